@@ -1,0 +1,49 @@
+# Holdfast. `make help` lists the targets.
+
+GO      ?= go
+BIN     := bin
+TIMEOUT ?= 15m
+# Packages tested at the same time. Ranks busy-wait, so two MPI tests on a small
+# machine take longer together than one after the other.
+TEST_P  ?= 1
+
+# hwloc's OpenCL plugin would initialise every OpenCL platform inside MPI_Init;
+# Mesa's rusticl offers its software device only when asked to.
+export HWLOC_COMPONENTS ?= -opencl
+export RUSTICL_ENABLE   ?= llvmpipe
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-gpu bench lint build clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install the Debian packages that tests and the demo need (as root)
+	@sh scripts/setup.sh
+
+build: ## build the command-line tool and the applications into bin/
+	@mkdir -p $(BIN)
+	$(GO) build -o $(BIN)/ ./...
+
+demo: setup ## checkpoint, kill and restart an N-body run elsewhere; under 3 minutes
+	@mkdir -p $(BIN)
+	@$(GO) build -o $(BIN)/ ./cmd/holdfast ./apps/nbody ./test/demo
+	@exec $(BIN)/demo -bin $(BIN)
+
+test: lint ## lint, then all tests
+	@sh scripts/abi-tests.sh $(GO)
+	$(GO) test -count=1 -p $(TEST_P) -timeout $(TIMEOUT) ./...
+
+test-gpu: ## the GPU packages' tests on this machine's GPU (HOLDFAST_DEVICE, default cuda:0)
+	HOLDFAST_DEVICE=$${HOLDFAST_DEVICE:-cuda:0} HOLDFAST_TEST_GPU=1 \
+		$(GO) test -count=1 -p 1 -timeout $(TIMEOUT) ./gpustate/... ./apps/...
+
+bench: ## benchmarks, quick by default
+	$(GO) test -run '^$$' -bench . -benchtime 100ms -p 1 -timeout $(TIMEOUT) ./...
+
+lint: ## gofmt, go vet, staticcheck, shellcheck
+	@sh scripts/lint.sh $(GO)
+
+clean: ## remove what the build and the demo left
+	rm -rf $(BIN) holdfast-demo
+	$(GO) clean

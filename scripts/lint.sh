@@ -1,0 +1,24 @@
+#!/bin/sh
+# Formatting, go vet, staticcheck and shellcheck over everything that git knows.
+# usage: lint.sh [go command]
+set -eu
+go=${1:-go}
+cd "$(dirname "$0")/.."
+
+sources=$(git ls-files -co --exclude-standard '*.go' | while read -r f; do
+	[ -f "$f" ] && printf '%s\n' "$f"
+done)
+unformatted=$(printf '%s\n' "$sources" | xargs -r gofmt -l)
+if [ -n "$unformatted" ]; then
+	printf 'lint: not gofmt-ed (run gofmt -w on them):\n%s\n' "$unformatted" >&2
+	exit 1
+fi
+
+"$go" vet ./...
+"$go" tool staticcheck ./...
+
+if command -v shellcheck >/dev/null 2>&1; then
+	git ls-files -co --exclude-standard '*.sh' .ci/run | xargs -r shellcheck
+else
+	echo "lint: shellcheck is not installed, shell scripts were not checked (make setup)" >&2
+fi
