@@ -1,0 +1,120 @@
+package imports
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Module is the path of this module.
+const Module = "github.com/holdfast-hpc/holdfast"
+
+// Package is what the rules look at.
+type Package struct {
+	Path        string
+	Imports     []string // by its non-test files
+	TestImports []string // by its test files, inside and outside the package
+}
+
+// A rule says what the packages below a folder must not import.
+type rule struct {
+	below     string   // folder in the module; "a/b" covers a/b and what lies below
+	forbidden []string // folders of the module, or paths of the standard library
+	deep      bool     // also through other packages of the module
+	why       string
+}
+
+var rules = []rule{
+	{"mpiwrap", []string{"gpustate", "storage", "coordinated", "slurm", "apps", "cmd"}, true,
+		"mpiwrap stands alone: coordinated joins it to the others"},
+	{"gpustate", []string{"mpiwrap", "storage", "coordinated", "slurm", "apps", "cmd"}, true,
+		"gpustate stands alone: coordinated joins it to the others"},
+	{"storage", []string{"mpiwrap", "gpustate", "coordinated", "slurm", "apps", "cmd"}, true,
+		"storage stands alone: coordinated joins it to the others"},
+	{"slurm", []string{"mpiwrap", "gpustate", "storage", "coordinated", "apps", "cmd"}, true,
+		"slurm knows the batch system and nothing of checkpoints"},
+	{"coordinated", []string{"apps", "cmd"}, true,
+		"the library does not depend on its users"},
+	{"coordinated/cut", []string{"mpiwrap", "gpustate", "storage", "net", "os", "os/signal"}, false,
+		"the cut protocol is pure: events in, actions out"},
+}
+
+// Violations returns one line for each import that breaks a rule, sorted.
+func Violations(packages []Package) []string {
+	byPath := map[string]Package{}
+	for _, p := range packages {
+		byPath[p.Path] = p
+	}
+	var found []string
+	for _, p := range packages {
+		for _, r := range rules {
+			if within(p.Path, r.below) {
+				found = append(found, r.check(p, byPath)...)
+			}
+		}
+		found = append(found, publicOnly(p)...)
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// check returns the imports of p that r forbids.
+func (r rule) check(p Package, byPath map[string]Package) []string {
+	reached := p.Imports
+	if r.deep {
+		reached = closure(p, byPath)
+	}
+	var found []string
+	for _, imported := range append(slices.Clone(p.TestImports), reached...) {
+		for _, f := range r.forbidden {
+			if within(imported, f) || imported == f {
+				found = append(found, fmt.Sprintf("%s imports %s: %s", p.Path, imported, r.why))
+			}
+		}
+	}
+	return found
+}
+
+// closure returns the packages of the module that p's non-test files reach.
+func closure(p Package, byPath map[string]Package) []string {
+	seen := map[string]bool{}
+	var visit func(path string)
+	visit = func(path string) {
+		for _, imported := range byPath[path].Imports {
+			if strings.HasPrefix(imported, Module) && !seen[imported] {
+				seen[imported] = true
+				visit(imported)
+			}
+		}
+	}
+	visit(p.Path)
+	paths := make([]string, 0, len(seen))
+	for path := range seen {
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// publicOnly reports internal packages that an application imports: the
+// applications show what a user of the library can write.
+func publicOnly(p Package) []string {
+	if !within(p.Path, "apps") {
+		return nil
+	}
+	var found []string
+	for _, imported := range append(slices.Clone(p.Imports), p.TestImports...) {
+		inModule := strings.HasPrefix(imported, Module+"/")
+		internal := slices.Contains(strings.Split(imported, "/"), "internal")
+		if inModule && internal && !within(imported, "apps") {
+			found = append(found, fmt.Sprintf("%s imports %s: applications use only public packages",
+				p.Path, imported))
+		}
+	}
+	return found
+}
+
+// within reports whether path is the module's folder or lies below it.
+func within(path, folder string) bool {
+	full := Module + "/" + folder
+	return path == full || strings.HasPrefix(path, full+"/")
+}
