@@ -1,0 +1,95 @@
+package cut
+
+import "time"
+
+// coordinator is what rank 0 knows on top.
+type coordinator struct {
+	pending bool // a request waits, or is being served until the cut
+	stop    bool // one of the requests wants the program to stop
+	busy    bool // an epoch is between park and Done
+
+	deadline time.Duration // for the cut, 0 = none
+	round    uint64
+	ready    bool // all ranks were parked when they last said
+	quiet    time.Duration
+	pause    time.Duration // between freezes, doubled after each failure
+}
+
+// ask merges a request into the epoch that is about to be cut, or opens one,
+// or queues it behind the one that is being committed.
+func (m *Machine) ask(stop bool) {
+	r := m.root
+	r.pending = true
+	r.stop = r.stop || stop
+	m.start()
+}
+
+func (m *Machine) start() {
+	r := m.root
+	if !r.pending || r.busy || m.phase != idle {
+		return
+	}
+	r.busy = true
+	r.round, r.ready, r.quiet, r.pause = 0, false, 0, 0
+	r.deadline = 0
+	if m.cfg.Timeout > 0 {
+		r.deadline = m.now + m.cfg.Timeout
+	}
+	m.park(m.epoch + 1)
+}
+
+// takeStop closes the request: later ones open a new epoch.
+func (r *coordinator) takeStop() bool {
+	stop := r.stop
+	r.pending, r.stop = false, false
+	return stop
+}
+
+// done makes room for the next epoch.
+func (m *Machine) done(e Epoch) {
+	if m.root == nil || e != m.epoch {
+		return
+	}
+	m.root.busy = false
+	m.start()
+}
+
+// allReady hears whether all ranks are parked.
+func (m *Machine) allReady(yes bool) {
+	m.root.ready = yes
+	m.tryFreeze()
+}
+
+// tryFreeze opens a round, not sooner after a failed one than the pause says:
+// ranks that disagree for good would otherwise vote round and round.
+func (m *Machine) tryFreeze() {
+	r := m.root
+	if !r.ready || m.phase != parking || m.now < r.quiet {
+		return
+	}
+	r.round++
+	m.freeze(r.round)
+}
+
+func (r *coordinator) backOff(now time.Duration) {
+	const longest = 100 * time.Millisecond
+	r.pause = min(max(2*r.pause, time.Millisecond), longest)
+	r.quiet = now + r.pause
+	r.ready = false
+}
+
+// tick is the only place where time decides something: the pause between
+// freezes and the end of patience with the whole epoch.
+func (m *Machine) tick() {
+	if m.root == nil {
+		return
+	}
+	r := m.root
+	if r.deadline > 0 && m.now >= r.deadline && (m.phase == asked || m.phase == parking || m.phase == frozen) {
+		r.pending, r.stop, r.busy = false, false, false
+		m.giveUp()
+		return
+	}
+	m.start()
+	m.tryFreeze()
+}

@@ -1,0 +1,104 @@
+package cut
+
+// freeze asks this rank and its subtree for a vote.
+func (m *Machine) freeze(round uint64) {
+	if (m.phase != parking && m.phase != frozen) || round <= m.vote.round {
+		return
+	}
+	m.sendDown(Message{Kind: KindFreeze, Round: round})
+	m.vote = voting{round: round, children: heard{}, sum: fingerprint(m.colls)}
+	m.vote.yes = m.atPoint && !m.behind() && (m.finished || !m.needs.release())
+	m.phase = parking
+	if m.vote.yes {
+		m.phase = frozen
+	}
+	m.passVote()
+}
+
+func (m *Machine) childVote(from int, msg Message) {
+	v := &m.vote
+	if msg.Round != v.round || !v.children.first(from) {
+		return
+	}
+	v.yes = v.yes && msg.Yes
+	v.sum += msg.Sum
+	m.passVote()
+}
+
+// passVote sends the subtree's vote up once it is complete; at the root it
+// decides. Equal collective numbers are part of the decision, so that the cut
+// is right even if a raise was lost on the way.
+func (m *Machine) passVote() {
+	v := &m.vote
+	if len(v.children) < len(m.cfg.Children) {
+		return
+	}
+	if m.root == nil {
+		m.send(m.cfg.Parent, Message{Kind: KindVote, Round: v.round, Yes: v.yes, Sum: v.sum})
+		return
+	}
+	if v.yes && v.sum == 0 {
+		m.cut(v.round, m.root.takeStop())
+		return
+	}
+	m.thaw(v.round)
+}
+
+// thaw ends a round that failed. What arrived meanwhile is weighed now, and
+// everybody says anew where it stands.
+func (m *Machine) thaw(round uint64) {
+	if round < m.vote.round || (m.phase != frozen && m.phase != parking) {
+		return
+	}
+	m.vote.round = round // a freeze of this round that comes late is void
+	m.sendDown(Message{Kind: KindThaw, Round: round})
+	m.phase = parking
+	if m.root != nil {
+		m.root.backOff(m.now)
+	}
+	for c, r := range m.ready.children {
+		r.yes = false
+		m.ready.children[c] = r
+	}
+	if m.atPoint && !m.finished && m.mustGo() {
+		m.release()
+	}
+	m.report(true)
+}
+
+// cut is the moment itself.
+func (m *Machine) cut(round uint64, stop bool) {
+	if m.phase != frozen || round != m.vote.round {
+		return
+	}
+	m.phase = cutting
+	m.sendDown(Message{Kind: KindCut, Round: round, Yes: stop})
+	m.do(Disarm{}) // before the main thread can come to another Point
+	m.do(Cut{Epoch: m.epoch, Stop: stop})
+}
+
+// captured lets the machine rest: the main thread has left the library, unless
+// it has finished.
+func (m *Machine) captured(e Epoch) {
+	if e != m.epoch || m.phase != cutting {
+		return
+	}
+	m.atPoint = m.finished
+	m.phase = idle
+}
+
+// giveUp ends the epoch without a cut.
+func (m *Machine) giveUp() {
+	if m.phase == idle || m.phase == cutting {
+		return
+	}
+	m.sendDown(Message{Kind: KindGiveUp})
+	m.retract()
+	parked := m.atPoint
+	m.phase = idle
+	m.do(Disarm{})
+	m.do(GaveUp{Epoch: m.epoch, Parked: parked})
+	if m.atPoint && !m.finished {
+		m.release()
+	}
+}

@@ -1,0 +1,57 @@
+package cut
+
+import "sort"
+
+// Gather collects one blob from every rank at rank 0, for a stage of an epoch:
+// the votes of a commit, the reports of a failure. Like Machine it is pure: the
+// caller sends what Add returns.
+type Gather struct {
+	children int
+	open     map[stage]*gathering
+}
+
+type stage struct {
+	epoch Epoch
+	name  string
+}
+
+type gathering struct {
+	heard heard
+	blobs []Blob
+}
+
+// NewGather returns a collector for a rank with that many children in the tree.
+func NewGather(children int) *Gather {
+	return &Gather{children: children, open: map[stage]*gathering{}}
+}
+
+// Add takes in the blobs of the rank itself (from is its own rank) or of a
+// child's subtree. When the subtree is complete it returns the message for the
+// parent, blobs in order of rank, and true; rank 0 keeps it instead.
+func (g *Gather) Add(from int, epoch Epoch, name string, blobs []Blob) (Message, bool) {
+	key := stage{epoch, name}
+	q := g.open[key]
+	if q == nil {
+		q = &gathering{heard: heard{}}
+		g.open[key] = q
+	}
+	if !q.heard.first(from) {
+		return Message{}, false
+	}
+	q.blobs = append(q.blobs, blobs...)
+	if len(q.heard) <= g.children {
+		return Message{}, false
+	}
+	delete(g.open, key)
+	sort.Slice(q.blobs, func(i, j int) bool { return q.blobs[i].Rank < q.blobs[j].Rank })
+	return Message{Kind: KindGather, Epoch: epoch, Stage: name, Blobs: q.blobs}, true
+}
+
+// Forget drops what was collected for epochs before e: those were given up.
+func (g *Gather) Forget(e Epoch) {
+	for key := range g.open {
+		if key.epoch < e {
+			delete(g.open, key)
+		}
+	}
+}

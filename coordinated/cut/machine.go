@@ -1,0 +1,254 @@
+package cut
+
+import (
+	"fmt"
+	"time"
+)
+
+// Config places a machine among the others. Size, Rank and the tree must be
+// the same everywhere.
+type Config struct {
+	Rank, Size int
+	Parent     int   // rank of the parent in the tree, -1 at rank 0
+	Children   []int // ranks of the children
+
+	// HintSpan is how far apart the points passed may lie for all ranks to be
+	// told one Point to park at; 0 means 4.
+	HintSpan uint64
+	// Patience is how long a blocked rank waits for a message in flight before it
+	// concludes that it is not the one it waits for; 0 means 20 ms.
+	Patience time.Duration
+	// Timeout is how long the coordinator tries before it gives the epoch up;
+	// 0 means for ever.
+	Timeout time.Duration
+	// Last is the number of the last epoch that is taken already.
+	Last Epoch
+}
+
+func (c *Config) validate() error {
+	if c.Size < 1 || c.Rank < 0 || c.Rank >= c.Size {
+		return fmt.Errorf("cut: rank %d is not in 0..%d", c.Rank, c.Size-1)
+	}
+	if (c.Rank == 0) != (c.Parent < 0) {
+		return fmt.Errorf("cut: rank %d has parent %d; rank 0 and only rank 0 is the root", c.Rank, c.Parent)
+	}
+	if c.HintSpan == 0 {
+		c.HintSpan = 4
+	}
+	if c.Patience == 0 {
+		c.Patience = 20 * time.Millisecond
+	}
+	return nil
+}
+
+// phase is how far a machine is with an epoch.
+type phase uint8
+
+const (
+	idle    phase = iota // no epoch in progress; Points pass
+	asked                // park received, the Point to park at not yet known
+	parking              // parking, releasing
+	frozen               // voted yes; nobody is released
+	cutting              // the cut is made; the main thread settles and captures
+)
+
+func (p phase) String() string {
+	return [...]string{"idle", "asked", "parking", "frozen", "cutting"}[p]
+}
+
+// Machine is one rank's share of the protocol. It is not safe for concurrent
+// use.
+type Machine struct {
+	cfg   Config
+	out   []Action
+	now   time.Duration
+	phase phase
+	epoch Epoch
+
+	// The main thread. atPoint: it waits for a verdict. finished: it will wait at
+	// this place for ever, so it is never released.
+	atPoint, finished bool
+	points            uint64
+	colls             []Coll
+
+	answers answers  // of the subtree, while asked
+	target  uint64   // Point to park at, 0 = the next one
+	max     maxima   // collectives entered anywhere, as far as known
+	ready   readying // of the subtree
+	vote    voting   // of the subtree, in vote.round
+
+	needs   needs   // of others, on this rank
+	blocked blocked // this rank's own need
+	polls   polls   // elections under way in the subtree
+
+	root *coordinator // at rank 0 only
+}
+
+// answers collects the subtree's replies to a park.
+type answers struct {
+	own      bool
+	children heard
+	min, max uint64
+	colls    standings
+}
+
+// readying tracks which of the subtree is parked.
+type readying struct {
+	children map[int]standingReady
+	said     bool   // what the parent was told last
+	version  uint64 // of what it was told
+}
+
+type standingReady struct {
+	yes     bool
+	version uint64
+	colls   []Standing
+}
+
+// voting collects the subtree's votes of one round.
+type voting struct {
+	round    uint64
+	children heard
+	yes      bool
+	sum      uint64
+}
+
+// heard remembers which children have replied, so that a reply that comes
+// twice counts once.
+type heard map[int]bool
+
+// first notes a reply and reports whether it is the first of its sender.
+func (h heard) first(from int) bool {
+	if h[from] {
+		return false
+	}
+	h[from] = true
+	return true
+}
+
+// New returns a machine that has seen nothing yet.
+func New(cfg Config) (*Machine, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	m := &Machine{cfg: cfg, epoch: cfg.Last, max: maxima{}}
+	if cfg.Rank == 0 {
+		m.root = &coordinator{}
+	}
+	return m, nil
+}
+
+// Epoch returns the epoch in progress or, when idle, the last one seen.
+func (m *Machine) Epoch() Epoch { return m.epoch }
+
+// Watching reports whether the driver should tick and, while the main thread
+// is not at a Point, sample.
+func (m *Machine) Watching() bool {
+	return m.phase == asked || m.phase == parking || m.phase == frozen || (m.root != nil && m.root.pending)
+}
+
+// Interest names the ranks for which Arrived.Sent is wanted.
+func (m *Machine) Interest() []int { return m.needs.ranks() }
+
+// Parked reports whether the main thread is known to wait at a Point.
+func (m *Machine) Parked() bool { return m.atPoint }
+
+// String says where the machine stands, for diagnosis.
+func (m *Machine) String() string {
+	return fmt.Sprintf("rank %d: epoch=%d %v points=%d at-point=%t", m.cfg.Rank, m.epoch, m.phase, m.points, m.atPoint)
+}
+
+// Step takes one event and returns what is to be done about it, in order.
+func (m *Machine) Step(ev Event) []Action {
+	m.out = nil
+	switch ev := ev.(type) {
+	case Request:
+		m.request(ev.Stop)
+	case Arrived:
+		m.arrive(ev)
+	case Finished:
+		m.finish(ev)
+	case Sampled:
+		m.sample(ev)
+	case Received:
+		m.receive(ev)
+	case Tick:
+		m.now = max(m.now, ev.Now)
+		m.tick()
+	case Captured:
+		m.captured(ev.Epoch)
+	case Done:
+		m.done(ev.Epoch)
+	}
+	return m.out
+}
+
+func (m *Machine) do(a Action) { m.out = append(m.out, a) }
+
+func (m *Machine) send(to int, msg Message) {
+	msg.Epoch = m.epoch
+	m.do(Send{To: to, Msg: msg})
+}
+
+func (m *Machine) sendDown(msg Message) {
+	for _, c := range m.cfg.Children {
+		m.send(c, msg)
+	}
+}
+
+// request starts a checkpoint at rank 0 or passes the wish up.
+func (m *Machine) request(stop bool) {
+	if m.root != nil {
+		m.ask(stop)
+		return
+	}
+	m.send(m.cfg.Parent, Message{Kind: KindAsk, Yes: stop})
+}
+
+// receive dispatches a message. Those of another epoch are late and dropped,
+// except the ones that start or ask for one.
+func (m *Machine) receive(ev Received) {
+	msg := ev.Msg
+	switch {
+	case msg.Kind == KindAsk:
+		m.request(msg.Yes)
+		return
+	case msg.Kind == KindPark:
+		if msg.Epoch > m.epoch && m.phase == idle {
+			m.park(msg.Epoch)
+		}
+		return
+	case msg.Epoch != m.epoch || m.phase == idle:
+		return
+	}
+	switch msg.Kind {
+	case KindAnswer:
+		m.answer(ev.From, msg)
+	case KindHint:
+		m.hint(msg)
+	case KindRaise:
+		m.raise(ev.From, msg.Colls)
+	case KindReady:
+		m.childReady(ev.From, msg)
+	case KindFreeze:
+		m.freeze(msg.Round)
+	case KindVote:
+		m.childVote(ev.From, msg)
+	case KindThaw:
+		m.thaw(msg.Round)
+	case KindCut:
+		m.cut(msg.Round, msg.Yes)
+	case KindGiveUp:
+		m.giveUp()
+	case KindNeed, KindRetract:
+		m.need(msg, ev.Sent)
+	case KindElect:
+		m.elect(msg)
+	case KindPoll:
+		m.poll(msg, ev.Sent)
+	case KindPolled:
+		m.polled(ev.From, msg)
+	case KindElected:
+		m.elected(msg)
+	}
+}

@@ -1,0 +1,146 @@
+package cut
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// ErrMalformed marks bytes that are no message of this version.
+var ErrMalformed = errors.New("malformed control message")
+
+// wireVersion is the first byte of every encoded message. Ranks of one job run
+// one binary, so there is no ladder: another version is refused.
+const wireVersion = 1
+
+// Limits of a decoded message. The lengths on the wire are checked against the
+// bytes that are left before anything is allocated.
+const (
+	maxName = 1 << 10
+)
+
+// The bits of the flags byte.
+const (
+	flagYes    = 1 << 0
+	flagInsist = 1 << 1
+	flagAny    = 1 << 2
+)
+
+// Append encodes m behind b: version, kind, flags, then every number as an
+// unsigned varint and every string and blob with its length before it.
+func (m *Message) Append(b []byte) []byte {
+	b = append(b, wireVersion, byte(m.Kind), m.flags())
+	for _, v := range []uint64{uint64(m.Epoch), m.Round, uint64(m.Rank), m.Call, m.Had, m.Min, m.Max, m.Sum} {
+		b = binary.AppendUvarint(b, v)
+	}
+	b = appendString(b, m.Comm)
+	b = binary.AppendUvarint(b, uint64(len(m.Colls)))
+	for _, c := range m.Colls {
+		b = appendString(b, c.Comm)
+		for _, v := range []uint64{uint64(c.Size), uint64(c.Members), c.Min, c.Max} {
+			b = binary.AppendUvarint(b, v)
+		}
+	}
+	b = appendString(b, m.Stage)
+	b = binary.AppendUvarint(b, uint64(len(m.Blobs)))
+	for _, x := range m.Blobs {
+		b = binary.AppendUvarint(b, uint64(x.Rank))
+		b = appendString(b, string(x.Data))
+	}
+	return b
+}
+
+func (m *Message) flags() byte {
+	var f byte
+	if m.Yes {
+		f |= flagYes
+	}
+	if m.Insist {
+		f |= flagInsist
+	}
+	if m.Any {
+		f |= flagAny
+	}
+	return f
+}
+
+func appendString(b []byte, s string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s)))
+	return append(b, s...)
+}
+
+// Decode reads one message that fills b. Errors match ErrMalformed. The
+// message shares no memory with b.
+func Decode(b []byte) (Message, error) {
+	if len(b) < 3 || b[0] != wireVersion {
+		return Message{}, fmt.Errorf("%w: %d bytes, version not %d", ErrMalformed, len(b), wireVersion)
+	}
+	m := Message{Kind: Kind(b[1]), Yes: b[2]&flagYes != 0, Insist: b[2]&flagInsist != 0, Any: b[2]&flagAny != 0}
+	d := decoder{b: b[3:]}
+	m.Epoch = Epoch(d.number())
+	m.Round = d.number()
+	m.Rank = d.small()
+	m.Call, m.Had, m.Min, m.Max, m.Sum = d.number(), d.number(), d.number(), d.number(), d.number()
+	m.Comm = d.name()
+	for range d.count() {
+		m.Colls = append(m.Colls, Standing{Comm: d.name(), Size: d.small(), Members: d.small(), Min: d.number(), Max: d.number()})
+	}
+	m.Stage = d.name()
+	for range d.count() {
+		m.Blobs = append(m.Blobs, Blob{Rank: d.small(), Data: []byte(d.text(len(d.b)))})
+	}
+	if d.bad || len(d.b) > 0 || m.Kind == 0 || m.Kind > KindPublish || b[2] > flagYes|flagInsist|flagAny {
+		return Message{}, fmt.Errorf("%w: kind %v, %d bytes", ErrMalformed, m.Kind, len(b))
+	}
+	return m, nil
+}
+
+// decoder takes values off the front of b; after the first failure all are
+// zero and bad stays set.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+func (d *decoder) number() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 || d.bad {
+		d.bad, d.b = true, nil
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+// small is a number that counts or names ranks.
+func (d *decoder) small() int {
+	v := d.number()
+	if v > 1<<31 {
+		d.bad, d.b = true, nil
+		return 0
+	}
+	return int(v)
+}
+
+// count is the length of a list; each entry takes at least a byte.
+func (d *decoder) count() int {
+	v := d.number()
+	if v > uint64(len(d.b)) {
+		d.bad, d.b = true, nil
+		return 0
+	}
+	return int(v)
+}
+
+func (d *decoder) name() string { return d.text(maxName) }
+
+func (d *decoder) text(limit int) string {
+	n := d.number()
+	if n > uint64(len(d.b)) || n > uint64(limit) {
+		d.bad, d.b = true, nil
+		return ""
+	}
+	s := string(d.b[:n])
+	d.b = d.b[n:]
+	return s
+}

@@ -1,0 +1,70 @@
+package cut
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+)
+
+var wireExamples = []Message{
+	{Kind: KindAsk, Yes: true},
+	{Kind: KindNeed, Epoch: 7, Rank: 3, Call: 1 << 40, Had: 12, Insist: true, Any: true},
+	{Kind: KindAnswer, Epoch: 1, Min: ^uint64(0), Max: 3, Colls: []Standing{{"world", 4, 2, 5, 6}, {"row", 2, 1, 0, 0}}},
+	{Kind: KindGather, Epoch: 2, Stage: "local", Blobs: []Blob{{0, []byte("a")}, {9, []byte{}}}},
+	{Kind: KindPolled, Sum: 99, Comm: "world.1[3]"},
+}
+
+func TestWireRoundTrip(t *testing.T) {
+	for _, want := range wireExamples {
+		got, err := Decode(want.Append(nil))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, %v, want %+v", got, err, want)
+		}
+	}
+}
+
+// TestWireTruncated: no prefix of a message is a message, and none panics.
+func TestWireTruncated(t *testing.T) {
+	for _, m := range wireExamples {
+		b := m.Append(nil)
+		for n := range b {
+			if got, err := Decode(b[:n]); !errors.Is(err, ErrMalformed) {
+				t.Errorf("%v cut to %d of %d bytes: got %+v, %v", m.Kind, n, len(b), got, err)
+			}
+		}
+		if _, err := Decode(append(b, 0)); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%v with a byte behind it: got %v", m.Kind, err)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, m := range wireExamples {
+		f.Add(m.Append(nil))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := Decode(b)
+		if err != nil {
+			return
+		}
+		again, err := Decode(m.Append(nil))
+		if err != nil || !reflect.DeepEqual(again, m) {
+			t.Fatalf("%+v came back as %+v, %v", m, again, err)
+		}
+	})
+}
+
+func TestGather(t *testing.T) {
+	g := NewGather(2)
+	if _, ok := g.Add(4, 1, "local", []Blob{{4, []byte("d")}, {5, []byte("e")}}); ok {
+		t.Fatal("complete with one of three")
+	}
+	if _, ok := g.Add(4, 1, "local", []Blob{{4, []byte("again")}}); ok {
+		t.Fatal("a second blob of one child counted")
+	}
+	g.Add(1, 1, "local", []Blob{{1, []byte("a")}})
+	m, ok := g.Add(2, 1, "local", []Blob{{2, nil}})
+	if !ok || len(m.Blobs) != 4 || m.Blobs[0].Rank != 1 || string(m.Blobs[2].Data) != "d" {
+		t.Fatalf("got %+v, %t", m, ok)
+	}
+}
