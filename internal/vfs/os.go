@@ -1,0 +1,175 @@
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// OS is the operating system's file system.
+type OS struct{}
+
+// Create opens with O_DIRECT when asked and quietly without it where the file
+// system refuses.
+func (OS) Create(name string, direct bool) (File, error) {
+	const flags = os.O_RDWR | os.O_CREATE | os.O_EXCL
+	if direct {
+		f, err := os.OpenFile(name, flags|unix.O_DIRECT, 0o644)
+		if err == nil {
+			return newOSFile(f, true), nil
+		}
+		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP) {
+			return nil, err
+		}
+		// Some systems make the file before they refuse the flag.
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	f, err := os.OpenFile(name, flags, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return newOSFile(f, false), nil
+}
+
+// Open opens for reading through the page cache.
+func (OS) Open(name string) (File, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return newOSFile(f, false), nil
+}
+
+// Mkdir makes one directory.
+func (OS) Mkdir(name string) error { return os.Mkdir(name, 0o755) }
+
+// ReadDir lists a directory; names that vanish meanwhile are left out.
+func (OS) ReadDir(name string) ([]Entry, error) {
+	list, err := os.ReadDir(name)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Entry, 0, len(list))
+	for _, d := range list {
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, entryOf(info))
+	}
+	return out, nil
+}
+
+// Stat describes a file or directory.
+func (OS) Stat(name string) (Entry, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return Entry{}, err
+	}
+	return entryOf(info), nil
+}
+
+func entryOf(info fs.FileInfo) Entry {
+	return Entry{
+		Name:    filepath.Base(info.Name()),
+		Size:    info.Size(),
+		Dir:     info.IsDir(),
+		ModTime: info.ModTime(),
+	}
+}
+
+// Rename renames a file.
+func (OS) Rename(from, to string) error { return os.Rename(from, to) }
+
+// Link makes a hard link.
+func (OS) Link(from, to string) error {
+	err := os.Link(from, to)
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOSYS) {
+		return errors.Join(errors.ErrUnsupported, err)
+	}
+	return err
+}
+
+// Remove removes a file or an empty directory.
+func (OS) Remove(name string) error { return os.Remove(name) }
+
+// SyncDir calls fsync on the directory.
+func (OS) SyncDir(name string) error {
+	d, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Free asks statfs for the blocks that an ordinary user may still take.
+func (OS) Free(name string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(name, &st); err != nil {
+		return 0, &fs.PathError{Op: "statfs", Path: name, Err: err}
+	}
+	return int64(st.Bavail) * st.Bsize, nil
+}
+
+type osFile struct {
+	*os.File
+	direct atomic.Bool
+}
+
+func newOSFile(f *os.File, direct bool) *osFile {
+	o := &osFile{File: f}
+	o.direct.Store(direct)
+	return o
+}
+
+func (f *osFile) Direct() bool { return f.direct.Load() }
+
+// WriteAt gives up O_DIRECT for the rest of the file when the system refuses a
+// write that is aligned by our own rule: some file systems ask for more.
+func (f *osFile) WriteAt(p []byte, off int64) (int, error) {
+	n, err := f.File.WriteAt(p, off)
+	if err == nil || !f.direct.Load() || !errors.Is(err, unix.EINVAL) {
+		return n, err
+	}
+	if derr := f.dropDirect(); derr != nil {
+		return n, err
+	}
+	m, err := f.File.WriteAt(p[n:], off+int64(n))
+	return n + m, err
+}
+
+func (f *osFile) dropDirect() error {
+	f.direct.Store(false)
+	fd := f.Fd()
+	flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
+	if err != nil {
+		return err
+	}
+	_, err = unix.FcntlInt(fd, unix.F_SETFL, flags&^unix.O_DIRECT)
+	return err
+}
+
+func (f *osFile) Size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+func (f *osFile) WriteBehind(off, n int64) {
+	if f.direct.Load() {
+		return
+	}
+	// A hint: where it is not supported fsync does all the work.
+	_ = unix.SyncFileRange(int(f.Fd()), off, n, unix.SYNC_FILE_RANGE_WRITE)
+}

@@ -1,0 +1,76 @@
+// Package vfs is the one door through which checkpoints reach files.
+//
+// # Promises asked of an implementation
+//
+// Bytes written to a File survive a crash of the machine only after Sync of
+// that File returned nil. A name made, renamed, linked or removed survives only
+// after SyncDir of the directory that holds it returned nil. Rename and Link
+// are atomic: a reader sees the old name or the new one, whole. Mkdir and Link
+// report fs.ErrExist when the name is taken, and everything that is absent is
+// reported as fs.ErrNotExist; both are matched with errors.Is.
+//
+// # Concurrency
+//
+// All methods may be called by several goroutines, and by several processes on
+// the same directories, at any time.
+package vfs
+
+import (
+	"io"
+	"time"
+)
+
+// FS is a tree of files. Names are slash-separated paths of the system.
+type FS interface {
+	// Create makes a new file that must not exist, for reading and writing.
+	// direct asks to bypass the page cache; File.Direct says what came of it.
+	Create(name string, direct bool) (File, error)
+	// Open opens an existing file for reading.
+	Open(name string) (File, error)
+	// Mkdir makes one directory; its parent must exist.
+	Mkdir(name string) error
+	// ReadDir lists a directory in ascending order of names.
+	ReadDir(name string) ([]Entry, error)
+	// Stat describes a file or directory.
+	Stat(name string) (Entry, error)
+	// Rename gives a file another name and replaces what had that name.
+	Rename(from, to string) error
+	// Link gives a file a second name, which must not exist. It reports
+	// errors.ErrUnsupported where the file system has no links.
+	Link(from, to string) error
+	// Remove removes a file or an empty directory.
+	Remove(name string) error
+	// SyncDir makes the names in a directory durable.
+	SyncDir(name string) error
+	// Free is the number of bytes that can still be written below name.
+	Free(name string) (int64, error)
+}
+
+// File is an open file.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	// Sync makes the bytes written so far durable.
+	Sync() error
+	// Size is the present length in bytes.
+	Size() (int64, error)
+	// Direct says whether writes bypass the page cache. Then the address, the
+	// offset and the length of every write must be multiples of Align.
+	Direct() bool
+	// WriteBehind tells the system to start writing a range to the disk now.
+	// It is a hint: it never fails and promises nothing.
+	WriteBehind(off, n int64)
+}
+
+// Entry describes a file or directory.
+type Entry struct {
+	Name    string // last element of the path
+	Size    int64
+	Dir     bool
+	ModTime time.Time
+}
+
+// Align is the alignment in bytes that every direct write keeps. Disks ask for
+// 512 or 4096; 4096 satisfies both.
+const Align = 4096
