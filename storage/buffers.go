@@ -1,0 +1,115 @@
+package storage
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// blockBytes is the length of one write to a file and of one buffer.
+const blockBytes = 4 << 20
+
+// buffers is a bounded set of page-aligned buffers of blockBytes. They are
+// mapped when first needed and kept, because touching fresh memory is slower
+// than the disk.
+type buffers struct {
+	free  chan []byte
+	mu    sync.Mutex
+	left  int // how many may still be mapped
+	mem   [][]byte
+	ended bool
+}
+
+func newBuffers(limit int) *buffers {
+	return &buffers{free: make(chan []byte, limit), left: limit}
+}
+
+// get waits for a buffer. Its contents are undefined.
+func (b *buffers) get(ctx context.Context) ([]byte, error) {
+	select {
+	case p := <-b.free:
+		return p, nil
+	default:
+	}
+	if p, err := b.grow(); p != nil || err != nil {
+		return p, err
+	}
+	select {
+	case p := <-b.free:
+		return p, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// grow maps one more buffer; nil when the limit is reached.
+func (b *buffers) grow() ([]byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		return nil, ErrClosed
+	}
+	if b.left == 0 {
+		return nil, nil
+	}
+	p, err := unix.Mmap(-1, 0, blockBytes, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, err
+	}
+	b.left--
+	b.mem = append(b.mem, p)
+	return p, nil
+}
+
+func (b *buffers) put(p []byte) { b.free <- p }
+
+// close unmaps everything. No buffer may be in use.
+func (b *buffers) close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		return nil
+	}
+	b.ended = true
+	var first error
+	for _, p := range b.mem {
+		if err := unix.Munmap(p); err != nil && first == nil {
+			first = err
+		}
+	}
+	b.mem = nil
+	return first
+}
+
+// lease shares one buffer between writes that are still under way; the last
+// to let go returns it.
+type lease struct {
+	buf  []byte
+	from *buffers
+	refs atomic.Int32
+}
+
+func (b *buffers) lease(ctx context.Context) (*lease, error) {
+	p, err := b.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &lease{buf: p, from: b}
+	l.refs.Store(1)
+	return l, nil
+}
+
+func (l *lease) hold() {
+	if l != nil {
+		l.refs.Add(1)
+	}
+}
+
+func (l *lease) drop() {
+	if l != nil && l.refs.Add(-1) == 0 {
+		l.from.put(l.buf)
+	}
+}

@@ -1,0 +1,148 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+)
+
+// Commit writes the manifest of an epoch into this rank's directory of a level;
+// when it returns nil the epoch exists there for good. shards are those of all
+// ranks, in any order, and every one must be durable: the caller has voted.
+// Every rank whose directory is its own calls Commit, others may: the same
+// manifest twice is no error, another one is (ErrCommitted).
+func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []ShardInfo) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	l, err := s.at(level)
+	if err != nil {
+		return err
+	}
+	m, err := s.newManifest(e, level, shards)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = l.commit(m, s.opt.Rank)
+	}
+	if err != nil {
+		return s.fault("commit", e, level, err)
+	}
+	l.committed(e)
+	s.log.Debug("epoch committed", "epoch", e, "level", level)
+	return nil
+}
+
+func (s *Store) newManifest(e Epoch, level string, shards []ShardInfo) (*manifest, error) {
+	m := &manifest{epoch: e, size: s.opt.Size, job: s.opt.Job, level: level}
+	m.shards = slices.Clone(shards)
+	slices.SortFunc(m.shards, func(a, b ShardInfo) int { return a.Rank - b.Rank })
+	if len(m.shards) != m.size {
+		return nil, fmt.Errorf("%d shards of %d ranks", len(m.shards), m.size)
+	}
+	for r := range m.shards {
+		if m.shards[r].Rank != r {
+			return nil, fmt.Errorf("no shard of rank %d", r)
+		}
+	}
+	return m, nil
+}
+
+// commit publishes the manifest unless the same one is there already.
+func (l *level) commit(m *manifest, rank int) error {
+	if err := l.ensureEpoch(m.epoch); err != nil {
+		return l.unusable(err)
+	}
+	if err := l.checkOrigins(&m.shards[rank]); err != nil {
+		return err
+	}
+	b := m.encode()
+	dir := l.epochPath(m.epoch)
+	have, err := readFile(l.fs, join(dir, manifestName), maxRecordLen)
+	switch {
+	case err == nil && bytes.Equal(have, b):
+		return l.fs.SyncDir(dir) // its writer may not have come so far
+	case err == nil:
+		return ErrCommitted
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	temp := tempName(manifestName, rank)
+	if err := writeFile(l.fs, join(dir, temp), b); err != nil {
+		return l.spaceError(err, int64(len(b)))
+	}
+	return l.publish(m.epoch, temp, manifestName)
+}
+
+// checkOrigins makes sure that the epochs which hold chunks of this rank's shard
+// are still there.
+func (l *level) checkOrigins(info *ShardInfo) error {
+	for _, o := range info.origins {
+		have, err := l.hasManifest(o)
+		if err != nil {
+			return err
+		}
+		if !have {
+			return fmt.Errorf("chunks of epoch %d are needed and it is gone: %w", o, ErrNotCommitted)
+		}
+	}
+	return nil
+}
+
+// committed makes the shard put for e the one that later ones refer to.
+func (l *level) committed(e Epoch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if idx := l.puts[e]; idx != nil && (l.base == nil || l.base.epoch < e) {
+		l.base = idx
+	}
+	for old := range l.puts {
+		if old <= e {
+			delete(l.puts, old)
+		}
+	}
+}
+
+// Discard removes what this rank put of an epoch that was given up. A
+// committed epoch is left alone (ErrCommitted); Prune removes those.
+func (s *Store) Discard(ctx context.Context, e Epoch, level string) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	l, err := s.at(level)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	return s.fault("discard", e, level, l.discard(e, s.opt.Rank))
+}
+
+func (l *level) discard(e Epoch, rank int) error {
+	if have, err := l.hasManifest(e); have || err != nil {
+		return errors.Join(err, when(have, ErrCommitted))
+	}
+	l.mu.Lock()
+	delete(l.puts, e)
+	l.mu.Unlock()
+	dir := l.epochPath(e)
+	if err := l.clearTempsIn(dir, rank); err != nil {
+		return err
+	}
+	if err := removeIfThere(l.fs, join(dir, shardName(rank))); err != nil {
+		return err
+	}
+	// The last rank to discard removes the directory; for the others it is
+	// not empty yet, or gone.
+	_ = l.fs.Remove(dir)
+	return nil
+}

@@ -1,0 +1,36 @@
+// Package storage keeps the shards of checkpoints on levels with different
+// failure domains, commits epochs, copies them outward and brings them back.
+//
+// # Terms
+//
+// An epoch is the number of one global checkpoint. A shard is what one rank
+// writes of an epoch: named sections, cut into chunks. A manifest is the record
+// that commits an epoch; it names the shards of all ranks. A level is a tier of
+// storage with its own failure domain; an epoch may be at several.
+//
+// # Promises
+//
+// An epoch exists at a level if and only if its manifest is readable there;
+// shards without a manifest are garbage. When Put returns nil the shard is
+// durable under its final name; when Commit returns nil the epoch survives the
+// loss of any process and of power. Surviving the loss of a node needs a level
+// whose failure domain is wider than a node.
+//
+// Nothing is handed out unverified: each chunk carries a CRC-32C of the bytes
+// on the disk and an xxh3-128 of the original ones, both are checked on every
+// read, and a bad chunk is fetched from the next level. An error at one epoch
+// leaves the older epochs as they were.
+//
+// # Agreement
+//
+// A Store knows one rank. Whether all ranks have their shards durable is voted
+// by the caller between Put and Commit; which epoch to restore is agreed upon
+// by the caller from the Candidates of all ranks.
+//
+// # Concurrency
+//
+// A Store and a Shard may be shared by goroutines. Several ranks, each with its
+// own Store in its own process, may share one directory.
+//
+// The bytes on the disk are described in docs/FORMAT.md.
+package storage

@@ -1,0 +1,134 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrCorrupt marks bytes that were read back but are not what was written.
+var ErrCorrupt = errors.New("corrupt checkpoint data")
+
+// ErrNotCommitted marks an epoch that has no manifest at the level asked for,
+// so that it does not exist there.
+var ErrNotCommitted = errors.New("epoch is not committed")
+
+// ErrCommitted marks an attempt to replace or discard a committed epoch.
+var ErrCommitted = errors.New("epoch is committed already")
+
+// ErrNoSection marks a section name that the shard does not have.
+var ErrNoSection = errors.New("no such section")
+
+// ErrClosed marks the use of a Store or Shard after Close.
+var ErrClosed = errors.New("storage is closed")
+
+// ShardError reports what failed on which shard.
+type ShardError struct {
+	Op    string // "put", "commit", "fetch", "flush", "discard" or "verify"
+	Epoch Epoch
+	Rank  int
+	Level string
+	Err   error
+}
+
+func (e *ShardError) Error() string {
+	return fmt.Sprintf("%s shard epoch=%d rank=%d level=%s: %v", e.Op, e.Epoch, e.Rank, e.Level, e.Err)
+}
+
+func (e *ShardError) Unwrap() error { return e.Err }
+
+// CorruptError says where bytes were found that are not what was written. It
+// matches ErrCorrupt.
+type CorruptError struct {
+	File   string // path, as opened
+	Off    int64  // first byte of what was checked
+	Len    int64  // its length; 0 when unknown
+	Reason string
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("%v: %s, bytes [%d,%d): %s", ErrCorrupt, e.File, e.Off, e.Off+e.Len, e.Reason)
+}
+
+// Is makes errors.Is(err, ErrCorrupt) true.
+func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+
+// VersionError reports a record of a format version that this build does not
+// know. The remedy is a newer build.
+type VersionError struct {
+	File  string
+	What  string // "shard", "manifest", ...
+	Have  int
+	Known int
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("%s: %s has format version %d, this build reads up to %d: use a newer holdfast",
+		e.File, e.What, e.Have, e.Known)
+}
+
+// OptionError reports a field of Options that cannot be used.
+type OptionError struct {
+	Field  string
+	Reason string
+}
+
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("storage option %s: %s", e.Field, e.Reason)
+}
+
+// DirError reports a level's directory that cannot be used.
+type DirError struct {
+	Level  string
+	Dir    string
+	Remedy string
+	Err    error
+}
+
+func (e *DirError) Error() string {
+	return fmt.Sprintf("level %s directory %s cannot be used: %v (%s)", e.Level, e.Dir, e.Err, e.Remedy)
+}
+
+func (e *DirError) Unwrap() error { return e.Err }
+
+// JobError reports a directory that holds the checkpoints of another job.
+type JobError struct {
+	Level      string
+	Dir        string
+	Have, Want string // job names: in the directory, and of this job
+}
+
+func (e *JobError) Error() string {
+	return fmt.Sprintf("level %s directory %s holds checkpoints of job %q, this job is %q: "+
+		"give each job its own directory, or set the same job name to go on from it",
+		e.Level, e.Dir, e.Have, e.Want)
+}
+
+// SizeError reports checkpoints that were written by another number of ranks.
+type SizeError struct {
+	Level      string
+	Dir        string
+	Have, Want int // ranks: of the checkpoints, and of this job
+}
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("level %s directory %s holds checkpoints of %d ranks, this job has %d: "+
+		"start it with %d ranks, or give it an empty directory to begin anew",
+		e.Level, e.Dir, e.Have, e.Want, e.Have)
+}
+
+// SpaceError reports a level without room. It fails one epoch and no other.
+type SpaceError struct {
+	Level string
+	Dir   string
+	Need  int64 // bytes that were still to be written
+	Free  int64 // bytes that are free
+}
+
+func (e *SpaceError) Error() string {
+	return fmt.Sprintf("level %s directory %s is full: %d bytes needed, %d free, %d missing: "+
+		"keep fewer epochs there or give it more room",
+		e.Level, e.Dir, e.Need, e.Free, e.Missing())
+}
+
+// Missing is the number of bytes by which the level is too small.
+func (e *SpaceError) Missing() int64 { return max(e.Need-e.Free, 0) }

@@ -1,0 +1,261 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// Shard is this rank's shard of a committed epoch, open for reading. Bytes come
+// from the nearest level that has them right.
+type Shard struct {
+	store *Store
+	epoch Epoch
+
+	mu      sync.Mutex
+	copies  []*shardCopy // guarded by mu: open copies, nearest first
+	left    []source     // guarded by mu: levels not yet tried
+	damage  []error      // guarded by mu: what was found bad
+	digest  [16]byte
+	closed  bool
+	shape   *shardIndex // of the first copy: names, sizes, hashes
+	leaving func()
+}
+
+// SectionInfo describes a section of a shard.
+type SectionInfo struct {
+	Name string
+	Size int64 // bytes
+}
+
+// Fetch opens this rank's shard of an epoch at the nearest level that has it.
+// Only the index is read now; ReadAt reads the rest. The error says for each
+// level why it does not serve; it matches ErrNotCommitted when the epoch exists
+// at none. The caller closes the Shard.
+func (s *Store) Fetch(ctx context.Context, e Epoch) (*Shard, error) {
+	return s.fetch(ctx, e, s.sources(""))
+}
+
+// sources lists the levels, nearest first, or that called first before all.
+func (s *Store) sources(first string) []source {
+	var out []source
+	for _, l := range s.levels {
+		if l.name == first {
+			out = append([]source{l}, out...)
+		} else {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func (s *Store) fetch(ctx context.Context, e Epoch, from []source) (*Shard, error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	sh := &Shard{store: s, epoch: e, left: from, leaving: leave}
+	c, err := sh.nextCopy(ctx, 0)
+	if err != nil {
+		leave()
+		return nil, s.fault("fetch", e, "any", err)
+	}
+	sh.shape = c.idx
+	return sh, nil
+}
+
+// nextCopy returns the copy after the first n, opening levels as needed.
+func (sh *Shard) nextCopy(ctx context.Context, n int) (*shardCopy, error) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.closed {
+		return nil, ErrClosed
+	}
+	var tried []error
+	for len(sh.copies) <= n && len(sh.left) > 0 {
+		from := sh.left[0]
+		c, err := openCopy(ctx, from, sh.epoch, sh.store.opt.Rank)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		sh.left = sh.left[1:]
+		if err == nil && len(sh.copies) > 0 && c.at.info.Digest != sh.digest {
+			err = errors.Join(fmt.Errorf("it is another attempt at epoch %d", sh.epoch), c.close())
+		}
+		if err != nil {
+			err = sh.store.fault("fetch", sh.epoch, from.levelName(), err)
+			tried = append(tried, err)
+			sh.note(err)
+			continue
+		}
+		sh.digest = c.at.info.Digest
+		sh.copies = append(sh.copies, c)
+	}
+	if n < len(sh.copies) {
+		return sh.copies[n], nil
+	}
+	if len(tried) == 0 {
+		return nil, errNoMore
+	}
+	return nil, errors.Join(tried...)
+}
+
+// errNoMore says that all levels were tried before.
+var errNoMore = errors.New("no other level has a good copy")
+
+// note remembers damage; absence is not damage. mu is held.
+func (sh *Shard) note(err error) {
+	if errors.Is(err, ErrNotCommitted) {
+		return
+	}
+	sh.damage = append(sh.damage, err)
+	sh.store.log.Warn("bad copy of a shard", "epoch", sh.epoch, "err", err)
+}
+
+// Level is the level from which the shard is read first.
+func (sh *Shard) Level() string {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.copies[0].from.levelName()
+}
+
+// Epoch is the shard's epoch.
+func (sh *Shard) Epoch() Epoch { return sh.epoch }
+
+// Damage lists what was found bad so far and was had from a further level.
+func (sh *Shard) Damage() []error {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return append([]error(nil), sh.damage...)
+}
+
+// Sections lists the sections in the order in which they were put.
+func (sh *Shard) Sections() []SectionInfo {
+	var out []SectionInfo
+	for _, s := range sh.shape.sections {
+		out = append(out, SectionInfo{Name: s.name, Size: s.size})
+	}
+	return out
+}
+
+// ReadAt fills dst with verified bytes of a section from off on, read by several
+// goroutines straight into dst where chunks are stored as they are. A chunk
+// that is bad at one level comes from the next; the error matches ErrCorrupt
+// when none has it. dst is undefined after an error.
+func (sh *Shard) ReadAt(ctx context.Context, name string, dst []byte, off int64) error {
+	sec, ok := sh.shape.section(name)
+	if !ok {
+		return fmt.Errorf("%w: %q", ErrNoSection, name)
+	}
+	if off < 0 || off+int64(len(dst)) > sec.size {
+		return fmt.Errorf("section %q has %d bytes, [%d,%d) asked for", name, sec.size, off, off+int64(len(dst)))
+	}
+	if len(dst) == 0 {
+		return nil
+	}
+	step := int64(sh.shape.chunkBytes)
+	first, last := int(off/step), int((off+int64(len(dst))-1)/step)
+	return inParallel(last-first+1, func(k int, mem *scratch) error {
+		return sh.readPart(ctx, sec.first+first+k, int64(first+k)*step-off, dst, mem)
+	})
+}
+
+// readPart reads the part of chunk i that falls into dst; at is where the chunk
+// starts relative to dst.
+func (sh *Shard) readPart(ctx context.Context, i int, at int64, dst []byte, mem *scratch) error {
+	n := int64(sh.shape.chunks[i].length)
+	if at >= 0 && at+n <= int64(len(dst)) {
+		return sh.readChunk(ctx, i, dst[at:at+n], mem)
+	}
+	whole := mem.whole(int(n))
+	if err := sh.readChunk(ctx, i, whole, mem); err != nil {
+		return err
+	}
+	if at < 0 {
+		copy(dst, whole[-at:])
+	} else {
+		copy(dst[at:], whole)
+	}
+	return nil
+}
+
+// readChunk tries the copies in turn.
+func (sh *Shard) readChunk(ctx context.Context, i int, dst []byte, mem *scratch) error {
+	var failed []error
+	for n := 0; ; n++ {
+		c, err := sh.nextCopy(ctx, n)
+		if err == errNoMore && len(failed) > 0 {
+			return errors.Join(failed...)
+		}
+		if err != nil {
+			return errors.Join(append(failed, err)...)
+		}
+		err = c.readChunk(ctx, i, dst, mem)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		err = sh.store.fault("fetch", sh.epoch, c.from.levelName(), err)
+		failed = append(failed, err)
+		sh.mu.Lock()
+		sh.note(err)
+		sh.mu.Unlock()
+	}
+}
+
+// Verify reads the whole shard and throws it away. It needs the bytes right at
+// one level, like ReadAt; Damage tells of the others.
+func (sh *Shard) Verify(ctx context.Context) error {
+	return inParallel(len(sh.shape.chunks), func(i int, mem *scratch) error {
+		return sh.readChunk(ctx, i, mem.whole(int(sh.shape.chunks[i].length)), mem)
+	})
+}
+
+// Close closes the files. It may be called again.
+func (sh *Shard) Close() error {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.closed {
+		return nil
+	}
+	sh.closed = true
+	defer sh.leaving()
+	var err error
+	for _, c := range sh.copies {
+		err = errors.Join(err, c.close())
+	}
+	return err
+}
+
+// inParallel calls do for 0..n-1 from at most as many goroutines as there are
+// cores and returns the first error.
+func inParallel(n int, do func(i int, mem *scratch) error) error {
+	workers := min(n, runtime.GOMAXPROCS(0), 4)
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			var mem scratch
+			for failed.Load() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if err := do(i, &mem); err != nil {
+					failed.CompareAndSwap(nil, &err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if p := failed.Load(); p != nil {
+		return *p
+	}
+	return nil
+}

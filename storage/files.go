@@ -1,0 +1,71 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// readFile reads a whole small file of at most limit bytes.
+func readFile(fsys vfs.FS, name string, limit int64) (b []byte, err error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	n, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	if n > limit {
+		return nil, &CorruptError{File: name, Len: n, Reason: fmt.Sprintf("longer than %d bytes", limit)}
+	}
+	b = make([]byte, n)
+	if m, err := f.ReadAt(b, 0); m < len(b) {
+		if err == nil || err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return b, nil
+}
+
+// writeFile writes and syncs a new small file. Its name is not durable yet.
+func writeFile(fsys vfs.FS, name string, b []byte) error {
+	f, err := fsys.Create(name, false)
+	if err != nil {
+		return err
+	}
+	if len(b) > 0 {
+		_, err = f.WriteAt(b, 0)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err != nil {
+		return errors.Join(err, removeIfThere(fsys, name))
+	}
+	return nil
+}
+
+func removeIfThere(fsys vfs.FS, name string) error {
+	err := fsys.Remove(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func sortedEpochs(set map[Epoch]bool) []Epoch {
+	out := make([]Epoch, 0, len(set))
+	for e := range set {
+		out = append(out, e)
+	}
+	slices.Sort(out)
+	return out
+}

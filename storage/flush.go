@@ -1,0 +1,121 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Flush copies this rank's shard of an epoch that is committed at from to the
+// level to, verified while it is copied, at the rate that the level allows.
+// When it returns nil the copy is durable at to and not yet committed there. A
+// chunk that is bad at from comes from another level. What an earlier Flush
+// completed is not copied again.
+func (s *Store) Flush(ctx context.Context, e Epoch, from, to string) (ShardInfo, error) {
+	leave, err := s.enter()
+	if err != nil {
+		return ShardInfo{}, err
+	}
+	defer leave()
+	if _, err := s.at(from); err != nil {
+		return ShardInfo{}, err
+	}
+	l, err := s.at(to)
+	if err != nil {
+		return ShardInfo{}, err
+	}
+	info, err := s.flush(ctx, e, from, l)
+	return info, s.fault("flush", e, to, err)
+}
+
+func (s *Store) flush(ctx context.Context, e Epoch, from string, to *level) (info ShardInfo, err error) {
+	sh, err := s.fetch(ctx, e, s.sources(from))
+	if err != nil {
+		return info, err
+	}
+	defer func() { err = errors.Join(err, sh.Close()) }()
+	if done, ok, err := s.flushed(sh, to); ok || err != nil {
+		return done, err
+	}
+	var secs []Section
+	for _, sec := range sh.Sections() {
+		secs = append(secs, Section{Name: sec.Name, Size: sec.Size, Source: &sectionReader{ctx, sh, sec}})
+	}
+	info, err = s.putShard(ctx, to, s.spec(e, secs), to.pace)
+	if err == nil && info.Digest != sh.digest {
+		err = fmt.Errorf("copy differs from its source: %w", ErrCorrupt)
+	}
+	return info, err
+}
+
+// flushed looks for a copy that is complete already: committed, or under its
+// final name, which it got only after it was synced.
+func (s *Store) flushed(sh *Shard, to *level) (info ShardInfo, ok bool, err error) {
+	rank := s.opt.Rank
+	m, err := to.readManifest(sh.epoch)
+	if err == nil {
+		info, err = m.shard(rank)
+	}
+	if err == nil && info.Digest != sh.digest {
+		err = ErrCommitted
+	}
+	if err == nil {
+		return info, true, nil
+	}
+	if !errors.Is(err, ErrNotCommitted) {
+		return info, false, err
+	}
+	info, idx, err := to.uncommitted(sh.epoch, rank)
+	if err != nil || info.Digest != sh.digest {
+		return ShardInfo{}, false, nil // absent, another, or damaged: write it anew
+	}
+	info.Node = sh.copies[0].at.info.Node
+	if err := to.fs.SyncDir(to.epochPath(sh.epoch)); err != nil {
+		return ShardInfo{}, false, err
+	}
+	to.remember(sh.epoch, idx)
+	return info, true, nil
+}
+
+// uncommitted describes a shard file that no manifest names yet.
+func (d *levelDir) uncommitted(e Epoch, rank int) (info ShardInfo, idx *shardIndex, err error) {
+	file := join(d.epochPath(e), shardName(rank))
+	f, err := d.fs.Open(file)
+	if err != nil {
+		return info, nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	n, err := f.Size()
+	if err != nil {
+		return info, nil, err
+	}
+	foot, err := readFooter(file, f, n)
+	if err != nil {
+		return info, nil, err
+	}
+	if idx, err = readIndex(file, f, foot); err != nil {
+		return info, nil, err
+	}
+	return ShardInfo{
+		Rank: rank, Bytes: idx.bytes(), Stored: idx.owned(), ShardBytes: n,
+		Digest: idx.content(), index: foot.indexHash, origins: idx.origins(), pack: noPack,
+	}, idx, nil
+}
+
+// sectionReader reads a section of a shard as a Source.
+type sectionReader struct {
+	ctx context.Context
+	sh  *Shard
+	sec SectionInfo
+}
+
+func (r *sectionReader) ReadAt(p []byte, off int64) (int, error) {
+	if off+int64(len(p)) > r.sec.Size {
+		return 0, io.ErrUnexpectedEOF
+	}
+	if err := r.sh.ReadAt(r.ctx, r.sec.Name, p, off); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}

@@ -1,0 +1,82 @@
+package storage
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Epoch is the number of one global checkpoint. Numbers grow from one epoch to
+// the next and are never used twice; 0 is no epoch.
+type Epoch uint64
+
+// Names in a level directory. They are part of the format.
+const (
+	markerName   = "holdfast.job"
+	manifestName = "manifest"
+	epochPrefix  = "epoch-"
+	shardPrefix  = "rank-"
+	shardSuffix  = ".shard"
+	packPrefix   = "pack-"
+	packSuffix   = ".shards"
+	tempSuffix   = ".tmp"
+	anyEpoch     = Epoch(0)
+)
+
+func epochName(e Epoch) string { return fmt.Sprintf("%s%010d", epochPrefix, uint64(e)) }
+
+// parseEpoch reads a directory name back; names that epochName does not make
+// are not epochs.
+func parseEpoch(name string) (Epoch, bool) {
+	digits, ok := strings.CutPrefix(name, epochPrefix)
+	if !ok {
+		return 0, false
+	}
+	v, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || v == 0 || epochName(Epoch(v)) != name {
+		return 0, false
+	}
+	return Epoch(v), true
+}
+
+func shardName(rank int) string { return fmt.Sprintf("%s%06d%s", shardPrefix, rank, shardSuffix) }
+
+// parseShard reads the rank back from a shard's name.
+func parseShard(name string) (rank int, ok bool) {
+	digits, ok := strings.CutPrefix(name, shardPrefix)
+	if !ok {
+		return 0, false
+	}
+	digits, ok = strings.CutSuffix(digits, shardSuffix)
+	if !ok {
+		return 0, false
+	}
+	v, err := strconv.ParseUint(digits, 10, 31)
+	if err != nil || shardName(int(v)) != name {
+		return 0, false
+	}
+	return int(v), true
+}
+
+func packName(first int) string { return fmt.Sprintf("%s%06d%s", packPrefix, first, packSuffix) }
+
+// tempName is a name for a file in the making. It starts with the final name
+// and names the rank that writes it, so that the rank's next start can clear
+// away what a crash left behind, and only that.
+func tempName(final string, rank int) string {
+	var b [6]byte
+	rand.Read(b[:])
+	return fmt.Sprintf("%s.r%06d.%s%s", final, rank, hex.EncodeToString(b[:]), tempSuffix)
+}
+
+// isTempOf says whether name is a temporary file of rank.
+func isTempOf(name string, rank int) bool {
+	return strings.HasSuffix(name, tempSuffix) && strings.Contains(name, fmt.Sprintf(".r%06d.", rank))
+}
+
+func isTemp(name string) bool { return strings.HasSuffix(name, tempSuffix) }
+
+func join(elem ...string) string { return filepath.Join(elem...) }

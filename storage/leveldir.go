@@ -1,0 +1,173 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// levelDir is the directory of a level:
+//
+//	<dir>/holdfast.job                      job marker
+//	<dir>/epoch-0000000007/rank-000003.shard
+//	<dir>/epoch-0000000007/manifest         commits the epoch
+type levelDir struct {
+	fs   vfs.FS
+	name string // of the level
+	path string
+}
+
+// unusable wraps what the system said about the directory with the remedy.
+func (d *levelDir) unusable(err error) error {
+	remedy := "check that the file system is mounted and healthy"
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		remedy = "create it, mount it, or correct the path"
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
+		remedy = "give this user write permission, or choose another directory"
+	case errors.Is(err, syscall.ENOTDIR):
+		remedy = "name a directory, not a file"
+	case errors.Is(err, ErrCorrupt):
+		remedy = "remove " + markerName + " if this is the right directory"
+	}
+	return &DirError{Level: d.name, Dir: d.path, Remedy: remedy, Err: err}
+}
+
+// prepare tries whether the directory is there and can be written. create
+// makes it if only its last element is missing.
+func (d *levelDir) prepare(rank int, create bool) error {
+	if create {
+		if err := d.makeDir(d.path, filepath.Dir(d.path)); err != nil {
+			return d.unusable(err)
+		}
+	}
+	probe := join(d.path, tempName("probe", rank))
+	if err := writeFile(d.fs, probe, nil); err != nil {
+		return d.unusable(err)
+	}
+	if err := d.fs.Remove(probe); err != nil {
+		return d.unusable(err)
+	}
+	return nil
+}
+
+// makeDir makes a directory that other ranks may be making too, and makes its
+// name durable in parent. Who finds it made syncs as well: its maker may not
+// have got that far.
+func (d *levelDir) makeDir(path, parent string) error {
+	err := d.fs.Mkdir(path)
+	if errors.Is(err, fs.ErrExist) {
+		info, serr := d.fs.Stat(path)
+		if serr != nil {
+			return serr
+		}
+		if !info.Dir {
+			return &fs.PathError{Op: "mkdir", Path: path, Err: syscall.ENOTDIR}
+		}
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	return d.fs.SyncDir(parent)
+}
+
+func (d *levelDir) epochPath(e Epoch) string { return join(d.path, epochName(e)) }
+
+func (d *levelDir) ensureEpoch(e Epoch) error { return d.makeDir(d.epochPath(e), d.path) }
+
+// epochs lists the epoch directories, newest first, committed or not.
+func (d *levelDir) epochs() ([]Epoch, error) {
+	list, err := d.fs.ReadDir(d.path)
+	if err != nil {
+		return nil, d.unusable(err)
+	}
+	var out []Epoch
+	for _, entry := range list {
+		if e, ok := parseEpoch(entry.Name); ok && entry.Dir {
+			out = append(out, e)
+		}
+	}
+	slices.Sort(out)
+	slices.Reverse(out)
+	return out, nil
+}
+
+// readManifest reads an epoch's manifest. An absent one is ErrNotCommitted.
+func (d *levelDir) readManifest(e Epoch) (*manifest, error) {
+	file := join(d.epochPath(e), manifestName)
+	b, err := readFile(d.fs, file, maxRecordLen)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotCommitted
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := decodeManifest(file, b)
+	if err != nil {
+		return nil, err
+	}
+	if m.epoch != e {
+		return nil, &CorruptError{File: file, Len: int64(len(b)), Reason: fmt.Sprintf("manifest of epoch %d", m.epoch)}
+	}
+	return m, nil
+}
+
+// hasManifest says whether an epoch is committed here, readable or not.
+func (d *levelDir) hasManifest(e Epoch) (bool, error) {
+	_, err := d.fs.Stat(join(d.epochPath(e), manifestName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// publish gives a complete, synced temporary file its final name for good.
+func (d *levelDir) publish(e Epoch, temp, final string) error {
+	dir := d.epochPath(e)
+	if err := d.fs.Rename(join(dir, temp), join(dir, final)); err != nil {
+		return err
+	}
+	return d.fs.SyncDir(dir)
+}
+
+// clearTemps removes what an earlier run of this rank left unfinished.
+func (d *levelDir) clearTemps(rank int) error {
+	if err := d.clearTempsIn(d.path, rank); err != nil {
+		return err
+	}
+	epochs, err := d.epochs()
+	if err != nil {
+		return err
+	}
+	for _, e := range epochs {
+		if err := d.clearTempsIn(d.epochPath(e), rank); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *levelDir) clearTempsIn(dir string, rank int) error {
+	list, err := d.fs.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // pruned by another rank meanwhile
+	}
+	if err != nil {
+		return d.unusable(err)
+	}
+	for _, entry := range list {
+		if entry.Dir || !isTempOf(entry.Name, rank) {
+			continue
+		}
+		if err := removeIfThere(d.fs, join(dir, entry.Name)); err != nil {
+			return d.unusable(err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+)
+
+// Put writes this rank's shard of an epoch at a level. When it returns nil the
+// shard is durable under its final name; the epoch does not exist there before
+// Commit. Sources must not change meanwhile. A shard that an earlier attempt
+// left uncommitted is replaced; a committed epoch is not (ErrCommitted). On any
+// error nothing of the shard is left, and older epochs are as they were. A full
+// level is a *SpaceError.
+func (s *Store) Put(ctx context.Context, e Epoch, level string, secs []Section) (ShardInfo, error) {
+	leave, err := s.enter()
+	if err != nil {
+		return ShardInfo{}, err
+	}
+	defer leave()
+	l, err := s.at(level)
+	if err != nil {
+		return ShardInfo{}, err
+	}
+	spec := s.spec(e, secs)
+	info, err := s.putShard(ctx, l, spec, nil)
+	return info, s.fault("put", e, level, err)
+}
+
+func (s *Store) spec(e Epoch, secs []Section) *shardSpec {
+	return &shardSpec{
+		head: shardHeader{epoch: e, rank: s.opt.Rank, size: s.opt.Size, created: time.Now(),
+			job: s.opt.Job, node: s.opt.Node},
+		sections: secs,
+	}
+}
+
+// putShard writes, syncs and publishes a shard at l.
+func (s *Store) putShard(ctx context.Context, l *level, spec *shardSpec, p *pace) (ShardInfo, error) {
+	e := spec.head.epoch
+	if e == 0 {
+		return ShardInfo{}, errors.New("epoch 0 is no epoch")
+	}
+	done, err := s.turn(ctx)
+	if err != nil {
+		return ShardInfo{}, err
+	}
+	defer done()
+	if err := l.ensureEpoch(e); err != nil {
+		return ShardInfo{}, l.unusable(err)
+	}
+	if have, err := l.hasManifest(e); have || err != nil {
+		return ShardInfo{}, errors.Join(err, when(have, ErrCommitted))
+	}
+	s.prepareSpec(l, spec)
+	if err := l.checkSpace(spec.need()); err != nil {
+		return ShardInfo{}, err
+	}
+	info, idx, err := s.writeOut(ctx, l, spec, p)
+	if err != nil {
+		return ShardInfo{}, l.spaceError(err, spec.need())
+	}
+	l.remember(e, idx)
+	return info, nil
+}
+
+func when(cond bool, err error) error {
+	if cond {
+		return err
+	}
+	return nil
+}
+
+// prepareSpec sets how the level wants its shards.
+func (s *Store) prepareSpec(l *level, spec *shardSpec) {
+	spec.compress = l.cfg.Compress
+	if !l.cfg.Full {
+		spec.base = l.lastCommitted(spec.head.rank, spec.head.epoch)
+	}
+}
+
+// writeOut writes the shard under a temporary name, syncs it and publishes it.
+func (s *Store) writeOut(ctx context.Context, l *level, spec *shardSpec, p *pace) (info ShardInfo, idx *shardIndex, err error) {
+	e, rank := spec.head.epoch, spec.head.rank
+	temp := tempName(shardName(rank), s.opt.Rank)
+	path := join(l.epochPath(e), temp)
+	f, err := l.fs.Create(path, true)
+	if err != nil {
+		return info, nil, l.unusable(err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, removeIfThere(l.fs, path))
+		}
+	}()
+	w := newBlockWriter(ctx, f, s.pool, p)
+	info, idx, err = writeShard(ctx, w, spec)
+	if err != nil {
+		w.abort()
+	} else {
+		err = w.finish()
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return info, nil, err
+	}
+	return info, idx, l.publish(e, temp, shardName(rank))
+}
+
+// need bounds the bytes that the shard takes when nothing is saved.
+func (p *shardSpec) need() int64 {
+	n := int64(2 * shardHeaderLen)
+	for i := range p.sections {
+		size := p.sections[i].Size
+		n += size + shardHeaderLen + chunkCount(size, chunkBytes)*chunkEntryLen
+	}
+	return n
+}
+
+// checkSpace refuses early what would not fit. A file system that cannot tell
+// is given the benefit of the doubt.
+func (l *level) checkSpace(need int64) error {
+	free, err := l.fs.Free(l.path)
+	if err != nil || free >= need {
+		return nil
+	}
+	return &SpaceError{Level: l.name, Dir: l.path, Need: need, Free: free}
+}
+
+// spaceError turns the system's word for a full disk into ours.
+func (l *level) spaceError(err error, need int64) error {
+	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		return err
+	}
+	free, ferr := l.fs.Free(l.path)
+	if ferr != nil {
+		free = 0
+	}
+	return errors.Join(&SpaceError{Level: l.name, Dir: l.path, Need: need, Free: free}, err)
+}
+
+// remember keeps the index of a shard until its epoch is committed.
+func (l *level) remember(e Epoch, idx *shardIndex) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.puts[e] = idx
+}
+
+// lastCommitted returns the index of rank's newest committed shard before e, or
+// nil when there is none to refer to.
+func (l *level) lastCommitted(rank int, e Epoch) *shardIndex {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.base == nil || l.base.rank != rank || l.base.epoch >= e {
+		return nil
+	}
+	return l.base
+}

@@ -1,0 +1,215 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/zeebo/xxh3"
+)
+
+// source is a place from which shards can be had.
+type source interface {
+	// levelName is the level that the copies belong to.
+	levelName() string
+	// locate opens the bytes of a committed shard. The error matches
+	// ErrNotCommitted when the epoch does not exist there.
+	locate(ctx context.Context, e Epoch, rank int) (*extent, error)
+}
+
+// extent is a shard's run of bytes, wherever it lies.
+type extent struct {
+	io.ReaderAt        // offsets are relative to the shard's start
+	io.Closer          //
+	name        string // for errors
+	n           int64
+	base        int64 // offset of the shard in the file called name
+	info        ShardInfo
+}
+
+// shardCopy is one copy of a shard, open for verified reading.
+type shardCopy struct {
+	from  source
+	at    *extent
+	idx   *shardIndex
+	mu    sync.Mutex
+	other map[Epoch]*extent // guarded by mu: earlier shards that chunks refer to
+}
+
+// openCopy opens a shard and checks that its index is the committed one.
+func openCopy(ctx context.Context, from source, e Epoch, rank int) (*shardCopy, error) {
+	x, err := from.locate(ctx, e, rank)
+	if err != nil {
+		return nil, err
+	}
+	idx, err := x.index(e, rank)
+	if err != nil {
+		return nil, errors.Join(err, x.Close())
+	}
+	return &shardCopy{from: from, at: x, idx: idx, other: map[Epoch]*extent{}}, nil
+}
+
+// footer reads the footer and compares it with the manifest.
+func (x *extent) footer(e Epoch, rank int) (*footer, error) {
+	f, err := readFooter(x.name, x, x.n)
+	if err != nil {
+		return nil, err
+	}
+	if f.epoch != e || f.rank != rank || f.indexHash != x.info.index {
+		return nil, &CorruptError{File: x.name, Off: x.base + x.n - footerLen, Len: footerLen,
+			Reason: "is not the shard that was committed"}
+	}
+	return f, nil
+}
+
+func (x *extent) index(e Epoch, rank int) (*shardIndex, error) {
+	f, err := x.footer(e, rank)
+	if err != nil {
+		return nil, err
+	}
+	idx, err := readIndex(x.name, x, f)
+	if err != nil {
+		return nil, err
+	}
+	if idx.content() != x.info.Digest {
+		return nil, &CorruptError{File: x.name, Off: x.base + f.indexOff, Len: f.indexLen,
+			Reason: "content is not what was committed"}
+	}
+	return idx, nil
+}
+
+// holder returns the shard that holds the stored bytes of c.
+func (s *shardCopy) holder(ctx context.Context, c *chunk) (*extent, error) {
+	if c.origin == s.idx.epoch {
+		return s.at, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := s.other[c.origin]; x != nil {
+		return x, nil
+	}
+	x, err := s.from.locate(ctx, c.origin, s.idx.rank)
+	if err != nil {
+		return nil, fmt.Errorf("epoch %d holds the chunk: %w", c.origin, err)
+	}
+	s.other[c.origin] = x
+	return x, nil
+}
+
+// readChunk reads chunk i into dst, which has its length, and verifies it.
+func (s *shardCopy) readChunk(ctx context.Context, i int, dst []byte, k *scratch) error {
+	c := &s.idx.chunks[i]
+	if c.codec == codecZero {
+		clear(dst)
+		return checkHash(s.at, c, dst)
+	}
+	x, err := s.holder(ctx, c)
+	if err != nil {
+		return err
+	}
+	stored := dst
+	if c.codec != codecRaw {
+		stored = k.stored(int(c.stored))
+	}
+	if err := readFull(x, stored, c.off); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return x.corrupt(c, "file is cut short")
+		}
+		return err
+	}
+	if crcOf(stored) != c.crc {
+		return x.corrupt(c, fmt.Sprintf("chunk %d: checksum does not match", i))
+	}
+	if c.codec == codecLZ4 {
+		if err := decodeChunk(dst, stored, k.planes(len(dst)), c); err != nil {
+			return x.corrupt(c, err.Error())
+		}
+	}
+	return checkHash(x, c, dst)
+}
+
+func checkHash(x *extent, c *chunk, p []byte) error {
+	if xxh3.Hash128(p).Bytes() != c.hash {
+		return x.corrupt(c, "hash of the original bytes does not match")
+	}
+	return nil
+}
+
+func (x *extent) corrupt(c *chunk, reason string) error {
+	return &CorruptError{File: x.name, Off: x.base + c.off, Len: int64(c.stored), Reason: reason}
+}
+
+func (s *shardCopy) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.at.Close()
+	for _, x := range s.other {
+		err = errors.Join(err, x.Close())
+	}
+	clear(s.other)
+	return err
+}
+
+// scratch is memory for decoding. It belongs to one goroutine.
+type scratch struct{ a, b, c []byte }
+
+func (k *scratch) stored(n int) []byte { return room(&k.a, n) }
+func (k *scratch) planes(n int) []byte { return room(&k.b, n) }
+func (k *scratch) whole(n int) []byte  { return room(&k.c, n) }
+
+func room(p *[]byte, n int) []byte {
+	if len(*p) < n {
+		*p = make([]byte, n)
+	}
+	return (*p)[:n]
+}
+
+// levelName makes a levelDir a source.
+func (d *levelDir) levelName() string { return d.name }
+
+// locate opens the file that the manifest names.
+func (d *levelDir) locate(ctx context.Context, e Epoch, rank int) (*extent, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	m, err := d.readManifest(e)
+	if err != nil {
+		return nil, err
+	}
+	return d.locateIn(m, rank)
+}
+
+func (d *levelDir) locateIn(m *manifest, rank int) (*extent, error) {
+	info, err := m.shard(rank)
+	if err != nil {
+		return nil, err
+	}
+	name := shardName(rank)
+	if info.pack != noPack {
+		name = packName(info.pack)
+	}
+	return d.openExtent(join(d.epochPath(m.epoch), name), info)
+}
+
+func (d *levelDir) openExtent(file string, info ShardInfo) (*extent, error) {
+	f, err := d.fs.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	n, err := f.Size()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	short := n < info.base+info.ShardBytes
+	if long := info.pack == noPack && n > info.ShardBytes; short || long {
+		err := &CorruptError{File: file, Len: n,
+			Reason: fmt.Sprintf("file has %d bytes, the shard ends at %d", n, info.base+info.ShardBytes)}
+		return nil, errors.Join(err, f.Close())
+	}
+	return &extent{
+		ReaderAt: io.NewSectionReader(f, info.base, info.ShardBytes), Closer: f,
+		name: file, n: info.ShardBytes, base: info.base, info: info,
+	}, nil
+}

@@ -1,0 +1,215 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/zeebo/xxh3"
+)
+
+// pageSections is the size from which a section starts on a page of its own, so
+// that it can be written from where it lies. Smaller ones are packed together.
+const pageSections = 64 << 10
+
+// shardSpec says what shard is to be written and how.
+type shardSpec struct {
+	head     shardHeader
+	sections []Section
+	base     *shardIndex // an earlier shard of the rank at this place; may be nil
+	compress bool
+}
+
+// shardWriter writes the bytes of one shard, in one pass over the sections.
+type shardWriter struct {
+	w     *blockWriter
+	spec  *shardSpec
+	start int64 // where the shard begins in the file
+	idx   shardIndex
+	pack  packer
+}
+
+// writeShard appends a whole shard and returns what a manifest needs to know
+// of it. Nothing is synced.
+func writeShard(ctx context.Context, w *blockWriter, spec *shardSpec) (ShardInfo, *shardIndex, error) {
+	s := &shardWriter{w: w, spec: spec, start: w.pos()}
+	s.idx = shardIndex{
+		epoch: spec.head.epoch, rank: spec.head.rank, size: spec.head.size,
+		chunkBytes: chunkBytes,
+	}
+	if err := w.copyIn(spec.head.encode()); err != nil {
+		return ShardInfo{}, nil, err
+	}
+	for i := range spec.sections {
+		if err := s.section(ctx, &spec.sections[i]); err != nil {
+			return ShardInfo{}, nil, err
+		}
+	}
+	info, err := s.end()
+	return info, &s.idx, err
+}
+
+// end appends index and footer.
+func (s *shardWriter) end() (ShardInfo, error) {
+	index := s.idx.encode()
+	f := footer{
+		indexOff: s.w.pos() - s.start, indexLen: int64(len(index)), indexHash: hashOf(index),
+		epoch: s.idx.epoch, rank: s.idx.rank,
+	}
+	if err := s.w.copyIn(index); err != nil {
+		return ShardInfo{}, err
+	}
+	if err := s.w.alignTo(vfs.Align, footerLen); err != nil {
+		return ShardInfo{}, err
+	}
+	f.shardLen = s.w.pos() + footerLen - s.start
+	if err := s.w.copyIn(f.encode()); err != nil {
+		return ShardInfo{}, err
+	}
+	return ShardInfo{
+		Rank: s.idx.rank, Node: s.spec.head.node,
+		Bytes: s.idx.bytes(), Stored: s.idx.owned(), ShardBytes: f.shardLen,
+		Digest: s.idx.content(), index: f.indexHash, origins: s.idx.origins(),
+		pack: noPack,
+	}, nil
+}
+
+func (s *shardWriter) section(ctx context.Context, sec *Section) error {
+	if len(sec.Name) > 1<<16-1 {
+		return fmt.Errorf("section name of %d bytes is too long", len(sec.Name))
+	}
+	if _, dup := s.idx.section(sec.Name); dup {
+		return fmt.Errorf("two sections are named %q", sec.Name)
+	}
+	if sec.Size >= pageSections {
+		if err := s.w.alignTo(vfs.Align, 0); err != nil {
+			return err
+		}
+	}
+	old := s.oldChunks(sec)
+	s.idx.sections = append(s.idx.sections,
+		sectionEntry{name: sec.Name, size: sec.Size, first: len(s.idx.chunks)})
+	for off := int64(0); off < sec.Size; off += blockBytes {
+		n := int(min(sec.Size-off, blockBytes))
+		if err := s.piece(ctx, sec, off, n, old); err != nil {
+			return fmt.Errorf("section %q: %w", sec.Name, err)
+		}
+		if len(old) > blockBytes/chunkBytes {
+			old = old[blockBytes/chunkBytes:]
+		} else {
+			old = nil
+		}
+	}
+	return nil
+}
+
+// oldChunks returns the chunks that the base shard has for a section.
+func (s *shardWriter) oldChunks(sec *Section) []chunk {
+	b := s.spec.base
+	if b == nil || b.chunkBytes != chunkBytes {
+		return nil
+	}
+	o, ok := b.section(sec.Name)
+	if !ok {
+		return nil
+	}
+	return b.chunks[o.first : o.first+int(chunkCount(o.size, b.chunkBytes))]
+}
+
+// piece writes up to blockBytes of a section.
+func (s *shardWriter) piece(ctx context.Context, sec *Section, off int64, n int, old []chunk) error {
+	var p []byte
+	var from *lease
+	if sl, ok := sec.Source.(Slicer); ok {
+		p = sl.Slice(off, n)
+	}
+	if p == nil {
+		l, err := s.w.pool.lease(ctx)
+		if err != nil {
+			return err
+		}
+		defer l.drop()
+		if err := readSource(sec.Source, l.buf[:n], off); err != nil {
+			return err
+		}
+		p, from = l.buf[:n], l
+	}
+	if len(p) != n {
+		return fmt.Errorf("source gave %d bytes of %d at %d", len(p), n, off)
+	}
+	return s.chunksOf(p, from, old)
+}
+
+func readSource(r io.ReaderAt, p []byte, off int64) error {
+	n, err := r.ReadAt(p, off)
+	if n == len(p) {
+		return nil
+	}
+	if err == nil || err == io.EOF {
+		err = fmt.Errorf("source ends after %d bytes: %w", off+int64(n), io.ErrUnexpectedEOF)
+	}
+	return err
+}
+
+// chunksOf writes p as chunks. Chunks that are stored as they are and follow
+// each other go to the file in one run.
+func (s *shardWriter) chunksOf(p []byte, from *lease, old []chunk) error {
+	run := 0 // start of the bytes in p that are not yet appended
+	for at := 0; at < len(p); at += chunkBytes {
+		end := min(at+chunkBytes, len(p))
+		c := chunk{origin: s.idx.epoch, length: uint32(end - at)}
+		stored := s.encode(&c, p[at:end], old)
+		old = old[min(1, len(old)):]
+		if c.codec == codecRaw && c.origin == s.idx.epoch {
+			c.off = s.w.pos() - s.start + int64(at-run)
+			s.idx.chunks = append(s.idx.chunks, c)
+			continue
+		}
+		if err := s.w.append(p[run:at], from); err != nil {
+			return err
+		}
+		run = end
+		if c.origin == s.idx.epoch && c.stored > 0 {
+			c.off = s.w.pos() - s.start
+			if err := s.w.copyIn(stored); err != nil {
+				return err
+			}
+		}
+		s.idx.chunks = append(s.idx.chunks, c)
+	}
+	return s.w.append(p[run:], from)
+}
+
+// encode decides how a chunk is stored and fills its entry but for the offset.
+// It returns the stored bytes if they are not the original ones.
+func (s *shardWriter) encode(c *chunk, p []byte, old []chunk) []byte {
+	c.hash = xxh3.Hash128(p).Bytes()
+	if allZero(p) {
+		c.codec = codecZero
+		return nil
+	}
+	if len(old) > 0 && old[0].hash == c.hash && old[0].length == c.length && old[0].codec != codecZero {
+		*c = old[0]
+		return nil
+	}
+	if s.spec.compress {
+		if q := s.pack.compress(c, p); q != nil {
+			c.stored, c.crc = uint32(len(q)), crcOf(q)
+			return q
+		}
+	}
+	c.stored, c.crc = c.length, crcOf(p)
+	return nil
+}
+
+// allZero looks at the whole of p only when its first bytes are zero.
+func allZero(p []byte) bool {
+	for len(p) >= len(zeroPage) {
+		if string(p[:len(zeroPage)]) != string(zeroPage[:]) {
+			return false
+		}
+		p = p[len(zeroPage):]
+	}
+	return nonZero(p) < 0
+}

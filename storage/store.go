@@ -1,0 +1,135 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+)
+
+// Store keeps one rank's shards on all levels of a job.
+type Store struct {
+	opt    Options
+	log    *slog.Logger
+	levels []*level
+	pool   *buffers
+	turns  chan struct{} // one entry per shard being written
+
+	mu     sync.Mutex
+	closed bool           // guarded by mu
+	users  sync.WaitGroup // operations under way
+}
+
+// level is a level with what this rank remembers of it.
+type level struct {
+	levelDir
+	cfg  LevelConfig
+	pace *pace
+
+	mu   sync.Mutex
+	puts map[Epoch]*shardIndex // guarded by mu: put here and not yet committed
+	base *shardIndex           // guarded by mu: last committed shard of this rank
+}
+
+// Each writer holds at most four buffers; with two writers there is always one
+// that can go on.
+const (
+	maxWriters    = 2
+	buffersPerJob = 4
+)
+
+// Open claims the directories of all levels for the job and clears away what an
+// earlier run of this rank left unfinished. It refuses a directory that is
+// missing or not writable (*DirError), of another job (*JobError), or written
+// by another number of ranks (*SizeError). It is local: ranks may open in any
+// order. The caller closes the Store.
+func Open(ctx context.Context, opt Options) (*Store, error) {
+	if err := opt.validate(); err != nil {
+		return nil, err
+	}
+	s := &Store{
+		opt:   opt,
+		log:   opt.Logger.With("rank", opt.Rank),
+		pool:  newBuffers(maxWriters * buffersPerJob),
+		turns: make(chan struct{}, maxWriters),
+	}
+	for _, cfg := range opt.Levels {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		l, err := s.openLevel(cfg)
+		if err != nil {
+			return nil, err
+		}
+		s.levels = append(s.levels, l)
+	}
+	return s, nil
+}
+
+func (s *Store) openLevel(cfg LevelConfig) (*level, error) {
+	l := &level{
+		levelDir: levelDir{fs: s.opt.FS, name: cfg.Name, path: cfg.Dir},
+		cfg:      cfg,
+		pace:     newPace(cfg.BytesPerSec),
+		puts:     map[Epoch]*shardIndex{},
+	}
+	if err := l.prepare(s.opt.Rank, cfg.Create); err != nil {
+		return nil, err
+	}
+	want := marker{job: s.opt.Job, size: s.opt.Size, level: cfg.Name}
+	if err := l.claim(want, s.opt.Rank); err != nil {
+		return nil, err
+	}
+	return l, l.clearTemps(s.opt.Rank)
+}
+
+// Close waits for operations under way and frees the buffers. Shards that were
+// fetched must be closed before. It may be called again.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.users.Wait()
+	return s.pool.close()
+}
+
+// enter is the start of every operation; its result ends the operation.
+func (s *Store) enter() (leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	s.users.Add(1)
+	return s.users.Done, nil
+}
+
+// at finds a level by name.
+func (s *Store) at(name string) (*level, error) {
+	for _, l := range s.levels {
+		if l.name == name {
+			return l, nil
+		}
+	}
+	return nil, &OptionError{Field: "Levels", Reason: fmt.Sprintf("level %q has no directory", name)}
+}
+
+// fault wraps what went wrong with this rank's shard.
+func (s *Store) fault(op string, e Epoch, level string, err error) error {
+	var done *ShardError
+	if err == nil || errors.As(err, &done) {
+		return err
+	}
+	return &ShardError{Op: op, Epoch: e, Rank: s.opt.Rank, Level: level, Err: err}
+}
+
+// turn waits until this rank may write one more shard.
+func (s *Store) turn(ctx context.Context) (done func(), err error) {
+	select {
+	case s.turns <- struct{}{}:
+		return func() { <-s.turns }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
