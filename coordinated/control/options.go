@@ -1,0 +1,116 @@
+package control
+
+import (
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+)
+
+// Key is the secret of one job. Rank 0 makes it and MPI carries it to the
+// others.
+type Key [32]byte
+
+// NewKey returns a random key.
+func NewKey() (Key, error) {
+	var k Key
+	if _, err := rand.Read(k[:]); err != nil {
+		return k, fmt.Errorf("control: make a job key: %w", err)
+	}
+	return k, nil
+}
+
+// Options say who a Plane is. Rank, Size and Key are required.
+type Options struct {
+	Rank, Size int
+	Key        Key
+
+	// Interface is a network interface ("eth0") or an address ("10.0.0.3") to
+	// listen on; empty means the first one that is up and not loopback, or
+	// loopback when there is no other.
+	Interface string
+	// Heartbeat is the time between signs of life to neighbours; 0 means 250 ms.
+	Heartbeat time.Duration
+	// PeerTimeout is the silence after which a neighbour is lost; 0 means 1.5 s.
+	PeerTimeout time.Duration
+	Logger      *slog.Logger // nil discards
+}
+
+func (o *Options) validate() error {
+	if o.Size < 1 || o.Rank < 0 || o.Rank >= o.Size {
+		return fmt.Errorf("control: rank %d is not in 0..%d", o.Rank, o.Size-1)
+	}
+	if o.Heartbeat == 0 {
+		o.Heartbeat = 250 * time.Millisecond
+	}
+	if o.PeerTimeout == 0 {
+		o.PeerTimeout = 1500 * time.Millisecond
+	}
+	if o.PeerTimeout < 2*o.Heartbeat {
+		return fmt.Errorf("control: peer timeout %v is less than two heartbeats of %v", o.PeerTimeout, o.Heartbeat)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// InterfaceError says that no address to listen on was found.
+type InterfaceError struct {
+	Interface string
+	Have      []string
+	Err       error
+}
+
+func (e *InterfaceError) Error() string {
+	return fmt.Sprintf("control: no address on interface %q; set control.interface to one of %v", e.Interface, e.Have)
+}
+
+func (e *InterfaceError) Unwrap() error { return e.Err }
+
+// listenAddress finds the IP to listen on.
+func listenAddress(name string) (net.IP, error) {
+	if ip := net.ParseIP(name); ip != nil {
+		return ip, nil
+	}
+	ifaces, err := net.Interfaces()
+	if err != nil {
+		return nil, &InterfaceError{Interface: name, Err: err}
+	}
+	var have []string
+	for _, i := range ifaces {
+		have = append(have, i.Name)
+		if i.Flags&net.FlagUp == 0 || (name == "" && i.Flags&net.FlagLoopback != 0) || (name != "" && name != i.Name) {
+			continue
+		}
+		if ip := usable(i); ip != nil {
+			return ip, nil
+		}
+	}
+	if name == "" {
+		return net.IPv4(127, 0, 0, 1), nil
+	}
+	return nil, &InterfaceError{Interface: name, Have: have}
+}
+
+// usable returns an address of i, IPv4 first: link-local IPv6 needs a zone that
+// means nothing on another node.
+func usable(i net.Interface) net.IP {
+	addrs, err := i.Addrs()
+	if err != nil {
+		return nil
+	}
+	var six net.IP
+	for _, a := range addrs {
+		n, ok := a.(*net.IPNet)
+		switch {
+		case !ok || n.IP.IsLinkLocalUnicast():
+		case n.IP.To4() != nil:
+			return n.IP
+		case six == nil:
+			six = n.IP
+		}
+	}
+	return six
+}

@@ -1,0 +1,217 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrClosed is returned by a Plane that was closed.
+var ErrClosed = errors.New("control plane closed")
+
+// Inbound is one message as it arrives.
+type Inbound struct {
+	From    int
+	Payload []byte
+}
+
+// Loss is a neighbour that has gone without a goodbye.
+type Loss struct {
+	Rank int
+	Err  error
+}
+
+// Stats counts what a Plane has seen.
+type Stats struct {
+	Dropped  uint64 // connections that could not prove themselves
+	Messages uint64 // received
+	Bytes    uint64 // received
+}
+
+// Plane is one rank's end of the control plane.
+type Plane struct {
+	opt      Options
+	listener net.Listener
+	ctx      context.Context
+	stop     context.CancelFunc
+	wg       sync.WaitGroup
+
+	inbound chan Inbound
+	lost    chan Loss
+	streams chan Stream
+
+	mu    sync.Mutex // guards the fields below
+	addrs []string
+	out   map[int]*outgoing
+	in    map[int]*incoming // from neighbours, for the watch
+	conns map[net.Conn]struct{}
+	watch map[int]bool // ranks whose silence counts
+	gone  map[int]bool // said goodbye, or were reported lost
+
+	dropped, messages, bytes atomic.Uint64
+	closing                  atomic.Bool
+	complained               sync.Once
+}
+
+// incoming is what is known of a neighbour's connection to us.
+type incoming struct {
+	conn net.Conn
+	last atomic.Int64 // time of the last byte, nanoseconds of the monotonic clock
+}
+
+// Listen opens the rank's end. Exchange Addr among all ranks, then call Start.
+func Listen(opt Options) (*Plane, error) {
+	if err := opt.validate(); err != nil {
+		return nil, err
+	}
+	ip, err := listenAddress(opt.Interface)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(ip.String(), "0"))
+	if err != nil {
+		return nil, fmt.Errorf("control: listen on %v: %w", ip, err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p := &Plane{opt: opt, listener: l, ctx: ctx, stop: stop,
+		inbound: make(chan Inbound, 64), lost: make(chan Loss, opt.Size), streams: make(chan Stream),
+		out: map[int]*outgoing{}, in: map[int]*incoming{}, conns: map[net.Conn]struct{}{}, watch: map[int]bool{}, gone: map[int]bool{}}
+	p.wg.Go(p.accept)
+	return p, nil
+}
+
+// Addr is where the others reach this rank.
+func (p *Plane) Addr() string { return p.listener.Addr().String() }
+
+// Messages delivers what arrives, in order per sender.
+func (p *Plane) Messages() <-chan Inbound { return p.inbound }
+
+// Lost delivers the neighbours that have gone, each once.
+func (p *Plane) Lost() <-chan Loss { return p.lost }
+
+// Stats returns the counters.
+func (p *Plane) Stats() Stats {
+	return Stats{Dropped: p.dropped.Load(), Messages: p.messages.Load(), Bytes: p.bytes.Load()}
+}
+
+// Start connects to the neighbours and watches over them from now on. Addrs has
+// the address of every rank. It returns when all neighbours are connected; ctx
+// bounds that.
+func (p *Plane) Start(ctx context.Context, addrs []string, neighbours []int) error {
+	if len(addrs) != p.opt.Size {
+		return fmt.Errorf("control: %d addresses for %d ranks", len(addrs), p.opt.Size)
+	}
+	p.mu.Lock()
+	p.addrs = addrs
+	for _, n := range neighbours {
+		p.watch[n] = true
+	}
+	p.mu.Unlock()
+	for _, n := range neighbours {
+		o, err := p.outgoing(n)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-o.ready:
+		case <-ctx.Done():
+			return fmt.Errorf("control: connect to rank %d at %s: %w", n, addrs[n], ctx.Err())
+		}
+		if err := o.failure(); err != nil {
+			return err
+		}
+	}
+	p.wg.Go(p.beat)
+	return nil
+}
+
+// Send queues payload for rank to. It does not wait for the network; what
+// cannot be delivered shows up on Lost if to is a neighbour.
+func (p *Plane) Send(to int, payload []byte) error {
+	if len(payload) > maxFrame {
+		return fmt.Errorf("control: message of %d bytes to rank %d is over the limit of %d", len(payload), to, maxFrame)
+	}
+	o, err := p.outgoing(to)
+	if err != nil {
+		return err
+	}
+	return o.push(appendFrame(nil, frameData, payload))
+}
+
+// Flush waits until everything queued so far has been handed to the kernel, or
+// ctx ends. A rank that is about to leave calls it so that its last words are
+// heard.
+func (p *Plane) Flush(ctx context.Context) {
+	p.mu.Lock()
+	outs := make([]*outgoing, 0, len(p.out))
+	for _, o := range p.out {
+		outs = append(outs, o)
+	}
+	p.mu.Unlock()
+	for _, o := range outs {
+		o.flush(ctx)
+	}
+}
+
+// Close says goodbye to everyone connected, closes all connections and waits
+// for the goroutines. Messages queued before it are sent if the peers take them
+// within a second.
+func (p *Plane) Close() error {
+	if p.closing.Swap(true) {
+		return nil
+	}
+	p.mu.Lock()
+	for _, o := range p.out {
+		_ = o.push(appendFrame(nil, frameGoodbye, nil)) // one that has failed has nobody to tell
+	}
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	p.Flush(ctx)
+	cancel()
+	p.stop()
+	err := p.listener.Close()
+	p.mu.Lock()
+	for c := range p.conns {
+		_ = c.Close() // ends the goroutine that reads it; the file is gone either way
+	}
+	p.mu.Unlock()
+	p.wg.Wait()
+	if err != nil {
+		return fmt.Errorf("control: close listener: %w", err)
+	}
+	return nil
+}
+
+// keep registers a connection for Close; it reports false when the plane is
+// closing already.
+func (p *Plane) keep(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() != nil {
+		return false
+	}
+	p.conns[c] = struct{}{}
+	return true
+}
+
+func (p *Plane) forget(c net.Conn) {
+	p.mu.Lock()
+	delete(p.conns, c)
+	p.mu.Unlock()
+	_ = c.Close() // already closed or useless
+}
+
+// report tells once that a watched rank is lost.
+func (p *Plane) report(rank int, err error) {
+	p.mu.Lock()
+	tell := p.watch[rank] && !p.gone[rank] && !p.closing.Load()
+	p.gone[rank] = true
+	p.mu.Unlock()
+	if tell {
+		p.lost <- Loss{Rank: rank, Err: err} // has room for every rank
+	}
+}
