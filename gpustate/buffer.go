@@ -1,0 +1,94 @@
+package gpustate
+
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+)
+
+// memory is what all memory objects have in common.
+type memory struct{ *entry }
+
+// Linear is memory that is addressed by byte: *Buffer and *Shared.
+type Linear interface{ linear() *entry }
+
+// Name is the object's name, empty if it has none.
+func (m memory) Name() string { return m.obj.Name }
+
+// Bytes is the object's size.
+func (m memory) Bytes() int { return int(m.obj.Mem.Bytes) }
+
+// Release gives the memory back. Commands that were issued still use it.
+// Releasing again does nothing.
+func (m memory) Release() error { return m.dev.drop(m.entry) }
+
+// Buffer is linear memory of a device, or a range of it.
+type Buffer struct{ memory }
+
+func (b *Buffer) linear() *entry { return b.entry }
+
+// Access says what kernels do with a memory object.
+type Access = driver.Access
+
+// The access modes. Some devices place memory that kernels only read better.
+const (
+	ReadWrite = driver.ReadWrite
+	ReadOnly  = driver.ReadOnly
+	WriteOnly = driver.WriteOnly
+)
+
+// Buffer gives the buffer of this name, or makes it with undefined contents.
+// One that exists with another size is an error that matches ErrConflict. An
+// empty name makes a new buffer each time.
+func (d *Device) Buffer(name string, bytes int) (*Buffer, error) {
+	return d.BufferFor(name, bytes, ReadWrite)
+}
+
+// BufferFor is Buffer with an access mode.
+func (d *Device) BufferFor(name string, bytes int, a Access) (*Buffer, error) {
+	e, err := d.getOrMake(record.Object{Name: name, Mem: &record.Mem{
+		Kind: driver.MemBuffer, Bytes: int64(bytes), Access: a}}, nil, sameBytes(int64(bytes)))
+	if err != nil {
+		return nil, err
+	}
+	return e.owner.(*Buffer), nil
+}
+
+func sameBytes(want int64) func(*record.Object) error {
+	return func(have *record.Object) error {
+		if have.Mem.Bytes != want {
+			return &SizeError{Have: have.Mem.Bytes, Want: want}
+		}
+		return nil
+	}
+}
+
+// Sub gives the range of b from off on as a buffer of its own: no copy, the
+// bytes are b's. off is a multiple of SubAlign, so that the range can be
+// restored on every device. b may be released before its ranges. There are no
+// ranges of ranges.
+func (b *Buffer) Sub(name string, off, bytes int) (*Buffer, error) {
+	switch m := b.obj.Mem; {
+	case m.Kind == driver.MemSub:
+		return nil, b.fail("divide", fmt.Errorf("it is a range itself: %w", ErrUnsupported))
+	case off < 0 || bytes <= 0 || int64(off) > m.Bytes || int64(bytes) > m.Bytes-int64(off):
+		return nil, b.fail("divide", fmt.Errorf("range %d+%d: %w", off, bytes, ErrRange))
+	case off%SubAlign != 0:
+		return nil, b.fail("divide", fmt.Errorf("offset %d is no multiple of %d: %w", off, SubAlign, ErrLimit))
+	case b.released.Load():
+		return nil, b.fail("divide", ErrReleased)
+	}
+	want := record.Mem{Kind: driver.MemSub, Bytes: int64(bytes), Access: b.obj.Mem.Access,
+		Parent: b.obj.ID, Offset: int64(off)}
+	e, err := b.dev.getOrMake(record.Object{Name: name, Mem: &want}, b.entry, func(have *record.Object) error {
+		if *have.Mem != want {
+			return ErrConflict
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e.owner.(*Buffer), nil
+}

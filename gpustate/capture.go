@@ -1,0 +1,193 @@
+package gpustate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+)
+
+// Capture is the state of a device at one moment. It is complete when the
+// Capture method returns it; some of the bytes may still be on the device, in a
+// copy that the program cannot reach. Release it.
+type Capture struct {
+	record   []byte
+	contents []Content
+	parts    [][]part // of each content, in order and without gaps
+	blocks   []driver.Handle
+	drv      *session
+}
+
+// Content is the bytes of one memory object.
+type Content struct {
+	ID    uint64 // the object's, unique within the device
+	Name  string // the program's name, may be empty
+	Bytes int64
+}
+
+// part is a range of a content, in host memory or in device memory.
+type part struct {
+	off, bytes int64
+	host       []byte
+	mem        driver.Handle // when host is nil
+	memOff     int64
+}
+
+// StateBytes is the sum of the bytes of all memory objects: what a capture holds
+// at most, besides its record.
+func (d *Device) StateBytes() int64 {
+	d.making.Lock()
+	defer d.making.Unlock()
+	var sum int64
+	for _, e := range d.list {
+		if e.obj.Mem.HasContents() {
+			sum += e.obj.Mem.Bytes
+		}
+	}
+	return sum
+}
+
+// Capture waits for all commands and takes the state of the device. Calls on
+// the device's objects wait meanwhile.
+//
+// Bytes go into free device memory when there is room, which takes a
+// hundredth of the time of bringing them to the host; the rest goes into host
+// memory. alloc gives that host memory: as many bytes as asked for, which are
+// the capture's until Release, or nil when it has no more; then the capture
+// takes memory of its own. Give memory that has been used before: first use
+// costs more than the copy.
+//
+// When ctx ends while commands are still running, Capture returns its cause and
+// the program goes on.
+func (d *Device) Capture(ctx context.Context, alloc func(bytes int) []byte) (*Capture, error) {
+	if err := d.stop(ctx); err != nil {
+		return nil, err
+	}
+	defer d.start()
+	c := &Capture{drv: d.drv, record: d.record().Encode()}
+	c.drv.keep()
+	if err := c.take(ctx, d, alloc); err != nil {
+		_ = c.Release()
+		return nil, err
+	}
+	return c, nil
+}
+
+// record describes all objects; the device is stopped.
+func (d *Device) record() *record.Record {
+	r := &record.Record{Device: d.Info()}
+	for _, e := range d.list {
+		o := e.obj
+		if k, ok := e.owner.(*Kernel); ok {
+			o.Kernel = k.recorded()
+		}
+		r.Objects = append(r.Objects, o)
+	}
+	return r
+}
+
+// take fills the capture; the device is stopped.
+func (c *Capture) take(ctx context.Context, d *Device, alloc func(int) []byte) error {
+	var entries []*entry
+	for _, e := range d.list {
+		if e.obj.Mem.HasContents() {
+			entries = append(entries, e)
+			c.contents = append(c.contents, Content{ID: e.obj.ID, Name: e.obj.Name, Bytes: e.obj.Mem.Bytes})
+		}
+	}
+	c.parts = make([][]part, len(entries))
+	var jobs []job
+	for i, e := range entries {
+		host := hostMemory(alloc, int(e.obj.Mem.Bytes))
+		c.parts[i] = []part{{bytes: e.obj.Mem.Bytes, host: host}}
+		jobs = append(jobs, downloads(e, 0, host)...)
+	}
+	return c.drv.run(ctx, jobs)
+}
+
+// hostMemory is memory from alloc, or memory of its own.
+func hostMemory(alloc func(int) []byte, n int) []byte {
+	if alloc != nil {
+		if b := alloc(n); len(b) >= n {
+			return b[:n:n]
+		}
+	}
+	return make([]byte, n)
+}
+
+// Record is the description of all objects, for Restore.
+func (c *Capture) Record() []byte { return c.record }
+
+// Contents lists the memory objects whose bytes the capture holds, in order of
+// creation. The index in it is i of ReadAt, of Slice and of Restore's read.
+func (c *Capture) Contents() []Content { return c.contents }
+
+// ReadAt copies bytes of content i from off on into all of dst. It may be
+// called from several goroutines, while the program runs.
+func (c *Capture) ReadAt(ctx context.Context, i int, dst []byte, off int64) error {
+	if i < 0 || i >= len(c.parts) || off < 0 || int64(len(dst)) > c.contents[i].Bytes-off {
+		return fmt.Errorf("read content %d at %d, %d bytes: %w", i, off, len(dst), ErrRange)
+	}
+	for _, p := range c.parts[i] {
+		if len(dst) == 0 {
+			break
+		}
+		if off >= p.off+p.bytes {
+			continue
+		}
+		n := min(int64(len(dst)), p.off+p.bytes-off)
+		if err := c.readPart(ctx, p, off-p.off, dst[:n]); err != nil {
+			return fmt.Errorf("read content %d (%q): %w", i, c.contents[i].Name, err)
+		}
+		dst, off = dst[n:], off+n
+	}
+	return nil
+}
+
+func (c *Capture) readPart(ctx context.Context, p part, off int64, dst []byte) error {
+	if p.host != nil {
+		copy(dst, p.host[off:])
+		return nil
+	}
+	l, err := c.drv.take()
+	if err != nil {
+		return err
+	}
+	defer c.drv.give(l)
+	return l.down(ctx, p.mem, p.memOff+off, dst)
+}
+
+// Slice is the bytes of content i from off on when they lie in host memory in
+// one piece, otherwise nil. It is valid until Release and not written to.
+func (c *Capture) Slice(i int, off, n int64) []byte {
+	if i < 0 || i >= len(c.parts) || off < 0 || n < 0 {
+		return nil
+	}
+	for _, p := range c.parts[i] {
+		if p.host != nil && off >= p.off && n <= p.bytes-(off-p.off) {
+			return p.host[off-p.off : off-p.off+n : off-p.off+n]
+		}
+	}
+	return nil
+}
+
+// Release gives the capture's memory on the device back; host memory of alloc
+// may be used for other things. No ReadAt is in progress. Releasing again does
+// nothing.
+func (c *Capture) Release() error {
+	if c.drv == nil {
+		return nil
+	}
+	var first error
+	for _, b := range c.blocks {
+		if err := c.drv.ReleaseMem(b); err != nil && first == nil {
+			first = err
+		}
+	}
+	if err := c.drv.drop(); err != nil && first == nil {
+		first = err
+	}
+	c.drv, c.blocks, c.parts = nil, nil, nil
+	return first
+}

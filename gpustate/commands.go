@@ -1,0 +1,198 @@
+package gpustate
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// Launch runs a kernel over an index space. global has one to three extents in
+// work items, local as many extents of a work-group, each a divisor of the
+// global one, or is nil: the device chooses. The arguments are those the kernel
+// has now; they may be set again as soon as Launch returns. The kernel starts
+// after the commands in after.
+func (q *Queue) Launch(k *Kernel, global, local []int, after ...*Event) (*Event, error) {
+	g := driver.Grid{Dims: len(global)}
+	if err := fill(&g, global, local); err != nil {
+		return nil, k.fail("launch", err)
+	}
+	return q.launch(k, g, after)
+}
+
+// LaunchAt is Launch with the index space beginning at offset, which has as many
+// extents as global. CUDA devices take only offset 0.
+func (q *Queue) LaunchAt(k *Kernel, offset, global, local []int, after ...*Event) (*Event, error) {
+	g := driver.Grid{Dims: len(global)}
+	if err := fill(&g, global, local); err != nil {
+		return nil, k.fail("launch", err)
+	}
+	if len(offset) != len(global) {
+		return nil, k.fail("launch", fmt.Errorf("offset %v for extents %v: %w", offset, global, ErrRange))
+	}
+	copy(g.Offset[:], offset)
+	return q.launch(k, g, after)
+}
+
+func fill(g *driver.Grid, global, local []int) error {
+	if len(global) < 1 || len(global) > 3 || local != nil && len(local) != len(global) {
+		return fmt.Errorf("global %v and local %v extents: want 1 to 3, or no local ones: %w", global, local, ErrRange)
+	}
+	g.Global, g.Local = [3]int{1, 1, 1}, [3]int{}
+	for i, n := range global {
+		if n <= 0 {
+			return fmt.Errorf("global extents %v: %w", global, ErrRange)
+		}
+		g.Global[i] = n
+	}
+	if local == nil {
+		return nil
+	}
+	g.Local = [3]int{1, 1, 1}
+	for i, n := range local {
+		if n <= 0 || global[i]%n != 0 {
+			return fmt.Errorf("work-groups of %v do not divide %v: %w", local, global, ErrRange)
+		}
+		g.Local[i] = n
+	}
+	return nil
+}
+
+func (q *Queue) launch(k *Kernel, g driver.Grid, after []*Event) (*Event, error) {
+	if err := q.dev.enter(); err != nil {
+		return nil, err
+	}
+	defer q.dev.leave()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.released.Load() {
+		return nil, q.fail("launch on", ErrReleased)
+	}
+	if err := k.usable(q.dev); err != nil {
+		return nil, k.fail("launch", err)
+	}
+	if err := k.ready(); err != nil {
+		return nil, k.fail("launch", err)
+	}
+	e, err := q.issue(after, func(wait []driver.Event) (driver.Event, error) {
+		return q.dev.drv.Launch(q.h, k.h, g, wait)
+	})
+	if err != nil {
+		return nil, k.fail("launch", err)
+	}
+	return e, nil
+}
+
+// Write copies src to b from byte off on and returns when that is done.
+func (q *Queue) Write(b Linear, off int, src []byte) error {
+	_, err := q.transfer("write", b, off, src, false, true, nil)
+	return err
+}
+
+// WriteAsync begins to copy src to b. src stays as it is until the event is
+// complete.
+func (q *Queue) WriteAsync(b Linear, off int, src []byte, after ...*Event) (*Event, error) {
+	return q.transfer("write", b, off, src, false, false, after)
+}
+
+// Read copies bytes of b from off on into dst and returns when that is done.
+func (q *Queue) Read(b Linear, off int, dst []byte) error {
+	_, err := q.transfer("read", b, off, dst, true, true, nil)
+	return err
+}
+
+// ReadAsync begins to copy bytes of b into dst, which is not used before the
+// event is complete.
+func (q *Queue) ReadAsync(b Linear, off int, dst []byte, after ...*Event) (*Event, error) {
+	return q.transfer("read", b, off, dst, true, false, after)
+}
+
+func (q *Queue) transfer(op string, b Linear, off int, host []byte, read, block bool, after []*Event) (*Event, error) {
+	e := b.linear()
+	if err := q.begin(); err != nil {
+		return nil, err
+	}
+	defer q.end()
+	if err := e.reach(q.dev, off, len(host)); err != nil {
+		return nil, e.fail(op, err)
+	}
+	if len(host) == 0 {
+		return q.issue(after, q.marker)
+	}
+	var pin *runtime.Pinner
+	if !block {
+		pin = new(runtime.Pinner)
+		pin.Pin(&host[0])
+	}
+	ev, err := q.issue(after, func(wait []driver.Event) (driver.Event, error) {
+		if read {
+			return q.dev.drv.Read(q.h, e.h, int64(off), host, block, wait)
+		}
+		return q.dev.drv.Write(q.h, e.h, int64(off), host, block, wait)
+	})
+	if err != nil {
+		if pin != nil {
+			pin.Unpin()
+		}
+		return nil, e.fail(op, err)
+	}
+	ev.keep(pin)
+	return ev, nil
+}
+
+func (q *Queue) marker(wait []driver.Event) (driver.Event, error) {
+	return q.dev.drv.Marker(q.h, wait)
+}
+
+// reach says whether n bytes from off on lie within the object.
+func (e *entry) reach(d *Device, off, n int) error {
+	if err := e.usable(d); err != nil {
+		return err
+	}
+	if size := e.obj.Mem.Bytes; off < 0 || int64(off) > size || int64(n) > size-int64(off) {
+		return fmt.Errorf("bytes %d+%d of %d: %w", off, n, size, ErrRange)
+	}
+	return nil
+}
+
+// Copy copies n bytes within the device: to dst from dstOff on, from src at
+// srcOff. The ranges do not overlap.
+func (q *Queue) Copy(dst Linear, dstOff int, src Linear, srcOff, n int, after ...*Event) (*Event, error) {
+	to, from := dst.linear(), src.linear()
+	if err := q.begin(); err != nil {
+		return nil, err
+	}
+	defer q.end()
+	if err := to.reach(q.dev, dstOff, n); err != nil {
+		return nil, to.fail("copy to", err)
+	}
+	if err := from.reach(q.dev, srcOff, n); err != nil {
+		return nil, from.fail("copy from", err)
+	}
+	if n == 0 {
+		return q.issue(after, q.marker)
+	}
+	ev, err := q.issue(after, func(wait []driver.Event) (driver.Event, error) {
+		return q.dev.drv.Copy(q.h, to.h, int64(dstOff), from.h, int64(srcOff), int64(n), wait)
+	})
+	if err != nil {
+		return nil, to.fail("copy to", err)
+	}
+	return ev, nil
+}
+
+// Marker gives an event that completes after those in after, or, without any,
+// after all commands issued before it.
+func (q *Queue) Marker(after ...*Event) (*Event, error) {
+	if err := q.begin(); err != nil {
+		return nil, err
+	}
+	defer q.end()
+	ev, err := q.issue(after, q.marker)
+	if err != nil {
+		return nil, q.fail("mark", err)
+	}
+	return ev, nil
+}

@@ -1,0 +1,264 @@
+package gpustate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+)
+
+// Device is an open device and the objects a program made on it.
+type Device struct {
+	// Lock order: making, mu, Kernel.mu, Queue.mu, Event.mu.
+
+	// making serialises what changes the set of objects.
+	making sync.Mutex
+	list   []*entry       // in order of creation, IDs ascending
+	names  map[key]*entry // objects with a name
+	nextID uint64
+	spare  int // restored objects without a name that nobody has taken yet
+
+	// mu is held for reading by every call that uses a handle, for writing
+	// while handles change or the contents must stand still.
+	mu     sync.RWMutex
+	drv    *session
+	closed bool
+
+	info atomic.Pointer[Info] // of drv, for messages outside of mu
+}
+
+// key is what a named object is found by. Kernels are named within a program.
+type key struct {
+	kind   string
+	parent uint64
+	name   string
+}
+
+// entry is what all objects have in common.
+type entry struct {
+	dev      *Device
+	obj      record.Object // a kernel's arguments are kept by the Kernel
+	owner    any           // the *Buffer, *Kernel, ... around this entry
+	h        driver.Handle // guarded by dev.mu
+	released atomic.Bool
+
+	// guarded by dev.making
+	parent   *entry // a sub-buffer's buffer, a kernel's program
+	children int    // live objects whose parent this is
+	claimed  bool   // handed out to the program
+}
+
+func newDevice(drv driver.Device) *Device {
+	d := &Device{drv: newSession(drv), names: map[key]*entry{}}
+	d.show()
+	return d
+}
+
+// Info describes the device as it is now; MigrateTo changes it.
+func (d *Device) Info() Info { return *d.info.Load() }
+
+// show publishes the Info of the driver's device.
+func (d *Device) show() {
+	i := d.drv.Info()
+	d.info.Store(&i)
+}
+
+// Close waits for the commands that were issued and releases all objects.
+// Calling it again does nothing.
+func (d *Device) Close() error {
+	d.making.Lock()
+	defer d.making.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	errs := []error{d.finishQueues()}
+	for i := len(d.list) - 1; i >= 0; i-- {
+		e := d.list[i]
+		errs = append(errs, release(d.drv, e.obj, e.h))
+		if host, ok := e.owner.(*HostBuffer); ok {
+			errs = append(errs, host.unmap())
+		}
+		e.released.Store(true)
+	}
+	d.list, d.names = nil, map[key]*entry{}
+	return errors.Join(append(errs, d.drv.drop())...)
+}
+
+// enter begins a call that uses handles; leave ends it.
+func (d *Device) enter() error {
+	d.mu.RLock()
+	if d.closed {
+		d.mu.RUnlock()
+		return ErrClosed
+	}
+	return nil
+}
+
+func (d *Device) leave() { d.mu.RUnlock() }
+
+// name is the object's name for messages.
+func (e *entry) name() string {
+	if e.obj.Name != "" {
+		return e.obj.Name
+	}
+	return fmt.Sprintf("#%d", e.obj.ID)
+}
+
+// fail makes an ObjectError about the entry, nil from nil.
+func (e *entry) fail(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &ObjectError{Op: op, Kind: e.obj.Kind(), Name: e.name(), Device: e.dev.Info(), Err: err}
+}
+
+// usable says whether the object can be used on device d.
+func (e *entry) usable(d *Device) error {
+	switch {
+	case e.released.Load():
+		return ErrReleased
+	case e.dev != d:
+		return ErrOtherDevice
+	}
+	return nil
+}
+
+func (e *entry) key() key {
+	k := key{kind: e.obj.Kind(), name: e.obj.Name}
+	if e.obj.Kernel != nil {
+		k.parent = e.obj.Kernel.Program
+	}
+	return k
+}
+
+// find looks for an object to hand out: the one of that name, or the first
+// restored one without a name that nobody has taken yet. Called with making
+// held.
+func (d *Device) find(k key) *entry {
+	if k.name != "" {
+		return d.names[k]
+	}
+	if d.spare == 0 {
+		return nil
+	}
+	for _, e := range d.list {
+		if !e.claimed && e.obj.Name == "" && e.key() == k {
+			return e
+		}
+	}
+	return nil
+}
+
+// getOrMake hands out the object that o describes, or makes it. same decides
+// whether an object that exists is what the caller asks for.
+func (d *Device) getOrMake(o record.Object, parent *entry, same func(have *record.Object) error) (*entry, error) {
+	d.making.Lock()
+	defer d.making.Unlock()
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	fresh := wrap(d, o)
+	if e := d.find(fresh.key()); e != nil {
+		if err := same(&e.obj); err != nil {
+			return nil, e.fail("open", err)
+		}
+		d.claim(e)
+		return e, nil
+	}
+	if err := checkObject(&fresh.obj, d.Info()); err != nil {
+		return nil, fresh.fail("create", err)
+	}
+	h, err := fresh.realize(d.drv, d.handleOf)
+	if err != nil {
+		return nil, fresh.fail("create", err)
+	}
+	fresh.h, fresh.claimed = h, true
+	d.add(fresh, parent)
+	return fresh, nil
+}
+
+// claim marks an object as handed out; making is held.
+func (d *Device) claim(e *entry) {
+	if !e.claimed && e.obj.Name == "" {
+		d.spare--
+	}
+	e.claimed = true
+}
+
+// add enters a finished object; making is held.
+func (d *Device) add(e *entry, parent *entry) {
+	d.nextID++
+	e.obj.ID = d.nextID
+	e.parent = parent
+	if parent != nil {
+		parent.children++
+	}
+	d.list = append(d.list, e)
+	if e.obj.Name != "" {
+		d.names[e.key()] = e
+	}
+}
+
+// handleOf finds the handle of an object by its ID; making is held.
+func (d *Device) handleOf(id uint64) driver.Handle {
+	if e := d.byID(id); e != nil {
+		return e.h
+	}
+	return nil
+}
+
+func (d *Device) byID(id uint64) *entry {
+	if i, ok := d.place(id); ok {
+		return d.list[i]
+	}
+	return nil
+}
+
+// place is where an ID stands in the list.
+func (d *Device) place(id uint64) (int, bool) {
+	return slices.BinarySearchFunc(d.list, id, func(e *entry, id uint64) int {
+		return cmp.Compare(e.obj.ID, id)
+	})
+}
+
+// drop releases an object. What others are made from stays until they are
+// released too.
+func (d *Device) drop(e *entry) error {
+	d.making.Lock()
+	defer d.making.Unlock()
+	if e.released.Swap(true) {
+		return nil
+	}
+	if err := d.enter(); err != nil {
+		return nil // Close has released everything
+	}
+	defer d.leave()
+	if e.obj.Name != "" {
+		delete(d.names, e.key())
+	}
+	return d.forget(e)
+}
+
+func (d *Device) forget(e *entry) error {
+	if e.children > 0 || !e.released.Load() {
+		return nil
+	}
+	if i, ok := d.place(e.obj.ID); ok {
+		d.list = slices.Delete(d.list, i, i+1)
+	}
+	err := e.fail("release", release(d.drv, e.obj, e.h))
+	if e.parent != nil {
+		e.parent.children--
+		err = errors.Join(err, d.forget(e.parent))
+	}
+	return err
+}

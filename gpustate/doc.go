@@ -1,0 +1,46 @@
+// Package gpustate is a layer over GPU APIs that records the objects a program
+// makes, so that a checkpoint can hold them and a restart can make them again,
+// on the same device or on another one: another index, another vendor, another
+// API.
+//
+// # Terms
+//
+// A Device is one device of a machine with a context of its own. A driver is
+// the code behind it: "opencl" (any OpenCL platform), "cuda" (the CUDA driver
+// API) or "fake" (plain Go, for tests). Objects are buffers, sub-buffers,
+// images, shared buffers (SVM, managed memory), host buffers (pinned memory),
+// samplers, programs, kernels and queues. A capture is the record of a device's
+// objects together with the bytes of its memory objects at one moment; restore
+// makes objects and bytes from it.
+//
+// # Promises
+//
+// Objects have names and are get-or-create: the line that makes a buffer on the
+// first start finds it after a restore. Objects without a name are told apart
+// by the order in which objects of their kind were made.
+//
+// The API's own handles are looked up at each call. A program's *Buffer or
+// *Kernel therefore stays valid when Restore or MigrateTo replaces what is
+// behind it.
+//
+// A capture waits for the commands that were issued and then holds exactly what
+// they left. When Capture has returned, the program may overwrite, release or
+// create anything: the capture does not change.
+//
+// Restore and MigrateTo look at every object of the record before they touch
+// the first one; what the new device cannot hold or do is an error that names
+// the object and both devices.
+//
+// Nothing here needs an SDK to build or a GPU library to start: libraries are
+// opened at the first use, and a missing one is an error that names the files
+// that were tried.
+//
+// # Concurrency
+//
+// All methods may be called from several goroutines. Commands of one queue take
+// turns, as do SetArgs and Launch of one kernel. Capture, Restore and MigrateTo
+// wait for the calls in progress and let later ones wait.
+//
+// A transfer that does not block uses the program's memory until its event is
+// complete; the memory is pinned for that time.
+package gpustate

@@ -1,0 +1,114 @@
+package gpustate
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+)
+
+// Conditions that callers can tell apart with errors.Is.
+var (
+	// ErrReleased: the object was released before.
+	ErrReleased = errors.New("object was released")
+	// ErrClosed: the device was closed before.
+	ErrClosed = errors.New("device is closed")
+	// ErrArgNotSet: a kernel was launched with an argument that was never set.
+	ErrArgNotSet = errors.New("kernel argument was never set")
+	// ErrArgType: a value cannot be a kernel argument.
+	ErrArgType = errors.New("not a kernel argument")
+	// ErrOtherDevice: an object belongs to another Device.
+	ErrOtherDevice = errors.New("object belongs to another device")
+	// ErrRange: an offset, length or extent lies outside of the object.
+	ErrRange = errors.New("outside of the object")
+	// ErrLimit: the device cannot hold an object of this size.
+	ErrLimit = errors.New("over the device's limit")
+	// ErrFP64: a program computes in double precision, the device cannot.
+	ErrFP64 = errors.New("device has no double precision")
+	// ErrConflict: an object of that name exists and is different.
+	ErrConflict = errors.New("an object of that name exists and is different")
+	// ErrMapped: a shared buffer is mapped where it must not be.
+	ErrMapped = errors.New("shared buffer is mapped")
+	// ErrRecord: a record is damaged or not a record.
+	ErrRecord = record.ErrCorrupt
+
+	// ErrOutOfMemory: the device has no memory left for the object.
+	ErrOutOfMemory = driver.ErrOutOfMemory
+	// ErrDeviceLost: the device is gone; only closing it makes sense.
+	ErrDeviceLost = driver.ErrDeviceLost
+	// ErrUnsupported: the device or its API cannot do this.
+	ErrUnsupported = driver.ErrUnsupported
+	// ErrNoSource: a program has no source for the API of the device.
+	ErrNoSource = driver.ErrNoSource
+	// ErrNoKernel: a program has no kernel of that name.
+	ErrNoKernel = driver.ErrNoKernel
+)
+
+// BuildError is a program that did not build; it carries the compiler's log.
+type BuildError = driver.BuildError
+
+// CallError is the failure of one call of a GPU API, with the API's number.
+type CallError = driver.CallError
+
+// LibraryError is a GPU API whose library is not on this machine.
+type LibraryError = driver.LibraryError
+
+// ObjectError says what failed on which object of which device.
+type ObjectError struct {
+	Op     string // "create", "launch", "restore", ...
+	Kind   string // "buffer", "kernel", ...
+	Name   string // the program's name, or "#n" for object n without one
+	Device Info   // the device it is or was to be on
+	From   *Info  // restore and migrate: the device it comes from
+	Err    error
+}
+
+func (e *ObjectError) Error() string {
+	s := fmt.Sprintf("%s %s %q on %s", e.Op, e.Kind, e.Name, e.Device)
+	if e.From != nil {
+		s += fmt.Sprintf(" (from %s)", e.From)
+	}
+	return s + ": " + e.Err.Error()
+}
+
+func (e *ObjectError) Unwrap() error { return e.Err }
+
+// SizeError is an object that exists with another size. It matches ErrConflict.
+type SizeError struct {
+	Have, Want int64 // bytes
+}
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("it has %d bytes, not %d", e.Have, e.Want)
+}
+
+// Is makes a SizeError match ErrConflict.
+func (e *SizeError) Is(target error) bool { return target == ErrConflict }
+
+// NoDeviceError is a selection that no device matches. It lists what there is
+// and which APIs are missing on the machine.
+type NoDeviceError struct {
+	Select  Select
+	Found   []Info
+	Missing []error
+}
+
+func (e *NoDeviceError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "no device matches %s; there are:", e.Select)
+	for _, i := range e.Found {
+		fmt.Fprintf(&b, "\n  %s", i)
+	}
+	if len(e.Found) == 0 {
+		b.WriteString(" none")
+	}
+	for _, err := range e.Missing {
+		fmt.Fprintf(&b, "\n  %v", err)
+	}
+	return b.String()
+}
+
+// Unwrap gives the errors of the APIs that could not be used.
+func (e *NoDeviceError) Unwrap() []error { return e.Missing }

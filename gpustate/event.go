@@ -1,0 +1,139 @@
+package gpustate
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// Event is a command that was issued. It needs no release: what it holds is
+// given back when the queue learns that the command is complete. At a capture
+// all events complete; they stay valid over restore and migration.
+type Event struct {
+	q *Queue
+
+	mu    sync.Mutex
+	pin   *runtime.Pinner // memory of a transfer that does not block
+	h     driver.Event    // 0 when complete
+	users int             // calls that use h
+	done  bool
+	err   error // the command's own failure
+}
+
+// Wait returns when the command is complete, with the error it failed with.
+func (e *Event) Wait() error {
+	d := e.q.dev
+	if err := d.enter(); err != nil {
+		return e.closed(err)
+	}
+	defer d.leave()
+	return e.wait()
+}
+
+// closed is the result of an event whose device is closed: closing completed it.
+func (e *Event) closed(err error) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.done {
+		return e.err
+	}
+	return err
+}
+
+// wait is Wait with the device entered.
+func (e *Event) wait() error {
+	h, ok := e.hold()
+	if !ok {
+		return e.err
+	}
+	err := e.q.dev.drv.WaitEvent(h)
+	e.let(true, err)
+	return err
+}
+
+// Done reports whether the command is complete, and the error it failed with.
+func (e *Event) Done() (bool, error) {
+	d := e.q.dev
+	if err := d.enter(); err != nil {
+		return true, e.closed(err)
+	}
+	defer d.leave()
+	return e.poll()
+}
+
+// poll is Done with the device entered.
+func (e *Event) poll() (bool, error) {
+	h, ok := e.hold()
+	if !ok {
+		return true, e.err
+	}
+	done, err := e.q.dev.drv.EventDone(h)
+	e.let(done, err)
+	return done, err
+}
+
+// Times are the moments of the command in the device's clock. The queue was
+// made with Profiling. It waits for the command.
+func (e *Event) Times() (queued, submit, start, end time.Duration, err error) {
+	d := e.q.dev
+	if err = d.enter(); err != nil {
+		return
+	}
+	defer d.leave()
+	h, ok := e.hold()
+	if !ok {
+		err = ErrUnsupported // the queue has let the event go
+		return
+	}
+	var t driver.Times
+	if err = d.drv.WaitEvent(h); err == nil {
+		t, err = d.drv.EventTimes(h)
+	}
+	e.let(false, nil)
+	return t.Queued, t.Submit, t.Start, t.End, err
+}
+
+// hold keeps the handle from being released; false if the command is complete.
+func (e *Event) hold() (driver.Event, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.done {
+		return 0, false
+	}
+	e.users++
+	return e.h, true
+}
+
+// let ends hold. With done the command is known to be complete.
+func (e *Event) let(done bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.users--
+	if done && !e.done {
+		e.done, e.err = true, err
+		e.unpin()
+	}
+	if e.done && e.users == 0 && e.h != 0 {
+		e.q.dev.drv.ReleaseEvent(e.h)
+		e.h = 0
+	}
+}
+
+// keep holds the memory of a transfer until the command is complete.
+func (e *Event) keep(pin *runtime.Pinner) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.pin = pin
+	if e.done {
+		e.unpin()
+	}
+}
+
+func (e *Event) unpin() {
+	if e.pin != nil {
+		e.pin.Unpin()
+		e.pin = nil
+	}
+}

@@ -1,0 +1,177 @@
+package gpustate
+
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+)
+
+// Channel orders and types of images, by the numbers of OpenCL.
+const (
+	ChannelR    uint32 = 0x10B0
+	ChannelRG   uint32 = 0x10B2
+	ChannelRGBA uint32 = 0x10B5
+	ChannelBGRA uint32 = 0x10B6
+
+	ChannelUnorm8  uint32 = 0x10D2
+	ChannelUnorm16 uint32 = 0x10D3
+	ChannelInt8    uint32 = 0x10D7
+	ChannelInt16   uint32 = 0x10D8
+	ChannelInt32   uint32 = 0x10D9
+	ChannelUint8   uint32 = 0x10DA
+	ChannelUint16  uint32 = 0x10DB
+	ChannelUint32  uint32 = 0x10DC
+	ChannelHalf    uint32 = 0x10DD
+	ChannelFloat   uint32 = 0x10DE
+)
+
+// ImageDesc says what an image is like. Extents are in pixels; an image has as
+// many dimensions as the last extent above 1 says, unless Dims does.
+type ImageDesc struct {
+	Dims                 int // 1, 2 or 3; 0: as many as the extents need
+	Width, Height, Depth int // 0 counts as 1
+	Order, Type          uint32
+	Access               Access
+}
+
+// Image is a one-, two- or three-dimensional array of pixels with a format that
+// the device knows.
+type Image struct{ memory }
+
+// Sampler says how kernels read between and beyond the pixels of an image.
+type Sampler struct{ *entry }
+
+// Image gives the image of this name, or makes it. One that exists and is
+// different is an error that matches ErrConflict.
+func (d *Device) Image(name string, i ImageDesc) (*Image, error) {
+	m, err := i.mem()
+	if err != nil {
+		return nil, &ObjectError{Op: "create", Kind: "image", Name: name, Device: d.Info(),
+			Err: fmt.Errorf("%w: %w", err, ErrUnsupported)}
+	}
+	e, err := d.getOrMake(record.Object{Name: name, Mem: m}, nil, func(have *record.Object) error {
+		if *have.Mem != *m {
+			return ErrConflict
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e.owner.(*Image), nil
+}
+
+func (i ImageDesc) mem() (*record.Mem, error) {
+	desc := driver.ImageDesc{Dims: i.Dims, Width: max(i.Width, 1), Height: max(i.Height, 1),
+		Depth: max(i.Depth, 1), Order: i.Order, Type: i.Type}
+	if desc.Dims == 0 {
+		desc.Dims = 1
+		if desc.Height > 1 {
+			desc.Dims = 2
+		}
+		if desc.Depth > 1 {
+			desc.Dims = 3
+		}
+	}
+	bytes, err := record.ImageBytes(desc)
+	return &record.Mem{Kind: driver.MemImage, Bytes: bytes, Access: i.Access, Image: desc}, err
+}
+
+// Region is a box of an image, in pixels. A Size of 0 counts as 1.
+type Region struct{ Origin, Size [3]int }
+
+// Whole is the region of all pixels.
+func (i *Image) Whole() Region {
+	m := i.obj.Mem.Image
+	return Region{Size: [3]int{m.Width, m.Height, m.Depth}}
+}
+
+// PixelBytes is the size of one pixel.
+func (i *Image) PixelBytes() int {
+	n, _ := record.PixelBytes(i.obj.Mem.Image)
+	return int(n)
+}
+
+// WriteImage copies packed pixels to a region and returns when that is done.
+func (q *Queue) WriteImage(i *Image, r Region, src []byte) error {
+	return q.imageTransfer("write", i, r, src, func(r driver.Region) (driver.Event, error) {
+		return q.dev.drv.WriteImage(q.h, i.h, r, src, true, nil)
+	})
+}
+
+// ReadImage copies a region to packed pixels and returns when that is done.
+func (q *Queue) ReadImage(i *Image, r Region, dst []byte) error {
+	return q.imageTransfer("read", i, r, dst, func(r driver.Region) (driver.Event, error) {
+		return q.dev.drv.ReadImage(q.h, i.h, r, dst, true, nil)
+	})
+}
+
+func (q *Queue) imageTransfer(op string, i *Image, r Region, host []byte, do func(driver.Region) (driver.Event, error)) error {
+	if err := q.begin(); err != nil {
+		return err
+	}
+	defer q.end()
+	if err := i.usable(q.dev); err != nil {
+		return i.fail(op, err)
+	}
+	m := i.obj.Mem.Image
+	want := i.PixelBytes()
+	for d, n := range [3]int{m.Width, m.Height, m.Depth} {
+		r.Size[d] = max(r.Size[d], 1)
+		if r.Origin[d] < 0 || r.Origin[d] > n || r.Size[d] > n-r.Origin[d] {
+			return i.fail(op, fmt.Errorf("region %v of %d x %d x %d: %w", r, m.Width, m.Height, m.Depth, ErrRange))
+		}
+		want *= r.Size[d]
+	}
+	if len(host) != want {
+		return i.fail(op, fmt.Errorf("%d bytes for a region of %d: %w", len(host), want, ErrRange))
+	}
+	_, err := do(driver.Region(r))
+	return i.fail(op, err)
+}
+
+// Addressing and filter modes of samplers, by the numbers of OpenCL.
+const (
+	AddressNone   uint32 = 0x1130
+	AddressEdge   uint32 = 0x1131
+	AddressClamp  uint32 = 0x1132
+	AddressRepeat uint32 = 0x1133
+	AddressMirror uint32 = 0x1134
+
+	FilterNearest uint32 = 0x1140
+	FilterLinear  uint32 = 0x1141
+)
+
+// SamplerDesc describes a sampler. Zero modes are AddressNone and FilterNearest.
+type SamplerDesc struct {
+	Normalized         bool // coordinates run from 0 to 1
+	Addressing, Filter uint32
+}
+
+// Sampler gives the sampler of this name, or makes it.
+func (d *Device) Sampler(name string, s SamplerDesc) (*Sampler, error) {
+	want := driver.SamplerDesc(s)
+	if want.Addressing == 0 {
+		want.Addressing = AddressNone
+	}
+	if want.Filter == 0 {
+		want.Filter = FilterNearest
+	}
+	e, err := d.getOrMake(record.Object{Name: name, Sampler: &want}, nil, func(have *record.Object) error {
+		if *have.Sampler != want {
+			return ErrConflict
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e.owner.(*Sampler), nil
+}
+
+// Name is the sampler's name, empty if it has none.
+func (s *Sampler) Name() string { return s.obj.Name }
+
+// Release gives the sampler back.
+func (s *Sampler) Release() error { return s.dev.drop(s.entry) }

@@ -1,0 +1,188 @@
+package cl
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// device is one OpenCL device with a context of its own.
+type device struct {
+	found
+	ctx handle
+}
+
+// mem is a memory object: a cl_mem, or an SVM address when svm is set.
+type mem struct {
+	h      handle
+	svm    bool
+	mapped handle // where the object is mapped, 0 when it is not
+	bytes  int64
+	image  driver.ImageDesc
+}
+
+func openDevice(f found) (driver.Device, error) {
+	ctx, err := createContext(f.platform, f.device)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", f.info, err)
+	}
+	return &device{found: f, ctx: ctx}, nil
+}
+
+func (d *device) Info() driver.Info { return d.info }
+
+// FreeBytes is unknown: OpenCL does not tell.
+func (d *device) FreeBytes() (int64, bool) { return 0, false }
+
+func (d *device) Close() error { return releaseContext(d.ctx) }
+
+// Flags of cl_mem_flags.
+const (
+	memReadWrite = 1 << 0
+	memWriteOnly = 1 << 1
+	memReadOnly  = 1 << 2
+	memUseHost   = 1 << 3
+	memAllocHost = 1 << 4
+)
+
+func flags(a driver.Access) uint64 {
+	switch a {
+	case driver.ReadOnly:
+		return memReadOnly
+	case driver.WriteOnly:
+		return memWriteOnly
+	}
+	return memReadWrite
+}
+
+// imageKinds are the cl_mem_object_type of 1, 2 and 3 dimensions.
+var imageKinds = [4]uint32{0, 0x10F4, 0x10F1, 0x10F2}
+
+func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
+	o := &mem{bytes: m.Bytes, image: m.Image}
+	var err error
+	switch m.Kind {
+	case driver.MemBuffer:
+		o.h, err = createBuffer(d.ctx, flags(m.Access), m.Bytes, nil)
+	case driver.MemSub:
+		parent := m.Parent.(*mem)
+		o.h, err = createSub(parent.h, flags(m.Access), m.Offset, m.Bytes)
+	case driver.MemImage:
+		o.h, err = createImage(d.ctx, flags(m.Access), imageKinds[m.Image.Dims], m.Image)
+	case driver.MemShared:
+		err = d.createShared(o)
+	case driver.MemHost:
+		o.h, err = createBuffer(d.ctx, memReadWrite|memUseHost, m.Bytes, unsafe.Pointer(&m.Host[0]))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// createShared takes SVM where the device has it, otherwise a buffer that the
+// host maps: kernels see the same thing.
+func (d *device) createShared(o *mem) (err error) {
+	if !d.info.Shared {
+		o.h, err = createBuffer(d.ctx, memReadWrite|memAllocHost, o.bytes, nil)
+		return err
+	}
+	o.svm = true
+	if o.h = svmAlloc(d.ctx, o.bytes); o.h == 0 {
+		return &driver.CallError{Call: "clSVMAlloc", Code: -4,
+			Text: "no memory given", Kind: driver.ErrOutOfMemory}
+	}
+	return nil
+}
+
+func (d *device) ReleaseMem(h driver.Handle) error {
+	m := h.(*mem)
+	if m.svm {
+		svmFree(d.ctx, m.h)
+		return nil
+	}
+	return releaseMem(m.h)
+}
+
+func (d *device) MapShared(q, h driver.Handle) ([]byte, error) {
+	m := h.(*mem)
+	if m.svm {
+		if err := svmMap(q.(handle), m.h, m.bytes); err != nil {
+			return nil, err
+		}
+		m.mapped = m.h
+	} else {
+		const readWrite = 3
+		p, err := mapBuffer(q.(handle), m.h, readWrite, m.bytes)
+		if err != nil {
+			return nil, err
+		}
+		m.mapped = p
+	}
+	return memory(m.mapped, m.bytes), nil
+}
+
+func (d *device) UnmapShared(q, h driver.Handle) error {
+	m := h.(*mem)
+	p := m.mapped
+	m.mapped = 0
+	if m.svm {
+		return svmUnmap(q.(handle), p)
+	}
+	return unmap(q.(handle), m.h, p)
+}
+
+func (d *device) CreateSampler(s driver.SamplerDesc) (driver.Handle, error) {
+	h, err := createSampler(d.ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+func (d *device) ReleaseSampler(h driver.Handle) error { return releaseSampler(h.(handle)) }
+
+const (
+	queueOutOfOrder = 1
+	queueProfiling  = 2
+
+	queuePriorityHigh = 1
+	queuePriorityLow  = 4
+)
+
+func (d *device) CreateQueue(q driver.QueueDesc) (driver.Handle, error) {
+	var props uint64
+	if q.OutOfOrder && d.info.OutOfOrder {
+		props |= queueOutOfOrder
+	}
+	if q.Profiling {
+		props |= queueProfiling
+	}
+	modern := d.version >= 20
+	if q.Priority != 0 && modern {
+		hint := uint32(queuePriorityLow)
+		if q.Priority < 0 {
+			hint = queuePriorityHigh
+		}
+		h, err := createQueue(d.ctx, d.device, modern, props, hint)
+		if err == nil {
+			return h, nil
+		}
+		// a platform without cl_khr_priority_hints refuses the property
+		var call *driver.CallError
+		if !errors.As(err, &call) || call.Kind == driver.ErrOutOfMemory {
+			return nil, err
+		}
+	}
+	h, err := createQueue(d.ctx, d.device, modern, props, 0)
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+func (d *device) ReleaseQueue(q driver.Handle) error { return releaseQueue(q.(handle)) }
+func (d *device) Flush(q driver.Handle) error        { return flush(q.(handle)) }
+func (d *device) Finish(q driver.Handle) error       { return finish(q.(handle)) }

@@ -1,0 +1,239 @@
+// Prototypes of the OpenCL calls that this package uses, written from the
+// OpenCL 3.0 specification. Every handle is a uintptr_t, so that none is taken
+// for a Go pointer. A call that the library lacks answers
+// CL_INVALID_OPERATION.
+#ifndef HOLDFAST_CL_TABLE_H
+#define HOLDFAST_CL_TABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uintptr_t hnd;
+
+// result of a call that makes an object or an event
+typedef struct {
+	hnd     h;
+	int32_t rc;
+} made;
+
+#define HF_UNAVAILABLE (-59)
+
+// calls that return a cl_int
+#define HF_CALLS(X)                                                            \
+	X(clGetPlatformIDs, (uint32_t n, hnd *ids, uint32_t *num), (n, ids, num))  \
+	X(clGetPlatformInfo,                                                       \
+	  (hnd p, uint32_t what, size_t n, void *v, size_t *got),                  \
+	  (p, what, n, v, got))                                                    \
+	X(clGetDeviceIDs,                                                          \
+	  (hnd p, uint64_t type, uint32_t n, hnd *ids, uint32_t *num),             \
+	  (p, type, n, ids, num))                                                  \
+	X(clGetDeviceInfo,                                                         \
+	  (hnd d, uint32_t what, size_t n, void *v, size_t *got),                  \
+	  (d, what, n, v, got))                                                    \
+	X(clReleaseContext, (hnd c), (c))                                          \
+	X(clReleaseCommandQueue, (hnd q), (q))                                     \
+	X(clReleaseMemObject, (hnd m), (m))                                        \
+	X(clReleaseSampler, (hnd s), (s))                                          \
+	X(clReleaseProgram, (hnd p), (p))                                          \
+	X(clReleaseKernel, (hnd k), (k))                                           \
+	X(clReleaseEvent, (hnd e), (e))                                            \
+	X(clBuildProgram,                                                          \
+	  (hnd p, uint32_t n, const hnd *devs, const char *opt, void *cb, void *u), \
+	  (p, n, devs, opt, cb, u))                                                \
+	X(clGetProgramInfo,                                                        \
+	  (hnd p, uint32_t what, size_t n, void *v, size_t *got),                  \
+	  (p, what, n, v, got))                                                    \
+	X(clGetProgramBuildInfo,                                                   \
+	  (hnd p, hnd d, uint32_t what, size_t n, void *v, size_t *got),           \
+	  (p, d, what, n, v, got))                                                 \
+	X(clGetKernelInfo,                                                         \
+	  (hnd k, uint32_t what, size_t n, void *v, size_t *got),                  \
+	  (k, what, n, v, got))                                                    \
+	X(clSetKernelArg, (hnd k, uint32_t i, size_t n, const void *v),            \
+	  (k, i, n, v))                                                            \
+	X(clSetKernelArgSVMPointer, (hnd k, uint32_t i, const void *v), (k, i, v)) \
+	X(clEnqueueNDRangeKernel,                                                  \
+	  (hnd q, hnd k, uint32_t dims, const size_t *off, const size_t *global,   \
+	   const size_t *local, uint32_t n, const hnd *wait, hnd *ev),             \
+	  (q, k, dims, off, global, local, n, wait, ev))                           \
+	X(clEnqueueReadBuffer,                                                     \
+	  (hnd q, hnd m, uint32_t block, size_t off, size_t len, void *p,          \
+	   uint32_t n, const hnd *wait, hnd *ev),                                  \
+	  (q, m, block, off, len, p, n, wait, ev))                                 \
+	X(clEnqueueWriteBuffer,                                                    \
+	  (hnd q, hnd m, uint32_t block, size_t off, size_t len, const void *p,    \
+	   uint32_t n, const hnd *wait, hnd *ev),                                  \
+	  (q, m, block, off, len, p, n, wait, ev))                                 \
+	X(clEnqueueCopyBuffer,                                                     \
+	  (hnd q, hnd src, hnd dst, size_t so, size_t d, size_t len, uint32_t n,   \
+	   const hnd *wait, hnd *ev),                                              \
+	  (q, src, dst, so, d, len, n, wait, ev))                                  \
+	X(clEnqueueReadImage,                                                      \
+	  (hnd q, hnd m, uint32_t block, const size_t *org, const size_t *reg,     \
+	   size_t row, size_t slice, void *p, uint32_t n, const hnd *wait, hnd *ev), \
+	  (q, m, block, org, reg, row, slice, p, n, wait, ev))                     \
+	X(clEnqueueWriteImage,                                                     \
+	  (hnd q, hnd m, uint32_t block, const size_t *org, const size_t *reg,     \
+	   size_t row, size_t slice, const void *p, uint32_t n, const hnd *wait,   \
+	   hnd *ev),                                                               \
+	  (q, m, block, org, reg, row, slice, p, n, wait, ev))                     \
+	X(clEnqueueCopyImageToBuffer,                                              \
+	  (hnd q, hnd img, hnd buf, const size_t *org, const size_t *reg,          \
+	   size_t off, uint32_t n, const hnd *wait, hnd *ev),                      \
+	  (q, img, buf, org, reg, off, n, wait, ev))                               \
+	X(clEnqueueCopyBufferToImage,                                              \
+	  (hnd q, hnd buf, hnd img, size_t off, const size_t *org,                 \
+	   const size_t *reg, uint32_t n, const hnd *wait, hnd *ev),               \
+	  (q, buf, img, off, org, reg, n, wait, ev))                               \
+	X(clEnqueueUnmapMemObject,                                                 \
+	  (hnd q, hnd m, void *p, uint32_t n, const hnd *wait, hnd *ev),           \
+	  (q, m, p, n, wait, ev))                                                  \
+	X(clEnqueueSVMMap,                                                         \
+	  (hnd q, uint32_t block, uint64_t flags, void *p, size_t len, uint32_t n, \
+	   const hnd *wait, hnd *ev),                                              \
+	  (q, block, flags, p, len, n, wait, ev))                                  \
+	X(clEnqueueSVMUnmap,                                                       \
+	  (hnd q, void *p, uint32_t n, const hnd *wait, hnd *ev),                  \
+	  (q, p, n, wait, ev))                                                     \
+	X(clEnqueueMarkerWithWaitList,                                             \
+	  (hnd q, uint32_t n, const hnd *wait, hnd *ev), (q, n, wait, ev))         \
+	X(clFlush, (hnd q), (q))                                                   \
+	X(clFinish, (hnd q), (q))                                                  \
+	X(clWaitForEvents, (uint32_t n, const hnd *e), (n, e))                     \
+	X(clGetEventInfo,                                                          \
+	  (hnd e, uint32_t what, size_t n, void *v, size_t *got),                  \
+	  (e, what, n, v, got))                                                    \
+	X(clGetEventProfilingInfo,                                                 \
+	  (hnd e, uint32_t what, size_t n, void *v, size_t *got),                  \
+	  (e, what, n, v, got))
+
+// calls that return an object and put the cl_int behind their last argument
+#define HF_MAKERS(X)                                                           \
+	X(clCreateContext,                                                         \
+	  (const intptr_t *props, uint32_t n, const hnd *devs, void *cb, void *u,  \
+	   int32_t *rc),                                                           \
+	  (props, n, devs, cb, u, rc))                                             \
+	X(clCreateCommandQueue, (hnd c, hnd d, uint64_t props, int32_t *rc),       \
+	  (c, d, props, rc))                                                       \
+	X(clCreateCommandQueueWithProperties,                                      \
+	  (hnd c, hnd d, const uint64_t *props, int32_t *rc), (c, d, props, rc))   \
+	X(clCreateBuffer,                                                          \
+	  (hnd c, uint64_t flags, size_t n, void *host, int32_t *rc),              \
+	  (c, flags, n, host, rc))                                                 \
+	X(clCreateSubBuffer,                                                       \
+	  (hnd b, uint64_t flags, uint32_t type, const size_t *region,             \
+	   int32_t *rc),                                                           \
+	  (b, flags, type, region, rc))                                            \
+	X(clCreateImage,                                                           \
+	  (hnd c, uint64_t flags, const void *format, const void *desc,            \
+	   void *host, int32_t *rc),                                               \
+	  (c, flags, format, desc, host, rc))                                      \
+	X(clCreateSampler,                                                         \
+	  (hnd c, uint32_t norm, uint32_t addr, uint32_t filter, int32_t *rc),     \
+	  (c, norm, addr, filter, rc))                                             \
+	X(clCreateProgramWithSource,                                               \
+	  (hnd c, uint32_t n, const char *const *s, const size_t *len,             \
+	   int32_t *rc),                                                           \
+	  (c, n, s, len, rc))                                                      \
+	X(clCreateProgramWithBinary,                                               \
+	  (hnd c, uint32_t n, const hnd *devs, const size_t *len,                  \
+	   const unsigned char *const *bin, int32_t *status, int32_t *rc),         \
+	  (c, n, devs, len, bin, status, rc))                                      \
+	X(clCreateProgramWithIL,                                                   \
+	  (hnd c, const void *il, size_t len, int32_t *rc), (c, il, len, rc))      \
+	X(clCreateKernel, (hnd p, const char *name, int32_t *rc), (p, name, rc))
+
+typedef struct {
+#define X(name, params, args) int32_t(*name) params;
+	HF_CALLS(X)
+#undef X
+#define X(name, params, args) hnd(*name) params;
+	HF_MAKERS(X)
+#undef X
+	void *(*clEnqueueMapBuffer)(hnd q, hnd m, uint32_t block, uint64_t flags,
+	                            size_t off, size_t len, uint32_t n,
+	                            const hnd *wait, hnd *ev, int32_t *rc);
+	void *(*clSVMAlloc)(hnd c, uint64_t flags, size_t n, uint32_t align);
+	void (*clSVMFree)(hnd c, void *p);
+} hf_table;
+
+extern hf_table hf_cl;
+
+// hf_open opens the library and fills the table. NULL is success, otherwise
+// the loader's message.
+const char *hf_open(const char *file);
+
+#define X(name, params, args)                                                  \
+	static inline int32_t hf_##name params                                     \
+	{                                                                          \
+		return hf_cl.name ? hf_cl.name args : HF_UNAVAILABLE;                  \
+	}
+HF_CALLS(X)
+#undef X
+
+#define X(name, params, args)                                                  \
+	static inline hnd hf_##name params                                         \
+	{                                                                          \
+		if (!hf_cl.name) {                                                     \
+			*rc = HF_UNAVAILABLE;                                              \
+			return 0;                                                          \
+		}                                                                      \
+		return hf_cl.name args;                                                \
+	}
+HF_MAKERS(X)
+#undef X
+
+// The calls below gather arguments so that Go passes no pointer to memory that
+// holds pointers and needs no out-parameters.
+
+// boxes are image origins and regions, three each
+typedef struct {
+	size_t o[3], r[3];
+} hf_box;
+
+// index space of a launch; local[0] == 0 leaves the work-group to OpenCL
+typedef struct {
+	uint32_t dims;
+	size_t   off[3], global[3], local[3];
+} hf_grid;
+
+made hf_context(hnd platform, hnd device);
+made hf_queue(hnd ctx, hnd dev, int modern, uint64_t props, uint32_t priority);
+made hf_buffer(hnd ctx, uint64_t flags, size_t n, void *host);
+made hf_sub(hnd buf, uint64_t flags, size_t off, size_t n);
+made hf_image(hnd ctx, uint64_t flags, uint32_t order, uint32_t type, uint32_t kind,
+              size_t w, size_t h, size_t d);
+made hf_sampler(hnd ctx, uint32_t norm, uint32_t addr, uint32_t filter);
+made hf_source(hnd ctx, const char *text, size_t n);
+made hf_binary(hnd ctx, hnd dev, const void *bin, size_t n);
+made hf_il(hnd ctx, const void *il, size_t n);
+made hf_kernel(hnd prog, const char *name);
+int32_t hf_build(hnd prog, hnd dev, const char *options);
+int32_t hf_get_binary(hnd prog, void *bin);
+int32_t hf_arg_handle(hnd k, uint32_t i, hnd value);
+int32_t hf_arg_svm(hnd k, uint32_t i, hnd p);
+made hf_launch(hnd q, hnd k, hf_grid g, uint32_t n, const hnd *wait);
+made hf_read(hnd q, hnd m, int block, size_t off, size_t len, void *p, uint32_t n,
+             const hnd *wait);
+made hf_write(hnd q, hnd m, int block, size_t off, size_t len, const void *p, uint32_t n,
+              const hnd *wait);
+made hf_copy(hnd q, hnd dst, size_t dstoff, hnd src, size_t srcoff, size_t len, uint32_t n,
+             const hnd *wait);
+made hf_read_image(hnd q, hnd m, int block, hf_box b, void *p, uint32_t n, const hnd *wait);
+made hf_write_image(hnd q, hnd m, int block, hf_box b, const void *p, uint32_t n,
+                    const hnd *wait);
+made hf_image_to_buffer(hnd q, hnd img, hnd buf, hf_box b, size_t off, uint32_t n,
+                        const hnd *wait);
+made hf_buffer_to_image(hnd q, hnd buf, size_t off, hnd img, hf_box b, uint32_t n,
+                        const hnd *wait);
+made hf_marker(hnd q, uint32_t n, const hnd *wait);
+int32_t hf_wait(hnd ev);
+made hf_event_status(hnd ev);
+made hf_map(hnd q, hnd m, uint64_t flags, size_t n);
+int32_t hf_unmap(hnd q, hnd m, hnd p);
+hnd hf_svm_alloc(hnd ctx, size_t n);
+void hf_svm_free(hnd ctx, hnd p);
+int32_t hf_svm_map(hnd q, hnd p, size_t n);
+int32_t hf_svm_unmap(hnd q, hnd p);
+
+#endif

@@ -1,0 +1,157 @@
+package cl
+
+import "github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+
+func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+	m := h.(*mem)
+	if m.svm {
+		return d.throughMap(q, m, wait, func(b []byte) { copy(b[off:], src) })
+	}
+	return writeBuffer(q.(handle), m.h, off, src, blocking, wait)
+}
+
+func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+	m := h.(*mem)
+	if m.svm {
+		return d.throughMap(q, m, wait, func(b []byte) { copy(dst, b[off:]) })
+	}
+	return readBuffer(q.(handle), m.h, off, dst, blocking, wait)
+}
+
+// throughMap lets the host touch an SVM object, whose bytes no read or write
+// command reaches, and is complete when it returns.
+func (d *device) throughMap(q driver.Handle, m *mem, wait []driver.Event, do func([]byte)) (driver.Event, error) {
+	for _, e := range wait {
+		if err := waitEvent(e); err != nil {
+			return 0, err
+		}
+	}
+	if err := finish(q.(handle)); err != nil {
+		return 0, err
+	}
+	if m.mapped != 0 { // the program has it mapped: these are the bytes
+		do(memory(m.mapped, m.bytes))
+		return 0, nil
+	}
+	b, err := d.MapShared(q, m)
+	if err != nil {
+		return 0, err
+	}
+	do(b)
+	return 0, d.UnmapShared(q, m)
+}
+
+func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64, wait []driver.Event) (driver.Event, error) {
+	to, from := dst.(*mem), src.(*mem)
+	switch {
+	case from.svm:
+		return d.throughMap(q, from, wait, func(b []byte) {
+			_, _ = d.Write(q, dst, dstOff, b[srcOff:srcOff+n], true, nil)
+		})
+	case to.svm:
+		tmp := make([]byte, n)
+		if _, err := d.Read(q, src, srcOff, tmp, true, wait); err != nil {
+			return 0, err
+		}
+		return d.Write(q, dst, dstOff, tmp, true, nil)
+	}
+	return copyBuffer(q.(handle), to.h, dstOff, from.h, srcOff, n, wait)
+}
+
+func (d *device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+	return writeImage(q.(handle), h.(*mem).h, r, src, blocking, wait)
+}
+
+func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+	return readImage(q.(handle), h.(*mem).h, r, dst, blocking, wait)
+}
+
+func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle, wait []driver.Event) (driver.Event, error) {
+	m := image.(*mem)
+	return imageToBuffer(q.(handle), m.h, dst.(*mem).h, whole(m.image), dstOff, wait)
+}
+
+func (d *device) CopyBufferToImage(q, image, src driver.Handle, srcOff int64, wait []driver.Event) (driver.Event, error) {
+	m := image.(*mem)
+	return bufferToImage(q.(handle), src.(*mem).h, srcOff, m.h, whole(m.image), wait)
+}
+
+func whole(i driver.ImageDesc) driver.Region {
+	return driver.Region{Size: [3]int{i.Width, i.Height, i.Depth}}
+}
+
+func (d *device) Marker(q driver.Handle, wait []driver.Event) (driver.Event, error) {
+	return marker(q.(handle), wait)
+}
+
+func (d *device) WaitEvent(e driver.Event) error {
+	if e == 0 {
+		return nil
+	}
+	waiting := waitEvent(e)
+	if _, err := d.EventDone(e); err != nil {
+		return err // the command's own failure says more
+	}
+	return waiting
+}
+
+func (d *device) EventDone(e driver.Event) (bool, error) {
+	if e == 0 {
+		return true, nil
+	}
+	status, err := eventStatus(e)
+	if err != nil {
+		return false, err
+	}
+	if status < 0 {
+		return true, check("command", int32(status))
+	}
+	return status == 0, nil
+}
+
+func (d *device) EventTimes(e driver.Event) (driver.Times, error) { return eventTimes(e) }
+
+func (d *device) ReleaseEvent(e driver.Event) {
+	if e != 0 {
+		releaseEvent(e)
+	}
+}
+
+// pinned is host memory that the platform allocated and keeps mapped.
+type pinned struct {
+	dev    *device
+	q, buf handle
+	p      handle
+	bytes  int
+}
+
+func (d *device) AllocPinned(bytes int) (driver.Pinned, error) {
+	q, err := createQueue(d.ctx, d.device, d.version >= 20, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	p := &pinned{dev: d, q: q, bytes: bytes}
+	if p.buf, err = createBuffer(d.ctx, memReadWrite|memAllocHost, int64(bytes), nil); err != nil {
+		return nil, firstError(err, releaseQueue(q))
+	}
+	const readWrite = 3
+	if p.p, err = mapBuffer(q, p.buf, readWrite, int64(bytes)); err != nil {
+		return nil, firstError(err, releaseMem(p.buf), releaseQueue(q))
+	}
+	return p, nil
+}
+
+func (p *pinned) Bytes() []byte { return memory(p.p, int64(p.bytes)) }
+
+func (p *pinned) Free() error {
+	return firstError(unmap(p.q, p.buf, p.p), releaseMem(p.buf), releaseQueue(p.q))
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

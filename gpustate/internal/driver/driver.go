@@ -1,0 +1,218 @@
+// Package driver states what gpustate needs from a GPU API. OpenCL, CUDA and
+// the plain-Go fake implement it; nothing else in gpustate knows an API.
+//
+// # Terms
+//
+// A Handle is the driver's own value for one object. It is valid on the Device
+// that made it and nowhere else; gpustate looks the current handle up at each
+// call, which is what lets it move objects between devices.
+//
+// # Promises every driver gives
+//
+// All methods may be called from any goroutine and any OS thread. Methods that
+// create either return a usable handle or an error and hold nothing. A command
+// on an in-order queue starts after the ones before it have completed. After
+// Finish returned nil, all commands of the queue are complete and their effects
+// can be read. Memory passed to a non-blocking transfer stays in use until its
+// event is complete; the caller pins it. Commands on one queue, and SetArg and
+// Launch of one kernel, are not issued concurrently by the caller.
+package driver
+
+import "time"
+
+// Handle is a driver's own value for a memory object, sampler, program, kernel
+// or queue.
+type Handle any
+
+// Event names a command in flight. Zero is a command that is complete.
+type Event uintptr
+
+// MemKind says what sort of memory object a MemDesc describes. The numbers are
+// part of the record format.
+type MemKind uint8
+
+// The kinds of memory objects.
+const (
+	MemBuffer MemKind = 1 // linear device memory
+	MemSub    MemKind = 2 // a range of a buffer
+	MemImage  MemKind = 3 // 1D, 2D or 3D image
+	MemShared MemKind = 4 // one address range for host and device: SVM, managed memory
+	MemHost   MemKind = 5 // host memory pinned for fast transfers
+)
+
+// Access says what kernels do with a memory object. The numbers are part of the
+// record format.
+type Access uint8
+
+// The access modes.
+const (
+	ReadWrite Access = 0
+	ReadOnly  Access = 1
+	WriteOnly Access = 2
+)
+
+// MemDesc describes a memory object to create.
+type MemDesc struct {
+	Kind   MemKind
+	Bytes  int64
+	Access Access
+	Parent Handle    // MemSub: the buffer
+	Offset int64     // MemSub: where in the buffer
+	Image  ImageDesc // MemImage
+	Host   []byte    // MemHost: page-aligned memory outside the Go heap
+}
+
+// ImageDesc describes an image. Dims is 1, 2 or 3; unused extents are 1. Order
+// and Type are the OpenCL numbers (CL_RGBA, CL_FLOAT and so on).
+type ImageDesc struct {
+	Dims                 int
+	Width, Height, Depth int
+	Order, Type          uint32
+}
+
+// SamplerDesc describes a sampler with the OpenCL numbers for addressing and
+// filter modes.
+type SamplerDesc struct {
+	Normalized         bool
+	Addressing, Filter uint32
+}
+
+// ProgramDesc is what a program is made from. Of the sources a driver takes the
+// first of its own that is set: binary forms before text.
+type ProgramDesc struct {
+	Name    string
+	OpenCL  string // OpenCL C
+	CUDA    string // CUDA C++, compiled with NVRTC
+	PTX     []byte // PTX, cubin or fatbin for CUDA
+	IL      []byte // SPIR-V for OpenCL
+	Options string // build options, passed on as they are
+}
+
+// QueueDesc describes a queue (a stream).
+type QueueDesc struct {
+	OutOfOrder bool
+	Priority   int // below 0: before others, above 0: after others, where the device can
+	Profiling  bool
+}
+
+// ArgKind says what a kernel argument is. The numbers are part of the record
+// format.
+type ArgKind uint8
+
+// The kinds of kernel arguments. ArgNone is an argument that was never set.
+const (
+	ArgNone    ArgKind = 0
+	ArgMem     ArgKind = 1
+	ArgSampler ArgKind = 2
+	ArgLocal   ArgKind = 3
+	ArgValue   ArgKind = 4
+)
+
+// Arg is one kernel argument.
+type Arg struct {
+	Kind   ArgKind
+	Handle Handle // ArgMem, ArgSampler
+	Local  int    // ArgLocal: bytes
+	Value  []byte // ArgValue: the bytes of the value
+}
+
+// Grid is the index space of a launch: Dims numbers of work items per dimension
+// and per work-group. Local[0] == 0 leaves the work-group to the driver. Offset
+// is where the indices begin.
+type Grid struct {
+	Dims                  int
+	Offset, Global, Local [3]int
+}
+
+// Times are the moments of a command in the device's clock.
+type Times struct {
+	Queued, Submit, Start, End time.Duration
+}
+
+// Driver is one GPU API on this machine.
+type Driver interface {
+	// Kind is "opencl", "cuda" or "fake".
+	Kind() string
+	// Devices lists what there is. A machine without the API's library gives an
+	// error that says which file was looked for.
+	Devices() ([]Info, error)
+	// Open opens the device with this Info.Index.
+	Open(index int) (Device, error)
+}
+
+// Device is an opened device with its context.
+type Device interface {
+	Info() Info
+	// FreeBytes is the device memory that can be had now; ok is false where the
+	// API does not tell.
+	FreeBytes() (free int64, ok bool)
+	Close() error
+
+	CreateMem(MemDesc) (Handle, error)
+	ReleaseMem(Handle) error
+	// MapShared makes the bytes of a MemShared object usable by the host until
+	// UnmapShared. The queue has been finished.
+	MapShared(q, mem Handle) ([]byte, error)
+	UnmapShared(q, mem Handle) error
+
+	CreateSampler(SamplerDesc) (Handle, error)
+	ReleaseSampler(Handle) error
+
+	Build(ProgramDesc) (Handle, error)
+	ReleaseProgram(Handle) error
+	CreateKernel(program Handle, name string) (Handle, error)
+	ReleaseKernel(Handle) error
+	// Args is the number of a kernel's arguments, -1 where the API does not tell.
+	Args(kernel Handle) int
+	SetArg(kernel Handle, index int, a Arg) error
+
+	CreateQueue(QueueDesc) (Handle, error)
+	ReleaseQueue(Handle) error
+	Flush(q Handle) error
+	Finish(q Handle) error
+
+	Launch(q, kernel Handle, g Grid, wait []Event) (Event, error)
+	// Write and Read move bytes between host memory and a buffer, sub-buffer or
+	// shared object. A blocking call returns event 0 and has completed.
+	Write(q, mem Handle, off int64, src []byte, blocking bool, wait []Event) (Event, error)
+	Read(q, mem Handle, off int64, dst []byte, blocking bool, wait []Event) (Event, error)
+	Copy(q, dst Handle, dstOff int64, src Handle, srcOff, n int64, wait []Event) (Event, error)
+	// WriteImage and ReadImage move a region, tightly packed in host memory.
+	WriteImage(q, mem Handle, r Region, src []byte, blocking bool, wait []Event) (Event, error)
+	ReadImage(q, mem Handle, r Region, dst []byte, blocking bool, wait []Event) (Event, error)
+	// CopyImageToBuffer and CopyBufferToImage move a whole image.
+	CopyImageToBuffer(q, dst Handle, dstOff int64, image Handle, wait []Event) (Event, error)
+	CopyBufferToImage(q, image, src Handle, srcOff int64, wait []Event) (Event, error)
+	// Marker gives an event that completes after those in wait, or after all
+	// commands before it when wait is empty.
+	Marker(q Handle, wait []Event) (Event, error)
+
+	WaitEvent(Event) error
+	// EventDone reports whether the command is complete; the error is the
+	// command's own failure.
+	EventDone(Event) (bool, error)
+	EventTimes(Event) (Times, error)
+	ReleaseEvent(Event)
+
+	// AllocPinned gives host memory from which transfers run at full rate.
+	AllocPinned(bytes int) (Pinned, error)
+}
+
+// Region is a box of an image in pixels. Unused extents are 1.
+type Region struct {
+	Origin, Size [3]int
+}
+
+// Pinned is host memory of the driver, good for transfers at full rate.
+type Pinned interface {
+	Bytes() []byte
+	Free() error
+}
+
+// PeerCopier is implemented by devices that copy from another device of the
+// same driver without going through the host.
+type PeerCopier interface {
+	// CopyFrom copies n bytes of src, an object of other, to dst. It returns
+	// false where the two devices cannot reach each other.
+	CopyFrom(q, dst Handle, other Device, src Handle, n int64) (ok bool, err error)
+}

@@ -1,0 +1,64 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Conditions that drivers report; match with errors.Is.
+var (
+	// ErrOutOfMemory: the device has no room for the object.
+	ErrOutOfMemory = errors.New("out of device memory")
+	// ErrDeviceLost: the device is gone or its context is broken.
+	ErrDeviceLost = errors.New("device lost")
+	// ErrUnsupported: the device or API cannot do this.
+	ErrUnsupported = errors.New("not supported by this device")
+	// ErrNoSource: a program has no source in a form that the driver takes.
+	ErrNoSource = errors.New("program has no source for this API")
+	// ErrNoKernel: the program has no kernel of that name.
+	ErrNoKernel = errors.New("no kernel of that name")
+)
+
+// CallError is the failure of one call of a GPU API.
+type CallError struct {
+	Call string // the API's name for the call
+	Code int    // the API's number
+	Text string // the API's name for the number
+	Kind error  // one of the sentinels, or nil
+}
+
+func (e *CallError) Error() string {
+	return fmt.Sprintf("%s: %s (%d)", e.Call, e.Text, e.Code)
+}
+
+// Unwrap gives the sentinel, so that errors.Is finds it.
+func (e *CallError) Unwrap() error { return e.Kind }
+
+// BuildError is a program that did not build.
+type BuildError struct {
+	Program string // the program's name in the user's code
+	Device  Info
+	Options string
+	Log     string // the compiler's own words
+	Err     error
+}
+
+func (e *BuildError) Error() string {
+	return fmt.Sprintf("build program %q for %s with options %q: %v\n%s",
+		e.Program, e.Device, e.Options, e.Err, e.Log)
+}
+
+func (e *BuildError) Unwrap() error { return e.Err }
+
+// LibraryError is an API whose library is not on this machine.
+type LibraryError struct {
+	API   string   // "OpenCL" or "CUDA"
+	Files []string // what was tried
+	Err   error    // the loader's message for the last one
+}
+
+func (e *LibraryError) Error() string {
+	return fmt.Sprintf("%s is not on this machine: tried %v: %v", e.API, e.Files, e.Err)
+}
+
+func (e *LibraryError) Unwrap() error { return e.Err }

@@ -1,0 +1,43 @@
+package driver
+
+import "fmt"
+
+// Info describes a device as far as choosing it and restoring onto it needs.
+// Byte counts are 0 where the API does not tell.
+type Info struct {
+	Kind     string // "opencl", "cuda" or "fake"
+	Platform string // OpenCL platform name; "CUDA" for CUDA
+	Vendor   string
+	Name     string
+	Version  string // version of the device's driver
+	Type     string // "gpu", "cpu" or "accelerator"
+	Index    int    // position among the devices of its kind
+	UUID     string // 32 hexadecimal digits with dashes, empty where unknown
+	PCI      string // domain:bus:device.function, empty where unknown
+	Arch     string // what binaries are built for: "sm_90", driver version for OpenCL
+
+	GlobalBytes   int64 // device memory
+	MaxAllocBytes int64 // largest single buffer
+	LocalBytes    int64 // work-group memory
+	SubAlign      int   // alignment of sub-buffer offsets in bytes
+	MaxGroup      int   // work items in a work-group
+
+	FP64       bool
+	Images     bool
+	Shared     bool // SVM or managed memory
+	OutOfOrder bool
+	HostMemory bool // device memory is host memory: CPU devices
+
+	MaxImage1D int
+	MaxImage2D [2]int
+	MaxImage3D [3]int
+}
+
+// String is the device in one line.
+func (i Info) String() string {
+	s := fmt.Sprintf("%s:%d %s (%s, %s)", i.Kind, i.Index, i.Name, i.Platform, i.Type)
+	if i.PCI != "" {
+		s += " at " + i.PCI
+	}
+	return s
+}

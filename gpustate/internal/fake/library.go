@@ -1,0 +1,82 @@
+// Package fake is a GPU in plain Go, for tests: queues are goroutines, memory is
+// byte slices, and kernels are Go functions registered by name. Faults can be
+// asked for, which no real device gives on demand.
+//
+// A program is any text that contains the names of its kernels; text with
+// "#error" does not build.
+package fake
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// Launch is what a kernel function gets: the index space and the arguments.
+type Launch struct {
+	driver.Grid
+	Args []Arg
+}
+
+// Arg is one argument: the bytes of a memory object, of local memory (zeroed)
+// or of a value; or a sampler.
+type Arg struct {
+	Bytes   []byte
+	Sampler driver.SamplerDesc
+}
+
+// Kernel is a function that computes a whole index space.
+type Kernel func(Launch)
+
+type registered struct {
+	args int
+	f    Kernel
+}
+
+var registry sync.Map // name -> registered
+
+// Register makes a kernel with this number of arguments known to all fake
+// devices. Registering a name again replaces it.
+func Register(name string, args int, f Kernel) { registry.Store(name, registered{args, f}) }
+
+// Library is a set of fake devices. The zero value has two of the default kind.
+type Library struct {
+	Infos  []driver.Info // devices; nil: two of Default
+	Faults Faults
+}
+
+// Default describes a fake device when a Library names none.
+var Default = driver.Info{
+	Kind: "fake", Platform: "Fake", Vendor: "Holdfast", Name: "plain Go", Version: "1",
+	Type: "accelerator", Arch: "go",
+	GlobalBytes: 1 << 30, MaxAllocBytes: 256 << 20, LocalBytes: 64 << 10,
+	SubAlign: 128, MaxGroup: 1024,
+	FP64: true, Images: true, Shared: true, OutOfOrder: true,
+	MaxImage1D: 8192, MaxImage2D: [2]int{8192, 8192}, MaxImage3D: [3]int{2048, 2048, 2048},
+}
+
+// Kind is "fake".
+func (l *Library) Kind() string { return "fake" }
+
+// Devices lists the fake devices.
+func (l *Library) Devices() ([]driver.Info, error) {
+	if l.Infos != nil {
+		return l.Infos, nil
+	}
+	infos := []driver.Info{Default, Default}
+	for i := range infos {
+		infos[i].Index = i
+		infos[i].PCI = fmt.Sprintf("0000:%02x:00.0", i+1)
+	}
+	return infos, nil
+}
+
+// Open opens a fake device; its memory starts empty.
+func (l *Library) Open(index int) (driver.Device, error) {
+	infos, _ := l.Devices()
+	if index < 0 || index >= len(infos) {
+		return nil, fmt.Errorf("open fake device %d: there are %d", index, len(infos))
+	}
+	return &device{info: infos[index], faults: &l.Faults, events: map[driver.Event]*event{}}, nil
+}

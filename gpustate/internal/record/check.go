@@ -1,0 +1,133 @@
+package record
+
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// check finds records that decode but describe nothing that can exist.
+func (r *Record) check() error {
+	seen := map[uint64]*Object{}
+	last := uint64(0)
+	for i := range r.Objects {
+		o := &r.Objects[i]
+		if o.ID <= last {
+			return fmt.Errorf("%w: object %d follows object %d", ErrCorrupt, o.ID, last)
+		}
+		last = o.ID
+		if err := o.check(seen); err != nil {
+			return fmt.Errorf("%w: %s %q: %w", ErrCorrupt, o.Kind(), o.Name, err)
+		}
+		seen[o.ID] = o
+	}
+	return nil
+}
+
+func (o *Object) check(seen map[uint64]*Object) error {
+	switch {
+	case o.Mem != nil:
+		return o.Mem.check(seen)
+	case o.Kernel != nil:
+		return o.Kernel.check(seen)
+	case o.Queue != nil && o.Queue.Window < 0:
+		return fmt.Errorf("window %d", o.Queue.Window)
+	}
+	return nil
+}
+
+func (m *Mem) check(seen map[uint64]*Object) error {
+	if m.Bytes <= 0 {
+		return fmt.Errorf("%d bytes", m.Bytes)
+	}
+	switch m.Kind {
+	case driver.MemBuffer, driver.MemShared, driver.MemHost:
+		return nil
+	case driver.MemSub:
+		p := seen[m.Parent]
+		if p == nil || p.Mem == nil || p.Mem.Kind != driver.MemBuffer {
+			return fmt.Errorf("parent %d is no buffer", m.Parent)
+		}
+		if m.Offset < 0 || m.Offset > p.Mem.Bytes || m.Bytes > p.Mem.Bytes-m.Offset {
+			return fmt.Errorf("range %d+%d outside of its buffer", m.Offset, m.Bytes)
+		}
+		return nil
+	case driver.MemImage:
+		return m.checkImage()
+	}
+	return fmt.Errorf("memory of unknown kind %d", m.Kind)
+}
+
+func (m *Mem) checkImage() error {
+	n, err := ImageBytes(m.Image)
+	if err == nil && n != m.Bytes {
+		err = fmt.Errorf("%d bytes for an image of %d", m.Bytes, n)
+	}
+	return err
+}
+
+func (k *Kernel) check(seen map[uint64]*Object) error {
+	if p := seen[k.Program]; p == nil || p.Program == nil {
+		return fmt.Errorf("program %d is none", k.Program)
+	}
+	for i, a := range k.Args {
+		ok := true
+		switch a.Kind {
+		case driver.ArgNone, driver.ArgValue:
+		case driver.ArgLocal:
+			ok = a.Local > 0
+		case driver.ArgMem:
+			// 0 stands for an object that was released while it was an argument
+			ok = a.Object == 0 || seen[a.Object] != nil && seen[a.Object].Mem != nil
+		case driver.ArgSampler:
+			ok = a.Object == 0 || seen[a.Object] != nil && seen[a.Object].Sampler != nil
+		default:
+			ok = false
+		}
+		if !ok {
+			return fmt.Errorf("argument %d", i)
+		}
+	}
+	return nil
+}
+
+// channels is the number of channels of an image format's channel order.
+var channels = map[uint32]int64{
+	0x10B0: 1, 0x10B1: 1, 0x10B2: 2, 0x10B3: 2, // R, A, RG, RA
+	0x10B5: 4, 0x10B6: 4, 0x10B7: 4, // RGBA, BGRA, ARGB
+	0x10B8: 1, 0x10B9: 1, // INTENSITY, LUMINANCE
+}
+
+// channelBytes is the size of one channel of an image format's channel type.
+var channelBytes = map[uint32]int64{
+	0x10D0: 1, 0x10D1: 2, 0x10D2: 1, 0x10D3: 2, // SNORM_INT8/16, UNORM_INT8/16
+	0x10D7: 1, 0x10D8: 2, 0x10D9: 4, // SIGNED_INT8/16/32
+	0x10DA: 1, 0x10DB: 2, 0x10DC: 4, // UNSIGNED_INT8/16/32
+	0x10DD: 2, 0x10DE: 4, // HALF_FLOAT, FLOAT
+}
+
+// PixelBytes is the size of one pixel.
+func PixelBytes(i driver.ImageDesc) (int64, error) {
+	c, b := channels[i.Order], channelBytes[i.Type]
+	if c == 0 || b == 0 {
+		return 0, fmt.Errorf("image format order=%#x type=%#x is not known", i.Order, i.Type)
+	}
+	return c * b, nil
+}
+
+// maxExtent keeps the product of three extents and a pixel within an int64.
+const maxExtent = 1 << 18
+
+// ImageBytes is the size of an image's packed contents.
+func ImageBytes(i driver.ImageDesc) (int64, error) {
+	if i.Dims < 1 || i.Dims > 3 {
+		return 0, fmt.Errorf("image of %d dimensions", i.Dims)
+	}
+	for d, n := range []int{i.Width, i.Height, i.Depth} {
+		if n < 1 || n > maxExtent || d >= i.Dims && n != 1 {
+			return 0, fmt.Errorf("image of %d x %d x %d in %d dimensions", i.Width, i.Height, i.Depth, i.Dims)
+		}
+	}
+	p, err := PixelBytes(i)
+	return p * int64(i.Width) * int64(i.Height) * int64(i.Depth), err
+}

@@ -1,0 +1,114 @@
+// Package record is the plain-data form of a device's objects: what a capture
+// writes besides the contents of memory, and what a restore rebuilds from.
+//
+// A Record lists objects in the order of their creation; an object refers only
+// to objects before it. Byte layout: docs/FORMAT.md, section "GPU objects".
+package record
+
+import (
+	"errors"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// ErrCorrupt marks a record that cannot have been written by Encode.
+var ErrCorrupt = errors.New("corrupt GPU object record")
+
+// Record is all objects of one device at one moment.
+type Record struct {
+	Device  driver.Info // where the objects were
+	Objects []Object
+}
+
+// Object is one object; of the pointers exactly one is set.
+type Object struct {
+	ID      uint64 // grows with creation, starts at 1
+	Name    string // the program's name for it, or empty
+	Mem     *Mem
+	Sampler *driver.SamplerDesc
+	Program *Program
+	Kernel  *Kernel
+	Queue   *Queue
+}
+
+// Mem is a memory object.
+type Mem struct {
+	Kind   driver.MemKind
+	Access driver.Access
+	Bytes  int64
+	Parent uint64 // MemSub: ID of the buffer
+	Offset int64  // MemSub
+	Image  driver.ImageDesc
+}
+
+// HasContents reports whether the object's bytes are saved: not those of a
+// sub-buffer, which are its parent's.
+func (m *Mem) HasContents() bool { return m != nil && m.Kind != driver.MemSub }
+
+// Program is what a program was built from.
+type Program struct {
+	OpenCL, CUDA, Options string
+	PTX, IL               []byte
+}
+
+// Kernel is a kernel and its arguments at the moment of the record.
+type Kernel struct {
+	Program  uint64
+	Function string
+	Args     []Arg
+}
+
+// Arg is one argument.
+type Arg struct {
+	Kind   driver.ArgKind
+	Object uint64 // ArgMem, ArgSampler
+	Local  int64  // ArgLocal
+	Value  []byte // ArgValue
+}
+
+// Queue is a queue with its command window, 0 for none.
+type Queue struct {
+	OutOfOrder, Profiling bool
+	Priority, Window      int
+}
+
+// Kind is the object's kind in words, for messages.
+func (o *Object) Kind() string {
+	switch {
+	case o.Mem != nil:
+		return MemKindName(o.Mem.Kind)
+	case o.Sampler != nil:
+		return "sampler"
+	case o.Program != nil:
+		return "program"
+	case o.Kernel != nil:
+		return "kernel"
+	}
+	return "queue"
+}
+
+// MemKindName is the word for a kind of memory object.
+func MemKindName(k driver.MemKind) string {
+	switch k {
+	case driver.MemBuffer:
+		return "buffer"
+	case driver.MemSub:
+		return "sub-buffer"
+	case driver.MemImage:
+		return "image"
+	case driver.MemShared:
+		return "shared buffer"
+	}
+	return "host buffer"
+}
+
+// Contents are the objects whose bytes are saved, in order.
+func (r *Record) Contents() []*Object {
+	var list []*Object
+	for i := range r.Objects {
+		if r.Objects[i].Mem.HasContents() {
+			list = append(list, &r.Objects[i])
+		}
+	}
+	return list
+}

@@ -1,0 +1,145 @@
+package gpustate
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+)
+
+// job is one piece of work for a lane.
+type job func(ctx context.Context, l *lane) error
+
+// jobBytes is how much of an object one lane moves before another may go on
+// with it.
+const jobBytes = 64 << 20
+
+// run does all jobs on all lanes and returns the errors of those that failed;
+// the first failure keeps the ones that have not begun from beginning.
+func (s *session) run(ctx context.Context, jobs []job) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work := make(chan job, len(jobs))
+	for _, j := range jobs {
+		work <- j
+	}
+	close(work)
+	errs := make([]error, min(s.width(), len(jobs)))
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() {
+			if errs[i] = s.serve(ctx, work); errs[i] != nil {
+				cancel(errs[i])
+			}
+		})
+	}
+	wg.Wait()
+	if len(jobs) > 0 && ctx.Err() != nil && errors.Join(errs...) == nil {
+		return context.Cause(ctx)
+	}
+	return errors.Join(errs...)
+}
+
+func (s *session) serve(ctx context.Context, work <-chan job) error {
+	l, err := s.take()
+	if err != nil {
+		return err
+	}
+	defer s.give(l)
+	for j := range work {
+		if ctx.Err() != nil {
+			return nil // another lane failed and says why
+		}
+		if err := j(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// downloads are the jobs that bring len(dst) bytes of an object from off on to
+// the host.
+func downloads(e *entry, off int64, dst []byte) []job {
+	switch owner := e.owner.(type) {
+	case *HostBuffer:
+		return []job{func(context.Context, *lane) error {
+			copy(dst, owner.bytes[off:])
+			return nil
+		}}
+	case *Shared:
+		return []job{func(_ context.Context, l *lane) error { return owner.download(l, off, dst) }}
+	case *Image:
+		return imageDownloads(e, dst)
+	}
+	var jobs []job
+	for len(dst) > 0 {
+		piece, at := dst[:min(len(dst), jobBytes)], off
+		jobs = append(jobs, func(ctx context.Context, l *lane) error {
+			return e.fail("capture", l.down(ctx, e.h, at, piece))
+		})
+		dst, off = dst[len(piece):], off+int64(len(piece))
+	}
+	return jobs
+}
+
+// download copies a shared buffer; the device is stopped.
+func (s *Shared) download(l *lane, off int64, dst []byte) error {
+	if s.mapped != nil {
+		copy(dst, s.mapped[off:])
+		return nil
+	}
+	b, err := l.drv.MapShared(l.q, s.h)
+	if err != nil {
+		return s.fail("capture", err)
+	}
+	copy(dst, b[off:])
+	return s.fail("capture", l.drv.UnmapShared(l.q, s.h))
+}
+
+// imageDownloads brings a whole image to the host, in slabs of rows or slices.
+func imageDownloads(e *entry, dst []byte) []job {
+	var jobs []job
+	for _, s := range slabs(e.obj.Mem, jobBytes) {
+		jobs = append(jobs, func(_ context.Context, l *lane) error {
+			_, err := l.drv.ReadImage(l.q, e.h, s.region, dst[s.off:s.off+s.bytes], true, nil)
+			return e.fail("capture", err)
+		})
+	}
+	return jobs
+}
+
+// slab is a range of an image that is one piece both as a region and as bytes.
+type slab struct {
+	region     driver.Region
+	off, bytes int64
+}
+
+// slabs divides an image into pieces of at most limit bytes, or of one row.
+func slabs(m *record.Mem, limit int64) []slab {
+	i := m.Image
+	pixel, _ := record.PixelBytes(i)
+	row := pixel * int64(i.Width)
+	slice := row * int64(i.Height)
+	var list []slab
+	add := func(y, z, height, depth int) {
+		list = append(list, slab{region: driver.Region{Origin: [3]int{0, y, z},
+			Size: [3]int{i.Width, height, depth}},
+			off: slice*int64(z) + row*int64(y), bytes: row * int64(height) * int64(depth)})
+	}
+	if slice <= limit {
+		step := int(limit / slice)
+		for z := 0; z < i.Depth; z += step {
+			add(0, z, i.Height, min(step, i.Depth-z))
+		}
+		return list
+	}
+	step := int(max(limit/row, 1))
+	for z := range i.Depth {
+		for y := 0; y < i.Height; y += step {
+			add(y, z, min(step, i.Height-y), 1)
+		}
+	}
+	return list
+}

@@ -1,0 +1,168 @@
+package gpustate
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+)
+
+// Kernel is a function of a program with its arguments.
+type Kernel struct {
+	*entry
+
+	mu   sync.Mutex
+	args []argument
+	free bool // the API does not tell the number of arguments
+}
+
+// argument is one argument as it was set.
+type argument struct {
+	kind   driver.ArgKind
+	object *entry // of ArgMem and ArgSampler
+	local  int
+	value  []byte
+}
+
+// Local is a kernel argument: so many bytes of memory that a work-group shares.
+// In OpenCL it is the size of a __local pointer argument. CUDA has no such
+// parameters: all Local arguments of a launch together, each rounded up to 16
+// bytes, are the kernel's extern __shared__ array, in their order, and the
+// kernel's own parameter list leaves them out.
+type Local int
+
+// prepare learns the number of arguments.
+func (k *Kernel) prepare() {
+	if k.dev.enter() != nil {
+		return
+	}
+	defer k.dev.leave()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.resize()
+}
+
+func (k *Kernel) resize() {
+	n := k.dev.drv.Args(k.h)
+	k.free = n < 0
+	for len(k.args) < n {
+		k.args = append(k.args, argument{})
+	}
+}
+
+// Name is the name of the kernel's function.
+func (k *Kernel) Name() string { return k.obj.Kernel.Function }
+
+// Args is the number of arguments that are known.
+func (k *Kernel) Args() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.args)
+}
+
+// Release gives the kernel back.
+func (k *Kernel) Release() error { return k.dev.drop(k.entry) }
+
+// SetArgs sets all arguments, in order. An argument is a *Buffer, *Image,
+// *Shared, *Sampler or *HostBuffer of the same device, a Local, or a value of a
+// fixed size without pointers: a number, an array or a struct, laid out as in
+// the kernel's language. int and uint are refused: their size is the host's.
+func (k *Kernel) SetArgs(args ...any) error {
+	for i, a := range args {
+		if err := k.SetArg(i, a); err != nil {
+			return err
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.free && len(args) != len(k.args) {
+		return k.fail("set arguments of", fmt.Errorf("%d given, it has %d: %w", len(args), len(k.args), ErrRange))
+	}
+	return nil
+}
+
+// SetArg sets argument i, counted from 0. A value of a type that SetArgs does
+// not take is an error that matches ErrArgType.
+func (k *Kernel) SetArg(i int, value any) error {
+	d := k.dev
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.set(i, value); err != nil {
+		return k.fail(fmt.Sprintf("set argument %d of", i), err)
+	}
+	return nil
+}
+
+// maxArgs bounds the argument list of kernels whose API does not tell its
+// length.
+const maxArgs = 1024
+
+func (k *Kernel) set(i int, value any) error {
+	if err := k.usable(k.dev); err != nil {
+		return err
+	}
+	if i < 0 || i >= maxArgs || !k.free && i >= len(k.args) {
+		return fmt.Errorf("it has %d arguments: %w", len(k.args), ErrRange)
+	}
+	for i >= len(k.args) {
+		k.args = append(k.args, argument{})
+	}
+	a := argument{value: k.args[i].value[:0]}
+	if err := a.from(value); err != nil {
+		return err
+	}
+	if a.object != nil {
+		if err := a.object.usable(k.dev); err != nil {
+			return fmt.Errorf("%s %q: %w", a.object.obj.Kind(), a.object.name(), err)
+		}
+	}
+	if err := k.dev.drv.SetArg(k.h, i, a.driver()); err != nil {
+		return err
+	}
+	k.args[i] = a
+	return nil
+}
+
+// driver is the argument with the handle it has now.
+func (a *argument) driver() driver.Arg {
+	arg := driver.Arg{Kind: a.kind, Local: a.local, Value: a.value}
+	if a.object != nil {
+		arg.Handle = a.object.h
+	}
+	return arg
+}
+
+// ready says whether all arguments are set and alive.
+func (k *Kernel) ready() error {
+	for i := range k.args {
+		a := &k.args[i]
+		if a.kind == driver.ArgNone {
+			return fmt.Errorf("argument %d: %w", i, ErrArgNotSet)
+		}
+		if a.object != nil && a.object.released.Load() {
+			return fmt.Errorf("argument %d, %s %q: %w", i, a.object.obj.Kind(), a.object.name(), ErrReleased)
+		}
+	}
+	return nil
+}
+
+// recorded is the kernel as it is now. An argument that was released is
+// recorded without its object.
+func (k *Kernel) recorded() *record.Kernel {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := &record.Kernel{Program: k.obj.Kernel.Program, Function: k.obj.Kernel.Function}
+	for _, a := range k.args {
+		ra := record.Arg{Kind: a.kind, Local: int64(a.local), Value: append([]byte(nil), a.value...)}
+		if a.object != nil && !a.object.released.Load() {
+			ra.Object = a.object.obj.ID
+		}
+		r.Args = append(r.Args, ra)
+	}
+	return r
+}

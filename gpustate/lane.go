@@ -1,0 +1,148 @@
+package gpustate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// lane moves bytes between a device and the host: a queue and two pieces of
+// staging memory, so that one piece is in transfer while the other is copied.
+// On devices whose memory is the host's there is nothing to stage.
+type lane struct {
+	drv   driver.Device
+	q     driver.Handle
+	stage [2]driver.Pinned
+}
+
+func newLane(drv driver.Device) (*lane, error) {
+	q, err := drv.CreateQueue(driver.QueueDesc{})
+	if err != nil {
+		return nil, err
+	}
+	return &lane{drv: drv, q: q}, nil
+}
+
+func (l *lane) close() error {
+	var errs []error
+	for _, p := range l.stage {
+		if p != nil {
+			errs = append(errs, p.Free())
+		}
+	}
+	return errors.Join(append(errs, l.drv.ReleaseQueue(l.q))...)
+}
+
+// staging gives the two pieces.
+func (l *lane) staging() (s [2][]byte, err error) {
+	for i := range l.stage {
+		if l.stage[i] == nil {
+			if l.stage[i], err = l.drv.AllocPinned(pieceBytes); err != nil {
+				return s, err
+			}
+		}
+		s[i] = l.stage[i].Bytes()
+	}
+	return s, nil
+}
+
+// down reads len(dst) bytes of a buffer from off on.
+func (l *lane) down(ctx context.Context, mem driver.Handle, off int64, dst []byte) error {
+	if l.drv.Info().HostMemory {
+		if len(dst) == 0 {
+			return nil
+		}
+		_, err := l.drv.Read(l.q, mem, off, dst, true, nil)
+		return err
+	}
+	stage, err := l.staging()
+	if err != nil {
+		return err
+	}
+	var events [2]driver.Event
+	var pending [2][]byte // where the piece in stage goes
+	for i := 0; len(dst) > 0 || len(pending[i&1]) > 0 || len(pending[1-i&1]) > 0; i++ {
+		s := i & 1
+		if len(pending[s]) > 0 {
+			err := l.await(&events[s])
+			if err != nil {
+				return errors.Join(err, l.abandon(events[:]))
+			}
+			copy(pending[s], stage[s])
+			pending[s] = nil
+		}
+		if len(dst) == 0 {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return errors.Join(err, l.abandon(events[:]))
+		}
+		n := min(len(dst), pieceBytes)
+		if events[s], err = l.drv.Read(l.q, mem, off, stage[s][:n], false, nil); err != nil {
+			return errors.Join(err, l.abandon(events[:]))
+		}
+		pending[s], dst, off = dst[:n], dst[n:], off+int64(n)
+	}
+	return nil
+}
+
+// upload is one transfer to the device: fill puts bytes from off on into dst,
+// write issues the command for them.
+type upload struct {
+	off, bytes int64
+	step       int64 // bytes of a piece
+	fill       func(dst []byte, off int64) error
+	write      func(q driver.Handle, off int64, src []byte, block bool) (driver.Event, error)
+}
+
+// up fills and writes pieces in turn: while one is on its way the next is
+// filled.
+func (l *lane) up(ctx context.Context, u upload) error {
+	stage, err := l.staging()
+	if err != nil {
+		return err
+	}
+	var events [2]driver.Event
+	for i := 0; u.bytes > 0; i++ {
+		s := i & 1
+		err := ctx.Err()
+		if err == nil {
+			err = l.await(&events[s])
+		}
+		n := min(u.bytes, u.step)
+		if err == nil {
+			err = u.fill(stage[s][:n], u.off)
+		}
+		if err == nil {
+			events[s], err = u.write(l.q, u.off, stage[s][:n], false)
+		}
+		if err != nil {
+			return errors.Join(err, l.abandon(events[:]))
+		}
+		u.off, u.bytes = u.off+n, u.bytes-n
+	}
+	return errors.Join(l.await(&events[0]), l.await(&events[1]))
+}
+
+// await waits for an event and lets it go.
+func (l *lane) await(e *driver.Event) error {
+	if *e == 0 {
+		return nil
+	}
+	err := l.drv.WaitEvent(*e)
+	l.drv.ReleaseEvent(*e)
+	*e = 0
+	return err
+}
+
+// abandon waits until nothing uses the staging memory any more.
+func (l *lane) abandon(events []driver.Event) error {
+	err := l.drv.Finish(l.q)
+	for i := range events {
+		if events[i] != 0 {
+			l.drv.ReleaseEvent(events[i])
+		}
+	}
+	return err
+}

@@ -1,0 +1,115 @@
+package gpustate
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+)
+
+// SubAlign is what the offset of a sub-buffer must be a multiple of. It is the
+// strictest of the known devices, so that a program that runs on one of them
+// restores on all.
+const SubAlign = 4096
+
+// checkObject says whether a device can have the object.
+func checkObject(o *record.Object, i Info) error {
+	switch {
+	case o.Mem != nil:
+		return checkMem(o.Mem, i)
+	case o.Program != nil:
+		return checkProgram(o.Program, i)
+	case o.Sampler != nil && !i.Images:
+		return fmt.Errorf("the device has no images: %w", ErrUnsupported)
+	}
+	return nil
+}
+
+func checkMem(m *record.Mem, i Info) error {
+	if m.Bytes <= 0 {
+		return fmt.Errorf("%d bytes: %w", m.Bytes, ErrRange)
+	}
+	switch m.Kind {
+	case driver.MemImage:
+		return checkImage(m, i)
+	case driver.MemSub:
+		if i.SubAlign > 0 && m.Offset%int64(i.SubAlign) != 0 {
+			return fmt.Errorf("offset %d is no multiple of %d: %w", m.Offset, i.SubAlign, ErrLimit)
+		}
+	case driver.MemHost:
+		return nil
+	}
+	if i.MaxAllocBytes > 0 && m.Bytes > i.MaxAllocBytes {
+		return fmt.Errorf("%d bytes, the device takes %d in one piece: %w", m.Bytes, i.MaxAllocBytes, ErrLimit)
+	}
+	return nil
+}
+
+func checkImage(m *record.Mem, i Info) error {
+	if !i.Images {
+		return fmt.Errorf("the device has no images: %w", ErrUnsupported)
+	}
+	max := [3]int{1, 1, 1}
+	switch m.Image.Dims {
+	case 1:
+		max[0] = i.MaxImage1D
+	case 2:
+		max[0], max[1] = i.MaxImage2D[0], i.MaxImage2D[1]
+	case 3:
+		max = i.MaxImage3D
+	}
+	if m.Image.Width > max[0] || m.Image.Height > max[1] || m.Image.Depth > max[2] {
+		return fmt.Errorf("image of %d x %d x %d, the device takes %d x %d x %d: %w", m.Image.Width,
+			m.Image.Height, m.Image.Depth, max[0], max[1], max[2], ErrLimit)
+	}
+	return nil
+}
+
+func checkProgram(p *record.Program, i Info) error {
+	switch {
+	case i.Kind == "opencl" && p.OpenCL == "" && len(p.IL) == 0:
+		return fmt.Errorf("it has CUDA forms only: give Sources.OpenCL: %w", ErrNoSource)
+	case i.Kind == "cuda" && p.CUDA == "" && len(p.PTX) == 0:
+		return fmt.Errorf("it has OpenCL forms only: give Sources.CUDA or Sources.PTX: %w", ErrNoSource)
+	case !i.FP64 && p.OpenCL != "" && needsFP64(p.OpenCL):
+		return ErrFP64
+	}
+	return nil
+}
+
+var (
+	comments = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
+	doubles  = regexp.MustCompile(`\bdouble(2|3|4|8|16)?\b`)
+	guards   = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*(if|elif)[^\n]*(cl_khr_fp64|__opencl_c_fp64)`)
+)
+
+// needsFP64 tells whether OpenCL C uses double precision without asking first
+// whether the device has it.
+func needsFP64(source string) bool {
+	source = comments.ReplaceAllString(source, " ")
+	return doubles.MatchString(source) && !guards.MatchString(source)
+}
+
+// checkTotal says whether a device can hold all of them together.
+func checkTotal(objects []*record.Object, i Info) error {
+	var sum int64
+	for _, o := range objects {
+		if o.Mem.HasContents() && o.Mem.Kind != driver.MemHost {
+			sum += o.Mem.Bytes
+		}
+	}
+	if i.GlobalBytes > 0 && sum > i.GlobalBytes {
+		return fmt.Errorf("%d bytes in %s, the device has %d: %w", sum,
+			plural(len(objects), "memory object"), i.GlobalBytes, ErrLimit)
+	}
+	return nil
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %s", n, strings.TrimSuffix(word, "s")+"s")
+}

@@ -1,0 +1,76 @@
+package gpustate
+
+import (
+	"bytes"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+)
+
+// Sources are the forms of one program. A device takes the forms of its API;
+// give both texts to restore across APIs.
+type Sources struct {
+	OpenCL string // OpenCL C
+	CUDA   string // CUDA C++, needs NVRTC where it is built; kernels are extern "C"
+	PTX    []byte // PTX, cubin or fatbin for CUDA, used before CUDA
+	IL     []byte // SPIR-V for OpenCL, used before OpenCL where the platform takes it
+}
+
+// Program is a program that was built for the device.
+type Program struct{ *entry }
+
+// Program gives the program of this name, or builds it. options go to the
+// compiler. An error of the build is a *BuildError with the compiler's log. A
+// program of that name that was made from something else is an error that
+// matches ErrConflict.
+func (d *Device) Program(name string, src Sources, options string) (*Program, error) {
+	want := record.Program{OpenCL: src.OpenCL, CUDA: src.CUDA, PTX: src.PTX, IL: src.IL, Options: options}
+	e, err := d.getOrMake(record.Object{Name: name, Program: &want}, nil, func(have *record.Object) error {
+		if !sameProgram(have.Program, &want) {
+			return ErrConflict
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e.owner.(*Program), nil
+}
+
+func sameProgram(a, b *record.Program) bool {
+	return a.OpenCL == b.OpenCL && a.CUDA == b.CUDA && a.Options == b.Options &&
+		bytes.Equal(a.PTX, b.PTX) && bytes.Equal(a.IL, b.IL)
+}
+
+// Name is the program's name, empty if it has none.
+func (p *Program) Name() string { return p.obj.Name }
+
+// Release gives the program back; its kernels stay usable.
+func (p *Program) Release() error { return p.dev.drop(p.entry) }
+
+// Kernel gives the program's kernel of this name. It is the same *Kernel, with
+// the same arguments, for all callers.
+func (p *Program) Kernel(name string) (*Kernel, error) { return p.kernel(name, name) }
+
+// NewKernel makes another kernel object of the same function with arguments of
+// its own, for use beside others. Like all objects without a name it is
+// identified by the order of creation.
+func (p *Program) NewKernel(function string) (*Kernel, error) { return p.kernel("", function) }
+
+func (p *Program) kernel(name, function string) (*Kernel, error) {
+	if p.released.Load() {
+		return nil, p.fail("create kernel "+function+" of", ErrReleased)
+	}
+	o := record.Object{Name: name, Kernel: &record.Kernel{Program: p.obj.ID, Function: function}}
+	e, err := p.dev.getOrMake(o, p.entry, func(have *record.Object) error {
+		if have.Kernel.Function != function {
+			return ErrConflict
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	k := e.owner.(*Kernel)
+	k.prepare()
+	return k, nil
+}

@@ -1,0 +1,215 @@
+package gpustate
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+)
+
+// Queue takes commands for the device. Commands of an in-order queue run one
+// after the other; those of different queues at the same time if the device
+// can.
+type Queue struct {
+	*entry
+	window int
+
+	mu     sync.Mutex
+	flight []*Event // not known to be complete, oldest first
+	failed error    // of the first command that failed since Finish
+}
+
+// QueueOptions say how a queue works. The zero value is an in-order queue
+// without a window.
+type QueueOptions struct {
+	// OutOfOrder lets commands overtake each other where the device can; order
+	// is then given by the events they wait for.
+	OutOfOrder bool
+	// Priority below 0 goes before other queues, above 0 after them, where the
+	// device knows priorities.
+	Priority int
+	// Profiling lets Event.Times tell when commands ran.
+	Profiling bool
+	// Window bounds the number of commands that are not complete: a command
+	// beyond it waits for the oldest one. It bounds how long a capture or a
+	// migration waits. 0 is no bound.
+	Window int
+}
+
+// Queue gives the queue of this name, or makes an in-order one.
+func (d *Device) Queue(name string) (*Queue, error) {
+	return d.queue(record.Object{Name: name, Queue: &record.Queue{}},
+		func(*record.Object) error { return nil })
+}
+
+// QueueWith gives the queue of this name, or makes it with these options. One
+// that exists with others is an error that matches ErrConflict.
+func (d *Device) QueueWith(name string, opt QueueOptions) (*Queue, error) {
+	if opt.Window < 0 {
+		return nil, fmt.Errorf("queue %q: window %d: %w", name, opt.Window, ErrRange)
+	}
+	want := record.Queue{OutOfOrder: opt.OutOfOrder, Profiling: opt.Profiling,
+		Priority: opt.Priority, Window: opt.Window}
+	return d.queue(record.Object{Name: name, Queue: &want}, func(have *record.Object) error {
+		if *have.Queue != want {
+			return ErrConflict
+		}
+		return nil
+	})
+}
+
+func (d *Device) queue(o record.Object, same func(*record.Object) error) (*Queue, error) {
+	e, err := d.getOrMake(o, nil, same)
+	if err != nil {
+		return nil, err
+	}
+	return e.owner.(*Queue), nil
+}
+
+// Name is the queue's name, empty if it has none.
+func (q *Queue) Name() string { return q.obj.Name }
+
+// Release gives the queue back after its commands are complete.
+func (q *Queue) Release() error {
+	if err := q.Finish(); err != nil {
+		return err
+	}
+	return q.dev.drop(q.entry)
+}
+
+// begin enters the device and takes the queue for one command; end gives both
+// back.
+func (q *Queue) begin() error {
+	if err := q.dev.enter(); err != nil {
+		return err
+	}
+	q.mu.Lock()
+	if q.released.Load() {
+		q.end()
+		return q.fail("use", ErrReleased)
+	}
+	return nil
+}
+
+func (q *Queue) end() {
+	q.mu.Unlock()
+	q.dev.leave()
+}
+
+// Flush hands all commands to the device. It does not wait for them.
+func (q *Queue) Flush() error {
+	if err := q.begin(); err != nil {
+		return err
+	}
+	defer q.end()
+	return q.fail("flush", q.dev.drv.Flush(q.h))
+}
+
+// Finish waits until all commands are complete. It returns the error of the
+// first one that failed since the last Finish.
+func (q *Queue) Finish() error {
+	if err := q.begin(); err != nil {
+		return err
+	}
+	defer q.end()
+	err := q.settle()
+	if err == nil {
+		err, q.failed = q.failed, nil
+	}
+	return q.fail("finish", err)
+}
+
+// settle waits for all commands; mu is held, or the device is locked.
+func (q *Queue) settle() error {
+	if err := q.dev.drv.Finish(q.h); err != nil {
+		// the commands' own errors say more than the queue's
+		q.retire(len(q.flight))
+		if q.failed != nil {
+			return nil
+		}
+		return err
+	}
+	q.retire(len(q.flight))
+	return nil
+}
+
+// retire waits for the n oldest commands and lets their events go.
+func (q *Queue) retire(n int) {
+	for _, e := range q.flight[:n] {
+		if err := e.wait(); err != nil && q.failed == nil {
+			q.failed = err
+		}
+	}
+	clear(q.flight[:n])
+	q.flight = q.flight[n:]
+	if len(q.flight) == 0 {
+		q.flight = nil
+	}
+}
+
+// room makes place for one more command in the window; mu is held.
+func (q *Queue) room() {
+	if q.window > 0 && len(q.flight) >= q.window {
+		q.retire(1)
+	}
+}
+
+// sweepEvery is after how many commands a queue looks for events that it can
+// let go.
+const sweepEvery = 64
+
+// track enters an issued command; mu is held.
+func (q *Queue) track(e *Event) *Event {
+	q.flight = append(q.flight, e)
+	if len(q.flight)%sweepEvery == 0 {
+		n := 0
+		for n < len(q.flight) {
+			if done, err := q.flight[n].poll(); !done {
+				break
+			} else if err != nil && q.failed == nil {
+				q.failed = err
+			}
+			n++
+		}
+		clear(q.flight[:n])
+		q.flight = q.flight[n:]
+	}
+	return e
+}
+
+// issue runs one command of the driver and gives its event. do gets the events
+// of after that are not complete.
+func (q *Queue) issue(after []*Event, do func(wait []driver.Event) (driver.Event, error)) (*Event, error) {
+	q.room()
+	var buf [8]driver.Event
+	wait := buf[:0]
+	var held []*Event
+	for _, e := range after {
+		h, ok := e.hold()
+		if !ok {
+			if e.err != nil {
+				letAll(held)
+				return nil, fmt.Errorf("a command it waits for failed: %w", e.err)
+			}
+			continue
+		}
+		wait, held = append(wait, h), append(held, e)
+	}
+	h, err := do(wait)
+	letAll(held)
+	if err != nil {
+		return nil, err
+	}
+	ev := &Event{q: q, h: h, done: h == 0}
+	if h == 0 {
+		return ev, nil
+	}
+	return q.track(ev), nil
+}
+
+func letAll(held []*Event) {
+	for _, e := range held {
+		e.let(false, nil)
+	}
+}

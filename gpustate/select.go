@@ -1,0 +1,157 @@
+package gpustate
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// Info describes a device.
+type Info = driver.Info
+
+// Select says which device to open. Texts match without regard to case and
+// anywhere in the device's own text; an empty one matches all. The zero value
+// is the best device there is: CUDA, then an OpenCL GPU, another OpenCL
+// accelerator, an OpenCL CPU device.
+type Select struct {
+	Kind     string // "opencl", "cuda" or "fake"; fake devices only when asked for
+	Vendor   string
+	Platform string
+	Name     string
+	Type     string // "gpu", "cpu" or "accelerator"
+	UUID     string
+	PCI      string // domain:bus:device.function
+	Index    int    // which of the devices that match, from 0
+	Rank     int    // node-local rank: the devices that match are dealt out in turn
+
+	err error // what was wrong with the text it was parsed from
+}
+
+// String is the selection in one line.
+func (s Select) String() string {
+	var parts []string
+	for _, p := range []struct{ name, value string }{
+		{"kind", s.Kind}, {"vendor", s.Vendor}, {"platform", s.Platform},
+		{"name", s.Name}, {"type", s.Type}, {"uuid", s.UUID}, {"pci", s.PCI},
+	} {
+		if p.value != "" {
+			parts = append(parts, fmt.Sprintf("%s=%q", p.name, p.value))
+		}
+	}
+	if s.Index != 0 || len(parts) == 0 {
+		parts = append(parts, fmt.Sprintf("index=%d", s.Index))
+	}
+	return strings.Join(parts, " ")
+}
+
+// DeviceEnv is the environment variable that SelectFromEnv reads.
+const DeviceEnv = "HOLDFAST_DEVICE"
+
+// SelectFromEnv is ParseSelect of the variable HOLDFAST_DEVICE. Text that says
+// nothing is reported by Open.
+func SelectFromEnv() Select {
+	s, err := ParseSelect(os.Getenv(DeviceEnv))
+	if err != nil {
+		s.err = fmt.Errorf("%s: %w", DeviceEnv, err)
+	}
+	return s
+}
+
+// words are short names for common choices.
+var words = map[string]Select{
+	"opencl":  {Kind: "opencl"},
+	"cuda":    {Kind: "cuda"},
+	"fake":    {Kind: "fake"},
+	"gpu":     {Type: "gpu"},
+	"cpu":     {Type: "cpu"},
+	"pocl":    {Kind: "opencl", Platform: "Portable Computing Language"},
+	"rusticl": {Kind: "opencl", Platform: "rusticl"},
+	"nvidia":  {Vendor: "NVIDIA"},
+	"amd":     {Vendor: "Advanced Micro Devices"},
+	"intel":   {Vendor: "Intel"},
+}
+
+// ParseSelect reads a selection from a short text: a word, optionally with
+// ":index". Words are a kind (cuda, opencl, fake), a type (gpu, cpu), a well
+// known platform or vendor (pocl, rusticl, nvidia, amd, intel), "uuid=..." or
+// "pci=..."; anything else is part of a device's name. Empty text is the best
+// device there is.
+func ParseSelect(text string) (Select, error) {
+	word, index, indexed := strings.Cut(strings.TrimSpace(text), ":")
+	if v, ok := strings.CutPrefix(text, "uuid="); ok {
+		return Select{UUID: v}, nil
+	}
+	if v, ok := strings.CutPrefix(text, "pci="); ok {
+		return Select{PCI: v}, nil
+	}
+	s, known := words[strings.ToLower(word)]
+	if !known {
+		s = Select{Name: word}
+	}
+	if !indexed {
+		return s, nil
+	}
+	n, err := strconv.Atoi(index)
+	if err != nil || n < 0 {
+		return s, fmt.Errorf("device %q: want WORD or WORD:INDEX, with an index from 0", text)
+	}
+	s.Index = n
+	return s, nil
+}
+
+func (s Select) matches(i Info) bool {
+	for _, p := range [][2]string{
+		{i.Vendor, s.Vendor}, {i.Platform, s.Platform}, {i.Name, s.Name},
+		{i.Type, s.Type}, {i.PCI, s.PCI},
+		{strings.ReplaceAll(i.UUID, "-", ""), uuidDigits(s.UUID)},
+	} {
+		if !strings.Contains(strings.ToLower(p[0]), strings.ToLower(p[1])) {
+			return false
+		}
+	}
+	return s.Kind == "" && i.Kind != "fake" || strings.EqualFold(s.Kind, i.Kind)
+}
+
+// uuidDigits drops what people write around the digits: "GPU-" and dashes.
+func uuidDigits(s string) string {
+	s = strings.TrimPrefix(strings.ToLower(s), "gpu-")
+	return strings.ReplaceAll(s, "-", "")
+}
+
+// class orders devices: lower is better.
+func class(i Info) int {
+	switch {
+	case i.Kind == "cuda":
+		return 0
+	case i.Type == "gpu":
+		return 1
+	case i.Type == "cpu":
+		return 3
+	}
+	return 2
+}
+
+// pick finds the device among infos, -1 if there is none.
+func (s Select) pick(infos []Info) int {
+	var match []int
+	best := 4
+	for n, i := range infos {
+		if !s.matches(i) {
+			continue
+		}
+		if c := class(i); c < best {
+			best, match = c, nil
+		}
+		// ranks are dealt equals, so that one of them does not get the CPU
+		if class(i) == best {
+			match = append(match, n)
+		}
+	}
+	if s.Index < 0 || s.Index >= len(match) || s.Rank < 0 {
+		return -1
+	}
+	return match[(s.Index+s.Rank)%len(match)]
+}

@@ -1,0 +1,79 @@
+package gpustate
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// session is a driver's device with the queues and staging memory for captures
+// and restores. A Device holds it, and so does each capture that still has
+// bytes on it: it closes when the last one lets go.
+type session struct {
+	driver.Device
+
+	mu    sync.Mutex
+	users int
+	lanes chan *lane // nil until the first transfer
+	made  []*lane
+}
+
+// Sizes of transfers. Staging memory is lanes × 2 × pieceBytes.
+const (
+	pieceBytes  = 4 << 20 // one transfer
+	deviceLanes = 8       // a copy through host memory feeds on several cores
+)
+
+func newSession(drv driver.Device) *session { return &session{Device: drv, users: 1} }
+
+func (s *session) keep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users++
+}
+
+func (s *session) drop() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users--; s.users > 0 {
+		return nil
+	}
+	var errs []error
+	for _, l := range s.made {
+		errs = append(errs, l.close())
+	}
+	return errors.Join(append(errs, s.Device.Close())...)
+}
+
+// width is the number of lanes.
+func (s *session) width() int {
+	if s.Info().HostMemory {
+		return min(runtime.GOMAXPROCS(0), 4)
+	}
+	return deviceLanes
+}
+
+// take gives a lane for the caller alone; give takes it back.
+func (s *session) take() (*lane, error) {
+	s.mu.Lock()
+	if s.lanes == nil {
+		lanes := make(chan *lane, s.width())
+		for range cap(lanes) {
+			l, err := newLane(s.Device)
+			if err != nil {
+				s.mu.Unlock()
+				return nil, err
+			}
+			s.made = append(s.made, l)
+			lanes <- l
+		}
+		s.lanes = lanes
+	}
+	lanes := s.lanes
+	s.mu.Unlock()
+	return <-lanes, nil
+}
+
+func (s *session) give(l *lane) { s.lanes <- l }

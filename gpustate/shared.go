@@ -1,0 +1,128 @@
+package gpustate
+
+import (
+	"fmt"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+)
+
+// Shared is memory that the host uses without transfers while it is mapped:
+// coarse-grained SVM in OpenCL, managed memory in CUDA, a mapped buffer on
+// devices that have neither. Its address changes with restore and migration, so
+// its contents must not hold addresses.
+type Shared struct {
+	memory
+	mu     sync.Mutex // after Queue.mu
+	mapped []byte
+}
+
+func (s *Shared) linear() *entry { return s.entry }
+
+// Shared gives the shared buffer of this name, or makes it.
+func (d *Device) Shared(name string, bytes int) (*Shared, error) {
+	e, err := d.getOrMake(record.Object{Name: name, Mem: &record.Mem{
+		Kind: driver.MemShared, Bytes: int64(bytes)}}, nil, sameBytes(int64(bytes)))
+	if err != nil {
+		return nil, err
+	}
+	return e.owner.(*Shared), nil
+}
+
+// Map waits for the queue and gives the host the bytes of s. Until Unmap no
+// command may use s; the slice is not used after it. A capture is possible
+// meanwhile, a restore or a migration is not (ErrMapped).
+func (q *Queue) Map(s *Shared) ([]byte, error) {
+	if err := q.begin(); err != nil {
+		return nil, err
+	}
+	defer q.end()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(q.dev); err != nil {
+		return nil, s.fail("map", err)
+	}
+	if s.mapped != nil {
+		return nil, s.fail("map", ErrMapped)
+	}
+	if err := q.settle(); err != nil {
+		return nil, s.fail("map", err)
+	}
+	b, err := q.dev.drv.MapShared(q.h, s.h)
+	if err != nil {
+		return nil, s.fail("map", err)
+	}
+	s.mapped = b
+	return b, nil
+}
+
+// Unmap ends Map: commands issued afterwards see what the host wrote.
+func (q *Queue) Unmap(s *Shared) error {
+	if err := q.begin(); err != nil {
+		return err
+	}
+	defer q.end()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mapped == nil {
+		return s.fail("unmap", fmt.Errorf("it is not mapped: %w", ErrRange))
+	}
+	s.mapped = nil
+	return s.fail("unmap", q.dev.drv.UnmapShared(q.h, s.h))
+}
+
+// HostBuffer is host memory that the device reaches directly: transfers from
+// and to it run at full rate. Its bytes are part of a capture. They keep their
+// address over restore and migration.
+type HostBuffer struct {
+	memory
+	bytes []byte
+}
+
+// HostBuffer gives the host buffer of this name, or makes it, zeroed.
+func (d *Device) HostBuffer(name string, bytes int) (*HostBuffer, error) {
+	e, err := d.getOrMake(record.Object{Name: name, Mem: &record.Mem{
+		Kind: driver.MemHost, Bytes: int64(bytes)}}, nil, sameBytes(int64(bytes)))
+	if err != nil {
+		return nil, err
+	}
+	return e.owner.(*HostBuffer), nil
+}
+
+// Host is the memory of the buffer. It is not used after Release.
+func (h *HostBuffer) Host() []byte { return h.bytes }
+
+// Release unpins and unmaps the memory.
+func (h *HostBuffer) Release() error {
+	if err := h.dev.drop(h.entry); err != nil {
+		return err
+	}
+	return h.unmap()
+}
+
+// allocate maps memory for the buffer, page-aligned and outside of the Go heap;
+// a buffer that has some keeps it.
+func (h *HostBuffer) allocate() error {
+	if h.bytes != nil {
+		return nil
+	}
+	n := int(h.obj.Mem.Bytes)
+	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return fmt.Errorf("map %d bytes of host memory: %w", n, err)
+	}
+	h.bytes = b
+	return nil
+}
+
+func (h *HostBuffer) unmap() error {
+	if h.bytes == nil {
+		return nil
+	}
+	b := h.bytes
+	h.bytes = nil
+	return unix.Munmap(b)
+}

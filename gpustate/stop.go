@@ -1,0 +1,53 @@
+package gpustate
+
+import (
+	"context"
+	"errors"
+)
+
+// stop waits for the calls in progress and for all commands, and keeps new calls
+// out until start. When ctx ends first nothing is held; the device then starts
+// again by itself as soon as the commands are complete.
+func (d *Device) stop(ctx context.Context) error {
+	stopped := make(chan error, 1)
+	go func() {
+		d.making.Lock()
+		d.mu.Lock()
+		if d.closed {
+			stopped <- ErrClosed
+			return
+		}
+		stopped <- d.finishQueues()
+	}()
+	select {
+	case err := <-stopped:
+		if err != nil {
+			d.start()
+		}
+		return err
+	case <-ctx.Done():
+		go func() {
+			<-stopped
+			d.start()
+		}()
+		return context.Cause(ctx)
+	}
+}
+
+func (d *Device) start() {
+	d.mu.Unlock()
+	d.making.Unlock()
+}
+
+// finishQueues completes all commands of the program; the device is locked. A
+// command that failed is reported to the program by its own event and by
+// Finish, not here.
+func (d *Device) finishQueues() error {
+	var errs []error
+	for _, e := range d.list {
+		if q, ok := e.owner.(*Queue); ok {
+			errs = append(errs, e.fail("finish", q.settle()))
+		}
+	}
+	return errors.Join(errs...)
+}

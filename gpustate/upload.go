@@ -1,0 +1,81 @@
+package gpustate
+
+import (
+	"context"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// uploads are the jobs that write all contents to the device.
+func (p *plan) uploads(read func(int, []byte, int64) error) []job {
+	var jobs []job
+	for i, o := range p.rec.Contents() {
+		e := p.to[o.ID]
+		fill := func(dst []byte, off int64) error {
+			if err := read(i, dst, off); err != nil {
+				return p.fail(o, err)
+			}
+			return nil
+		}
+		jobs = append(jobs, e.uploads(fill)...)
+	}
+	return jobs
+}
+
+// uploads are the jobs that write an object's bytes, which fill provides.
+func (e *entry) uploads(fill func(dst []byte, off int64) error) []job {
+	switch owner := e.owner.(type) {
+	case *HostBuffer:
+		return []job{func(context.Context, *lane) error { return inPieces(owner.bytes, fill) }}
+	case *Shared:
+		return []job{func(_ context.Context, l *lane) error {
+			b, err := l.drv.MapShared(l.q, e.h)
+			if err != nil {
+				return e.fail("restore", err)
+			}
+			if err := inPieces(b, fill); err != nil {
+				return err
+			}
+			return e.fail("restore", l.drv.UnmapShared(l.q, e.h))
+		}}
+	case *Image:
+		return e.imageUploads(fill)
+	}
+	var jobs []job
+	for off := int64(0); off < e.obj.Mem.Bytes; off += jobBytes {
+		jobs = append(jobs, func(ctx context.Context, l *lane) error {
+			return l.up(ctx, upload{off: off, bytes: min(jobBytes, e.obj.Mem.Bytes-off), step: pieceBytes, fill: fill,
+				write: func(q driver.Handle, off int64, src []byte, block bool) (driver.Event, error) {
+					ev, err := l.drv.Write(q, e.h, off, src, block, nil)
+					return ev, e.fail("restore", err)
+				}})
+		})
+	}
+	return jobs
+}
+
+// inPieces fills memory piece by piece.
+func inPieces(b []byte, fill func(dst []byte, off int64) error) error {
+	for off := 0; off < len(b); off += pieceBytes {
+		if err := fill(b[off:min(off+pieceBytes, len(b))], int64(off)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// imageUploads writes an image slab by slab.
+func (e *entry) imageUploads(fill func(dst []byte, off int64) error) []job {
+	var jobs []job
+	for _, s := range slabs(e.obj.Mem, pieceBytes) {
+		jobs = append(jobs, func(_ context.Context, l *lane) error {
+			host := make([]byte, s.bytes)
+			if err := fill(host, s.off); err != nil {
+				return err
+			}
+			_, err := l.drv.WriteImage(l.q, e.h, s.region, host, true, nil)
+			return e.fail("restore", err)
+		})
+	}
+	return jobs
+}
