@@ -23,7 +23,6 @@ const (
 	packPrefix   = "pack-"
 	packSuffix   = ".shards"
 	tempSuffix   = ".tmp"
-	anyEpoch     = Epoch(0)
 )
 
 func epochName(e Epoch) string { return fmt.Sprintf("%s%010d", epochPrefix, uint64(e)) }
@@ -44,23 +43,6 @@ func parseEpoch(name string) (Epoch, bool) {
 
 func shardName(rank int) string { return fmt.Sprintf("%s%06d%s", shardPrefix, rank, shardSuffix) }
 
-// parseShard reads the rank back from a shard's name.
-func parseShard(name string) (rank int, ok bool) {
-	digits, ok := strings.CutPrefix(name, shardPrefix)
-	if !ok {
-		return 0, false
-	}
-	digits, ok = strings.CutSuffix(digits, shardSuffix)
-	if !ok {
-		return 0, false
-	}
-	v, err := strconv.ParseUint(digits, 10, 31)
-	if err != nil || shardName(int(v)) != name {
-		return 0, false
-	}
-	return int(v), true
-}
-
 func packName(first int) string { return fmt.Sprintf("%s%06d%s", packPrefix, first, packSuffix) }
 
 // tempName is a name for a file in the making. It starts with the final name
@@ -76,7 +58,5 @@ func tempName(final string, rank int) string {
 func isTempOf(name string, rank int) bool {
 	return strings.HasSuffix(name, tempSuffix) && strings.Contains(name, fmt.Sprintf(".r%06d.", rank))
 }
-
-func isTemp(name string) bool { return strings.HasSuffix(name, tempSuffix) }
 
 func join(elem ...string) string { return filepath.Join(elem...) }

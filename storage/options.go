@@ -26,6 +26,8 @@ type Options struct {
 
 	Logger *slog.Logger // nil: silent
 	FS     vfs.FS       // nil: the operating system's
+
+	pool *buffers // tests share one: mapping memory is slow
 }
 
 // LevelConfig says where a level is and how it is used.

@@ -51,8 +51,11 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	s := &Store{
 		opt:   opt,
 		log:   opt.Logger.With("rank", opt.Rank),
-		pool:  newBuffers(maxWriters * buffersPerJob),
+		pool:  opt.pool,
 		turns: make(chan struct{}, maxWriters),
+	}
+	if s.pool == nil {
+		s.pool = newBuffers(maxWriters * buffersPerJob)
 	}
 	for _, cfg := range opt.Levels {
 		if err := ctx.Err(); err != nil {
@@ -91,6 +94,9 @@ func (s *Store) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	s.users.Wait()
+	if s.opt.pool != nil {
+		return nil
+	}
 	return s.pool.close()
 }
 

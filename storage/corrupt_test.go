@@ -1,0 +1,185 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+)
+
+// flipWorld has one committed epoch of two ranks at both levels.
+func flipWorld(t *testing.T) *world {
+	t.Helper()
+	w, err := openWorld(newWorldFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.close)
+	if err := w.takeEpoch(1, func(Epoch) {}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func fileSize(t *testing.T, f *crashfs.FS, name string) int64 {
+	t.Helper()
+	e, err := f.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e.Size
+}
+
+// TestEveryByteFlipped flips each byte of a shard and of its manifest in turn.
+// verify must see it, and restoring must repair it from the other level.
+func TestEveryByteFlipped(t *testing.T) {
+	w := flipWorld(t)
+	for _, file := range []string{
+		"/local0/epoch-0000000001/rank-000000.shard",
+		"/local0/epoch-0000000001/manifest",
+		"/global/epoch-0000000001/rank-000001.shard",
+		"/global/epoch-0000000001/manifest",
+	} {
+		size := fileSize(t, w.fs, file)
+		t.Logf("%s: %d bytes", file, size)
+		for at := range size {
+			if testing.Short() && at%13 != 0 {
+				continue
+			}
+			if err := w.fs.Flip(file, at, 0x40); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.check(1); err != nil {
+				t.Fatalf("%s byte %d: not repaired: %v", file, at, err)
+			}
+			if n := findings(t, w.fs, "/local0", "/local1", "/global"); n == 0 {
+				t.Fatalf("%s byte %d: not detected", file, at)
+			}
+			w.fs.Flip(file, at, 0x40)
+		}
+	}
+	if n := findings(t, w.fs, "/local0", "/local1", "/global"); n != 0 {
+		t.Fatalf("got %d findings in good directories", n)
+	}
+}
+
+func findings(t *testing.T, f *crashfs.FS, dirs ...string) int {
+	t.Helper()
+	v, err := OpenView(f, dirs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := v.Verify(context.Background(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(found)
+}
+
+// TestEveryByteFlippedAlone does the same where there is no other copy: the
+// right bytes or an error that says corrupt, never wrong bytes.
+func TestEveryByteFlippedAlone(t *testing.T) {
+	w := flipWorld(t)
+	w.fs.RemoveAll("/global/epoch-0000000001")
+	refused := 0
+	for _, file := range []string{
+		"/local0/epoch-0000000001/rank-000000.shard", "/local0/epoch-0000000001/manifest",
+	} {
+		for at := range fileSize(t, w.fs, file) {
+			w.fs.Flip(file, at, 1)
+			err := w.check(1)
+			if err != nil && !errors.Is(err, ErrCorrupt) {
+				t.Fatalf("%s byte %d: got %v, want ErrCorrupt", file, at, err)
+			}
+			if err != nil {
+				refused++
+			}
+			w.fs.Flip(file, at, 1)
+		}
+	}
+	if refused < 8400 {
+		t.Errorf("only %d flips were refused; the data alone has 8000 bytes", refused)
+	}
+}
+
+func TestCutShort(t *testing.T) {
+	for _, size := range []int64{0, 1, 4095, 4096, 8192, 12287} {
+		w := flipWorld(t)
+		file := "/local0/epoch-0000000001/rank-000000.shard"
+		if err := w.fs.Truncate(file, size); err != nil {
+			t.Fatal(err)
+		}
+		list, err := w.stores[0].Candidates(t.Context())
+		if err != nil || len(list) != 1 || len(list[0].Levels) != 1 || list[0].Levels[0] != LevelGlobal {
+			t.Errorf("%d bytes: got %v, %v, want the global copy alone", size, list, err)
+		}
+		if err := w.check(1); err != nil {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+		w.fs.RemoveAll("/global/epoch-0000000001")
+		if err := w.check(1); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%d bytes, one copy: got %v, want ErrCorrupt", size, err)
+		}
+	}
+}
+
+// TestShardOfAnotherCommit puts a whole and valid shard in the place of the
+// committed one.
+func TestShardOfAnotherCommit(t *testing.T) {
+	local := t.TempDir()
+	levels := func(int) []LevelConfig { return []LevelConfig{{Name: LevelLocal, Dir: local}} }
+	stores := openStores(t, 1, levels)
+	take(t, stores, 1, LevelLocal, func(r int) []Section { return sectionsOf(r, 1) })
+	other := openStores(t, 1, func(int) []LevelConfig { return []LevelConfig{{Name: LevelLocal, Dir: t.TempDir()}} })
+	take(t, other, 1, LevelLocal, func(r int) []Section { return sectionsOf(r, 2) })
+	b, err := os.ReadFile(filepath.Join(other[0].opt.Levels[0].Dir, epochName(1), shardName(0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(local, epochName(1), shardName(0)), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fetchAll(t.Context(), stores[0], 1); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("got %v, want ErrCorrupt", err)
+	}
+	if c, err := stores[0].Candidates(t.Context()); err != nil || len(c) != 0 {
+		t.Errorf("got candidates %v, %v", c, err)
+	}
+}
+
+func FuzzDecoders(f *testing.F) {
+	idx := &shardIndex{epoch: 1, rank: 0, size: 1, chunkBytes: chunkBytes,
+		sections: []sectionEntry{{name: "a", size: 5}},
+		chunks:   []chunk{{origin: 1, off: 4096, stored: 5, length: 5}}}
+	f.Add(idx.encode())
+	f.Add((&marker{job: "j", size: 2, level: "local"}).encode())
+	m := manifest{epoch: 1, size: 1, job: "j", level: "local", shards: []ShardInfo{{pack: noPack}}}
+	f.Add(m.encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		// Sealed again, so that the fields behind the checksum are reached.
+		for _, kind := range []recordKind{kindMarker, kindShardHeader, kindShardIndex, kindManifest} {
+			payload := b
+			if len(b) > recordExtra {
+				payload = b[recordHead : len(b)-4]
+			}
+			sealed := sealRecord(kind, payload)
+			decodeMarker("f", sealed)
+			decodeHeader("f", sealed)
+			if m, err := decodeManifest("f", sealed); err == nil && !bytes.Equal(m.encode(), sealed) {
+				t.Error("manifest does not encode to itself")
+			}
+			if x, err := decodeIndex("f", sealed, 1<<20); err == nil {
+				if y, err := decodeIndex("f", x.encode(), 1<<20); err != nil || fmt.Sprint(x) != fmt.Sprint(y) {
+					t.Error("index does not encode to itself")
+				}
+			}
+			var i ShardInfo
+			i.UnmarshalBinary(payload)
+		}
+	})
+}

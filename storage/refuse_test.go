@@ -1,0 +1,227 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+)
+
+func open(t *testing.T, opt Options) error {
+	t.Helper()
+	s, err := Open(t.Context(), opt)
+	if err == nil {
+		t.Cleanup(func() { s.Close() })
+	}
+	return err
+}
+
+func TestRefusedDirectories(t *testing.T) {
+	dir := t.TempDir()
+	opt := Options{Job: "mine", Size: 2, Levels: []LevelConfig{{Name: LevelLocal, Dir: dir}}}
+	if err := open(t, opt); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var job *JobError
+	var size *SizeError
+	var bad *DirError
+	for _, c := range []struct {
+		name   string
+		change func(o *Options)
+		as     any
+		says   string
+	}{
+		{"another job", func(o *Options) { o.Job = "yours" }, &job, `job "mine", this job is "yours"`},
+		{"another size", func(o *Options) { o.Size = 3 }, &size, "of 2 ranks, this job has 3: start it with 2 ranks"},
+		{"another level", func(o *Options) { o.Levels[0].Name = LevelGlobal }, &bad, "each level its own"},
+		{"missing", func(o *Options) { o.Levels[0].Dir = filepath.Join(dir, "no", "where") }, &bad, "create it"},
+		{"missing parent", func(o *Options) {
+			o.Levels[0].Dir, o.Levels[0].Create = filepath.Join(dir, "no", "where"), true
+		}, &bad, "create it"},
+		{"a file", func(o *Options) { o.Levels[0].Dir = file }, &bad, "not a file"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := opt
+			o.Levels = append([]LevelConfig(nil), opt.Levels...)
+			c.change(&o)
+			err := open(t, o)
+			if !errors.As(err, c.as) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want a %T that says %q", err, c.as, c.says)
+			}
+		})
+	}
+}
+
+func TestUnwritableDirectory(t *testing.T) {
+	for _, errno := range []error{fs.ErrPermission, syscall.EROFS} {
+		f := crashfs.New()
+		f.MkdirAll("/d")
+		f.SetRule(func(op crashfs.Op) error {
+			if op.Kind == "create" {
+				return errno
+			}
+			return nil
+		})
+		err := open(t, Options{Job: "j", Size: 1, FS: f, Levels: []LevelConfig{{Name: LevelLocal, Dir: "/d"}}})
+		var bad *DirError
+		if !errors.As(err, &bad) || !errors.Is(err, errno) || !strings.Contains(err.Error(), "write permission") {
+			t.Errorf("got %v, want a *DirError with a remedy", err)
+		}
+	}
+}
+
+func TestOptionErrorsNameTheField(t *testing.T) {
+	ok := func() Options {
+		return Options{Job: "j", Size: 1, Levels: []LevelConfig{{Name: LevelLocal, Dir: "/x"}}}
+	}
+	for field, change := range map[string]func(o *Options){
+		"Job":                 func(o *Options) { o.Job = "" },
+		"Size":                func(o *Options) { o.Size = 0 },
+		"Rank":                func(o *Options) { o.Rank = 1 },
+		"Levels":              func(o *Options) { o.Levels = nil },
+		"Levels[0].Name":      func(o *Options) { o.Levels[0].Name = "L1" },
+		"Levels[0].Dir":       func(o *Options) { o.Levels[0].Dir = "" },
+		"Levels[0].Keep":      func(o *Options) { o.Levels[0].Keep = -1 },
+		"Levels[1].Dir":       func(o *Options) { o.Levels = append(o.Levels, LevelConfig{Name: LevelGlobal, Dir: "/x/"}) },
+		"Levels[1].Name":      func(o *Options) { o.Levels = append(o.Levels, LevelConfig{Name: LevelLocal, Dir: "/y"}) },
+		"Levels[0].KeepEvery": func(o *Options) { o.Levels[0].KeepEvery = -1 },
+	} {
+		o := ok()
+		change(&o)
+		err := o.validate()
+		var bad *OptionError
+		if !errors.As(err, &bad) || bad.Field != field {
+			t.Errorf("got %v, want an *OptionError of %s", err, field)
+		}
+	}
+}
+
+// TestRacingRanks opens and puts many ranks at once in one directory.
+func TestRacingRanks(t *testing.T) {
+	const ranks = 16
+	dir := filepath.Join(t.TempDir(), "made")
+	var wg sync.WaitGroup
+	infos := make([]ShardInfo, ranks)
+	stores := make([]*Store, ranks)
+	fail := make([]error, ranks)
+	all := func(do func(r int) error) {
+		t.Helper()
+		for r := range ranks {
+			wg.Go(func() { fail[r] = do(r) })
+		}
+		wg.Wait()
+		if err := errors.Join(fail...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all(func(r int) (err error) {
+		stores[r], err = Open(t.Context(), Options{Job: "j", Rank: r, Size: ranks, pool: testPool,
+			Levels: []LevelConfig{{Name: LevelLocal, Dir: dir, Create: true, Keep: 1}}})
+		return err
+	})
+	for e := Epoch(1); e <= 3; e++ {
+		all(func(r int) (err error) {
+			infos[r], err = stores[r].Put(t.Context(), e, LevelLocal, smallSections(r, e))
+			return err
+		})
+		all(func(r int) error { return stores[r].Commit(t.Context(), e, LevelLocal, infos) })
+		all(func(r int) error { _, err := stores[r].Prune(t.Context()); return err })
+	}
+	for r, s := range stores {
+		wantShard(t, s, 3, smallSections(r, 3))
+	}
+	list, err := stores[0].levels[0].epochs()
+	if err != nil || fmt.Sprint(list) != "[3]" && fmt.Sprint(list) != "[3 2]" {
+		t.Errorf("got epochs %v, %v", list, err)
+	}
+}
+
+func TestCommitIsIdempotentAndFinal(t *testing.T) {
+	stores := openStores(t, 1, twoLevels(t))
+	infos := take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
+	s := stores[0]
+	if err := s.Commit(t.Context(), 1, LevelLocal, infos); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	other := append([]ShardInfo(nil), infos...)
+	other[0].Bytes++
+	if err := s.Commit(t.Context(), 1, LevelLocal, other); !errors.Is(err, ErrCommitted) {
+		t.Errorf("another manifest: got %v, want ErrCommitted", err)
+	}
+	if _, err := s.Put(t.Context(), 1, LevelLocal, smallSections(0, 1)); !errors.Is(err, ErrCommitted) {
+		t.Errorf("put: got %v, want ErrCommitted", err)
+	}
+	if err := s.Discard(t.Context(), 1, LevelLocal); !errors.Is(err, ErrCommitted) {
+		t.Errorf("discard: got %v, want ErrCommitted", err)
+	}
+	if err := s.Commit(t.Context(), 2, LevelLocal, nil); err == nil {
+		t.Error("a manifest without shards was committed")
+	}
+}
+
+// TestFullDisk runs out of space at each point of writing an epoch. Only that
+// epoch fails.
+func TestFullDisk(t *testing.T) {
+	f := newWorldFS()
+	w, err := openWorld(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	if err := w.takeEpoch(1, func(Epoch) {}); err != nil {
+		t.Fatal(err)
+	}
+	var full *SpaceError
+	f.SetSpace(100_000)
+	if _, err := w.stores[0].Put(t.Context(), 2, LevelLocal, sectionsOf(0, 2)); !errors.As(err, &full) || full.Missing() == 0 {
+		t.Errorf("before the start: got %v, want a *SpaceError", err)
+	}
+	f.SetSpace(-1)
+	for nth := range 3 {
+		writes := 0
+		f.SetRule(func(op crashfs.Op) error {
+			if op.Kind == "write" {
+				if writes++; writes == nth+1 {
+					return syscall.ENOSPC
+				}
+			}
+			return nil
+		})
+		_, err := w.stores[0].Put(t.Context(), 2, LevelLocal, sectionsOf(0, 2))
+		if !errors.As(err, &full) {
+			t.Errorf("write %d: got %v, want a *SpaceError", nth, err)
+		}
+		f.SetRule(nil)
+		if strings.Contains(f.String(), "/local0/epoch-0000000002/") {
+			t.Errorf("write %d: something is left:\n%s", nth, f)
+		}
+	}
+	if err := w.check(1); err != nil {
+		t.Error(err)
+	}
+	if err := w.takeEpoch(3, func(Epoch) {}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestClosedStore(t *testing.T) {
+	stores := openStores(t, 1, twoLevels(t))
+	s := stores[0]
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put(t.Context(), 1, LevelLocal, nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v, want ErrClosed", err)
+	}
+}

@@ -1,0 +1,97 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// verify reads every byte of a shard and returns all that is wrong with it, or
+// the context's error. Padding is looked at as well: a flipped bit there does
+// no harm, but a disk that flips bits does.
+func (s *shardCopy) verify(ctx context.Context) (faults []error, err error) {
+	head := make([]byte, shardHeaderLen)
+	if err := readFull(s.at, head, 0); err != nil {
+		return []error{err}, nil
+	}
+	h, err := decodeHeader(s.at.name, head)
+	switch {
+	case err != nil:
+		faults = append(faults, err)
+	case h.epoch != s.idx.epoch || h.rank != s.idx.rank || h.size != s.idx.size:
+		faults = append(faults, &CorruptError{File: s.at.name, Off: s.at.base, Len: shardHeaderLen,
+			Reason: "header is of another shard"})
+	}
+	var mem scratch
+	for i := range s.idx.chunks {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := s.readChunk(ctx, i, mem.whole(int(s.idx.chunks[i].length)), &mem); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return append(faults, s.verifyGaps()...), ctx.Err()
+}
+
+// verifyGaps checks that everything between header, chunks, index and footer
+// is zero.
+func (s *shardCopy) verifyGaps() (faults []error) {
+	f, err := readFooter(s.at.name, s.at, s.at.n)
+	if err != nil {
+		return []error{err}
+	}
+	used := []span{{0, shardHeaderLen}, {f.indexOff, f.indexOff + f.indexLen}, {s.at.n - footerLen, s.at.n}}
+	for i := range s.idx.chunks {
+		if c := &s.idx.chunks[i]; c.origin == s.idx.epoch && c.stored > 0 {
+			used = append(used, span{c.off, c.off + int64(c.stored)})
+		}
+	}
+	slices.SortFunc(used, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	var at int64
+	for _, u := range used {
+		if u.from > at {
+			faults = append(faults, s.at.checkZero(at, u.from)...)
+		}
+		at = max(at, u.to)
+	}
+	return faults
+}
+
+type span struct{ from, to int64 }
+
+func (x *extent) checkZero(from, to int64) []error {
+	if to-from > 2*vfs.Align {
+		return []error{&CorruptError{File: x.name, Off: x.base + from, Len: to - from, Reason: "bytes that nothing refers to"}}
+	}
+	b := make([]byte, to-from)
+	if err := readFull(x, b, from); err != nil {
+		return []error{err}
+	}
+	if i := nonZero(b); i >= 0 {
+		return []error{&CorruptError{File: x.name, Off: x.base + from + int64(i), Len: 1, Reason: "padding is not zero"}}
+	}
+	return nil
+}
+
+// verifyShard opens and verifies one copy.
+func verifyShard(ctx context.Context, from source, e Epoch, rank int) (faults []error, err error) {
+	c, err := openCopy(ctx, from, e, rank)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return []error{err}, nil
+	}
+	faults, err = c.verify(ctx)
+	return faults, errors.Join(err, c.close())
+}
+
+// damaged says whether err speaks of the bytes and not of the way to them.
+func damaged(err error) bool {
+	return errors.Is(err, ErrCorrupt) || errors.Is(err, io.ErrUnexpectedEOF)
+}

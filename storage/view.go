@@ -1,0 +1,279 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// View looks at checkpoint directories from outside the job. It never writes.
+type View struct {
+	dirs []*viewDir
+}
+
+// DirInfo says whose checkpoints a directory holds.
+type DirInfo struct {
+	Dir   string
+	Level string
+	Job   string
+	Size  int // number of ranks
+}
+
+type viewDir struct {
+	levelDir
+	info DirInfo
+}
+
+// EpochInfo says what one directory holds of an epoch.
+type EpochInfo struct {
+	Epoch     Epoch
+	Dir       DirInfo
+	Committed bool
+	Time      time.Time   // when the manifest was written, or the directory changed
+	ID        [16]byte    // identifies what was committed
+	Shards    []ShardInfo // of all ranks, from the manifest; nil without one
+	Here      []int       // ranks whose shards lie in this directory, ascending
+	Err       error       // why the manifest cannot be read
+}
+
+// OpenView opens the directories of one job: its global one, the local ones of
+// its nodes, or both. Directories of different jobs are refused (*JobError,
+// *SizeError). fsys nil is the operating system's.
+func OpenView(fsys vfs.FS, dirs ...string) (*View, error) {
+	if fsys == nil {
+		fsys = vfs.OS{}
+	}
+	v := &View{}
+	for _, path := range dirs {
+		d := &viewDir{levelDir: levelDir{fs: fsys, path: path}}
+		m, err := d.readMarker()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, &DirError{Level: "?", Dir: path, Err: err,
+				Remedy: "it has no " + markerName + ": name a directory given as a level's to a job"}
+		}
+		if err != nil {
+			return nil, d.unusable(err)
+		}
+		d.name = m.level
+		d.info = DirInfo{Dir: path, Level: m.level, Job: m.job, Size: m.size}
+		if err := v.add(d); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+func (v *View) add(d *viewDir) error {
+	if len(v.dirs) > 0 {
+		first := v.dirs[0].info
+		if d.info.Job != first.Job {
+			return &JobError{Level: d.name, Dir: d.path, Have: d.info.Job, Want: first.Job}
+		}
+		if d.info.Size != first.Size {
+			return &SizeError{Level: d.name, Dir: d.path, Have: d.info.Size, Want: first.Size}
+		}
+	}
+	v.dirs = append(v.dirs, d)
+	return nil
+}
+
+// Dirs describes the directories in the order given.
+func (v *View) Dirs() []DirInfo {
+	var out []DirInfo
+	for _, d := range v.dirs {
+		out = append(out, d.info)
+	}
+	return out
+}
+
+// Epochs lists what each directory holds of each epoch, newest epoch first.
+func (v *View) Epochs(ctx context.Context) ([]EpochInfo, error) {
+	var out []EpochInfo
+	for _, d := range v.dirs {
+		epochs, err := d.epochs()
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range epochs {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			info, err := d.epochInfo(e)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, info)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b EpochInfo) int {
+		switch {
+		case a.Epoch > b.Epoch:
+			return -1
+		case a.Epoch < b.Epoch:
+			return 1
+		}
+		return 0
+	})
+	return out, nil
+}
+
+func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
+	info := EpochInfo{Epoch: e, Dir: d.info}
+	entry, err := d.fs.Stat(join(d.epochPath(e), manifestName))
+	if errors.Is(err, fs.ErrNotExist) {
+		entry, err = d.fs.Stat(d.epochPath(e))
+		info.Time = entry.ModTime
+		return info, err
+	}
+	if err != nil {
+		return info, err
+	}
+	info.Time, info.Committed = entry.ModTime, true
+	m, err := d.readManifest(e)
+	if err != nil {
+		info.Err = err
+		return info, nil
+	}
+	info.ID, info.Shards = m.id(), m.shards
+	info.Here, err = d.ranksHere(m)
+	return info, err
+}
+
+// ranksHere lists the ranks whose shards lie in this directory.
+func (d *levelDir) ranksHere(m *manifest) ([]int, error) {
+	list, err := d.fs.ReadDir(d.epochPath(m.epoch))
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, f := range list {
+		names[f.Name] = true
+	}
+	var out []int
+	for r := range m.shards {
+		if names[m.shards[r].fileName()] {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// fileName is the file that holds the shard.
+func (i *ShardInfo) fileName() string {
+	if i.pack != noPack {
+		return packName(i.pack)
+	}
+	return shardName(i.Rank)
+}
+
+// Finding is something that Verify found wrong.
+type Finding struct {
+	Epoch  Epoch
+	Dir    DirInfo
+	Rank   int // -1: the manifest
+	Err    error
+	GoodAt []string // directories with a whole, good copy of the shard
+	Lost   bool     // a committed shard of which no good copy was found
+}
+
+// Verify reads everything that the directories hold of an epoch and reports
+// what is wrong, each with the directories that have a good copy. Its own error
+// says why it could not look.
+//
+// A shard is missed in a directory of the level "global", which has all; at
+// other levels it may lie in a directory that was not given, and counts as lost
+// only if no directory given has it.
+func (v *View) Verify(ctx context.Context, e Epoch) ([]Finding, error) {
+	c := &check{view: v, epoch: e, good: map[int][]string{}}
+	for _, d := range v.dirs {
+		if err := c.dir(ctx, d); err != nil {
+			return nil, err
+		}
+	}
+	return c.report(), nil
+}
+
+// check is one Verify under way.
+type check struct {
+	view      *View
+	epoch     Epoch
+	committed []DirInfo
+	good      map[int][]string
+	found     []Finding
+}
+
+func (c *check) dir(ctx context.Context, d *viewDir) error {
+	have, err := d.hasManifest(c.epoch)
+	if err != nil || !have {
+		return err
+	}
+	c.committed = append(c.committed, d.info)
+	m, err := d.readManifest(c.epoch)
+	if err != nil {
+		if !damaged(err) {
+			return fmt.Errorf("manifest of epoch %d in %s: %w", c.epoch, d.path, err)
+		}
+		c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: -1, Err: err})
+		return nil
+	}
+	here, err := d.ranksHere(m)
+	if err != nil {
+		return err
+	}
+	for r := range m.shards {
+		if err := c.shard(ctx, d, r, slices.Contains(here, r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *check) shard(ctx context.Context, d *viewDir, rank int, here bool) error {
+	if !here {
+		if d.name == LevelGlobal {
+			c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: rank,
+				Err: fmt.Errorf("shard is missing: %w", fs.ErrNotExist)})
+		}
+		return nil
+	}
+	faults, err := verifyShard(ctx, d, c.epoch, rank)
+	if err != nil {
+		return err
+	}
+	for _, f := range faults {
+		c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: rank, Err: f})
+	}
+	if len(faults) == 0 {
+		c.good[rank] = append(c.good[rank], d.path)
+	}
+	return nil
+}
+
+// report says for each finding where good copies are, and adds the shards that
+// were found nowhere.
+func (c *check) report() []Finding {
+	bad := map[int]bool{}
+	for i := range c.found {
+		f := &c.found[i]
+		if f.Rank >= 0 {
+			bad[f.Rank] = true
+			f.GoodAt = c.good[f.Rank]
+			f.Lost = len(f.GoodAt) == 0
+		}
+	}
+	if len(c.committed) == 0 {
+		return c.found
+	}
+	for r := range c.committed[0].Size {
+		if !bad[r] && len(c.good[r]) == 0 {
+			c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.committed[0], Rank: r, Lost: true,
+				Err: errors.New("shard is in none of the directories given")})
+		}
+	}
+	return c.found
+}
