@@ -1,0 +1,20 @@
+// Command holdfast looks at the checkpoints of a job, and tells whether they
+// are good.
+//
+// Results go to standard output, everything else to standard error. Reading
+// verbs never write.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes. Scripts rely on them.
+const (
+	exitGood    = 0 // looked, and all is well
+	exitBad     = 1 // looked, and something is corrupt, missing or unmet
+	exitNoLook  = 2 // could not look: bad arguments, no such directory, I/O error
+	exitCodeDoc = `Exit codes: 0 all is well; 1 something is corrupt or missing; 2 could not look
+(bad arguments, not a checkpoint directory, I/O error).`
+)
+
+// errBad ends a verb with exitBad after it has said on stdout what is bad.
+var errBad = errors.New("found something bad")
+
+// Run runs holdfast with arguments and returns its exit code.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return exitGood
+	case errors.Is(err, errBad):
+		return exitBad
+	}
+	fmt.Fprintln(stderr, "holdfast:", err)
+	return exitNoLook
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "holdfast",
+		Short:         "look at the checkpoints of MPI programs on GPUs",
+		Long:          "holdfast looks at the checkpoints of MPI programs on GPUs.\n\n" + exitCodeDoc,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(newLs(), newShow(), newVerify())
+	return root
+}

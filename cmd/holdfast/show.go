@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/spf13/cobra"
+)
+
+// showRow is one line of show: a rank's shard at a level.
+type showRow struct {
+	Epoch   uint64   `json:"epoch"`
+	Level   string   `json:"level"`
+	Dir     string   `json:"dir"`
+	Rank    int      `json:"rank"`
+	Node    string   `json:"node"`
+	Bytes   int64    `json:"bytes"`
+	Stored  int64    `json:"stored"`
+	Shard   int64    `json:"shard_bytes"`
+	Here    bool     `json:"here"`
+	Origins []uint64 `json:"origins,omitempty"` // epochs that hold some of its chunks
+	Digest  string   `json:"digest"`
+}
+
+func newShow() *cobra.Command {
+	var asJSON bool
+	var epoch string
+	cmd := &cobra.Command{
+		Use:   "show DIR...",
+		Short: "show the shards of one epoch",
+		Long: `show prints what the manifests in the directories say about the shards of one
+epoch: who wrote them, how large they are, and whether the file is here.
+
+SAVED is what was not written: compressed, zero, or the same as in the earlier
+epochs listed under REFERS TO, which are kept as long as they are needed.
+
+` + exitCodeDoc,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			v, err := storage.OpenView(nil, dirs...)
+			if err != nil {
+				return err
+			}
+			list, err := v.Epochs(cmd.Context())
+			if err != nil {
+				return err
+			}
+			e, err := pickEpoch(epoch, list)
+			if err != nil {
+				return err
+			}
+			return printShow(cmd, e, list, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line")
+	cmd.Flags().StringVarP(&epoch, "epoch", "e", "newest", `number of the epoch, or "newest"`)
+	return cmd
+}
+
+func printShow(cmd *cobra.Command, e storage.Epoch, list []storage.EpochInfo, asJSON bool) error {
+	out := cmd.OutOrStdout()
+	var rows []showRow
+	bad := false
+	for _, info := range list {
+		if info.Epoch != e {
+			continue
+		}
+		rows = append(rows, showRows(info)...)
+		if info.Err != nil {
+			bad = true
+			fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", info.Err)
+		}
+	}
+	var err error
+	if asJSON {
+		err = jsonLines(out, rows)
+	} else {
+		err = table(out, showTable(rows))
+	}
+	if err == nil && bad {
+		err = errBad
+	}
+	return err
+}
+
+func showRows(info storage.EpochInfo) []showRow {
+	var rows []showRow
+	for _, s := range info.Shards {
+		r := showRow{
+			Epoch: uint64(info.Epoch), Level: info.Dir.Level, Dir: info.Dir.Dir,
+			Rank: s.Rank, Node: s.Node, Bytes: s.Bytes, Stored: s.Stored, Shard: s.ShardBytes,
+			Here: slices.Contains(info.Here, s.Rank), Digest: idText(s.Digest),
+		}
+		for _, o := range s.Origins() {
+			r.Origins = append(r.Origins, uint64(o))
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+func showTable(rows []showRow) [][]string {
+	out := [][]string{{"EPOCH", "LEVEL", "RANK", "NODE", "BYTES", "STORED", "SAVED", "REFERS TO", "FILE", "DIRECTORY"}}
+	for _, r := range rows {
+		file, saved, refers := "elsewhere", "-", "-"
+		if r.Here {
+			file = "here"
+		}
+		if r.Bytes > 0 {
+			saved = fmt.Sprintf("%.0f %%", 100*(1-float64(r.Stored)/float64(r.Bytes)))
+		}
+		if len(r.Origins) > 0 {
+			refers = strings.Trim(fmt.Sprint(r.Origins), "[]")
+		}
+		out = append(out, []string{fmt.Sprint(r.Epoch), r.Level, fmt.Sprint(r.Rank), dash(r.Node),
+			sizeText(r.Bytes), sizeText(r.Stored), saved, refers, file, r.Dir})
+	}
+	return out
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

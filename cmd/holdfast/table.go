@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// table writes rows of cells in columns, the first row being the heading.
+func table(w io.Writer, rows [][]string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintln(t, strings.Join(r, "\t"))
+	}
+	return t.Flush()
+}
+
+// jsonLines writes one object per line.
+func jsonLines[T any](w io.Writer, list []T) error {
+	enc := json.NewEncoder(w)
+	for _, v := range list {
+		if err := enc.Encode(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sizeText writes bytes for people: three digits and a binary unit.
+func sizeText(n int64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	v, u := float64(n)/1024, 0
+	for v >= 1023.5 && u < len(units)-1 {
+		v, u = v/1024, u+1
+	}
+	prec := 0
+	if v < 99.5 {
+		prec = 1
+	}
+	return strconv.FormatFloat(v, 'f', prec, 64) + " " + units[u:u+1] + "iB"
+}
+
+// ranksText writes ascending ranks as ranges: 0-3,7.
+func ranksText(ranks []int) string {
+	if len(ranks) == 0 {
+		return "none"
+	}
+	var out []string
+	for i := 0; i < len(ranks); {
+		j := i
+		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
+			j++
+		}
+		s := strconv.Itoa(ranks[i])
+		if j > i {
+			s += "-" + strconv.Itoa(ranks[j])
+		}
+		out = append(out, s)
+		i = j + 1
+	}
+	return strings.Join(out, ",")
+}
+
+func idText(id [16]byte) string { return hex.EncodeToString(id[:]) }
+
+// pickEpoch parses an epoch argument: a number, or "newest" for the newest
+// committed one.
+func pickEpoch(arg string, list []storage.EpochInfo) (storage.Epoch, error) {
+	if arg == "newest" {
+		i := slices.IndexFunc(list, func(e storage.EpochInfo) bool { return e.Committed })
+		if i < 0 {
+			return 0, fmt.Errorf("no epoch is committed")
+		}
+		return list[i].Epoch, nil
+	}
+	n, err := strconv.ParseUint(arg, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("epoch %q is neither a number nor \"newest\"", arg)
+	}
+	e := storage.Epoch(n)
+	if !slices.ContainsFunc(list, func(i storage.EpochInfo) bool { return i.Epoch == e }) {
+		return 0, fmt.Errorf("there is no epoch %d in these directories", e)
+	}
+	return e, nil
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// job writes one epoch of two ranks at both levels and returns the directories.
+func job(t *testing.T) (local, global string) {
+	t.Helper()
+	local, global = t.TempDir(), t.TempDir()
+	var stores []*storage.Store
+	for r := range 2 {
+		s, err := storage.Open(t.Context(), storage.Options{Job: "sun", Rank: r, Size: 2, Node: "n1",
+			Levels: []storage.LevelConfig{
+				{Name: storage.LevelLocal, Dir: local}, {Name: storage.LevelGlobal, Dir: global}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		stores = append(stores, s)
+	}
+	put := func(level string, one func(s *storage.Store, r int) (storage.ShardInfo, error)) {
+		var infos []storage.ShardInfo
+		for r, s := range stores {
+			info, err := one(s, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			infos = append(infos, info)
+		}
+		for _, s := range stores {
+			if err := s.Commit(t.Context(), 3, level, infos); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	put(storage.LevelLocal, func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		data := bytes.Repeat([]byte{byte(r + 1), 7}, 100_000)
+		return s.Put(t.Context(), 3, storage.LevelLocal,
+			[]storage.Section{{Name: "x", Size: int64(len(data)), Source: storage.Bytes(data)}})
+	})
+	put(storage.LevelGlobal, func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		return s.Flush(t.Context(), 3, storage.LevelLocal, storage.LevelGlobal)
+	})
+	return local, global
+}
+
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = Run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func flip(t *testing.T, file string, at int) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[at] ^= 0x10
+	if err := os.WriteFile(file, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestVerbsOnGoodDirectories(t *testing.T) {
+	local, global := job(t)
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"ls", local, global}, []string{"EPOCH", "committed", "0-1 of 2", "391 KiB", local, global}},
+		{[]string{"show", local}, []string{"REFERS TO", "n1", "195 KiB", "here"}},
+		{[]string{"show", "-e", "3", global}, []string{"global"}},
+		{[]string{"verify", local, global}, []string{"3      all    all"}},
+		{[]string{"verify", "--json", local}, []string{`{"epoch":3,"good":true}`}},
+	} {
+		code, out, errs := run(t, c.args...)
+		if code != exitGood {
+			t.Errorf("%v: got exit code %d, want %d: %s", c.args, code, exitGood, errs)
+		}
+		for _, w := range c.want {
+			if !strings.Contains(out, w) {
+				t.Errorf("%v: got\n%swant %q in it", c.args, out, w)
+			}
+		}
+	}
+}
+
+func TestVerifyNamesFaultAndGoodCopy(t *testing.T) {
+	local, global := job(t)
+	flip(t, filepath.Join(local, "epoch-0000000003", "rank-000001.shard"), 5000)
+	code, out, _ := run(t, "verify", "--json", local, global)
+	if code != exitBad {
+		t.Errorf("got exit code %d, want %d", code, exitBad)
+	}
+	var row verifyRow
+	if err := json.Unmarshal([]byte(out), &row); err != nil {
+		t.Fatalf("%v in %q", err, out)
+	}
+	if row.Rank == nil || *row.Rank != 1 || row.Level != "local" || len(row.GoodAt) != 1 || row.GoodAt[0] != global {
+		t.Errorf("got %+v, want rank 1 at local, good at %s", row, global)
+	}
+	if code, out, _ := run(t, "verify", local); code != exitBad || !strings.Contains(out, "none") {
+		t.Errorf("got exit code %d and\n%swant %d and no good copy", code, out, exitBad)
+	}
+}
+
+func TestMissingShardIsBad(t *testing.T) {
+	_, global := job(t)
+	if err := os.Remove(filepath.Join(global, "epoch-0000000003", "rank-000000.shard")); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, _ := run(t, "verify", global); code != exitBad || !strings.Contains(out, "missing") {
+		t.Errorf("got exit code %d and\n%swant %d and a missing shard", code, out, exitBad)
+	}
+}
+
+func TestCouldNotLook(t *testing.T) {
+	local, _ := job(t)
+	other, _ := job(t)
+	flip(t, filepath.Join(other, "holdfast.job"), 9)
+	for _, args := range [][]string{
+		{"ls"}, {"ls", t.TempDir()}, {"verify", filepath.Join(local, "absent")}, {"show", "-e", "9", local},
+		{"show", "-e", "x", local}, {"verify", other}, {"nosuchverb"},
+	} {
+		code, out, errs := run(t, args...)
+		if code != exitNoLook || errs == "" || out != "" {
+			t.Errorf("%v: got exit code %d, %q, %q, want %d and a reason on stderr", args, code, out, errs, exitNoLook)
+		}
+	}
+}
+
+func TestReadingVerbsDoNotWrite(t *testing.T) {
+	local, global := job(t)
+	before := tree(t, local) + tree(t, global)
+	for _, verb := range []string{"ls", "show", "verify"} {
+		run(t, verb, local, global)
+	}
+	if after := tree(t, local) + tree(t, global); after != before {
+		t.Errorf("got\n%swant\n%s", after, before)
+	}
+}
+
+func tree(t *testing.T, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if err == nil {
+			b.WriteString(path + " " + info.ModTime().String() + "\n")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/spf13/cobra"
+)
+
+// verifyRow is one line of verify: something that is wrong, or one epoch that
+// is good (Fault is empty then).
+type verifyRow struct {
+	Epoch  uint64   `json:"epoch"`
+	Level  string   `json:"level,omitempty"`
+	Dir    string   `json:"dir,omitempty"`
+	Rank   *int     `json:"rank,omitempty"` // absent: the manifest
+	Fault  string   `json:"fault,omitempty"`
+	GoodAt []string `json:"good_at,omitempty"`
+	Lost   bool     `json:"lost,omitempty"`
+	Good   bool     `json:"good"`
+}
+
+func newVerify() *cobra.Command {
+	var asJSON bool
+	var epoch string
+	cmd := &cobra.Command{
+		Use:   "verify DIR...",
+		Short: "read everything and say what is damaged",
+		Long: `verify reads every byte of the committed epochs in the checkpoint directories
+of a job and compares it with the checksums. For each fault it says where a good
+copy of the shard is, if one of the directories has it: give the local and the
+global directories together.
+
+` + exitCodeDoc,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			rows, err := verifyDirs(cmd, dirs, epoch)
+			if err != nil {
+				return err
+			}
+			return printVerify(cmd, rows, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line")
+	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", `number of one epoch, or "newest" (default all)`)
+	return cmd
+}
+
+func verifyDirs(cmd *cobra.Command, dirs []string, epoch string) ([]verifyRow, error) {
+	v, err := storage.OpenView(nil, dirs...)
+	if err != nil {
+		return nil, err
+	}
+	list, err := v.Epochs(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	var only storage.Epoch
+	if epoch != "" {
+		if only, err = pickEpoch(epoch, list); err != nil {
+			return nil, err
+		}
+	}
+	var rows []verifyRow
+	done := map[storage.Epoch]bool{}
+	for _, info := range list {
+		e := info.Epoch
+		if done[e] || !info.Committed || (only != 0 && e != only) {
+			continue
+		}
+		done[e] = true
+		found, err := v.Verify(cmd.Context(), e)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, verifyRows(e, found)...)
+	}
+	return rows, nil
+}
+
+func verifyRows(e storage.Epoch, found []storage.Finding) []verifyRow {
+	if len(found) == 0 {
+		return []verifyRow{{Epoch: uint64(e), Good: true}}
+	}
+	var rows []verifyRow
+	for _, f := range found {
+		r := verifyRow{Epoch: uint64(e), Level: f.Dir.Level, Dir: f.Dir.Dir,
+			Fault: f.Err.Error(), GoodAt: f.GoodAt, Lost: f.Lost}
+		if f.Rank >= 0 {
+			r.Rank = &f.Rank
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+func printVerify(cmd *cobra.Command, rows []verifyRow, asJSON bool) error {
+	var err error
+	if asJSON {
+		err = jsonLines(cmd.OutOrStdout(), rows)
+	} else {
+		err = table(cmd.OutOrStdout(), verifyTable(rows))
+	}
+	for _, r := range rows {
+		if !r.Good && err == nil {
+			return errBad
+		}
+	}
+	return err
+}
+
+func verifyTable(rows []verifyRow) [][]string {
+	out := [][]string{{"EPOCH", "LEVEL", "RANK", "GOOD COPY", "FAULT"}}
+	for _, r := range rows {
+		if r.Good {
+			out = append(out, []string{fmt.Sprint(r.Epoch), "all", "all", "-", "none"})
+			continue
+		}
+		rank, good := "manifest", "-"
+		if r.Rank != nil {
+			rank = fmt.Sprint(*r.Rank)
+		}
+		switch {
+		case len(r.GoodAt) > 0:
+			good = strings.Join(r.GoodAt, " ")
+		case r.Lost:
+			good = "none"
+		}
+		out = append(out, []string{fmt.Sprint(r.Epoch), r.Level, rank, good, r.Fault})
+	}
+	return out
+}
