@@ -128,3 +128,68 @@ func BenchmarkPotential(b *testing.B) {
 		Potential(1, 0.01, s.Pos, 0, 2048)
 	}
 }
+
+// TestDivergence integrates a sphere in float32 with the bodies summed in two
+// orders, as two devices might round, and checks that the positions part, but
+// by less than the bound, and that the bound is small against the way gone.
+func TestDivergence(t *testing.T) {
+	const n, steps, dt, eps = 256, 50, 0.002, 0.05
+	s, err := bodies.Plummer(n, 11)
+	if err != nil {
+		t.Fatal(err)
+	}
+	up, down := single(s, steps, dt, eps, false), single(s, steps, dt, eps, true)
+	var apart, gone float64
+	for i := range up {
+		apart = math.Max(apart, math.Abs(float64(up[i])-float64(down[i])))
+		gone = math.Max(gone, math.Abs(float64(up[i])-float64(s.Pos[i])))
+	}
+	bound := Divergence(1, eps, s.Pos, steps, dt)
+	t.Logf("went up to %.2g, came apart by %.2g, bound %.2g", gone, apart, bound)
+	if apart == 0 || apart > bound || bound > gone/100 {
+		t.Errorf("want 0 < %.2g <= %.2g <= %.2g/100", apart, bound, gone)
+	}
+}
+
+// single integrates s in float32 and returns the positions; reverse sums the
+// bodies in descending order.
+func single(s *bodies.System, steps int, dt, eps float32, reverse bool) []float32 {
+	n := s.Len()
+	pos, vel := append([]float32(nil), s.Pos...), append([]float32(nil), s.Vel...)
+	acc := make([]float32, 4*n)
+	accelerate := func() {
+		for i := range n {
+			var a [3]float32
+			for k := range n {
+				j := k
+				if reverse {
+					j = n - 1 - k
+				}
+				d := [3]float32{pos[4*j] - pos[4*i], pos[4*j+1] - pos[4*i+1], pos[4*j+2] - pos[4*i+2]}
+				r2 := d[0]*d[0] + d[1]*d[1] + d[2]*d[2] + eps*eps
+				inverse := 1 / float32(math.Sqrt(float64(r2)))
+				f := pos[4*j+3] * inverse * inverse * inverse
+				for c := range a {
+					a[c] += f * d[c]
+				}
+			}
+			copy(acc[4*i:], a[:])
+		}
+	}
+	kick := func() {
+		for k := range vel {
+			vel[k] += acc[k] * dt / 2
+		}
+	}
+	for accelerate(); steps > 0; steps-- {
+		kick()
+		for i := range n {
+			for c := range 3 {
+				pos[4*i+c] += vel[4*i+c] * dt
+			}
+		}
+		accelerate()
+		kick()
+	}
+	return pos
+}

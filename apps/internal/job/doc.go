@@ -1,0 +1,7 @@
+// Package job holds what the applications have in common beside their
+// mathematics: the flags that say where to run and where checkpoints go, the
+// world with or without MPI, progress, and result files.
+//
+// An application calls Options.Register, parses its flags and then opens, in
+// this order, the World, the Device and the Checkpoints.
+package job

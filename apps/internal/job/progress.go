@@ -1,0 +1,102 @@
+package job
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// A Progress tells a person how far a run is: a bar that is redrawn on a
+// terminal, or a line now and then. Only one rank should own one. It is not safe
+// for concurrent use.
+type Progress struct {
+	w     io.Writer
+	name  string
+	total int
+	bar   bool
+	every time.Duration // at most one report in this time
+	now   func() time.Time
+
+	start     time.Time
+	startStep int
+	last      time.Time
+	drawn     bool
+}
+
+// NewProgress returns a Progress of total steps on stderr. The mode is "bar",
+// "lines", "off", or "auto": a bar on a terminal and nothing otherwise. It
+// returns nil, on which all methods do nothing, when there is nothing to show.
+func NewProgress(name, mode string, total int) (*Progress, error) {
+	p := &Progress{w: os.Stderr, name: name, total: total, every: 200 * time.Millisecond, now: time.Now}
+	switch mode {
+	case "auto":
+		if !isTerminal(os.Stderr) {
+			return nil, nil
+		}
+		p.bar = true
+	case "bar":
+		p.bar = true
+	case "lines":
+	case "off":
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("progress %q: want auto, bar, lines or off", mode)
+	}
+	return p, nil
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// Step reports that step done of the total has been reached. The first call
+// marks where this start of the program began, which after a restart is not 0.
+func (p *Progress) Step(done int) {
+	if p == nil {
+		return
+	}
+	now := p.now()
+	if p.start.IsZero() {
+		p.start, p.startStep = now, done
+	} else if now.Sub(p.last) < p.every && done < p.total {
+		return
+	}
+	p.last = now
+	p.report(done, now.Sub(p.start))
+}
+
+// report writes one line or redraws the bar.
+func (p *Progress) report(done int, elapsed time.Duration) {
+	if !p.bar {
+		fmt.Fprintf(p.w, "%s: step %d of %d\n", p.name, done, p.total)
+		return
+	}
+	const width = 30
+	filled := width
+	if p.total > 0 {
+		filled = width * done / p.total
+	}
+	fmt.Fprintf(p.w, "\r%s [%s%s] %d/%d %s\033[K", p.name, strings.Repeat("=", filled),
+		strings.Repeat(" ", width-filled), done, p.total, p.eta(done, elapsed))
+	p.drawn = true
+}
+
+// eta says how long the rest takes at the rate since the start.
+func (p *Progress) eta(done int, elapsed time.Duration) string {
+	if done <= p.startStep || done >= p.total {
+		return ""
+	}
+	rest := time.Duration(float64(elapsed) / float64(done-p.startStep) * float64(p.total-done))
+	return "ETA " + rest.Round(time.Second).String()
+}
+
+// Done ends the line of a bar, so that what follows starts on its own.
+func (p *Progress) Done() {
+	if p != nil && p.drawn {
+		fmt.Fprintln(p.w)
+		p.drawn = false
+	}
+}

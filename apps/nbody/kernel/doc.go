@@ -1,0 +1,16 @@
+// Package kernel holds the device code of the N-body run, as OpenCL C and as
+// CUDA C with the same kernels and arguments, and the names to launch it by.
+//
+// # Layout
+//
+// Positions are float4 (x, y, z, mass), velocities and accelerations float4 with
+// an unused fourth number, as in package bodies.
+//
+// # Order of summation
+//
+// A work item owns one body and adds the bodies of a block in ascending order,
+// block after block. So on one kind of device the bits of a result depend on the
+// blocks and their order, never on where a rank runs. Contraction to fused
+// multiply-add is off, so that all devices round the same sums and products;
+// they may differ in the square root and the division.
+package kernel

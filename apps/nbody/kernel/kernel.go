@@ -1,0 +1,47 @@
+package kernel
+
+import (
+	_ "embed"
+	"fmt"
+)
+
+// The kernels, with their arguments in order. Buffers are given with the type of
+// their elements.
+const (
+	// Accelerate adds to acc the gravity of a block of other bodies on n bodies:
+	//
+	//	acc[i] += G Σ_j m[j] (x[j]-x[i]) / (|x[j]-x[i]|² + eps²)^(3/2)
+	//
+	// acc float4, pos float4, block float4, n int32, blockLen int32, g float32,
+	// eps2 float32 (eps squared), fresh int32 (1 = start from zero, not from acc).
+	// Bodies at one place do not act on each other if eps is 0. Launch with
+	// Global(n) work items in groups of Group.
+	Accelerate = "accelerate"
+
+	// KickDrift does the first half of a leapfrog step, v += a dt/2, x += v dt:
+	// pos float4, vel float4, acc float4, n int32, half float32 (dt/2), dt float32.
+	KickDrift = "kick_drift"
+
+	// Kick does the second half, v += a dt/2: vel float4, acc float4, n int32,
+	// half float32.
+	Kick = "kick"
+)
+
+// Group is the number of work items in a group. A group reads a tile of Group
+// bodies into local memory together.
+const Group = 64
+
+// OpenCL and CUDA are the sources.
+//
+//go:embed nbody.cl
+var OpenCL string
+
+//go:embed nbody.cu
+var CUDA string
+
+// Options are the build options of both sources.
+var Options = fmt.Sprintf("-DGROUP=%d", Group)
+
+// Global returns the number of work items to launch for n bodies: n rounded up
+// to whole groups, at least one.
+func Global(n int) int { return max(1, (n+Group-1)/Group) * Group }

@@ -1,0 +1,74 @@
+// Softened gravity of all pairs and leapfrog, OpenCL C. nbody.cu is the same in
+// CUDA C; package kernel documents the arguments.
+#pragma OPENCL FP_CONTRACT OFF
+
+// A group of work items reads a tile of GROUP bodies at a time into local
+// memory, and every work item adds them in the same order.
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+void accelerate(__global float4 *acc, __global const float4 *pos,
+                __global const float4 *block, const int n, const int block_len,
+                const float g, const float eps2, const int fresh)
+{
+	__local float4 tile[GROUP];
+	const int i = get_global_id(0);
+	const int l = get_local_id(0);
+	const float4 self = i < n ? pos[i] : (float4)(0.0f);
+	float ax = 0.0f, ay = 0.0f, az = 0.0f;
+
+	for (int first = 0; first < block_len; first += GROUP) {
+		// A body without mass fills up the last tile.
+		tile[l] = first + l < block_len ? block[first + l] : (float4)(0.0f);
+		barrier(CLK_LOCAL_MEM_FENCE);
+		for (int j = 0; j < GROUP; j++) {
+			const float4 other = tile[j];
+			const float dx = other.x - self.x;
+			const float dy = other.y - self.y;
+			const float dz = other.z - self.z;
+			const float r2 = dx * dx + dy * dy + dz * dz + eps2;
+			const float inverse = r2 > 0.0f ? 1.0f / sqrt(r2) : 0.0f;
+			const float f = other.w * inverse * inverse * inverse;
+			ax += f * dx;
+			ay += f * dy;
+			az += f * dz;
+		}
+		barrier(CLK_LOCAL_MEM_FENCE);
+	}
+	if (i < n) {
+		const float4 old = fresh ? (float4)(0.0f) : acc[i];
+		acc[i] = (float4)(old.x + g * ax, old.y + g * ay, old.z + g * az, 0.0f);
+	}
+}
+
+__kernel void kick_drift(__global float4 *pos, __global float4 *vel,
+                         __global const float4 *acc, const int n,
+                         const float half_dt, const float dt)
+{
+	const int i = get_global_id(0);
+	if (i >= n)
+		return;
+	const float4 a = acc[i];
+	float4 v = vel[i];
+	float4 x = pos[i];
+	v.x += a.x * half_dt;
+	v.y += a.y * half_dt;
+	v.z += a.z * half_dt;
+	x.x += v.x * dt;
+	x.y += v.y * dt;
+	x.z += v.z * dt;
+	vel[i] = v;
+	pos[i] = x;
+}
+
+__kernel void kick(__global float4 *vel, __global const float4 *acc,
+                   const int n, const float half_dt)
+{
+	const int i = get_global_id(0);
+	if (i >= n)
+		return;
+	const float4 a = acc[i];
+	float4 v = vel[i];
+	v.x += a.x * half_dt;
+	v.y += a.y * half_dt;
+	v.z += a.z * half_dt;
+	vel[i] = v;
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-hpc/holdfast/apps/nbody/gravity"
+)
+
+// A stage is what one start of the program has shown, a line of the report.
+type stage struct {
+	name     string
+	fromStep int // the step a restart went on from
+	stats    stats
+	verdict  string
+	err      error // why the verdict is bad
+}
+
+// job returns a start of the N-body program that writes its result to
+// NAME.csv, without checkpoints.
+func (d *demo) job(name string, m mpi, device string) *job {
+	return &job{
+		title: name, mpi: m, device: device, ranks: d.ranks, timeout: d.timeout,
+		program: filepath.Join(d.bin, "nbody"), log: d.path(name + ".log"),
+		args: []string{"-plummer", strconv.Itoa(d.bodies), "-steps", strconv.Itoa(d.steps),
+			"-dt", fmt.Sprint(timeStep), "-eps", fmt.Sprint(softening),
+			"-progress", "lines", "-out", d.path(name + ".csv")},
+	}
+}
+
+// withCheckpoints makes j write to and restore from the folders, one local
+// folder for each rank.
+func (d *demo) withCheckpoints(j *job, locals []string) *job {
+	j.locals = locals
+	j.args = append(j.args, "-job", "demo", "-global", d.path("global"))
+	return j
+}
+
+func (d *demo) undisturbed(ctx context.Context) error {
+	r, err := d.job("undisturbed", openMPI, "pocl").launch(ctx)
+	if err != nil {
+		return err
+	}
+	return r.wait()
+}
+
+// killedRun starts the run with checkpoints, asks for one when a third is done,
+// and kills a rank as soon as the checkpoint is committed in the global folder.
+func (d *demo) killedRun(ctx context.Context) (*stage, error) {
+	r, err := d.withCheckpoints(d.job("killed", openMPI, "pocl"), d.locals()).launch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.until("a third of the steps", func() (bool, error) {
+		return r.output.step() >= d.steps/3, nil
+	}); err != nil {
+		return nil, err
+	}
+	pids, err := r.rankPIDs()
+	if err != nil {
+		return nil, err
+	}
+	d.say("   step %d: USR1 to rank 2", r.output.step())
+	if err := unix.Kill(pids[2], unix.SIGUSR1); err != nil {
+		return nil, r.fail(fmt.Errorf("send USR1 to rank 2: %w", err))
+	}
+	s := &stage{name: "checkpoint, then kill -9"}
+	if err := r.until("a committed epoch in the global folder", func() (bool, error) {
+		rows, err := d.ls(ctx)
+		return len(rows) > 0, err
+	}); err != nil {
+		return nil, err
+	}
+	if err := r.until("the program's account of it", func() (bool, error) {
+		s.stats.read(r.output.String())
+		return s.stats.durable != "", nil
+	}); err != nil {
+		return nil, err
+	}
+	d.say("   step %d: the epoch is committed; kill -9 of rank 1", r.output.step())
+	if err := unix.Kill(pids[1], unix.SIGKILL); err != nil {
+		return nil, r.fail(fmt.Errorf("kill rank 1: %w", err))
+	}
+	return s, d.expectDeath(r, s)
+}
+
+// expectDeath waits for the end of a job that has lost a rank, and checks that
+// it did not get through.
+func (d *demo) expectDeath(r *running, s *stage) error {
+	<-r.ended
+	endAll()
+	if r.output.step() >= d.steps {
+		return r.fail(fmt.Errorf("the run was over before it was killed; give more -steps"))
+	}
+	d.say("   dead at step %d of %d", r.output.step(), d.steps)
+	s.verdict = "killed as planned"
+	return nil
+}
+
+// restart starts the program again with the local folders dealt out in reversed
+// order.
+func (d *demo) restart(ctx context.Context, name string, m mpi, device string) (*stage, error) {
+	locals := d.locals()
+	slices.Reverse(locals)
+	r, err := d.withCheckpoints(d.job(name, m, device), locals).launch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.wait(); err != nil {
+		return nil, err
+	}
+	s := &stage{name: fmt.Sprintf("restart, %s, %s", m.name, device), fromStep: -1}
+	s.stats.read(r.output.String())
+	if _, after, ok := strings.Cut(r.output.String(), "nbody: goes on from step "); ok {
+		_, _ = fmt.Sscanf(after, "%d", &s.fromStep)
+	}
+	if s.fromStep < 1 {
+		return nil, r.fail(fmt.Errorf("did not go on from a checkpoint"))
+	}
+	d.say("   went on from step %d to the end", s.fromStep)
+	return s, nil
+}
+
+// An lsRow is what the demo reads of a line of holdfast ls --json.
+type lsRow struct {
+	Epoch     uint64 `json:"epoch"`
+	Committed bool   `json:"committed"`
+	Bytes     int64  `json:"bytes"`
+}
+
+// ls returns the committed epochs in the global folder.
+func (d *demo) ls(ctx context.Context) ([]lsRow, error) {
+	if empty, err := isEmpty(d.path("global")); err != nil || empty {
+		return nil, err
+	}
+	out, err := exec.CommandContext(ctx, filepath.Join(d.bin, "holdfast"), "ls", "--json", d.path("global")).Output()
+	if err != nil {
+		return nil, fmt.Errorf("holdfast ls: %w", err)
+	}
+	var committed []lsRow
+	dec := json.NewDecoder(bytes.NewReader(out))
+	for dec.More() {
+		var row lsRow
+		if err := dec.Decode(&row); err != nil {
+			return nil, fmt.Errorf("holdfast ls --json: %w", err)
+		}
+		if row.Committed {
+			committed = append(committed, row)
+		}
+	}
+	return committed, nil
+}
+
+// withinTolerance compares a result on another device with the undisturbed one.
+// From the epoch on both runs start from the same bits and differ only in how
+// the devices round, so the bound is gravity.Divergence over the steps since.
+// The positions it needs are those of the epoch; those at the end stand in for
+// them, which it allows for, as the bodies move by a hundredth of the sphere's
+// radius meanwhile.
+func (d *demo) withinTolerance(want, got string, fromStep int) (string, error) {
+	apart, err := farthest(d.path(want), d.path(got))
+	if err != nil {
+		return "not compared", err
+	}
+	end, err := readBodies(d.path(want))
+	if err != nil {
+		return "not compared", err
+	}
+	bound := gravity.Divergence(1, softening, end.Pos, d.steps-fromStep, timeStep)
+	verdict := fmt.Sprintf("apart %.1e, bound %.1e", apart, bound)
+	if apart > bound {
+		return verdict, fmt.Errorf("%s and %s are farther apart than rounding explains", want, got)
+	}
+	return verdict, nil
+}
