@@ -1,0 +1,56 @@
+package fasta
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestRead(t *testing.T) {
+	all, err := Read(strings.NewReader(">one first of two\r\nacgt\nACG\n\n>two\nM*K-\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) != 2 || all[0].Name != "one" || all[0].Description != "first of two" ||
+		string(all[0].Letters) != "ACGTACG" || string(all[1].Letters) != "M*K-" {
+		t.Errorf("got %+v", all)
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	s := Sequence{"x", "a b", bytes.Repeat([]byte("ACGTN"), 100)}
+	var b bytes.Buffer
+	if err := Write(&b, s, Sequence{Name: "empty"}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(&b)
+	if err != nil || len(got) != 2 || !bytes.Equal(got[0].Letters, s.Letters) || got[0].Description != "a b" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	for text, line := range map[string]int{"ACGT\n": 1, ">a\nAC\nA1\n": 3, ">a\nA C\n": 2} {
+		_, err := Read(strings.NewReader(text))
+		var format *FormatError
+		if !errors.As(err, &format) || format.Line != line {
+			t.Errorf("%q: got %v, want an error at line %d", text, err, line)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(">a b\nACGT\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		all, err := Read(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		for _, s := range all {
+			if bytes.ContainsAny(s.Letters, " \n>") {
+				t.Fatalf("got letters %q", s.Letters)
+			}
+		}
+	})
+}
