@@ -1,0 +1,288 @@
+package mpiwrap
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// opCode names a call in the published word.
+type opCode uint8
+
+const (
+	opNone opCode = iota
+	opSend
+	opSsend
+	opRecv
+	opSendrecv
+	opProbe
+	opMprobe
+	opMrecv
+	opWait
+	opWaitAll
+	opWaitAny
+	opIsend
+	opIssend
+	opIrecv
+	opIprobe
+	opImprobe
+	opTest
+	opStart
+	opCancel
+	opBarrier
+	opBcast
+	opGather
+	opGatherv
+	opScatter
+	opScatterv
+	opAllgather
+	opAllgatherv
+	opAlltoall
+	opAlltoallv
+	opReduce
+	opAllreduce
+	opReduceScatterBlock
+	opReduceScatter
+	opScan
+	opExscan
+	opNeighbor
+	opDup
+	opSplit
+	opSplitNode
+	opCreate
+	opCreateGroup
+	opFree
+	opWinAllocate
+	opWinFree
+	opFence
+	opLock
+	opUnlock
+	opFlush
+	opRma
+	opSettle
+	opCount
+)
+
+var opNames = [opCount]string{"", "Send", "Ssend", "Recv", "Sendrecv", "Probe", "Mprobe", "Mrecv",
+	"Wait", "WaitAll", "WaitAny", "Isend", "Issend", "Irecv", "Iprobe", "Improbe", "Test", "Start", "Cancel",
+	"Barrier", "Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Allgather", "Allgatherv", "Alltoall",
+	"Alltoallv", "Reduce", "Allreduce", "ReduceScatterBlock", "ReduceScatter", "Scan", "Exscan", "Neighbor",
+	"Dup", "Split", "SplitNode", "Create", "CreateGroup", "Free", "WinAllocate", "WinFree", "Fence", "Lock",
+	"Unlock", "Flush", "Rma", "Settle"}
+
+func (o opCode) String() string { return opNames[o] }
+
+// collective says whether o counts as a collective of its communicator.
+func (o opCode) collective() bool {
+	return o >= opBarrier && o <= opFence && o != opCreateGroup
+}
+
+// Activity is what a rank's main thread is doing at one moment.
+type Activity struct {
+	Seq        uint64 // grows by one at each wrapped blocking call; the same Seq twice: still the same call
+	Blocked    bool   // inside a wrapped blocking call
+	Op         string // "Recv", "Wait", "Allreduce", ...
+	Comm       string // the communicator's name
+	Collective bool
+	Waits      []Wait // what a receive-like call waits for; any one may complete it unless All
+	All        bool   // every one of Waits is needed
+	Since      time.Time
+}
+
+// Wait is one thing that a blocked call waits for. Source and Peer are world
+// ranks; Members lists the possible sources when Source is AnySource.
+type Wait struct {
+	Comm    string
+	Source  int
+	Tag     int
+	Members []int
+	Send    bool
+	Peer    int
+}
+
+// The published word is seq<<16 | op<<8 | flags. It doubles as the lock that
+// refuses a second call: busy is set by compare-and-swap.
+const (
+	flagBusy    = 1
+	flagBlocked = 2
+	flagMany    = 4 // details are in waits
+	flagSend    = 8 // waits for a send, not a receive
+	seqShift    = 16
+	opShift     = 8
+)
+
+// activity is the published state of one rank. One goroutine writes, any reads.
+//
+// The writer sets word, then where, then comm with the low half of seq; a reader
+// that sees word, a comm of the same seq, and word again has a consistent where.
+type activity struct {
+	word  atomic.Uint64
+	where atomic.Uint64 // peer<<32 | tag
+	comm  atomic.Uint64 // low half of seq<<32 | index of the communicator
+
+	mu    sync.Mutex // guards waits
+	waits []Wait
+	all   bool
+
+	pooled bool // one of the slots of ThreadMultiple
+	owner  atomic.Bool
+}
+
+func pack(peer, tag int) uint64 { return uint64(uint32(peer))<<32 | uint64(uint32(tag)) }
+
+func unpack(w uint64) (peer, tag int) { return int(int32(w >> 32)), int(int32(w)) }
+
+// block publishes a blocking call and returns what leave ends. It fails when
+// another call is under way and the rank is not ThreadMultiple.
+func (c *Comm) block(op opCode, peer, tag int) (*activity, error) {
+	return c.publish(op, peer, tag, flagBusy|flagBlocked)
+}
+
+func (c *Comm) publish(op opCode, peer, tag int, flags uint64) (*activity, error) {
+	s := c.st
+	if s.observer != nil {
+		s.observer(op)
+	}
+	a := &s.act
+	if s.slots != nil {
+		a = s.freeSlot()
+	}
+	old := a.word.Load()
+	next := (old>>seqShift+1)<<seqShift | uint64(op)<<opShift | flags
+	if old&flagBusy != 0 || !a.word.CompareAndSwap(old, next) {
+		return nil, c.busy(op, peer, tag)
+	}
+	if w := pack(peer, tag); a.where.Load() != w {
+		a.where.Store(w)
+	}
+	a.comm.Store(next>>seqShift<<32 | uint64(c.index))
+	return a, nil
+}
+
+// quick guards a call that does not block; it is not published.
+func (c *Comm) quick(op opCode, peer, tag int) (*activity, error) {
+	s := c.st
+	if s.observer != nil {
+		s.observer(op)
+	}
+	a := &s.act
+	if s.slots != nil {
+		a = s.freeSlot()
+	}
+	old := a.word.Load()
+	if old&flagBusy != 0 || !a.word.CompareAndSwap(old, old|flagBusy) {
+		return nil, c.busy(op, peer, tag)
+	}
+	return a, nil
+}
+
+// freeSlot returns a slot that is probably free, for ThreadMultiple.
+func (s *state) freeSlot() *activity {
+	for {
+		for i := range s.slots {
+			if a := &s.slots[i]; a.word.Load()&flagBusy == 0 && a.owner.CompareAndSwap(false, true) {
+				return a
+			}
+		}
+		runtime.Gosched()
+	}
+}
+
+// leave ends what block or quick began.
+func (a *activity) leave() {
+	a.word.Store(a.word.Load() >> seqShift << seqShift)
+	if a.pooled {
+		a.owner.Store(false)
+	}
+}
+
+func (c *Comm) busy(op opCode, peer, tag int) error {
+	now := opCode(c.st.act.word.Load() >> opShift)
+	text := ""
+	if now != opNone {
+		text = "the other call is " + now.String()
+	}
+	return c.fail(op.String(), peer, tag, ErrConcurrent, text)
+}
+
+// activity returns what the rank does. With ThreadMultiple that is the first
+// blocked call there is.
+func (s *state) activity() Activity {
+	out := s.act.read(s)
+	for i := range s.slots {
+		v := s.slots[i].read(s)
+		v.Seq += out.Seq
+		if v.Blocked && !out.Blocked {
+			out = v
+		} else {
+			out.Seq = v.Seq
+		}
+	}
+	return out
+}
+
+// read returns a consistent view, or one that says running when the rank keeps
+// changing what it does.
+func (a *activity) read(s *state) Activity {
+	for range 8 {
+		w := a.word.Load()
+		seq := w >> seqShift
+		if w&flagBlocked == 0 {
+			return Activity{Seq: seq}
+		}
+		where, ci := a.where.Load(), a.comm.Load()
+		if uint32(ci>>32) != uint32(seq) || a.word.Load() != w {
+			continue
+		}
+		op := opCode(w >> opShift)
+		out := Activity{Seq: seq, Blocked: true, Op: op.String()}
+		c := s.commAt(uint32(ci))
+		if c == nil {
+			continue
+		}
+		out.Comm, out.Collective = c.name, op.collective()
+		a.describe(&out, c, w, where)
+		if a.word.Load() == w {
+			return out
+		}
+	}
+	return Activity{Seq: a.word.Load() >> seqShift}
+}
+
+// describe adds what the call waits for.
+func (a *activity) describe(out *Activity, c *Comm, w, where uint64) {
+	if w&flagMany != 0 {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		out.Waits = append([]Wait(nil), a.waits...)
+		out.All = a.all
+		return
+	}
+	if out.Collective {
+		return
+	}
+	peer, tag := unpack(where)
+	switch op := opCode(w >> opShift); op {
+	case opSend, opSsend:
+		out.Waits = []Wait{c.waitFor(peer, tag, true)}
+	case opRecv, opSendrecv, opProbe, opMprobe, opMrecv, opWait:
+		out.Waits = []Wait{c.waitFor(peer, tag, w&flagSend != 0)}
+	}
+}
+
+// waitFor translates a peer of c to the world.
+func (c *Comm) waitFor(peer, tag int, send bool) Wait {
+	w := Wait{Comm: c.name, Tag: tag, Send: send, Source: driver.AnySource, Peer: driver.AnySource}
+	if peer == driver.AnySource {
+		w.Members = c.members
+		return w
+	}
+	if peer >= 0 && peer < len(c.members) {
+		w.Peer = c.members[peer]
+		w.Source = w.Peer
+	}
+	return w
+}

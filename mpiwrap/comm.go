@@ -1,0 +1,195 @@
+package mpiwrap
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// Wildcards and special values of the calls.
+const (
+	AnySource = driver.AnySource // receive from whoever sends
+	AnyTag    = driver.AnyTag    // receive whatever the tag
+	ProcNull  = driver.ProcNull  // a peer that is not there: sends vanish, receives are empty
+	Undefined = driver.Undefined // color of a rank that joins no communicator
+)
+
+// Comm is a communicator: an ordered set of ranks with its own message space.
+//
+// Its name says where it comes from and is the same in every run that creates
+// communicators in the same order: "world", "world.1" for the first child of the
+// world, "world.2[3]" for the one of several made by the second creation whose
+// leader (rank 0) is world rank 3.
+type Comm struct {
+	st      *state
+	h       driver.Handle
+	rank    int
+	size    int
+	members []int // world ranks
+	name    string
+	how     creation
+	index   uint32 // in st.table
+
+	children int // creations begun on this communicator
+	groups   map[string]int
+	entered  atomic.Uint64
+	box      mailbox
+	shadow   driver.Handle // for reductions in Go and neighbourhoods; made when first needed
+	freed    bool
+	private  bool
+}
+
+// Rank returns the caller's rank in c.
+func (c *Comm) Rank() int { return c.rank }
+
+// Size returns the number of ranks of c.
+func (c *Comm) Size() int { return c.size }
+
+// Name returns the communicator's name; see Comm.
+func (c *Comm) Name() string { return c.name }
+
+// WorldRank returns the world rank of a rank of c. It panics when rank is not
+// one of c.
+func (c *Comm) WorldRank(rank int) int { return c.members[rank] }
+
+// Members returns the world ranks of c in order. The slice is shared and must
+// not be modified.
+func (c *Comm) Members() []int { return c.members }
+
+// Library returns the version text of the message layer under c. For simulated
+// ranks it says so.
+func (c *Comm) Library() string { return c.st.info.Library }
+
+// MaxTag returns the largest tag the library accepts.
+func (c *Comm) MaxTag() int { return c.st.info.MaxTag }
+
+// Abort ends all ranks of the job at once. It is the one call here that does not
+// return an error.
+func (c *Comm) Abort(code int) { c.st.drv.Abort(code) }
+
+// creation says how a communicator was made, for the check at a restart.
+type creation struct {
+	Parent  string
+	Op      string
+	Color   int
+	Key     int
+	Ranks   []int32 `json:",omitempty"`
+	Tag     int     `json:",omitempty"`
+	Creator string  // file:line of the program
+}
+
+// Dup makes a communicator of the same ranks with its own message space. It is
+// collective over c.
+func (c *Comm) Dup() (*Comm, error) {
+	return c.create(creation{Op: opDup.String(), Creator: caller()}, opDup, func() (driver.Handle, error) {
+		return c.st.drv.Dup(c.h)
+	})
+}
+
+// Split makes one communicator for each color; its ranks are ordered by key, then
+// by rank in c. A rank with color Undefined gets nil. Other colors must not be
+// negative. It is collective over c.
+func (c *Comm) Split(color, key int) (*Comm, error) {
+	if color < 0 && color != Undefined {
+		return nil, c.fail("Split", NoPeer, NoTag, ErrUnsupported, fmt.Sprintf("color %d is negative", color))
+	}
+	how := creation{Op: opSplit.String(), Color: color, Key: key, Creator: caller()}
+	return c.create(how, opSplit, func() (driver.Handle, error) {
+		return c.st.drv.Split(c.h, color, key)
+	})
+}
+
+// SplitNode makes one communicator for each set of ranks that share memory,
+// usually a node. It is collective over c.
+func (c *Comm) SplitNode(key int) (*Comm, error) {
+	how := creation{Op: opSplitNode.String(), Key: key, Creator: caller()}
+	return c.create(how, opSplitNode, func() (driver.Handle, error) {
+		return c.st.drv.SplitNode(c.h, key)
+	})
+}
+
+// Create makes a communicator of the listed ranks of c, in that order. It is
+// collective over c; a rank that is not listed gets nil. All callers give the
+// same list, or disjoint ones.
+func (c *Comm) Create(ranks []int) (*Comm, error) {
+	list, err := c.rankList("Create", ranks)
+	if err != nil {
+		return nil, err
+	}
+	how := creation{Op: opCreate.String(), Ranks: list, Creator: caller()}
+	return c.create(how, opCreate, func() (driver.Handle, error) {
+		return c.st.drv.Create(c.h, list)
+	})
+}
+
+func (c *Comm) rankList(call string, ranks []int) ([]int32, error) {
+	list := make([]int32, len(ranks))
+	seen := map[int]bool{}
+	for i, r := range ranks {
+		if r < 0 || r >= c.size || seen[r] {
+			return nil, c.fail(call, r, NoTag, ErrRank, fmt.Sprintf("rank list of %d entries, size %d", len(ranks), c.size))
+		}
+		seen[r] = true
+		list[i] = int32(r)
+	}
+	return list, nil
+}
+
+// Free releases c, whose messages must all have been received. It is collective
+// over c. The world cannot be freed.
+func (c *Comm) Free() error {
+	if c.name == "world" {
+		return c.fail("Free", NoPeer, NoTag, ErrUnsupported, "the world lives until Finalize")
+	}
+	if err := c.usable("Free"); err != nil {
+		return err
+	}
+	a, err := c.enter(opFree)
+	if err != nil {
+		return err
+	}
+	defer a.leave()
+	c.freed = true
+	if c.shadow != 0 {
+		if err := c.st.drv.FreeComm(c.shadow); err != nil {
+			return c.wrap("Free", NoPeer, NoTag, err)
+		}
+	}
+	c.st.forget(c)
+	if err := c.st.drv.FreeComm(c.h); err != nil {
+		return c.wrap("Free", NoPeer, NoTag, err)
+	}
+	return nil
+}
+
+// usable refuses a freed communicator and a finalised world.
+func (c *Comm) usable(call string) error {
+	if c == nil {
+		return &Error{Call: call, Peer: NoPeer, Tag: NoTag, Err: ErrFreed, Text: "the communicator is nil"}
+	}
+	if c.freed {
+		return c.fail(call, NoPeer, NoTag, ErrFreed, "")
+	}
+	if c.st.finalized.Load() {
+		return c.fail(call, NoPeer, NoTag, ErrFinalized, "")
+	}
+	return nil
+}
+
+// childName names the communicator that the n-th creation on c gives the caller.
+func (c *Comm) childName(how creation, n int, leader int) string {
+	switch how.Op {
+	case opDup.String():
+		return fmt.Sprintf("%s.%d", c.name, n)
+	case opCreateGroup.String():
+		return fmt.Sprintf("%s.g%d.%d[%d]", c.name, how.Tag, n, leader)
+	}
+	return fmt.Sprintf("%s.%d[%d]", c.name, n, leader)
+}
+
+// groupKey identifies creations by the same group on the same tag.
+func groupKey(tag int, ranks []int32) string {
+	return strings.Trim(fmt.Sprint(tag, ":", ranks), "[]")
+}

@@ -1,0 +1,153 @@
+// Package driver is the seam between mpiwrap and what carries its messages: a
+// real MPI library (internal/abi) or ranks simulated as goroutines
+// (internal/sim).
+//
+// A driver moves bytes and knows nothing of counting, mailboxes or names. Ranks
+// are ranks of the communicator named in the call. The numbers below are ours;
+// a driver translates them.
+//
+// # Promises of a driver
+//
+// A Driver serves one rank. mpiwrap checks arguments first: ranks and tags are in
+// range, lengths match. A blocking call has finished with its buffers when it
+// returns; a non-blocking one keeps them, and keeps them from moving, until Wait
+// or Test reports completion. Errors are *Error.
+package driver
+
+import "fmt"
+
+// Handle names a communicator, request, message or window of the driver. Zero
+// is none.
+type Handle uintptr
+
+// Wildcards and special ranks, as mpiwrap passes them.
+const (
+	AnySource = -1
+	AnyTag    = -1
+	ProcNull  = -2
+	Undefined = -32766
+)
+
+// Status describes a completed receive or a probed message. Bytes is the
+// payload; Source is a rank of the communicator.
+type Status struct {
+	Source, Tag int32
+	Cancelled   bool
+	Bytes       int64
+}
+
+// Mode is the kind of a send.
+type Mode int32
+
+// The send modes: Standard may buffer, Synchronous completes only when the
+// receive has been matched.
+const (
+	Standard Mode = iota
+	Synchronous
+)
+
+// Info describes the library behind a driver.
+type Info struct {
+	Library    string // version text of the library
+	Name       string // "Open MPI", "MPICH" or "simulated"
+	MaxTag     int    // largest tag it accepts
+	Concurrent bool   // calls may come from several goroutines at once
+}
+
+// Driver is one rank's access to its message layer.
+type Driver interface {
+	Info() Info
+	Finalize() error
+	Abort(code int)
+
+	World() Handle
+	CommRank(c Handle) (rank, size int)
+	Dup(c Handle) (Handle, error)
+	// Split and SplitNode return 0 to a rank that belongs to no new communicator.
+	Split(c Handle, color, key int) (Handle, error)
+	SplitNode(c Handle, key int) (Handle, error)
+	// Create is collective over c, CreateGroup over the listed ranks only.
+	Create(c Handle, ranks []int32) (Handle, error)
+	CreateGroup(c Handle, ranks []int32, tag int) (Handle, error)
+	FreeComm(c Handle) error
+
+	Send(m Mode, buf []byte, dest, tag int, c Handle) error
+	Recv(buf []byte, source, tag int, c Handle) (Status, error)
+	Sendrecv(s []byte, dest, stag int, r []byte, source, rtag int, c Handle) (Status, error)
+	Isend(m Mode, buf []byte, dest, tag int, c Handle) (Handle, error)
+	Irecv(buf []byte, source, tag int, c Handle) (Handle, error)
+	SendInit(m Mode, buf []byte, dest, tag int, c Handle) (Handle, error)
+	RecvInit(buf []byte, source, tag int, c Handle) (Handle, error)
+	Start(r Handle) error
+
+	Probe(source, tag int, c Handle) (Status, error)
+	Iprobe(source, tag int, c Handle) (Status, bool, error)
+	Mprobe(source, tag int, c Handle) (Handle, Status, error)
+	Improbe(source, tag int, c Handle) (Handle, Status, bool, error)
+	Mrecv(buf []byte, m Handle) (Status, error)
+	Imrecv(buf []byte, m Handle) (Handle, error)
+
+	// Wait and Test release a completed request unless it is persistent.
+	Wait(r Handle) (Status, error)
+	Test(r Handle) (Status, bool, error)
+	// WaitAll completes every request; st and errs have the same length. It
+	// returns an error only when it could not wait at all.
+	WaitAll(r []Handle, st []Status, errs []error) error
+	// WaitAny blocks until one of r is complete and returns its index.
+	WaitAny(r []Handle) (int, Status, error)
+	Cancel(r Handle) error
+	FreeRequest(r Handle) error
+
+	Collective(a Coll) error
+	Icollective(a Coll) (Handle, error)
+
+	WinAllocate(bytes, unit int, c Handle) (Handle, []byte, error)
+	WinFree(w Handle) error
+	WinSync(w Handle, s WinSync) error
+	Rma(w Handle, a Rma) error
+}
+
+// Class is MPI's error class, in MPICH's and Open MPI's common vocabulary.
+type Class int32
+
+// The classes mpiwrap distinguishes; every other one is ClassOther.
+const (
+	ClassNone Class = iota
+	ClassBuffer
+	ClassCount
+	ClassType
+	ClassTag
+	ClassComm
+	ClassRank
+	ClassRequest
+	ClassRoot
+	ClassGroup
+	ClassOp
+	ClassArg
+	ClassTruncate
+	ClassIntern
+	ClassWin
+	ClassRMA
+	ClassOther
+)
+
+// Error is a driver's failure of one call.
+type Error struct {
+	Class Class
+	Code  int
+	Text  string
+	Err   error
+	// Consumed is set when the call took a message off the wire before it
+	// failed (truncation); Status then says which.
+	Consumed bool
+	Status   Status
+}
+
+func (e *Error) Error() string {
+	if e.Text == "" && e.Err != nil {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("%s (code %d)", e.Text, e.Code)
+}
+
+func (e *Error) Unwrap() error { return e.Err }

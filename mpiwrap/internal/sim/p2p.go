@@ -1,0 +1,285 @@
+package sim
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// message is on its way, or seen and not matched.
+type message struct {
+	comm   driver.Handle
+	source int // rank in comm
+	tag    int
+	data   []byte
+	sender *request // to complete when matched; nil for a buffered send
+}
+
+// channel holds what one sender has sent on one communicator and the receiver
+// has not seen yet, in order.
+type channel struct {
+	comm   driver.Handle
+	source int
+	queue  []*message
+}
+
+type request struct {
+	h          driver.Handle
+	recv       bool
+	persistent bool
+	active     bool
+	done       bool
+	cancelled  bool
+	comm       driver.Handle
+	peer, tag  int
+	mode       driver.Mode
+	buf        []byte
+	st         driver.Status
+	err        error
+	owner      *rank
+	coll       func() (bool, error) // non-blocking collective: try to finish
+}
+
+func (r *rank) newRequest(q request) *request {
+	q.h, q.owner = r.w.handle(), r
+	p := &q
+	r.requests[p.h] = p
+	return p
+}
+
+// enter locks the world for one call and gives other goroutines a turn now and
+// then, so that interleavings differ between seeds.
+func (r *rank) enter() error {
+	r.w.mu.Lock()
+	if r.w.opt.Delay > 0 && r.rng.IntN(4) == 0 {
+		r.w.mu.Unlock()
+		runtime.Gosched()
+		r.w.mu.Lock()
+	}
+	return r.dead()
+}
+
+// poll shows the rank some of what has arrived.
+func (r *rank) poll() {
+	for r.rng.Float64() >= r.w.opt.Delay && r.deliverOne() {
+	}
+}
+
+// deliverOne takes the first message of a random incoming channel and matches
+// it. It returns false when nothing is on its way.
+func (r *rank) deliverOne() bool {
+	if len(r.incoming) == 0 {
+		return false
+	}
+	i := 0
+	if len(r.incoming) > 1 {
+		i = r.rng.IntN(len(r.incoming))
+	}
+	ch := r.incoming[i]
+	m := ch.queue[0]
+	if ch.queue = ch.queue[1:]; len(ch.queue) == 0 {
+		r.incoming = append(r.incoming[:i], r.incoming[i+1:]...)
+	}
+	r.match(m)
+	return true
+}
+
+func (r *rank) match(m *message) {
+	for i, q := range r.posted {
+		if q.wants(m) {
+			r.posted = append(r.posted[:i], r.posted[i+1:]...)
+			q.take(m)
+			return
+		}
+	}
+	r.unexpected = append(r.unexpected, m)
+}
+
+func (q *request) wants(m *message) bool {
+	return matches(m, q.comm, q.peer, q.tag)
+}
+
+func matches(m *message, c driver.Handle, source, tag int) bool {
+	return m.comm == c && (source == driver.AnySource || source == m.source) &&
+		(tag == driver.AnyTag || tag == m.tag)
+}
+
+// take completes a receive with m and the send behind it.
+func (q *request) take(m *message) {
+	n := copy(q.buf, m.data)
+	q.done = true
+	q.st = driver.Status{Source: int32(m.source), Tag: int32(m.tag), Bytes: int64(n)}
+	if n < len(m.data) {
+		q.err = &driver.Error{Class: driver.ClassTruncate, Consumed: true, Status: q.st,
+			Text: fmt.Sprintf("message of %d bytes truncated to %d", len(m.data), len(q.buf))}
+	}
+	q.owner.matched(m)
+}
+
+func (r *rank) matched(m *message) {
+	if m.sender != nil {
+		m.sender.done = true
+		r.w.wake(m.sender.owner)
+	}
+}
+
+// findUnexpected removes and returns the first seen message that matches.
+func (r *rank) findUnexpected(c driver.Handle, source, tag int, remove bool) *message {
+	for i, m := range r.unexpected {
+		if matches(m, c, source, tag) {
+			if remove {
+				r.unexpected = append(r.unexpected[:i], r.unexpected[i+1:]...)
+			}
+			return m
+		}
+	}
+	return nil
+}
+
+func (r *rank) start(q *request) {
+	q.active, q.done, q.err, q.cancelled = true, false, nil, false
+	switch {
+	case q.peer == driver.ProcNull:
+		q.done = true
+		q.st = driver.Status{Source: driver.ProcNull, Tag: driver.AnyTag}
+	case q.recv:
+		if m := r.findUnexpected(q.comm, q.peer, q.tag, true); m != nil {
+			q.take(m)
+			return
+		}
+		r.posted = append(r.posted, q)
+	default:
+		r.send(q)
+	}
+}
+
+func (r *rank) send(q *request) {
+	c := r.w.comms[q.comm]
+	me, _ := r.rankIn(c)
+	m := &message{comm: q.comm, source: me, tag: q.tag, data: append([]byte(nil), q.buf...)}
+	if q.mode == driver.Synchronous || len(q.buf) > r.w.opt.EagerBytes {
+		m.sender = q
+	} else {
+		q.done = true
+	}
+	to := r.w.ranks[c.members[q.peer]]
+	to.arrive(m)
+	r.w.wake(to)
+}
+
+func (r *rank) rankIn(c *comm) (int, bool) {
+	for i, m := range c.members {
+		if m == r.id {
+			return i, true
+		}
+	}
+	return -1, false
+}
+
+func (r *rank) arrive(m *message) {
+	for _, ch := range r.incoming {
+		if ch.comm == m.comm && ch.source == m.source {
+			ch.queue = append(ch.queue, m)
+			return
+		}
+	}
+	r.incoming = append(r.incoming, &channel{m.comm, m.source, []*message{m}})
+}
+
+func (q *request) describe() string {
+	switch {
+	case q.coll != nil:
+		return "a collective"
+	case q.recv:
+		return fmt.Sprintf("receive from %d tag %d", q.peer, q.tag)
+	}
+	return fmt.Sprintf("send to %d tag %d", q.peer, q.tag)
+}
+
+// Send sends and blocks as a standard or synchronous send would.
+func (r *rank) Send(m driver.Mode, buf []byte, dest, tag int, c driver.Handle) error {
+	if err := r.enter(); err != nil {
+		r.w.mu.Unlock()
+		return err
+	}
+	defer r.w.mu.Unlock()
+	q := request{owner: r, comm: c, peer: dest, tag: tag, buf: buf, mode: m}
+	r.start(&q)
+	return r.await(func() bool { return q.done }, q.describe)
+}
+
+// Recv receives one message.
+func (r *rank) Recv(buf []byte, source, tag int, c driver.Handle) (driver.Status, error) {
+	if err := r.enter(); err != nil {
+		r.w.mu.Unlock()
+		return driver.Status{}, err
+	}
+	defer r.w.mu.Unlock()
+	q := &request{owner: r, recv: true, comm: c, peer: source, tag: tag, buf: buf}
+	r.start(q)
+	if err := r.await(func() bool { return q.done }, q.describe); err != nil {
+		return driver.Status{}, err
+	}
+	return q.st, q.err
+}
+
+// Sendrecv does both at once.
+func (r *rank) Sendrecv(s []byte, dest, stag int, b []byte, source, rtag int, c driver.Handle) (driver.Status, error) {
+	if err := r.enter(); err != nil {
+		r.w.mu.Unlock()
+		return driver.Status{}, err
+	}
+	defer r.w.mu.Unlock()
+	in := &request{owner: r, recv: true, comm: c, peer: source, tag: rtag, buf: b}
+	out := &request{owner: r, comm: c, peer: dest, tag: stag, buf: s}
+	r.start(in)
+	r.start(out)
+	if err := r.await(func() bool { return in.done && out.done }, in.describe); err != nil {
+		return driver.Status{}, err
+	}
+	return in.st, in.err
+}
+
+func (r *rank) begin(q request) (driver.Handle, error) {
+	if err := r.enter(); err != nil {
+		r.w.mu.Unlock()
+		return 0, err
+	}
+	defer r.w.mu.Unlock()
+	p := r.newRequest(q)
+	if !q.persistent {
+		r.start(p)
+	}
+	return p.h, nil
+}
+
+// Isend starts a send.
+func (r *rank) Isend(m driver.Mode, buf []byte, dest, tag int, c driver.Handle) (driver.Handle, error) {
+	return r.begin(request{comm: c, peer: dest, tag: tag, buf: buf, mode: m})
+}
+
+// Irecv starts a receive.
+func (r *rank) Irecv(buf []byte, source, tag int, c driver.Handle) (driver.Handle, error) {
+	return r.begin(request{recv: true, comm: c, peer: source, tag: tag, buf: buf})
+}
+
+// SendInit prepares a send.
+func (r *rank) SendInit(m driver.Mode, buf []byte, dest, tag int, c driver.Handle) (driver.Handle, error) {
+	return r.begin(request{persistent: true, comm: c, peer: dest, tag: tag, buf: buf, mode: m})
+}
+
+// RecvInit prepares a receive.
+func (r *rank) RecvInit(buf []byte, source, tag int, c driver.Handle) (driver.Handle, error) {
+	return r.begin(request{persistent: true, recv: true, comm: c, peer: source, tag: tag, buf: buf})
+}
+
+// Start starts a prepared request.
+func (r *rank) Start(h driver.Handle) error {
+	err := r.enter()
+	defer r.w.mu.Unlock()
+	if err == nil {
+		r.start(r.requests[h])
+	}
+	return err
+}

@@ -1,0 +1,100 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+func (m *message) status() driver.Status {
+	return driver.Status{Source: int32(m.source), Tag: int32(m.tag), Bytes: int64(len(m.data))}
+}
+
+// look finds a seen message; with block it waits for one.
+func (r *rank) look(source, tag int, c driver.Handle, block, remove bool) (*message, error) {
+	if err := r.enter(); err != nil {
+		return nil, err
+	}
+	if !block {
+		r.poll()
+		return r.findUnexpected(c, source, tag, remove), nil
+	}
+	var m *message
+	err := r.await(func() bool { m = r.findUnexpected(c, source, tag, remove); return m != nil },
+		func() string { return fmt.Sprintf("probe for %d tag %d", source, tag) })
+	return m, err
+}
+
+// Probe waits for a message without taking it.
+func (r *rank) Probe(source, tag int, c driver.Handle) (driver.Status, error) {
+	defer r.w.mu.Unlock()
+	m, err := r.look(source, tag, c, true, false)
+	if err != nil {
+		return driver.Status{}, err
+	}
+	return m.status(), nil
+}
+
+// Iprobe looks for a message.
+func (r *rank) Iprobe(source, tag int, c driver.Handle) (driver.Status, bool, error) {
+	defer r.w.mu.Unlock()
+	m, err := r.look(source, tag, c, false, false)
+	if m == nil {
+		return driver.Status{}, false, err
+	}
+	return m.status(), true, nil
+}
+
+func (r *rank) keep(m *message) driver.Handle {
+	h := r.w.handle()
+	r.messages[h] = m
+	return h
+}
+
+// Mprobe waits for a message and sets it aside.
+func (r *rank) Mprobe(source, tag int, c driver.Handle) (driver.Handle, driver.Status, error) {
+	defer r.w.mu.Unlock()
+	m, err := r.look(source, tag, c, true, true)
+	if err != nil {
+		return 0, driver.Status{}, err
+	}
+	return r.keep(m), m.status(), nil
+}
+
+// Improbe looks for a message and sets it aside.
+func (r *rank) Improbe(source, tag int, c driver.Handle) (driver.Handle, driver.Status, bool, error) {
+	defer r.w.mu.Unlock()
+	m, err := r.look(source, tag, c, false, true)
+	if m == nil {
+		return 0, driver.Status{}, false, err
+	}
+	return r.keep(m), m.status(), true, nil
+}
+
+// Mrecv receives a message set aside.
+func (r *rank) Mrecv(buf []byte, h driver.Handle) (driver.Status, error) {
+	err := r.enter()
+	defer r.w.mu.Unlock()
+	if err != nil {
+		return driver.Status{}, err
+	}
+	q := r.takeMessage(buf, h)
+	return q.st, q.err
+}
+
+func (r *rank) takeMessage(buf []byte, h driver.Handle) *request {
+	q := &request{owner: r, recv: true, buf: buf, active: true}
+	q.take(r.messages[h])
+	delete(r.messages, h)
+	return q
+}
+
+// Imrecv starts receiving a message set aside.
+func (r *rank) Imrecv(buf []byte, h driver.Handle) (driver.Handle, error) {
+	err := r.enter()
+	defer r.w.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return r.newRequest(*r.takeMessage(buf, h)).h, nil
+}

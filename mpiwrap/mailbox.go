@@ -1,0 +1,101 @@
+package mpiwrap
+
+import (
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// boxed is one drained message. While h is not zero its bytes are still coming
+// in; its place in the order is settled all the same.
+type boxed struct {
+	source, tag int
+	data        []byte
+	h           driver.Handle
+	err         error
+}
+
+// mailbox holds drained messages of one communicator in the order in which they
+// were matched. Every message here was sent before every message from the same
+// sender that is still in MPI: the drain probes with wildcards, and MPI shows
+// the messages of one sender in order.
+type mailbox struct {
+	list []*boxed
+}
+
+func (b *mailbox) len() int { return len(b.list) }
+
+func (m *boxed) matches(source, tag int) bool {
+	return (source == AnySource || source == m.source) && (tag == AnyTag || tag == m.tag)
+}
+
+// find returns the index of the first match, or -1.
+func (b *mailbox) find(source, tag int) int {
+	for i, m := range b.list {
+		if m.matches(source, tag) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (b *mailbox) remove(i int) *boxed {
+	m := b.list[i]
+	copy(b.list[i:], b.list[i+1:])
+	b.list[len(b.list)-1] = nil
+	b.list = b.list[:len(b.list)-1]
+	return m
+}
+
+// takeBoxed removes the first drained message that matches, or returns nil.
+func (c *Comm) takeBoxed(source, tag int) *boxed {
+	c.st.lock()
+	defer c.st.unlock()
+	i := c.box.find(source, tag)
+	if i < 0 {
+		return nil
+	}
+	return c.box.remove(i)
+}
+
+// peekBoxed returns the first drained message that matches, or nil.
+func (c *Comm) peekBoxed(source, tag int) *boxed {
+	c.st.lock()
+	defer c.st.unlock()
+	i := c.box.find(source, tag)
+	if i < 0 {
+		return nil
+	}
+	return c.box.list[i]
+}
+
+func (m *boxed) status() Status {
+	return Status{Source: m.source, Tag: m.tag, Bytes: len(m.data)}
+}
+
+// arrive waits for the bytes of a message whose transfer had begun.
+func (c *Comm) arrive(m *boxed) {
+	if m.h == 0 {
+		return
+	}
+	_, err := c.st.drv.Wait(m.h)
+	c.settled(m, err)
+}
+
+// settled ends the transfer of a drained message and counts it.
+func (c *Comm) settled(m *boxed, err error) {
+	m.h, m.err = 0, err
+	c.countReceived(int32(m.source))
+}
+
+// deliver hands a drained message to a receive.
+func (c *Comm) deliver(op opCode, m *boxed, buf []byte) (Status, error) {
+	c.arrive(m)
+	st := m.status()
+	if m.err != nil {
+		return st, c.wrap(op.String(), m.source, m.tag, m.err)
+	}
+	if copy(buf, m.data) < len(m.data) {
+		st.Bytes = len(buf)
+		return st, c.truncated(op, m, len(buf))
+	}
+	return st, nil
+}

@@ -1,0 +1,194 @@
+package mpiwrap
+
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// Pump receives what has arrived for the program: messages that a posted receive
+// matches complete it, the others go to the mailbox. It also completes sends and
+// non-blocking collectives as far as they have come. It does not block, so a
+// parked rank calls it again and again while others go on. It returns how many
+// messages were received.
+func (e *Endpoint) Pump() (received int, err error) {
+	a, err := e.guard()
+	if err != nil {
+		return 0, err
+	}
+	defer a.leave()
+	return e.pump()
+}
+
+// guard refuses to drain while another goroutine is inside a call.
+func (e *Endpoint) guard() (*activity, error) {
+	c := e.s.world
+	if err := c.usable(opSettle.String()); err != nil {
+		return nil, err
+	}
+	s := e.s
+	observer := s.observer
+	s.observer = nil
+	defer func() { s.observer = observer }()
+	return c.quick(opSettle, NoPeer, NoTag)
+}
+
+func (e *Endpoint) pump() (int, error) {
+	n, err := e.progressAll()
+	if err != nil {
+		return n, err
+	}
+	for _, c := range e.s.communicators() {
+		k, err := c.fetch()
+		n += k
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// progressAll tests every active request and every transfer that is under way.
+func (e *Endpoint) progressAll() (int, error) {
+	n := 0
+	for r := e.s.pending.first; r != nil; {
+		next := r.next
+		ok, err := r.progress()
+		if err != nil {
+			return n, err
+		}
+		if ok && r.kind == recvRequest {
+			n++
+		}
+		r = next
+	}
+	for _, c := range e.s.communicators() {
+		if err := c.progressBox(); err != nil {
+			return n, err
+		}
+	}
+	return n, e.fetchAside()
+}
+
+// progressBox tests the transfers of drained messages.
+func (c *Comm) progressBox() error {
+	for _, m := range c.box.list {
+		if m.h == 0 {
+			continue
+		}
+		_, ok, err := c.st.drv.Test(m.h)
+		if lostError(err) {
+			return c.wrap("Pump", m.source, m.tag, err)
+		}
+		if ok || err != nil {
+			c.settled(m, err)
+		}
+	}
+	return nil
+}
+
+// fetch takes every message that MPI shows on c and no posted receive wants.
+func (c *Comm) fetch() (int, error) {
+	for n := 0; ; n++ {
+		h, st, ok, err := c.st.drv.Improbe(AnySource, AnyTag, c.h)
+		if err != nil {
+			return n, c.wrap("Pump", AnySource, AnyTag, err)
+		}
+		if !ok {
+			return n, nil
+		}
+		m := &boxed{source: int(st.Source), tag: int(st.Tag), data: make([]byte, st.Bytes)}
+		if m.h, err = c.st.drv.Imrecv(m.data, h); err != nil {
+			return n, c.wrap("Pump", m.source, m.tag, err)
+		}
+		c.box.list = append(c.box.list, m)
+		if err := c.begun(m); err != nil {
+			return n, err
+		}
+	}
+}
+
+// begun tests a transfer once: most are complete at once.
+func (c *Comm) begun(m *boxed) error {
+	_, ok, err := c.st.drv.Test(m.h)
+	if lostError(err) {
+		return c.wrap("Pump", m.source, m.tag, err)
+	}
+	if ok || err != nil {
+		c.settled(m, err)
+	}
+	return nil
+}
+
+func lostError(err error) bool {
+	var r Request
+	return r.lost(err)
+}
+
+// fetchAside receives the bytes of messages that Mprobe set aside, so that they
+// belong to the program's side of the cut.
+func (e *Endpoint) fetchAside() error {
+	for _, m := range e.s.aside {
+		buf := make([]byte, m.st.Bytes)
+		_, err := e.s.drv.Mrecv(buf, m.h)
+		if lostError(err) {
+			return m.c.wrap("Pump", m.st.Source, m.st.Tag, err)
+		}
+		m.c.countReceived(int32(m.st.Source))
+		m.box = &boxed{source: m.st.Source, tag: m.st.Tag, data: buf, err: err}
+		m.h = 0
+		e.s.fetched = append(e.s.fetched, m)
+	}
+	e.s.aside = nil
+	return nil
+}
+
+// outstanding says what the main thread still has in MPI besides receives.
+func (e *Endpoint) outstanding() (sends, collectives int) {
+	for r := e.s.pending.first; r != nil; r = r.next {
+		switch {
+		case r.kind == sendRequest:
+			sends++
+		case r.kind == collRequest && !r.c.private:
+			collectives++
+		}
+	}
+	return sends, collectives
+}
+
+// mailboxSize returns the drained messages and bytes that wait for the program.
+func (e *Endpoint) mailboxSize() (messages int, bytes int64, arriving int) {
+	for _, c := range e.s.communicators() {
+		for _, m := range c.box.list {
+			messages++
+			bytes += int64(len(m.data))
+			if m.h != 0 {
+				arriving++
+			}
+		}
+	}
+	return messages, bytes, arriving
+}
+
+// postCollective starts a collective of the drain on the private communicator.
+func (e *Endpoint) postCollective(a driver.Coll) (*Request, error) {
+	p := e.s.private
+	a.Comm = p.h
+	h, err := e.s.drv.Icollective(a)
+	if err != nil {
+		return nil, p.wrap("Settle", NoPeer, NoTag, err)
+	}
+	return &Request{c: p, kind: collRequest, op: opSettle, state: active, h: h, buf: a.Recv}, nil
+}
+
+func (e *Endpoint) missing(expect []uint64) (text string, n uint64) {
+	for w, want := range expect {
+		if got := e.s.received[w].Load(); got < want {
+			n += want - got
+			if len(text) < 200 {
+				text += fmt.Sprintf("; %d of %d from rank %d", want-got, want, w)
+			}
+		}
+	}
+	return text, n
+}

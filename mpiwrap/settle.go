@@ -1,0 +1,224 @@
+package mpiwrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// SettleStats says what a drain did on this rank.
+type SettleStats struct {
+	Messages int   // received during the drain
+	Bytes    int64 // waiting in the mailbox afterwards
+	Rounds   int   // turns of the loop
+}
+
+// Settle empties the network. It is collective over the world: every rank stands
+// in its checkpointer and calls it. It completes the program's sends and
+// non-blocking collectives, exchanges how many messages each rank has sent to
+// each other (world size counts of 8 bytes a rank), receives until every message
+// counted has come, and returns once all ranks have got that far. Receives that
+// the program has posted get the messages MPI matches to them; they stay complete
+// for the program's Wait.
+//
+// If ctx ends first on any rank the error matches ErrDrainIncomplete; the mailbox
+// keeps what came, the program may go on and Settle may be tried again.
+func (e *Endpoint) Settle(ctx context.Context) (SettleStats, error) {
+	a, err := e.guard()
+	if err != nil {
+		return SettleStats{}, err
+	}
+	defer a.leave()
+	d := drain{e: e, ctx: ctx}
+	err = d.run()
+	_, d.stats.Bytes, _ = e.mailboxSize()
+	return d.stats, err
+}
+
+// drain is one Settle.
+type drain struct {
+	e     *Endpoint
+	ctx   context.Context
+	stats SettleStats
+	spins int
+}
+
+func (d *drain) run() error {
+	if err := d.finishDangling(); err != nil {
+		return err
+	}
+	// Each drain posts exactly two collectives on the private communicator, also
+	// when it gives up: ranks stay in step.
+	late := d.complete()
+	if late != nil && !errors.Is(late, ErrDrainIncomplete) {
+		return late
+	}
+	expect, err := d.exchange(&late)
+	if err != nil {
+		return err
+	}
+	if late == nil {
+		late = d.collect(expect)
+		if late != nil && !errors.Is(late, ErrDrainIncomplete) {
+			return late
+		}
+	}
+	return d.agree(late)
+}
+
+// complete finishes the program's sends and non-blocking collectives.
+func (d *drain) complete() error {
+	if d.ctx.Err() != nil {
+		return d.incomplete("the context had ended before the drain began")
+	}
+	return d.until("sends and non-blocking collectives of this rank are not complete", func() bool {
+		sends, colls := d.e.outstanding()
+		return sends+colls == 0
+	})
+}
+
+// finishDangling completes collectives that an earlier drain gave up on.
+func (d *drain) finishDangling() error {
+	for len(d.e.dangling) > 0 {
+		if err := d.wait(d.e.dangling[0]); err != nil {
+			return err
+		}
+		d.e.dangling = d.e.dangling[1:]
+	}
+	return nil
+}
+
+// exchange learns how many messages every rank has sent to this one.
+func (d *drain) exchange(late *error) ([]uint64, error) {
+	s := d.e.s
+	n := len(s.sent)
+	mine, expect := make([]uint64, n), make([]uint64, n)
+	for i := range mine {
+		mine[i] = s.sent[i].Load()
+	}
+	r, err := d.e.postCollective(driver.Coll{Kind: driver.Alltoall, Type: driver.Uint64, Count: 1,
+		Send: words(mine), Recv: words(expect)})
+	if err != nil {
+		return nil, err
+	}
+	if *late == nil {
+		*late = d.wait(r)
+		if *late != nil && !errors.Is(*late, ErrDrainIncomplete) {
+			return nil, *late
+		}
+	}
+	if r.state == active {
+		d.e.dangling = append(d.e.dangling, r)
+	}
+	return expect, nil
+}
+
+func words(v []uint64) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 8*len(v))
+}
+
+// collect drains until received + mailbox == sent for every sender.
+func (d *drain) collect(expect []uint64) error {
+	err := d.until("", func() bool {
+		_, n := d.e.missing(expect)
+		_, _, arriving := d.e.mailboxSize()
+		return n == 0 && arriving == 0
+	})
+	if errors.Is(err, ErrDrainIncomplete) {
+		text, n := d.e.missing(expect)
+		return d.incomplete(fmt.Sprintf("%d messages have not come%s", n, text))
+	}
+	return err
+}
+
+// agree makes all ranks succeed or fail alike.
+func (d *drain) agree(late error) error {
+	ok, all := []uint64{1}, []uint64{0}
+	if late != nil {
+		ok[0] = 0
+	}
+	r, err := d.e.postCollective(driver.Coll{Kind: driver.Allreduce, Type: driver.Uint64, Op: driver.Min,
+		Count: 1, Send: words(ok), Recv: words(all)})
+	if err != nil {
+		return err
+	}
+	if late == nil {
+		late = d.wait(r)
+	}
+	if r.state == active {
+		d.e.dangling = append(d.e.dangling, r)
+	}
+	if late == nil && all[0] == 0 {
+		return d.incomplete("another rank gave up")
+	}
+	return late
+}
+
+// wait drains until a collective of ours is complete.
+func (d *drain) wait(r *Request) error {
+	var failed error
+	err := d.until("another rank has not come to the drain", func() bool {
+		_, ok, err := d.e.s.drv.Test(r.h)
+		if ok || err != nil {
+			r.state, failed = released, err
+			return true
+		}
+		return false
+	})
+	if err == nil && failed != nil {
+		return d.e.s.private.wrap("Settle", NoPeer, NoTag, failed)
+	}
+	return err
+}
+
+// until pumps until done, or ctx ends.
+func (d *drain) until(what string, done func() bool) error {
+	for {
+		n, err := d.e.pump()
+		d.stats.Messages += n
+		d.stats.Rounds++
+		if err != nil {
+			return err
+		}
+		if done() {
+			return nil
+		}
+		if d.ctx.Err() != nil {
+			return d.incomplete(what)
+		}
+		d.yield(n)
+	}
+}
+
+// yield leaves the processor to others: at first only for a moment, since
+// messages are usually nearly there.
+func (d *drain) yield(received int) {
+	if received > 0 {
+		d.spins = 0
+	}
+	d.spins++
+	if d.spins < 200 {
+		runtime.Gosched()
+		return
+	}
+	t := time.NewTimer(50 * time.Microsecond)
+	defer t.Stop()
+	select {
+	case <-d.ctx.Done():
+	case <-t.C:
+	}
+}
+
+func (d *drain) incomplete(text string) error {
+	cause := context.Cause(d.ctx)
+	err := ErrDrainIncomplete
+	if cause != nil {
+		err = fmt.Errorf("%w: %w", ErrDrainIncomplete, cause)
+	}
+	return &Error{Call: "Settle", Comm: "world", Peer: NoPeer, Tag: NoTag, Err: err, Text: text}
+}

@@ -1,0 +1,141 @@
+package mpiwrap
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// state is one rank: everything its communicators share.
+type state struct {
+	drv      driver.Driver
+	info     driver.Info
+	world    *Comm
+	private  *Comm
+	endpoint *Endpoint
+
+	act      activity
+	slots    []activity // one per concurrent call, with ThreadMultiple only
+	observer func(opCode)
+
+	sent     []atomic.Uint64 // messages per world rank, counted when the call starts
+	received []atomic.Uint64 // counted when the library learns of completion
+	polls    atomic.Uint64
+
+	// pending holds every request that MPI still works on. Guarded by own, as
+	// are the mailboxes; own is taken with ThreadMultiple only.
+	pending requestList
+	own     sync.Mutex
+
+	mu      sync.Mutex // guards table, live and restored against readers
+	table   []*Comm    // by index; nil when freed
+	free    []uint32
+	live    []*Comm    // program communicators in order of creation
+	aside   []*Message // set aside by Mprobe and still in MPI; guarded by own
+	fetched []*Message // set aside, and their bytes drained
+
+	restored  *record // what a checkpoint said, until claimed
+	finalized atomic.Bool
+}
+
+// newWorld builds a rank's state on a driver. It is collective: the private
+// communicator is made here.
+func newWorld(d driver.Driver) (*Comm, error) {
+	s := &state{drv: d, info: d.Info()}
+	h := d.World()
+	rank, size := d.CommRank(h)
+	s.sent, s.received = make([]atomic.Uint64, size), make([]atomic.Uint64, size)
+	members := make([]int, size)
+	for i := range members {
+		members[i] = i
+	}
+	s.endpoint = &Endpoint{s: s}
+	s.world = &Comm{st: s, h: h, rank: rank, size: size, members: members, name: "world"}
+	s.register(s.world)
+	p, err := d.Dup(h)
+	if err != nil {
+		return nil, s.world.wrap("Init", NoPeer, NoTag, err)
+	}
+	s.private = &Comm{st: s, h: p, rank: rank, size: size, members: members, name: "private", private: true}
+	s.register(s.private)
+	return s.world, nil
+}
+
+// register makes c known to readers and, unless it is private, to the drain.
+func (s *state) register(c *Comm) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.free); n > 0 {
+		c.index = s.free[n-1]
+		s.free = s.free[:n-1]
+		s.table[c.index] = c
+	} else {
+		c.index = uint32(len(s.table))
+		s.table = append(s.table, c)
+	}
+	if !c.private {
+		s.live = append(s.live, c)
+	}
+}
+
+func (s *state) forget(c *Comm) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table[c.index] = nil
+	s.free = append(s.free, c.index)
+	for i, l := range s.live {
+		if l == c {
+			s.live = append(s.live[:i:i], s.live[i+1:]...)
+			break
+		}
+	}
+}
+
+func (s *state) commAt(i uint32) *Comm {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if int(i) >= len(s.table) {
+		return nil
+	}
+	return s.table[i]
+}
+
+// communicators returns the living ones, for the main thread.
+func (s *state) communicators() []*Comm {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live
+}
+
+// lock guards the bookkeeping when calls may overlap.
+func (s *state) lock() {
+	if s.slots != nil {
+		s.own.Lock()
+	}
+}
+
+func (s *state) unlock() {
+	if s.slots != nil {
+		s.own.Unlock()
+	}
+}
+
+// countSent counts a message to rank dest of c. Private traffic is not counted.
+func (c *Comm) countSent(dest int) {
+	if !c.private {
+		c.st.sent[c.members[dest]].Add(1)
+	}
+}
+
+func (c *Comm) uncountSent(dest int) {
+	if !c.private {
+		c.st.sent[c.members[dest]].Add(^uint64(0))
+	}
+}
+
+func (c *Comm) countReceived(source int32) {
+	if !c.private && source >= 0 {
+		c.st.received[c.members[source]].Add(1)
+	}
+}

@@ -1,0 +1,228 @@
+package mpiwrap
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// In the v-variants below, counts and displs are in elements and have one entry
+// per rank. Nil displs mean that the parts follow each other without gaps. Parts
+// must lie within the slice; those that are written must not overlap.
+
+// layout checks counts and displacements against a slice of n elements and
+// translates them.
+func (c *Comm) layout(op opCode, what string, counts, displs []int, n int) (cs, ds []int32, err error) {
+	if len(counts) != c.size || displs != nil && len(displs) != c.size {
+		return nil, nil, c.badLength(op, "%s: %d counts and %d displacements for %d ranks",
+			what, len(counts), len(displs), c.size)
+	}
+	buf := make([]int32, 2*c.size)
+	cs, ds = buf[:c.size], buf[c.size:]
+	at := 0
+	for i, k := range counts {
+		if displs != nil {
+			at = displs[i]
+		}
+		if k < 0 || at < 0 || at+k > n {
+			return nil, nil, c.badLength(op, "%s: part of rank %d is elements %d to %d of %d", what, i, at, at+k, n)
+		}
+		if k > math.MaxInt32 || at > math.MaxInt32 {
+			return nil, nil, c.fail(op.String(), i, NoTag, ErrTooLarge, fmt.Sprintf("%s: %d elements at %d", what, k, at))
+		}
+		cs[i], ds[i] = int32(k), int32(at)
+		at += k
+	}
+	return cs, ds, nil
+}
+
+func gatheringv[T Scalar](c *Comm, k driver.Kind, dest []T, counts, displs []int, src []T, root int) (driver.Coll, error) {
+	a := driver.Coll{Kind: k, Type: typeOf[T](), Count: len(src), Root: root}
+	op := collOps[k]
+	if k == driver.Gatherv {
+		if err := c.checkRoot(op, root); err != nil {
+			return a, err
+		}
+		if c.rank != root {
+			a.Send = bytesOf(src)
+			return a, nil
+		}
+	}
+	var err error
+	if a.RecvCounts, a.RecvDispls, err = c.layout(op, "dest", counts, displs, len(dest)); err != nil {
+		return a, err
+	}
+	if counts[c.rank] != len(src) {
+		return a, c.badLength(op, "src has %d elements, counts[%d] says %d", len(src), c.rank, counts[c.rank])
+	}
+	own := dest[a.RecvDispls[c.rank]:]
+	return a, c.place(&a, bytesOf(dest), bytesOf(src), bytesOf(own[:len(src)]))
+}
+
+// Gatherv collects counts[i] elements from rank i at displs[i] of root's dest.
+// dest, counts and displs are not looked at on other ranks. In place: root's src is
+// its own part of dest.
+func Gatherv[T Scalar](c *Comm, dest []T, counts, displs []int, src []T, root int) error {
+	a, err := gatheringv(c, driver.Gatherv, dest, counts, displs, src, root)
+	if err != nil {
+		return err
+	}
+	return c.run(&a)
+}
+
+// Igatherv starts a Gatherv.
+func Igatherv[T Scalar](c *Comm, dest []T, counts, displs []int, src []T, root int) (*Request, error) {
+	a, err := gatheringv(c, driver.Gatherv, dest, counts, displs, src, root)
+	if err != nil {
+		return nil, err
+	}
+	return c.launch(&a)
+}
+
+// Allgatherv collects counts[i] elements from rank i at displs[i] of every rank's
+// dest. counts are the same everywhere. In place: src is the caller's part of dest.
+func Allgatherv[T Scalar](c *Comm, dest []T, counts, displs []int, src []T) error {
+	a, err := gatheringv(c, driver.Allgatherv, dest, counts, displs, src, 0)
+	if err != nil {
+		return err
+	}
+	return c.run(&a)
+}
+
+// Iallgatherv starts an Allgatherv.
+func Iallgatherv[T Scalar](c *Comm, dest []T, counts, displs []int, src []T) (*Request, error) {
+	a, err := gatheringv(c, driver.Allgatherv, dest, counts, displs, src, 0)
+	if err != nil {
+		return nil, err
+	}
+	return c.launch(&a)
+}
+
+func scatteringv[T Scalar](c *Comm, dest, src []T, counts, displs []int, root int) (driver.Coll, error) {
+	a := driver.Coll{Kind: driver.Scatterv, Type: typeOf[T](), Count: len(dest), Root: root, Recv: bytesOf(dest)}
+	if err := c.checkRoot(opScatterv, root); err != nil {
+		return a, err
+	}
+	if c.rank != root {
+		return a, nil
+	}
+	var err error
+	if a.SendCounts, a.SendDispls, err = c.layout(opScatterv, "src", counts, displs, len(src)); err != nil {
+		return a, err
+	}
+	if counts[c.rank] != len(dest) {
+		return a, c.badLength(opScatterv, "dest has %d elements, counts[%d] says %d", len(dest), c.rank, counts[c.rank])
+	}
+	a.Send = bytesOf(src)
+	if sameMemory(a.Recv, bytesOf(src[a.SendDispls[c.rank]:])) {
+		a.InPlace = true
+	} else if overlap(a.Send, a.Recv) {
+		return a, c.fail("Scatterv", NoPeer, NoTag, ErrOverlap, "")
+	}
+	return a, nil
+}
+
+// Scatterv deals counts[i] elements at displs[i] of root's src to rank i's dest.
+// src, counts and displs are not looked at on other ranks. In place: root's dest is
+// its own part of src.
+func Scatterv[T Scalar](c *Comm, dest, src []T, counts, displs []int, root int) error {
+	a, err := scatteringv(c, dest, src, counts, displs, root)
+	if err != nil {
+		return err
+	}
+	return c.run(&a)
+}
+
+// Iscatterv starts a Scatterv.
+func Iscatterv[T Scalar](c *Comm, dest, src []T, counts, displs []int, root int) (*Request, error) {
+	a, err := scatteringv(c, dest, src, counts, displs, root)
+	if err != nil {
+		return nil, err
+	}
+	return c.launch(&a)
+}
+
+func exchangingv[T Scalar](c *Comm, dest []T, rcounts, rdispls []int, src []T, scounts, sdispls []int) (a driver.Coll, err error) {
+	a = driver.Coll{Kind: driver.Alltoallv, Type: typeOf[T]()}
+	if a.RecvCounts, a.RecvDispls, err = c.layout(opAlltoallv, "dest", rcounts, rdispls, len(dest)); err != nil {
+		return a, err
+	}
+	d, s := bytesOf(dest), bytesOf(src)
+	if sameMemory(d, s) {
+		s, scounts, sdispls = bytes.Clone(s), rcounts, rdispls
+	}
+	if a.SendCounts, a.SendDispls, err = c.layout(opAlltoallv, "src", scounts, sdispls, len(src)); err != nil {
+		return a, err
+	}
+	if scounts[c.rank] != rcounts[c.rank] {
+		return a, c.badLength(opAlltoallv, "rank %d sends itself %d elements and expects %d",
+			c.rank, scounts[c.rank], rcounts[c.rank])
+	}
+	return a, c.place(&a, d, s, nil)
+}
+
+// Alltoallv sends scounts[i] elements at sdispls[i] of src to rank i and stores
+// rcounts[j] elements from rank j at rdispls[j] of dest. When dest and src are the
+// same memory, rcounts and rdispls describe both, at the cost of a copy.
+func Alltoallv[T Scalar](c *Comm, dest []T, rcounts, rdispls []int, src []T, scounts, sdispls []int) error {
+	a, err := exchangingv(c, dest, rcounts, rdispls, src, scounts, sdispls)
+	if err != nil {
+		return err
+	}
+	return c.run(&a)
+}
+
+// Ialltoallv starts an Alltoallv.
+func Ialltoallv[T Scalar](c *Comm, dest []T, rcounts, rdispls []int, src []T, scounts, sdispls []int) (*Request, error) {
+	a, err := exchangingv(c, dest, rcounts, rdispls, src, scounts, sdispls)
+	if err != nil {
+		return nil, err
+	}
+	return c.launch(&a)
+}
+
+func reduceParts[T Scalar](c *Comm, dest, src []T, counts []int, op Op) (driver.Coll, error) {
+	a := driver.Coll{Kind: driver.ReduceScatter, Type: typeOf[T](), Op: driver.Op(op), Count: len(src)}
+	if op < Sum || op > Bxor {
+		return a, c.fail("ReduceScatter", NoPeer, NoTag, ErrOp, "")
+	}
+	var err error
+	if a.RecvCounts, _, err = c.layout(opReduceScatter, "src", counts, nil, len(src)); err != nil {
+		return a, err
+	}
+	total := 0
+	for _, k := range counts {
+		total += k
+	}
+	if total != len(src) || counts[c.rank] != len(dest) {
+		return a, c.badLength(opReduceScatter, "src has %d elements, counts sum to %d; dest has %d, counts[%d] says %d",
+			len(src), total, len(dest), c.rank, counts[c.rank])
+	}
+	if sameMemory(bytesOf(dest), bytesOf(src)) {
+		a.InPlace, a.Recv = true, bytesOf(src)
+		return a, nil
+	}
+	return a, c.place(&a, bytesOf(dest), bytesOf(src), nil)
+}
+
+// ReduceScatter combines the src of all ranks and gives rank i its counts[i]
+// elements in dest. counts are the same everywhere. In place: dest is the beginning
+// of src, whose rest is undefined afterwards.
+func ReduceScatter[T Scalar](c *Comm, dest, src []T, counts []int, op Op) error {
+	a, err := reduceParts(c, dest, src, counts, op)
+	if err != nil {
+		return err
+	}
+	return c.run(&a)
+}
+
+// IreduceScatter starts a ReduceScatter.
+func IreduceScatter[T Scalar](c *Comm, dest, src []T, counts []int, op Op) (*Request, error) {
+	a, err := reduceParts(c, dest, src, counts, op)
+	if err != nil {
+		return nil, err
+	}
+	return c.launch(&a)
+}

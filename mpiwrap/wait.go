@@ -1,0 +1,294 @@
+package mpiwrap
+
+import (
+	"errors"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// In the forms for several requests below, nil and inactive requests count as
+// complete and are skipped, as MPI has it: a loop over WaitAny ends with index
+// Undefined when none is left.
+
+// live says whether r still has something to report.
+func (r *Request) live() bool { return r != nil && (r.state == active || r.state == complete) }
+
+// publishMany publishes a wait for several requests.
+func publishMany(op opCode, rs []*Request, all bool) (*activity, error) {
+	var c *Comm
+	waits := 0
+	for _, r := range rs {
+		if r.live() {
+			c = r.c
+			if r.state == active {
+				waits++
+			}
+		}
+	}
+	if c == nil {
+		return nil, nil
+	}
+	if waits == 0 {
+		return c.quick(op, AnySource, AnyTag)
+	}
+	a, err := c.publish(op, NoPeer, NoTag, flagBusy|flagBlocked|flagMany)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	a.waits, a.all = a.waits[:0], all
+	for _, r := range rs {
+		if r.live() && r.state == active && r.kind != collRequest {
+			a.waits = append(a.waits, r.c.waitFor(r.peer, r.tag, r.kind == sendRequest))
+		}
+	}
+	a.mu.Unlock()
+	return a, nil
+}
+
+// WaitAll waits for every request. All are waited for even when some fail; the
+// errors are joined.
+func WaitAll(rs ...*Request) error {
+	_, err := WaitAllStatus(nil, rs...)
+	return err
+}
+
+// WaitAllStatus is WaitAll that also returns each request's status, in dest when
+// that is long enough. A skipped request has an empty status.
+func WaitAllStatus(dest []Status, rs ...*Request) ([]Status, error) {
+	a, err := publishMany(opWaitAll, rs, true)
+	if err != nil || a == nil {
+		return emptyStatuses(dest, len(rs)), err
+	}
+	defer a.leave()
+	if err := driveAll(rs); err != nil {
+		return nil, err
+	}
+	return consumeAll(dest, rs)
+}
+
+func emptyStatuses(dest []Status, n int) []Status {
+	if cap(dest) < n {
+		dest = make([]Status, n)
+	}
+	dest = dest[:n]
+	for i := range dest {
+		dest[i] = emptyStatus
+	}
+	return dest
+}
+
+func consumeAll(dest []Status, rs []*Request) ([]Status, error) {
+	dest = emptyStatuses(dest, len(rs))
+	var errs []error
+	for i, r := range rs {
+		if !r.live() {
+			continue
+		}
+		var err error
+		if dest[i], err = r.consume(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return dest, errors.Join(errs...)
+}
+
+// batch is how many requests one driver call waits for; its arrays live on the
+// stack of driveAll's callees.
+const batch = 64
+
+// driveAll blocks until no request is active.
+func driveAll(rs []*Request) error {
+	var hs [batch]driver.Handle
+	var who [batch]*Request
+	n := 0
+	for _, r := range rs {
+		if !r.live() || r.state != active {
+			continue
+		}
+		hs[n], who[n] = r.handle(), r
+		if n++; n == batch {
+			if err := driveBatch(hs[:n], who[:n]); err != nil {
+				return err
+			}
+			n = 0
+		}
+	}
+	return driveBatch(hs[:n], who[:n])
+}
+
+func driveBatch(hs []driver.Handle, who []*Request) error {
+	if len(hs) == 0 {
+		return nil
+	}
+	var st [batch]driver.Status
+	var errs [batch]error
+	d := who[0].c.st.drv
+	if err := d.WaitAll(hs, st[:len(hs)], errs[:len(hs)]); err != nil {
+		return who[0].c.wrap("WaitAll", NoPeer, NoTag, err)
+	}
+	for i, r := range who {
+		r.completed(st[i], errs[i])
+	}
+	return nil
+}
+
+// WaitAny waits until one of the requests is complete and returns its index, or
+// Undefined when none is active.
+func WaitAny(rs ...*Request) (int, Status, error) {
+	a, err := publishMany(opWaitAny, rs, false)
+	if err != nil || a == nil {
+		return Undefined, emptyStatus, err
+	}
+	defer a.leave()
+	return waitAny(rs)
+}
+
+func waitAny(rs []*Request) (int, Status, error) {
+	if i := firstComplete(rs); i >= 0 {
+		st, err := rs[i].consume()
+		return i, st, err
+	}
+	var hs []driver.Handle
+	var index []int
+	for i, r := range rs {
+		if r.live() {
+			hs, index = append(hs, r.handle()), append(index, i)
+		}
+	}
+	d := rs[index[0]].c.st.drv
+	n, st, err := d.WaitAny(hs)
+	if n < 0 || n >= len(index) {
+		return Undefined, Status{}, rs[index[0]].c.wrap("WaitAny", NoPeer, NoTag, err)
+	}
+	r := rs[index[n]]
+	r.completed(st, err)
+	out, err := r.consume()
+	return index[n], out, err
+}
+
+func firstComplete(rs []*Request) int {
+	for i, r := range rs {
+		if r != nil && r.state == complete {
+			return i
+		}
+	}
+	return -1
+}
+
+// WaitSome waits until at least one of the requests is complete and returns the
+// indices of all that are, with their statuses. None active gives none.
+func WaitSome(rs ...*Request) ([]int, []Status, error) {
+	a, err := publishMany(opWaitAny, rs, false)
+	if err != nil || a == nil {
+		return nil, nil, err
+	}
+	defer a.leave()
+	i, st, err := waitAny(rs)
+	if i == Undefined {
+		return nil, nil, err
+	}
+	more, sts, err2 := collect(rs)
+	return append([]int{i}, more...), append([]Status{st}, sts...), errors.Join(err, err2)
+}
+
+// collect consumes every request that is complete now.
+func collect(rs []*Request) ([]int, []Status, error) {
+	var index []int
+	var sts []Status
+	var errs []error
+	for i, r := range rs {
+		if !r.live() {
+			continue
+		}
+		if r.state == active {
+			if ok, err := r.progress(); err != nil || !ok {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		st, err := r.consume()
+		index, sts, errs = append(index, i), append(sts, st), append(errs, err)
+	}
+	return index, sts, errors.Join(errs...)
+}
+
+// quickMany guards the Test forms; nil when no request has anything to report.
+func quickMany(rs []*Request) (*activity, *state, error) {
+	for _, r := range rs {
+		if r.live() {
+			a, err := r.c.quick(opTest, AnySource, AnyTag)
+			return a, r.c.st, err
+		}
+	}
+	return nil, nil, nil
+}
+
+// TestAll says whether all requests are complete. Only then they are consumed,
+// and errors of theirs are returned joined.
+func TestAll(rs ...*Request) (bool, error) {
+	a, s, err := quickMany(rs)
+	if err != nil || a == nil {
+		return err == nil, err
+	}
+	defer a.leave()
+	all := true
+	for _, r := range rs {
+		if r.live() && r.state == active {
+			ok, err := r.progress()
+			if err != nil {
+				return false, err
+			}
+			all = all && ok
+		}
+	}
+	if !all {
+		s.polls.Add(1)
+		return false, nil
+	}
+	_, err = consumeAll(nil, rs)
+	return true, err
+}
+
+// TestAny looks for a complete request and returns its index. With none active
+// it returns true and Undefined.
+func TestAny(rs ...*Request) (int, Status, bool, error) {
+	a, s, err := quickMany(rs)
+	if err != nil || a == nil {
+		return Undefined, emptyStatus, err == nil, err
+	}
+	defer a.leave()
+	for i, r := range rs {
+		if !r.live() {
+			continue
+		}
+		if r.state == active {
+			ok, err := r.progress()
+			if err != nil {
+				return Undefined, Status{}, false, err
+			}
+			if !ok {
+				continue
+			}
+		}
+		st, err := r.consume()
+		return i, st, true, err
+	}
+	s.polls.Add(1)
+	return Undefined, Status{}, false, nil
+}
+
+// TestSome returns the indices and statuses of all requests that are complete
+// now, possibly none.
+func TestSome(rs ...*Request) ([]int, []Status, error) {
+	a, s, err := quickMany(rs)
+	if err != nil || a == nil {
+		return nil, nil, err
+	}
+	defer a.leave()
+	index, sts, err := collect(rs)
+	if len(index) == 0 {
+		s.polls.Add(1)
+	}
+	return index, sts, err
+}
