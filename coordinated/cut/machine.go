@@ -147,6 +147,11 @@ func (m *Machine) Watching() bool {
 	return m.phase == asked || m.phase == parking || m.phase == frozen || (m.root != nil && m.root.pending)
 }
 
+// Resting reports, at rank 0, that no epoch is in progress and none is wanted.
+func (m *Machine) Resting() bool {
+	return m.phase == idle && (m.root == nil || (!m.root.busy && !m.root.pending))
+}
+
 // Interest names the ranks for which Arrived.Sent is wanted.
 func (m *Machine) Interest() []int { return m.needs.ranks() }
 

@@ -30,11 +30,12 @@ const (
 	KindPolled  Kind = 16 // up: Had = the parked member with the fewest points plus one, Min = its points, Sum = sent to Rank by Comm
 	KindElected Kind = 17 // direct, to Rank: as Polled, for Call
 	KindGather  Kind = 18 // up: Blobs of a subtree for Stage
-	KindPublish Kind = 19 // down: what rank 0 made of the blobs of Stage
+	KindPublish Kind = 19 // down: the blobs of all ranks for Stage
+	KindLost    Kind = 20 // both ways: Rank has died; Had = who noticed, Stage = how
 )
 
 var kindNames = [...]string{"", "ask", "park", "answer", "hint", "raise", "ready", "freeze", "vote",
-	"thaw", "cut", "give-up", "need", "retract", "elect", "poll", "polled", "elected", "gather", "publish"}
+	"thaw", "cut", "give-up", "need", "retract", "elect", "poll", "polled", "elected", "gather", "publish", "lost"}
 
 // String returns the name of k as the scenarios in testdata write it.
 func (k Kind) String() string {

@@ -89,7 +89,7 @@ func Decode(b []byte) (Message, error) {
 	for range d.count() {
 		m.Blobs = append(m.Blobs, Blob{Rank: d.small(), Data: []byte(d.text(len(d.b)))})
 	}
-	if d.bad || len(d.b) > 0 || m.Kind == 0 || m.Kind > KindPublish || b[2] > flagYes|flagInsist|flagAny {
+	if d.bad || len(d.b) > 0 || m.Kind == 0 || m.Kind > KindLost || b[2] > flagYes|flagInsist|flagAny {
 		return Message{}, fmt.Errorf("%w: kind %v, %d bytes", ErrMalformed, m.Kind, len(b))
 	}
 	return m, nil

@@ -1,0 +1,334 @@
+package coordinated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"os"
+	"os/signal"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// agent is the goroutine that speaks for this rank on the control plane, also
+// while the main thread is inside MPI. It drives the cut machine; everything it
+// holds belongs to it alone.
+type agent struct {
+	c       *Checkpointer
+	machine *cut.Machine
+	gather  *cut.Gather
+	waiting map[stageKey]chan []cut.Blob
+	closing []cut.Blob // at rank 0: all ranks have closed, and the epoch in progress is awaited
+	begin   time.Time
+	armed   time.Time
+
+	calls   chan func() // run on the agent's goroutine
+	signals chan os.Signal
+	quit    chan struct{} // closed to stop it
+	done    chan struct{} // closed when it has stopped
+	left    bool
+}
+
+// stageKey names one allgather.
+type stageKey struct {
+	epoch cut.Epoch
+	name  string
+}
+
+// The stages that belong to no epoch.
+const (
+	stageClose   = "close"
+	stageBye     = "bye"
+	stageRestore = "restore "
+)
+
+// tickEvery is how often a main thread is looked at while a cut is being agreed
+// on. Nothing ticks otherwise.
+const tickEvery = 500 * time.Microsecond
+
+func newAgent(c *Checkpointer, last cut.Epoch) (*agent, error) {
+	m, err := cut.New(cut.Config{Rank: c.world.Rank(), Size: c.world.Size(), Parent: c.topo.parent, Children: c.topo.children,
+		Timeout: c.opt.CutTimeout, Last: last})
+	if err != nil {
+		return nil, err
+	}
+	return &agent{c: c, machine: m, gather: cut.NewGather(len(c.topo.children)), waiting: map[stageKey]chan []cut.Blob{},
+		begin: time.Now(), calls: make(chan func()), signals: make(chan os.Signal, 8), quit: make(chan struct{}), done: make(chan struct{})}, nil
+}
+
+func (a *agent) start() {
+	if all := append(slices.Clone(a.c.opt.CheckpointSignals), a.c.opt.StopSignals...); len(all) > 0 {
+		signal.Notify(a.signals, all...)
+	}
+	go a.run()
+}
+
+func (a *agent) stop() {
+	signal.Stop(a.signals)
+	select {
+	case <-a.done:
+	default:
+		close(a.quit)
+		<-a.done
+	}
+}
+
+// do runs f on the agent's goroutine and waits until it has.
+func (a *agent) do(ctx context.Context, f func()) error {
+	ran := make(chan struct{})
+	select {
+	case a.calls <- func() { f(); close(ran) }:
+	case <-a.done:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	<-ran
+	return nil
+}
+
+func (a *agent) run() {
+	defer close(a.done)
+	tick := time.NewTicker(tickEvery)
+	tick.Stop()
+	ticking := false
+	for {
+		if want := a.machine.Watching(); want != ticking {
+			ticking = want
+			if want {
+				tick.Reset(tickEvery)
+			} else {
+				tick.Stop()
+			}
+		}
+		select {
+		case <-a.quit:
+			return
+		case in := <-a.c.plane.Messages():
+			a.receive(in)
+		case f := <-a.calls:
+			f()
+		case l := <-a.c.plane.Lost():
+			a.lost(l)
+		case s := <-a.signals:
+			a.signalled(s)
+		case <-tick.C:
+			a.tick()
+		}
+	}
+}
+
+func (a *agent) signalled(s os.Signal) {
+	stop := slices.Contains(a.c.opt.StopSignals, s)
+	a.c.log.Info("holdfast: signal", "signal", s.String(), "stop", stop)
+	a.step(cut.Request{Stop: stop})
+}
+
+// receive routes one message from another rank.
+func (a *agent) receive(in control.Inbound) {
+	msg, err := cut.Decode(in.Payload)
+	if err != nil {
+		a.c.log.Error("holdfast: control message", "from", in.From, "error", err)
+		return
+	}
+	switch msg.Kind {
+	case cut.KindGather:
+		a.collect(in.From, msg)
+	case cut.KindPublish:
+		a.publish(msg)
+	case cut.KindLost:
+		a.relay(in.From, msg)
+	default:
+		a.step(cut.Received{From: in.From, Msg: msg, Sent: a.sentTo(msg.Rank)})
+	}
+}
+
+func (a *agent) sentTo(rank int) uint64 {
+	if rank < 0 || rank >= a.c.world.Size() {
+		return 0
+	}
+	return a.c.endpoint.Sent(rank)
+}
+
+// step feeds the machine and carries out what it wants.
+func (a *agent) step(ev cut.Event) {
+	for _, act := range a.machine.Step(ev) {
+		a.act(act)
+	}
+	a.tryEnd()
+}
+
+func (a *agent) act(act cut.Action) {
+	c := a.c
+	switch act := act.(type) {
+	case cut.Send:
+		a.send(act.To, act.Msg)
+	case cut.Arm:
+		a.armed = time.Now()
+		c.gate.Or(gateArmed)
+	case cut.Disarm:
+		c.gate.And(^uint32(gateArmed))
+	case cut.Look:
+		a.step(a.sample())
+	case cut.Release:
+		c.verdicts <- verdict{}
+	case cut.Cut:
+		c.stats.requested(storageEpoch(act.Epoch), time.Since(a.armed))
+		c.verdicts <- verdict{cut: true, epoch: act.Epoch, stop: act.Stop}
+	case cut.GaveUp:
+		a.gaveUp(act)
+	}
+}
+
+// send delivers a message, to this rank itself through the machine.
+func (a *agent) send(to int, msg cut.Message) {
+	if to == a.c.world.Rank() {
+		a.step(cut.Received{From: to, Msg: msg, Sent: a.sentTo(msg.Rank)})
+		return
+	}
+	if err := a.c.plane.Send(to, msg.Append(nil)); err != nil && !errors.Is(err, control.ErrClosed) {
+		a.c.log.Warn("holdfast: control message", "to", to, "kind", msg.Kind.String(), "error", err)
+	}
+}
+
+func (a *agent) tick() {
+	if !a.machine.Parked() {
+		a.step(a.sample())
+	}
+	a.step(cut.Tick{Now: time.Since(a.begin)})
+}
+
+// arrive runs for the main thread when it comes to a Point. The epoch may be
+// over by then; the machine releases it in that case.
+func (a *agent) arrive() {
+	sent := map[int]uint64{}
+	for _, r := range a.machine.Interest() {
+		sent[r] = a.sentTo(r)
+	}
+	a.step(cut.Arrived{Points: a.c.points.Load(), Colls: a.colls(), Sent: sent})
+}
+
+func (a *agent) finish() {
+	a.step(cut.Finished{Points: a.c.points.Load(), Colls: a.colls()})
+	a.contribute(stageKey{0, stageClose}, nil)
+}
+
+func (a *agent) colls() []cut.Coll {
+	counts := a.c.endpoint.Collectives()
+	out := make([]cut.Coll, len(counts))
+	for i, n := range counts {
+		out[i] = cut.Coll{Comm: n.Comm, Leader: n.Leader == a.c.world.Rank(), Size: n.Size, Entered: n.Entered}
+	}
+	return out
+}
+
+// sample looks at what the main thread is doing.
+func (a *agent) sample() cut.Sampled {
+	e := a.c.endpoint
+	act := e.Activity()
+	s := cut.Sampled{Now: time.Since(a.begin), Points: a.c.points.Load(), Colls: a.colls()}
+	if !act.Blocked {
+		return s
+	}
+	s.Block = &cut.Block{Call: act.Seq}
+	for _, w := range act.Waits {
+		if w.Send {
+			continue // parked ranks receive whatever comes
+		}
+		s.Block.Waits = append(s.Block.Waits, a.wait(w))
+	}
+	return s
+}
+
+func (a *agent) wait(w mpiwrap.Wait) cut.Wait {
+	if w.Source != mpiwrap.AnySource {
+		return cut.Wait{Source: w.Source, Had: a.c.endpoint.Received(w.Source)}
+	}
+	out := cut.Wait{Source: cut.AnySource, Comm: w.Comm}
+	for _, r := range w.Members {
+		if r != a.c.world.Rank() {
+			out.Had += a.c.endpoint.Received(r)
+		}
+	}
+	return out
+}
+
+func storageEpoch(e cut.Epoch) storage.Epoch { return storage.Epoch(e) }
+
+// gaveUp collects, on all ranks, who never reached a Point and why.
+func (a *agent) gaveUp(act cut.GaveUp) {
+	text := ""
+	if !act.Parked {
+		text = a.whereabouts()
+	}
+	ch := a.contribute(stageKey{act.Epoch, "culprits"}, []byte(text))
+	c := a.c
+	c.writers.Go(func() {
+		select {
+		case blobs := <-ch:
+			c.blame(storageEpoch(act.Epoch), blobs)
+		case <-c.ctx.Done():
+		}
+	})
+}
+
+func (c *Checkpointer) blame(e storage.Epoch, blobs []cut.Blob) {
+	err := &TimeoutError{Epoch: e}
+	for _, b := range blobs {
+		if len(b.Data) > 0 {
+			err.Culprits = append(err.Culprits, Culprit{Rank: b.Rank, State: string(b.Data)})
+		}
+	}
+	c.stats.add(EpochStats{Epoch: e, Err: err})
+	if c.world.Rank() == 0 {
+		c.log.Error("holdfast: "+err.Error(), "epoch", e)
+	}
+}
+
+// lost is a neighbour that has gone.
+func (a *agent) lost(l control.Loss) {
+	a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: l.Rank, Had: uint64(a.c.world.Rank()), Stage: fmt.Sprint(l.Err)})
+}
+
+// relay passes on that a rank is lost, which somebody else has noticed.
+func (a *agent) relay(from int, msg cut.Message) {
+	if msg.Rank < 0 || msg.Rank >= a.c.world.Size() {
+		return
+	}
+	a.leave(from, msg)
+}
+
+// leave tells the neighbours why and gives the process up.
+func (a *agent) leave(from int, msg cut.Message) {
+	if a.left {
+		return
+	}
+	a.left = true
+	for _, n := range a.c.topo.neighbours() {
+		if n != from && n != msg.Rank {
+			a.send(n, msg)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	a.c.plane.Flush(ctx)
+	cancel()
+	err := &LostError{Rank: msg.Rank, Node: a.c.topo.nodes[msg.Rank], Noticed: int(msg.Had), Observed: msg.Stage}
+	go a.c.opt.OnLost(err)
+}
+
+// abort says that this rank itself gives up.
+func (a *agent) abort(why error) {
+	_ = a.do(context.Background(), func() { // closed already: nobody is left to tell
+		a.left = true
+		msg := cut.Message{Kind: cut.KindLost, Rank: a.c.world.Rank(), Had: uint64(a.c.world.Rank()), Stage: fmt.Sprintf("aborted: %.900s", why)}
+		for _, n := range a.c.topo.neighbours() {
+			a.send(n, msg)
+		}
+	})
+}

@@ -1,0 +1,204 @@
+package coordinated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// Checkpointer takes the checkpoints of one rank, together with those of the
+// others.
+type Checkpointer struct {
+	opt      Options
+	log      *slog.Logger
+	world    *mpiwrap.Comm
+	endpoint *mpiwrap.Endpoint
+	plane    *control.Plane
+	topo     *topology
+	store    *storage.Store
+	levels   []string // nearest first
+	agent    *agent
+	state    protected
+	pool     pool
+	stats    statistics
+
+	gate     atomic.Uint32 // bits below; 0 lets Points pass
+	points   atomic.Uint64 // Points reached
+	restored atomic.Bool
+	closed   atomic.Bool
+	verdicts chan verdict // from the agent to the main thread at a Point
+
+	// ctx ends the background work when the process must leave.
+	ctx     context.Context
+	cancel  context.CancelFunc
+	writers sync.WaitGroup
+	flushed chan struct{} // closed when the newest epoch's flush is over; agent goroutine and main thread only
+}
+
+// The bits of the gate, each a reason for Point to look closer.
+const (
+	gateArmed   = 1 << 0 // a checkpoint is being agreed on
+	gateRestore = 1 << 1 // Restore has not been called
+	gateClosed  = 1 << 2
+)
+
+// verdict tells a main thread that waits at a Point what to do. Zero means: go
+// on.
+type verdict struct {
+	cut   bool
+	epoch cut.Epoch
+	stop  bool
+	ended bool // all ranks have closed
+}
+
+// Open connects the ranks of world and opens the storage. It is collective over
+// world, which must be what mpiwrap.Init returned, and succeeds or fails on all
+// ranks alike, with a *RanksError that names the ranks at fault. The signals of
+// opt are caught from now on. The caller closes the Checkpointer before
+// mpiwrap.Finalize. Cost: three MPI collectives and a TCP connection to each
+// neighbour in the control tree.
+func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer, error) {
+	endpoint := world.Endpoint()
+	priv := endpoint.Private()
+	if err := agree(priv, "open checkpointer", opt.validate()); err != nil {
+		return nil, err
+	}
+	c := &Checkpointer{opt: opt, world: world, endpoint: endpoint, verdicts: make(chan verdict, 1),
+		state: protected{names: map[string]bool{}}, pool: pool{limit: opt.MaxPool}, flushed: make(chan struct{})}
+	close(c.flushed)
+	c.log = opt.Logger.With("rank", world.Rank())
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.gate.Store(gateRestore)
+	var err error
+	if c.plane, c.topo, err = connect(ctx, priv, &opt); err != nil {
+		c.cancel()
+		return nil, err
+	}
+	if err := c.open(ctx, priv); err != nil {
+		c.cancel()
+		return nil, errors.Join(err, c.closeParts())
+	}
+	return c, nil
+}
+
+// open opens the storage, finds the newest epoch number in use anywhere and
+// starts the agent.
+func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm) error {
+	err := c.openStore(ctx)
+	if err := agree(priv, "open checkpoint directories", err); err != nil {
+		return err
+	}
+	last, err := c.lastEpoch(ctx, priv)
+	if err != nil {
+		return err
+	}
+	c.agent, err = newAgent(c, last)
+	if err := agree(priv, "start the agent", err); err != nil {
+		return err
+	}
+	c.agent.start()
+	return nil
+}
+
+func (c *Checkpointer) openStore(ctx context.Context) error {
+	var levels []storage.LevelConfig
+	for _, l := range []struct{ name, dir string }{{storage.LevelLocal, c.opt.Local}, {storage.LevelGlobal, c.opt.Global}} {
+		if l.dir != "" {
+			levels = append(levels, storage.LevelConfig{Name: l.name, Dir: l.dir, Keep: c.opt.Keep})
+			c.levels = append(c.levels, l.name)
+		}
+	}
+	store, err := storage.Open(ctx, storage.Options{Job: c.opt.Job, Rank: c.world.Rank(), Size: c.world.Size(),
+		Node: c.topo.nodes[c.world.Rank()], Levels: levels, Logger: c.log})
+	c.store = store
+	return err
+}
+
+// lastEpoch finds the highest number any rank knows of, so that no number is
+// used twice.
+func (c *Checkpointer) lastEpoch(ctx context.Context, priv *mpiwrap.Comm) (cut.Epoch, error) {
+	list, err := c.store.Candidates(ctx)
+	if err := agree(priv, "look for checkpoints", err); err != nil {
+		return 0, err
+	}
+	mine := []uint64{0}
+	for _, k := range list {
+		mine[0] = max(mine[0], uint64(k.Epoch))
+	}
+	all := []uint64{0}
+	if err := mpiwrap.Allreduce(priv, all, mine, mpiwrap.Max); err != nil {
+		return 0, fmt.Errorf("coordinated: agree on the newest epoch: %w", err)
+	}
+	return cut.Epoch(all[0]), nil
+}
+
+// Request asks for a checkpoint at the next Points of all ranks, from any
+// goroutine of any rank. It returns when the wish is on its way; requests that
+// come before the cut are merged into one.
+func (c *Checkpointer) Request(ctx context.Context) error {
+	if c.closed.Load() {
+		return ErrClosed
+	}
+	return c.agent.do(ctx, func() { c.agent.step(cut.Request{}) })
+}
+
+// RequestStop is Request for a final checkpoint: Point returns ErrStop on all
+// ranks once it is committed.
+func (c *Checkpointer) RequestStop(ctx context.Context) error {
+	if c.closed.Load() {
+		return ErrClosed
+	}
+	return c.agent.do(ctx, func() { c.agent.step(cut.Request{Stop: true}) })
+}
+
+// Close takes part in checkpoints until every rank has called it, waits for the
+// last epoch to be written to all levels, and frees everything. It is
+// collective; a rank that leaves because of an error calls Abort instead, or
+// the others would wait for messages that never come. It may be called again.
+func (c *Checkpointer) Close() error {
+	if c.closed.Swap(true) {
+		return nil
+	}
+	c.gate.Or(gateClosed)
+	err := c.finish()
+	c.writers.Wait()
+	if err == nil {
+		_, err = c.allgather(c.ctx, 0, stageBye, nil)
+	}
+	return errors.Join(err, c.closeParts())
+}
+
+// Abort tells all ranks that this one gives up because of why, and closes.
+// Survivors leave as they do when a rank dies. Local.
+func (c *Checkpointer) Abort(why error) {
+	if c.closed.Swap(true) {
+		return
+	}
+	c.agent.abort(why)
+	c.cancel()
+	if err := c.closeParts(); err != nil {
+		c.log.Warn("holdfast: closing after an abort", "error", err)
+	}
+}
+
+func (c *Checkpointer) closeParts() error {
+	var errs []error
+	if c.agent != nil {
+		c.agent.stop()
+	}
+	c.cancel()
+	errs = append(errs, closePlane(c.plane))
+	if c.store != nil {
+		errs = append(errs, c.store.Close())
+	}
+	errs = append(errs, c.pool.close())
+	return errors.Join(errs...)
+}

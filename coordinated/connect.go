@@ -1,0 +1,184 @@
+package coordinated
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sort"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+)
+
+// connectTimeout bounds the building of the control tree.
+const connectTimeout = 60 * time.Second
+
+// topology is who sits where.
+type topology struct {
+	nodes    []string // node of each rank
+	parent   int      // rank, -1 at rank 0
+	children []int    // ranks
+}
+
+func (t *topology) neighbours() []int {
+	n := append([]int(nil), t.children...)
+	if t.parent >= 0 {
+		n = append(n, t.parent)
+	}
+	return n
+}
+
+// connect builds the control plane: names of nodes, the job's key and the
+// addresses travel over MPI, everything later over TCP. Collective.
+func connect(ctx context.Context, priv *mpiwrap.Comm, opt *Options) (*control.Plane, *topology, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	nodes, err := exchange(priv, host)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := shareKey(priv)
+	if err != nil {
+		return nil, nil, err
+	}
+	iface := opt.Interface
+	if iface == "" && sameNode(nodes) {
+		iface = "127.0.0.1"
+	}
+	plane, err := control.Listen(control.Options{Rank: priv.Rank(), Size: priv.Size(), Key: key, Interface: iface,
+		Heartbeat: opt.Heartbeat, PeerTimeout: opt.PeerTimeout, Logger: opt.Logger})
+	if err := agree(priv, "open control plane", err); err != nil {
+		return nil, nil, errors.Join(err, closePlane(plane))
+	}
+	addrs, err := exchange(priv, plane.Addr())
+	if err != nil {
+		return nil, nil, errors.Join(err, closePlane(plane))
+	}
+	t := place(priv.Rank(), nodes, opt.Fanout)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	err = plane.Start(ctx, addrs, t.neighbours())
+	if err := agree(priv, "connect control plane", err); err != nil {
+		return nil, nil, errors.Join(err, closePlane(plane))
+	}
+	return plane, t, nil
+}
+
+func closePlane(p *control.Plane) error {
+	if p == nil {
+		return nil
+	}
+	return p.Close()
+}
+
+func sameNode(nodes []string) bool {
+	for _, n := range nodes {
+		if n != nodes[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// place orders the ranks by node, in order of each node's first rank, and lays
+// the tree over that order, so that most of its edges stay inside a node.
+// Rank 0 comes first either way.
+func place(rank int, nodes []string, fanout int) *topology {
+	first := map[string]int{}
+	for r, n := range nodes {
+		if _, ok := first[n]; !ok {
+			first[n] = r
+		}
+	}
+	order := make([]int, len(nodes))
+	for r := range order {
+		order[r] = r
+	}
+	sort.SliceStable(order, func(i, j int) bool { return first[nodes[order[i]]] < first[nodes[order[j]]] })
+	at := 0
+	for i, r := range order {
+		if r == rank {
+			at = i
+		}
+	}
+	t := &topology{nodes: nodes, parent: -1}
+	parent, children := cut.Place(at, len(order), fanout)
+	if parent >= 0 {
+		t.parent = order[parent]
+	}
+	for _, c := range children {
+		t.children = append(t.children, order[c])
+	}
+	return t
+}
+
+// fieldBytes is the length of a string in an exchange.
+const fieldBytes = 256
+
+// exchange gives every rank's string to all ranks, in order of rank. Longer
+// ones are cut short.
+func exchange(priv *mpiwrap.Comm, s string) ([]string, error) {
+	mine := make([]byte, fieldBytes)
+	copy(mine[:fieldBytes-1], s)
+	all := make([]byte, fieldBytes*priv.Size())
+	if err := mpiwrap.Allgather(priv, all, mine); err != nil {
+		return nil, fmt.Errorf("coordinated: exchange between ranks: %w", err)
+	}
+	out := make([]string, priv.Size())
+	for r := range out {
+		out[r] = string(bytes.TrimRight(all[r*fieldBytes:(r+1)*fieldBytes], "\x00"))
+	}
+	return out, nil
+}
+
+// agree makes all ranks succeed or fail together. Collective; err is this
+// rank's own outcome.
+func agree(priv *mpiwrap.Comm, op string, err error) error {
+	text := ""
+	if err != nil {
+		text = err.Error()
+		if text == "" {
+			text = "unknown error"
+		}
+	}
+	all, xerr := exchange(priv, text)
+	if xerr != nil {
+		return errors.Join(err, xerr)
+	}
+	return ranksError(op, all, err)
+}
+
+// ranksError returns a *RanksError when any text is not empty.
+func ranksError(op string, texts []string, own error) error {
+	var failed []RankFailure
+	for r, t := range texts {
+		if t != "" {
+			failed = append(failed, RankFailure{r, t})
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return &RanksError{Op: op, Failed: failed, Err: own}
+}
+
+func shareKey(priv *mpiwrap.Comm) (control.Key, error) {
+	var key control.Key
+	var err error
+	if priv.Rank() == 0 {
+		key, err = control.NewKey()
+	}
+	if err := agree(priv, "make the job's key", err); err != nil {
+		return key, err
+	}
+	if err := mpiwrap.Bcast(priv, key[:], 0); err != nil {
+		return key, fmt.Errorf("coordinated: share the job's key: %w", err)
+	}
+	return key, nil
+}

@@ -1,0 +1,33 @@
+// Package coordinated takes checkpoints of an MPI program that computes on GPUs:
+// all ranks agree on one moment, each captures what the program has protected,
+// and the program goes on while the bytes are written.
+//
+// # Terms
+//
+// A Point is a place in the program where its state is whole: what is protected
+// there, and the messages on their way, are all that a restart needs. An epoch
+// is one global checkpoint. The cut is the moment at which all ranks stand at a
+// Point (package cut). Capturing copies the protected state into memory that is
+// mapped beforehand; committing makes an epoch exist at a storage level.
+//
+// # Promises
+//
+// An epoch is restored on all ranks or on none. A checkpoint that fails, for
+// whatever reason, costs that epoch and nothing else: older epochs stay and the
+// program goes on. Every error says the rank and what to do.
+//
+// Nothing is sent, polled or copied while no checkpoint is asked for, but for a
+// heartbeat between neighbours in the control tree.
+//
+// # Concurrency
+//
+// A Checkpointer is used by the goroutine that calls MPI. Request and Stats may
+// be called from any other.
+//
+// # Dead ranks
+//
+// MPI does not tell the survivors of a dead rank: their calls hang. The control
+// plane does. A rank that learns of a loss leaves the process with exit code
+// ExitRankLost through Options.OnLost, because its main thread may be inside MPI
+// for ever. A restart begins from the newest committed epoch.
+package coordinated

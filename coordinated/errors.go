@@ -1,0 +1,174 @@
+package coordinated
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// ExitRankLost is the exit code of a process that leaves because another rank of
+// the job has died: the EX_TEMPFAIL of sysexits.h, "try again".
+const ExitRankLost = 75
+
+// Errors that a program branches on.
+var (
+	// ErrStop is returned by Point after a final checkpoint: the epoch is
+	// committed, the program should return.
+	ErrStop = errors.New("stopped after a checkpoint")
+	// ErrNotRestored is returned by Point before Restore was called: a restart
+	// would lose the epoch it could have started from.
+	ErrNotRestored = errors.New("call Restore before the first Point, also on a first start")
+	// ErrRestored is returned by Protect after Restore: what is protected later
+	// would be missing from the state that was just restored.
+	ErrRestored = errors.New("protect everything before Restore")
+	// ErrClosed is returned by a Checkpointer that was closed.
+	ErrClosed = errors.New("checkpointer closed")
+)
+
+// ProtectError says what is wrong with one Protect call.
+type ProtectError struct {
+	Name string
+	Type reflect.Type
+	Why  string
+	Err  error
+}
+
+func (e *ProtectError) Error() string {
+	s := fmt.Sprintf("protect %q", e.Name)
+	if e.Type != nil {
+		s += fmt.Sprintf(" (%v)", e.Type)
+	}
+	if e.Err != nil {
+		return s + ": " + e.Err.Error()
+	}
+	return s + ": " + e.Why
+}
+
+func (e *ProtectError) Unwrap() error { return e.Err }
+
+// MismatchError says that the checkpoint holds something else under a name than
+// the program protects.
+type MismatchError struct {
+	Name  string
+	Saved string // type and size in the checkpoint, "" if it has nothing of that name
+	Now   string // type and size in the program, "" if it protects nothing of that name
+}
+
+func (e *MismatchError) Error() string {
+	switch {
+	case e.Saved == "":
+		return fmt.Sprintf("restore %q (%s): the checkpoint has nothing of that name; protect the same names as the run that wrote it, or start in a new directory", e.Name, e.Now)
+	case e.Now == "":
+		return fmt.Sprintf("restore %q (%s): the program does not protect it; protect the same names as the run that wrote it, or start in a new directory", e.Name, e.Saved)
+	}
+	return fmt.Sprintf("restore %q: the checkpoint has %s, the program %s", e.Name, e.Saved, e.Now)
+}
+
+// RanksError says that an operation that all ranks take part in failed on some.
+// It unwraps to the error of this rank, if it is one of them.
+type RanksError struct {
+	Op     string
+	Failed []RankFailure // in order of rank
+	Err    error         // this rank's own error, or nil
+}
+
+// RankFailure is what one rank reported.
+type RankFailure struct {
+	Rank int
+	Text string
+}
+
+func (e *RanksError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s failed on %d rank(s)", e.Op, len(e.Failed))
+	const most = 4
+	for i, f := range e.Failed {
+		if i == most {
+			fmt.Fprintf(&b, "; and %d more", len(e.Failed)-most)
+			break
+		}
+		fmt.Fprintf(&b, "; rank %d: %s", f.Rank, f.Text)
+	}
+	return b.String()
+}
+
+func (e *RanksError) Unwrap() error { return e.Err }
+
+// NoCommonEpochError says that checkpoints exist, but none that every rank can
+// read. Starting afresh would abandon them, so that must be asked for.
+type NoCommonEpochError struct {
+	Have map[int][]storage.Epoch // by rank, newest first
+	Size int
+}
+
+func (e *NoCommonEpochError) Error() string {
+	var with, without []int
+	for r := range e.Size {
+		if len(e.Have[r]) > 0 {
+			with = append(with, r)
+		} else {
+			without = append(without, r)
+		}
+	}
+	if len(without) == 0 {
+		return "restore: every rank finds checkpoints, but no epoch is readable on all of them; run 'holdfast verify' on the directories, or start anew with HOLDFAST_FRESH=1"
+	}
+	return fmt.Sprintf("restore: rank(s) %s find checkpoints and rank(s) %s find none; give all ranks the directories they wrote to, or start anew with HOLDFAST_FRESH=1", ranks(with), ranks(without))
+}
+
+// ranks writes a list of ranks, shortened.
+func ranks(rs []int) string {
+	const most = 8
+	var b strings.Builder
+	for i, r := range rs {
+		if i == most {
+			fmt.Fprintf(&b, ",… (%d in all)", len(rs))
+			break
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprint(&b, r)
+	}
+	return b.String()
+}
+
+// LostError says that another rank of the job is gone.
+type LostError struct {
+	Rank     int
+	Node     string
+	Noticed  int // rank that noticed
+	Observed string
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("rank %d on node %s is lost (noticed by rank %d: %s); restart the job, it goes on from the newest committed epoch", e.Rank, e.Node, e.Noticed, e.Observed)
+}
+
+// TimeoutError says that an epoch was given up because ranks did not reach a
+// Point in time, and which.
+type TimeoutError struct {
+	Epoch    storage.Epoch
+	Culprits []Culprit
+}
+
+// Culprit is a rank that was not parked when an epoch was given up.
+type Culprit struct {
+	Rank  int
+	State string // where it was: the call, communicator, peers, tag, how long, file and line
+}
+
+func (e *TimeoutError) Error() string {
+	if len(e.Culprits) == 0 {
+		return fmt.Sprintf("epoch %d given up: all ranks stood at a Point but did not agree within cut_timeout", e.Epoch)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "epoch %d given up: %d rank(s) reached no Point within cut_timeout", e.Epoch, len(e.Culprits))
+	for _, c := range e.Culprits {
+		fmt.Fprintf(&b, "; rank %d: %s", c.Rank, c.State)
+	}
+	return b.String()
+}

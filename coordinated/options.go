@@ -1,0 +1,124 @@
+package coordinated
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// Options say how a job is checkpointed. They must be the same on all ranks, but
+// for directories that differ by node. FromEnv fills them from a file and the
+// environment.
+type Options struct {
+	// Job names the job. A directory remembers it and refuses others. Empty means
+	// the name of the program.
+	Job string
+	// Local is a directory on storage of the node, Global one on a file system
+	// that all nodes see. At least one is required; with both, epochs are written
+	// to Local and copied to Global in the background.
+	Local, Global string
+	// Fresh starts without looking for an epoch to restore.
+	Fresh bool
+	// Epoch restores this epoch and no other; 0 means the newest that all ranks
+	// can read. Later epochs stay on disk.
+	Epoch storage.Epoch
+
+	// CheckpointSignals ask for a checkpoint, StopSignals for a final one. Nil
+	// means USR1, and USR2 with TERM; empty means none.
+	CheckpointSignals, StopSignals []os.Signal
+	// CutTimeout is how long the ranks may take to agree on a cut before the epoch
+	// is given up; 0 means 60 s.
+	CutTimeout time.Duration
+	// Keep is how many committed epochs to keep at each level; 0 means 2, which is
+	// also the least.
+	Keep int
+
+	// MaxPool bounds the memory, in bytes, that captures are copied to; 0 means no
+	// bound. State that does not fit is written before the program goes on.
+	MaxPool int64
+	// CopyWorkers is how many goroutines copy during a capture; 0 means one per
+	// CPU of this process.
+	CopyWorkers int
+
+	// Interface, Heartbeat and PeerTimeout are those of the control plane.
+	Interface              string
+	Heartbeat, PeerTimeout time.Duration
+	// Fanout is the number of children in the control tree; 0 means 8.
+	Fanout int
+
+	// OnLost is called on a goroutine of its own when another rank is lost. Nil
+	// means: log it and leave with exit code ExitRankLost. The main thread may be
+	// in MPI for ever, so there is nothing to return to.
+	OnLost func(*LostError)
+	// Logger takes the log; nil means slog.Default.
+	Logger *slog.Logger
+
+	bad error // what FromEnv could not read
+}
+
+func (o *Options) validate() error {
+	if o.bad != nil {
+		return o.bad
+	}
+	if o.Local == "" && o.Global == "" {
+		return &OptionError{Name: "Local, Global", Why: "no directory for checkpoints; set HOLDFAST_LOCAL to one on the node's own disk, HOLDFAST_GLOBAL to one that all nodes see, or both"}
+	}
+	if o.Local != "" && o.Local == o.Global {
+		return &OptionError{Name: "Local, Global", Why: fmt.Sprintf("both are %s; give two directories, or only Global", o.Local)}
+	}
+	if o.Fresh && o.Epoch != 0 {
+		return &OptionError{Name: "Fresh, Epoch", Why: "both are set; either start anew or restore an epoch"}
+	}
+	if o.Keep == 0 {
+		o.Keep = 2
+	}
+	if o.Keep < 2 {
+		return &OptionError{Name: "Keep", Why: fmt.Sprintf("%d is too few: the epoch before the newest is the one that is left when a job dies while writing; use 2 or more", o.Keep)}
+	}
+	if o.CutTimeout == 0 {
+		o.CutTimeout = time.Minute
+	}
+	if o.CutTimeout < 0 || o.MaxPool < 0 || o.CopyWorkers < 0 || o.Fanout < 0 {
+		return &OptionError{Name: "CutTimeout, MaxPool, CopyWorkers, Fanout", Why: "a negative value means nothing; use 0 for the default"}
+	}
+	o.defaults()
+	return nil
+}
+
+func (o *Options) defaults() {
+	if o.CheckpointSignals == nil {
+		o.CheckpointSignals = []os.Signal{syscall.SIGUSR1}
+	}
+	if o.StopSignals == nil {
+		o.StopSignals = []os.Signal{syscall.SIGUSR2, syscall.SIGTERM}
+	}
+	if o.CopyWorkers == 0 {
+		o.CopyWorkers = runtime.GOMAXPROCS(0)
+	}
+	if o.Fanout == 0 {
+		o.Fanout = 8
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.OnLost == nil {
+		log := o.Logger
+		o.OnLost = func(e *LostError) {
+			log.Error("holdfast: leaving", "error", e.Error(), "exit", ExitRankLost)
+			os.Exit(ExitRankLost)
+		}
+	}
+}
+
+// OptionError names a bad option.
+type OptionError struct {
+	Name string
+	Why  string
+}
+
+func (e *OptionError) Error() string { return fmt.Sprintf("coordinated: option %s: %s", e.Name, e.Why) }

@@ -1,0 +1,180 @@
+package coordinated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// persistence is what the main thread may wait for.
+type persistence struct {
+	put    chan struct{} // closed when the captured bytes are no longer needed
+	all    chan struct{} // closed when the epoch is at all levels, or will not be
+	levels int           // levels at which it is committed; read after all
+	err    error         // read after all
+}
+
+// persist writes a captured epoch in the background: put, vote, commit at the
+// first level, then copy outward level by level. A rank whose capture failed
+// takes part in the votes with its error. Called by the main thread at the
+// cut, in the same order of epochs on all ranks.
+func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error, es *EpochStats) *persistence {
+	p := &persistence{put: make(chan struct{}), all: make(chan struct{})}
+	start := time.Now()
+	before := c.flushed
+	after := make(chan struct{})
+	c.flushed = after
+	c.writers.Go(func() {
+		defer close(p.all)
+		defer close(after)
+		err := c.persistFirst(e, s, captureErr, p, start)
+		if err == nil {
+			<-before // epochs reach the outer levels in order
+			err = c.persistOuter(e, p, start)
+		}
+		p.err = err
+		if err != nil {
+			c.stats.failed(e, err)
+			if c.ctx.Err() == nil && c.world.Rank() == 0 {
+				c.log.Error("holdfast: checkpoint failed, older epochs stay", "epoch", e, "error", err)
+			}
+		}
+	})
+	return p
+}
+
+// persistFirst brings the epoch to the first level, and frees the captured
+// bytes in any case.
+func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, err error, p *persistence, start time.Time) error {
+	level := c.levels[0]
+	var info storage.ShardInfo
+	if err == nil {
+		info, err = c.store.Put(c.ctx, e, level, s.sections)
+	}
+	if s != nil {
+		err = errors.Join(err, s.release())
+	}
+	c.pool.reset()
+	close(p.put)
+	err = c.commit(e, level, info, err)
+	c.agentDone(e)
+	if err != nil {
+		return err
+	}
+	c.committed(e, level, p, start)
+	return nil
+}
+
+// agentDone lets rank 0 start the next epoch: no rank holds captured bytes any
+// more.
+func (c *Checkpointer) agentDone(e storage.Epoch) {
+	if c.world.Rank() == 0 {
+		_ = c.agent.do(c.ctx, func() { c.agent.step(cut.Done{Epoch: cut.Epoch(e)}) }) // closed: nothing follows
+	}
+}
+
+// persistOuter copies the epoch to the further levels.
+func (c *Checkpointer) persistOuter(e storage.Epoch, p *persistence, start time.Time) error {
+	for i, level := range c.levels[1:] {
+		info, err := c.store.Flush(c.ctx, e, c.levels[i], level)
+		if err := c.commit(e, level, info, err); err != nil {
+			return err
+		}
+		c.committed(e, level, p, start)
+	}
+	return nil
+}
+
+func (c *Checkpointer) committed(e storage.Epoch, level string, p *persistence, start time.Time) {
+	p.levels++
+	took := time.Since(start)
+	c.stats.durable(e, level, took)
+	if c.world.Rank() == 0 {
+		es, _ := c.stats.epoch(e)
+		c.log.Info("holdfast: committed", "epoch", e, "level", level, "bytes", es.Bytes, "blocked", es.Blocked.Round(time.Microsecond),
+			"durable", took.Round(time.Microsecond))
+	}
+	if removed, err := c.store.Prune(c.ctx); err != nil {
+		c.log.Warn("holdfast: prune", "error", err)
+	} else if len(removed) > 0 {
+		c.log.Debug("holdfast: pruned", "epochs", fmt.Sprint(removed))
+	}
+}
+
+// commit votes on an epoch at a level and, when every rank's shard is durable,
+// writes the manifest and votes on that. Collective.
+func (c *Checkpointer) commit(e storage.Epoch, level string, info storage.ShardInfo, own error) error {
+	blobs, err := c.allgather(c.ctx, cut.Epoch(e), "put "+level, encodeVote(info, own))
+	if err != nil {
+		return errors.Join(own, err)
+	}
+	infos, err := decodeVotes("write epoch "+fmt.Sprint(e)+" to level "+level, blobs, own)
+	if err != nil {
+		if derr := c.store.Discard(c.ctx, e, level); derr != nil && !errors.Is(derr, context.Canceled) {
+			c.log.Warn("holdfast: discard", "epoch", e, "level", level, "error", derr)
+		}
+		return err
+	}
+	// A local directory belongs to its node, so every rank commits there; the
+	// global one is shared, and rank 0 writes for all.
+	var cerr error
+	if level != storage.LevelGlobal || c.world.Rank() == 0 {
+		cerr = c.store.Commit(c.ctx, e, level, infos)
+	}
+	blobs, err = c.allgather(c.ctx, cut.Epoch(e), "commit "+level, encodeError(cerr))
+	if err != nil {
+		return errors.Join(cerr, err)
+	}
+	return decodeErrors("commit epoch "+fmt.Sprint(e)+" at level "+level, blobs, cerr)
+}
+
+// A vote is a byte, 0 for a shard info and 1 for the text of an error, and that.
+func encodeVote(info storage.ShardInfo, err error) []byte {
+	if err == nil {
+		var b []byte
+		if b, err = info.MarshalBinary(); err == nil {
+			return append([]byte{0}, b...)
+		}
+	}
+	return append([]byte{1}, err.Error()...)
+}
+
+func decodeVotes(op string, blobs []cut.Blob, own error) ([]storage.ShardInfo, error) {
+	infos := make([]storage.ShardInfo, len(blobs))
+	texts := make([]string, len(blobs))
+	for i, b := range blobs {
+		switch {
+		case len(b.Data) == 0:
+			texts[i] = "empty vote"
+		case b.Data[0] != 0:
+			texts[i] = string(b.Data[1:])
+		default:
+			if err := infos[i].UnmarshalBinary(b.Data[1:]); err != nil {
+				texts[i] = err.Error()
+			}
+		}
+	}
+	if err := ranksError(op, texts, own); err != nil {
+		return nil, err
+	}
+	return infos, nil
+}
+
+func encodeError(err error) []byte {
+	if err == nil {
+		return nil
+	}
+	return []byte(err.Error())
+}
+
+func decodeErrors(op string, blobs []cut.Blob, own error) error {
+	texts := make([]string, len(blobs))
+	for i, b := range blobs {
+		texts[i] = string(b.Data)
+	}
+	return ranksError(op, texts, own)
+}

@@ -1,0 +1,149 @@
+package coordinated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+)
+
+// Point is where a checkpoint may be taken: the protected state must be whole
+// here. It may stand anywhere, more than once, and ranks need not pass it
+// equally often. Local, but while a checkpoint is asked for it waits until all
+// ranks have agreed, messages are drained and the state is copied.
+//
+// It returns nil, or ErrStop after a final checkpoint, or ErrNotRestored. A
+// checkpoint that fails is logged and noted in Stats; the program goes on.
+// ctx bounds reading and copying, not the waiting for other ranks: that is what
+// Options.CutTimeout does, on all ranks together.
+//
+// Cost with nothing asked: an increment and a load.
+func (c *Checkpointer) Point(ctx context.Context) error {
+	c.points.Add(1) // before the gate is read: the agent arms first and counts then
+	if c.gate.Load() == 0 {
+		return nil
+	}
+	return c.point(ctx)
+}
+
+func (c *Checkpointer) point(ctx context.Context) error {
+	switch g := c.gate.Load(); {
+	case g&gateClosed != 0:
+		return ErrClosed
+	case g&gateRestore != 0:
+		return ErrNotRestored
+	case g&gateArmed == 0:
+		return nil
+	}
+	arrived := time.Now()
+	if err := c.agent.do(c.ctx, c.agent.arrive); err != nil {
+		return err
+	}
+	v, err := c.park()
+	if err != nil || !v.cut {
+		return err
+	}
+	return c.takeCut(ctx, v, arrived)
+}
+
+// park waits for the agent's verdict and meanwhile receives whatever comes, so
+// that no sender is blocked on this rank.
+func (c *Checkpointer) park() (verdict, error) {
+	const shortest, longest = 20 * time.Microsecond, 500 * time.Microsecond
+	pause := shortest
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	complained := false
+	for {
+		n, err := c.endpoint.Pump()
+		if err != nil && !complained {
+			complained = true
+			c.log.Error("holdfast: receiving while parked", "error", err)
+		}
+		if pause = min(2*pause, longest); n > 0 {
+			pause = shortest
+		}
+		timer.Reset(pause)
+		select {
+		case v := <-c.verdicts:
+			return v, nil
+		case <-c.ctx.Done():
+			return verdict{}, ErrClosed
+		case <-timer.C:
+		}
+	}
+}
+
+// takeCut is the cut as the program sees it.
+func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time) error {
+	e := storageEpoch(v.epoch)
+	es := EpochStats{Epoch: e, Waited: time.Since(arrived)}
+	s, err := c.settleAndCapture(ctx, &es)
+	done := c.persist(e, s, err, &es)
+	es.Blocked = time.Since(arrived)
+	if s != nil && s.live {
+		<-done.put // the bytes are the program's own memory
+		es.Blocked = time.Since(arrived)
+		es.Mode = "written before the program went on: no room in the pool"
+	}
+	c.stats.add(es)
+	if err := c.agent.do(c.ctx, func() { c.agent.step(cut.Captured{Epoch: v.epoch}) }); err != nil {
+		return err
+	}
+	if !v.stop {
+		return nil
+	}
+	<-done.all
+	if done.levels == 0 {
+		c.log.Error("holdfast: the final checkpoint failed, the program goes on", "epoch", e, "error", done.err)
+		return nil
+	}
+	return fmt.Errorf("%w: epoch %d", ErrStop, e)
+}
+
+// settleAndCapture drains the messages and copies the state.
+func (c *Checkpointer) settleAndCapture(ctx context.Context, es *EpochStats) (*captured, error) {
+	start := time.Now()
+	bounded, cancel := context.WithTimeout(ctx, c.opt.CutTimeout)
+	defer cancel()
+	drained, err := c.endpoint.Settle(bounded)
+	es.Drain, es.DrainMessages, es.DrainBytes = time.Since(start), drained.Messages, drained.Bytes
+	if err != nil {
+		return nil, fmt.Errorf("drain messages: %w", err)
+	}
+	start = time.Now()
+	s, err := c.capture(ctx)
+	es.Capture = time.Since(start)
+	es.Mode = "pool"
+	if c.pool.hasGrown() {
+		es.Mode = "pool, grown while the program waited"
+	}
+	if s != nil {
+		es.Bytes = s.bytes
+	}
+	return s, err
+}
+
+// finish is the main thread in Close: it counts as parked for good, and still
+// takes part in cuts, until all ranks are here.
+func (c *Checkpointer) finish() error {
+	if err := c.agent.do(c.ctx, c.agent.finish); err != nil {
+		return err
+	}
+	for {
+		arrived := time.Now()
+		v, err := c.park()
+		switch {
+		case err != nil:
+			return err
+		case v.ended:
+			return nil
+		case v.cut:
+			if err := c.takeCut(c.ctx, v, arrived); err != nil && !errors.Is(err, ErrStop) {
+				return err
+			}
+		}
+	}
+}

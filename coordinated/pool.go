@@ -1,0 +1,151 @@
+package coordinated
+
+import (
+	"fmt"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// pageBytes is the alignment of everything in a pool: what direct I/O wants.
+const pageBytes = 4096
+
+// pool is memory for captures that is mapped, touched and kept: copying into
+// fresh memory would take the page faults, which cost up to seventy times the
+// copy. It is filled for one epoch and reset when that has been written.
+type pool struct {
+	limit int64 // bytes in all, 0 = no bound
+
+	mu     sync.Mutex // guards the fields below
+	chunks [][]byte
+	used   []int // bytes given out of each chunk
+	mapped int64
+	grown  bool // since reserve: a capture had to map memory while the program waited
+}
+
+// reserve makes room for n bytes ahead of time. Too little memory is not an
+// error: captures then do without the pool.
+func (p *pool) reserve(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n > p.mapped {
+		p.add(n - p.mapped)
+	}
+	p.grown = false
+}
+
+// add maps one more chunk and touches its pages; it reports whether it could.
+func (p *pool) add(n int64) bool {
+	n = roundUp(n)
+	if n == 0 {
+		return true
+	}
+	if p.limit > 0 && p.mapped+n > p.limit {
+		return false
+	}
+	b, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
+	if err != nil {
+		return false
+	}
+	p.chunks = append(p.chunks, b)
+	p.used = append(p.used, 0)
+	p.mapped += n
+	return true
+}
+
+// alloc returns n bytes at a page boundary, or nil when there is no room. The
+// contents are whatever an earlier epoch left.
+func (p *pool) alloc(n int) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	size := int(roundUp(int64(n)))
+	for i, c := range p.chunks {
+		if len(c)-p.used[i] >= size {
+			b := c[p.used[i] : p.used[i]+n : p.used[i]+size]
+			p.used[i] += size
+			return b
+		}
+	}
+	const least = 1 << 20 // a capture that grows a little each time does not map each time
+	if !p.add(max(int64(size), least)) {
+		return nil
+	}
+	p.grown = true
+	last := len(p.chunks) - 1
+	p.used[last] = size
+	return p.chunks[last][:n:size]
+}
+
+// reset takes everything back.
+func (p *pool) reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.used {
+		p.used[i] = 0
+	}
+}
+
+// hasGrown reports whether a capture since the last call had to map memory.
+func (p *pool) hasGrown() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := p.grown
+	p.grown = false
+	return g
+}
+
+func (p *pool) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.chunks {
+		if err := unix.Munmap(c); err != nil {
+			return fmt.Errorf("unmap capture pool: %w", err)
+		}
+	}
+	p.chunks, p.used, p.mapped = nil, nil, 0
+	return nil
+}
+
+func roundUp(n int64) int64 { return (n + pageBytes - 1) / pageBytes * pageBytes }
+
+// copyPiece is how much one goroutine copies at a time: several times the
+// caches, so that the work spreads over cores.
+const copyPiece = 8 << 20
+
+// copyJob is one stretch of memory to be copied.
+type copyJob struct{ dst, src []byte }
+
+// copyAll carries out jobs with up to workers goroutines.
+func copyAll(jobs []copyJob, workers int) {
+	var pieces []copyJob
+	for _, j := range jobs {
+		for len(j.src) > copyPiece {
+			pieces = append(pieces, copyJob{j.dst[:copyPiece], j.src[:copyPiece]})
+			j.dst, j.src = j.dst[copyPiece:], j.src[copyPiece:]
+		}
+		if len(j.src) > 0 {
+			pieces = append(pieces, j)
+		}
+	}
+	workers = min(workers, len(pieces))
+	if workers <= 1 {
+		for _, j := range pieces {
+			copy(j.dst, j.src)
+		}
+		return
+	}
+	var wg sync.WaitGroup
+	work := make(chan copyJob, len(pieces))
+	for _, j := range pieces {
+		work <- j
+	}
+	close(work)
+	for range workers {
+		wg.Go(func() {
+			for j := range work {
+				copy(j.dst, j.src)
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,130 @@
+package coordinated
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// Stats is what this rank has seen of its checkpoints.
+type Stats struct {
+	Epochs  []EpochStats // those cut or given up since Open, oldest first; the last 64
+	Restore RestoreStats // zero on a first start
+	Control control.Stats
+}
+
+// EpochStats describes one epoch on this rank.
+type EpochStats struct {
+	Epoch         storage.Epoch
+	RequestToCut  time.Duration // from the request's arrival at this rank to the cut
+	Waited        time.Duration // of that, with the main thread at a Point
+	Drain         time.Duration // exchanging counts and receiving what was in flight
+	DrainMessages int
+	DrainBytes    int64
+	Capture       time.Duration            // copying the state
+	Blocked       time.Duration            // all that the program waited: Waited, Drain, Capture and, without a pool, writing
+	Bytes         int64                    // captured
+	Mode          string                   // how it was captured
+	Durable       map[string]time.Duration // by level, from the cut to the commit
+	Err           error                    // why it is not at all levels; nil while it is being written
+}
+
+// RestoreStats describes a restore on this rank.
+type RestoreStats struct {
+	Epoch storage.Epoch
+	Level string // level the shard was read from
+	Bytes int64
+	Took  time.Duration // from the call of Restore
+}
+
+// keepStats is how many epochs are remembered.
+const keepStats = 64
+
+// statistics collects Stats.
+type statistics struct {
+	mu  sync.Mutex // guards the fields below
+	s   Stats
+	req map[storage.Epoch]time.Duration // RequestToCut of epochs not yet added
+}
+
+// Stats returns a copy, from any goroutine.
+func (c *Checkpointer) Stats() Stats {
+	c.stats.mu.Lock()
+	defer c.stats.mu.Unlock()
+	out := c.stats.s
+	out.Control = c.plane.Stats()
+	out.Epochs = append([]EpochStats(nil), out.Epochs...)
+	for i := range out.Epochs {
+		out.Epochs[i].Durable = maps.Clone(out.Epochs[i].Durable)
+	}
+	return out
+}
+
+func (t *statistics) requested(e storage.Epoch, d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.req == nil {
+		t.req = map[storage.Epoch]time.Duration{}
+	}
+	t.req[e] = d
+}
+
+// at returns the entry of an epoch, made when needed. Writing may finish before
+// the main thread has added what it knows.
+func (t *statistics) at(e storage.Epoch) *EpochStats {
+	for i := range t.s.Epochs {
+		if t.s.Epochs[i].Epoch == e {
+			return &t.s.Epochs[i]
+		}
+	}
+	if len(t.s.Epochs) == keepStats {
+		t.s.Epochs = t.s.Epochs[1:]
+	}
+	t.s.Epochs = append(t.s.Epochs, EpochStats{Epoch: e, Durable: map[string]time.Duration{}})
+	return &t.s.Epochs[len(t.s.Epochs)-1]
+}
+
+func (t *statistics) add(es EpochStats) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.at(es.Epoch)
+	es.Durable = old.Durable
+	if es.Err == nil {
+		es.Err = old.Err
+	}
+	es.RequestToCut = t.req[es.Epoch]
+	delete(t.req, es.Epoch)
+	*old = es
+}
+
+func (t *statistics) epoch(e storage.Epoch) (EpochStats, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, es := range t.s.Epochs {
+		if es.Epoch == e {
+			return es, true
+		}
+	}
+	return EpochStats{}, false
+}
+
+func (t *statistics) durable(e storage.Epoch, level string, d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.at(e).Durable[level] = d
+}
+
+func (t *statistics) failed(e storage.Epoch, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.at(e).Err = err
+}
+
+func (t *statistics) restore(r RestoreStats) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.s.Restore = r
+}
