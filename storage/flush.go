@@ -119,3 +119,13 @@ func (r *sectionReader) ReadAt(p []byte, off int64) (int, error) {
 	}
 	return len(p), nil
 }
+
+// knownChunks makes sectionReader a chunkSource.
+func (r *sectionReader) knownChunks() []chunk {
+	x := r.sh.shape
+	sec, ok := x.section(r.sec.Name)
+	if !ok || x.chunkBytes != chunkBytes {
+		return nil
+	}
+	return x.chunks[sec.first : sec.first+int(chunkCount(sec.size, chunkBytes))]
+}

@@ -87,21 +87,84 @@ func (s *shardWriter) section(ctx context.Context, sec *Section) error {
 			return err
 		}
 	}
-	old := s.oldChunks(sec)
 	s.idx.sections = append(s.idx.sections,
 		sectionEntry{name: sec.Name, size: sec.Size, first: len(s.idx.chunks)})
-	for off := int64(0); off < sec.Size; off += blockBytes {
-		n := int(min(sec.Size-off, blockBytes))
-		if err := s.piece(ctx, sec, off, n, old); err != nil {
-			return fmt.Errorf("section %q: %w", sec.Name, err)
-		}
-		if len(old) > blockBytes/chunkBytes {
-			old = old[blockBytes/chunkBytes:]
-		} else {
-			old = nil
-		}
+	if err := s.pieces(ctx, sec); err != nil {
+		return fmt.Errorf("section %q: %w", sec.Name, err)
 	}
 	return nil
+}
+
+// pieces cuts a section into blocks. Where the source knows its chunks, those
+// that need not be stored are not even read.
+func (s *shardWriter) pieces(ctx context.Context, sec *Section) error {
+	const perBlock = blockBytes / chunkBytes
+	n := int(chunkCount(sec.Size, chunkBytes))
+	old := padChunks(s.oldChunks(sec), n)
+	known := padChunks(knownChunks(sec), n)
+	for i := 0; i < n; {
+		if s.skip(&known[i], &old[i]) {
+			i++
+			continue
+		}
+		end := i + 1
+		for end < n && end-i < perBlock && !wouldSkip(&known[end], &old[end]) {
+			end++
+		}
+		off := int64(i) * chunkBytes
+		size := int(min(int64(end)*chunkBytes, sec.Size) - off)
+		if err := s.piece(ctx, sec, off, size, chunkHints{old[i:end], known[i:end]}); err != nil {
+			return err
+		}
+		i = end
+	}
+	return nil
+}
+
+// chunkHints says of each chunk of a piece what an earlier shard had there and
+// what the source knows of it; entries of length 0 say nothing.
+type chunkHints struct{ old, known []chunk }
+
+func padChunks(list []chunk, n int) []chunk {
+	if len(list) < n {
+		list = append(append(make([]chunk, 0, n), list...), make([]chunk, n-len(list))...)
+	}
+	return list[:n]
+}
+
+// chunkSource is a Source that has verified the bytes it yields against chunks
+// cut like ours, so that they need not be hashed again.
+type chunkSource interface {
+	knownChunks() []chunk
+}
+
+func knownChunks(sec *Section) []chunk {
+	if k, ok := sec.Source.(chunkSource); ok {
+		return k.knownChunks()
+	}
+	return nil
+}
+
+// same says whether the earlier chunk can be referred to.
+func same(hash [16]byte, length uint32, old *chunk) bool {
+	return old.length == length && old.codec != codecZero && old.hash == hash
+}
+
+func wouldSkip(known, old *chunk) bool {
+	return known.length > 0 && (known.codec == codecZero || same(known.hash, known.length, old))
+}
+
+// skip enters a chunk whose bytes need not be read.
+func (s *shardWriter) skip(known, old *chunk) bool {
+	if !wouldSkip(known, old) {
+		return false
+	}
+	c := *old
+	if known.codec == codecZero {
+		c = chunk{origin: s.idx.epoch, length: known.length, codec: codecZero, hash: known.hash}
+	}
+	s.idx.chunks = append(s.idx.chunks, c)
+	return true
 }
 
 // oldChunks returns the chunks that the base shard has for a section.
@@ -118,7 +181,7 @@ func (s *shardWriter) oldChunks(sec *Section) []chunk {
 }
 
 // piece writes up to blockBytes of a section.
-func (s *shardWriter) piece(ctx context.Context, sec *Section, off int64, n int, old []chunk) error {
+func (s *shardWriter) piece(ctx context.Context, sec *Section, off int64, n int, hints chunkHints) error {
 	var p []byte
 	var from *lease
 	if sl, ok := sec.Source.(Slicer); ok {
@@ -138,7 +201,7 @@ func (s *shardWriter) piece(ctx context.Context, sec *Section, off int64, n int,
 	if len(p) != n {
 		return fmt.Errorf("source gave %d bytes of %d at %d", len(p), n, off)
 	}
-	return s.chunksOf(p, from, old)
+	return s.chunksOf(p, from, hints)
 }
 
 func readSource(r io.ReaderAt, p []byte, off int64) error {
@@ -154,13 +217,13 @@ func readSource(r io.ReaderAt, p []byte, off int64) error {
 
 // chunksOf writes p as chunks. Chunks that are stored as they are and follow
 // each other go to the file in one run.
-func (s *shardWriter) chunksOf(p []byte, from *lease, old []chunk) error {
+func (s *shardWriter) chunksOf(p []byte, from *lease, hints chunkHints) error {
 	run := 0 // start of the bytes in p that are not yet appended
 	for at := 0; at < len(p); at += chunkBytes {
 		end := min(at+chunkBytes, len(p))
 		c := chunk{origin: s.idx.epoch, length: uint32(end - at)}
-		stored := s.encode(&c, p[at:end], old)
-		old = old[min(1, len(old)):]
+		k := at / chunkBytes
+		stored := s.encode(&c, p[at:end], &hints.old[k], &hints.known[k])
 		if c.codec == codecRaw && c.origin == s.idx.epoch {
 			c.off = s.w.pos() - s.start + int64(at-run)
 			s.idx.chunks = append(s.idx.chunks, c)
@@ -183,14 +246,18 @@ func (s *shardWriter) chunksOf(p []byte, from *lease, old []chunk) error {
 
 // encode decides how a chunk is stored and fills its entry but for the offset.
 // It returns the stored bytes if they are not the original ones.
-func (s *shardWriter) encode(c *chunk, p []byte, old []chunk) []byte {
-	c.hash = xxh3.Hash128(p).Bytes()
+func (s *shardWriter) encode(c *chunk, p []byte, old, known *chunk) []byte {
+	if known.length == 0 {
+		c.hash = xxh3.Hash128(p).Bytes()
+	} else {
+		c.hash = known.hash
+	}
 	if allZero(p) {
 		c.codec = codecZero
 		return nil
 	}
-	if len(old) > 0 && old[0].hash == c.hash && old[0].length == c.length && old[0].codec != codecZero {
-		*c = old[0]
+	if same(c.hash, c.length, old) {
+		*c = *old
 		return nil
 	}
 	if s.spec.compress {
@@ -199,7 +266,12 @@ func (s *shardWriter) encode(c *chunk, p []byte, old []chunk) []byte {
 			return q
 		}
 	}
-	c.stored, c.crc = c.length, crcOf(p)
+	c.stored = c.length
+	if known.length > 0 && known.codec == codecRaw {
+		c.crc = known.crc
+	} else {
+		c.crc = crcOf(p)
+	}
 	return nil
 }
 

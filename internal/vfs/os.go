@@ -37,13 +37,13 @@ func (OS) Create(name string, direct bool) (File, error) {
 	return newOSFile(f, false), nil
 }
 
-// Open opens for reading through the page cache.
+// Open opens for reading.
 func (OS) Open(name string) (File, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	return newOSFile(f, false), nil
+	return &readFile{osFile: newOSFile(f, false)}, nil
 }
 
 // Mkdir makes one directory.

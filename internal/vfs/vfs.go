@@ -25,7 +25,9 @@ type FS interface {
 	// Create makes a new file that must not exist, for reading and writing.
 	// direct asks to bypass the page cache; File.Direct says what came of it.
 	Create(name string, direct bool) (File, error)
-	// Open opens an existing file for reading.
+	// Open opens an existing file for reading. Large reads into page-aligned
+	// memory take what the page cache has and the rest from the disk without
+	// filling the cache, where the system can do that.
 	Open(name string) (File, error)
 	// Mkdir makes one directory; its parent must exist.
 	Mkdir(name string) error

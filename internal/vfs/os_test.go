@@ -1,0 +1,118 @@
+package vfs
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// page returns page-aligned memory.
+func page(t *testing.T, n int) []byte {
+	t.Helper()
+	p, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(p) })
+	return p
+}
+
+// TestReadsPastAndThroughTheCache reads a file whose pages are cached, not
+// cached, and partly beyond the end, into aligned and other memory.
+func TestReadsPastAndThroughTheCache(t *testing.T) {
+	const size = 1<<20 + 777
+	want := make([]byte, size)
+	for i := range want {
+		want[i] = byte(i * i >> 7)
+	}
+	name := filepath.Join(t.TempDir(), "f")
+	w, err := OS{}.Create(name, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem := page(t, 2<<20)
+	whole := size &^ (Align - 1)
+	copy(mem, want)
+	if _, err := w.WriteAt(mem[:whole], 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Sync(), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.WriteAt(want[whole:], int64(whole))
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, cached := range []bool{false, true} {
+		r, err := OS{}.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cached {
+			os.ReadFile(name)
+		}
+		for _, c := range []struct{ at, off, n int }{
+			{0, 0, 256 << 10}, {0, 4096, 512 << 10}, {0, 100, 128 << 10}, {8, 0, 128 << 10},
+			{0, 0, size}, {0, 1 << 20, 777}, {0, 900 << 10, size - 900<<10},
+		} {
+			got := mem[c.at : c.at+c.n]
+			clear(got)
+			n, err := r.ReadAt(got, int64(c.off))
+			if n != c.n || err != nil && err != io.EOF || !bytes.Equal(got, want[c.off:c.off+c.n]) {
+				t.Errorf("cached=%v %+v: got %d bytes, %v, or wrong ones", cached, c, n, err)
+			}
+		}
+		if n, err := r.ReadAt(mem[:256<<10], 900<<10); n != size-900<<10 || err != io.EOF {
+			t.Errorf("beyond the end: got %d, %v, want %d, EOF", n, err, size-900<<10)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestNamesThatAreTaken(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "f")
+	for _, direct := range []bool{false, true} {
+		os.Remove(name)
+		f, err := OS{}.Create(name, direct)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		if _, err := (OS{}).Create(name, direct); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("direct=%v: got %v, want ErrExist", direct, err)
+		}
+	}
+	if err := (OS{}).Mkdir(dir); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("mkdir: got %v, want ErrExist", err)
+	}
+	if err := (OS{}).Link(name, name); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("link: got %v, want ErrExist", err)
+	}
+}
+
+func TestDirectWriteOfOddLengthFallsBack(t *testing.T) {
+	f, err := OS{}.Create(filepath.Join(t.TempDir(), "f"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if !f.Direct() {
+		t.Skip("this file system has no direct writes")
+	}
+	if n, err := f.WriteAt(make([]byte, 100), 0); n != 100 || err != nil || f.Direct() {
+		t.Errorf("got %d, %v, direct %v, want a buffered write", n, err, f.Direct())
+	}
+}
