@@ -211,11 +211,11 @@ func (a *agent) arrive() {
 	for _, r := range a.machine.Interest() {
 		sent[r] = a.sentTo(r)
 	}
-	a.step(cut.Arrived{Points: a.c.points.Load(), Colls: a.colls(), Sent: sent})
+	a.step(cut.Arrived{Points: a.c.points.load(), Colls: a.colls(), Sent: sent})
 }
 
 func (a *agent) finish() {
-	a.step(cut.Finished{Points: a.c.points.Load(), Colls: a.colls()})
+	a.step(cut.Finished{Points: a.c.points.load(), Colls: a.colls()})
 	a.contribute(stageKey{0, stageClose}, nil)
 }
 
@@ -232,7 +232,7 @@ func (a *agent) colls() []cut.Coll {
 func (a *agent) sample() cut.Sampled {
 	e := a.c.endpoint
 	act := e.Activity()
-	s := cut.Sampled{Now: time.Since(a.begin), Points: a.c.points.Load(), Colls: a.colls()}
+	s := cut.Sampled{Now: time.Since(a.begin), Points: a.c.points.load(), Colls: a.colls()}
 	if !act.Blocked {
 		return s
 	}

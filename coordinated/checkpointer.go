@@ -31,7 +31,7 @@ type Checkpointer struct {
 	stats    statistics
 
 	gate     atomic.Uint32 // bits below; 0 lets Points pass
-	points   atomic.Uint64 // Points reached
+	points   tally         // Points reached
 	restored atomic.Bool
 	closed   atomic.Bool
 	verdicts chan verdict // from the agent to the main thread at a Point

@@ -23,7 +23,7 @@ func (a *agent) whereabouts() string {
 		since = fmt.Sprintf(" for %v", time.Since(act.Since).Round(time.Millisecond))
 	}
 	if !act.Blocked {
-		return fmt.Sprintf("computing, %d Points passed%s", a.c.points.Load(), where)
+		return fmt.Sprintf("computing, %d Points passed%s", a.c.points.load(), where)
 	}
 	return fmt.Sprintf("in %s on communicator %s%s%s%s", act.Op, act.Comm, describe(act.Waits), since, where)
 }
