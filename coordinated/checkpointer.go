@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -21,7 +20,7 @@ type Checkpointer struct {
 	log      *slog.Logger
 	world    *mpiwrap.Comm
 	endpoint *mpiwrap.Endpoint
-	plane    *control.Plane
+	plane    plane
 	topo     *topology
 	store    *storage.Store
 	levels   []string // nearest first
@@ -117,7 +116,7 @@ func (c *Checkpointer) openStore(ctx context.Context) error {
 		}
 	}
 	store, err := storage.Open(ctx, storage.Options{Job: c.opt.Job, Rank: c.world.Rank(), Size: c.world.Size(),
-		Node: c.topo.nodes[c.world.Rank()], Levels: levels, Logger: c.log})
+		Node: c.topo.nodes[c.world.Rank()], Levels: levels, Logger: c.log, FS: c.opt.files})
 	c.store = store
 	return err
 }
@@ -195,7 +194,7 @@ func (c *Checkpointer) closeParts() error {
 		c.agent.stop()
 	}
 	c.cancel()
-	errs = append(errs, closePlane(c.plane))
+	errs = append(errs, c.plane.Close())
 	if c.store != nil {
 		errs = append(errs, c.store.Close())
 	}

@@ -34,7 +34,7 @@ func (t *topology) neighbours() []int {
 
 // connect builds the control plane: names of nodes, the job's key and the
 // addresses travel over MPI, everything later over TCP. Collective.
-func connect(ctx context.Context, priv *mpiwrap.Comm, opt *Options) (*control.Plane, *topology, error) {
+func connect(ctx context.Context, priv *mpiwrap.Comm, opt *Options) (plane, *topology, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -42,6 +42,10 @@ func connect(ctx context.Context, priv *mpiwrap.Comm, opt *Options) (*control.Pl
 	nodes, err := exchange(priv, host)
 	if err != nil {
 		return nil, nil, err
+	}
+	t := place(priv.Rank(), nodes, opt.Fanout)
+	if opt.plane != nil {
+		return opt.plane(priv.Rank()), t, nil
 	}
 	key, err := shareKey(priv)
 	if err != nil {
@@ -51,23 +55,32 @@ func connect(ctx context.Context, priv *mpiwrap.Comm, opt *Options) (*control.Pl
 	if iface == "" && sameNode(nodes) {
 		iface = "127.0.0.1"
 	}
-	plane, err := control.Listen(control.Options{Rank: priv.Rank(), Size: priv.Size(), Key: key, Interface: iface,
+	p, err := control.Listen(control.Options{Rank: priv.Rank(), Size: priv.Size(), Key: key, Interface: iface,
 		Heartbeat: opt.Heartbeat, PeerTimeout: opt.PeerTimeout, Logger: opt.Logger})
 	if err := agree(priv, "open control plane", err); err != nil {
-		return nil, nil, errors.Join(err, closePlane(plane))
+		return nil, nil, errors.Join(err, closePlane(p))
 	}
-	addrs, err := exchange(priv, plane.Addr())
+	addrs, err := exchange(priv, p.Addr())
 	if err != nil {
-		return nil, nil, errors.Join(err, closePlane(plane))
+		return nil, nil, errors.Join(err, closePlane(p))
 	}
-	t := place(priv.Rank(), nodes, opt.Fanout)
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	err = plane.Start(ctx, addrs, t.neighbours())
+	err = p.Start(ctx, addrs, t.neighbours())
 	if err := agree(priv, "connect control plane", err); err != nil {
-		return nil, nil, errors.Join(err, closePlane(plane))
+		return nil, nil, errors.Join(err, closePlane(p))
 	}
-	return plane, t, nil
+	return p, t, nil
+}
+
+// plane is what the agent needs of the control plane.
+type plane interface {
+	Send(to int, payload []byte) error
+	Messages() <-chan control.Inbound
+	Lost() <-chan control.Loss
+	Flush(ctx context.Context)
+	Stats() control.Stats
+	Close() error
 }
 
 func closePlane(p *control.Plane) error {

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -59,6 +60,10 @@ type Options struct {
 	Logger *slog.Logger
 
 	bad error // what FromEnv could not read
+
+	// Replaced by tests: how to reach the other ranks, and the file system.
+	plane func(rank int) plane
+	files vfs.FS
 }
 
 func (o *Options) validate() error {

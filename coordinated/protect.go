@@ -70,14 +70,16 @@ func (c *Checkpointer) Protect(name string, x any) error {
 	return nil
 }
 
-// bytes is about how much a capture needs now.
+// bytes is how much of the pool a capture needs now.
 func (p *protected) bytes() int64 {
 	var n int64
 	for _, r := range p.regions {
-		n += roundUp(r.bytes())
+		if b := r.bytes(); b >= inlineBytes {
+			n += roundUp(b)
+		}
 	}
 	for _, d := range p.devices {
 		n += roundUp(d.dev.StateBytes())
 	}
-	return n + 1<<20 // tables, records and the mailbox
+	return n
 }

@@ -1,0 +1,215 @@
+package coordinated
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+)
+
+// The every-moment test: a generated program runs on simulated ranks; for each
+// library call that it makes, in turn, a final checkpoint is asked for at that
+// call; the program stops, is restarted from the epoch and must end as the
+// uncut run did.
+
+var (
+	pairs     = flag.Int("pairs", 4000, "(program, moment) pairs to test")
+	pairsSeed = flag.Uint64("pairs-seed", 0, "first seed of the generated programs")
+	onlyShape = flag.String("pairs-shape", "", "test only this shape")
+	onlyAt    = flag.Int("pairs-at", 0, "test only the moment of this call, counted from 1")
+)
+
+// mem is one rank's protected state.
+type mem struct {
+	Step  int64
+	Phase int64
+	Acc   []float64
+	Log   []int64
+}
+
+// sketch is a generated program: body runs one rank from its state to the end.
+type sketch struct {
+	name  string
+	ranks int
+	body  func(p *process) error
+	// same compares the ranks' final states with the uncut run's; nil means that
+	// they must be equal.
+	same func(got, want []mem) error
+}
+
+// process is one rank of a sketch.
+type process struct {
+	world *mpiwrap.Comm
+	ck    *Checkpointer
+	rng   uint64 // seed of the program, the same on all ranks and restarts
+	mem
+}
+
+func (p *process) point() error { return p.ck.Point(context.Background()) }
+
+// jobRun is one start of a sketch.
+type jobRun struct {
+	seed uint64
+	opt  Options
+	at   int // call at which to ask, 0 = never
+	from int64
+}
+
+// start runs a sketch once; it returns the final states and the number of
+// calls, and whether the program stopped after a checkpoint.
+func (s *sketch) start(j jobRun) (states []mem, calls int, stopped bool, err error) {
+	states = make([]mem, s.ranks)
+	checkpointers := make([]atomic.Pointer[Checkpointer], s.ranks)
+	var last atomic.Int64
+	net := newMemNet(s.ranks)
+	j.opt.plane = net.plane
+	w := mpitest.NewWorld(s.ranks, mpitest.Options{Seed: j.seed, Delay: 0.2, OnCall: func(c mpitest.Call) {
+		last.Store(int64(c.All))
+		if c.All == j.at {
+			if ck := checkpointers[c.Rank].Load(); ck != nil {
+				_ = ck.RequestStop(context.Background()) // closed: the program has ended before the moment
+			}
+		}
+	}})
+	var anyStopped atomic.Bool
+	err = w.Run(func(world *mpiwrap.Comm) error {
+		ck, err := Open(context.Background(), world, j.opt)
+		if err != nil {
+			return err
+		}
+		checkpointers[world.Rank()].Store(ck)
+		p := &process{world: world, ck: ck, rng: j.seed}
+		err = s.rank(p, &states[world.Rank()])
+		if errors.Is(err, ErrStop) {
+			anyStopped.Store(true)
+			err = nil
+		}
+		if err != nil {
+			ck.Abort(err)
+			w.Abort(err)
+			return err
+		}
+		return ck.Close()
+	})
+	return states, int(last.Load()), anyStopped.Load(), err
+}
+
+func (s *sketch) rank(p *process, final *mem) error {
+	p.Acc = []float64{float64(p.world.Rank()) + 0.5}
+	err := errors.Join(p.ck.Protect("step", &p.Step), p.ck.Protect("phase", &p.Phase), p.ck.Protect("acc", &p.Acc), p.ck.Protect("log", &p.Log))
+	if err != nil {
+		return err
+	}
+	if _, err := p.ck.Restore(context.Background()); err != nil {
+		return err
+	}
+	err = s.body(p)
+	*final = p.mem
+	return err
+}
+
+// sameStates demands equality.
+func sameStates(got, want []mem) error {
+	for r := range want {
+		if got[r].Step != want[r].Step || !slices.Equal(got[r].Acc, want[r].Acc) || !slices.Equal(got[r].Log, want[r].Log) {
+			return fmt.Errorf("rank %d ended with %+v, the uncut run with %+v", r, got[r], want[r])
+		}
+	}
+	return nil
+}
+
+// memOptions are options on a file system in memory.
+func memOptions() (Options, error) {
+	fs := crashfs.New()
+	if err := fs.Mkdir("/local"); err != nil {
+		return Options{}, err
+	}
+	return Options{Job: "moments", Local: "/local", files: fs, CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{},
+		Fanout: 2, CutTimeout: 20 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), OnLost: func(*LostError) {}}, nil
+}
+
+// moment tests one pair.
+func (s *sketch) moment(seed uint64, at int, want []mem) error {
+	opt, err := memOptions()
+	if err != nil {
+		return err
+	}
+	same := s.same
+	if same == nil {
+		same = sameStates
+	}
+	states, _, stopped, err := s.start(jobRun{seed: seed, opt: opt, at: at})
+	if err != nil {
+		return fmt.Errorf("cut: %w", err)
+	}
+	if stopped {
+		states, _, _, err = s.start(jobRun{seed: seed, opt: opt})
+		if err != nil {
+			return fmt.Errorf("restart: %w", err)
+		}
+	}
+	return same(states, want)
+}
+
+// TestEveryMoment runs pairs in parallel until there are enough.
+func TestEveryMoment(t *testing.T) {
+	if testing.Short() {
+		*pairs = 500
+	}
+	work := make(chan func())
+	var wg sync.WaitGroup
+	for range 4 * runtime.GOMAXPROCS(0) { // most of a job is waiting for a tick or a message
+		wg.Go(func() {
+			for f := range work {
+				f()
+			}
+		})
+	}
+	var failed, done atomic.Int64
+	begin := time.Now()
+	for seed := *pairsSeed; done.Load() < int64(*pairs) && failed.Load() == 0; seed++ {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		for _, s := range sketches(rng) {
+			if *onlyShape != "" && s.name != *onlyShape {
+				continue
+			}
+			opt, err := memOptions()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, calls, _, err := s.start(jobRun{seed: seed, opt: opt})
+			if err != nil {
+				t.Fatalf("%s, seed %d, uncut: %v", s.name, seed, err)
+			}
+			for at := 1; at <= calls; at++ {
+				if *onlyAt != 0 && at != *onlyAt {
+					continue
+				}
+				work <- func() {
+					if err := s.moment(seed, at, want); err != nil && failed.Add(1) == 1 {
+						t.Errorf("%s on %d ranks: %v\nreplay: go test ./coordinated -run TestEveryMoment -args -pairs=1 -pairs-seed=%d -pairs-shape=%q -pairs-at=%d",
+							s.name, s.ranks, err, seed, s.name, at)
+					}
+					done.Add(1)
+				}
+			}
+		}
+	}
+	close(work)
+	wg.Wait()
+	t.Logf("%d pairs in %v", done.Load(), time.Since(begin).Round(time.Millisecond))
+}
