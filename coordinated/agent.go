@@ -28,6 +28,9 @@ type agent struct {
 	begin   time.Time
 	armed   time.Time
 
+	trigger *trigger // at rank 0, nil elsewhere
+	timer   *time.Timer
+
 	calls   chan func() // run on the agent's goroutine
 	signals chan os.Signal
 	quit    chan struct{} // closed to stop it
@@ -58,8 +61,15 @@ func newAgent(c *Checkpointer, last cut.Epoch) (*agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &agent{c: c, machine: m, gather: cut.NewGather(len(c.topo.children)), waiting: map[stageKey]chan []cut.Blob{},
-		begin: time.Now(), calls: make(chan func()), signals: make(chan os.Signal, 8), quit: make(chan struct{}), done: make(chan struct{})}, nil
+	a := &agent{c: c, machine: m, gather: cut.NewGather(len(c.topo.children)), waiting: map[stageKey]chan []cut.Blob{},
+		begin: time.Now(), calls: make(chan func()), signals: make(chan os.Signal, 8), quit: make(chan struct{}), done: make(chan struct{}),
+		timer: time.NewTimer(time.Hour)}
+	a.timer.Stop()
+	if c.world.Rank() == 0 {
+		a.trigger = newTrigger(&c.opt, time.Now())
+		a.arm()
+	}
+	return a, nil
 }
 
 func (a *agent) start() {
@@ -118,6 +128,8 @@ func (a *agent) run() {
 			a.lost(l)
 		case s := <-a.signals:
 			a.signalled(s)
+		case <-a.timer.C:
+			a.timeUp()
 		case <-tick.C:
 			a.tick()
 		}
@@ -286,6 +298,7 @@ func (c *Checkpointer) blame(e storage.Epoch, blobs []cut.Blob) {
 		}
 	}
 	c.stats.add(EpochStats{Epoch: e, Err: err})
+	_ = c.agent.do(c.ctx, func() { c.agent.replan(firstCost) }) // closed: nothing follows
 	if c.world.Rank() == 0 {
 		c.log.Error("holdfast: "+err.Error(), "epoch", e)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -25,6 +26,7 @@ type Checkpointer struct {
 	store    *storage.Store
 	levels   []string // nearest first
 	agent    *agent
+	server   *server // at rank 0
 	state    protected
 	pool     pool
 	stats    statistics
@@ -77,11 +79,12 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.gate.Store(gateRestore)
 	var err error
-	if c.plane, c.topo, err = connect(ctx, priv, &opt); err != nil {
+	var key control.Key
+	if c.plane, c.topo, key, err = connect(ctx, priv, &opt); err != nil {
 		c.cancel()
 		return nil, err
 	}
-	if err := c.open(ctx, priv); err != nil {
+	if err := c.open(ctx, priv, key); err != nil {
 		c.cancel()
 		return nil, errors.Join(err, c.closeParts())
 	}
@@ -90,7 +93,7 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 
 // open opens the storage, finds the newest epoch number in use anywhere and
 // starts the agent.
-func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm) error {
+func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control.Key) error {
 	err := c.openStore(ctx)
 	if err := agree(priv, "open checkpoint directories", err); err != nil {
 		return err
@@ -104,7 +107,10 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm) error {
 		return err
 	}
 	c.agent.start()
-	return nil
+	if p, ok := c.plane.(*control.Plane); ok && c.world.Rank() == 0 {
+		err = c.serve(p, key)
+	}
+	return agree(priv, "publish how to reach the job", err)
 }
 
 func (c *Checkpointer) openStore(ctx context.Context) error {
@@ -168,7 +174,7 @@ func (c *Checkpointer) Close() error {
 	}
 	c.gate.Or(gateClosed)
 	err := c.finish()
-	c.writers.Wait()
+	<-c.flushed // the last epoch is at all levels, or has failed
 	if err == nil {
 		_, err = c.allgather(c.ctx, 0, stageBye, nil)
 	}
@@ -193,8 +199,10 @@ func (c *Checkpointer) closeParts() error {
 	if c.agent != nil {
 		c.agent.stop()
 	}
+	c.server.close()
 	c.cancel()
 	errs = append(errs, c.plane.Close())
+	c.writers.Wait()
 	if c.store != nil {
 		errs = append(errs, c.store.Close())
 	}

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/viper"
 
@@ -23,6 +25,9 @@ import (
 //	fresh        HOLDFAST_FRESH        true: do not restore
 //	epoch        HOLDFAST_EPOCH        number of the epoch to restore; default the newest
 //	cut_timeout  HOLDFAST_CUT_TIMEOUT  duration, such as 90s
+//	interval     HOLDFAST_INTERVAL     duration from the end of a checkpoint to the next
+//	mtbf         HOLDFAST_MTBF         mean time between failures of the job; chooses the interval
+//	deadline_lead HOLDFAST_DEADLINE_LEAD final checkpoint that long before SLURM_JOB_END_TIME
 //	keep         HOLDFAST_KEEP         committed epochs to keep at each level
 //	max_pool     HOLDFAST_MAX_POOL     bytes of memory for captures
 //	signals.checkpoint HOLDFAST_SIGNALS_CHECKPOINT  list, such as USR1
@@ -55,11 +60,16 @@ func fromViper(v *viper.Viper) Options {
 		Fresh:       v.GetBool("fresh"),
 		Epoch:       storage.Epoch(v.GetUint64("epoch")),
 		CutTimeout:  v.GetDuration("cut_timeout"),
+		Interval:    v.GetDuration("interval"),
+		MTBF:        v.GetDuration("mtbf"),
 		Keep:        v.GetInt("keep"),
 		MaxPool:     v.GetInt64("max_pool"),
 		Interface:   v.GetString("control.interface"),
 		Heartbeat:   v.GetDuration("control.heartbeat"),
 		PeerTimeout: v.GetDuration("control.peer_timeout"),
+	}
+	if end, err := strconv.ParseInt(os.Getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil {
+		o.Deadline, o.DeadlineLead = time.Unix(end, 0), v.GetDuration("deadline_lead")
 	}
 	if o.Job == "" {
 		o.Job = os.Getenv("SLURM_JOB_NAME")

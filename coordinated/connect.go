@@ -34,22 +34,22 @@ func (t *topology) neighbours() []int {
 
 // connect builds the control plane: names of nodes, the job's key and the
 // addresses travel over MPI, everything later over TCP. Collective.
-func connect(ctx context.Context, priv *mpiwrap.Comm, opt *Options) (plane, *topology, error) {
+func connect(ctx context.Context, priv *mpiwrap.Comm, opt *Options) (plane, *topology, control.Key, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	nodes, err := exchange(priv, host)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, control.Key{}, err
 	}
 	t := place(priv.Rank(), nodes, opt.Fanout)
 	if opt.plane != nil {
-		return opt.plane(priv.Rank()), t, nil
+		return opt.plane(priv.Rank()), t, control.Key{}, nil
 	}
 	key, err := shareKey(priv)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, control.Key{}, err
 	}
 	iface := opt.Interface
 	if iface == "" && sameNode(nodes) {
@@ -58,19 +58,19 @@ func connect(ctx context.Context, priv *mpiwrap.Comm, opt *Options) (plane, *top
 	p, err := control.Listen(control.Options{Rank: priv.Rank(), Size: priv.Size(), Key: key, Interface: iface,
 		Heartbeat: opt.Heartbeat, PeerTimeout: opt.PeerTimeout, Logger: opt.Logger})
 	if err := agree(priv, "open control plane", err); err != nil {
-		return nil, nil, errors.Join(err, closePlane(p))
+		return nil, nil, key, errors.Join(err, closePlane(p))
 	}
 	addrs, err := exchange(priv, p.Addr())
 	if err != nil {
-		return nil, nil, errors.Join(err, closePlane(p))
+		return nil, nil, key, errors.Join(err, closePlane(p))
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	err = p.Start(ctx, addrs, t.neighbours())
 	if err := agree(priv, "connect control plane", err); err != nil {
-		return nil, nil, errors.Join(err, closePlane(p))
+		return nil, nil, key, errors.Join(err, closePlane(p))
 	}
-	return p, t, nil
+	return p, t, key, nil
 }
 
 // plane is what the agent needs of the control plane.

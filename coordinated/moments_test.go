@@ -66,7 +66,6 @@ type jobRun struct {
 	seed uint64
 	opt  Options
 	at   int // call at which to ask, 0 = never
-	from int64
 }
 
 // start runs a sketch once; it returns the final states and the number of

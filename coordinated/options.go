@@ -35,6 +35,14 @@ type Options struct {
 	// CutTimeout is how long the ranks may take to agree on a cut before the epoch
 	// is given up; 0 means 60 s.
 	CutTimeout time.Duration
+	// Interval asks for a checkpoint that long after the last one ended; 0 means
+	// never. MTBF, the mean time between failures of the whole job, asks at the
+	// interval that DalyInterval gives for it and the measured cost, and wins over
+	// Interval. Deadline is when the job will be ended; DeadlineLead before it a
+	// final checkpoint is asked for, if both are set.
+	Interval, MTBF time.Duration
+	Deadline       time.Time
+	DeadlineLead   time.Duration
 	// Keep is how many committed epochs to keep at each level; 0 means 2, which is
 	// also the least.
 	Keep int
@@ -88,8 +96,8 @@ func (o *Options) validate() error {
 	if o.CutTimeout == 0 {
 		o.CutTimeout = time.Minute
 	}
-	if o.CutTimeout < 0 || o.MaxPool < 0 || o.CopyWorkers < 0 || o.Fanout < 0 {
-		return &OptionError{Name: "CutTimeout, MaxPool, CopyWorkers, Fanout", Why: "a negative value means nothing; use 0 for the default"}
+	if o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 || o.DeadlineLead < 0 || o.MaxPool < 0 || o.CopyWorkers < 0 || o.Fanout < 0 {
+		return &OptionError{Name: "CutTimeout, Interval, MTBF, DeadlineLead, MaxPool, CopyWorkers, Fanout", Why: "a negative value means nothing; use 0 for the default"}
 	}
 	o.defaults()
 	return nil

@@ -22,7 +22,7 @@ type persistence struct {
 // first level, then copy outward level by level. A rank whose capture failed
 // takes part in the votes with its error. Called by the main thread at the
 // cut, in the same order of epochs on all ranks.
-func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error, es *EpochStats) *persistence {
+func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error) *persistence {
 	p := &persistence{put: make(chan struct{}), all: make(chan struct{})}
 	start := time.Now()
 	before := c.flushed
@@ -72,9 +72,14 @@ func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, err error, p *
 // agentDone lets rank 0 start the next epoch: no rank holds captured bytes any
 // more.
 func (c *Checkpointer) agentDone(e storage.Epoch) {
-	if c.world.Rank() == 0 {
-		_ = c.agent.do(c.ctx, func() { c.agent.step(cut.Done{Epoch: cut.Epoch(e)}) }) // closed: nothing follows
+	if c.world.Rank() != 0 {
+		return
 	}
+	es, _ := c.stats.epoch(e)
+	_ = c.agent.do(c.ctx, func() { // closed: nothing follows
+		c.agent.step(cut.Done{Epoch: cut.Epoch(e)})
+		c.agent.replan(es.Blocked)
+	})
 }
 
 // persistOuter copies the epoch to the further levels.

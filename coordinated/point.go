@@ -81,14 +81,15 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	e := storageEpoch(v.epoch)
 	es := EpochStats{Epoch: e, Waited: time.Since(arrived)}
 	s, err := c.settleAndCapture(ctx, &es)
-	done := c.persist(e, s, err, &es)
 	es.Blocked = time.Since(arrived)
+	c.stats.add(es)
+	done := c.persist(e, s, err)
 	if s != nil && s.live {
 		<-done.put // the bytes are the program's own memory
 		es.Blocked = time.Since(arrived)
 		es.Mode = "written before the program went on: no room in the pool"
+		c.stats.add(es)
 	}
-	c.stats.add(es)
 	if err := c.agent.do(c.ctx, func() { c.agent.step(cut.Captured{Epoch: v.epoch}) }); err != nil {
 		return err
 	}

@@ -48,6 +48,37 @@ type statistics struct {
 	mu  sync.Mutex // guards the fields below
 	s   Stats
 	req map[storage.Epoch]time.Duration // RequestToCut of epochs not yet added
+
+	changed chan struct{} // closed at the next change; nil while nobody watches
+}
+
+// watch returns a channel that is closed at the next change.
+func (t *statistics) watch() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.changed == nil {
+		t.changed = make(chan struct{})
+	}
+	return t.changed
+}
+
+// tell wakes the watchers; t.mu is held.
+func (t *statistics) tell() {
+	if t.changed != nil {
+		close(t.changed)
+		t.changed = nil
+	}
+}
+
+// newest returns the highest epoch known.
+func (t *statistics) newest() storage.Epoch {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var e storage.Epoch
+	for i := range t.s.Epochs {
+		e = max(e, t.s.Epochs[i].Epoch)
+	}
+	return e
 }
 
 // Stats returns a copy, from any goroutine.
@@ -66,7 +97,7 @@ func (c *Checkpointer) Stats() Stats {
 func (t *statistics) requested(e storage.Epoch, d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.req == nil {
+	if t.req == nil || len(t.req) > 2*keepStats {
 		t.req = map[storage.Epoch]time.Duration{}
 	}
 	t.req[e] = d
@@ -96,8 +127,8 @@ func (t *statistics) add(es EpochStats) {
 		es.Err = old.Err
 	}
 	es.RequestToCut = t.req[es.Epoch]
-	delete(t.req, es.Epoch)
 	*old = es
+	t.tell()
 }
 
 func (t *statistics) epoch(e storage.Epoch) (EpochStats, bool) {
@@ -115,12 +146,14 @@ func (t *statistics) durable(e storage.Epoch, level string, d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.at(e).Durable[level] = d
+	t.tell()
 }
 
 func (t *statistics) failed(e storage.Epoch, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.at(e).Err = err
+	t.tell()
 }
 
 func (t *statistics) restore(r RestoreStats) {

@@ -36,7 +36,11 @@ type purpose byte
 const (
 	purposeMessages purpose = 1 // frames, dialler to listener only
 	purposeStream   purpose = 2 // bytes both ways, for whoever accepts streams
+	purposeClient   purpose = 3 // bytes both ways, with a process that is no rank
 )
+
+// clientRank stands for the rank of a process that has none.
+const clientRank = 1<<32 - 1
 
 func proof(k Key, dir byte, listenerNonce, diallerNonce []byte, dialler, listener int, p purpose) []byte {
 	h := hmac.New(sha256.New, k[:])
@@ -47,6 +51,16 @@ func proof(k Key, dir byte, listenerNonce, diallerNonce []byte, dialler, listene
 	h.Write(binary.LittleEndian.AppendUint32(nil, uint32(listener)))
 	h.Write([]byte{byte(p)})
 	return h.Sum(nil)
+}
+
+func plausible(rank, size int, p purpose) bool {
+	switch p {
+	case purposeMessages, purposeStream:
+		return rank < size
+	case purposeClient:
+		return rank == clientRank
+	}
+	return false
 }
 
 // greet proves ourselves to the listener of rank to, and checks its proof.
@@ -101,7 +115,7 @@ func admit(c net.Conn, k Key, self, size int) (rank int, p purpose, err error) {
 	if !hmac.Equal(hello[5+nonceBytes:], proof(k, 'd', ours[:], theirs, rank, self, p)) {
 		return 0, 0, ErrUnauthenticated
 	}
-	if rank >= size || (p != purposeMessages && p != purposeStream) {
+	if !plausible(rank, size, p) {
 		return 0, 0, fmt.Errorf("rank %d of %d, purpose %d: %w", rank, size, p, ErrUnauthenticated)
 	}
 	if _, err := c.Write(proof(k, 'l', ours[:], theirs, rank, self, p)); err != nil {

@@ -48,8 +48,12 @@ func (p *Plane) receive(c net.Conn, admitted func()) {
 		p.drop(c, err)
 		return
 	}
-	if why == purposeStream {
+	switch why {
+	case purposeStream:
 		p.offer(rank, c)
+		return
+	case purposeClient:
+		p.offerClient(c)
 		return
 	}
 	defer p.forget(c)

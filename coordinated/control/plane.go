@@ -43,6 +43,7 @@ type Plane struct {
 	inbound chan Inbound
 	lost    chan Loss
 	streams chan Stream
+	clients chan net.Conn
 
 	mu    sync.Mutex // guards the fields below
 	addrs []string
@@ -78,7 +79,7 @@ func Listen(opt Options) (*Plane, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Plane{opt: opt, listener: l, ctx: ctx, stop: stop,
-		inbound: make(chan Inbound, 64), lost: make(chan Loss, opt.Size), streams: make(chan Stream),
+		inbound: make(chan Inbound, 64), lost: make(chan Loss, opt.Size), streams: make(chan Stream), clients: make(chan net.Conn),
 		out: map[int]*outgoing{}, in: map[int]*incoming{}, conns: map[net.Conn]struct{}{}, watch: map[int]bool{}, gone: map[int]bool{}}
 	p.wg.Go(p.accept)
 	return p, nil

@@ -1,0 +1,52 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+)
+
+// DialClient connects a process that is no rank to the Plane of a rank. The
+// caller closes the connection; errors match ErrUnauthenticated when the key is
+// not the job's.
+func DialClient(ctx context.Context, addr string, rank int, key Key) (net.Conn, error) {
+	d := net.Dialer{Timeout: handshakeTimeout}
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("control: connect to the job at %s: %w", addr, err)
+	}
+	if err := greet(c, key, clientRank, rank, purposeClient); err != nil {
+		_ = c.Close() // of no use
+		return nil, fmt.Errorf("control: connect to the job at %s: %w", addr, err)
+	}
+	return c, nil
+}
+
+// AcceptClient waits for a process that DialClient connects. The caller closes
+// the connection.
+func (p *Plane) AcceptClient(ctx context.Context) (net.Conn, error) {
+	select {
+	case c := <-p.clients:
+		return c, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-p.ctx.Done():
+		return nil, ErrClosed
+	}
+}
+
+// clientPatience is how long a client may wait to be accepted.
+const clientPatience = 5 * time.Second
+
+func (p *Plane) offerClient(c net.Conn) {
+	t := time.NewTimer(clientPatience)
+	defer t.Stop()
+	select {
+	case p.clients <- tracked{c, p}:
+	case <-t.C: // nobody serves clients on this rank
+		p.forget(c)
+	case <-p.ctx.Done():
+		p.forget(c)
+	}
+}

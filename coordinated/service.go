@@ -1,0 +1,273 @@
+package coordinated
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// contactName is the file, in the job's first shared directory, that says how
+// to reach a running job. It holds the job's key, so only its owner may read it.
+const contactName = "holdfast.control"
+
+// contact is what it says.
+type contact struct {
+	Job  string      `json:"job"`
+	Addr string      `json:"addr"` // of rank 0
+	Node string      `json:"node"`
+	PID  int         `json:"pid"`
+	Key  control.Key `json:"key"`
+}
+
+// query and reply are one line of JSON each.
+type query struct {
+	Op   string `json:"op"` // "request" or "status"
+	Stop bool   `json:"stop,omitempty"`
+	Wait bool   `json:"wait,omitempty"`
+}
+
+type reply struct {
+	Error  string     `json:"error,omitempty"`
+	Status *JobStatus `json:"status,omitempty"`
+}
+
+// JobStatus is what a running job says of itself.
+type JobStatus struct {
+	Job    string        `json:"job"`
+	Ranks  int           `json:"ranks"`
+	Nodes  []string      `json:"nodes"` // by rank
+	Points uint64        `json:"points"`
+	Cut    string        `json:"cut"`    // where rank 0 stands with the epoch in progress
+	Epochs []EpochStatus `json:"epochs"` // as rank 0 has seen them, oldest first
+}
+
+// EpochStatus is EpochStats in plain data.
+type EpochStatus struct {
+	Epoch          storage.Epoch      `json:"epoch"`
+	Bytes          int64              `json:"bytes"` // of rank 0's shard
+	BlockedSeconds float64            `json:"blocked_s"`
+	DurableSeconds map[string]float64 `json:"durable_s"`
+	Error          string             `json:"error,omitempty"`
+}
+
+// server answers clients at rank 0.
+type server struct {
+	c    *Checkpointer
+	real *control.Plane
+	file string
+}
+
+// serve publishes the contact file and answers clients until the plane closes.
+func (c *Checkpointer) serve(p *control.Plane, key control.Key) error {
+	dir := c.opt.Global
+	if dir == "" {
+		dir = c.opt.Local
+	}
+	s := &server{c: c, real: p, file: filepath.Join(dir, contactName)}
+	b, err := json.Marshal(contact{Job: c.opt.Job, Addr: p.Addr(), Node: c.topo.nodes[0], PID: os.Getpid(), Key: key})
+	if err != nil {
+		return fmt.Errorf("coordinated: contact file: %w", err)
+	}
+	tmp := s.file + ".tmp"
+	_ = os.Remove(tmp) // of a run that died while writing it
+	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
+		return fmt.Errorf("coordinated: contact file: %w", err)
+	}
+	if err := os.Rename(tmp, s.file); err != nil {
+		return fmt.Errorf("coordinated: contact file: %w", err)
+	}
+	c.server = s
+	c.writers.Go(s.run)
+	return nil
+}
+
+func (s *server) run() {
+	for {
+		conn, err := s.real.AcceptClient(s.c.ctx)
+		if err != nil {
+			return
+		}
+		go s.answer(conn)
+	}
+}
+
+// close removes the contact file.
+func (s *server) close() {
+	if s == nil {
+		return
+	}
+	if err := os.Remove(s.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.c.log.Warn("holdfast: contact file", "error", err)
+	}
+}
+
+// answer serves one client: one line in, one line out, until it hangs up.
+func (s *server) answer(conn net.Conn) {
+	defer conn.Close()
+	in := bufio.NewScanner(conn)
+	out := json.NewEncoder(conn)
+	for in.Scan() {
+		var q query
+		r := reply{}
+		if err := json.Unmarshal(in.Bytes(), &q); err != nil {
+			r.Error = "malformed query: " + err.Error()
+		} else if err := s.handle(q, &r); err != nil {
+			r.Error = err.Error()
+		}
+		if out.Encode(r) != nil {
+			return // the client has gone
+		}
+	}
+}
+
+func (s *server) handle(q query, r *reply) error {
+	switch q.Op {
+	case "status":
+	case "request":
+		if err := s.request(q); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("unknown operation %q", q.Op)
+	}
+	var err error
+	r.Status, err = s.status()
+	return err
+}
+
+// request asks for a checkpoint and, if wanted, waits for the first epoch that
+// is asked for now to be at all levels or to fail.
+func (s *server) request(q query) error {
+	c := s.c
+	before := c.stats.newest()
+	if err := c.agent.do(c.ctx, func() { c.agent.step(cut.Request{Stop: q.Stop}) }); err != nil {
+		return err
+	}
+	if !q.Wait {
+		return nil
+	}
+	for {
+		changed := c.stats.watch()
+		for _, es := range c.Stats().Epochs {
+			if es.Epoch <= before {
+				continue
+			}
+			if es.Err != nil {
+				return es.Err
+			}
+			if len(es.Durable) == len(c.levels) {
+				return nil
+			}
+		}
+		select {
+		case <-changed:
+		case <-c.ctx.Done():
+			return ErrClosed
+		}
+	}
+}
+
+func (s *server) status() (*JobStatus, error) {
+	c := s.c
+	st := &JobStatus{Job: c.opt.Job, Ranks: c.world.Size(), Nodes: c.topo.nodes, Points: c.points.load()}
+	if err := c.agent.do(c.ctx, func() { st.Cut = c.agent.machine.String() }); err != nil {
+		return nil, err
+	}
+	for _, es := range c.Stats().Epochs {
+		e := EpochStatus{Epoch: es.Epoch, Bytes: es.Bytes, BlockedSeconds: es.Blocked.Seconds(), DurableSeconds: map[string]float64{}}
+		for l, d := range es.Durable {
+			e.DurableSeconds[l] = d.Seconds()
+		}
+		if es.Err != nil {
+			e.Error = es.Err.Error()
+		}
+		st.Epochs = append(st.Epochs, e)
+	}
+	return st, nil
+}
+
+// Client talks to a running job from outside.
+type Client struct {
+	conn net.Conn
+	in   *bufio.Scanner
+}
+
+// NotRunningError says that a directory belongs to no job that can be reached.
+type NotRunningError struct {
+	Dir string
+	Err error
+}
+
+func (e *NotRunningError) Error() string {
+	return fmt.Sprintf("no running job answers for %s (is the job running, and is this the directory it writes to? use its HOLDFAST_GLOBAL): %v", e.Dir, e.Err)
+}
+
+func (e *NotRunningError) Unwrap() error { return e.Err }
+
+// DialJob connects to the job that runs with dir as its global directory, or as
+// its local one on the node of rank 0 if it has no global one. Errors are
+// *NotRunningError. The caller closes the Client.
+func DialJob(ctx context.Context, dir string) (*Client, error) {
+	b, err := os.ReadFile(filepath.Join(dir, contactName))
+	if err != nil {
+		return nil, &NotRunningError{dir, err}
+	}
+	var k contact
+	if err := json.Unmarshal(b, &k); err != nil {
+		return nil, &NotRunningError{dir, fmt.Errorf("%s: %w", contactName, err)}
+	}
+	conn, err := control.DialClient(ctx, k.Addr, 0, k.Key)
+	if err != nil {
+		return nil, &NotRunningError{dir, err}
+	}
+	in := bufio.NewScanner(conn)
+	in.Buffer(nil, 64<<20)
+	return &Client{conn: conn, in: in}, nil
+}
+
+// Request asks the job for a checkpoint, a final one if stop is set, and with
+// wait returns when it is at all levels or has failed.
+func (c *Client) Request(ctx context.Context, stop, wait bool) (*JobStatus, error) {
+	return c.ask(ctx, query{Op: "request", Stop: stop, Wait: wait})
+}
+
+// Status asks the job how it stands.
+func (c *Client) Status(ctx context.Context) (*JobStatus, error) {
+	return c.ask(ctx, query{Op: "status"})
+}
+
+func (c *Client) ask(ctx context.Context, q query) (*JobStatus, error) {
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) }) // ends the read below
+	defer stop()
+	if err := json.NewEncoder(c.conn).Encode(q); err != nil {
+		return nil, fmt.Errorf("ask the job: %w", err)
+	}
+	if !c.in.Scan() {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("the job hung up before it answered: %w", errors.Join(c.in.Err(), net.ErrClosed))
+	}
+	var r reply
+	if err := json.Unmarshal(c.in.Bytes(), &r); err != nil {
+		return nil, fmt.Errorf("answer of the job: %w", err)
+	}
+	if r.Error != "" {
+		return r.Status, errors.New(r.Error)
+	}
+	return r.Status, nil
+}
+
+// Close hangs up.
+func (c *Client) Close() error { return c.conn.Close() }

@@ -1,0 +1,96 @@
+package coordinated
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+)
+
+// TestClient asks a running job for checkpoints from outside, and then for a
+// final one.
+func TestClient(t *testing.T) {
+	opt := testOptions(t)
+	asked := make(chan error, 1)
+	err := mpitest.NewWorld(3, mpitest.Options{Seed: 7}).Run(func(world *mpiwrap.Comm) error {
+		ctx := context.Background()
+		ck, err := Open(ctx, world, opt)
+		if err != nil {
+			return err
+		}
+		step := 0
+		if err := ck.Protect("step", &step); err != nil {
+			return err
+		}
+		if _, err := ck.Restore(ctx); err != nil {
+			return err
+		}
+		if world.Rank() == 0 {
+			go func() { asked <- askThenStop(opt.Global) }()
+		}
+		for err == nil {
+			step++
+			if err = world.Barrier(); err == nil {
+				err = ck.Point(ctx)
+			}
+		}
+		if !errors.Is(err, ErrStop) {
+			ck.Abort(err)
+			return err
+		}
+		return ck.Close()
+	})
+	if err := errors.Join(err, <-asked); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(opt.Global, contactName)); err == nil {
+		t.Error("the contact file is still there after the job")
+	}
+	var nr *NotRunningError
+	if _, err := DialJob(t.Context(), opt.Global); !errors.As(err, &nr) {
+		t.Errorf("after the job: got %v, want a *NotRunningError", err)
+	}
+}
+
+func askThenStop(dir string) error {
+	ctx := context.Background()
+	cl, err := DialJob(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	for i := range 3 {
+		st, err := cl.Request(ctx, false, true)
+		if err != nil {
+			return err
+		}
+		if len(st.Epochs) < i+1 || len(st.Epochs[i].DurableSeconds) != 2 {
+			return errors.New("a request that was waited for left no durable epoch")
+		}
+	}
+	if _, err := wrongKey(ctx, dir); !errors.Is(err, control.ErrUnauthenticated) && err == nil {
+		return errors.New("a wrong key was admitted")
+	}
+	_, err = cl.Request(ctx, true, false)
+	return err
+}
+
+// wrongKey dials with a key that is not the job's.
+func wrongKey(ctx context.Context, dir string) (any, error) {
+	b, err := os.ReadFile(filepath.Join(dir, contactName))
+	if err != nil {
+		return nil, err
+	}
+	var k contact
+	if err := json.Unmarshal(b, &k); err != nil {
+		return nil, err
+	}
+	k.Key[0] ^= 1
+	return control.DialClient(ctx, k.Addr, 0, k.Key)
+}

@@ -1,0 +1,116 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// rankDirs gives every rank a local directory of its own, as on nodes of its
+// own; from maps a rank to the directory it uses.
+func rankDirs(t *testing.T, ranks int, from func(rank int) int) func(rank int) string {
+	t.Helper()
+	base := t.TempDir()
+	for r := range ranks {
+		if err := os.MkdirAll(filepath.Join(base, fmt.Sprint(r)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func(rank int) string { return filepath.Join(base, fmt.Sprint(from(rank))) }
+}
+
+// TestKillAndRestartElsewhere kills a rank with SIGKILL and restarts under the
+// other MPI with the ranks in reversed order over the local directories, so
+// that every rank finds its shard elsewhere.
+func TestKillAndRestartElsewhere(t *testing.T) {
+	forEachMPI(t, func(t *testing.T, mpi int) {
+		const ranks = 4
+		args := []string{"-shape", "stencil", "-steps", "1200", "-pace", "500us"}
+		want := uncutResult(t, mpi, ranks, args)
+		d := newDirs(t)
+		local := rankDirs(t, ranks, func(r int) int { return r })
+		global := []string{"HOLDFAST_GLOBAL=" + d.global}
+		j := &job{mpi: mpi, ranks: ranks, args: append(args, "-result", d.result), env: global, local: local}
+		j.start(t)
+		j.ready(t)
+		j.signal(2, syscall.SIGUSR1)
+		if !j.until(t, func() bool { return len(j.committed("global")) > 0 }) {
+			t.Fatalf("no checkpoint before the program ended:\n%s", j.output())
+		}
+		j.signal(1, syscall.SIGKILL)
+		if code := j.wait(); code == 0 && fileExists(d.result) {
+			t.Fatalf("the program finished although a rank was killed:\n%s", j.output())
+		}
+		other := (mpi + 1) % len(launchers)
+		reversed := func(r int) string { return local(ranks - 1 - r) }
+		j = &job{mpi: other, ranks: ranks, args: append(args, "-result", d.result), env: global, local: reversed}
+		j.start(t)
+		if code := j.wait(); code != 0 {
+			t.Fatalf("restart under %s: exit %d\n%s", launchers[other].name, code, j.output())
+		}
+		if got := d.read(t); got != want {
+			t.Fatalf("got %s, the uninterrupted run %s\n%s", got, want, j.output())
+		}
+		if !strings.Contains(j.output(), "level=global") {
+			t.Errorf("no rank fetched its shard from the global level:\n%s", j.output())
+		}
+	})
+}
+
+func fileExists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// TestStopAndGoOn ends a program with each stop signal, and lets a restart
+// finish it.
+func TestStopAndGoOn(t *testing.T) {
+	forEachMPI(t, func(t *testing.T, mpi int) {
+		for _, sig := range []syscall.Signal{syscall.SIGUSR2, syscall.SIGTERM} {
+			const ranks = 2
+			args := []string{"-shape", "apart", "-steps", "2000", "-pace", "300us"}
+			want := uncutResult(t, mpi, ranks, args)
+			d := newDirs(t)
+			j := &job{mpi: mpi, ranks: ranks, args: append(args, "-result", d.result), env: d.env()}
+			j.start(t)
+			j.ready(t)
+			j.signal(1, sig)
+			if code := j.wait(); code == 0 || fileExists(d.result) {
+				t.Fatalf("%v: the program did not stop: exit %d\n%s", sig, code, j.output())
+			}
+			if len(j.committed("global")) != 1 {
+				t.Fatalf("%v: stopped without one committed epoch:\n%s", sig, j.output())
+			}
+			j = &job{mpi: mpi, ranks: ranks, args: append(args, "-result", d.result), env: d.env()}
+			j.start(t)
+			if code := j.wait(); code != 0 {
+				t.Fatalf("%v: restart: exit %d\n%s", sig, code, j.output())
+			}
+			if got := d.read(t); got != want {
+				t.Fatalf("%v: got %s, the uninterrupted run %s\n%s", sig, got, want, j.output())
+			}
+		}
+	})
+}
+
+// TestCulpritNamed: a rank that never reaches a Point is named with the call it
+// is in and the line of the program.
+func TestCulpritNamed(t *testing.T) {
+	forEachMPI(t, func(t *testing.T, mpi int) {
+		const ranks = 3
+		d := newDirs(t)
+		j := &job{mpi: mpi, ranks: ranks, args: []string{"-shape", "stuck", "-pace", "100us"}, env: d.env("HOLDFAST_CUT_TIMEOUT=1s")}
+		j.start(t)
+		j.ready(t)
+		j.signal(0, syscall.SIGUSR1)
+		j.until(t, func() bool { return strings.Contains(j.output(), "given up") })
+		for _, want := range []string{"rank 2", "Recv", "from rank 0", "tag 1234", "shapes.go:"} {
+			if !strings.Contains(j.output(), want) {
+				t.Errorf("the diagnosis lacks %q:\n%s", want, j.output())
+			}
+		}
+	})
+}
