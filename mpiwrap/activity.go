@@ -63,6 +63,7 @@ const (
 	opFlush
 	opRma
 	opSettle
+	opFinalize
 	opCount
 )
 
@@ -71,7 +72,7 @@ var opNames = [opCount]string{"", "Send", "Ssend", "Recv", "Sendrecv", "Probe", 
 	"Barrier", "Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Allgather", "Allgatherv", "Alltoall",
 	"Alltoallv", "Reduce", "Allreduce", "ReduceScatterBlock", "ReduceScatter", "Scan", "Exscan", "Neighbor",
 	"Dup", "Split", "SplitNode", "Create", "CreateGroup", "Free", "WinAllocate", "WinFree", "Fence", "Lock",
-	"Unlock", "Flush", "Rma", "Settle"}
+	"Unlock", "Flush", "Rma", "Settle", "Finalize"}
 
 func (o opCode) String() string { return opNames[o] }
 

@@ -3,6 +3,7 @@ package mpiwrap
 import (
 	"fmt"
 	"math"
+	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
@@ -85,15 +86,31 @@ func (c *Comm) launch(a *driver.Coll) (*Request, error) {
 		c.entered.Add(1)
 	}
 	a.Comm = c.h
-	h, err := c.st.drv.Icollective(*a)
-	if err != nil {
+	r := &Request{c: c, kind: collRequest, op: op, buf: a.Recv}
+	if err := r.begin(a); err != nil {
 		return nil, c.wrap("I"+op.String(), NoPeer, NoTag, err)
 	}
-	r := &Request{c: c, kind: collRequest, op: op, state: active, h: h, buf: a.Recv}
 	c.st.lock()
 	c.st.pending.push(r)
 	c.st.unlock()
 	return r, nil
+}
+
+// begin starts a collective with everything that MPI keeps held in place.
+func (r *Request) begin(a *driver.Coll) (err error) {
+	r.hold(a.Send)
+	r.hold(a.Recv)
+	for _, v := range [][]int32{a.SendCounts, a.SendDispls, a.RecvCounts, a.RecvDispls} {
+		if len(v) > 0 {
+			r.pin.Pin(unsafe.SliceData(v))
+		}
+	}
+	if r.h, err = r.c.st.drv.Icollective(*a); err != nil {
+		r.pin.Unpin()
+		return err
+	}
+	r.state = active
+	return nil
 }
 
 func (c *Comm) badLength(op opCode, text string, args ...any) error {

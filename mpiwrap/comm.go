@@ -2,7 +2,6 @@ package mpiwrap
 
 import (
 	"fmt"
-	"strings"
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
@@ -33,7 +32,6 @@ type Comm struct {
 	index   uint32 // in st.table
 
 	children int // creations begun on this communicator
-	groups   map[string]int
 	entered  atomic.Uint64
 	box      mailbox
 	shadow   driver.Handle // for reductions in Go and neighbourhoods; made when first needed
@@ -187,9 +185,4 @@ func (c *Comm) childName(how creation, n int, leader int) string {
 		return fmt.Sprintf("%s.g%d.%d[%d]", c.name, how.Tag, n, leader)
 	}
 	return fmt.Sprintf("%s.%d[%d]", c.name, n, leader)
-}
-
-// groupKey identifies creations by the same group on the same tag.
-func groupKey(tag int, ranks []int32) string {
-	return strings.Trim(fmt.Sprint(tag, ":", ranks), "[]")
 }

@@ -1,9 +1,94 @@
 package mpiwrap
 
 import (
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/abi"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
+
+// ThreadLevel is how many goroutines may be inside MPI at once.
+type ThreadLevel int
+
+const (
+	// ThreadSerialized: one call at a time, from whichever goroutine. The default.
+	ThreadSerialized ThreadLevel = iota
+	// ThreadMultiple: calls may overlap. Slower, and not all libraries grant it.
+	ThreadMultiple
+)
+
+// Options shape Init. The zero value is right for most programs.
+type Options struct {
+	// Library is the file name or path of the MPI library. Empty means: the one
+	// that is mapped into the process already, else the one of the launcher in
+	// whose environment the process runs, else the first that can be opened.
+	Library string
+	// Threads is the level asked for.
+	Threads ThreadLevel
+}
+
+// LibraryError says that no MPI library could be opened, which ones were tried,
+// and why each was refused.
+type LibraryError = driver.LibraryError
+
+// PairingError says that the MPI library does not belong to the launcher: several
+// ranks were started and each of them is alone.
+type PairingError = driver.PairingError
+
+// process is the one real world there can be.
+var process struct {
+	mu    sync.Mutex
+	begun bool
+	world *Comm
+}
+
+// Init initialises MPI and returns the world. It may be called once per process
+// and is collective over all ranks. Signal handlers that the library installs on
+// the way are put back, so that USR1, USR2 and TERM keep reaching the program.
+//
+// Errors: *LibraryError, *PairingError, ErrInitialized, or what MPI reports. An
+// MPI that a linked C library has initialised is used as it is and not
+// finalised.
+func Init(opt Options) (*Comm, error) {
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	if process.begun {
+		return nil, &Error{Call: "Init", Peer: NoPeer, Tag: NoTag, Err: ErrInitialized}
+	}
+	level := abi.ThreadSerialized
+	if opt.Threads == ThreadMultiple {
+		level = abi.ThreadMultiple
+	}
+	d, err := abi.Open(opt.Library, level)
+	if err != nil {
+		return nil, &Error{Call: "Init", Peer: NoPeer, Tag: NoTag, Err: err}
+	}
+	process.begun = true
+	process.world, err = newWorld(d)
+	return process.world, err
+}
+
+// Finalize ends MPI. It is collective over all ranks; every request must be
+// complete. Without Init, or a second time, it does nothing.
+func Finalize() error {
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	w := process.world
+	if w == nil || w.st.finalized.Load() {
+		return nil
+	}
+	a, err := w.quick(opFinalize, NoPeer, NoTag)
+	if err != nil {
+		return err
+	}
+	defer a.leave()
+	w.st.finalized.Store(true)
+	if err := w.st.drv.Finalize(); err != nil {
+		return w.wrap("Finalize", NoPeer, NoTag, err)
+	}
+	return nil
+}
 
 // Single returns a world of one simulated rank, for programs that run without
 // MPI. Its Library says so.

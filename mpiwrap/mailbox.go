@@ -1,6 +1,8 @@
 package mpiwrap
 
 import (
+	"runtime"
+
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
@@ -11,6 +13,7 @@ type boxed struct {
 	data        []byte
 	h           driver.Handle
 	err         error
+	pin         runtime.Pinner // holds data in place while MPI writes to it
 }
 
 // mailbox holds drained messages of one communicator in the order in which they
@@ -83,6 +86,7 @@ func (c *Comm) arrive(m *boxed) {
 // settled ends the transfer of a drained message and counts it.
 func (c *Comm) settled(m *boxed, err error) {
 	m.h, m.err = 0, err
+	m.pin.Unpin()
 	c.countReceived(int32(m.source))
 }
 

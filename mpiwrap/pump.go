@@ -2,6 +2,7 @@ package mpiwrap
 
 import (
 	"fmt"
+	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
@@ -98,6 +99,9 @@ func (c *Comm) fetch() (int, error) {
 			return n, nil
 		}
 		m := &boxed{source: int(st.Source), tag: int(st.Tag), data: make([]byte, st.Bytes)}
+		if len(m.data) > 0 {
+			m.pin.Pin(unsafe.SliceData(m.data))
+		}
 		if m.h, err = c.st.drv.Imrecv(m.data, h); err != nil {
 			return n, c.wrap("Pump", m.source, m.tag, err)
 		}
@@ -174,11 +178,11 @@ func (e *Endpoint) mailboxSize() (messages int, bytes int64, arriving int) {
 func (e *Endpoint) postCollective(a driver.Coll) (*Request, error) {
 	p := e.s.private
 	a.Comm = p.h
-	h, err := e.s.drv.Icollective(a)
-	if err != nil {
+	r := &Request{c: p, kind: collRequest, op: opSettle, buf: a.Recv}
+	if err := r.begin(&a); err != nil {
 		return nil, p.wrap("Settle", NoPeer, NoTag, err)
 	}
-	return &Request{c: p, kind: collRequest, op: opSettle, state: active, h: h, buf: a.Recv}, nil
+	return r, nil
 }
 
 func (e *Endpoint) missing(expect []uint64) (text string, n uint64) {

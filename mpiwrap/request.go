@@ -2,6 +2,8 @@ package mpiwrap
 
 import (
 	"errors"
+	"runtime"
+	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
@@ -39,7 +41,8 @@ type Request struct {
 	peer, tag  int
 	h          driver.Handle
 	buf        []byte
-	box        *boxed // received from the mailbox, bytes still coming
+	pin        runtime.Pinner // holds buf in place while MPI has it
+	box        *boxed         // received from the mailbox, bytes still coming
 	st         Status
 	err        error
 	finish     func() error // runs when MPI is done: reductions in Go, views
@@ -144,7 +147,13 @@ func (r *Request) start() (err error) {
 	if r.kind == sendRequest {
 		c.countSent(r.peer)
 	}
+	if !r.persistent || r.h == 0 {
+		r.hold(r.buf)
+	}
 	if err = r.post(); err != nil {
+		if !r.persistent {
+			r.pin.Unpin()
+		}
 		if r.kind == sendRequest {
 			c.uncountSent(r.peer)
 		}
@@ -155,6 +164,13 @@ func (r *Request) start() (err error) {
 	c.st.pending.push(r)
 	c.st.unlock()
 	return nil
+}
+
+// hold keeps a buffer in place until the request is complete.
+func (r *Request) hold(b []byte) {
+	if len(b) > 0 {
+		r.pin.Pin(unsafe.SliceData(b))
+	}
 }
 
 // post hands the request to the driver.
@@ -229,6 +245,7 @@ func (r *Request) completed(st driver.Status, err error) {
 		r.err = r.finish()
 	}
 	if !r.persistent {
+		r.pin.Unpin()
 		r.buf = nil
 	}
 }

@@ -166,6 +166,7 @@ func (d *drain) wait(r *Request) error {
 		_, ok, err := d.e.s.drv.Test(r.h)
 		if ok || err != nil {
 			r.state, failed = released, err
+			r.pin.Unpin()
 			return true
 		}
 		return false

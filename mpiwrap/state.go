@@ -43,6 +43,12 @@ type state struct {
 // communicator is made here.
 func newWorld(d driver.Driver) (*Comm, error) {
 	s := &state{drv: d, info: d.Info()}
+	if s.info.Concurrent {
+		s.slots = make([]activity, 64)
+		for i := range s.slots {
+			s.slots[i].pooled = true
+		}
+	}
 	h := d.World()
 	rank, size := d.CommRank(h)
 	s.sent, s.received = make([]atomic.Uint64, size), make([]atomic.Uint64, size)

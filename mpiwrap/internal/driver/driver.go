@@ -10,8 +10,8 @@
 //
 // A Driver serves one rank. mpiwrap checks arguments first: ranks and tags are in
 // range, lengths match. A blocking call has finished with its buffers when it
-// returns; a non-blocking one keeps them, and keeps them from moving, until Wait
-// or Test reports completion. Errors are *Error.
+// returns; a non-blocking one uses them until Wait or Test reports completion, and
+// mpiwrap keeps them pinned until then. Errors are *Error.
 package driver
 
 import "fmt"

@@ -224,7 +224,7 @@ func (r *rank) block(what string) {
 
 // Info says what this is.
 func (r *rank) Info() driver.Info {
-	return driver.Info{Name: "simulated", MaxTag: r.w.opt.MaxTag, Concurrent: true,
+	return driver.Info{Name: "simulated", MaxTag: r.w.opt.MaxTag,
 		Library: fmt.Sprintf("simulated ranks in one process (%d, no MPI)", len(r.w.ranks))}
 }
 

@@ -1,0 +1,221 @@
+package abi
+
+/*
+#include <stdlib.h>
+#include "neutral.h"
+#include "open.h"
+
+#cgo nocallback hfmpi_send
+#cgo nocallback hfmpi_recv
+#cgo nocallback hfmpi_sendrecv
+#cgo nocallback hfmpi_isend
+#cgo nocallback hfmpi_irecv
+#cgo nocallback hfmpi_probe
+#cgo nocallback hfmpi_iprobe
+#cgo nocallback hfmpi_mprobe
+#cgo nocallback hfmpi_improbe
+#cgo nocallback hfmpi_mrecv
+#cgo nocallback hfmpi_wait
+#cgo nocallback hfmpi_test
+#cgo nocallback hfmpi_waitall
+#cgo nocallback hfmpi_waitany
+#cgo nocallback hfmpi_coll
+#cgo noescape hfmpi_send
+#cgo noescape hfmpi_recv
+#cgo noescape hfmpi_sendrecv
+#cgo noescape hfmpi_probe
+#cgo noescape hfmpi_iprobe
+#cgo noescape hfmpi_mprobe
+#cgo noescape hfmpi_improbe
+#cgo noescape hfmpi_mrecv
+#cgo noescape hfmpi_wait
+#cgo noescape hfmpi_test
+#cgo noescape hfmpi_waitall
+#cgo noescape hfmpi_waitany
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// lib is the one real MPI library of the process.
+type lib struct {
+	info  driver.Info
+	wasUp bool // the program had initialised MPI itself
+}
+
+// ptr is typed so that cgo need not look for pointers behind it.
+func ptr(b []byte) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(b))) }
+
+func ints(v []int32) *C.int { return (*C.int)(unsafe.Pointer(unsafe.SliceData(v))) }
+
+func status(s *C.hfmpi_status) driver.Status {
+	return driver.Status{Source: int32(s.source), Tag: int32(s.tag), Cancelled: s.cancelled != 0, Bytes: int64(s.bytes)}
+}
+
+// Send sends.
+func (l *lib) Send(m driver.Mode, buf []byte, dest, tag int, c driver.Handle) error {
+	return l.check(C.hfmpi_send(C.int(m), ptr(buf), C.int64_t(len(buf)), C.int(dest), C.int(tag), C.hfmpi_h(c)))
+}
+
+// Recv receives.
+func (l *lib) Recv(buf []byte, source, tag int, c driver.Handle) (driver.Status, error) {
+	var st C.hfmpi_status
+	rc := C.hfmpi_recv(ptr(buf), C.int64_t(len(buf)), C.int(source), C.int(tag), C.hfmpi_h(c), &st)
+	return status(&st), l.received(rc, &st)
+}
+
+// Sendrecv does both.
+func (l *lib) Sendrecv(s []byte, dest, stag int, r []byte, source, rtag int, c driver.Handle) (driver.Status, error) {
+	var st C.hfmpi_status
+	rc := C.hfmpi_sendrecv(ptr(s), C.int64_t(len(s)), C.int(dest), C.int(stag),
+		ptr(r), C.int64_t(len(r)), C.int(source), C.int(rtag), C.hfmpi_h(c), &st)
+	return status(&st), l.received(rc, &st)
+}
+
+// Isend starts a send.
+func (l *lib) Isend(m driver.Mode, buf []byte, dest, tag int, c driver.Handle) (driver.Handle, error) {
+	var r C.hfmpi_h
+	rc := C.hfmpi_isend(C.int(m), ptr(buf), C.int64_t(len(buf)), C.int(dest), C.int(tag), C.hfmpi_h(c), &r)
+	return driver.Handle(r), l.check(rc)
+}
+
+// Irecv starts a receive.
+func (l *lib) Irecv(buf []byte, source, tag int, c driver.Handle) (driver.Handle, error) {
+	var r C.hfmpi_h
+	rc := C.hfmpi_irecv(ptr(buf), C.int64_t(len(buf)), C.int(source), C.int(tag), C.hfmpi_h(c), &r)
+	return driver.Handle(r), l.check(rc)
+}
+
+// SendInit prepares a send.
+func (l *lib) SendInit(m driver.Mode, buf []byte, dest, tag int, c driver.Handle) (driver.Handle, error) {
+	var r C.hfmpi_h
+	rc := C.hfmpi_send_init(C.int(m), ptr(buf), C.int64_t(len(buf)), C.int(dest), C.int(tag), C.hfmpi_h(c), &r)
+	return driver.Handle(r), l.check(rc)
+}
+
+// RecvInit prepares a receive.
+func (l *lib) RecvInit(buf []byte, source, tag int, c driver.Handle) (driver.Handle, error) {
+	var r C.hfmpi_h
+	rc := C.hfmpi_recv_init(ptr(buf), C.int64_t(len(buf)), C.int(source), C.int(tag), C.hfmpi_h(c), &r)
+	return driver.Handle(r), l.check(rc)
+}
+
+// Start starts a prepared request.
+func (l *lib) Start(r driver.Handle) error { return l.check(C.hfmpi_start(C.hfmpi_h(r))) }
+
+// Probe waits for a message.
+func (l *lib) Probe(source, tag int, c driver.Handle) (driver.Status, error) {
+	var st C.hfmpi_status
+	rc := C.hfmpi_probe(C.int(source), C.int(tag), C.hfmpi_h(c), &st)
+	return status(&st), l.check(rc)
+}
+
+// Iprobe looks for a message.
+func (l *lib) Iprobe(source, tag int, c driver.Handle) (driver.Status, bool, error) {
+	var st C.hfmpi_status
+	var flag C.int
+	rc := C.hfmpi_iprobe(C.int(source), C.int(tag), C.hfmpi_h(c), &flag, &st)
+	return status(&st), flag != 0, l.check(rc)
+}
+
+// Mprobe waits for a message and sets it aside.
+func (l *lib) Mprobe(source, tag int, c driver.Handle) (driver.Handle, driver.Status, error) {
+	var st C.hfmpi_status
+	var m C.hfmpi_h
+	rc := C.hfmpi_mprobe(C.int(source), C.int(tag), C.hfmpi_h(c), &m, &st)
+	return driver.Handle(m), status(&st), l.check(rc)
+}
+
+// Improbe looks for a message and sets it aside.
+func (l *lib) Improbe(source, tag int, c driver.Handle) (driver.Handle, driver.Status, bool, error) {
+	var st C.hfmpi_status
+	var m C.hfmpi_h
+	var flag C.int
+	rc := C.hfmpi_improbe(C.int(source), C.int(tag), C.hfmpi_h(c), &flag, &m, &st)
+	return driver.Handle(m), status(&st), flag != 0, l.check(rc)
+}
+
+// Mrecv receives a message set aside.
+func (l *lib) Mrecv(buf []byte, m driver.Handle) (driver.Status, error) {
+	var st C.hfmpi_status
+	rc := C.hfmpi_mrecv(ptr(buf), C.int64_t(len(buf)), C.hfmpi_h(m), &st)
+	return status(&st), l.received(rc, &st)
+}
+
+// Imrecv starts to receive a message set aside.
+func (l *lib) Imrecv(buf []byte, m driver.Handle) (driver.Handle, error) {
+	var r C.hfmpi_h
+	rc := C.hfmpi_imrecv(ptr(buf), C.int64_t(len(buf)), C.hfmpi_h(m), &r)
+	return driver.Handle(r), l.check(rc)
+}
+
+// Wait completes a request.
+func (l *lib) Wait(r driver.Handle) (driver.Status, error) {
+	var st C.hfmpi_status
+	rc := C.hfmpi_wait(C.hfmpi_h(r), &st)
+	return status(&st), l.received(rc, &st)
+}
+
+// Test asks whether a request is complete.
+func (l *lib) Test(r driver.Handle) (driver.Status, bool, error) {
+	var st C.hfmpi_status
+	var flag C.int
+	rc := C.hfmpi_test(C.hfmpi_h(r), &flag, &st)
+	return status(&st), flag != 0, l.received(rc, &st)
+}
+
+// WaitAll completes requests, in batches the C side has room for.
+func (l *lib) WaitAll(r []driver.Handle, st []driver.Status, errs []error) error {
+	var sts [C.HF_BATCH]C.hfmpi_status
+	var codes [C.HF_BATCH]C.int
+	for from := 0; from < len(r); from += C.HF_BATCH {
+		n := min(len(r)-from, C.HF_BATCH)
+		if err := l.check(C.hfmpi_waitall((*C.hfmpi_h)(unsafe.Pointer(&r[from])), C.int(n), &sts[0], &codes[0])); err != nil {
+			return err
+		}
+		for i := range n {
+			st[from+i], errs[from+i] = status(&sts[i]), l.received(codes[i], &sts[i])
+		}
+	}
+	return nil
+}
+
+// WaitAny completes one of several requests.
+func (l *lib) WaitAny(r []driver.Handle) (int, driver.Status, error) {
+	var st C.hfmpi_status
+	var index C.int
+	rc := C.hfmpi_waitany((*C.hfmpi_h)(unsafe.Pointer(unsafe.SliceData(r))), C.int(len(r)), &index, &st)
+	return int(index), status(&st), l.received(rc, &st)
+}
+
+// Cancel asks to withdraw a request.
+func (l *lib) Cancel(r driver.Handle) error { return l.check(C.hfmpi_cancel(C.hfmpi_h(r))) }
+
+// FreeRequest releases a request.
+func (l *lib) FreeRequest(r driver.Handle) error { return l.check(C.hfmpi_request_free(C.hfmpi_h(r))) }
+
+// Collective does a collective.
+func (l *lib) Collective(a driver.Coll) error {
+	return l.check(coll(&a, nil))
+}
+
+// Icollective starts a collective.
+func (l *lib) Icollective(a driver.Coll) (driver.Handle, error) {
+	var r C.hfmpi_h
+	rc := coll(&a, &r)
+	return driver.Handle(r), l.check(rc)
+}
+
+func coll(a *driver.Coll, r *C.hfmpi_h) C.int {
+	inPlace := C.int(0)
+	if a.InPlace {
+		inPlace = 1
+	}
+	return C.hfmpi_coll(C.int(a.Kind), ptr(a.Send), ints(a.SendCounts), ints(a.SendDispls),
+		ptr(a.Recv), ints(a.RecvCounts), ints(a.RecvDispls),
+		C.int64_t(a.Count), C.int(a.Type), C.int(a.Op), C.int(a.Root), inPlace, C.hfmpi_h(a.Comm), r)
+}

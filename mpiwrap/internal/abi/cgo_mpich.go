@@ -1,0 +1,7 @@
+//go:build mpi_mpich
+
+package abi
+
+// #cgo pkg-config: mpich
+// #cgo CFLAGS: -O2
+import "C"

@@ -1,0 +1,174 @@
+package abi
+
+/*
+#include <stdlib.h>
+#include "neutral.h"
+#include "open.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/internal/sigguard"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// Thread levels of MPI, as it numbers them.
+const (
+	ThreadSerialized = 2
+	ThreadMultiple   = 3
+)
+
+// Sonames by family. The last ones are what development packages install.
+var (
+	openMPINames = []string{"libmpi.so.40", "libmpi.so.80"}
+	mpichNames   = []string{"libmpich.so.12", "libmpi.so.12", "libmpi_cray.so.12", "libmpi_intel.so.12"}
+)
+
+// Open finds the MPI library, initialises it with signals guarded and checks
+// that the launcher and the library belong together. library is a file name or
+// path, or empty to look for one.
+func Open(library string, threads int) (driver.Driver, error) {
+	l := &lib{}
+	err := sigguard.Around(func() error { return l.start(library, threads) })
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *lib) start(library string, threads int) error {
+	kind, err := choose(library, os.Getenv)
+	if err != nil {
+		return err
+	}
+	var provided, wasUp C.int
+	if err := l.check(C.hfmpi_init(C.int(threads), &provided, &wasUp)); err != nil {
+		return fmt.Errorf("initialise MPI: %w", err)
+	}
+	l.wasUp = wasUp != 0
+	l.info.Name = []string{"Open MPI", "MPICH"}[kind]
+	if err := l.describe(); err != nil {
+		return err
+	}
+	if int(provided) < threads {
+		err := fmt.Errorf("%s grants thread level %d, %d is needed", l.info.Name, int(provided), threads)
+		_ = l.Finalize()
+		return err
+	}
+	l.info.Concurrent = threads >= ThreadMultiple
+	if err := l.pairing(os.Getenv); err != nil {
+		_ = l.Finalize()
+		return err
+	}
+	return nil
+}
+
+func (l *lib) describe() error {
+	var text [8192]C.char
+	var maxTag C.int
+	if err := l.check(C.hfmpi_library(&text[0], C.int(len(text)))); err != nil {
+		return err
+	}
+	if err := l.check(C.hfmpi_tag_ub(&maxTag)); err != nil {
+		return err
+	}
+	l.info.Library = strings.TrimSpace(C.GoString(&text[0]))
+	l.info.MaxTag = int(maxTag)
+	return nil
+}
+
+// choose opens the library that fits best and returns its kind.
+func choose(library string, env func(string) string) (int, error) {
+	if library != "" {
+		kind, err := open(library, false)
+		if err != nil {
+			return 0, &driver.LibraryError{Tried: []string{library}, Reasons: []string{err.Error()}}
+		}
+		return kind, nil
+	}
+	first, second := openMPINames, mpichNames
+	if launcherOf(env) == "MPICH" {
+		first, second = second, first
+	}
+	names := append(append([]string(nil), first...), second...)
+	for _, n := range names {
+		if kind, err := open(n, true); err == nil {
+			return kind, nil
+		}
+	}
+	e := &driver.LibraryError{}
+	for _, n := range names {
+		kind, err := open(n, false)
+		if err == nil {
+			return kind, nil
+		}
+		e.Tried, e.Reasons = append(e.Tried, n), append(e.Reasons, err.Error())
+	}
+	return 0, e
+}
+
+func open(name string, mappedOnly bool) (int, error) {
+	cname := C.CString(name)
+	defer C.free(unsafe.Pointer(cname))
+	var text [512]C.char
+	only := C.int(0)
+	if mappedOnly {
+		only = 1
+	}
+	kind := C.hfmpi_open(cname, only, &text[0], C.int(len(text)))
+	if kind < 0 {
+		return 0, fmt.Errorf("%s", C.GoString(&text[0]))
+	}
+	return int(kind), nil
+}
+
+// launcherOf names the family of the launcher whose environment this is, or "".
+func launcherOf(env func(string) string) string {
+	switch {
+	case env("OMPI_COMM_WORLD_SIZE") != "" || env("PMIX_RANK") != "":
+		return "Open MPI"
+	case env("PMI_RANK") != "" || env("PMI_SIZE") != "":
+		return "MPICH"
+	}
+	return ""
+}
+
+// launched returns how many ranks the launcher says it has started; 0 when
+// nobody says anything.
+func launched(env func(string) string) (n int, by string) {
+	for _, v := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"} {
+		if n, err := strconv.Atoi(env(v)); err == nil {
+			return n, v
+		}
+	}
+	if env("SLURM_PROCID") != "" && launcherOf(env) == "" {
+		if n, err := strconv.Atoi(env("SLURM_STEP_NUM_TASKS")); err == nil {
+			return n, "SLURM_STEP_NUM_TASKS"
+		}
+	}
+	return 0, ""
+}
+
+// pairing refuses a library that does not know its launcher: there every rank
+// believes to be the only one.
+func (l *lib) pairing(env func(string) string) error {
+	_, size := l.CommRank(l.World())
+	if n, by := launched(env); size == 1 && n > 1 {
+		return &driver.PairingError{Library: l.info.Name, Launched: n, Says: by}
+	}
+	return nil
+}
+
+// SetLimit makes messages of more than n elements travel as one element of a
+// derived type, as those over 2^31 do. It returns the limit before. For tests.
+func SetLimit(n int64) int64 {
+	old := int64(C.hfmpi_limit)
+	C.hfmpi_limit = C.int64_t(n)
+	return old
+}

@@ -1,0 +1,87 @@
+package mpitest_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mpirun"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+)
+
+// rankEnv tells the test binary that it is a rank started by mpirun.
+const rankEnv = "HOLDFAST_MPITEST_RANK"
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(rankEnv); what != "" {
+		os.Exit(rankMain(what))
+	}
+	os.Exit(m.Run())
+}
+
+// rankPrograms are what a rank can be asked to run.
+var rankPrograms = map[string]func(w *mpiwrap.Comm) error{
+	"suite": func(w *mpiwrap.Comm) error { return mpitest.Check(w, mpitest.Suite()) },
+}
+
+func rankMain(what string) int {
+	w, err := mpiwrap.Init(mpiwrap.Options{})
+	if err != nil {
+		fmt.Println("init:", err)
+		return 1
+	}
+	if err := rankPrograms[what](w); err != nil {
+		fmt.Printf("FAILED on rank %d: %v\n", w.Rank(), err)
+		w.Abort(3)
+	}
+	if err := mpiwrap.Finalize(); err != nil {
+		fmt.Println("finalize:", err)
+		return 1
+	}
+	if w.Rank() == 0 {
+		fmt.Println("PASSED under", w.Library())
+	}
+	return 0
+}
+
+// launch runs a rank program under one launcher.
+func launch(t *testing.T, l mpirun.Launcher, ranks int, what string, env ...string) string {
+	t.Helper()
+	if err := l.Available(); err != nil {
+		t.Skip(err)
+	}
+	out, err := l.Run(mpirun.Job{Ranks: ranks, Program: os.Args[0], Timeout: 2 * time.Minute,
+		Env: append(env, rankEnv+"="+what)})
+	if err != nil || !strings.Contains(out, "PASSED") {
+		t.Fatalf("%s on %d ranks: %v\n%s", what, ranks, err, out)
+	}
+	return out
+}
+
+func TestSuiteUnderMPI(t *testing.T) {
+	for _, l := range mpirun.Launchers() {
+		for _, n := range []int{2, 3} {
+			t.Run(fmt.Sprintf("%s/%d", l.Name, n), func(t *testing.T) { launch(t, l, n, "suite") })
+		}
+	}
+}
+
+func TestSuiteOnSimulatedRanks(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 5} {
+		for seed := range uint64(8) {
+			err := mpitest.Run(n, seed, func(w *mpiwrap.Comm) error {
+				err := mpitest.Check(w, mpitest.Suite())
+				if err != nil {
+					w.Abort(1)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatalf("%d ranks, seed %d: %v", n, seed, err)
+			}
+		}
+	}
+}
