@@ -50,7 +50,8 @@ func (s *Store) Candidates(ctx context.Context) ([]Candidate, error) {
 }
 
 // Survey says how every epoch found at any level stands there, newest epoch
-// first and levels nearest first.
+// first and levels nearest first. What other ranks have counts as far as this
+// one did Learn of it.
 func (s *Store) Survey(ctx context.Context) ([]LevelState, error) {
 	leave, err := s.enter()
 	if err != nil {
@@ -59,45 +60,71 @@ func (s *Store) Survey(ctx context.Context) ([]LevelState, error) {
 	defer leave()
 	var out []LevelState
 	for _, l := range s.levels {
-		epochs, err := l.epochs()
+		epochs, err := s.epochsAt(l)
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range epochs {
-			st, err := s.stateAt(ctx, l, e)
-			if err != nil {
+			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			out = append(out, st)
+			out = append(out, s.stateAt(ctx, l, e))
 		}
 	}
 	slices.SortStableFunc(out, func(a, b LevelState) int { return cmp.Compare(b.Epoch, a.Epoch) })
 	return out, nil
 }
 
-// stateAt looks at one epoch of one level. Its own error is the context's.
-func (s *Store) stateAt(ctx context.Context, l *level, e Epoch) (LevelState, error) {
-	st := LevelState{Epoch: e, Level: l.name}
-	if err := ctx.Err(); err != nil {
-		return st, err
-	}
-	m, err := l.readManifest(e)
+// epochsAt lists the epochs of a level, here and at other ranks.
+func (s *Store) epochsAt(l *level) ([]Epoch, error) {
+	own, err := l.epochs()
 	if err != nil {
+		return nil, err
+	}
+	set := map[Epoch]bool{}
+	for _, e := range own {
+		set[e] = true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.known {
+		if s.known[i].level == l.name {
+			set[s.known[i].epoch] = true
+		}
+	}
+	return sortedEpochs(set), nil
+}
+
+// stateAt looks at one epoch of one level.
+func (s *Store) stateAt(ctx context.Context, l *level, e Epoch) LevelState {
+	st := LevelState{Epoch: e, Level: l.name}
+	m, err := s.manifestOf(ctx, l, e)
+	switch {
+	case err != nil:
 		st.Err = err
-		return st, nil
-	}
-	st.ID = m.id()
-	if m.size != s.opt.Size {
+	case m.size != s.opt.Size:
 		st.Err = &SizeError{Level: l.name, Dir: l.path, Have: m.size, Want: s.opt.Size}
-		return st, nil
-	}
-	if m.job != s.opt.Job {
+	case m.job != s.opt.Job:
 		st.Err = &JobError{Level: l.name, Dir: l.path, Have: m.job, Want: s.opt.Job}
-		return st, nil
+	default:
+		st.ID, st.Shard = m.id(), m.shards[s.opt.Rank]
+		st.Err = s.reachable(l, m)
 	}
-	st.Shard = m.shards[s.opt.Rank]
-	st.Err = l.probe(m, s.opt.Rank)
-	return st, nil
+	return st
+}
+
+// reachable says why this rank's shard cannot be had from a level.
+func (s *Store) reachable(l *level, m *manifest) error {
+	if l.name == LevelParity {
+		return s.parityState(l, m)
+	}
+	err := l.probe(m, s.opt.Rank)
+	id := m.id()
+	at := func(h *holding) bool { return h.id == id && h.hasShard(s.opt.Rank) }
+	if err != nil && len(s.holders(l.name, m.epoch, at)) > 0 {
+		return nil
+	}
+	return err
 }
 
 // probe checks length and footer of a shard.

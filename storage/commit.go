@@ -24,7 +24,7 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 	if err != nil {
 		return err
 	}
-	m, err := s.newManifest(e, level, shards)
+	m, err := s.newManifest(e, l, shards)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -39,8 +39,11 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 	return nil
 }
 
-func (s *Store) newManifest(e Epoch, level string, shards []ShardInfo) (*manifest, error) {
-	m := &manifest{epoch: e, size: s.opt.Size, job: s.opt.Job, level: level}
+func (s *Store) newManifest(e Epoch, l *level, shards []ShardInfo) (*manifest, error) {
+	m := &manifest{epoch: e, size: s.opt.Size, job: s.opt.Job, level: l.name}
+	if l.name == LevelParity {
+		m.data, m.parity = l.cfg.Data, l.cfg.Parity
+	}
 	m.shards = slices.Clone(shards)
 	slices.SortFunc(m.shards, func(a, b ShardInfo) int { return a.Rank - b.Rank })
 	if len(m.shards) != m.size {

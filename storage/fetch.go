@@ -36,20 +36,7 @@ type SectionInfo struct {
 // level why it does not serve; it matches ErrNotCommitted when the epoch exists
 // at none. The caller closes the Shard.
 func (s *Store) Fetch(ctx context.Context, e Epoch) (*Shard, error) {
-	return s.fetch(ctx, e, s.sources(""))
-}
-
-// sources lists the levels, nearest first, or that called first before all.
-func (s *Store) sources(first string) []source {
-	var out []source
-	for _, l := range s.levels {
-		if l.name == first {
-			out = append([]source{l}, out...)
-		} else {
-			out = append(out, l)
-		}
-	}
-	return out
+	return s.fetch(ctx, e, s.sources(e, ""))
 }
 
 func (s *Store) fetch(ctx context.Context, e Epoch, from []source) (*Shard, error) {
@@ -108,7 +95,7 @@ var errNoMore = errors.New("no other level has a good copy")
 
 // note remembers damage; absence is not damage. mu is held.
 func (sh *Shard) note(err error) {
-	if errors.Is(err, ErrNotCommitted) {
+	if absent(err) {
 		return
 	}
 	sh.damage = append(sh.damage, err)
@@ -150,36 +137,36 @@ func (sh *Shard) ReadAt(ctx context.Context, name string, dst []byte, off int64)
 	if !ok {
 		return fmt.Errorf("%w: %q", ErrNoSection, name)
 	}
+	return sh.shape.readRange(sec, dst, off, func(i int, dst []byte, mem *scratch) error {
+		return sh.readChunk(ctx, i, dst, mem)
+	})
+}
+
+// readRange fills dst with the bytes of a section from off on; read yields
+// whole chunks.
+func (x *shardIndex) readRange(sec *sectionEntry, dst []byte, off int64, read func(i int, dst []byte, mem *scratch) error) error {
 	if off < 0 || off+int64(len(dst)) > sec.size {
-		return fmt.Errorf("section %q has %d bytes, [%d,%d) asked for", name, sec.size, off, off+int64(len(dst)))
+		return fmt.Errorf("section %q has %d bytes, [%d,%d) asked for", sec.name, sec.size, off, off+int64(len(dst)))
 	}
 	if len(dst) == 0 {
 		return nil
 	}
-	step := int64(sh.shape.chunkBytes)
+	step := int64(x.chunkBytes)
 	first, last := int(off/step), int((off+int64(len(dst))-1)/step)
 	return inParallel(last-first+1, func(k int, mem *scratch) error {
-		return sh.readPart(ctx, sec.first+first+k, int64(first+k)*step-off, dst, mem)
+		i := sec.first + first + k
+		at := int64(first+k)*step - off // where the chunk starts relative to dst
+		n := int64(x.chunks[i].length)
+		if at >= 0 && at+n <= int64(len(dst)) {
+			return read(i, dst[at:at+n], mem)
+		}
+		whole := mem.whole(int(n))
+		if err := read(i, whole, mem); err != nil {
+			return err
+		}
+		copy(dst[max(at, 0):], whole[max(-at, 0):])
+		return nil
 	})
-}
-
-// readPart reads the part of chunk i that falls into dst; at is where the chunk
-// starts relative to dst.
-func (sh *Shard) readPart(ctx context.Context, i int, at int64, dst []byte, mem *scratch) error {
-	n := int64(sh.shape.chunks[i].length)
-	if at >= 0 && at+n <= int64(len(dst)) {
-		return sh.readChunk(ctx, i, dst[at:at+n], mem)
-	}
-	whole := mem.whole(int(n))
-	if err := sh.readChunk(ctx, i, whole, mem); err != nil {
-		return err
-	}
-	if at < 0 {
-		copy(dst, whole[-at:])
-	} else {
-		copy(dst[at:], whole)
-	}
-	return nil
 }
 
 // readChunk tries the copies in turn.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
 // Flush copies this rank's shard of an epoch that is committed at from to the
@@ -30,28 +32,51 @@ func (s *Store) Flush(ctx context.Context, e Epoch, from, to string) (ShardInfo,
 }
 
 func (s *Store) flush(ctx context.Context, e Epoch, from string, to *level) (info ShardInfo, err error) {
-	sh, err := s.fetch(ctx, e, s.sources(from))
+	if to.name == LevelParity {
+		return s.flushParity(ctx, e, to)
+	}
+	sh, err := s.fetch(ctx, e, s.sources(e, from))
 	if err != nil {
 		return info, err
 	}
 	defer func() { err = errors.Join(err, sh.Close()) }()
-	if done, ok, err := s.flushed(sh, to); ok || err != nil {
-		return done, err
+	if to.name == LevelPartner {
+		info, err = s.flushPartner(ctx, sh, to)
+	} else {
+		info, err = s.flushDir(ctx, sh, to)
 	}
-	var secs []Section
-	for _, sec := range sh.Sections() {
-		secs = append(secs, Section{Name: sec.Name, Size: sec.Size, Source: &sectionReader{ctx, sh, sec}})
-	}
-	info, err = s.putShard(ctx, to, s.spec(e, secs), to.pace)
 	if err == nil && info.Digest != sh.digest {
 		err = fmt.Errorf("copy differs from its source: %w", ErrCorrupt)
 	}
 	return info, err
 }
 
+// flushDir copies the shard into this rank's own directory of a level.
+func (s *Store) flushDir(ctx context.Context, sh *Shard, to *level) (ShardInfo, error) {
+	info, idx, ok, err := s.flushed(sh, &to.levelDir)
+	if err != nil {
+		return info, err
+	}
+	if ok {
+		to.remember(sh.epoch, idx)
+		return info, nil
+	}
+	return s.putShard(ctx, to, s.spec(sh.epoch, sh.asSections(ctx)), to.pace)
+}
+
+// asSections makes the shard's sections Sources.
+func (sh *Shard) asSections(ctx context.Context) []Section {
+	var secs []Section
+	for _, sec := range sh.Sections() {
+		secs = append(secs, Section{Name: sec.Name, Size: sec.Size, Source: &sectionReader{ctx, sh, sec}})
+	}
+	return secs
+}
+
 // flushed looks for a copy that is complete already: committed, or under its
-// final name, which it got only after it was synced.
-func (s *Store) flushed(sh *Shard, to *level) (info ShardInfo, ok bool, err error) {
+// final name, which it got only after it was synced. idx is nil when it is
+// committed.
+func (s *Store) flushed(sh *Shard, to *levelDir) (info ShardInfo, idx *shardIndex, ok bool, err error) {
 	rank := s.opt.Rank
 	m, err := to.readManifest(sh.epoch)
 	if err == nil {
@@ -61,21 +86,17 @@ func (s *Store) flushed(sh *Shard, to *level) (info ShardInfo, ok bool, err erro
 		err = ErrCommitted
 	}
 	if err == nil {
-		return info, true, nil
+		return info, nil, true, nil
 	}
 	if !errors.Is(err, ErrNotCommitted) {
-		return info, false, err
+		return info, nil, false, err
 	}
-	info, idx, err := to.uncommitted(sh.epoch, rank)
+	info, idx, err = to.uncommitted(sh.epoch, rank)
 	if err != nil || info.Digest != sh.digest {
-		return ShardInfo{}, false, nil // absent, another, or damaged: write it anew
+		return ShardInfo{}, nil, false, nil // absent, another, or damaged: write it anew
 	}
-	info.Node = sh.copies[0].at.info.Node
-	if err := to.fs.SyncDir(to.epochPath(sh.epoch)); err != nil {
-		return ShardInfo{}, false, err
-	}
-	to.remember(sh.epoch, idx)
-	return info, true, nil
+	info.Node = s.opt.Node
+	return info, idx, true, to.fs.SyncDir(to.epochPath(sh.epoch))
 }
 
 // uncommitted describes a shard file that no manifest names yet.
@@ -85,22 +106,34 @@ func (d *levelDir) uncommitted(e Epoch, rank int) (info ShardInfo, idx *shardInd
 	if err != nil {
 		return info, nil, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+	c, err := openLoose(file, f)
+	if err != nil {
+		return info, nil, errors.Join(err, f.Close())
+	}
+	return c.at.info, c.idx, c.close()
+}
+
+// openLoose opens a file in the form of a shard without a manifest that says
+// what it should be. The caller closes f if there is an error, the copy if not.
+func openLoose(file string, f vfs.File) (*shardCopy, error) {
 	n, err := f.Size()
 	if err != nil {
-		return info, nil, err
+		return nil, err
 	}
 	foot, err := readFooter(file, f, n)
 	if err != nil {
-		return info, nil, err
+		return nil, err
 	}
-	if idx, err = readIndex(file, f, foot); err != nil {
-		return info, nil, err
+	idx, err := readIndex(file, f, foot)
+	if err != nil {
+		return nil, err
 	}
-	return ShardInfo{
-		Rank: rank, Bytes: idx.bytes(), Stored: idx.owned(), ShardBytes: n,
+	info := ShardInfo{
+		Rank: idx.rank, Bytes: idx.bytes(), Stored: idx.owned(), ShardBytes: n,
 		Digest: idx.content(), index: foot.indexHash, origins: idx.origins(), pack: noPack,
-	}, idx, nil
+	}
+	x := &extent{ReaderAt: f, Closer: f, name: file, n: n, info: info}
+	return &shardCopy{at: x, idx: idx, other: map[Epoch]*extent{}}, nil
 }
 
 // sectionReader reads a section of a shard as a Source.

@@ -43,6 +43,27 @@ func parseEpoch(name string) (Epoch, bool) {
 
 func shardName(rank int) string { return fmt.Sprintf("%s%06d%s", shardPrefix, rank, shardSuffix) }
 
+// rowName is the file with row j of the parity that rank encoded.
+func rowName(rank, j int) string { return fmt.Sprintf("%s%06d.parity-%d", shardPrefix, rank, j) }
+
+// parseName reads rank and row back from the name of a shard (row -1) or of a
+// parity row.
+func parseName(name string) (rank, row int, ok bool) {
+	digits, tail, _ := strings.Cut(strings.TrimPrefix(name, shardPrefix), ".")
+	v, err := strconv.ParseUint(digits, 10, 31)
+	if err != nil {
+		return 0, 0, false
+	}
+	if shardName(int(v)) == name {
+		return int(v), -1, true
+	}
+	j, err := strconv.Atoi(strings.TrimPrefix(tail, "parity-"))
+	if err != nil || j < 0 || rowName(int(v), j) != name {
+		return 0, 0, false
+	}
+	return int(v), j, true
+}
+
 func packName(first int) string { return fmt.Sprintf("%s%06d%s", packPrefix, first, packSuffix) }
 
 // tempName is a name for a file in the making. It starts with the final name

@@ -17,9 +17,10 @@ import (
 //	<dir>/epoch-0000000007/rank-000003.shard
 //	<dir>/epoch-0000000007/manifest         commits the epoch
 type levelDir struct {
-	fs   vfs.FS
-	name string // of the level
-	path string
+	fs    vfs.FS
+	name  string // of the level
+	path  string
+	owner int // rank whose store the directory belongs to; it clears away temporary files
 }
 
 // unusable wraps what the system said about the directory with the remedy.

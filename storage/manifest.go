@@ -8,6 +8,8 @@ type manifest struct {
 	size   int
 	job    string
 	level  string
+	data   int         // at parity: shape of the groups; 0 elsewhere
+	parity int         //
 	shards []ShardInfo // by rank
 }
 
@@ -17,6 +19,8 @@ func (m *manifest) encode() []byte {
 	e.u32(uint32(m.size))
 	e.str(m.job)
 	e.str(m.level)
+	e.u16(uint16(m.data))
+	e.u16(uint16(m.parity))
 	for i := range m.shards {
 		m.shards[i].encode(&e)
 	}
@@ -35,6 +39,7 @@ func decodeManifest(file string, b []byte) (*manifest, error) {
 	m := &manifest{epoch: Epoch(d.u64())}
 	size := d.u32()
 	m.job, m.level = d.str(), d.str()
+	m.data, m.parity = int(d.u16()), int(d.u16())
 	if m.epoch == 0 || size == 0 || int64(size)*shardInfoMin > int64(len(d.b)) {
 		return bad("epoch or size out of range")
 	}

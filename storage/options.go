@@ -10,8 +10,10 @@ import (
 
 // Names of the levels, nearest first.
 const (
-	LevelLocal  = "local"  // a directory of the node: survives the program
-	LevelGlobal = "global" // a directory of the parallel file system: survives the nodes
+	LevelLocal   = "local"   // a directory of the node: survives the program
+	LevelPartner = "partner" // copies on other nodes: survives Copies nodes at once
+	LevelParity  = "parity"  // Reed-Solomon over groups of nodes: survives Parity nodes of a group
+	LevelGlobal  = "global"  // a directory of the parallel file system: survives the nodes
 )
 
 // Options says whose checkpoints a Store keeps and where.
@@ -24,6 +26,11 @@ type Options struct {
 	// Levels, nearest first. At least one.
 	Levels []LevelConfig
 
+	// Nodes names the node of every rank, and Transport connects their stores.
+	// Levels partner and parity need both.
+	Nodes     []string
+	Transport Transport
+
 	Logger *slog.Logger // nil: silent
 	FS     vfs.FS       // nil: the operating system's
 
@@ -32,9 +39,10 @@ type Options struct {
 
 // LevelConfig says where a level is and how it is used.
 type LevelConfig struct {
-	Name string // LevelLocal or LevelGlobal
-	// Dir must exist, unless Create is set. Ranks may share it or have one
-	// each; a job has it for itself.
+	Name string // LevelLocal, LevelPartner, LevelParity or LevelGlobal
+	// Dir is where the level's files lie: at partner and parity, those that this
+	// rank keeps for others. It must exist, unless Create is set. Ranks may share it or have
+	// one each; a job has it for itself.
 	Dir    string
 	Create bool // make Dir if only its last element is missing
 
@@ -52,6 +60,13 @@ type LevelConfig struct {
 	// BytesPerSec limits the rate of Flush to this level, for this rank. 0: no
 	// limit.
 	BytesPerSec int64
+
+	// Copies is how many other nodes keep each shard at partner. 0 means 1.
+	Copies int
+	// Data and Parity shape the groups of the level parity: at least so many
+	// nodes in a group, of which any Parity may be lost. It needs the level
+	// local, whose shards are the data. 0 and 0 mean 4 and 2.
+	Data, Parity int
 }
 
 const defaultKeep = 2
@@ -86,6 +101,45 @@ func (o *Options) validate() error {
 			return err
 		}
 	}
+	return o.validateRedundancy()
+}
+
+// validateRedundancy checks what the levels on other nodes need.
+func (o *Options) validateRedundancy() error {
+	bad := func(field, reason string) error { return &OptionError{Field: field, Reason: reason} }
+	if o.Node != "" && len(o.Nodes) == o.Size && o.Nodes[o.Rank] != o.Node {
+		return bad("Nodes", fmt.Sprintf("has node %q for this rank, Node is %q", o.Nodes[o.Rank], o.Node))
+	}
+	var local, parity *LevelConfig
+	for i := range o.Levels {
+		l := &o.Levels[i]
+		switch l.Name {
+		case LevelLocal:
+			local = l
+		case LevelParity:
+			parity = l
+		case LevelGlobal:
+			continue
+		}
+		if l.Name == LevelLocal {
+			continue
+		}
+		if o.Transport == nil {
+			return bad("Transport", "is nil, level "+l.Name+" needs it")
+		}
+		if len(o.Nodes) != o.Size {
+			return bad("Nodes", fmt.Sprintf("has %d entries for %d ranks, level %s needs them", len(o.Nodes), o.Size, l.Name))
+		}
+	}
+	if parity == nil {
+		return nil
+	}
+	if local == nil {
+		return bad("Levels", "parity needs the level local, whose shards it protects")
+	}
+	// The rows are of use only together with the shards.
+	local.Keep = max(local.Keep, parity.Keep)
+	parity.Keep, parity.KeepEvery = local.Keep, local.KeepEvery
 	return nil
 }
 
@@ -95,7 +149,7 @@ func (l *LevelConfig) validate(field string, dirs map[string]string) error {
 		return &OptionError{Field: field + "." + sub, Reason: fmt.Sprintf(format, args...)}
 	}
 	switch l.Name {
-	case LevelLocal, LevelGlobal:
+	case LevelLocal, LevelPartner, LevelParity, LevelGlobal:
 	default:
 		return bad("Name", "%q is not a level", l.Name)
 	}
@@ -119,8 +173,19 @@ func (l *LevelConfig) validate(field string, dirs map[string]string) error {
 		return bad("KeepEvery", "is %d", l.KeepEvery)
 	case l.BytesPerSec < 0:
 		return bad("BytesPerSec", "is %d", l.BytesPerSec)
-	case l.Keep == 0:
+	case l.Copies < 0:
+		return bad("Copies", "is %d", l.Copies)
+	case l.Data < 0 || l.Parity < 0 || (l.Data == 0) != (l.Parity == 0) || l.Data+l.Parity > 256:
+		return bad("Data, Parity", "are %d and %d: both at least 1, together at most 256", l.Data, l.Parity)
+	}
+	if l.Keep == 0 {
 		l.Keep = defaultKeep
+	}
+	if l.Copies == 0 {
+		l.Copies = 1
+	}
+	if l.Data == 0 {
+		l.Data, l.Parity = 4, 2
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"syscall"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
 // Put writes this rank's shard of an epoch at a level. When it returns nil the
@@ -57,9 +59,9 @@ func (s *Store) putShard(ctx context.Context, l *level, spec *shardSpec, p *pace
 	if err := l.checkSpace(spec.need()); err != nil {
 		return ShardInfo{}, err
 	}
-	info, idx, err := s.writeOut(ctx, l, spec, p)
+	info, idx, err := s.writeOut(ctx, &l.levelDir, spec, p)
 	if err != nil {
-		return ShardInfo{}, l.spaceError(err, spec.need())
+		return ShardInfo{}, err
 	}
 	l.remember(e, idx)
 	return info, nil
@@ -80,34 +82,59 @@ func (s *Store) prepareSpec(l *level, spec *shardSpec) {
 	}
 }
 
-// writeOut writes the shard under a temporary name, syncs it and publishes it.
-func (s *Store) writeOut(ctx context.Context, l *level, spec *shardSpec, p *pace) (info ShardInfo, idx *shardIndex, err error) {
-	e, rank := spec.head.epoch, spec.head.rank
-	temp := tempName(shardName(rank), s.opt.Rank)
-	path := join(l.epochPath(e), temp)
-	f, err := l.fs.Create(path, true)
+// writeOut writes the shard under a temporary name, syncs it and publishes it
+// in d, which may be at another rank.
+func (s *Store) writeOut(ctx context.Context, d *levelDir, spec *shardSpec, p *pace) (ShardInfo, *shardIndex, error) {
+	var info ShardInfo
+	var idx *shardIndex
+	e, name := spec.head.epoch, spec.fileName()
+	err := d.create(e, name, func(f vfs.File) (err error) {
+		info, idx, err = s.writeTo(ctx, f, spec, p)
+		return err
+	})
+	return info, idx, d.spaceError(err, spec.need())
+}
+
+// fileName is the final name of what is written.
+func (p *shardSpec) fileName() string {
+	if p.name != "" {
+		return p.name
+	}
+	return shardName(p.head.rank)
+}
+
+// writeTo writes the shard as the whole of f.
+func (s *Store) writeTo(ctx context.Context, f vfs.File, spec *shardSpec, p *pace) (ShardInfo, *shardIndex, error) {
+	w := newBlockWriter(ctx, f, s.pool, p)
+	info, idx, err := writeShard(ctx, w, spec)
 	if err != nil {
-		return info, nil, l.unusable(err)
+		w.abort()
+		return info, nil, err
+	}
+	return info, idx, w.finish()
+}
+
+// create makes a file of an epoch: fill writes it under a temporary name, which
+// is then synced and published. After an error nothing is left.
+func (d *levelDir) create(e Epoch, name string, fill func(f vfs.File) error) (err error) {
+	temp := tempName(name, d.owner)
+	path := join(d.epochPath(e), temp)
+	f, err := d.fs.Create(path, true)
+	if err != nil {
+		return d.unusable(err)
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, removeIfThere(l.fs, path))
+			err = errors.Join(err, removeIfThere(d.fs, path))
 		}
 	}()
-	w := newBlockWriter(ctx, f, s.pool, p)
-	info, idx, err = writeShard(ctx, w, spec)
-	if err != nil {
-		w.abort()
-	} else {
-		err = w.finish()
-	}
-	if err == nil {
+	if err = fill(f); err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return info, nil, err
+		return err
 	}
-	return info, idx, l.publish(e, temp, shardName(rank))
+	return d.publish(e, temp, name)
 }
 
 // need bounds the bytes that the shard takes when nothing is saved.
@@ -122,7 +149,7 @@ func (p *shardSpec) need() int64 {
 
 // checkSpace refuses early what would not fit. A file system that cannot tell
 // is given the benefit of the doubt.
-func (l *level) checkSpace(need int64) error {
+func (l *levelDir) checkSpace(need int64) error {
 	free, err := l.fs.Free(l.path)
 	if err != nil || free >= need {
 		return nil
@@ -131,7 +158,11 @@ func (l *level) checkSpace(need int64) error {
 }
 
 // spaceError turns the system's word for a full disk into ours.
-func (l *level) spaceError(err error, need int64) error {
+func (l *levelDir) spaceError(err error, need int64) error {
+	var told *SpaceError
+	if err == nil || errors.As(err, &told) {
+		return err
+	}
 	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
 		return err
 	}
@@ -144,6 +175,9 @@ func (l *level) spaceError(err error, need int64) error {
 
 // remember keeps the index of a shard until its epoch is committed.
 func (l *level) remember(e Epoch, idx *shardIndex) {
+	if idx == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.puts[e] = idx

@@ -61,6 +61,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func crcOf(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
+func crcUpdate(crc uint32, b []byte) uint32 { return crc32.Update(crc, castagnoli, b) }
+
 // sealRecord wraps payload in an envelope.
 func sealRecord(kind recordKind, payload []byte) []byte {
 	b := make([]byte, 0, len(payload)+recordExtra)

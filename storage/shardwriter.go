@@ -19,6 +19,7 @@ type shardSpec struct {
 	sections []Section
 	base     *shardIndex // an earlier shard of the rank at this place; may be nil
 	compress bool
+	name     string // of the file, if it is not the rank's shard
 }
 
 // shardWriter writes the bytes of one shard, in one pass over the sections.

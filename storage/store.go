@@ -16,9 +16,13 @@ type Store struct {
 	pool   *buffers
 	turns  chan struct{} // one entry per shard being written
 
+	serving *server  // nil without Transport
+	inbound *buffers // what other ranks' stores write and read here
+
 	mu     sync.Mutex
 	closed bool           // guarded by mu
 	users  sync.WaitGroup // operations under way
+	known  []holding      // guarded by mu: what other ranks have, by Learn
 }
 
 // level is a level with what this rank remembers of it.
@@ -37,6 +41,9 @@ type level struct {
 const (
 	maxWriters    = 2
 	buffersPerJob = 4
+	// Inbound buffers wait for the disk and for bytes that are on their way,
+	// never for another rank's buffers.
+	inboundBuffers = 8
 )
 
 // Open claims the directories of all levels for the job and clears away what an
@@ -67,12 +74,16 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		}
 		s.levels = append(s.levels, l)
 	}
+	if opt.Transport != nil {
+		s.inbound = newBuffers(inboundBuffers)
+		s.serving = s.serve()
+	}
 	return s, nil
 }
 
 func (s *Store) openLevel(cfg LevelConfig) (*level, error) {
 	l := &level{
-		levelDir: levelDir{fs: s.opt.FS, name: cfg.Name, path: cfg.Dir},
+		levelDir: levelDir{fs: s.opt.FS, name: cfg.Name, path: cfg.Dir, owner: s.opt.Rank},
 		cfg:      cfg,
 		pace:     newPace(cfg.BytesPerSec),
 		puts:     map[Epoch]*shardIndex{},
@@ -87,17 +98,24 @@ func (s *Store) openLevel(cfg LevelConfig) (*level, error) {
 	return l, l.clearTemps(s.opt.Rank)
 }
 
-// Close waits for operations under way and frees the buffers. Shards that were
-// fetched must be closed before. It may be called again.
+// Close waits for operations under way, stops serving other ranks and frees the
+// buffers. Shards that were fetched must be closed before. With a Transport,
+// ranks close only after all have ended what they do with each other. It may
+// be called again.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	s.users.Wait()
-	if s.opt.pool != nil {
-		return nil
+	var err error
+	if s.serving != nil {
+		s.serving.close()
+		err = s.inbound.close()
 	}
-	return s.pool.close()
+	if s.opt.pool != nil {
+		return err
+	}
+	return errors.Join(err, s.pool.close())
 }
 
 // enter is the start of every operation; its result ends the operation.

@@ -1,0 +1,234 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+)
+
+// holding says what one rank's directory of a level has of a committed epoch.
+type holding struct {
+	from   int // rank
+	level  string
+	epoch  Epoch
+	id     [16]byte
+	shards []int   // ranks whose shards lie there
+	rows   []rowID // parity rows that lie there
+}
+
+// rowID names row j of the parity that a rank encoded.
+type rowID struct{ rank, j int }
+
+// Holdings describes what this rank's directories have, for the other ranks to
+// Learn. Directories that all ranks see, of the level global, are left out.
+func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	var list []holding
+	for _, l := range s.levels {
+		if l.name == LevelGlobal {
+			continue
+		}
+		epochs, err := l.epochs()
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range epochs {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			h, err := l.holding(e)
+			if err != nil {
+				if !errors.Is(err, ErrNotCommitted) {
+					s.log.Warn("epoch cannot be offered to other ranks", "epoch", e, "level", l.name, "err", err)
+				}
+				continue
+			}
+			h.from = s.opt.Rank
+			list = append(list, h)
+		}
+	}
+	return encodeHoldings(list), nil
+}
+
+func (d *levelDir) holding(e Epoch) (holding, error) {
+	m, err := d.readManifest(e)
+	if err != nil {
+		return holding{}, err
+	}
+	h := holding{level: d.name, epoch: e, id: m.id()}
+	files, err := d.fs.ReadDir(d.epochPath(e))
+	if err != nil {
+		return holding{}, err
+	}
+	for _, f := range files {
+		rank, j, ok := parseName(f.Name)
+		switch {
+		case !ok || rank >= m.size:
+		case j >= 0:
+			h.rows = append(h.rows, rowID{rank, j})
+		default:
+			h.shards = append(h.shards, rank)
+		}
+	}
+	return h, nil
+}
+
+func encodeHoldings(list []holding) []byte {
+	var e encoder
+	e.u32(uint32(len(list)))
+	for _, h := range list {
+		e.str(h.level)
+		e.u64(uint64(h.epoch))
+		e.sum(h.id)
+		e.u32(uint32(len(h.shards)))
+		for _, r := range h.shards {
+			e.u32(uint32(r))
+		}
+		e.u32(uint32(len(h.rows)))
+		for _, r := range h.rows {
+			e.u32(uint32(r.rank))
+			e.u32(uint32(r.j))
+		}
+	}
+	return e.b
+}
+
+func decodeHoldings(from int, b []byte) ([]holding, error) {
+	d := &decoder{b: b}
+	var out []holding
+	for range d.count(34) {
+		h := holding{from: from, level: d.str(), epoch: Epoch(d.u64()), id: d.sum()}
+		for range d.count(4) {
+			h.shards = append(h.shards, int(d.u32()))
+		}
+		for range d.count(8) {
+			h.rows = append(h.rows, rowID{int(d.u32()), int(d.u32())})
+		}
+		out = append(out, h)
+	}
+	if !d.done() {
+		return nil, fmt.Errorf("holdings of rank %d: %w", from, errWire)
+	}
+	return out, nil
+}
+
+// Learn takes note of what another rank's directories have, so that Candidates
+// and Fetch can draw on them. It replaces what was known of that rank.
+func (s *Store) Learn(from int, holdings []byte) error {
+	list, err := decodeHoldings(from, holdings)
+	if err != nil || from == s.opt.Rank {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known = slices.DeleteFunc(s.known, func(h holding) bool { return h.from == from })
+	s.known = append(s.known, list...)
+	return nil
+}
+
+// holders lists the other ranks that have what match wants, of e at a level.
+func (s *Store) holders(level string, e Epoch, match func(h *holding) bool) []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opt.Transport == nil {
+		return nil
+	}
+	var out []int
+	for i := range s.known {
+		h := &s.known[i]
+		if h.level == level && h.epoch == e && match(h) && !slices.Contains(out, h.from) {
+			out = append(out, h.from)
+		}
+	}
+	return out
+}
+
+func (h *holding) hasShard(rank int) bool { return slices.Contains(h.shards, rank) }
+
+// peerSource is a level's directory at another rank.
+type peerSource struct {
+	s     *Store
+	level string
+	rank  int
+}
+
+func (p *peerSource) levelName() string { return p.level }
+
+func (p *peerSource) locate(ctx context.Context, e Epoch, rank int) (*extent, error) {
+	return p.with(ctx, func(d *levelDir) (*extent, error) { return d.locate(ctx, e, rank) })
+}
+
+// with uses the directory through a connection that ends with the call; files
+// that were opened keep their own.
+func (p *peerSource) with(ctx context.Context, do func(d *levelDir) (*extent, error)) (*extent, error) {
+	// The files outlive this call, and their users pass their own contexts.
+	d, f := p.s.peerDir(context.WithoutCancel(ctx), p.rank, p.level)
+	x, err := do(d)
+	if cerr := f.close(); cerr != nil && err == nil {
+		err = errors.Join(cerr, x.Close())
+	}
+	if err == nil {
+		x.name = fmt.Sprintf("rank %d:%s", p.rank, x.name)
+	}
+	return x, err
+}
+
+// sources lists where the shards of e of this rank may be had, nearest level
+// first and in each level the own directory first; the level called first comes
+// before all.
+func (s *Store) sources(e Epoch, first string) []source {
+	var out, front []source
+	for _, l := range s.levels {
+		list := s.sourcesAt(l, e)
+		if l.name == first {
+			front = list
+		} else {
+			out = append(out, list...)
+		}
+	}
+	return append(front, out...)
+}
+
+func (s *Store) sourcesAt(l *level, e Epoch) []source {
+	if l.name == LevelParity {
+		return s.paritySources(l, e)
+	}
+	out := []source{l}
+	for _, r := range s.holders(l.name, e, func(h *holding) bool { return h.hasShard(s.opt.Rank) }) {
+		out = append(out, &peerSource{s, l.name, r})
+	}
+	return out
+}
+
+// manifestOf reads an epoch's manifest of a level from the own directory, or
+// from that of another rank which has one.
+func (s *Store) manifestOf(ctx context.Context, l *level, e Epoch) (*manifest, error) {
+	m, err := l.readManifest(e)
+	if err == nil {
+		return m, nil
+	}
+	for _, r := range s.holders(l.name, e, func(*holding) bool { return true }) {
+		d, f := s.peerDir(ctx, r, l.name)
+		m, merr := d.readManifest(e)
+		f.close()
+		if merr == nil {
+			return m, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		err = errors.Join(err, merr)
+	}
+	return nil, err
+}
+
+// absent says that err means "not here" and not "damaged".
+func absent(err error) bool {
+	return errors.Is(err, ErrNotCommitted) || errors.Is(err, fs.ErrNotExist)
+}

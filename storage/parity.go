@@ -1,0 +1,314 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/klauspost/reedsolomon"
+)
+
+// parityBlock is how much of each member is encoded at once.
+const parityBlock = 1 << 20
+
+// Names of the sections of a file with a parity row.
+const (
+	rowGroup = "group"
+	rowData  = "row"
+)
+
+// parityGroup says what a row was computed from. It is the section "group" of
+// the row's file.
+type parityGroup struct {
+	stripe
+	segment int64      // length of the row and of each segment
+	bytes   []int64    // length of each member's shard
+	index   [][16]byte // of each member's shard
+}
+
+func newParityGroup(m *manifest, st stripe) *parityGroup {
+	g := &parityGroup{stripe: st, segment: segmentLen(m.shards, st.group, st.k)}
+	for _, r := range st.group {
+		g.bytes = append(g.bytes, m.shards[r].ShardBytes)
+		g.index = append(g.index, m.shards[r].index)
+	}
+	return g
+}
+
+func (g *parityGroup) encode() []byte {
+	var e encoder
+	e.u32(uint32(g.k))
+	e.u32(uint32(g.m))
+	e.u32(uint32(g.i))
+	e.u64(uint64(g.segment))
+	e.u32(uint32(len(g.group)))
+	for q, r := range g.group {
+		e.u32(uint32(r))
+		e.u64(uint64(g.bytes[q]))
+		e.sum(g.index[q])
+	}
+	return sealRecord(kindParityGroup, e.b)
+}
+
+// flushParity encodes the stripe of this rank: it reads a segment of the local
+// shard of each data member and writes the rows to the parity members. The
+// local shards of all ranks are committed.
+func (s *Store) flushParity(ctx context.Context, e Epoch, to *level) (info ShardInfo, err error) {
+	local, err := s.at(LevelLocal)
+	if err != nil {
+		return info, err
+	}
+	m, err := s.manifestOf(ctx, local, e)
+	if err != nil {
+		return info, err
+	}
+	groups, err := parityGroups(s.opt.Nodes, to.cfg.Data, to.cfg.Parity)
+	if err != nil {
+		return info, err
+	}
+	group, place := groupOf(groups, s.opt.Rank)
+	g := newParityGroup(m, stripe{group: group, k: len(group) - to.cfg.Parity, m: to.cfg.Parity, i: place})
+	if err := s.encodeStripe(ctx, e, g, m, to); err != nil {
+		return info, err
+	}
+	info = m.shards[s.opt.Rank]
+	info.Node = s.opt.Nodes[s.opt.Rank]
+	info.Holders = nil
+	for _, r := range group {
+		if r != s.opt.Rank {
+			info.Holders = append(info.Holders, s.opt.Nodes[r])
+		}
+	}
+	return info, nil
+}
+
+// encodeStripe computes the rows of g and writes them to their members.
+func (s *Store) encodeStripe(ctx context.Context, e Epoch, g *parityGroup, m *manifest, to *level) (err error) {
+	done, err := s.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	enc, err := newStripeEncoder(g)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, enc.close()) }()
+	for d := range g.k {
+		r := g.group[g.data(d)]
+		x, err := s.openMember(ctx, e, m.shards[r])
+		if err != nil {
+			return fmt.Errorf("shard of rank %d: %w", r, err)
+		}
+		enc.data = append(enc.data, x)
+	}
+	errs := make([]error, g.m+1)
+	var wg sync.WaitGroup
+	run := func(i int, do func() error) {
+		wg.Go(func() {
+			if errs[i] = do(); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	run(g.m, func() error { return enc.run(ctx) })
+	for j := range g.m {
+		run(j, func() error { return s.writeRow(ctx, e, enc, j, to) })
+	}
+	wg.Wait()
+	return firstCause(errs)
+}
+
+// firstCause prefers the error that made the others give up.
+func firstCause(errs []error) error {
+	i := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.Is(err, context.Canceled) })
+	if i >= 0 {
+		return errs[i]
+	}
+	return errors.Join(errs...)
+}
+
+// writeRow writes row j to its member.
+func (s *Store) writeRow(ctx context.Context, e Epoch, enc *stripeEncoder, j int, to *level) (err error) {
+	g := enc.g
+	holder := g.group[g.row(j)]
+	d := &to.levelDir
+	if holder != s.opt.Rank {
+		remote, f := s.peerDir(ctx, holder, to.name)
+		defer func() { err = errors.Join(err, f.close()) }()
+		d = remote
+	}
+	group := g.encode()
+	spec := s.spec(e, []Section{
+		{Name: rowGroup, Size: int64(len(group)), Source: Bytes(group)},
+		{Name: rowData, Size: g.segment, Source: &rowSource{ctx: ctx, blocks: enc.rows[j]}},
+	})
+	spec.name = rowName(s.opt.Rank, j)
+	if err := d.ensureEpoch(e); err != nil {
+		return d.unusable(err)
+	}
+	if err := d.checkSpace(spec.need()); err != nil {
+		return err
+	}
+	if _, _, err = s.writeOut(ctx, d, spec, to.pace); err != nil {
+		return fmt.Errorf("parity row %d at rank %d: %w", j, holder, err)
+	}
+	return nil
+}
+
+// stripeEncoder reads the data of a stripe block by block and hands each row's
+// blocks to that row's writer.
+type stripeEncoder struct {
+	g    *parityGroup
+	rs   reedsolomon.Encoder
+	data []*extent
+	rows []chan rowBlock
+	free chan [][]byte // sets of m row buffers
+}
+
+// rowBlock is a block of one row; done returns its buffer.
+type rowBlock struct {
+	p    []byte
+	done func()
+}
+
+func newStripeEncoder(g *parityGroup) (*stripeEncoder, error) {
+	rs, err := reedsolomon.New(g.k, g.m, reedsolomon.WithAutoGoroutines(parityBlock))
+	if err != nil {
+		return nil, err
+	}
+	const ahead = 3 // sets of buffers: being encoded, handed over, being written
+	e := &stripeEncoder{g: g, rs: rs, free: make(chan [][]byte, ahead)}
+	for range g.m {
+		e.rows = append(e.rows, make(chan rowBlock, 1))
+	}
+	for range ahead {
+		set := make([][]byte, g.m)
+		for j := range set {
+			set[j] = make([]byte, parityBlock)
+		}
+		e.free <- set
+	}
+	return e, nil
+}
+
+// run encodes the whole stripe.
+func (e *stripeEncoder) run(ctx context.Context) error {
+	defer func() {
+		for _, c := range e.rows {
+			close(c)
+		}
+	}()
+	data := make([][]byte, e.g.k)
+	for d := range data {
+		data[d] = make([]byte, parityBlock)
+	}
+	for off := int64(0); off < e.g.segment; off += parityBlock {
+		n := int(min(e.g.segment-off, parityBlock))
+		if err := e.read(data, off, n); err != nil {
+			return err
+		}
+		if err := e.block(ctx, data, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read fills data with the block at off of each segment. Beyond the end of a
+// shard there are zeros.
+func (e *stripeEncoder) read(data [][]byte, off int64, n int) error {
+	return inParallel(len(data), func(d int, _ *scratch) error {
+		return readSegment(e.data[d], int64(d)*e.g.segment+off, data[d][:n])
+	})
+}
+
+// readSegment reads from a shard that is followed by zeros.
+func readSegment(x *extent, off int64, p []byte) error {
+	have := int(min(max(x.n-off, 0), int64(len(p))))
+	clear(p[have:])
+	if have == 0 {
+		return nil
+	}
+	return readFull(x, p[:have], off)
+}
+
+// block encodes one block and hands it to the writers of the rows.
+func (e *stripeEncoder) block(ctx context.Context, data [][]byte, n int) error {
+	var set [][]byte
+	select {
+	case set = <-e.free:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	shards := make([][]byte, 0, e.g.k+e.g.m)
+	for _, p := range slices.Concat(data, set) {
+		shards = append(shards, p[:n])
+	}
+	if err := e.rs.Encode(shards); err != nil {
+		return err
+	}
+	left := newCountdown(e.g.m, func() { e.free <- set })
+	for j, c := range e.rows {
+		select {
+		case c <- rowBlock{shards[e.g.k+j], left}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// newCountdown returns a function whose n-th call calls then.
+func newCountdown(n int, then func()) func() {
+	var mu sync.Mutex
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if n--; n == 0 {
+			then()
+		}
+	}
+}
+
+func (e *stripeEncoder) close() error {
+	var err error
+	for _, x := range e.data {
+		err = errors.Join(err, x.Close())
+	}
+	return err
+}
+
+// rowSource is a row as a Source. It is read from start to end, as a shard
+// writer does.
+type rowSource struct {
+	ctx    context.Context
+	blocks <-chan rowBlock
+	now    rowBlock
+}
+
+// ReadAt returns the next bytes.
+func (r *rowSource) ReadAt(p []byte, _ int64) (int, error) {
+	done := 0
+	for done < len(p) {
+		if len(r.now.p) == 0 {
+			b, ok := <-r.blocks
+			if !ok {
+				return done, cmp.Or(r.ctx.Err(), io.ErrUnexpectedEOF)
+			}
+			r.now = b
+		}
+		m := copy(p[done:], r.now.p)
+		done += m
+		if r.now.p = r.now.p[m:]; len(r.now.p) == 0 {
+			r.now.done()
+		}
+	}
+	return done, nil
+}

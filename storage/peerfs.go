@@ -1,0 +1,266 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// peerFS is the directory of a level at another rank, as files. Names are
+// relative to it. When ctx ends its connections break.
+type peerFS struct {
+	ctx   context.Context
+	via   Transport
+	rank  int
+	level string
+
+	mu    sync.Mutex
+	names *peerConn // guarded by mu: for everything but open files
+}
+
+func (s *Store) peerFS(ctx context.Context, rank int, level string) *peerFS {
+	return &peerFS{ctx: ctx, via: s.opt.Transport, rank: rank, level: level}
+}
+
+// peerDir is a level's directory at another rank. Its close ends the connection.
+func (s *Store) peerDir(ctx context.Context, rank int, level string) (*levelDir, *peerFS) {
+	f := s.peerFS(ctx, rank, level)
+	return &levelDir{fs: f, name: level, owner: rank}, f
+}
+
+// peerConn is one connection; calls on it take turns.
+type peerConn struct {
+	mu   sync.Mutex
+	c    net.Conn
+	rank int
+	stop func() bool
+	err  error // guarded by mu: the connection is unusable
+}
+
+func (f *peerFS) dial() (*peerConn, error) {
+	ctx, cancel := context.WithTimeout(f.ctx, dialTime)
+	defer cancel()
+	c, err := f.via.Dial(ctx, f.rank)
+	if err != nil {
+		return nil, fmt.Errorf("reach the store of rank %d: %w", f.rank, err)
+	}
+	return &peerConn{c: c, rank: f.rank, stop: context.AfterFunc(f.ctx, func() { c.Close() })}, nil
+}
+
+func (p *peerConn) close() error {
+	p.stop()
+	return p.c.Close()
+}
+
+// call sends a request and decodes the reply, whose payload goes into buf.
+func (p *peerConn) call(op wireOp, head, data, buf []byte) (*decoder, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return nil, p.err
+	}
+	d, err := p.exchange(op, head, data, buf)
+	var told *wireError
+	if err != nil && !errors.As(err, &told) {
+		err = fmt.Errorf("store of rank %d: %w", p.rank, err)
+		p.err = err
+	}
+	return d, err
+}
+
+// dialTime bounds how long a rank may take to answer at all.
+const dialTime = 10 * time.Second
+
+// exchangeTime bounds one request and its reply, so that a rank that hangs
+// fails what needs it. A block takes milliseconds.
+const exchangeTime = 2 * time.Minute
+
+func (p *peerConn) exchange(op wireOp, head, data, buf []byte) (*decoder, error) {
+	if err := p.c.SetDeadline(time.Now().Add(exchangeTime)); err != nil {
+		return nil, err
+	}
+	if err := writeFrame(p.c, uint8(op), head, data); err != nil {
+		return nil, err
+	}
+	if op == wireWrite {
+		return nil, nil
+	}
+	h, err := readFrameHead(p.c)
+	if err != nil {
+		return nil, err
+	}
+	if len(buf) < h.n {
+		buf = make([]byte, h.n)
+	}
+	b, err := h.body(p.c, buf)
+	if err != nil {
+		return nil, err
+	}
+	if h.what != wireOK {
+		return nil, errorOf(p.rank, h.what, string(b))
+	}
+	return &decoder{b: b}, nil
+}
+
+// call makes a request that concerns names.
+func (f *peerFS) call(op wireOp, names ...string) (*decoder, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.names == nil {
+		c, err := f.dial()
+		if err != nil {
+			return nil, err
+		}
+		f.names = c
+	}
+	return f.names.call(op, f.head(names...), nil, nil)
+}
+
+func (f *peerFS) head(names ...string) []byte {
+	var e encoder
+	e.str(f.level)
+	for _, n := range names {
+		e.str(n)
+	}
+	return e.b
+}
+
+// close ends the connection for names; open files have their own.
+func (f *peerFS) close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.names == nil {
+		return nil
+	}
+	err := f.names.close()
+	f.names = nil
+	return err
+}
+
+func (f *peerFS) Create(name string, direct bool) (vfs.File, error) { return f.file(wireCreate, name) }
+func (f *peerFS) Open(name string) (vfs.File, error)                { return f.file(wireOpen, name) }
+
+func (f *peerFS) file(op wireOp, name string) (vfs.File, error) {
+	c, err := f.dial()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.call(op, f.head(name), nil, nil); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return &peerFile{c: c}, nil
+}
+
+func (f *peerFS) do(op wireOp, names ...string) error {
+	_, err := f.call(op, names...)
+	return err
+}
+
+func (f *peerFS) Mkdir(name string) error      { return f.do(wireMkdir, name) }
+func (f *peerFS) Rename(from, to string) error { return f.do(wireRename, from, to) }
+func (f *peerFS) Remove(name string) error     { return f.do(wireRemove, name) }
+func (f *peerFS) SyncDir(name string) error    { return f.do(wireSyncDir, name) }
+func (f *peerFS) Link(from, to string) error   { return errors.ErrUnsupported }
+
+func (f *peerFS) ReadDir(name string) ([]vfs.Entry, error) {
+	d, err := f.call(wireReadDir, name)
+	if err != nil {
+		return nil, err
+	}
+	var out []vfs.Entry
+	for range d.count(19) {
+		out = append(out, d.entry())
+	}
+	return out, d.wire()
+}
+
+func (f *peerFS) Stat(name string) (vfs.Entry, error) {
+	d, err := f.call(wireStat, name)
+	if err != nil {
+		return vfs.Entry{}, err
+	}
+	return d.entry(), d.wire()
+}
+
+func (f *peerFS) Free(name string) (int64, error) {
+	d, err := f.call(wireFree, name)
+	if err != nil {
+		return 0, err
+	}
+	return d.i64(), d.wire()
+}
+
+func (d *decoder) entry() vfs.Entry {
+	return vfs.Entry{Name: d.str(), Size: d.i64(), Dir: d.u8() == 1, ModTime: time.Unix(0, int64(d.u64()))}
+}
+
+// wire says whether a reply was what it should be.
+func (d *decoder) wire() error {
+	if !d.done() {
+		return fmt.Errorf("reply does not fit: %w", errWire)
+	}
+	return nil
+}
+
+// peerFile is an open file at another rank.
+type peerFile struct{ c *peerConn }
+
+// ReadAt asks for at most a block at a time.
+func (f *peerFile) ReadAt(p []byte, off int64) (int, error) {
+	done := 0
+	for done < len(p) {
+		n := min(len(p)-done, blockBytes)
+		var e encoder
+		e.u64(uint64(off) + uint64(done))
+		e.u32(uint32(n))
+		d, err := f.c.call(wireRead, e.b, nil, p[done:done+n:done+n])
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.EOF
+			}
+			return done, err
+		}
+		if len(d.b) == 0 || len(d.b) > n {
+			return done, fmt.Errorf("reply of %d bytes to a read of %d: %w", len(d.b), n, errWire)
+		}
+		done += len(d.b)
+	}
+	return done, nil
+}
+
+func (f *peerFile) WriteAt(p []byte, off int64) (int, error) {
+	done := 0
+	for done < len(p) {
+		n := min(len(p)-done, blockBytes)
+		var e encoder
+		e.u64(uint64(off) + uint64(done))
+		if _, err := f.c.call(wireWrite, e.b, p[done:done+n], nil); err != nil {
+			return done, err
+		}
+		done += n
+	}
+	return done, nil
+}
+
+func (f *peerFile) Sync() error {
+	_, err := f.c.call(wireSync, nil, nil, nil)
+	return err
+}
+
+func (f *peerFile) Size() (int64, error) {
+	d, err := f.c.call(wireSize, nil, nil, nil)
+	if err != nil {
+		return 0, err
+	}
+	return d.i64(), d.wire()
+}
+
+func (f *peerFile) Close() error             { return f.c.close() }
+func (f *peerFile) Direct() bool             { return false }
+func (f *peerFile) WriteBehind(off, n int64) {}

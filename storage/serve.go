@@ -1,0 +1,317 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// server lets other ranks' stores use this one's directories.
+type server struct {
+	s    *Store
+	ctx  context.Context
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// serve starts to accept connections until stop.
+func (s *Store) serve() *server {
+	ctx, cancel := context.WithCancel(context.Background())
+	v := &server{s: s, ctx: ctx, stop: cancel}
+	v.wg.Go(v.accept)
+	return v
+}
+
+func (v *server) close() {
+	v.stop()
+	v.wg.Wait()
+}
+
+func (v *server) accept() {
+	for {
+		c, from, err := v.s.opt.Transport.Accept(v.ctx)
+		if err != nil {
+			if v.ctx.Err() == nil {
+				v.s.log.Warn("no more connections from other ranks' stores", "err", err)
+			}
+			return
+		}
+		v.wg.Go(func() { v.handle(c, from) })
+	}
+}
+
+func (v *server) handle(c net.Conn, from int) {
+	defer c.Close()
+	defer context.AfterFunc(v.ctx, func() { c.Close() })()
+	h := &session{v: v, c: c}
+	err := h.run()
+	if h.f != nil {
+		err = errors.Join(err, h.endWrites(), h.f.Close())
+	}
+	if err != nil && v.ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
+		v.s.log.Debug("connection of another rank's store", "from", from, "err", err)
+	}
+}
+
+// session serves one connection: names, or one open file. It belongs to one
+// goroutine but for the writes.
+type session struct {
+	v   *server
+	c   net.Conn
+	f   vfs.File
+	buf []byte
+
+	w *blockQueue
+}
+
+func (h *session) run() error {
+	for {
+		head, err := readFrameHead(h.c)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if wireOp(head.what) == wireWrite {
+			err = h.write(head)
+		} else {
+			err = h.answer(head)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// answer serves a request that has a reply.
+func (h *session) answer(head frameHead) error {
+	if len(h.buf) < head.n {
+		h.buf = make([]byte, head.n)
+	}
+	b, err := head.body(h.c, h.buf)
+	if err != nil {
+		return err
+	}
+	d := &decoder{b: b}
+	var reply encoder
+	if wireOp(head.what) == wireRead {
+		return h.read(d)
+	}
+	if err := h.serve(wireOp(head.what), d, &reply); err != nil {
+		return h.refuse(err)
+	}
+	return writeFrame(h.c, wireOK, reply.b, nil)
+}
+
+func (h *session) refuse(err error) error {
+	text := err.Error()
+	return writeFrame(h.c, statusOf(err), []byte(text[:min(len(text), 4096)]), nil)
+}
+
+func (h *session) serve(op wireOp, d *decoder, reply *encoder) error {
+	switch op {
+	case wireSync:
+		return h.sync()
+	case wireSize:
+		if h.f == nil {
+			return errNoFile
+		}
+		n, err := h.f.Size()
+		reply.u64(uint64(n))
+		return err
+	}
+	l, err := h.v.s.at(d.str())
+	if err != nil {
+		return err
+	}
+	if writes(op) && l.name != LevelPartner && l.name != LevelParity {
+		return fmt.Errorf("level %s takes no files from other ranks: %w", l.name, fs.ErrPermission)
+	}
+	name, err := inside(l, d.str())
+	if err != nil {
+		return err
+	}
+	return h.named(op, l, name, d, reply)
+}
+
+func writes(op wireOp) bool {
+	switch op {
+	case wireCreate, wireMkdir, wireRename, wireRemove, wireSyncDir:
+		return true
+	}
+	return false
+}
+
+var errNoFile = errors.New("no file is open on this connection")
+
+// inside turns a name of the protocol into a path below the level's directory.
+func inside(l *level, name string) (string, error) {
+	if name == "" {
+		return l.path, nil
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" || part == "." || part == ".." || strings.ContainsRune(part, 0) {
+			return "", fmt.Errorf("name %q: %w", name, fs.ErrInvalid)
+		}
+	}
+	return join(l.path, name), nil
+}
+
+// named serves the requests that name a file or directory.
+func (h *session) named(op wireOp, l *level, name string, d *decoder, reply *encoder) (err error) {
+	switch op {
+	case wireCreate:
+		return h.open(l.fs.Create(name, true))
+	case wireOpen:
+		return h.open(l.fs.Open(name))
+	case wireMkdir:
+		return l.fs.Mkdir(name)
+	case wireRemove:
+		return l.fs.Remove(name)
+	case wireSyncDir:
+		return l.fs.SyncDir(name)
+	case wireRename:
+		to, err := inside(l, d.str())
+		if err != nil {
+			return err
+		}
+		return l.fs.Rename(name, to)
+	case wireStat:
+		entry, err := l.fs.Stat(name)
+		reply.entry(entry)
+		return err
+	case wireFree:
+		n, err := l.fs.Free(name)
+		reply.u64(uint64(n))
+		return err
+	case wireReadDir:
+		list, err := l.fs.ReadDir(name)
+		reply.u32(uint32(len(list)))
+		for _, entry := range list {
+			reply.entry(entry)
+		}
+		return err
+	}
+	return fmt.Errorf("request %d: %w", op, errWire)
+}
+
+func (h *session) open(f vfs.File, err error) error {
+	if err != nil {
+		return err
+	}
+	if h.f != nil {
+		return errors.Join(errors.New("a file is open on this connection"), f.Close())
+	}
+	h.f = f
+	return nil
+}
+
+// read sends up to a block of the open file.
+func (h *session) read(d *decoder) error {
+	off, n := d.i64(), int(d.u32())
+	if !d.done() || n > blockBytes || h.f == nil {
+		return h.refuse(fs.ErrInvalid)
+	}
+	p, err := h.v.s.inbound.lease(h.v.ctx)
+	if err != nil {
+		return err
+	}
+	defer p.drop()
+	got, err := h.f.ReadAt(p.buf[:n], off)
+	if got == 0 && n > 0 {
+		if err == nil {
+			err = io.ErrUnexpectedEOF
+		}
+		return h.refuse(err)
+	}
+	return writeFrame(h.c, wireOK, nil, p.buf[:got])
+}
+
+// write takes a block off the connection; it goes to the disk while the next
+// one comes in.
+func (h *session) write(head frameHead) error {
+	const fields = 8
+	if head.n < fields || head.n > fields+blockBytes || h.f == nil {
+		return fmt.Errorf("write of %d bytes: %w", head.n, errWire)
+	}
+	p, err := h.v.s.inbound.lease(h.v.ctx)
+	if err != nil {
+		return err
+	}
+	var at [fields]byte
+	if _, err = io.ReadFull(h.c, at[:]); err == nil {
+		_, err = io.ReadFull(h.c, p.buf[:head.n-fields])
+	}
+	data := p.buf[:head.n-fields]
+	if err == nil && crcUpdate(crcOf(at[:]), data) != head.crc {
+		err = fmt.Errorf("checksum of a write does not match: %w", errWire)
+	}
+	if err != nil {
+		p.drop()
+		return err
+	}
+	if h.w == nil {
+		h.w = newBlockQueue(h.f)
+	}
+	d := decoder{b: at[:]}
+	h.w.put(block{p: data, off: d.i64(), from: p})
+	return nil
+}
+
+func (h *session) endWrites() error {
+	if h.w == nil {
+		return nil
+	}
+	err := h.w.end()
+	h.w = nil
+	return err
+}
+
+// sync makes durable what was written, or says what went wrong with it.
+func (h *session) sync() error {
+	if h.f == nil {
+		return errNoFile
+	}
+	if err := h.endWrites(); err != nil {
+		return err
+	}
+	return h.f.Sync()
+}
+
+// blockQueue writes blocks to a file in a goroutine of its own.
+type blockQueue struct {
+	jobs chan block
+	done chan struct{}
+	err  error // the goroutine's until done is closed
+}
+
+func newBlockQueue(f vfs.File) *blockQueue {
+	q := &blockQueue{jobs: make(chan block, 1), done: make(chan struct{})}
+	go func() {
+		defer close(q.done)
+		for b := range q.jobs {
+			if q.err == nil {
+				_, q.err = f.WriteAt(b.p, b.off)
+			}
+			b.from.drop()
+		}
+	}()
+	return q
+}
+
+func (q *blockQueue) put(b block) { q.jobs <- b }
+
+// end waits for the writes and returns the first error.
+func (q *blockQueue) end() error {
+	close(q.jobs)
+	<-q.done
+	return q.err
+}

@@ -1,0 +1,3 @@
+// Package storagetest helps to test what keeps checkpoints: a network in memory
+// between stores, and the suite that every level passes.
+package storagetest

@@ -1,0 +1,155 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"syscall"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// Stores use each other's directories over a connection as if they were files
+// of their own. A connection carries requests and replies in turn; each is a
+// frame: u8 what, u32 length, u32 CRC-32C of the payload, payload.
+//
+// A write has no reply. What went wrong with it is told by the next sync.
+type wireOp uint8
+
+const (
+	wireCreate wireOp = iota + 1
+	wireOpen
+	wireRead
+	wireWrite
+	wireSync
+	wireSize
+	wireMkdir
+	wireReadDir
+	wireStat
+	wireRename
+	wireRemove
+	wireSyncDir
+	wireFree
+)
+
+// Statuses of replies. They stand for the errors that storage tells apart.
+const (
+	wireOK uint8 = iota
+	wireFailed
+	wireNotExist
+	wireExist
+	wireNoSpace
+	wirePermission
+	wireEOF
+)
+
+// maxFrame bounds a payload: a block and the fields before it.
+const maxFrame = blockBytes + 64<<10
+
+func writeFrame(w io.Writer, what uint8, head, data []byte) error {
+	b := make([]byte, 9, 9+len(head))
+	b[0] = what
+	binary.LittleEndian.PutUint32(b[1:], uint32(len(head)+len(data)))
+	b = append(b, head...)
+	crc := crcOf(head)
+	if len(data) > 0 {
+		crc = crcUpdate(crc, data)
+	}
+	binary.LittleEndian.PutUint32(b[5:], crc)
+	if _, err := w.Write(b); err != nil {
+		return err
+	}
+	if len(data) > 0 {
+		_, err := w.Write(data)
+		return err
+	}
+	return nil
+}
+
+// frameHead is the fixed part of a frame.
+type frameHead struct {
+	what uint8
+	n    int
+	crc  uint32
+}
+
+func readFrameHead(r io.Reader) (frameHead, error) {
+	var b [9]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return frameHead{}, err
+	}
+	h := frameHead{b[0], int(binary.LittleEndian.Uint32(b[1:])), binary.LittleEndian.Uint32(b[5:])}
+	if h.n > maxFrame {
+		return h, fmt.Errorf("frame of %d bytes: %w", h.n, errWire)
+	}
+	return h, nil
+}
+
+// body reads the payload into buf, which is long enough.
+func (h frameHead) body(r io.Reader, buf []byte) ([]byte, error) {
+	p := buf[:h.n]
+	if _, err := io.ReadFull(r, p); err != nil {
+		return nil, err
+	}
+	if crcOf(p) != h.crc {
+		return nil, fmt.Errorf("checksum of a frame does not match: %w", errWire)
+	}
+	return p, nil
+}
+
+// errWire marks bytes on a connection that are not the protocol's.
+var errWire = errors.New("damaged on the way between ranks")
+
+// wireError is an error told by another rank's store.
+type wireError struct {
+	rank int
+	text string
+	is   error // may be nil
+}
+
+func (e *wireError) Error() string { return fmt.Sprintf("at rank %d: %s", e.rank, e.text) }
+func (e *wireError) Unwrap() error { return e.is }
+
+// wireErrors pairs statuses with the errors they stand for.
+var wireErrors = []struct {
+	status uint8
+	err    error
+}{
+	{wireNotExist, fs.ErrNotExist},
+	{wireExist, fs.ErrExist},
+	{wireNoSpace, syscall.ENOSPC},
+	{wirePermission, fs.ErrPermission},
+	{wireEOF, io.EOF},
+}
+
+func statusOf(err error) uint8 {
+	for _, w := range wireErrors {
+		if errors.Is(err, w.err) {
+			return w.status
+		}
+	}
+	return wireFailed
+}
+
+func errorOf(rank int, status uint8, text string) error {
+	e := &wireError{rank: rank, text: text}
+	for _, w := range wireErrors {
+		if w.status == status {
+			e.is = w.err
+		}
+	}
+	return e
+}
+
+func (e *encoder) entry(v vfs.Entry) {
+	e.str(v.Name)
+	e.u64(uint64(v.Size))
+	if v.Dir {
+		e.u8(1)
+	} else {
+		e.u8(0)
+	}
+	e.u64(uint64(v.ModTime.UnixNano()))
+}
