@@ -24,11 +24,12 @@ func TestMain(m *testing.M) {
 
 // rankPrograms are what a rank can be asked to run.
 var rankPrograms = map[string]func(w *mpiwrap.Comm) error{
-	"suite": func(w *mpiwrap.Comm) error { return mpitest.Check(w, mpitest.Suite()) },
+	"suite":   func(w *mpiwrap.Comm) error { return mpitest.Check(w, mpitest.Suite()) },
+	"signals": signals,
 }
 
 func rankMain(what string) int {
-	w, err := mpiwrap.Init(mpiwrap.Options{})
+	w, err := mpiwrap.Init(mpiwrap.Options{Library: os.Getenv(libraryEnv)})
 	if err != nil {
 		fmt.Println("init:", err)
 		return 1

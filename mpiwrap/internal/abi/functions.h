@@ -44,7 +44,6 @@
 	X(Imrecv, (void *, int, MPI_Datatype, MPI_Message *, MPI_Request *)) \
 	X(Wait, (MPI_Request *, MPI_Status *)) \
 	X(Test, (MPI_Request *, int *, MPI_Status *)) \
-	X(Waitall, (int, MPI_Request *, MPI_Status *)) \
 	X(Waitany, (int, MPI_Request *, int *, MPI_Status *)) \
 	X(Cancel, (MPI_Request *)) \
 	X(Request_free, (MPI_Request *)) \
