@@ -2,6 +2,7 @@ package gpustate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
@@ -87,25 +88,6 @@ func (d *Device) record() *record.Record {
 	return r
 }
 
-// take fills the capture; the device is stopped.
-func (c *Capture) take(ctx context.Context, d *Device, alloc func(int) []byte) error {
-	var entries []*entry
-	for _, e := range d.list {
-		if e.obj.Mem.HasContents() {
-			entries = append(entries, e)
-			c.contents = append(c.contents, Content{ID: e.obj.ID, Name: e.obj.Name, Bytes: e.obj.Mem.Bytes})
-		}
-	}
-	c.parts = make([][]part, len(entries))
-	var jobs []job
-	for i, e := range entries {
-		host := hostMemory(alloc, int(e.obj.Mem.Bytes))
-		c.parts[i] = []part{{bytes: e.obj.Mem.Bytes, host: host}}
-		jobs = append(jobs, downloads(e, 0, host)...)
-	}
-	return c.drv.run(ctx, jobs)
-}
-
 // hostMemory is memory from alloc, or memory of its own.
 func hostMemory(alloc func(int) []byte, n int) []byte {
 	if alloc != nil {
@@ -179,15 +161,7 @@ func (c *Capture) Release() error {
 	if c.drv == nil {
 		return nil
 	}
-	var first error
-	for _, b := range c.blocks {
-		if err := c.drv.ReleaseMem(b); err != nil && first == nil {
-			first = err
-		}
-	}
-	if err := c.drv.drop(); err != nil && first == nil {
-		first = err
-	}
-	c.drv, c.blocks, c.parts = nil, nil, nil
-	return first
+	err := errors.Join(c.freeBlocks(), c.drv.drop())
+	c.drv, c.parts = nil, nil
+	return err
 }

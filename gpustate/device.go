@@ -21,7 +21,8 @@ type Device struct {
 	list   []*entry       // in order of creation, IDs ascending
 	names  map[key]*entry // objects with a name
 	nextID uint64
-	spare  int // restored objects without a name that nobody has taken yet
+	shadow int64 // bound of captures' device memory, below 0 for none
+	spare  int   // restored objects without a name that nobody has taken yet
 
 	// mu is held for reading by every call that uses a handle, for writing
 	// while handles change or the contents must stand still.
@@ -54,7 +55,7 @@ type entry struct {
 }
 
 func newDevice(drv driver.Device) *Device {
-	d := &Device{drv: newSession(drv), names: map[key]*entry{}}
+	d := &Device{drv: newSession(drv), names: map[key]*entry{}, shadow: -1}
 	d.show()
 	return d
 }

@@ -16,7 +16,7 @@ var (
 	// ErrClosed: the device was closed before.
 	ErrClosed = errors.New("device is closed")
 	// ErrArgNotSet: a kernel was launched with an argument that was never set.
-	ErrArgNotSet = errors.New("kernel argument was never set")
+	ErrArgNotSet = driver.ErrArgNotSet
 	// ErrArgType: a value cannot be a kernel argument.
 	ErrArgType = errors.New("not a kernel argument")
 	// ErrOtherDevice: an object belongs to another Device.

@@ -60,7 +60,11 @@ func (e *Event) Done() (bool, error) {
 		return true, e.closed(err)
 	}
 	defer d.leave()
-	return e.poll()
+	done, err := e.poll()
+	if !done && err == nil { // whoever asks again and again must see it complete
+		err = d.drv.Flush(e.q.h)
+	}
+	return done, err
 }
 
 // poll is Done with the device entered.

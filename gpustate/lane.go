@@ -9,7 +9,7 @@ import (
 
 // lane moves bytes between a device and the host: a queue and two pieces of
 // staging memory, so that one piece is in transfer while the other is copied.
-// On devices whose memory is the host's there is nothing to stage.
+// From devices whose memory is the host's it reads without staging.
 type lane struct {
 	drv   driver.Device
 	q     driver.Handle
@@ -37,6 +37,9 @@ func (l *lane) close() error {
 // staging gives the two pieces.
 func (l *lane) staging() (s [2][]byte, err error) {
 	for i := range l.stage {
+		if l.stage[i] == nil && l.drv.Info().HostMemory {
+			l.stage[i] = plain(make([]byte, pieceBytes))
+		}
 		if l.stage[i] == nil {
 			if l.stage[i], err = l.drv.AllocPinned(pieceBytes); err != nil {
 				return s, err
@@ -146,3 +149,10 @@ func (l *lane) abandon(events []driver.Event) error {
 	}
 	return err
 }
+
+// plain memory stages for devices whose memory is the host's: nothing there
+// gains from pinning.
+type plain []byte
+
+func (p plain) Bytes() []byte { return p }
+func (p plain) Free() error   { return nil }

@@ -4,12 +4,13 @@ import (
 	"errors"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/cl"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/cuda"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 )
 
 // libraries are the drivers of this process. Each opens its API's library once.
-var libraries = []driver.Driver{&cl.Library{}, &fake.Library{}}
+var libraries = []driver.Driver{&cuda.Library{}, &cl.Library{}, &fake.Library{}}
 
 // Devices lists the devices of all APIs on this machine, without the fake. The
 // error is set only when no API can be used; it says for each why not.

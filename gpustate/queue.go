@@ -195,6 +195,12 @@ func (q *Queue) issue(after []*Event, do func(wait []driver.Event) (driver.Event
 			continue
 		}
 		wait, held = append(wait, h), append(held, e)
+		if e.q != q { // a command that its queue keeps back would never complete
+			if err := q.dev.drv.Flush(e.q.h); err != nil {
+				letAll(held)
+				return nil, err
+			}
+		}
 	}
 	h, err := do(wait)
 	letAll(held)

@@ -31,12 +31,12 @@ func (e *entry) uploads(fill func(dst []byte, off int64) error) []job {
 		return []job{func(_ context.Context, l *lane) error {
 			b, err := l.drv.MapShared(l.q, e.h)
 			if err != nil {
-				return e.fail("restore", err)
+				return e.fail("write contents of", err)
 			}
 			if err := inPieces(b, fill); err != nil {
 				return err
 			}
-			return e.fail("restore", l.drv.UnmapShared(l.q, e.h))
+			return e.fail("write contents of", l.drv.UnmapShared(l.q, e.h))
 		}}
 	case *Image:
 		return e.imageUploads(fill)
@@ -47,7 +47,7 @@ func (e *entry) uploads(fill func(dst []byte, off int64) error) []job {
 			return l.up(ctx, upload{off: off, bytes: min(jobBytes, e.obj.Mem.Bytes-off), step: pieceBytes, fill: fill,
 				write: func(q driver.Handle, off int64, src []byte, block bool) (driver.Event, error) {
 					ev, err := l.drv.Write(q, e.h, off, src, block, nil)
-					return ev, e.fail("restore", err)
+					return ev, e.fail("write contents of", err)
 				}})
 		})
 	}
@@ -74,7 +74,7 @@ func (e *entry) imageUploads(fill func(dst []byte, off int64) error) []job {
 				return err
 			}
 			_, err := l.drv.WriteImage(l.q, e.h, s.region, host, true, nil)
-			return e.fail("restore", err)
+			return e.fail("write contents of", err)
 		})
 	}
 	return jobs

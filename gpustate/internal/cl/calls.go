@@ -22,7 +22,7 @@ type handle = C.hnd
 func openLibrary(file string) error {
 	name := C.CString(file)
 	defer C.free(unsafe.Pointer(name))
-	if msg := C.hf_open(name); msg != nil {
+	if msg := C.hfcl_open(name); msg != nil {
 		return errors.New(C.GoString(msg))
 	}
 	return nil
@@ -46,7 +46,7 @@ func eventBy(call string, m C.made) (driver.Event, error) {
 
 func platformIDs() ([]handle, error) {
 	var n C.uint32_t
-	rc := C.hf_clGetPlatformIDs(0, nil, &n)
+	rc := C.hfcl_clGetPlatformIDs(0, nil, &n)
 	if rc == platformNotFound || rc == 0 && n == 0 {
 		return nil, nil
 	}
@@ -54,13 +54,13 @@ func platformIDs() ([]handle, error) {
 		return nil, err
 	}
 	ids := make([]handle, n)
-	return ids, check("clGetPlatformIDs", int32(C.hf_clGetPlatformIDs(n, &ids[0], nil)))
+	return ids, check("clGetPlatformIDs", int32(C.hfcl_clGetPlatformIDs(n, &ids[0], nil)))
 }
 
 func deviceIDs(platform handle) ([]handle, error) {
 	const all = 0xFFFFFFFF
 	var n C.uint32_t
-	rc := C.hf_clGetDeviceIDs(platform, all, 0, nil, &n)
+	rc := C.hfcl_clGetDeviceIDs(platform, all, 0, nil, &n)
 	if rc == -1 || rc == 0 && n == 0 { // a platform without devices
 		return nil, nil
 	}
@@ -68,16 +68,16 @@ func deviceIDs(platform handle) ([]handle, error) {
 		return nil, err
 	}
 	ids := make([]handle, n)
-	return ids, check("clGetDeviceIDs", int32(C.hf_clGetDeviceIDs(platform, all, n, &ids[0], nil)))
+	return ids, check("clGetDeviceIDs", int32(C.hfcl_clGetDeviceIDs(platform, all, n, &ids[0], nil)))
 }
 
 func platformString(p handle, what uint32) string {
 	var n C.size_t
-	if C.hf_clGetPlatformInfo(p, C.uint32_t(what), 0, nil, &n) != 0 || n == 0 {
+	if C.hfcl_clGetPlatformInfo(p, C.uint32_t(what), 0, nil, &n) != 0 || n == 0 {
 		return ""
 	}
 	b := make([]byte, n)
-	if C.hf_clGetPlatformInfo(p, C.uint32_t(what), n, unsafe.Pointer(&b[0]), nil) != 0 {
+	if C.hfcl_clGetPlatformInfo(p, C.uint32_t(what), n, unsafe.Pointer(&b[0]), nil) != 0 {
 		return ""
 	}
 	return cstring(b)
@@ -86,22 +86,22 @@ func platformString(p handle, what uint32) string {
 // deviceBytes is a device property as bytes, nil where the device lacks it.
 func deviceBytes(d handle, what uint32) []byte {
 	var n C.size_t
-	if C.hf_clGetDeviceInfo(d, C.uint32_t(what), 0, nil, &n) != 0 || n == 0 {
+	if C.hfcl_clGetDeviceInfo(d, C.uint32_t(what), 0, nil, &n) != 0 || n == 0 {
 		return nil
 	}
 	b := make([]byte, n)
-	if C.hf_clGetDeviceInfo(d, C.uint32_t(what), n, unsafe.Pointer(&b[0]), nil) != 0 {
+	if C.hfcl_clGetDeviceInfo(d, C.uint32_t(what), n, unsafe.Pointer(&b[0]), nil) != 0 {
 		return nil
 	}
 	return b
 }
 
 func createContext(platform, dev handle) (handle, error) {
-	return madeBy("clCreateContext", C.hf_context(platform, dev))
+	return madeBy("clCreateContext", C.hfcl_context(platform, dev))
 }
 
 func releaseContext(c handle) error {
-	return check("clReleaseContext", int32(C.hf_clReleaseContext(c)))
+	return check("clReleaseContext", int32(C.hfcl_clReleaseContext(c)))
 }
 
 func createQueue(ctx, dev handle, modern bool, props uint64, priority uint32) (handle, error) {
@@ -110,28 +110,28 @@ func createQueue(ctx, dev handle, modern bool, props uint64, priority uint32) (h
 		m = 1
 	}
 	return madeBy("clCreateCommandQueue",
-		C.hf_queue(ctx, dev, m, C.uint64_t(props), C.uint32_t(priority)))
+		C.hfcl_queue(ctx, dev, m, C.uint64_t(props), C.uint32_t(priority)))
 }
 
 func releaseQueue(q handle) error {
-	return check("clReleaseCommandQueue", int32(C.hf_clReleaseCommandQueue(q)))
+	return check("clReleaseCommandQueue", int32(C.hfcl_clReleaseCommandQueue(q)))
 }
 
 func createBuffer(ctx handle, flags uint64, bytes int64, host unsafe.Pointer) (handle, error) {
-	return madeBy("clCreateBuffer", C.hf_buffer(ctx, C.uint64_t(flags), C.size_t(bytes), host))
+	return madeBy("clCreateBuffer", C.hfcl_buffer(ctx, C.uint64_t(flags), C.size_t(bytes), host))
 }
 
 func createSub(buf handle, flags uint64, off, bytes int64) (handle, error) {
-	return madeBy("clCreateSubBuffer", C.hf_sub(buf, C.uint64_t(flags), C.size_t(off), C.size_t(bytes)))
+	return madeBy("clCreateSubBuffer", C.hfcl_sub(buf, C.uint64_t(flags), C.size_t(off), C.size_t(bytes)))
 }
 
 func createImage(ctx handle, flags uint64, kind uint32, i driver.ImageDesc) (handle, error) {
-	return madeBy("clCreateImage", C.hf_image(ctx, C.uint64_t(flags), C.uint32_t(i.Order),
+	return madeBy("clCreateImage", C.hfcl_image(ctx, C.uint64_t(flags), C.uint32_t(i.Order),
 		C.uint32_t(i.Type), C.uint32_t(kind), C.size_t(i.Width), C.size_t(i.Height), C.size_t(i.Depth)))
 }
 
 func releaseMem(m handle) error {
-	return check("clReleaseMemObject", int32(C.hf_clReleaseMemObject(m)))
+	return check("clReleaseMemObject", int32(C.hfcl_clReleaseMemObject(m)))
 }
 
 func createSampler(ctx handle, s driver.SamplerDesc) (handle, error) {
@@ -140,44 +140,44 @@ func createSampler(ctx handle, s driver.SamplerDesc) (handle, error) {
 		norm = 1
 	}
 	return madeBy("clCreateSampler",
-		C.hf_sampler(ctx, norm, C.uint32_t(s.Addressing), C.uint32_t(s.Filter)))
+		C.hfcl_sampler(ctx, norm, C.uint32_t(s.Addressing), C.uint32_t(s.Filter)))
 }
 
 func releaseSampler(s handle) error {
-	return check("clReleaseSampler", int32(C.hf_clReleaseSampler(s)))
+	return check("clReleaseSampler", int32(C.hfcl_clReleaseSampler(s)))
 }
 
 func programFromSource(ctx handle, text string) (handle, error) {
 	s := C.CString(text)
 	defer C.free(unsafe.Pointer(s))
-	return madeBy("clCreateProgramWithSource", C.hf_source(ctx, s, C.size_t(len(text))))
+	return madeBy("clCreateProgramWithSource", C.hfcl_source(ctx, s, C.size_t(len(text))))
 }
 
 func programFromBinary(ctx, dev handle, bin []byte) (handle, error) {
 	return madeBy("clCreateProgramWithBinary",
-		C.hf_binary(ctx, dev, unsafe.Pointer(unsafe.SliceData(bin)), C.size_t(len(bin))))
+		C.hfcl_binary(ctx, dev, unsafe.Pointer(unsafe.SliceData(bin)), C.size_t(len(bin))))
 }
 
 func programFromIL(ctx handle, il []byte) (handle, error) {
 	return madeBy("clCreateProgramWithIL",
-		C.hf_il(ctx, unsafe.Pointer(unsafe.SliceData(il)), C.size_t(len(il))))
+		C.hfcl_il(ctx, unsafe.Pointer(unsafe.SliceData(il)), C.size_t(len(il))))
 }
 
 func buildProgram(p, dev handle, options string) error {
 	o := C.CString(options)
 	defer C.free(unsafe.Pointer(o))
-	return check("clBuildProgram", int32(C.hf_build(p, dev, o)))
+	return check("clBuildProgram", int32(C.hfcl_build(p, dev, o)))
 }
 
 // buildLog is the compiler's text for the last build, empty if there is none.
 func buildLog(p, dev handle) string {
 	const programBuildLog = 0x1183
 	var n C.size_t
-	if C.hf_clGetProgramBuildInfo(p, dev, programBuildLog, 0, nil, &n) != 0 || n == 0 {
+	if C.hfcl_clGetProgramBuildInfo(p, dev, programBuildLog, 0, nil, &n) != 0 || n == 0 {
 		return ""
 	}
 	b := make([]byte, n)
-	if C.hf_clGetProgramBuildInfo(p, dev, programBuildLog, n, unsafe.Pointer(&b[0]), nil) != 0 {
+	if C.hfcl_clGetProgramBuildInfo(p, dev, programBuildLog, n, unsafe.Pointer(&b[0]), nil) != 0 {
 		return ""
 	}
 	return cstring(b)
@@ -187,52 +187,52 @@ func buildLog(p, dev handle) string {
 func programBinary(p handle) []byte {
 	const programBinarySizes = 0x1165
 	var n C.size_t
-	rc := C.hf_clGetProgramInfo(p, programBinarySizes, C.size_t(unsafe.Sizeof(n)), unsafe.Pointer(&n), nil)
+	rc := C.hfcl_clGetProgramInfo(p, programBinarySizes, C.size_t(unsafe.Sizeof(n)), unsafe.Pointer(&n), nil)
 	if rc != 0 || n == 0 {
 		return nil
 	}
 	b := make([]byte, n)
-	if C.hf_get_binary(p, unsafe.Pointer(&b[0])) != 0 {
+	if C.hfcl_get_binary(p, unsafe.Pointer(&b[0])) != 0 {
 		return nil
 	}
 	return b
 }
 
 func releaseProgram(p handle) error {
-	return check("clReleaseProgram", int32(C.hf_clReleaseProgram(p)))
+	return check("clReleaseProgram", int32(C.hfcl_clReleaseProgram(p)))
 }
 
 func createKernel(p handle, name string) (handle, error) {
 	n := C.CString(name)
 	defer C.free(unsafe.Pointer(n))
-	return madeBy("clCreateKernel", C.hf_kernel(p, n))
+	return madeBy("clCreateKernel", C.hfcl_kernel(p, n))
 }
 
 // kernelArgs is the number of arguments, -1 where the platform does not tell.
 func kernelArgs(k handle) int {
 	const kernelNumArgs = 0x1191
 	var n C.uint32_t
-	if C.hf_clGetKernelInfo(k, kernelNumArgs, 4, unsafe.Pointer(&n), nil) != 0 {
+	if C.hfcl_clGetKernelInfo(k, kernelNumArgs, 4, unsafe.Pointer(&n), nil) != 0 {
 		return -1
 	}
 	return int(n)
 }
 
 func releaseKernel(k handle) error {
-	return check("clReleaseKernel", int32(C.hf_clReleaseKernel(k)))
+	return check("clReleaseKernel", int32(C.hfcl_clReleaseKernel(k)))
 }
 
 func setArgHandle(k handle, i int, h handle) error {
-	return check("clSetKernelArg", int32(C.hf_arg_handle(k, C.uint32_t(i), h)))
+	return check("clSetKernelArg", int32(C.hfcl_arg_handle(k, C.uint32_t(i), h)))
 }
 
 // setArgBytes sets a value, or a local size when v is nil.
 func setArgBytes(k handle, i, n int, v unsafe.Pointer) error {
-	return check("clSetKernelArg", int32(C.hf_clSetKernelArg(k, C.uint32_t(i), C.size_t(n), v)))
+	return check("clSetKernelArg", int32(C.hfcl_clSetKernelArg(k, C.uint32_t(i), C.size_t(n), v)))
 }
 
 func setArgSVM(k handle, i int, p handle) error {
-	return check("clSetKernelArgSVMPointer", int32(C.hf_arg_svm(k, C.uint32_t(i), p)))
+	return check("clSetKernelArgSVMPointer", int32(C.hfcl_arg_svm(k, C.uint32_t(i), p)))
 }
 
 // waitList gives the events in the form of C, which wants NULL for none.
@@ -244,13 +244,13 @@ func waitList(wait []driver.Event) (C.uint32_t, *handle) {
 }
 
 func launch(q, k handle, g *driver.Grid, wait []driver.Event) (driver.Event, error) {
-	cg := C.hf_grid{dims: C.uint32_t(g.Dims)}
+	cg := C.hfcl_grid{dims: C.uint32_t(g.Dims)}
 	for i := range 3 {
 		cg.off[i], cg.global[i], cg.local[i] =
 			C.size_t(g.Offset[i]), C.size_t(g.Global[i]), C.size_t(g.Local[i])
 	}
 	n, w := waitList(wait)
-	return eventBy("clEnqueueNDRangeKernel", C.hf_launch(q, k, cg, n, w))
+	return eventBy("clEnqueueNDRangeKernel", C.hfcl_launch(q, k, cg, n, w))
 }
 
 func cbool(b bool) C.int {
@@ -262,23 +262,23 @@ func cbool(b bool) C.int {
 
 func readBuffer(q, m handle, off int64, dst []byte, block bool, wait []driver.Event) (driver.Event, error) {
 	n, w := waitList(wait)
-	return eventBy("clEnqueueReadBuffer", C.hf_read(q, m, cbool(block), C.size_t(off),
+	return eventBy("clEnqueueReadBuffer", C.hfcl_read(q, m, cbool(block), C.size_t(off),
 		C.size_t(len(dst)), unsafe.Pointer(unsafe.SliceData(dst)), n, w))
 }
 
 func writeBuffer(q, m handle, off int64, src []byte, block bool, wait []driver.Event) (driver.Event, error) {
 	n, w := waitList(wait)
-	return eventBy("clEnqueueWriteBuffer", C.hf_write(q, m, cbool(block), C.size_t(off),
+	return eventBy("clEnqueueWriteBuffer", C.hfcl_write(q, m, cbool(block), C.size_t(off),
 		C.size_t(len(src)), unsafe.Pointer(unsafe.SliceData(src)), n, w))
 }
 
 func copyBuffer(q, dst handle, dstOff int64, src handle, srcOff, bytes int64, wait []driver.Event) (driver.Event, error) {
 	n, w := waitList(wait)
-	return eventBy("clEnqueueCopyBuffer", C.hf_copy(q, dst, C.size_t(dstOff), src,
+	return eventBy("clEnqueueCopyBuffer", C.hfcl_copy(q, dst, C.size_t(dstOff), src,
 		C.size_t(srcOff), C.size_t(bytes), n, w))
 }
 
-func box(r driver.Region) (b C.hf_box) {
+func box(r driver.Region) (b C.hfcl_box) {
 	for i := range 3 {
 		b.o[i], b.r[i] = C.size_t(r.Origin[i]), C.size_t(r.Size[i])
 	}
@@ -287,43 +287,43 @@ func box(r driver.Region) (b C.hf_box) {
 
 func readImage(q, m handle, r driver.Region, dst []byte, block bool, wait []driver.Event) (driver.Event, error) {
 	n, w := waitList(wait)
-	return eventBy("clEnqueueReadImage", C.hf_read_image(q, m, cbool(block), box(r),
+	return eventBy("clEnqueueReadImage", C.hfcl_read_image(q, m, cbool(block), box(r),
 		unsafe.Pointer(unsafe.SliceData(dst)), n, w))
 }
 
 func writeImage(q, m handle, r driver.Region, src []byte, block bool, wait []driver.Event) (driver.Event, error) {
 	n, w := waitList(wait)
-	return eventBy("clEnqueueWriteImage", C.hf_write_image(q, m, cbool(block), box(r),
+	return eventBy("clEnqueueWriteImage", C.hfcl_write_image(q, m, cbool(block), box(r),
 		unsafe.Pointer(unsafe.SliceData(src)), n, w))
 }
 
 func imageToBuffer(q, img, buf handle, r driver.Region, off int64, wait []driver.Event) (driver.Event, error) {
 	n, w := waitList(wait)
 	return eventBy("clEnqueueCopyImageToBuffer",
-		C.hf_image_to_buffer(q, img, buf, box(r), C.size_t(off), n, w))
+		C.hfcl_image_to_buffer(q, img, buf, box(r), C.size_t(off), n, w))
 }
 
 func bufferToImage(q, buf handle, off int64, img handle, r driver.Region, wait []driver.Event) (driver.Event, error) {
 	n, w := waitList(wait)
 	return eventBy("clEnqueueCopyBufferToImage",
-		C.hf_buffer_to_image(q, buf, C.size_t(off), img, box(r), n, w))
+		C.hfcl_buffer_to_image(q, buf, C.size_t(off), img, box(r), n, w))
 }
 
 func marker(q handle, wait []driver.Event) (driver.Event, error) {
 	n, w := waitList(wait)
-	return eventBy("clEnqueueMarkerWithWaitList", C.hf_marker(q, n, w))
+	return eventBy("clEnqueueMarkerWithWaitList", C.hfcl_marker(q, n, w))
 }
 
-func flush(q handle) error  { return check("clFlush", int32(C.hf_clFlush(q))) }
-func finish(q handle) error { return check("clFinish", int32(C.hf_clFinish(q))) }
+func flush(q handle) error  { return check("clFlush", int32(C.hfcl_clFlush(q))) }
+func finish(q handle) error { return check("clFinish", int32(C.hfcl_clFinish(q))) }
 
 func waitEvent(e driver.Event) error {
-	return check("clWaitForEvents", int32(C.hf_wait(handle(e))))
+	return check("clWaitForEvents", int32(C.hfcl_wait(handle(e))))
 }
 
 // eventStatus is the execution status: 0 complete, below 0 failed.
 func eventStatus(e driver.Event) (int, error) {
-	m := C.hf_event_status(handle(e))
+	m := C.hfcl_event_status(handle(e))
 	if err := check("clGetEventInfo", int32(m.rc)); err != nil {
 		return 0, err
 	}
@@ -334,7 +334,7 @@ func eventTimes(e driver.Event) (driver.Times, error) {
 	const profilingQueued = 0x1280 // queued, submit, start and end follow each other
 	var v [4]C.uint64_t
 	for i := range v {
-		rc := C.hf_clGetEventProfilingInfo(handle(e), C.uint32_t(profilingQueued+i), 8, unsafe.Pointer(&v[i]), nil)
+		rc := C.hfcl_clGetEventProfilingInfo(handle(e), C.uint32_t(profilingQueued+i), 8, unsafe.Pointer(&v[i]), nil)
 		if err := check("clGetEventProfilingInfo", int32(rc)); err != nil {
 			return driver.Times{}, err
 		}
@@ -343,28 +343,28 @@ func eventTimes(e driver.Event) (driver.Times, error) {
 		Start: time.Duration(v[2]), End: time.Duration(v[3])}, nil
 }
 
-func releaseEvent(e driver.Event) { C.hf_clReleaseEvent(handle(e)) }
+func releaseEvent(e driver.Event) { C.hfcl_clReleaseEvent(handle(e)) }
 
 func mapBuffer(q, m handle, flags uint64, bytes int64) (handle, error) {
-	return madeBy("clEnqueueMapBuffer", C.hf_map(q, m, C.uint64_t(flags), C.size_t(bytes)))
+	return madeBy("clEnqueueMapBuffer", C.hfcl_map(q, m, C.uint64_t(flags), C.size_t(bytes)))
 }
 
 func unmap(q, m, p handle) error {
-	if err := check("clEnqueueUnmapMemObject", int32(C.hf_unmap(q, m, p))); err != nil {
+	if err := check("clEnqueueUnmapMemObject", int32(C.hfcl_unmap(q, m, p))); err != nil {
 		return err
 	}
 	return finish(q)
 }
 
-func svmAlloc(ctx handle, bytes int64) handle { return C.hf_svm_alloc(ctx, C.size_t(bytes)) }
-func svmFree(ctx, p handle)                   { C.hf_svm_free(ctx, p) }
+func svmAlloc(ctx handle, bytes int64) handle { return C.hfcl_svm_alloc(ctx, C.size_t(bytes)) }
+func svmFree(ctx, p handle)                   { C.hfcl_svm_free(ctx, p) }
 
 func svmMap(q, p handle, bytes int64) error {
-	return check("clEnqueueSVMMap", int32(C.hf_svm_map(q, p, C.size_t(bytes))))
+	return check("clEnqueueSVMMap", int32(C.hfcl_svm_map(q, p, C.size_t(bytes))))
 }
 
 func svmUnmap(q, p handle) error {
-	if err := check("clEnqueueSVMUnmap", int32(C.hf_svm_unmap(q, p))); err != nil {
+	if err := check("clEnqueueSVMUnmap", int32(C.hfcl_svm_unmap(q, p))); err != nil {
 		return err
 	}
 	return finish(q)

@@ -155,30 +155,30 @@ typedef struct {
 	                            const hnd *wait, hnd *ev, int32_t *rc);
 	void *(*clSVMAlloc)(hnd c, uint64_t flags, size_t n, uint32_t align);
 	void (*clSVMFree)(hnd c, void *p);
-} hf_table;
+} hfcl_table;
 
-extern hf_table hf_cl;
+extern hfcl_table hfcl_cl;
 
-// hf_open opens the library and fills the table. NULL is success, otherwise
+// hfcl_open opens the library and fills the table. NULL is success, otherwise
 // the loader's message.
-const char *hf_open(const char *file);
+const char *hfcl_open(const char *file);
 
 #define X(name, params, args)                                                  \
-	static inline int32_t hf_##name params                                     \
+	static inline int32_t hfcl_##name params                                     \
 	{                                                                          \
-		return hf_cl.name ? hf_cl.name args : HF_UNAVAILABLE;                  \
+		return hfcl_cl.name ? hfcl_cl.name args : HF_UNAVAILABLE;                  \
 	}
 HF_CALLS(X)
 #undef X
 
 #define X(name, params, args)                                                  \
-	static inline hnd hf_##name params                                         \
+	static inline hnd hfcl_##name params                                         \
 	{                                                                          \
-		if (!hf_cl.name) {                                                     \
+		if (!hfcl_cl.name) {                                                     \
 			*rc = HF_UNAVAILABLE;                                              \
 			return 0;                                                          \
 		}                                                                      \
-		return hf_cl.name args;                                                \
+		return hfcl_cl.name args;                                                \
 	}
 HF_MAKERS(X)
 #undef X
@@ -189,51 +189,51 @@ HF_MAKERS(X)
 // boxes are image origins and regions, three each
 typedef struct {
 	size_t o[3], r[3];
-} hf_box;
+} hfcl_box;
 
 // index space of a launch; local[0] == 0 leaves the work-group to OpenCL
 typedef struct {
 	uint32_t dims;
 	size_t   off[3], global[3], local[3];
-} hf_grid;
+} hfcl_grid;
 
-made hf_context(hnd platform, hnd device);
-made hf_queue(hnd ctx, hnd dev, int modern, uint64_t props, uint32_t priority);
-made hf_buffer(hnd ctx, uint64_t flags, size_t n, void *host);
-made hf_sub(hnd buf, uint64_t flags, size_t off, size_t n);
-made hf_image(hnd ctx, uint64_t flags, uint32_t order, uint32_t type, uint32_t kind,
+made hfcl_context(hnd platform, hnd device);
+made hfcl_queue(hnd ctx, hnd dev, int modern, uint64_t props, uint32_t priority);
+made hfcl_buffer(hnd ctx, uint64_t flags, size_t n, void *host);
+made hfcl_sub(hnd buf, uint64_t flags, size_t off, size_t n);
+made hfcl_image(hnd ctx, uint64_t flags, uint32_t order, uint32_t type, uint32_t kind,
               size_t w, size_t h, size_t d);
-made hf_sampler(hnd ctx, uint32_t norm, uint32_t addr, uint32_t filter);
-made hf_source(hnd ctx, const char *text, size_t n);
-made hf_binary(hnd ctx, hnd dev, const void *bin, size_t n);
-made hf_il(hnd ctx, const void *il, size_t n);
-made hf_kernel(hnd prog, const char *name);
-int32_t hf_build(hnd prog, hnd dev, const char *options);
-int32_t hf_get_binary(hnd prog, void *bin);
-int32_t hf_arg_handle(hnd k, uint32_t i, hnd value);
-int32_t hf_arg_svm(hnd k, uint32_t i, hnd p);
-made hf_launch(hnd q, hnd k, hf_grid g, uint32_t n, const hnd *wait);
-made hf_read(hnd q, hnd m, int block, size_t off, size_t len, void *p, uint32_t n,
+made hfcl_sampler(hnd ctx, uint32_t norm, uint32_t addr, uint32_t filter);
+made hfcl_source(hnd ctx, const char *text, size_t n);
+made hfcl_binary(hnd ctx, hnd dev, const void *bin, size_t n);
+made hfcl_il(hnd ctx, const void *il, size_t n);
+made hfcl_kernel(hnd prog, const char *name);
+int32_t hfcl_build(hnd prog, hnd dev, const char *options);
+int32_t hfcl_get_binary(hnd prog, void *bin);
+int32_t hfcl_arg_handle(hnd k, uint32_t i, hnd value);
+int32_t hfcl_arg_svm(hnd k, uint32_t i, hnd p);
+made hfcl_launch(hnd q, hnd k, hfcl_grid g, uint32_t n, const hnd *wait);
+made hfcl_read(hnd q, hnd m, int block, size_t off, size_t len, void *p, uint32_t n,
              const hnd *wait);
-made hf_write(hnd q, hnd m, int block, size_t off, size_t len, const void *p, uint32_t n,
+made hfcl_write(hnd q, hnd m, int block, size_t off, size_t len, const void *p, uint32_t n,
               const hnd *wait);
-made hf_copy(hnd q, hnd dst, size_t dstoff, hnd src, size_t srcoff, size_t len, uint32_t n,
+made hfcl_copy(hnd q, hnd dst, size_t dstoff, hnd src, size_t srcoff, size_t len, uint32_t n,
              const hnd *wait);
-made hf_read_image(hnd q, hnd m, int block, hf_box b, void *p, uint32_t n, const hnd *wait);
-made hf_write_image(hnd q, hnd m, int block, hf_box b, const void *p, uint32_t n,
+made hfcl_read_image(hnd q, hnd m, int block, hfcl_box b, void *p, uint32_t n, const hnd *wait);
+made hfcl_write_image(hnd q, hnd m, int block, hfcl_box b, const void *p, uint32_t n,
                     const hnd *wait);
-made hf_image_to_buffer(hnd q, hnd img, hnd buf, hf_box b, size_t off, uint32_t n,
+made hfcl_image_to_buffer(hnd q, hnd img, hnd buf, hfcl_box b, size_t off, uint32_t n,
                         const hnd *wait);
-made hf_buffer_to_image(hnd q, hnd buf, size_t off, hnd img, hf_box b, uint32_t n,
+made hfcl_buffer_to_image(hnd q, hnd buf, size_t off, hnd img, hfcl_box b, uint32_t n,
                         const hnd *wait);
-made hf_marker(hnd q, uint32_t n, const hnd *wait);
-int32_t hf_wait(hnd ev);
-made hf_event_status(hnd ev);
-made hf_map(hnd q, hnd m, uint64_t flags, size_t n);
-int32_t hf_unmap(hnd q, hnd m, hnd p);
-hnd hf_svm_alloc(hnd ctx, size_t n);
-void hf_svm_free(hnd ctx, hnd p);
-int32_t hf_svm_map(hnd q, hnd p, size_t n);
-int32_t hf_svm_unmap(hnd q, hnd p);
+made hfcl_marker(hnd q, uint32_t n, const hnd *wait);
+int32_t hfcl_wait(hnd ev);
+made hfcl_event_status(hnd ev);
+made hfcl_map(hnd q, hnd m, uint64_t flags, size_t n);
+int32_t hfcl_unmap(hnd q, hnd m, hnd p);
+hnd hfcl_svm_alloc(hnd ctx, size_t n);
+void hfcl_svm_free(hnd ctx, hnd p);
+int32_t hfcl_svm_map(hnd q, hnd p, size_t n);
+int32_t hfcl_svm_unmap(hnd q, hnd p);
 
 #endif

@@ -15,6 +15,8 @@ var (
 	ErrUnsupported = errors.New("not supported by this device")
 	// ErrNoSource: a program has no source in a form that the driver takes.
 	ErrNoSource = errors.New("program has no source for this API")
+	// ErrArgNotSet: a kernel is launched with an argument that was never set.
+	ErrArgNotSet = errors.New("kernel argument was never set")
 	// ErrNoKernel: the program has no kernel of that name.
 	ErrNoKernel = errors.New("no kernel of that name")
 )

@@ -1,0 +1,136 @@
+package gputest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+// Roles of a process that the suite starts, and how it answers.
+const (
+	roleEnv     = "HOLDFAST_GPUTEST_ROLE"
+	platformEnv = "HOLDFAST_GPUTEST_PLATFORM"
+	fileEnv     = "HOLDFAST_GPUTEST_FILE"
+	dirEnv      = "HOLDFAST_GPUTEST_DIR"
+
+	exitMissing = 3 // the machine lacks the platform
+)
+
+// childLimit ends a child that hangs.
+const childLimit = 2 * time.Minute
+
+func TestMain(m *testing.M) {
+	role := os.Getenv(roleEnv)
+	if role == "" || role == "suite" {
+		os.Exit(m.Run())
+	}
+	if err := play(role); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		var missing *gpustate.NoDeviceError
+		if errors.As(err, &missing) {
+			os.Exit(exitMissing)
+		}
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// play is what a child does instead of tests.
+func play(role string) error {
+	p, err := current()
+	if err != nil {
+		return err
+	}
+	file := os.Getenv(fileEnv)
+	switch role {
+	case "probe":
+		d, err := gpustate.Open(p.Select)
+		if err != nil {
+			return err
+		}
+		fmt.Println(d.Info())
+		return d.Close()
+	case "write":
+		if err := Write(p.Select, file); err != nil {
+			return err
+		}
+		fmt.Println("written")
+		select {} // until the parent kills this process
+	case "read into objects":
+		return Read(p.Select, file, true)
+	case "read into nothing":
+		return Read(p.Select, file, false)
+	case "build":
+		d, err := gpustate.Open(p.Select)
+		if err != nil {
+			return err
+		}
+		// unique to this run, so that nothing is in a cache on disk
+		src := Sources
+		src.OpenCL += "// " + file
+		src.CUDA += "// " + file
+		_, err = d.Program("ops", src, "")
+		return errors.Join(err, d.Close())
+	}
+	return fmt.Errorf("unknown role %q", role)
+}
+
+// current is the platform that this process was started for.
+func current() (Platform, error) {
+	list, err := Platforms(os.Getenv(dirEnv))
+	if err != nil {
+		return Platform{}, err
+	}
+	for _, p := range list {
+		if p.Name == os.Getenv(platformEnv) {
+			return p, nil
+		}
+	}
+	return Platform{}, fmt.Errorf("unknown platform %q", os.Getenv(platformEnv))
+}
+
+// child is this binary in a role on a platform.
+func child(t *testing.T, p Platform, dir, role, file string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), childLimit)
+	t.Cleanup(cancel)
+	c := exec.CommandContext(ctx, self, args...)
+	c.Env = append(append(os.Environ(), p.Env...), roleEnv+"="+role, platformEnv+"="+p.Name,
+		fileEnv+"="+file, dirEnv+"="+dir)
+	return c
+}
+
+// present are the platforms of this machine; it says why others are left out.
+func present(t *testing.T, dir string) []Platform {
+	t.Helper()
+	all, err := Platforms(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []Platform
+	for _, p := range all {
+		out, err := child(t, p, dir, "probe", "").CombinedOutput()
+		var exit *exec.ExitError
+		switch {
+		case err == nil:
+			t.Logf("%-9s %s", p.Name, strings.TrimSpace(string(out)))
+			list = append(list, p)
+		case errors.As(err, &exit) && exit.ExitCode() == exitMissing:
+			t.Logf("%-9s left out: not on this machine", p.Name)
+		default:
+			t.Errorf("%s: %v\n%s", p.Name, err, out)
+		}
+	}
+	return list
+}

@@ -1,0 +1,432 @@
+package cuda
+
+/*
+#cgo LDFLAGS: -ldl
+#include <stdlib.h>
+#include "table.h"
+*/
+import "C"
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// handle is a context, module, function, stream, event or array.
+type handle = C.hnd
+
+// address is a device address, texture object or surface object.
+type address = C.dptr
+
+func openCUDA(file string) error {
+	name := C.CString(file)
+	defer C.free(unsafe.Pointer(name))
+	return message(C.hfcu_cu_open(name))
+}
+
+func openNVRTC(file string) error {
+	name := C.CString(file)
+	defer C.free(unsafe.Pointer(name))
+	return message(C.hfcu_rtc_open(name))
+}
+
+func message(s *C.char) error {
+	if s == nil {
+		return nil
+	}
+	return errors.New(C.GoString(s))
+}
+
+func errorName(rc int32) string {
+	var s *C.char
+	if C.hfcu_cuGetErrorName(C.int(rc), &s) != 0 || s == nil {
+		return "unknown CUDA error"
+	}
+	return C.GoString(s)
+}
+
+func start() error { return check("cuInit", int32(C.hfcu_cuInit(0))) }
+
+func driverVersion() int {
+	var v C.int
+	C.hfcu_cuDriverGetVersion(&v)
+	return int(v)
+}
+
+func deviceCount() (int, error) {
+	var n C.int
+	err := check("cuDeviceGetCount", int32(C.hfcu_cuDeviceGetCount(&n)))
+	return int(n), err
+}
+
+func deviceAt(i int) (int, error) {
+	var d C.int
+	err := check("cuDeviceGet", int32(C.hfcu_cuDeviceGet(&d, C.int(i))))
+	return int(d), err
+}
+
+func deviceName(dev int) string {
+	b := make([]byte, 256)
+	C.hfcu_cuDeviceGetName((*C.char)(unsafe.Pointer(&b[0])), C.int(len(b)), C.int(dev))
+	return text(b)
+}
+
+func devicePCI(dev int) string {
+	b := make([]byte, 64)
+	C.hfcu_cuDeviceGetPCIBusId((*C.char)(unsafe.Pointer(&b[0])), C.int(len(b)), C.int(dev))
+	return strings.ToLower(text(b))
+}
+
+// text is what stands before the first NUL.
+func text(b []byte) string {
+	s, _, _ := bytes.Cut(b, []byte{0})
+	return string(s)
+}
+
+// deviceUUID is the identity of the card, or of the part of it that is ours.
+func deviceUUID(dev int) []byte {
+	u := make([]byte, 16)
+	p := (*C.uchar)(unsafe.Pointer(&u[0]))
+	if C.hfcu_cuDeviceGetUuid_v2(p, C.int(dev)) != 0 && C.hfcu_cuDeviceGetUuid(p, C.int(dev)) != 0 {
+		return nil
+	}
+	return u
+}
+
+func totalBytes(dev int) int64 {
+	var n C.size_t
+	C.hfcu_cuDeviceTotalMem_v2(&n, C.int(dev))
+	return int64(n)
+}
+
+// attribute is a device property, 0 where the driver does not know it.
+func attribute(dev, what int) int {
+	var v C.int
+	if C.hfcu_cuDeviceGetAttribute(&v, C.int(what), C.int(dev)) != 0 {
+		return 0
+	}
+	return int(v)
+}
+
+func retainContext(dev int) (handle, error) {
+	var ctx handle
+	err := check("cuDevicePrimaryCtxRetain", int32(C.hfcu_cuDevicePrimaryCtxRetain(&ctx, C.int(dev))))
+	return ctx, err
+}
+
+func releaseContext(dev int) error {
+	return check("cuDevicePrimaryCtxRelease", int32(C.hfcu_cuDevicePrimaryCtxRelease_v2(C.int(dev))))
+}
+
+// madeBy splits the result of a call that makes something.
+func madeBy(call string, m C.made) (uint64, error) {
+	if m.rc != 0 {
+		return 0, check(call, int32(m.rc))
+	}
+	return uint64(m.v), nil
+}
+
+func freeBytes(ctx handle) (int64, error) {
+	n, err := madeBy("cuMemGetInfo", C.hfcu_free_bytes(ctx))
+	return int64(n), err
+}
+
+func alloc(ctx handle, n int64) (address, error) {
+	p, err := madeBy("cuMemAlloc", C.hfcu_alloc(ctx, C.size_t(n)))
+	return address(p), err
+}
+
+func allocManaged(ctx handle, n int64) (address, error) {
+	p, err := madeBy("cuMemAllocManaged", C.hfcu_alloc_managed(ctx, C.size_t(n)))
+	return address(p), err
+}
+
+func free(ctx handle, p address) error { return check("cuMemFree", int32(C.hfcu_free(ctx, p))) }
+
+func allocHost(ctx handle, n int) (handle, error) {
+	p, err := madeBy("cuMemHostAlloc", C.hfcu_host_alloc(ctx, C.size_t(n)))
+	return handle(p), err
+}
+
+func freeHost(ctx, p handle) error { return check("cuMemFreeHost", int32(C.hfcu_host_free(ctx, p))) }
+
+// registerHost pins memory and gives its device address.
+func registerHost(ctx, p handle, n int) (address, error) {
+	d, err := madeBy("cuMemHostRegister", C.hfcu_host_register(ctx, p, C.size_t(n)))
+	return address(d), err
+}
+
+// hostAddress is the device address of memory that is pinned already.
+func hostAddress(ctx, p handle) (address, error) {
+	d, err := madeBy("cuMemHostGetDevicePointer", C.hfcu_host_address(ctx, p))
+	return address(d), err
+}
+
+func unregisterHost(ctx, p handle) error {
+	return check("cuMemHostUnregister", int32(C.hfcu_host_unregister(ctx, p)))
+}
+
+func createArray(ctx handle, i driver.ImageDesc, format, channels int) (handle, error) {
+	a, err := madeBy("cuArray3DCreate", C.hfcu_array(ctx, C.hfcu_image_desc{dims: C.int(i.Dims),
+		w: C.size_t(i.Width), h: C.size_t(i.Height), d: C.size_t(i.Depth),
+		format: C.int(format), channels: C.int(channels)}))
+	return handle(a), err
+}
+
+func freeArray(ctx, a handle) error { return check("cuArrayDestroy", int32(C.hfcu_array_free(ctx, a))) }
+
+func createSurface(ctx, array handle) (address, error) {
+	o, err := madeBy("cuSurfObjectCreate", C.hfcu_surface(ctx, array))
+	return address(o), err
+}
+
+func freeSurface(ctx handle, o address) error {
+	return check("cuSurfObjectDestroy", int32(C.hfcu_surface_free(ctx, o)))
+}
+
+func createTexture(ctx, array handle, mode, filter int, flags uint32) (address, error) {
+	o, err := madeBy("cuTexObjectCreate",
+		C.hfcu_texture(ctx, array, C.int(mode), C.int(filter), C.unsigned(flags)))
+	return address(o), err
+}
+
+func freeTexture(ctx handle, o address) error {
+	return check("cuTexObjectDestroy", int32(C.hfcu_texture_free(ctx, o)))
+}
+
+func createStream(ctx handle, priority int) (handle, error) {
+	s, err := madeBy("cuStreamCreateWithPriority", C.hfcu_stream(ctx, C.int(priority)))
+	return handle(s), err
+}
+
+func freeStream(ctx, s handle) error {
+	return check("cuStreamDestroy", int32(C.hfcu_stream_free(ctx, s)))
+}
+
+func syncStream(ctx, s handle) error {
+	return check("cuStreamSynchronize", int32(C.hfcu_stream_sync(ctx, s)))
+}
+
+func createEvent(ctx handle, timing bool) (handle, error) {
+	flags := C.unsigned(2) // DISABLE_TIMING
+	if timing {
+		flags = 0
+	}
+	e, err := madeBy("cuEventCreate", C.hfcu_event(ctx, flags))
+	return handle(e), err
+}
+
+func freeEvent(ctx, e handle) error { return check("cuEventDestroy", int32(C.hfcu_event_free(ctx, e))) }
+
+func recordEvent(ctx, e, s handle) error {
+	return check("cuEventRecord", int32(C.hfcu_event_record(ctx, e, s)))
+}
+
+func syncEvent(ctx, e handle) error {
+	return check("cuEventSynchronize", int32(C.hfcu_event_sync(ctx, e)))
+}
+
+func queryEvent(ctx, e handle) (bool, error) {
+	rc := int32(C.hfcu_event_query(ctx, e))
+	if rc == notReady {
+		return false, nil
+	}
+	return true, check("cuEventQuery", rc)
+}
+
+func elapsed(ctx, a, b handle) (nanoseconds int64, err error) {
+	n, err := madeBy("cuEventElapsedTime", C.hfcu_event_elapsed(ctx, a, b))
+	return int64(n), err
+}
+
+// command is what all commands have in common.
+type command struct {
+	ctx, stream, ev handle
+	block           bool
+	wait            []driver.Event
+}
+
+func (c *command) c() C.hfcu_cmd {
+	k := C.hfcu_cmd{ctx: c.ctx, stream: c.stream, ev: c.ev, n: C.unsigned(len(c.wait))}
+	if c.block {
+		k.block = 1
+	}
+	return k
+}
+
+// run gives C the wait list in C memory: a C struct must not point to Go
+// memory.
+func (c *command) run(call string, do func(C.hfcu_cmd) C.int32_t) error {
+	k := c.c()
+	if len(c.wait) > 0 {
+		p := C.malloc(C.size_t(len(c.wait)) * C.size_t(unsafe.Sizeof(handle(0))))
+		defer C.free(p)
+		copy(unsafe.Slice((*driver.Event)(p), len(c.wait)), c.wait)
+		k.wait = (*handle)(p)
+	}
+	return check(call, int32(do(k)))
+}
+
+func (c *command) read(dst []byte, from address) error {
+	return c.run("cuMemcpyDtoHAsync", func(k C.hfcu_cmd) C.int32_t {
+		return C.hfcu_read(k, unsafe.Pointer(unsafe.SliceData(dst)), from, C.size_t(len(dst)))
+	})
+}
+
+func (c *command) write(to address, src []byte) error {
+	return c.run("cuMemcpyHtoDAsync", func(k C.hfcu_cmd) C.int32_t {
+		return C.hfcu_write(k, to, unsafe.Pointer(unsafe.SliceData(src)), C.size_t(len(src)))
+	})
+}
+
+func (c *command) copy(to, from address, n int64) error {
+	return c.run("cuMemcpyDtoDAsync", func(k C.hfcu_cmd) C.int32_t {
+		return C.hfcu_copy(k, to, from, C.size_t(n))
+	})
+}
+
+func (c *command) copyPeer(to, from address, fromCtx handle, n int64) error {
+	return c.run("cuMemcpyPeerAsync", func(k C.hfcu_cmd) C.int32_t {
+		return C.hfcu_copy_peer(k, to, from, fromCtx, C.size_t(n))
+	})
+}
+
+func (c *command) mark() error {
+	return c.run("cuEventRecord", func(k C.hfcu_cmd) C.int32_t { return C.hfcu_mark(k) })
+}
+
+func box(r driver.Region, pixel int) C.hfcu_box {
+	return C.hfcu_box{x: C.size_t(r.Origin[0] * pixel), y: C.size_t(r.Origin[1]), z: C.size_t(r.Origin[2]),
+		w: C.size_t(r.Size[0] * pixel), h: C.size_t(r.Size[1]), d: C.size_t(r.Size[2])}
+}
+
+func (c *command) readImage(dst []byte, array handle, r driver.Region, pixel int) error {
+	return c.run("cuMemcpy3DAsync", func(k C.hfcu_cmd) C.int32_t {
+		return C.hfcu_image_read(k, unsafe.Pointer(unsafe.SliceData(dst)), array, box(r, pixel))
+	})
+}
+
+func (c *command) writeImage(array handle, src []byte, r driver.Region, pixel int) error {
+	return c.run("cuMemcpy3DAsync", func(k C.hfcu_cmd) C.int32_t {
+		return C.hfcu_image_write(k, array, unsafe.Pointer(unsafe.SliceData(src)), box(r, pixel))
+	})
+}
+
+func (c *command) imageToBuffer(to address, array handle, r driver.Region, pixel int) error {
+	return c.run("cuMemcpy3DAsync", func(k C.hfcu_cmd) C.int32_t {
+		return C.hfcu_image_to_buffer(k, to, array, box(r, pixel))
+	})
+}
+
+func (c *command) bufferToImage(array handle, from address, r driver.Region, pixel int) error {
+	return c.run("cuMemcpy3DAsync", func(k C.hfcu_cmd) C.int32_t {
+		return C.hfcu_buffer_to_image(k, array, from, box(r, pixel))
+	})
+}
+
+// loadModule takes PTX, cubin or fatbin; log is the driver's compiler's.
+func loadModule(ctx handle, image []byte) (mod handle, log string, err error) {
+	const logBytes = 16 << 10
+	buf := C.calloc(1, logBytes)
+	defer C.free(buf)
+	img := C.CBytes(append(image[:len(image):len(image)], 0)) // PTX is text and ends with NUL
+	defer C.free(img)
+	m, err := madeBy("cuModuleLoadDataEx", C.hfcu_module(ctx, img, (*C.char)(buf), logBytes))
+	return handle(m), text(C.GoBytes(buf, logBytes)), err
+}
+
+func freeModule(ctx, m handle) error {
+	return check("cuModuleUnload", int32(C.hfcu_module_free(ctx, m)))
+}
+
+func function(ctx, mod handle, name string) (handle, error) {
+	n := C.CString(name)
+	defer C.free(unsafe.Pointer(n))
+	f, err := madeBy("cuModuleGetFunction", C.hfcu_function(ctx, mod, n))
+	return handle(f), err
+}
+
+// functionParams are the sizes of a function's parameters; ok is false on
+// drivers before CUDA 12.4, which do not tell.
+func functionParams(f handle) (sizes []int, ok bool) {
+	for {
+		var off, n C.size_t
+		switch rc := C.hfcu_cuFuncGetParamInfo(f, C.size_t(len(sizes)), &off, &n); rc {
+		case 0:
+			sizes = append(sizes, int(n))
+		case missingCall:
+			return nil, false
+		default: // no more parameters
+			return sizes, true
+		}
+	}
+}
+
+func setShared(ctx, f handle, n int) error {
+	return check("cuFuncSetAttribute", int32(C.hfcu_function_shared(ctx, f, C.int(n))))
+}
+
+// launch passes parameter i at params[offsets[i]:].
+func (c *command) launch(f handle, grid, block [3]int, shared int, params []byte, offsets []uint32) error {
+	g := C.hfcu_grid{shared: C.unsigned(shared)}
+	for i := range 3 {
+		g.g[i], g.b[i] = C.unsigned(grid[i]), C.unsigned(block[i])
+	}
+	return c.run("cuLaunchKernel", func(k C.hfcu_cmd) C.int32_t {
+		return C.hfcu_launch(k, f, g, C.unsigned(len(offsets)), unsafe.Pointer(unsafe.SliceData(params)),
+			(*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(offsets))))
+	})
+}
+
+// compile runs NVRTC. The binary is a cubin or PTX, as the options ask.
+func compile(source, name string, options []string, cubin bool) (binary []byte, log string, err error) {
+	src, n := C.CString(source), C.CString(name)
+	defer C.free(unsafe.Pointer(src))
+	defer C.free(unsafe.Pointer(n))
+	opts := C.CBytes(append([]byte(strings.Join(options, "\x00")), 0))
+	defer C.free(opts)
+	m := C.hfcu_compile(src, n, C.int(len(options)), (*C.char)(opts))
+	p := handle(m.v)
+	defer C.hfcu_nvrtcDestroyProgram(&p)
+	var size C.size_t
+	if C.hfcu_nvrtcGetProgramLogSize(p, &size) == 0 && size > 1 {
+		b := make([]byte, size)
+		C.hfcu_nvrtcGetProgramLog(p, (*C.char)(unsafe.Pointer(&b[0])))
+		log = text(b)
+	}
+	if m.rc != 0 {
+		return nil, log, &driver.CallError{Call: "nvrtcCompileProgram", Code: int(m.rc), Text: "NVRTC error"}
+	}
+	var rc C.int32_t
+	if cubin {
+		rc = C.hfcu_nvrtcGetCUBINSize(p, &size)
+	} else {
+		rc = C.hfcu_nvrtcGetPTXSize(p, &size)
+	}
+	if rc != 0 || size == 0 {
+		return nil, log, &driver.CallError{Call: "nvrtcGetCUBINSize", Code: int(rc), Text: "no code"}
+	}
+	binary = make([]byte, size)
+	if cubin {
+		rc = C.hfcu_nvrtcGetCUBIN(p, (*C.char)(unsafe.Pointer(&binary[0])))
+	} else {
+		rc = C.hfcu_nvrtcGetPTX(p, (*C.char)(unsafe.Pointer(&binary[0])))
+	}
+	if rc != 0 {
+		return nil, log, &driver.CallError{Call: "nvrtcGetCUBIN", Code: int(rc), Text: "NVRTC error"}
+	}
+	return binary, log, nil
+}
+
+// memory makes C memory visible as bytes.
+func memory(p handle, n int64) []byte {
+	addr := uintptr(p)
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n)
+}
+
+// place is the address of memory that is not Go's.
+func place(b []byte) handle { return handle(uintptr(unsafe.Pointer(&b[0]))) }

@@ -1,0 +1,240 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// device is one CUDA device with its primary context.
+type device struct {
+	info driver.Info
+	dev  int
+	ctx  handle
+
+	mu      sync.Mutex
+	idle    []handle                // events that can be used again
+	starts  map[driver.Event]handle // events with a time: what was recorded before the command
+	base    handle                  // zero of the device's clock
+	managed int64                   // bytes of managed memory
+}
+
+// mem is a memory object: an address, or an array with the objects that kernels
+// reach it by.
+type mem struct {
+	kind     driver.MemKind
+	access   driver.Access
+	bytes    int64
+	p        address
+	host     []byte // MemHost
+	array    handle
+	image    driver.ImageDesc
+	pixel    int
+	surface  address
+	textures map[driver.SamplerDesc]address
+}
+
+type stream struct {
+	s      handle
+	timing bool
+}
+
+func openDevice(info driver.Info) (driver.Device, error) {
+	dev, err := deviceAt(info.Index)
+	if err != nil {
+		return nil, err
+	}
+	ctx, err := retainContext(dev)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", info, err)
+	}
+	return &device{info: info, dev: dev, ctx: ctx, starts: map[driver.Event]handle{}}, nil
+}
+
+func (d *device) Info() driver.Info { return d.info }
+
+func (d *device) FreeBytes() (int64, bool) {
+	n, err := freeBytes(d.ctx)
+	return n, err == nil
+}
+
+func (d *device) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for _, e := range d.idle {
+		errs = append(errs, freeEvent(d.ctx, e))
+	}
+	if d.base != 0 {
+		errs = append(errs, freeEvent(d.ctx, d.base))
+	}
+	d.idle, d.base = nil, 0
+	return errors.Join(append(errs, releaseContext(d.dev))...)
+}
+
+func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
+	o := &mem{kind: m.Kind, access: m.Access, bytes: m.Bytes, image: m.Image}
+	var err error
+	switch m.Kind {
+	case driver.MemBuffer:
+		o.p, err = alloc(d.ctx, m.Bytes)
+	case driver.MemSub:
+		o.p = m.Parent.(*mem).p + address(m.Offset)
+	case driver.MemImage:
+		err = d.createImage(o)
+	case driver.MemShared:
+		err = d.createManaged(o)
+	case driver.MemHost:
+		o.host = m.Host
+		o.p, err = d.pin(m.Host)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// registered counts the users of pinned memory: during a migration the same
+// memory belongs to two devices, and CUDA pins it for all of them at once.
+var registered = struct {
+	sync.Mutex
+	users map[handle]int
+}{users: map[handle]int{}}
+
+func (d *device) pin(host []byte) (address, error) {
+	registered.Lock()
+	defer registered.Unlock()
+	p := place(host)
+	if registered.users[p] > 0 {
+		a, err := hostAddress(d.ctx, p)
+		if err == nil {
+			registered.users[p]++
+		}
+		return a, err
+	}
+	a, err := registerHost(d.ctx, p, len(host))
+	if err == nil {
+		registered.users[p] = 1
+	}
+	return a, err
+}
+
+func (d *device) unpin(host []byte) error {
+	registered.Lock()
+	defer registered.Unlock()
+	p := place(host)
+	if registered.users[p]--; registered.users[p] > 0 {
+		return nil
+	}
+	delete(registered.users, p)
+	return unregisterHost(d.ctx, p)
+}
+
+// createManaged takes no more managed memory than the device has free: a
+// program that touches more of it can bring the whole device to a stop.
+func (d *device) createManaged(o *mem) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	left, err := freeBytes(d.ctx)
+	if err != nil {
+		return err
+	}
+	// managed memory counts as used only once it is touched
+	if d.managed+o.bytes > left {
+		return &driver.CallError{Call: "cuMemAllocManaged", Code: outOfMemory,
+			Text: fmt.Sprintf("%d bytes wanted beside %d managed ones, %d free", o.bytes, d.managed, left),
+			Kind: driver.ErrOutOfMemory}
+	}
+	if o.p, err = allocManaged(d.ctx, o.bytes); err == nil {
+		d.managed += o.bytes
+	}
+	return err
+}
+
+func (d *device) ReleaseMem(h driver.Handle) error {
+	m := h.(*mem)
+	switch m.kind {
+	case driver.MemSub:
+		return nil
+	case driver.MemImage:
+		return d.releaseImage(m)
+	case driver.MemHost:
+		return d.unpin(m.host)
+	case driver.MemShared:
+		d.mu.Lock()
+		d.managed -= m.bytes
+		d.mu.Unlock()
+	}
+	return free(d.ctx, m.p)
+}
+
+func (d *device) MapShared(q, h driver.Handle) ([]byte, error) {
+	if err := d.Finish(q); err != nil {
+		return nil, err
+	}
+	m := h.(*mem)
+	return memory(handle(m.p), m.bytes), nil
+}
+
+// UnmapShared has nothing to do: the driver moves pages by itself.
+func (d *device) UnmapShared(_, _ driver.Handle) error { return nil }
+
+func (d *device) CreateSampler(s driver.SamplerDesc) (driver.Handle, error) { return s, nil }
+func (d *device) ReleaseSampler(driver.Handle) error                        { return nil }
+
+func (d *device) CreateQueue(q driver.QueueDesc) (driver.Handle, error) {
+	s, err := createStream(d.ctx, q.Priority)
+	if err != nil {
+		return nil, err
+	}
+	if q.Profiling {
+		if err := d.startClock(s); err != nil {
+			return nil, errors.Join(err, freeStream(d.ctx, s))
+		}
+	}
+	return &stream{s: s, timing: q.Profiling}, nil
+}
+
+// startClock records the event that times are counted from.
+func (d *device) startClock(s handle) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.base != 0 {
+		return nil
+	}
+	base, err := createEvent(d.ctx, true)
+	if err != nil {
+		return err
+	}
+	if err := recordEvent(d.ctx, base, s); err != nil {
+		return errors.Join(err, freeEvent(d.ctx, base))
+	}
+	d.base = base
+	return nil
+}
+
+func (d *device) ReleaseQueue(q driver.Handle) error { return freeStream(d.ctx, q.(*stream).s) }
+
+// Flush has nothing to do: streams run by themselves.
+func (d *device) Flush(driver.Handle) error { return nil }
+
+func (d *device) Finish(q driver.Handle) error { return syncStream(d.ctx, q.(*stream).s) }
+
+// pinned is page-locked memory of the driver.
+type pinned struct {
+	ctx, p handle
+	bytes  int
+}
+
+func (d *device) AllocPinned(bytes int) (driver.Pinned, error) {
+	p, err := allocHost(d.ctx, bytes)
+	if err != nil {
+		return nil, err
+	}
+	return &pinned{d.ctx, p, bytes}, nil
+}
+
+func (p *pinned) Bytes() []byte { return memory(p.p, int64(p.bytes)) }
+func (p *pinned) Free() error   { return freeHost(p.ctx, p.p) }

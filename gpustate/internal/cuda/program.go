@@ -1,0 +1,250 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// binaries keeps what was compiled in this process, by source, options and
+// architecture.
+var binaries sync.Map // string -> []byte
+
+type program struct{ mod handle }
+
+func (d *device) Build(p driver.ProgramDesc) (driver.Handle, error) {
+	image, log, err := p.PTX, "", error(nil)
+	if len(image) == 0 {
+		image, log, err = d.compile(p)
+	}
+	if err == nil {
+		var mod handle
+		var jit string
+		if mod, jit, err = loadModule(d.ctx, image); err == nil {
+			return &program{mod}, nil
+		}
+		log += jit
+	}
+	if errors.Is(err, driver.ErrNoSource) {
+		return nil, err
+	}
+	return nil, &driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options, Log: log, Err: err}
+}
+
+func (d *device) compile(p driver.ProgramDesc) (image []byte, log string, err error) {
+	if p.CUDA == "" {
+		return nil, "", fmt.Errorf("program %q for CUDA: %w", p.Name, driver.ErrNoSource)
+	}
+	key := d.info.Arch + "\x00" + p.Options + "\x00" + p.CUDA
+	if bin, ok := binaries.Load(key); ok {
+		return bin.([]byte), "", nil
+	}
+	if err := nvrtc(); err != nil {
+		return nil, "", fmt.Errorf("CUDA C++ needs NVRTC; bring PTX or a cubin where it is missing: %w", err)
+	}
+	name := p.Name
+	if name == "" {
+		name = "program"
+	}
+	opts := options(p.Options)
+	image, log, err = compile(p.CUDA, name+".cu", append(opts, "--gpu-architecture="+d.info.Arch), true)
+	if err != nil && unknownArch(log) {
+		// a compiler older than the device: PTX, which the driver compiles
+		image, log, err = compile(p.CUDA, name+".cu", opts, false)
+	}
+	if err == nil {
+		binaries.Store(key, image)
+	}
+	return image, log, err
+}
+
+func unknownArch(log string) bool { return strings.Contains(log, "gpu-architecture") }
+
+// options turns build options that OpenCL understands into those of NVRTC:
+// "-D X" becomes "-DX", "-cl-fast-relaxed-math" its counterpart, and other
+// options of OpenCL alone are left out.
+func options(text string) []string {
+	var list []string
+	words := strings.Fields(text)
+	for i := 0; i < len(words); i++ {
+		switch w := words[i]; {
+		case (w == "-D" || w == "-I") && i+1 < len(words):
+			i++
+			list = append(list, w+words[i])
+		case w == "-cl-fast-relaxed-math":
+			list = append(list, "--use_fast_math")
+		case w == "-cl-mad-enable":
+			list = append(list, "--fmad=true")
+		case strings.HasPrefix(w, "-cl-"):
+		default:
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+func (d *device) ReleaseProgram(p driver.Handle) error {
+	return freeModule(d.ctx, p.(*program).mod)
+}
+
+// kernel is a function with the arguments that the next launch passes.
+type kernel struct {
+	name   string
+	f      handle
+	sizes  []int // of the function's parameters, when known
+	known  bool
+	args   []driver.Arg
+	stale  bool // params do not show args
+	params []byte
+	offs   []uint32
+	shared int
+	limit  int // dynamic shared memory that the function may use
+}
+
+func (d *device) CreateKernel(p driver.Handle, name string) (driver.Handle, error) {
+	f, err := function(d.ctx, p.(*program).mod, name)
+	if err != nil {
+		return nil, err
+	}
+	const anyDevice = 48 << 10 // shared memory that needs no permission
+	k := &kernel{name: name, f: f, stale: true, limit: anyDevice}
+	k.sizes, k.known = functionParams(f)
+	return k, nil
+}
+
+func (d *device) ReleaseKernel(driver.Handle) error { return nil }
+
+// Args is unknown: local sizes and samplers are arguments but not parameters.
+func (d *device) Args(driver.Handle) int { return -1 }
+
+func (d *device) SetArg(h driver.Handle, i int, a driver.Arg) error {
+	k := h.(*kernel)
+	for i >= len(k.args) {
+		k.args = append(k.args, driver.Arg{})
+	}
+	a.Value = append(k.args[i].Value[:0], a.Value...)
+	k.args[i], k.stale = a, true
+	return nil
+}
+
+// gather lays the arguments out as the function's parameters.
+func (d *device) gather(k *kernel) error {
+	k.params, k.offs, k.shared = k.params[:0], k.offs[:0], 0
+	for i, a := range k.args {
+		switch a.Kind {
+		case driver.ArgNone:
+			return fmt.Errorf("argument %d: %w", i, driver.ErrArgNotSet)
+		case driver.ArgLocal:
+			k.shared += (a.Local + 15) &^ 15
+		case driver.ArgValue:
+			k.add(a.Value)
+		case driver.ArgMem:
+			p, err := d.address(k, i, a.Handle.(*mem))
+			if err != nil {
+				return err
+			}
+			var b [8]byte
+			for n := range b {
+				b[n] = byte(p >> (8 * n))
+			}
+			k.add(b[:])
+		}
+	}
+	if err := k.fits(); err != nil {
+		return err
+	}
+	if k.shared > k.limit {
+		if err := setShared(d.ctx, k.f, k.shared); err != nil {
+			return err
+		}
+		k.limit = k.shared
+	}
+	k.stale = false
+	return nil
+}
+
+func (k *kernel) add(b []byte) {
+	for len(k.params)%16 != 0 {
+		k.params = append(k.params, 0)
+	}
+	k.offs = append(k.offs, uint32(len(k.params)))
+	k.params = append(k.params, b...)
+}
+
+// fits compares the arguments with the function's parameters, where the driver
+// tells them.
+func (k *kernel) fits() error {
+	if !k.known {
+		return nil
+	}
+	if len(k.offs) < len(k.sizes) {
+		return fmt.Errorf("%d of %d parameters: %w", len(k.offs), len(k.sizes), driver.ErrArgNotSet)
+	}
+	if len(k.offs) > len(k.sizes) {
+		return &driver.CallError{Call: "cuLaunchKernel", Code: invalidValue,
+			Text: fmt.Sprintf("%d parameters given, the kernel has %d", len(k.offs), len(k.sizes))}
+	}
+	for i, off := range k.offs {
+		end := uint32(len(k.params))
+		if i+1 < len(k.offs) {
+			end = k.offs[i+1]
+		}
+		if int(end-off) < k.sizes[i] {
+			return &driver.CallError{Call: "cuLaunchKernel", Code: invalidValue,
+				Text: fmt.Sprintf("parameter %d has %d bytes, at most %d given", i, k.sizes[i], end-off)}
+		}
+	}
+	return nil
+}
+
+// address is what stands for a memory object among the parameters.
+func (d *device) address(k *kernel, i int, m *mem) (address, error) {
+	if m.kind != driver.MemImage {
+		return m.p, nil
+	}
+	if m.access != driver.ReadOnly {
+		return m.surface, nil
+	}
+	s := driver.SamplerDesc{Addressing: 0x1131, Filter: 0x1140} // edge, nearest
+	for _, a := range k.args[i+1:] {
+		if a.Kind == driver.ArgSampler {
+			s = a.Handle.(driver.SamplerDesc)
+			break
+		}
+	}
+	return d.texture(m, s)
+}
+
+func (d *device) Launch(q, h driver.Handle, g driver.Grid, wait []driver.Event) (driver.Event, error) {
+	k := h.(*kernel)
+	if g.Offset != [3]int{} {
+		return 0, fmt.Errorf("an index space that begins at %v in CUDA: %w", g.Offset, driver.ErrUnsupported)
+	}
+	if k.stale {
+		if err := d.gather(k); err != nil {
+			return 0, err
+		}
+	}
+	if g.Local[0] == 0 {
+		g.Local = choose(g.Global)
+	}
+	blocks := [3]int{g.Global[0] / g.Local[0], g.Global[1] / g.Local[1], g.Global[2] / g.Local[2]}
+	return d.issue(q, false, wait, func(c *command) error {
+		return c.launch(k.f, blocks, g.Local, k.shared, k.params, k.offs)
+	})
+}
+
+// choose picks a block that divides the index space, as OpenCL does when no
+// work-group is given: as many threads along the first extent as fit.
+func choose(global [3]int) [3]int {
+	const threads = 256
+	for n := threads; n > 1; n-- {
+		if global[0]%n == 0 {
+			return [3]int{n, 1, 1}
+		}
+	}
+	return [3]int{1, 1, 1}
+}

@@ -1,0 +1,230 @@
+package gpustate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+)
+
+// MigrateTo moves all objects to another device while the program runs: calls
+// wait, commands that were issued complete, and every *Buffer, *Kernel and so
+// on goes on working, there. Every object is looked at before the first one is
+// made on the new device. On failure, or when ctx ends, the program goes on
+// where it was.
+//
+// A slice of Shared memory is not valid over a migration; while one is mapped,
+// MigrateTo fails with ErrMapped.
+func (d *Device) MigrateTo(ctx context.Context, sel Select) error {
+	drv, err := openDriver(sel)
+	if err != nil {
+		return err
+	}
+	return d.migrate(ctx, drv)
+}
+
+func (d *Device) migrate(ctx context.Context, drv driver.Device) error {
+	m := &migration{d: d, to: newSession(drv), handles: map[uint64]driver.Handle{}}
+	if err := d.stop(ctx); err != nil {
+		return errors.Join(err, m.to.drop())
+	}
+	defer d.start()
+	if err := m.carryOut(ctx); err != nil {
+		return errors.Join(err, m.undo())
+	}
+	return m.change()
+}
+
+// migration is the new handles of a device's objects, by their ID.
+type migration struct {
+	d  *Device
+	to *session
+
+	mu      sync.Mutex
+	handles map[uint64]driver.Handle
+}
+
+func (m *migration) fail(e *entry, err error) error {
+	from := m.d.Info()
+	return &ObjectError{Op: "migrate", Kind: e.obj.Kind(), Name: e.name(), Device: m.to.Info(), From: &from, Err: err}
+}
+
+func (m *migration) check() error {
+	var mems []*record.Object
+	for _, e := range m.d.list {
+		if err := checkObject(&e.obj, m.to.Info()); err != nil {
+			return m.fail(e, err)
+		}
+		if s, ok := e.owner.(*Shared); ok && s.mapped != nil {
+			return m.fail(e, ErrMapped)
+		}
+		if e.obj.Mem != nil {
+			mems = append(mems, &e.obj)
+		}
+	}
+	if err := checkTotal(mems, m.to.Info()); err != nil {
+		return fmt.Errorf("migrate to %s: %w", m.to.Info(), err)
+	}
+	return nil
+}
+
+// carryOut makes all objects on the new device and copies their bytes; programs
+// are built meanwhile. The device keeps its own.
+func (m *migration) carryOut(ctx context.Context) error {
+	if err := m.check(); err != nil {
+		return err
+	}
+	var builds sync.WaitGroup
+	failed := make([]error, len(m.d.list))
+	for i, e := range m.d.list {
+		switch {
+		case e.obj.Program != nil:
+			builds.Go(func() { failed[i] = m.create(e) })
+		case e.obj.Kernel == nil:
+			if err := m.create(e); err != nil {
+				builds.Wait()
+				return err
+			}
+		}
+	}
+	err := m.to.run(ctx, m.jobs())
+	builds.Wait()
+	if err = errors.Join(append(failed, err)...); err != nil {
+		return err
+	}
+	for _, e := range m.d.list {
+		if k, ok := e.owner.(*Kernel); ok {
+			if err := m.kernel(e, k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (m *migration) create(e *entry) error {
+	h, err := e.realize(m.to.Device, m.handle)
+	if err != nil {
+		return m.fail(e, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.handles[e.obj.ID] = h
+	return nil
+}
+
+func (m *migration) handle(id uint64) driver.Handle {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.handles[id]
+}
+
+// kernel makes a kernel with the arguments it has.
+func (m *migration) kernel(e *entry, k *Kernel) error {
+	if err := m.create(e); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	h := m.handle(e.obj.ID)
+	if n := m.to.Args(h); n >= 0 && len(k.args) > n {
+		return m.fail(e, fmt.Errorf("it has %d arguments there, %d here: %w", n, len(k.args), ErrConflict))
+	}
+	for i := range k.args {
+		a := k.args[i].driver()
+		if o := k.args[i].object; o != nil {
+			if a.Handle = m.handle(o.obj.ID); o.released.Load() || a.Handle == nil {
+				continue // launching it fails as before
+			}
+		}
+		if a.Kind == driver.ArgNone {
+			continue
+		}
+		if err := m.to.SetArg(h, i, a); err != nil {
+			return m.fail(e, fmt.Errorf("argument %d: %w", i, err))
+		}
+	}
+	return nil
+}
+
+// jobs copy all contents: between the devices where they can, through the host
+// where not.
+func (m *migration) jobs() []job {
+	peer, _ := m.to.Device.(driver.PeerCopier)
+	var jobs []job
+	for _, e := range m.d.list {
+		if _, host := e.owner.(*HostBuffer); host || !e.obj.Mem.HasContents() {
+			continue // host memory stays where it is
+		}
+		there := &entry{dev: m.d, obj: e.obj, owner: e.owner, h: m.handle(e.obj.ID)}
+		through := there.uploads(m.source(e))
+		if peer == nil || e.obj.Mem.Kind != driver.MemBuffer {
+			jobs = append(jobs, through...)
+			continue
+		}
+		jobs = append(jobs, func(ctx context.Context, l *lane) error {
+			ok, err := peer.CopyFrom(l.q, there.h, m.d.drv.Device, e.h, e.obj.Mem.Bytes)
+			for i := 0; !ok && err == nil && i < len(through); i++ {
+				err = through[i](ctx, l)
+			}
+			return err
+		})
+	}
+	return jobs
+}
+
+// source reads an object's bytes from the old device.
+func (m *migration) source(e *entry) func(dst []byte, off int64) error {
+	return func(dst []byte, off int64) error {
+		l, err := m.d.drv.take()
+		if err != nil {
+			return err
+		}
+		defer m.d.drv.give(l)
+		switch owner := e.owner.(type) {
+		case *Shared:
+			return owner.download(l, off, dst)
+		case *Image:
+			for _, s := range slabs(e.obj.Mem, pieceBytes) { // the same as those of uploads
+				if s.off == off {
+					_, err := l.drv.ReadImage(l.q, e.h, s.region, dst, true, nil)
+					return err
+				}
+			}
+		}
+		return l.down(context.Background(), e.h, off, dst)
+	}
+}
+
+// change switches to the new handles and releases the old ones.
+func (m *migration) change() error {
+	old := m.d.drv
+	var errs []error
+	for i := len(m.d.list) - 1; i >= 0; i-- {
+		e := m.d.list[i]
+		errs = append(errs, release(old.Device, e.obj, e.h))
+		e.h = m.handles[e.obj.ID]
+	}
+	m.d.drv = m.to
+	m.d.show()
+	for _, e := range m.d.list {
+		if k, ok := e.owner.(*Kernel); ok {
+			k.mu.Lock()
+			k.resize()
+			k.mu.Unlock()
+		}
+	}
+	return errors.Join(append(errs, old.drop())...)
+}
+
+func (m *migration) undo() error {
+	var errs []error
+	for i := len(m.d.list) - 1; i >= 0; i-- {
+		e := m.d.list[i]
+		errs = append(errs, release(m.to.Device, e.obj, m.handles[e.obj.ID]))
+	}
+	return errors.Join(append(errs, m.to.drop())...)
+}

@@ -1,0 +1,203 @@
+package gpustate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// A shadow is free device memory that a capture copies into: at the speed of
+// the device's memory instead of the bus. It is taken in blocks, as many as
+// there are, and given back with the capture.
+const (
+	maxBlock = 4 << 30   // one block
+	minBlock = 16 << 20  // smaller ones are not worth a call
+	reserve  = 256 << 20 // left free for the program
+)
+
+// LimitShadow bounds the device memory that captures may use for copies; the
+// rest goes to the host while the program waits. Below 0, the default, is no
+// bound but the free memory; 0 is none. CPU devices never use any: their memory
+// is the host's.
+func (d *Device) LimitShadow(bytes int64) {
+	d.making.Lock()
+	defer d.making.Unlock()
+	d.shadow = bytes
+}
+
+// room is how many bytes a shadow may take.
+func (d *Device) room(want int64) int64 {
+	i := d.Info()
+	if i.HostMemory || d.shadow == 0 {
+		return 0
+	}
+	left, ok := d.drv.FreeBytes()
+	if !ok { // what this program did not take; others' share shows when blocks fail
+		left = i.GlobalBytes - i.GlobalBytes/20
+		for _, e := range d.list {
+			if e.obj.Mem.HasContents() {
+				left -= e.obj.Mem.Bytes
+			}
+		}
+	}
+	n := min(want, left-reserve)
+	if d.shadow > 0 {
+		n = min(n, d.shadow)
+	}
+	return max(n, 0)
+}
+
+// arena hands out ranges of blocks.
+type arena struct {
+	blocks []driver.Handle
+	sizes  []int64
+	block  int   // the one in use
+	used   int64 // of it
+}
+
+// newArena takes blocks of together bytes, or as many as there are.
+func newArena(drv driver.Device, bytes int64) *arena {
+	a := &arena{}
+	limit := int64(maxBlock)
+	if m := drv.Info().MaxAllocBytes; m > 0 {
+		limit = min(limit, m)
+	}
+	for bytes > 0 {
+		n := min(bytes, limit)
+		h, err := drv.CreateMem(driver.MemDesc{Kind: driver.MemBuffer, Bytes: n})
+		if err != nil {
+			if limit = n / 2; limit < minBlock {
+				break
+			}
+			continue
+		}
+		a.blocks, a.sizes = append(a.blocks, h), append(a.sizes, n)
+		bytes -= n
+	}
+	return a
+}
+
+// align keeps copies within the arena on boundaries that every device takes.
+const align = 4096
+
+// next gives the largest piece of at most n bytes that is left in one block; 0
+// when there is none. With whole it gives n bytes or nothing.
+func (a *arena) next(n int64, whole bool) (h driver.Handle, off, got int64) {
+	for a.block < len(a.blocks) {
+		left := a.sizes[a.block] - a.used
+		if left > 0 && (left >= n || !whole) {
+			h, off, got = a.blocks[a.block], a.used, min(n, left)
+			a.used += (got + align - 1) / align * align
+			return h, off, got
+		}
+		if whole && a.block == len(a.blocks)-1 {
+			return nil, 0, 0 // what is left may do for something smaller
+		}
+		a.block, a.used = a.block+1, 0
+	}
+	return nil, 0, 0
+}
+
+// place divides an object between the arena and host memory.
+func (c *Capture) place(e *entry, a *arena, alloc func(int) []byte) []part {
+	n := e.obj.Mem.Bytes
+	var parts []part
+	var off int64
+	kind := e.obj.Mem.Kind
+	if kind == driver.MemBuffer || kind == driver.MemImage {
+		whole := kind == driver.MemImage
+		for off < n {
+			h, at, got := a.next(n-off, whole)
+			if got == 0 {
+				break
+			}
+			parts = append(parts, part{off: off, bytes: got, mem: h, memOff: at})
+			off += got
+		}
+	}
+	if off < n {
+		parts = append(parts, part{off: off, bytes: n - off, host: hostMemory(alloc, int(n-off))})
+	}
+	return parts
+}
+
+// copies are the jobs that fill the parts of an object.
+func (c *Capture) copies(e *entry, parts []part) (device, host []job) {
+	for _, p := range parts {
+		if p.host != nil {
+			host = append(host, downloads(e, p.off, p.host)...)
+			continue
+		}
+		device = append(device, func(_ context.Context, l *lane) error {
+			return e.fail("capture", l.duplicate(e, p))
+		})
+	}
+	return device, host
+}
+
+// duplicate copies within the device and waits.
+func (l *lane) duplicate(e *entry, p part) error {
+	var ev driver.Event
+	var err error
+	if e.obj.Mem.Kind == driver.MemImage {
+		ev, err = l.drv.CopyImageToBuffer(l.q, p.mem, p.memOff, e.h, nil)
+	} else {
+		ev, err = l.drv.Copy(l.q, p.mem, p.memOff, e.h, p.off, p.bytes, nil)
+	}
+	if err != nil {
+		return err
+	}
+	return l.await(&ev)
+}
+
+// take fills the capture; the device is stopped.
+func (c *Capture) take(ctx context.Context, d *Device, alloc func(int) []byte) error {
+	err := c.attempt(ctx, d, d.room(d.shadowable()), alloc)
+	if errors.Is(err, ErrOutOfMemory) && len(c.blocks) > 0 {
+		// memory that could be taken but not used: some drivers find out late
+		if err := c.freeBlocks(); err != nil {
+			return err
+		}
+		return c.attempt(ctx, d, 0, alloc)
+	}
+	return err
+}
+
+// shadowable is the number of bytes that a shadow is of use for.
+func (d *Device) shadowable() int64 {
+	var sum int64
+	for _, e := range d.list {
+		if m := e.obj.Mem; m != nil && (m.Kind == driver.MemBuffer || m.Kind == driver.MemImage) {
+			sum += (m.Bytes + align - 1) / align * align
+		}
+	}
+	return sum
+}
+
+func (c *Capture) attempt(ctx context.Context, d *Device, room int64, alloc func(int) []byte) error {
+	a := newArena(c.drv.Device, room)
+	c.blocks, c.contents, c.parts = a.blocks, nil, nil
+	var device, host []job
+	for _, e := range d.list {
+		if !e.obj.Mem.HasContents() {
+			continue
+		}
+		parts := c.place(e, a, alloc)
+		dev, hst := c.copies(e, parts)
+		device, host = append(device, dev...), append(host, hst...)
+		c.contents = append(c.contents, Content{ID: e.obj.ID, Name: e.obj.Name, Bytes: e.obj.Mem.Bytes})
+		c.parts = append(c.parts, parts)
+	}
+	// first what the device does by itself
+	return c.drv.run(ctx, append(device, host...))
+}
+
+func (c *Capture) freeBlocks() error {
+	var errs []error
+	for _, b := range c.blocks {
+		errs = append(errs, c.drv.ReleaseMem(b))
+	}
+	c.blocks = nil
+	return errors.Join(errs...)
+}
