@@ -1,15 +1,34 @@
 package cut
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
-// blocked is what this rank has told others about its own main thread.
+// blocked is what this rank has told others about the call its main thread is
+// in. It lasts as long as the call.
 type blocked struct {
 	active bool
 	call   uint64
-	told   []int         // ranks that hold a need of ours
-	since  time.Duration // of the last telling
-	asks   int
-	anyHad map[string]uint64 // AnySource: messages had from all members, by communicator
+	told   map[int]told     // by rank that holds a need of ours
+	any    map[string]*wild // receives from any source, by communicator
+}
+
+// told is what a rank was told last.
+type told struct {
+	had     uint64
+	elected uint64 // number of the election that found it, 0 if the main thread named it
+}
+
+// wild is a receive from any source.
+type wild struct {
+	had   uint64        // messages had from all members
+	asks  int           // elections asked for
+	round uint64        // number of the last one
+	next  time.Duration // when to ask again
+
+	served bool // an election has named somebody
 }
 
 // sample is a look at a main thread under way.
@@ -31,63 +50,56 @@ func (m *Machine) sample(ev Sampled) {
 	}
 }
 
-// tell asks the possible sources for the messages that the main thread is
-// blocked on: at once when it is first seen in a call, and again whenever
-// patience ends and it is still there.
+// tell lets the sources of what the main thread is blocked on know, once for
+// each change: it has entered a call, what it waits for has changed, or it has
+// had another message meanwhile.
 func (m *Machine) tell(b *Block) {
 	k := &m.blocked
-	if k.active && k.call == b.Call && m.now-k.since < m.cfg.Patience {
-		return
-	}
 	if !k.active || k.call != b.Call {
 		m.retract()
-		*k = blocked{active: true, call: b.Call, anyHad: map[string]uint64{}}
+		*k = blocked{active: true, call: b.Call, told: map[int]told{}, any: map[string]*wild{}}
 	}
-	k.since = m.now
-	insist := k.asks > 0
-	k.asks++
+	named := make(map[int]bool, len(b.Waits))
 	for _, w := range b.Waits {
-		if w.Source == m.cfg.Rank {
-			continue
+		switch {
+		case w.Source == m.cfg.Rank:
+		case w.Source == AnySource:
+			m.tellAny(w)
+		default:
+			named[w.Source] = true
+			m.tellSource(w.Source, told{had: w.Had})
 		}
-		if w.Source == AnySource {
-			k.anyHad[w.Comm] = w.Had
-			m.toRoot(Message{Kind: KindElect, Rank: m.cfg.Rank, Call: b.Call, Comm: w.Comm})
-			continue
+	}
+	for _, r := range slices.Sorted(maps.Keys(k.told)) {
+		if !named[r] && k.told[r].elected == 0 {
+			m.retractFrom(r)
 		}
-		m.tellOne(w.Source, Message{Had: w.Had, Insist: insist})
 	}
 }
 
-func (m *Machine) tellOne(source int, msg Message) {
-	k := &m.blocked
-	msg.Kind, msg.Rank, msg.Call = KindNeed, m.cfg.Rank, k.call
-	m.send(source, msg)
-	for _, r := range k.told {
-		if r == source {
-			return
-		}
-	}
-	k.told = append(k.told, source)
-}
-
-// retract takes back what was told: the main thread has left the call.
-func (m *Machine) retract() {
-	k := &m.blocked
-	if !k.active {
+// tellSource sends a need unless the source knows all that is in it.
+func (m *Machine) tellSource(source int, t told) {
+	if old, ok := m.blocked.told[source]; ok && old == t {
 		return
 	}
-	for _, r := range k.told {
-		m.send(r, Message{Kind: KindRetract, Rank: m.cfg.Rank, Call: k.call})
+	m.blocked.told[source] = t
+	m.version++
+	m.send(source, Message{Kind: KindNeed, Rank: m.cfg.Rank, Round: m.version, Had: t.had, Any: t.elected > 0})
+}
+
+// retract takes back all that was told: the main thread has left the call.
+func (m *Machine) retract() {
+	if !m.blocked.active {
+		return
+	}
+	for _, r := range slices.Sorted(maps.Keys(m.blocked.told)) {
+		m.retractFrom(r)
 	}
 	m.blocked = blocked{}
 }
 
-// toRoot sends up the tree, or handles at the root at once.
-func (m *Machine) toRoot(msg Message) {
-	if m.root != nil {
-		m.elect(msg)
-		return
-	}
-	m.send(m.cfg.Parent, msg)
+func (m *Machine) retractFrom(source int) {
+	delete(m.blocked.told, source)
+	m.version++
+	m.send(source, Message{Kind: KindRetract, Rank: m.cfg.Rank, Round: m.version})
 }

@@ -2,10 +2,13 @@ package cut
 
 import (
 	"hash/fnv"
-	"sort"
+	"maps"
+	"slices"
 )
 
-// Coll is one rank's own count for one communicator.
+// Coll is one rank's own count for one communicator. A communicator that the
+// rank has freed stays listed, with the freeing counted, until the next cut:
+// the other members must free it too before the counts agree.
 type Coll struct {
 	Comm    string // the communicator's name, the same on all members
 	Leader  bool   // this rank is rank 0 of it
@@ -13,40 +16,89 @@ type Coll struct {
 	Entered uint64 // collectives entered since start, non-blocking ones included
 }
 
-// standings merges what is known of communicators, by name.
-type standings map[string]Standing
+// Standing says how far the members of a communicator are with its
+// collectives, as far as a subtree knows.
+type Standing struct {
+	Comm    string
+	Size    int    // members of the communicator
+	Members int    // of them, how many are counted here
+	Min     uint64 // fewest and
+	Max     uint64 // most collectives entered by those counted
+}
 
-// add counts one rank's own numbers.
-func (s standings) add(colls []Coll) {
+// complete reports that all members are in the subtree: nobody outside has
+// anything to say about the communicator, or needs to hear of it.
+func (s Standing) complete() bool { return s.Members >= s.Size }
+
+func (s Standing) level() bool { return s.Min == s.Max }
+
+// reach is what the answers of a subtree say about one communicator.
+type reach struct {
+	Standing
+	below []int // children, by index, whose subtrees hold some members but not all
+}
+
+// reaches is that for all communicators, by name.
+type reaches map[string]*reach
+
+// add counts the members in a set of ranks; child is the index of the child
+// below which they are, -1 for this rank.
+func (rs reaches) add(child int, s Standing) {
+	r := rs[s.Comm]
+	if r == nil {
+		r = &reach{Standing: s}
+		rs[s.Comm] = r
+	} else {
+		r.Members += s.Members
+		r.Min = min(r.Min, s.Min)
+		r.Max = max(r.Max, s.Max)
+	}
+	if child >= 0 {
+		r.below = append(r.below, child)
+	}
+}
+
+func (rs reaches) addOwn(colls []Coll) {
 	for _, c := range colls {
-		s.join(Standing{Comm: c.Comm, Size: c.Size, Members: 1, Min: c.Entered, Max: c.Entered})
+		rs.add(-1, Standing{Comm: c.Comm, Size: c.Size, Members: 1, Min: c.Entered, Max: c.Entered})
 	}
 }
 
-// join adds the standing of a disjoint set of ranks.
-func (s standings) join(n Standing) {
-	old, ok := s[n.Comm]
-	if !ok {
-		s[n.Comm] = n
-		return
-	}
-	old.Members += n.Members
-	old.Min = min(old.Min, n.Min)
-	old.Max = max(old.Max, n.Max)
-	s[n.Comm] = old
-}
-
-// open lists, in order of name, the communicators that are not known to be
-// level on all their members. Level ones interest nobody above.
-func (s standings) open() []Standing {
+// above lists, in order of name, what those above must know: communicators
+// with members elsewhere.
+func (rs reaches) above() []Standing {
 	var out []Standing
-	for _, n := range s {
-		if n.Members < n.Size || n.Min != n.Max {
-			out = append(out, n)
+	for _, name := range slices.Sorted(maps.Keys(rs)) {
+		if s := rs[name].Standing; !s.complete() {
+			out = append(out, s)
 		}
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Comm < out[j].Comm })
 	return out
+}
+
+// uneven lists the communicators whose members are all in this subtree and not
+// equally far, in order of name. Whoever covers them tells those below.
+func (m *Machine) uneven() []Standing {
+	var out []Standing
+	for _, name := range slices.Sorted(maps.Keys(m.reach)) {
+		if r := m.reach[name]; r.complete() && !r.level() {
+			out = append(out, r.Standing)
+		}
+	}
+	return out
+}
+
+// covers reports whether all members of a communicator are in this subtree.
+func (m *Machine) covers(comm string) bool {
+	r := m.reach[comm]
+	return r != nil && r.complete()
+}
+
+// reaches reports whether members of a communicator may be below the i-th
+// child. They may be anywhere if the communicator is younger than the answers.
+func (m *Machine) reaches(comm string, i int) bool {
+	r := m.reach[comm]
+	return r == nil || slices.Contains(r.below, i)
 }
 
 // maxima is the most collectives that any rank is known to have entered, by
@@ -75,6 +127,40 @@ func (m maxima) raiseOwn(colls []Coll) []Standing {
 		}
 	}
 	return news
+}
+
+// spread passes news about collectives to those neighbours in the tree that
+// have members of the communicators beyond them, but not back to where it came
+// from: the index of a child, or fromAbove or ownNews.
+func (m *Machine) spread(from int, news []Standing) {
+	if len(news) == 0 {
+		return
+	}
+	if m.root == nil && from != fromAbove {
+		m.sendNews(m.cfg.Parent, news, func(s Standing) bool { return !m.covers(s.Comm) })
+	}
+	for i, c := range m.cfg.Children {
+		if i != from {
+			m.sendNews(c, news, func(s Standing) bool { return m.reaches(s.Comm, i) })
+		}
+	}
+}
+
+const (
+	fromAbove = -1
+	ownNews   = -2
+)
+
+func (m *Machine) sendNews(to int, news []Standing, concerned func(Standing) bool) {
+	var theirs []Standing
+	for _, s := range news {
+		if concerned(s) {
+			theirs = append(theirs, s)
+		}
+	}
+	if len(theirs) > 0 {
+		m.send(to, Message{Kind: KindRaise, Colls: theirs})
+	}
 }
 
 // fingerprint is a sum over a rank's communicators that cancels out over all

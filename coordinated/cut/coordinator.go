@@ -8,11 +8,11 @@ type coordinator struct {
 	stop    bool // one of the requests wants the program to stop
 	busy    bool // an epoch is between park and Done
 
-	deadline time.Duration // for the cut, 0 = none
-	round    uint64
-	ready    bool // all ranks were parked when they last said
-	quiet    time.Duration
-	pause    time.Duration // between freezes, doubled after each failure
+	began time.Duration // first tick of the epoch, or unseen: nothing ticks before
+	round uint64
+	ready bool // all ranks were parked when they last said
+	quiet time.Duration
+	pause time.Duration // between freezes, doubled after each failure
 }
 
 // ask merges a request into the epoch that is about to be cut, or opens one,
@@ -31,10 +31,7 @@ func (m *Machine) start() {
 	}
 	r.busy = true
 	r.round, r.ready, r.quiet, r.pause = 0, false, 0, 0
-	r.deadline = 0
-	if m.cfg.Timeout > 0 {
-		r.deadline = m.now + m.cfg.Timeout
-	}
+	r.began = unseen
 	m.park(m.epoch + 1)
 }
 
@@ -78,18 +75,33 @@ func (r *coordinator) backOff(now time.Duration) {
 	r.ready = false
 }
 
-// tick is the only place where time decides something: the pause between
-// freezes and the end of patience with the whole epoch.
+// tick is where time decides something: a message in flight is given up hope
+// for and, at the root, a freeze is tried again or the epoch given up.
 func (m *Machine) tick() {
+	if m.phase == parking && m.atPoint {
+		m.needs.age(m.now, m.cfg.Patience)
+		m.evaluate()
+	}
 	if m.root == nil {
 		return
 	}
-	r := m.root
-	if r.deadline > 0 && m.now >= r.deadline && (m.phase == asked || m.phase == parking || m.phase == frozen) {
-		r.pending, r.stop, r.busy = false, false, false
+	if m.overdue() {
+		m.root.pending, m.root.stop, m.root.busy = false, false, false
 		m.giveUp()
 		return
 	}
 	m.start()
 	m.tryFreeze()
+}
+
+// overdue reports that the epoch has been tried for the whole time-out.
+func (m *Machine) overdue() bool {
+	r := m.root
+	if m.phase == idle || m.phase == cutting || m.cfg.Timeout == 0 {
+		return false
+	}
+	if r.began == unseen {
+		r.began = m.now
+	}
+	return m.now-r.began >= m.cfg.Timeout
 }

@@ -1,60 +1,119 @@
 package cut
 
+import (
+	"slices"
+	"time"
+)
+
 // A rank blocked on AnySource cannot name its source, and releasing all members
-// would let them run ahead. So the tree finds the parked member that has
-// passed the fewest Points, and that one is released until it sends.
+// would let them run ahead. So the tree finds the parked member that has passed
+// the fewest Points, and that one is released until it sends.
 
-// polls are the elections under way in this subtree, by number.
-type polls struct {
-	open map[uint64]*polling
-	last uint64            // at the root: number of the newest poll
-	call map[uint64]uint64 // at the root: call of the blocked rank, by poll
+// Candidate is a parked rank that may be released for one blocked on AnySource.
+type Candidate struct {
+	Rank   int
+	Points uint64 // Points passed: those furthest behind go first
 }
 
+func (c Candidate) before(d Candidate) int {
+	if c.Points != d.Points {
+		if c.Points < d.Points {
+			return -1
+		}
+		return 1
+	}
+	return c.Rank - d.Rank
+}
+
+// question identifies an election: the blocked rank numbers those it asks for.
+type question struct {
+	rank  int
+	round uint64
+}
+
+// polling is an election under way in this subtree.
 type polling struct {
-	rank     int    // the blocked one
-	comm     string // whose members may send
-	children heard
-	found    bool
-	best     int    // rank with the fewest points
-	points   uint64 // its points
-	sum      uint64 // messages the members have sent to the blocked rank
+	msg     Message // the question
+	top     bool    // opened here: all members are in this subtree
+	waiting int     // children that have not replied
+	heard   heard
+	found   []Candidate
+	sum     uint64 // messages the members have sent to the blocked rank
 }
 
-// elect passes a wish for an election up, and opens it at the root.
-func (m *Machine) elect(msg Message) {
-	if m.root == nil {
-		m.send(m.cfg.Parent, msg)
+// The times between the elections of one call, in parts of patience: what is in
+// flight has time to arrive before the first, and a program that computes for
+// minutes is not asked fifty times a second.
+const (
+	firstElection  = 10 // divides
+	rarestElection = 64 // multiplies
+)
+
+// tellAny asks for an election when its time has come.
+func (m *Machine) tellAny(w Wait) {
+	a := m.blocked.any[w.Comm]
+	if a == nil {
+		a = &wild{next: m.now + m.cfg.Patience/firstElection}
+		m.blocked.any[w.Comm] = a
+	}
+	a.had = w.Had
+	if m.now < a.next {
 		return
 	}
+	a.next = m.now + m.cfg.Patience*time.Duration(min(1<<min(a.asks, 16), rarestElection))
+	a.asks++
+	m.version++
+	a.round = m.version
+	m.elect(Message{Kind: KindElect, Rank: m.cfg.Rank, Round: a.round, Comm: w.Comm, Max: m.width()}, 0)
+}
+
+// width is how many members an election may release. A rank that blocks again
+// and again, as in a gather made of receives, would otherwise take as many
+// elections as there are members.
+func (m *Machine) width() uint64 {
+	const single = 4
+	return 1 << min(max(m.elections, single)-single, 20)
+}
+
+// elect passes a wish for an election up, to the lowest rank whose subtree holds
+// all members, and opens it there.
+func (m *Machine) elect(msg Message, sent uint64) {
 	if m.phase != parking {
 		return // asked again when patience ends
 	}
-	p := &m.polls
-	if p.call == nil {
-		p.call = map[uint64]uint64{}
+	if m.root == nil && !m.covers(msg.Comm) {
+		m.send(m.cfg.Parent, msg)
+		return
 	}
-	p.last++
-	p.call[p.last] = msg.Call
-	m.do(Send{To: 0, Msg: Message{Kind: KindPoll, Epoch: m.epoch, Round: p.last, Rank: msg.Rank, Comm: msg.Comm}})
+	m.openPoll(msg, sent, true)
 }
 
-// poll opens an election in this subtree. The root sends it to itself so that
-// the driver fills in what rank 0 has sent.
-func (m *Machine) poll(msg Message, sent uint64) {
-	if m.polls.open == nil {
-		m.polls.open = map[uint64]*polling{}
+// openPoll opens an election in this subtree. Sent is what this rank has sent to
+// the blocked one.
+func (m *Machine) openPoll(msg Message, sent uint64, top bool) {
+	key := question{msg.Rank, msg.Round}
+	if m.polls[key] != nil {
+		return // the question came twice
 	}
-	m.sendDown(msg)
-	q := &polling{rank: msg.Rank, comm: msg.Comm, children: heard{}}
-	m.polls.open[msg.Round] = q
+	if m.polls == nil {
+		m.polls = map[question]*polling{}
+	}
+	q := &polling{msg: msg, top: top, heard: m.noneHeard()}
+	m.polls[key] = q
+	msg.Kind = KindPoll
+	for i, c := range m.cfg.Children {
+		if m.reaches(msg.Comm, i) {
+			q.waiting++
+			m.send(c, msg)
+		}
+	}
 	if m.cfg.Rank != msg.Rank && m.memberOf(msg.Comm) {
 		q.sum = sent
 		if m.atPoint && !m.finished {
-			q.found, q.best, q.points = true, m.cfg.Rank, m.points
+			q.found = []Candidate{{m.cfg.Rank, m.points}}
 		}
 	}
-	m.passPoll(msg.Round, q)
+	m.passPoll(key, q)
 }
 
 func (m *Machine) memberOf(comm string) bool {
@@ -66,45 +125,56 @@ func (m *Machine) memberOf(comm string) bool {
 	return false
 }
 
-func (m *Machine) polled(from int, msg Message) {
-	q := m.polls.open[msg.Round]
-	if q == nil || !q.children.first(from) {
+// polled adds a child's subtree.
+func (m *Machine) polled(child int, msg Message) {
+	key := question{msg.Rank, msg.Round}
+	q := m.polls[key]
+	if q == nil || !q.heard.first(child) {
 		return
 	}
+	q.waiting--
 	q.sum += msg.Sum
-	if best := int(msg.Had) - 1; best >= 0 && (!q.found || msg.Min < q.points || (msg.Min == q.points && best < q.best)) {
-		q.found, q.best, q.points = true, best, msg.Min
-	}
-	m.passPoll(msg.Round, q)
+	q.found = append(q.found, msg.Found...)
+	m.passPoll(key, q)
 }
 
-func (m *Machine) passPoll(round uint64, q *polling) {
-	if len(q.children) < len(m.cfg.Children) {
+// passPoll sends the outcome up, or to the blocked rank, once it is complete.
+func (m *Machine) passPoll(key question, q *polling) {
+	if q.waiting > 0 {
 		return
 	}
-	delete(m.polls.open, round)
-	msg := Message{Kind: KindPolled, Round: round, Rank: q.rank, Comm: q.comm, Min: q.points, Sum: q.sum}
-	if q.found {
-		msg.Had = uint64(q.best) + 1
+	delete(m.polls, key)
+	slices.SortFunc(q.found, Candidate.before)
+	if n := int(q.msg.Max); len(q.found) > n {
+		q.found = q.found[:n]
 	}
-	if m.root == nil {
+	msg := Message{Kind: KindPolled, Rank: q.msg.Rank, Round: q.msg.Round, Comm: q.msg.Comm, Sum: q.sum, Found: q.found}
+	switch {
+	case !q.top:
 		m.send(m.cfg.Parent, msg)
-		return
+	case q.msg.Rank == m.cfg.Rank:
+		m.outcome(msg)
+	default:
+		msg.Kind = KindElected
+		m.send(q.msg.Rank, msg)
 	}
-	msg.Kind, msg.Call = KindElected, m.polls.call[round]
-	delete(m.polls.call, round)
-	m.send(q.rank, msg)
 }
 
-// elected is the outcome at the blocked rank. Something in flight may be what
-// it waits for; it is given one patience.
-func (m *Machine) elected(msg Message) {
-	k := &m.blocked
-	if !k.active || k.call != msg.Call || msg.Had == 0 {
+// outcome is an election's result at the blocked rank. Something in flight may
+// be what it waits for; it is given one patience.
+func (m *Machine) outcome(msg Message) {
+	a := m.blocked.any[msg.Comm]
+	if a == nil || a.round != msg.Round || len(msg.Found) == 0 {
 		return
 	}
-	if msg.Sum > k.anyHad[msg.Comm] && k.asks <= 1 {
+	if msg.Sum > a.had && a.asks == 1 {
 		return
 	}
-	m.tellOne(int(msg.Had)-1, Message{Any: true})
+	if !a.served {
+		a.served = true
+		m.elections++
+	}
+	for _, c := range msg.Found {
+		m.tellSource(c.Rank, told{elected: msg.Round})
+	}
 }

@@ -6,7 +6,7 @@ func (m *Machine) freeze(round uint64) {
 		return
 	}
 	m.sendDown(Message{Kind: KindFreeze, Round: round})
-	m.vote = voting{round: round, children: heard{}, sum: fingerprint(m.colls)}
+	m.vote = voting{round: round, heard: m.noneHeard(), sum: fingerprint(m.colls)}
 	m.vote.yes = m.atPoint && !m.behind() && (m.finished || !m.needs.release())
 	m.phase = parking
 	if m.vote.yes {
@@ -15,9 +15,10 @@ func (m *Machine) freeze(round uint64) {
 	m.passVote()
 }
 
-func (m *Machine) childVote(from int, msg Message) {
+// childVote adds a child's subtree.
+func (m *Machine) childVote(child int, msg Message) {
 	v := &m.vote
-	if msg.Round != v.round || !v.children.first(from) {
+	if msg.Round != v.round || !v.heard.first(child) {
 		return
 	}
 	v.yes = v.yes && msg.Yes
@@ -30,7 +31,7 @@ func (m *Machine) childVote(from int, msg Message) {
 // is right even if a raise was lost on the way.
 func (m *Machine) passVote() {
 	v := &m.vote
-	if len(v.children) < len(m.cfg.Children) {
+	if !v.heard.all() {
 		return
 	}
 	if m.root == nil {
@@ -56,13 +57,10 @@ func (m *Machine) thaw(round uint64) {
 	if m.root != nil {
 		m.root.backOff(m.now)
 	}
-	for c, r := range m.ready.children {
-		r.yes = false
-		m.ready.children[c] = r
+	for i := range m.ready.children {
+		m.ready.children[i].yes = false
 	}
-	if m.atPoint && !m.finished && m.mustGo() {
-		m.release()
-	}
+	m.letGo()
 	m.report(true)
 }
 
@@ -84,7 +82,33 @@ func (m *Machine) captured(e Epoch) {
 		return
 	}
 	m.atPoint = m.finished
+	m.rest()
+}
+
+// rest ends an epoch on this rank, and begins the next one if it has been opened
+// meanwhile.
+func (m *Machine) rest() {
 	m.phase = idle
+	switch e := m.next; {
+	case m.root != nil:
+		m.start()
+	case e > m.epoch && e > m.void:
+		m.park(e)
+	}
+}
+
+// given takes in that the coordinator has given an epoch up.
+func (m *Machine) given(e Epoch) {
+	switch {
+	case e == m.epoch:
+		m.giveUp()
+	case e > m.epoch && e > m.void: // it never began here
+		m.void = e
+		for _, c := range m.cfg.Children {
+			m.do(Send{To: c, Msg: Message{Kind: KindGiveUp, Epoch: e}})
+		}
+		m.do(GaveUp{Epoch: e})
+	}
 }
 
 // giveUp ends the epoch without a cut.

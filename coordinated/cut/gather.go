@@ -16,7 +16,7 @@ type stage struct {
 }
 
 type gathering struct {
-	heard heard
+	heard map[int]bool // by rank
 	blobs []Blob
 }
 
@@ -32,12 +32,13 @@ func (g *Gather) Add(from int, epoch Epoch, name string, blobs []Blob) (Message,
 	key := stage{epoch, name}
 	q := g.open[key]
 	if q == nil {
-		q = &gathering{heard: heard{}}
+		q = &gathering{heard: map[int]bool{}}
 		g.open[key] = q
 	}
-	if !q.heard.first(from) {
+	if q.heard[from] {
 		return Message{}, false
 	}
+	q.heard[from] = true
 	q.blobs = append(q.blobs, blobs...)
 	if len(q.heard) <= g.children {
 		return Message{}, false

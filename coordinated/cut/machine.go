@@ -2,6 +2,7 @@ package cut
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -71,15 +72,22 @@ type Machine struct {
 	points            uint64
 	colls             []Coll
 
-	answers answers  // of the subtree, while asked
-	target  uint64   // Point to park at, 0 = the next one
-	max     maxima   // collectives entered anywhere, as far as known
-	ready   readying // of the subtree
-	vote    voting   // of the subtree, in vote.round
+	next Epoch // opened while cutting the former one
+	void Epoch // given up before it began here
 
-	needs   needs   // of others, on this rank
-	blocked blocked // this rank's own need
-	polls   polls   // elections under way in the subtree
+	answers answers    // of the subtree, while asked
+	reach   reaches    // communicators with members in the subtree, as answered
+	target  uint64     // Point to park at, 0 = the next one
+	max     maxima     // collectives entered anywhere, as far as known
+	early   []Standing // raises that overtook the hint
+	ready   readying   // of the subtree
+	vote    voting     // of the subtree, in vote.round
+
+	needs     needs                 // of others, on this rank
+	blocked   blocked               // this rank's own need
+	version   uint64                // of what others were told about it
+	elections uint64                // calls of this rank that took one
+	polls     map[question]*polling // elections under way in the subtree
 
 	root *coordinator // at rank 0 only
 }
@@ -87,44 +95,55 @@ type Machine struct {
 // answers collects the subtree's replies to a park.
 type answers struct {
 	own      bool
-	children heard
+	heard    heard
 	min, max uint64
-	colls    standings
 }
 
 // readying tracks which of the subtree is parked.
 type readying struct {
-	children map[int]standingReady
+	children []readiness
 	said     bool   // what the parent was told last
 	version  uint64 // of what it was told
 }
 
-type standingReady struct {
+type readiness struct {
 	yes     bool
 	version uint64
-	colls   []Standing
+}
+
+func (r *readying) all() bool {
+	for _, c := range r.children {
+		if !c.yes {
+			return false
+		}
+	}
+	return true
 }
 
 // voting collects the subtree's votes of one round.
 type voting struct {
-	round    uint64
-	children heard
-	yes      bool
-	sum      uint64
+	round uint64
+	heard heard
+	yes   bool
+	sum   uint64
 }
 
-// heard remembers which children have replied, so that a reply that comes
-// twice counts once.
-type heard map[int]bool
+// heard remembers which children have replied, by index, so that a reply that
+// comes twice counts once.
+type heard []bool
+
+func (m *Machine) noneHeard() heard { return make(heard, len(m.cfg.Children)) }
 
 // first notes a reply and reports whether it is the first of its sender.
-func (h heard) first(from int) bool {
-	if h[from] {
+func (h heard) first(child int) bool {
+	if h[child] {
 		return false
 	}
-	h[from] = true
+	h[child] = true
 	return true
 }
+
+func (h heard) all() bool { return !slices.Contains(h, false) }
 
 // New returns a machine that has seen nothing yet.
 func New(cfg Config) (*Machine, error) {
@@ -211,49 +230,75 @@ func (m *Machine) request(stop bool) {
 }
 
 // receive dispatches a message. Those of another epoch are late and dropped,
-// except the ones that start or ask for one.
+// except the ones that ask for, open or close one.
 func (m *Machine) receive(ev Received) {
 	msg := ev.Msg
 	switch {
 	case msg.Kind == KindAsk:
 		m.request(msg.Yes)
-		return
 	case msg.Kind == KindPark:
-		if msg.Epoch > m.epoch && m.phase == idle {
-			m.park(msg.Epoch)
-		}
-		return
+		m.nextEpoch(msg.Epoch)
+	case msg.Kind == KindGiveUp:
+		m.given(msg.Epoch)
 	case msg.Epoch != m.epoch || m.phase == idle:
-		return
+	case ev.From == m.cfg.Parent && m.fromParent(ev):
+	case slices.Contains(m.cfg.Children, ev.From) && m.fromChild(slices.Index(m.cfg.Children, ev.From), ev):
+	default:
+		m.direct(ev)
 	}
-	switch msg.Kind {
-	case KindAnswer:
-		m.answer(ev.From, msg)
+}
+
+// fromParent takes a message that travels down the tree, and reports whether it
+// was one.
+func (m *Machine) fromParent(ev Received) bool {
+	switch msg := ev.Msg; msg.Kind {
 	case KindHint:
 		m.hint(msg)
 	case KindRaise:
-		m.raise(ev.From, msg.Colls)
-	case KindReady:
-		m.childReady(ev.From, msg)
+		m.raise(fromAbove, msg.Colls)
 	case KindFreeze:
 		m.freeze(msg.Round)
-	case KindVote:
-		m.childVote(ev.From, msg)
 	case KindThaw:
 		m.thaw(msg.Round)
 	case KindCut:
 		m.cut(msg.Round, msg.Yes)
-	case KindGiveUp:
-		m.giveUp()
-	case KindNeed, KindRetract:
-		m.need(msg, ev.Sent)
-	case KindElect:
-		m.elect(msg)
 	case KindPoll:
-		m.poll(msg, ev.Sent)
+		m.openPoll(msg, ev.Sent, false)
+	default:
+		return false
+	}
+	return true
+}
+
+// fromChild takes a message that travels up.
+func (m *Machine) fromChild(child int, ev Received) bool {
+	switch msg := ev.Msg; msg.Kind {
+	case KindAnswer:
+		m.answer(child, msg)
+	case KindRaise:
+		m.raise(child, msg.Colls)
+	case KindReady:
+		m.childReady(child, msg)
+	case KindVote:
+		m.childVote(child, msg)
+	case KindElect:
+		m.elect(msg, ev.Sent)
 	case KindPolled:
-		m.polled(ev.From, msg)
+		m.polled(child, msg)
+	default:
+		return false
+	}
+	return true
+}
+
+// direct takes a message between any two ranks.
+func (m *Machine) direct(ev Received) {
+	switch msg := ev.Msg; msg.Kind {
+	case KindNeed:
+		m.need(msg, ev.Sent)
+	case KindRetract:
+		m.retracted(msg)
 	case KindElected:
-		m.elected(msg)
+		m.outcome(msg)
 	}
 }

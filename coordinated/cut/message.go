@@ -14,21 +14,21 @@ type Kind uint8
 const (
 	KindAsk     Kind = 1  // up: somebody wants a checkpoint. Yes = stop after it
 	KindPark    Kind = 2  // down: park at your next Point
-	KindAnswer  Kind = 3  // up: Min, Max points passed and Colls of a subtree
-	KindHint    Kind = 4  // down: Max = the Point to park at, 0 for the next one; Colls
+	KindAnswer  Kind = 3  // up: Min, Max points passed in a subtree; Colls with members elsewhere
+	KindHint    Kind = 4  // down: Max = the Point to park at, 0 for the next one; Colls that are not level
 	KindRaise   Kind = 5  // both ways: Colls that grew
-	KindReady   Kind = 6  // up: Yes = the whole subtree is parked; Round = version; Colls
+	KindReady   Kind = 6  // up: Yes = the whole subtree is parked; Round = version
 	KindFreeze  Kind = 7  // down: vote in Round
 	KindVote    Kind = 8  // up: Yes = the whole subtree is frozen; Round; Sum
 	KindThaw    Kind = 9  // down: Round failed, go on parking
 	KindCut     Kind = 10 // down: Round made the cut. Yes = stop after it
 	KindGiveUp  Kind = 11 // down: no cut in time, go on
-	KindNeed    Kind = 12 // direct: Rank is blocked in Call on a message of yours and had Had
-	KindRetract Kind = 13 // direct: Rank is no longer blocked in Call
-	KindElect   Kind = 14 // up: Rank is blocked in Call on any member of Comm
-	KindPoll    Kind = 15 // down: who of Comm is parked? for Rank; Round = poll number
-	KindPolled  Kind = 16 // up: Had = the parked member with the fewest points plus one, Min = its points, Sum = sent to Rank by Comm
-	KindElected Kind = 17 // direct, to Rank: as Polled, for Call
+	KindNeed    Kind = 12 // direct: Rank is blocked on a message of yours and has had Had; Round = version; Any = elected
+	KindRetract Kind = 13 // direct: Rank no longer is; Round = version
+	KindElect   Kind = 14 // up: Rank is blocked on any member of Comm; Round = number of the question; Max = how many to name
+	KindPoll    Kind = 15 // down: as Elect, to all members
+	KindPolled  Kind = 16 // up: Found = parked members of a subtree; Sum = sent to Rank by all of them
+	KindElected Kind = 17 // direct, to Rank: as Polled, for all members
 	KindGather  Kind = 18 // up: Blobs of a subtree for Stage
 	KindPublish Kind = 19 // down: the blobs of all ranks for Stage
 	KindLost    Kind = 20 // both ways: Rank has died; Had = who noticed, Stage = how
@@ -48,36 +48,25 @@ func (k Kind) String() string {
 // Message is what the machines of two ranks say to each other. One record
 // serves all kinds; Kind lists the fields in use.
 type Message struct {
-	Kind   Kind
-	Epoch  Epoch
-	Round  uint64
-	Yes    bool
-	Insist bool // Need: asked before, and still blocked in the same call
-	Any    bool // Need: chosen among the members of a communicator
-	Rank   int
-	Call   uint64
-	Had    uint64
-	Min    uint64
-	Max    uint64
-	Sum    uint64
-	Comm   string
-	Colls  []Standing
-	Stage  string
-	Blobs  []Blob
+	Kind  Kind
+	Epoch Epoch
+	Round uint64
+	Yes   bool
+	Any   bool
+	Rank  int
+	Had   uint64
+	Min   uint64
+	Max   uint64
+	Sum   uint64
+	Comm  string
+	Colls []Standing
+	Found []Candidate
+	Stage string
+	Blobs []Blob
 }
 
 // Blob is one rank's contribution to a gather.
 type Blob struct {
 	Rank int
 	Data []byte
-}
-
-// Standing says how far the members of a communicator are with its
-// collectives, as far as a subtree knows.
-type Standing struct {
-	Comm    string
-	Size    int    // members of the communicator
-	Members int    // of them, how many are counted here
-	Min     uint64 // fewest and
-	Max     uint64 // most collectives entered by those counted
 }

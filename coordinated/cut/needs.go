@@ -1,85 +1,101 @@
 package cut
 
-import "sort"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // needs is what other ranks have said they are blocked on: messages from this
 // one. R2 releases a parked rank for them.
 type needs struct {
-	of        map[int]*need  // by rank
-	retracted map[int]uint64 // last call that a rank has left
+	of   map[int]*need  // by blocked rank
+	seen map[int]uint64 // version of the last need or retraction, by blocked rank
 }
 
 type need struct {
-	call  uint64
-	had   uint64 // messages the blocked rank has had from here
-	sent  uint64 // messages sent to it from here; still while this rank is parked
-	dead  uint64 // how many in flight were seen not to help
-	force bool   // it is still blocked although something was in flight
+	had   uint64        // messages the blocked rank has had from here
+	sent  uint64        // messages sent to it from here; still while this rank is parked
+	dead  uint64        // how many of those in flight have been seen not to help
+	since time.Duration // when more than dead were first seen in flight, or unseen
 }
 
-func (n *needs) ranks() []int {
-	out := make([]int, 0, len(n.of))
-	for r := range n.of {
-		out = append(out, r)
-	}
-	sort.Ints(out)
-	return out
-}
+// unseen as need.since means that the next tick starts the patience.
+const unseen = time.Duration(-1)
 
-// sent takes in how much was sent meanwhile.
-func (n *needs) sent(counts map[int]uint64) {
+// useless reports that nothing in flight can help the blocked rank: nothing is
+// in flight, or only what it has left lying for all of its patience.
+func (d *need) useless() bool { return d.sent <= d.had+d.dead }
+
+func (n *needs) ranks() []int { return slices.Sorted(maps.Keys(n.of)) }
+
+// arrived takes in how much was sent before this rank came to its Point.
+func (n *needs) arrived(counts map[int]uint64) {
 	for r, d := range n.of {
 		if s, ok := counts[r]; ok {
 			d.sent = s
 		}
+		d.since = unseen
 	}
 }
 
-// release reports whether this rank must go on for somebody's sake: nothing is
-// in flight to a blocked rank, or what is has been seen not to help. Being
-// forced counts once.
+// release reports whether this rank must go on for somebody's sake.
 func (n *needs) release() bool {
-	must := false
-	for _, r := range n.ranks() {
-		d := n.of[r]
-		flight := d.sent - d.had
-		if d.force {
-			d.force = false
-			d.dead = flight
-		}
-		if flight == d.dead || d.sent < d.had {
-			must = true
+	for _, d := range n.of {
+		if d.useless() {
+			return true
 		}
 	}
-	return must
+	return false
 }
 
-// need takes in a need or its end. Sent is what this rank has sent to the
-// blocked one.
-func (m *Machine) need(msg Message, sent uint64) {
-	n := &m.needs
-	if n.of == nil {
-		n.of, n.retracted = map[int]*need{}, map[int]uint64{}
-	}
-	if msg.Kind == KindRetract {
-		n.retracted[msg.Rank] = max(n.retracted[msg.Rank], msg.Call)
-		if d := n.of[msg.Rank]; d != nil && d.call <= msg.Call {
-			delete(n.of, msg.Rank)
+// age gives up hope in messages that have been in flight for all of patience
+// without freeing the rank they go to: it waits for another tag.
+func (n *needs) age(now, patience time.Duration) {
+	for _, d := range n.of {
+		switch {
+		case d.useless():
+		case d.since == unseen:
+			d.since = now
+		case now-d.since >= patience:
+			d.dead = d.sent - d.had
 		}
+	}
+}
+
+// newer reports whether msg is the latest word of its rank, and notes it.
+func (n *needs) newer(msg Message) bool {
+	if n.of == nil {
+		n.of, n.seen = map[int]*need{}, map[int]uint64{}
+	}
+	if msg.Round <= n.seen[msg.Rank] {
+		return false
+	}
+	n.seen[msg.Rank] = msg.Round
+	return true
+}
+
+// need takes in that a rank is blocked on a message of this one. Sent is what
+// this rank has sent to it.
+func (m *Machine) need(msg Message, sent uint64) {
+	if !m.needs.newer(msg) {
 		return
 	}
-	if msg.Call <= n.retracted[msg.Rank] {
-		return
+	d := m.needs.of[msg.Rank]
+	if d == nil {
+		d = &need{}
+		m.needs.of[msg.Rank] = d
 	}
-	d := n.of[msg.Rank]
-	if d == nil || d.call != msg.Call {
-		d = &need{call: msg.Call}
-		n.of[msg.Rank] = d
-	}
-	d.sent, d.had = sent, msg.Had
+	d.sent, d.had, d.since = sent, msg.Had, unseen
 	if msg.Any {
-		d.had, d.dead = sent, 0 // whatever was sent before has been weighed by the blocked rank
+		d.had = sent // the election has weighed whatever was sent before
 	}
-	d.force = d.force || msg.Insist
 	m.evaluate()
+}
+
+// retracted takes in that it no longer is.
+func (m *Machine) retracted(msg Message) {
+	if m.needs.newer(msg) {
+		delete(m.needs.of, msg.Rank)
+	}
 }

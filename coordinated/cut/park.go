@@ -1,5 +1,19 @@
 package cut
 
+import "slices"
+
+// nextEpoch takes in that the coordinator has opened an epoch.
+func (m *Machine) nextEpoch(e Epoch) {
+	switch {
+	case e <= m.epoch || e <= m.void:
+	case m.phase == cutting:
+		m.next = e // until the main thread has captured the former one
+	default:
+		m.giveUp() // if the former one is still open here, its end was lost
+		m.park(e)
+	}
+}
+
 // park begins epoch e on this rank and below. The rank's own answer comes from
 // the look it asks for; one that has finished is known already.
 func (m *Machine) park(e Epoch) {
@@ -7,12 +21,15 @@ func (m *Machine) park(e Epoch) {
 	m.phase = asked
 	m.target = 0
 	m.max = maxima{}
-	m.answers = answers{children: heard{}, min: ^uint64(0), colls: standings{}}
-	m.ready = readying{children: map[int]standingReady{}}
+	m.reach = reaches{}
+	m.early = nil
+	m.answers = answers{heard: m.noneHeard(), min: ^uint64(0)}
+	m.ready = readying{children: make([]readiness, len(m.cfg.Children))}
 	m.vote = voting{}
 	m.needs = needs{}
 	m.blocked = blocked{}
-	m.polls = polls{}
+	m.version, m.elections = 0, 0
+	m.polls = nil
 	m.sendDown(Message{Kind: KindPark})
 	m.do(Arm{Epoch: e})
 	if m.finished {
@@ -34,20 +51,20 @@ func (m *Machine) ownAnswer() {
 		a.min = min(a.min, m.points)
 		a.max = max(a.max, m.points)
 	}
-	a.colls.add(m.colls)
+	m.reach.addOwn(m.colls)
 	m.passAnswer()
 }
 
 // answer adds a child's subtree.
-func (m *Machine) answer(from int, msg Message) {
+func (m *Machine) answer(child int, msg Message) {
 	a := &m.answers
-	if m.phase != asked || !a.children.first(from) {
+	if m.phase != asked || !a.heard.first(child) {
 		return
 	}
 	a.min = min(a.min, msg.Min)
 	a.max = max(a.max, msg.Max)
-	for _, c := range msg.Colls {
-		a.colls.join(c)
+	for _, s := range msg.Colls {
+		m.reach.add(child, s)
 	}
 	m.passAnswer()
 }
@@ -55,14 +72,14 @@ func (m *Machine) answer(from int, msg Message) {
 // passAnswer sends the subtree's answer up once it is complete.
 func (m *Machine) passAnswer() {
 	a := &m.answers
-	if !a.own || len(a.children) < len(m.cfg.Children) || m.phase != asked {
+	if !a.own || !a.heard.all() || m.phase != asked {
 		return
 	}
 	if m.root == nil {
-		m.send(m.cfg.Parent, Message{Kind: KindAnswer, Min: a.min, Max: a.max, Colls: a.colls.open()})
+		m.send(m.cfg.Parent, Message{Kind: KindAnswer, Min: a.min, Max: a.max, Colls: m.reach.above()})
 		return
 	}
-	hint := Message{Kind: KindHint, Colls: a.colls.open()}
+	hint := Message{Kind: KindHint, Colls: m.reach.above()} // members missing: somebody has yet to create or to free it
 	if a.min <= a.max && a.max-a.min <= m.cfg.HintSpan {
 		hint.Max = a.max + 1 // R0
 	}
@@ -76,10 +93,39 @@ func (m *Machine) hint(msg Message) {
 	}
 	m.phase = parking
 	m.target = msg.Max
-	m.sendDown(msg)
-	m.max.raise(msg.Colls)
-	m.spread(-1, m.max.raiseOwn(m.colls)) // grown since the answer
+	m.learn(msg.Colls)
+	known := slices.Concat(msg.Colls, m.uneven())
+	for i, c := range m.cfg.Children {
+		m.send(c, Message{Kind: KindHint, Max: msg.Max, Colls: m.hintFor(i, known)})
+	}
+	m.spread(ownNews, m.max.raiseOwn(m.colls)) // grown since the answer
+	m.spread(ownNews, m.max.raise(m.early))
 	m.evaluate()
+}
+
+// learn fills the maxima from the subtree's own answers and from above. Where
+// even the root misses members of a communicator, nobody knows where they are.
+func (m *Machine) learn(fromAbove []Standing) {
+	for _, s := range fromAbove {
+		if !s.complete() {
+			delete(m.reach, s.Comm)
+		}
+	}
+	for name, r := range m.reach {
+		m.max[name] = r.Max
+	}
+	m.max.raise(fromAbove)
+}
+
+// hintFor lists those of ns that have members below the i-th child.
+func (m *Machine) hintFor(i int, ns []Standing) []Standing {
+	var out []Standing
+	for _, s := range ns {
+		if m.reaches(s.Comm, i) {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // arrive is the main thread at a Point, waiting.
@@ -90,9 +136,12 @@ func (m *Machine) arrive(ev Arrived) {
 		m.release() // the epoch ended while it was on its way into the library
 		return
 	}
-	m.needs.sent(ev.Sent)
+	m.needs.arrived(ev.Sent)
 	m.retract()
 	m.grow(ev.Colls)
+	if m.phase == asked {
+		m.ownAnswer()
+	}
 	m.evaluate()
 }
 
@@ -118,33 +167,18 @@ func (m *Machine) grow(colls []Coll) {
 	if m.phase != parking && m.phase != frozen {
 		return // while asked they travel with the answer, or go out with the hint
 	}
-	m.spread(-1, m.max.raiseOwn(colls))
+	m.spread(ownNews, m.max.raiseOwn(colls))
 }
 
-// raise takes in what a neighbour in the tree knows.
+// raise takes in what a neighbour in the tree knows. News that overtook the
+// hint waits for it: only then is it known whom it concerns.
 func (m *Machine) raise(from int, ns []Standing) {
-	if m.phase == asked || m.phase == cutting {
-		m.max.raise(ns)
-		return
-	}
-	m.spread(from, m.max.raise(ns))
-	m.evaluate()
-}
-
-// spread passes news about collectives to all neighbours in the tree but the
-// one it came from.
-func (m *Machine) spread(from int, news []Standing) {
-	if len(news) == 0 {
-		return
-	}
-	msg := Message{Kind: KindRaise, Colls: news}
-	if m.root == nil && m.cfg.Parent != from {
-		m.send(m.cfg.Parent, msg)
-	}
-	for _, c := range m.cfg.Children {
-		if c != from {
-			m.send(c, msg)
-		}
+	switch m.phase {
+	case asked:
+		m.early = append(m.early, ns...)
+	case parking, frozen:
+		m.spread(from, m.max.raise(ns))
+		m.evaluate()
 	}
 }
 
@@ -154,13 +188,18 @@ func (m *Machine) evaluate() {
 	if m.phase != parking {
 		return
 	}
-	if m.atPoint && !m.finished && m.mustGo() {
-		m.release()
-	}
+	m.letGo()
 	m.report(false)
 }
 
-// mustGo is the release rules in one place.
+// letGo releases a waiting main thread that must go on.
+func (m *Machine) letGo() {
+	if m.atPoint && !m.finished && m.mustGo() {
+		m.release()
+	}
+}
+
+// mustGo is the release rules R0, R1 and R2 in one place.
 func (m *Machine) mustGo() bool {
 	return m.points < m.target || m.behind() || m.needs.release()
 }
@@ -184,16 +223,7 @@ func (m *Machine) release() {
 // report tells the parent whether the subtree is parked, if that has changed
 // or if it must be said again; at the root it opens a freeze.
 func (m *Machine) report(again bool) {
-	colls := standings{}
-	colls.add(m.colls)
-	yes := m.atPoint
-	for _, c := range m.cfg.Children {
-		r := m.ready.children[c]
-		yes = yes && r.yes
-		for _, n := range r.colls {
-			colls.join(n)
-		}
-	}
+	yes := m.atPoint && m.ready.all()
 	if m.root != nil {
 		m.allReady(yes)
 		return
@@ -203,22 +233,15 @@ func (m *Machine) report(again bool) {
 	}
 	m.ready.said = yes
 	m.ready.version++
-	msg := Message{Kind: KindReady, Yes: yes, Round: m.ready.version}
-	if yes {
-		msg.Colls = colls.open()
-	}
-	m.send(m.cfg.Parent, msg)
+	m.send(m.cfg.Parent, Message{Kind: KindReady, Yes: yes, Round: m.ready.version})
 }
 
 // childReady takes in a child's report; of two, the later version counts.
-func (m *Machine) childReady(from int, msg Message) {
-	if m.phase != parking && m.phase != frozen {
+func (m *Machine) childReady(child int, msg Message) {
+	r := &m.ready.children[child]
+	if (m.phase != parking && m.phase != frozen) || msg.Round <= r.version {
 		return
 	}
-	if msg.Round <= m.ready.children[from].version {
-		return
-	}
-	m.ready.children[from] = standingReady{yes: msg.Yes, version: msg.Round, colls: msg.Colls}
-	m.spread(from, m.max.raise(msg.Colls))
+	r.yes, r.version = msg.Yes, msg.Round
 	m.evaluate()
 }

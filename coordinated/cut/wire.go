@@ -11,7 +11,7 @@ var ErrMalformed = errors.New("malformed control message")
 
 // wireVersion is the first byte of every encoded message. Ranks of one job run
 // one binary, so there is no ladder: another version is refused.
-const wireVersion = 1
+const wireVersion = 2
 
 // Limits of a decoded message. The lengths on the wire are checked against the
 // bytes that are left before anything is allocated.
@@ -21,16 +21,15 @@ const (
 
 // The bits of the flags byte.
 const (
-	flagYes    = 1 << 0
-	flagInsist = 1 << 1
-	flagAny    = 1 << 2
+	flagYes = 1 << 0
+	flagAny = 1 << 1
 )
 
 // Append encodes m behind b: version, kind, flags, then every number as an
 // unsigned varint and every string and blob with its length before it.
 func (m *Message) Append(b []byte) []byte {
 	b = append(b, wireVersion, byte(m.Kind), m.flags())
-	for _, v := range []uint64{uint64(m.Epoch), m.Round, uint64(m.Rank), m.Call, m.Had, m.Min, m.Max, m.Sum} {
+	for _, v := range []uint64{uint64(m.Epoch), m.Round, uint64(m.Rank), m.Had, m.Min, m.Max, m.Sum} {
 		b = binary.AppendUvarint(b, v)
 	}
 	b = appendString(b, m.Comm)
@@ -40,6 +39,10 @@ func (m *Message) Append(b []byte) []byte {
 		for _, v := range []uint64{uint64(c.Size), uint64(c.Members), c.Min, c.Max} {
 			b = binary.AppendUvarint(b, v)
 		}
+	}
+	b = binary.AppendUvarint(b, uint64(len(m.Found)))
+	for _, c := range m.Found {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(c.Rank)), c.Points)
 	}
 	b = appendString(b, m.Stage)
 	b = binary.AppendUvarint(b, uint64(len(m.Blobs)))
@@ -54,9 +57,6 @@ func (m *Message) flags() byte {
 	var f byte
 	if m.Yes {
 		f |= flagYes
-	}
-	if m.Insist {
-		f |= flagInsist
 	}
 	if m.Any {
 		f |= flagAny
@@ -75,21 +75,24 @@ func Decode(b []byte) (Message, error) {
 	if len(b) < 3 || b[0] != wireVersion {
 		return Message{}, fmt.Errorf("%w: %d bytes, version not %d", ErrMalformed, len(b), wireVersion)
 	}
-	m := Message{Kind: Kind(b[1]), Yes: b[2]&flagYes != 0, Insist: b[2]&flagInsist != 0, Any: b[2]&flagAny != 0}
+	m := Message{Kind: Kind(b[1]), Yes: b[2]&flagYes != 0, Any: b[2]&flagAny != 0}
 	d := decoder{b: b[3:]}
 	m.Epoch = Epoch(d.number())
 	m.Round = d.number()
 	m.Rank = d.small()
-	m.Call, m.Had, m.Min, m.Max, m.Sum = d.number(), d.number(), d.number(), d.number(), d.number()
+	m.Had, m.Min, m.Max, m.Sum = d.number(), d.number(), d.number(), d.number()
 	m.Comm = d.name()
 	for range d.count() {
 		m.Colls = append(m.Colls, Standing{Comm: d.name(), Size: d.small(), Members: d.small(), Min: d.number(), Max: d.number()})
+	}
+	for range d.count() {
+		m.Found = append(m.Found, Candidate{Rank: d.small(), Points: d.number()})
 	}
 	m.Stage = d.name()
 	for range d.count() {
 		m.Blobs = append(m.Blobs, Blob{Rank: d.small(), Data: []byte(d.text(len(d.b)))})
 	}
-	if d.bad || len(d.b) > 0 || m.Kind == 0 || m.Kind > KindLost || b[2] > flagYes|flagInsist|flagAny {
+	if d.bad || len(d.b) > 0 || m.Kind == 0 || m.Kind > KindLost || b[2] > flagYes|flagAny {
 		return Message{}, fmt.Errorf("%w: kind %v, %d bytes", ErrMalformed, m.Kind, len(b))
 	}
 	return m, nil
