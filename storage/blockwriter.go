@@ -20,10 +20,10 @@ type blockWriter struct {
 	ctx   context.Context
 	f     vfs.File
 	pool  *buffers
-	pace  *pace  // nil: as fast as it goes
-	off   int64  // where stage[0] goes; a multiple of vfs.Align
-	stage *lease // nil: nothing is staged
-	n     int    // bytes staged
+	pace  *throttle // nil: as fast as it goes
+	off   int64     // where stage[0] goes; a multiple of vfs.Align
+	stage *lease    // nil: nothing is staged
+	n     int       // bytes staged
 
 	jobs    chan block
 	stopped chan struct{}
@@ -39,7 +39,7 @@ type block struct {
 	from *lease
 }
 
-func newBlockWriter(ctx context.Context, f vfs.File, pool *buffers, p *pace) *blockWriter {
+func newBlockWriter(ctx context.Context, f vfs.File, pool *buffers, p *throttle) *blockWriter {
 	w := &blockWriter{
 		ctx: ctx, f: f, pool: pool, pace: p,
 		jobs:    make(chan block, 1),

@@ -102,8 +102,10 @@ func (l *level) checkOrigins(info *ShardInfo) error {
 func (l *level) committed(e Epoch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if idx := l.puts[e]; idx != nil && (l.base == nil || l.base.epoch < e) {
-		l.base = idx
+	for _, idx := range l.puts[e] {
+		if b := l.base[idx.rank]; b == nil || b.epoch < e {
+			l.base[idx.rank] = idx
+		}
 	}
 	for old := range l.puts {
 		if old <= e {

@@ -14,6 +14,7 @@ import (
 type Shard struct {
 	store *Store
 	epoch Epoch
+	rank  int
 
 	mu      sync.Mutex
 	copies  []*shardCopy // guarded by mu: open copies, nearest first
@@ -36,15 +37,15 @@ type SectionInfo struct {
 // level why it does not serve; it matches ErrNotCommitted when the epoch exists
 // at none. The caller closes the Shard.
 func (s *Store) Fetch(ctx context.Context, e Epoch) (*Shard, error) {
-	return s.fetch(ctx, e, s.sources(e, ""))
+	return s.fetch(ctx, e, s.opt.Rank, s.sources(e, s.opt.Rank, ""))
 }
 
-func (s *Store) fetch(ctx context.Context, e Epoch, from []source) (*Shard, error) {
+func (s *Store) fetch(ctx context.Context, e Epoch, rank int, from []source) (*Shard, error) {
 	leave, err := s.enter()
 	if err != nil {
 		return nil, err
 	}
-	sh := &Shard{store: s, epoch: e, left: from, leaving: leave}
+	sh := &Shard{store: s, epoch: e, rank: rank, left: from, leaving: leave}
 	c, err := sh.nextCopy(ctx, 0)
 	if err != nil {
 		leave()
@@ -64,7 +65,7 @@ func (sh *Shard) nextCopy(ctx context.Context, n int) (*shardCopy, error) {
 	var tried []error
 	for len(sh.copies) <= n && len(sh.left) > 0 {
 		from := sh.left[0]
-		c, err := openCopy(ctx, from, sh.epoch, sh.store.opt.Rank)
+		c, err := openCopy(ctx, from, sh.epoch, sh.rank)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -73,7 +74,7 @@ func (sh *Shard) nextCopy(ctx context.Context, n int) (*shardCopy, error) {
 			err = errors.Join(fmt.Errorf("it is another attempt at epoch %d", sh.epoch), c.close())
 		}
 		if err != nil {
-			err = sh.store.fault("fetch", sh.epoch, from.levelName(), err)
+			err = sh.fault(from, err)
 			tried = append(tried, err)
 			sh.note(err)
 			continue
@@ -88,6 +89,10 @@ func (sh *Shard) nextCopy(ctx context.Context, n int) (*shardCopy, error) {
 		return nil, errNoMore
 	}
 	return nil, errors.Join(tried...)
+}
+
+func (sh *Shard) fault(from source, err error) error {
+	return &ShardError{Op: "fetch", Epoch: sh.epoch, Rank: sh.rank, Level: from.levelName(), Err: err}
 }
 
 // errNoMore says that all levels were tried before.
@@ -187,7 +192,7 @@ func (sh *Shard) readChunk(ctx context.Context, i int, dst []byte, mem *scratch)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		err = sh.store.fault("fetch", sh.epoch, c.from.levelName(), err)
+		err = sh.fault(c.from, err)
 		failed = append(failed, err)
 		sh.mu.Lock()
 		sh.note(err)

@@ -35,7 +35,8 @@ func (s *Store) flush(ctx context.Context, e Epoch, from string, to *level) (inf
 	if to.name == LevelParity {
 		return s.flushParity(ctx, e, to)
 	}
-	sh, err := s.fetch(ctx, e, s.sources(e, from))
+	rank := s.opt.Rank
+	sh, err := s.fetch(ctx, e, rank, s.sources(e, rank, from))
 	if err != nil {
 		return info, err
 	}
@@ -61,7 +62,7 @@ func (s *Store) flushDir(ctx context.Context, sh *Shard, to *level) (ShardInfo, 
 		to.remember(sh.epoch, idx)
 		return info, nil
 	}
-	return s.putShard(ctx, to, s.spec(sh.epoch, sh.asSections(ctx)), to.pace)
+	return s.putShard(ctx, to, s.spec(sh.epoch, sh.rank, sh.asSections(ctx)), s.throttle(to))
 }
 
 // asSections makes the shard's sections Sources.
@@ -77,10 +78,9 @@ func (sh *Shard) asSections(ctx context.Context) []Section {
 // final name, which it got only after it was synced. idx is nil when it is
 // committed.
 func (s *Store) flushed(sh *Shard, to *levelDir) (info ShardInfo, idx *shardIndex, ok bool, err error) {
-	rank := s.opt.Rank
 	m, err := to.readManifest(sh.epoch)
 	if err == nil {
-		info, err = m.shard(rank)
+		info, err = m.shard(sh.rank)
 	}
 	if err == nil && info.Digest != sh.digest {
 		err = ErrCommitted
@@ -91,7 +91,7 @@ func (s *Store) flushed(sh *Shard, to *levelDir) (info ShardInfo, idx *shardInde
 	if !errors.Is(err, ErrNotCommitted) {
 		return info, nil, false, err
 	}
-	info, idx, err = to.uncommitted(sh.epoch, rank)
+	info, idx, err = to.uncommitted(sh.epoch, sh.rank)
 	if err != nil || info.Digest != sh.digest {
 		return ShardInfo{}, nil, false, nil // absent, another, or damaged: write it anew
 	}

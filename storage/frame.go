@@ -15,6 +15,7 @@ const (
 	shardHeaderLen = vfs.Align
 	footerLen      = 64
 	footerMagic    = "HFSHARD\n"
+	packMagic      = "HFPACK\n\x00"
 )
 
 // shardHeader says whose shard it is, for people and for verify. Nothing in it
@@ -61,6 +62,7 @@ func decodeHeader(file string, page []byte) (*shardHeader, error) {
 
 // footer finds and identifies the index.
 type footer struct {
+	magic     string
 	indexOff  int64
 	indexLen  int64
 	indexHash [16]byte
@@ -71,7 +73,7 @@ type footer struct {
 
 func (f *footer) encode() []byte {
 	e := encoder{b: make([]byte, 0, footerLen)}
-	e.b = append(e.b, footerMagic...)
+	e.b = append(e.b, f.magic...)
 	e.u64(uint64(f.indexOff))
 	e.u64(uint64(f.indexLen))
 	e.sum(f.indexHash)
@@ -84,6 +86,10 @@ func (f *footer) encode() []byte {
 
 // readFooter reads the footer of a shard of n bytes.
 func readFooter(file string, r io.ReaderAt, n int64) (*footer, error) {
+	return readFooterOf(footerMagic, file, r, n)
+}
+
+func readFooterOf(magic, file string, r io.ReaderAt, n int64) (*footer, error) {
 	bad := func(reason string) (*footer, error) {
 		return nil, &CorruptError{File: file, Off: max(n-footerLen, 0), Len: footerLen, Reason: "shard footer: " + reason}
 	}
@@ -94,14 +100,14 @@ func readFooter(file string, r io.ReaderAt, n int64) (*footer, error) {
 	if err := readFull(r, b, n-footerLen); err != nil {
 		return nil, err
 	}
-	if string(b[:8]) != footerMagic {
+	if string(b[:8]) != magic {
 		return bad("wrong magic")
 	}
 	if crcOf(b[:footerLen-4]) != binary.LittleEndian.Uint32(b[footerLen-4:]) {
 		return bad("checksum does not match")
 	}
 	d := &decoder{b: b[8:]}
-	f := &footer{indexOff: d.i64(), indexLen: d.i64(), indexHash: d.sum(), shardLen: d.i64(),
+	f := &footer{magic: magic, indexOff: d.i64(), indexLen: d.i64(), indexHash: d.sum(), shardLen: d.i64(),
 		epoch: Epoch(d.u64()), rank: int(d.u32())}
 	if d.bad || f.shardLen != n || f.indexOff < shardHeaderLen ||
 		f.indexLen < recordExtra || f.indexLen > maxRecordLen || f.indexOff+f.indexLen > n-footerLen {

@@ -179,13 +179,13 @@ func (p *peerSource) with(ctx context.Context, do func(d *levelDir) (*extent, er
 	return x, err
 }
 
-// sources lists where the shards of e of this rank may be had, nearest level
+// sources lists where the shards of e of a rank may be had, nearest level
 // first and in each level the own directory first; the level called first comes
 // before all.
-func (s *Store) sources(e Epoch, first string) []source {
+func (s *Store) sources(e Epoch, rank int, first string) []source {
 	var out, front []source
 	for _, l := range s.levels {
-		list := s.sourcesAt(l, e)
+		list := s.sourcesAt(l, e, rank)
 		if l.name == first {
 			front = list
 		} else {
@@ -195,12 +195,15 @@ func (s *Store) sources(e Epoch, first string) []source {
 	return append(front, out...)
 }
 
-func (s *Store) sourcesAt(l *level, e Epoch) []source {
+func (s *Store) sourcesAt(l *level, e Epoch, rank int) []source {
 	if l.name == LevelParity {
 		return s.paritySources(l, e)
 	}
 	out := []source{l}
-	for _, r := range s.holders(l.name, e, func(h *holding) bool { return h.hasShard(s.opt.Rank) }) {
+	if rank != s.opt.Rank && l.name == LevelLocal && s.opt.Transport != nil {
+		out = append(out, &peerSource{s, l.name, rank})
+	}
+	for _, r := range s.holders(l.name, e, func(h *holding) bool { return h.hasShard(rank) }) {
 		out = append(out, &peerSource{s, l.name, r})
 	}
 	return out

@@ -64,6 +64,13 @@ func parseName(name string) (rank, row int, ok bool) {
 	return int(v), j, true
 }
 
+// parsePack reads the first rank back from the name of a pack.
+func parsePack(name string) (first int, ok bool) {
+	digits := strings.TrimSuffix(strings.TrimPrefix(name, packPrefix), packSuffix)
+	v, err := strconv.ParseUint(digits, 10, 31)
+	return int(v), err == nil && packName(int(v)) == name
+}
+
 func packName(first int) string { return fmt.Sprintf("%s%06d%s", packPrefix, first, packSuffix) }
 
 // tempName is a name for a file in the making. It starts with the final name

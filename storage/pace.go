@@ -22,6 +22,71 @@ func newPace(bytesPerSec int64) *pace {
 	return &pace{bytesPerSec: float64(bytesPerSec)}
 }
 
+// throttle is what copying in the background obeys. A nil throttle does not
+// hold back.
+type throttle struct {
+	pace *pace
+	gate *gate
+}
+
+// wait returns when n more bytes may go.
+func (t *throttle) wait(ctx context.Context, n int) error {
+	if t == nil {
+		return ctx.Err()
+	}
+	if err := t.gate.wait(ctx); err != nil {
+		return err
+	}
+	return t.pace.wait(ctx, n)
+}
+
+// gate can be held shut by any number of holders. Its zero value is open.
+type gate struct {
+	mu    sync.Mutex
+	holds int           // guarded by mu
+	open  chan struct{} // guarded by mu: closed when the last holder lets go; nil when open
+}
+
+// hold shuts the gate until release is called.
+func (g *gate) hold() (release func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.holds == 0 {
+		g.open = make(chan struct{})
+	}
+	g.holds++
+	return sync.OnceFunc(func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.holds--; g.holds == 0 {
+			close(g.open)
+			g.open = nil
+		}
+	})
+}
+
+func (g *gate) wait(ctx context.Context) error {
+	g.mu.Lock()
+	open := g.open
+	g.mu.Unlock()
+	if open == nil {
+		return ctx.Err()
+	}
+	select {
+	case <-open:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Hold keeps copying between levels from starting further writes until release
+// is called: the program wants the memory and the cores for a capture. Put is
+// not held back.
+func (s *Store) Hold() (release func()) { return s.gate.hold() }
+
+func (s *Store) throttle(to *level) *throttle { return &throttle{to.pace, &s.gate} }
+
 // wait returns when n more bytes may go.
 func (p *pace) wait(ctx context.Context, n int) error {
 	if p == nil {

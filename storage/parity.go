@@ -145,7 +145,7 @@ func (s *Store) writeRow(ctx context.Context, e Epoch, enc *stripeEncoder, j int
 		d = remote
 	}
 	group := g.encode()
-	spec := s.spec(e, []Section{
+	spec := s.spec(e, s.opt.Rank, []Section{
 		{Name: rowGroup, Size: int64(len(group)), Source: Bytes(group)},
 		{Name: rowData, Size: g.segment, Source: &rowSource{ctx: ctx, blocks: enc.rows[j]}},
 	})
@@ -153,10 +153,10 @@ func (s *Store) writeRow(ctx context.Context, e Epoch, enc *stripeEncoder, j int
 	if err := d.ensureEpoch(e); err != nil {
 		return d.unusable(err)
 	}
-	if err := d.checkSpace(spec.need()); err != nil {
+	if err := d.checkSpace(spec); err != nil {
 		return err
 	}
-	if _, _, err = s.writeOut(ctx, d, spec, to.pace); err != nil {
+	if _, _, err = s.writeOut(ctx, d, spec, s.throttle(to)); err != nil {
 		return fmt.Errorf("parity row %d at rank %d: %w", j, holder, err)
 	}
 	return nil

@@ -12,7 +12,7 @@ func (s *Store) flushPartner(ctx context.Context, sh *Shard, to *level) (info Sh
 	if err != nil {
 		return info, err
 	}
-	spec := s.spec(sh.epoch, sh.asSections(ctx))
+	spec := s.spec(sh.epoch, sh.rank, sh.asSections(ctx))
 	s.prepareSpec(to, spec)
 	var holders []string
 	for i, r := range ranks {
@@ -42,7 +42,7 @@ func (s *Store) copyTo(ctx context.Context, sh *Shard, to *level, rank int, spec
 	if err := d.ensureEpoch(sh.epoch); err != nil {
 		return info, nil, d.unusable(err)
 	}
-	if err := d.checkSpace(spec.need()); err != nil {
+	if err := d.checkSpace(spec); err != nil {
 		return info, nil, err
 	}
 	done, err := s.turn(ctx)
@@ -50,5 +50,5 @@ func (s *Store) copyTo(ctx context.Context, sh *Shard, to *level, rank int, spec
 		return info, nil, err
 	}
 	defer done()
-	return s.writeOut(ctx, d, spec, to.pace)
+	return s.writeOut(ctx, d, spec, s.throttle(to))
 }

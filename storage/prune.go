@@ -95,7 +95,7 @@ func (l *level) prunable(widest Epoch) ([]Epoch, error) {
 func (l *level) putting(e Epoch) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.puts[e] != nil
+	return len(l.puts[e]) > 0
 }
 
 // keptOf applies the keep rules to the committed epochs, newest first.

@@ -25,21 +25,20 @@ func (s *Store) Put(ctx context.Context, e Epoch, level string, secs []Section) 
 	if err != nil {
 		return ShardInfo{}, err
 	}
-	spec := s.spec(e, secs)
-	info, err := s.putShard(ctx, l, spec, nil)
+	info, err := s.putShard(ctx, l, s.spec(e, s.opt.Rank, secs), nil)
 	return info, s.fault("put", e, level, err)
 }
 
-func (s *Store) spec(e Epoch, secs []Section) *shardSpec {
+func (s *Store) spec(e Epoch, rank int, secs []Section) *shardSpec {
 	return &shardSpec{
-		head: shardHeader{epoch: e, rank: s.opt.Rank, size: s.opt.Size, created: time.Now(),
+		head: shardHeader{epoch: e, rank: rank, size: s.opt.Size, created: time.Now(),
 			job: s.opt.Job, node: s.opt.Node},
 		sections: secs,
 	}
 }
 
 // putShard writes, syncs and publishes a shard at l.
-func (s *Store) putShard(ctx context.Context, l *level, spec *shardSpec, p *pace) (ShardInfo, error) {
+func (s *Store) putShard(ctx context.Context, l *level, spec *shardSpec, p *throttle) (ShardInfo, error) {
 	e := spec.head.epoch
 	if e == 0 {
 		return ShardInfo{}, errors.New("epoch 0 is no epoch")
@@ -56,7 +55,7 @@ func (s *Store) putShard(ctx context.Context, l *level, spec *shardSpec, p *pace
 		return ShardInfo{}, errors.Join(err, when(have, ErrCommitted))
 	}
 	s.prepareSpec(l, spec)
-	if err := l.checkSpace(spec.need()); err != nil {
+	if err := l.checkSpace(spec); err != nil {
 		return ShardInfo{}, err
 	}
 	info, idx, err := s.writeOut(ctx, &l.levelDir, spec, p)
@@ -84,7 +83,7 @@ func (s *Store) prepareSpec(l *level, spec *shardSpec) {
 
 // writeOut writes the shard under a temporary name, syncs it and publishes it
 // in d, which may be at another rank.
-func (s *Store) writeOut(ctx context.Context, d *levelDir, spec *shardSpec, p *pace) (ShardInfo, *shardIndex, error) {
+func (s *Store) writeOut(ctx context.Context, d *levelDir, spec *shardSpec, p *throttle) (ShardInfo, *shardIndex, error) {
 	var info ShardInfo
 	var idx *shardIndex
 	e, name := spec.head.epoch, spec.fileName()
@@ -104,7 +103,7 @@ func (p *shardSpec) fileName() string {
 }
 
 // writeTo writes the shard as the whole of f.
-func (s *Store) writeTo(ctx context.Context, f vfs.File, spec *shardSpec, p *pace) (ShardInfo, *shardIndex, error) {
+func (s *Store) writeTo(ctx context.Context, f vfs.File, spec *shardSpec, p *throttle) (ShardInfo, *shardIndex, error) {
 	w := newBlockWriter(ctx, f, s.pool, p)
 	info, idx, err := writeShard(ctx, w, spec)
 	if err != nil {
@@ -148,8 +147,15 @@ func (p *shardSpec) need() int64 {
 }
 
 // checkSpace refuses early what would not fit. A file system that cannot tell
-// is given the benefit of the doubt.
-func (l *levelDir) checkSpace(need int64) error {
+// is given the benefit of the doubt, and so are shards that refer to an earlier
+// one: how much of them is new shows only while they are written.
+func (l *levelDir) checkSpace(specs ...*shardSpec) error {
+	var need int64
+	for _, spec := range specs {
+		if spec.base == nil {
+			need += spec.need()
+		}
+	}
 	free, err := l.fs.Free(l.path)
 	if err != nil || free >= need {
 		return nil
@@ -180,7 +186,7 @@ func (l *level) remember(e Epoch, idx *shardIndex) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.puts[e] = idx
+	l.puts[e] = append(l.puts[e], idx)
 }
 
 // lastCommitted returns the index of rank's newest committed shard before e, or
@@ -188,8 +194,8 @@ func (l *level) remember(e Epoch, idx *shardIndex) {
 func (l *level) lastCommitted(rank int, e Epoch) *shardIndex {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.base == nil || l.base.rank != rank || l.base.epoch >= e {
-		return nil
+	if b := l.base[rank]; b != nil && b.epoch < e {
+		return b
 	}
-	return l.base
+	return nil
 }

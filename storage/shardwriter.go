@@ -55,7 +55,7 @@ func writeShard(ctx context.Context, w *blockWriter, spec *shardSpec) (ShardInfo
 func (s *shardWriter) end() (ShardInfo, error) {
 	index := s.idx.encode()
 	f := footer{
-		indexOff: s.w.pos() - s.start, indexLen: int64(len(index)), indexHash: hashOf(index),
+		magic: footerMagic, indexOff: s.w.pos() - s.start, indexLen: int64(len(index)), indexHash: hashOf(index),
 		epoch: s.idx.epoch, rank: s.idx.rank,
 	}
 	if err := s.w.copyIn(index); err != nil {

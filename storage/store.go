@@ -15,6 +15,7 @@ type Store struct {
 	levels []*level
 	pool   *buffers
 	turns  chan struct{} // one entry per shard being written
+	gate   gate          // holds back copying while the program captures
 
 	serving *server  // nil without Transport
 	inbound *buffers // what other ranks' stores write and read here
@@ -32,8 +33,8 @@ type level struct {
 	pace *pace
 
 	mu   sync.Mutex
-	puts map[Epoch]*shardIndex // guarded by mu: put here and not yet committed
-	base *shardIndex           // guarded by mu: last committed shard of this rank
+	puts map[Epoch][]*shardIndex // guarded by mu: put here and not yet committed
+	base map[int]*shardIndex     // guarded by mu: last committed shard of each rank put here
 }
 
 // Each writer holds at most four buffers; with two writers there is always one
@@ -86,7 +87,8 @@ func (s *Store) openLevel(cfg LevelConfig) (*level, error) {
 		levelDir: levelDir{fs: s.opt.FS, name: cfg.Name, path: cfg.Dir, owner: s.opt.Rank},
 		cfg:      cfg,
 		pace:     newPace(cfg.BytesPerSec),
-		puts:     map[Epoch]*shardIndex{},
+		puts:     map[Epoch][]*shardIndex{},
+		base:     map[int]*shardIndex{},
 	}
 	if err := l.prepare(s.opt.Rank, cfg.Create); err != nil {
 		return nil, err

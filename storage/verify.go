@@ -78,6 +78,63 @@ func (x *extent) checkZero(from, to int64) []error {
 	return nil
 }
 
+// verifyPack checks what a pack says of itself and that nothing else is in it.
+func (d *levelDir) verifyPack(m *manifest, name string) []error {
+	infos, err := d.readPack(m.epoch, name)
+	if err != nil {
+		return []error{err}
+	}
+	file := join(d.epochPath(m.epoch), name)
+	var end int64
+	for i := range infos {
+		entry, err := m.shard(infos[i].Rank)
+		if err != nil || entry.index != infos[i].index || entry.base != infos[i].base || entry.fileName() != name {
+			return []error{&CorruptError{File: file, Reason: "pack index does not agree with the manifest"}}
+		}
+		end = max(end, entry.base+entry.ShardBytes)
+	}
+	x, err := d.openExtent(file, ShardInfo{ShardBytes: end, pack: 0})
+	if err != nil {
+		return []error{err}
+	}
+	defer x.Close()
+	return x.verifyTail(end)
+}
+
+// verifyTail checks the zeros between the index of a pack, which starts at end,
+// and its footer.
+func (x *extent) verifyTail(end int64) []error {
+	f := x.Closer.(vfs.File)
+	n, err := f.Size()
+	if err != nil {
+		return []error{err}
+	}
+	foot, err := readFooterOf(packMagic, x.name, f, n)
+	if err != nil {
+		return []error{err}
+	}
+	if foot.indexOff != end {
+		return []error{&CorruptError{File: x.name, Off: end, Reason: "index does not follow the shards"}}
+	}
+	whole := &extent{ReaderAt: f, name: x.name, n: n}
+	return whole.checkZero(foot.indexOff+foot.indexLen, n-footerLen)
+}
+
+// verifyRow reads a whole file with a parity row.
+func (d *levelDir) verifyRow(ctx context.Context, m *manifest, id rowID) (faults []error, err error) {
+	group, place, err := m.group(id.rank)
+	if err != nil {
+		return []error{err}, nil
+	}
+	st := stripe{group: group, k: len(group) - m.parity, m: m.parity, i: place}
+	c, err := d.openRow(m.epoch, id, newParityGroup(m, st).encode())
+	if err != nil {
+		return []error{err}, ctx.Err()
+	}
+	faults, err = c.verify(ctx)
+	return faults, errors.Join(err, c.close())
+}
+
 // verifyShard opens and verifies one copy.
 func verifyShard(ctx context.Context, from source, e Epoch, rank int) (faults []error, err error) {
 	c, err := openCopy(ctx, from, e, rank)

@@ -175,10 +175,12 @@ func (i *ShardInfo) fileName() string {
 type Finding struct {
 	Epoch  Epoch
 	Dir    DirInfo
-	Rank   int // -1: the manifest
+	Rank   int    // -1: the manifest
+	Part   string // file, if it is not the rank's shard: a pack's index or a parity row
 	Err    error
 	GoodAt []string // directories with a whole, good copy of the shard
 	Lost   bool     // a committed shard of which no good copy was found
+	Absent bool     // it is in none of the directories given, and may be elsewhere
 }
 
 // Verify reads everything that the directories hold of an epoch and reports
@@ -186,8 +188,8 @@ type Finding struct {
 // says why it could not look.
 //
 // A shard is missed in a directory of the level "global", which has all; at
-// other levels it may lie in a directory that was not given, and counts as lost
-// only if no directory given has it.
+// other levels it may lie in a directory that was not given, and is reported as
+// Absent if no directory given has it.
 func (v *View) Verify(ctx context.Context, e Epoch) ([]Finding, error) {
 	c := &check{view: v, epoch: e, good: map[int][]string{}}
 	for _, d := range v.dirs {
@@ -212,7 +214,9 @@ func (c *check) dir(ctx context.Context, d *viewDir) error {
 	if err != nil || !have {
 		return err
 	}
-	c.committed = append(c.committed, d.info)
+	if d.name != LevelParity {
+		c.committed = append(c.committed, d.info)
+	}
 	m, err := d.readManifest(c.epoch)
 	if err != nil {
 		if !damaged(err) {
@@ -225,9 +229,35 @@ func (c *check) dir(ctx context.Context, d *viewDir) error {
 	if err != nil {
 		return err
 	}
-	for r := range m.shards {
-		if err := c.shard(ctx, d, r, slices.Contains(here, r)); err != nil {
+	if d.name != LevelParity {
+		for r := range m.shards {
+			if err := c.shard(ctx, d, r, slices.Contains(here, r)); err != nil {
+				return err
+			}
+		}
+	}
+	return c.others(ctx, d, m)
+}
+
+// others looks at the packs and parity rows in a directory.
+func (c *check) others(ctx context.Context, d *viewDir, m *manifest) error {
+	files, err := d.fs.ReadDir(d.epochPath(c.epoch))
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		var faults []error
+		rank, j, ok := parseName(f.Name)
+		if ok && j >= 0 {
+			faults, err = d.verifyRow(ctx, m, rowID{rank, j})
+		} else if rank, ok = parsePack(f.Name); ok {
+			faults = d.verifyPack(m, f.Name)
+		}
+		if err != nil {
 			return err
+		}
+		for _, fault := range faults {
+			c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: rank, Part: f.Name, Err: fault})
 		}
 	}
 	return nil
@@ -260,7 +290,7 @@ func (c *check) report() []Finding {
 	bad := map[int]bool{}
 	for i := range c.found {
 		f := &c.found[i]
-		if f.Rank >= 0 {
+		if f.Rank >= 0 && f.Part == "" {
 			bad[f.Rank] = true
 			f.GoodAt = c.good[f.Rank]
 			f.Lost = len(f.GoodAt) == 0
@@ -271,7 +301,7 @@ func (c *check) report() []Finding {
 	}
 	for r := range c.committed[0].Size {
 		if !bad[r] && len(c.good[r]) == 0 {
-			c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.committed[0], Rank: r, Lost: true,
+			c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.committed[0], Rank: r, Absent: true,
 				Err: errors.New("shard is in none of the directories given")})
 		}
 	}

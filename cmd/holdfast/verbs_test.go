@@ -164,3 +164,16 @@ func tree(t *testing.T, dir string) string {
 	}
 	return b.String()
 }
+
+func TestShardElsewhere(t *testing.T) {
+	local, _ := job(t)
+	if err := os.Remove(filepath.Join(local, "epoch-0000000003", "rank-000000.shard")); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, _ := run(t, "verify", local); code != exitGood || !strings.Contains(out, "elsewhere") {
+		t.Errorf("got exit code %d and\n%swant %d: it may be on another node", code, out, exitGood)
+	}
+	if code, _, _ := run(t, "verify", "--complete", local); code != exitBad {
+		t.Errorf("got exit code %d, want %d: there is no other directory", code, exitBad)
+	}
+}

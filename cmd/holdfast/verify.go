@@ -18,11 +18,12 @@ type verifyRow struct {
 	Fault  string   `json:"fault,omitempty"`
 	GoodAt []string `json:"good_at,omitempty"`
 	Lost   bool     `json:"lost,omitempty"`
+	Absent bool     `json:"absent,omitempty"` // may be in a directory that was not given
 	Good   bool     `json:"good"`
 }
 
 func newVerify() *cobra.Command {
-	var asJSON bool
+	var asJSON, complete bool
 	var epoch string
 	cmd := &cobra.Command{
 		Use:   "verify DIR...",
@@ -30,7 +31,8 @@ func newVerify() *cobra.Command {
 		Long: `verify reads every byte of the committed epochs in the checkpoint directories
 of a job and compares it with the checksums. For each fault it says where a good
 copy of the shard is, if one of the directories has it: give the local and the
-global directories together.
+global directories together. A shard that is in none of them may be on a node
+whose directory was not given; with --complete it counts as missing.
 
 ` + exitCodeDoc,
 		Args: cobra.MinimumNArgs(1),
@@ -39,10 +41,11 @@ global directories together.
 			if err != nil {
 				return err
 			}
-			return printVerify(cmd, rows, asJSON)
+			return printVerify(cmd, rows, asJSON, complete)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line")
+	cmd.Flags().BoolVar(&complete, "complete", false, "the directories given are all there are")
 	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", `number of one epoch, or "newest" (default all)`)
 	return cmd
 }
@@ -86,7 +89,7 @@ func verifyRows(e storage.Epoch, found []storage.Finding) []verifyRow {
 	var rows []verifyRow
 	for _, f := range found {
 		r := verifyRow{Epoch: uint64(e), Level: f.Dir.Level, Dir: f.Dir.Dir,
-			Fault: f.Err.Error(), GoodAt: f.GoodAt, Lost: f.Lost}
+			Fault: f.Err.Error(), GoodAt: f.GoodAt, Lost: f.Lost, Absent: f.Absent}
 		if f.Rank >= 0 {
 			r.Rank = &f.Rank
 		}
@@ -95,7 +98,7 @@ func verifyRows(e storage.Epoch, found []storage.Finding) []verifyRow {
 	return rows
 }
 
-func printVerify(cmd *cobra.Command, rows []verifyRow, asJSON bool) error {
+func printVerify(cmd *cobra.Command, rows []verifyRow, asJSON, complete bool) error {
 	var err error
 	if asJSON {
 		err = jsonLines(cmd.OutOrStdout(), rows)
@@ -103,7 +106,7 @@ func printVerify(cmd *cobra.Command, rows []verifyRow, asJSON bool) error {
 		err = table(cmd.OutOrStdout(), verifyTable(rows))
 	}
 	for _, r := range rows {
-		if !r.Good && err == nil {
+		if !r.Good && (complete || !r.Absent) && err == nil {
 			return errBad
 		}
 	}
@@ -126,6 +129,8 @@ func verifyTable(rows []verifyRow) [][]string {
 			good = strings.Join(r.GoodAt, " ")
 		case r.Lost:
 			good = "none"
+		case r.Absent:
+			good = "elsewhere?"
 		}
 		out = append(out, []string{fmt.Sprint(r.Epoch), r.Level, rank, good, r.Fault})
 	}

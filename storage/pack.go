@@ -1,0 +1,292 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// packBytes is how long a pack may grow before a new one is begun. A flush that
+// a crash cut short goes on after the last whole pack.
+const packBytes = 8 << 30
+
+// packJob is a pack to be written.
+type packJob struct {
+	first  int // rank after which the pack is named
+	shards []*Shard
+}
+
+// FlushNode copies the shards of several ranks, those of a node, to the
+// directory of a level, packed into few large files. Apart from that it is like
+// Flush; the shards come from the level from, whose directory the ranks share
+// or which is reached through the Transport. One rank of each node calls it for
+// all, or another if that one dies; packs that are complete are not written
+// again. The result is in the order of ranks.
+func (s *Store) FlushNode(ctx context.Context, e Epoch, from, to string, ranks []int) ([]ShardInfo, error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if _, err := s.at(from); err != nil {
+		return nil, err
+	}
+	l, err := s.at(to)
+	if err != nil {
+		return nil, err
+	}
+	if l.name == LevelPartner || l.name == LevelParity {
+		return nil, &OptionError{Field: "Levels", Reason: "level " + to + " is filled by every rank's own Flush"}
+	}
+	infos, err := s.flushNode(ctx, e, from, l, ranks)
+	return infos, s.fault("flush", e, to, err)
+}
+
+func (s *Store) flushNode(ctx context.Context, e Epoch, from string, to *level, ranks []int) (infos []ShardInfo, err error) {
+	var shards []*Shard
+	defer func() {
+		for _, sh := range shards {
+			err = errors.Join(err, sh.Close())
+		}
+	}()
+	for _, r := range ranks {
+		sh, err := s.fetch(ctx, e, r, s.sources(e, r, from))
+		if err != nil {
+			return nil, fmt.Errorf("rank %d: %w", r, err)
+		}
+		shards = append(shards, sh)
+	}
+	if infos, ok, err := committedInfos(to, shards); ok || err != nil {
+		return infos, err
+	}
+	if err := to.ensureEpoch(e); err != nil {
+		return nil, to.unusable(err)
+	}
+	done, err := s.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	for _, job := range divideIntoPacks(shards, packBytes) {
+		part, err := s.pack(ctx, job, to)
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, part...)
+	}
+	return inOrder(infos, ranks), nil
+}
+
+// committedInfos returns the manifest's entries when the epoch is committed
+// already.
+func committedInfos(to *level, shards []*Shard) (infos []ShardInfo, ok bool, err error) {
+	if len(shards) == 0 {
+		return nil, true, nil
+	}
+	m, err := to.readManifest(shards[0].epoch)
+	if errors.Is(err, ErrNotCommitted) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	for _, sh := range shards {
+		info, err := m.shard(sh.rank)
+		if err != nil {
+			return nil, false, err
+		}
+		if info.Digest != sh.digest {
+			return nil, false, ErrCommitted
+		}
+		infos = append(infos, info)
+	}
+	return infos, true, nil
+}
+
+func inOrder(infos []ShardInfo, ranks []int) []ShardInfo {
+	slices.SortFunc(infos, func(a, b ShardInfo) int {
+		return slices.Index(ranks, a.Rank) - slices.Index(ranks, b.Rank)
+	})
+	return infos
+}
+
+// divideIntoPacks puts shards together in ascending order of ranks.
+func divideIntoPacks(shards []*Shard, limit int64) []packJob {
+	sorted := slices.Clone(shards)
+	slices.SortFunc(sorted, func(a, b *Shard) int { return a.rank - b.rank })
+	var jobs []packJob
+	var room int64
+	for _, sh := range sorted {
+		n := sh.shape.bytes()
+		if len(jobs) == 0 || n > room {
+			jobs = append(jobs, packJob{first: sh.rank})
+			room = limit
+		}
+		last := &jobs[len(jobs)-1]
+		last.shards = append(last.shards, sh)
+		room -= n
+	}
+	return jobs
+}
+
+// pack writes one pack, unless it is there complete.
+func (s *Store) pack(ctx context.Context, job packJob, to *level) ([]ShardInfo, error) {
+	e := job.shards[0].epoch
+	name := packName(job.first)
+	if infos, idxs, err := to.openPack(e, name, job); err == nil {
+		to.rememberAll(e, idxs)
+		return infos, to.fs.SyncDir(to.epochPath(e))
+	}
+	var infos []ShardInfo
+	var idxs []*shardIndex
+	var need int64
+	specs := make([]*shardSpec, len(job.shards))
+	for i, sh := range job.shards {
+		specs[i] = s.spec(e, sh.rank, sh.asSections(ctx))
+		specs[i].head.node = sh.copies[0].at.info.Node
+		s.prepareSpec(to, specs[i])
+		need += specs[i].need()
+	}
+	if err := to.checkSpace(specs...); err != nil {
+		return nil, err
+	}
+	err := to.create(e, name, func(f vfs.File) (err error) {
+		infos, idxs, err = s.writePack(ctx, f, job, specs, s.throttle(to))
+		return err
+	})
+	if err != nil {
+		return nil, to.spaceError(err, need)
+	}
+	to.rememberAll(e, idxs)
+	return infos, nil
+}
+
+func (l *level) rememberAll(e Epoch, idxs []*shardIndex) {
+	for _, idx := range idxs {
+		l.remember(e, idx)
+	}
+}
+
+// writePack writes shard after shard, then the index of the pack.
+func (s *Store) writePack(ctx context.Context, f vfs.File, job packJob, specs []*shardSpec, t *throttle) ([]ShardInfo, []*shardIndex, error) {
+	w := newBlockWriter(ctx, f, s.pool, t)
+	var infos []ShardInfo
+	var idxs []*shardIndex
+	for i, spec := range specs {
+		base := w.pos()
+		info, idx, err := writeShard(ctx, w, spec)
+		if err == nil && info.Digest != job.shards[i].digest {
+			err = fmt.Errorf("copy of rank %d differs from its source: %w", info.Rank, ErrCorrupt)
+		}
+		if err != nil {
+			w.abort()
+			return nil, nil, err
+		}
+		info.pack, info.base = job.first, base
+		infos, idxs = append(infos, info), append(idxs, idx)
+	}
+	if err := endPack(w, specs[0].head.epoch, job.first, infos); err != nil {
+		w.abort()
+		return nil, nil, err
+	}
+	return infos, idxs, w.finish()
+}
+
+// endPack appends the record that lists the shards, and a footer that finds it.
+func endPack(w *blockWriter, e Epoch, first int, infos []ShardInfo) error {
+	index := encodePackIndex(infos)
+	f := footer{magic: packMagic, indexOff: w.pos(), indexLen: int64(len(index)), indexHash: hashOf(index),
+		epoch: e, rank: first}
+	if err := w.copyIn(index); err != nil {
+		return err
+	}
+	if err := w.alignTo(vfs.Align, footerLen); err != nil {
+		return err
+	}
+	f.shardLen = w.pos() + footerLen
+	return w.copyIn(f.encode())
+}
+
+func encodePackIndex(infos []ShardInfo) []byte {
+	var e encoder
+	e.u32(uint32(len(infos)))
+	for i := range infos {
+		infos[i].encode(&e)
+	}
+	return sealRecord(kindPackIndex, e.b)
+}
+
+func decodePackIndex(file string, b []byte) ([]ShardInfo, error) {
+	payload, _, err := openRecord(file, b, kindPackIndex)
+	if err != nil {
+		return nil, err
+	}
+	d := &decoder{b: payload}
+	infos := make([]ShardInfo, d.count(shardInfoMin))
+	for i := range infos {
+		infos[i].decode(d)
+	}
+	if !d.done() {
+		return nil, &CorruptError{File: file, Len: int64(len(b)), Reason: "pack index: fields do not fit the length"}
+	}
+	return infos, nil
+}
+
+// readPack reads the index of a pack.
+func (d *levelDir) readPack(e Epoch, name string) (infos []ShardInfo, err error) {
+	file := join(d.epochPath(e), name)
+	f, err := d.fs.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	n, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	foot, err := readFooterOf(packMagic, file, f, n)
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, foot.indexLen)
+	if err := readFull(f, b, foot.indexOff); err != nil {
+		return nil, err
+	}
+	if hashOf(b) != foot.indexHash {
+		return nil, &CorruptError{File: file, Off: foot.indexOff, Len: foot.indexLen, Reason: "pack index: hash does not match"}
+	}
+	return decodePackIndex(file, b)
+}
+
+var errOtherPack = errors.New("pack of other shards")
+
+// openPack describes a pack that is complete under its final name, if it holds
+// what job would write.
+func (l *level) openPack(e Epoch, name string, job packJob) ([]ShardInfo, []*shardIndex, error) {
+	infos, err := l.readPack(e, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(infos) != len(job.shards) {
+		return nil, nil, errOtherPack
+	}
+	var idxs []*shardIndex
+	for i, sh := range job.shards {
+		if infos[i].Rank != sh.rank || infos[i].Digest != sh.digest || infos[i].pack != job.first {
+			return nil, nil, errOtherPack
+		}
+		x, err := l.openExtent(join(l.epochPath(e), name), infos[i])
+		if err != nil {
+			return nil, nil, err
+		}
+		idx, err := x.index(e, sh.rank)
+		if err := errors.Join(err, x.Close()); err != nil {
+			return nil, nil, err
+		}
+		idxs = append(idxs, idx)
+	}
+	return infos, idxs, nil
+}

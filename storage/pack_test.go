@@ -1,0 +1,197 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+)
+
+// packWorld is a node of three ranks that share its local directory.
+func packWorld(t *testing.T, f *crashfs.FS) []*Store {
+	t.Helper()
+	var out []*Store
+	for r := range 3 {
+		s, err := Open(t.Context(), Options{Job: "pack", Rank: r, Size: 3, Node: "n", FS: f, pool: testPool,
+			Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l", Keep: 2}, {Name: LevelGlobal, Dir: "/g", Keep: 2}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		out = append(out, s)
+	}
+	return out
+}
+
+func newPackFS() *crashfs.FS {
+	f := crashfs.New()
+	f.SetDirect(true)
+	f.MkdirAll("/l")
+	f.MkdirAll("/g")
+	return f
+}
+
+func TestFlushNodePacks(t *testing.T) {
+	f := newPackFS()
+	stores := packWorld(t, f)
+	for e := Epoch(1); e <= 3; e++ {
+		take(t, stores, e, LevelLocal, func(r int) []Section { return smallSections(r, e) })
+		flusher := stores[int(e)%2] // another one each time
+		infos, err := flusher.FlushNode(t.Context(), e, LevelLocal, LevelGlobal, []int{2, 0, 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if infos[0].Rank != 2 || infos[2].Rank != 1 {
+			t.Errorf("got ranks %d %d %d, want the order asked for", infos[0].Rank, infos[1].Rank, infos[2].Rank)
+		}
+		commitAll(t, stores, e, LevelGlobal, infos)
+		if strings.Contains(f.String(), "/g/"+epochName(e)+"/rank-") {
+			t.Errorf("shards were written one by one:\n%s", f)
+		}
+	}
+	f.RemoveAll("/l/" + epochName(3))
+	for r, s := range stores {
+		wantShard(t, s, 3, smallSections(r, 3))
+	}
+	v, err := OpenView(f, "/g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := v.Verify(t.Context(), 3); err != nil || len(found) != 0 {
+		t.Errorf("got %v, %v from verify", found, err)
+	}
+}
+
+// TestEveryByteOfAPackFlipped restores from a pack with each byte flipped: right
+// bytes, or an error that says corrupt.
+func TestEveryByteOfAPackFlipped(t *testing.T) {
+	f := newPackFS()
+	stores := packWorld(t, f)
+	take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
+	infos, err := stores[0].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, []int{0, 1, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commitAll(t, stores, 1, LevelGlobal, infos)
+	file := "/g/" + epochName(1) + "/" + packName(0)
+	v, err := OpenView(f, "/g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := int64(0); at < fileSize(t, f, file); at++ {
+		if testing.Short() && at%17 != 0 {
+			continue
+		}
+		f.Flip(file, at, 2)
+		found, err := v.Verify(t.Context(), 1)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("byte %d: got %v, %v, want a finding", at, found, err)
+		}
+		if at%11 == 0 {
+			for r, s := range stores {
+				wantShard(t, s, 1, smallSections(r, 1)) // from local where it is damaged
+			}
+		}
+		f.Flip(file, at, 2)
+	}
+}
+
+// TestFlushNodeCrash goes down at every operation of a packed flush, and lets
+// another rank complete it.
+func TestFlushNodeCrash(t *testing.T) {
+	for at := 0; ; at++ {
+		f := newPackFS()
+		stores := packWorld(t, f)
+		take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
+		start := f.Ops()
+		f.SetRule(func(op crashfs.Op) error {
+			if op.N == start+at {
+				return crashfs.ErrCrashed
+			}
+			return nil
+		})
+		_, err := stores[0].FlushNode(context.Background(), 1, LevelLocal, LevelGlobal, []int{0, 1, 2})
+		if err == nil {
+			t.Logf("%d operations", at)
+			return
+		}
+		if !errors.Is(err, crashfs.ErrCrashed) {
+			t.Fatalf("op %d: %v", at, err)
+		}
+		stores = packWorld(t, f.Crash(crashfs.Torn, uint64(at)))
+		infos, err := stores[1].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, []int{0, 1, 2})
+		if err != nil {
+			t.Fatalf("op %d, again: %v", at, err)
+		}
+		commitAll(t, stores, 1, LevelGlobal, infos)
+		for r, s := range stores {
+			wantShard(t, s, 1, smallSections(r, 1))
+		}
+	}
+}
+
+func TestFlushNodeResumes(t *testing.T) {
+	f := newPackFS()
+	stores := packWorld(t, f)
+	take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
+	first, err := stores[0].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, []int{0, 1, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.SetRule(func(op crashfs.Op) error {
+		if op.Kind == "write" {
+			return fs.ErrPermission
+		}
+		return nil
+	})
+	second, err := stores[2].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, []int{0, 1, 2})
+	if err != nil || fmt.Sprint(first) != fmt.Sprint(second) {
+		t.Errorf("got %v, %v, want the pack that is there", second, err)
+	}
+}
+
+func TestDivideIntoPacks(t *testing.T) {
+	var shards []*Shard
+	for r, n := range []int64{50, 60, 10, 200, 5} {
+		shards = append(shards, &Shard{rank: r, shape: &shardIndex{sections: []sectionEntry{{size: n}}}})
+	}
+	var got []string
+	for _, j := range divideIntoPacks(shards, 100) {
+		got = append(got, fmt.Sprint(j.first, ":", len(j.shards)))
+	}
+	if s := strings.Join(got, " "); s != "0:1 1:2 3:1 4:1" {
+		t.Errorf("got packs %s", s)
+	}
+}
+
+func TestThrottle(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(t.Context(), Options{Job: "j", Size: 1, pool: testPool, Levels: []LevelConfig{
+		{Name: LevelLocal, Dir: filepath.Join(dir, "l"), Create: true},
+		{Name: LevelGlobal, Dir: filepath.Join(dir, "g"), Create: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	take(t, []*Store{s}, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
+	release := s.Hold()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Flush(ctx, 1, LevelLocal, LevelGlobal)
+		done <- err
+	}()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("held: got %v, want it to wait until it is cancelled", err)
+	}
+	release()
+	if _, err := s.Flush(t.Context(), 1, LevelLocal, LevelGlobal); err != nil {
+		t.Error(err)
+	}
+}
