@@ -14,7 +14,7 @@ import (
 
 // Device is an open device and the objects a program made on it.
 type Device struct {
-	// Lock order: making, mu, Kernel.mu, Queue.mu, Event.mu.
+	// Lock order: making, mu, turn, Kernel.mu, Queue.mu, Event.mu.
 
 	// making serialises what changes the set of objects.
 	making sync.Mutex
@@ -29,6 +29,8 @@ type Device struct {
 	mu     sync.RWMutex
 	drv    *session
 	closed bool
+	serial bool       // calls take turns, for drivers that are not thread-safe
+	turn   sync.Mutex // after mu
 
 	info atomic.Pointer[Info] // of drv, for messages outside of mu
 }
@@ -67,6 +69,7 @@ func (d *Device) Info() Info { return *d.info.Load() }
 func (d *Device) show() {
 	i := d.drv.Info()
 	d.info.Store(&i)
+	d.serial = i.Serial
 }
 
 // Close waits for the commands that were issued and releases all objects.
@@ -100,10 +103,18 @@ func (d *Device) enter() error {
 		d.mu.RUnlock()
 		return ErrClosed
 	}
+	if d.serial {
+		d.turn.Lock()
+	}
 	return nil
 }
 
-func (d *Device) leave() { d.mu.RUnlock() }
+func (d *Device) leave() {
+	if d.serial {
+		d.turn.Unlock()
+	}
+	d.mu.RUnlock()
+}
 
 // name is the object's name for messages.
 func (e *entry) name() string {

@@ -138,6 +138,7 @@ func describe(p, d handle) found {
 	default:
 		i.Type = "accelerator"
 	}
+	i.Serial = i.Platform == "Oclgrind"
 	i.HostMemory = i.Type == "cpu" || property(d, deviceHostUnified) != 0
 	if i.Images {
 		i.MaxImage2D = [2]int{int(property(d, deviceImage2DWidth)), int(property(d, deviceImage2DWidth+1))}

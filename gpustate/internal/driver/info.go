@@ -27,6 +27,7 @@ type Info struct {
 	Shared     bool // SVM or managed memory
 	OutOfOrder bool
 	HostMemory bool // device memory is host memory: CPU devices
+	Serial     bool // calls must not overlap: a simulator that is not thread-safe
 
 	MaxImage1D int
 	MaxImage2D [2]int
