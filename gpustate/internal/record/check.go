@@ -8,7 +8,10 @@ import (
 
 // check finds records that decode but describe nothing that can exist.
 func (r *Record) check() error {
-	seen := map[uint64]*Object{}
+	seen, all := map[uint64]*Object{}, map[uint64]*Object{}
+	for i := range r.Objects {
+		all[r.Objects[i].ID] = &r.Objects[i]
+	}
 	last := uint64(0)
 	for i := range r.Objects {
 		o := &r.Objects[i]
@@ -16,7 +19,7 @@ func (r *Record) check() error {
 			return fmt.Errorf("%w: object %d follows object %d", ErrCorrupt, o.ID, last)
 		}
 		last = o.ID
-		if err := o.check(seen); err != nil {
+		if err := o.check(seen, all); err != nil {
 			return fmt.Errorf("%w: %s %q: %w", ErrCorrupt, o.Kind(), o.Name, err)
 		}
 		seen[o.ID] = o
@@ -24,12 +27,14 @@ func (r *Record) check() error {
 	return nil
 }
 
-func (o *Object) check(seen map[uint64]*Object) error {
+// check looks at one object. What it is made from comes before it; arguments
+// may be of any age.
+func (o *Object) check(seen, all map[uint64]*Object) error {
 	switch {
 	case o.Mem != nil:
 		return o.Mem.check(seen)
 	case o.Kernel != nil:
-		return o.Kernel.check(seen)
+		return o.Kernel.check(seen, all)
 	case o.Queue != nil && o.Queue.Window < 0:
 		return fmt.Errorf("window %d", o.Queue.Window)
 	}
@@ -66,7 +71,7 @@ func (m *Mem) checkImage() error {
 	return err
 }
 
-func (k *Kernel) check(seen map[uint64]*Object) error {
+func (k *Kernel) check(seen, all map[uint64]*Object) error {
 	if p := seen[k.Program]; p == nil || p.Program == nil {
 		return fmt.Errorf("program %d is none", k.Program)
 	}
@@ -78,9 +83,9 @@ func (k *Kernel) check(seen map[uint64]*Object) error {
 			ok = a.Local > 0
 		case driver.ArgMem:
 			// 0 stands for an object that was released while it was an argument
-			ok = a.Object == 0 || seen[a.Object] != nil && seen[a.Object].Mem != nil
+			ok = a.Object == 0 || all[a.Object] != nil && all[a.Object].Mem != nil
 		case driver.ArgSampler:
-			ok = a.Object == 0 || seen[a.Object] != nil && seen[a.Object].Sampler != nil
+			ok = a.Object == 0 || all[a.Object] != nil && all[a.Object].Sampler != nil
 		default:
 			ok = false
 		}

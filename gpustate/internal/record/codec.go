@@ -112,7 +112,7 @@ func (k *Kernel) encode(w *writer) {
 }
 
 // Decode reads a record. It trusts nothing: lengths are bounded by the bytes
-// there are, and references must point backwards to an object of the right kind.
+// there are, and references must point to an object of the right kind.
 func Decode(b []byte) (*Record, error) {
 	if len(b) < len(Magic)+8 || string(b[:len(Magic)]) != Magic {
 		return nil, fmt.Errorf("%w: no magic", ErrCorrupt)

@@ -1,8 +1,8 @@
 // Package record is the plain-data form of a device's objects: what a capture
 // writes besides the contents of memory, and what a restore rebuilds from.
 //
-// A Record lists objects in the order of their creation; an object refers only
-// to objects before it. Byte layout: docs/FORMAT.md, section "GPU objects".
+// A Record lists objects in the order of their creation. What an object is made
+// from stands before it; a kernel's arguments may stand behind it. Byte layout: docs/FORMAT.md, section "GPU objects".
 package record
 
 import (
