@@ -175,10 +175,11 @@ func events(t *testing.T, b *bench) {
 	b.ok(err)
 	b.ok(m.Wait())
 	b.ok(m.Wait())
+	b.ok(last[0].Wait())
 	done, err := last[0].Done()
 	b.ok(err)
 	if !done {
-		t.Error("a command before a completed marker is not done")
+		t.Error("a command that was waited for is not done")
 	}
 	sh, err := w.queue.Map(w.shared)
 	b.ok(err)
