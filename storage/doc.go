@@ -17,8 +17,9 @@
 // whose failure domain is wider than a node.
 //
 // Nothing is handed out unverified: each chunk carries a CRC-32C of the bytes
-// on the disk and an xxh3-128 of the original ones, both are checked on every
-// read, and a bad chunk is fetched from the next level. An error at one epoch
+// on the disk and an xxh3-128 of the original ones. Compressed bytes pass the
+// first before they are unpacked, all bytes pass the second before they are
+// used, and a bad chunk is fetched from the next level. An error at one epoch
 // leaves the older epochs as they were.
 //
 // # Agreement

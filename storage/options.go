@@ -31,7 +31,7 @@ type Options struct {
 	Nodes     []string
 	Transport Transport
 
-	Logger *slog.Logger // nil: silent
+	Logger *slog.Logger // nil: silent. It should say the rank: Store does not
 	FS     vfs.FS       // nil: the operating system's
 
 	pool *buffers // tests share one: mapping memory is slow

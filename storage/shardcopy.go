@@ -119,7 +119,9 @@ func (s *shardCopy) readChunk(ctx context.Context, i int, dst []byte, k *scratch
 		}
 		return err
 	}
-	if crcOf(stored) != c.crc {
+	// Of a chunk stored as it is both sums are over the same bytes, and the
+	// hash, which is the stronger, follows below.
+	if (c.codec != codecRaw || k.strict) && crcOf(stored) != c.crc {
 		return x.corrupt(c, fmt.Sprintf("chunk %d: checksum does not match", i))
 	}
 	if c.codec == codecLZ4 {
@@ -153,7 +155,10 @@ func (s *shardCopy) close() error {
 }
 
 // scratch is memory for decoding. It belongs to one goroutine.
-type scratch struct{ a, b, c []byte }
+type scratch struct {
+	a, b, c []byte
+	strict  bool // check the checksum even where the hash covers the same bytes
+}
 
 func (k *scratch) stored(n int) []byte { return room(&k.a, n) }
 func (k *scratch) planes(n int) []byte { return room(&k.b, n) }

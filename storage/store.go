@@ -58,7 +58,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	}
 	s := &Store{
 		opt:   opt,
-		log:   opt.Logger.With("rank", opt.Rank),
+		log:   opt.Logger,
 		pool:  opt.pool,
 		turns: make(chan struct{}, maxWriters),
 	}

@@ -26,7 +26,7 @@ func (s *shardCopy) verify(ctx context.Context) (faults []error, err error) {
 		faults = append(faults, &CorruptError{File: s.at.name, Off: s.at.base, Len: shardHeaderLen,
 			Reason: "header is of another shard"})
 	}
-	var mem scratch
+	mem := scratch{strict: true}
 	for i := range s.idx.chunks {
 		if err := ctx.Err(); err != nil {
 			return nil, err

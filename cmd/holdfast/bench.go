@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/holdfast-hpc/holdfast/internal/bench"
+	"github.com/holdfast-hpc/holdfast/internal/storagebench"
+	"github.com/spf13/cobra"
+)
+
+func newBench() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "measure what checkpoints cost on this machine",
+	}
+	cmd.AddCommand(newBenchStorage(), newBenchWorker())
+	return cmd
+}
+
+func newBenchStorage() *cobra.Command {
+	var asJSON, quick, strict bool
+	o := storagebench.Options{Parity: true}
+	cmd := &cobra.Command{
+		Use:   "storage",
+		Short: "measure writing, copying, restoring",
+		Long: `storage measures checkpoints of random data by several processes, as ratios to
+what the same processes need in the same run to write and fsync the same bytes,
+to read them from the page cache, and to copy them in memory.
+
+Give --dir a directory on the disk that is to be measured; it needs room for
+five times the data. Values are medians, SPREAD is the range over the median.
+
+Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
+2 could not measure.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			o.Self = []string{self, "bench", "worker"}
+			o.Note = func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), "measuring", s) }
+			if quick {
+				o.Ranks, o.MiB, o.Runs = []int{2}, []int{64}, 3
+			}
+			lines, err := storagebench.Run(cmd.Context(), o)
+			if werr := bench.Write(cmd.OutOrStdout(), lines, asJSON); err == nil {
+				err = werr
+			}
+			if err == nil && strict && !bench.AllMet(lines) {
+				err = errBad
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "write one JSON object per line")
+	f.BoolVar(&quick, "quick", false, "2 ranks, 64 MiB each, 3 runs: less than a minute")
+	f.BoolVar(&strict, "strict", false, "exit code 1 when a goal is not met")
+	f.StringVar(&o.Dir, "dir", os.TempDir(), "directory to write in")
+	f.IntSliceVar(&o.Ranks, "ranks", []int{2, 4}, "numbers of processes")
+	f.IntSliceVar(&o.MiB, "mib", []int{64, 256}, "MiB per process")
+	f.IntVar(&o.Runs, "runs", 5, "runs of each case after one to warm up")
+	return cmd
+}
+
+// newBenchWorker is how bench starts its processes.
+func newBenchWorker() *cobra.Command {
+	var s storagebench.Setup
+	cmd := &cobra.Command{
+		Use:    "worker",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return storagebench.Work(cmd.Context(), s, cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.Dir, "dir", "", "")
+	f.IntVar(&s.Rank, "rank", 0, "")
+	f.IntVar(&s.Size, "size", 1, "")
+	f.Int64Var(&s.Bytes, "bytes", 0, "")
+	return cmd
+}

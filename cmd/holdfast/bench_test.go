@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/bench"
+)
+
+// TestMain lets the test binary be a worker of the benchmark.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "bench" && os.Args[2] == "worker" {
+		os.Exit(Run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// TestBenchStorage runs the benchmark on a little data: every metric is there
+// with its baseline. How good they are is not for a test to say.
+func TestBenchStorage(t *testing.T) {
+	code, out, errs := run(t, "bench", "storage", "--json", "--ranks", "2", "--mib", "2", "--runs", "1", "--dir", t.TempDir())
+	if code != exitGood {
+		t.Fatalf("got exit code %d: %s", code, errs)
+	}
+	var metrics []string
+	for l := range strings.Lines(out) {
+		var line bench.Line
+		if err := json.Unmarshal([]byte(l), &line); err != nil {
+			t.Fatalf("%v in %q", err, l)
+		}
+		if line.Skipped != "" || line.Suite != "storage" || line.Value <= 0 || line.Met == nil {
+			t.Errorf("got %s", l)
+		}
+		metrics = append(metrics, line.Metric)
+	}
+	if len(metrics) != 8 {
+		t.Errorf("got metrics %q, want 8", metrics)
+	}
+}

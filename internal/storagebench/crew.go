@@ -1,0 +1,115 @@
+package storagebench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// crew is the worker processes of one case.
+type crew struct {
+	members []*member
+	epoch   uint64
+}
+
+type member struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	enc *json.Encoder
+	dec *json.Decoder
+}
+
+// result is what one command came to: the time from giving it to all until the
+// last was done, and each reply.
+type result struct {
+	wall    float64
+	cpu     float64 // sum
+	value   float64 // largest
+	stored  int64   // sum
+	replies []reply
+}
+
+// hire starts the workers by the command line that makes this program one.
+func hire(ctx context.Context, self []string, s Setup) (*crew, error) {
+	c := &crew{}
+	for r := range s.Size {
+		args := append(self[1:len(self):len(self)], "--dir", s.Dir, "--rank", strconv.Itoa(r),
+			"--size", strconv.Itoa(s.Size), "--bytes", strconv.FormatInt(s.Bytes, 10))
+		cmd := exec.CommandContext(ctx, self[0], args...)
+		cmd.Stderr = os.Stderr
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			return nil, errors.Join(err, c.dismiss())
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return nil, errors.Join(err, c.dismiss())
+		}
+		if err := cmd.Start(); err != nil {
+			return nil, errors.Join(err, c.dismiss())
+		}
+		c.members = append(c.members, &member{cmd: cmd, in: in, enc: json.NewEncoder(in), dec: json.NewDecoder(out)})
+	}
+	_, err := c.do(command{Op: "touch"}) // all have started
+	return c, err
+}
+
+// dismiss ends the workers and waits for them.
+func (c *crew) dismiss() error {
+	var err error
+	for _, m := range c.members {
+		err = errors.Join(err, m.in.Close(), m.cmd.Wait())
+	}
+	return err
+}
+
+// do gives all workers a command and waits for them.
+func (c *crew) do(cmd command) (result, error) {
+	res := result{replies: make([]reply, len(c.members))}
+	errs := make([]error, len(c.members))
+	start := time.Now()
+	var wg sync.WaitGroup
+	for i, m := range c.members {
+		if err := m.enc.Encode(cmd); err != nil {
+			return res, err
+		}
+		wg.Go(func() { errs[i] = m.dec.Decode(&res.replies[i]) })
+	}
+	wg.Wait()
+	res.wall = time.Since(start).Seconds()
+	for i, r := range res.replies {
+		if errs[i] == nil && r.Err != "" {
+			errs[i] = errors.New(r.Err)
+		}
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("%s, worker %d: %w", cmd.Op, i, errs[i])
+		}
+		res.cpu += r.CPU
+		res.value = max(res.value, r.Value)
+		res.stored += r.Stored
+	}
+	return res, errors.Join(errs...)
+}
+
+// store runs put or flush and the commit that follows, and adds up their costs.
+func (c *crew) store(op, level string) (result, error) {
+	put, err := c.do(command{Op: op, Level: level, Epoch: c.epoch})
+	if err != nil {
+		return put, err
+	}
+	commit := command{Op: "commit", Level: level, Epoch: c.epoch}
+	for _, r := range put.replies {
+		commit.Infos = append(commit.Infos, r.Info)
+	}
+	done, err := c.do(commit)
+	put.wall += done.wall
+	put.cpu += done.cpu
+	return put, err
+}
