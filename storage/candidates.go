@@ -25,14 +25,21 @@ type LevelState struct {
 
 // Candidates lists the epochs with a manifest from which this rank's shard can
 // be had, newest first, by cheap checks: the manifest, the length of the shard
-// and its footer. Reading may still find damage.
+// and its footer. Reading may still find damage. An epoch right after whose
+// restoring the program died twice is left out (RestoreBegins).
 func (s *Store) Candidates(ctx context.Context) ([]Candidate, error) {
 	states, err := s.Survey(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []Candidate
+	deaths := s.readTrials()
 	for _, st := range states {
+		if deaths[st.Epoch] >= maxDeaths {
+			s.log.Warn("epoch is not offered: the program died right after restoring it", "epoch", st.Epoch,
+				"deaths", deaths[st.Epoch])
+			continue
+		}
 		if st.Err != nil {
 			if !errors.Is(st.Err, ErrNotCommitted) {
 				s.log.Warn("epoch cannot be had from a level", "epoch", st.Epoch, "level", st.Level, "err", st.Err)

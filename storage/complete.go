@@ -1,0 +1,170 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// Pending lists the epochs that are committed at from, as far as this rank can
+// tell, and newer than the newest at to, oldest first: a job that died in the
+// middle of a flush left them, and the next one can Flush and Commit them.
+func (s *Store) Pending(ctx context.Context, from, to string) ([]Epoch, error) {
+	l, err := s.at(to)
+	if err != nil {
+		return nil, err
+	}
+	newest, err := l.newestCommitted()
+	if err != nil {
+		return nil, err
+	}
+	states, err := s.Survey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	set := map[Epoch]bool{}
+	for _, st := range states {
+		if st.Level == from && st.Err == nil && st.Epoch > newest {
+			set[st.Epoch] = true
+		}
+	}
+	return sortedEpochs(set), nil
+}
+
+// FlushDirs copies the newest epoch that is whole in the directories from, those
+// of a job's nodes, to the global directory to and commits it there, unless to
+// has that epoch or a newer one. It is for a job that is dead: a running one
+// does this by itself, and its temporary files would be taken for left-overs.
+// fsys nil is the operating system's. The epoch is 0 when there was nothing to
+// do.
+func FlushDirs(ctx context.Context, fsys vfs.FS, from []string, to string) (Epoch, error) {
+	v, err := OpenView(fsys, from...)
+	if err != nil {
+		return 0, err
+	}
+	info := v.dirs[0].info
+	s, err := Open(ctx, Options{Job: info.Job, Size: info.Size, FS: fsys,
+		Levels: []LevelConfig{{Name: LevelGlobal, Dir: to}}})
+	if err != nil {
+		return 0, err
+	}
+	e, err := s.flushDirs(ctx, v)
+	return e, errors.Join(err, s.Close())
+}
+
+func (s *Store) flushDirs(ctx context.Context, v *View) (Epoch, error) {
+	to := s.levels[0]
+	newest, err := to.newestCommitted()
+	if err != nil {
+		return 0, err
+	}
+	epochs, err := v.committedAfter(newest)
+	if err != nil {
+		return 0, err
+	}
+	var problems []error
+	for _, e := range epochs {
+		infos, err := s.flushAll(ctx, v, e)
+		if err == nil {
+			return e, s.Commit(ctx, e, to.name, infos)
+		}
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		problems = append(problems, fmt.Errorf("epoch %d: %w", e, err))
+	}
+	return 0, errors.Join(problems...)
+}
+
+// committedAfter lists the epochs newer than e that any directory has, newest
+// first.
+func (v *View) committedAfter(e Epoch) ([]Epoch, error) {
+	set := map[Epoch]bool{}
+	for _, d := range v.dirs {
+		list, err := d.epochs()
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range list {
+			have, err := d.hasManifest(x)
+			if err != nil {
+				return nil, err
+			}
+			if have && x > e {
+				set[x] = true
+			}
+		}
+	}
+	out := sortedEpochs(set)
+	slices.Reverse(out)
+	return out, nil
+}
+
+// flushAll copies the shards of all ranks.
+func (s *Store) flushAll(ctx context.Context, v *View, e Epoch) ([]ShardInfo, error) {
+	var from []source
+	for _, d := range v.dirs {
+		if d.name != LevelParity {
+			from = append(from, &d.levelDir)
+		}
+	}
+	var infos []ShardInfo
+	for r := range s.opt.Size {
+		sh, err := s.fetch(ctx, e, r, from)
+		if err != nil {
+			return nil, fmt.Errorf("rank %d: %w", r, err)
+		}
+		info, err := s.flushDir(ctx, sh, s.levels[0])
+		info.Node = sh.copies[0].at.info.Node
+		if err := errors.Join(err, sh.Close()); err != nil {
+			return nil, fmt.Errorf("rank %d: %w", r, err)
+		}
+		infos = append(infos, info)
+	}
+	return infos, nil
+}
+
+// PruneRules are the keep rules of PruneDirs; see LevelConfig.
+type PruneRules struct {
+	Keep, KeepEvery int
+	DryRun          bool // only say what would go
+}
+
+// PruneDirs removes what the rules do not hold from each of the directories. The
+// last directory counts as the widest level. fsys nil is the operating system's.
+func PruneDirs(ctx context.Context, fsys vfs.FS, dirs []string, rules PruneRules) (map[string][]Epoch, error) {
+	if rules.Keep < 1 {
+		return nil, &OptionError{Field: "Keep", Reason: "keep at least 1 epoch"}
+	}
+	v, err := OpenView(fsys, dirs...)
+	if err != nil {
+		return nil, err
+	}
+	widest, err := v.dirs[len(v.dirs)-1].newestCommitted()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]Epoch{}
+	for _, d := range v.dirs {
+		l := &level{levelDir: d.levelDir, cfg: LevelConfig{Keep: rules.Keep, KeepEvery: rules.KeepEvery}}
+		dead, err := l.prunable(widest)
+		if err != nil {
+			return out, err
+		}
+		for _, e := range dead {
+			if err := ctx.Err(); err != nil {
+				return out, err
+			}
+			if !rules.DryRun {
+				if err := l.removeEpoch(e); err != nil {
+					return out, fmt.Errorf("remove epoch %d from %s: %w", e, d.path, err)
+				}
+			}
+			out[d.path] = append(out[d.path], e)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,124 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// maxDeaths is how often a program may die right after it restored an epoch
+// before the epoch is no longer offered.
+const maxDeaths = 2
+
+// trials counts, per epoch, restores that were begun and never survived.
+type trials map[Epoch]int
+
+func (t trials) encode() []byte {
+	var e encoder
+	set := map[Epoch]bool{}
+	for epoch := range t {
+		set[epoch] = true
+	}
+	e.u32(uint32(len(t)))
+	for _, epoch := range sortedEpochs(set) {
+		e.u64(uint64(epoch))
+		e.u32(uint32(t[epoch]))
+	}
+	return sealRecord(kindTrial, e.b)
+}
+
+func decodeTrials(file string, b []byte) (trials, error) {
+	payload, n, err := openRecord(file, b, kindTrial)
+	if err != nil {
+		return nil, err
+	}
+	d := &decoder{b: payload}
+	t := trials{}
+	for range d.count(12) {
+		e := Epoch(d.u64())
+		t[e] = int(d.u32())
+	}
+	if !d.done() || n != len(b) {
+		return nil, &CorruptError{File: file, Len: int64(len(b)), Reason: "restore trials: fields do not fit"}
+	}
+	return t, nil
+}
+
+// RestoreBegins notes that the program is about to restore an epoch. If it dies
+// before RestoreSurvived, twice in a row, Candidates no longer offers the epoch:
+// something in it may be what kills the program. One rank does this for all,
+// the same in every run; since only epochs that all ranks are offered are
+// restored, that is enough.
+func (s *Store) RestoreBegins(ctx context.Context, e Epoch) error {
+	return s.changeTrials(ctx, func(t trials) { t[e]++ })
+}
+
+// RestoreSurvived notes that the program lives: it has committed an epoch since,
+// or ended by itself.
+func (s *Store) RestoreSurvived(ctx context.Context) error {
+	return s.changeTrials(ctx, func(t trials) { clear(t) })
+}
+
+// changeTrials rewrites the trials at every level of this rank, so that they
+// survive what the epochs survive.
+func (s *Store) changeTrials(ctx context.Context, change func(t trials)) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	t := s.readTrials()
+	change(t)
+	for _, l := range s.levels {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := l.writeTrials(t, s.opt.Rank); err != nil {
+			return l.unusable(err)
+		}
+	}
+	return nil
+}
+
+// readTrials merges what the levels say. What cannot be read is not counted: it
+// only ever withholds an epoch.
+func (s *Store) readTrials() trials {
+	t := trials{}
+	for _, l := range s.levels {
+		file := join(l.path, trialsName(s.opt.Rank))
+		b, err := readFile(l.fs, file, 1<<20)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		var one trials
+		if err == nil {
+			one, err = decodeTrials(file, b)
+		}
+		if err != nil {
+			s.log.Warn("restore trials cannot be read", "level", l.name, "err", err)
+			continue
+		}
+		for e, n := range one {
+			t[e] = max(t[e], n)
+		}
+	}
+	return t
+}
+
+func (d *levelDir) writeTrials(t trials, rank int) error {
+	final := join(d.path, trialsName(rank))
+	if len(t) == 0 {
+		return removeIfThere(d.fs, final)
+	}
+	temp := join(d.path, tempName(trialsName(rank), d.owner))
+	if err := writeFile(d.fs, temp, t.encode()); err != nil {
+		return err
+	}
+	if err := d.fs.Rename(temp, final); err != nil {
+		return err
+	}
+	return d.fs.SyncDir(d.path)
+}
+
+func trialsName(rank int) string { return fmt.Sprintf("trials-%06d", rank) }
