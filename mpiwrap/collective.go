@@ -1,6 +1,7 @@
 package mpiwrap
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"unsafe"
@@ -192,12 +193,27 @@ func (c *Comm) split(a *driver.Coll) error {
 	return nil
 }
 
+// checkOp refuses operators that MPI does not define for a type.
+func (c *Comm) checkOp(call opCode, t driver.Type, op Op) error {
+	last := Bxor
+	switch t {
+	case driver.Float32, driver.Float64:
+		last = Min
+	case driver.Complex64, driver.Complex128:
+		last = Prod
+	}
+	if op < Sum || op > last {
+		return c.fail(call.String(), NoPeer, NoTag, ErrOp, fmt.Sprintf("operator %d", op))
+	}
+	return nil
+}
+
 // reduction fills the arguments of a reduction whose dest and src have the same
 // length wherever dest matters.
 func reduction[T Scalar](c *Comm, k driver.Kind, dest, src []T, op Op, root int) (driver.Coll, error) {
 	a := driver.Coll{Kind: k, Type: typeOf[T](), Op: driver.Op(op), Count: len(src), Root: root}
-	if op < Sum || op > Bxor {
-		return a, c.fail(collOps[k].String(), NoPeer, NoTag, ErrOp, fmt.Sprintf("operator %d", op))
+	if err := c.checkOp(collOps[k], a.Type, op); err != nil {
+		return a, err
 	}
 	if k == driver.Reduce {
 		if err := c.checkRoot(opReduce, root); err != nil {
@@ -212,6 +228,10 @@ func reduction[T Scalar](c *Comm, k driver.Kind, dest, src []T, op Op, root int)
 		return a, c.badLength(collOps[k], "dest has %d elements, src %d", len(dest), len(src))
 	}
 	d := bytesOf(dest)
+	if k == driver.Reduce && c.st.info.CopyReduce && sameMemory(d, bytesOf(src)) {
+		a.Send, a.Recv = bytes.Clone(d), d
+		return a, nil
+	}
 	return a, c.place(&a, d, bytesOf(src), d)
 }
 

@@ -32,9 +32,11 @@ type Comm struct {
 	index   uint32 // in st.table
 
 	children int // creations begun on this communicator
+	windows  int // allocated on it so far
 	entered  atomic.Uint64
 	box      mailbox
-	shadow   driver.Handle // for reductions in Go and neighbourhoods; made when first needed
+	groups   map[string]int // creations by groups
+	shadow   *Comm          // see side
 	freed    bool
 	private  bool
 }
@@ -150,10 +152,8 @@ func (c *Comm) Free() error {
 	}
 	defer a.leave()
 	c.freed = true
-	if c.shadow != 0 {
-		if err := c.st.drv.FreeComm(c.shadow); err != nil {
-			return c.wrap("Free", NoPeer, NoTag, err)
-		}
+	if err := c.release(); err != nil {
+		return c.wrap("Free", NoPeer, NoTag, err)
 	}
 	c.st.forget(c)
 	if err := c.st.drv.FreeComm(c.h); err != nil {

@@ -142,8 +142,8 @@ func Ialltoall[T Scalar](c *Comm, dest, src []T) (*Request, error) {
 
 func reduceBlock[T Scalar](c *Comm, dest, src []T, op Op) (driver.Coll, error) {
 	a := driver.Coll{Kind: driver.ReduceScatterBlock, Type: typeOf[T](), Op: driver.Op(op), Count: len(dest)}
-	if op < Sum || op > Bxor {
-		return a, c.fail("ReduceScatterBlock", NoPeer, NoTag, ErrOp, "")
+	if err := c.checkOp(opReduceScatterBlock, a.Type, op); err != nil {
+		return a, err
 	}
 	if len(src) != len(dest)*c.size {
 		return a, c.badLength(opReduceScatterBlock, "src has %d elements, want %d for each of %d ranks",

@@ -46,6 +46,7 @@ type Request struct {
 	st         Status
 	err        error
 	finish     func() error // runs when MPI is done: reductions in Go, views
+	parts      []*Request   // transfers of a neighbourhood collective
 	prev, next *Request     // in state.pending while active
 }
 
@@ -114,20 +115,30 @@ func Irecv[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
 }
 
 func (c *Comm) irecv(buf []byte, source, tag int) (*Request, error) {
-	if err := c.checkRecv(opIrecv, source, tag); err != nil {
-		return nil, err
+	r, err := c.newRecv(buf, source, tag)
+	if err == nil {
+		err = c.launchRecv(r)
 	}
-	r := &Request{c: c, kind: recvRequest, op: opIrecv, peer: source, tag: tag, buf: buf}
-	a, err := c.quick(opIrecv, source, tag)
-	if err != nil {
-		return nil, err
-	}
-	err = r.start()
-	a.leave()
 	if err != nil {
 		return nil, err
 	}
 	return r, nil
+}
+
+func (c *Comm) newRecv(buf []byte, source, tag int) (*Request, error) {
+	if err := c.checkRecv(opIrecv, source, tag); err != nil {
+		return nil, err
+	}
+	return &Request{c: c, kind: recvRequest, op: opIrecv, peer: source, tag: tag, buf: buf}, nil
+}
+
+func (c *Comm) launchRecv(r *Request) error {
+	a, err := c.quick(opIrecv, r.peer, r.tag)
+	if err != nil {
+		return err
+	}
+	defer a.leave()
+	return r.start()
 }
 
 // start begins the request: with the mailbox for receives, else in MPI.
@@ -213,6 +224,14 @@ func (r *Request) fromBox(m *boxed) {
 	}
 	r.st, r.err = r.c.deliver(r.op, m, r.buf)
 	r.state = complete
+	r.conclude()
+}
+
+// conclude runs what is to happen when a request is complete.
+func (r *Request) conclude() {
+	if r.finish != nil && r.err == nil && !r.st.Cancelled {
+		r.err = r.finish()
+	}
 }
 
 // completed records what the driver says of a request it has finished.
@@ -241,9 +260,7 @@ func (r *Request) completed(st driver.Status, err error) {
 			r.c.countReceived(st.Source)
 		}
 	}
-	if r.finish != nil && r.err == nil {
-		r.err = r.finish()
-	}
+	r.conclude()
 	if !r.persistent {
 		r.pin.Unpin()
 		r.buf = nil
@@ -316,6 +333,9 @@ func (r *Request) Wait() (Status, error) {
 		return Status{}, err
 	}
 	defer a.leave()
+	if r.parts != nil {
+		return r.waitParts()
+	}
 	st, err := r.c.st.drv.Wait(r.handle())
 	if r.lost(err) {
 		return Status{}, r.c.wrap("Wait", r.errPeer(), r.errTag(), err)
@@ -383,6 +403,9 @@ func (r *Request) Test() (Status, bool, error) {
 // progress asks the driver whether an active request is complete. The error is
 // one that leaves it active.
 func (r *Request) progress() (bool, error) {
+	if r.parts != nil {
+		return r.progressParts()
+	}
 	st, ok, err := r.c.st.drv.Test(r.handle())
 	if r.lost(err) {
 		return false, r.c.wrap("Test", r.errPeer(), r.errTag(), err)

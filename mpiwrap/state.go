@@ -31,7 +31,8 @@ type state struct {
 	mu      sync.Mutex // guards table, live and restored against readers
 	table   []*Comm    // by index; nil when freed
 	free    []uint32
-	live    []*Comm    // program communicators in order of creation
+	live    []*Comm // program communicators in order of creation
+	windows []*window
 	aside   []*Message // set aside by Mprobe and still in MPI; guarded by own
 	fetched []*Message // set aside, and their bytes drained
 

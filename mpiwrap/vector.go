@@ -150,7 +150,7 @@ func exchangingv[T Scalar](c *Comm, dest []T, rcounts, rdispls []int, src []T, s
 		return a, err
 	}
 	d, s := bytesOf(dest), bytesOf(src)
-	if sameMemory(d, s) {
+	if sameMemory(d, s) || len(d)+len(s) == 0 && scounts == nil {
 		s, scounts, sdispls = bytes.Clone(s), rcounts, rdispls
 	}
 	if a.SendCounts, a.SendDispls, err = c.layout(opAlltoallv, "src", scounts, sdispls, len(src)); err != nil {
@@ -185,8 +185,8 @@ func Ialltoallv[T Scalar](c *Comm, dest []T, rcounts, rdispls []int, src []T, sc
 
 func reduceParts[T Scalar](c *Comm, dest, src []T, counts []int, op Op) (driver.Coll, error) {
 	a := driver.Coll{Kind: driver.ReduceScatter, Type: typeOf[T](), Op: driver.Op(op), Count: len(src)}
-	if op < Sum || op > Bxor {
-		return a, c.fail("ReduceScatter", NoPeer, NoTag, ErrOp, "")
+	if err := c.checkOp(opReduceScatter, a.Type, op); err != nil {
+		return a, err
 	}
 	var err error
 	if a.RecvCounts, _, err = c.layout(opReduceScatter, "src", counts, nil, len(src)); err != nil {

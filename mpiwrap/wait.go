@@ -2,6 +2,7 @@ package mpiwrap
 
 import (
 	"errors"
+	"runtime"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
@@ -106,6 +107,13 @@ func driveAll(rs []*Request) error {
 		if !r.live() || r.state != active {
 			continue
 		}
+		if r.parts != nil {
+			if err := driveAll(r.parts); err != nil {
+				return err
+			}
+			r.joinParts()
+			continue
+		}
 		hs[n], who[n] = r.handle(), r
 		if n++; n == batch {
 			if err := driveBatch(hs[:n], who[:n]); err != nil {
@@ -151,6 +159,9 @@ func waitAny(rs []*Request) (int, Status, error) {
 	}
 	var hs []driver.Handle
 	var index []int
+	if hasParts(rs) {
+		return pollAny(rs)
+	}
 	for i, r := range rs {
 		if r.live() {
 			hs, index = append(hs, r.handle()), append(index, i)
@@ -165,6 +176,33 @@ func waitAny(rs []*Request) (int, Status, error) {
 	r.completed(st, err)
 	out, err := r.consume()
 	return index[n], out, err
+}
+
+func hasParts(rs []*Request) bool {
+	for _, r := range rs {
+		if r.live() && r.parts != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// pollAny is waitAny for lists that MPI cannot wait for in one call.
+func pollAny(rs []*Request) (int, Status, error) {
+	for {
+		for i, r := range rs {
+			if !r.live() {
+				continue
+			}
+			if ok, err := r.progress(); err != nil {
+				return Undefined, Status{}, err
+			} else if ok {
+				st, err := r.consume()
+				return i, st, err
+			}
+		}
+		runtime.Gosched()
+	}
 }
 
 func firstComplete(rs []*Request) int {

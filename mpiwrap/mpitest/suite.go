@@ -17,7 +17,7 @@ type Case struct {
 // ranks or more.
 func Suite() []Case {
 	var all []Case
-	for _, group := range [][]Case{p2pCases, drainCases} {
+	for _, group := range [][]Case{p2pCases, requestCases, collectiveCases, commCases, windowCases, drainCases} {
 		all = append(all, group...)
 	}
 	return all

@@ -52,6 +52,7 @@ type Info struct {
 	Name       string // "Open MPI", "MPICH" or "simulated"
 	MaxTag     int    // largest tag it accepts
 	Concurrent bool   // calls may come from several goroutines at once
+	CopyReduce bool   // Reduce must not be in place
 }
 
 // Driver is one rank's access to its message layer.

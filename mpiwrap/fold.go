@@ -1,0 +1,215 @@
+package mpiwrap
+
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// Reductions with an operator written in Go. MPI never calls back into Go:
+// operators run between messages of our own, in rank order, so they need to be
+// associative but not commutative, and a result does not depend on timing.
+//
+// Cost against a built-in operator: ReduceFunc and AllreduceFunc send the whole
+// vector up a binomial tree, ceil(log2 Size) messages in a row on the longest path,
+// AllreduceFunc as many again down; each message pays for a crossing into C. The
+// non-blocking forms gather all vectors, Size times the memory, and fold them when
+// they complete.
+
+// Fold combines in into acc, element by element: acc[i] = acc[i] op in[i]. acc
+// comes from lower ranks than in. Both have the same length.
+type Fold[T Scalar] func(acc, in []T)
+
+const foldTag = 1
+
+// ReduceFunc combines the src of all ranks with f into root's dest. dest may be
+// src, and is not looked at on other ranks.
+func ReduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T], root int) error {
+	if err := c.checkRoot(opReduce, root); err != nil {
+		return err
+	}
+	if c.rank == root && len(dest) != len(src) {
+		return c.badLength(opReduce, "dest has %d elements, src %d", len(dest), len(src))
+	}
+	return c.folding(opReduce, func(s *Comm) error {
+		acc := append([]T(nil), src...)
+		if err := foldUp(s, acc, f); err != nil {
+			return err
+		}
+		return moveToRoot(s, dest, acc, root)
+	})
+}
+
+// moveToRoot carries the result from rank 0 to root.
+func moveToRoot[T Scalar](s *Comm, dest, acc []T, root int) error {
+	switch {
+	case root == 0 && s.rank == 0:
+		copy(dest, acc)
+	case s.rank == 0:
+		return s.st.drv.Send(driver.Standard, bytesOf(acc), root, foldTag, s.h)
+	case s.rank == root:
+		return s.recvExactly(bytesOf(dest), 0)
+	}
+	return nil
+}
+
+// AllreduceFunc combines the src of all ranks with f into every rank's dest, which
+// may be src.
+func AllreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) error {
+	if len(dest) != len(src) {
+		return c.badLength(opAllreduce, "dest has %d elements, src %d", len(dest), len(src))
+	}
+	return c.folding(opAllreduce, func(s *Comm) error {
+		acc := append([]T(nil), src...)
+		if err := foldUp(s, acc, f); err != nil {
+			return err
+		}
+		copy(dest, acc)
+		return s.st.drv.Collective(driver.Coll{Kind: driver.Bcast, Type: typeOf[T](), Count: len(dest),
+			Recv: bytesOf(dest), Comm: s.h})
+	})
+}
+
+// ScanFunc combines the src of ranks 0 to the caller's with f into dest, which may
+// be src. The ranks work one after the other.
+func ScanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) error {
+	if len(dest) != len(src) {
+		return c.badLength(opScan, "dest has %d elements, src %d", len(dest), len(src))
+	}
+	return c.folding(opScan, func(s *Comm) error {
+		acc, err := scanChain(s, src, f, nil)
+		copy(dest, acc)
+		return err
+	})
+}
+
+// ExscanFunc combines the src of the ranks below the caller's with f into dest,
+// which may be src. On rank 0 dest is left as it is.
+func ExscanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) error {
+	if len(dest) != len(src) {
+		return c.badLength(opExscan, "dest has %d elements, src %d", len(dest), len(src))
+	}
+	return c.folding(opExscan, func(s *Comm) error {
+		below := make([]T, len(src))
+		_, err := scanChain(s, src, f, below)
+		if s.rank > 0 {
+			copy(dest, below)
+		}
+		return err
+	})
+}
+
+// folding runs a reduction as one collective of c on its side communicator.
+func (c *Comm) folding(op opCode, run func(s *Comm) error) error {
+	if err := c.usable(op.String()); err != nil {
+		return err
+	}
+	a, err := c.enter(op)
+	if err != nil {
+		return err
+	}
+	defer a.leave()
+	s, err := c.side()
+	if err == nil {
+		err = run(s)
+	}
+	if err != nil {
+		return c.wrap(op.String(), NoPeer, NoTag, err)
+	}
+	return nil
+}
+
+// foldUp leaves the result of all ranks in rank 0's acc. Each rank holds a run
+// of neighbouring ranks at every step, so the order is that of the ranks.
+func foldUp[T Scalar](s *Comm, acc []T, f Fold[T]) error {
+	in := make([]T, len(acc))
+	for mask := 1; mask < s.size; mask <<= 1 {
+		if s.rank&mask != 0 {
+			return s.st.drv.Send(driver.Standard, bytesOf(acc), s.rank-mask, foldTag, s.h)
+		}
+		if s.rank+mask < s.size {
+			if err := s.recvExactly(bytesOf(in), s.rank+mask); err != nil {
+				return err
+			}
+			f(acc, in)
+		}
+	}
+	return nil
+}
+
+// scanChain returns the fold up to this rank, and stores that of the ranks below
+// in below unless it is nil.
+func scanChain[T Scalar](s *Comm, src []T, f Fold[T], below []T) ([]T, error) {
+	acc := append([]T(nil), src...)
+	if s.rank > 0 {
+		in := make([]T, len(src))
+		if err := s.recvExactly(bytesOf(in), s.rank-1); err != nil {
+			return nil, err
+		}
+		copy(below, in)
+		f(in, src)
+		acc = in
+	}
+	if s.rank+1 < s.size {
+		if err := s.st.drv.Send(driver.Standard, bytesOf(acc), s.rank+1, foldTag, s.h); err != nil {
+			return nil, err
+		}
+	}
+	return acc, nil
+}
+
+// recvExactly receives a message of the same length as buf.
+func (c *Comm) recvExactly(buf []byte, source int) error {
+	st, err := c.st.drv.Recv(buf, source, foldTag, c.h)
+	if err == nil && int(st.Bytes) != len(buf) {
+		return &driver.Error{Class: driver.ClassCount,
+			Text: fmt.Sprintf("rank %d gave %d bytes, this rank %d", source, st.Bytes, len(buf)), Err: ErrLength}
+	}
+	return err
+}
+
+// IallreduceFunc starts an AllreduceFunc.
+func IallreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) (*Request, error) {
+	if len(dest) != len(src) {
+		return nil, c.badLength(opAllreduce, "dest has %d elements, src %d", len(dest), len(src))
+	}
+	all := make([]T, len(src)*c.size)
+	r, err := c.launch(&driver.Coll{Kind: driver.Allgather, Type: typeOf[T](), Count: len(src),
+		Send: bytesOf(append([]T(nil), src...)), Recv: bytesOf(all)})
+	if err == nil {
+		r.op, r.finish = opAllreduce, foldAll(dest, all, c.size, f)
+	}
+	return r, err
+}
+
+// IreduceFunc starts a ReduceFunc.
+func IreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T], root int) (*Request, error) {
+	if err := c.checkRoot(opReduce, root); err != nil {
+		return nil, err
+	}
+	a := &driver.Coll{Kind: driver.Gather, Type: typeOf[T](), Count: len(src), Root: root,
+		Send: bytesOf(append([]T(nil), src...))}
+	if c.rank != root {
+		return c.launch(a)
+	}
+	if len(dest) != len(src) {
+		return nil, c.badLength(opReduce, "dest has %d elements, src %d", len(dest), len(src))
+	}
+	all := make([]T, len(src)*c.size)
+	a.Recv = bytesOf(all)
+	r, err := c.launch(a)
+	if err == nil {
+		r.op, r.finish = opReduce, foldAll(dest, all, c.size, f)
+	}
+	return r, err
+}
+
+func foldAll[T Scalar](dest, all []T, n int, f Fold[T]) func() error {
+	return func() error {
+		copy(dest, blockOf(all, 0, n))
+		for i := 1; i < n; i++ {
+			f(dest, blockOf(all, i, n))
+		}
+		return nil
+	}
+}

@@ -1,0 +1,97 @@
+package mpiwrap
+
+import "fmt"
+
+// CreateGroup makes a communicator of the listed ranks of c, in that order. Only
+// they call it, all with the same list and tag; ranks that are not listed do not
+// take part. Concurrent creations need different tags.
+func (c *Comm) CreateGroup(ranks []int, tag int) (*Comm, error) {
+	if err := c.usable("CreateGroup"); err != nil {
+		return nil, err
+	}
+	list, err := c.rankList("CreateGroup", ranks)
+	if err != nil {
+		return nil, err
+	}
+	if tag < 0 || tag > c.st.info.MaxTag {
+		return nil, c.fail("CreateGroup", NoPeer, tag, ErrTag, "")
+	}
+	if !contains(ranks, c.rank) {
+		return nil, c.fail("CreateGroup", c.rank, tag, ErrRank, "the caller is not in its own list")
+	}
+	a, err := c.block(opCreateGroup, NoPeer, tag)
+	if err != nil {
+		return nil, err
+	}
+	defer a.leave()
+	how := creation{Parent: c.name, Op: opCreateGroup.String(), Ranks: list, Tag: tag, Creator: caller()}
+	if got := c.claimGroup(how); got != nil {
+		return got, nil
+	}
+	h, err := c.st.drv.CreateGroup(c.h, list, tag)
+	if err != nil {
+		return nil, c.wrap("CreateGroup", NoPeer, tag, err)
+	}
+	return c.adopt(how, h, c.countGroup(how))
+}
+
+func contains(list []int, v int) bool {
+	for _, x := range list {
+		if x == v {
+			return true
+		}
+	}
+	return false
+}
+
+// groupKey tells creations by different groups, or under different tags, apart:
+// their members count them separately.
+func (how *creation) groupKey() string { return fmt.Sprint(how.Tag, how.Ranks) }
+
+func (c *Comm) countGroup(how creation) int {
+	if c.groups == nil {
+		c.groups = map[string]int{}
+	}
+	c.groups[how.groupKey()]++
+	return c.groups[how.groupKey()]
+}
+
+// Nodes splits c by shared memory: intra holds the caller's node, inter one rank
+// of each node, the lowest, and is nil on the others. It is collective over c.
+func (c *Comm) Nodes() (intra, inter *Comm, err error) {
+	if intra, err = c.SplitNode(c.rank); err != nil {
+		return nil, nil, err
+	}
+	color := Undefined
+	if intra.rank == 0 {
+		color = 0
+	}
+	inter, err = c.Split(color, c.rank)
+	return intra, inter, err
+}
+
+// side returns a communicator of the same ranks for messages that belong to one
+// call, reductions in Go and neighbourhood exchanges, which leave nothing in
+// flight. Every rank comes here in the same collective, so making it may wait for
+// the others.
+func (c *Comm) side() (*Comm, error) {
+	if c.shadow == nil {
+		h, err := c.st.drv.Dup(c.h)
+		if err != nil {
+			return nil, err
+		}
+		c.shadow = &Comm{st: c.st, h: h, rank: c.rank, size: c.size, members: c.members,
+			name: c.name, index: c.index, private: true}
+	}
+	return c.shadow, nil
+}
+
+// release frees what side made.
+func (c *Comm) release() error {
+	if c.shadow == nil {
+		return nil
+	}
+	h := c.shadow.h
+	c.shadow = nil
+	return c.st.drv.FreeComm(h)
+}

@@ -1,0 +1,181 @@
+package mpiwrap
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// ErrEpochOpen: a window has an epoch open where none may be, at a checkpoint:
+// accesses after the last Fence, or a lock that is held.
+var ErrEpochOpen = errors.New("window has an open epoch; close it with Fence, Unlock or UnlockAll before the checkpoint")
+
+// Win is memory of every rank of a communicator that the others read and write
+// one-sidedly. Accesses happen inside an epoch: between two calls of Fence, which
+// is collective, or while the target is locked. Slices given to an access belong to
+// the library until the epoch ends or is flushed.
+//
+// No epoch may be open at a checkpoint; Settle refuses it with ErrEpochOpen. The
+// memory belongs to MPI; a Win marshals its contents, so it can be protected as it
+// is.
+type Win[T Scalar] struct {
+	w   window
+	mem []T
+}
+
+// window is what does not depend on the element type.
+type window struct {
+	c       *Comm
+	h       driver.Handle
+	mem     []byte
+	unit    int
+	name    string
+	dirty   bool           // accesses since the last fence, outside of locks
+	locks   map[int]bool   // targets locked; all of them when allLocks
+	all     bool           // LockAll
+	pin     runtime.Pinner // buffers of accesses under way
+	freed   bool
+	typ     driver.Type
+	perRank []int // elements on each rank
+}
+
+// WinAllocate makes a window with n elements on the caller. It is collective over
+// c; n may differ between ranks.
+func WinAllocate[T Scalar](c *Comm, n int) (*Win[T], error) {
+	if n < 0 {
+		return nil, c.badLength(opWinAllocate, "%d elements", n)
+	}
+	w := &Win[T]{w: window{c: c, unit: sizeOf[T](), typ: typeOf[T](), locks: map[int]bool{}}}
+	if err := w.w.allocate(n); err != nil {
+		return nil, err
+	}
+	if n > 0 {
+		w.mem = unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(w.w.mem))), n)
+	}
+	return w, nil
+}
+
+func (w *window) allocate(n int) error {
+	c := w.c
+	if err := c.usable(opWinAllocate.String()); err != nil {
+		return err
+	}
+	a, err := c.enter(opWinAllocate)
+	if err != nil {
+		return err
+	}
+	defer a.leave()
+	if w.h, w.mem, err = c.st.drv.WinAllocate(n*w.unit, w.unit, c.h); err != nil {
+		return c.wrap(opWinAllocate.String(), NoPeer, NoTag, err)
+	}
+	clear(w.mem)
+	mine, all := []int64{int64(n)}, make([]int64, c.size)
+	err = c.st.drv.Collective(driver.Coll{Kind: driver.Allgather, Type: driver.Int64, Count: 1,
+		Send: bytesOf(mine), Recv: bytesOf(all), Comm: c.h})
+	if err != nil {
+		return c.wrap(opWinAllocate.String(), NoPeer, NoTag, err)
+	}
+	for _, k := range all {
+		w.perRank = append(w.perRank, int(k))
+	}
+	c.windows++
+	w.name = fmt.Sprintf("%s.win%d", c.name, c.windows)
+	c.st.windows = append(c.st.windows, w)
+	return nil
+}
+
+// Memory returns the caller's part of the window. It may be read and written
+// directly when no other rank accesses it: between Fence and Barrier, or under
+// a lock of the caller's own rank.
+func (w *Win[T]) Memory() []T { return w.mem }
+
+// Free releases the window and its memory. It is collective.
+func (w *Win[T]) Free() error {
+	s := &w.w
+	if err := s.usable("WinFree"); err != nil {
+		return err
+	}
+	if err := s.closed(); err != nil {
+		return err
+	}
+	a, err := s.c.enter(opWinFree)
+	if err != nil {
+		return err
+	}
+	defer a.leave()
+	s.freed, w.mem = true, nil
+	all := s.c.st.windows
+	for i, o := range all {
+		if o == s {
+			s.c.st.windows = append(all[:i:i], all[i+1:]...)
+			break
+		}
+	}
+	return s.wrap(opWinFree, NoPeer, s.c.st.drv.WinFree(s.h))
+}
+
+func (w *window) usable(call string) error {
+	if w.freed {
+		return &Error{Call: call, Comm: w.name, Peer: NoPeer, Tag: NoTag, Err: ErrFreed}
+	}
+	return w.c.usable(call)
+}
+
+func (w *window) wrap(op opCode, target int, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := w.c.wrap(op.String(), target, NoTag, err)
+	var m *Error
+	if errors.As(e, &m) {
+		m.Comm = w.name
+	}
+	return e
+}
+
+// closed returns an error that names the epoch that is open, if one is.
+func (w *window) closed() error {
+	what := ""
+	switch {
+	case w.dirty:
+		what = "accesses since the last Fence"
+	case w.all:
+		what = "LockAll is held"
+	case len(w.locks) > 0:
+		for r := range w.locks {
+			what = fmt.Sprintf("rank %d is locked", r)
+		}
+	default:
+		return nil
+	}
+	return &Error{Call: "Point", Comm: w.name, Peer: NoPeer, Tag: NoTag, Err: ErrEpochOpen, Text: what}
+}
+
+// OpenEpochs returns an error that matches ErrEpochOpen and names the window when
+// one of the rank's windows has an epoch open.
+func (e *Endpoint) OpenEpochs() error {
+	var errs []error
+	for _, w := range e.s.windows {
+		errs = append(errs, w.closed())
+	}
+	return errors.Join(errs...)
+}
+
+// MarshalBinary returns the contents of the caller's part.
+func (w *Win[T]) MarshalBinary() ([]byte, error) {
+	return append([]byte(nil), w.w.mem...), nil
+}
+
+// UnmarshalBinary puts back what MarshalBinary returned on a window of the same
+// length.
+func (w *Win[T]) UnmarshalBinary(b []byte) error {
+	if len(b) != len(w.w.mem) {
+		return &Error{Call: "Restore", Comm: w.w.name, Peer: NoPeer, Tag: NoTag, Err: ErrLength,
+			Text: fmt.Sprintf("%d bytes for a window of %d", len(b), len(w.w.mem))}
+	}
+	copy(w.w.mem, b)
+	return nil
+}

@@ -1,0 +1,166 @@
+package mpiwrap
+
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// Fence ends the accesses of all ranks since the last Fence; afterwards their
+// results are in place everywhere. It is collective over the window's communicator.
+func (w *Win[T]) Fence() error {
+	s := &w.w
+	if err := s.usable("Fence"); err != nil {
+		return err
+	}
+	if s.all || len(s.locks) > 0 {
+		return &Error{Call: "Fence", Comm: s.name, Peer: NoPeer, Tag: NoTag, Err: ErrEpochOpen}
+	}
+	a, err := s.c.enter(opFence)
+	if err != nil {
+		return err
+	}
+	defer a.leave()
+	err = s.c.st.drv.WinSync(s.h, driver.WinSync{Kind: driver.Fence})
+	s.dirty = false
+	s.pin.Unpin()
+	return s.wrap(opFence, NoPeer, err)
+}
+
+// Lock opens an epoch on target's part of the window; shared lets other ranks
+// lock it too.
+func (w *Win[T]) Lock(target int, shared bool) error {
+	s := &w.w
+	if err := s.target("Lock", target); err != nil {
+		return err
+	}
+	if s.all || s.locks[target] || s.dirty {
+		return &Error{Call: "Lock", Comm: s.name, Peer: target, Tag: NoTag, Err: ErrEpochOpen}
+	}
+	if err := s.sync(opLock, driver.WinSync{Kind: driver.Lock, Rank: target, Shared: shared}); err != nil {
+		return err
+	}
+	s.locks[target] = true
+	return nil
+}
+
+// Unlock completes the accesses to target and ends the epoch.
+func (w *Win[T]) Unlock(target int) error {
+	s := &w.w
+	if err := s.target("Unlock", target); err != nil {
+		return err
+	}
+	if !s.locks[target] {
+		return &Error{Call: "Unlock", Comm: s.name, Peer: target, Tag: NoTag, Err: ErrRequest, Text: "the rank is not locked"}
+	}
+	err := s.sync(opUnlock, driver.WinSync{Kind: driver.Unlock, Rank: target})
+	delete(s.locks, target)
+	if len(s.locks) == 0 {
+		s.pin.Unpin()
+	}
+	return err
+}
+
+// LockAll opens an epoch on every rank, shared with the other ranks.
+func (w *Win[T]) LockAll() error {
+	s := &w.w
+	if err := s.usable("LockAll"); err != nil {
+		return err
+	}
+	if s.all || len(s.locks) > 0 || s.dirty {
+		return &Error{Call: "LockAll", Comm: s.name, Peer: NoPeer, Tag: NoTag, Err: ErrEpochOpen}
+	}
+	if err := s.sync(opLock, driver.WinSync{Kind: driver.LockAll}); err != nil {
+		return err
+	}
+	s.all = true
+	return nil
+}
+
+// UnlockAll completes all accesses and ends the epoch of LockAll.
+func (w *Win[T]) UnlockAll() error {
+	s := &w.w
+	if err := s.usable("UnlockAll"); err != nil {
+		return err
+	}
+	if !s.all {
+		return &Error{Call: "UnlockAll", Comm: s.name, Peer: NoPeer, Tag: NoTag, Err: ErrRequest, Text: "LockAll was not called"}
+	}
+	err := s.sync(opUnlock, driver.WinSync{Kind: driver.UnlockAll})
+	s.all = false
+	s.pin.Unpin()
+	return err
+}
+
+// Flush completes the caller's accesses to target inside a lock epoch: their
+// results are in place on both sides.
+func (w *Win[T]) Flush(target int) error {
+	s := &w.w
+	if err := s.locked("Flush", target); err != nil {
+		return err
+	}
+	return s.sync(opFlush, driver.WinSync{Kind: driver.Flush, Rank: target})
+}
+
+// FlushLocal completes accesses to target on the caller's side: its slices may be
+// used again.
+func (w *Win[T]) FlushLocal(target int) error {
+	s := &w.w
+	if err := s.locked("FlushLocal", target); err != nil {
+		return err
+	}
+	return s.sync(opFlush, driver.WinSync{Kind: driver.FlushLocal, Rank: target})
+}
+
+// FlushAll completes the caller's accesses to all ranks it has locked.
+func (w *Win[T]) FlushAll() error {
+	s := &w.w
+	if err := s.usable("FlushAll"); err != nil {
+		return err
+	}
+	if err := s.sync(opFlush, driver.WinSync{Kind: driver.FlushAll}); err != nil {
+		return err
+	}
+	s.pin.Unpin()
+	return nil
+}
+
+// Sync makes direct accesses to the caller's own memory and those of other ranks
+// visible to each other inside a LockAll epoch.
+func (w *Win[T]) Sync() error {
+	s := &w.w
+	if err := s.usable("Sync"); err != nil {
+		return err
+	}
+	return s.sync(opFlush, driver.WinSync{Kind: driver.Sync})
+}
+
+func (w *window) sync(op opCode, y driver.WinSync) error {
+	a, err := w.c.block(op, y.Rank, NoTag)
+	if err != nil {
+		return err
+	}
+	defer a.leave()
+	return w.wrap(op, y.Rank, w.c.st.drv.WinSync(w.h, y))
+}
+
+func (w *window) target(call string, target int) error {
+	if err := w.usable(call); err != nil {
+		return err
+	}
+	if target < 0 || target >= w.c.size {
+		return &Error{Call: call, Comm: w.name, Peer: target, Tag: NoTag, Err: ErrRank,
+			Text: fmt.Sprintf("size is %d", w.c.size)}
+	}
+	return nil
+}
+
+func (w *window) locked(call string, target int) error {
+	if err := w.target(call, target); err != nil {
+		return err
+	}
+	if !w.all && !w.locks[target] {
+		return &Error{Call: call, Comm: w.name, Peer: target, Tag: NoTag, Err: ErrRequest, Text: "the rank is not locked"}
+	}
+	return nil
+}
