@@ -129,40 +129,6 @@ func (m maxima) raiseOwn(colls []Coll) []Standing {
 	return news
 }
 
-// spread passes news about collectives to those neighbours in the tree that
-// have members of the communicators beyond them, but not back to where it came
-// from: the index of a child, or fromAbove or ownNews.
-func (m *Machine) spread(from int, news []Standing) {
-	if len(news) == 0 {
-		return
-	}
-	if m.root == nil && from != fromAbove {
-		m.sendNews(m.cfg.Parent, news, func(s Standing) bool { return !m.covers(s.Comm) })
-	}
-	for i, c := range m.cfg.Children {
-		if i != from {
-			m.sendNews(c, news, func(s Standing) bool { return m.reaches(s.Comm, i) })
-		}
-	}
-}
-
-const (
-	fromAbove = -1
-	ownNews   = -2
-)
-
-func (m *Machine) sendNews(to int, news []Standing, concerned func(Standing) bool) {
-	var theirs []Standing
-	for _, s := range news {
-		if concerned(s) {
-			theirs = append(theirs, s)
-		}
-	}
-	if len(theirs) > 0 {
-		m.send(to, Message{Kind: KindRaise, Colls: theirs})
-	}
-}
-
 // fingerprint is a sum over a rank's communicators that cancels out over all
 // ranks if and only if, up to a collision of the 64-bit hash, every
 // communicator is known to all of its members with one count: the leader adds

@@ -75,9 +75,13 @@ func (r *coordinator) backOff(now time.Duration) {
 	r.ready = false
 }
 
-// tick is where time decides something: a message in flight is given up hope
-// for and, at the root, a freeze is tried again or the epoch given up.
+// tick is where time decides something: news that has gathered goes out, a
+// message in flight is given up hope for and, at the root, a freeze is tried
+// again or the epoch given up.
 func (m *Machine) tick() {
+	if m.phase == parking || m.phase == frozen {
+		m.flushNews()
+	}
 	if m.phase == parking && m.atPoint {
 		m.needs.age(m.now, m.cfg.Patience)
 		m.evaluate()

@@ -144,10 +144,7 @@ func (m *Machine) passPoll(key question, q *polling) {
 		return
 	}
 	delete(m.polls, key)
-	slices.SortFunc(q.found, Candidate.before)
-	if n := int(q.msg.Max); len(q.found) > n {
-		q.found = q.found[:n]
-	}
+	q.found = furthestBehind(q.found, q.msg.Max)
 	msg := Message{Kind: KindPolled, Rank: q.msg.Rank, Round: q.msg.Round, Comm: q.msg.Comm, Sum: q.sum, Found: q.found}
 	switch {
 	case !q.top:
@@ -158,6 +155,17 @@ func (m *Machine) passPoll(key question, q *polling) {
 		msg.Kind = KindElected
 		m.send(q.msg.Rank, msg)
 	}
+}
+
+// furthestBehind keeps up to n of those with the fewest Points: to name others
+// as well would let them run ahead.
+func furthestBehind(cs []Candidate, n uint64) []Candidate {
+	slices.SortFunc(cs, Candidate.before)
+	i := 0
+	for i < len(cs) && uint64(i) < n && cs[i].Points == cs[0].Points {
+		i++
+	}
+	return cs[:i]
 }
 
 // outcome is an election's result at the blocked rank. Something in flight may

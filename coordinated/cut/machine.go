@@ -16,6 +16,9 @@ type Config struct {
 	// HintSpan is how far apart the points passed may lie for all ranks to be
 	// told one Point to park at; 0 means 4.
 	HintSpan uint64
+	// NoHint switches that off: all park at their next Point. Nothing but speed
+	// depends on it; for tests.
+	NoHint bool
 	// Patience is how long a blocked rank waits for a message in flight before it
 	// concludes that it is not the one it waits for; 0 means 20 ms.
 	Patience time.Duration
@@ -80,6 +83,7 @@ type Machine struct {
 	target  uint64     // Point to park at, 0 = the next one
 	max     maxima     // collectives entered anywhere, as far as known
 	early   []Standing // raises that overtook the hint
+	boxes   []outbox   // news for the parent and the children
 	ready   readying   // of the subtree
 	vote    voting     // of the subtree, in vote.round
 
@@ -276,7 +280,7 @@ func (m *Machine) fromChild(child int, ev Received) bool {
 	case KindAnswer:
 		m.answer(child, msg)
 	case KindRaise:
-		m.raise(child, msg.Colls)
+		m.raise(child+1, msg.Colls)
 	case KindReady:
 		m.childReady(child, msg)
 	case KindVote:

@@ -23,6 +23,7 @@ func (m *Machine) park(e Epoch) {
 	m.max = maxima{}
 	m.reach = reaches{}
 	m.early = nil
+	m.boxes = make([]outbox, 1+len(m.cfg.Children))
 	m.answers = answers{heard: m.noneHeard(), min: ^uint64(0)}
 	m.ready = readying{children: make([]readiness, len(m.cfg.Children))}
 	m.vote = voting{}
@@ -80,7 +81,7 @@ func (m *Machine) passAnswer() {
 		return
 	}
 	hint := Message{Kind: KindHint, Colls: m.reach.above()} // members missing: somebody has yet to create or to free it
-	if a.min <= a.max && a.max-a.min <= m.cfg.HintSpan {
+	if !m.cfg.NoHint && a.min <= a.max && a.max-a.min <= m.cfg.HintSpan {
 		hint.Max = a.max + 1 // R0
 	}
 	m.hint(hint)

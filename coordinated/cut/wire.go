@@ -1,6 +1,7 @@
 package cut
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,7 +17,8 @@ const wireVersion = 2
 // Limits of a decoded message. The lengths on the wire are checked against the
 // bytes that are left before anything is allocated.
 const (
-	maxName = 1 << 10
+	maxName  = 1 << 10
+	maxBlobs = 1 << 20 // of all runs together: the ranks of a job
 )
 
 // The bits of the flags byte.
@@ -26,7 +28,8 @@ const (
 )
 
 // Append encodes m behind b: version, kind, flags, then every number as an
-// unsigned varint and every string and blob with its length before it.
+// unsigned varint and every string and blob with its length before it. Blobs come
+// in runs of first rank, number of ranks and the bytes that all of them have.
 func (m *Message) Append(b []byte) []byte {
 	b = append(b, wireVersion, byte(m.Kind), m.flags())
 	for _, v := range []uint64{uint64(m.Epoch), m.Round, uint64(m.Rank), m.Had, m.Min, m.Max, m.Sum} {
@@ -45,12 +48,36 @@ func (m *Message) Append(b []byte) []byte {
 		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(c.Rank)), c.Points)
 	}
 	b = appendString(b, m.Stage)
-	b = binary.AppendUvarint(b, uint64(len(m.Blobs)))
-	for _, x := range m.Blobs {
-		b = binary.AppendUvarint(b, uint64(x.Rank))
-		b = appendString(b, string(x.Data))
+	return appendBlobs(b, m.Blobs)
+}
+
+// appendBlobs writes blobs of neighbouring ranks with the same bytes as one: a
+// hundred thousand votes that all say yes take no more room than one.
+func appendBlobs(b []byte, blobs []Blob) []byte {
+	runs := 0
+	for i := range blobs {
+		if !continues(blobs, i) {
+			runs++
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(runs))
+	for i := 0; i < len(blobs); {
+		n := 1
+		for i+n < len(blobs) && continues(blobs, i+n) {
+			n++
+		}
+		b = binary.AppendUvarint(b, uint64(blobs[i].Rank))
+		b = binary.AppendUvarint(b, uint64(n))
+		b = binary.AppendUvarint(b, uint64(len(blobs[i].Data)))
+		b = append(b, blobs[i].Data...)
+		i += n
 	}
 	return b
+}
+
+// continues reports whether the i-th blob belongs to the run of the one before.
+func continues(blobs []Blob, i int) bool {
+	return i > 0 && blobs[i].Rank == blobs[i-1].Rank+1 && bytes.Equal(blobs[i].Data, blobs[i-1].Data)
 }
 
 func (m *Message) flags() byte {
@@ -89,9 +116,7 @@ func Decode(b []byte) (Message, error) {
 		m.Found = append(m.Found, Candidate{Rank: d.small(), Points: d.number()})
 	}
 	m.Stage = d.name()
-	for range d.count() {
-		m.Blobs = append(m.Blobs, Blob{Rank: d.small(), Data: []byte(d.text(len(d.b)))})
-	}
+	m.Blobs = d.blobs()
 	if d.bad || len(d.b) > 0 || m.Kind == 0 || m.Kind > KindLost || b[2] > flagYes|flagAny {
 		return Message{}, fmt.Errorf("%w: kind %v, %d bytes", ErrMalformed, m.Kind, len(b))
 	}
@@ -133,6 +158,22 @@ func (d *decoder) count() int {
 		return 0
 	}
 	return int(v)
+}
+
+func (d *decoder) blobs() []Blob {
+	var out []Blob
+	for range d.count() {
+		first, n := d.small(), d.number()
+		data := d.text(len(d.b))
+		if n == 0 || n > uint64(maxBlobs-len(out)) {
+			d.bad, d.b = true, nil
+			return nil
+		}
+		for i := range int(n) {
+			out = append(out, Blob{Rank: first + i, Data: []byte(data)})
+		}
+	}
+	return out
 }
 
 func (d *decoder) name() string { return d.text(maxName) }

@@ -1,6 +1,7 @@
 package cut
 
 import (
+	"encoding/binary"
 	"errors"
 	"reflect"
 	"testing"
@@ -11,6 +12,7 @@ var wireExamples = []Message{
 	{Kind: KindNeed, Epoch: 7, Rank: 3, Round: 1 << 40, Had: 12, Any: true},
 	{Kind: KindAnswer, Epoch: 1, Min: ^uint64(0), Max: 3, Colls: []Standing{{"world", 4, 2, 5, 6}, {"row", 2, 1, 0, 0}}},
 	{Kind: KindGather, Epoch: 2, Stage: "local", Blobs: []Blob{{0, []byte("a")}, {9, []byte{}}}},
+	{Kind: KindPublish, Blobs: []Blob{{3, []byte{}}, {4, []byte{}}, {5, []byte("x")}, {6, []byte("x")}, {8, []byte("x")}}},
 	{Kind: KindPolled, Sum: 99, Found: []Candidate{{3, 1}, {70000, 1 << 50}}, Comm: "world.1[3]"},
 }
 
@@ -35,6 +37,30 @@ func TestWireTruncated(t *testing.T) {
 		if _, err := Decode(append(b, 0)); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%v with a byte behind it: got %v", m.Kind, err)
 		}
+	}
+}
+
+// TestWireRuns: the votes of many ranks that say the same take few bytes.
+func TestWireRuns(t *testing.T) {
+	m := Message{Kind: KindPublish}
+	for r := range 100_000 {
+		m.Blobs = append(m.Blobs, Blob{Rank: r, Data: []byte("yes")})
+	}
+	b := m.Append(nil)
+	if len(b) > 64 {
+		t.Errorf("got %d bytes, want 64 at most", len(b))
+	}
+	if got, err := Decode(b); err != nil || !reflect.DeepEqual(got, m) {
+		t.Errorf("came back with %d blobs, %v", len(got.Blobs), err)
+	}
+}
+
+// TestWireRunTooLong: a few bytes must not ask for all memory.
+func TestWireRunTooLong(t *testing.T) {
+	b := (&Message{Kind: KindPublish}).Append(nil)
+	b = binary.AppendUvarint(append(b[:len(b)-1], 1, 0), 1<<40)
+	if _, err := Decode(append(b, 0)); !errors.Is(err, ErrMalformed) {
+		t.Errorf("got %v", err)
 	}
 }
 
