@@ -3,14 +3,17 @@ package gputest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpubench"
 )
 
 // Roles of a process that the suite starts, and how it answers.
@@ -26,7 +29,23 @@ const (
 // childLimit ends a child that hangs.
 const childLimit = 2 * time.Minute
 
+// The same binary takes the figures of package gpubench.
+var (
+	figures = flag.String("figures", "", "take figures for states of these sizes in GiB, such as 4,16,48, instead of testing")
+	device  = flag.String("device", "", "device of -figures, such as cuda:0")
+	runs    = flag.Int("runs", 3, "how often each of the -figures is taken")
+)
+
 func TestMain(m *testing.M) {
+	gpubench.Hold()
+	flag.Parse()
+	if *figures != "" {
+		if err := takeFigures(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	role := os.Getenv(roleEnv)
 	if role == "" || role == "suite" {
 		os.Exit(m.Run())
@@ -40,6 +59,22 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+func takeFigures() error {
+	sel, err := gpustate.ParseSelect(*device)
+	if err != nil {
+		return err
+	}
+	opt := gpubench.Options{Select: sel, Runs: *runs}
+	for _, text := range strings.Split(*figures, ",") {
+		gib, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return err
+		}
+		opt.Sizes = append(opt.Sizes, int64(gib*(1<<30)))
+	}
+	return gpubench.Run(context.Background(), opt, func(r gpubench.Result) { fmt.Println(r) })
 }
 
 // play is what a child does instead of tests.

@@ -146,6 +146,16 @@ func transfers(t *testing.T, b *bench) {
 	b.ok(e3.Wait())
 	b.ok(same("copied", dst[:1<<19], src[:1<<19]))
 	b.ok(q.Write(x, 5, nil))
+	// bytes that were allocated together with Go pointers
+	mixed := &struct {
+		next  *int
+		bytes [64]byte
+	}{next: new(int)}
+	b.ok(q.Write(x, 0, mixed.bytes[:]))
+	b.ok(q.Read(x, 0, mixed.bytes[:]))
+	e4, err := q.ReadAsync(x, 0, mixed.bytes[:])
+	b.ok(err)
+	b.ok(e4.Wait())
 	b.want(q.Write(x, 1<<20, []byte{1}), gpustate.ErrRange)
 	b.want(q.Read(x, -1, dst[:1]), gpustate.ErrRange)
 	_, err = q.Copy(y, 0, x, 1<<19, 1<<20)

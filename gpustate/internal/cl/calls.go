@@ -227,9 +227,12 @@ func setArgHandle(k handle, i int, h handle) error {
 }
 
 // setArgBytes sets a value, or a local size when v is nil.
-func setArgBytes(k handle, i, n int, v unsafe.Pointer) error {
-	return check("clSetKernelArg", int32(C.hfcl_clSetKernelArg(k, C.uint32_t(i), C.size_t(n), v)))
+func setArgBytes(k handle, i, n int, v []byte) error {
+	return check("clSetKernelArg", int32(C.hfcl_arg_value(k, C.uint32_t(i), C.size_t(n), bytesOf(v))))
 }
+
+// bytesOf is the memory of a slice, NULL for nil.
+func bytesOf(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(b)) }
 
 func setArgSVM(k handle, i int, p handle) error {
 	return check("clSetKernelArgSVMPointer", int32(C.hfcl_arg_svm(k, C.uint32_t(i), p)))
@@ -263,13 +266,13 @@ func cbool(b bool) C.int {
 func readBuffer(q, m handle, off int64, dst []byte, block bool, wait []driver.Event) (driver.Event, error) {
 	n, w := waitList(wait)
 	return eventBy("clEnqueueReadBuffer", C.hfcl_read(q, m, cbool(block), C.size_t(off),
-		C.size_t(len(dst)), unsafe.Pointer(unsafe.SliceData(dst)), n, w))
+		C.size_t(len(dst)), bytesOf(dst), n, w))
 }
 
 func writeBuffer(q, m handle, off int64, src []byte, block bool, wait []driver.Event) (driver.Event, error) {
 	n, w := waitList(wait)
 	return eventBy("clEnqueueWriteBuffer", C.hfcl_write(q, m, cbool(block), C.size_t(off),
-		C.size_t(len(src)), unsafe.Pointer(unsafe.SliceData(src)), n, w))
+		C.size_t(len(src)), bytesOf(src), n, w))
 }
 
 func copyBuffer(q, dst handle, dstOff int64, src handle, srcOff, bytes int64, wait []driver.Event) (driver.Event, error) {
@@ -288,13 +291,13 @@ func box(r driver.Region) (b C.hfcl_box) {
 func readImage(q, m handle, r driver.Region, dst []byte, block bool, wait []driver.Event) (driver.Event, error) {
 	n, w := waitList(wait)
 	return eventBy("clEnqueueReadImage", C.hfcl_read_image(q, m, cbool(block), box(r),
-		unsafe.Pointer(unsafe.SliceData(dst)), n, w))
+		bytesOf(dst), n, w))
 }
 
 func writeImage(q, m handle, r driver.Region, src []byte, block bool, wait []driver.Event) (driver.Event, error) {
 	n, w := waitList(wait)
 	return eventBy("clEnqueueWriteImage", C.hfcl_write_image(q, m, cbool(block), box(r),
-		unsafe.Pointer(unsafe.SliceData(src)), n, w))
+		bytesOf(src), n, w))
 }
 
 func imageToBuffer(q, img, buf handle, r driver.Region, off int64, wait []driver.Event) (driver.Event, error) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/internal/sigguard"
@@ -115,7 +114,7 @@ func (d *device) SetArg(kh driver.Handle, i int, a driver.Arg) error {
 	case driver.ArgLocal:
 		return setArgBytes(k, i, a.Local, nil)
 	}
-	return setArgBytes(k, i, len(a.Value), unsafe.Pointer(unsafe.SliceData(a.Value)))
+	return setArgBytes(k, i, len(a.Value), a.Value)
 }
 
 func (d *device) Launch(q, k driver.Handle, g driver.Grid, wait []driver.Event) (driver.Event, error) {

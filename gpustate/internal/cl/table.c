@@ -144,6 +144,11 @@ int32_t hfcl_arg_handle(hnd k, uint32_t i, hnd value)
 	return hfcl_clSetKernelArg(k, i, sizeof value, &value);
 }
 
+int32_t hfcl_arg_value(hnd k, uint32_t i, size_t n, const uint8_t *v)
+{
+	return hfcl_clSetKernelArg(k, i, n, v);
+}
+
 int32_t hfcl_arg_svm(hnd k, uint32_t i, hnd p)
 {
 	return hfcl_clSetKernelArgSVMPointer(k, i, (void *)p);
@@ -158,7 +163,7 @@ made hfcl_launch(hnd q, hnd k, hfcl_grid g, uint32_t n, const hnd *wait)
 	return m;
 }
 
-made hfcl_read(hnd q, hnd b, int block, size_t off, size_t len, void *p, uint32_t n,
+made hfcl_read(hnd q, hnd b, int block, size_t off, size_t len, uint8_t *p, uint32_t n,
              const hnd *wait)
 {
 	made m = {0, 0};
@@ -166,7 +171,7 @@ made hfcl_read(hnd q, hnd b, int block, size_t off, size_t len, void *p, uint32_
 	return m;
 }
 
-made hfcl_write(hnd q, hnd b, int block, size_t off, size_t len, const void *p, uint32_t n,
+made hfcl_write(hnd q, hnd b, int block, size_t off, size_t len, const uint8_t *p, uint32_t n,
               const hnd *wait)
 {
 	made m = {0, 0};
@@ -182,14 +187,14 @@ made hfcl_copy(hnd q, hnd dst, size_t dstoff, hnd src, size_t srcoff, size_t len
 	return m;
 }
 
-made hfcl_read_image(hnd q, hnd i, int block, hfcl_box b, void *p, uint32_t n, const hnd *wait)
+made hfcl_read_image(hnd q, hnd i, int block, hfcl_box b, uint8_t *p, uint32_t n, const hnd *wait)
 {
 	made m = {0, 0};
 	m.rc = hfcl_clEnqueueReadImage(q, i, block, b.o, b.r, 0, 0, p, n, wait, block ? NULL : &m.h);
 	return m;
 }
 
-made hfcl_write_image(hnd q, hnd i, int block, hfcl_box b, const void *p, uint32_t n,
+made hfcl_write_image(hnd q, hnd i, int block, hfcl_box b, const uint8_t *p, uint32_t n,
                     const hnd *wait)
 {
 	made m = {0, 0};

@@ -183,8 +183,10 @@ HF_CALLS(X)
 HF_MAKERS(X)
 #undef X
 
-// The calls below gather arguments so that Go passes no pointer to memory that
-// holds pointers and needs no out-parameters.
+// The calls below take the program's memory as bytes: of a void pointer cgo would
+// check everything that was allocated together with it. They gather arguments
+// so that Go passes no pointer to memory that holds pointers and needs no
+// out-parameters.
 
 // boxes are image origins and regions, three each
 typedef struct {
@@ -212,15 +214,16 @@ int32_t hfcl_build(hnd prog, hnd dev, const char *options);
 int32_t hfcl_get_binary(hnd prog, void *bin);
 int32_t hfcl_arg_handle(hnd k, uint32_t i, hnd value);
 int32_t hfcl_arg_svm(hnd k, uint32_t i, hnd p);
+int32_t hfcl_arg_value(hnd k, uint32_t i, size_t n, const uint8_t *v);
 made hfcl_launch(hnd q, hnd k, hfcl_grid g, uint32_t n, const hnd *wait);
-made hfcl_read(hnd q, hnd m, int block, size_t off, size_t len, void *p, uint32_t n,
+made hfcl_read(hnd q, hnd m, int block, size_t off, size_t len, uint8_t *p, uint32_t n,
              const hnd *wait);
-made hfcl_write(hnd q, hnd m, int block, size_t off, size_t len, const void *p, uint32_t n,
+made hfcl_write(hnd q, hnd m, int block, size_t off, size_t len, const uint8_t *p, uint32_t n,
               const hnd *wait);
 made hfcl_copy(hnd q, hnd dst, size_t dstoff, hnd src, size_t srcoff, size_t len, uint32_t n,
              const hnd *wait);
-made hfcl_read_image(hnd q, hnd m, int block, hfcl_box b, void *p, uint32_t n, const hnd *wait);
-made hfcl_write_image(hnd q, hnd m, int block, hfcl_box b, const void *p, uint32_t n,
+made hfcl_read_image(hnd q, hnd m, int block, hfcl_box b, uint8_t *p, uint32_t n, const hnd *wait);
+made hfcl_write_image(hnd q, hnd m, int block, hfcl_box b, const uint8_t *p, uint32_t n,
                     const hnd *wait);
 made hfcl_image_to_buffer(hnd q, hnd img, hnd buf, hfcl_box b, size_t off, uint32_t n,
                         const hnd *wait);

@@ -271,15 +271,18 @@ func (c *command) run(call string, do func(C.hfcu_cmd) C.int32_t) error {
 	return check(call, int32(do(k)))
 }
 
+// bytesOf is the memory of a slice, NULL for nil.
+func bytesOf(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(b)) }
+
 func (c *command) read(dst []byte, from address) error {
 	return c.run("cuMemcpyDtoHAsync", func(k C.hfcu_cmd) C.int32_t {
-		return C.hfcu_read(k, unsafe.Pointer(unsafe.SliceData(dst)), from, C.size_t(len(dst)))
+		return C.hfcu_read(k, bytesOf(dst), from, C.size_t(len(dst)))
 	})
 }
 
 func (c *command) write(to address, src []byte) error {
 	return c.run("cuMemcpyHtoDAsync", func(k C.hfcu_cmd) C.int32_t {
-		return C.hfcu_write(k, to, unsafe.Pointer(unsafe.SliceData(src)), C.size_t(len(src)))
+		return C.hfcu_write(k, to, bytesOf(src), C.size_t(len(src)))
 	})
 }
 
@@ -306,13 +309,13 @@ func box(r driver.Region, pixel int) C.hfcu_box {
 
 func (c *command) readImage(dst []byte, array handle, r driver.Region, pixel int) error {
 	return c.run("cuMemcpy3DAsync", func(k C.hfcu_cmd) C.int32_t {
-		return C.hfcu_image_read(k, unsafe.Pointer(unsafe.SliceData(dst)), array, box(r, pixel))
+		return C.hfcu_image_read(k, bytesOf(dst), array, box(r, pixel))
 	})
 }
 
 func (c *command) writeImage(array handle, src []byte, r driver.Region, pixel int) error {
 	return c.run("cuMemcpy3DAsync", func(k C.hfcu_cmd) C.int32_t {
-		return C.hfcu_image_write(k, array, unsafe.Pointer(unsafe.SliceData(src)), box(r, pixel))
+		return C.hfcu_image_write(k, array, bytesOf(src), box(r, pixel))
 	})
 }
 
@@ -430,3 +433,14 @@ func memory(p handle, n int64) []byte {
 
 // place is the address of memory that is not Go's.
 func place(b []byte) handle { return handle(uintptr(unsafe.Pointer(&b[0]))) }
+
+func checkpointLock(pid int) int32 { return int32(C.hfcu_cuCheckpointProcessLock(C.int(pid), nil)) }
+func checkpointTake(pid int) int32 {
+	return int32(C.hfcu_cuCheckpointProcessCheckpoint(C.int(pid), nil))
+}
+func checkpointRestore(pid int) int32 {
+	return int32(C.hfcu_cuCheckpointProcessRestore(C.int(pid), nil))
+}
+func checkpointUnlock(pid int) int32 {
+	return int32(C.hfcu_cuCheckpointProcessUnlock(C.int(pid), nil))
+}

@@ -290,12 +290,12 @@ static int32_t end(const hfcu_cmd *c, int32_t rc)
 	int32_t rc = begin(&c);                                                    \
 	return rc ? rc : end(&c, work)
 
-int32_t hfcu_read(hfcu_cmd c, void *p, dptr d, size_t n)
+int32_t hfcu_read(hfcu_cmd c, uint8_t *p, dptr d, size_t n)
 {
 	COMMAND(c, hfcu_cuMemcpyDtoHAsync_v2(p, d, n, c.stream));
 }
 
-int32_t hfcu_write(hfcu_cmd c, dptr d, const void *p, size_t n)
+int32_t hfcu_write(hfcu_cmd c, dptr d, const uint8_t *p, size_t n)
 {
 	COMMAND(c, hfcu_cuMemcpyHtoDAsync_v2(d, p, n, c.stream));
 }
@@ -363,12 +363,12 @@ static int32_t image_copy(hfcu_cmd c, struct side dst, struct side src, hfcu_box
 	COMMAND(c, hfcu_cuMemcpy3DAsync_v2(&k, c.stream));
 }
 
-int32_t hfcu_image_read(hfcu_cmd c, void *p, hnd a, hfcu_box b)
+int32_t hfcu_image_read(hfcu_cmd c, uint8_t *p, hnd a, hfcu_box b)
 {
 	return image_copy(c, linear(HOST, p, 0, b), array(a, b), b);
 }
 
-int32_t hfcu_image_write(hfcu_cmd c, hnd a, const void *p, hfcu_box b)
+int32_t hfcu_image_write(hfcu_cmd c, hnd a, const uint8_t *p, hfcu_box b)
 {
 	return image_copy(c, array(a, b), linear(HOST, (void *)p, 0, b), b);
 }

@@ -182,8 +182,8 @@ typedef struct {
 	const hnd *wait;
 } hfcu_cmd;
 
-int32_t hfcu_read(hfcu_cmd c, void *p, dptr d, size_t n);
-int32_t hfcu_write(hfcu_cmd c, dptr d, const void *p, size_t n);
+int32_t hfcu_read(hfcu_cmd c, uint8_t *p, dptr d, size_t n);
+int32_t hfcu_write(hfcu_cmd c, dptr d, const uint8_t *p, size_t n);
 int32_t hfcu_copy(hfcu_cmd c, dptr d, dptr from, size_t n);
 int32_t hfcu_copy_peer(hfcu_cmd c, dptr d, dptr from, hnd fromctx, size_t n);
 int32_t hfcu_mark(hfcu_cmd c);
@@ -193,8 +193,8 @@ typedef struct {
 	size_t x, y, z; // in the array; x in bytes
 	size_t w, h, d; // extent; w in bytes
 } hfcu_box;
-int32_t hfcu_image_read(hfcu_cmd c, void *p, hnd array, hfcu_box b);
-int32_t hfcu_image_write(hfcu_cmd c, hnd array, const void *p, hfcu_box b);
+int32_t hfcu_image_read(hfcu_cmd c, uint8_t *p, hnd array, hfcu_box b);
+int32_t hfcu_image_write(hfcu_cmd c, hnd array, const uint8_t *p, hfcu_box b);
 int32_t hfcu_image_to_buffer(hfcu_cmd c, dptr d, hnd array, hfcu_box b);
 int32_t hfcu_buffer_to_image(hfcu_cmd c, hnd array, dptr d, hfcu_box b);
 

@@ -1,0 +1,30 @@
+package gpubench
+
+import (
+	"context"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+// TestRun takes all figures on the fake, where they mean nothing but the bytes
+// are checked.
+func TestRun(t *testing.T) {
+	seen := map[string]int{}
+	err := Run(context.Background(), Options{
+		Select: gpustate.Select{Kind: "fake"}, Sizes: []int64{48 << 20, 8 << 40}, Runs: 1,
+	}, func(r Result) {
+		seen[r.Case]++
+		t.Log(r)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"baseline", "recording", "kernel-bound program", "short kernels",
+		"0.0469 GiB, shadow", "0.0469 GiB, half a shadow", "0.0469 GiB, no shadow", "0.0469 GiB",
+		"8.19e+03 GiB", "driver's own checkpoint"} {
+		if seen[want] == 0 {
+			t.Errorf("no figure for %q", want)
+		}
+	}
+}
