@@ -1,0 +1,95 @@
+// Tiles of a local alignment with affine gaps, CUDA C. diagonal.cl is the same
+// in OpenCL C; package kernel documents arguments and layout.
+#define BORDER (2 * ROWS + 1)
+
+// Score, row and column, best first.
+static __device__ bool better(int4 a, int4 b)
+{
+	if (a.x != b.x)
+		return a.x > b.x;
+	return a.y != b.y ? a.y < b.y : a.z < b.z;
+}
+
+extern "C" __global__ __launch_bounds__(ROWS)
+void diagonal(const unsigned char *a, const unsigned char *b, const int *pair, int *top,
+              int *border, int *best, int *kept_borders, int *kept_rows, int rows,
+              int cols, int tile_cols, int diagonal, int first, int open, int extend,
+              int keep)
+{
+	__shared__ int scores[LETTERS * LETTERS];
+	__shared__ int above_h[2][ROWS];
+	__shared__ int above_f[2][ROWS];
+	__shared__ int4 bests[ROWS];
+
+	const int l = threadIdx.x;
+	const int tile = first + (int)blockIdx.x;
+	const int strip = diagonal - tile;
+	const int row = strip * ROWS + l;
+	const int last = min(ROWS, rows - strip * ROWS) - 1; // lowest row of the strip
+	const int begin = tile * COLS;
+	const int width = min(COLS, cols - begin);
+	int *left = border + strip * BORDER;
+
+	for (int k = l; k < LETTERS * LETTERS; k += ROWS)
+		scores[k] = pair[k];
+	if (keep) {
+		int *to = kept_borders + ((long long)strip * tile_cols + tile) * BORDER;
+		for (int k = l; k < BORDER; k += ROWS)
+			to[k] = left[k];
+		if (strip % KEEP == 0) {
+			to = kept_rows + (long long)(strip / KEEP) * 2 * cols;
+			for (int c = begin + l; c < begin + width; c += ROWS) {
+				to[c] = top[c];
+				to[cols + c] = top[cols + c];
+			}
+		}
+	}
+	const int letter = l <= last ? a[row] * LETTERS : 0;
+	int diag = left[l];
+	int h = left[l + 1];
+	int e = left[ROWS + 1 + l];
+	int corner = 0;
+	int4 mine = make_int4(0, 0, 0, 0);
+	__syncthreads();
+
+	for (int step = 0; step < width + ROWS - 1; step++) {
+		const int c = step - l;
+		if (c >= 0 && c < width && l <= last) {
+			const int j = begin + c;
+			const int up = l == 0 ? top[j] : above_h[(step + 1) & 1][l - 1];
+			const int up_f = l == 0 ? top[cols + j] : above_f[(step + 1) & 1][l - 1];
+			const int f = max(up - open, up_f - extend);
+			e = max(h - open, e - extend);
+			h = max(max(0, diag + scores[letter + b[j]]), max(e, f));
+			diag = up;
+			if (h > mine.x)
+				mine = make_int4(h, row, j, 0);
+			above_h[step & 1][l] = h;
+			above_f[step & 1][l] = f;
+			if (l == 0 && c == width - 1)
+				corner = up;
+			if (l == last) {
+				top[j] = h;
+				top[cols + j] = f;
+			}
+		}
+		__syncthreads();
+	}
+
+	left[l + 1] = h;
+	left[ROWS + 1 + l] = e;
+	if (l == 0)
+		left[0] = corner;
+	bests[l] = mine;
+	__syncthreads();
+	if (l == 0) {
+		int *of = best + 3 * tile;
+		int4 found = make_int4(of[0], of[1], of[2], 0);
+		for (int k = 0; k <= last; k++)
+			if (better(bests[k], found))
+				found = bests[k];
+		of[0] = found.x;
+		of[1] = found.y;
+		of[2] = found.z;
+	}
+}

@@ -1,0 +1,46 @@
+package kernel
+
+import (
+	_ "embed"
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/apps/smithwaterman/align"
+)
+
+// Diagonal computes the tiles of one diagonal: tile column first + group with
+// strip diagonal - first - group. Its arguments, in order:
+//
+//	a, b          uint8, codes of all rows and of the rank's columns
+//	pair          int32, align.Scoring.Pair
+//	top           int32, H then F above every column, 2·cols
+//	border        int32, a record of Border numbers per strip
+//	best          int32, score, row, column per tile column
+//	keptBorders   int32, a record per tile, strip by strip
+//	keptRows      int32, H then F of every column, every Keep strips
+//	rows, cols, tileCols, diagonal, first, open, extend, keep    int32
+//
+// keep is 0 or 1: whether borders and rows are kept. Launch with a group of Rows
+// work items per tile.
+const Diagonal = "diagonal"
+
+// Rows and Cols are the size of a tile, Keep how many strips share a kept row.
+const (
+	Rows = 64
+	Cols = 512
+	Keep = 16
+)
+
+// Border is the length of a border record: H of the row above and of the strip's
+// rows, then E of the strip's rows.
+const Border = 2*Rows + 1
+
+// OpenCL and CUDA are the sources.
+//
+//go:embed diagonal.cl
+var OpenCL string
+
+//go:embed diagonal.cu
+var CUDA string
+
+// Options are the build options of both sources.
+var Options = fmt.Sprintf("-DROWS=%d -DCOLS=%d -DKEEP=%d -DLETTERS=%d", Rows, Cols, Keep, align.Letters)
