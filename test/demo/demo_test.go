@@ -106,7 +106,7 @@ func TestClearRefuses(t *testing.T) {
 func TestStats(t *testing.T) {
 	var s stats
 	s.read("x\nnbody: epoch 3 taken: 1.2 MB, blocked 4ms, durable after 30ms\ny\n")
-	s.read("nbody: epoch 3 restored: 1.3 MB in 7ms\n")
+	s.read("nbody: epoch 3 restored: 1.3 MB in 7ms, rank 0's from level global\n")
 	if want := (stats{"1.3 MB", "4ms", "30ms", "7ms"}); s != want {
 		t.Errorf("got %+v, want %+v", s, want)
 	}

@@ -13,8 +13,8 @@ import (
 type stats struct{ bytes, blocked, durable, restored string }
 
 var (
-	takenLine    = regexp.MustCompile(`nbody: epoch \d+ taken: (.+?), blocked (\S+), durable after (\S+)`)
-	restoredLine = regexp.MustCompile(`nbody: epoch \d+ restored: (.+?) in (\S+)`)
+	takenLine    = regexp.MustCompile(`nbody: epoch \d+ taken: (.+?), blocked ([^\s,]+), durable after ([^\s,]+)`)
+	restoredLine = regexp.MustCompile(`nbody: epoch \d+ restored: (.+?) in ([^\s,]+)`)
 )
 
 // read takes the last account of each kind from the program's output.

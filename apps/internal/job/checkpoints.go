@@ -1,0 +1,115 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// Checkpoints is a coordinated.Checkpointer that tells a person what it does, or
+// nothing at all for a run that was given no folder to write to. So an
+// application has one code path, and its overhead can be measured against a run
+// without the library.
+type Checkpoints struct {
+	ck     *coordinated.Checkpointer
+	levels int // at which an epoch is to become durable
+
+	// w takes the account of what was done, with the program's name in front; nil
+	// on all ranks but 0.
+	w    io.Writer
+	name string
+	last storage.Epoch // the newest that w has
+	look time.Time     // when Point last looked
+}
+
+// lookEvery is how often Point looks whether there is news to tell.
+const lookEvery = 50 * time.Millisecond
+
+// On reports whether there are checkpoints.
+func (c *Checkpoints) On() bool { return c.ck != nil }
+
+// Protect is coordinated.Checkpointer.Protect.
+func (c *Checkpoints) Protect(name string, value any) error {
+	if c.ck == nil {
+		return nil
+	}
+	return c.ck.Protect(name, value)
+}
+
+// Restore is coordinated.Checkpointer.Restore.
+func (c *Checkpoints) Restore(ctx context.Context) (bool, error) {
+	if c.ck == nil {
+		return false, nil
+	}
+	restored, err := c.ck.Restore(ctx)
+	if restored && err == nil && c.w != nil {
+		r := c.ck.Stats().Restore
+		fmt.Fprintf(c.w, "%s: epoch %d restored: %s a rank in %v, rank 0's from level %s\n",
+			c.name, r.Epoch, sizeText(r.Bytes), r.Took.Round(time.Microsecond), r.Level)
+	}
+	return restored, err
+}
+
+// Point is coordinated.Checkpointer.Point.
+func (c *Checkpoints) Point(ctx context.Context) error {
+	if c.ck == nil {
+		return nil
+	}
+	if c.w != nil {
+		if now := time.Now(); now.Sub(c.look) > lookEvery {
+			c.look = now
+			c.tell(c.ck.Stats().Epochs)
+		}
+	}
+	return c.ck.Point(ctx)
+}
+
+// Close is coordinated.Checkpointer.Close: it waits until the epochs under way
+// are written.
+func (c *Checkpoints) Close() error {
+	if c.ck == nil {
+		return nil
+	}
+	err := c.ck.Close()
+	if c.w != nil {
+		c.tell(c.ck.Stats().Epochs)
+	}
+	return err
+}
+
+// tell writes a line for each epoch that is settled and not yet told of.
+func (c *Checkpoints) tell(epochs []coordinated.EpochStats) {
+	for _, e := range epochs {
+		if e.Epoch <= c.last || e.Err == nil && len(e.Durable) < c.levels {
+			continue
+		}
+		c.last = e.Epoch
+		if e.Err != nil {
+			fmt.Fprintf(c.w, "%s: epoch %d failed: %v\n", c.name, e.Epoch, e.Err)
+			continue
+		}
+		var durable time.Duration
+		for _, d := range e.Durable {
+			durable = max(durable, d)
+		}
+		fmt.Fprintf(c.w, "%s: epoch %d taken: %s a rank, blocked %v, durable after %v\n", c.name, e.Epoch,
+			sizeText(e.Bytes), e.Blocked.Round(time.Microsecond), durable.Round(time.Microsecond))
+	}
+}
+
+// sizeText writes a number of bytes for people.
+func sizeText(n int64) string {
+	switch {
+	case n >= 10e9:
+		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+	case n >= 10e6:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	case n >= 10e3:
+		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

@@ -1,0 +1,110 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+)
+
+// A Job is one rank of a running application.
+type Job struct {
+	Name        string
+	World       *mpiwrap.Comm
+	Device      *gpustate.Device
+	Checkpoints *Checkpoints
+	options     *Options
+}
+
+// A Body is an application's own part. It protects and restores its state,
+// computes, and returns coordinated.ErrStop when a Point did.
+type Body func(context.Context, *Job) error
+
+// Run initialises MPI and runs body on this rank.
+func (o *Options) Run(ctx context.Context, name string, body Body) error {
+	world, finalize, err := o.World()
+	if err != nil {
+		return err
+	}
+	err = o.On(ctx, name, world, body)
+	if err == nil || errors.Is(err, coordinated.ErrStop) {
+		return errors.Join(err, finalize())
+	}
+	// Other ranks may wait for this one in a collective. Leaving without
+	// Finalize makes the launcher end them.
+	return err
+}
+
+// On runs body on a world that is there already.
+func (o *Options) On(ctx context.Context, name string, world *mpiwrap.Comm, body Body) (err error) {
+	dev, err := o.OpenDevice(world)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	ck, err := o.OpenCheckpoints(ctx, name, world)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ck.Close()) }()
+	return body(ctx, &Job{Name: name, World: world, Device: dev, Checkpoints: ck, options: o})
+}
+
+// A State is one thing that an application protects, under its name.
+type State struct {
+	Name  string
+	Value any
+}
+
+// Restore protects the device and the states, restores the newest checkpoint,
+// and reports whether there was one. The run text says what distinguishes this
+// run from others; a checkpoint of another one is an error that shows both.
+func (j *Job) Restore(ctx context.Context, run string, states ...State) (bool, error) {
+	saved := []byte(run)
+	all := append([]State{{"gpu", j.Device}, {"run", &saved}}, states...)
+	for _, s := range all {
+		if err := j.Checkpoints.Protect(s.Name, s.Value); err != nil {
+			return false, err
+		}
+	}
+	restored, err := j.Checkpoints.Restore(ctx)
+	if err == nil && string(saved) != run {
+		err = fmt.Errorf("the checkpoint is of another run: it has %q, this one %q; give the same flags, or another folder for checkpoints", saved, run)
+	}
+	return restored, err
+}
+
+// Progress returns the display of a run of total steps: nil, which shows
+// nothing, on all ranks but 0.
+func (j *Job) Progress(total int) (*Progress, error) {
+	if j.World.Rank() != 0 {
+		return nil, nil
+	}
+	return NewProgress(j.Name, j.options.Progress, total)
+}
+
+// Sayf prints a line on standard error, on rank 0 only.
+func (j *Job) Sayf(format string, args ...any) {
+	if j.World.Rank() == 0 {
+		fmt.Fprintf(os.Stderr, j.Name+": "+format+"\n", args...)
+	}
+}
+
+// Exit ends the program: with 0 when err is nil, asked for help, or stopped at a
+// checkpoint, and otherwise with 1 after printing err.
+func Exit(name string, err error) {
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		os.Exit(0)
+	case errors.Is(err, coordinated.ErrStop):
+		fmt.Fprintf(os.Stderr, "%s: stopped at a checkpoint; start the same command again to go on\n", name)
+		os.Exit(0)
+	}
+	fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+	os.Exit(1)
+}

@@ -1,0 +1,129 @@
+package job
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+)
+
+// Options are the flags that every application has.
+type Options struct {
+	// Ranks is 1 for a run without MPI; 0 takes the ranks that the MPI launcher
+	// started.
+	Ranks int
+	// Device selects the device; empty takes HOLDFAST_DEVICE, or the best there is.
+	Device string
+	// Job, Local and Global override HOLDFAST_JOB, HOLDFAST_LOCAL and
+	// HOLDFAST_GLOBAL where they are not empty.
+	Job, Local, Global string
+	// Progress is the mode of NewProgress.
+	Progress string
+	// Verbose logs what the library does.
+	Verbose bool
+}
+
+// Register adds the flags to fs.
+func (o *Options) Register(fs *flag.FlagSet) {
+	fs.IntVar(&o.Ranks, "ranks", 0, "1 runs without MPI on one rank; 0 takes the ranks that mpirun or srun started")
+	fs.StringVar(&o.Device, "device", "", "device, such as cuda:0, pocl or rusticl; default HOLDFAST_DEVICE, else the best there is")
+	fs.StringVar(&o.Job, "job", "", "name of the job that checkpoints belong to; default HOLDFAST_JOB")
+	fs.StringVar(&o.Local, "local", "", "node-local `folder` for checkpoints; default HOLDFAST_LOCAL")
+	fs.StringVar(&o.Global, "global", "", "shared `folder` for checkpoints; default HOLDFAST_GLOBAL")
+	fs.StringVar(&o.Progress, "progress", "auto", "bar, lines, off, or auto: a bar on a terminal")
+	fs.BoolVar(&o.Verbose, "v", false, "log what the checkpoint library does")
+}
+
+// World returns the communicator of all ranks, and what ends it. A run with
+// Ranks 1 has a world of one simulated rank and needs no MPI.
+func (o *Options) World() (*mpiwrap.Comm, func() error, error) {
+	switch o.Ranks {
+	case 0:
+		world, err := mpiwrap.Init(mpiwrap.Options{})
+		return world, mpiwrap.Finalize, err
+	case 1:
+		return mpiwrap.Single(), func() error { return nil }, nil
+	}
+	return nil, nil, fmt.Errorf("-ranks %d: want 0 or 1; start more ranks with mpirun -np %d", o.Ranks, o.Ranks)
+}
+
+// OpenDevice opens the device of this rank. The ranks of a node share out the
+// devices that match.
+func (o *Options) OpenDevice(world *mpiwrap.Comm) (*gpustate.Device, error) {
+	sel := gpustate.SelectFromEnv()
+	if o.Device != "" {
+		var err error
+		if sel, err = gpustate.ParseSelect(o.Device); err != nil {
+			return nil, fmt.Errorf("-device: %w", err)
+		}
+	}
+	sel.Rank = nodeRank(world.Rank())
+	return gpustate.Open(sel)
+}
+
+// nodeRank returns this rank's number on its node as the launcher tells it, or
+// the rank itself when it does not: then nodes with the same number of ranks and
+// devices still share them out evenly.
+func nodeRank(rank int) int {
+	for _, name := range []string{"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"} {
+		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n >= 0 {
+			return n
+		}
+	}
+	return rank
+}
+
+// OpenCheckpoints opens the checkpoints of the program called name; it is
+// collective over world. Without any folder for them it returns Checkpoints that
+// do nothing. Rank 0 tells on standard error what is taken and restored.
+func (o *Options) OpenCheckpoints(ctx context.Context, name string, world *mpiwrap.Comm) (*Checkpoints, error) {
+	opts := coordinated.FromEnv()
+	override(&opts.Job, o.Job)
+	override(&opts.Local, o.Local)
+	override(&opts.Global, o.Global)
+	if opts.Local == "" && opts.Global == "" && !configured() {
+		return &Checkpoints{}, nil
+	}
+	level := slog.LevelWarn
+	if o.Verbose {
+		level = slog.LevelDebug
+	}
+	opts.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	ck, err := coordinated.Open(ctx, world, opts)
+	if err != nil {
+		return nil, err
+	}
+	c := &Checkpoints{ck: ck, name: name}
+	for _, dir := range []string{opts.Local, opts.Global} {
+		if dir != "" {
+			c.levels++
+		}
+	}
+	if world.Rank() == 0 {
+		c.w = os.Stderr
+	}
+	return c, nil
+}
+
+// configured reports whether there is a configuration file. What it lacks, or
+// why it cannot be read, is for coordinated.Open to say.
+func configured() bool {
+	if os.Getenv("HOLDFAST_CONFIG") != "" {
+		return true
+	}
+	_, err := os.Stat("holdfast.yaml")
+	return err == nil
+}
+
+// override sets *value to with unless with is empty.
+func override(value *string, with string) {
+	if with != "" {
+		*value = with
+	}
+}

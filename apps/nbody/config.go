@@ -1,0 +1,107 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+
+	"github.com/holdfast-hpc/holdfast/apps/internal/job"
+	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
+)
+
+// A config is what the flags say.
+type config struct {
+	common      job.Options
+	in          string
+	plummer     int
+	seed        uint64
+	steps       int64
+	dt          float64
+	eps         float64
+	energyEvery int64
+	out         string
+}
+
+const usage = `nbody integrates bodies under their mutual gravity on GPUs.
+
+The bodies come from a file (-in) or are a Plummer sphere (-plummer). Every MPI
+rank owns a block of them on its device; the blocks go round a ring of ranks while
+the devices compute. Start it with mpirun or srun, or alone with -ranks 1:
+
+  mpirun -np 4 nbody -plummer 8192 -steps 1000 -out end.csv
+  nbody -ranks 1 -in apps/nbody/input/solar-j2000.csv -eps 0 -dt 0.5 -steps 731 -out year.csv
+
+With -local or -global the run is checkpointed: USR1 to any rank takes one and
+goes on, USR2 or TERM takes one and stops. Started again with the same flags it
+goes on from the newest checkpoint, on any nodes and devices and under any MPI,
+with the same number of ranks.
+
+The result file is CSV in the form of the input file, and its SHA-256 is printed.
+A fixed number of ranks on one kind of device gives the same bytes anywhere.
+
+Flags:
+`
+
+// parse reads the command line. flag.ErrHelp means that help was asked for and
+// printed to w.
+func parse(args []string, w io.Writer) (*config, error) {
+	var c config
+	fs := flag.NewFlagSet("nbody", flag.ContinueOnError)
+	fs.SetOutput(w)
+	fs.Usage = func() {
+		fmt.Fprint(w, usage)
+		fs.PrintDefaults()
+	}
+	fs.StringVar(&c.in, "in", "", "CSV `file` of bodies with stated units (mass, x, y, z, vx, vy, vz)")
+	fs.IntVar(&c.plummer, "plummer", 0, "make a Plummer sphere of this many bodies, in units with G = 1")
+	fs.Uint64Var(&c.seed, "seed", 1, "seed of the Plummer sphere")
+	fs.Int64Var(&c.steps, "steps", 100, "time steps in all, also after a restart")
+	fs.Float64Var(&c.dt, "dt", 0.001, "time step, in days or units of time")
+	fs.Float64Var(&c.eps, "eps", 0.05, "softening length, in au or units of length; 0 is none")
+	fs.Int64Var(&c.energyEvery, "energy", 0, "compute the energy every so many steps; 0: only at the start and the end")
+	fs.StringVar(&c.out, "out", "", "`file` for the bodies after the last step")
+	c.common.Register(fs)
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	if fs.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q; see nbody -help", fs.Arg(0))
+	}
+	return &c, c.validate()
+}
+
+// validate names the first flag that makes no sense.
+func (c *config) validate() error {
+	switch {
+	case (c.in == "") == (c.plummer == 0):
+		return fmt.Errorf("want either -in FILE or -plummer N; see nbody -help")
+	case c.steps < 0:
+		return fmt.Errorf("-steps %d: want 0 or more", c.steps)
+	case !(c.dt > 0) || math.IsInf(float64(float32(c.dt)), 0):
+		return fmt.Errorf("-dt %g: want a positive number", c.dt)
+	case !(c.eps >= 0) || math.IsInf(float64(float32(c.eps*c.eps)), 0):
+		return fmt.Errorf("-eps %g: want 0 or a positive number", c.eps)
+	case c.energyEvery < 0:
+		return fmt.Errorf("-energy %d: want 0 or more", c.energyEvery)
+	}
+	return nil
+}
+
+// initial returns the bodies at the start. All ranks make the same.
+func (c *config) initial() (*bodies.System, error) {
+	if c.plummer != 0 {
+		return bodies.Plummer(c.plummer, c.seed)
+	}
+	f, err := os.Open(c.in)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	s, err := bodies.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.in, err)
+	}
+	return s, nil
+}

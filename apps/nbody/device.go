@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
+	"github.com/holdfast-hpc/holdfast/apps/nbody/kernel"
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+// bodyBytes is the size of a float4.
+const bodyBytes = 16
+
+// An engine is one rank's block of bodies on its device.
+type engine struct {
+	n     int // bodies in the block
+	dt    float32
+	eps2  float32
+	g     float32
+	queue *gpustate.Queue
+
+	pos, vel, acc *gpustate.Buffer
+	in            [2]*gpustate.Buffer // blocks of other ranks
+
+	accelerate, kickDrift, kick *gpustate.Kernel
+}
+
+// newEngine gets or creates the objects on the device. largest is the size of
+// the largest block that visits. Contents come from upload or from a restore.
+func newEngine(dev *gpustate.Device, c *config, units bodies.Units, n, largest int) (*engine, error) {
+	e := &engine{n: n, dt: float32(c.dt), eps2: float32(c.eps * c.eps), g: float32(units.G())}
+	var err error
+	if e.queue, err = dev.Queue("main"); err != nil {
+		return nil, err
+	}
+	for _, b := range []struct {
+		buffer **gpustate.Buffer
+		name   string
+		bodies int
+	}{
+		{&e.pos, "pos", n}, {&e.vel, "vel", n}, {&e.acc, "acc", n},
+		{&e.in[0], "visitor 0", largest}, {&e.in[1], "visitor 1", largest},
+	} {
+		if *b.buffer, err = dev.Buffer(b.name, bodyBytes*b.bodies); err != nil {
+			return nil, err
+		}
+	}
+	return e, e.build(dev)
+}
+
+// build compiles the kernels.
+func (e *engine) build(dev *gpustate.Device) error {
+	sources := gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
+	p, err := dev.Program("nbody", sources, kernel.Options)
+	if err != nil {
+		return err
+	}
+	for name, k := range map[string]**gpustate.Kernel{
+		kernel.Accelerate: &e.accelerate, kernel.KickDrift: &e.kickDrift, kernel.Kick: &e.kick,
+	} {
+		if *k, err = p.Kernel(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// upload writes the block's initial positions and velocities.
+func (e *engine) upload(pos, vel []float32) error {
+	if err := e.queue.Write(e.pos, 0, gpustate.Bytes(pos)); err != nil {
+		return err
+	}
+	return e.queue.Write(e.vel, 0, gpustate.Bytes(vel))
+}
+
+// download reads the block's positions and velocities; either may be nil.
+func (e *engine) download(pos, vel []float32) error {
+	if err := e.queue.Read(e.pos, 0, gpustate.Bytes(pos)); err != nil {
+		return err
+	}
+	if vel == nil {
+		return nil
+	}
+	return e.queue.Read(e.vel, 0, gpustate.Bytes(vel))
+}
+
+// launch starts k on all bodies of the block and returns at once.
+func (e *engine) launch(k *gpustate.Kernel, args ...any) error {
+	if err := k.SetArgs(args...); err != nil {
+		return err
+	}
+	_, err := e.queue.Launch(k, []int{kernel.Global(e.n)}, []int{kernel.Group})
+	return err
+}
+
+// attract starts adding the gravity of blockLen bodies to the accelerations;
+// fresh starts from zero.
+func (e *engine) attract(block *gpustate.Buffer, blockLen int, fresh bool) error {
+	first := int32(0)
+	if fresh {
+		first = 1
+	}
+	err := e.launch(e.accelerate, e.acc, e.pos, block, int32(e.n), int32(blockLen), e.g, e.eps2, first)
+	if err != nil {
+		return fmt.Errorf("accelerate: %w", err)
+	}
+	return e.queue.Flush()
+}
+
+// startStep starts the first half of a step, up to the new positions.
+func (e *engine) startStep() error {
+	return e.launch(e.kickDrift, e.pos, e.vel, e.acc, int32(e.n), e.dt/2, e.dt)
+}
+
+// endStep starts the second half of a step, with the new accelerations.
+func (e *engine) endStep() error {
+	return e.launch(e.kick, e.vel, e.acc, int32(e.n), e.dt/2)
+}

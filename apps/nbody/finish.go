@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/holdfast-hpc/holdfast/apps/internal/job"
+	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
+	"github.com/holdfast-hpc/holdfast/apps/nbody/gravity"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+)
+
+// energyDue reports whether the energy is to be recorded before the next step.
+func (s *simulation) energyDue() bool {
+	due := s.step == 0 || s.energyEvery > 0 && s.step%s.energyEvery == 0
+	recorded := len(s.energy) > 0 && s.energy[len(s.energy)-2] == float64(s.step)
+	return due && !recorded
+}
+
+// recordEnergy appends the total energy at this step to the record, on every
+// rank. It is collective: each rank computes the share of its bodies, and all
+// add the shares in the order of ranks, so that the sum does not depend on how
+// an MPI library reduces.
+func (s *simulation) recordEnergy() error {
+	all, err := s.collect()
+	if err != nil {
+		return err
+	}
+	lo, hi := s.part.block(s.World.Rank())
+	mine := gravity.Kinetic(all.Pos, all.Vel, lo, hi) +
+		gravity.Potential(all.Units.G(), s.eps, all.Pos, lo, hi)
+	shares := make([]float64, s.World.Size())
+	if err := mpiwrap.Allgather(s.World, shares, []float64{mine}); err != nil {
+		return err
+	}
+	var total float64
+	for _, share := range shares {
+		total += share
+	}
+	s.energy = append(s.energy, float64(s.step), total)
+	return nil
+}
+
+// collect returns all bodies as they are now, on every rank. It is collective.
+func (s *simulation) collect() (*bodies.System, error) {
+	all := bodies.New(s.part.bodies, s.initial.Units)
+	all.Names = s.initial.Names
+	pos, vel := make([]float32, 4*s.part.largest()), make([]float32, 4*s.part.largest())
+	own := 4 * s.engine.n
+	if err := s.engine.download(pos[:own], vel[:own]); err != nil {
+		return nil, err
+	}
+	if err := s.spread(all.Pos, pos); err != nil {
+		return nil, err
+	}
+	return all, s.spread(all.Vel, vel)
+}
+
+// spread gathers the ranks' blocks, padded to the largest, into all.
+func (s *simulation) spread(all, mine []float32) error {
+	padded := make([]float32, len(mine)*s.World.Size())
+	if err := mpiwrap.Allgather(s.World, padded, mine); err != nil {
+		return err
+	}
+	for rank := range s.World.Size() {
+		lo, hi := s.part.block(rank)
+		copy(all[4*lo:4*hi], padded[rank*len(mine):])
+	}
+	return nil
+}
+
+// finish records the energy at the end, writes the result file and prints what
+// came out. It is collective; rank 0 writes.
+func (s *simulation) finish() error {
+	if err := s.recordEnergy(); err != nil {
+		return err
+	}
+	end, err := s.collect()
+	if err != nil || s.World.Rank() != 0 {
+		return err
+	}
+	digest := end.Digest()
+	if s.out != "" {
+		err := job.WriteFile(s.out, func(w io.Writer) error {
+			return end.Write(w, fmt.Sprintf("step: %d", s.step), "sha256: "+digest)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	s.print(end, digest)
+	return nil
+}
+
+// print writes the summary to standard output.
+func (s *simulation) print(end *bodies.System, digest string) {
+	fmt.Printf("bodies   %d on %d ranks, %d steps\n", end.Len(), s.World.Size(), s.step)
+	for i := 0; i < len(s.energy); i += 2 {
+		fmt.Printf("energy   %.12g at step %.0f, drift %+.2e\n", s.energy[i+1], s.energy[i], s.drift(i))
+	}
+	p := gravity.Momentum(end.Pos, end.Vel)
+	fmt.Printf("momentum %.3g\n", math.Sqrt(p[0]*p[0]+p[1]*p[1]+p[2]*p[2]))
+	fmt.Printf("sha256   %s\n", digest)
+}
+
+// drift returns the change of the energy at record i since the start, as a
+// fraction of it.
+func (s *simulation) drift(i int) float64 {
+	return (s.energy[i+1] - s.energy[1]) / math.Abs(s.energy[1])
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/apps/internal/job"
+	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
+)
+
+// A simulation is the state of one rank. What is protected says so.
+type simulation struct {
+	*config
+	*job.Job
+	part    partition
+	engine  *engine // its buffers are protected with the device
+	ring    *ring
+	initial *bodies.System
+
+	step   int64     // protected: steps done
+	energy []float64 // protected: step and total energy in turn
+}
+
+// simulate is the program on one rank.
+func (c *config) simulate(ctx context.Context, j *job.Job) error {
+	initial, err := c.initial()
+	if err != nil {
+		return err
+	}
+	part := partition{initial.Len(), j.World.Size()}
+	if part.bodies < part.ranks {
+		return fmt.Errorf("%d bodies on %d ranks: want at least one body per rank", part.bodies, part.ranks)
+	}
+	e, err := newEngine(j.Device, c, initial.Units, part.size(j.World.Rank()), part.largest())
+	if err != nil {
+		return err
+	}
+	s := &simulation{config: c, Job: j, part: part, engine: e, ring: newRing(j.World, part), initial: initial}
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	return s.loop(ctx)
+}
+
+// start restores the state, or makes it on a first start.
+func (s *simulation) start(ctx context.Context) error {
+	// The number of steps is not part of the run: it may be made longer.
+	run := fmt.Sprintf("bodies %.16s dt %g eps %g", s.initial.Digest(), s.dt, s.eps)
+	restored, err := s.Restore(ctx, run, job.State{Name: "step", Value: &s.step}, job.State{Name: "energy", Value: &s.energy})
+	if err != nil {
+		return err
+	}
+	if restored {
+		s.Sayf("goes on from step %d of %d", s.step, s.steps)
+		return nil
+	}
+	lo, hi := s.part.block(s.World.Rank())
+	if err := s.engine.upload(s.initial.Pos[4*lo:4*hi], s.initial.Vel[4*lo:4*hi]); err != nil {
+		return err
+	}
+	return s.ring.gather(s.engine)
+}
+
+// loop does the steps that are left and writes the result.
+func (s *simulation) loop(ctx context.Context) error {
+	shown, err := s.Progress(int(s.steps))
+	if err != nil {
+		return err
+	}
+	defer shown.Done()
+	for ; s.step < s.steps; s.step++ {
+		if err := s.Checkpoints.Point(ctx); err != nil {
+			return err
+		}
+		shown.Step(int(s.step))
+		if s.energyDue() {
+			if err := s.recordEnergy(); err != nil {
+				return err
+			}
+		}
+		if err := s.leapfrog(); err != nil {
+			return err
+		}
+	}
+	shown.Step(int(s.step))
+	shown.Done()
+	return s.finish()
+}
+
+// leapfrog does one step. The kernels of its end still run when it returns.
+func (s *simulation) leapfrog() error {
+	if err := s.engine.startStep(); err != nil {
+		return err
+	}
+	if err := s.ring.gather(s.engine); err != nil {
+		return err
+	}
+	return s.engine.endStep()
+}

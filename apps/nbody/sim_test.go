@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
+	"github.com/holdfast-hpc/holdfast/apps/nbody/gravity"
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+)
+
+// needDevice skips when the machine has no device.
+func needDevice(t *testing.T) {
+	t.Helper()
+	if infos, err := gpustate.Devices(); err != nil || len(infos) == 0 {
+		t.Skipf("no device here (%v); make setup installs PoCL", err)
+	}
+}
+
+// simulated runs the program on simulated ranks, without checkpoints, and
+// returns what it wrote.
+func simulated(t *testing.T, ranks int, seed uint64, args string) (*bodies.System, []byte) {
+	t.Helper()
+	t.Setenv("HOLDFAST_LOCAL", "")
+	t.Setenv("HOLDFAST_GLOBAL", "")
+	out := filepath.Join(t.TempDir(), "out.csv")
+	c, err := parse(append(strings.Fields(args), "-progress", "off", "-out", out), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = mpitest.Run(ranks, seed, func(world *mpiwrap.Comm) error {
+		return c.common.On(context.Background(), "nbody", world, c.simulate)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := bodies.Read(strings.NewReader(string(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, raw
+}
+
+// TestRing compares runs on one to five ranks, with blocks of unequal size,
+// with the host in float64; the tolerance is what rounding can do.
+func TestRing(t *testing.T) {
+	needDevice(t)
+	const n, steps, dt, eps = 150, 20, 0.005, 0.1
+	s, err := bodies.Plummer(n, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sim := gravity.NewSim(1, eps, s.Pos, s.Vel)
+	for range steps {
+		sim.Step(dt)
+	}
+	bound := gravity.Divergence(1, eps, s.Pos, steps, dt)
+	for ranks := 1; ranks <= 5; ranks++ {
+		got, _ := simulated(t, ranks, 1, "-plummer 150 -steps 20 -dt 0.005 -eps 0.1")
+		for i := range n {
+			for k := range 3 {
+				off := math.Abs(float64(got.Pos[4*i+k]) - sim.Pos[3*i+k])
+				if off > bound {
+					t.Fatalf("%d ranks: body %d is off by %g, want at most %g", ranks, i, off, bound)
+				}
+			}
+		}
+	}
+}
+
+// TestSameBytes: how messages are delayed must not show in the result.
+func TestSameBytes(t *testing.T) {
+	needDevice(t)
+	const args = "-plummer 100 -steps 10 -energy 3"
+	_, want := simulated(t, 3, 1, args)
+	for seed := uint64(2); seed < 6; seed++ {
+		if _, got := simulated(t, 3, seed, args); string(got) != string(want) {
+			t.Errorf("seed %d gave other bytes than seed 1", seed)
+		}
+	}
+}
+
+// TestSolarSystem runs the shipped input for one sidereal year, 365.25636 days,
+// and finds the Earth where it was, seen from the Sun. With its input and
+// without rounding it would be 1.0e-4 radians short (TestOrbitalPeriods in
+// package planets). float32 adds up 1462 roundings of 2^-24 of the Earth's
+// position, at most 0.9e-4, and leapfrog errs by 2π (2π/1462)²/3, 0.4e-4.
+func TestSolarSystem(t *testing.T) {
+	needDevice(t)
+	start, _ := simulated(t, 3, 1, "-in input/solar-j2000.csv -eps 0 -dt 0.25 -steps 0")
+	end, _ := simulated(t, 3, 1, "-in input/solar-j2000.csv -eps 0 -dt 0.24983335 -steps 1462")
+	const earth = 3
+	if start.Names[earth] != "Earth+Moon" {
+		t.Fatalf("body %d is %s", earth, start.Names[earth])
+	}
+	turned := longitude(end, earth) - longitude(start, earth)
+	if off := math.Remainder(turned, 2*math.Pi); math.Abs(off) > 3e-4 {
+		t.Errorf("after a sidereal year the Earth is %g radians from where it was, want at most 3e-4", off)
+	}
+}
+
+// longitude returns the heliocentric longitude of a body.
+func longitude(s *bodies.System, i int) float64 {
+	return math.Atan2(float64(s.Pos[4*i+1])-float64(s.Pos[1]), float64(s.Pos[4*i])-float64(s.Pos[0]))
+}
+
+func TestTooManyRanks(t *testing.T) {
+	c, err := parse([]string{"-plummer", "2"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = mpitest.Run(3, 1, func(world *mpiwrap.Comm) error { return c.common.On(context.Background(), "nbody", world, c.simulate) })
+	if err == nil || !strings.Contains(err.Error(), "2 bodies on 3 ranks") {
+		t.Errorf("got %v, want an error with both numbers", err)
+	}
+}
