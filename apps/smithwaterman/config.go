@@ -1,0 +1,162 @@
+package main
+
+import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/apps/internal/job"
+	"github.com/holdfast-hpc/holdfast/apps/smithwaterman/align"
+	"github.com/holdfast-hpc/holdfast/apps/smithwaterman/fasta"
+)
+
+// A config is what the flags say.
+type config struct {
+	common       job.Options
+	a, b         string
+	matrix       string
+	open, extend int
+	scoreOnly    bool
+	out          string
+}
+
+const usage = `smithwaterman aligns two sequences locally on GPUs (Smith and Waterman, with
+affine gaps after Gotoh): it finds the pair of parts, one of each sequence, with
+the best score, and writes it out letter by letter.
+
+The columns of the matrix are dealt out to the MPI ranks. Every rank computes
+tiles of cells on its device and streams the right edge of its columns to the
+next rank, so messages are on their way at any moment. Start it with mpirun or
+srun, or alone with -ranks 1:
+
+  mpirun -np 4 smithwaterman -a input/lambda.fa:1-6000 -b input/lambda.fa:30001-37000
+  smithwaterman -ranks 1 -matrix blosum62 -a input/hba.fa -b input/hbb.fa
+
+With -local or -global the run is checkpointed: USR1 to any rank takes one and
+goes on, USR2 or TERM takes one and stops. Started again with the same flags it
+goes on from the newest checkpoint, on any nodes and devices and under any MPI,
+with the same number of ranks.
+
+All arithmetic is in whole numbers: the result is the same, to the byte, on every
+device and for any number of ranks. Memory on the devices: about 0.02 bytes for
+each cell of the matrix; with -score only the score is computed, in memory that
+grows with the lengths.
+
+Flags:
+`
+
+// parse reads the command line. flag.ErrHelp means that help was asked for and
+// printed to w.
+func parse(args []string, w io.Writer) (*config, error) {
+	var c config
+	fs := flag.NewFlagSet("smithwaterman", flag.ContinueOnError)
+	fs.SetOutput(w)
+	fs.Usage = func() {
+		fmt.Fprint(w, usage)
+		fs.PrintDefaults()
+	}
+	fs.StringVar(&c.a, "a", "", "FASTA `file` of the first sequence; FILE:FROM-TO takes the letters FROM to TO, counted from 1")
+	fs.StringVar(&c.b, "b", "", "FASTA `file` of the second sequence, likewise")
+	fs.StringVar(&c.matrix, "matrix", "dna", "scores of pairs of letters: dna, blosum62, or a file in NCBI's form")
+	fs.IntVar(&c.open, "open", 10, "cost of the first letter of a gap")
+	fs.IntVar(&c.extend, "extend", 1, "cost of every further letter of a gap")
+	fs.BoolVar(&c.scoreOnly, "score", false, "only the score and where the alignment ends")
+	fs.StringVar(&c.out, "out", "", "`file` for the alignment")
+	c.common.Register(fs)
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	switch {
+	case fs.NArg() > 0:
+		return nil, fmt.Errorf("unexpected argument %q; see smithwaterman -help", fs.Arg(0))
+	case c.a == "" || c.b == "":
+		return nil, fmt.Errorf("want -a FILE and -b FILE; see smithwaterman -help")
+	}
+	return &c, nil
+}
+
+// A problem is what there is to align.
+type problem struct {
+	scoring *align.Scoring
+	a, b    align.Named
+}
+
+// load reads matrix and sequences. All ranks read the same.
+func (c *config) load() (*problem, error) {
+	s, err := align.Matrix(c.matrix, c.open, c.extend)
+	if err != nil {
+		return nil, err
+	}
+	p := &problem{scoring: s}
+	if p.a, err = sequence(c.a, s); err != nil {
+		return nil, err
+	}
+	p.b, err = sequence(c.b, s)
+	return p, err
+}
+
+// identity says which problem a checkpoint is of.
+func (p *problem) identity(scoreOnly bool) string {
+	h := sha256.New()
+	h.Write([]byte(p.a.Name + "\n" + p.b.Name + "\n"))
+	h.Write(p.a.Codes)
+	h.Write([]byte{0xff})
+	h.Write(p.b.Codes)
+	for _, v := range p.scoring.Pair {
+		h.Write([]byte{byte(v), byte(v >> 8)})
+	}
+	return fmt.Sprintf("sequences %x matrix %s open %d extend %d score %t", h.Sum(nil)[:8], p.scoring.Name,
+		p.scoring.Open, p.scoring.Extend, scoreOnly)
+}
+
+// sequence reads the first sequence of FILE or FILE:FROM-TO.
+func sequence(arg string, s *align.Scoring) (align.Named, error) {
+	name, from, to, err := cutRange(arg)
+	if err != nil {
+		return align.Named{}, err
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return align.Named{}, err
+	}
+	defer f.Close()
+	all, err := fasta.Read(f)
+	if err != nil {
+		return align.Named{}, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(all) == 0 {
+		return align.Named{}, fmt.Errorf("%s: no sequence in it", name)
+	}
+	letters := all[0].Letters
+	if to == 0 {
+		to = len(letters)
+	}
+	if from > to || to > len(letters) {
+		return align.Named{}, fmt.Errorf("%s: letters %d to %d, but it has %d", arg, from, to, len(letters))
+	}
+	letters = letters[from-1 : to]
+	codes, err := s.Encode(letters)
+	if err != nil {
+		return align.Named{}, fmt.Errorf("%s: %w", arg, err)
+	}
+	return align.Named{Name: all[0].Name, Letters: letters, Codes: codes}, nil
+}
+
+// cutRange splits FILE:FROM-TO; to is 0 without a range.
+func cutRange(arg string) (name string, from, to int, err error) {
+	i := strings.LastIndexByte(arg, ':')
+	if i < 0 {
+		return arg, 1, 0, nil
+	}
+	first, last, ok := strings.Cut(arg[i+1:], "-")
+	from, err1 := strconv.Atoi(first)
+	to, err2 := strconv.Atoi(last)
+	if !ok || err1 != nil || err2 != nil || from < 1 || to < from {
+		return "", 0, 0, fmt.Errorf("%q: want FILE or FILE:FROM-TO with 1 <= FROM <= TO", arg)
+	}
+	return arg[:i], from, to, nil
+}
