@@ -1,0 +1,94 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+
+	"github.com/holdfast-hpc/holdfast/apps/internal/job"
+)
+
+// A config is what the flags say.
+type config struct {
+	common  job.Options
+	a, b    string
+	m, k, n int
+	seed    uint64
+	single  bool
+	width   int
+	checks  int
+	out     string
+}
+
+const usage = `matmul multiplies two dense matrices on GPUs, C = A B.
+
+The matrices come from files (-a, -b: NumPy's .npy or Matrix Market) or are made
+from a seed (-size MxKxN: A is M by K, B is K by N, numbers from -1 to 1). The
+ranks form a grid, each owns a block of A, B and C. Panels of A go round the rows
+of the grid and panels of B round its columns, by non-blocking broadcasts, while
+the devices multiply the panels before. Start it with mpirun or srun, or alone
+with -ranks 1:
+
+  mpirun -np 4 matmul -size 4096x4096x4096 -out c.npy
+  matmul -ranks 1 -type float64 -a left.mtx -b right.npy -out c.npy
+
+At the end the product is checked on vectors of random signs (Freivalds), within
+what rounding allows; a product that fails is an error.
+
+With -local or -global the run is checkpointed: USR1 to any rank takes one and
+goes on, USR2 or TERM takes one and stops. Started again with the same flags it
+goes on from the newest checkpoint, on any nodes and devices and under any MPI,
+with the same number of ranks.
+
+A fixed number of ranks and -panel on one kind of device gives the same bytes
+anywhere. Other kinds, numbers of ranks or panels differ by at most twice the
+bound of the check: (K + panels + 2) unit roundoffs times |A| |B|.
+
+Flags:
+`
+
+// parse reads the command line. flag.ErrHelp means that help was asked for and
+// printed to w.
+func parse(args []string, w io.Writer) (*config, error) {
+	var c config
+	var size, kind string
+	fs := flag.NewFlagSet("matmul", flag.ContinueOnError)
+	fs.SetOutput(w)
+	fs.Usage = func() {
+		fmt.Fprint(w, usage)
+		fs.PrintDefaults()
+	}
+	fs.StringVar(&c.a, "a", "", "`file` of A")
+	fs.StringVar(&c.b, "b", "", "`file` of B")
+	fs.StringVar(&size, "size", "", "make A and B of these sizes, as `MxKxN`")
+	fs.Uint64Var(&c.seed, "seed", 1, "seed of the matrices that are made, and of the check")
+	fs.StringVar(&kind, "type", "float32", "float32 or float64")
+	fs.IntVar(&c.width, "panel", 256, "width of a panel")
+	fs.IntVar(&c.checks, "checks", 2, "vectors to check the product on; 0 is none")
+	fs.StringVar(&c.out, "out", "", "`file` for C, .npy")
+	c.common.Register(fs)
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	c.single = kind == "float32"
+	if fs.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q; see matmul -help", fs.Arg(0))
+	}
+	if size != "" {
+		var rest string
+		if n, _ := fmt.Sscanf(size+" ", "%dx%dx%d%s", &c.m, &c.k, &c.n, &rest); n != 3 || c.m < 1 || c.k < 1 || c.n < 1 {
+			return nil, fmt.Errorf("-size %s: want MxKxN, such as 1024x512x2048", size)
+		}
+	}
+	switch {
+	case (size == "") == (c.a == "" || c.b == "") || size != "" && c.a+c.b != "":
+		return nil, fmt.Errorf("want either -a FILE and -b FILE, or -size MxKxN; see matmul -help")
+	case kind != "float32" && kind != "float64":
+		return nil, fmt.Errorf("-type %s: want float32 or float64", kind)
+	case c.width < 1:
+		return nil, fmt.Errorf("-panel %d: want 1 or more", c.width)
+	case c.checks < 0:
+		return nil, fmt.Errorf("-checks %d: want 0 or more", c.checks)
+	}
+	return &c, nil
+}

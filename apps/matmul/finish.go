@@ -1,0 +1,87 @@
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"io"
+	"math"
+
+	"github.com/holdfast-hpc/holdfast/apps/internal/job"
+	"github.com/holdfast-hpc/holdfast/apps/matmul/matfile"
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+)
+
+// finish checks the product, writes the result file and prints what came out. It
+// is collective; rank 0 writes.
+func (s *summa[T]) finish() error {
+	c := make([]T, s.rows.len()*s.cols.len())
+	if err := s.queue.Read(s.deviceC, 0, gpustate.Bytes(c)); err != nil {
+		return err
+	}
+	if err := s.verify(c); err != nil {
+		return err
+	}
+	all, err := s.gather(c)
+	if err != nil || s.World.Rank() != 0 {
+		return err
+	}
+	sum := sha256.New()
+	if err := s.write(all, sum); err != nil {
+		return err
+	}
+	fmt.Printf("product  %dx%d by %dx%d on a grid of %d by %d ranks, %d panels\n", s.input.m, s.input.k,
+		s.input.k, s.input.n, s.grid.rows, s.grid.cols, len(s.panels))
+	fmt.Printf("checked  on %d vectors\n", s.config.checks)
+	fmt.Printf("norm     %.9g\n", norm(all.Data))
+	fmt.Printf("sha256   %x\n", sum.Sum(nil))
+	return nil
+}
+
+// gather collects C on rank 0.
+func (s *summa[T]) gather(mine []T) (*matfile.Matrix, error) {
+	ranks := s.World.Size()
+	counts, displs := make([]int, ranks), make([]int, ranks)
+	at := 0
+	for r := range ranks {
+		rows, cols := share(s.input.m, s.grid.rows, r/s.grid.cols), share(s.input.n, s.grid.cols, r%s.grid.cols)
+		counts[r], displs[r] = rows.len()*cols.len(), at
+		at += counts[r]
+	}
+	var blocks []T
+	if s.World.Rank() == 0 {
+		blocks = make([]T, at)
+	}
+	if err := mpiwrap.Gatherv(s.World, blocks, counts, displs, mine, 0); err != nil || s.World.Rank() != 0 {
+		return nil, err
+	}
+	all := &matfile.Matrix{Rows: s.input.m, Cols: s.input.n, Data: make([]float64, at), Single: s.config.single}
+	for r := range ranks {
+		rows, cols := share(s.input.m, s.grid.rows, r/s.grid.cols), share(s.input.n, s.grid.cols, r%s.grid.cols)
+		from := blocks[displs[r]:]
+		for i := range rows.len() {
+			for j := range cols.len() {
+				all.Data[(rows.lo+i)*all.Cols+cols.lo+j] = float64(from[i*cols.len()+j])
+			}
+		}
+	}
+	return all, nil
+}
+
+// write writes the result, to the file if there is one, and hashes it.
+func (s *summa[T]) write(all *matfile.Matrix, sum hash.Hash) error {
+	if s.config.out == "" {
+		return all.WriteNumPy(sum)
+	}
+	return job.WriteFile(s.config.out, func(w io.Writer) error { return all.WriteNumPy(io.MultiWriter(w, sum)) })
+}
+
+// norm returns the Frobenius norm.
+func norm(x []float64) float64 {
+	var sum float64
+	for _, v := range x {
+		sum += v * v
+	}
+	return math.Sqrt(sum)
+}

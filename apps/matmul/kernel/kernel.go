@@ -1,0 +1,44 @@
+package kernel
+
+import (
+	_ "embed"
+	"fmt"
+)
+
+// Multiply adds a product to C: C += A B. Arguments: c, a, b (float32 or
+// float64, row-major), m, n, k int32: the sizes m×n, m×k and k×n. Launch with
+// Global(m, n) items in groups of Local().
+const Multiply = "multiply"
+
+// The sizes of the package comment.
+const (
+	Group = 16
+	Tile  = 64
+	Step  = 16
+)
+
+// OpenCL and CUDA are the sources.
+//
+//go:embed multiply.cl
+var OpenCL string
+
+//go:embed multiply.cu
+var CUDA string
+
+// Options returns the build options of both sources.
+func Options(single bool) string {
+	real := "double"
+	if single {
+		real = "float"
+	}
+	return fmt.Sprintf("-DREAL=%s -DGROUP=%d -DTILE=%d -DSTEP=%d", real, Group, Tile, Step)
+}
+
+// Local returns the size of a work group.
+func Local() []int { return []int{Group, Group} }
+
+// Global returns the number of work items for a product of m×n elements. The
+// first dimension runs along the columns.
+func Global(m, n int) []int {
+	return []int{(n + Tile - 1) / Tile * Group, (m + Tile - 1) / Tile * Group}
+}

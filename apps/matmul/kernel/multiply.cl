@@ -1,0 +1,51 @@
+// C += A B, OpenCL C. multiply.cu is the same in CUDA C; package kernel explains
+// the tiles.
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+#define SHARE (TILE / GROUP) // elements of an item along one side
+
+__kernel __attribute__((reqd_work_group_size(GROUP, GROUP, 1)))
+void multiply(__global REAL *c, __global const REAL *a, __global const REAL *b,
+              const int m, const int n, const int k)
+{
+	__local REAL ta[STEP][TILE + 1];
+	__local REAL tb[STEP][TILE];
+	const int lx = get_local_id(0), ly = get_local_id(1);
+	const int l = ly * GROUP + lx;
+	const int row = get_group_id(1) * TILE, col = get_group_id(0) * TILE;
+	REAL sum[SHARE][SHARE];
+
+	for (int i = 0; i < SHARE; i++)
+		for (int j = 0; j < SHARE; j++)
+			sum[i][j] = 0;
+	for (int first = 0; first < k; first += STEP) {
+		for (int e = l; e < TILE * STEP; e += GROUP * GROUP) {
+			const int i = row + e / STEP, p = first + e % STEP;
+			ta[e % STEP][e / STEP] = i < m && p < k ? a[(long)i * k + p] : 0;
+		}
+		for (int e = l; e < TILE * STEP; e += GROUP * GROUP) {
+			const int p = first + e / TILE, j = col + e % TILE;
+			tb[e / TILE][e % TILE] = p < k && j < n ? b[(long)p * n + j] : 0;
+		}
+		barrier(CLK_LOCAL_MEM_FENCE);
+		for (int p = 0; p < STEP; p++) {
+			REAL x[SHARE], y[SHARE];
+			for (int i = 0; i < SHARE; i++) {
+				x[i] = ta[p][ly + i * GROUP];
+				y[i] = tb[p][lx + i * GROUP];
+			}
+			for (int i = 0; i < SHARE; i++)
+				for (int j = 0; j < SHARE; j++)
+					sum[i][j] += x[i] * y[j];
+		}
+		barrier(CLK_LOCAL_MEM_FENCE);
+	}
+	for (int i = 0; i < SHARE; i++) {
+		for (int j = 0; j < SHARE; j++) {
+			const int r = row + ly + i * GROUP, s = col + lx + j * GROUP;
+			if (r < m && s < n)
+				c[(long)r * n + s] += sum[i][j];
+		}
+	}
+}

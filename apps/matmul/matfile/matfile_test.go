@@ -1,0 +1,129 @@
+package matfile
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// TestNumPyBytes pins a small file, byte by byte, to what NEP 1 prescribes: magic,
+// version, length of the header, header filled up to a multiple of 64, numbers.
+func TestNumPyBytes(t *testing.T) {
+	var b bytes.Buffer
+	m := &Matrix{Rows: 1, Cols: 3, Data: []float64{1, 2, 3}, Single: true}
+	if err := m.WriteNumPy(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := "934e554d5059" + "0100" + "7600" +
+		hex.EncodeToString([]byte("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3), }"+strings.Repeat(" ", 58)+"\n")) +
+		"0000803f" + "00000040" + "00004040"
+	if got := hex.EncodeToString(b.Bytes()); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestNumPyRoundTrip(t *testing.T) {
+	for _, single := range []bool{true, false} {
+		m := &Matrix{Rows: 2, Cols: 3, Data: []float64{1, -2, 0.5, 1e30, 0, 7}, Single: single}
+		m.Data[3] = float64(float32(m.Data[3]))
+		var b bytes.Buffer
+		if err := m.WriteNumPy(&b); err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadNumPy(&b)
+		if err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("got %+v, %v, want %+v", got, err, m)
+		}
+	}
+}
+
+func TestNumPyFortranOrder(t *testing.T) {
+	m := &Matrix{Rows: 3, Cols: 2, Data: []float64{1, 2, 3, 4, 5, 6}}
+	var b bytes.Buffer
+	if err := m.WriteNumPy(&b); err != nil {
+		t.Fatal(err)
+	}
+	file := strings.Replace(b.String(), "False, 'shape': (3, 2)", "True,  'shape': (2, 3)", 1)
+	got, err := ReadNumPy(strings.NewReader(file))
+	if err != nil || got.Rows != 2 || got.Cols != 3 || !reflect.DeepEqual(got.Data, []float64{1, 3, 5, 2, 4, 6}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestMarket(t *testing.T) {
+	cases := map[string][]float64{
+		"%%MatrixMarket matrix array real general\n% by hand\n2 2\n1\n2\n3\n4\n":                   {1, 3, 2, 4},
+		"%%MatrixMarket matrix coordinate real general\n2 2 2\n1 2 5.5\n\n2 1 -1e3\n":              {0, 5.5, -1000, 0},
+		"%%MatrixMarket matrix coordinate integer symmetric\n2 2 2\n2 1 4\n2 2 9\n":                {0, 4, 4, 9},
+		"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n2 1\n":                           {0, 0, 1, 0},
+		"%%MatrixMarket matrix array real symmetric\n2 2\n1\n2\n3\n":                               {1, 2, 2, 3},
+		"%%MatrixMarket matrix array real skew-symmetric\n2 2\n7\n":                                {0, -7, 7, 0},
+		"%%matrixmarket MATRIX Coordinate Real Skew-Symmetric\n2 2 1\n2 1 3\n":                     {0, -3, 3, 0},
+		"%%MatrixMarket matrix coordinate real general\n% a\n%b\n2 2 1\n% in between\n1 1 0.125\n": {0.125, 0, 0, 0},
+	}
+	for text, want := range cases {
+		m, err := ReadMarket(strings.NewReader(text))
+		if err != nil || !reflect.DeepEqual(m.Data, want) {
+			t.Errorf("%q: got %+v, %v, want %v", text, m, err, want)
+		}
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	const coordinate = "%%MatrixMarket matrix coordinate real general\n"
+	for _, text := range []string{
+		"", "1 2 3\n", "%%MatrixMarket matrix array complex general\n1 1\n1\n",
+		"%%MatrixMarket matrix array pattern general\n1 1\n", "%%MatrixMarket matrix array real hermitian\n1 1\n1\n",
+		coordinate, coordinate + "2 2\n", coordinate + "2 2 1\n3 1 1\n", coordinate + "2 2 1\n0 1 1\n",
+		coordinate + "2 2 2\n1 1 1\n", coordinate + "2 2 1\n1 1 x\n", coordinate + "0 2 0\n",
+		coordinate + "99999999999 99999999999 0\n", coordinate + "-1 2 0\n",
+		"%%MatrixMarket matrix coordinate real symmetric\n2 3 0\n", "%%MatrixMarket matrix array real general\n2 1\n1\n",
+	} {
+		if _, err := ReadMarket(strings.NewReader(text)); !errors.Is(err, ErrFormat) {
+			t.Errorf("%q: got %v, want ErrFormat", text, err)
+		}
+	}
+	var b bytes.Buffer
+	m := &Matrix{Rows: 2, Cols: 2, Data: make([]float64, 4)}
+	if err := m.WriteNumPy(&b); err != nil {
+		t.Fatal(err)
+	}
+	good := b.String()
+	for _, text := range []string{
+		"", "PK\x03\x04aaaaaaaaaaaa", good[:9], good[:40], good[:len(good)-1],
+		strings.Replace(good, "<f8", "<i8", 1), strings.Replace(good, "(2, 2)", "(2, -)", 1),
+		strings.Replace(good, "(2, 2)", "(4,)  ", 1), strings.Replace(good, "descr", "Descr", 1),
+		strings.Replace(good, "\x01\x00", "\x09\x00", 1),
+	} {
+		if _, err := ReadNumPy(strings.NewReader(text)); !errors.Is(err, ErrFormat) {
+			t.Errorf("%q: got %v, want ErrFormat", text, err)
+		}
+	}
+}
+
+func TestOpenNamesTheFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "x.npy")
+	if err := os.WriteFile(name, []byte("no"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(name); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), name) {
+		t.Errorf("got %v, want ErrFormat with the name", err)
+	}
+}
+
+func FuzzReadNumPy(f *testing.F) {
+	var b bytes.Buffer
+	m := &Matrix{Rows: 2, Cols: 2, Data: make([]float64, 4)}
+	_ = m.WriteNumPy(&b)
+	f.Add(b.Bytes())
+	f.Fuzz(func(t *testing.T, file []byte) {
+		if m, err := ReadNumPy(bytes.NewReader(file)); err == nil && len(m.Data) != m.Rows*m.Cols {
+			t.Fatalf("%d by %d with %d numbers", m.Rows, m.Cols, len(m.Data))
+		}
+	})
+}

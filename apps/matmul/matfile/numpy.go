@@ -1,0 +1,174 @@
+package matfile
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// npyMagic begins every .npy file; NumPy Enhancement Proposal 1 describes the
+// form.
+const npyMagic = "\x93NUMPY"
+
+// maxHeader bounds the text of a header.
+const maxHeader = 1 << 16
+
+var (
+	npyDescr   = regexp.MustCompile(`'descr'\s*:\s*'([^']*)'`)
+	npyFortran = regexp.MustCompile(`'fortran_order'\s*:\s*(True|False)`)
+	npyShape   = regexp.MustCompile(`'shape'\s*:\s*\(([^)]*)\)`)
+)
+
+// ReadNumPy reads a matrix from .npy form: two dimensions, little-endian
+// float32 or float64.
+func ReadNumPy(r io.Reader) (*Matrix, error) {
+	text, err := npyHeader(r)
+	if err != nil {
+		return nil, err
+	}
+	descr, fortran, shape := npyDescr.FindStringSubmatch(text), npyFortran.FindStringSubmatch(text), npyShape.FindStringSubmatch(text)
+	if descr == nil || fortran == nil || shape == nil {
+		return nil, bad("header %q", text)
+	}
+	rows, cols, err := npySize(shape[1])
+	if err != nil {
+		return nil, err
+	}
+	m, err := newMatrix(rows, cols)
+	if err != nil {
+		return nil, err
+	}
+	switch descr[1] {
+	case "<f4":
+		m.Single = true
+	case "<f8":
+	default:
+		return nil, bad("numbers of type %q, want '<f4' or '<f8'", descr[1])
+	}
+	if err := m.readNumbers(r, fortran[1] == "True"); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// npyHeader reads up to the numbers and returns the header's text.
+func npyHeader(r io.Reader) (string, error) {
+	var start [8]byte
+	if _, err := io.ReadFull(r, start[:]); err != nil || string(start[:6]) != npyMagic {
+		return "", bad("it does not begin as a .npy file")
+	}
+	lengthBytes := 2
+	if start[6] > 1 {
+		lengthBytes = 4
+	}
+	if start[6] < 1 || start[6] > 3 {
+		return "", bad("version %d of .npy", start[6])
+	}
+	var length [4]byte
+	if _, err := io.ReadFull(r, length[:lengthBytes]); err != nil {
+		return "", bad("the header is cut off")
+	}
+	n := binary.LittleEndian.Uint32(length[:])
+	if n > maxHeader {
+		return "", bad("a header of %d bytes", n)
+	}
+	text := make([]byte, n)
+	if _, err := io.ReadFull(r, text); err != nil {
+		return "", bad("the header is cut off")
+	}
+	return string(text), nil
+}
+
+// npySize parses the shape of a matrix.
+func npySize(shape string) (rows, cols int, err error) {
+	parts := strings.Split(strings.TrimSuffix(strings.ReplaceAll(shape, " ", ""), ","), ",")
+	if len(parts) != 2 {
+		return 0, 0, bad("shape (%s), want two dimensions", shape)
+	}
+	rows, err1 := strconv.Atoi(parts[0])
+	cols, err2 := strconv.Atoi(parts[1])
+	if err1 != nil || err2 != nil {
+		return 0, 0, bad("shape (%s)", shape)
+	}
+	return rows, cols, nil
+}
+
+// readNumbers reads the elements a line at a time, so that a file that claims
+// more than it has costs no memory. By columns is Fortran's order.
+func (m *Matrix) readNumbers(r io.Reader, byColumns bool) error {
+	size := 8
+	if m.Single {
+		size = 4
+	}
+	lines, length := m.Rows, m.Cols
+	if byColumns {
+		lines, length = length, lines
+	}
+	raw := make([]byte, size*length)
+	for line := range lines {
+		if _, err := io.ReadFull(r, raw); err != nil {
+			return bad("the numbers are cut off in line %d of %d", line+1, lines)
+		}
+		for i := range length {
+			m.Data = append(m.Data, number(raw[size*i:], m.Single))
+		}
+	}
+	if byColumns {
+		m.Data = transposed(m.Data, lines, length)
+	}
+	return nil
+}
+
+func number(raw []byte, single bool) float64 {
+	if single {
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
+	}
+	return math.Float64frombits(binary.LittleEndian.Uint64(raw))
+}
+
+// transposed returns a matrix of lines rows as one of lines columns.
+func transposed(data []float64, lines, length int) []float64 {
+	out := make([]float64, len(data))
+	for i := range lines {
+		for j := range length {
+			out[j*lines+i] = data[i*length+j]
+		}
+	}
+	return out
+}
+
+// WriteNumPy writes m in .npy form, version 1, by rows. Equal matrices give equal
+// bytes.
+func (m *Matrix) WriteNumPy(w io.Writer) error {
+	descr := "<f8"
+	if m.Single {
+		descr = "<f4"
+	}
+	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d, %d), }", descr, m.Rows, m.Cols)
+	// Magic, version, length, text and a line end fill up a multiple of 64.
+	text += strings.Repeat(" ", 63-(len(npyMagic)+4+len(text))%64) + "\n"
+	head := append([]byte(npyMagic), 1, 0)
+	head = binary.LittleEndian.AppendUint16(head, uint16(len(text)))
+	if _, err := w.Write(append(head, text...)); err != nil {
+		return err
+	}
+	raw := make([]byte, 0, 8*m.Cols)
+	for i := range m.Rows {
+		raw = raw[:0]
+		for _, x := range m.Data[i*m.Cols : (i+1)*m.Cols] {
+			if m.Single {
+				raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(x)))
+			} else {
+				raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(x))
+			}
+		}
+		if _, err := w.Write(raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/holdfast-hpc/holdfast/apps/internal/job"
+	"github.com/holdfast-hpc/holdfast/apps/matmul/matfile"
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+)
+
+// simulated runs the program on simulated ranks, without checkpoints, and
+// returns the bytes it wrote.
+func simulated(t *testing.T, ranks int, seed uint64, args string) ([]byte, error) {
+	t.Helper()
+	if infos, err := gpustate.Devices(); err != nil || len(infos) == 0 {
+		t.Skipf("no device here (%v); make setup installs PoCL", err)
+	}
+	t.Setenv("HOLDFAST_LOCAL", "")
+	t.Setenv("HOLDFAST_GLOBAL", "")
+	out := filepath.Join(t.TempDir(), "c.npy")
+	c, err := parse(append(strings.Fields(args), "-progress", "off", "-out", out), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = mpitest.Run(ranks, seed, func(world *mpiwrap.Comm) error {
+		return c.common.On(context.Background(), "matmul", world, func(ctx context.Context, j *job.Job) error {
+			if c.single {
+				return multiply[float32](ctx, c, j)
+			}
+			return multiply[float64](ctx, c, j)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(out)
+}
+
+// TestAgainstGonum multiplies odd shapes on one to six ranks and compares every
+// element with gonum in float64, within the bound that verify explains.
+func TestAgainstGonum(t *testing.T) {
+	for _, shape := range [][3]int{{6, 6, 6}, {65, 33, 70}, {7, 200, 9}, {130, 64, 17}} {
+		for _, kind := range []string{"float32", "float64"} {
+			for ranks := 1; ranks <= 6; ranks++ {
+				name := fmt.Sprintf("%v %s on %d", shape, kind, ranks)
+				args := fmt.Sprintf("-size %dx%dx%d -type %s -panel 24", shape[0], shape[1], shape[2], kind)
+				raw, err := simulated(t, ranks, uint64(ranks), args)
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				got, err := matfile.ReadNumPy(bytes.NewReader(raw))
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				compare(t, name, got, shape)
+			}
+		}
+	}
+}
+
+// compare compares a product of made matrices with gonum's.
+func compare(t *testing.T, name string, got *matfile.Matrix, shape [3]int) {
+	t.Helper()
+	m, k, n := shape[0], shape[1], shape[2]
+	a, b := mat.NewDense(m, k, nil), mat.NewDense(k, n, nil)
+	a.Apply(func(i, j int, _ float64) float64 { return made(1, 0, k)(i, j) }, a)
+	b.Apply(func(i, j int, _ float64) float64 { return made(1, 1, n)(i, j) }, b)
+	var want, size mat.Dense
+	want.Mul(a, b)
+	abs := func(_, _ int, v float64) float64 { return math.Abs(v) }
+	a.Apply(abs, a)
+	b.Apply(abs, b)
+	size.Mul(a, b)
+	unit := math.Ldexp(1, -53)
+	if got.Single {
+		unit = math.Ldexp(1, -24)
+	}
+	for i := range m {
+		for j := range n {
+			bound := 2 * float64(k+12) * unit * size.At(i, j)
+			if off := math.Abs(got.At(i, j) - want.At(i, j)); !(off <= bound) {
+				t.Fatalf("%s: element %d, %d is off by %g, want at most %g", name, i, j, off, bound)
+			}
+		}
+	}
+}
+
+// TestSameBytes: how messages are delayed must not show in the result.
+func TestSameBytes(t *testing.T) {
+	const args = "-size 50x60x70 -panel 16"
+	want, err := simulated(t, 4, 1, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := uint64(2); seed < 5; seed++ {
+		got, err := simulated(t, 4, seed, args)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("seed %d: other bytes than seed 1, %v", seed, err)
+		}
+	}
+}
+
+// TestFiles multiplies a Matrix Market file and a .npy file.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a.mtx"), filepath.Join(dir, "b.npy")
+	if err := os.WriteFile(a, []byte("%%MatrixMarket matrix coordinate real general\n2 3 3\n1 1 1\n1 3 2\n2 2 -1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var npy bytes.Buffer
+	if err := (&matfile.Matrix{Rows: 3, Cols: 2, Data: []float64{1, 2, 3, 4, 5, 6}}).WriteNumPy(&npy); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(b, npy.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := simulated(t, 2, 1, "-a "+a+" -b "+b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := matfile.ReadNumPy(bytes.NewReader(raw))
+	if err != nil || fmt.Sprint(got.Data) != "[11 14 -3 -4]" {
+		t.Errorf("got %v, %v, want [11 14 -3 -4]", got, err)
+	}
+	if _, err := simulated(t, 1, 1, "-a "+b+" -b "+b); err == nil || !strings.Contains(err.Error(), "3 by 2") {
+		t.Errorf("shapes that do not fit: got %v, want the sizes", err)
+	}
+}
+
+// TestVerifyFindsAWrongElement: one changed element of C is found.
+func TestVerifyFindsAWrongElement(t *testing.T) {
+	c, err := parse([]string{"-size", "40x50x60"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	input, err := c.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = mpitest.Run(4, 1, func(world *mpiwrap.Comm) error {
+		g := newGrid(4)
+		row, col := world.Rank()/2, world.Rank()%2
+		s := &summa[float32]{Job: &job.Job{World: world}, config: c, input: input, grid: g,
+			rows: share(40, 2, row), cols: share(60, 2, col), sharedA: share(50, 2, col), sharedB: share(50, 2, row),
+			panels: g.panels(50, 16)}
+		s.a, s.b = block[float32](input.a, s.rows, s.sharedA), block[float32](input.b, s.sharedB, s.cols)
+		whole := [2][]float32{block[float32](input.a, s.rows, span{0, 50}), block[float32](input.b, span{0, 50}, s.cols)}
+		product := make([]float32, s.rows.len()*s.cols.len())
+		for i := range s.rows.len() {
+			for j := range s.cols.len() {
+				for k := range 50 {
+					product[i*s.cols.len()+j] += whole[0][i*50+k] * whole[1][k*s.cols.len()+j]
+				}
+			}
+		}
+		if err := s.verify(product); err != nil {
+			return fmt.Errorf("a good product: %w", err)
+		}
+		if world.Rank() == 2 {
+			product[17] += 0.01
+		}
+		if err := s.verify(product); err == nil || !strings.Contains(err.Error(), "row 20 ") {
+			return fmt.Errorf("a bad product: got %v, want an error about row 20", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGrid(t *testing.T) {
+	for ranks, want := range map[int]grid{1: {1, 1}, 2: {1, 2}, 4: {2, 2}, 6: {2, 3}, 7: {1, 7}, 12: {3, 4}} {
+		if got := newGrid(ranks); got != want {
+			t.Errorf("%d ranks: got %v, want %v", ranks, got, want)
+		}
+	}
+	for _, g := range []grid{{1, 1}, {2, 3}, {3, 4}} {
+		at := 0
+		for _, p := range g.panels(50, 8) {
+			a, b := share(50, g.cols, p.ownerCol), share(50, g.rows, p.ownerRow)
+			if p.lo != at || p.len() < 1 || p.len() > 8 || p.lo < a.lo || p.hi > a.hi || p.lo < b.lo || p.hi > b.hi {
+				t.Errorf("%v: panel %+v after %d crosses a border", g, p, at)
+			}
+			at = p.hi
+		}
+		if at != 50 {
+			t.Errorf("%v: the panels end at %d", g, at)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                           "either -a FILE and -b FILE",
+		"-a x":                       "either -a FILE and -b FILE",
+		"-a x -b y -size 1x1x1":      "either -a FILE and -b FILE",
+		"-size 3x4":                  "-size 3x4",
+		"-size 3x4x5x6":              "-size 3x4x5x6",
+		"-size 3x0x5":                "-size 3x0x5",
+		"-size 1x1x1 -type int":      "-type int",
+		"-size 1x1x1 -panel 0":       "-panel 0",
+		"-size 1x1x1 -checks -1":     "-checks -1",
+		"-size 1x1x1 and":            `unexpected argument "and"`,
+		"-a none.npy -b none.npy -v": "none.npy",
+	} {
+		c, err := parse(strings.Fields(args), io.Discard)
+		if err == nil {
+			_, err = c.load()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", args, err, want)
+		}
+	}
+	if _, err := simulated(t, 4, 1, "-size 1x8x8"); err == nil || !strings.Contains(err.Error(), "grid of 2 by 2") {
+		t.Errorf("got %v, want the grid", err)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var out strings.Builder
+	if _, err := parse([]string{"-help"}, &out); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "mpirun -np 4 matmul") {
+		t.Errorf("got %v and\n%s", err, out.String())
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+)
+
+// verify checks the product on vectors of random signs (Freivalds, MFCS 1979):
+// C x must be A (B x). A wrong element of C shows on every vector; an error that
+// escapes one vector does so with probability 1/2 at most. It is collective.
+//
+// Rounding makes an element of C differ from the true one by at most
+// (K + p) u Σ_k |a[i,k]| |b[k,j]|, p being the number of panels and u the unit
+// roundoff of T (Higham, Accuracy and Stability, section 3.5). Over a row that is
+// (K + p) u (|A| |B| 1)[i]; 2u more allow for the check itself, in float64. The
+// error of a bad product names the row and shows the residual.
+func (s *summa[T]) verify(c []T) error {
+	ones := make([]float64, s.input.n)
+	for j := range ones {
+		ones[j] = 1
+	}
+	size, err := s.apply(nil, ones, math.Abs)
+	if err != nil {
+		return err
+	}
+	unit := math.Ldexp(1, -53)
+	if s.config.single {
+		unit = math.Ldexp(1, -24)
+	}
+	factor := float64(s.input.k+len(s.panels)+2)*unit + float64(s.input.k+s.input.n)*math.Ldexp(1, -53)
+	for round := range s.config.checks {
+		signs := made(s.config.seed+uint64(round), 2, s.input.n)
+		x := make([]float64, s.input.n)
+		for j := range x {
+			x[j] = math.Copysign(1, signs(0, j))
+		}
+		residual, err := s.apply(c, x, func(v float64) float64 { return v })
+		if err != nil {
+			return err
+		}
+		for i, r := range residual {
+			if !(math.Abs(r) <= factor*size[i]) {
+				return fmt.Errorf("row %d of the product is off by %g on a vector of signs, rounding allows %g", i, r, factor*size[i])
+			}
+		}
+	}
+	return nil
+}
+
+// apply returns A (B x) - C x over all ranks, with f applied to every element of
+// A and B; without C if c is nil.
+func (s *summa[T]) apply(c []T, x []float64, f func(float64) float64) ([]float64, error) {
+	y := make([]float64, s.input.k)
+	product(y[s.sharedB.lo:s.sharedB.hi], s.b, x[s.cols.lo:s.cols.hi], f)
+	if err := s.sum(&y); err != nil {
+		return nil, err
+	}
+	z := make([]float64, s.input.m)
+	product(z[s.rows.lo:s.rows.hi], s.a, y[s.sharedA.lo:s.sharedA.hi], f)
+	if c != nil {
+		product(z[s.rows.lo:s.rows.hi], c, x[s.cols.lo:s.cols.hi], func(v float64) float64 { return -v })
+	}
+	return z, s.sum(&z)
+}
+
+// product adds to y the product of a block, len(y) by len(x), and x.
+func product[T real](y []float64, block []T, x []float64, f func(float64) float64) {
+	for i := range y {
+		var sum float64
+		for j, v := range x {
+			sum += f(float64(block[i*len(x)+j])) * v
+		}
+		y[i] += sum
+	}
+}
+
+// sum adds up the vectors of all ranks.
+func (s *summa[T]) sum(v *[]float64) error {
+	total := make([]float64, len(*v))
+	err := mpiwrap.Allreduce(s.World, total, *v, mpiwrap.Sum)
+	*v = total
+	return err
+}
