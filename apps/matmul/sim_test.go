@@ -16,8 +16,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/holdfast-hpc/holdfast/apps/internal/job"
+	"github.com/holdfast-hpc/holdfast/apps/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/apps/matmul/matfile"
-	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
@@ -26,11 +26,7 @@ import (
 // returns the bytes it wrote.
 func simulated(t *testing.T, ranks int, seed uint64, args string) ([]byte, error) {
 	t.Helper()
-	if infos, err := gpustate.Devices(); err != nil || len(infos) == 0 {
-		t.Skipf("no device here (%v); make setup installs PoCL", err)
-	}
-	t.Setenv("HOLDFAST_LOCAL", "")
-	t.Setenv("HOLDFAST_GLOBAL", "")
+	jobtest.Device(t)
 	out := filepath.Join(t.TempDir(), "c.npy")
 	c, err := parse(append(strings.Fields(args), "-progress", "off", "-out", out), io.Discard)
 	if err != nil {

@@ -9,27 +9,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/apps/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/gravity"
-	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
-
-// needDevice skips when the machine has no device.
-func needDevice(t *testing.T) {
-	t.Helper()
-	if infos, err := gpustate.Devices(); err != nil || len(infos) == 0 {
-		t.Skipf("no device here (%v); make setup installs PoCL", err)
-	}
-}
 
 // simulated runs the program on simulated ranks, without checkpoints, and
 // returns what it wrote.
 func simulated(t *testing.T, ranks int, seed uint64, args string) (*bodies.System, []byte) {
 	t.Helper()
-	t.Setenv("HOLDFAST_LOCAL", "")
-	t.Setenv("HOLDFAST_GLOBAL", "")
+	jobtest.Device(t)
 	out := filepath.Join(t.TempDir(), "out.csv")
 	c, err := parse(append(strings.Fields(args), "-progress", "off", "-out", out), io.Discard)
 	if err != nil {
@@ -55,7 +46,6 @@ func simulated(t *testing.T, ranks int, seed uint64, args string) (*bodies.Syste
 // TestRing compares runs on one to five ranks, with blocks of unequal size,
 // with the host in float64; the tolerance is what rounding can do.
 func TestRing(t *testing.T) {
-	needDevice(t)
 	const n, steps, dt, eps = 150, 20, 0.005, 0.1
 	s, err := bodies.Plummer(n, 1)
 	if err != nil {
@@ -81,7 +71,6 @@ func TestRing(t *testing.T) {
 
 // TestSameBytes: how messages are delayed must not show in the result.
 func TestSameBytes(t *testing.T) {
-	needDevice(t)
 	const args = "-plummer 100 -steps 10 -energy 3"
 	_, want := simulated(t, 3, 1, args)
 	for seed := uint64(2); seed < 6; seed++ {
@@ -97,7 +86,6 @@ func TestSameBytes(t *testing.T) {
 // package planets). float32 adds up 1462 roundings of 2^-24 of the Earth's
 // position, at most 0.9e-4, and leapfrog errs by 2π (2π/1462)²/3, 0.4e-4.
 func TestSolarSystem(t *testing.T) {
-	needDevice(t)
 	start, _ := simulated(t, 3, 1, "-in input/solar-j2000.csv -eps 0 -dt 0.25 -steps 0")
 	end, _ := simulated(t, 3, 1, "-in input/solar-j2000.csv -eps 0 -dt 0.24983335 -steps 1462")
 	const earth = 3

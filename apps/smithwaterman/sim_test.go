@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/apps/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
@@ -20,11 +20,7 @@ import (
 // returns what it wrote.
 func simulated(t *testing.T, ranks int, seed uint64, args string) ([]byte, error) {
 	t.Helper()
-	if infos, err := gpustate.Devices(); err != nil || len(infos) == 0 {
-		t.Skipf("no device here (%v); make setup installs PoCL", err)
-	}
-	t.Setenv("HOLDFAST_LOCAL", "")
-	t.Setenv("HOLDFAST_GLOBAL", "")
+	jobtest.Device(t)
 	out := filepath.Join(t.TempDir(), "out.txt")
 	c, err := parse(append(strings.Fields(args), "-progress", "off", "-out", out), io.Discard)
 	if err != nil {

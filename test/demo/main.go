@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/test/launch"
 )
 
 func main() {
@@ -26,7 +28,7 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := d.run(ctx)
-	endAll()
+	launch.EndAll()
 	if err == nil {
 		stop()
 		return
@@ -67,13 +69,13 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 	d.say("3. restart under MPICH on PoCL, ranks in reversed order: no rank finds its own local folder")
-	moved, err := d.restart(ctx, "mpich", mpich, "pocl")
+	moved, err := d.restart(ctx, "mpich", launch.MPICH, "pocl")
 	if err != nil {
 		return err
 	}
 	moved.verdict, moved.err = "same bytes", sameBytes(d.path("undisturbed.csv"), d.path("mpich.csv"))
 	d.say("4. restart of the same epoch under Open MPI on rusticl")
-	other, err := d.restart(ctx, "rusticl", openMPI, "rusticl")
+	other, err := d.restart(ctx, "rusticl", launch.OpenMPI, "rusticl")
 	if err != nil {
 		return err
 	}
@@ -84,7 +86,7 @@ func (d *demo) run(ctx context.Context) error {
 // prepare makes an empty folder and absolute paths.
 func (d *demo) prepare() (err error) {
 	d.began = time.Now()
-	if err := adopt(); err != nil {
+	if err := launch.Adopt(); err != nil {
 		return err
 	}
 	if d.bin, err = filepath.Abs(d.bin); err != nil {

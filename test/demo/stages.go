@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/apps/nbody/gravity"
+	"github.com/holdfast-hpc/holdfast/test/launch"
 )
 
 // A stage is what one start of the program has shown, a line of the report.
@@ -27,11 +27,12 @@ type stage struct {
 
 // job returns a start of the N-body program that writes its result to
 // NAME.csv, without checkpoints.
-func (d *demo) job(name string, m mpi, device string) *job {
-	return &job{
-		title: name, mpi: m, device: device, ranks: d.ranks, timeout: d.timeout,
-		program: filepath.Join(d.bin, "nbody"), log: d.path(name + ".log"),
-		args: []string{"-plummer", strconv.Itoa(d.bodies), "-steps", strconv.Itoa(d.steps),
+func (d *demo) job(name string, m launch.MPI, device string) *launch.Job {
+	return &launch.Job{
+		Title: name, MPI: m, Ranks: d.ranks, Timeout: d.timeout,
+		Program: filepath.Join(d.bin, "nbody"), Log: d.path(name + ".log"),
+		Env: []string{"HOLDFAST_DEVICE=" + device},
+		Args: []string{"-plummer", strconv.Itoa(d.bodies), "-steps", strconv.Itoa(d.steps),
 			"-dt", fmt.Sprint(timeStep), "-eps", fmt.Sprint(softening),
 			"-progress", "lines", "-out", d.path(name + ".csv")},
 	}
@@ -39,92 +40,93 @@ func (d *demo) job(name string, m mpi, device string) *job {
 
 // withCheckpoints makes j write to and restore from the folders, one local
 // folder for each rank.
-func (d *demo) withCheckpoints(j *job, locals []string) *job {
-	j.locals = locals
-	j.args = append(j.args, "-job", "demo", "-global", d.path("global"))
+func (d *demo) withCheckpoints(j *launch.Job, locals []string) *launch.Job {
+	j.Locals = locals
+	j.Args = append(j.Args, "-job", "demo", "-global", d.path("global"))
 	return j
 }
 
+// step returns the step that the program has reached last, -1 before the first.
+func step(r *launch.Running) int { return r.Output.LastNumber("nbody: step ") }
+
 func (d *demo) undisturbed(ctx context.Context) error {
-	r, err := d.job("undisturbed", openMPI, "pocl").launch(ctx)
+	r, err := d.job("undisturbed", launch.OpenMPI, "pocl").Start(ctx)
 	if err != nil {
 		return err
 	}
-	return r.wait()
+	return r.Wait()
 }
 
 // killedRun starts the run with checkpoints, asks for one when a third is done,
 // and kills a rank as soon as the checkpoint is committed in the global folder.
 func (d *demo) killedRun(ctx context.Context) (*stage, error) {
-	r, err := d.withCheckpoints(d.job("killed", openMPI, "pocl"), d.locals()).launch(ctx)
+	r, err := d.withCheckpoints(d.job("killed", launch.OpenMPI, "pocl"), d.locals()).Start(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.until("a third of the steps", func() (bool, error) {
-		return r.output.step() >= d.steps/3, nil
+	if err := r.Until("a third of the steps", func() (bool, error) {
+		return step(r) >= d.steps/3, nil
 	}); err != nil {
 		return nil, err
 	}
-	pids, err := r.rankPIDs()
+	pids, err := r.RankPIDs()
 	if err != nil {
 		return nil, err
 	}
-	d.say("   step %d: USR1 to rank 2", r.output.step())
+	d.say("   step %d: USR1 to rank 2", step(r))
 	if err := unix.Kill(pids[2], unix.SIGUSR1); err != nil {
-		return nil, r.fail(fmt.Errorf("send USR1 to rank 2: %w", err))
+		return nil, r.Fail(fmt.Errorf("send USR1 to rank 2: %w", err))
 	}
 	s := &stage{name: "checkpoint, then kill -9"}
-	if err := r.until("a committed epoch in the global folder", func() (bool, error) {
+	if err := r.Until("a committed epoch in the global folder", func() (bool, error) {
 		rows, err := d.ls(ctx)
 		return len(rows) > 0, err
 	}); err != nil {
 		return nil, err
 	}
-	if err := r.until("the program's account of it", func() (bool, error) {
-		s.stats.read(r.output.String())
+	if err := r.Until("the program's account of it", func() (bool, error) {
+		s.stats.read(r.Output.String())
 		return s.stats.durable != "", nil
 	}); err != nil {
 		return nil, err
 	}
-	d.say("   step %d: the epoch is committed; kill -9 of rank 1", r.output.step())
+	d.say("   step %d: the epoch is committed; kill -9 of rank 1", step(r))
 	if err := unix.Kill(pids[1], unix.SIGKILL); err != nil {
-		return nil, r.fail(fmt.Errorf("kill rank 1: %w", err))
+		return nil, r.Fail(fmt.Errorf("kill rank 1: %w", err))
 	}
 	return s, d.expectDeath(r, s)
 }
 
 // expectDeath waits for the end of a job that has lost a rank, and checks that
 // it did not get through.
-func (d *demo) expectDeath(r *running, s *stage) error {
-	<-r.ended
-	endAll()
-	if r.output.step() >= d.steps {
-		return r.fail(fmt.Errorf("the run was over before it was killed; give more -steps"))
+func (d *demo) expectDeath(r *launch.Running, s *stage) error {
+	r.WaitKilled()
+	launch.EndAll()
+	if step(r) >= d.steps {
+		return r.Fail(fmt.Errorf("the run was over before it was killed; give more -steps"))
 	}
-	d.say("   dead at step %d of %d", r.output.step(), d.steps)
+	d.say("   dead at step %d of %d", step(r), d.steps)
 	s.verdict = "killed as planned"
 	return nil
 }
 
 // restart starts the program again with the local folders dealt out in reversed
 // order.
-func (d *demo) restart(ctx context.Context, name string, m mpi, device string) (*stage, error) {
+func (d *demo) restart(ctx context.Context, name string, m launch.MPI, device string) (*stage, error) {
 	locals := d.locals()
 	slices.Reverse(locals)
-	r, err := d.withCheckpoints(d.job(name, m, device), locals).launch(ctx)
+	r, err := d.withCheckpoints(d.job(name, m, device), locals).Start(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.wait(); err != nil {
+	if err := r.Wait(); err != nil {
 		return nil, err
 	}
-	s := &stage{name: fmt.Sprintf("restart, %s, %s", m.name, device), fromStep: -1}
-	s.stats.read(r.output.String())
-	if _, after, ok := strings.Cut(r.output.String(), "nbody: goes on from step "); ok {
-		_, _ = fmt.Sscanf(after, "%d", &s.fromStep)
-	}
+	s := &stage{name: fmt.Sprintf("restart, %s, %s", m.Name, device),
+		fromStep: r.Output.LastNumber("nbody: goes on from step ")}
+	s.stats.read(r.Output.String())
 	if s.fromStep < 1 {
-		return nil, r.fail(fmt.Errorf("did not go on from a checkpoint"))
+		return nil, r.Fail(fmt.Errorf("did not go on from a checkpoint"))
 	}
 	d.say("   went on from step %d to the end", s.fromStep)
 	return s, nil

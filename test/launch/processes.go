@@ -1,4 +1,4 @@
-package main
+package launch
 
 import (
 	"fmt"
@@ -7,13 +7,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// adopt makes this process the parent of every orphan among its descendants, so
+// Adopt makes this process the parent of every orphan among its descendants, so
 // that ranks whose launcher has died can still be found and ended.
-func adopt() error {
+func Adopt() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become the parent of orphans: %w", err)
 	}
@@ -84,18 +85,26 @@ func parseStat(line string) (process, error) {
 	return process{pid: pid, parent: parent, zombie: fields[0] == "Z"}, err
 }
 
-// endAll kills the processes below this one until none is left. Killing one can
+// EndAll kills the processes below this one until none is left.
+func EndAll() {
+	endBelow(os.Getpid())
+	reap()
+}
+
+// endBelow kills the processes below pid until none is left. Killing one can
 // bring others to light, which were busy starting.
-func endAll() {
-	for {
-		left := descendants(os.Getpid())
+func endBelow(pid int) {
+	for tries := 0; ; tries++ {
+		left := descendants(pid)
 		if len(left) == 0 {
 			return
 		}
 		for _, p := range slices.Backward(left) {
 			_ = unix.Kill(p.pid, unix.SIGKILL) // it may have ended by itself
 		}
-		reap()
+		if tries > 0 {
+			<-time.After(10 * time.Millisecond) // for the kernel to end them
+		}
 	}
 }
 

@@ -1,0 +1,192 @@
+// Package jobtest holds what the tests of the applications have in common: the
+// device to test on, and the test that kills a run and lets it go on elsewhere.
+package jobtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/test/launch"
+)
+
+// Device makes the test use one kind of device, the one HOLDFAST_DEVICE names or
+// PoCL, and switches checkpoints off. It skips the test where there is none.
+func Device(t *testing.T) {
+	t.Helper()
+	if os.Getenv(gpustate.DeviceEnv) == "" {
+		t.Setenv(gpustate.DeviceEnv, "pocl")
+	}
+	dev, err := gpustate.Open(gpustate.SelectFromEnv())
+	if err != nil {
+		t.Skipf("no device to test on (make setup installs PoCL): %v", err)
+	}
+	if err := dev.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOLDFAST_LOCAL", "")
+	t.Setenv("HOLDFAST_GLOBAL", "")
+}
+
+// A Restart is a run that is to survive.
+type Restart struct {
+	Name  string // of the program in the test's folder
+	Args  string // flags, without -out and those for checkpoints
+	Ranks int
+	// Step is what the program prints before the number of a step, and At the step
+	// from which on the checkpoint is asked for.
+	Step string
+	At   int
+}
+
+// Run runs the program undisturbed, then with a checkpoint, kills a rank once
+// the epoch is committed, and restarts it under the other MPI with the ranks'
+// local folders in reversed order. The results must be the same bytes. It does
+// so from Open MPI to MPICH and back.
+func (c Restart) Run(t *testing.T) {
+	Device(t)
+	if !launch.OpenMPI.Installed() || !launch.MPICH.Installed() {
+		t.Skip("needs Open MPI and MPICH (make setup installs them)")
+	}
+	if testing.Short() {
+		t.Skip("starts MPI jobs for some seconds")
+	}
+	program := filepath.Join(t.TempDir(), c.Name)
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for _, way := range [][2]launch.MPI{{launch.OpenMPI, launch.MPICH}, {launch.MPICH, launch.OpenMPI}} {
+		t.Run(way[0].Name+" to "+way[1].Name, func(t *testing.T) {
+			r := restart{c, t, program, t.TempDir()}
+			want := r.undisturbed(way[0])
+			r.killed(way[0])
+			if got := r.restarted(way[1]); !bytes.Equal(got, want) {
+				t.Errorf("the result after the restart differs from the undisturbed one (%d and %d bytes)", len(got), len(want))
+			}
+		})
+	}
+}
+
+// restart is one way through.
+type restart struct {
+	Restart
+	t       *testing.T
+	program string
+	dir     string
+}
+
+// job returns a start that writes NAME.out, with checkpoints if there are local
+// folders.
+func (r *restart) job(name string, m launch.MPI, locals []string) *launch.Job {
+	j := &launch.Job{Title: name, MPI: m, Program: r.program, Ranks: r.Ranks, Locals: locals,
+		Timeout: 2 * time.Minute, Log: filepath.Join(r.dir, name+".log"),
+		Args: append(strings.Fields(r.Args), "-progress", "lines", "-out", filepath.Join(r.dir, name+".out"))}
+	if locals != nil {
+		j.Args = append(j.Args, "-global", filepath.Join(r.dir, "global"))
+	}
+	return j
+}
+
+// start starts a job that cannot outlive the test.
+func (r *restart) start(j *launch.Job) *launch.Running {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	running, err := j.Start(ctx)
+	if err != nil {
+		cancel()
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		cancel()
+		running.WaitKilled()
+	})
+	return running
+}
+
+func (r *restart) result(name string) []byte {
+	r.t.Helper()
+	raw, err := os.ReadFile(filepath.Join(r.dir, name+".out"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return raw
+}
+
+func (r *restart) undisturbed(m launch.MPI) []byte {
+	r.t.Helper()
+	if err := r.start(r.job("undisturbed", m, nil)).Wait(); err != nil {
+		r.t.Fatal(err)
+	}
+	return r.result("undisturbed")
+}
+
+// folders makes a local folder for each rank, and the global one.
+func (r *restart) folders() []string {
+	r.t.Helper()
+	locals := make([]string, r.Ranks)
+	for i := range locals {
+		locals[i] = filepath.Join(r.dir, fmt.Sprint("node", i))
+	}
+	for _, dir := range append([]string{filepath.Join(r.dir, "global")}, locals...) {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	return locals
+}
+
+// killed runs the program until it has a checkpoint and kills its last rank.
+func (r *restart) killed(m launch.MPI) {
+	r.t.Helper()
+	run := r.start(r.job("killed", m, r.folders()))
+	err := run.Until(fmt.Sprint("step ", r.At), func() (bool, error) {
+		return run.Output.LastNumber(r.Step) >= r.At, nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	pids, err := run.RankPIDs()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := unix.Kill(pids[1%len(pids)], unix.SIGUSR1); err != nil {
+		r.t.Fatal(run.Fail(err))
+	}
+	if err := run.Until("the checkpoint", func() (bool, error) {
+		return strings.Contains(run.Output.String(), " taken: "), nil
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := unix.Kill(pids[len(pids)-1], unix.SIGKILL); err != nil {
+		r.t.Fatal(run.Fail(fmt.Errorf("the run was over before it could be killed: %w", err)))
+	}
+	run.WaitKilled()
+	if _, err := os.Stat(filepath.Join(r.dir, "killed.out")); err == nil {
+		r.t.Fatal("the run that was killed has written a result")
+	}
+}
+
+// restarted starts the program again and returns its result.
+func (r *restart) restarted(m launch.MPI) []byte {
+	r.t.Helper()
+	locals := r.folders()
+	slices.Reverse(locals)
+	run := r.start(r.job("restarted", m, locals))
+	if err := run.Wait(); err != nil {
+		r.t.Fatal(err)
+	}
+	if !strings.Contains(run.Output.String(), "goes on from ") {
+		r.t.Fatalf("did not go on from a checkpoint:\n%s", run.Output.Tail(20))
+	}
+	return r.result("restarted")
+}

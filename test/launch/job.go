@@ -1,0 +1,166 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An MPI is a launcher and its fixed arguments.
+type MPI struct {
+	Name     string
+	Launcher []string
+}
+
+// The MPI libraries that Debian installs side by side.
+var (
+	OpenMPI = MPI{"Open MPI", []string{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+		"--mca", "btl_vader_single_copy_mechanism", "none", "--mca", "mpi_yield_when_idle", "1"}}
+	MPICH = MPI{"MPICH", []string{"mpirun.mpich"}}
+)
+
+// Installed reports whether the launcher is there.
+func (m MPI) Installed() bool {
+	_, err := exec.LookPath(m.Launcher[0])
+	return err == nil
+}
+
+// A Job is one start of a program.
+type Job struct {
+	Title   string // for errors
+	MPI     MPI
+	Program string
+	Args    []string // of every rank
+	// Locals holds each rank's own -local folder; nil starts Ranks alike.
+	Locals  []string
+	Ranks   int
+	Env     []string      // in addition to this process's, KEY=VALUE
+	Timeout time.Duration // for all of it
+	Log     string        // file for the output
+}
+
+// command returns the launcher's command line. Ranks with folders of their own
+// are one program each.
+func (j *Job) command() []string {
+	command := append([]string(nil), j.MPI.Launcher...)
+	if j.Locals == nil {
+		return append(append(command, "-np", strconv.Itoa(j.Ranks), j.Program), j.Args...)
+	}
+	for rank, local := range j.Locals {
+		if rank > 0 {
+			command = append(command, ":")
+		}
+		command = append(append(command, "-np", "1", j.Program, "-local", local), j.Args...)
+	}
+	return command
+}
+
+// A Running job.
+type Running struct {
+	*Job
+	Output *Output
+	cmd    *exec.Cmd
+	ended  chan struct{} // closed when the launcher has ended
+	err    error         // set before ended is closed
+}
+
+// Start starts the job. Its time limit or the end of ctx kills all of it. The
+// environment keeps hwloc from initialising OpenCL, offers rusticl's software
+// device, and gives each rank one PoCL thread.
+func (j *Job) Start(ctx context.Context) (*Running, error) {
+	file, err := os.Create(j.Log)
+	if err != nil {
+		return nil, err
+	}
+	args := j.command()
+	ctx, cancel := context.WithTimeout(ctx, j.Timeout)
+	r := &Running{Job: j, Output: &Output{file: file}, ended: make(chan struct{})}
+	r.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
+	r.cmd.Env = append(append(os.Environ(), "HWLOC_COMPONENTS=-opencl", "RUSTICL_ENABLE=llvmpipe",
+		"POCL_MAX_PTHREAD_COUNT=1"), j.Env...)
+	r.cmd.Stdout, r.cmd.Stderr = r.Output, r.Output
+	r.cmd.Cancel = func() error { endBelow(r.cmd.Process.Pid); return r.cmd.Process.Kill() }
+	r.cmd.WaitDelay = 10 * time.Second
+	if err := r.cmd.Start(); err != nil {
+		cancel()
+		file.Close()
+		return nil, fmt.Errorf("%s: %w; make setup installs it", j.Title, err)
+	}
+	go func() {
+		defer close(r.ended)
+		defer cancel()
+		r.err = r.cmd.Wait()
+		if ctx.Err() == context.DeadlineExceeded {
+			r.err = fmt.Errorf("no end after %v", j.Timeout)
+		}
+		file.Close()
+	}()
+	return r, nil
+}
+
+// Wait waits for the end of a job that is to succeed.
+func (r *Running) Wait() error {
+	<-r.ended
+	if r.err != nil {
+		return r.Fail(r.err)
+	}
+	return nil
+}
+
+// WaitKilled waits for the end of a job that was killed, whatever the launcher
+// says of it.
+func (r *Running) WaitKilled() { <-r.ended }
+
+// Fail adds the job's title and the last lines of its output to an error.
+func (r *Running) Fail(err error) error {
+	return fmt.Errorf("%s: %w; the end of %s:\n%s", r.Title, err, r.Log, r.Output.Tail(20))
+}
+
+// RankPIDs returns the processes of the job by rank; the rank is told by the
+// place of the -local folder that a process was given.
+func (r *Running) RankPIDs() ([]int, error) {
+	pids := make([]int, len(r.Locals))
+	for _, p := range descendants(r.cmd.Process.Pid) {
+		if filepath.Base(p.args[0]) != filepath.Base(r.Program) {
+			continue
+		}
+		for rank, local := range r.Locals {
+			if strings.Contains(strings.Join(p.args, " ")+" ", " -local "+local+" ") {
+				pids[rank] = p.pid
+			}
+		}
+	}
+	for rank, pid := range pids {
+		if pid == 0 {
+			return nil, r.Fail(fmt.Errorf("found no process of rank %d", rank))
+		}
+	}
+	return pids, nil
+}
+
+// Until polls a condition until it holds. It is an error if the job ends before,
+// or the condition fails.
+func (r *Running) Until(what string, holds func() (bool, error)) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, err := holds()
+		if err != nil {
+			return r.Fail(fmt.Errorf("waiting for %s: %w", what, err))
+		}
+		if ok {
+			return nil
+		}
+		select {
+		case <-r.ended:
+			return r.Fail(errors.Join(fmt.Errorf("ended before %s", what), r.err))
+		case <-tick.C:
+		}
+	}
+}
