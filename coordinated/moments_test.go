@@ -22,8 +22,8 @@ import (
 )
 
 // The every-moment test: a generated program runs on simulated ranks; for each
-// library call that it makes, in turn, a final checkpoint is asked for at that
-// call; the program stops, is restarted from the epoch and must end as the
+// library call that it makes, in turn, a checkpoint is asked for at that call;
+// the program stops or goes on, is restarted from the epoch and must end as the
 // uncut run did.
 
 var (
@@ -65,12 +65,13 @@ func (p *process) point() error { return p.ck.Point(context.Background()) }
 type jobRun struct {
 	seed uint64
 	opt  Options
-	at   int // call at which to ask, 0 = never
+	at   int  // call at which to ask, 0 = never
+	goOn bool // ask for a checkpoint that the program goes on after
 }
 
 // start runs a sketch once; it returns the final states and the number of
-// calls, and whether the program stopped after a checkpoint.
-func (s *sketch) start(j jobRun) (states []mem, calls int, stopped bool, err error) {
+// calls, and whether a checkpoint was taken.
+func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) {
 	states = make([]mem, s.ranks)
 	checkpointers := make([]atomic.Pointer[Checkpointer], s.ranks)
 	var last atomic.Int64
@@ -80,11 +81,15 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, stopped bool, err err
 		last.Store(int64(c.All))
 		if c.All == j.at {
 			if ck := checkpointers[c.Rank].Load(); ck != nil {
-				_ = ck.RequestStop(context.Background()) // closed: the program has ended before the moment
+				ask := ck.RequestStop
+				if j.goOn {
+					ask = ck.Request
+				}
+				_ = ask(context.Background()) // closed: the program has ended before the moment
 			}
 		}
 	}})
-	var anyStopped atomic.Bool
+	var anyCut atomic.Bool
 	err = w.Run(func(world *mpiwrap.Comm) error {
 		ck, err := Open(context.Background(), world, j.opt)
 		if err != nil {
@@ -94,7 +99,6 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, stopped bool, err err
 		p := &process{world: world, ck: ck, rng: j.seed}
 		err = s.rank(p, &states[world.Rank()])
 		if errors.Is(err, ErrStop) {
-			anyStopped.Store(true)
 			err = nil
 		}
 		if err != nil {
@@ -102,9 +106,13 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, stopped bool, err err
 			w.Abort(err)
 			return err
 		}
-		return ck.Close()
+		err = ck.Close()
+		if len(ck.Stats().Epochs) > 0 {
+			anyCut.Store(true)
+		}
+		return err
 	})
-	return states, int(last.Load()), anyStopped.Load(), err
+	return states, int(last.Load()), anyCut.Load(), err
 }
 
 func (s *sketch) rank(p *process, final *mem) error {
@@ -151,11 +159,20 @@ func (s *sketch) moment(seed uint64, at int, want []mem) error {
 	if same == nil {
 		same = sameStates
 	}
-	states, _, stopped, err := s.start(jobRun{seed: seed, opt: opt, at: at})
+	// Every other moment the program goes on after the checkpoint, so that what
+	// the ranks do behind the cut can do harm, and is restarted from it as if it
+	// had been killed later.
+	goOn := at%2 == 0
+	states, _, cut, err := s.start(jobRun{seed: seed, opt: opt, at: at, goOn: goOn})
 	if err != nil {
 		return fmt.Errorf("cut: %w", err)
 	}
-	if stopped {
+	if goOn {
+		if err := same(states, want); err != nil {
+			return fmt.Errorf("the run that went on: %w", err)
+		}
+	}
+	if cut {
 		states, _, _, err = s.start(jobRun{seed: seed, opt: opt})
 		if err != nil {
 			return fmt.Errorf("restart: %w", err)

@@ -98,7 +98,7 @@ func (s *server) run() {
 		if err != nil {
 			return
 		}
-		go s.answer(conn)
+		s.c.writers.Go(func() { s.answer(conn) })
 	}
 }
 

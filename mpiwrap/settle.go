@@ -26,10 +26,8 @@ type SettleStats struct {
 // the program has posted get the messages MPI matches to them; they stay complete
 // for the program's Wait.
 //
-// An open epoch on a window of any rank, or an end of ctx before all is done,
-// makes all ranks fail: the error matches ErrDrainIncomplete (ErrEpochOpen too,
-// where the epoch is). The mailbox keeps what came, the program may go on, and
-// Settle may be tried again.
+// If ctx ends first on any rank the error matches ErrDrainIncomplete; the mailbox
+// keeps what came, the program may go on and Settle may be tried again.
 func (e *Endpoint) Settle(ctx context.Context) (SettleStats, error) {
 	a, err := e.guard()
 	if err != nil {
@@ -75,9 +73,6 @@ func (d *drain) run() error {
 
 // complete finishes the program's sends and non-blocking collectives.
 func (d *drain) complete() error {
-	if err := d.e.OpenEpochs(); err != nil {
-		return fmt.Errorf("%w: %w", ErrDrainIncomplete, err)
-	}
 	if d.ctx.Err() != nil {
 		return d.incomplete("the context had ended before the drain began")
 	}
@@ -153,7 +148,7 @@ func (d *drain) agree(late error) error {
 		return err
 	}
 	if late == nil {
-		late = d.wait(r)
+		late = d.waitQuietly(r)
 	}
 	if r.state == active {
 		d.e.dangling = append(d.e.dangling, r)
@@ -165,9 +160,26 @@ func (d *drain) agree(late error) error {
 }
 
 // wait drains until a collective of ours is complete.
-func (d *drain) wait(r *Request) error {
+func (d *drain) wait(r *Request) error { return d.waitWith(r, d.until) }
+
+// waitQuietly waits without receiving for the program. The last collective ends
+// on some ranks sooner than on others: those go on and send, and what they send
+// then belongs behind the cut.
+func (d *drain) waitQuietly(r *Request) error {
+	return d.waitWith(r, func(what string, done func() bool) error {
+		for !done() {
+			if d.ctx.Err() != nil {
+				return d.incomplete(what)
+			}
+			d.yield(0)
+		}
+		return nil
+	})
+}
+
+func (d *drain) waitWith(r *Request, until func(string, func() bool) error) error {
 	var failed error
-	err := d.until("another rank has not come to the drain", func() bool {
+	err := until("another rank has not come to the drain", func() bool {
 		_, ok, err := d.e.s.drv.Test(r.h)
 		if ok || err != nil {
 			r.state, failed = released, err
