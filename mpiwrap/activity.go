@@ -160,6 +160,9 @@ func (c *Comm) publish(op opCode, peer, tag int, flags uint64) (*activity, error
 		a.where.Store(w)
 	}
 	a.comm.Store(next>>seqShift<<32 | uint64(c.index))
+	if s.again != nil && !c.private {
+		s.postAgain()
+	}
 	return a, nil
 }
 
@@ -176,6 +179,9 @@ func (c *Comm) quick(op opCode, peer, tag int) (*activity, error) {
 	old := a.word.Load()
 	if old&flagBusy != 0 || !a.word.CompareAndSwap(old, old|flagBusy) {
 		return nil, c.busy(op, peer, tag)
+	}
+	if s.again != nil && !c.private {
+		s.postAgain()
 	}
 	return a, nil
 }

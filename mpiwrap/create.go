@@ -23,14 +23,11 @@ func (c *Comm) create(how creation, op opCode, build func() (driver.Handle, erro
 	}
 	defer a.leave()
 	how.Parent = c.name
-	claimed, local := c.claim(how)
-	if err := c.agree(how, local); err != nil {
+	n, err := c.agree(how)
+	if err != nil {
 		return nil, err
 	}
-	if claimed != nil {
-		return claimed.comm, nil
-	}
-	c.children++
+	c.children = max(c.children, n)
 	h, err := build()
 	if err != nil {
 		return nil, c.wrap(how.Op, NoPeer, NoTag, err)
@@ -38,7 +35,7 @@ func (c *Comm) create(how creation, op opCode, build func() (driver.Handle, erro
 	if h == 0 {
 		return nil, nil
 	}
-	return c.adopt(how, h, c.children)
+	return c.adopt(how, h, n)
 }
 
 // adopt makes a Comm of a new handle. It is collective over the new
@@ -58,45 +55,83 @@ func (c *Comm) adopt(how creation, h driver.Handle, n int) (*Comm, error) {
 		child.members[i] = int(binary.LittleEndian.Uint32(out[4*i:]))
 	}
 	child.name = c.childName(how, n, child.members[0])
+	if s.restored != nil {
+		if err := s.restored.matches(child); err != nil {
+			return nil, err
+		}
+	}
 	s.register(child)
 	s.deliverRestored(child)
 	return child, nil
 }
 
-// agree compares over c what each rank is about to make. Ranks that disagree, or
-// one that differs from the run before the restart, make all of them fail alike.
-func (c *Comm) agree(how creation, local error) error {
-	s := c.st
-	h := fnv.New64a()
-	fmt.Fprint(h, how.Op, c.children, c.name)
-	in := binary.LittleEndian.AppendUint64(nil, h.Sum64())
-	flag := uint64(0)
-	if local != nil {
-		flag = 1
+// intent is what one rank brings to a creation: its call, the number of
+// children so far, the child that its record has next and that child's call.
+type intent struct {
+	call, children, claims, recorded uint64
+}
+
+const intentBytes = 32
+
+func (v intent) encode() []byte {
+	b := binary.LittleEndian.AppendUint64(nil, v.call)
+	b = binary.LittleEndian.AppendUint64(b, v.children)
+	b = binary.LittleEndian.AppendUint64(b, v.claims)
+	return binary.LittleEndian.AppendUint64(b, v.recorded)
+}
+
+func decodeIntent(b []byte) intent {
+	u := binary.LittleEndian.Uint64
+	return intent{u(b), u(b[8:]), u(b[16:]), u(b[24:])}
+}
+
+// agree compares over c what each rank is about to make and returns the number
+// of the child. Ranks that disagree, and one that differs from the run before the
+// restart, make all of them fail alike.
+func (c *Comm) agree(how creation) (int, error) {
+	next := c.nextClaim()
+	mine := intent{call: opHash(how.Op), children: uint64(c.childrenSoFar()), claims: uint64(next.number)}
+	if next.rec != nil && next.rec.How.print() != how.print() {
+		mine.recorded = 1
 	}
-	in = binary.LittleEndian.AppendUint64(in, flag)
-	out := make([]byte, len(in)*c.size)
-	err := s.drv.Collective(driver.Coll{Kind: driver.Allgather, Count: len(in), Send: in, Recv: out, Comm: c.h})
+	in, out := mine.encode(), make([]byte, intentBytes*c.size)
+	err := c.st.drv.Collective(driver.Coll{Kind: driver.Allgather, Count: intentBytes, Send: in, Recv: out, Comm: c.h})
 	if err != nil {
-		return c.wrap(how.Op, NoPeer, NoTag, err)
+		return 0, c.wrap(how.Op, NoPeer, NoTag, err)
 	}
-	same := true
-	for i := 0; i < len(out); i += len(in) {
-		same = same && string(out[i:i+8]) == string(in[:8]) && binary.LittleEndian.Uint64(out[i+8:]) == 0
+	all := make([]intent, c.size)
+	lowest := uint64(0)
+	for i := range all {
+		all[i] = decodeIntent(out[i*intentBytes:])
+		if n := all[i].claims; n > 0 && (lowest == 0 || n < lowest) {
+			lowest = n
+		}
 	}
-	if same {
-		return nil
+	for _, v := range all {
+		if v.call != mine.call || v.children != mine.children || lowest > 0 && v.claims == lowest && v.recorded != 0 {
+			return 0, c.explain(how, next)
+		}
 	}
-	return c.explain(how, local)
+	if lowest > 0 {
+		return int(lowest), nil
+	}
+	return c.childrenSoFar() + 1, nil
+}
+
+func opHash(op string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(op))
+	return h.Sum64()
 }
 
 const explainBytes = 256
 
 // explain tells every rank what each of them was about to make.
-func (c *Comm) explain(how creation, local error) error {
-	text := fmt.Sprintf("%s at %s", how.Op, how.Creator)
-	if local != nil {
-		text += ": " + local.Error()
+func (c *Comm) explain(how creation, next claim) error {
+	text := fmt.Sprintf("%s at %s (child %d)", how.Op, how.Creator, c.childrenSoFar()+1)
+	if next.rec != nil {
+		text = fmt.Sprintf("%s at %s, where before the restart %s was made by %s",
+			how.Op, how.Creator, next.rec.Name, next.rec.How.by())
 	}
 	in := make([]byte, explainBytes)
 	copy(in, text)
@@ -115,7 +150,7 @@ func (c *Comm) explain(how creation, local error) error {
 		last = t
 	}
 	return c.fail(how.Op, NoPeer, NoTag, ErrMismatch,
-		fmt.Sprintf("child %d of %s: %s", c.children+1, c.name, strings.Join(parts, "; ")))
+		fmt.Sprintf("child of %s: %s", c.name, strings.Join(parts, "; ")))
 }
 
 // caller returns file:line of the first frame outside this package.

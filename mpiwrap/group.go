@@ -25,14 +25,12 @@ func (c *Comm) CreateGroup(ranks []int, tag int) (*Comm, error) {
 	}
 	defer a.leave()
 	how := creation{Parent: c.name, Op: opCreateGroup.String(), Ranks: list, Tag: tag, Creator: caller()}
-	if got := c.claimGroup(how); got != nil {
-		return got, nil
-	}
+	n := c.groupNumber(how)
 	h, err := c.st.drv.CreateGroup(c.h, list, tag)
 	if err != nil {
 		return nil, c.wrap("CreateGroup", NoPeer, tag, err)
 	}
-	return c.adopt(how, h, c.countGroup(how))
+	return c.adopt(how, h, n)
 }
 
 func contains(list []int, v int) bool {
@@ -47,14 +45,6 @@ func contains(list []int, v int) bool {
 // groupKey tells creations by different groups, or under different tags, apart:
 // their members count them separately.
 func (how *creation) groupKey() string { return fmt.Sprint(how.Tag, how.Ranks) }
-
-func (c *Comm) countGroup(how creation) int {
-	if c.groups == nil {
-		c.groups = map[string]int{}
-	}
-	c.groups[how.groupKey()]++
-	return c.groups[how.groupKey()]
-}
 
 // Nodes splits c by shared memory: intra holds the caller's node, inter one rank
 // of each node, the lowest, and is nil on the others. It is collective over c.

@@ -25,7 +25,10 @@ type commRecord struct {
 	Name     string
 	How      creation
 	Members  []int
-	Children int // creations begun on it
+	Children int            // creations begun on it
+	Groups   map[string]int `json:",omitempty"` // creations by groups
+
+	claimed bool // it exists in this run
 }
 
 // boxRecord is one drained message. Its bytes follow the record in order.
@@ -90,7 +93,7 @@ func (e *Endpoint) SaveMailbox() ([]byte, error) {
 	s := e.s
 	r := record{Version: recordVersion, Rank: s.world.rank, Size: s.world.size}
 	for _, c := range s.communicators() {
-		r.Comms = append(r.Comms, commRecord{Name: c.name, How: c.how, Members: c.members, Children: c.children})
+		r.Comms = append(r.Comms, c.record())
 		r.Boxes = append(r.Boxes, asideRecords(s, c)...)
 		for _, m := range c.box.list {
 			if m.h != 0 {
@@ -100,6 +103,7 @@ func (e *Endpoint) SaveMailbox() ([]byte, error) {
 		}
 	}
 	if s.restored != nil {
+		r.Comms = append(r.Comms, s.restored.unclaimed()...)
 		r.Boxes = append(r.Boxes, s.restored.Boxes...)
 	}
 	return r.encode()
@@ -127,6 +131,11 @@ func (e *Endpoint) LoadMailbox(b []byte) error {
 	}
 	if err := r.fits(s); err != nil {
 		return s.world.fail("LoadMailbox", NoPeer, NoTag, ErrMailbox, err.Error())
+	}
+	for _, c := range s.communicators() {
+		if err := r.matches(c); err != nil {
+			return err
+		}
 	}
 	s.restored = &r
 	for _, c := range s.communicators() {
@@ -170,11 +179,3 @@ func (s *state) deliverRestored(c *Comm) {
 	s.restored.Boxes = rest
 	c.box.list = append(mine, c.box.list...)
 }
-
-// claimedComm is a communicator made again at a restart, waiting for the program
-// to create it.
-type claimedComm struct{ comm *Comm }
-
-func (c *Comm) claim(creation) (*claimedComm, error) { return nil, nil }
-
-func (c *Comm) claimGroup(creation) *Comm { return nil }

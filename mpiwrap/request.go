@@ -36,6 +36,8 @@ type Request struct {
 	kind       requestKind
 	state      requestState
 	persistent bool
+	reusable   bool // of NewRequest
+	order      uint64
 	op         opCode
 	mode       driver.Mode
 	peer, tag  int
@@ -145,6 +147,8 @@ func (c *Comm) launchRecv(r *Request) error {
 func (r *Request) start() (err error) {
 	c := r.c
 	r.err, r.st = nil, Status{}
+	c.st.posted++
+	r.order = c.st.posted
 	if r.peer == ProcNull {
 		r.state, r.st = complete, emptyStatus
 		return nil
@@ -263,7 +267,9 @@ func (r *Request) completed(st driver.Status, err error) {
 	r.conclude()
 	if !r.persistent {
 		r.pin.Unpin()
-		r.buf = nil
+		if !r.reusable {
+			r.buf = nil
+		}
 	}
 }
 
@@ -294,7 +300,7 @@ func (r *Request) handle() driver.Handle {
 func (r *Request) consume() (Status, error) {
 	st, err := r.st, r.err
 	r.err = nil
-	if r.persistent {
+	if r.persistent || r.reusable {
 		r.state = idle
 	} else {
 		r.state = released
@@ -302,10 +308,10 @@ func (r *Request) consume() (Status, error) {
 	return st, err
 }
 
-// ended explains a wait for a request that is not active. A prepared one that
-// is not started is complete with an empty status, as MPI has it.
+// ended explains a wait for a request that is not active. One that can be
+// started and is not is complete with an empty status, as MPI has it.
 func (r *Request) ended(op opCode) (Status, error) {
-	if r.persistent && r.state == idle {
+	if r.state == idle {
 		return emptyStatus, nil
 	}
 	return Status{}, r.c.fail(op.String(), r.errPeer(), r.errTag(), ErrRequest, "")
@@ -316,6 +322,9 @@ func (r *Request) ended(op opCode) (Status, error) {
 func (r *Request) Wait() (Status, error) {
 	if r == nil {
 		return emptyStatus, nil
+	}
+	if err := r.wake(); err != nil {
+		return Status{}, err
 	}
 	switch r.state {
 	case complete:
@@ -374,6 +383,9 @@ func (r *Request) Test() (Status, bool, error) {
 	if r == nil {
 		return emptyStatus, true, nil
 	}
+	if err := r.wake(); err != nil {
+		return Status{}, false, err
+	}
 	switch r.state {
 	case complete:
 		st, err := r.consumeGuarded(opTest)
@@ -421,12 +433,11 @@ func (r *Request) progress() (bool, error) {
 // Cancelled. A receive that has been matched, by MPI or from the mailbox,
 // completes as if Cancel had not been called, and so does every send.
 func (r *Request) Cancel() error {
-	if r == nil || r.state == idle || r.state == released {
-		if r == nil {
-			return nil
-		}
-		_, err := r.ended(opCancel)
+	if err := r.wake(); err != nil || r == nil {
 		return err
+	}
+	if r.state == idle || r.state == released {
+		return r.c.fail("Cancel", r.errPeer(), r.errTag(), ErrRequest, "")
 	}
 	if r.state != active || r.kind != recvRequest || r.box != nil {
 		return nil

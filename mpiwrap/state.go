@@ -36,7 +36,10 @@ type state struct {
 	aside   []*Message // set aside by Mprobe and still in MPI; guarded by own
 	fetched []*Message // set aside, and their bytes drained
 
-	restored  *record // what a checkpoint said, until claimed
+	restored *record    // what a checkpoint said, until claimed
+	again    []*Request // receives to post again before the next call
+	posted   uint64     // requests started so far
+
 	finalized atomic.Bool
 }
 

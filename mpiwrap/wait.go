@@ -16,6 +16,9 @@ func (r *Request) live() bool { return r != nil && (r.state == active || r.state
 
 // publishMany publishes a wait for several requests.
 func publishMany(op opCode, rs []*Request, all bool) (*activity, error) {
+	if err := wakeAny(rs); err != nil {
+		return nil, err
+	}
 	var c *Comm
 	waits := 0
 	for _, r := range rs {
@@ -253,6 +256,9 @@ func collect(rs []*Request) ([]int, []Status, error) {
 
 // quickMany guards the Test forms; nil when no request has anything to report.
 func quickMany(rs []*Request) (*activity, *state, error) {
+	if err := wakeAny(rs); err != nil {
+		return nil, nil, err
+	}
 	for _, r := range rs {
 		if r.live() {
 			a, err := r.c.quick(opTest, AnySource, AnyTag)

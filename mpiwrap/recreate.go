@@ -1,0 +1,165 @@
+package mpiwrap
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// After a restart the program makes its communicators again, those made before
+// Restore as well as those it made later and still had at the checkpoint. They are
+// known by the order of creation on their parent: the first creations of this run
+// get the names that the record holds and no communicator of this run has yet,
+// lowest number first; later ones go on counting where the checkpoint stood. Each
+// must be made by the same call with the same arguments as before.
+
+// record describes c for a checkpoint.
+func (c *Comm) record() commRecord {
+	r := commRecord{Name: c.name, How: c.how, Members: c.members, Children: c.childrenSoFar(), Groups: map[string]int{}}
+	for k, n := range c.groups {
+		r.Groups[k] = n
+	}
+	if before := c.before(); before != nil {
+		for k, n := range before.Groups {
+			r.Groups[k] = max(r.Groups[k], n)
+		}
+	}
+	return r
+}
+
+// before returns what the record says of c, or nil.
+func (c *Comm) before() *commRecord {
+	if c.st.restored == nil {
+		return nil
+	}
+	return c.st.restored.find(c.name)
+}
+
+func (r *record) find(name string) *commRecord {
+	for i := range r.Comms {
+		if r.Comms[i].Name == name {
+			return &r.Comms[i]
+		}
+	}
+	return nil
+}
+
+// unclaimed are the communicators that this run has not made again.
+func (r *record) unclaimed() []commRecord {
+	var out []commRecord
+	for _, c := range r.Comms {
+		if !c.claimed {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// childrenSoFar counts creations on c, those before the restart included.
+func (c *Comm) childrenSoFar() int {
+	if b := c.before(); b != nil {
+		return max(c.children, b.Children)
+	}
+	return c.children
+}
+
+// matches claims c's entry and compares it with c.
+func (r *record) matches(c *Comm) error {
+	b := r.find(c.name)
+	if b == nil {
+		return nil
+	}
+	b.claimed = true
+	if b.How.Op != c.how.Op || !slices.Equal(b.Members, c.members) {
+		return c.fail(orWord(c.how.Op, "Init"), NoPeer, NoTag, ErrMismatch,
+			fmt.Sprintf("%s is made by %s of world ranks %v; before the restart it was made by %s of %v",
+				c.name, c.how.by(), c.members, b.How.by(), b.Members))
+	}
+	return nil
+}
+
+func (how creation) by() string {
+	return orWord(how.Op, "Init") + " at " + orWord(how.Creator, "start")
+}
+
+func orWord(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// claim is the child of c that has to be made next, of those the record holds.
+type claim struct {
+	number int // of the child; 0 when the record holds no more
+	rec    *commRecord
+}
+
+// nextClaim returns the lowest child of c that is in the record and not in this
+// run, groups aside.
+func (c *Comm) nextClaim() claim {
+	var best claim
+	if c.st.restored == nil {
+		return best
+	}
+	for i := range c.st.restored.Comms {
+		r := &c.st.restored.Comms[i]
+		if r.claimed || r.How.Parent != c.name || r.How.Op == opCreateGroup.String() {
+			continue
+		}
+		n := r.number()
+		if n > 0 && (best.number == 0 || n < best.number) {
+			best = claim{n, r}
+		}
+	}
+	return best
+}
+
+// number is the child's number in its name: "world.2[3]" is 2.
+func (r *commRecord) number() int {
+	s := r.Name[strings.LastIndexByte(r.Name, '.')+1:]
+	if i := strings.IndexByte(s, '['); i >= 0 {
+		s = s[:i]
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// print is equal for creations by the same call with the same arguments.
+func (how creation) print() uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, how.Op, how.Color, how.Key, how.Ranks, how.Tag)
+	return h.Sum64()
+}
+
+// groupNumber returns the number of the next creation by a group.
+func (c *Comm) groupNumber(how creation) int {
+	key := how.groupKey()
+	if c.groups == nil {
+		c.groups = map[string]int{}
+	}
+	if s := c.st.restored; s != nil {
+		best := 0
+		for _, r := range s.Comms {
+			if r.claimed || r.How.Parent != c.name || r.How.Op != how.Op || r.How.groupKey() != key {
+				continue
+			}
+			if n := r.number(); n > 0 && (best == 0 || n < best) {
+				best = n
+			}
+		}
+		if best > 0 {
+			return best
+		}
+		if b := c.before(); b != nil {
+			c.groups[key] = max(c.groups[key], b.Groups[key])
+		}
+	}
+	c.groups[key]++
+	return c.groups[key]
+}
