@@ -58,13 +58,18 @@ func (s *Store) newManifest(e Epoch, l *level, shards []ShardInfo) (*manifest, e
 }
 
 // commit publishes the manifest unless the same one is there already.
-func (l *level) commit(m *manifest, rank int) error {
+func (l *levelDir) commit(m *manifest, rank int) error {
 	if err := l.ensureEpoch(m.epoch); err != nil {
 		return l.unusable(err)
 	}
-	if err := l.checkOrigins(&m.shards[rank]); err != nil {
+	if err := l.checkOrigins(m.shards[rank].origins); err != nil {
 		return err
 	}
+	return l.publishManifest(m)
+}
+
+// publishManifest writes the manifest into the epoch's directory.
+func (l *levelDir) publishManifest(m *manifest) error {
 	b := m.encode()
 	dir := l.epochPath(m.epoch)
 	have, err := readFile(l.fs, join(dir, manifestName), maxRecordLen)
@@ -76,7 +81,7 @@ func (l *level) commit(m *manifest, rank int) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	temp := tempName(manifestName, rank)
+	temp := tempName(manifestName, l.owner)
 	if err := writeFile(l.fs, join(dir, temp), b); err != nil {
 		return l.spaceError(err, int64(len(b)))
 	}
@@ -85,8 +90,8 @@ func (l *level) commit(m *manifest, rank int) error {
 
 // checkOrigins makes sure that the epochs which hold chunks of this rank's shard
 // are still there.
-func (l *level) checkOrigins(info *ShardInfo) error {
-	for _, o := range info.origins {
+func (l *levelDir) checkOrigins(origins []Epoch) error {
+	for _, o := range origins {
 		have, err := l.hasManifest(o)
 		if err != nil {
 			return err

@@ -73,6 +73,9 @@ func (sh *Shard) nextCopy(ctx context.Context, n int) (*shardCopy, error) {
 		if err == nil && len(sh.copies) > 0 && c.at.info.Digest != sh.digest {
 			err = errors.Join(fmt.Errorf("it is another attempt at epoch %d", sh.epoch), c.close())
 		}
+		if errors.Is(err, errNoOtherWay) {
+			continue
+		}
 		if err != nil {
 			err = sh.fault(from, err)
 			tried = append(tried, err)

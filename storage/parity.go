@@ -72,7 +72,11 @@ func (s *Store) flushParity(ctx context.Context, e Epoch, to *level) (info Shard
 	}
 	group, place := groupOf(groups, s.opt.Rank)
 	g := newParityGroup(m, stripe{group: group, k: len(group) - to.cfg.Parity, m: to.cfg.Parity, i: place})
-	if err := s.encodeStripe(ctx, e, g, m, to); err != nil {
+	all := make([]int, g.m)
+	for j := range all {
+		all[j] = j
+	}
+	if err := s.encodeStripe(ctx, e, g, m, to, all); err != nil {
 		return info, err
 	}
 	info = m.shards[s.opt.Rank]
@@ -86,8 +90,9 @@ func (s *Store) flushParity(ctx context.Context, e Epoch, to *level) (info Shard
 	return info, nil
 }
 
-// encodeStripe computes the rows of g and writes them to their members.
-func (s *Store) encodeStripe(ctx context.Context, e Epoch, g *parityGroup, m *manifest, to *level) (err error) {
+// encodeStripe computes the rows of g and writes those called for to their
+// members.
+func (s *Store) encodeStripe(ctx context.Context, e Epoch, g *parityGroup, m *manifest, to *level, rows []int) (err error) {
 	done, err := s.turn(ctx)
 	if err != nil {
 		return err
@@ -119,7 +124,12 @@ func (s *Store) encodeStripe(ctx context.Context, e Epoch, g *parityGroup, m *ma
 	}
 	run(g.m, func() error { return enc.run(ctx) })
 	for j := range g.m {
-		run(j, func() error { return s.writeRow(ctx, e, enc, j, to) })
+		run(j, func() error {
+			if !slices.Contains(rows, j) {
+				return enc.drop(j)
+			}
+			return s.writeRow(ctx, e, enc, j, to)
+		})
 	}
 	wg.Wait()
 	return firstCause(errs)
@@ -275,6 +285,14 @@ func newCountdown(n int, then func()) func() {
 			then()
 		}
 	}
+}
+
+// drop takes the blocks of a row that nobody writes.
+func (e *stripeEncoder) drop(j int) error {
+	for b := range e.rows[j] {
+		b.done()
+	}
+	return nil
 }
 
 func (e *stripeEncoder) close() error {

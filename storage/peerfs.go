@@ -143,15 +143,21 @@ func (f *peerFS) close() error {
 	return err
 }
 
-func (f *peerFS) Create(name string, direct bool) (vfs.File, error) { return f.file(wireCreate, name) }
-func (f *peerFS) Open(name string) (vfs.File, error)                { return f.file(wireOpen, name) }
+func (f *peerFS) Create(name string, direct bool) (vfs.File, error) {
+	if direct {
+		return f.file(wireCreate, name, createDirect)
+	}
+	return f.file(wireCreate, name, "")
+}
 
-func (f *peerFS) file(op wireOp, name string) (vfs.File, error) {
+func (f *peerFS) Open(name string) (vfs.File, error) { return f.file(wireOpen, name) }
+
+func (f *peerFS) file(op wireOp, names ...string) (vfs.File, error) {
 	c, err := f.dial()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.call(op, f.head(name), nil, nil); err != nil {
+	if _, err := c.call(op, f.head(names...), nil, nil); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 	return &peerFile{c: c}, nil

@@ -46,7 +46,7 @@ func (p *paritySource) locate(ctx context.Context, e Epoch, rank int) (*extent, 
 		return nil, err
 	}
 	if p.skip == place || p.skip >= len(group) {
-		return nil, fmt.Errorf("no further way to compute the shard: %w", ErrNotCommitted)
+		return nil, errNoOtherWay
 	}
 	r := &rebuilt{s: p.s, l: p.l, m: m, group: group, place: place, skip: p.skip,
 		members: map[int]*extent{}, rows: map[rowID]*shardCopy{}}
@@ -56,6 +56,9 @@ func (p *paritySource) locate(ctx context.Context, e Epoch, rank int) (*extent, 
 	return &extent{ReaderAt: r, Closer: r, n: info.ShardBytes, info: info,
 		name: fmt.Sprintf("parity group %v of epoch %d", group, e)}, nil
 }
+
+// errNoOtherWay says that there is no such member to do without.
+var errNoOtherWay = errors.New("no other way to compute the shard")
 
 // group finds a rank's parity group and its place there.
 func (m *manifest) group(rank int) ([]int, int, error) {

@@ -329,3 +329,54 @@ func TestTopologyRefused(t *testing.T) {
 		t.Errorf("got %v, want a *TopologyError", err)
 	}
 }
+
+// TestRebuild loses a node, rebuilds what it had, and can then lose another one
+// that it could not have lost before.
+func TestRebuild(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		nodes     int
+		level     storage.LevelConfig
+		lose      []string
+		loseAgain []string
+	}{
+		{"partner", 3, partner, []string{"n1"}, []string{"n2"}},
+		{"parity", 6, parity, []string{"n1", "n2"}, []string{"n3", "n4"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newCluster(t, nodeNames(c.nodes)...)
+			w.start(local, c.level)
+			w.take(1, storage.LevelLocal, c.level.Name)
+			w.take(2, storage.LevelLocal, c.level.Name)
+			w.stop()
+			for _, n := range c.lose {
+				w.loseNode(n)
+			}
+			w.start(local, c.level)
+			// Copies are rebuilt from local shards and these from parity.
+			order := []string{storage.LevelLocal, c.level.Name}
+			if c.level.Name == storage.LevelPartner {
+				order = []string{c.level.Name, storage.LevelLocal, c.level.Name}
+			}
+			for _, level := range order {
+				if _, err := w.all(func(s *storage.Store, r int) (info storage.ShardInfo, err error) {
+					return info, s.Rebuild(context.Background(), 2, level)
+				}); err != nil {
+					t.Fatalf("rebuild %s: %v", level, err)
+				}
+				w.learn()
+			}
+			w.stop()
+			for _, n := range c.loseAgain {
+				w.loseNode(n)
+			}
+			w.start(local, c.level)
+			if got := w.newest(); got != 2 {
+				t.Fatalf("newest epoch is %d, want 2", got)
+			}
+			if _, err := w.restore(2); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

@@ -124,6 +124,9 @@ func (h *session) serve(op wireOp, d *decoder, reply *encoder) error {
 		if h.f == nil {
 			return errNoFile
 		}
+		if err := h.endWrites(); err != nil {
+			return err
+		}
 		n, err := h.f.Size()
 		reply.u64(uint64(n))
 		return err
@@ -169,7 +172,7 @@ func inside(l *level, name string) (string, error) {
 func (h *session) named(op wireOp, l *level, name string, d *decoder, reply *encoder) (err error) {
 	switch op {
 	case wireCreate:
-		return h.open(l.fs.Create(name, true))
+		return h.open(l.fs.Create(name, d.str() == createDirect))
 	case wireOpen:
 		return h.open(l.fs.Open(name))
 	case wireMkdir:
@@ -217,6 +220,9 @@ func (h *session) open(f vfs.File, err error) error {
 // read sends up to a block of the open file.
 func (h *session) read(d *decoder) error {
 	off, n := d.i64(), int(d.u32())
+	if err := h.endWrites(); err != nil {
+		return h.refuse(err)
+	}
 	if !d.done() || n > blockBytes || h.f == nil {
 		return h.refuse(fs.ErrInvalid)
 	}

@@ -34,6 +34,9 @@ const (
 	wireFree
 )
 
+// createDirect as the second argument of wireCreate asks for direct writes.
+const createDirect = "direct"
+
 // Statuses of replies. They stand for the errors that storage tells apart.
 const (
 	wireOK uint8 = iota

@@ -1,0 +1,221 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// Rebuild makes this rank's part of a committed epoch whole again at a level,
+// after nodes were lost or ranks placed elsewhere: its shard and the manifest in
+// its own directory at local; the copies on other nodes at partner; the rows of
+// its stripe at parity. All ranks call it level by level, local before parity.
+// What is there already is left alone. At other levels there is nothing to
+// rebuild from.
+func (s *Store) Rebuild(ctx context.Context, e Epoch, level string) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	l, err := s.at(level)
+	if err != nil {
+		return err
+	}
+	m, err := s.manifestOf(ctx, l, e)
+	if err == nil {
+		switch l.name {
+		case LevelLocal:
+			err = s.rebuildShard(ctx, m, &l.levelDir, l)
+		case LevelPartner:
+			err = s.rebuildCopies(ctx, m, l)
+		case LevelParity:
+			err = s.rebuildRows(ctx, m, l)
+		default:
+			err = fmt.Errorf("level %s keeps no redundancy", l.name)
+		}
+	}
+	return s.fault("rebuild", e, level, err)
+}
+
+// rebuildShard puts this rank's shard, what it refers to, and the manifest into
+// d, the own directory or that of another rank.
+func (s *Store) rebuildShard(ctx context.Context, m *manifest, d *levelDir, l *level) error {
+	info, err := m.shard(s.opt.Rank)
+	if err != nil {
+		return err
+	}
+	for _, o := range info.origins {
+		om, err := s.manifestOf(ctx, l, o)
+		if err != nil {
+			return fmt.Errorf("epoch %d holds chunks of it: %w", o, err)
+		}
+		if err := s.rebuildOne(ctx, om, d, l); err != nil {
+			return err
+		}
+	}
+	return s.rebuildOne(ctx, m, d, l)
+}
+
+func (s *Store) rebuildOne(ctx context.Context, m *manifest, d *levelDir, l *level) error {
+	rank := s.opt.Rank
+	if err := d.ensureEpoch(m.epoch); err != nil {
+		return d.unusable(err)
+	}
+	x, err := d.openCommitted(m.epoch, m.shards[rank])
+	if err == nil {
+		err = x.Close()
+	} else {
+		err = s.copyBack(ctx, m, d, l)
+	}
+	if err != nil {
+		return err
+	}
+	return d.commit(m, rank)
+}
+
+// copyBack copies the bytes of the committed shard, as they are, from wherever
+// the same bytes can be had.
+func (s *Store) copyBack(ctx context.Context, m *manifest, d *levelDir, l *level) error {
+	want := m.shards[s.opt.Rank]
+	err := errNoMore
+	for _, from := range s.sources(m.epoch, want.Rank, l.name) {
+		c, oerr := openCopy(ctx, from, m.epoch, want.Rank)
+		if oerr == nil && c.at.info.index != want.index {
+			oerr = errors.Join(errors.New("it is stored otherwise"), c.close())
+		}
+		if oerr == nil {
+			oerr = errors.Join(s.copyBytes(ctx, c, d, s.throttle(l)), c.close())
+		}
+		if oerr == nil || ctx.Err() != nil {
+			return oerr
+		}
+		err = errors.Join(err, s.fault("fetch", m.epoch, from.levelName(), oerr))
+	}
+	return err
+}
+
+// copyBytes copies a shard byte by byte and publishes it when all that was
+// written has been read back and verified.
+func (s *Store) copyBytes(ctx context.Context, c *shardCopy, d *levelDir, t *throttle) error {
+	done, err := s.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	e, n := c.idx.epoch, c.at.n
+	err = d.create(e, shardName(c.idx.rank), func(f vfs.File) error {
+		w := newBlockWriter(ctx, f, s.pool, t)
+		if err := s.copyBlocks(ctx, c.at, w); err != nil {
+			w.abort()
+			return err
+		}
+		if err := w.finish(); err != nil {
+			return err
+		}
+		back, err := openLoose(c.at.name+" (copy)", f)
+		if err != nil {
+			return err
+		}
+		return back.verifyOwn(ctx)
+	})
+	return d.spaceError(err, n)
+}
+
+func (s *Store) copyBlocks(ctx context.Context, x *extent, w *blockWriter) error {
+	for off := int64(0); off < x.n; off += blockBytes {
+		l, err := s.pool.lease(ctx)
+		if err != nil {
+			return err
+		}
+		p := l.buf[:min(blockBytes, x.n-off)]
+		if err = readFull(x, p, off); err == nil {
+			err = w.append(p, l)
+		}
+		l.drop()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verifyOwn reads the chunks that the shard holds itself.
+func (c *shardCopy) verifyOwn(ctx context.Context) error {
+	return inParallel(len(c.idx.chunks), func(i int, mem *scratch) error {
+		if c.idx.chunks[i].origin != c.idx.epoch {
+			return nil
+		}
+		return c.readChunk(ctx, i, mem.whole(int(c.idx.chunks[i].length)), mem)
+	})
+}
+
+// rebuildCopies brings the copies to the ranks that are the partners now.
+func (s *Store) rebuildCopies(ctx context.Context, m *manifest, l *level) error {
+	ranks, err := partnersOf(s.opt.Nodes, s.opt.Rank, l.cfg.Copies)
+	if err != nil {
+		return err
+	}
+	for _, r := range ranks {
+		d, f := s.peerDir(ctx, r, l.name)
+		err := s.rebuildShard(ctx, m, d, l)
+		if err := errors.Join(err, f.close()); err != nil {
+			return fmt.Errorf("copy to rank %d on node %s: %w", r, s.opt.Nodes[r], err)
+		}
+	}
+	// The own directory takes part in the epoch as well.
+	return s.rebuildManifest(m, &l.levelDir)
+}
+
+// rebuildManifest puts the manifest into a directory that may hold no shard.
+func (s *Store) rebuildManifest(m *manifest, d *levelDir) error {
+	if err := d.ensureEpoch(m.epoch); err != nil {
+		return d.unusable(err)
+	}
+	return d.publishManifest(m)
+}
+
+// rebuildRows encodes again the rows of this rank's stripe that are not to be
+// had, in the groups of the manifest, also for the epochs that it refers to.
+func (s *Store) rebuildRows(ctx context.Context, m *manifest, l *level) error {
+	for _, o := range m.origins() {
+		om, err := s.manifestOf(ctx, l, o)
+		if err == nil {
+			err = s.rebuildStripe(ctx, om, l)
+		}
+		if err != nil {
+			return fmt.Errorf("epoch %d holds chunks of it: %w", o, err)
+		}
+	}
+	return s.rebuildStripe(ctx, m, l)
+}
+
+func (s *Store) rebuildStripe(ctx context.Context, m *manifest, l *level) error {
+	group, place, err := m.group(s.opt.Rank)
+	if err != nil {
+		return err
+	}
+	g := newParityGroup(m, stripe{group: group, k: len(group) - m.parity, m: m.parity, i: place})
+	want := g.encode()
+	var missing []int
+	for j := range g.m {
+		id := rowID{s.opt.Rank, j}
+		c, err := eachDir(ctx, s, l, m.epoch, func(*holding) bool { return false },
+			func(d *levelDir) (*shardCopy, error) { return d.openRow(m.epoch, id, want) }, group[g.row(j)])
+		if err != nil {
+			missing = append(missing, j)
+			continue
+		}
+		if err := c.close(); err != nil {
+			return err
+		}
+	}
+	if len(missing) > 0 {
+		if err := s.encodeStripe(ctx, m.epoch, g, m, l, missing); err != nil {
+			return err
+		}
+	}
+	return s.rebuildManifest(m, &l.levelDir)
+}
