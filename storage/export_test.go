@@ -1,7 +1,9 @@
 package storage
 
+var testInbound = newBuffers(64)
+
 // Shared makes stores of one test process share buffers.
 func Shared(o Options) Options {
-	o.pool = testPool
+	o.pool, o.inbound = testPool, testInbound
 	return o
 }

@@ -34,7 +34,7 @@ type Options struct {
 	Logger *slog.Logger // nil: silent. It should say the rank: Store does not
 	FS     vfs.FS       // nil: the operating system's
 
-	pool *buffers // tests share one: mapping memory is slow
+	pool, inbound *buffers // tests share them: mapping memory is slow
 }
 
 // LevelConfig says where a level is and how it is used.

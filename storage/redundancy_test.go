@@ -51,6 +51,12 @@ func (c *cluster) loseNode(n string) {
 // others have.
 func (c *cluster) start(levels ...storage.LevelConfig) {
 	c.t.Helper()
+	if err := c.tryStart(levels...); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) tryStart(levels ...storage.LevelConfig) error {
 	net := storagetest.NewLoopback(len(c.nodes))
 	c.stores = nil
 	for r, n := range c.nodes {
@@ -65,27 +71,27 @@ func (c *cluster) start(levels ...storage.LevelConfig) {
 			Job: "cluster", Rank: r, Size: len(c.nodes), Node: n, Nodes: c.nodes,
 			FS: c.fs, Transport: net.Rank(r), Levels: mine}))
 		if err != nil {
-			c.t.Fatal(err)
+			return err
 		}
 		c.stores = append(c.stores, s)
 		c.t.Cleanup(func() { s.Close() })
 	}
-	c.learn()
+	return c.learn()
 }
 
-func (c *cluster) learn() {
-	c.t.Helper()
+func (c *cluster) learn() error {
 	for r, s := range c.stores {
 		h, err := s.Holdings(c.t.Context())
 		if err != nil {
-			c.t.Fatal(err)
+			return err
 		}
 		for _, other := range c.stores {
 			if err := other.Learn(r, h); err != nil {
-				c.t.Fatal(err)
+				return err
 			}
 		}
 	}
+	return nil
 }
 
 func (c *cluster) stop() {
@@ -110,6 +116,15 @@ func (c *cluster) all(do func(s *storage.Store, r int) (storage.ShardInfo, error
 // take brings an epoch to all levels in turn.
 func (c *cluster) take(e storage.Epoch, levels ...string) {
 	c.t.Helper()
+	if err := c.tryTake(e, data, levels...); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// sectionsFor makes the shard of a rank.
+type sectionsFor func(rank int, e storage.Epoch) []storage.Section
+
+func (c *cluster) tryTake(e storage.Epoch, data sectionsFor, levels ...string) error {
 	for i, level := range levels {
 		infos, err := c.all(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 			if i == 0 {
@@ -118,14 +133,15 @@ func (c *cluster) take(e storage.Epoch, levels ...string) {
 			return s.Flush(context.Background(), e, levels[0], level)
 		})
 		if err != nil {
-			c.t.Fatalf("epoch %d at %s: %v", e, level, err)
+			return fmt.Errorf("epoch %d at %s: %w", e, level, err)
 		}
 		if _, err := c.all(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 			return infos[r], s.Commit(context.Background(), e, level, infos)
 		}); err != nil {
-			c.t.Fatalf("commit %d at %s: %v", e, level, err)
+			return fmt.Errorf("commit %d at %s: %w", e, level, err)
 		}
 	}
+	return nil
 }
 
 // data makes shards of different lengths, part of which stays the same from
@@ -149,7 +165,9 @@ func data(rank int, e storage.Epoch) []storage.Section {
 
 // restore fetches an epoch on all ranks and compares it. It returns the levels
 // from which the ranks had their shards.
-func (c *cluster) restore(e storage.Epoch) ([]string, error) {
+func (c *cluster) restore(e storage.Epoch) ([]string, error) { return c.restoreAs(e, data) }
+
+func (c *cluster) restoreAs(e storage.Epoch, data sectionsFor) ([]string, error) {
 	levels := make([]string, len(c.stores))
 	_, err := c.all(func(s *storage.Store, r int) (info storage.ShardInfo, err error) {
 		sh, err := s.Fetch(context.Background(), e)
@@ -364,7 +382,9 @@ func TestRebuild(t *testing.T) {
 				}); err != nil {
 					t.Fatalf("rebuild %s: %v", level, err)
 				}
-				w.learn()
+				if err := w.learn(); err != nil {
+					t.Fatal(err)
+				}
 			}
 			w.stop()
 			for _, n := range c.loseAgain {

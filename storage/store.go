@@ -76,7 +76,10 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		s.levels = append(s.levels, l)
 	}
 	if opt.Transport != nil {
-		s.inbound = newBuffers(inboundBuffers)
+		s.inbound = opt.inbound
+		if s.inbound == nil {
+			s.inbound = newBuffers(inboundBuffers)
+		}
 		s.serving = s.serve()
 	}
 	return s, nil
@@ -112,12 +115,14 @@ func (s *Store) Close() error {
 	var err error
 	if s.serving != nil {
 		s.serving.close()
-		err = s.inbound.close()
+		if s.opt.inbound == nil {
+			err = s.inbound.close()
+		}
 	}
-	if s.opt.pool != nil {
-		return err
+	if s.opt.pool == nil {
+		err = errors.Join(err, s.pool.close())
 	}
-	return errors.Join(err, s.pool.close())
+	return err
 }
 
 // enter is the start of every operation; its result ends the operation.
