@@ -1,0 +1,157 @@
+package storagetest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+func (s *suite) commit() {
+	infos, err := s.bring(s.Context(), 1)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := s.learn(); err != nil {
+		s.Fatal(err)
+	}
+	if s.offers(1) {
+		s.Error("the epoch is offered before it is committed")
+	}
+	if err := s.commitAt(1, s.level.Config.Name, infos); err != nil {
+		s.Fatal(err)
+	}
+	if err := s.learn(); err != nil {
+		s.Fatal(err)
+	}
+	if !s.offers(1) {
+		s.Error("the epoch is not offered after it was committed")
+	}
+}
+
+// restoreAlone takes away this rank's local shard, one rank at a time where the
+// level computes shards from those of the others.
+func (s *suite) restoreAlone() {
+	s.take(1)
+	if s.level.Config.Name == storage.LevelParity {
+		node := s.level.Nodes[0]
+		if err := os.RemoveAll(filepath.Join(s.dir, node, storage.LevelLocal, "epoch-0000000001")); err != nil {
+			s.Fatal(err)
+		}
+	} else if s.level.Config.Name != storage.LevelLocal {
+		for _, node := range s.level.Nodes {
+			if err := os.RemoveAll(filepath.Join(s.dir, node, storage.LevelLocal, "epoch-0000000001")); err != nil {
+				s.Fatal(err)
+			}
+		}
+	}
+	if err := s.learn(); err != nil {
+		s.Fatal(err)
+	}
+	if err := s.restore(1); err != nil {
+		s.Error(err)
+	}
+}
+
+func (s *suite) final() {
+	infos := s.take(1)
+	if err := s.commitAt(1, s.level.Config.Name, infos); err != nil {
+		s.Errorf("the same manifest again: %v", err)
+	}
+	infos[0].Bytes++
+	if err := s.commitAt(1, s.level.Config.Name, infos); !errors.Is(err, storage.ErrCommitted) {
+		s.Errorf("another manifest: got %v, want ErrCommitted", err)
+	}
+	for _, st := range s.stores {
+		if err := st.Discard(s.Context(), 1, s.level.Config.Name); !errors.Is(err, storage.ErrCommitted) {
+			s.Errorf("discard: got %v, want ErrCommitted", err)
+		}
+	}
+	if err := s.restore(1); err != nil {
+		s.Error(err)
+	}
+}
+
+func (s *suite) discard() {
+	s.take(1)
+	if _, err := s.bring(s.Context(), 2); err != nil {
+		s.Fatal(err)
+	}
+	for _, st := range s.stores {
+		if err := st.Discard(s.Context(), 2, s.level.Config.Name); err != nil {
+			s.Fatal(err)
+		}
+	}
+	if s.offers(2) {
+		s.Error("a discarded epoch is offered")
+	}
+	if err := s.restore(1); err != nil {
+		s.Errorf("the epoch before it: %v", err)
+	}
+}
+
+func (s *suite) prune() {
+	const epochs = 5 // Keep is 2
+	for e := storage.Epoch(1); e <= epochs; e++ {
+		s.take(e)
+		for _, st := range s.stores {
+			if _, err := st.Prune(s.Context()); err != nil {
+				s.Fatal(err)
+			}
+		}
+	}
+	if err := s.learn(); err != nil {
+		s.Fatal(err)
+	}
+	for e := storage.Epoch(1); e <= epochs; e++ {
+		want := e > epochs-2
+		if got := s.offers(e); got != want {
+			s.Errorf("epoch %d: offered is %v, want %v", e, got, want)
+		}
+		if want {
+			if err := s.restore(e); err != nil {
+				s.Errorf("epoch %d: %v", e, err)
+			}
+		}
+	}
+}
+
+func (s *suite) cancel() {
+	s.take(1)
+	ctx, cancel := context.WithCancel(s.Context())
+	cancel()
+	if _, err := s.bring(ctx, 2); !errors.Is(err, context.Canceled) {
+		s.Errorf("got %v, want context.Canceled", err)
+	}
+	if s.offers(2) {
+		s.Error("a cancelled epoch is offered")
+	}
+	if err := s.restore(1); err != nil {
+		s.Errorf("the epoch before it: %v", err)
+	}
+	s.take(3)
+	if err := s.restore(3); err != nil {
+		s.Errorf("the epoch after it: %v", err)
+	}
+}
+
+// oddSizes puts sections around the lengths at which something changes.
+func (s *suite) oddSizes() {
+	s.sections = func(rank int, e storage.Epoch) []storage.Section {
+		var secs []storage.Section
+		for i, n := range []int{0, 1, 4095, 4096, 65535, 65536, 262143, 262144, 262145, 4<<20 - 1, 4<<20 + 1} {
+			b := make(storage.Bytes, n)
+			for j := range b {
+				b[j] = byte(j*7 + rank + int(e)*3 + j>>9)
+			}
+			secs = append(secs, storage.Section{Name: string(rune('a' + i)), Size: int64(n), Source: b})
+		}
+		return secs
+	}
+	s.take(1)
+	if err := s.restore(1); err != nil {
+		s.Error(err)
+	}
+}
