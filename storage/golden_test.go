@@ -1,0 +1,162 @@
+package storage_test
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest"
+)
+
+var golden = flag.Bool("golden", false, "write testdata/v1 anew; only before the version is released")
+
+const goldenDir = "testdata/v1"
+
+// goldenNodes are the nodes of the three ranks of the golden job.
+var goldenNodes = nodeNames(3)
+
+// goldenSections compress, repeat and are zero in parts, so that every kind of
+// chunk is there.
+func goldenSections(rank int, e storage.Epoch) []storage.Section {
+	steady := make(storage.Bytes, 6000)
+	for i := range steady {
+		steady[i] = byte(i*i>>4 + rank)
+	}
+	ramp := make(storage.Bytes, 8000) // numbers that only a shuffle compresses
+	for i := range ramp {
+		ramp[i] = byte((i/8)*(i%8*31+1) + int(e))
+	}
+	secs := []storage.Section{
+		{Name: "step", Source: storage.Bytes{byte(e), byte(rank), 0, 0}},
+		{Name: "steady", Source: steady},
+		{Name: "ramp", Source: ramp},
+		{Name: "zero", Source: make(storage.Bytes, 5000)},
+		{Name: "empty", Source: storage.Bytes{}},
+	}
+	for i := range secs {
+		secs[i].Size = int64(len(secs[i].Source.(storage.Bytes)))
+	}
+	return secs
+}
+
+func goldenStores(t *testing.T, dir string) []*storage.Store {
+	t.Helper()
+	net := storagetest.NewLoopback(len(goldenNodes))
+	var out []*storage.Store
+	for r, n := range goldenNodes {
+		s, err := storage.Open(t.Context(), storage.Shared(storage.Options{Job: "golden", Rank: r, Size: len(goldenNodes),
+			Node: n, Nodes: goldenNodes, Transport: net.Rank(r), Levels: []storage.LevelConfig{
+				{Name: storage.LevelLocal, Dir: filepath.Join(dir, n, "local")},
+				{Name: storage.LevelPartner, Dir: filepath.Join(dir, n, "partner")},
+				{Name: storage.LevelParity, Dir: filepath.Join(dir, n, "parity"), Data: 2, Parity: 1},
+				{Name: storage.LevelGlobal, Dir: filepath.Join(dir, "global"), Compress: true},
+			}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		out = append(out, s)
+	}
+	return out
+}
+
+// writeGolden makes the golden directories.
+func writeGolden(t *testing.T) {
+	t.Helper()
+	if err := os.RemoveAll(goldenDir); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range goldenNodes {
+		for _, l := range []string{"local", "partner", "parity"} {
+			if err := os.MkdirAll(filepath.Join(goldenDir, n, l), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(goldenDir, "global"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{t: t, nodes: goldenNodes, stores: goldenStores(t, goldenDir)}
+	for e := storage.Epoch(1); e <= 2; e++ {
+		if err := c.tryTake(e, goldenSections, storage.LevelLocal, storage.LevelPartner, storage.LevelParity); err != nil {
+			t.Fatal(err)
+		}
+		infos, err := c.stores[0].FlushNode(t.Context(), e, storage.LevelLocal, storage.LevelGlobal, []int{0, 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := c.stores[2].Flush(t.Context(), e, storage.LevelLocal, storage.LevelGlobal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range c.stores {
+			if err := s.Commit(t.Context(), e, storage.LevelGlobal, append(infos, info)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestGoldenDirectories opens what version 1 wrote, and must do so for ever:
+// every level alone gives the right bytes.
+func TestGoldenDirectories(t *testing.T) {
+	if *golden {
+		writeGolden(t)
+	}
+	for level, lose := range map[string][]string{
+		storage.LevelLocal:   nil,
+		storage.LevelPartner: {"n0/local", "n1/local", "n2/local"},
+		storage.LevelParity:  {"n1/local", "n1/partner", "n2/partner"},
+		storage.LevelGlobal:  {"n0/local", "n1/local", "n2/local", "n0/partner", "n1/partner", "n2/partner"},
+	} {
+		t.Run(level, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(goldenDir)); err != nil {
+				t.Fatal(err)
+			}
+			for _, l := range lose {
+				for _, e := range []string{"epoch-0000000001", "epoch-0000000002"} {
+					if err := os.RemoveAll(filepath.Join(dir, l, e)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			c := &cluster{t: t, nodes: goldenNodes, stores: goldenStores(t, dir)}
+			if err := c.learn(); err != nil {
+				t.Fatal(err)
+			}
+			for e := storage.Epoch(1); e <= 2; e++ {
+				from, err := c.restoreAs(e, goldenSections)
+				if err != nil {
+					t.Fatalf("epoch %d: %v", e, err)
+				}
+				if from[1] != level {
+					t.Errorf("epoch %d: rank 1 restored from %s, want %s", e, from[1], level)
+				}
+			}
+		})
+	}
+}
+
+// TestGoldenVerifies reads every byte of the golden directories.
+func TestGoldenVerifies(t *testing.T) {
+	dirs := []string{filepath.Join(goldenDir, "global")}
+	for _, n := range goldenNodes {
+		for _, l := range []string{"local", "partner", "parity"} {
+			dirs = append(dirs, filepath.Join(goldenDir, n, l))
+		}
+	}
+	v, err := storage.OpenView(nil, dirs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e := storage.Epoch(1); e <= 2; e++ {
+		found, err := v.Verify(context.Background(), e)
+		if err != nil || len(found) != 0 {
+			t.Errorf("epoch %d: got %v, %v", e, found, err)
+		}
+	}
+}
