@@ -151,6 +151,24 @@ func (s *Store) holders(level string, e Epoch, match func(h *holding) bool) []in
 
 func (h *holding) hasShard(rank int) bool { return slices.Contains(h.shards, rank) }
 
+// ownSource is the own directory of a level. A manifest that is missing there
+// may be at other ranks: it was written after all shards were durable, wherever
+// it is.
+type ownSource struct {
+	s *Store
+	l *level
+}
+
+func (o *ownSource) levelName() string { return o.l.name }
+
+func (o *ownSource) locate(ctx context.Context, e Epoch, rank int) (*extent, error) {
+	m, err := o.s.manifestOf(ctx, o.l, e)
+	if err != nil {
+		return nil, err
+	}
+	return o.l.locateIn(m, rank)
+}
+
 // peerSource is a level's directory at another rank.
 type peerSource struct {
 	s     *Store
@@ -199,7 +217,7 @@ func (s *Store) sourcesAt(l *level, e Epoch, rank int) []source {
 	if l.name == LevelParity {
 		return s.paritySources(l, e)
 	}
-	out := []source{l}
+	out := []source{&ownSource{s, l}}
 	if rank != s.opt.Rank && l.name == LevelLocal && s.opt.Transport != nil {
 		out = append(out, &peerSource{s, l.name, rank})
 	}

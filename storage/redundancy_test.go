@@ -22,6 +22,7 @@ type cluster struct {
 	fs     *crashfs.FS
 	nodes  []string // of each rank
 	stores []*storage.Store
+	net    *storagetest.Loopback
 }
 
 // newCluster makes a directory for each node.
@@ -57,7 +58,7 @@ func (c *cluster) start(levels ...storage.LevelConfig) {
 }
 
 func (c *cluster) tryStart(levels ...storage.LevelConfig) error {
-	net := storagetest.NewLoopback(len(c.nodes))
+	c.net = storagetest.NewLoopback(len(c.nodes))
 	c.stores = nil
 	for r, n := range c.nodes {
 		mine := slices.Clone(levels)
@@ -69,7 +70,7 @@ func (c *cluster) tryStart(levels ...storage.LevelConfig) error {
 		}
 		s, err := storage.Open(c.t.Context(), storage.Shared(storage.Options{
 			Job: "cluster", Rank: r, Size: len(c.nodes), Node: n, Nodes: c.nodes,
-			FS: c.fs, Transport: net.Rank(r), Levels: mine}))
+			FS: c.fs, Transport: c.net.Rank(r), Levels: mine}))
 		if err != nil {
 			return err
 		}
