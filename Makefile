@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-gpu bench lint build clean
+.PHONY: help setup demo test test-model test-gpu bench lint build clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ demo: setup ## checkpoint, kill and restart an N-body run elsewhere; under 3 min
 test: lint ## lint, then all tests
 	@sh scripts/abi-tests.sh $(GO)
 	$(GO) test -count=1 -p $(TEST_P) -timeout $(TIMEOUT) ./...
+
+test-model: ## check the cut protocol's model with spin; half a minute
+	@sh coordinated/cut/model/run.sh
 
 test-gpu: ## the GPU packages' tests on this machine's GPU (HOLDFAST_DEVICE, default cuda:0)
 	HOLDFAST_DEVICE=$${HOLDFAST_DEVICE:-cuda:0} HOLDFAST_TEST_GPU=1 \

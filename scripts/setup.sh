@@ -10,7 +10,7 @@ packages="
 	ocl-icd-libopencl1 ocl-icd-opencl-dev opencl-headers clinfo
 	pocl-opencl-icd mesa-opencl-icd oclgrind
 	slurmctld slurmd slurm-client munge
-	iproute2 shellcheck
+	iproute2 shellcheck spin
 "
 
 fail() {
