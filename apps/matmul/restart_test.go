@@ -1,0 +1,12 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/apps/internal/jobtest"
+)
+
+func TestRestart(t *testing.T) {
+	jobtest.Restart{Name: "matmul", Args: "-size 800x4000x700 -panel 40 -checks 1", Ranks: 4,
+		Step: "matmul: step ", At: 20}.Run(t)
+}

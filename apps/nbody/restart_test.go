@@ -1,0 +1,12 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/apps/internal/jobtest"
+)
+
+func TestRestart(t *testing.T) {
+	jobtest.Restart{Name: "nbody", Args: "-plummer 3000 -steps 120 -energy 20", Ranks: 3,
+		Step: "nbody: step ", At: 20}.Run(t)
+}
