@@ -7,6 +7,6 @@ import (
 )
 
 func TestRestart(t *testing.T) {
-	jobtest.Restart{Name: "nbody", Args: "-plummer 3000 -steps 120 -energy 20", Ranks: 3,
+	jobtest.Restart{Name: "nbody", Args: "-plummer 2500 -steps 100 -energy 20", Ranks: 3,
 		Step: "nbody: step ", At: 20}.Run(t)
 }
