@@ -1,0 +1,78 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/holdfast-hpc/holdfast/apps/internal/job"
+)
+
+// A config is what the flags say.
+type config struct {
+	common     job.Options
+	rows, cols int
+	rounds     int64
+	checkEvery int64
+	seed       uint64
+	out        string
+}
+
+const usage = `transpose turns a matrix over, again and again, and checks every element.
+
+The rows of the matrix are dealt out to the MPI ranks. In a round every rank turns
+its block over on its device, tile by tile, adding one to every element; the ranks
+exchange the pieces (Alltoallv), and every device puts its pieces together. So
+after any number of rounds it is known what stands where, and a round that was
+lost or done twice shows. Start it with mpirun or srun, or alone with -ranks 1:
+
+  mpirun -np 4 transpose -size 8192x4096 -rounds 100
+  transpose -ranks 1 -size 1000x777 -rounds 7 -check 1
+
+With -local or -global the run is checkpointed: USR1 to any rank takes one and
+goes on, USR2 or TERM takes one and stops. Started again with the same flags it
+goes on from the newest checkpoint, on any nodes and devices and under any MPI,
+with the same number of ranks.
+
+All arithmetic is in whole numbers: the result is the same on every device and for
+any number of ranks. An element that is wrong ends the run with an error that
+names it.
+
+Flags:
+`
+
+// parse reads the command line. flag.ErrHelp means that help was asked for and
+// printed to w.
+func parse(args []string, w io.Writer) (*config, error) {
+	var c config
+	var size string
+	fs := flag.NewFlagSet("transpose", flag.ContinueOnError)
+	fs.SetOutput(w)
+	fs.Usage = func() {
+		fmt.Fprint(w, usage)
+		fs.PrintDefaults()
+	}
+	fs.StringVar(&size, "size", "4096x4096", "rows and columns of the matrix, as `RxC`")
+	fs.Int64Var(&c.rounds, "rounds", 10, "how often to turn it over, also after a restart")
+	fs.Int64Var(&c.checkEvery, "check", 0, "check every element every so many rounds; 0: only at the end")
+	fs.Uint64Var(&c.seed, "seed", 1, "seed of the elements")
+	fs.StringVar(&c.out, "out", "", "`file` for the size, the rounds and the hash of the matrix")
+	c.common.Register(fs)
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	var rest string
+	n, _ := fmt.Sscanf(size+" ", "%dx%d%s", &c.rows, &c.cols, &rest)
+	switch {
+	case fs.NArg() > 0:
+		return nil, fmt.Errorf("unexpected argument %q; see transpose -help", fs.Arg(0))
+	case n != 2 || c.rows < 1 || c.cols < 1 || c.rows > math.MaxInt32 || c.cols > math.MaxInt32:
+		return nil, fmt.Errorf("-size %s: want RxC, such as 4096x1024", size)
+	case c.rounds < 0:
+		return nil, fmt.Errorf("-rounds %d: want 0 or more", c.rounds)
+	case c.checkEvery < 0:
+		return nil, fmt.Errorf("-check %d: want 0 or more", c.checkEvery)
+	}
+	return &c, nil
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/holdfast-hpc/holdfast/apps/internal/job"
+	"github.com/holdfast-hpc/holdfast/apps/transpose/kernel"
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+)
+
+// A turner is the state of one rank. What is protected says so.
+type turner struct {
+	*job.Job
+	config *config
+
+	queue           *gpustate.Queue
+	turn, place     *gpustate.Kernel
+	matrix, scratch *gpustate.Buffer // protected with the device
+	out, in         []uint32         // pieces to and from the other ranks
+	round           int64            // protected: rounds done
+}
+
+// share returns the part of n lines that a rank of size owns.
+func share(n, rank, size int) (lo, hi int) { return n * rank / size, n * (rank + 1) / size }
+
+// shape returns the rows and columns of the whole matrix after a number of
+// rounds.
+func (c *config) shape(round int64) (rows, cols int) {
+	if round%2 == 1 {
+		return c.cols, c.rows
+	}
+	return c.rows, c.cols
+}
+
+// transpose is the program on one rank.
+func (c *config) transpose(ctx context.Context, j *job.Job) error {
+	if size := j.World.Size(); c.rows < size || c.cols < size {
+		return fmt.Errorf("matrix of %d by %d on %d ranks: want a row and a column at least per rank", c.rows, c.cols, size)
+	}
+	t := &turner{Job: j, config: c}
+	if err := t.prepare(); err != nil {
+		return err
+	}
+	run := fmt.Sprintf("size %dx%d seed %d", c.rows, c.cols, c.seed)
+	restored, err := t.Restore(ctx, run, job.State{Name: "round", Value: &t.round})
+	if err != nil {
+		return err
+	}
+	if restored {
+		t.Sayf("goes on from round %d of %d", t.round, c.rounds)
+	} else if err := t.fill(); err != nil {
+		return err
+	}
+	if err := t.loop(ctx); err != nil {
+		return err
+	}
+	return t.finish()
+}
+
+// prepare gets or creates the objects on the device. The rank's block has at most
+// elements elements, whichever way the matrix lies.
+func (t *turner) prepare() (err error) {
+	if t.queue, err = t.Device.Queue("main"); err != nil {
+		return err
+	}
+	p, err := t.Device.Program("transpose", gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}, kernel.Options)
+	if err != nil {
+		return err
+	}
+	if t.turn, err = p.Kernel(kernel.Transpose); err != nil {
+		return err
+	}
+	if t.place, err = p.Kernel(kernel.Place); err != nil {
+		return err
+	}
+	elements := max(t.block(0), t.block(1))
+	if elements > math.MaxInt32 {
+		return fmt.Errorf("%d elements on rank %d, at most %d are possible: use more ranks", elements, t.World.Rank(), math.MaxInt32)
+	}
+	t.out, t.in = make([]uint32, elements), make([]uint32, elements)
+	if t.matrix, err = t.Device.Buffer("matrix", 4*elements); err != nil {
+		return err
+	}
+	t.scratch, err = t.Device.Buffer("scratch", 4*elements)
+	return err
+}
+
+// block returns the number of elements of the rank's block after a number of
+// rounds.
+func (t *turner) block(round int64) int {
+	rows, cols := t.config.shape(round)
+	lo, hi := share(rows, t.World.Rank(), t.World.Size())
+	return (hi - lo) * cols
+}
+
+// loop does the rounds that are left.
+func (t *turner) loop(ctx context.Context) error {
+	shown, err := t.Progress(int(t.config.rounds))
+	if err != nil {
+		return err
+	}
+	defer shown.Done()
+	for t.round < t.config.rounds {
+		if err := t.Checkpoints.Point(ctx); err != nil {
+			return err
+		}
+		shown.Step(int(t.round))
+		if err := t.turnOver(); err != nil {
+			return err
+		}
+		t.round++
+		if every := t.config.checkEvery; every > 0 && t.round%every == 0 {
+			if _, err := t.check(); err != nil {
+				return err
+			}
+		}
+	}
+	shown.Step(int(t.round))
+	return nil
+}
+
+// turnOver does one round. The rank's block, rows lo to hi of the matrix, turned
+// over has the rows that rank r is to own in one piece, as r's rows follow each
+// other; the pieces that arrive are the columns of the new block.
+func (t *turner) turnOver() error {
+	rows, cols := t.config.shape(t.round)
+	rank, size := t.World.Rank(), t.World.Size()
+	lo, hi := share(rows, rank, size)
+	newLo, newHi := share(cols, rank, size)
+	if err := t.launch(t.turn, kernel.Global(hi-lo, cols), kernel.Local(),
+		t.scratch, t.matrix, int32(hi-lo), int32(cols)); err != nil {
+		return err
+	}
+	out, in := t.out[:(hi-lo)*cols], t.in[:(newHi-newLo)*rows]
+	if err := t.queue.Read(t.scratch, 0, gpustate.Bytes(out)); err != nil {
+		return err
+	}
+	outCounts, outAt := make([]int, size), make([]int, size)
+	inCounts, inAt := make([]int, size), make([]int, size)
+	for r := range size {
+		theirLo, theirHi := share(cols, r, size)
+		outCounts[r], outAt[r] = (theirHi-theirLo)*(hi-lo), theirLo*(hi-lo)
+		theirLo, theirHi = share(rows, r, size)
+		inCounts[r], inAt[r] = (theirHi-theirLo)*(newHi-newLo), theirLo*(newHi-newLo)
+	}
+	if err := mpiwrap.Alltoallv(t.World, in, inCounts, inAt, out, outCounts, outAt); err != nil {
+		return err
+	}
+	if err := t.queue.Write(t.scratch, 0, gpustate.Bytes(in)); err != nil {
+		return err
+	}
+	for r := range size {
+		theirLo, theirHi := share(rows, r, size)
+		height, width := newHi-newLo, theirHi-theirLo
+		if err := t.launch(t.place, kernel.PlaceGlobal(height, width), kernel.PlaceLocal(), t.matrix, t.scratch,
+			int32(inAt[r]), int32(height), int32(width), int32(rows), int32(theirLo)); err != nil {
+			return err
+		}
+	}
+	return t.queue.Flush()
+}
+
+// launch starts a kernel and returns at once.
+func (t *turner) launch(k *gpustate.Kernel, global, local []int, args ...any) error {
+	err := k.SetArgs(args...)
+	if err == nil {
+		_, err = t.queue.Launch(k, global, local)
+	}
+	if err != nil {
+		return fmt.Errorf("round %d: %w", t.round, err)
+	}
+	return nil
+}

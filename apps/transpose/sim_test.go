@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/apps/internal/job"
+	"github.com/holdfast-hpc/holdfast/apps/internal/jobtest"
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+)
+
+// simulated runs the program on simulated ranks and returns what it wrote.
+func simulated(t *testing.T, ranks int, args string) ([]byte, error) {
+	t.Helper()
+	jobtest.Device(t)
+	out := filepath.Join(t.TempDir(), "out")
+	c, err := parse(append(strings.Fields(args), "-progress", "off", "-out", out), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = mpitest.Run(ranks, 1, func(world *mpiwrap.Comm) error {
+		return c.common.On(context.Background(), "transpose", world, c.transpose)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(out)
+}
+
+// TestTurns turns matrices of odd sizes on one to five ranks, checking every
+// element after every round; the result is the same for any number of ranks.
+func TestTurns(t *testing.T) {
+	for _, size := range []string{"5x5", "33x64", "100x7", "31x97"} {
+		var want []byte
+		for ranks := 1; ranks <= 5; ranks++ {
+			got, err := simulated(t, ranks, "-check 1 -rounds 5 -size "+size)
+			if err != nil {
+				t.Fatalf("%s on %d ranks: %v", size, ranks, err)
+			}
+			if want == nil {
+				want = got
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("%s on %d ranks: got %s, want %s", size, ranks, got, want)
+			}
+		}
+	}
+}
+
+// TestCheckFinds: an element that was changed and a round that was done twice
+// are found.
+func TestCheckFinds(t *testing.T) {
+	jobtest.Device(t)
+	c, err := parse([]string{"-size", "40x40"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := func(_ context.Context, j *job.Job) error {
+		turner := &turner{Job: j, config: c}
+		if err := errors.Join(turner.prepare(), turner.fill(), turner.turnOver()); err != nil {
+			return err
+		}
+		turner.round = 1
+		if _, err := turner.check(); err != nil {
+			return fmt.Errorf("a good matrix: %w", err)
+		}
+		turner.round = 3
+		if _, err := turner.check(); err == nil {
+			return errors.New("two rounds too few were not found")
+		}
+		turner.round = 1
+		if err := turner.queue.Write(turner.matrix, 4*(3*40+9), gpustate.Bytes([]uint32{5})); err != nil {
+			return err
+		}
+		if _, err := turner.check(); err == nil || !strings.Contains(err.Error(), "element 3, 9 is 5") {
+			return fmt.Errorf("got %v, want element 3, 9", err)
+		}
+		return nil
+	}
+	err = mpitest.Run(1, 1, func(world *mpiwrap.Comm) error {
+		return c.common.On(context.Background(), "transpose", world, body)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRestart(t *testing.T) {
+	jobtest.Restart{Name: "transpose", Args: "-size 1500x1200 -rounds 150", Ranks: 3,
+		Step: "transpose: step ", At: 30}.Run(t)
+}
+
+func TestParseRefuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"-size 3":    "-size 3:",
+		"-size 0x3":  "-size 0x3",
+		"-size 3x4x": "-size 3x4x",
+		"-rounds -1": "-rounds -1",
+		"-check -1":  "-check -1",
+		"more":       `unexpected argument "more"`,
+	} {
+		if _, err := parse(strings.Fields(args), io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", args, err, want)
+		}
+	}
+	if _, err := simulated(t, 3, "-size 2x9"); err == nil || !strings.Contains(err.Error(), "2 by 9 on 3 ranks") {
+		t.Errorf("got %v, want an error with the numbers", err)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var out strings.Builder
+	if _, err := parse([]string{"-help"}, &out); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "mpirun -np 4 transpose") {
+		t.Errorf("got %v and\n%s", err, out.String())
+	}
+}
