@@ -113,32 +113,14 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control
 	return agree(priv, "publish how to reach the job", err)
 }
 
-func (c *Checkpointer) openStore(ctx context.Context) error {
-	var levels []storage.LevelConfig
-	for _, l := range []struct{ name, dir string }{{storage.LevelLocal, c.opt.Local}, {storage.LevelGlobal, c.opt.Global}} {
-		if l.dir != "" {
-			levels = append(levels, storage.LevelConfig{Name: l.name, Dir: l.dir, Keep: c.opt.Keep})
-			c.levels = append(c.levels, l.name)
-		}
-	}
-	store, err := storage.Open(ctx, storage.Options{Job: c.opt.Job, Rank: c.world.Rank(), Size: c.world.Size(),
-		Node: c.topo.nodes[c.world.Rank()], Levels: levels, Logger: c.log, FS: c.opt.files})
-	c.store = store
-	return err
-}
-
 // lastEpoch finds the highest number any rank knows of, so that no number is
 // used twice.
 func (c *Checkpointer) lastEpoch(ctx context.Context, priv *mpiwrap.Comm) (cut.Epoch, error) {
-	list, err := c.store.Candidates(ctx)
+	highest, err := c.store.Highest(ctx)
 	if err := agree(priv, "look for checkpoints", err); err != nil {
 		return 0, err
 	}
-	mine := []uint64{0}
-	for _, k := range list {
-		mine[0] = max(mine[0], uint64(k.Epoch))
-	}
-	all := []uint64{0}
+	mine, all := []uint64{uint64(highest)}, []uint64{0}
 	if err := mpiwrap.Allreduce(priv, all, mine, mpiwrap.Max); err != nil {
 		return 0, fmt.Errorf("coordinated: agree on the newest epoch: %w", err)
 	}
@@ -177,6 +159,9 @@ func (c *Checkpointer) Close() error {
 	<-c.flushed // the last epoch is at all levels, or has failed
 	if err == nil {
 		_, err = c.allgather(c.ctx, 0, stageBye, nil)
+		if c.world.Rank() == 0 {
+			err = errors.Join(err, c.store.RestoreSurvived(c.ctx))
+		}
 	}
 	return errors.Join(err, c.closeParts())
 }
@@ -201,11 +186,11 @@ func (c *Checkpointer) closeParts() error {
 	}
 	c.server.close()
 	c.cancel()
-	errs = append(errs, c.plane.Close())
-	c.writers.Wait()
 	if c.store != nil {
 		errs = append(errs, c.store.Close())
 	}
+	errs = append(errs, c.plane.Close())
+	c.writers.Wait()
 	errs = append(errs, c.pool.close())
 	return errors.Join(errs...)
 }

@@ -22,6 +22,10 @@ import (
 //	job          HOLDFAST_JOB          name of the job; default SLURM_JOB_NAME, then the program's name
 //	local        HOLDFAST_LOCAL        directory on the node's own disk
 //	global       HOLDFAST_GLOBAL       directory that all nodes see
+//	redundancy   HOLDFAST_REDUNDANCY   partner:K or parity:D+P over nodes, for the local shards
+//	compress     HOLDFAST_COMPRESS     true: compress what goes to global
+//	flush_rate   HOLDFAST_FLUSH_RATE   bytes a second and rank for copying to global
+//	keep_every   HOLDFAST_KEEP_EVERY   keep each n-th epoch at global as well
 //	fresh        HOLDFAST_FRESH        true: do not restore
 //	epoch        HOLDFAST_EPOCH        number of the epoch to restore; default the newest
 //	cut_timeout  HOLDFAST_CUT_TIMEOUT  duration, such as 90s
@@ -57,6 +61,10 @@ func fromViper(v *viper.Viper) Options {
 		Job:         v.GetString("job"),
 		Local:       v.GetString("local"),
 		Global:      v.GetString("global"),
+		Redundancy:  v.GetString("redundancy"),
+		Compress:    v.GetBool("compress"),
+		FlushRate:   v.GetInt64("flush_rate"),
+		KeepEvery:   v.GetInt("keep_every"),
 		Fresh:       v.GetBool("fresh"),
 		Epoch:       storage.Epoch(v.GetUint64("epoch")),
 		CutTimeout:  v.GetDuration("cut_timeout"),

@@ -23,6 +23,16 @@ type Options struct {
 	// that all nodes see. At least one is required; with both, epochs are written
 	// to Local and copied to Global in the background.
 	Local, Global string
+	// Redundancy protects the local shards against the loss of nodes, over the
+	// network: "partner:K" keeps K copies of each on other nodes, "parity:D+P"
+	// Reed-Solomon code over groups of at least D nodes, any P of which may be
+	// lost. Empty means none. It needs Local, and lives in directories below it.
+	Redundancy string
+	// Compress compresses what is copied to Global.
+	Compress bool
+	// FlushRate limits the copying to Global, in bytes a second for each rank; 0
+	// means no limit.
+	FlushRate int64
 	// Fresh starts without looking for an epoch to restore.
 	Fresh bool
 	// Epoch restores this epoch and no other; 0 means the newest that all ranks
@@ -44,8 +54,9 @@ type Options struct {
 	Deadline       time.Time
 	DeadlineLead   time.Duration
 	// Keep is how many committed epochs to keep at each level; 0 means 2, which is
-	// also the least.
-	Keep int
+	// also the least. KeepEvery keeps every epoch at Global whose number it
+	// divides as well; 0 means none.
+	Keep, KeepEvery int
 
 	// MaxPool bounds the memory, in bytes, that captures are copied to; 0 means no
 	// bound. State that does not fit is written before the program goes on.
@@ -84,6 +95,9 @@ func (o *Options) validate() error {
 	if o.Local != "" && o.Local == o.Global {
 		return &OptionError{Name: "Local, Global", Why: fmt.Sprintf("both are %s; give two directories, or only Global", o.Local)}
 	}
+	if _, err := o.redundancy(); err != nil {
+		return err
+	}
 	if o.Fresh && o.Epoch != 0 {
 		return &OptionError{Name: "Fresh, Epoch", Why: "both are set; either start anew or restore an epoch"}
 	}
@@ -96,8 +110,8 @@ func (o *Options) validate() error {
 	if o.CutTimeout == 0 {
 		o.CutTimeout = time.Minute
 	}
-	if o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 || o.DeadlineLead < 0 || o.MaxPool < 0 || o.CopyWorkers < 0 || o.Fanout < 0 {
-		return &OptionError{Name: "CutTimeout, Interval, MTBF, DeadlineLead, MaxPool, CopyWorkers, Fanout", Why: "a negative value means nothing; use 0 for the default"}
+	if o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 || o.DeadlineLead < 0 || o.MaxPool < 0 || o.FlushRate < 0 || o.KeepEvery < 0 || o.CopyWorkers < 0 || o.Fanout < 0 {
+		return &OptionError{Name: "CutTimeout, Interval, MTBF, DeadlineLead, MaxPool, FlushRate, KeepEvery, CopyWorkers, Fanout", Why: "a negative value means nothing; use 0 for the default"}
 	}
 	o.defaults()
 	return nil

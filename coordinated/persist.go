@@ -2,6 +2,7 @@ package coordinated
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -60,7 +61,7 @@ func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, err error, p *
 	}
 	c.pool.reset()
 	close(p.put)
-	err = c.commit(e, level, info, err)
+	err = c.commit(e, level, []storage.ShardInfo{info}, err)
 	c.agentDone(e)
 	if err != nil {
 		return err
@@ -84,14 +85,29 @@ func (c *Checkpointer) agentDone(e storage.Epoch) {
 
 // persistOuter copies the epoch to the further levels.
 func (c *Checkpointer) persistOuter(e storage.Epoch, p *persistence, start time.Time) error {
-	for i, level := range c.levels[1:] {
-		info, err := c.store.Flush(c.ctx, e, c.levels[i], level)
-		if err := c.commit(e, level, info, err); err != nil {
+	for _, level := range c.levels[1:] {
+		if err := c.copyOut(e, level); err != nil {
 			return err
 		}
 		c.committed(e, level, p, start)
 	}
 	return nil
+}
+
+// copyOut copies an epoch from the first level to another and commits it there.
+// To the global level one rank of each node copies for all of them, into few
+// large files. Collective.
+func (c *Checkpointer) copyOut(e storage.Epoch, level string) error {
+	if level != storage.LevelGlobal {
+		info, err := c.store.Flush(c.ctx, e, c.levels[0], level)
+		return c.commit(e, level, []storage.ShardInfo{info}, err)
+	}
+	var infos []storage.ShardInfo
+	var err error
+	if ranks := c.topo.flushers(c.world.Rank()); len(ranks) > 0 {
+		infos, err = c.store.FlushNode(c.ctx, e, c.levels[0], level, ranks)
+	}
+	return c.commit(e, level, infos, err)
 }
 
 func (c *Checkpointer) committed(e storage.Epoch, level string, p *persistence, start time.Time) {
@@ -103,6 +119,11 @@ func (c *Checkpointer) committed(e storage.Epoch, level string, p *persistence, 
 		c.log.Info("holdfast: committed", "epoch", e, "level", level, "bytes", es.Bytes, "blocked", es.Blocked.Round(time.Microsecond),
 			"durable", took.Round(time.Microsecond))
 	}
+	if c.world.Rank() == 0 {
+		if err := c.store.RestoreSurvived(c.ctx); err != nil {
+			c.log.Warn("holdfast: note that the restart lives", "error", err)
+		}
+	}
 	if removed, err := c.store.Prune(c.ctx); err != nil {
 		c.log.Warn("holdfast: prune", "error", err)
 	} else if len(removed) > 0 {
@@ -112,12 +133,12 @@ func (c *Checkpointer) committed(e storage.Epoch, level string, p *persistence, 
 
 // commit votes on an epoch at a level and, when every rank's shard is durable,
 // writes the manifest and votes on that. Collective.
-func (c *Checkpointer) commit(e storage.Epoch, level string, info storage.ShardInfo, own error) error {
-	blobs, err := c.allgather(c.ctx, cut.Epoch(e), "put "+level, encodeVote(info, own))
+func (c *Checkpointer) commit(e storage.Epoch, level string, infos []storage.ShardInfo, own error) error {
+	blobs, err := c.allgather(c.ctx, cut.Epoch(e), "put "+level, encodeVote(infos, own))
 	if err != nil {
 		return errors.Join(own, err)
 	}
-	infos, err := decodeVotes("write epoch "+fmt.Sprint(e)+" to level "+level, blobs, own)
+	infos, err = decodeVotes("write epoch "+fmt.Sprint(e)+" to level "+level, blobs, own)
 	if err != nil {
 		if derr := c.store.Discard(c.ctx, e, level); derr != nil && !errors.Is(derr, context.Canceled) {
 			c.log.Warn("holdfast: discard", "epoch", e, "level", level, "error", derr)
@@ -137,34 +158,56 @@ func (c *Checkpointer) commit(e storage.Epoch, level string, info storage.ShardI
 	return decodeErrors("commit epoch "+fmt.Sprint(e)+" at level "+level, blobs, cerr)
 }
 
-// A vote is a byte, 0 for a shard info and 1 for the text of an error, and that.
-func encodeVote(info storage.ShardInfo, err error) []byte {
-	if err == nil {
-		var b []byte
-		if b, err = info.MarshalBinary(); err == nil {
-			return append([]byte{0}, b...)
+// A vote is a byte, 0 for shard infos, each with its length in 32 bits before
+// it, and 1 for the text of an error.
+func encodeVote(infos []storage.ShardInfo, err error) []byte {
+	out := []byte{0}
+	for i := range infos {
+		if err != nil {
+			break
 		}
+		var b []byte
+		b, err = infos[i].MarshalBinary()
+		out = binary.LittleEndian.AppendUint32(out, uint32(len(b)))
+		out = append(out, b...)
 	}
-	return append([]byte{1}, err.Error()...)
+	if err != nil {
+		return append([]byte{1}, err.Error()...)
+	}
+	return out
 }
 
+// decodeVotes returns the infos of all ranks, or why there are none.
 func decodeVotes(op string, blobs []cut.Blob, own error) ([]storage.ShardInfo, error) {
-	infos := make([]storage.ShardInfo, len(blobs))
+	var infos []storage.ShardInfo
 	texts := make([]string, len(blobs))
 	for i, b := range blobs {
-		switch {
-		case len(b.Data) == 0:
-			texts[i] = "empty vote"
-		case b.Data[0] != 0:
-			texts[i] = string(b.Data[1:])
-		default:
-			if err := infos[i].UnmarshalBinary(b.Data[1:]); err != nil {
-				texts[i] = err.Error()
+		if len(b.Data) == 0 || b.Data[0] != 0 {
+			texts[i] = "no vote"
+			if len(b.Data) > 1 {
+				texts[i] = string(b.Data[1:])
 			}
+			continue
+		}
+		for d := b.Data[1:]; len(d) > 0; {
+			n := 0
+			if len(d) >= 4 {
+				n = int(binary.LittleEndian.Uint32(d))
+			}
+			var info storage.ShardInfo
+			if len(d) < 4 || n > len(d)-4 || info.UnmarshalBinary(d[4:4+n]) != nil {
+				texts[i] = "malformed vote"
+				break
+			}
+			infos = append(infos, info)
+			d = d[4+n:]
 		}
 	}
 	if err := ranksError(op, texts, own); err != nil {
 		return nil, err
+	}
+	if len(infos) != len(blobs) {
+		return nil, fmt.Errorf("%s: %d shards from %d ranks", op, len(infos), len(blobs))
 	}
 	return infos, nil
 }

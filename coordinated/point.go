@@ -115,7 +115,9 @@ func (c *Checkpointer) settleAndCapture(ctx context.Context, es *EpochStats) (*c
 		return nil, fmt.Errorf("drain messages: %w", err)
 	}
 	start = time.Now()
+	release := c.store.Hold() // the memory and the cores are the program's now
 	s, err := c.capture(ctx)
+	release()
 	es.Capture = time.Since(start)
 	es.Mode = "pool"
 	if c.pool.hasGrown() {

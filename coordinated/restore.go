@@ -40,6 +40,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start)})
 			c.log.Info("holdfast: restored", "epoch", e, "level", level, "bytes", bytes, "took", time.Since(start).Round(time.Microsecond))
 			c.ready()
+			c.repair(e)
 			return true, nil
 		}
 		errs = append(errs, err)
@@ -66,15 +67,15 @@ func (c *Checkpointer) ready() {
 // common agrees on the epochs that every rank can read, newest first.
 func (c *Checkpointer) common(ctx context.Context) ([]storage.Epoch, error) {
 	var list []storage.Candidate
-	var err error
-	if !c.opt.Fresh {
+	err := c.learn(ctx)
+	if err == nil && !c.opt.Fresh {
 		list, err = c.store.Candidates(ctx)
 	}
 	blobs, gerr := c.allgather(ctx, 0, stageRestore+"candidates", encodeCandidates(list, err))
 	if gerr != nil {
 		return nil, errors.Join(err, gerr)
 	}
-	per, err := decodeCandidates(blobs, err)
+	per, err := decodeCandidates("look for checkpoints", blobs, err)
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +90,29 @@ func (c *Checkpointer) common(ctx context.Context) ([]storage.Epoch, error) {
 		return nil, noCommon(per)
 	}
 	return both, nil
+}
+
+// learn tells all ranks what the directories of each have, so that shards can be
+// had from another node's disk. Collective; a rank that cannot say has nothing
+// to offer.
+func (c *Checkpointer) learn(ctx context.Context) error {
+	mine, err := c.store.Holdings(ctx)
+	if err != nil {
+		mine = nil
+	}
+	blobs, gerr := c.allgather(ctx, 0, stageRestore+"holdings", mine)
+	if gerr != nil {
+		return errors.Join(err, gerr)
+	}
+	for _, b := range blobs {
+		if b.Rank == c.world.Rank() || len(b.Data) == 0 {
+			continue
+		}
+		if lerr := c.store.Learn(b.Rank, b.Data); lerr != nil {
+			return errors.Join(err, fmt.Errorf("what rank %d has: %w", b.Rank, lerr))
+		}
+	}
+	return err
 }
 
 // candidate is an epoch and what identifies its contents.
@@ -111,12 +135,15 @@ func encodeCandidates(list []storage.Candidate, err error) []byte {
 	return b
 }
 
-func decodeCandidates(blobs []cut.Blob, own error) ([][]candidate, error) {
+func decodeCandidates(op string, blobs []cut.Blob, own error) ([][]candidate, error) {
 	per := make([][]candidate, len(blobs))
 	texts := make([]string, len(blobs))
 	for i, b := range blobs {
 		if len(b.Data) == 0 || b.Data[0] != 0 {
-			texts[i] = "look for checkpoints: " + string(b.Data[min(1, len(b.Data)):])
+			texts[i] = "unknown error"
+			if len(b.Data) > 1 {
+				texts[i] = string(b.Data[1:])
+			}
 			continue
 		}
 		for d := b.Data[1:]; len(d) >= candidateBytes; d = d[candidateBytes:] {
@@ -125,7 +152,7 @@ func decodeCandidates(blobs []cut.Blob, own error) ([][]candidate, error) {
 			per[i] = append(per[i], k)
 		}
 	}
-	return per, ranksError("look for checkpoints", texts, own)
+	return per, ranksError(op, texts, own)
 }
 
 // intersect returns the epochs that all ranks have with the same contents, in
@@ -167,7 +194,12 @@ func noCommon(per [][]candidate) error {
 
 // tryLoad loads one epoch on all ranks, or fails on all.
 func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch) (level string, bytes int64, err error) {
-	level, bytes, err = c.loadShard(ctx, e)
+	if c.world.Rank() == 0 {
+		err = c.store.RestoreBegins(ctx, e)
+	}
+	if err == nil {
+		level, bytes, err = c.loadShard(ctx, e)
+	}
 	blobs, gerr := c.allgather(ctx, cut.Epoch(e), stageRestore+"load", encodeError(err))
 	if gerr != nil {
 		return "", 0, errors.Join(err, gerr)
@@ -184,9 +216,5 @@ func (c *Checkpointer) loadShard(ctx context.Context, e storage.Epoch) (level st
 	for _, s := range sh.Sections() {
 		bytes += s.Size
 	}
-	err = c.load(ctx, sh)
-	for _, d := range sh.Damage() {
-		c.log.Warn("holdfast: damage repaired from another level", "epoch", e, "error", d)
-	}
-	return sh.Level(), bytes, err
+	return sh.Level(), bytes, c.load(ctx, sh)
 }

@@ -77,12 +77,15 @@ func finish(t *testing.T, mpi, ranks int, d dirs, want string) *job {
 	return j
 }
 
-// shards finds the files of one rank's shard at a level, newest epoch last.
+// shards finds the files with shards at a level, one for a rank or packed for a
+// node, newest epoch last.
 func shards(t *testing.T, dir string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "epoch-*", "rank-*.shard"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no shards in %s: %v", dir, err)
+	single, _ := filepath.Glob(filepath.Join(dir, "epoch-*", "rank-*.shard")) // the pattern is good
+	packed, _ := filepath.Glob(filepath.Join(dir, "epoch-*", "pack-*.shards"))
+	files := append(single, packed...)
+	if len(files) == 0 {
+		t.Fatalf("no shards in %s", dir)
 	}
 	return files
 }
@@ -97,7 +100,8 @@ func TestDamage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b[len(b)/3] ^= 1
+			b[len(b)/3] ^= 1 // in a pack of two shards, one byte of each
+			b[2*len(b)/3] ^= 1
 			if err := os.WriteFile(file, b, 0o644); err != nil {
 				t.Fatal(err)
 			}

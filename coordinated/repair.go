@@ -1,0 +1,75 @@
+package coordinated
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// repair makes the restored epoch as safe as it was meant to be, behind the
+// program: ranks may have been placed elsewhere, nodes lost, and the run before
+// may have died in the middle of copying. New epochs are copied outward after
+// it. Called by the main thread on all ranks.
+func (c *Checkpointer) repair(e storage.Epoch) {
+	before := c.flushed
+	after := make(chan struct{})
+	c.flushed = after
+	c.writers.Go(func() {
+		defer close(after)
+		<-before
+		if err := errors.Join(c.rebuild(e), c.finishCopies()); err != nil && c.ctx.Err() == nil {
+			c.log.Warn("holdfast: repair after a restart", "epoch", e, "error", err)
+		}
+	})
+}
+
+// rebuild restores an epoch's presence on this rank's node and its redundancy.
+func (c *Checkpointer) rebuild(e storage.Epoch) error {
+	for _, level := range c.levels {
+		if level == storage.LevelGlobal {
+			continue
+		}
+		err := c.store.Rebuild(c.ctx, e, level)
+		// The next level builds on this one, so all must be through it.
+		blobs, gerr := c.allgather(c.ctx, cut.Epoch(e), stageRestore+"rebuild "+level, encodeError(err))
+		if gerr != nil {
+			return errors.Join(err, gerr)
+		}
+		if err := decodeErrors(fmt.Sprintf("rebuild epoch %d at level %s", e, level), blobs, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finishCopies brings the epochs to the global level that the run before had
+// committed locally and not copied any more.
+func (c *Checkpointer) finishCopies() error {
+	if len(c.levels) < 2 || c.levels[len(c.levels)-1] != storage.LevelGlobal {
+		return nil
+	}
+	pending, err := c.store.Pending(c.ctx, c.levels[0], storage.LevelGlobal)
+	list := make([]storage.Candidate, len(pending))
+	for i, e := range pending {
+		list[i].Epoch = e
+	}
+	blobs, gerr := c.allgather(c.ctx, 0, stageRestore+"pending", encodeCandidates(list, err))
+	if gerr != nil {
+		return errors.Join(err, gerr)
+	}
+	per, err := decodeCandidates("look for epochs to copy", blobs, err)
+	if err != nil {
+		return err
+	}
+	for _, e := range intersect(per) {
+		if err := c.copyOut(e, storage.LevelGlobal); err != nil {
+			return err
+		}
+		if c.world.Rank() == 0 {
+			c.log.Info("holdfast: copied what the last run left", "epoch", e, "level", storage.LevelGlobal)
+		}
+	}
+	return nil
+}
