@@ -102,7 +102,7 @@ func (r *Request) begin(a *driver.Coll) (err error) {
 	r.hold(a.Send)
 	r.hold(a.Recv)
 	for _, v := range [][]int32{a.SendCounts, a.SendDispls, a.RecvCounts, a.RecvDispls} {
-		if len(v) > 0 {
+		if len(v) > 0 && r.c.st.info.Pin {
 			r.pin.Pin(unsafe.SliceData(v))
 		}
 	}

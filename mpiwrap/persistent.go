@@ -79,6 +79,7 @@ func (r *Request) Free() error {
 	}
 	h := r.h
 	r.h, r.buf = 0, nil
+	delete(r.c.st.prepared, r)
 	defer r.pin.Unpin()
 	if err := r.c.st.drv.FreeRequest(h); err != nil {
 		return r.c.wrap("Free", r.peer, r.tag, err)

@@ -99,7 +99,7 @@ func (c *Comm) fetch() (int, error) {
 			return n, nil
 		}
 		m := &boxed{source: int(st.Source), tag: int(st.Tag), data: make([]byte, st.Bytes)}
-		if len(m.data) > 0 {
+		if len(m.data) > 0 && c.st.info.Pin {
 			m.pin.Pin(unsafe.SliceData(m.data))
 		}
 		if m.h, err = c.st.drv.Imrecv(m.data, h); err != nil {

@@ -181,9 +181,11 @@ func (r *Request) start() (err error) {
 	return nil
 }
 
-// hold keeps a buffer in place until the request is complete.
+// hold keeps a buffer in place until the request is complete. A pinned request
+// must stay reachable until it is unpinned: active ones are in state.pending,
+// prepared ones in state.prepared.
 func (r *Request) hold(b []byte) {
-	if len(b) > 0 {
+	if len(b) > 0 && r.c.st.info.Pin {
 		r.pin.Pin(unsafe.SliceData(b))
 	}
 }
@@ -209,6 +211,7 @@ func (r *Request) post() (err error) {
 
 func (r *Request) prepare() (err error) {
 	d := r.c.st.drv
+	r.c.st.prepared[r] = struct{}{}
 	if r.kind == sendRequest {
 		r.h, err = d.SendInit(r.mode, r.buf, r.peer, r.tag, r.c.h)
 	} else {

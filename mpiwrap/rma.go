@@ -88,7 +88,7 @@ func (w *window) access(call string, a driver.Rma) error {
 	defer g.leave()
 	a.Type = w.typ
 	for _, b := range [][]byte{a.Origin, a.Result, a.Compare} {
-		if len(b) > 0 {
+		if len(b) > 0 && w.c.st.info.Pin {
 			w.pin.Pin(unsafe.SliceData(b))
 		}
 	}

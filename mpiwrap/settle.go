@@ -26,8 +26,10 @@ type SettleStats struct {
 // the program has posted get the messages MPI matches to them; they stay complete
 // for the program's Wait.
 //
-// If ctx ends first on any rank the error matches ErrDrainIncomplete; the mailbox
-// keeps what came, the program may go on and Settle may be tried again.
+// An open epoch on a window of any rank, or an end of ctx before all is done,
+// makes all ranks fail: the error matches ErrDrainIncomplete (ErrEpochOpen too,
+// where the epoch is). The mailbox keeps what came, the program may go on, and
+// Settle may be tried again.
 func (e *Endpoint) Settle(ctx context.Context) (SettleStats, error) {
 	a, err := e.guard()
 	if err != nil {
@@ -73,6 +75,9 @@ func (d *drain) run() error {
 
 // complete finishes the program's sends and non-blocking collectives.
 func (d *drain) complete() error {
+	if err := d.e.OpenEpochs(); err != nil {
+		return &Error{Call: "Settle", Comm: "world", Peer: NoPeer, Tag: NoTag, Err: fmt.Errorf("%w: %w", ErrDrainIncomplete, err)}
+	}
 	if d.ctx.Err() != nil {
 		return d.incomplete("the context had ended before the drain began")
 	}

@@ -36,9 +36,10 @@ type state struct {
 	aside   []*Message // set aside by Mprobe and still in MPI; guarded by own
 	fetched []*Message // set aside, and their bytes drained
 
-	restored *record    // what a checkpoint said, until claimed
-	again    []*Request // receives to post again before the next call
-	posted   uint64     // requests started so far
+	restored *record               // what a checkpoint said, until claimed
+	prepared map[*Request]struct{} // persistent requests known to MPI
+	again    []*Request            // receives to post again before the next call
+	posted   uint64                // requests started so far
 
 	finalized atomic.Bool
 }
@@ -46,7 +47,7 @@ type state struct {
 // newWorld builds a rank's state on a driver. It is collective: the private
 // communicator is made here.
 func newWorld(d driver.Driver) (*Comm, error) {
-	s := &state{drv: d, info: d.Info()}
+	s := &state{drv: d, info: d.Info(), prepared: map[*Request]struct{}{}}
 	if s.info.Concurrent {
 		s.slots = make([]activity, 64)
 		for i := range s.slots {

@@ -8,6 +8,7 @@ import (
 
 var collectiveCases = []Case{
 	{"broadcast", broadcast},
+	{"buffers inside structs with pointers", inStruct},
 	{"gather and scatter", gatherScatter},
 	{"gather and scatter with counts", gatherScatterV},
 	{"all-to-all", alltoall},
@@ -39,6 +40,25 @@ func both(what string, blocking func() error, starting func() (*mpiwrap.Request,
 		return fmt.Errorf("non-blocking %s: %w", what, err)
 	}
 	return nil
+}
+
+// inStruct: buffers may be parts of a struct that also holds Go pointers.
+func inStruct(w *mpiwrap.Comm) error {
+	type table struct {
+		values [4]int32
+		next   *table
+	}
+	t := &table{next: &table{}}
+	if w.Rank() == 0 {
+		t.values = [4]int32{1, 2, 3, 4}
+	}
+	next, prev := neighbours(w)
+	r, err := mpiwrap.Irecv(w, t.next.values[:], prev, 0)
+	if err := all(err, mpiwrap.Bcast(w, t.values[:], 0), mpiwrap.Send(w, t.values[:], next, 0)); err != nil {
+		return err
+	}
+	_, err = r.Wait()
+	return all(err, equal("received", t.next.values, [4]int32{1, 2, 3, 4}))
 }
 
 func broadcast(w *mpiwrap.Comm) error {

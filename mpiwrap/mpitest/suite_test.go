@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 var rankPrograms = map[string]func(w *mpiwrap.Comm) error{
 	"suite":   func(w *mpiwrap.Comm) error { return mpitest.Check(w, mpitest.Suite()) },
 	"signals": signals,
+	"model":   modelsUnderMPI,
 }
 
 func rankMain(what string) int {

@@ -52,6 +52,7 @@ func (l *lib) start(library string, threads int) error {
 		return fmt.Errorf("initialise MPI: %w", err)
 	}
 	l.wasUp = wasUp != 0
+	l.info.Pin = true
 	l.info.Name = []string{"Open MPI", "MPICH"}[kind]
 	if err := l.describe(); err != nil {
 		return err

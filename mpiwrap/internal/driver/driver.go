@@ -53,6 +53,7 @@ type Info struct {
 	MaxTag     int    // largest tag it accepts
 	Concurrent bool   // calls may come from several goroutines at once
 	CopyReduce bool   // Reduce must not be in place
+	Pin        bool   // buffers of non-blocking calls must not move
 }
 
 // Driver is one rank's access to its message layer.

@@ -1,0 +1,449 @@
+package mpitest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+)
+
+// The model-based test runs random programs and compares what was received with
+// MPI's matching rules, which leave choices open: only illegal results are
+// errors. Every message names its sender, its place in the sender's order and its
+// tag. A run is legal when
+//
+//  1. each receive got a message that fits its source and tag;
+//  2. each message was received exactly once;
+//  3. no receive got a message while an earlier one of the same sender and
+//     communicator that fits it too was taken by a receive posted later, or by none;
+//  4. no receive that was withdrawn had been passed over: nothing that fits it
+//     was taken by a receive posted after it and finished before its withdrawal;
+//  5. what a probe reported was what the next receive of that source and tag got.
+
+// note is one message of the script.
+type note struct {
+	comm, source, dest, seq, tag, length int
+	sync                                 bool
+}
+
+// Model is one rank of a random program. It outlives the world it runs on, so
+// that the program can be restarted from a drain.
+type Model struct {
+	seed   uint64
+	size   int
+	rounds [][]note // all messages of all ranks, by round
+	drains []bool   // after which rounds everybody drains
+	rng    *rand.Rand
+
+	me      int
+	comms   []*mpiwrap.Comm
+	round   int
+	sends   []*mpiwrap.Request
+	mine    []note // sent to this rank in the rounds so far
+	taken   map[[3]int]bool
+	pending []*posting
+	log     []*posting // all receives in order of posting
+	clock   int
+}
+
+// posting is one receive.
+type posting struct {
+	comm, source, tag    int
+	posted, done         int // by the rank's clock
+	got                  *note
+	withdrawn            bool
+	buf                  []int64
+	req                  *mpiwrap.Request
+	cancelled            bool // Cancel was called
+	probedTag, probedLen int
+}
+
+const (
+	noteHead  = 4
+	noteMax   = 3000 // elements; above the eager limits
+	maxTags   = 3
+	modelComm = 2
+)
+
+// NewModel writes the script of a program for the given number of ranks. All
+// ranks give the same seed.
+func NewModel(seed uint64, size, rounds int) *Model {
+	m := &Model{seed: seed, size: size, taken: map[[3]int]bool{}}
+	rng := rand.New(rand.NewPCG(seed, 77))
+	seqs := map[[3]int]int{}
+	for range rounds {
+		var list []note
+		for range rng.IntN(4 * size) {
+			n := note{comm: rng.IntN(modelComm), source: rng.IntN(size), dest: rng.IntN(size),
+				tag: rng.IntN(maxTags), length: noteHead, sync: rng.IntN(4) == 0}
+			if rng.IntN(5) == 0 {
+				n.length = noteHead + rng.IntN(noteMax)
+			}
+			k := [3]int{n.comm, n.source, n.dest}
+			n.seq = seqs[k]
+			seqs[k]++
+			list = append(list, n)
+		}
+		m.rounds = append(m.rounds, list)
+		m.drains = append(m.drains, rng.IntN(3) == 0)
+	}
+	return m
+}
+
+// Attach makes the program run on w, from where it stands.
+func (m *Model) Attach(w *mpiwrap.Comm) error {
+	m.me = w.Rank()
+	if m.rng == nil {
+		m.rng = rand.New(rand.NewPCG(m.seed, 1000+uint64(m.me)))
+	}
+	d, err := w.Dup()
+	m.comms = []*mpiwrap.Comm{w, d}
+	return err
+}
+
+// Run goes on to the end of the script and checks what was received. With stop it
+// returns after the next drain instead, with false.
+func (m *Model) Run(stop bool) (ended bool, err error) {
+	for m.round < len(m.rounds) {
+		if err := m.doRound(); err != nil {
+			return false, fmt.Errorf("seed %d round %d: %w", m.seed, m.round, err)
+		}
+		drained := m.drains[m.round]
+		m.round++
+		if drained {
+			if err := Settle(m.comms[0]); err != nil {
+				return false, fmt.Errorf("seed %d after round %d: %w", m.seed, m.round, err)
+			}
+			if stop {
+				return false, nil
+			}
+		}
+	}
+	if err := m.finish(); err != nil {
+		return true, fmt.Errorf("seed %d at the end: %w", m.seed, err)
+	}
+	if err := m.judge(); err != nil {
+		return true, fmt.Errorf("seed %d: %w", m.seed, err)
+	}
+	return true, nil
+}
+
+func (m *Model) doRound() error {
+	for _, n := range m.rounds[m.round] {
+		if n.dest == m.me {
+			m.mine = append(m.mine, n)
+		}
+		if n.source != m.me {
+			continue
+		}
+		if err := m.send(n); err != nil {
+			return err
+		}
+	}
+	for range m.rng.IntN(8) {
+		if err := m.act(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Model) send(n note) error {
+	buf := make([]int64, n.length)
+	buf[0], buf[1], buf[2], buf[3] = int64(n.source), int64(n.seq), int64(n.tag), int64(n.length)
+	start := mpiwrap.Isend[int64]
+	if n.sync {
+		start = mpiwrap.Issend[int64]
+	}
+	r, err := start(m.comms[n.comm], buf, n.dest, n.tag)
+	m.sends = append(m.sends, r)
+	return err
+}
+
+// pattern draws a source and a tag to receive from.
+func (m *Model) pattern() *posting {
+	p := &posting{comm: m.rng.IntN(modelComm), source: mpiwrap.AnySource, tag: mpiwrap.AnyTag}
+	if m.rng.IntN(2) == 0 {
+		p.source = m.rng.IntN(m.size)
+	}
+	if m.rng.IntN(2) == 0 {
+		p.tag = m.rng.IntN(maxTags)
+	}
+	return p
+}
+
+func (p *posting) fits(n note) bool {
+	return p.comm == n.comm && (p.source == mpiwrap.AnySource || p.source == n.source) &&
+		(p.tag == mpiwrap.AnyTag || p.tag == n.tag)
+}
+
+// sure says whether a blocking receive of p must end: more messages that fit it
+// are sent than the pending receives could take from it.
+func (m *Model) sure(p *posting) bool {
+	left := 0
+	for _, n := range m.mine {
+		if p.fits(n) && !m.taken[n.key()] {
+			left++
+		}
+	}
+	return left > len(m.pending)
+}
+
+func (n *note) key() [3]int { return [3]int{n.comm, n.source, n.seq} }
+
+// act does one random thing.
+func (m *Model) act() error {
+	p := m.pattern()
+	c := m.comms[p.comm]
+	switch m.rng.IntN(9) {
+	case 0, 1:
+		if m.sure(p) {
+			return m.recv(p)
+		}
+	case 2, 3:
+		return m.irecv(p)
+	case 4:
+		return m.testSome()
+	case 5:
+		return m.cancelOne()
+	case 6:
+		_, err := c.Endpoint().Pump()
+		return err
+	case 7:
+		if m.sure(p) {
+			return m.probe(p)
+		}
+	case 8:
+		return m.matched(p)
+	}
+	return nil
+}
+
+func (m *Model) tick() int { m.clock++; return m.clock }
+
+// post records a receive at the moment it is posted.
+func (m *Model) post(p *posting) *posting {
+	p.posted, p.buf = m.tick(), make([]int64, noteHead+noteMax)
+	m.log = append(m.log, p)
+	return p
+}
+
+func (m *Model) recv(p *posting) error {
+	m.post(p)
+	st, err := mpiwrap.Recv(m.comms[p.comm], p.buf, p.source, p.tag)
+	if err != nil {
+		return err
+	}
+	return m.took(p, st)
+}
+
+// took checks one received message against the script.
+func (m *Model) took(p *posting, st mpiwrap.Status) error {
+	p.done = m.tick()
+	n := note{comm: p.comm, source: int(p.buf[0]), seq: int(p.buf[1]), tag: int(p.buf[2])}
+	if st.Source != n.source || st.Tag != n.tag || st.Bytes != 8*int(p.buf[3]) {
+		return fmt.Errorf("status %+v of a message that says %v", st, p.buf[:noteHead])
+	}
+	got, ok := m.find(n.key())
+	if !ok {
+		return fmt.Errorf("received a message that was not sent: %+v", n)
+	}
+	if m.taken[n.key()] {
+		return fmt.Errorf("received twice: %+v", n)
+	}
+	m.taken[n.key()] = true
+	p.got = &got
+	if !p.fits(got) {
+		return fmt.Errorf("receive from %d tag %d got %+v", p.source, p.tag, got)
+	}
+	if p.probedLen > 0 && (p.probedLen != st.Bytes || p.probedTag != st.Tag) {
+		return fmt.Errorf("probe said %d bytes, received %d", p.probedLen, st.Bytes)
+	}
+	return nil
+}
+
+// find looks a message to this rank up in the whole script: its sender may be
+// rounds ahead.
+func (m *Model) find(key [3]int) (note, bool) {
+	for _, list := range m.rounds {
+		for _, n := range list {
+			if n.dest == m.me && n.key() == key {
+				return n, true
+			}
+		}
+	}
+	return note{}, false
+}
+
+func (m *Model) irecv(p *posting) error {
+	if len(m.pending) >= 6 {
+		return nil
+	}
+	m.post(p)
+	p.req = mpiwrap.NewRequest(m.comms[p.comm], p.buf)
+	m.pending = append(m.pending, p)
+	return p.req.Irecv(p.source, p.tag)
+}
+
+func (m *Model) testSome() error {
+	reqs := make([]*mpiwrap.Request, len(m.pending))
+	for i, p := range m.pending {
+		reqs[i] = p.req
+	}
+	index, sts, err := mpiwrap.TestSome(reqs...)
+	if err != nil {
+		return err
+	}
+	for k, i := range index {
+		if err := m.ended(m.pending[i], sts[k]); err != nil {
+			return err
+		}
+	}
+	m.pending = slices.DeleteFunc(m.pending, func(p *posting) bool { return p.done > 0 })
+	return nil
+}
+
+// ended notes the end of a pending receive, with a message or withdrawn.
+func (m *Model) ended(p *posting, st mpiwrap.Status) error {
+	if !st.Cancelled {
+		return m.took(p, st)
+	}
+	if !p.cancelled {
+		return fmt.Errorf("a receive nobody cancelled says it was")
+	}
+	p.done, p.withdrawn = m.tick(), true
+	return nil
+}
+
+func (m *Model) cancelOne() error {
+	if len(m.pending) == 0 {
+		return nil
+	}
+	i := m.rng.IntN(len(m.pending))
+	p := m.pending[i]
+	m.pending = slices.Delete(m.pending, i, i+1)
+	return m.withdraw(p)
+}
+
+func (m *Model) withdraw(p *posting) error {
+	p.cancelled = true
+	if err := p.req.Cancel(); err != nil {
+		return err
+	}
+	st, err := p.req.Wait()
+	if err != nil {
+		return err
+	}
+	return m.ended(p, st)
+}
+
+// probe looks first and receives what it saw.
+func (m *Model) probe(p *posting) error {
+	st, err := m.comms[p.comm].Probe(p.source, p.tag)
+	if err != nil {
+		return err
+	}
+	q := &posting{comm: p.comm, source: st.Source, tag: st.Tag, probedTag: st.Tag, probedLen: st.Bytes}
+	return m.recv(q)
+}
+
+// matched sets a message aside, lets a pump pass, and receives it.
+func (m *Model) matched(p *posting) error {
+	msg, err := m.comms[p.comm].Improbe(p.source, p.tag)
+	if err != nil || msg == nil {
+		return err
+	}
+	m.post(p)
+	if m.rng.IntN(2) == 0 {
+		if _, err := m.comms[0].Endpoint().Pump(); err != nil {
+			return err
+		}
+	}
+	st, err := mpiwrap.Mrecv(msg, p.buf)
+	if err != nil {
+		return err
+	}
+	return m.took(p, st)
+}
+
+// finish withdraws what is pending and receives what is left.
+func (m *Model) finish() error {
+	for _, p := range m.pending {
+		if err := m.withdraw(p); err != nil {
+			return err
+		}
+	}
+	m.pending = nil
+	left := make([]int, modelComm)
+	for _, n := range m.mine {
+		if !m.taken[n.key()] {
+			left[n.comm]++
+		}
+	}
+	for c := range left {
+		for range left[c] {
+			if err := m.recv(&posting{comm: c, source: mpiwrap.AnySource, tag: mpiwrap.AnyTag}); err != nil {
+				return err
+			}
+		}
+	}
+	if err := mpiwrap.WaitAll(m.sends...); err != nil {
+		return err
+	}
+	return m.comms[1].Free()
+}
+
+// judge applies rules 2 to 4.
+func (m *Model) judge() error {
+	by := map[[3]int]*posting{}
+	for _, p := range m.log {
+		if p.got != nil {
+			by[p.got.key()] = p
+		}
+	}
+	for _, n := range m.mine {
+		if by[n.key()] == nil {
+			return fmt.Errorf("never received: %+v", n)
+		}
+	}
+	for _, p := range m.log {
+		for _, n := range m.mine {
+			q := by[n.key()]
+			switch {
+			case q == p || !p.fits(n):
+			case p.got != nil && n.source == p.got.source && n.seq < p.got.seq && q.posted > p.posted:
+				return fmt.Errorf("overtaken: receive %d (from %d tag %d) got %+v, the earlier %+v went to receive %d",
+					p.posted, p.source, p.tag, *p.got, n, q.posted)
+			case p.withdrawn && q.posted > p.posted && q.done < p.done:
+				return fmt.Errorf("passed over: receive %d was withdrawn, %+v went to receive %d", p.posted, n, q.posted)
+			}
+		}
+	}
+	return nil
+}
+
+// Save returns what the program needs of its requests after a drain.
+func (m *Model) Save() ([][]byte, error) {
+	var out [][]byte
+	for _, p := range m.pending {
+		b, err := p.req.MarshalBinary()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+	}
+	return out, mpiwrap.WaitAll(m.sends...)
+}
+
+// Load puts the pending receives back on a new world.
+func (m *Model) Load(requests [][]byte) error {
+	m.sends = nil
+	for i, p := range m.pending {
+		p.req = mpiwrap.NewRequest(m.comms[p.comm], p.buf)
+		if err := p.req.UnmarshalBinary(requests[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

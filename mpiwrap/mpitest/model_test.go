@@ -1,0 +1,108 @@
+package mpitest_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mpirun"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+)
+
+// runModel runs the random program of a seed once, without a restart.
+func runModel(w *mpiwrap.Comm, seed uint64) error {
+	m := mpitest.NewModel(seed, w.Size(), 12)
+	if err := m.Attach(w); err != nil {
+		return err
+	}
+	_, err := m.Run(false)
+	return err
+}
+
+// modelSeeds is how many programs a rank under mpirun runs.
+const modelSeedsEnv = "HOLDFAST_MPITEST_SEEDS"
+
+func modelsUnderMPI(w *mpiwrap.Comm) error {
+	n, _ := strconv.Atoi(os.Getenv(modelSeedsEnv))
+	for seed := range uint64(n) {
+		if err := runModel(w, seed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestModelUnderMPI(t *testing.T) {
+	seeds := modelSeedsEnv + "=60"
+	if testing.Short() {
+		seeds = modelSeedsEnv + "=5"
+	}
+	for _, l := range mpirun.Launchers() {
+		for _, n := range []int{2, 3} {
+			t.Run(fmt.Sprintf("%s/%d", l.Name, n), func(t *testing.T) { launch(t, l, n, "model", seeds) })
+		}
+	}
+}
+
+func TestModelOnSimulatedRanks(t *testing.T) {
+	seeds := uint64(300)
+	if testing.Short() {
+		seeds = 30
+	}
+	for seed := range seeds {
+		n := 1 + int(seed)%4
+		opt := mpitest.Options{Seed: seed, Delay: 0.1 * float64(seed%8), EagerBytes: []int{0, -1, 1 << 20}[seed%3]}
+		w := mpitest.NewWorld(n, opt)
+		if err := w.Run(func(c *mpiwrap.Comm) error { return runModel(c, seed) }); err != nil {
+			t.Fatalf("%d ranks, seed %d: %v", n, seed, err)
+		}
+	}
+}
+
+// TestModelAcrossRestarts ends the world at every drain and goes on in a new one:
+// from the mailbox, with pending receives posted again.
+func TestModelAcrossRestarts(t *testing.T) {
+	seeds := uint64(150)
+	if testing.Short() {
+		seeds = 15
+	}
+	for seed := range seeds {
+		n := 1 + int(seed)%3
+		models := make([]*mpitest.Model, n)
+		for i := range models {
+			models[i] = mpitest.NewModel(seed, n, 12)
+		}
+		mail, requests := make([][]byte, n), make([][][]byte, n)
+		ended := make([]bool, n)
+		for life := uint64(0); !ended[0]; life++ {
+			err := mpitest.Run(n, seed*100+life, func(w *mpiwrap.Comm) (err error) {
+				i := w.Rank()
+				m := models[i]
+				if err := m.Attach(w); err != nil {
+					return err
+				}
+				if life > 0 {
+					if err := w.Endpoint().LoadMailbox(mail[i]); err != nil {
+						return err
+					}
+					if err := m.Load(requests[i]); err != nil {
+						return err
+					}
+				}
+				if ended[i], err = m.Run(true); err != nil || ended[i] {
+					return err
+				}
+				if requests[i], err = m.Save(); err != nil {
+					return err
+				}
+				mail[i], err = w.Endpoint().SaveMailbox()
+				return err
+			})
+			if err != nil {
+				t.Fatalf("%d ranks, seed %d, life %d: %v", n, seed, life, err)
+			}
+		}
+	}
+}
