@@ -63,6 +63,7 @@ type modelRank struct {
 	inbox   []modelMsg // in flight to it, in order of sending
 	mailbox []modelMsg
 	armed   bool
+	armedAt uint64 // Points passed then
 	lastMsg modelMsg
 	unacked bool // in a synchronous send that nobody has received
 	cutAt   uint64
@@ -83,8 +84,13 @@ type model struct {
 	gaveUp   int
 	ctlDelay time.Duration
 	netDelay time.Duration
-	noise    bool // duplicate and reorder control messages
+	noise    bool  // duplicate and reorder control messages
+	loss     bool  // lose some as well
+	wrong    error // the first Cut action while the world was not still
 	messages int
+
+	onCut    func(r *modelRank, a Cut) // instead of ending the run
+	onGaveUp func(r *modelRank, a GaveUp)
 }
 
 type event struct {
@@ -112,7 +118,7 @@ func (w *model) after(d time.Duration, run func()) {
 	heap.Push(&w.queue, event{w.now + d, w.seq, run})
 }
 
-func newModel(seed uint64, n int, comms map[string][]int, prog func(r int) program) *model {
+func newModel(seed uint64, n int, comms map[string][]int, prog func(r int) program, options ...func(*Config)) *model {
 	w := &model{rng: rand.New(rand.NewPCG(seed, 1)), comms: map[string][]int{}, last: map[[2]int]time.Duration{},
 		ctlDelay: 200 * time.Microsecond, netDelay: 50 * time.Microsecond}
 	all := make([]int, n)
@@ -125,7 +131,11 @@ func newModel(seed uint64, n int, comms map[string][]int, prog func(r int) progr
 	}
 	for i := range n {
 		parent, children := Place(i, n, 2)
-		m, err := New(Config{Rank: i, Size: n, Parent: parent, Children: children, Timeout: 20 * time.Second})
+		cfg := Config{Rank: i, Size: n, Parent: parent, Children: children, Timeout: 20 * time.Second}
+		for _, o := range options {
+			o(&cfg)
+		}
+		m, err := New(cfg)
 		if err != nil {
 			panic(err)
 		}
@@ -136,6 +146,12 @@ func newModel(seed uint64, n int, comms map[string][]int, prog func(r int) progr
 		w.after(time.Duration(w.rng.IntN(300))*time.Microsecond, func() { w.advance(r) })
 	}
 	return w
+}
+
+// askAtRandom lets a random rank ask for a checkpoint before the time given.
+func (w *model) askAtRandom(before time.Duration) {
+	asker := w.ranks[w.rng.IntN(len(w.ranks))]
+	w.after(time.Duration(w.rng.Int64N(int64(before))), func() { w.step(asker, Request{}) })
 }
 
 func (r *modelRank) colls(w *model) []Coll {
@@ -326,7 +342,7 @@ func (w *model) act(r *modelRank, a Action) {
 	case Send:
 		w.deliver(r.id, a)
 	case Arm:
-		r.armed = true
+		r.armed, r.armedAt = true, r.points
 	case Disarm:
 		r.armed = false
 	case Look:
@@ -336,9 +352,20 @@ func (w *model) act(r *modelRank, a Action) {
 		r.waiting = false
 		w.after(time.Microsecond, func() { w.advance(r) })
 	case Cut:
+		if w.onCut != nil {
+			w.onCut(r, a)
+			return
+		}
 		r.cutAt, r.stopped = uint64(a.Epoch), true
 		w.cuts++
+		if w.wrong == nil {
+			w.wrong = w.still()
+		}
 	case GaveUp:
+		if w.onGaveUp != nil {
+			w.onGaveUp(r, a)
+			return
+		}
 		w.gaveUp++
 	}
 }
@@ -348,6 +375,9 @@ func (w *model) deliver(from int, s Send) {
 	copies := 1
 	if w.noise && w.rng.IntN(10) == 0 {
 		copies = 2
+	}
+	if w.loss && w.rng.IntN(50) == 0 {
+		copies = 0
 	}
 	for range copies {
 		d := time.Duration(1 + w.rng.IntN(int(w.ctlDelay)))
@@ -421,25 +451,12 @@ func (w *model) standing() string {
 	return b.String()
 }
 
-// check holds the invariants of DESIGN section 4 against the frozen world.
-func (w *model) check() error {
+// still holds the part of the invariants that must be true on all ranks as soon
+// as one of them is told to cut.
+func (w *model) still() error {
 	for _, r := range w.ranks {
 		if !r.waiting {
-			return fmt.Errorf("rank %d is not at a Point", r.id)
-		}
-		if r.cutAt != w.ranks[0].cutAt {
-			return fmt.Errorf("rank %d cut epoch %d, rank 0 %d", r.id, r.cutAt, w.ranks[0].cutAt)
-		}
-		for _, p := range w.ranks {
-			flight := uint64(0)
-			for _, g := range r.inbox {
-				if g.from == p.id {
-					flight++
-				}
-			}
-			if p.sent[r.id] != r.recvd[p.id]+flight {
-				return fmt.Errorf("%d->%d: sent %d, received %d, in flight %d", p.id, r.id, p.sent[r.id], r.recvd[p.id], flight)
-			}
+			return fmt.Errorf("a rank cuts at %v and rank %d is not at a Point", w.now, r.id)
 		}
 	}
 	for name, members := range w.comms {
@@ -447,6 +464,39 @@ func (w *model) check() error {
 			if got, want := w.ranks[id].entered[name], w.ranks[members[0]].entered[name]; got != want {
 				return fmt.Errorf("communicator %s: rank %d entered %d, rank %d %d", name, id, got, members[0], want)
 			}
+		}
+	}
+	return nil
+}
+
+// check holds all of them against the frozen world.
+func (w *model) check() error {
+	if w.wrong != nil {
+		return w.wrong
+	}
+	for _, r := range w.ranks {
+		if r.cutAt != w.ranks[0].cutAt {
+			return fmt.Errorf("rank %d cut epoch %d, rank 0 %d", r.id, r.cutAt, w.ranks[0].cutAt)
+		}
+		if err := w.accounted(r); err != nil {
+			return err
+		}
+	}
+	return w.still()
+}
+
+// accounted reports whether every message to r has been received or is in
+// flight to it, where the drain finds it.
+func (w *model) accounted(r *modelRank) error {
+	for _, p := range w.ranks {
+		flight := uint64(0)
+		for _, g := range r.inbox {
+			if g.from == p.id {
+				flight++
+			}
+		}
+		if p.sent[r.id] != r.recvd[p.id]+flight {
+			return fmt.Errorf("%d->%d: sent %d, received %d, in flight %d", p.id, r.id, p.sent[r.id], r.recvd[p.id], flight)
 		}
 	}
 	return nil
