@@ -25,6 +25,11 @@ func (a *argument) from(value any) error {
 		return a.fromObject(v != nil, func() *entry { return v.entry }, driver.ArgMem)
 	case *Sampler:
 		return a.fromObject(v != nil, func() *entry { return v.entry }, driver.ArgSampler)
+	case Value:
+		if len(v) == 0 {
+			return fmt.Errorf("empty Value: %w", ErrArgType)
+		}
+		a.value = append(a.value, v...)
 	case Local:
 		if v <= 0 {
 			return fmt.Errorf("local memory of %d bytes: %w", v, ErrRange)

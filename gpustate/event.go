@@ -20,6 +20,7 @@ type Event struct {
 	users int             // calls that use h
 	done  bool
 	err   error // the command's own failure
+	times *driver.Times
 }
 
 // Wait returns when the command is complete, with the error it failed with.
@@ -86,17 +87,17 @@ func (e *Event) Times() (queued, submit, start, end time.Duration, err error) {
 		return
 	}
 	defer d.leave()
-	h, ok := e.hold()
-	if !ok {
-		err = ErrUnsupported // the queue has let the event go
+	if err = e.wait(); err != nil {
 		return
 	}
-	var t driver.Times
-	if err = d.drv.WaitEvent(h); err == nil {
-		t, err = d.drv.EventTimes(h)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := e.times
+	if t == nil {
+		err = ErrUnsupported
+		return
 	}
-	e.let(false, nil)
-	return t.Queued, t.Submit, t.Start, t.End, err
+	return t.Queued, t.Submit, t.Start, t.End, nil
 }
 
 // hold keeps the handle from being released; false if the command is complete.
@@ -118,6 +119,11 @@ func (e *Event) let(done bool, err error) {
 	if done && !e.done {
 		e.done, e.err = true, err
 		e.unpin()
+		if e.q.obj.Queue.Profiling && e.h != 0 {
+			if t, err := e.q.dev.drv.EventTimes(e.h); err == nil {
+				e.times = &t
+			}
+		}
 	}
 	if e.done && e.users == 0 && e.h != 0 {
 		e.q.dev.drv.ReleaseEvent(e.h)

@@ -175,3 +175,20 @@ func (s *Sampler) Name() string { return s.obj.Name }
 
 // Release gives the sampler back.
 func (s *Sampler) Release() error { return s.dev.drop(s.entry) }
+
+// ImageFormats lists channel order and type of the formats that the device has
+// for images of so many dimensions.
+func (d *Device) ImageFormats(a Access, dims int) ([][2]uint32, error) {
+	if dims < 1 || dims > 3 {
+		return nil, ErrRange
+	}
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	l, ok := d.drv.Device.(driver.ImageLister)
+	if !ok {
+		return nil, ErrUnsupported
+	}
+	return l.ImageFormats(a, dims)
+}

@@ -32,6 +32,10 @@ type argument struct {
 // kernel's own parameter list leaves them out.
 type Local int
 
+// Value is a kernel argument given as its bytes, for values whose type Go does
+// not have.
+type Value []byte
+
 // prepare learns the number of arguments.
 func (k *Kernel) prepare() {
 	if k.dev.enter() != nil {
@@ -165,4 +169,35 @@ func (k *Kernel) recorded() *record.Kernel {
 		r.Args = append(r.Args, ra)
 	}
 	return r
+}
+
+// WorkGroup is the largest work-group that the device runs the kernel with, and
+// the number that work-groups are best a multiple of.
+func (k *Kernel) WorkGroup() (size, multiple int, err error) {
+	err = k.ask(func(i driver.KernelInformer) (err error) {
+		size, multiple, err = i.WorkGroup(k.h)
+		return err
+	})
+	return size, multiple, err
+}
+
+// ArgName is the name of argument i in the source, where the device tells.
+func (k *Kernel) ArgName(i int) (name string, err error) {
+	err = k.ask(func(d driver.KernelInformer) (err error) {
+		name, err = d.ArgName(k.h, i)
+		return err
+	})
+	return name, err
+}
+
+func (k *Kernel) ask(do func(driver.KernelInformer) error) error {
+	if err := k.dev.enter(); err != nil {
+		return err
+	}
+	defer k.dev.leave()
+	i, ok := k.dev.drv.Device.(driver.KernelInformer)
+	if !ok {
+		return k.fail("ask about", ErrUnsupported)
+	}
+	return k.fail("ask about", do(i))
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // libraries are the drivers of this process. Each opens its API's library once.
-var libraries = []driver.Driver{&cuda.Library{}, &cl.Library{}, &fake.Library{}}
+var libraries = []driver.Driver{&cuda.Library{}, cl.System, &fake.Library{}}
 
 // Devices lists the devices of all APIs on this machine, without the fake. The
 // error is set only when no API can be used; it says for each why not.

@@ -103,7 +103,7 @@ func Run(ctx context.Context, opt Options, report func(Result)) error {
 
 // bare opens the device without gpustate, for baselines.
 func (r *runner) bare() (driver.Device, error) {
-	for _, lib := range []driver.Driver{&cuda.Library{}, &cl.Library{}, &fake.Library{}} {
+	for _, lib := range []driver.Driver{&cuda.Library{}, cl.System, &fake.Library{}} {
 		if lib.Kind() == r.info.Kind {
 			return lib.Open(r.info.Index)
 		}

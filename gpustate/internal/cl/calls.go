@@ -378,3 +378,27 @@ func memory(p handle, bytes int64) []byte {
 	addr := uintptr(p)
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), bytes)
 }
+
+func kernelWorkGroup(k, dev handle, what uint32) (int, error) {
+	var n C.size_t
+	rc := C.hfcl_clGetKernelWorkGroupInfo(k, dev, C.uint32_t(what), C.size_t(unsafe.Sizeof(n)), unsafe.Pointer(&n), nil)
+	return int(n), check("clGetKernelWorkGroupInfo", int32(rc))
+}
+
+func kernelArgName(k handle, i int) (string, error) {
+	const kernelArgName = 0x119A
+	b := make([]byte, 1024)
+	rc := C.hfcl_clGetKernelArgInfo(k, C.uint32_t(i), kernelArgName, C.size_t(len(b)), unsafe.Pointer(&b[0]), nil)
+	return cstring(b), check("clGetKernelArgInfo", int32(rc))
+}
+
+func imageFormats(ctx handle, flags uint64, kind uint32) ([][2]uint32, error) {
+	var n C.uint32_t
+	rc := C.hfcl_clGetSupportedImageFormats(ctx, C.uint64_t(flags), C.uint32_t(kind), 0, nil, &n)
+	if rc != 0 || n == 0 {
+		return nil, check("clGetSupportedImageFormats", int32(rc))
+	}
+	list := make([][2]uint32, n)
+	rc = C.hfcl_clGetSupportedImageFormats(ctx, C.uint64_t(flags), C.uint32_t(kind), n, unsafe.Pointer(&list[0]), nil)
+	return list, check("clGetSupportedImageFormats", int32(rc))
+}

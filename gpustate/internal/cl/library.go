@@ -22,6 +22,26 @@ type Library struct {
 	found []found
 }
 
+// System is the OpenCL of this process.
+var System = &Library{}
+
+// Property is a property of the device by its number in the specification, nil
+// where the device lacks it.
+func (l *Library) Property(index int, what uint32) []byte {
+	if l.load() != nil || index < 0 || index >= len(l.found) {
+		return nil
+	}
+	return deviceBytes(l.found[index].device, what)
+}
+
+// PlatformText is a text of the platform that the device belongs to.
+func (l *Library) PlatformText(index int, what uint32) string {
+	if l.load() != nil || index < 0 || index >= len(l.found) {
+		return ""
+	}
+	return platformString(l.found[index].platform, what)
+}
+
 // found is one device that the platforms list.
 type found struct {
 	platform, device handle

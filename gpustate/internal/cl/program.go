@@ -120,3 +120,24 @@ func (d *device) SetArg(kh driver.Handle, i int, a driver.Arg) error {
 func (d *device) Launch(q, k driver.Handle, g driver.Grid, wait []driver.Event) (driver.Event, error) {
 	return launch(q.(handle), k.(*kernel).h, &g, wait)
 }
+
+// WorkGroup asks CL_KERNEL_WORK_GROUP_SIZE and the preferred multiple.
+func (d *device) WorkGroup(k driver.Handle) (size, multiple int, err error) {
+	const workGroupSize, preferredMultiple = 0x11B0, 0x11B3
+	if size, err = kernelWorkGroup(k.(*kernel).h, d.device, workGroupSize); err != nil {
+		return 0, 0, err
+	}
+	multiple, err = kernelWorkGroup(k.(*kernel).h, d.device, preferredMultiple)
+	return size, multiple, err
+}
+
+// ArgName needs a program that was built with -cl-kernel-arg-info on some
+// platforms.
+func (d *device) ArgName(k driver.Handle, i int) (string, error) {
+	return kernelArgName(k.(*kernel).h, i)
+}
+
+// ImageFormats asks clGetSupportedImageFormats.
+func (d *device) ImageFormats(a driver.Access, dims int) ([][2]uint32, error) {
+	return imageFormats(d.ctx, flags(a), imageKinds[dims])
+}

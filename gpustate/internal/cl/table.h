@@ -49,6 +49,15 @@ typedef struct {
 	X(clGetKernelInfo,                                                         \
 	  (hnd k, uint32_t what, size_t n, void *v, size_t *got),                  \
 	  (k, what, n, v, got))                                                    \
+	X(clGetKernelWorkGroupInfo,                                                \
+	  (hnd k, hnd d, uint32_t what, size_t n, void *v, size_t *got),           \
+	  (k, d, what, n, v, got))                                                 \
+	X(clGetKernelArgInfo,                                                      \
+	  (hnd k, uint32_t i, uint32_t what, size_t n, void *v, size_t *got),      \
+	  (k, i, what, n, v, got))                                                 \
+	X(clGetSupportedImageFormats,                                              \
+	  (hnd c, uint64_t flags, uint32_t type, uint32_t n, void *f, uint32_t *got), \
+	  (c, flags, type, n, f, got))                                             \
 	X(clSetKernelArg, (hnd k, uint32_t i, size_t n, const void *v),            \
 	  (k, i, n, v))                                                            \
 	X(clSetKernelArgSVMPointer, (hnd k, uint32_t i, const void *v), (k, i, v)) \

@@ -444,3 +444,9 @@ func checkpointRestore(pid int) int32 {
 func checkpointUnlock(pid int) int32 {
 	return int32(C.hfcu_cuCheckpointProcessUnlock(C.int(pid), nil))
 }
+
+func maxThreads(f handle) (int, error) {
+	var v C.int
+	err := check("cuFuncGetAttribute", int32(C.hfcu_cuFuncGetAttribute(&v, 0, f)))
+	return int(v), err
+}

@@ -248,3 +248,13 @@ func choose(global [3]int) [3]int {
 	}
 	return [3]int{1, 1, 1}
 }
+
+// WorkGroup is the largest block of the function, and a warp.
+func (d *device) WorkGroup(k driver.Handle) (size, multiple int, err error) {
+	const warp = 32
+	size, err = maxThreads(k.(*kernel).f)
+	return size, warp, err
+}
+
+// ArgName is not known: binaries carry no names of parameters.
+func (d *device) ArgName(driver.Handle, int) (string, error) { return "", driver.ErrUnsupported }

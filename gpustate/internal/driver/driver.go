@@ -216,3 +216,19 @@ type PeerCopier interface {
 	// false where the two devices cannot reach each other.
 	CopyFrom(q, dst Handle, other Device, src Handle, n int64) (ok bool, err error)
 }
+
+// KernelInformer is implemented by devices that tell more about kernels.
+type KernelInformer interface {
+	// WorkGroup is the largest work-group for the kernel and the number that
+	// work-groups are best a multiple of.
+	WorkGroup(kernel Handle) (size, multiple int, err error)
+	// ArgName is the name of an argument in the source.
+	ArgName(kernel Handle, index int) (string, error)
+}
+
+// ImageLister is implemented by devices that list their image formats.
+type ImageLister interface {
+	// ImageFormats lists order and type of the formats for images of so many
+	// dimensions.
+	ImageFormats(a Access, dims int) ([][2]uint32, error)
+}

@@ -1,0 +1,147 @@
+package cl
+
+import (
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+// Program is a text and, after BuildProgram, a program.
+type Program struct {
+	ctx    *Context
+	source string
+	p      *gpustate.Program
+}
+
+// BuildProgram builds the program for the context's device. Building again
+// replaces what was built.
+func (p *Program) BuildProgram(devices []*Device, options string) error {
+	if len(devices) > 1 {
+		return ErrInvalidDevice
+	}
+	built, err := p.ctx.dev.Program("", gpustate.Sources{OpenCL: p.source}, options)
+	if err != nil {
+		return toError(err)
+	}
+	p.Release()
+	p.p = built
+	return nil
+}
+
+// CreateKernel makes a kernel object of the function.
+func (p *Program) CreateKernel(name string) (*Kernel, error) {
+	if p.p == nil {
+		return nil, ErrInvalidProgramExecutable
+	}
+	k, err := p.p.NewKernel(name)
+	if err != nil {
+		return nil, toError(err)
+	}
+	return &Kernel{k: k}, nil
+}
+
+// Release gives the program back; its kernels stay usable.
+func (p *Program) Release() {
+	if p.p != nil {
+		_ = p.p.Release()
+		p.p = nil
+	}
+}
+
+// Kernel is a function of a program with its arguments.
+type Kernel struct{ k *gpustate.Kernel }
+
+// LocalBuffer is a kernel argument: so many bytes of local memory.
+type LocalBuffer int
+
+// Release gives the kernel back.
+func (k *Kernel) Release() { _ = k.k.Release() }
+
+// SetArgs sets the arguments from the first on.
+func (k *Kernel) SetArgs(args ...any) error {
+	for i, a := range args {
+		if err := k.SetArg(i, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SetArg sets one argument: a *MemObject, a LocalBuffer or a number of a fixed
+// size.
+func (k *Kernel) SetArg(index int, arg any) error {
+	switch v := arg.(type) {
+	case *MemObject:
+		return k.SetArgBuffer(index, v)
+	case LocalBuffer:
+		return k.SetArgLocal(index, int(v))
+	case int8, uint8, int16, uint16, int32, uint32, int64, uint64, float32, float64:
+		return toError(k.k.SetArg(index, v))
+	}
+	return ErrUnsupportedArgumentType{Index: index, Value: arg}
+}
+
+// SetArgBuffer sets a buffer or an image.
+func (k *Kernel) SetArgBuffer(index int, buffer *MemObject) error {
+	if buffer == nil {
+		return ErrInvalidMemObject
+	}
+	if buffer.img != nil {
+		return toError(k.k.SetArg(index, buffer.img))
+	}
+	return toError(k.k.SetArg(index, buffer.buf))
+}
+
+// SetArgFloat32 sets a number.
+func (k *Kernel) SetArgFloat32(index int, val float32) error { return toError(k.k.SetArg(index, val)) }
+
+// SetArgInt8 sets a number.
+func (k *Kernel) SetArgInt8(index int, val int8) error { return toError(k.k.SetArg(index, val)) }
+
+// SetArgUint8 sets a number.
+func (k *Kernel) SetArgUint8(index int, val uint8) error { return toError(k.k.SetArg(index, val)) }
+
+// SetArgInt32 sets a number.
+func (k *Kernel) SetArgInt32(index int, val int32) error { return toError(k.k.SetArg(index, val)) }
+
+// SetArgUint32 sets a number.
+func (k *Kernel) SetArgUint32(index int, val uint32) error { return toError(k.k.SetArg(index, val)) }
+
+// SetArgLocal sets a size of local memory.
+func (k *Kernel) SetArgLocal(index int, size int) error {
+	return toError(k.k.SetArg(index, gpustate.Local(size)))
+}
+
+// SetArgUnsafe sets the bytes of a value, or, without an address, a size of
+// local memory.
+func (k *Kernel) SetArgUnsafe(index, argSize int, arg unsafe.Pointer) error {
+	if arg == nil {
+		return k.SetArgLocal(index, argSize)
+	}
+	if argSize <= 0 {
+		return ErrInvalidArgSize
+	}
+	return toError(k.k.SetArg(index, gpustate.Value(unsafe.Slice((*byte)(arg), argSize))))
+}
+
+// PreferredWorkGroupSizeMultiple is CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE.
+func (k *Kernel) PreferredWorkGroupSizeMultiple(device *Device) (int, error) {
+	_, multiple, err := k.k.WorkGroup()
+	return multiple, toError(err)
+}
+
+// WorkGroupSize is CL_KERNEL_WORK_GROUP_SIZE.
+func (k *Kernel) WorkGroupSize(device *Device) (int, error) {
+	size, _, err := k.k.WorkGroup()
+	return size, toError(err)
+}
+
+// NumArgs is CL_KERNEL_NUM_ARGS.
+func (k *Kernel) NumArgs() (int, error) { return k.k.Args(), nil }
+
+// ArgName is CL_KERNEL_ARG_NAME; some platforms want the program built with
+// -cl-kernel-arg-info.
+func (k *Kernel) ArgName(index int) (string, error) {
+	name, err := k.k.ArgName(index)
+	return name, toError(err)
+}
