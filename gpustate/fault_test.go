@@ -1,0 +1,298 @@
+package gpustate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
+)
+
+// big makes state that a shadow is taken for.
+func big(t *testing.T, d *Device) *setup {
+	t.Helper()
+	s := newSetup(t, d, 1<<20)
+	must(d.Shared("shared", 5000))(t)
+	must(d.Image("image", ImageDesc{Width: 9, Height: 7, Order: ChannelRGBA, Type: ChannelUint8}))(t)
+	must(d.HostBuffer("host", 777))(t)
+	s.fill(t)
+	s.step(t)
+	return s
+}
+
+// TestCaptureOutOfMemory lets each allocation of a capture fail in turn: the
+// bytes then go to the host, and the capture is as good.
+func TestCaptureOutOfMemory(t *testing.T) {
+	d, lib := fakeDevice(t)
+	s := big(t, d)
+	for n := 1; n <= 4; n++ {
+		lib.Faults.FailAlloc(n)
+		c := must(d.Capture(context.Background(), nil))(t)
+		lib.Faults.FailAlloc(0)
+		y := make([]float32, 1<<20)
+		ok(t, c.ReadAt(context.Background(), 1, Bytes(y), 0))
+		if y[7] != 14 {
+			t.Errorf("allocation %d fails: y[7] = %g, want 14", n, y[7])
+		}
+		ok(t, c.Release())
+	}
+	s.expect(t, 2)
+}
+
+// TestCaptureReadFails lets a read-back fail while the program waits.
+func TestCaptureReadFails(t *testing.T) {
+	d, lib := fakeDevice(t)
+	s := big(t, d)
+	d.LimitShadow(0)
+	for n := 1; n <= 3; n++ {
+		lib.Faults.FailRead(n)
+		_, err := d.Capture(context.Background(), nil)
+		var object *ObjectError
+		if !errors.As(err, &object) || object.Op != "capture" {
+			t.Errorf("read %d fails: got %v, want an ObjectError of capture", n, err)
+		}
+		lib.Faults.FailRead(0)
+	}
+	s.expect(t, 2)
+}
+
+// TestRestoreFaults lets each allocation and each write of a restore fail:
+// nothing that the restore made may be left, and the next one works.
+func TestRestoreFaults(t *testing.T) {
+	first, _ := fakeDevice(t)
+	big(t, first)
+	rec, contents := capture(t, first, nil)
+	d, lib := fakeDevice(t)
+	for _, fault := range []struct {
+		name string
+		set  func(int)
+		n    int
+	}{{"allocation", lib.Faults.FailAlloc, 5}, {"write", lib.Faults.FailWrite, 3}} {
+		for n := 1; n <= fault.n; n++ {
+			fault.set(n)
+			if err := d.Restore(context.Background(), rec, readFrom(contents)); err == nil {
+				t.Fatalf("%s %d fails, the restore does not", fault.name, n)
+			}
+			fault.set(0)
+			if lib.Faults.Live() != 0 || d.StateBytes() != 0 {
+				t.Fatalf("%s %d fails: %d objects and %d bytes left", fault.name, n, lib.Faults.Live(), d.StateBytes())
+			}
+		}
+	}
+	ok(t, d.Restore(context.Background(), rec, readFrom(contents)))
+	newSetup(t, d, 1<<20).expect(t, 2)
+}
+
+// TestMigrateFaults lets a migration fail at each allocation and write: the
+// program goes on where it was.
+func TestMigrateFaults(t *testing.T) {
+	d, _ := fakeDevice(t)
+	s := big(t, d)
+	lib := &fake.Library{}
+	for _, fault := range []struct {
+		name string
+		set  func(int)
+		n    int
+	}{{"allocation", lib.Faults.FailAlloc, 5}, {"write", lib.Faults.FailWrite, 3}} {
+		for n := 1; n <= fault.n; n++ {
+			other := must(lib.Open(1))(t)
+			fault.set(n)
+			if err := d.migrate(context.Background(), other); err == nil {
+				t.Fatalf("%s %d fails, the migration does not", fault.name, n)
+			}
+			fault.set(0)
+			if lib.Faults.Live() != 0 {
+				t.Fatalf("%s %d fails: %d objects left on the new device", fault.name, n, lib.Faults.Live())
+			}
+			s.expect(t, 2)
+		}
+	}
+	ok(t, d.migrate(context.Background(), must(lib.Open(1))(t)))
+	s.expect(t, 2)
+	s.step(t)
+	s.expect(t, 4)
+	if lib.Faults.Live() == 0 {
+		t.Error("nothing is on the new device")
+	}
+	ok(t, d.Close())
+	if n := lib.Faults.Live(); n != 0 {
+		t.Errorf("%d objects left after Close", n)
+	}
+}
+
+// TestMigrateEnds ends a migration by its context.
+func TestMigrateEnds(t *testing.T) {
+	d, _ := fakeDevice(t)
+	s := big(t, d)
+	lib := &fake.Library{}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	why := errors.New("the job is over")
+	cancel(why)
+	if err := d.migrate(ctx, must(lib.Open(0))(t)); !errors.Is(err, why) {
+		t.Errorf("got %v, want %v", err, why)
+	}
+	s.expect(t, 2)
+}
+
+// TestLimits restores onto devices that cannot have the objects.
+func TestLimits(t *testing.T) {
+	first, _ := fakeDevice(t)
+	big(t, first)
+	must(first.Program("double", Sources{OpenCL: "__kernel void axpy(__global double *x) {}"}, ""))(t)
+	rec, contents := capture(t, first, nil)
+	for _, c := range []struct {
+		name   string
+		change func(*driver.Info)
+		want   error
+		object string
+	}{
+		{"small pieces", func(i *driver.Info) { i.MaxAllocBytes = 1 << 20 }, ErrLimit, "x"},
+		{"small device", func(i *driver.Info) { i.GlobalBytes = 5 << 20 }, ErrLimit, ""},
+		{"no images", func(i *driver.Info) { i.Images = false }, ErrUnsupported, "image"},
+		{"small images", func(i *driver.Info) { i.MaxImage2D = [2]int{8, 8} }, ErrLimit, "image"},
+		{"no double", func(i *driver.Info) { i.FP64 = false }, ErrFP64, "double"},
+		{"another API", func(i *driver.Info) { i.Kind = "cuda" }, ErrNoSource, "axpy"},
+	} {
+		d, lib := fakeDevice(t, c.change)
+		err := d.Restore(context.Background(), rec, readFrom(contents))
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
+			continue
+		}
+		var object *ObjectError
+		if !errors.As(err, &object) || object.From == nil || c.object != "" && object.Name != c.object {
+			t.Errorf("%s: %v does not name %q and both devices", c.name, err, c.object)
+		}
+		if lib.Faults.Live() != 0 {
+			t.Errorf("%s: %d objects were made", c.name, lib.Faults.Live())
+		}
+	}
+}
+
+// TestLost lets the device vanish.
+func TestLost(t *testing.T) {
+	lib := &fake.Library{}
+	d := newDevice(must(lib.Open(0))(t))
+	s := big(t, d)
+	lib.Faults.Lose()
+	if _, err := s.q.Launch(s.k, []int{16}, nil); !errors.Is(err, ErrDeviceLost) {
+		t.Errorf("launch: got %v, want ErrDeviceLost", err)
+	}
+	if err := s.q.Finish(); !errors.Is(err, ErrDeviceLost) {
+		t.Errorf("finish: got %v, want ErrDeviceLost", err)
+	}
+	if _, err := d.Capture(context.Background(), nil); !errors.Is(err, ErrDeviceLost) {
+		t.Errorf("capture: got %v, want ErrDeviceLost", err)
+	}
+	if err := d.Close(); !errors.Is(err, ErrDeviceLost) {
+		t.Errorf("close: got %v, want ErrDeviceLost", err)
+	}
+	if err := s.q.Finish(); !errors.Is(err, ErrClosed) {
+		t.Errorf("finish after close: got %v, want ErrClosed", err)
+	}
+	ok(t, d.Close())
+}
+
+// TestKernelFails lets kernels fail while they run: their events and the next
+// Finish say so, later commands and captures do not.
+func TestKernelFails(t *testing.T) {
+	d, lib := fakeDevice(t)
+	s := newSetup(t, d, 64)
+	s.fill(t)
+	lib.Faults.FailLaunch(1)
+	e := s.step(t)
+	if err := e.Wait(); err == nil {
+		t.Error("the event of a failed kernel has no error")
+	}
+	if err := s.q.Finish(); err == nil {
+		t.Error("Finish after a failed kernel has no error")
+	}
+	ok(t, s.q.Finish())
+	lib.Faults.FailLaunch(1)
+	e = s.step(t)
+	c := must(d.Capture(context.Background(), nil))(t)
+	ok(t, c.Release())
+	if _, err := e.Done(); err == nil {
+		t.Error("a capture swallowed the failure of a kernel")
+	}
+	if err := s.q.Finish(); err == nil {
+		t.Error("a capture swallowed the failure from Finish")
+	}
+	other := must(d.Queue("other"))(t)
+	if _, err := other.Launch(s.k, []int{64}, nil, e); err == nil {
+		t.Error("a command waits for a failed one without an error")
+	}
+}
+
+// TestHungKernel lets a capture end while a kernel is still running.
+func TestHungKernel(t *testing.T) {
+	d, _ := fakeDevice(t)
+	gate := make(chan struct{})
+	fake.Register("hang", 0, func(fake.Launch) { <-gate })
+	p := must(d.Program("hang", Sources{OpenCL: "hang"}, ""))(t)
+	k := must(p.Kernel("hang"))(t)
+	q := must(d.Queue("q"))(t)
+	e := must(q.Launch(k, []int{1}, nil))(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := d.Capture(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("capture: got %v, want DeadlineExceeded", err)
+	}
+	close(gate)
+	ok(t, e.Wait())
+	ok(t, q.Finish())
+}
+
+// TestManyCommands launches far more commands than anyone waits for.
+func TestManyCommands(t *testing.T) {
+	d, _ := fakeDevice(t)
+	s := newSetup(t, d, 4)
+	s.fill(t)
+	for range 10 * sweepEvery {
+		s.step(t)
+	}
+	ok(t, s.q.Finish())
+	if n := len(s.q.flight); n != 0 {
+		t.Errorf("%d events are kept after Finish", n)
+	}
+	s.expect(t, 20*sweepEvery)
+}
+
+// TestOrderOfUnnamed gives objects without a name out again in their order.
+func TestOrderOfUnnamed(t *testing.T) {
+	first, _ := fakeDevice(t)
+	q := must(first.Queue("q"))(t)
+	for i := range 5 {
+		b := must(first.Buffer("", 8))(t)
+		ok(t, q.Write(b, 0, fmt.Appendf(nil, "object %d", i)))
+		if i == 2 {
+			ok(t, b.Release())
+		}
+	}
+	rec, contents := capture(t, first, nil)
+	for _, early := range []int{0, 2, 4} { // how many exist before the restore
+		d, _ := fakeDevice(t)
+		q := must(d.Queue("q"))(t)
+		var list []*Buffer
+		for range early {
+			list = append(list, must(d.Buffer("", 8))(t))
+		}
+		ok(t, d.Restore(context.Background(), rec, readFrom(contents)))
+		for len(list) < 4 {
+			list = append(list, must(d.Buffer("", 8))(t))
+		}
+		for i, want := range []string{"object 0", "object 1", "object 3", "object 4"} {
+			got := make([]byte, 8)
+			ok(t, q.Read(list[i], 0, got))
+			if string(got) != want {
+				t.Errorf("%d existed before: buffer %d holds %q, want %q", early, i, got, want)
+			}
+		}
+		if n := d.StateBytes(); n != 32 {
+			t.Errorf("%d existed before: %d bytes, want 32", early, n)
+		}
+	}
+}
