@@ -76,7 +76,7 @@ func (q *Queue) launch(k *Kernel, g driver.Grid, after []*Event) (*Event, error)
 	if err := k.ready(); err != nil {
 		return nil, k.fail("launch", err)
 	}
-	e, err := q.issue(after, func(wait []driver.Event) (driver.Event, error) {
+	e, err := q.issue(false, after, func(wait []driver.Event) (driver.Event, error) {
 		return q.dev.drv.Launch(q.h, k.h, g, wait)
 	})
 	if err != nil {
@@ -119,14 +119,14 @@ func (q *Queue) transfer(op string, b Linear, off int, host []byte, read, block 
 		return nil, e.fail(op, err)
 	}
 	if len(host) == 0 {
-		return q.issue(after, q.marker)
+		return q.issue(false, after, q.marker)
 	}
 	var pin *runtime.Pinner
 	if !block {
 		pin = new(runtime.Pinner)
 		pin.Pin(&host[0])
 	}
-	ev, err := q.issue(after, func(wait []driver.Event) (driver.Event, error) {
+	ev, err := q.issue(block, after, func(wait []driver.Event) (driver.Event, error) {
 		if read {
 			return q.dev.drv.Read(q.h, e.h, int64(off), host, block, wait)
 		}
@@ -138,7 +138,10 @@ func (q *Queue) transfer(op string, b Linear, off int, host []byte, read, block 
 		}
 		return nil, e.fail(op, err)
 	}
-	ev.keep(pin)
+	if pin != nil {
+		ev.keep(pin)
+		q.watch(ev)
+	}
 	return ev, nil
 }
 
@@ -172,9 +175,9 @@ func (q *Queue) Copy(dst Linear, dstOff int, src Linear, srcOff, n int, after ..
 		return nil, from.fail("copy from", err)
 	}
 	if n == 0 {
-		return q.issue(after, q.marker)
+		return q.issue(false, after, q.marker)
 	}
-	ev, err := q.issue(after, func(wait []driver.Event) (driver.Event, error) {
+	ev, err := q.issue(false, after, func(wait []driver.Event) (driver.Event, error) {
 		return q.dev.drv.Copy(q.h, to.h, int64(dstOff), from.h, int64(srcOff), int64(n), wait)
 	})
 	if err != nil {
@@ -190,7 +193,7 @@ func (q *Queue) Marker(after ...*Event) (*Event, error) {
 		return nil, err
 	}
 	defer q.end()
-	ev, err := q.issue(after, q.marker)
+	ev, err := q.issue(false, after, q.marker)
 	if err != nil {
 		return nil, q.fail("mark", err)
 	}

@@ -31,6 +31,7 @@ type Device struct {
 	closed bool
 	serial bool       // calls take turns, for drivers that are not thread-safe
 	turn   sync.Mutex // after mu
+	lazy   bool       // in-order queues do without an event for each command
 
 	info atomic.Pointer[Info] // of drv, for messages outside of mu
 }
@@ -69,7 +70,7 @@ func (d *Device) Info() Info { return *d.info.Load() }
 func (d *Device) show() {
 	i := d.drv.Info()
 	d.info.Store(&i)
-	d.serial = i.Serial
+	d.serial, d.lazy = i.Serial, i.Lazy
 }
 
 // Close waits for the commands that were issued and releases all objects.

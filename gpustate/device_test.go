@@ -62,6 +62,12 @@ func onDevices(t *testing.T, test func(t *testing.T, open func() *Device)) {
 			return d
 		})
 	})
+	t.Run("lazy fake", func(t *testing.T) {
+		test(t, func() *Device {
+			d, _ := fakeDevice(t, func(i *driver.Info) { i.Lazy = true })
+			return d
+		})
+	})
 	infos, err := Devices()
 	if err != nil {
 		t.Logf("no real device: %v", err)

@@ -16,7 +16,8 @@ type Event struct {
 
 	mu    sync.Mutex
 	pin   *runtime.Pinner // memory of a transfer that does not block
-	h     driver.Event    // 0 when complete
+	h     driver.Event    // 0 when complete, or when nobody has asked on a lazy queue
+	seq   uint64          // which command of a lazy queue it is
 	users int             // calls that use h
 	done  bool
 	err   error // the command's own failure
@@ -40,8 +41,14 @@ func (e *Event) closed(err error) error {
 	if e.done {
 		return e.err
 	}
+	if e.past() {
+		return nil
+	}
 	return err
 }
+
+// past tells that the command of a lazy queue is known to be complete.
+func (e *Event) past() bool { return e.seq != 0 && e.seq <= e.q.complete.Load() }
 
 // wait is Wait with the device entered.
 func (e *Event) wait() error {
@@ -104,11 +111,28 @@ func (e *Event) Times() (queued, submit, start, end time.Duration, err error) {
 func (e *Event) hold() (driver.Event, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if !e.done && e.h == 0 {
+		e.mark()
+	}
 	if e.done {
 		return 0, false
 	}
 	e.users++
 	return e.h, true
+}
+
+// mark gives the command of a lazy queue a handle: of a marker behind it, and
+// behind what was issued since.
+func (e *Event) mark() {
+	if e.past() {
+		e.done = true
+	} else {
+		e.h, e.err = e.q.dev.drv.Marker(e.q.h, nil)
+		e.done = e.err != nil
+	}
+	if e.done {
+		e.unpin()
+	}
 }
 
 // let ends hold. With done the command is known to be complete.

@@ -81,7 +81,7 @@ func (l *lane) down(ctx context.Context, mem driver.Handle, off int64, dst []byt
 		if err := ctx.Err(); err != nil {
 			return errors.Join(err, l.abandon(events[:]))
 		}
-		n := min(len(dst), pieceBytes)
+		n := min(len(dst), downBytes)
 		if events[s], err = l.drv.Read(l.q, mem, off, stage[s][:n], false, nil); err != nil {
 			return errors.Join(err, l.abandon(events[:]))
 		}

@@ -57,8 +57,13 @@ func (e *entry) realize(drv driver.Device, look func(id uint64) driver.Handle) (
 		return drv.CreateKernel(look(o.Kernel.Program), o.Kernel.Function)
 	}
 	return drv.CreateQueue(driver.QueueDesc{OutOfOrder: o.Queue.OutOfOrder,
-		Priority: o.Queue.Priority, Profiling: o.Queue.Profiling})
+		Priority: o.Queue.Priority, Profiling: o.Queue.Profiling,
+		Lazy: drv.Info().Lazy && canBeLazy(o.Queue)})
 }
+
+// canBeLazy tells whether a queue can do without an event for each command: its
+// commands complete in the order they were issued, and nobody asks when.
+func canBeLazy(q *record.Queue) bool { return !q.OutOfOrder && !q.Profiling }
 
 func programDesc(o *record.Object) driver.ProgramDesc {
 	p := o.Program

@@ -3,6 +3,7 @@ package gpustate
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
@@ -18,6 +19,18 @@ type Queue struct {
 	mu     sync.Mutex
 	flight []*Event // not known to be complete, oldest first
 	failed error    // of the first command that failed since Finish
+	events []Event  // room for the next ones
+
+	// Of a lazy queue commands are counted instead of kept.
+	issued   uint64
+	complete atomic.Uint64
+	marks    []mark // of a window, oldest first
+}
+
+// mark is a marker behind a number of commands.
+type mark struct {
+	seq uint64
+	ev  driver.Event
 }
 
 // QueueOptions say how a queue works. The zero value is an in-order queue
@@ -131,6 +144,11 @@ func (q *Queue) settle() error {
 		return err
 	}
 	q.retire(len(q.flight))
+	for _, m := range q.marks {
+		q.dev.drv.ReleaseEvent(m.ev)
+	}
+	q.marks = nil
+	q.complete.Store(q.issued)
 	return nil
 }
 
@@ -150,8 +168,67 @@ func (q *Queue) retire(n int) {
 
 // room makes place for one more command in the window; mu is held.
 func (q *Queue) room() {
-	if q.window > 0 && len(q.flight) >= q.window {
+	if q.window == 0 {
+		return
+	}
+	for len(q.flight) >= q.window {
 		q.retire(1)
+	}
+	for len(q.marks) > 0 && q.issued-q.complete.Load() >= uint64(q.window) {
+		m := q.marks[0]
+		q.marks = q.marks[1:]
+		if err := q.dev.drv.WaitEvent(m.ev); err != nil && q.failed == nil {
+			q.failed = err
+		}
+		q.dev.drv.ReleaseEvent(m.ev)
+		q.complete.Store(m.seq)
+	}
+}
+
+// count enters a command of a lazy queue. With a window some commands get a
+// marker, so that waiting for the oldest leaves others in flight.
+func (q *Queue) count() (seq uint64, err error) {
+	q.issued++
+	if q.window == 0 {
+		return q.issued, nil
+	}
+	last := q.complete.Load()
+	if n := len(q.marks); n > 0 {
+		last = q.marks[n-1].seq
+	}
+	if q.issued-last < uint64(max(q.window/4, 1)) {
+		return q.issued, nil
+	}
+	ev, err := q.dev.drv.Marker(q.h, nil)
+	if err == nil {
+		q.marks = append(q.marks, mark{q.issued, ev})
+	}
+	return q.issued, err
+}
+
+// event gives a new event; mu is held. Events are made by the dozen.
+func (q *Queue) event() *Event {
+	const dozen = 32
+	if len(q.events) == 0 {
+		q.events = make([]Event, dozen)
+	}
+	e := &q.events[0]
+	q.events = q.events[1:]
+	e.q = q
+	return e
+}
+
+// watch makes sure that somebody learns when the command is complete although
+// the queue is lazy: it holds memory. mu is held.
+func (q *Queue) watch(e *Event) {
+	if e.seq == 0 {
+		return // it is tracked already
+	}
+	if _, unfinished := e.hold(); unfinished {
+		e.let(false, nil)
+		q.track(e)
+	} else if e.err != nil && q.failed == nil {
+		q.failed = e.err
 	}
 }
 
@@ -178,9 +255,9 @@ func (q *Queue) track(e *Event) *Event {
 	return e
 }
 
-// issue runs one command of the driver and gives its event. do gets the events
-// of after that are not complete.
-func (q *Queue) issue(after []*Event, do func(wait []driver.Event) (driver.Event, error)) (*Event, error) {
+// issue runs one command of the driver and gives its event; a command that
+// blocks is complete. do gets the events of after that are not complete.
+func (q *Queue) issue(block bool, after []*Event, do func(wait []driver.Event) (driver.Event, error)) (*Event, error) {
 	q.room()
 	var buf [8]driver.Event
 	wait := buf[:0]
@@ -207,11 +284,17 @@ func (q *Queue) issue(after []*Event, do func(wait []driver.Event) (driver.Event
 	if err != nil {
 		return nil, err
 	}
-	ev := &Event{q: q, h: h, done: h == 0}
-	if h == 0 {
+	ev := q.event()
+	if h != 0 {
+		ev.h = h
+		return q.track(ev), nil
+	}
+	if block || !q.dev.lazy || !canBeLazy(q.obj.Queue) {
+		ev.done = true
 		return ev, nil
 	}
-	return q.track(ev), nil
+	ev.seq, err = q.count()
+	return ev, err
 }
 
 func letAll(held []*Event) {

@@ -25,7 +25,7 @@ type Select struct {
 	UUID     string
 	PCI      string // domain:bus:device.function
 	Index    int    // which of the devices that match, from 0
-	Rank     int    // node-local rank: the devices that match are dealt out in turn
+	Rank     int    // node-local rank: devices equal to the one chosen are dealt out in turn
 
 	err error // what was wrong with the text it was parsed from
 }
@@ -145,7 +145,6 @@ func (s Select) pick(infos []Info) int {
 		if c := class(i); c < best {
 			best, match = c, nil
 		}
-		// ranks are dealt equals, so that one of them does not get the CPU
 		if class(i) == best {
 			match = append(match, n)
 		}
@@ -153,5 +152,17 @@ func (s Select) pick(infos []Info) int {
 	if s.Index < 0 || s.Index >= len(match) || s.Rank < 0 {
 		return -1
 	}
-	return match[(s.Index+s.Rank)%len(match)]
+	// ranks are dealt equals, so that all of a job compute alike
+	first := infos[match[s.Index]]
+	var equal []int
+	at := 0
+	for n, m := range match {
+		if i := infos[m]; i.Kind == first.Kind && i.Platform == first.Platform && i.Name == first.Name {
+			if n == s.Index {
+				at = len(equal)
+			}
+			equal = append(equal, m)
+		}
+	}
+	return equal[(at+s.Rank)%len(equal)]
 }

@@ -24,7 +24,7 @@ func TestPick(t *testing.T) {
 		{"", 0, 0}, {"", 1, 1}, {"", 2, 0}, {"", 7, 1},
 		{"cuda:1", 0, 1}, {"cuda:1", 1, 0}, {"cuda:2", 0, -1},
 		{"opencl", 0, 2}, {"opencl", 1, 2}, // equals only: not the CPU for rank 1
-		{"pocl", 0, 3}, {"PoCL", 5, 3}, {"rusticl", 0, 4}, {"cpu", 0, 3}, {"cpu:1", 0, 4}, {"cpu", 1, 4},
+		{"pocl", 0, 3}, {"PoCL", 5, 3}, {"rusticl", 0, 4}, {"cpu", 0, 3}, {"cpu:1", 0, 4}, {"cpu", 1, 3}, {"opencl:0", 3, 2},
 		{"fake", 0, 5}, {"plain Go", 0, -1}, // never by accident
 		{"gpu", 1, 1}, {"nvidia", 0, 0}, {"llvmpipe", 0, 4},
 		{"uuid=GPU-22345678-9abc-def0-1234-56789abcdef0", 0, 1}, {"pci=0000:2A:00.0", 0, 1},

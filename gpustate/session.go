@@ -22,8 +22,10 @@ type session struct {
 
 // Sizes of transfers. Staging memory is lanes × 2 × pieceBytes.
 const (
-	pieceBytes  = 4 << 20 // one transfer
-	deviceLanes = 8       // a copy through host memory feeds on several cores
+	pieceBytes = 4 << 20 // one transfer to the device: a chunk of storage
+	downBytes  = 2 << 20 // one from it: readers ask for chunks, two of these overlap
+	minLanes   = 4
+	maxLanes   = 16 // a copy through host memory feeds on several cores
 )
 
 func newSession(drv driver.Device) *session { return &session{Device: drv, users: 1} }
@@ -55,7 +57,7 @@ func (s *session) width() int {
 	if s.Info().HostMemory {
 		return min(runtime.GOMAXPROCS(0), 4)
 	}
-	return deviceLanes
+	return min(max(runtime.GOMAXPROCS(0), minLanes), maxLanes)
 }
 
 // take gives a lane for the caller alone; give takes it back.

@@ -168,7 +168,7 @@ func many(n int, do func() error) error {
 }
 
 // bare is the same kernel on the driver alone, as a program without gpustate
-// would use it: with an event for each launch.
+// would use it.
 type bare struct {
 	d          driver.Device
 	q, x, p, k driver.Handle
@@ -181,7 +181,7 @@ func (r *runner) bareKernel() (*bare, error) {
 		return nil, err
 	}
 	b := &bare{d: d}
-	if b.q, err = d.CreateQueue(driver.QueueDesc{}); err != nil {
+	if b.q, err = d.CreateQueue(driver.QueueDesc{Lazy: d.Info().Lazy}); err != nil {
 		return nil, err
 	}
 	if b.x, err = d.CreateMem(driver.MemDesc{Kind: driver.MemBuffer, Bytes: 4 * items}); err != nil {

@@ -54,16 +54,13 @@ func (r *runner) size(size int64) error {
 		return err
 	}
 	var record []byte
-	shadows := []struct {
-		name  string
-		limit int64
-	}{{"shadow", -1}, {"half a shadow", size / 2}, {"no shadow", 0}}
+	shadows := []shadow{{"shadow", -1, size}, {"half a shadow", size / 2, size / 2}, {"no shadow", 0, 0}}
 	if r.info.HostMemory {
 		shadows = shadows[2:]
 	}
 	for _, s := range shadows {
 		d.LimitShadow(s.limit)
-		if record, err = r.capture(d, where+", "+s.name, size, pool); err != nil {
+		if record, err = r.capture(d, where, s, size, pool); err != nil {
 			return err
 		}
 	}
@@ -141,7 +138,8 @@ func fill(d *gpustate.Device, size int64, scratch []byte) ([]*gpustate.Buffer, e
 
 // capture measures how long the program waits and how long it takes until all
 // bytes have been read in chunks, as storage does. The bytes are checked.
-func (r *runner) capture(d *gpustate.Device, where string, size int64, pool []byte) (record []byte, err error) {
+func (r *runner) capture(d *gpustate.Device, where string, s shadow, size int64, pool []byte) (record []byte, err error) {
+	where += ", " + s.name
 	var blocked, total, down []float64
 	for i := range r.opt.Runs + 1 {
 		free := pool
@@ -169,29 +167,35 @@ func (r *runner) capture(d *gpustate.Device, where string, size int64, pool []by
 		if i > 0 {
 			blocked = append(blocked, stopped.Seconds())
 			total = append(total, all.Seconds())
-			down = append(down, float64(size)/(all-stopped).Seconds()/1e9)
+			down = append(down, float64(s.bytes)/(all-stopped).Seconds()/1e9)
 		}
 	}
-	copying := float64(size) / r.pinned
-	goal := noGoal
-	if !r.info.HostMemory && d.Info().Kind != "fake" {
-		goal = atMost
-	}
-	limit := 1 / 0.9
-	shadow := len(down) > 0 && median(blocked) < median(total)/2
-	if shadow {
-		limit = 0.1
-	}
-	r.figure(where, "program waits", "s", blocked, copying, limit, goal)
-	r.figure(where, "all read", "s", total, copying, 0, noGoal)
-	if shadow {
-		s := atLeast
-		if goal == noGoal {
-			s = noGoal
-		}
-		r.figure(where, "download behind the program", "GB/s", down, r.pinned/1e9, 0.9, s)
-	}
+	r.waiting(where, s, size, blocked, total, down)
 	return record, nil
+}
+
+// shadow is how much of the state is copied within the device.
+type shadow struct {
+	name  string
+	limit int64 // for LimitShadow
+	bytes int64 // of the state
+}
+
+// waiting reports a capture's times beside that of a pinned copy of everything.
+// The program is to wait a tenth of the copy of what the shadow takes, and a
+// ninth more than the copy of the rest.
+func (r *runner) waiting(where string, s shadow, size int64, blocked, total, down []float64) {
+	copying := float64(size) / r.pinned
+	most, least := atMost, atLeast
+	if r.info.HostMemory || r.info.Kind == "fake" {
+		most, least = noGoal, noGoal
+	}
+	part := float64(s.bytes) / float64(size)
+	r.figure(where, "program waits", "s", blocked, copying, 0.1*part+(1-part)/0.9, most)
+	r.figure(where, "all read", "s", total, copying, 0, noGoal)
+	if s.bytes > 0 {
+		r.figure(where, "download behind the program", "GB/s", down, r.pinned/1e9, 0.9, least)
+	}
 }
 
 // drain reads a capture as storage does: chunk by chunk, several at a time.

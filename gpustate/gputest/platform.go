@@ -29,6 +29,7 @@ func Platforms(dir string) ([]Platform, error) {
 	}
 	list := []Platform{
 		{Name: "fake", Select: gpustate.Select{Kind: "fake"}},
+		{Name: "lazy", Select: gpustate.Select{Kind: "fake", Index: 1}}, // with lazy queues, as CUDA
 		{Name: "pocl", Select: gpustate.Select{Kind: "opencl", Platform: "Portable Computing Language"}},
 		{Name: "rusticl", Env: []string{"RUSTICL_ENABLE=llvmpipe"},
 			Select: gpustate.Select{Kind: "opencl", Platform: "rusticl"}},

@@ -489,7 +489,7 @@ func migrations(t *testing.T, b *bench) {
 	b.ok(w.begin())
 	b.ok(w.step())
 	home := d.Info().Name
-	for i, to := range []gpustate.Select{{Kind: "fake"}, b.sel, {Kind: "fake", Index: 1}, b.sel, b.sel} {
+	for i, to := range []gpustate.Select{{Kind: "fake", Index: 1}, b.sel, {Kind: "fake"}, b.sel, b.sel} {
 		b.ok(d.MigrateTo(context.Background(), to))
 		b.ok(w.check(i + 1))
 		b.ok(w.step())

@@ -39,6 +39,7 @@ type mem struct {
 type stream struct {
 	s      handle
 	timing bool
+	lazy   bool
 }
 
 func openDevice(info driver.Info) (driver.Device, error) {
@@ -194,7 +195,7 @@ func (d *device) CreateQueue(q driver.QueueDesc) (driver.Handle, error) {
 			return nil, errors.Join(err, freeStream(d.ctx, s))
 		}
 	}
-	return &stream{s: s, timing: q.Profiling}, nil
+	return &stream{s: s, timing: q.Profiling, lazy: q.Lazy}, nil
 }
 
 // startClock records the event that times are counted from.

@@ -97,7 +97,7 @@ func describe(index, dev int) driver.Info {
 		LocalBytes: int64(attribute(dev, attrSharedBytes)), SubAlign: 256,
 		MaxGroup: attribute(dev, attrMaxThreads),
 		FP64:     true, Images: true, Shared: attribute(dev, attrManagedMemory) != 0,
-		HostMemory: attribute(dev, attrIntegrated) != 0,
+		HostMemory: attribute(dev, attrIntegrated) != 0, Lazy: true,
 		MaxImage1D: attribute(dev, attrTexture1D),
 		MaxImage2D: [2]int{attribute(dev, attrTexture2D), attribute(dev, attrTexture2D+1)},
 		MaxImage3D: [3]int{attribute(dev, attrTexture3D), attribute(dev, attrTexture3D+1), attribute(dev, attrTexture3D+2)},

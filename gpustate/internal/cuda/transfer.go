@@ -10,9 +10,14 @@ import (
 func (d *device) issue(q driver.Handle, block bool, wait []driver.Event, do func(*command) error) (driver.Event, error) {
 	s := q.(*stream)
 	c := &command{ctx: d.ctx, stream: s.s, block: block, wait: wait}
-	if block {
+	if block || s.lazy {
 		return 0, do(c)
 	}
+	return d.withEvent(s, c, do)
+}
+
+// withEvent records an event behind the command.
+func (d *device) withEvent(s *stream, c *command, do func(*command) error) (driver.Event, error) {
 	var before handle
 	var err error
 	if s.timing {
@@ -168,5 +173,7 @@ func whole(i driver.ImageDesc) driver.Region {
 }
 
 func (d *device) Marker(q driver.Handle, wait []driver.Event) (driver.Event, error) {
-	return d.issue(q, false, wait, func(c *command) error { return c.mark() })
+	s := q.(*stream)
+	c := &command{ctx: d.ctx, stream: s.s, wait: wait}
+	return d.withEvent(s, c, func(c *command) error { return c.mark() })
 }

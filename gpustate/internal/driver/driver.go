@@ -24,7 +24,8 @@ import "time"
 // or queue.
 type Handle any
 
-// Event names a command in flight. Zero is a command that is complete.
+// Event names a command in flight. Zero is a command that is complete, or one of
+// a lazy queue.
 type Event uintptr
 
 // MemKind says what sort of memory object a MemDesc describes. The numbers are
@@ -93,6 +94,10 @@ type QueueDesc struct {
 	OutOfOrder bool
 	Priority   int // below 0: before others, above 0: after others, where the device can
 	Profiling  bool
+	// Lazy leaves out the events of commands that do not block: they give event
+	// 0 although they are not complete, and Marker, which may then be called
+	// beside other commands, tells when they are. For devices with Info.Lazy.
+	Lazy bool
 }
 
 // ArgKind says what a kernel argument is. The numbers are part of the record

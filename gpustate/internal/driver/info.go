@@ -27,6 +27,7 @@ type Info struct {
 	Shared     bool // SVM or managed memory
 	OutOfOrder bool
 	HostMemory bool // device memory is host memory: CPU devices
+	Lazy       bool // queues can do without an event for each command
 	Serial     bool // calls must not overlap: a simulator that is not thread-safe
 
 	MaxImage1D int

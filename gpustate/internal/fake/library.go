@@ -40,7 +40,8 @@ var registry sync.Map // name -> registered
 // devices. Registering a name again replaces it.
 func Register(name string, args int, f Kernel) { registry.Store(name, registered{args, f}) }
 
-// Library is a set of fake devices. The zero value has two of the default kind.
+// Library is a set of fake devices. The zero value has two of the default kind,
+// the second with lazy queues.
 type Library struct {
 	Infos  []driver.Info // devices; nil: two of Default
 	Faults Faults
@@ -65,6 +66,7 @@ func (l *Library) Devices() ([]driver.Info, error) {
 		return l.Infos, nil
 	}
 	infos := []driver.Info{Default, Default}
+	infos[1].Lazy = true
 	for i := range infos {
 		infos[i].Index = i
 		infos[i].PCI = fmt.Sprintf("0000:%02x:00.0", i+1)

@@ -13,6 +13,7 @@ type queue struct {
 	pending []command
 	running bool
 	idle    *sync.Cond
+	lazy    bool
 }
 
 type command struct {
@@ -27,8 +28,8 @@ type event struct {
 	err  error
 }
 
-func (d *device) CreateQueue(driver.QueueDesc) (driver.Handle, error) {
-	q := &queue{}
+func (d *device) CreateQueue(desc driver.QueueDesc) (driver.Handle, error) {
+	q := &queue{lazy: desc.Lazy}
 	q.idle = sync.NewCond(&q.mu)
 	return q, d.faults.hit("create queue", nil, nil)
 }
@@ -94,10 +95,18 @@ func (q *queue) run() {
 	}
 }
 
-// maybeBlocking runs a blocking command to its end.
-func (d *device) maybeBlocking(blocking bool, ev driver.Event, err error) (driver.Event, error) {
-	if err != nil || !blocking {
-		return ev, err
+// maybeBlocking runs a blocking command to its end and leaves out the event of
+// others on a lazy queue.
+func (d *device) maybeBlocking(q driver.Handle, blocking bool, ev driver.Event, err error) (driver.Event, error) {
+	if err != nil {
+		return 0, err
+	}
+	if !blocking {
+		if q.(*queue).lazy {
+			d.ReleaseEvent(ev)
+			ev = 0
+		}
+		return ev, nil
 	}
 	err = d.WaitEvent(ev)
 	d.ReleaseEvent(ev)
@@ -156,13 +165,14 @@ func (d *device) Launch(q, kh driver.Handle, g driver.Grid, wait []driver.Event)
 		}
 	}
 	f := k.f
-	return d.enqueue(q, wait, func() error {
+	ev, err := d.enqueue(q, wait, func() error {
 		if err := d.faults.hit("kernel "+k.name, &d.faults.launches, nil); err != nil {
 			return err
 		}
 		f(Launch{Grid: g, Args: args})
 		return nil
 	})
+	return d.maybeBlocking(q, false, ev, err)
 }
 
 func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
@@ -171,7 +181,7 @@ func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool,
 		copy(m.bytes[off:off+int64(len(src))], src)
 		return d.faults.hit("write", &d.faults.writes, nil)
 	})
-	return d.maybeBlocking(blocking, ev, err)
+	return d.maybeBlocking(q, blocking, ev, err)
 }
 
 func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
@@ -180,15 +190,16 @@ func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, 
 		copy(dst, m.bytes[off:off+int64(len(dst))])
 		return d.faults.hit("read", &d.faults.reads, nil)
 	})
-	return d.maybeBlocking(blocking, ev, err)
+	return d.maybeBlocking(q, blocking, ev, err)
 }
 
 func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64, wait []driver.Event) (driver.Event, error) {
 	to, from := dst.(*mem), src.(*mem)
-	return d.enqueue(q, wait, func() error {
+	ev, err := d.enqueue(q, wait, func() error {
 		copy(to.bytes[dstOff:dstOff+n], from.bytes[srcOff:srcOff+n])
 		return nil
 	})
+	return d.maybeBlocking(q, false, ev, err)
 }
 
 // rows calls do for each row of the region with its place in the image and in
@@ -211,7 +222,7 @@ func (d *device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blo
 		rows(m, r, func(image []byte, packed int) { copy(image, src[packed:]) })
 		return d.faults.hit("write image", &d.faults.writes, nil)
 	})
-	return d.maybeBlocking(blocking, ev, err)
+	return d.maybeBlocking(q, blocking, ev, err)
 }
 
 func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
@@ -220,7 +231,7 @@ func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, bloc
 		rows(m, r, func(image []byte, packed int) { copy(dst[packed:], image) })
 		return d.faults.hit("read image", &d.faults.reads, nil)
 	})
-	return d.maybeBlocking(blocking, ev, err)
+	return d.maybeBlocking(q, blocking, ev, err)
 }
 
 func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle, wait []driver.Event) (driver.Event, error) {
