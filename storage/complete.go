@@ -117,7 +117,7 @@ func (s *Store) flushAll(ctx context.Context, v *View, e Epoch) ([]ShardInfo, er
 		if err != nil {
 			return nil, fmt.Errorf("rank %d: %w", r, err)
 		}
-		info, err := s.flushDir(ctx, sh, s.levels[0])
+		info, err := s.flushDir(ctx, sh, s.levels[0], sh.asSections(ctx))
 		info.Node = sh.copies[0].at.info.Node
 		if err := errors.Join(err, sh.Close()); err != nil {
 			return nil, fmt.Errorf("rank %d: %w", r, err)

@@ -145,14 +145,15 @@ func (sh *Shard) ReadAt(ctx context.Context, name string, dst []byte, off int64)
 	if !ok {
 		return fmt.Errorf("%w: %q", ErrNoSection, name)
 	}
-	return sh.shape.readRange(sec, dst, off, func(i int, dst []byte, mem *scratch) error {
-		return sh.readChunk(ctx, i, dst, mem)
+	return sh.shape.readRange(sec, dst, off, func(i, n int, dst []byte, mem *scratch) error {
+		return sh.readRun(ctx, i, n, dst, mem)
 	})
 }
 
-// readRange fills dst with the bytes of a section from off on; read yields
-// whole chunks.
-func (x *shardIndex) readRange(sec *sectionEntry, dst []byte, off int64, read func(i int, dst []byte, mem *scratch) error) error {
+// readRange fills dst with the bytes of a section from off on, in parallel; read
+// yields runs of n whole chunks from chunk i on.
+func (x *shardIndex) readRange(sec *sectionEntry, dst []byte, off int64,
+	read func(i, n int, dst []byte, mem *scratch) error) error {
 	if off < 0 || off+int64(len(dst)) > sec.size {
 		return fmt.Errorf("section %q has %d bytes, [%d,%d) asked for", sec.name, sec.size, off, off+int64(len(dst)))
 	}
@@ -160,21 +161,48 @@ func (x *shardIndex) readRange(sec *sectionEntry, dst []byte, off int64, read fu
 		return nil
 	}
 	step := int64(x.chunkBytes)
-	first, last := int(off/step), int((off+int64(len(dst))-1)/step)
-	return inParallel(last-first+1, func(k int, mem *scratch) error {
-		i := sec.first + first + k
-		at := int64(first+k)*step - off // where the chunk starts relative to dst
-		n := int64(x.chunks[i].length)
+	run := max(runBytes/step, 1)
+	first, last := off/step, (off+int64(len(dst))-1)/step
+	runs := int((last-first)/run) + 1
+	return inParallel(runs, func(k int, mem *scratch) error {
+		from := first + int64(k)*run
+		to := min(from+run, last+1)
+		at := from*step - off // where the run starts relative to dst
+		n := min(to*step, sec.size) - from*step
+		i := sec.first + int(from)
 		if at >= 0 && at+n <= int64(len(dst)) {
-			return read(i, dst[at:at+n], mem)
+			return read(i, int(to-from), dst[at:at+n], mem)
 		}
 		whole := mem.whole(int(n))
-		if err := read(i, whole, mem); err != nil {
+		if err := read(i, int(to-from), whole, mem); err != nil {
 			return err
 		}
 		copy(dst[max(at, 0):], whole[max(-at, 0):])
 		return nil
 	})
+}
+
+// runBytes is how much is read at once: more than one chunk, because disks like
+// that, and little enough to be hashed while it is in the cache of the core.
+const runBytes = 1 << 20
+
+// readRun reads n chunks from chunk i on: at once if they lie together, and if
+// anything is wrong one by one from whatever copy has them right.
+func (sh *Shard) readRun(ctx context.Context, i, n int, dst []byte, mem *scratch) error {
+	if n > 1 {
+		c, err := sh.nextCopy(ctx, 0)
+		if err == nil && c.readTogether(ctx, i, n, dst) {
+			return nil
+		}
+	}
+	for ; n > 0; i, n = i+1, n-1 {
+		length := int(sh.shape.chunks[i].length)
+		if err := sh.readChunk(ctx, i, dst[:length], mem); err != nil {
+			return err
+		}
+		dst = dst[length:]
+	}
+	return nil
 }
 
 // readChunk tries the copies in turn.

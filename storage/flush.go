@@ -15,6 +15,14 @@ import (
 // chunk that is bad at from comes from another level. What an earlier Flush
 // completed is not copied again.
 func (s *Store) Flush(ctx context.Context, e Epoch, from, to string) (ShardInfo, error) {
+	return s.FlushFrom(ctx, e, from, to, nil)
+}
+
+// FlushFrom is Flush for a caller who still has the sections that were put at
+// from: they are taken from memory and only compared with what was committed,
+// which spares reading them back. The level parity is computed from the shards
+// all the same. Nil sections make it Flush.
+func (s *Store) FlushFrom(ctx context.Context, e Epoch, from, to string, secs []Section) (ShardInfo, error) {
 	leave, err := s.enter()
 	if err != nil {
 		return ShardInfo{}, err
@@ -27,11 +35,11 @@ func (s *Store) Flush(ctx context.Context, e Epoch, from, to string) (ShardInfo,
 	if err != nil {
 		return ShardInfo{}, err
 	}
-	info, err := s.flush(ctx, e, from, l)
+	info, err := s.flush(ctx, e, from, l, secs)
 	return info, s.fault("flush", e, to, err)
 }
 
-func (s *Store) flush(ctx context.Context, e Epoch, from string, to *level) (info ShardInfo, err error) {
+func (s *Store) flush(ctx context.Context, e Epoch, from string, to *level, secs []Section) (info ShardInfo, err error) {
 	if to.name == LevelParity {
 		return s.flushParity(ctx, e, to)
 	}
@@ -41,19 +49,22 @@ func (s *Store) flush(ctx context.Context, e Epoch, from string, to *level) (inf
 		return info, err
 	}
 	defer func() { err = errors.Join(err, sh.Close()) }()
+	if secs == nil {
+		secs = sh.asSections(ctx)
+	}
 	if to.name == LevelPartner {
-		info, err = s.flushPartner(ctx, sh, to)
+		info, err = s.flushPartner(ctx, sh, to, secs)
 	} else {
-		info, err = s.flushDir(ctx, sh, to)
+		info, err = s.flushDir(ctx, sh, to, secs)
 	}
 	if err == nil && info.Digest != sh.digest {
-		err = fmt.Errorf("copy differs from its source: %w", ErrCorrupt)
+		err = errors.Join(fmt.Errorf("copy differs from its source: %w", ErrCorrupt), to.discard(e, rank))
 	}
 	return info, err
 }
 
 // flushDir copies the shard into this rank's own directory of a level.
-func (s *Store) flushDir(ctx context.Context, sh *Shard, to *level) (ShardInfo, error) {
+func (s *Store) flushDir(ctx context.Context, sh *Shard, to *level, secs []Section) (ShardInfo, error) {
 	info, idx, ok, err := s.flushed(sh, &to.levelDir)
 	if err != nil {
 		return info, err
@@ -62,7 +73,7 @@ func (s *Store) flushDir(ctx context.Context, sh *Shard, to *level) (ShardInfo, 
 		to.remember(sh.epoch, idx)
 		return info, nil
 	}
-	return s.putShard(ctx, to, s.spec(sh.epoch, sh.rank, sh.asSections(ctx)), s.throttle(to))
+	return s.putShard(ctx, to, s.spec(sh.epoch, sh.rank, secs), s.throttle(to))
 }
 
 // asSections makes the shard's sections Sources.

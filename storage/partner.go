@@ -7,12 +7,12 @@ import (
 )
 
 // flushPartner copies the shard to the partners, one after the other.
-func (s *Store) flushPartner(ctx context.Context, sh *Shard, to *level) (info ShardInfo, err error) {
+func (s *Store) flushPartner(ctx context.Context, sh *Shard, to *level, secs []Section) (info ShardInfo, err error) {
 	ranks, err := partnersOf(s.opt.Nodes, s.opt.Rank, to.cfg.Copies)
 	if err != nil {
 		return info, err
 	}
-	spec := s.spec(sh.epoch, sh.rank, sh.asSections(ctx))
+	spec := s.spec(sh.epoch, sh.rank, secs)
 	s.prepareSpec(to, spec)
 	var holders []string
 	for i, r := range ranks {

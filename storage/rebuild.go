@@ -166,8 +166,15 @@ func (c *shardCopy) readSection(name string, dst []byte, off int64) error {
 	if !ok {
 		return fmt.Errorf("%w: %q", ErrNoSection, name)
 	}
-	return c.idx.readRange(sec, dst, off, func(i int, dst []byte, mem *scratch) error {
-		return c.readChunk(context.Background(), i, dst, mem)
+	return c.idx.readRange(sec, dst, off, func(i, n int, dst []byte, mem *scratch) error {
+		for ; n > 0; i, n = i+1, n-1 {
+			length := int(c.idx.chunks[i].length)
+			if err := c.readChunk(context.Background(), i, dst[:length], mem); err != nil {
+				return err
+			}
+			dst = dst[length:]
+		}
+		return nil
 	})
 }
 

@@ -132,6 +132,32 @@ func (s *shardCopy) readChunk(ctx context.Context, i int, dst []byte, k *scratch
 	return checkHash(x, c, dst)
 }
 
+// readTogether reads chunks that are stored as they are, one after the other in
+// one shard, with a single read. It says whether all came out right.
+func (s *shardCopy) readTogether(ctx context.Context, i, n int, dst []byte) bool {
+	list := s.idx.chunks[i : i+n]
+	end := list[0].off
+	for k := range list {
+		c := &list[k]
+		if c.codec != codecRaw || c.origin != list[0].origin || c.off != end {
+			return false
+		}
+		end += int64(c.length)
+	}
+	x, err := s.holder(ctx, &list[0])
+	if err != nil || readFull(x, dst, list[0].off) != nil {
+		return false
+	}
+	for k := range list {
+		p := dst[:list[k].length]
+		if xxh3.Hash128(p).Bytes() != list[k].hash {
+			return false
+		}
+		dst = dst[len(p):]
+	}
+	return true
+}
+
 func checkHash(x *extent, c *chunk, p []byte) error {
 	if xxh3.Hash128(p).Bytes() != c.hash {
 		return x.corrupt(c, "hash of the original bytes does not match")

@@ -29,12 +29,14 @@ type shardWriter struct {
 	start int64 // where the shard begins in the file
 	idx   shardIndex
 	pack  packer
+
+	tooOld Epoch // chunks of this epoch and earlier ones are not referred to
 }
 
 // writeShard appends a whole shard and returns what a manifest needs to know
 // of it. Nothing is synced.
 func writeShard(ctx context.Context, w *blockWriter, spec *shardSpec) (ShardInfo, *shardIndex, error) {
-	s := &shardWriter{w: w, spec: spec, start: w.pos()}
+	s := &shardWriter{w: w, spec: spec, start: w.pos(), tooOld: oldestUseful(spec.base)}
 	s.idx = shardIndex{
 		epoch: spec.head.epoch, rank: spec.head.rank, size: spec.head.size,
 		chunkBytes: chunkBytes,
@@ -109,7 +111,7 @@ func (s *shardWriter) pieces(ctx context.Context, sec *Section) error {
 			continue
 		}
 		end := i + 1
-		for end < n && end-i < perBlock && !wouldSkip(&known[end], &old[end]) {
+		for end < n && end-i < perBlock && !s.wouldSkip(&known[end], &old[end]) {
 			end++
 		}
 		off := int64(i) * chunkBytes
@@ -147,17 +149,34 @@ func knownChunks(sec *Section) []chunk {
 }
 
 // same says whether the earlier chunk can be referred to.
-func same(hash [16]byte, length uint32, old *chunk) bool {
-	return old.length == length && old.codec != codecZero && old.hash == hash
+func (s *shardWriter) same(hash [16]byte, length uint32, old *chunk) bool {
+	return old.length == length && old.codec != codecZero && old.hash == hash && old.origin > s.tooOld
 }
 
-func wouldSkip(known, old *chunk) bool {
-	return known.length > 0 && (known.codec == codecZero || same(known.hash, known.length, old))
+func (s *shardWriter) wouldSkip(known, old *chunk) bool {
+	return known.length > 0 && (known.codec == codecZero || s.same(known.hash, known.length, old))
+}
+
+// maxOrigins bounds how many earlier epochs a shard may refer to, and so how
+// many are kept for its sake.
+const maxOrigins = 8
+
+// oldestUseful is the newest epoch that a shard after base may no longer refer
+// to, so that it refers to at most maxOrigins; what lies there is written again.
+func oldestUseful(base *shardIndex) Epoch {
+	if base == nil {
+		return 0
+	}
+	list := append(base.origins(), base.epoch)
+	if len(list) <= maxOrigins {
+		return 0
+	}
+	return list[len(list)-maxOrigins-1]
 }
 
 // skip enters a chunk whose bytes need not be read.
 func (s *shardWriter) skip(known, old *chunk) bool {
-	if !wouldSkip(known, old) {
+	if !s.wouldSkip(known, old) {
 		return false
 	}
 	c := *old
@@ -257,7 +276,7 @@ func (s *shardWriter) encode(c *chunk, p []byte, old, known *chunk) []byte {
 		c.codec = codecZero
 		return nil
 	}
-	if same(c.hash, c.length, old) {
+	if s.same(c.hash, c.length, old) {
 		*c = *old
 		return nil
 	}

@@ -248,3 +248,21 @@ func flipByte(t *testing.T, file string, at int64) {
 		t.Fatal(err)
 	}
 }
+
+func TestFlushFromMemory(t *testing.T) {
+	stores := openStores(t, 1, twoLevels(t))
+	secs := func(r int) []Section { return sectionsOf(r, 1) }
+	take(t, stores, 1, LevelLocal, secs)
+	if _, err := stores[0].FlushFrom(t.Context(), 1, LevelLocal, LevelGlobal, sectionsOf(0, 2)); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("other sections than those committed: got %v, want ErrCorrupt", err)
+	}
+	info, err := stores[0].FlushFrom(t.Context(), 1, LevelLocal, LevelGlobal, secs(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commitAll(t, stores, 1, LevelGlobal, []ShardInfo{info})
+	if err := stores[0].levels[0].removeEpoch(1); err != nil {
+		t.Fatal(err)
+	}
+	wantShard(t, stores[0], 1, secs(0))
+}

@@ -85,6 +85,7 @@ type levels struct {
 
 	rawWrite, memcpy, block      bench.Samples
 	local, both, cpu, increment  bench.Samples
+	readBack                     bench.Samples
 	rawReadLocal, restoreLocal   bench.Samples
 	rawReadGlobal, restoreGlobal bench.Samples
 	noBlock                      error
@@ -168,7 +169,7 @@ func (c *levels) durable(count bool, copyCPU float64) error {
 	if err != nil {
 		return err
 	}
-	flush, err := c.crew.store("flush", storage.LevelGlobal)
+	flush, err := c.crew.store("flush-captured", storage.LevelGlobal)
 	if err != nil {
 		return err
 	}
@@ -203,10 +204,13 @@ func (c *levels) changed(count bool) error {
 			return err
 		}
 	}
-	if _, err := c.crew.store("put", storage.LevelLocal); err != nil {
+	if put, err = c.crew.store("put", storage.LevelLocal); err != nil {
 		return err
 	}
-	_, err = c.crew.store("flush", storage.LevelGlobal)
+	flush, err := c.crew.store("flush", storage.LevelGlobal)
+	if count && err == nil {
+		c.readBack = append(c.readBack, put.wall+flush.wall)
+	}
 	return err
 }
 
@@ -251,7 +255,8 @@ func (c *levels) lines() []bench.Line {
 	return []bench.Line{
 		blocking,
 		bench.Against(line("durable local / raw write+fsync", "s"), c.local, c.rawWrite, goalLocal),
-		bench.Against(line("durable local+global / raw", "s"), c.both, c.rawWrite, goalGlobal),
+		bench.Against(line("durable local+global, from the capture / raw", "s"), c.both, c.rawWrite, goalGlobal),
+		bench.Against(line("durable local+global, read back / raw", "s"), c.readBack, c.rawWrite, 0),
 		bench.Against(line("restore local / raw warm read", "s"), c.restoreLocal, c.rawReadLocal, goalRestoreLocal),
 		bench.Against(line("restore global / raw warm read", "s"), c.restoreGlobal, c.rawReadGlobal, goalRestoreGlobal),
 		bench.Alone(line("CPU capture to global", "s/GiB"), c.cpu, goalCPU),

@@ -143,11 +143,13 @@ func (k *worker) do(ctx context.Context, c command, rep *reply) error {
 	case "raw-clean":
 		return os.Remove(k.rawFile())
 	case "put":
-		info, err := k.store.Put(ctx, e, c.Level, []storage.Section{
-			{Name: "data", Size: k.Bytes, Source: storage.Bytes(k.pool)}})
+		info, err := k.store.Put(ctx, e, c.Level, k.sections())
 		return k.told(rep, info, err)
 	case "flush":
 		info, err := k.store.Flush(ctx, e, storage.LevelLocal, c.Level)
+		return k.told(rep, info, err)
+	case "flush-captured":
+		info, err := k.store.FlushFrom(ctx, e, storage.LevelLocal, c.Level, k.sections())
 		return k.told(rep, info, err)
 	case "commit":
 		return k.commit(ctx, e, c)
@@ -172,6 +174,10 @@ func (k *worker) do(ctx context.Context, c command, rep *reply) error {
 		return fmt.Errorf("unknown command %q", c.Op)
 	}
 	return nil
+}
+
+func (k *worker) sections() []storage.Section {
+	return []storage.Section{{Name: "data", Size: k.Bytes, Source: storage.Bytes(k.pool)}}
 }
 
 func (k *worker) told(rep *reply, info storage.ShardInfo, err error) error {

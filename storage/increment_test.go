@@ -1,0 +1,89 @@
+package storage
+
+import (
+	"fmt"
+	"testing"
+)
+
+// changing is a section of n chunks; epoch e changes chunk e mod n only.
+func changing(n int) func(rank int, e Epoch) []Section {
+	return func(rank int, e Epoch) []Section {
+		b := make(Bytes, n*chunkBytes)
+		for c := range n {
+			last := Epoch(0) // epoch that last changed chunk c
+			if int(e) >= c {
+				last = e - Epoch((int(e)-c)%n)
+			}
+			copy(b[c*chunkBytes:], random(uint64(c)<<8|uint64(last), chunkBytes))
+		}
+		return []Section{{Name: "x", Size: int64(len(b)), Source: b}}
+	}
+}
+
+func TestIncrementsReferToEarlierEpochs(t *testing.T) {
+	stores := openStores(t, 1, func(int) []LevelConfig {
+		return []LevelConfig{{Name: LevelLocal, Dir: t.TempDir(), Keep: 1}}
+	})
+	const n = 20
+	var stored int64
+	secs := changing(n)
+	for e := Epoch(1); e <= 3*n; e++ {
+		infos := take(t, stores, e, LevelLocal, func(r int) []Section { return secs(r, e) })
+		info := infos[0]
+		if e == 1 && info.Stored != n*chunkBytes {
+			t.Errorf("epoch 1: stored %d bytes, want all %d", info.Stored, n*chunkBytes)
+		}
+		stored += info.Stored
+		if o := len(info.Origins()); o > maxOrigins {
+			t.Errorf("epoch %d refers to %d epochs, want at most %d", e, o, maxOrigins)
+		}
+		if _, err := stores[0].Prune(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if e%7 == 0 {
+			wantShard(t, stores[0], e, secs(0, e))
+		}
+	}
+	// One chunk changes per epoch; now and then what the oldest epoch still
+	// holds is written again.
+	if most := int64(3*n*4*chunkBytes + n*chunkBytes); stored > most {
+		t.Errorf("stored %d bytes in all, want at most %d", stored, most)
+	}
+	kept, err := stores[0].levels[0].epochs()
+	if err != nil || len(kept) > maxOrigins+1 {
+		t.Errorf("got epochs %v, %v kept for the sake of one", kept, err)
+	}
+	wantShard(t, stores[0], 3*n, secs(0, 3*n))
+}
+
+// TestFlushOfIncrement copies an epoch that refers to another one outward, with
+// and without the other one there.
+func TestFlushOfIncrement(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		t.Run(fmt.Sprint("first ", first), func(t *testing.T) {
+			stores := openStores(t, 1, twoLevels(t))
+			secs := changing(6)
+			var info ShardInfo
+			for e := Epoch(1); e <= 2; e++ {
+				take(t, stores, e, LevelLocal, func(r int) []Section { return secs(r, e) })
+				if e == 1 && !first {
+					continue
+				}
+				var err error
+				if info, err = stores[0].Flush(t.Context(), e, LevelLocal, LevelGlobal); err != nil {
+					t.Fatal(err)
+				}
+				commitAll(t, stores, e, LevelGlobal, []ShardInfo{info})
+			}
+			if first != (len(info.Origins()) == 1) {
+				t.Errorf("the copy refers to %v", info.Origins())
+			}
+			for e := Epoch(1); e <= 2; e++ {
+				if err := stores[0].levels[0].removeEpoch(e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			wantShard(t, stores[0], 2, secs(0, 2))
+		})
+	}
+}
