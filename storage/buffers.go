@@ -54,13 +54,27 @@ func (b *buffers) grow() ([]byte, error) {
 	if b.left == 0 {
 		return nil, nil
 	}
-	p, err := unix.Mmap(-1, 0, blockBytes, unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	p, err := mapPages(blockBytes)
 	if err != nil {
 		return nil, err
 	}
 	b.left--
 	b.mem = append(b.mem, p)
+	return p, nil
+}
+
+// mapPages maps and touches page-aligned memory, in huge pages if there are any:
+// direct writes pin memory page by page.
+func mapPages(n int) ([]byte, error) {
+	p, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, err
+	}
+	_ = unix.Madvise(p, unix.MADV_HUGEPAGE) // advice: small pages do as well
+	const page = 4096
+	for i := 0; i < n; i += page {
+		p[i] = 0
+	}
 	return p, nil
 }
 

@@ -73,7 +73,9 @@ func (s *Store) flushDir(ctx context.Context, sh *Shard, to *level, secs []Secti
 		to.remember(sh.epoch, idx)
 		return info, nil
 	}
-	return s.putShard(ctx, to, s.spec(sh.epoch, sh.rank, secs), s.throttle(to))
+	spec := s.spec(sh.epoch, sh.rank, secs)
+	spec.wanted = sh.shape
+	return s.putShard(ctx, to, spec, s.throttle(to))
 }
 
 // asSections makes the shard's sections Sources.
@@ -166,10 +168,5 @@ func (r *sectionReader) ReadAt(p []byte, off int64) (int, error) {
 
 // knownChunks makes sectionReader a chunkSource.
 func (r *sectionReader) knownChunks() []chunk {
-	x := r.sh.shape
-	sec, ok := x.section(r.sec.Name)
-	if !ok || x.chunkBytes != chunkBytes {
-		return nil
-	}
-	return x.chunks[sec.first : sec.first+int(chunkCount(sec.size, chunkBytes))]
+	return chunksIn(r.sh.shape, r.sec.Name)
 }

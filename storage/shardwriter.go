@@ -18,6 +18,7 @@ type shardSpec struct {
 	head     shardHeader
 	sections []Section
 	base     *shardIndex // an earlier shard of the rank at this place; may be nil
+	wanted   *shardIndex // what is expected to be written; may be nil
 	compress bool
 	name     string // of the file, if it is not the rank's shard
 }
@@ -103,8 +104,9 @@ func (s *shardWriter) section(ctx context.Context, sec *Section) error {
 func (s *shardWriter) pieces(ctx context.Context, sec *Section) error {
 	const perBlock = blockBytes / chunkBytes
 	n := int(chunkCount(sec.Size, chunkBytes))
-	old := padChunks(s.oldChunks(sec), n)
+	old := padChunks(chunksIn(s.spec.base, sec.Name), n)
 	known := padChunks(knownChunks(sec), n)
+	wanted := padChunks(chunksIn(s.spec.wanted, sec.Name), n)
 	for i := 0; i < n; {
 		if s.skip(&known[i], &old[i]) {
 			i++
@@ -116,7 +118,7 @@ func (s *shardWriter) pieces(ctx context.Context, sec *Section) error {
 		}
 		off := int64(i) * chunkBytes
 		size := int(min(int64(end)*chunkBytes, sec.Size) - off)
-		if err := s.piece(ctx, sec, off, size, chunkHints{old[i:end], known[i:end]}); err != nil {
+		if err := s.piece(ctx, sec, off, size, chunkHints{old[i:end], known[i:end], wanted[i:end]}); err != nil {
 			return err
 		}
 		i = end
@@ -124,9 +126,10 @@ func (s *shardWriter) pieces(ctx context.Context, sec *Section) error {
 	return nil
 }
 
-// chunkHints says of each chunk of a piece what an earlier shard had there and
-// what the source knows of it; entries of length 0 say nothing.
-type chunkHints struct{ old, known []chunk }
+// chunkHints says of each chunk of a piece what an earlier shard had there, what
+// the source knows of it, and what it should turn out to be; entries of length 0
+// say nothing.
+type chunkHints struct{ old, known, wanted []chunk }
 
 func padChunks(list []chunk, n int) []chunk {
 	if len(list) < n {
@@ -187,17 +190,16 @@ func (s *shardWriter) skip(known, old *chunk) bool {
 	return true
 }
 
-// oldChunks returns the chunks that the base shard has for a section.
-func (s *shardWriter) oldChunks(sec *Section) []chunk {
-	b := s.spec.base
-	if b == nil || b.chunkBytes != chunkBytes {
+// chunksIn returns the chunks that a shard, if any, has for a section.
+func chunksIn(x *shardIndex, name string) []chunk {
+	if x == nil || x.chunkBytes != chunkBytes {
 		return nil
 	}
-	o, ok := b.section(sec.Name)
+	sec, ok := x.section(name)
 	if !ok {
 		return nil
 	}
-	return b.chunks[o.first : o.first+int(chunkCount(o.size, b.chunkBytes))]
+	return x.chunks[sec.first : sec.first+int(chunkCount(sec.size, x.chunkBytes))]
 }
 
 // piece writes up to blockBytes of a section.
@@ -243,7 +245,7 @@ func (s *shardWriter) chunksOf(p []byte, from *lease, hints chunkHints) error {
 		end := min(at+chunkBytes, len(p))
 		c := chunk{origin: s.idx.epoch, length: uint32(end - at)}
 		k := at / chunkBytes
-		stored := s.encode(&c, p[at:end], &hints.old[k], &hints.known[k])
+		stored := s.encode(&c, p[at:end], &hints.old[k], &hints.known[k], &hints.wanted[k])
 		if c.codec == codecRaw && c.origin == s.idx.epoch {
 			c.off = s.w.pos() - s.start + int64(at-run)
 			s.idx.chunks = append(s.idx.chunks, c)
@@ -266,7 +268,7 @@ func (s *shardWriter) chunksOf(p []byte, from *lease, hints chunkHints) error {
 
 // encode decides how a chunk is stored and fills its entry but for the offset.
 // It returns the stored bytes if they are not the original ones.
-func (s *shardWriter) encode(c *chunk, p []byte, old, known *chunk) []byte {
+func (s *shardWriter) encode(c *chunk, p []byte, old, known, wanted *chunk) []byte {
 	if known.length == 0 {
 		c.hash = xxh3.Hash128(p).Bytes()
 	} else {
@@ -287,8 +289,10 @@ func (s *shardWriter) encode(c *chunk, p []byte, old, known *chunk) []byte {
 		}
 	}
 	c.stored = c.length
-	if known.length > 0 && known.codec == codecRaw {
+	if known.length == c.length && known.codec == codecRaw {
 		c.crc = known.crc
+	} else if w := wanted; w.length == c.length && w.codec == codecRaw && w.hash == c.hash {
+		c.crc = w.crc // the same bytes were summed before
 	} else {
 		c.crc = crcOf(p)
 	}

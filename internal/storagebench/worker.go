@@ -109,10 +109,17 @@ func (k *worker) open(ctx context.Context) (err error) {
 	return err
 }
 
-// memory maps n bytes and touches them.
+// memory maps n bytes and touches them, in huge pages if there are any.
 func memory(n int64) ([]byte, error) {
-	return unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	p, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, err
+	}
+	_ = unix.Madvise(p, unix.MADV_HUGEPAGE)
+	for i := 0; i < len(p); i += 4096 {
+		p[i] = 0
+	}
+	return p, nil
 }
 
 func (k *worker) close() error {
