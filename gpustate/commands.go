@@ -28,7 +28,7 @@ func (q *Queue) LaunchAt(k *Kernel, offset, global, local []int, after ...*Event
 		return nil, k.fail("launch", err)
 	}
 	if len(offset) != len(global) {
-		return nil, k.fail("launch", fmt.Errorf("offset %v for extents %v: %w", offset, global, ErrRange))
+		return nil, k.fail("launch", fmt.Errorf("%d offsets for %d extents: %w", len(offset), len(global), ErrRange))
 	}
 	copy(g.Offset[:], offset)
 	return q.launch(k, g, after)
@@ -36,12 +36,12 @@ func (q *Queue) LaunchAt(k *Kernel, offset, global, local []int, after ...*Event
 
 func fill(g *driver.Grid, global, local []int) error {
 	if len(global) < 1 || len(global) > 3 || local != nil && len(local) != len(global) {
-		return fmt.Errorf("global %v and local %v extents: want 1 to 3, or no local ones: %w", global, local, ErrRange)
+		return fmt.Errorf("%d global and %d local extents: want 1 to 3, or no local ones: %w", len(global), len(local), ErrRange)
 	}
 	g.Global, g.Local = [3]int{1, 1, 1}, [3]int{}
 	for i, n := range global {
 		if n <= 0 {
-			return fmt.Errorf("global extents %v: %w", global, ErrRange)
+			return fmt.Errorf("global extent %d: %w", n, ErrRange)
 		}
 		g.Global[i] = n
 	}
@@ -51,7 +51,7 @@ func fill(g *driver.Grid, global, local []int) error {
 	g.Local = [3]int{1, 1, 1}
 	for i, n := range local {
 		if n <= 0 || global[i]%n != 0 {
-			return fmt.Errorf("work-groups of %v do not divide %v: %w", local, global, ErrRange)
+			return fmt.Errorf("work-groups of %d do not divide %d: %w", n, global[i], ErrRange)
 		}
 		g.Local[i] = n
 	}
@@ -62,27 +62,39 @@ func (q *Queue) launch(k *Kernel, g driver.Grid, after []*Event) (*Event, error)
 	if err := q.dev.enter(); err != nil {
 		return nil, err
 	}
-	defer q.dev.leave()
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	e, err := q.launchHeld(k, &g, after)
+	q.mu.Unlock()
+	k.mu.Unlock()
+	q.dev.leave()
+	return e, err
+}
+
+// launchHeld launches with all locks held.
+func (q *Queue) launchHeld(k *Kernel, g *driver.Grid, after []*Event) (*Event, error) {
 	if q.released.Load() {
 		return nil, q.fail("launch on", ErrReleased)
 	}
-	if err := k.usable(q.dev); err != nil {
-		return nil, k.fail("launch", err)
+	err := k.usable(q.dev)
+	if err == nil {
+		err = k.ready()
 	}
-	if err := k.ready(); err != nil {
-		return nil, k.fail("launch", err)
-	}
-	e, err := q.issue(false, after, func(wait []driver.Event) (driver.Event, error) {
-		return q.dev.drv.Launch(q.h, k.h, g, wait)
-	})
 	if err != nil {
 		return nil, k.fail("launch", err)
 	}
-	return e, nil
+	if len(after) > 0 {
+		e, err := q.issue(false, after, func(wait []driver.Event) (driver.Event, error) {
+			return q.dev.drv.Launch(q.h, k.h, *g, wait)
+		})
+		return e, k.fail("launch", err)
+	}
+	q.room()
+	h, err := q.dev.drv.Launch(q.h, k.h, *g, nil)
+	if err != nil {
+		return nil, k.fail("launch", err)
+	}
+	return q.enter(false, h)
 }
 
 // Write copies src to b from byte off on and returns when that is done.

@@ -284,6 +284,11 @@ func (q *Queue) issue(block bool, after []*Event, do func(wait []driver.Event) (
 	if err != nil {
 		return nil, err
 	}
+	return q.enter(block, h)
+}
+
+// enter gives an issued command its event; mu is held.
+func (q *Queue) enter(block bool, h driver.Event) (*Event, error) {
 	ev := q.event()
 	if h != 0 {
 		ev.h = h
@@ -293,6 +298,7 @@ func (q *Queue) issue(block bool, after []*Event, do func(wait []driver.Event) (
 		ev.done = true
 		return ev, nil
 	}
+	var err error
 	ev.seq, err = q.count()
 	return ev, err
 }
