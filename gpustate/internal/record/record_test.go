@@ -51,6 +51,12 @@ func TestRoundTrip(t *testing.T) {
 // normal lets empty and nil byte slices be the same.
 func normal(r *Record) *Record {
 	for i := range r.Objects {
+		if p := r.Objects[i].Program; p != nil && len(p.PTX) == 0 {
+			p.PTX = nil
+		}
+		if p := r.Objects[i].Program; p != nil && len(p.IL) == 0 {
+			p.IL = nil
+		}
 		if k := r.Objects[i].Kernel; k != nil {
 			for a := range k.Args {
 				if len(k.Args[a].Value) == 0 {

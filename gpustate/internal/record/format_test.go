@@ -1,0 +1,74 @@
+package record
+
+import (
+	"encoding/hex"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// documented is the record that docs/FORMAT.md shows.
+func documented() *Record {
+	return &Record{
+		Device: driver.Info{Kind: "cuda", Name: "H200", Type: "gpu", Arch: "sm_90", GlobalBytes: 1 << 20, FP64: true},
+		Objects: []Object{
+			{ID: 1, Name: "x", Mem: &Mem{Kind: driver.MemBuffer, Bytes: 4096}},
+			{ID: 2, Name: "p", Program: &Program{CUDA: "k", Options: "-DN=1"}},
+			{ID: 3, Name: "k", Kernel: &Kernel{Program: 2, Function: "k", Args: []Arg{
+				{Kind: driver.ArgMem, Object: 1}, {Kind: driver.ArgValue, Value: []byte{7, 0, 0, 0}}}}},
+			{ID: 4, Name: "q", Queue: &Queue{Window: 20}},
+		},
+	}
+}
+
+// TestDocument decodes the example of docs/FORMAT.md.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/FORMAT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "<!-- gpu record example -->")
+	_, rest, ok2 := strings.Cut(rest, "```\n")
+	body, _, ok3 := strings.Cut(rest, "```")
+	want := documented().Encode()
+	if !ok || !ok2 || !ok3 {
+		t.Fatalf("the document has no example; it would be\n%s", dump(want))
+	}
+	var digits strings.Builder
+	for line := range strings.Lines(body) {
+		bytes, _, _ := strings.Cut(line, "  ")
+		digits.WriteString(strings.ReplaceAll(strings.TrimSpace(bytes), " ", ""))
+	}
+	got, err := hex.DecodeString(digits.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Decode(got)
+	if err != nil {
+		t.Fatalf("%v; it should be\n%s", err, dump(want))
+	}
+	if !reflect.DeepEqual(normal(r), normal(documented())) || string(got) != string(want) {
+		t.Errorf("the example is another record; it should be\n%s", dump(want))
+	}
+}
+
+func dump(b []byte) string {
+	var s strings.Builder
+	for len(b) > 0 {
+		n := min(16, len(b))
+		s.WriteString(strings.TrimSpace(hexed(b[:n])) + "\n")
+		b = b[n:]
+	}
+	return s.String()
+}
+
+func hexed(b []byte) string {
+	var s strings.Builder
+	for _, c := range b {
+		s.WriteString(hex.EncodeToString([]byte{c}) + " ")
+	}
+	return s.String()
+}
