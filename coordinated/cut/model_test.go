@@ -90,6 +90,7 @@ type model struct {
 	messages int
 
 	onCut    func(r *modelRank, a Cut) // instead of ending the run
+	onStep   func(r *modelRank, ev Event, actions []Action)
 	onGaveUp func(r *modelRank, a GaveUp)
 }
 
@@ -331,7 +332,11 @@ func (w *model) drain(r *modelRank) {
 // step feeds a machine and carries out what it wants.
 func (w *model) step(r *modelRank, ev Event) {
 	w.trace = append(w.trace, fmt.Sprintf("%v rank %d %T %+v", w.now, r.id, ev, ev))
-	for _, a := range r.m.Step(ev) {
+	actions := r.m.Step(ev)
+	if w.onStep != nil {
+		w.onStep(r, ev, actions)
+	}
+	for _, a := range actions {
 		w.trace = append(w.trace, fmt.Sprintf("%v rank %d -> %T %+v", w.now, r.id, a, a))
 		w.act(r, a)
 	}
