@@ -3,6 +3,8 @@ package storage
 import (
 	"context"
 	"sync"
+	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -27,6 +29,8 @@ type blockWriter struct {
 
 	jobs    chan block
 	stopped chan struct{}
+	written atomic.Int64 // bytes
+	busy    atomic.Int64 // nanoseconds spent in writing them
 	mu      sync.Mutex
 	err     error // guarded by mu
 	hinted  int64 // writer goroutine only
@@ -60,6 +64,11 @@ func (w *blockWriter) run() {
 }
 
 func (w *blockWriter) write(b block) error {
+	start := time.Now()
+	defer func() {
+		w.written.Add(int64(len(b.p)))
+		w.busy.Add(int64(time.Since(start)))
+	}()
 	if err := w.pace.wait(w.ctx, len(b.p)); err != nil {
 		return err
 	}
@@ -88,6 +97,21 @@ func (w *blockWriter) fail(err error) {
 	if w.err == nil {
 		w.err = err
 	}
+}
+
+// rate is how fast the target takes bytes, limits included, in bytes per second;
+// 0 when that is not known yet.
+func (w *blockWriter) rate() float64 {
+	limit := w.pace.limit()
+	busy := w.busy.Load()
+	if busy == 0 {
+		return limit
+	}
+	rate := float64(w.written.Load()) / (float64(busy) / float64(time.Second))
+	if limit > 0 {
+		rate = min(rate, limit)
+	}
+	return rate
 }
 
 // pos is the offset of the next byte.

@@ -38,7 +38,7 @@ func openWorld(f *crashfs.FS) (*world, error) {
 		s, err := Open(context.Background(), Options{Job: "crash", Rank: r, Size: worldSize, FS: f, pool: testPool,
 			Levels: []LevelConfig{
 				{Name: LevelLocal, Dir: fmt.Sprintf("/local%d", r), Keep: 1},
-				{Name: LevelGlobal, Dir: "/global", Keep: 1, Compress: true},
+				{Name: LevelGlobal, Dir: "/global", Keep: 1, CompressAlways: true},
 			}})
 		if err != nil {
 			return w, err

@@ -52,7 +52,7 @@ func goldenStores(t *testing.T, dir string) []*storage.Store {
 				{Name: storage.LevelLocal, Dir: filepath.Join(dir, n, "local")},
 				{Name: storage.LevelPartner, Dir: filepath.Join(dir, n, "partner")},
 				{Name: storage.LevelParity, Dir: filepath.Join(dir, n, "parity"), Data: 2, Parity: 1},
-				{Name: storage.LevelGlobal, Dir: filepath.Join(dir, "global"), Compress: true},
+				{Name: storage.LevelGlobal, Dir: filepath.Join(dir, "global"), CompressAlways: true},
 			}}))
 		if err != nil {
 			t.Fatal(err)

@@ -55,8 +55,11 @@ type LevelConfig struct {
 	// Full writes every chunk anew instead of referring to the same bytes in
 	// the last committed epoch.
 	Full bool
-	// Compress stores chunks by LZ4, byte-shuffled if that is smaller.
-	Compress bool
+	// Compress stores chunks by LZ4, byte-shuffled if that is smaller, while
+	// samples and the measured rate of the target say that it saves time: often
+	// on a slow shared file system, rarely on a local disk. CompressAlways does
+	// so to save space.
+	Compress, CompressAlways bool
 	// BytesPerSec limits the rate of Flush to this level, for this rank. 0: no
 	// limit.
 	BytesPerSec int64

@@ -40,6 +40,14 @@ func (t *throttle) wait(ctx context.Context, n int) error {
 	return t.pace.wait(ctx, n)
 }
 
+// limit is in bytes per second; 0 means none.
+func (t *throttle) limit() float64 {
+	if t == nil || t.pace == nil {
+		return 0
+	}
+	return t.pace.bytesPerSec
+}
+
 // gate can be held shut by any number of holders. Its zero value is open.
 type gate struct {
 	mu    sync.Mutex

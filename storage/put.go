@@ -75,7 +75,12 @@ func when(cond bool, err error) error {
 
 // prepareSpec sets how the level wants its shards.
 func (s *Store) prepareSpec(l *level, spec *shardSpec) {
-	spec.compress = l.cfg.Compress
+	switch {
+	case l.cfg.CompressAlways:
+		spec.compress = compressAlways
+	case l.cfg.Compress:
+		spec.compress = compressIfFaster
+	}
 	if !l.cfg.Full {
 		spec.base = l.lastCommitted(spec.head.rank, spec.head.epoch)
 	}

@@ -19,7 +19,7 @@ type shardSpec struct {
 	sections []Section
 	base     *shardIndex // an earlier shard of the rank at this place; may be nil
 	wanted   *shardIndex // what is expected to be written; may be nil
-	compress bool
+	compress compression
 	name     string // of the file, if it is not the rank's shard
 }
 
@@ -31,6 +31,7 @@ type shardWriter struct {
 	idx   shardIndex
 	pack  packer
 
+	trial  compressTrial
 	tooOld Epoch // chunks of this epoch and earlier ones are not referred to
 }
 
@@ -282,7 +283,7 @@ func (s *shardWriter) encode(c *chunk, p []byte, old, known, wanted *chunk) []by
 		*c = *old
 		return nil
 	}
-	if s.spec.compress {
+	if s.tryCompress(p) {
 		if q := s.pack.compress(c, p); q != nil {
 			c.stored, c.crc = uint32(len(q)), crcOf(q)
 			return q

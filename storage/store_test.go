@@ -125,7 +125,7 @@ func twoLevels(t *testing.T) func(rank int) []LevelConfig {
 	t.Helper()
 	local, global := t.TempDir(), t.TempDir()
 	return func(int) []LevelConfig {
-		return []LevelConfig{{Name: LevelLocal, Dir: local}, {Name: LevelGlobal, Dir: global, Compress: true}}
+		return []LevelConfig{{Name: LevelLocal, Dir: local}, {Name: LevelGlobal, Dir: global, CompressAlways: true}}
 	}
 }
 
@@ -136,7 +136,7 @@ func TestPutCommitFetch(t *testing.T) {
 	}{
 		{"plain", LevelConfig{}},
 		{"full", LevelConfig{Full: true}},
-		{"compressed", LevelConfig{Compress: true}},
+		{"compressed", LevelConfig{CompressAlways: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.cfg.Name, c.cfg.Dir = LevelLocal, t.TempDir()
