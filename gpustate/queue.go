@@ -33,8 +33,8 @@ type mark struct {
 	ev  driver.Event
 }
 
-// QueueOptions say how a queue works. The zero value is an in-order queue
-// without a window.
+// QueueOptions say how a queue works. The zero value is an in-order queue with
+// the default window.
 type QueueOptions struct {
 	// OutOfOrder lets commands overtake each other where the device can; order
 	// is then given by the events they wait for.
@@ -45,25 +45,39 @@ type QueueOptions struct {
 	// Profiling lets Event.Times tell when commands ran.
 	Profiling bool
 	// Window bounds the number of commands that are not complete: a command
-	// beyond it waits for the oldest one. It bounds how long a capture or a
-	// migration waits. 0 is no bound.
+	// beyond it waits for the oldest ones. It bounds how long a capture or a
+	// migration waits. 0 is DefaultWindow, below 0 is no bound.
 	Window int
+}
+
+// DefaultWindow is the window of queues that do not choose one. On an H200 it
+// costs a program of 5 us kernels nothing that can be measured; windows below 5
+// do. See docs/PERFORMANCE.md.
+const DefaultWindow = 20
+
+// record resolves the window: in a record 0 is none.
+func (o QueueOptions) record() record.Queue {
+	w := o.Window
+	switch {
+	case w == 0:
+		w = DefaultWindow
+	case w < 0:
+		w = 0
+	}
+	return record.Queue{OutOfOrder: o.OutOfOrder, Profiling: o.Profiling, Priority: o.Priority, Window: w}
 }
 
 // Queue gives the queue of this name, or makes an in-order one.
 func (d *Device) Queue(name string) (*Queue, error) {
-	return d.queue(record.Object{Name: name, Queue: &record.Queue{}},
+	opt := QueueOptions{}.record()
+	return d.queue(record.Object{Name: name, Queue: &opt},
 		func(*record.Object) error { return nil })
 }
 
 // QueueWith gives the queue of this name, or makes it with these options. One
 // that exists with others is an error that matches ErrConflict.
 func (d *Device) QueueWith(name string, opt QueueOptions) (*Queue, error) {
-	if opt.Window < 0 {
-		return nil, fmt.Errorf("queue %q: window %d: %w", name, opt.Window, ErrRange)
-	}
-	want := record.Queue{OutOfOrder: opt.OutOfOrder, Profiling: opt.Profiling,
-		Priority: opt.Priority, Window: opt.Window}
+	want := opt.record()
 	return d.queue(record.Object{Name: name, Queue: &want}, func(have *record.Object) error {
 		if *have.Queue != want {
 			return ErrConflict

@@ -61,7 +61,8 @@ func (r *runner) recording() (err error) {
 	if err != nil {
 		return err
 	}
-	q, err := d.Queue("q")
+	// without a window, which has figures of its own
+	q, err := d.QueueWith("q", gpustate.QueueOptions{Window: -1})
 	if err != nil {
 		return err
 	}
@@ -93,6 +94,9 @@ func (r *runner) recording() (err error) {
 		return err
 	}
 	r.added("Launch", ours, theirs, launches)
+	if q, err = d.Queue("windowed"); err != nil {
+		return err
+	}
 	return r.kernelBound(k, q, b)
 }
 
@@ -240,7 +244,7 @@ func (r *runner) windows() (err error) {
 			return err
 		}
 		var base float64
-		for _, window := range []int{0, 50, 20, 10, 5, 2} {
+		for _, window := range []int{-1, 50, 20, 10, 5, 2} {
 			q, err := d.QueueWith(fmt.Sprintf("%s %d", c.name, window), gpustate.QueueOptions{Window: window})
 			if err != nil {
 				return err
@@ -255,7 +259,7 @@ func (r *runner) windows() (err error) {
 				return err
 			}
 			name := fmt.Sprintf("window %d", window)
-			if window == 0 {
+			if window < 0 {
 				base, name = median(seconds), "no window"
 			}
 			r.figure(c.name, name, "s", seconds, base, 0, noGoal)

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
@@ -21,7 +25,7 @@ func Suite(t *testing.T, sel gpustate.Select) {
 		{"events", events}, {"window", window}, {"ranges", ranges},
 		{"images", images}, {"shared", shared}, {"limits", limits},
 		{"build", build}, {"capture", captureGoesOn}, {"shadow", shadows},
-		{"restore", restores}, {"migrate", migrations}, {"random", random},
+		{"restore", restores}, {"migrate", migrations}, {"signals", signals}, {"random", random},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, &bench{T: t, sel: sel}) })
 	}
@@ -226,8 +230,15 @@ func window(t *testing.T, b *bench) {
 		}
 	}
 	b.ok(q.Finish())
-	_, err = d.QueueWith("bad", gpustate.QueueOptions{Window: -1})
-	b.want(err, gpustate.ErrRange)
+	_, err = d.QueueWith("narrow", gpustate.QueueOptions{Window: 3})
+	b.want(err, gpustate.ErrConflict)
+	wide, err := d.QueueWith("wide", gpustate.QueueOptions{Window: -1})
+	b.ok(err)
+	for range 300 {
+		_, err := wide.Launch(w.axpy, []int{items}, nil)
+		b.ok(err)
+	}
+	b.ok(wide.Finish())
 }
 
 func ranges(t *testing.T, b *bench) {
@@ -530,4 +541,21 @@ func migrations(t *testing.T, b *bench) {
 	}
 	close(stop)
 	b.ok(<-ended)
+}
+
+// signals checks that the platform's libraries, which are loaded and have
+// compiled by now, have not taken the program's signals.
+func signals(t *testing.T, b *bench) {
+	b.ok(b.world(b.open()).begin())
+	for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGHUP} {
+		got := make(chan os.Signal, 1)
+		signal.Notify(got, s)
+		b.ok(syscall.Kill(os.Getpid(), s))
+		select {
+		case <-got:
+		case <-time.After(10 * time.Second):
+			t.Errorf("%v did not arrive", s)
+		}
+		signal.Stop(got)
+	}
 }
