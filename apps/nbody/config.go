@@ -22,6 +22,9 @@ type config struct {
 	eps         float64
 	energyEvery int64
 	out         string
+
+	snapshots     string
+	snapshotEvery int64
 }
 
 const usage = `nbody integrates bodies under their mutual gravity on GPUs.
@@ -62,6 +65,8 @@ func parse(args []string, w io.Writer) (*config, error) {
 	fs.Float64Var(&c.eps, "eps", 0.05, "softening length, in au or units of length; 0 is none")
 	fs.Int64Var(&c.energyEvery, "energy", 0, "compute the energy every so many steps; 0: only at the start and the end")
 	fs.StringVar(&c.out, "out", "", "`file` for the bodies after the last step")
+	fs.Int64Var(&c.snapshotEvery, "every", 0, "write a snapshot, CSV and PNG, every so many steps; 0 is never")
+	fs.StringVar(&c.snapshots, "snapshots", ".", "`folder` for snapshots; it must exist")
 	c.common.Register(fs)
 	if err := fs.Parse(args); err != nil {
 		return nil, err
@@ -85,6 +90,8 @@ func (c *config) validate() error {
 		return fmt.Errorf("-eps %g: want 0 or a positive number", c.eps)
 	case c.energyEvery < 0:
 		return fmt.Errorf("-energy %d: want 0 or more", c.energyEvery)
+	case c.snapshotEvery < 0:
+		return fmt.Errorf("-every %d: want 0 or more", c.snapshotEvery)
 	}
 	return nil
 }

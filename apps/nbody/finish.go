@@ -99,8 +99,8 @@ func (s *simulation) print(end *bodies.System, digest string) {
 	for i := 0; i < len(s.energy); i += 2 {
 		fmt.Printf("energy   %.12g at step %.0f, drift %+.2e\n", s.energy[i+1], s.energy[i], s.drift(i))
 	}
-	p := gravity.Momentum(end.Pos, end.Vel)
-	fmt.Printf("momentum %.3g\n", math.Sqrt(p[0]*p[0]+p[1]*p[1]+p[2]*p[2]))
+	p, q := gravity.Momentum(end.Pos, end.Vel), gravity.Momentum(s.initial.Pos, s.initial.Vel)
+	fmt.Printf("momentum changed by %.3g\n", math.Hypot(math.Hypot(p[0]-q[0], p[1]-q[1]), p[2]-q[2]))
 	fmt.Printf("sha256   %s\n", digest)
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
+	"github.com/holdfast-hpc/holdfast/apps/nbody/picture"
 )
 
 // A simulation is the state of one rank. What is protected says so.
@@ -16,6 +17,7 @@ type simulation struct {
 	engine  *engine // its buffers are protected with the device
 	ring    *ring
 	initial *bodies.System
+	view    picture.View
 
 	step   int64     // protected: steps done
 	energy []float64 // protected: step and total energy in turn
@@ -35,7 +37,8 @@ func (c *config) simulate(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	s := &simulation{config: c, Job: j, part: part, engine: e, ring: newRing(j.World, part), initial: initial}
+	s := &simulation{config: c, Job: j, part: part, engine: e, ring: newRing(j.World, part),
+		initial: initial, view: picture.ViewOf(initial)}
 	if err := s.start(ctx); err != nil {
 		return err
 	}
@@ -73,10 +76,8 @@ func (s *simulation) loop(ctx context.Context) error {
 			return err
 		}
 		shown.Step(int(s.step))
-		if s.energyDue() {
-			if err := s.recordEnergy(); err != nil {
-				return err
-			}
+		if err := s.observe(); err != nil {
+			return err
 		}
 		if err := s.leapfrog(); err != nil {
 			return err
@@ -85,6 +86,19 @@ func (s *simulation) loop(ctx context.Context) error {
 	shown.Step(int(s.step))
 	shown.Done()
 	return s.finish()
+}
+
+// observe records the energy and writes a snapshot, if they are due.
+func (s *simulation) observe() error {
+	if s.energyDue() {
+		if err := s.recordEnergy(); err != nil {
+			return err
+		}
+	}
+	if s.snapshotDue() {
+		return s.snapshot()
+	}
+	return nil
 }
 
 // leapfrog does one step. The kernels of its end still run when it returns.

@@ -113,3 +113,25 @@ func TestTooManyRanks(t *testing.T) {
 		t.Errorf("got %v, want an error with both numbers", err)
 	}
 }
+
+// TestSnapshots: the snapshot of a step is what a run that ends there writes,
+// but for the comments, and there is a picture of it.
+func TestSnapshots(t *testing.T) {
+	dir := t.TempDir()
+	simulated(t, 2, 1, "-plummer 64 -steps 5 -every 2 -snapshots "+dir)
+	want, _ := simulated(t, 2, 1, "-plummer 64 -steps 4")
+	f, err := os.Open(filepath.Join(dir, "step-00000004.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	got, err := bodies.Read(f)
+	if err != nil || got.Digest() != want.Digest() {
+		t.Errorf("the snapshot differs from a run that ends there, %v", err)
+	}
+	for _, name := range []string{"step-00000000.png", "step-00000002.png", "step-00000004.png"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
