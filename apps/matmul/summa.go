@@ -153,7 +153,7 @@ func (s *summa[T]) launch(at int) error {
 	m, n, k := s.rows.len(), s.cols.len(), s.panels[at].len()
 	err := s.kernel.SetArgs(s.deviceC, s.panelA[at%2], s.panelB[at%2], int32(m), int32(n), int32(k))
 	if err == nil {
-		_, err = s.queue.Launch(s.kernel, kernel.Global(m, n), kernel.Local())
+		_, err = s.queue.Launch(s.kernel, kernel.Global(m, n, s.config.single), kernel.Local())
 	}
 	if err != nil {
 		return fmt.Errorf("panel %d: %w", at, err)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/apps/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/apps/smithwaterman/align"
 	"github.com/holdfast-hpc/holdfast/apps/smithwaterman/kernel"
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -129,41 +130,36 @@ func compute(t *testing.T, e *engine, records [][]int32) {
 	}
 }
 
+// BenchmarkSweep computes a matrix with everything kept; MB/s are millions of
+// cells a second.
 func BenchmarkSweep(b *testing.B) {
-	infos, err := gpustate.Devices()
-	if err != nil {
-		b.Skip(err)
-	}
-	s, err := align.Matrix("dna", 10, 1)
-	if err != nil {
-		b.Fatal(err)
-	}
-	x, y := related(1, 8192)
-	for _, info := range infos {
-		b.Run(info.Platform, func(b *testing.B) {
-			dev, err := gpustate.Open(gpustate.Select{Kind: info.Kind, Platform: info.Platform, Name: info.Name})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer dev.Close()
-			e, err := newEngine(dev, s, part{a: x, b: y, keep: true})
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := e.prepare(); err != nil {
-				b.Fatal(err)
-			}
-			b.SetBytes(int64(len(x) * len(y)))
-			for b.Loop() {
-				for d := range e.diagonals() {
-					if err := e.launch(d); err != nil {
-						b.Fatal(err)
-					}
-				}
-				if err := e.queue.Finish(); err != nil {
+	jobtest.EachDevice(b, func(b *testing.B, dev *gpustate.Device) {
+		s, err := align.Matrix("dna", 10, 1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		n := 4096
+		if dev.Info().Type == "gpu" {
+			n = 1 << 17
+		}
+		x, y := related(1, n)
+		e, err := newEngine(dev, s, part{a: x, b: y, keep: true})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := e.prepare(); err != nil {
+			b.Fatal(err)
+		}
+		b.SetBytes(int64(len(x) * len(y)))
+		for b.Loop() {
+			for d := range e.diagonals() {
+				if err := e.launch(d); err != nil {
 					b.Fatal(err)
 				}
 			}
-		})
-	}
+			if err := e.queue.Finish(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

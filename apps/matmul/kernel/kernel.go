@@ -7,15 +7,23 @@ import (
 
 // Multiply adds a product to C: C += A B. Arguments: c, a, b (float32 or
 // float64, row-major), m, n, k int32: the sizes m×n, m×k and k×n. Launch with
-// Global(m, n) items in groups of Local().
+// Global(m, n, single) items in groups of Local().
 const Multiply = "multiply"
 
 // The sizes of the package comment.
 const (
 	Group = 16
-	Tile  = 64
 	Step  = 16
 )
+
+// Tile returns the side of a tile of C. Twice as much fits into the registers in
+// single precision.
+func Tile(single bool) int {
+	if single {
+		return 128
+	}
+	return 64
+}
 
 // OpenCL and CUDA are the sources.
 //
@@ -31,7 +39,7 @@ func Options(single bool) string {
 	if single {
 		real = "float"
 	}
-	return fmt.Sprintf("-DREAL=%s -DGROUP=%d -DTILE=%d -DSTEP=%d", real, Group, Tile, Step)
+	return fmt.Sprintf("-DREAL=%s -DGROUP=%d -DTILE=%d -DSTEP=%d", real, Group, Tile(single), Step)
 }
 
 // Local returns the size of a work group.
@@ -39,6 +47,7 @@ func Local() []int { return []int{Group, Group} }
 
 // Global returns the number of work items for a product of m×n elements. The
 // first dimension runs along the columns.
-func Global(m, n int) []int {
-	return []int{(n + Tile - 1) / Tile * Group, (m + Tile - 1) / Tile * Group}
+func Global(m, n int, single bool) []int {
+	t := Tile(single)
+	return []int{(n + t - 1) / t * Group, (m + t - 1) / t * Group}
 }

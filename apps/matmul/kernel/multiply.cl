@@ -5,12 +5,16 @@
 #endif
 #define SHARE (TILE / GROUP) // elements of an item along one side
 
+// The place in the tile of element e of an item: four in a row, which are read
+// at once, then four further on.
+#define AT(item, e) ((e) / 4 * 4 * GROUP + (item) * 4 + (e) % 4)
+
 __kernel __attribute__((reqd_work_group_size(GROUP, GROUP, 1)))
 void multiply(__global REAL *c, __global const REAL *a, __global const REAL *b,
               const int m, const int n, const int k)
 {
-	__local REAL ta[STEP][TILE + 1];
-	__local REAL tb[STEP][TILE];
+	__local REAL ta[STEP][TILE + 4] __attribute__((aligned(16)));
+	__local REAL tb[STEP][TILE] __attribute__((aligned(16)));
 	const int lx = get_local_id(0), ly = get_local_id(1);
 	const int l = ly * GROUP + lx;
 	const int row = get_group_id(1) * TILE, col = get_group_id(0) * TILE;
@@ -32,8 +36,8 @@ void multiply(__global REAL *c, __global const REAL *a, __global const REAL *b,
 		for (int p = 0; p < STEP; p++) {
 			REAL x[SHARE], y[SHARE];
 			for (int i = 0; i < SHARE; i++) {
-				x[i] = ta[p][ly + i * GROUP];
-				y[i] = tb[p][lx + i * GROUP];
+				x[i] = ta[p][AT(ly, i)];
+				y[i] = tb[p][AT(lx, i)];
 			}
 			for (int i = 0; i < SHARE; i++)
 				for (int j = 0; j < SHARE; j++)
@@ -43,7 +47,7 @@ void multiply(__global REAL *c, __global const REAL *a, __global const REAL *b,
 	}
 	for (int i = 0; i < SHARE; i++) {
 		for (int j = 0; j < SHARE; j++) {
-			const int r = row + ly + i * GROUP, s = col + lx + j * GROUP;
+			const int r = row + AT(ly, i), s = col + AT(lx, j);
 			if (r < m && s < n)
 				c[(long)r * n + s] += sum[i][j];
 		}

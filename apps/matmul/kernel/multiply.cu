@@ -2,11 +2,15 @@
 // the tiles.
 #define SHARE (TILE / GROUP) // elements of an item along one side
 
+// The place in the tile of element e of an item: four in a row, which are read
+// at once, then four further on.
+#define AT(item, e) ((e) / 4 * 4 * GROUP + (item) * 4 + (e) % 4)
+
 extern "C" __global__ __launch_bounds__(GROUP * GROUP)
 void multiply(REAL *c, const REAL *a, const REAL *b, int m, int n, int k)
 {
-	__shared__ REAL ta[STEP][TILE + 1];
-	__shared__ REAL tb[STEP][TILE];
+	__shared__ __align__(16) REAL ta[STEP][TILE + 4];
+	__shared__ __align__(16) REAL tb[STEP][TILE];
 	const int lx = threadIdx.x, ly = threadIdx.y;
 	const int l = ly * GROUP + lx;
 	const int row = blockIdx.y * TILE, col = blockIdx.x * TILE;
@@ -32,8 +36,8 @@ void multiply(REAL *c, const REAL *a, const REAL *b, int m, int n, int k)
 			REAL x[SHARE], y[SHARE];
 #pragma unroll
 			for (int i = 0; i < SHARE; i++) {
-				x[i] = ta[p][ly + i * GROUP];
-				y[i] = tb[p][lx + i * GROUP];
+				x[i] = ta[p][AT(ly, i)];
+				y[i] = tb[p][AT(lx, i)];
 			}
 #pragma unroll
 			for (int i = 0; i < SHARE; i++)
@@ -45,7 +49,7 @@ void multiply(REAL *c, const REAL *a, const REAL *b, int m, int n, int k)
 	}
 	for (int i = 0; i < SHARE; i++) {
 		for (int j = 0; j < SHARE; j++) {
-			const int r = row + ly + i * GROUP, s = col + lx + j * GROUP;
+			const int r = row + AT(ly, i), s = col + AT(lx, j);
 			if (r < m && s < n)
 				c[(long long)r * n + s] += sum[i][j];
 		}

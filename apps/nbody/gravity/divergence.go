@@ -6,11 +6,11 @@ import "math"
 const unitRoundoff = 1.0 / (1 << 24)
 
 // termRoundings bounds the rounding of one term of the sum over bodies on a
-// device that follows the OpenCL specification (section 7.4): three
-// differences, three squares and three sums (under the square root and then
-// cubed: 5/2 · 3 of the relative error of the sum), a square root of 3 ulp and a
-// division of 2.5 ulp, cubed, and four products; an ulp is two unit roundoffs.
-const termRoundings = 2 + 7.5 + 3*2*(3+2.5) + 4
+// device that follows the OpenCL specification (section 7.4), fused or not: a
+// difference; three squares and three sums, which go under the root and are then
+// cubed (5/2 · 3 of the relative error of the sum); an inverse square root of
+// 2 ulp, cubed; and four products. An ulp is two unit roundoffs.
+const termRoundings = 2 + 7.5 + 3*2*2 + 4
 
 // Divergence bounds how far the same body may be apart after the given number
 // of leapfrog steps, between two devices that start from the same bits in pos

@@ -10,7 +10,7 @@
 //
 // A work item owns one body and adds the bodies of a block in ascending order,
 // block after block. So on one kind of device the bits of a result depend on the
-// blocks and their order, never on where a rank runs. Contraction to fused
-// multiply-add is off, so that all devices round the same sums and products;
-// they may differ in the square root and the division.
+// blocks and their order, never on where a rank runs. The compiler contracts
+// nothing; sums of products are fused where the device does that fast. Kinds of
+// devices differ there and in the inverse square root.
 package kernel

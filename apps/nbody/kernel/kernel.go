@@ -20,6 +20,7 @@ const (
 
 	// KickDrift does the first half of a leapfrog step, v += a dt/2, x += v dt:
 	// pos float4, vel float4, acc float4, n int32, half float32 (dt/2), dt float32.
+	// Launch with Global(n) work items in groups of Group, as Kick.
 	KickDrift = "kick_drift"
 
 	// Kick does the second half, v += a dt/2: vel float4, acc float4, n int32,
@@ -28,7 +29,8 @@ const (
 )
 
 // Group is the number of work items in a group. A group reads a tile of Group
-// bodies into local memory together.
+// bodies into local memory together. (On an H200 an item that owns two or four
+// bodies was slower; so it was on CPUs.)
 const Group = 64
 
 // OpenCL and CUDA are the sources.

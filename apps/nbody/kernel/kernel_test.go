@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/apps/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/gravity"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/kernel"
@@ -190,5 +191,25 @@ func TestLeapfrog(t *testing.T) {
 				t.Fatalf("mass of body %d is %v, want %v", i, pos[4*i+3], s.Pos[4*i+3])
 			}
 		}
+	})
+}
+
+// BenchmarkAccelerate counts 20 operations per pair, as is the custom.
+func BenchmarkAccelerate(b *testing.B) {
+	jobtest.EachDevice(b, func(b *testing.B, dev *gpustate.Device) {
+		n := 2048
+		if dev.Info().Type == "gpu" {
+			n = 1 << 17
+		}
+		s, err := bodies.Plummer(n, 1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		x := jobtest.NewBench(b, dev, gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}, kernel.Options, kernel.Accelerate)
+		pos, acc := x.Buffer("pos", gpustate.Bytes(s.Pos)), x.Buffer("acc", make([]byte, 16*n))
+		for b.Loop() {
+			x.Launch([]int{kernel.Global(n)}, []int{kernel.Group}, acc, pos, pos, int32(n), int32(n), float32(1), float32(1e-4), int32(1))
+		}
+		b.ReportMetric(20*float64(n)*float64(n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 	})
 }

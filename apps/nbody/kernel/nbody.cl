@@ -2,8 +2,15 @@
 // CUDA C; package kernel documents the arguments.
 #pragma OPENCL FP_CONTRACT OFF
 
+// a*b + c, fused where the device does that fast.
+#ifdef FP_FAST_FMAF
+#define MAD(a, b, c) fma(a, b, c)
+#else
+#define MAD(a, b, c) ((a) * (b) + (c))
+#endif
+
 // A group of work items reads a tile of GROUP bodies at a time into local
-// memory, and every work item adds them in the same order.
+// memory, and every work item adds them in that order.
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 void accelerate(__global float4 *acc, __global const float4 *pos,
                 __global const float4 *block, const int n, const int block_len,
@@ -24,12 +31,12 @@ void accelerate(__global float4 *acc, __global const float4 *pos,
 			const float dx = other.x - self.x;
 			const float dy = other.y - self.y;
 			const float dz = other.z - self.z;
-			const float r2 = dx * dx + dy * dy + dz * dz + eps2;
-			const float inverse = r2 > 0.0f ? 1.0f / sqrt(r2) : 0.0f;
+			const float r2 = MAD(dx, dx, MAD(dy, dy, MAD(dz, dz, eps2)));
+			const float inverse = r2 > 0.0f ? rsqrt(r2) : 0.0f;
 			const float f = other.w * inverse * inverse * inverse;
-			ax += f * dx;
-			ay += f * dy;
-			az += f * dz;
+			ax = MAD(f, dx, ax);
+			ay = MAD(f, dy, ay);
+			az = MAD(f, dz, az);
 		}
 		barrier(CLK_LOCAL_MEM_FENCE);
 	}

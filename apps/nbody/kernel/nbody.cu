@@ -21,18 +21,18 @@ void accelerate(float4 *acc, const float4 *pos, const float4 *block, int n,
 		// A body without mass fills up the last tile.
 		tile[l] = first + l < block_len ? block[first + l] : zero;
 		__syncthreads();
-#pragma unroll 8
+#pragma unroll 16
 		for (int j = 0; j < GROUP; j++) {
 			const float4 other = tile[j];
 			const float dx = other.x - self.x;
 			const float dy = other.y - self.y;
 			const float dz = other.z - self.z;
-			const float r2 = ADD(ADD(ADD(MUL(dx, dx), MUL(dy, dy)), MUL(dz, dz)), eps2);
-			const float inverse = r2 > 0.0f ? 1.0f / sqrtf(r2) : 0.0f;
+			const float r2 = fmaf(dx, dx, fmaf(dy, dy, fmaf(dz, dz, eps2)));
+			const float inverse = r2 > 0.0f ? rsqrtf(r2) : 0.0f;
 			const float f = other.w * inverse * inverse * inverse;
-			ax = ADD(ax, MUL(f, dx));
-			ay = ADD(ay, MUL(f, dy));
-			az = ADD(az, MUL(f, dz));
+			ax = fmaf(f, dx, ax);
+			ay = fmaf(f, dy, ay);
+			az = fmaf(f, dz, az);
 		}
 		__syncthreads();
 	}
