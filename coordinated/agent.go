@@ -97,7 +97,7 @@ func (a *agent) do(ctx context.Context, f func()) error {
 	case <-a.done:
 		return ErrClosed
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 	<-ran
 	return nil
@@ -183,6 +183,7 @@ func (a *agent) act(act cut.Action) {
 		a.send(act.To, act.Msg)
 	case cut.Arm:
 		a.armed = time.Now()
+		c.phase("armed")
 		c.gate.Or(gateArmed)
 	case cut.Disarm:
 		c.gate.And(^uint32(gateArmed))
@@ -191,6 +192,7 @@ func (a *agent) act(act cut.Action) {
 	case cut.Release:
 		c.verdicts <- verdict{}
 	case cut.Cut:
+		c.phase("cut")
 		c.stats.requested(storageEpoch(act.Epoch), time.Since(a.armed))
 		c.verdicts <- verdict{cut: true, epoch: act.Epoch, stop: act.Stop}
 	case cut.GaveUp:
@@ -332,7 +334,10 @@ func (a *agent) leave(from int, msg cut.Message) {
 	a.c.plane.Flush(ctx)
 	cancel()
 	err := &LostError{Rank: msg.Rank, Node: a.c.topo.nodes[msg.Rank], Noticed: int(msg.Had), Observed: msg.Stage}
-	go a.c.opt.OnLost(err)
+	go func() {
+		a.c.opt.OnLost(err)
+		a.c.cancel(err)
+	}()
 }
 
 // abort says that this rank itself gives up.

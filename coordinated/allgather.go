@@ -18,7 +18,7 @@ func (c *Checkpointer) allgather(ctx context.Context, e cut.Epoch, name string, 
 	case blobs := <-ch:
 		return blobs, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, context.Cause(ctx)
 	case <-c.agent.done:
 		return nil, ErrClosed
 	}

@@ -39,7 +39,7 @@ type Checkpointer struct {
 
 	// ctx ends the background work when the process must leave.
 	ctx     context.Context
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
 	writers sync.WaitGroup
 	flushed chan struct{} // closed when the newest epoch's flush is over; agent goroutine and main thread only
 }
@@ -76,16 +76,16 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 		state: protected{names: map[string]bool{}}, pool: pool{limit: opt.MaxPool}, flushed: make(chan struct{})}
 	close(c.flushed)
 	c.log = opt.Logger.With("rank", world.Rank())
-	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.gate.Store(gateRestore)
 	var err error
 	var key control.Key
 	if c.plane, c.topo, key, err = connect(ctx, priv, &opt); err != nil {
-		c.cancel()
+		c.cancel(ErrClosed)
 		return nil, err
 	}
 	if err := c.open(ctx, priv, key); err != nil {
-		c.cancel()
+		c.cancel(ErrClosed)
 		return nil, errors.Join(err, c.closeParts())
 	}
 	return c, nil
@@ -173,7 +173,7 @@ func (c *Checkpointer) Abort(why error) {
 		return
 	}
 	c.agent.abort(why)
-	c.cancel()
+	c.cancel(ErrClosed)
 	if err := c.closeParts(); err != nil {
 		c.log.Warn("holdfast: closing after an abort", "error", err)
 	}
@@ -185,7 +185,7 @@ func (c *Checkpointer) closeParts() error {
 		c.agent.stop()
 	}
 	c.server.close()
-	c.cancel()
+	c.cancel(ErrClosed)
 	if c.store != nil {
 		errs = append(errs, c.store.Close())
 	}

@@ -2,20 +2,38 @@ package coordinated
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 )
 
 // memNet is a control plane inside one process, for tests that start thousands
 // of jobs. Messages arrive in order per pair.
-type memNet struct{ ends []*memPlane }
+type memNet struct {
+	ends []*memPlane
+	dead atomic.Int64 // rank that was killed plus one, 0 = none
+}
+
+// kill silences a rank and tells all others that it is lost.
+func (w *memNet) kill(rank int) {
+	w.dead.Store(int64(rank) + 1)
+	for r, p := range w.ends {
+		if r != rank {
+			p.lost <- control.Loss{Rank: rank, Err: errors.New("killed by the test")}
+		}
+	}
+}
+
+func (w *memNet) silent(rank int) bool { return w.dead.Load() == int64(rank)+1 }
 
 type memPlane struct {
 	net  *memNet
 	rank int
 	in   chan control.Inbound
 	done chan struct{}
+	lost chan control.Loss
 
 	mu    sync.Mutex // guards queue
 	queue []control.Inbound
@@ -26,7 +44,7 @@ type memPlane struct {
 func newMemNet(n int) *memNet {
 	w := &memNet{}
 	for r := range n {
-		p := &memPlane{net: w, rank: r, in: make(chan control.Inbound), done: make(chan struct{}), wake: make(chan struct{}, 1)}
+		p := &memPlane{net: w, rank: r, in: make(chan control.Inbound), done: make(chan struct{}), lost: make(chan control.Loss, n), wake: make(chan struct{}, 1)}
 		go p.pump()
 		w.ends = append(w.ends, p)
 	}
@@ -62,6 +80,9 @@ func (p *memPlane) pump() {
 
 func (p *memPlane) Send(to int, payload []byte) error {
 	d := p.net.ends[to]
+	if p.net.silent(p.rank) || p.net.silent(to) {
+		return nil
+	}
 	d.mu.Lock()
 	d.queue = append(d.queue, control.Inbound{From: p.rank, Payload: append([]byte(nil), payload...)})
 	d.mu.Unlock()
@@ -73,7 +94,7 @@ func (p *memPlane) Send(to int, payload []byte) error {
 }
 
 func (p *memPlane) Messages() <-chan control.Inbound { return p.in }
-func (p *memPlane) Lost() <-chan control.Loss        { return nil }
+func (p *memPlane) Lost() <-chan control.Loss        { return p.lost }
 func (p *memPlane) Flush(context.Context)            {}
 func (p *memPlane) Stats() control.Stats             { return control.Stats{} }
 func (p *memPlane) Close() error {

@@ -33,6 +33,8 @@ var (
 	onlyAt    = flag.Int("pairs-at", 0, "test only the moment of this call, counted from 1")
 )
 
+var errKilled = errors.New("killed by the test")
+
 // mem is one rank's protected state.
 type mem struct {
 	Step  int64
@@ -67,6 +69,11 @@ type jobRun struct {
 	opt  Options
 	at   int  // call at which to ask, 0 = never
 	goOn bool // ask for a checkpoint that the program goes on after
+
+	// killRank dies when it comes to the step killAt of a checkpoint.
+	killRank int
+	killAt   string
+	killed   *atomic.Bool // set when it has
 }
 
 // start runs a sketch once; it returns the final states and the number of
@@ -77,17 +84,34 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 	var last atomic.Int64
 	net := newMemNet(s.ranks)
 	j.opt.plane = net.plane
-	w := mpitest.NewWorld(s.ranks, mpitest.Options{Seed: j.seed, Delay: 0.2, OnCall: func(c mpitest.Call) {
-		last.Store(int64(c.All))
-		if c.All == j.at {
-			if ck := checkpointers[c.Rank].Load(); ck != nil {
-				ask := ck.RequestStop
-				if j.goOn {
-					ask = ck.Request
-				}
-				_ = ask(context.Background()) // closed: the program has ended before the moment
+	var w *mpitest.World
+	if j.killAt != "" {
+		var once sync.Once
+		j.opt.phase = func(rank int, name string) {
+			if rank == j.killRank && name == j.killAt {
+				once.Do(func() {
+					j.killed.Store(true)
+					net.kill(rank)
+					w.Kill(rank)
+					checkpointers[rank].Load().cancel(errKilled)
+				})
 			}
 		}
+		j.opt.OnLost = func(e *LostError) { w.Abort(e) }
+	}
+	w = mpitest.NewWorld(s.ranks, mpitest.Options{Seed: j.seed, Delay: 0.2, OnCall: func(c mpitest.Call) {
+		ck := checkpointers[c.Rank].Load()
+		if ck == nil {
+			return // still in Open
+		}
+		if last.Add(1) != int64(j.at) {
+			return
+		}
+		ask := ck.RequestStop
+		if j.goOn {
+			ask = ck.Request
+		}
+		_ = ask(context.Background()) // closed: the program has ended before the moment
 	}})
 	var anyCut atomic.Bool
 	err = w.Run(func(world *mpiwrap.Comm) error {
@@ -101,7 +125,10 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 		if errors.Is(err, ErrStop) {
 			err = nil
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, errKilled) || errors.Is(err, mpitest.ErrKilled):
+			return nil // this is the dead one
+		case err != nil:
 			ck.Abort(err)
 			w.Abort(err)
 			return err

@@ -73,7 +73,8 @@ type Options struct {
 
 	// OnLost is called on a goroutine of its own when another rank is lost. Nil
 	// means: log it and leave with exit code ExitRankLost. The main thread may be
-	// in MPI for ever, so there is nothing to return to.
+	// in MPI for ever, so there is nothing to return to. If OnLost returns, calls
+	// of this package that wait end with the *LostError.
 	OnLost func(*LostError)
 	// Logger takes the log; nil means slog.Default.
 	Logger *slog.Logger
@@ -83,6 +84,8 @@ type Options struct {
 	// Replaced by tests: how to reach the other ranks, and the file system.
 	plane func(rank int) plane
 	files vfs.FS
+	// phase hears of each step of a checkpoint on each rank, before what follows.
+	phase func(rank int, name string)
 }
 
 func (o *Options) validate() error {

@@ -61,7 +61,9 @@ func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, err error, p *
 	}
 	c.pool.reset()
 	close(p.put)
+	c.phase("put")
 	err = c.commit(e, level, []storage.ShardInfo{info}, err)
+	c.phase("committed")
 	c.agentDone(e)
 	if err != nil {
 		return err
@@ -89,6 +91,7 @@ func (c *Checkpointer) persistOuter(e storage.Epoch, p *persistence, start time.
 		if err := c.copyOut(e, level); err != nil {
 			return err
 		}
+		c.phase("copied")
 		c.committed(e, level, p, start)
 	}
 	return nil
@@ -138,6 +141,7 @@ func (c *Checkpointer) commit(e storage.Epoch, level string, infos []storage.Sha
 	if err != nil {
 		return errors.Join(own, err)
 	}
+	c.phase("voted")
 	infos, err = decodeVotes("write epoch "+fmt.Sprint(e)+" to level "+level, blobs, own)
 	if err != nil {
 		if derr := c.store.Discard(c.ctx, e, level); derr != nil && !errors.Is(derr, context.Canceled) {

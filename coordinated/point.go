@@ -38,6 +38,7 @@ func (c *Checkpointer) point(ctx context.Context) error {
 		return nil
 	}
 	arrived := time.Now()
+	c.phase("arrived")
 	if err := c.agent.do(c.ctx, c.agent.arrive); err != nil {
 		return err
 	}
@@ -70,9 +71,16 @@ func (c *Checkpointer) park() (verdict, error) {
 		case v := <-c.verdicts:
 			return v, nil
 		case <-c.ctx.Done():
-			return verdict{}, ErrClosed
+			return verdict{}, context.Cause(c.ctx)
 		case <-timer.C:
 		}
+	}
+}
+
+// phase tells a test where this rank is.
+func (c *Checkpointer) phase(name string) {
+	if c.opt.phase != nil {
+		c.opt.phase(c.world.Rank(), name)
 	}
 }
 
@@ -109,11 +117,13 @@ func (c *Checkpointer) settleAndCapture(ctx context.Context, es *EpochStats) (*c
 	start := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, c.opt.CutTimeout)
 	defer cancel()
+	open := c.endpoint.OpenEpochs()
 	drained, err := c.endpoint.Settle(bounded)
 	es.Drain, es.DrainMessages, es.DrainBytes = time.Since(start), drained.Messages, drained.Bytes
-	if err != nil {
+	if err = errors.Join(open, err); err != nil {
 		return nil, fmt.Errorf("drain messages: %w", err)
 	}
+	c.phase("settled")
 	start = time.Now()
 	release := c.store.Hold() // the memory and the cores are the program's now
 	s, err := c.capture(ctx)
@@ -126,6 +136,7 @@ func (c *Checkpointer) settleAndCapture(ctx context.Context, es *EpochStats) (*c
 	if s != nil {
 		es.Bytes = s.bytes
 	}
+	c.phase("captured")
 	return s, err
 }
 

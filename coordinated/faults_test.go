@@ -1,0 +1,64 @@
+package coordinated
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+)
+
+// steps are those of a checkpoint at which a rank can die.
+var steps = []string{"armed", "arrived", "cut", "settled", "captured", "put", "voted", "committed", "copied"}
+
+// TestKillAtEveryStep kills each rank at each step of a checkpoint in turn. The
+// survivors must learn who is lost, and a restart, from the epoch if it came to
+// be and from the start if not, must end as the undisturbed run.
+func TestKillAtEveryStep(t *testing.T) {
+	for _, s := range sketches(rand.New(rand.NewPCG(3, 3))) {
+		if s.name != "stencil" && s.name != "grid" && s.name != "pipeline" {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			opt, err := memOptions()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, calls, _, err := s.start(jobRun{seed: 3, opt: opt})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, step := range steps {
+				for rank := range s.ranks {
+					if err := s.killOnce(step, rank, calls/3, want); err != nil {
+						t.Errorf("rank %d killed at step %q: %v", rank, step, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+func (s *sketch) killOnce(step string, rank, at int, want []mem) error {
+	opt, err := memOptions()
+	if err != nil {
+		return err
+	}
+	var killed atomic.Bool
+	_, _, _, err = s.start(jobRun{seed: 3, opt: opt, at: at, goOn: true, killRank: rank, killAt: step, killed: &killed})
+	var lost *LostError
+	switch {
+	case err == nil && killed.Load():
+		return errors.New("nobody noticed")
+	case errors.Is(err, mpitest.ErrDeadlock): // the simulator noticed first that nobody can go on
+	case err != nil && (!errors.As(err, &lost) || lost.Rank != rank):
+		return fmt.Errorf("the survivors do not name the rank: %w", err)
+	}
+	states, _, _, err := s.start(jobRun{seed: 3, opt: opt})
+	if err != nil {
+		return fmt.Errorf("restart: %w", err)
+	}
+	return sameStates(states, want)
+}
