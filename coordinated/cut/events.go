@@ -37,9 +37,13 @@ type Sampled struct {
 // Block describes the call a main thread is blocked in, as far as it is waiting
 // for messages. Being blocked in a send or a collective is a Block without
 // Waits.
+//
+// A rank that polls round and round is reported in the same way: one Call from
+// the first poll that found nothing until one succeeds, the main thread blocks
+// elsewhere or comes to a Point, with all that was polled for in Waits.
 type Block struct {
 	Call  uint64 // number of the call: the same number means the same call
-	Waits []Wait // what completes it
+	Waits []Wait // any of them may complete it; they may change within the call
 }
 
 // Wait names one message that would help.

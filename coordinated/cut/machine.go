@@ -19,8 +19,9 @@ type Config struct {
 	// NoHint switches that off: all park at their next Point. Nothing but speed
 	// depends on it; for tests.
 	NoHint bool
-	// Patience is how long a blocked rank waits for a message in flight before it
-	// concludes that it is not the one it waits for; 0 means 20 ms.
+	// Patience is how long a parked rank lets a message of its own be in flight to
+	// a blocked rank before it concludes that it is not the one that is waited for;
+	// 0 means 20 ms.
 	Patience time.Duration
 	// Timeout is how long the coordinator tries before it gives the epoch up;
 	// 0 means for ever.
@@ -95,59 +96,6 @@ type Machine struct {
 
 	root *coordinator // at rank 0 only
 }
-
-// answers collects the subtree's replies to a park.
-type answers struct {
-	own      bool
-	heard    heard
-	min, max uint64
-}
-
-// readying tracks which of the subtree is parked.
-type readying struct {
-	children []readiness
-	said     bool   // what the parent was told last
-	version  uint64 // of what it was told
-}
-
-type readiness struct {
-	yes     bool
-	version uint64
-}
-
-func (r *readying) all() bool {
-	for _, c := range r.children {
-		if !c.yes {
-			return false
-		}
-	}
-	return true
-}
-
-// voting collects the subtree's votes of one round.
-type voting struct {
-	round uint64
-	heard heard
-	yes   bool
-	sum   uint64
-}
-
-// heard remembers which children have replied, by index, so that a reply that
-// comes twice counts once.
-type heard []bool
-
-func (m *Machine) noneHeard() heard { return make(heard, len(m.cfg.Children)) }
-
-// first notes a reply and reports whether it is the first of its sender.
-func (h heard) first(child int) bool {
-	if h[child] {
-		return false
-	}
-	h[child] = true
-	return true
-}
-
-func (h heard) all() bool { return !slices.Contains(h, false) }
 
 // New returns a machine that has seen nothing yet.
 func New(cfg Config) (*Machine, error) {

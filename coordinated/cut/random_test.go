@@ -2,6 +2,7 @@ package cut
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -303,4 +304,40 @@ func start(shape string, seed uint64, n int, options ...func(*Config)) *model {
 
 func cutOnce(shape string, seed uint64, n int) error {
 	return start(shape, seed, n).run(10 * time.Second)
+}
+
+// TestNonsense feeds machines messages that no machine would send: they may do
+// as they like, short of a panic.
+func TestNonsense(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 11))
+		parent, children := Place(1, 7, 2)
+		m, err := New(Config{Rank: 1, Size: 7, Parent: parent, Children: children})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 500 {
+			m.Step(nonsense(rng))
+		}
+	}
+}
+
+func nonsense(rng *rand.Rand) Event {
+	small := func() uint64 { return rng.Uint64N(4) }
+	comms := []string{"world", "a", ""}
+	switch rng.IntN(8) {
+	case 0:
+		return Arrived{Points: small(), Colls: []Coll{{Comm: comms[rng.IntN(3)], Size: rng.IntN(3), Entered: small()}}}
+	case 1:
+		return Sampled{Points: small(), Block: &Block{Call: small(), Waits: []Wait{{Source: rng.IntN(8) - 1, Comm: "a", Had: small()}}}}
+	case 2:
+		return Tick{Now: time.Duration(rng.Int64N(1e9))}
+	case 3:
+		return Captured{Epoch: Epoch(small())}
+	}
+	msg := Message{Kind: Kind(1 + rng.IntN(int(KindLost))), Epoch: Epoch(small()), Round: small(), Yes: rng.IntN(2) == 0,
+		Rank: rng.IntN(9), Had: small(), Min: small(), Max: small(), Sum: small(), Comm: comms[rng.IntN(3)],
+		Colls: []Standing{{Comm: comms[rng.IntN(3)], Size: rng.IntN(8), Members: rng.IntN(8), Min: small(), Max: small()}},
+		Found: []Candidate{{Rank: rng.IntN(9), Points: small()}}}
+	return Received{From: rng.IntN(9), Msg: msg, Sent: small()}
 }

@@ -1,0 +1,57 @@
+package cut
+
+import "slices"
+
+// answers collects the subtree's replies to a park.
+type answers struct {
+	own      bool
+	heard    heard
+	min, max uint64
+}
+
+// readying tracks which of the subtree is parked.
+type readying struct {
+	children []readiness
+	said     bool   // what the parent was told last
+	version  uint64 // of what it was told
+}
+
+type readiness struct {
+	yes     bool
+	version uint64
+}
+
+func (r *readying) all() bool {
+	for _, c := range r.children {
+		if !c.yes {
+			return false
+		}
+	}
+	return true
+}
+
+// voting collects the subtree's votes of one round.
+type voting struct {
+	round uint64
+	heard heard
+	yes   bool
+	sum   uint64
+}
+
+// heard remembers which children have replied, by index, so that a reply that
+// comes twice counts once.
+type heard []bool
+
+func (m *Machine) noneHeard() heard { return make(heard, len(m.cfg.Children)) }
+
+// first notes a reply and reports whether it is the first of its sender. Where
+// nothing has been asked there is none.
+func (h heard) first(child int) bool {
+	if child >= len(h) || h[child] {
+		return false
+	}
+	h[child] = true
+	return true
+}
+
+func (h heard) all() bool { return !slices.Contains(h, false) }
