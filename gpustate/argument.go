@@ -21,8 +21,6 @@ func (a *argument) from(value any) error {
 		return a.fromObject(v != nil, func() *entry { return v.entry }, driver.ArgMem)
 	case *Shared:
 		return a.fromObject(v != nil, func() *entry { return v.entry }, driver.ArgMem)
-	case *HostBuffer:
-		return a.fromObject(v != nil, func() *entry { return v.entry }, driver.ArgMem)
 	case *Sampler:
 		return a.fromObject(v != nil, func() *entry { return v.entry }, driver.ArgSampler)
 	case Value:

@@ -69,9 +69,9 @@ func (k *Kernel) Args() int {
 func (k *Kernel) Release() error { return k.dev.drop(k.entry) }
 
 // SetArgs sets all arguments, in order. An argument is a *Buffer, *Image,
-// *Shared, *Sampler or *HostBuffer of the same device, a Local, or a value of a
-// fixed size without pointers: a number, an array or a struct, laid out as in
-// the kernel's language. int and uint are refused: their size is the host's.
+// *Shared or *Sampler of the same device, a Local, or a value of a fixed size
+// without pointers: a number, an array or a struct, laid out as in the kernel's
+// language. int and uint are refused: their size is the host's.
 func (k *Kernel) SetArgs(args ...any) error {
 	for i, a := range args {
 		if err := k.SetArg(i, a); err != nil {

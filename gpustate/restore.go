@@ -14,7 +14,8 @@ import (
 // objects that the program has made already, found by name or, without one, by
 // order of creation, and into new ones for the rest, which the program gets
 // when it asks for them. Objects that the capture did not hold stay as they
-// are. Kernels get the arguments that they had.
+// are. Kernels get the arguments that they had. A program that exists keeps its
+// source, so that a restart may bring a corrected one.
 //
 // rec is what Capture.Record gave. read fills dst with bytes of content i from
 // off on; it is called from several goroutines at a time and stays below 8 MiB

@@ -74,9 +74,10 @@ func (q *Queue) Unmap(s *Shared) error {
 	return s.fail("unmap", q.dev.drv.UnmapShared(q.h, s.h))
 }
 
-// HostBuffer is host memory that the device reaches directly: transfers from
-// and to it run at full rate. Its bytes are part of a capture. They keep their
-// address over restore and migration.
+// HostBuffer is host memory that is pinned for the device: transfers from and to
+// it run at full rate. Its bytes are part of a capture. They keep their address
+// over restore and migration. It is no kernel argument: not every API keeps the
+// host's view and the device's the same.
 type HostBuffer struct {
 	memory
 	bytes []byte

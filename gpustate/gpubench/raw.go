@@ -14,7 +14,11 @@ func (r *runner) raw() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	const piece, rounds = 256 << 20, 8
+	const rounds = 8
+	piece := int64(256 << 20)
+	if r.info.HostMemory || r.info.Kind == "fake" {
+		piece = 32 << 20
+	}
 	q, err := d.CreateQueue(driver.QueueDesc{})
 	if err != nil {
 		return err
@@ -27,7 +31,7 @@ func (r *runner) raw() (err error) {
 		}
 		defer func() { err = errors.Join(err, d.ReleaseMem(mem[i])) }()
 	}
-	host, err := d.AllocPinned(piece)
+	host, err := d.AllocPinned(int(piece))
 	if err != nil {
 		return err
 	}
@@ -59,7 +63,8 @@ func (r *runner) raw() (err error) {
 	if err != nil {
 		return err
 	}
-	r.upload, r.pinned = rounds*piece/median(up), rounds*piece/median(down)
+	total := float64(rounds * piece)
+	r.upload, r.pinned = total/median(up), total/median(down)
 	r.figure("baseline", "pinned copy to host", "GB/s", rates(down, rounds*piece), 0, 0, noGoal)
 	r.figure("baseline", "pinned copy to device", "GB/s", rates(up, rounds*piece), 0, 0, noGoal)
 	r.figure("baseline", "copy within device", "GB/s", rates(inside, rounds*piece), 0, 0, noGoal)

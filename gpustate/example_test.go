@@ -1,0 +1,73 @@
+package gpustate_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+const source = `__kernel void twice(__global float *x) { x[get_global_id(0)] *= 2; }`
+
+// program makes its objects; the same lines find them after a restore.
+func program(d *gpustate.Device) (*gpustate.Queue, *gpustate.Buffer, *gpustate.Kernel, error) {
+	q, err := d.Queue("main")
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	x, err := d.Buffer("x", 4*3)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	p, err := d.Program("twice", gpustate.Sources{OpenCL: source}, "")
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	k, err := p.Kernel("twice")
+	return q, x, k, err
+}
+
+// A device is captured while the program goes on, and restored on another one.
+// Package coordinated does both for all ranks of a job.
+func Example() {
+	ctx := context.Background()
+	first, err := gpustate.Open(gpustate.Select{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer first.Close()
+	q, x, k, err := program(first)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = q.Write(x, 0, gpustate.Bytes([]float32{1, 2, 3}))
+	_ = k.SetArgs(x)
+	_, _ = q.Launch(k, []int{3}, nil)
+
+	c, err := first.Capture(ctx, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Release()
+
+	second, err := gpustate.Open(gpustate.SelectFromEnv())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer second.Close()
+	if err := second.Restore(ctx, c.Record(), func(i int, dst []byte, off int64) error {
+		return c.ReadAt(ctx, i, dst, off)
+	}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	q, x, k, _ = program(second)
+	_, _ = q.Launch(k, []int{3}, nil) // with the argument it had
+	result := make([]float32, 3)
+	_ = q.Read(x, 0, gpustate.Bytes(result))
+	fmt.Println(result)
+}
