@@ -180,6 +180,10 @@ func FuzzDecoders(f *testing.F) {
 			}
 			var i ShardInfo
 			i.UnmarshalBinary(payload)
+			decodePackIndex("f", sealRecord(kindPackIndex, payload))
+			decodeTrials("f", sealRecord(kindTrial, payload))
+			decodeHoldings(0, payload)
+			readFooter("f", bytes.NewReader(b), int64(len(b)))
 		}
 	})
 }

@@ -16,6 +16,8 @@ type Shard struct {
 	epoch Epoch
 	rank  int
 
+	workers int // goroutines that read
+
 	mu      sync.Mutex
 	copies  []*shardCopy // guarded by mu: open copies, nearest first
 	left    []source     // guarded by mu: levels not yet tried
@@ -45,7 +47,7 @@ func (s *Store) fetch(ctx context.Context, e Epoch, rank int, from []source) (*S
 	if err != nil {
 		return nil, err
 	}
-	sh := &Shard{store: s, epoch: e, rank: rank, left: from, leaving: leave}
+	sh := &Shard{store: s, epoch: e, rank: rank, workers: readers(), left: from, leaving: leave}
 	c, err := sh.nextCopy(ctx, 0)
 	if err != nil {
 		leave()
@@ -145,14 +147,14 @@ func (sh *Shard) ReadAt(ctx context.Context, name string, dst []byte, off int64)
 	if !ok {
 		return fmt.Errorf("%w: %q", ErrNoSection, name)
 	}
-	return sh.shape.readRange(sec, dst, off, func(i, n int, dst []byte, mem *scratch) error {
+	return sh.shape.readRange(sec, dst, off, sh.workers, func(i, n int, dst []byte, mem *scratch) error {
 		return sh.readRun(ctx, i, n, dst, mem)
 	})
 }
 
 // readRange fills dst with the bytes of a section from off on, in parallel; read
 // yields runs of n whole chunks from chunk i on.
-func (x *shardIndex) readRange(sec *sectionEntry, dst []byte, off int64,
+func (x *shardIndex) readRange(sec *sectionEntry, dst []byte, off int64, workers int,
 	read func(i, n int, dst []byte, mem *scratch) error) error {
 	if off < 0 || off+int64(len(dst)) > sec.size {
 		return fmt.Errorf("section %q has %d bytes, [%d,%d) asked for", sec.name, sec.size, off, off+int64(len(dst)))
@@ -164,7 +166,7 @@ func (x *shardIndex) readRange(sec *sectionEntry, dst []byte, off int64,
 	run := max(runBytes/step, 1)
 	first, last := off/step, (off+int64(len(dst))-1)/step
 	runs := int((last-first)/run) + 1
-	return inParallel(runs, func(k int, mem *scratch) error {
+	return inParallel(runs, workers, func(k int, mem *scratch) error {
 		from := first + int64(k)*run
 		to := min(from+run, last+1)
 		at := from*step - off // where the run starts relative to dst
@@ -234,7 +236,7 @@ func (sh *Shard) readChunk(ctx context.Context, i int, dst []byte, mem *scratch)
 // Verify reads the whole shard and throws it away. It needs the bytes right at
 // one level, like ReadAt; Damage tells of the others.
 func (sh *Shard) Verify(ctx context.Context) error {
-	return inParallel(len(sh.shape.chunks), func(i int, mem *scratch) error {
+	return inParallel(len(sh.shape.chunks), sh.workers, func(i int, mem *scratch) error {
 		return sh.readChunk(ctx, i, mem.whole(int(sh.shape.chunks[i].length)), mem)
 	})
 }
@@ -255,10 +257,16 @@ func (sh *Shard) Close() error {
 	return err
 }
 
-// inParallel calls do for 0..n-1 from at most as many goroutines as there are
-// cores and returns the first error.
-func inParallel(n int, do func(i int, mem *scratch) error) error {
-	workers := min(n, runtime.GOMAXPROCS(0), 4)
+// readers is how many goroutines read a shard that the program waits for.
+func readers() int {
+	const most = 8 // more do not make a disk faster
+	return min(runtime.GOMAXPROCS(0), most)
+}
+
+// inParallel calls do for 0..n-1 from at most so many goroutines and returns the
+// first error.
+func inParallel(n, workers int, do func(i int, mem *scratch) error) error {
+	workers = min(n, workers)
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	var wg sync.WaitGroup

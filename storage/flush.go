@@ -78,8 +78,9 @@ func (s *Store) flushDir(ctx context.Context, sh *Shard, to *level, secs []Secti
 	return s.putShard(ctx, to, spec, s.throttle(to))
 }
 
-// asSections makes the shard's sections Sources.
+// asSections makes the shard's sections Sources for a copy in the background.
 func (sh *Shard) asSections(ctx context.Context) []Section {
+	sh.workers = sh.store.opt.FlushCores
 	var secs []Section
 	for _, sec := range sh.Sections() {
 		secs = append(secs, Section{Name: sec.Name, Size: sec.Size, Source: &sectionReader{ctx, sh, sec}})

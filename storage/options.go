@@ -31,6 +31,10 @@ type Options struct {
 	Nodes     []string
 	Transport Transport
 
+	// FlushCores is how many goroutines read, check and encode while shards are
+	// copied between levels; the program has the other cores. 0 means 2.
+	FlushCores int
+
 	Logger *slog.Logger // nil: silent. It should say the rank: Store does not
 	FS     vfs.FS       // nil: the operating system's
 
@@ -88,8 +92,13 @@ func (o *Options) validate() error {
 		return bad("Size", "is %d, there is at least one rank", o.Size)
 	case o.Rank < 0 || o.Rank >= o.Size:
 		return bad("Rank", "is %d, ranks go from 0 to %d", o.Rank, o.Size-1)
+	case o.FlushCores < 0:
+		return bad("FlushCores", "is %d", o.FlushCores)
 	case len(o.Levels) == 0:
 		return bad("Levels", "is empty: give at least one level a directory")
+	}
+	if o.FlushCores == 0 {
+		o.FlushCores = 2
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

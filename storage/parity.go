@@ -100,7 +100,7 @@ func (s *Store) encodeStripe(ctx context.Context, e Epoch, g *parityGroup, m *ma
 	defer done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	enc, err := newStripeEncoder(g)
+	enc, err := newStripeEncoder(g, s.opt.FlushCores)
 	if err != nil {
 		return err
 	}
@@ -188,8 +188,8 @@ type rowBlock struct {
 	done func()
 }
 
-func newStripeEncoder(g *parityGroup) (*stripeEncoder, error) {
-	rs, err := reedsolomon.New(g.k, g.m, reedsolomon.WithAutoGoroutines(parityBlock))
+func newStripeEncoder(g *parityGroup, cores int) (*stripeEncoder, error) {
+	rs, err := reedsolomon.New(g.k, g.m, reedsolomon.WithMaxGoroutines(cores))
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +234,7 @@ func (e *stripeEncoder) run(ctx context.Context) error {
 // read fills data with the block at off of each segment. Beyond the end of a
 // shard there are zeros.
 func (e *stripeEncoder) read(data [][]byte, off int64, n int) error {
-	return inParallel(len(data), func(d int, _ *scratch) error {
+	return inParallel(len(data), len(data), func(d int, _ *scratch) error {
 		return readSegment(e.data[d], int64(d)*e.g.segment+off, data[d][:n])
 	})
 }

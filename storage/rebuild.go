@@ -166,7 +166,7 @@ func (c *shardCopy) readSection(name string, dst []byte, off int64) error {
 	if !ok {
 		return fmt.Errorf("%w: %q", ErrNoSection, name)
 	}
-	return c.idx.readRange(sec, dst, off, func(i, n int, dst []byte, mem *scratch) error {
+	return c.idx.readRange(sec, dst, off, 1, func(i, n int, dst []byte, mem *scratch) error {
 		for ; n > 0; i, n = i+1, n-1 {
 			length := int(c.idx.chunks[i].length)
 			if err := c.readChunk(context.Background(), i, dst[:length], mem); err != nil {

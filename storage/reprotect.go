@@ -144,7 +144,7 @@ func (s *Store) copyBlocks(ctx context.Context, x *extent, w *blockWriter) error
 
 // verifyOwn reads the chunks that the shard holds itself.
 func (c *shardCopy) verifyOwn(ctx context.Context) error {
-	return inParallel(len(c.idx.chunks), func(i int, mem *scratch) error {
+	return inParallel(len(c.idx.chunks), readers(), func(i int, mem *scratch) error {
 		if c.idx.chunks[i].origin != c.idx.epoch {
 			return nil
 		}

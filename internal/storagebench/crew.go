@@ -106,7 +106,7 @@ func (c *crew) store(op, level string) (result, error) {
 	}
 	commit := command{Op: "commit", Level: level, Epoch: c.epoch}
 	for _, r := range put.replies {
-		commit.Infos = append(commit.Infos, r.Info)
+		commit.Infos = append(commit.Infos, r.Infos...)
 	}
 	done, err := c.do(commit)
 	put.wall += done.wall

@@ -102,7 +102,7 @@ func (p *parityCase) all(do func(k *worker, rep *reply) error) (seconds float64,
 	wg.Wait()
 	seconds = time.Since(start).Seconds()
 	for _, r := range replies {
-		infos = append(infos, r.Info)
+		infos = append(infos, r.Infos...)
 	}
 	return seconds, infos, errors.Join(errs[:]...)
 }

@@ -207,7 +207,7 @@ func (c *levels) changed(count bool) error {
 	if put, err = c.crew.store("put", storage.LevelLocal); err != nil {
 		return err
 	}
-	flush, err := c.crew.store("flush", storage.LevelGlobal)
+	flush, err := c.crew.store("flush-node", storage.LevelGlobal)
 	if count && err == nil {
 		c.readBack = append(c.readBack, put.wall+flush.wall)
 	}
@@ -256,7 +256,7 @@ func (c *levels) lines() []bench.Line {
 		blocking,
 		bench.Against(line("durable local / raw write+fsync", "s"), c.local, c.rawWrite, goalLocal),
 		bench.Against(line("durable local+global, from the capture / raw", "s"), c.both, c.rawWrite, goalGlobal),
-		bench.Against(line("durable local+global, read back / raw", "s"), c.readBack, c.rawWrite, 0),
+		bench.Against(line("durable local+global, packed by node / raw", "s"), c.readBack, c.rawWrite, goalGlobal),
 		bench.Against(line("restore local / raw warm read", "s"), c.restoreLocal, c.rawReadLocal, goalRestoreLocal),
 		bench.Against(line("restore global / raw warm read", "s"), c.restoreGlobal, c.rawReadGlobal, goalRestoreGlobal),
 		bench.Alone(line("CPU capture to global", "s/GiB"), c.cpu, goalCPU),

@@ -28,11 +28,11 @@ type command struct {
 
 // reply is a worker's answer when it is done.
 type reply struct {
-	Err    string  `json:",omitempty"`
-	CPU    float64 // seconds of CPU that the command took
-	Value  float64 // what the command measured itself
-	Info   []byte  `json:",omitempty"`
-	Stored int64   `json:",omitempty"`
+	Err    string   `json:",omitempty"`
+	CPU    float64  // seconds of CPU that the command took
+	Value  float64  // what the command measured itself
+	Infos  [][]byte `json:",omitempty"`
+	Stored int64    `json:",omitempty"`
 }
 
 // Setup says what a worker is.
@@ -151,13 +151,23 @@ func (k *worker) do(ctx context.Context, c command, rep *reply) error {
 		return os.Remove(k.rawFile())
 	case "put":
 		info, err := k.store.Put(ctx, e, c.Level, k.sections())
-		return k.told(rep, info, err)
+		return k.told(rep, err, info)
 	case "flush":
 		info, err := k.store.Flush(ctx, e, storage.LevelLocal, c.Level)
-		return k.told(rep, info, err)
+		return k.told(rep, err, info)
+	case "flush-node": // rank 0 is the flusher of the node
+		if k.Rank > 0 {
+			return nil
+		}
+		ranks := make([]int, k.Size)
+		for r := range ranks {
+			ranks[r] = r
+		}
+		infos, err := k.store.FlushNode(ctx, e, storage.LevelLocal, c.Level, ranks)
+		return k.told(rep, err, infos...)
 	case "flush-captured":
 		info, err := k.store.FlushFrom(ctx, e, storage.LevelLocal, c.Level, k.sections())
-		return k.told(rep, info, err)
+		return k.told(rep, err, info)
 	case "commit":
 		return k.commit(ctx, e, c)
 	case "prune":
@@ -187,13 +197,19 @@ func (k *worker) sections() []storage.Section {
 	return []storage.Section{{Name: "data", Size: k.Bytes, Source: storage.Bytes(k.pool)}}
 }
 
-func (k *worker) told(rep *reply, info storage.ShardInfo, err error) error {
+func (k *worker) told(rep *reply, err error, infos ...storage.ShardInfo) error {
 	if err != nil {
 		return err
 	}
-	rep.Stored = info.Stored
-	rep.Info, err = info.MarshalBinary()
-	return err
+	for _, info := range infos {
+		b, err := info.MarshalBinary()
+		if err != nil {
+			return err
+		}
+		rep.Stored += info.Stored
+		rep.Infos = append(rep.Infos, b)
+	}
+	return nil
 }
 
 func (k *worker) commit(ctx context.Context, e storage.Epoch, c command) error {
@@ -208,8 +224,15 @@ func (k *worker) commit(ctx context.Context, e storage.Epoch, c command) error {
 
 func epochDir(e uint64) string { return fmt.Sprintf("epoch-%010d", e) }
 
-func (k *worker) shardFile(c command) string {
-	return filepath.Join(k.Dir, c.Level, epochDir(c.Epoch), fmt.Sprintf("rank-%06d.shard", k.Rank))
+// shardFile is where this rank's shard lies, and from where on there are as many
+// bytes as it has.
+func (k *worker) shardFile(c command) (name string, off int64) {
+	const header = 4096
+	dir := filepath.Join(k.Dir, c.Level, epochDir(c.Epoch))
+	if c.Level == storage.LevelGlobal {
+		return filepath.Join(dir, "pack-000000.shards"), header + int64(k.Rank)*k.Bytes
+	}
+	return filepath.Join(dir, fmt.Sprintf("rank-%06d.shard", k.Rank)), header
 }
 
 func (k *worker) rawFile() string { return filepath.Join(k.Dir, fmt.Sprintf("raw-%d", k.Rank)) }
@@ -234,15 +257,14 @@ func (k *worker) rawWrite() error {
 }
 
 // rawRead is the baseline: read the same file into the same memory.
-func (k *worker) rawRead(name string) error {
+func (k *worker) rawRead(name string, from int64) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	const header = 4096
 	for off := 0; off < len(k.target); off += rawBlock {
-		if _, err := f.ReadAt(k.target[off:min(off+rawBlock, len(k.target))], int64(header+off)); err != nil {
+		if _, err := f.ReadAt(k.target[off:min(off+rawBlock, len(k.target))], from+int64(off)); err != nil {
 			return err
 		}
 	}
