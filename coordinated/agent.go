@@ -28,6 +28,8 @@ type agent struct {
 	begin   time.Time
 	armed   time.Time
 
+	polls polling
+
 	trigger *trigger // at rank 0, nil elsewhere
 	timer   *time.Timer
 
@@ -248,8 +250,10 @@ func (a *agent) sample() cut.Sampled {
 	act := e.Activity()
 	s := cut.Sampled{Now: time.Since(a.begin), Points: a.c.points.load(), Colls: a.colls()}
 	if !act.Blocked {
+		s.Block = a.polled(s.Points)
 		return s
 	}
+	a.polls = polling{}
 	s.Block = &cut.Block{Call: act.Seq}
 	for _, w := range act.Waits {
 		if w.Send {

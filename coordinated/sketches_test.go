@@ -3,6 +3,7 @@ package coordinated
 import (
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
@@ -22,6 +23,8 @@ func sketches(rng *rand.Rand) []*sketch {
 		{name: "probe", ranks: ranks, body: func(p *process) error { return p.probe(steps) }},
 		{name: "broadcast", ranks: ranks, body: func(p *process) error { return p.broadcast(steps * 2) }},
 		{name: "crossed", ranks: 2, body: func(p *process) error { return p.crossed(steps) }},
+		{name: "polling", ranks: ranks, body: func(p *process) error { return p.polling(steps) }},
+		{name: "freed", ranks: ranks, body: func(p *process) error { return p.freed(steps) }},
 		{name: "early", ranks: ranks, body: func(p *process) error { return p.early(steps) }},
 		{name: "masterworker", ranks: ranks, body: func(p *process) error { return p.masterWorker(steps * 3) }, same: sameTasks(steps * 3)},
 	}
@@ -289,6 +292,73 @@ func (p *process) crossed(steps int64) error {
 			}
 		}
 		p.Phase = 0
+	}
+	return nil
+}
+
+// polling receives by calling Test or Iprobe until there is something, without a
+// Point in between, while the sender may stand at one.
+func (p *process) polling(steps int64) error {
+	_, _, left, right := p.peers()
+	for ; p.Step < steps; p.Step++ {
+		if err := p.point(); err != nil {
+			return err
+		}
+		if err := mpiwrap.Send(p.world, p.Acc, right, 3); err != nil {
+			return err
+		}
+		in := []float64{0}
+		if p.Step%2 == 0 {
+			q, err := mpiwrap.Irecv(p.world, in, left, 3)
+			for done := false; !done && err == nil; {
+				_, done, err = q.Test()
+				time.Sleep(20 * time.Microsecond) // the program would do something else
+			}
+			if err != nil {
+				return err
+			}
+		} else {
+			for {
+				_, there, err := p.world.Iprobe(left, 3)
+				if err != nil {
+					return err
+				}
+				if there {
+					break
+				}
+				time.Sleep(20 * time.Microsecond) // the program would do something else
+			}
+			if _, err := mpiwrap.Recv(p.world, in, left, 3); err != nil {
+				return err
+			}
+		}
+		p.Acc[0] = 0.5*p.Acc[0] + in[0]
+	}
+	return nil
+}
+
+// freed makes a communicator each step and frees it after a Point, so that a
+// checkpoint may find some ranks with it and some without.
+func (p *process) freed(steps int64) error {
+	for ; p.Step < steps; p.Step++ {
+		c, err := p.world.Dup()
+		if err != nil {
+			return err
+		}
+		sum := []float64{0}
+		if err := mpiwrap.Allreduce(c, sum, p.Acc, mpiwrap.Sum); err != nil {
+			return err
+		}
+		p.Acc[0] = 0.5*p.Acc[0] + 0.1*sum[0]
+		if err := c.Free(); err != nil {
+			return err
+		}
+		p.Step++
+		err = p.point()
+		p.Step--
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -31,6 +31,22 @@ func (e *Endpoint) Received(worldRank int) uint64 { return e.s.received[worldRan
 // Polls returns how many Test and Iprobe calls found nothing since the start.
 func (e *Endpoint) Polls() uint64 { return e.s.polls.Load() }
 
+// Polling returns what the latest call that did not block was about and how many
+// such calls have found nothing, as Polls. A rank whose polls grow while it comes
+// to no Point waits for one of the messages that Polling names in turn, although
+// it is blocked in no call.
+func (e *Endpoint) Polling() (last Wait, polls uint64) {
+	a := &e.s.act
+	polls = e.s.polls.Load()
+	peer, tag := unpack(a.where.Load())
+	c := e.s.commAt(uint32(a.comm.Load()))
+	if c == nil || c.private {
+		c = e.s.world
+		peer = AnySource
+	}
+	return c.waitFor(peer, tag, false), polls
+}
+
 // Collective is a communicator's collective count.
 type Collective struct {
 	Comm    string
@@ -39,15 +55,21 @@ type Collective struct {
 	Entered uint64 // collectives the caller has entered, non-blocking ones when started
 }
 
-// Collectives lists the program's living communicators in order of creation.
+// Collectives lists the program's living communicators in order of creation, and
+// those freed since the last Settle: freeing one is collective, and a rank that
+// has not done it yet is behind.
 func (e *Endpoint) Collectives() []Collective {
 	e.s.mu.Lock()
 	defer e.s.mu.Unlock()
 	out := make([]Collective, len(e.s.live))
 	for i, c := range e.s.live {
-		out[i] = Collective{Comm: c.name, Leader: c.members[0], Size: c.size, Entered: c.entered.Load()}
+		out[i] = c.count()
 	}
-	return out
+	return append(out, e.s.gone...)
+}
+
+func (c *Comm) count() Collective {
+	return Collective{Comm: c.name, Leader: c.members[0], Size: c.size, Entered: c.entered.Load()}
 }
 
 // Private returns a communicator of all ranks for the checkpointer's own

@@ -37,9 +37,18 @@ func (e *Endpoint) Settle(ctx context.Context) (SettleStats, error) {
 	}
 	defer a.leave()
 	d := drain{e: e, ctx: ctx}
-	err = d.run()
+	if err = d.run(); err == nil {
+		e.s.bury()
+	}
 	_, d.stats.Bytes, _ = e.mailboxSize()
 	return d.stats, err
+}
+
+// bury forgets freed communicators: all ranks have freed them by now.
+func (s *state) bury() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = nil
 }
 
 // drain is one Settle.

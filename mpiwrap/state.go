@@ -28,10 +28,11 @@ type state struct {
 	pending requestList
 	own     sync.Mutex
 
-	mu      sync.Mutex // guards table, live and restored against readers
+	mu      sync.Mutex // guards table, live, gone and restored against readers
 	table   []*Comm    // by index; nil when freed
 	free    []uint32
-	live    []*Comm // program communicators in order of creation
+	live    []*Comm      // program communicators in order of creation
+	gone    []Collective // of those freed since the last Settle
 	windows []*window
 	aside   []*Message // set aside by Mprobe and still in MPI; guarded by own
 	fetched []*Message // set aside, and their bytes drained
@@ -98,6 +99,7 @@ func (s *state) forget(c *Comm) {
 	for i, l := range s.live {
 		if l == c {
 			s.live = append(s.live[:i:i], s.live[i+1:]...)
+			s.gone = append(s.gone, c.count())
 			break
 		}
 	}
