@@ -117,16 +117,16 @@ const (
 
 // activity is the published state of one rank. One goroutine writes, any reads.
 //
-// The writer sets word, then where, then comm with the low half of seq; a reader
-// that sees word, a comm of the same seq, and word again has a consistent where.
+// The writer sets the details while word says idle, and then word; a reader that
+// sees the same busy word before and after the details has details of that call.
 type activity struct {
 	word  atomic.Uint64
 	where atomic.Uint64 // peer<<32 | tag
-	comm  atomic.Uint64 // low half of seq<<32 | index of the communicator
+	comm  atomic.Uint32 // index of the communicator
 
-	mu    sync.Mutex // guards waits
-	waits []Wait
-	all   bool
+	mu   sync.Mutex // guards reqs and all
+	reqs []*Request // what a call for several requests waits for
+	all  bool
 
 	pooled bool // one of the slots of ThreadMultiple
 	owner  atomic.Bool
@@ -152,14 +152,20 @@ func (c *Comm) publish(op opCode, peer, tag int, flags uint64) (*activity, error
 		a = s.freeSlot()
 	}
 	old := a.word.Load()
-	next := (old>>seqShift+1)<<seqShift | uint64(op)<<opShift | flags
-	if old&flagBusy != 0 || !a.word.CompareAndSwap(old, next) {
+	if old&flagBusy != 0 {
 		return nil, c.busy(op, peer, tag)
 	}
+	// Most calls have the peer, tag and communicator of the one before: a load is
+	// cheaper than a store.
 	if w := pack(peer, tag); a.where.Load() != w {
 		a.where.Store(w)
 	}
-	a.comm.Store(next>>seqShift<<32 | uint64(c.index))
+	if a.comm.Load() != c.index {
+		a.comm.Store(c.index)
+	}
+	if !a.word.CompareAndSwap(old, (old>>seqShift+1)<<seqShift|uint64(op)<<opShift|flags) {
+		return nil, c.busy(op, peer, tag)
+	}
 	if s.again != nil && !c.private {
 		s.postAgain()
 	}
@@ -196,6 +202,30 @@ func (s *state) freeSlot() *activity {
 		}
 		runtime.Gosched()
 	}
+}
+
+// waitsFor publishes the active ones of several requests. They are not changed
+// until done has taken them back.
+func (a *activity) waitsFor(rs []*Request, all bool) {
+	a.mu.Lock()
+	for _, r := range rs {
+		if r.live() && r.state == active && r.kind != collRequest {
+			a.reqs = append(a.reqs, r)
+		}
+	}
+	a.all = all
+	a.mu.Unlock()
+}
+
+// done takes back what waitsFor published, and leaves.
+func (a *activity) done() {
+	if len(a.reqs) > 0 {
+		a.mu.Lock()
+		clear(a.reqs)
+		a.reqs = a.reqs[:0]
+		a.mu.Unlock()
+	}
+	a.leave()
 }
 
 // leave ends what block or quick began.
@@ -240,13 +270,13 @@ func (a *activity) read(s *state) Activity {
 		if w&flagBlocked == 0 {
 			return Activity{Seq: seq}
 		}
-		where, ci := a.where.Load(), a.comm.Load()
-		if uint32(ci>>32) != uint32(seq) || a.word.Load() != w {
+		where, index := a.where.Load(), a.comm.Load()
+		if a.word.Load() != w {
 			continue
 		}
 		op := opCode(w >> opShift)
 		out := Activity{Seq: seq, Blocked: true, Op: op.String()}
-		c := s.commAt(uint32(ci))
+		c := s.commAt(index)
 		if c == nil {
 			continue
 		}
@@ -264,7 +294,9 @@ func (a *activity) describe(out *Activity, c *Comm, w, where uint64) {
 	if w&flagMany != 0 {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		out.Waits = append([]Wait(nil), a.waits...)
+		for _, r := range a.reqs {
+			out.Waits = append(out.Waits, r.c.waitFor(r.peer, r.tag, r.kind == sendRequest))
+		}
 		out.All = a.all
 		return
 	}

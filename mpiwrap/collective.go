@@ -169,11 +169,14 @@ func Ibcast[T Scalar](c *Comm, buf []T, root int) (*Request, error) {
 	return c.launch(&a)
 }
 
+// mostElements is the longest vector that one reduction in MPI takes; a test
+// makes it smaller.
+var mostElements = math.MaxInt32 &^ 4095
+
 // split runs a reduction of more elements than MPI can count in parts.
 func (c *Comm) split(a *driver.Coll) error {
-	const most = math.MaxInt32 &^ 4095
-	size := a.Type.Size()
-	if a.Count <= math.MaxInt32 {
+	most, size := mostElements, a.Type.Size()
+	if a.Count <= most {
 		return c.run(a)
 	}
 	for from := 0; from < a.Count; from += most {
@@ -312,7 +315,7 @@ func Iexscan[T Scalar](c *Comm, dest, src []T, op Op) (*Request, error) {
 
 // launchCounted starts a reduction unless it is too large to be one call.
 func (c *Comm) launchCounted(a *driver.Coll) (*Request, error) {
-	if a.Count > math.MaxInt32 {
+	if a.Count > mostElements {
 		return nil, c.fail("I"+collOps[a.Kind].String(), NoPeer, NoTag, ErrTooLarge, fmt.Sprintf("%d elements", a.Count))
 	}
 	return c.launch(a)

@@ -43,6 +43,7 @@ type Request struct {
 	peer, tag  int
 	h          driver.Handle
 	buf        []byte
+	slot       int32          // of a small receive, 0 is none
 	pin        runtime.Pinner // holds buf in place while MPI has it
 	box        *boxed         // received from the mailbox, bytes still coming
 	st         Status
@@ -98,11 +99,14 @@ func (c *Comm) isend(op opCode, m driver.Mode, buf []byte, dest, tag int) (*Requ
 	if err := c.checkSend(op, dest, tag); err != nil {
 		return nil, err
 	}
-	r := &Request{c: c, kind: sendRequest, op: op, mode: m, peer: dest, tag: tag, buf: buf}
 	a, err := c.quick(op, dest, tag)
 	if err != nil {
 		return nil, err
 	}
+	c.st.lock()
+	r := c.st.newRequest()
+	c.st.unlock()
+	r.c, r.kind, r.op, r.mode, r.peer, r.tag, r.buf = c, sendRequest, op, m, dest, tag, buf
 	err = r.start()
 	a.leave()
 	if err != nil {
@@ -131,7 +135,22 @@ func (c *Comm) newRecv(buf []byte, source, tag int) (*Request, error) {
 	if err := c.checkRecv(opIrecv, source, tag); err != nil {
 		return nil, err
 	}
-	return &Request{c: c, kind: recvRequest, op: opIrecv, peer: source, tag: tag, buf: buf}, nil
+	c.st.lock()
+	r := c.st.newRequest()
+	c.st.unlock()
+	r.c, r.kind, r.op, r.peer, r.tag, r.buf = c, recvRequest, opIrecv, source, tag, buf
+	return r, nil
+}
+
+// newRequest returns one of a slab: making them one by one costs more than a
+// short message.
+func (s *state) newRequest() *Request {
+	if len(s.slab) == 0 {
+		s.slab = make([]Request, 32)
+	}
+	r := &s.slab[0]
+	s.slab = s.slab[1:]
+	return r
 }
 
 func (c *Comm) launchRecv(r *Request) error {
@@ -162,17 +181,19 @@ func (r *Request) start() (err error) {
 	if r.kind == sendRequest {
 		c.countSent(r.peer)
 	}
-	if !r.persistent || r.h == 0 {
-		r.hold(r.buf)
-	}
 	if err = r.post(); err != nil {
 		if !r.persistent {
 			r.pin.Unpin()
+			r.fromSlot(0)
 		}
 		if r.kind == sendRequest {
 			c.uncountSent(r.peer)
 		}
 		return c.wrap(r.op.String(), r.peer, r.tag, err)
+	}
+	if r.h == 0 { // a send that is complete already
+		r.state = complete
+		return nil
 	}
 	r.state = active
 	c.st.lock()
@@ -202,9 +223,13 @@ func (r *Request) post() (err error) {
 			err = d.Start(r.h)
 		}
 	case r.kind == sendRequest:
-		r.h, err = d.Isend(r.mode, r.buf, r.peer, r.tag, r.c.h)
+		// Most small sends are complete when the call returns. One that is not is
+		// pinned now; until here r.buf kept it alive.
+		if r.h, err = d.Isend(r.mode, r.buf, r.peer, r.tag, r.c.h); r.h != 0 {
+			r.hold(r.buf)
+		}
 	default:
-		r.h, err = d.Irecv(r.buf, r.peer, r.tag, r.c.h)
+		r.h, err = d.Irecv(r.target(), r.peer, r.tag, r.c.h)
 	}
 	return err
 }
@@ -212,6 +237,7 @@ func (r *Request) post() (err error) {
 func (r *Request) prepare() (err error) {
 	d := r.c.st.drv
 	r.c.st.prepared[r] = struct{}{}
+	r.hold(r.buf)
 	if r.kind == sendRequest {
 		r.h, err = d.SendInit(r.mode, r.buf, r.peer, r.tag, r.c.h)
 	} else {
@@ -259,6 +285,7 @@ func (r *Request) completed(st driver.Status, err error) {
 		r.st, r.err = r.c.deliver(r.op, m, r.buf)
 	case err != nil && r.kind == recvRequest:
 		r.st, r.err = r.c.recvFailed(r.op, r.peer, r.tag, err)
+		r.fromSlot(len(r.buf))
 	case err != nil:
 		r.err = r.c.wrap(r.op.String(), r.errPeer(), r.errTag(), err)
 	case r.kind == recvRequest:
@@ -266,6 +293,10 @@ func (r *Request) completed(st driver.Status, err error) {
 		if !st.Cancelled {
 			r.c.countReceived(st.Source)
 		}
+		if r.st.Cancelled {
+			r.st.Bytes = 0
+		}
+		r.fromSlot(r.st.Bytes)
 	}
 	r.conclude()
 	if !r.persistent {

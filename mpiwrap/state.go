@@ -26,6 +26,8 @@ type state struct {
 	// pending holds every request that MPI still works on. Guarded by own, as
 	// are the mailboxes; own is taken with ThreadMultiple only.
 	pending requestList
+	small   slots
+	slab    []Request // requests are made many at a time
 	own     sync.Mutex
 
 	mu      sync.Mutex // guards table, live, gone and restored against readers
@@ -49,6 +51,7 @@ type state struct {
 // communicator is made here.
 func newWorld(d driver.Driver) (*Comm, error) {
 	s := &state{drv: d, info: d.Info(), prepared: map[*Request]struct{}{}}
+	s.small = newSlots(s.info.Slots)
 	if s.info.Concurrent {
 		s.slots = make([]activity, 64)
 		for i := range s.slots {

@@ -39,14 +39,7 @@ func publishMany(op opCode, rs []*Request, all bool) (*activity, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.mu.Lock()
-	a.waits, a.all = a.waits[:0], all
-	for _, r := range rs {
-		if r.live() && r.state == active && r.kind != collRequest {
-			a.waits = append(a.waits, r.c.waitFor(r.peer, r.tag, r.kind == sendRequest))
-		}
-	}
-	a.mu.Unlock()
+	a.waitsFor(rs, all)
 	return a, nil
 }
 
@@ -64,7 +57,7 @@ func WaitAllStatus(dest []Status, rs ...*Request) ([]Status, error) {
 	if err != nil || a == nil {
 		return emptyStatuses(dest, len(rs)), err
 	}
-	defer a.leave()
+	defer a.done()
 	if err := driveAll(rs); err != nil {
 		return nil, err
 	}
@@ -151,7 +144,7 @@ func WaitAny(rs ...*Request) (int, Status, error) {
 	if err != nil || a == nil {
 		return Undefined, emptyStatus, err
 	}
-	defer a.leave()
+	defer a.done()
 	return waitAny(rs)
 }
 
@@ -224,7 +217,7 @@ func WaitSome(rs ...*Request) ([]int, []Status, error) {
 	if err != nil || a == nil {
 		return nil, nil, err
 	}
-	defer a.leave()
+	defer a.done()
 	i, st, err := waitAny(rs)
 	if i == Undefined {
 		return nil, nil, err

@@ -27,10 +27,20 @@ var rankPrograms = map[string]func(w *mpiwrap.Comm) error{
 	"suite":   func(w *mpiwrap.Comm) error { return mpitest.Check(w, mpitest.Suite()) },
 	"signals": signals,
 	"model":   modelsUnderMPI,
+	"split":   splitLimit,
+	"huge":    huge,
+	"threads": threads,
 }
 
+// threadsEnv asks for ThreadMultiple.
+const threadsEnv = "HOLDFAST_MPITEST_THREADS"
+
 func rankMain(what string) int {
-	w, err := mpiwrap.Init(mpiwrap.Options{Library: os.Getenv(libraryEnv)})
+	opt := mpiwrap.Options{Library: os.Getenv(libraryEnv)}
+	if os.Getenv(threadsEnv) != "" {
+		opt.Threads = mpiwrap.ThreadMultiple
+	}
+	w, err := mpiwrap.Init(opt)
 	if err != nil {
 		fmt.Println("init:", err)
 		return 1

@@ -36,8 +36,8 @@ static int PFX(coll)(int kind, const char *s, const int *sc, const int *sd, char
 	MPI_Request q = K(REQUEST_NULL);
 	PFX(vec) v;
 	int code;
-	if (kind == HF_REDUCE_SCATTER) {
-		v = (PFX(vec)){.count = 0, .made = 0, .type = PFX(types)[type]};
+	if (kind >= HF_REDUCE) { /* operators need the type itself; longer vectors come in parts */
+		v = (PFX(vec)){.count = (int)n, .made = 0, .type = PFX(types)[type]};
 	} else if ((code = PFX(vec_of)(n, PFX(types)[type], PFX(sizes)[type], &v)) != 0) {
 		return code;
 	}

@@ -12,7 +12,7 @@ typedef struct {
 } hfmpi_status;
 
 enum { HF_ANY_SOURCE = -1, HF_ANY_TAG = -1, HF_PROC_NULL = -2, HF_UNDEFINED = -32766 };
-enum { HF_TYPES = 13, HF_OPS = 12, HF_BATCH = 64, HF_TEXT = 512 };
+enum { HF_TYPES = 13, HF_OPS = 12, HF_BATCH = 64, HF_TEXT = 512, HF_SMALL = 4096 };
 
 /* Collectives, in the order of driver.Kind. */
 enum {

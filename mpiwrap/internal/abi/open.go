@@ -24,6 +24,9 @@ const (
 	ThreadMultiple   = 3
 )
 
+// slotBytes is the C memory for small non-blocking receives.
+const slotBytes = 256 << 10
+
 // Sonames by family. The last ones are what development packages install.
 var (
 	openMPINames = []string{"libmpi.so.40", "libmpi.so.80"}
@@ -53,6 +56,9 @@ func (l *lib) start(library string, threads int) error {
 	}
 	l.wasUp = wasUp != 0
 	l.info.Pin = true
+	if p := C.calloc(1, slotBytes); p != nil {
+		l.info.Slots = unsafe.Slice((*byte)(p), slotBytes)
+	}
 	l.info.Name = []string{"Open MPI", "MPICH"}[kind]
 	if err := l.describe(); err != nil {
 		return err

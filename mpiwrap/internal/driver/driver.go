@@ -54,6 +54,7 @@ type Info struct {
 	Concurrent bool   // calls may come from several goroutines at once
 	CopyReduce bool   // Reduce must not be in place
 	Pin        bool   // buffers of non-blocking calls must not move
+	Slots      []byte // memory that never moves, for small receives; may be nil
 }
 
 // Driver is one rank's access to its message layer.
