@@ -5,6 +5,8 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -157,6 +159,58 @@ func TestGoldenVerifies(t *testing.T) {
 		found, err := v.Verify(context.Background(), e)
 		if err != nil || len(found) != 0 {
 			t.Errorf("epoch %d: got %v, %v", e, found, err)
+		}
+	}
+}
+
+// TestVerifySaysWhereGoodCopiesAre plants a fault in a local shard and takes
+// away what else has the bytes, level by level.
+func TestVerifySaysWhereGoodCopiesAre(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(goldenDir)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "n1/local/epoch-0000000001/rank-000001.shard")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[5000] ^= 1
+	if err := os.WriteFile(file, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	locals := []string{"n0/local", "n1/local", "n2/local"}
+	parities := []string{"n0/parity", "n1/parity", "n2/parity"}
+	for _, c := range []struct {
+		dirs []string
+		want string
+		lost bool
+	}{
+		{slices.Concat(locals, parities, []string{"n2/partner", "global"}), "n2/partner global", false},
+		{slices.Concat(locals, []string{"global"}), "global", false},
+		{slices.Concat(locals, parities), "parity", false},
+		{slices.Concat(locals[1:], parities), "", true},
+		{locals, "", true},
+	} {
+		var dirs []string
+		for _, d := range c.dirs {
+			dirs = append(dirs, filepath.Join(dir, d))
+		}
+		v, err := storage.OpenView(nil, dirs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := v.Verify(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(found, func(f storage.Finding) bool { return f.Rank == 1 && f.Dir.Level == storage.LevelLocal })
+		if i < 0 {
+			t.Fatalf("%v: the fault was not found in %v", c.dirs, found)
+		}
+		got := strings.ReplaceAll(strings.Join(found[i].GoodAt, " "), dir+"/", "")
+		if got != c.want || found[i].Lost != c.lost {
+			t.Errorf("%v: good copies at %q, lost %v, want %q, %v", c.dirs, got, found[i].Lost, c.want, c.lost)
 		}
 	}
 }

@@ -178,7 +178,7 @@ type Finding struct {
 	Rank   int    // -1: the manifest
 	Part   string // file, if it is not the rank's shard: a pack's index or a parity row
 	Err    error
-	GoodAt []string // directories with a whole, good copy of the shard
+	GoodAt []string // directories with a whole, good copy of the shard; or LevelParity: it can be computed
 	Lost   bool     // a committed shard of which no good copy was found
 	Absent bool     // it is in none of the directories given, and may be elsewhere
 }
@@ -191,7 +191,8 @@ type Finding struct {
 // other levels it may lie in a directory that was not given, and is reported as
 // Absent if no directory given has it.
 func (v *View) Verify(ctx context.Context, e Epoch) ([]Finding, error) {
-	c := &check{view: v, epoch: e, good: map[int][]string{}}
+	c := &check{view: v, epoch: e, good: map[int][]string{},
+		parity: parityParts{members: map[int]bool{}, rows: map[rowID]bool{}}}
 	for _, d := range v.dirs {
 		if err := c.dir(ctx, d); err != nil {
 			return nil, err
@@ -206,6 +207,7 @@ type check struct {
 	epoch     Epoch
 	committed []DirInfo
 	good      map[int][]string
+	parity    parityParts
 	found     []Finding
 }
 
@@ -229,7 +231,9 @@ func (c *check) dir(ctx context.Context, d *viewDir) error {
 	if err != nil {
 		return err
 	}
-	if d.name != LevelParity {
+	if d.name == LevelParity {
+		c.parity.manifest = m
+	} else {
 		for r := range m.shards {
 			if err := c.shard(ctx, d, r, slices.Contains(here, r)); err != nil {
 				return err
@@ -250,6 +254,7 @@ func (c *check) others(ctx context.Context, d *viewDir, m *manifest) error {
 		rank, j, ok := parseName(f.Name)
 		if ok && j >= 0 {
 			faults, err = d.verifyRow(ctx, m, rowID{rank, j})
+			c.parity.rows[rowID{rank, j}] = len(faults) == 0
 		} else if rank, ok = parsePack(f.Name); ok {
 			faults = d.verifyPack(m, f.Name)
 		}
@@ -280,8 +285,58 @@ func (c *check) shard(ctx context.Context, d *viewDir, rank int, here bool) erro
 	}
 	if len(faults) == 0 {
 		c.good[rank] = append(c.good[rank], d.path)
+		if d.name == LevelLocal {
+			c.parity.members[rank] = true
+		}
 	}
 	return nil
+}
+
+// goodAt lists where a good copy of a rank's shard is; "parity" if the good
+// parts of its group are enough to compute it.
+func (c *check) goodAt(rank int) []string {
+	good := c.good[rank]
+	if len(good) == 0 && c.parity.computable(rank) {
+		good = []string{LevelParity}
+	}
+	return good
+}
+
+// parityParts is what was found good of parity groups.
+type parityParts struct {
+	manifest *manifest // nil: no directory of the level was given
+	members  map[int]bool
+	rows     map[rowID]bool
+}
+
+// computable says whether every segment of a rank's shard can be computed.
+func (p *parityParts) computable(rank int) bool {
+	if p.manifest == nil {
+		return false
+	}
+	group, place, err := p.manifest.group(rank)
+	if err != nil {
+		return false
+	}
+	k := len(group) - p.manifest.parity
+	for d := range k {
+		st := stripeOf(group, p.manifest.parity, place, d)
+		have := 0
+		for i := range k {
+			if i != d && p.members[group[st.data(i)]] {
+				have++
+			}
+		}
+		for j := range st.m {
+			if p.rows[rowID{group[st.i], j}] {
+				have++
+			}
+		}
+		if have < k {
+			return false
+		}
+	}
+	return true
 }
 
 // report says for each finding where good copies are, and adds the shards that
@@ -292,7 +347,7 @@ func (c *check) report() []Finding {
 		f := &c.found[i]
 		if f.Rank >= 0 && f.Part == "" {
 			bad[f.Rank] = true
-			f.GoodAt = c.good[f.Rank]
+			f.GoodAt = c.goodAt(f.Rank)
 			f.Lost = len(f.GoodAt) == 0
 		}
 	}
@@ -302,7 +357,7 @@ func (c *check) report() []Finding {
 	for r := range c.committed[0].Size {
 		if !bad[r] && len(c.good[r]) == 0 {
 			c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.committed[0], Rank: r, Absent: true,
-				Err: errors.New("shard is in none of the directories given")})
+				GoodAt: c.goodAt(r), Err: errors.New("shard is in none of the directories given")})
 		}
 	}
 	return c.found
