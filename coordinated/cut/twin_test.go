@@ -177,7 +177,7 @@ func TestRandomPrograms(t *testing.T) {
 	}
 	midway := 0
 	for seed := range seeds {
-		ops, comms := generate(seed)
+		ops, comms := generate(seed, false)
 		w := newModel(seed, len(ops), comms, func(r int) program { return replayOps(ops[r]) },
 			func(c *Config) { c.NoHint = seed%2 == 0 })
 		w.askAtRandom(3 * time.Millisecond)
@@ -207,10 +207,25 @@ func replayOps(ops []op) program {
 	}
 }
 
+// TestRandomWild is the same with receives from any source on some ranks. There
+// is no one least cut then, but there must be one.
+func TestRandomWild(t *testing.T) {
+	for seed := range *programs / 2 {
+		ops, comms := generate(seed, true)
+		w := newModel(seed, len(ops), comms, func(r int) program { return replayOps(ops[r]) },
+			func(c *Config) { c.NoHint = seed%2 == 0 })
+		w.askAtRandom(3 * time.Millisecond)
+		if err := w.run(10 * time.Second); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
 // generate makes a program that cannot hang: it is written as one sequence of
 // messages and collectives, of which each rank has its part in that order;
-// receives may move back.
-func generate(seed uint64) ([][]op, map[string][]int) {
+// receives may move back. A wild rank receives everything from any source under
+// any tag, so that its receives cannot take each other's messages.
+func generate(seed uint64, withWild bool) ([][]op, map[string][]int) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	n := 2 + rng.IntN(5)
 	comms := map[string][]int{}
@@ -226,6 +241,10 @@ func generate(seed uint64) ([][]op, map[string][]int) {
 		}
 	}
 	ops := make([][]op, n)
+	wild := make([]bool, n)
+	for r := range wild {
+		wild[r] = withWild && rng.IntN(2) == 0
+	}
 	late := make([][]op, n) // receives whose message has been sent
 	for range 80 * n {
 		r := rng.IntN(n)
@@ -237,8 +256,17 @@ func generate(seed uint64) ([][]op, map[string][]int) {
 		case k < 7:
 			to := (r + 1 + rng.IntN(n-1)) % n
 			tag := rng.IntN(3)
-			ops[r] = append(ops[r], send(to, tag))
-			late[to] = append(late[to], recv(r, tag))
+			switch {
+			case wild[to]:
+				ops[r] = append(ops[r], send(to, tag))
+				late[to] = append(late[to], recv(AnySource, anyTag))
+			case rng.IntN(5) == 0: // under a tag of its own, received at once
+				ops[r] = append(ops[r], ssend(to, 9))
+				ops[to] = append(ops[to], recv(r, 9))
+			default:
+				ops[r] = append(ops[r], send(to, tag))
+				late[to] = append(late[to], recv(r, tag))
+			}
 		case k < 9:
 			if len(late[r]) > 0 {
 				i := rng.IntN(len(late[r]))
