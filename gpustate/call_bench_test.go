@@ -21,6 +21,7 @@ func idleSetup(b *testing.B) *setup {
 	d, _ := fakeDevice(t, func(i *driver.Info) { i.Lazy = true })
 	s := newSetup(t, d, 64)
 	s.fill(t)
+	s.q = must(d.QueueWith("unbounded", QueueOptions{Window: -1}))(t)
 	d.drv.Device = idle{d.drv.Device}
 	return s
 }

@@ -15,13 +15,46 @@ type Event struct {
 	q *Queue
 
 	mu    sync.Mutex
-	pin   *runtime.Pinner // memory of a transfer that does not block
-	h     driver.Event    // 0 when complete, or when nobody has asked on a lazy queue
-	seq   uint64          // which command of a lazy queue it is
-	users int             // calls that use h
+	users int32 // calls that use h
 	done  bool
-	err   error // the command's own failure
+	h     driver.Event // 0 when complete, or when nobody has asked on a lazy queue
+	seq   uint64       // which command of a lazy queue it is
+	rare  *rare
+}
+
+// rare is what few events have: a program makes an event with each command.
+type rare struct {
+	err   error           // the command's own failure
+	pin   *runtime.Pinner // memory of a transfer that does not block
 	times *driver.Times
+}
+
+// more is for writing what few events have; mu is held.
+func (e *Event) more() *rare {
+	if e.rare == nil {
+		e.rare = &rare{}
+	}
+	return e.rare
+}
+
+// finish marks the command complete; mu is held.
+func (e *Event) finish(err error) {
+	e.done = true
+	if err != nil {
+		e.more().err = err
+	}
+	if e.rare != nil && e.rare.pin != nil {
+		e.rare.pin.Unpin()
+		e.rare.pin = nil
+	}
+}
+
+// failure is the error of a command that is complete.
+func (e *Event) failure() error {
+	if e.rare == nil {
+		return nil
+	}
+	return e.rare.err
 }
 
 // Wait returns when the command is complete, with the error it failed with.
@@ -39,7 +72,7 @@ func (e *Event) closed(err error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.done {
-		return e.err
+		return e.failure()
 	}
 	if e.past() {
 		return nil
@@ -54,7 +87,7 @@ func (e *Event) past() bool { return e.seq != 0 && e.seq <= e.q.complete.Load() 
 func (e *Event) wait() error {
 	h, ok := e.hold()
 	if !ok {
-		return e.err
+		return e.failure()
 	}
 	err := e.q.dev.drv.WaitEvent(h)
 	e.let(true, err)
@@ -79,7 +112,7 @@ func (e *Event) Done() (bool, error) {
 func (e *Event) poll() (bool, error) {
 	h, ok := e.hold()
 	if !ok {
-		return true, e.err
+		return true, e.failure()
 	}
 	done, err := e.q.dev.drv.EventDone(h)
 	e.let(done, err)
@@ -99,11 +132,11 @@ func (e *Event) Times() (queued, submit, start, end time.Duration, err error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	t := e.times
-	if t == nil {
+	if e.rare == nil || e.rare.times == nil {
 		err = ErrUnsupported
 		return
 	}
+	t := e.rare.times
 	return t.Queued, t.Submit, t.Start, t.End, nil
 }
 
@@ -125,14 +158,15 @@ func (e *Event) hold() (driver.Event, bool) {
 // behind what was issued since.
 func (e *Event) mark() {
 	if e.past() {
-		e.done = true
-	} else {
-		e.h, e.err = e.q.dev.drv.Marker(e.q.h, nil)
-		e.done = e.err != nil
+		e.finish(nil)
+		return
 	}
-	if e.done {
-		e.unpin()
+	h, err := e.q.dev.drv.Marker(e.q.h, nil)
+	if err != nil {
+		e.finish(err)
+		return
 	}
+	e.h = h
 }
 
 // let ends hold. With done the command is known to be complete.
@@ -141,11 +175,10 @@ func (e *Event) let(done bool, err error) {
 	defer e.mu.Unlock()
 	e.users--
 	if done && !e.done {
-		e.done, e.err = true, err
-		e.unpin()
+		e.finish(err)
 		if e.q.obj.Queue.Profiling && e.h != 0 {
 			if t, err := e.q.dev.drv.EventTimes(e.h); err == nil {
-				e.times = &t
+				e.more().times = &t
 			}
 		}
 	}
@@ -159,15 +192,9 @@ func (e *Event) let(done bool, err error) {
 func (e *Event) keep(pin *runtime.Pinner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.pin = pin
 	if e.done {
-		e.unpin()
+		pin.Unpin()
+		return
 	}
-}
-
-func (e *Event) unpin() {
-	if e.pin != nil {
-		e.pin.Unpin()
-		e.pin = nil
-	}
+	e.more().pin = pin
 }

@@ -241,8 +241,8 @@ func (q *Queue) watch(e *Event) {
 	if _, unfinished := e.hold(); unfinished {
 		e.let(false, nil)
 		q.track(e)
-	} else if e.err != nil && q.failed == nil {
-		q.failed = e.err
+	} else if err := e.failure(); err != nil && q.failed == nil {
+		q.failed = err
 	}
 }
 
@@ -279,9 +279,9 @@ func (q *Queue) issue(block bool, after []*Event, do func(wait []driver.Event) (
 	for _, e := range after {
 		h, ok := e.hold()
 		if !ok {
-			if e.err != nil {
+			if err := e.failure(); err != nil {
 				letAll(held)
-				return nil, fmt.Errorf("a command it waits for failed: %w", e.err)
+				return nil, fmt.Errorf("a command it waits for failed: %w", err)
 			}
 			continue
 		}
