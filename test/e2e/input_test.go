@@ -13,7 +13,7 @@ import (
 func checkpointed(t *testing.T, mpi, ranks int, args []string) dirs {
 	t.Helper()
 	d := newDirs(t)
-	j := &job{mpi: mpi, ranks: ranks, args: append(args, "-result", d.result), env: d.env()}
+	j := &job{mpi: mpi, ranks: ranks, args: append(args, "-result", d.result, "-hold", d.result+".go"), env: d.env()}
 	j.start(t)
 	j.ready(t)
 	j.signal(0, syscall.SIGUSR1)

@@ -63,11 +63,12 @@ func forEachMPI(t *testing.T, f func(t *testing.T, mpi int)) {
 
 // job is one start of the program.
 type job struct {
-	mpi   int
-	ranks int
-	args  []string
-	env   []string
-	local func(rank int) string // directory of each rank; nil = one for all, from env
+	mpi      int
+	ranks    int
+	args     []string
+	env      []string
+	launcher []string              // more flags for mpirun
+	local    func(rank int) string // directory of each rank; nil = one for all, from env
 
 	cmd    *exec.Cmd
 	pids   string
@@ -87,7 +88,7 @@ func (j *job) start(t *testing.T) {
 	t.Helper()
 	j.pids = t.TempDir()
 	l := launchers[j.mpi]
-	args := append([]string{}, l.args...)
+	args := append(append([]string{}, l.args...), j.launcher...)
 	prog := append([]string{testprog, "-pids", j.pids}, j.args...)
 	if j.local == nil {
 		args = append(args, "-np", strconv.Itoa(j.ranks))

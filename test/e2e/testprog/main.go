@@ -30,6 +30,7 @@ type run struct {
 	field []float64 // the state that the shapes compute on
 	sum   []float64 // results of reductions, one per step that has one
 	pace  time.Duration
+	hold  string // file that must exist for the program to go beyond half its steps
 }
 
 func main() {
@@ -50,6 +51,7 @@ func program() error {
 	result := flag.String("result", "", "file that rank 0 writes the result's hash to")
 	pids := flag.String("pids", "", "directory for a file with the process number of each rank")
 	pace := flag.Duration("pace", 0, "computing time per iteration, beyond the arithmetic")
+	hold := flag.String("hold", "", "stay at half the steps, passing Points, until this file exists")
 	flag.Parse()
 	body, ok := shapes[*shape]
 	if !ok {
@@ -65,7 +67,7 @@ func program() error {
 	if err != nil {
 		return err
 	}
-	r := &run{world: world, ck: ck, steps: *steps, size: *size, pace: *pace}
+	r := &run{world: world, ck: ck, steps: *steps, size: *size, pace: *pace, hold: *hold}
 	err = r.main(ctx, body, *pids)
 	if err != nil && !errors.Is(err, coordinated.ErrStop) {
 		ck.Abort(err)
@@ -103,6 +105,19 @@ func (r *run) main(ctx context.Context, body func(*run, context.Context) error, 
 		}
 	}
 	return body(r, ctx)
+}
+
+// point is Point, again and again while the program is to be held.
+func (r *run) point(ctx context.Context) error {
+	for {
+		if err := r.ck.Point(ctx); err != nil || r.hold == "" || r.step != r.steps/2 {
+			return err
+		}
+		if _, err := os.Stat(r.hold); err == nil {
+			return nil
+		}
+		time.Sleep(time.Millisecond) // the pace of looking for a file
+	}
 }
 
 // compute burns the pace, so that a run lasts long enough to be disturbed.

@@ -23,7 +23,7 @@ func (r *run) stencil(ctx context.Context) error {
 	n, me := r.world.Size(), r.world.Rank()
 	left, right := (me+n-1)%n, (me+1)%n
 	for ; r.step < r.steps; r.step++ {
-		if err := r.ck.Point(ctx); err != nil {
+		if err := r.point(ctx); err != nil {
 			return err
 		}
 		var fromLeft, fromRight [1]float64
@@ -88,7 +88,7 @@ func (r *run) reduce() error {
 func (r *run) apart(ctx context.Context) error {
 	n, me := r.world.Size(), r.world.Rank()
 	for ; r.step < r.steps; r.step++ {
-		if err := r.ck.Point(ctx); err != nil {
+		if err := r.point(ctx); err != nil {
 			return err
 		}
 		if me > 0 {
@@ -133,7 +133,7 @@ func (r *run) acknowledge(me, n int) error {
 // eighth step.
 func (r *run) broadcast(ctx context.Context) error {
 	for ; r.step < r.steps; r.step++ {
-		if err := r.ck.Point(ctx); err != nil {
+		if err := r.point(ctx); err != nil {
 			return err
 		}
 		x := []float64{r.field[r.step%r.size]}
@@ -163,7 +163,7 @@ func (r *run) grid(ctx context.Context) error {
 		return err
 	}
 	for ; r.step < r.steps; r.step++ {
-		if err := r.ck.Point(ctx); err != nil {
+		if err := r.point(ctx); err != nil {
 			return err
 		}
 		x := []float64{r.field[r.step%r.size]}
@@ -189,7 +189,7 @@ func (r *run) large(ctx context.Context) error {
 	n, me := r.world.Size(), r.world.Rank()
 	out, in := make([]float64, 1<<16), make([]float64, 1<<16)
 	for ; r.step < r.steps; r.step++ {
-		if err := r.ck.Point(ctx); err != nil {
+		if err := r.point(ctx); err != nil {
 			return err
 		}
 		for i := range out {
@@ -222,7 +222,7 @@ func (r *run) stuck(ctx context.Context) error {
 		return err
 	}
 	for {
-		if err := r.ck.Point(ctx); err != nil {
+		if err := r.point(ctx); err != nil {
 			return err
 		}
 		r.compute()
