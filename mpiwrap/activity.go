@@ -124,6 +124,9 @@ type activity struct {
 	where atomic.Uint64 // peer<<32 | tag
 	comm  atomic.Uint32 // index of the communicator
 
+	pollWhere atomic.Uint64 // of the latest poll that found nothing
+	pollComm  atomic.Uint32
+
 	mu   sync.Mutex // guards reqs and all
 	reqs []*Request // what a call for several requests waits for
 	all  bool
@@ -192,6 +195,37 @@ func (c *Comm) quick(op opCode, peer, tag int) (*activity, error) {
 	return a, nil
 }
 
+// polled counts a Test or a probe that found nothing, and says for what.
+func (a *activity) polled(c *Comm, peer, tag int) {
+	if w := pack(peer, tag); a.pollWhere.Load() != w {
+		a.pollWhere.Store(w)
+	}
+	if a.pollComm.Load() != c.index {
+		a.pollComm.Store(c.index)
+	}
+	c.st.polls.Add(1)
+}
+
+// polledMany is polled for several requests: for the only active receive, or for
+// anybody on its communicator.
+func (a *activity) polledMany(rs []*Request) {
+	var one *Request
+	n := 0
+	for _, r := range rs {
+		if r.live() && r.state == active && (one == nil || r.kind == recvRequest) {
+			one = r
+			n++
+		}
+	}
+	switch {
+	case one == nil:
+	case n == 1 && one.kind == recvRequest:
+		a.polled(one.c, one.peer, one.tag)
+	default:
+		a.polled(one.c, AnySource, AnyTag)
+	}
+}
+
 // freeSlot returns a slot that is probably free, for ThreadMultiple.
 func (s *state) freeSlot() *activity {
 	for {
@@ -237,6 +271,9 @@ func (a *activity) leave() {
 }
 
 func (c *Comm) busy(op opCode, peer, tag int) error {
+	if c.st.finalized.Load() {
+		return c.fail(op.String(), peer, tag, ErrFinalized, "")
+	}
 	now := opCode(c.st.act.word.Load() >> opShift)
 	text := ""
 	if now != opNone {

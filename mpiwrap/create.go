@@ -28,6 +28,7 @@ func (c *Comm) create(how creation, op opCode, build func() (driver.Handle, erro
 		return nil, err
 	}
 	c.children = max(c.children, n)
+	c.st.forgetGone(c)
 	h, err := build()
 	if err != nil {
 		return nil, c.wrap(how.Op, NoPeer, NoTag, err)

@@ -31,18 +31,17 @@ func (e *Endpoint) Received(worldRank int) uint64 { return e.s.received[worldRan
 // Polls returns how many Test and Iprobe calls found nothing since the start.
 func (e *Endpoint) Polls() uint64 { return e.s.polls.Load() }
 
-// Polling returns what the latest call that did not block was about and how many
-// such calls have found nothing, as Polls. A rank whose polls grow while it comes
-// to no Point waits for one of the messages that Polling names in turn, although
-// it is blocked in no call.
+// Polling returns what the latest Test or probe that found nothing was about, and
+// how many there have been, as Polls. A rank whose polls grow while it comes to no
+// Point waits for one of the messages that Polling names in turn, although it is
+// blocked in no call.
 func (e *Endpoint) Polling() (last Wait, polls uint64) {
 	a := &e.s.act
 	polls = e.s.polls.Load()
-	peer, tag := unpack(a.where.Load())
-	c := e.s.commAt(uint32(a.comm.Load()))
+	peer, tag := unpack(a.pollWhere.Load())
+	c := e.s.commAt(a.pollComm.Load())
 	if c == nil || c.private {
-		c = e.s.world
-		peer = AnySource
+		return e.s.world.waitFor(AnySource, tag, false), polls
 	}
 	return c.waitFor(peer, tag, false), polls
 }

@@ -78,11 +78,10 @@ func Finalize() error {
 	if w == nil || w.st.finalized.Load() {
 		return nil
 	}
-	a, err := w.quick(opFinalize, NoPeer, NoTag)
-	if err != nil {
+	if _, err := w.quick(opFinalize, NoPeer, NoTag); err != nil {
 		return err
 	}
-	defer a.leave()
+	// The call is never left: later ones are refused as those at the same time are.
 	w.st.finalized.Store(true)
 	if err := w.st.drv.Finalize(); err != nil {
 		return w.wrap("Finalize", NoPeer, NoTag, err)

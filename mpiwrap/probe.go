@@ -51,7 +51,7 @@ func (c *Comm) Iprobe(source, tag int) (Status, bool, error) {
 		return Status{}, false, c.wrap("Iprobe", source, tag, err)
 	}
 	if !ok {
-		c.st.polls.Add(1)
+		a.polled(c, source, tag)
 		return Status{}, false, nil
 	}
 	return statusOf(st), true, nil
@@ -109,7 +109,7 @@ func (c *Comm) Improbe(source, tag int) (*Message, error) {
 		return nil, c.wrap("Improbe", source, tag, err)
 	}
 	if !ok {
-		c.st.polls.Add(1)
+		a.polled(c, source, tag)
 		return nil, nil
 	}
 	return c.aside(h, st), nil

@@ -160,6 +160,13 @@ func (e *Endpoint) outstanding() (sends, collectives int) {
 	return sends, collectives
 }
 
+// Mailbox returns how many drained messages, and how many bytes, wait for the
+// program.
+func (e *Endpoint) Mailbox() (messages int, bytes int64) {
+	messages, bytes, _ = e.mailboxSize()
+	return messages, bytes
+}
+
 // mailboxSize returns the drained messages and bytes that wait for the program.
 func (e *Endpoint) mailboxSize() (messages int, bytes int64, arriving int) {
 	for _, c := range e.s.communicators() {

@@ -439,7 +439,7 @@ func (r *Request) Test() (Status, bool, error) {
 		return Status{}, false, err
 	}
 	if !ok {
-		r.c.st.polls.Add(1)
+		a.polledMany([]*Request{r})
 		return Status{}, false, nil
 	}
 	st, err := r.consume()

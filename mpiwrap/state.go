@@ -1,6 +1,8 @@
 package mpiwrap
 
 import (
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -106,6 +108,14 @@ func (s *state) forget(c *Comm) {
 			break
 		}
 	}
+}
+
+// forgetGone drops freed children of c: all its ranks have come to a creation
+// after them.
+func (s *state) forgetGone(c *Comm) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = slices.DeleteFunc(s.gone, func(g Collective) bool { return strings.HasPrefix(g.Comm, c.name+".") })
 }
 
 func (s *state) commAt(i uint32) *Comm {

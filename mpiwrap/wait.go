@@ -248,23 +248,22 @@ func collect(rs []*Request) ([]int, []Status, error) {
 }
 
 // quickMany guards the Test forms; nil when no request has anything to report.
-func quickMany(rs []*Request) (*activity, *state, error) {
+func quickMany(rs []*Request) (*activity, error) {
 	if err := wakeAny(rs); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, r := range rs {
 		if r.live() {
-			a, err := r.c.quick(opTest, AnySource, AnyTag)
-			return a, r.c.st, err
+			return r.c.quick(opTest, AnySource, AnyTag)
 		}
 	}
-	return nil, nil, nil
+	return nil, nil
 }
 
 // TestAll says whether all requests are complete. Only then they are consumed,
 // and errors of theirs are returned joined.
 func TestAll(rs ...*Request) (bool, error) {
-	a, s, err := quickMany(rs)
+	a, err := quickMany(rs)
 	if err != nil || a == nil {
 		return err == nil, err
 	}
@@ -280,7 +279,7 @@ func TestAll(rs ...*Request) (bool, error) {
 		}
 	}
 	if !all {
-		s.polls.Add(1)
+		a.polledMany(rs)
 		return false, nil
 	}
 	_, err = consumeAll(nil, rs)
@@ -290,7 +289,7 @@ func TestAll(rs ...*Request) (bool, error) {
 // TestAny looks for a complete request and returns its index. With none active
 // it returns true and Undefined.
 func TestAny(rs ...*Request) (int, Status, bool, error) {
-	a, s, err := quickMany(rs)
+	a, err := quickMany(rs)
 	if err != nil || a == nil {
 		return Undefined, emptyStatus, err == nil, err
 	}
@@ -311,21 +310,21 @@ func TestAny(rs ...*Request) (int, Status, bool, error) {
 		st, err := r.consume()
 		return i, st, true, err
 	}
-	s.polls.Add(1)
+	a.polledMany(rs)
 	return Undefined, Status{}, false, nil
 }
 
 // TestSome returns the indices and statuses of all requests that are complete
 // now, possibly none.
 func TestSome(rs ...*Request) ([]int, []Status, error) {
-	a, s, err := quickMany(rs)
+	a, err := quickMany(rs)
 	if err != nil || a == nil {
 		return nil, nil, err
 	}
 	defer a.leave()
 	index, sts, err := collect(rs)
 	if len(index) == 0 {
-		s.polls.Add(1)
+		a.polledMany(rs)
 	}
 	return index, sts, err
 }

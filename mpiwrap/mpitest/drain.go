@@ -15,6 +15,7 @@ var drainCases = []Case{
 	{"probes look into the mailbox", drainProbe},
 	{"truncation of a drained message", drainTruncation},
 	{"drain completes collectives", drainCollectives},
+	{"what is sent behind the cut stays there", behindTheCut},
 }
 
 // Settle drains the network under a time limit and checks the invariant of a
@@ -216,4 +217,33 @@ func drainCollectives(w *mpiwrap.Comm) error {
 	}
 	_, err = r.Wait()
 	return err
+}
+
+// behindTheCut: the ranks leave a drain one after the other and send at once;
+// nothing of that may be in the mailbox that a slower rank saves.
+func behindTheCut(w *mpiwrap.Comm) error {
+	next, prev := neighbours(w)
+	for i := range 20 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		_, err := w.Endpoint().Settle(ctx)
+		cancel()
+		if err != nil {
+			return err
+		}
+		if n, bytes := w.Endpoint().Mailbox(); n != 0 || bytes != 0 {
+			return fmt.Errorf("round %d: %d messages in the mailbox after a drain of nothing", i, n)
+		}
+		s, err := mpiwrap.Isend(w, pattern(1+i%2*20_000, w.Rank(), i), next, i)
+		if err != nil {
+			return err
+		}
+		in := make([]float64, 20_001)
+		if _, err := mpiwrap.Recv(w, in, prev, i); err != nil {
+			return err
+		}
+		if _, err := s.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
