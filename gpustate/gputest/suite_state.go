@@ -1,0 +1,175 @@
+package gputest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+// captureGoesOn releases, creates and overwrites while the capture is read.
+func captureGoesOn(t *testing.T, b *bench) {
+	d := b.open()
+	w := b.world(d)
+	b.ok(w.begin())
+	b.ok(w.step())
+	c, err := d.Capture(context.Background(), nil)
+	b.ok(err)
+	b.ok(w.step())
+	b.ok(w.check(2))
+	b.ok(w.x.Release())
+	for range 20 {
+		n, err := d.Buffer("", 4*items)
+		b.ok(err)
+		b.ok(w.queue.Write(n, 0, pattern(4*items)))
+	}
+	again := b.open()
+	b.ok(again.Restore(context.Background(), c.Record(), func(i int, dst []byte, off int64) error {
+		return c.ReadAt(context.Background(), i, dst, off)
+	}))
+	b.ok(b.world(again).check(1))
+	b.want(c.ReadAt(context.Background(), 99, nil, 0), gpustate.ErrRange)
+	b.want(c.ReadAt(context.Background(), 0, make([]byte, 1<<20), 0), gpustate.ErrRange)
+	b.ok(c.Release())
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if c, err := d.Capture(ended, nil); err == nil { // it may have been quicker
+		b.ok(c.Release())
+	} else {
+		b.want(err, context.Canceled)
+	}
+	b.ok(w.queue.Finish())
+}
+
+// shadows captures with all, with some and with no device memory to copy into.
+func shadows(t *testing.T, b *bench) {
+	const n = 9 << 20
+	d := b.open()
+	q, err := d.Queue("q")
+	b.ok(err)
+	var list []*gpustate.Buffer
+	for i := range 4 {
+		x, err := d.Buffer("", n)
+		b.ok(err)
+		b.ok(q.Write(x, 0, seeded(uint64(i), n)))
+		list = append(list, x)
+	}
+	for _, limit := range []int64{-1, 0, 20 << 20} {
+		d.LimitShadow(limit)
+		c, err := d.Capture(context.Background(), nil)
+		b.ok(err)
+		for _, x := range list {
+			b.ok(q.Write(x, 0, make([]byte, n)))
+		}
+		for i, x := range list {
+			got := make([]byte, n)
+			// in odd pieces, like a reader with chunks of its own
+			for off := 0; off < n; off += 1_000_003 {
+				b.ok(c.ReadAt(context.Background(), i, got[off:min(off+1_000_003, n)], int64(off)))
+			}
+			b.ok(same("captured", got, seeded(uint64(i), n)))
+			if s := c.Slice(i, 100, 1000); s != nil {
+				b.ok(same("slice", s, got[100:1100]))
+			}
+			b.ok(q.Write(x, 0, got))
+		}
+		b.ok(c.Release())
+	}
+}
+
+func seeded(seed uint64, n int) []byte {
+	r := rand.New(rand.NewPCG(seed, 1))
+	b := make([]byte, n)
+	for i := 0; i+8 <= n; i += 8 {
+		v := r.Uint64()
+		for k := range 8 {
+			b[i+k] = byte(v >> (8 * k))
+		}
+	}
+	return b
+}
+
+// restores looks at what a restore refuses and what it leaves.
+func restores(t *testing.T, b *bench) {
+	first := b.open()
+	w := b.world(first)
+	b.ok(w.begin())
+	c, err := first.Capture(context.Background(), nil)
+	b.ok(err)
+	defer c.Release()
+	read := func(i int, dst []byte, off int64) error { return c.ReadAt(context.Background(), i, dst, off) }
+
+	conflict := b.open()
+	_, err = conflict.Buffer("x", 64)
+	b.ok(err)
+	b.want(conflict.Restore(context.Background(), c.Record(), read), gpustate.ErrConflict)
+	if n := conflict.StateBytes(); n != 64 {
+		t.Errorf("a refused restore left %d bytes, want 64", n)
+	}
+
+	broken := append([]byte(nil), c.Record()...)
+	broken[len(broken)/2] ^= 1
+	b.want(conflict.Restore(context.Background(), broken, read), gpustate.ErrRecord)
+
+	unread := b.open()
+	trouble := errors.New("no such chunk")
+	err = unread.Restore(context.Background(), c.Record(), func(int, []byte, int64) error { return trouble })
+	b.want(err, trouble)
+	if n := unread.StateBytes(); n != 0 {
+		t.Errorf("a failed restore left %d bytes", n)
+	}
+	b.ok(unread.Restore(context.Background(), c.Record(), read))
+	b.ok(b.world(unread).check(0))
+}
+
+// migrations moves a running world away and back, more than once.
+func migrations(t *testing.T, b *bench) {
+	d := b.open()
+	w := b.world(d)
+	b.ok(w.begin())
+	b.ok(w.step())
+	home := d.Info().Name
+	for i, to := range []gpustate.Select{{Kind: "fake", Index: 1}, b.sel, {Kind: "fake"}, b.sel, b.sel} {
+		b.ok(d.MigrateTo(context.Background(), to))
+		b.ok(w.check(i + 1))
+		b.ok(w.step())
+		b.ok(w.check(i + 2))
+	}
+	if d.Info().Name != home {
+		t.Errorf("the device is %s, want %s", d.Info(), home)
+	}
+	m, err := w.queue.Map(w.shared)
+	b.ok(err)
+	b.want(d.MigrateTo(context.Background(), gpustate.Select{Kind: "fake"}), gpustate.ErrMapped)
+	_ = m
+	b.ok(w.queue.Unmap(w.shared))
+	b.ok(w.check(6))
+	// commands that go on meanwhile wait and then run on the new device
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				ended <- w.queue.Finish()
+				return
+			default:
+			}
+			if _, err := w.queue.Launch(w.group, []int{items}, []int{groupSize}); err != nil {
+				ended <- err
+				return
+			}
+			if err := w.queue.Finish(); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	for range 3 {
+		b.ok(d.MigrateTo(context.Background(), gpustate.Select{Kind: "fake"}))
+		b.ok(d.MigrateTo(context.Background(), b.sel))
+	}
+	close(stop)
+	b.ok(<-ended)
+}
