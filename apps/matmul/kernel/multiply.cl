@@ -5,15 +5,15 @@
 #endif
 #define SHARE (TILE / GROUP) // elements of an item along one side
 
-// The place in the tile of element e of an item: four in a row, which are read
-// at once, then four further on.
-#define AT(item, e) ((e) / 4 * 4 * GROUP + (item) * 4 + (e) % 4)
+// The place in the tile of element e of an item: RUN in a row, which are read at
+// once, then RUN further on.
+#define AT(item, e) ((e) / RUN * RUN * GROUP + (item) * RUN + (e) % RUN)
 
 __kernel __attribute__((reqd_work_group_size(GROUP, GROUP, 1)))
 void multiply(__global REAL *c, __global const REAL *a, __global const REAL *b,
               const int m, const int n, const int k)
 {
-	__local REAL ta[STEP][TILE + 4] __attribute__((aligned(16)));
+	__local REAL ta[STEP][TILE + RUN] __attribute__((aligned(16)));
 	__local REAL tb[STEP][TILE] __attribute__((aligned(16)));
 	const int lx = get_local_id(0), ly = get_local_id(1);
 	const int l = ly * GROUP + lx;

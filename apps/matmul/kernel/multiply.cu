@@ -2,14 +2,14 @@
 // the tiles.
 #define SHARE (TILE / GROUP) // elements of an item along one side
 
-// The place in the tile of element e of an item: four in a row, which are read
-// at once, then four further on.
-#define AT(item, e) ((e) / 4 * 4 * GROUP + (item) * 4 + (e) % 4)
+// The place in the tile of element e of an item: RUN in a row, which are read at
+// once, then RUN further on.
+#define AT(item, e) ((e) / RUN * RUN * GROUP + (item) * RUN + (e) % RUN)
 
 extern "C" __global__ __launch_bounds__(GROUP * GROUP)
 void multiply(REAL *c, const REAL *a, const REAL *b, int m, int n, int k)
 {
-	__shared__ __align__(16) REAL ta[STEP][TILE + 4];
+	__shared__ __align__(16) REAL ta[STEP][TILE + RUN];
 	__shared__ __align__(16) REAL tb[STEP][TILE];
 	const int lx = threadIdx.x, ly = threadIdx.y;
 	const int l = ly * GROUP + lx;
