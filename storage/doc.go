@@ -6,27 +6,40 @@
 // An epoch is the number of one global checkpoint. A shard is what one rank
 // writes of an epoch: named sections, cut into chunks. A manifest is the record
 // that commits an epoch; it names the shards of all ranks. A level is a tier of
-// storage with its own failure domain; an epoch may be at several.
+// storage with its own failure domain; an epoch may be at several:
+//
+//   - local: a directory of the node; survives the program
+//   - partner: copies on other nodes; survives as many nodes as there are copies
+//   - parity: Reed-Solomon over groups of nodes; survives any m nodes of a group
+//   - global: a directory that all nodes see; survives the nodes
 //
 // # Promises
 //
-// An epoch exists at a level if and only if its manifest is readable there;
-// shards without a manifest are garbage. When Put returns nil the shard is
-// durable under its final name; when Commit returns nil the epoch survives the
-// loss of any process and of power. Surviving the loss of a node needs a level
-// whose failure domain is wider than a node.
+// An epoch exists at a level if and only if its manifest is readable there, on
+// the rank's own node or on another one; shards without a manifest are garbage.
+// When Put returns nil the shard is durable under its final name; when Commit
+// returns nil the epoch survives the loss of any process and of power.
 //
-// Nothing is handed out unverified: each chunk carries a CRC-32C of the bytes
-// on the disk and an xxh3-128 of the original ones. Compressed bytes pass the
-// first before they are unpacked, all bytes pass the second before they are
-// used, and a bad chunk is fetched from the next level. An error at one epoch
-// leaves the older epochs as they were.
+// Nothing is handed out unverified: each chunk carries a CRC-32C of the bytes on
+// the disk and an xxh3-128 of the original ones. Compressed bytes pass the first
+// before they are unpacked, all bytes pass the second before they are used, and
+// a bad chunk is fetched from the next level. An error at one epoch leaves the
+// older epochs as they were.
 //
 // # Agreement
 //
 // A Store knows one rank. Whether all ranks have their shards durable is voted
-// by the caller between Put and Commit; which epoch to restore is agreed upon
-// by the caller from the Candidates of all ranks.
+// by the caller between Put (or Flush) and Commit; which epoch to restore is
+// agreed upon by the caller from the Candidates of all ranks, after each has
+// told the others its Holdings. Through a Transport a Store uses the directories
+// of other ranks as files; it never decides anything with them.
+//
+// # Resources
+//
+// A Store writes at most two shards at a time, each through four buffers of
+// 4 MiB, and serves other ranks through eight more. Copying between levels uses
+// FlushCores goroutines, keeps each level's limit of bytes per second, and
+// waits while a Hold is on.
 //
 // # Concurrency
 //

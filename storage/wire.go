@@ -13,7 +13,8 @@ import (
 
 // Stores use each other's directories over a connection as if they were files
 // of their own. A connection carries requests and replies in turn; each is a
-// frame: u8 what, u32 length, u32 CRC-32C of the payload, payload.
+// frame: u8 what, u32 length, u32 CRC-32C of the payload, u32 CRC-32C of the nine
+// bytes before, payload.
 //
 // A write has no reply. What went wrong with it is told by the next sync.
 type wireOp uint8
@@ -48,19 +49,18 @@ const (
 	wireEOF
 )
 
+const frameHeadLen = 13
+
 // maxFrame bounds a payload: a block and the fields before it.
 const maxFrame = blockBytes + 64<<10
 
 func writeFrame(w io.Writer, what uint8, head, data []byte) error {
-	b := make([]byte, 9, 9+len(head))
+	b := make([]byte, frameHeadLen, frameHeadLen+len(head))
 	b[0] = what
 	binary.LittleEndian.PutUint32(b[1:], uint32(len(head)+len(data)))
+	binary.LittleEndian.PutUint32(b[5:], crcUpdate(crcOf(head), data))
+	binary.LittleEndian.PutUint32(b[9:], crcOf(b[:9]))
 	b = append(b, head...)
-	crc := crcOf(head)
-	if len(data) > 0 {
-		crc = crcUpdate(crc, data)
-	}
-	binary.LittleEndian.PutUint32(b[5:], crc)
 	if _, err := w.Write(b); err != nil {
 		return err
 	}
@@ -79,11 +79,14 @@ type frameHead struct {
 }
 
 func readFrameHead(r io.Reader) (frameHead, error) {
-	var b [9]byte
+	var b [frameHeadLen]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {
 		return frameHead{}, err
 	}
 	h := frameHead{b[0], int(binary.LittleEndian.Uint32(b[1:])), binary.LittleEndian.Uint32(b[5:])}
+	if crcOf(b[:9]) != binary.LittleEndian.Uint32(b[9:]) {
+		return h, fmt.Errorf("checksum of a frame's head does not match: %w", errWire)
+	}
 	if h.n > maxFrame {
 		return h, fmt.Errorf("frame of %d bytes: %w", h.n, errWire)
 	}

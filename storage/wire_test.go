@@ -1,0 +1,197 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+)
+
+// pipes is a Transport of two ranks in one process. It counts the bytes that go
+// through and can flip one.
+type pipes struct {
+	mu   sync.Mutex
+	sent int // guarded by mu
+	flip int // guarded by mu: which byte; negative: none
+	in   [2]chan net.Conn
+}
+
+type pipeEnd struct {
+	p    *pipes
+	rank int
+}
+
+func newPipes() *pipes {
+	return &pipes{flip: -1, in: [2]chan net.Conn{make(chan net.Conn), make(chan net.Conn)}}
+}
+
+func (e pipeEnd) Dial(ctx context.Context, rank int) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case e.p.in[rank] <- flipper{there, e.p}:
+		return flipper{here, e.p}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (e pipeEnd) Accept(ctx context.Context) (net.Conn, int, error) {
+	select {
+	case c := <-e.p.in[e.rank]:
+		return c, 1 - e.rank, nil
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
+}
+
+type flipper struct {
+	net.Conn
+	p *pipes
+}
+
+func (f flipper) Write(b []byte) (int, error) {
+	f.p.mu.Lock()
+	at := f.p.flip - f.p.sent
+	f.p.sent += len(b)
+	f.p.mu.Unlock()
+	if at >= 0 && at < len(b) {
+		b = append([]byte(nil), b...)
+		b[at] ^= 0x20
+	}
+	return f.Conn.Write(b)
+}
+
+// pairOn opens the two stores with partner copies.
+func pairOn(t *testing.T, f *crashfs.FS, p *pipes) []*Store {
+	t.Helper()
+	var out []*Store
+	for r, n := range []string{"a", "b"} {
+		for _, l := range []string{LevelLocal, LevelPartner} {
+			f.MkdirAll("/" + n + "/" + l)
+		}
+		s, err := Open(t.Context(), Options{Job: "wire", Rank: r, Size: 2, Nodes: []string{"a", "b"}, FS: f,
+			Transport: pipeEnd{p, r}, pool: testPool, inbound: testInbound, Levels: []LevelConfig{
+				{Name: LevelLocal, Dir: "/" + n + "/local"}, {Name: LevelPartner, Dir: "/" + n + "/partner"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		out = append(out, s)
+	}
+	return out
+}
+
+// TestBytesFlippedOnTheWire flips bytes between two stores while one copies to
+// the other. The copy fails, or it is right.
+func TestBytesFlippedOnTheWire(t *testing.T) {
+	probe := newPipes()
+	flushPair(t, probe)
+	failed := 0
+	for at := 0; at < probe.sent; at += 97 {
+		p := newPipes()
+		p.flip = at
+		if !flushPair(t, p) {
+			failed++
+		}
+	}
+	if failed == 0 {
+		t.Error("no flipped byte was noticed")
+	}
+	t.Logf("%d bytes, %d of %d flips refused", probe.sent, failed, probe.sent/97+1)
+}
+
+// flushPair copies a shard of rank 0 to rank 1 and says whether that was
+// reported to have worked; then the copy must be right.
+func flushPair(t *testing.T, p *pipes) bool {
+	t.Helper()
+	f := crashfs.New()
+	stores := pairOn(t, f, p)
+	defer stores[1].Close()
+	defer stores[0].Close()
+	infos := take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
+	info, err := stores[0].Flush(t.Context(), 1, LevelLocal, LevelPartner)
+	if err != nil {
+		return false
+	}
+	b, err := readFile(f, "/b/partner/"+epochName(1)+"/"+shardName(0), 1<<20)
+	if err != nil {
+		t.Fatalf("byte %d: flush reported success: %v", p.flip, err)
+	}
+	want, err := readFile(f, "/a/local/"+epochName(1)+"/"+shardName(0), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Digest != infos[0].Digest || string(b[shardHeaderLen:]) != string(want[shardHeaderLen:]) {
+		t.Fatalf("byte %d: flush reported success and the copy is wrong", p.flip)
+	}
+	return true
+}
+
+// TestPeersStayInside checks what another rank's store may not do here.
+func TestPeersStayInside(t *testing.T) {
+	f := crashfs.New()
+	stores := pairOn(t, f, newPipes())
+	for _, c := range []struct {
+		level, name string
+		want        error
+	}{
+		{LevelLocal, "epoch-0000000001", fs.ErrPermission},
+		{LevelGlobal, "epoch-0000000001", nil}, // no such level there
+		{LevelPartner, "../local/x", nil},
+		{LevelPartner, "a/../../x", nil},
+		{LevelPartner, "/etc", nil},
+		{LevelPartner, "a//b", nil},
+	} {
+		d, peer := stores[0].peerDir(t.Context(), 1, c.level)
+		err := d.fs.Mkdir(c.name)
+		if err == nil || c.want != nil && !errors.Is(err, c.want) {
+			t.Errorf("mkdir %s at %s: got %v, want it refused", c.name, c.level, err)
+		}
+		peer.close()
+	}
+	d, peer := stores[0].peerDir(t.Context(), 1, LevelPartner)
+	defer peer.close()
+	if err := d.fs.Mkdir("epoch-0000000001"); err != nil {
+		t.Errorf("an epoch's directory at partner: %v", err)
+	}
+	if _, err := d.fs.Open("absent"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an absent file: got %v, want ErrNotExist", err)
+	}
+}
+
+// TestLeftoversAreCleared starts a rank again after a crash in the middle of
+// everything: its temporary files go, another rank's stay.
+func TestLeftoversAreCleared(t *testing.T) {
+	f := newWorldFS()
+	w, err := openWorld(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.takeEpoch(1, func(Epoch) {}); err != nil {
+		t.Fatal(err)
+	}
+	w.close()
+	mine := []string{"/global/" + tempName(markerName, 0), "/global/epoch-0000000001/" + tempName(shardName(0), 0)}
+	other := "/global/epoch-0000000001/" + tempName(manifestName, 7)
+	for _, name := range append(mine, other) {
+		if err := writeFile(f, name, []byte("half")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w, err = openWorld(f); err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	for _, name := range mine {
+		if _, err := f.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is still there: %v", name, err)
+		}
+	}
+	if _, err := f.Stat(other); err != nil {
+		t.Errorf("another rank's file is gone: %v", err)
+	}
+}
