@@ -3,6 +3,7 @@ package gpubench
 import (
 	"context"
 	"fmt"
+	"math"
 	"sort"
 	"time"
 
@@ -22,6 +23,9 @@ type Options struct {
 	Sizes []int64
 	// Runs is how often each figure is taken; the median counts. 0: 3.
 	Runs int
+	// Self is the command line of a process that calls Hold; nil: this program
+	// without arguments.
+	Self []string
 }
 
 // Result is one figure.
@@ -36,7 +40,7 @@ type Result struct {
 	Goal     *float64 `json:"goal"`               // for the ratio, or the value without a baseline
 	Met      *bool    `json:"met"`                // nil where no goal is set
 	Runs     int      `json:"runs,omitempty"`
-	Spread   float64  `json:"spread,omitempty"` // largest minus smallest, in the same unit
+	Spread   float64  `json:"spread,omitempty"` // largest minus smallest, over the median
 	Skipped  string   `json:"skipped,omitempty"`
 }
 
@@ -53,7 +57,7 @@ func (r Result) String() string {
 		s += fmt.Sprintf(" goal %.4g met %v", *r.Goal, *r.Met)
 	}
 	if r.Runs > 1 {
-		s += fmt.Sprintf(" (median of %d, spread %.3g)", r.Runs, r.Spread)
+		s += fmt.Sprintf(" (median of %d, spread %.1f %%)", r.Runs, 100*r.Spread)
 	}
 	return s
 }
@@ -129,7 +133,10 @@ func (r *runner) figure(where, metric, unit string, values []float64, baseline, 
 	sort.Float64s(values)
 	n := len(values)
 	res := Result{Suite: "gpu", Case: where, Metric: metric, Unit: unit, Value: values[n/2],
-		Runs: n, Spread: values[n-1] - values[0], Baseline: baseline}
+		Runs: n, Baseline: baseline}
+	if res.Value != 0 {
+		res.Spread = math.Abs((values[n-1] - values[0]) / res.Value)
+	}
 	judged := res.Value
 	if baseline != 0 {
 		res.Ratio = res.Value / baseline

@@ -16,9 +16,10 @@ import (
 // holdEnv makes a process one that holds device memory, see Hold.
 const holdEnv = "HOLDFAST_GPUBENCH_HOLD"
 
-// Hold is what a program that calls Run calls first of all: in a process that
-// Run has started to be checkpointed by the CUDA driver it takes device memory,
-// waits until its input ends, and exits. In all others it does nothing.
+// Hold is called by the process that Options.Self starts, before anything else:
+// in a process that Run has started to be checkpointed by the CUDA driver it
+// takes device memory, waits until its input ends, and exits. In all others it
+// does nothing.
 func Hold() {
 	text := os.Getenv(holdEnv)
 	if text == "" {
@@ -71,11 +72,15 @@ func (r *runner) driverCheckpoint() error {
 		r.skip(where, "checkpoint", "only CUDA has one")
 		return nil
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
+	self := r.opt.Self
+	if self == nil {
+		name, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		self = []string{name}
 	}
-	c := exec.CommandContext(r.ctx, self)
+	c := exec.CommandContext(r.ctx, self[0], self[1:]...)
 	c.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", holdEnv, bytes, r.info.PCI))
 	c.Stderr = os.Stderr
 	in, err := c.StdinPipe()
