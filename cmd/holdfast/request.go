@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/spf13/cobra"
+)
+
+func newRequest() *cobra.Command {
+	var stop, wait, asJSON bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "request DIR",
+		Short: "ask a running job for a checkpoint",
+		Long: `request asks the job that runs with DIR as its HOLDFAST_GLOBAL (or, if it has
+none, its HOLDFAST_LOCAL on the node of rank 0) for a checkpoint. Only the owner
+of the job can. With --wait it returns when the epoch is at all levels.
+
+Exit codes: 0 asked, and with --wait durable; 2 no such job, no answer in time,
+or the checkpoint failed.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withJob(cmd, args[0], timeout, asJSON, func(ctx context.Context, c *coordinated.Client) (*coordinated.JobStatus, error) {
+				return c.Request(ctx, stop, wait)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&stop, "stop", false, "a final checkpoint: the program ends after it")
+	f.BoolVar(&wait, "wait", false, "wait until the epoch is at all levels")
+	f.BoolVar(&asJSON, "json", false, "write the job's status as one JSON object")
+	f.DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for the job")
+	return cmd
+}
+
+func newStatus() *cobra.Command {
+	var asJSON bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "status DIR",
+		Short: "say how a running job stands",
+		Long: `status asks the job that runs with DIR as its HOLDFAST_GLOBAL (or HOLDFAST_LOCAL
+on the node of rank 0) where it is and what its last checkpoints cost.
+
+Exit codes: 0 the job answered; 2 no such job or no answer in time.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withJob(cmd, args[0], timeout, asJSON, func(ctx context.Context, c *coordinated.Client) (*coordinated.JobStatus, error) {
+				return c.Status(ctx)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "write one JSON object")
+	f.DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the job")
+	return cmd
+}
+
+// withJob connects, asks and prints the answer.
+func withJob(cmd *cobra.Command, dir string, timeout time.Duration, asJSON bool, ask func(context.Context, *coordinated.Client) (*coordinated.JobStatus, error)) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+	defer cancel()
+	c, err := coordinated.DialJob(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	st, err := ask(ctx, c)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return jsonLines(cmd.OutOrStdout(), []*coordinated.JobStatus{st})
+	}
+	return printStatus(cmd.OutOrStdout(), st)
+}
+
+func printStatus(w io.Writer, st *coordinated.JobStatus) error {
+	fmt.Fprintf(w, "job %s: %d ranks, %s\n", st.Job, st.Ranks, st.Cut)
+	if len(st.Epochs) == 0 {
+		_, err := fmt.Fprintln(w, "no checkpoint yet in this run")
+		return err
+	}
+	out := [][]string{{"EPOCH", "BYTES OF RANK 0", "BLOCKED", "DURABLE"}}
+	for _, e := range st.Epochs {
+		durable := e.Error
+		for _, level := range []string{"local", "partner", "parity", "global"} {
+			if s, ok := e.DurableSeconds[level]; ok {
+				durable += fmt.Sprintf(" %s %.3f s", level, s)
+			}
+		}
+		out = append(out, []string{fmt.Sprint(e.Epoch), fmt.Sprint(e.Bytes), fmt.Sprintf("%.1f ms", 1000*e.BlockedSeconds), durable})
+	}
+	return table(w, out)
+}
