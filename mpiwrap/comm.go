@@ -31,8 +31,9 @@ type Comm struct {
 	how     creation
 	index   uint32 // in st.table
 
-	children int // creations begun on this communicator
-	windows  int // allocated on it so far
+	balance  int64 // see inFlight
+	children int   // creations begun on this communicator
+	windows  int   // allocated on it so far
 	entered  atomic.Uint64
 	box      mailbox
 	groups   map[string]int // creations by groups
@@ -137,8 +138,9 @@ func (c *Comm) rankList(call string, ranks []int) ([]int32, error) {
 	return list, nil
 }
 
-// Free releases c, whose messages must all have been received. It is collective
-// over c. The world cannot be freed.
+// Free releases c. Messages that were sent on it and not received are lost; the
+// ranks take them off the network together, since nobody could do it later. It is
+// collective over c and waits for all its ranks. The world cannot be freed.
 func (c *Comm) Free() error {
 	if c.name == "world" {
 		return c.fail("Free", NoPeer, NoTag, ErrUnsupported, "the world lives until Finalize")
@@ -151,6 +153,9 @@ func (c *Comm) Free() error {
 		return err
 	}
 	defer a.leave()
+	if err := c.empty(); err != nil {
+		return err
+	}
 	c.freed = true
 	if err := c.release(); err != nil {
 		return c.wrap("Free", NoPeer, NoTag, err)

@@ -125,6 +125,28 @@ func opHash(op string) uint64 {
 	return h.Sum64()
 }
 
+// empty receives what is still in flight on a communicator about to be freed: at
+// a later drain its messages would be missed for ever.
+func (c *Comm) empty() error {
+	for {
+		mine, all := []int64{c.balance}, []int64{0}
+		err := c.st.drv.Collective(driver.Coll{Kind: driver.Allreduce, Type: driver.Int64, Op: driver.Sum,
+			Count: 1, Send: bytesOf(mine), Recv: bytesOf(all), Comm: c.h})
+		if err != nil {
+			return c.wrap("Free", NoPeer, NoTag, err)
+		}
+		if all[0] <= 0 {
+			return nil
+		}
+		if _, err := c.st.endpoint.progressAll(); err != nil {
+			return err
+		}
+		if _, err := c.fetch(); err != nil {
+			return err
+		}
+	}
+}
+
 const explainBytes = 256
 
 // explain tells every rank what each of them was about to make.

@@ -133,8 +133,11 @@ func (r *Request) accepts(rec *requestRecord) error {
 		return fmt.Errorf("the request's buffer had %d bytes, this one has %d", rec.Bytes, len(r.buf))
 	case r.persistent && (rec.Kind != r.kind || rec.Peer != r.peer || rec.Tag != r.tag):
 		return fmt.Errorf("the request was for peer %d tag %d, this one is for peer %d tag %d", rec.Peer, rec.Tag, r.peer, r.tag)
-	case rec.State > complete:
-		return fmt.Errorf("state %d", rec.State)
+	case rec.State > complete || rec.State == active && rec.Kind != recvRequest:
+		return fmt.Errorf("state %d of kind %d", rec.State, rec.Kind)
+	}
+	if rec.State == active {
+		return r.c.checkRecv(opIrecv, rec.Peer, rec.Tag)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package mpiwrap
 
 import (
 	"runtime"
+	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
@@ -22,9 +23,21 @@ type boxed struct {
 // the messages of one sender in order.
 type mailbox struct {
 	list []*boxed
+	n    atomic.Int32 // length of list, for a look without a lock
 }
 
-func (b *mailbox) len() int { return len(b.list) }
+func (b *mailbox) len() int { return int(b.n.Load()) }
+
+func (b *mailbox) add(m *boxed) {
+	b.list = append(b.list, m)
+	b.n.Store(int32(len(b.list)))
+}
+
+// prepend puts older messages in front.
+func (b *mailbox) prepend(ms []*boxed) {
+	b.list = append(ms, b.list...)
+	b.n.Store(int32(len(b.list)))
+}
 
 func (m *boxed) matches(source, tag int) bool {
 	return (source == AnySource || source == m.source) && (tag == AnyTag || tag == m.tag)
@@ -45,6 +58,7 @@ func (b *mailbox) remove(i int) *boxed {
 	copy(b.list[i:], b.list[i+1:])
 	b.list[len(b.list)-1] = nil
 	b.list = b.list[:len(b.list)-1]
+	b.n.Store(int32(len(b.list)))
 	return m
 }
 

@@ -121,13 +121,18 @@ func (c *Comm) asideBoxed(source, tag int) *Message {
 		return &Message{c: c, st: emptyStatus}
 	}
 	if m := c.boxedFor(source, tag); m != nil {
-		return &Message{c: c, box: m, st: m.status()}
+		return c.remember(&Message{c: c, box: m, st: m.status()})
 	}
 	return nil
 }
 
 func (c *Comm) aside(h driver.Handle, st driver.Status) *Message {
-	m := &Message{c: c, h: h, st: statusOf(st)}
+	return c.remember(&Message{c: c, h: h, st: statusOf(st)})
+}
+
+// remember keeps a message that is set aside on the list of those a checkpoint
+// must not lose.
+func (c *Comm) remember(m *Message) *Message {
 	c.st.lock()
 	c.st.aside = append(c.st.aside, m)
 	c.st.unlock()
@@ -151,13 +156,13 @@ func (m *Message) recv(buf []byte) (Status, error) {
 	}
 	defer a.leave()
 	m.done = true
+	m.forget()
 	switch {
 	case m.box != nil:
 		return c.deliver(opMrecv, m.box, buf)
 	case m.h == 0:
 		return emptyStatus, nil
 	}
-	m.forget()
 	st, err := c.st.drv.Mrecv(buf, m.h)
 	if err != nil {
 		return c.recvFailed(opMrecv, m.st.Source, m.st.Tag, err)
@@ -168,7 +173,7 @@ func (m *Message) recv(buf []byte) (Status, error) {
 	return out, nil
 }
 
-// forget takes m off the list of messages that the drain must fetch.
+// forget takes m off the list of remember.
 func (m *Message) forget() {
 	s := m.c.st
 	s.lock()

@@ -105,7 +105,7 @@ func (c *Comm) fetch() (int, error) {
 		if m.h, err = c.st.drv.Imrecv(m.data, h); err != nil {
 			return n, c.wrap("Pump", m.source, m.tag, err)
 		}
-		c.box.list = append(c.box.list, m)
+		c.box.add(m)
 		if err := c.begun(m); err != nil {
 			return n, err
 		}
@@ -133,6 +133,9 @@ func lostError(err error) bool {
 // belong to the program's side of the cut.
 func (e *Endpoint) fetchAside() error {
 	for _, m := range e.s.aside {
+		if m.h == 0 {
+			continue
+		}
 		buf := make([]byte, m.st.Bytes)
 		_, err := e.s.drv.Mrecv(buf, m.h)
 		if lostError(err) {
@@ -141,9 +144,7 @@ func (e *Endpoint) fetchAside() error {
 		m.c.countReceived(int32(m.st.Source))
 		m.box = &boxed{source: m.st.Source, tag: m.st.Tag, data: buf, err: err}
 		m.h = 0
-		e.s.fetched = append(e.s.fetched, m)
 	}
-	e.s.aside = nil
 	return nil
 }
 

@@ -112,8 +112,8 @@ func (e *Endpoint) SaveMailbox() ([]byte, error) {
 // asideRecords are messages that Mprobe took and the program has not received:
 // they come first, as no later one of the mailbox was sent before them.
 func asideRecords(s *state, c *Comm) (out []boxRecord) {
-	for _, m := range s.fetched {
-		if m.c == c && !m.done {
+	for _, m := range s.aside {
+		if m.c == c && m.box != nil {
 			out = append(out, boxRecord{Comm: c.name, Source: m.box.source, Tag: m.box.tag, data: m.box.data})
 		}
 	}
@@ -177,5 +177,5 @@ func (s *state) deliverRestored(c *Comm) {
 		}
 	}
 	s.restored.Boxes = rest
-	c.box.list = append(mine, c.box.list...)
+	c.box.prepend(mine)
 }

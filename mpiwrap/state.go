@@ -38,8 +38,7 @@ type state struct {
 	live    []*Comm      // program communicators in order of creation
 	gone    []Collective // of those freed since the last Settle
 	windows []*window
-	aside   []*Message // set aside by Mprobe and still in MPI; guarded by own
-	fetched []*Message // set aside, and their bytes drained
+	aside   []*Message // set aside by Mprobe and not received; guarded by own
 
 	restored *record               // what a checkpoint said, until claimed
 	prepared map[*Request]struct{} // persistent requests known to MPI
@@ -151,17 +150,28 @@ func (s *state) unlock() {
 func (c *Comm) countSent(dest int) {
 	if !c.private {
 		c.st.sent[c.members[dest]].Add(1)
+		c.inFlight(1)
 	}
 }
 
 func (c *Comm) uncountSent(dest int) {
 	if !c.private {
 		c.st.sent[c.members[dest]].Add(^uint64(0))
+		c.inFlight(-1)
 	}
 }
 
 func (c *Comm) countReceived(source int32) {
 	if !c.private && source >= 0 {
 		c.st.received[c.members[source]].Add(1)
+		c.inFlight(-1)
 	}
+}
+
+// inFlight keeps the messages this rank has sent on c less those it has had: the
+// sum over all ranks is what is still in the network.
+func (c *Comm) inFlight(n int64) {
+	c.st.lock()
+	c.balance += n
+	c.st.unlock()
 }

@@ -11,6 +11,7 @@ var commCases = []Case{
 	{"creation by lists and groups", lists},
 	{"nodes", nodes},
 	{"use after free", afterFree},
+	{"free with messages in flight", freeInFlight},
 	{"grids", grids},
 	{"neighbourhood collectives", neighbourhoods},
 	{"communicators do not mix", separate},
@@ -249,4 +250,31 @@ func neighbourGraph(w *mpiwrap.Comm) error {
 		return nil
 	}
 	return equalSlices("gathered", dest, everyone(w.Size(), 2000, 0))
+}
+
+// freeInFlight: what nobody received on a freed communicator is not missed at
+// the next drain.
+func freeInFlight(w *mpiwrap.Comm) error {
+	for _, n := range []int{1, 30_000} {
+		d, err := w.Dup()
+		if err != nil {
+			return err
+		}
+		next, prev := neighbours(w)
+		s, err := mpiwrap.Isend(d, pattern(n, w.Rank(), 0), next, 0)
+		if err != nil {
+			return err
+		}
+		kept, err := mpiwrap.Irecv(d, make([]float64, 1), prev, 1)
+		if err != nil {
+			return err
+		}
+		if err := all(mpiwrap.Send(d, []float64{1}, next, 1), d.Free(), Settle(w)); err != nil {
+			return err
+		}
+		if err := mpiwrap.WaitAll(s, kept); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 var requestCases = []Case{
 	{"wait and test for some", waitSome},
+	{"many requests at once", manyRequests},
 	{"persistent requests", persistent},
 	{"cancel", cancels},
 	{"synchronous sends", synchronous},
@@ -248,6 +249,39 @@ func waitTruncated(w *mpiwrap.Comm) error {
 		}
 		if err := all(wantErr("truncated", failed, mpiwrap.ErrTruncate), equal("the other", good[1], 4)); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// manyRequests are more than one call into MPI takes, and than there are slots
+// for small receives.
+func manyRequests(w *mpiwrap.Comm) error {
+	next, prev := neighbours(w)
+	for _, n := range []int{150, 4500} {
+		in := make([]int32, n)
+		var rs []*mpiwrap.Request
+		for i := range n {
+			r, err := mpiwrap.Irecv(w, in[i:i+1], prev, i%7)
+			if err != nil {
+				return err
+			}
+			rs = append(rs, r)
+		}
+		for i := range n {
+			s, err := mpiwrap.Isend(w, []int32{int32(i)}, next, i%7)
+			if err != nil {
+				return err
+			}
+			rs = append(rs, s)
+		}
+		if err := mpiwrap.WaitAll(rs...); err != nil {
+			return err
+		}
+		for i, v := range in {
+			if v != int32(i) {
+				return fmt.Errorf("receive %d of %d got %d", i, n, v)
+			}
 		}
 	}
 	return nil
