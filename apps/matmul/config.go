@@ -35,11 +35,7 @@ with -ranks 1:
 At the end the product is checked on vectors of random signs (Freivalds), within
 what rounding allows; a product that fails is an error.
 
-With -local or -global the run is checkpointed: USR1 to any rank takes one and
-goes on, USR2 or TERM takes one and stops. Started again with the same flags it
-goes on from the newest checkpoint, on any nodes and devices and under any MPI,
-with the same number of ranks.
-
+` + job.Usage + `
 A fixed number of ranks and -panel on one kind of device gives the same bytes
 anywhere. Other kinds, numbers of ranks or panels differ by at most twice the
 bound of the check: (K + panels + 2) unit roundoffs times |A| |B|.

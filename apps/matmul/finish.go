@@ -45,7 +45,7 @@ func (s *summa[T]) gather(mine []T) (*matfile.Matrix, error) {
 	counts, displs := make([]int, ranks), make([]int, ranks)
 	at := 0
 	for r := range ranks {
-		rows, cols := share(s.input.m, s.grid.rows, r/s.grid.cols), share(s.input.n, s.grid.cols, r%s.grid.cols)
+		rows, cols := s.blockOf(r)
 		counts[r], displs[r] = rows.len()*cols.len(), at
 		at += counts[r]
 	}
@@ -56,9 +56,10 @@ func (s *summa[T]) gather(mine []T) (*matfile.Matrix, error) {
 	if err := mpiwrap.Gatherv(s.World, blocks, counts, displs, mine, 0); err != nil || s.World.Rank() != 0 {
 		return nil, err
 	}
-	all := &matfile.Matrix{Rows: s.input.m, Cols: s.input.n, Data: make([]float64, at), Single: s.config.single}
+	all := &matfile.Matrix{Rows: s.input.m, Cols: s.input.n, Single: s.config.single}
+	all.Data = make([]float64, at)
 	for r := range ranks {
-		rows, cols := share(s.input.m, s.grid.rows, r/s.grid.cols), share(s.input.n, s.grid.cols, r%s.grid.cols)
+		rows, cols := s.blockOf(r)
 		from := blocks[displs[r]:]
 		for i := range rows.len() {
 			for j := range cols.len() {
@@ -67,6 +68,12 @@ func (s *summa[T]) gather(mine []T) (*matfile.Matrix, error) {
 		}
 	}
 	return all, nil
+}
+
+// blockOf returns the rows and columns of C that a rank owns.
+func (s *summa[T]) blockOf(rank int) (rows, cols span) {
+	g := s.grid
+	return share(s.input.m, g.rows, rank/g.cols), share(s.input.n, g.cols, rank%g.cols)
 }
 
 // write writes the result, to the file if there is one, and hashes it.

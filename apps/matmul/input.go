@@ -34,7 +34,7 @@ func (c *config) load() (*inputs, error) {
 		return nil, err
 	}
 	if a.Cols != b.Rows {
-		return nil, fmt.Errorf("%s is %d by %d, %s is %d by %d: the columns of the first must be the rows of the second",
+		return nil, fmt.Errorf("%s is %d by %d, %s is %d by %d: want as many rows as the first has columns",
 			c.a, a.Rows, a.Cols, c.b, b.Rows, b.Cols)
 	}
 	return &inputs{a.Rows, a.Cols, b.Cols, a.At, b.At, "matrices " + digest(a, b)}, nil

@@ -64,7 +64,8 @@ func multiply[T real](ctx context.Context, c *config, j *job.Job) error {
 func newSumma[T real](c *config, j *job.Job, input *inputs) (*summa[T], error) {
 	g := newGrid(j.World.Size())
 	if input.m < g.rows || input.n < g.cols || input.k < g.cols || input.k < g.rows {
-		return nil, fmt.Errorf("product of %dx%d and %dx%d on a grid of %d by %d ranks: want a row and a column at least per rank",
+		return nil, fmt.Errorf("product of %dx%d and %dx%d on a grid of %d by %d ranks: "+
+			"want a row and a column at least per rank",
 			input.m, input.k, input.k, input.n, g.rows, g.cols)
 	}
 	row, col := j.World.Rank()/g.cols, j.World.Rank()%g.cols

@@ -42,7 +42,8 @@ func (s *summa[T]) verify(c []T) error {
 		}
 		for i, r := range residual {
 			if !(math.Abs(r) <= factor*size[i]) {
-				return fmt.Errorf("row %d of the product is off by %g on a vector of signs, rounding allows %g", i, r, factor*size[i])
+				return fmt.Errorf("row %d of the product is off by %g on a vector of signs, rounding allows %g",
+					i, r, factor*size[i])
 			}
 		}
 	}

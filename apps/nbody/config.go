@@ -36,11 +36,7 @@ the devices compute. Start it with mpirun or srun, or alone with -ranks 1:
   mpirun -np 4 nbody -plummer 8192 -steps 1000 -out end.csv
   nbody -ranks 1 -in apps/nbody/input/solar-j2000.csv -eps 0 -dt 0.5 -steps 731 -out year.csv
 
-With -local or -global the run is checkpointed: USR1 to any rank takes one and
-goes on, USR2 or TERM takes one and stops. Started again with the same flags it
-goes on from the newest checkpoint, on any nodes and devices and under any MPI,
-with the same number of ranks.
-
+` + job.Usage + `
 The result file is CSV in the form of the input file, and its SHA-256 is printed.
 A fixed number of ranks on one kind of device gives the same bytes anywhere.
 

@@ -49,7 +49,8 @@ func (c *config) simulate(ctx context.Context, j *job.Job) error {
 func (s *simulation) start(ctx context.Context) error {
 	// The number of steps is not part of the run: it may be made longer.
 	run := fmt.Sprintf("bodies %.16s dt %g eps %g", s.initial.Digest(), s.dt, s.eps)
-	restored, err := s.Restore(ctx, run, job.State{Name: "step", Value: &s.step}, job.State{Name: "energy", Value: &s.energy})
+	restored, err := s.Restore(ctx, run,
+		job.State{Name: "step", Value: &s.step}, job.State{Name: "energy", Value: &s.energy})
 	if err != nil {
 		return err
 	}

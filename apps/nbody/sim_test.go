@@ -104,6 +104,7 @@ func longitude(s *bodies.System, i int) float64 {
 }
 
 func TestTooManyRanks(t *testing.T) {
+	jobtest.Device(t)
 	c, err := parse([]string{"-plummer", "2"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)

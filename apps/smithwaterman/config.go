@@ -36,11 +36,7 @@ srun, or alone with -ranks 1:
   mpirun -np 4 smithwaterman -a input/lambda.fa:1-6000 -b input/lambda.fa:30001-37000
   smithwaterman -ranks 1 -matrix blosum62 -a input/hba.fa -b input/hbb.fa
 
-With -local or -global the run is checkpointed: USR1 to any rank takes one and
-goes on, USR2 or TERM takes one and stops. Started again with the same flags it
-goes on from the newest checkpoint, on any nodes and devices and under any MPI,
-with the same number of ranks.
-
+` + job.Usage + `
 All arithmetic is in whole numbers: the result is the same, to the byte, on every
 device and for any number of ranks. Memory on the devices: about 0.02 bytes for
 each cell of the matrix; with -score only the score is computed, in memory that
@@ -59,7 +55,8 @@ func parse(args []string, w io.Writer) (*config, error) {
 		fmt.Fprint(w, usage)
 		fs.PrintDefaults()
 	}
-	fs.StringVar(&c.a, "a", "", "FASTA `file` of the first sequence; FILE:FROM-TO takes the letters FROM to TO, counted from 1")
+	fs.StringVar(&c.a, "a", "",
+		"FASTA `file` of the first sequence; FILE:FROM-TO takes the letters FROM to TO, counted from 1")
 	fs.StringVar(&c.b, "b", "", "FASTA `file` of the second sequence, likewise")
 	fs.StringVar(&c.matrix, "matrix", "dna", "scores of pairs of letters: dna, blosum62, or a file in NCBI's form")
 	fs.IntVar(&c.open, "open", 10, "cost of the first letter of a gap")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/holdfast-hpc/holdfast/apps/smithwaterman/align"
 	"github.com/holdfast-hpc/holdfast/apps/smithwaterman/kernel"
@@ -86,7 +85,7 @@ func (e *engine) prepare() error {
 		to   *gpustate.Buffer
 		from []byte
 	}{
-		{e.codesA, e.a}, {e.codesB, e.b}, {e.pair, gpustate.Bytes(slices.Clone(e.scoring.Pair[:]))},
+		{e.codesA, e.a}, {e.codesB, e.b}, {e.pair, gpustate.Bytes(e.scoring.Pair[:])},
 		{e.top, gpustate.Bytes(top)}, {e.border, gpustate.Bytes(border)}, {e.best, make([]byte, 12*e.tiles())},
 	} {
 		if err := e.queue.Write(w.to, 0, w.from); err != nil {
@@ -172,7 +171,8 @@ func (e *engine) block(row, col int) (k *align.Block, firstRow, firstCol int, er
 	record := make([]int32, kernel.Border)
 	for r := 0; r < len(k.A); r += kernel.Rows {
 		strip := (firstRow + r) / kernel.Rows
-		if err = e.queue.Read(e.keptBorder, 4*(strip*e.tiles()+tile)*kernel.Border, gpustate.Bytes(record)); err != nil {
+		off := 4 * (strip*e.tiles() + tile) * kernel.Border
+		if err = e.queue.Read(e.keptBorder, off, gpustate.Bytes(record)); err != nil {
 			return nil, 0, 0, err
 		}
 		copy(k.LeftH[r:], record[1:kernel.Rows+1])

@@ -59,7 +59,8 @@ func (s *sweep) write(c *config, best align.Best, text []byte) error {
 // check computes the score of the alignment again from its columns.
 func (s *sweep) check(al *align.Alignment) error {
 	if got := al.Rescore(s.problem.scoring, s.problem.a.Codes, s.problem.b.Codes); got != al.Score {
-		return fmt.Errorf("the alignment found is worth %d, but the matrix says %d: device or library computes wrongly", got, al.Score)
+		return fmt.Errorf("the alignment found is worth %d, but the matrix says %d: "+
+			"device or library computes wrongly", got, al.Score)
 	}
 	return nil
 }
@@ -105,7 +106,8 @@ func (s *sweep) receiveWalk() (*align.Walk, error) {
 	if _, err := mpiwrap.Recv(s.World, head, right, tagWalk); err != nil {
 		return nil, err
 	}
-	w := &align.Walk{Row: int(head[0]), Col: int(head[1]), State: align.State(head[2]), Ops: make([]align.Op, head[3])}
+	w := &align.Walk{Row: int(head[0]), Col: int(head[1]), State: align.State(head[2])}
+	w.Ops = make([]align.Op, head[3])
 	_, err := mpiwrap.Recv(s.World, w.Ops, right, tagWalk)
 	return w, err
 }

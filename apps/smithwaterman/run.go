@@ -40,11 +40,12 @@ func (c *config) align(ctx context.Context, j *job.Job) error {
 	rank, size := j.World.Rank(), j.World.Size()
 	columns := len(p.b.Codes)
 	if len(p.a.Codes) == 0 || columns < size {
-		return fmt.Errorf("%d by %d letters on %d ranks: want a letter at least, and one of the second sequence per rank",
-			len(p.a.Codes), columns, size)
+		return fmt.Errorf("%d by %d letters on %d ranks: want a letter of the first sequence, "+
+			"and one of the second for each rank", len(p.a.Codes), columns, size)
 	}
 	lo, hi := columns*rank/size, columns*(rank+1)/size
-	e, err := newEngine(j.Device, p.scoring, part{a: p.a.Codes, b: p.b.Codes[lo:hi], begin: lo, keep: !c.scoreOnly})
+	mine := part{a: p.a.Codes, b: p.b.Codes[lo:hi], begin: lo, keep: !c.scoreOnly}
+	e, err := newEngine(j.Device, p.scoring, mine)
 	if err != nil {
 		return err
 	}
@@ -139,7 +140,8 @@ func (s *sweep) best() (align.Best, error) {
 		return mine, err
 	}
 	all := make([]int64, 3*s.World.Size())
-	if err := mpiwrap.Allgather(s.World, all, []int64{int64(mine.Score), int64(mine.Row), int64(mine.Col)}); err != nil {
+	own := []int64{int64(mine.Score), int64(mine.Row), int64(mine.Col)}
+	if err := mpiwrap.Allgather(s.World, all, own); err != nil {
 		return mine, err
 	}
 	var best align.Best

@@ -30,11 +30,7 @@ lost or done twice shows. Start it with mpirun or srun, or alone with -ranks 1:
   mpirun -np 4 transpose -size 8192x4096 -rounds 100
   transpose -ranks 1 -size 1000x777 -rounds 7 -check 1
 
-With -local or -global the run is checkpointed: USR1 to any rank takes one and
-goes on, USR2 or TERM takes one and stops. Started again with the same flags it
-goes on from the newest checkpoint, on any nodes and devices and under any MPI,
-with the same number of ranks.
-
+` + job.Usage + `
 All arithmetic is in whole numbers: the result is the same on every device and for
 any number of ranks. An element that is wrong ends the run with an error that
 names it.

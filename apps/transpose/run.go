@@ -38,7 +38,8 @@ func (c *config) shape(round int64) (rows, cols int) {
 // transpose is the program on one rank.
 func (c *config) transpose(ctx context.Context, j *job.Job) error {
 	if size := j.World.Size(); c.rows < size || c.cols < size {
-		return fmt.Errorf("matrix of %d by %d on %d ranks: want a row and a column at least per rank", c.rows, c.cols, size)
+		return fmt.Errorf("matrix of %d by %d on %d ranks: want a row and a column at least per rank",
+			c.rows, c.cols, size)
 	}
 	t := &turner{Job: j, config: c}
 	if err := t.prepare(); err != nil {
@@ -66,7 +67,8 @@ func (t *turner) prepare() (err error) {
 	if t.queue, err = t.Device.Queue("main"); err != nil {
 		return err
 	}
-	p, err := t.Device.Program("transpose", gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}, kernel.Options)
+	sources := gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
+	p, err := t.Device.Program("transpose", sources, kernel.Options)
 	if err != nil {
 		return err
 	}
@@ -78,7 +80,8 @@ func (t *turner) prepare() (err error) {
 	}
 	elements := max(t.block(0), t.block(1))
 	if elements > math.MaxInt32 {
-		return fmt.Errorf("%d elements on rank %d, at most %d are possible: use more ranks", elements, t.World.Rank(), math.MaxInt32)
+		return fmt.Errorf("%d elements on rank %d, at most %d are possible: use more ranks",
+			elements, t.World.Rank(), math.MaxInt32)
 	}
 	t.out, t.in = make([]uint32, elements), make([]uint32, elements)
 	if t.matrix, err = t.Device.Buffer("matrix", 4*elements); err != nil {

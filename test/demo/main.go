@@ -47,6 +47,7 @@ type demo struct {
 	ranks, bodies, steps int
 	timeout              time.Duration
 	began                time.Time
+	epoch                uint64 // the one that is restored
 }
 
 const (

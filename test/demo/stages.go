@@ -80,6 +80,9 @@ func (d *demo) killedRun(ctx context.Context) (*stage, error) {
 	s := &stage{name: "checkpoint, then kill -9"}
 	if err := r.Until("a committed epoch in the global folder", func() (bool, error) {
 		rows, err := d.ls(ctx)
+		if len(rows) > 0 {
+			d.epoch = rows[0].Epoch
+		}
 		return len(rows) > 0, err
 	}); err != nil {
 		return nil, err
@@ -115,7 +118,9 @@ func (d *demo) expectDeath(r *launch.Running, s *stage) error {
 func (d *demo) restart(ctx context.Context, name string, m launch.MPI, device string) (*stage, error) {
 	locals := d.locals()
 	slices.Reverse(locals)
-	r, err := d.withCheckpoints(d.job(name, m, device), locals).Start(ctx)
+	j := d.withCheckpoints(d.job(name, m, device), locals)
+	j.Env = append(j.Env, fmt.Sprint("HOLDFAST_EPOCH=", d.epoch))
+	r, err := j.Start(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +141,6 @@ func (d *demo) restart(ctx context.Context, name string, m launch.MPI, device st
 type lsRow struct {
 	Epoch     uint64 `json:"epoch"`
 	Committed bool   `json:"committed"`
-	Bytes     int64  `json:"bytes"`
 }
 
 // ls returns the committed epochs in the global folder.
@@ -144,7 +148,8 @@ func (d *demo) ls(ctx context.Context) ([]lsRow, error) {
 	if empty, err := isEmpty(d.path("global")); err != nil || empty {
 		return nil, err
 	}
-	out, err := exec.CommandContext(ctx, filepath.Join(d.bin, "holdfast"), "ls", "--json", d.path("global")).Output()
+	ls := exec.CommandContext(ctx, filepath.Join(d.bin, "holdfast"), "ls", "--json", d.path("global"))
+	out, err := ls.Output()
 	if err != nil {
 		return nil, fmt.Errorf("holdfast ls: %w", err)
 	}

@@ -74,7 +74,8 @@ func (j *Job) Restore(ctx context.Context, run string, states ...State) (bool, e
 	}
 	restored, err := j.Checkpoints.Restore(ctx)
 	if err == nil && string(saved) != run {
-		err = fmt.Errorf("the checkpoint is of another run: it has %q, this one %q; give the same flags, or another folder for checkpoints", saved, run)
+		err = fmt.Errorf("the checkpoint is of another run: it has %q, this one %q; "+
+			"give the same flags, or another folder for checkpoints", saved, run)
 	}
 	return restored, err
 }

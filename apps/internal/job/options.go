@@ -29,10 +29,21 @@ type Options struct {
 	Verbose bool
 }
 
+// Usage is the part of an application's help that says what the flags for
+// checkpoints do.
+const Usage = `With -local or -global the run is checkpointed: USR1 to any rank takes one and
+goes on, USR2 or TERM takes one and stops. Started again with the same flags it
+goes on from the newest checkpoint, on any nodes and devices and under any MPI,
+with the same number of ranks. Everything else is set in holdfast.yaml or by
+HOLDFAST_ variables, such as HOLDFAST_INTERVAL=10m.
+`
+
 // Register adds the flags to fs.
 func (o *Options) Register(fs *flag.FlagSet) {
-	fs.IntVar(&o.Ranks, "ranks", 0, "1 runs without MPI on one rank; 0 takes the ranks that mpirun or srun started")
-	fs.StringVar(&o.Device, "device", "", "device, such as cuda:0, pocl or rusticl; default HOLDFAST_DEVICE, else the best there is")
+	fs.IntVar(&o.Ranks, "ranks", 0,
+		"1 runs without MPI on one rank; 0 takes the ranks that mpirun or srun started")
+	fs.StringVar(&o.Device, "device", "",
+		"device, such as cuda:0, pocl or rusticl; default HOLDFAST_DEVICE, else the best there is")
 	fs.StringVar(&o.Job, "job", "", "name of the job that checkpoints belong to; default HOLDFAST_JOB")
 	fs.StringVar(&o.Local, "local", "", "node-local `folder` for checkpoints; default HOLDFAST_LOCAL")
 	fs.StringVar(&o.Global, "global", "", "shared `folder` for checkpoints; default HOLDFAST_GLOBAL")

@@ -30,7 +30,9 @@ func ReadNumPy(r io.Reader) (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	descr, fortran, shape := npyDescr.FindStringSubmatch(text), npyFortran.FindStringSubmatch(text), npyShape.FindStringSubmatch(text)
+	descr := npyDescr.FindStringSubmatch(text)
+	fortran := npyFortran.FindStringSubmatch(text)
+	shape := npyShape.FindStringSubmatch(text)
 	if descr == nil || fortran == nil || shape == nil {
 		return nil, bad("header %q", text)
 	}

@@ -26,7 +26,8 @@ func (e *FormatError) Error() string { return fmt.Sprintf("bodies: line %d: %v",
 func (e *FormatError) Unwrap() error { return e.Err }
 
 // ErrUnits means that a file does not say in which units it is.
-var ErrUnits = errors.New(`no units stated: begin the file with a line "# units: solar", "# units: si" or "# units: nbody"`)
+var ErrUnits = errors.New("no units stated: begin the file with a line " +
+	`"# units: solar", "# units: si" or "# units: nbody"`)
 
 // Read reads bodies from CSV. Lines that begin with # are comments; one of them,
 // before the first record, states the units:
@@ -164,7 +165,8 @@ func (d *decoder) body(s *System, record []string) error {
 	s.Pos = append(s.Pos, 0, 0, 0, 0)
 	s.Vel = append(s.Vel, 0, 0, 0, 0)
 	l, u := d.scale.length, d.scale.velocity
-	s.Set(i, v[0]*d.scale.mass, [3]float64{v[1] * l, v[2] * l, v[3] * l}, [3]float64{v[4] * u, v[5] * u, v[6] * u})
+	pos, vel := [3]float64{v[1] * l, v[2] * l, v[3] * l}, [3]float64{v[4] * u, v[5] * u, v[6] * u}
+	s.Set(i, v[0]*d.scale.mass, pos, vel)
 	for _, x := range append(s.Pos[4*i:4*i+4:4*i+4], s.Vel[4*i:]...) {
 		if math.IsInf(float64(x), 0) {
 			return errors.New("a number is too large for single precision; use larger units")

@@ -13,7 +13,8 @@ import (
 )
 
 func main() {
-	date := flag.Float64("date", planets.J2000, "Julian date, TT; the elements hold from 2378497 (1800) to 2469808 (2050)")
+	date := flag.Float64("date", planets.J2000,
+		"Julian date, TT; the elements hold from 2378497 (1800) to 2469808 (2050)")
 	out := flag.String("out", "", "file to write; default standard output")
 	flag.Parse()
 	if err := run(*date, *out); err != nil {
