@@ -296,3 +296,57 @@ func TestOrderOfUnnamed(t *testing.T) {
 		}
 	}
 }
+
+// TestCaptureOutlivesDevice reads a capture whose device has been left by a
+// migration and closed.
+func TestCaptureOutlivesDevice(t *testing.T) {
+	lib, other := &fake.Library{}, &fake.Library{}
+	d := newDevice(must(lib.Open(0))(t))
+	s := big(t, d)
+	c := must(d.Capture(context.Background(), nil))(t)
+	if c.Slice(1, 0, 4) != nil {
+		t.Fatal("the capture has no shadow: this tests nothing")
+	}
+	ok(t, d.migrate(context.Background(), must(other.Open(1))(t)))
+	s.step(t)
+	s.expect(t, 4)
+	ok(t, d.Close())
+	y := make([]float32, 1<<20)
+	ok(t, c.ReadAt(context.Background(), 1, Bytes(y), 0))
+	if y[7] != 14 {
+		t.Errorf("y[7] = %g, want 14", y[7])
+	}
+	if lib.Faults.Live() == 0 {
+		t.Error("the shadow is gone while the capture is in use")
+	}
+	ok(t, c.Release())
+	if a, b := lib.Faults.Live(), other.Faults.Live(); a != 0 || b != 0 {
+		t.Errorf("%d and %d objects left", a, b)
+	}
+}
+
+// TestEventsOverMigration keeps events of before valid: their commands are
+// complete.
+func TestEventsOverMigration(t *testing.T) {
+	for _, index := range []int{0, 1} { // with and without an event per command
+		lib := &fake.Library{}
+		d := newDevice(must(lib.Open(index))(t))
+		s := newSetup(t, d, 64)
+		s.fill(t)
+		e := s.step(t)
+		w := must(s.q.WriteAsync(s.x, 0, make([]byte, 4)))(t)
+		ok(t, d.migrate(context.Background(), must(lib.Open(1-index))(t)))
+		for _, e := range []*Event{e, w} {
+			if done, err := e.Done(); !done || err != nil {
+				t.Errorf("device %d: done %v, %v after a migration", index, done, err)
+			}
+			ok(t, e.Wait())
+		}
+		must(s.q.Launch(s.k, []int{64}, nil, e, w))(t)
+		ok(t, d.Close())
+		ok(t, e.Wait())
+		if err := s.q.Finish(); !errors.Is(err, ErrClosed) {
+			t.Errorf("finish after close: %v", err)
+		}
+	}
+}

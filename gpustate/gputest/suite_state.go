@@ -131,7 +131,14 @@ func migrations(t *testing.T, b *bench) {
 	b.ok(w.begin())
 	b.ok(w.step())
 	home := d.Info().Name
-	for i, to := range []gpustate.Select{{Kind: "fake", Index: 1}, b.sel, {Kind: "fake"}, b.sel, b.sel} {
+	way := []gpustate.Select{{Kind: "fake", Index: 1}, b.sel, {Kind: "fake"}, b.sel, b.sel}
+	next := b.sel
+	next.Index++
+	if other, err := gpustate.Open(next); err == nil { // a second one of its kind
+		b.ok(other.Close())
+		way = append(way, next, b.sel)
+	}
+	for i, to := range way {
 		b.ok(d.MigrateTo(context.Background(), to))
 		b.ok(w.check(i + 1))
 		b.ok(w.step())
@@ -145,7 +152,7 @@ func migrations(t *testing.T, b *bench) {
 	b.want(d.MigrateTo(context.Background(), gpustate.Select{Kind: "fake"}), gpustate.ErrMapped)
 	_ = m
 	b.ok(w.queue.Unmap(w.shared))
-	b.ok(w.check(6))
+	b.ok(w.check(len(way) + 1))
 	// commands that go on meanwhile wait and then run on the new device
 	stop, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
