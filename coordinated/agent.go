@@ -2,13 +2,13 @@ package coordinated
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
-
 	"os"
 	"os/signal"
 	"slices"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
@@ -29,6 +29,9 @@ type agent struct {
 	armed   time.Time
 
 	polls polling
+
+	callSeq   uint64    // the call that the main thread was last seen blocked in
+	callSince time.Time // since when
 
 	trigger *trigger // at rank 0, nil elsewhere
 	timer   *time.Timer
@@ -254,6 +257,9 @@ func (a *agent) sample() cut.Sampled {
 		return s
 	}
 	a.polls = polling{}
+	if act.Seq != a.callSeq {
+		a.callSeq, a.callSince = act.Seq, time.Now()
+	}
 	s.Block = &cut.Block{Call: act.Seq}
 	for _, w := range act.Waits {
 		if w.Send {
@@ -279,14 +285,27 @@ func (a *agent) wait(w mpiwrap.Wait) cut.Wait {
 
 func storageEpoch(e cut.Epoch) storage.Epoch { return storage.Epoch(e) }
 
+// excuse is what a rank reports when an epoch was given up. Parked ranks have
+// nothing to say.
+type excuse struct {
+	State    string `json:",omitempty"`
+	WaitsFor []int  `json:",omitempty"`
+	Closed   bool   `json:",omitempty"`
+}
+
 // gaveUp collects, on all ranks, who never reached a Point and why.
 func (a *agent) gaveUp(act cut.GaveUp) {
-	text := ""
-	if !act.Parked {
-		text = a.whereabouts()
-	}
-	ch := a.contribute(stageKey{act.Epoch, "culprits"}, []byte(text))
 	c := a.c
+	x := excuse{Closed: c.closed.Load()}
+	if !act.Parked {
+		x.State = a.whereabouts()
+		x.WaitsFor = sources(c.endpoint.Activity().Waits, a.polls.waits)
+	}
+	data, err := json.Marshal(x)
+	if err != nil {
+		c.log.Error("holdfast: report of an epoch given up", "error", err)
+	}
+	ch := a.contribute(stageKey{act.Epoch, "culprits"}, data)
 	c.writers.Go(func() {
 		select {
 		case blobs := <-ch:
@@ -296,11 +315,35 @@ func (a *agent) gaveUp(act cut.GaveUp) {
 	})
 }
 
+// sources lists the ranks that a blocked or polling main thread waits for.
+func sources(waits []mpiwrap.Wait, polled []cut.Wait) []int {
+	var out []int
+	for _, w := range waits {
+		if w.Source >= 0 {
+			out = append(out, w.Source)
+		}
+	}
+	for _, w := range polled {
+		if w.Source >= 0 {
+			out = append(out, w.Source)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 func (c *Checkpointer) blame(e storage.Epoch, blobs []cut.Blob) {
 	err := &TimeoutError{Epoch: e}
 	for _, b := range blobs {
-		if len(b.Data) > 0 {
-			err.Culprits = append(err.Culprits, Culprit{Rank: b.Rank, State: string(b.Data)})
+		var x excuse
+		if jerr := json.Unmarshal(b.Data, &x); jerr != nil {
+			x.State = "its report is malformed: " + jerr.Error()
+		}
+		if x.Closed {
+			err.Closed = append(err.Closed, b.Rank)
+		}
+		if x.State != "" {
+			err.Culprits = append(err.Culprits, Culprit{Rank: b.Rank, State: x.State, WaitsFor: x.WaitsFor})
 		}
 	}
 	c.stats.add(EpochStats{Epoch: e, Err: err})

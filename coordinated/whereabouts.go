@@ -18,12 +18,16 @@ const modulePath = "github.com/holdfast-hpc/holdfast/"
 func (a *agent) whereabouts() string {
 	act := a.c.endpoint.Activity()
 	where := callSite()
-	since := ""
-	if !act.Since.IsZero() {
-		since = fmt.Sprintf(" for %v", time.Since(act.Since).Round(time.Millisecond))
-	}
 	if !act.Blocked {
-		return fmt.Sprintf("computing, %d Points passed%s", a.c.points.load(), where)
+		what := "computing"
+		if len(a.polls.waits) > 0 {
+			what = "polling"
+		}
+		return fmt.Sprintf("%s, %d Points passed%s", what, a.c.points.load(), where)
+	}
+	since := ""
+	if act.Seq == a.callSeq {
+		since = fmt.Sprintf(" for at least %v", time.Since(a.callSince).Round(time.Millisecond))
 	}
 	return fmt.Sprintf("in %s on communicator %s%s%s%s", act.Op, act.Comm, describe(act.Waits), since, where)
 }

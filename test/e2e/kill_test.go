@@ -105,7 +105,7 @@ func TestCulpritNamed(t *testing.T) {
 		j.ready(t)
 		j.signal(0, syscall.SIGUSR1)
 		j.until(t, func() bool { return strings.Contains(j.output(), "given up") })
-		for _, want := range []string{"rank 2", "Recv", "from rank 0", "tag 1234", "shapes.go:"} {
+		for _, want := range []string{"rank 2", "Recv", "from rank 0", "tag 1234", "for at least", "shapes.go:"} {
 			if !strings.Contains(j.output(), want) {
 				t.Errorf("the diagnosis lacks %q:\n%s", want, j.output())
 			}

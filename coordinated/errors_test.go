@@ -1,0 +1,32 @@
+package coordinated
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestTimeoutErrorNamesCycle(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		culprits []Culprit
+		cycle    []int
+	}{
+		{"none", []Culprit{{Rank: 1, State: "in Recv", WaitsFor: []int{0}}}, nil},
+		{"two", []Culprit{{Rank: 1, WaitsFor: []int{3}}, {Rank: 3, WaitsFor: []int{1}}}, []int{1, 3}},
+		{"three, entered from outside", []Culprit{{Rank: 0, WaitsFor: []int{5}}, {Rank: 2, WaitsFor: []int{4}}, {Rank: 4, WaitsFor: []int{9, 5}}, {Rank: 5, WaitsFor: []int{2}}}, []int{2, 4, 5}},
+		{"itself", []Culprit{{Rank: 7, WaitsFor: []int{7}}}, []int{7}},
+	} {
+		e := &TimeoutError{Epoch: 3, Culprits: c.culprits}
+		if got := e.Cycle(); !slices.Equal(got, c.cycle) {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.cycle)
+		}
+		if says := strings.Contains(e.Error(), "cycle"); says != (c.cycle != nil) {
+			t.Errorf("%s: %v", c.name, e)
+		}
+	}
+	closed := &TimeoutError{Culprits: []Culprit{{Rank: 1, State: "in Recv", WaitsFor: []int{0}}}, Closed: []int{0}}
+	if !strings.Contains(closed.Error(), "rank 0 has called Close") {
+		t.Errorf("got %v", closed)
+	}
+}
