@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpubench"
+	"github.com/holdfast-hpc/holdfast/internal/bench"
+	"github.com/spf13/cobra"
+)
+
+func newBenchGPU() *cobra.Command {
+	var asJSON, strict bool
+	var device string
+	var gib []float64
+	o := gpubench.Options{}
+	cmd := &cobra.Command{
+		Use:   "gpu",
+		Short: "measure capture, restore and recording on a device",
+		Long: `gpu measures how long a capture of a device's memory keeps a program waiting and
+how long it takes in all, how fast a restore is, what recording adds to a call,
+and what a command window costs, beside pinned copies, copies within the device
+and the driver's own checkpoint in the same run.
+
+Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
+2 could not measure.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			sel, err := gpustate.ParseSelect(device)
+			if err != nil {
+				return err
+			}
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			o.Select, o.Self = sel, []string{self, "bench", "gpu-worker"}
+			for _, g := range gib {
+				o.Sizes = append(o.Sizes, int64(g*(1<<30)))
+			}
+			var lines []bench.Line
+			err = gpubench.Run(cmd.Context(), o, func(r gpubench.Result) {
+				lines = append(lines, gpuLine(r))
+				fmt.Fprintln(cmd.ErrOrStderr(), "measured", r.Case+":", r.Metric)
+			})
+			if werr := bench.Write(cmd.OutOrStdout(), lines, asJSON); err == nil {
+				err = werr
+			}
+			if err == nil && strict && !bench.AllMet(lines) {
+				err = errBad
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "write one JSON object per line")
+	f.BoolVar(&strict, "strict", false, "exit code 1 when a goal is not met")
+	f.StringVar(&device, "device", os.Getenv(gpustate.DeviceEnv), "device, such as cuda:0 or pocl (default: the best there is)")
+	f.Float64SliceVar(&gib, "gib", nil, "sizes of the state (default: 4,16,48 on a GPU, 0.25 on a CPU)")
+	f.IntVar(&o.Runs, "runs", 3, "runs of each figure")
+	return cmd
+}
+
+// gpuLine is a figure as a line of the table.
+func gpuLine(r gpubench.Result) bench.Line {
+	l := bench.Line{Suite: r.Suite, Case: r.Case, Metric: r.Metric, Value: r.Value, Unit: r.Unit,
+		Goal: r.Goal, Met: r.Met, Runs: r.Runs, Spread: r.Spread}
+	if r.Baseline != 0 {
+		l.Baseline, l.Ratio = &r.Baseline, &r.Ratio
+	}
+	if r.Skipped != "" {
+		return bench.Skip(l, errors.New(r.Skipped))
+	}
+	return l
+}
+
+// newBenchGPUWorker is the process that the CUDA driver checkpoints.
+func newBenchGPUWorker() *cobra.Command {
+	return &cobra.Command{
+		Use: "gpu-worker", Short: "hold device memory for bench gpu", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			gpubench.Hold()
+			return errors.New("gpu-worker is started by bench gpu")
+		},
+	}
+}
