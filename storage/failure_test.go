@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,17 +88,18 @@ func TestFailureTable(t *testing.T) {
 			t.Parallel()
 			w := newCluster(t, nodeNames(4)...)
 			var names []string
-			for i := range c.levels {
-				c.levels[i].Keep, c.levels[i].Full = 3, true // epochs stand alone
-				names = append(names, c.levels[i].Name)
+			levels := slices.Clone(c.levels)
+			for i := range levels {
+				levels[i].Keep, levels[i].Full = 3, true // epochs stand alone
+				names = append(names, levels[i].Name)
 			}
-			w.start(c.levels...)
+			w.start(levels...)
 			for e := storage.Epoch(1); e <= 3; e++ {
 				w.take(e, names...)
 			}
 			w.stop()
 			c.damage(w)
-			w.start(c.levels...)
+			w.start(levels...)
 			if got := w.newest(); got != c.newest {
 				t.Fatalf("newest epoch offered to all is %d, want %d", got, c.newest)
 			}
