@@ -146,25 +146,42 @@ func armed(w *mpiwrap.Comm, f func() (float64, error)) (float64, error) {
 	return f()
 }
 
-// allocations counts mallocs per blocking call of one ping-pong and Allreduce.
+// allocations counts mallocs per blocking call.
 func allocations(w *mpiwrap.Comm) (float64, error) {
+	in, out, peer := []float64{1}, []float64{0}, 1-w.Rank()
+	counts, both := []int{1, 1}, make([]float64, 2)
+	send, err := mpiwrap.SendInit(w, in, peer, 1)
+	if err != nil {
+		return 0, err
+	}
+	recv, err := mpiwrap.RecvInit(w, out, peer, 1)
+	if err != nil {
+		return 0, err
+	}
+	reqs := []*mpiwrap.Request{recv, send}
+	calls := []func() error{
+		func() error { _, err := mpiwrap.Sendrecv(w, in, peer, 0, out, peer, 0); return err },
+		func() error { return mpiwrap.Allreduce(w, out, in, mpiwrap.Sum) },
+		func() error { return mpiwrap.Bcast(w, out, 0) },
+		func() error { return mpiwrap.Allgather(w, both, in) },
+		func() error { return mpiwrap.Allgatherv(w, both, counts, nil, in) },
+		func() error { return mpiwrap.Start(reqs...) },
+		func() error { return mpiwrap.WaitAll(reqs...) },
+		w.Barrier,
+	}
+	const reps = 1000
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	const reps = 1000
-	in, out := []float64{1}, []float64{0}
-	peer := 1 - w.Rank()
 	for range reps {
-		if _, err := mpiwrap.Sendrecv(w, in, peer, 0, out, peer, 0); err != nil {
-			return 0, err
-		}
-		err := errors.Join(mpiwrap.Allreduce(w, out, in, mpiwrap.Sum), mpiwrap.Bcast(w, out, 0), w.Barrier())
-		if err != nil {
-			return 0, err
+		for _, call := range calls {
+			if err := call(); err != nil {
+				return 0, err
+			}
 		}
 	}
 	runtime.ReadMemStats(&after)
-	return float64(after.Mallocs-before.Mallocs) / (4 * reps), nil
+	return float64(after.Mallocs-before.Mallocs) / float64(reps*len(calls)), errors.Join(send.Free(), recv.Free())
 }
 
 func benchMain() int {

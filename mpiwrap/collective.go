@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
@@ -87,6 +88,9 @@ func (c *Comm) launch(a *driver.Coll) (*Request, error) {
 		c.entered.Add(1)
 	}
 	a.Comm = c.h
+	for _, v := range []*[]int32{&a.SendCounts, &a.SendDispls, &a.RecvCounts, &a.RecvDispls} {
+		*v = slices.Clone(*v)
+	}
 	r := &Request{c: c, kind: collRequest, op: op, buf: a.Recv}
 	if err := r.begin(a); err != nil {
 		return nil, c.wrap("I"+op.String(), NoPeer, NoTag, err)

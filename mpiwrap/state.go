@@ -29,6 +29,8 @@ type state struct {
 	// are the mailboxes; own is taken with ThreadMultiple only.
 	pending requestList
 	small   slots
+	layouts [2][]int32 // of the latest v-variant
+	batch   waitBatch
 	slab    []Request // requests are made many at a time
 	own     sync.Mutex
 

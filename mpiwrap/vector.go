@@ -19,7 +19,7 @@ func (c *Comm) layout(op opCode, what string, counts, displs []int, n int) (cs, 
 		return nil, nil, c.badLength(op, "%s: %d counts and %d displacements for %d ranks",
 			what, len(counts), len(displs), c.size)
 	}
-	buf := make([]int32, 2*c.size)
+	buf := c.st.layoutRoom(what == "src", 2*c.size)
 	cs, ds = buf[:c.size], buf[c.size:]
 	at := 0
 	for i, k := range counts {
@@ -36,6 +36,22 @@ func (c *Comm) layout(op opCode, what string, counts, displs []int, n int) (cs, 
 		at += k
 	}
 	return cs, ds, nil
+}
+
+// layoutRoom returns room for one side's layout, which the next call uses again:
+// non-blocking calls copy theirs.
+func (s *state) layoutRoom(src bool, n int) []int32 {
+	if s.slots != nil {
+		return make([]int32, n)
+	}
+	room := &s.layouts[0]
+	if src {
+		room = &s.layouts[1]
+	}
+	if cap(*room) < n {
+		*room = make([]int32, n)
+	}
+	return (*room)[:n]
 }
 
 func gatheringv[T Scalar](c *Comm, k driver.Kind, dest []T, counts, displs []int, src []T, root int) (driver.Coll, error) {

@@ -3,6 +3,7 @@ package mpiwrap
 import (
 	"errors"
 	"runtime"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
@@ -46,8 +47,23 @@ func publishMany(op opCode, rs []*Request, all bool) (*activity, error) {
 // WaitAll waits for every request. All are waited for even when some fail; the
 // errors are joined.
 func WaitAll(rs ...*Request) error {
-	_, err := WaitAllStatus(nil, rs...)
-	return err
+	a, err := publishMany(opWaitAll, rs, true)
+	if err != nil || a == nil {
+		return err
+	}
+	defer a.done()
+	if err := driveAll(rs); err != nil {
+		return err
+	}
+	var errs []error
+	for _, r := range rs {
+		if r.live() {
+			if _, err := r.consume(); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // WaitAllStatus is WaitAll that also returns each request's status, in dest when
@@ -90,16 +106,47 @@ func consumeAll(dest []Status, rs []*Request) ([]Status, error) {
 	return dest, errors.Join(errs...)
 }
 
-// batch is how many requests one driver call waits for; its arrays live on the
-// stack of driveAll's callees.
+// batch is how many requests one driver call waits for.
 const batch = 64
+
+// waitBatch is room for one such call. A rank has one and uses it again and
+// again; who nests waits, or waits at the same time, makes another.
+type waitBatch struct {
+	busy bool
+	hs   [batch]driver.Handle
+	who  [batch]*Request
+	st   [batch]driver.Status
+	errs [batch]error
+}
+
+func (s *state) takeBatch() *waitBatch {
+	s.lock()
+	defer s.unlock()
+	if s.batch.busy {
+		return &waitBatch{}
+	}
+	s.batch.busy = true
+	return &s.batch
+}
+
+func (s *state) giveBatch(b *waitBatch) {
+	s.lock()
+	clear(b.who[:])
+	b.busy = false
+	s.unlock()
+}
 
 // driveAll blocks until no request is active.
 func driveAll(rs []*Request) error {
-	var hs [batch]driver.Handle
-	var who [batch]*Request
+	i := slices.IndexFunc(rs, func(r *Request) bool { return r.live() && r.state == active })
+	if i < 0 {
+		return nil
+	}
+	s := rs[i].c.st
+	b := s.takeBatch()
+	defer s.giveBatch(b)
 	n := 0
-	for _, r := range rs {
+	for _, r := range rs[i:] {
 		if !r.live() || r.state != active {
 			continue
 		}
@@ -110,29 +157,28 @@ func driveAll(rs []*Request) error {
 			r.joinParts()
 			continue
 		}
-		hs[n], who[n] = r.handle(), r
+		b.hs[n], b.who[n] = r.handle(), r
 		if n++; n == batch {
-			if err := driveBatch(hs[:n], who[:n]); err != nil {
+			if err := b.drive(n); err != nil {
 				return err
 			}
 			n = 0
 		}
 	}
-	return driveBatch(hs[:n], who[:n])
+	return b.drive(n)
 }
 
-func driveBatch(hs []driver.Handle, who []*Request) error {
-	if len(hs) == 0 {
+func (b *waitBatch) drive(n int) error {
+	if n == 0 {
 		return nil
 	}
-	var st [batch]driver.Status
-	var errs [batch]error
-	d := who[0].c.st.drv
-	if err := d.WaitAll(hs, st[:len(hs)], errs[:len(hs)]); err != nil {
-		return who[0].c.wrap("WaitAll", NoPeer, NoTag, err)
+	clear(b.errs[:n])
+	c := b.who[0].c
+	if err := c.st.drv.WaitAll(b.hs[:n], b.st[:n], b.errs[:n]); err != nil {
+		return c.wrap("WaitAll", NoPeer, NoTag, err)
 	}
-	for i, r := range who {
-		r.completed(st[i], errs[i])
+	for i, r := range b.who[:n] {
+		r.completed(b.st[i], b.errs[i])
 	}
 	return nil
 }
@@ -153,25 +199,26 @@ func waitAny(rs []*Request) (int, Status, error) {
 		st, err := rs[i].consume()
 		return i, st, err
 	}
-	var hs []driver.Handle
-	var index []int
 	if hasParts(rs) {
 		return pollAny(rs)
 	}
-	for i, r := range rs {
+	s := rs[slices.IndexFunc(rs, (*Request).live)].c.st
+	b := s.takeBatch()
+	defer s.giveBatch(b)
+	hs, who := b.hs[:0], b.who[:0]
+	for _, r := range rs {
 		if r.live() {
-			hs, index = append(hs, r.handle()), append(index, i)
+			hs, who = append(hs, r.handle()), append(who, r)
 		}
 	}
-	d := rs[index[0]].c.st.drv
-	n, st, err := d.WaitAny(hs)
-	if n < 0 || n >= len(index) {
-		return Undefined, Status{}, rs[index[0]].c.wrap("WaitAny", NoPeer, NoTag, err)
+	n, st, err := s.drv.WaitAny(hs)
+	if n < 0 || n >= len(who) {
+		return Undefined, Status{}, who[0].c.wrap("WaitAny", NoPeer, NoTag, err)
 	}
-	r := rs[index[n]]
+	r := who[n]
 	r.completed(st, err)
 	out, err := r.consume()
-	return index[n], out, err
+	return slices.Index(rs, r), out, err
 }
 
 func hasParts(rs []*Request) bool {
