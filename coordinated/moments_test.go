@@ -48,6 +48,8 @@ type sketch struct {
 	name  string
 	ranks int
 	body  func(p *process) error
+	// setup makes and protects what a shape needs besides its mem.
+	setup func(p *process) error
 	// same compares the ranks' final states with the uncut run's; nil means that
 	// they must be equal.
 	same func(got, want []mem) error
@@ -59,6 +61,8 @@ type process struct {
 	ck    *Checkpointer
 	rng   uint64 // seed of the program, the same on all ranks and restarts
 	mem
+	halo [2][]float64 // of the shape with pending receives
+	reqs [2]*mpiwrap.Request
 }
 
 func (p *process) point() error { return p.ck.Point(context.Background()) }
@@ -145,6 +149,9 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 func (s *sketch) rank(p *process, final *mem) error {
 	p.Acc = []float64{float64(p.world.Rank()) + 0.5}
 	err := errors.Join(p.ck.Protect("step", &p.Step), p.ck.Protect("phase", &p.Phase), p.ck.Protect("acc", &p.Acc), p.ck.Protect("log", &p.Log))
+	if err == nil && s.setup != nil {
+		err = s.setup(p)
+	}
 	if err != nil {
 		return err
 	}

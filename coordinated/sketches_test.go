@@ -1,6 +1,7 @@
 package coordinated
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -24,6 +25,7 @@ func sketches(rng *rand.Rand) []*sketch {
 		{name: "broadcast", ranks: ranks, body: func(p *process) error { return p.broadcast(steps * 2) }},
 		{name: "crossed", ranks: 2, body: func(p *process) error { return p.crossed(steps) }},
 		{name: "polling", ranks: ranks, body: func(p *process) error { return p.polling(steps) }},
+		{name: "pending", ranks: ranks, setup: (*process).halos, body: func(p *process) error { return p.pending(steps * 2) }},
 		{name: "freed", ranks: ranks, body: func(p *process) error { return p.freed(steps) }},
 		{name: "early", ranks: ranks, body: func(p *process) error { return p.early(steps) }},
 		{name: "masterworker", ranks: ranks, body: func(p *process) error { return p.masterWorker(steps * 3) }, same: sameTasks(steps * 3)},
@@ -333,6 +335,50 @@ func (p *process) polling(steps int64) error {
 			}
 		}
 		p.Acc[0] = 0.5*p.Acc[0] + in[0]
+	}
+	return nil
+}
+
+// halos makes two receives that may be pending at a checkpoint.
+func (p *process) halos() error {
+	for i := range p.reqs {
+		p.halo[i] = make([]float64, 1)
+		p.reqs[i] = mpiwrap.NewRequest(p.world, p.halo[i])
+		err := errors.Join(p.ck.Protect(fmt.Sprint("halo ", i), &p.halo[i]), p.ck.Protect(fmt.Sprint("halo request ", i), p.reqs[i]))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pending posts its receives an iteration ahead and passes Points while they are
+// pending.
+func (p *process) pending(steps int64) error {
+	_, _, left, right := p.peers()
+	post := func(i int64) error { return p.reqs[i%2].Irecv(left, int(i%2)) }
+	if p.Phase == 0 { // nothing posted yet
+		if err := post(0); err != nil {
+			return err
+		}
+		p.Phase = 1
+	}
+	for ; p.Step < steps; p.Step++ {
+		if err := p.point(); err != nil {
+			return err
+		}
+		if p.Step+1 < steps {
+			if err := post(p.Step + 1); err != nil {
+				return err
+			}
+		}
+		if err := mpiwrap.Send(p.world, p.Acc, right, int(p.Step%2)); err != nil {
+			return err
+		}
+		if _, err := p.reqs[p.Step%2].Wait(); err != nil {
+			return err
+		}
+		p.Acc[0] = 0.5*p.Acc[0] + p.halo[p.Step%2][0] + float64(p.Step)
 	}
 	return nil
 }
