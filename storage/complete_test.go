@@ -142,3 +142,34 @@ func TestPruneDirs(t *testing.T) {
 		t.Errorf("keep 0: got %v", err)
 	}
 }
+
+// TestPendingEpochsAreBounded takes epochs while nothing reaches the global
+// level: some wait for it, and the local disk does not fill.
+func TestPendingEpochsAreBounded(t *testing.T) {
+	w, err := openWorld(newWorldFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	const epochs = 2 * maxPending
+	s := w.stores[0]
+	s.levels[0].cfg.Full = true
+	for e := Epoch(1); e <= epochs; e++ {
+		infos, err := w.each(func(s *Store) (ShardInfo, error) {
+			return s.Put(t.Context(), e, LevelLocal, smallSections(s.opt.Rank, e))
+		})
+		if err == nil {
+			err = w.commit(e, LevelLocal, infos)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Prune(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, err := s.levels[0].epochs()
+	if err != nil || len(left) != maxPending || left[0] != epochs {
+		t.Errorf("got epochs %v, %v, want the newest %d", left, err, maxPending)
+	}
+}

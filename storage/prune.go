@@ -11,8 +11,9 @@ import (
 // the epochs that went from any level. It keeps at each level
 //
 //   - the newest Keep committed epochs, and every KeepEvery-th;
-//   - all that are newer than the newest committed at the last level, which
-//     still has to get them;
+//   - of those newer than the newest committed at the last level, which still
+//     has to get them, the newest 8: a global file system that is down must not
+//     fill the local disks;
 //   - all that hold chunks of an epoch that is kept;
 //   - everything newer than the newest committed epoch: it may be in the making.
 //
@@ -98,12 +99,15 @@ func (l *level) putting(e Epoch) bool {
 	return len(l.puts[e]) > 0
 }
 
+// maxPending is how many epochs wait at a level for the last one.
+const maxPending = 8
+
 // keptOf applies the keep rules to the committed epochs, newest first.
 func (l *level) keptOf(committed []Epoch, widest Epoch) (map[Epoch]bool, error) {
 	kept := map[Epoch]bool{}
 	for i, e := range committed {
 		every := Epoch(l.cfg.KeepEvery)
-		if i < l.cfg.Keep || e > widest || every > 0 && e%every == 0 {
+		if i < l.cfg.Keep || e > widest && i < maxPending || every > 0 && e%every == 0 {
 			kept[e] = true
 		}
 	}
