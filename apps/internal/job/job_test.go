@@ -1,0 +1,76 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+)
+
+// stopAt returns a body that counts from its restored state on and stops with a
+// checkpoint at a number. It notes where it began.
+func stopAt(run string, number int64, began *int64) Body {
+	return func(ctx context.Context, j *Job) error {
+		var at int64
+		_, err := j.Restore(ctx, run, State{"at", &at})
+		if err != nil {
+			return err
+		}
+		*began = at
+		for ; at < 100; at++ {
+			if at == number {
+				if err := j.Checkpoints.ck.RequestStop(ctx); err != nil {
+					return err
+				}
+			}
+			if err := j.Checkpoints.Point(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// TestStopAndGoOn stops a run of one rank at a checkpoint, goes on from it, and
+// refuses to go on from it as another run.
+func TestStopAndGoOn(t *testing.T) {
+	o := &Options{Ranks: 1, Device: "fake", Job: "test", Global: t.TempDir()}
+	start := func(run string, number int64) (int64, error) {
+		var began int64
+		err := o.On(context.Background(), "app", mpiwrap.Single(), stopAt(run, number, &began))
+		return began, err
+	}
+	if began, err := start("run A", 40); !errors.Is(err, coordinated.ErrStop) || began != 0 {
+		t.Fatalf("first start: began at %d and ended with %v, want 0 and ErrStop", began, err)
+	}
+	if _, err := start("run B", -1); err == nil || !strings.Contains(err.Error(), `it has "run A", this one "run B"`) {
+		t.Errorf("as another run: got %v, want both runs named", err)
+	}
+	// The request takes effect at a Point at or soon after the number.
+	if began, err := start("run A", -1); err != nil || began < 40 {
+		t.Errorf("second start: began at %d and ended with %v, want 40 or later and success", began, err)
+	}
+}
+
+func TestWorldRefuses(t *testing.T) {
+	o := &Options{Ranks: 3}
+	if _, _, err := o.World(); err == nil || !strings.Contains(err.Error(), "mpirun -np 3") {
+		t.Errorf("got %v, want the command that starts 3 ranks", err)
+	}
+}
+
+func TestNodeRank(t *testing.T) {
+	for _, name := range []string{"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"} {
+		t.Setenv(name, "")
+	}
+	if got := nodeRank(5); got != 5 {
+		t.Errorf("without a launcher: got %d, want 5", got)
+	}
+	t.Setenv("MPI_LOCALRANKID", "2")
+	if got := nodeRank(5); got != 2 {
+		t.Errorf("under MPICH: got %d, want 2", got)
+	}
+}
