@@ -7,6 +7,6 @@ import (
 )
 
 func TestRestart(t *testing.T) {
-	jobtest.Restart{Name: "matmul", Args: "-size 800x4000x700 -panel 40 -checks 1", Ranks: 4,
-		Step: "matmul: step ", At: 20}.Run(t)
+	jobtest.Restart{Name: "matmul", Args: "-size 600x3000x600 -panel 40 -checks 1", Ranks: 4,
+		Step: "matmul: step ", At: 8}.Run(t)
 }

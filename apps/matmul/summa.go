@@ -146,6 +146,9 @@ func (s *summa[T]) loop(ctx context.Context) error {
 		}
 	}
 	shown.Step(int(s.next))
+	if err := s.Hold(ctx); err != nil {
+		return err
+	}
 	return s.queue.Finish()
 }
 

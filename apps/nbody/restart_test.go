@@ -7,6 +7,6 @@ import (
 )
 
 func TestRestart(t *testing.T) {
-	jobtest.Restart{Name: "nbody", Args: "-plummer 2500 -steps 100 -energy 20", Ranks: 3,
-		Step: "nbody: step ", At: 20}.Run(t)
+	jobtest.Restart{Name: "nbody", Args: "-plummer 2000 -steps 80 -energy 20", Ranks: 3,
+		Step: "nbody: step ", At: 10}.Run(t)
 }

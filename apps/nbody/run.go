@@ -86,6 +86,9 @@ func (s *simulation) loop(ctx context.Context) error {
 	}
 	shown.Step(int(s.step))
 	shown.Done()
+	if err := s.Hold(ctx); err != nil {
+		return err
+	}
 	return s.finish()
 }
 

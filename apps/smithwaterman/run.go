@@ -82,7 +82,10 @@ func (s *sweep) loop(ctx context.Context) error {
 		}
 	}
 	shown.Step(int(s.next))
-	return s.sent(true)
+	if err := s.sent(true); err != nil {
+		return err
+	}
+	return s.Hold(ctx)
 }
 
 // step computes one diagonal: it takes in the left border of the strip that

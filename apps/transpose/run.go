@@ -122,7 +122,7 @@ func (t *turner) loop(ctx context.Context) error {
 		}
 	}
 	shown.Step(int(t.round))
-	return nil
+	return t.Hold(ctx)
 }
 
 // turnOver does one round. The rank's block, rows lo to hi of the matrix, turned

@@ -96,8 +96,8 @@ func TestCheckFinds(t *testing.T) {
 }
 
 func TestRestart(t *testing.T) {
-	jobtest.Restart{Name: "transpose", Args: "-size 1500x1200 -rounds 150", Ranks: 3,
-		Step: "transpose: step ", At: 30}.Run(t)
+	jobtest.Restart{Name: "transpose", Args: "-size 1000x800 -rounds 100", Ranks: 3,
+		Step: "transpose: step ", At: 15}.Run(t)
 }
 
 func TestParseRefuses(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -78,6 +79,31 @@ func (j *Job) Restore(ctx context.Context, run string, states ...State) (bool, e
 			"give the same flags, or another folder for checkpoints", saved, run)
 	}
 	return restored, err
+}
+
+// HoldEnv is the environment variable that makes Hold stay. It is for tests that
+// kill a run: however fast the machine, the run does not end before.
+const HoldEnv = "HOLDFAST_APPS_HOLD"
+
+// Hold does nothing, unless HoldEnv is set: then it goes from Point to Point until
+// the process is killed or a Point returns an error. An application calls it after
+// its last step, when the other ranks need nothing more from this one.
+func (j *Job) Hold(ctx context.Context) error {
+	if os.Getenv(HoldEnv) == "" {
+		return nil
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		if err := j.Checkpoints.Point(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
 }
 
 // Progress returns the display of a run of total steps: nil, which shows

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/test/launch"
 )
@@ -148,7 +149,9 @@ func (r *restart) folders() []string {
 // killed runs the program until it has a checkpoint and kills its last rank.
 func (r *restart) killed(m launch.MPI) {
 	r.t.Helper()
-	run := r.start(r.job("killed", m, r.folders()))
+	j := r.job("killed", m, r.folders())
+	j.Env = []string{job.HoldEnv + "=1"}
+	run := r.start(j)
 	err := run.Until(fmt.Sprint("step ", r.At), func() (bool, error) {
 		return run.Output.LastNumber(r.Step) >= r.At, nil
 	})
@@ -168,7 +171,7 @@ func (r *restart) killed(m launch.MPI) {
 		r.t.Fatal(err)
 	}
 	if err := unix.Kill(pids[len(pids)-1], unix.SIGKILL); err != nil {
-		r.t.Fatal(run.Fail(fmt.Errorf("the run was over before it could be killed: %w", err)))
+		r.t.Fatal(run.Fail(err))
 	}
 	run.WaitKilled()
 	if _, err := os.Stat(filepath.Join(r.dir, "killed.out")); err == nil {
