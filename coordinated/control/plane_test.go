@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // mesh starts n planes that are all neighbours of each other.
-func mesh(t *testing.T, n int, change func(i int, o *Options)) []*Plane {
+func mesh(t testing.TB, n int, change func(i int, o *Options)) []*Plane {
 	t.Helper()
 	key, err := NewKey()
 	if err != nil {
@@ -153,10 +154,15 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestStrangers: connections without the key change nothing but the counter.
+// TestStrangers: connections without the key change nothing but the counter,
+// while the ranks go on talking.
 func TestStrangers(t *testing.T) {
+	const strangers = 10000
 	p := mesh(t, 2, nil)
-	for i := range 200 {
+	for i := range strangers {
+		if i%1000 == 0 {
+			talk(t, p)
+		}
 		c, err := net.Dial("tcp", p[0].Addr())
 		if err != nil {
 			t.Fatal(err)
@@ -166,18 +172,54 @@ func TestStrangers(t *testing.T) {
 		}
 		_ = c.Close()
 	}
+	talk(t, p)
+	for deadline := time.Now().Add(30 * time.Second); p[0].Stats().Dropped < strangers; {
+		if time.Now().After(deadline) {
+			t.Fatalf("dropped %d, want %d", p[0].Stats().Dropped, strangers)
+		}
+		<-time.After(time.Millisecond)
+	}
+	select {
+	case l := <-p[0].Lost():
+		t.Errorf("rank %d was taken for lost: %v", l.Rank, l.Err)
+	default:
+	}
+}
+
+func talk(t *testing.T, p []*Plane) {
+	t.Helper()
 	if err := p[1].Send(0, []byte("still here")); err != nil {
 		t.Fatal(err)
 	}
 	if m := next(t, p[0]); string(m.Payload) != "still here" {
 		t.Fatalf("got %q", m.Payload)
 	}
-	for deadline := time.Now().Add(10 * time.Second); p[0].Stats().Dropped < 200; {
-		if time.Now().After(deadline) {
-			t.Fatalf("dropped %d, want 200", p[0].Stats().Dropped)
-		}
-		<-time.After(time.Millisecond)
+}
+
+// TestIPv6 connects over the IPv6 loopback.
+func TestIPv6(t *testing.T) {
+	if l, err := net.Listen("tcp6", "[::1]:0"); err != nil {
+		t.Skipf("this machine has no IPv6 loopback: %v", err)
+	} else if err := l.Close(); err != nil {
+		t.Fatal(err)
 	}
+	talk(t, mesh(t, 2, func(_ int, o *Options) { o.Interface = "::1" }))
+}
+
+// BenchmarkIdle reports the share of a core, in percent, that a rank with eight
+// neighbours takes when nothing is asked.
+func BenchmarkIdle(b *testing.B) {
+	const ranks = 9
+	mesh(b, ranks, nil)
+	var before, after syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before) // cannot fail with these arguments
+	begin := time.Now()
+	for range b.N {
+		time.Sleep(time.Second) // what is measured is the cost of doing nothing
+	}
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
+	used := time.Duration(after.Utime.Nano() - before.Utime.Nano() + after.Stime.Nano() - before.Stime.Nano())
+	b.ReportMetric(100*used.Seconds()/time.Since(begin).Seconds()/ranks, "%core/rank")
 }
 
 func TestWrongKey(t *testing.T) {
