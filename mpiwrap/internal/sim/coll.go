@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
@@ -70,6 +71,11 @@ func (r *rank) join(a driver.Coll) (func() (bool, error), error) {
 	s, me, err := r.enterSlot(m, name(&a))
 	if err != nil {
 		return nil, err
+	}
+	// The caller's slices are its own again when its part is done; others look
+	// here later.
+	for _, v := range []*[]int32{&a.SendCounts, &a.SendDispls, &a.RecvCounts, &a.RecvDispls} {
+		*v = slices.Clone(*v)
 	}
 	s.in[me] = &input{a: a, data: append([]byte(nil), contribution(&a, me)...)}
 	for _, w := range m.members {
