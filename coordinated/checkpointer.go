@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -144,6 +145,35 @@ func (c *Checkpointer) RequestStop(ctx context.Context) error {
 		return ErrClosed
 	}
 	return c.agent.do(ctx, func() { c.agent.step(cut.Request{Stop: true}) })
+}
+
+// Wait returns when the newest epoch that was cut so far is committed at a level
+// ("local", "partner", "parity", "global"), or with the reason why it will not
+// be. With no epoch yet it returns at once. Local, from any goroutine but the one
+// that the next Point needs.
+func (c *Checkpointer) Wait(ctx context.Context, level string) error {
+	if !slices.Contains(c.levels, level) {
+		return &OptionError{Name: "level", Why: fmt.Sprintf("%q is not in use; there are %v", level, c.levels)}
+	}
+	newest := c.stats.newest()
+	for newest != 0 {
+		changed := c.stats.watch()
+		es, _ := c.stats.epoch(newest)
+		if _, ok := es.Durable[level]; ok {
+			return nil
+		}
+		if es.Err != nil {
+			return fmt.Errorf("epoch %d: %w", newest, es.Err)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.ctx.Done():
+			return context.Cause(c.ctx)
+		}
+	}
+	return nil
 }
 
 // Close takes part in checkpoints until every rank has called it, waits for the

@@ -27,7 +27,7 @@ import (
 // uncut run did.
 
 var (
-	pairs     = flag.Int("pairs", 4000, "(program, moment) pairs to test")
+	pairs     = flag.Int("pairs", 100000, "(program, moment) pairs to test")
 	pairsSeed = flag.Uint64("pairs-seed", 0, "first seed of the generated programs")
 	onlyShape = flag.String("pairs-shape", "", "test only this shape")
 	onlyAt    = flag.Int("pairs-at", 0, "test only the moment of this call, counted from 1")
@@ -218,11 +218,11 @@ func (s *sketch) moment(seed uint64, at int, want []mem) error {
 // TestEveryMoment runs pairs in parallel until there are enough.
 func TestEveryMoment(t *testing.T) {
 	if testing.Short() {
-		*pairs = 500
+		*pairs = min(*pairs, 1000)
 	}
 	work := make(chan func())
 	var wg sync.WaitGroup
-	for range 4 * runtime.GOMAXPROCS(0) { // most of a job is waiting for a tick or a message
+	for range 8 * runtime.GOMAXPROCS(0) { // most of a job is waiting for a tick or a message
 		wg.Go(func() {
 			for f := range work {
 				f()

@@ -75,6 +75,9 @@ func (c *Checkpointer) serve(p *control.Plane, key control.Key) error {
 		dir = c.opt.Local
 	}
 	s := &server{c: c, real: p, file: filepath.Join(dir, contactName)}
+	if err := refuseSecond(c.ctx, dir); err != nil {
+		return err
+	}
 	b, err := json.Marshal(contact{Job: c.opt.Job, Addr: p.Addr(), Node: c.topo.nodes[0], PID: os.Getpid(), Key: key})
 	if err != nil {
 		return fmt.Errorf("coordinated: contact file: %w", err)
@@ -90,6 +93,57 @@ func (c *Checkpointer) serve(p *control.Plane, key control.Key) error {
 	c.server = s
 	c.writers.Go(s.run)
 	return nil
+}
+
+// RunningError says that another run of the job is alive in the same directory:
+// the two would overwrite each other's epochs.
+type RunningError struct {
+	Dir, Node string
+	PID       int
+}
+
+func (e *RunningError) Error() string {
+	return fmt.Sprintf("coordinated: a run of this job is alive in %s: rank 0 is process %d on node %s; end it first, or use another directory", e.Dir, e.PID, e.Node)
+}
+
+// lingering is how long the ranks of a run that is about to end may still answer.
+const lingering = 5 * time.Second
+
+// refuseSecond looks for a run that answers, and goes on answering: survivors of
+// a dead rank take a moment to leave. A contact file that a dead run left behind
+// is no obstacle.
+func refuseSecond(ctx context.Context, dir string) error {
+	tick := time.NewTicker(lingering / 10)
+	defer tick.Stop()
+	for end := time.Now().Add(lingering); ; {
+		err := answering(ctx, dir)
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// answering returns a *RunningError when the run that published the contact file
+// is alive.
+func answering(ctx context.Context, dir string) error {
+	b, err := os.ReadFile(filepath.Join(dir, contactName))
+	var k contact
+	if err != nil || json.Unmarshal(b, &k) != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	conn, err := control.DialClient(ctx, k.Addr, 0, k.Key)
+	if err != nil {
+		return nil // it is gone, or the port is somebody else's by now
+	}
+	_ = conn.Close() // it has answered the proof, which is all there was to ask
+	return &RunningError{Dir: dir, Node: k.Node, PID: k.PID}
 }
 
 func (s *server) run() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -39,6 +40,13 @@ func TestClient(t *testing.T) {
 			if err = world.Barrier(); err == nil {
 				err = ck.Point(ctx)
 			}
+			if err == nil && step%50 == 0 {
+				err = ck.Wait(ctx, "global")
+			}
+		}
+		var bad *OptionError
+		if werr := ck.Wait(ctx, "nosuch"); !errors.As(werr, &bad) {
+			t.Errorf("Wait at an unknown level: %v", werr)
 		}
 		if !errors.Is(err, ErrStop) {
 			ck.Abort(err)
@@ -73,6 +81,10 @@ func askThenStop(dir string) error {
 		if len(st.Epochs) < i+1 || len(st.Epochs[i].DurableSeconds) != 2 {
 			return errors.New("a request that was waited for left no durable epoch")
 		}
+	}
+	var running *RunningError
+	if err := answering(ctx, dir); !errors.As(err, &running) || running.PID != os.Getpid() {
+		return fmt.Errorf("a second run in the directory: got %v, want a *RunningError", err)
 	}
 	if _, err := wrongKey(ctx, dir); !errors.Is(err, control.ErrUnauthenticated) && err == nil {
 		return errors.New("a wrong key was admitted")

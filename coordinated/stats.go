@@ -136,6 +136,7 @@ func (t *statistics) epoch(e storage.Epoch) (EpochStats, bool) {
 	defer t.mu.Unlock()
 	for _, es := range t.s.Epochs {
 		if es.Epoch == e {
+			es.Durable = maps.Clone(es.Durable)
 			return es, true
 		}
 	}
