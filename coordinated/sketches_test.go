@@ -26,6 +26,7 @@ func sketches(rng *rand.Rand) []*sketch {
 		{name: "crossed", ranks: 2, body: func(p *process) error { return p.crossed(steps) }},
 		{name: "polling", ranks: ranks, body: func(p *process) error { return p.polling(steps) }},
 		{name: "pending", ranks: ranks, setup: (*process).halos, body: func(p *process) error { return p.pending(steps * 2) }},
+		{name: "groups", ranks: ranks + 1, body: func(p *process) error { return p.groups(steps) }},
 		{name: "freed", ranks: ranks, body: func(p *process) error { return p.freed(steps) }},
 		{name: "early", ranks: ranks, body: func(p *process) error { return p.early(steps) }},
 		{name: "masterworker", ranks: ranks, body: func(p *process) error { return p.masterWorker(steps * 3) }, same: sameTasks(steps * 3)},
@@ -379,6 +380,41 @@ func (p *process) pending(steps int64) error {
 			return err
 		}
 		p.Acc[0] = 0.5*p.Acc[0] + p.halo[p.Step%2][0] + float64(p.Step)
+	}
+	return nil
+}
+
+// groups makes communicators of some ranks without the others, which pass Points
+// meanwhile.
+func (p *process) groups(steps int64) error {
+	n, me, _, _ := p.peers()
+	for ; p.Step < steps; p.Step++ {
+		if err := p.point(); err != nil {
+			return err
+		}
+		out := int(p.Step) % n // this one stays away
+		if me == out {
+			p.Acc[0] *= 1.5
+			continue
+		}
+		var list []int
+		for r := range n {
+			if r != out {
+				list = append(list, r)
+			}
+		}
+		g, err := p.world.CreateGroup(list, int(p.Step%3))
+		if err != nil {
+			return err
+		}
+		sum := []float64{0}
+		if err := mpiwrap.Allreduce(g, sum, p.Acc, mpiwrap.Sum); err != nil {
+			return err
+		}
+		p.Acc[0] = 0.5*p.Acc[0] + 0.1*sum[0]
+		if err := g.Free(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -127,9 +127,10 @@ type activity struct {
 	pollWhere atomic.Uint64 // of the latest poll that found nothing
 	pollComm  atomic.Uint32
 
-	mu   sync.Mutex // guards reqs and all
-	reqs []*Request // what a call for several requests waits for
-	all  bool
+	mu    sync.Mutex // guards reqs and all
+	reqs  []*Request // what a call for several requests waits for
+	all   bool
+	group []int // world ranks without which a CreateGroup does not end; guarded by mu
 
 	pooled bool // one of the slots of ThreadMultiple
 	owner  atomic.Bool
@@ -262,6 +263,15 @@ func (a *activity) done() {
 	a.leave()
 }
 
+// forGroup publishes the other ranks of a group that is being made; nil ends it.
+// Not being collective over the communicator, the call is none that the ranks
+// count alike: a rank that has not come to it has to be asked for by name.
+func (a *activity) forGroup(worldRanks []int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.group = worldRanks
+}
+
 // leave ends what block or quick began.
 func (a *activity) leave() {
 	a.word.Store(a.word.Load() >> seqShift << seqShift)
@@ -341,6 +351,15 @@ func (a *activity) describe(out *Activity, c *Comm, w, where uint64) {
 		return
 	}
 	peer, tag := unpack(where)
+	if opCode(w>>opShift) == opCreateGroup {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		out.All = true
+		for _, r := range a.group {
+			out.Waits = append(out.Waits, Wait{Comm: c.name, Tag: tag, Source: r, Peer: r})
+		}
+		return
+	}
 	switch op := opCode(w >> opShift); op {
 	case opSend, opSsend:
 		out.Waits = []Wait{c.waitFor(peer, tag, true)}

@@ -24,6 +24,8 @@ func (c *Comm) CreateGroup(ranks []int, tag int) (*Comm, error) {
 		return nil, err
 	}
 	defer a.leave()
+	a.forGroup(c.others(ranks))
+	defer a.forGroup(nil)
 	how := creation{Parent: c.name, Op: opCreateGroup.String(), Ranks: list, Tag: tag, Creator: caller()}
 	n := c.groupNumber(how)
 	h, err := c.st.drv.CreateGroup(c.h, list, tag)
@@ -31,6 +33,17 @@ func (c *Comm) CreateGroup(ranks []int, tag int) (*Comm, error) {
 		return nil, c.wrap("CreateGroup", NoPeer, tag, err)
 	}
 	return c.adopt(how, h, n)
+}
+
+// others returns the world ranks of a list without the caller's.
+func (c *Comm) others(ranks []int) []int {
+	out := make([]int, 0, len(ranks))
+	for _, r := range ranks {
+		if r != c.rank {
+			out = append(out, c.members[r])
+		}
+	}
+	return out
 }
 
 func contains(list []int, v int) bool {
