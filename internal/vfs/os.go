@@ -147,6 +147,20 @@ func (f *osFile) WriteAt(p []byte, off int64) (int, error) {
 	return n + m, err
 }
 
+// ReadAt gives up O_DIRECT likewise: what was written directly may be read back
+// at any offset.
+func (f *osFile) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.File.ReadAt(p, off)
+	if err == nil || !f.direct.Load() || !errors.Is(err, unix.EINVAL) {
+		return n, err
+	}
+	if derr := f.dropDirect(); derr != nil {
+		return n, err
+	}
+	m, err := f.File.ReadAt(p[n:], off+int64(n))
+	return n + m, err
+}
+
 func (f *osFile) dropDirect() error {
 	f.direct.Store(false)
 	fd := f.Fd()

@@ -116,3 +116,27 @@ func TestDirectWriteOfOddLengthFallsBack(t *testing.T) {
 		t.Errorf("got %d, %v, direct %v, want a buffered write", n, err, f.Direct())
 	}
 }
+
+// TestDirectFileReadBack: what was written directly is read back at an odd
+// offset, as verifying a copy does.
+func TestDirectFileReadBack(t *testing.T) {
+	f, err := OS{}.Create(filepath.Join(t.TempDir(), "f"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := unix.Mmap(-1, 0, Align, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range b {
+		b[i] = byte(i)
+	}
+	if _, err := f.WriteAt(b, 0); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 100)
+	if n, err := f.ReadAt(got, 33); n != 100 || err != nil || got[0] != 33 || got[99] != 132 {
+		t.Errorf("got %d bytes, %v, beginning with %d", n, err, got[0])
+	}
+}

@@ -55,6 +55,9 @@ func TestKillAndRestartElsewhere(t *testing.T) {
 		if !strings.Contains(j.output(), "level=global") {
 			t.Errorf("no rank fetched its shard from the global level:\n%s", j.output())
 		}
+		if strings.Contains(j.output(), "repair after a restart") {
+			t.Errorf("the epoch was not made whole in the new places:\n%s", j.output())
+		}
 	})
 }
 
