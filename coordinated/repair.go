@@ -32,6 +32,9 @@ func (c *Checkpointer) rebuild(e storage.Epoch) error {
 			continue
 		}
 		err := c.store.Rebuild(c.ctx, e, level)
+		if errors.Is(err, storage.ErrNotCommitted) {
+			err = nil // no directory of this level knows the epoch any more: it lives further out
+		}
 		// The next level builds on this one, so all must be through it.
 		blobs, gerr := c.allgather(c.ctx, cut.Epoch(e), stageRestore+"rebuild "+level, encodeError(err))
 		if gerr != nil {

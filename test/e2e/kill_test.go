@@ -23,8 +23,8 @@ func rankDirs(t *testing.T, ranks int, from func(rank int) int) func(rank int) s
 }
 
 // TestKillAndRestartElsewhere kills a rank with SIGKILL and restarts under the
-// other MPI with the ranks in reversed order over the local directories, so
-// that every rank finds its shard elsewhere.
+// other MPI with other local directories, so that every rank finds its shard
+// elsewhere: at the global level, or in the directory of another rank.
 func TestKillAndRestartElsewhere(t *testing.T) {
 	forEachMPI(t, func(t *testing.T, mpi int) {
 		const ranks = 4
@@ -43,20 +43,30 @@ func TestKillAndRestartElsewhere(t *testing.T) {
 		j.signal(1, syscall.SIGKILL)
 		j.wait()
 		other := (mpi + 1) % len(launchers)
-		reversed := func(r int) string { return local(ranks - 1 - r) }
-		j = &job{mpi: other, ranks: ranks, args: append(args, "-result", d.result), env: global, local: reversed}
-		j.start(t)
-		if code := j.wait(); code != 0 {
-			t.Fatalf("restart under %s: exit %d\n%s", launchers[other].name, code, j.output())
-		}
-		if got := d.read(t); got != want {
-			t.Fatalf("got %s, the uninterrupted run %s\n%s", got, want, j.output())
-		}
-		if !strings.Contains(j.output(), "level=global") {
-			t.Errorf("no rank fetched its shard from the global level:\n%s", j.output())
-		}
-		if strings.Contains(j.output(), "repair after a restart") {
-			t.Errorf("the epoch was not made whole in the new places:\n%s", j.output())
+		fresh := rankDirs(t, ranks, func(r int) int { return r })
+		for _, c := range []struct {
+			name  string
+			local func(rank int) string
+			level string // that some rank must have restored from
+		}{
+			{"new local directories", fresh, "level=global"},
+			{"local directories in reversed order", func(r int) string { return local(ranks - 1 - r) }, "restored"},
+		} {
+			_ = os.Remove(d.result) // of the case before
+			j = &job{mpi: other, ranks: ranks, args: append(args, "-pace", "0", "-result", d.result), env: global, local: c.local}
+			j.start(t)
+			if code := j.wait(); code != 0 {
+				t.Fatalf("%s, restart under %s: exit %d\n%s", c.name, launchers[other].name, code, j.output())
+			}
+			if got := d.read(t); got != want {
+				t.Fatalf("%s: got %s, the uninterrupted run %s\n%s", c.name, got, want, j.output())
+			}
+			if !strings.Contains(j.output(), c.level) {
+				t.Errorf("%s: no rank says %q:\n%s", c.name, c.level, j.output())
+			}
+			if strings.Contains(j.output(), "repair after a restart") {
+				t.Errorf("%s: the epoch was not made whole in the new places:\n%s", c.name, j.output())
+			}
 		}
 	})
 }
