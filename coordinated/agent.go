@@ -20,13 +20,14 @@ import (
 // while the main thread is inside MPI. It drives the cut machine; everything it
 // holds belongs to it alone.
 type agent struct {
-	c       *Checkpointer
-	machine *cut.Machine
-	gather  *cut.Gather
-	waiting map[stageKey]chan []cut.Blob
-	closing []cut.Blob // at rank 0: all ranks have closed, and the epoch in progress is awaited
-	begin   time.Time
-	armed   time.Time
+	c        *Checkpointer
+	machine  *cut.Machine
+	gather   *cut.Gather
+	waiting  map[stageKey]chan []cut.Blob
+	closing  []cut.Blob // at rank 0: all ranks have closed, and the epoch in progress is awaited
+	begin    time.Time
+	armed    time.Time // of the epoch in progress
+	releases int       // of this rank in it
 
 	polls polling
 
@@ -187,7 +188,7 @@ func (a *agent) act(act cut.Action) {
 	case cut.Send:
 		a.send(act.To, act.Msg)
 	case cut.Arm:
-		a.armed = time.Now()
+		a.armed, a.releases = time.Now(), 0
 		c.phase("armed")
 		c.gate.Or(gateArmed)
 	case cut.Disarm:
@@ -195,10 +196,11 @@ func (a *agent) act(act cut.Action) {
 	case cut.Look:
 		a.step(a.sample())
 	case cut.Release:
+		a.releases++
 		c.verdicts <- verdict{}
 	case cut.Cut:
 		c.phase("cut")
-		c.stats.requested(storageEpoch(act.Epoch), time.Since(a.armed))
+		c.stats.agreed(storageEpoch(act.Epoch), agreement{time.Since(a.armed), int(a.machine.Round()), a.releases})
 		c.verdicts <- verdict{cut: true, epoch: act.Epoch, stop: act.Stop}
 	case cut.GaveUp:
 		a.gaveUp(act)

@@ -21,6 +21,8 @@ type EpochStats struct {
 	Epoch         storage.Epoch
 	RequestToCut  time.Duration // from the request's arrival at this rank to the cut
 	Waited        time.Duration // of that, with the main thread at a Point
+	Rounds        int           // freezes that were tried
+	Releases      int           // times that this rank was let go from a Point to the next
 	Drain         time.Duration // exchanging counts and receiving what was in flight
 	DrainMessages int
 	DrainBytes    int64
@@ -47,7 +49,7 @@ const keepStats = 64
 type statistics struct {
 	mu  sync.Mutex // guards the fields below
 	s   Stats
-	req map[storage.Epoch]time.Duration // RequestToCut of epochs not yet added
+	req map[storage.Epoch]agreement // of the newest epochs
 
 	changed chan struct{} // closed at the next change; nil while nobody watches
 }
@@ -94,13 +96,19 @@ func (c *Checkpointer) Stats() Stats {
 	return out
 }
 
-func (t *statistics) requested(e storage.Epoch, d time.Duration) {
+// agreement is what the agent knows of how a cut came about.
+type agreement struct {
+	toCut            time.Duration
+	rounds, releases int
+}
+
+func (t *statistics) agreed(e storage.Epoch, a agreement) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.req == nil || len(t.req) > 2*keepStats {
-		t.req = map[storage.Epoch]time.Duration{}
+		t.req = map[storage.Epoch]agreement{}
 	}
-	t.req[e] = d
+	t.req[e] = a
 }
 
 // at returns the entry of an epoch, made when needed. Writing may finish before
@@ -126,7 +134,8 @@ func (t *statistics) add(es EpochStats) {
 	if es.Err == nil {
 		es.Err = old.Err
 	}
-	es.RequestToCut = t.req[es.Epoch]
+	a := t.req[es.Epoch]
+	es.RequestToCut, es.Rounds, es.Releases = a.toCut, a.rounds, a.releases
 	*old = es
 	t.tell()
 }

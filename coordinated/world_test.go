@@ -57,7 +57,12 @@ func (p *ring) run(opt Options) func(*mpiwrap.Comm) error {
 			ck.Abort(err)
 			return err
 		}
-		p.cuts.Add(int64(len(ck.Stats().Epochs)))
+		for _, es := range ck.Stats().Epochs {
+			p.cuts.Add(1)
+			if es.Rounds < 1 || es.RequestToCut <= 0 || es.Bytes == 0 {
+				err = errors.Join(err, fmt.Errorf("stats of epoch %d say too little: %+v", es.Epoch, es))
+			}
+		}
 		return errors.Join(err, ck.Close())
 	}
 }

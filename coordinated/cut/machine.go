@@ -126,6 +126,9 @@ func (m *Machine) Resting() bool {
 // Interest names the ranks for which Arrived.Sent is wanted.
 func (m *Machine) Interest() []int { return m.needs.ranks() }
 
+// Round is the number of the last freeze this rank was asked to vote in.
+func (m *Machine) Round() uint64 { return m.vote.round }
+
 // Parked reports whether the main thread is known to wait at a Point.
 func (m *Machine) Parked() bool { return m.atPoint }
 
