@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak test-model test-gpu bench lint build clean
+.PHONY: help setup demo test soak test-model test-gpu bench bench-full lint build clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,8 +45,18 @@ test-gpu: ## the GPU packages' tests on this machine's GPU (HOLDFAST_DEVICE, def
 	HOLDFAST_DEVICE=$${HOLDFAST_DEVICE:-cuda:0} HOLDFAST_TEST_GPU=1 \
 		$(GO) test -count=1 -p 1 -timeout $(TIMEOUT) ./gpustate/... ./apps/...
 
-bench: ## benchmarks, quick by default
-	$(GO) test -run '^$$' -bench . -benchtime 100ms -p 1 -timeout $(TIMEOUT) ./...
+bench: build ## what checkpoints, cuts, captures and messages cost here; under 5 minutes
+	$(BIN)/holdfast bench storage --quick --dir .
+	$(BIN)/holdfast bench cut --ranks 2,4 --epochs 10
+	$(BIN)/holdfast bench gpu --runs 1
+	$(GO) test -count=1 -run '^$$' -bench AgainstC -timeout $(TIMEOUT) ./mpiwrap
+	$(GO) test -count=1 -run '^$$' -bench 'Point|Idle' -timeout $(TIMEOUT) ./coordinated/...
+
+bench-full: build ## the same at full size, and all Go benchmarks; for a real machine
+	$(BIN)/holdfast bench storage --dir .
+	$(BIN)/holdfast bench cut
+	$(BIN)/holdfast bench gpu
+	$(GO) test -run '^$$' -bench . -p 1 -timeout 0 ./...
 
 lint: ## gofmt, go vet, staticcheck, shellcheck
 	@sh scripts/lint.sh $(GO)
