@@ -95,7 +95,16 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 // open opens the storage, finds the newest epoch number in use anywhere and
 // starts the agent.
 func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control.Key) error {
-	err := c.openStore(ctx)
+	// Before the storage is opened: that clears away what looks like the remains of
+	// a dead run.
+	var err error
+	if _, real := c.plane.(*control.Plane); real && c.world.Rank() == 0 {
+		err = refuseSecond(ctx, c.opt.contactDir())
+	}
+	if err := agree(priv, "look for another run", err); err != nil {
+		return err
+	}
+	err = c.openStore(ctx)
 	if err := agree(priv, "open checkpoint directories", err); err != nil {
 		return err
 	}

@@ -70,14 +70,7 @@ type server struct {
 
 // serve publishes the contact file and answers clients until the plane closes.
 func (c *Checkpointer) serve(p *control.Plane, key control.Key) error {
-	dir := c.opt.Global
-	if dir == "" {
-		dir = c.opt.Local
-	}
-	s := &server{c: c, real: p, file: filepath.Join(dir, contactName)}
-	if err := refuseSecond(c.ctx, dir); err != nil {
-		return err
-	}
+	s := &server{c: c, real: p, file: filepath.Join(c.opt.contactDir(), contactName)}
 	b, err := json.Marshal(contact{Job: c.opt.Job, Addr: p.Addr(), Node: c.topo.nodes[0], PID: os.Getpid(), Key: key})
 	if err != nil {
 		return fmt.Errorf("coordinated: contact file: %w", err)
@@ -93,6 +86,14 @@ func (c *Checkpointer) serve(p *control.Plane, key control.Key) error {
 	c.server = s
 	c.writers.Go(s.run)
 	return nil
+}
+
+// contactDir is where the contact file lies.
+func (o *Options) contactDir() string {
+	if o.Global != "" {
+		return o.Global
+	}
+	return o.Local
 }
 
 // RunningError says that another run of the job is alive in the same directory:
