@@ -140,12 +140,19 @@ func (c *Checkpointer) settleAndCapture(ctx context.Context, es *EpochStats) (*c
 	return s, err
 }
 
+// closePatience is how long Close waits for the other ranks before it says so.
+const closePatience = 30 * time.Second
+
 // finish is the main thread in Close: it counts as parked for good, and still
 // takes part in cuts, until all ranks are here.
 func (c *Checkpointer) finish() error {
 	if err := c.agent.do(c.ctx, c.agent.finish); err != nil {
 		return err
 	}
+	patience := time.AfterFunc(closePatience, func() {
+		c.log.Warn("holdfast: Close waits for the other ranks; a rank that gives up because of an error calls Abort", "waiting", closePatience)
+	})
+	defer patience.Stop()
 	for {
 		arrived := time.Now()
 		v, err := c.park()
