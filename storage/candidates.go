@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"slices"
 )
 
@@ -41,7 +42,11 @@ func (s *Store) Candidates(ctx context.Context) ([]Candidate, error) {
 			continue
 		}
 		if st.Err != nil {
-			if !errors.Is(st.Err, ErrNotCommitted) {
+			switch {
+			case errors.Is(st.Err, ErrNotCommitted):
+			case errors.Is(st.Err, fs.ErrNotExist): // ranks were placed elsewhere, most likely
+				s.log.Debug("epoch cannot be had from a level", "epoch", st.Epoch, "level", st.Level, "err", st.Err)
+			default:
 				s.log.Warn("epoch cannot be had from a level", "epoch", st.Epoch, "level", st.Level, "err", st.Err)
 			}
 			continue
