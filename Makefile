@@ -2,7 +2,7 @@
 
 GO      ?= go
 BIN     := bin
-TIMEOUT ?= 15m
+TIMEOUT ?= 45m
 # Packages tested at the same time. Ranks busy-wait, so two MPI tests on a small
 # machine take longer together than one after the other.
 TEST_P  ?= 1
