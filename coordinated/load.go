@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -90,18 +91,11 @@ func (c *Checkpointer) compare(entries map[string]entry, sizes map[string]int64)
 	return errors.Join(errs...)
 }
 
-// deviceName returns the device whose object record a section is.
+// deviceName returns the device whose object record a section is; the sections
+// with contents have one more part to their names.
 func deviceName(section string) (string, bool) {
-	if len(section) <= len(sectionGPU) || section[:len(sectionGPU)] != sectionGPU {
-		return "", false
-	}
-	name := section[len(sectionGPU):]
-	for i := range len(name) {
-		if name[i] == '/' {
-			return "", false // contents
-		}
-	}
-	return name, true
+	name, ok := strings.CutPrefix(section, sectionGPU)
+	return name, ok && name != "" && !strings.Contains(name, "/")
 }
 
 func loadRegion(ctx context.Context, sh *storage.Shard, r namedRegion, e entry) error {

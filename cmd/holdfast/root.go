@@ -41,8 +41,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "holdfast",
-		Short:         "look at the checkpoints of MPI programs on GPUs",
-		Long:          "holdfast looks at the checkpoints of MPI programs on GPUs.\n\n" + exitCodeDoc,
+		Short:         "look after the checkpoints of MPI programs on GPUs",
+		Long:          "holdfast looks after the checkpoints of MPI programs on GPUs: it lists, checks and\nprunes them, asks running jobs for them, and measures what they cost.\n\n" + exitCodeDoc,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
