@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mpirun"
 )
 
 // benchEnv tells the test binary that it is a rank of a benchmark.
@@ -215,7 +215,7 @@ func benchMain() int {
 
 // twin compiles the C program with the MPI of a launcher.
 func twin(b *testing.B, l mpirun.Launcher) string {
-	cc := "mpicc." + l.Name
+	cc := l.Compiler()
 	if _, err := exec.LookPath(cc); err != nil {
 		b.Skipf("no %s to compile the C twin with: %v", cc, err)
 	}
@@ -228,7 +228,7 @@ func twin(b *testing.B, l mpirun.Launcher) string {
 
 // results runs a program on two ranks and merges its lines, best value per case.
 func results(b *testing.B, l mpirun.Launcher, best map[string]float64, program string, env ...string) {
-	out, err := l.Run(mpirun.Job{Ranks: 2, Program: program, Env: env, Timeout: 2 * time.Minute})
+	out, err := l.Run(b.Context(), mpirun.Job{Ranks: 2, Program: program, Env: env, Timeout: 2 * time.Minute})
 	if err != nil {
 		b.Fatalf("%s: %v\n%s", program, err, out)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/bench"
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
 // Options shape a run.
@@ -33,31 +34,21 @@ type result struct {
 	Capture   []float64 // seconds
 }
 
-// launchers are the mpirun commands that are tried.
-var launchers = []struct {
-	name string
-	bin  string
-	args []string
-}{
-	{"Open MPI", "mpirun.openmpi", []string{"--allow-run-as-root", "--oversubscribe", "--bind-to", "none"}},
-	{"MPICH", "mpirun.mpich", nil},
-}
-
 // Run measures under every MPI that is installed.
 func Run(ctx context.Context, o Options) ([]bench.Line, error) {
 	var lines []bench.Line
-	for _, l := range launchers {
+	for _, l := range mpirun.Launchers() {
 		for _, n := range o.Ranks {
-			line := bench.Line{Suite: "cut", Case: fmt.Sprintf("stencil with allreduce, %d ranks, %s", n, l.name), Unit: "ms"}
+			line := bench.Line{Suite: "cut", Case: fmt.Sprintf("stencil with allreduce, %d ranks, %s", n, l.Title), Unit: "ms"}
 			if o.Note != nil {
 				o.Note(line.Case)
 			}
-			if _, err := exec.LookPath(l.bin); err != nil {
+			if err := l.Available(); err != nil {
 				line.Metric = "request to cut"
-				lines = append(lines, bench.Skip(line, fmt.Errorf("%s is not installed", l.bin)))
+				lines = append(lines, bench.Skip(line, err))
 				continue
 			}
-			r, err := o.launch(ctx, l.bin, l.args, n)
+			r, err := o.launch(ctx, l, n)
 			if err != nil {
 				return lines, fmt.Errorf("%s: %w", line.Case, err)
 			}
@@ -67,7 +58,7 @@ func Run(ctx context.Context, o Options) ([]bench.Line, error) {
 	return lines, nil
 }
 
-func (o Options) launch(ctx context.Context, bin string, args []string, ranks int) (*result, error) {
+func (o Options) launch(ctx context.Context, l mpirun.Launcher, ranks int) (*result, error) {
 	dir, err := os.MkdirTemp("", "holdfast-cut")
 	if err != nil {
 		return nil, err
@@ -75,11 +66,10 @@ func (o Options) launch(ctx context.Context, bin string, args []string, ranks in
 	defer os.RemoveAll(dir)
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	all := append(append([]string{}, args...), "-np", strconv.Itoa(ranks))
-	all = append(all, o.Self...)
-	all = append(all, "--dir", dir, "--epochs", strconv.Itoa(o.Epochs), "--compute", o.Compute.String())
-	cmd := exec.CommandContext(ctx, bin, all...)
-	cmd.Env = append(os.Environ(), "HWLOC_COMPONENTS=-opencl")
+	worker := append(o.Self[:len(o.Self):len(o.Self)], "--dir", dir, "--epochs", strconv.Itoa(o.Epochs), "--compute", o.Compute.String())
+	line := l.Command(nil, mpirun.Part{Ranks: ranks, Command: worker})
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
+	cmd.Env = mpirun.Environ()
 	var out, text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &text
 	if err := cmd.Run(); err != nil {

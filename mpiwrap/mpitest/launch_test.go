@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mpirun"
 )
 
 // libraryEnv names the library a rank program opens.
@@ -25,7 +25,7 @@ func TestWrongPairingIsRefused(t *testing.T) {
 			if err := errors.Join(l.Available(), other.Available()); err != nil {
 				t.Skip(err)
 			}
-			out, err := l.Run(mpirun.Job{Ranks: 2, Program: os.Args[0], Timeout: time.Minute,
+			out, err := l.Run(t.Context(), mpirun.Job{Ranks: 2, Program: os.Args[0], Timeout: time.Minute,
 				Env: []string{rankEnv + "=suite", libraryEnv + "=" + library}})
 			if err == nil || strings.Contains(out, "PASSED") {
 				t.Fatalf("the pairing was accepted:\n%s", out)

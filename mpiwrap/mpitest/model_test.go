@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
 

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/abi"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
 

@@ -15,17 +15,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
-// launchers are the mpirun commands of the MPIs under test.
-var launchers = []struct {
-	name string
-	bin  string
-	args []string
-}{
-	{"openmpi", "mpirun.openmpi", []string{"--allow-run-as-root", "--oversubscribe", "--bind-to", "none"}},
-	{"mpich", "mpirun.mpich", nil},
-}
+// launchers are those of the MPIs under test.
+var launchers = mpirun.Launchers()
 
 // testprog is the path of the program under test, built once.
 var testprog string
@@ -52,9 +47,9 @@ func buildAndRun(m *testing.M) int {
 // forEachMPI runs a test under every MPI that is installed.
 func forEachMPI(t *testing.T, f func(t *testing.T, mpi int)) {
 	for i, l := range launchers {
-		t.Run(l.name, func(t *testing.T) {
-			if _, err := exec.LookPath(l.bin); err != nil {
-				t.Skipf("%s is not installed: run make setup", l.bin)
+		t.Run(l.Name, func(t *testing.T) {
+			if err := l.Available(); err != nil {
+				t.Skip(err)
 			}
 			f(t, i)
 		})
@@ -87,29 +82,14 @@ const hard = 90 * time.Second
 func (j *job) start(t *testing.T) {
 	t.Helper()
 	j.pids = t.TempDir()
-	l := launchers[j.mpi]
-	args := append(append([]string{}, l.args...), j.launcher...)
-	prog := append([]string{testprog, "-pids", j.pids}, j.args...)
-	if j.local == nil {
-		args = append(args, "-np", strconv.Itoa(j.ranks))
-		args = append(args, prog...)
-	} else {
-		for r := range j.ranks {
-			if r > 0 {
-				args = append(args, ":")
-			}
-			args = append(args, "-np", "1", "env", "HOLDFAST_LOCAL="+j.local(r))
-			args = append(args, prog...)
-		}
-	}
+	line := j.command()
 	ctx, cancel := context.WithTimeout(t.Context(), hard)
 	j.cancel = cancel
-	j.cmd = exec.CommandContext(ctx, l.bin, args...)
+	j.cmd = exec.CommandContext(ctx, line[0], line[1:]...)
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	j.cmd.Cancel = func() error { return syscall.Kill(-j.cmd.Process.Pid, syscall.SIGKILL) }
 	j.cmd.WaitDelay = 5 * time.Second
-	j.cmd.Env = append(os.Environ(), "HWLOC_COMPONENTS=-opencl", "HOLDFAST_JOB=e2e")
-	j.cmd.Env = append(j.cmd.Env, j.env...)
+	j.cmd.Env = append(mpirun.Environ("HOLDFAST_JOB=e2e"), j.env...)
 	j.cmd.Stdout, j.cmd.Stderr = j, j
 	if err := j.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -121,6 +101,21 @@ func (j *job) start(t *testing.T) {
 		close(j.waited)
 	}()
 	t.Cleanup(func() { j.kill(); <-j.waited })
+}
+
+// command returns the launcher's command line. Ranks with directories of their
+// own are one program each.
+func (j *job) command() []string {
+	prog := append([]string{testprog, "-pids", j.pids}, j.args...)
+	parts := []mpirun.Part{{Ranks: j.ranks, Command: prog}}
+	if j.local != nil {
+		parts = nil
+		for r := range j.ranks {
+			own := append([]string{"env", "HOLDFAST_LOCAL=" + j.local(r)}, prog...)
+			parts = append(parts, mpirun.Part{Ranks: 1, Command: own})
+		}
+	}
+	return launchers[j.mpi].Command(j.launcher, parts...)
 }
 
 // Write collects the job's output.

@@ -56,7 +56,7 @@ func TestKillAndRestartElsewhere(t *testing.T) {
 			j = &job{mpi: other, ranks: ranks, args: append(args, "-pace", "0", "-result", d.result), env: global, local: c.local}
 			j.start(t)
 			if code := j.wait(); code != 0 {
-				t.Fatalf("%s, restart under %s: exit %d\n%s", c.name, launchers[other].name, code, j.output())
+				t.Fatalf("%s, restart under %s: exit %d\n%s", c.name, launchers[other].Name, code, j.output())
 			}
 			if got := d.read(t); got != want {
 				t.Fatalf("%s: got %s, the uninterrupted run %s\n%s", c.name, got, want, j.output())

@@ -7,29 +7,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
-// An MPI is a launcher and its fixed arguments.
-type MPI struct {
-	Name     string
-	Launcher []string
-}
+// An MPI is one that a job can run under.
+type MPI = mpirun.Launcher
 
 // The MPI libraries that Debian installs side by side.
 var (
-	OpenMPI = MPI{"Open MPI", []string{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
-		"--mca", "btl_vader_single_copy_mechanism", "none", "--mca", "mpi_yield_when_idle", "1"}}
-	MPICH = MPI{"MPICH", []string{"mpirun.mpich"}}
+	OpenMPI = mpirun.OpenMPI
+	MPICH   = mpirun.MPICH
 )
-
-// Installed reports whether the launcher is there.
-func (m MPI) Installed() bool {
-	_, err := exec.LookPath(m.Launcher[0])
-	return err == nil
-}
 
 // A Job is one start of a program.
 type Job struct {
@@ -48,17 +39,14 @@ type Job struct {
 // command returns the launcher's command line. Ranks with folders of their own
 // are one program each.
 func (j *Job) command() []string {
-	command := append([]string(nil), j.MPI.Launcher...)
-	if j.Locals == nil {
-		return append(append(command, "-np", strconv.Itoa(j.Ranks), j.Program), j.Args...)
+	parts := []mpirun.Part{{Ranks: j.Ranks, Command: append([]string{j.Program}, j.Args...)}}
+	if j.Locals != nil {
+		parts = nil
 	}
-	for rank, local := range j.Locals {
-		if rank > 0 {
-			command = append(command, ":")
-		}
-		command = append(append(command, "-np", "1", j.Program, "-local", local), j.Args...)
+	for _, local := range j.Locals {
+		parts = append(parts, mpirun.Part{Ranks: 1, Command: append([]string{j.Program, "-local", local}, j.Args...)})
 	}
-	return command
+	return j.MPI.Yielding().Command(nil, parts...)
 }
 
 // A Running job.
@@ -71,8 +59,8 @@ type Running struct {
 }
 
 // Start starts the job. Its time limit or the end of ctx kills all of it. The
-// environment keeps hwloc from initialising OpenCL, offers rusticl's software
-// device, and gives each rank one PoCL thread.
+// environment is mpirun's, offers rusticl's software device, and gives each rank
+// one PoCL thread.
 func (j *Job) Start(ctx context.Context) (*Running, error) {
 	file, err := os.Create(j.Log)
 	if err != nil {
@@ -82,8 +70,7 @@ func (j *Job) Start(ctx context.Context) (*Running, error) {
 	ctx, cancel := context.WithTimeout(ctx, j.Timeout)
 	r := &Running{Job: j, Output: &Output{file: file}, ended: make(chan struct{})}
 	r.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
-	r.cmd.Env = append(append(os.Environ(), "HWLOC_COMPONENTS=-opencl", "RUSTICL_ENABLE=llvmpipe",
-		"POCL_MAX_PTHREAD_COUNT=1"), j.Env...)
+	r.cmd.Env = append(mpirun.Environ("RUSTICL_ENABLE=llvmpipe", "POCL_MAX_PTHREAD_COUNT=1"), j.Env...)
 	r.cmd.Stdout, r.cmd.Stderr = r.Output, r.Output
 	r.cmd.Cancel = func() error { endBelow(r.cmd.Process.Pid); return r.cmd.Process.Kill() }
 	r.cmd.WaitDelay = 10 * time.Second

@@ -33,12 +33,12 @@ func TestDescendants(t *testing.T) {
 }
 
 func TestCommand(t *testing.T) {
-	j := &Job{MPI: MPI{"X", []string{"mpirun"}}, Program: "p", Ranks: 2, Args: []string{"-a"}}
-	if got, want := strings.Join(j.command(), " "), "mpirun -np 2 p -a"; got != want {
+	j := &Job{MPI: MPICH, Program: "p", Ranks: 2, Args: []string{"-a"}}
+	if got, want := strings.Join(j.command(), " "), "mpirun.mpich -np 2 p -a"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	j.Locals = []string{"x", "y"}
-	want := "mpirun -np 1 p -local x -a : -np 1 p -local y -a"
+	want := "mpirun.mpich -np 1 p -local x -a : -np 1 p -local y -a"
 	if got := strings.Join(j.command(), " "); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

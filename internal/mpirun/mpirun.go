@@ -1,0 +1,114 @@
+// Package mpirun knows the launchers of the MPI implementations that can be
+// installed side by side, and their command lines. Tests, the demo and the
+// benchmarks start their ranks through it.
+package mpirun
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// Launcher is the mpirun of one MPI implementation.
+type Launcher struct {
+	Name  string // "openmpi" or "mpich": the suffix of its commands
+	Title string // as people write it
+	args  []string
+	yield []string // lets waiting ranks give up the core
+}
+
+// The MPI implementations that Debian installs side by side. Open MPI starts as
+// many ranks as it is told to, free to move between cores, and copies messages
+// through shared memory: copying straight from the other process needs a right
+// that containers do not have.
+var (
+	OpenMPI = Launcher{Name: "openmpi", Title: "Open MPI",
+		args: []string{"--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+			"--mca", "btl_vader_single_copy_mechanism", "none"},
+		yield: []string{"--mca", "mpi_yield_when_idle", "1"}}
+	MPICH = Launcher{Name: "mpich", Title: "MPICH"}
+)
+
+// Launchers are those that are known, installed or not.
+func Launchers() []Launcher { return []Launcher{OpenMPI, MPICH} }
+
+// Yielding returns the launcher with ranks that give up their core while they
+// wait, where the MPI can: for more ranks than cores, never for measurements.
+func (l Launcher) Yielding() Launcher {
+	l.args = append(l.args[:len(l.args):len(l.args)], l.yield...)
+	l.yield = nil
+	return l
+}
+
+// Available returns why the launcher cannot be used, or nil.
+func (l Launcher) Available() error {
+	if _, err := exec.LookPath(l.bin()); err != nil {
+		return fmt.Errorf("%s is not installed (make setup installs it): %w", l.Title, err)
+	}
+	return nil
+}
+
+func (l Launcher) bin() string { return "mpirun." + l.Name }
+
+// Compiler is the command that compiles C with this MPI.
+func (l Launcher) Compiler() string { return "mpicc." + l.Name }
+
+// A Part is some ranks of a job that run the same command.
+type Part struct {
+	Ranks   int
+	Command []string // the program and its arguments
+}
+
+// Command returns the command line of a job. Flags are further ones for the
+// launcher; ranks are numbered through the parts.
+func (l Launcher) Command(flags []string, parts ...Part) []string {
+	line := append(append([]string{l.bin()}, l.args...), flags...)
+	for i, p := range parts {
+		if i > 0 {
+			line = append(line, ":")
+		}
+		line = append(append(line, "-np", strconv.Itoa(p.Ranks)), p.Command...)
+	}
+	return line
+}
+
+// Environ returns this process's environment for a launcher. It keeps hwloc from
+// initialising every OpenCL platform inside MPI_Init, which takes seconds and
+// steals signals.
+func Environ(more ...string) []string {
+	return append(append(os.Environ(), "HWLOC_COMPONENTS=-opencl"), more...)
+}
+
+// Job is one run of a program.
+type Job struct {
+	Ranks   int
+	Env     []string // added to Environ
+	Timeout time.Duration
+	Program string
+	Args    []string
+}
+
+// Run starts a job, waits for it and returns what it printed. Past the time
+// limit the launcher is told to end, which ends its ranks: a rank that is lost
+// makes the others hang, not fail.
+func (l Launcher) Run(ctx context.Context, j Job) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, j.Timeout)
+	defer cancel()
+	line := l.Command(nil, Part{j.Ranks, append([]string{j.Program}, j.Args...)})
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
+	cmd.Env = Environ(j.Env...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("no end after %v: %w", j.Timeout, err)
+	}
+	return out.String(), err
+}

@@ -1,0 +1,47 @@
+package mpirun
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestCommand(t *testing.T) {
+	l := Launcher{Name: "x", args: []string{"-a"}, yield: []string{"-y"}}
+	for _, c := range []struct {
+		l     Launcher
+		flags []string
+		parts []Part
+		want  string
+	}{
+		{l, nil, []Part{{2, []string{"p", "-b"}}}, "mpirun.x -a -np 2 p -b"},
+		{l, []string{"-f"}, []Part{{1, []string{"p"}}, {3, []string{"q", "r"}}}, "mpirun.x -a -f -np 1 p : -np 3 q r"},
+		{l.Yielding().Yielding(), nil, []Part{{1, []string{"p"}}}, "mpirun.x -a -y -np 1 p"},
+		{MPICH, nil, []Part{{2, []string{"p"}}}, "mpirun.mpich -np 2 p"},
+	} {
+		if got := strings.Join(c.l.Command(c.flags, c.parts...), " "); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+	if got := strings.Join(l.args, " "); got != "-a" {
+		t.Errorf("Yielding changed the launcher it was called on: %q", got)
+	}
+}
+
+func TestEnviron(t *testing.T) {
+	t.Setenv("HWLOC_COMPONENTS", "x86")
+	last := ""
+	for _, kv := range Environ("HWLOC_COMPONENTS=mine") {
+		if strings.HasPrefix(kv, "HWLOC_COMPONENTS=") {
+			last = kv
+		}
+	}
+	if last != "HWLOC_COMPONENTS=mine" {
+		t.Errorf("got %q, want the caller's last", last)
+	}
+}
+
+func TestAvailable(t *testing.T) {
+	if err := (Launcher{Name: "none", Title: "No MPI"}).Available(); err == nil || !strings.Contains(err.Error(), "make setup") {
+		t.Errorf("got %v, want an error with the remedy", err)
+	}
+}
