@@ -49,14 +49,15 @@ bench: build ## what checkpoints, cuts, captures and messages cost here; under 5
 	$(BIN)/holdfast bench storage --quick --dir .
 	$(BIN)/holdfast bench cut --ranks 2,4 --epochs 10
 	$(BIN)/holdfast bench gpu --runs 1
-	$(GO) test -count=1 -run '^$$' -bench AgainstC -timeout $(TIMEOUT) ./mpiwrap
+	$(BIN)/holdfast bench mpi --runs 3
 	$(GO) test -count=1 -run '^$$' -bench 'Point|Idle' -timeout $(TIMEOUT) ./coordinated/...
 
 bench-full: build ## the same at full size, and all Go benchmarks; for a real machine
 	$(BIN)/holdfast bench storage --dir .
 	$(BIN)/holdfast bench cut
 	$(BIN)/holdfast bench gpu
-	$(GO) test -run '^$$' -bench . -p 1 -timeout 0 ./...
+	$(BIN)/holdfast bench mpi
+	$(GO) test -run '^$$' -bench . -skip AgainstC -p 1 -timeout 0 ./...
 
 lint: ## gofmt, go vet, staticcheck, shellcheck
 	@sh scripts/lint.sh $(GO)

@@ -14,7 +14,7 @@ func newBench() *cobra.Command {
 		Use:   "bench",
 		Short: "measure what checkpoints cost on this machine",
 	}
-	cmd.AddCommand(newBenchStorage(), newBenchWorker(), newBenchCut(), newBenchCutWorker(), newBenchGPU(), newBenchGPUWorker())
+	cmd.AddCommand(newBenchStorage(), newBenchWorker(), newBenchCut(), newBenchCutWorker(), newBenchMPI(), newBenchMPIWorker(), newBenchGPU(), newBenchGPUWorker())
 	return cmd
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"text/tabwriter"
@@ -48,7 +49,7 @@ func (s Samples) Spread() float64 {
 	if m == 0 {
 		return 0
 	}
-	return (slices.Max(s) - slices.Min(s)) / m
+	return (slices.Max(s) - slices.Min(s)) / math.Abs(m)
 }
 
 // Against makes a line of values and their baseline, with a goal for the ratio;
