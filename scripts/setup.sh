@@ -9,8 +9,8 @@ packages="
 	mpich libmpich-dev
 	ocl-icd-libopencl1 ocl-icd-opencl-dev opencl-headers clinfo
 	pocl-opencl-icd mesa-opencl-icd oclgrind
-	slurmctld slurmd slurm-client munge
-	iproute2 shellcheck spin
+	slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libpmi2-0
+	iproute2 util-linux procps shellcheck spin
 "
 
 fail() {

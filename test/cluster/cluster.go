@@ -1,0 +1,225 @@
+// Package cluster gives tests a real Slurm with emulated nodes on this machine,
+// whose nodes can be killed, cut off and frozen. README.md says how it is made
+// and what was measured on it; cluster.sh does the work and can be used by hand.
+//
+// Several clusters can be up at a time, each under an id of its own. A cluster
+// never outlives its test: it is taken down by t.Cleanup, and when the test
+// process dies without that, by the end of a pipe which it holds.
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+//go:embed cluster.sh
+var script []byte
+
+// Shared is where the nodes see the directory that PFS returns, Local the
+// directory of each node's own.
+const (
+	Shared = "/mnt/pfs"
+	Local  = "/mnt/nvme"
+)
+
+// A Cluster is a head and the nodes n1, n2 and so on.
+type Cluster struct {
+	tb     testing.TB
+	script string
+	env    []string
+	id     string
+	keeper *exec.Cmd
+	hold   io.Closer // its end takes the cluster down
+	out    *log      // of the keeper
+	down   sync.Once
+}
+
+// upTimeout bounds the start; installing packages is the long part.
+const upTimeout = 5 * time.Minute
+
+var count atomic.Int64
+
+// Up starts a cluster of n nodes and takes it down when the test ends. env is
+// for the script: CLUSTER_KILL_WAIT=2 and the like. The test is skipped, with
+// the reason, where no cluster can be had.
+func Up(tb testing.TB, n int, env ...string) *Cluster {
+	tb.Helper()
+	if os.Getuid() != 0 {
+		tb.Skip("the Slurm test bed needs root: it makes namespaces")
+	}
+	c := &Cluster{tb: tb, script: filepath.Join(tb.TempDir(), "cluster.sh"), out: &log{}}
+	c.id = fmt.Sprintf("%s%d-%d", os.Getenv("CLUSTER_ID"), os.Getpid(), count.Add(1))
+	c.env = append(append(os.Environ(), env...), "CLUSTER_ID="+c.id)
+	if err := os.WriteFile(c.script, script, 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	if err := c.start(n); err != nil {
+		c.Down()
+		tb.Fatalf("test bed: %v\n%s", err, c.out)
+	}
+	tb.Cleanup(c.Down)
+	return c
+}
+
+// start runs the keeper until it says that the cluster is ready.
+func (c *Cluster) start(n int) error {
+	c.keeper = exec.Command("bash", c.script, "keep", strconv.Itoa(n))
+	c.keeper.Env, c.keeper.Stderr = c.env, c.out
+	c.keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it must outlive the test by a moment
+	in, err := c.keeper.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := c.keeper.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	c.hold = in
+	if err := c.keeper.Start(); err != nil {
+		return err
+	}
+	ready := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(out).ReadString('\n') // its end is an empty line
+		ready <- line
+	}()
+	timer := time.NewTimer(upTimeout)
+	defer timer.Stop()
+	select {
+	case line := <-ready:
+		if line != "ready\n" {
+			return fmt.Errorf("it did not come up")
+		}
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("it did not come up within %v", upTimeout)
+	}
+}
+
+// Down takes the cluster down. It may be called again.
+func (c *Cluster) Down() {
+	c.down.Do(func() {
+		if c.hold != nil {
+			_ = c.hold.Close() // a keeper that is gone has taken it down
+		}
+		if c.keeper.Process == nil {
+			return
+		}
+		if err := c.keeper.Wait(); err != nil {
+			c.tb.Errorf("test bed: take down: %v\n%s", err, c.out)
+		}
+	})
+}
+
+// PFS returns the shared directory as this process sees it.
+func (c *Cluster) PFS() string { return filepath.Join(c.data(), "pfs") }
+
+// NodeLocal returns the local directory of a node as this process sees it.
+func (c *Cluster) NodeLocal(node string) string {
+	return filepath.Join(c.data(), "nodes", node, "nvme")
+}
+
+func (c *Cluster) data() string { return "/tmp/slurm-testbed-" + c.id }
+
+// Command returns a command to be run on the head, in the shared directory. A
+// signal to its process reaches the command; SIGKILL does not, so when ctx ends
+// it is sent SIGTERM.
+func (c *Cluster) Command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "bash", append([]string{c.script, "exec"}, args...)...)
+	cmd.Env, cmd.Dir = c.env, c.PFS()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}
+
+// Run runs a command on the head and returns its output; the test ends if it
+// fails or takes longer than a minute.
+func (c *Cluster) Run(tb testing.TB, args ...string) string {
+	tb.Helper()
+	out, err := c.Try(tb, args...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return out
+}
+
+// Try is Run for commands that may fail.
+func (c *Cluster) Try(tb testing.TB, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
+	defer cancel()
+	cmd := c.Command(ctx, args...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		return string(out), fmt.Errorf("%s: %w\n%s%s", strings.Join(args, " "), err, out, errs.Bytes())
+	}
+	return string(out), nil
+}
+
+// Verb runs a verb of the script that concerns a node: kill, revive, cut, heal,
+// freeze, thaw, wait. The test ends if it fails.
+func (c *Cluster) Verb(tb testing.TB, args ...string) {
+	tb.Helper()
+	if err := c.TryVerb(args...); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// TryVerb is Verb for goroutines that must not end the test.
+func (c *Cluster) TryVerb(args ...string) error {
+	cmd := exec.Command("bash", append([]string{c.script}, args...)...)
+	cmd.Env = c.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("test bed: %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// Install builds commands of this module into the shared directory and returns
+// the folder as the nodes see it.
+func (c *Cluster) Install(tb testing.TB, packages ...string) string {
+	tb.Helper()
+	bin := filepath.Join(c.PFS(), "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	args := append([]string{"build", "-o", bin + "/"}, packages...)
+	if out, err := exec.CommandContext(tb.Context(), "go", args...).CombinedOutput(); err != nil {
+		tb.Fatalf("go build: %v\n%s", err, out)
+	}
+	return Shared + "/bin"
+}
+
+// log collects output.
+type log struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

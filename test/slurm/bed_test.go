@@ -1,0 +1,177 @@
+package slurm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/test/cluster"
+)
+
+// mpis are the pairs of MPI library and srun plugin that work.
+var mpis = []struct {
+	name, plugin string
+	env          []string // of the ranks
+}{
+	{"openmpi", "pmix", []string{"OMPI_MCA_mpi_yield_when_idle=1"}},
+	{"mpich", "pmi2", nil},
+}
+
+// hard is the time after which a job counts as hung.
+const hard = 3 * time.Minute
+
+// bed is a cluster with the programs installed.
+type bed struct {
+	*cluster.Cluster
+	bin string // folder of the programs as the nodes see it
+}
+
+const module = "github.com/holdfast-hpc/holdfast/"
+
+func newBed(t *testing.T, nodes int, env ...string) *bed {
+	t.Helper()
+	c := cluster.Up(t, nodes, env...)
+	return &bed{c, c.Install(t, module+"test/e2e/testprog", module+"cmd/holdfast")}
+}
+
+// dir makes a directory in the shared one; it returns its paths on the nodes
+// and here.
+func (b *bed) dir(t *testing.T, name string) (there, here string) {
+	t.Helper()
+	here = filepath.Join(b.PFS(), name)
+	if err := os.MkdirAll(here, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return cluster.Shared + "/" + name, here
+}
+
+// task is a command on the head that runs in the background.
+type task struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // read after done
+
+	mu  sync.Mutex // guards out
+	out bytes.Buffer
+}
+
+// start runs a command on the head with more variables in its environment.
+func (b *bed) start(t *testing.T, env []string, args ...string) *task {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), hard)
+	k := &task{cmd: b.Command(ctx, append(append([]string{"env"}, env...), args...)...), done: make(chan struct{})}
+	k.cmd.Stdout, k.cmd.Stderr = k, k
+	if err := k.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		k.err = k.cmd.Wait()
+		cancel()
+		close(k.done)
+	}()
+	t.Cleanup(func() { cancel(); <-k.done })
+	return k
+}
+
+// Write collects the output.
+func (k *task) Write(p []byte) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.out.Write(p)
+}
+
+func (k *task) output() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.out.String()
+}
+
+// wait returns the exit code.
+func (k *task) wait() int {
+	<-k.done
+	var exit *exec.ExitError
+	if errors.As(k.err, &exit) {
+		return exit.ExitCode()
+	}
+	if k.err != nil {
+		return -1
+	}
+	return 0
+}
+
+// until waits for a condition; the test ends if the task does so first.
+func (k *task) until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	poll(t, what, k.done, k.output, holds)
+}
+
+// says waits until the output matches.
+func (k *task) says(t *testing.T, pattern string) {
+	t.Helper()
+	re := regexp.MustCompile(pattern)
+	k.until(t, pattern, func() bool { return re.MatchString(k.output()) })
+}
+
+// poll looks at a condition of other processes until it holds.
+func poll(t *testing.T, what string, done <-chan struct{}, output func() string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	end := time.NewTimer(hard)
+	defer end.Stop()
+	for !holds() {
+		select {
+		case <-done:
+			if !holds() {
+				t.Fatalf("ended before: %s\n%s", what, output())
+			}
+			return
+		case <-end.C:
+			t.Fatalf("waited %v for: %s\n%s", hard, what, output())
+		case <-tick.C:
+		}
+	}
+}
+
+// read returns a result file.
+func read(t *testing.T, file, output string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("no result: %v\n%s", err, output)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+var committed = regexp.MustCompile(`holdfast: committed".* epoch=(\d+) level=(\w+)`)
+
+// newest returns the highest epoch that the log calls committed at a level.
+func newest(output, level string) int {
+	last := 0
+	for _, m := range committed.FindAllStringSubmatch(output, -1) {
+		if m[2] == level {
+			n, _ := strconv.Atoi(m[1]) // digits by the pattern
+			last = max(last, n)
+		}
+	}
+	return last
+}
+
+// srun is the command line that starts n ranks of the program under test. The
+// preload that the test bed has for MPICH is not used: Holdfast programs have to
+// end without it.
+func (b *bed) srun(mpi, n int, flags []string, program ...string) []string {
+	m := mpis[mpi]
+	args := []string{"srun", "--mpi=" + m.plugin, "-n", fmt.Sprint(n), "--export=" + strings.Join(append([]string{"ALL"}, m.env...), ",")}
+	return append(append(append(args, flags...), b.bin+"/testprog"), program...)
+}

@@ -1,0 +1,57 @@
+package slurm
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/test/cluster"
+)
+
+var fromPartner = regexp.MustCompile(`restored" rank=1 epoch=\d+ level=partner`)
+
+// TestLostDirectory: four nodes keep partner copies and nothing else. One of
+// them dies and comes back empty; the job goes on from the partner's copy.
+func TestLostDirectory(t *testing.T) {
+	b := newBed(t, 4)
+	for mpi, m := range mpis {
+		t.Run(m.name, func(t *testing.T) {
+			there, here := b.dir(t, m.name)
+			flags := []string{"-N4", "--ntasks-per-node=1"}
+			args := []string{"-shape", "stencil", "-steps", "200", "-size", "50000"}
+			env := []string{"HOLDFAST_JOB=lost", "HOLDFAST_LOCAL=" + cluster.Local, "HOLDFAST_REDUNDANCY=partner:1"}
+			run := func(result string, env []string, more ...string) *task {
+				return b.start(t, env, b.srun(mpi, 4, flags, append(append(args, "-result", there+"/"+result), more...)...)...)
+			}
+			k := run("want", append(env, "HOLDFAST_FRESH=1"))
+			if code := k.wait(); code != 0 {
+				t.Fatalf("undisturbed run: exit %d\n%s", code, k.output())
+			}
+			want := read(t, here+"/want", k.output())
+
+			k = run("got", append(env, "HOLDFAST_FRESH=1"), "-hold", there+"/go")
+			k.says(t, "rank 3 restored=false")
+			b.Run(t, "scancel", "--signal=USR1", strings.TrimSpace(b.Run(t, "squeue", "-h", "-o", "%i")))
+			k.until(t, "a copy at the partner", func() bool { return newest(k.output(), "partner") > 0 })
+			b.Verb(t, "kill", "n2")
+			b.Verb(t, "revive", "--fresh", "n2")
+			if k.wait() == 0 {
+				t.Fatalf("the job ended well although a node died\n%s", k.output())
+			}
+			if err := os.WriteFile(here+"/go", nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			k = run("got", env)
+			if code := k.wait(); code != 0 {
+				t.Fatalf("restart: exit %d\n%s", code, k.output())
+			}
+			if out := k.output(); !fromPartner.MatchString(out) || strings.Contains(out, "restored=false") {
+				t.Errorf("rank 1 was not restored from its partner:\n%s", out)
+			}
+			if got := read(t, here+"/got", k.output()); got != want {
+				t.Errorf("got %s, the undisturbed run %s", got, want)
+			}
+		})
+	}
+}
