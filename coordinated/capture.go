@@ -80,7 +80,7 @@ func (c *Checkpointer) captureMemory(s *captured) error {
 
 func (c *Checkpointer) captureDevices(ctx context.Context, s *captured) error {
 	for _, d := range c.state.devices {
-		dc, err := d.dev.Capture(ctx, c.pool.alloc)
+		dc, err := d.dev.Capture(ctx, c.pool.allocDevice)
 		if err != nil {
 			return fmt.Errorf("capture %q: %w", d.name, err)
 		}

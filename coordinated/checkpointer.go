@@ -29,7 +29,8 @@ type Checkpointer struct {
 	agent    *agent
 	server   *server // at rank 0
 	state    protected
-	pool     pool
+	pool     *pool
+	pins     *pins
 	stats    statistics
 
 	gate     atomic.Uint32 // bits below; 0 lets Points pass
@@ -74,9 +75,11 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 		return nil, err
 	}
 	c := &Checkpointer{opt: opt, world: world, endpoint: endpoint, verdicts: make(chan verdict, 1),
-		state: protected{names: map[string]bool{}}, pool: pool{limit: opt.MaxPool}, flushed: make(chan struct{})}
+		state: protected{names: map[string]bool{}}, flushed: make(chan struct{})}
 	close(c.flushed)
 	c.log = opt.Logger.With("rank", world.Rank())
+	c.pins = newPins(c.log, c.state.pinnable)
+	c.pool = newPool(opt.MaxPool, c.pins)
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.gate.Store(gateRestore)
 	var err error

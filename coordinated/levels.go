@@ -86,7 +86,8 @@ func (c *Checkpointer) openStore(ctx context.Context) error {
 		c.levels = append(c.levels, l.Name)
 	}
 	opt := storage.Options{Job: c.opt.Job, Rank: c.world.Rank(), Size: c.world.Size(), Node: c.topo.nodes[c.world.Rank()],
-		Nodes: c.topo.nodes, Levels: levels, Logger: c.log, FS: c.opt.files}
+		Nodes: c.topo.nodes, Levels: levels, Logger: c.log, FS: c.opt.files,
+		Mapped: c.pins.add, Unmapped: c.pins.remove}
 	if p, ok := c.plane.(*control.Plane); ok {
 		opt.Transport = streams{p}
 	}

@@ -59,6 +59,7 @@ func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, err error, p *
 	if s != nil {
 		err = errors.Join(err, s.release())
 	}
+	c.pool.pinUsed()
 	c.pool.reset()
 	close(p.put)
 	c.phase("put")

@@ -1,6 +1,7 @@
 package coordinated
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -15,12 +16,18 @@ const pageBytes = 4096
 // copy. It is filled for one epoch and reset when that has been written.
 type pool struct {
 	limit int64 // bytes in all, 0 = no bound
+	pins  *pins
 
 	mu     sync.Mutex // guards the fields below
 	chunks [][]byte
-	used   []int // bytes given out of each chunk
+	used   []int        // bytes given out of each chunk
+	device map[int]bool // chunks that a device's contents went to
 	mapped int64
 	grown  bool // since reserve: a capture had to map memory while the program waited
+}
+
+func newPool(limit int64, pins *pins) *pool {
+	return &pool{limit: limit, pins: pins, device: map[int]bool{}}
 }
 
 // reserve makes room for n bytes ahead of time. Too little memory is not an
@@ -58,22 +65,53 @@ func (p *pool) add(n int64) bool {
 func (p *pool) alloc(n int) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	b, _ := p.take(n)
+	return b
+}
+
+// allocDevice is alloc for bytes that come from a device; pinUsed makes the next
+// ones come faster.
+func (p *pool) allocDevice(n int) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b, chunk := p.take(n)
+	if b != nil {
+		p.device[chunk] = true
+	}
+	return b
+}
+
+// take is alloc with the index of the chunk; mu is held.
+func (p *pool) take(n int) (b []byte, chunk int) {
 	size := int(roundUp(int64(n)))
 	for i, c := range p.chunks {
 		if len(c)-p.used[i] >= size {
 			b := c[p.used[i] : p.used[i]+n : p.used[i]+size]
 			p.used[i] += size
-			return b
+			return b, i
 		}
 	}
 	const least = 1 << 20 // a capture that grows a little each time does not map each time
 	if !p.add(max(int64(size), least)) {
-		return nil
+		return nil, 0
 	}
 	p.grown = true
 	last := len(p.chunks) - 1
 	p.used[last] = size
-	return p.chunks[last][:n:size]
+	return p.chunks[last][:n:size], last
+}
+
+// pinUsed pins the chunks that devices' contents have gone to.
+func (p *pool) pinUsed() {
+	p.mu.Lock()
+	var used [][]byte
+	for i := range p.device {
+		used = append(used, p.chunks[i])
+	}
+	p.mu.Unlock()
+	for _, c := range used {
+		p.pins.add(c)
+	}
 }
 
 // reset takes everything back.
@@ -97,12 +135,14 @@ func (p *pool) hasGrown() bool {
 func (p *pool) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	var errs []error
 	for _, c := range p.chunks {
-		if err := unix.Munmap(c); err != nil {
-			return fmt.Errorf("unmap capture pool: %w", err)
-		}
+		errs = append(errs, p.pins.remove(c), unix.Munmap(c))
 	}
-	p.chunks, p.used, p.mapped = nil, nil, 0
+	p.chunks, p.used, p.device, p.mapped = nil, nil, nil, 0
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("unmap capture pool: %w", err)
+	}
 	return nil
 }
 

@@ -70,6 +70,15 @@ func (c *Checkpointer) Protect(name string, x any) error {
 	return nil
 }
 
+// pinnable are the devices that copy faster into pinned memory.
+func (p *protected) pinnable() []*gpustate.Device {
+	var list []*gpustate.Device
+	for _, d := range p.devices {
+		list = append(list, d.dev)
+	}
+	return list
+}
+
 // bytes is how much of the pool a capture needs now.
 func (p *protected) bytes() int64 {
 	var n int64

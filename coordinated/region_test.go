@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -167,7 +169,7 @@ func FuzzDecodeVars(f *testing.F) {
 }
 
 func TestPool(t *testing.T) {
-	p := pool{limit: 4 << 20}
+	p := newPool(4<<20, newPins(nil, func() []*gpustate.Device { return nil }))
 	defer func() {
 		if err := p.close(); err != nil {
 			t.Error(err)
@@ -190,6 +192,48 @@ func TestPool(t *testing.T) {
 	p.reset()
 	if d := p.alloc(1 << 20); d == nil || p.hasGrown() {
 		t.Error("did not reuse what was reset")
+	}
+}
+
+// TestPoolPinned captures a device into a pool that is pinned and goes.
+func TestPoolPinned(t *testing.T) {
+	d, err := gpustate.Open(gpustate.Select{Kind: "fake"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	d.LimitShadow(0)
+	want := bytes.Repeat([]byte("pinned."), 100000)
+	x, err1 := d.Buffer("x", len(want))
+	q, err2 := d.Queue("q")
+	if err := errors.Join(err1, err2, q.Write(x, 0, want)); err != nil {
+		t.Fatal(err)
+	}
+	pins := newPins(slog.New(slog.DiscardHandler), func() []*gpustate.Device { return []*gpustate.Device{d} })
+	p := newPool(0, pins)
+	p.reserve(4 << 20)
+	for range 3 {
+		c, err := d.Capture(t.Context(), p.allocDevice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Slice(0, 0, int64(len(want))); !bytes.Equal(got, want) {
+			t.Fatalf("captured %d other bytes", len(got))
+		}
+		if err := c.Release(); err != nil {
+			t.Fatal(err)
+		}
+		p.pinUsed()
+		p.reset()
+		if n := len(pins.undo); n != 1 {
+			t.Errorf("%d pieces of the pool are pinned, want 1", n)
+		}
+	}
+	if err := p.close(); err != nil {
+		t.Error(err)
+	}
+	if n := len(pins.undo); n != 0 {
+		t.Errorf("%d pieces are pinned after the pool has gone", n)
 	}
 }
 

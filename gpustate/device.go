@@ -23,6 +23,7 @@ type Device struct {
 	nextID uint64
 	shadow int64 // bound of captures' device memory, below 0 for none
 	spare  int   // restored objects without a name that nobody has taken yet
+	pins   map[*pin]struct{}
 
 	// mu is held for reading by every call that uses a handle, for writing
 	// while handles change or the contents must stand still.
@@ -58,7 +59,7 @@ type entry struct {
 }
 
 func newDevice(drv driver.Device) *Device {
-	d := &Device{drv: newSession(drv), names: map[key]*entry{}, shadow: -1}
+	d := &Device{drv: newSession(drv), names: map[key]*entry{}, shadow: -1, pins: map[*pin]struct{}{}}
 	d.show()
 	return d
 }

@@ -9,19 +9,21 @@ import (
 
 // lane moves bytes between a device and the host: a queue and two pieces of
 // staging memory, so that one piece is in transfer while the other is copied.
-// From devices whose memory is the host's it reads without staging.
+// From devices whose memory is the host's, and into pinned memory, it reads
+// without staging.
 type lane struct {
 	drv   driver.Device
+	pins  *pins
 	q     driver.Handle
 	stage [2]driver.Pinned
 }
 
-func newLane(drv driver.Device) (*lane, error) {
-	q, err := drv.CreateQueue(driver.QueueDesc{})
+func newLane(s *session) (*lane, error) {
+	q, err := s.CreateQueue(driver.QueueDesc{})
 	if err != nil {
 		return nil, err
 	}
-	return &lane{drv: drv, q: q}, nil
+	return &lane{drv: s.Device, pins: &s.pins, q: q}, nil
 }
 
 func (l *lane) close() error {
@@ -59,6 +61,40 @@ func (l *lane) down(ctx context.Context, mem driver.Handle, off int64, dst []byt
 		_, err := l.drv.Read(l.q, mem, off, dst, true, nil)
 		return err
 	}
+	n, err := l.direct(ctx, mem, off, dst)
+	if err != nil || n == len(dst) {
+		return err
+	}
+	return l.staged(ctx, mem, off+int64(n), dst[n:])
+}
+
+// direct reads what of dst, from its first byte on, is pinned, and tells how
+// much that is.
+func (l *lane) direct(ctx context.Context, mem driver.Handle, off int64, dst []byte) (n int, err error) {
+	l.pins.mu.RLock()
+	defer l.pins.mu.RUnlock()
+	for n < len(dst) {
+		k := min(l.pins.covered(dst[n:]), jobBytes)
+		if k == 0 {
+			break
+		}
+		if err := ctx.Err(); err != nil {
+			return n, err
+		}
+		ev, err := l.drv.Read(l.q, mem, off+int64(n), dst[n:n+k], false, nil)
+		if err == nil {
+			err = l.await(&ev)
+		}
+		if err != nil {
+			return n, errors.Join(err, l.drv.Finish(l.q))
+		}
+		n += k
+	}
+	return n, nil
+}
+
+// staged reads through the staging memory.
+func (l *lane) staged(ctx context.Context, mem driver.Handle, off int64, dst []byte) error {
 	stage, err := l.staging()
 	if err != nil {
 		return err
@@ -81,7 +117,7 @@ func (l *lane) down(ctx context.Context, mem driver.Handle, off int64, dst []byt
 		if err := ctx.Err(); err != nil {
 			return errors.Join(err, l.abandon(events[:]))
 		}
-		n := min(len(dst), downBytes)
+		n := min(len(dst), pieceBytes)
 		if events[s], err = l.drv.Read(l.q, mem, off, stage[s][:n], false, nil); err != nil {
 			return errors.Join(err, l.abandon(events[:]))
 		}

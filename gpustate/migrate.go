@@ -212,6 +212,9 @@ func (m *migration) change() error {
 	}
 	m.d.drv = m.to
 	m.d.show()
+	for p := range m.d.pins {
+		errs = append(errs, p.move(m.to))
+	}
 	for _, e := range m.d.list {
 		if k, ok := e.owner.(*Kernel); ok {
 			k.mu.Lock()

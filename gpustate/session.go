@@ -18,12 +18,13 @@ type session struct {
 	users int
 	lanes chan *lane // nil until the first transfer
 	made  []*lane
+
+	pins pins
 }
 
 // Sizes of transfers. Staging memory is lanes × 2 × pieceBytes.
 const (
-	pieceBytes = 4 << 20 // one transfer to the device: a chunk of storage
-	downBytes  = 2 << 20 // one from it: readers ask for chunks, two of these overlap
+	pieceBytes = 4 << 20 // one transfer: a chunk of storage; smaller ones leave the bus idle in between
 	minLanes   = 4
 	maxLanes   = 16 // a copy through host memory feeds on several cores
 )
@@ -66,7 +67,7 @@ func (s *session) take() (*lane, error) {
 	if s.lanes == nil {
 		lanes := make(chan *lane, s.width())
 		for range cap(lanes) {
-			l, err := newLane(s.Device)
+			l, err := newLane(s)
 			if err != nil {
 				s.mu.Unlock()
 				return nil, err

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -20,6 +21,9 @@ type buffers struct {
 	left  int // how many may still be mapped
 	mem   [][]byte
 	ended bool
+
+	mapped   func([]byte)       // nil, or hears of each buffer that is mapped
+	unmapped func([]byte) error // and, if set, of each before it goes
 }
 
 func newBuffers(limit int) *buffers {
@@ -60,6 +64,9 @@ func (b *buffers) grow() ([]byte, error) {
 	}
 	b.left--
 	b.mem = append(b.mem, p)
+	if b.mapped != nil {
+		b.mapped(p)
+	}
 	return p, nil
 }
 
@@ -88,14 +95,15 @@ func (b *buffers) close() error {
 		return nil
 	}
 	b.ended = true
-	var first error
+	var errs []error
 	for _, p := range b.mem {
-		if err := unix.Munmap(p); err != nil && first == nil {
-			first = err
+		if b.unmapped != nil {
+			errs = append(errs, b.unmapped(p))
 		}
+		errs = append(errs, unix.Munmap(p))
 	}
 	b.mem = nil
-	return first
+	return errors.Join(errs...)
 }
 
 // lease shares one buffer between writes that are still under way; the last

@@ -35,6 +35,13 @@ type Options struct {
 	// copied between levels; the program has the other cores. 0 means 2.
 	FlushCores int
 
+	// Mapped and Unmapped, if set, hear of the memory that sources are read into:
+	// Mapped once, when it has been mapped, Unmapped once, before it goes. It is
+	// page-aligned and used again and again, so that it may pay to page-lock it
+	// for a device.
+	Mapped   func(b []byte)
+	Unmapped func(b []byte) error
+
 	Logger *slog.Logger // nil: silent. It should say the rank: Store does not
 	FS     vfs.FS       // nil: the operating system's
 

@@ -65,6 +65,9 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	if s.pool == nil {
 		s.pool = newBuffers(maxWriters * buffersPerJob)
 	}
+	if opt.Mapped != nil {
+		s.pool.mapped, s.pool.unmapped = opt.Mapped, opt.Unmapped
+	}
 	for _, cfg := range opt.Levels {
 		if err := ctx.Err(); err != nil {
 			return nil, err

@@ -71,6 +71,7 @@ type runner struct {
 	pinned float64 // bytes per second from device to host
 	upload float64 // and from host to device
 	rounds int     // of the kernel, so that it takes about a millisecond
+	chunks []byte  // buffers of the readers
 }
 
 // Run measures everything and reports each figure as it is known.

@@ -73,23 +73,28 @@ func (r *runner) recording() (err error) {
 	defer func() { err = errors.Join(err, b.close()) }()
 
 	const calls = 20000
-	ours, theirs, err := r.pairs(
-		func() error { return many(calls, func() error { return k.SetArg(1, int32(0)) }) },
-		func() error { return many(calls, func() error { return b.setRounds(0) }) })
+	ours, theirs, err := r.pairs(r.opt.Runs,
+		timed(func() error { return many(calls, func() error { return k.SetArg(1, int32(0)) }) }),
+		timed(func() error { return many(calls, func() error { return b.setRounds(0) }) }))
 	if err != nil {
 		return err
 	}
 	r.added("SetArg", ours, theirs, calls)
 
-	launches := 2000
-	ours, theirs, err = r.pairs(
-		func() error {
-			return errors.Join(many(launches, func() error {
+	// Only the calls are timed, fewer than a driver lets wait, often and in turn:
+	// what the device does meanwhile would drown the difference.
+	const launches = 400
+	g := driver.Grid{Dims: 1, Global: [3]int{64, 1, 1}, Local: [3]int{64, 1, 1}}
+	ours, theirs, err = r.pairs(40*r.opt.Runs,
+		untimed(q.Finish, func() error {
+			return many(launches, func() error {
 				_, err := q.Launch(k, []int{64}, []int{64})
 				return err
-			}), q.Finish())
-		},
-		func() error { return b.launchMany(launches, 64) })
+			})
+		}),
+		untimed(func() error { return b.d.Finish(b.q) }, func() error {
+			return many(launches, func() error { return b.launch(g) })
+		}))
 	if err != nil {
 		return err
 	}
@@ -117,14 +122,14 @@ func (r *runner) kernelBound(k *gpustate.Kernel, q *gpustate.Queue, b *bare) err
 	}
 	r.rounds = rounds
 	const launches = 50
-	ours, theirs, err := r.pairs(
-		func() error {
+	ours, theirs, err := r.pairs(r.opt.Runs,
+		timed(func() error {
 			return errors.Join(many(launches, func() error {
 				_, err := q.Launch(k, []int{items}, []int{64})
 				return err
 			}), q.Finish())
-		},
-		func() error { return b.launchMany(launches, items) })
+		}),
+		timed(func() error { return b.launchMany(launches, items) }))
 	if err != nil {
 		return err
 	}
@@ -132,20 +137,36 @@ func (r *runner) kernelBound(k *gpustate.Kernel, q *gpustate.Queue, b *bare) err
 	return nil
 }
 
-// pairs measures two ways to do the same, in turn.
-func (r *runner) pairs(a, b func() error) (as, bs []float64, err error) {
-	for i := range 2*r.opt.Runs + 1 {
-		for _, side := range []struct {
-			do   func() error
-			into *[]float64
-		}{{a, &as}, {b, &bs}} {
-			begin := time.Now()
-			if err := side.do(); err != nil {
-				return nil, nil, err
-			}
-			if i > 0 {
-				*side.into = append(*side.into, time.Since(begin).Seconds())
-			}
+// timed does something and tells how many seconds it took.
+func timed(do func() error) func() (float64, error) {
+	return func() (float64, error) {
+		begin := time.Now()
+		err := do()
+		return time.Since(begin).Seconds(), err
+	}
+}
+
+// untimed is timed with something after it that does not count.
+func untimed(after, do func() error) func() (float64, error) {
+	return func() (float64, error) {
+		seconds, err := timed(do)()
+		return seconds, errors.Join(err, after())
+	}
+}
+
+// pairs measures two ways to do the same, in turn, twice as often as runs.
+func (r *runner) pairs(runs int, a, b func() (float64, error)) (as, bs []float64, err error) {
+	for i := range 2*runs + 1 {
+		first, err := a()
+		if err != nil {
+			return nil, nil, err
+		}
+		second, err := b()
+		if err != nil {
+			return nil, nil, err
+		}
+		if i > 0 {
+			as, bs = append(as, first), append(bs, second)
 		}
 	}
 	return as, bs, nil
@@ -209,16 +230,18 @@ func (b *bare) setRounds(n int) error {
 
 func (b *bare) launchMany(n, size int) error {
 	g := driver.Grid{Dims: 1, Global: [3]int{size, 1, 1}, Local: [3]int{64, 1, 1}}
-	if err := many(n, func() error {
-		ev, err := b.d.Launch(b.q, b.k, g, nil)
-		if err == nil {
-			b.d.ReleaseEvent(ev)
-		}
-		return err
-	}); err != nil {
+	if err := many(n, func() error { return b.launch(g) }); err != nil {
 		return err
 	}
 	return b.d.Finish(b.q)
+}
+
+func (b *bare) launch(g driver.Grid) error {
+	ev, err := b.d.Launch(b.q, b.k, g, nil)
+	if err == nil {
+		b.d.ReleaseEvent(ev)
+	}
+	return err
 }
 
 func (b *bare) close() error {

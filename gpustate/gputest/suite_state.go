@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
@@ -77,6 +79,53 @@ func shadows(t *testing.T, b *bench) {
 		}
 		b.ok(c.Release())
 	}
+}
+
+// pinned reads captures into memory that is pinned, in part pinned and no longer
+// pinned, across a migration.
+func pinned(t *testing.T, b *bench) {
+	const n = 12 << 20
+	memory, err := unix.Mmap(-1, 0, 2*n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	b.ok(err)
+	defer unix.Munmap(memory)
+	pool, got := memory[:n:n], memory[n:]
+	d := b.open()
+	_, err = d.Pin(pool[1:])
+	b.want(err, gpustate.ErrRange)
+	var unpin []func() error
+	for _, m := range [][]byte{pool, got[:n/2]} {
+		u, err := d.Pin(m)
+		b.ok(err)
+		unpin = append(unpin, u)
+	}
+	q, err := d.Queue("q")
+	b.ok(err)
+	x, err := d.Buffer("x", n)
+	b.ok(err)
+	check := func(seed uint64, limit int64) {
+		t.Helper()
+		b.ok(q.Write(x, 0, seeded(seed, n)))
+		d.LimitShadow(limit)
+		c, err := d.Capture(context.Background(), func(int) []byte { return pool })
+		b.ok(err)
+		b.ok(q.Write(x, 0, make([]byte, n)))
+		clear(got)
+		for off := 0; off < n; off += 5_000_003 { // the second one straddles the end of what is pinned
+			b.ok(c.ReadAt(context.Background(), 0, got[off:min(off+5_000_003, n)], int64(off)))
+		}
+		b.ok(same("captured", got, seeded(seed, n)))
+		b.ok(c.Release())
+	}
+	check(1, -1)
+	check(2, 0)
+	b.ok(d.MigrateTo(context.Background(), gpustate.Select{Kind: "fake", Index: 1}))
+	check(3, -1)
+	b.ok(d.MigrateTo(context.Background(), b.sel))
+	check(4, 0)
+	b.ok(unpin[0]())
+	check(5, 0)
+	b.ok(d.Close())
+	b.ok(unpin[1]())
 }
 
 func seeded(seed uint64, n int) []byte {

@@ -1,0 +1,69 @@
+package coordinated
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+// pinPiece is how much memory is pinned in one call, which the device's other
+// calls may have to wait for.
+const pinPiece = 256 << 20
+
+// pins page-locks host memory that is used for every epoch for the protected
+// devices, so that their contents come down at the full rate of the bus. What
+// cannot be pinned is used as it is.
+type pins struct {
+	log     *slog.Logger
+	devices func() []*gpustate.Device
+
+	mu     sync.Mutex
+	undo   map[*byte][]func() error // by the first byte of the memory
+	warned bool
+}
+
+func newPins(log *slog.Logger, devices func() []*gpustate.Device) *pins {
+	return &pins{log: log, devices: devices, undo: map[*byte][]func() error{}}
+}
+
+// add pins page-aligned memory; memory that is pinned stays so.
+func (p *pins) add(b []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first := unsafe.SliceData(b)
+	if _, pinned := p.undo[first]; pinned {
+		return
+	}
+	undo := []func() error{}
+	for len(b) > 0 {
+		piece := b[:min(len(b), pinPiece)]
+		b = b[len(piece):]
+		for _, d := range p.devices() {
+			unpin, err := d.Pin(piece)
+			switch {
+			case err == nil:
+				undo = append(undo, unpin)
+			case !p.warned && !errors.Is(err, gpustate.ErrClosed):
+				p.warned = true
+				p.log.Warn("holdfast: memory for captures could not be pinned, they take up to a fifth longer; raise the limit on locked memory (ulimit -l)", "error", err)
+			}
+		}
+	}
+	p.undo[first] = undo
+}
+
+// remove unpins memory that is about to be unmapped.
+func (p *pins) remove(b []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first := unsafe.SliceData(b)
+	var errs []error
+	for _, unpin := range p.undo[first] {
+		errs = append(errs, unpin())
+	}
+	delete(p.undo, first)
+	return errors.Join(errs...)
+}
