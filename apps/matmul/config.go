@@ -17,6 +17,7 @@ type config struct {
 	single  bool
 	width   int
 	checks  int
+	repeat  int
 	out     string
 }
 
@@ -61,6 +62,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	fs.StringVar(&kind, "type", "float32", "float32 or float64")
 	fs.IntVar(&c.width, "panel", 256, "width of a panel")
 	fs.IntVar(&c.checks, "checks", 2, "vectors to check the product on; 0 is none")
+	fs.IntVar(&c.repeat, "repeat", 1, "add the product up so many times, C = R A B: a long run of small matrices")
 	fs.StringVar(&c.out, "out", "", "`file` for C, .npy")
 	c.common.Register(fs)
 	if err := fs.Parse(args); err != nil {
@@ -83,6 +85,8 @@ func parse(args []string, w io.Writer) (*config, error) {
 		return nil, fmt.Errorf("-type %s: want float32 or float64", kind)
 	case c.width < 1:
 		return nil, fmt.Errorf("-panel %d: want 1 or more", c.width)
+	case c.repeat < 1:
+		return nil, fmt.Errorf("-repeat %d: want 1 or more", c.repeat)
 	case c.checks < 0:
 		return nil, fmt.Errorf("-checks %d: want 0 or more", c.checks)
 	}

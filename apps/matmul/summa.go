@@ -30,7 +30,7 @@ type summa[T real] struct {
 	deviceC        *gpustate.Buffer    // protected with the device, as are the panels
 	panelA, panelB [2]*gpustate.Buffer // slot = panel mod 2
 
-	next int64 // protected: the next panel to multiply; it is on the device
+	next int64 // protected: the next panel to multiply, of all repeats; it is on the device
 }
 
 // multiply is the program on one rank.
@@ -43,13 +43,13 @@ func multiply[T real](ctx context.Context, c *config, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	run := fmt.Sprintf("%s float32 %t panel %d", input.name, c.single, c.width)
+	run := fmt.Sprintf("%s float32 %t panel %d repeat %d", input.name, c.single, c.width, c.repeat)
 	restored, err := s.Restore(ctx, run, job.State{Name: "next", Value: &s.next})
 	if err != nil {
 		return err
 	}
 	if restored {
-		s.Sayf("goes on from panel %d of %d", s.next, len(s.panels))
+		s.Sayf("goes on from panel %d of %d", s.next, s.steps())
 	} else if err := s.begin(); err != nil {
 		return err
 	}
@@ -86,15 +86,12 @@ func newSumma[T real](c *config, j *job.Job, input *inputs) (*summa[T], error) {
 
 // prepare gets or creates the objects on the device.
 func (s *summa[T]) prepare() (err error) {
-	if s.queue, err = s.Device.Queue("main"); err != nil {
+	if s.queue, err = s.Device.MainQueue(); err != nil {
 		return err
 	}
 	sources := gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
-	p, err := s.Device.Program("matmul", sources, kernel.Options(s.config.single))
-	if err != nil {
-		return err
-	}
-	if s.kernel, err = p.Kernel(kernel.Multiply); err != nil {
+	if err := s.Device.Build("matmul", sources, kernel.Options(s.config.single),
+		map[string]**gpustate.Kernel{kernel.Multiply: &s.kernel}); err != nil {
 		return err
 	}
 	size := len(gpustate.Bytes(make([]T, 1)))
@@ -123,14 +120,20 @@ func (s *summa[T]) begin() error {
 	return s.fetch(0)
 }
 
+// steps returns the number of panels to multiply in all.
+func (s *summa[T]) steps() int { return s.config.repeat * len(s.panels) }
+
+// panel returns the panel of a step.
+func (s *summa[T]) panel(step int) panel { return s.panels[step%len(s.panels)] }
+
 // loop multiplies the panels that are left.
 func (s *summa[T]) loop(ctx context.Context) error {
-	shown, err := s.Progress(len(s.panels))
+	shown, err := s.Progress(s.steps())
 	if err != nil {
 		return err
 	}
 	defer shown.Done()
-	for ; s.next < int64(len(s.panels)); s.next++ {
+	for ; s.next < int64(s.steps()); s.next++ {
 		if err := s.Checkpoints.Point(ctx); err != nil {
 			return err
 		}
@@ -139,22 +142,22 @@ func (s *summa[T]) loop(ctx context.Context) error {
 		if err := s.launch(at); err != nil {
 			return err
 		}
-		if at+1 < len(s.panels) {
+		if at+1 < s.steps() {
 			if err := s.fetch(at + 1); err != nil {
 				return err
 			}
 		}
 	}
-	shown.Step(int(s.next))
-	if err := s.Hold(ctx); err != nil {
+	if err := s.queue.Finish(); err != nil {
 		return err
 	}
-	return s.queue.Finish()
+	shown.Step(int(s.next))
+	return s.Hold(ctx)
 }
 
 // launch starts multiplying a panel and returns at once.
 func (s *summa[T]) launch(at int) error {
-	m, n, k := s.rows.len(), s.cols.len(), s.panels[at].len()
+	m, n, k := s.rows.len(), s.cols.len(), s.panel(at).len()
 	err := s.kernel.SetArgs(s.deviceC, s.panelA[at%2], s.panelB[at%2], int32(m), int32(n), int32(k))
 	if err == nil {
 		_, err = s.queue.Launch(s.kernel, kernel.Global(m, n, s.config.single), kernel.Local())
@@ -178,11 +181,11 @@ func (s *summa[T]) fetch(at int) error {
 		}
 	}
 	a, b := s.packed(at)
-	askA, err := mpiwrap.Ibcast(s.across, a, s.panels[at].ownerCol)
+	askA, err := mpiwrap.Ibcast(s.across, a, s.panel(at).ownerCol)
 	if err != nil {
 		return err
 	}
-	askB, err := mpiwrap.Ibcast(s.along, b, s.panels[at].ownerRow)
+	askB, err := mpiwrap.Ibcast(s.along, b, s.panel(at).ownerRow)
 	if err != nil {
 		return err
 	}
@@ -198,7 +201,7 @@ func (s *summa[T]) fetch(at int) error {
 
 // packed returns the host memory of a panel, filled in on its owners.
 func (s *summa[T]) packed(at int) (a, b []T) {
-	p, slot := s.panels[at], at%2
+	p, slot := s.panel(at), at%2
 	a, b = s.hostA[slot][:s.rows.len()*p.len()], s.hostB[slot][:p.len()*s.cols.len()]
 	if p.ownerCol == s.colOf {
 		width := s.sharedA.len()

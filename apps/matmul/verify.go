@@ -14,8 +14,9 @@ import (
 // Rounding makes an element of C differ from the true one by at most
 // (K + p) u Σ_k |a[i,k]| |b[k,j]|, p being the number of panels and u the unit
 // roundoff of T (Higham, Accuracy and Stability, section 3.5). Over a row that is
-// (K + p) u (|A| |B| 1)[i]; 2u more allow for the check itself, in float64. The
-// error of a bad product names the row and shows the residual.
+// (K + p) u (|A| |B| 1)[i]; 2u more allow for the check itself, in float64. With
+// -repeat R the sums are R times as long. The error of a bad product names the row
+// and shows the residual.
 func (s *summa[T]) verify(c []T) error {
 	ones := make([]float64, s.input.n)
 	for j := range ones {
@@ -29,7 +30,7 @@ func (s *summa[T]) verify(c []T) error {
 	if s.config.single {
 		unit = math.Ldexp(1, -24)
 	}
-	factor := float64(s.input.k+len(s.panels)+2)*unit + float64(s.input.k+s.input.n)*math.Ldexp(1, -53)
+	factor := float64(s.config.repeat*(s.input.k+len(s.panels))+2)*unit + float64(s.input.k+s.input.n)*math.Ldexp(1, -53)
 	for round := range s.config.checks {
 		signs := made(s.config.seed+uint64(round), 2, s.input.n)
 		x := make([]float64, s.input.n)
@@ -50,13 +51,16 @@ func (s *summa[T]) verify(c []T) error {
 	return nil
 }
 
-// apply returns A (B x) - C x over all ranks, with f applied to every element of
-// A and B; without C if c is nil.
+// apply returns R A (B x) - C x over all ranks for -repeat R, with f applied to
+// every element of A and B; without C if c is nil.
 func (s *summa[T]) apply(c []T, x []float64, f func(float64) float64) ([]float64, error) {
 	y := make([]float64, s.input.k)
 	product(y[s.sharedB.lo:s.sharedB.hi], s.b, x[s.cols.lo:s.cols.hi], f)
 	if err := s.sum(&y); err != nil {
 		return nil, err
+	}
+	for i := range y {
+		y[i] *= float64(s.config.repeat)
 	}
 	z := make([]float64, s.input.m)
 	product(z[s.rows.lo:s.rows.hi], s.a, y[s.sharedA.lo:s.sharedA.hi], f)

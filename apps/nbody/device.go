@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/kernel"
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -27,10 +28,10 @@ type engine struct {
 
 // newEngine gets or creates the objects on the device. largest is the size of
 // the largest block that visits. Contents come from upload or from a restore.
-func newEngine(dev *gpustate.Device, c *config, units bodies.Units, n, largest int) (*engine, error) {
+func newEngine(dev *job.Device, c *config, units bodies.Units, n, largest int) (*engine, error) {
 	e := &engine{n: n, dt: float32(c.dt), eps2: float32(c.eps * c.eps), g: float32(units.G())}
 	var err error
-	if e.queue, err = dev.Queue("main"); err != nil {
+	if e.queue, err = dev.MainQueue(); err != nil {
 		return nil, err
 	}
 	for _, b := range []struct {
@@ -45,24 +46,10 @@ func newEngine(dev *gpustate.Device, c *config, units bodies.Units, n, largest i
 			return nil, err
 		}
 	}
-	return e, e.build(dev)
-}
-
-// build compiles the kernels.
-func (e *engine) build(dev *gpustate.Device) error {
 	sources := gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
-	p, err := dev.Program("nbody", sources, kernel.Options)
-	if err != nil {
-		return err
-	}
-	for name, k := range map[string]**gpustate.Kernel{
+	return e, dev.Build("nbody", sources, kernel.Options, map[string]**gpustate.Kernel{
 		kernel.Accelerate: &e.accelerate, kernel.KickDrift: &e.kickDrift, kernel.Kick: &e.kick,
-	} {
-		if *k, err = p.Kernel(name); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 // upload writes the block's initial positions and velocities.

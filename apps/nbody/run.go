@@ -84,6 +84,9 @@ func (s *simulation) loop(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.engine.queue.Finish(); err != nil {
+		return err
+	}
 	shown.Step(int(s.step))
 	shown.Done()
 	if err := s.Hold(ctx); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 	"github.com/holdfast-hpc/holdfast/apps/smithwaterman/align"
 	"github.com/holdfast-hpc/holdfast/apps/smithwaterman/kernel"
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -38,10 +39,10 @@ type engine struct {
 
 // newEngine gets or creates the objects on the device. Contents come from
 // prepare or from a restore.
-func newEngine(dev *gpustate.Device, s *align.Scoring, p part) (*engine, error) {
+func newEngine(dev *job.Device, s *align.Scoring, p part) (*engine, error) {
 	e := &engine{part: p, scoring: s}
 	var err error
-	if e.queue, err = dev.Queue("main"); err != nil {
+	if e.queue, err = dev.MainQueue(); err != nil {
 		return nil, err
 	}
 	borders, rows := 1, 1
@@ -63,12 +64,8 @@ func newEngine(dev *gpustate.Device, s *align.Scoring, p part) (*engine, error) 
 		}
 	}
 	sources := gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
-	program, err := dev.Program("smithwaterman", sources, kernel.Options)
-	if err != nil {
-		return nil, err
-	}
-	e.diagonal, err = program.Kernel(kernel.Diagonal)
-	return e, err
+	return e, dev.Build("smithwaterman", sources, kernel.Options,
+		map[string]**gpustate.Kernel{kernel.Diagonal: &e.diagonal})
 }
 
 // prepare writes what stands outside the matrix and the inputs.

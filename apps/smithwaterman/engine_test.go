@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 	"github.com/holdfast-hpc/holdfast/apps/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/apps/smithwaterman/align"
 	"github.com/holdfast-hpc/holdfast/apps/smithwaterman/kernel"
@@ -81,7 +82,7 @@ func inParts(t *testing.T, info gpustate.Info, s *align.Scoring, a, b []byte, sp
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { dev.Close() })
-		e, err := newEngine(dev, s, part{a: a, b: b[r[0]:r[1]], begin: r[0], keep: true})
+		e, err := newEngine(&job.Device{Device: dev}, s, part{a: a, b: b[r[0]:r[1]], begin: r[0], keep: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +144,7 @@ func BenchmarkSweep(b *testing.B) {
 			n = 1 << 17
 		}
 		x, y := related(1, n)
-		e, err := newEngine(dev, s, part{a: x, b: y, keep: true})
+		e, err := newEngine(&job.Device{Device: dev}, s, part{a: x, b: y, keep: true})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -81,10 +81,13 @@ func (s *sweep) loop(ctx context.Context) error {
 			return err
 		}
 	}
-	shown.Step(int(s.next))
 	if err := s.sent(true); err != nil {
 		return err
 	}
+	if err := s.engine.queue.Finish(); err != nil {
+		return err
+	}
+	shown.Step(int(s.next))
 	return s.Hold(ctx)
 }
 

@@ -64,18 +64,13 @@ func (c *config) transpose(ctx context.Context, j *job.Job) error {
 // prepare gets or creates the objects on the device. The rank's block has at most
 // elements elements, whichever way the matrix lies.
 func (t *turner) prepare() (err error) {
-	if t.queue, err = t.Device.Queue("main"); err != nil {
+	if t.queue, err = t.Device.MainQueue(); err != nil {
 		return err
 	}
 	sources := gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
-	p, err := t.Device.Program("transpose", sources, kernel.Options)
-	if err != nil {
-		return err
-	}
-	if t.turn, err = p.Kernel(kernel.Transpose); err != nil {
-		return err
-	}
-	if t.place, err = p.Kernel(kernel.Place); err != nil {
+	if err := t.Device.Build("transpose", sources, kernel.Options, map[string]**gpustate.Kernel{
+		kernel.Transpose: &t.turn, kernel.Place: &t.place,
+	}); err != nil {
 		return err
 	}
 	elements := max(t.block(0), t.block(1))
@@ -120,6 +115,9 @@ func (t *turner) loop(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+	if err := t.queue.Finish(); err != nil {
+		return err
 	}
 	shown.Step(int(t.round))
 	return t.Hold(ctx)

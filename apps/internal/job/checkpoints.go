@@ -68,6 +68,14 @@ func (c *Checkpoints) Point(ctx context.Context) error {
 	return c.ck.Point(ctx)
 }
 
+// Stats is coordinated.Checkpointer.Stats; all zero without checkpoints.
+func (c *Checkpoints) Stats() coordinated.Stats {
+	if c.ck == nil {
+		return coordinated.Stats{}
+	}
+	return c.ck.Stats()
+}
+
 // Close is coordinated.Checkpointer.Close: it waits until the epochs under way
 // are written.
 func (c *Checkpoints) Close() error {

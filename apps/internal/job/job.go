@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -17,9 +16,10 @@ import (
 type Job struct {
 	Name        string
 	World       *mpiwrap.Comm
-	Device      *gpustate.Device
+	Device      *Device
 	Checkpoints *Checkpoints
 	options     *Options
+	times       Times
 }
 
 // A Body is an application's own part. It protects and restores its state,
@@ -52,8 +52,22 @@ func (o *Options) On(ctx context.Context, name string, world *mpiwrap.Comm, body
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, ck.Close()) }()
-	return body(ctx, &Job{Name: name, World: world, Device: dev, Checkpoints: ck, options: o})
+	j := &Job{Name: name, World: world, Device: dev, Checkpoints: ck, options: o}
+	defer func() { err = errors.Join(err, ck.Close(), j.writeTimes()) }()
+	return body(ctx, j)
+}
+
+// writeTimes writes the file of -times, at rank 0. The checkpoints are closed, so
+// what they cost is known.
+func (j *Job) writeTimes() error {
+	if j.options.Times == "" || j.World.Rank() != 0 {
+		return nil
+	}
+	t := &j.times
+	t.Program, t.Ranks, t.Device = j.Name, j.World.Size(), j.Device.Info().Name
+	t.Build = j.Device.built.Seconds()
+	t.add(j.Checkpoints.Stats())
+	return t.write(j.options.Times)
 }
 
 // A State is one thing that an application protects, under its name.
@@ -67,7 +81,7 @@ type State struct {
 // run from others; a checkpoint of another one is an error that shows both.
 func (j *Job) Restore(ctx context.Context, run string, states ...State) (bool, error) {
 	saved := []byte(run)
-	all := append([]State{{"gpu", j.Device}, {"run", &saved}}, states...)
+	all := append([]State{{"gpu", j.Device.Device}, {"run", &saved}}, states...)
 	for _, s := range all {
 		if err := j.Checkpoints.Protect(s.Name, s.Value); err != nil {
 			return false, err
@@ -106,13 +120,18 @@ func (j *Job) Hold(ctx context.Context) error {
 	}
 }
 
-// Progress returns the display of a run of total steps: nil, which shows
-// nothing, on all ranks but 0.
+// Progress returns the display of a run of total steps. It shows nothing on all
+// ranks but 0, which also takes the time of the steps: what step 0 has started on
+// the device must be complete when the last one is reported.
 func (j *Job) Progress(total int) (*Progress, error) {
 	if j.World.Rank() != 0 {
 		return nil, nil
 	}
-	return NewProgress(j.Name, j.options.Progress, total)
+	p, err := NewProgress(j.Name, j.options.Progress, total)
+	if err == nil {
+		p.times = &j.times
+	}
+	return p, err
 }
 
 // Sayf prints a line on standard error, on rank 0 only.

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strconv"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -23,8 +21,13 @@ type Options struct {
 	// Job, Local and Global override HOLDFAST_JOB, HOLDFAST_LOCAL and
 	// HOLDFAST_GLOBAL where they are not empty.
 	Job, Local, Global string
+	// Window is that of the queue on the device: 0 is gpustate.DefaultWindow, below
+	// 0 no bound.
+	Window int
 	// Progress is the mode of NewProgress.
 	Progress string
+	// Times is a file for Times, empty for none.
+	Times string
 	// Verbose logs what the library does.
 	Verbose bool
 }
@@ -47,6 +50,9 @@ func (o *Options) Register(fs *flag.FlagSet) {
 	fs.StringVar(&o.Job, "job", "", "name of the job that checkpoints belong to; default HOLDFAST_JOB")
 	fs.StringVar(&o.Local, "local", "", "node-local `folder` for checkpoints; default HOLDFAST_LOCAL")
 	fs.StringVar(&o.Global, "global", "", "shared `folder` for checkpoints; default HOLDFAST_GLOBAL")
+	fs.IntVar(&o.Window, "window", 0,
+		"commands that may wait on the device; bounds how long a checkpoint waits for it; 0 is 20, -1 no bound")
+	fs.StringVar(&o.Times, "times", "", "`file` for where the time went, JSON: build, restore, steps, checkpoints")
 	fs.StringVar(&o.Progress, "progress", "auto", "bar, lines, off, or auto: a bar on a terminal")
 	fs.BoolVar(&o.Verbose, "v", false, "log what the checkpoint library does")
 }
@@ -62,32 +68,6 @@ func (o *Options) World() (*mpiwrap.Comm, func() error, error) {
 		return mpiwrap.Single(), func() error { return nil }, nil
 	}
 	return nil, nil, fmt.Errorf("-ranks %d: want 0 or 1; start more ranks with mpirun -np %d", o.Ranks, o.Ranks)
-}
-
-// OpenDevice opens the device of this rank. The ranks of a node share out the
-// devices that match.
-func (o *Options) OpenDevice(world *mpiwrap.Comm) (*gpustate.Device, error) {
-	sel := gpustate.SelectFromEnv()
-	if o.Device != "" {
-		var err error
-		if sel, err = gpustate.ParseSelect(o.Device); err != nil {
-			return nil, fmt.Errorf("-device: %w", err)
-		}
-	}
-	sel.Rank = nodeRank(world.Rank())
-	return gpustate.Open(sel)
-}
-
-// nodeRank returns this rank's number on its node as the launcher tells it, or
-// the rank itself when it does not: then nodes with the same number of ranks and
-// devices still share them out evenly.
-func nodeRank(rank int) int {
-	for _, name := range []string{"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"} {
-		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n >= 0 {
-			return n
-		}
-	}
-	return rank
 }
 
 // OpenCheckpoints opens the checkpoints of the program called name; it is

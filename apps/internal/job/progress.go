@@ -16,8 +16,10 @@ type Progress struct {
 	name  string
 	total int
 	bar   bool
+	off   bool
 	every time.Duration // at most one report in this time
 	now   func() time.Time
+	times *Times // nil, or takes the time of the steps
 
 	start     time.Time
 	startStep int
@@ -26,21 +28,19 @@ type Progress struct {
 }
 
 // NewProgress returns a Progress of total steps on stderr. The mode is "bar",
-// "lines", "off", or "auto": a bar on a terminal and nothing otherwise. It
-// returns nil, on which all methods do nothing, when there is nothing to show.
+// "lines", "off", or "auto": a bar on a terminal and nothing otherwise. All
+// methods do nothing on nil.
 func NewProgress(name, mode string, total int) (*Progress, error) {
 	p := &Progress{w: os.Stderr, name: name, total: total, every: 200 * time.Millisecond, now: time.Now}
 	switch mode {
 	case "auto":
-		if !isTerminal(os.Stderr) {
-			return nil, nil
-		}
-		p.bar = true
+		p.bar = isTerminal(os.Stderr)
+		p.off = !p.bar
 	case "bar":
 		p.bar = true
 	case "lines":
 	case "off":
-		return nil, nil
+		p.off = true
 	default:
 		return nil, fmt.Errorf("progress %q: want auto, bar, lines or off", mode)
 	}
@@ -62,6 +62,12 @@ func (p *Progress) Step(done int) {
 	if p.start.IsZero() {
 		p.start, p.startStep = now, done
 	} else if now.Sub(p.last) < p.every && done < p.total {
+		return
+	}
+	if p.times != nil {
+		p.times.First, p.times.Last, p.times.Loop = p.startStep, done, now.Sub(p.start).Seconds()
+	}
+	if p.off {
 		return
 	}
 	p.last = now

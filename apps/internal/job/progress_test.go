@@ -47,7 +47,7 @@ func TestProgressAfterRestart(t *testing.T) {
 }
 
 func TestProgressModes(t *testing.T) {
-	if p, err := NewProgress("app", "off", 10); p != nil || err != nil {
+	if p, err := NewProgress("app", "off", 10); p == nil || !p.off || err != nil {
 		t.Errorf("off: got %v, %v, want nothing shown", p, err)
 	}
 	if p, err := NewProgress("app", "lines", 10); p == nil || p.bar || err != nil {

@@ -1,0 +1,70 @@
+package job
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+)
+
+// A Device is the device of a rank, with what -window asks for. It takes the time
+// of building programs.
+type Device struct {
+	*gpustate.Device
+	Window int // of MainQueue, as gpustate.QueueOptions has it
+	built  time.Duration
+}
+
+// MainQueue gets or makes the queue of a program with one queue.
+func (d *Device) MainQueue() (*gpustate.Queue, error) {
+	return d.QueueWith("main", gpustate.QueueOptions{Window: d.Window})
+}
+
+// Build gets or builds a program and its kernels.
+func (d *Device) Build(name string, sources gpustate.Sources, options string, kernels map[string]**gpustate.Kernel) error {
+	start := time.Now()
+	defer func() { d.built += time.Since(start) }()
+	p, err := d.Program(name, sources, options)
+	if err != nil {
+		return err
+	}
+	for name, k := range kernels {
+		if *k, err = p.Kernel(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// OpenDevice opens the device of this rank. The ranks of a node share out the
+// devices that match.
+func (o *Options) OpenDevice(world *mpiwrap.Comm) (*Device, error) {
+	sel := gpustate.SelectFromEnv()
+	if o.Device != "" {
+		var err error
+		if sel, err = gpustate.ParseSelect(o.Device); err != nil {
+			return nil, fmt.Errorf("-device: %w", err)
+		}
+	}
+	sel.Rank = nodeRank(world.Rank())
+	dev, err := gpustate.Open(sel)
+	if err != nil {
+		return nil, err
+	}
+	return &Device{Device: dev, Window: o.Window}, nil
+}
+
+// nodeRank returns this rank's number on its node as the launcher tells it, or
+// the rank itself when it does not: then nodes with the same number of ranks and
+// devices still share them out evenly.
+func nodeRank(rank int) int {
+	for _, name := range []string{"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"} {
+		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n >= 0 {
+			return n
+		}
+	}
+	return rank
+}

@@ -1,0 +1,63 @@
+package job
+
+import (
+	"encoding/json"
+	"io"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+)
+
+// Times is what -times writes: where the time of a run went, as rank 0 saw it.
+// Times are in seconds.
+type Times struct {
+	Program string  `json:"program"`
+	Ranks   int     `json:"ranks"`
+	Device  string  `json:"device"`
+	Build   float64 `json:"build"` // compiling the kernels
+	Restore float64 `json:"restore"`
+	First   int     `json:"first"` // step that this start began with
+	Last    int     `json:"last"`
+	Loop    float64 `json:"loop"` // from the first step to the end of the last one
+	// RestoredEpoch is 0 on a first start.
+	RestoredEpoch uint64       `json:"restored_epoch"`
+	RestoredBytes int64        `json:"restored_bytes"`
+	Epochs        []EpochTimes `json:"epochs"`
+}
+
+// EpochTimes is what one checkpoint took.
+type EpochTimes struct {
+	Epoch   uint64             `json:"epoch"`
+	Bytes   int64              `json:"bytes"`
+	Waited  float64            `json:"waited"`  // until all ranks stood at a Point
+	Drain   float64            `json:"drain"`   // receiving messages in flight
+	Capture float64            `json:"capture"` // copying the state
+	Blocked float64            `json:"blocked"` // all that the program waited
+	Durable map[string]float64 `json:"durable"` // by level, from the cut
+	Error   string             `json:"error,omitempty"`
+}
+
+// add enters what the checkpointer has seen.
+func (t *Times) add(s coordinated.Stats) {
+	t.Restore = s.Restore.Took.Seconds()
+	t.RestoredEpoch, t.RestoredBytes = uint64(s.Restore.Epoch), s.Restore.Bytes
+	for _, e := range s.Epochs {
+		et := EpochTimes{Epoch: uint64(e.Epoch), Bytes: e.Bytes, Waited: e.Waited.Seconds(), Drain: e.Drain.Seconds(),
+			Capture: e.Capture.Seconds(), Blocked: e.Blocked.Seconds(), Durable: map[string]float64{}}
+		for level, d := range e.Durable {
+			et.Durable[level] = d.Seconds()
+		}
+		if e.Err != nil {
+			et.Error = e.Err.Error()
+		}
+		t.Epochs = append(t.Epochs, et)
+	}
+}
+
+// write writes the times as a file.
+func (t *Times) write(name string) error {
+	return WriteFile(name, func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(t)
+	})
+}
