@@ -50,6 +50,7 @@ bench: build ## what checkpoints, cuts, captures and messages cost here; under 5
 	$(BIN)/holdfast bench cut --ranks 2,4 --epochs 10
 	$(BIN)/holdfast bench gpu --runs 1
 	$(BIN)/holdfast bench mpi --runs 3
+	$(BIN)/holdfast bench apps --dir .
 	$(GO) test -count=1 -run '^$$' -bench 'Point|Idle' -timeout $(TIMEOUT) ./coordinated/...
 
 bench-full: build ## the same at full size, and all Go benchmarks; for a real machine
@@ -57,6 +58,7 @@ bench-full: build ## the same at full size, and all Go benchmarks; for a real ma
 	$(BIN)/holdfast bench cut
 	$(BIN)/holdfast bench gpu
 	$(BIN)/holdfast bench mpi
+	$(BIN)/holdfast bench apps --dir . --runs 5 --seconds 5
 	$(GO) test -run '^$$' -bench . -skip AgainstC -p 1 -timeout 0 ./...
 
 lint: ## gofmt, go vet, staticcheck, shellcheck

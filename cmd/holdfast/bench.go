@@ -1,10 +1,8 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
-	"github.com/holdfast-hpc/holdfast/internal/bench"
 	"github.com/holdfast-hpc/holdfast/internal/storagebench"
 	"github.com/spf13/cobra"
 )
@@ -14,12 +12,14 @@ func newBench() *cobra.Command {
 		Use:   "bench",
 		Short: "measure what checkpoints cost on this machine",
 	}
-	cmd.AddCommand(newBenchStorage(), newBenchWorker(), newBenchCut(), newBenchCutWorker(), newBenchMPI(), newBenchMPIWorker(), newBenchGPU(), newBenchGPUWorker())
+	cmd.AddCommand(newBenchStorage(), newBenchCut(), newBenchMPI(), newBenchGPU(), newBenchApps(),
+		newBenchWorker(), newBenchCutWorker(), newBenchMPIWorker(), newBenchGPUWorker(), newBenchAppsRaw())
 	return cmd
 }
 
 func newBenchStorage() *cobra.Command {
-	var asJSON, quick, strict bool
+	var out benchOutput
+	var quick bool
 	o := storagebench.Options{Parity: true}
 	cmd := &cobra.Command{
 		Use:   "storage",
@@ -40,24 +40,17 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 				return err
 			}
 			o.Self = []string{self, "bench", "worker"}
-			o.Note = func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), "measuring", s) }
+			o.Note = out.note(cmd)
 			if quick {
 				o.Ranks, o.MiB, o.Runs = []int{2}, []int{64}, 3
 			}
 			lines, err := storagebench.Run(cmd.Context(), o)
-			if werr := bench.Write(cmd.OutOrStdout(), lines, asJSON); err == nil {
-				err = werr
-			}
-			if err == nil && strict && !bench.AllMet(lines) {
-				err = errBad
-			}
-			return err
+			return out.finish(cmd, lines, err)
 		},
 	}
+	out.flags(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&asJSON, "json", false, "write one JSON object per line")
 	f.BoolVar(&quick, "quick", false, "2 ranks, 64 MiB each, 3 runs: less than a minute")
-	f.BoolVar(&strict, "strict", false, "exit code 1 when a goal is not met")
 	f.StringVar(&o.Dir, "dir", os.TempDir(), "directory to write in")
 	f.IntSliceVar(&o.Ranks, "ranks", []int{2, 4}, "numbers of processes")
 	f.IntSliceVar(&o.MiB, "mib", []int{64, 256}, "MiB per process")

@@ -1,18 +1,16 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut/scale"
-	"github.com/holdfast-hpc/holdfast/internal/bench"
 	"github.com/holdfast-hpc/holdfast/internal/cutbench"
 	"github.com/spf13/cobra"
 )
 
 func newBenchCut() *cobra.Command {
-	var asJSON bool
+	var out benchOutput
 	var simulate int
 	o := cutbench.Options{Ranks: []int{2, 4, 8}, Epochs: 20, Compute: 2 * time.Millisecond}
 	cmd := &cobra.Command{
@@ -26,7 +24,8 @@ a request waits for the end of one at least.
 With --simulate N it prints what the protocol costs on N simulated ranks
 instead: control messages, bytes through the busiest rank, memory, virtual time.
 
-Exit codes: 0 measured; 2 could not measure.`,
+Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
+2 could not measure.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if simulate > 0 {
@@ -37,16 +36,13 @@ Exit codes: 0 measured; 2 could not measure.`,
 				return err
 			}
 			o.Self = []string{self, "bench", "cut-worker"}
-			o.Note = func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), "measuring", s) }
+			o.Note = out.note(cmd)
 			lines, err := cutbench.Run(cmd.Context(), o)
-			if werr := bench.Write(cmd.OutOrStdout(), lines, asJSON); err == nil {
-				err = werr
-			}
-			return err
+			return out.finish(cmd, lines, err)
 		},
 	}
+	out.flags(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&asJSON, "json", false, "write one JSON object per line")
 	f.IntSliceVar(&o.Ranks, "ranks", o.Ranks, "numbers of ranks")
 	f.IntVar(&o.Epochs, "epochs", o.Epochs, "checkpoints per run")
 	f.DurationVar(&o.Compute, "compute", o.Compute, "computing in an iteration")

@@ -12,7 +12,7 @@ import (
 )
 
 func newBenchGPU() *cobra.Command {
-	var asJSON, strict bool
+	var out benchOutput
 	var device string
 	var gib []float64
 	o := gpubench.Options{}
@@ -45,18 +45,11 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 				lines = append(lines, gpuLine(r))
 				fmt.Fprintln(cmd.ErrOrStderr(), "measured", r.Case+":", r.Metric)
 			})
-			if werr := bench.Write(cmd.OutOrStdout(), lines, asJSON); err == nil {
-				err = werr
-			}
-			if err == nil && strict && !bench.AllMet(lines) {
-				err = errBad
-			}
-			return err
+			return out.finish(cmd, lines, err)
 		},
 	}
+	out.flags(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&asJSON, "json", false, "write one JSON object per line")
-	f.BoolVar(&strict, "strict", false, "exit code 1 when a goal is not met")
 	f.StringVar(&device, "device", os.Getenv(gpustate.DeviceEnv), "device, such as cuda:0 or pocl (default: the best there is)")
 	f.Float64SliceVar(&gib, "gib", nil, "sizes of the state (default: 4,16,48 on a GPU, 0.25 on a CPU)")
 	f.IntVar(&o.Runs, "runs", 3, "runs of each figure")

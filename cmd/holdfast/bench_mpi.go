@@ -1,16 +1,14 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
-	"github.com/holdfast-hpc/holdfast/internal/bench"
 	"github.com/holdfast-hpc/holdfast/internal/mpibench"
 	"github.com/spf13/cobra"
 )
 
 func newBenchMPI() *cobra.Command {
-	var asJSON, strict bool
+	var out benchOutput
 	o := mpibench.Options{}
 	cmd := &cobra.Command{
 		Use:   "mpi",
@@ -30,20 +28,13 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 				return err
 			}
 			o.Self = []string{self, "bench", "mpi-worker"}
-			o.Note = func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), "measuring", s) }
+			o.Note = out.note(cmd)
 			lines, err := mpibench.Run(cmd.Context(), o)
-			if werr := bench.Write(cmd.OutOrStdout(), lines, asJSON); err == nil {
-				err = werr
-			}
-			if err == nil && strict && !bench.AllMet(lines) {
-				err = errBad
-			}
-			return err
+			return out.finish(cmd, lines, err)
 		},
 	}
+	out.flags(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&asJSON, "json", false, "write one JSON object per line")
-	f.BoolVar(&strict, "strict", false, "exit code 1 when a goal is not met")
 	f.IntVar(&o.Runs, "runs", 5, "runs of each program")
 	return cmd
 }

@@ -121,7 +121,7 @@ func number(v *float64) string {
 	if v == nil {
 		return "-"
 	}
-	return strconv.FormatFloat(*v, 'g', 3, 64)
+	return strconv.FormatFloat(*v, 'g', 4, 64)
 }
 
 // AllMet says whether every goal that is set was reached.

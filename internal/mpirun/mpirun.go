@@ -20,6 +20,7 @@ type Launcher struct {
 	Title string // as people write it
 	args  []string
 	yield []string // lets waiting ranks give up the core
+	plain bool     // the command has no suffix
 }
 
 // The MPI implementations that Debian installs side by side. Open MPI starts as
@@ -53,7 +54,12 @@ func (l Launcher) Available() error {
 	return nil
 }
 
-func (l Launcher) bin() string { return "mpirun." + l.Name }
+func (l Launcher) bin() string {
+	if l.plain {
+		return "mpirun"
+	}
+	return "mpirun." + l.Name
+}
 
 // Compiler is the command that compiles C with this MPI.
 func (l Launcher) Compiler() string { return "mpicc." + l.Name }

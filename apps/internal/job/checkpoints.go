@@ -24,6 +24,8 @@ type Checkpoints struct {
 	name string
 	last storage.Epoch // the newest that w has
 	look time.Time     // when Point last looked
+
+	stopAfter int // Points of rank 0 until a final checkpoint; 0 = none
 }
 
 // lookEvery is how often Point looks whether there is news to tell.
@@ -63,6 +65,13 @@ func (c *Checkpoints) Point(ctx context.Context) error {
 		if now := time.Now(); now.Sub(c.look) > lookEvery {
 			c.look = now
 			c.tell(c.ck.Stats().Epochs)
+		}
+	}
+	if c.stopAfter > 0 {
+		if c.stopAfter--; c.stopAfter == 0 {
+			if err := c.ck.RequestStop(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	return c.ck.Point(ctx)

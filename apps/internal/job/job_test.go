@@ -2,7 +2,10 @@ package job
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -52,6 +55,34 @@ func TestStopAndGoOn(t *testing.T) {
 	// The request takes effect at a Point at or soon after the number.
 	if began, err := start("run A", -1); err != nil || began < 40 {
 		t.Errorf("second start: began at %d and ended with %v, want 40 or later and success", began, err)
+	}
+}
+
+// TestStopAfter stops a run after some steps, goes on, and finds both in the
+// files of times.
+func TestStopAfter(t *testing.T) {
+	dir := t.TempDir()
+	start := func(stopAfter int) (times Times, err error) {
+		file := filepath.Join(dir, "times.json")
+		o := &Options{Ranks: 1, Device: "fake", Job: "test", Global: dir, StopAfter: stopAfter, Times: file}
+		var began int64
+		err = o.On(context.Background(), "app", mpiwrap.Single(), stopAt("run", -1, &began))
+		raw, rerr := os.ReadFile(file)
+		if rerr != nil {
+			t.Fatal(rerr)
+		}
+		if rerr := json.Unmarshal(raw, &times); rerr != nil {
+			t.Fatal(rerr)
+		}
+		return times, err
+	}
+	times, err := start(30)
+	if !errors.Is(err, coordinated.ErrStop) || len(times.Epochs) != 1 || times.Epochs[0].Durable["global"] <= 0 || times.RestoredEpoch != 0 {
+		t.Fatalf("first start: got %v and %+v, want ErrStop and one epoch", err, times)
+	}
+	times, err = start(0)
+	if err != nil || times.RestoredEpoch != 1 || times.Restore <= 0 || times.RestoredBytes <= 0 {
+		t.Errorf("second start: got %v and %+v, want epoch 1 restored", err, times)
 	}
 }
 

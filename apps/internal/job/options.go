@@ -24,6 +24,9 @@ type Options struct {
 	// Window is that of the queue on the device: 0 is gpustate.DefaultWindow, below
 	// 0 no bound.
 	Window int
+	// StopAfter takes a final checkpoint after so many steps of this start; 0 is
+	// none.
+	StopAfter int
 	// Progress is the mode of NewProgress.
 	Progress string
 	// Times is a file for Times, empty for none.
@@ -53,6 +56,8 @@ func (o *Options) Register(fs *flag.FlagSet) {
 	fs.IntVar(&o.Window, "window", 0,
 		"commands that may wait on the device; bounds how long a checkpoint waits for it; 0 is 20, -1 no bound")
 	fs.StringVar(&o.Times, "times", "", "`file` for where the time went, JSON: build, restore, steps, checkpoints")
+	fs.IntVar(&o.StopAfter, "stop-after", 0,
+		"take a checkpoint after so many steps of this start, and stop: to try a restart")
 	fs.StringVar(&o.Progress, "progress", "auto", "bar, lines, off, or auto: a bar on a terminal")
 	fs.BoolVar(&o.Verbose, "v", false, "log what the checkpoint library does")
 }
@@ -97,7 +102,7 @@ func (o *Options) OpenCheckpoints(ctx context.Context, name string, world *mpiwr
 		}
 	}
 	if world.Rank() == 0 {
-		c.w = os.Stderr
+		c.w, c.stopAfter = os.Stderr, o.StopAfter
 	}
 	return c, nil
 }

@@ -38,6 +38,7 @@ type EpochTimes struct {
 
 // add enters what the checkpointer has seen.
 func (t *Times) add(s coordinated.Stats) {
+	t.Epochs = []EpochTimes{}
 	t.Restore = s.Restore.Took.Seconds()
 	t.RestoredEpoch, t.RestoredBytes = uint64(s.Restore.Epoch), s.Restore.Bytes
 	for _, e := range s.Epochs {

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/appbench"
+	"github.com/spf13/cobra"
+)
+
+func newBenchApps() *cobra.Command {
+	var out benchOutput
+	o := appbench.Options{Ranks: 2, MTBF: 24 * time.Hour, Windows: []int{2, 5, 10, 50}}
+	cmd := &cobra.Command{
+		Use:   "apps",
+		Short: "measure what the library costs the applications",
+		Long: `apps runs matmul, nbody, smithwaterman and transpose under mpirun: without the
+library, with it armed, with checkpoints at an interval, with several command
+windows, and through a restart. The same ranks write, read and upload as many
+bytes and build the same kernels without the library, in the same run.
+
+The steps of a run are timed, not the start of MPI. Runs are compared by their
+fastest; SPREAD of "steps, no library" is the noise. The cost of a checkpoint is
+by how much a run with some gets longer, at least what the program waits; at the
+Daly interval for --mtbf it is paid once an interval. --whole makes a run of a
+whole such interval, too.
+
+With --moves nothing is timed but restarts: each application is stopped at a
+checkpoint and restarted at every place, "same", "swap" (the GPUs in reversed
+order) or a device, and its result is compared with that of a run that nobody
+stopped: the same bytes, or apart as rounding allows on another kind of device.
+
+Sizes suit the device: matrices of 1024 and 2048, 4096 bodies on a CPU, 12288,
+16384 and 131072 on a GPU; --seconds sets how long the steps of a run take.
+
+Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
+2 could not measure.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			o.Self = []string{self, "bench", "apps-raw"}
+			if o.BinDir == "" {
+				o.BinDir = filepath.Dir(self)
+			}
+			if o.BinDir, err = filepath.Abs(o.BinDir); err != nil {
+				return err
+			}
+			o.Note = out.note(cmd)
+			lines, err := appbench.Run(cmd.Context(), o)
+			return out.finish(cmd, lines, err)
+		},
+	}
+	out.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&o.BinDir, "bin-dir", "", "directory of the applications (default: where holdfast is)")
+	f.StringVar(&o.Dir, "dir", os.TempDir(), "directory to write in")
+	f.StringSliceVar(&o.Apps, "apps", nil, "applications (default: all)")
+	f.StringVar(&o.Device, "device", os.Getenv(gpustate.DeviceEnv), "device, such as cuda:0 or pocl (default: the best there is)")
+	f.StringVar(&o.MPI, "mpi", "", "openmpi or mpich (default: the first that is installed)")
+	f.IntVar(&o.Ranks, "ranks", o.Ranks, "number of ranks; they share out the devices")
+	f.IntVar(&o.Runs, "runs", 2, "rounds; each runs every case once")
+	f.Float64Var(&o.Seconds, "seconds", 0.5, "how long the steps of a run take, about")
+	f.StringVar(&o.Size, "size", "", "small or big (default: as the device is)")
+	f.IntSliceVar(&o.Windows, "windows", o.Windows, "command windows besides the default, 20, and none")
+	f.DurationVar(&o.MTBF, "mtbf", o.MTBF, "mean time between failures for the Daly interval")
+	f.StringSliceVar(&o.Moves, "moves", nil, "restart at these places and compare results, such as same,swap,pocl")
+	f.BoolVar(&o.Whole, "whole", false, "run each application for a whole Daly interval, too")
+	return cmd
+}
+
+// newBenchAppsRaw is one rank of the baselines of bench apps.
+func newBenchAppsRaw() *cobra.Command {
+	var o appbench.RawOptions
+	cmd := &cobra.Command{
+		Use: "apps-raw", Short: "one rank of the baselines of bench apps", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return appbench.Raw(cmd.Context(), o, cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.App, "app", "", "application whose program is built")
+	f.StringVar(&o.Dir, "dir", os.TempDir(), "directory to write in")
+	f.StringVar(&o.Device, "device", "", "device")
+	f.Int64Var(&o.Bytes, "bytes", 0, "bytes of a rank")
+	f.IntVar(&o.Runs, "runs", 3, "runs")
+	f.IntVar(&o.Ranks, "ranks", 0, "1: without MPI")
+	return cmd
+}

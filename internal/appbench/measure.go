@@ -1,0 +1,291 @@
+package appbench
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/bench"
+)
+
+// noWindow is the window that has no bound, as the applications' flag has it.
+const noWindow = -1
+
+// checkpointsPerRun is about how many checkpoints a run with an interval takes.
+const checkpointsPerRun = 4
+
+// measured is what one application took. Times are in seconds, one per run.
+type measured struct {
+	*suite
+	app  app
+	work float64
+
+	without, armed, checkpointed bench.Samples         // the steps
+	windows                      map[int]bench.Samples // by window, without the library
+	interval                     time.Duration         // of checkpointed
+	taken                        int                   // checkpoints in a run of checkpointed
+	blocked                      bench.Samples         // one for each checkpoint
+	durable                      map[string]bench.Samples
+	bytes                        int64 // of rank 0 in a checkpoint
+	restart                      bench.Samples
+	raw                          *rawTimes
+
+	whole, wholeArmed bench.Samples // the steps of a run of a whole Daly interval
+	wholeTaken        int
+
+	moved []bench.Line // what Options.Moves asked for
+}
+
+// all measures everything.
+func (m *measured) all(ctx context.Context) error {
+	m.windows, m.durable = map[int]bench.Samples{}, map[string]bench.Samples{}
+	steps := []func(context.Context) error{m.calibrate, m.rounds, m.baselines}
+	if m.o.Whole {
+		steps = append(steps, m.wholeInterval)
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// calibrate finds the work that takes as long as asked for. The first start also
+// fills the compilers' caches.
+func (m *measured) calibrate(ctx context.Context) error {
+	m.note("%s: how much work takes %.1f s", m.app.name, m.o.Seconds)
+	m.work = min(1, m.o.Seconds)
+	for range 2 {
+		t, _, err := m.run(ctx, m.app, start{work: m.work})
+		if err != nil {
+			return err
+		}
+		grow := m.o.Seconds / t.Loop
+		m.work *= grow
+		if grow < 1.5 {
+			break
+		}
+	}
+	return nil
+}
+
+// rounds measures all ways to run the program in turn, so that what disturbs one
+// disturbs the others.
+func (m *measured) rounds(ctx context.Context) error {
+	for i := range m.o.Runs {
+		m.note("%s: round %d of %d", m.app.name, i+1, m.o.Runs)
+		var steps []func(context.Context) error
+		steps = append(steps, m.runWithout, m.runArmed)
+		for _, w := range append(slices.Clone(m.o.Windows), noWindow) {
+			steps = append(steps, func(ctx context.Context) error { return m.runWindow(ctx, w) })
+		}
+		if i%2 == 1 {
+			slices.Reverse(steps)
+		}
+		for _, step := range append(steps, m.runCheckpoints, m.runRestart) {
+			if err := step(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (m *measured) runWithout(ctx context.Context) error {
+	t, _, err := m.run(ctx, m.app, start{work: m.work})
+	if err == nil {
+		m.without = append(m.without, t.Loop)
+	}
+	return err
+}
+
+func (m *measured) runArmed(ctx context.Context) error {
+	t, _, err := m.run(ctx, m.app, start{work: m.work, folder: "armed", fresh: true})
+	if err == nil {
+		m.armed = append(m.armed, t.Loop)
+	}
+	return err
+}
+
+func (m *measured) runWindow(ctx context.Context, window int) error {
+	t, _, err := m.run(ctx, m.app, start{work: m.work, window: window})
+	if err == nil {
+		m.windows[window] = append(m.windows[window], t.Loop)
+	}
+	return err
+}
+
+// runCheckpoints takes some checkpoints in a run.
+func (m *measured) runCheckpoints(ctx context.Context) error {
+	if m.interval == 0 {
+		loop := m.armed.Median()
+		m.interval = time.Duration(loop / (checkpointsPerRun + 0.5) * float64(time.Second))
+	}
+	t, _, err := m.run(ctx, m.app, start{work: m.work, folder: "taken", fresh: true, every: m.interval})
+	if err != nil {
+		return err
+	}
+	taken := 0
+	for _, e := range t.Epochs {
+		if e.Error != "" {
+			return fmt.Errorf("%s: checkpoint failed: %s", m.app.name, e.Error)
+		}
+		taken++
+		m.blocked = append(m.blocked, e.Blocked)
+		for level, d := range e.Durable {
+			m.durable[level] = append(m.durable[level], d)
+		}
+		m.bytes = e.Bytes
+	}
+	if taken == 0 {
+		return fmt.Errorf("%s: a run of %.2f s took no checkpoint at an interval of %v; use --seconds to make it longer", m.app.name, t.Loop, m.interval)
+	}
+	m.checkpointed, m.taken = append(m.checkpointed, t.Loop), max(m.taken, taken)
+	return nil
+}
+
+// runRestart goes on from the newest checkpoint.
+func (m *measured) runRestart(ctx context.Context) error {
+	if err := m.warm("taken"); err != nil {
+		return err
+	}
+	t, _, err := m.run(ctx, m.app, start{work: m.work, folder: "taken"})
+	if err != nil {
+		return err
+	}
+	if t.RestoredEpoch == 0 {
+		return fmt.Errorf("%s: did not go on from its checkpoint", m.app.name)
+	}
+	m.restart = append(m.restart, t.Build+t.Restore)
+	return nil
+}
+
+func (m *measured) baselines(ctx context.Context) (err error) {
+	m.note("%s: baselines", m.app.name)
+	m.raw, err = m.rawBaselines(ctx, m.app, m.bytes)
+	return err
+}
+
+// extra is by how many seconds a run gets longer for each checkpoint in it, and
+// at least what the program waits for it.
+func (m *measured) extra() float64 {
+	longer := slices.Min(m.checkpointed) - slices.Min(m.armed)
+	return max(longer/float64(m.taken), m.blocked.Median())
+}
+
+// daly is the interval for the time between failures that was given.
+func (m *measured) daly() time.Duration {
+	return coordinated.DalyInterval(time.Duration(m.blocked.Median()*float64(time.Second)), m.o.MTBF)
+}
+
+// optimal is the time between failures for which an interval is the right one:
+// Young's formula, solved for it.
+func (m *measured) optimal(interval time.Duration) time.Duration {
+	return time.Duration(math.Pow(interval.Seconds(), 2) / (2 * m.blocked.Median()) * float64(time.Second))
+}
+
+// wholeInterval runs for a Daly interval and a half, with a checkpoint in it and
+// without.
+func (m *measured) wholeInterval(ctx context.Context) error {
+	every := m.daly()
+	m.note("%s: a whole Daly interval, %v", m.app.name, every.Round(time.Second))
+	work := m.work * 1.5 * every.Seconds() / m.armed.Median()
+	for _, way := range []struct {
+		to    *bench.Samples
+		every time.Duration
+	}{{&m.wholeArmed, 0}, {&m.whole, every}} {
+		t, _, err := m.run(ctx, m.app, start{work: work, folder: "whole", fresh: true, every: way.every})
+		if err != nil {
+			return err
+		}
+		*way.to = append(*way.to, t.Loop)
+		m.wholeTaken = len(t.Epochs)
+	}
+	return nil
+}
+
+// lines are the results.
+func (m *measured) lines() []bench.Line {
+	line := func(metric string) bench.Line {
+		return bench.Line{Suite: "apps", Case: m.caseName(), Metric: metric, Unit: "s"}
+	}
+	out := []bench.Line{
+		bench.Alone(line("steps, no library"), m.without, 0),
+		fastest(line("library armed / no library, fastest runs"), m.armed, m.without, goalArmed),
+	}
+	none := m.windows[noWindow]
+	m.windows[gpustate.DefaultWindow] = append(m.windows[gpustate.DefaultWindow], m.without...)
+	for _, w := range slices.Sorted(maps.Keys(m.windows)) {
+		if w != noWindow {
+			out = append(out, fastest(line(fmt.Sprintf("command window %d / none", w)), m.windows[w], none, 0))
+		}
+	}
+	out = append(out, fastest(line(fmt.Sprintf("a checkpoint every %s (Daly's for MTBF %s) / armed",
+		short(m.interval), short(m.optimal(m.interval)))), m.checkpointed, m.armed, 0))
+	out = append(out,
+		bench.Against(line(fmt.Sprintf("one checkpoint, %s a rank: program waits / raw write+fsync", size(m.bytes))), m.blocked, m.raw.Write, 0))
+	for _, level := range slices.Sorted(maps.Keys(m.durable)) {
+		out = append(out, bench.Against(line("one checkpoint: durable "+level+" / raw write+fsync"), m.durable[level], m.raw.Write, 0))
+	}
+	daly := m.daly().Seconds()
+	out = append(out, bench.Against(line(fmt.Sprintf("Daly interval at MTBF %s, from a checkpoint's cost / armed", short(m.o.MTBF))),
+		bench.Samples{daly + m.extra()}, bench.Samples{daly}, goalDaly))
+	if m.whole != nil {
+		out = append(out, bench.Against(line(fmt.Sprintf("Daly interval at MTBF %s, %d taken / armed", short(m.o.MTBF), m.wholeTaken)),
+			m.whole, m.wholeArmed, goalDaly))
+	}
+	return append(out, m.restartLine(line("restart: build+restore / raw read+upload+build")))
+}
+
+func (m *measured) restartLine(l bench.Line) bench.Line {
+	sum := bench.Samples(m.raw.Read).Median() + bench.Samples(m.raw.Upload).Median() + m.raw.Build[0]
+	return bench.Against(l, m.restart, bench.Samples{sum}, goalRestart)
+}
+
+func (m *measured) caseName() string {
+	with := "without MPI"
+	if m.launcher != nil {
+		with = m.launcher.Title
+	}
+	if m.o.Ranks == 1 {
+		return fmt.Sprintf("%s, 1 rank, %s", m.app.name, with)
+	}
+	return fmt.Sprintf("%s, %d ranks, %s", m.app.name, m.o.Ranks, with)
+}
+
+// fastest compares the fastest runs: what a program takes when nothing else
+// disturbs it.
+func fastest(l bench.Line, values, baselines bench.Samples, goal float64) bench.Line {
+	l = bench.Against(l, bench.Samples{slices.Min(values)}, bench.Samples{slices.Min(baselines)}, goal)
+	l.Runs, l.Spread = len(values), max(values.Spread(), baselines.Spread())
+	return l
+}
+
+// short is a duration for people, with two digits or so.
+func short(d time.Duration) string {
+	switch {
+	case d >= 10*time.Hour:
+		return fmt.Sprintf("%.0f h", d.Hours())
+	case d >= 10*time.Minute:
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	case d >= 10*time.Second:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.2g s", d.Seconds())
+}
+
+func size(n int64) string {
+	if n >= 10e6 {
+		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.2g MB", float64(n)/1e6)
+}
