@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -36,6 +37,7 @@ type agent struct {
 
 	trigger *trigger // at rank 0, nil elsewhere
 	timer   *time.Timer
+	alive   *time.Ticker
 
 	calls   chan func() // run on the agent's goroutine
 	signals chan os.Signal
@@ -69,7 +71,7 @@ func newAgent(c *Checkpointer, last cut.Epoch) (*agent, error) {
 	}
 	a := &agent{c: c, machine: m, gather: cut.NewGather(len(c.topo.children)), waiting: map[stageKey]chan []cut.Blob{},
 		begin: time.Now(), calls: make(chan func()), signals: make(chan os.Signal, 8), quit: make(chan struct{}), done: make(chan struct{}),
-		timer: time.NewTimer(time.Hour)}
+		timer: time.NewTimer(time.Hour), alive: time.NewTicker(aliveEvery)}
 	a.timer.Stop()
 	if c.world.Rank() == 0 {
 		a.trigger = newTrigger(&c.opt, time.Now())
@@ -111,6 +113,7 @@ func (a *agent) do(ctx context.Context, f func()) error {
 
 func (a *agent) run() {
 	defer close(a.done)
+	defer a.alive.Stop()
 	tick := time.NewTicker(tickEvery)
 	tick.Stop()
 	ticking := false
@@ -136,6 +139,8 @@ func (a *agent) run() {
 			a.signalled(s)
 		case <-a.timer.C:
 			a.timeUp()
+		case <-a.alive.C:
+			a.signOfLife()
 		case <-tick.C:
 			a.tick()
 		}
@@ -145,6 +150,12 @@ func (a *agent) run() {
 func (a *agent) signalled(s os.Signal) {
 	stop := slices.Contains(a.c.opt.StopSignals, s)
 	a.c.log.Info("holdfast: signal", "signal", s.String(), "stop", stop)
+	a.request(stop, "signal "+s.String())
+}
+
+// request asks for a checkpoint and notes on whose behalf.
+func (a *agent) request(stop bool, by string) {
+	a.c.events.Emit(events.Event{Name: events.Request, What: by, Stop: stop})
 	a.step(cut.Request{Stop: stop})
 }
 
@@ -189,6 +200,7 @@ func (a *agent) act(act cut.Action) {
 		a.send(act.To, act.Msg)
 	case cut.Arm:
 		a.armed, a.releases = time.Now(), 0
+		c.events.Emit(events.Event{Name: events.Arm, Epoch: uint64(act.Epoch), Points: c.points.load()})
 		c.phase("armed")
 		c.gate.Or(gateArmed)
 	case cut.Disarm:
@@ -197,7 +209,7 @@ func (a *agent) act(act cut.Action) {
 		a.step(a.sample())
 	case cut.Release:
 		a.releases++
-		c.verdicts <- verdict{}
+		c.verdicts <- verdict{epoch: a.machine.Epoch()}
 	case cut.Cut:
 		c.phase("cut")
 		c.stats.agreed(storageEpoch(act.Epoch), agreement{time.Since(a.armed), int(a.machine.Round()), a.releases})
@@ -232,6 +244,7 @@ func (a *agent) arrive() {
 	for _, r := range a.machine.Interest() {
 		sent[r] = a.sentTo(r)
 	}
+	a.c.events.Emit(events.Event{Name: events.Park, Begin: true, Epoch: uint64(a.machine.Epoch()), Points: a.c.points.load()})
 	a.step(cut.Arrived{Points: a.c.points.load(), Colls: a.colls(), Sent: sent})
 }
 
@@ -270,6 +283,15 @@ func (a *agent) sample() cut.Sampled {
 		s.Block.Waits = append(s.Block.Waits, a.wait(w))
 	}
 	return s
+}
+
+// signOfLife notes now and then what the main thread is at, so that status can
+// say how long a call has lasted and the report when a run has ended.
+func (a *agent) signOfLife() {
+	if act := a.c.endpoint.Activity(); act.Seq != a.callSeq {
+		a.callSeq, a.callSince = act.Seq, time.Now()
+	}
+	a.c.events.Emit(events.Event{Name: events.Alive, Points: a.c.points.load()})
 }
 
 func (a *agent) wait(w mpiwrap.Wait) cut.Wait {
@@ -348,6 +370,7 @@ func (c *Checkpointer) blame(e storage.Epoch, blobs []cut.Blob) {
 			err.Culprits = append(err.Culprits, Culprit{Rank: b.Rank, State: x.State, WaitsFor: x.WaitsFor})
 		}
 	}
+	c.events.Emit(events.Event{Name: events.GiveUp, Epoch: uint64(e), Text: err.Error()})
 	c.stats.add(EpochStats{Epoch: e, Err: err})
 	_ = c.agent.do(c.ctx, func() { c.agent.replan(firstCost) }) // closed: nothing follows
 	if c.world.Rank() == 0 {
@@ -383,7 +406,9 @@ func (a *agent) leave(from int, msg cut.Message) {
 	a.c.plane.Flush(ctx)
 	cancel()
 	err := &LostError{Rank: msg.Rank, Node: a.c.topo.nodes[msg.Rank], Noticed: int(msg.Had), Observed: msg.Stage}
+	a.c.events.Emit(events.Event{Name: events.Failure, What: "lost", Peer: &err.Rank, Text: err.Error(), Points: a.c.points.load()})
 	go func() {
+		a.c.lastWords()
 		a.c.opt.OnLost(err)
 		a.c.cancel(err)
 	}()

@@ -8,9 +8,11 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -32,6 +34,8 @@ type Checkpointer struct {
 	pool     *pool
 	pins     *pins
 	stats    statistics
+	begun    time.Time   // when Open was called
+	events   *events.Log // nil: none
 
 	gate     atomic.Uint32 // bits below; 0 lets Points pass
 	points   tally         // Points reached
@@ -75,7 +79,7 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 		return nil, err
 	}
 	c := &Checkpointer{opt: opt, world: world, endpoint: endpoint, verdicts: make(chan verdict, 1),
-		state: protected{names: map[string]bool{}}, flushed: make(chan struct{})}
+		state: protected{names: map[string]bool{}}, flushed: make(chan struct{}), begun: time.Now()}
 	close(c.flushed)
 	c.log = opt.Logger.With("rank", world.Rank())
 	c.pins = newPins(c.log, c.state.pinnable)
@@ -123,7 +127,9 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control
 	if p, ok := c.plane.(*control.Plane); ok && c.world.Rank() == 0 {
 		err = c.serve(p, key)
 	}
-	return agree(priv, "publish how to reach the job", err)
+	err = agree(priv, "publish how to reach the job", err)
+	c.events.Emit(ended(events.Event{Name: events.Open, Dur: int64(time.Since(c.begun))}, err))
+	return err
 }
 
 // lastEpoch finds the highest number any rank knows of, so that no number is
@@ -133,11 +139,8 @@ func (c *Checkpointer) lastEpoch(ctx context.Context, priv *mpiwrap.Comm) (cut.E
 	if err := agree(priv, "look for checkpoints", err); err != nil {
 		return 0, err
 	}
-	mine, all := []uint64{uint64(highest)}, []uint64{0}
-	if err := mpiwrap.Allreduce(priv, all, mine, mpiwrap.Max); err != nil {
-		return 0, fmt.Errorf("coordinated: agree on the newest epoch: %w", err)
-	}
-	return cut.Epoch(all[0]), nil
+	last, _, err := c.agreeNumbers(priv, uint64(highest), c.lastRun())
+	return cut.Epoch(last), err
 }
 
 // Request asks for a checkpoint at the next Points of all ranks, from any
@@ -147,7 +150,7 @@ func (c *Checkpointer) Request(ctx context.Context) error {
 	if c.closed.Load() {
 		return ErrClosed
 	}
-	return c.agent.do(ctx, func() { c.agent.step(cut.Request{}) })
+	return c.agent.do(ctx, func() { c.agent.request(false, "the program") })
 }
 
 // RequestStop is Request for a final checkpoint: Point returns ErrStop on all
@@ -156,7 +159,7 @@ func (c *Checkpointer) RequestStop(ctx context.Context) error {
 	if c.closed.Load() {
 		return ErrClosed
 	}
-	return c.agent.do(ctx, func() { c.agent.step(cut.Request{Stop: true}) })
+	return c.agent.do(ctx, func() { c.agent.request(true, "the program") })
 }
 
 // Wait returns when the newest epoch that was cut so far is committed at a level
@@ -197,10 +200,13 @@ func (c *Checkpointer) Close() error {
 		return nil
 	}
 	c.gate.Or(gateClosed)
+	c.events.Emit(events.Event{Name: events.Finish, Points: c.points.load()})
 	err := c.finish()
 	<-c.flushed // the last epoch is at all levels, or has failed
 	if err == nil {
+		end := c.events.Span(events.Event{Name: events.Sync})
 		_, err = c.allgather(c.ctx, 0, stageBye, nil)
+		end(ended(events.Event{What: "close"}, err))
 		if c.world.Rank() == 0 {
 			err = errors.Join(err, c.store.RestoreSurvived(c.ctx))
 		}
@@ -214,6 +220,7 @@ func (c *Checkpointer) Abort(why error) {
 	if c.closed.Swap(true) {
 		return
 	}
+	c.failure("abort", 0, why)
 	c.agent.abort(why)
 	c.cancel(ErrClosed)
 	if err := c.closeParts(); err != nil {
@@ -234,5 +241,9 @@ func (c *Checkpointer) closeParts() error {
 	errs = append(errs, c.plane.Close())
 	c.writers.Wait()
 	errs = append(errs, c.pool.close())
+	c.events.Emit(events.Event{Name: events.Close, Points: c.points.load()})
+	if err := c.events.Close(); err != nil {
+		c.log.Debug("holdfast: event log", "error", err) // it was said when it ended
+	}
 	return errors.Join(errs...)
 }

@@ -34,6 +34,7 @@ import (
 //	deadline_lead HOLDFAST_DEADLINE_LEAD final checkpoint that long before SLURM_JOB_END_TIME
 //	keep         HOLDFAST_KEEP         committed epochs to keep at each level
 //	max_pool     HOLDFAST_MAX_POOL     bytes of memory for captures
+//	events       HOLDFAST_EVENTS       event log for holdfast report: on, off or a directory; default on, beside the checkpoints
 //	signals.checkpoint HOLDFAST_SIGNALS_CHECKPOINT  list, such as USR1
 //	signals.stop       HOLDFAST_SIGNALS_STOP        list, such as USR2,TERM
 //	control.interface  HOLDFAST_CONTROL_INTERFACE   interface or address of the control plane
@@ -72,6 +73,7 @@ func fromViper(v *viper.Viper) Options {
 		MTBF:        v.GetDuration("mtbf"),
 		Keep:        v.GetInt("keep"),
 		MaxPool:     v.GetInt64("max_pool"),
+		Events:      v.GetString("events"),
 		Interface:   v.GetString("control.interface"),
 		Heartbeat:   v.GetDuration("control.heartbeat"),
 		PeerTimeout: v.GetDuration("control.peer_timeout"),

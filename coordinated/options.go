@@ -71,6 +71,11 @@ type Options struct {
 	// Fanout is the number of children in the control tree; 0 means 8.
 	Fanout int
 
+	// Events says where the event log of each rank goes, which holdfast report
+	// reads: empty or "on" means the directory events in Global, or in Local if
+	// there is no Global; "off" means none; else it is a directory.
+	Events string
+
 	// OnLost is called on a goroutine of its own when another rank is lost. Nil
 	// means: log it and leave with exit code ExitRankLost. The main thread may be
 	// in MPI for ever, so there is nothing to return to. If OnLost returns, calls

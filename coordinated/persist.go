@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -40,6 +41,7 @@ func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error) *
 		p.err = err
 		if err != nil {
 			c.stats.failed(e, err)
+			c.failure("checkpoint", e, err)
 			if c.ctx.Err() == nil && c.world.Rank() == 0 {
 				c.log.Error("holdfast: checkpoint failed, older epochs stay", "epoch", e, "error", err)
 			}
@@ -54,7 +56,9 @@ func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, err error, p *
 	level := c.levels[0]
 	var info storage.ShardInfo
 	if err == nil {
+		end := c.events.Span(events.Event{Name: events.Write, Epoch: uint64(e), Level: level})
 		info, err = c.store.Put(c.ctx, e, level, s.sections)
+		end(ended(events.Event{Bytes: info.Bytes, Stored: info.Stored}, err))
 	}
 	if s != nil {
 		err = errors.Join(err, s.release())
@@ -103,13 +107,18 @@ func (c *Checkpointer) persistOuter(e storage.Epoch, p *persistence, start time.
 // large files. Collective.
 func (c *Checkpointer) copyOut(e storage.Epoch, level string) error {
 	if level != storage.LevelGlobal {
+		end := c.copySpan(e, level)
 		info, err := c.store.Flush(c.ctx, e, c.levels[0], level)
+		end(ended(events.Event{Bytes: info.Bytes, Stored: info.Stored}, err))
 		return c.commit(e, level, []storage.ShardInfo{info}, err)
 	}
 	var infos []storage.ShardInfo
 	var err error
 	if ranks := c.topo.flushers(c.world.Rank()); len(ranks) > 0 {
+		end := c.copySpan(e, level)
 		infos, err = c.store.FlushNode(c.ctx, e, c.levels[0], level, ranks)
+		bytes, stored := sum(infos)
+		end(ended(events.Event{Bytes: bytes, Stored: stored}, err))
 	}
 	return c.commit(e, level, infos, err)
 }
@@ -118,6 +127,7 @@ func (c *Checkpointer) committed(e storage.Epoch, level string, p *persistence, 
 	p.levels++
 	took := time.Since(start)
 	c.stats.durable(e, level, took)
+	c.events.Emit(events.Event{Name: events.Commit, Epoch: uint64(e), Level: level, Dur: int64(took)})
 	if c.world.Rank() == 0 {
 		es, _ := c.stats.epoch(e)
 		c.log.Info("holdfast: committed", "epoch", e, "level", level, "bytes", es.Bytes, "blocked", es.Blocked.Round(time.Microsecond),
@@ -138,7 +148,9 @@ func (c *Checkpointer) committed(e storage.Epoch, level string, p *persistence, 
 // commit votes on an epoch at a level and, when every rank's shard is durable,
 // writes the manifest and votes on that. Collective.
 func (c *Checkpointer) commit(e storage.Epoch, level string, infos []storage.ShardInfo, own error) error {
+	end := c.events.Span(events.Event{Name: events.Vote, Epoch: uint64(e), Level: level})
 	blobs, err := c.allgather(c.ctx, cut.Epoch(e), "put "+level, encodeVote(infos, own))
+	end(ended(events.Event{What: "put"}, err))
 	if err != nil {
 		return errors.Join(own, err)
 	}
@@ -156,7 +168,9 @@ func (c *Checkpointer) commit(e storage.Epoch, level string, infos []storage.Sha
 	if level != storage.LevelGlobal || c.world.Rank() == 0 {
 		cerr = c.store.Commit(c.ctx, e, level, infos)
 	}
+	end = c.events.Span(events.Event{Name: events.Vote, Epoch: uint64(e), Level: level})
 	blobs, err = c.allgather(c.ctx, cut.Epoch(e), "commit "+level, encodeError(cerr))
+	end(ended(events.Event{What: "commit"}, err))
 	if err != nil {
 		return errors.Join(cerr, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
 )
 
 // Point is where a checkpoint may be taken: the protected state must be whole
@@ -43,8 +44,12 @@ func (c *Checkpointer) point(ctx context.Context) error {
 		return err
 	}
 	v, err := c.park()
-	if err != nil || !v.cut {
+	if err != nil {
 		return err
+	}
+	if !v.cut {
+		c.events.Emit(events.Event{Name: events.Release, Epoch: uint64(v.epoch), Dur: int64(time.Since(arrived))})
+		return nil
 	}
 	return c.takeCut(ctx, v, arrived)
 }
@@ -88,6 +93,9 @@ func (c *Checkpointer) phase(name string) {
 func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time) error {
 	e := storageEpoch(v.epoch)
 	es := EpochStats{Epoch: e, Waited: time.Since(arrived)}
+	a := c.stats.agreement(e)
+	c.events.Emit(events.Event{Name: events.Park, Epoch: uint64(e), Dur: int64(es.Waited), Rounds: a.rounds, Releases: a.releases,
+		Points: c.points.load(), Stop: v.stop})
 	s, err := c.settleAndCapture(ctx, &es)
 	es.Blocked = time.Since(arrived)
 	c.stats.add(es)
@@ -98,6 +106,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 		es.Mode = "written before the program went on: no room in the pool"
 		c.stats.add(es)
 	}
+	c.events.Emit(events.Event{Name: events.Resume, Epoch: uint64(e), Dur: int64(es.Blocked), Stop: v.stop})
 	if err := c.agent.do(c.ctx, func() { c.agent.step(cut.Captured{Epoch: v.epoch}) }); err != nil {
 		return err
 	}
@@ -109,6 +118,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 		c.log.Error("holdfast: the final checkpoint failed, the program goes on", "epoch", e, "error", done.err)
 		return nil
 	}
+	c.events.Emit(events.Event{Name: events.Stop, Epoch: uint64(e), Dur: int64(time.Since(arrived))})
 	return fmt.Errorf("%w: epoch %d", ErrStop, e)
 }
 
@@ -118,13 +128,17 @@ func (c *Checkpointer) settleAndCapture(ctx context.Context, es *EpochStats) (*c
 	bounded, cancel := context.WithTimeout(ctx, c.opt.CutTimeout)
 	defer cancel()
 	open := c.endpoint.OpenEpochs()
+	end := c.events.Span(events.Event{Name: events.Drain, Epoch: uint64(es.Epoch)})
 	drained, err := c.endpoint.Settle(bounded)
 	es.Drain, es.DrainMessages, es.DrainBytes = time.Since(start), drained.Messages, drained.Bytes
-	if err = errors.Join(open, err); err != nil {
+	err = errors.Join(open, err)
+	end(ended(events.Event{Bytes: drained.Bytes, Messages: drained.Messages}, err))
+	if err != nil {
 		return nil, fmt.Errorf("drain messages: %w", err)
 	}
 	c.phase("settled")
 	start = time.Now()
+	end = c.events.Span(events.Event{Name: events.Capture, Epoch: uint64(es.Epoch)})
 	release := c.store.Hold() // the memory and the cores are the program's now
 	s, err := c.capture(ctx)
 	release()
@@ -136,6 +150,7 @@ func (c *Checkpointer) settleAndCapture(ctx context.Context, es *EpochStats) (*c
 	if s != nil {
 		es.Bytes = s.bytes
 	}
+	end(ended(events.Event{Bytes: es.Bytes, What: es.Mode}, err))
 	c.phase("captured")
 	return s, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -31,7 +32,9 @@ func (c *Checkpointer) rebuild(e storage.Epoch) error {
 		if level == storage.LevelGlobal {
 			continue
 		}
+		end := c.copySpan(e, level)
 		err := c.store.Rebuild(c.ctx, e, level)
+		end(ended(events.Event{What: "rebuild"}, err))
 		if errors.Is(err, storage.ErrNotCommitted) {
 			err = nil // no directory of this level knows the epoch any more: it lives further out
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -29,14 +30,17 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("coordinated: Restore was called before; a program restores once")
 	}
 	start := time.Now()
+	end := c.events.Span(events.Event{Name: events.Restore})
 	epochs, err := c.common(ctx)
 	if err != nil {
+		end(ended(events.Event{}, err))
 		return false, err
 	}
 	var errs []error
 	for _, e := range epochs {
 		level, bytes, err := c.tryLoad(ctx, e)
 		if err == nil {
+			end(events.Event{Epoch: uint64(e), Level: level, Bytes: bytes})
 			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start)})
 			c.log.Info("holdfast: restored", "epoch", e, "level", level, "bytes", bytes, "took", time.Since(start).Round(time.Microsecond))
 			c.ready()
@@ -44,16 +48,19 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			return true, nil
 		}
 		errs = append(errs, err)
+		c.failure("restore", e, err)
 		if c.world.Rank() == 0 {
 			c.log.Error("holdfast: epoch not restorable, trying an older one", "epoch", e, "error", err)
 		}
 	}
 	if len(errs) > 0 {
+		end(ended(events.Event{}, errors.Join(errs...)))
 		return false, fmt.Errorf("coordinated: no epoch could be restored; run 'holdfast verify' on the directories, or start anew with HOLDFAST_FRESH=1: %w", errors.Join(errs...))
 	}
 	if c.world.Rank() == 0 {
 		c.log.Info("holdfast: no checkpoint found, first start", "job", c.opt.Job)
 	}
+	end(events.Event{})
 	c.ready()
 	return false, nil
 }

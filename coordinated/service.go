@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
-	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -206,7 +205,7 @@ func (s *server) handle(q query, r *reply) error {
 func (s *server) request(q query) error {
 	c := s.c
 	before := c.stats.newest()
-	if err := c.agent.do(c.ctx, func() { c.agent.step(cut.Request{Stop: q.Stop}) }); err != nil {
+	if err := c.agent.do(c.ctx, func() { c.agent.request(q.Stop, "holdfast request") }); err != nil {
 		return err
 	}
 	if !q.Wait {

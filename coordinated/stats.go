@@ -111,6 +111,13 @@ func (t *statistics) agreed(e storage.Epoch, a agreement) {
 	t.req[e] = a
 }
 
+// agreement returns what agreed was told of an epoch.
+func (t *statistics) agreement(e storage.Epoch) agreement {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.req[e]
+}
+
 // at returns the entry of an epoch, made when needed. Writing may finish before
 // the main thread has added what it knows.
 func (t *statistics) at(e storage.Epoch) *EpochStats {

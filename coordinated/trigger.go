@@ -3,8 +3,6 @@ package coordinated
 import (
 	"math"
 	"time"
-
-	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 )
 
 // trigger asks for checkpoints by the clock, at rank 0: every interval, at the
@@ -67,6 +65,17 @@ func (t *trigger) due(now time.Time) (ask, stop bool) {
 	return false, false
 }
 
+// name says what asks.
+func (t *trigger) name(stop bool) string {
+	switch {
+	case stop:
+		return "the deadline"
+	case t.mtbf > 0:
+		return "Daly's interval"
+	}
+	return "the interval"
+}
+
 // DalyInterval returns the computing time between checkpoints that minimises
 // the expected run time when one blocks the program for cost and failures come
 // mtbf apart on average:
@@ -103,7 +112,7 @@ func (a *agent) arm() {
 func (a *agent) timeUp() {
 	if ask, stop := a.trigger.due(time.Now()); ask {
 		a.c.log.Debug("holdfast: checkpoint due", "stop", stop)
-		a.step(cut.Request{Stop: stop})
+		a.request(stop, a.trigger.name(stop))
 	}
 	a.arm()
 }

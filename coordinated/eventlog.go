@@ -1,0 +1,121 @@
+package coordinated
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// eventsOff is the value of Options.Events that switches the log off.
+const eventsOff = "off"
+
+// aliveEvery is how often a rank looks at its main thread and logs a sign of
+// life.
+const aliveEvery = 5 * time.Second
+
+// eventsDir is where the event logs of all runs lie; "" if there are none.
+func (o *Options) eventsDir() string {
+	switch o.Events {
+	case eventsOff:
+		return ""
+	case "", "on":
+		return filepath.Join(o.contactDir(), events.DirName)
+	}
+	return o.Events
+}
+
+// lastRun is the number of the newest run in the event logs that this rank
+// sees.
+func (c *Checkpointer) lastRun() uint64 {
+	dir := c.opt.eventsDir()
+	if dir == "" {
+		return 0
+	}
+	runs, err := events.Runs(c.opt.files, dir)
+	if err != nil {
+		c.log.Warn("holdfast: event logs of earlier runs", "error", err)
+	}
+	if len(runs) == 0 {
+		return 0
+	}
+	return uint64(runs[len(runs)-1])
+}
+
+// openLog starts the event log of this run. Without one the job runs as well.
+func (c *Checkpointer) openLog(run int) {
+	dir := c.opt.eventsDir()
+	if dir == "" {
+		return
+	}
+	rank := c.world.Rank()
+	l, err := events.Create(events.Options{Dir: dir, FS: c.opt.files, Rank: rank, Begun: c.begun, Logger: c.log,
+		Header: events.Header{Job: c.opt.Job, Run: run, Size: c.world.Size(), Node: c.topo.nodes[rank], PID: os.Getpid(),
+			AliveNS: int64(aliveEvery), Levels: c.levels, Program: filepath.Base(os.Args[0])}})
+	if err != nil {
+		c.log.Warn("holdfast: no event log of this run", "error", err)
+		return
+	}
+	c.events = l
+	if err := events.Prune(c.opt.files, dir, run, rank); err != nil {
+		c.log.Warn("holdfast: event logs of old runs", "error", err)
+	}
+}
+
+// agreeNumbers finds the highest epoch and run that any rank knows of, so that
+// no number is used twice. Its begin and end on all ranks are what the report
+// compares their clocks by.
+func (c *Checkpointer) agreeNumbers(priv *mpiwrap.Comm, epoch, run uint64) (uint64, uint64, error) {
+	start := time.Now()
+	mine, all := []uint64{epoch, run}, []uint64{0, 0}
+	if err := mpiwrap.Allreduce(priv, all, mine, mpiwrap.Max); err != nil {
+		return 0, 0, fmt.Errorf("coordinated: agree on the newest epoch: %w", err)
+	}
+	end := time.Now()
+	c.openLog(int(all[1]) + 1)
+	c.events.EmitAt(end, events.Event{Name: events.Sync, What: "open", Dur: int64(end.Sub(start))})
+	return all[0], all[1], nil
+}
+
+// copySpan logs the copying of an epoch to a level.
+func (c *Checkpointer) copySpan(e storage.Epoch, level string) func(events.Event) {
+	name := events.Redundancy
+	if level == storage.LevelGlobal {
+		name = events.Flush
+	}
+	return c.events.Span(events.Event{Name: name, Epoch: uint64(e), Level: level})
+}
+
+// failure logs an error.
+func (c *Checkpointer) failure(what string, e storage.Epoch, err error) {
+	c.events.Emit(events.Event{Name: events.Failure, Epoch: uint64(e), What: what, Text: err.Error()})
+}
+
+// lastWords brings the log to the file before the process leaves.
+func (c *Checkpointer) lastWords() {
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	c.events.Flush(ctx)
+}
+
+// sum adds up what shards hold and take.
+func sum(infos []storage.ShardInfo) (bytes, stored int64) {
+	for _, i := range infos {
+		bytes += i.Bytes
+		stored += i.Stored
+	}
+	return bytes, stored
+}
+
+// ended puts an error into the end of a span.
+func ended(ev events.Event, err error) events.Event {
+	if err != nil {
+		ev.Text = err.Error()
+	}
+	return ev
+}

@@ -1,0 +1,140 @@
+package events
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// Version is that of the lines; docs/FORMAT.md says what a change of it means.
+const Version = 1
+
+// The names of the events, as they stand in the log. Instants say when something
+// happened, spans how long it took.
+const (
+	Open       = "open"       // span: coordinated.Open; first line of every file
+	Sync       = "sync"       // span: all ranks wait for each other; starts before it ends anywhere
+	Restore    = "restore"    // span: Restore; epoch 0: there was nothing to restore
+	Request    = "request"    // a checkpoint was asked for at this rank; What says by whom
+	Arm        = "arm"        // this rank learnt of the request
+	Park       = "park"       // span: the main thread waited at a Point for the cut
+	Release    = "release"    // span: as Park, but it was let go to its next Point
+	Drain      = "drain"      // span: messages in flight were received
+	Capture    = "capture"    // span: the protected state was copied
+	Resume     = "resume"     // the program goes on; dur is how long it was blocked in all
+	Write      = "write"      // span: the captured state went to the first level
+	Redundancy = "redundancy" // span: copied or encoded to level partner or parity
+	Flush      = "flush"      // span: copied to level global, by one rank for its node
+	Vote       = "vote"       // span: from this rank's vote to the outcome; What is put or commit
+	Commit     = "commit"     // the epoch exists at a level; dur since the cut
+	GiveUp     = "giveup"     // no cut came about
+	Failure    = "error"      // What failed, Text says how
+	Stop       = "stop"       // the program was told to end, after a final checkpoint
+	Finish     = "finish"     // the program called Close
+	Close      = "close"      // the log's last line
+	Alive      = "alive"      // nothing but this happened since the line before
+)
+
+// known has the names above.
+var known = map[string]bool{Open: true, Sync: true, Restore: true, Request: true, Arm: true, Park: true, Release: true,
+	Drain: true, Capture: true, Resume: true, Write: true, Redundancy: true, Flush: true, Vote: true, Commit: true, GiveUp: true,
+	Failure: true, Stop: true, Finish: true, Close: true, Alive: true}
+
+// Event is one line. Fields that mean nothing for a kind of event are zero and
+// not written.
+type Event struct {
+	Name  string `json:"ev"`
+	Wall  int64  `json:"t"` // nanoseconds since 1970 UTC; of a span, when it ended
+	Mono  int64  `json:"m"` // the same moment in nanoseconds since Open began, by a clock that is never set
+	Rank  int    `json:"rank"`
+	Epoch uint64 `json:"epoch,omitempty"`
+	Begin bool   `json:"begin,omitempty"` // a span that begins here
+	Dur   int64  `json:"dur,omitempty"`   // nanoseconds
+
+	Level    string `json:"level,omitempty"`
+	Bytes    int64  `json:"bytes,omitempty"`  // of the protected state, or of the messages drained
+	Stored   int64  `json:"stored,omitempty"` // what they take at the level
+	Messages int    `json:"msgs,omitempty"`
+	Points   uint64 `json:"points,omitempty"` // Points reached so far
+	Rounds   int    `json:"rounds,omitempty"`
+	Releases int    `json:"releases,omitempty"`
+	Stop     bool   `json:"stop,omitempty"`
+	What     string `json:"what,omitempty"`
+	Text     string `json:"text,omitempty"`
+	Peer     *int   `json:"peer,omitempty"` // another rank that it is about
+
+	Header *Header `json:"open,omitempty"` // of open
+	Lost   uint64  `json:"lost,omitempty"` // lines dropped before this one, for want of room
+}
+
+// Header says whose log it is.
+type Header struct {
+	Version int      `json:"v"`
+	Job     string   `json:"job"`
+	Run     int      `json:"run"` // from 1 on
+	Size    int      `json:"size"`
+	Node    string   `json:"node"`
+	PID     int      `json:"pid"`
+	Part    int      `json:"part"`     // from 0 on; older parts may be gone
+	AliveNS int64    `json:"alive_ns"` // how often there is a sign of life
+	Levels  []string `json:"levels"`   // nearest first
+	Program string   `json:"program,omitempty"`
+}
+
+// Limits of a line, for writer and reader.
+const (
+	maxText = 600
+	maxName = 256
+	maxLine = 8 << 10
+	maxRank = 1 << 24
+	// maxTime bounds wall times and durations: the year 2200, and what can be
+	// added without overflow.
+	maxTime = int64(230*365*24) * int64(time.Hour)
+)
+
+// line encodes an event, shortened to what a line may hold.
+func (e *Event) line() ([]byte, error) {
+	e.Text, e.What, e.Level = cut(e.Text, maxText), cut(e.What, maxName), cut(e.Level, maxName)
+	if e.Header != nil {
+		h := *e.Header
+		h.Job, h.Node, h.Program = cut(h.Job, maxName), cut(h.Node, maxName), cut(h.Program, maxName)
+		e.Header = &h
+	}
+	b, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("event %s: %w", e.Name, err)
+	}
+	if len(b) >= maxLine {
+		return nil, fmt.Errorf("event %s: a line of %d bytes", e.Name, len(b))
+	}
+	return append(b, '\n'), nil
+}
+
+// cut shortens s to n bytes, at the end of a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// parse decodes one line and says whether it can be used.
+func parse(line []byte) (Event, bool) {
+	var e Event
+	if err := json.Unmarshal(line, &e); err != nil {
+		return e, false
+	}
+	ok := e.Wall >= 0 && e.Wall < maxTime && e.Mono >= 0 && e.Mono < maxTime && e.Dur >= 0 && e.Dur < maxTime &&
+		e.Rank >= 0 && e.Rank < maxRank && e.Bytes >= 0 && e.Stored >= 0 && e.Messages >= 0 && e.Rounds >= 0 && e.Releases >= 0
+	if e.Peer != nil {
+		ok = ok && *e.Peer >= 0 && *e.Peer < maxRank
+	}
+	if h := e.Header; h != nil {
+		ok = ok && h.Size > e.Rank && h.Size <= maxRank && h.Run > 0 && h.Part >= 0 && h.AliveNS >= 0 && h.AliveNS < maxTime
+	}
+	return e, ok
+}

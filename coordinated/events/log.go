@@ -1,0 +1,195 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// Options say where a Log is written and whose it is.
+type Options struct {
+	Dir    string    // the directory that has the runs; made when it is missing
+	FS     vfs.FS    // nil: the operating system's
+	Header Header    // Part is filled in
+	Rank   int       // whose log it is
+	Begun  time.Time // when Open began; the zero of Event.Mono
+	// MaxBytes bounds the log of this run; 0 means 8 MiB.
+	MaxBytes int64
+	Logger   *slog.Logger // hears once when the log cannot be written; nil discards
+}
+
+// DefaultMaxBytes is what a rank writes at most in one run: about three thousand
+// checkpoints.
+const DefaultMaxBytes = 8 << 20
+
+// queueLen is how many events may wait for a slow disk.
+const queueLen = 4096
+
+// Log is the event log of one rank in one run. A nil Log discards.
+type Log struct {
+	opt Options
+
+	mu     sync.Mutex // guards the fields below
+	queue  []Event
+	lost   uint64
+	closed bool
+	taken  uint64 // events put into the queue
+	put    uint64 // events written, or given up
+	moved  chan struct{}
+
+	wake chan struct{}
+	done chan struct{}
+
+	// The writer's own.
+	file  vfs.File
+	at    int64 // where the next line goes
+	part  int
+	alive bool // the line before at is a sign of life
+	width int64
+	err   error
+}
+
+// Create makes the files of a new run and starts the goroutine that writes them.
+// The caller closes the Log.
+func Create(opt Options) (*Log, error) {
+	if opt.FS == nil {
+		opt.FS = vfs.OS{}
+	}
+	if opt.MaxBytes == 0 {
+		opt.MaxBytes = DefaultMaxBytes
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	opt.Header.Version = Version
+	for _, d := range []string{opt.Dir, runDir(opt.Dir, opt.Header.Run)} {
+		if err := opt.FS.Mkdir(d); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, fmt.Errorf("event log: %w", err)
+		}
+	}
+	l := &Log{opt: opt, moved: make(chan struct{}), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	if err := l.openPart(); err != nil {
+		return nil, err
+	}
+	go l.run()
+	return l, nil
+}
+
+// Emit logs what happens now.
+func (l *Log) Emit(e Event) { l.EmitAt(time.Now(), e) }
+
+// EmitAt logs what happened at t, which must be of this process's clock.
+func (l *Log) EmitAt(t time.Time, e Event) {
+	if l == nil {
+		return
+	}
+	e.Wall, e.Mono, e.Rank = t.UnixNano(), int64(max(t.Sub(l.opt.Begun), 0)), l.opt.Rank
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || len(l.queue) >= queueLen {
+		l.lost++
+		return
+	}
+	e.Lost, l.lost = l.lost, 0
+	l.queue = append(l.queue, e)
+	l.taken++
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Span logs that something begins, and returns what logs its end: the event it
+// is given, with the name and duration and, where it has none, the epoch and level
+// of the beginning.
+func (l *Log) Span(e Event) (end func(Event)) {
+	if l == nil {
+		return func(Event) {}
+	}
+	start := time.Now()
+	first := e
+	first.Begin = true
+	l.EmitAt(start, first)
+	return func(last Event) {
+		now := time.Now()
+		last.Name, last.Dur = e.Name, int64(now.Sub(start))
+		if last.Epoch == 0 {
+			last.Epoch = e.Epoch
+		}
+		if last.Level == "" {
+			last.Level = e.Level
+		}
+		l.EmitAt(now, last)
+	}
+}
+
+// Flush waits until everything that was logged before is in the file, or ctx
+// ends.
+func (l *Log) Flush(ctx context.Context) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	want := l.taken
+	l.mu.Unlock()
+	for {
+		l.mu.Lock()
+		ok, moved := l.put >= want, l.moved
+		l.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Close writes what is left, syncs and closes the file. It may be called again.
+func (l *Log) Close() error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	first := !l.closed
+	l.closed = true
+	l.mu.Unlock()
+	if first {
+		close(l.wake)
+	}
+	<-l.done
+	return l.err
+}
+
+func (l *Log) run() {
+	defer close(l.done)
+	open := true
+	for open {
+		_, open = <-l.wake
+		l.mu.Lock()
+		batch := l.queue
+		l.queue = nil
+		l.mu.Unlock()
+		if l.err == nil {
+			if l.err = l.write(batch); l.err != nil {
+				l.opt.Logger.Warn("holdfast: the event log ends here", "error", l.err)
+			}
+		}
+		l.mu.Lock()
+		l.put += uint64(len(batch))
+		close(l.moved)
+		l.moved = make(chan struct{})
+		l.mu.Unlock()
+	}
+	if l.file != nil {
+		l.err = errors.Join(l.err, l.file.Sync(), l.file.Close())
+	}
+}

@@ -1,0 +1,190 @@
+package events
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// keepRuns is how many runs a directory remembers.
+const keepRuns = 100
+
+func runDir(dir string, run int) string { return filepath.Join(dir, fmt.Sprintf("run-%06d", run)) }
+
+func partName(rank, part int) string { return fmt.Sprintf("rank-%06d.%d.jsonl", rank, part) }
+
+var (
+	runForm  = regexp.MustCompile(`^run-(\d{6,9})$`)
+	partForm = regexp.MustCompile(`^rank-(\d{6,8})\.(\d{1,6})\.jsonl$`)
+)
+
+// Runs lists the runs that a directory has logs of, ascending; none when there
+// is no directory. Nil fsys is the operating system's.
+func Runs(fsys vfs.FS, dir string) ([]int, error) {
+	if fsys == nil {
+		fsys = vfs.OS{}
+	}
+	list, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("event log: %w", err)
+	}
+	var runs []int
+	for _, e := range list {
+		if m := runForm.FindStringSubmatch(e.Name); m != nil && e.Dir {
+			n, _ := strconv.Atoi(m[1]) // digits by the pattern
+			runs = append(runs, n)
+		}
+	}
+	slices.Sort(runs)
+	return runs, nil
+}
+
+// Prune removes this rank's logs of runs long past, and their directories with
+// the last of them.
+func Prune(fsys vfs.FS, dir string, run, rank int) error {
+	if fsys == nil {
+		fsys = vfs.OS{}
+	}
+	runs, err := Runs(fsys, dir)
+	if err != nil {
+		return err
+	}
+	for _, old := range runs {
+		if old > run-keepRuns {
+			break
+		}
+		d := runDir(dir, old)
+		list, err := fsys.ReadDir(d)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("event log: %w", err)
+		}
+		for _, f := range list {
+			if r, _, ok := parsePart(f.Name); ok && r == rank {
+				if err := fsys.Remove(filepath.Join(d, f.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return fmt.Errorf("event log: %w", err)
+				}
+			}
+		}
+		_ = fsys.Remove(d) // not empty while other ranks have logs there
+	}
+	return nil
+}
+
+func parsePart(name string) (rank, part int, ok bool) {
+	m := partForm.FindStringSubmatch(name)
+	if m == nil {
+		return 0, 0, false
+	}
+	rank, _ = strconv.Atoi(m[1]) // digits by the pattern
+	part, _ = strconv.Atoi(m[2])
+	return rank, part, true
+}
+
+// openPart starts the next file, with a header, and forgets the one before the
+// last.
+func (l *Log) openPart() error {
+	dir := runDir(l.opt.Dir, l.opt.Header.Run)
+	if l.file != nil {
+		if err := l.file.Close(); err != nil {
+			return fmt.Errorf("event log: %w", err)
+		}
+		l.file = nil
+		l.part++
+		if old := l.part - 2; old >= 0 {
+			if err := l.opt.FS.Remove(filepath.Join(dir, partName(l.opt.Rank, old))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("event log: %w", err)
+			}
+		}
+	}
+	f, err := l.opt.FS.Create(filepath.Join(dir, partName(l.opt.Rank, l.part)), false)
+	if err != nil {
+		return fmt.Errorf("event log: %w", err)
+	}
+	l.file, l.at, l.alive = f, 0, false
+	h := l.opt.Header
+	h.Part = l.part
+	now := time.Now()
+	first := Event{Name: Open, Wall: now.UnixNano(), Mono: int64(now.Sub(l.opt.Begun)), Rank: l.opt.Rank, Begin: l.part == 0, Header: &h}
+	if l.part == 0 {
+		first.Wall, first.Mono = l.opt.Begun.UnixNano(), 0
+	}
+	b, err := first.line()
+	if err != nil {
+		return err
+	}
+	return l.append(b)
+}
+
+// write appends events. A sign of life right behind another takes its place.
+func (l *Log) write(batch []Event) error {
+	var lines bytes.Buffer
+	for i := range batch {
+		e := &batch[i]
+		b, err := e.line()
+		if err != nil {
+			return err
+		}
+		if e.Name == Alive {
+			if err := l.append(lines.Bytes()); err != nil {
+				return err
+			}
+			lines.Reset()
+			if err := l.writeAlive(b); err != nil {
+				return err
+			}
+			continue
+		}
+		lines.Write(b)
+		if l.at+int64(lines.Len()) > l.opt.MaxBytes/2 {
+			if err := l.append(lines.Bytes()); err != nil {
+				return err
+			}
+			lines.Reset()
+			if err := l.openPart(); err != nil {
+				return err
+			}
+		}
+	}
+	return l.append(lines.Bytes())
+}
+
+// append writes whole lines.
+func (l *Log) append(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	if _, err := l.file.WriteAt(b, l.at); err != nil {
+		return fmt.Errorf("event log: %w", err)
+	}
+	l.at += int64(len(b))
+	l.alive = false
+	return nil
+}
+
+// aliveWidth is the length of a sign of life, so that one can replace another.
+const aliveWidth = 160
+
+func (l *Log) writeAlive(b []byte) error {
+	if pad := aliveWidth - len(b); pad > 0 {
+		b = append(append(b[:len(b)-1], bytes.Repeat([]byte(" "), pad)...), '\n')
+	}
+	if l.alive && l.width == int64(len(b)) {
+		l.at -= l.width
+	}
+	if err := l.append(b); err != nil {
+		return err
+	}
+	l.alive, l.width = true, int64(len(b))
+	return nil
+}
