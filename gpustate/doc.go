@@ -35,6 +35,14 @@
 // opened at the first use, and a missing one is an error that names the files
 // that were tried.
 //
+// # Building programs
+//
+// What NVRTC compiles is kept in the user's cache directory under holdfast/nvrtc,
+// or in the directory that HOLDFAST_BUILD_CACHE names ("off": nowhere), by
+// source, options, architecture and version of the compiler; programs that
+// include files are left out. The OpenCL platforms and the CUDA driver (for PTX)
+// have caches of their own.
+//
 // # Concurrency
 //
 // All methods may be called from several goroutines. Commands of one queue take

@@ -71,6 +71,8 @@ func checkProgram(p *record.Program, i Info) error {
 	switch {
 	case i.Kind == "opencl" && p.OpenCL == "" && len(p.IL) == 0:
 		return fmt.Errorf("it has CUDA forms only: give Sources.OpenCL: %w", ErrNoSource)
+	case i.Kind == "opencl" && p.OpenCL == "" && i.IL == "":
+		return fmt.Errorf("it has SPIR-V only, which the device does not take: give Sources.OpenCL too: %w", ErrNoSource)
 	case i.Kind == "cuda" && p.CUDA == "" && len(p.PTX) == 0:
 		return fmt.Errorf("it has OpenCL forms only: give Sources.CUDA or Sources.PTX: %w", ErrNoSource)
 	case !i.FP64 && p.OpenCL != "" && needsFP64(p.OpenCL):

@@ -174,6 +174,10 @@ func build(t *testing.T, b *bench) {
 	b.want(err, gpustate.ErrConflict)
 	_, err = d.Program("empty", gpustate.Sources{}, "")
 	b.want(err, gpustate.ErrNoSource)
+	if i := d.Info(); i.Kind == "opencl" && i.IL == "" {
+		_, err = d.Program("il", gpustate.Sources{IL: []byte{3, 2, 35, 7}}, "")
+		b.want(err, gpustate.ErrNoSource)
+	}
 }
 
 // signals checks that the platform's libraries, which are loaded and have

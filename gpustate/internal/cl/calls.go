@@ -246,14 +246,14 @@ func waitList(wait []driver.Event) (C.uint32_t, *handle) {
 	return C.uint32_t(len(wait)), (*handle)(unsafe.Pointer(unsafe.SliceData(wait)))
 }
 
-func launch(q, k handle, g *driver.Grid, wait []driver.Event) (driver.Event, error) {
+func launch(q queue, k handle, g *driver.Grid, wait []driver.Event) (driver.Event, error) {
 	cg := C.hfcl_grid{dims: C.uint32_t(g.Dims)}
 	for i := range 3 {
 		cg.off[i], cg.global[i], cg.local[i] =
 			C.size_t(g.Offset[i]), C.size_t(g.Global[i]), C.size_t(g.Local[i])
 	}
 	n, w := waitList(wait)
-	return eventBy("clEnqueueNDRangeKernel", C.hfcl_launch(q, k, cg, n, w))
+	return eventBy("clEnqueueNDRangeKernel", C.hfcl_launch(q.h, k, cg, cbool(!q.lazy), n, w))
 }
 
 func cbool(b bool) C.int {

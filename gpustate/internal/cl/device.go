@@ -109,13 +109,13 @@ func (d *device) ReleaseMem(h driver.Handle) error {
 func (d *device) MapShared(q, h driver.Handle) ([]byte, error) {
 	m := h.(*mem)
 	if m.svm {
-		if err := svmMap(q.(handle), m.h, m.bytes); err != nil {
+		if err := svmMap(q.(queue).h, m.h, m.bytes); err != nil {
 			return nil, err
 		}
 		m.mapped = m.h
 	} else {
 		const readWrite = 3
-		p, err := mapBuffer(q.(handle), m.h, readWrite, m.bytes)
+		p, err := mapBuffer(q.(queue).h, m.h, readWrite, m.bytes)
 		if err != nil {
 			return nil, err
 		}
@@ -129,9 +129,9 @@ func (d *device) UnmapShared(q, h driver.Handle) error {
 	p := m.mapped
 	m.mapped = 0
 	if m.svm {
-		return svmUnmap(q.(handle), p)
+		return svmUnmap(q.(queue).h, p)
 	}
-	return unmap(q.(handle), m.h, p)
+	return unmap(q.(queue).h, m.h, p)
 }
 
 func (d *device) CreateSampler(s driver.SamplerDesc) (driver.Handle, error) {
@@ -152,6 +152,12 @@ const (
 	queuePriorityLow  = 4
 )
 
+// queue is a cl_command_queue. On a lazy one launches leave out their event.
+type queue struct {
+	h    handle
+	lazy bool
+}
+
 func (d *device) CreateQueue(q driver.QueueDesc) (driver.Handle, error) {
 	var props uint64
 	if q.OutOfOrder && d.info.OutOfOrder {
@@ -168,7 +174,7 @@ func (d *device) CreateQueue(q driver.QueueDesc) (driver.Handle, error) {
 		}
 		h, err := createQueue(d.ctx, d.device, modern, props, hint)
 		if err == nil {
-			return h, nil
+			return queue{h, q.Lazy}, nil
 		}
 		// a platform without cl_khr_priority_hints refuses the property
 		var call *driver.CallError
@@ -180,9 +186,9 @@ func (d *device) CreateQueue(q driver.QueueDesc) (driver.Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h, nil
+	return queue{h, q.Lazy}, nil
 }
 
-func (d *device) ReleaseQueue(q driver.Handle) error { return releaseQueue(q.(handle)) }
-func (d *device) Flush(q driver.Handle) error        { return flush(q.(handle)) }
-func (d *device) Finish(q driver.Handle) error       { return finish(q.(handle)) }
+func (d *device) ReleaseQueue(q driver.Handle) error { return releaseQueue(q.(queue).h) }
+func (d *device) Flush(q driver.Handle) error        { return flush(q.(queue).h) }
+func (d *device) Finish(q driver.Handle) error       { return finish(q.(queue).h) }

@@ -129,6 +129,7 @@ const (
 	deviceDoubleConfig = 0x1032
 	deviceHostUnified  = 0x1035
 	deviceSVM          = 0x1053
+	deviceIL           = 0x105B
 	deviceUUID         = 0x106A
 	devicePCI          = 0x410F // cl_khr_pci_bus_info
 	devicePCIBusNV     = 0x4008 // slot and domain follow
@@ -143,6 +144,7 @@ func describe(p, d handle) found {
 		GlobalBytes: property(d, deviceGlobalMem), MaxAllocBytes: property(d, deviceMaxAlloc),
 		LocalBytes: property(d, deviceLocalMem), SubAlign: int(property(d, deviceBaseAlign) / 8),
 		MaxGroup: int(property(d, deviceMaxGroup)),
+		IL:       text(d, deviceIL),
 		FP64:     property(d, deviceDoubleConfig) != 0,
 		Images:   property(d, deviceImageSupport) != 0,
 	}}
@@ -159,6 +161,9 @@ func describe(p, d handle) found {
 		i.Type = "accelerator"
 	}
 	i.Serial = i.Platform == "Oclgrind"
+	// An event costs NVIDIA's driver a third of a launch. Other platforms are
+	// known by the events alone to tell which command failed.
+	i.Lazy = i.Platform == "NVIDIA CUDA"
 	i.HostMemory = i.Type == "cpu" || property(d, deviceHostUnified) != 0
 	if i.Images {
 		i.MaxImage2D = [2]int{int(property(d, deviceImage2DWidth)), int(property(d, deviceImage2DWidth+1))}

@@ -118,7 +118,7 @@ func (d *device) SetArg(kh driver.Handle, i int, a driver.Arg) error {
 }
 
 func (d *device) Launch(q, k driver.Handle, g driver.Grid, wait []driver.Event) (driver.Event, error) {
-	return launch(q.(handle), k.(*kernel).h, &g, wait)
+	return launch(q.(queue), k.(*kernel).h, &g, wait)
 }
 
 // WorkGroup asks CL_KERNEL_WORK_GROUP_SIZE and the preferred multiple.

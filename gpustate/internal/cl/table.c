@@ -154,12 +154,13 @@ int32_t hfcl_arg_svm(hnd k, uint32_t i, hnd p)
 	return hfcl_clSetKernelArgSVMPointer(k, i, (void *)p);
 }
 
-made hfcl_launch(hnd q, hnd k, hfcl_grid g, uint32_t n, const hnd *wait)
+made hfcl_launch(hnd q, hnd k, hfcl_grid g, int event, uint32_t n, const hnd *wait)
 {
 	int  shifted = g.off[0] || g.off[1] || g.off[2];
 	made m = {0, 0};
 	m.rc = hfcl_clEnqueueNDRangeKernel(q, k, g.dims, shifted ? g.off : NULL, g.global,
-	                                 g.local[0] ? g.local : NULL, n, wait, &m.h);
+	                                 g.local[0] ? g.local : NULL, n, wait,
+	                                 event ? &m.h : NULL);
 	return m;
 }
 

@@ -224,7 +224,7 @@ int32_t hfcl_get_binary(hnd prog, void *bin);
 int32_t hfcl_arg_handle(hnd k, uint32_t i, hnd value);
 int32_t hfcl_arg_svm(hnd k, uint32_t i, hnd p);
 int32_t hfcl_arg_value(hnd k, uint32_t i, size_t n, const uint8_t *v);
-made hfcl_launch(hnd q, hnd k, hfcl_grid g, uint32_t n, const hnd *wait);
+made hfcl_launch(hnd q, hnd k, hfcl_grid g, int event, uint32_t n, const hnd *wait);
 made hfcl_read(hnd q, hnd m, int block, size_t off, size_t len, uint8_t *p, uint32_t n,
              const hnd *wait);
 made hfcl_write(hnd q, hnd m, int block, size_t off, size_t len, const uint8_t *p, uint32_t n,

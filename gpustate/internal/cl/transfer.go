@@ -7,7 +7,7 @@ func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool,
 	if m.svm {
 		return d.throughMap(q, m, wait, func(b []byte) { copy(b[off:], src) })
 	}
-	return writeBuffer(q.(handle), m.h, off, src, blocking, wait)
+	return writeBuffer(q.(queue).h, m.h, off, src, blocking, wait)
 }
 
 func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
@@ -15,7 +15,7 @@ func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, 
 	if m.svm {
 		return d.throughMap(q, m, wait, func(b []byte) { copy(dst, b[off:]) })
 	}
-	return readBuffer(q.(handle), m.h, off, dst, blocking, wait)
+	return readBuffer(q.(queue).h, m.h, off, dst, blocking, wait)
 }
 
 // throughMap lets the host touch an SVM object, whose bytes no read or write
@@ -26,7 +26,7 @@ func (d *device) throughMap(q driver.Handle, m *mem, wait []driver.Event, do fun
 			return 0, err
 		}
 	}
-	if err := finish(q.(handle)); err != nil {
+	if err := finish(q.(queue).h); err != nil {
 		return 0, err
 	}
 	if m.mapped != 0 { // the program has it mapped: these are the bytes
@@ -55,25 +55,25 @@ func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, src
 		}
 		return d.Write(q, dst, dstOff, tmp, true, nil)
 	}
-	return copyBuffer(q.(handle), to.h, dstOff, from.h, srcOff, n, wait)
+	return copyBuffer(q.(queue).h, to.h, dstOff, from.h, srcOff, n, wait)
 }
 
 func (d *device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
-	return writeImage(q.(handle), h.(*mem).h, r, src, blocking, wait)
+	return writeImage(q.(queue).h, h.(*mem).h, r, src, blocking, wait)
 }
 
 func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
-	return readImage(q.(handle), h.(*mem).h, r, dst, blocking, wait)
+	return readImage(q.(queue).h, h.(*mem).h, r, dst, blocking, wait)
 }
 
 func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle, wait []driver.Event) (driver.Event, error) {
 	m := image.(*mem)
-	return imageToBuffer(q.(handle), m.h, dst.(*mem).h, whole(m.image), dstOff, wait)
+	return imageToBuffer(q.(queue).h, m.h, dst.(*mem).h, whole(m.image), dstOff, wait)
 }
 
 func (d *device) CopyBufferToImage(q, image, src driver.Handle, srcOff int64, wait []driver.Event) (driver.Event, error) {
 	m := image.(*mem)
-	return bufferToImage(q.(handle), src.(*mem).h, srcOff, m.h, whole(m.image), wait)
+	return bufferToImage(q.(queue).h, src.(*mem).h, srcOff, m.h, whole(m.image), wait)
 }
 
 func whole(i driver.ImageDesc) driver.Region {
@@ -81,7 +81,7 @@ func whole(i driver.ImageDesc) driver.Region {
 }
 
 func (d *device) Marker(q driver.Handle, wait []driver.Event) (driver.Event, error) {
-	return marker(q.(handle), wait)
+	return marker(q.(queue).h, wait)
 }
 
 func (d *device) WaitEvent(e driver.Event) error {

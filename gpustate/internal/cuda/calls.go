@@ -10,6 +10,7 @@ import "C"
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"unsafe"
 
@@ -423,6 +424,13 @@ func compile(source, name string, options []string, cubin bool) (binary []byte, 
 		return nil, log, &driver.CallError{Call: "nvrtcGetCUBIN", Code: int(rc), Text: "NVRTC error"}
 	}
 	return binary, log, nil
+}
+
+// nvrtcVersion is the version of the run-time compiler.
+func nvrtcVersion() string {
+	var major, minor C.int
+	C.hfcu_nvrtcVersion(&major, &minor)
+	return fmt.Sprintf("%d.%d", major, minor)
 }
 
 // memory makes C memory visible as bytes.

@@ -45,6 +45,15 @@ func (d *device) compile(p driver.ProgramDesc) (image []byte, log string, err er
 	if err := nvrtc(); err != nil {
 		return nil, "", fmt.Errorf("CUDA C++ needs NVRTC; bring PTX or a cubin where it is missing: %w", err)
 	}
+	kept := cache{}
+	if cacheable(p.CUDA) && !strings.Contains(p.Options, "include") {
+		kept = openCache()
+	}
+	keptKey := nvrtcVersion() + "\x00" + key
+	if image = kept.load(keptKey); image != nil {
+		binaries.Store(key, image)
+		return image, "", nil
+	}
 	name := p.Name
 	if name == "" {
 		name = "program"
@@ -57,6 +66,7 @@ func (d *device) compile(p driver.ProgramDesc) (image []byte, log string, err er
 	}
 	if err == nil {
 		binaries.Store(key, image)
+		kept.store(keptKey, image)
 	}
 	return image, log, err
 }

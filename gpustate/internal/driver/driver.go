@@ -94,9 +94,10 @@ type QueueDesc struct {
 	OutOfOrder bool
 	Priority   int // below 0: before others, above 0: after others, where the device can
 	Profiling  bool
-	// Lazy leaves out the events of commands that do not block: they give event
-	// 0 although they are not complete, and Marker, which may then be called
-	// beside other commands, tells when they are. For devices with Info.Lazy.
+	// Lazy lets launches and other commands that do not block leave out their
+	// events: they give event 0 although they are not complete, and Marker, which
+	// may then be called beside other commands, tells when they are. For devices
+	// with Info.Lazy.
 	Lazy bool
 }
 

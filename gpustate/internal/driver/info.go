@@ -22,6 +22,7 @@ type Info struct {
 	SubAlign      int   // alignment of sub-buffer offsets in bytes
 	MaxGroup      int   // work items in a work-group
 
+	IL         string // versions of SPIR-V that OpenCL takes, empty if none
 	FP64       bool
 	Images     bool
 	Shared     bool // SVM or managed memory
