@@ -45,25 +45,28 @@ test-gpu: ## the GPU packages' tests on this machine's GPU (HOLDFAST_DEVICE, def
 	HOLDFAST_DEVICE=$${HOLDFAST_DEVICE:-cuda:0} HOLDFAST_TEST_GPU=1 \
 		$(GO) test -count=1 -p 1 -timeout $(TIMEOUT) ./gpustate/... ./apps/...
 
+# Where make bench keeps its results: JSON lines and plots.
+BENCH_OUT ?= holdfast-bench
+
 bench: build ## what checkpoints, cuts, captures and messages cost here; under 5 minutes
-	$(BIN)/holdfast bench storage --quick --dir .
-	$(BIN)/holdfast bench cut --ranks 2,4 --epochs 10
-	$(BIN)/holdfast bench gpu --runs 1
-	$(BIN)/holdfast bench mpi --runs 3
-	$(BIN)/holdfast bench apps --dir .
+	$(BIN)/holdfast bench storage --quick --dir . --plot $(BENCH_OUT)
+	$(BIN)/holdfast bench cut --ranks 2,4 --epochs 10 --plot $(BENCH_OUT)
+	$(BIN)/holdfast bench gpu --runs 1 --plot $(BENCH_OUT)
+	$(BIN)/holdfast bench mpi --runs 3 --plot $(BENCH_OUT)
+	$(BIN)/holdfast bench apps --dir . --plot $(BENCH_OUT)
 	$(GO) test -count=1 -run '^$$' -bench 'Point|Idle' -timeout $(TIMEOUT) ./coordinated/...
 
 bench-full: build ## the same at full size, and all Go benchmarks; for a real machine
-	$(BIN)/holdfast bench storage --dir .
-	$(BIN)/holdfast bench cut
-	$(BIN)/holdfast bench gpu
-	$(BIN)/holdfast bench mpi
-	$(BIN)/holdfast bench apps --dir . --runs 5 --seconds 5
+	$(BIN)/holdfast bench storage --dir . --plot $(BENCH_OUT)
+	$(BIN)/holdfast bench cut --plot $(BENCH_OUT)
+	$(BIN)/holdfast bench gpu --plot $(BENCH_OUT)
+	$(BIN)/holdfast bench mpi --plot $(BENCH_OUT)
+	$(BIN)/holdfast bench apps --dir . --runs 5 --seconds 5 --plot $(BENCH_OUT)
 	$(GO) test -run '^$$' -bench . -skip AgainstC -p 1 -timeout 0 ./...
 
 lint: ## gofmt, go vet, staticcheck, shellcheck
 	@sh scripts/lint.sh $(GO)
 
 clean: ## remove what the build and the demo left
-	rm -rf $(BIN) holdfast-demo
+	rm -rf $(BIN) holdfast-demo $(BENCH_OUT)
 	$(GO) clean

@@ -124,32 +124,39 @@ func (m *measured) runWindow(ctx context.Context, window int) error {
 	return err
 }
 
-// runCheckpoints takes some checkpoints in a run.
+// runCheckpoints takes some checkpoints in a run. The first interval is chosen by
+// what the steps took so far; it is halved while a run is over before it is.
 func (m *measured) runCheckpoints(ctx context.Context) error {
 	if m.interval == 0 {
-		loop := m.armed.Median()
+		loop := slices.Min(append(slices.Clone(m.armed), m.without...))
 		m.interval = time.Duration(loop / (checkpointsPerRun + 0.5) * float64(time.Second))
 	}
-	t, _, err := m.run(ctx, m.app, start{work: m.work, folder: "taken", fresh: true, every: m.interval})
-	if err != nil {
-		return err
+	for {
+		t, _, err := m.run(ctx, m.app, start{work: m.work, folder: "taken", fresh: true, every: m.interval})
+		if err != nil {
+			return err
+		}
+		if len(t.Epochs) > 0 {
+			return m.addCheckpoints(t)
+		}
+		if m.interval /= 2; m.interval < time.Millisecond {
+			return fmt.Errorf("%s: no checkpoint in a run of %.2f s; use --seconds to make it longer", m.app.name, t.Loop)
+		}
 	}
-	taken := 0
+}
+
+func (m *measured) addCheckpoints(t *times) error {
 	for _, e := range t.Epochs {
 		if e.Error != "" {
 			return fmt.Errorf("%s: checkpoint failed: %s", m.app.name, e.Error)
 		}
-		taken++
 		m.blocked = append(m.blocked, e.Blocked)
 		for level, d := range e.Durable {
 			m.durable[level] = append(m.durable[level], d)
 		}
 		m.bytes = e.Bytes
 	}
-	if taken == 0 {
-		return fmt.Errorf("%s: a run of %.2f s took no checkpoint at an interval of %v; use --seconds to make it longer", m.app.name, t.Loop, m.interval)
-	}
-	m.checkpointed, m.taken = append(m.checkpointed, t.Loop), max(m.taken, taken)
+	m.checkpointed, m.taken = append(m.checkpointed, t.Loop), max(m.taken, len(t.Epochs))
 	return nil
 }
 

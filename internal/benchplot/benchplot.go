@@ -1,0 +1,186 @@
+package benchplot
+
+import (
+	"fmt"
+	"image/color"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	_ "gonum.org/v1/plot/vg/vgimg" // PNG
+	_ "gonum.org/v1/plot/vg/vgsvg" // SVG
+
+	"github.com/holdfast-hpc/holdfast/internal/bench"
+)
+
+// Colours that can be told apart in print and with any eyes (Okabe and Ito).
+var (
+	colourGood = color.RGBA{R: 0, G: 114, B: 178, A: 255}
+	colourBad  = color.RGBA{R: 213, G: 94, B: 0, A: 255}
+	colourNone = color.RGBA{R: 110, G: 110, B: 110, A: 255}
+	colours    = []color.Color{colourGood, colourBad, color.RGBA{R: 0, G: 158, B: 115, A: 255},
+		color.RGBA{R: 204, G: 121, B: 167, A: 255}, color.RGBA{R: 230, G: 159, B: 0, A: 255}}
+)
+
+// mostRows is how many results a figure holds before there is one for each case.
+const mostRows = 34
+
+// Write draws lines as figures in dir, which is made, and returns the files. There
+// is one figure of ratios and one for each unit of values without a baseline,
+// unless these get too long; then there is one for each case.
+func Write(dir string, lines []bench.Line) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, f := range figures(lines) {
+		p := f.plot()
+		m := margins{left: f.labelWidth(p) + vg.Points(14), right: vg.Points(10), bottom: vg.Points(18), caption: f.axis}
+		height := vg.Length(len(f.rows))*0.24*vg.Inch + 1.3*vg.Inch
+		names, err := save(p, m.left+7*vg.Inch, height, m, filepath.Join(dir, f.name))
+		files = append(files, names...)
+		if err != nil {
+			return files, err
+		}
+	}
+	return files, nil
+}
+
+// margins are beside a plot's own drawing. The caption stands in the bottom one:
+// gonum makes the drawing smaller for one of its own on a logarithmic axis.
+type margins struct {
+	left, right, bottom vg.Length
+	caption             string
+}
+
+// Save writes a plot as NAME.svg and NAME.png and returns the files.
+func Save(p *plot.Plot, width, height vg.Length, name string) ([]string, error) {
+	return save(p, width, height, margins{right: vg.Points(16)}, name)
+}
+
+func save(p *plot.Plot, width, height vg.Length, m margins, name string) ([]string, error) {
+	var files []string
+	for _, format := range []string{"svg", "png"} {
+		c, err := draw.NewFormattedCanvas(width, height, format)
+		if err != nil {
+			return files, fmt.Errorf("plot: %w", err)
+		}
+		whole := draw.New(c)
+		whole.SetColor(color.White)
+		whole.Fill(whole.Rectangle.Path())
+		if m.caption != "" {
+			style := p.X.Label.TextStyle
+			style.XAlign, style.YAlign = -0.5, 0
+			whole.FillText(style, vg.Point{X: (m.left + width - m.right) / 2, Y: whole.Min.Y + 5}, m.caption)
+		}
+		p.Draw(draw.Crop(whole, m.left, -m.right, m.bottom+4, -4))
+		file := name + "." + format
+		if err := write(file, c); err != nil {
+			return files, err
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+func write(name string, c io.WriterTo) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("plot: %w", err)
+	}
+	if _, err := c.WriteTo(f); err != nil {
+		f.Close()
+		return fmt.Errorf("plot %s: %w", name, err)
+	}
+	return f.Close()
+}
+
+// A figure is a list of rows with one mark each.
+type figure struct {
+	name, title, axis string
+	rows              []row
+}
+
+// A row is one result.
+type row struct {
+	label, note string
+	value       float64
+	spread      float64
+	goal        *float64
+	met         *bool
+}
+
+// figures sorts lines into figures.
+func figures(lines []bench.Line) []figure {
+	var out []figure
+	groups := map[string]int{}
+	add := func(key string, f figure, r row) {
+		i, ok := groups[key]
+		if !ok {
+			i = len(out)
+			groups[key], out = i, append(out, f)
+		}
+		out[i].rows = append(out[i].rows, r)
+	}
+	count := map[string]int{}
+	for _, l := range lines {
+		count[kindOf(l)]++
+	}
+	for _, l := range lines {
+		if l.Skipped != "" {
+			continue
+		}
+		kind := kindOf(l)
+		f := figure{name: kind, title: "holdfast bench " + l.Suite, axis: axisOf(l)}
+		r := rowOf(l)
+		if count[kind] > mostRows {
+			f.name, f.title = kind+"-"+slug(l.Case), f.title+": "+l.Case
+		} else {
+			r.label = l.Case + ": " + l.Metric
+		}
+		add(f.name, f, r)
+	}
+	return out
+}
+
+// kindOf is the name of a figure that has all lines like this one.
+func kindOf(l bench.Line) string {
+	if l.Ratio != nil {
+		return l.Suite + "-ratios"
+	}
+	if l.Unit == "" {
+		return l.Suite + "-values"
+	}
+	return l.Suite + "-" + slug(l.Unit)
+}
+
+func axisOf(l bench.Line) string {
+	text := "ratio to the baseline of the same run"
+	if l.Ratio == nil {
+		text = l.Unit
+	}
+	return text + "   (bar: spread of the runs;  | goal;  blue: reached, orange: missed)"
+}
+
+func rowOf(l bench.Line) row {
+	r := row{label: l.Metric, value: l.Value, spread: l.Spread, goal: l.Goal, met: l.Met}
+	r.note = fmt.Sprintf("%.4g", l.Value)
+	if l.Ratio != nil {
+		r.value = *l.Ratio
+		r.note = fmt.Sprintf("%.4g  (%.3g / %.3g %s)", *l.Ratio, l.Value, *l.Baseline, l.Unit)
+	}
+	return r
+}
+
+// slug is a text as part of a file name.
+func slug(text string) string {
+	parts := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	})
+	return strings.Join(slices.Compact(parts), "-")
+}

@@ -1,0 +1,2 @@
+// Package benchplot draws the results of `holdfast bench` as SVG and PNG.
+package benchplot
