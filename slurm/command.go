@@ -1,0 +1,110 @@
+package slurm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// Client runs Slurm's commands. Its zero value does, with the defaults.
+type Client struct {
+	// Timeout bounds each command; 0 means 10 s.
+	Timeout time.Duration
+
+	// run replaces the execution in tests.
+	run func(ctx context.Context, args []string) (stdout, stderr []byte, err error)
+}
+
+const defaultTimeout = 10 * time.Second
+
+// CommandError says which command failed, how, and what it wrote about it.
+type CommandError struct {
+	Args   []string
+	Stderr string
+	Err    error
+}
+
+func (e *CommandError) Error() string {
+	s := fmt.Sprintf("slurm: %s: %v", strings.Join(e.Args, " "), e.Err)
+	if e.Stderr != "" {
+		s += ": " + e.Stderr
+	}
+	return s
+}
+
+func (e *CommandError) Unwrap() error { return e.Err }
+
+// ErrNoSlurm is in the error of every command where Slurm is not installed.
+var ErrNoSlurm = errors.New("no Slurm commands in PATH")
+
+// ErrTimeout is in the error of a command that did not end in time: the
+// controller does not answer, as a rule.
+var ErrTimeout = errors.New("no answer in time")
+
+// maxOutput bounds what is kept of a command's output.
+const maxOutput = 64 << 20
+
+// output runs a command and returns what it wrote to standard output.
+func (c *Client) output(ctx context.Context, args ...string) (string, error) {
+	timeout := c.Timeout
+	if timeout == 0 {
+		timeout = defaultTimeout
+	}
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	run := c.run
+	if run == nil {
+		run = execute
+	}
+	out, stderr, err := run(bounded, args)
+	if err == nil {
+		return string(out), nil
+	}
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		err = ErrNoSlurm
+	case bounded.Err() != nil && ctx.Err() == nil:
+		err = fmt.Errorf("%w (%v)", ErrTimeout, timeout)
+	}
+	return "", &CommandError{Args: args, Stderr: oneLine(stderr), Err: err}
+}
+
+func execute(ctx context.Context, args []string) (stdout, stderr []byte, err error) {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	out, errs := &capped{left: maxOutput}, &capped{left: 64 << 10}
+	cmd.Stdout, cmd.Stderr = out, errs
+	cmd.WaitDelay = time.Second // a child of the command may hold the pipe
+	err = cmd.Run()
+	return out.b.Bytes(), errs.b.Bytes(), err
+}
+
+// capped keeps the first bytes and drops the rest.
+type capped struct {
+	b    bytes.Buffer
+	left int
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	n := min(len(p), c.left)
+	c.b.Write(p[:n])
+	c.left -= n
+	return len(p), nil
+}
+
+// oneLine joins the lines of an error message.
+func oneLine(b []byte) string {
+	lines := strings.FieldsFunc(string(b), func(r rune) bool { return r == '\n' })
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	const most = 1000
+	s := strings.Join(lines, "; ")
+	if len(s) > most {
+		s = s[:most] + "..."
+	}
+	return s
+}

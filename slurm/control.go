@@ -1,0 +1,79 @@
+package slurm
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// RequeueError says that a job was not put back into the queue, and why.
+type RequeueError struct {
+	Job string
+	Err error
+}
+
+func (e *RequeueError) Error() string {
+	return fmt.Sprintf("requeue job %s: %v; submit it with --requeue, or submit the script again: it goes on from the newest checkpoint", e.Job, e.Err)
+}
+
+func (e *RequeueError) Unwrap() error { return e.Err }
+
+// Requeue ends a job and puts it back into the queue under the same number. The
+// caller, if it runs in the job, is ended by it. Errors are *RequeueError.
+func (c *Client) Requeue(ctx context.Context, id string) error {
+	if _, err := c.output(ctx, "scontrol", "requeue", id); err != nil {
+		return &RequeueError{id, err}
+	}
+	return nil
+}
+
+// A Target is who of a job gets a signal.
+type Target int
+
+// The targets of scancel.
+const (
+	Tasks Target = iota // of all steps, or of the step that is named
+	Batch               // the batch shell
+	Full                // the batch shell, its children and the tasks
+)
+
+// Signal sends a signal, "USR1" for one, to a job or to a step, "JOB.STEP".
+func (c *Client) Signal(ctx context.Context, id, signal string, to Target) error {
+	args := []string{"scancel", "--signal=" + signal}
+	switch to {
+	case Batch:
+		args = append(args, "--batch")
+	case Full:
+		args = append(args, "--full")
+	}
+	_, err := c.output(ctx, append(args, id)...)
+	return err
+}
+
+// Cancel ends a job or a step.
+func (c *Client) Cancel(ctx context.Context, id string) error {
+	_, err := c.output(ctx, "scancel", id)
+	return err
+}
+
+// Probe starts nothing on a node, as a step of this job: the node is fit for use
+// if it succeeds. Give ctx a time limit; a dead node is noticed after 6 s.
+func (c *Client) Probe(ctx context.Context, node string) error {
+	_, err := c.output(ctx, "srun", "--overlap", "--mpi=none", "--export=NONE", "-Q", "-N1", "-n1", "-w", node, "/bin/true")
+	return err
+}
+
+// NodeAddrs returns the addresses that Slurm uses for nodes.
+func (c *Client) NodeAddrs(ctx context.Context, nodes []string) (map[string]string, error) {
+	out, err := c.output(ctx, "scontrol", "-o", "show", "node", strings.Join(nodes, ","))
+	if err != nil {
+		return nil, err
+	}
+	addrs := map[string]string{}
+	for line := range strings.Lines(out) {
+		if f := fields(line); f["NodeName"] != "" && f["NodeAddr"] != "" {
+			addrs[f["NodeName"]] = f["NodeAddr"]
+		}
+	}
+	return addrs, nil
+}

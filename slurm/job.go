@@ -1,0 +1,100 @@
+package slurm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Job is what Slurm tells a job in its environment.
+type Job struct {
+	ID        string
+	Name      string
+	Partition string
+	ArrayJob  string // "" if the job is not part of an array
+	ArrayTask string
+	Restarts  int      // how often it was requeued
+	Nodes     []string // of the allocation
+	Tasks     int      // asked for; 0 if nothing was said
+	// TasksPerNode and CPUsPerNode are by node of the allocation, empty if nothing
+	// was said.
+	TasksPerNode, CPUsPerNode []int
+	Step                      string   // "" outside a step
+	StepNodes                 []string // of the step
+	StepTasks                 int
+	NodeName                  string // this one's
+}
+
+// EnvError names a variable that Slurm has set to something unexpected.
+type EnvError struct {
+	Name, Value string
+	Err         error
+}
+
+func (e *EnvError) Error() string {
+	return fmt.Sprintf("slurm: variable %s=%q: %v", e.Name, e.Value, e.Err)
+}
+
+func (e *EnvError) Unwrap() error { return e.Err }
+
+// FromEnv reads the environment, os.Getenv for one. It reports false when this
+// is no Slurm job. Errors are *EnvError.
+func FromEnv(getenv func(string) string) (Job, bool, error) {
+	r := envReader{getenv: getenv}
+	j := Job{
+		ID:        getenv("SLURM_JOB_ID"),
+		Name:      getenv("SLURM_JOB_NAME"),
+		Partition: getenv("SLURM_JOB_PARTITION"),
+		ArrayJob:  getenv("SLURM_ARRAY_JOB_ID"),
+		ArrayTask: getenv("SLURM_ARRAY_TASK_ID"),
+		NodeName:  getenv("SLURMD_NODENAME"),
+		Step:      getenv("SLURM_STEP_ID"),
+	}
+	if j.ID == "" {
+		return Job{}, false, nil
+	}
+	j.Restarts = r.number("SLURM_RESTART_COUNT")
+	j.Nodes = r.nodes("SLURM_JOB_NODELIST")
+	j.Tasks = r.number("SLURM_NTASKS")
+	j.TasksPerNode = r.counts("SLURM_TASKS_PER_NODE")
+	j.CPUsPerNode = r.counts("SLURM_JOB_CPUS_PER_NODE")
+	if j.Step != "" {
+		j.StepNodes = r.nodes("SLURM_STEP_NODELIST")
+		j.StepTasks = r.number("SLURM_STEP_NUM_TASKS")
+	}
+	return j, true, r.err
+}
+
+// envReader keeps the first error.
+type envReader struct {
+	getenv func(string) string
+	err    error
+}
+
+func (r *envReader) fail(name string, err error) {
+	if err != nil && r.err == nil {
+		r.err = &EnvError{name, r.getenv(name), err}
+	}
+}
+
+func (r *envReader) number(name string) int {
+	s := strings.TrimSpace(r.getenv(name))
+	if s == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(s, 10, 31)
+	r.fail(name, err)
+	return int(n)
+}
+
+func (r *envReader) nodes(name string) []string {
+	list, err := ExpandNodes(r.getenv(name))
+	r.fail(name, err)
+	return list
+}
+
+func (r *envReader) counts(name string) []int {
+	list, err := ExpandCounts(r.getenv(name))
+	r.fail(name, err)
+	return list
+}

@@ -1,0 +1,283 @@
+package slurm
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// JobInfo is what the controller says of a job.
+type JobInfo struct {
+	State       string // RUNNING, PENDING, COMPLETED, ...
+	Partition   string
+	MayRequeue  bool
+	Restarts    int
+	Start, End  time.Time // End is zero without a time limit
+	Nodes       []string  // that it holds now: dead ones are gone from a job with --no-kill
+	BatchHost   string
+	MinutesLeft string // TimeLimit as written
+}
+
+// ParseError says that a command's output was not understood.
+type ParseError struct {
+	Command, Field, Value string
+	Err                   error
+}
+
+func (e *ParseError) Error() string {
+	return fmt.Sprintf("slurm: output of %s: %s=%q: %v", e.Command, e.Field, e.Value, e.Err)
+}
+
+func (e *ParseError) Unwrap() error { return e.Err }
+
+// ShowJob asks for a job.
+func (c *Client) ShowJob(ctx context.Context, id string) (JobInfo, error) {
+	out, err := c.output(ctx, "scontrol", "show", "job", id)
+	if err != nil {
+		return JobInfo{}, err
+	}
+	return parseJob(out)
+}
+
+func parseJob(out string) (JobInfo, error) {
+	f := fields(out)
+	j := JobInfo{State: f["JobState"], Partition: f["Partition"], BatchHost: f["BatchHost"], MinutesLeft: f["TimeLimit"]}
+	j.MayRequeue = f["Requeue"] == "1"
+	fail := func(field string, err error) (JobInfo, error) {
+		return JobInfo{}, &ParseError{"scontrol show job", field, f[field], err}
+	}
+	if j.State == "" {
+		return fail("JobState", fmt.Errorf("missing"))
+	}
+	var err error
+	if j.Restarts, err = strconv.Atoi(f["Restarts"]); err != nil {
+		return fail("Restarts", err)
+	}
+	if j.Nodes, err = ExpandNodes(f["NodeList"]); err != nil {
+		return fail("NodeList", err)
+	}
+	if j.Start, err = parseTime(f["StartTime"]); err != nil {
+		return fail("StartTime", err)
+	}
+	if j.End, err = parseTime(f["EndTime"]); err != nil {
+		return fail("EndTime", err)
+	}
+	return j, nil
+}
+
+// fields reads words of the form Name=value.
+func fields(out string) map[string]string {
+	f := map[string]string{}
+	for word := range strings.FieldsSeq(out) {
+		if name, value, ok := strings.Cut(word, "="); ok && f[name] == "" {
+			f[name] = value
+		}
+	}
+	return f
+}
+
+// parseTime reads a time of this machine's zone; none is the zero time.
+func parseTime(s string) (time.Time, error) {
+	switch s {
+	case "", "Unknown", "N/A", "None", "NONE":
+		return time.Time{}, nil
+	}
+	return time.ParseInLocation("2006-01-02T15:04:05", s, time.Local)
+}
+
+// Deadline returns when a job will be ended: what SLURM_JOB_END_TIME says, or
+// else the controller. It is zero for a job without a time limit. The limit of a
+// running job can be changed, of which the environment does not hear.
+func (c *Client) Deadline(ctx context.Context, id string) (time.Time, error) {
+	if s := os.Getenv("SLURM_JOB_END_TIME"); s != "" && id == os.Getenv("SLURM_JOB_ID") {
+		end, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return time.Time{}, &EnvError{"SLURM_JOB_END_TIME", s, err}
+		}
+		return time.Unix(end, 0), nil
+	}
+	j, err := c.ShowJob(ctx, id)
+	return j.End, err
+}
+
+// Config is what of the site's configuration concerns jobs that checkpoint.
+type Config struct {
+	Version         string
+	KillWait        time.Duration // from TERM to KILL
+	SlurmdTimeout   time.Duration // until a silent node is DOWN
+	SlurmdPort      int
+	PreemptMode     string
+	SendsUserSignal bool // preempt_send_user_signal
+	Preempts        bool // PreemptType is not none
+}
+
+// Config asks for the site's configuration.
+func (c *Client) Config(ctx context.Context) (Config, error) {
+	out, err := c.output(ctx, "scontrol", "show", "config")
+	if err != nil {
+		return Config{}, err
+	}
+	return parseConfig(out)
+}
+
+func parseConfig(out string) (Config, error) {
+	f := map[string]string{}
+	for line := range strings.SplitSeq(out, "\n") {
+		if name, value, ok := strings.Cut(line, "="); ok {
+			f[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		}
+	}
+	k := Config{Version: f["SLURM_VERSION"], PreemptMode: f["PreemptMode"]}
+	k.SendsUserSignal = strings.Contains(f["SlurmctldParameters"], "preempt_send_user_signal")
+	k.Preempts = f["PreemptType"] != "" && f["PreemptType"] != "preempt/none"
+	var err error
+	for name, to := range map[string]*time.Duration{"KillWait": &k.KillWait, "SlurmdTimeout": &k.SlurmdTimeout} {
+		s, _, _ := strings.Cut(f[name], " ")
+		n, perr := strconv.ParseUint(s, 10, 31)
+		if perr != nil {
+			err = &ParseError{"scontrol show config", name, f[name], perr}
+		}
+		*to = time.Duration(n) * time.Second
+	}
+	port, _, _ := strings.Cut(f["SlurmdPort"], "-") // may be a range
+	n, perr := strconv.ParseUint(port, 10, 16)
+	if perr != nil {
+		err = &ParseError{"scontrol show config", "SlurmdPort", f["SlurmdPort"], perr}
+	}
+	k.SlurmdPort = int(n)
+	return k, err
+}
+
+// Partition says how jobs of a partition are preempted.
+type Partition struct {
+	Grace       time.Duration
+	PreemptMode string
+}
+
+// Partition asks for one.
+func (c *Client) Partition(ctx context.Context, name string) (Partition, error) {
+	out, err := c.output(ctx, "scontrol", "show", "partition", name)
+	if err != nil {
+		return Partition{}, err
+	}
+	f := fields(out)
+	n, err := strconv.ParseUint(f["GraceTime"], 10, 31)
+	if err != nil {
+		return Partition{}, &ParseError{"scontrol show partition", "GraceTime", f["GraceTime"], err}
+	}
+	return Partition{time.Duration(n) * time.Second, f["PreemptMode"]}, nil
+}
+
+// Step is a running step of a job.
+type Step struct {
+	ID    string // JOB.STEP
+	Name  string
+	Nodes []string
+}
+
+// Steps lists the steps of a job that Slurm believes to run, without those of
+// the batch script. A step whose node died may stay in the list for ever.
+func (c *Client) Steps(ctx context.Context, job string) ([]Step, error) {
+	out, err := c.output(ctx, "squeue", "-s", "-h", "-j", job, "-o", "%i|%N|%j")
+	if err != nil {
+		return nil, err
+	}
+	return parseSteps(out)
+}
+
+func parseSteps(out string) ([]Step, error) {
+	var steps []Step
+	for line := range strings.Lines(out) {
+		part := strings.SplitN(strings.TrimSpace(line), "|", 3)
+		if len(part) != 3 {
+			continue
+		}
+		if _, kind, _ := strings.Cut(part[0], "."); !digits(kind) {
+			continue // .batch, .extern, .interactive
+		}
+		nodes, err := ExpandNodes(part[1])
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, Step{ID: part[0], Name: part[2], Nodes: nodes})
+	}
+	return steps, nil
+}
+
+// Warning is a signal that a job is to get before its end, --signal of sbatch.
+type Warning struct {
+	Signal string
+	Batch  bool // to the batch shell, not to the steps
+	Lead   time.Duration
+}
+
+// ScriptWarning looks for --signal among the #SBATCH lines of a job's script;
+// one that was given on the command line is not to be had from Slurm. It
+// reports false if there is none.
+func (c *Client) ScriptWarning(ctx context.Context, id string) (Warning, bool, error) {
+	out, err := c.output(ctx, "scontrol", "write", "batch_script", id, "-")
+	if err != nil {
+		return Warning{}, false, err
+	}
+	w, ok := scriptWarning(out)
+	return w, ok, nil
+}
+
+func scriptWarning(script string) (w Warning, found bool) {
+	for line := range strings.Lines(script) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "#") {
+			return w, found // sbatch reads no further
+		}
+		rest, ok := strings.CutPrefix(line, "#SBATCH")
+		if !ok {
+			continue
+		}
+		words := strings.Fields(rest)
+		for i, word := range words {
+			value, ok := strings.CutPrefix(word, "--signal=")
+			if word == "--signal" && i+1 < len(words) {
+				value, ok = words[i+1], true
+			}
+			if parsed, good := ParseWarning(value); ok && good {
+				w, found = parsed, true
+			}
+		}
+	}
+	return w, found
+}
+
+// defaultLead is what Slurm takes when --signal names no time.
+const defaultLead = 60 * time.Second
+
+// ParseWarning reads the value of --signal: [{R|B}:]SIGNAL[@SECONDS].
+func ParseWarning(s string) (Warning, bool) {
+	w := Warning{Lead: defaultLead}
+	if flags, rest, ok := strings.Cut(s, ":"); ok {
+		w.Batch = strings.Contains(strings.ToUpper(flags), "B")
+		s = rest
+	}
+	name, lead, ok := strings.Cut(s, "@")
+	if ok {
+		n, err := strconv.ParseUint(lead, 10, 16)
+		if err != nil {
+			return Warning{}, false
+		}
+		w.Lead = time.Duration(n) * time.Second
+	}
+	w.Signal = strings.TrimPrefix(strings.ToUpper(name), "SIG")
+	switch w.Signal {
+	case "":
+		return Warning{}, false
+	case "10":
+		w.Signal = "USR1"
+	case "12":
+		w.Signal = "USR2"
+	case "15":
+		w.Signal = "TERM"
+	}
+	return w, true
+}

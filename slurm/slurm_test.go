@@ -1,0 +1,271 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// recorded returns a client that answers with files of testdata, recorded from
+// Slurm 22.05 on the test bed, by the words of the command.
+func recorded(t *testing.T, answers map[string]string) *Client {
+	return &Client{run: func(_ context.Context, args []string) ([]byte, []byte, error) {
+		file, ok := answers[strings.Join(args, " ")]
+		if !ok {
+			t.Errorf("unexpected command %q", args)
+			return nil, []byte("unexpected\n"), fmt.Errorf("exit status 1")
+		}
+		b, err := os.ReadFile(filepath.Join("testdata", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b, nil, nil
+	}}
+}
+
+// environ reads a recorded environment.
+func environ(t *testing.T, file string) func(string) string {
+	b, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	vars := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		vars[name] = value
+	}
+	return func(name string) string { return vars[name] }
+}
+
+func TestFromEnv(t *testing.T) {
+	batch, ok, err := FromEnv(environ(t, "batch.env"))
+	want := Job{ID: "3", Name: "wrap", Partition: "main", Nodes: []string{"n1", "n2", "n3"}, Tasks: 6,
+		TasksPerNode: []int{2, 2, 2}, CPUsPerNode: []int{2, 2, 2}}
+	if err != nil || !ok || !reflect.DeepEqual(batch, want) {
+		t.Errorf("batch: got %+v, %v, %v\nwant %+v", batch, ok, err, want)
+	}
+	step, ok, err := FromEnv(environ(t, "step.env"))
+	if err != nil || !ok || step.Step != "1" || step.StepTasks != 3 || len(step.StepNodes) != 3 {
+		t.Errorf("step: got %+v, %v, %v", step, ok, err)
+	}
+	if _, ok, err := FromEnv(func(string) string { return "" }); ok || err != nil {
+		t.Errorf("no job: got %v, %v", ok, err)
+	}
+	for name, value := range map[string]string{"SLURM_JOB_NODELIST": "n[1", "SLURM_RESTART_COUNT": "x", "SLURM_TASKS_PER_NODE": "2(x"} {
+		_, _, err := FromEnv(func(v string) string {
+			if v == name {
+				return value
+			}
+			return map[string]string{"SLURM_JOB_ID": "1"}[v]
+		})
+		var bad *EnvError
+		if !errors.As(err, &bad) || bad.Name != name {
+			t.Errorf("%s=%s: got %v, want an *EnvError of it", name, value, err)
+		}
+	}
+	j, _, err := FromEnv(func(v string) string {
+		return map[string]string{"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "2", "SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3"}[v]
+	})
+	if err != nil || j.Restarts != 2 || j.ArrayJob != "5" || j.ArrayTask != "3" {
+		t.Errorf("array: got %+v, %v", j, err)
+	}
+}
+
+func TestShowJob(t *testing.T) {
+	c := recorded(t, map[string]string{"scontrol show job 3": "job.txt", "scontrol show job 5": "job-unlimited.txt"})
+	j, err := c.ShowJob(t.Context(), "3")
+	end := time.Date(2026, 11, 20, 13, 27, 36, 0, time.Local)
+	if err != nil || j.State != "RUNNING" || !j.MayRequeue || !j.End.Equal(end) || len(j.Nodes) != 3 || j.BatchHost != "n1" {
+		t.Errorf("got %+v, %v", j, err)
+	}
+	t.Setenv("SLURM_JOB_ID", "3")
+	t.Setenv("SLURM_JOB_END_TIME", "")
+	if d, err := c.Deadline(t.Context(), "3"); err != nil || !d.Equal(end) {
+		t.Errorf("deadline from scontrol: got %v, %v, want %v", d, err, end)
+	}
+	if d, err := c.Deadline(t.Context(), "5"); err != nil || !d.IsZero() {
+		t.Errorf("no time limit: got %v, %v, want none", d, err)
+	}
+	t.Setenv("SLURM_JOB_END_TIME", "1700000000")
+	if d, err := c.Deadline(t.Context(), "3"); err != nil || d.Unix() != 1700000000 {
+		t.Errorf("deadline from the environment: got %v, %v", d, err)
+	}
+	t.Setenv("SLURM_JOB_END_TIME", "soon")
+	if _, err := c.Deadline(t.Context(), "3"); err == nil {
+		t.Error("a time that is none: got no error")
+	}
+	for _, bad := range []string{"", "JobState=RUNNING", "JobState=RUNNING Restarts=0 NodeList=n[", "JobState=R Restarts=0 EndTime=never"} {
+		if _, err := parseJob(bad); err == nil {
+			t.Errorf("%q: got no error", bad)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	c := recorded(t, map[string]string{"scontrol show config": "config.txt", "scontrol show partition main": "partition.txt"})
+	got, err := c.Config(t.Context())
+	want := Config{Version: "22.05.8", KillWait: 5 * time.Second, SlurmdTimeout: 5 * time.Second, SlurmdPort: 6818,
+		PreemptMode: "REQUEUE", SendsUserSignal: true, Preempts: true}
+	if err != nil || got != want {
+		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+	}
+	p, err := c.Partition(t.Context(), "main")
+	if err != nil || p.Grace != 15*time.Second || p.PreemptMode != "REQUEUE" {
+		t.Errorf("got %+v, %v", p, err)
+	}
+	if _, err := parseConfig("KillWait = 5 sec"); err == nil {
+		t.Error("a configuration without SlurmdPort: got no error")
+	}
+}
+
+func TestNodeStates(t *testing.T) {
+	for file, want := range map[string]map[string]bool{
+		"sinfo-drain.txt":  {"n1": true, "n2": true, "n3": true, "n4": true},
+		"sinfo-noresp.txt": {"n1": true, "n2": true, "n3": false},
+		"sinfo-down.txt":   {"n1": true, "n2": true, "n3": false, "n9": false},
+	} {
+		nodes := []string{}
+		for n := range want {
+			nodes = append(nodes, n)
+		}
+		c := recorded(t, map[string]string{"sinfo -h -a -N -n " + strings.Join(nodes, ",") + " -o %N|%T|%E": file})
+		states, err := c.NodeStates(t.Context(), nodes)
+		if err != nil || len(states) != len(nodes) {
+			t.Fatalf("%s: got %v, %v", file, states, err)
+		}
+		for i, s := range states {
+			if s.Name != nodes[i] || s.Usable() != want[s.Name] {
+				t.Errorf("%s: %+v: usable %t, want %t", file, s, s.Usable(), want[s.Name])
+			}
+		}
+	}
+	for state, usable := range map[string]bool{"idle": true, "allocated": true, "draining": true, "mixed-": true, "reserved": true, "maint": true,
+		"idle*": false, "down": false, "down*": false, "idle~": false, "idle#": true, "fail": false, "failing": false, "powered_down": false, "reboot": false, "unknown*": false} {
+		s := parseStates("n1|" + state + "|none\n")
+		if len(s) != 1 || s[0].Usable() != usable {
+			t.Errorf("%s: got %+v, want usable %t", state, s, usable)
+		}
+	}
+	if s := parseStates("n4|drained|bad disk | replace\n"); s[0].Reason != "bad disk | replace" {
+		t.Errorf("got reason %q", s[0].Reason)
+	}
+}
+
+func TestSteps(t *testing.T) {
+	steps, err := parseSteps("3.0|n[1-3]|sleep\n3.batch|n1|batch\n3.extern|n[1-3]|extern\n\n")
+	if err != nil || len(steps) != 1 || steps[0].ID != "3.0" || len(steps[0].Nodes) != 3 || steps[0].Name != "sleep" {
+		t.Errorf("got %+v, %v", steps, err)
+	}
+	if _, err := parseSteps("3.0|n[1|x\n"); err == nil {
+		t.Error("a bad node list: got no error")
+	}
+}
+
+func TestNodeAddrs(t *testing.T) {
+	c := recorded(t, map[string]string{"scontrol -o show node n1,n2,n3": "nodes.txt"})
+	got, err := c.NodeAddrs(t.Context(), []string{"n1", "n2", "n3"})
+	want := map[string]string{"n1": "10.88.0.11", "n2": "10.88.0.12", "n3": "10.88.0.13"}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+}
+
+func TestPairs(t *testing.T) {
+	b, err := os.ReadFile("testdata/mpi-list.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := parsePlugins(string(b))
+	if want := []string{"pmix", "none", "cray_shasta", "pmi2"}; !reflect.DeepEqual(have, want) {
+		t.Errorf("got plugins %v, want %v", have, want)
+	}
+	for _, c := range []struct{ library, plugin, use string }{
+		{"Open MPI", "pmix", ""}, {"Open MPI", "pmix_v4", ""}, {"MPICH", "pmi2", ""}, {"Other", "none", ""},
+		{"Open MPI", "pmi2", "pmix"}, {"Open MPI", "none", "pmix"}, {"MPICH", "pmix", "pmi2"}, {"MPICH", "none", "pmi2"},
+	} {
+		err := CheckPair(c.library, c.plugin, have)
+		if (err != nil) != (c.use != "") || err != nil && !strings.Contains(err.Error(), "use srun --mpi="+c.use) {
+			t.Errorf("%s under %s: got %v, want advice %q", c.library, c.plugin, err, c.use)
+		}
+	}
+	if err := CheckPair("MPICH", "none", []string{"none", "pmix"}); err == nil || !strings.Contains(err.Error(), "mpirun") {
+		t.Errorf("no plugin that works: got %v", err)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	for s, want := range map[string]Warning{
+		"USR1@30":    {"USR1", false, 30 * time.Second},
+		"B:USR1@300": {"USR1", true, 300 * time.Second},
+		"RB:SIGTERM": {"TERM", true, time.Minute},
+		"B:10@5":     {"USR1", true, 5 * time.Second},
+	} {
+		if got, ok := ParseWarning(s); !ok || got != want {
+			t.Errorf("%s: got %+v, %t, want %+v", s, got, ok, want)
+		}
+	}
+	for _, s := range []string{"", "@30", "USR1@x", "B:"} {
+		if got, ok := ParseWarning(s); ok {
+			t.Errorf("%q: got %+v", s, got)
+		}
+	}
+	script := "#!/bin/bash\n#SBATCH -N4 --signal=B:USR1@30\n#SBATCH --signal USR2@40\n\nset -e\n#SBATCH --signal=TERM@1\n"
+	if w, ok := scriptWarning(script); !ok || w != (Warning{"USR2", false, 40 * time.Second}) {
+		t.Errorf("got %+v, %t, want the last before the first command", w, ok)
+	}
+	if _, ok := scriptWarning("#!/bin/sh\necho --signal=USR1@3\n"); ok {
+		t.Error("a script without --signal has one")
+	}
+}
+
+// TestCommands: what goes wrong with a command is in its error.
+func TestCommands(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	install := func(name, body string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+body+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &Client{Timeout: 30 * time.Second}
+	install("scontrol", `echo "Requested operation is presently disabled for job $2" >&2; echo more >&2; exit 1`)
+	var requeue *RequeueError
+	var command *CommandError
+	err := c.Requeue(t.Context(), "12")
+	if !errors.As(err, &requeue) || !errors.As(err, &command) || command.Stderr != "Requested operation is presently disabled for job 12; more" {
+		t.Errorf("requeue refused: got %v", err)
+	}
+	install("scancel", `echo "$@" > `+dir+`/args`)
+	for to, want := range map[Target]string{Tasks: "--signal=USR1 3.0\n", Batch: "--signal=USR1 --batch 3.0\n", Full: "--signal=USR1 --full 3.0\n"} {
+		if err := c.Signal(t.Context(), "3.0", "USR1", to); err != nil {
+			t.Fatal(err)
+		}
+		if b, _ := os.ReadFile(dir + "/args"); string(b) != want {
+			t.Errorf("target %d: got arguments %q, want %q", to, b, want)
+		}
+	}
+	install("scontrol", "exec sleep 100")
+	fast := &Client{Timeout: 50 * time.Millisecond}
+	if _, err := fast.ShowJob(t.Context(), "1"); !errors.Is(err, ErrTimeout) {
+		t.Errorf("a command that hangs: got %v, want ErrTimeout", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := fast.ShowJob(ctx, "1"); err == nil || errors.Is(err, ErrTimeout) {
+		t.Errorf("a cancelled call: got %v, want another error than ErrTimeout", err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if _, err := c.ShowJob(t.Context(), "1"); !errors.Is(err, ErrNoSlurm) {
+		t.Errorf("no Slurm: got %v, want ErrNoSlurm", err)
+	}
+	if _, err := exec.LookPath("scontrol"); err == nil {
+		t.Error("scontrol is in an empty PATH")
+	}
+}
