@@ -150,6 +150,9 @@ func (a *agent) run() {
 func (a *agent) signalled(s os.Signal) {
 	stop := slices.Contains(a.c.opt.StopSignals, s)
 	a.c.log.Info("holdfast: signal", "signal", s.String(), "stop", stop)
+	if stop {
+		a.c.limitStop(a.c.opt.Grace)
+	}
 	a.request(stop, "signal "+s.String())
 }
 
@@ -408,6 +411,7 @@ func (a *agent) leave(from int, msg cut.Message) {
 	err := &LostError{Rank: msg.Rank, Node: a.c.topo.nodes[msg.Rank], Noticed: int(msg.Had), Observed: msg.Stage}
 	a.c.events.Emit(events.Event{Name: events.Failure, What: "lost", Peer: &err.Rank, Text: err.Error(), Points: a.c.points.load()})
 	go func() {
+		a.c.reporter.end(err)
 		a.c.lastWords()
 		a.c.opt.OnLost(err)
 		a.c.cancel(err)

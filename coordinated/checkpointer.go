@@ -29,7 +29,9 @@ type Checkpointer struct {
 	store    *storage.Store
 	levels   []string // nearest first
 	agent    *agent
-	server   *server // at rank 0
+	server   *server   // at rank 0
+	reporter *reporter // at rank 0 of a supervised job
+	stopBy   stopLimit
 	state    protected
 	pool     *pool
 	pins     *pins
@@ -105,7 +107,9 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control
 	// Before the storage is opened: that clears away what looks like the remains of
 	// a dead run.
 	var err error
-	if _, real := c.plane.(*control.Plane); real && c.world.Rank() == 0 {
+	plane, real := c.plane.(*control.Plane)
+	first := real && c.world.Rank() == 0
+	if first {
 		err = refuseSecond(ctx, c.opt.contactDir())
 	}
 	if err := agree(priv, "look for another run", err); err != nil {
@@ -123,9 +127,15 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control
 	if err := agree(priv, "start the agent", err); err != nil {
 		return err
 	}
+	if first && c.opt.Supervisor != "" {
+		c.reportTo(ctx) // before the agent runs, which may want to report at once
+	}
 	c.agent.start()
-	if p, ok := c.plane.(*control.Plane); ok && c.world.Rank() == 0 {
-		err = c.serve(p, key)
+	if first {
+		if job := c.opt.slurmJob(); job != "" {
+			c.findDeadline(job)
+		}
+		err = c.serve(plane, key)
 	}
 	err = agree(priv, "publish how to reach the job", err)
 	c.events.Emit(ended(events.Event{Name: events.Open, Dur: int64(time.Since(c.begun))}, err))
@@ -234,6 +244,7 @@ func (c *Checkpointer) closeParts() error {
 		c.agent.stop()
 	}
 	c.server.close()
+	c.reporter.end(nil)
 	c.cancel(ErrClosed)
 	if c.store != nil {
 		errs = append(errs, c.store.Close())

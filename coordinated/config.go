@@ -31,7 +31,8 @@ import (
 //	cut_timeout  HOLDFAST_CUT_TIMEOUT  duration, such as 90s
 //	interval     HOLDFAST_INTERVAL     duration from the end of a checkpoint to the next
 //	mtbf         HOLDFAST_MTBF         mean time between failures of the job; chooses the interval
-//	deadline_lead HOLDFAST_DEADLINE_LEAD final checkpoint that long before SLURM_JOB_END_TIME
+//	deadline_lead HOLDFAST_DEADLINE_LEAD final checkpoint that long before the end of the Slurm job
+//	grace        HOLDFAST_GRACE        time from a stop signal to the kill, such as 30s
 //	keep         HOLDFAST_KEEP         committed epochs to keep at each level
 //	max_pool     HOLDFAST_MAX_POOL     bytes of memory for captures
 //	events       HOLDFAST_EVENTS       event log for holdfast report: on, off or a directory; default on, beside the checkpoints
@@ -78,9 +79,12 @@ func fromViper(v *viper.Viper) Options {
 		Heartbeat:   v.GetDuration("control.heartbeat"),
 		PeerTimeout: v.GetDuration("control.peer_timeout"),
 	}
+	o.DeadlineLead, o.Grace = v.GetDuration("deadline_lead"), v.GetDuration("grace")
+	o.askSlurm = true
 	if end, err := strconv.ParseInt(os.Getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil {
-		o.Deadline, o.DeadlineLead = time.Unix(end, 0), v.GetDuration("deadline_lead")
+		o.Deadline = time.Unix(end, 0)
 	}
+	o.Supervisor = os.Getenv(SupervisorVar)
 	if o.Job == "" {
 		o.Job = os.Getenv("SLURM_JOB_NAME")
 	}

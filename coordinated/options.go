@@ -53,6 +53,13 @@ type Options struct {
 	Interval, MTBF time.Duration
 	Deadline       time.Time
 	DeadlineLead   time.Duration
+	// Grace is how long after a stop signal the process is killed; 0 means that
+	// nobody knows. What remains of it, or of the time to Deadline, decides whether a
+	// final checkpoint is copied to Global or stays at the levels before.
+	Grace time.Duration
+	// Supervisor is the address and key of the program that started this one and
+	// wants to hear how it fares: the value of SupervisorVar. Empty means none.
+	Supervisor string
 	// Keep is how many committed epochs to keep at each level; 0 means 2, which is
 	// also the least. KeepEvery keeps every epoch at Global whose number it
 	// divides as well; 0 means none.
@@ -84,7 +91,8 @@ type Options struct {
 	// Logger takes the log; nil means slog.Default.
 	Logger *slog.Logger
 
-	bad error // what FromEnv could not read
+	bad      error // what FromEnv could not read
+	askSlurm bool  // for the deadline, if it is not known
 
 	// Replaced by tests: how to reach the other ranks, and the file system.
 	plane func(rank int) plane
@@ -118,8 +126,8 @@ func (o *Options) validate() error {
 	if o.CutTimeout == 0 {
 		o.CutTimeout = time.Minute
 	}
-	if o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 || o.DeadlineLead < 0 || o.MaxPool < 0 || o.FlushRate < 0 || o.KeepEvery < 0 || o.CopyWorkers < 0 || o.Fanout < 0 {
-		return &OptionError{Name: "CutTimeout, Interval, MTBF, DeadlineLead, MaxPool, FlushRate, KeepEvery, CopyWorkers, Fanout", Why: "a negative value means nothing; use 0 for the default"}
+	if o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 || o.DeadlineLead < 0 || o.Grace < 0 || o.MaxPool < 0 || o.FlushRate < 0 || o.KeepEvery < 0 || o.CopyWorkers < 0 || o.Fanout < 0 {
+		return &OptionError{Name: "CutTimeout, Interval, MTBF, DeadlineLead, Grace, MaxPool, FlushRate, KeepEvery, CopyWorkers, Fanout", Why: "a negative value means nothing; use 0 for the default"}
 	}
 	o.defaults()
 	return nil

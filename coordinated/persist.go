@@ -16,16 +16,19 @@ import (
 type persistence struct {
 	put    chan struct{} // closed when the captured bytes are no longer needed
 	all    chan struct{} // closed when the epoch is at all levels, or will not be
+	final  bool          // the program is to stop after it
+	behind bool          // there was no time to wait for the epoch before
 	levels int           // levels at which it is committed; read after all
 	err    error         // read after all
 }
 
 // persist writes a captured epoch in the background: put, vote, commit at the
 // first level, then copy outward level by level. A rank whose capture failed
-// takes part in the votes with its error. Called by the main thread at the
+// takes part in the votes with its error. A final epoch goes only as far out as
+// there is time. Called by the main thread at the
 // cut, in the same order of epochs on all ranks.
-func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error) *persistence {
-	p := &persistence{put: make(chan struct{}), all: make(chan struct{})}
+func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error, final bool) *persistence {
+	p := &persistence{put: make(chan struct{}), all: make(chan struct{}), final: final}
 	start := time.Now()
 	before := c.flushed
 	after := make(chan struct{})
@@ -35,13 +38,20 @@ func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error) *
 		defer close(after)
 		err := c.persistFirst(e, s, captureErr, p, start)
 		if err == nil {
-			<-before // epochs reach the outer levels in order
+			p.behind = c.awaitFlush(before, final) // epochs reach the outer levels in order
 			err = c.persistOuter(e, p, start)
 		}
 		p.err = err
 		if err != nil {
 			c.stats.failed(e, err)
 			c.failure("checkpoint", e, err)
+			var late *GraceError
+			if errors.As(err, &late) {
+				if c.world.Rank() == 0 {
+					c.log.Warn("holdfast: final checkpoint: "+late.Error(), "epoch", e)
+				}
+				return
+			}
 			if c.ctx.Err() == nil && c.world.Rank() == 0 {
 				c.log.Error("holdfast: checkpoint failed, older epochs stay", "epoch", e, "error", err)
 			}
@@ -92,8 +102,22 @@ func (c *Checkpointer) agentDone(e storage.Epoch) {
 
 // persistOuter copies the epoch to the further levels.
 func (c *Checkpointer) persistOuter(e storage.Epoch, p *persistence, start time.Time) error {
-	for _, level := range c.levels[1:] {
-		if err := c.copyOut(e, level); err != nil {
+	for i, level := range c.levels {
+		if i == 0 {
+			continue
+		}
+		ctx, cancel, err := c.timeFor(e, p, i)
+		if err != nil {
+			return err
+		}
+		err = c.copyOut(ctx, e, level)
+		late := ctx.Err() != nil && c.ctx.Err() == nil
+		cancel()
+		if late && err != nil {
+			left, _ := c.left()
+			return &GraceError{Epoch: e, Levels: c.levels[:i], Level: level, Left: left, Err: err}
+		}
+		if err != nil {
 			return err
 		}
 		c.phase("copied")
@@ -105,10 +129,10 @@ func (c *Checkpointer) persistOuter(e storage.Epoch, p *persistence, start time.
 // copyOut copies an epoch from the first level to another and commits it there.
 // To the global level one rank of each node copies for all of them, into few
 // large files. Collective.
-func (c *Checkpointer) copyOut(e storage.Epoch, level string) error {
+func (c *Checkpointer) copyOut(ctx context.Context, e storage.Epoch, level string) error {
 	if level != storage.LevelGlobal {
 		end := c.copySpan(e, level)
-		info, err := c.store.Flush(c.ctx, e, c.levels[0], level)
+		info, err := c.store.Flush(ctx, e, c.levels[0], level)
 		end(ended(events.Event{Bytes: info.Bytes, Stored: info.Stored}, err))
 		return c.commit(e, level, []storage.ShardInfo{info}, err)
 	}
@@ -116,7 +140,7 @@ func (c *Checkpointer) copyOut(e storage.Epoch, level string) error {
 	var err error
 	if ranks := c.topo.flushers(c.world.Rank()); len(ranks) > 0 {
 		end := c.copySpan(e, level)
-		infos, err = c.store.FlushNode(c.ctx, e, c.levels[0], level, ranks)
+		infos, err = c.store.FlushNode(ctx, e, c.levels[0], level, ranks)
 		bytes, stored := sum(infos)
 		end(ended(events.Event{Bytes: bytes, Stored: stored}, err))
 	}

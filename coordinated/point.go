@@ -99,7 +99,11 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	s, err := c.settleAndCapture(ctx, &es)
 	es.Blocked = time.Since(arrived)
 	c.stats.add(es)
-	done := c.persist(e, s, err)
+	if v.stop {
+		c.limitStop(c.opt.Grace)
+		c.endsBy(c.opt.Deadline)
+	}
+	done := c.persist(e, s, err, v.stop)
 	if s != nil && s.live {
 		<-done.put // the bytes are the program's own memory
 		es.Blocked = time.Since(arrived)
@@ -119,6 +123,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 		return nil
 	}
 	c.events.Emit(events.Event{Name: events.Stop, Epoch: uint64(e), Dur: int64(time.Since(arrived))})
+	c.stats.stopped(e)
 	return fmt.Errorf("%w: epoch %d", ErrStop, e)
 }
 

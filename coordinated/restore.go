@@ -40,10 +40,11 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	for _, e := range epochs {
 		level, bytes, err := c.tryLoad(ctx, e)
 		if err == nil {
+			fetched := time.Since(start)
 			end(events.Event{Epoch: uint64(e), Level: level, Bytes: bytes})
-			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start)})
-			c.log.Info("holdfast: restored", "epoch", e, "level", level, "bytes", bytes, "took", time.Since(start).Round(time.Microsecond))
 			c.ready()
+			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start), Fetch: fetched})
+			c.log.Info("holdfast: restored", "epoch", e, "level", level, "bytes", bytes, "took", time.Since(start).Round(time.Microsecond))
 			c.repair(e)
 			return true, nil
 		}

@@ -239,16 +239,21 @@ func (s *server) status() (*JobStatus, error) {
 		return nil, err
 	}
 	for _, es := range c.Stats().Epochs {
-		e := EpochStatus{Epoch: es.Epoch, Bytes: es.Bytes, BlockedSeconds: es.Blocked.Seconds(), DurableSeconds: map[string]float64{}}
-		for l, d := range es.Durable {
-			e.DurableSeconds[l] = d.Seconds()
-		}
-		if es.Err != nil {
-			e.Error = es.Err.Error()
-		}
-		st.Epochs = append(st.Epochs, e)
+		st.Epochs = append(st.Epochs, *es.status())
 	}
 	return st, nil
+}
+
+// status is the epoch in plain data.
+func (es *EpochStats) status() *EpochStatus {
+	e := &EpochStatus{Epoch: es.Epoch, Bytes: es.Bytes, BlockedSeconds: es.Blocked.Seconds(), DurableSeconds: map[string]float64{}}
+	for l, d := range es.Durable {
+		e.DurableSeconds[l] = d.Seconds()
+	}
+	if es.Err != nil {
+		e.Error = es.Err.Error()
+	}
+	return e
 }
 
 // Client talks to a running job from outside.

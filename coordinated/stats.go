@@ -31,6 +31,7 @@ type EpochStats struct {
 	Bytes         int64                    // captured
 	Mode          string                   // how it was captured
 	Durable       map[string]time.Duration // by level, from the cut to the commit
+	Stopped       bool                     // a final checkpoint that was committed
 	Err           error                    // why it is not at all levels; nil while it is being written
 }
 
@@ -40,6 +41,7 @@ type RestoreStats struct {
 	Level string // level the shard was read from
 	Bytes int64
 	Took  time.Duration // from the call of Restore
+	Fetch time.Duration // of that, until every rank had read its shard
 }
 
 // keepStats is how many epochs are remembered.
@@ -166,6 +168,14 @@ func (t *statistics) durable(e storage.Epoch, level string, d time.Duration) {
 	t.tell()
 }
 
+// stopped notes that an epoch was the program's last.
+func (t *statistics) stopped(e storage.Epoch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.at(e).Stopped = true
+	t.tell()
+}
+
 func (t *statistics) failed(e storage.Epoch, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -177,4 +187,5 @@ func (t *statistics) restore(r RestoreStats) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.s.Restore = r
+	t.tell()
 }

@@ -1,0 +1,47 @@
+package coordinated
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/slurm"
+)
+
+// findDeadline asks Slurm, behind the program's back, when the job will be
+// ended, and sets the trigger. Runs at rank 0.
+func (c *Checkpointer) findDeadline(job string) {
+	c.writers.Go(func() {
+		end, err := (&slurm.Client{}).Deadline(c.ctx, job)
+		if err != nil {
+			if c.ctx.Err() == nil {
+				c.log.Warn("holdfast: no checkpoint ahead of the deadline, which Slurm does not tell", "error", err)
+			}
+			return
+		}
+		if end.IsZero() {
+			c.log.Info("holdfast: the job has no time limit, so none ahead of it is asked for")
+			return
+		}
+		c.deadline(end)
+	})
+}
+
+// deadline sets when the job will be ended.
+func (c *Checkpointer) deadline(end time.Time) {
+	at := end.Add(-c.opt.DeadlineLead)
+	c.log.Info("holdfast: final checkpoint ahead of the deadline", "at", at.Format(time.DateTime), "deadline", end.Format(time.DateTime))
+	c.endsBy(end)
+	_ = c.agent.do(context.Background(), func() { // closed: nothing follows
+		c.agent.trigger.final = at
+		c.agent.arm()
+	})
+}
+
+// slurmJob is the job whose deadline is to be looked up, "" for none.
+func (o *Options) slurmJob() string {
+	if !o.askSlurm || o.DeadlineLead == 0 || !o.Deadline.IsZero() {
+		return ""
+	}
+	return os.Getenv("SLURM_JOB_ID")
+}

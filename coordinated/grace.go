@@ -1,0 +1,188 @@
+package coordinated
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// stopLimit is when this process will be killed, once it was asked to stop.
+type stopLimit struct {
+	mu sync.Mutex // guards at
+	at time.Time  // zero = nobody knows
+}
+
+// limitStop notes that the process has so long from now; 0 means that nobody
+// knows. The earliest end that was told counts.
+func (c *Checkpointer) limitStop(within time.Duration) {
+	if within <= 0 {
+		return
+	}
+	c.endsBy(time.Now().Add(within))
+}
+
+// endsBy is limitStop for a time; zero means that nobody knows.
+func (c *Checkpointer) endsBy(t time.Time) {
+	if t.IsZero() {
+		return
+	}
+	c.stopBy.mu.Lock()
+	defer c.stopBy.mu.Unlock()
+	if c.stopBy.at.IsZero() || t.Before(c.stopBy.at) {
+		c.stopBy.at = t
+	}
+}
+
+// left is the time until the process is killed; false if nobody knows.
+func (c *Checkpointer) left() (time.Duration, bool) {
+	c.stopBy.mu.Lock()
+	defer c.stopBy.mu.Unlock()
+	if c.stopBy.at.IsZero() {
+		return 0, false
+	}
+	return time.Until(c.stopBy.at), true
+}
+
+// GraceError says that a final checkpoint was not copied to all levels because
+// the process would have been killed before.
+type GraceError struct {
+	Epoch      storage.Epoch
+	Levels     []string // at which it is committed
+	Level      string   // to which it was not copied
+	Need, Left time.Duration
+	Behind     bool // the epoch before was still being copied
+	Err        error
+}
+
+func (e *GraceError) Error() string {
+	why := fmt.Sprintf("copying it to %s takes %v at the rate measured, %v are left", e.Level, e.Need.Round(time.Millisecond), e.Left.Round(time.Millisecond))
+	switch {
+	case e.Behind:
+		why = fmt.Sprintf("the epoch before it was still being copied to %s, %v were left", e.Level, e.Left.Round(time.Millisecond))
+	case e.Err != nil:
+		why = fmt.Sprintf("copying it to %s was given up when %v were left", e.Level, e.Left.Round(time.Millisecond))
+	}
+	return fmt.Sprintf("epoch %d stays at %s: %s", e.Epoch, strings.Join(e.Levels, ", "), why)
+}
+
+func (e *GraceError) Unwrap() error { return e.Err }
+
+// budget is what each rank contributes to the decision whether a final epoch is
+// copied to a level.
+type budget struct {
+	Left   time.Duration // 0 = not known, negative = too late
+	Need   time.Duration // 0 = never measured
+	Behind bool          // the epoch before is still being copied
+}
+
+// keepBack is the part of the time left that is for closing and leaving.
+func keepBack(left time.Duration) time.Duration {
+	return min(max(left/10, 300*time.Millisecond), 5*time.Second)
+}
+
+// awaitFlush waits until the epoch before is at all levels, for a final epoch not
+// longer than there is time.
+func (c *Checkpointer) awaitFlush(before <-chan struct{}, final bool) (behind bool) {
+	left, known := c.left()
+	if !final || !known {
+		<-before
+		return false
+	}
+	timer := time.NewTimer(left - keepBack(left))
+	defer timer.Stop()
+	select {
+	case <-before:
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// timeFor decides, on all ranks alike, whether a final epoch is copied to a
+// level, and until when. The caller cancels the context. Collective for final
+// epochs.
+func (c *Checkpointer) timeFor(e storage.Epoch, p *persistence, i int) (context.Context, context.CancelFunc, error) {
+	if !p.final {
+		return c.ctx, func() {}, nil
+	}
+	level := c.levels[i]
+	b := budget{Need: c.stats.copyTime(e, c.levels[i-1], level), Behind: p.behind}
+	if left, known := c.left(); known {
+		b.Left = left
+		if left <= 0 {
+			b.Left = -1
+		}
+	}
+	data, err := json.Marshal(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	blobs, err := c.allgather(c.ctx, cut.Epoch(e), "grace "+level, data)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := worst(blobs)
+	if err != nil {
+		return nil, nil, err
+	}
+	if all.Left == 0 {
+		return c.ctx, func() {}, nil
+	}
+	usable := all.Left - keepBack(all.Left)
+	if all.Behind || usable <= 0 || all.Need > usable {
+		return nil, nil, &GraceError{Epoch: e, Levels: c.levels[:i], Level: level, Need: all.Need, Left: max(all.Left, 0), Behind: all.Behind}
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, usable)
+	return ctx, cancel, nil
+}
+
+// worst joins what the ranks said: the least time that is left, the longest
+// that is needed.
+func worst(blobs []cut.Blob) (budget, error) {
+	var all budget
+	for _, blob := range blobs {
+		var b budget
+		if err := json.Unmarshal(blob.Data, &b); err != nil {
+			return all, fmt.Errorf("time left of rank %d: %w", blob.Rank, err)
+		}
+		if b.Left != 0 && (all.Left == 0 || b.Left < all.Left) {
+			all.Left = b.Left
+		}
+		all.Need = max(all.Need, b.Need)
+		all.Behind = all.Behind || b.Behind
+	}
+	return all, nil
+}
+
+// copyTime is how long copying an epoch from one level to the next will take, by
+// the newest earlier one that was; 0 if none was.
+func (t *statistics) copyTime(e storage.Epoch, from, to string) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var bytes int64
+	for _, es := range t.s.Epochs {
+		if es.Epoch == e {
+			bytes = es.Bytes
+		}
+	}
+	for i := len(t.s.Epochs) - 1; i >= 0; i-- {
+		es := t.s.Epochs[i]
+		start, ok := es.Durable[from]
+		end, also := es.Durable[to]
+		if es.Epoch >= e || !ok || !also {
+			continue
+		}
+		took := end - start
+		if es.Bytes > 0 && bytes > 0 {
+			took = time.Duration(float64(took) * float64(bytes) / float64(es.Bytes))
+		}
+		return took
+	}
+	return 0
+}

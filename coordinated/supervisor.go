@@ -1,0 +1,309 @@
+package coordinated
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// SupervisorVar is the variable in which a Supervisor tells the job how to reach
+// it; Options.Supervisor takes its value.
+const SupervisorVar = "HOLDFAST_SUPERVISOR"
+
+// A Supervisor hears from the jobs that it has started, one after the other:
+// rank 0 of each connects to it from inside Open and reports until it ends. The
+// connection proves a random key, as the control plane's do.
+type Supervisor struct {
+	plane *control.Plane
+	key   control.Key
+}
+
+// Supervise listens for jobs on an interface or address; empty means the first
+// interface that is not loopback. The caller closes the Supervisor.
+func Supervise(iface string) (*Supervisor, error) {
+	key, err := control.NewKey()
+	if err != nil {
+		return nil, err
+	}
+	p, err := control.Listen(control.Options{Rank: 0, Size: 1, Key: key, Interface: iface})
+	if err != nil {
+		return nil, err
+	}
+	return &Supervisor{p, key}, nil
+}
+
+// Var is what a job needs in its environment, as NAME=value. nodeLost says that
+// the run before ended because a node was lost: the epoch that it had restored
+// is not to blame for that.
+func (s *Supervisor) Var(nodeLost bool) string {
+	v := SupervisorVar + "=" + s.plane.Addr() + " " + hex.EncodeToString(s.key[:])
+	if nodeLost {
+		v += " node-lost"
+	}
+	return v
+}
+
+// Accept waits for a job's rank 0. The caller closes the Supervised.
+func (s *Supervisor) Accept(ctx context.Context) (*Supervised, error) {
+	c, err := s.plane.AcceptClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	in := bufio.NewScanner(c)
+	in.Buffer(nil, 64<<20)
+	return &Supervised{conn: c, in: in}, nil
+}
+
+// Close stops listening.
+func (s *Supervisor) Close() error { return s.plane.Close() }
+
+// Supervised is a running job as its supervisor sees it.
+type Supervised struct {
+	conn net.Conn
+	in   *bufio.Scanner
+	mu   sync.Mutex // guards writing
+}
+
+// Report is what a job says of itself, four times a second and at once when
+// something has changed.
+type Report struct {
+	Job       string                   `json:"job"`
+	Nodes     []string                 `json:"nodes,omitempty"` // by rank; in the first report only
+	Points    uint64                   `json:"points"`          // passed by rank 0
+	Restoring bool                     `json:"restoring,omitempty"`
+	Ready     bool                     `json:"ready,omitempty"` // Restore is over
+	Restored  *RestoredStatus          `json:"restored,omitempty"`
+	Committed map[string]storage.Epoch `json:"committed,omitempty"` // newest in this run, by level
+	Newest    *EpochStatus             `json:"newest,omitempty"`
+	Stopped   storage.Epoch            `json:"stopped,omitempty"` // the final checkpoint
+	Ended     bool                     `json:"ended,omitempty"`   // every rank has called Close
+	Lost      *LostStatus              `json:"lost,omitempty"`
+}
+
+// RestoredStatus is RestoreStats in plain data.
+type RestoredStatus struct {
+	Epoch   storage.Epoch `json:"epoch"`
+	Level   string        `json:"level"` // of rank 0's shard
+	Bytes   int64         `json:"bytes"`
+	Seconds float64       `json:"s"`       // all of Restore
+	Fetch   float64       `json:"fetch_s"` // of that, until every rank had read its shard
+}
+
+// LostStatus is LostError in plain data.
+type LostStatus struct {
+	Rank     int     `json:"rank"`
+	Node     string  `json:"node"`
+	Noticed  int     `json:"noticed"`
+	Observed string  `json:"observed"`
+	Silent   float64 `json:"silent_s"` // before it was noticed; 0 when a connection broke
+}
+
+// Next returns the next report. Silence for longer than patience, and the end of
+// the connection, are errors: rank 0 or its node is gone, or it has left.
+func (s *Supervised) Next(patience time.Duration) (Report, error) {
+	if err := s.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return Report{}, err
+	}
+	if !s.in.Scan() {
+		return Report{}, errors.Join(s.in.Err(), net.ErrClosed)
+	}
+	var r Report
+	if err := json.Unmarshal(s.in.Bytes(), &r); err != nil {
+		return Report{}, fmt.Errorf("report of the job: %w", err)
+	}
+	return r, nil
+}
+
+// Request asks for a checkpoint, a final one if stop is set. within says how
+// long the job has until it is killed; 0 means that nobody knows.
+func (s *Supervised) Request(stop bool, within time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.conn.SetWriteDeadline(time.Now().Add(2 * time.Second)); err != nil {
+		return err
+	}
+	if err := json.NewEncoder(s.conn).Encode(order{Stop: stop, WithinSeconds: within.Seconds()}); err != nil {
+		return fmt.Errorf("ask the job for a checkpoint: %w", err)
+	}
+	return nil
+}
+
+// Close hangs up; the job goes on.
+func (s *Supervised) Close() error { return s.conn.Close() }
+
+// order is what a supervisor asks.
+type order struct {
+	Stop          bool    `json:"stop"`
+	WithinSeconds float64 `json:"within_s,omitempty"`
+}
+
+// reporter tells the supervisor at rank 0.
+type reporter struct {
+	c    *Checkpointer
+	conn net.Conn
+	last chan struct{} // closed to send the last report
+	done chan struct{} // closed when it is sent
+
+	mu   sync.Mutex // guards the fields below
+	lost *LostError
+}
+
+// reportEvery is the time between reports with no news; while a job starts, its
+// first Point is looked for more often.
+const (
+	reportEvery = 250 * time.Millisecond
+	startEvery  = 20 * time.Millisecond
+)
+
+// parseSupervisor reads Options.Supervisor.
+func parseSupervisor(s string) (addr string, key control.Key, nodeLost bool, err error) {
+	words := strings.Fields(s)
+	bad := &OptionError{Name: "Supervisor", Why: "it is not what holdfast run sets; unset " + SupervisorVar}
+	if len(words) < 2 {
+		return "", key, false, bad
+	}
+	b, err := hex.DecodeString(words[1])
+	if err != nil || len(b) != len(key) {
+		return "", key, false, bad
+	}
+	copy(key[:], b)
+	return words[0], key, len(words) > 2 && words[2] == "node-lost", nil
+}
+
+// reportTo connects to the supervisor. A job that cannot reach it runs all the
+// same.
+func (c *Checkpointer) reportTo(ctx context.Context) {
+	addr, key, nodeLost, err := parseSupervisor(c.opt.Supervisor)
+	if err == nil && nodeLost {
+		err = c.store.RestoreSurvived(ctx)
+	}
+	var conn net.Conn
+	if err == nil {
+		conn, err = control.DialClient(ctx, addr, 0, key)
+	}
+	if err != nil {
+		c.log.Warn("holdfast: the supervisor hears nothing of this run", "error", err)
+		return
+	}
+	r := &reporter{c: c, conn: conn, last: make(chan struct{}), done: make(chan struct{})}
+	c.reporter = r
+	c.writers.Go(r.listen)
+	go r.run()
+}
+
+func (r *reporter) run() {
+	defer close(r.done)
+	defer r.conn.Close()
+	every := startEvery
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	enc := json.NewEncoder(r.conn)
+	rep := Report{Job: r.c.opt.Job, Nodes: r.c.topo.nodes}
+	for ended := false; ; {
+		changed := r.c.stats.watch()
+		r.fill(&rep)
+		rep.Ended = ended && rep.Lost == nil
+		if r.conn.SetWriteDeadline(time.Now().Add(time.Second)) != nil || enc.Encode(rep) != nil || ended {
+			return
+		}
+		rep.Nodes = nil
+		if every == startEvery && rep.Points > 0 {
+			every = reportEvery
+			tick.Reset(every)
+		}
+		select {
+		case <-tick.C:
+		case <-changed:
+		case <-r.last:
+			ended = true
+		}
+	}
+}
+
+func (r *reporter) fill(rep *Report) {
+	c := r.c
+	rep.Points = c.points.load()
+	rep.Restoring = c.restored.Load()
+	rep.Ready = c.gate.Load()&gateRestore == 0
+	st := c.Stats()
+	if rs := st.Restore; rs.Epoch != 0 {
+		rep.Restored = &RestoredStatus{rs.Epoch, rs.Level, rs.Bytes, rs.Took.Seconds(), rs.Fetch.Seconds()}
+	}
+	rep.Committed = map[string]storage.Epoch{}
+	for _, es := range st.Epochs {
+		for level := range es.Durable {
+			rep.Committed[level] = max(rep.Committed[level], es.Epoch)
+		}
+		if es.Stopped {
+			rep.Stopped = es.Epoch
+		}
+		rep.Newest = es.status()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.lost; e != nil {
+		rep.Lost = &LostStatus{e.Rank, e.Node, e.Noticed, e.Observed, silence(e.Observed).Seconds()}
+	}
+}
+
+// silence is the time in the control plane's report of a silent rank.
+func silence(observed string) time.Duration {
+	_, s, ok := strings.Cut(observed, "silent for ")
+	d, err := time.ParseDuration(strings.TrimSpace(s))
+	if !ok || err != nil {
+		return 0
+	}
+	return d
+}
+
+// listen carries out what the supervisor asks.
+func (r *reporter) listen() {
+	in := bufio.NewScanner(r.conn)
+	for in.Scan() {
+		var o order
+		if json.Unmarshal(in.Bytes(), &o) != nil {
+			continue
+		}
+		if o.Stop {
+			r.c.limitStop(time.Duration(o.WithinSeconds * float64(time.Second)))
+		}
+		r.c.log.Info("holdfast: asked by holdfast run", "stop", o.Stop, "within_s", o.WithinSeconds)
+		_ = r.c.agent.do(r.c.ctx, func() { r.c.agent.request(o.Stop, "holdfast run") }) // closed: nothing follows
+	}
+}
+
+// lastReport bounds how long a rank that leaves waits for its report to be sent.
+const lastReport = 300 * time.Millisecond
+
+// end sends the last report: of a lost rank, or that all ranks have closed.
+func (r *reporter) end(lost *LostError) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	first := r.lost == nil
+	if first {
+		r.lost = lost
+	}
+	r.mu.Unlock()
+	select {
+	case <-r.last:
+	default:
+		close(r.last)
+	}
+	select {
+	case <-r.done:
+	case <-time.After(lastReport):
+		_ = r.conn.Close() // it ends the goroutines
+	}
+}

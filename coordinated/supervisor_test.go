@@ -1,0 +1,192 @@
+package coordinated
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// endless runs a program until a final checkpoint stops it.
+func endless(opt Options) func(*mpiwrap.Comm) error {
+	return func(world *mpiwrap.Comm) error {
+		ctx := context.Background()
+		ck, err := Open(ctx, world, opt)
+		if err != nil {
+			return err
+		}
+		step := 0
+		if err := ck.Protect("step", &step); err != nil {
+			return err
+		}
+		if _, err = ck.Restore(ctx); err != nil {
+			return err
+		}
+		for err == nil {
+			step++
+			if err = world.Barrier(); err == nil {
+				err = ck.Point(ctx)
+			}
+		}
+		if !errors.Is(err, ErrStop) {
+			ck.Abort(err)
+			return err
+		}
+		return ck.Close()
+	}
+}
+
+// follow reads a job's reports to their end and asks for a checkpoint, then for
+// a final one with the given time left.
+func follow(s *Supervisor, within time.Duration) (first, last Report, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	w, err := s.Accept(ctx)
+	if err != nil {
+		return first, last, err
+	}
+	defer w.Close()
+	if first, err = w.Next(time.Minute); err != nil {
+		return first, last, err
+	}
+	asked, stopped := false, false
+	for r := first; ; {
+		if r.Points > 0 && !asked {
+			asked, err = true, w.Request(false, 0)
+		}
+		if r.Committed[storage.LevelGlobal] > 0 && !stopped {
+			stopped, err = true, w.Request(true, within)
+		}
+		if err != nil {
+			return first, last, err
+		}
+		next, err := w.Next(time.Minute)
+		if err != nil {
+			return first, r, nil
+		}
+		r = next
+	}
+}
+
+// TestSupervised: a job that is started by a supervisor reports to it, and does
+// what it asks.
+func TestSupervised(t *testing.T) {
+	s, err := Supervise("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	opt := testOptions(t)
+	opt.Supervisor = s.Var(false)[len(SupervisorVar)+1:]
+	for run := range 2 {
+		var first, last Report
+		done := make(chan error, 1)
+		go func() {
+			var err error
+			first, last, err = follow(s, time.Hour)
+			done <- err
+		}()
+		if err := errors.Join(mpitest.NewWorld(3, mpitest.Options{Seed: 3}).Run(endless(opt)), <-done); err != nil {
+			t.Fatal(err)
+		}
+		if len(first.Nodes) != 3 || first.Job != "test" || first.Points != 0 {
+			t.Errorf("run %d: first report %+v", run, first)
+		}
+		want := storage.Epoch(2 * (run + 1))
+		if !last.Ended || last.Lost != nil || last.Stopped != want || last.Committed[storage.LevelGlobal] != want {
+			t.Errorf("run %d: last report %+v, want the final epoch %d at global", run, last, want)
+		}
+		if (last.Restored != nil) != (run == 1) || run == 1 && last.Restored.Epoch != 2 {
+			t.Errorf("run %d: restored %+v", run, last.Restored)
+		}
+	}
+	opt = testOptions(t)
+	opt.Supervisor = "nonsense" // the job runs all the same
+	p := ring{steps: 3, asker: -1}
+	if err := mpitest.NewWorld(1, mpitest.Options{}).Run(p.run(opt)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGrace: a final checkpoint is copied to global only if there is time.
+func TestGrace(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		grace  time.Duration
+		global bool
+	}{{"unknown", 0, true}, {"long", time.Hour, true}, {"none left", time.Nanosecond, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			opt := testOptions(t)
+			opt.Grace = c.grace
+			stats := make(chan Stats, 1)
+			err := mpitest.NewWorld(3, mpitest.Options{Seed: 5}).Run(func(world *mpiwrap.Comm) error {
+				ck, err := Open(t.Context(), world, opt)
+				if err != nil {
+					return err
+				}
+				if _, err := ck.Restore(t.Context()); err != nil {
+					return err
+				}
+				if world.Rank() == 2 {
+					ck.limitStop(opt.Grace) // as its signal does
+					if err := ck.RequestStop(t.Context()); err != nil {
+						return err
+					}
+				}
+				for err == nil {
+					if err = world.Barrier(); err == nil {
+						err = ck.Point(t.Context())
+					}
+				}
+				if !errors.Is(err, ErrStop) {
+					ck.Abort(err)
+					return err
+				}
+				if world.Rank() == 0 {
+					stats <- ck.Stats()
+				}
+				return ck.Close()
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			es := (<-stats).Epochs[0]
+			_, local := es.Durable[storage.LevelLocal]
+			_, global := es.Durable[storage.LevelGlobal]
+			if !es.Stopped || !local || global != c.global {
+				t.Errorf("final epoch %+v, want it at local, and at global: %t", es, c.global)
+			}
+			var late *GraceError
+			if errors.As(es.Err, &late) == c.global {
+				t.Errorf("got error %v", es.Err)
+			}
+		})
+	}
+}
+
+// TestCopyTime: the time for a copy is that of the newest earlier epoch, in
+// proportion to the bytes.
+func TestCopyTime(t *testing.T) {
+	var s statistics
+	at := func(e storage.Epoch, bytes int64, local, global time.Duration) {
+		s.add(EpochStats{Epoch: e, Bytes: bytes})
+		s.durable(e, "local", local)
+		if global > 0 {
+			s.durable(e, "global", global)
+		}
+	}
+	if d := s.copyTime(1, "local", "global"); d != 0 {
+		t.Errorf("nothing measured: got %v, want 0", d)
+	}
+	at(1, 100, time.Second, 5*time.Second)
+	at(2, 100, time.Second, 3*time.Second)
+	at(3, 100, time.Second, 0)
+	at(4, 200, time.Second, 0)
+	if d := s.copyTime(4, "local", "global"); d != 4*time.Second {
+		t.Errorf("twice the bytes of an epoch that took 2s: got %v, want 4s", d)
+	}
+}
