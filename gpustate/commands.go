@@ -59,15 +59,13 @@ func fill(g *driver.Grid, global, local []int) error {
 }
 
 func (q *Queue) launch(k *Kernel, g driver.Grid, after []*Event) (*Event, error) {
-	if err := q.dev.enter(); err != nil {
+	if err := k.hold(); err != nil {
 		return nil, err
 	}
-	k.mu.Lock()
 	q.mu.Lock()
 	e, err := q.launchHeld(k, &g, after)
 	q.mu.Unlock()
-	k.mu.Unlock()
-	q.dev.leave()
+	k.let()
 	return e, err
 }
 

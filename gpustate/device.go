@@ -26,13 +26,16 @@ type Device struct {
 	pins   map[*pin]struct{}
 
 	// mu is held for reading by every call that uses a handle, for writing
-	// while handles change or the contents must stand still.
+	// while handles change or the contents must stand still. Setting arguments
+	// and launching, which programs do most, go without it: who holds it for
+	// writing holds all kernels and queues too.
 	mu     sync.RWMutex
 	drv    *session
-	closed bool
-	serial bool       // calls take turns, for drivers that are not thread-safe
-	turn   sync.Mutex // after mu
-	lazy   bool       // in-order queues do without an event for each command
+	closed atomic.Bool
+	serial atomic.Bool // calls take turns, for drivers that are not thread-safe
+	turn   sync.Mutex  // after mu
+	lazy   bool        // in-order queues do without an event for each command
+	held   []sync.Locker
 
 	info atomic.Pointer[Info] // of drv, for messages outside of mu
 }
@@ -71,7 +74,8 @@ func (d *Device) Info() Info { return *d.info.Load() }
 func (d *Device) show() {
 	i := d.drv.Info()
 	d.info.Store(&i)
-	d.serial, d.lazy = i.Serial, i.Lazy
+	d.serial.Store(i.Serial)
+	d.lazy = i.Lazy
 }
 
 // Close waits for the commands that were issued and releases all objects.
@@ -81,10 +85,12 @@ func (d *Device) Close() error {
 	defer d.making.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	if d.closed.Load() {
 		return nil
 	}
-	d.closed = true
+	d.holdAll()
+	defer d.letAll()
+	d.closed.Store(true)
 	errs := []error{d.finishQueues()}
 	for i := len(d.list) - 1; i >= 0; i-- {
 		e := d.list[i]
@@ -101,18 +107,18 @@ func (d *Device) Close() error {
 // enter begins a call that uses handles; leave ends it.
 func (d *Device) enter() error {
 	d.mu.RLock()
-	if d.closed {
+	if d.closed.Load() {
 		d.mu.RUnlock()
 		return ErrClosed
 	}
-	if d.serial {
+	if d.serial.Load() {
 		d.turn.Lock()
 	}
 	return nil
 }
 
 func (d *Device) leave() {
-	if d.serial {
+	if d.serial.Load() {
 		d.turn.Unlock()
 	}
 	d.mu.RUnlock()
@@ -269,10 +275,23 @@ func (d *Device) forget(e *entry) error {
 	if i, ok := d.place(e.obj.ID); ok {
 		d.list = slices.Delete(d.list, i, i+1)
 	}
-	err := e.fail("release", release(d.drv, e.obj, e.h))
+	err := e.fail("release", e.release())
 	if e.parent != nil {
 		e.parent.children--
 		err = errors.Join(err, d.forget(e.parent))
 	}
 	return err
+}
+
+// release frees the driver's object when no call that goes without mu uses it.
+func (e *entry) release() error {
+	switch o := e.owner.(type) {
+	case *Kernel:
+		o.mu.Lock()
+		defer o.mu.Unlock()
+	case *Queue:
+		o.mu.Lock()
+		defer o.mu.Unlock()
+	}
+	return release(e.dev.drv, e.obj, e.h)
 }

@@ -89,17 +89,50 @@ func (k *Kernel) SetArgs(args ...any) error {
 // SetArg sets argument i, counted from 0. A value of a type that SetArgs does
 // not take is an error that matches ErrArgType.
 func (k *Kernel) SetArg(i int, value any) error {
-	d := k.dev
-	if err := d.enter(); err != nil {
+	if err := k.hold(); err != nil {
 		return err
 	}
-	defer d.leave()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err := k.set(i, value); err != nil {
+	err := k.set(i, value)
+	k.let()
+	if err != nil {
 		return k.fail(fmt.Sprintf("set argument %d of", i), err)
 	}
 	return nil
+}
+
+// hold takes the kernel for one call, without the device's lock where calls need
+// not take turns. let gives it back.
+func (k *Kernel) hold() error {
+	d := k.dev
+	for {
+		serial := d.serial.Load()
+		if serial {
+			if err := d.enter(); err != nil {
+				return err
+			}
+		}
+		k.mu.Lock()
+		switch {
+		case d.serial.Load() != serial: // the device was changed before we had the kernel
+			k.mu.Unlock()
+			if serial {
+				d.leave()
+			}
+		case d.closed.Load():
+			k.let()
+			return ErrClosed
+		default:
+			return nil
+		}
+	}
+}
+
+func (k *Kernel) let() {
+	serial := k.dev.serial.Load() // it does not change while the kernel is held
+	k.mu.Unlock()
+	if serial {
+		k.dev.leave()
+	}
 }
 
 // maxArgs bounds the argument list of kernels whose API does not tell its
@@ -155,11 +188,9 @@ func (k *Kernel) ready() error {
 	return nil
 }
 
-// recorded is the kernel as it is now. An argument that was released is
-// recorded without its object.
+// recorded is the kernel of a device that is stopped. An argument that was
+// released is recorded without its object.
 func (k *Kernel) recorded() *record.Kernel {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	r := &record.Kernel{Program: k.obj.Kernel.Program, Function: k.obj.Kernel.Function}
 	for _, a := range k.args {
 		ra := record.Arg{Kind: a.kind, Local: int64(a.local), Value: append([]byte(nil), a.value...)}

@@ -129,8 +129,6 @@ func (m *migration) kernel(e *entry, k *Kernel) error {
 	if err := m.create(e); err != nil {
 		return err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	h := m.handle(e.obj.ID)
 	if n := m.to.Args(h); n >= 0 && len(k.args) > n {
 		return m.fail(e, fmt.Errorf("it has %d arguments there, %d here: %w", n, len(k.args), ErrConflict))
@@ -217,9 +215,7 @@ func (m *migration) change() error {
 	}
 	for _, e := range m.d.list {
 		if k, ok := e.owner.(*Kernel); ok {
-			k.mu.Lock()
 			k.resize()
-			k.mu.Unlock()
 		}
 	}
 	return errors.Join(append(errs, old.drop())...)

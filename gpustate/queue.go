@@ -277,6 +277,10 @@ func (q *Queue) issue(block bool, after []*Event, do func(wait []driver.Event) (
 	wait := buf[:0]
 	var held []*Event
 	for _, e := range after {
+		if e.q.dev != q.dev {
+			letAll(held)
+			return nil, fmt.Errorf("wait for a command of %s: %w", e.q.dev.Info(), ErrOtherDevice)
+		}
 		h, ok := e.hold()
 		if !ok {
 			if err := e.failure(); err != nil {

@@ -175,7 +175,7 @@ func (p *plan) carryOut(ctx context.Context, read func(int, []byte, int64) error
 			continue
 		}
 		switch {
-		case o.Program != nil && p.d.serial:
+		case o.Program != nil && p.d.serial.Load():
 			e.h, failed[i] = e.realize(p.d.drv, nil)
 		case o.Program != nil:
 			builds.Go(func() { e.h, failed[i] = e.realize(p.d.drv, nil) })
@@ -250,10 +250,8 @@ func (p *plan) enter(o *record.Object, e *entry) {
 	p.d.add(e, parent)
 }
 
-// setArgs gives a kernel its recorded arguments.
+// setArgs gives a kernel its recorded arguments; the device is stopped.
 func (p *plan) setArgs(r *record.Kernel, k *Kernel) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.resize()
 	if !k.free && len(k.args) != len(r.Args) {
 		return fmt.Errorf("it has %d arguments, the recorded one %d: %w", len(k.args), len(r.Args), ErrConflict)

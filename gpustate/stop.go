@@ -13,10 +13,11 @@ func (d *Device) stop(ctx context.Context) error {
 	go func() {
 		d.making.Lock()
 		d.mu.Lock()
-		if d.closed {
+		if d.closed.Load() {
 			stopped <- ErrClosed
 			return
 		}
+		d.holdAll()
 		stopped <- d.finishQueues()
 	}()
 	select {
@@ -35,8 +36,34 @@ func (d *Device) stop(ctx context.Context) error {
 }
 
 func (d *Device) start() {
+	d.letAll()
 	d.mu.Unlock()
 	d.making.Unlock()
+}
+
+// holdAll waits for the calls that go without mu and keeps new ones out; making
+// and mu are held.
+func (d *Device) holdAll() {
+	for _, e := range d.list {
+		if k, ok := e.owner.(*Kernel); ok {
+			d.held = append(d.held, &k.mu)
+		}
+	}
+	for _, e := range d.list {
+		if q, ok := e.owner.(*Queue); ok {
+			d.held = append(d.held, &q.mu)
+		}
+	}
+	for _, l := range d.held {
+		l.Lock()
+	}
+}
+
+func (d *Device) letAll() {
+	for _, l := range d.held {
+		l.Unlock()
+	}
+	d.held = nil
 }
 
 // finishQueues completes all commands of the program; the device is locked. A

@@ -76,6 +76,10 @@ func events(t *testing.T, b *bench) {
 		t.Errorf("shared[5] = %g after 10 additions of 5", got)
 	}
 	b.ok(w.queue.Unmap(w.shared))
+	other, err := b.open().Queue("elsewhere")
+	b.ok(err)
+	_, err = other.Marker(last[0])
+	b.want(err, gpustate.ErrOtherDevice)
 	timed, err := d.QueueWith("timed", gpustate.QueueOptions{Profiling: true})
 	b.ok(err)
 	e, err := timed.Launch(w.axpy, []int{items}, nil)

@@ -212,6 +212,10 @@ func migrations(t *testing.T, b *bench) {
 				return
 			default:
 			}
+			if err := w.group.SetArg(0, w.y); err != nil {
+				ended <- err
+				return
+			}
 			if _, err := w.queue.Launch(w.group, []int{items}, []int{groupSize}); err != nil {
 				ended <- err
 				return
