@@ -250,8 +250,7 @@ func (b *bare) close() error {
 }
 
 // windows measures what bounding the number of unfinished commands costs, for a
-// program of long kernels and for one of many short ones, and how long a
-// capture then waits for the commands.
+// program of long kernels and for one of many short ones.
 func (r *runner) windows() (err error) {
 	d, err := gpustate.Open(r.opt.Select)
 	if err != nil {
