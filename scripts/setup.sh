@@ -10,7 +10,7 @@ packages="
 	ocl-icd-libopencl1 ocl-icd-opencl-dev opencl-headers clinfo
 	pocl-opencl-icd mesa-opencl-icd oclgrind
 	slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libpmi2-0
-	iproute2 util-linux procps shellcheck spin
+	iproute2 util-linux procps shellcheck spin chromium
 "
 
 fail() {

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
+)
+
+// eventDir has the logs of two ranks that took a checkpoint.
+func eventDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for rank := range 2 {
+		l, err := events.Create(events.Options{Dir: filepath.Join(dir, events.DirName), Rank: rank, Begun: time.Now(),
+			Header: events.Header{Job: "sun", Run: 1, Size: 2, Node: "n1", AliveNS: 5e9, Levels: []string{"local"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{events.Open, events.Restore, events.Arm, events.Park, events.Drain, events.Capture, events.Resume, events.Write, events.Commit, events.Close} {
+			e := events.Event{Name: name, Dur: 1000}
+			switch name {
+			case events.Open, events.Restore, events.Close:
+			case events.Write, events.Commit:
+				e.Level, e.Stored = "local", 70
+				fallthrough
+			default:
+				e.Epoch, e.Bytes = 1, 100
+			}
+			l.Emit(e)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestReport writes a page, a trace and JSON of a directory of logs.
+func TestReport(t *testing.T) {
+	dir, to := eventDir(t), t.TempDir()
+	html, trace := filepath.Join(to, "r.html"), filepath.Join(to, "t.json")
+	var out, errs bytes.Buffer
+	if code := Run(context.Background(), []string{"report", dir, "-o", html, "--trace", trace}, &out, &errs); code != exitGood {
+		t.Fatalf("exit %d: %s", code, errs.String())
+	}
+	page, err := os.ReadFile(html)
+	if err != nil || !bytes.Contains(page, []byte(`data-epoch="1"`)) {
+		t.Errorf("the page has no epoch 1: %v", err)
+	}
+	if b, err := os.ReadFile(trace); err != nil || !json.Valid(b) {
+		t.Errorf("the trace is no JSON: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(to, ".holdfast*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	out.Reset()
+	if code := Run(context.Background(), []string{"report", dir, "--json"}, &out, &errs); code != exitGood {
+		t.Fatalf("exit %d: %s", code, errs.String())
+	}
+	var got struct {
+		Job    string
+		Epochs []struct{ Bytes int64 }
+	}
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got.Job != "sun" || len(got.Epochs) != 1 || got.Epochs[0].Bytes != 200 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	errs.Reset()
+	if code := Run(context.Background(), []string{"report", to}, &out, &errs); code != exitNoLook || !strings.Contains(errs.String(), "no event logs") {
+		t.Errorf("no logs: exit %d, %q", code, errs.String())
+	}
+}

@@ -1,0 +1,154 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
+)
+
+// The clocks of nodes differ. A stage is something that ends on no rank before it
+// has begun on all: a vote, the parking before a cut. If it begins on node B at
+// b (B's clock) and ends on the reference node A at a (A's clock), B's clock is
+// ahead by at least b-a; and at most by what the same says the other way round.
+// All stages together leave an interval. If zero lies in it, nothing shows that
+// the clocks differ and nothing is changed.
+
+// stage is when a stage began last and ended first on one node, in nanoseconds
+// of its clock.
+type stage struct{ begin, end int64 }
+
+// stages collects those of one node in one run.
+type stages map[string]stage
+
+func (s stages) add(key string, begin, end int64) {
+	old, ok := s[key]
+	if !ok {
+		s[key] = stage{begin, end}
+		return
+	}
+	s[key] = stage{max(old.begin, begin), min(old.end, end)}
+}
+
+// stageKey names the stage that an event ends; "" if it is none.
+func stageKey(e *events.Event) string {
+	if e.Begin || e.Text != "" {
+		return ""
+	}
+	switch e.Name {
+	case events.Sync:
+		return "sync " + e.What
+	case events.Vote:
+		return fmt.Sprintf("vote %d %s %s", e.Epoch, e.Level, e.What)
+	case events.Park:
+		return fmt.Sprintf("cut %d", e.Epoch)
+	}
+	return ""
+}
+
+// offset compares node b with the reference a.
+func offset(a, b stages) (c Clock) {
+	low, high := int64(math.MinInt64), int64(math.MaxInt64)
+	for key, sa := range a {
+		sb, ok := b[key]
+		if !ok {
+			continue
+		}
+		c.Events++
+		low, high = max(low, sb.begin-sa.end), min(high, sb.end-sa.begin)
+	}
+	if c.Events == 0 {
+		return c
+	}
+	c.Low, c.High = seconds(low), seconds(high)
+	c.Drifts = low > high
+	if c.Drifts || low > 0 || high < 0 {
+		c.Offset = (c.Low + c.High) / 2
+	}
+	return c
+}
+
+// clocks finds the offsets of all nodes in all runs.
+func clocks(logs []events.RankLog) map[int]map[string]Clock {
+	byNode := map[int]map[string]stages{}
+	reference := map[int]string{}
+	for i := range logs {
+		l := &logs[i]
+		run, node := l.Header.Run, l.Header.Node
+		if byNode[run] == nil {
+			byNode[run] = map[string]stages{}
+		}
+		if byNode[run][node] == nil {
+			byNode[run][node] = stages{}
+		}
+		if _, ok := reference[run]; !ok || l.Rank == 0 {
+			reference[run] = node
+		}
+		zero := wallZero(l)
+		for j := range l.Events {
+			e := &l.Events[j]
+			if key := stageKey(e); key != "" {
+				byNode[run][node].add(key, zero+e.Mono-e.Dur, zero+e.Mono)
+			}
+		}
+	}
+	out := map[int]map[string]Clock{}
+	for run, nodes := range byNode {
+		out[run] = map[string]Clock{}
+		for node, s := range nodes {
+			c := Clock{reference: true}
+			if node != reference[run] {
+				c = offset(nodes[reference[run]], s)
+			}
+			c.Run, c.Node = run, node
+			out[run][node] = c
+		}
+	}
+	return out
+}
+
+// wallZero is the wall time at which a log's monotonic clock was zero.
+func wallZero(l *events.RankLog) int64 { return l.Events[0].Wall - l.Events[0].Mono }
+
+// clockSet is how far the wall clock was set while the process ran, in seconds.
+// A few milliseconds are how clocks are kept right.
+func clockSet(l *events.RankLog) float64 {
+	zero, most := wallZero(l), int64(0)
+	for i := range l.Events {
+		d := l.Events[i].Wall - l.Events[i].Mono - zero
+		if abs(d) > abs(most) {
+			most = d
+		}
+	}
+	const least = 50e6
+	if abs(most) < least {
+		return 0
+	}
+	return seconds(most)
+}
+
+func abs(n int64) int64 { return max(n, -n) }
+
+func seconds(ns int64) float64 { return float64(ns) / 1e9 }
+
+func sortClocks(all map[int]map[string]Clock) []Clock {
+	var out []Clock
+	for _, nodes := range all {
+		for _, c := range nodes {
+			if !c.reference || c.SetBy != 0 {
+				out = append(out, c)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Clock) int {
+		if a.Run != b.Run {
+			return a.Run - b.Run
+		}
+		if a.Node < b.Node {
+			return -1
+		}
+		return 1
+	})
+	return out
+}

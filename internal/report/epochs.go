@@ -1,0 +1,193 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/internal/bench"
+)
+
+// sample is one rank's figure.
+type sample struct {
+	rank int
+	v    float64
+}
+
+// gathered is what the ranks needed for one thing.
+type gathered struct{ list []sample }
+
+func (g *gathered) spread() Spread {
+	if g == nil || len(g.list) == 0 {
+		return Spread{}
+	}
+	s := Spread{Min: g.list[0].v, Max: g.list[0].v, Slowest: g.list[0].rank, Ranks: len(g.list)}
+	var vs bench.Samples
+	for _, x := range g.list {
+		vs = append(vs, x.v)
+		s.Min = min(s.Min, x.v)
+		if x.v > s.Max {
+			s.Max, s.Slowest = x.v, x.rank
+		}
+	}
+	s.Median = vs.Median()
+	return s
+}
+
+// epochKey tells epochs apart: a run may repair one of an earlier run.
+type epochKey struct {
+	run   int
+	epoch uint64
+}
+
+// epochs collects each epoch from all ranks.
+func (m *merger) epochs() {
+	list := map[epochKey]*Epoch{}
+	for i := range m.logs {
+		l := &m.logs[i]
+		zero := m.wall(l) - m.start
+		for j := range l.Events {
+			e := &l.Events[j]
+			if e.Epoch == 0 || e.Begin || e.Name == events.Restore {
+				continue
+			}
+			key := epochKey{l.Header.Run, e.Epoch}
+			q := list[key]
+			if q == nil && e.Name != events.Arm && e.Name != events.Park {
+				continue // of an earlier run
+			}
+			if q == nil {
+				q = &Epoch{Run: key.run, Epoch: key.epoch, Begin: (zero + e.Mono - e.Dur) / 1000, ByRank: -1, LastIn: -1,
+					Outward: map[string]Spread{}, Durable: map[string]float64{}, Stored: map[string]int64{}, ranks: map[int]bool{},
+					seen: map[string]*gathered{}, committed: map[string]int{}}
+				list[key] = q
+			}
+			q.add(l.Rank, e, (zero+e.Mono)/1000)
+		}
+	}
+	for _, q := range list {
+		m.r.Epochs = append(m.r.Epochs, *q)
+	}
+	slices.SortFunc(m.r.Epochs, func(a, b Epoch) int { return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Epoch, b.Epoch)) })
+	for i := range m.r.Epochs {
+		m.settle(&m.r.Epochs[i])
+	}
+	m.assign()
+}
+
+func (q *Epoch) sample(what string, rank int, ns int64) {
+	if q.seen[what] == nil {
+		q.seen[what] = &gathered{}
+	}
+	q.seen[what].list = append(q.seen[what].list, sample{rank, seconds(ns)})
+}
+
+// add takes in one event; at is when it ended.
+func (q *Epoch) add(rank int, e *events.Event, at int64) {
+	q.Over = max(q.Over, at)
+	switch e.Name {
+	case events.Arm:
+		q.Begin = min(q.Begin, at)
+	case events.Park:
+		q.sample("park", rank, e.Dur)
+		q.sample("arrival", rank, 1000*at-e.Dur)
+		q.Cut = max(q.Cut, at)
+		q.Stop = q.Stop || e.Stop
+		q.Rounds = max(q.Rounds, e.Rounds)
+		q.Releases += e.Releases
+	case events.Drain:
+		q.sample("drain", rank, e.Dur)
+		q.Messages += e.Messages
+	case events.Capture:
+		q.sample("capture", rank, e.Dur)
+		q.Bytes += e.Bytes
+		q.ranks[rank] = true
+	case events.Resume:
+		q.sample("blocked", rank, e.Dur)
+	case events.Write:
+		q.sample("write", rank, e.Dur)
+		q.Stored[e.Level] += e.Stored
+	case events.Redundancy, events.Flush:
+		q.sample("to "+e.Level, rank, e.Dur)
+		q.Outward[e.Level] = Spread{}
+		q.Stored[e.Level] += e.Stored
+	case events.Vote:
+		q.sample("vote "+e.Level+" "+e.What, rank, e.Dur)
+	case events.Commit:
+		q.Durable[e.Level] = max(q.Durable[e.Level], seconds(e.Dur))
+		q.committed[e.Level]++
+	case events.GiveUp, events.Failure:
+		if q.Fault == "" {
+			q.Fault = e.Text
+		}
+	}
+}
+
+// settle makes the figures of an epoch from its samples.
+func (m *merger) settle(q *Epoch) {
+	q.Park, q.Drain, q.Capture = q.seen["park"].spread(), q.seen["drain"].spread(), q.seen["capture"].spread()
+	q.Blocked, q.Write = q.seen["blocked"].spread(), q.seen["write"].spread()
+	for level := range q.Outward {
+		q.Outward[level] = q.seen["to "+level].spread()
+	}
+	if a := q.seen["arrival"]; a != nil && q.Park.Max > q.Park.Min {
+		q.LastIn = a.spread().Slowest
+	}
+	// The others wait for the slowest writer as well; the last voter waits for the
+	// vote alone.
+	for what, g := range q.seen {
+		if len(what) > 5 && what[:5] == "vote " {
+			q.Vote += g.spread().Min
+		}
+	}
+	if q.Cut > 0 {
+		q.ToCut = float64(q.Cut-q.Begin) / 1e6
+	}
+	if len(q.Durable) == 0 && q.Fault == "" && !m.alive(q.Run) {
+		q.Fault = "the run ended before it was committed"
+	}
+}
+
+// alive reports whether a run may still be going on.
+func (m *merger) alive(run int) bool {
+	last := m.logs[len(m.logs)-1].Header
+	for _, t := range m.trackers {
+		if t.l.run == run && !t.l.closed && t.l.why == "" && run == last.Run &&
+			m.r.made.UnixNano()/1000-m.start/1000-t.l.last < 3*max(t.l.alive, 1e6) {
+			return true
+		}
+	}
+	return false
+}
+
+// assign finds out who asked for each epoch: the first request since the epoch
+// before.
+func (m *merger) assign() {
+	used := make([]bool, len(m.requests))
+	for i := range m.r.Epochs {
+		q := &m.r.Epochs[i]
+		until := q.Cut
+		if until == 0 {
+			until = q.Over
+		}
+		more := 0
+		for j, k := range m.requests {
+			if used[j] || k.run != q.Run || k.at > until {
+				continue
+			}
+			used[j] = true
+			if q.ByRank >= 0 {
+				more++
+				continue
+			}
+			q.By, q.ByRank, q.Begin = k.text, k.rank, min(q.Begin, k.at)
+			if q.Cut > 0 {
+				q.ToCut = float64(q.Cut-q.Begin) / 1e6
+			}
+		}
+		if more > 0 {
+			q.By += fmt.Sprintf(" (and %d more)", more)
+		}
+	}
+}

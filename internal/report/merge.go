@@ -1,0 +1,293 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
+)
+
+// Load reads the event logs in the directories of a job: its global one, or the
+// local ones of all its nodes. now is when a run that gives no sign of life any
+// more counts as dead.
+func Load(now time.Time, dirs ...string) (*Report, error) {
+	var logs []events.RankLog
+	var notes []string
+	for _, d := range dirs {
+		more, problems, err := events.ReadDir(nil, d)
+		if err != nil {
+			return nil, err
+		}
+		logs = append(logs, more...)
+		for _, p := range problems {
+			notes = append(notes, p.Error())
+		}
+	}
+	return Merge(now, logs, notes)
+}
+
+// JobsError says that the logs are not of one job.
+type JobsError struct{ A, B string }
+
+func (e *JobsError) Error() string {
+	return fmt.Sprintf("the logs are of two jobs, %s and %s; give the directories of one", e.A, e.B)
+}
+
+// Merge makes the account of logs, in any order.
+func Merge(now time.Time, logs []events.RankLog, notes []string) (*Report, error) {
+	if len(logs) == 0 {
+		return nil, fmt.Errorf("no event log could be read: %v", notes)
+	}
+	m := &merger{r: &Report{Notes: notes, made: now}, logs: logs}
+	for i := range logs {
+		if a, b := logs[0].Header.Job, logs[i].Header.Job; a != b {
+			return nil, &JobsError{a, b}
+		}
+	}
+	slices.SortStableFunc(m.logs, func(a, b events.RankLog) int {
+		return cmp.Or(cmp.Compare(a.Header.Run, b.Header.Run), cmp.Compare(a.Rank, b.Rank))
+	})
+	m.dedupe()
+	m.clocks()
+	m.follow()
+	m.epochs()
+	m.runs()
+	m.lost()
+	m.totals()
+	m.describe()
+	return m.r, nil
+}
+
+// merger holds what Merge works on.
+type merger struct {
+	r        *Report
+	logs     []events.RankLog
+	offsets  map[int]map[string]Clock
+	start    int64 // ns, corrected, of time zero
+	trackers []*tracker
+	requests []mark
+}
+
+// dedupe drops a log that was given twice, as when a directory was.
+func (m *merger) dedupe() {
+	n := len(m.logs)
+	m.logs = slices.CompactFunc(m.logs, func(a, b events.RankLog) bool { return a.Header.Run == b.Header.Run && a.Rank == b.Rank })
+	if len(m.logs) < n {
+		m.note("%d log(s) of the same rank and start were found twice and are counted once", n-len(m.logs))
+	}
+}
+
+func (m *merger) note(format string, args ...any) {
+	m.r.Notes = append(m.r.Notes, fmt.Sprintf(format, args...))
+}
+
+func (m *merger) clocks() {
+	m.offsets = clocks(m.logs)
+	for i := range m.logs {
+		l := &m.logs[i]
+		if by := clockSet(l); by != 0 {
+			c := m.offsets[l.Header.Run][l.Header.Node]
+			c.SetBy = by
+			m.offsets[l.Header.Run][l.Header.Node] = c
+		}
+		if at := m.wall(l); i == 0 || at < m.start {
+			m.start = at
+		}
+	}
+	m.r.Clocks = sortClocks(m.offsets)
+	m.r.Start = time.Unix(0, m.start).UTC()
+}
+
+// wall is the corrected wall time of a log's beginning, in ns.
+func (m *merger) wall(l *events.RankLog) int64 {
+	return wallZero(l) - int64(m.offsets[l.Header.Run][l.Header.Node].Offset*1e9)
+}
+
+// follow makes the lanes and what the epochs are made of.
+func (m *merger) follow() {
+	for i := range m.logs {
+		l := &m.logs[i]
+		zero := m.wall(l) - m.start
+		usec := func(mono int64) int64 { return (zero + mono) / 1000 }
+		m.trackers = append(m.trackers, follow(l, usec))
+		for j := range l.Events {
+			m.notable(l, &l.Events[j], usec(l.Events[j].Mono))
+		}
+	}
+	slices.SortStableFunc(m.requests, func(a, b mark) int { return cmp.Compare(a.at, b.at) })
+}
+
+// notable picks out the instants.
+func (m *merger) notable(l *events.RankLog, e *events.Event, at int64) {
+	k := mark{run: l.Header.Run, rank: l.Rank, at: at, what: e.Name, epoch: e.Epoch}
+	switch e.Name {
+	case events.Request:
+		k.text = e.What
+		m.requests = append(m.requests, k)
+	case events.Commit:
+		if l.Rank != 0 {
+			return
+		}
+		k.text = e.Level
+	case events.GiveUp:
+		k.text = e.Text
+		m.fault(l, e, at, "cut given up")
+	case events.Failure:
+		k.text = e.What + ": " + e.Text
+		m.fault(l, e, at, e.What)
+	default:
+		return
+	}
+	m.r.marks = append(m.r.marks, k)
+}
+
+// fault notes an error once for all ranks that say it.
+func (m *merger) fault(l *events.RankLog, e *events.Event, at int64, what string) {
+	for i := range m.r.Faults {
+		f := &m.r.Faults[i]
+		if f.Run == l.Header.Run && f.What == what && f.Epoch == e.Epoch {
+			f.At = min(f.At, at)
+			f.Ranks++
+			return
+		}
+	}
+	m.r.Faults = append(m.r.Faults, Fault{Run: l.Header.Run, At: at, Rank: l.Rank, Epoch: e.Epoch, What: what, Text: e.Text, Ranks: 1})
+}
+
+// runs describes each start.
+func (m *merger) runs() {
+	byRun := map[int][]*tracker{}
+	for _, t := range m.trackers {
+		byRun[t.l.run] = append(byRun[t.l.run], t)
+	}
+	for _, number := range sortedKeys(byRun) {
+		run := Run{Number: number, Begin: byRun[number][0].l.first, Logs: len(byRun[number])}
+		for _, t := range byRun[number] {
+			run.Begin, run.End = min(run.Begin, t.l.first), max(run.End, t.l.last)
+			run.Points = max(run.Points, t.l.points*uint64(b2i(t.l.rank == 0)))
+		}
+		m.restart(&run)
+		m.ending(&run, byRun[number])
+		for i := range m.r.Epochs {
+			if e := &m.r.Epochs[i]; e.Run == number && len(e.Durable) > 0 {
+				run.Epochs++
+			}
+		}
+		if n := len(m.r.Runs); n > 0 {
+			run.Dead = max(0, float64(run.Begin-m.r.Runs[n-1].End)/1e6)
+		}
+		m.r.Runs = append(m.r.Runs, run)
+	}
+	for _, t := range m.trackers {
+		for _, r := range m.r.Runs {
+			if r.Number == t.l.run {
+				t.finish(r.End)
+			}
+		}
+		m.r.lanes = append(m.r.lanes, *t.l)
+	}
+}
+
+// restart says what a run restored and how long it took.
+func (m *merger) restart(run *Run) {
+	for i := range m.logs {
+		l := &m.logs[i]
+		if l.Header.Run != run.Number {
+			continue
+		}
+		for _, e := range l.Events {
+			if e.Name == events.Restore && !e.Begin && e.Text == "" {
+				run.Restored = e.Epoch
+				run.Startup = max(run.Startup, seconds(e.Mono))
+				if e.Epoch != 0 && seconds(e.Dur) > run.Restore {
+					run.Restore, run.Level = seconds(e.Dur), e.Level
+				}
+			}
+		}
+	}
+}
+
+// ending says how a run ended.
+func (m *merger) ending(run *Run, ts []*tracker) {
+	var closed, stopped int
+	alive := int64(0)
+	for _, t := range ts {
+		closed += b2i(t.l.closed)
+		stopped += b2i(t.l.stopped)
+		alive = max(alive, t.l.alive)
+		if t.l.why != "" && (run.Why == "" || t.l.lost == nil) {
+			run.Why = t.l.why
+		}
+	}
+	now := m.r.made.UnixNano()/1000 - m.start/1000
+	newest := run.Number == m.logs[len(m.logs)-1].Header.Run
+	switch {
+	case run.Why != "":
+		run.Ended = "killed"
+	case closed == len(ts) && stopped > 0:
+		run.Ended = "stopped"
+	case closed == len(ts):
+		run.Ended = "closed"
+	case newest && now-run.End < 3*max(alive, 1e6):
+		run.Ended, m.r.Running = "running", true
+	default:
+		run.Ended, run.Why = "killed", fmt.Sprintf("%d of %d ranks ended without a last line; the end is the last sign of life, which may be %v too early",
+			len(ts)-closed, len(ts), time.Duration(alive)*time.Microsecond)
+	}
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	keys := make([]K, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// describe fills in what the report says of the job as a whole.
+func (m *merger) describe() {
+	r, last := m.r, m.logs[len(m.logs)-1].Header
+	r.Job, r.Size, r.Program, r.Levels = last.Job, last.Size, last.Program, last.Levels
+	nodes := map[int]string{}
+	bad, lost, gone := 0, uint64(0), 0
+	for i := range m.logs {
+		l := &m.logs[i]
+		if l.Header.Run == last.Run {
+			nodes[l.Rank] = l.Header.Node
+		}
+		bad, lost, gone = bad+l.Bad, lost+l.Lost, gone+b2i(l.Gone)
+	}
+	for _, rank := range sortedKeys(nodes) {
+		if !slices.Contains(r.Nodes, nodes[rank]) {
+			r.Nodes = append(r.Nodes, nodes[rank])
+		}
+	}
+	r.End = r.Start.Add(time.Duration(r.Runs[len(r.Runs)-1].End) * time.Microsecond)
+	for _, run := range r.Runs {
+		if run.Logs < r.Size {
+			m.note("start %d: logs of %d of %d ranks are here; give the directories of all nodes to see the others", run.Number, run.Logs, r.Size)
+		}
+	}
+	if bad > 0 {
+		m.note("%d damaged line(s) were skipped", bad)
+	}
+	if lost > 0 {
+		m.note("%d event(s) were not logged because the disk was too slow", lost)
+	}
+	if gone > 0 {
+		m.note("%d log(s) were longer than a log may be; their older parts are gone", gone)
+	}
+	if len(r.Runs) > 1 {
+		m.note("the time between two starts is by the wall clocks of the nodes that rank 0 was on")
+	}
+}

@@ -1,0 +1,195 @@
+package report
+
+import "time"
+
+// Report is the account of a job. Durations are in seconds, times in
+// microseconds since Start.
+type Report struct {
+	Job     string     `json:"job"`
+	Program string     `json:"program,omitempty"`
+	Size    int        `json:"ranks"`
+	Nodes   []string   `json:"nodes"` // of the newest run
+	Levels  []string   `json:"levels"`
+	Start   time.Time  `json:"start"`
+	End     time.Time  `json:"end"`
+	Running bool       `json:"running"` // signs of life until now
+	Runs    []Run      `json:"runs"`
+	Epochs  []Epoch    `json:"epochs"`
+	Ranks   []RankSums `json:"rank_sums"`
+	Totals  Totals     `json:"totals"`
+	Clocks  []Clock    `json:"clocks"`
+	Faults  []Fault    `json:"faults"`
+	Notes   []string   `json:"notes"`
+	lanes   []lanes    // by rank and run
+	marks   []mark
+	made    time.Time
+}
+
+// Run is one start of the job.
+type Run struct {
+	Number   int     `json:"run"`
+	Begin    int64   `json:"begin_us"`
+	End      int64   `json:"end_us"`
+	Ended    string  `json:"ended"` // closed, stopped, killed, running
+	Why      string  `json:"why,omitempty"`
+	Restored uint64  `json:"restored_epoch,omitempty"`
+	Level    string  `json:"restored_from,omitempty"`
+	Restore  float64 `json:"restore_s"` // the slowest rank's
+	Startup  float64 `json:"startup_s"` // from Open to the first computing, likewise
+	Dead     float64 `json:"dead_before_s"`
+	Lost     float64 `json:"lost_s"` // computing that later runs had to do again, mean of the ranks
+	Epochs   int     `json:"epochs"` // that were committed
+	Points   uint64  `json:"points"` // of rank 0
+	Logs     int     `json:"logs"`   // ranks that left a log
+}
+
+// Epoch is one checkpoint that was tried.
+type Epoch struct {
+	Run       int                  `json:"run"`
+	Epoch     uint64               `json:"epoch"`
+	Stop      bool                 `json:"stop,omitempty"`
+	By        string               `json:"requested_by,omitempty"`
+	ByRank    int                  `json:"requested_at_rank"`
+	Begin     int64                `json:"begin_us"` // the request, or the first that heard of it
+	Cut       int64                `json:"cut_us"`   // the last rank's cut
+	Over      int64                `json:"over_us"`  // the last thing that happened
+	ToCut     float64              `json:"request_to_cut_s"`
+	Park      Spread               `json:"park_s"`
+	Drain     Spread               `json:"drain_s"`
+	Capture   Spread               `json:"capture_s"`
+	Blocked   Spread               `json:"blocked_s"`
+	Write     Spread               `json:"write_s"`
+	Vote      float64              `json:"vote_s"` // of the last voter
+	Outward   map[string]Spread    `json:"outward_s"`
+	Durable   map[string]float64   `json:"durable_s"` // by level, from the cut to the commit
+	Bytes     int64                `json:"bytes"`     // protected, all ranks
+	Stored    map[string]int64     `json:"stored"`    // by level, all ranks
+	LastIn    int                  `json:"last_to_arrive"`
+	Messages  int                  `json:"messages_drained"`
+	Rounds    int                  `json:"rounds"`
+	Releases  int                  `json:"releases"` // of all ranks
+	Fault     string               `json:"fault,omitempty"`
+	ranks     map[int]bool         // that captured
+	seen      map[string]*gathered // samples by what
+	committed map[string]int       // by level, ranks that saw it
+}
+
+// Spread is what the ranks needed.
+type Spread struct {
+	Min     float64 `json:"min"`
+	Median  float64 `json:"median"`
+	Max     float64 `json:"max"`
+	Slowest int     `json:"slowest_rank"`
+	Ranks   int     `json:"ranks"`
+}
+
+// RankSums says what one rank did in all runs, in seconds.
+type RankSums struct {
+	Rank      int     `json:"rank"`
+	Node      string  `json:"node"`
+	Computing float64 `json:"computing_s"`
+	Stopped   float64 `json:"stopped_s"`
+	Longest   float64 `json:"longest_stop_s"`
+	Starting  float64 `json:"starting_s"`
+	Writing   float64 `json:"writing_s"` // behind the program
+	Bytes     int64   `json:"bytes"`
+	LastIn    int     `json:"last_to_arrive"` // times that the others waited for it
+}
+
+// Totals is where the time went: seconds of wall time, the mean of the ranks
+// where they differ. The parts add up to Wall.
+type Totals struct {
+	Wall      float64 `json:"wall_s"`
+	Computing float64 `json:"computing_s"` // and kept
+	Lost      float64 `json:"lost_s"`      // computed, and had to be done again
+	Stopped   float64 `json:"stopped_s"`   // by checkpoints
+	Starting  float64 `json:"starting_s"`  // opening and restoring
+	Ending    float64 `json:"ending_s"`    // after the program's last step
+	Dead      float64 `json:"dead_s"`      // between two runs
+	Overhead  float64 `json:"overhead"`    // stopped / (computing + lost)
+	Committed int     `json:"epochs_committed"`
+	Failed    int     `json:"epochs_failed"`
+}
+
+// Clock is how far the clock of a node was from that of rank 0's node in a run.
+type Clock struct {
+	Run       int     `json:"run"`
+	Node      string  `json:"node"`
+	Offset    float64 `json:"offset_s"` // taken off its times
+	Low       float64 `json:"low_s"`    // bounds that the common events prove
+	High      float64 `json:"high_s"`
+	Events    int     `json:"common_events"`
+	Drifts    bool    `json:"drifts,omitempty"` // no one offset fits all common events
+	SetBy     float64 `json:"set_by_s,omitempty"`
+	reference bool
+}
+
+// Fault is something that went wrong.
+type Fault struct {
+	Run   int    `json:"run"`
+	At    int64  `json:"at_us"`
+	Rank  int    `json:"rank"`
+	Epoch uint64 `json:"epoch,omitempty"`
+	What  string `json:"what"`
+	Text  string `json:"text"`
+	Ranks int    `json:"ranks"` // that say the same
+}
+
+// kind is what a stretch of a lane is.
+type kind uint8
+
+const (
+	computing kind = iota
+	starting
+	restoring
+	parked
+	draining
+	capturing
+	held     // still stopped: what was captured is written first
+	stopping // after the final cut
+	ending   // after the last step
+	writing
+	voting
+	redundancy
+	flushing
+	kinds
+)
+
+// kindNames are those of the page, the trace and the JSON of the lanes.
+var kindNames = [kinds]string{"computing", "starting", "restoring", "parked", "draining", "capturing", "held", "stopping",
+	"ending", "writing", "voting", "redundancy", "flushing"}
+
+// stretch is a piece of a lane.
+type stretch struct {
+	kind     kind
+	from, to int64 // µs
+	epoch    uint64
+	bytes    int64
+	level    string
+	open     bool // it was never seen to end
+	text     string
+}
+
+// lanes are those of one rank in one run.
+type lanes struct {
+	run, rank   int
+	node        string
+	main        []stretch
+	behind      []stretch
+	first, last int64
+	closed      bool
+	stopped     bool
+	lost        *int // the rank that this one says is lost
+	why         string
+	points      uint64
+	alive       int64 // how often there are signs of life
+}
+
+// mark is an instant.
+type mark struct {
+	run, rank int
+	at        int64
+	what      string // request, commit, giveup, error
+	epoch     uint64
+	text      string
+}

@@ -1,0 +1,103 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+var keepPages = os.Getenv("HOLDFAST_REPORT_PAGES") // a directory to keep pages and pictures in, to look at
+
+// chromium runs a headless browser on a page of the test and returns what it
+// printed.
+func chromium(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	bin, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("chromium is not installed: run make setup")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	args = append([]string{"--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-extensions",
+		"--disable-background-networking", "--disable-dev-shm-usage", "--user-data-dir=" + t.TempDir()}, args...)
+	cmd := exec.CommandContext(ctx, bin, append(args, name)...)
+	cmd.WaitDelay = 5 * time.Second
+	var out, noise bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &noise
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("chromium: %v\n%s", err, noise.String())
+	}
+	return out.String()
+}
+
+func pageFile(t *testing.T, name string, r *Report) string {
+	t.Helper()
+	dir := t.TempDir()
+	if keepPages != "" {
+		dir = keepPages
+	}
+	var b bytes.Buffer
+	if err := r.WriteHTML(&b); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, name+".html")
+	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestPage opens pages in a browser: the rows and epochs are there, nothing
+// fails, and the picture is not empty.
+func TestPage(t *testing.T) {
+	for _, c := range []struct {
+		name                   string
+		ranks, perNode, epochs int
+		rows                   int
+		size                   string
+		theme                  string
+	}{
+		{"one", 1, 1, 3, 1, "1400,1900", "light"},
+		{"eight", 8, 2, 6, 8, "1400,2100", "dark"},
+		{"thousand", 1000, 8, 12, 125, "1400,2100", "light"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := story(c.ranks, c.perNode, c.epochs)
+			r, err := Merge(worldStart.Add(w.now+time.Hour), w.logs, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := pageFile(t, c.name, r)
+			picture := strings.TrimSuffix(file, "html") + "png"
+			url := "file://" + file + "?theme=" + c.theme
+			dom := chromium(t, url, "--dump-dom", "--virtual-time-budget=2000")
+			if m := regexp.MustCompile(`id="jserror">[^<]*`).FindString(dom); m != "" {
+				t.Errorf("an error of the script: %s", m)
+			}
+			if !strings.Contains(dom, `data-ready="yes"`) {
+				t.Error("the script did not come to its end")
+			}
+			if want := fmt.Sprintf(`data-rows="%d"`, c.rows); !strings.Contains(dom, want) {
+				t.Errorf("rows of the timeline: got %q, want %s", regexp.MustCompile(`data-rows="\d*"`).FindString(dom), want)
+			}
+			if n := strings.Count(dom, `data-rank="`); n != c.ranks {
+				t.Errorf("got %d ranks in the table, want %d", n, c.ranks)
+			}
+			if n := strings.Count(dom, `data-epoch="`); n != len(r.Epochs) || n != c.epochs+3 {
+				t.Errorf("got %d epochs in the table, want %d", n, c.epochs+3)
+			}
+			if keepPages == "" && c.ranks > 8 {
+				return // the DOM is enough
+			}
+			chromium(t, url, "--screenshot="+picture, "--window-size="+c.size, "--virtual-time-budget=2000")
+			checkPicture(t, picture)
+		})
+	}
+}

@@ -1,0 +1,180 @@
+package report
+
+import "math"
+
+// lost finds out which work the newest run does not have. It goes back from
+// there: a run that restored an epoch has what was computed up to its cut, and
+// nothing of what came after that or in the runs between.
+func (m *merger) lost() {
+	r := m.r
+	kept := map[int]int64{} // by run: until when computing is kept
+	newest := len(r.Runs) - 1
+	until := int64(math.MaxInt64)
+	if last := &r.Runs[newest]; last.Ended == "killed" {
+		// What it computed after its newest epoch will have to be done again.
+		until = m.newestCut(last.Number)
+	}
+	for at := newest; at >= 0; {
+		run := &r.Runs[at]
+		kept[run.Number] = until
+		if run.Restored == 0 {
+			break
+		}
+		at, until = m.cutOf(run.Restored, at)
+	}
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		var sum float64
+		n := 0
+		for _, l := range r.lanes {
+			if l.run == run.Number {
+				sum += l.computing(kept[run.Number], math.MaxInt64)
+				n++
+			}
+		}
+		run.Lost = sum / float64(max(n, 1))
+	}
+}
+
+// newestCut is when the newest committed epoch of a run was cut, 0 if it has
+// none.
+func (m *merger) newestCut(run int) int64 {
+	var at int64
+	for _, q := range m.r.Epochs {
+		if q.Run == run && len(q.Durable) > 0 {
+			at = max(at, q.Cut)
+		}
+	}
+	return at
+}
+
+// cutOf finds the run before r.Runs[before] that made an epoch, and when; -1 if
+// its log is gone.
+func (m *merger) cutOf(epoch uint64, before int) (run int, at int64) {
+	for i := before - 1; i >= 0; i-- {
+		for _, q := range m.r.Epochs {
+			if q.Run == m.r.Runs[i].Number && q.Epoch == epoch && q.Cut > 0 {
+				return i, q.Cut
+			}
+		}
+	}
+	return -1, 0
+}
+
+// computing is how long the main thread computed between two times, in seconds.
+func (l *lanes) computing(from, to int64) float64 {
+	var us int64
+	for _, s := range l.main {
+		if s.kind == computing {
+			us += max(0, min(s.to, to)-max(s.from, from))
+		}
+	}
+	return float64(us) / 1e6
+}
+
+// totals adds up where the time went.
+func (m *merger) totals() {
+	r := m.r
+	t := &r.Totals
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		t.Dead += run.Dead
+		t.Lost += run.Lost
+		n := 0.0
+		var sum Totals
+		for j := range r.lanes {
+			if l := &r.lanes[j]; l.run == run.Number {
+				sum.add(l, run)
+				n++
+			}
+		}
+		t.Computing += sum.Computing / n
+		t.Stopped += sum.Stopped / n
+		t.Starting += sum.Starting / n
+		t.Ending += sum.Ending / n
+	}
+	if work := t.Computing; work > 0 {
+		t.Overhead = t.Stopped / work
+	}
+	t.Computing -= t.Lost
+	t.Wall = t.Computing + t.Lost + t.Stopped + t.Starting + t.Ending + t.Dead
+	for _, q := range r.Epochs {
+		if len(q.Durable) > 0 {
+			t.Committed++
+		} else if q.Fault != "" {
+			t.Failed++
+		}
+	}
+	m.rankSums()
+}
+
+// add counts one rank's lane of a run.
+func (t *Totals) add(l *lanes, run *Run) {
+	t.Starting += float64(l.first-run.Begin) / 1e6
+	t.Ending += float64(run.End-l.last) / 1e6
+	for _, s := range l.main {
+		d := float64(s.to-s.from) / 1e6
+		switch s.kind {
+		case computing:
+			t.Computing += d
+		case starting, restoring:
+			t.Starting += d
+		case ending:
+			t.Ending += d
+		default:
+			t.Stopped += d
+		}
+	}
+}
+
+func (m *merger) rankSums() {
+	sums := map[int]*RankSums{}
+	for i := range m.r.lanes {
+		l := &m.r.lanes[i]
+		s := sums[l.rank]
+		if s == nil {
+			s = &RankSums{Rank: l.rank}
+			sums[l.rank] = s
+		}
+		s.Node = l.node // of the newest run
+		s.take(l)
+	}
+	for _, q := range m.r.Epochs {
+		if s := sums[q.LastIn]; s != nil {
+			s.LastIn++
+		}
+		if g := q.seen["blocked"]; g != nil {
+			for _, x := range g.list {
+				if s := sums[x.rank]; s != nil {
+					s.Longest = max(s.Longest, x.v)
+				}
+			}
+		}
+	}
+	for _, rank := range sortedKeys(sums) {
+		m.r.Ranks = append(m.r.Ranks, *sums[rank])
+	}
+}
+
+func (s *RankSums) take(l *lanes) {
+	for _, x := range l.main {
+		d := float64(x.to-x.from) / 1e6
+		switch x.kind {
+		case computing:
+			s.Computing += d
+		case starting, restoring:
+			s.Starting += d
+		case ending:
+		default:
+			s.Stopped += d
+		}
+		if x.kind == capturing {
+			s.Bytes += x.bytes
+		}
+	}
+	for _, x := range l.behind {
+		if x.kind != voting {
+			s.Writing += float64(x.to-x.from) / 1e6
+		}
+	}
+}
