@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/remote"
 )
 
 // Device is an open device and the objects a program made on it.
@@ -37,7 +38,8 @@ type Device struct {
 	lazy   bool        // in-order queues do without an event for each command
 	held   []sync.Locker
 
-	info atomic.Pointer[Info] // of drv, for messages outside of mu
+	info   atomic.Pointer[Info]   // of drv, for messages outside of mu
+	opened atomic.Pointer[Select] // what the device was chosen by
 }
 
 // key is what a named object is found by. Kernels are named within a program.
@@ -76,6 +78,9 @@ func (d *Device) show() {
 	d.info.Store(&i)
 	d.serial.Store(i.Serial)
 	d.lazy = i.Lazy
+	if r, ok := d.drv.Device.(*remote.Device); ok {
+		r.OnMove(d.moveAway)
+	}
 }
 
 // Close waits for the commands that were issued and releases all objects.

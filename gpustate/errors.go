@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
 // Conditions that callers can tell apart with errors.Is.
@@ -44,7 +45,28 @@ var (
 	ErrNoSource = driver.ErrNoSource
 	// ErrNoKernel: a program has no kernel of that name.
 	ErrNoKernel = driver.ErrNoKernel
+
+	// ErrQuota: the memory that a server grants one client is used up. Such an
+	// error matches ErrOutOfMemory too.
+	ErrQuota = wire.ErrQuota
+	// ErrKey: a server has another key.
+	ErrKey = wire.ErrKey
+	// ErrRefused: a server takes no new clients: it is full or about to leave.
+	ErrRefused = wire.ErrRefused
+	// ErrNoServer: something else than a server answers at the address.
+	ErrNoServer = wire.ErrNoServer
 )
+
+// ServerError is what went wrong with a server of devices; it names the server. A
+// server that was lost matches ErrDeviceLost.
+type ServerError = wire.ServerError
+
+// VersionError is a server of another version of the protocol.
+type VersionError = wire.VersionError
+
+// CommandError is a command that failed after the call that issued it had
+// returned; it names the command.
+type CommandError = driver.CommandError
 
 // BuildError is a program that did not build; it carries the compiler's log.
 type BuildError = driver.BuildError

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
@@ -19,23 +20,46 @@ import (
 // A slice of Shared memory is not valid over a migration; while one is mapped,
 // MigrateTo fails with ErrMapped.
 func (d *Device) MigrateTo(ctx context.Context, sel Select) error {
+	_, err := d.Migrate(ctx, sel)
+	return err
+}
+
+// Migrate is MigrateTo that tells how long each step took.
+func (d *Device) Migrate(ctx context.Context, sel Select) (Migration, error) {
+	w := watch{begin: time.Now(), last: time.Now()}
+	if sel.Remote != "" {
+		sel.inherit(d)
+	}
 	drv, err := openDriver(sel)
 	if err != nil {
-		return err
+		return Migration{}, err
 	}
-	return d.migrate(ctx, drv)
+	w.lap(&w.m.Choose)
+	if err = d.watched(ctx, drv, &w); err == nil {
+		d.opened.Store(&sel)
+	}
+	w.m.Total = time.Since(w.begin)
+	return w.m, err
 }
 
 func (d *Device) migrate(ctx context.Context, drv driver.Device) error {
-	m := &migration{d: d, to: newSession(drv), handles: map[uint64]driver.Handle{}}
+	return d.watched(ctx, drv, &watch{})
+}
+
+func (d *Device) watched(ctx context.Context, drv driver.Device, w *watch) error {
+	m := &migration{d: d, to: newSession(drv), handles: map[uint64]driver.Handle{}, watch: w}
 	if err := d.stop(ctx); err != nil {
 		return errors.Join(err, m.to.drop())
 	}
 	defer d.start()
+	w.lap(&w.m.Drain)
+	w.m.From, w.m.To = d.Info().String(), drv.Info().String()
 	if err := m.carryOut(ctx); err != nil {
 		return errors.Join(err, m.undo())
 	}
-	return m.change()
+	err := m.change()
+	w.lap(&w.m.Release)
+	return err
 }
 
 // migration is the new handles of a device's objects, by their ID.
@@ -45,6 +69,7 @@ type migration struct {
 
 	mu      sync.Mutex
 	handles map[uint64]driver.Handle
+	watch   *watch
 }
 
 func (m *migration) fail(e *entry, err error) error {
@@ -92,8 +117,11 @@ func (m *migration) carryOut(ctx context.Context) error {
 			}
 		}
 	}
+	m.watch.lap(&m.watch.m.Create)
 	err := m.to.run(ctx, m.jobs())
+	m.watch.lap(&m.watch.m.Stream)
 	builds.Wait()
+	m.watch.lap(&m.watch.m.Build)
 	if err = errors.Join(append(failed, err)...); err != nil {
 		return err
 	}
@@ -104,6 +132,7 @@ func (m *migration) carryOut(ctx context.Context) error {
 			}
 		}
 	}
+	m.watch.lap(&m.watch.m.Remap)
 	return nil
 }
 
@@ -159,6 +188,7 @@ func (m *migration) jobs() []job {
 		if _, host := e.owner.(*HostBuffer); host || !e.obj.Mem.HasContents() {
 			continue // host memory stays where it is
 		}
+		m.watch.m.Bytes += e.obj.Mem.Bytes
 		there := &entry{dev: m.d, obj: e.obj, owner: e.owner, h: m.handle(e.obj.ID)}
 		through := there.uploads(m.source(e))
 		if peer == nil || e.obj.Mem.Kind != driver.MemBuffer {

@@ -1,6 +1,7 @@
 package gpustate
 
 import (
+	"context"
 	"errors"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/cl"
@@ -50,12 +51,17 @@ func Open(sel Select) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDevice(drv), nil
+	d := newDevice(drv)
+	d.opened.Store(&sel)
+	return d, nil
 }
 
 func openDriver(sel Select) (driver.Device, error) {
 	if sel.err != nil {
 		return nil, sel.err
+	}
+	if sel.Remote != "" {
+		return openRemote(context.Background(), sel)
 	}
 	infos, from, missing := discover()
 	n := sel.pick(infos)

@@ -1,6 +1,7 @@
 package gpustate
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -50,10 +51,10 @@ type QueueOptions struct {
 	Window int
 }
 
-// DefaultWindow is the window of queues that do not choose one. Programs of long
-// kernels notice no window; one of kernels of 4 us on an H200 notices those of
-// 20 and below. See docs/PERFORMANCE.md.
-const DefaultWindow = 50
+// DefaultWindow is the window of queues that do not choose one. On an H200 it
+// costs a program of 5 us kernels nothing that can be measured; windows below 5
+// do. See docs/PERFORMANCE.md.
+const DefaultWindow = 20
 
 // record resolves the window: in a record 0 is none.
 func (o QueueOptions) record() record.Queue {
@@ -152,10 +153,13 @@ func (q *Queue) settle() error {
 	if err := q.dev.drv.Finish(q.h); err != nil {
 		// the commands' own errors say more than the queue's
 		q.retire(len(q.flight))
-		if q.failed != nil {
-			return nil
+		var command *driver.CommandError
+		if q.failed == nil && errors.As(err, &command) && !errors.Is(err, ErrDeviceLost) {
+			q.failed = err // the queue itself is well
 		}
-		return err
+		if q.failed == nil {
+			return err
+		}
 	}
 	q.retire(len(q.flight))
 	for _, m := range q.marks {
@@ -210,7 +214,7 @@ func (q *Queue) count() (seq uint64, err error) {
 	if n := len(q.marks); n > 0 {
 		last = q.marks[n-1].seq
 	}
-	if q.issued-last < uint64(max(q.window/2, 1)) {
+	if q.issued-last < uint64(max(q.window/4, 1)) {
 		return q.issued, nil
 	}
 	ev, err := q.dev.drv.Marker(q.h, nil)

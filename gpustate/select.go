@@ -25,7 +25,17 @@ type Select struct {
 	UUID     string
 	PCI      string // domain:bus:device.function
 	Index    int    // which of the devices that match, from 0
+	Place    int    // position among all devices of the machine or server, from 1; 0: any
 	Rank     int    // node-local rank: devices equal to the one chosen are dealt out in turn
+
+	// Remote is where the device is: the address of a `holdfast gpud`, as
+	// "unix:PATH" or "HOST:PORT", or several with spaces between, of which the
+	// first is taken that answers and has the device. Empty: this machine.
+	Remote string
+	// KeyFile holds the key of the servers. Empty: DefaultKeyFile.
+	KeyFile string
+	// Label is shown to people who look at the server's clients.
+	Label string
 
 	err error // what was wrong with the text it was parsed from
 }
@@ -36,10 +46,14 @@ func (s Select) String() string {
 	for _, p := range []struct{ name, value string }{
 		{"kind", s.Kind}, {"vendor", s.Vendor}, {"platform", s.Platform},
 		{"name", s.Name}, {"type", s.Type}, {"uuid", s.UUID}, {"pci", s.PCI},
+		{"remote", s.Remote},
 	} {
 		if p.value != "" {
 			parts = append(parts, fmt.Sprintf("%s=%q", p.name, p.value))
 		}
+	}
+	if s.Place > 0 {
+		parts = append(parts, fmt.Sprintf("place #%d", s.Place-1))
 	}
 	if s.Index != 0 || len(parts) == 0 {
 		parts = append(parts, fmt.Sprintf("index=%d", s.Index))
@@ -77,15 +91,41 @@ var words = map[string]Select{
 // ParseSelect reads a selection from a short text: a word, optionally with
 // ":index". Words are a kind (cuda, opencl, fake), a type (gpu, cpu), a well
 // known platform or vendor (pocl, rusticl, nvidia, amd, intel), "uuid=..." or
-// "pci=..."; anything else is part of a device's name. Empty text is the best
-// device there is.
+// "pci=..."; "#NUMBER" is a place in the list of all devices; anything else is part of a device's name. Empty text is the best
+// device there is. For a device of a server, "remote=ADDRESS" stands before it,
+// or alone, and optionally "key=FILE", with commas between:
+// "remote=node7:7070,cuda:0". Several servers are several remote=.
 func ParseSelect(text string) (Select, error) {
+	var far Select
+	var rest []string
+	for _, part := range strings.Split(strings.TrimSpace(text), ",") {
+		if v, ok := strings.CutPrefix(part, "remote="); ok {
+			far.Remote = strings.TrimSpace(far.Remote + " " + v)
+		} else if v, ok := strings.CutPrefix(part, "key="); ok {
+			far.KeyFile = v
+		} else {
+			rest = append(rest, part)
+		}
+	}
+	s, err := parseLocal(strings.Join(rest, ","))
+	s.Remote, s.KeyFile = far.Remote, far.KeyFile
+	return s, err
+}
+
+func parseLocal(text string) (Select, error) {
 	word, index, indexed := strings.Cut(strings.TrimSpace(text), ":")
 	if v, ok := strings.CutPrefix(text, "uuid="); ok {
 		return Select{UUID: v}, nil
 	}
 	if v, ok := strings.CutPrefix(text, "pci="); ok {
 		return Select{PCI: v}, nil
+	}
+	if v, ok := strings.CutPrefix(text, "#"); ok {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 0 {
+			return Select{}, fmt.Errorf("device %q: want #NUMBER", text)
+		}
+		return Select{Place: n + 1}, nil
 	}
 	s, known := words[strings.ToLower(word)]
 	if !known {
@@ -101,6 +141,10 @@ func ParseSelect(text string) (Select, error) {
 	s.Index = n
 	return s, nil
 }
+
+// Matches says whether a device is one that s describes, without regard to Index,
+// Rank and Remote.
+func (s Select) Matches(i Info) bool { return s.matches(i) }
 
 func (s Select) matches(i Info) bool {
 	for _, p := range [][2]string{
@@ -139,7 +183,10 @@ func (s Select) pick(infos []Info) int {
 	var match []int
 	best := 4
 	for n, i := range infos {
-		if !s.matches(i) {
+		if s.Place > 0 && n == s.Place-1 {
+			return n // whatever it is
+		}
+		if s.Place > 0 || !s.matches(i) {
 			continue
 		}
 		if c := class(i); c < best {

@@ -47,5 +47,6 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.AddCommand(newLs(), newShow(), newVerify(), newPrune(), newFlush(), newRequest(), newStatus(), newReport(), newBench())
+	root.AddCommand(newGpud(), newMigrate(), newBalance())
 	return root
 }

@@ -250,7 +250,8 @@ func (b *bare) close() error {
 }
 
 // windows measures what bounding the number of unfinished commands costs, for a
-// program of long kernels and for one of many short ones.
+// program of long kernels and for one of many short ones, and how long a
+// capture then waits for the commands.
 func (r *runner) windows() (err error) {
 	d, err := gpustate.Open(r.opt.Select)
 	if err != nil {

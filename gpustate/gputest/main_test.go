@@ -1,10 +1,12 @@
 package gputest
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -85,6 +87,13 @@ func play(role string) error {
 	}
 	file := os.Getenv(fileEnv)
 	switch role {
+	case "server":
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() { // until the parent goes away
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			cancel()
+		}()
+		return Serve(ctx, os.Getenv(dirEnv), p, func() { fmt.Println("ready") })
 	case "probe":
 		d, err := gpustate.Open(p.Select)
 		if err != nil {
@@ -119,11 +128,12 @@ func play(role string) error {
 
 // current is the platform that this process was started for.
 func current() (Platform, error) {
-	list, err := Platforms(os.Getenv(dirEnv))
+	dir := os.Getenv(dirEnv)
+	list, err := Platforms(dir)
 	if err != nil {
 		return Platform{}, err
 	}
-	for _, p := range list {
+	for _, p := range append(list, Remote(dir, list)...) {
 		if p.Name == os.Getenv(platformEnv) {
 			return p, nil
 		}
@@ -143,6 +153,43 @@ func child(t *testing.T, p Platform, dir, role, file string, args ...string) *ex
 	c := exec.CommandContext(ctx, self, args...)
 	c.Env = append(append(os.Environ(), p.Env...), roleEnv+"="+role, platformEnv+"="+p.Name,
 		fileEnv+"="+file, dirEnv+"="+dir)
+	return c
+}
+
+// remotes are the remote forms of platforms, with their servers started. They
+// end with the test.
+func remotes(t *testing.T, dir string, list []Platform) []Platform {
+	t.Helper()
+	for _, p := range Remote(dir, list) {
+		startServer(t, p, dir)
+	}
+	return Remote(dir, list) // with the addresses that they got
+}
+
+func startServer(t *testing.T, p Platform, dir string) *exec.Cmd {
+	t.Helper()
+	c := child(t, p, dir, "server", "")
+	c.Stderr = os.Stderr
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		if err := c.Wait(); err != nil && c.ProcessState.ExitCode() > 0 {
+			t.Errorf("server of %s: %v", p.Name, err)
+		}
+	})
+	if !bufio.NewScanner(out).Scan() {
+		t.Fatalf("server of %s did not start", p.Name)
+	}
 	return c
 }
 

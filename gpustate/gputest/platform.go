@@ -1,10 +1,13 @@
 package gputest
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
 )
 
 // Platform is a device to test on and the environment it is found in.
@@ -12,6 +15,9 @@ type Platform struct {
 	Name   string
 	Env    []string // "NAME=value", set before the process starts
 	Select gpustate.Select
+	// Serve is "unix" or "tcp" for a device that a server in another process
+	// offers, which whoever runs the suite starts, with Serve.
+	Serve string
 }
 
 // Platforms lists what the suite knows. A machine has some of them; opening the
@@ -45,4 +51,50 @@ func Platforms(dir string) ([]Platform, error) {
 		Platform{Name: "nvidia", Env: []string{"OCL_ICD_VENDORS=" + nvidia},
 			Select: gpustate.Select{Kind: "opencl", Vendor: "NVIDIA"}},
 		Platform{Name: "cuda", Select: gpustate.Select{Kind: "cuda"}}), nil
+}
+
+// Remote are platforms of the list behind servers, through both kinds of
+// connection.
+func Remote(dir string, list []Platform) []Platform {
+	var far []Platform
+	for _, p := range list {
+		for _, serve := range map[string][]string{"fake": {"unix"}, "lazy": {"tcp"}, "pocl": {"unix", "tcp"},
+			"rusticl": {"unix"}, "nvidia": {"unix"}, "cuda": {"unix", "tcp"}}[p.Name] {
+			f := p
+			f.Name, f.Serve = "remote:"+serve+":"+p.Name, serve
+			f.Select.KeyFile = filepath.Join(dir, "gpud.key")
+			if f.Select.Remote = "unix:" + filepath.Join(dir, p.Name+".sock"); serve == "tcp" {
+				b, _ := os.ReadFile(addrFile(dir, f))
+				f.Select.Remote = string(b)
+			}
+			far = append(far, f)
+		}
+	}
+	return far
+}
+
+// addrFile is where a server behind TCP leaves its address.
+func addrFile(dir string, p Platform) string {
+	return filepath.Join(dir, strings.ReplaceAll(p.Name, ":", "-")+".addr")
+}
+
+// Serve offers the device of a remote platform until ctx ends. It calls ready
+// when clients can come.
+func Serve(ctx context.Context, dir string, p Platform, ready func()) error {
+	sel, listen := p.Select, p.Select.Remote
+	if p.Serve == "tcp" {
+		listen = "127.0.0.1:0"
+	}
+	sel.Remote = ""
+	s, err := gpud.New(gpud.Options{Listen: []string{listen}, KeyFile: p.Select.KeyFile, Offer: sel.Matches})
+	if err != nil {
+		return err
+	}
+	if p.Serve == "tcp" {
+		if err := os.WriteFile(addrFile(dir, p), []byte(s.Addrs()[0]), 0o600); err != nil {
+			return err
+		}
+	}
+	ready()
+	return s.Serve(ctx)
 }

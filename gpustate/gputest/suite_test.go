@@ -21,7 +21,8 @@ func TestSuite(t *testing.T) {
 // TestConformance runs the suite on every platform of the machine.
 func TestConformance(t *testing.T) {
 	dir := t.TempDir()
-	for _, p := range present(t, dir) {
+	here := present(t, dir)
+	for _, p := range append(here, remotes(t, dir, here)...) {
 		t.Run(p.Name, func(t *testing.T) {
 			begin := time.Now()
 			args := []string{"-test.run=^TestSuite$", "-test.v"}

@@ -36,6 +36,17 @@ func (e *CallError) Error() string {
 // Unwrap gives the sentinel, so that errors.Is finds it.
 func (e *CallError) Unwrap() error { return e.Kind }
 
+// CommandError is a command that failed after the call that issued it had
+// returned.
+type CommandError struct {
+	Command string // "launch of kernel \"step\""
+	Err     error
+}
+
+func (e *CommandError) Error() string { return e.Command + ": " + e.Err.Error() }
+
+func (e *CommandError) Unwrap() error { return e.Err }
+
 // BuildError is a program that did not build.
 type BuildError struct {
 	Program string // the program's name in the user's code

@@ -15,6 +15,7 @@ type Info struct {
 	UUID     string // 32 hexadecimal digits with dashes, empty where unknown
 	PCI      string // domain:bus:device.function, empty where unknown
 	Arch     string // what binaries are built for: "sm_90", driver version for OpenCL
+	Server   string // address of the server that offers it, empty for a device of this process
 
 	GlobalBytes   int64 // device memory
 	MaxAllocBytes int64 // largest single buffer
@@ -41,6 +42,9 @@ func (i Info) String() string {
 	s := fmt.Sprintf("%s:%d %s (%s, %s)", i.Kind, i.Index, i.Name, i.Platform, i.Type)
 	if i.PCI != "" {
 		s += " at " + i.PCI
+	}
+	if i.Server != "" {
+		s += " of server " + i.Server
 	}
 	return s
 }

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/spf13/cobra"
+)
+
+func newBalance() *cobra.Command {
+	var keyFile string
+	var every time.Duration
+	p := &gpud.Window{}
+	cmd := &cobra.Command{
+		Use:   "balance SERVER...",
+		Short: "move programs from busy devices to idle ones",
+		Long: `balance looks at the devices of servers of holdfast gpud and moves a program when
+the numbers of commands that wait on two devices differ by more than half the
+command window. Against moving to and fro the difference must last for --confirm
+looks, the move must make the devices more alike, and a program that has moved
+stays for --settle.
+
+It looks once, or with --every again and again until it is interrupted. Each move
+is one line.
+
+Exit codes: 0 looked, and all moves came about; 1 a move did not; 2 no server could
+be asked.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if keyFile == "" {
+				if keyFile, err = gpustate.DefaultKeyFile(); err != nil {
+					return err
+				}
+			}
+			if every == 0 {
+				p.Confirm = 1
+			}
+			b := &gpud.Balancer{Servers: args, KeyFile: keyFile, Policy: p}
+			return balance(cmd.Context(), b, every, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&keyFile, "key", "", "file with the servers' key (default as holdfast gpud)")
+	f.DurationVar(&every, "every", 0, "look again and again, with so much time between (default once)")
+	f.IntVar(&p.N, "window", gpustate.DefaultWindow, "the command window N: move beyond a difference of N/2")
+	f.IntVar(&p.Confirm, "confirm", 2, "looks in a row that must agree, with --every")
+	f.DurationVar(&p.Settle, "settle", 10*time.Second, "how long a program that moved stays")
+	return cmd
+}
+
+// balance looks and moves until ctx ends, or once when every is 0.
+func balance(ctx context.Context, b *gpud.Balancer, every time.Duration, stdout, stderr io.Writer) error {
+	failed := false
+	for {
+		orders, results, err := b.Once(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil && (every == 0 || orders == nil) {
+			fmt.Fprintln(stderr, "holdfast: balance:", err)
+		}
+		for i, o := range orders {
+			if results[i] != nil {
+				failed = true
+				fmt.Fprintf(stdout, "program %d of %s stays: %v\n", o.Client, o.From, results[i])
+				continue
+			}
+			fmt.Fprintf(stdout, "program %d of %s moved to %s device %d: %s\n", o.Client, o.From, o.To, o.Device, o.Why)
+		}
+		if every == 0 {
+			if err != nil && orders == nil {
+				return errors.New("no balance could be found, see above")
+			}
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(every):
+			continue
+		}
+		break
+	}
+	if failed {
+		return errBad
+	}
+	return nil
+}

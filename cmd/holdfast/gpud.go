@@ -1,0 +1,301 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/spf13/cobra"
+)
+
+// gpudFlags are what the flags of gpud say beside gpud.Options.
+type gpudFlags struct {
+	opt      gpud.Options
+	devices  []string
+	quota    string
+	metrics  string
+	grace    time.Duration
+	status   string
+	evacuate string
+	to       []string
+	asJSON   bool
+}
+
+func newGpud() *cobra.Command {
+	var o gpudFlags
+	cmd := &cobra.Command{
+		Use:   "gpud",
+		Short: "offer this node's devices to programs on this and other nodes",
+		Long: `gpud offers the devices of this node. A program uses one of them with
+HOLDFAST_DEVICE=remote=ADDRESS, or remote=ADDRESS,cuda:0 and so on, and can move
+to another server while it runs: see holdfast migrate and holdfast balance.
+
+It listens at a Unix socket that only its user can open, or where --listen says:
+unix:PATH, HOST:PORT, or INTERFACE:PORT. On one node use the socket: bulk data
+then passes through shared memory. Clients prove that they know the key in the
+key file, which gpud makes when it is not there; on nodes that share a home
+directory all find the same one.
+
+TERM refuses new programs, moves the ones that are there to the servers given
+with --peer, waits up to --grace for those that are left to end, and leaves. A
+second TERM leaves at once. USR1 moves them away, refuses new ones, and stays.
+
+  srun -N2 --ntasks-per-node=1 --overlap holdfast gpud --listen eth0:7478 &
+  HOLDFAST_DEVICE=remote=node7:7478,cuda:0 ./app
+
+With --status or --evacuate it asks or commands a server that runs.
+
+Exit codes: 0 ended on TERM, or asked; 1 --evacuate could not move all programs;
+2 could not serve, no such server.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return err
+			}
+			switch {
+			case o.status != "":
+				return o.showStatus(cmd.Context(), cmd.OutOrStdout())
+			case o.evacuate != "":
+				return o.orderEvacuation(cmd.Context(), cmd.OutOrStdout())
+			}
+			return o.serve(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&o.opt.Listen, "listen", nil, "address to listen at, may be repeated (default "+defaultSocket()+")")
+	f.StringVar(&o.opt.KeyFile, "key", "", "file with the key (default "+gpustate.KeyEnv+", else holdfast/gpud.key in the configuration directory)")
+	f.StringVar(&o.opt.Name, "name", "", "name of the server for people (default the host's)")
+	f.StringArrayVar(&o.opt.Advertise, "advertise", nil, "address by which other servers reach this one, may be repeated")
+	f.StringArrayVar(&o.devices, "device", nil, "device to offer, such as cuda or pocl, may be repeated (default all)")
+	f.StringVar(&o.quota, "quota", "", "device memory of one program, such as 8GiB (default no bound)")
+	f.IntVar(&o.opt.MaxClients, "max-clients", 0, "programs at a time (default 256)")
+	f.DurationVar(&o.opt.Patience, "patience", 0, "drop a program that does not read what it is sent for so long (default 30s)")
+	f.StringArrayVar(&o.opt.Peers, "peer", nil, "server that programs are moved to on TERM and USR1, may be repeated")
+	f.DurationVar(&o.grace, "grace", 20*time.Second, "how long TERM waits for programs to end")
+	f.StringVar(&o.metrics, "metrics", "", "HOST:PORT for metrics over HTTP in the format of Prometheus")
+	f.StringVar(&o.status, "status", "", "show devices and programs of the server at this address")
+	f.StringVar(&o.evacuate, "evacuate", "", "have the server at this address refuse new programs and move all away")
+	f.StringArrayVar(&o.to, "to", nil, "with --evacuate: server to move to, may be repeated (default its --peer)")
+	f.BoolVar(&o.asJSON, "json", false, "with --status and --evacuate: write JSON")
+	return cmd
+}
+
+// defaultSocket is where gpud listens and where its clients look when nothing is
+// said.
+func defaultSocket() string {
+	dir := os.Getenv("XDG_RUNTIME_DIR")
+	if dir == "" {
+		dir = "/tmp"
+	}
+	return "unix:" + dir + "/holdfast-gpud-" + strconv.Itoa(os.Getuid()) + ".sock"
+}
+
+// complete fills in defaults.
+func (o *gpudFlags) complete() (err error) {
+	if len(o.opt.Listen) == 0 {
+		o.opt.Listen = []string{defaultSocket()}
+	}
+	if o.opt.KeyFile == "" {
+		if o.opt.KeyFile, err = gpustate.DefaultKeyFile(); err != nil {
+			return err
+		}
+	}
+	if o.quota != "" {
+		if o.opt.Quota, err = parseSize(o.quota); err != nil {
+			return fmt.Errorf("--quota: %w", err)
+		}
+	}
+	var offered []gpustate.Select
+	for _, text := range o.devices {
+		s, err := gpustate.ParseSelect(text)
+		if err != nil || s.Remote != "" {
+			return fmt.Errorf("--device %q: want a device of this node: %w", text, errors.Join(err))
+		}
+		offered = append(offered, s)
+	}
+	if offered != nil {
+		o.opt.Offer = func(i gpustate.Info) bool {
+			for _, s := range offered {
+				if s.Matches(i) {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	return nil
+}
+
+// parseSize reads bytes with a binary unit: 512MiB, 8GiB, 8G.
+func parseSize(text string) (int64, error) {
+	number := strings.TrimRight(text, "KMGTiB")
+	shift := 0
+	switch unit := strings.TrimSuffix(strings.TrimSuffix(text[len(number):], "B"), "i"); unit {
+	case "":
+	case "K", "M", "G", "T":
+		shift = 10 * (1 + strings.Index("KMGT", unit))
+	default:
+		return 0, fmt.Errorf("%q is no size: want a number with K, M, G or T", text)
+	}
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil || v <= 0 || v*float64(int64(1)<<shift) >= 1<<62 {
+		return 0, fmt.Errorf("%q is no size: want a number with K, M, G or T", text)
+	}
+	return int64(v * float64(int64(1)<<shift)), nil
+}
+
+// serve runs the server; ctx ends with the first TERM.
+func (o *gpudFlags) serve(ctx context.Context, stdout, stderr io.Writer) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGTERM, os.Interrupt)
+	defer signal.Stop(signals)
+	o.opt.Logger = slog.New(slog.NewTextHandler(stderr, nil))
+	s, err := gpud.New(o.opt)
+	if err != nil {
+		return err
+	}
+	for _, d := range s.Devices() {
+		fmt.Fprintln(stdout, "gpud: offers", d)
+	}
+	for _, a := range s.Addrs() {
+		fmt.Fprintln(stdout, "gpud: listens at", a)
+	}
+	if o.metrics != "" {
+		l, err := net.Listen("tcp", o.metrics)
+		if err != nil {
+			return fmt.Errorf("--metrics: %w", err)
+		}
+		web := &http.Server{Handler: s.Metrics(), ReadHeaderTimeout: 5 * time.Second}
+		go func() { _ = web.Serve(l) }()
+		defer web.Close()
+		fmt.Fprintf(stdout, "gpud: metrics at http://%s/metrics\n", l.Addr())
+	}
+	over, end := context.WithCancel(context.Background())
+	defer end()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(over) }()
+	for {
+		select {
+		case err := <-served:
+			return err
+		case sig := <-signals:
+			if sig == syscall.SIGUSR1 {
+				go o.moveAway(over, s)
+			}
+		case <-ctx.Done():
+			go o.drain(over, s)
+			return o.last(signals, served, end)
+		}
+	}
+}
+
+// last waits for the end of a server that leaves; another TERM ends it at once.
+func (o *gpudFlags) last(signals <-chan os.Signal, served <-chan error, end func()) error {
+	first := true
+	for {
+		select {
+		case err := <-served:
+			return err
+		case sig := <-signals:
+			if sig == syscall.SIGUSR1 {
+				continue
+			}
+			if !first {
+				end()
+			}
+			first = false // the signal that ended ctx arrives here too
+		}
+	}
+}
+
+func (o *gpudFlags) drain(ctx context.Context, s *gpud.Server) {
+	ctx, cancel := context.WithTimeout(ctx, o.grace)
+	defer cancel()
+	s.Drain()
+	if len(o.opt.Peers) > 0 {
+		o.moveAway(ctx, s)
+	}
+	s.Leave(ctx)
+}
+
+func (o *gpudFlags) moveAway(ctx context.Context, s *gpud.Server) {
+	list, err := s.Evacuate(ctx, nil)
+	if err != nil {
+		o.opt.Logger.Error("evacuate", "err", err)
+	}
+	for _, m := range list {
+		if m.Err != "" {
+			o.opt.Logger.Error("program stays", "id", m.Client, "err", m.Err)
+		} else {
+			o.opt.Logger.Info("program moved", "id", m.Client, "to", m.To)
+		}
+	}
+}
+
+func (o *gpudFlags) showStatus(ctx context.Context, w io.Writer) error {
+	a, err := gpud.DialAdmin(ctx, o.status, o.opt.KeyFile)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	st, err := a.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if o.asJSON {
+		return jsonLines(w, []gpud.Status{st})
+	}
+	drains := ""
+	if st.Draining {
+		drains = ", takes no new programs"
+	}
+	fmt.Fprintf(w, "server %s at %s%s\n\n", st.Server, strings.Join(st.Addrs, " "), drains)
+	rows := [][]string{{"DEVICE", "NAME", "MEMORY", "USED", "UNFINISHED", "PROGRAMS"}}
+	for _, d := range st.Devices {
+		rows = append(rows, []string{strconv.Itoa(d.Index), d.Name, sizeText(d.TotalBytes), sizeText(d.UsedBytes),
+			strconv.FormatInt(d.Unfinished, 10), strconv.FormatInt(d.Clients, 10)})
+	}
+	if err := table(w, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return table(w, clientRows(st.Clients))
+}
+
+func clientRows(list []gpud.ClientStatus) [][]string {
+	rows := [][]string{{"PROGRAM", "NAME", "HOST", "PID", "DEVICE", "USED", "UNFINISHED", "COMMANDS", "LABEL"}}
+	for _, c := range list {
+		rows = append(rows, []string{strconv.FormatUint(c.ID, 10), c.Program, c.Host, strconv.Itoa(c.PID), strconv.Itoa(c.Device),
+			sizeText(c.UsedBytes), strconv.FormatInt(c.Unfinished, 10), strconv.FormatInt(c.Commands, 10), c.Label})
+	}
+	return rows
+}
+
+func (o *gpudFlags) orderEvacuation(ctx context.Context, w io.Writer) error {
+	a, err := gpud.DialAdmin(ctx, o.evacuate, o.opt.KeyFile)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	var to []string
+	for _, t := range o.to {
+		to = append(to, destination(t))
+	}
+	list, err := a.Evacuate(ctx, to)
+	if err != nil {
+		return err
+	}
+	return writeMoves(w, list, o.asJSON)
+}

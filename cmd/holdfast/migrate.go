@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/spf13/cobra"
+)
+
+func newMigrate() *cobra.Command {
+	var keyFile string
+	var asJSON bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "migrate SERVER PROGRAM TO",
+		Short: "move a running program's device to another server or back to its node",
+		Long: `migrate moves the device of a program that uses a server of holdfast gpud. The
+program goes on and notices nothing but the time: its commands are completed, its
+objects made at the new place, their contents copied from server to server.
+
+SERVER is the address of the server where the program is. PROGRAM is its number
+there, its process ID, its label or its name, as holdfast gpud --status shows it.
+TO is the address of another server, optionally with a device behind a comma
+(node8:7478,cuda:1), or "local" for a device of the program's own machine
+(local,pocl).
+
+When the move fails the program goes on where it is.
+
+Exit codes: 0 moved; 1 not moved; 2 no such server or program.`,
+		Args: cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return migrate(ctx, cmd.OutOrStdout(), args, keyFile, asJSON)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&keyFile, "key", "", "file with the servers' key (default as holdfast gpud)")
+	f.BoolVar(&asJSON, "json", false, "write JSON")
+	f.DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait")
+	return cmd
+}
+
+func migrate(ctx context.Context, w io.Writer, args []string, keyFile string, asJSON bool) (err error) {
+	if keyFile == "" {
+		if keyFile, err = gpustate.DefaultKeyFile(); err != nil {
+			return err
+		}
+	}
+	a, err := gpud.DialAdmin(ctx, args[0], keyFile)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	st, err := a.Status(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := findProgram(st.Clients, args[1])
+	if err != nil {
+		return err
+	}
+	m, err := a.Move(ctx, c.ID, destination(args[2]))
+	if err != nil {
+		m = gpud.Moved{Client: c.ID, Program: c.Program, PID: c.PID, To: destination(args[2]), Err: err.Error()}
+	}
+	return writeMoves(w, []gpud.Moved{m}, asJSON)
+}
+
+// destination turns what people write into a selection.
+func destination(text string) string {
+	if text == "local" {
+		return ""
+	}
+	if v, ok := strings.CutPrefix(text, "local,"); ok {
+		return v
+	}
+	return "remote=" + strings.TrimPrefix(text, "remote=")
+}
+
+// findProgram finds the one program that text is number, process ID, label or
+// name of.
+func findProgram(list []gpud.ClientStatus, text string) (gpud.ClientStatus, error) {
+	for _, fits := range []func(c gpud.ClientStatus) bool{
+		func(c gpud.ClientStatus) bool { return strconv.FormatUint(c.ID, 10) == text },
+		func(c gpud.ClientStatus) bool { return strconv.Itoa(c.PID) == text },
+		func(c gpud.ClientStatus) bool { return c.Label == text },
+		func(c gpud.ClientStatus) bool { return c.Program == text },
+	} {
+		var found []gpud.ClientStatus
+		for _, c := range list {
+			if fits(c) {
+				found = append(found, c)
+			}
+		}
+		if len(found) > 1 {
+			return gpud.ClientStatus{}, fmt.Errorf("%d programs are %q: say which by its number, see holdfast gpud --status", len(found), text)
+		}
+		if len(found) == 1 {
+			return found[0], nil
+		}
+	}
+	return gpud.ClientStatus{}, fmt.Errorf("there is no program %q: see holdfast gpud --status", text)
+}
+
+// writeMoves tells how moves went; errBad when one failed.
+func writeMoves(w io.Writer, list []gpud.Moved, asJSON bool) error {
+	var err error
+	for _, m := range list {
+		if m.Err != "" {
+			err = errBad
+		}
+	}
+	if asJSON {
+		return errors.Join(jsonLines(w, list), err)
+	}
+	for _, m := range list {
+		to := m.To
+		if to == "" {
+			to = "its own machine"
+		}
+		if m.Err != "" {
+			fmt.Fprintf(w, "program %d (%s, pid %d) stays: %s\n", m.Client, m.Program, m.PID, m.Err)
+			continue
+		}
+		fmt.Fprintf(w, "program %d (%s, pid %d) moved to %s%s\n", m.Client, m.Program, m.PID, to, stepsText(m.Steps))
+	}
+	return err
+}
+
+func stepsText(steps json.RawMessage) string {
+	var m gpustate.Migration
+	if json.Unmarshal(steps, &m) != nil {
+		return ""
+	}
+	us := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
+	return fmt.Sprintf(": %s in %v (choose %v, drain %v, create %v, stream %v, build %v, remap %v, release %v)",
+		sizeText(m.Bytes), us(m.Total), us(m.Choose), us(m.Drain), us(m.Create), us(m.Stream), us(m.Build), us(m.Remap), us(m.Release))
+}

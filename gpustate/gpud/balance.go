@@ -1,0 +1,249 @@
+package gpud
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Load is one device of one server with its programs, as a Policy sees it.
+type Load struct {
+	Server  string // the address that it was asked at
+	Device  DeviceStatus
+	Takes   bool // new clients
+	Quota   int64
+	Clients []ClientStatus
+}
+
+// Unfinished is the number of commands that wait or run on the device.
+func (l *Load) Unfinished() int64 { return l.Device.Unfinished }
+
+// Order is a program to move.
+type Order struct {
+	From   string
+	Client uint64
+	To     string // server
+	Device int    // of that server
+	Why    string
+}
+
+// Policy decides which programs move. It is called with the load of all devices
+// again and again and keeps what it needs to remember; it moves nothing itself.
+type Policy interface {
+	Decide(now time.Time, loads []Load) []Order
+}
+
+// Window is the policy of VOCL (Xiao et al., "Transparent Accelerator Migration
+// in a Virtualized GPU Environment", CCGrid 2012): when the numbers of unfinished
+// commands of two devices differ by more than half the window N, a program moves
+// from the fuller to the emptier one.
+//
+// Against ping-pong it adds: the difference must last for Confirm decisions, a
+// program must leave its device less loaded than it makes the other one, and one
+// that has moved stays for Settle.
+type Window struct {
+	// N is the window: the bound of unfinished commands of a queue. 0 is
+	// gpustate.DefaultWindow, 20.
+	N int
+	// Confirm is how many decisions in a row must agree. 0 is 2.
+	Confirm int
+	// Settle is how long a program stays after it has moved. 0 is 10 s.
+	Settle time.Duration
+
+	agreed  map[string]int       // by pair of devices
+	settled map[string]time.Time // by program: until when it stays
+}
+
+// defaultWindow is gpustate.DefaultWindow, which this package does not import.
+const defaultWindow = 20
+
+func (l *Load) key() string { return fmt.Sprintf("%s device %d", l.Server, l.Device.Index) }
+
+func (c *ClientStatus) key() string { return fmt.Sprintf("%s %d %s", c.Host, c.PID, c.Label) }
+
+// Decide orders at most one move: what it changes is seen before the next one.
+func (w *Window) Decide(now time.Time, loads []Load) []Order {
+	if w.agreed == nil {
+		w.agreed, w.settled = map[string]int{}, map[string]time.Time{}
+	}
+	order, pair := w.propose(now, loads)
+	count := w.agreed[pair] + 1
+	clear(w.agreed)
+	if order == nil {
+		return nil
+	}
+	if count < cmp.Or(w.Confirm, 2) {
+		w.agreed[pair] = count
+		return nil
+	}
+	for k, until := range w.settled {
+		if now.After(until) {
+			delete(w.settled, k)
+		}
+	}
+	w.settled[order.key] = now.Add(cmp.Or(w.Settle, 10*time.Second))
+	return []Order{order.Order}
+}
+
+type proposal struct {
+	Order
+	key string // of the program
+}
+
+// propose finds the move that evens the load most.
+func (w *Window) propose(now time.Time, loads []Load) (*proposal, string) {
+	half := int64(cmp.Or(w.N, defaultWindow)) / 2
+	sorted := slices.Clone(loads)
+	slices.SortStableFunc(sorted, func(a, b Load) int { return cmp.Compare(b.Unfinished(), a.Unfinished()) })
+	for i := range sorted {
+		from := &sorted[i]
+		for j := len(sorted) - 1; j > i; j-- {
+			to := &sorted[j]
+			diff := from.Unfinished() - to.Unfinished()
+			if diff <= half {
+				break // the others are fuller still
+			}
+			if !to.Takes {
+				continue
+			}
+			if c := w.candidate(now, from, to, diff); c != nil {
+				return &proposal{key: c.key(), Order: Order{From: from.Server, Client: c.ID, To: to.Server, Device: to.Device.Index,
+						Why: fmt.Sprintf("%d commands wait on %s, %d on %s", from.Unfinished(), from.key(), to.Unfinished(), to.key())}},
+					from.key() + " > " + to.key() + " > " + c.key()
+			}
+		}
+	}
+	return nil, ""
+}
+
+// candidate is the program whose move evens two devices best: one that brings
+// less to the other device than the difference is, and whose memory fits there.
+func (w *Window) candidate(now time.Time, from, to *Load, diff int64) *ClientStatus {
+	var best *ClientStatus
+	var rest int64
+	for i := range from.Clients {
+		c := &from.Clients[i]
+		room := to.Device.TotalBytes - to.Device.UsedBytes
+		if to.Quota > 0 {
+			room = min(room, to.Quota)
+		}
+		if c.Unfinished == 0 || c.Unfinished >= diff || c.UsedBytes > room || now.Before(w.settled[c.key()]) {
+			continue
+		}
+		after := diff - 2*c.Unfinished // how the difference will be
+		if after < 0 {
+			after = -after
+		}
+		if best == nil || after < rest {
+			best, rest = c, after
+		}
+	}
+	return best
+}
+
+// Balancer asks servers for their load and moves programs as a policy decides.
+type Balancer struct {
+	Servers []string // addresses
+	KeyFile string
+	Policy  Policy
+	// Asks is how often the load is taken for one decision, a few milliseconds
+	// apart; the mean counts: windows fill and drain quickly. 0 is 5.
+	Asks int
+	// Pause lies between two of them. 0 is 20 ms.
+	Pause time.Duration
+}
+
+// Once takes the load, decides and moves. It returns the orders with how they
+// went; errors of servers that cannot be asked come beside the rest.
+func (b *Balancer) Once(ctx context.Context) ([]Order, []error, error) {
+	loads, err := b.loads(ctx)
+	if loads == nil {
+		return nil, nil, err
+	}
+	orders := b.Policy.Decide(time.Now(), loads)
+	results := make([]error, len(orders))
+	for i, o := range orders {
+		results[i] = b.carryOut(ctx, o)
+	}
+	return orders, results, err
+}
+
+func (b *Balancer) carryOut(ctx context.Context, o Order) error {
+	a, err := DialAdmin(ctx, o.From, b.KeyFile)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	_, err = a.Move(ctx, o.Client, fmt.Sprintf("remote=%s,#%d", o.To, o.Device))
+	return err
+}
+
+// loads takes the mean of several looks at all servers.
+func (b *Balancer) loads(ctx context.Context) ([]Load, error) {
+	var errs []error
+	var admins []*Admin
+	for _, addr := range b.Servers {
+		a, err := DialAdmin(ctx, addr, b.KeyFile)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		defer a.Close()
+		admins = append(admins, a)
+	}
+	asks := cmp.Or(b.Asks, 5)
+	sums := map[string]int64{} // by device, and by device and client
+	var loads []Load
+	for n := range asks {
+		if n > 0 {
+			select {
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			case <-time.After(cmp.Or(b.Pause, 20*time.Millisecond)):
+			}
+		}
+		loads = nil
+		for _, a := range admins {
+			st, err := a.Status(ctx)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			loads = append(loads, st.loads(a.addr)...)
+		}
+		for i := range loads {
+			l := &loads[i]
+			sums[l.key()] += l.Device.Unfinished
+			for _, c := range l.Clients {
+				sums[fmt.Sprintf("%s client %d", l.key(), c.ID)] += c.Unfinished
+			}
+		}
+	}
+	for i := range loads {
+		l := &loads[i]
+		l.Device.Unfinished = (sums[l.key()] + int64(asks)/2) / int64(asks)
+		for k := range l.Clients {
+			c := &l.Clients[k]
+			c.Unfinished = (sums[fmt.Sprintf("%s client %d", l.key(), c.ID)] + int64(asks)/2) / int64(asks)
+		}
+	}
+	return loads, errors.Join(errs...)
+}
+
+// loads divides a server's status by device.
+func (st *Status) loads(addr string) []Load {
+	var list []Load
+	for _, d := range st.Devices {
+		l := Load{Server: addr, Device: d, Takes: !st.Draining, Quota: st.Quota}
+		for _, c := range st.Clients {
+			if c.Device == d.Index {
+				l.Clients = append(l.Clients, c)
+			}
+		}
+		list = append(list, l)
+	}
+	return list
+}

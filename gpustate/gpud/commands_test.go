@@ -1,0 +1,97 @@
+package gpud
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+// both runs a test through shared memory and through TCP.
+func both(t *testing.T, test func(t *testing.T, o Options)) {
+	t.Run("unix", func(t *testing.T) { test(t, Options{}) })
+	t.Run("tcp", func(t *testing.T) { test(t, Options{Listen: []string{"127.0.0.1:0"}}) })
+}
+
+// TestLateError: a command that fails after its call returned is named by the
+// next call that waits, once, and the queue goes on.
+func TestLateError(t *testing.T) {
+	both(t, func(t *testing.T, o Options) {
+		p := serve(t, o)
+		c := open(t, p.sel)
+		defer c.d.Close()
+		ok(t, c.q.Finish())
+		p.lib.Faults.FailLaunch(2)
+		for range 3 {
+			ok(t, c.step())
+		}
+		err := c.q.Finish()
+		var command *gpustate.CommandError
+		if !errors.As(err, &command) || !strings.Contains(command.Command, `launch of kernel "count"`) {
+			t.Fatalf("got %v, want a CommandError that names the kernel", err)
+		}
+		ok(t, c.q.Finish())
+		c.n-- // the one that failed added nothing
+		ok(t, c.check())
+
+		// on a queue with an event for each command the event tells
+		loose := must(c.d.QueueWith("loose", gpustate.QueueOptions{OutOfOrder: true}))(t)
+		p.lib.Faults.FailLaunch(1)
+		bad := must(loose.Launch(c.k, []int{1}, nil))(t)
+		if err := bad.Wait(); !errors.As(err, &command) {
+			t.Errorf("got %v, want a CommandError", err)
+		}
+		if _, err := loose.Launch(c.k, []int{1}, nil, bad); err == nil {
+			t.Error("a command that waits for a failed one was issued")
+		}
+		p.lib.Faults.FailRead(1)
+		if err := c.q.Read(c.b, 0, make([]byte, 8)); !errors.As(err, &command) || !strings.Contains(err.Error(), "read of a buffer") {
+			t.Errorf("got %v, want a CommandError that names the read", err)
+		}
+		ok(t, c.check())
+		// in a capture the program's own error stays the program's
+		p.lib.Faults.FailLaunch(1)
+		must(c.q.Launch(c.k, []int{1}, nil))(t)
+		capture := must(c.d.Capture(t.Context(), nil))(t)
+		ok(t, capture.Release())
+		if err := c.q.Finish(); !errors.As(err, &command) {
+			t.Errorf("after a capture: got %v, want the CommandError", err)
+		}
+	})
+}
+
+// TestHostMemory: memory of a write may change as soon as its event, or a call
+// that blocks, is over, however large it is; pieces arrive in order.
+func TestHostMemory(t *testing.T) {
+	both(t, func(t *testing.T, o Options) {
+		p := serve(t, o)
+		d := must(gpustate.Open(p.sel))(t)
+		defer d.Close()
+		q := must(d.Queue("q"))(t)
+		const n = 40<<20 + 13 // more than all slots
+		b := must(d.Buffer("b", n))(t)
+		src := make([]byte, n)
+		for i := range src {
+			src[i] = byte(i * 7 >> 3)
+		}
+		want := bytes.Clone(src)
+		e := must(q.WriteAsync(b, 0, src))(t)
+		ok(t, e.Wait())
+		clear(src)
+		got := make([]byte, n)
+		e = must(q.ReadAsync(b, 0, got))(t)
+		second := must(q.WriteAsync(b, 5, src[:1<<20]))(t) // behind the read
+		ok(t, e.Wait())
+		if !bytes.Equal(got, want) {
+			t.Error("other bytes came back")
+		}
+		ok(t, second.Wait())
+		copy(want[5:], src[:1<<20])
+		ok(t, q.Read(b, 3, got[:n-3]))
+		if !bytes.Equal(got[:n-3], want[3:]) {
+			t.Error("other bytes came back from an odd offset")
+		}
+	})
+}

@@ -1,0 +1,57 @@
+package gpud
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+)
+
+// WriteMetrics writes the state in the text format of Prometheus.
+func (st *Status) WriteMetrics(w io.Writer) error {
+	var err error
+	put := func(name, kind, help string, values func(add func(labels string, v int64))) {
+		if err != nil {
+			return
+		}
+		_, err = fmt.Fprintf(w, "# HELP holdfast_gpud_%s %s\n# TYPE holdfast_gpud_%[1]s %[3]s\n", name, help, kind)
+		values(func(labels string, v int64) {
+			if err == nil {
+				_, err = fmt.Fprintf(w, "holdfast_gpud_%s%s %d\n", name, labels, v)
+			}
+		})
+	}
+	total := func(name, help string, v int64) {
+		put(name, "counter", help, func(add func(string, int64)) { add("", v) })
+	}
+	device := func(name, help string, of func(d *DeviceStatus) int64) {
+		put(name, "gauge", help, func(add func(string, int64)) {
+			for i := range st.Devices {
+				d := &st.Devices[i]
+				add(fmt.Sprintf("{device=\"%d\",name=%s}", d.Index, strconv.Quote(d.Name)), of(d))
+			}
+		})
+	}
+	device("clients", "Programs on the device.", func(d *DeviceStatus) int64 { return d.Clients })
+	device("unfinished_commands", "Commands that wait or run.", func(d *DeviceStatus) int64 { return d.Unfinished })
+	device("used_bytes", "Device memory of all programs.", func(d *DeviceStatus) int64 { return d.UsedBytes })
+	device("total_bytes", "Device memory.", func(d *DeviceStatus) int64 { return d.TotalBytes })
+	c := st.Counts
+	total("admitted_total", "Programs that came.", c.Admitted)
+	total("refused_total", "Programs that were refused while the server was full or about to leave.", c.Refused)
+	total("strangers_total", "Connections without the key or of another version.", c.Strangers)
+	total("commands_total", "Commands carried out.", c.Commands)
+	total("written_bytes_total", "Bytes moved to devices.", c.WrittenBytes)
+	total("read_bytes_total", "Bytes moved from devices.", c.ReadBytes)
+	total("moved_total", "Programs that moved to other devices.", c.Moved)
+	return err
+}
+
+// Metrics answers with WriteMetrics.
+func (s *Server) Metrics() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		st := s.Status()
+		_ = st.WriteMetrics(w) // a reader that is gone misses nothing
+	})
+}

@@ -1,0 +1,116 @@
+package gpud
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// Moved is a client that was moved, or was not.
+type Moved struct {
+	Client  uint64          `json:"client"`
+	Program string          `json:"program"`
+	PID     int             `json:"pid"`
+	To      string          `json:"to"`
+	Steps   json.RawMessage `json:"steps,omitempty"` // gpustate.Migration
+	Err     string          `json:"error,omitempty"`
+}
+
+// Move has a client move its device to where the selection says: "remote=ADDRESS"
+// with a device behind it, or a device of the client's own machine. It returns
+// when the client has moved or has not; the client goes on in both cases.
+func (s *Server) Move(ctx context.Context, client uint64, to string) (Moved, error) {
+	s.mu.Lock()
+	c := s.clients[client]
+	s.next++
+	token := s.next
+	answer := make(chan wire.Moved, 1)
+	s.moves[token] = answer
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.moves, token)
+	}()
+	if c == nil {
+		return Moved{}, fmt.Errorf("there is no client %d", client)
+	}
+	m := Moved{Client: client, Program: c.who.Program, PID: c.who.PID, To: to}
+	if err := c.out.Now(&wire.Move{Token: token, To: to}); err != nil {
+		return m, err
+	}
+	for {
+		s.mu.Lock()
+		left, there := s.left, s.clients[client] != nil
+		s.mu.Unlock()
+		select {
+		case r := <-answer:
+			return s.took(m, r)
+		default:
+		}
+		if !there {
+			return m, errors.New("the client went away")
+		}
+		select {
+		case r := <-answer:
+			return s.took(m, r)
+		case <-left:
+		case <-ctx.Done():
+			return m, context.Cause(ctx)
+		}
+	}
+}
+
+func (s *Server) took(m Moved, r wire.Moved) (Moved, error) {
+	if r.Err != "" {
+		return m, fmt.Errorf("client %d (%s, pid %d) stays: %s", m.Client, m.Program, m.PID, r.Err)
+	}
+	s.counts.moved.Add(1)
+	if json.Valid([]byte(r.Steps)) {
+		m.Steps = json.RawMessage(r.Steps)
+	}
+	return m, nil
+}
+
+func (s *Server) moved(m wire.Moved) {
+	s.mu.Lock()
+	answer := s.moves[m.Token]
+	delete(s.moves, m.Token)
+	s.mu.Unlock()
+	if answer != nil {
+		answer <- m
+	}
+}
+
+// Evacuate refuses new clients and moves all to the places in to, in turn;
+// without any to Options.Peers. It goes on when one cannot be moved to a place,
+// with the next place; the result says for each client where it went or why not.
+func (s *Server) Evacuate(ctx context.Context, to []string) ([]Moved, error) {
+	if len(to) == 0 {
+		for _, p := range s.opt.Peers {
+			to = append(to, "remote="+p)
+		}
+	}
+	if len(to) == 0 {
+		return nil, errors.New("evacuate: nowhere to go: name servers, or start gpud with --peer")
+	}
+	s.Drain()
+	list := []Moved{}
+	for n, c := range s.list() {
+		var m Moved
+		var err error
+		for i := range to {
+			if m, err = s.Move(ctx, c.id, to[(n+i)%len(to)]); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			m.Client, m.Err = c.id, err.Error()
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}

@@ -1,0 +1,134 @@
+package gpud
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+// TestMoves: programs run while an admin moves them between two servers, through
+// shared memory and TCP, from device to device and to their own machine.
+func TestMoves(t *testing.T) {
+	a := serve(t, Options{})
+	b := serve(t, Options{Listen: []string{"127.0.0.1:0"}, KeyFile: a.sel.KeyFile})
+	var stop = make(chan struct{})
+	var running sync.WaitGroup
+	programs := make([]*counter, 3)
+	for i := range programs {
+		c := open(t, a.sel)
+		programs[i] = c
+		running.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := c.step(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	r := rand.New(rand.NewPCG(4, 4))
+	moves := 0
+	for range 12 {
+		for _, from := range []*place{a, b} {
+			admin := must(DialAdmin(t.Context(), from.addr, a.sel.KeyFile))(t)
+			st := must(admin.Status(t.Context()))(t)
+			to := []string{"remote=" + a.addr + ",fake", "remote=" + b.addr + ",#1", "fake:1"}[r.IntN(3)]
+			if moves < 20 && to == "fake:1" {
+				to = "remote=" + b.addr + ",fake:1" // once it is on its own machine it stays there
+			}
+			for _, c := range st.Clients {
+				m, err := admin.Move(t.Context(), c.ID, to)
+				ok(t, err)
+				moves++
+				var steps gpustate.Migration
+				ok(t, json.Unmarshal(m.Steps, &steps))
+				if steps.Bytes != 4*elements || steps.Total <= 0 {
+					t.Errorf("steps are %+v", steps)
+				}
+			}
+			ok(t, admin.Close())
+		}
+	}
+	close(stop)
+	running.Wait()
+	for _, c := range programs {
+		ok(t, c.check())
+		ok(t, c.d.Close())
+	}
+	if moves < 10 {
+		t.Errorf("only %d moves", moves)
+	}
+}
+
+// TestMoveRefused: a program whose move fails goes on where it is.
+func TestMoveRefused(t *testing.T) {
+	a := serve(t, Options{})
+	c := open(t, a.sel)
+	defer c.d.Close()
+	admin := must(DialAdmin(t.Context(), a.addr, a.sel.KeyFile))(t)
+	defer admin.Close()
+	for to, want := range map[string]string{
+		"remote=unix:/nowhere/s":               "is `holdfast gpud` running there?",
+		"remote=" + a.addr + ",no such device": "has no such device",
+		"fake:x":                               "want WORD or WORD:INDEX",
+	} {
+		if _, err := admin.Move(t.Context(), 1, to); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("to %q: got %v, want it to say %q", to, err, want)
+		}
+		ok(t, c.step())
+	}
+	if _, err := admin.Move(t.Context(), 77, "fake"); err == nil {
+		t.Error("a client that is not there was moved")
+	}
+	ok(t, c.check())
+}
+
+// TestEvacuate: all programs go to the peers, new ones are refused, and the
+// server can then leave without anybody's loss.
+func TestEvacuate(t *testing.T) {
+	b := serve(t, Options{})
+	full := serve(t, Options{MaxClients: 1, KeyFile: b.sel.KeyFile})
+	a := serve(t, Options{KeyFile: b.sel.KeyFile, Peers: []string{full.addr + ",fake", b.addr + ",fake"}})
+	var list []*counter
+	for range 4 {
+		c := open(t, a.sel)
+		ok(t, c.step())
+		list = append(list, c)
+	}
+	moved := must(a.Evacuate(context.Background(), nil))(t)
+	if len(moved) != 4 {
+		t.Fatalf("got %d moves, want 4", len(moved))
+	}
+	for _, m := range moved {
+		if m.Err != "" {
+			t.Error(m.Err)
+		}
+	}
+	if _, err := gpustate.Open(a.sel); !errors.Is(err, gpustate.ErrRefused) {
+		t.Errorf("got %v, want ErrRefused", err)
+	}
+	a.Leave(context.Background())
+	if n := len(full.list()); n != 1 {
+		t.Errorf("%d programs on a server for one", n)
+	}
+	for _, c := range list {
+		ok(t, c.step())
+		ok(t, c.check())
+		ok(t, c.d.Close())
+	}
+	lonely := serve(t, Options{})
+	if _, err := lonely.Evacuate(context.Background(), nil); err == nil {
+		t.Error("an evacuation to nowhere succeeded")
+	}
+}

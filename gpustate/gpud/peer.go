@@ -1,0 +1,304 @@
+package gpud
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// tickets let another server fetch an object's bytes, once each.
+type tickets struct {
+	mu   sync.Mutex
+	open map[string]ticket
+}
+
+type ticket struct {
+	c     *client
+	mem   *mem
+	bytes int64
+}
+
+// maxTickets bounds the tickets that nobody has used yet.
+const maxTickets = 1 << 16
+
+func (t *tickets) issue(k ticket) ([]byte, error) {
+	b := make([]byte, 32)
+	if _, err := rand.Read(b); err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.open) >= maxTickets {
+		return nil, errors.New("too many objects wait to be fetched")
+	}
+	if t.open == nil {
+		t.open = map[string]ticket{}
+	}
+	t.open[string(b)] = k
+	return b, nil
+}
+
+// take uses a ticket up. The client stays until the fetch is over.
+func (t *tickets) take(b []byte) (ticket, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k, ok := t.open[string(b)]
+	delete(t.open, string(b))
+	if ok {
+		k.c.builds.Add(1)
+	}
+	return k, ok
+}
+
+// drop takes back the tickets of a client that goes.
+func (t *tickets) drop(c *client) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for b, k := range t.open {
+		if k.c == c {
+			delete(t.open, b)
+		}
+	}
+}
+
+func (c *client) export(m *wire.Export) error {
+	o, err := object[*mem](c, m.Mem, "memory object")
+	if err != nil {
+		return err
+	}
+	if m.Bytes == 0 || m.Bytes > o.bytes || o.kind != driver.MemBuffer {
+		return fmt.Errorf("%w: %d bytes of an object of %d", wire.ErrProtocol, m.Bytes, o.bytes)
+	}
+	b, err := c.s.tickets.issue(ticket{c, o, m.Bytes})
+	return c.reply(m.Req, err, func(w *wire.Writer) { w.Bytes(b) })
+}
+
+// carry is how a transfer between servers passes this one: two pieces of memory,
+// one on its way while the other is filled or emptied.
+type carry struct {
+	drv    driver.Device
+	q      driver.Handle
+	stage  [2][]byte
+	pinned [2]driver.Pinned
+	events [2]driver.Event
+}
+
+// carryBytes is one piece between servers.
+const carryBytes = 2 << 20
+
+func newCarry(c *client) (*carry, error) {
+	t := &carry{drv: c.drv}
+	var err error
+	if t.q, err = c.drv.CreateQueue(driver.QueueDesc{}); err != nil {
+		return nil, err
+	}
+	for i := range t.stage {
+		if c.dev.info.HostMemory {
+			t.stage[i] = make([]byte, carryBytes)
+			continue
+		}
+		if t.pinned[i], err = c.drv.AllocPinned(carryBytes); err != nil {
+			return nil, errors.Join(err, t.close())
+		}
+		t.stage[i] = t.pinned[i].Bytes()
+	}
+	return t, nil
+}
+
+func (t *carry) close() error {
+	errs := []error{t.drv.Finish(t.q)}
+	for i := range t.events {
+		_ = t.await(i) // it was waited for
+	}
+	for _, p := range t.pinned {
+		if p != nil {
+			errs = append(errs, p.Free())
+		}
+	}
+	return errors.Join(append(errs, t.drv.ReleaseQueue(t.q))...)
+}
+
+func (t *carry) await(i int) error {
+	if t.events[i] == 0 {
+		return nil
+	}
+	err := t.drv.WaitEvent(t.events[i])
+	t.drv.ReleaseEvent(t.events[i])
+	t.events[i] = 0
+	return err
+}
+
+// send writes an object's bytes to w while the next ones come from the device.
+func (t *carry) send(w io.Writer, m driver.Handle, bytes int64) error {
+	var off int64
+	var filled [2]int64
+	begin := func(i int) (err error) {
+		if filled[i] = min(bytes-off, carryBytes); filled[i] > 0 {
+			t.events[i], err = t.drv.Read(t.q, m, off, t.stage[i][:filled[i]], false, nil)
+			off += filled[i]
+		}
+		return err
+	}
+	if err := begin(0); err != nil {
+		return err
+	}
+	for i := 0; filled[i] > 0; i ^= 1 {
+		if err := begin(i ^ 1); err != nil {
+			return err
+		}
+		if err := t.await(i); err != nil {
+			return err
+		}
+		if _, err := w.Write(t.stage[i][:filled[i]]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// receive writes bytes from r to an object while the next ones arrive.
+func (t *carry) receive(r io.Reader, m driver.Handle, bytes int64) error {
+	for off, i := int64(0), 0; off < bytes; i ^= 1 {
+		if err := t.await(i); err != nil {
+			return err
+		}
+		n := min(bytes-off, carryBytes)
+		piece := t.stage[i][:n]
+		if _, err := io.ReadFull(r, piece); err != nil {
+			return err
+		}
+		var err error
+		if t.events[i], err = t.drv.Write(t.q, m, off, piece, false, nil); err != nil {
+			return err
+		}
+		off += n
+	}
+	return errors.Join(t.await(0), t.await(1))
+}
+
+// servePeer gives another server the bytes behind a ticket.
+func (s *Server) servePeer(conn net.Conn) {
+	err := s.give(conn)
+	if err != nil && !hungUp(err) {
+		s.opt.Logger.Warn("fetch by another server failed", "from", conn.RemoteAddr().String(), "err", err)
+	}
+}
+
+func (s *Server) give(conn net.Conn) error {
+	if err := conn.SetReadDeadline(time.Now().Add(wire.HandshakeTime)); err != nil {
+		return err
+	}
+	op, body, _, err := wire.ReadFrame(bufio.NewReader(conn), nil)
+	if err != nil {
+		return err
+	}
+	var m wire.Fetch
+	r := &wire.Reader{B: body}
+	m.Decode(r)
+	if err := r.End(); err != nil || op != wire.OpFetch {
+		return errors.Join(wire.ErrProtocol, err)
+	}
+	out := wire.NewSender(conn, s.opt.Patience)
+	k, ok := s.tickets.take(m.Ticket)
+	if !ok {
+		return out.Now(&wire.Reply{Err: errors.New("there is no such ticket")})
+	}
+	defer k.c.builds.Done()
+	if m.Bytes != k.bytes {
+		return out.Now(&wire.Reply{Err: wire.ErrProtocol})
+	}
+	t, err := newCarry(k.c)
+	if err != nil {
+		return errors.Join(err, out.Now(&wire.Reply{Err: err}))
+	}
+	if err = out.Now(&wire.Reply{}); err == nil {
+		err = t.send(patient{conn, s.opt.Patience}, k.mem.h, k.bytes)
+	}
+	return errors.Join(err, t.close())
+}
+
+// patient is a connection whose other side must go on reading and writing.
+type patient struct {
+	net.Conn
+	patience time.Duration
+}
+
+func (p patient) Write(b []byte) (int, error) {
+	if err := p.SetWriteDeadline(time.Now().Add(p.patience)); err != nil {
+		return 0, err
+	}
+	return p.Conn.Write(b)
+}
+
+func (p patient) Read(b []byte) (int, error) {
+	if err := p.SetReadDeadline(time.Now().Add(p.patience)); err != nil {
+		return 0, err
+	}
+	return p.Conn.Read(b)
+}
+
+// pull fetches bytes from another server into an object, beside other messages.
+func (c *client) pull(m *wire.Pull) error {
+	o, err := object[*mem](c, m.Mem, "memory object")
+	if err != nil {
+		return err
+	}
+	if m.Bytes == 0 || m.Bytes > o.bytes || o.kind != driver.MemBuffer {
+		return fmt.Errorf("%w: %d bytes into an object of %d", wire.ErrProtocol, m.Bytes, o.bytes)
+	}
+	c.builds.Go(func() {
+		reached, err := c.fetch(m, o)
+		_ = c.reply(m.Req, err, func(w *wire.Writer) { w.Bool(reached) })
+	})
+	return nil
+}
+
+// fetch tries the addresses in turn; when none can be reached the client carries
+// the bytes itself.
+func (c *client) fetch(m *wire.Pull, o *mem) (reached bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), wire.HandshakeTime)
+	defer cancel()
+	for _, a := range m.Addrs {
+		conn, err := wire.Dial(ctx, a, c.s.key, wire.ForPeer)
+		if err != nil {
+			continue
+		}
+		reached, err = c.fetchFrom(patient{conn, c.s.opt.Patience}, m, o)
+		_ = conn.Close() // all has been read, or nothing is of use
+		if reached || err != nil {
+			return reached, err
+		}
+	}
+	return false, nil
+}
+
+func (c *client) fetchFrom(conn net.Conn, m *wire.Pull, o *mem) (bool, error) {
+	if err := wire.NewSender(conn, c.s.opt.Patience).Now(&wire.Fetch{Ticket: m.Ticket, Bytes: m.Bytes}); err != nil {
+		return false, nil
+	}
+	in := bufio.NewReaderSize(conn, 64<<10)
+	op, body, _, err := wire.ReadFrame(in, nil)
+	if err != nil {
+		return false, nil
+	}
+	var reply wire.Reply
+	r := &wire.Reader{B: body}
+	reply.Decode(r)
+	if r.End() != nil || op != wire.OpReply || reply.Err != nil {
+		return false, nil // another server at that address: the client carries
+	}
+	t, err := newCarry(c)
+	if err != nil {
+		return false, err
+	}
+	return true, errors.Join(t.receive(in, o.h, m.Bytes), t.close())
+}

@@ -1,0 +1,192 @@
+package gpud
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// queue is a queue of a client. Its goroutine follows the commands to their end.
+type queue struct {
+	c    *client
+	h    driver.Handle
+	desc driver.QueueDesc
+	lazy bool // the driver gives no events for commands
+
+	items chan item
+	ended chan struct{}
+
+	mu     sync.Mutex
+	failed error // of the first command without an event that failed since Finish
+}
+
+// ahead bounds the commands of a queue that the server follows: the client's
+// next ones wait in the connection.
+const ahead = 256
+
+// item is a command that was issued, or failed to be.
+type item struct {
+	native driver.Event
+	what   string // for errors: "launch of kernel", ...
+	name   string
+	err    error
+	ev     driver.Event // the client's event, 0 for none
+	piece  *piece       // of a transfer
+	finish uint64       // a request of Finish, with 1 added
+	marker bool
+}
+
+// piece is a slot that is in use.
+type piece struct {
+	slot  int
+	bytes int64 // to send when it is a read without shared memory
+}
+
+func (c *client) createQueue(m *wire.CreateQueue) error {
+	q := &queue{c: c, desc: m.Desc, items: make(chan item, ahead), ended: make(chan struct{})}
+	d := m.Desc
+	d.OutOfOrder = d.OutOfOrder && c.dev.info.OutOfOrder
+	d.Lazy = d.Lazy && c.dev.info.Lazy
+	h, err := c.drv.CreateQueue(d)
+	if err != nil {
+		return err
+	}
+	q.h, q.lazy = h, d.Lazy
+	go q.run()
+	return c.keep(m.ID, q)
+}
+
+// close waits for the commands and releases the queue.
+func (q *queue) close() error {
+	close(q.items)
+	<-q.ended
+	return errors.Join(q.c.drv.Finish(q.h), q.c.drv.ReleaseQueue(q.h))
+}
+
+// add enters a command; it waits while very many are unfinished.
+func (q *queue) add(i item) {
+	if i.finish == 0 {
+		q.c.unfinished.Add(1)
+		q.c.dev.unfinished.Add(1)
+		q.c.commands.Add(1)
+		q.c.s.counts.commands.Add(1)
+	}
+	q.items <- i
+}
+
+// run follows the commands. Those of an in-order queue complete in order, so
+// waiting for one that somebody has an event of tells about all before it.
+func (q *queue) run() {
+	defer close(q.ended)
+	var loose []item // commands without an event that were not looked at yet
+	var others sync.WaitGroup
+	const most = 64
+	settle := func() {
+		for _, i := range loose {
+			q.settle(i)
+		}
+		clear(loose)
+		loose = loose[:0]
+	}
+	for i := range q.items {
+		switch {
+		case i.finish != 0:
+			err := q.c.drv.Finish(q.h)
+			settle()
+			others.Wait()
+			q.answer(i.finish-1, err)
+		case q.desc.OutOfOrder && i.ev != 0:
+			others.Go(func() { q.settle(i) })
+		case i.ev == 0 && i.piece == nil && len(loose) < most:
+			loose = append(loose, i)
+		default:
+			if i.native != 0 {
+				_ = q.c.drv.WaitEvent(i.native) // settle finds out how it ended
+			}
+			settle()
+			q.settle(i)
+		}
+	}
+	settle()
+	others.Wait()
+}
+
+// settle takes in the end of one command.
+func (q *queue) settle(i item) {
+	err := i.err
+	if err == nil && i.native != 0 {
+		err = q.c.drv.WaitEvent(i.native)
+	}
+	if err != nil {
+		var known *driver.CommandError
+		if !errors.As(err, &known) {
+			err = &driver.CommandError{Command: i.what + quoted(i.name), Err: err}
+		}
+	}
+	q.c.unfinished.Add(-1)
+	q.c.dev.unfinished.Add(-1)
+	if i.ev == 0 {
+		if i.native != 0 {
+			q.c.drv.ReleaseEvent(i.native)
+		}
+		q.note(err)
+		return
+	}
+	done := &wire.Done{Event: uint64(i.ev), Err: err}
+	if i.marker && err == nil {
+		done.Err = q.note(nil)
+	}
+	if q.desc.Profiling && err == nil && i.native != 0 {
+		if t, err := q.c.drv.EventTimes(i.native); err == nil {
+			done.Times = &t
+		}
+	}
+	q.c.complete(i.ev, done.Err)
+	q.tell(done, i.piece)
+}
+
+func quoted(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " \"" + name + "\""
+}
+
+// note keeps the first failure and gives the one that is kept.
+func (q *queue) note(err error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.failed == nil {
+		q.failed = err
+	}
+	return q.failed
+}
+
+// tell sends the end of a command; a connection that is gone is for its reader
+// to notice.
+func (q *queue) tell(done *wire.Done, p *piece) {
+	if p == nil {
+		_ = q.c.out.Now(done)
+		return
+	}
+	done.Slot = p.slot + 1
+	if p.bytes == 0 || done.Err != nil {
+		_ = q.c.out.Now(done)
+		return
+	}
+	done.Bytes = p.bytes
+	at := p.slot * wire.SlotBytes
+	_ = q.c.out.Bulk(done, q.c.stage[at:at+int(p.bytes)])
+}
+
+// answer answers Finish with the first failure since the last one.
+func (q *queue) answer(req uint64, err error) {
+	q.mu.Lock()
+	if q.failed != nil {
+		err, q.failed = q.failed, nil
+	}
+	q.mu.Unlock()
+	_ = q.c.reply(req, err, nil)
+}

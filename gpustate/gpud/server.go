@@ -1,0 +1,446 @@
+package gpud
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/cl"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/cuda"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// Options say what to serve, and where. Listen and KeyFile are required.
+type Options struct {
+	// Listen are the addresses: "unix:PATH" or "HOST:PORT". Nothing else listens.
+	Listen []string
+	// KeyFile holds the key that clients prove; it is made when it is not there.
+	KeyFile string
+	// Name is the server's name for people. Empty: the host's.
+	Name string
+	// Advertise are addresses by which other servers reach this one. Empty: those
+	// it listens at, if they name a host.
+	Advertise []string
+	// Offer chooses the devices. nil: all, without the fake.
+	Offer func(driver.Info) bool
+	// Quota bounds the device memory of one client in bytes; 0 is no bound.
+	Quota int64
+	// MaxClients bounds the clients at a time; 0 is 256.
+	MaxClients int
+	// Patience is how long a client may not read what it is sent. 0 is 30 s.
+	Patience time.Duration
+	// Peers are the servers that programs move to when this one is evacuated.
+	Peers []string
+	// Logger gets what happens; nil: nothing.
+	Logger *slog.Logger
+
+	libs []driver.Driver // nil: those of this machine
+}
+
+// unproven bounds connections that have not proven the key yet.
+const unproven = 64
+
+func (o *Options) validate() error {
+	if len(o.Listen) == 0 {
+		return errors.New("gpud: Options.Listen is empty: want unix:PATH or HOST:PORT")
+	}
+	if o.KeyFile == "" {
+		return errors.New("gpud: Options.KeyFile is empty")
+	}
+	if o.Quota < 0 || o.MaxClients < 0 {
+		return errors.New("gpud: Options.Quota and Options.MaxClients are not below 0")
+	}
+	if o.Name == "" {
+		o.Name, _ = os.Hostname()
+	}
+	o.Name = cmp.Or(o.Name, "gpud")
+	o.MaxClients = cmp.Or(o.MaxClients, 256)
+	o.Patience = cmp.Or(o.Patience, 30*time.Second)
+	if o.Offer == nil {
+		o.Offer = func(i driver.Info) bool { return i.Kind != "fake" }
+	}
+	if o.libs == nil {
+		o.libs = []driver.Driver{&cuda.Library{}, cl.System, &fake.Library{}}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	return nil
+}
+
+// device is one that is offered.
+type device struct {
+	info driver.Info // Index is the place in Server.devices
+	lib  driver.Driver
+	at   int // index of the driver
+
+	used       atomic.Int64 // bytes of all clients
+	unfinished atomic.Int64 // commands of all clients
+	clients    atomic.Int64
+}
+
+// Server is a running server.
+type Server struct {
+	opt       Options
+	key       wire.Key
+	devices   []*device
+	listeners []net.Listener
+	addrs     []string // that it listens at
+	tickets   tickets
+	counts    counts
+
+	mu       sync.Mutex
+	clients  map[uint64]*client
+	conns    map[net.Conn]struct{} // all, to close them at the end
+	next     uint64
+	draining bool
+	left     chan struct{} // closed and made anew when a client has gone
+	moves    map[uint64]chan wire.Moved
+
+	closed chan struct{}
+	wg     sync.WaitGroup
+}
+
+// counts are for metrics.
+type counts struct {
+	admitted, refused, strangers, commands, written, read, moved atomic.Int64
+}
+
+// New finds the devices and listens. Serve answers.
+func New(opt Options) (*Server, error) {
+	if err := opt.validate(); err != nil {
+		return nil, err
+	}
+	key, err := wire.EnsureKey(opt.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{opt: opt, key: key, clients: map[uint64]*client{}, conns: map[net.Conn]struct{}{},
+		left: make(chan struct{}), moves: map[uint64]chan wire.Moved{}, closed: make(chan struct{})}
+	if err := s.discover(); err != nil {
+		return nil, err
+	}
+	for _, a := range opt.Listen {
+		if err := s.listen(a); err != nil {
+			s.hangUp()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// discover lists the devices that are offered.
+func (s *Server) discover() error {
+	var missing []error
+	for _, lib := range s.opt.libs {
+		infos, err := lib.Devices()
+		if err != nil {
+			missing = append(missing, err)
+		}
+		for _, i := range infos {
+			if s.opt.Offer(i) {
+				d := &device{info: i, lib: lib, at: i.Index}
+				d.info.Index = len(s.devices)
+				s.devices = append(s.devices, d)
+			}
+		}
+	}
+	if len(s.devices) == 0 {
+		return errors.Join(append([]error{errors.New("gpud: there is no device to offer")}, missing...)...)
+	}
+	return nil
+}
+
+func (s *Server) listen(addr string) error {
+	network, address, err := wire.SplitAddr(addr)
+	if err != nil {
+		return fmt.Errorf("gpud: %w", err)
+	}
+	if network == "unix" {
+		if err := clearSocket(address); err != nil {
+			return err
+		}
+	} else {
+		address = ofInterface(address)
+	}
+	l, err := (&net.ListenConfig{KeepAliveConfig: wire.KeepAlive}).Listen(context.Background(), network, address)
+	if err != nil {
+		return fmt.Errorf("gpud: %w", err)
+	}
+	s.listeners = append(s.listeners, l)
+	if network == "unix" {
+		s.addrs = append(s.addrs, "unix:"+address)
+		return os.Chmod(address, 0o600)
+	}
+	s.addrs = append(s.addrs, l.Addr().String())
+	return nil
+}
+
+// ofInterface puts the address of a network interface in place of its name.
+func ofInterface(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address // Listen says what is wrong with it
+	}
+	i, err := net.InterfaceByName(host)
+	if err != nil {
+		return address
+	}
+	addrs, _ := i.Addrs()
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil {
+			return net.JoinHostPort(n.IP.String(), port)
+		}
+	}
+	return address
+}
+
+// clearSocket removes the socket of a server that is gone.
+func clearSocket(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil // Listen says what is wrong with the path
+	}
+	if info.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("gpud: %s exists and is no socket", path)
+	}
+	if c, err := net.Dial("unix", path); err == nil {
+		_ = c.Close()
+		return fmt.Errorf("gpud: another server listens at %s", path)
+	}
+	return os.Remove(path)
+}
+
+// Addrs are the addresses that the server listens at, with the ports that it got.
+func (s *Server) Addrs() []string { return slices.Clone(s.addrs) }
+
+// Devices describes what is offered.
+func (s *Server) Devices() []driver.Info {
+	var list []driver.Info
+	for _, d := range s.devices {
+		list = append(list, d.info)
+	}
+	return list
+}
+
+// advertised are the addresses for other servers.
+func (s *Server) advertised() []string {
+	if len(s.opt.Advertise) > 0 {
+		return s.opt.Advertise
+	}
+	var list []string
+	for _, a := range s.addrs {
+		if host, port, err := net.SplitHostPort(a); err == nil && net.ParseIP(host).IsUnspecified() {
+			a = net.JoinHostPort(s.opt.Name, port)
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+// Serve answers until ctx ends and then hangs up: see Leave for a gentler end.
+func (s *Server) Serve(ctx context.Context) error {
+	for _, l := range s.listeners {
+		s.wg.Go(func() { s.accept(l) })
+	}
+	select {
+	case <-ctx.Done():
+	case <-s.closed:
+	}
+	s.end("the server ends")
+	s.wg.Wait()
+	return nil
+}
+
+func (s *Server) accept(l net.Listener) {
+	room := make(chan struct{}, unproven)
+	for {
+		c, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of descriptors: those of others come free
+			s.opt.Logger.Warn("accept", "err", err)
+			select {
+			case <-s.closed:
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+			continue
+		}
+		select {
+		case room <- struct{}{}:
+		default:
+			s.counts.strangers.Add(1)
+			_ = c.Close() // too many that have said nothing
+			continue
+		}
+		s.wg.Go(func() {
+			s.meet(c, func() { <-room })
+		})
+	}
+}
+
+// meet does the handshake and serves the connection to its end. proven is called
+// when the handshake is over.
+func (s *Server) meet(c net.Conn, proven func()) {
+	defer c.Close()
+	if !s.track(c) {
+		proven()
+		return
+	}
+	defer s.untrack(c)
+	err := c.SetDeadline(time.Now().Add(wire.HandshakeTime))
+	var p wire.Purpose
+	if err == nil {
+		p, err = wire.Admit(c, s.key, s.refuse)
+	}
+	proven()
+	if err != nil {
+		s.stranger(c, err)
+		return
+	}
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return
+	}
+	switch p {
+	case wire.ForDevice:
+		s.counts.admitted.Add(1)
+		s.serveClient(c)
+	case wire.ForAdmin:
+		s.serveAdmin(c)
+	case wire.ForPeer:
+		s.servePeer(c)
+	}
+}
+
+func (s *Server) stranger(c net.Conn, err error) {
+	if errors.Is(err, wire.ErrRefused) {
+		s.counts.refused.Add(1)
+	} else {
+		s.counts.strangers.Add(1)
+	}
+	s.opt.Logger.Warn("connection refused", "from", c.RemoteAddr().String(), "err", err)
+}
+
+// refuse keeps new clients out when the server is full or drained.
+func (s *Server) refuse(p wire.Purpose) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return p == wire.ForDevice && (s.draining || len(s.clients) >= s.opt.MaxClients)
+}
+
+func (s *Server) track(c net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.closed:
+		return false
+	default:
+	}
+	s.conns[c] = struct{}{}
+	return true
+}
+
+func (s *Server) untrack(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+}
+
+// enter gives a client its number; leave takes it out.
+func (s *Server) enter(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	c.id = s.next
+	s.clients[c.id] = c
+	c.dev.clients.Add(1)
+}
+
+func (s *Server) leave(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.clients, c.id)
+	c.dev.clients.Add(-1)
+	close(s.left)
+	s.left = make(chan struct{})
+}
+
+// list are the clients by number.
+func (s *Server) list() []*client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []*client
+	for _, c := range s.clients {
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b *client) int { return cmp.Compare(a.id, b.id) })
+	return list
+}
+
+// Drain refuses new clients from now on.
+func (s *Server) Drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+}
+
+// Leave refuses new clients, waits until all have gone or ctx ends, and makes
+// Serve return. Clients that are still there are told.
+func (s *Server) Leave(ctx context.Context) {
+	s.Drain()
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		n, left := len(s.clients), s.left
+		s.mu.Unlock()
+		if n == 0 {
+			break
+		}
+		select {
+		case <-left:
+		case <-ctx.Done():
+		}
+	}
+	s.end("the server was told to leave")
+}
+
+// end says goodbye to all and closes all connections.
+func (s *Server) end(why string) {
+	s.mu.Lock()
+	select {
+	case <-s.closed:
+		s.mu.Unlock()
+		return
+	default:
+	}
+	close(s.closed)
+	s.draining = true
+	s.mu.Unlock()
+	for _, c := range s.list() {
+		c.dismiss(why)
+	}
+	s.hangUp()
+}
+
+func (s *Server) hangUp() {
+	for _, l := range s.listeners {
+		_ = l.Close() // a Unix socket's file goes with it
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		_ = c.Close()
+	}
+}

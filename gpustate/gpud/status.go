@@ -1,0 +1,215 @@
+package gpud
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"bufio"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// Status is what a server publishes.
+type Status struct {
+	Server   string         `json:"server"`
+	Addrs    []string       `json:"addresses"` // by which other servers reach it
+	Draining bool           `json:"draining"`
+	Quota    int64          `json:"quota_bytes"` // of one client, 0: no bound
+	Devices  []DeviceStatus `json:"devices"`
+	Clients  []ClientStatus `json:"clients"`
+	Counts   Counts         `json:"counts"`
+}
+
+// DeviceStatus is one device of a server.
+type DeviceStatus struct {
+	Index      int    `json:"index"`
+	Name       string `json:"name"`
+	Kind       string `json:"kind"`
+	TotalBytes int64  `json:"total_bytes"`
+	UsedBytes  int64  `json:"used_bytes"` // by clients of the server
+	Unfinished int64  `json:"unfinished"` // commands
+	Clients    int64  `json:"clients"`
+}
+
+// ClientStatus is one client of a server.
+type ClientStatus struct {
+	ID         uint64  `json:"id"`
+	Device     int     `json:"device"`
+	Program    string  `json:"program"`
+	Host       string  `json:"host"`
+	PID        int     `json:"pid"`
+	Label      string  `json:"label"`
+	UsedBytes  int64   `json:"used_bytes"`
+	Unfinished int64   `json:"unfinished"`
+	Commands   int64   `json:"commands"`
+	Seconds    float64 `json:"seconds"` // since it came
+}
+
+// Counts are totals since the server started.
+type Counts struct {
+	Admitted     int64 `json:"admitted"`
+	Refused      int64 `json:"refused"`   // while full or draining
+	Strangers    int64 `json:"strangers"` // connections without the key, or of another version
+	Commands     int64 `json:"commands"`
+	WrittenBytes int64 `json:"written_bytes"`
+	ReadBytes    int64 `json:"read_bytes"`
+	Moved        int64 `json:"moved"` // clients, to other devices
+}
+
+// Status is the state of the server now.
+func (s *Server) Status() Status {
+	c := &s.counts
+	st := Status{Server: s.opt.Name, Addrs: s.advertised(), Quota: s.opt.Quota, Devices: []DeviceStatus{}, Clients: []ClientStatus{},
+		Counts: Counts{Admitted: c.admitted.Load(), Refused: c.refused.Load(), Strangers: c.strangers.Load(),
+			Commands: c.commands.Load(), WrittenBytes: c.written.Load(), ReadBytes: c.read.Load(), Moved: c.moved.Load()}}
+	s.mu.Lock()
+	st.Draining = s.draining
+	s.mu.Unlock()
+	for i, d := range s.devices {
+		st.Devices = append(st.Devices, DeviceStatus{Index: i, Name: d.info.Name, Kind: d.info.Kind,
+			TotalBytes: d.info.GlobalBytes, UsedBytes: d.used.Load(), Unfinished: d.unfinished.Load(), Clients: d.clients.Load()})
+	}
+	for _, c := range s.list() {
+		st.Clients = append(st.Clients, ClientStatus{ID: c.id, Device: c.dev.info.Index, Program: c.who.Program,
+			Host: c.who.Host, PID: c.who.PID, Label: c.who.Label, UsedBytes: c.used.Load(),
+			Unfinished: c.unfinished.Load(), Commands: c.commands.Load(), Seconds: time.Since(c.begun).Seconds()})
+	}
+	return st
+}
+
+// order is an admin's question or order.
+type order struct {
+	Do     string   `json:"do"` // "status", "move" or "evacuate"
+	Client uint64   `json:"client,omitempty"`
+	To     []string `json:"to,omitempty"` // selections, see gpustate.ParseSelect
+}
+
+// serveAdmin answers one order after the other.
+func (s *Server) serveAdmin(conn net.Conn) {
+	in, out := bufio.NewReader(conn), wire.NewSender(conn, s.opt.Patience)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { // orders end with the server
+		select {
+		case <-s.closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for {
+		op, body, _, err := wire.ReadFrame(in, nil)
+		if err != nil || op != wire.OpOrder {
+			return
+		}
+		var m wire.Order
+		r := &wire.Reader{B: body}
+		m.Decode(r)
+		var o order
+		if err := errors.Join(r.End(), json.Unmarshal(m.JSON, &o)); err != nil {
+			return
+		}
+		result, err := s.obey(ctx, o)
+		reply := &wire.Reply{Req: m.Req, Err: err}
+		if err == nil {
+			reply.Body, reply.Err = json.Marshal(result)
+		}
+		if out.Now(reply) != nil {
+			return
+		}
+	}
+}
+
+func (s *Server) obey(ctx context.Context, o order) (any, error) {
+	switch o.Do {
+	case "status":
+		return s.Status(), nil
+	case "move":
+		if len(o.To) != 1 {
+			return nil, errors.New("move: want one place to move to")
+		}
+		return s.Move(ctx, o.Client, o.To[0])
+	case "evacuate":
+		return s.Evacuate(ctx, o.To)
+	}
+	return nil, fmt.Errorf("order %q is not known to this server", o.Do)
+}
+
+// Admin asks and commands a server from outside.
+type Admin struct {
+	addr string
+	conn net.Conn
+	in   *bufio.Reader
+	out  *wire.Sender
+}
+
+// DialAdmin connects to the server at addr. The caller closes the Admin.
+func DialAdmin(ctx context.Context, addr, keyFile string) (*Admin, error) {
+	key, err := wire.ReadKey(keyFile)
+	if err != nil {
+		return nil, err
+	}
+	c, err := wire.Dial(ctx, addr, key, wire.ForAdmin)
+	if err != nil {
+		return nil, err
+	}
+	return &Admin{addr: addr, conn: c, in: bufio.NewReader(c), out: wire.NewSender(c, wire.HandshakeTime)}, nil
+}
+
+// Close ends the connection.
+func (a *Admin) Close() error { return a.conn.Close() }
+
+func (a *Admin) do(ctx context.Context, o order, result any) error {
+	stop := context.AfterFunc(ctx, func() { _ = a.conn.Close() })
+	defer stop()
+	err := a.exchange(o, result)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return &wire.ServerError{Server: a.addr, Op: o.Do + " on", Err: err}
+	}
+	return nil
+}
+
+func (a *Admin) exchange(o order, result any) error {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	if err := a.out.Now(&wire.Order{Req: 1, JSON: text}); err != nil {
+		return err
+	}
+	op, body, _, err := wire.ReadFrame(a.in, nil)
+	if err != nil {
+		return err
+	}
+	var reply wire.Reply
+	r := &wire.Reader{B: body}
+	reply.Decode(r)
+	if err := r.End(); err != nil || op != wire.OpReply {
+		return errors.Join(wire.ErrProtocol, err)
+	}
+	if reply.Err != nil {
+		return reply.Err
+	}
+	return json.Unmarshal(reply.Body, result)
+}
+
+// Status asks for the server's state.
+func (a *Admin) Status(ctx context.Context) (st Status, err error) {
+	return st, a.do(ctx, order{Do: "status"}, &st)
+}
+
+// Move has a client moved; see Server.Move.
+func (a *Admin) Move(ctx context.Context, client uint64, to string) (m Moved, err error) {
+	return m, a.do(ctx, order{Do: "move", Client: client, To: []string{to}}, &m)
+}
+
+// Evacuate has all clients moved; see Server.Evacuate.
+func (a *Admin) Evacuate(ctx context.Context, to []string) (list []Moved, err error) {
+	return list, a.do(ctx, order{Do: "evacuate", To: to}, &list)
+}

@@ -1,0 +1,159 @@
+package gpud
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
+)
+
+// place is a server of fake devices in this process.
+type place struct {
+	*Server
+	lib  *fake.Library
+	addr string
+	sel  gpustate.Select
+	stop func()
+}
+
+// serve starts a server for the test. Its address is a Unix socket unless the
+// options say otherwise.
+func serve(t *testing.T, o Options) *place {
+	t.Helper()
+	dir := t.TempDir()
+	p := &place{lib: &fake.Library{}}
+	o.libs = []driver.Driver{p.lib}
+	o.Offer = func(driver.Info) bool { return true }
+	if o.KeyFile == "" {
+		o.KeyFile = filepath.Join(dir, "key")
+	}
+	if o.Listen == nil {
+		o.Listen = []string{"unix:" + filepath.Join(dir, "s")}
+	}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Server, p.addr = s, s.Addrs()[0]
+	p.sel = gpustate.Select{Kind: "fake", Remote: p.addr, KeyFile: o.KeyFile}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := s.Serve(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	p.stop = func() { cancel(); <-ended }
+	t.Cleanup(func() {
+		p.stop()
+		if n := p.lib.Faults.Live(); n != 0 {
+			t.Errorf("%d memory objects are left on the server", n)
+		}
+		for i, d := range s.devices {
+			if d.used.Load() != 0 || d.unfinished.Load() != 0 {
+				t.Errorf("device %d: %d bytes, %d commands left", i, d.used.Load(), d.unfinished.Load())
+			}
+		}
+	})
+	return p
+}
+
+// quiet waits until all clients have gone.
+func (p *place) quiet(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for {
+		p.mu.Lock()
+		n, left := len(p.clients), p.left
+		p.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-left:
+		case <-ctx.Done():
+			t.Fatalf("%d clients are still there", n)
+		}
+	}
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		ok(t, err)
+		return v
+	}
+}
+
+const elements = 1 << 10
+
+// gate holds the kernel "gated" back until it is closed.
+var gate = make(chan struct{})
+
+func init() {
+	fake.Register("count", 1, func(l fake.Launch) {
+		for b := l.Args[0].Bytes; len(b) > 0; b = b[4:] {
+			v := math.Float32frombits(binary.NativeEndian.Uint32(b))
+			binary.NativeEndian.PutUint32(b, math.Float32bits(v+1))
+		}
+	})
+	fake.Register("gated", 1, func(l fake.Launch) { <-gate })
+}
+
+// counter is a program whose kernel adds 1 to every element.
+type counter struct {
+	d *gpustate.Device
+	q *gpustate.Queue
+	b *gpustate.Buffer
+	k *gpustate.Kernel
+	n int
+}
+
+func open(t *testing.T, sel gpustate.Select) *counter {
+	t.Helper()
+	c := &counter{d: must(gpustate.Open(sel))(t)}
+	c.q = must(c.d.Queue("q"))(t)
+	c.b = must(c.d.Buffer("b", 4*elements))(t)
+	p := must(c.d.Program("p", gpustate.Sources{OpenCL: "count gated"}, ""))(t)
+	c.k = must(p.Kernel("count"))(t)
+	ok(t, c.k.SetArgs(c.b))
+	ok(t, c.q.Write(c.b, 0, make([]byte, 4*elements)))
+	return c
+}
+
+func (c *counter) step() error {
+	if _, err := c.q.Launch(c.k, []int{elements}, nil); err != nil {
+		return err
+	}
+	c.n++
+	return nil
+}
+
+func (c *counter) check() error {
+	got := make([]float32, elements)
+	if err := c.q.Read(c.b, 0, gpustate.Bytes(got)); err != nil {
+		return err
+	}
+	for i, v := range got {
+		if v != float32(c.n) {
+			return fmt.Errorf("element %d is %g after %d steps", i, v, c.n)
+		}
+	}
+	return nil
+}

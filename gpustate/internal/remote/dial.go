@@ -1,0 +1,128 @@
+package remote
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// Options say which server, and which of its devices.
+type Options struct {
+	Addr  string
+	Key   wire.Key
+	Label string // shown to people beside the program's name
+	// Pick chooses among the server's devices; below 0 is none of them.
+	Pick func([]driver.Info) int
+}
+
+// NoDeviceError is a server without a device that is wanted.
+type NoDeviceError struct {
+	Server string
+	Found  []driver.Info
+}
+
+func (e *NoDeviceError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "GPU server %s has no such device; it has:", e.Server)
+	for _, i := range e.Found {
+		fmt.Fprintf(&b, "\n  %s", i)
+	}
+	if len(e.Found) == 0 {
+		b.WriteString(" none")
+	}
+	return b.String()
+}
+
+// Open connects to a server and opens one of its devices.
+func Open(ctx context.Context, o Options) (*Device, error) {
+	c, err := wire.Dial(ctx, o.Addr, o.Key, wire.ForDevice)
+	if err != nil {
+		return nil, err
+	}
+	d, err := start(c, o)
+	if err != nil {
+		_ = c.Close() // of no use
+		var none *NoDeviceError
+		if !errors.As(err, &none) {
+			err = &wire.ServerError{Server: o.Addr, Op: "open a device of", Err: err}
+		}
+		return nil, err
+	}
+	return d, nil
+}
+
+// start takes the rest of the way from an admitted connection to a device.
+func start(c net.Conn, o Options) (*Device, error) {
+	if err := c.SetDeadline(time.Now().Add(openTime)); err != nil {
+		return nil, err
+	}
+	br := bufio.NewReaderSize(c, 64<<10)
+	var welcome wire.Welcome
+	if err := expect(br, &welcome); err != nil {
+		return nil, err
+	}
+	for i := range welcome.Devices {
+		welcome.Devices[i].Server = o.Addr
+	}
+	n := o.Pick(welcome.Devices)
+	if n < 0 || n >= len(welcome.Devices) {
+		return nil, &NoDeviceError{Server: o.Addr, Found: welcome.Devices}
+	}
+	d := newDevice(c, br, o.Addr, welcome, n)
+	if u, ok := c.(*net.UnixConn); ok {
+		var err error
+		if d.arena, err = wire.ShareArena(u); err != nil {
+			return nil, err
+		}
+	}
+	host, _ := os.Hostname()
+	open := &wire.Open{Req: 0, Index: n, Program: filepath.Base(os.Args[0]), Host: host, PID: os.Getpid(), Label: o.Label}
+	if err := d.out.Now(open); err != nil {
+		return nil, errors.Join(err, wire.FreeArena(d.arena))
+	}
+	var reply wire.Reply
+	err := expect(br, &reply)
+	if err == nil {
+		err = reply.Err
+	}
+	if err == nil {
+		err = c.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		return nil, errors.Join(err, wire.FreeArena(d.arena))
+	}
+	go d.out.Run(d.stop)
+	go d.receive()
+	return d, nil
+}
+
+// openTime bounds opening a device: an API's library may start slowly.
+const openTime = 60 * time.Second
+
+// expect reads one message of the kind of m.
+func expect(br *bufio.Reader, m wire.Message) error {
+	op, body, _, err := wire.ReadFrame(br, nil)
+	if err != nil {
+		return err
+	}
+	r := &wire.Reader{B: body}
+	if op == wire.OpBye {
+		var bye wire.Bye
+		bye.Decode(r)
+		return errors.New(bye.Why)
+	}
+	if op != m.Op() {
+		return fmt.Errorf("%w: operation %d where %d is due", wire.ErrProtocol, op, m.Op())
+	}
+	m.Decode(r)
+	return r.End()
+}

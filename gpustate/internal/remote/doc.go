@@ -1,0 +1,16 @@
+// Package remote is the driver of devices that another process offers: package
+// gpud, on this node or another one.
+//
+// Commands are sent in order and are not waited for. A command that fails fails
+// its event; on a queue without events for each command it fails the next event
+// of the queue and its next Finish. The error is a *driver.CommandError that
+// names the command.
+//
+// Bulk data moves in pieces through slots: memory that both processes map where
+// the server is reached through a Unix socket, otherwise the socket itself. A
+// program's memory is read before Write returns; memory of a Read that does not
+// block is written by a goroutine of this package until its event is complete.
+//
+// When the connection breaks, every call and every event fails at once with a
+// *wire.ServerError. Releasing objects then succeeds: they are gone.
+package remote

@@ -1,0 +1,150 @@
+package remote
+
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// CreateMem makes a memory object on the server. Host buffers stay here.
+func (d *Device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
+	o := &mem{id: d.id(), bytes: m.Bytes}
+	if m.Kind == driver.MemHost {
+		o.id = 0
+		return o, nil
+	}
+	if m.Kind == driver.MemImage {
+		o.pixel = int(m.Bytes) / (m.Image.Width * m.Image.Height * m.Image.Depth)
+	}
+	msg := &wire.CreateMem{Req: o.id, ID: o.id, Kind: m.Kind, Access: m.Access, Bytes: m.Bytes,
+		Offset: m.Offset, Image: m.Image}
+	if m.Kind == driver.MemSub {
+		msg.Parent = m.Parent.(*mem).id
+	}
+	if _, err := d.request(o.id, msg); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// ReleaseMem releases a memory object.
+func (d *Device) ReleaseMem(h driver.Handle) error {
+	if id := h.(*mem).id; id != 0 {
+		return d.release(id)
+	}
+	return nil
+}
+
+// MapShared reads the object's bytes, UnmapShared writes them.
+func (d *Device) MapShared(q, h driver.Handle) ([]byte, error) {
+	m := h.(*mem)
+	b := make([]byte, m.bytes)
+	if _, err := d.Read(q, m, 0, b, true, nil); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m.mapped = b
+	return b, nil
+}
+
+// UnmapShared ends MapShared.
+func (d *Device) UnmapShared(q, h driver.Handle) error {
+	m := h.(*mem)
+	d.mu.Lock()
+	b := m.mapped
+	m.mapped = nil
+	d.mu.Unlock()
+	if b == nil {
+		return nil
+	}
+	_, err := d.Write(q, m, 0, b, true, nil)
+	return err
+}
+
+// CreateSampler makes a sampler on the server.
+func (d *Device) CreateSampler(s driver.SamplerDesc) (driver.Handle, error) {
+	id := d.id()
+	if _, err := d.request(id, &wire.CreateSampler{Req: id, ID: id, Desc: s}); err != nil {
+		return nil, err
+	}
+	return object(id), nil
+}
+
+// ReleaseSampler releases a sampler.
+func (d *Device) ReleaseSampler(h driver.Handle) error { return d.release(uint64(h.(object))) }
+
+// Build builds a program on the server.
+func (d *Device) Build(p driver.ProgramDesc) (driver.Handle, error) {
+	id := d.id()
+	_, err := d.request(id, &wire.Build{Req: id, ID: id, Desc: p})
+	if b, ok := err.(*driver.BuildError); ok {
+		b.Device = d.info
+	}
+	if err != nil {
+		return nil, err
+	}
+	return object(id), nil
+}
+
+// ReleaseProgram releases a program.
+func (d *Device) ReleaseProgram(h driver.Handle) error { return d.release(uint64(h.(object))) }
+
+// CreateKernel makes a kernel on the server.
+func (d *Device) CreateKernel(p driver.Handle, name string) (driver.Handle, error) {
+	k := &kernel{id: d.id()}
+	reply, err := d.request(k.id, &wire.CreateKernel{Req: k.id, ID: k.id, Program: uint64(p.(object)), Name: name})
+	if err != nil {
+		return nil, err
+	}
+	r := &wire.Reader{B: reply.Body}
+	k.args = r.Small(wire.MaxArgs+1) - 1
+	return k, r.End()
+}
+
+// ReleaseKernel releases a kernel.
+func (d *Device) ReleaseKernel(h driver.Handle) error { return d.release(h.(*kernel).id) }
+
+// Args is what the server told when the kernel was made.
+func (d *Device) Args(h driver.Handle) int { return h.(*kernel).args }
+
+// SetArg sends an argument. What the API says to it fails the next launch.
+func (d *Device) SetArg(h driver.Handle, i int, a driver.Arg) error {
+	if i < 0 || i >= wire.MaxArgs {
+		return fmt.Errorf("argument %d, the most is %d: %w", i, wire.MaxArgs-1, driver.ErrUnsupported)
+	}
+	m := wire.SetArg{Kernel: h.(*kernel).id, Index: i,
+		Arg: wire.Arg{Kind: a.Kind, Local: int64(a.Local), Value: a.Value}}
+	switch o := a.Handle.(type) {
+	case *mem:
+		m.Arg.Object = o.id
+	case object:
+		m.Arg.Object = uint64(o)
+	}
+	return d.failing(d.out.Later(func(w *wire.Writer) { w.Put(&m) }))
+}
+
+// CreateQueue makes a queue on the server.
+func (d *Device) CreateQueue(q driver.QueueDesc) (driver.Handle, error) {
+	id := d.id()
+	if _, err := d.request(id, &wire.CreateQueue{Req: id, ID: id, Desc: q}); err != nil {
+		return nil, err
+	}
+	return &queue{id: id, lazy: q.Lazy}, nil
+}
+
+// ReleaseQueue releases a queue after its commands.
+func (d *Device) ReleaseQueue(h driver.Handle) error { return d.release(h.(*queue).id) }
+
+// Flush hands the commands to the server, and there to the device.
+func (d *Device) Flush(h driver.Handle) error {
+	return d.failing(d.out.Now(&wire.Flush{Queue: h.(*queue).id}))
+}
+
+// Finish waits on the server.
+func (d *Device) Finish(h driver.Handle) error {
+	id := d.id()
+	_, err := d.request(id, &wire.Finish{Req: id, Queue: h.(*queue).id})
+	return err
+}

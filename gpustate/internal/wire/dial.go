@@ -1,0 +1,91 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// ServerError is what went wrong with a server of devices: it cannot be reached,
+// refuses, or was lost. A lost one matches driver.ErrDeviceLost.
+type ServerError struct {
+	Server string // its address
+	Op     string // "connect to", "open a device of", "lost"
+	Lost   bool
+	Err    error
+}
+
+func (e *ServerError) Error() string {
+	if e.Lost {
+		return fmt.Sprintf("GPU server %s is lost: %v; objects on it are gone, restart from a checkpoint", e.Server, e.Err)
+	}
+	return fmt.Sprintf("%s GPU server %s: %v", e.Op, e.Server, e.Err)
+}
+
+func (e *ServerError) Unwrap() error { return e.Err }
+
+// Is makes a lost server match driver.ErrDeviceLost.
+func (e *ServerError) Is(target error) bool { return e.Lost && target == driver.ErrDeviceLost }
+
+// SplitAddr gives network and address of "unix:PATH", "tcp:HOST:PORT" or
+// "HOST:PORT".
+func SplitAddr(addr string) (network, address string, err error) {
+	if p, ok := strings.CutPrefix(addr, "unix:"); ok {
+		if p == "" {
+			return "", "", errors.New("want unix:PATH, the path is empty")
+		}
+		return "unix", p, nil
+	}
+	address = strings.TrimPrefix(addr, "tcp:")
+	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+		return "", "", fmt.Errorf("address %q: want unix:PATH or HOST:PORT", addr)
+	}
+	return "tcp", address, nil
+}
+
+// KeepAlive finds connections whose other side is gone without a word.
+var KeepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 5}
+
+// Dial connects to a server and does the client's side of the handshake.
+func Dial(ctx context.Context, addr string, k Key, p Purpose) (net.Conn, error) {
+	fail := func(err error) (net.Conn, error) {
+		return nil, &ServerError{Server: addr, Op: "connect to", Err: err}
+	}
+	network, address, err := SplitAddr(addr)
+	if err != nil {
+		return fail(err)
+	}
+	d := net.Dialer{Timeout: HandshakeTime, KeepAliveConfig: KeepAlive}
+	c, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return fail(remedy(err))
+	}
+	if err := c.SetDeadline(time.Now().Add(HandshakeTime)); err == nil {
+		if err = Greet(c, k, p); err == nil {
+			err = c.SetDeadline(time.Time{})
+		}
+		if err != nil {
+			_ = c.Close() // of no use
+			return fail(err)
+		}
+		return c, nil
+	}
+	_ = c.Close()
+	return fail(err)
+}
+
+// remedy says what to do about common errors.
+func remedy(err error) error {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("%w (is `holdfast gpud` running there?)", err)
+	}
+	return err
+}

@@ -1,0 +1,40 @@
+package wire
+
+import "github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+
+func encodeInfo(w *Writer, i *driver.Info) {
+	for _, s := range []string{i.Kind, i.Platform, i.Vendor, i.Name, i.Version, i.Type, i.UUID, i.PCI, i.Arch} {
+		w.Str(s)
+	}
+	for _, n := range []int64{int64(i.Index), i.GlobalBytes, i.MaxAllocBytes, i.LocalBytes, int64(i.SubAlign), int64(i.MaxGroup)} {
+		w.Int(n)
+	}
+	for _, b := range []bool{i.FP64, i.Images, i.Shared, i.OutOfOrder, i.HostMemory, i.Lazy, i.Serial} {
+		w.Bool(b)
+	}
+	for _, n := range infoExtents(i) {
+		w.Int(int64(*n))
+	}
+}
+
+func decodeInfo(r *Reader, i *driver.Info) {
+	for _, s := range []*string{&i.Kind, &i.Platform, &i.Vendor, &i.Name, &i.Version, &i.Type, &i.UUID, &i.PCI, &i.Arch} {
+		*s = r.Str()
+	}
+	i.Index = int(r.Size())
+	for _, n := range []*int64{&i.GlobalBytes, &i.MaxAllocBytes, &i.LocalBytes} {
+		*n = r.Size()
+	}
+	i.SubAlign, i.MaxGroup = int(r.Size()), int(r.Size())
+	for _, b := range []*bool{&i.FP64, &i.Images, &i.Shared, &i.OutOfOrder, &i.HostMemory, &i.Lazy, &i.Serial} {
+		*b = r.Bool()
+	}
+	for _, n := range infoExtents(i) {
+		*n = int(r.Size())
+	}
+}
+
+func infoExtents(i *driver.Info) []*int {
+	return []*int{&i.MaxImage1D, &i.MaxImage2D[0], &i.MaxImage2D[1],
+		&i.MaxImage3D[0], &i.MaxImage3D[1], &i.MaxImage3D[2]}
+}

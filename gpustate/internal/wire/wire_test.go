@@ -1,0 +1,180 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"net"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// messages has one of each kind, with all fields set.
+var messages = []Message{
+	&Open{Req: 1, Index: 2, Program: "p", Host: "h", PID: 3, Label: "l", Unmoved: true},
+	&CreateMem{Req: 1, ID: 2, Kind: driver.MemImage, Access: driver.ReadOnly, Bytes: 1 << 40, Parent: 4, Offset: 4096,
+		Image: driver.ImageDesc{Dims: 3, Width: 4, Height: 5, Depth: 6, Order: 0x10B5, Type: 0x10DE}},
+	&CreateSampler{Req: 1, ID: 2, Desc: driver.SamplerDesc{Normalized: true, Addressing: 0x1130, Filter: 0x1141}},
+	&Build{Req: 1, ID: 2, Desc: driver.ProgramDesc{Name: "n", OpenCL: "o", CUDA: "c", PTX: []byte{1}, IL: []byte{2}, Options: "-x"}},
+	&CreateKernel{Req: 1, ID: 2, Program: 3, Name: "k"},
+	&CreateQueue{Req: 1, ID: 2, Desc: driver.QueueDesc{OutOfOrder: true, Profiling: true, Lazy: true, Priority: -3}},
+	&Release{ID: 300},
+	&SetArg{Kernel: 1, Index: 1023, Arg: Arg{Kind: driver.ArgValue, Value: []byte{1, 2}}},
+	&SetArg{Kernel: 1, Index: 2, Arg: Arg{Kind: driver.ArgMem, Object: 9}},
+	&SetArg{Kernel: 1, Index: 2, Arg: Arg{Kind: driver.ArgLocal, Local: 64}},
+	&Launch{Queue: 1, Kernel: 2, Event: 3, Grid: driver.Grid{Dims: 2, Offset: [3]int{1, 2}, Global: [3]int{8, 4, 1},
+		Local: [3]int{2, 4, 1}}, Wait: []driver.Event{7, 1 << 40}},
+	&Launch{Queue: 1, Kernel: 2, Grid: driver.Grid{Dims: 1, Global: [3]int{7, 1, 1}}, Wait: []driver.Event{7}},
+	&Transfer{Queue: 1, Mem: 2, Event: 3, Slot: 15, Write: true, Last: true, Off: 1 << 40, Bytes: SlotBytes, Inline: true, Wait: []driver.Event{7}},
+	&Transfer{Queue: 1, Mem: 2, Event: 3, Image: true, Bytes: 64, Region: driver.Region{Origin: [3]int{1, 2, 3}, Size: [3]int{4, 5, 6}}, Wait: []driver.Event{7}},
+	&Copy{Queue: 1, Event: 2, Kind: CopyBufferToImage, Dst: 3, Src: 4, DstOff: 5, SrcOff: 6, Bytes: 7, Wait: []driver.Event{7}},
+	&Marker{Queue: 1, Event: 2, Wait: []driver.Event{7}},
+	&Flush{Queue: 1}, &Finish{Req: 1, Queue: 2}, &Ask{Req: 1, What: AskFormats, Object: 3, Index: 4},
+	&Export{Req: 1, Mem: 2, Bytes: 3}, &Pull{Req: 1, Mem: 2, Bytes: 3, Addrs: []string{"a", "b"}, Ticket: []byte{1}},
+	&Moved{Token: 1, Err: "e", Steps: "{}"}, &Forget{Event: 1}, &Order{Req: 1, JSON: []byte("{}")}, &Fetch{Ticket: []byte{1}, Bytes: 2},
+	&Welcome{Server: "s", Addrs: []string{"a"}, Quota: 5, Devices: []driver.Info{{Kind: "cuda", Platform: "P", Vendor: "V", Name: "N",
+		Version: "1", Type: "gpu", Index: 1, UUID: "u", PCI: "p", Arch: "sm_90", GlobalBytes: 1, MaxAllocBytes: 2, LocalBytes: 3,
+		SubAlign: 4, MaxGroup: 5, FP64: true, Images: true, Shared: true, OutOfOrder: true, HostMemory: true, Lazy: true, Serial: true,
+		MaxImage1D: 6, MaxImage2D: [2]int{7, 8}, MaxImage3D: [3]int{9, 10, 11}}}},
+	&Reply{Req: 1, Body: []byte{1}},
+	&Done{Event: 1, Slot: 16, Bytes: SlotBytes, Times: &driver.Times{Queued: 1, Submit: 2, Start: 3, End: 4}},
+	&Move{Token: 1, To: "remote=a"}, &Bye{Why: "w"},
+}
+
+// TestRoundTrip: what is decoded is what was encoded, and every operation is
+// among the messages.
+func TestRoundTrip(t *testing.T) {
+	seen := map[Op]bool{}
+	for _, m := range messages {
+		seen[m.Op()] = true
+		op, body, _, err := ReadFrame(bufio.NewReader(bytes.NewReader(Append(nil, m))), nil)
+		if err != nil || op != m.Op() {
+			t.Fatalf("%T: %v", m, err)
+		}
+		got := New(op)
+		r := &Reader{B: body}
+		got.Decode(r)
+		if err := r.End(); err != nil {
+			t.Errorf("%T: %v", m, err)
+		}
+		if !reflect.DeepEqual(got, m) {
+			t.Errorf("got %+v, want %+v", got, m)
+		}
+		for n := range body { // cut short anywhere
+			r := &Reader{B: body[:n]}
+			New(op).Decode(r)
+			if r.End() == nil {
+				t.Errorf("%T of %d of %d bytes was accepted", m, n, len(body))
+			}
+		}
+	}
+	for op := range 256 {
+		if (New(Op(op)) != nil) != seen[Op(op)] {
+			t.Errorf("operation %d: known %v, tested %v", op, New(Op(op)) != nil, seen[Op(op)])
+		}
+	}
+}
+
+// TestErrors: conditions, types and texts pass the wire.
+func TestErrors(t *testing.T) {
+	call := &driver.CallError{Call: "clX", Code: -5, Text: "CL_OUT", Kind: driver.ErrOutOfMemory}
+	for _, want := range []error{
+		errors.New("plain"), driver.ErrUnsupported, call,
+		&driver.CommandError{Command: "launch", Err: call},
+		&driver.BuildError{Program: "p", Options: "-o", Log: "log", Err: errors.New("why")},
+	} {
+		var w Writer
+		w.Error(want)
+		r := &Reader{B: w.B}
+		got := r.Error()
+		if err := r.End(); err != nil || got == nil || !strings.Contains(got.Error(), strings.Split(want.Error(), " for ")[0]) {
+			t.Errorf("%v: got %v, %v", want, got, err)
+		}
+		if reflect.TypeOf(want) != reflect.TypeOf(got) && reflect.TypeOf(got) != reflect.TypeOf(&remoteError{}) {
+			t.Errorf("%T became %T", want, got)
+		}
+		for _, s := range sentinels {
+			if s != nil && errors.Is(want, s) != errors.Is(got, s) {
+				t.Errorf("%v: matching %v is lost", want, s)
+			}
+		}
+		var c *driver.CallError
+		if errors.As(want, &c) && (!errors.As(got, &c) || c.Code != -5 || c.Call != "clX") {
+			t.Errorf("%v: the call is lost", want)
+		}
+	}
+	var w Writer
+	w.Error(nil)
+	if r := (&Reader{B: w.B}); r.Error() != nil || r.End() != nil {
+		t.Error("no error became one")
+	}
+}
+
+// FuzzMessages: no bytes make a decoder panic or take memory beyond them, and what
+// is accepted encodes and decodes to itself.
+func FuzzMessages(f *testing.F) {
+	for _, m := range messages {
+		f.Add(byte(m.Op()), Append(nil, m)[frameHeader:])
+	}
+	f.Fuzz(func(t *testing.T, op byte, body []byte) {
+		m := New(Op(op))
+		if m == nil {
+			return
+		}
+		r := &Reader{B: body}
+		m.Decode(r)
+		if r.End() != nil {
+			return
+		}
+		again := New(Op(op))
+		r = &Reader{B: Append(nil, m)[frameHeader:]}
+		again.Decode(r)
+		if err := r.End(); err != nil {
+			t.Fatalf("%+v: %v", m, err)
+		}
+	})
+}
+
+// FuzzFrame: frames from a hostile stream are read or refused.
+func FuzzFrame(f *testing.F) {
+	f.Add(Append(nil, messages[0]))
+	f.Add([]byte{255, 255, 255, 255, 1})
+	f.Add([]byte{0, 0, 0, 3, 1, 2})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		in, buf := bufio.NewReader(bytes.NewReader(b)), []byte(nil)
+		for {
+			_, body, kept, err := ReadFrame(in, buf)
+			if err != nil {
+				return
+			}
+			if len(body) > len(b) {
+				t.Fatal("a body longer than the stream")
+			}
+			buf = kept
+		}
+	})
+}
+
+// FuzzAdmit: nobody gets in with bytes, whatever they are.
+func FuzzAdmit(f *testing.F) {
+	f.Add(make([]byte, greetBytes))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		server, client := net.Pipe()
+		defer client.Close()
+		go func() {
+			_ = client.SetDeadline(time.Now().Add(5 * time.Second))
+			hello := make([]byte, helloBytes)
+			_, _ = client.Read(hello)
+			_, _ = client.Write(b)
+			_ = client.Close()
+		}()
+		if _, err := Admit(server, Key{1}, func(Purpose) bool { return false }); err == nil {
+			t.Fatal("admitted without the key")
+		}
+		_ = server.Close()
+	})
+}
