@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ type blockWriter struct {
 	pool  *buffers
 	pace  *throttle // nil: as fast as it goes
 	off   int64     // where stage[0] goes; a multiple of vfs.Align
+	end   int64     // nothing is written from here on; 0: no limit
 	stage *lease    // nil: nothing is staged
 	n     int       // bytes staged
 
@@ -123,6 +125,9 @@ func (w *blockWriter) submit(b block) error {
 	if err == nil {
 		err = w.ctx.Err()
 	}
+	if err == nil && w.end > 0 && w.off+int64(len(b.p)) > w.end {
+		err = errBeyondRoom
+	}
 	if err != nil {
 		b.from.drop()
 		return err
@@ -203,6 +208,25 @@ func (w *blockWriter) alignTo(n, short int64) error {
 }
 
 var zeroPage [vfs.Align]byte
+
+// errBeyondRoom marks a shard that became longer than it had to be.
+var errBeyondRoom = errors.New("shard is longer than the room that was set aside for it")
+
+// skipTo goes on at a later offset, a multiple of vfs.Align. What lies between
+// reads as zeros in a new file.
+func (w *blockWriter) skipTo(off int64) error {
+	if w.pos() >= off {
+		return nil
+	}
+	if err := w.alignTo(vfs.Align, 0); err != nil {
+		return err
+	}
+	if err := w.flushStage(); err != nil {
+		return err
+	}
+	w.off = off
+	return nil
+}
 
 // finish waits for all writes; the caller has appended whole pages. The file
 // is complete but not synced. finish or abort ends a blockWriter.

@@ -39,6 +39,18 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 	return nil
 }
 
+// Committed notes that another rank has committed an epoch at a level whose
+// directory all ranks share. What this rank put of it is what its later shards
+// refer to.
+func (s *Store) Committed(e Epoch, level string) error {
+	l, err := s.at(level)
+	if err != nil {
+		return err
+	}
+	l.committed(e)
+	return nil
+}
+
 func (s *Store) newManifest(e Epoch, l *level, shards []ShardInfo) (*manifest, error) {
 	m := &manifest{epoch: e, size: s.opt.Size, job: s.opt.Job, level: l.name}
 	if l.name == LevelParity {
@@ -62,7 +74,11 @@ func (l *levelDir) commit(m *manifest, rank int) error {
 	if err := l.ensureEpoch(m.epoch); err != nil {
 		return l.unusable(err)
 	}
-	if err := l.checkOrigins(m.shards[rank].origins); err != nil {
+	origins := m.shards[rank].origins
+	if l.name == LevelGlobal { // one rank commits for all
+		origins = m.origins()
+	}
+	if err := l.checkOrigins(origins); err != nil {
 		return err
 	}
 	return l.publishManifest(m)
@@ -107,6 +123,7 @@ func (l *levelDir) checkOrigins(origins []Epoch) error {
 func (l *level) committed(e Epoch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.last = max(l.last, e)
 	for _, idx := range l.puts[e] {
 		if b := l.base[idx.rank]; b == nil || b.epoch < e {
 			l.base[idx.rank] = idx

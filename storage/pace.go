@@ -25,8 +25,9 @@ func newPace(bytesPerSec int64) *pace {
 // throttle is what copying in the background obeys. A nil throttle does not
 // hold back.
 type throttle struct {
-	pace *pace
-	gate *gate
+	pace  *pace
+	gate  *gate
+	share int // so many ranks keep the limit together; 0 and 1: this one alone
 }
 
 // wait returns when n more bytes may go.
@@ -37,7 +38,7 @@ func (t *throttle) wait(ctx context.Context, n int) error {
 	if err := t.gate.wait(ctx); err != nil {
 		return err
 	}
-	return t.pace.wait(ctx, n)
+	return t.pace.wait(ctx, n*max(t.share, 1))
 }
 
 // limit is in bytes per second; 0 means none.
@@ -45,7 +46,7 @@ func (t *throttle) limit() float64 {
 	if t == nil || t.pace == nil {
 		return 0
 	}
-	return t.pace.bytesPerSec
+	return t.pace.bytesPerSec / float64(max(t.share, 1))
 }
 
 // gate can be held shut by any number of holders. Its zero value is open.
@@ -93,7 +94,7 @@ func (g *gate) wait(ctx context.Context) error {
 // not held back.
 func (s *Store) Hold() (release func()) { return s.gate.hold() }
 
-func (s *Store) throttle(to *level) *throttle { return &throttle{to.pace, &s.gate} }
+func (s *Store) throttle(to *level) *throttle { return &throttle{pace: to.pace, gate: &s.gate} }
 
 // wait returns when n more bytes may go.
 func (p *pace) wait(ctx context.Context, n int) error {

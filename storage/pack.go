@@ -117,19 +117,34 @@ func inOrder(infos []ShardInfo, ranks []int) []ShardInfo {
 func divideIntoPacks(shards []*Shard, limit int64) []packJob {
 	sorted := slices.Clone(shards)
 	slices.SortFunc(sorted, func(a, b *Shard) int { return a.rank - b.rank })
+	bytes := make([]int64, len(sorted))
+	for i, sh := range sorted {
+		bytes[i] = sh.shape.bytes()
+	}
 	var jobs []packJob
-	var room int64
-	for _, sh := range sorted {
-		n := sh.shape.bytes()
-		if len(jobs) == 0 || n > room {
-			jobs = append(jobs, packJob{first: sh.rank})
-			room = limit
-		}
-		last := &jobs[len(jobs)-1]
-		last.shards = append(last.shards, sh)
-		room -= n
+	for _, p := range packRuns(bytes, limit) {
+		jobs = append(jobs, packJob{first: sorted[p.from].rank, shards: sorted[p.from:p.to]})
 	}
 	return jobs
+}
+
+// packRun is a run of shards, given by place, that go into one pack.
+type packRun struct{ from, to int }
+
+// packRuns divides shards of so many bytes each. The result depends on nothing
+// else: all ranks of a node find the same.
+func packRuns(bytes []int64, limit int64) []packRun {
+	var runs []packRun
+	var room int64
+	for i, n := range bytes {
+		if len(runs) == 0 || n > room {
+			runs = append(runs, packRun{i, i})
+			room = limit
+		}
+		runs[len(runs)-1].to = i + 1
+		room -= n
+	}
+	return runs
 }
 
 // pack writes one pack, unless it is there complete.
@@ -148,6 +163,7 @@ func (s *Store) pack(ctx context.Context, job packJob, to *level) ([]ShardInfo, 
 		specs[i] = s.spec(e, sh.rank, sh.asSections(ctx))
 		specs[i].head.node = sh.copies[0].at.info.Node
 		s.prepareSpec(to, specs[i])
+		specs[i].base = s.lastShard(ctx, to, sh.rank, e)
 		need += specs[i].need()
 	}
 	if err := to.checkSpace(specs...); err != nil {

@@ -150,6 +150,9 @@ func (f *peerFS) Create(name string, direct bool) (vfs.File, error) {
 	return f.file(wireCreate, name, "")
 }
 
+// Edit is for files that the ranks of one node share.
+func (f *peerFS) Edit(string, bool) (vfs.File, error) { return nil, errors.ErrUnsupported }
+
 func (f *peerFS) Open(name string) (vfs.File, error) { return f.file(wireOpen, name) }
 
 func (f *peerFS) file(op wireOp, names ...string) (vfs.File, error) {

@@ -161,6 +161,10 @@ func (l *levelDir) checkSpace(specs ...*shardSpec) error {
 			need += spec.need()
 		}
 	}
+	return l.checkRoom(need)
+}
+
+func (l *levelDir) checkRoom(need int64) error {
 	free, err := l.fs.Free(l.path)
 	if err != nil || free >= need {
 		return nil
@@ -199,8 +203,34 @@ func (l *level) remember(e Epoch, idx *shardIndex) {
 func (l *level) lastCommitted(rank int, e Epoch) *shardIndex {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b := l.base[rank]; b != nil && b.epoch < e {
+	if b := l.base[rank]; b != nil && b.epoch < e && b.epoch == l.last {
 		return b
 	}
 	return nil
+}
+
+// lastShard is lastCommitted for a directory that several ranks write to: the
+// shard may have been written by another one, in this run, and is then read.
+func (s *Store) lastShard(ctx context.Context, l *level, rank int, e Epoch) *shardIndex {
+	if l.cfg.Full {
+		return nil
+	}
+	if b := l.lastCommitted(rank, e); b != nil {
+		return b
+	}
+	l.mu.Lock()
+	last := l.last
+	l.mu.Unlock()
+	if last == 0 || last >= e {
+		return nil
+	}
+	c, err := openCopy(ctx, &l.levelDir, last, rank)
+	if err != nil {
+		s.log.Debug("no earlier shard to refer to", "epoch", last, "rank", rank, "level", l.name, "err", err)
+		return nil
+	}
+	if err := c.close(); err != nil {
+		return nil
+	}
+	return c.idx
 }

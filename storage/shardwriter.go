@@ -21,6 +21,7 @@ type shardSpec struct {
 	wanted   *shardIndex // what is expected to be written; may be nil
 	compress compression
 	name     string // of the file, if it is not the rank's shard
+	room     int64  // length that the shard is to have, whole pages; 0: what it needs
 }
 
 // shardWriter writes the bytes of one shard, in one pass over the sections.
@@ -63,6 +64,9 @@ func (s *shardWriter) end() (ShardInfo, error) {
 		epoch: s.idx.epoch, rank: s.idx.rank,
 	}
 	if err := s.w.copyIn(index); err != nil {
+		return ShardInfo{}, err
+	}
+	if err := s.w.skipTo(s.start + s.spec.room - vfs.Align); err != nil {
 		return ShardInfo{}, err
 	}
 	if err := s.w.alignTo(vfs.Align, footerLen); err != nil {
@@ -154,7 +158,13 @@ func knownChunks(sec *Section) []chunk {
 
 // same says whether the earlier chunk can be referred to.
 func (s *shardWriter) same(hash [16]byte, length uint32, old *chunk) bool {
-	return old.length == length && old.codec != codecZero && old.hash == hash && old.origin > s.tooOld
+	return old.holds(hash, length, s.tooOld)
+}
+
+// holds says whether c has the bytes of another chunk on the disk, in an epoch
+// later than tooOld.
+func (c *chunk) holds(hash [16]byte, length uint32, tooOld Epoch) bool {
+	return c.length == length && c.codec != codecZero && c.hash == hash && c.origin > tooOld
 }
 
 func (s *shardWriter) wouldSkip(known, old *chunk) bool {

@@ -35,6 +35,7 @@ type level struct {
 	mu   sync.Mutex
 	puts map[Epoch][]*shardIndex // guarded by mu: put here and not yet committed
 	base map[int]*shardIndex     // guarded by mu: last committed shard of each rank put here
+	last Epoch                   // guarded by mu: newest epoch committed here in this run
 }
 
 // Each writer holds at most four buffers; with two writers there is always one

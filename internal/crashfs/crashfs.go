@@ -220,6 +220,20 @@ func (f *FS) Create(name string, direct bool) (vfs.File, error) {
 	return &file{fs: f, n: n, name: name, direct: direct && f.direct}, nil
 }
 
+// Edit opens a file for reading and writing.
+func (f *FS) Edit(name string, direct bool) (vfs.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.begin("edit", name); err != nil {
+		return nil, err
+	}
+	n, err := f.find("edit", name)
+	if err != nil {
+		return nil, err
+	}
+	return &file{fs: f, n: n, name: name, direct: direct && f.direct}, nil
+}
+
 // Open opens a file for reading.
 func (f *FS) Open(name string) (vfs.File, error) {
 	f.mu.Lock()

@@ -37,6 +37,25 @@ func (OS) Create(name string, direct bool) (File, error) {
 	return newOSFile(f, false), nil
 }
 
+// Edit opens with O_DIRECT when asked and quietly without it where the file
+// system refuses.
+func (OS) Edit(name string, direct bool) (File, error) {
+	if direct {
+		f, err := os.OpenFile(name, os.O_RDWR|unix.O_DIRECT, 0)
+		if err == nil {
+			return newOSFile(f, true), nil
+		}
+		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP) {
+			return nil, err
+		}
+	}
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	return newOSFile(f, false), nil
+}
+
 // Open opens for reading.
 func (OS) Open(name string) (File, error) {
 	f, err := os.Open(name)

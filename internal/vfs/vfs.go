@@ -25,6 +25,9 @@ type FS interface {
 	// Create makes a new file that must not exist, for reading and writing.
 	// direct asks to bypass the page cache; File.Direct says what came of it.
 	Create(name string, direct bool) (File, error)
+	// Edit opens an existing file for reading and writing; direct is as in Create.
+	// Several may write to parts of one file that do not overlap.
+	Edit(name string, direct bool) (File, error)
 	// Open opens an existing file for reading. Large reads into page-aligned
 	// memory take what the page cache has and the rest from the disk without
 	// filling the cache, where the system can do that.

@@ -1,0 +1,362 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// The ranks of a node can write its packs together, each from what it still has
+// in memory, which spares reading the shards back:
+//
+//  1. Each rank makes a Part and tells the others its Size.
+//  2. Each rank writes its Part to its place in the pack.
+//  3. When all have, the flusher calls SealPacks, and the shards are as after
+//     FlushNode. If anyone could not, it calls DropPacks, and FlushNode does
+//     the work from the committed shards.
+//
+// The pack has a temporary name until it is sealed.
+
+// PartSize is what the other ranks of the node need to know of a Part.
+type PartSize struct {
+	Bytes int64 // of the sections
+	Room  int64 // that the shard takes in the pack
+}
+
+// NodePack says whose shards of an epoch are written together, and how long they
+// are. It is the same on all ranks of the node.
+type NodePack struct {
+	Epoch Epoch
+	From  string // level at which the epoch is committed
+	To    string
+	Ranks []int // ascending; the first is the flusher
+	Sizes []PartSize
+}
+
+// Part is this rank's share of a NodePack. It belongs to one goroutine.
+type Part struct {
+	store  *Store
+	to     *level
+	spec   *shardSpec
+	digest [16]byte
+	bytes  int64
+}
+
+// NewPart prepares to write this rank's shard of an epoch that is committed at
+// from. secs are what was put there; they must not change until Write returns.
+// An epoch that is committed at to is ErrCommitted.
+func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Section) (*Part, error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	l, err := s.at(to)
+	if err == nil && l.name != LevelGlobal && l.name != LevelLocal {
+		err = &OptionError{Field: "Levels", Reason: "level " + to + " is filled by every rank's own Flush"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.newPart(ctx, e, from, l, secs)
+	return p, s.fault("flush", e, to, err)
+}
+
+func (s *Store) newPart(ctx context.Context, e Epoch, from string, to *level, secs []Section) (p *Part, err error) {
+	if have, err := to.hasManifest(e); have || err != nil {
+		return nil, errors.Join(err, when(have, ErrCommitted))
+	}
+	sh, err := s.fetch(ctx, e, s.opt.Rank, s.sources(e, s.opt.Rank, from))
+	if err != nil {
+		return nil, err
+	}
+	p = &Part{store: s, to: to, spec: s.spec(e, s.opt.Rank, secs), digest: sh.digest, bytes: sh.shape.bytes()}
+	p.spec.wanted = sh.shape
+	if err := sh.Close(); err != nil {
+		return nil, err
+	}
+	s.prepareSpec(to, p.spec)
+	p.spec.base = s.lastShard(ctx, to, s.opt.Rank, e)
+	p.spec.room, err = p.spec.roomNeeded()
+	return p, err
+}
+
+// Size is to be told to the other ranks of the node.
+func (p *Part) Size() PartSize { return PartSize{Bytes: p.bytes, Room: p.spec.room} }
+
+// roomNeeded is the length of the shard if nothing can be compressed. The chunks
+// are those that are wanted.
+func (p *shardSpec) roomNeeded() (int64, error) {
+	tooOld := oldestUseful(p.base)
+	x := shardIndex{}
+	chunks := int64(0)
+	at := int64(shardHeaderLen)
+	for i := range p.sections {
+		sec := &p.sections[i]
+		want := chunksIn(p.wanted, sec.Name)
+		if n := chunkCount(sec.Size, chunkBytes); int64(len(want)) != n {
+			return 0, fmt.Errorf("section %q has %d chunks, %d were put: %w", sec.Name, n, len(want), ErrCorrupt)
+		}
+		if sec.Size >= pageSections {
+			at = wholePages(at)
+		}
+		old := padChunks(chunksIn(p.base, sec.Name), len(want))
+		for k := range want {
+			if c := &want[k]; c.codec != codecZero && !old[k].holds(c.hash, c.length, tooOld) {
+				at += int64(c.length)
+			}
+		}
+		x.sections = append(x.sections, sectionEntry{name: sec.Name})
+		chunks += int64(len(want))
+	}
+	at += int64(len(x.encode())) + chunks*chunkEntryLen
+	return wholePages(at + footerLen), nil
+}
+
+func wholePages(n int64) int64 { return (n + vfs.Align - 1) / vfs.Align * vfs.Align }
+
+// Write writes the shard to its place in the pack, durably. A full level is a
+// *SpaceError. When ctx ends, so does the writing: the sections are free when
+// Write has returned.
+func (p *Part) Write(ctx context.Context, n NodePack) error {
+	leave, err := p.store.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return p.store.fault("flush", n.Epoch, n.To, p.write(ctx, &n))
+}
+
+func (p *Part) write(ctx context.Context, n *NodePack) error {
+	s := p.store
+	pk, base, err := n.place(s.opt.Rank)
+	if err != nil {
+		return err
+	}
+	done, err := s.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := p.to.ensureEpoch(n.Epoch); err != nil {
+		return p.to.unusable(err)
+	}
+	if err := p.to.checkRoom(p.spec.room); err != nil {
+		return err
+	}
+	f, err := p.to.joinPack(n, pk)
+	if err != nil {
+		return p.to.unusable(err)
+	}
+	t := s.throttle(p.to)
+	t.share = len(n.Ranks)
+	w := newBlockWriter(ctx, f, s.pool, t)
+	w.off, w.end = base, base+p.spec.room
+	info, idx, err := writeShard(ctx, w, p.spec)
+	if err == nil && info.Digest != p.digest {
+		err = fmt.Errorf("memory is not what was put: %w", ErrCorrupt)
+	}
+	if err != nil {
+		w.abort()
+	} else if err = w.finish(); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return p.to.spaceError(err, p.spec.room)
+	}
+	p.to.remember(n.Epoch, idx)
+	return nil
+}
+
+// nodePackFile is one of the packs of a NodePack: the ranks in it and where each
+// one's shard starts.
+type nodePackFile struct {
+	ranks []int
+	sizes []PartSize
+	base  []int64
+	end   int64
+}
+
+func (k *nodePackFile) first() int { return k.ranks[0] }
+
+// files divides the ranks among packs.
+func (n *NodePack) files() ([]nodePackFile, error) {
+	if len(n.Ranks) == 0 || len(n.Sizes) != len(n.Ranks) || !slices.IsSorted(n.Ranks) {
+		return nil, fmt.Errorf("node pack of ranks %v with %d sizes", n.Ranks, len(n.Sizes))
+	}
+	bytes := make([]int64, len(n.Sizes))
+	for i, z := range n.Sizes {
+		if z.Room < shardHeaderLen+vfs.Align || z.Room%vfs.Align != 0 || z.Bytes < 0 {
+			return nil, fmt.Errorf("rank %d asks for %d bytes of room", n.Ranks[i], z.Room)
+		}
+		bytes[i] = z.Bytes
+	}
+	var out []nodePackFile
+	for _, run := range packRuns(bytes, packBytes) {
+		k := nodePackFile{ranks: n.Ranks[run.from:run.to], sizes: n.Sizes[run.from:run.to]}
+		for _, z := range k.sizes {
+			k.base = append(k.base, k.end)
+			k.end += z.Room
+		}
+		out = append(out, k)
+	}
+	return out, nil
+}
+
+// place finds the pack of a rank and where its shard starts there.
+func (n *NodePack) place(rank int) (*nodePackFile, int64, error) {
+	files, err := n.files()
+	if err != nil {
+		return nil, 0, err
+	}
+	for i := range files {
+		if k := slices.Index(files[i].ranks, rank); k >= 0 {
+			return &files[i], files[i].base[k], nil
+		}
+	}
+	return nil, 0, fmt.Errorf("rank %d is not among %v", rank, n.Ranks)
+}
+
+// temp is the name of a pack while it is written. All ranks of the node find it;
+// the flusher's next start clears it away.
+func (n *NodePack) temp(k *nodePackFile) string {
+	return fmt.Sprintf("%s.r%06d.%012x%s", packName(k.first()), n.Ranks[0], uint64(n.Epoch), tempSuffix)
+}
+
+// joinPack opens a pack in the making. Who comes first makes it.
+func (d *levelDir) joinPack(n *NodePack, k *nodePackFile) (vfs.File, error) {
+	path := join(d.epochPath(n.Epoch), n.temp(k))
+	f, err := d.fs.Edit(path, true)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	f, err = d.fs.Create(path, true)
+	if errors.Is(err, fs.ErrExist) {
+		return d.fs.Edit(path, true)
+	}
+	return f, err
+}
+
+// SealPacks completes the packs of a node when all of its ranks have written
+// their parts: it checks each, adds the index, syncs and publishes. The flusher
+// calls it. The result is in the order of ranks; the shards are durable and not
+// yet committed.
+func (s *Store) SealPacks(ctx context.Context, n NodePack) ([]ShardInfo, error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	infos, err := s.sealPacks(ctx, &n)
+	return infos, s.fault("flush", n.Epoch, n.To, err)
+}
+
+func (s *Store) sealPacks(ctx context.Context, n *NodePack) (infos []ShardInfo, err error) {
+	from, err := s.at(n.From)
+	if err != nil {
+		return nil, err
+	}
+	to, err := s.at(n.To)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.manifestOf(ctx, from, n.Epoch)
+	if err != nil {
+		return nil, err
+	}
+	files, err := n.files()
+	if err != nil {
+		return nil, err
+	}
+	for i := range files {
+		part, err := s.sealPack(ctx, n, &files[i], m, to)
+		if err != nil {
+			return nil, to.spaceError(err, vfs.Align)
+		}
+		infos = append(infos, part...)
+	}
+	return infos, nil
+}
+
+func (s *Store) sealPack(ctx context.Context, n *NodePack, k *nodePackFile, m *manifest, to *level) ([]ShardInfo, error) {
+	temp := n.temp(k)
+	f, err := to.fs.Edit(join(to.epochPath(n.Epoch), temp), true)
+	if err != nil {
+		return nil, err
+	}
+	infos, idxs, err := readParts(f, temp, k, m)
+	if err == nil {
+		w := newBlockWriter(ctx, f, s.pool, s.throttle(to))
+		w.off = k.end
+		if err = endPack(w, n.Epoch, k.first(), infos); err != nil {
+			w.abort()
+		} else {
+			err = w.finish()
+		}
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	if err := to.publish(n.Epoch, temp, packName(k.first())); err != nil {
+		return nil, err
+	}
+	to.rememberAll(n.Epoch, idxs)
+	return infos, nil
+}
+
+// readParts describes the shards that the ranks have written, which must be
+// those of m.
+func readParts(f vfs.File, name string, k *nodePackFile, m *manifest) (infos []ShardInfo, idxs []*shardIndex, err error) {
+	for i, r := range k.ranks {
+		want, err := m.shard(r)
+		if err != nil {
+			return nil, nil, err
+		}
+		room := k.sizes[i].Room
+		at := io.NewSectionReader(f, k.base[i], room)
+		foot, err := readFooter(name, at, room)
+		if err != nil {
+			return nil, nil, err
+		}
+		idx, err := readIndex(name, at, foot)
+		if err != nil {
+			return nil, nil, err
+		}
+		if idx.epoch != m.epoch || idx.rank != r || idx.content() != want.Digest {
+			return nil, nil, fmt.Errorf("part of rank %d is not what was committed: %w", r, ErrCorrupt)
+		}
+		idxs = append(idxs, idx)
+		infos = append(infos, ShardInfo{
+			Rank: r, Node: want.Node, Bytes: idx.bytes(), Stored: idx.owned(), ShardBytes: room, Digest: want.Digest,
+			index: foot.indexHash, origins: idx.origins(), pack: k.first(), base: k.base[i],
+		})
+	}
+	return infos, idxs, nil
+}
+
+// DropPacks removes what the ranks have written of packs that will not be
+// sealed. The flusher calls it when no rank writes any more.
+func (s *Store) DropPacks(n NodePack) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	to, err := s.at(n.To)
+	if err != nil {
+		return err
+	}
+	files, err := n.files()
+	for i := range files {
+		err = errors.Join(err, removeIfThere(to.fs, join(to.epochPath(n.Epoch), n.temp(&files[i]))))
+	}
+	return s.fault("discard", n.Epoch, n.To, err)
+}
