@@ -25,6 +25,7 @@ type captured struct {
 // waits.
 func (c *Checkpointer) capture(ctx context.Context) (*captured, error) {
 	s := &captured{}
+	c.pool.claim()
 	if err := c.captureDevices(ctx, s); err != nil {
 		return nil, errors.Join(err, s.release())
 	}
@@ -96,6 +97,21 @@ func (c *Checkpointer) captureDevices(ctx context.Context, s *captured) error {
 
 func contentSection(device string, i int) string {
 	return fmt.Sprintf("%s%s/%d", sectionGPU, device, i)
+}
+
+// inMemory says whether all sections lie in host memory, apart from the
+// program's own: then they can be kept without keeping device memory.
+func (s *captured) inMemory() bool {
+	if s.live {
+		return false
+	}
+	for _, sec := range s.sections {
+		sl, ok := sec.Source.(storage.Slicer)
+		if !ok || sec.Size > 0 && sl.Slice(0, int(sec.Size)) == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // release gives device memory back once the bytes are written.

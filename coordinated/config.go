@@ -24,7 +24,7 @@ import (
 //	global       HOLDFAST_GLOBAL       directory that all nodes see
 //	redundancy   HOLDFAST_REDUNDANCY   partner:K or parity:D+P over nodes, for the local shards
 //	compress     HOLDFAST_COMPRESS     true: compress what goes to global
-//	flush_rate   HOLDFAST_FLUSH_RATE   bytes a second and rank for copying to global
+//	flush_rate   HOLDFAST_FLUSH_RATE   bytes a second and node for copying to global
 //	keep_every   HOLDFAST_KEEP_EVERY   keep each n-th epoch at global as well
 //	fresh        HOLDFAST_FRESH        true: do not restore
 //	epoch        HOLDFAST_EPOCH        number of the epoch to restore; default the newest

@@ -24,6 +24,18 @@ type topology struct {
 	children []int    // ranks
 }
 
+// nodeOf lists the ranks on the node of a rank, ascending. The first copies to
+// the global level for all of them.
+func (t *topology) nodeOf(rank int) []int {
+	var out []int
+	for r, n := range t.nodes {
+		if n == t.nodes[rank] {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 func (t *topology) neighbours() []int {
 	n := append([]int(nil), t.children...)
 	if t.parent >= 0 {

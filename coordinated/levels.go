@@ -107,18 +107,3 @@ func (s streams) Accept(ctx context.Context) (net.Conn, int, error) {
 	}
 	return st.Conn, st.From, nil
 }
-
-// flushers returns, for this rank, the ranks whose shards it copies to the
-// global level: those of its node if it is the node's first rank, else none.
-func (t *topology) flushers(rank int) []int {
-	var mine []int
-	for r, n := range t.nodes {
-		if n == t.nodes[rank] {
-			mine = append(mine, r)
-		}
-	}
-	if mine[0] != rank {
-		return nil
-	}
-	return mine
-}

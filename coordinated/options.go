@@ -30,7 +30,7 @@ type Options struct {
 	Redundancy string
 	// Compress compresses what is copied to Global.
 	Compress bool
-	// FlushRate limits the copying to Global, in bytes a second for each rank; 0
+	// FlushRate limits the copying to Global, in bytes a second for each node; 0
 	// means no limit.
 	FlushRate int64
 	// Fresh starts without looking for an epoch to restore.

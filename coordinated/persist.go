@@ -36,11 +36,13 @@ func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error, f
 	c.writers.Go(func() {
 		defer close(p.all)
 		defer close(after)
-		err := c.persistFirst(e, s, captureErr, p, start)
+		l := c.pool.lend(c.ctx, s)
+		err := c.persistFirst(e, s, l, captureErr, p, start)
 		if err == nil {
 			p.behind = c.awaitFlush(before, final) // epochs reach the outer levels in order
-			err = c.persistOuter(e, p, start)
+			err = c.persistOuter(e, l, p, start)
 		}
+		err = errors.Join(err, l.giveBack())
 		p.err = err
 		if err != nil {
 			c.stats.failed(e, err)
@@ -61,8 +63,8 @@ func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error, f
 }
 
 // persistFirst brings the epoch to the first level, and frees the captured
-// bytes in any case.
-func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, err error, p *persistence, start time.Time) error {
+// bytes unless the further levels can have them from there.
+func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, l *loan, err error, p *persistence, start time.Time) error {
 	level := c.levels[0]
 	var info storage.ShardInfo
 	if err == nil {
@@ -70,11 +72,12 @@ func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, err error, p *
 		info, err = c.store.Put(c.ctx, e, level, s.sections)
 		end(ended(events.Event{Bytes: info.Bytes, Stored: info.Stored}, err))
 	}
-	if s != nil {
-		err = errors.Join(err, s.release())
-	}
 	c.pool.pinUsed()
-	c.pool.reset()
+	if err != nil || len(c.levels) == 1 || !s.inMemory() {
+		err = errors.Join(err, l.giveBack())
+	} else {
+		l.done()
+	}
 	close(p.put)
 	c.phase("put")
 	err = c.commit(e, level, []storage.ShardInfo{info}, err)
@@ -88,7 +91,7 @@ func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, err error, p *
 }
 
 // agentDone lets rank 0 start the next epoch: no rank holds captured bytes any
-// more.
+// more that it would not give back.
 func (c *Checkpointer) agentDone(e storage.Epoch) {
 	if c.world.Rank() != 0 {
 		return
@@ -101,7 +104,7 @@ func (c *Checkpointer) agentDone(e storage.Epoch) {
 }
 
 // persistOuter copies the epoch to the further levels.
-func (c *Checkpointer) persistOuter(e storage.Epoch, p *persistence, start time.Time) error {
+func (c *Checkpointer) persistOuter(e storage.Epoch, l *loan, p *persistence, start time.Time) error {
 	for i, level := range c.levels {
 		if i == 0 {
 			continue
@@ -110,7 +113,7 @@ func (c *Checkpointer) persistOuter(e storage.Epoch, p *persistence, start time.
 		if err != nil {
 			return err
 		}
-		err = c.copyOut(ctx, e, level)
+		err = c.copyOut(ctx, e, level, l)
 		late := ctx.Err() != nil && c.ctx.Err() == nil
 		cancel()
 		if late && err != nil {
@@ -124,27 +127,6 @@ func (c *Checkpointer) persistOuter(e storage.Epoch, p *persistence, start time.
 		c.committed(e, level, p, start)
 	}
 	return nil
-}
-
-// copyOut copies an epoch from the first level to another and commits it there.
-// To the global level one rank of each node copies for all of them, into few
-// large files. Collective.
-func (c *Checkpointer) copyOut(ctx context.Context, e storage.Epoch, level string) error {
-	if level != storage.LevelGlobal {
-		end := c.copySpan(e, level)
-		info, err := c.store.Flush(ctx, e, c.levels[0], level)
-		end(ended(events.Event{Bytes: info.Bytes, Stored: info.Stored}, err))
-		return c.commit(e, level, []storage.ShardInfo{info}, err)
-	}
-	var infos []storage.ShardInfo
-	var err error
-	if ranks := c.topo.flushers(c.world.Rank()); len(ranks) > 0 {
-		end := c.copySpan(e, level)
-		infos, err = c.store.FlushNode(ctx, e, c.levels[0], level, ranks)
-		bytes, stored := sum(infos)
-		end(ended(events.Event{Bytes: bytes, Stored: stored}, err))
-	}
-	return c.commit(e, level, infos, err)
 }
 
 func (c *Checkpointer) committed(e storage.Epoch, level string, p *persistence, start time.Time) {
@@ -198,7 +180,10 @@ func (c *Checkpointer) commit(e storage.Epoch, level string, infos []storage.Sha
 	if err != nil {
 		return errors.Join(cerr, err)
 	}
-	return decodeErrors("commit epoch "+fmt.Sprint(e)+" at level "+level, blobs, cerr)
+	if err := decodeErrors("commit epoch "+fmt.Sprint(e)+" at level "+level, blobs, cerr); err != nil {
+		return err
+	}
+	return c.store.Committed(e, level)
 }
 
 // A vote is a byte, 0 for shard infos, each with its length in 32 bits before

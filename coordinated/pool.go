@@ -13,7 +13,8 @@ const pageBytes = 4096
 
 // pool is memory for captures that is mapped, touched and kept: copying into
 // fresh memory would take the page faults, which cost up to seventy times the
-// copy. It is filled for one epoch and reset when that has been written.
+// copy. It is filled for one epoch, lent to the copying outward of that epoch,
+// and claimed for the next.
 type pool struct {
 	limit int64 // bytes in all, 0 = no bound
 	pins  *pins
@@ -22,8 +23,9 @@ type pool struct {
 	chunks [][]byte
 	used   []int        // bytes given out of each chunk
 	device map[int]bool // chunks that a device's contents went to
-	mapped int64
-	grown  bool // since reserve: a capture had to map memory while the program waited
+	mapped int64        // includes what is lent
+	grown  bool         // since reserve: a capture had to map memory while the program waited
+	out    *loan        // what was lent last, until it is back; nil: nothing
 }
 
 func newPool(limit int64, pins *pins) *pool {
@@ -50,10 +52,11 @@ func (p *pool) add(n int64) bool {
 	if p.limit > 0 && p.mapped+n > p.limit {
 		return false
 	}
-	b, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
+	b, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return false
 	}
+	touch(b)
 	p.chunks = append(p.chunks, b)
 	p.used = append(p.used, 0)
 	p.mapped += n
@@ -114,12 +117,15 @@ func (p *pool) pinUsed() {
 	}
 }
 
-// reset takes everything back.
-func (p *pool) reset() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := range p.used {
-		p.used[i] = 0
+// touch takes the page faults now, in huge pages if there are any: they are
+// fewer, and direct writes pin memory page by page.
+func touch(b []byte) {
+	_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // advice: small pages do as well
+	if unix.Madvise(b, unix.MADV_POPULATE_WRITE) == nil {
+		return
+	}
+	for i := 0; i < len(b); i += pageBytes { // before Linux 5.14
+		b[i] = 0
 	}
 }
 

@@ -189,7 +189,7 @@ func TestPool(t *testing.T) {
 	if c := p.alloc(8 << 20); c != nil {
 		t.Error("went over the limit")
 	}
-	p.reset()
+	p.claim()
 	if d := p.alloc(1 << 20); d == nil || p.hasGrown() {
 		t.Error("did not reuse what was reset")
 	}
@@ -224,7 +224,7 @@ func TestPoolPinned(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.pinUsed()
-		p.reset()
+		p.claim()
 		if n := len(pins.undo); n != 1 {
 			t.Errorf("%d pieces of the pool are pinned, want 1", n)
 		}

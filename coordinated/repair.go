@@ -70,7 +70,7 @@ func (c *Checkpointer) finishCopies() error {
 		return err
 	}
 	for _, e := range intersect(per) {
-		if err := c.copyOut(c.ctx, e, storage.LevelGlobal); err != nil {
+		if err := c.copyOut(c.ctx, e, storage.LevelGlobal, nil); err != nil {
 			return err
 		}
 		if c.world.Rank() == 0 {

@@ -71,8 +71,8 @@ type LevelConfig struct {
 	// on a slow shared file system, rarely on a local disk. CompressAlways does
 	// so to save space.
 	Compress, CompressAlways bool
-	// BytesPerSec limits the rate of Flush to this level, for this rank. 0: no
-	// limit.
+	// BytesPerSec limits the rate of Flush to this level, for this rank; the ranks
+	// of a NodePack keep it together. 0: no limit.
 	BytesPerSec int64
 
 	// Copies is how many other nodes keep each shard at partner. 0 means 1.

@@ -98,6 +98,31 @@ func (c *crew) do(cmd command) (result, error) {
 	return res, errors.Join(errs...)
 }
 
+// together writes a pack by all workers and commits it, and adds up the costs.
+func (c *crew) together(level string) (result, error) {
+	sum, err := c.do(command{Op: "sizes", Level: level, Epoch: c.epoch})
+	if err != nil {
+		return sum, err
+	}
+	pack := command{Level: level, Epoch: c.epoch}
+	for _, r := range sum.replies {
+		pack.Sizes = append(pack.Sizes, r.Size)
+	}
+	for _, op := range []string{"parts", "seal", "commit"} {
+		pack.Op = op
+		done, err := c.do(pack)
+		if err != nil {
+			return sum, err
+		}
+		sum.wall += done.wall
+		sum.cpu += done.cpu
+		for _, r := range done.replies {
+			pack.Infos = append(pack.Infos, r.Infos...)
+		}
+	}
+	return sum, nil
+}
+
 // store runs put or flush and the commit that follows, and adds up their costs.
 func (c *crew) store(op, level string) (result, error) {
 	put, err := c.do(command{Op: op, Level: level, Epoch: c.epoch})

@@ -169,7 +169,7 @@ func (c *levels) durable(count bool, copyCPU float64) error {
 	if err != nil {
 		return err
 	}
-	flush, err := c.crew.store("flush-captured", storage.LevelGlobal)
+	flush, err := c.crew.together(storage.LevelGlobal)
 	if err != nil {
 		return err
 	}
@@ -255,8 +255,8 @@ func (c *levels) lines() []bench.Line {
 	return []bench.Line{
 		blocking,
 		bench.Against(line("durable local / raw write+fsync", "s"), c.local, c.rawWrite, goalLocal),
-		bench.Against(line("durable local+global, from the capture / raw", "s"), c.both, c.rawWrite, goalGlobal),
-		bench.Against(line("durable local+global, packed by node / raw", "s"), c.readBack, c.rawWrite, goalGlobal),
+		bench.Against(line("durable local+global / raw write+fsync", "s"), c.both, c.rawWrite, goalGlobal),
+		bench.Against(line("durable local+global, read back / raw", "s"), c.readBack, c.rawWrite, 0),
 		bench.Against(line("restore local / raw warm read", "s"), c.restoreLocal, c.rawReadLocal, goalRestoreLocal),
 		bench.Against(line("restore global / raw warm read", "s"), c.restoreGlobal, c.rawReadGlobal, goalRestoreGlobal),
 		bench.Alone(line("CPU capture to global", "s/GiB"), c.cpu, goalCPU),

@@ -21,9 +21,10 @@ import (
 // command tells a worker what to do next; all workers get it at once.
 type command struct {
 	Op    string
-	Level string   `json:",omitempty"`
-	Epoch uint64   `json:",omitempty"`
-	Infos [][]byte `json:",omitempty"`
+	Level string             `json:",omitempty"`
+	Epoch uint64             `json:",omitempty"`
+	Infos [][]byte           `json:",omitempty"`
+	Sizes []storage.PartSize `json:",omitempty"`
 }
 
 // reply is a worker's answer when it is done.
@@ -33,6 +34,7 @@ type reply struct {
 	Value  float64  // what the command measured itself
 	Infos  [][]byte `json:",omitempty"`
 	Stored int64    `json:",omitempty"`
+	Size   storage.PartSize
 }
 
 // Setup says what a worker is.
@@ -46,6 +48,7 @@ type Setup struct {
 type worker struct {
 	Setup
 	store              *storage.Store
+	part               *storage.Part
 	data, pool, target []byte
 	ck                 *coordinated.Checkpointer
 	blockData          []byte
@@ -159,15 +162,18 @@ func (k *worker) do(ctx context.Context, c command, rep *reply) error {
 		if k.Rank > 0 {
 			return nil
 		}
-		ranks := make([]int, k.Size)
-		for r := range ranks {
-			ranks[r] = r
-		}
-		infos, err := k.store.FlushNode(ctx, e, storage.LevelLocal, c.Level, ranks)
+		infos, err := k.store.FlushNode(ctx, e, storage.LevelLocal, c.Level, k.ranks())
 		return k.told(rep, err, infos...)
-	case "flush-captured":
-		info, err := k.store.FlushFrom(ctx, e, storage.LevelLocal, c.Level, k.sections())
-		return k.told(rep, err, info)
+	case "sizes":
+		return k.newPart(ctx, e, c.Level, rep)
+	case "parts":
+		return k.part.Write(ctx, k.nodePack(c))
+	case "seal":
+		if k.Rank > 0 {
+			return nil
+		}
+		infos, err := k.store.SealPacks(ctx, k.nodePack(c))
+		return k.told(rep, err, infos...)
 	case "commit":
 		return k.commit(ctx, e, c)
 	case "prune":
@@ -191,6 +197,27 @@ func (k *worker) do(ctx context.Context, c command, rep *reply) error {
 		return fmt.Errorf("unknown command %q", c.Op)
 	}
 	return nil
+}
+
+func (k *worker) ranks() []int {
+	ranks := make([]int, k.Size)
+	for r := range ranks {
+		ranks[r] = r
+	}
+	return ranks
+}
+
+func (k *worker) newPart(ctx context.Context, e storage.Epoch, level string, rep *reply) (err error) {
+	if k.part, err = k.store.NewPart(ctx, e, storage.LevelLocal, level, k.sections()); err != nil {
+		return err
+	}
+	rep.Size = k.part.Size()
+	return nil
+}
+
+// nodePack is that of all workers: they are ranks of one node.
+func (k *worker) nodePack(c command) storage.NodePack {
+	return storage.NodePack{Epoch: storage.Epoch(c.Epoch), From: storage.LevelLocal, To: c.Level, Ranks: k.ranks(), Sizes: c.Sizes}
 }
 
 func (k *worker) sections() []storage.Section {

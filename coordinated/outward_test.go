@@ -1,0 +1,333 @@
+package coordinated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// bulk is a program with enough state to be captured in the pool. Its data
+// follow from the step, so what a restart finds can be checked.
+type bulk struct {
+	epochs   int                   // to be taken
+	ask      func(epochs int) bool // whether rank 0 may ask for one more
+	restored [3]int                // step at which each rank went on; 0: a first start
+	stats    [3]Stats
+	fs       *slowFS
+	opt      Options
+	hook     func(rank int, at string)
+}
+
+func newBulk(t *testing.T, levels ...string) *bulk {
+	t.Helper()
+	mem := crashfs.New()
+	mem.SetDirect(true)
+	b := &bulk{epochs: 1, ask: func(int) bool { return true }, fs: &slowFS{FS: mem}}
+	b.opt = Options{Job: "bulk", files: b.fs, CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{}, Keep: 9,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), OnLost: func(e *LostError) { t.Errorf("%v", e) },
+		phase: func(rank int, at string) {
+			if b.hook != nil {
+				b.hook(rank, at)
+			}
+		}}
+	for _, l := range levels {
+		mem.MkdirAll("/" + l)
+		switch l {
+		case storage.LevelLocal:
+			b.opt.Local = "/local"
+		case storage.LevelGlobal:
+			b.opt.Global = "/global"
+		}
+	}
+	return b
+}
+
+const bulkLen = 40_000
+
+func (b *bulk) run() error {
+	b.opt.plane = newMemNet(len(b.stats)).plane
+	return mpitest.NewWorld(len(b.stats), mpitest.Options{Seed: 1}).Run(func(world *mpiwrap.Comm) error {
+		ctx := context.Background()
+		ck, err := Open(ctx, world, b.opt)
+		if err != nil {
+			return err
+		}
+		if err := b.body(ctx, world, ck); err != nil {
+			ck.Abort(err)
+			return err
+		}
+		err = ck.Close()
+		b.stats[world.Rank()] = ck.Stats()
+		return err
+	})
+}
+
+func (b *bulk) body(ctx context.Context, world *mpiwrap.Comm, ck *Checkpointer) error {
+	me, step, data := world.Rank(), 0, make([]float64, bulkLen)
+	if err := errors.Join(ck.Protect("step", &step), ck.Protect("data", &data)); err != nil {
+		return err
+	}
+	restored, err := ck.Restore(ctx)
+	if err != nil {
+		return err
+	}
+	if restored {
+		b.restored[me] = step
+		for i, v := range data {
+			if v != float64(step+i+me) {
+				return fmt.Errorf("rank %d, step %d: data[%d] is %v", me, step, i, v)
+			}
+		}
+	}
+	for asked, done := 0, false; !done; {
+		step++
+		for i := range data {
+			data[i] = float64(step + i + me)
+		}
+		taken := len(ck.Stats().Epochs)
+		if me == 0 && taken == asked && asked < b.epochs && b.ask(taken) {
+			asked++
+			if err := ck.Request(ctx); err != nil {
+				return err
+			}
+		}
+		if err := ck.Point(ctx); err != nil {
+			return err
+		}
+		least := []int{0}
+		if err := mpiwrap.Allreduce(world, least, []int{len(ck.Stats().Epochs)}, mpiwrap.Min); err != nil {
+			return err
+		}
+		done = least[0] >= b.epochs
+	}
+	return nil
+}
+
+// slowFS lets a test hold back the writes to some files.
+type slowFS struct {
+	*crashfs.FS
+	before func(name string) // a write; may wait
+}
+
+func (f *slowFS) Create(name string, direct bool) (vfs.File, error) {
+	return f.wrap(name)(f.FS.Create(name, direct))
+}
+
+func (f *slowFS) Edit(name string, direct bool) (vfs.File, error) {
+	return f.wrap(name)(f.FS.Edit(name, direct))
+}
+
+func (f *slowFS) wrap(name string) func(vfs.File, error) (vfs.File, error) {
+	return func(file vfs.File, err error) (vfs.File, error) {
+		if err != nil || f.before == nil {
+			return file, err
+		}
+		return &slowFile{file, name, f.before}, nil
+	}
+}
+
+type slowFile struct {
+	vfs.File
+	name   string
+	before func(name string)
+}
+
+func (f *slowFile) WriteAt(p []byte, off int64) (int, error) {
+	f.before(f.name)
+	return f.File.WriteAt(p, off)
+}
+
+// sharedPack is the temporary name of the pack that the ranks write together.
+func sharedPack(e storage.Epoch) string {
+	return fmt.Sprintf("pack-000000.shards.r000000.%012x.tmp", uint64(e))
+}
+
+// restartFromGlobal loses the local directory and restores an epoch.
+func (b *bulk) restartFromGlobal(t *testing.T, e storage.Epoch) {
+	t.Helper()
+	b.fs.RemoveAll("/local")
+	b.fs.MkdirAll("/local")
+	b.fs.before = nil
+	b.epochs, b.opt.Epoch = 0, e
+	if err := b.run(); err != nil {
+		t.Fatalf("restart from epoch %d: %v", e, err)
+	}
+	for r, s := range b.stats {
+		if s.Restore.Epoch != e || s.Restore.Level != storage.LevelGlobal || b.restored[r] == 0 {
+			t.Errorf("rank %d restored %+v, want epoch %d from the global level", r, s.Restore, e)
+		}
+	}
+}
+
+// TestCopiedFromMemory: the ranks of a node write one pack together and do not
+// read their shards back.
+func TestCopiedFromMemory(t *testing.T) {
+	b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
+	if err := b.run(); err != nil {
+		t.Fatal(err)
+	}
+	writers, read := 0, int64(0)
+	for _, op := range b.fs.Trace() {
+		if strings.HasSuffix(op.Name, sharedPack(1)) && op.Kind == "sync" {
+			writers++
+		}
+		if op.Kind == "read" && strings.HasPrefix(op.Name, "/local/epoch-0000000001/rank-") {
+			read++
+		}
+	}
+	if writers != 3+1 { // and the flusher, who seals it
+		t.Errorf("%d syncs of the pack, want one by each rank and one by the flusher", writers)
+	}
+	if most := int64(3 * 2); read > most { // footer and index
+		t.Errorf("%d reads of the local shards, want at most %d: they are in memory", read, most)
+	}
+	if left := b.fs.String(); strings.Contains(left, "/global/epoch-0000000001/rank-") || strings.Contains(left, ".tmp") {
+		t.Errorf("want packs and nothing else:\n%s", left)
+	}
+	b.restartFromGlobal(t, 1)
+}
+
+// TestNextCaptureGetsItsMemory asks for an epoch while the one before is still
+// being written from memory by a file system that hangs. The program must not
+// wait for it, and both epochs must reach the global level.
+func TestNextCaptureGetsItsMemory(t *testing.T) {
+	for name, pool := range map[string]int64{"more memory": 0, "no more memory": bulkLen*8 + 200_000} {
+		t.Run(name, func(t *testing.T) {
+			b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
+			b.epochs, b.opt.MaxPool = 2, pool
+			var writing, captures atomic.Int64
+			captured := make(chan struct{})
+			b.fs.before = func(name string) {
+				if strings.HasSuffix(name, sharedPack(1)) {
+					writing.Add(1)
+					<-captured
+				}
+			}
+			b.hook = func(_ int, at string) {
+				if at == "captured" && captures.Add(1) == 2*3 {
+					close(captured)
+				}
+			}
+			b.ask = func(taken int) bool { return taken == 0 || writing.Load() == 3 }
+			if err := b.run(); err != nil {
+				t.Fatal(err)
+			}
+			for r, s := range b.stats {
+				for _, es := range s.Epochs {
+					if es.Err != nil || es.Durable[storage.LevelGlobal] == 0 {
+						t.Errorf("rank %d, epoch %d: %v, durable %v", r, es.Epoch, es.Err, es.Durable)
+					}
+				}
+				if mode := s.Epochs[1].Mode; !strings.Contains(mode, map[bool]string{true: "grown", false: "no room"}[pool == 0]) {
+					t.Errorf("rank %d captured epoch 2 with %q", r, mode)
+				}
+			}
+			if strings.Contains(b.fs.String(), ".tmp") {
+				t.Errorf("left behind:\n%s", b.fs)
+			}
+			b.hook = nil
+			b.restartFromGlobal(t, 1)
+			b.restartFromGlobal(t, 2)
+		})
+	}
+}
+
+// TestGivesWayAtOnce takes epochs one after the other while the copying of the
+// first holds up all others: those wait without memory, and no capture has to
+// map any.
+func TestGivesWayAtOnce(t *testing.T) {
+	b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
+	b.epochs = 4
+	var once sync.Once
+	var captures atomic.Int64
+	all := make(chan struct{})
+	b.fs.before = func(name string) {
+		if strings.HasPrefix(name, "/global/epoch-0000000002") {
+			once.Do(func() { <-all })
+		}
+	}
+	b.hook = func(_ int, at string) {
+		if at == "captured" && captures.Add(1) == 4*3 {
+			close(all)
+		}
+	}
+	if err := b.run(); err != nil {
+		t.Fatal(err)
+	}
+	for r, s := range b.stats {
+		grown := 0
+		for _, es := range s.Epochs {
+			if es.Err != nil || es.Durable[storage.LevelGlobal] == 0 {
+				t.Errorf("rank %d, epoch %d: %v, durable %v", r, es.Epoch, es.Err, es.Durable)
+			}
+			if es.Mode != "pool" {
+				grown++
+			}
+		}
+		if grown > 1 { // only the one that is being written is waited for
+			t.Errorf("rank %d: %d captures mapped memory: %+v", r, grown, s.Epochs)
+		}
+	}
+	b.restartFromGlobal(t, 4)
+}
+
+func TestLoan(t *testing.T) {
+	p := newPool(0, newPins(nil, func() []*gpustate.Device { return nil }))
+	defer p.close()
+	p.reserve(1 << 20)
+	released := 0
+	fill := func() (*loan, []byte) {
+		mem := p.alloc(1 << 20)
+		l := p.lend(t.Context(), &captured{sections: []storage.Section{{Name: "x", Size: 1 << 20, Source: storage.Bytes(mem)}}})
+		l.release = func() error { released++; return nil }
+		return l, mem
+	}
+	l, mem := fill()
+	if l.done(); l.borrow() == nil {
+		t.Fatal("the captured sections are gone before anyone wanted the memory")
+	}
+	l.done()
+	p.claim() // nobody is reading: at once
+	if l.borrow() != nil || released != 1 {
+		t.Errorf("still lent after a claim, %d releases", released)
+	}
+	l2, mem2 := fill()
+	if &mem2[0] != &mem[0] || p.hasGrown() {
+		t.Error("the memory was not used again")
+	}
+	start := time.Now()
+	p.claim() // l2 is still written
+	if took := time.Since(start); took < claimPatience {
+		t.Errorf("gave up after %v", took)
+	}
+	mem2[0] = 77
+	l3, mem3 := fill()
+	mem3[0] = 1
+	if !p.hasGrown() || mem2[0] != 77 {
+		t.Error("two epochs share memory")
+	}
+	if err := errors.Join(l2.giveBack(), l2.giveBack(), l3.giveBack()); err != nil || released != 3 {
+		t.Errorf("%v, %d releases", err, released)
+	}
+	if p.mapped != 1<<20 {
+		t.Errorf("%d bytes stay mapped, want those of one epoch", p.mapped)
+	}
+	if l := p.lend(t.Context(), nil); l.borrow() != nil || l.giveBack() != nil {
+		t.Error("a loan of nothing")
+	}
+}
