@@ -120,6 +120,19 @@ func (e *NoCommonEpochError) Error() string {
 	return fmt.Sprintf("restore: rank(s) %s find checkpoints and rank(s) %s find none; give all ranks the directories they wrote to, or start anew with HOLDFAST_FRESH=1", ranks(with), ranks(without))
 }
 
+// PoisonedError says that the program died again and again right after it had
+// restored these epochs, so that they are left out. Something in them may be
+// what kills it.
+type PoisonedError struct {
+	Epochs []storage.Epoch // newest first
+}
+
+func (e *PoisonedError) Error() string {
+	return fmt.Sprintf("restore: epoch(s) %v left out, because the program died %d times right after restoring them; "+
+		"find out why it died; to restore the newest of them all the same set HOLDFAST_EPOCH=%d, to start anew HOLDFAST_FRESH=1",
+		e.Epochs, storage.MaxDeaths, e.Epochs[0])
+}
+
 // ranks writes a list of ranks, shortened.
 func ranks(rs []int) string {
 	const most = 8

@@ -30,6 +30,7 @@ type bulk struct {
 	stats    [3]Stats
 	fs       *slowFS
 	opt      Options
+	die      error // what ends the program right after a restore; nil: nothing
 	hook     func(rank int, at string)
 }
 
@@ -88,6 +89,9 @@ func (b *bulk) body(ctx context.Context, world *mpiwrap.Comm, ck *Checkpointer) 
 	}
 	if restored {
 		b.restored[me] = step
+		if b.die != nil {
+			return b.die
+		}
 		for i, v := range data {
 			if v != float64(step+i+me) {
 				return fmt.Errorf("rank %d, step %d: data[%d] is %v", me, step, i, v)

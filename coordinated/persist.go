@@ -140,9 +140,7 @@ func (c *Checkpointer) committed(e storage.Epoch, level string, p *persistence, 
 			"durable", took.Round(time.Microsecond))
 	}
 	if c.world.Rank() == 0 {
-		if err := c.store.RestoreSurvived(c.ctx); err != nil {
-			c.log.Warn("holdfast: note that the restart lives", "error", err)
-		}
+		c.survived()
 	}
 	if removed, err := c.store.Prune(c.ctx); err != nil {
 		c.log.Warn("holdfast: prune", "error", err)

@@ -65,7 +65,7 @@ func (c *Checkpointer) finishCopies() error {
 	if gerr != nil {
 		return errors.Join(err, gerr)
 	}
-	per, err := decodeCandidates("look for epochs to copy", blobs, err)
+	per, _, err := decodeCandidates("look for epochs to copy", blobs, err)
 	if err != nil {
 		return err
 	}

@@ -16,11 +16,12 @@ import (
 // Restore reads the newest epoch that all ranks can read into everything
 // protected, and reports whether there was one: false means a first start. It
 // is collective, called once, after the last Protect and before the first
-// Point. Every byte is verified while it is read; a shard that turns out bad
+// Point. An epoch right after whose restoring the program died twice is left out,
+// unless Options.Epoch names it. Every byte is verified while it is read; a shard that turns out bad
 // makes all ranks fall back to the epoch before, and the log says why.
 //
 // Errors are the same on all ranks: *NoCommonEpochError when checkpoints exist
-// but none for all, *RanksError with the reasons when all of them failed to
+// but none for all, *PoisonedError when all were left out, *RanksError with the reasons when all of them failed to
 // load. Protected state is undefined then; the program should end.
 func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	if c.closed.Load() {
@@ -45,6 +46,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			c.ready()
 			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start), Fetch: fetched})
 			c.log.Info("holdfast: restored", "epoch", e, "level", level, "bytes", bytes, "took", time.Since(start).Round(time.Microsecond))
+			c.surviving()
 			c.repair(e)
 			return true, nil
 		}
@@ -72,6 +74,33 @@ func (c *Checkpointer) ready() {
 	c.gate.And(^uint32(gateRestore))
 }
 
+// survivalTime is how long the program has to run after a restore for a later
+// death to be no fault of the epoch.
+const survivalTime = time.Minute
+
+// surviving clears the epoch of suspicion when the program has run for a while.
+func (c *Checkpointer) surviving() {
+	if c.world.Rank() != 0 {
+		return
+	}
+	c.writers.Go(func() {
+		t := time.NewTimer(survivalTime)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			c.survived()
+		case <-c.ctx.Done():
+		}
+	})
+}
+
+// survived notes that the program lives after a restore.
+func (c *Checkpointer) survived() {
+	if err := c.store.RestoreSurvived(c.ctx); err != nil && c.ctx.Err() == nil {
+		c.log.Warn("holdfast: note that the restart lives", "error", err)
+	}
+}
+
 // common agrees on the epochs that every rank can read, newest first.
 func (c *Checkpointer) common(ctx context.Context) ([]storage.Epoch, error) {
 	var list []storage.Candidate
@@ -83,7 +112,7 @@ func (c *Checkpointer) common(ctx context.Context) ([]storage.Epoch, error) {
 	if gerr != nil {
 		return nil, errors.Join(err, gerr)
 	}
-	per, err := decodeCandidates("look for checkpoints", blobs, err)
+	per, poisoned, err := decodeCandidates("look for checkpoints", blobs, err)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +126,30 @@ func (c *Checkpointer) common(ctx context.Context) ([]storage.Epoch, error) {
 	if len(both) == 0 && anyOf(per) {
 		return nil, noCommon(per)
 	}
-	return both, nil
+	return c.leaveOut(both, poisoned)
+}
+
+// leaveOut removes the epochs after whose restoring the program kept dying.
+func (c *Checkpointer) leaveOut(epochs []storage.Epoch, poisoned map[storage.Epoch]bool) ([]storage.Epoch, error) {
+	var good, bad []storage.Epoch
+	for _, e := range epochs {
+		if poisoned[e] {
+			bad = append(bad, e)
+		} else {
+			good = append(good, e)
+		}
+	}
+	if len(bad) == 0 {
+		return good, nil
+	}
+	err := &PoisonedError{Epochs: bad}
+	if len(good) == 0 {
+		return nil, err
+	}
+	if c.world.Rank() == 0 {
+		c.log.Warn("holdfast: going back further: "+err.Error(), "epoch", good[0])
+	}
+	return good, nil
 }
 
 // learn tells all ranks what the directories of each have, so that shards can be
@@ -129,7 +181,7 @@ type candidate struct {
 	id    [16]byte
 }
 
-const candidateBytes = 8 + 16
+const candidateBytes = 8 + 16 + 1 // the last is 1 when it is poisoned
 
 func encodeCandidates(list []storage.Candidate, err error) []byte {
 	if err != nil {
@@ -139,11 +191,19 @@ func encodeCandidates(list []storage.Candidate, err error) []byte {
 	for _, c := range list {
 		b = binary.LittleEndian.AppendUint64(b, uint64(c.Epoch))
 		b = append(b, c.ID[:]...)
+		if c.Poisoned() {
+			b = append(b, 1)
+		} else {
+			b = append(b, 0)
+		}
 	}
 	return b
 }
 
-func decodeCandidates(op string, blobs []cut.Blob, own error) ([][]candidate, error) {
+// decodeCandidates returns what each rank has, and which epochs any rank calls
+// poisoned.
+func decodeCandidates(op string, blobs []cut.Blob, own error) ([][]candidate, map[storage.Epoch]bool, error) {
+	poisoned := map[storage.Epoch]bool{}
 	per := make([][]candidate, len(blobs))
 	texts := make([]string, len(blobs))
 	for i, b := range blobs {
@@ -157,10 +217,13 @@ func decodeCandidates(op string, blobs []cut.Blob, own error) ([][]candidate, er
 		for d := b.Data[1:]; len(d) >= candidateBytes; d = d[candidateBytes:] {
 			k := candidate{epoch: storage.Epoch(binary.LittleEndian.Uint64(d))}
 			copy(k.id[:], d[8:])
+			if d[candidateBytes-1] != 0 {
+				poisoned[k.epoch] = true
+			}
 			per[i] = append(per[i], k)
 		}
 	}
-	return per, ranksError(op, texts, own)
+	return per, poisoned, ranksError(op, texts, own)
 }
 
 // intersect returns the epochs that all ranks have with the same contents, in

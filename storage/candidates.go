@@ -13,7 +13,13 @@ type Candidate struct {
 	Epoch  Epoch
 	ID     [16]byte // identifies what was committed; ranks must agree on it too
 	Levels []string // nearest first
+	Deaths int      // how often the program died right after restoring it
 }
+
+// Poisoned says whether the program died so often right after restoring the
+// epoch that something in it may be what kills it. It is left out unless it is
+// asked for.
+func (c *Candidate) Poisoned() bool { return c.Deaths >= MaxDeaths }
 
 // LevelState says how an epoch stands at one level, for one rank.
 type LevelState struct {
@@ -26,8 +32,8 @@ type LevelState struct {
 
 // Candidates lists the epochs with a manifest from which this rank's shard can
 // be had, newest first, by cheap checks: the manifest, the length of the shard
-// and its footer. Reading may still find damage. An epoch right after whose
-// restoring the program died twice is left out (RestoreBegins).
+// and its footer. Reading may still find damage. The caller leaves out what is
+// Poisoned (RestoreBegins).
 func (s *Store) Candidates(ctx context.Context) ([]Candidate, error) {
 	states, err := s.Survey(ctx)
 	if err != nil {
@@ -35,17 +41,13 @@ func (s *Store) Candidates(ctx context.Context) ([]Candidate, error) {
 	}
 	var out []Candidate
 	deaths := s.readTrials()
+	elsewhere := map[Epoch]bool{}
 	for _, st := range states {
-		if deaths[st.Epoch] >= maxDeaths {
-			s.log.Warn("epoch is not offered: the program died right after restoring it", "epoch", st.Epoch,
-				"deaths", deaths[st.Epoch])
-			continue
-		}
 		if st.Err != nil {
 			switch {
 			case errors.Is(st.Err, ErrNotCommitted):
 			case errors.Is(st.Err, fs.ErrNotExist): // ranks were placed elsewhere, most likely
-				s.log.Debug("epoch cannot be had from a level", "epoch", st.Epoch, "level", st.Level, "err", st.Err)
+				elsewhere[st.Epoch] = true
 			default:
 				s.log.Warn("epoch cannot be had from a level", "epoch", st.Epoch, "level", st.Level, "err", st.Err)
 			}
@@ -53,10 +55,14 @@ func (s *Store) Candidates(ctx context.Context) ([]Candidate, error) {
 		}
 		i := slices.IndexFunc(out, func(c Candidate) bool { return c.Epoch == st.Epoch && c.ID == st.ID })
 		if i < 0 {
-			out = append(out, Candidate{Epoch: st.Epoch, ID: st.ID})
+			out = append(out, Candidate{Epoch: st.Epoch, ID: st.ID, Deaths: deaths[st.Epoch]})
 			i = len(out) - 1
 		}
 		out[i].Levels = append(out[i].Levels, st.Level)
+	}
+	if len(elsewhere) > 0 {
+		s.log.Info("epochs of this rank are missing at a level here; the other levels and nodes serve as far as they can",
+			"epochs", sortedEpochs(elsewhere))
 	}
 	return out, nil
 }

@@ -9,7 +9,7 @@ import (
 
 func TestPoisonRule(t *testing.T) {
 	f := newWorldFS()
-	for death := range maxDeaths + 1 {
+	for death := range MaxDeaths + 1 {
 		w, err := openWorld(f)
 		if err != nil {
 			t.Fatal(err)
@@ -22,7 +22,7 @@ func TestPoisonRule(t *testing.T) {
 			}
 		}
 		want := Epoch(2)
-		if death == maxDeaths {
+		if death == MaxDeaths {
 			want = 1 // kept because epoch 2 refers to it
 		}
 		e, err := w.newest()

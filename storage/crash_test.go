@@ -133,6 +133,9 @@ func (w *world) newest() (Epoch, error) {
 			return 0, err
 		}
 		for _, c := range list {
+			if c.Poisoned() {
+				continue
+			}
 			k := key{c.Epoch, c.ID}
 			if count[k]++; count[k] == worldSize {
 				best = max(best, c.Epoch)

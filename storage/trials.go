@@ -7,9 +7,9 @@ import (
 	"io/fs"
 )
 
-// maxDeaths is how often a program may die right after it restored an epoch
-// before the epoch is no longer offered.
-const maxDeaths = 2
+// MaxDeaths is how often a program may die right after it restored an epoch
+// before the epoch is left out.
+const MaxDeaths = 2
 
 // trials counts, per epoch, restores that were begun and never survived.
 type trials map[Epoch]int
@@ -46,16 +46,16 @@ func decodeTrials(file string, b []byte) (trials, error) {
 }
 
 // RestoreBegins notes that the program is about to restore an epoch. If it dies
-// before RestoreSurvived, twice in a row, Candidates no longer offers the epoch:
-// something in it may be what kills the program. One rank does this for all,
+// before RestoreSurvived, twice in a row, Candidates says that the epoch is
+// Poisoned: something in it may be what kills the program. One rank does this for all,
 // the same in every run; since only epochs that all ranks are offered are
 // restored, that is enough.
 func (s *Store) RestoreBegins(ctx context.Context, e Epoch) error {
 	return s.changeTrials(ctx, func(t trials) { t[e]++ })
 }
 
-// RestoreSurvived notes that the program lives: it has committed an epoch since,
-// or ended by itself.
+// RestoreSurvived notes that the program lives: it has run for a while, has
+// committed an epoch since, or ended by itself.
 func (s *Store) RestoreSurvived(ctx context.Context) error {
 	return s.changeTrials(ctx, func(t trials) { clear(t) })
 }

@@ -1,0 +1,72 @@
+package coordinated
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// lines collects a log.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder // guarded by mu
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// TestPoisonedEpoch lets the program die twice right after each restore. The log,
+// and in the end the error, must say so and how to have the epoch all the same.
+func TestPoisonedEpoch(t *testing.T) {
+	b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
+	b.epochs = 2
+	if err := b.run(); err != nil {
+		t.Fatal(err)
+	}
+	died := errors.New("died of what it restored")
+	dieOf := func(e storage.Epoch) {
+		t.Helper()
+		b.die, b.epochs, b.opt.OnLost = died, 0, func(*LostError) {}
+		for range storage.MaxDeaths {
+			if err := b.run(); !errors.Is(err, died) {
+				t.Fatalf("got %v, want it to restore epoch %d and die", err, e)
+			}
+		}
+		b.die = nil
+	}
+	dieOf(2)
+	var log lines
+	b.opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	dieOf(1)
+	for _, want := range []string{"epoch(s) [2] left out", "died 2 times right after restoring", "HOLDFAST_EPOCH=2"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log does not say %q:\n%s", want, &log)
+		}
+	}
+	var bad *PoisonedError
+	err := b.run()
+	if !errors.As(err, &bad) || len(bad.Epochs) != 2 || !strings.Contains(err.Error(), "HOLDFAST_FRESH=1") {
+		t.Errorf("all epochs are poisoned: got %v, want a *PoisonedError that names both", err)
+	}
+	b.opt.Epoch = 2
+	if err := b.run(); err != nil || b.stats[0].Restore.Epoch != 2 {
+		t.Errorf("forced: restored %+v, %v", b.stats[0].Restore, err)
+	}
+	b.opt.Epoch = 0 // that run ended by itself
+	if err := b.run(); err != nil || b.stats[0].Restore.Epoch != 2 {
+		t.Errorf("after a run that lived: restored %+v, %v", b.stats[0].Restore, err)
+	}
+}
