@@ -115,7 +115,7 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control
 	if err := agree(priv, "look for another run", err); err != nil {
 		return err
 	}
-	err = c.openStore(ctx)
+	err = c.openStore(ctx, key)
 	if err := agree(priv, "open checkpoint directories", err); err != nil {
 		return err
 	}

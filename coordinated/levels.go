@@ -2,6 +2,8 @@ package coordinated
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -77,7 +79,7 @@ func (o *Options) levelConfigs() ([]storage.LevelConfig, error) {
 
 // openStore opens the levels. Redundancy travels over the control plane's
 // authenticated streams.
-func (c *Checkpointer) openStore(ctx context.Context) error {
+func (c *Checkpointer) openStore(ctx context.Context, key control.Key) error {
 	levels, err := c.opt.levelConfigs()
 	if err != nil {
 		return err
@@ -90,9 +92,16 @@ func (c *Checkpointer) openStore(ctx context.Context) error {
 		Mapped: c.pins.add, Unmapped: c.pins.remove}
 	if p, ok := c.plane.(*control.Plane); ok {
 		opt.Transport = streams{p}
+		opt.Run = runName(key)
 	}
 	c.store, err = storage.Open(ctx, opt)
 	return err
+}
+
+// runName is a name for this run that does not give the key away.
+func runName(key control.Key) string {
+	sum := sha256.Sum256(key[:])
+	return hex.EncodeToString(sum[:8])
 }
 
 // streams lets the stores of the ranks reach each other.

@@ -136,8 +136,10 @@ func (l *level) committed(e Epoch) {
 	}
 }
 
-// Discard removes what this rank put of an epoch that was given up. A
-// committed epoch is left alone (ErrCommitted); Prune removes those.
+// Discard removes what this rank put of an epoch that was given up, also its
+// copies and parity rows at other ranks. A committed epoch is left alone
+// (ErrCommitted); Prune removes those, and what lies at ranks that cannot be
+// reached.
 func (s *Store) Discard(ctx context.Context, e Epoch, level string) error {
 	leave, err := s.enter()
 	if err != nil {
@@ -151,25 +153,67 @@ func (s *Store) Discard(ctx context.Context, e Epoch, level string) error {
 	if err != nil {
 		return err
 	}
-	return s.fault("discard", e, level, l.discard(e, s.opt.Rank))
+	return s.fault("discard", e, level, s.discard(ctx, e, l))
 }
 
-func (l *level) discard(e Epoch, rank int) error {
-	if have, err := l.hasManifest(e); have || err != nil {
-		return errors.Join(err, when(have, ErrCommitted))
+func (s *Store) discard(ctx context.Context, e Epoch, l *level) error {
+	err := l.discard(e, shardName(s.opt.Rank))
+	if err == nil && l.name == LevelGlobal {
+		err = l.discard(e, packName(s.opt.Rank))
+	}
+	for _, c := range s.outside(l) {
+		d, f := s.peerDir(ctx, c.at, l.name)
+		err = errors.Join(err, d.discard(e, c.name), f.close())
 	}
 	l.mu.Lock()
 	delete(l.puts, e)
 	l.mu.Unlock()
-	dir := l.epochPath(e)
-	if err := l.clearTempsIn(dir, rank); err != nil {
+	return err
+}
+
+// remoteFile is what this rank keeps in the directory of another one.
+type remoteFile struct {
+	at   int // rank
+	name string
+}
+
+// outside lists what this rank writes to other ranks' directories of a level.
+func (s *Store) outside(l *level) (out []remoteFile) {
+	switch l.name {
+	case LevelPartner:
+		ranks, _ := partnersOf(s.opt.Nodes, s.opt.Rank, l.cfg.Copies) // none: then nothing was written
+		for _, r := range ranks {
+			out = append(out, remoteFile{r, shardName(s.opt.Rank)})
+		}
+	case LevelParity:
+		groups, err := parityGroups(s.opt.Nodes, l.cfg.Data, l.cfg.Parity)
+		if err != nil {
+			return nil // likewise
+		}
+		group, place := groupOf(groups, s.opt.Rank)
+		st := stripe{group: group, k: len(group) - l.cfg.Parity, m: l.cfg.Parity, i: place}
+		for j := range st.m {
+			out = append(out, remoteFile{group[st.row(j)], rowName(s.opt.Rank, j)})
+		}
+	}
+	return out
+}
+
+// discard removes a file of an epoch that is not committed, and what its making
+// left behind.
+func (d *levelDir) discard(e Epoch, name string) error {
+	if have, err := d.hasManifest(e); have || err != nil {
+		return errors.Join(err, when(have, ErrCommitted))
+	}
+	dir := d.epochPath(e)
+	if err := d.clearTempsOf(dir, name); err != nil {
 		return err
 	}
-	if err := removeIfThere(l.fs, join(dir, shardName(rank))); err != nil {
+	if err := removeIfThere(d.fs, join(dir, name)); err != nil {
 		return err
 	}
-	// The last rank to discard removes the directory; for the others it is
-	// not empty yet, or gone.
-	_ = l.fs.Remove(dir)
+	// The last to discard removes the directory; for the others it is not empty
+	// yet, or gone.
+	_ = d.fs.Remove(dir)
 	return nil
 }

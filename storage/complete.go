@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,7 +47,7 @@ func FlushDirs(ctx context.Context, fsys vfs.FS, from []string, to string) (Epoc
 		return 0, err
 	}
 	info := v.dirs[0].info
-	s, err := Open(ctx, Options{Job: info.Job, Size: info.Size, FS: fsys,
+	s, err := Open(ctx, Options{Job: info.Job, Size: info.Size, FS: fsys, Run: "flush " + rand.Text(),
 		Levels: []LevelConfig{{Name: LevelGlobal, Dir: to}}})
 	if err != nil {
 		return 0, err

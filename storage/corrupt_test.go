@@ -182,6 +182,9 @@ func FuzzDecoders(f *testing.F) {
 			i.UnmarshalBinary(payload)
 			decodePackIndex("f", sealRecord(kindPackIndex, payload))
 			decodeTrials("f", sealRecord(kindTrial, payload))
+			if l, err := decodeRunLock("f", sealRecord(kindRunLock, payload)); err == nil && !bytes.Equal(l.encode(), sealRecord(kindRunLock, payload)) {
+				t.Error("run lock does not encode to itself")
+			}
 			decodeHoldings(0, payload)
 			readFooter("f", bytes.NewReader(b), int64(len(b)))
 		}

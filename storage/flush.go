@@ -58,7 +58,7 @@ func (s *Store) flush(ctx context.Context, e Epoch, from string, to *level, secs
 		info, err = s.flushDir(ctx, sh, to, secs)
 	}
 	if err == nil && info.Digest != sh.digest {
-		err = errors.Join(fmt.Errorf("copy differs from its source: %w", ErrCorrupt), to.discard(e, rank))
+		err = errors.Join(fmt.Errorf("copy differs from its source: %w", ErrCorrupt), s.discard(ctx, e, to))
 	}
 	return info, err
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -155,6 +156,18 @@ func (d *levelDir) clearTemps(rank int) error {
 }
 
 func (d *levelDir) clearTempsIn(dir string, rank int) error {
+	return d.clear(dir, func(name string) bool { return isTempOf(name, rank) })
+}
+
+// clearTempsOf removes what was to become a file.
+func (d *levelDir) clearTempsOf(dir, final string) error {
+	return d.clear(dir, func(name string) bool {
+		return strings.HasPrefix(name, final+".r") && strings.HasSuffix(name, tempSuffix)
+	})
+}
+
+// clear removes the files that match.
+func (d *levelDir) clear(dir string, match func(name string) bool) error {
 	list, err := d.fs.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // pruned by another rank meanwhile
@@ -163,7 +176,7 @@ func (d *levelDir) clearTempsIn(dir string, rank int) error {
 		return d.unusable(err)
 	}
 	for _, entry := range list {
-		if entry.Dir || !isTempOf(entry.Name, rank) {
+		if entry.Dir || !match(entry.Name) {
 			continue
 		}
 		if err := removeIfThere(d.fs, join(dir, entry.Name)); err != nil {

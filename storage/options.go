@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
@@ -22,6 +23,10 @@ type Options struct {
 	Rank int    // this rank
 	Size int    // number of ranks. Required
 	Node string // name of the node this rank runs on; may be empty
+
+	// Run names this run of the job, the same on all ranks and in no other run. A
+	// directory then serves one run at a time. Empty: it is not guarded.
+	Run string
 
 	// Levels, nearest first. At least one.
 	Levels []LevelConfig
@@ -45,7 +50,8 @@ type Options struct {
 	Logger *slog.Logger // nil: silent. It should say the rank: Store does not
 	FS     vfs.FS       // nil: the operating system's
 
-	pool, inbound *buffers // tests share them: mapping memory is slow
+	pool, inbound *buffers      // tests share them: mapping memory is slow
+	beat          time.Duration // of run locks; tests do not wait so long
 }
 
 // LevelConfig says where a level is and how it is used.
@@ -93,8 +99,8 @@ func (o *Options) validate() error {
 	switch {
 	case o.Job == "":
 		return bad("Job", "is empty: name the job, restarts find its checkpoints by it")
-	case len(o.Job) > 255 || len(o.Node) > 255:
-		return bad("Job, Node", "a name is longer than 255 bytes")
+	case len(o.Job) > 255 || len(o.Node) > 255 || len(o.Run) > 255:
+		return bad("Job, Node, Run", "a name is longer than 255 bytes")
 	case o.Size < 1:
 		return bad("Size", "is %d, there is at least one rank", o.Size)
 	case o.Rank < 0 || o.Rank >= o.Size:
@@ -106,6 +112,9 @@ func (o *Options) validate() error {
 	}
 	if o.FlushCores == 0 {
 		o.FlushCores = 2
+	}
+	if o.beat == 0 {
+		o.beat = lockBeat
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -31,6 +31,7 @@ const (
 	kindPackIndex   recordKind = 5
 	kindParityGroup recordKind = 6
 	kindTrial       recordKind = 7
+	kindRunLock     recordKind = 8
 )
 
 func (k recordKind) String() string {
@@ -49,6 +50,8 @@ func (k recordKind) String() string {
 		return "parity group"
 	case kindTrial:
 		return "restore trials"
+	case kindRunLock:
+		return "run lock"
 	}
 	return "unknown record"
 }

@@ -19,6 +19,7 @@ type Store struct {
 
 	serving *server  // nil without Transport
 	inbound *buffers // what other ranks' stores write and read here
+	pulse   pulse
 
 	mu     sync.Mutex
 	closed bool           // guarded by mu
@@ -31,6 +32,7 @@ type level struct {
 	levelDir
 	cfg  LevelConfig
 	pace *pace
+	lock *runLock // set when this store has it; then the beating's alone
 
 	mu   sync.Mutex
 	puts map[Epoch][]*shardIndex // guarded by mu: put here and not yet committed
@@ -50,8 +52,9 @@ const (
 
 // Open claims the directories of all levels for the job and clears away what an
 // earlier run of this rank left unfinished. It refuses a directory that is
-// missing or not writable (*DirError), of another job (*JobError), or written
-// by another number of ranks (*SizeError). It is local: ranks may open in any
+// missing or not writable (*DirError), of another job (*JobError), in use by
+// another run of the job (*BusyError, if Options.Run is set), or written by
+// another number of ranks (*SizeError). It is local: ranks may open in any
 // order. The caller closes the Store.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	if err := opt.validate(); err != nil {
@@ -73,12 +76,15 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		l, err := s.openLevel(cfg)
-		if err != nil {
-			return nil, err
+		l, err := s.openLevel(ctx, cfg)
+		if l != nil {
+			s.levels = append(s.levels, l)
 		}
-		s.levels = append(s.levels, l)
+		if err != nil {
+			return nil, errors.Join(err, s.dropLocks())
+		}
 	}
+	s.keepAlive()
 	if opt.Transport != nil {
 		s.inbound = opt.inbound
 		if s.inbound == nil {
@@ -89,7 +95,8 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	return s, nil
 }
 
-func (s *Store) openLevel(cfg LevelConfig) (*level, error) {
+// openLevel returns the level also when it fails after taking its lock.
+func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*level, error) {
 	l := &level{
 		levelDir: levelDir{fs: s.opt.FS, name: cfg.Name, path: cfg.Dir, owner: s.opt.Rank},
 		cfg:      cfg,
@@ -102,6 +109,10 @@ func (s *Store) openLevel(cfg LevelConfig) (*level, error) {
 	}
 	want := marker{job: s.opt.Job, size: s.opt.Size, level: cfg.Name}
 	if err := l.claim(want, s.opt.Rank); err != nil {
+		return nil, err
+	}
+	// Before anything of an earlier run is cleared away: it may be alive.
+	if err := s.guard(ctx, l); err != nil {
 		return nil, err
 	}
 	return l, l.clearTemps(s.opt.Rank)
@@ -126,7 +137,7 @@ func (s *Store) Close() error {
 	if s.opt.pool == nil {
 		err = errors.Join(err, s.pool.close())
 	}
-	return err
+	return errors.Join(err, s.letGo())
 }
 
 // enter is the start of every operation; its result ends the operation.
@@ -135,6 +146,9 @@ func (s *Store) enter() (leave func(), err error) {
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, ErrClosed
+	}
+	if err := s.pulse.err(); err != nil {
+		return nil, err
 	}
 	s.users.Add(1)
 	return s.users.Done, nil

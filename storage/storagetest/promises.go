@@ -87,6 +87,12 @@ func (s *suite) discard() {
 	if s.offers(2) {
 		s.Error("a discarded epoch is offered")
 	}
+	for _, dir := range []string{s.dir, filepath.Join(s.dir, "*")} {
+		left, err := filepath.Glob(filepath.Join(dir, s.level.Config.Name, "epoch-0000000002", "*"))
+		if err != nil || len(left) > 0 {
+			s.Errorf("%v, a discarded epoch left %v", err, left)
+		}
+	}
 	if err := s.restore(1); err != nil {
 		s.Errorf("the epoch before it: %v", err)
 	}

@@ -1,0 +1,295 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+)
+
+// lockName is the file by which a run of the job holds a level's directory. One
+// rank made it and rewrites it at every beat, so that another run, on whatever
+// node, sees by watching that its owner lives. No clocks are compared.
+const lockName = "holdfast.run"
+
+// lockBeat is how often a lock is rewritten. An owner that misses staleBeats
+// of them in a row is dead; one that is seen alive for refuseBeats is not about
+// to end either.
+const (
+	lockBeat    = time.Second
+	staleBeats  = 3
+	refuseBeats = 6
+)
+
+// BusyError reports a level's directory that another run of the job uses now:
+// the two would overwrite each other's epochs.
+type BusyError struct {
+	Level, Dir string
+	Node       string // where the other run's owner of the directory is
+	PID        int
+}
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("level %s directory %s is in use by another run of this job: process %d on node %s; "+
+		"end that run first, or use another directory", e.Level, e.Dir, e.PID, e.Node)
+}
+
+// runLock is the contents of the file.
+type runLock struct {
+	run   string
+	owner process
+	beat  uint64 // grows
+}
+
+func (l *runLock) encode() []byte {
+	var e encoder
+	e.str(l.run)
+	e.str(l.owner.node)
+	e.str(l.owner.machine)
+	e.u32(uint32(l.owner.pid))
+	e.u64(l.owner.started)
+	e.u64(l.beat)
+	return sealRecord(kindRunLock, e.b)
+}
+
+func decodeRunLock(file string, b []byte) (*runLock, error) {
+	payload, n, err := openRecord(file, b, kindRunLock)
+	if err != nil {
+		return nil, err
+	}
+	d := &decoder{b: payload}
+	l := &runLock{run: d.str(), owner: process{node: d.str(), machine: d.str(), pid: int(d.u32()), started: d.u64()}, beat: d.u64()}
+	if !d.done() || n != len(b) {
+		return nil, &CorruptError{File: file, Len: int64(len(b)), Reason: "run lock: fields do not fit"}
+	}
+	return l, nil
+}
+
+func (d *levelDir) lockPath() string { return join(d.path, lockName) }
+
+// readLock returns nil without an error for a lock that is just being
+// rewritten, or damaged: who watches it sees whether it changes.
+func (d *levelDir) readLock() (*runLock, []byte, error) {
+	b, err := readFile(d.fs, d.lockPath(), 1<<16)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := decodeRunLock(d.lockPath(), b)
+	if err != nil {
+		return nil, b, nil
+	}
+	return l, b, nil
+}
+
+// hold makes sure that no other run uses the directory: it takes the lock, or
+// finds it with a rank of the same run. owned says that beating is up to us. An
+// owner that is dead is replaced: at once when it ran on this machine, after
+// staleBeats otherwise.
+func (d *levelDir) hold(ctx context.Context, want *runLock, beat time.Duration) (owned bool, err error) {
+	var seen []byte
+	start := time.Now()
+	changed := start
+	for {
+		err := d.takeLock(want)
+		if err == nil {
+			return true, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return false, d.unusable(err)
+		}
+		have, raw, err := d.readLock()
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue // it has just been given up
+		case err != nil:
+			return false, d.unusable(err)
+		case have != nil && have.run == want.run:
+			return false, nil
+		}
+		now := time.Now()
+		if string(raw) != string(seen) {
+			seen, changed = raw, now
+		}
+		switch {
+		case have != nil && have.owner.gone(), now.Sub(changed) >= staleBeats*beat:
+			if err := d.breakLock(raw, want); err != nil {
+				return false, d.unusable(err)
+			}
+			continue
+		case changed.Sub(start) >= refuseBeats*beat && have != nil:
+			return false, &BusyError{Level: d.name, Dir: d.path, Node: have.owner.node, PID: have.owner.pid}
+		}
+		if err := sleep(ctx, beat/4); err != nil {
+			return false, err
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// takeLock makes the lock if there is none. It is linked to its name whole, so
+// of runs that race one wins.
+func (d *levelDir) takeLock(want *runLock) error {
+	if _, err := d.fs.Stat(d.lockPath()); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, when(err == nil, fs.ErrExist))
+	}
+	temp := join(d.path, tempName(lockName, d.owner))
+	if err := writeFile(d.fs, temp, want.encode()); err != nil {
+		return err
+	}
+	err := d.fs.Link(temp, d.lockPath())
+	if errors.Is(err, errors.ErrUnsupported) { // and so are two runs that start within a moment
+		return d.fs.Rename(temp, d.lockPath())
+	}
+	return errors.Join(err, d.fs.Remove(temp))
+}
+
+// breakLock takes the lock of a dead owner away. Should it turn out to be
+// another one than was seen, it is put back.
+func (d *levelDir) breakLock(seen []byte, want *runLock) error {
+	aside := join(d.path, tempName(lockName, d.owner))
+	err := d.fs.Rename(d.lockPath(), aside)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	got, err := readFile(d.fs, aside, 1<<16)
+	if err == nil && string(got) != string(seen) {
+		if err := d.fs.Link(aside, d.lockPath()); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return errors.Join(err, d.fs.Remove(aside))
+}
+
+// beatOnce rewrites an own lock, or says that it is lost.
+func (d *levelDir) beatOnce(l *runLock) error {
+	have, _, err := d.readLock()
+	if errors.Is(err, fs.ErrNotExist) {
+		err = d.takeLock(l) // somebody tidied up
+		if errors.Is(err, fs.ErrExist) {
+			return nil // the next beat tells whose it is
+		}
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	if have != nil && (have.run != l.run || have.owner != l.owner) {
+		return &BusyError{Level: d.name, Dir: d.path, Node: have.owner.node, PID: have.owner.pid}
+	}
+	l.beat++
+	f, err := d.fs.Edit(d.lockPath(), false)
+	if err != nil {
+		return err
+	}
+	if _, err = f.WriteAt(l.encode(), 0); err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// giveUp removes an own lock.
+func (d *levelDir) giveUp(l *runLock) error {
+	have, _, err := d.readLock()
+	if err != nil || have == nil || have.run != l.run || have.owner != l.owner {
+		return ignoreGone(err)
+	}
+	return removeIfThere(d.fs, d.lockPath())
+}
+
+// pulse keeps the locks of a store alive.
+type pulse struct {
+	stop chan struct{}
+	done sync.WaitGroup
+
+	mu   sync.Mutex
+	lost error // guarded by mu: a directory has gone to another run
+}
+
+// guard takes part in the lock of a level's directory.
+func (s *Store) guard(ctx context.Context, l *level) error {
+	if s.opt.Run == "" {
+		return nil
+	}
+	want := &runLock{run: s.opt.Run, owner: thisProcess()}
+	owned, err := l.hold(ctx, want, s.opt.beat)
+	if err == nil && owned {
+		l.lock = want
+	}
+	return err
+}
+
+// keepAlive starts beating for what this store owns.
+func (s *Store) keepAlive() {
+	s.pulse.stop = make(chan struct{})
+	for _, l := range s.levels {
+		if l.lock == nil {
+			continue
+		}
+		s.pulse.done.Go(func() {
+			tick := time.NewTicker(s.opt.beat)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+					s.pulse.note(l.beatOnce(l.lock))
+				case <-s.pulse.stop:
+					return
+				}
+			}
+		})
+	}
+}
+
+// note remembers that a directory is lost. That it could not be written to will
+// be noticed by others.
+func (p *pulse) note(err error) {
+	var busy *BusyError
+	if !errors.As(err, &busy) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost = err
+}
+
+func (p *pulse) err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost
+}
+
+// letGo stops beating and gives the directories up.
+func (s *Store) letGo() error {
+	if s.pulse.stop == nil {
+		return nil
+	}
+	close(s.pulse.stop)
+	s.pulse.done.Wait()
+	s.pulse.stop = nil
+	return s.dropLocks()
+}
+
+func (s *Store) dropLocks() error {
+	var err error
+	for _, l := range s.levels {
+		if l.lock != nil {
+			err = errors.Join(err, l.giveUp(l.lock))
+		}
+	}
+	return err
+}

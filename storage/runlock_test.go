@@ -1,0 +1,316 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+)
+
+const lockFile = "/l/" + lockName
+
+func lockFS() *crashfs.FS {
+	f := crashfs.New()
+	f.MkdirAll("/l")
+	return f
+}
+
+// openRun opens the store of one rank of a run of two.
+func openRun(t *testing.T, f *crashfs.FS, run string, rank int) (*Store, error) {
+	t.Helper()
+	return Open(t.Context(), Options{Job: "j", Run: run, Rank: rank, Size: 2, FS: f, pool: testPool,
+		Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l"}}})
+}
+
+func mustOpenRun(t *testing.T, f *crashfs.FS, run string, rank int) *Store {
+	t.Helper()
+	s, err := openRun(t, f, run, rank)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// elsewhere is a process of another machine.
+var elsewhere = process{node: "n9", machine: "another boot", pid: 4711, started: 1}
+
+// plant writes a lock as another run would.
+func plant(t *testing.T, f *crashfs.FS, l runLock) {
+	t.Helper()
+	d := &levelDir{fs: f, name: LevelLocal, path: "/l"}
+	if err := removeIfThere(f, lockFile); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeFile(f, d.lockPath(), l.encode()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSecondRunIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := lockFS()
+		first := mustOpenRun(t, f, "a", 0)
+		second := mustOpenRun(t, f, "a", 1) // shares it
+		temp := "/l/" + tempName("x", 1)
+		if err := writeFile(f, temp, nil); err != nil {
+			t.Fatal(err)
+		}
+		var busy *BusyError
+		_, err := openRun(t, f, "b", 1)
+		if !errors.As(err, &busy) || busy.PID != thisProcess().pid || !strings.Contains(err.Error(), "end that run first") {
+			t.Errorf("got %v, want a *BusyError with this process and what to do", err)
+		}
+		if _, err := f.Stat(temp); err != nil {
+			t.Errorf("the refused run cleared away what the live one is writing: %v", err)
+		}
+		time.Sleep(time.Hour)
+		take(t, []*Store{first, second}, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
+		if err := errors.Join(first.Close(), second.Close()); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if err := mustOpenRun(t, f, "b", 0).Close(); err != nil || time.Since(start) > 0 {
+			t.Errorf("after the end of the first run: %v after %v", err, time.Since(start))
+		}
+		if _, err := f.Stat(lockFile); err == nil {
+			t.Error("the lock stays after Close")
+		}
+	})
+}
+
+// TestRestartAfterDeath opens a directory whose last run did not close it.
+func TestRestartAfterDeath(t *testing.T) {
+	dead := thisProcess()
+	dead.started++ // another process had this PID
+	for _, c := range []struct {
+		name  string
+		owner process
+		waits time.Duration
+	}{
+		{"on this machine", dead, 0},
+		{"on another machine", elsewhere, staleBeats * lockBeat},
+		{"no one knows where", process{node: "n9", pid: 1}, staleBeats * lockBeat},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := lockFS()
+				plant(t, f, runLock{run: "dead", owner: c.owner, beat: 77})
+				start := time.Now()
+				s := mustOpenRun(t, f, "b", 0)
+				if took := time.Since(start); took < c.waits || took > c.waits+lockBeat {
+					t.Errorf("took %v, want %v", took, c.waits)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+				if strings.Contains(f.String(), tempSuffix) {
+					t.Errorf("left behind:\n%s", f)
+				}
+			})
+		})
+	}
+}
+
+// TestLiveRunElsewhere watches a lock that is being rewritten, by a clock that is
+// nobody's business.
+func TestLiveRunElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := lockFS()
+		for _, c := range []struct {
+			name string
+			ends int // beats after which the other run ends; 0: never
+			want bool
+		}{{"lives on", 0, false}, {"is about to end", 4, true}, {"dies", 2, true}} {
+			beats := 0
+			d := &levelDir{fs: f, name: LevelLocal, path: "/l"}
+			l := &runLock{run: "other", owner: elsewhere}
+			plant(t, f, *l)
+			quit := make(chan struct{})
+			go func() {
+				for {
+					select {
+					case <-quit:
+						return
+					case <-time.After(lockBeat):
+						if beats++; c.ends > 0 && beats > c.ends {
+							return
+						}
+						if err := d.beatOnce(l); err != nil {
+							t.Errorf("%s: %v", c.name, err)
+						}
+					}
+				}
+			}()
+			s, err := openRun(t, f, "b", 0)
+			close(quit)
+			synctest.Wait()
+			var busy *BusyError
+			if c.want && err != nil || !c.want && (!errors.As(err, &busy) || busy.Node != "n9" || busy.PID != 4711) {
+				t.Errorf("%s: got %v", c.name, err)
+			}
+			if err == nil {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+}
+
+// TestRunsThatRace starts many runs at once in a directory that a dead one left.
+func TestRunsThatRace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := lockFS()
+		plant(t, f, runLock{run: "dead", owner: elsewhere})
+		const runs = 8
+		stores, errs := make([]*Store, runs), make([]error, runs)
+		done := make(chan int)
+		for i := range runs {
+			go func() { stores[i], errs[i] = openRun(t, f, fmt.Sprint("run ", i), 0); done <- i }()
+		}
+		won := 0
+		for range runs {
+			i := <-done
+			var busy *BusyError
+			if errs[i] == nil {
+				won++
+			} else if !errors.As(errs[i], &busy) {
+				t.Errorf("run %d: %v", i, errs[i])
+			}
+		}
+		if won != 1 {
+			t.Errorf("%d runs have the directory", won)
+		}
+		for _, s := range stores {
+			if s != nil {
+				s.Close()
+			}
+		}
+	})
+}
+
+// TestLockLost: a run that was stopped for so long that another one took its
+// directory writes nothing more.
+func TestLockLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := lockFS()
+		s := mustOpenRun(t, f, "a", 0)
+		plant(t, f, runLock{run: "b", owner: elsewhere})
+		time.Sleep(2 * lockBeat)
+		var busy *BusyError
+		if _, err := s.Put(t.Context(), 1, LevelLocal, smallSections(0, 1)); !errors.As(err, &busy) {
+			t.Errorf("put: got %v, want a *BusyError", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if l, _, err := (&levelDir{fs: f, path: "/l"}).readLock(); err != nil || l.run != "b" {
+			t.Errorf("the other run's lock is gone: %v, %v", l, err)
+		}
+	})
+}
+
+// TestLockTidiedAway: someone removes the file, or makes it unreadable, while the
+// run lives.
+func TestLockTidiedAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := lockFS()
+		s := mustOpenRun(t, f, "a", 0)
+		defer s.Close()
+		for at := int64(0); at < fileSize(t, f, lockFile); at += 7 {
+			if err := f.Flip(lockFile, at, 1); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * lockBeat)
+			if l, _, err := (&levelDir{fs: f, path: "/l"}).readLock(); err != nil || l == nil || l.run != "a" {
+				t.Fatalf("byte %d: not written again: %v, %v", at, l, err)
+			}
+		}
+		if err := f.Remove(lockFile); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * lockBeat)
+		var busy *BusyError
+		if _, err := openRun(t, f, "b", 0); !errors.As(err, &busy) {
+			t.Errorf("got %v, want a *BusyError", err)
+		}
+	})
+}
+
+func TestDamagedLockIsNoObstacle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := lockFS()
+		plant(t, f, runLock{run: "dead", owner: elsewhere})
+		for at := range fileSize(t, f, lockFile) {
+			if at > 0 {
+				plant(t, f, runLock{run: "dead", owner: elsewhere})
+			}
+			f.Flip(lockFile, at, 8)
+			if err := mustOpenRun(t, f, "b", 0).Close(); err != nil {
+				t.Fatalf("byte %d: %v", at, err)
+			}
+		}
+	})
+}
+
+func TestFlushDirsLeavesLiveRunsAlone(t *testing.T) {
+	w := unflushed(t)
+	d := &levelDir{fs: w.fs, name: LevelGlobal, path: "/global"}
+	if ok, err := d.hold(t.Context(), &runLock{run: "live", owner: thisProcess()}, lockBeat); !ok || err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		quit := make(chan struct{})
+		go func() {
+			l := &runLock{run: "live", owner: thisProcess()}
+			for {
+				select {
+				case <-quit:
+					return
+				case <-time.After(lockBeat):
+					_ = d.beatOnce(l)
+				}
+			}
+		}()
+		defer close(quit)
+		var busy *BusyError
+		if _, err := FlushDirs(t.Context(), w.fs, []string{"/local0", "/local1"}, "/global"); !errors.As(err, &busy) {
+			t.Errorf("got %v, want a *BusyError", err)
+		}
+	})
+}
+
+func TestProcessGone(t *testing.T) {
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Skipf("no process to look at: %v", err)
+	}
+	p := thisProcess()
+	if p.machine == "" || p.gone() {
+		t.Fatalf("this process is %+v, gone %v", p, p.gone())
+	}
+	p.pid = cmd.Process.Pid
+	started, err := startOf(p.pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.started = started; p.gone() {
+		t.Error("a live process is gone")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	if !p.gone() {
+		t.Error("a dead process is not gone")
+	}
+	p.machine = "another"
+	if p.gone() {
+		t.Error("a process of another machine is known to be gone")
+	}
+}
