@@ -35,6 +35,11 @@ type agent struct {
 	callSeq   uint64    // the call that the main thread was last seen blocked in
 	callSince time.Time // since when
 
+	// At the last sign of life, for status.
+	idlePolls, idlePoints uint64
+	idleSince             time.Time
+	asked                 uint64 // at rank 0: times that all ranks were asked
+
 	trigger *trigger // at rank 0, nil elsewhere
 	timer   *time.Timer
 	alive   *time.Ticker
@@ -176,6 +181,8 @@ func (a *agent) receive(in control.Inbound) {
 		a.publish(msg)
 	case cut.KindLost:
 		a.relay(in.From, msg)
+	case cut.KindStatus:
+		a.answerStatus(msg)
 	default:
 		a.step(cut.Received{From: in.From, Msg: msg, Sent: a.sentTo(msg.Rank)})
 	}
@@ -295,6 +302,7 @@ func (a *agent) signOfLife() {
 	if act := a.c.endpoint.Activity(); act.Seq != a.callSeq {
 		a.callSeq, a.callSince = act.Seq, time.Now()
 	}
+	a.lookIdle()
 	a.c.events.Emit(events.Event{Name: events.Alive, Points: a.c.points.load()})
 }
 

@@ -2,6 +2,7 @@ package coordinated
 
 import (
 	"context"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 )
@@ -43,6 +44,12 @@ func (a *agent) collect(from int, msg cut.Message) {
 	case msg.Stage == stageClose:
 		a.closing = append(up.Blobs, cut.Blob{}) // not nil
 		a.tryEnd()
+	case strings.HasPrefix(msg.Stage, stageStatus): // nobody else asked
+		key := stageKey{up.Epoch, up.Stage}
+		if ch := a.waiting[key]; ch != nil {
+			delete(a.waiting, key)
+			ch <- up.Blobs
+		}
 	default:
 		up.Kind = cut.KindPublish
 		a.publish(up)

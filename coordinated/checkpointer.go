@@ -39,6 +39,7 @@ type Checkpointer struct {
 	begun    time.Time   // when Open was called
 	events   *events.Log // nil: none
 
+	doing    atomic.Pointer[doing]
 	gate     atomic.Uint32 // bits below; 0 lets Points pass
 	points   tally         // Points reached
 	restored atomic.Bool
@@ -83,6 +84,7 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 	c := &Checkpointer{opt: opt, world: world, endpoint: endpoint, verdicts: make(chan verdict, 1),
 		state: protected{names: map[string]bool{}}, flushed: make(chan struct{}), begun: time.Now()}
 	close(c.flushed)
+	c.now(stateStarting)
 	c.log = opt.Logger.With("rank", world.Rank())
 	c.pins = newPins(c.log, c.state.pinnable)
 	c.pool = newPool(opt.MaxPool, c.pins)

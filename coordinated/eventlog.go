@@ -82,13 +82,22 @@ func (c *Checkpointer) agreeNumbers(priv *mpiwrap.Comm, epoch, run uint64) (uint
 	return all[0], all[1], nil
 }
 
-// copySpan logs the copying of an epoch to a level.
-func (c *Checkpointer) copySpan(e storage.Epoch, level string) func(events.Event) {
+// copySpan notes and logs the copying of the shards of ranks to a level; the
+// last epoch that was written says how much that is.
+func (c *Checkpointer) copySpan(e storage.Epoch, level string, ranks ...int) func(events.Event) {
 	name := events.Redundancy
 	if level == storage.LevelGlobal {
 		name = events.Flush
 	}
-	return c.events.Span(events.Event{Name: name, Epoch: uint64(e), Level: level})
+	var total int64
+	c.stats.mu.Lock()
+	for _, r := range ranks {
+		if r < len(c.stats.sizes) {
+			total += c.stats.sizes[r]
+		}
+	}
+	c.stats.mu.Unlock()
+	return c.begin(name, e, level, total)
 }
 
 // failure logs an error.

@@ -19,7 +19,7 @@ func (c *Checkpointer) copyOut(ctx context.Context, e storage.Epoch, level strin
 		infos, err := c.copyNode(ctx, e, l)
 		return c.commit(e, level, infos, err)
 	}
-	end := c.copySpan(e, level)
+	end := c.copySpan(e, level, c.world.Rank())
 	info, err := c.copyShard(ctx, e, level, l)
 	end(ended(events.Event{Bytes: info.Bytes, Stored: info.Stored}, err))
 	return c.commit(e, level, []storage.ShardInfo{info}, err)
@@ -63,7 +63,7 @@ func (c *Checkpointer) copyNode(ctx context.Context, e storage.Epoch, l *loan) (
 	if ranks[0] != c.world.Rank() {
 		return nil, nil
 	}
-	end := c.copySpan(e, storage.LevelGlobal)
+	end := c.copySpan(e, storage.LevelGlobal, ranks...)
 	infos, err := c.store.FlushNode(ctx, e, c.levels[0], storage.LevelGlobal, ranks)
 	bytes, stored := sum(infos)
 	end(ended(events.Event{Bytes: bytes, Stored: stored}, err))
@@ -114,7 +114,7 @@ func (c *Checkpointer) writePart(ctx context.Context, p *storage.Part, n storage
 	}
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	end := c.copySpan(n.Epoch, n.To)
+	end := c.copySpan(n.Epoch, n.To, c.world.Rank())
 	err := p.Write(ctx, n)
 	end(ended(events.Event{Bytes: p.Size().Bytes, Stored: p.Size().Room}, err))
 	return err

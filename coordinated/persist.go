@@ -68,7 +68,7 @@ func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, l *loan, err e
 	level := c.levels[0]
 	var info storage.ShardInfo
 	if err == nil {
-		end := c.events.Span(events.Event{Name: events.Write, Epoch: uint64(e), Level: level})
+		end := c.begin(events.Write, e, level, s.bytes)
 		info, err = c.store.Put(c.ctx, e, level, s.sections)
 		end(ended(events.Event{Bytes: info.Bytes, Stored: info.Stored}, err))
 	}
@@ -165,6 +165,9 @@ func (c *Checkpointer) commit(e storage.Epoch, level string, infos []storage.Sha
 			c.log.Warn("holdfast: discard", "epoch", e, "level", level, "error", derr)
 		}
 		return err
+	}
+	if level == c.levels[0] {
+		c.stats.remember(infos)
 	}
 	// A local directory belongs to its node, so every rank commits there; the
 	// global one is shared, and rank 0 writes for all.

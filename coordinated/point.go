@@ -40,6 +40,8 @@ func (c *Checkpointer) point(ctx context.Context) error {
 	}
 	arrived := time.Now()
 	c.phase("arrived")
+	c.now(stateParked)
+	defer c.now(stateRunning)
 	if err := c.agent.do(c.ctx, c.agent.arrive); err != nil {
 		return err
 	}
@@ -105,6 +107,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	}
 	done := c.persist(e, s, err, v.stop)
 	if s != nil && s.live {
+		c.now(stateHeld)
 		<-done.put // the bytes are the program's own memory
 		es.Blocked = time.Since(arrived)
 		es.Mode = "written before the program went on: no room in the pool"
@@ -117,6 +120,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	if !v.stop {
 		return nil
 	}
+	c.now(stateStopping)
 	<-done.all
 	if done.levels == 0 {
 		c.log.Error("holdfast: the final checkpoint failed, the program goes on", "epoch", e, "error", done.err)
@@ -133,6 +137,7 @@ func (c *Checkpointer) settleAndCapture(ctx context.Context, es *EpochStats) (*c
 	bounded, cancel := context.WithTimeout(ctx, c.opt.CutTimeout)
 	defer cancel()
 	open := c.endpoint.OpenEpochs()
+	c.now(stateDraining)
 	end := c.events.Span(events.Event{Name: events.Drain, Epoch: uint64(es.Epoch)})
 	drained, err := c.endpoint.Settle(bounded)
 	es.Drain, es.DrainMessages, es.DrainBytes = time.Since(start), drained.Messages, drained.Bytes
@@ -143,6 +148,7 @@ func (c *Checkpointer) settleAndCapture(ctx context.Context, es *EpochStats) (*c
 	}
 	c.phase("settled")
 	start = time.Now()
+	c.now(stateCapturing)
 	end = c.events.Span(events.Event{Name: events.Capture, Epoch: uint64(es.Epoch)})
 	release := c.store.Hold() // the memory and the cores are the program's now
 	s, err := c.capture(ctx)
@@ -174,6 +180,7 @@ func (c *Checkpointer) finish() error {
 	})
 	defer patience.Stop()
 	for {
+		c.now(stateClosed)
 		arrived := time.Now()
 		v, err := c.park()
 		switch {

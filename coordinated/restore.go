@@ -31,6 +31,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("coordinated: Restore was called before; a program restores once")
 	}
 	start := time.Now()
+	c.now(stateRestoring)
 	end := c.events.Span(events.Event{Name: events.Restore})
 	epochs, err := c.common(ctx)
 	if err != nil {
@@ -71,6 +72,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 // ready opens the gate and warms the pool for what is protected now.
 func (c *Checkpointer) ready() {
 	c.pool.reserve(c.state.bytes())
+	c.now(stateRunning)
 	c.gate.And(^uint32(gateRestore))
 }
 

@@ -49,6 +49,18 @@ type JobStatus struct {
 	Points uint64        `json:"points"`
 	Cut    string        `json:"cut"`    // where rank 0 stands with the epoch in progress
 	Epochs []EpochStatus `json:"epochs"` // as rank 0 has seen them, oldest first
+
+	Levels  []string     `json:"levels"` // nearest first
+	Seconds float64      `json:"up_s"`   // since Open
+	Next    *NextStatus  `json:"next,omitempty"`
+	States  []RankStatus `json:"rank_states,omitempty"` // of all ranks, in answer to Status
+}
+
+// NextStatus says when rank 0 will ask for a checkpoint of its own accord.
+type NextStatus struct {
+	By      string  `json:"by"`
+	Seconds float64 `json:"in_s"`
+	Final   bool    `json:"final,omitempty"`
 }
 
 // EpochStatus is EpochStats in plain data.
@@ -196,7 +208,10 @@ func (s *server) handle(q query, r *reply) error {
 		return fmt.Errorf("unknown operation %q", q.Op)
 	}
 	var err error
-	r.Status, err = s.status()
+	if r.Status, err = s.status(); err != nil || q.Op != "status" {
+		return err
+	}
+	r.Status.States, err = s.c.rankStates()
 	return err
 }
 
@@ -235,7 +250,8 @@ func (s *server) request(q query) error {
 func (s *server) status() (*JobStatus, error) {
 	c := s.c
 	st := &JobStatus{Job: c.opt.Job, Ranks: c.world.Size(), Nodes: c.topo.nodes, Points: c.points.load()}
-	if err := c.agent.do(c.ctx, func() { st.Cut = c.agent.machine.String() }); err != nil {
+	st.Levels, st.Seconds = c.levels, time.Since(c.begun).Seconds()
+	if err := c.agent.do(c.ctx, func() { st.Cut, st.Next = c.agent.machine.String(), c.agent.trigger.status() }); err != nil {
 		return nil, err
 	}
 	for _, es := range c.Stats().Epochs {
@@ -301,7 +317,7 @@ func (c *Client) Request(ctx context.Context, stop, wait bool) (*JobStatus, erro
 	return c.ask(ctx, query{Op: "request", Stop: stop, Wait: wait})
 }
 
-// Status asks the job how it stands.
+// Status asks the job how it stands, every rank of it.
 func (c *Client) Status(ctx context.Context) (*JobStatus, error) {
 	return c.ask(ctx, query{Op: "status"})
 }

@@ -53,6 +53,9 @@ type statistics struct {
 	s   Stats
 	req map[storage.Epoch]agreement // of the newest epochs
 
+	behind []*work // under way, oldest first
+	sizes  []int64 // by rank: what the shards of the newest epoch take at the first level
+
 	changed chan struct{} // closed at the next change; nil while nobody watches
 }
 
@@ -111,6 +114,19 @@ func (t *statistics) agreed(e storage.Epoch, a agreement) {
 		t.req = map[storage.Epoch]agreement{}
 	}
 	t.req[e] = a
+}
+
+// remember notes what the shards of an epoch take at the first level.
+func (t *statistics) remember(infos []storage.ShardInfo) {
+	sizes := make([]int64, len(infos))
+	for i := range infos {
+		if r := infos[i].Rank; r < len(sizes) {
+			sizes[r] = infos[i].Stored
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sizes = sizes
 }
 
 // agreement returns what agreed was told of an epoch.

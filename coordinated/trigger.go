@@ -76,6 +76,16 @@ func (t *trigger) name(stop bool) string {
 	return "the interval"
 }
 
+// status says what is due next; nil if nothing is.
+func (t *trigger) status() *NextStatus {
+	d, ok := t.wait(time.Now())
+	if !ok {
+		return nil
+	}
+	final := !t.asked && !t.final.IsZero() && (t.next.IsZero() || t.final.Before(t.next))
+	return &NextStatus{By: t.name(final), Seconds: d.Seconds(), Final: final}
+}
+
 // DalyInterval returns the computing time between checkpoints that minimises
 // the expected run time when one blocks the program for cost and failures come
 // mtbf apart on average:

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,9 +26,10 @@ func newPace(bytesPerSec int64) *pace {
 // throttle is what copying in the background obeys. A nil throttle does not
 // hold back.
 type throttle struct {
-	pace  *pace
-	gate  *gate
-	share int // so many ranks keep the limit together; 0 and 1: this one alone
+	pace   *pace
+	gate   *gate
+	copied *atomic.Int64 // counts what goes
+	share  int           // so many ranks keep the limit together; 0 and 1: this one alone
 }
 
 // wait returns when n more bytes may go.
@@ -38,7 +40,11 @@ func (t *throttle) wait(ctx context.Context, n int) error {
 	if err := t.gate.wait(ctx); err != nil {
 		return err
 	}
-	return t.pace.wait(ctx, n*max(t.share, 1))
+	if err := t.pace.wait(ctx, n*max(t.share, 1)); err != nil {
+		return err
+	}
+	t.copied.Add(int64(n))
+	return nil
 }
 
 // limit is in bytes per second; 0 means none.
@@ -89,12 +95,18 @@ func (g *gate) wait(ctx context.Context) error {
 	}
 }
 
+// Copied is how many bytes this rank has written for copies between levels since
+// Open: how far a Flush is that runs alone.
+func (s *Store) Copied() int64 { return s.copied.Load() }
+
 // Hold keeps copying between levels from starting further writes until release
 // is called: the program wants the memory and the cores for a capture. Put is
 // not held back.
 func (s *Store) Hold() (release func()) { return s.gate.hold() }
 
-func (s *Store) throttle(to *level) *throttle { return &throttle{pace: to.pace, gate: &s.gate} }
+func (s *Store) throttle(to *level) *throttle {
+	return &throttle{pace: to.pace, gate: &s.gate, copied: &s.copied}
+}
 
 // wait returns when n more bytes may go.
 func (p *pace) wait(ctx context.Context, n int) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 )
 
 // Store keeps one rank's shards on all levels of a job.
@@ -16,6 +17,7 @@ type Store struct {
 	pool   *buffers
 	turns  chan struct{} // one entry per shard being written
 	gate   gate          // holds back copying while the program captures
+	copied atomic.Int64  // bytes written for copies between levels
 
 	serving *server  // nil without Transport
 	inbound *buffers // what other ranks' stores write and read here

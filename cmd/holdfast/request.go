@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
@@ -37,29 +35,6 @@ or the checkpoint failed.`,
 	return cmd
 }
 
-func newStatus() *cobra.Command {
-	var asJSON bool
-	var timeout time.Duration
-	cmd := &cobra.Command{
-		Use:   "status DIR",
-		Short: "say how a running job stands",
-		Long: `status asks the job that runs with DIR as its HOLDFAST_GLOBAL (or HOLDFAST_LOCAL
-on the node of rank 0) where it is and what its last checkpoints cost.
-
-Exit codes: 0 the job answered; 2 no such job or no answer in time.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJob(cmd, args[0], timeout, asJSON, func(ctx context.Context, c *coordinated.Client) (*coordinated.JobStatus, error) {
-				return c.Status(ctx)
-			})
-		},
-	}
-	f := cmd.Flags()
-	f.BoolVar(&asJSON, "json", false, "write one JSON object")
-	f.DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the job")
-	return cmd
-}
-
 // withJob connects, asks and prints the answer.
 func withJob(cmd *cobra.Command, dir string, timeout time.Duration, asJSON bool, ask func(context.Context, *coordinated.Client) (*coordinated.JobStatus, error)) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -76,24 +51,5 @@ func withJob(cmd *cobra.Command, dir string, timeout time.Duration, asJSON bool,
 	if asJSON {
 		return jsonLines(cmd.OutOrStdout(), []*coordinated.JobStatus{st})
 	}
-	return printStatus(cmd.OutOrStdout(), st)
-}
-
-func printStatus(w io.Writer, st *coordinated.JobStatus) error {
-	fmt.Fprintf(w, "job %s: %d ranks, %s\n", st.Job, st.Ranks, st.Cut)
-	if len(st.Epochs) == 0 {
-		_, err := fmt.Fprintln(w, "no checkpoint yet in this run")
-		return err
-	}
-	out := [][]string{{"EPOCH", "BYTES OF RANK 0", "BLOCKED", "DURABLE"}}
-	for _, e := range st.Epochs {
-		durable := e.Error
-		for _, level := range []string{"local", "partner", "parity", "global"} {
-			if s, ok := e.DurableSeconds[level]; ok {
-				durable += fmt.Sprintf(" %s %.3f s", level, s)
-			}
-		}
-		out = append(out, []string{fmt.Sprint(e.Epoch), fmt.Sprint(e.Bytes), fmt.Sprintf("%.1f ms", 1000*e.BlockedSeconds), durable})
-	}
-	return table(w, out)
+	return printEpochs(cmd.OutOrStdout(), st)
 }

@@ -48,6 +48,18 @@ func (g *Gather) Add(from int, epoch Epoch, name string, blobs []Blob) (Message,
 	return Message{Kind: KindGather, Epoch: epoch, Stage: name, Blobs: q.blobs}, true
 }
 
+// Abandon ends a collection that has not come to its end, and returns what there
+// is of it.
+func (g *Gather) Abandon(epoch Epoch, name string) []Blob {
+	key := stage{epoch, name}
+	q := g.open[key]
+	if q == nil {
+		return nil
+	}
+	delete(g.open, key)
+	return q.blobs
+}
+
 // Forget drops what was collected for epochs before e: those were given up.
 func (g *Gather) Forget(e Epoch) {
 	for key := range g.open {

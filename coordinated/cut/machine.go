@@ -129,6 +129,15 @@ func (m *Machine) Interest() []int { return m.needs.ranks() }
 // Round is the number of the last freeze this rank was asked to vote in.
 func (m *Machine) Round() uint64 { return m.vote.round }
 
+// Phase names how far this rank is with the epoch in progress; empty when there
+// is none.
+func (m *Machine) Phase() string {
+	if m.phase == idle {
+		return ""
+	}
+	return m.phase.String()
+}
+
 // Parked reports whether the main thread is known to wait at a Point.
 func (m *Machine) Parked() bool { return m.atPoint }
 

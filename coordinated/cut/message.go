@@ -32,10 +32,11 @@ const (
 	KindGather  Kind = 18 // up: Blobs of a subtree for Stage
 	KindPublish Kind = 19 // down: the blobs of all ranks for Stage
 	KindLost    Kind = 20 // both ways: Rank has died; Had = who noticed, Stage = how
+	KindStatus  Kind = 21 // down: gather for Stage how your rank is
 )
 
 var kindNames = [...]string{"", "ask", "park", "answer", "hint", "raise", "ready", "freeze", "vote",
-	"thaw", "cut", "give-up", "need", "retract", "elect", "poll", "polled", "elected", "gather", "publish", "lost"}
+	"thaw", "cut", "give-up", "need", "retract", "elect", "poll", "polled", "elected", "gather", "publish", "lost", "status"}
 
 // String returns the name of k as the scenarios in testdata write it.
 func (k Kind) String() string {

@@ -60,7 +60,7 @@ func (m *merger) epochs() {
 			if q == nil {
 				q = &Epoch{Run: key.run, Epoch: key.epoch, Begin: (zero + e.Mono - e.Dur) / 1000, ByRank: -1, LastIn: -1,
 					Outward: map[string]Spread{}, Durable: map[string]float64{}, Stored: map[string]int64{}, ranks: map[int]bool{},
-					seen: map[string]*gathered{}, committed: map[string]int{}}
+					seen: map[string]*gathered{}, written: map[string]int64{}, committed: map[string]int{}}
 				list[key] = q
 			}
 			q.add(l.Rank, e, (zero+e.Mono)/1000)
@@ -107,11 +107,11 @@ func (q *Epoch) add(rank int, e *events.Event, at int64) {
 		q.sample("blocked", rank, e.Dur)
 	case events.Write:
 		q.sample("write", rank, e.Dur)
-		q.Stored[e.Level] += e.Stored
+		q.store(e)
 	case events.Redundancy, events.Flush:
 		q.sample("to "+e.Level, rank, e.Dur)
 		q.Outward[e.Level] = Spread{}
-		q.Stored[e.Level] += e.Stored
+		q.store(e)
 	case events.Vote:
 		q.sample("vote "+e.Level+" "+e.What, rank, e.Dur)
 	case events.Commit:
@@ -124,9 +124,22 @@ func (q *Epoch) add(rank int, e *events.Event, at int64) {
 	}
 }
 
+// store counts what was written to a level.
+func (q *Epoch) store(e *events.Event) {
+	if e.Text == "" {
+		q.Stored[e.Level] += e.Stored
+		q.written[e.Level] += e.Bytes
+	}
+}
+
 // settle makes the figures of an epoch from its samples.
 func (m *merger) settle(q *Epoch) {
 	q.Park, q.Drain, q.Capture = q.seen["park"].spread(), q.seen["drain"].spread(), q.seen["capture"].spread()
+	for level, n := range q.written {
+		if n > q.Bytes && q.Bytes > 0 { // some parts were written twice: one rank could not write its own
+			q.Stored[level] = int64(float64(q.Stored[level]) * float64(q.Bytes) / float64(n))
+		}
+	}
 	q.Blocked, q.Write = q.seen["blocked"].spread(), q.seen["write"].spread()
 	for level := range q.Outward {
 		q.Outward[level] = q.seen["to "+level].spread()

@@ -71,6 +71,7 @@ type Epoch struct {
 	Fault     string               `json:"fault,omitempty"`
 	ranks     map[int]bool         // that captured
 	seen      map[string]*gathered // samples by what
+	written   map[string]int64     // by level, bytes of state, however often
 	committed map[string]int       // by level, ranks that saw it
 }
 

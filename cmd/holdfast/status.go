@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/spf13/cobra"
+)
+
+func newStatus() *cobra.Command {
+	var o statusOptions
+	cmd := &cobra.Command{
+		Use:   "status DIR",
+		Short: "say how a running job stands",
+		Long: `status asks the job that runs with DIR as its HOLDFAST_GLOBAL (or, if it has
+none, its HOLDFAST_LOCAL on the node of rank 0) how it stands: what its last
+checkpoints cost, when the next is due, and of each rank what its main thread
+does (in which call and for whom it waits, since when), the Points it has
+reached, and what is written behind it.
+
+Jobs of many ranks are summed up: ranks that do the same are one line. --all
+lists each.
+
+Exit codes: 0 the job answered; 2 no such job or no answer in time.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.terminal = isTerminal(cmd.OutOrStdout())
+			return o.run(cmd.Context(), cmd.OutOrStdout(), args[0])
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.asJSON, "json", false, "write one JSON object; with --watch one per look")
+	f.BoolVar(&o.all, "all", false, "a line for each rank, however many there are")
+	f.BoolVarP(&o.watch, "watch", "w", false, "look again and again, until the job ends")
+	f.DurationVar(&o.every, "every", 2*time.Second, "time between two looks of --watch")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the job")
+	return cmd
+}
+
+type statusOptions struct {
+	asJSON, all, watch bool
+	every, timeout     time.Duration
+	terminal           bool // the screen may be cleared
+}
+
+// run looks once, or until the job ends.
+func (o *statusOptions) run(ctx context.Context, w io.Writer, dir string) error {
+	dial, cancel := context.WithTimeout(ctx, o.timeout)
+	c, err := coordinated.DialJob(dial, dir)
+	cancel()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var before *coordinated.JobStatus
+	var at time.Time
+	tick := time.NewTicker(max(o.every, 100*time.Millisecond))
+	defer tick.Stop()
+	for {
+		ask, cancel := context.WithTimeout(ctx, o.timeout)
+		st, err := c.Status(ask)
+		cancel()
+		if err != nil {
+			if before != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+				return nil // it has ended
+			}
+			return err
+		}
+		now := time.Now()
+		if err := o.print(w, st, before, now.Sub(at)); err != nil || !o.watch {
+			return err
+		}
+		before, at = st, now
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil // the user has seen enough
+		}
+	}
+}
+
+func (o *statusOptions) print(w io.Writer, st, before *coordinated.JobStatus, since time.Duration) error {
+	if o.asJSON {
+		return jsonLines(w, []*coordinated.JobStatus{st})
+	}
+	var b strings.Builder
+	if o.watch && o.terminal {
+		b.WriteString("\x1b[H\x1b[2J")
+	} else if before != nil {
+		b.WriteByte('\n')
+	}
+	if err := printEpochs(&b, st); err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	if err := table(&b, rankTable(st, before, since, o.all || len(st.States) <= fewRanks)); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// printEpochs writes what there is to say of the job as a whole.
+func printEpochs(w io.Writer, st *coordinated.JobStatus) error {
+	fmt.Fprintf(w, "job %s: %d ranks on %d node(s), up %s\n", st.Job, st.Ranks, len(slices.Compact(slices.Sorted(slices.Values(st.Nodes)))), ageText(st.Seconds))
+	if n := st.Next; n != nil {
+		what := "next checkpoint"
+		if n.Final {
+			what = "final checkpoint"
+		}
+		fmt.Fprintf(w, "%s in %s, by %s\n", what, ageText(n.Seconds), n.By)
+	}
+	if s := flushText(st.States); s != "" {
+		fmt.Fprintln(w, s)
+	}
+	if len(st.Epochs) == 0 {
+		_, err := fmt.Fprintln(w, "no checkpoint yet in this run")
+		return err
+	}
+	out := [][]string{{"EPOCH", "BYTES OF RANK 0", "BLOCKED", "DURABLE"}}
+	const most = 8
+	for _, e := range st.Epochs[max(0, len(st.Epochs)-most):] {
+		durable := e.Error
+		for _, level := range []string{"local", "partner", "parity", "global"} {
+			if s, ok := e.DurableSeconds[level]; ok {
+				durable += fmt.Sprintf(" %s %.3f s", level, s)
+			}
+		}
+		out = append(out, []string{fmt.Sprint(e.Epoch), sizeText(e.Bytes), fmt.Sprintf("%.1f ms", 1000*e.BlockedSeconds), strings.TrimSpace(durable)})
+	}
+	return table(w, out)
+}
+
+// flushText sums up the copying to the furthest level that is under way.
+func flushText(ranks []coordinated.RankStatus) string {
+	var sum coordinated.Work
+	n := 0
+	for _, r := range ranks {
+		for _, w := range r.Work {
+			if w.What != "flush" {
+				continue
+			}
+			if n == 0 || w.Epoch < sum.Epoch {
+				sum.Epoch = w.Epoch
+			}
+			sum.Level, sum.Bytes, sum.Total, sum.Seconds = w.Level, sum.Bytes+w.Bytes, sum.Total+w.Total, max(sum.Seconds, w.Seconds)
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("flush of epoch %d to %s by %d rank(s), for %s: %s", sum.Epoch, sum.Level, n, ageText(sum.Seconds), sizeText(sum.Bytes))
+	if sum.Total > 0 {
+		s += fmt.Sprintf(" of about %s (%.0f %%)", sizeText(sum.Total), min(100, 100*float64(sum.Bytes)/float64(sum.Total)))
+	}
+	if sum.Seconds > 0 && sum.Bytes > 0 {
+		rate := float64(sum.Bytes) / sum.Seconds
+		s += fmt.Sprintf(", %s/s", sizeText(int64(rate)))
+		if left := float64(sum.Total-sum.Bytes) / rate; left > 0 {
+			s += ", about " + ageText(left) + " to go"
+		}
+	}
+	return s
+}
+
+// fewRanks is how many get a line each without being asked for.
+const fewRanks = 40
+
+// rankTable says what the ranks do, a line each or a line for those that do the
+// same.
+func rankTable(st, before *coordinated.JobStatus, since time.Duration, each bool) [][]string {
+	if each {
+		out := [][]string{{"RANK", "NODE", "STATE", "FOR", "DOING", "POINTS", "LAST EPOCH", "BEHIND"}}
+		for i, r := range st.States {
+			points := fmt.Sprint(r.Points)
+			if before != nil && i < len(before.States) && since > 0 && r.State != "silent" {
+				points += fmt.Sprintf(" (%.4g/s)", float64(r.Points-before.States[i].Points)/since.Seconds())
+			}
+			out = append(out, []string{fmt.Sprint(r.Rank), r.Node, r.State, ageText(r.Seconds), doingText(r), points, lastText(r), behindText(r.Work)})
+		}
+		return out
+	}
+	type group struct {
+		ranks  []int
+		first  coordinated.RankStatus
+		lo, hi uint64
+		longer float64
+	}
+	var order []string
+	groups := map[string]*group{}
+	for _, r := range st.States {
+		key := r.State + "\x00" + r.Call + "\x00" + r.Comm + "\x00" + r.Phase
+		g := groups[key]
+		if g == nil {
+			g = &group{first: r, lo: r.Points}
+			groups[key] = g
+			order = append(order, key)
+		}
+		g.ranks = append(g.ranks, r.Rank)
+		g.lo, g.hi, g.longer = min(g.lo, r.Points), max(g.hi, r.Points), max(g.longer, r.Seconds)
+	}
+	slices.SortStableFunc(order, func(a, b string) int { return len(groups[a].ranks) - len(groups[b].ranks) }) // the odd ones first
+	out := [][]string{{"RANKS", "WHICH", "STATE", "FOR UP TO", "DOING", "POINTS"}}
+	for _, key := range order {
+		g := groups[key]
+		if len(g.ranks) > 1 {
+			g.first.Waits = ""
+		}
+		which := ranksText(g.ranks)
+		if len(which) > 32 {
+			which = which[:strings.LastIndex(which[:32], ",")+1] + "…"
+		}
+		out = append(out, []string{fmt.Sprint(len(g.ranks)), which, g.first.State, ageText(g.longer), doingText(g.first), fmt.Sprintf("%d-%d", g.lo, g.hi)})
+	}
+	return out
+}
+
+// doingText says what the state is about.
+func doingText(r coordinated.RankStatus) string {
+	var parts []string
+	if r.Call != "" {
+		parts = append(parts, r.Call+" on "+r.Comm)
+	}
+	if r.Waits != "" {
+		parts = append(parts, r.Waits)
+	}
+	if r.Phase != "" {
+		parts = append(parts, fmt.Sprintf("(epoch %d: %s)", r.Epoch, r.Phase))
+	}
+	return dash(strings.Join(parts, " "))
+}
+
+func lastText(r coordinated.RankStatus) string {
+	if r.Last == 0 {
+		return "-"
+	}
+	s := fmt.Sprintf("%d", r.Last)
+	switch {
+	case r.Level != "":
+		s += " at " + r.Level
+	case r.Fault != "":
+		s += " failed"
+	default:
+		s += " being written"
+	}
+	return s + fmt.Sprintf(", blocked %.1f ms", 1000*r.Cost)
+}
+
+func behindText(list []coordinated.Work) string {
+	var parts []string
+	for _, w := range list {
+		s := fmt.Sprintf("%s epoch %d to %s", w.What, w.Epoch, w.Level)
+		if w.Total > 0 && w.Bytes > 0 {
+			s += fmt.Sprintf(" %.0f %%", min(100, 100*float64(w.Bytes)/float64(w.Total)))
+		}
+		parts = append(parts, s)
+	}
+	return dash(strings.Join(parts, ", "))
+}
+
+// ageText writes a duration for people who watch.
+func ageText(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	switch {
+	case s < 10:
+		return fmt.Sprintf("%.1f s", s)
+	case s < 120:
+		return fmt.Sprintf("%.0f s", s)
+	case s < 7200:
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+}

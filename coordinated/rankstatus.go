@@ -1,0 +1,231 @@
+package coordinated
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// The states of a main thread, as holdfast status shows them. While the library
+// leaves it alone it is running, blocked in an MPI call, or polling.
+const (
+	stateStarting  = "starting"
+	stateRestoring = "restoring"
+	stateRunning   = "running"
+	stateBlocked   = "blocked"
+	statePolling   = "polling"
+	stateParked    = "parked"
+	stateDraining  = "draining"
+	stateCapturing = "capturing"
+	stateHeld      = "held" // captured, and not let go yet: no room in the pool
+	stateStopping  = "stopping"
+	stateClosed    = "closed" // in Close, or beyond
+	stateSilent    = "silent" // did not answer
+)
+
+// RankStatus is what one rank says of itself.
+type RankStatus struct {
+	Rank    int     `json:"rank"`
+	Node    string  `json:"node"`
+	State   string  `json:"state"`
+	Seconds float64 `json:"for_s"`             // in this state; of a call, at least
+	Call    string  `json:"call,omitempty"`    // blocked in, such as Recv
+	Comm    string  `json:"comm,omitempty"`    // on this communicator
+	Waits   string  `json:"waits,omitempty"`   // from or to whom
+	Points  uint64  `json:"points"`            // reached so far
+	Epoch   uint64  `json:"epoch,omitempty"`   // being agreed on
+	Phase   string  `json:"phase,omitempty"`   // asked, parking, frozen, cutting
+	Work    []Work  `json:"behind,omitempty"`  // what is written behind the program
+	Cost    float64 `json:"blocked_s"`         // by the last checkpoint
+	Last    uint64  `json:"last_epoch"`        // the newest that was cut
+	Level   string  `json:"last_at,omitempty"` // the furthest level it has reached
+	Fault   string  `json:"fault,omitempty"`   // why it is not at all levels
+}
+
+// Work is something that a rank does behind the program.
+type Work struct {
+	What    string  `json:"what"` // write, redundancy or flush
+	Epoch   uint64  `json:"epoch"`
+	Level   string  `json:"level"`
+	Seconds float64 `json:"for_s"`
+	Bytes   int64   `json:"bytes"` // done so far; 0 when nobody counts
+	Total   int64   `json:"total"` // about; 0 when nobody knows
+}
+
+// doing is what the library has the main thread do.
+type doing struct {
+	state string
+	since time.Time
+}
+
+// now notes what the main thread does from now on.
+func (c *Checkpointer) now(state string) { c.doing.Store(&doing{state, time.Now()}) }
+
+// work is one Work under way.
+type work struct {
+	Work
+	began  time.Time
+	copied int64 // bytes that the store had copied when it began; -1: it is not copying
+}
+
+// begin notes and logs the beginning of something behind the program, of about
+// total bytes, and returns what logs its end.
+func (c *Checkpointer) begin(what string, e storage.Epoch, level string, total int64) (end func(events.Event)) {
+	w := &work{Work: Work{What: what, Epoch: uint64(e), Level: level, Total: total}, began: time.Now(), copied: -1}
+	if what != events.Write {
+		w.copied = c.store.Copied()
+	}
+	c.stats.mu.Lock()
+	c.stats.behind = append(c.stats.behind, w)
+	c.stats.mu.Unlock()
+	logged := c.events.Span(events.Event{Name: what, Epoch: uint64(e), Level: level})
+	return func(ev events.Event) {
+		c.stats.mu.Lock()
+		c.stats.behind = slices.DeleteFunc(c.stats.behind, func(o *work) bool { return o == w })
+		c.stats.mu.Unlock()
+		logged(ev)
+	}
+}
+
+// working lists what is being done behind the program.
+func (c *Checkpointer) working() []Work {
+	c.stats.mu.Lock()
+	defer c.stats.mu.Unlock()
+	var out []Work
+	for _, w := range c.stats.behind {
+		x := w.Work
+		x.Seconds = time.Since(w.began).Seconds()
+		if w.copied >= 0 {
+			x.Bytes = c.store.Copied() - w.copied
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// rankStatus looks at this rank.
+func (a *agent) rankStatus() RankStatus {
+	c := a.c
+	d := c.doing.Load()
+	st := RankStatus{Rank: c.world.Rank(), State: d.state, Points: c.points.load(), Work: c.working()}
+	if p := a.machine.Phase(); p != "" {
+		st.Epoch, st.Phase = uint64(a.machine.Epoch()), p
+	}
+	since := d.since
+	if d.state == stateRunning {
+		since = a.inCall(&st, since)
+	}
+	st.Seconds = time.Since(since).Seconds()
+	for _, es := range c.Stats().Epochs {
+		st.Last, st.Cost, st.Level, st.Fault = uint64(es.Epoch), es.Blocked.Seconds(), "", ""
+		for _, l := range c.levels {
+			if _, ok := es.Durable[l]; ok {
+				st.Level = l
+			}
+		}
+		if es.Err != nil {
+			st.Fault = es.Err.Error()
+		}
+	}
+	return st
+}
+
+// inCall says in which call the program is, and since when at least.
+func (a *agent) inCall(st *RankStatus, since time.Time) time.Time {
+	act := a.c.endpoint.Activity()
+	if act.Blocked {
+		if act.Seq != a.callSeq {
+			a.callSeq, a.callSince = act.Seq, time.Now()
+		}
+		st.State, st.Call, st.Comm, st.Waits = stateBlocked, act.Op, act.Comm, strings.TrimSpace(describe(act.Waits))
+		return a.callSince
+	}
+	last, polls := a.c.endpoint.Polling()
+	if polls != a.idlePolls && !a.idleSince.IsZero() && st.Points == a.idlePoints {
+		st.State, st.Waits = statePolling, strings.TrimSpace(describe([]mpiwrap.Wait{last}))
+		return a.idleSince
+	}
+	return since
+}
+
+// lookIdle remembers polls and Points, so that a later look can tell a rank that
+// polls from one that computes.
+func (a *agent) lookIdle() {
+	_, polls := a.c.endpoint.Polling()
+	if points := a.c.points.load(); points != a.idlePoints || a.idleSince.IsZero() {
+		a.idlePoints, a.idleSince = points, time.Now()
+	}
+	a.idlePolls = polls
+}
+
+// stageStatus begins the stages that ask all ranks how they are.
+const stageStatus = "status "
+
+// statusPatience is how long rank 0 waits for the answers.
+const statusPatience = 2 * time.Second
+
+// askAll sends the question down the tree; the answers come up it. At rank 0,
+// on the agent's goroutine.
+func (a *agent) askAll() (stageKey, chan []cut.Blob) {
+	a.asked++
+	key := stageKey{0, fmt.Sprint(stageStatus, a.asked)}
+	ch := make(chan []cut.Blob, 1)
+	a.waiting[key] = ch
+	a.answerStatus(cut.Message{Kind: cut.KindStatus, Stage: key.name})
+	return key, ch
+}
+
+// answerStatus passes the question on and answers it for this rank.
+func (a *agent) answerStatus(msg cut.Message) {
+	for _, n := range a.c.topo.children {
+		a.send(n, msg)
+	}
+	data, err := json.Marshal(a.rankStatus())
+	if err != nil {
+		a.c.log.Error("holdfast: status", "error", err)
+	}
+	rank := a.c.world.Rank()
+	a.collect(rank, cut.Message{Stage: msg.Stage, Blobs: []cut.Blob{{Rank: rank, Data: data}}})
+}
+
+// rankStates asks all ranks. Those that do not answer in time are silent.
+func (c *Checkpointer) rankStates() ([]RankStatus, error) {
+	var key stageKey
+	var ch chan []cut.Blob
+	if err := c.agent.do(c.ctx, func() { key, ch = c.agent.askAll() }); err != nil {
+		return nil, err
+	}
+	timer := time.NewTimer(statusPatience)
+	defer timer.Stop()
+	var blobs []cut.Blob
+	select {
+	case blobs = <-ch:
+	case <-timer.C:
+		if err := c.agent.do(c.ctx, func() { blobs = c.agent.gather.Abandon(key.epoch, key.name); delete(c.agent.waiting, key) }); err != nil {
+			return nil, err
+		}
+	case <-c.ctx.Done():
+		return nil, ErrClosed
+	}
+	out := make([]RankStatus, c.world.Size())
+	for r := range out {
+		out[r] = RankStatus{Rank: r, Node: c.topo.nodes[r], State: stateSilent}
+	}
+	for _, b := range blobs {
+		if b.Rank < 0 || b.Rank >= len(out) {
+			continue
+		}
+		if err := json.Unmarshal(b.Data, &out[b.Rank]); err != nil {
+			return nil, fmt.Errorf("status of rank %d: %w", b.Rank, err)
+		}
+		out[b.Rank].Rank, out[b.Rank].Node = b.Rank, c.topo.nodes[b.Rank]
+	}
+	return out, nil
+}
