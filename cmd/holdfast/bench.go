@@ -12,7 +12,7 @@ func newBench() *cobra.Command {
 		Use:   "bench",
 		Short: "measure what checkpoints cost on this machine",
 	}
-	cmd.AddCommand(newBenchStorage(), newBenchCut(), newBenchMPI(), newBenchGPU(), newBenchApps(), newBenchPlot(),
+	cmd.AddCommand(newBenchStorage(), newBenchCut(), newBenchMPI(), newBenchGPU(), newBenchRemote(), newBenchApps(), newBenchPlot(),
 		newBenchWorker(), newBenchCutWorker(), newBenchMPIWorker(), newBenchGPUWorker(), newBenchAppsRaw())
 	return cmd
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
 // Load is one device of one server with its programs, as a Policy sees it.
@@ -46,7 +48,7 @@ type Policy interface {
 // that has moved stays for Settle.
 type Window struct {
 	// N is the window: the bound of unfinished commands of a queue. 0 is
-	// gpustate.DefaultWindow, 20.
+	// gpustate.DefaultWindow.
 	N int
 	// Confirm is how many decisions in a row must agree. 0 is 2.
 	Confirm int
@@ -56,9 +58,6 @@ type Window struct {
 	agreed  map[string]int       // by pair of devices
 	settled map[string]time.Time // by program: until when it stays
 }
-
-// defaultWindow is gpustate.DefaultWindow, which this package does not import.
-const defaultWindow = 20
 
 func (l *Load) key() string { return fmt.Sprintf("%s device %d", l.Server, l.Device.Index) }
 
@@ -95,7 +94,7 @@ type proposal struct {
 
 // propose finds the move that evens the load most.
 func (w *Window) propose(now time.Time, loads []Load) (*proposal, string) {
-	half := int64(cmp.Or(w.N, defaultWindow)) / 2
+	half := int64(cmp.Or(w.N, gpustate.DefaultWindow)) / 2
 	sorted := slices.Clone(loads)
 	slices.SortStableFunc(sorted, func(a, b Load) int { return cmp.Compare(b.Unfinished(), a.Unfinished()) })
 	for i := range sorted {

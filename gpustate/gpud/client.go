@@ -31,6 +31,7 @@ type client struct {
 	pinned driver.Pinned
 	host   driver.Handle // the arena as the driver pinned it, or nil
 	begun  time.Time
+	moved  atomic.Bool // its program has moved away and lets this one go
 
 	used       atomic.Int64
 	unfinished atomic.Int64
@@ -317,6 +318,9 @@ func (c *client) dispatch(op wire.Op, r *wire.Reader) error {
 	case *wire.Pull:
 		return c.pull(m)
 	case *wire.Moved:
+		if m.Err == "" {
+			c.moved.Store(true)
+		}
 		c.s.moved(*m)
 		return nil
 	}

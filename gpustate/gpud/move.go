@@ -35,7 +35,7 @@ func (s *Server) Move(ctx context.Context, client uint64, to string) (Moved, err
 		defer s.mu.Unlock()
 		delete(s.moves, token)
 	}()
-	if c == nil {
+	if c == nil || c.moved.Load() {
 		return Moved{}, fmt.Errorf("there is no client %d", client)
 	}
 	m := Moved{Client: client, Program: c.who.Program, PID: c.who.PID, To: to}
@@ -100,6 +100,9 @@ func (s *Server) Evacuate(ctx context.Context, to []string) ([]Moved, error) {
 	s.Drain()
 	list := []Moved{}
 	for n, c := range s.list() {
+		if c.moved.Load() {
+			continue
+		}
 		var m Moved
 		var err error
 		for i := range to {

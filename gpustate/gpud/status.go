@@ -74,6 +74,9 @@ func (s *Server) Status() Status {
 			TotalBytes: d.info.GlobalBytes, UsedBytes: d.used.Load(), Unfinished: d.unfinished.Load(), Clients: d.clients.Load()})
 	}
 	for _, c := range s.list() {
+		if c.moved.Load() {
+			continue
+		}
 		st.Clients = append(st.Clients, ClientStatus{ID: c.id, Device: c.dev.info.Index, Program: c.who.Program,
 			Host: c.who.Host, PID: c.who.PID, Label: c.who.Label, UsedBytes: c.used.Load(),
 			Unfinished: c.unfinished.Load(), Commands: c.commands.Load(), Seconds: time.Since(c.begun).Seconds()})

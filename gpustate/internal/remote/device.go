@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -21,6 +22,11 @@ type Device struct {
 	in    *bufio.Reader // of the receiver alone
 	out   *wire.Sender
 	arena []byte // of the slots; nil: data goes through the connection
+
+	// A core copies slower than a device does: where there are many, some pieces
+	// are copied at the same time.
+	copiers int
+	emptied chan *wire.Done // reads in the arena, for the copiers
 
 	ids   atomic.Uint64
 	slots chan int // those that are free
@@ -75,7 +81,8 @@ func newDevice(c net.Conn, br *bufio.Reader, addr string, w wire.Welcome, n int)
 	d := &Device{info: w.Devices[n], addr: addr, addrs: w.Addrs, conn: c, in: br,
 		out: wire.NewSender(c, 0), slots: make(chan int, wire.Slots),
 		requests: map[uint64]chan *wire.Reply{}, events: map[driver.Event]*pending{},
-		dead: make(chan struct{}), stop: make(chan struct{})}
+		dead: make(chan struct{}), stop: make(chan struct{}),
+		copiers: min(max(runtime.GOMAXPROCS(0)/4, 1), 4)}
 	// memory of the device is not this host's, and what a queue did is told for
 	// many commands at once
 	d.info.HostMemory, d.info.Lazy = false, true

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
@@ -14,7 +15,22 @@ import (
 // receive reads what the server sends until the connection ends, and then lets
 // everything that waits fail.
 func (d *Device) receive() {
+	var copiers sync.WaitGroup
+	if d.arena != nil && d.copiers > 1 {
+		d.emptied = make(chan *wire.Done, wire.Slots)
+		for range d.copiers {
+			copiers.Go(func() {
+				for m := range d.emptied {
+					d.finish(m)
+				}
+			})
+		}
+	}
 	err := d.listen()
+	if d.emptied != nil {
+		close(d.emptied)
+		copiers.Wait()
+	}
 	d.mu.Lock()
 	if d.why != nil {
 		err = d.why
@@ -89,23 +105,60 @@ func (d *Device) answer(m *wire.Reply) {
 
 // complete takes in that a command or a piece is done.
 func (d *Device) complete(m *wire.Done) error {
-	if m.Slot > 0 {
-		if err := d.empty(m); err != nil {
+	if m.Slot == 0 {
+		if m.Bytes > 0 {
+			return fmt.Errorf("%w: bytes for no slot", wire.ErrProtocol)
+		}
+		d.finish(m)
+		return nil
+	}
+	n := m.Slot - 1
+	d.mu.Lock()
+	s := d.into[n]
+	d.into[n].busy = false // the server has its last word on it
+	d.mu.Unlock()
+	switch {
+	case !s.busy, m.Bytes > 0 && (d.arena != nil || int(m.Bytes) != len(s.dst)):
+		return fmt.Errorf("%w: slot %d is not in use for this", wire.ErrProtocol, n)
+	case m.Bytes > 0:
+		if _, err := io.ReadFull(d.in, s.dst); err != nil {
 			return err
 		}
-	} else if m.Bytes > 0 {
-		return fmt.Errorf("%w: bytes for no slot", wire.ErrProtocol)
+	case m.Err == nil && len(s.dst) > 0 && d.arena == nil:
+		return fmt.Errorf("%w: a read without bytes", wire.ErrProtocol)
+	case m.Err == nil && len(s.dst) > 0 && d.emptied != nil:
+		later := *m
+		d.emptied <- &later
+		return nil
+	}
+	d.finish(m)
+	return nil
+}
+
+// finish takes the bytes of a read out of the arena, frees the slot and completes
+// the event.
+func (d *Device) finish(m *wire.Done) {
+	if n := m.Slot - 1; n >= 0 {
+		d.mu.Lock()
+		s := d.into[n]
+		d.mu.Unlock()
+		if m.Err == nil && d.arena != nil {
+			copy(s.dst, d.arena[n*wire.SlotBytes:])
+		}
+		d.mu.Lock()
+		d.into[n] = slot{}
+		d.mu.Unlock()
+		d.slots <- n
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if p := d.events[driver.Event(m.Event)]; p != nil {
-		d.step(driver.Event(m.Event), p, m)
+		p.step(m)
 	}
-	return nil
 }
 
-// step counts a piece of an event down; mu is held.
-func (d *Device) step(e driver.Event, p *pending, m *wire.Done) {
+// step counts a piece of an event down; the device's mu is held.
+func (p *pending) step(m *wire.Done) {
 	if p.left == 0 {
 		return // the server repeats itself
 	}
@@ -121,29 +174,6 @@ func (d *Device) step(e driver.Event, p *pending, m *wire.Done) {
 	if p.done != nil {
 		close(p.done)
 	}
-}
-
-// empty takes the bytes of a read out of a slot and frees the slot.
-func (d *Device) empty(m *wire.Done) error {
-	n := m.Slot - 1
-	d.mu.Lock()
-	s := d.into[n]
-	d.into[n] = slot{}
-	d.mu.Unlock()
-	if !s.busy || m.Bytes > 0 && (d.arena != nil || int(m.Bytes) != len(s.dst)) {
-		return fmt.Errorf("%w: slot %d is not in use for this", wire.ErrProtocol, n)
-	}
-	var err error
-	switch {
-	case m.Bytes > 0:
-		_, err = io.ReadFull(d.in, s.dst)
-	case m.Err == nil && d.arena != nil:
-		copy(s.dst, d.arena[n*wire.SlotBytes:])
-	case m.Err == nil && len(s.dst) > 0:
-		err = fmt.Errorf("%w: a read without bytes", wire.ErrProtocol)
-	}
-	d.slots <- n
-	return err
 }
 
 // A Mover moves the program to where text says and tells how that went, with the

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
@@ -99,9 +100,13 @@ func (d *Device) transfer(qh, h driver.Handle, list []piece, write, blocking boo
 	ev := d.expecting(len(list))
 	m := wire.Transfer{Queue: qh.(*queue).id, Mem: h.(*mem).id, Event: uint64(ev), Write: write,
 		Inline: write && d.arena == nil, Wait: wait}
-	for i, p := range list {
-		m.Last = i == len(list)-1
-		if err := d.sendPiece(&m, p); err != nil {
+	step := 1
+	if write && d.arena != nil {
+		step = d.copiers
+	}
+	for i := 0; i < len(list); i += step {
+		some := list[i:min(i+step, len(list))]
+		if err := d.sendPieces(&m, some, i+len(some) == len(list)); err != nil {
 			d.drop(ev)
 			return 0, err
 		}
@@ -114,19 +119,40 @@ func (d *Device) transfer(qh, h driver.Handle, list []piece, write, blocking boo
 	return 0, err
 }
 
-func (d *Device) sendPiece(m *wire.Transfer, p piece) error {
-	slot, err := d.takeSlot(p, m.Write)
-	if err != nil {
-		return err
+// sendPieces sends some pieces, which it copies to their slots at the same time.
+func (d *Device) sendPieces(m *wire.Transfer, list []piece, last bool) error {
+	slots := make([]int, len(list))
+	var copies sync.WaitGroup
+	for i, p := range list {
+		n, err := d.takeSlot(p, m.Write)
+		if err != nil {
+			copies.Wait()
+			return err
+		}
+		slots[i] = n
+		switch into := n * wire.SlotBytes; {
+		case !m.Write || m.Inline:
+		case len(list) == 1:
+			copy(d.arena[into:], p.host)
+		default:
+			copies.Go(func() { copy(d.arena[into:], p.host) })
+		}
 	}
-	m.Slot, m.Image, m.Off, m.Region, m.Bytes = slot, p.image, p.off, p.region, int64(len(p.host))
-	if m.Inline {
-		return d.failing(d.out.Bulk(m, p.host))
+	copies.Wait()
+	for i, p := range list {
+		m.Slot, m.Image, m.Off, m.Region, m.Bytes = slots[i], p.image, p.off, p.region, int64(len(p.host))
+		m.Last = last && i == len(list)-1
+		var err error
+		if m.Inline {
+			err = d.out.Bulk(m, p.host)
+		} else {
+			err = d.out.Now(m)
+		}
+		if err != nil {
+			return d.failing(err)
+		}
 	}
-	if m.Write {
-		copy(d.arena[slot*wire.SlotBytes:], p.host)
-	}
-	return d.failing(d.out.Now(m))
+	return nil
 }
 
 // takeSlot waits for a free slot.

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/remotebench"
+	"github.com/spf13/cobra"
+)
+
+func newBenchRemote() *cobra.Command {
+	var out benchOutput
+	var quick bool
+	var o remotebench.Options
+	cmd := &cobra.Command{
+		Use:   "remote",
+		Short: "measure devices behind holdfast gpud beside the same devices without it",
+		Long: `remote starts two servers of holdfast gpud on this machine and measures, beside the
+same device in the program's own process in the same run: transfers of 64 KiB to
+256 MiB through shared memory and through TCP, kernel launches, the applications,
+what the command window costs, and how two instances on one device gain from
+holdfast balance. Migrations are broken down by step. With two GPUs each server
+has one; on a CPU the balanced servers have one core each.
+
+RATIO is to the program's own device. It needs neither MPI nor a compiler, and of
+the applications those that stand beside holdfast.
+
+Cases: ` + strings.Join(remotebench.Cases, ", ") + `.
+
+Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
+2 could not measure.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			o.Self = []string{self}
+			if o.BinDir == "" {
+				o.BinDir = filepath.Dir(self)
+			}
+			if quick {
+				o.Runs, o.Seconds = 2, 0.5
+			}
+			o.Note = out.note(cmd)
+			lines, err := remotebench.Run(cmd.Context(), o)
+			return out.finish(cmd, lines, err)
+		},
+	}
+	out.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&o.Device, "device", os.Getenv(gpustate.DeviceEnv), "device, such as cuda or pocl (default: the best there is)")
+	f.StringVar(&o.BinDir, "bin-dir", "", "directory of the applications (default: where holdfast is)")
+	f.StringVar(&o.Dir, "dir", "", "directory to write in (default: the temporary one)")
+	f.StringSliceVar(&o.Apps, "apps", nil, "applications (default: all)")
+	f.StringSliceVar(&o.Cases, "cases", nil, "parts of the suite (default: all)")
+	f.IntVar(&o.Runs, "runs", 5, "runs of each figure")
+	f.Float64Var(&o.Seconds, "seconds", 2, "how long an application runs, about")
+	f.BoolVar(&quick, "quick", false, "2 runs, applications of half a second: less than two minutes")
+	return cmd
+}

@@ -1,0 +1,421 @@
+package remotebench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/holdfast-hpc/holdfast/internal/appbench"
+	"github.com/holdfast-hpc/holdfast/internal/bench"
+)
+
+// apps are the applications that are here; the others are skipped with a line.
+func (s *suite) apps(what string) []string {
+	var list []string
+	for _, name := range appbench.Names() {
+		if len(s.o.Apps) > 0 && !slices.Contains(s.o.Apps, name) {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(s.o.BinDir, name)); err != nil {
+			s.skip(name, what, err)
+			continue
+		}
+		list = append(list, name)
+	}
+	return list
+}
+
+// run is one run of an application on one rank, without MPI.
+type run struct {
+	cmd   *exec.Cmd
+	out   bytes.Buffer
+	times string
+	file  string // the result
+}
+
+func (s *suite) launch(ctx context.Context, name string, load float64, device string, n int, more ...string) (*run, error) {
+	dir := filepath.Join(s.dir, fmt.Sprint(n)) // of this instance: there may be two at a time
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	args, result, err := appbench.Arguments(name, load, s.big, dir)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{times: filepath.Join(dir, name+"-times.json"), file: filepath.Join(dir, name+"-"+result)}
+	args = append(args, "-ranks", "1", "-progress", "off", "-device", device, "-times", r.times, "-out", r.file)
+	r.cmd = exec.CommandContext(ctx, filepath.Join(s.o.BinDir, name), append(args, more...)...)
+	r.cmd.Env = append(os.Environ(), "HOLDFAST_LOCAL=", "HOLDFAST_GLOBAL=", "HOLDFAST_CONFIG=")
+	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.out
+	return r, r.cmd.Start()
+}
+
+// wait gives the seconds of the steps.
+func (r *run) wait() (float64, error) {
+	if err := r.cmd.Wait(); err != nil {
+		return 0, fmt.Errorf("%s: %w\n%s", filepath.Base(r.cmd.Path), err, r.out.String())
+	}
+	raw, err := os.ReadFile(r.times)
+	if err != nil {
+		return 0, err
+	}
+	var t struct{ Loop float64 }
+	return t.Loop, json.Unmarshal(raw, &t)
+}
+
+func (s *suite) timed(ctx context.Context, name string, load float64, device string, more ...string) (float64, error) {
+	r, err := s.launch(ctx, name, load, device, 0, more...)
+	if err != nil {
+		return 0, err
+	}
+	return r.wait()
+}
+
+// load finds the work that keeps an application busy for about so long.
+func (s *suite) load(ctx context.Context, name string, want float64) (float64, error) {
+	load := 1.0
+	for range 4 {
+		t, err := s.timed(ctx, name, load, s.o.Device)
+		if err != nil {
+			return 0, err
+		}
+		if t > 0.7*want {
+			break
+		}
+		load *= min(want/max(t, 1e-3), 20)
+	}
+	return load, nil
+}
+
+// goals of applications: times as much as with the device of the own process.
+var goals = map[string]float64{"matmul": 1.02, "nbody": 1.02}
+
+// applications compares whole runs, and their results.
+func (s *suite) applications(ctx context.Context) error {
+	for _, name := range s.apps("steps") {
+		load, err := s.load(ctx, name, s.o.Seconds)
+		if err != nil {
+			return err
+		}
+		ways := s.ways()
+		values := make([]bench.Samples, len(ways))
+		var result []byte
+		for n := range s.o.Runs {
+			for i := range ways {
+				i = (i + n) % len(ways)
+				r, err := s.launch(ctx, name, load, ways[i].text, i)
+				if err != nil {
+					return err
+				}
+				t, err := r.wait()
+				if err != nil {
+					return err
+				}
+				values[i] = append(values[i], t)
+				got, err := os.ReadFile(r.file)
+				if err != nil {
+					return err
+				}
+				if result == nil {
+					result = got
+				}
+				if !bytes.Equal(got, result) {
+					return fmt.Errorf("%s: the result through %s is another one", name, ways[i].name)
+				}
+			}
+		}
+		for i, w := range ways[1:] {
+			// the fastest of each: others shared the machine with something
+			s.slower(bench.Line{Case: w.name, Metric: name + " steps", Unit: "s"}, fastest(values[i+1]), fastest(values[0]), goals[name])
+		}
+	}
+	return nil
+}
+
+func fastest(v bench.Samples) bench.Samples { return bench.Samples{slices.Min(v)} }
+
+// windows shows what a bound of unfinished commands costs a remote program.
+func (s *suite) windows(ctx context.Context) error {
+	for _, name := range s.apps("windows") {
+		load, err := s.load(ctx, name, s.o.Seconds/2)
+		if err != nil {
+			return err
+		}
+		bounds := []int{-1, 50, 20, 10, 5, 2, 1}
+		values := map[int]bench.Samples{}
+		for range max(s.o.Runs/2, 2) {
+			for _, n := range bounds {
+				t, err := s.timed(ctx, name, load, s.at(s.a, s.a.unix), "-window", fmt.Sprint(n))
+				if err != nil {
+					return err
+				}
+				values[n] = append(values[n], t)
+			}
+		}
+		for _, n := range bounds[1:] {
+			s.slower(bench.Line{Case: "window " + fmt.Sprint(n), Metric: name + " steps, unix socket", Unit: "s"}, fastest(values[n]), fastest(values[-1]), 0)
+		}
+	}
+	return nil
+}
+
+// migration moves running applications to and fro and shows each step, and moves
+// states of several sizes.
+func (s *suite) migration(ctx context.Context) error {
+	for _, name := range s.apps("migration") {
+		load, err := s.load(ctx, name, 2*s.o.Seconds)
+		if err != nil {
+			return err
+		}
+		r, err := s.launch(ctx, name, load, s.at(s.a, s.a.unix), 0)
+		if err != nil {
+			return err
+		}
+		moves, err := s.ping(ctx, r, 2*s.o.Runs)
+		if err != nil {
+			_ = r.cmd.Process.Kill()
+			_, _ = r.wait()
+			return err
+		}
+		if _, err := r.wait(); err != nil {
+			return err
+		}
+		s.steps(name, moves)
+	}
+	sizes := []int{16 << 20, 256 << 20}
+	if s.big {
+		sizes = append(sizes, 1<<30, 4<<30, 16<<30)
+	}
+	for _, n := range sizes {
+		if err := s.state(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ping moves the only program of the servers between them until it ends or has
+// moved so often.
+func (s *suite) ping(ctx context.Context, r *run, most int) (list []gpustate.Migration, err error) {
+	from, to := s.a, s.b
+	time.Sleep(time.Duration(0.3 * s.o.Seconds * float64(time.Second))) // somewhere in its steps
+	for len(list) < most {
+		m, moved, err := s.move(ctx, from, to)
+		if err != nil || !moved {
+			return list, err
+		}
+		list = append(list, m)
+		from, to = to, from
+	}
+	return list, nil
+}
+
+// move moves the first program of a server; false when there is none any more.
+func (s *suite) move(ctx context.Context, from, to *server) (m gpustate.Migration, moved bool, err error) {
+	admin, err := gpud.DialAdmin(ctx, from.unix, from.key)
+	if err != nil {
+		return m, false, err
+	}
+	defer admin.Close()
+	st, err := admin.Status(ctx)
+	if err != nil || len(st.Clients) == 0 {
+		return m, false, err
+	}
+	got, err := admin.Move(ctx, st.Clients[0].ID, s.at(to, to.unix))
+	if err != nil && (strings.Contains(err.Error(), "went away") || strings.Contains(err.Error(), gpustate.ErrClosed.Error())) {
+		return m, false, nil // it has ended
+	}
+	if err != nil {
+		return m, false, err
+	}
+	return m, true, json.Unmarshal(got.Steps, &m)
+}
+
+// steps enters the times of migrations.
+func (s *suite) steps(what string, list []gpustate.Migration) {
+	if len(list) == 0 {
+		s.skip("migration", what, errors.New("the program ended before it was moved"))
+		return
+	}
+	for _, part := range []struct {
+		name string
+		of   func(gpustate.Migration) time.Duration
+	}{
+		{"choose", func(m gpustate.Migration) time.Duration { return m.Choose }},
+		{"drain", func(m gpustate.Migration) time.Duration { return m.Drain }},
+		{"create", func(m gpustate.Migration) time.Duration { return m.Create }},
+		{"stream", func(m gpustate.Migration) time.Duration { return m.Stream }},
+		{"build", func(m gpustate.Migration) time.Duration { return m.Build }},
+		{"remap", func(m gpustate.Migration) time.Duration { return m.Remap }},
+		{"release", func(m gpustate.Migration) time.Duration { return m.Release }},
+		{"total", func(m gpustate.Migration) time.Duration { return m.Total }},
+	} {
+		var v bench.Samples
+		for _, m := range list {
+			v = append(v, part.of(m).Seconds()*1e3)
+		}
+		s.add(bench.Line{Case: "migration", Metric: fmt.Sprintf("%s (%.1f MB): %s", what, float64(list[0].Bytes)/1e6, part.name), Unit: "ms"}, v, nil, 0)
+	}
+}
+
+// state moves a state of one buffer from server to server and through the program.
+func (s *suite) state(ctx context.Context, n int) (err error) {
+	d, err := way{"", s.at(s.a, s.a.unix)}.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	b, err := d.Buffer("state", n)
+	if errors.Is(err, gpustate.ErrLimit) || errors.Is(err, gpustate.ErrOutOfMemory) {
+		s.skip("migration", "state of "+sizeText(n), err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	q, err := d.Queue("q")
+	if err != nil {
+		return err
+	}
+	piece := bytes.Repeat([]byte{1, 2, 3, 4}, 4<<20)
+	for off := 0; off < n; off += len(piece) {
+		if err := q.Write(b, off, piece[:min(len(piece), n-off)]); err != nil {
+			return err
+		}
+	}
+	var rate bench.Samples
+	for i := range 2 * s.o.Runs {
+		to := s.b
+		if i%2 == 1 {
+			to = s.a
+		}
+		sel, err := gpustate.ParseSelect(s.at(to, to.unix))
+		if err != nil {
+			return err
+		}
+		m, err := d.Migrate(ctx, sel)
+		if err != nil {
+			return err
+		}
+		rate = append(rate, float64(n)/m.Stream.Seconds()/1e9)
+	}
+	s.add(bench.Line{Case: "migration", Metric: "stream server to server, " + sizeText(n), Unit: "GB/s"}, rate, nil, 0)
+	return nil
+}
+
+// balance runs two instances on one device, alone and with a balancer that may
+// move one of them to the other device.
+func (s *suite) balance(ctx context.Context) error {
+	if s.big && s.devices < 2 {
+		s.skip("balance", "two instances", errors.New("there is one device only"))
+		return nil
+	}
+	if !s.big {
+		if err := s.halves(ctx); err != nil {
+			return err
+		}
+	}
+	for _, name := range s.apps("balance") {
+		load, err := s.load(ctx, name, 2*s.o.Seconds)
+		if err != nil {
+			return err
+		}
+		var alone, balanced bench.Samples
+		for range max(s.o.Runs/2, 2) {
+			for _, with := range []bool{false, true} {
+				t, moved, err := s.pair(ctx, name, load, with)
+				if err != nil {
+					return err
+				}
+				if with && !moved {
+					s.o.Note(name + ": the balancer moved nothing")
+				}
+				if with {
+					balanced = append(balanced, t)
+				} else {
+					alone = append(alone, t)
+				}
+			}
+		}
+		s.add(bench.Line{Case: "balance", Metric: name + ", two instances: speed-up", Unit: "1/s"},
+			inverse(balanced), inverse(alone), 0)
+	}
+	return nil
+}
+
+func inverse(v bench.Samples) (out bench.Samples) {
+	for _, t := range v {
+		out = append(out, 1/t)
+	}
+	return out
+}
+
+// halves starts the servers anew with one core each, so that they are two devices
+// of which one does not slow the other down.
+func (s *suite) halves(ctx context.Context) (err error) {
+	if err := errors.Join(s.a.stop(), s.b.stop()); err != nil {
+		return err
+	}
+	one := []string{"POCL_MAX_PTHREAD_COUNT=1", "POCL_CPU_MAX_CU_COUNT=1", "LP_NUM_THREADS=1"}
+	if s.a, err = s.start(ctx, "a", one); err != nil {
+		return err
+	}
+	s.b, err = s.start(ctx, "b", one)
+	return err
+}
+
+// pair runs two instances on the first device and returns the time until both
+// have ended.
+func (s *suite) pair(ctx context.Context, name string, load float64, with bool) (t float64, moved bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var balancing sync.WaitGroup
+	defer balancing.Wait()
+	var runs []*run
+	begin := time.Now()
+	for n := range 2 {
+		r, err := s.launch(ctx, name, load, s.at(s.a, s.a.unix), n)
+		if err != nil {
+			return 0, false, err
+		}
+		runs = append(runs, r)
+	}
+	over := make(chan struct{})
+	if with {
+		b := &gpud.Balancer{Servers: []string{s.a.unix, s.b.unix}, KeyFile: s.a.key,
+			Policy: &gpud.Window{N: 10}, Pause: 5 * time.Millisecond}
+		balancing.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				case <-time.After(20 * time.Millisecond):
+				}
+				orders, results, _ := b.Once(ctx)
+				for i := range orders {
+					moved = moved || results[i] == nil
+				}
+			}
+		})
+	}
+	for _, r := range runs {
+		if _, werr := r.wait(); werr != nil {
+			err = errors.Join(err, werr)
+		}
+	}
+	t = time.Since(begin).Seconds()
+	close(over)
+	balancing.Wait()
+	return t, moved, err
+}

@@ -1,0 +1,242 @@
+package remotebench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/bench"
+)
+
+// Options say what to measure. Self is required.
+type Options struct {
+	Self    []string // command line of holdfast
+	BinDir  string   // of the applications
+	Dir     string   // to write in; empty: the temporary directory
+	Device  string   // as gpustate.ParseSelect takes it; empty: the best there is
+	Apps    []string
+	Runs    int     // of each figure; 0: 5
+	Seconds float64 // that an application runs, about; 0: 2
+	Cases   []string
+	Note    func(string)
+}
+
+// Cases are the parts of the suite, in order.
+var Cases = []string{"bandwidth", "launches", "apps", "windows", "migration", "balance"}
+
+type suite struct {
+	o       Options
+	dir     string
+	sel     gpustate.Select
+	info    gpustate.Info
+	big     bool // a device with memory of its own
+	a, b    *server
+	lines   []bench.Line
+	devices int // of the kind that is measured
+}
+
+// Run measures and returns the figures; what was measured before an error comes
+// with it.
+func Run(ctx context.Context, o Options) (lines []bench.Line, err error) {
+	if o.Runs == 0 {
+		o.Runs = 5
+	}
+	if o.Seconds == 0 {
+		o.Seconds = 2
+	}
+	if o.Note == nil {
+		o.Note = func(string) {}
+	}
+	for _, c := range o.Cases {
+		if !slices.Contains(Cases, c) {
+			return nil, fmt.Errorf("there is no case %q: want some of %s", c, strings.Join(Cases, ", "))
+		}
+	}
+	s := &suite{o: o}
+	if s.dir, err = os.MkdirTemp(o.Dir, "holdfast-bench-remote-"); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(s.dir)) }()
+	if err := s.prepare(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.a.stop(), s.b.stop()) }()
+	for i, step := range []func(context.Context) error{s.bandwidth, s.launches, s.applications, s.windows, s.migration, s.balance} {
+		if len(o.Cases) > 0 && !slices.Contains(o.Cases, Cases[i]) {
+			continue
+		}
+		o.Note(Cases[i])
+		if err := step(ctx); err != nil {
+			return s.lines, fmt.Errorf("%s: %w", Cases[i], err)
+		}
+	}
+	return s.lines, nil
+}
+
+// prepare finds the device and starts two servers: for two devices where there
+// are two of a kind, otherwise both for the same one.
+func (s *suite) prepare(ctx context.Context) (err error) {
+	if s.sel, err = gpustate.ParseSelect(s.o.Device); err != nil {
+		return err
+	}
+	d, err := gpustate.Open(s.sel)
+	if err != nil {
+		return err
+	}
+	s.info = d.Info()
+	if err := d.Close(); err != nil {
+		return err
+	}
+	s.big = !s.info.HostMemory
+	all, err := gpustate.Devices()
+	if err != nil {
+		return err
+	}
+	for _, i := range all {
+		if i.Kind == s.info.Kind && i.Platform == s.info.Platform && i.Name == s.info.Name {
+			s.devices++
+		}
+	}
+	// two PoCL servers are two devices when each has half of the cores
+	var env [2][]string
+	switch {
+	case s.info.Vendor == "NVIDIA Corporation" && s.devices > 1:
+		env = [2][]string{{"CUDA_VISIBLE_DEVICES=0"}, {"CUDA_VISIBLE_DEVICES=1"}}
+	}
+	if s.a, err = s.start(ctx, "a", env[0]); err != nil {
+		return err
+	}
+	if s.b, err = s.start(ctx, "b", env[1]); err != nil {
+		return errors.Join(err, s.a.stop())
+	}
+	return nil
+}
+
+// word is the device as the servers know it.
+func (s *suite) word() string {
+	switch {
+	case s.info.Kind == "cuda":
+		return "cuda"
+	case strings.EqualFold(s.info.Platform, "Portable Computing Language"):
+		return "pocl"
+	}
+	return s.info.Name
+}
+
+// server is a holdfast gpud that was started.
+type server struct {
+	cmd       *exec.Cmd
+	unix, tcp string
+	key       string
+}
+
+func (s *suite) start(ctx context.Context, name string, env []string) (*server, error) {
+	v := &server{unix: "unix:" + filepath.Join(s.dir, name+".sock"), key: filepath.Join(s.dir, "key")}
+	args := append(slices.Clone(s.o.Self[1:]), "gpud", "--listen", v.unix, "--listen", "127.0.0.1:0", "--key", v.key,
+		"--device", s.word(), "--grace", "0s")
+	v.cmd = exec.CommandContext(ctx, s.o.Self[0], args...)
+	v.cmd.Env = append(os.Environ(), env...)
+	log, err := os.Create(filepath.Join(s.dir, name+".log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	v.cmd.Stderr = log
+	out, err := v.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := v.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for lines := bufio.NewScanner(out); v.tcp == "" && lines.Scan(); {
+		if addr, ok := strings.CutPrefix(lines.Text(), "gpud: listens at 127."); ok {
+			v.tcp = "127." + addr
+		}
+	}
+	if v.tcp == "" {
+		_ = v.cmd.Wait() // why is in the log
+		text, _ := os.ReadFile(log.Name())
+		return nil, fmt.Errorf("server %s did not start:\n%s", name, text)
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	return v, nil
+}
+
+func (v *server) stop() error {
+	if v == nil || v.cmd.ProcessState != nil {
+		return nil
+	}
+	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	err := v.cmd.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && !exit.Exited() {
+		return nil // the context ended it
+	}
+	return err
+}
+
+// at is the text of a selection of the server's device.
+func (s *suite) at(v *server, addr string) string {
+	return "remote=" + addr + ",key=" + v.key + "," + s.word()
+}
+
+// way is one way to a device.
+type way struct{ name, text string }
+
+// ways are the program's own driver and the first server.
+func (s *suite) ways() []way {
+	return []way{{"direct", s.o.Device}, {"unix socket", s.at(s.a, s.a.unix)}, {"loopback TCP", s.at(s.a, s.a.tcp)}}
+}
+
+func (w way) open() (*gpustate.Device, error) {
+	sel, err := gpustate.ParseSelect(w.text)
+	if err != nil {
+		return nil, err
+	}
+	return gpustate.Open(sel)
+}
+
+// add enters a figure where more is better: the ratio is to be at least goal, 0
+// for no goal.
+func (s *suite) add(l bench.Line, values, baseline bench.Samples, goal float64) {
+	l.Suite = "remote"
+	if baseline == nil {
+		s.lines = append(s.lines, bench.Alone(l, values, 0))
+		return
+	}
+	l = bench.Against(l, values, baseline, 0)
+	if goal > 0 {
+		met := *l.Ratio >= goal
+		l.Goal, l.Met = &goal, &met
+	}
+	s.lines = append(s.lines, l)
+}
+
+// slower enters a time whose ratio is to be at most goal.
+func (s *suite) slower(l bench.Line, values, baseline bench.Samples, goal float64) {
+	l.Suite = "remote"
+	s.lines = append(s.lines, bench.Against(l, values, baseline, goal))
+}
+
+func (s *suite) skip(c, metric string, why error) {
+	s.lines = append(s.lines, bench.Skip(bench.Line{Suite: "remote", Case: c, Metric: metric}, why))
+}
+
+func seconds(do func() error) (float64, error) {
+	begin := time.Now()
+	err := do()
+	return time.Since(begin).Seconds(), err
+}
