@@ -1,128 +1,214 @@
 package coordinated
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/viper"
-
-	"github.com/holdfast-hpc/holdfast/storage"
 )
+
+// ConfigFile is the configuration file that is looked for in the working
+// directory, and ConfigEnv the variable that names another one.
+const (
+	ConfigFile = "holdfast.yaml"
+	ConfigEnv  = "HOLDFAST_CONFIG"
+)
+
+// A Config is the configuration of a job: for each key what is in force and
+// where that comes from. A program's flag wins over a variable, a variable over
+// the file, the file over the default.
+type Config struct {
+	File string // that was read, empty if there is none
+
+	values []Value // in the order of settings
+	errs   []error
+}
+
+// A Value is what is in force for a key.
+type Value struct {
+	Key     string `json:"key"`
+	Env     string `json:"variable"`
+	Value   string `json:"value"`  // as written; empty is the default
+	Source  string `json:"source"` // "default", a file, a variable or a flag
+	Default string `json:"default"`
+	Allowed string `json:"allowed"`
+	Help    string `json:"help"`
+	Error   string `json:"error,omitempty"`
+}
 
 // FromEnv returns the options that holdfast.yaml in the working directory (or
 // the file that HOLDFAST_CONFIG names) and HOLDFAST_* variables give; variables
 // win. What cannot be read is reported by Open, so that every rank learns of
-// it. The keys, with their variables:
-//
-//	job          HOLDFAST_JOB          name of the job; default SLURM_JOB_NAME, then the program's name
-//	local        HOLDFAST_LOCAL        directory on the node's own disk
-//	global       HOLDFAST_GLOBAL       directory that all nodes see
-//	redundancy   HOLDFAST_REDUNDANCY   partner:K or parity:D+P over nodes, for the local shards
-//	compress     HOLDFAST_COMPRESS     true: compress what goes to global
-//	flush_rate   HOLDFAST_FLUSH_RATE   bytes a second and node for copying to global
-//	keep_every   HOLDFAST_KEEP_EVERY   keep each n-th epoch at global as well
-//	fresh        HOLDFAST_FRESH        true: do not restore
-//	epoch        HOLDFAST_EPOCH        number of the epoch to restore; default the newest
-//	cut_timeout  HOLDFAST_CUT_TIMEOUT  duration, such as 90s
-//	interval     HOLDFAST_INTERVAL     duration from the end of a checkpoint to the next
-//	mtbf         HOLDFAST_MTBF         mean time between failures of the job; chooses the interval
-//	deadline_lead HOLDFAST_DEADLINE_LEAD final checkpoint that long before the end of the Slurm job
-//	grace        HOLDFAST_GRACE        time from a stop signal to the kill, such as 30s
-//	keep         HOLDFAST_KEEP         committed epochs to keep at each level
-//	max_pool     HOLDFAST_MAX_POOL     bytes of memory for captures
-//	events       HOLDFAST_EVENTS       event log for holdfast report: on, off or a directory; default on, beside the checkpoints
-//	signals.checkpoint HOLDFAST_SIGNALS_CHECKPOINT  list, such as USR1
-//	signals.stop       HOLDFAST_SIGNALS_STOP        list, such as USR2,TERM
-//	control.interface  HOLDFAST_CONTROL_INTERFACE   interface or address of the control plane
-//	control.heartbeat  HOLDFAST_CONTROL_HEARTBEAT   duration
-//	control.peer_timeout HOLDFAST_CONTROL_PEER_TIMEOUT duration
-func FromEnv() Options {
+// it. `holdfast config` lists the keys, their variables, and what is in force.
+func FromEnv() Options { return ReadConfig("").Options() }
+
+// ReadConfig reads a configuration file and the environment. An empty name is
+// that of HOLDFAST_CONFIG, else holdfast.yaml, which may be missing. Errors are
+// kept for Err and Options.
+func ReadConfig(file string) *Config {
+	c := &Config{}
+	if file == "" {
+		file = os.Getenv(ConfigEnv)
+	}
+	named := file != ""
+	if !named {
+		file = ConfigFile
+	}
 	v := viper.New()
-	v.SetEnvPrefix("HOLDFAST")
-	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
-	v.AutomaticEnv()
-	file := os.Getenv("HOLDFAST_CONFIG")
-	explicit := file != ""
-	if !explicit {
-		file = "holdfast.yaml"
-	}
 	v.SetConfigFile(file)
-	if err := v.ReadInConfig(); err != nil && (explicit || !os.IsNotExist(err)) {
-		return Options{bad: fmt.Errorf("coordinated: configuration %s: %w", file, err)}
+	switch err := v.ReadInConfig(); {
+	case err == nil:
+		c.File = file
+	case named || !errors.Is(err, fs.ErrNotExist):
+		c.errs = append(c.errs, fmt.Errorf("coordinated: configuration %s: %w", file, err))
 	}
-	return fromViper(v)
+	for _, s := range settings {
+		val := Value{Key: s.key, Env: s.env(), Source: "default", Default: s.normal, Allowed: s.allowed, Help: s.help}
+		c.values = append(c.values, val)
+	}
+	c.readFile(v)
+	for _, s := range settings {
+		if text := os.Getenv(s.env()); text != "" {
+			c.set(s.key, text, s.env())
+		}
+	}
+	return c
 }
 
-func fromViper(v *viper.Viper) Options {
-	o := Options{
-		Job:         v.GetString("job"),
-		Local:       v.GetString("local"),
-		Global:      v.GetString("global"),
-		Redundancy:  v.GetString("redundancy"),
-		Compress:    v.GetBool("compress"),
-		FlushRate:   v.GetInt64("flush_rate"),
-		KeepEvery:   v.GetInt("keep_every"),
-		Fresh:       v.GetBool("fresh"),
-		Epoch:       storage.Epoch(v.GetUint64("epoch")),
-		CutTimeout:  v.GetDuration("cut_timeout"),
-		Interval:    v.GetDuration("interval"),
-		MTBF:        v.GetDuration("mtbf"),
-		Keep:        v.GetInt("keep"),
-		MaxPool:     v.GetInt64("max_pool"),
-		Events:      v.GetString("events"),
-		Interface:   v.GetString("control.interface"),
-		Heartbeat:   v.GetDuration("control.heartbeat"),
-		PeerTimeout: v.GetDuration("control.peer_timeout"),
+// readFile takes over what the file has, and names the keys that nobody knows.
+func (c *Config) readFile(v *viper.Viper) {
+	keys := v.AllKeys()
+	slices.Sort(keys)
+	for _, key := range keys {
+		text := v.GetString(key)
+		if list, ok := v.Get(key).([]any); ok {
+			var items []string
+			for _, item := range list {
+				items = append(items, fmt.Sprint(item))
+			}
+			if text = strings.Join(items, ","); text == "" {
+				text = "none"
+			}
+		}
+		if !c.set(key, text, c.File) {
+			c.errs = append(c.errs, &OptionError{Name: key, Why: fmt.Sprintf("%s: no such key%s; there are %s",
+				c.File, nearest(key), strings.Join(settingKeys(), ", "))})
+		}
 	}
-	o.DeadlineLead, o.Grace = v.GetDuration("deadline_lead"), v.GetDuration("grace")
-	o.askSlurm = true
+}
+
+// Set sets a key to a text as a file has it; source is what people call its
+// origin, such as the name of a flag. An unknown key is an error now, a value
+// that is not allowed is one of Err.
+func (c *Config) Set(key, text, source string) error {
+	if !c.set(key, text, source) {
+		return &OptionError{Name: key, Why: fmt.Sprintf("no such key%s", nearest(key))}
+	}
+	return nil
+}
+
+func (c *Config) set(key, text, source string) bool {
+	i := slices.IndexFunc(settings, func(s setting) bool { return s.key == key })
+	if i < 0 {
+		return false
+	}
+	v := &c.values[i]
+	v.Value, v.Source, v.Error = text, source, ""
+	if err := settings[i].set(&Options{}, text); err != nil {
+		v.Error = (&OptionError{Name: key, Why: fmt.Sprintf("%q, from %s: %v; want %s", text, source, err, settings[i].allowed)}).Error()
+	}
+	return true
+}
+
+// Values returns what is in force, in a fixed order.
+func (c *Config) Values() []Value { return slices.Clone(c.values) }
+
+// Err returns what is wrong: a file that cannot be read, unknown keys, values
+// that are not allowed. Each error names the key and what it may be.
+func (c *Config) Err() error {
+	errs := slices.Clone(c.errs)
+	for _, v := range c.values {
+		if v.Error != "" {
+			errs = append(errs, errors.New(v.Error))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Check returns what Open would find wrong before it touches any directory: Err,
+// and values that do not go together.
+func (c *Config) Check() error {
+	o := c.Options()
+	return o.validate()
+}
+
+// Options returns the options. What Err says Open will say.
+func (c *Config) Options() Options {
+	var o Options
+	if err := c.Err(); err != nil {
+		return Options{bad: err}
+	}
+	for i, s := range settings {
+		if text := c.values[i].Value; text != "" {
+			_ = s.set(&o, text) // it was tried by Config.set
+		}
+	}
+	o.askSlurm, o.Supervisor = true, os.Getenv(SupervisorVar)
 	if end, err := strconv.ParseInt(os.Getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil {
 		o.Deadline = time.Unix(end, 0)
 	}
-	o.Supervisor = os.Getenv(SupervisorVar)
 	if o.Job == "" {
 		o.Job = os.Getenv("SLURM_JOB_NAME")
 	}
 	if o.Job == "" {
 		o.Job = filepath.Base(os.Args[0])
 	}
-	for _, s := range []struct {
-		key string
-		to  *[]os.Signal
-	}{{"signals.checkpoint", &o.CheckpointSignals}, {"signals.stop", &o.StopSignals}} {
-		sigs, err := parseSignals(v, s.key)
-		if err != nil {
-			return Options{bad: err}
-		}
-		*s.to = sigs
-	}
 	return o
 }
 
-var signalNames = map[string]os.Signal{
-	"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP,
-	"INT": syscall.SIGINT, "URG": syscall.SIGURG, "WINCH": syscall.SIGWINCH, "XCPU": syscall.SIGXCPU,
-}
-
-// parseSignals reads a list of signal names; nil when the key is not set.
-func parseSignals(v *viper.Viper, key string) ([]os.Signal, error) {
-	if !v.IsSet(key) {
-		return nil, nil
-	}
-	out := []os.Signal{}
-	for _, item := range v.GetStringSlice(key) {
-		for _, name := range strings.FieldsFunc(item, func(r rune) bool { return r == ',' || r == ' ' }) {
-			s, ok := signalNames[strings.TrimPrefix(strings.ToUpper(name), "SIG")]
-			if !ok {
-				return nil, &OptionError{Name: key, Why: fmt.Sprintf("unknown signal %q; use USR1, USR2, TERM, HUP, INT, URG, WINCH or XCPU", name)}
-			}
-			out = append(out, s)
+// nearest is a hint at the key that was meant, or nothing.
+func nearest(key string) string {
+	plain := func(s string) string { return strings.NewReplacer("_", "", "-", "", ".", "").Replace(s) }
+	for _, s := range settings {
+		a, b := plain(key), plain(s.key)
+		if a == b || strings.HasSuffix(b, a) || strings.HasPrefix(a, b) || strings.HasPrefix(b, a) || swapped(a, b) {
+			return fmt.Sprintf("; do you mean %s?", s.key)
 		}
 	}
-	return out, nil
+	return ""
+}
+
+// swapped reports whether two words differ by one letter, or by two next to each
+// other.
+func swapped(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	if len(b)-len(a) > 1 {
+		return false
+	}
+	i := 0
+	for i < len(a) && a[i] == b[i] {
+		i++
+	}
+	if len(a) != len(b) {
+		return a[i:] == b[i+1:]
+	}
+	return i == len(a) || a[i+1:] == b[i+1:] ||
+		i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
+}
+
+func settingKeys() []string {
+	var keys []string
+	for _, s := range settings {
+		keys = append(keys, s.key)
+	}
+	return keys
 }

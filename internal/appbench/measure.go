@@ -86,6 +86,9 @@ func (m *measured) rounds(ctx context.Context) error {
 		var steps []func(context.Context) error
 		steps = append(steps, m.runWithout, m.runArmed)
 		for _, w := range append(slices.Clone(m.o.Windows), noWindow) {
+			if w == gpustate.DefaultWindow {
+				continue // runWithout has it
+			}
 			steps = append(steps, func(ctx context.Context) error { return m.runWindow(ctx, w) })
 		}
 		if i%2 == 1 {

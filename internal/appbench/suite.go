@@ -29,7 +29,7 @@ type Options struct {
 	Runs    int
 	Seconds float64 // of a run's steps, about
 	Size    string  // "small", "big", or empty: big on a device with memory of its own
-	Windows []int   // besides the default and none
+	Windows []int   // besides none
 	MTBF    time.Duration
 	Whole   bool // makes a run of one whole Daly interval, too
 	// Moves are places to restart at: "same", "swap" or a device. Where there are

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -103,5 +105,50 @@ func TestNodeRank(t *testing.T) {
 	t.Setenv("MPI_LOCALRANKID", "2")
 	if got := nodeRank(5); got != 2 {
 		t.Errorf("under MPICH: got %d, want 2", got)
+	}
+}
+
+// TestFlagsWin: a flag wins over a variable, a bad one names itself, and one that
+// asks for checkpoints needs a folder.
+func TestFlagsWin(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"HOLDFAST_LOCAL", "HOLDFAST_GLOBAL", "HOLDFAST_CONFIG"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("HOLDFAST_INTERVAL", "5m")
+	start := func(args ...string) (*Options, error) {
+		o := &Options{}
+		fs := flag.NewFlagSet("app", flag.ContinueOnError)
+		o.Register(fs)
+		if err := fs.Parse(append([]string{"-ranks", "1", "-device", "fake"}, args...)); err != nil {
+			t.Fatal(err)
+		}
+		var began int64
+		return o, o.On(context.Background(), "app", mpiwrap.Single(), stopAt("run", -1, &began))
+	}
+	o, err := start("-global", t.TempDir(), "-interval", "7m", "-keep", "4", "-fresh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := o.readConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Options(); got.Interval != 7*time.Minute || got.Keep != 4 || !got.Fresh {
+		t.Errorf("got %+v", got)
+	}
+	for _, v := range c.Values() {
+		if v.Key == "interval" && v.Source != "-interval" {
+			t.Errorf("interval comes from %s", v.Source)
+		}
+	}
+	if _, err := start("-global", t.TempDir(), "-mtbf", "24"); err == nil || !strings.Contains(err.Error(), "-mtbf") || !strings.Contains(err.Error(), "no unit") {
+		t.Errorf("a bad flag: %v", err)
+	}
+	if _, err := start("-interval", "1m"); err == nil || !strings.Contains(err.Error(), "-interval without a folder") {
+		t.Errorf("no folder: %v", err)
+	}
+	if _, err := start(); err != nil {
+		t.Errorf("no checkpoints asked for: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -19,8 +20,8 @@ type Options struct {
 	// Device selects the device; empty takes HOLDFAST_DEVICE, or the best there is.
 	Device string
 	// Job, Local and Global override HOLDFAST_JOB, HOLDFAST_LOCAL and
-	// HOLDFAST_GLOBAL where they are not empty.
-	Job, Local, Global string
+	// HOLDFAST_GLOBAL where they are not empty, and Config HOLDFAST_CONFIG.
+	Job, Local, Global, Config string
 	// Window is that of the queue on the device: 0 is gpustate.DefaultWindow, below
 	// 0 no bound.
 	Window int
@@ -33,6 +34,21 @@ type Options struct {
 	Times string
 	// Verbose logs what the library does.
 	Verbose bool
+
+	set []assignment // by flags
+}
+
+// An assignment is a key of the configuration that a flag has set.
+type assignment struct{ key, text, flag string }
+
+// settingFlags are the keys of the configuration that are flags, too.
+var settingFlags = []struct{ key, name, help string }{
+	{"interval", "interval", "`time` from the end of a checkpoint to the next, such as 10m"},
+	{"mtbf", "mtbf", "mean `time` between failures of the job: chooses the interval (Daly)"},
+	{"redundancy", "redundancy", "protect the local shards on other nodes: `partner:K or parity:D+P`"},
+	{"keep", "keep", "`number` of checkpoints to keep at each level (default 2)"},
+	{"epoch", "epoch", "`number` of the checkpoint to go on from; default the newest"},
+	{"cut_timeout", "cut-timeout", "`time` that the ranks may take to agree on a checkpoint (default 60s)"},
 }
 
 // Usage is the part of an application's help that says what the flags for
@@ -40,8 +56,10 @@ type Options struct {
 const Usage = `With -local or -global the run is checkpointed: USR1 to any rank takes one and
 goes on, USR2 or TERM takes one and stops. Started again with the same flags it
 goes on from the newest checkpoint, on any nodes and devices and under any MPI,
-with the same number of ranks. Everything else is set in holdfast.yaml or by
-HOLDFAST_ variables, such as HOLDFAST_INTERVAL=10m.
+with the same number of ranks. -interval and -mtbf take them by the clock. All of
+this can stand in holdfast.yaml or in HOLDFAST_ variables as well, such as
+HOLDFAST_INTERVAL=10m, and more: 'holdfast config' lists what there is. Without
+a folder the same program runs without checkpoints.
 `
 
 // Register adds the flags to fs.
@@ -53,8 +71,20 @@ func (o *Options) Register(fs *flag.FlagSet) {
 	fs.StringVar(&o.Job, "job", "", "name of the job that checkpoints belong to; default HOLDFAST_JOB")
 	fs.StringVar(&o.Local, "local", "", "node-local `folder` for checkpoints; default HOLDFAST_LOCAL")
 	fs.StringVar(&o.Global, "global", "", "shared `folder` for checkpoints; default HOLDFAST_GLOBAL")
+	fs.StringVar(&o.Config, "config", "", "configuration `file`; default HOLDFAST_CONFIG, else holdfast.yaml if it is here")
+	for _, f := range settingFlags {
+		fs.Func(f.name, f.help, func(text string) error {
+			o.set = append(o.set, assignment{f.key, text, "-" + f.name})
+			return nil
+		})
+	}
+	fs.BoolFunc("fresh", "start anew: do not go on from a checkpoint", func(text string) error {
+		o.set = append(o.set, assignment{"fresh", text, "-fresh"})
+		return nil
+	})
 	fs.IntVar(&o.Window, "window", 0,
-		"commands that may wait on the device; bounds how long a checkpoint waits for it; 0 is 20, -1 no bound")
+		fmt.Sprintf("commands that may wait on the device; bounds how long a checkpoint waits for it; 0 is %d, -1 no bound",
+			gpustate.DefaultWindow))
 	fs.StringVar(&o.Times, "times", "", "`file` for where the time went, JSON: build, restore, steps, checkpoints")
 	fs.IntVar(&o.StopAfter, "stop-after", 0,
 		"take a checkpoint after so many steps of this start, and stop: to try a restart")
@@ -79,12 +109,13 @@ func (o *Options) World() (*mpiwrap.Comm, func() error, error) {
 // collective over world. Without any folder for them it returns Checkpoints that
 // do nothing. Rank 0 tells on standard error what is taken and restored.
 func (o *Options) OpenCheckpoints(ctx context.Context, name string, world *mpiwrap.Comm) (*Checkpoints, error) {
-	opts := coordinated.FromEnv()
-	override(&opts.Job, o.Job)
-	override(&opts.Local, o.Local)
-	override(&opts.Global, o.Global)
-	if opts.Local == "" && opts.Global == "" && !configured() {
-		return &Checkpoints{}, nil
+	config, err := o.readConfig()
+	if err != nil {
+		return nil, err
+	}
+	opts := config.Options()
+	if config.Err() == nil && opts.Local == "" && opts.Global == "" && config.File == "" {
+		return &Checkpoints{}, o.needsFolder()
 	}
 	level := slog.LevelWarn
 	if o.Verbose {
@@ -107,19 +138,33 @@ func (o *Options) OpenCheckpoints(ctx context.Context, name string, world *mpiwr
 	return c, nil
 }
 
-// configured reports whether there is a configuration file. What it lacks, or
-// why it cannot be read, is for coordinated.Open to say.
-func configured() bool {
-	if os.Getenv("HOLDFAST_CONFIG") != "" {
-		return true
+// readConfig reads file and environment, and lets the flags win.
+func (o *Options) readConfig() (*coordinated.Config, error) {
+	c := coordinated.ReadConfig(o.Config)
+	all := append([]assignment{{"job", o.Job, "-job"}, {"local", o.Local, "-local"}, {"global", o.Global, "-global"}}, o.set...)
+	for _, a := range all {
+		if a.text == "" {
+			continue
+		}
+		if err := c.Set(a.key, a.text, a.flag); err != nil {
+			return nil, err
+		}
 	}
-	_, err := os.Stat("holdfast.yaml")
-	return err == nil
+	return c, nil
 }
 
-// override sets *value to with unless with is empty.
-func override(value *string, with string) {
-	if with != "" {
-		*value = with
+// needsFolder is an error if a flag asks for checkpoints and there is no folder
+// for them.
+func (o *Options) needsFolder() error {
+	name := ""
+	for _, a := range o.set {
+		name = a.flag
 	}
+	if o.StopAfter > 0 {
+		name = "-stop-after"
+	}
+	if name == "" {
+		return nil
+	}
+	return fmt.Errorf("%s without a folder for checkpoints; give -local, -global or both", name)
 }

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/spf13/cobra"
+)
+
+func newConfig() *cobra.Command {
+	var asJSON, all bool
+	var file string
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "print the configuration in force and where it comes from",
+		Long: `config prints what a job that is started here would take from holdfast.yaml and
+the environment, and where each value comes from. A program's own flags win over
+HOLDFAST_ variables, variables over the file, the file over the defaults. The
+file is the one that --file or HOLDFAST_CONFIG names, else holdfast.yaml in the
+working directory. It is YAML; keys with a dot may be nested:
+
+  local: /scratch/me/ckpt
+  global: /lustre/me/ckpt
+  mtbf: 24h
+  control:
+    interface: ib0
+
+--all explains every key and what it may be.
+
+Exit codes: 0 a job can start with it; 1 something is wrong: an unknown key, a
+value that is not allowed, no directory for checkpoints; 2 bad arguments.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c := coordinated.ReadConfig(file)
+			var err error
+			switch {
+			case asJSON:
+				err = jsonLines(cmd.OutOrStdout(), c.Values())
+			case all:
+				err = table(cmd.OutOrStdout(), settingsTable(c))
+			default:
+				err = table(cmd.OutOrStdout(), configTable(c))
+			}
+			if err != nil {
+				return err
+			}
+			for _, name := range strayVariables(os.Environ(), c) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: %s is set, but is no variable of Holdfast\n", name)
+			}
+			if bad := c.Check(); bad != nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", bad)
+				return errBad
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "write one JSON object per key")
+	f.BoolVar(&all, "all", false, "explain every key")
+	f.StringVar(&file, "file", "", "configuration file (default: HOLDFAST_CONFIG, else holdfast.yaml)")
+	cmd.MarkFlagsMutuallyExclusive("json", "all")
+	return cmd
+}
+
+func configTable(c *coordinated.Config) [][]string {
+	out := [][]string{{"KEY", "VALUE", "FROM"}}
+	for _, v := range c.Values() {
+		value := v.Value
+		if value == "" || v.Source == "default" {
+			value = v.Default
+		}
+		out = append(out, []string{v.Key, value, v.Source})
+	}
+	return out
+}
+
+func settingsTable(c *coordinated.Config) [][]string {
+	out := [][]string{{"KEY", "VARIABLE", "DEFAULT", "WHAT IT IS", "MAY BE"}}
+	for _, v := range c.Values() {
+		out = append(out, []string{v.Key, v.Env, v.Default, v.Help, v.Allowed})
+	}
+	return out
+}
+
+// strayVariables are variables that look like Holdfast's and mean nothing.
+func strayVariables(environ []string, c *coordinated.Config) []string {
+	known := []string{coordinated.ConfigEnv, "HOLDFAST_DEVICE", "HOLDFAST_MPI"}
+	for _, v := range c.Values() {
+		known = append(known, v.Env)
+	}
+	var stray []string
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		if strings.HasPrefix(name, "HOLDFAST_") && !slices.Contains(known, name) &&
+			!strings.HasPrefix(name, "HOLDFAST_TEST") && !strings.HasPrefix(name, "HOLDFAST_APPS") {
+			stray = append(stray, name)
+		}
+	}
+	slices.Sort(stray)
+	return stray
+}

@@ -1,0 +1,139 @@
+package coordinated
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// clean removes what the environment says of checkpoints, and goes to an empty
+// directory.
+func clean(t *testing.T) string {
+	t.Helper()
+	for _, s := range settings {
+		t.Setenv(s.env(), "")
+	}
+	for _, name := range []string{ConfigEnv, "SLURM_JOB_NAME", "SLURM_JOB_END_TIME"} {
+		t.Setenv(name, "")
+	}
+	dir := t.TempDir()
+	t.Chdir(dir)
+	return dir
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestConfigPrecedence: flag over variable over file over default, each told.
+func TestConfigPrecedence(t *testing.T) {
+	clean(t)
+	write(t, ConfigFile, "local: /a\nglobal: /b\ninterval: 5m\nmtbf: 24h\nflush_rate: 2GiB\nkeep: 3\n"+
+		"signals:\n  checkpoint: [USR1, HUP]\n  stop: []\ncontrol:\n  heartbeat: 100ms\n")
+	t.Setenv("HOLDFAST_GLOBAL", "/c")
+	t.Setenv("HOLDFAST_INTERVAL", "6m")
+	c := ReadConfig("")
+	if err := c.Set("interval", "7m", "-interval"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Check(); err != nil {
+		t.Fatal(err)
+	}
+	o := c.Options()
+	if o.Local != "/a" || o.Global != "/c" || o.Interval != 7*time.Minute || o.MTBF != 24*time.Hour ||
+		o.FlushRate != 2<<30 || o.Keep != 3 || o.Heartbeat != 100*time.Millisecond ||
+		!slices.Equal(o.CheckpointSignals, []os.Signal{syscall.SIGUSR1, syscall.SIGHUP}) || o.StopSignals == nil || len(o.StopSignals) != 0 {
+		t.Errorf("got %+v", o)
+	}
+	sources := map[string]string{}
+	for _, v := range c.Values() {
+		sources[v.Key] = v.Source
+	}
+	for key, want := range map[string]string{"local": ConfigFile, "global": "HOLDFAST_GLOBAL", "interval": "-interval", "redundancy": "default"} {
+		if sources[key] != want {
+			t.Errorf("%s comes from %q, want %q", key, sources[key], want)
+		}
+	}
+}
+
+// TestConfigRefuses: every mistake names the key, where it stands and what is
+// allowed, and all of them are told at once.
+func TestConfigRefuses(t *testing.T) {
+	for _, c := range []struct {
+		file string
+		want []string
+	}{
+		{"intervall: 5m", []string{"intervall", ConfigFile, "do you mean interval?"}},
+		{"controll:\n  heartbeat: 1s", []string{"controll.heartbeat", "do you mean control.heartbeat?"}},
+		{"peer_timeout: 1s", []string{"peer_timeout", "do you mean control.peer_timeout?"}},
+		{"zzz: 1", []string{"zzz", "there are job, local"}},
+		{"interval: 300", []string{"interval", "no unit", "a duration such as 90s"}},
+		{"interval: -5m", []string{"interval", "negative"}},
+		{"compress: maybe", []string{"compress", `"maybe"`, "true or false"}},
+		{"keep: 1", []string{"keep", "from 2 on"}},
+		{"epoch: -1", []string{"epoch", "from 0 on"}},
+		{"flush_rate: fast", []string{"flush_rate", "500M or 2GiB"}},
+		{"redundancy: mirror", []string{"redundancy", "partner:K or parity:D+P"}},
+		{"signals:\n  stop: [KILL]", []string{"signals.stop", `unknown signal "KILL"`}},
+		{"local: [", []string{ConfigFile}},
+		{"mtbf: x\nfresh: y", []string{"mtbf", "fresh"}},
+	} {
+		clean(t)
+		write(t, ConfigFile, c.file+"\n")
+		err := ReadConfig("").Err()
+		if err == nil {
+			t.Errorf("%q: no error", c.file)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: got %q, want %q in it", c.file, err, want)
+			}
+		}
+		o := FromEnv()
+		if verr := o.validate(); verr == nil || verr.Error() != err.Error() {
+			t.Errorf("%q: Open would say %v, want %v", c.file, verr, err)
+		}
+	}
+}
+
+func TestConfigFiles(t *testing.T) {
+	dir := clean(t)
+	if err := ReadConfig("").Err(); err != nil {
+		t.Errorf("without a file: %v", err)
+	}
+	if err := ReadConfig("missing.yaml").Err(); err == nil || !strings.Contains(err.Error(), "missing.yaml") {
+		t.Errorf("a file that is named and missing: %v", err)
+	}
+	other := filepath.Join(dir, "other.yaml")
+	write(t, other, "job: from-other\n")
+	t.Setenv(ConfigEnv, other)
+	if c := ReadConfig(""); c.Options().Job != "from-other" || c.File != other {
+		t.Errorf("got job %q of file %q", c.Options().Job, c.File)
+	}
+	if err := ReadConfig("").Set("nothing", "1", "-nothing"); err == nil {
+		t.Error("an unknown key was set")
+	}
+}
+
+func TestAmounts(t *testing.T) {
+	set := amount(func(o *Options) *int64 { return &o.MaxPool })
+	for text, want := range map[string]int64{"0": 0, "4096": 4096, "1k": 1000, "1.5M": 1500000, "2GiB": 2 << 30, "3 KiB": 3072, "7B": 7, "1TB": 1e12} {
+		var o Options
+		if err := set(&o, text); err != nil || o.MaxPool != want {
+			t.Errorf("%q: got %d, %v, want %d", text, o.MaxPool, err, want)
+		}
+	}
+	for _, text := range []string{"", "x", "-1", "1.5", "1iB", "99999999999T", "1 GiB more"} {
+		if err := set(&Options{}, text); err == nil {
+			t.Errorf("%q: no error", text)
+		}
+	}
+}
