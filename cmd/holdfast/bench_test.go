@@ -10,9 +10,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 )
 
-// TestMain lets the test binary be a worker of the benchmark.
+// TestMain lets the test binary be a worker of the benchmark, or a rank of the
+// doctor.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == "bench" && os.Args[2] == "worker" {
+	if len(os.Args) == 2 && os.Args[1] == "doctor-rank" || len(os.Args) > 2 && os.Args[1] == "bench" && os.Args[2] == "worker" {
 		os.Exit(Run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())

@@ -21,6 +21,9 @@ const (
 // errBad ends a verb with exitBad after it has said on stdout what is bad.
 var errBad = errors.New("found something bad")
 
+// errFailed ends a verb with exitNoLook after it has said on stdout what failed.
+var errFailed = errors.New("failed")
+
 // Run runs holdfast with arguments and returns its exit code.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
@@ -33,6 +36,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitGood
 	case errors.Is(err, errBad):
 		return exitBad
+	case errors.Is(err, errFailed):
+		return exitNoLook
 	}
 	fmt.Fprintln(stderr, "holdfast:", err)
 	return exitNoLook
@@ -46,7 +51,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newLs(), newShow(), newVerify(), newPrune(), newFlush(), newRequest(), newStatus(), newReport(), newBench(), newConfig())
+	root.AddCommand(newLs(), newShow(), newVerify(), newPrune(), newFlush(), newRequest(), newStatus(), newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank())
 	root.AddCommand(newGpud(), newMigrate(), newBalance())
 	return root
 }

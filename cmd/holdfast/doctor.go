@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/doctor"
+	"github.com/spf13/cobra"
+)
+
+func newDoctor() *cobra.Command {
+	var asJSON, quiet bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "find out what is wrong with this machine before a job does",
+		Long: `doctor checks what a job needs, on this machine: the configuration; every MPI
+that is installed, by starting two ranks of it, whether launcher and library
+belong together and whether USR1 reaches a program that has loaded MPI and a
+device library; the devices, by writing and reading a buffer; the checkpoint
+directories, with their write rate, O_DIRECT and free space; the network,
+limits of memory and files, Slurm. Start it on a compute node, in the way that
+the job is started, with the same holdfast.yaml and HOLDFAST_ variables.
+
+Exit codes: 0 all is well; 1 there is a warning: a job runs, but slower or less
+safely; 2 something failed: a job would not run.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			c := coordinated.ReadConfig("")
+			o := c.Options()
+			d := doctor.Options{Self: []string{self, "doctor-rank"}, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check()}
+			if !asJSON {
+				d.Note = func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), "looking at", s) }
+			}
+			findings := doctor.Run(cmd.Context(), d)
+			if asJSON {
+				err = jsonLines(cmd.OutOrStdout(), findings)
+			} else {
+				err = table(cmd.OutOrStdout(), doctorTable(findings, quiet))
+			}
+			switch {
+			case err != nil:
+				return err
+			case doctor.Worst(findings) == doctor.Failed:
+				return errFailed
+			case doctor.Worst(findings) == doctor.Warning:
+				return errBad
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per check")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "only what is not ok")
+	return cmd
+}
+
+func doctorTable(findings []doctor.Finding, quiet bool) [][]string {
+	out := [][]string{{"STATE", "AREA", "CHECK", "DETAIL"}}
+	for _, f := range findings {
+		if quiet && (f.State == doctor.OK || f.State == doctor.Skipped) {
+			continue
+		}
+		out = append(out, []string{string(f.State), f.Area, f.Check, f.Detail})
+		if f.Remedy != "" && f.State != doctor.OK {
+			out = append(out, []string{"", "", "", "-> " + f.Remedy})
+		}
+	}
+	return out
+}
+
+// newDoctorRank is a rank that doctor starts.
+func newDoctorRank() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor-rank", Short: "one rank of doctor", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return doctor.Rank(cmd.OutOrStdout()) },
+	}
+}

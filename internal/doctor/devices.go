@@ -1,0 +1,60 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+func lookDevices(_ context.Context, r *report) {
+	infos, err := gpustate.Devices()
+	if err != nil || len(infos) == 0 {
+		r.add("devices", "any", Failed, fmt.Sprintf("none: %v", err),
+			"install the GPU's driver, or PoCL (pocl-opencl-icd) to compute on the CPU; OCL_ICD_VENDORS may name a folder of .icd files")
+		return
+	}
+	gpus := 0
+	for _, i := range infos {
+		name := fmt.Sprintf("%s: %s", i.Kind, i.Name)
+		if err := tryDevice(i); err != nil {
+			r.add("devices", name, Failed, err.Error(), "look at the driver: clinfo, nvidia-smi, dmesg; choose another device with HOLDFAST_DEVICE")
+			continue
+		}
+		if i.Type == "gpu" || i.Kind == "cuda" {
+			gpus++
+		}
+		r.add("devices", name, OK, fmt.Sprintf("%s; %.1f GiB; a buffer was written and read back", i.Platform, float64(i.GlobalBytes)/(1<<30)), "")
+	}
+	if gpus == 0 {
+		r.add("devices", "GPU", Warning, "no GPU: programs compute on the CPU", "on a GPU node look for its driver; on a login node this is as it should be")
+	}
+}
+
+// tryDevice writes a buffer and reads it back.
+func tryDevice(i gpustate.Info) (err error) {
+	dev, err := gpustate.Open(gpustate.Select{Kind: i.Kind, Platform: i.Platform, Name: i.Name, PCI: i.PCI})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	q, err := dev.Queue("doctor")
+	if err != nil {
+		return err
+	}
+	want := bytes.Repeat([]byte("holdfast"), 1<<16)
+	b, err := dev.Buffer("doctor", len(want))
+	if err != nil {
+		return err
+	}
+	got := make([]byte, len(want))
+	if err := errors.Join(q.Write(b, 0, want), q.Read(b, 0, got)); err != nil {
+		return err
+	}
+	if !bytes.Equal(got, want) {
+		return errors.New("a buffer reads back other bytes than were written")
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// probeBytes is how much is written to measure a directory.
+const probeBytes = 64 << 20
+
+// fileSystems are those that matter, by their number in statfs(2).
+var fileSystems = map[int64]string{
+	0xef53: "ext4", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x01021994: "tmpfs", 0x794c7630: "overlay",
+	0x6969: "nfs", 0x0bd00bd0: "lustre", 0x47504653: "gpfs", 0x19830326: "beegfs", 0x2fc12fc1: "zfs", 0x65735546: "fuse",
+	0x00c36400: "ceph", 0xff534d42: "cifs", 0x858458f6: "ramfs",
+}
+
+// shared are file systems that several nodes see.
+var shared = map[string]bool{"nfs": true, "lustre": true, "gpfs": true, "beegfs": true, "ceph": true, "cifs": true}
+
+func lookDirectories(_ context.Context, r *report) {
+	local := r.directory("local", r.Local)
+	global := r.directory("global", r.Global)
+	switch {
+	case r.Local == "" && r.Global == "":
+		r.add("directories", "any", Failed, "neither local nor global is set", "set HOLDFAST_LOCAL, HOLDFAST_GLOBAL or both")
+		return
+	case local == nil || global == nil:
+		return
+	}
+	if shared[local.kind] {
+		r.add("directories", "local", Warning, fmt.Sprintf("%s is on %s, which is not the node's own", r.Local, local.kind),
+			"set local to a directory on the node's own disk, such as one below /scratch or $TMPDIR")
+	}
+	if local.device == global.device {
+		r.add("directories", "global", Warning, "local and global are on one file system: whatever takes one takes both",
+			"set global to a directory on the parallel file system")
+	}
+}
+
+// probed is what is known of a directory.
+type probed struct {
+	kind   string
+	device uint64
+}
+
+// directory looks at one directory; nil if there is nothing to compare.
+func (r *report) directory(level, dir string) *probed {
+	if dir == "" {
+		r.add("directories", level, Skipped, "not set", "")
+		return nil
+	}
+	place, made, err := existing(dir)
+	var fs unix.Statfs_t
+	var st unix.Stat_t
+	if err == nil {
+		err = errors.Join(unix.Statfs(place, &fs), unix.Stat(place, &st))
+	}
+	if err != nil {
+		r.add("directories", level, Failed, fmt.Sprintf("%s: %v", dir, err), "make the directory, on every node")
+		return nil
+	}
+	p := &probed{kind: fileSystems[int64(fs.Type)], device: uint64(st.Dev)}
+	if p.kind == "" {
+		p.kind = fmt.Sprintf("file system %#x", fs.Type)
+	}
+	if made {
+		r.add("directories", level, OK, fmt.Sprintf("%s will be made in %s", dir, place), "")
+	}
+	free := float64(fs.Bavail) * float64(fs.Bsize)
+	rate, direct, err := writeRate(place)
+	if err != nil {
+		r.add("directories", level, Failed, fmt.Sprintf("%s: %v", place, err), "the directory must be writable, with some space")
+		return nil
+	}
+	r.add("directories", level, OK, fmt.Sprintf("%s on %s: %.2f GB/s, synced", dir, p.kind, rate/1e9), "")
+	r.space(level, free, float64(fs.Blocks)*float64(fs.Bsize))
+	switch {
+	case p.kind == "tmpfs" || p.kind == "ramfs":
+		r.add("directories", level, Warning, "it is in memory: checkpoints are gone when the node restarts, and take its memory",
+			"use a disk, or protect the shards on other nodes (redundancy)")
+	case direct:
+		r.add("directories", level+": O_DIRECT", OK, "writes bypass the page cache", "")
+	default:
+		r.add("directories", level+": O_DIRECT", Warning, "refused: writes go through the page cache, which is slower",
+			"nothing is wrong; ext4, xfs and Lustre would allow it")
+	}
+	return p
+}
+
+func (r *report) space(level string, free, total float64) {
+	detail := fmt.Sprintf("%.1f GB free of %.1f GB", free/1e9, total/1e9)
+	if free < 0.05*total || free < 1e9 {
+		r.add("directories", level+": space", Warning, detail, "keep three checkpoints' room at least; 'holdfast prune' removes old ones")
+		return
+	}
+	r.add("directories", level+": space", OK, detail, "")
+}
+
+// existing returns the directory, or the nearest one above it that exists, where
+// it can be made.
+func existing(dir string) (place string, above bool, err error) {
+	place, err = filepath.Abs(dir)
+	for err == nil {
+		info, serr := os.Stat(place)
+		switch {
+		case serr == nil && !info.IsDir():
+			return "", false, fmt.Errorf("%s is not a directory", place)
+		case serr == nil:
+			return place, above, nil
+		case !errors.Is(serr, os.ErrNotExist) || place == filepath.Dir(place):
+			return "", false, serr
+		}
+		place, above = filepath.Dir(place), true
+	}
+	return "", false, err
+}
+
+// writeRate writes and syncs a file as storage does, and removes it.
+func writeRate(dir string) (bytesPerSec float64, direct bool, err error) {
+	name := filepath.Join(dir, fmt.Sprintf(".holdfast-doctor-%d", os.Getpid()))
+	f, err := vfs.OS{}.Create(name, true)
+	if err != nil {
+		return 0, false, err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(name)) }()
+	piece := aligned(4 << 20)
+	for i := range piece {
+		piece[i] = byte(i * 7)
+	}
+	start := time.Now()
+	for off := int64(0); off < probeBytes; off += int64(len(piece)) {
+		if _, err := f.WriteAt(piece, off); err != nil {
+			return 0, false, err
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return 0, false, err
+	}
+	return probeBytes / time.Since(start).Seconds(), f.Direct(), nil
+}
+
+// aligned returns memory that direct writes take.
+func aligned(n int) []byte {
+	b := make([]byte, n+vfs.Align)
+	off := int(-uintptr(unsafe.Pointer(&b[0])) & (vfs.Align - 1))
+	return b[off : off+n]
+}

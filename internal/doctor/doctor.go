@@ -1,0 +1,107 @@
+// Package doctor finds out what is wrong with a machine before a job does: MPI and
+// its launcher, devices, signals, directories, limits, the batch system.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A State is how a check ended.
+type State string
+
+// The states, best first.
+const (
+	OK      State = "ok"
+	Skipped State = "skipped" // does not matter here
+	Warning State = "warning" // a job runs, but slower or less safely
+	Failed  State = "failed"  // a job would fail
+)
+
+// A Finding is one line of the result.
+type Finding struct {
+	Area   string `json:"area"`
+	Check  string `json:"check"`
+	State  State  `json:"state"`
+	Detail string `json:"detail"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// Options say what to look at.
+type Options struct {
+	Self          []string // command that runs Rank, without its arguments
+	Local, Global string   // directories of the job; empty: none is configured
+	Config        error    // what is wrong with the configuration
+	Interface     string   // of the control plane
+	Note          func(string)
+}
+
+// A report collects findings.
+type report struct {
+	Options
+	mu       sync.Mutex
+	findings []Finding
+}
+
+// checkTimeout bounds a check: a machine that is broken tends to hang.
+const checkTimeout = 30 * time.Second
+
+// Run makes all checks.
+func Run(ctx context.Context, o Options) []Finding {
+	r := &report{Options: o}
+	for _, area := range []struct {
+		name string
+		look func(context.Context, *report)
+	}{
+		{"configuration", lookConfig}, {"MPI", lookMPI}, {"devices", lookDevices},
+		{"directories", lookDirectories}, {"network", lookNetwork}, {"limits", lookLimits}, {"Slurm", lookSlurm},
+	} {
+		if o.Note != nil {
+			o.Note(area.name)
+		}
+		done := make(chan struct{})
+		bounded, cancel := context.WithTimeout(ctx, checkTimeout)
+		go func() { // it may be stuck in a driver or on a dead file system
+			defer close(done)
+			area.look(bounded, r)
+		}()
+		select {
+		case <-done:
+		case <-bounded.Done():
+			r.add(area.name, "time", Failed, fmt.Sprintf("no answer in %v", checkTimeout),
+				"look for a hanging file system (df), driver (clinfo, nvidia-smi) or daemon")
+		}
+		cancel()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.findings
+}
+
+func (r *report) add(area, check string, s State, detail, remedy string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.findings = append(r.findings, Finding{area, check, s, detail, remedy})
+}
+
+// Worst is the worst state there is.
+func Worst(findings []Finding) State {
+	rank := map[State]int{OK: 0, Skipped: 0, Warning: 1, Failed: 2}
+	worst := OK
+	for _, f := range findings {
+		if rank[f.State] > rank[worst] {
+			worst = f.State
+		}
+	}
+	return worst
+}
+
+func lookConfig(_ context.Context, r *report) {
+	if r.Config != nil {
+		r.add("configuration", "values", Failed, r.Config.Error(), "'holdfast config --all' lists the keys and what they may be")
+		return
+	}
+	r.add("configuration", "values", OK, "a job can start with it; 'holdfast config' shows it", "")
+}

@@ -1,0 +1,95 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// states returns the state and the remedy of each check.
+func states(r *report) map[string]Finding {
+	out := map[string]Finding{}
+	for _, f := range r.findings {
+		out[f.Check] = f
+	}
+	return out
+}
+
+func TestJudgeMPI(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		a     rankAnswer
+		check string
+		want  State
+	}{
+		{"wrong pair", rankAnswer{Size: 1, Library: "MPICH"}, "X", Failed},
+		{"deaf", rankAnswer{Size: 2, Devices: true}, "X: signals", Failed},
+		{"launcher keeps it", rankAnswer{Size: 2, Signal: true}, "X: signals to run", Warning},
+		{"all well", rankAnswer{Size: 2, Signal: true, Forwarded: true}, "X: signals to run", OK},
+	} {
+		r := &report{}
+		r.judgeMPI("X", "run", c.a)
+		f := states(r)[c.check]
+		if f.State != c.want || f.State != OK && f.Remedy == "" {
+			t.Errorf("%s: got %+v, want %s with a remedy", c.name, f, c.want)
+		}
+	}
+}
+
+func TestDirectories(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	look := func(local, global string) *report {
+		r := &report{Options: Options{Local: local, Global: global}}
+		lookDirectories(context.Background(), r)
+		return r
+	}
+	if got := Worst(look("", "").findings); got != Failed {
+		t.Errorf("no directory: %s", got)
+	}
+	if got := states(look(file, "")); got["local"].State != Failed || got["local"].Remedy == "" {
+		t.Errorf("a file in its place: %+v", got["local"])
+	}
+	r := look(filepath.Join(dir, "new", "one"), dir)
+	if got := states(r)["global"]; got.State != Warning || !strings.Contains(got.Detail, "one file system") {
+		t.Errorf("both on one disk: %+v", got)
+	}
+	if got := states(r)["local"]; !strings.Contains(got.Detail, "GB/s") {
+		t.Errorf("no rate: %+v", got)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 {
+		t.Errorf("something was left behind: %v, %v", left, err)
+	}
+}
+
+func TestNetworkAndConfig(t *testing.T) {
+	r := &report{Options: Options{Interface: "no-such-interface", Config: errors.New("option x: bad")}}
+	lookNetwork(context.Background(), r)
+	lookConfig(context.Background(), r)
+	for _, check := range []string{"control plane", "values"} {
+		if f := states(r)[check]; f.State != Failed || f.Remedy == "" {
+			t.Errorf("%s: got %+v", check, f)
+		}
+	}
+}
+
+func TestWorst(t *testing.T) {
+	list := []Finding{{State: OK}, {State: Skipped}}
+	if got := Worst(list); got != OK {
+		t.Errorf("got %s, want ok", got)
+	}
+	list = append(list, Finding{State: Warning})
+	if got := Worst(list); got != Warning {
+		t.Errorf("got %s, want warning", got)
+	}
+	if got := Worst(append(list, Finding{State: Failed}, Finding{State: OK})); got != Failed {
+		t.Errorf("got %s, want failed", got)
+	}
+}

@@ -1,0 +1,119 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-hpc/holdfast/slurm"
+)
+
+func lookNetwork(_ context.Context, r *report) {
+	var have []string
+	ifaces, err := net.Interfaces()
+	for _, i := range ifaces {
+		if i.Flags&net.FlagUp != 0 && i.Flags&net.FlagLoopback == 0 {
+			have = append(have, i.Name)
+		}
+	}
+	switch {
+	case err != nil:
+		r.add("network", "control plane", Failed, err.Error(), "the ranks need TCP between their nodes")
+		return
+	case r.Interface != "" && net.ParseIP(r.Interface) == nil:
+		if _, err := net.InterfaceByName(r.Interface); err != nil {
+			r.add("network", "control plane", Failed, fmt.Sprintf("interface %q: %v", r.Interface, err),
+				fmt.Sprintf("set control.interface to one of %v, or leave it out", have))
+			return
+		}
+	case len(have) == 0:
+		r.add("network", "control plane", Warning, "only the loopback interface is up: jobs of one node work", "on a cluster bring up its network")
+		return
+	}
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		r.add("network", "control plane", Failed, err.Error(), "the ranks listen on a port that the system chooses")
+		return
+	}
+	l.Close()
+	chosen := r.Interface
+	if chosen == "" && len(have) > 0 {
+		chosen = have[0]
+	}
+	r.add("network", "control plane", OK, fmt.Sprintf("TCP on %s; up are %s", chosen, strings.Join(have, ", ")), "")
+}
+
+func lookLimits(_ context.Context, r *report) {
+	var lock, files unix.Rlimit
+	if err := errors.Join(unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lock), unix.Getrlimit(unix.RLIMIT_NOFILE, &files)); err != nil {
+		r.add("limits", "rlimits", Failed, err.Error(), "")
+		return
+	}
+	switch {
+	case lock.Cur == unix.RLIM_INFINITY:
+		r.add("limits", "locked memory", OK, "unlimited", "")
+	case lock.Cur < 64<<20:
+		r.add("limits", "locked memory", Warning, fmt.Sprintf("%d KiB: networks and GPUs want more for fast transfers", lock.Cur>>10),
+			"ulimit -l unlimited, in /etc/security/limits.conf or Slurm's PropagateResourceLimits")
+	default:
+		r.add("limits", "locked memory", OK, fmt.Sprintf("%d MiB", lock.Cur>>20), "")
+	}
+	if files.Cur < 1024 {
+		r.add("limits", "open files", Warning, fmt.Sprint(files.Cur), "ulimit -n 4096")
+	} else {
+		r.add("limits", "open files", OK, fmt.Sprint(files.Cur), "")
+	}
+	lookMemory(r)
+}
+
+func lookMemory(r *report) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err == nil {
+		total := float64(info.Totalram) * float64(info.Unit)
+		r.add("limits", "memory", OK, fmt.Sprintf("%.1f GB; a capture needs as much as a rank protects, max_pool bounds it", total/1e9), "")
+	}
+	thp, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
+	switch {
+	case err != nil:
+		r.add("limits", "huge pages", Skipped, "the kernel does not say", "")
+	case strings.Contains(string(thp), "[never]"):
+		r.add("limits", "huge pages", Warning, "transparent huge pages are off: warming the memory for captures takes longer",
+			"echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
+	default:
+		r.add("limits", "huge pages", OK, "transparent huge pages: "+strings.TrimSpace(string(thp)), "")
+	}
+}
+
+func lookSlurm(ctx context.Context, r *report) {
+	if _, err := exec.LookPath("scontrol"); err != nil {
+		r.add("Slurm", "commands", Skipped, "no scontrol in PATH: no requeue, no deadline from Slurm", "")
+		return
+	}
+	job, inside, err := slurm.FromEnv(os.Getenv)
+	switch {
+	case err != nil:
+		r.add("Slurm", "job", Failed, err.Error(), "start the program with sbatch, srun or salloc")
+	case inside:
+		r.add("Slurm", "job", OK, fmt.Sprintf("inside job %s", os.Getenv("SLURM_JOB_ID")), "")
+		_ = job
+	}
+	bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(bounded, "scontrol", "ping").CombinedOutput()
+	if err != nil {
+		s, remedy := Warning, "on a machine without a running cluster this is as it should be"
+		if inside {
+			s, remedy = Failed, "the job cannot learn its end or be requeued; ask the administrators"
+		}
+		r.add("Slurm", "controller", s, "no answer: "+firstLine(string(out)), remedy)
+		return
+	}
+	r.add("Slurm", "controller", OK, firstLine(string(out)), "")
+}
