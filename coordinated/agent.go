@@ -382,6 +382,7 @@ func (c *Checkpointer) blame(e storage.Epoch, blobs []cut.Blob) {
 			err.Culprits = append(err.Culprits, Culprit{Rank: b.Rank, State: x.State, WaitsFor: x.WaitsFor})
 		}
 	}
+	c.metrics.GivenUp()
 	c.events.Emit(events.Event{Name: events.GiveUp, Epoch: uint64(e), Text: err.Error()})
 	c.stats.add(EpochStats{Epoch: e, Err: err})
 	_ = c.agent.do(c.ctx, func() { c.agent.replan(firstCost) }) // closed: nothing follows

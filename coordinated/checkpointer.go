@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/metrics"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -36,8 +37,9 @@ type Checkpointer struct {
 	pool     *pool
 	pins     *pins
 	stats    statistics
-	begun    time.Time   // when Open was called
-	events   *events.Log // nil: none
+	begun    time.Time    // when Open was called
+	events   *events.Log  // nil: none
+	metrics  *metrics.Set // nil: none
 
 	doing    atomic.Pointer[doing]
 	gate     atomic.Uint32 // bits below; 0 lets Points pass
@@ -121,6 +123,7 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control
 	if err := agree(priv, "open checkpoint directories", err); err != nil {
 		return err
 	}
+	c.openMetrics()
 	last, err := c.lastEpoch(ctx, priv)
 	if err != nil {
 		return err
@@ -254,6 +257,7 @@ func (c *Checkpointer) closeParts() error {
 	errs = append(errs, c.plane.Close())
 	c.writers.Wait()
 	errs = append(errs, c.pool.close())
+	errs = append(errs, c.metrics.Close())
 	c.events.Emit(events.Event{Name: events.Close, Points: c.points.load()})
 	if err := c.events.Close(); err != nil {
 		c.log.Debug("holdfast: event log", "error", err) // it was said when it ended

@@ -83,6 +83,13 @@ type Options struct {
 	// there is no Global; "off" means none; else it is a directory.
 	Events string
 
+	// MetricsDir is a directory in which the first rank of each node keeps a file
+	// with metrics for Prometheus (that of node_exporter's textfile collector).
+	// MetricsListen is an address, such as ":9469", at which the same rank serves
+	// them over HTTP as /metrics; without a host it is the loopback one. Empty
+	// means none.
+	MetricsDir, MetricsListen string
+
 	// OnLost is called on a goroutine of its own when another rank is lost. Nil
 	// means: log it and leave with exit code ExitRankLost. The main thread may be
 	// in MPI for ever, so there is nothing to return to. If OnLost returns, calls

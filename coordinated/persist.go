@@ -45,8 +45,7 @@ func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error, f
 		err = errors.Join(err, l.giveBack())
 		p.err = err
 		if err != nil {
-			c.stats.failed(e, err)
-			c.failure("checkpoint", e, err)
+			c.countFailure(e, err)
 			var late *GraceError
 			if errors.As(err, &late) {
 				if c.world.Rank() == 0 {
@@ -133,6 +132,7 @@ func (c *Checkpointer) committed(e storage.Epoch, level string, p *persistence, 
 	p.levels++
 	took := time.Since(start)
 	c.stats.durable(e, level, took)
+	c.metrics.Committed(uint64(e), level, took)
 	c.events.Emit(events.Event{Name: events.Commit, Epoch: uint64(e), Level: level, Dur: int64(took)})
 	if c.world.Rank() == 0 {
 		es, _ := c.stats.epoch(e)

@@ -113,6 +113,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 		es.Mode = "written before the program went on: no room in the pool"
 		c.stats.add(es)
 	}
+	c.countCapture(&es, err)
 	c.events.Emit(events.Event{Name: events.Resume, Epoch: uint64(e), Dur: int64(es.Blocked), Stop: v.stop})
 	if err := c.agent.do(c.ctx, func() { c.agent.step(cut.Captured{Epoch: v.epoch}) }); err != nil {
 		return err

@@ -90,6 +90,7 @@ func (c *Checkpointer) begin(what string, e storage.Epoch, level string, total i
 		c.stats.mu.Lock()
 		c.stats.behind = slices.DeleteFunc(c.stats.behind, func(o *work) bool { return o == w })
 		c.stats.mu.Unlock()
+		c.metrics.Wrote(what, level, ev.Stored, time.Since(w.began))
 		logged(ev)
 	}
 }

@@ -45,6 +45,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			fetched := time.Since(start)
 			end(events.Event{Epoch: uint64(e), Level: level, Bytes: bytes})
 			c.ready()
+			c.metrics.Restored(uint64(e), time.Since(start))
 			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start), Fetch: fetched})
 			c.log.Info("holdfast: restored", "epoch", e, "level", level, "bytes", bytes, "took", time.Since(start).Round(time.Microsecond))
 			c.surviving()

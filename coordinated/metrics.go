@@ -1,0 +1,50 @@
+package coordinated
+
+import (
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/metrics"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// openMetrics starts the metrics of this node, on its first rank. Without them
+// the job runs as well.
+func (c *Checkpointer) openMetrics() {
+	rank := c.world.Rank()
+	if (c.opt.MetricsDir == "" && c.opt.MetricsListen == "") || c.topo.nodeOf(rank)[0] != rank {
+		return
+	}
+	m, err := metrics.Open(metrics.Options{Job: c.opt.Job, Node: c.topo.nodes[rank], Rank: rank, Size: c.world.Size(),
+		Dir: c.opt.MetricsDir, Listen: c.opt.MetricsListen, Now: c.lookMetrics, Logger: c.log})
+	if err != nil {
+		c.log.Warn("holdfast: metrics", "error", err)
+	}
+	c.metrics = m
+}
+
+// lookMetrics is what a scrape looks at.
+func (c *Checkpointer) lookMetrics() metrics.Now {
+	now := metrics.Now{Points: c.points.load()}
+	last := c.levels[len(c.levels)-1]
+	for _, es := range c.Stats().Epochs {
+		if _, ok := es.Durable[last]; !ok && es.Err == nil {
+			now.BacklogEpochs++
+		}
+	}
+	for _, w := range c.working() {
+		now.BacklogBytes += max(0, w.Total-w.Bytes)
+	}
+	return now
+}
+
+// countCapture counts a capture, or that there was none.
+func (c *Checkpointer) countCapture(es *EpochStats, err error) {
+	if err == nil {
+		c.metrics.Captured(es.Bytes, es.Waited, es.Drain, es.Capture, es.Blocked)
+	}
+}
+
+// countFailure counts an epoch that did not come to all levels.
+func (c *Checkpointer) countFailure(e storage.Epoch, err error) {
+	c.stats.failed(e, err)
+	c.failure("checkpoint", e, err)
+	c.metrics.Failed()
+}

@@ -1,0 +1,78 @@
+package coordinated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+)
+
+// TestMetrics: the first rank of a node writes what its checkpoints cost, while
+// the job runs.
+func TestMetrics(t *testing.T) {
+	opt := testOptions(t)
+	opt.MetricsDir, opt.MetricsListen = t.TempDir(), "127.0.0.1:0"
+	err := mpitest.NewWorld(3, mpitest.Options{Seed: 7}).Run(func(world *mpiwrap.Comm) error {
+		ctx := context.Background()
+		ck, err := Open(ctx, world, opt)
+		if err != nil {
+			return err
+		}
+		step := 0
+		if err := ck.Protect("step", &step); err != nil {
+			return err
+		}
+		if _, err := ck.Restore(ctx); err != nil {
+			return err
+		}
+		if world.Rank() == 1 {
+			err = ck.Request(ctx)
+		}
+		for i := 0; i < 40 && err == nil; i++ {
+			err = errors.Join(ck.Point(ctx), world.Barrier())
+		}
+		if err == nil {
+			err = ck.Wait(ctx, "global")
+		}
+		if err == nil && world.Rank() == 0 {
+			err = watchMetrics(opt.MetricsDir)
+		}
+		if err == nil && (ck.metrics != nil) != (world.Rank() == 0) {
+			err = fmt.Errorf("rank %d: metrics %v", world.Rank(), ck.metrics != nil)
+		}
+		return errors.Join(err, ck.Close())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(opt.MetricsDir); err != nil || len(left) > 0 {
+		t.Errorf("after the job: %v, %v, want no file", left, err)
+	}
+}
+
+// watchMetrics reads the file until it has the checkpoint.
+func watchMetrics(dir string) error {
+	names, err := filepath.Glob(filepath.Join(dir, "*.prom"))
+	if err != nil || len(names) != 1 {
+		return fmt.Errorf("files %v, %v, want one", names, err)
+	}
+	const tries = 100_000
+	var b []byte
+	for range tries {
+		if b, err = os.ReadFile(names[0]); err != nil {
+			return err
+		}
+		text := string(b)
+		if strings.Contains(text, `level="global"`) && strings.Contains(text, "holdfast_epochs_captured_total{") &&
+			strings.Contains(text, "holdfast_flush_backlog_epochs") && strings.Contains(text, `holdfast_step_seconds_total{job_name="test"`) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the file never showed the checkpoint:\n%s", b)
+}
