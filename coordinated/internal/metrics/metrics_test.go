@@ -107,9 +107,10 @@ func TestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill(s)
-	deadline := time.Now().Add(10 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	text := ""
-	for !strings.Contains(text, lines[3]+"\n") && time.Now().Before(deadline) {
+	for end := time.Now().Add(10 * time.Second); !strings.Contains(text, lines[3]+"\n") && time.Now().Before(end); <-tick.C {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
