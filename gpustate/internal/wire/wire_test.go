@@ -3,9 +3,12 @@ package wire
 import (
 	"bufio"
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"net"
+	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -177,4 +180,31 @@ func FuzzAdmit(f *testing.F) {
 		}
 		_ = server.Close()
 	})
+}
+
+// TestDocument decodes the example of docs/REMOTE.md.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/REMOTE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile("waits for event 7, `([0-9a-f ]+)`").FindSubmatch(text)
+	if found == nil {
+		t.Fatal("the example is gone")
+	}
+	b, err := hex.DecodeString(strings.ReplaceAll(string(found[1]), " ", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	op, body, _, err := ReadFrame(bufio.NewReader(bytes.NewReader(b)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m Marker
+	r := &Reader{B: body}
+	m.Decode(r)
+	want := Marker{Queue: 2, Event: 300, Wait: []driver.Event{7}}
+	if err := r.End(); err != nil || op != OpMarker || !reflect.DeepEqual(m, want) {
+		t.Errorf("got %d %+v, %v, want %+v", op, m, err, want)
+	}
 }

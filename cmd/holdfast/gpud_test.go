@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+)
+
+// server starts a server of fake devices in this process.
+func server(t *testing.T, key string) (s *gpud.Server, addr string) {
+	t.Helper()
+	s, err := gpud.New(gpud.Options{Listen: []string{"unix:" + filepath.Join(t.TempDir(), "s")}, KeyFile: key, Name: "node7",
+		Offer: func(i gpustate.Info) bool { return i.Kind == "fake" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return s, s.Addrs()[0]
+}
+
+func verb(t *testing.T, want int, args ...string) string {
+	t.Helper()
+	var out, errs strings.Builder
+	if code := Run(t.Context(), args, &out, &errs); code != want {
+		t.Errorf("%v: exit code %d, want %d\n%s%s", args, code, want, out.String(), errs.String())
+	}
+	return out.String() + errs.String()
+}
+
+// TestMigrateVerb moves a program by name, number and label, and says what is
+// wrong with other words.
+func TestMigrateVerb(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key")
+	_, a := server(t, key)
+	_, b := server(t, key)
+	d, err := gpustate.Open(gpustate.Select{Kind: "fake", Remote: a, KeyFile: key, Label: "job 5"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if _, err := d.Buffer("x", 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	text := verb(t, exitGood, "gpud", "--status", a, "--key", key)
+	for _, want := range []string{"node7", "plain Go", "1.0 MiB", "job 5"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("status does not say %q:\n%s", want, text)
+		}
+	}
+	var st gpud.Status
+	if err := json.Unmarshal([]byte(verb(t, exitGood, "gpud", "--status", a, "--key", key, "--json")), &st); err != nil || len(st.Clients) != 1 {
+		t.Errorf("got %+v, %v", st, err)
+	}
+	text = verb(t, exitGood, "migrate", a, "job 5", b+",fake", "--key", key)
+	if !strings.Contains(text, "moved to remote="+b) || !strings.Contains(text, "drain") || d.Info().Server != b {
+		t.Errorf("the device is %s:\n%s", d.Info(), text)
+	}
+	text = verb(t, exitBad, "migrate", b, "1", "unix:/nowhere/s", "--key", key)
+	if !strings.Contains(text, "stays") {
+		t.Errorf("got %q, want it to say that the program stays", text)
+	}
+	verb(t, exitNoLook, "migrate", b, "nobody", a, "--key", key)
+	verb(t, exitNoLook, "migrate", "unix:/nowhere/s", "1", a, "--key", key)
+	verb(t, exitNoLook, "gpud", "--status", a, "--key", filepath.Join(t.TempDir(), "none"))
+	verb(t, exitGood, "migrate", b, "holdfast.test", "local,fake:1", "--key", key)
+	if i := d.Info(); i.Server != "" || i.Index != 1 {
+		t.Errorf("the device is %s, want one of this machine", i)
+	}
+}
+
+// TestEvacuateVerb moves all programs of a server away.
+func TestEvacuateVerb(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key")
+	_, a := server(t, key)
+	_, b := server(t, key)
+	for range 2 {
+		d, err := gpustate.Open(gpustate.Select{Kind: "fake", Remote: a, KeyFile: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+	}
+	verb(t, exitNoLook, "gpud", "--evacuate", a, "--key", key) // it has no peers
+	text := verb(t, exitGood, "gpud", "--evacuate", a, "--to", b+",fake", "--key", key)
+	if strings.Count(text, "moved to") != 2 {
+		t.Errorf("got %q, want two moves", text)
+	}
+	verb(t, exitGood, "balance", a, b, "--key", key)
+	verb(t, exitNoLook, "balance", "unix:/nowhere/s", "--key", key)
+}
+
+func TestParseSize(t *testing.T) {
+	for text, want := range map[string]int64{"1": 1, "64K": 64 << 10, "1.5MiB": 3 << 19, "8GiB": 8 << 30, "2TB": 2 << 40,
+		"": -1, "x": -1, "-1G": -1, "1Gx": -1, "1KM": -1, "1e30G": -1} {
+		got, err := parseSize(text)
+		if err != nil {
+			got = -1
+		}
+		if got != want {
+			t.Errorf("%q: got %d, want %d", text, got, want)
+		}
+	}
+}
+
+// TestGpudRefuses: what cannot be served is said at once.
+func TestGpudRefuses(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key")
+	for _, args := range [][]string{
+		{"--listen", "nowhere"}, {"--listen", "unix:/nowhere/s"}, {"--quota", "much"},
+		{"--device", "remote=a:1"}, {"--device", "no such device"}, {"--listen", "256.0.0.1:0"},
+	} {
+		verb(t, exitNoLook, append([]string{"gpud", "--key", key}, args...)...)
+	}
+}

@@ -1,0 +1,170 @@
+package remote
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/holdfast-hpc/holdfast/internal/appbench"
+)
+
+// clients are the programs on a server.
+func (l *lab) clients(s *server) []gpud.ClientStatus {
+	l.Helper()
+	a, err := gpud.DialAdmin(l.Context(), s.addr, l.key())
+	if err != nil {
+		l.Fatal(err)
+	}
+	defer a.Close()
+	st, err := a.Status(l.Context())
+	if err != nil {
+		l.Fatal(err)
+	}
+	return st.Clients
+}
+
+// TestMovedAtRandomMoments moves each application between two servers while it
+// computes: its result is that of a run that stayed.
+func TestMovedAtRandomMoments(t *testing.T) {
+	l := newLab(t)
+	servers := []*server{l.serve("a"), l.serve("b")}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 9))
+	for _, name := range appbench.Names() {
+		t.Run(name, func(t *testing.T) {
+			l := &lab{t, l.dir}
+			const load = 2
+			begin := time.Now()
+			want := l.wait(l.app(name, load, "pocl", nil))
+			took := time.Since(begin)
+			moved := 0
+			for moved < *moves { // a short run may end before all its moves
+				a := l.app(name, load, l.device(servers...), nil)
+				at := 0
+				l.until("it has a device", a, func() bool { return len(l.clients(servers[0])) > 0 })
+				for range min(*moves-moved, 4) {
+					time.Sleep(time.Duration(r.Int64N(int64(took)/6 + 1))) // the moment
+					if !l.move(servers[at], servers[1-at], r.IntN(2) == 0) {
+						break
+					}
+					moved++
+					at = 1 - at
+				}
+				if !bytes.Equal(l.wait(a), want) {
+					t.Fatalf("the result is another one after %d moves\n%s", moved, a.log)
+				}
+			}
+		})
+	}
+}
+
+// move moves the only program of a server to another one; false when it has ended
+// meanwhile.
+func (l *lab) move(from, to *server, named bool) bool {
+	l.Helper()
+	list := l.clients(from)
+	if len(list) == 0 {
+		return false
+	}
+	a, err := gpud.DialAdmin(l.Context(), from.addr, l.key())
+	if err != nil {
+		l.Fatal(err)
+	}
+	defer a.Close()
+	where := "remote=" + to.addr
+	if named {
+		where += ",pocl"
+	}
+	m, err := a.Move(l.Context(), list[0].ID, where)
+	if err != nil {
+		if strings.Contains(err.Error(), "went away") || strings.Contains(err.Error(), gpustate.ErrClosed.Error()) {
+			return false
+		}
+		l.Fatal(err)
+	}
+	var steps gpustate.Migration
+	if err := json.Unmarshal(m.Steps, &steps); err != nil || steps.Total <= 0 {
+		l.Errorf("steps %s: %v", m.Steps, err)
+	}
+	return true
+}
+
+// TestServerKilled: a server that is killed is named by its clients at once, and
+// the job goes on from its last checkpoint on another one.
+func TestServerKilled(t *testing.T) {
+	l := newLab(t)
+	want := l.wait(l.app("nbody", 3, "pocl", nil))
+	one, two := l.serve("one"), l.serve("two")
+	folder := filepath.Join(l.dir, "global")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	more := []string{"-global", folder, "-job", "killed"}
+	a := l.app("nbody", 3, l.device(one, two), []string{"HOLDFAST_INTERVAL=50ms", "HOLDFAST_APPS_HOLD=1"}, more...)
+	l.until("a checkpoint", a, func() bool { return strings.Contains(a.log.String(), "epoch 2 taken") })
+	if err := one.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-a.end:
+		if err == nil {
+			t.Error("the application ended well without its device")
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatalf("the application does not notice\n%s", a.log)
+	}
+	if text := a.log.String(); !strings.Contains(text, "GPU server "+one.addr+" is lost") {
+		t.Errorf("the error does not name the server:\n%s", text)
+	}
+	again := l.app("nbody", 3, l.device(one, two), nil, more...)
+	if !bytes.Equal(l.wait(again), want) {
+		t.Error("the result after the restart is another one")
+	}
+	if !strings.Contains(again.log.String(), "restored") {
+		t.Errorf("it began anew:\n%s", again.log)
+	}
+}
+
+// TestServerLeaves: TERM moves the programs to a peer before the server leaves,
+// USR1 moves them and the server stays.
+func TestServerLeaves(t *testing.T) {
+	l := newLab(t)
+	want := l.wait(l.app("nbody", 3, "pocl", nil))
+	last := l.serve("last")
+	second := l.serve("second", "--peer", last.addr)
+	first := l.serve("first", "--peer", second.addr)
+	a := l.app("nbody", 3, l.device(first), nil)
+	l.until("it computes", a, func() bool {
+		list := l.clients(first)
+		return len(list) == 1 && list[0].Commands > 3
+	})
+	if err := first.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	l.until("it has moved", a, func() bool { return len(l.clients(second)) == 1 && len(l.clients(first)) == 0 })
+	if err := second.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := l.left(second); code != 0 {
+		t.Errorf("exit code %d after TERM, want 0", code)
+	}
+	if !bytes.Equal(l.wait(a), want) {
+		t.Error("the result is another one")
+	}
+	if _, err := os.Stat(strings.TrimPrefix(second.addr, "unix:")); err == nil {
+		t.Error("the socket of the server that left is still there")
+	}
+	refused := l.app("nbody", 1, l.device(first), nil)
+	if err := <-refused.end; err == nil || !strings.Contains(refused.log.String(), "takes no new clients") {
+		t.Errorf("after USR1: got %v, want a refusal\n%s", err, refused.log)
+	}
+}
