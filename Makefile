@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak test-model test-gpu bench bench-full lint build clean
+.PHONY: help setup demo test soak test-model test-gpu bench bench-full man lint build clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ bench-full: build ## the same at full size, and all Go benchmarks; for a real ma
 	$(BIN)/holdfast bench mpi --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench apps --dir . --runs 5 --seconds 5 --plot $(BENCH_OUT)
 	$(GO) test -run '^$$' -bench . -skip AgainstC -p 1 -timeout 0 ./...
+
+man: build ## write the manual pages to bin/man/man1
+	$(BIN)/holdfast man $(BIN)/man/man1
 
 lint: ## gofmt, go vet, staticcheck, shellcheck
 	@sh scripts/lint.sh $(GO)

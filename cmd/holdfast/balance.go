@@ -15,6 +15,7 @@ import (
 func newBalance() *cobra.Command {
 	var keyFile string
 	var every time.Duration
+	var asJSON bool
 	p := &gpud.Window{}
 	cmd := &cobra.Command{
 		Use:   "balance SERVER...",
@@ -41,11 +42,13 @@ be asked.`,
 				p.Confirm = 1
 			}
 			b := &gpud.Balancer{Servers: args, KeyFile: keyFile, Policy: p}
-			return balance(cmd.Context(), b, every, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			say := func(m moveRow) error { return m.write(cmd.OutOrStdout(), asJSON) }
+			return balance(cmd.Context(), b, every, say, cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&keyFile, "key", "", "file with the servers' key (default as holdfast gpud)")
+	f.BoolVar(&asJSON, "json", false, "write one JSON object per move")
 	f.DurationVar(&every, "every", 0, "look again and again, with so much time between (default once)")
 	f.IntVar(&p.N, "window", gpustate.DefaultWindow, "the command window N: move beyond a difference of N/2")
 	f.IntVar(&p.Confirm, "confirm", 2, "looks in a row that must agree, with --every")
@@ -53,8 +56,30 @@ be asked.`,
 	return cmd
 }
 
+// moveRow is one move: of a program, from a server to a device of one.
+type moveRow struct {
+	Program uint64 `json:"program"`
+	From    string `json:"from"`
+	To      string `json:"to"`
+	Device  int    `json:"device"`
+	Why     string `json:"why"`
+	Error   string `json:"error,omitempty"`
+}
+
+func (m moveRow) write(w io.Writer, asJSON bool) (err error) {
+	switch {
+	case asJSON:
+		return jsonLines(w, []moveRow{m})
+	case m.Error != "":
+		_, err = fmt.Fprintf(w, "program %d of %s stays: %s\n", m.Program, m.From, m.Error)
+	default:
+		_, err = fmt.Fprintf(w, "program %d of %s moved to %s device %d: %s\n", m.Program, m.From, m.To, m.Device, m.Why)
+	}
+	return err
+}
+
 // balance looks and moves until ctx ends, or once when every is 0.
-func balance(ctx context.Context, b *gpud.Balancer, every time.Duration, stdout, stderr io.Writer) error {
+func balance(ctx context.Context, b *gpud.Balancer, every time.Duration, say func(moveRow) error, stderr io.Writer) error {
 	failed := false
 	for {
 		orders, results, err := b.Once(ctx)
@@ -65,12 +90,13 @@ func balance(ctx context.Context, b *gpud.Balancer, every time.Duration, stdout,
 			fmt.Fprintln(stderr, "holdfast: balance:", err)
 		}
 		for i, o := range orders {
+			m := moveRow{Program: uint64(o.Client), From: o.From, To: o.To, Device: o.Device, Why: o.Why}
 			if results[i] != nil {
-				failed = true
-				fmt.Fprintf(stdout, "program %d of %s stays: %v\n", o.Client, o.From, results[i])
-				continue
+				failed, m.Error = true, results[i].Error()
 			}
-			fmt.Fprintf(stdout, "program %d of %s moved to %s device %d: %s\n", o.Client, o.From, o.To, o.Device, o.Why)
+			if err := say(m); err != nil {
+				return err
+			}
 		}
 		if every == 0 {
 			if err != nil && orders == nil {

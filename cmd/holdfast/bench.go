@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/holdfast-hpc/holdfast/internal/storagebench"
@@ -11,6 +12,12 @@ func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "measure what checkpoints cost on this machine",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("there is no suite %q; see holdfast bench --help", args[0])
+			}
+			return cmd.Help()
+		},
 	}
 	cmd.AddCommand(newBenchStorage(), newBenchCut(), newBenchMPI(), newBenchGPU(), newBenchRemote(), newBenchApps(), newBenchPlot(),
 		newBenchWorker(), newBenchCutWorker(), newBenchMPIWorker(), newBenchGPUWorker(), newBenchAppsRaw())

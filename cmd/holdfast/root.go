@@ -51,7 +51,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newLs(), newShow(), newVerify(), newPrune(), newFlush(), newRequest(), newStatus(), newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank())
+	root.AddCommand(newLs(), newShow(), newVerify(), newPrune(), newFlush(), newRequest(), newStatus(), newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank(), newMan())
 	root.AddCommand(newGpud(), newMigrate(), newBalance())
 	return root
 }
