@@ -54,6 +54,7 @@ bench: build ## what checkpoints, cuts, captures and messages cost here; under 5
 	$(BIN)/holdfast bench gpu --runs 1 --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench mpi --runs 3 --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench apps --dir . --plot $(BENCH_OUT)
+	$(BIN)/holdfast bench peers --dir . --plot $(BENCH_OUT)
 	$(GO) test -count=1 -run '^$$' -bench 'Point|Idle' -timeout $(TIMEOUT) ./coordinated/...
 
 bench-full: build ## the same at full size, and all Go benchmarks; for a real machine
@@ -62,6 +63,7 @@ bench-full: build ## the same at full size, and all Go benchmarks; for a real ma
 	$(BIN)/holdfast bench gpu --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench mpi --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench apps --dir . --runs 5 --seconds 5 --plot $(BENCH_OUT)
+	$(BIN)/holdfast bench peers --dir . --mib 256 --plot $(BENCH_OUT)
 	$(GO) test -run '^$$' -bench . -skip AgainstC -p 1 -timeout 0 ./...
 
 man: build ## write the manual pages to bin/man/man1

@@ -19,7 +19,7 @@ func newBench() *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(newBenchStorage(), newBenchCut(), newBenchMPI(), newBenchGPU(), newBenchRemote(), newBenchApps(), newBenchPlot(),
+	cmd.AddCommand(newBenchStorage(), newBenchCut(), newBenchMPI(), newBenchGPU(), newBenchRemote(), newBenchApps(), newBenchPeers(), newBenchPlot(),
 		newBenchWorker(), newBenchCutWorker(), newBenchMPIWorker(), newBenchGPUWorker(), newBenchAppsRaw())
 	return cmd
 }
