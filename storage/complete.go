@@ -144,7 +144,7 @@ func PruneDirs(ctx context.Context, fsys vfs.FS, dirs []string, rules PruneRules
 	if err != nil {
 		return nil, err
 	}
-	widest, err := v.dirs[len(v.dirs)-1].newestCommitted()
+	widest, err := v.dirs[len(v.dirs)-1].newestReadable()
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 	}
 	defer leave()
 	gone := map[Epoch]bool{}
-	widest, err := s.levels[len(s.levels)-1].newestCommitted()
+	widest, err := s.levels[len(s.levels)-1].newestReadable()
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +65,21 @@ func (d *levelDir) newestCommitted() (Epoch, error) {
 	return 0, nil
 }
 
+// newestReadable is newestCommitted but for epochs whose manifests cannot be
+// read: what was to be copied there is not there.
+func (d *levelDir) newestReadable() (Epoch, error) {
+	epochs, err := d.epochs()
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range epochs {
+		if _, err := d.readManifest(e); err == nil {
+			return e, nil
+		}
+	}
+	return 0, nil
+}
+
 // prunable lists the epochs that no rule keeps. widest is the newest epoch
 // committed at the last level.
 func (l *level) prunable(widest Epoch) ([]Epoch, error) {
@@ -76,9 +91,7 @@ func (l *level) prunable(widest Epoch) ([]Epoch, error) {
 	for _, e := range epochs {
 		have, err := l.hasManifest(e)
 		switch {
-		case err != nil:
-			return nil, err
-		case have:
+		case have || err != nil: // a manifest that cannot be looked at is one
 			committed = append(committed, e)
 		case len(committed) > 0 && !l.putting(e):
 			garbage = append(garbage, e)

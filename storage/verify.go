@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -146,9 +145,4 @@ func verifyShard(ctx context.Context, from source, e Epoch, rank int) (faults []
 	}
 	faults, err = c.verify(ctx)
 	return faults, errors.Join(err, c.close())
-}
-
-// damaged says whether err speaks of the bytes and not of the way to them.
-func damaged(err error) bool {
-	return errors.Is(err, ErrCorrupt) || errors.Is(err, io.ErrUnexpectedEOF)
 }

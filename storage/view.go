@@ -130,6 +130,10 @@ func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
 		info.Time = entry.ModTime
 		return info, err
 	}
+	if err != nil && !errors.Is(err, fs.ErrPermission) {
+		info.Committed, info.Err = true, err // something is there
+		return info, nil
+	}
 	if err != nil {
 		return info, err
 	}
@@ -178,8 +182,8 @@ type Finding struct {
 	Rank   int    // -1: the manifest
 	Part   string // file, if it is not the rank's shard: a pack's index or a parity row
 	Err    error
-	GoodAt []string // directories with a whole, good copy of the shard; or LevelParity: it can be computed
-	Lost   bool     // a committed shard of which no good copy was found
+	GoodAt []string // directories with a good copy of what is bad; or a level from which it can be computed
+	Lost   bool     // no good copy of the shard or manifest was found
 	Absent bool     // it is in none of the directories given, and may be elsewhere
 }
 
@@ -206,6 +210,7 @@ type check struct {
 	view      *View
 	epoch     Epoch
 	committed []DirInfo
+	manifests []string // directories with a good one
 	good      map[int][]string
 	parity    parityParts
 	found     []Finding
@@ -213,20 +218,27 @@ type check struct {
 
 func (c *check) dir(ctx context.Context, d *viewDir) error {
 	have, err := d.hasManifest(c.epoch)
-	if err != nil || !have {
-		return err
+	if err == nil && !have {
+		return nil
 	}
 	if d.name != LevelParity {
 		c.committed = append(c.committed, d.info)
 	}
-	m, err := d.readManifest(c.epoch)
+	var m *manifest
+	if err == nil {
+		m, err = d.readManifest(c.epoch)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("manifest of epoch %d in %s: %w", c.epoch, d.path, err)
+	}
 	if err != nil {
-		if !damaged(err) {
-			return fmt.Errorf("manifest of epoch %d in %s: %w", c.epoch, d.path, err)
-		}
 		c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: -1, Err: err})
 		return nil
 	}
+	c.manifests = append(c.manifests, d.path)
 	here, err := d.ranksHere(m)
 	if err != nil {
 		return err
@@ -339,16 +351,38 @@ func (p *parityParts) computable(rank int) bool {
 	return true
 }
 
+// encodable names the level from which a rank's rows can be encoded again, if
+// all members of its group are good.
+func (p *parityParts) encodable(rank int) []string {
+	if p.manifest == nil {
+		return nil
+	}
+	group, _, err := p.manifest.group(rank)
+	if err != nil || slices.ContainsFunc(group, func(r int) bool { return !p.members[r] }) {
+		return nil
+	}
+	return []string{LevelLocal}
+}
+
 // report says for each finding where good copies are, and adds the shards that
 // were found nowhere.
 func (c *check) report() []Finding {
 	bad := map[int]bool{}
 	for i := range c.found {
 		f := &c.found[i]
-		if f.Rank >= 0 && f.Part == "" {
+		_, row, named := parseName(f.Part)
+		switch {
+		case f.Rank < 0:
+			f.GoodAt = c.manifests
+			f.Lost = len(f.GoodAt) == 0
+		case f.Part == "":
 			bad[f.Rank] = true
 			f.GoodAt = c.goodAt(f.Rank)
 			f.Lost = len(f.GoodAt) == 0
+		case named && row >= 0:
+			f.GoodAt = c.parity.encodable(f.Rank)
+		default: // the index of a pack repeats what the manifest says
+			f.GoodAt = c.manifests
 		}
 	}
 	if len(c.committed) == 0 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -16,7 +17,8 @@ type verifyRow struct {
 	Dir    string   `json:"dir,omitempty"`
 	Rank   *int     `json:"rank,omitempty"` // absent: the manifest
 	Fault  string   `json:"fault,omitempty"`
-	GoodAt []string `json:"good_at,omitempty"`
+	GoodAt []string `json:"good_at,omitempty"` // directories, or levels
+	Levels []string `json:"good_levels,omitempty"`
 	Lost   bool     `json:"lost,omitempty"`
 	Absent bool     `json:"absent,omitempty"` // may be in a directory that was not given
 	Good   bool     `json:"good"`
@@ -65,6 +67,10 @@ func verifyDirs(cmd *cobra.Command, dirs []string, epoch string) ([]verifyRow, e
 			return nil, err
 		}
 	}
+	levels := map[string]string{}
+	for _, d := range v.Dirs() {
+		levels[d.Dir] = d.Level
+	}
 	var rows []verifyRow
 	done := map[storage.Epoch]bool{}
 	for _, info := range list {
@@ -77,12 +83,13 @@ func verifyDirs(cmd *cobra.Command, dirs []string, epoch string) ([]verifyRow, e
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, verifyRows(e, found)...)
+		rows = append(rows, verifyRows(e, found, levels)...)
 	}
 	return rows, nil
 }
 
-func verifyRows(e storage.Epoch, found []storage.Finding) []verifyRow {
+// verifyRows makes rows; levels are those of the directories.
+func verifyRows(e storage.Epoch, found []storage.Finding, levels map[string]string) []verifyRow {
 	if len(found) == 0 {
 		return []verifyRow{{Epoch: uint64(e), Good: true}}
 	}
@@ -92,6 +99,9 @@ func verifyRows(e storage.Epoch, found []storage.Finding) []verifyRow {
 			Fault: f.Err.Error(), GoodAt: f.GoodAt, Lost: f.Lost, Absent: f.Absent}
 		if f.Rank >= 0 {
 			r.Rank = &f.Rank
+		}
+		for _, at := range f.GoodAt {
+			r.Levels = append(r.Levels, cmp.Or(levels[at], at))
 		}
 		rows = append(rows, r)
 	}
@@ -113,6 +123,18 @@ func printVerify(cmd *cobra.Command, rows []verifyRow, asJSON, complete bool) er
 	return err
 }
 
+// goodCopies lists levels, with the directories where there are any.
+func goodCopies(r *verifyRow) string {
+	var out []string
+	for i, at := range r.GoodAt {
+		if at != r.Levels[i] {
+			at = r.Levels[i] + " " + at
+		}
+		out = append(out, at)
+	}
+	return strings.Join(out, ", ")
+}
+
 func verifyTable(rows []verifyRow) [][]string {
 	out := [][]string{{"EPOCH", "LEVEL", "RANK", "GOOD COPY", "FAULT"}}
 	for _, r := range rows {
@@ -126,7 +148,7 @@ func verifyTable(rows []verifyRow) [][]string {
 		}
 		switch {
 		case len(r.GoodAt) > 0:
-			good = strings.Join(r.GoodAt, " ")
+			good = goodCopies(&r)
 		case r.Lost:
 			good = "none"
 		case r.Absent:

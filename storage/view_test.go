@@ -1,0 +1,206 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+)
+
+// TestVerifyOddities does to real directories what people and bad disks do. All
+// of it is found, the rest of the epochs is looked at, and restores go around it.
+func TestVerifyOddities(t *testing.T) {
+	e := epochName(2)
+	for name, c := range map[string]struct {
+		do    func(local, global string) error
+		where string // what the finding speaks of
+		good  string // level of the directory with a good copy
+	}{
+		"manifest cut short":  {func(l, _ string) error { return os.Truncate(filepath.Join(l, e, "manifest"), 40) }, "manifest", "global"},
+		"manifest empty":      {func(l, _ string) error { return os.Truncate(filepath.Join(l, e, "manifest"), 0) }, "manifest", "global"},
+		"manifest of 5 GiB":   {func(l, _ string) error { return os.Truncate(filepath.Join(l, e, "manifest"), 5<<30) }, "manifest", "global"},
+		"manifest of another": {func(l, _ string) error { return overwrite(l, epochName(1), e, "manifest", "manifest") }, "manifest", "global"},
+		"manifest is a loop of links": {func(l, _ string) error {
+			m := filepath.Join(l, e, "manifest")
+			return errors.Join(os.Remove(m), os.Symlink("manifest", m))
+		}, "manifest", "global"},
+		"a file for a directory": {func(l, _ string) error {
+			d := filepath.Join(l, e)
+			return errors.Join(os.RemoveAll(d), os.WriteFile(d, nil, 0o644))
+		}, "manifest", "global"},
+		"a directory for a file": {func(l, _ string) error {
+			f := filepath.Join(l, e, shardName(0))
+			return errors.Join(os.Remove(f), os.Mkdir(f, 0o755))
+		}, "rank 0", "global"},
+		"shards of two ranks swapped": {func(l, _ string) error {
+			return errors.Join(os.Rename(filepath.Join(l, e, shardName(0)), filepath.Join(l, "x")),
+				os.Rename(filepath.Join(l, e, shardName(1)), filepath.Join(l, e, shardName(0))),
+				os.Rename(filepath.Join(l, "x"), filepath.Join(l, e, shardName(1))))
+		}, "rank 0", "global"},
+		"shard of an older epoch": {func(l, _ string) error {
+			return overwrite(l, epochName(1), e, shardName(1), shardName(1))
+		}, "rank 1", "global"},
+		"index of a pack": {func(_, g string) error {
+			return flipAt(filepath.Join(g, e, packName(0)), -footerLen+3)
+		}, "part " + packName(0), "local"},
+		"pack cut short": {func(_, g string) error {
+			return os.Truncate(filepath.Join(g, e, packName(0)), 8192)
+		}, "rank 1", "local"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			local, global := t.TempDir(), t.TempDir()
+			levels := func(int) []LevelConfig {
+				return []LevelConfig{{Name: LevelLocal, Dir: local, Full: true}, {Name: LevelGlobal, Dir: global, Full: true}}
+			}
+			stores := openStores(t, 2, levels)
+			for e := Epoch(1); e <= 2; e++ {
+				take(t, stores, e, LevelLocal, func(r int) []Section { return smallSections(r, e) })
+				infos, err := stores[0].FlushNode(t.Context(), e, LevelLocal, LevelGlobal, []int{0, 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				commitAll(t, stores, e, LevelGlobal, infos)
+			}
+			if err := c.do(local, global); err != nil {
+				t.Fatal(err)
+			}
+			v, err := OpenView(nil, local, global)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := v.Epochs(t.Context()); err != nil {
+				t.Errorf("list: %v", err)
+			}
+			found, err := v.Verify(t.Context(), 2)
+			if err != nil || !told(found, c.where, map[string]string{"local": local, "global": global}[c.good]) {
+				t.Errorf("got %+v, %v, want a finding of %q, good at %s", found, err, c.where, c.good)
+			}
+			if found, err := v.Verify(t.Context(), 1); err != nil || len(found) > 0 {
+				t.Errorf("the other epoch: %v, %v", found, err)
+			}
+			for r, s := range stores {
+				wantShard(t, s, 2, smallSections(r, 2))
+				wantShard(t, s, 1, smallSections(r, 1))
+			}
+		})
+	}
+}
+
+// told says whether a finding speaks of a place and names a good copy.
+func told(found []Finding, where, good string) bool {
+	for _, f := range found {
+		at := fmt.Sprint("rank ", f.Rank)
+		if f.Rank < 0 {
+			at = "manifest"
+		} else if f.Part != "" {
+			at = "part " + f.Part
+		}
+		if at == where && strings.Contains(strings.Join(f.GoodAt, " ")+" ", good+" ") && !f.Lost {
+			return true
+		}
+	}
+	return false
+}
+
+func overwrite(dir, fromEpoch, toEpoch, from, to string) error {
+	b, err := os.ReadFile(filepath.Join(dir, fromEpoch, from))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, toEpoch, to), b, 0o644)
+}
+
+// flipAt flips a byte, counted from the end if at is negative.
+func flipAt(name string, at int) error {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	if at < 0 {
+		at += len(b)
+	}
+	b[at] ^= 4
+	return os.WriteFile(name, b, 0o644)
+}
+
+// TestVerifyCouldNotLook: what may not be read is not called damaged.
+func TestVerifyCouldNotLook(t *testing.T) {
+	w := flipWorld(t)
+	w.fs.SetRule(func(op crashfs.Op) error {
+		if op.Kind == "open" && strings.HasSuffix(op.Name, "manifest") {
+			return fs.ErrPermission
+		}
+		return nil
+	})
+	v, err := OpenView(w.fs, "/local0", "/local1", "/global")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := v.Verify(t.Context(), 1); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("got %v, %v, want that it could not look", found, err)
+	}
+}
+
+// TestPruneAroundABadEpoch: one epoch on a bad spot of the disk must not keep all
+// others for ever, nor cost one that is needed.
+func TestPruneAroundABadEpoch(t *testing.T) {
+	w, err := openWorld(newWorldFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	w.fs.SetRule(func(op crashfs.Op) error {
+		if (op.Kind == "stat" || op.Kind == "open") && op.Name == "/global/"+epochName(2)+"/manifest" && op.N > 0 {
+			return syscall.EIO
+		}
+		return nil
+	})
+	_ = w.takeEpoch(1, func(Epoch) {})
+	for e := Epoch(2); e <= 7; e++ {
+		if err := w.takeEpoch(e, func(Epoch) {}); err != nil && e != 2 {
+			t.Fatalf("epoch %d: %v", e, err)
+		}
+	}
+	left, err := w.stores[0].levels[1].epochs()
+	if err != nil || len(left) > 4 {
+		t.Errorf("got epochs %v, %v at the global level, want the old ones to go", left, err)
+	}
+	w.fs.SetRule(nil)
+	if err := w.check(7); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBadManifestAtTheWidestLevel: epochs that the global level does not have,
+// because what it has of a newer one cannot be read, stay at local.
+func TestBadManifestAtTheWidestLevel(t *testing.T) {
+	w := unflushed(t) // epoch 1 at both levels, 2 at local
+	w.fs.MkdirAll("/global/" + epochName(9))
+	if err := writeFile(w.fs, "/global/"+epochName(9)+"/manifest", []byte("rubbish")); err != nil {
+		t.Fatal(err)
+	}
+	for e := Epoch(3); e <= 5; e++ {
+		infos, err := w.each(func(s *Store) (ShardInfo, error) {
+			return s.Put(t.Context(), e, LevelLocal, smallSections(s.opt.Rank, e))
+		})
+		if err == nil {
+			err = w.commit(e, LevelLocal, infos)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.stores[0].Prune(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left, err := w.stores[0].levels[0].epochs()
+	if err != nil || len(left) < 4 {
+		t.Errorf("got epochs %v, %v at local, want those that the global level lacks", left, err)
+	}
+}
