@@ -29,6 +29,9 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 		err = ctx.Err()
 	}
 	if err == nil {
+		err = s.keepMarked(l)
+	}
+	if err == nil {
 		err = l.commit(m, s.opt.Rank)
 	}
 	if err != nil {
@@ -67,6 +70,19 @@ func (s *Store) newManifest(e Epoch, l *level, shards []ShardInfo) (*manifest, e
 		}
 	}
 	return m, nil
+}
+
+// keepMarked puts the job marker back into a directory that came back empty.
+func (s *Store) keepMarked(l *level) error {
+	_, err := l.fs.Stat(join(l.path, markerName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return l.claim(s.markerOf(l.name), s.opt.Rank)
+	}
+	return err
+}
+
+func (s *Store) markerOf(level string) marker {
+	return marker{job: s.opt.Job, size: s.opt.Size, level: level}
 }
 
 // commit publishes the manifest unless the same one is there already.

@@ -3,6 +3,8 @@ package storage
 import (
 	"fmt"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 )
 
 // changing is a section of n chunks; epoch e changes chunk e mod n only.
@@ -85,5 +87,64 @@ func TestFlushOfIncrement(t *testing.T) {
 			}
 			wantShard(t, stores[0], 2, secs(0, 2))
 		})
+	}
+}
+
+// TestEarlierEpochsGone removes what later epochs would refer to, by hand or with
+// the whole directory. The next epoch is written whole and serves alone.
+func TestEarlierEpochsGone(t *testing.T) {
+	for name, remove := range map[string]func(f *crashfs.FS){
+		"an old epoch": func(f *crashfs.FS) { f.RemoveAll("/g/" + epochName(1)) },
+		"the newest":   func(f *crashfs.FS) { f.RemoveAll("/g/" + epochName(2)) },
+		"everything":   func(f *crashfs.FS) { f.RemoveAll("/g"); f.MkdirAll("/g") },
+		"local too": func(f *crashfs.FS) {
+			for _, d := range []string{"/g", "/l"} {
+				f.RemoveAll(d)
+				f.MkdirAll(d)
+			}
+		},
+	} {
+		for _, together := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", together ", together), func(t *testing.T) {
+				f := newPackFS()
+				stores := packWorld(t, f)
+				bring := func(e Epoch) []ShardInfo {
+					secs := func(r int) []Section { return mixedSections(r, e) }
+					take(t, stores, e, LevelLocal, secs)
+					var infos []ShardInfo
+					var err error
+					if together {
+						infos, _, err = packTogether(t.Context(), stores, e, secs)
+					} else {
+						infos, err = stores[0].FlushNode(t.Context(), e, LevelLocal, LevelGlobal, packRanks)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					settle(t, stores, e, infos)
+					return infos
+				}
+				bring(1)
+				if infos := bring(2); len(infos[0].origins) == 0 {
+					t.Fatal("epoch 2 refers to nothing, so this test shows nothing")
+				}
+				remove(f)
+				for _, i := range bring(3) {
+					if len(i.origins) > 0 {
+						t.Errorf("epoch 3 refers to %v", i.origins)
+					}
+				}
+				if infos := bring(4); len(infos[0].origins) == 0 {
+					t.Error("increments do not begin again")
+				}
+				f.RemoveAll("/l")
+				for r, s := range stores {
+					wantShard(t, s, 4, mixedSections(r, 4))
+				}
+				if n := findings(t, f, "/g"); n != 0 {
+					t.Errorf("verify has %d findings", n)
+				}
+			})
+		}
 	}
 }

@@ -82,8 +82,21 @@ func (s *Store) prepareSpec(l *level, spec *shardSpec) {
 		spec.compress = compressIfFaster
 	}
 	if !l.cfg.Full {
-		spec.base = l.lastCommitted(spec.head.rank, spec.head.epoch)
+		spec.base = s.present(l, l.lastCommitted(spec.head.rank, spec.head.epoch))
 	}
+}
+
+// present returns base if all that a shard may refer to through it is still
+// there: people remove epochs by hand, and file systems come back empty.
+func (s *Store) present(l *level, base *shardIndex) *shardIndex {
+	if base == nil {
+		return nil
+	}
+	if err := l.checkOrigins(append(base.origins(), base.epoch)); err != nil {
+		s.log.Warn("earlier epochs are gone, this one is written whole", "level", l.name, "err", err)
+		return nil
+	}
+	return base
 }
 
 // writeOut writes the shard under a temporary name, syncs it and publishes it
@@ -216,7 +229,7 @@ func (s *Store) lastShard(ctx context.Context, l *level, rank int, e Epoch) *sha
 		return nil
 	}
 	if b := l.lastCommitted(rank, e); b != nil {
-		return b
+		return s.present(l, b)
 	}
 	l.mu.Lock()
 	last := l.last
@@ -232,5 +245,5 @@ func (s *Store) lastShard(ctx context.Context, l *level, rank int, e Epoch) *sha
 	if err := c.close(); err != nil {
 		return nil
 	}
-	return c.idx
+	return s.present(l, c.idx)
 }

@@ -109,8 +109,7 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*level, error) 
 	if err := l.prepare(s.opt.Rank, cfg.Create); err != nil {
 		return nil, err
 	}
-	want := marker{job: s.opt.Job, size: s.opt.Size, level: cfg.Name}
-	if err := l.claim(want, s.opt.Rank); err != nil {
+	if err := l.claim(s.markerOf(cfg.Name), s.opt.Rank); err != nil {
 		return nil, err
 	}
 	// Before anything of an earlier run is cleared away: it may be alive.
