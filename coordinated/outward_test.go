@@ -290,6 +290,94 @@ func TestGivesWayAtOnce(t *testing.T) {
 	b.restartFromGlobal(t, 4)
 }
 
+// TestGlobalDirectoryVanishes takes the shared file system away in the middle of
+// a run and gives it back, empty. The epoch under way fails there, the program and
+// the local level go on, and so does the global one when it is back.
+func TestGlobalDirectoryVanishes(t *testing.T) {
+	b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
+	b.epochs = 4
+	var settled [3]atomic.Int64 // epochs, by rank
+	b.hook = func(rank int, at string) {
+		if at != "settled" {
+			return
+		}
+		switch n := settled[rank].Add(1); {
+		case rank == 0 && n == 2:
+			b.fs.RemoveAll("/global")
+		case rank == 0 && n == 4:
+			b.fs.MkdirAll("/global")
+		}
+	}
+	if err := b.run(); err != nil {
+		t.Fatal(err)
+	}
+	for r, s := range b.stats {
+		last := s.Epochs[len(s.Epochs)-1]
+		if last.Err != nil || last.Durable[storage.LevelGlobal] == 0 {
+			t.Errorf("rank %d: the epoch after: %v, durable %v", r, last.Err, last.Durable)
+		}
+		if s.Epochs[2].Err == nil {
+			t.Errorf("rank %d: an epoch reached a directory that is not there: %+v", r, s.Epochs[2])
+		}
+		for _, es := range s.Epochs {
+			if es.Durable[storage.LevelLocal] == 0 {
+				t.Errorf("rank %d: epoch %d is not at local: %v", r, es.Epoch, es.Err)
+			}
+		}
+	}
+	b.hook = nil
+	b.restartFromGlobal(t, 4)
+}
+
+// TestManyVariables protects 10,000 small values: they are one section of one
+// file, and come back each with its own value.
+func TestManyVariables(t *testing.T) {
+	b := newBulk(t, storage.LevelLocal)
+	const n = 10_000
+	for run := range 2 {
+		b.opt.plane = newMemNet(1).plane
+		err := mpitest.NewWorld(1, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
+			ck, err := Open(t.Context(), world, b.opt)
+			if err != nil {
+				return err
+			}
+			values := make([]int, n)
+			for i := range values {
+				if err := ck.Protect(fmt.Sprint("v", i), &values[i]); err != nil {
+					return err
+				}
+			}
+			restored, err := ck.Restore(t.Context())
+			if err != nil || restored != (run == 1) {
+				return fmt.Errorf("run %d: restored %v, %w", run, restored, err)
+			}
+			for i := range values {
+				if run == 1 && values[i] != i*7 {
+					return fmt.Errorf("v%d is %d", i, values[i])
+				}
+				values[i] = i * 7
+			}
+			if err := ck.RequestStop(t.Context()); err != nil {
+				return err
+			}
+			for err = nil; err == nil; {
+				err = ck.Point(t.Context())
+			}
+			if !errors.Is(err, ErrStop) {
+				return err
+			}
+			return ck.Close()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, err := b.fs.Stat("/local/epoch-0000000001/rank-000000.shard")
+	if err != nil || e.Size > 1<<20 {
+		t.Errorf("%d bytes for %d integers, %v", e.Size, n, err)
+	}
+}
+
 func TestLoan(t *testing.T) {
 	p := newPool(0, newPins(nil, func() []*gpustate.Device { return nil }))
 	defer p.close()
