@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 )
@@ -193,5 +195,81 @@ func TestThrottle(t *testing.T) {
 	release()
 	if _, err := s.Flush(t.Context(), 1, LevelLocal, LevelGlobal); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFlushNodeCommitted: what is committed is not packed again, and nothing else
+// takes its place.
+func TestFlushNodeCommitted(t *testing.T) {
+	f := newPackFS()
+	stores := packWorld(t, f)
+	take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
+	infos, err := stores[0].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, packRanks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commitAll(t, stores, 1, LevelGlobal, infos)
+	again, err := stores[1].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, packRanks)
+	if err != nil || fmt.Sprint(again) != fmt.Sprint(infos) {
+		t.Errorf("again: got %v, %v", again, err)
+	}
+	// Another epoch 1 at local, as after somebody copied directories about.
+	f.RemoveAll("/l/" + epochName(1))
+	take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 2) })
+	if _, err := stores[0].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, packRanks); !errors.Is(err, ErrCommitted) {
+		t.Errorf("other contents: got %v, want ErrCommitted", err)
+	}
+	var bad *OptionError
+	if _, err := stores[0].FlushNode(t.Context(), 1, LevelLocal, "nowhere", packRanks); !errors.As(err, &bad) {
+		t.Errorf("no such level: %v", err)
+	}
+	if _, err := stores[0].NewPart(t.Context(), 1, LevelLocal, "nowhere", nil); !errors.As(err, &bad) {
+		t.Errorf("part at no such level: %v", err)
+	}
+}
+
+// TestRateLimit copies at a limited rate, by a clock of its own; the ranks of a
+// node keep the limit together.
+func TestRateLimit(t *testing.T) {
+	const rate = 100_000 // bytes per second; a shard here has three pages, two ranks twice that
+	for _, together := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newPackFS()
+			var stores []*Store
+			for r := range packRanks {
+				s, err := Open(t.Context(), Options{Job: "pack", Rank: r, Size: 3, Node: "n", FS: f, pool: newBuffers(16),
+					Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l"}, {Name: LevelGlobal, Dir: "/g", BytesPerSec: rate}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				stores = append(stores, s)
+			}
+			start := time.Now()
+			const epochs = 12
+			written := int64(0)
+			for e := Epoch(1); e <= epochs; e++ {
+				secs := func(r int) []Section { return smallSections(r, e) }
+				take(t, stores, e, LevelLocal, secs)
+				var infos []ShardInfo
+				var err error
+				if together {
+					infos, _, err = packTogether(t.Context(), stores, e, secs)
+				} else {
+					infos, err = stores[0].FlushNode(t.Context(), e, LevelLocal, LevelGlobal, packRanks)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				settle(t, stores, e, infos)
+				for _, i := range infos {
+					written += i.ShardBytes
+				}
+			}
+			least := time.Duration(float64(written)/rate*float64(time.Second)) * 8 / 10
+			if took := time.Since(start); took < least || took > 2*least {
+				t.Errorf("together %v: %d bytes in %v, want about %v", together, written, took, least)
+			}
+		})
 	}
 }

@@ -1,0 +1,175 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+)
+
+// crashEverywhere prepares a file system, takes the machine down before each
+// operation of do in turn, and has after look at what is left. It returns the
+// number of operations.
+func crashEverywhere(t *testing.T, prepare func() *crashfs.FS, do func(f *crashfs.FS) error, after func(f *crashfs.FS, at int)) int {
+	t.Helper()
+	for at := 0; ; at++ {
+		f := prepare()
+		start := f.Ops()
+		f.SetRule(func(op crashfs.Op) error {
+			if op.N == start+at {
+				return crashfs.ErrCrashed
+			}
+			return nil
+		})
+		err := do(f)
+		if err == nil && f.Ops() <= start+at {
+			return at
+		}
+		if err != nil && !errors.Is(err, crashfs.ErrCrashed) {
+			t.Fatalf("op %d: %v", at, err)
+		}
+		for mode := range 3 {
+			after(f.Crash(crashfs.Survival(mode), uint64(at)), at)
+		}
+	}
+}
+
+// TestCrashOfRestore goes down at every operation of a start that restores: open,
+// look around, note the trial, read, note that it lives. A restart finds what was
+// there, and one death makes no epoch poisoned.
+func TestCrashOfRestore(t *testing.T) {
+	prepare := func() *crashfs.FS {
+		f := newWorldFS()
+		w, err := openWorld(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.close()
+		for e := Epoch(1); e <= 2; e++ {
+			if err := w.takeEpoch(e, func(Epoch) {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return f
+	}
+	restore := func(f *crashfs.FS) error {
+		w, err := openWorld(f)
+		defer w.close()
+		if err != nil {
+			return err
+		}
+		e, err := w.newest()
+		if err == nil {
+			err = w.stores[0].RestoreBegins(context.Background(), e)
+		}
+		if err == nil {
+			err = w.check(e)
+		}
+		if err == nil {
+			err = w.stores[0].RestoreSurvived(context.Background())
+		}
+		return err
+	}
+	n := crashEverywhere(t, prepare, restore, func(f *crashfs.FS, at int) {
+		w, err := openWorld(f)
+		if err != nil {
+			t.Fatalf("op %d: open: %v", at, err)
+		}
+		defer w.close()
+		if e, err := w.newest(); err != nil || e != 2 {
+			t.Fatalf("op %d: newest is %d, %v, want 2\n%s", at, e, err, f)
+		}
+		if err := w.check(2); err != nil {
+			t.Fatalf("op %d: %v", at, err)
+		}
+	})
+	if n < 30 {
+		t.Errorf("only %d operations", n)
+	}
+}
+
+// TestCrashOfFlushDirs goes down at every operation of 'holdfast flush' on a dead
+// job, and flushes again. The process that died lives on here, so its lock takes
+// its time to become stale.
+func TestCrashOfFlushDirs(t *testing.T) { synctest.Test(t, crashOfFlushDirs) }
+
+func crashOfFlushDirs(t *testing.T) {
+	dirs := []string{"/local0", "/local1"}
+	flush := func(f *crashfs.FS) error {
+		_, err := FlushDirs(context.Background(), f, dirs, "/global")
+		return err
+	}
+	prepare := func() *crashfs.FS { return unflushed(t).fs }
+	n := crashEverywhere(t, prepare, flush, func(f *crashfs.FS, at int) {
+		if err := flush(f); err != nil {
+			t.Fatalf("op %d: again: %v\n%s", at, err, f)
+		}
+		for _, d := range dirs {
+			f.RemoveAll(d + "/" + epochName(2))
+		}
+		w, err := openWorld(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.close()
+		if err := w.check(2); err != nil {
+			t.Fatalf("op %d: %v", at, err)
+		}
+	})
+	if n < 30 {
+		t.Errorf("only %d operations", n)
+	}
+}
+
+// TestCrashOfPrune goes down at every operation of 'holdfast prune': what the
+// rules keep is whole, and a second run ends the work.
+func TestCrashOfPrune(t *testing.T) {
+	prepare := func() *crashfs.FS {
+		f := newWorldFS()
+		w, err := openWorld(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.close()
+		for _, s := range w.stores {
+			for _, l := range s.levels {
+				l.cfg.Keep = 10
+			}
+		}
+		for e := Epoch(1); e <= 5; e++ {
+			if err := w.takeEpoch(e, func(Epoch) {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return f
+	}
+	prune := func(f *crashfs.FS) error {
+		_, err := PruneDirs(context.Background(), f, []string{"/local0", "/local1", "/global"}, PruneRules{Keep: 2})
+		return err
+	}
+	n := crashEverywhere(t, prepare, prune, func(f *crashfs.FS, at int) {
+		w, err := openWorld(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.close()
+		for again := range 2 {
+			for e := Epoch(4); e <= 5; e++ {
+				if err := w.check(e); err != nil {
+					t.Fatalf("op %d, run %d: epoch %d: %v\n%s", at, again, e, err, f)
+				}
+			}
+			if err := prune(f); err != nil {
+				t.Fatalf("op %d: again: %v", at, err)
+			}
+		}
+		if list, err := w.stores[0].levels[1].epochs(); err != nil || len(list) > 3 { // 3 holds chunks of 4 and 5
+			t.Fatalf("op %d: got epochs %v, %v", at, list, err)
+		}
+	})
+	if n < 30 {
+		t.Errorf("only %d operations", n)
+	}
+}
