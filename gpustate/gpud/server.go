@@ -301,7 +301,7 @@ func (s *Server) meet(c net.Conn, proven func()) {
 		return
 	}
 	defer s.untrack(c)
-	err := c.SetDeadline(time.Now().Add(wire.HandshakeTime))
+	err := errors.Join(wire.LimitSilence(c), c.SetDeadline(time.Now().Add(wire.HandshakeTime)))
 	var p wire.Purpose
 	if err == nil {
 		p, err = wire.Admit(c, s.key, s.refuse)

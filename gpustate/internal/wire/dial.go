@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
@@ -53,6 +55,27 @@ func SplitAddr(addr string) (network, address string, err error) {
 // KeepAlive finds connections whose other side is gone without a word.
 var KeepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 5}
 
+// silence is how long sent bytes may go unacknowledged: a host that lost its power
+// says nothing, and probes are only sent while nothing else is.
+const silence = 15 * time.Second
+
+// LimitSilence makes a TCP connection fail when the other side has been silent.
+func LimitSilence(c net.Conn) error {
+	t, ok := c.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence.Milliseconds()))
+	})
+	return errors.Join(err, failed)
+}
+
 // Dial connects to a server and does the client's side of the handshake.
 func Dial(ctx context.Context, addr string, k Key, p Purpose) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
@@ -67,18 +90,18 @@ func Dial(ctx context.Context, addr string, k Key, p Purpose) (net.Conn, error) 
 	if err != nil {
 		return fail(remedy(err))
 	}
-	if err := c.SetDeadline(time.Now().Add(HandshakeTime)); err == nil {
-		if err = Greet(c, k, p); err == nil {
-			err = c.SetDeadline(time.Time{})
-		}
-		if err != nil {
-			_ = c.Close() // of no use
-			return fail(err)
-		}
-		return c, nil
+	err = errors.Join(LimitSilence(c), c.SetDeadline(time.Now().Add(HandshakeTime)))
+	if err == nil {
+		err = Greet(c, k, p)
 	}
-	_ = c.Close()
-	return fail(err)
+	if err == nil {
+		err = c.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		_ = c.Close() // of no use
+		return fail(err)
+	}
+	return c, nil
 }
 
 // remedy says what to do about common errors.
