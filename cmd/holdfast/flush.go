@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -28,7 +29,10 @@ Exit codes: 0 copied, or nothing to do; 2 no epoch could be copied (a shard is
 missing or damaged, not a checkpoint directory, I/O error).`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			e, err := storage.FlushDirs(cmd.Context(), nil, dirs, to)
+			var seen tally
+			stop := showBar(cmd, "copying", flushBytes(cmd.Context(), dirs), seen.written.Load, sizeText)
+			e, err := storage.FlushDirs(cmd.Context(), seen.fs(), dirs, to)
+			stop()
 			if err != nil {
 				return err
 			}
@@ -47,4 +51,26 @@ missing or damaged, not a checkpoint directory, I/O error).`,
 	cmd.Flags().StringVar(&to, "to", "", "the job's global directory")
 	cobra.CheckErr(cmd.MarkFlagRequired("to"))
 	return cmd
+}
+
+// flushBytes is about how much flush has to copy: the newest committed epoch. It
+// is for the bar alone.
+func flushBytes(ctx context.Context, dirs []string) int64 {
+	v, err := storage.OpenView(nil, dirs...)
+	if err != nil {
+		return 0 // flush will say why
+	}
+	list, err := v.Epochs(ctx)
+	if err != nil {
+		return 0
+	}
+	var e storage.Epoch
+	var n int64
+	for _, info := range list { // newest first
+		if info.Committed && (e == 0 || info.Epoch == e) {
+			e = info.Epoch
+			n += hereBytes(info)
+		}
+	}
+	return n
 }

@@ -1,9 +1,16 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,4 +23,124 @@ func isTerminal(w io.Writer) bool {
 	}
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
+}
+
+// tally counts what goes through a file system.
+type tally struct{ read, written, removed atomic.Int64 }
+
+// countingFS is the operating system's file system, counted.
+type countingFS struct {
+	vfs.FS
+	t *tally
+}
+
+func (t *tally) fs() vfs.FS { return countingFS{vfs.OS{}, t} }
+
+func (c countingFS) Open(name string) (vfs.File, error) { return c.file(c.FS.Open(name)) }
+
+func (c countingFS) Create(name string, direct bool) (vfs.File, error) {
+	return c.file(c.FS.Create(name, direct))
+}
+
+func (c countingFS) file(f vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return countingFile{f, c.t}, nil
+}
+
+func (c countingFS) Remove(name string) error {
+	err := c.FS.Remove(name)
+	if err == nil {
+		c.t.removed.Add(1)
+	}
+	return err
+}
+
+type countingFile struct {
+	vfs.File
+	t *tally
+}
+
+func (f countingFile) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.File.ReadAt(p, off)
+	f.t.read.Add(int64(n))
+	return n, err
+}
+
+func (f countingFile) WriteAt(p []byte, off int64) (int, error) {
+	n, err := f.File.WriteAt(p, off)
+	f.t.written.Add(int64(n))
+	return n, err
+}
+
+// bar shows on a terminal how far something is: a line that is redrawn five times
+// a second, from the second half second on, and goes at the end.
+type bar struct {
+	w     io.Writer
+	what  string
+	total int64 // about; 0 when nobody knows
+	done  func() int64
+	text  func(int64) string // for a number of what is counted
+	begun time.Time
+	wide  int // of what was drawn last
+}
+
+const (
+	barAfter = 500 * time.Millisecond
+	barEvery = 200 * time.Millisecond
+	barWidth = 28
+)
+
+// showBar draws a bar until stop is called; on anything but a terminal it does
+// nothing.
+func showBar(cmd *cobra.Command, what string, total int64, done func() int64, text func(int64) string) (stop func()) {
+	if !isTerminal(cmd.ErrOrStderr()) {
+		return func() {}
+	}
+	b := &bar{w: cmd.ErrOrStderr(), what: what, total: total, done: done, text: text, begun: time.Now()}
+	quit := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { b.run(quit) })
+	return sync.OnceFunc(func() { close(quit); wg.Wait() })
+}
+
+func (b *bar) run(quit <-chan struct{}) {
+	timer := time.NewTimer(barAfter)
+	defer timer.Stop()
+	for {
+		select {
+		case <-quit:
+			if b.wide > 0 {
+				fmt.Fprintf(b.w, "\r%*s\r", b.wide, "")
+			}
+			return
+		case <-timer.C:
+			b.draw(time.Now())
+			timer.Reset(barEvery)
+		}
+	}
+}
+
+func (b *bar) draw(now time.Time) {
+	line := b.line(now.Sub(b.begun))
+	fmt.Fprintf(b.w, "\r%-*s", b.wide, line)
+	b.wide = len([]rune(line))
+}
+
+// line says how far it is, at which rate, and how long it will take.
+func (b *bar) line(since time.Duration) string {
+	n := b.done()
+	rate := float64(n) / since.Seconds()
+	if b.total <= 0 {
+		return fmt.Sprintf("%s %s, %s/s", b.what, b.text(n), b.text(int64(rate)))
+	}
+	share := min(1, float64(n)/float64(b.total))
+	full := int(share * barWidth)
+	s := fmt.Sprintf("%s [%s%s] %3.0f %%  %s of %s, %s/s", b.what, strings.Repeat("#", full), strings.Repeat(".", barWidth-full), 100*share,
+		b.text(min(n, b.total)), b.text(b.total), b.text(int64(rate)))
+	if share > 0 && share < 1 {
+		s += ", " + ageText(since.Seconds()*(1-share)/share) + " to go"
+	}
+	return s
 }

@@ -30,7 +30,10 @@ not have yet: give the global directory last.
 ` + exitCodeDoc,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			gone, err := storage.PruneDirs(cmd.Context(), nil, dirs, rules)
+			var seen tally
+			stop := showBar(cmd, "removing", 0, seen.removed.Load, func(n int64) string { return fmt.Sprint(n, " files") })
+			gone, err := storage.PruneDirs(cmd.Context(), seen.fs(), dirs, rules)
+			stop()
 			var rows []pruneRow
 			for _, dir := range dirs {
 				for _, e := range gone[dir] {

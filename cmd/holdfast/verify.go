@@ -53,7 +53,8 @@ whose directory was not given; with --complete it counts as missing.
 }
 
 func verifyDirs(cmd *cobra.Command, dirs []string, epoch string) ([]verifyRow, error) {
-	v, err := storage.OpenView(nil, dirs...)
+	var seen tally
+	v, err := storage.OpenView(seen.fs(), dirs...)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +73,13 @@ func verifyDirs(cmd *cobra.Command, dirs []string, epoch string) ([]verifyRow, e
 		levels[d.Dir] = d.Level
 	}
 	var rows []verifyRow
+	var total int64
+	for _, info := range list {
+		if only == 0 || info.Epoch == only {
+			total += hereBytes(info)
+		}
+	}
+	defer showBar(cmd, "verifying", total, seen.read.Load, sizeText)()
 	done := map[storage.Epoch]bool{}
 	for _, info := range list {
 		e := info.Epoch
@@ -86,6 +94,17 @@ func verifyDirs(cmd *cobra.Command, dirs []string, epoch string) ([]verifyRow, e
 		rows = append(rows, verifyRows(e, found, levels)...)
 	}
 	return rows, nil
+}
+
+// hereBytes is how long the shards of an epoch are in one directory.
+func hereBytes(info storage.EpochInfo) int64 {
+	var n int64
+	for _, r := range info.Here {
+		if r < len(info.Shards) {
+			n += info.Shards[r].ShardBytes
+		}
+	}
+	return n
 }
 
 // verifyRows makes rows; levels are those of the directories.
