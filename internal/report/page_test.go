@@ -101,3 +101,60 @@ func TestPage(t *testing.T) {
 		})
 	}
 }
+
+// acts use the page as a person would and leave on the root element what came
+// of it.
+const acts = `<script>
+(function () {
+  const root = document.documentElement, rows = document.getElementById("rows"), out = [];
+  const box = () => rows.getBoundingClientRect();
+  const send = (el, type, x, y, more) => el.dispatchEvent(new (type === "wheel" ? WheelEvent : PointerEvent)(type, Object.assign({ clientX: x, clientY: y, bubbles: true, cancelable: true, pointerId: 1 }, more)));
+  rows.setPointerCapture = function () {};
+  const tip = () => { const b = box(); send(rows, "pointermove", b.left + 128 + (b.width - 128) / 2, b.top + 12); return document.getElementById("tip").textContent; };
+  out.push("start:" + tip());
+  document.querySelector('tr[data-epoch="2"]').click();
+  out.push("epoch:" + tip());
+  const mid = box().left + 128 + (box().width - 128) * 0.6;
+  for (let i = 0; i < 20; i++) send(rows, "wheel", mid, box().top + 5, { deltaY: -200, ctrlKey: true });
+  out.push("deep:" + tip());
+  send(rows, "pointerdown", mid, box().top + 5); send(rows, "pointermove", mid - 300, box().top + 5); send(rows, "pointerup", mid - 300, box().top + 5);
+  for (const key of ["ArrowLeft", "ArrowRight", "+", "-", "n", "p", "Home"]) rows.dispatchEvent(new KeyboardEvent("keydown", { key: key, bubbles: true }));
+  for (const id of ["zin", "zout", "next", "prev", "less", "more", "group", "theme", "fit"]) document.getElementById(id).click();
+  out.push("rows:" + root.dataset.rows);
+  out.push("again:" + tip());
+  root.dataset.acts = out.join("|");
+})();
+</script></body>`
+
+// TestPageActs uses the page: pointing shows what a rank does, a row of the table
+// and the wheel zoom, and every button works.
+func TestPageActs(t *testing.T) {
+	w := story(8, 2, 4)
+	r, err := Merge(worldStart.Add(w.now+time.Hour), w.logs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := pageFile(t, "acts", r)
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, bytes.Replace(b, []byte("</body>"), []byte(acts), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dom := chromium(t, "file://"+file, "--dump-dom", "--window-size=1400,1000", "--virtual-time-budget=2000")
+	if m := regexp.MustCompile(`id="jserror">[^<]*`).FindString(dom); m != "" {
+		t.Errorf("an error of the script: %s", m)
+	}
+	got := regexp.MustCompile(`data-acts="([^"]*)"`).FindStringSubmatch(dom)
+	if got == nil {
+		t.Fatal("the acts did not come to their end")
+	}
+	for _, want := range []string{
+		`start:rank 0[^|]*not running`, `epoch:rank 0 on node000, start 1[^|]*epoch 2`, `deep:rank 0[^|]*`, `rows:4`, `again:node000, 2 ranks`,
+	} {
+		if !regexp.MustCompile(want).MatchString(got[1]) {
+			t.Errorf("got %q, want %s", got[1], want)
+		}
+	}
+}
