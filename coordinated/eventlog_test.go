@@ -23,7 +23,7 @@ func TestEventLog(t *testing.T) {
 	if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 5}).Run(second.run(opt)); err != nil {
 		t.Fatal(err)
 	}
-	logs, problems, err := events.ReadDir(nil, opt.Global)
+	logs, problems, err := events.ReadDir(nil, opt.Global, 0)
 	if err != nil || len(problems) > 0 || len(logs) != 2*ranks {
 		t.Fatalf("got %d logs, problems %v, %v, want %d logs", len(logs), problems, err, 2*ranks)
 	}
@@ -99,7 +99,7 @@ func TestEventsOption(t *testing.T) {
 		if c.dir == "" {
 			continue
 		}
-		if logs, _, err := events.ReadDir(nil, c.dir); err != nil || len(logs) != 2 {
+		if logs, _, err := events.ReadDir(nil, c.dir, 0); err != nil || len(logs) != 2 {
 			t.Errorf("events %q: got %d logs, %v, want 2", c.events, len(logs), err)
 		}
 	}

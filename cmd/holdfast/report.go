@@ -15,6 +15,7 @@ import (
 func newReport() *cobra.Command {
 	var out, trace string
 	var asJSON bool
+	var starts int
 	cmd := &cobra.Command{
 		Use:   "report DIR...",
 		Short: "show what a job did, as one page",
@@ -33,7 +34,7 @@ microseconds since the first start.
 Exit codes: 0 written; 2 no event logs, or not of one job, or an I/O error.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			r, err := report.Load(time.Now(), dirs...)
+			r, err := report.Load(time.Now(), starts, dirs...)
 			if err != nil {
 				return err
 			}
@@ -58,6 +59,7 @@ Exit codes: 0 written; 2 no event logs, or not of one job, or an I/O error.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&out, "output", "o", "holdfast-report.html", `file for the page; "-" is standard output`)
+	f.IntVar(&starts, "starts", 0, "only the newest so many starts of the job; 0: all")
 	f.StringVar(&trace, "trace", "", "write a Chrome trace to this `file`, and the page only with --output")
 	f.BoolVar(&asJSON, "json", false, "write the figures as one JSON object to standard output instead of a page")
 	return cmd

@@ -71,6 +71,10 @@ func TestReport(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got.Job != "sun" || len(got.Epochs) != 1 || got.Epochs[0].Bytes != 200 {
 		t.Errorf("got %+v, %v", got, err)
 	}
+	out.Reset()
+	if code := Run(context.Background(), []string{"report", dir, "--starts", "1", "-o", "-"}, &out, &errs); code != exitGood || !strings.Contains(out.String(), "</html>") {
+		t.Errorf("the newest start to standard output: exit %d, %d bytes", code, out.Len())
+	}
 	errs.Reset()
 	if code := Run(context.Background(), []string{"report", to}, &out, &errs); code != exitNoLook || !strings.Contains(errs.String(), "no event logs") {
 		t.Errorf("no logs: exit %d, %q", code, errs.String())

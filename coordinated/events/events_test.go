@@ -35,7 +35,7 @@ func newLog(t *testing.T, change func(*Options)) (*Log, Options) {
 
 func readOne(t *testing.T, opt Options) RankLog {
 	t.Helper()
-	logs, problems, err := ReadDir(opt.FS, opt.Dir)
+	logs, problems, err := ReadDir(opt.FS, opt.Dir, 0)
 	if err != nil || len(problems) > 0 || len(logs) != 1 {
 		t.Fatalf("got %d logs, problems %v, %v, want one log", len(logs), problems, err)
 	}
@@ -256,7 +256,7 @@ func TestInMemory(t *testing.T) {
 
 func TestNoLogs(t *testing.T) {
 	var no *NoLogError
-	if _, _, err := ReadDir(nil, t.TempDir()); !errors.As(err, &no) {
+	if _, _, err := ReadDir(nil, t.TempDir(), 0); !errors.As(err, &no) {
 		t.Errorf("got %v, want a *NoLogError", err)
 	}
 }
@@ -282,6 +282,10 @@ func TestPrune(t *testing.T) {
 	}
 	if runs, err := Runs(nil, dir); err != nil || fmt.Sprint(runs) != "[2 101]" {
 		t.Errorf("got runs %v, %v, want [2 101]", runs, err)
+	}
+	logs, _, err := ReadDir(nil, dir, 1)
+	if err != nil || len(logs) != 2 || logs[0].Header.Run != 101 {
+		t.Errorf("the newest run: got %d logs, %v, want those of run 101", len(logs), err)
 	}
 }
 

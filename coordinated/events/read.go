@@ -90,14 +90,18 @@ func readLine(in *bufio.Reader) (line []byte, whole bool, err error) {
 
 // ReadDir reads all logs of a directory of runs, or of a checkpoint directory
 // that has one, in order of run and rank. Files that are no logs are returned
-// as problems. Nil fsys is the operating system's.
-func ReadDir(fsys vfs.FS, dir string) (logs []RankLog, problems []error, err error) {
+// as problems. Only the newest most runs are read; 0 means all. Nil fsys is the
+// operating system's.
+func ReadDir(fsys vfs.FS, dir string, most int) (logs []RankLog, problems []error, err error) {
 	if fsys == nil {
 		fsys = vfs.OS{}
 	}
 	root, runs, err := findRuns(fsys, dir)
 	if err != nil {
 		return nil, nil, err
+	}
+	if most > 0 {
+		runs = runs[max(0, len(runs)-most):]
 	}
 	for _, run := range runs {
 		d := runDir(root, run)

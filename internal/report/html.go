@@ -54,15 +54,20 @@ type part struct {
 }
 
 type epochRow struct {
-	Epoch                                                          uint64
-	Run                                                            int
-	Stop, Failed                                                   bool
-	From, To                                                       int64
-	By, At, ToCut, LastIn, Park, Drain, Capture                    string
-	BlockedMin, BlockedMedian, BlockedMax                          string
-	Write, Vote, Flush, Bytes, Stored, Ratio, Outcome, Short, Mood string
-	Durable                                                        []string
+	Epoch                                                  uint64
+	Run                                                    int
+	Stop, Failed                                           bool
+	From, To                                               int64
+	By, At, ToCut, LastIn, BlockedMin, BlockedMedian       string
+	BlockedMax, Vote, Bytes, Stored, Ratio, Outcome, Short string
+	Mood                                                   string
+	Park, Drain, Capture, Write, Flush                     cell
+	Durable                                                []string
 }
+
+// cell is the median of the ranks, and what is said of the others when it is
+// pointed at.
+type cell struct{ Text, Tip string }
 
 type runRow struct {
 	Number, Epochs                                                    int
@@ -98,7 +103,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		p.RowsNote += fmt.Sprintf("; %d of %d ranks are drawn, the tables count all", shown, len(r.Ranks))
 	}
 	p.Cards, p.Parts, p.Legend = r.cards(), r.parts(), legend()
-	p.EpochsNote = "times are the medians of the ranks where nothing else is said; click a row to see it above"
+	p.EpochsNote = "times are medians of the ranks, of Copied out the longest; point at one for its range and slowest rank, click a row to see it above"
 	for i := range r.Epochs {
 		p.Epochs = append(p.Epochs, r.epochRow(&r.Epochs[i]))
 	}
@@ -210,11 +215,15 @@ func (r *Report) epochRow(q *Epoch) epochRow {
 		row.BlockedMin, row.BlockedMedian = durText(q.Blocked.Min), durText(q.Blocked.Median)
 		row.BlockedMax = fmt.Sprintf("%s (%d)", durText(q.Blocked.Max), q.Blocked.Slowest)
 	}
-	var flush []string
-	for _, l := range sortedKeys(q.Outward) {
-		flush = append(flush, durText(q.Outward[l].Max))
+	for i, l := range sortedKeys(q.Outward) {
+		o := q.Outward[l]
+		if i > 0 {
+			row.Flush.Text += " + "
+			row.Flush.Tip += "; "
+		}
+		row.Flush.Text += durText(o.Max)
+		row.Flush.Tip += fmt.Sprintf("to %s: %s to %s, longest on rank %d, of %d ranks", l, durText(o.Min), durText(o.Max), o.Slowest, o.Ranks)
 	}
-	row.Flush = strings.Join(flush, " + ")
 	for _, l := range r.Levels {
 		d, ok := q.Durable[l]
 		row.Durable = append(row.Durable, "")
@@ -297,11 +306,11 @@ func signed(s float64) string {
 	return durText(s)
 }
 
-func median(s Spread) string {
+func median(s Spread) cell {
 	if s.Ranks == 0 {
-		return ""
+		return cell{}
 	}
-	return durText(s.Median)
+	return cell{durText(s.Median), fmt.Sprintf("%s to %s, longest on rank %d, of %d ranks", durText(s.Min), durText(s.Max), s.Slowest, s.Ranks)}
 }
 
 func durOr(s float64) string {

@@ -10,19 +10,29 @@ import (
 )
 
 // Load reads the event logs in the directories of a job: its global one, or the
-// local ones of all its nodes. now is when a run that gives no sign of life any
-// more counts as dead.
-func Load(now time.Time, dirs ...string) (*Report, error) {
+// local ones of all its nodes; only those of so many newest starts, 0 for all.
+// now is when a run that gives no sign of life any more counts as dead.
+func Load(now time.Time, starts int, dirs ...string) (*Report, error) {
 	var logs []events.RankLog
 	var notes []string
 	for _, d := range dirs {
-		more, problems, err := events.ReadDir(nil, d)
+		more, problems, err := events.ReadDir(nil, d, starts)
 		if err != nil {
 			return nil, err
 		}
 		logs = append(logs, more...)
 		for _, p := range problems {
 			notes = append(notes, p.Error())
+		}
+	}
+	if starts > 0 {
+		newest := 0
+		for _, l := range logs {
+			newest = max(newest, l.Header.Run)
+		}
+		logs = slices.DeleteFunc(logs, func(l events.RankLog) bool { return l.Header.Run <= newest-starts })
+		if newest > starts {
+			notes = append(notes, fmt.Sprintf("starts before number %d were left out", newest-starts+1))
 		}
 	}
 	return Merge(now, logs, notes)

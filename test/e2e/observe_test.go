@@ -74,7 +74,7 @@ func TestStatusMetricsReport(t *testing.T) {
 // checkpoint, and one that went on from it to the end.
 func checkReport(t *testing.T, dir string) {
 	t.Helper()
-	r, err := report.Load(time.Now().Add(time.Hour), dir)
+	r, err := report.Load(time.Now().Add(time.Hour), 0, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
