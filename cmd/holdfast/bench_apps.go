@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -12,7 +13,7 @@ import (
 
 func newBenchApps() *cobra.Command {
 	var out benchOutput
-	o := appbench.Options{Ranks: 2, MTBF: 24 * time.Hour, Windows: []int{2, 5, 10, 50}}
+	o := appbench.Options{Ranks: 2, MTBF: 24 * time.Hour, Windows: []int{2, 5, 10, 20}}
 	cmd := &cobra.Command{
 		Use:   "apps",
 		Short: "measure what the library costs the applications",
@@ -66,7 +67,7 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 	f.IntVar(&o.Runs, "runs", 2, "rounds; each runs every case once")
 	f.Float64Var(&o.Seconds, "seconds", 0.5, "how long the steps of a run take, about")
 	f.StringVar(&o.Size, "size", "", "small or big (default: as the device is)")
-	f.IntSliceVar(&o.Windows, "windows", o.Windows, "command windows besides the default, 20, and none")
+	f.IntSliceVar(&o.Windows, "windows", o.Windows, fmt.Sprintf("command windows besides the default, %d, and none", gpustate.DefaultWindow))
 	f.DurationVar(&o.MTBF, "mtbf", o.MTBF, "mean time between failures for the Daly interval")
 	f.StringSliceVar(&o.Moves, "moves", nil, "restart at these places and compare results, such as same,swap,pocl")
 	f.BoolVar(&o.Whole, "whole", false, "run each application for a whole Daly interval, too")

@@ -41,6 +41,9 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 			if o.BinDir == "" {
 				o.BinDir = filepath.Dir(self)
 			}
+			if o.BinDir, err = filepath.Abs(o.BinDir); err != nil {
+				return err
+			}
 			if quick {
 				o.Runs, o.Seconds = 2, 0.5
 			}

@@ -97,40 +97,54 @@ func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 	return o, nil
 }
 
-// registered counts the users of pinned memory: during a migration the same
-// memory belongs to two devices, and CUDA pins it for all of them at once.
+// registered is the memory that is pinned. During a migration the same memory
+// belongs to two devices; CUDA pins it once, for all of them, and lets go of it
+// with the context in which that was done: the context stays until the last
+// user has gone.
 var registered = struct {
 	sync.Mutex
-	users map[handle]int
-}{users: map[handle]int{}}
+	at map[handle]*registration
+}{at: map[handle]*registration{}}
+
+type registration struct {
+	users int
+	dev   int // whose context pinned the memory
+	ctx   handle
+}
 
 func (d *device) pin(host []byte) (address, error) {
 	registered.Lock()
 	defer registered.Unlock()
 	p := place(host)
-	if registered.users[p] > 0 {
+	if r := registered.at[p]; r != nil {
 		a, err := hostAddress(d.ctx, p)
 		if err == nil {
-			registered.users[p]++
+			r.users++
 		}
 		return a, err
 	}
-	a, err := registerHost(d.ctx, p, len(host))
-	if err == nil {
-		registered.users[p] = 1
+	ctx, err := retainContext(d.dev)
+	if err != nil {
+		return 0, err
 	}
-	return a, err
+	a, err := registerHost(ctx, p, len(host))
+	if err != nil {
+		return 0, errors.Join(err, releaseContext(d.dev))
+	}
+	registered.at[p] = &registration{users: 1, dev: d.dev, ctx: ctx}
+	return a, nil
 }
 
 func (d *device) unpin(host []byte) error {
 	registered.Lock()
 	defer registered.Unlock()
 	p := place(host)
-	if registered.users[p]--; registered.users[p] > 0 {
+	r := registered.at[p]
+	if r.users--; r.users > 0 {
 		return nil
 	}
-	delete(registered.users, p)
-	return unregisterHost(d.ctx, p)
+	delete(registered.at, p)
+	return errors.Join(unregisterHost(r.ctx, p), releaseContext(r.dev))
 }
 
 // createManaged takes no more managed memory than the device has free: a
