@@ -75,7 +75,7 @@ func launch(t *testing.T, l mpirun.Launcher, ranks int, what string, env ...stri
 
 func TestSuiteUnderMPI(t *testing.T) {
 	for _, l := range mpirun.Launchers() {
-		for _, n := range []int{2, 3} {
+		for _, n := range []int{2, 3, 5, 8} {
 			t.Run(fmt.Sprintf("%s/%d", l.Name, n), func(t *testing.T) { launch(t, l, n, "suite") })
 		}
 	}
