@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/ordered"
 )
 
 // opCode names a call in the published word.
@@ -120,7 +121,7 @@ const (
 // The writer sets the details while word says idle, and then word; a reader that
 // sees the same busy word before and after the details has details of that call.
 type activity struct {
-	word  atomic.Uint64
+	word  ordered.Uint64
 	where atomic.Uint64 // peer<<32 | tag
 	comm  atomic.Uint32 // index of the communicator
 
@@ -173,6 +174,9 @@ func (c *Comm) publish(op opCode, peer, tag int, flags uint64) (*activity, error
 	if s.again != nil && !c.private {
 		s.postAgain()
 	}
+	if s.queue.n != 0 {
+		s.postQueued()
+	}
 	return a, nil
 }
 
@@ -192,6 +196,9 @@ func (c *Comm) quick(op opCode, peer, tag int) (*activity, error) {
 	}
 	if s.again != nil && !c.private {
 		s.postAgain()
+	}
+	if s.queue.n != 0 && op != opIrecv {
+		s.postQueued()
 	}
 	return a, nil
 }
@@ -274,7 +281,7 @@ func (a *activity) forGroup(worldRanks []int) {
 
 // leave ends what block or quick began.
 func (a *activity) leave() {
-	a.word.Store(a.word.Load() >> seqShift << seqShift)
+	a.word.Set(a.word.Load() >> seqShift << seqShift)
 	if a.pooled {
 		a.owner.Store(false)
 	}

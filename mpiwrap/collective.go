@@ -40,7 +40,7 @@ var collOps = [driver.Kinds]opCode{opBarrier, opBcast, opGather, opGatherv, opSc
 func (c *Comm) enter(op opCode) (*activity, error) {
 	a, err := c.block(op, NoPeer, NoTag)
 	if err == nil && !c.private {
-		c.entered.Add(1)
+		c.st.count(&c.entered, 1)
 	}
 	return a, err
 }
@@ -57,6 +57,7 @@ func (c *Comm) run(a *driver.Coll) error {
 	}
 	a.Comm = c.h
 	err = c.st.drv.Collective(*a)
+	c.st.layouts.give(a)
 	act.leave()
 	if err != nil {
 		return c.wrap(op.String(), rootOf(a), NoTag, err)
@@ -85,19 +86,21 @@ func (c *Comm) launch(a *driver.Coll) (*Request, error) {
 	}
 	defer act.leave()
 	if !c.private {
-		c.entered.Add(1)
+		c.st.count(&c.entered, 1)
 	}
 	a.Comm = c.h
-	for _, v := range []*[]int32{&a.SendCounts, &a.SendDispls, &a.RecvCounts, &a.RecvDispls} {
-		*v = slices.Clone(*v)
+	if a.SendCounts != nil || a.RecvCounts != nil { // MPI keeps them
+		mine := *a
+		for _, v := range []*[]int32{&a.SendCounts, &a.SendDispls, &a.RecvCounts, &a.RecvDispls} {
+			*v = slices.Clone(*v)
+		}
+		c.st.layouts.give(&mine)
 	}
-	r := &Request{c: c, kind: collRequest, op: op, buf: a.Recv}
+	r := c.newRequest(collRequest, op, NoPeer, NoTag, a.Recv)
 	if err := r.begin(a); err != nil {
 		return nil, c.wrap("I"+op.String(), NoPeer, NoTag, err)
 	}
-	c.st.lock()
-	c.st.pending.push(r)
-	c.st.unlock()
+	r.activate()
 	return r, nil
 }
 
@@ -108,10 +111,11 @@ func (r *Request) begin(a *driver.Coll) (err error) {
 	for _, v := range [][]int32{a.SendCounts, a.SendDispls, a.RecvCounts, a.RecvDispls} {
 		if len(v) > 0 && r.c.st.info.Pin {
 			r.pin.Pin(unsafe.SliceData(v))
+			r.pinned = true
 		}
 	}
 	if r.h, err = r.c.st.drv.Icollective(*a); err != nil {
-		r.pin.Unpin()
+		r.release()
 		return err
 	}
 	r.state = active
@@ -129,6 +133,11 @@ func (c *Comm) checkRoot(op opCode, root int) error {
 	return nil
 }
 
+func (c *Comm) overlapping(op opCode) error {
+	return c.fail(op.String(), NoPeer, NoTag, ErrOverlap,
+		"give the part of dest that in-place input lies in, or separate memory")
+}
+
 // place decides whether a call is in place: src starts where in-place input lies
 // in dest. Any other overlap is an error.
 func (c *Comm) place(a *driver.Coll, dest, src, input []byte) error {
@@ -136,8 +145,7 @@ func (c *Comm) place(a *driver.Coll, dest, src, input []byte) error {
 	case sameMemory(src, input):
 		a.InPlace, a.Send = true, nil
 	case overlap(dest, src):
-		return c.fail(collOps[a.Kind].String(), NoPeer, NoTag, ErrOverlap,
-			"give the part of dest that in-place input lies in, or separate memory")
+		return c.overlapping(collOps[a.Kind])
 	default:
 		a.Send = src
 	}
@@ -217,45 +225,79 @@ func (c *Comm) checkOp(call opCode, t driver.Type, op Op) error {
 
 // reduction fills the arguments of a reduction whose dest and src have the same
 // length wherever dest matters.
-func reduction[T Scalar](c *Comm, k driver.Kind, dest, src []T, op Op, root int) (driver.Coll, error) {
-	a := driver.Coll{Kind: k, Type: typeOf[T](), Op: driver.Op(op), Count: len(src), Root: root}
-	if err := c.checkOp(collOps[k], a.Type, op); err != nil {
-		return a, err
+func reduction[T Scalar](c *Comm, a *driver.Coll, dest, src []T, op Op) error {
+	a.Type, a.Op, a.Count = typeOf[T](), driver.Op(op), len(src)
+	return c.reduction(a, bytesOf(dest), bytesOf(src), op)
+}
+
+func (c *Comm) reduction(a *driver.Coll, dest, src []byte, op Op) error {
+	if err := c.checkOp(collOps[a.Kind], a.Type, op); err != nil {
+		return err
 	}
-	if k == driver.Reduce {
-		if err := c.checkRoot(opReduce, root); err != nil {
-			return a, err
+	if a.Kind == driver.Reduce {
+		if err := c.checkRoot(opReduce, a.Root); err != nil {
+			return err
 		}
-		if c.rank != root {
-			a.Send = bytesOf(src)
-			return a, nil
+		if c.rank != a.Root {
+			a.Send = src
+			return nil
 		}
 	}
 	if len(dest) != len(src) {
-		return a, c.badLength(collOps[k], "dest has %d elements, src %d", len(dest), len(src))
+		return c.badLength(collOps[a.Kind], "dest has %d elements, src %d", len(dest)/a.Type.Size(), a.Count)
 	}
-	d := bytesOf(dest)
-	if k == driver.Reduce && c.st.info.CopyReduce && sameMemory(d, bytesOf(src)) {
-		a.Send, a.Recv = bytes.Clone(d), d
-		return a, nil
+	if a.Kind == driver.Reduce && c.st.info.CopyReduce && sameMemory(dest, src) {
+		a.Send, a.Recv = bytes.Clone(dest), dest
+		return nil
 	}
-	return a, c.place(&a, d, bytesOf(src), d)
+	return c.place(a, dest, src, dest)
 }
 
 // Allreduce combines the src of all ranks element by element into every rank's
 // dest. dest may be src.
 func Allreduce[T Scalar](c *Comm, dest, src []T, op Op) error {
-	a, err := reduction(c, driver.Allreduce, dest, src, op, 0)
-	if err != nil {
+	if len(src) <= mostElements {
+		return c.allreduce(bytesOf(dest), bytesOf(src), typeOf[T](), op)
+	}
+	a := driver.Coll{Kind: driver.Allreduce}
+	if err := reduction(c, &a, dest, src, op); err != nil {
 		return err
 	}
 	return c.split(&a)
 }
 
+// allreduce is split and run for the collective that programs call most: with
+// its arguments in registers it is a fifth faster for a few bytes.
+func (c *Comm) allreduce(dest, src []byte, t driver.Type, op Op) error {
+	if err := c.usable(opAllreduce.String()); err != nil {
+		return err
+	}
+	if err := c.checkOp(opAllreduce, t, op); err != nil {
+		return err
+	}
+	if len(dest) != len(src) {
+		return c.badLength(opAllreduce, "dest has %d elements, src %d", len(dest)/t.Size(), len(src)/t.Size())
+	}
+	inPlace := sameMemory(dest, src)
+	if !inPlace && overlap(dest, src) {
+		return c.overlapping(opAllreduce)
+	}
+	a, err := c.enter(opAllreduce)
+	if err != nil {
+		return err
+	}
+	err = c.st.drv.Allreduce(dest, src, t, driver.Op(op), inPlace, c.h)
+	a.leave()
+	if err != nil {
+		return c.wrap(opAllreduce.String(), NoPeer, NoTag, err)
+	}
+	return nil
+}
+
 // Iallreduce starts an Allreduce.
 func Iallreduce[T Scalar](c *Comm, dest, src []T, op Op) (*Request, error) {
-	a, err := reduction(c, driver.Allreduce, dest, src, op, 0)
-	if err != nil {
+	a := driver.Coll{Kind: driver.Allreduce}
+	if err := reduction(c, &a, dest, src, op); err != nil {
 		return nil, err
 	}
 	return c.launchCounted(&a)
@@ -264,8 +306,8 @@ func Iallreduce[T Scalar](c *Comm, dest, src []T, op Op) (*Request, error) {
 // Reduce combines the src of all ranks into root's dest, which may be its src.
 // dest is not looked at on other ranks.
 func Reduce[T Scalar](c *Comm, dest, src []T, op Op, root int) error {
-	a, err := reduction(c, driver.Reduce, dest, src, op, root)
-	if err != nil {
+	a := driver.Coll{Kind: driver.Reduce, Root: root}
+	if err := reduction(c, &a, dest, src, op); err != nil {
 		return err
 	}
 	return c.split(&a)
@@ -273,8 +315,8 @@ func Reduce[T Scalar](c *Comm, dest, src []T, op Op, root int) error {
 
 // Ireduce starts a Reduce.
 func Ireduce[T Scalar](c *Comm, dest, src []T, op Op, root int) (*Request, error) {
-	a, err := reduction(c, driver.Reduce, dest, src, op, root)
-	if err != nil {
+	a := driver.Coll{Kind: driver.Reduce, Root: root}
+	if err := reduction(c, &a, dest, src, op); err != nil {
 		return nil, err
 	}
 	return c.launchCounted(&a)
@@ -282,8 +324,8 @@ func Ireduce[T Scalar](c *Comm, dest, src []T, op Op, root int) (*Request, error
 
 // Scan combines the src of ranks 0 to the caller's into dest, which may be src.
 func Scan[T Scalar](c *Comm, dest, src []T, op Op) error {
-	a, err := reduction(c, driver.Scan, dest, src, op, 0)
-	if err != nil {
+	a := driver.Coll{Kind: driver.Scan}
+	if err := reduction(c, &a, dest, src, op); err != nil {
 		return err
 	}
 	return c.split(&a)
@@ -291,8 +333,8 @@ func Scan[T Scalar](c *Comm, dest, src []T, op Op) error {
 
 // Iscan starts a Scan.
 func Iscan[T Scalar](c *Comm, dest, src []T, op Op) (*Request, error) {
-	a, err := reduction(c, driver.Scan, dest, src, op, 0)
-	if err != nil {
+	a := driver.Coll{Kind: driver.Scan}
+	if err := reduction(c, &a, dest, src, op); err != nil {
 		return nil, err
 	}
 	return c.launchCounted(&a)
@@ -301,8 +343,8 @@ func Iscan[T Scalar](c *Comm, dest, src []T, op Op) (*Request, error) {
 // Exscan combines the src of the ranks below the caller's into dest, which may be
 // src. On rank 0 dest is left as it is.
 func Exscan[T Scalar](c *Comm, dest, src []T, op Op) error {
-	a, err := reduction(c, driver.Exscan, dest, src, op, 0)
-	if err != nil {
+	a := driver.Coll{Kind: driver.Exscan}
+	if err := reduction(c, &a, dest, src, op); err != nil {
 		return err
 	}
 	return c.split(&a)
@@ -310,8 +352,8 @@ func Exscan[T Scalar](c *Comm, dest, src []T, op Op) error {
 
 // Iexscan starts an Exscan.
 func Iexscan[T Scalar](c *Comm, dest, src []T, op Op) (*Request, error) {
-	a, err := reduction(c, driver.Exscan, dest, src, op, 0)
-	if err != nil {
+	a := driver.Coll{Kind: driver.Exscan}
+	if err := reduction(c, &a, dest, src, op); err != nil {
 		return nil, err
 	}
 	return c.launchCounted(&a)

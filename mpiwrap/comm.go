@@ -2,9 +2,9 @@ package mpiwrap
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/ordered"
 )
 
 // Wildcards and special values of the calls.
@@ -34,7 +34,7 @@ type Comm struct {
 	balance  int64 // see inFlight
 	children int   // creations begun on this communicator
 	windows  int   // allocated on it so far
-	entered  atomic.Uint64
+	entered  ordered.Uint64
 	box      mailbox
 	groups   map[string]int // creations by groups
 	shadow   *Comm          // see side

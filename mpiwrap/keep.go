@@ -23,7 +23,7 @@ import (
 // The slice must keep its memory: a buffer that is reallocated needs a new
 // request.
 func NewRequest[T Scalar](c *Comm, buf []T) *Request {
-	return &Request{c: c, kind: recvRequest, reusable: true, op: opIrecv, buf: bytesOf(buf)}
+	return &Request{work: &work{buf: bytesOf(buf)}, c: c, kind: recvRequest, reusable: true, op: opIrecv}
 }
 
 // Irecv starts a receive into the request's buffer; see Irecv.
@@ -35,7 +35,7 @@ func (r *Request) Irecv(source, tag int) error {
 		return err
 	}
 	r.kind, r.op, r.peer, r.tag = recvRequest, opIrecv, source, tag
-	return r.c.launchRecv(r)
+	return r.launch()
 }
 
 // Isend starts to send the request's buffer; see Isend.
@@ -47,7 +47,7 @@ func (r *Request) Isend(dest, tag int) error {
 		return err
 	}
 	r.kind, r.op, r.mode, r.peer, r.tag = sendRequest, opIsend, driver.Standard, dest, tag
-	return r.c.launchRecv(r)
+	return r.launch()
 }
 
 func (r *Request) reuse() error {
@@ -157,8 +157,8 @@ func (r *Request) wake() error {
 
 func wakeAny(rs []*Request) error {
 	for _, r := range rs {
-		if err := r.wake(); err != nil {
-			return err
+		if r != nil { // all are of one rank, and waking one wakes all
+			return r.wake()
 		}
 	}
 	return nil

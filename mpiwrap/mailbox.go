@@ -101,7 +101,7 @@ func (c *Comm) arrive(m *boxed) {
 func (c *Comm) settled(m *boxed, err error) {
 	m.h, m.err = 0, err
 	m.pin.Unpin()
-	c.countReceived(int32(m.source))
+	c.countReceived(int32(m.source), 1)
 }
 
 // deliver hands a drained message to a receive.

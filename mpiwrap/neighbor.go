@@ -2,8 +2,6 @@ package mpiwrap
 
 import (
 	"fmt"
-
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
 // Neighborhood is whom a rank exchanges with in neighbourhood collectives. Slot i
@@ -113,22 +111,20 @@ func exchange[T Scalar](n *Neighborhood, dest, src parts[T]) (*Request, error) {
 	if err != nil {
 		return nil, c.wrap(opNeighbor.String(), NoPeer, NoTag, err)
 	}
-	r := &Request{c: c, kind: collRequest, op: opNeighbor, state: active}
+	r := c.newRequest(collRequest, opNeighbor, NoPeer, NoTag, nil)
 	for i, from := range n.Sources {
-		q := &Request{c: side, kind: recvRequest, op: opNeighbor, peer: from, tag: n.rtags[i], buf: bytesOf(dest.slot(i))}
+		q := side.newRequest(recvRequest, opNeighbor, from, n.rtags[i], bytesOf(dest.slot(i)))
 		if err := r.add(q); err != nil {
 			return nil, err
 		}
 	}
 	for i, to := range n.Dests {
-		q := &Request{c: side, kind: sendRequest, op: opNeighbor, mode: driver.Standard, peer: to, tag: n.stags[i], buf: bytesOf(src.slot(i))}
+		q := side.newRequest(sendRequest, opNeighbor, to, n.stags[i], bytesOf(src.slot(i)))
 		if err := r.add(q); err != nil {
 			return nil, err
 		}
 	}
-	c.st.lock()
-	c.st.pending.push(r)
-	c.st.unlock()
+	r.activate()
 	return r, nil
 }
 

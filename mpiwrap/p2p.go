@@ -78,7 +78,7 @@ func (c *Comm) send(op opCode, m driver.Mode, buf []byte, dest, tag int) error {
 		return err
 	}
 	if dest != ProcNull {
-		c.countSent(dest)
+		c.countSent(dest, 1)
 		if err = c.st.drv.Send(m, buf, dest, tag, c.h); err != nil {
 			c.uncountSent(dest)
 			err = c.wrap(op.String(), dest, tag, err)
@@ -116,7 +116,7 @@ func (c *Comm) recv(buf []byte, source, tag int) (Status, error) {
 	if err != nil {
 		return c.recvFailed(opRecv, source, tag, err)
 	}
-	c.countReceived(st.Source)
+	c.countReceived(st.Source, 1)
 	return statusOf(st), nil
 }
 
@@ -125,7 +125,7 @@ func (c *Comm) recvFailed(op opCode, source, tag int, err error) (Status, error)
 	var d *driver.Error
 	var st Status
 	if errors.As(err, &d) && d.Consumed {
-		c.countReceived(d.Status.Source)
+		c.countReceived(d.Status.Source, 1)
 		st = statusOf(d.Status)
 	}
 	return st, c.wrap(op.String(), source, tag, err)
@@ -153,7 +153,7 @@ func (c *Comm) sendrecv(s []byte, dest, stag int, r []byte, source, rtag int) (S
 	}
 	defer a.leave()
 	if dest != ProcNull {
-		c.countSent(dest)
+		c.countSent(dest, 1)
 	}
 	if m := c.boxedFor(source, rtag); m != nil || source == ProcNull {
 		if dest != ProcNull {
@@ -171,7 +171,7 @@ func (c *Comm) sendrecv(s []byte, dest, stag int, r []byte, source, rtag int) (S
 	if err != nil {
 		return c.recvFailed(opSendrecv, source, rtag, err)
 	}
-	c.countReceived(st.Source)
+	c.countReceived(st.Source, 1)
 	return statusOf(st), nil
 }
 

@@ -1,6 +1,10 @@
 package mpiwrap
 
-import "github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+import (
+	"errors"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
 
 // SendInit prepares a send that Start may start again and again. The buffer must
 // stay in place; its contents at each Start are sent.
@@ -8,8 +12,8 @@ func SendInit[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
 	if err := c.checkSend(opIsend, dest, tag); err != nil {
 		return nil, err
 	}
-	return &Request{c: c, kind: sendRequest, persistent: true, op: opIsend, mode: driver.Standard,
-		peer: dest, tag: tag, buf: bytesOf(buf)}, nil
+	return &Request{work: &work{buf: bytesOf(buf)}, c: c, kind: sendRequest, persistent: true, op: opIsend,
+		mode: driver.Standard, peer: dest, tag: tag}, nil
 }
 
 // SsendInit prepares a synchronous send; see SendInit.
@@ -26,37 +30,110 @@ func RecvInit[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
 	if err := c.checkRecv(opIrecv, source, tag); err != nil {
 		return nil, err
 	}
-	return &Request{c: c, kind: recvRequest, persistent: true, op: opIrecv,
-		peer: source, tag: tag, buf: bytesOf(buf)}, nil
+	return &Request{work: &work{buf: bytesOf(buf)}, c: c, kind: recvRequest, persistent: true, op: opIrecv,
+		peer: source, tag: tag}, nil
 }
 
-// Start starts prepared requests, in order. One that is active already, or was
-// not made by SendInit or RecvInit, is an error; those before it are started.
+// Start starts prepared requests, in order and in one call into MPI: the way to
+// keep many short messages under way at the least cost. One that is active
+// already, or was not made by SendInit or RecvInit, is an error; those before it
+// are started.
 func Start(rs ...*Request) error {
-	for _, r := range rs {
-		if err := r.restart(); err != nil {
+	if len(rs) == 0 {
+		return nil
+	}
+	if err := rs[0].startable(); err != nil {
+		return err
+	}
+	a, err := rs[0].c.quick(opStart, rs[0].peer, rs[0].tag)
+	if err != nil {
+		return err
+	}
+	defer a.leave()
+	for len(rs) > 0 {
+		if err := rs[0].startable(); err != nil {
 			return err
 		}
+		n, err := startSome(rs)
+		if err != nil {
+			return err
+		}
+		rs = rs[n:]
 	}
 	return nil
 }
 
-func (r *Request) restart() error {
+// startable says why a request cannot be started, or nil.
+func (r *Request) startable() error {
 	if r == nil {
 		return &Error{Call: "Start", Peer: NoPeer, Tag: NoTag, Err: ErrRequest, Text: "the request is nil"}
 	}
 	if !r.persistent || r.state != idle {
 		return r.c.fail("Start", r.peer, r.tag, ErrRequest, "only a prepared request that is not active can be started")
 	}
-	if err := r.c.usable("Start"); err != nil {
-		return err
+	return r.c.usable("Start")
+}
+
+// startSome starts requests up to one that cannot be, as many as there is room
+// for, and returns how many.
+func startSome(rs []*Request) (int, error) {
+	s := rs[0].c.st
+	b := s.takeBatch()
+	defer s.giveBatch(b)
+	k := 0
+	for i, r := range rs {
+		if k == batch || i > 0 && r.startable() != nil {
+			rs = rs[:i]
+			break
+		}
+		inMPI, err := r.prepareStart()
+		if err != nil {
+			return 0, errors.Join(b.startAll(s, k), err)
+		}
+		if inMPI {
+			b.hs[k], b.who[k] = r.h, r
+			k++
+		}
 	}
-	a, err := r.c.quick(opStart, r.peer, r.tag)
-	if err != nil {
-		return err
+	return len(rs), b.startAll(s, k)
+}
+
+// prepareStart readies a request to be started and says whether MPI is to start
+// it: it is not needed for ProcNull and for a drained message.
+func (r *Request) prepareStart() (bool, error) {
+	if done := r.startHere(); done {
+		return false, nil
 	}
-	defer a.leave()
-	return r.start()
+	if r.h == 0 {
+		if err := r.prepare(); err != nil {
+			return false, r.c.wrap("Start", r.peer, r.tag, err)
+		}
+	}
+	if r.kind == sendRequest {
+		r.c.countSent(r.peer, 1)
+	}
+	r.activate()
+	return true, nil
+}
+
+// startAll has MPI start the first n requests.
+func (b *waitBatch) startAll(s *state, n int) error {
+	if n == 0 {
+		return nil
+	}
+	started, err := s.drv.StartAll(b.hs[:n])
+	if err == nil {
+		return nil
+	}
+	for _, r := range b.who[started:n] {
+		r.deactivate()
+		r.state = idle
+		if r.kind == sendRequest {
+			r.c.uncountSent(r.peer)
+		}
+	}
+	r := b.who[started]
+	return r.c.wrap("Start", r.peer, r.tag, err)
 }
 
 // Free releases a prepared request. One that is active must be waited for
@@ -74,13 +151,13 @@ func (r *Request) Free() error {
 	}
 	defer a.leave()
 	r.state = released
-	if r.h == 0 {
-		return nil
-	}
 	h := r.h
 	r.h, r.buf = 0, nil
+	if h == 0 {
+		return nil
+	}
 	delete(r.c.st.prepared, r)
-	defer r.pin.Unpin()
+	defer r.release()
 	if err := r.c.st.drv.FreeRequest(h); err != nil {
 		return r.c.wrap("Free", r.peer, r.tag, err)
 	}

@@ -167,7 +167,7 @@ func (m *Message) recv(buf []byte) (Status, error) {
 	if err != nil {
 		return c.recvFailed(opMrecv, m.st.Source, m.st.Tag, err)
 	}
-	c.countReceived(int32(m.st.Source))
+	c.countReceived(int32(m.st.Source), 1)
 	out := statusOf(st)
 	out.Source, out.Tag = m.st.Source, m.st.Tag
 	return out, nil

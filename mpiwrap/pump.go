@@ -141,7 +141,7 @@ func (e *Endpoint) fetchAside() error {
 		if lostError(err) {
 			return m.c.wrap("Pump", m.st.Source, m.st.Tag, err)
 		}
-		m.c.countReceived(int32(m.st.Source))
+		m.c.countReceived(int32(m.st.Source), 1)
 		m.box = &boxed{source: m.st.Source, tag: m.st.Tag, data: buf, err: err}
 		m.h = 0
 	}
@@ -186,7 +186,7 @@ func (e *Endpoint) mailboxSize() (messages int, bytes int64, arriving int) {
 func (e *Endpoint) postCollective(a driver.Coll) (*Request, error) {
 	p := e.s.private
 	a.Comm = p.h
-	r := &Request{c: p, kind: collRequest, op: opSettle, buf: a.Recv}
+	r := &Request{work: &work{buf: a.Recv}, c: p, kind: collRequest, op: opSettle}
 	if err := r.begin(&a); err != nil {
 		return nil, p.wrap("Settle", NoPeer, NoTag, err)
 	}

@@ -32,22 +32,30 @@ const (
 // successful Test, says that the request is complete. A request that a drain
 // completed stays complete until then.
 type Request struct {
+	*work      // nil once the request is released
 	c          *Comm
+	peer, tag  int
 	kind       requestKind
 	state      requestState
+	mode       driver.Mode
+	op         opCode
 	persistent bool
 	reusable   bool // of NewRequest
-	order      uint64
-	op         opCode
-	mode       driver.Mode
-	peer, tag  int
-	h          driver.Handle
+}
+
+// work is the part of a request that is needed until its result is consumed. It
+// is used again for other requests, so that the program, which may keep a request
+// for as long as it likes, costs the garbage collector little.
+type work struct {
+	h          driver.Handle // 0 for a send that was complete at once, and until a receive is posted
 	buf        []byte
-	slot       int32          // of a small receive, 0 is none
-	pin        runtime.Pinner // holds buf in place while MPI has it
-	box        *boxed         // received from the mailbox, bytes still coming
 	st         Status
 	err        error
+	order      uint64
+	slot       int32          // of a small message, 0 is none
+	pin        runtime.Pinner // holds buf in place while MPI has it
+	pinned     bool
+	box        *boxed       // received from the mailbox, bytes still coming
 	finish     func() error // runs when MPI is done: reductions in Go, views
 	parts      []*Request   // transfers of a neighbourhood collective
 	prev, next *Request     // in state.pending while active
@@ -103,10 +111,8 @@ func (c *Comm) isend(op opCode, m driver.Mode, buf []byte, dest, tag int) (*Requ
 	if err != nil {
 		return nil, err
 	}
-	c.st.lock()
-	r := c.st.newRequest()
-	c.st.unlock()
-	r.c, r.kind, r.op, r.mode, r.peer, r.tag, r.buf = c, sendRequest, op, m, dest, tag, buf
+	r := c.newRequest(sendRequest, op, dest, tag, buf)
+	r.mode = m
 	err = r.start()
 	a.leave()
 	if err != nil {
@@ -121,40 +127,63 @@ func Irecv[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
 }
 
 func (c *Comm) irecv(buf []byte, source, tag int) (*Request, error) {
-	r, err := c.newRecv(buf, source, tag)
-	if err == nil {
-		err = c.launchRecv(r)
+	return c.irecvThen(buf, source, tag, nil)
+}
+
+// irecvThen is irecv with what is to happen when the message has come.
+func (c *Comm) irecvThen(buf []byte, source, tag int, finish func(Status)) (*Request, error) {
+	if err := c.checkRecv(opIrecv, source, tag); err != nil {
+		return nil, err
 	}
+	a, err := c.quick(opIrecv, source, tag)
+	if err != nil {
+		return nil, err
+	}
+	r := c.newRequest(recvRequest, opIrecv, source, tag, buf)
+	if finish != nil {
+		r.finish = func() error { finish(r.st); return nil }
+	}
+	err = r.start()
+	a.leave()
 	if err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-func (c *Comm) newRecv(buf []byte, source, tag int) (*Request, error) {
-	if err := c.checkRecv(opIrecv, source, tag); err != nil {
-		return nil, err
-	}
-	c.st.lock()
-	r := c.st.newRequest()
-	c.st.unlock()
-	r.c, r.kind, r.op, r.peer, r.tag, r.buf = c, recvRequest, opIrecv, source, tag, buf
-	return r, nil
-}
-
-// newRequest returns one of a slab: making them one by one costs more than a
-// short message.
-func (s *state) newRequest() *Request {
+// newRequest returns one of a slab, with work that was used before: making them
+// one by one costs more than a short message.
+func (c *Comm) newRequest(k requestKind, op opCode, peer, tag int, buf []byte) *Request {
+	s := c.st
+	s.lock()
 	if len(s.slab) == 0 {
 		s.slab = make([]Request, 32)
 	}
 	r := &s.slab[0]
 	s.slab = s.slab[1:]
+	if n := len(s.spare); n > 0 {
+		r.work = s.spare[n-1]
+		s.spare = s.spare[:n-1]
+	} else {
+		r.work = &work{}
+	}
+	s.unlock()
+	r.c, r.kind, r.op, r.peer, r.tag, r.buf = c, k, op, peer, tag, buf
 	return r
 }
 
-func (c *Comm) launchRecv(r *Request) error {
-	a, err := c.quick(opIrecv, r.peer, r.tag)
+// recycle takes back the work of a request that nothing asks about any more.
+func (r *Request) recycle() {
+	w, s := r.work, r.c.st
+	r.work, r.state = nil, released
+	w.buf, w.err, w.finish, w.parts, w.h = nil, nil, nil, nil, 0
+	s.lock()
+	s.spare = append(s.spare, w)
+	s.unlock()
+}
+
+func (r *Request) launch() error {
+	a, err := r.c.quick(r.op, r.peer, r.tag)
 	if err != nil {
 		return err
 	}
@@ -165,41 +194,70 @@ func (c *Comm) launchRecv(r *Request) error {
 // start begins the request: with the mailbox for receives, else in MPI.
 func (r *Request) start() (err error) {
 	c := r.c
-	r.err, r.st = nil, Status{}
-	c.st.posted++
-	r.order = c.st.posted
-	if r.peer == ProcNull {
-		r.state, r.st = complete, emptyStatus
+	if r.persistent { // restored and pending
+		_, err := startSome([]*Request{r})
+		return err
+	}
+	if r.startHere() {
 		return nil
 	}
-	if r.kind == recvRequest && c.box.len() != 0 {
-		if m := c.takeBoxed(r.peer, r.tag); m != nil {
-			r.fromBox(m)
-			return nil
-		}
-	}
 	if r.kind == sendRequest {
-		c.countSent(r.peer)
+		c.countSent(r.peer, 1)
 	}
 	if err = r.post(); err != nil {
-		if !r.persistent {
-			r.pin.Unpin()
-			r.fromSlot(0)
-		}
+		r.release()
+		r.fromSlot(0)
 		if r.kind == sendRequest {
 			c.uncountSent(r.peer)
 		}
 		return c.wrap(r.op.String(), r.peer, r.tag, err)
 	}
-	if r.h == 0 { // a send that is complete already
+	if r.h == 0 && r.kind == sendRequest { // complete already
+		r.fromSlot(0)
 		r.state = complete
 		return nil
 	}
-	r.state = active
-	c.st.lock()
-	c.st.pending.push(r)
-	c.st.unlock()
+	r.activate()
 	return nil
+}
+
+// startHere begins a request without MPI where that is possible: with ProcNull,
+// and with a drained message.
+func (r *Request) startHere() bool {
+	c := r.c
+	r.err, r.st = nil, Status{}
+	c.st.lock()
+	c.st.posted++
+	r.order = c.st.posted
+	c.st.unlock()
+	if r.peer == ProcNull {
+		r.state, r.st = complete, emptyStatus
+		return true
+	}
+	if r.kind == recvRequest && c.box.len() != 0 {
+		if m := c.takeBoxed(r.peer, r.tag); m != nil {
+			r.fromBox(m)
+			return true
+		}
+	}
+	return false
+}
+
+// release lets go of what hold holds.
+func (r *Request) release() {
+	if r.pinned {
+		r.pin.Unpin()
+		r.pinned = false
+	}
+}
+
+// activate puts the request on the list of those that MPI works on.
+func (r *Request) activate() {
+	s := r.c.st
+	r.state = active
+	s.lock()
+	s.pending.push(r)
+	s.unlock()
 }
 
 // hold keeps a buffer in place until the request is complete. A pinned request
@@ -208,6 +266,7 @@ func (r *Request) start() (err error) {
 func (r *Request) hold(b []byte) {
 	if len(b) > 0 && r.c.st.info.Pin {
 		r.pin.Pin(unsafe.SliceData(b))
+		r.pinned = true
 	}
 }
 
@@ -215,21 +274,30 @@ func (r *Request) hold(b []byte) {
 func (r *Request) post() (err error) {
 	d := r.c.st.drv
 	switch {
-	case r.persistent:
-		if r.h == 0 {
-			err = r.prepare()
-		}
-		if err == nil {
-			err = d.Start(r.h)
-		}
 	case r.kind == sendRequest:
 		// Most small sends are complete when the call returns. One that is not is
-		// pinned now; until here r.buf kept it alive.
-		if r.h, err = d.Isend(r.mode, r.buf, r.peer, r.tag, r.c.h); r.h != 0 {
+		// pinned now, unless it went out of a slot; until here r.buf kept it alive.
+		buf := r.inSlot()
+		if buf != nil {
+			copy(buf, r.buf)
+		} else {
+			buf = r.buf
+		}
+		if r.h, err = d.Isend(r.mode, buf, r.peer, r.tag, r.c.h); r.h != 0 && r.slot == 0 {
 			r.hold(r.buf)
 		}
 	default:
-		r.h, err = d.Irecv(r.target(), r.peer, r.tag, r.c.h)
+		buf := r.inSlot()
+		switch {
+		case buf != nil && r.op == opIrecv && r.c.st.slots == nil:
+			r.later()
+		case buf != nil:
+			r.h, err = d.Irecv(buf, r.peer, r.tag, r.c.h)
+		default:
+			r.c.st.postQueued() // receives are posted in order
+			r.hold(r.buf)
+			r.h, err = d.Irecv(r.buf, r.peer, r.tag, r.c.h)
+		}
 	}
 	return err
 }
@@ -243,16 +311,18 @@ func (r *Request) prepare() (err error) {
 	} else {
 		r.h, err = d.RecvInit(r.buf, r.peer, r.tag, r.c.h)
 	}
+	if err != nil {
+		r.release()
+		delete(r.c.st.prepared, r)
+	}
 	return err
 }
 
 // fromBox completes a receive with a drained message.
 func (r *Request) fromBox(m *boxed) {
 	if m.h != 0 {
-		r.state, r.box = active, m
-		r.c.st.lock()
-		r.c.st.pending.push(r)
-		r.c.st.unlock()
+		r.box = m
+		r.activate()
 		return
 	}
 	r.st, r.err = r.c.deliver(r.op, m, r.buf)
@@ -260,15 +330,30 @@ func (r *Request) fromBox(m *boxed) {
 	r.conclude()
 }
 
-// conclude runs what is to happen when a request is complete.
+// conclude does what is to happen when a request is complete.
 func (r *Request) conclude() {
+	switch {
+	case r.slot == 0:
+	case r.kind == sendRequest:
+		r.fromSlot(0)
+	case r.err != nil:
+		r.fromSlot(len(r.buf))
+	default:
+		r.fromSlot(r.st.Bytes)
+	}
 	if r.finish != nil && r.err == nil && !r.st.Cancelled {
 		r.err = r.finish()
 	}
+	if !r.persistent {
+		r.release()
+		if !r.reusable {
+			r.buf = nil
+		}
+	}
 }
 
-// completed records what the driver says of a request it has finished.
-func (r *Request) completed(st driver.Status, err error) {
+// deactivate takes the request off the list that activate put it on.
+func (r *Request) deactivate() {
 	s := r.c.st
 	s.lock()
 	s.pending.remove(r)
@@ -277,6 +362,11 @@ func (r *Request) completed(st driver.Status, err error) {
 	if !r.persistent {
 		r.h = 0
 	}
+}
+
+// completed records what the driver says of a request it has finished.
+func (r *Request) completed(st driver.Status, err error) {
+	r.deactivate()
 	switch {
 	case r.box != nil:
 		m := r.box
@@ -285,26 +375,17 @@ func (r *Request) completed(st driver.Status, err error) {
 		r.st, r.err = r.c.deliver(r.op, m, r.buf)
 	case err != nil && r.kind == recvRequest:
 		r.st, r.err = r.c.recvFailed(r.op, r.peer, r.tag, err)
-		r.fromSlot(len(r.buf))
 	case err != nil:
 		r.err = r.c.wrap(r.op.String(), r.errPeer(), r.errTag(), err)
 	case r.kind == recvRequest:
 		r.st = statusOf(st)
-		if !st.Cancelled {
-			r.c.countReceived(st.Source)
-		}
 		if r.st.Cancelled {
 			r.st.Bytes = 0
+		} else {
+			r.c.countReceived(st.Source, 1)
 		}
-		r.fromSlot(r.st.Bytes)
 	}
 	r.conclude()
-	if !r.persistent {
-		r.pin.Unpin()
-		if !r.reusable {
-			r.buf = nil
-		}
-	}
 }
 
 func (r *Request) errPeer() int {
@@ -333,11 +414,10 @@ func (r *Request) handle() driver.Handle {
 // consume hands the result to the program and ends the request.
 func (r *Request) consume() (Status, error) {
 	st, err := r.st, r.err
-	r.err = nil
 	if r.persistent || r.reusable {
-		r.state = idle
+		r.err, r.state = nil, idle
 	} else {
-		r.state = released
+		r.recycle()
 	}
 	return st, err
 }
@@ -376,6 +456,9 @@ func (r *Request) Wait() (Status, error) {
 		return Status{}, err
 	}
 	defer a.leave()
+	if r.state == complete { // it could not be posted
+		return r.consume()
+	}
 	if r.parts != nil {
 		return r.waitParts()
 	}
@@ -449,6 +532,9 @@ func (r *Request) Test() (Status, bool, error) {
 // progress asks the driver whether an active request is complete. The error is
 // one that leaves it active.
 func (r *Request) progress() (bool, error) {
+	if r.state == complete { // it could not be posted
+		return true, nil
+	}
 	if r.parts != nil {
 		return r.progressParts()
 	}
@@ -481,6 +567,9 @@ func (r *Request) Cancel() error {
 		return err
 	}
 	defer a.leave()
+	if r.state != active { // it could not be posted
+		return nil
+	}
 	if err := r.c.st.drv.Cancel(r.h); err != nil {
 		return r.c.wrap("Cancel", r.peer, r.tag, err)
 	}

@@ -120,16 +120,17 @@ func (d *drain) exchange(late *error) ([]uint64, error) {
 	if err != nil {
 		return nil, err
 	}
+	var failed error
 	if *late == nil {
 		*late = d.wait(r)
 		if *late != nil && !errors.Is(*late, ErrDrainIncomplete) {
-			return nil, *late
+			failed = *late
 		}
 	}
 	if r.state == active {
 		d.e.dangling = append(d.e.dangling, r)
 	}
-	return expect, nil
+	return expect, failed
 }
 
 func words(v []uint64) []byte {
@@ -197,7 +198,7 @@ func (d *drain) waitWith(r *Request, until func(string, func() bool) error) erro
 		_, ok, err := d.e.s.drv.Test(r.h)
 		if ok || err != nil {
 			r.state, failed = released, err
-			r.pin.Unpin()
+			r.release()
 			return true
 		}
 		return false

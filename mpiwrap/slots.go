@@ -1,11 +1,11 @@
 package mpiwrap
 
-// slotSize is the longest receive that goes through a slot.
+// slotSize is the longest message that goes through a slot.
 const slotSize = 64
 
-// slots is memory that never moves, dealt out to small non-blocking receives:
-// copying a few bytes at completion costs a tenth of pinning their buffer.
-// Guarded by state.own.
+// slots is memory that never moves, dealt out to small non-blocking messages:
+// copying a few bytes costs a tenth of pinning their buffer. Guarded by
+// state.own.
 type slots struct {
 	mem  []byte
 	free []int32
@@ -19,23 +19,25 @@ func newSlots(mem []byte) slots {
 	return s
 }
 
-// target returns where a receive writes: its slot, or its own buffer, pinned.
-func (r *Request) target() []byte {
+// inSlot returns memory in a slot for the request's message, or nil when it is
+// too long or no slot is left.
+func (r *Request) inSlot() []byte {
+	n := len(r.buf)
+	if n == 0 || n > slotSize {
+		return nil
+	}
 	s := r.c.st
-	if r.persistent || len(r.buf) == 0 || len(r.buf) > slotSize {
-		r.hold(r.buf)
-		return r.buf
-	}
 	s.lock()
-	defer s.unlock()
-	n := len(s.small.free)
-	if n == 0 {
-		r.hold(r.buf)
-		return r.buf
+	k := len(s.small.free)
+	if k > 0 {
+		r.slot = s.small.free[k-1] + 1
+		s.small.free = s.small.free[:k-1]
 	}
-	r.slot = s.small.free[n-1] + 1
-	s.small.free = s.small.free[:n-1]
-	return s.small.bytes(r.slot)[:len(r.buf)]
+	s.unlock()
+	if k == 0 {
+		return nil
+	}
+	return s.small.bytes(r.slot)[:n]
 }
 
 func (s *slots) bytes(slot int32) []byte {
@@ -48,8 +50,8 @@ func (r *Request) fromSlot(n int) {
 		return
 	}
 	s := r.c.st
-	s.lock()
 	copy(r.buf[:min(n, len(r.buf))], s.small.bytes(r.slot))
+	s.lock()
 	s.small.free = append(s.small.free, r.slot-1)
 	s.unlock()
 	r.slot = 0

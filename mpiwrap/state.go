@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/ordered"
 )
 
 // state is one rank: everything its communicators share.
@@ -21,17 +22,19 @@ type state struct {
 	slots    []activity // one per concurrent call, with ThreadMultiple only
 	observer func(opCode)
 
-	sent     []atomic.Uint64 // messages per world rank, counted when the call starts
-	received []atomic.Uint64 // counted when the library learns of completion
+	sent     []ordered.Uint64 // messages per world rank, counted when the call starts
+	received []ordered.Uint64 // counted when the library learns of completion
 	polls    atomic.Uint64
 
 	// pending holds every request that MPI still works on. Guarded by own, as
 	// are the mailboxes; own is taken with ThreadMultiple only.
 	pending requestList
 	small   slots
-	layouts [2][]int32 // of the latest v-variant
+	layouts layoutRoom
 	batch   waitBatch
+	queue   receiveQueue
 	slab    []Request // requests are made many at a time
+	spare   []*work   // of requests that are released
 	own     sync.Mutex
 
 	mu      sync.Mutex // guards table, live, gone and restored against readers
@@ -45,9 +48,23 @@ type state struct {
 	restored *record               // what a checkpoint said, until claimed
 	prepared map[*Request]struct{} // persistent requests known to MPI
 	again    []*Request            // receives to post again before the next call
-	posted   uint64                // requests started so far
+	posted   uint64                // requests started so far; guarded by own
 
 	finalized atomic.Bool
+}
+
+// pinned holds every state whose library may write to the program's memory at any
+// time: a process has one. Collecting it, and with it the pins of requests under
+// way, would let MPI write to what has become other memory.
+var pinned struct {
+	mu     sync.Mutex
+	states []*state
+}
+
+func keepForEver(s *state) {
+	pinned.mu.Lock()
+	defer pinned.mu.Unlock()
+	pinned.states = append(pinned.states, s)
 }
 
 // newWorld builds a rank's state on a driver. It is collective: the private
@@ -55,6 +72,9 @@ type state struct {
 func newWorld(d driver.Driver) (*Comm, error) {
 	s := &state{drv: d, info: d.Info(), prepared: map[*Request]struct{}{}}
 	s.small = newSlots(s.info.Slots)
+	if s.info.Pin {
+		keepForEver(s)
+	}
 	if s.info.Concurrent {
 		s.slots = make([]activity, 64)
 		for i := range s.slots {
@@ -63,7 +83,7 @@ func newWorld(d driver.Driver) (*Comm, error) {
 	}
 	h := d.World()
 	rank, size := d.CommRank(h)
-	s.sent, s.received = make([]atomic.Uint64, size), make([]atomic.Uint64, size)
+	s.sent, s.received = make([]ordered.Uint64, size), make([]ordered.Uint64, size)
 	members := make([]int, size)
 	for i := range members {
 		members[i] = i
@@ -138,35 +158,52 @@ func (s *state) communicators() []*Comm {
 // lock guards the bookkeeping when calls may overlap.
 func (s *state) lock() {
 	if s.slots != nil {
-		s.own.Lock()
+		s.lockOwn()
 	}
 }
 
 func (s *state) unlock() {
 	if s.slots != nil {
-		s.own.Unlock()
+		s.unlockOwn()
 	}
 }
 
-// countSent counts a message to rank dest of c. Private traffic is not counted.
-func (c *Comm) countSent(dest int) {
+// These stand alone so that lock and unlock are small enough to be inlined.
+
+//go:noinline
+func (s *state) lockOwn() { s.own.Lock() }
+
+//go:noinline
+func (s *state) unlockOwn() { s.own.Unlock() }
+
+// count adds n to a counter that other goroutines read.
+func (s *state) count(u *ordered.Uint64, n int) {
+	if s.slots == nil {
+		u.Increase(uint64(n))
+	} else {
+		u.Add(uint64(n))
+	}
+}
+
+// countSent counts n messages to rank dest of c. Private traffic is not counted.
+func (c *Comm) countSent(dest, n int) {
 	if !c.private {
-		c.st.sent[c.members[dest]].Add(1)
-		c.inFlight(1)
+		c.st.count(&c.st.sent[c.members[dest]], n)
+		c.inFlight(int64(n))
 	}
 }
 
 func (c *Comm) uncountSent(dest int) {
 	if !c.private {
-		c.st.sent[c.members[dest]].Add(^uint64(0))
+		c.st.count(&c.st.sent[c.members[dest]], -1)
 		c.inFlight(-1)
 	}
 }
 
-func (c *Comm) countReceived(source int32) {
+func (c *Comm) countReceived(source int32, n int) {
 	if !c.private && source >= 0 {
-		c.st.received[c.members[source]].Add(1)
-		c.inFlight(-1)
+		c.st.count(&c.st.received[c.members[source]], n)
+		c.inFlight(int64(-n))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
@@ -19,7 +20,7 @@ func (c *Comm) layout(op opCode, what string, counts, displs []int, n int) (cs, 
 		return nil, nil, c.badLength(op, "%s: %d counts and %d displacements for %d ranks",
 			what, len(counts), len(displs), c.size)
 	}
-	buf := c.st.layoutRoom(what == "src", 2*c.size)
+	buf := c.st.layouts.take(2 * c.size)
 	cs, ds = buf[:c.size], buf[c.size:]
 	at := 0
 	for i, k := range counts {
@@ -38,20 +39,41 @@ func (c *Comm) layout(op opCode, what string, counts, displs []int, n int) (cs, 
 	return cs, ds, nil
 }
 
-// layoutRoom returns room for one side's layout, which the next call uses again:
-// non-blocking calls copy theirs.
-func (s *state) layoutRoom(src bool, n int) []int32 {
-	if s.slots != nil {
+// layoutRoom is memory for the layouts of v-variants. A call has its own from the
+// check of its arguments until it ends: a second call that comes at the same time
+// and is refused must not have changed what the first one's MPI reads.
+type layoutRoom struct {
+	mu   sync.Mutex
+	free [][]int32 // guarded by mu
+}
+
+func (l *layoutRoom) take(n int) []int32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := len(l.free)
+	if k == 0 {
 		return make([]int32, n)
 	}
-	room := &s.layouts[0]
-	if src {
-		room = &s.layouts[1]
+	room := l.free[k-1]
+	l.free = l.free[:k-1]
+	if cap(room) < n {
+		return make([]int32, n)
 	}
-	if cap(*room) < n {
-		*room = make([]int32, n)
+	return room[:n]
+}
+
+// give takes back the layouts of a collective that has ended, if it has any.
+func (l *layoutRoom) give(a *driver.Coll) {
+	if a.SendCounts == nil && a.RecvCounts == nil {
+		return
 	}
-	return (*room)[:n]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, room := range [][]int32{a.SendCounts, a.RecvCounts} {
+		if room != nil && len(l.free) < 4 {
+			l.free = append(l.free, room)
+		}
+	}
 }
 
 func gatheringv[T Scalar](c *Comm, k driver.Kind, dest []T, counts, displs []int, src []T, root int) (driver.Coll, error) {

@@ -126,16 +126,5 @@ func IsendView[T Scalar](c *Comm, v View[T], dest, tag int) (*Request, error) {
 // request completes.
 func IrecvView[T Scalar](c *Comm, v View[T], source, tag int) (*Request, error) {
 	buf := make([]T, v.n)
-	r, err := c.newRecv(bytesOf(buf), source, tag)
-	if err != nil {
-		return nil, err
-	}
-	r.finish = func() error {
-		v.Unpack(buf[:r.st.Bytes/sizeOf[T]()])
-		return nil
-	}
-	if err := c.launchRecv(r); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return c.irecvThen(bytesOf(buf), source, tag, func(st Status) { v.Unpack(buf[:st.Bytes/sizeOf[T]()]) })
 }

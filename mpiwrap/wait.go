@@ -27,6 +27,7 @@ func publishMany(op opCode, rs []*Request, all bool) (*activity, error) {
 			c = r.c
 			if r.state == active {
 				waits++
+				break
 			}
 		}
 	}
@@ -107,7 +108,7 @@ func consumeAll(dest []Status, rs []*Request) ([]Status, error) {
 }
 
 // batch is how many requests one driver call waits for.
-const batch = 64
+const batch = 128
 
 // waitBatch is room for one such call. A rank has one and uses it again and
 // again; who nests waits, or waits at the same time, makes another.
@@ -172,15 +173,53 @@ func (b *waitBatch) drive(n int) error {
 	if n == 0 {
 		return nil
 	}
-	clear(b.errs[:n])
 	c := b.who[0].c
-	if err := c.st.drv.WaitAll(b.hs[:n], b.st[:n], b.errs[:n]); err != nil {
+	failed, err := c.st.drv.WaitAll(b.hs[:n], b.st[:n], b.errs[:n])
+	if err != nil {
 		return c.wrap("WaitAll", NoPeer, NoTag, err)
 	}
-	for i, r := range b.who[:n] {
-		r.completed(b.st[i], b.errs[i])
+	if failed > 0 {
+		for i, r := range b.who[:n] {
+			r.completed(b.st[i], b.errs[i])
+		}
+		clear(b.errs[:n])
+		return nil
 	}
+	var t tally
+	for i, r := range b.who[:n] {
+		if st := &b.st[i]; r.kind == recvRequest && r.box == nil && !st.Cancelled {
+			t.add(r.c, st.Source)
+			r.deactivate()
+			r.st = statusOf(*st)
+			r.conclude()
+		} else {
+			r.completed(*st, nil)
+		}
+	}
+	t.flush()
 	return nil
+}
+
+// tally counts received messages, many of one sender at a time.
+type tally struct {
+	c      *Comm
+	source int32
+	n      int
+}
+
+func (t *tally) add(c *Comm, source int32) {
+	if t.n > 0 && (t.c != c || t.source != source) {
+		t.flush()
+	}
+	t.c, t.source = c, source
+	t.n++
+}
+
+func (t *tally) flush() {
+	if t.n > 0 {
+		t.c.countReceived(t.source, t.n)
+		t.n = 0
+	}
 }
 
 // WaitAny waits until one of the requests is complete and returns its index, or

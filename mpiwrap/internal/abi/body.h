@@ -266,7 +266,8 @@ static int PFX(sendrecv)(const char *sb, int64_t sn, int dest, int stag, char *r
 	return PFX(vec_done)(&v, rc)
 
 /* A small send is usually complete at once: found out here, it costs no second
- * call from Go. Then *r is 0. */
+ * call from Go. Then *r is 0. HF_TEST_FROM is the table's: where MPI_Test costs
+ * as much as a message, the shortest are better waited for with others. */
 static int PFX(isend)(int mode, const char *b, int64_t n, int dest, int tag, hfmpi_h c, hfmpi_h *r)
 {
 	MPI_Request q = K(REQUEST_NULL);
@@ -274,7 +275,7 @@ static int PFX(isend)(int mode, const char *b, int64_t n, int dest, int tag, hfm
 	int flag;
 	BYTES(v, n);
 	rc = (mode ? P(Issend) : P(Isend))(b, v.count, v.type, PFX(dst)(dest), tag, COMM(c), &q);
-	if (rc == 0 && mode == 0 && n <= HF_SMALL) rc = P(Test)(&q, &flag, &s);
+	if (rc == 0 && mode == 0 && n <= HF_SMALL && n >= HF_TEST_FROM) rc = P(Test)(&q, &flag, &s);
 	*r = PFX(req_out)(q);
 	return PFX(vec_done)(&v, rc);
 }
@@ -294,10 +295,27 @@ static int PFX(recv_init)(char *b, int64_t n, int source, int tag, hfmpi_h c, hf
 	STARTS(P(Recv_init)(b, v.count, v.type, PFX(src)(source), PFX(rtag)(tag), COMM(c), &q));
 }
 
-static int PFX(start)(hfmpi_h r)
+/* Receives into slots, in order. Goes on after one that fails; returns its code. */
+static int PFX(irecvs)(char *slots, int size, hfmpi_receive *q, int n)
 {
-	MPI_Request q = REQ(r);
-	return P(Start)(&q);
+	int first = 0;
+	for (int i = 0; i < n; i++) {
+		MPI_Request r = K(REQUEST_NULL);
+		int rc = P(Irecv)(slots + (size_t)q[i].slot * size, q[i].bytes, K(BYTE), PFX(src)(q[i].source), PFX(rtag)(q[i].tag), COMM(q[i].comm), &r);
+		q[i].request = rc == 0 ? PFX(req_out)(r) : 0;
+		if (first == 0) first = rc;
+	}
+	return first;
+}
+
+static int PFX(startall)(const hfmpi_h *r, int n, int *started)
+{
+	for (*started = 0; *started < n; ++*started) {
+		MPI_Request q = REQ(r[*started]);
+		int rc = P(Start)(&q);
+		if (rc != 0) return rc;
+	}
+	return 0;
 }
 
 static int PFX(probe)(int source, int tag, hfmpi_h c, hfmpi_status *st)
@@ -380,9 +398,13 @@ static int PFX(test)(hfmpi_h r, int *flag, hfmpi_status *st)
 /* One MPI_Wait each, not MPI_Waitall: Open MPI 4.1's hangs on a request that
  * has failed already (truncation). Each wait makes progress for all; from the
  * last to the first, most of them find their request complete. */
-static int PFX(waitall)(const hfmpi_h *r, int n, hfmpi_status *st, int *codes)
+static int PFX(waitall)(const hfmpi_h *r, int n, hfmpi_status *st, int *failed)
 {
-	for (int i = n - 1; i >= 0; i--) codes[i] = PFX(wait)(r[i], &st[i]);
+	*failed = 0;
+	for (int i = n - 1; i >= 0; i--) {
+		st[i].code = PFX(wait)(r[i], &st[i]);
+		if (st[i].code != 0) ++*failed;
+	}
 	return 0;
 }
 

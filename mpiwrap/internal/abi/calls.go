@@ -10,6 +10,8 @@ package abi
 #cgo nocallback hfmpi_sendrecv
 #cgo nocallback hfmpi_isend
 #cgo nocallback hfmpi_irecv
+#cgo nocallback hfmpi_irecvs
+#cgo nocallback hfmpi_startall
 #cgo nocallback hfmpi_probe
 #cgo nocallback hfmpi_iprobe
 #cgo nocallback hfmpi_mprobe
@@ -20,9 +22,14 @@ package abi
 #cgo nocallback hfmpi_waitall
 #cgo nocallback hfmpi_waitany
 #cgo nocallback hfmpi_coll
+#cgo nocallback hfmpi_allreduce
 #cgo noescape hfmpi_send
 #cgo noescape hfmpi_recv
 #cgo noescape hfmpi_sendrecv
+#cgo noescape hfmpi_isend
+#cgo noescape hfmpi_irecv
+#cgo noescape hfmpi_irecvs
+#cgo noescape hfmpi_startall
 #cgo noescape hfmpi_probe
 #cgo noescape hfmpi_iprobe
 #cgo noescape hfmpi_mprobe
@@ -52,9 +59,18 @@ func ptr(b []byte) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(b)
 
 func ints(v []int32) *C.int { return (*C.int)(unsafe.Pointer(unsafe.SliceData(v))) }
 
-func status(s *C.hfmpi_status) driver.Status {
-	return driver.Status{Source: int32(s.source), Tag: int32(s.tag), Cancelled: s.cancelled != 0, Bytes: int64(s.bytes)}
-}
+func status(s *C.hfmpi_status) driver.Status { return *(*driver.Status)(unsafe.Pointer(s)) }
+
+// C fills in Go's structs in place, so they must look alike.
+var (
+	_ [unsafe.Sizeof(driver.Status{}) - unsafe.Sizeof(C.hfmpi_status{})]byte
+	_ [unsafe.Sizeof(C.hfmpi_status{}) - unsafe.Sizeof(driver.Status{})]byte
+	_ [unsafe.Offsetof(driver.Status{}.Cancelled) - C.HF_AT_CANCELLED]byte
+	_ [unsafe.Offsetof(driver.Status{}.Code) - C.HF_AT_CODE]byte
+	_ [unsafe.Offsetof(driver.Status{}.Bytes) - C.HF_AT_BYTES]byte
+	_ [unsafe.Sizeof(driver.Receive{}) - unsafe.Sizeof(C.hfmpi_receive{})]byte
+	_ [unsafe.Sizeof(C.hfmpi_receive{}) - unsafe.Sizeof(driver.Receive{})]byte
+)
 
 // Send sends.
 func (l *lib) Send(m driver.Mode, buf []byte, dest, tag int, c driver.Handle) error {
@@ -90,6 +106,11 @@ func (l *lib) Irecv(buf []byte, source, tag int, c driver.Handle) (driver.Handle
 	return driver.Handle(r), l.check(rc)
 }
 
+// Irecvs starts receives into slots.
+func (l *lib) Irecvs(slotSize int, q []driver.Receive) error {
+	return l.check(C.hfmpi_irecvs(ptr(l.info.Slots), C.int(slotSize), (*C.hfmpi_receive)(unsafe.Pointer(unsafe.SliceData(q))), C.int(len(q))))
+}
+
 // SendInit prepares a send.
 func (l *lib) SendInit(m driver.Mode, buf []byte, dest, tag int, c driver.Handle) (driver.Handle, error) {
 	var r C.hfmpi_h
@@ -104,8 +125,12 @@ func (l *lib) RecvInit(buf []byte, source, tag int, c driver.Handle) (driver.Han
 	return driver.Handle(r), l.check(rc)
 }
 
-// Start starts a prepared request.
-func (l *lib) Start(r driver.Handle) error { return l.check(C.hfmpi_start(C.hfmpi_h(r))) }
+// StartAll starts prepared requests.
+func (l *lib) StartAll(r []driver.Handle) (int, error) {
+	var n C.int
+	rc := C.hfmpi_startall((*C.hfmpi_h)(unsafe.Pointer(unsafe.SliceData(r))), C.int(len(r)), &n)
+	return int(n), l.check(rc)
+}
 
 // Probe waits for a message.
 func (l *lib) Probe(source, tag int, c driver.Handle) (driver.Status, error) {
@@ -168,20 +193,18 @@ func (l *lib) Test(r driver.Handle) (driver.Status, bool, error) {
 	return status(&st), flag != 0, l.received(rc, &st)
 }
 
-// WaitAll completes requests, in batches the C side has room for.
-func (l *lib) WaitAll(r []driver.Handle, st []driver.Status, errs []error) error {
-	var sts [C.HF_BATCH]C.hfmpi_status
-	var codes [C.HF_BATCH]C.int
-	for from := 0; from < len(r); from += C.HF_BATCH {
-		n := min(len(r)-from, C.HF_BATCH)
-		if err := l.check(C.hfmpi_waitall((*C.hfmpi_h)(unsafe.Pointer(&r[from])), C.int(n), &sts[0], &codes[0])); err != nil {
-			return err
-		}
-		for i := range n {
-			st[from+i], errs[from+i] = status(&sts[i]), l.received(codes[i], &sts[i])
-		}
+// WaitAll completes requests.
+func (l *lib) WaitAll(r []driver.Handle, st []driver.Status, errs []error) (failed int, err error) {
+	var bad C.int
+	rc := C.hfmpi_waitall((*C.hfmpi_h)(unsafe.Pointer(unsafe.SliceData(r))), C.int(len(r)),
+		(*C.hfmpi_status)(unsafe.Pointer(unsafe.SliceData(st))), &bad)
+	if rc != 0 || bad == 0 {
+		return 0, l.check(rc)
 	}
-	return nil
+	for i := range st {
+		errs[i] = l.received(C.int(st[i].Code), (*C.hfmpi_status)(unsafe.Pointer(&st[i])))
+	}
+	return int(bad), nil
 }
 
 // WaitAny completes one of several requests.
@@ -201,6 +224,15 @@ func (l *lib) FreeRequest(r driver.Handle) error { return l.check(C.hfmpi_reques
 // Collective does a collective.
 func (l *lib) Collective(a driver.Coll) error {
 	return l.check(coll(&a, nil))
+}
+
+// Allreduce does the one collective that is called most.
+func (l *lib) Allreduce(dest, src []byte, t driver.Type, op driver.Op, inPlace bool, c driver.Handle) error {
+	in := C.int(0)
+	if inPlace {
+		in = 1
+	}
+	return l.check(C.hfmpi_allreduce(ptr(src), ptr(dest), C.int(len(src)/t.Size()), C.int(t), C.int(op), in, C.hfmpi_h(c)))
 }
 
 // Icollective starts a collective.

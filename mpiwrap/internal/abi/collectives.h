@@ -49,3 +49,8 @@ static int PFX(coll)(int kind, const char *s, const int *sc, const int *sd, char
 	if (req != NULL) *req = PFX(req_out)(q);
 	return PFX(vec_done)(&v, code);
 }
+
+static int PFX(allreduce)(const char *s, char *r, int n, int type, int op, int in_place, hfmpi_h c)
+{
+	return P(Allreduce)(in_place ? K(IN_PLACE) : s, r, n, PFX(types)[type], PFX(ops)[op], COMM(c));
+}

@@ -2,17 +2,27 @@
 #ifndef HF_NEUTRAL_H
 #define HF_NEUTRAL_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 typedef intptr_t hfmpi_h; /* a handle of any kind; 0 is none */
 
+/* driver.Status and driver.Receive. */
 typedef struct {
+	int32_t source, tag;
+	uint8_t cancelled;
+	int32_t code;
 	int64_t bytes;
-	int32_t source, tag, cancelled, pad;
 } hfmpi_status;
+typedef struct {
+	int32_t slot, bytes, source, tag;
+	hfmpi_h comm, request;
+} hfmpi_receive;
+enum { HF_AT_CANCELLED = offsetof(hfmpi_status, cancelled), HF_AT_CODE = offsetof(hfmpi_status, code),
+	HF_AT_BYTES = offsetof(hfmpi_status, bytes) };
 
 enum { HF_ANY_SOURCE = -1, HF_ANY_TAG = -1, HF_PROC_NULL = -2, HF_UNDEFINED = -32766 };
-enum { HF_TYPES = 13, HF_OPS = 12, HF_BATCH = 64, HF_TEXT = 512, HF_SMALL = 4096 };
+enum { HF_TYPES = 13, HF_OPS = 12, HF_BATCH = 128, HF_TEXT = 512, HF_SMALL = 4096 };
 
 /* Collectives, in the order of driver.Kind. */
 enum {
@@ -55,7 +65,8 @@ enum {
 	X(irecv, (char *b, int64_t n, int source, int tag, hfmpi_h c, hfmpi_h *r), (b, n, source, tag, c, r)) \
 	X(send_init, (int mode, const char *b, int64_t n, int dest, int tag, hfmpi_h c, hfmpi_h *r), (mode, b, n, dest, tag, c, r)) \
 	X(recv_init, (char *b, int64_t n, int source, int tag, hfmpi_h c, hfmpi_h *r), (b, n, source, tag, c, r)) \
-	X(start, (hfmpi_h r), (r)) \
+	X(irecvs, (char *slots, int size, hfmpi_receive *q, int n), (slots, size, q, n)) \
+	X(startall, (const hfmpi_h *r, int n, int *started), (r, n, started)) \
 	X(probe, (int source, int tag, hfmpi_h c, hfmpi_status *st), (source, tag, c, st)) \
 	X(iprobe, (int source, int tag, hfmpi_h c, int *flag, hfmpi_status *st), (source, tag, c, flag, st)) \
 	X(mprobe, (int source, int tag, hfmpi_h c, hfmpi_h *m, hfmpi_status *st), (source, tag, c, m, st)) \
@@ -64,13 +75,14 @@ enum {
 	X(imrecv, (char *b, int64_t n, hfmpi_h m, hfmpi_h *r), (b, n, m, r)) \
 	X(wait, (hfmpi_h r, hfmpi_status *st), (r, st)) \
 	X(test, (hfmpi_h r, int *flag, hfmpi_status *st), (r, flag, st)) \
-	X(waitall, (const hfmpi_h *r, int n, hfmpi_status *st, int *codes), (r, n, st, codes)) \
+	X(waitall, (const hfmpi_h *r, int n, hfmpi_status *st, int *failed), (r, n, st, failed)) \
 	X(waitany, (const hfmpi_h *r, int n, int *index, hfmpi_status *st), (r, n, index, st)) \
 	X(cancel, (hfmpi_h r), (r)) \
 	X(request_free, (hfmpi_h r), (r)) \
 	X(coll, (int kind, const char *s, const int *sc, const int *sd, char *r, const int *rc, const int *rd, \
 	         int64_t n, int type, int op, int root, int in_place, hfmpi_h c, hfmpi_h *req), \
 	  (kind, s, sc, sd, r, rc, rd, n, type, op, root, in_place, c, req)) \
+	X(allreduce, (const char *s, char *r, int n, int type, int op, int in_place, hfmpi_h c), (s, r, n, type, op, in_place, c)) \
 	X(win_allocate, (int64_t bytes, int unit, hfmpi_h c, hfmpi_h *w, void **base), (bytes, unit, c, w, base)) \
 	X(win_free, (hfmpi_h w), (w)) \
 	X(win_sync, (int kind, int rank, int shared, hfmpi_h w), (kind, rank, shared, w)) \

@@ -33,7 +33,17 @@ const (
 type Status struct {
 	Source, Tag int32
 	Cancelled   bool
+	Code        int32 // the library's error code, for WaitAll
 	Bytes       int64
+}
+
+// Receive is a receive into one of the slots of Info. Request is filled in when
+// it is posted.
+type Receive struct {
+	Slot, Bytes int32
+	Source, Tag int32
+	Comm        Handle
+	Request     Handle
 }
 
 // Mode is the kind of a send.
@@ -54,7 +64,7 @@ type Info struct {
 	Concurrent bool   // calls may come from several goroutines at once
 	CopyReduce bool   // Reduce must not be in place
 	Pin        bool   // buffers of non-blocking calls must not move
-	Slots      []byte // memory that never moves, for small receives; may be nil
+	Slots      []byte // memory that never moves, for small messages; may be nil
 }
 
 // Driver is one rank's access to its message layer.
@@ -79,9 +89,14 @@ type Driver interface {
 	Sendrecv(s []byte, dest, stag int, r []byte, source, rtag int, c Handle) (Status, error)
 	Isend(m Mode, buf []byte, dest, tag int, c Handle) (Handle, error)
 	Irecv(buf []byte, source, tag int, c Handle) (Handle, error)
+	// Irecvs posts receives in order, into slots of the given size. It goes on
+	// after one that fails, leaves its Request zero, and returns the first error.
+	Irecvs(slotSize int, q []Receive) error
 	SendInit(m Mode, buf []byte, dest, tag int, c Handle) (Handle, error)
 	RecvInit(buf []byte, source, tag int, c Handle) (Handle, error)
-	Start(r Handle) error
+	// StartAll starts prepared requests in order and returns how many, with an
+	// error if not all.
+	StartAll(r []Handle) (int, error)
 
 	Probe(source, tag int, c Handle) (Status, error)
 	Iprobe(source, tag int, c Handle) (Status, bool, error)
@@ -93,15 +108,18 @@ type Driver interface {
 	// Wait and Test release a completed request unless it is persistent.
 	Wait(r Handle) (Status, error)
 	Test(r Handle) (Status, bool, error)
-	// WaitAll completes every request; st and errs have the same length. It
-	// returns an error only when it could not wait at all.
-	WaitAll(r []Handle, st []Status, errs []error) error
+	// WaitAll completes every request and returns how many have failed; st and errs
+	// have the same length, and errs is written only when some have. It returns an
+	// error only when it could not wait at all.
+	WaitAll(r []Handle, st []Status, errs []error) (failed int, err error)
 	// WaitAny blocks until one of r is complete and returns its index.
 	WaitAny(r []Handle) (int, Status, error)
 	Cancel(r Handle) error
 	FreeRequest(r Handle) error
 
 	Collective(a Coll) error
+	// Allreduce is the same as Collective of its kind.
+	Allreduce(dest, src []byte, t Type, op Op, inPlace bool, c Handle) error
 	Icollective(a Coll) (Handle, error)
 
 	WinAllocate(bytes, unit int, c Handle) (Handle, []byte, error)

@@ -111,6 +111,15 @@ func (s *slot) complete(a *driver.Coll, me int) bool {
 	return s.arrived == len(s.in)
 }
 
+// Allreduce does the collective that has a call of its own.
+func (r *rank) Allreduce(dest, src []byte, t driver.Type, op driver.Op, inPlace bool, c driver.Handle) error {
+	a := driver.Coll{Kind: driver.Allreduce, Type: t, Op: op, Count: len(src) / t.Size(), InPlace: inPlace, Recv: dest, Comm: c}
+	if !inPlace {
+		a.Send = src
+	}
+	return r.Collective(a)
+}
+
 // Collective enters and finishes a collective.
 func (r *rank) Collective(a driver.Coll) error {
 	err := r.enter()

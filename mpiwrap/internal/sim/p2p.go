@@ -274,12 +274,28 @@ func (r *rank) RecvInit(buf []byte, source, tag int, c driver.Handle) (driver.Ha
 	return r.begin(request{persistent: true, recv: true, comm: c, peer: source, tag: tag, buf: buf})
 }
 
-// Start starts a prepared request.
-func (r *rank) Start(h driver.Handle) error {
+// Irecvs starts receives into slots.
+func (r *rank) Irecvs(slotSize int, q []driver.Receive) error {
+	for i := range q {
+		at := int(q[i].Slot) * slotSize
+		h, err := r.Irecv(r.slots[at:at+int(q[i].Bytes)], int(q[i].Source), int(q[i].Tag), q[i].Comm)
+		if err != nil {
+			return err
+		}
+		q[i].Request = h
+	}
+	return nil
+}
+
+// StartAll starts prepared requests.
+func (r *rank) StartAll(hs []driver.Handle) (int, error) {
 	err := r.enter()
 	defer r.w.mu.Unlock()
-	if err == nil {
+	if err != nil {
+		return 0, err
+	}
+	for _, h := range hs {
 		r.start(r.requests[h])
 	}
-	return err
+	return len(hs), nil
 }

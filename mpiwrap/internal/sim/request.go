@@ -74,23 +74,25 @@ func (r *rank) Test(h driver.Handle) (driver.Status, bool, error) {
 }
 
 // WaitAll completes every request.
-func (r *rank) WaitAll(hs []driver.Handle, st []driver.Status, errs []error) error {
-	err := r.enter()
+func (r *rank) WaitAll(hs []driver.Handle, st []driver.Status, errs []error) (failed int, err error) {
+	err = r.enter()
 	defer r.w.mu.Unlock()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for i, h := range hs {
 		q, err := r.lookup(h)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if err := r.await(q.ready, q.describe); err != nil {
-			return err
+			return 0, err
 		}
-		st[i], errs[i] = r.finish(q)
+		if st[i], errs[i] = r.finish(q); errs[i] != nil {
+			failed++
+		}
 	}
-	return nil
+	return failed, nil
 }
 
 // WaitAny blocks until one request is complete.

@@ -17,7 +17,7 @@
 // # Concurrency
 //
 // A World serves all ranks; each rank's driver belongs to one goroutine at a
-// time.
+// time, unless the World is Concurrent.
 package sim
 
 import (
@@ -46,9 +46,16 @@ type Options struct {
 	// Delay is the chance that a call does not yet see a message that has been
 	// sent, from 0 to below 1. Zero means that messages are seen at once.
 	Delay float64
+	// Concurrent lets several goroutines be inside a rank's calls at once. Then a
+	// deadlock is not noticed: who might still call is not known.
+	Concurrent bool
 	// MaxTag is the largest tag accepted; zero means MPICH's, 2^28-1.
 	MaxTag int
 }
+
+// slotBytes is the memory for small messages: little, so that tests also meet
+// the case that none is left.
+const slotBytes = 2 << 10
 
 // World is one simulated job.
 type World struct {
@@ -69,8 +76,9 @@ type rank struct {
 	id       int
 	rng      *rand.Rand
 	cond     *sync.Cond
-	waiting  bool
-	what     string // what it waits for, while waiting
+	waiting  int    // goroutines of the rank that are blocked
+	turn     uint64 // grows when they are woken
+	what     string // what the rank waits for, while one is
 	killed   bool
 	finished bool
 
@@ -80,6 +88,7 @@ type rank struct {
 	requests   map[driver.Handle]*request
 	messages   map[driver.Handle]*message
 	seq        map[driver.Handle]int // collectives entered per communicator
+	slots      []byte                // see driver.Info
 }
 
 // New makes a world of n ranks.
@@ -96,7 +105,7 @@ func New(n int, opt Options) *World {
 		members[i] = i
 		r := &rank{w: w, id: i, rng: rand.New(rand.NewPCG(opt.Seed, uint64(i))),
 			requests: map[driver.Handle]*request{}, messages: map[driver.Handle]*message{},
-			seq: map[driver.Handle]int{}}
+			seq: map[driver.Handle]int{}, slots: make([]byte, slotBytes)}
 		r.cond = sync.NewCond(&w.mu)
 		w.ranks = append(w.ranks, r)
 	}
@@ -153,13 +162,13 @@ func (w *World) Finish(i int) {
 }
 
 func (w *World) checkDeadlock() {
-	if w.blocked == 0 || w.blocked+w.finished < len(w.ranks) || w.aborted != nil {
+	if w.opt.Concurrent || w.blocked == 0 || w.blocked+w.finished < len(w.ranks) || w.aborted != nil {
 		return
 	}
 	var b strings.Builder
 	for _, r := range w.ranks {
 		state := "returned"
-		if r.waiting {
+		if r.waiting > 0 {
 			state = "in " + r.what
 		}
 		fmt.Fprintf(&b, "; rank %d %s", r.id, state)
@@ -168,11 +177,10 @@ func (w *World) checkDeadlock() {
 }
 
 func (w *World) wake(r *rank) {
-	if r.waiting {
-		r.waiting = false
-		w.blocked--
-		r.cond.Signal()
-	}
+	w.blocked -= r.waiting
+	r.waiting = 0
+	r.turn++
+	r.cond.Broadcast()
 }
 
 func (w *World) wakeAll() {
@@ -214,17 +222,19 @@ func (r *rank) await(ready func() bool, what func() string) error {
 }
 
 func (r *rank) block(what string) {
-	r.waiting, r.what = true, what
+	turn := r.turn
+	r.waiting++
+	r.what = what
 	r.w.blocked++
 	r.w.checkDeadlock()
-	for r.waiting {
+	for r.turn == turn {
 		r.cond.Wait()
 	}
 }
 
 // Info says what this is.
 func (r *rank) Info() driver.Info {
-	return driver.Info{Name: "simulated", MaxTag: r.w.opt.MaxTag,
+	return driver.Info{Name: "simulated", MaxTag: r.w.opt.MaxTag, Slots: r.slots, Concurrent: r.w.opt.Concurrent,
 		Library: fmt.Sprintf("simulated ranks in one process (%d, no MPI)", len(r.w.ranks))}
 }
 
