@@ -14,6 +14,9 @@ type Cart struct {
 // nil. periodic says per dimension whether it closes on itself. It is collective
 // over c.
 func (c *Comm) Cart(dims []int, periodic []bool) (*Cart, error) {
+	if err := c.usable("Cart"); err != nil {
+		return nil, err
+	}
 	n := 1
 	for _, d := range dims {
 		if d <= 0 || n > c.size {

@@ -127,6 +127,9 @@ func (c *Comm) badLength(op opCode, text string, args ...any) error {
 }
 
 func (c *Comm) checkRoot(op opCode, root int) error {
+	if err := c.usable(op.String()); err != nil {
+		return err
+	}
 	if root < 0 || root >= c.size {
 		return c.fail(op.String(), root, NoTag, ErrRank, fmt.Sprintf("root of a communicator of size %d", c.size))
 	}

@@ -115,6 +115,9 @@ func (c *Comm) SplitNode(key int) (*Comm, error) {
 // collective over c; a rank that is not listed gets nil. All callers give the
 // same list, or disjoint ones.
 func (c *Comm) Create(ranks []int) (*Comm, error) {
+	if err := c.usable("Create"); err != nil {
+		return nil, err
+	}
 	list, err := c.rankList("Create", ranks)
 	if err != nil {
 		return nil, err
@@ -142,11 +145,11 @@ func (c *Comm) rankList(call string, ranks []int) ([]int32, error) {
 // ranks take them off the network together, since nobody could do it later. It is
 // collective over c and waits for all its ranks. The world cannot be freed.
 func (c *Comm) Free() error {
-	if c.name == "world" {
-		return c.fail("Free", NoPeer, NoTag, ErrUnsupported, "the world lives until Finalize")
-	}
 	if err := c.usable("Free"); err != nil {
 		return err
+	}
+	if c.name == "world" {
+		return c.fail("Free", NoPeer, NoTag, ErrUnsupported, "the world lives until Finalize")
 	}
 	a, err := c.enter(opFree)
 	if err != nil {

@@ -3,7 +3,6 @@ package mpiwrap
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
@@ -14,8 +13,8 @@ var (
 	ErrRank = errors.New("rank out of range")
 	// ErrTag: a tag is negative or above what the MPI library allows.
 	ErrTag = errors.New("tag out of range")
-	// ErrTruncate: a message is longer than the buffer it was received into.
-	// The buffer holds its beginning, the rest is lost.
+	// ErrTruncate: a message is longer than the buffer it was received into. It is
+	// lost, and what the buffer holds depends on the library.
 	ErrTruncate = errors.New("message longer than the receive buffer")
 	// ErrLength: slices of a collective do not have the lengths it needs.
 	ErrLength = errors.New("slice has the wrong length")
@@ -53,39 +52,28 @@ const (
 )
 
 // Class is MPI's class of an error, the same under every library.
-type Class int
+type Class = driver.Class
 
 // The classes that are told apart.
 const (
-	ClassNone Class = iota
-	ClassBuffer
-	ClassCount
-	ClassType
-	ClassTag
-	ClassComm
-	ClassRank
-	ClassRequest
-	ClassRoot
-	ClassGroup
-	ClassOp
-	ClassArg
-	ClassTruncate
-	ClassIntern
-	ClassWin
-	ClassRMA
-	ClassOther
+	ClassNone     = driver.ClassNone
+	ClassBuffer   = driver.ClassBuffer
+	ClassCount    = driver.ClassCount
+	ClassType     = driver.ClassType
+	ClassTag      = driver.ClassTag
+	ClassComm     = driver.ClassComm
+	ClassRank     = driver.ClassRank
+	ClassRequest  = driver.ClassRequest
+	ClassRoot     = driver.ClassRoot
+	ClassGroup    = driver.ClassGroup
+	ClassOp       = driver.ClassOp
+	ClassArg      = driver.ClassArg
+	ClassTruncate = driver.ClassTruncate
+	ClassIntern   = driver.ClassIntern
+	ClassWin      = driver.ClassWin
+	ClassRMA      = driver.ClassRMA
+	ClassOther    = driver.ClassOther
 )
-
-var classNames = [...]string{"none", "buffer", "count", "type", "tag", "comm", "rank", "request", "root",
-	"group", "op", "arg", "truncate", "intern", "win", "rma", "other"}
-
-// String returns the class's name as MPI has it, without MPI_ERR_.
-func (c Class) String() string {
-	if c >= 0 && int(c) < len(classNames) {
-		return classNames[c]
-	}
-	return strconv.Itoa(int(c))
-}
 
 // Error reports which call failed, on which communicator, with which peer and
 // tag, and why. Errors that MPI reported carry its class and text.
@@ -140,7 +128,7 @@ func (c *Comm) wrap(call string, peer, tag int, err error) error {
 	if !errors.As(err, &d) {
 		return &Error{Call: call, Comm: c.name, Peer: peer, Tag: tag, Err: err}
 	}
-	e := &Error{Call: call, Comm: c.name, Peer: peer, Tag: tag, Class: Class(d.Class), Text: d.Text, Err: d.Err}
+	e := &Error{Call: call, Comm: c.name, Peer: peer, Tag: tag, Class: d.Class, Text: d.Text, Err: d.Err}
 	switch d.Class {
 	case driver.ClassTruncate:
 		e.Err = ErrTruncate

@@ -170,6 +170,9 @@ func (c *Comm) recvExactly(buf []byte, source int) error {
 
 // IallreduceFunc starts an AllreduceFunc.
 func IallreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) (*Request, error) {
+	if err := c.usable(opAllreduce.String()); err != nil {
+		return nil, err
+	}
 	if len(dest) != len(src) {
 		return nil, c.badLength(opAllreduce, "dest has %d elements, src %d", len(dest), len(src))
 	}

@@ -23,6 +23,9 @@ func gathering[T Scalar](c *Comm, k driver.Kind, dest, src []T, root int) (drive
 			return a, nil
 		}
 	}
+	if err := c.usable(collOps[k].String()); err != nil {
+		return a, err
+	}
 	if len(dest) != len(src)*c.size {
 		return a, c.badLength(collOps[k], "dest has %d elements, want %d from each of %d ranks", len(dest), len(src), c.size)
 	}
@@ -108,7 +111,11 @@ func Iscatter[T Scalar](c *Comm, dest, src []T, root int) (*Request, error) {
 }
 
 func exchanging[T Scalar](c *Comm, dest, src []T) (driver.Coll, error) {
-	a := driver.Coll{Kind: driver.Alltoall, Type: typeOf[T](), Count: len(src) / c.size}
+	a := driver.Coll{Kind: driver.Alltoall, Type: typeOf[T]()}
+	if err := c.usable(opAlltoall.String()); err != nil {
+		return a, err
+	}
+	a.Count = len(src) / c.size
 	if len(dest) != len(src) || len(src)%c.size != 0 {
 		return a, c.badLength(opAlltoall, "dest has %d and src %d elements, want equal multiples of %d",
 			len(dest), len(src), c.size)
@@ -143,6 +150,9 @@ func Ialltoall[T Scalar](c *Comm, dest, src []T) (*Request, error) {
 func reduceBlock[T Scalar](c *Comm, dest, src []T, op Op) (driver.Coll, error) {
 	a := driver.Coll{Kind: driver.ReduceScatterBlock, Type: typeOf[T](), Op: driver.Op(op), Count: len(dest)}
 	if err := c.checkOp(opReduceScatterBlock, a.Type, op); err != nil {
+		return a, err
+	}
+	if err := c.usable(opReduceScatterBlock.String()); err != nil {
 		return a, err
 	}
 	if len(src) != len(dest)*c.size {

@@ -51,10 +51,18 @@ func (r *Request) Isend(dest, tag int) error {
 }
 
 func (r *Request) reuse() error {
+	if r == nil || r.c == nil {
+		return noRequest("Irecv")
+	}
 	if !r.reusable || r.state != idle {
 		return r.c.fail("Irecv", r.errPeer(), r.errTag(), ErrRequest, "only an idle request of NewRequest can be started so")
 	}
 	return nil
+}
+
+// noRequest refuses a Request that no call of this package has made.
+func noRequest(call string) error {
+	return &Error{Call: call, Peer: NoPeer, Tag: NoTag, Err: ErrRequest, Text: "no call has made this request"}
 }
 
 // requestRecord is a request at a checkpoint.
@@ -74,6 +82,9 @@ type requestRecord struct {
 // MarshalBinary describes a request of NewRequest, SendInit or RecvInit for a
 // checkpoint, after the drain. Its buffer is not part of it.
 func (r *Request) MarshalBinary() ([]byte, error) {
+	if r == nil || r.c == nil {
+		return nil, noRequest("Protect")
+	}
 	if !r.persistent && !r.reusable {
 		return nil, r.c.fail("Protect", r.errPeer(), r.errTag(), ErrUnsupported,
 			"only requests of NewRequest, SendInit and RecvInit can be protected")
@@ -94,6 +105,9 @@ func (r *Request) MarshalBinary() ([]byte, error) {
 // call, in the order in which receives were posted before, so that its buffer can
 // still be restored.
 func (r *Request) UnmarshalBinary(b []byte) error {
+	if r == nil || r.c == nil {
+		return noRequest("Restore")
+	}
 	var rec requestRecord
 	if err := json.Unmarshal(b, &rec); err != nil {
 		return r.c.fail("Restore", NoPeer, NoTag, ErrMailbox, err.Error())
@@ -144,7 +158,12 @@ func (r *Request) accepts(rec *requestRecord) error {
 
 // wake posts restored receives before the first of them is asked about.
 func (r *Request) wake() error {
-	if r == nil || r.c.st.again == nil {
+	switch {
+	case r == nil:
+		return nil
+	case r.c == nil:
+		return noRequest("Wait")
+	case r.c.st.again == nil:
 		return nil
 	}
 	a, err := r.c.quick(opStart, r.peer, r.tag)

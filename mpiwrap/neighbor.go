@@ -32,6 +32,9 @@ func (g *Cart) Neighbors() *Neighborhood {
 // several times, the slots match in order. Nothing is communicated: that the
 // lists of all ranks fit each other is up to the program.
 func (c *Comm) NewNeighborhood(sources, dests []int) (*Neighborhood, error) {
+	if err := c.usable("NewNeighborhood"); err != nil {
+		return nil, err
+	}
 	for _, r := range append(append([]int(nil), sources...), dests...) {
 		if r != ProcNull && (r < 0 || r >= c.size) {
 			return nil, c.fail("NewNeighborhood", r, NoTag, ErrRank, fmt.Sprintf("size is %d", c.size))

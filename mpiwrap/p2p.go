@@ -90,7 +90,7 @@ func (c *Comm) send(op opCode, m driver.Mode, buf []byte, dest, tag int) error {
 
 // Recv receives one message from rank source, or from any with AnySource, with
 // the given tag, or any with AnyTag. A message shorter than buf fills its
-// beginning; a longer one is lost past it and the error matches ErrTruncate.
+// beginning; a longer one is lost and the error matches ErrTruncate.
 func Recv[T Scalar](c *Comm, buf []T, source, tag int) (Status, error) {
 	return c.recv(bytesOf(buf), source, tag)
 }

@@ -65,8 +65,8 @@ func Start(rs ...*Request) error {
 
 // startable says why a request cannot be started, or nil.
 func (r *Request) startable() error {
-	if r == nil {
-		return &Error{Call: "Start", Peer: NoPeer, Tag: NoTag, Err: ErrRequest, Text: "the request is nil"}
+	if r == nil || r.c == nil {
+		return noRequest("Start")
 	}
 	if !r.persistent || r.state != idle {
 		return r.c.fail("Start", r.peer, r.tag, ErrRequest, "only a prepared request that is not active can be started")
@@ -139,7 +139,7 @@ func (b *waitBatch) startAll(s *state, n int) error {
 // Free releases a prepared request. One that is active must be waited for
 // first.
 func (r *Request) Free() error {
-	if r == nil || r.state == released {
+	if r == nil || r.c == nil || r.state == released {
 		return nil
 	}
 	if r.state == active {

@@ -146,6 +146,9 @@ func Mrecv[T Scalar](m *Message, buf []T) (Status, error) {
 }
 
 func (m *Message) recv(buf []byte) (Status, error) {
+	if m == nil || m.c == nil {
+		return Status{}, &Error{Call: "Mrecv", Peer: NoPeer, Tag: NoTag, Err: ErrRequest, Text: "no probe has found this message"}
+	}
 	c := m.c
 	if m.done {
 		return Status{}, c.fail("Mrecv", m.st.Source, m.st.Tag, ErrRequest, "the message was received before")

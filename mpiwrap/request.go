@@ -334,10 +334,8 @@ func (r *Request) fromBox(m *boxed) {
 func (r *Request) conclude() {
 	switch {
 	case r.slot == 0:
-	case r.kind == sendRequest:
+	case r.kind == sendRequest || r.err != nil: // a library may have written nothing
 		r.fromSlot(0)
-	case r.err != nil:
-		r.fromSlot(len(r.buf))
 	default:
 		r.fromSlot(r.st.Bytes)
 	}

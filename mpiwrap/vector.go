@@ -16,6 +16,9 @@ import (
 // layout checks counts and displacements against a slice of n elements and
 // translates them.
 func (c *Comm) layout(op opCode, what string, counts, displs []int, n int) (cs, ds []int32, err error) {
+	if err := c.usable(op.String()); err != nil {
+		return nil, nil, err
+	}
 	if len(counts) != c.size || displs != nil && len(displs) != c.size {
 		return nil, nil, c.badLength(op, "%s: %d counts and %d displacements for %d ranks",
 			what, len(counts), len(displs), c.size)

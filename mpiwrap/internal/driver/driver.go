@@ -14,8 +14,6 @@
 // mpiwrap keeps them pinned until then. Errors are *Error.
 package driver
 
-import "fmt"
-
 // Handle names a communicator, request, message or window of the driver. Zero
 // is none.
 type Handle uintptr
@@ -127,48 +125,3 @@ type Driver interface {
 	WinSync(w Handle, s WinSync) error
 	Rma(w Handle, a Rma) error
 }
-
-// Class is MPI's error class, in MPICH's and Open MPI's common vocabulary.
-type Class int32
-
-// The classes mpiwrap distinguishes; every other one is ClassOther.
-const (
-	ClassNone Class = iota
-	ClassBuffer
-	ClassCount
-	ClassType
-	ClassTag
-	ClassComm
-	ClassRank
-	ClassRequest
-	ClassRoot
-	ClassGroup
-	ClassOp
-	ClassArg
-	ClassTruncate
-	ClassIntern
-	ClassWin
-	ClassRMA
-	ClassOther
-)
-
-// Error is a driver's failure of one call.
-type Error struct {
-	Class Class
-	Code  int
-	Text  string
-	Err   error
-	// Consumed is set when the call took a message off the wire before it
-	// failed (truncation); Status then says which.
-	Consumed bool
-	Status   Status
-}
-
-func (e *Error) Error() string {
-	if e.Text == "" && e.Err != nil {
-		return e.Err.Error()
-	}
-	return fmt.Sprintf("%s (code %d)", e.Text, e.Code)
-}
-
-func (e *Error) Unwrap() error { return e.Err }

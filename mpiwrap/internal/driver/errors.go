@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -33,3 +34,59 @@ func (e *PairingError) Error() string {
 		"start the program with %s's own mpirun, or name the launcher's library in Options.Library",
 		e.Says, e.Launched, e.Library, e.Library)
 }
+
+// Class is MPI's error class, in MPICH's and Open MPI's common vocabulary.
+type Class int32
+
+// The classes mpiwrap distinguishes; every other one is ClassOther.
+const (
+	ClassNone Class = iota
+	ClassBuffer
+	ClassCount
+	ClassType
+	ClassTag
+	ClassComm
+	ClassRank
+	ClassRequest
+	ClassRoot
+	ClassGroup
+	ClassOp
+	ClassArg
+	ClassTruncate
+	ClassIntern
+	ClassWin
+	ClassRMA
+	ClassOther
+)
+
+var classNames = [...]string{"none", "buffer", "count", "type", "tag", "comm", "rank", "request", "root",
+	"group", "op", "arg", "truncate", "intern", "win", "rma", "other"}
+
+// String returns the class's name as MPI has it, without MPI_ERR_.
+func (c Class) String() string {
+	if c >= 0 && int(c) < len(classNames) {
+		return classNames[c]
+	}
+	return strconv.Itoa(int(c))
+}
+
+// Error is a driver's failure of one call.
+type Error struct {
+	Class Class
+	Code  int
+	Text  string
+	Err   error
+	// Consumed is set when the call took a message off the wire before it
+	// failed (truncation); Status then says which.
+	Consumed bool
+	Status   Status
+}
+
+func (e *Error) Error() string {
+	if e.Text == "" && e.Err != nil {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("%s (code %d)", e.Text, e.Code)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
