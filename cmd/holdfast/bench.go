@@ -19,7 +19,7 @@ func newBench() *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(newBenchStorage(), newBenchCut(), newBenchMPI(), newBenchGPU(), newBenchRemote(), newBenchApps(), newBenchPeers(), newBenchPlot(),
+	cmd.AddCommand(newBenchStorage(), newBenchCut(), newBenchMPI(), newBenchGPU(), newBenchRemote(), newBenchApps(), newBenchPeers(), newBenchModel(), newBenchPlot(),
 		newBenchWorker(), newBenchCutWorker(), newBenchMPIWorker(), newBenchGPUWorker(), newBenchAppsRaw())
 	return cmd
 }

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/benchplot"
+	"github.com/holdfast-hpc/holdfast/internal/modelbench"
+	"github.com/spf13/cobra"
+	"gonum.org/v1/plot/vg"
+)
+
+func newBenchModel() *cobra.Command {
+	var out benchOutput
+	var years, state, disk, shared, link float64
+	o := modelbench.Options{Nodes: []int{1, 10, 100, 1000, 10000}}
+	cmd := &cobra.Command{
+		Use:   "model",
+		Short: "compute what share of the time is work, by the number of nodes",
+		Long: `model computes, after Daly, what share of a job's time is its own work when nodes
+fail at random and checkpoints are taken at the best interval: with Holdfast,
+where the program waits for its node's disk and a partner's, and where it waits
+for the parallel file system, which is the baseline. Nothing is measured: put
+in what the other suites measured on your machine.
+
+Assumptions: nodes fail independently and each failure ends the job; it starts
+again on spare nodes after --start; detection is instant; what is done behind the
+program does not slow it down; with Holdfast every failure also loses the time
+until the newest checkpoint was durable.
+
+Exit codes: 0 computed; 2 bad arguments.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for name, v := range map[string]float64{"node-mtbf-years": years, "state-gb": state, "disk": disk, "shared": shared, "link": link} {
+				if !(v > 0) {
+					return fmt.Errorf("--%s %g: want a positive number", name, v)
+				}
+			}
+			if len(o.Nodes) == 0 || o.Nodes[0] < 1 {
+				return fmt.Errorf("--nodes %v: want numbers from 1 on", o.Nodes)
+			}
+			o.NodeMTBF = time.Duration(years * 365.25 * 24 * float64(time.Hour))
+			o.State, o.Disk, o.Shared, o.Link = state*1e9, disk*1e9, shared*1e9, link*1e9
+			return out.finish(cmd, o.Lines(), drawModel(cmd, &o, out.plot))
+		},
+	}
+	out.flags(cmd)
+	f := cmd.Flags()
+	f.Float64Var(&years, "node-mtbf-years", 5, "mean time between failures of a node")
+	f.Float64Var(&state, "state-gb", 64, "GB of state of a node")
+	f.Float64Var(&disk, "disk", 2.4, "GB/s of a node's disk")
+	f.Float64Var(&shared, "shared", 1000, "GB/s of the parallel file system for all nodes")
+	f.Float64Var(&link, "link", 5, "GB/s at which one node reaches it")
+	f.DurationVar(&o.Blocked, "blocked", 100*time.Millisecond, "that the program waits for a checkpoint of Holdfast")
+	f.DurationVar(&o.Start, "start", time.Minute, "until a restarted job's ranks run")
+	f.IntSliceVar(&o.Nodes, "nodes", o.Nodes, "numbers of nodes, ascending")
+	return cmd
+}
+
+// drawModel draws the curves in dir, if there is one.
+func drawModel(cmd *cobra.Command, o *modelbench.Options, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	p, err := benchplot.Curves("Share of the time that is the program's own work", "nodes", "", o.Curves())
+	if err != nil {
+		return err
+	}
+	benchplot.LogX(p)
+	p.Legend.Top, p.Legend.Left = false, true
+	p.Y.Min, p.Y.Max = 0, 1
+	files, err := benchplot.Save(p, 8*vg.Inch, 4.5*vg.Inch, filepath.Join(dir, "model-efficiency"))
+	for _, name := range files {
+		fmt.Fprintln(cmd.ErrOrStderr(), "plotted", name)
+	}
+	return err
+}

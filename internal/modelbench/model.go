@@ -1,0 +1,115 @@
+// Package modelbench says what share of its time a job spends on its own work, by
+// the number of nodes: Daly's model of checkpoints and failures.
+package modelbench
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/bench"
+	"github.com/holdfast-hpc/holdfast/internal/benchplot"
+)
+
+// Options are the assumptions. Rates are in bytes a second.
+type Options struct {
+	NodeMTBF time.Duration // mean time between failures of one node
+	State    float64       // bytes of a node
+	Disk     float64       // rate of a node's disk
+	Shared   float64       // rate of the parallel file system for all nodes together
+	Link     float64       // rate at which one node reaches it
+	Blocked  time.Duration // that a program waits for a checkpoint of Holdfast
+	Start    time.Duration // of the job: until its ranks run again
+	Nodes    []int
+}
+
+// A Way is a way to take checkpoints on so many nodes.
+type Way struct {
+	Name string
+	// cost is what the program waits for one, latency how much later it is durable,
+	// and read what a restart takes to get it back; in seconds.
+	cost, latency, read func(o *Options, nodes int) float64
+}
+
+// Ways are those that are compared.
+var Ways = []Way{
+	{"Holdfast, disk and partner behind the program",
+		func(o *Options, _ int) float64 { return o.Blocked.Seconds() },
+		func(o *Options, _ int) float64 { return 2 * o.State / o.Disk }, // own shard and the partner's copy
+		func(o *Options, _ int) float64 { return o.State / o.Disk }},
+	{"program waits for disk and partner",
+		func(o *Options, _ int) float64 { return 2 * o.State / o.Disk }, none,
+		func(o *Options, _ int) float64 { return o.State / o.Disk }},
+	{"program waits for the parallel file system", sharedTime, none, sharedTime},
+}
+
+func none(*Options, int) float64 { return 0 }
+
+// sharedTime is how long all nodes take to write or read their state together.
+func sharedTime(o *Options, nodes int) float64 {
+	return o.State / math.Min(o.Link, o.Shared/float64(nodes))
+}
+
+// Efficiency returns the share of the run time that is the program's own work, at
+// Daly's interval: checkpoints that block for cost, failures that come at random
+// with mean time mtbf between them, each of which loses what was done since the
+// newest durable checkpoint, and takes restart. All in seconds:
+//
+//	τ / (M e^((R+L)/M) (e^((τ+δ)/M) − 1))
+//
+// with τ the interval, δ the cost, M the time between failures, R the restart (J. T.
+// Daly, Future Generation Computer Systems 22 (2006) 303, equation 20). L is by how
+// much a checkpoint is durable later than it was taken; that it is lost in every
+// failure is an upper bound, and the interval is L at least: the next checkpoint
+// waits for it. Zero when the job makes no progress worth speaking of.
+func Efficiency(cost, latency, restart, mtbf float64) float64 {
+	tau := math.Max(Interval(cost, mtbf), latency)
+	e := tau / (mtbf * math.Exp((restart+latency)/mtbf) * math.Expm1((tau+cost)/mtbf))
+	if math.IsNaN(e) || e < 1e-3 {
+		return 0
+	}
+	return e
+}
+
+// Interval is Daly's, in seconds.
+func Interval(cost, mtbf float64) float64 {
+	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+	return coordinated.DalyInterval(seconds(cost), seconds(mtbf)).Seconds()
+}
+
+func (w Way) efficiency(o *Options, nodes int) float64 {
+	m := o.NodeMTBF.Seconds() / float64(nodes)
+	return Efficiency(w.cost(o, nodes), w.latency(o, nodes), w.read(o, nodes)+o.Start.Seconds(), m)
+}
+
+// Lines are the results: of every way but the last, beside the last.
+func (o *Options) Lines() []bench.Line {
+	var lines []bench.Line
+	base := Ways[len(Ways)-1]
+	for _, n := range o.Nodes {
+		m := o.NodeMTBF.Seconds() / float64(n)
+		for _, w := range Ways[:len(Ways)-1] {
+			l := bench.Line{Suite: "model", Case: fmt.Sprintf("%d nodes, MTBF %.4g h", n, m/3600),
+				Metric: fmt.Sprintf("%s, every %.3g min / waiting for the parallel file system",
+					w.Name, math.Max(Interval(w.cost(o, n), m), w.latency(o, n))/60), Unit: "of the time"}
+			lines = append(lines, bench.Against(l, bench.Samples{w.efficiency(o, n)}, bench.Samples{base.efficiency(o, n)}, 0))
+		}
+	}
+	return lines
+}
+
+// Curves are the efficiencies by nodes.
+func (o *Options) Curves() []benchplot.Curve {
+	var out []benchplot.Curve
+	most := o.Nodes[len(o.Nodes)-1]
+	for _, w := range Ways {
+		c := benchplot.Curve{Name: w.Name}
+		for x := 1.0; x <= float64(most)*1.001; x *= math.Pow(10, 0.125) {
+			n := int(math.Round(x))
+			c.X, c.Y = append(c.X, float64(n)), append(c.Y, w.efficiency(o, n))
+		}
+		out = append(out, c)
+	}
+	return out
+}
