@@ -40,6 +40,7 @@ what rounding allows; a product that fails is an error.
 A fixed number of ranks and -panel on one kind of device gives the same bytes
 anywhere. Other kinds, numbers of ranks or panels differ by at most twice the
 bound of the check: (K + panels + 2) unit roundoffs times |A| |B|.
+The SHA-256 of the result file is beside it, NAME.sha256.
 
 Flags:
 `

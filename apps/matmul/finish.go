@@ -81,7 +81,7 @@ func (s *summa[T]) write(all *matfile.Matrix, sum hash.Hash) error {
 	if s.config.out == "" {
 		return all.WriteNumPy(sum)
 	}
-	return job.WriteFile(s.config.out, func(w io.Writer) error { return all.WriteNumPy(io.MultiWriter(w, sum)) })
+	return job.WriteResult(s.config.out, func(w io.Writer) error { return all.WriteNumPy(io.MultiWriter(w, sum)) })
 }
 
 // norm returns the Frobenius norm.

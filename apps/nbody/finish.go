@@ -82,7 +82,7 @@ func (s *simulation) finish() error {
 	}
 	digest := end.Digest()
 	if s.out != "" {
-		err := job.WriteFile(s.out, func(w io.Writer) error {
+		err := job.WriteResult(s.out, func(w io.Writer) error {
 			return end.Write(w, fmt.Sprintf("step: %d", s.step), "sha256: "+digest)
 		})
 		if err != nil {
@@ -93,6 +93,10 @@ func (s *simulation) finish() error {
 	return nil
 }
 
+// toleranceLimit is the number of bodies up to which the tolerance is printed: it
+// takes all pairs on the host, half a minute for ten times as many.
+const toleranceLimit = 20000
+
 // print writes the summary to standard output.
 func (s *simulation) print(end *bodies.System, digest string) {
 	fmt.Printf("bodies   %d on %d ranks, %d steps\n", end.Len(), s.World.Size(), s.step)
@@ -101,6 +105,12 @@ func (s *simulation) print(end *bodies.System, digest string) {
 	}
 	p, q := gravity.Momentum(end.Pos, end.Vel), gravity.Momentum(s.initial.Pos, s.initial.Vel)
 	fmt.Printf("momentum changed by %.3g\n", math.Hypot(math.Hypot(p[0]-q[0], p[1]-q[1]), p[2]-q[2]))
+	if end.Len() <= toleranceLimit {
+		// Past 1 the bound has grown beyond use: the run is long for its system.
+		if bound := gravity.Divergence(end.Units.G(), s.eps, s.initial.Pos, int(s.step), s.dt); bound < 1 {
+			fmt.Printf("apart    at most %.2g on another kind of device\n", bound)
+		}
+	}
 	fmt.Printf("sha256   %s\n", digest)
 }
 

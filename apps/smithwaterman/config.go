@@ -41,6 +41,7 @@ All arithmetic is in whole numbers: the result is the same, to the byte, on ever
 device and for any number of ranks. Memory on the devices: about 0.02 bytes for
 each cell of the matrix; with -score only the score is computed, in memory that
 grows with the lengths.
+The SHA-256 of the result file is beside it, NAME.sha256.
 
 Flags:
 `

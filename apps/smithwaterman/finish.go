@@ -43,7 +43,7 @@ func (s *sweep) finish(c *config) error {
 // write writes the result file and prints the summary.
 func (s *sweep) write(c *config, best align.Best, text []byte) error {
 	if c.out != "" {
-		if err := job.WriteFile(c.out, func(w io.Writer) error {
+		if err := job.WriteResult(c.out, func(w io.Writer) error {
 			_, err := w.Write(text)
 			return err
 		}); err != nil {

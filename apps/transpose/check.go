@@ -91,7 +91,7 @@ func (t *turner) finish() error {
 	fmt.Fprintf(&text, "matrix   %d by %d, now %d by %d\nrounds   %d\nsha256   %x\n",
 		t.config.rows, t.config.cols, rows, cols, t.round, sha256.Sum256(all))
 	if t.config.out != "" {
-		if err := job.WriteFile(t.config.out, func(w io.Writer) error {
+		if err := job.WriteResult(t.config.out, func(w io.Writer) error {
 			_, err := w.Write(text.Bytes())
 			return err
 		}); err != nil {

@@ -34,6 +34,8 @@ lost or done twice shows. Start it with mpirun or srun, or alone with -ranks 1:
 All arithmetic is in whole numbers: the result is the same on every device and for
 any number of ranks. An element that is wrong ends the run with an error that
 names it.
+The result file says the size, the rounds and the SHA-256 of the matrix; its own is
+beside it, NAME.sha256.
 
 Flags:
 `

@@ -2,6 +2,7 @@ package job
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"os"
@@ -40,4 +41,17 @@ func WriteFile(name string, write func(io.Writer) error) (err error) {
 		return err
 	}
 	return os.Rename(f.Name(), name)
+}
+
+// WriteResult is WriteFile, and writes the file's SHA-256 beside it, as
+// NAME.sha256 in the form that sha256sum -c checks.
+func WriteResult(name string, write func(io.Writer) error) error {
+	sum := sha256.New()
+	if err := WriteFile(name, func(w io.Writer) error { return write(io.MultiWriter(w, sum)) }); err != nil {
+		return err
+	}
+	return WriteFile(name+".sha256", func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%x  %s\n", sum.Sum(nil), filepath.Base(name))
+		return err
+	})
 }

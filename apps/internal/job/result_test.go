@@ -38,3 +38,16 @@ func TestWriteFileNamesTheFolder(t *testing.T) {
 		t.Errorf("got %v, want ErrNotExist", err)
 	}
 }
+
+// TestWriteResult: the hash beside a result is that of its bytes.
+func TestWriteResult(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "out.csv")
+	if err := WriteResult(name, func(w io.Writer) error { _, err := io.WriteString(w, "abc"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(name + ".sha256")
+	const want = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  out.csv\n" // FIPS 180-2, B.1
+	if err != nil || string(got) != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+}
