@@ -43,10 +43,10 @@ func (e *entry) realize(drv driver.Device, look func(id uint64) driver.Handle) (
 			m.Parent = look(o.Mem.Parent)
 		}
 		if host, ok := e.owner.(*HostBuffer); ok {
-			if err := host.allocate(); err != nil {
+			if err := host.allocate(drv.Info().Server != ""); err != nil {
 				return nil, err
 			}
-			m.Host = host.bytes
+			m.Host, m.HostFile = host.bytes, host.file
 		}
 		return drv.CreateMem(m)
 	case o.Sampler != nil:

@@ -1,13 +1,16 @@
 package gpustate
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
 // Shared is memory that the host uses without transfers while it is mapped:
@@ -81,6 +84,7 @@ func (q *Queue) Unmap(s *Shared) error {
 type HostBuffer struct {
 	memory
 	bytes []byte
+	file  *os.File // of memory that a server can map too, or nil
 }
 
 // HostBuffer gives the host buffer of this name, or makes it, zeroed.
@@ -105,12 +109,16 @@ func (h *HostBuffer) Release() error {
 }
 
 // allocate maps memory for the buffer, page-aligned and outside of the Go heap;
-// a buffer that has some keeps it.
-func (h *HostBuffer) allocate() error {
+// a buffer that has some keeps it. With shared a server can map it too.
+func (h *HostBuffer) allocate(shared bool) (err error) {
 	if h.bytes != nil {
 		return nil
 	}
 	n := int(h.obj.Mem.Bytes)
+	if shared {
+		h.file, h.bytes, err = wire.NewShared(n)
+		return err
+	}
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return fmt.Errorf("map %d bytes of host memory: %w", n, err)
@@ -123,7 +131,10 @@ func (h *HostBuffer) unmap() error {
 	if h.bytes == nil {
 		return nil
 	}
-	b := h.bytes
-	h.bytes = nil
+	b, f := h.bytes, h.file
+	h.bytes, h.file = nil, nil
+	if f != nil {
+		return errors.Join(f.Close(), unix.Munmap(b))
+	}
 	return unix.Munmap(b)
 }

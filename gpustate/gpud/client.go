@@ -2,6 +2,7 @@ package gpud
 
 import (
 	"bufio"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -37,7 +38,10 @@ type client struct {
 	unfinished atomic.Int64
 	commands   atomic.Int64
 
+	token [32]byte // by which memory finds the client
+
 	mu      sync.Mutex
+	regions map[uint64]*region // nil when the client is gone
 	objects map[uint64]any
 	events  map[driver.Event]*event
 	failed  int            // events that are kept because they failed
@@ -45,6 +49,7 @@ type client struct {
 
 	// of the reading goroutine: messages that are decoded again and again
 	launch   wire.Launch
+	direct   wire.Direct
 	transfer wire.Transfer
 	copying  wire.Copy
 	marker   wire.Marker
@@ -71,12 +76,13 @@ type (
 // serveClient serves a client from Welcome to the end.
 func (s *Server) serveClient(conn net.Conn) {
 	c := &client{s: s, conn: conn, in: bufio.NewReaderSize(conn, 64<<10), out: wire.NewSender(conn, s.opt.Patience),
-		objects: map[uint64]any{}, events: map[driver.Event]*event{}, begun: time.Now()}
+		regions: map[uint64]*region{}, objects: map[uint64]any{}, events: map[driver.Event]*event{}, begun: time.Now()}
 	if err := c.open(); err != nil {
 		s.opt.Logger.Warn("client not served", "from", conn.RemoteAddr().String(), "err", err)
 		return
 	}
 	s.enter(c)
+	_ = c.reply(c.who.Req, nil, func(w *wire.Writer) { w.B = c.token[:] }) // if it is gone serve finds out
 	s.opt.Logger.Info("client", "id", c.id, "program", c.who.Program, "host", c.who.Host, "pid", c.who.PID,
 		"label", c.who.Label, "device", c.dev.info.String())
 	err := c.serve()
@@ -110,10 +116,14 @@ func (c *client) open() error {
 		return err
 	}
 	if u, ok := c.conn.(*net.UnixConn); ok {
-		// the byte that carries the memory comes before any frame
+		// the memory of the slots comes before any frame
 		var err error
-		if c.arena, err = wire.TakeArena(u); err != nil {
+		var number uint64
+		if number, c.arena, err = wire.Accept(u); err != nil {
 			return err
+		}
+		if number != 1 || len(c.arena) != wire.ArenaBytes {
+			return errors.Join(fmt.Errorf("%w: slots of another size", wire.ErrProtocol), c.unstage())
 		}
 	}
 	err := c.choose()
@@ -133,6 +143,9 @@ func (c *client) choose() error {
 	if err := r.End(); op != wire.OpOpen || err != nil {
 		return errors.Join(err, fmt.Errorf("%w: no choice of a device", wire.ErrProtocol))
 	}
+	if _, err = rand.Read(c.token[:]); err != nil {
+		return err
+	}
 	if c.who.Index >= len(c.s.devices) {
 		err = fmt.Errorf("device %d of %d: %w", c.who.Index, len(c.s.devices), wire.ErrProtocol)
 	} else {
@@ -144,7 +157,10 @@ func (c *client) choose() error {
 			err = errors.Join(err, c.drv.Close())
 		}
 	}
-	return errors.Join(err, c.out.Now(&wire.Reply{Req: c.who.Req, Err: err}))
+	if err != nil {
+		err = errors.Join(err, c.reply(c.who.Req, err, nil))
+	}
+	return err
 }
 
 // stageSlots makes the memory that pieces of transfers pass through.
@@ -175,7 +191,7 @@ func (c *client) unstage() error {
 	if c.pinned != nil {
 		errs = append(errs, c.pinned.Free())
 	}
-	errs = append(errs, wire.FreeArena(c.arena))
+	errs = append(errs, wire.FreeShared(c.arena))
 	c.host, c.pinned, c.stage, c.arena = nil, nil, nil, nil
 	return errors.Join(errs...)
 }
@@ -216,7 +232,7 @@ func (c *client) free() error {
 			}
 		}
 	}
-	errs = append(errs, c.unstage(), c.drv.Close())
+	errs = append(errs, c.unshareAll(), c.unstage(), c.drv.Close())
 	c.dev.unfinished.Add(-c.unfinished.Swap(0))
 	return errors.Join(errs...)
 }
@@ -272,6 +288,9 @@ func (c *client) dispatch(op wire.Op, r *wire.Reader) error {
 	case wire.OpTransfer:
 		c.transfer.Decode(r)
 		return firstError(r.End, func() error { return c.doTransfer(&c.transfer) })
+	case wire.OpDirect:
+		c.direct.Decode(r)
+		return firstError(r.End, func() error { return c.doDirect(&c.direct) })
 	case wire.OpCopy:
 		c.copying.Decode(r)
 		return firstError(r.End, func() error { return c.doCopy(&c.copying) })
@@ -313,6 +332,8 @@ func (c *client) dispatch(op wire.Op, r *wire.Reader) error {
 	case *wire.Forget:
 		c.forget(driver.Event(m.Event))
 		return nil
+	case *wire.Unshare:
+		return c.unshare(m.Region)
 	case *wire.Export:
 		return c.export(m)
 	case *wire.Pull:

@@ -95,3 +95,67 @@ func TestHostMemory(t *testing.T) {
 		}
 	})
 }
+
+// TestSharedMemory: host buffers are mapped by the server, go along when the
+// program moves, and are let go.
+func TestSharedMemory(t *testing.T) {
+	a := serve(t, Options{})
+	b := serve(t, Options{KeyFile: a.sel.KeyFile})
+	far := serve(t, Options{KeyFile: a.sel.KeyFile, Listen: []string{"127.0.0.1:0"}})
+	mapped := func(p *place) (n int) {
+		for _, c := range p.list() {
+			c.mu.Lock()
+			n += len(c.regions)
+			c.mu.Unlock()
+		}
+		return n
+	}
+	const n = 5<<20 + 7
+	d := must(gpustate.Open(a.sel))(t)
+	q := must(d.Queue("q"))(t)
+	x := must(d.Buffer("x", n))(t)
+	h := must(d.HostBuffer("h", n))(t)
+	if mapped(a) != 1 {
+		t.Errorf("the server has mapped %d host buffers, want 1", mapped(a))
+	}
+	for i := range h.Host() {
+		h.Host()[i] = byte(i * 11 >> 4)
+	}
+	want := bytes.Clone(h.Host())
+	home := gpustate.Select{Kind: "fake"}
+	for i, to := range []gpustate.Select{a.sel, b.sel, far.sel, home, a.sel} {
+		ok(t, d.MigrateTo(t.Context(), to))
+		if !bytes.Equal(h.Host(), want) {
+			t.Fatalf("move %d: the host buffer has other bytes", i)
+		}
+		ok(t, q.Write(x, 0, h.Host()))
+		clear(h.Host())
+		e := must(q.ReadAsync(x, 3, h.Host()[1:n-5]))(t)
+		ok(t, e.Wait())
+		if !bytes.Equal(h.Host()[1:n-5], want[3:n-3]) {
+			t.Fatalf("move %d: other bytes came back", i)
+		}
+		got := make([]byte, n)
+		ok(t, q.Read(x, 0, got))
+		if !bytes.Equal(got, want) {
+			t.Fatalf("move %d: other bytes came back through the slots", i)
+		}
+		copy(h.Host(), want)
+		c := must(d.Capture(t.Context(), nil))(t)
+		ok(t, c.ReadAt(t.Context(), 0, got, 0))
+		if !bytes.Equal(got, want) {
+			t.Fatalf("move %d: other bytes were captured", i)
+		}
+		ok(t, c.Release())
+	}
+	if mapped(b) != 0 {
+		t.Error("the server that the program left has its memory mapped")
+	}
+	before := mapped(a)
+	ok(t, h.Release())
+	ok(t, q.Finish())
+	if mapped(a) != before-1 {
+		t.Errorf("%d of %d pieces of memory are still mapped", mapped(a), before)
+	}
+	ok(t, d.Close())
+}

@@ -322,6 +322,8 @@ func (s *Server) meet(c net.Conn, proven func()) {
 		s.serveAdmin(c)
 	case wire.ForPeer:
 		s.servePeer(c)
+	case wire.ForMemory:
+		s.serveMemory(c)
 	}
 }
 

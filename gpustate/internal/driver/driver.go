@@ -18,7 +18,10 @@
 // Launch of one kernel, are not issued concurrently by the caller.
 package driver
 
-import "time"
+import (
+	"os"
+	"time"
+)
 
 // Handle is a driver's own value for a memory object, sampler, program, kernel
 // or queue.
@@ -61,6 +64,8 @@ type MemDesc struct {
 	Offset int64     // MemSub: where in the buffer
 	Image  ImageDesc // MemImage
 	Host   []byte    // MemHost: page-aligned memory outside the Go heap
+	// HostFile is what Host is a mapping of, nil when no other process can map it.
+	HostFile *os.File
 }
 
 // ImageDesc describes an image. Dims is 1, 2 or 3; unused extents are 1. Order

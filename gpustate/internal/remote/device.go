@@ -23,6 +23,8 @@ type Device struct {
 	out   *wire.Sender
 	arena []byte // of the slots; nil: data goes through the connection
 
+	memory memory // that is shared beside the slots
+
 	// A core copies slower than a device does: where there are many, some pieces
 	// are copied at the same time.
 	copiers int
@@ -63,6 +65,7 @@ type (
 	object uint64
 	mem    struct {
 		id     uint64
+		region uint64 // of a host buffer that the server has mapped
 		bytes  int64
 		mapped []byte // MapShared
 		pixel  int    // of an image
@@ -169,7 +172,7 @@ func (d *Device) Close() error {
 	if errors.Is(err, net.ErrClosed) {
 		err = nil // the connection broke before
 	}
-	return errors.Join(err, wire.FreeArena(d.arena))
+	return errors.Join(err, d.memory.close(), wire.FreeShared(d.arena))
 }
 
 // FreeBytes asks the server.
@@ -225,15 +228,4 @@ func (d *Device) ImageFormats(a driver.Access, dims int) ([][2]uint32, error) {
 		list = append(list, [2]uint32{uint32(r.Uint()), uint32(r.Uint())})
 	}
 	return list, r.End()
-}
-
-// plain memory: what is pinned is the server's.
-type plain []byte
-
-func (p plain) Bytes() []byte { return p }
-func (p plain) Free() error   { return nil }
-
-// AllocPinned gives memory of this process; pinning it gains nothing.
-func (d *Device) AllocPinned(bytes int) (driver.Pinned, error) {
-	return plain(make([]byte, bytes)), nil
 }

@@ -79,15 +79,19 @@ func start(c net.Conn, o Options) (*Device, error) {
 	}
 	d := newDevice(c, br, o.Addr, welcome, n)
 	if u, ok := c.(*net.UnixConn); ok {
-		var err error
-		if d.arena, err = wire.ShareArena(u); err != nil {
+		f, arena, err := wire.NewShared(wire.ArenaBytes)
+		if err != nil {
 			return nil, err
+		}
+		d.arena, d.memory.key = arena, o.Key
+		if err := errors.Join(wire.Grant(u, f, 1, wire.ArenaBytes), f.Close()); err != nil {
+			return nil, errors.Join(err, wire.FreeShared(arena))
 		}
 	}
 	host, _ := os.Hostname()
 	open := &wire.Open{Req: 0, Index: n, Program: filepath.Base(os.Args[0]), Host: host, PID: os.Getpid(), Label: o.Label}
 	if err := d.out.Now(open); err != nil {
-		return nil, errors.Join(err, wire.FreeArena(d.arena))
+		return nil, errors.Join(err, wire.FreeShared(d.arena))
 	}
 	var reply wire.Reply
 	err := expect(br, &reply)
@@ -98,8 +102,9 @@ func start(c net.Conn, o Options) (*Device, error) {
 		err = c.SetDeadline(time.Time{})
 	}
 	if err != nil {
-		return nil, errors.Join(err, wire.FreeArena(d.arena))
+		return nil, errors.Join(err, wire.FreeShared(d.arena))
 	}
+	d.memory.token = reply.Body
 	go d.out.Run(d.stop)
 	go d.receive()
 	return d, nil

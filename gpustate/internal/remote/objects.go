@@ -12,6 +12,7 @@ func (d *Device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 	o := &mem{id: d.id(), bytes: m.Bytes}
 	if m.Kind == driver.MemHost {
 		o.id = 0
+		o.region, _ = d.share(m.HostFile, m.Host) // slower when it cannot be, not wrong
 		return o, nil
 	}
 	if m.Kind == driver.MemImage {
@@ -30,10 +31,14 @@ func (d *Device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 
 // ReleaseMem releases a memory object.
 func (d *Device) ReleaseMem(h driver.Handle) error {
-	if id := h.(*mem).id; id != 0 {
-		return d.release(id)
+	m := h.(*mem)
+	if m.region != 0 {
+		d.unshare(m.region)
 	}
-	return nil
+	if m.id == 0 {
+		return nil
+	}
+	return d.release(m.id)
 }
 
 // MapShared reads the object's bytes, UnmapShared writes them.

@@ -16,13 +16,22 @@ func pieceBytes(n int) int {
 	return min(max(n/8, least), wire.SlotBytes)
 }
 
-// Write sends src to the server. It has been read when Write returns.
+// Write sends src to the server. It has been read when Write returns, unless the
+// server has it mapped.
 func (d *Device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+	m := wire.Direct{Queue: q.(*queue).id, Mem: h.(*mem).id, Off: off, Write: true, Wait: wait}
+	if ev, ok, err := d.direct(m, src, blocking); ok {
+		return ev, err
+	}
 	return d.transfer(q, h, linear(off, src), true, blocking, wait)
 }
 
 // Read asks the server for bytes.
 func (d *Device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+	m := wire.Direct{Queue: q.(*queue).id, Mem: h.(*mem).id, Off: off, Wait: wait}
+	if ev, ok, err := d.direct(m, dst, blocking); ok {
+		return ev, err
+	}
 	return d.transfer(q, h, linear(off, dst), false, blocking, wait)
 }
 

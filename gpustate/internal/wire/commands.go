@@ -169,6 +169,51 @@ func (m *Transfer) Decode(r *Reader) {
 	m.Wait = decodeWait(r, m.Wait[:0])
 }
 
+// Direct moves bytes between a memory object and memory that the client shares, in
+// one command.
+type Direct struct {
+	Queue, Mem, Event uint64
+	Region            uint64
+	At                int64 // in the region
+	Off, Bytes        int64 // of the object
+	Write             bool
+	Wait              []driver.Event
+}
+
+// Op is OpDirect.
+func (*Direct) Op() Op { return OpDirect }
+
+// Encode appends the fields.
+func (m *Direct) Encode(w *Writer) {
+	for _, v := range []uint64{m.Queue, m.Mem, m.Event, m.Region} {
+		w.Uint(v)
+	}
+	w.Int(m.At)
+	w.Int(m.Off)
+	w.Int(m.Bytes)
+	w.Bool(m.Write)
+	encodeWait(w, m.Wait)
+}
+
+// Decode takes the fields off. Wait keeps its memory.
+func (m *Direct) Decode(r *Reader) {
+	m.Queue, m.Mem, m.Event, m.Region = r.Uint(), r.Uint(), r.Uint(), r.Uint()
+	m.At, m.Off, m.Bytes, m.Write = r.Size(), r.Size(), r.Size(), r.Bool()
+	m.Wait = decodeWait(r, m.Wait[:0])
+}
+
+// Unshare ends the use of shared memory.
+type Unshare struct{ Region uint64 }
+
+// Op is OpUnshare.
+func (*Unshare) Op() Op { return OpUnshare }
+
+// Encode appends the fields.
+func (m *Unshare) Encode(w *Writer) { w.Uint(m.Region) }
+
+// Decode takes the fields off.
+func (m *Unshare) Decode(r *Reader) { m.Region = r.Uint() }
+
 // Copies of whole images to and from buffers are of other kinds than those of
 // bytes.
 const (

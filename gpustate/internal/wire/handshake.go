@@ -47,6 +47,7 @@ const (
 	ForDevice Purpose = 1 // a client of a device
 	ForAdmin  Purpose = 2 // questions and orders about the server
 	ForPeer   Purpose = 3 // another server that fetches an object's bytes
+	ForMemory Purpose = 4 // memory that a client of a device shares, through a Unix socket
 )
 
 // The handshake has records of fixed sizes:
@@ -153,7 +154,7 @@ func Admit(c net.Conn, k Key, refuse func(Purpose) bool) (Purpose, error) {
 		answer[0], err = answerVersion, &VersionError{Server: Version, Client: v}
 	case !hmac.Equal(greet[5+nonceBytes:], proof(k, 'c', ours[:], theirs, p)):
 		answer[0], err = answerKey, ErrKey
-	case p < ForDevice || p > ForPeer:
+	case p < ForDevice || p > ForMemory:
 		answer[0], err = answerVersion, fmt.Errorf("%w: purpose %d", ErrProtocol, p)
 	case refuse(p):
 		answer[0], err = answerRefused, ErrRefused

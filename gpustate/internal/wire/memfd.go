@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -12,40 +13,67 @@ import (
 // ArenaBytes is the memory of all slots of a client.
 const ArenaBytes = Slots * SlotBytes
 
+// MaxRegions bounds the pieces of memory that one client shares.
+const MaxRegions = 4096
+
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// ShareArena makes memory for the slots and passes it to the server through a
-// Unix socket.
-func ShareArena(c *net.UnixConn) ([]byte, error) {
-	fd, err := unix.MemfdCreate("holdfast-slots", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+// NewShared makes memory that another process can map. It cannot shrink or grow:
+// who maps it can read it whatever others do.
+func NewShared(bytes int) (f *os.File, b []byte, err error) {
+	fd, err := unix.MemfdCreate("holdfast", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return nil, fmt.Errorf("make shared memory: %w", err)
+		return nil, nil, fmt.Errorf("make shared memory: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), "holdfast-slots")
-	defer f.Close()
-	if err := f.Truncate(ArenaBytes); err != nil {
-		return nil, fmt.Errorf("make %d bytes of shared memory: %w", ArenaBytes, err)
+	f = os.NewFile(uintptr(fd), "shared memory")
+	if err = f.Truncate(int64(bytes)); err == nil {
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
 	}
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
-		return nil, fmt.Errorf("seal shared memory: %w", err)
+	if err == nil {
+		b, err = mapShared(f, bytes)
 	}
-	b, err := mapArena(f)
 	if err != nil {
-		return nil, err
+		return nil, nil, errors.Join(fmt.Errorf("make %d bytes of shared memory: %w", bytes, err), f.Close())
 	}
-	if _, _, err := c.WriteMsgUnix([]byte{'M'}, unix.UnixRights(int(f.Fd())), nil); err != nil {
-		return nil, errors.Join(fmt.Errorf("pass shared memory: %w", err), unix.Munmap(b))
+	return f, b, nil
+}
+
+func mapShared(f *os.File, bytes int) ([]byte, error) {
+	b, err := unix.Mmap(int(f.Fd()), 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map %d bytes of shared memory: %w", bytes, err)
 	}
 	return b, nil
 }
 
-// TakeArena is the server's side of ShareArena. The memory cannot shrink any
-// more: reading it is safe whatever the client does.
-func TakeArena(c *net.UnixConn) ([]byte, error) {
-	b, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4*8))
-	n, oobn, _, _, err := c.ReadMsgUnix(b, oob)
+// FreeShared unmaps shared memory, if there is any.
+func FreeShared(b []byte) error {
+	if b == nil {
+		return nil
+	}
+	return unix.Munmap(b)
+}
+
+// grantBytes is what carries a file descriptor: a number and a size.
+const grantBytes = 16
+
+// Grant passes memory of NewShared to the server under a number.
+func Grant(c *net.UnixConn, f *os.File, number uint64, bytes int) error {
+	b := binary.LittleEndian.AppendUint64(nil, number)
+	b = binary.LittleEndian.AppendUint64(b, uint64(bytes))
+	if _, _, err := c.WriteMsgUnix(b, unix.UnixRights(int(f.Fd())), nil); err != nil {
+		return fmt.Errorf("pass shared memory: %w", err)
+	}
+	return nil
+}
+
+// Accept is the server's side of Grant; it maps the memory. Of a file that
+// another process can shrink it takes nothing.
+func Accept(c *net.UnixConn) (number uint64, b []byte, err error) {
+	msg, oob := make([]byte, grantBytes), make([]byte, unix.CmsgSpace(4*8))
+	n, oobn, _, _, err := c.ReadMsgUnix(msg, oob)
 	if err != nil {
-		return nil, fmt.Errorf("take shared memory: %w", err)
+		return 0, nil, err
 	}
 	files, err := rights(oob[:oobn])
 	defer func() {
@@ -53,18 +81,20 @@ func TakeArena(c *net.UnixConn) ([]byte, error) {
 			_ = f.Close()
 		}
 	}()
-	if err != nil || n != 1 || b[0] != 'M' || len(files) != 1 {
-		return nil, fmt.Errorf("%w: no shared memory", ErrProtocol)
+	if err != nil || n != grantBytes || len(files) != 1 {
+		return 0, nil, fmt.Errorf("%w: no shared memory", ErrProtocol)
 	}
+	bytes := binary.LittleEndian.Uint64(msg[8:])
 	info, err := files[0].Stat()
-	if err != nil || info.Size() != ArenaBytes {
-		return nil, fmt.Errorf("%w: shared memory of another size", ErrProtocol)
+	if err != nil || bytes == 0 || uint64(info.Size()) != bytes {
+		return 0, nil, fmt.Errorf("%w: shared memory of another size", ErrProtocol)
 	}
 	have, err := unix.FcntlInt(files[0].Fd(), unix.F_GET_SEALS, 0)
 	if err != nil || have&unix.F_SEAL_SHRINK == 0 {
-		return nil, fmt.Errorf("%w: shared memory that can shrink", ErrProtocol)
+		return 0, nil, fmt.Errorf("%w: shared memory that can shrink", ErrProtocol)
 	}
-	return mapArena(files[0])
+	b, err = mapShared(files[0], int(bytes))
+	return binary.LittleEndian.Uint64(msg), b, err
 }
 
 func rights(oob []byte) (files []*os.File, err error) {
@@ -83,20 +113,4 @@ func rights(oob []byte) (files []*os.File, err error) {
 		}
 	}
 	return files, nil
-}
-
-func mapArena(f *os.File) ([]byte, error) {
-	b, err := unix.Mmap(int(f.Fd()), 0, ArenaBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map shared memory: %w", err)
-	}
-	return b, nil
-}
-
-// FreeArena unmaps what ShareArena or TakeArena gave.
-func FreeArena(b []byte) error {
-	if b == nil {
-		return nil
-	}
-	return unix.Munmap(b)
 }

@@ -26,6 +26,8 @@ const (
 	OpForget      Op = 19
 	OpOrder       Op = 20 // on an admin's connection
 	OpFetch       Op = 21 // on a peer's connection
+	OpDirect      Op = 22
+	OpUnshare     Op = 23
 )
 
 // What a server sends.
@@ -98,6 +100,10 @@ func New(op Op) Message {
 		return &Order{}
 	case OpFetch:
 		return &Fetch{}
+	case OpDirect:
+		return &Direct{}
+	case OpUnshare:
+		return &Unshare{}
 	}
 	return answer(op)
 }
