@@ -219,7 +219,7 @@ func (a *agent) act(act cut.Action) {
 		a.step(a.sample())
 	case cut.Release:
 		a.releases++
-		c.verdicts <- verdict{epoch: a.machine.Epoch()}
+		c.verdicts <- verdict{epoch: a.machine.Epoch(), logged: a.releases <= mostReleases}
 	case cut.Cut:
 		c.phase("cut")
 		c.pool.recall()
@@ -255,7 +255,9 @@ func (a *agent) arrive() {
 	for _, r := range a.machine.Interest() {
 		sent[r] = a.sentTo(r)
 	}
-	a.c.events.Emit(events.Event{Name: events.Park, Begin: true, Epoch: uint64(a.machine.Epoch()), Points: a.c.points.load()})
+	if a.releases < mostReleases {
+		a.c.events.Emit(events.Event{Name: events.Park, Begin: true, Epoch: uint64(a.machine.Epoch()), Points: a.c.points.load()})
+	}
 	a.step(cut.Arrived{Points: a.c.points.load(), Colls: a.colls(), Sent: sent})
 }
 

@@ -69,6 +69,8 @@ type verdict struct {
 	epoch cut.Epoch
 	stop  bool
 	ended bool // all ranks have closed
+	// logged says that the release that this is goes to the event log.
+	logged bool
 }
 
 // Open connects the ranks of world and opens the storage. It is collective over

@@ -15,6 +15,11 @@ import (
 // eventsOff is the value of Options.Events that switches the log off.
 const eventsOff = "off"
 
+// mostReleases is how many times in one epoch a rank logs that it was let go from
+// a Point to the next: where it runs many iterations behind the others there may
+// be thousands.
+const mostReleases = 16
+
 // aliveEvery is how often a rank looks at its main thread and logs a sign of
 // life.
 const aliveEvery = 5 * time.Second

@@ -1,12 +1,14 @@
 package coordinated
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
 
@@ -102,5 +104,57 @@ func TestEventsOption(t *testing.T) {
 		if logs, _, err := events.ReadDir(nil, c.dir, 0); err != nil || len(logs) != 2 {
 			t.Errorf("events %q: got %d logs, %v, want 2", c.events, len(logs), err)
 		}
+	}
+}
+
+// TestReleasesBounded: however often a rank is let go from Point to Point, its log
+// says so a few times only, and counts the rest.
+func TestReleasesBounded(t *testing.T) {
+	opt := testOptions(t)
+	const steps = 300
+	armed := make(chan struct{})
+	opt.phase = func(rank int, name string) {
+		if rank == 1 && name == "armed" {
+			close(armed)
+		}
+	}
+	err := mpitest.NewWorld(2, mpitest.Options{Seed: 2}).Run(func(world *mpiwrap.Comm) error {
+		ctx := context.Background()
+		ck, err := Open(ctx, world, opt)
+		if err != nil {
+			return err
+		}
+		if _, err := ck.Restore(ctx); err != nil {
+			return err
+		}
+		if world.Rank() == 0 { // needs all that rank 1 sends, and has no Point before
+			err = ck.Request(ctx)
+			<-armed
+			for i := 0; i < steps && err == nil; i++ {
+				_, err = mpiwrap.Recv(world, []float64{0}, 1, i)
+			}
+			err = errors.Join(err, ck.Point(ctx))
+		} else {
+			for i := 0; i < steps && err == nil; i++ {
+				if err = ck.Point(ctx); err == nil {
+					err = mpiwrap.Ssend(world, []float64{1}, 0, i)
+				}
+			}
+		}
+		return errors.Join(err, ck.Close())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs, _, err := events.ReadDir(nil, opt.Global, 0)
+	if err != nil || len(logs) != 2 {
+		t.Fatalf("got %d logs, %v", len(logs), err)
+	}
+	told := 0
+	for _, e := range logs[1].Events {
+		told += e.Releases
+	}
+	if n := count(logs[1], events.Release); n != mostReleases || told < 2*mostReleases {
+		t.Errorf("got %d releases logged and %d counted, want %d and many", n, told, mostReleases)
 	}
 }

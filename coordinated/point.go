@@ -50,7 +50,9 @@ func (c *Checkpointer) point(ctx context.Context) error {
 		return err
 	}
 	if !v.cut {
-		c.events.Emit(events.Event{Name: events.Release, Epoch: uint64(v.epoch), Dur: int64(time.Since(arrived))})
+		if v.logged {
+			c.events.Emit(events.Event{Name: events.Release, Epoch: uint64(v.epoch), Dur: int64(time.Since(arrived))})
+		}
 		return nil
 	}
 	return c.takeCut(ctx, v, arrived)

@@ -118,11 +118,12 @@ function drawLane(g, s, y, h, t0, t1, x0, w) {
   }
 }
 
-// density draws what share of some ranks did what, column by column.
-function density(g, list, y, h, t0, t1, x0, w) {
+// density draws what share of some ranks did what, column by column, in one of
+// their lanes.
+function density(g, list, lane, y, h, t0, t1, x0, w) {
   const cols = Math.max(1, Math.floor(w)), acc = new Float32Array(cols * K.length), px = cols / (t1 - t0);
   for (const i of list) for (const l of rows[i].lanes) {
-    const s = l.main;
+    const s = l[lane];
     for (let j = firstAfter(s.a, t0 - s.max); j < s.a.length && s.a[j] <= t1; j++) {
       if (s.b[j] < t0) continue;
       let a = Math.max(0, (s.a[j] - t0) * px), b = Math.min(cols, (s.b[j] - t0) * px);
@@ -135,7 +136,7 @@ function density(g, list, y, h, t0, t1, x0, w) {
     for (let k = 0; k < K.length; k++) sum += acc[x * K.length + k];
     if (sum <= 0) continue;
     let yy = y + h;
-    const scale = h / Math.max(sum, list.length);
+    const scale = h / (lane === "main" && sum > 0.6 * list.length ? sum : Math.max(sum, list.length));
     for (let k = 0; k < K.length; k++) {
       const hh = acc[x * K.length + k] * scale;
       if (hh <= 0) continue;
@@ -208,7 +209,7 @@ function drawMini() {
     const q = off.getContext("2d");
     q.scale(r, r);
     dead(q, 0, h, -pad, END + pad, 0, w);
-    density(q, all, 0, h, -pad, END + pad, 0, w);
+    density(q, all, "main", 0, h, -pad, END + pad, 0, w);
     drawMini.cache = off; drawMini.w = w; drawMini.theme = root.dataset.theme;
   }
   g.drawImage(drawMini.cache, 0, 0, w, h);
@@ -238,7 +239,10 @@ function drawRows() {
     const y = it.y - top;
     if (y + it.h < 0 || y > visible) continue;
     g.save(); g.beginPath(); g.rect(GUTTER, y, w, it.h); g.clip();
-    if (it.list) density(g, it.list, y + 1.5, it.h - 3, v0, v1, GUTTER, w);
+    if (it.list) {
+      density(g, it.list, "main", y + 1.5, it.h - 9, v0, v1, GUTTER, w);
+      density(g, it.list, "behind", y + it.h - 6.5, 5, v0, v1, GUTTER, w);
+    }
     else drawRank(g, rows[it.row], y, it.h, w, px);
     g.restore();
     if (y + it.h / 2 - free < 11) continue; // no room for a label
