@@ -23,7 +23,8 @@ windows, and through a restart. The same ranks write, read and upload as many
 bytes and build the same kernels without the library, in the same run.
 
 The steps of a run are timed, not the start of MPI. Runs are compared by their
-fastest; SPREAD of "steps, no library" is the noise. The cost of a checkpoint is
+fastest; the noise is by how much the second is slower, and a goal that is missed
+by less than that is not judged. The cost of a checkpoint is
 by how much a run with some gets longer, at least what the program waits; at the
 Daly interval for --mtbf it is paid once an interval. --whole makes a run of a
 whole such interval, too.
