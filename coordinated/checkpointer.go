@@ -228,6 +228,9 @@ func (c *Checkpointer) Close() error {
 			err = errors.Join(err, c.store.RestoreSurvived(c.ctx))
 		}
 	}
+	if err == nil {
+		c.reporter.closedWell()
+	}
 	return errors.Join(err, c.closeParts())
 }
 
@@ -239,6 +242,8 @@ func (c *Checkpointer) Abort(why error) {
 	}
 	c.failure("abort", 0, why)
 	c.agent.abort(why)
+	me := c.world.Rank()
+	c.reporter.end(&LostError{Rank: me, Node: c.topo.nodes[me], Noticed: me, Observed: fmt.Sprintf("aborted: %.900s", why)})
 	c.cancel(ErrClosed)
 	if err := c.closeParts(); err != nil {
 		c.log.Warn("holdfast: closing after an abort", "error", err)

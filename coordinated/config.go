@@ -164,6 +164,7 @@ func (c *Config) Options() Options {
 	if end, err := strconv.ParseInt(os.Getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil {
 		o.Deadline = time.Unix(end, 0)
 	}
+	o.slurmStep = os.Getenv("SLURM_STEP_ID")
 	if o.Job == "" {
 		o.Job = os.Getenv("SLURM_JOB_NAME")
 	}

@@ -100,6 +100,8 @@ type Options struct {
 
 	bad      error // what FromEnv could not read
 	askSlurm bool  // for the deadline, if it is not known
+	// slurmStep is the Slurm step that this process is part of, "" for none.
+	slurmStep string
 
 	// Replaced by tests: how to reach the other ranks, and the file system.
 	plane func(rank int) plane

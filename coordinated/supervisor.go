@@ -78,6 +78,7 @@ type Supervised struct {
 // something has changed.
 type Report struct {
 	Job       string                   `json:"job"`
+	Step      string                   `json:"step,omitempty"`  // Slurm's, of this run
 	Nodes     []string                 `json:"nodes,omitempty"` // by rank; in the first report only
 	Points    uint64                   `json:"points"`          // passed by rank 0
 	Restoring bool                     `json:"restoring,omitempty"`
@@ -156,6 +157,7 @@ type reporter struct {
 
 	mu   sync.Mutex // guards the fields below
 	lost *LostError
+	well bool // every rank has called Close
 }
 
 // reportEvery is the time between reports with no news; while a job starts, its
@@ -208,11 +210,10 @@ func (r *reporter) run() {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	enc := json.NewEncoder(r.conn)
-	rep := Report{Job: r.c.opt.Job, Nodes: r.c.topo.nodes}
+	rep := Report{Job: r.c.opt.Job, Step: r.c.opt.slurmStep, Nodes: r.c.topo.nodes}
 	for ended := false; ; {
 		changed := r.c.stats.watch()
 		r.fill(&rep)
-		rep.Ended = ended && rep.Lost == nil
 		if r.conn.SetWriteDeadline(time.Now().Add(time.Second)) != nil || enc.Encode(rep) != nil || ended {
 			return
 		}
@@ -251,6 +252,7 @@ func (r *reporter) fill(rep *Report) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	rep.Ended = r.well
 	if e := r.lost; e != nil {
 		rep.Lost = &LostStatus{e.Rank, e.Node, e.Noticed, e.Observed, silence(e.Observed).Seconds()}
 	}
@@ -285,7 +287,17 @@ func (r *reporter) listen() {
 // lastReport bounds how long a rank that leaves waits for its report to be sent.
 const lastReport = 300 * time.Millisecond
 
-// end sends the last report: of a lost rank, or that all ranks have closed.
+// closedWell notes that the last report is to tell that all ranks have closed.
+func (r *reporter) closedWell() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.well = r.lost == nil
+}
+
+// end sends the last report, which tells of a lost rank if there is one.
 func (r *reporter) end(lost *LostError) {
 	if r == nil {
 		return

@@ -16,6 +16,7 @@ type JobInfo struct {
 	MayRequeue  bool
 	Restarts    int
 	Start, End  time.Time // End is zero without a time limit
+	Preempted   time.Time // zero if it is not being preempted
 	Nodes       []string  // that it holds now: dead ones are gone from a job with --no-kill
 	BatchHost   string
 	MinutesLeft string // TimeLimit as written
@@ -64,6 +65,9 @@ func parseJob(out string) (JobInfo, error) {
 	}
 	if j.End, err = parseTime(f["EndTime"]); err != nil {
 		return fail("EndTime", err)
+	}
+	if j.Preempted, err = parseTime(f["PreemptTime"]); err != nil {
+		return fail("PreemptTime", err)
 	}
 	return j, nil
 }

@@ -191,6 +191,11 @@ func (c *Cluster) TryVerb(args ...string) error {
 	return nil
 }
 
+// TryCommand runs a command on the head, also while a test is cleaned up after.
+func (c *Cluster) TryCommand(args ...string) error {
+	return c.TryVerb(append([]string{"exec"}, args...)...)
+}
+
 // Install builds commands of this module into the shared directory and returns
 // the folder as the nodes see it.
 func (c *Cluster) Install(tb testing.TB, packages ...string) string {

@@ -202,7 +202,7 @@ init() { # NAME
   if [[ $NVME == dir ]]; then mount --bind "$d/nvme" /mnt/nvme; else mount -t tmpfs -o "size=$NVME,mode=1777" nvme /mnt/nvme; fi
   mount --bind "$d/tmp" /mnt/.tmp
   mount --bind "$STATE" /mnt/.state
-  mount -t tmpfs -o size=16m,mode=755 run /run
+  mount -t tmpfs -o size=512m,mode=755 run /run   # PMIx keeps 16 MB for each step there
   [[ $name == head ]] || mount -t tmpfs -o size=1m,mode=755 hidden "$DATA"   # not the neighbours' files
   if [[ $name != head && $PRIVATE_TMP == 1 ]]; then mount --move /mnt/.tmp /tmp; else umount /mnt/.tmp; fi
   mkdir -p "$STATE"; mount --move /mnt/.state "$STATE"
