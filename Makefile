@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak test-model test-gpu bench bench-full man lint build clean
+.PHONY: help setup demo test soak soak-slurm test-model test-gpu bench bench-full man lint build clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ test-model: ## check the cut protocol's model with spin; half a minute
 MOMENTS ?= 100000
 soak: ## checkpoints at random moments of real MPI programs until MOMENTS is reached
 	$(GO) test -count=1 -timeout 0 ./test/e2e -run CutAtRandomMoments -v -args -moments $(MOMENTS) -seed $$(date +%s)
+
+N ?= 50
+soak-slurm: ## N random deaths of nodes of the Slurm test bed under running programs (as root)
+	$(GO) test -count=1 -timeout 0 ./test/slurm -run RandomDeaths -v -args -deaths $(N) -seed $$(date +%s)
 
 test-gpu: ## the GPU packages' tests on this machine's GPU (HOLDFAST_DEVICE, default cuda:0)
 	HOLDFAST_DEVICE=$${HOLDFAST_DEVICE:-cuda:0} HOLDFAST_TEST_GPU=1 \

@@ -167,10 +167,10 @@ func newest(output, level string) int {
 	return last
 }
 
-// srun is the command line that starts n ranks of the program under test. The
+// srunLine is the command line that starts n ranks of the program under test. The
 // preload that the test bed has for MPICH is not used: Holdfast programs have to
 // end without it.
-func (b *bed) srun(mpi, n int, flags []string, program ...string) []string {
+func (b *bed) srunLine(mpi, n int, flags []string, program ...string) []string {
 	m := mpis[mpi]
 	args := []string{"srun", "--mpi=" + m.plugin, "-n", fmt.Sprint(n), "--export=" + strings.Join(append([]string{"ALL"}, m.env...), ",")}
 	return append(append(append(args, flags...), b.bin+"/testprog"), program...)

@@ -22,7 +22,7 @@ func TestLostDirectory(t *testing.T) {
 			args := []string{"-shape", "stencil", "-steps", "200", "-size", "50000"}
 			env := []string{"HOLDFAST_JOB=lost", "HOLDFAST_LOCAL=" + cluster.Local, "HOLDFAST_REDUNDANCY=partner:1"}
 			run := func(result string, env []string, more ...string) *task {
-				return b.start(t, env, b.srun(mpi, 4, flags, append(append(args, "-result", there+"/"+result), more...)...)...)
+				return b.start(t, env, b.srunLine(mpi, 4, flags, append(append(args, "-result", there+"/"+result), more...)...)...)
 			}
 			k := run("want", append(env, "HOLDFAST_FRESH=1"))
 			if code := k.wait(); code != 0 {

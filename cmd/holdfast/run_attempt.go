@@ -1,0 +1,390 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/slurm"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// attempt is one start of the program.
+type attempt struct {
+	r     *runner
+	nodes []string
+	proc  *exec.Cmd
+	gone  chan struct{} // closed when the launcher has ended
+	code  int           // read after gone
+
+	heard   chan heard
+	cancel  context.CancelFunc
+	waiters sync.WaitGroup
+
+	mu  sync.Mutex // guards sup
+	sup *coordinated.Supervised
+
+	last      coordinated.Report // newest
+	ranks     []string           // their nodes
+	opened    bool
+	restored  storage.Epoch
+	computing bool
+	stuckAt   time.Time // when points last changed
+	points    uint64
+	diedAt    time.Time
+	noticedAt time.Time
+	suspects  []string      // nodes to look at closely
+	examined  chan struct{} // closed when the nodes have been looked at; nil before
+	nodeDied  bool          // read after examined
+	killed    bool          // by us
+	hung      bool          // the launcher, after all had closed
+
+	startedAt, restoringAt time.Time
+}
+
+// heard is a report, or why there are no more.
+type heard struct {
+	rep coordinated.Report
+	err error
+	at  time.Time
+}
+
+func (r *runner) newAttempt(nodes []string) *attempt {
+	r.starts++
+	r.used = nodes
+	return &attempt{r: r, nodes: nodes, gone: make(chan struct{}), heard: make(chan heard)}
+}
+
+// start launches the program and begins to listen for its reports.
+func (a *attempt) start() error {
+	r := a.r
+	line := r.line(a.nodes)
+	a.proc = exec.Command(line[0], line[1:]...)
+	a.proc.Stdout, a.proc.Stderr = r.stdout, r.stderr
+	a.proc.Stdin = os.Stdin
+	a.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	a.proc.Env = append(os.Environ(), r.sup.Var(r.death.node))
+	if os.Getenv("HOLDFAST_GRACE") == "" && r.grace() > 0 {
+		a.proc.Env = append(a.proc.Env, "HOLDFAST_GRACE="+r.grace().String())
+	}
+	if r.fresh {
+		a.proc.Env = append(a.proc.Env, "HOLDFAST_FRESH=1")
+		r.fresh = false
+	}
+	a.startedAt = time.Now()
+	if err := a.proc.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", line[0], err)
+	}
+	r.say("start %d: %s", r.starts, strings.Join(line, " "))
+	go func() {
+		err := a.proc.Wait()
+		a.code = exitOf(err)
+		close(a.gone)
+	}()
+	ctx, cancel := context.WithCancel(context.Background())
+	a.cancel = cancel
+	a.waiters.Go(func() { a.listen(ctx) })
+	return nil
+}
+
+// exitOf turns the end of a process into a code as a shell does.
+func exitOf(err error) int {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			return 128 + int(ws.Signal())
+		}
+		return exit.ExitCode()
+	}
+	return exitBad
+}
+
+func (a *attempt) exited() bool {
+	select {
+	case <-a.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// patience is how long rank 0 may be silent: a little longer than the ranks wait
+// for each other, which know better.
+func (r *runner) patience() time.Duration {
+	return max(r.opt.PeerTimeout, 1500*time.Millisecond) + 250*time.Millisecond
+}
+
+// listen passes on what rank 0 reports.
+func (a *attempt) listen(ctx context.Context) {
+	w, err := a.r.sup.Accept(ctx)
+	if err != nil {
+		return // ctx has ended: the attempt is over
+	}
+	a.mu.Lock()
+	a.sup = w
+	a.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() { _ = w.Close() }) // ends Next below
+	defer stop()
+	for {
+		rep, err := w.Next(a.r.patience())
+		select {
+		case a.heard <- heard{rep, err, time.Now()}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// watch returns when the launcher has ended, by itself or because it had to.
+func (a *attempt) watch(ctx context.Context) {
+	defer func() { a.cancel(); a.waiters.Wait() }()
+	r := a.r
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-a.gone:
+			a.drain()
+			return
+		case h := <-a.heard:
+			a.hear(h)
+		case s := <-r.signals:
+			r.signalled(ctx, a, s)
+		case <-tick.C:
+		}
+		if !a.noticedAt.IsZero() && !a.last.Ended {
+			a.examine(ctx) // while the ranks that are left go
+		}
+		if why := a.overdue(ctx); why != "" {
+			r.say("ending start %d: %s", r.starts, why)
+			a.end(ctx)
+			return
+		}
+	}
+}
+
+// drain takes the reports that came before the launcher ended.
+func (a *attempt) drain() {
+	wait := time.NewTimer(300 * time.Millisecond)
+	defer wait.Stop()
+	for a.opened && !a.last.Ended && a.noticedAt.IsZero() {
+		select {
+		case h := <-a.heard:
+			a.hear(h)
+		case <-wait.C:
+			a.died(time.Now(), 0, "")
+		}
+	}
+	if a.noticedAt.IsZero() {
+		a.died(time.Now(), 0, "")
+	}
+}
+
+func (a *attempt) died(at time.Time, silent time.Duration, node string) {
+	if !a.noticedAt.IsZero() {
+		return
+	}
+	a.noticedAt, a.diedAt = at, at.Add(-silent)
+	if node != "" {
+		a.suspects = append(a.suspects, node)
+	}
+}
+
+// hear takes a report.
+func (a *attempt) hear(h heard) {
+	r := a.r
+	if h.err != nil {
+		if a.last.Ended || a.last.Lost != nil {
+			return
+		}
+		silent := time.Duration(0)
+		what := "closed its connection"
+		if errors.Is(h.err, os.ErrDeadlineExceeded) {
+			silent, what = r.patience(), fmt.Sprintf("has been silent for %v", r.patience())
+		}
+		node := ""
+		if len(a.ranks) > 0 {
+			node = a.ranks[0]
+		}
+		a.died(h.at, silent, node)
+		r.say("rank 0 on node %s is lost: it %s", node, what)
+		return
+	}
+	rep := h.rep
+	if !a.opened {
+		a.opened, a.ranks = true, rep.Nodes
+		if r.opening == 0 {
+			r.opening = h.at.Sub(a.startedAt)
+		}
+		a.stuckAt = h.at
+	}
+	if rep.Restoring && a.restoringAt.IsZero() {
+		a.restoringAt = h.at
+	}
+	if rep.Points != a.points || !rep.Ready {
+		a.points, a.stuckAt = rep.Points, h.at
+	}
+	if rep.Restored != nil {
+		a.restored = rep.Restored.Epoch
+		r.safe = true
+	} else if rep.Ready {
+		r.began = true
+	}
+	if rep.Points > 0 && !a.computing {
+		a.computing = true
+		r.account(a, rep, h.at)
+	}
+	if l := rep.Lost; l != nil && a.last.Lost == nil {
+		a.died(h.at, time.Duration(l.Silent*float64(time.Second)), l.Node)
+		r.say("rank %d on node %s is lost (noticed by rank %d: %s)", l.Rank, l.Node, l.Noticed, l.Observed)
+	}
+	if rep.Ended && !a.last.Ended {
+		a.stuckAt = h.at // from now on the launcher has to end
+	}
+	for level := range rep.Committed {
+		if level != storage.LevelLocal {
+			r.safe = true
+		}
+	}
+	r.measure(rep)
+	a.last = rep
+}
+
+// account says how long it took from a death to computing again.
+func (r *runner) account(a *attempt, rep coordinated.Report, now time.Time) {
+	if r.starts == 1 {
+		what := "a first start"
+		if rs := rep.Restored; rs != nil {
+			what = fmt.Sprintf("restored epoch %d from %s", rs.Epoch, rs.Level)
+		}
+		r.say("computing on %d ranks, %.2f s after the start: %s", len(a.ranks), now.Sub(a.startedAt).Seconds(), what)
+		return
+	}
+	d := r.death
+	var fetch time.Duration
+	what := "nothing to restore, from the beginning"
+	if rs := rep.Restored; rs != nil {
+		fetch = time.Duration(rs.Fetch * float64(time.Second))
+		what = fmt.Sprintf("epoch %d from %s", rs.Epoch, rs.Level)
+	}
+	restoring := a.restoringAt
+	if restoring.IsZero() {
+		restoring = now
+	}
+	restore := max(now.Sub(restoring)-fetch, 0)
+	r.say("computing again %.2f s after the death: notice %.2f, relaunch %.2f, fetch %.2f, restore %.2f; %s", now.Sub(d.at).Seconds(),
+		d.noticed.Sub(d.at).Seconds(), restoring.Sub(d.noticed).Seconds(), fetch.Seconds(), restore.Seconds(), what)
+}
+
+// startTimeout is how long a restart may take to come to Open.
+func (r *runner) startTimeout() time.Duration {
+	if r.flags.startTimeout > 0 {
+		return r.flags.startTimeout
+	}
+	return 10*r.opening + 20*time.Second
+}
+
+// The time that survivors have to leave by themselves after a rank is lost.
+const leaveTime = 300 * time.Millisecond
+
+// overdue says why the run must be ended, "" if it need not.
+func (a *attempt) overdue(ctx context.Context) string {
+	r := a.r
+	now := time.Now()
+	switch {
+	case a.last.Ended:
+		if now.Sub(a.stuckAt) > r.flags.endTimeout {
+			a.hung = true
+			return fmt.Sprintf("all ranks have closed, and the launcher still runs %v later", r.flags.endTimeout)
+		}
+	case !a.noticedAt.IsZero():
+		if now.Sub(a.noticedAt) > leaveTime {
+			return "a rank is lost and the launcher has not ended"
+		}
+	case !a.opened && r.starts > 1 && now.Sub(a.startedAt) > r.startTimeout():
+		a.died(now, 0, "")
+		a.suspects = a.nodes
+		return fmt.Sprintf("not all ranks have come to Open within %v", r.startTimeout().Round(time.Second))
+	case a.opened && a.last.Ready && r.flags.stall > 0 && now.Sub(a.stuckAt) > r.flags.stall:
+		a.died(now, now.Sub(a.stuckAt), "")
+		return fmt.Sprintf("rank 0 has passed no Point for %v", r.flags.stall)
+	}
+	if !r.stopping && r.lead > 0 && !r.deadline.IsZero() && now.After(r.deadline.Add(-r.lead)) {
+		r.atDeadline(ctx, a)
+	}
+	return ""
+}
+
+// end ends what is left of the run: the step, then its launcher. Ranks that live
+// have left by themselves by now, as a rule.
+func (a *attempt) end(ctx context.Context) {
+	a.killed = true
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if id := a.step(); id != "" {
+			quick := slurm.Client{Timeout: 5 * time.Second}
+			_ = quick.Signal(ctx, id, "KILL", slurm.Tasks) // a step that is gone, or will go with the job
+		}
+	}()
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		_ = syscall.Kill(-a.proc.Process.Pid, s) // gone already is as good
+		t := time.NewTimer(500 * time.Millisecond)
+		select {
+		case <-a.gone:
+		case <-t.C:
+		}
+		t.Stop()
+	}
+	<-a.gone
+	t := time.NewTimer(cancelTime)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C: // Slurm tries to reach the dead node as well
+	}
+}
+
+// cancelTime is how long a restart waits for Slurm to end the step before it.
+const cancelTime = 500 * time.Millisecond
+
+// examine begins to look which nodes are dead, if that has not begun.
+func (a *attempt) examine(ctx context.Context) {
+	if a.examined != nil {
+		return
+	}
+	a.examined = make(chan struct{})
+	suspects, silent := a.suspects, a.noticedAt.After(a.diedAt)
+	go func() {
+		a.nodeDied = a.r.examine(ctx, suspects, silent)
+		close(a.examined)
+	}()
+}
+
+// step is the Slurm step of the run, "" if it is not known.
+func (a *attempt) step() string {
+	if a.r.job == nil || a.last.Step == "" {
+		return ""
+	}
+	return a.r.job.ID + "." + a.last.Step
+}
+
+// supervised is the connection to rank 0; nil before Open and after the end.
+func (a *attempt) supervised() *coordinated.Supervised {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sup
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/slurm"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// isStop reports whether a signal means a final checkpoint by itself.
+func (r *runner) isStop(s os.Signal) bool {
+	if s == syscall.SIGTERM || s == syscall.SIGINT || s == syscall.SIGHUP {
+		return true
+	}
+	if r.opt.StopSignals == nil {
+		return s == syscall.SIGUSR2
+	}
+	return slices.Contains(r.opt.StopSignals, s)
+}
+
+// grace is the time from TERM to the kill, 0 if it is not known.
+func (r *runner) grace() time.Duration {
+	if r.flags.grace > 0 {
+		return r.flags.grace
+	}
+	return r.conf.KillWait
+}
+
+// slack is how much earlier than asked for Slurm may send the signal that
+// announces the end: it looks at time limits every 30 s, and documents a minute.
+const slack = 90 * time.Second
+
+// signalled passes a signal on, or asks for the final checkpoint if that is what
+// it means.
+func (r *runner) signalled(ctx context.Context, a *attempt, s os.Signal) {
+	if r.stopping && (s == syscall.SIGINT) {
+		r.say("%v again: ending the program", s)
+		a.end(ctx)
+		return
+	}
+	if r.isStop(s) {
+		within := time.Duration(0)
+		if s == syscall.SIGTERM && r.job != nil {
+			within = r.grace()
+		}
+		r.stop(a, s.String(), within, s)
+		return
+	}
+	if within, why := r.announces(ctx, s); why != "" {
+		r.stop(a, s.String()+", "+why, within, s)
+		return
+	}
+	r.say("%v: passed on to the ranks", s)
+	_ = a.proc.Process.Signal(s) // launchers pass USR1 and USR2 on; one that is gone needs none
+}
+
+// announces says whether a signal tells of the end of the job: its time limit
+// is near, or it is being preempted.
+func (r *runner) announces(ctx context.Context, s os.Signal) (within time.Duration, why string) {
+	if r.job == nil {
+		return 0, ""
+	}
+	quick := slurm.Client{Timeout: 3 * time.Second}
+	info, err := quick.ShowJob(ctx, r.job.ID)
+	if err != nil {
+		r.say("warning: %v", err)
+		return 0, ""
+	}
+	if !info.Preempted.IsZero() {
+		if p, err := quick.Partition(ctx, info.Partition); err == nil {
+			within = time.Until(info.Preempted.Add(p.Grace))
+		}
+		return max(within, r.grace()), "the job is being preempted"
+	}
+	lead := r.warning.Lead
+	if r.warning.Signal != "" && signalName(s) != r.warning.Signal {
+		return 0, ""
+	}
+	if r.warning.Signal == "" {
+		lead = r.lead
+	}
+	if lead > 0 && !info.End.IsZero() && time.Until(info.End) < lead+slack {
+		r.deadline = info.End
+		return time.Until(info.End) + r.grace(), "the time limit is near"
+	}
+	return 0, ""
+}
+
+func signalName(s os.Signal) string {
+	switch s {
+	case syscall.SIGUSR1:
+		return "USR1"
+	case syscall.SIGUSR2:
+		return "USR2"
+	case syscall.SIGTERM:
+		return "TERM"
+	case syscall.SIGINT:
+		return "INT"
+	case syscall.SIGHUP:
+		return "HUP"
+	}
+	return strings.ToUpper(s.String())
+}
+
+// stop asks for the final checkpoint.
+func (r *runner) stop(a *attempt, why string, within time.Duration, s os.Signal) {
+	if r.stopping {
+		return
+	}
+	r.stopping = true
+	if w := a.supervised(); w != nil {
+		if err := w.Request(true, within); err == nil {
+			text := ""
+			if within > 0 {
+				text = ", " + within.Round(100*time.Millisecond).String() + " are left"
+			}
+			r.say("%s: final checkpoint%s", why, text)
+			return
+		}
+	}
+	r.say("%s: the program cannot be asked for a checkpoint, so the signal is passed on", why)
+	if s == nil {
+		s = syscall.SIGTERM
+	}
+	_ = a.proc.Process.Signal(s) // gone already is as good
+}
+
+// atDeadline asks for the final checkpoint ahead of the time limit, unless it
+// was moved.
+func (r *runner) atDeadline(ctx context.Context, a *attempt) {
+	quick := slurm.Client{Timeout: 3 * time.Second}
+	if info, err := quick.ShowJob(ctx, r.job.ID); err == nil && info.End.After(r.deadline.Add(time.Second)) {
+		r.say("the time limit was moved to %s", info.End.Format(time.DateTime))
+		r.deadline = info.End
+		return
+	}
+	r.stop(a, "the time limit is near", time.Until(r.deadline)+r.grace(), nil)
+}
+
+// defaultLead is when the final checkpoint is asked for, before the time limit,
+// with --requeue and nothing else said.
+const defaultLead = time.Minute
+
+// readWarning finds out how long before the end of the job the final checkpoint
+// is to be, and warns if that is known to be too late.
+func (r *runner) readWarning(ctx context.Context) {
+	if w, ok, err := r.client.ScriptWarning(ctx, r.job.ID); err == nil && ok {
+		r.warning = w
+	}
+	switch {
+	case r.flags.lead > 0:
+		r.lead = r.flags.lead
+	case r.warning.Lead > 0 && r.flags.requeue:
+		r.lead = r.warning.Lead
+	case r.flags.requeue:
+		r.lead = defaultLead
+	}
+	if b, err := os.ReadFile(r.measureFile()); err == nil {
+		var m measured
+		if json.Unmarshal(b, &m) == nil {
+			r.compare(m)
+		}
+	}
+}
+
+// measured is what a checkpoint took, kept beside the checkpoints for the next
+// job.
+type measured struct {
+	Epoch   storage.Epoch `json:"epoch"`
+	Seconds float64       `json:"checkpoint_s"` // from the request until it was at global
+}
+
+func (r *runner) measureFile() string { return filepath.Join(r.opt.Global, "holdfast.run.json") }
+
+// measure keeps what the newest checkpoint took, and compares.
+func (r *runner) measure(rep coordinated.Report) {
+	if rep.Newest == nil || r.opt.Global == "" || r.job == nil {
+		return
+	}
+	s, ok := rep.Newest.DurableSeconds[storage.LevelGlobal]
+	if !ok {
+		return
+	}
+	m := measured{rep.Newest.Epoch, s + rep.Newest.BlockedSeconds}
+	if m.Epoch == r.newest {
+		return
+	}
+	r.newest = m.Epoch
+	if b, err := json.Marshal(m); err == nil {
+		_ = os.WriteFile(r.measureFile(), append(b, '\n'), 0o644) // a hint for the next job, no more
+	}
+	r.compare(m)
+}
+
+// compare warns once if the time before the end is too short for a checkpoint.
+func (r *runner) compare(m measured) {
+	lead := r.lead
+	if lead == 0 {
+		lead = r.warning.Lead
+	}
+	if r.warned || lead == 0 || r.deadline.IsZero() || m.Seconds < lead.Seconds() {
+		return
+	}
+	r.warned = true
+	r.say("warning: the final checkpoint begins %v before the time limit, but epoch %d took %.1f s to reach global; use --signal or --lead of at least %.0f s",
+		lead, m.Epoch, m.Seconds, 1.5*m.Seconds+1)
+}
+
+// adviseMPI says which launcher and MPI go together when a program did not come
+// up under srun.
+func (r *runner) adviseMPI(a *attempt) {
+	if r.cmd.kind != launchSrun || a.opened {
+		return
+	}
+	have, err := r.client.MPIPlugins(context.Background())
+	if err != nil {
+		return
+	}
+	plugin := r.cmd.plugin
+	if plugin == "" {
+		plugin = os.Getenv("SLURM_MPI_TYPE")
+	}
+	if plugin == "" {
+		plugin = "the site's default"
+	}
+	var pairs []string
+	for _, library := range []string{"Open MPI", "MPICH"} {
+		for _, p := range slurm.Plugins(library) {
+			if slices.Contains(have, p) {
+				pairs = append(pairs, library+" with --mpi="+p)
+			}
+		}
+	}
+	r.say("the program did not come up under srun --mpi=%s; pairs that work on this site: %s", plugin, strings.Join(pairs, ", "))
+}

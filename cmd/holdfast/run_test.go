@@ -1,0 +1,296 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/slurm"
+)
+
+func TestParseSrun(t *testing.T) {
+	c, err := parseCommand(strings.Fields("srun --mpi=pmix -K -vv -N3-4 -n 6 --export ALL -c2 --ntasks-per-node=2 -l ./app -n 9 --mpi=none"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.kind != launchSrun || c.tasks != 6 || c.nodes != 3 || c.each != 2 || c.cpus != 2 || c.plugin != "pmix" || strings.Join(c.prog, " ") != "./app -n 9 --mpi=none" {
+		t.Errorf("got %+v", c)
+	}
+	got := strings.Join(c.onNodes([]string{"n1", "n3"}, []string{"n2"}, 6, 4), " ")
+	want := "srun --mpi=pmix -K -vv -N3-4 -n 6 --export ALL -c2 --ntasks-per-node=2 -l --overlap -N 2 -n 6 -w n1,n3 -x n2 --ntasks-per-node=3 --overcommit ./app -n 9 --mpi=none"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for _, bad := range []string{"srun", "srun -n", "srun -n x ./app", "srun -N0 ./app", "srun -n2 ./a : -n3 ./b"} {
+		if _, err := parseCommand(strings.Fields(bad)); err == nil {
+			t.Errorf("%s: got no error", bad)
+		}
+	}
+	if c, err := parseCommand(strings.Fields("srun -- ./app -x")); err != nil || c.prog[0] != "./app" {
+		t.Errorf("--: got %+v, %v", c, err)
+	}
+}
+
+func TestParseMpirun(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "hosts")
+	if err := os.WriteFile(file, []byte("# machines\nn1 slots=2\nn2:4\n\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ line, nodes, want string }{
+		{"mpirun.openmpi --hostfile " + file + " --mca btl self,tcp -np 4 -x A ./app -host z", "n1 n2",
+			"mpirun.openmpi --host n1:2,n2:2 --oversubscribe --mca btl self,tcp -np 4 -x A ./app -host z"},
+		{"mpirun.openmpi --host n1,n2 -N 1 ./app", "n2", "mpirun.openmpi --host n2:1 --oversubscribe ./app"},
+		{"mpiexec.mpich -f " + file + " -genv A 1 -n 6 ./app", "n1 n2", "mpiexec.mpich -hosts n1:3,n2:3 -genv A 1 -n 6 ./app"},
+		{"mpiexec.mpich -ppn 2 -n 4 ./app", "", "mpiexec.mpich -ppn 2 -n 4 ./app"},
+		{"mpirun.openmpi -np 2 ./app : -np 1 ./b", "", "mpirun.openmpi -np 2 ./app : -np 1 ./b"},
+	} {
+		cmd, err := parseCommand(strings.Fields(c.line))
+		if err != nil {
+			t.Errorf("%s: %v", c.line, err)
+			continue
+		}
+		if got := strings.Join(cmd.onHosts(strings.Fields(c.nodes)), " "); got != c.want {
+			t.Errorf("%s\ngot  %s\nwant %s", c.line, got, c.want)
+		}
+	}
+	for _, bad := range []string{"mpirun.openmpi -np x ./app", "mpirun.openmpi --hostfile /nosuch ./app", "mpiexec.mpich -ppn x ./app"} {
+		if _, err := parseCommand(strings.Fields(bad)); err == nil {
+			t.Errorf("%s: got no error", bad)
+		}
+	}
+}
+
+// victim is the program that TestRun starts: one simulated rank, which dies, fails or
+// stops as VICTIM says.
+func victim() {
+	world := mpiwrap.Single()
+	ctx := context.Background()
+	ck, err := coordinated.Open(ctx, world, coordinated.FromEnv())
+	check := func(err error) {
+		if err != nil && !errors.Is(err, coordinated.ErrStop) {
+			fmt.Fprintln(os.Stderr, "victim:", err)
+			os.Exit(9)
+		}
+	}
+	check(err)
+	step := 0
+	check(ck.Protect("step", &step))
+	_, err = ck.Restore(ctx)
+	check(err)
+	born := step
+	mode := os.Getenv("VICTIM")
+	if mode == "hopeless" {
+		os.Exit(4)
+	}
+	for err == nil && step < 60 {
+		step++
+		time.Sleep(5 * time.Millisecond) // the work
+		if step%10 == 0 {
+			check(ck.Request(ctx))
+		}
+		if err = ck.Point(ctx); err == nil && step%10 == 0 {
+			check(ck.Point(ctx))
+			check(ck.Wait(ctx, "global"))
+		}
+		if mode == "crash" && step == 25 && born == 0 {
+			os.Exit(7)
+		}
+		for mode == "wait" && step == 30 && err == nil {
+			time.Sleep(5 * time.Millisecond) // until a signal
+			err = ck.Point(ctx)
+		}
+	}
+	check(ck.Close())
+	if mode == "hang" {
+		select {}
+	}
+	if err != nil {
+		os.Exit(3)
+	}
+	if mode == "code" {
+		os.Exit(5)
+	}
+}
+
+var accounted = regexp.MustCompile(`computing again \d+\.\d\d s after the death: notice \d+\.\d\d, relaunch \d+\.\d\d, fetch \d+\.\d\d, restore \d+\.\d\d; epoch 2 from global`)
+
+// TestRun: a program without a launcher is started again after it died, and its
+// ways to end have each their code.
+func TestRun(t *testing.T) {
+	t.Setenv("SLURM_JOB_ID", "")
+	for _, c := range []struct {
+		name, victim string
+		flags        []string
+		code         int
+		says         string // expression
+	}{
+		{"ends well", "well", nil, 0, `the program has ended`},
+		{"dies once", "crash", nil, 0, accounted.String()},
+		{"may not be started again", "crash", []string{"--max-restarts=0"}, 1, `giving up: .*--max-restarts`},
+		{"dies each time", "hopeless", []string{"--max-restarts=3", "--backoff=10ms"}, 1, `(?s)waiting 10ms: 2 runs.*waiting 20ms: 3 runs.*giving up`},
+		{"own code", "code", nil, 5, `launcher ended with code 5`},
+		{"hangs after its end", "hang", []string{"--end-timeout=300ms"}, 0, `its launcher had to be ended`},
+		{"is told to stop", "wait", []string{"--stall=1h", "--max-restarts=0"}, 75, `final checkpoint(?s).*stopped after the final checkpoint, epoch 4 at global`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv("VICTIM", c.victim)
+			t.Setenv("HOLDFAST_GLOBAL", dir)
+			t.Setenv("HOLDFAST_LOCAL", "")
+			t.Setenv("HOLDFAST_CONTROL_INTERFACE", "127.0.0.1")
+			var out bytes.Buffer
+			errs := &lockedBuffer{}
+			if c.victim == "wait" {
+				go signalAt(t, dir)
+			}
+			args := append(append([]string{"run", "--interface=127.0.0.1"}, c.flags...), "--", os.Args[0])
+			code := Run(t.Context(), args, &out, errs)
+			if code != c.code || !regexp.MustCompile(c.says).MatchString(errs.String()) {
+				t.Errorf("got code %d, want %d and %s\n%s", code, c.code, c.says, errs.String())
+			}
+		})
+	}
+}
+
+// lockedBuffer takes what both the command and its program write.
+type lockedBuffer struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// signalAt sends this process USR2, which means stop, when the program has its third epoch.
+func signalAt(t *testing.T, dir string) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-t.Context().Done():
+			return
+		case <-tick.C:
+		}
+		if found, _ := filepath.Glob(filepath.Join(dir, "epoch-*3")); len(found) > 0 {
+			if err := syscall.Kill(os.Getpid(), syscall.SIGUSR2); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+	}
+}
+
+// TestRunRefuses: what cannot work is said before anything is started.
+func TestRunRefuses(t *testing.T) {
+	t.Setenv("SLURM_JOB_ID", "")
+	for line, want := range map[string]string{
+		"--requeue -- ./app":  "no Slurm job",
+		"--spares 1 -- ./app": "no nodes to keep",
+		"--spares 2 -- mpirun.openmpi --host a,b -np 2 ./app": "the job has 2 nodes",
+		"--spares 1 -- srun -n2 ./app":                        "inside sbatch or salloc",
+		"-- srun -n2":                                         "no program",
+		"-- /nosuch/program":                                  "no such file",
+		"--interface nosuch0 -- ./app":                        "nosuch0",
+	} {
+		var out, errs bytes.Buffer
+		code := Run(t.Context(), append([]string{"run"}, strings.Fields(line)...), &out, &errs)
+		if code != exitNoLook || !strings.Contains(errs.String(), want) {
+			t.Errorf("%s: got code %d and %q, want 2 and %q", line, code, errs.String(), want)
+		}
+	}
+}
+
+// TestRunRefusesInJob: the same inside a job.
+func TestRunRefusesInJob(t *testing.T) {
+	bin := t.TempDir()
+	for name, body := range map[string]string{
+		"scontrol": `case "$2" in config) echo "KillWait = 30 sec"; echo "SlurmdTimeout = 300 sec"; echo "SlurmdPort = 6818";; *) echo "JobState=RUNNING Restarts=0 Requeue=0";; esac`,
+	} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+body+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	t.Setenv("SLURM_JOB_ID", "5")
+	t.Setenv("SLURM_JOB_NODELIST", "n[1-4]")
+	for line, want := range map[string]string{
+		"--spares 4 -- srun -n2 ./app":                    "--spares 4: the job has 4 nodes",
+		"--spares 1 -- srun -N4 ./app":                    "4 nodes for the program and 1 spare",
+		"-- srun --mpi=none -n4 ./app":                    "--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH",
+		"--requeue --interface nosuch0 -- srun -n4 ./app": "submitted with --no-requeue",
+	} {
+		var out, errs bytes.Buffer
+		code := Run(t.Context(), append([]string{"run"}, strings.Fields(line)...), &out, &errs)
+		if code != exitNoLook || !strings.Contains(errs.String(), want) {
+			t.Errorf("%s: got code %d and %q, want 2 and %q", line, code, errs.String(), want)
+		}
+	}
+}
+
+// TestChoose: nodes that ran before come before spare ones, in the order of the
+// allocation.
+func TestChoose(t *testing.T) {
+	r := &runner{nodes: []string{"a", "b", "c", "d"}, width: 3, dead: map[string]string{}, stderr: &bytes.Buffer{}, flags: runFlags{minNodes: 2}}
+	pick := func(want string) {
+		t.Helper()
+		got, err := r.choose()
+		if text := strings.Join(got, ""); text != want || (err != nil) != (want == "") {
+			t.Errorf("got %s, %v, want %s", text, err, want)
+		}
+		r.used = got
+		r.starts++
+	}
+	pick("abc")
+	r.dead["b"] = "is dead"
+	pick("acd")
+	r.dead["a"] = "is dead"
+	pick("cd")
+	delete(r.dead, "b")
+	pick("bcd")
+	r.dead["b"], r.dead["c"] = "is dead", "is dead"
+	pick("")
+}
+
+// TestProbe: a connection tells a machine that is up from one that is not.
+func TestProbe(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &runner{addrs: map[string]string{"x": "127.0.0.1"}}
+	if why := r.probe(t.Context(), "x", true); why != "" {
+		t.Errorf("a machine that answers: got %q", why)
+	}
+	r.job = &slurm.Job{}
+	r.conf.SlurmdPort = l.Addr().(*net.TCPAddr).Port
+	if why := r.probe(t.Context(), "x", false); why != "" {
+		t.Errorf("a node with slurmd: got %q", why)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if why := r.probe(t.Context(), "x", false); why != "runs no slurmd" {
+		t.Errorf("a node without slurmd: got %q", why)
+	}
+}

@@ -1,0 +1,163 @@
+package slurm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/test/cluster"
+)
+
+// results of undisturbed runs, by program.
+var undisturbed = map[string]string{}
+
+// want returns the result of an undisturbed run.
+func (b *bed) want(t *testing.T, mpi, n int, program []string) string {
+	t.Helper()
+	key := fmt.Sprint(n, program)
+	if undisturbed[key] == "" {
+		there, here := b.dir(t, "want-"+mpis[mpi].name)
+		args := append(append([]string{}, program...), "-result", there+"/result")
+		k := b.start(t, []string{"HOLDFAST_GLOBAL=" + there}, b.srunLine(mpi, n, nil, args...)...)
+		if code := k.wait(); code != 0 {
+			t.Fatalf("undisturbed run: exit %d\n%s", code, k.output())
+		}
+		undisturbed[key] = read(t, here+"/result", k.output())
+	}
+	return undisturbed[key]
+}
+
+// job is a batch job that holdfast run supervises.
+type job struct {
+	*bed
+	id          string
+	there, here string
+	local       string // on every node
+	want        string
+	mpi         int
+}
+
+// newJob makes the directories of a job.
+func (b *bed) newJob(t *testing.T, mpi int, name string, program []string, ranks int) *job {
+	t.Helper()
+	j := &job{bed: b, mpi: mpi, want: b.want(t, mpi, ranks, program)}
+	j.there, j.here = b.dir(t, name+"-"+mpis[mpi].name)
+	if err := os.MkdirAll(j.here+"/ckpt", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	j.local = cluster.Local + "/" + filepath.Base(j.here)
+	j.makeLocal(t)
+	return j
+}
+
+// submit starts a job: sbatch flags, then holdfast run's, then srun's and the
+// program's.
+func (b *bed) submit(t *testing.T, mpi int, name string, sbatch, run, srun, program []string, ranks int, env ...string) *job {
+	t.Helper()
+	j := b.newJob(t, mpi, name, program, ranks)
+	args := append(append([]string{}, program...), "-result", j.there+"/result")
+	line := append(append([]string{b.bin + "/holdfast", "run"}, run...), "--")
+	line = append(line, b.srunLine(mpi, ranks, srun, args...)...)
+	vars := append([]string{"HOLDFAST_GLOBAL=" + j.there + "/ckpt", "HOLDFAST_LOCAL=" + j.local, "HOLDFAST_REDUNDANCY=partner:1", "HOLDFAST_INTERVAL=1s"}, env...)
+	j.sbatch(t, "#!/bin/bash\nexec "+strings.Join(line, " ")+"\n", sbatch, vars, nil)
+	return j
+}
+
+// sbatch submits a script with more variables in its environment.
+func (j *job) sbatch(t *testing.T, script string, flags, vars, args []string) {
+	t.Helper()
+	if err := os.WriteFile(j.here+"/job.sh", []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	line := append([]string{"env"}, vars...)
+	line = append(append(line, "sbatch", "--parsable", "--open-mode=append", "-o", j.there+"/log"), flags...)
+	j.id = strings.TrimSpace(j.Run(t, append(append(line, j.there+"/job.sh"), args...)...))
+	t.Cleanup(func() { _ = j.TryCommand("scancel", j.id) })
+}
+
+// read returns a file of this module.
+func (b *bed) read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// held checks that the log of a job holds texts.
+func (j *job) held(t *testing.T, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(j.log(), text) {
+			t.Errorf("the log lacks %q:\n%s", text, j.decisions())
+		}
+	}
+}
+
+// makeLocal makes the local directory on all nodes.
+func (j *job) makeLocal(t *testing.T) {
+	t.Helper()
+	nodes, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(j.NodeLocal("n1"))), "n*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		if err := os.MkdirAll(filepath.Join(j.NodeLocal(filepath.Base(n)), filepath.Base(j.here)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (j *job) log() string {
+	b, _ := os.ReadFile(j.here + "/log") // none yet
+	return string(b)
+}
+
+// says waits until the job's log holds a text so often.
+func (j *job) says(t *testing.T, text string, times int) {
+	t.Helper()
+	poll(t, text, nil, j.log, func() bool { return strings.Count(j.log(), text) >= times })
+}
+
+// ends waits until the job is over and compares its result.
+func (j *job) ends(t *testing.T) {
+	t.Helper()
+	j.says(t, "holdfast run: ", 1)
+	poll(t, "the end of the job", nil, j.log, func() bool {
+		return strings.Contains(j.log(), "the program has ended") || strings.Contains(j.log(), "giving up")
+	})
+	if got := read(t, j.here+"/result", j.log()); got != j.want {
+		t.Errorf("got %s, the undisturbed run %s\n%s", got, j.want, j.log())
+	}
+}
+
+// decisions are the lines of holdfast run.
+func (j *job) decisions() string {
+	var lines []string
+	for line := range strings.Lines(j.log()) {
+		if strings.HasPrefix(line, "holdfast run: ") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// stencil is a program of some seconds on 3 ranks.
+var stencil = []string{"-shape", "stencil", "-steps", "400", "-pace", "10ms", "-size", "2000"}
+
+// TestDeaths lets nodes die in every way, each under one MPI, the power cut
+// under both. The programs go on with a spare node.
+func TestDeaths(t *testing.T) {
+	b := newBed(t, 5)
+	for i, kind := range []int{0, 0, 1, 2, 3, 4} { // power twice
+		mpi := i % len(mpis)
+		name := strings.TrimLeft(kinds[kind].die[len(kinds[kind].die)-1], "-") + "-" + mpis[mpi].name
+		t.Run(name, func(t *testing.T) {
+			b.killAt(t, mpi, kind, "n3", time.Second, name)
+		})
+	}
+}
