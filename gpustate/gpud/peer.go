@@ -22,9 +22,9 @@ type tickets struct {
 }
 
 type ticket struct {
-	c     *client
-	mem   *mem
-	bytes int64
+	c          *client
+	mem        *mem
+	off, bytes int64
 }
 
 // maxTickets bounds the tickets that nobody has used yet.
@@ -70,15 +70,20 @@ func (t *tickets) drop(c *client) {
 	}
 }
 
+// ranged says whether servers can exchange a range of the object.
+func (o *mem) ranged(off, bytes int64) bool {
+	return o.kind == driver.MemBuffer && bytes > 0 && off <= o.bytes && bytes <= o.bytes-off
+}
+
 func (c *client) export(m *wire.Export) error {
 	o, err := object[*mem](c, m.Mem, "memory object")
 	if err != nil {
 		return err
 	}
-	if m.Bytes == 0 || m.Bytes > o.bytes || o.kind != driver.MemBuffer {
-		return fmt.Errorf("%w: %d bytes of an object of %d", wire.ErrProtocol, m.Bytes, o.bytes)
+	if !o.ranged(m.Off, m.Bytes) {
+		return fmt.Errorf("%w: bytes %d+%d of an object of %d", wire.ErrProtocol, m.Off, m.Bytes, o.bytes)
 	}
-	b, err := c.s.tickets.issue(ticket{c, o, m.Bytes})
+	b, err := c.s.tickets.issue(ticket{c, o, m.Off, m.Bytes})
 	return c.reply(m.Req, err, func(w *wire.Writer) { w.Bytes(b) })
 }
 
@@ -138,11 +143,11 @@ func (t *carry) await(i int) error {
 }
 
 // send writes an object's bytes to w while the next ones come from the device.
-func (t *carry) send(w io.Writer, m driver.Handle, bytes int64) error {
-	var off int64
+func (t *carry) send(w io.Writer, m driver.Handle, off, bytes int64) error {
+	end := off + bytes
 	var filled [2]int64
 	begin := func(i int) (err error) {
-		if filled[i] = min(bytes-off, carryBytes); filled[i] > 0 {
+		if filled[i] = min(end-off, carryBytes); filled[i] > 0 {
 			t.events[i], err = t.drv.Read(t.q, m, off, t.stage[i][:filled[i]], false, nil)
 			off += filled[i]
 		}
@@ -166,12 +171,13 @@ func (t *carry) send(w io.Writer, m driver.Handle, bytes int64) error {
 }
 
 // receive writes bytes from r to an object while the next ones arrive.
-func (t *carry) receive(r io.Reader, m driver.Handle, bytes int64) error {
-	for off, i := int64(0), 0; off < bytes; i ^= 1 {
+func (t *carry) receive(r io.Reader, m driver.Handle, off, bytes int64) error {
+	end := off + bytes
+	for i := 0; off < end; i ^= 1 {
 		if err := t.await(i); err != nil {
 			return err
 		}
-		n := min(bytes-off, carryBytes)
+		n := min(end-off, carryBytes)
 		piece := t.stage[i][:n]
 		if _, err := io.ReadFull(r, piece); err != nil {
 			return err
@@ -221,7 +227,7 @@ func (s *Server) give(conn net.Conn) error {
 		return errors.Join(err, out.Now(&wire.Reply{Err: err}))
 	}
 	if err = out.Now(&wire.Reply{}); err == nil {
-		err = t.send(patient{conn, s.opt.Patience}, k.mem.h, k.bytes)
+		err = t.send(patient{conn, s.opt.Patience}, k.mem.h, k.off, k.bytes)
 	}
 	return errors.Join(err, t.close())
 }
@@ -252,8 +258,8 @@ func (c *client) pull(m *wire.Pull) error {
 	if err != nil {
 		return err
 	}
-	if m.Bytes == 0 || m.Bytes > o.bytes || o.kind != driver.MemBuffer {
-		return fmt.Errorf("%w: %d bytes into an object of %d", wire.ErrProtocol, m.Bytes, o.bytes)
+	if !o.ranged(m.Off, m.Bytes) {
+		return fmt.Errorf("%w: bytes %d+%d into an object of %d", wire.ErrProtocol, m.Off, m.Bytes, o.bytes)
 	}
 	c.builds.Go(func() {
 		reached, err := c.fetch(m, o)
@@ -300,5 +306,5 @@ func (c *client) fetchFrom(conn net.Conn, m *wire.Pull, o *mem) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return true, errors.Join(t.receive(in, o.h, m.Bytes), t.close())
+	return true, errors.Join(t.receive(in, o.h, m.Off, m.Bytes), t.close())
 }

@@ -294,8 +294,12 @@ func (s *suite) state(ctx context.Context, n int) (err error) {
 			return err
 		}
 	}
+	moves := 2 * s.o.Runs
+	if n >= 1<<30 {
+		moves = 2
+	}
 	var rate bench.Samples
-	for i := range 2 * s.o.Runs {
+	for i := range moves {
 		to := s.b
 		if i%2 == 1 {
 			to = s.a

@@ -1,7 +1,9 @@
 package remote
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
@@ -189,6 +191,13 @@ func (d *Device) takeSlot(p piece, write bool) (int, error) {
 	return n, nil
 }
 
+// Ranges of a buffer that servers exchange at the same time: a connection moves
+// as much as a core does.
+const (
+	rangeBytes = 16 << 20
+	maxRanges  = 4
+)
+
 // CopyFrom lets the server fetch the bytes of a buffer from another server, or
 // from another device of its own. It returns false where the two do not reach
 // each other.
@@ -197,8 +206,24 @@ func (d *Device) CopyFrom(_, dst driver.Handle, other driver.Device, src driver.
 	if !ok {
 		return false, nil
 	}
+	k := min(max(n/rangeBytes, 1), maxRanges)
+	step := (n + k - 1) / k
+	reached, errs := make([]bool, k), make([]error, k)
+	var all sync.WaitGroup
+	for i := range k {
+		all.Go(func() {
+			off := i * step
+			reached[i], errs[i] = d.fetch(from, dst.(*mem).id, src.(*mem).id, off, min(step, n-off))
+		})
+	}
+	all.Wait()
+	return !slices.Contains(reached, false), errors.Join(errs...)
+}
+
+// fetch fetches one range.
+func (d *Device) fetch(from *Device, dst, src uint64, off, n int64) (bool, error) {
 	id := from.id()
-	reply, err := from.request(id, &wire.Export{Req: id, Mem: src.(*mem).id, Bytes: n})
+	reply, err := from.request(id, &wire.Export{Req: id, Mem: src, Off: off, Bytes: n})
 	if err != nil {
 		return false, err
 	}
@@ -208,7 +233,7 @@ func (d *Device) CopyFrom(_, dst driver.Handle, other driver.Device, src driver.
 		return false, err
 	}
 	id = d.id()
-	reply, err = d.request(id, &wire.Pull{Req: id, Mem: dst.(*mem).id, Bytes: n,
+	reply, err = d.request(id, &wire.Pull{Req: id, Mem: dst, Off: off, Bytes: n,
 		Addrs: append([]string{from.addr}, from.addrs...), Ticket: ticket})
 	if err != nil {
 		return false, err

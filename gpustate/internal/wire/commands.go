@@ -348,11 +348,11 @@ func (m *Ask) Decode(r *Reader) {
 	*m = Ask{r.Uint(), r.Small(AskFormats), r.Uint(), r.Small(MaxArgs)}
 }
 
-// Export lets another server fetch the bytes of a buffer once. The reply is a
+// Export lets another server fetch a range of a buffer once. The reply is a
 // ticket.
 type Export struct {
-	Req, Mem uint64
-	Bytes    int64
+	Req, Mem   uint64
+	Off, Bytes int64
 }
 
 // Op is OpExport.
@@ -362,19 +362,20 @@ func (*Export) Op() Op { return OpExport }
 func (m *Export) Encode(w *Writer) {
 	w.Uint(m.Req)
 	w.Uint(m.Mem)
+	w.Int(m.Off)
 	w.Int(m.Bytes)
 }
 
 // Decode takes the fields off.
-func (m *Export) Decode(r *Reader) { *m = Export{r.Uint(), r.Uint(), r.Size()} }
+func (m *Export) Decode(r *Reader) { *m = Export{r.Uint(), r.Uint(), r.Size(), r.Size()} }
 
 // Pull makes the server fetch the bytes behind a ticket from another one. The
 // reply is 1 when they are there, 0 when no address can be reached.
 type Pull struct {
-	Req, Mem uint64
-	Bytes    int64
-	Addrs    []string
-	Ticket   []byte
+	Req, Mem   uint64
+	Off, Bytes int64
+	Addrs      []string
+	Ticket     []byte
 }
 
 // Op is OpPull.
@@ -384,6 +385,7 @@ func (*Pull) Op() Op { return OpPull }
 func (m *Pull) Encode(w *Writer) {
 	w.Uint(m.Req)
 	w.Uint(m.Mem)
+	w.Int(m.Off)
 	w.Int(m.Bytes)
 	encodeAddrs(w, m.Addrs)
 	w.Bytes(m.Ticket)
@@ -392,7 +394,7 @@ func (m *Pull) Encode(w *Writer) {
 // Decode takes the fields off. What it gives does not share memory with the
 // frame.
 func (m *Pull) Decode(r *Reader) {
-	*m = Pull{r.Uint(), r.Uint(), r.Size(), decodeAddrs(r), []byte(r.Str())}
+	*m = Pull{r.Uint(), r.Uint(), r.Size(), r.Size(), decodeAddrs(r), []byte(r.Str())}
 }
 
 // Fetch is the one frame of a server that fetches: the bytes follow the reply.

@@ -37,7 +37,7 @@ var messages = []Message{
 	&Copy{Queue: 1, Event: 2, Kind: CopyBufferToImage, Dst: 3, Src: 4, DstOff: 5, SrcOff: 6, Bytes: 7, Wait: []driver.Event{7}},
 	&Marker{Queue: 1, Event: 2, Wait: []driver.Event{7}},
 	&Flush{Queue: 1}, &Finish{Req: 1, Queue: 2}, &Ask{Req: 1, What: AskFormats, Object: 3, Index: 4},
-	&Export{Req: 1, Mem: 2, Bytes: 3}, &Pull{Req: 1, Mem: 2, Bytes: 3, Addrs: []string{"a", "b"}, Ticket: []byte{1}},
+	&Export{Req: 1, Mem: 2, Off: 4, Bytes: 3}, &Pull{Req: 1, Mem: 2, Off: 4, Bytes: 3, Addrs: []string{"a", "b"}, Ticket: []byte{1}},
 	&Moved{Token: 1, Err: "e", Steps: "{}"}, &Forget{Event: 1}, &Order{Req: 1, JSON: []byte("{}")}, &Fetch{Ticket: []byte{1}, Bytes: 2},
 	&Direct{Queue: 1, Mem: 2, Event: 3, Region: 4, At: 5, Off: 6, Bytes: 1 << 40, Write: true, Wait: []driver.Event{7}}, &Unshare{Region: 5},
 	&Welcome{Server: "s", Addrs: []string{"a"}, Quota: 5, Devices: []driver.Info{{Kind: "cuda", Platform: "P", Vendor: "V", Name: "N",
