@@ -22,7 +22,7 @@ func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 // runFlags are the flags of holdfast run.
 type runFlags struct {
 	spares, minNodes, maxRestarts int
-	requeue                       bool
+	requeue, asJSON               bool
 	lead, grace                   time.Duration
 	backoff                       time.Duration
 	startTimeout, endTimeout      time.Duration
@@ -85,6 +85,7 @@ all its ranks ended in order.`,
 	fs.DurationVar(&f.startTimeout, "start-timeout", 0, "end a restart whose ranks have not come to Open by then; 0 = ten times as long as the first start took, and 20s more")
 	fs.DurationVar(&f.endTimeout, "end-timeout", 20*time.Second, "end a launcher that still runs so long after all ranks have closed")
 	fs.DurationVar(&f.stall, "stall", 0, "end a run in which rank 0 passes no Point for so long; 0 = never")
+	fs.BoolVar(&f.asJSON, "json", false, "write each decision as one JSON object")
 	fs.StringVar(&f.iface, "interface", os.Getenv("HOLDFAST_CONTROL_INTERFACE"), "interface or address on which the program reaches this command")
 	return cmd
 }

@@ -60,10 +60,22 @@ type death struct {
 	node    bool // a node died; the program is not to blame
 }
 
+// decision is a line of the log as JSON.
+type decision struct {
+	Time  time.Time `json:"time"`
+	Start int       `json:"start"` // number of the start that it is about; 0 before the first
+	Text  string    `json:"decision"`
+}
+
 func (r *runner) say(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fmt.Fprintf(r.stderr, "holdfast run: %s %s\n", time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))
+	now, text := time.Now(), fmt.Sprintf(format, args...)
+	if r.flags.asJSON {
+		_ = jsonLines(r.stderr, []decision{{now, r.starts, text}}) // as the text below
+		return
+	}
+	fmt.Fprintf(r.stderr, "holdfast run: %s %s\n", now.Format("15:04:05.000"), text)
 }
 
 // run returns the exit code; an error is for what keeps it from starting.

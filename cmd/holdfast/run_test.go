@@ -140,6 +140,7 @@ func TestRun(t *testing.T) {
 		{"dies once", "crash", nil, 0, accounted.String()},
 		{"may not be started again", "crash", []string{"--max-restarts=0"}, 1, `giving up: .*--max-restarts`},
 		{"dies each time", "hopeless", []string{"--max-restarts=3", "--backoff=10ms"}, 1, `(?s)waiting 10ms: 2 runs.*waiting 20ms: 3 runs.*giving up`},
+		{"says it as JSON", "well", []string{"--json"}, 0, `"start":1,"decision":"the program has ended"`},
 		{"own code", "code", nil, 5, `launcher ended with code 5`},
 		{"hangs after its end", "hang", []string{"--end-timeout=300ms"}, 0, `its launcher had to be ended`},
 		{"is told to stop", "wait", []string{"--stall=1h", "--max-restarts=0"}, 75, `final checkpoint(?s).*stopped after the final checkpoint, epoch 4 at global`},
