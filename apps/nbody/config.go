@@ -40,7 +40,7 @@ the devices compute. Start it with mpirun or srun, or alone with -ranks 1:
 The result file is CSV in the form of the input file; the SHA-256 of the bodies is
 printed, that of the file is beside it, NAME.sha256. A fixed number of ranks on one
 kind of device gives the same bytes anywhere. Another kind of device rounds
-differently: bodies may then be apart by as much as is printed, for up to 20,000
+differently: bodies may then be apart by as much as is printed, for up to 10,000
 bodies and while that is below 1.
 
 Flags:
@@ -62,7 +62,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	fs.Int64Var(&c.steps, "steps", 100, "time steps in all, also after a restart")
 	fs.Float64Var(&c.dt, "dt", 0.001, "time step, in days or units of time")
 	fs.Float64Var(&c.eps, "eps", 0.05, "softening length, in au or units of length; 0 is none")
-	fs.Int64Var(&c.energyEvery, "energy", 0, "compute the energy every so many steps; 0: only at the start and the end")
+	fs.Int64Var(&c.energyEvery, "energy", 0, "compute the energy every so many steps; 0: only at the start and the end; -1: never (it takes all pairs on the host)")
 	fs.StringVar(&c.out, "out", "", "`file` for the bodies after the last step")
 	fs.Int64Var(&c.snapshotEvery, "every", 0, "write a snapshot, CSV and PNG, every so many steps; 0 is never")
 	fs.StringVar(&c.snapshots, "snapshots", ".", "`folder` for snapshots; it must exist")
@@ -87,8 +87,8 @@ func (c *config) validate() error {
 		return fmt.Errorf("-dt %g: want a positive number", c.dt)
 	case !(c.eps >= 0) || math.IsInf(float64(float32(c.eps*c.eps)), 0):
 		return fmt.Errorf("-eps %g: want 0 or a positive number", c.eps)
-	case c.energyEvery < 0:
-		return fmt.Errorf("-energy %d: want 0 or more", c.energyEvery)
+	case c.energyEvery < -1:
+		return fmt.Errorf("-energy %d: want -1 or more", c.energyEvery)
 	case c.snapshotEvery < 0:
 		return fmt.Errorf("-every %d: want 0 or more", c.snapshotEvery)
 	}

@@ -34,8 +34,9 @@ checkpoint and restarted at every place, "same", "swap" (the GPUs in reversed
 order) or a device, and its result is compared with that of a run that nobody
 stopped: the same bytes, or apart as rounding allows on another kind of device.
 
-Sizes suit the device: matrices of 1024 and 2048, 4096 bodies on a CPU, 12288,
-16384 and 131072 on a GPU; --seconds sets how long the steps of a run take.
+Sizes suit the device: matrices of 1024 (matmul) and 2048 (transpose) and 4096
+bodies on a CPU, 8192 and 131072 on a GPU; --seconds sets how long the steps of a
+run take.
 
 Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 2 could not measure.`,

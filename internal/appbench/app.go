@@ -48,7 +48,7 @@ var apps = []app{
 	{
 		name: "nbody", out: "end.csv", half: 10, apart: bodiesApart,
 		args: func(work float64, big bool, _ string) ([]string, error) {
-			return []string{"-plummer", fmt.Sprint(nbodySize(big)), "-steps", count(nbodySteps, work)}, nil
+			return []string{"-plummer", fmt.Sprint(nbodySize(big)), "-steps", count(nbodySteps, work), "-energy", "-1"}, nil
 		},
 		sources: gpustate.Sources{OpenCL: nbkernel.OpenCL, CUDA: nbkernel.CUDA}, options: nbkernel.Options,
 		kernels: []string{nbkernel.Accelerate, nbkernel.KickDrift, nbkernel.Kick},
@@ -70,7 +70,7 @@ var apps = []app{
 		args: func(work float64, big bool, _ string) ([]string, error) {
 			n := 2048
 			if big {
-				n = 16384
+				n = 8192
 			}
 			return []string{"-size", fmt.Sprintf("%dx%d", n, n), "-rounds", count(10, work)}, nil
 		},
@@ -88,7 +88,7 @@ const (
 // matmulSize returns the size of C, the shared dimension and the width of a panel.
 func matmulSize(big bool) (n, k, panel int) {
 	if big {
-		return 12288, 8192, 256
+		return 8192, 8192, 256
 	}
 	return 1024, 1024, 128
 }

@@ -1,6 +1,11 @@
 package gravity
 
-import "math"
+import (
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
 
 // Kinetic returns the kinetic energy of bodies lo to hi-1:
 //
@@ -25,16 +30,29 @@ func Kinetic(pos, vel []float32, lo, hi int) float64 {
 // Each pair is counted by one of its bodies: body i counts the pairs with the
 // bodies i+1 ... i+(n-1)/2, modulo n, and for even n the lower half counts the
 // one opposite as well. So ranks with equal numbers of bodies have equal work,
-// and the shares of a partition of all bodies add up to U.
+// and the shares of a partition of all bodies add up to U. All cores compute; the
+// sum is in the order of the bodies, so it does not depend on how many there are.
 func Potential(g, eps float64, pos []float32, lo, hi int) float64 {
 	n := len(pos) / 4
+	terms := make([]float64, max(hi-lo, 0))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for k := int(next.Add(1)) - 1; k < len(terms); k = int(next.Add(1)) - 1 {
+				i := lo + k
+				pairs := (n - 1) / 2
+				if n%2 == 0 && i < n/2 {
+					pairs++
+				}
+				terms[k] = float64(pos[4*i+3]) * inverseDistances(eps, pos, i, pairs)
+			}
+		})
+	}
+	workers.Wait()
 	var sum float64
-	for i := lo; i < hi; i++ {
-		pairs := (n - 1) / 2
-		if n%2 == 0 && i < n/2 {
-			pairs++
-		}
-		sum += float64(pos[4*i+3]) * inverseDistances(eps, pos, i, pairs)
+	for _, t := range terms {
+		sum += t
 	}
 	return -g * sum
 }
