@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"sync"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
@@ -19,6 +20,9 @@ func (c *Checkpointer) copyOut(ctx context.Context, e storage.Epoch, level strin
 		infos, err := c.copyNode(ctx, e, l)
 		return c.commit(e, level, infos, err)
 	}
+	if level == storage.LevelParity {
+		defer c.lendShard(ctx, e, l)() // until all ranks have voted, and so have read
+	}
 	end := c.copySpan(e, level, c.world.Rank())
 	info, err := c.copyShard(ctx, e, level, l)
 	end(ended(events.Event{Bytes: info.Bytes, Stored: info.Stored}, err))
@@ -32,9 +36,30 @@ func (l *loan) within(ctx context.Context) (context.Context, context.CancelFunc)
 	return ctx, func() { stop(); cancel(nil) }
 }
 
+// lendShard serves this rank's shard to those who compute parity from memory,
+// until end is called or the memory is wanted back.
+func (c *Checkpointer) lendShard(ctx context.Context, e storage.Epoch, l *loan) (end func()) {
+	if l == nil {
+		return func() {}
+	}
+	secs := l.borrow()
+	if secs == nil {
+		return func() {}
+	}
+	release, err := c.store.Lend(ctx, e, c.levels[0], secs)
+	if err != nil {
+		c.log.Debug("holdfast: parity is computed from the disk", "epoch", e, "why", err)
+		l.done()
+		return func() {}
+	}
+	once := sync.OnceFunc(func() { release(); l.done() })
+	stop := context.AfterFunc(l.ctx, once)
+	return func() { stop(); once() }
+}
+
 // copyShard copies this rank's shard.
 func (c *Checkpointer) copyShard(ctx context.Context, e storage.Epoch, level string, l *loan) (storage.ShardInfo, error) {
-	if level != storage.LevelParity { // which is computed from the shards of others
+	if l != nil && level != storage.LevelParity { // which is computed from the shards of others
 		if secs := l.borrow(); secs != nil {
 			bound, cancel := l.within(ctx)
 			info, err := c.store.FlushFrom(bound, e, c.levels[0], level, secs)

@@ -106,6 +106,9 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*level, error) 
 		puts:     map[Epoch][]*shardIndex{},
 		base:     map[int]*shardIndex{},
 	}
+	if cfg.Name == LevelLocal && s.opt.Transport != nil {
+		l.fs = &lendFS{FS: s.opt.FS, lent: map[string]*memShard{}}
+	}
 	if err := l.prepare(s.opt.Rank, cfg.Create); err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ func (p *parityCase) once(ctx context.Context) (raw, durable float64, err error)
 		switch c.Op {
 		case "raw-write":
 			raw += s
-		case "put", "flush", "commit":
+		case "put", "lend", "flush", "commit":
 			durable += s
 		}
 		return infos, err
@@ -126,6 +126,11 @@ func (p *parityCase) once(ctx context.Context) (raw, durable float64, err error)
 		}
 	}
 	for _, l := range []struct{ op, level string }{{"put", storage.LevelLocal}, {"flush", storage.LevelParity}} {
+		if l.level == storage.LevelParity {
+			if _, err := step(command{Op: "lend", Level: storage.LevelLocal}); err != nil {
+				return 0, 0, err
+			}
+		}
 		infos, err := step(command{Op: l.op, Level: l.level})
 		if err != nil {
 			return 0, 0, err
@@ -133,6 +138,9 @@ func (p *parityCase) once(ctx context.Context) (raw, durable float64, err error)
 		if _, err := step(command{Op: "commit", Level: l.level, Infos: infos}); err != nil {
 			return 0, 0, err
 		}
+	}
+	for _, k := range p.workers {
+		k.release()
 	}
 	_, err = step(command{Op: "prune"})
 	return raw, durable, err

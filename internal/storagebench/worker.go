@@ -49,6 +49,7 @@ type worker struct {
 	Setup
 	store              *storage.Store
 	part               *storage.Part
+	release            func() // what is lent
 	data, pool, target []byte
 	ck                 *coordinated.Checkpointer
 	blockData          []byte
@@ -164,6 +165,10 @@ func (k *worker) do(ctx context.Context, c command, rep *reply) error {
 		}
 		infos, err := k.store.FlushNode(ctx, e, storage.LevelLocal, c.Level, k.ranks())
 		return k.told(rep, err, infos...)
+	case "lend":
+		var err error
+		k.release, err = k.store.Lend(ctx, e, c.Level, k.sections())
+		return err
 	case "sizes":
 		return k.newPart(ctx, e, c.Level, rep)
 	case "parts":

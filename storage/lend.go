@@ -1,0 +1,165 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// Lend lets reads of this rank's shard of an epoch that is committed at a level
+// be served from memory, as long as the caller has the sections that were put
+// there: the ranks that compute parity need not wait for the disk. It is the level
+// local, and the sections must not change before release returns, which waits
+// for reads under way. What does not lie in memory as it lies on the disk is
+// read from there.
+func (s *Store) Lend(ctx context.Context, e Epoch, level string, secs []Section) (release func(), err error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	l, err := s.at(level)
+	if err != nil {
+		return nil, err
+	}
+	over, ok := l.fs.(*lendFS)
+	if !ok {
+		return nil, &OptionError{Field: "Levels", Reason: "nobody reads level " + level + " from this rank"}
+	}
+	c, err := openCopy(ctx, &l.levelDir, e, s.opt.Rank)
+	if err != nil {
+		return nil, s.fault("fetch", e, level, err)
+	}
+	m, err := newMemShard(c.idx, secs)
+	if cerr := c.close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return nil, s.fault("fetch", e, level, err)
+	}
+	return over.lend(join(l.epochPath(e), shardName(s.opt.Rank)), m), nil
+}
+
+// memShard is the part of a shard that lies in memory.
+type memShard struct {
+	mu    sync.RWMutex
+	spans []memSpan // guarded by mu; ascending; nil when it is no longer lent
+}
+
+// memSpan is bytes of the shard from off on.
+type memSpan struct {
+	off int64
+	p   []byte
+}
+
+func newMemShard(x *shardIndex, secs []Section) (*memShard, error) {
+	m := &memShard{}
+	for i := range secs {
+		sec := &secs[i]
+		chunks := chunksIn(x, sec.Name)
+		if int64(len(chunks)) != chunkCount(sec.Size, x.chunkBytes) {
+			return nil, fmt.Errorf("section %q is not what was put: %w", sec.Name, ErrCorrupt)
+		}
+		sl, ok := sec.Source.(Slicer)
+		if !ok {
+			continue
+		}
+		for k := range chunks {
+			c := &chunks[k]
+			if c.codec != codecRaw || c.origin != x.epoch {
+				continue
+			}
+			if p := sl.Slice(int64(k)*int64(x.chunkBytes), int(c.length)); p != nil {
+				m.spans = append(m.spans, memSpan{c.off, p})
+			}
+		}
+	}
+	slices.SortFunc(m.spans, func(a, b memSpan) int { return int(min(max(a.off-b.off, -1), 1)) })
+	return m, nil
+}
+
+// copyAt copies what lies in memory from off on, and returns how much that was.
+// When there is none, gap is how far it is to the next bytes, at most len(p).
+func (m *memShard) copyAt(p []byte, off int64) (n, gap int) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	i, at := slices.BinarySearchFunc(m.spans, off, func(s memSpan, off int64) int { return int(min(max(s.off-off, -1), 1)) })
+	if !at {
+		i-- // the span that begins before off
+	}
+	for ; i >= 0 && i < len(m.spans) && n < len(p); i++ {
+		s := m.spans[i]
+		from := off + int64(n) - s.off
+		if from < 0 || from >= int64(len(s.p)) {
+			break
+		}
+		n += copy(p[n:], s.p[from:])
+	}
+	if n > 0 {
+		return n, 0
+	}
+	if gap = len(p); i+1 < len(m.spans) {
+		gap = int(min(int64(gap), m.spans[i+1].off-off))
+	}
+	return 0, gap
+}
+
+// lendFS serves reads of what is lent from memory.
+type lendFS struct {
+	vfs.FS
+	mu   sync.Mutex
+	lent map[string]*memShard // guarded by mu; by path
+}
+
+func (f *lendFS) lend(path string, m *memShard) (release func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lent[path] = m
+	return func() {
+		f.mu.Lock()
+		if f.lent[path] == m {
+			delete(f.lent, path)
+		}
+		f.mu.Unlock()
+		m.mu.Lock()
+		m.spans = nil
+		m.mu.Unlock()
+	}
+}
+
+func (f *lendFS) Open(name string) (vfs.File, error) {
+	file, err := f.FS.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m := f.lent[name]; m != nil {
+		return &lentFile{file, m}, nil
+	}
+	return file, nil
+}
+
+// lentFile is an open file, part of which is in memory.
+type lentFile struct {
+	vfs.File
+	m *memShard
+}
+
+func (f *lentFile) ReadAt(p []byte, off int64) (int, error) {
+	done := 0
+	for done < len(p) {
+		n, gap := f.m.copyAt(p[done:], off+int64(done))
+		if n == 0 {
+			var err error
+			if n, err = f.File.ReadAt(p[done:done+gap], off+int64(done)); err != nil {
+				return done + n, err
+			}
+		}
+		done += n
+	}
+	return done, nil
+}
