@@ -29,7 +29,7 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if simulate > 0 {
-				return simulateCut(cmd, simulate)
+				return simulateCut(cmd, simulate, out.json)
 			}
 			self, err := os.Executable()
 			if err != nil {
@@ -51,7 +51,7 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 }
 
 // simulateCut prints the table of the protocol at scale.
-func simulateCut(cmd *cobra.Command, ranks int) error {
+func simulateCut(cmd *cobra.Command, ranks int, asJSON bool) error {
 	var results []scale.Result
 	for _, s := range scale.Shapes() {
 		r, err := scale.Run(scale.Options{Ranks: ranks, Shape: s})
@@ -59,6 +59,9 @@ func simulateCut(cmd *cobra.Command, ranks int) error {
 			return err
 		}
 		results = append(results, r)
+	}
+	if asJSON {
+		return jsonLines(cmd.OutOrStdout(), results)
 	}
 	return scale.WriteTable(cmd.OutOrStdout(), results)
 }

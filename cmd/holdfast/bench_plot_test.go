@@ -1,10 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut/scale"
 )
 
 // TestBenchPlot keeps the results of a suite, shows them again from the file,
@@ -25,5 +28,22 @@ func TestBenchPlot(t *testing.T) {
 	}
 	if code, _, errs := run(t, "bench", "plot", other); code != exitNoLook || !strings.Contains(errs, "line 1") {
 		t.Errorf("a file of something else: exit code %d, %s", code, errs)
+	}
+}
+
+// TestSimulateJSON: the simulated protocol is one object for each program.
+func TestSimulateJSON(t *testing.T) {
+	code, out, errs := run(t, "bench", "cut", "--simulate", "32", "--json")
+	if code != exitGood {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	for l := range strings.Lines(out) {
+		var r scale.Result
+		if err := json.Unmarshal([]byte(l), &r); err != nil {
+			t.Errorf("%v in %q", err, l)
+		}
+	}
+	if strings.Count(out, "\n") != len(scale.Shapes()) {
+		t.Errorf("got\n%swant %d lines", out, len(scale.Shapes()))
 	}
 }
