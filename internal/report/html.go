@@ -195,7 +195,7 @@ func legend() []part {
 	var out []part
 	for _, p := range [][2]string{{"computing", "computing"}, {"starting", "starting"}, {"restoring", "restoring"}, {"parked", "parked at a Point"}, {"draining", "draining messages"},
 		{"capturing", "capturing"}, {"held", "held while it is written"}, {"stopping", "final checkpoint"}, {"ending", "done"}, {"writing", "writing behind the program"}, {"voting", "waiting for all votes"},
-		{"redundancy", "to other nodes"}, {"flushing", "flushing to global"}, {"dead", "not running"}} {
+		{"redundancy", "making redundant"}, {"flushing", "flushing to global"}, {"dead", "not running"}} {
 		out = append(out, part{Kind: p[0], Label: p[1]})
 	}
 	return out

@@ -295,7 +295,7 @@ function line(tip, colour, text) {
   d.append(sw, t);
   tip.append(d);
 }
-const SAY = { computing: "computing", starting: "starting", restoring: "restoring", parked: "waiting at a Point", draining: "receiving messages in flight", capturing: "copying its state", held: "held at the Point", stopping: "waiting for the final checkpoint", ending: "done", writing: "writing", voting: "waiting for all votes", redundancy: "copying to other nodes", flushing: "flushing" };
+const SAY = { computing: "computing", starting: "starting", restoring: "restoring", parked: "waiting at a Point", draining: "receiving messages in flight", capturing: "copying its state", held: "held at the Point", stopping: "waiting for the final checkpoint", ending: "done", writing: "writing", voting: "waiting for all votes", redundancy: "making redundant", flushing: "flushing" };
 function describe(s, i, texts) {
   const k = K[s.k[i]];
   let t = SAY[k] + (s.e[i] ? ", epoch " + s.e[i] : "") + ": " + dur(s.b[i] - s.a[i]);
