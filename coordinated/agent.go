@@ -65,7 +65,7 @@ const (
 )
 
 // tickEvery is how often a main thread is looked at while a cut is being agreed
-// on. Nothing ticks otherwise.
+// on. Otherwise there is only the sign of life, every few seconds.
 const tickEvery = 500 * time.Microsecond
 
 func newAgent(c *Checkpointer, last cut.Epoch) (*agent, error) {

@@ -17,7 +17,8 @@
 // program goes on. Every error says the rank and what to do.
 //
 // Nothing is sent, polled or copied while no checkpoint is asked for, but for a
-// heartbeat between neighbours in the control tree.
+// heartbeat between neighbours in the control tree and, every five seconds, a look
+// at the main thread and a line in the event log.
 //
 // # Concurrency
 //
