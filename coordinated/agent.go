@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
@@ -155,7 +156,7 @@ func (a *agent) run() {
 func (a *agent) signalled(s os.Signal) {
 	stop := slices.Contains(a.c.opt.StopSignals, s)
 	a.c.log.Info("holdfast: signal", "signal", s.String(), "stop", stop)
-	if stop {
+	if s == syscall.SIGTERM { // no other signal says that the end is near
 		a.c.limitStop(a.c.opt.Grace)
 	}
 	a.request(stop, "signal "+s.String())

@@ -53,7 +53,7 @@ type Options struct {
 	Interval, MTBF time.Duration
 	Deadline       time.Time
 	DeadlineLead   time.Duration
-	// Grace is how long after a stop signal the process is killed; 0 means that
+	// Grace is how long after TERM the process is killed; 0 means that
 	// nobody knows. What remains of it, or of the time to Deadline, decides whether a
 	// final checkpoint is copied to Global or stays at the levels before.
 	Grace time.Duration

@@ -104,7 +104,6 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	es.Blocked = time.Since(arrived)
 	c.stats.add(es)
 	if v.stop {
-		c.limitStop(c.opt.Grace)
 		c.endsBy(c.opt.Deadline)
 	}
 	done := c.persist(e, s, err, v.stop)

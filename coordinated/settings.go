@@ -59,7 +59,7 @@ var settings = []setting{
 		duration(func(o *Options) *time.Duration { return &o.MTBF })},
 	{"deadline_lead", "none", wantDuration, "final checkpoint so long before the end of the Slurm job",
 		duration(func(o *Options) *time.Duration { return &o.DeadlineLead })},
-	{"grace", "none", wantDuration, "time from a stop signal to the kill",
+	{"grace", "none", wantDuration, "time from TERM to the kill",
 		duration(func(o *Options) *time.Duration { return &o.Grace })},
 	{"cut_timeout", "60s", wantDuration, "how long the ranks may take to agree on a cut",
 		duration(func(o *Options) *time.Duration { return &o.CutTimeout })},
