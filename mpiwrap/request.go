@@ -55,6 +55,7 @@ type work struct {
 	slot       int32          // of a small message, 0 is none
 	pin        runtime.Pinner // holds buf in place while MPI has it
 	pinned     bool
+	listed     bool         // in a waitBatch; a list may name a request twice
 	box        *boxed       // received from the mailbox, bytes still coming
 	finish     func() error // runs when MPI is done: reductions in Go, views
 	parts      []*Request   // transfers of a neighbourhood collective

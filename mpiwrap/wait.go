@@ -148,7 +148,7 @@ func driveAll(rs []*Request) error {
 	defer s.giveBatch(b)
 	n := 0
 	for _, r := range rs[i:] {
-		if !r.live() || r.state != active {
+		if !r.live() || r.state != active || r.listed {
 			continue
 		}
 		if r.parts != nil {
@@ -158,7 +158,7 @@ func driveAll(rs []*Request) error {
 			r.joinParts()
 			continue
 		}
-		b.hs[n], b.who[n] = r.handle(), r
+		b.hs[n], b.who[n], r.listed = r.handle(), r, true
 		if n++; n == batch {
 			if err := b.drive(n); err != nil {
 				return err
@@ -175,6 +175,7 @@ func (b *waitBatch) drive(n int) error {
 	}
 	c := b.who[0].c
 	failed, err := c.st.drv.WaitAll(b.hs[:n], b.st[:n], b.errs[:n])
+	unlist(b.who[:n])
 	if err != nil {
 		return c.wrap("WaitAll", NoPeer, NoTag, err)
 	}
@@ -198,6 +199,12 @@ func (b *waitBatch) drive(n int) error {
 	}
 	t.flush()
 	return nil
+}
+
+func unlist(rs []*Request) {
+	for _, r := range rs {
+		r.listed = false
+	}
 }
 
 // tally counts received messages, many of one sender at a time.
@@ -246,11 +253,13 @@ func waitAny(rs []*Request) (int, Status, error) {
 	defer s.giveBatch(b)
 	hs, who := b.hs[:0], b.who[:0]
 	for _, r := range rs {
-		if r.live() {
+		if r.live() && !r.listed { // Open MPI reports phantoms for one named twice
 			hs, who = append(hs, r.handle()), append(who, r)
+			r.listed = true
 		}
 	}
 	n, st, err := s.drv.WaitAny(hs)
+	unlist(who)
 	if n < 0 || n >= len(who) {
 		return Undefined, Status{}, who[0].c.wrap("WaitAny", NoPeer, NoTag, err)
 	}

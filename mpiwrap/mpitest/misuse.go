@@ -11,6 +11,7 @@ var misuseCases = []Case{
 	{"every call on no communicator", onNothing},
 	{"every call on a freed communicator", onFreed},
 	{"requests and messages that are none", noRequests},
+	{"a request named twice", namedTwice},
 	{"polling for drained, posted and missing messages", pollMixture},
 	{"truncation by every kind of receive", truncations},
 	{"a message set aside across a drain", asideAcrossDrain},
@@ -175,6 +176,50 @@ func noRequests(*mpiwrap.Comm) error {
 		refused("WaitAll of a zero Request", mpiwrap.ErrRequest, func() error { return mpiwrap.WaitAll(zero) }),
 		refused("Mrecv of nil", mpiwrap.ErrRequest, func() error { return second(mpiwrap.Mrecv(nil, x)) }),
 		refused("Mrecv of a zero Message", mpiwrap.ErrRequest, func() error { return second(mpiwrap.Mrecv(&mpiwrap.Message{}, x)) }))
+}
+
+// namedTwice: in one list, a request counts once.
+func namedTwice(w *mpiwrap.Comm) error {
+	next, prev := neighbours(w)
+	ways := map[string]func(r *mpiwrap.Request) error{
+		"WaitAll": func(r *mpiwrap.Request) error { return mpiwrap.WaitAll(r, r, r) },
+		"WaitAny": func(r *mpiwrap.Request) error { return third(mpiwrap.WaitAny(r, r)) },
+		"WaitSome": func(r *mpiwrap.Request) error {
+			index, _, err := mpiwrap.WaitSome(r, r)
+			return all(err, equalSlices("index", index, []int{0}))
+		},
+		"TestAll": func(r *mpiwrap.Request) error {
+			for {
+				if ok, err := mpiwrap.TestAll(r, r); ok || err != nil {
+					return err
+				}
+			}
+		},
+		"Wait after WaitAll": func(r *mpiwrap.Request) error {
+			err := mpiwrap.WaitAll(r)
+			return all(err, refused("Wait", mpiwrap.ErrRequest, func() error { return second(r.Wait()) }))
+		},
+	}
+	for _, way := range []string{"WaitAll", "WaitAny", "WaitSome", "TestAll", "Wait after WaitAll"} {
+		for _, n := range []int{1, 500} {
+			in := make([]int, n)
+			r, err := mpiwrap.Irecv(w, in, prev, 4)
+			if err := all(err, w.Barrier(), mpiwrap.Send(w, pad(n, 6), next, 4)); err != nil {
+				return err
+			}
+			if err := all(ways[way](r), equal("received", in[n-1], 6)); err != nil {
+				return fmt.Errorf("%s of %d: %w", way, n, err)
+			}
+		}
+	}
+	return nil
+}
+
+// pad returns n zeros, the last one v.
+func pad(n, v int) []int {
+	s := make([]int, n)
+	s[n-1] = v
+	return s
 }
 
 // pollMixture polls for a message that a drain has matched, for one it has put
