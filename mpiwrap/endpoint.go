@@ -8,7 +8,11 @@ package mpiwrap
 // while it stands in the checkpointer.
 type Endpoint struct {
 	s        *state
-	dangling []*Request // collectives on the private communicator that a Settle gave up on
+	dangling []*Request // what a Settle that gave up has left on the private communicator
+
+	// For a large world: how many messages each rank has been told of, and how
+	// many each has said it has sent. See exchangeSparse.
+	told, heard []uint64
 }
 
 // Endpoint returns the rank's endpoint, the same for every communicator of the

@@ -5,8 +5,9 @@ import "github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 // Receives through slots are not posted one by one: they wait in a queue until
 // the next call that enters MPI, which posts them all in one crossing into C. As
 // MPI matches messages only while the program is inside one of its calls, nobody
-// can tell the difference. Sends are never kept back: their receivers would wait
-// while this rank computes.
+// can tell the difference; under a library with a progress thread a synchronous
+// send to such a receive ends at that call, not before. Sends are never kept back:
+// their receivers would wait while this rank computes.
 
 // queueSize is how many receives may wait.
 const queueSize = 64

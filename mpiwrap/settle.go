@@ -21,7 +21,8 @@ type SettleStats struct {
 // Settle empties the network. It is collective over the world: every rank stands
 // in its checkpointer and calls it. It completes the program's sends and
 // non-blocking collectives, exchanges how many messages each rank has sent to
-// each other (world size counts of 8 bytes a rank), receives until every message
+// each other (8 bytes a pair; in a large world only the pairs with news), receives
+// until every message
 // counted has come, and returns once all ranks have got that far. Receives that
 // the program has posted get the messages MPI matches to them; they stay complete
 // for the program's Wait.
@@ -69,7 +70,11 @@ func (d *drain) run() error {
 	if late != nil && !errors.Is(late, ErrDrainIncomplete) {
 		return late
 	}
-	expect, err := d.exchange(&late)
+	exchange := d.exchange
+	if d.e.sparse() {
+		exchange = d.exchangeSparse
+	}
+	expect, err := exchange(&late)
 	if err != nil {
 		return err
 	}
@@ -199,6 +204,7 @@ func (d *drain) waitWith(r *Request, until func(string, func() bool) error) erro
 		if ok || err != nil {
 			r.state, failed = released, err
 			r.release()
+			r.fromSlot(0)
 			return true
 		}
 		return false
@@ -215,6 +221,9 @@ func (d *drain) until(what string, done func() bool) error {
 		n, err := d.e.pump()
 		d.stats.Messages += n
 		d.stats.Rounds++
+		if err == nil {
+			err = d.e.hear()
+		}
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package mpitest_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
 
@@ -30,6 +32,7 @@ var rankPrograms = map[string]func(w *mpiwrap.Comm) error{
 	"split":   splitLimit,
 	"huge":    huge,
 	"threads": threads,
+	"sparse":  sparse,
 }
 
 // threadsEnv asks for ThreadMultiple.
@@ -81,7 +84,28 @@ func TestSuiteUnderMPI(t *testing.T) {
 	}
 }
 
+// sparse runs the suite as in a world that is too large for dense exchanges.
+func sparse(w *mpiwrap.Comm) error {
+	driver.DenseRanks = 0
+	return errors.Join(mpitest.Check(w, mpitest.Suite()), modelsUnderMPI(w))
+}
+
+func TestSparseDrainUnderMPI(t *testing.T) {
+	for _, l := range mpirun.Launchers() {
+		t.Run(l.Name, func(t *testing.T) { launch(t, l, 3, "sparse") })
+	}
+}
+
 func TestSuiteOnSimulatedRanks(t *testing.T) {
+	t.Run("dense", suiteOnSimulatedRanks)
+	t.Run("sparse", func(t *testing.T) {
+		defer func(n int) { driver.DenseRanks = n }(driver.DenseRanks)
+		driver.DenseRanks = 0
+		suiteOnSimulatedRanks(t)
+	})
+}
+
+func suiteOnSimulatedRanks(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 5} {
 		for seed := range uint64(8) {
 			err := mpitest.Run(n, seed, func(w *mpiwrap.Comm) error {

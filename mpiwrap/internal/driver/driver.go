@@ -54,6 +54,10 @@ const (
 	Synchronous
 )
 
+// DenseRanks is the largest world in which a drain exchanges its counts by one
+// all-to-all. Tests make it smaller.
+var DenseRanks = 64
+
 // Info describes the library behind a driver.
 type Info struct {
 	Library    string // version text of the library
