@@ -150,9 +150,7 @@ func (d *Device) send(m wire.Message) error {
 
 // release tells the server to release an object. A lost server has released all.
 func (d *Device) release(id uint64) error {
-	if err := d.out.Later(func(w *wire.Writer) { w.Put(&wire.Release{ID: id}) }); err != nil {
-		return nil
-	}
+	_ = d.send(&wire.Release{ID: id})
 	return nil
 }
 
