@@ -26,6 +26,9 @@
 // a bad chunk is fetched from the next level. An error at one epoch leaves the
 // older epochs as they were.
 //
+// With Options.Run a directory serves one run of the job at a time: another one
+// is refused while the first lives, on whatever node, and goes on when it is dead.
+//
 // # Agreement
 //
 // A Store knows one rank. Whether all ranks have their shards durable is voted
@@ -39,7 +42,8 @@
 // A Store writes at most two shards at a time, each through four buffers of
 // 4 MiB, and serves other ranks through eight more. Copying between levels uses
 // FlushCores goroutines, keeps each level's limit of bytes per second, and
-// waits while a Hold is on.
+// waits while a Hold is on. A run lock is rewritten once a second by one process
+// per directory.
 //
 // # Concurrency
 //
