@@ -439,13 +439,6 @@ func (r *Request) Wait() (Status, error) {
 	if err := r.wake(); err != nil {
 		return Status{}, err
 	}
-	switch r.state {
-	case complete:
-		return r.consumeGuarded(opWait)
-	case active:
-	default:
-		return r.ended(opWait)
-	}
 	flags := uint64(flagBusy | flagBlocked)
 	if r.kind == sendRequest {
 		flags |= flagSend
@@ -455,8 +448,12 @@ func (r *Request) Wait() (Status, error) {
 		return Status{}, err
 	}
 	defer a.leave()
-	if r.state == complete { // it could not be posted
+	switch r.state {
+	case active:
+	case complete:
 		return r.consume()
+	default:
+		return r.ended(opWait)
 	}
 	if r.parts != nil {
 		return r.waitParts()
@@ -485,15 +482,6 @@ func (r *Request) lost(err error) bool {
 	return err != nil && !errors.As(err, &d)
 }
 
-func (r *Request) consumeGuarded(op opCode) (Status, error) {
-	a, err := r.c.quick(op, r.peer, r.tag)
-	if err != nil {
-		return Status{}, err
-	}
-	defer a.leave()
-	return r.consume()
-}
-
 // Test says whether the request is complete and if so returns what it received.
 func (r *Request) Test() (Status, bool, error) {
 	if r == nil {
@@ -502,20 +490,15 @@ func (r *Request) Test() (Status, bool, error) {
 	if err := r.wake(); err != nil {
 		return Status{}, false, err
 	}
-	switch r.state {
-	case complete:
-		st, err := r.consumeGuarded(opTest)
-		return st, true, err
-	case active:
-	default:
-		st, err := r.ended(opTest)
-		return st, err == nil, err
-	}
 	a, err := r.c.quick(opTest, r.peer, r.tag)
 	if err != nil {
 		return Status{}, false, err
 	}
 	defer a.leave()
+	if !r.live() {
+		st, err := r.ended(opTest)
+		return st, err == nil, err
+	}
 	ok, err := r.progress()
 	if err != nil {
 		return Status{}, false, err
@@ -531,7 +514,7 @@ func (r *Request) Test() (Status, bool, error) {
 // progress asks the driver whether an active request is complete. The error is
 // one that leaves it active.
 func (r *Request) progress() (bool, error) {
-	if r.state == complete { // it could not be posted
+	if r.state == complete {
 		return true, nil
 	}
 	if r.parts != nil {
