@@ -65,19 +65,19 @@ func (r *runner) newAttempt(nodes []string) *attempt {
 // start launches the program and begins to listen for its reports.
 func (a *attempt) start() error {
 	r := a.r
-	line := r.line(a.nodes)
-	a.proc = exec.Command(line[0], line[1:]...)
-	a.proc.Stdout, a.proc.Stderr = r.stdout, r.stderr
-	a.proc.Stdin = os.Stdin
-	a.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	a.proc.Env = append(os.Environ(), r.sup.Var(r.death.node))
+	env := append(os.Environ(), r.sup.Var(r.death.node))
 	if os.Getenv("HOLDFAST_GRACE") == "" && r.grace() > 0 {
-		a.proc.Env = append(a.proc.Env, "HOLDFAST_GRACE="+r.grace().String())
+		env = append(env, "HOLDFAST_GRACE="+r.grace().String())
 	}
 	if r.fresh {
-		a.proc.Env = append(a.proc.Env, "HOLDFAST_FRESH=1")
+		env = append(env, "HOLDFAST_FRESH=1")
 		r.fresh = false
 	}
+	line := r.line(a.nodes, env)
+	a.proc = exec.Command(line[0], line[1:]...)
+	a.proc.Stdout, a.proc.Stderr, a.proc.Stdin = r.stdout, r.stderr, os.Stdin
+	a.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	a.proc.Env = env
 	a.startedAt = time.Now()
 	if err := a.proc.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", line[0], err)

@@ -282,9 +282,16 @@ func readHosts(file string) ([]host, error) {
 }
 
 // onHosts is the mpirun command line for ranks on given machines, each taking an
-// equal part.
-func (c *command) onHosts(nodes []string) []string {
+// equal part. Open MPI gives remote ranks only the variables that it is told of.
+func (c *command) onHosts(nodes, vars []string) []string {
 	line := []string{c.name}
+	if c.kind == launchOpenMPI {
+		for _, v := range vars {
+			if !slices.Contains(c.prog, v) {
+				line = append(line, "-x", v)
+			}
+		}
+	}
 	if len(nodes) > 0 {
 		each := c.each
 		if c.tasks > 0 {

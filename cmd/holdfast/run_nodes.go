@@ -115,7 +115,14 @@ func (r *runner) size() error {
 
 // line is the command line for the given nodes. The first start of a command
 // that needs no change is the user's own.
-func (r *runner) line(nodes []string) []string {
+func (r *runner) line(nodes, env []string) []string {
+	var vars []string
+	for _, v := range env {
+		if name, _, ok := strings.Cut(v, "="); ok && strings.HasPrefix(name, "HOLDFAST_") && !slices.Contains(vars, name) {
+			vars = append(vars, name)
+		}
+	}
+
 	switch {
 	case r.cmd.kind == launchSrun && r.job != nil:
 		if r.starts == 1 && r.flags.spares == 0 {
@@ -135,9 +142,9 @@ func (r *runner) line(nodes []string) []string {
 	case r.cmd.kind == launchSrun, r.cmd.kind == launchPlain:
 		return append(append([]string{r.cmd.name}, r.cmd.opts...), r.cmd.prog...)
 	case r.starts == 1 && r.flags.spares == 0 && len(r.cmd.hosts) == 0:
-		return r.cmd.onHosts(nil)
+		return r.cmd.onHosts(nil, vars)
 	}
-	return r.cmd.onHosts(nodes)
+	return r.cmd.onHosts(nodes, vars)
 }
 
 // TooFewNodesError says that not enough nodes are alive.

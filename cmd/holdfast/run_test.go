@@ -50,18 +50,18 @@ func TestParseMpirun(t *testing.T) {
 	}
 	for _, c := range []struct{ line, nodes, want string }{
 		{"mpirun.openmpi --hostfile " + file + " --mca btl self,tcp -np 4 -x A ./app -host z", "n1 n2",
-			"mpirun.openmpi --host n1:2,n2:2 --oversubscribe --mca btl self,tcp -np 4 -x A ./app -host z"},
-		{"mpirun.openmpi --host n1,n2 -N 1 ./app", "n2", "mpirun.openmpi --host n2:1 --oversubscribe ./app"},
+			"mpirun.openmpi -x HOLDFAST_B --host n1:2,n2:2 --oversubscribe --mca btl self,tcp -np 4 -x A ./app -host z"},
+		{"mpirun.openmpi --host n1,n2 -N 1 ./app", "n2", "mpirun.openmpi -x A -x HOLDFAST_B --host n2:1 --oversubscribe ./app"},
 		{"mpiexec.mpich -f " + file + " -genv A 1 -n 6 ./app", "n1 n2", "mpiexec.mpich -hosts n1:3,n2:3 -genv A 1 -n 6 ./app"},
 		{"mpiexec.mpich -ppn 2 -n 4 ./app", "", "mpiexec.mpich -ppn 2 -n 4 ./app"},
-		{"mpirun.openmpi -np 2 ./app : -np 1 ./b", "", "mpirun.openmpi -np 2 ./app : -np 1 ./b"},
+		{"mpirun.openmpi -np 2 ./app : -np 1 ./b", "", "mpirun.openmpi -x A -x HOLDFAST_B -np 2 ./app : -np 1 ./b"},
 	} {
 		cmd, err := parseCommand(strings.Fields(c.line))
 		if err != nil {
 			t.Errorf("%s: %v", c.line, err)
 			continue
 		}
-		if got := strings.Join(cmd.onHosts(strings.Fields(c.nodes)), " "); got != c.want {
+		if got := strings.Join(cmd.onHosts(strings.Fields(c.nodes), []string{"A", "HOLDFAST_B"}), " "); got != c.want {
 			t.Errorf("%s\ngot  %s\nwant %s", c.line, got, c.want)
 		}
 	}
