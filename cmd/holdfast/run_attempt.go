@@ -244,7 +244,7 @@ func (a *attempt) hear(h heard) {
 		r.began = true
 	}
 	if rep.Points > 0 && !a.computing {
-		a.computing = true
+		a.computing, r.computed = true, true
 		r.account(a, rep, h.at)
 	}
 	if l := rep.Lost; l != nil && a.last.Lost == nil {
@@ -322,7 +322,7 @@ func (a *attempt) overdue(ctx context.Context) string {
 		a.died(now, now.Sub(a.stuckAt), "")
 		return fmt.Sprintf("rank 0 has passed no Point for %v", r.flags.stall)
 	}
-	if !r.stopping && r.lead > 0 && !r.deadline.IsZero() && now.After(r.deadline.Add(-r.lead)) {
+	if !r.stopping && a.computing && r.lead > 0 && !r.deadline.IsZero() && now.After(r.deadline.Add(-r.lead)) {
 		r.atDeadline(ctx, a)
 	}
 	return ""

@@ -42,6 +42,7 @@ type runner struct {
 	newest   storage.Epoch // that was measured
 	warned   bool          // that the lead is too short
 	opening  time.Duration // of the first start, until rank 0 reported
+	computed bool          // a start came to a Point
 	began    bool          // a start found nothing to restore
 	safe     bool          // an epoch was there before, or is at a level that survives a node
 	fresh    bool          // the next start is to restore nothing
@@ -215,6 +216,10 @@ func (r *runner) left(ctx context.Context, code int) int {
 		return code
 	case info.State == "PREEMPTED" || info.State == "REQUEUED" || info.State == "PENDING" || info.Restarts > r.job.Restarts:
 		r.say("Slurm requeues the job by itself (%s)", info.State)
+		return code
+	}
+	if code == exitStopped && !r.computed {
+		r.say("the program did not come to compute, so the job is not requeued: it would go round for ever; give it a longer time limit")
 		return code
 	}
 	if err := r.client.Requeue(ctx, r.job.ID); err != nil {

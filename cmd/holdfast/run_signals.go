@@ -163,6 +163,10 @@ func (r *runner) readWarning(ctx context.Context) {
 	case r.flags.requeue:
 		r.lead = defaultLead
 	}
+	if left := time.Until(r.deadline); !r.deadline.IsZero() && r.lead > left/2 {
+		r.say("warning: the final checkpoint would begin %v before the time limit, which is only %v away; it begins %v before", r.lead, left.Round(time.Second), (left / 2).Round(time.Second))
+		r.lead = left / 2
+	}
 	if b, err := os.ReadFile(r.measureFile()); err == nil {
 		var m measured
 		if json.Unmarshal(b, &m) == nil {

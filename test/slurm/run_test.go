@@ -19,7 +19,7 @@ func (b *bed) want(t *testing.T, mpi, n int, program []string) string {
 	t.Helper()
 	key := fmt.Sprint(n, program)
 	if undisturbed[key] == "" {
-		there, here := b.dir(t, "want-"+mpis[mpi].name)
+		there, here := b.dir(t, fmt.Sprint("want-", len(undisturbed)))
 		args := append(append([]string{}, program...), "-result", there+"/result")
 		k := b.start(t, []string{"HOLDFAST_GLOBAL=" + there}, b.srunLine(mpi, n, nil, args...)...)
 		if code := k.wait(); code != 0 {

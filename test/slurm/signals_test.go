@@ -18,8 +18,13 @@ func (b *bed) template(t *testing.T, mpi int, name string, sbatch, program []str
 	text := b.read(t, "../../slurm/"+name+".sh")
 	vars := append([]string{"HOLDFAST=" + b.bin + "/holdfast", "MPI_PLUGIN=" + mpis[mpi].plugin, "HOLDFAST_GLOBAL=" + j.there + "/ckpt",
 		"HOLDFAST_INTERVAL=1s"}, append(env, mpis[mpi].env...)...)
-	j.sbatch(t, text, sbatch, vars, append(program, "-result", j.there+"/result"))
+	j.sbatch(t, text, sbatch, vars, b.line(program, j.there+"/result"))
 	return j
+}
+
+// line is the program under test with its result file.
+func (b *bed) line(program []string, result string) []string {
+	return append(append([]string{b.bin + "/testprog"}, program...), "-result", result)
 }
 
 // TestTemplates runs each job script of slurm/ as a user would.
@@ -35,7 +40,7 @@ func TestTemplates(t *testing.T) {
 	t.Run("preemptible", func(t *testing.T) {
 		j := b.template(t, 0, "preemptible", []string{"-N4", "-t", "10"}, medium, 4)
 		j.says(t, "level=global", 2)
-		urgent := strings.TrimSpace(b.Run(t, "sbatch", "--parsable", "-p", "urgent", "-N4", "-o", "/dev/null", "--wrap", "sleep 1"))
+		urgent := strings.TrimSpace(b.Run(t, "sbatch", "--parsable", "-p", "urgent", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 1"))
 		j.ends(t)
 		j.held(t, "the job is being preempted: final checkpoint", "stopped after the final checkpoint", "restored epoch")
 		if got := b.Run(t, "scontrol", "show", "job", urgent); !strings.Contains(got, "JobState=COMPLETED") {
@@ -54,7 +59,7 @@ func TestTemplates(t *testing.T) {
 		j := b.newJob(t, 0, "template-array", stencil, 2)
 		vars := []string{"HOLDFAST=" + b.bin + "/holdfast", "MPI_PLUGIN=pmix", "CHECKPOINTS=" + j.there + "/ckpt"}
 		j.sbatch(t, b.read(t, "../../slurm/array.sh"), []string{"--array=1-2", "-N2", "-t", "10"}, append(vars, mpis[0].env...),
-			append(stencil, "-result", j.there+"/result-%a"))
+			b.line(stencil, j.there+"/result-%a"))
 		poll(t, "the end of both", nil, j.log, func() bool { return strings.Count(j.log(), "the program has ended") == 2 })
 		for _, task := range []string{"1", "2"} {
 			if got := read(t, j.here+"/result-"+task, j.log()); got != j.want {
