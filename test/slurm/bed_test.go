@@ -27,6 +27,10 @@ var mpis = []struct {
 	{"mpich", "pmi2", nil},
 }
 
+// patient is for jobs in which no node dies: ranks that busy-wait on few cores
+// starve each other for seconds.
+const patient = "HOLDFAST_CONTROL_PEER_TIMEOUT=20s"
+
 // hard is the time after which a job counts as hung.
 const hard = 3 * time.Minute
 

@@ -52,7 +52,7 @@ func TestPlacement(t *testing.T) {
 
 	want := b.want(t, 0, 4, medium)
 	there, here := b.dir(t, "placement")
-	env := []string{"HOLDFAST_GLOBAL=" + there, "HOLDFAST_LOCAL=" + cluster.Local, "HOLDFAST_REDUNDANCY=partner:1", "HOLDFAST_INTERVAL=500ms"}
+	env := []string{patient, "HOLDFAST_GLOBAL=" + there, "HOLDFAST_LOCAL=" + cluster.Local, "HOLDFAST_REDUNDANCY=partner:1", "HOLDFAST_INTERVAL=500ms"}
 	program := append(append([]string{}, medium...), "-result", there+"/result")
 	k := b.start(t, env, b.srunLine(0, 4, []string{"-N2", "-w", "n1,n2"}, program...)...)
 	k.until(t, "epochs", func() bool { return newest(k.output(), "global") >= 2 })

@@ -20,7 +20,7 @@ func TestLostDirectory(t *testing.T) {
 			there, here := b.dir(t, m.name)
 			flags := []string{"-N4", "--ntasks-per-node=1"}
 			args := []string{"-shape", "stencil", "-steps", "200", "-size", "50000"}
-			env := []string{"HOLDFAST_JOB=lost", "HOLDFAST_LOCAL=" + cluster.Local, "HOLDFAST_REDUNDANCY=partner:1"}
+			env := []string{"HOLDFAST_JOB=lost", "HOLDFAST_LOCAL=" + cluster.Local, "HOLDFAST_REDUNDANCY=partner:1", "HOLDFAST_CONTROL_PEER_TIMEOUT=5s"}
 			run := func(result string, env []string, more ...string) *task {
 				return b.start(t, env, b.srunLine(mpi, 4, flags, append(append(args, "-result", there+"/"+result), more...)...)...)
 			}

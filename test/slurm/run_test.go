@@ -21,7 +21,7 @@ func (b *bed) want(t *testing.T, mpi, n int, program []string) string {
 	if undisturbed[key] == "" {
 		there, here := b.dir(t, fmt.Sprint("want-", len(undisturbed)))
 		args := append(append([]string{}, program...), "-result", there+"/result")
-		k := b.start(t, []string{"HOLDFAST_GLOBAL=" + there}, b.srunLine(mpi, n, nil, args...)...)
+		k := b.start(t, []string{patient, "HOLDFAST_GLOBAL=" + there}, b.srunLine(mpi, n, nil, args...)...)
 		if code := k.wait(); code != 0 {
 			t.Fatalf("undisturbed run: exit %d\n%s", code, k.output())
 		}

@@ -33,12 +33,12 @@ func TestTemplates(t *testing.T) {
 	t.Run("time-limit", func(t *testing.T) {
 		// The limit of a minute ends the program once or twice; Slurm sends the signal
 		// 22 s after the start.
-		j := b.template(t, 0, "time-limit", []string{"-N2", "-t", "1", "--signal=B:USR1@30"}, long, 2)
+		j := b.template(t, 0, "time-limit", []string{"-N2", "-t", "1", "--signal=B:USR1@30"}, long, 2, patient)
 		j.ends(t)
 		j.held(t, "time limit is near", "stopped after the final checkpoint", "requeued", "restored epoch")
 	})
 	t.Run("preemptible", func(t *testing.T) {
-		j := b.template(t, 0, "preemptible", []string{"-N4", "-t", "10"}, medium, 4)
+		j := b.template(t, 0, "preemptible", []string{"-N4", "-t", "10"}, medium, 4, patient)
 		j.says(t, "level=global", 2)
 		urgent := strings.TrimSpace(b.Run(t, "sbatch", "--parsable", "-p", "urgent", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 1"))
 		j.ends(t)
@@ -77,7 +77,7 @@ func TestSignals(t *testing.T) {
 	never := "HOLDFAST_INTERVAL=0s"
 	for mpi, m := range mpis {
 		t.Run(m.name, func(t *testing.T) {
-			j := b.submit(t, mpi, "signals", []string{"-N3", "-t", "10", "--requeue"}, []string{"--requeue"}, nil, medium, 3, never)
+			j := b.submit(t, mpi, "signals", []string{"-N3", "-t", "10", "--requeue"}, []string{"--requeue"}, nil, medium, 3, never, patient)
 			j.says(t, "computing on 3 ranks", 1)
 			b.Run(t, "scancel", "--signal=USR1", j.id)
 			j.says(t, "epoch=1 level=global", 1)
