@@ -2,6 +2,7 @@ package mpiwrap
 
 import (
 	"sync"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/abi"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
@@ -26,6 +27,9 @@ type Options struct {
 	Library string
 	// Threads is the level asked for.
 	Threads ThreadLevel
+	// FinalizeTimeout bounds MPI_Finalize, which hangs in some libraries. It counts
+	// from when all ranks have come to Finalize. Zero means 30 s.
+	FinalizeTimeout time.Duration
 }
 
 // LibraryError says that no MPI library could be opened, which ones were tried,
@@ -41,6 +45,7 @@ var process struct {
 	mu    sync.Mutex
 	begun bool
 	world *Comm
+	limit time.Duration // Options.FinalizeTimeout
 }
 
 // Init initialises MPI and returns the world. It may be called once per process
@@ -64,29 +69,9 @@ func Init(opt Options) (*Comm, error) {
 	if err != nil {
 		return nil, &Error{Call: "Init", Peer: NoPeer, Tag: NoTag, Err: err}
 	}
-	process.begun = true
+	process.begun, process.limit = true, opt.FinalizeTimeout
 	process.world, err = newWorld(d)
 	return process.world, err
-}
-
-// Finalize ends MPI. It is collective over all ranks; every request must be
-// complete. Without Init, or a second time, it does nothing.
-func Finalize() error {
-	process.mu.Lock()
-	defer process.mu.Unlock()
-	w := process.world
-	if w == nil || w.st.finalized.Load() {
-		return nil
-	}
-	if _, err := w.quick(opFinalize, NoPeer, NoTag); err != nil {
-		return err
-	}
-	// The call is never left: later ones are refused as those at the same time are.
-	w.st.finalized.Store(true)
-	if err := w.st.drv.Finalize(); err != nil {
-		return w.wrap("Finalize", NoPeer, NoTag, err)
-	}
-	return nil
 }
 
 // Single returns a world of one simulated rank, for programs that run without

@@ -120,22 +120,32 @@ func (d *drain) exchange(late *error) ([]uint64, error) {
 	for i := range mine {
 		mine[i] = s.sent[i].Load()
 	}
-	r, err := d.e.postCollective(driver.Coll{Kind: driver.Alltoall, Type: driver.Uint64, Count: 1,
-		Send: words(mine), Recv: words(expect)})
+	err := d.collective(driver.Coll{Kind: driver.Alltoall, Type: driver.Uint64, Count: 1,
+		Send: words(mine), Recv: words(expect)}, late)
 	if err != nil {
 		return nil, err
 	}
-	var failed error
+	return expect, nil
+}
+
+// collective takes part in a collective of the private communicator and, unless
+// the drain is late already, waits for it. What is not complete when the drain
+// gives up stays on the list of what the next one finishes.
+func (d *drain) collective(c driver.Coll, late *error) error {
+	r, err := d.e.postCollective(c)
+	if err != nil {
+		return err
+	}
 	if *late == nil {
 		*late = d.wait(r)
 		if *late != nil && !errors.Is(*late, ErrDrainIncomplete) {
-			failed = *late
+			err = *late
 		}
 	}
 	if r.state == active {
 		d.e.dangling = append(d.e.dangling, r)
 	}
-	return expect, failed
+	return err
 }
 
 func words(v []uint64) []byte {

@@ -31,21 +31,10 @@ func (d *drain) exchangeSparse(late *error) ([]uint64, error) {
 			return nil, err
 		}
 	}
-	r, err := e.postCollective(driver.Coll{Kind: driver.Barrier})
-	if err != nil {
+	if err := d.collective(driver.Coll{Kind: driver.Barrier}, late); err != nil {
 		return nil, err
 	}
-	var failed error
-	if *late == nil {
-		*late = d.wait(r)
-		if *late != nil && !errors.Is(*late, ErrDrainIncomplete) {
-			failed = *late
-		}
-	}
-	if r.state == active {
-		e.dangling = append(e.dangling, r)
-	}
-	return append([]uint64(nil), e.heard...), failed
+	return append([]uint64(nil), e.heard...), nil
 }
 
 func (e *Endpoint) prepareSparse() {

@@ -2,6 +2,8 @@
 
 package abi
 
-// #cgo LDFLAGS: -ldl
+// The second flag lets disconnect.c stand before the library.
+
+// #cgo LDFLAGS: -ldl -Wl,--export-dynamic
 // #cgo CFLAGS: -O2
 import "C"

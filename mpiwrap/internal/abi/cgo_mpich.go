@@ -3,5 +3,6 @@
 package abi
 
 // #cgo pkg-config: mpich
+// #cgo LDFLAGS: -ldl
 // #cgo CFLAGS: -O2
 import "C"

@@ -8,14 +8,6 @@ import "github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 // Info describes the library.
 func (l *lib) Info() driver.Info { return l.info }
 
-// Finalize ends MPI, unless the program began it.
-func (l *lib) Finalize() error {
-	if l.wasUp {
-		return nil
-	}
-	return l.check(C.hfmpi_finalize())
-}
-
 // Abort ends the job.
 func (l *lib) Abort(code int) { C.hfmpi_abort(C.int(code)) }
 

@@ -95,6 +95,7 @@ struct hfmpi_calls { HF_CALLS(X) };
 
 extern const struct hfmpi_calls *hfmpi_lib; /* the table of the library that was opened */
 extern int64_t hfmpi_limit;              /* longest count that goes to MPI as it is */
+extern int hfmpi_skip_disconnect;        /* not 0: UCX is not to disconnect from peers, see disconnect.c */
 
 #define X(name, params, args) static inline int hfmpi_##name params { return hfmpi_lib->name args; }
 HF_CALLS(X)

@@ -156,7 +156,7 @@ func launched(env func(string) string) (n int, by string) {
 			return n, v
 		}
 	}
-	if env("SLURM_PROCID") != "" && launcherOf(env) == "" {
+	if env("SLURM_PROCID") != "" { // srun; its plugin for PMIx does not say
 		if n, err := strconv.Atoi(env("SLURM_STEP_NUM_TASKS")); err == nil {
 			return n, "SLURM_STEP_NUM_TASKS"
 		}

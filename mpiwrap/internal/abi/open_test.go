@@ -14,6 +14,7 @@ func TestLauncherFromEnvironment(t *testing.T) {
 		{"hydra", map[string]string{"PMI_SIZE": "3", "PMI_RANK": "0"}, "MPICH", 3},
 		{"PMIx without Open MPI", map[string]string{"PMIX_RANK": "0"}, "Open MPI", 0},
 		{"srun without PMI", map[string]string{"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "8"}, "", 8},
+		{"srun with PMIx", map[string]string{"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "8", "PMIX_RANK": "1"}, "Open MPI", 8},
 		{"mpirun inside a Slurm step", map[string]string{"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "8",
 			"OMPI_COMM_WORLD_SIZE": "1"}, "Open MPI", 1},
 		{"noise", map[string]string{"PMI_SIZE": "many"}, "MPICH", 0},

@@ -30,9 +30,13 @@ type PairingError struct {
 }
 
 func (e *PairingError) Error() string {
+	srun := ""
+	if plugin := map[string]string{"Open MPI": "pmix", "MPICH": "pmi2"}[e.Library]; plugin != "" {
+		srun = fmt.Sprintf(" or with srun --mpi=%s", plugin)
+	}
 	return fmt.Sprintf("launcher and MPI library do not belong together: %s=%d, but under %s every rank is alone; "+
-		"start the program with %s's own mpirun, or name the launcher's library in Options.Library",
-		e.Says, e.Launched, e.Library, e.Library)
+		"start the program with %s's own mpirun%s, or name the launcher's library in Options.Library",
+		e.Says, e.Launched, e.Library, e.Library, srun)
 }
 
 // Class is MPI's error class, in MPICH's and Open MPI's common vocabulary.

@@ -1,0 +1,60 @@
+package mpiwrap
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Finalize ends MPI. It is collective over all ranks; every request must be
+// complete. Without Init, or a second time, it does nothing.
+//
+// It returns when all ranks have come to it, however long that takes, and MPI has
+// ended, or Options.FinalizeTimeout after the former. In that case it says so
+// through slog's default logger and returns nil: the ranks have nothing left to
+// do in MPI, and the program goes on to end with the code that is its own. A
+// launcher may dislike that and end the others at the first that is gone
+// (mpirun, mpiexec; not srun), or end with 0 whatever the others end with (mpiexec):
+// write results, and decide whether the program ends well, before Finalize.
+func Finalize() error {
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	w := process.world
+	if w == nil || w.st.finalized.Load() {
+		return nil
+	}
+	return w.finalize(process.limit)
+}
+
+const defaultFinalizeTimeout = 30 * time.Second
+
+// finalize is Finalize for the world, once.
+func (c *Comm) finalize(limit time.Duration) error {
+	s := c.st
+	// A rank that waits for one still computing is no hang; after the barrier there
+	// is none.
+	if err := s.private.Barrier(); err != nil {
+		return c.wrap("Finalize", NoPeer, NoTag, err)
+	}
+	if _, err := c.quick(opFinalize, NoPeer, NoTag); err != nil {
+		return err
+	}
+	// The call is never left: later ones are refused as those at the same time are.
+	s.finalized.Store(true)
+	if limit <= 0 {
+		limit = defaultFinalizeTimeout
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.drv.Finalize() }()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		if err != nil {
+			return c.wrap("Finalize", NoPeer, NoTag, err)
+		}
+	case <-timer.C:
+		slog.Warn("mpiwrap: MPI_Finalize hangs although all ranks have come to it; going on without it",
+			"rank", c.rank, "waited", limit, "library", s.info.Name)
+	}
+	return nil
+}
