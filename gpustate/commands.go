@@ -95,7 +95,9 @@ func (q *Queue) launchHeld(k *Kernel, g *driver.Grid, after []*Event) (*Event, e
 	return q.enter(false, h)
 }
 
-// Write copies src to b from byte off on and returns when that is done.
+// Write copies src to b from byte off on and returns when that is done. On a
+// device of a server it may return when the bytes are on their way; whatever is
+// issued afterwards, on any queue, finds them in b.
 func (q *Queue) Write(b Linear, off int, src []byte) error {
 	_, err := q.transfer("write", b, off, src, false, true, nil)
 	return err

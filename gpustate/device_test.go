@@ -267,3 +267,27 @@ func TestReleased(t *testing.T) {
 		t.Errorf("write to a released buffer: got %v, want ErrReleased", err)
 	}
 }
+
+// TestRestoreStaging: small contents go to the device without staging memory that
+// would have to be pinned first, large ones through it, and all arrive.
+func TestRestoreStaging(t *testing.T) {
+	for n, pinned := range map[int]bool{1<<20 + 3: false, pinFrom / 8: true} { // two buffers of 4n bytes
+		d, _ := fakeDevice(t)
+		first := newSetup(t, d, n)
+		first.fill(t)
+		first.step(t)
+		rec, contents := capture(t, d, nil)
+
+		to, _ := fakeDevice(t)
+		again := newSetup(t, to, n)
+		ok(t, to.Restore(context.Background(), rec, readFrom(contents)))
+		again.expect(t, 2)
+		used := false
+		for _, l := range to.drv.made {
+			used = used || l.stage[0] != nil
+		}
+		if used != pinned {
+			t.Errorf("two buffers of %d bytes: staging memory %v, want %v", 4*n, used, pinned)
+		}
+	}
+}

@@ -14,7 +14,7 @@ type Kernel struct {
 
 	mu   sync.Mutex
 	args []argument
-	free bool // the API does not tell the number of arguments
+	free bool // there may be more arguments than the API tells
 }
 
 // argument is one argument as it was set.
@@ -48,8 +48,8 @@ func (k *Kernel) prepare() {
 }
 
 func (k *Kernel) resize() {
-	n := k.dev.drv.Args(k.h)
-	k.free = n < 0
+	n, exact := k.dev.drv.Args(k.h)
+	k.free = !exact
 	for len(k.args) < n {
 		k.args = append(k.args, argument{})
 	}

@@ -36,11 +36,11 @@ func (l *lane) close() error {
 	return errors.Join(append(errs, l.drv.ReleaseQueue(l.q))...)
 }
 
-// staging gives the two pieces.
-func (l *lane) staging() (s [2][]byte, err error) {
+// staging gives the two pieces, with room for pieces of n bytes.
+func (l *lane) staging(n int64) (s [2][]byte, err error) {
 	for i := range l.stage {
-		if l.stage[i] == nil && l.drv.Info().HostMemory {
-			l.stage[i] = plain(make([]byte, pieceBytes))
+		if l.drv.Info().HostMemory && (l.stage[i] == nil || int64(len(l.stage[i].Bytes())) < n) {
+			l.stage[i] = plain(make([]byte, n))
 		}
 		if l.stage[i] == nil {
 			if l.stage[i], err = l.drv.AllocPinned(pieceBytes); err != nil {
@@ -95,7 +95,7 @@ func (l *lane) direct(ctx context.Context, mem driver.Handle, off int64, dst []b
 
 // staged reads through the staging memory.
 func (l *lane) staged(ctx context.Context, mem driver.Handle, off int64, dst []byte) error {
-	stage, err := l.staging()
+	stage, err := l.staging(pieceBytes)
 	if err != nil {
 		return err
 	}
@@ -131,6 +131,7 @@ func (l *lane) staged(ctx context.Context, mem driver.Handle, off int64, dst []b
 type upload struct {
 	off, bytes int64
 	step       int64 // bytes of a piece
+	unpinned   bool  // from plain memory, see pinFrom
 	fill       func(dst []byte, off int64) error
 	write      func(q driver.Handle, off int64, src []byte, block bool) (driver.Event, error)
 }
@@ -138,7 +139,11 @@ type upload struct {
 // up fills and writes pieces in turn: while one is on its way the next is
 // filled.
 func (l *lane) up(ctx context.Context, u upload) error {
-	stage, err := l.staging()
+	u.step = min(u.step, u.bytes)
+	if u.unpinned {
+		return l.upUnpinned(ctx, u)
+	}
+	stage, err := l.staging(u.step)
 	if err != nil {
 		return err
 	}
@@ -162,6 +167,26 @@ func (l *lane) up(ctx context.Context, u upload) error {
 		u.off, u.bytes = u.off+n, u.bytes-n
 	}
 	return errors.Join(l.await(&events[0]), l.await(&events[1]))
+}
+
+// upUnpinned fills and writes pieces one after the other from plain memory, which
+// the driver copies on its own way.
+func (l *lane) upUnpinned(ctx context.Context, u upload) error {
+	piece := make([]byte, u.step)
+	for u.bytes > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(u.bytes, u.step)
+		if err := u.fill(piece[:n], u.off); err != nil {
+			return err
+		}
+		if _, err := u.write(l.q, u.off, piece[:n], true); err != nil {
+			return err
+		}
+		u.off, u.bytes = u.off+n, u.bytes-n
+	}
+	return nil
 }
 
 // await waits for an event and lets it go.

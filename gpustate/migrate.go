@@ -28,9 +28,7 @@ func (d *Device) MigrateTo(ctx context.Context, sel Select) error {
 // Migrate is MigrateTo that tells how long each step took.
 func (d *Device) Migrate(ctx context.Context, sel Select) (Migration, error) {
 	w := watch{begin: time.Now(), last: time.Now()}
-	if sel.Remote != "" {
-		sel.inherit(d)
-	}
+	sel.inherit(d) // a device of this machine keeps it for the way back
 	drv, err := openDriver(sel)
 	if err != nil {
 		return Migration{}, err
@@ -160,7 +158,7 @@ func (m *migration) kernel(e *entry, k *Kernel) error {
 		return err
 	}
 	h := m.handle(e.obj.ID)
-	if n := m.to.Args(h); n >= 0 && len(k.args) > n {
+	if n, exact := m.to.Args(h); exact && len(k.args) > n {
 		return m.fail(e, fmt.Errorf("it has %d arguments there, %d here: %w", n, len(k.args), ErrConflict))
 	}
 	for i := range k.args {
@@ -191,7 +189,7 @@ func (m *migration) jobs() []job {
 		}
 		m.watch.m.Bytes += e.obj.Mem.Bytes
 		there := &entry{dev: m.d, obj: e.obj, owner: e.owner, h: m.handle(e.obj.ID)}
-		through := there.uploads(m.source(e))
+		through := there.uploads(m.source(e), false)
 		if peer == nil || e.obj.Mem.Kind != driver.MemBuffer {
 			jobs = append(jobs, through...)
 			continue

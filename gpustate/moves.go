@@ -43,6 +43,9 @@ func (s *Select) inherit(d *Device) {
 	if s.KeyFile == "" {
 		s.KeyFile = was.KeyFile
 	}
+	if s.Silence == 0 {
+		s.Silence = was.Silence
+	}
 	if s.Label == "" {
 		s.Label = was.Label
 	}

@@ -155,7 +155,7 @@ func (p *plan) alike(o *record.Object, e *entry) error {
 	case o.Kernel != nil && e.obj.Kernel.Function != o.Kernel.Function:
 		return ErrConflict
 	case o.Kernel != nil:
-		if n := p.d.drv.Args(e.h); n >= 0 && n != len(o.Kernel.Args) {
+		if n, exact := p.d.drv.Args(e.h); exact && n != len(o.Kernel.Args) {
 			return fmt.Errorf("it has %d arguments, the recorded one %d: %w", n, len(o.Kernel.Args), ErrConflict)
 		}
 	}

@@ -5,8 +5,10 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
 // Info describes a device.
@@ -34,6 +36,9 @@ type Select struct {
 	Remote string
 	// KeyFile holds the key of the servers. Empty: DefaultKeyFile.
 	KeyFile string
+	// Silence is how long a server may say nothing before it counts as lost:
+	// stopped, or cut off. 0 is 15 s; at least 3 s.
+	Silence time.Duration
 	// Label is shown to people who look at the server's clients.
 	Label string
 
@@ -93,7 +98,7 @@ var words = map[string]Select{
 // known platform or vendor (pocl, rusticl, nvidia, amd, intel), "uuid=..." or
 // "pci=..."; "#NUMBER" is a place in the list of all devices; anything else is part of a device's name. Empty text is the best
 // device there is. For a device of a server, "remote=ADDRESS" stands before it,
-// or alone, and optionally "key=FILE", with commas between:
+// or alone, and optionally "key=FILE" and "silence=DURATION", with commas between:
 // "remote=node7:7070,cuda:0". Several servers are several remote=.
 func ParseSelect(text string) (Select, error) {
 	var far Select
@@ -103,12 +108,18 @@ func ParseSelect(text string) (Select, error) {
 			far.Remote = strings.TrimSpace(far.Remote + " " + v)
 		} else if v, ok := strings.CutPrefix(part, "key="); ok {
 			far.KeyFile = v
+		} else if v, ok := strings.CutPrefix(part, "silence="); ok {
+			d, err := time.ParseDuration(v)
+			if err != nil || d < wire.MinSilence {
+				return far, fmt.Errorf("device %q: want silence=DURATION of at least %v, such as silence=30s", text, wire.MinSilence)
+			}
+			far.Silence = d
 		} else {
 			rest = append(rest, part)
 		}
 	}
 	s, err := parseLocal(strings.Join(rest, ","))
-	s.Remote, s.KeyFile = far.Remote, far.KeyFile
+	s.Remote, s.KeyFile, s.Silence = far.Remote, far.KeyFile, far.Silence
 	return s, err
 }
 

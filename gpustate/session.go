@@ -61,23 +61,22 @@ func (s *session) width() int {
 	return min(max(runtime.GOMAXPROCS(0), minLanes), maxLanes)
 }
 
-// take gives a lane for the caller alone; give takes it back.
+// take gives a lane for the caller alone, one more while there may be more; give
+// takes it back.
 func (s *session) take() (*lane, error) {
 	s.mu.Lock()
 	if s.lanes == nil {
-		lanes := make(chan *lane, s.width())
-		for range cap(lanes) {
-			l, err := newLane(s)
-			if err != nil {
-				s.mu.Unlock()
-				return nil, err
-			}
-			s.made = append(s.made, l)
-			lanes <- l
-		}
-		s.lanes = lanes
+		s.lanes = make(chan *lane, s.width())
 	}
 	lanes := s.lanes
+	if len(lanes) == 0 && len(s.made) < cap(lanes) {
+		defer s.mu.Unlock()
+		l, err := newLane(s)
+		if err == nil {
+			s.made = append(s.made, l)
+		}
+		return l, err
+	}
 	s.mu.Unlock()
 	return <-lanes, nil
 }

@@ -6,9 +6,18 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
+// pinFrom is how many bytes of contents are worth staging memory that is pinned:
+// allocating that takes as long as copying several times as much from plain
+// memory.
+const pinFrom = 64 << 20
+
 // uploads are the jobs that write all contents to the device.
 func (p *plan) uploads(read func(int, []byte, int64) error) []job {
 	var jobs []job
+	var total int64
+	for _, o := range p.rec.Contents() {
+		total += o.Mem.Bytes
+	}
 	for i, o := range p.rec.Contents() {
 		e := p.to[o.ID]
 		fill := func(dst []byte, off int64) error {
@@ -17,13 +26,14 @@ func (p *plan) uploads(read func(int, []byte, int64) error) []job {
 			}
 			return nil
 		}
-		jobs = append(jobs, e.uploads(fill)...)
+		jobs = append(jobs, e.uploads(fill, total < pinFrom)...)
 	}
 	return jobs
 }
 
-// uploads are the jobs that write an object's bytes, which fill provides.
-func (e *entry) uploads(fill func(dst []byte, off int64) error) []job {
+// uploads are the jobs that write an object's bytes, which fill provides, unpinned
+// through plain memory.
+func (e *entry) uploads(fill func(dst []byte, off int64) error, unpinned bool) []job {
 	switch owner := e.owner.(type) {
 	case *HostBuffer:
 		return []job{func(context.Context, *lane) error { return inPieces(owner.bytes, fill) }}
@@ -44,7 +54,7 @@ func (e *entry) uploads(fill func(dst []byte, off int64) error) []job {
 	var jobs []job
 	for off := int64(0); off < e.obj.Mem.Bytes; off += jobBytes {
 		jobs = append(jobs, func(ctx context.Context, l *lane) error {
-			return l.up(ctx, upload{off: off, bytes: min(jobBytes, e.obj.Mem.Bytes-off), step: pieceBytes, fill: fill,
+			return l.up(ctx, upload{off: off, bytes: min(jobBytes, e.obj.Mem.Bytes-off), step: pieceBytes, unpinned: unpinned, fill: fill,
 				write: func(q driver.Handle, off int64, src []byte, block bool) (driver.Event, error) {
 					ev, err := l.drv.Write(q, e.h, off, src, block, nil)
 					return ev, e.fail("write contents of", err)

@@ -10,43 +10,13 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 )
 
-// work is a kernel that keeps each work item busy for n rounds.
-var work = gpustate.Sources{
-	OpenCL: `__kernel void busy(__global float *x, int n) {
-	int i = get_global_id(0);
-	float v = x[i];
-	for (int k = 0; k < n; k++) v = v * 0.999f + 0.5f;
-	x[i] = v;
-}`,
-	CUDA: `extern "C" __global__ void busy(float *x, int n) {
-	int i = blockIdx.x * blockDim.x + threadIdx.x;
-	float v = x[i];
-	for (int k = 0; k < n; k++) v = v * 0.999f + 0.5f;
-	x[i] = v;
-}`,
-}
-
 func init() { fake.Register("busy", 2, func(fake.Launch) {}) }
 
 // Size of the index space of the kernel.
 const items = 1 << 16
 
 // kernel makes the kernel on a device with its arguments for n rounds.
-func kernel(d *gpustate.Device, n int) (*gpustate.Kernel, error) {
-	x, err := d.Buffer("x", 4*items)
-	if err != nil {
-		return nil, err
-	}
-	p, err := d.Program("busy", work, "")
-	if err != nil {
-		return nil, err
-	}
-	k, err := p.Kernel("busy")
-	if err != nil {
-		return nil, err
-	}
-	return k, k.SetArgs(x, int32(n))
-}
+func kernel(d *gpustate.Device, n int) (*gpustate.Kernel, error) { return Busy(d, items, n) }
 
 // recording measures what gpustate adds to the driver's calls: to setting an
 // argument and to launching a short kernel, and to a program that is bound by
@@ -250,8 +220,7 @@ func (b *bare) close() error {
 }
 
 // windows measures what bounding the number of unfinished commands costs, for a
-// program of long kernels and for one of many short ones, and how long a
-// capture then waits for the commands.
+// program of long kernels and for one of many short ones.
 func (r *runner) windows() (err error) {
 	d, err := gpustate.Open(r.opt.Select)
 	if err != nil {

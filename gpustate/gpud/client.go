@@ -8,7 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
@@ -18,37 +18,36 @@ import (
 // client is one opened device. Its goroutine reads and carries out commands in
 // order; each queue has a goroutine that waits for them.
 type client struct {
-	s    *Server
-	id   uint64
+	h     *host
+	front front
+	last  bool // the process ends with the client
+	pass
+	*seat
 	who  wire.Open
 	conn net.Conn
 	in   *bufio.Reader
+	ear  wire.Ear // behind in
 	out  *wire.Sender
 	dev  *device
 	drv  driver.Device
 
-	arena  []byte // shared with the client, or nil
-	stage  []byte // the slots: the arena, or memory of the driver
+	arena  []byte     // shared with the client, or nil
+	ring   *wire.Ring // conn, when it is through that memory
+	stage  []byte     // the slots: the arena, or memory of the driver
 	pinned driver.Pinned
 	host   driver.Handle // the arena as the driver pinned it, or nil
-	begun  time.Time
-	moved  atomic.Bool // its program has moved away and lets this one go
-
-	used       atomic.Int64
-	unfinished atomic.Int64
-	commands   atomic.Int64
-
-	token [32]byte // by which memory finds the client
 
 	mu      sync.Mutex
 	regions map[uint64]*region // nil when the client is gone
 	objects map[uint64]any
 	events  map[driver.Event]*event
+	tickets map[string]ticket
 	failed  int            // events that are kept because they failed
 	builds  sync.WaitGroup // what goes on beside the reading goroutine
 
 	// of the reading goroutine: messages that are decoded again and again
 	launch   wire.Launch
+	setArg   wire.SetArg
 	direct   wire.Direct
 	transfer wire.Transfer
 	copying  wire.Copy
@@ -73,34 +72,74 @@ type (
 	}
 )
 
-// serveClient serves a client from Welcome to the end.
-func (s *Server) serveClient(conn net.Conn) {
-	c := &client{s: s, conn: conn, in: bufio.NewReaderSize(conn, 64<<10), out: wire.NewSender(conn, s.opt.Patience),
-		regions: map[uint64]*region{}, objects: map[uint64]any{}, events: map[driver.Event]*event{}, begun: time.Now()}
-	if err := c.open(); err != nil {
-		s.opt.Logger.Warn("client not served", "from", conn.RemoteAddr().String(), "err", err)
-		return
-	}
-	s.enter(c)
-	_ = c.reply(c.who.Req, nil, func(w *wire.Writer) { w.B = c.token[:] }) // if it is gone serve finds out
-	s.opt.Logger.Info("client", "id", c.id, "program", c.who.Program, "host", c.who.Host, "pid", c.who.PID,
-		"label", c.who.Label, "device", c.dev.info.String())
-	err := c.serve()
-	if !hungUp(err) {
-		c.dismiss(err.Error())
-		s.opt.Logger.Warn("client dropped", "id", c.id, "err", err)
-	}
-	_ = c.conn.Close()
-	if err := c.free(); err != nil {
-		s.opt.Logger.Warn("client not wholly freed", "id", c.id, "err", err)
-	}
-	s.leave(c)
-	s.opt.Logger.Info("client gone", "id", c.id, "commands", c.commands.Load())
+func newPass(id uint64) (p pass) {
+	p.ID = id
+	_, _ = rand.Read(p.Token[:]) // never fails
+	return p
 }
 
-// hungUp is an end that the client chose.
+func newClient(h *host, conn net.Conn, p pass, t *seat, f front) *client {
+	c := &client{h: h, front: f, pass: p, seat: t, conn: conn, ear: wire.Ear{Reader: conn},
+		out: wire.NewSender(conn, h.patience), regions: map[uint64]*region{}, objects: map[uint64]any{},
+		events: map[driver.Event]*event{}, tickets: map[string]ticket{}}
+	c.in = bufio.NewReaderSize(&c.ear, 64<<10)
+	return c
+}
+
+// run serves the client from Welcome to the end.
+func (c *client) run() {
+	if err := c.open(); hungUp(err) {
+		return // it found nothing that it likes
+	} else if err != nil {
+		c.h.log.Warn("client not served", "id", c.ID, "from", c.conn.RemoteAddr().String(), "err", err)
+		return
+	}
+	welcome := c.out
+	err := c.useRing()
+	if err == nil {
+		err = c.front.opened(c.who)
+	}
+	_ = welcome.Now(&wire.Reply{Req: c.who.Req, Err: err, Body: c.Token[:]}) // if it is gone serve finds out
+	if err == nil {
+		stop := make(chan struct{})
+		go c.beat(stop)
+		err = c.serve()
+		close(stop)
+	} else {
+		c.h.log.Warn("client not served", "id", c.ID, "err", err)
+	}
+	if !hungUp(err) {
+		c.dismiss(err.Error())
+		c.h.log.Warn("client dropped", "id", c.ID, "err", err)
+	}
+	_ = c.conn.Close()
+	if c.last {
+		return // the process ends, and frees more surely what is there
+	}
+	if err := c.close(); err != nil {
+		c.h.log.Warn("client not wholly freed", "id", c.ID, "err", err)
+	}
+}
+
+// useRing has everything after the reply of Open go through the memory that the
+// client shares, if there is any.
+func (c *client) useRing() (err error) {
+	if c.arena == nil {
+		return nil
+	}
+	if c.ring, err = wire.NewRing(c.conn.(*net.UnixConn), c.arena, false); err != nil {
+		return err
+	}
+	c.ear.Reader = c.ring
+	c.conn, c.out = c.ring, wire.NewSender(c.ring, c.h.patience)
+	c.in.Reset(&c.ear)
+	return nil
+}
+
+// hungUp is an end that the client chose, or that its own end chose for it.
 func hungUp(err error) bool {
-	return errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+	return errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) // what it was sent last it has not read
 }
 
 // openTime bounds the time until a client has chosen its device.
@@ -111,7 +150,7 @@ func (c *client) open() error {
 	if err := c.conn.SetReadDeadline(time.Now().Add(openTime)); err != nil {
 		return err
 	}
-	w := &wire.Welcome{Server: c.s.opt.Name, Addrs: c.s.advertised(), Devices: c.s.Devices(), Quota: c.s.opt.Quota}
+	w := &wire.Welcome{Server: c.h.name, Addrs: c.h.addrs, Devices: c.h.infos(), Quota: c.h.quota}
 	if err := c.out.Now(w); err != nil {
 		return err
 	}
@@ -122,7 +161,7 @@ func (c *client) open() error {
 		if number, c.arena, err = wire.Accept(u); err != nil {
 			return err
 		}
-		if number != 1 || len(c.arena) != wire.ArenaBytes {
+		if number != 1 || len(c.arena) != wire.SharedBytes {
 			return errors.Join(fmt.Errorf("%w: slots of another size", wire.ErrProtocol), c.unstage())
 		}
 	}
@@ -143,25 +182,32 @@ func (c *client) choose() error {
 	if err := r.End(); op != wire.OpOpen || err != nil {
 		return errors.Join(err, fmt.Errorf("%w: no choice of a device", wire.ErrProtocol))
 	}
-	if _, err = rand.Read(c.token[:]); err != nil {
-		return err
-	}
-	if c.who.Index >= len(c.s.devices) {
-		err = fmt.Errorf("device %d of %d: %w", c.who.Index, len(c.s.devices), wire.ErrProtocol)
-	} else {
-		c.dev = c.s.devices[c.who.Index]
-		c.drv, err = c.dev.lib.Open(c.dev.at)
-	}
-	if err == nil {
-		if err = c.stageSlots(); err != nil {
-			err = errors.Join(err, c.drv.Close())
-		}
-	}
-	if err != nil {
+	if err = c.openDevice(); err != nil {
 		err = errors.Join(err, c.reply(c.who.Req, err, nil))
 	}
 	return err
 }
+
+func (c *client) openDevice() (err error) {
+	if c.who.Index >= len(c.h.devices) {
+		return fmt.Errorf("device %d of %d: %w", c.who.Index, len(c.h.devices), wire.ErrProtocol)
+	}
+	if n := len(c.who.Program) + len(c.who.Host) + len(c.who.Label); n > maxNames {
+		return fmt.Errorf("names of %d bytes: %w", n, wire.ErrProtocol)
+	}
+	c.dev = c.h.devices[c.who.Index]
+	if c.drv, err = c.dev.lib.Open(c.dev.at); err != nil {
+		return err
+	}
+	if err = c.stageSlots(); err != nil {
+		return errors.Join(err, c.drv.Close())
+	}
+	c.device.Store(int64(c.who.Index) + 1)
+	return nil
+}
+
+// maxNames bounds what a client is called.
+const maxNames = 4096
 
 // stageSlots makes the memory that pieces of transfers pass through.
 func (c *client) stageSlots() (err error) {
@@ -169,7 +215,7 @@ func (c *client) stageSlots() (err error) {
 		c.stage = c.arena
 		if !c.dev.info.HostMemory && c.dev.info.Kind == "cuda" {
 			// unpinned memory works too, at a lower rate
-			c.host, _ = c.drv.CreateMem(driver.MemDesc{Kind: driver.MemHost, Bytes: wire.ArenaBytes, Host: c.arena})
+			c.host, _ = c.drv.CreateMem(driver.MemDesc{Kind: driver.MemHost, Bytes: wire.ArenaBytes, Host: c.arena[:wire.ArenaBytes]})
 		}
 		return nil
 	}
@@ -191,6 +237,9 @@ func (c *client) unstage() error {
 	if c.pinned != nil {
 		errs = append(errs, c.pinned.Free())
 	}
+	if c.ring != nil {
+		c.ring.Release()
+	}
 	errs = append(errs, wire.FreeShared(c.arena))
 	c.host, c.pinned, c.stage, c.arena = nil, nil, nil, nil
 	return errors.Join(errs...)
@@ -204,9 +253,14 @@ func (c *client) dismiss(why string) {
 	}
 }
 
-// free waits for the client's commands and releases all it had.
-func (c *client) free() error {
-	c.s.tickets.drop(c)
+// order asks the client to move.
+func (c *client) order(m *wire.Move) error { return c.out.Now(m) }
+
+// close waits for the client's commands and releases all it had.
+func (c *client) close() error {
+	c.mu.Lock()
+	c.tickets = nil
+	c.mu.Unlock()
 	c.builds.Wait()
 	c.mu.Lock()
 	all := c.objects
@@ -233,7 +287,6 @@ func (c *client) free() error {
 		}
 	}
 	errs = append(errs, c.unshareAll(), c.unstage(), c.drv.Close())
-	c.dev.unfinished.Add(-c.unfinished.Swap(0))
 	return errors.Join(errs...)
 }
 
@@ -247,7 +300,6 @@ func (c *client) release(o any) error {
 	case *mem:
 		if o.kind != driver.MemSub {
 			c.used.Add(-o.bytes)
-			c.dev.used.Add(-o.bytes)
 		}
 		return c.drv.ReleaseMem(o.h)
 	case *sampler:
@@ -283,20 +335,35 @@ func (c *client) serve() error {
 func (c *client) dispatch(op wire.Op, r *wire.Reader) error {
 	switch op { // the frequent ones do without new memory
 	case wire.OpLaunch:
-		c.launch.Decode(r)
-		return firstError(r.End, func() error { return c.doLaunch(&c.launch) })
+		if c.launch.Decode(r); r.End() != nil {
+			return r.Err
+		}
+		return c.doLaunch(&c.launch)
+	case wire.OpSetArg:
+		if c.setArg.Decode(r); r.End() != nil {
+			return r.Err
+		}
+		return c.doSetArg(&c.setArg)
 	case wire.OpTransfer:
-		c.transfer.Decode(r)
-		return firstError(r.End, func() error { return c.doTransfer(&c.transfer) })
+		if c.transfer.Decode(r); r.End() != nil {
+			return r.Err
+		}
+		return c.doTransfer(&c.transfer)
 	case wire.OpDirect:
-		c.direct.Decode(r)
-		return firstError(r.End, func() error { return c.doDirect(&c.direct) })
+		if c.direct.Decode(r); r.End() != nil {
+			return r.Err
+		}
+		return c.doDirect(&c.direct)
 	case wire.OpCopy:
-		c.copying.Decode(r)
-		return firstError(r.End, func() error { return c.doCopy(&c.copying) })
+		if c.copying.Decode(r); r.End() != nil {
+			return r.Err
+		}
+		return c.doCopy(&c.copying)
 	case wire.OpMarker:
-		c.marker.Decode(r)
-		return firstError(r.End, func() error { return c.doMarker(&c.marker) })
+		if c.marker.Decode(r); r.End() != nil {
+			return r.Err
+		}
+		return c.doMarker(&c.marker)
 	}
 	m := wire.New(op)
 	if m == nil {
@@ -307,8 +374,6 @@ func (c *client) dispatch(op wire.Op, r *wire.Reader) error {
 		return err
 	}
 	switch m := m.(type) {
-	case *wire.SetArg:
-		return c.doSetArg(m)
 	case *wire.CreateMem:
 		return c.reply(m.Req, c.createMem(m), nil)
 	case *wire.CreateSampler:
@@ -317,8 +382,11 @@ func (c *client) dispatch(op wire.Op, r *wire.Reader) error {
 		c.builds.Go(func() { _ = c.reply(m.Req, c.build(m), nil) })
 		return nil
 	case *wire.CreateKernel:
-		args, err := c.createKernel(m)
-		return c.reply(m.Req, err, func(w *wire.Writer) { w.Uint(uint64(args + 1)) })
+		args, exact, err := c.createKernel(m)
+		return c.reply(m.Req, err, func(w *wire.Writer) {
+			w.Uint(uint64(args))
+			w.Bool(exact)
+		})
 	case *wire.CreateQueue:
 		return c.reply(m.Req, c.createQueue(m), nil)
 	case *wire.Release:
@@ -332,6 +400,8 @@ func (c *client) dispatch(op wire.Op, r *wire.Reader) error {
 	case *wire.Forget:
 		c.forget(driver.Event(m.Event))
 		return nil
+	case *wire.Beat:
+		return nil
 	case *wire.Unshare:
 		return c.unshare(m.Region)
 	case *wire.Export:
@@ -339,22 +409,10 @@ func (c *client) dispatch(op wire.Op, r *wire.Reader) error {
 	case *wire.Pull:
 		return c.pull(m)
 	case *wire.Moved:
-		if m.Err == "" {
-			c.moved.Store(true)
-		}
-		c.s.moved(*m)
+		c.front.moved(*m)
 		return nil
 	}
 	return fmt.Errorf("%w: operation %d from a client", wire.ErrProtocol, op)
-}
-
-func firstError(do ...func() error) error {
-	for _, f := range do {
-		if err := f(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // reply answers a request; body is for those that succeeded.

@@ -12,7 +12,7 @@ import (
 // driver is the command's; only what no client of ours sends is returned.
 func (c *client) issue(q *queue, i item, last bool, wait []driver.Event,
 	do func(wait []driver.Event) (driver.Event, error)) error {
-	if err := c.begin(i.ev, last); err != nil {
+	if err := c.begin(i.ev, last, i.loose); err != nil {
 		return err
 	}
 	natives, err := c.hold(wait)
@@ -76,10 +76,10 @@ func (c *client) doTransfer(m *wire.Transfer) error {
 	if err := o.reach(m); err != nil {
 		return err
 	}
-	i := item{what: "read of " + word(o), ev: driver.Event(m.Event), piece: &piece{slot: m.Slot}}
-	count := &c.s.counts.read
+	i := item{what: "read of " + word(o), ev: driver.Event(m.Event), loose: m.Loose, piece: &piece{slot: m.Slot}}
+	count := &c.read
 	if m.Write {
-		i.what, count = "write of "+word(o), &c.s.counts.written
+		i.what, count = "write of "+word(o), &c.written
 	} else if c.arena == nil {
 		i.piece.bytes = m.Bytes
 	}

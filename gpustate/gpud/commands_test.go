@@ -3,6 +3,8 @@ package gpud
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -62,6 +64,75 @@ func TestLateError(t *testing.T) {
 	})
 }
 
+// TestWriteAhead: a write that blocks does not wait for the device, and yet
+// nothing that is issued after it overtakes it, on any queue. Its failure is told
+// to who waits next, and names it.
+func TestWriteAhead(t *testing.T) {
+	both(t, func(t *testing.T, o Options) {
+		p := serve(t, o)
+		c := open(t, p.sel)
+		defer c.d.Close()
+		gated := must(must(c.d.Program("p", gpustate.Sources{OpenCL: "count gated"}, ""))(t).Kernel("gated"))(t)
+		ok(t, gated.SetArgs(c.b))
+		for name, opt := range map[string]gpustate.QueueOptions{"in order": {}, "out of order": {OutOfOrder: true}} {
+			q := must(c.d.QueueWith(name, opt))(t)
+			other := must(c.d.Queue("other"))(t)
+			release := closeGate()
+			held := must(q.Launch(gated, []int{1}, nil))(t)
+			src := bytes.Repeat([]byte{1, 2, 3, 4}, elements)
+			must(q.Copy(c.b, 0, c.b, 4, 4, held))(t)
+			ok(t, q.Write(c.b, 0, src)) // the gate is closed
+			got := make([]byte, len(src))
+			e := must(other.ReadAsync(c.b, 0, got))(t)
+			same := must(q.ReadAsync(c.b, 0, make([]byte, 8)))(t)
+			clear(src)
+			if opt.OutOfOrder == false {
+				if done, err := e.Done(); done || err != nil {
+					t.Errorf("%s: a read of another queue is complete before the write: %v", name, err)
+				}
+			}
+			release()
+			ok(t, e.Wait())
+			ok(t, same.Wait())
+			if !bytes.Equal(got, bytes.Repeat([]byte{1, 2, 3, 4}, elements)) {
+				t.Errorf("%s: a read of another queue overtook the write", name)
+			}
+			ok(t, q.Finish())
+
+			p.lib.Faults.FailWrite(1)
+			err := q.Write(c.b, 0, src)
+			if err == nil && !opt.OutOfOrder {
+				if err := q.Read(c.b, 0, got); !strings.Contains(fmt.Sprint(err), "write of a buffer") {
+					t.Errorf("%s: the next read: got %v, want the failure of the write", name, err)
+				}
+			}
+			if err == nil {
+				err = q.Finish()
+			}
+			var command *gpustate.CommandError
+			if !errors.As(err, &command) || !strings.Contains(command.Command, "write of a buffer") {
+				t.Errorf("%s: got %v, want a CommandError that names the write", name, err)
+			}
+			ok(t, q.Write(c.b, 0, src))
+			ok(t, q.Finish())
+			ok(t, q.Read(c.b, 0, got))
+			if !bytes.Equal(got, src) {
+				t.Errorf("%s: other bytes came back after a failure", name)
+			}
+		}
+	})
+}
+
+// TestManyCores: the same where waits stay awake and pieces are copied by several.
+func TestManyCores(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
+	t.Run("LateError", TestLateError)
+	t.Run("WriteAhead", TestWriteAhead)
+	t.Run("HostMemory", TestHostMemory)
+	t.Run("SharedMemory", TestSharedMemory)
+	t.Run("Lost", TestLost)
+}
+
 // TestHostMemory: memory of a write may change as soon as its event, or a call
 // that blocks, is over, however large it is; pieces arrive in order.
 func TestHostMemory(t *testing.T) {
@@ -103,7 +174,8 @@ func TestSharedMemory(t *testing.T) {
 	b := serve(t, Options{KeyFile: a.sel.KeyFile})
 	far := serve(t, Options{KeyFile: a.sel.KeyFile, Listen: []string{"127.0.0.1:0"}})
 	mapped := func(p *place) (n int) {
-		for _, c := range p.list() {
+		for _, g := range p.list() {
+			c := g.link.(*client)
 			c.mu.Lock()
 			n += len(c.regions)
 			c.mu.Unlock()

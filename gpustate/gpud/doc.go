@@ -7,12 +7,22 @@
 // of the API, one set of objects. An admin is a connection with questions and
 // orders: what `holdfast migrate` and `holdfast balance` are.
 //
+// A worker is a process that serves one client. The server listens, does the
+// handshake, and hands the connection over; it reads what the worker counts in
+// memory that both map, and passes orders on.
+//
 // # Promises
+//
+// With Options.Worker no client's kernel harms another client or the server: the
+// worker that it ends is the client's own, and the client is told at once. A
+// worker ends with its client, with its server, and some seconds after either if
+// it is stopped or in a kernel without end.
 //
 // A connection proves that it knows the key before anything of it is parsed.
 // Every number a client sends is checked before a driver sees it. What one client
 // makes the server hold is bounded: its memory quota on the device, a fixed number
 // of slots in host memory, and a window of commands. When a client goes, whatever
 // the reason, all its objects go. A client that does not read what it is sent is
-// dropped after Options.Patience.
+// dropped after Options.Patience, one whose host is gone after Options.Silence,
+// one that is stopped after Options.Frozen if that is set.
 package gpud

@@ -35,7 +35,7 @@ const maxFailed = 4096
 
 // begin enters a piece of an event before it is issued; issued adds what the
 // driver gave for it.
-func (c *client) begin(id driver.Event, last bool) error {
+func (c *client) begin(id driver.Event, last, loose bool) error {
 	if id == 0 {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (c *client) begin(id driver.Event, last bool) error {
 	e := c.events[id]
 	switch {
 	case e == nil:
-		e = &event{}
+		e = &event{forgotten: loose}
 		c.events[id] = e
 	case e.last:
 		return fmt.Errorf("%w: event %d is in use", wire.ErrProtocol, id)
@@ -71,7 +71,9 @@ func (c *client) complete(id driver.Event, err error) {
 	e := c.events[id]
 	e.left--
 	if e.err == nil && err != nil {
-		if e.err = err; c.failed < maxFailed {
+		if e.err = err; e.forgotten {
+			// nobody asks
+		} else if c.failed < maxFailed {
 			c.failed++
 		} else {
 			e.forgotten = true

@@ -1,12 +1,9 @@
 package gpud
 
 import (
-	"crypto/subtle"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
@@ -26,17 +23,9 @@ func (r *region) free(drv driver.Device) error {
 	return errors.Join(err, wire.FreeShared(r.b))
 }
 
-// serveMemory takes memory of the client that the connection names.
-func (s *Server) serveMemory(conn net.Conn) {
-	u, ok := conn.(*net.UnixConn)
-	if !ok {
-		return
-	}
-	c := s.owner(u)
-	if c == nil {
-		return
-	}
-	out := wire.NewSender(conn, s.opt.Patience)
+// share takes memory of the client through a connection of its own.
+func (c *client) share(u *net.UnixConn) {
+	out := wire.NewSender(u, c.h.patience)
 	for {
 		number, b, err := wire.Accept(u)
 		if err == nil {
@@ -49,26 +38,6 @@ func (s *Server) serveMemory(conn net.Conn) {
 			return
 		}
 	}
-}
-
-// owner reads the token that a connection for memory begins with.
-func (s *Server) owner(u *net.UnixConn) *client {
-	var token [32]byte
-	if err := u.SetReadDeadline(time.Now().Add(wire.HandshakeTime)); err != nil {
-		return nil
-	}
-	if _, err := io.ReadFull(u, token[:]); err != nil {
-		return nil
-	}
-	if err := u.SetReadDeadline(time.Time{}); err != nil {
-		return nil
-	}
-	for _, c := range s.list() {
-		if subtle.ConstantTimeCompare(c.token[:], token[:]) == 1 {
-			return c
-		}
-	}
-	return nil
 }
 
 // take keeps memory under its number.
@@ -96,7 +65,7 @@ func (c *client) unshare(number uint64) error {
 		return fmt.Errorf("%w: there is no memory %d", wire.ErrProtocol, number)
 	}
 	if err := r.free(c.drv); err != nil {
-		c.s.opt.Logger.Warn("unshare", "client", c.id, "err", err)
+		c.h.log.Warn("unshare", "client", c.ID, "err", err)
 	}
 	return nil
 }
@@ -134,9 +103,9 @@ func (c *client) doDirect(m *wire.Direct) error {
 	i := item{what: "read of a buffer", ev: driver.Event(m.Event)}
 	if m.Write {
 		i.what = "write of a buffer"
-		c.s.counts.written.Add(m.Bytes)
+		c.written.Add(m.Bytes)
 	} else {
-		c.s.counts.read.Add(m.Bytes)
+		c.read.Add(m.Bytes)
 	}
 	return c.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
 		if m.Write {

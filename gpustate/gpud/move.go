@@ -24,7 +24,12 @@ type Moved struct {
 // when the client has moved or has not; the client goes on in both cases.
 func (s *Server) Move(ctx context.Context, client uint64, to string) (Moved, error) {
 	s.mu.Lock()
-	c := s.clients[client]
+	g := s.guests[client]
+	var who wire.Open
+	var l link
+	if g != nil {
+		who, l = g.who, g.link
+	}
 	s.next++
 	token := s.next
 	answer := make(chan wire.Moved, 1)
@@ -35,16 +40,16 @@ func (s *Server) Move(ctx context.Context, client uint64, to string) (Moved, err
 		defer s.mu.Unlock()
 		delete(s.moves, token)
 	}()
-	if c == nil || c.moved.Load() {
+	if l == nil || g.moved.Load() {
 		return Moved{}, fmt.Errorf("there is no client %d", client)
 	}
-	m := Moved{Client: client, Program: c.who.Program, PID: c.who.PID, To: to}
-	if err := c.out.Now(&wire.Move{Token: token, To: to}); err != nil {
-		return m, err
+	m := Moved{Client: client, Program: who.Program, PID: who.PID, To: to}
+	if err := l.order(&wire.Move{Token: token, To: to}); err != nil {
+		return m, fmt.Errorf("the client went away (%w)", err)
 	}
 	for {
 		s.mu.Lock()
-		left, there := s.left, s.clients[client] != nil
+		left, there := s.left, s.guests[client] != nil
 		s.mu.Unlock()
 		select {
 		case r := <-answer:
@@ -99,19 +104,19 @@ func (s *Server) Evacuate(ctx context.Context, to []string) ([]Moved, error) {
 	}
 	s.Drain()
 	list := []Moved{}
-	for n, c := range s.list() {
-		if c.moved.Load() {
+	for n, g := range s.list() {
+		if g.moved.Load() {
 			continue
 		}
 		var m Moved
 		var err error
 		for i := range to {
-			if m, err = s.Move(ctx, c.id, to[(n+i)%len(to)]); err == nil {
+			if m, err = s.Move(ctx, g.ID, to[(n+i)%len(to)]); err == nil {
 				break
 			}
 		}
 		if err != nil {
-			m.Client, m.Err = c.id, err.Error()
+			m.Client, m.Err = g.ID, err.Error()
 		}
 		list = append(list, m)
 	}

@@ -30,9 +30,12 @@ func (c *client) createMem(m *wire.CreateMem) error {
 	if err := c.checkMem(m, o, &desc); err != nil {
 		return err
 	}
+	if most := c.dev.info.GlobalBytes; most > 0 && m.Bytes > most {
+		return fmt.Errorf("%d bytes on a device of %d: %w", m.Bytes, most, driver.ErrOutOfMemory)
+	}
 	counted := m.Kind != driver.MemSub
-	if used := c.used.Load(); counted && c.s.opt.Quota > 0 && m.Bytes > c.s.opt.Quota-used {
-		return &QuotaError{Want: m.Bytes, Used: used, Quota: c.s.opt.Quota}
+	if used := c.used.Load(); counted && c.h.quota > 0 && m.Bytes > c.h.quota-used {
+		return &QuotaError{Want: m.Bytes, Used: used, Quota: c.h.quota}
 	}
 	h, err := c.drv.CreateMem(desc)
 	if err != nil {
@@ -41,7 +44,6 @@ func (c *client) createMem(m *wire.CreateMem) error {
 	o.h = h
 	if counted {
 		c.used.Add(m.Bytes)
-		c.dev.used.Add(m.Bytes)
 	}
 	return c.keep(m.ID, o)
 }
@@ -101,16 +103,17 @@ func (c *client) build(m *wire.Build) error {
 	return c.keep(m.ID, &program{h})
 }
 
-func (c *client) createKernel(m *wire.CreateKernel) (args int, err error) {
+func (c *client) createKernel(m *wire.CreateKernel) (args int, exact bool, err error) {
 	p, err := object[*program](c, m.Program, "program")
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	h, err := c.drv.CreateKernel(p.h, m.Name)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	return c.drv.Args(h), c.keep(m.ID, &kernel{h: h, name: m.Name})
+	args, exact = c.drv.Args(h)
+	return args, exact, c.keep(m.ID, &kernel{h: h, name: m.Name})
 }
 
 func (c *client) doRelease(id uint64) error {
@@ -122,7 +125,7 @@ func (c *client) doRelease(id uint64) error {
 	delete(c.objects, id)
 	c.mu.Unlock()
 	if err := c.release(o); err != nil {
-		c.s.opt.Logger.Warn("release", "client", c.id, "err", err)
+		c.h.log.Warn("release", "client", c.ID, "err", err)
 	}
 	return nil
 }
@@ -215,9 +218,9 @@ func (c *client) freeBytes() int64 {
 	free, ok := c.drv.FreeBytes()
 	if !ok {
 		total := c.dev.info.GlobalBytes
-		free = total - total/20 - c.dev.used.Load()
+		free = total - total/20 - c.h.seats.used(c.who.Index)
 	}
-	if q := c.s.opt.Quota; q > 0 {
+	if q := c.h.quota; q > 0 {
 		free = min(free, q-c.used.Load())
 	}
 	return max(free, 0)

@@ -4,70 +4,57 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// tickets let another server fetch an object's bytes, once each.
-type tickets struct {
-	mu   sync.Mutex
-	open map[string]ticket
-}
-
+// ticket lets another server fetch bytes of an object, once. It begins with the
+// client's number, by which the server finds who serves the client.
 type ticket struct {
-	c          *client
 	mem        *mem
 	off, bytes int64
 }
 
-// maxTickets bounds the tickets that nobody has used yet.
-const maxTickets = 1 << 16
+// Sizes of tickets.
+const (
+	ticketBytes  = 32
+	ticketNumber = 8
+	maxTickets   = 1 << 16 // of a client, that nobody has used yet
+)
 
-func (t *tickets) issue(k ticket) ([]byte, error) {
-	b := make([]byte, 32)
-	if _, err := rand.Read(b); err != nil {
+// issueTicket makes a ticket.
+func (c *client) issueTicket(k ticket) ([]byte, error) {
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, ticketBytes), c.ID)
+	b = b[:ticketBytes]
+	if _, err := rand.Read(b[ticketNumber:]); err != nil {
 		return nil, err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.open) >= maxTickets {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.tickets) >= maxTickets {
 		return nil, errors.New("too many objects wait to be fetched")
 	}
-	if t.open == nil {
-		t.open = map[string]ticket{}
-	}
-	t.open[string(b)] = k
+	c.tickets[string(b)] = k
 	return b, nil
 }
 
-// take uses a ticket up. The client stays until the fetch is over.
-func (t *tickets) take(b []byte) (ticket, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	k, ok := t.open[string(b)]
-	delete(t.open, string(b))
+// takeTicket uses a ticket up. The client stays until the fetch is over.
+func (c *client) takeTicket(b []byte) (ticket, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k, ok := c.tickets[string(b)]
+	delete(c.tickets, string(b))
 	if ok {
-		k.c.builds.Add(1)
+		c.builds.Add(1)
 	}
 	return k, ok
-}
-
-// drop takes back the tickets of a client that goes.
-func (t *tickets) drop(c *client) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for b, k := range t.open {
-		if k.c == c {
-			delete(t.open, b)
-		}
-	}
 }
 
 // ranged says whether servers can exchange a range of the object.
@@ -83,7 +70,7 @@ func (c *client) export(m *wire.Export) error {
 	if !o.ranged(m.Off, m.Bytes) {
 		return fmt.Errorf("%w: bytes %d+%d of an object of %d", wire.ErrProtocol, m.Off, m.Bytes, o.bytes)
 	}
-	b, err := c.s.tickets.issue(ticket{c, o, m.Off, m.Bytes})
+	b, err := c.issueTicket(ticket{o, m.Off, m.Bytes})
 	return c.reply(m.Req, err, func(w *wire.Writer) { w.Bytes(b) })
 }
 
@@ -193,41 +180,62 @@ func (t *carry) receive(r io.Reader, m driver.Handle, off, bytes int64) error {
 
 // servePeer gives another server the bytes behind a ticket.
 func (s *Server) servePeer(conn net.Conn) {
-	err := s.give(conn)
+	m, err := readFetch(conn)
+	if err == nil {
+		if l := s.ticketed(m.Ticket); l != nil {
+			err = l.give(conn, m)
+		} else {
+			err = noTicket(conn, s.patience)
+		}
+	}
 	if err != nil && !hungUp(err) {
-		s.opt.Logger.Warn("fetch by another server failed", "from", conn.RemoteAddr().String(), "err", err)
+		s.log.Warn("fetch by another server failed", "from", conn.RemoteAddr().String(), "err", err)
 	}
 }
 
-func (s *Server) give(conn net.Conn) error {
+func readFetch(conn net.Conn) (*wire.Fetch, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(wire.HandshakeTime)); err != nil {
-		return err
+		return nil, err
 	}
 	op, body, _, err := wire.ReadFrame(bufio.NewReader(conn), nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var m wire.Fetch
 	r := &wire.Reader{B: body}
 	m.Decode(r)
-	if err := r.End(); err != nil || op != wire.OpFetch {
-		return errors.Join(wire.ErrProtocol, err)
+	if err := r.End(); err != nil || op != wire.OpFetch || len(m.Ticket) != ticketBytes {
+		return nil, errors.Join(wire.ErrProtocol, err)
 	}
-	out := wire.NewSender(conn, s.opt.Patience)
-	k, ok := s.tickets.take(m.Ticket)
+	return &m, nil
+}
+
+// ticketed finds who serves the client that a ticket is of.
+func (s *Server) ticketed(ticket []byte) link {
+	return s.linked(binary.LittleEndian.Uint64(ticket))
+}
+
+func noTicket(conn net.Conn, patience time.Duration) error {
+	return wire.NewSender(conn, patience).Now(&wire.Reply{Err: errors.New("there is no such ticket")})
+}
+
+// give sends another server the bytes behind a ticket.
+func (c *client) give(conn net.Conn, m *wire.Fetch) error {
+	k, ok := c.takeTicket(m.Ticket)
 	if !ok {
-		return out.Now(&wire.Reply{Err: errors.New("there is no such ticket")})
+		return noTicket(conn, c.h.patience)
 	}
-	defer k.c.builds.Done()
+	defer c.builds.Done()
+	out := wire.NewSender(conn, c.h.patience)
 	if m.Bytes != k.bytes {
 		return out.Now(&wire.Reply{Err: wire.ErrProtocol})
 	}
-	t, err := newCarry(k.c)
+	t, err := newCarry(c)
 	if err != nil {
 		return errors.Join(err, out.Now(&wire.Reply{Err: err}))
 	}
 	if err = out.Now(&wire.Reply{}); err == nil {
-		err = t.send(patient{conn, s.opt.Patience}, k.mem.h, k.off, k.bytes)
+		err = t.send(patient{conn, c.h.patience}, k.mem.h, k.off, k.bytes)
 	}
 	return errors.Join(err, t.close())
 }
@@ -274,11 +282,11 @@ func (c *client) fetch(m *wire.Pull, o *mem) (reached bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), wire.HandshakeTime)
 	defer cancel()
 	for _, a := range m.Addrs {
-		conn, err := wire.Dial(ctx, a, c.s.key, wire.ForPeer)
+		conn, err := wire.Dial(ctx, a, c.h.key, wire.ForPeer)
 		if err != nil {
 			continue
 		}
-		reached, err = c.fetchFrom(patient{conn, c.s.opt.Patience}, m, o)
+		reached, err = c.fetchFrom(patient{conn, c.h.patience}, m, o)
 		_ = conn.Close() // all has been read, or nothing is of use
 		if reached || err != nil {
 			return reached, err
@@ -288,7 +296,7 @@ func (c *client) fetch(m *wire.Pull, o *mem) (reached bool, err error) {
 }
 
 func (c *client) fetchFrom(conn net.Conn, m *wire.Pull, o *mem) (bool, error) {
-	if err := wire.NewSender(conn, c.s.opt.Patience).Now(&wire.Fetch{Ticket: m.Ticket, Bytes: m.Bytes}); err != nil {
+	if err := wire.NewSender(conn, c.h.patience).Now(&wire.Fetch{Ticket: m.Ticket, Bytes: m.Bytes}); err != nil {
 		return false, nil
 	}
 	in := bufio.NewReaderSize(conn, 64<<10)

@@ -17,6 +17,7 @@ type queue struct {
 
 	items chan item
 	ended chan struct{}
+	quiet int64 // commands that nothing is followed of; the next item has their number
 
 	mu     sync.Mutex
 	failed error // of the first command without an event that failed since Finish
@@ -36,6 +37,9 @@ type item struct {
 	piece  *piece       // of a transfer
 	finish uint64       // a request of Finish, with 1 added
 	marker bool
+	loose  bool  // a failure is told to who waits next
+	waited bool  // for native, err is how that ended
+	before int64 // quiet commands before it
 }
 
 // piece is a slot that is in use.
@@ -62,18 +66,28 @@ func (c *client) createQueue(m *wire.CreateQueue) error {
 func (q *queue) close() error {
 	close(q.items)
 	<-q.ended
-	return errors.Join(q.c.drv.Finish(q.h), q.c.drv.ReleaseQueue(q.h))
+	err := q.c.drv.Finish(q.h)
+	q.over(q.quiet)
+	return errors.Join(err, q.c.drv.ReleaseQueue(q.h))
 }
 
 // add enters a command; it waits while very many are unfinished.
 func (q *queue) add(i item) {
 	if i.finish == 0 {
 		q.c.unfinished.Add(1)
-		q.c.dev.unfinished.Add(1)
 		q.c.commands.Add(1)
-		q.c.s.counts.commands.Add(1)
 	}
+	if i.finish == 0 && i.ev == 0 && i.native == 0 && i.err == nil && i.piece == nil {
+		q.quiet++
+		return
+	}
+	i.before, q.quiet = q.quiet, 0
 	q.items <- i
+}
+
+// over takes in that commands are complete.
+func (q *queue) over(n int64) {
+	q.c.unfinished.Add(-n)
 }
 
 // run follows the commands. Those of an in-order queue complete in order, so
@@ -94,6 +108,7 @@ func (q *queue) run() {
 		switch {
 		case i.finish != 0:
 			err := q.c.drv.Finish(q.h)
+			q.over(i.before)
 			settle()
 			others.Wait()
 			q.answer(i.finish-1, err)
@@ -102,8 +117,8 @@ func (q *queue) run() {
 		case i.ev == 0 && i.piece == nil && len(loose) < most:
 			loose = append(loose, i)
 		default:
-			if i.native != 0 {
-				_ = q.c.drv.WaitEvent(i.native) // settle finds out how it ended
+			if i.native != 0 && i.err == nil {
+				i.err, i.waited = q.c.drv.WaitEvent(i.native), true
 			}
 			settle()
 			q.settle(i)
@@ -116,7 +131,7 @@ func (q *queue) run() {
 // settle takes in the end of one command.
 func (q *queue) settle(i item) {
 	err := i.err
-	if err == nil && i.native != 0 {
+	if err == nil && i.native != 0 && !i.waited {
 		err = q.c.drv.WaitEvent(i.native)
 	}
 	if err != nil {
@@ -125,8 +140,7 @@ func (q *queue) settle(i item) {
 			err = &driver.CommandError{Command: i.what + quoted(i.name), Err: err}
 		}
 	}
-	q.c.unfinished.Add(-1)
-	q.c.dev.unfinished.Add(-1)
+	q.over(1 + i.before)
 	if i.ev == 0 {
 		if i.native != 0 {
 			q.c.drv.ReleaseEvent(i.native)
@@ -135,7 +149,10 @@ func (q *queue) settle(i item) {
 		return
 	}
 	done := &wire.Done{Event: uint64(i.ev), Err: err}
-	if i.marker && err == nil {
+	switch {
+	case i.loose:
+		q.note(err)
+	case err == nil && (i.marker || !q.desc.OutOfOrder):
 		done.Err = q.note(nil)
 	}
 	if q.desc.Profiling && err == nil && i.native != 0 {

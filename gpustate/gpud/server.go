@@ -21,12 +21,21 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// Options say what to serve, and where. Listen and KeyFile are required.
+// Options say what to serve, where and how. Listen, KeyFile and one of Worker and
+// InProcess are required.
 type Options struct {
 	// Listen are the addresses: "unix:PATH" or "HOST:PORT". Nothing else listens.
 	Listen []string
 	// KeyFile holds the key that clients prove; it is made when it is not there.
 	KeyFile string
+	// Worker is the command line of a program that calls RunWorker. The server
+	// starts it for each client, so that no client's kernel can harm another
+	// client or the server. `holdfast gpud` starts itself.
+	Worker []string
+	// InProcess serves all clients in this process, without workers: for tests,
+	// and where clients trust each other. A kernel that writes out of bounds then
+	// ends the server, or spoils the device for all.
+	InProcess bool
 	// Name is the server's name for people. Empty: the host's.
 	Name string
 	// Advertise are addresses by which other servers reach this one. Empty: those
@@ -40,12 +49,25 @@ type Options struct {
 	MaxClients int
 	// Patience is how long a client may not read what it is sent. 0 is 30 s.
 	Patience time.Duration
+	// Silence is how long a client's host may not acknowledge what it is sent, or
+	// asked while nothing is sent, before its connection is given up. 0 is 15 s.
+	Silence time.Duration
+	// Frozen is how long a client may say nothing although it has not hung up and
+	// its host is there: its program is stopped, perhaps by a debugger. 0 is
+	// without end. Waiting for a long command is no silence.
+	Frozen time.Duration
 	// Peers are the servers that programs move to when this one is evacuated.
 	Peers []string
 	// Logger gets what happens; nil: nothing.
 	Logger *slog.Logger
 
-	libs []driver.Driver // nil: those of this machine
+	libs    []driver.Driver // nil: those of this machine
+	parting time.Duration   // that a worker has to end after its client has gone or the server ends
+}
+
+// machine are the drivers of this machine. Server and workers have the same.
+func machine() []driver.Driver {
+	return []driver.Driver{&cuda.Library{}, cl.System, &fake.Library{}}
 }
 
 // unproven bounds connections that have not proven the key yet.
@@ -58,6 +80,9 @@ func (o *Options) validate() error {
 	if o.KeyFile == "" {
 		return errors.New("gpud: Options.KeyFile is empty")
 	}
+	if o.InProcess == (len(o.Worker) > 0) {
+		return errors.New("gpud: want either Options.Worker, the command line of a worker, or Options.InProcess")
+	}
 	if o.Quota < 0 || o.MaxClients < 0 {
 		return errors.New("gpud: Options.Quota and Options.MaxClients are not below 0")
 	}
@@ -67,11 +92,16 @@ func (o *Options) validate() error {
 	o.Name = cmp.Or(o.Name, "gpud")
 	o.MaxClients = cmp.Or(o.MaxClients, 256)
 	o.Patience = cmp.Or(o.Patience, 30*time.Second)
+	o.parting = cmp.Or(o.parting, 5*time.Second)
+	o.Silence = cmp.Or(o.Silence, wire.Silence)
+	if o.Frozen != 0 && o.Frozen < wire.MinSilence || o.Silence < wire.MinSilence {
+		return fmt.Errorf("gpud: Options.Silence and Options.Frozen are at least %v", wire.MinSilence)
+	}
 	if o.Offer == nil {
 		o.Offer = func(i driver.Info) bool { return i.Kind != "fake" }
 	}
 	if o.libs == nil {
-		o.libs = []driver.Driver{&cuda.Library{}, cl.System, &fake.Library{}}
+		o.libs = machine()
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -79,29 +109,18 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// device is one that is offered.
-type device struct {
-	info driver.Info // Index is the place in Server.devices
-	lib  driver.Driver
-	at   int // index of the driver
-
-	used       atomic.Int64 // bytes of all clients
-	unfinished atomic.Int64 // commands of all clients
-	clients    atomic.Int64
-}
-
 // Server is a running server.
 type Server struct {
+	host
 	opt       Options
-	key       wire.Key
-	devices   []*device
 	listeners []net.Listener
-	addrs     []string // that it listens at
-	tickets   tickets
+	listening []string // addresses
 	counts    counts
+	starts    chan func() // of workers
 
 	mu       sync.Mutex
-	clients  map[uint64]*client
+	guests   map[uint64]*guest
+	free     []int                 // seats
 	conns    map[net.Conn]struct{} // all, to close them at the end
 	next     uint64
 	draining bool
@@ -126,31 +145,39 @@ func New(opt Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opt: opt, key: key, clients: map[uint64]*client{}, conns: map[net.Conn]struct{}{},
+	s := &Server{opt: opt, guests: map[uint64]*guest{}, conns: map[net.Conn]struct{}{}, starts: make(chan func()),
 		left: make(chan struct{}), moves: map[uint64]chan wire.Moved{}, closed: make(chan struct{})}
+	s.host = host{name: opt.Name, quota: opt.Quota, patience: opt.Patience, frozen: opt.Frozen, key: key, log: opt.Logger}
 	if err := s.discover(); err != nil {
 		return nil, err
+	}
+	if s.seats, err = newSeats(opt.MaxClients); err != nil {
+		return nil, err
+	}
+	for i := range opt.MaxClients {
+		s.free = append(s.free, i)
 	}
 	for _, a := range opt.Listen {
 		if err := s.listen(a); err != nil {
 			s.hangUp()
-			return nil, err
+			return nil, errors.Join(err, s.seats.close())
 		}
 	}
+	s.addrs = s.advertised()
 	return s, nil
 }
 
 // discover lists the devices that are offered.
 func (s *Server) discover() error {
 	var missing []error
-	for _, lib := range s.opt.libs {
+	for from, lib := range s.opt.libs {
 		infos, err := lib.Devices()
 		if err != nil {
 			missing = append(missing, err)
 		}
 		for _, i := range infos {
 			if s.opt.Offer(i) {
-				d := &device{info: i, lib: lib, at: i.Index}
+				d := &device{info: i, lib: lib, at: i.Index, from: from}
 				d.info.Index = len(s.devices)
 				s.devices = append(s.devices, d)
 			}
@@ -180,10 +207,10 @@ func (s *Server) listen(addr string) error {
 	}
 	s.listeners = append(s.listeners, l)
 	if network == "unix" {
-		s.addrs = append(s.addrs, "unix:"+address)
+		s.listening = append(s.listening, "unix:"+address)
 		return os.Chmod(address, 0o600)
 	}
-	s.addrs = append(s.addrs, l.Addr().String())
+	s.listening = append(s.listening, l.Addr().String())
 	return nil
 }
 
@@ -223,16 +250,10 @@ func clearSocket(path string) error {
 }
 
 // Addrs are the addresses that the server listens at, with the ports that it got.
-func (s *Server) Addrs() []string { return slices.Clone(s.addrs) }
+func (s *Server) Addrs() []string { return slices.Clone(s.listening) }
 
 // Devices describes what is offered.
-func (s *Server) Devices() []driver.Info {
-	var list []driver.Info
-	for _, d := range s.devices {
-		list = append(list, d.info)
-	}
-	return list
-}
+func (s *Server) Devices() []driver.Info { return s.infos() }
 
 // advertised are the addresses for other servers.
 func (s *Server) advertised() []string {
@@ -240,7 +261,7 @@ func (s *Server) advertised() []string {
 		return s.opt.Advertise
 	}
 	var list []string
-	for _, a := range s.addrs {
+	for _, a := range s.listening {
 		if host, port, err := net.SplitHostPort(a); err == nil && net.ParseIP(host).IsUnspecified() {
 			a = net.JoinHostPort(s.opt.Name, port)
 		}
@@ -251,6 +272,8 @@ func (s *Server) advertised() []string {
 
 // Serve answers until ctx ends and then hangs up: see Leave for a gentler end.
 func (s *Server) Serve(ctx context.Context) error {
+	var starter sync.WaitGroup
+	starter.Go(s.startWorkers)
 	for _, l := range s.listeners {
 		s.wg.Go(func() { s.accept(l) })
 	}
@@ -260,7 +283,11 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	s.end("the server ends")
 	s.wg.Wait()
-	return nil
+	close(s.starts)
+	starter.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seats.close()
 }
 
 func (s *Server) accept(l net.Listener) {
@@ -301,12 +328,21 @@ func (s *Server) meet(c net.Conn, proven func()) {
 		return
 	}
 	defer s.untrack(c)
-	err := errors.Join(wire.LimitSilence(c), c.SetDeadline(time.Now().Add(wire.HandshakeTime)))
+	err := errors.Join(wire.LimitSilence(c, s.opt.Silence), c.SetDeadline(time.Now().Add(wire.HandshakeTime)))
 	var p wire.Purpose
+	var g *guest
 	if err == nil {
-		p, err = wire.Admit(c, s.key, s.refuse)
+		p, err = wire.Admit(c, s.key, func(p wire.Purpose) bool {
+			if p == wire.ForDevice {
+				g = s.reserve()
+			}
+			return p == wire.ForDevice && g == nil
+		})
 	}
 	proven()
+	if g != nil {
+		defer s.leave(g)
+	}
 	if err != nil {
 		s.stranger(c, err)
 		return
@@ -317,7 +353,7 @@ func (s *Server) meet(c net.Conn, proven func()) {
 	switch p {
 	case wire.ForDevice:
 		s.counts.admitted.Add(1)
-		s.serveClient(c)
+		s.attend(c, g)
 	case wire.ForAdmin:
 		s.serveAdmin(c)
 	case wire.ForPeer:
@@ -327,6 +363,18 @@ func (s *Server) meet(c net.Conn, proven func()) {
 	}
 }
 
+// attend serves a client to its end, here or in a worker.
+func (s *Server) attend(c net.Conn, g *guest) {
+	if s.opt.InProcess {
+		d := &door{s: s, g: g}
+		k := newClient(&s.host, c, g.pass, g.seat, d)
+		d.client = k
+		k.run()
+		return
+	}
+	s.employ(c, g)
+}
+
 func (s *Server) stranger(c net.Conn, err error) {
 	if errors.Is(err, wire.ErrRefused) {
 		s.counts.refused.Add(1)
@@ -334,13 +382,6 @@ func (s *Server) stranger(c net.Conn, err error) {
 		s.counts.strangers.Add(1)
 	}
 	s.opt.Logger.Warn("connection refused", "from", c.RemoteAddr().String(), "err", err)
-}
-
-// refuse keeps new clients out when the server is full or drained.
-func (s *Server) refuse(p wire.Purpose) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return p == wire.ForDevice && (s.draining || len(s.clients) >= s.opt.MaxClients)
 }
 
 func (s *Server) track(c net.Conn) bool {
@@ -361,37 +402,6 @@ func (s *Server) untrack(c net.Conn) {
 	delete(s.conns, c)
 }
 
-// enter gives a client its number; leave takes it out.
-func (s *Server) enter(c *client) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.next++
-	c.id = s.next
-	s.clients[c.id] = c
-	c.dev.clients.Add(1)
-}
-
-func (s *Server) leave(c *client) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.clients, c.id)
-	c.dev.clients.Add(-1)
-	close(s.left)
-	s.left = make(chan struct{})
-}
-
-// list are the clients by number.
-func (s *Server) list() []*client {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var list []*client
-	for _, c := range s.clients {
-		list = append(list, c)
-	}
-	slices.SortFunc(list, func(a, b *client) int { return cmp.Compare(a.id, b.id) })
-	return list
-}
-
 // Drain refuses new clients from now on.
 func (s *Server) Drain() {
 	s.mu.Lock()
@@ -405,7 +415,7 @@ func (s *Server) Leave(ctx context.Context) {
 	s.Drain()
 	for ctx.Err() == nil {
 		s.mu.Lock()
-		n, left := len(s.clients), s.left
+		n, left := len(s.guests), s.left
 		s.mu.Unlock()
 		if n == 0 {
 			break
@@ -430,8 +440,8 @@ func (s *Server) end(why string) {
 	close(s.closed)
 	s.draining = true
 	s.mu.Unlock()
-	for _, c := range s.list() {
-		c.dismiss(why)
+	for _, l := range s.links() {
+		l.dismiss(why)
 	}
 	s.hangUp()
 }

@@ -145,6 +145,7 @@ func TestRefused(t *testing.T) {
 // TestLost: when the server goes, calls and waits that are under way fail at
 // once, with its name; and closing succeeds.
 func TestLost(t *testing.T) {
+	release := closeGate()
 	p := serve(t, Options{})
 	c := open(t, p.sel)
 	prog := must(c.d.Program("p", gpustate.Sources{OpenCL: "count gated"}, ""))(t)
@@ -153,7 +154,7 @@ func TestLost(t *testing.T) {
 	e := must(c.q.Launch(k, []int{1}, nil))(t)
 	waited := make(chan error, 1)
 	go func() { waited <- e.Wait() }()
-	for p.devices[0].unfinished.Load() == 0 { // the server has the command
+	for p.unfinished() == 0 { // the server has the command
 		time.Sleep(time.Millisecond)
 	}
 	go p.stop()
@@ -175,7 +176,7 @@ func TestLost(t *testing.T) {
 		t.Errorf("capture: got %v, want ErrDeviceLost", err)
 	}
 	_ = c.d.Close()
-	close(gate) // no test after this one may want it closed
+	release()
 	p.quiet(t)
 }
 
@@ -207,7 +208,7 @@ func TestClientStopsReading(t *testing.T) {
 	say(t, c, &wire.Open{Index: 0},
 		&wire.CreateMem{Req: 1, ID: 1, Kind: driver.MemBuffer, Bytes: wire.SlotBytes},
 		&wire.CreateQueue{Req: 2, ID: 2})
-	for p.devices[0].clients.Load() < 2 {
+	for p.clients() < 2 {
 		time.Sleep(time.Millisecond)
 	}
 	for i := range 200 { // far more than the sockets hold
@@ -216,7 +217,7 @@ func TestClientStopsReading(t *testing.T) {
 			break // dropped already
 		}
 	}
-	for p.devices[0].clients.Load() > 1 {
+	for p.clients() > 1 {
 		time.Sleep(10 * time.Millisecond)
 	}
 	ok(t, good.step())
@@ -270,7 +271,7 @@ func TestGarbage(t *testing.T) {
 		_ = c.Close()
 		ok(t, good.step())
 	}
-	for p.devices[0].clients.Load()+p.devices[1].clients.Load() > 1 {
+	for p.clients() > 1 {
 		time.Sleep(10 * time.Millisecond)
 	}
 	ok(t, good.check())

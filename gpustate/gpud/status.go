@@ -63,23 +63,32 @@ type Counts struct {
 // Status is the state of the server now.
 func (s *Server) Status() Status {
 	c := &s.counts
-	st := Status{Server: s.opt.Name, Addrs: s.advertised(), Quota: s.opt.Quota, Devices: []DeviceStatus{}, Clients: []ClientStatus{},
-		Counts: Counts{Admitted: c.admitted.Load(), Refused: c.refused.Load(), Strangers: c.strangers.Load(),
-			Commands: c.commands.Load(), WrittenBytes: c.written.Load(), ReadBytes: c.read.Load(), Moved: c.moved.Load()}}
-	s.mu.Lock()
-	st.Draining = s.draining
-	s.mu.Unlock()
+	st := Status{Server: s.name, Addrs: s.addrs, Quota: s.quota, Devices: []DeviceStatus{}, Clients: []ClientStatus{},
+		Counts: Counts{Admitted: c.admitted.Load(), Refused: c.refused.Load(), Strangers: c.strangers.Load(), Moved: c.moved.Load()}}
 	for i, d := range s.devices {
-		st.Devices = append(st.Devices, DeviceStatus{Index: i, Name: d.info.Name, Kind: d.info.Kind,
-			TotalBytes: d.info.GlobalBytes, UsedBytes: d.used.Load(), Unfinished: d.unfinished.Load(), Clients: d.clients.Load()})
+		st.Devices = append(st.Devices, DeviceStatus{Index: i, Name: d.info.Name, Kind: d.info.Kind, TotalBytes: d.info.GlobalBytes})
 	}
-	for _, c := range s.list() {
-		if c.moved.Load() {
-			continue
+	s.mu.Lock() // seats are there as long as guests are
+	defer s.mu.Unlock()
+	st.Draining = s.draining
+	t := &st.Counts
+	t.Commands, t.WrittenBytes, t.ReadBytes = c.commands.Load(), c.written.Load(), c.read.Load()
+	for _, g := range s.guests {
+		t.Commands += g.seat.commands.Load()
+		t.WrittenBytes += g.seat.written.Load()
+		t.ReadBytes += g.seat.read.Load()
+	}
+	for _, g := range s.insiders() {
+		k := ClientStatus{ID: g.ID, Device: g.who.Index, Program: g.who.Program,
+			Host: g.who.Host, PID: g.who.PID, Label: g.who.Label, UsedBytes: g.seat.used.Load(),
+			Unfinished: g.seat.unfinished.Load(), Commands: g.seat.commands.Load(), Seconds: time.Since(g.begun).Seconds()}
+		d := &st.Devices[g.who.Index]
+		d.UsedBytes += k.UsedBytes
+		d.Unfinished += k.Unfinished
+		d.Clients++
+		if !g.moved.Load() {
+			st.Clients = append(st.Clients, k)
 		}
-		st.Clients = append(st.Clients, ClientStatus{ID: c.id, Device: c.dev.info.Index, Program: c.who.Program,
-			Host: c.who.Host, PID: c.who.PID, Label: c.who.Label, UsedBytes: c.used.Load(),
-			Unfinished: c.unfinished.Load(), Commands: c.commands.Load(), Seconds: time.Since(c.begun).Seconds()})
 	}
 	return st
 }
@@ -93,7 +102,7 @@ type order struct {
 
 // serveAdmin answers one order after the other.
 func (s *Server) serveAdmin(conn net.Conn) {
-	in, out := bufio.NewReader(conn), wire.NewSender(conn, s.opt.Patience)
+	in, out := bufio.NewReader(conn), wire.NewSender(conn, s.patience)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() { // orders end with the server

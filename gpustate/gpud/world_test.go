@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,12 +27,19 @@ type place struct {
 
 // serve starts a server for the test. Its address is a Unix socket unless the
 // options say otherwise.
-func serve(t *testing.T, o Options) *place {
+func serve(t testing.TB, o Options) *place {
 	t.Helper()
 	dir := t.TempDir()
 	p := &place{lib: &fake.Library{}}
-	o.libs = []driver.Driver{p.lib}
-	o.Offer = func(driver.Info) bool { return true }
+	if workers {
+		o.Worker = []string{"/proc/self/exe", workerArg}
+	}
+	if len(o.Worker) == 0 {
+		o.libs, o.InProcess = []driver.Driver{p.lib}, true
+	}
+	if o.Offer == nil {
+		o.Offer = func(i driver.Info) bool { return i.Kind == "fake" }
+	}
 	if o.KeyFile == "" {
 		o.KeyFile = filepath.Join(dir, "key")
 	}
@@ -57,23 +66,32 @@ func serve(t *testing.T, o Options) *place {
 		if n := p.lib.Faults.Live(); n != 0 {
 			t.Errorf("%d memory objects are left on the server", n)
 		}
-		for i, d := range s.devices {
-			if d.used.Load() != 0 || d.unfinished.Load() != 0 {
-				t.Errorf("device %d: %d bytes, %d commands left", i, d.used.Load(), d.unfinished.Load())
-			}
+		if n := len(s.guests); n != 0 {
+			t.Errorf("%d clients are left", n)
 		}
 	})
 	return p
 }
 
+// unfinished is the number of commands on the first device.
+func (p *place) unfinished() int64 { return p.Status().Devices[0].Unfinished }
+
+// clients is the number of clients of all devices.
+func (p *place) clients() (n int64) {
+	for _, d := range p.Status().Devices {
+		n += d.Clients
+	}
+	return n
+}
+
 // quiet waits until all clients have gone.
-func (p *place) quiet(t *testing.T) {
+func (p *place) quiet(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for {
 		p.mu.Lock()
-		n, left := len(p.clients), p.left
+		n, left := len(p.guests), p.left
 		p.mu.Unlock()
 		if n == 0 {
 			return
@@ -86,15 +104,15 @@ func (p *place) quiet(t *testing.T) {
 	}
 }
 
-func ok(t *testing.T, err error) {
+func ok(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func must[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
 		t.Helper()
 		ok(t, err)
 		return v
@@ -103,8 +121,15 @@ func must[T any](v T, err error) func(*testing.T) T {
 
 const elements = 1 << 10
 
-// gate holds the kernel "gated" back until it is closed.
-var gate = make(chan struct{})
+// gate holds the kernel "gated" back.
+var gate atomic.Pointer[chan struct{}]
+
+// closeGate holds kernels back until open.
+func closeGate() (open func()) {
+	c := make(chan struct{})
+	gate.Store(&c)
+	return sync.OnceFunc(func() { close(c) })
+}
 
 func init() {
 	fake.Register("count", 1, func(l fake.Launch) {
@@ -113,7 +138,7 @@ func init() {
 			binary.NativeEndian.PutUint32(b, math.Float32bits(v+1))
 		}
 	})
-	fake.Register("gated", 1, func(l fake.Launch) { <-gate })
+	fake.Register("gated", 1, func(l fake.Launch) { <-*gate.Load() })
 }
 
 // counter is a program whose kernel adds 1 to every element.
@@ -125,7 +150,7 @@ type counter struct {
 	n int
 }
 
-func open(t *testing.T, sel gpustate.Select) *counter {
+func open(t testing.TB, sel gpustate.Select) *counter {
 	t.Helper()
 	c := &counter{d: must(gpustate.Open(sel))(t)}
 	c.q = must(c.d.Queue("q"))(t)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpubench"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
 )
 
 // Roles of a process that the suite starts, and how it answers.
@@ -39,6 +40,13 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == workerArg {
+		if err := gpud.RunWorker(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	gpubench.Hold()
 	flag.Parse()
 	if *figures != "" {

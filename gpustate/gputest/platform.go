@@ -35,7 +35,7 @@ func Platforms(dir string) ([]Platform, error) {
 	}
 	list := []Platform{
 		{Name: "fake", Select: gpustate.Select{Kind: "fake"}},
-		{Name: "lazy", Select: gpustate.Select{Kind: "fake", Index: 1}}, // with lazy queues, as CUDA
+		{Name: "lazy", Select: gpustate.Select{Kind: "fake", Index: 1}}, // with lazy queues and inexact kernels, as CUDA
 		{Name: "pocl", Select: gpustate.Select{Kind: "opencl", Platform: "Portable Computing Language"}},
 		{Name: "rusticl", Env: []string{"RUSTICL_ENABLE=llvmpipe"},
 			Select: gpustate.Select{Kind: "opencl", Platform: "rusticl"}},
@@ -78,6 +78,9 @@ func addrFile(dir string, p Platform) string {
 	return filepath.Join(dir, strings.ReplaceAll(p.Name, ":", "-")+".addr")
 }
 
+// workerArg makes the binary a worker of a server.
+const workerArg = "gpud-worker"
+
 // Serve offers the device of a remote platform until ctx ends. It calls ready
 // when clients can come.
 func Serve(ctx context.Context, dir string, p Platform, ready func()) error {
@@ -86,7 +89,8 @@ func Serve(ctx context.Context, dir string, p Platform, ready func()) error {
 		listen = "127.0.0.1:0"
 	}
 	sel.Remote = ""
-	s, err := gpud.New(gpud.Options{Listen: []string{listen}, KeyFile: p.Select.KeyFile, Offer: sel.Matches})
+	s, err := gpud.New(gpud.Options{Listen: []string{listen}, KeyFile: p.Select.KeyFile, Offer: sel.Matches,
+		Worker: []string{"/proc/self/exe", workerArg}})
 	if err != nil {
 		return err
 	}

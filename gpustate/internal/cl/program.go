@@ -98,7 +98,7 @@ func (d *device) CreateKernel(p driver.Handle, name string) (driver.Handle, erro
 
 func (d *device) ReleaseKernel(k driver.Handle) error { return releaseKernel(k.(*kernel).h) }
 
-func (d *device) Args(k driver.Handle) int { return k.(*kernel).args }
+func (d *device) Args(k driver.Handle) (int, bool) { return k.(*kernel).args, true }
 
 func (d *device) SetArg(kh driver.Handle, i int, a driver.Arg) error {
 	k := kh.(*kernel).h

@@ -127,8 +127,9 @@ func (d *device) CreateKernel(p driver.Handle, name string) (driver.Handle, erro
 
 func (d *device) ReleaseKernel(driver.Handle) error { return nil }
 
-// Args is unknown: local sizes and samplers are arguments but not parameters.
-func (d *device) Args(driver.Handle) int { return -1 }
+// Args counts the parameters, where the driver tells them: local sizes and
+// samplers are arguments but not parameters.
+func (d *device) Args(h driver.Handle) (int, bool) { return len(h.(*kernel).sizes), false }
 
 func (d *device) SetArg(h driver.Handle, i int, a driver.Arg) error {
 	k := h.(*kernel)

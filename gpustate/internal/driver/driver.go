@@ -173,8 +173,9 @@ type Device interface {
 	ReleaseProgram(Handle) error
 	CreateKernel(program Handle, name string) (Handle, error)
 	ReleaseKernel(Handle) error
-	// Args is the number of a kernel's arguments, -1 where the API does not tell.
-	Args(kernel Handle) int
+	// Args is the number of a kernel's arguments. Where the API does not tell all
+	// of them, it is how many there are at least, and exact is false.
+	Args(kernel Handle) (n int, exact bool)
 	SetArg(kernel Handle, index int, a Arg) error
 
 	CreateQueue(QueueDesc) (Handle, error)
@@ -184,7 +185,9 @@ type Device interface {
 
 	Launch(q, kernel Handle, g Grid, wait []Event) (Event, error)
 	// Write and Read move bytes between host memory and a buffer, sub-buffer or
-	// shared object. A blocking call returns event 0 and has completed.
+	// shared object. A blocking call returns event 0 and has completed; a write may
+	// return earlier, when src has been read, if all commands issued after it, on
+	// any queue, come after it.
 	Write(q, mem Handle, off int64, src []byte, blocking bool, wait []Event) (Event, error)
 	Read(q, mem Handle, off int64, dst []byte, blocking bool, wait []Event) (Event, error)
 	Copy(q, dst Handle, dstOff int64, src Handle, srcOff, n int64, wait []Event) (Event, error)

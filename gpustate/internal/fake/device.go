@@ -130,7 +130,8 @@ func (d *device) CreateKernel(p driver.Handle, name string) (driver.Handle, erro
 
 func (d *device) ReleaseKernel(driver.Handle) error { return nil }
 
-func (d *device) Args(k driver.Handle) int { return k.(*kernel).args }
+// Args is not exact on a lazy device, as with CUDA.
+func (d *device) Args(k driver.Handle) (int, bool) { return k.(*kernel).args, !d.info.Lazy }
 
 func (d *device) SetArg(h driver.Handle, i int, a driver.Arg) error {
 	k := h.(*kernel)

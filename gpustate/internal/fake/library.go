@@ -41,7 +41,7 @@ var registry sync.Map // name -> registered
 func Register(name string, args int, f Kernel) { registry.Store(name, registered{args, f}) }
 
 // Library is a set of fake devices. The zero value has two of the default kind,
-// the second with lazy queues.
+// the second with lazy queues and kernels that may have more arguments than told.
 type Library struct {
 	Infos  []driver.Info // devices; nil: two of Default
 	Faults Faults

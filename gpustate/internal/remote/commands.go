@@ -1,8 +1,6 @@
 package remote
 
 import (
-	"fmt"
-
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
@@ -16,17 +14,14 @@ func (d *Device) expecting(pieces int) driver.Event {
 	return e
 }
 
-// issue sends one command that has an event unless the queue is lazy.
-func (d *Device) issue(q *queue, marker bool, wait []driver.Event, make func(ev uint64) wire.Message) (driver.Event, error) {
-	if len(wait) > wire.MaxWait {
-		return 0, fmt.Errorf("a command that waits for %d others, the most is %d: %w", len(wait), wire.MaxWait, driver.ErrUnsupported)
-	}
+// issue sends one command, which gets an event unless the queue is lazy.
+func (d *Device) issue(q *queue, marker bool, event *uint64, m wire.Message) (driver.Event, error) {
 	var ev driver.Event
 	if marker || !q.lazy {
 		ev = d.expecting(1)
 	}
-	err := d.out.Later(func(w *wire.Writer) { w.Put(make(uint64(ev))) })
-	if err != nil {
+	*event = uint64(ev)
+	if err := d.out.Later(m); err != nil {
 		d.drop(ev)
 		return 0, d.failing(err)
 	}
@@ -36,15 +31,22 @@ func (d *Device) issue(q *queue, marker bool, wait []driver.Event, make func(ev 
 func (d *Device) drop(ev driver.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if p := d.events[ev]; p != nil && p.loose {
+		d.tighten(ev)
+	}
 	delete(d.events, ev)
 }
 
 // Launch runs a kernel.
 func (d *Device) Launch(qh, k driver.Handle, g driver.Grid, wait []driver.Event) (driver.Event, error) {
 	q := qh.(*queue)
-	return d.issue(q, false, wait, func(ev uint64) wire.Message {
-		return &wire.Launch{Queue: q.id, Kernel: k.(*kernel).id, Event: ev, Grid: g, Wait: wait}
-	})
+	wait, err := d.after(q, wait)
+	if err != nil {
+		return 0, err
+	}
+	m := &q.launch
+	*m = wire.Launch{Queue: q.id, Kernel: k.(*kernel).id, Grid: g, Wait: wait}
+	return d.issue(q, false, &m.Event, m)
 }
 
 // Copy copies within the device.
@@ -67,19 +69,23 @@ func (d *Device) CopyBufferToImage(q, image, src driver.Handle, srcOff int64, wa
 
 func (d *Device) copy(qh driver.Handle, m wire.Copy) (driver.Event, error) {
 	q := qh.(*queue)
-	return d.issue(q, false, m.Wait, func(ev uint64) wire.Message {
-		m.Queue, m.Event = q.id, ev
-		return &m
-	})
+	var err error
+	if m.Wait, err = d.after(q, m.Wait); err != nil {
+		return 0, err
+	}
+	m.Queue = q.id
+	return d.issue(q, false, &m.Event, &m)
 }
 
 // Marker gives an event that completes after those in wait, or after all
 // commands of the queue.
 func (d *Device) Marker(qh driver.Handle, wait []driver.Event) (driver.Event, error) {
 	q := qh.(*queue)
-	return d.issue(q, true, wait, func(ev uint64) wire.Message {
-		return &wire.Marker{Queue: q.id, Event: ev, Wait: wait}
-	})
+	if err := bounded(wait); err != nil {
+		return 0, err
+	}
+	m := &wire.Marker{Queue: q.id, Wait: wait}
+	return d.issue(q, true, &m.Event, m)
 }
 
 // WaitEvent waits until the server has told that the command is complete.
@@ -93,25 +99,14 @@ func (d *Device) WaitEvent(e driver.Event) error {
 		}
 		return p.err
 	}
-	if p.done == nil {
-		p.done = make(chan struct{})
-	}
-	done := p.done
 	d.mu.Unlock()
 	if err := d.out.Flush(); err != nil {
 		return d.failing(err)
 	}
-	select {
-	case <-done:
-		return p.err
-	case <-d.dead:
+	if err := d.await(&p.promise); err != nil {
+		return err
 	}
-	select {
-	case <-done:
-		return p.err
-	default:
-		return d.deadErr
-	}
+	return p.err
 }
 
 // EventDone tells what the server has told so far.

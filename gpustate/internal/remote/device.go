@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
@@ -19,23 +20,35 @@ type Device struct {
 	addr  string
 	addrs []string // where other servers reach this one
 	conn  net.Conn
-	in    *bufio.Reader // of the receiver alone
+	in    *bufio.Reader // of the receiver alone; not used with a ring
+	ear   *wire.Ear     // hears what comes
 	out   *wire.Sender
-	arena []byte // of the slots; nil: data goes through the connection
+	ring  *wire.Ring // conn where it is one
+	arena []byte     // that is shared; nil: data goes through the connection
+
+	taking sync.Mutex // held by who takes messages out of the ring
+	frames wire.Frames
+	over   bool      // there are no more messages
+	done   wire.Done // of who takes messages in
+
+	silence time.Duration // that the server may keep
 
 	memory memory // that is shared beside the slots
 
 	// A core copies slower than a device does: where there are many, some pieces
 	// are copied at the same time.
 	copiers int
-	emptied chan *wire.Done // reads in the arena, for the copiers
+	emptied chan wire.Done // reads in the arena, for the copiers
 
-	ids   atomic.Uint64
-	slots chan int // those that are free
+	ids      atomic.Uint64
+	looseNow atomic.Int32  // len(loose)
+	slots    chan struct{} // one for each that is free
 
 	mu       sync.Mutex
-	requests map[uint64]chan *wire.Reply
+	free     []int // slots; the one used last is taken next: it is in the caches
+	requests map[uint64]*call
 	events   map[driver.Event]*pending
+	loose    []loose
 	into     [wire.Slots]slot
 	moving   Mover
 	closed   bool
@@ -46,12 +59,33 @@ type Device struct {
 	stop    chan struct{} // closed by Close
 }
 
+// promise is what the server will tell.
+type promise struct {
+	kept atomic.Bool
+	done chan struct{} // nil until somebody sleeps; the device's mu guards it
+}
+
+// keep wakes who waits; the device's mu is held.
+func (p *promise) keep() {
+	p.kept.Store(true)
+	if p.done != nil {
+		close(p.done)
+	}
+}
+
+// call is a request; reply is set when it is kept.
+type call struct {
+	promise
+	reply *wire.Reply
+}
+
 // pending is an event whose command is not known to be complete, or that failed.
 type pending struct {
+	promise
 	left  int // pieces
+	loose bool
 	err   error
 	times *driver.Times
-	done  chan struct{} // nil until somebody waits
 }
 
 // slot is what a slot is used for.
@@ -71,19 +105,23 @@ type (
 		pixel  int    // of an image
 	}
 	kernel struct {
-		id   uint64
-		args int
+		id    uint64
+		args  int
+		set   wire.SetArg // the last one
+		exact bool
 	}
 	queue struct {
-		id   uint64
-		lazy bool
+		id      uint64
+		lazy    bool
+		ordered bool
+		launch  wire.Launch // the last one
 	}
 )
 
 func newDevice(c net.Conn, br *bufio.Reader, addr string, w wire.Welcome, n int) *Device {
 	d := &Device{info: w.Devices[n], addr: addr, addrs: w.Addrs, conn: c, in: br,
-		out: wire.NewSender(c, 0), slots: make(chan int, wire.Slots),
-		requests: map[uint64]chan *wire.Reply{}, events: map[driver.Event]*pending{},
+		out: wire.NewSender(c, 0), slots: make(chan struct{}, wire.Slots),
+		requests: map[uint64]*call{}, events: map[driver.Event]*pending{},
 		dead: make(chan struct{}), stop: make(chan struct{}),
 		copiers: min(max(runtime.GOMAXPROCS(0)/4, 1), 4)}
 	// memory of the device is not this host's, and what a queue did is told for
@@ -94,7 +132,8 @@ func newDevice(c net.Conn, br *bufio.Reader, addr string, w wire.Welcome, n int)
 		d.info.MaxAllocBytes = min(d.info.MaxAllocBytes, w.Quota)
 	}
 	for i := range wire.Slots {
-		d.slots <- i
+		d.slots <- struct{}{}
+		d.free = append(d.free, i)
 	}
 	return d
 }
@@ -123,29 +162,22 @@ func (d *Device) failing(err error) error {
 
 // request sends a message and waits for the reply.
 func (d *Device) request(req uint64, m wire.Message) (*wire.Reply, error) {
-	c := make(chan *wire.Reply, 1)
+	c := &call{}
 	d.mu.Lock()
 	d.requests[req] = c
 	d.mu.Unlock()
 	if err := d.out.Now(m); err != nil {
 		return nil, d.failing(err)
 	}
-	select {
-	case r := <-c:
-		return r, r.Err
-	case <-d.dead:
+	if err := d.await(&c.promise); err != nil {
+		return nil, err
 	}
-	select { // the reply may have been the last word
-	case r := <-c:
-		return r, r.Err
-	default:
-		return nil, d.deadErr
-	}
+	return c.reply, c.reply.Err
 }
 
 // send is for messages without an answer.
 func (d *Device) send(m wire.Message) error {
-	return d.failing(d.out.Later(func(w *wire.Writer) { w.Put(m) }))
+	return d.failing(d.out.Later(m))
 }
 
 // release tells the server to release an object. A lost server has released all.
@@ -153,6 +185,9 @@ func (d *Device) release(id uint64) error {
 	_ = d.send(&wire.Release{ID: id})
 	return nil
 }
+
+// goodbye is how long a server that reads nothing may keep a client from going.
+const goodbye = 5 * time.Second
 
 // Close ends the connection; the server releases what is left.
 func (d *Device) Close() error {
@@ -163,12 +198,16 @@ func (d *Device) Close() error {
 	if was {
 		return nil
 	}
-	_ = d.out.Flush() // a server that is gone needs no goodbye
+	_ = d.conn.SetWriteDeadline(time.Now().Add(goodbye))
+	_ = d.out.Finish() // a server that is gone needs no goodbye
 	close(d.stop)
 	err := d.conn.Close()
 	<-d.dead
 	if errors.Is(err, net.ErrClosed) {
 		err = nil // the connection broke before
+	}
+	if d.ring != nil {
+		d.ring.Release()
 	}
 	return errors.Join(err, d.memory.close(), wire.FreeShared(d.arena))
 }

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,9 @@ type Options struct {
 	Addr  string
 	Key   wire.Key
 	Label string // shown to people beside the program's name
+	// Silence is how long the server may say nothing before it is given up; 0 is
+	// wire.Silence.
+	Silence time.Duration
 	// Pick chooses among the server's devices; below 0 is none of them.
 	Pick func([]driver.Info) int
 }
@@ -65,7 +69,8 @@ func start(c net.Conn, o Options) (*Device, error) {
 	if err := c.SetDeadline(time.Now().Add(openTime)); err != nil {
 		return nil, err
 	}
-	br := bufio.NewReaderSize(c, 64<<10)
+	ear := &wire.Ear{Reader: c}
+	br := bufio.NewReaderSize(ear, 64<<10)
 	var welcome wire.Welcome
 	if err := expect(br, &welcome); err != nil {
 		return nil, err
@@ -78,13 +83,14 @@ func start(c net.Conn, o Options) (*Device, error) {
 		return nil, &NoDeviceError{Server: o.Addr, Found: welcome.Devices}
 	}
 	d := newDevice(c, br, o.Addr, welcome, n)
+	d.ear, d.silence = ear, max(cmp.Or(o.Silence, wire.Silence), wire.MinSilence)
 	if u, ok := c.(*net.UnixConn); ok {
-		f, arena, err := wire.NewShared(wire.ArenaBytes)
+		f, arena, err := wire.NewShared(wire.SharedBytes)
 		if err != nil {
 			return nil, err
 		}
 		d.arena, d.memory.key = arena, o.Key
-		if err := errors.Join(wire.Grant(u, f, 1, wire.ArenaBytes), f.Close()); err != nil {
+		if err := errors.Join(wire.Grant(u, f, 1, wire.SharedBytes), f.Close()); err != nil {
 			return nil, errors.Join(err, wire.FreeShared(arena))
 		}
 	}
@@ -99,14 +105,24 @@ func start(c net.Conn, o Options) (*Device, error) {
 		err = reply.Err
 	}
 	if err == nil {
-		err = c.SetDeadline(time.Time{})
+		err = errors.Join(c.SetDeadline(time.Time{}), wire.LimitSilence(c, d.silence))
 	}
 	if err != nil {
 		return nil, errors.Join(err, wire.FreeShared(d.arena))
 	}
 	d.memory.token = reply.Body
+	if u, ok := c.(*net.UnixConn); ok { // from now on it only wakes
+		if d.ring, err = wire.NewRing(u, d.arena, true); err != nil {
+			return nil, errors.Join(err, wire.FreeShared(d.arena))
+		}
+		d.conn, d.out = d.ring, wire.NewSender(d.ring, 0)
+		if d.copiers > 1 {
+			d.emptied = make(chan wire.Done, wire.Slots)
+		}
+	}
 	go d.out.Run(d.stop)
 	go d.receive()
+	go d.beat(d.silence)
 	return d, nil
 }
 

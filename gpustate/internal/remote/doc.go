@@ -6,9 +6,14 @@
 // of the queue and its next Finish. The error is a *driver.CommandError that
 // names the command.
 //
+// Where both processes run on one machine, messages pass through rings in shared
+// memory. Who waits takes them out itself and stays awake for a moment, if waits
+// have been short of late and there are cores to spare; at rest nothing runs.
+//
 // Bulk data moves in pieces through slots: memory that both processes map where
 // the server is reached through a Unix socket, otherwise the socket itself. A
-// program's memory is read before Write returns; memory of a Read that does not
+// program's memory is read before Write returns, which does not wait for the
+// device: see loose. Memory of a Read that does not
 // block is written by a goroutine of this package until its event is complete.
 //
 // When the connection breaks, every call and every event fails at once with a

@@ -4,11 +4,11 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
@@ -56,7 +56,7 @@ func (d *Device) share(f *os.File, host []byte) (id uint64, ok bool) {
 		return 0, false
 	}
 	id = d.id()
-	err := wire.Grant(m.conn, f, id, len(host))
+	err := errors.Join(m.conn.SetDeadline(time.Now().Add(d.silence)), wire.Grant(m.conn, f, id, len(host)))
 	if err == nil {
 		var reply wire.Reply
 		if err = expect(bufio.NewReader(m.conn), &reply); err == nil {
@@ -126,16 +126,16 @@ func (m *memory) region(host []byte) (id uint64, at int64, ok bool) {
 
 // direct moves bytes between an object and shared memory; ok is false when host
 // is not shared.
-func (d *Device) direct(m wire.Direct, host []byte, blocking bool) (ev driver.Event, ok bool, err error) {
+func (d *Device) direct(q *queue, m wire.Direct, host []byte, blocking bool) (ev driver.Event, ok bool, err error) {
 	id, at, ok := d.memory.region(host)
 	if !ok {
 		return 0, false, nil
 	}
-	if len(m.Wait) > wire.MaxWait {
-		return 0, true, fmt.Errorf("a transfer that waits for %d commands, the most is %d: %w", len(m.Wait), wire.MaxWait, driver.ErrUnsupported)
+	if m.Wait, err = d.after(q, m.Wait); err != nil {
+		return 0, true, err
 	}
 	ev = d.expecting(1)
-	m.Event, m.Region, m.At, m.Bytes = uint64(ev), id, at, int64(len(host))
+	m.Queue, m.Event, m.Region, m.At, m.Bytes = q.id, uint64(ev), id, at, int64(len(host))
 	if err := d.out.Now(&m); err != nil {
 		d.drop(ev)
 		return 0, true, d.failing(err)

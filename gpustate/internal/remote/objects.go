@@ -104,7 +104,7 @@ func (d *Device) CreateKernel(p driver.Handle, name string) (driver.Handle, erro
 		return nil, err
 	}
 	r := &wire.Reader{B: reply.Body}
-	k.args = r.Small(wire.MaxArgs+1) - 1
+	k.args, k.exact = r.Small(wire.MaxArgs), r.Bool()
 	return k, r.End()
 }
 
@@ -112,14 +112,19 @@ func (d *Device) CreateKernel(p driver.Handle, name string) (driver.Handle, erro
 func (d *Device) ReleaseKernel(h driver.Handle) error { return d.release(h.(*kernel).id) }
 
 // Args is what the server told when the kernel was made.
-func (d *Device) Args(h driver.Handle) int { return h.(*kernel).args }
+func (d *Device) Args(h driver.Handle) (int, bool) {
+	k := h.(*kernel)
+	return k.args, k.exact
+}
 
 // SetArg sends an argument. What the API says to it fails the next launch.
 func (d *Device) SetArg(h driver.Handle, i int, a driver.Arg) error {
 	if i < 0 || i >= wire.MaxArgs {
 		return fmt.Errorf("argument %d, the most is %d: %w", i, wire.MaxArgs-1, driver.ErrUnsupported)
 	}
-	m := wire.SetArg{Kernel: h.(*kernel).id, Index: i,
+	k := h.(*kernel)
+	m := &k.set
+	*m = wire.SetArg{Kernel: k.id, Index: i,
 		Arg: wire.Arg{Kind: a.Kind, Local: int64(a.Local), Value: a.Value}}
 	switch o := a.Handle.(type) {
 	case *mem:
@@ -127,7 +132,7 @@ func (d *Device) SetArg(h driver.Handle, i int, a driver.Arg) error {
 	case object:
 		m.Arg.Object = uint64(o)
 	}
-	return d.failing(d.out.Later(func(w *wire.Writer) { w.Put(&m) }))
+	return d.failing(d.out.Later(m))
 }
 
 // CreateQueue makes a queue on the server.
@@ -136,7 +141,7 @@ func (d *Device) CreateQueue(q driver.QueueDesc) (driver.Handle, error) {
 	if _, err := d.request(id, &wire.CreateQueue{Req: id, ID: id, Desc: q}); err != nil {
 		return nil, err
 	}
-	return &queue{id: id, lazy: q.Lazy}, nil
+	return &queue{id: id, lazy: q.Lazy, ordered: !q.OutOfOrder}, nil
 }
 
 // ReleaseQueue releases a queue after its commands.

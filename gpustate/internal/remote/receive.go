@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"sync"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
@@ -16,17 +18,26 @@ import (
 // everything that waits fail.
 func (d *Device) receive() {
 	var copiers sync.WaitGroup
-	if d.arena != nil && d.copiers > 1 {
-		d.emptied = make(chan *wire.Done, wire.Slots)
+	if d.emptied != nil {
 		for range d.copiers {
-			copiers.Go(func() {
-				for m := range d.emptied {
-					d.finish(m)
-				}
-			})
+			copiers.Go(d.copyOut)
 		}
 	}
-	err := d.listen()
+	var err error
+	if d.ring != nil {
+		err = d.watch()
+	} else {
+		err = d.listen()
+	}
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the server ended the connection")
+	}
+	if cause := d.out.Err(); cause != nil && errors.Is(err, net.ErrClosed) {
+		err = cause // the sender closed it
+	}
+	d.taking.Lock()
+	d.over = true
+	d.taking.Unlock()
 	if d.emptied != nil {
 		close(d.emptied)
 		copiers.Wait()
@@ -45,61 +56,218 @@ func (d *Device) receive() {
 	close(d.dead)
 }
 
+// listen reads messages from a socket.
 func (d *Device) listen() error {
 	var buf, body []byte
 	var op wire.Op
-	var done wire.Done
 	var err error
 	for {
 		if op, body, buf, err = wire.ReadFrame(d.in, buf); err != nil {
-			if errors.Is(err, io.EOF) {
-				err = errors.New("the server ended the connection")
-			}
 			return err
 		}
-		r := &wire.Reader{B: body}
-		switch op {
-		case wire.OpDone:
-			done.Decode(r)
-			if err = r.End(); err == nil {
-				err = d.complete(&done)
-			}
-		case wire.OpReply:
-			var m wire.Reply
-			m.Decode(r)
-			if err = r.End(); err == nil {
-				d.answer(&m)
-			}
-		case wire.OpMove:
-			var m wire.Move
-			m.Decode(r)
-			if err = r.End(); err == nil {
-				d.move(m)
-			}
-		case wire.OpBye:
-			var m wire.Bye
-			m.Decode(r)
-			if err = r.End(); err == nil {
-				d.mu.Lock()
-				d.why = errors.New(m.Why)
-				d.mu.Unlock()
-			}
-		default:
-			err = fmt.Errorf("%w: operation %d from the server", wire.ErrProtocol, op)
-		}
-		if err != nil {
+		if err = d.message(op, body); err != nil {
 			return err
 		}
 	}
 }
 
+// watch takes messages out of the ring when nobody else does: who waits takes
+// them out himself for a moment, which saves waking a goroutine.
+func (d *Device) watch() error {
+	for {
+		if err := d.empty(); err != nil {
+			return err
+		}
+		if err := d.ring.Sleep(); err != nil {
+			return errors.Join(d.empty(), err) // the last words
+		}
+	}
+}
+
+// empty takes all messages out of the ring.
+func (d *Device) empty() error {
+	d.taking.Lock()
+	defer d.taking.Unlock()
+	for !d.ring.Doze() {
+		if _, err := d.take(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take takes out the messages that are there and gives their bytes; taking is
+// held.
+func (d *Device) take() (n int, err error) {
+	if n, err = d.frames.Fill(d.ring.Poll); err != nil {
+		return n, err
+	}
+	if n > 0 {
+		d.ear.Heard()
+	}
+	for {
+		op, body, ok, err := d.frames.Next()
+		if err != nil || !ok {
+			return n, err
+		}
+		if err := d.message(op, body); err != nil {
+			return n, err
+		}
+	}
+}
+
+// alert is how long a copier stays awake after a piece.
+const alert = 100 * time.Microsecond
+
+// copyOut takes pieces of reads out of the arena until emptied is closed.
+func (d *Device) copyOut() {
+	for m := range d.emptied {
+		d.finish(&m)
+		for last := time.Now(); time.Since(last) < alert; runtime.Gosched() {
+			for range 32 {
+				if d.help() {
+					last = time.Now()
+				}
+			}
+		}
+	}
+}
+
+// patience is how long a wait stays awake at most. The drivers of GPUs do it to
+// the end.
+const patience = time.Millisecond
+
+// help takes one piece out of the arena that no copier has begun with.
+func (d *Device) help() bool {
+	select {
+	case m, open := <-d.emptied:
+		if open {
+			d.finish(&m)
+		}
+		return open
+	default:
+		return false
+	}
+}
+
+// collect takes messages out of the ring until over is true. It returns false
+// when that takes long, or somebody else is at it.
+func (d *Device) collect(over func() bool) bool {
+	if !d.taking.TryLock() {
+		return false
+	}
+	defer d.taking.Unlock()
+	if d.over {
+		return false
+	}
+	d.ring.Watch()
+	for look := true; look && !over(); {
+		n, err := d.take()
+		if err != nil {
+			d.abandon(err)
+			return false
+		}
+		look = n > 0 || d.help() || d.ring.Linger(patience, over)
+	}
+	for !d.ring.Doze() {
+		if _, err := d.take(); err != nil {
+			d.abandon(err)
+			break
+		}
+	}
+	return over()
+}
+
+// abandon ends the connection: the receiver finds it closed.
+func (d *Device) abandon(err error) {
+	d.mu.Lock()
+	if d.why == nil {
+		d.why = err
+	}
+	d.mu.Unlock()
+	_ = d.conn.Close()
+}
+
+// await waits for a promise. The error is the one of a lost server.
+func (d *Device) await(p *promise) error {
+	if p.kept.Load() {
+		return nil
+	}
+	begin := time.Now()
+	if d.ring != nil {
+		if d.collect(p.kept.Load) {
+			return nil
+		}
+		defer func() { d.ring.Waited(patience, time.Since(begin)) }()
+	}
+	d.mu.Lock()
+	if p.kept.Load() {
+		d.mu.Unlock()
+		return nil
+	}
+	if p.done == nil {
+		p.done = make(chan struct{})
+	}
+	done := p.done
+	d.mu.Unlock()
+	select {
+	case <-done:
+		return nil
+	case <-d.dead:
+	}
+	if p.kept.Load() { // it may have been the last word
+		return nil
+	}
+	return d.deadErr
+}
+
+// message takes in one message.
+func (d *Device) message(op wire.Op, body []byte) error {
+	r := &wire.Reader{B: body}
+	switch op {
+	case wire.OpDone:
+		d.done.Decode(r)
+		if err := r.End(); err != nil {
+			return err
+		}
+		return d.complete(&d.done)
+	case wire.OpReply:
+		m := &wire.Reply{}
+		m.Decode(r)
+		if err := r.End(); err != nil {
+			return err
+		}
+		d.answer(m)
+	case wire.OpMove:
+		var m wire.Move
+		m.Decode(r)
+		if err := r.End(); err != nil {
+			return err
+		}
+		d.move(m)
+	case wire.OpBeat:
+	case wire.OpBye:
+		var m wire.Bye
+		m.Decode(r)
+		if err := r.End(); err != nil {
+			return err
+		}
+		d.mu.Lock()
+		d.why = errors.New(m.Why)
+		d.mu.Unlock()
+	default:
+		return fmt.Errorf("%w: operation %d from the server", wire.ErrProtocol, op)
+	}
+	return nil
+}
+
 func (d *Device) answer(m *wire.Reply) {
 	d.mu.Lock()
-	c := d.requests[m.Req]
-	delete(d.requests, m.Req)
-	d.mu.Unlock()
-	if c != nil {
-		c <- m
+	defer d.mu.Unlock()
+	if c := d.requests[m.Req]; c != nil {
+		delete(d.requests, m.Req)
+		c.reply = m
+		c.keep()
 	}
 }
 
@@ -116,6 +284,8 @@ func (d *Device) complete(m *wire.Done) error {
 	d.mu.Lock()
 	s := d.into[n]
 	d.into[n].busy = false // the server has its last word on it
+	p := d.events[driver.Event(m.Event)]
+	last := p == nil || p.left == 1
 	d.mu.Unlock()
 	switch {
 	case !s.busy, m.Bytes > 0 && (d.arena != nil || int(m.Bytes) != len(s.dst)):
@@ -126,9 +296,8 @@ func (d *Device) complete(m *wire.Done) error {
 		}
 	case m.Err == nil && len(s.dst) > 0 && d.arena == nil:
 		return fmt.Errorf("%w: a read without bytes", wire.ErrProtocol)
-	case m.Err == nil && len(s.dst) > 0 && d.emptied != nil:
-		later := *m
-		d.emptied <- &later
+	case m.Err == nil && len(s.dst) > 0 && d.emptied != nil && !last:
+		d.emptied <- *m // who waits helps with it
 		return nil
 	}
 	d.finish(m)
@@ -147,20 +316,23 @@ func (d *Device) finish(m *wire.Done) {
 		}
 		d.mu.Lock()
 		d.into[n] = slot{}
+		d.free = append(d.free, n)
 		d.mu.Unlock()
-		d.slots <- n
+		d.slots <- struct{}{}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if p := d.events[driver.Event(m.Event)]; p != nil {
-		p.step(m)
+	if p := d.events[driver.Event(m.Event)]; p != nil && p.step(m) && p.loose {
+		d.tighten(driver.Event(m.Event))
+		delete(d.events, driver.Event(m.Event))
 	}
 }
 
-// step counts a piece of an event down; the device's mu is held.
-func (p *pending) step(m *wire.Done) {
+// step counts a piece of an event down and tells whether it was the last; the
+// device's mu is held.
+func (p *pending) step(m *wire.Done) bool {
 	if p.left == 0 {
-		return // the server repeats itself
+		return false // the server repeats itself
 	}
 	if p.err == nil {
 		p.err = m.Err
@@ -169,11 +341,10 @@ func (p *pending) step(m *wire.Done) {
 		p.times = m.Times
 	}
 	if p.left--; p.left > 0 {
-		return
+		return false
 	}
-	if p.done != nil {
-		close(p.done)
-	}
+	p.keep()
+	return true
 }
 
 // A Mover moves the program to where text says and tells how that went, with the
@@ -199,7 +370,7 @@ func (d *Device) move(m wire.Move) {
 		_ = d.out.Now(moved) // a server that is gone needs no answer
 	}
 	if do == nil {
-		tell("", errors.New("the program cannot move to another device"))
+		go tell("", errors.New("the program cannot move to another device"))
 		return
 	}
 	go do(context.Background(), m.To, tell)

@@ -1,10 +1,11 @@
 package remote
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
@@ -14,15 +15,15 @@ import (
 // two processes work at the same time, large enough that telling each other costs
 // little.
 func pieceBytes(n int) int {
-	const least = 128 << 10
+	const least = 64 << 10
 	return min(max(n/8, least), wire.SlotBytes)
 }
 
 // Write sends src to the server. It has been read when Write returns, unless the
 // server has it mapped.
 func (d *Device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
-	m := wire.Direct{Queue: q.(*queue).id, Mem: h.(*mem).id, Off: off, Write: true, Wait: wait}
-	if ev, ok, err := d.direct(m, src, blocking); ok {
+	m := wire.Direct{Mem: h.(*mem).id, Off: off, Write: true, Wait: wait}
+	if ev, ok, err := d.direct(q.(*queue), m, src, blocking); ok {
 		return ev, err
 	}
 	return d.transfer(q, h, linear(off, src), true, blocking, wait)
@@ -30,8 +31,8 @@ func (d *Device) Write(q, h driver.Handle, off int64, src []byte, blocking bool,
 
 // Read asks the server for bytes.
 func (d *Device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
-	m := wire.Direct{Queue: q.(*queue).id, Mem: h.(*mem).id, Off: off, Wait: wait}
-	if ev, ok, err := d.direct(m, dst, blocking); ok {
+	m := wire.Direct{Mem: h.(*mem).id, Off: off, Wait: wait}
+	if ev, ok, err := d.direct(q.(*queue), m, dst, blocking); ok {
 		return ev, err
 	}
 	return d.transfer(q, h, linear(off, dst), false, blocking, wait)
@@ -103,80 +104,99 @@ func boxes(r driver.Region, pixel int, host []byte) (list []piece) {
 	return list
 }
 
-// transfer sends the pieces, each when a slot is free.
+// transfer sends the pieces, each when a slot is free. A write that blocks returns
+// when its bytes are on their way: what is issued later comes after it, on every
+// queue, and its failure is told to who waits next.
 func (d *Device) transfer(qh, h driver.Handle, list []piece, write, blocking bool, wait []driver.Event) (driver.Event, error) {
-	if len(wait) > wire.MaxWait {
-		return 0, fmt.Errorf("a transfer that waits for %d commands, the most is %d: %w", len(wait), wire.MaxWait, driver.ErrUnsupported)
+	q := qh.(*queue)
+	wait, err := d.after(q, wait)
+	if err != nil {
+		return 0, err
 	}
+	m := wire.Transfer{Queue: q.id, Mem: h.(*mem).id, Write: write,
+		Inline: write && d.arena == nil, Loose: write && blocking, Wait: wait}
 	ev := d.expecting(len(list))
-	m := wire.Transfer{Queue: qh.(*queue).id, Mem: h.(*mem).id, Event: uint64(ev), Write: write,
-		Inline: write && d.arena == nil, Wait: wait}
-	step := 1
-	if write && d.arena != nil {
-		step = d.copiers
+	m.Event = uint64(ev)
+	if m.Loose {
+		d.loosen(q, ev)
 	}
-	for i := 0; i < len(list); i += step {
-		some := list[i:min(i+step, len(list))]
-		if err := d.sendPieces(&m, some, i+len(some) == len(list)); err != nil {
-			d.drop(ev)
-			return 0, err
-		}
+	if err := d.sendPieces(m, list); err != nil {
+		d.drop(ev)
+		return 0, err
+	}
+	if m.Loose {
+		return 0, nil
 	}
 	if !blocking {
 		return ev, nil
 	}
-	err := d.WaitEvent(ev)
+	err = d.WaitEvent(ev)
 	d.ReleaseEvent(ev)
 	return 0, err
 }
 
-// sendPieces sends some pieces, which it copies to their slots at the same time.
-func (d *Device) sendPieces(m *wire.Transfer, list []piece, last bool) error {
-	slots := make([]int, len(list))
-	var copies sync.WaitGroup
-	for i, p := range list {
-		n, err := d.takeSlot(p, m.Write)
-		if err != nil {
-			copies.Wait()
+// sendPieces sends pieces in any order but for the last one. Where there are cores
+// for it several are copied to their slots at the same time.
+func (d *Device) sendPieces(m wire.Transfer, list []piece) error {
+	last := len(list) - 1
+	var next atomic.Int64
+	some := func() error {
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= last {
+				return nil
+			}
+			if err := d.sendPiece(m, list[i]); err != nil {
+				next.Store(int64(last))
+				return err
+			}
+		}
+	}
+	if helpers := min(d.copiers, last) - 1; m.Write && d.arena != nil && helpers > 0 {
+		errs := make([]error, helpers+1)
+		var all sync.WaitGroup
+		for i := range helpers {
+			all.Go(func() { errs[i] = some() })
+		}
+		errs[helpers] = some()
+		all.Wait()
+		if err := cmp.Or(errs...); err != nil {
 			return err
 		}
-		slots[i] = n
-		switch into := n * wire.SlotBytes; {
-		case !m.Write || m.Inline:
-		case len(list) == 1:
-			copy(d.arena[into:], p.host)
-		default:
-			copies.Go(func() { copy(d.arena[into:], p.host) })
-		}
+	} else if err := some(); err != nil {
+		return err
 	}
-	copies.Wait()
-	for i, p := range list {
-		m.Slot, m.Image, m.Off, m.Region, m.Bytes = slots[i], p.image, p.off, p.region, int64(len(p.host))
-		m.Last = last && i == len(list)-1
-		var err error
-		if m.Inline {
-			err = d.out.Bulk(m, p.host)
-		} else {
-			err = d.out.Now(m)
-		}
-		if err != nil {
-			return d.failing(err)
-		}
+	m.Last = true
+	return d.sendPiece(m, list[last])
+}
+
+func (d *Device) sendPiece(m wire.Transfer, p piece) (err error) {
+	if m.Slot, err = d.takeSlot(p, m.Write); err != nil {
+		return err
 	}
-	return nil
+	m.Image, m.Off, m.Region, m.Bytes = p.image, p.off, p.region, int64(len(p.host))
+	if m.Inline {
+		return d.failing(d.out.Bulk(&m, p.host))
+	}
+	if m.Write {
+		copy(d.arena[m.Slot*wire.SlotBytes:], p.host)
+	}
+	return d.failing(d.out.Now(&m))
 }
 
 // takeSlot waits for a free slot.
 func (d *Device) takeSlot(p piece, write bool) (int, error) {
-	var n int
 	select {
-	case n = <-d.slots:
+	case <-d.slots:
 	default:
 		if err := d.out.Flush(); err != nil { // what frees one may not be sent yet
 			return 0, d.failing(err)
 		}
+		if d.ring != nil {
+			d.collect(func() bool { return len(d.slots) > 0 })
+		}
 		select {
-		case n = <-d.slots:
+		case <-d.slots:
 		case <-d.dead:
 			return 0, d.deadErr
 		}
@@ -186,8 +206,11 @@ func (d *Device) takeSlot(p piece, write bool) (int, error) {
 		s.dst = p.host
 	}
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	last := len(d.free) - 1
+	n := d.free[last]
+	d.free = d.free[:last]
 	d.into[n] = s
-	d.mu.Unlock()
 	return n, nil
 }
 
@@ -205,6 +228,9 @@ func (d *Device) CopyFrom(_, dst driver.Handle, other driver.Device, src driver.
 	from, ok := other.(*Device)
 	if !ok {
 		return false, nil
+	}
+	if err := errors.Join(d.settle(), from.settle()); err != nil {
+		return false, err
 	}
 	k := min(max(n/rangeBytes, 1), maxRanges)
 	step := (n + k - 1) / k

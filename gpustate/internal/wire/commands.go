@@ -123,6 +123,7 @@ type Transfer struct {
 	Off, Bytes        int64         // Bytes at most SlotBytes
 	Region            driver.Region // with Image, instead of Off
 	Inline            bool          // the bytes of a write follow the frame
+	Loose             bool          // nobody waits for the event: a failure is told to who waits next
 	Wait              []driver.Event
 }
 
@@ -138,6 +139,7 @@ func (m *Transfer) Encode(w *Writer) {
 	w.Bool(m.Write)
 	w.Bool(m.Last)
 	w.Bool(m.Inline)
+	w.Bool(m.Loose)
 	w.Int(m.Bytes)
 	w.Bool(m.Image)
 	if m.Image {
@@ -154,8 +156,9 @@ func (m *Transfer) Encode(w *Writer) {
 // Decode takes the fields off. Wait keeps its memory.
 func (m *Transfer) Decode(r *Reader) {
 	m.Queue, m.Mem, m.Event, m.Slot = r.Uint(), r.Uint(), r.Uint(), r.Small(Slots-1)
-	m.Write, m.Last, m.Inline, m.Bytes, m.Image = r.Bool(), r.Bool(), r.Bool(), r.Size(), r.Bool()
-	if m.Bytes == 0 || m.Bytes > SlotBytes || m.Inline && !m.Write {
+	m.Write, m.Last, m.Inline, m.Loose = r.Bool(), r.Bool(), r.Bool(), r.Bool()
+	m.Bytes, m.Image = r.Size(), r.Bool()
+	if m.Bytes == 0 || m.Bytes > SlotBytes || (m.Inline || m.Loose) && !m.Write {
 		r.Fail("transfer of an impossible length")
 	}
 	m.Off, m.Region = 0, driver.Region{}

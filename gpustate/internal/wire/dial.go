@@ -55,12 +55,9 @@ func SplitAddr(addr string) (network, address string, err error) {
 // KeepAlive finds connections whose other side is gone without a word.
 var KeepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 5}
 
-// silence is how long sent bytes may go unacknowledged: a host that lost its power
-// says nothing, and probes are only sent while nothing else is.
-const silence = 15 * time.Second
-
-// LimitSilence makes a TCP connection fail when the other side has been silent.
-func LimitSilence(c net.Conn) error {
+// LimitSilence makes a TCP connection fail when sent bytes, or probes, have gone
+// unacknowledged for so long: a host that lost its power says nothing.
+func LimitSilence(c net.Conn, silence time.Duration) error {
 	t, ok := c.(*net.TCPConn)
 	if !ok {
 		return nil
@@ -90,7 +87,7 @@ func Dial(ctx context.Context, addr string, k Key, p Purpose) (net.Conn, error) 
 	if err != nil {
 		return fail(remedy(err))
 	}
-	err = errors.Join(LimitSilence(c), c.SetDeadline(time.Now().Add(HandshakeTime)))
+	err = errors.Join(LimitSilence(c, Silence), c.SetDeadline(time.Now().Add(HandshakeTime)))
 	if err == nil {
 		err = Greet(c, k, p)
 	}

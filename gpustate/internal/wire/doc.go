@@ -8,7 +8,8 @@
 // client chooses. A slot is a piece of staging memory of one client: transfers
 // move in pieces of at most SlotBytes, each through a slot of its own, so that
 // both sides hold a bounded number of bytes. Through a Unix socket the slots lie
-// in memory that both processes map, and no bulk data passes the socket.
+// in memory that both processes map, and no bulk data passes the socket; nor do
+// frames: they pass a Ring in the same memory.
 //
 // # Promises
 //

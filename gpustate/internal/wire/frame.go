@@ -68,6 +68,50 @@ func ReadFrame(r *bufio.Reader, buf []byte) (op Op, body, kept []byte, err error
 	return Op(h[4]), body, buf, nil
 }
 
+// Frames finds frames in bytes that come bit by bit. The zero value is ready.
+type Frames struct {
+	buf  []byte
+	from int // what is before was given out
+}
+
+// Fill takes bytes that read gives, which may be none. It makes the last frame of
+// Next invalid.
+func (f *Frames) Fill(read func([]byte) (int, error)) (int, error) {
+	const least, usual = 16 << 10, 64 << 10
+	if f.from == len(f.buf) {
+		f.buf, f.from = f.buf[:0], 0
+		if cap(f.buf) > 4*usual { // do not keep the memory of a large frame
+			f.buf = nil
+		}
+	}
+	if cap(f.buf)-len(f.buf) < least {
+		f.buf, f.from = append(f.buf[:0], f.buf[f.from:]...), 0
+	}
+	if cap(f.buf)-len(f.buf) < least {
+		f.buf = append(make([]byte, 0, max(2*cap(f.buf), usual)), f.buf...)
+	}
+	n, err := read(f.buf[len(f.buf):cap(f.buf)])
+	f.buf = f.buf[:len(f.buf)+n]
+	return n, err
+}
+
+// Next gives the next frame if it is there wholly.
+func (f *Frames) Next() (op Op, body []byte, ok bool, err error) {
+	b := f.buf[f.from:]
+	if len(b) < frameHeader {
+		return 0, nil, false, nil
+	}
+	n := int(binary.LittleEndian.Uint32(b))
+	if n > MaxBody {
+		return 0, nil, false, fmt.Errorf("%w: frame of %d bytes", ErrProtocol, n)
+	}
+	if len(b)-frameHeader < n {
+		return 0, nil, false, nil
+	}
+	f.from += frameHeader + n
+	return Op(b[4]), b[frameHeader : frameHeader+n : frameHeader+n], true, nil
+}
+
 // Writer appends fields.
 type Writer struct{ B []byte }
 

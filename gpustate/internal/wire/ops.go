@@ -28,6 +28,7 @@ const (
 	OpFetch       Op = 21 // on a peer's connection
 	OpDirect      Op = 22
 	OpUnshare     Op = 23
+	OpBeat        Op = 24 // from the server, too
 )
 
 // What a server sends.
@@ -104,6 +105,8 @@ func New(op Op) Message {
 		return &Direct{}
 	case OpUnshare:
 		return &Unshare{}
+	case OpBeat:
+		return &Beat{}
 	}
 	return answer(op)
 }

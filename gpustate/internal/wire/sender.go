@@ -13,6 +13,7 @@ const maxOut = 256 << 10
 // system calls: one of them writes what the others have added.
 type Sender struct {
 	conn     net.Conn
+	ring     *Ring         // conn, if it is one
 	patience time.Duration // for the other side to read, 0 without end
 	kick     chan struct{}
 
@@ -30,6 +31,7 @@ type Sender struct {
 func NewSender(c net.Conn, patience time.Duration) *Sender {
 	s := &Sender{conn: c, patience: patience, kick: make(chan struct{}, 1)}
 	s.turn.L = &s.mu
+	s.ring, _ = c.(*Ring)
 	return s
 }
 
@@ -45,18 +47,23 @@ func (s *Sender) Run(stop <-chan struct{}) {
 	}
 }
 
-// Later adds a frame that add appends. It does not wait for the connection
-// unless very much waits already.
-func (s *Sender) Later(add func(w *Writer)) error {
+// Later adds a frame. It does not wait for the connection unless very much waits
+// already.
+func (s *Sender) Later(m Message) error {
 	s.mu.Lock()
 	if err := s.room(); err != nil {
 		s.mu.Unlock()
 		return err
 	}
 	w := Writer{s.out}
-	add(&w)
+	w.Put(m)
 	s.out = w.B
 	kick := !s.sending && !s.kicked
+	if kick && s.ring != nil && s.ring.Awake() { // it costs no system call
+		err := s.drain()
+		s.mu.Unlock()
+		return err
+	}
 	if kick {
 		s.kicked = true
 	}
@@ -101,6 +108,16 @@ func (s *Sender) Flush() error {
 	s.kicked = false
 	if s.sending || s.err != nil {
 		return s.err
+	}
+	return s.drain()
+}
+
+// Finish sends what waits and returns when all has been sent.
+func (s *Sender) Finish() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.sending && s.err == nil {
+		s.turn.Wait()
 	}
 	return s.drain()
 }
@@ -168,6 +185,13 @@ func (s *Sender) write(data []byte) {
 		_ = s.conn.Close() // its reader finds out
 	}
 	s.turn.Broadcast()
+}
+
+// Err is why sending ended.
+func (s *Sender) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
 }
 
 // Stop makes all calls fail with err.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"reflect"
@@ -32,14 +33,14 @@ var messages = []Message{
 	&Launch{Queue: 1, Kernel: 2, Event: 3, Grid: driver.Grid{Dims: 2, Offset: [3]int{1, 2}, Global: [3]int{8, 4, 1},
 		Local: [3]int{2, 4, 1}}, Wait: []driver.Event{7, 1 << 40}},
 	&Launch{Queue: 1, Kernel: 2, Grid: driver.Grid{Dims: 1, Global: [3]int{7, 1, 1}}, Wait: []driver.Event{7}},
-	&Transfer{Queue: 1, Mem: 2, Event: 3, Slot: 15, Write: true, Last: true, Off: 1 << 40, Bytes: SlotBytes, Inline: true, Wait: []driver.Event{7}},
+	&Transfer{Queue: 1, Mem: 2, Event: 3, Slot: 15, Write: true, Last: true, Off: 1 << 40, Bytes: SlotBytes, Inline: true, Loose: true, Wait: []driver.Event{7}},
 	&Transfer{Queue: 1, Mem: 2, Event: 3, Image: true, Bytes: 64, Region: driver.Region{Origin: [3]int{1, 2, 3}, Size: [3]int{4, 5, 6}}, Wait: []driver.Event{7}},
 	&Copy{Queue: 1, Event: 2, Kind: CopyBufferToImage, Dst: 3, Src: 4, DstOff: 5, SrcOff: 6, Bytes: 7, Wait: []driver.Event{7}},
 	&Marker{Queue: 1, Event: 2, Wait: []driver.Event{7}},
 	&Flush{Queue: 1}, &Finish{Req: 1, Queue: 2}, &Ask{Req: 1, What: AskFormats, Object: 3, Index: 4},
 	&Export{Req: 1, Mem: 2, Off: 4, Bytes: 3}, &Pull{Req: 1, Mem: 2, Off: 4, Bytes: 3, Addrs: []string{"a", "b"}, Ticket: []byte{1}},
 	&Moved{Token: 1, Err: "e", Steps: "{}"}, &Forget{Event: 1}, &Order{Req: 1, JSON: []byte("{}")}, &Fetch{Ticket: []byte{1}, Bytes: 2},
-	&Direct{Queue: 1, Mem: 2, Event: 3, Region: 4, At: 5, Off: 6, Bytes: 1 << 40, Write: true, Wait: []driver.Event{7}}, &Unshare{Region: 5},
+	&Direct{Queue: 1, Mem: 2, Event: 3, Region: 4, At: 5, Off: 6, Bytes: 1 << 40, Write: true, Wait: []driver.Event{7}}, &Unshare{Region: 5}, &Beat{},
 	&Welcome{Server: "s", Addrs: []string{"a"}, Quota: 5, Devices: []driver.Info{{Kind: "cuda", Platform: "P", Vendor: "V", Name: "N",
 		Version: "1", Type: "gpu", Index: 1, UUID: "u", PCI: "p", Arch: "sm_90", GlobalBytes: 1, MaxAllocBytes: 2, LocalBytes: 3,
 		SubAlign: 4, MaxGroup: 5, FP64: true, Images: true, Shared: true, OutOfOrder: true, HostMemory: true, Lazy: true, Serial: true,
@@ -207,5 +208,34 @@ func TestDocument(t *testing.T) {
 	want := Marker{Queue: 2, Event: 300, Wait: []driver.Event{7}}
 	if err := r.End(); err != nil || op != OpMarker || !reflect.DeepEqual(m, want) {
 		t.Errorf("got %d %+v, %v, want %+v", op, m, err, want)
+	}
+}
+
+// TestFinish: what was added while another goroutine sent is sent when Finish
+// returns.
+func TestFinish(t *testing.T) {
+	near, far := net.Pipe() // a write waits for its reader
+	s := NewSender(near, 0)
+	first := make(chan error, 1)
+	go func() { first <- s.Now(&Beat{}) }()
+	var h [1]byte
+	if _, err := far.Read(h[:]); err != nil { // the first is being sent
+		t.Fatal(err)
+	}
+	if err := s.Now(&Moved{Token: 1}); err != nil {
+		t.Fatal(err)
+	}
+	settled := make(chan error, 1)
+	go func() {
+		settled <- s.Finish()
+		_ = near.Close()
+	}()
+	got, _ := io.ReadAll(far)
+	want := append(Append(nil, &Beat{}), Append(nil, &Moved{Token: 1})...)
+	if !bytes.Equal(append(h[:], got...), want) {
+		t.Errorf("got % x, want % x", got, want)
+	}
+	if err := errors.Join(<-settled, <-first); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,0 +1,136 @@
+package gpud
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// tape is a connection that keeps what is written to it.
+type tape struct {
+	net.Conn
+	said []byte
+}
+
+func (c *tape) Write(b []byte) (int, error) {
+	c.said = append(c.said, b...)
+	return c.Conn.Write(b)
+}
+
+// answerTo has a stranger send bytes after the server's greeting, and gives the
+// server's answer.
+func answerTo(t *testing.T, p *place, say []byte) []byte {
+	t.Helper()
+	c := must(net.Dial("tcp", p.addr))(t)
+	defer c.Close()
+	ok(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	hello := make([]byte, 44)
+	_, err := io.ReadFull(c, hello)
+	ok(t, err)
+	_, err = c.Write(say)
+	ok(t, err)
+	answer := must(io.ReadAll(c))(t)
+	if len(answer) != 33 {
+		t.Fatalf("the answer has %d bytes, want 33 and the end", len(answer))
+	}
+	return answer
+}
+
+// TestOverheard: the proof of a client is of no use to who has overheard it, nor
+// is the server's own, nor one for another purpose.
+func TestOverheard(t *testing.T) {
+	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
+	key := must(wire.ReadKey(p.sel.KeyFile))(t)
+	c := &tape{Conn: must(net.Dial("tcp", p.addr))(t)}
+	ok(t, wire.Greet(c, key, wire.ForAdmin))
+	ok(t, c.Close())
+	before := p.Status().Counts.Strangers
+	reflected := make([]byte, len(c.said)) // with the server's nonce and no proof of ours
+	copy(reflected, c.said[:5])
+	other := append([]byte(nil), c.said...)
+	other[4] = byte(wire.ForDevice)
+	for name, say := range map[string][]byte{"replayed": c.said, "empty": reflected, "other purpose": other} {
+		answer := answerTo(t, p, say)
+		if answer[0] != 1 {
+			t.Errorf("%s: the answer is %d, want 1, wrong key", name, answer[0])
+		}
+		for _, b := range answer[1:] {
+			if b != 0 {
+				t.Errorf("%s: a stranger was given a proof", name)
+				break
+			}
+		}
+	}
+	if n := p.Status().Counts.Strangers - before; n != 3 {
+		t.Errorf("%d strangers counted, want 3", n)
+	}
+}
+
+// TestOtherClient: a client of another version is told so.
+func TestOtherClient(t *testing.T) {
+	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
+	for _, v := range []uint32{0, wire.Version - 1, wire.Version + 1} {
+		say := make([]byte, 4+1+32+32)
+		binary.LittleEndian.PutUint32(say, v)
+		if answer := answerTo(t, p, say); answer[0] != 2 {
+			t.Errorf("version %d: the answer is %d, want 2", v, answer[0])
+		}
+	}
+}
+
+// TestAnnounced: a client that announces more than there can be is refused, or
+// dropped, and nothing is made for it.
+func TestAnnounced(t *testing.T) {
+	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
+	c := raw(t, p)
+	say(t, c, &wire.Open{Req: 1, Index: 0}, &wire.CreateMem{Req: 2, ID: 1, Kind: driver.MemBuffer, Bytes: 1 << 60})
+	in := bufio.NewReader(c)
+	for {
+		op, body, _, err := wire.ReadFrame(in, nil)
+		ok(t, err)
+		var reply wire.Reply
+		if op == wire.OpReply {
+			reply.Decode(&wire.Reader{B: body})
+		}
+		if reply.Req == 2 {
+			if !errors.Is(reply.Err, driver.ErrOutOfMemory) {
+				t.Errorf("2^60 bytes: got %v, want ErrOutOfMemory", reply.Err)
+			}
+			break
+		}
+	}
+	if used := p.Status().Devices[0].UsedBytes; used != 0 {
+		t.Errorf("%d bytes are used", used)
+	}
+	ok(t, c.Close())
+	c = raw(t, p)
+	say(t, c, &wire.Open{Index: 0})
+	_, err := c.Write([]byte{0xff, 0xff, 0xff, 0xff, byte(wire.OpBuild)}) // 4 GiB of frame
+	ok(t, err)
+	ok(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the connection is still open")
+	}
+	p.quiet(t)
+}
+
+// TestListensThereOnly: an address that was not given answers nobody.
+func TestListensThereOnly(t *testing.T) {
+	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
+	_, port, err := net.SplitHostPort(p.addr)
+	ok(t, err)
+	for _, host := range []string{"127.0.0.2", "::1"} {
+		if c, err := net.Dial("tcp", net.JoinHostPort(host, port)); err == nil {
+			_ = c.Close()
+			t.Errorf("%s answers", host)
+		}
+	}
+}

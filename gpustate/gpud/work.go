@@ -1,0 +1,131 @@
+package gpud
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// controlFile is where a worker finds its control socket.
+const controlFile = 3
+
+// RunWorker serves the one client that the server which started this process
+// hands over, and returns when it has gone; the process then has to end. See
+// Options.Worker. What it has to report goes to standard error.
+//
+// Signals that ask a process to end, or gpud to evacuate, do nothing here: the
+// server decides. When the server dies the process ends at once.
+func RunWorker() error {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	ctl, err := openControl(os.NewFile(controlFile, "control"))
+	if err != nil {
+		return fmt.Errorf("a worker is started by its server only: %w", err)
+	}
+	m, files, err := ctl.receive()
+	if err != nil || m.Start == nil || len(files) != 2 {
+		return errors.Join(errors.New("a worker is started by its server only"), err)
+	}
+	w := &work{ctl: ctl, let: make(chan bool, 1)}
+	if err := w.begin(m.Start, files[0], files[1]); err != nil {
+		return err
+	}
+	go w.obey()
+	w.client.run()
+	return nil
+}
+
+// work is the worker's own side.
+type work struct {
+	ctl    *control
+	client *client
+	let    chan bool // whether the client was refused
+	inside atomic.Bool
+}
+
+func (w *work) begin(m *start, seats, conn *os.File) error {
+	c, err := connection(conn)
+	if err != nil {
+		return err
+	}
+	h := &host{name: m.Name, addrs: m.Addrs, quota: m.Quota, patience: m.Patience, frozen: m.Frozen,
+		log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	copy(h.key[:], m.Key)
+	libs := machine()
+	for _, o := range m.Devices {
+		h.devices = append(h.devices, &device{info: o.Info, lib: libs[o.From], at: o.At, from: o.From})
+	}
+	h.seats, err = mapSeats(seats, m.Seats, m.Seat)
+	if err := errors.Join(err, seats.Close()); err != nil {
+		return err
+	}
+	w.client = newClient(h, c, m.Pass, h.seats.mine(), w)
+	w.client.last = true
+	return nil
+}
+
+// obey carries out what the server says. Without it the process ends.
+func (w *work) obey() {
+	for {
+		m, files, err := w.ctl.receive()
+		if err != nil {
+			os.Exit(1)
+		}
+		var conn net.Conn
+		if len(files) == 1 {
+			conn, _ = connection(files[0])
+		}
+		switch u, unix := conn.(*net.UnixConn); {
+		case m.Let != nil:
+			w.let <- m.Let.Refused
+		case m.Dismiss != "" && !w.inside.Load():
+			os.Exit(0)
+		case m.Dismiss != "":
+			go w.client.dismiss(m.Dismiss)
+		case m.Move != nil:
+			go func() { _ = w.client.order(m.Move) }() // a client that is gone does not answer
+		case m.Share && unix:
+			go func() {
+				w.client.share(u)
+				_ = u.Close()
+			}()
+		case m.Give != nil && conn != nil:
+			go w.give(conn, m.Give)
+		}
+	}
+}
+
+func (w *work) give(conn net.Conn, m *wire.Fetch) {
+	if err := w.client.give(conn, m); err != nil && !hungUp(err) {
+		w.client.h.log.Warn("fetch by another server failed", "id", w.client.ID, "err", err)
+	}
+	_ = conn.Close()
+}
+
+// opened asks the server whether the client may stay.
+func (w *work) opened(who wire.Open) error {
+	if err := w.ctl.send(message{Open: &who}); err != nil {
+		return err
+	}
+	if <-w.let {
+		return wire.ErrRefused
+	}
+	w.inside.Store(true)
+	return nil
+}
+
+// moved passes on how a move went.
+func (w *work) moved(m wire.Moved) {
+	const most = 8 << 10 // it is for people
+	if len(m.Steps) > most {
+		m.Steps = ""
+	}
+	m.Err = m.Err[:min(len(m.Err), most)]
+	_ = w.ctl.send(message{Moved: &m})
+}

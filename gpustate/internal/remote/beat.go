@@ -1,0 +1,22 @@
+package remote
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// beat tells the server every now and then that this program lives, and gives the
+// server up when nothing has come from it for longer than silence. It ends with
+// the connection.
+func (d *Device) beat(silence time.Duration) {
+	var quiet wire.Quiet
+	wire.SendBeats(d.out, d.dead, func() (send, over bool) {
+		if quiet.Look(d.ear) > silence {
+			d.abandon(fmt.Errorf("it has said nothing for %v: it is stopped, or cut off", silence))
+			return false, true
+		}
+		return true, false
+	})
+}
