@@ -422,20 +422,28 @@ func (a *agent) leave(from int, msg cut.Message) {
 	a.c.plane.Flush(ctx)
 	cancel()
 	err := &LostError{Rank: msg.Rank, Node: a.c.topo.nodes[msg.Rank], Noticed: int(msg.Had), Observed: msg.Stage}
-	a.c.events.Emit(events.Event{Name: events.Failure, What: "lost", Peer: &err.Rank, Text: err.Error(), Points: a.c.points.load()})
+	a.c.events.Emit(events.Event{Name: events.Failure, What: "lost", Peer: &err.Rank, Text: err.Error(),
+		Dur: int64(silence(err.Observed)), Points: a.c.points.load()})
 	go func() {
 		a.c.reporter.end(err)
 		a.c.lastWords()
+		a.c.requeueOrphan()
 		a.c.opt.OnLost(err)
 		a.c.cancel(err)
 	}()
 }
 
+// abortedBy stands before what a rank gave up because of.
+const abortedBy = "aborted: "
+
+// aborted is what the other ranks observe of one that gives up.
+func aborted(why error) string { return fmt.Sprintf("%s%.900s", abortedBy, why) }
+
 // abort says that this rank itself gives up.
 func (a *agent) abort(why error) {
 	_ = a.do(context.Background(), func() { // closed already: nobody is left to tell
 		a.left = true
-		msg := cut.Message{Kind: cut.KindLost, Rank: a.c.world.Rank(), Had: uint64(a.c.world.Rank()), Stage: fmt.Sprintf("aborted: %.900s", why)}
+		msg := cut.Message{Kind: cut.KindLost, Rank: a.c.world.Rank(), Had: uint64(a.c.world.Rank()), Stage: aborted(why)}
 		for _, n := range a.c.topo.neighbours() {
 			a.send(n, msg)
 		}

@@ -45,6 +45,7 @@ type Checkpointer struct {
 	gate     atomic.Uint32 // bits below; 0 lets Points pass
 	points   tally         // Points reached
 	restored atomic.Bool
+	reading  progress // of Restore
 	closed   atomic.Bool
 	verdicts chan verdict // from the agent to the main thread at a Point
 
@@ -90,6 +91,11 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 	close(c.flushed)
 	c.now(stateStarting)
 	c.log = opt.Logger.With("rank", world.Rank())
+	if world.Rank() == 0 {
+		for _, name := range opt.stray {
+			c.log.Warn("holdfast: " + name)
+		}
+	}
 	c.pins = newPins(c.log, c.state.pinnable)
 	c.pool = newPool(opt.MaxPool, c.pins)
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -171,7 +177,7 @@ func (c *Checkpointer) Request(ctx context.Context) error {
 }
 
 // RequestStop is Request for a final checkpoint: Point returns ErrStop on all
-// ranks once it is committed.
+// ranks once it is committed. None is taken after it.
 func (c *Checkpointer) RequestStop(ctx context.Context) error {
 	if c.closed.Load() {
 		return ErrClosed
@@ -243,7 +249,7 @@ func (c *Checkpointer) Abort(why error) {
 	c.failure("abort", 0, why)
 	c.agent.abort(why)
 	me := c.world.Rank()
-	c.reporter.end(&LostError{Rank: me, Node: c.topo.nodes[me], Noticed: me, Observed: fmt.Sprintf("aborted: %.900s", why)})
+	c.reporter.end(&LostError{Rank: me, Node: c.topo.nodes[me], Noticed: me, Observed: aborted(why)})
 	c.cancel(ErrClosed)
 	if err := c.closeParts(); err != nil {
 		c.log.Warn("holdfast: closing after an abort", "error", err)

@@ -98,8 +98,7 @@ func (c *Config) readFile(v *viper.Viper) {
 			}
 		}
 		if !c.set(key, text, c.File) {
-			c.errs = append(c.errs, &OptionError{Name: key, Why: fmt.Sprintf("%s: no such key%s; there are %s",
-				c.File, nearest(key), strings.Join(settingKeys(), ", "))})
+			c.errs = append(c.errs, &OptionError{Name: key, Why: fmt.Sprintf("%s: no such key%s", c.File, nearest(key))})
 		}
 	}
 }
@@ -160,6 +159,7 @@ func (c *Config) Options() Options {
 			_ = s.set(&o, text) // it was tried by Config.set
 		}
 	}
+	o.stray = c.Stray(os.Environ())
 	o.askSlurm, o.Supervisor = true, os.Getenv(SupervisorVar)
 	if end, err := strconv.ParseInt(os.Getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil {
 		o.Deadline = time.Unix(end, 0)
@@ -174,36 +174,82 @@ func (c *Config) Options() Options {
 	return o
 }
 
-// nearest is a hint at the key that was meant, or nothing.
-func nearest(key string) string {
-	plain := func(s string) string { return strings.NewReplacer("_", "", "-", "", ".", "").Replace(s) }
-	for _, s := range settings {
-		a, b := plain(key), plain(s.key)
-		if a == b || strings.HasSuffix(b, a) || strings.HasPrefix(a, b) || strings.HasPrefix(b, a) || swapped(a, b) {
-			return fmt.Sprintf("; do you mean %s?", s.key)
+// Stray names the variables of an environment that look like Holdfast's and mean
+// nothing to it, each with the one that was probably meant.
+func (c *Config) Stray(environ []string) []string {
+	others := []string{ConfigEnv, SupervisorVar, "HOLDFAST_MPI"}
+	var stray []string
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		key, ours := strings.CutPrefix(name, "HOLDFAST_")
+		if !ours || slices.Contains(others, name) || strings.HasPrefix(key, "TEST") || strings.HasPrefix(key, "APPS") ||
+			slices.ContainsFunc(settings, func(s setting) bool { return s.env() == name }) {
+			continue
 		}
+		hint := ""
+		if s := closest(strings.ToLower(key)); s != nil {
+			hint = ", do you mean " + s.env() + "?"
+		}
+		stray = append(stray, fmt.Sprintf("%s is set, but is no variable of Holdfast%s", name, hint))
 	}
-	return ""
+	slices.Sort(stray)
+	return stray
 }
 
-// swapped reports whether two words differ by one letter, or by two next to each
-// other.
-func swapped(a, b string) bool {
-	if len(a) > len(b) {
-		a, b = b, a
+// nearest is a hint at the key that was meant, or at where all are explained.
+func nearest(key string) string {
+	if s := closest(key); s != nil {
+		return fmt.Sprintf("; do you mean %s?", s.key)
 	}
-	if len(b)-len(a) > 1 {
-		return false
+	return "; there are " + strings.Join(settingKeys(), ", ")
+}
+
+// closest is the setting that a wrong key probably means, nil if it is like none.
+func closest(key string) *setting {
+	plain := func(s string) string { return strings.NewReplacer("_", "", "-", "", ".", "").Replace(s) }
+	best, least := -1, 0
+	for i := range settings {
+		a, b := plain(key), plain(settings[i].key)
+		_, last, _ := strings.Cut(settings[i].key, ".")
+		d := distance(a, b)
+		if last != "" {
+			d = min(d, 1+distance(a, plain(last)))
+		}
+		if len(b) > 3 && strings.Contains(a, b) || len(a) > 3 && strings.Contains(b, a) {
+			d = min(d, 2) // checkpoint_interval, heartbeat
+		}
+		if d <= max(1, min(len(a), len(b))/3) && (best < 0 || d < least) {
+			best, least = i, d
+		}
 	}
-	i := 0
-	for i < len(a) && a[i] == b[i] {
-		i++
+	if best < 0 {
+		return nil
 	}
-	if len(a) != len(b) {
-		return a[i:] == b[i+1:]
+	return &settings[best]
+}
+
+// distance is how many letters of a must be changed, dropped, put in or swapped
+// with the next to get b.
+func distance(a, b string) int {
+	before, last, row := []int(nil), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
 	}
-	return i == len(a) || a[i+1:] == b[i+1:] ||
-		i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			d := last[j]
+			if a[i] != b[j] {
+				d++
+			}
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				d = min(d, before[j-1]+1)
+			}
+			row[j+1] = min(d, last[j+1]+1, row[j]+1)
+		}
+		before, last, row = last, row, make([]int, len(b)+1)
+	}
+	return last[len(b)]
 }
 
 func settingKeys() []string {

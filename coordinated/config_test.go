@@ -73,6 +73,12 @@ func TestConfigRefuses(t *testing.T) {
 		{"intervall: 5m", []string{"intervall", ConfigFile, "do you mean interval?"}},
 		{"controll:\n  heartbeat: 1s", []string{"controll.heartbeat", "do you mean control.heartbeat?"}},
 		{"peer_timeout: 1s", []string{"peer_timeout", "do you mean control.peer_timeout?"}},
+		{"checkpoint_interval: 5m", []string{"do you mean interval?"}},
+		{"redundency: partner:1", []string{"do you mean redundancy?"}},
+		{"lokal: /x", []string{"do you mean local?"}},
+		{"mtfb: 5m", []string{"do you mean mtbf?"}},
+		{"heartbeet: 1s", []string{"do you mean control.heartbeat?"}},
+		{"metrics:\n  dri: /x", []string{"metrics.dri", "do you mean metrics.dir?"}},
 		{"zzz: 1", []string{"zzz", "there are job, local"}},
 		{"interval: 300", []string{"interval", "no unit", "a duration such as 90s"}},
 		{"interval: -5m", []string{"interval", "negative"}},
@@ -101,6 +107,20 @@ func TestConfigRefuses(t *testing.T) {
 		if verr := o.validate(); verr == nil || verr.Error() != err.Error() {
 			t.Errorf("%q: Open would say %v, want %v", c.file, verr, err)
 		}
+	}
+}
+
+// TestStray: a variable that is misspelt is named, and those of other parts of
+// Holdfast are not.
+func TestStray(t *testing.T) {
+	clean(t)
+	got := ReadConfig("").Stray([]string{"HOLDFAST_INTERVALL=5m", "HOLDFAST_GLOBAL=/x", "HOLDFAST_DEVICE=pocl", "HOLDFAST_GPUD_KEY=/k",
+		"HOLDFAST_XYZZY=1", "HOME=/root", "HOLDFAST_PEER_TIMEOUT=3s"})
+	want := []string{"HOLDFAST_INTERVALL is set, but is no variable of Holdfast, do you mean HOLDFAST_INTERVAL?",
+		"HOLDFAST_PEER_TIMEOUT is set, but is no variable of Holdfast, do you mean HOLDFAST_CONTROL_PEER_TIMEOUT?",
+		"HOLDFAST_XYZZY is set, but is no variable of Holdfast"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -135,5 +155,24 @@ func TestAmounts(t *testing.T) {
 		if err := set(&Options{}, text); err == nil {
 			t.Errorf("%q: no error", text)
 		}
+	}
+}
+
+// TestConfigDevice: the device can stand in the file, with its servers and their
+// key, and a variable wins.
+func TestConfigDevice(t *testing.T) {
+	clean(t)
+	write(t, ConfigFile, "device: [remote=node7:7478, silence=20s, cuda:1]\ngpud:\n  key: /k\n")
+	o := ReadConfig("").Options()
+	if d := o.Device; d.Remote != "node7:7478" || d.Silence != 20*time.Second || d.Kind != "cuda" || d.Index != 1 || d.KeyFile != "/k" {
+		t.Errorf("got %+v", d)
+	}
+	t.Setenv("HOLDFAST_DEVICE", "remote=a:1,key=/own,pocl")
+	if d := ReadConfig("").Options().Device; d.Remote != "a:1" || d.KeyFile != "/own" {
+		t.Errorf("got %+v", d)
+	}
+	t.Setenv("HOLDFAST_DEVICE", "cuda:x")
+	if err := ReadConfig("").Err(); err == nil || !strings.Contains(err.Error(), "HOLDFAST_DEVICE") {
+		t.Errorf("got %v, want the variable named", err)
 	}
 }

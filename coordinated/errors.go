@@ -82,16 +82,29 @@ type RankFailure struct {
 	Text string
 }
 
+// Error says each reason once, with the ranks that have it.
 func (e *RanksError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s failed on %d rank(s)", e.Op, len(e.Failed))
+	var texts []string
+	who := map[string][]int{}
+	for _, f := range e.Failed {
+		if who[f.Text] == nil {
+			texts = append(texts, f.Text)
+		}
+		who[f.Text] = append(who[f.Text], f.Rank)
+	}
 	const most = 4
-	for i, f := range e.Failed {
+	for i, text := range texts {
 		if i == most {
-			fmt.Fprintf(&b, "; and %d more", len(e.Failed)-most)
+			fmt.Fprintf(&b, "; and %d more reasons", len(texts)-most)
 			break
 		}
-		fmt.Fprintf(&b, "; rank %d: %s", f.Rank, f.Text)
+		of := "rank"
+		if len(who[text]) > 1 {
+			of = "ranks"
+		}
+		fmt.Fprintf(&b, "; %s %s: %s", of, ranks(who[text]), text)
 	}
 	return b.String()
 }
@@ -103,6 +116,9 @@ func (e *RanksError) Unwrap() error { return e.Err }
 type NoCommonEpochError struct {
 	Have map[int][]storage.Epoch // by rank, newest first
 	Size int
+	// Unreadable were committed, and some rank can have them from nowhere; newest
+	// first.
+	Unreadable []storage.Epoch
 }
 
 func (e *NoCommonEpochError) Error() string {
@@ -113,6 +129,9 @@ func (e *NoCommonEpochError) Error() string {
 		} else {
 			without = append(without, r)
 		}
+	}
+	if len(with) == 0 {
+		return fmt.Sprintf("restore: epoch(s) %v were committed and no rank can read them; run 'holdfast verify' on the directories, or start anew with HOLDFAST_FRESH=1", e.Unreadable)
 	}
 	if len(without) == 0 {
 		return "restore: every rank finds checkpoints, but no epoch is readable on all of them; run 'holdfast verify' on the directories, or start anew with HOLDFAST_FRESH=1"

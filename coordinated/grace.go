@@ -81,6 +81,13 @@ type budget struct {
 	Behind bool          // the epoch before is still being copied
 }
 
+// enough decides whether there is time for a copy where the time left is known,
+// and how much it may take. What was never measured is tried.
+func (b budget) enough() (usable time.Duration, ok bool) {
+	usable = b.Left - keepBack(b.Left)
+	return usable, !b.Behind && usable > 0 && b.Need <= usable
+}
+
 // keepBack is the part of the time left that is for closing and leaving.
 func keepBack(left time.Duration) time.Duration {
 	return min(max(left/10, 300*time.Millisecond), 5*time.Second)
@@ -134,9 +141,9 @@ func (c *Checkpointer) timeFor(e storage.Epoch, p *persistence, i int) (context.
 	if all.Left == 0 {
 		return c.ctx, func() {}, nil
 	}
-	usable := all.Left - keepBack(all.Left)
-	if all.Behind || usable <= 0 || all.Need > usable {
-		return nil, nil, &GraceError{Epoch: e, Levels: c.levels[:i], Level: level, Need: all.Need, Left: max(all.Left, 0), Behind: all.Behind}
+	usable, enough := all.enough()
+	if !enough {
+		return nil, nil, &GraceError{Epoch: e, Levels: p.levels, Level: level, Need: all.Need, Left: max(all.Left, 0), Behind: all.Behind}
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, usable)
 	return ctx, cancel, nil

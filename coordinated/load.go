@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // load reads a shard into the program. It looks at all names and kinds before
 // it touches anything; after an error from then on, the program's state is
 // undefined until another epoch has been loaded.
-func (c *Checkpointer) load(ctx context.Context, sh *storage.Shard) error {
+func (c *Checkpointer) load(ctx context.Context, sh *storage.Shard, l *laps) error {
 	sizes := map[string]int64{}
 	for _, s := range sh.Sections() {
 		sizes[s.Name] = s.Size
@@ -29,9 +28,11 @@ func (c *Checkpointer) load(ctx context.Context, sh *storage.Shard) error {
 		if err := loadRegion(ctx, sh, r, entries[r.name]); err != nil {
 			return fmt.Errorf("restore %q: %w", r.name, err)
 		}
+		c.reading.read.Add(entries[r.name].size)
 	}
+	l.lap(PartMemory)
 	for _, d := range c.state.devices {
-		if err := loadDevice(ctx, sh, d.name, d.dev, sizes[sectionGPU+d.name]); err != nil {
+		if err := c.loadDevice(ctx, sh, d, sizes[sectionGPU+d.name], l); err != nil {
 			return fmt.Errorf("restore %q: %w", d.name, err)
 		}
 	}
@@ -111,12 +112,20 @@ func loadRegion(ctx context.Context, sh *storage.Shard, r namedRegion, e entry) 
 	return r.settle()
 }
 
-func loadDevice(ctx context.Context, sh *storage.Shard, name string, dev *gpustate.Device, size int64) error {
+func (c *Checkpointer) loadDevice(ctx context.Context, sh *storage.Shard, d namedDevice, size int64, l *laps) error {
 	record := make([]byte, size)
-	if err := sh.ReadAt(ctx, sectionGPU+name, record, 0); err != nil {
+	if err := sh.ReadAt(ctx, sectionGPU+d.name, record, 0); err != nil {
 		return err
 	}
-	return dev.Restore(ctx, record, func(i int, dst []byte, off int64) error {
-		return sh.ReadAt(ctx, contentSection(name, i), dst, off)
+	var r reads
+	err := d.dev.Restore(ctx, record, func(i int, dst []byte, off int64) error {
+		r.begin()
+		defer r.end()
+		defer c.reading.read.Add(int64(len(dst)))
+		return sh.ReadAt(ctx, contentSection(d.name, i), dst, off)
 	})
+	l.until(r.first, PartObjects)
+	l.until(r.last, PartContents)
+	l.lap(PartDeviceUp)
+	return err
 }

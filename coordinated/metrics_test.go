@@ -21,15 +21,8 @@ func TestMetrics(t *testing.T) {
 	opt.MetricsDir, opt.MetricsListen = t.TempDir(), "127.0.0.1:0"
 	err := mpitest.NewWorld(3, mpitest.Options{Seed: 7}).Run(func(world *mpiwrap.Comm) error {
 		ctx := context.Background()
-		ck, err := Open(ctx, world, opt)
+		ck, _, err := openStep(ctx, world, opt)
 		if err != nil {
-			return err
-		}
-		step := 0
-		if err := ck.Protect("step", &step); err != nil {
-			return err
-		}
-		if _, err := ck.Restore(ctx); err != nil {
 			return err
 		}
 		if world.Rank() == 1 {

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -72,6 +73,10 @@ type Options struct {
 	// CPU of this process.
 	CopyWorkers int
 
+	// Device is what the configuration selects, for gpustate.Open. The library
+	// itself opens no device.
+	Device gpustate.Select
+
 	// Interface, Heartbeat and PeerTimeout are those of the control plane.
 	Interface              string
 	Heartbeat, PeerTimeout time.Duration
@@ -98,8 +103,9 @@ type Options struct {
 	// Logger takes the log; nil means slog.Default.
 	Logger *slog.Logger
 
-	bad      error // what FromEnv could not read
-	askSlurm bool  // for the deadline, if it is not known
+	bad      error    // what FromEnv could not read
+	stray    []string // variables that were meant for Holdfast and are not known
+	askSlurm bool     // for the deadline, if it is not known
 	// slurmStep is the Slurm step that this process is part of, "" for none.
 	slurmStep string
 

@@ -24,14 +24,16 @@ import (
 // bulk is a program with enough state to be captured in the pool. Its data
 // follow from the step, so what a restart finds can be checked.
 type bulk struct {
-	epochs   int                            // to be taken
-	ask      func(epochs []EpochStats) bool // whether rank 0 may ask for one more
-	restored [3]int                         // step at which each rank went on; 0: a first start
-	stats    [3]Stats
-	fs       *slowFS
-	opt      Options
-	die      error // what ends the program right after a restore; nil: nothing
-	hook     func(rank int, at string)
+	epochs    int                            // to be taken
+	ask       func(epochs []EpochStats) bool // whether rank 0 may ask for one more
+	restored  [3]int                         // step at which each rank went on; 0: a first start
+	stats     [3]Stats
+	restoring [2]int64 // of rank 0, at the end
+	fs        *slowFS
+	opt       Options
+	die       error // what ends the program right after a restore; nil: nothing
+	hook      func(rank int, at string)
+	wired     bool // the ranks speak over real connections
 }
 
 func newBulk(t *testing.T, levels ...string) *bulk {
@@ -61,7 +63,9 @@ func newBulk(t *testing.T, levels ...string) *bulk {
 const bulkLen = 40_000
 
 func (b *bulk) run() error {
-	b.opt.plane = newMemNet(len(b.stats)).plane
+	if !b.wired {
+		b.opt.plane = newMemNet(len(b.stats)).plane
+	}
 	return mpitest.NewWorld(len(b.stats), mpitest.Options{Seed: 1}).Run(func(world *mpiwrap.Comm) error {
 		ctx := context.Background()
 		ck, err := Open(ctx, world, b.opt)
@@ -74,6 +78,9 @@ func (b *bulk) run() error {
 		}
 		err = ck.Close()
 		b.stats[world.Rank()] = ck.Stats()
+		if world.Rank() == 0 {
+			b.restoring[0], b.restoring[1] = ck.Restoring()
+		}
 		return err
 	})
 }
@@ -334,6 +341,88 @@ func TestGlobalDirectoryVanishes(t *testing.T) {
 	}
 	b.hook = nil
 	b.restartFromGlobal(t, 4)
+}
+
+// TestNoNodeForRedundancy: where the ranks have moved together on too few nodes
+// for copies or parity, epochs fail there and reach the global level all the same.
+func TestNoNodeForRedundancy(t *testing.T) {
+	for _, redundancy := range []string{"partner:1", "parity:2+1"} {
+		t.Run(redundancy, func(t *testing.T) {
+			b := newBulk(t)
+			b.wired, b.opt.files, b.opt.Redundancy = true, nil, redundancy
+			b.opt.Local, b.opt.Global = t.TempDir(), t.TempDir()
+			if err := b.run(); err != nil {
+				t.Fatal(err)
+			}
+			for r, s := range b.stats {
+				var none *RanksError
+				es := s.Epochs[0]
+				if es.Durable[storage.LevelGlobal] == 0 || !errors.As(es.Err, &none) || !strings.Contains(es.Err.Error(), "use more nodes") {
+					t.Errorf("rank %d: %v, durable %v, want an error that asks for nodes and the epoch at global", r, es.Err, es.Durable)
+				}
+			}
+			b.opt.Local, b.epochs = t.TempDir(), 0
+			if err := b.run(); err != nil || b.restored[2] == 0 {
+				t.Errorf("restart from global: %v, rank 2 at step %d", err, b.restored[2])
+			}
+		})
+	}
+}
+
+// TestCommittedAndGone: where every shard of what was committed is gone, or the
+// manifest is damaged, the program does not begin anew without being told to.
+func TestCommittedAndGone(t *testing.T) {
+	for _, name := range []string{"shards", "manifest"} {
+		t.Run(name, func(t *testing.T) {
+			b := newBulk(t, storage.LevelGlobal)
+			if err := b.run(); err != nil {
+				t.Fatal(err)
+			}
+			dir := "/global/epoch-0000000001"
+			list, err := b.fs.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range list {
+				file, isShard := dir+"/"+e.Name, strings.HasPrefix(e.Name, "rank-")
+				switch {
+				case name == "shards" && isShard:
+					err = b.fs.Remove(file)
+				case name == "manifest" && !isShard:
+					err = damage(b.fs, file)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.opt.OnLost = func(*LostError) {} // the rank that gives up first
+			var none *NoCommonEpochError
+			if err := b.run(); !errors.As(err, &none) || fmt.Sprint(none.Unreadable) != "[1]" {
+				t.Errorf("got %v, want a *NoCommonEpochError for epoch 1", err)
+			}
+			b.opt.Fresh = true
+			if err := b.run(); err != nil || b.restored[0] != 0 {
+				t.Errorf("told to begin anew: %v, restored at step %d", err, b.restored[0])
+			}
+		})
+	}
+}
+
+// damage turns a byte in the middle of a file.
+func damage(fsys vfs.FS, name string) error {
+	st, err := fsys.Stat(name)
+	if err != nil {
+		return err
+	}
+	f, err := fsys.Edit(name, false)
+	if err != nil {
+		return err
+	}
+	var c [1]byte
+	_, rerr := f.ReadAt(c[:], st.Size/2)
+	c[0] ^= 0xff
+	_, werr := f.WriteAt(c[:], st.Size/2)
+	return errors.Join(rerr, werr, f.Close())
 }
 
 // TestManyVariables protects 10,000 small values: they are one section of one

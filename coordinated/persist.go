@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
@@ -18,7 +19,7 @@ type persistence struct {
 	all    chan struct{} // closed when the epoch is at all levels, or will not be
 	final  bool          // the program is to stop after it
 	behind bool          // there was no time to wait for the epoch before
-	levels int           // levels at which it is committed; read after all
+	levels []string      // at which it is committed, nearest first; read after all
 	err    error         // read after all
 }
 
@@ -53,12 +54,21 @@ func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error, f
 				}
 				return
 			}
-			if c.ctx.Err() == nil && c.world.Rank() == 0 {
-				c.log.Error("holdfast: checkpoint failed, older epochs stay", "epoch", e, "error", err)
-			}
+			c.complain(e, p.levels, err)
 		}
 	})
 	return p
+}
+
+// complain says at rank 0 that an epoch is not where it should be.
+func (c *Checkpointer) complain(e storage.Epoch, at []string, err error) {
+	switch {
+	case c.ctx.Err() != nil || c.world.Rank() != 0:
+	case len(at) == 0:
+		c.log.Error("holdfast: checkpoint failed, older epochs stay", "epoch", e, "error", err)
+	default:
+		c.log.Error("holdfast: checkpoint failed at a level, it is at "+strings.Join(at, ", ")+" only", "epoch", e, "error", err)
+	}
 }
 
 // persistFirst brings the epoch to the first level, and frees the captured
@@ -81,7 +91,7 @@ func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, l *loan, err e
 	c.phase("put")
 	err = c.commit(e, level, []storage.ShardInfo{info}, err)
 	c.phase("committed")
-	c.agentDone(e)
+	c.agentDone(e, err != nil)
 	if err != nil {
 		return err
 	}
@@ -91,45 +101,52 @@ func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, l *loan, err e
 
 // agentDone lets rank 0 start the next epoch: no rank holds captured bytes any
 // more that it would not give back.
-func (c *Checkpointer) agentDone(e storage.Epoch) {
+func (c *Checkpointer) agentDone(e storage.Epoch, failed bool) {
 	if c.world.Rank() != 0 {
 		return
 	}
 	es, _ := c.stats.epoch(e)
 	_ = c.agent.do(c.ctx, func() { // closed: nothing follows
-		c.agent.step(cut.Done{Epoch: cut.Epoch(e)})
+		c.agent.step(cut.Done{Epoch: cut.Epoch(e), Failed: failed})
 		c.agent.replan(es.Blocked)
 	})
 }
 
-// persistOuter copies the epoch to the further levels.
+// persistOuter copies the epoch to the further levels. One that fails does not
+// keep it from those beyond: redundancy cannot be had where too few nodes are
+// left, and then the global level is all there is against the next death.
 func (c *Checkpointer) persistOuter(e storage.Epoch, l *loan, p *persistence, start time.Time) error {
+	var failed error
 	for i, level := range c.levels {
 		if i == 0 {
 			continue
 		}
 		ctx, cancel, err := c.timeFor(e, p, i)
 		if err != nil {
-			return err
+			return errors.Join(failed, err)
 		}
 		err = c.copyOut(ctx, e, level, l)
 		late := ctx.Err() != nil && c.ctx.Err() == nil
 		cancel()
-		if late && err != nil {
-			left, _ := c.left()
-			return &GraceError{Epoch: e, Levels: c.levels[:i], Level: level, Left: left, Err: err}
-		}
-		if err != nil {
-			return err
+		switch {
+		case err != nil && c.ctx.Err() != nil:
+			return errors.Join(failed, err)
+		case err != nil:
+			if late { // on some ranks only: all go on, and agree on the next level
+				left, _ := c.left()
+				err = &GraceError{Epoch: e, Levels: p.levels, Level: level, Left: left, Err: err}
+			}
+			failed = errors.Join(failed, err)
+			continue
 		}
 		c.phase("copied")
 		c.committed(e, level, p, start)
 	}
-	return nil
+	return failed
 }
 
 func (c *Checkpointer) committed(e storage.Epoch, level string, p *persistence, start time.Time) {
-	p.levels++
+	p.levels = append(p.levels, level)
 	took := time.Since(start)
 	c.stats.durable(e, level, took)
 	c.metrics.Committed(uint64(e), level, took)

@@ -124,7 +124,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	}
 	c.now(stateStopping)
 	<-done.all
-	if done.levels == 0 {
+	if len(done.levels) == 0 {
 		c.log.Error("holdfast: the final checkpoint failed, the program goes on", "epoch", e, "error", done.err)
 		return nil
 	}

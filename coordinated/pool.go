@@ -24,7 +24,7 @@ type pool struct {
 	used   []int        // bytes given out of each chunk
 	device map[int]bool // chunks that a device's contents went to
 	mapped int64        // includes what is lent
-	grown  bool         // since reserve: a capture had to map memory while the program waited
+	grown  bool         // a capture had to map memory while the program waited
 	out    *loan        // what was lent last, until it is back; nil: nothing
 }
 
@@ -33,14 +33,14 @@ func newPool(limit int64, pins *pins) *pool {
 }
 
 // reserve makes room for n bytes ahead of time. Too little memory is not an
-// error: captures then do without the pool.
+// error: captures then do without the pool. One that claims it meanwhile waits,
+// and one that came before has mapped what it needs.
 func (p *pool) reserve(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n > p.mapped {
 		p.add(n - p.mapped)
 	}
-	p.grown = false
 }
 
 // add maps one more chunk and touches its pages; it reports whether it could.
@@ -117,12 +117,16 @@ func (p *pool) pinUsed() {
 	}
 }
 
+// touchPiece is how much is touched in one call: others that map memory, such as
+// the program, wait for its end.
+const touchPiece = 8 << 20
+
 // touch takes the page faults now, in huge pages if there are any: they are
 // fewer, and direct writes pin memory page by page.
 func touch(b []byte) {
 	_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // advice: small pages do as well
-	if unix.Madvise(b, unix.MADV_POPULATE_WRITE) == nil {
-		return
+	for len(b) > 0 && unix.Madvise(b[:min(touchPiece, len(b))], unix.MADV_POPULATE_WRITE) == nil {
+		b = b[min(touchPiece, len(b)):]
 	}
 	for i := 0; i < len(b); i += pageBytes { // before Linux 5.14
 		b[i] = 0

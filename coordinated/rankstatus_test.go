@@ -19,15 +19,8 @@ func TestRankStatus(t *testing.T) {
 	leave, asked := make(chan struct{}), make(chan error, 1)
 	err := mpitest.NewWorld(3, mpitest.Options{Seed: 3}).Run(func(world *mpiwrap.Comm) error {
 		ctx := context.Background()
-		ck, err := Open(ctx, world, opt)
+		ck, step, err := openStep(ctx, world, opt)
 		if err != nil {
-			return err
-		}
-		step := 0
-		if err := ck.Protect("step", &step); err != nil {
-			return err
-		}
-		if _, err := ck.Restore(ctx); err != nil {
 			return err
 		}
 		err = ck.Request(ctx)
@@ -41,7 +34,7 @@ func TestRankStatus(t *testing.T) {
 			err = mpiwrap.Send(world, []float64{1}, 1, 5)
 		}
 		for i := 0; i < 50 && err == nil; i++ {
-			step++
+			*step++
 			err = errors.Join(ck.Point(ctx), world.Barrier())
 		}
 		if err == nil {

@@ -279,7 +279,7 @@ func TestIntersect(t *testing.T) {
 		t.Errorf("got %v, want %v: epoch 5 differs in contents", got, want)
 	}
 	var nc *NoCommonEpochError
-	if err := noCommon([][]candidate{{{5, id(1)}}, nil}); !errors.As(err, &nc) || !strings.Contains(err.Error(), "rank(s) 1 find none") {
+	if err := noCommon([][]candidate{{{5, id(1)}}, nil}, nil); !errors.As(err, &nc) || !strings.Contains(err.Error(), "rank(s) 1 find none") {
 		t.Errorf("got %v", err)
 	}
 }

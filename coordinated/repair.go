@@ -61,7 +61,7 @@ func (c *Checkpointer) finishCopies() error {
 	for i, e := range pending {
 		list[i].Epoch = e
 	}
-	blobs, gerr := c.allgather(c.ctx, 0, stageRestore+"pending", encodeCandidates(list, err))
+	blobs, gerr := c.allgather(c.ctx, 0, stageRestore+"pending", encodeCandidates(list, nil, err))
 	if gerr != nil {
 		return errors.Join(err, gerr)
 	}

@@ -20,6 +20,9 @@ import (
 // unless Options.Epoch names it. Every byte is verified while it is read; a shard that turns out bad
 // makes all ranks fall back to the epoch before, and the log says why.
 //
+// The device programs of the checkpoint are built while it is read, so a program
+// that asks for its gpustate programs and kernels after Restore restarts sooner.
+//
 // Errors are the same on all ranks: *NoCommonEpochError when checkpoints exist
 // but none for all, *PoisonedError when all were left out, *RanksError with the reasons when all of them failed to
 // load. Protected state is undefined then; the program should end.
@@ -33,20 +36,27 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	start := time.Now()
 	c.now(stateRestoring)
 	end := c.events.Span(events.Event{Name: events.Restore})
+	l := newLaps(start)
 	epochs, err := c.common(ctx)
+	l.lap(PartAgree)
 	if err != nil {
+		var none *NoCommonEpochError
+		var poisoned *PoisonedError
+		if errors.As(err, &none) || errors.As(err, &poisoned) {
+			c.reporter.unrestorable(err)
+		}
 		end(ended(events.Event{}, err))
 		return false, err
 	}
 	var errs []error
 	for _, e := range epochs {
-		level, bytes, err := c.tryLoad(ctx, e)
+		level, bytes, err := c.tryLoad(ctx, e, l)
 		if err == nil {
 			fetched := time.Since(start)
-			end(events.Event{Epoch: uint64(e), Level: level, Bytes: bytes})
+			end(events.Event{Epoch: uint64(e), Level: level, Bytes: bytes, What: l.String()})
 			c.ready()
 			c.metrics.Restored(uint64(e), time.Since(start))
-			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start), Fetch: fetched})
+			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start), Fetch: fetched, Parts: l.parts})
 			c.log.Info("holdfast: restored", "epoch", e, "level", level, "bytes", bytes, "took", time.Since(start).Round(time.Microsecond))
 			c.surviving()
 			c.repair(e)
@@ -60,7 +70,9 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	}
 	if len(errs) > 0 {
 		end(ended(events.Event{}, errors.Join(errs...)))
-		return false, fmt.Errorf("coordinated: no epoch could be restored; run 'holdfast verify' on the directories, or start anew with HOLDFAST_FRESH=1: %w", errors.Join(errs...))
+		err := fmt.Errorf("coordinated: no epoch could be restored; run 'holdfast verify' on the directories, or start anew with HOLDFAST_FRESH=1: %w", errors.Join(errs...))
+		c.reporter.unrestorable(err)
+		return false, err
 	}
 	if c.world.Rank() == 0 {
 		c.log.Info("holdfast: no checkpoint found, first start", "job", c.opt.Job)
@@ -70,9 +82,11 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// ready opens the gate and warms the pool for what is protected now.
+// ready opens the gate, and warms the pool for what is protected now behind the
+// program. A capture that comes sooner waits for the rest of it.
 func (c *Checkpointer) ready() {
-	c.pool.reserve(c.state.bytes())
+	n := c.state.bytes()
+	c.writers.Go(func() { c.pool.reserve(n) })
 	c.now(stateRunning)
 	c.gate.And(^uint32(gateRestore))
 }
@@ -107,15 +121,19 @@ func (c *Checkpointer) survived() {
 // common agrees on the epochs that every rank can read, newest first.
 func (c *Checkpointer) common(ctx context.Context) ([]storage.Epoch, error) {
 	var list []storage.Candidate
+	var unreadable []storage.Epoch
 	err := c.learn(ctx)
 	if err == nil && !c.opt.Fresh {
 		list, err = c.store.Candidates(ctx)
 	}
-	blobs, gerr := c.allgather(ctx, 0, stageRestore+"candidates", encodeCandidates(list, err))
+	if err == nil && !c.opt.Fresh && len(list) == 0 {
+		unreadable, err = c.store.Unreadable(ctx)
+	}
+	blobs, gerr := c.allgather(ctx, 0, stageRestore+"candidates", encodeCandidates(list, unreadable, err))
 	if gerr != nil {
 		return nil, errors.Join(err, gerr)
 	}
-	per, poisoned, err := decodeCandidates("look for checkpoints", blobs, err)
+	per, flags, err := decodeCandidates("look for checkpoints", blobs, err)
 	if err != nil {
 		return nil, err
 	}
@@ -126,17 +144,17 @@ func (c *Checkpointer) common(ctx context.Context) ([]storage.Epoch, error) {
 		}
 		return []storage.Epoch{e}, nil
 	}
-	if len(both) == 0 && anyOf(per) {
-		return nil, noCommon(per)
+	if len(both) == 0 && (anyOf(per) || flags.has(isUnreadable)) {
+		return nil, noCommon(per, flags)
 	}
-	return c.leaveOut(both, poisoned)
+	return c.leaveOut(both, flags)
 }
 
 // leaveOut removes the epochs after whose restoring the program kept dying.
-func (c *Checkpointer) leaveOut(epochs []storage.Epoch, poisoned map[storage.Epoch]bool) ([]storage.Epoch, error) {
+func (c *Checkpointer) leaveOut(epochs []storage.Epoch, flags epochFlags) ([]storage.Epoch, error) {
 	var good, bad []storage.Epoch
 	for _, e := range epochs {
-		if poisoned[e] {
+		if flags[e]&isPoisoned != 0 {
 			bad = append(bad, e)
 		} else {
 			good = append(good, e)
@@ -184,9 +202,27 @@ type candidate struct {
 	id    [16]byte
 }
 
-const candidateBytes = 8 + 16 + 1 // the last is 1 when it is poisoned
+const candidateBytes = 8 + 16 + 1 // the last has the flags
 
-func encodeCandidates(list []storage.Candidate, err error) []byte {
+// Flags of an epoch.
+const (
+	isPoisoned   = 1
+	isUnreadable = 2 // the rank cannot have it, and it was committed
+)
+
+// epochFlags has what any rank says of an epoch.
+type epochFlags map[storage.Epoch]byte
+
+func (f epochFlags) has(flag byte) bool {
+	for _, b := range f {
+		if b&flag != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func encodeCandidates(list []storage.Candidate, unreadable []storage.Epoch, err error) []byte {
 	if err != nil {
 		return append([]byte{1}, err.Error()...)
 	}
@@ -195,18 +231,21 @@ func encodeCandidates(list []storage.Candidate, err error) []byte {
 		b = binary.LittleEndian.AppendUint64(b, uint64(c.Epoch))
 		b = append(b, c.ID[:]...)
 		if c.Poisoned() {
-			b = append(b, 1)
+			b = append(b, isPoisoned)
 		} else {
 			b = append(b, 0)
 		}
 	}
+	for _, e := range unreadable {
+		b = binary.LittleEndian.AppendUint64(b, uint64(e))
+		b = append(append(b, make([]byte, 16)...), isUnreadable)
+	}
 	return b
 }
 
-// decodeCandidates returns what each rank has, and which epochs any rank calls
-// poisoned.
-func decodeCandidates(op string, blobs []cut.Blob, own error) ([][]candidate, map[storage.Epoch]bool, error) {
-	poisoned := map[storage.Epoch]bool{}
+// decodeCandidates returns what each rank has, and what any rank says of an epoch.
+func decodeCandidates(op string, blobs []cut.Blob, own error) ([][]candidate, epochFlags, error) {
+	flags := epochFlags{}
 	per := make([][]candidate, len(blobs))
 	texts := make([]string, len(blobs))
 	for i, b := range blobs {
@@ -220,13 +259,14 @@ func decodeCandidates(op string, blobs []cut.Blob, own error) ([][]candidate, ma
 		for d := b.Data[1:]; len(d) >= candidateBytes; d = d[candidateBytes:] {
 			k := candidate{epoch: storage.Epoch(binary.LittleEndian.Uint64(d))}
 			copy(k.id[:], d[8:])
-			if d[candidateBytes-1] != 0 {
-				poisoned[k.epoch] = true
+			flag := d[candidateBytes-1]
+			flags[k.epoch] |= flag
+			if flag&isUnreadable == 0 {
+				per[i] = append(per[i], k)
 			}
-			per[i] = append(per[i], k)
 		}
 	}
-	return per, poisoned, ranksError(op, texts, own)
+	return per, flags, ranksError(op, texts, own)
 }
 
 // intersect returns the epochs that all ranks have with the same contents, in
@@ -256,8 +296,15 @@ func anyOf(per [][]candidate) bool {
 	return false
 }
 
-func noCommon(per [][]candidate) error {
+func noCommon(per [][]candidate, flags epochFlags) error {
 	err := &NoCommonEpochError{Have: map[int][]storage.Epoch{}, Size: len(per)}
+	for e, flag := range flags {
+		if flag&isUnreadable != 0 {
+			err.Unreadable = append(err.Unreadable, e)
+		}
+	}
+	slices.Sort(err.Unreadable)
+	slices.Reverse(err.Unreadable)
 	for r, list := range per {
 		for _, k := range list {
 			err.Have[r] = append(err.Have[r], k.epoch)
@@ -266,22 +313,29 @@ func noCommon(per [][]candidate) error {
 	return err
 }
 
-// tryLoad loads one epoch on all ranks, or fails on all.
-func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch) (level string, bytes int64, err error) {
+// tryLoad loads one epoch on all ranks, or fails on all. That it begins is noted
+// before anything of the program changes, and the note is durable before any rank
+// goes on.
+func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, l *laps) (level string, bytes int64, err error) {
+	durable := func() error { return nil }
 	if c.world.Rank() == 0 {
-		err = c.store.RestoreBegins(ctx, e)
+		durable, err = c.store.RestoreBegins(ctx, e)
+		l.lap(PartNote)
 	}
 	if err == nil {
-		level, bytes, err = c.loadShard(ctx, e)
+		level, bytes, err = c.loadShard(ctx, e, l)
+		err = errors.Join(err, durable())
+		l.lap(PartNote)
 	}
 	blobs, gerr := c.allgather(ctx, cut.Epoch(e), stageRestore+"load", encodeError(err))
+	l.lap(PartVote)
 	if gerr != nil {
 		return "", 0, errors.Join(err, gerr)
 	}
 	return level, bytes, decodeErrors(fmt.Sprintf("restore epoch %d", e), blobs, err)
 }
 
-func (c *Checkpointer) loadShard(ctx context.Context, e storage.Epoch) (level string, bytes int64, err error) {
+func (c *Checkpointer) loadShard(ctx context.Context, e storage.Epoch, l *laps) (level string, bytes int64, err error) {
 	sh, err := c.store.Fetch(ctx, e)
 	if err != nil {
 		return "", 0, err
@@ -290,5 +344,7 @@ func (c *Checkpointer) loadShard(ctx context.Context, e storage.Epoch) (level st
 	for _, s := range sh.Sections() {
 		bytes += s.Size
 	}
-	return sh.Level(), bytes, c.load(ctx, sh)
+	c.reading.begin(bytes)
+	l.lap(PartOpen)
+	return sh.Level(), bytes, c.load(ctx, sh, l)
 }

@@ -21,26 +21,19 @@ func TestClient(t *testing.T) {
 	asked := make(chan error, 1)
 	err := mpitest.NewWorld(3, mpitest.Options{Seed: 7}).Run(func(world *mpiwrap.Comm) error {
 		ctx := context.Background()
-		ck, err := Open(ctx, world, opt)
+		ck, step, err := openStep(ctx, world, opt)
 		if err != nil {
-			return err
-		}
-		step := 0
-		if err := ck.Protect("step", &step); err != nil {
-			return err
-		}
-		if _, err := ck.Restore(ctx); err != nil {
 			return err
 		}
 		if world.Rank() == 0 {
 			go func() { asked <- askThenStop(opt.Global) }()
 		}
 		for err == nil {
-			step++
+			*step++
 			if err = world.Barrier(); err == nil {
 				err = ck.Point(ctx)
 			}
-			if err == nil && step%50 == 0 {
+			if err == nil && *step%50 == 0 {
 				err = ck.Wait(ctx, "global")
 			}
 		}

@@ -1,6 +1,7 @@
 package coordinated
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -84,6 +86,35 @@ var settings = []setting{
 		duration(func(o *Options) *time.Duration { return &o.Heartbeat })},
 	{"control.peer_timeout", "1.5s", wantDuration, "silence after which a rank counts as lost",
 		duration(func(o *Options) *time.Duration { return &o.PeerTimeout })},
+	{"device", "the best there is", "a selection such as cuda:0, pocl, or remote=node7:7478,cuda:0",
+		"device of the program, on this machine or of a holdfast gpud", setDevice},
+	{"gpud.key", "holdfast/gpud.key in the configuration directory", "a file", "key of holdfast gpud and its clients",
+		setGpudKey},
+	{"gpud.listen", "a Unix socket of the user", "a list of unix:PATH, HOST:PORT, INTERFACE:PORT", "where holdfast gpud listens", checked},
+	{"gpud.device", "all", "a list of selections", "devices that holdfast gpud offers", checked},
+	{"gpud.quota", "no limit", wantBytes, "device memory of one program of holdfast gpud", checked},
+	{"gpud.max_clients", "256", wantCount, "programs of holdfast gpud at a time", checked},
+	{"gpud.peer", "none", "a list of addresses", "servers that holdfast gpud moves its programs to when it leaves", checked},
+	{"gpud.grace", "20s", wantDuration, "how long holdfast gpud waits for programs to end on TERM", checked},
+	{"gpud.patience", "30s", wantDuration, "time for a program of holdfast gpud to read what it is sent", checked},
+	{"gpud.silence", "15s", wantDuration, "time for a program's node to acknowledge what holdfast gpud sends", checked},
+	{"gpud.frozen", "never", wantDuration, "holdfast gpud drops a program that is stopped for so long", checked},
+	{"gpud.metrics", "none", "an address, such as 127.0.0.1:9470", "where holdfast gpud serves metrics over HTTP", checked},
+}
+
+// checked takes any text: holdfast gpud reads the key and says what is wrong
+// with it.
+func checked(*Options, string) error { return nil }
+
+func setDevice(o *Options, s string) (err error) {
+	o.Device, err = gpustate.ParseSelect(s)
+	return err
+}
+
+// setGpudKey comes after setDevice: a selection's own key= wins.
+func setGpudKey(o *Options, s string) error {
+	o.Device.KeyFile = cmp.Or(o.Device.KeyFile, s)
+	return nil
 }
 
 func text(at func(*Options) *string) func(*Options, string) error {

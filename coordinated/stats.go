@@ -42,6 +42,7 @@ type RestoreStats struct {
 	Bytes int64
 	Took  time.Duration // from the call of Restore
 	Fetch time.Duration // of that, until every rank had read its shard
+	Parts []RestorePart // what Took is made of; not to be changed
 }
 
 // keepStats is how many epochs are remembered.

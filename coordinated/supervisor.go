@@ -24,6 +24,10 @@ const SupervisorVar = "HOLDFAST_SUPERVISOR"
 // rank 0 of each connects to it from inside Open and reports until it ends. The
 // connection proves a random key, as the control plane's do.
 type Supervisor struct {
+	// RequeueJob is the Slurm job that the ranks put back into the queue when one of
+	// them is lost and the Supervisor with it; empty means none. Set it before Var.
+	RequeueJob string
+
 	plane *control.Plane
 	key   control.Key
 }
@@ -39,7 +43,7 @@ func Supervise(iface string) (*Supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Supervisor{p, key}, nil
+	return &Supervisor{plane: p, key: key}, nil
 }
 
 // Var is what a job needs in its environment, as NAME=value. nodeLost says that
@@ -48,10 +52,19 @@ func Supervise(iface string) (*Supervisor, error) {
 func (s *Supervisor) Var(nodeLost bool) string {
 	v := SupervisorVar + "=" + s.plane.Addr() + " " + hex.EncodeToString(s.key[:])
 	if nodeLost {
-		v += " node-lost"
+		v += " " + wordNodeLost
+	}
+	if s.RequeueJob != "" {
+		v += " " + wordRequeue + s.RequeueJob
 	}
 	return v
 }
+
+// Words of SupervisorVar after address and key.
+const (
+	wordNodeLost = "node-lost"
+	wordRequeue  = "requeue="
+)
 
 // Accept waits for a job's rank 0. The caller closes the Supervised.
 func (s *Supervisor) Accept(ctx context.Context) (*Supervised, error) {
@@ -89,6 +102,9 @@ type Report struct {
 	Stopped   storage.Epoch            `json:"stopped,omitempty"` // the final checkpoint
 	Ended     bool                     `json:"ended,omitempty"`   // every rank has called Close
 	Lost      *LostStatus              `json:"lost,omitempty"`
+	// Unrestorable says why Restore failed, if that lies in the checkpoints: another
+	// start with the same directories would fail alike.
+	Unrestorable string `json:"unrestorable,omitempty"`
 }
 
 // RestoredStatus is RestoreStats in plain data.
@@ -107,6 +123,8 @@ type LostStatus struct {
 	Noticed  int     `json:"noticed"`
 	Observed string  `json:"observed"`
 	Silent   float64 `json:"silent_s"` // before it was noticed; 0 when a connection broke
+	// Aborted is what the rank called Abort with; empty if it did not.
+	Aborted string `json:"aborted,omitempty"`
 }
 
 // Next returns the next report. Silence for longer than patience, and the end of
@@ -152,12 +170,14 @@ type order struct {
 type reporter struct {
 	c    *Checkpointer
 	conn net.Conn
-	last chan struct{} // closed to send the last report
-	done chan struct{} // closed when it is sent
+	now  chan chan struct{} // closed when a report has been sent
+	last chan struct{}      // closed to send the last report
+	done chan struct{}      // closed when it is sent
 
 	mu   sync.Mutex // guards the fields below
 	lost *LostError
-	well bool // every rank has called Close
+	well bool   // every rank has called Close
+	none string // why nothing can be restored
 }
 
 // reportEvery is the time between reports with no news; while a job starts, its
@@ -167,37 +187,52 @@ const (
 	startEvery  = 20 * time.Millisecond
 )
 
+// supervision is what Options.Supervisor says.
+type supervision struct {
+	addr     string
+	key      control.Key
+	nodeLost bool
+	requeue  string // Slurm job
+}
+
 // parseSupervisor reads Options.Supervisor.
-func parseSupervisor(s string) (addr string, key control.Key, nodeLost bool, err error) {
+func parseSupervisor(s string) (v supervision, err error) {
 	words := strings.Fields(s)
 	bad := &OptionError{Name: "Supervisor", Why: "it is not what holdfast run sets; unset " + SupervisorVar}
 	if len(words) < 2 {
-		return "", key, false, bad
+		return v, bad
 	}
 	b, err := hex.DecodeString(words[1])
-	if err != nil || len(b) != len(key) {
-		return "", key, false, bad
+	if err != nil || len(b) != len(v.key) {
+		return v, bad
 	}
-	copy(key[:], b)
-	return words[0], key, len(words) > 2 && words[2] == "node-lost", nil
+	v.addr = words[0]
+	copy(v.key[:], b)
+	for _, w := range words[2:] {
+		v.nodeLost = v.nodeLost || w == wordNodeLost
+		if job, ok := strings.CutPrefix(w, wordRequeue); ok {
+			v.requeue = job
+		}
+	}
+	return v, nil
 }
 
 // reportTo connects to the supervisor. A job that cannot reach it runs all the
 // same.
 func (c *Checkpointer) reportTo(ctx context.Context) {
-	addr, key, nodeLost, err := parseSupervisor(c.opt.Supervisor)
-	if err == nil && nodeLost {
+	v, err := parseSupervisor(c.opt.Supervisor)
+	if err == nil && v.nodeLost {
 		err = c.store.RestoreSurvived(ctx)
 	}
 	var conn net.Conn
 	if err == nil {
-		conn, err = control.DialClient(ctx, addr, 0, key)
+		conn, err = control.DialClient(ctx, v.addr, 0, v.key)
 	}
 	if err != nil {
 		c.log.Warn("holdfast: the supervisor hears nothing of this run", "error", err)
 		return
 	}
-	r := &reporter{c: c, conn: conn, last: make(chan struct{}), done: make(chan struct{})}
+	r := &reporter{c: c, conn: conn, now: make(chan chan struct{}), last: make(chan struct{}), done: make(chan struct{})}
 	c.reporter = r
 	c.writers.Go(r.listen)
 	go r.run()
@@ -211,6 +246,7 @@ func (r *reporter) run() {
 	defer tick.Stop()
 	enc := json.NewEncoder(r.conn)
 	rep := Report{Job: r.c.opt.Job, Step: r.c.opt.slurmStep, Nodes: r.c.topo.nodes}
+	var told chan struct{}
 	for ended := false; ; {
 		changed := r.c.stats.watch()
 		r.fill(&rep)
@@ -218,6 +254,10 @@ func (r *reporter) run() {
 			return
 		}
 		rep.Nodes = nil
+		if told != nil {
+			close(told)
+			told = nil
+		}
 		if every == startEvery && rep.Points > 0 {
 			every = reportEvery
 			tick.Reset(every)
@@ -225,6 +265,7 @@ func (r *reporter) run() {
 		select {
 		case <-tick.C:
 		case <-changed:
+		case told = <-r.now:
 		case <-r.last:
 			ended = true
 		}
@@ -252,9 +293,12 @@ func (r *reporter) fill(rep *Report) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rep.Ended = r.well
+	rep.Ended, rep.Unrestorable = r.well, r.none
 	if e := r.lost; e != nil {
-		rep.Lost = &LostStatus{e.Rank, e.Node, e.Noticed, e.Observed, silence(e.Observed).Seconds()}
+		rep.Lost = &LostStatus{Rank: e.Rank, Node: e.Node, Noticed: e.Noticed, Observed: e.Observed, Silent: silence(e.Observed).Seconds()}
+		if why, ok := strings.CutPrefix(e.Observed, abortedBy); ok {
+			rep.Lost.Aborted = why
+		}
 	}
 }
 
@@ -295,6 +339,33 @@ func (r *reporter) closedWell() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.well = r.lost == nil
+}
+
+// unrestorable tells why no epoch was restored, if nothing but the checkpoints is
+// to blame, before the program hears it and ends.
+func (r *reporter) unrestorable(err error) {
+	var lost *LostError
+	if r == nil || errors.As(err, &lost) || errors.Is(err, context.Canceled) {
+		return
+	}
+	r.mu.Lock()
+	r.none = err.Error()
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), lastReport)
+	defer cancel()
+	told := make(chan struct{})
+	select {
+	case r.now <- told:
+	case <-r.done:
+		return
+	case <-ctx.Done(): // the supervisor is stuck
+		return
+	}
+	select {
+	case <-told:
+	case <-r.done:
+	case <-ctx.Done():
+	}
 }
 
 // end sends the last report, which tells of a lost rank if there is one.

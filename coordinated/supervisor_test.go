@@ -2,10 +2,12 @@ package coordinated
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -15,19 +17,12 @@ import (
 func endless(opt Options) func(*mpiwrap.Comm) error {
 	return func(world *mpiwrap.Comm) error {
 		ctx := context.Background()
-		ck, err := Open(ctx, world, opt)
+		ck, step, err := openStep(ctx, world, opt)
 		if err != nil {
 			return err
 		}
-		step := 0
-		if err := ck.Protect("step", &step); err != nil {
-			return err
-		}
-		if _, err = ck.Restore(ctx); err != nil {
-			return err
-		}
 		for err == nil {
-			step++
+			*step++
 			if err = world.Barrier(); err == nil {
 				err = ck.Point(ctx)
 			}
@@ -146,15 +141,22 @@ func TestGrace(t *testing.T) {
 					ck.Abort(err)
 					return err
 				}
+				if err := errors.Join(ck.Request(t.Context()), ck.RequestStop(t.Context()), ck.Close()); err != nil {
+					return err
+				}
 				if world.Rank() == 0 {
 					stats <- ck.Stats()
 				}
-				return ck.Close()
+				return nil
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			es := (<-stats).Epochs[0]
+			epochs := (<-stats).Epochs
+			if len(epochs) != 1 {
+				t.Errorf("epochs after the final one: %+v", epochs[1:])
+			}
+			es := epochs[0]
 			_, local := es.Durable[storage.LevelLocal]
 			_, global := es.Durable[storage.LevelGlobal]
 			if !es.Stopped || !local || global != c.global {
@@ -165,6 +167,44 @@ func TestGrace(t *testing.T) {
 				t.Errorf("got error %v", es.Err)
 			}
 		})
+	}
+}
+
+// TestEnough: the edges of the decision whether a final epoch goes further out.
+func TestEnough(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct {
+		name   string
+		ranks  []budget
+		usable time.Duration
+		ok     bool
+	}{
+		{"just enough", []budget{{Left: 10 * s, Need: 9 * s}}, 9 * s, true},
+		{"a moment too short", []budget{{Left: 10 * s, Need: 9*s + 1}}, 9 * s, false},
+		{"never measured", []budget{{Left: 10 * s}}, 9 * s, true},
+		{"nothing left", []budget{{Left: -1}}, -300*time.Millisecond - 1, false},
+		{"all of it is for leaving", []budget{{Left: 300 * time.Millisecond}}, 0, false},
+		{"hardly any", []budget{{Left: 300*time.Millisecond + 1}}, 1, true},
+		{"plenty", []budget{{Left: time.Hour, Need: time.Hour - 5*s}}, time.Hour - 5*s, true},
+		{"the epoch before is on its way", []budget{{Left: 10 * s}, {Left: 10 * s, Behind: true}}, 9 * s, false},
+		{"the slowest rank and the earliest end", []budget{{Left: 20 * s, Need: 10 * s}, {Left: 10 * s, Need: s}}, 9 * s, false},
+		{"not all ranks know the end", []budget{{Need: 5 * s}, {Left: 10 * s, Need: 5 * s}, {}}, 9 * s, true},
+	} {
+		var blobs []cut.Blob
+		for i, b := range c.ranks {
+			data, err := json.Marshal(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			blobs = append(blobs, cut.Blob{Rank: i, Data: data})
+		}
+		all, err := worst(blobs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if usable, ok := all.enough(); usable != c.usable || ok != c.ok {
+			t.Errorf("%s: got %t with %v, want %t with %v", c.name, ok, usable, c.ok, c.usable)
+		}
 	}
 }
 

@@ -33,6 +33,19 @@ func testOptions(t *testing.T) Options {
 	return o
 }
 
+// openStep opens a Checkpointer that protects a step and restores it.
+func openStep(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer, *int, error) {
+	ck, err := Open(ctx, world, opt)
+	if err != nil {
+		return nil, nil, err
+	}
+	step := new(int)
+	if err = ck.Protect("step", step); err == nil {
+		_, err = ck.Restore(ctx)
+	}
+	return ck, step, err
+}
+
 // ring is a program whose ranks pass numbers on: deterministic, with a
 // reduction now and then. It asks for a checkpoint at step askAt of rank asker.
 type ring struct {

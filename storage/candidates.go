@@ -67,6 +67,30 @@ func (s *Store) Candidates(ctx context.Context) ([]Candidate, error) {
 	return out, nil
 }
 
+// Unreadable lists the epochs that some level calls committed, or whose manifest
+// is there and damaged, and that this rank can have from no level; newest first.
+// Where there are no others, to start anew would be to lose them without a word.
+func (s *Store) Unreadable(ctx context.Context) ([]Epoch, error) {
+	states, err := s.Survey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bad := map[Epoch]bool{}
+	for _, st := range states {
+		if st.Err != nil && !errors.Is(st.Err, ErrNotCommitted) {
+			bad[st.Epoch] = true
+		}
+	}
+	for _, st := range states {
+		if st.Err == nil {
+			delete(bad, st.Epoch)
+		}
+	}
+	out := sortedEpochs(bad)
+	slices.Reverse(out)
+	return out, nil
+}
+
 // Survey says how every epoch found at any level stands there, newest epoch
 // first and levels nearest first. What other ranks have counts as far as this
 // one did Learn of it.

@@ -30,7 +30,7 @@ func TestPoisonRule(t *testing.T) {
 			t.Fatalf("after %d deaths: got epoch %d, %v, want %d", death, e, err, want)
 		}
 		if e != 0 {
-			if err := w.stores[0].RestoreBegins(t.Context(), e); err != nil {
+			if durable, err := w.stores[0].RestoreBegins(t.Context(), e); err != nil || durable() != nil {
 				t.Fatal(err)
 			}
 		}

@@ -78,14 +78,18 @@ func (e *OptionError) Error() string {
 
 // DirError reports a level's directory that cannot be used.
 type DirError struct {
-	Level  string
+	Level  string // empty if it is not known
 	Dir    string
 	Remedy string
 	Err    error
 }
 
 func (e *DirError) Error() string {
-	return fmt.Sprintf("level %s directory %s cannot be used: %v (%s)", e.Level, e.Dir, e.Err, e.Remedy)
+	level := e.Level
+	if level != "" {
+		level = "level " + level + " "
+	}
+	return fmt.Sprintf("%sdirectory %s cannot be used: %v (%s)", level, e.Dir, e.Err, e.Remedy)
 }
 
 func (e *DirError) Unwrap() error { return e.Err }

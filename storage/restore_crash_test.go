@@ -36,24 +36,27 @@ func crashEverywhere(t *testing.T, prepare func() *crashfs.FS, do func(f *crashf
 	}
 }
 
+// twoEpochs is a disk with the committed epochs 1 and 2.
+func twoEpochs(t *testing.T) *crashfs.FS {
+	t.Helper()
+	w, err := openWorld(newWorldFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	for e := Epoch(1); e <= 2; e++ {
+		if err := w.takeEpoch(e, func(Epoch) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w.fs
+}
+
 // TestCrashOfRestore goes down at every operation of a start that restores: open,
 // look around, note the trial, read, note that it lives. A restart finds what was
 // there, and one death makes no epoch poisoned.
 func TestCrashOfRestore(t *testing.T) {
-	prepare := func() *crashfs.FS {
-		f := newWorldFS()
-		w, err := openWorld(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.close()
-		for e := Epoch(1); e <= 2; e++ {
-			if err := w.takeEpoch(e, func(Epoch) {}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return f
-	}
+	prepare := func() *crashfs.FS { return twoEpochs(t) }
 	restore := func(f *crashfs.FS) error {
 		w, err := openWorld(f)
 		defer w.close()
@@ -62,7 +65,9 @@ func TestCrashOfRestore(t *testing.T) {
 		}
 		e, err := w.newest()
 		if err == nil {
-			err = w.stores[0].RestoreBegins(context.Background(), e)
+			var durable func() error
+			durable, err = w.stores[0].RestoreBegins(context.Background(), e)
+			err = errors.Join(err, durable())
 		}
 		if err == nil {
 			err = w.check(e)
@@ -86,6 +91,83 @@ func TestCrashOfRestore(t *testing.T) {
 		}
 	})
 	if n < 30 {
+		t.Errorf("only %d operations", n)
+	}
+}
+
+// TestTrialOutlives: the death of a process that has begun to restore counts at
+// once, and that of the machine when the note is said to be durable; and a death
+// that counted is not forgotten when the machine goes down while the next one is
+// noted.
+func TestTrialOutlives(t *testing.T) {
+	begin := func(f *crashfs.FS) (durable func() error, close func()) {
+		w, err := openWorld(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		durable, err = w.stores[0].RestoreBegins(t.Context(), 2)
+		if err != nil && !errors.Is(err, crashfs.ErrCrashed) {
+			t.Fatal(err)
+		}
+		return durable, w.close
+	}
+	deaths := func(f *crashfs.FS) int {
+		w, err := openWorld(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.close()
+		list, err := w.stores[0].Candidates(t.Context())
+		if err != nil || len(list) == 0 || list[0].Epoch != 2 {
+			t.Fatalf("got %+v, %v", list, err)
+		}
+		return list[0].Deaths
+	}
+	f := twoEpochs(t)
+	for count := 1; count <= 2; count++ {
+		_, end := begin(f)
+		f = f.Crash(crashfs.KeepAll, 0)
+		end()
+		if got := deaths(f); got != count {
+			t.Errorf("the process died after the return of RestoreBegins %d: %d deaths counted", count, got)
+		}
+	}
+	f = twoEpochs(t)
+	for count := 1; count <= 2; count++ {
+		durable, end := begin(f)
+		if err := durable(); err != nil {
+			t.Fatal(err)
+		}
+		f = f.Crash(crashfs.LoseAll, 0)
+		end()
+		if got := deaths(f); got != count {
+			t.Errorf("the machine went down when note %d was durable: %d deaths counted", count, got)
+		}
+	}
+	once := func() *crashfs.FS {
+		f := twoEpochs(t)
+		durable, end := begin(f)
+		defer end()
+		if err := durable(); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	again := func(f *crashfs.FS) error {
+		w, err := openWorld(f)
+		if err != nil {
+			return err
+		}
+		defer w.close()
+		durable, err := w.stores[0].RestoreBegins(t.Context(), 2)
+		return errors.Join(err, durable())
+	}
+	n := crashEverywhere(t, once, again, func(f *crashfs.FS, at int) {
+		if got := deaths(f); got < 1 {
+			t.Errorf("op %d: the first death is forgotten", at)
+		}
+	})
+	if n < 10 {
 		t.Errorf("only %d operations", n)
 	}
 }

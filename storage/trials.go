@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
 // MaxDeaths is how often a program may die right after it restored an epoch
@@ -50,26 +53,63 @@ func decodeTrials(file string, b []byte) (trials, error) {
 // Poisoned: something in it may be what kills the program. One rank does this for all,
 // the same in every run; since only epochs that all ranks are offered are
 // restored, that is enough.
-func (s *Store) RestoreBegins(ctx context.Context, e Epoch) error {
-	return s.changeTrials(ctx, func(t trials) { t[e]++ })
+//
+// The death of the process counts from the return on, and that of the machine
+// once durable has returned nil: call it, once, before the program computes. What
+// was noted of earlier deaths is there at any time.
+func (s *Store) RestoreBegins(ctx context.Context, e Epoch) (durable func() error, err error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	t := s.readTrials()
+	first := len(t) == 0
+	t[e]++
+	if !first { // replacing a note that is durable by one that is not yet could lose both
+		defer leave()
+		return func() error { return nil }, s.writeTrials(ctx, t)
+	}
+	synced := make(chan error, len(s.levels))
+	var syncs sync.WaitGroup
+	for _, l := range s.levels {
+		var f vfs.File
+		if f, err = l.placeTrials(t, s.opt.Rank); err != nil {
+			err = l.unusable(err)
+			break
+		}
+		syncs.Go(func() {
+			if err := errors.Join(f.Sync(), f.Close(), l.fs.SyncDir(l.path)); err != nil {
+				synced <- l.unusable(err)
+			}
+		})
+	}
+	go func() {
+		syncs.Wait()
+		close(synced)
+		leave()
+	}()
+	return func() (err error) {
+		for one := range synced {
+			err = errors.Join(err, one)
+		}
+		return err
+	}, err
 }
 
 // RestoreSurvived notes that the program lives: it has run for a while, has
 // committed an epoch since, or ended by itself.
 func (s *Store) RestoreSurvived(ctx context.Context) error {
-	return s.changeTrials(ctx, func(t trials) { clear(t) })
-}
-
-// changeTrials rewrites the trials at every level of this rank, so that they
-// survive what the epochs survive.
-func (s *Store) changeTrials(ctx context.Context, change func(t trials)) error {
 	leave, err := s.enter()
 	if err != nil {
 		return err
 	}
 	defer leave()
-	t := s.readTrials()
-	change(t)
+	return s.writeTrials(ctx, nil)
+}
+
+// writeTrials rewrites the trials at every level of this rank, so that they
+// survive what the epochs survive.
+func (s *Store) writeTrials(ctx context.Context, t trials) error {
 	for _, l := range s.levels {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -119,6 +159,23 @@ func (d *levelDir) writeTrials(t trials, rank int) error {
 		return err
 	}
 	return d.fs.SyncDir(d.path)
+}
+
+// placeTrials gives the first trials their name and does not wait until they are
+// durable.
+func (d *levelDir) placeTrials(t trials, rank int) (vfs.File, error) {
+	temp := join(d.path, tempName(trialsName(rank), d.owner))
+	f, err := d.fs.Create(temp, false)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = f.WriteAt(t.encode(), 0); err == nil {
+		err = d.fs.Rename(temp, join(d.path, trialsName(rank)))
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), removeIfThere(d.fs, temp))
+	}
+	return f, nil
 }
 
 func trialsName(rank int) string { return fmt.Sprintf("trials-%06d", rank) }

@@ -53,8 +53,7 @@ func OpenView(fsys vfs.FS, dirs ...string) (*View, error) {
 		d := &viewDir{levelDir: levelDir{fs: fsys, path: path}}
 		m, err := d.readMarker()
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, &DirError{Level: "?", Dir: path, Err: err,
-				Remedy: "it has no " + markerName + ": name a directory given as a level's to a job"}
+			return nil, d.noJob(err)
 		}
 		if err != nil {
 			return nil, d.unusable(err)
@@ -67,6 +66,23 @@ func OpenView(fsys vfs.FS, dirs ...string) (*View, error) {
 	}
 	return v, nil
 }
+
+// noJob says why a directory has no marker.
+func (d *viewDir) noJob(err error) error {
+	why := "no job has written checkpoints to it: it has no " + markerName
+	if _, serr := d.fs.Stat(d.path); errors.Is(serr, fs.ErrNotExist) {
+		why = "it does not exist"
+	}
+	return &DirError{Dir: d.path, Err: &noMarkerError{why, err}, Remedy: "name what was a job's HOLDFAST_GLOBAL or HOLDFAST_LOCAL"}
+}
+
+type noMarkerError struct {
+	why string
+	err error
+}
+
+func (e *noMarkerError) Error() string { return e.why }
+func (e *noMarkerError) Unwrap() error { return e.err }
 
 func (v *View) add(d *viewDir) error {
 	if len(v.dirs) > 0 {

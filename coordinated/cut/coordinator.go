@@ -7,6 +7,7 @@ type coordinator struct {
 	pending bool // a request waits, or is being served until the cut
 	stop    bool // one of the requests wants the program to stop
 	busy    bool // an epoch is between park and Done
+	last    bool // a final epoch was cut: none follows unless it fails
 
 	began time.Duration // first tick of the epoch, or unseen: nothing ticks before
 	round uint64
@@ -24,9 +25,12 @@ func (m *Machine) ask(stop bool) {
 	m.start()
 }
 
+// wanted reports whether an epoch is to follow, or is under way.
+func (r *coordinator) wanted() bool { return r.pending && !r.last }
+
 func (m *Machine) start() {
 	r := m.root
-	if !r.pending || r.busy || m.phase != idle {
+	if !r.wanted() || r.busy || m.phase != idle {
 		return
 	}
 	r.busy = true
@@ -35,19 +39,21 @@ func (m *Machine) start() {
 	m.park(m.epoch + 1)
 }
 
-// takeStop closes the request: later ones open a new epoch.
+// takeStop closes the request: later ones open a new epoch. After a final one
+// the program no longer keeps its state as it was at the cut.
 func (r *coordinator) takeStop() bool {
-	stop := r.stop
+	r.last = r.stop
 	r.pending, r.stop = false, false
-	return stop
+	return r.last
 }
 
 // done makes room for the next epoch.
-func (m *Machine) done(e Epoch) {
+func (m *Machine) done(e Epoch, failed bool) {
 	if m.root == nil || e != m.epoch {
 		return
 	}
 	m.root.busy = false
+	m.root.last = m.root.last && !failed
 	m.start()
 }
 

@@ -73,8 +73,11 @@ type Tick struct{ Now time.Duration }
 type Captured struct{ Epoch Epoch }
 
 // Done tells the coordinator that an epoch is over, committed or failed, so
-// that the next one may start.
-type Done struct{ Epoch Epoch }
+// that the next one may start. None does after a final one that was committed.
+type Done struct {
+	Epoch  Epoch
+	Failed bool
+}
 
 func (Request) event()  {}
 func (Arrived) event()  {}

@@ -115,12 +115,12 @@ func (m *Machine) Epoch() Epoch { return m.epoch }
 // Watching reports whether the driver should tick and, while the main thread
 // is not at a Point, sample.
 func (m *Machine) Watching() bool {
-	return m.phase == asked || m.phase == parking || m.phase == frozen || (m.root != nil && m.root.pending)
+	return m.phase == asked || m.phase == parking || m.phase == frozen || (m.root != nil && m.root.wanted())
 }
 
 // Resting reports, at rank 0, that no epoch is in progress and none is wanted.
 func (m *Machine) Resting() bool {
-	return m.phase == idle && (m.root == nil || (!m.root.busy && !m.root.pending))
+	return m.phase == idle && (m.root == nil || !m.root.busy && !m.root.wanted())
 }
 
 // Interest names the ranks for which Arrived.Sent is wanted.
@@ -166,7 +166,7 @@ func (m *Machine) Step(ev Event) []Action {
 	case Captured:
 		m.captured(ev.Epoch)
 	case Done:
-		m.done(ev.Epoch)
+		m.done(ev.Epoch, ev.Failed)
 	}
 	return m.out
 }

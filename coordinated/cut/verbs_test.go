@@ -146,8 +146,8 @@ var worldVerbs = map[string]func(s *scene, args []string) error{
 		}
 		return nil
 	},
-	"done": func(s *scene, _ []string) error {
-		s.step(s.ranks[0], Done{Epoch: s.ranks[0].m.Epoch()})
+	"done": func(s *scene, args []string) error {
+		s.step(s.ranks[0], Done{Epoch: s.ranks[0].m.Epoch(), Failed: len(args) > 0 && args[0] == "failed"})
 		return nil
 	},
 	"status": func(s *scene, _ []string) error {

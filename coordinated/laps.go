@@ -1,0 +1,101 @@
+package coordinated
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// RestorePart is one part of a restore, as far as this rank waited for it.
+type RestorePart struct {
+	Name string
+	Took time.Duration
+}
+
+// The parts of a restore, in their order.
+const (
+	PartAgree    = "agree on the epoch" // what all ranks' directories have, over the control plane
+	PartOpen     = "open the shard"     // its manifest and index
+	PartMemory   = "host memory"        // protected memory, read and verified
+	PartObjects  = "device objects"     // the device stopped, objects, queues and staging memory made
+	PartContents = "device contents"    // read, verified and uploaded
+	PartDeviceUp = "device ends"        // from the last byte read: uploads, programs, arguments
+	PartNote     = "note of the trial"  // rank 0: that this restore begins, until that is durable
+	PartVote     = "wait for all ranks" // until all have read their shards
+)
+
+// laps takes the times of the parts of a restore. An epoch that turned out bad is
+// in them, too.
+type laps struct {
+	last  time.Time
+	parts []RestorePart
+}
+
+func newLaps(start time.Time) *laps { return &laps{last: start} }
+
+// lap says that what has happened since the last call was this part.
+func (l *laps) lap(name string) { l.until(time.Now(), name) }
+
+// until is lap for a moment that has passed; one before the last call counts
+// nothing.
+func (l *laps) until(t time.Time, name string) {
+	i := slices.IndexFunc(l.parts, func(p RestorePart) bool { return p.Name == name })
+	if i < 0 {
+		i = len(l.parts)
+		l.parts = append(l.parts, RestorePart{Name: name})
+	}
+	if d := t.Sub(l.last); d > 0 {
+		l.parts[i].Took += d
+		l.last = t
+	}
+}
+
+// String is one line for the event log.
+func (l *laps) String() string {
+	var out []string
+	for _, p := range l.parts {
+		out = append(out, fmt.Sprintf("%s %v", p.Name, p.Took.Round(time.Microsecond)))
+	}
+	return strings.Join(out, ", ")
+}
+
+// reads notes when the first and the last of several readers at a time were at
+// work.
+type reads struct {
+	mu          sync.Mutex
+	first, last time.Time // guarded by mu
+}
+
+func (r *reads) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.first.IsZero() {
+		r.first = time.Now()
+	}
+}
+
+func (r *reads) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = time.Now()
+}
+
+// progress counts the bytes of a shard that have been read.
+type progress struct{ read, total atomic.Int64 }
+
+// begin counts from the start of a shard of so many bytes.
+func (p *progress) begin(total int64) {
+	p.read.Store(0)
+	p.total.Store(total)
+}
+
+// Restoring says how many bytes of this rank's state a Restore has read, verified
+// and, as far as they belong there, brought to the device, and of how many; zero
+// before it knows. It may be called from any goroutine while Restore is at work,
+// to show a person how far it is.
+func (c *Checkpointer) Restoring() (read, total int64) {
+	return c.reading.read.Load(), c.reading.total.Load()
+}

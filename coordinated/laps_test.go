@@ -1,0 +1,83 @@
+package coordinated
+
+import (
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+func TestLaps(t *testing.T) {
+	start := time.Now()
+	at := func(d time.Duration) time.Time { return start.Add(d) }
+	l := newLaps(start)
+	l.until(at(3), "a")
+	l.until(at(2), "nothing") // before the last call
+	l.until(time.Time{}, "never")
+	l.until(at(7), "b")
+	l.until(at(8), "a") // a second epoch was tried
+	if got, want := l.String(), "a 0s, nothing 0s, never 0s, b 0s"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for i, want := range []time.Duration{4, 0, 0, 4} {
+		if got := l.parts[i].Took; got != want {
+			t.Errorf("%s: got %d, want %d", l.parts[i].Name, got, want)
+		}
+	}
+}
+
+// TestRestoreParts: the parts of a restore are all of it.
+func TestRestoreParts(t *testing.T) {
+	b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
+	b.epochs = 1
+	for range 2 {
+		if err := b.run(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := b.stats[0].Restore
+	if b.restoring[0] == 0 || b.restoring[0] > b.restoring[1] || b.restoring[1] != r.Bytes {
+		t.Errorf("read %v bytes of all, want up to %d", b.restoring, r.Bytes)
+	}
+	var sum time.Duration
+	seen := map[string]bool{}
+	for _, p := range r.Parts {
+		sum += p.Took
+		seen[p.Name] = true
+	}
+	if r.Epoch == 0 || sum > r.Took {
+		t.Errorf("got %v in all of %v, epoch %d", sum, r.Took, r.Epoch)
+	}
+	for _, want := range []string{PartAgree, PartNote, PartOpen, PartMemory, PartVote} {
+		if !seen[want] {
+			t.Errorf("there is no part %q in %v", want, r.Parts)
+		}
+	}
+}
+
+// TestPoolBehind: a capture that meets the pool while it is being made ready gets
+// its memory, whichever comes first, and none is mapped twice.
+func TestPoolBehind(t *testing.T) {
+	const n = 12 << 20
+	for range 50 {
+		p := newPool(0, newPins(slog.New(slog.DiscardHandler), func() []*gpustate.Device { return nil }))
+		var behind sync.WaitGroup
+		behind.Go(func() { p.reserve(n) })
+		p.claim()
+		if b := p.alloc(n); len(b) != n {
+			t.Fatalf("got %d bytes, want %d", len(b), n)
+		} else {
+			b[n-1] = 1
+		}
+		behind.Wait()
+		if p.mapped != n {
+			t.Errorf("%d bytes are mapped, want %d", p.mapped, n)
+		}
+		if err := p.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

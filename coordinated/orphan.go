@@ -1,0 +1,63 @@
+package coordinated
+
+import (
+	"context"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/slurm"
+)
+
+// requeuers is how many nodes try to put an orphaned job back into the queue: so
+// many do not die together, and the controller is not asked by all.
+const requeuers = 8
+
+// Limits for a process that is about to leave.
+const (
+	orphanDial  = time.Second
+	orphanSlurm = 5 * time.Second
+)
+
+// requeueOrphan puts the Slurm job back into the queue when the supervisor is gone
+// as well as a rank: the node that ran the batch script has died, and Slurm starts
+// a job with --no-kill again only when it is told to. A rank that is cut off from
+// the supervisor is cut off from Slurm, too, as a rule.
+func (c *Checkpointer) requeueOrphan() {
+	v, err := parseSupervisor(c.opt.Supervisor)
+	if err != nil || v.requeue == "" || !c.topo.speaks(c.world.Rank(), requeuers) {
+		return
+	}
+	conn, err := net.DialTimeout("tcp", v.addr, orphanDial)
+	if err == nil {
+		_ = conn.Close() // it lives, and knows better
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), orphanSlurm)
+	defer cancel()
+	var client slurm.Client
+	info, serr := client.ShowJob(ctx, v.requeue)
+	if serr != nil || info.State != "RUNNING" {
+		c.log.Warn("holdfast: holdfast run does not answer, and the job is not put back into the queue", "job", v.requeue, "state", info.State, "error", serr)
+		return
+	}
+	if err := client.Requeue(ctx, v.requeue); err != nil {
+		c.log.Error("holdfast: holdfast run does not answer", "error", err)
+		return
+	}
+	c.log.Warn("holdfast: holdfast run does not answer: its node is dead; the job is put back into the queue", "job", v.requeue)
+}
+
+// speaks reports whether a rank is the first of one of the first n nodes.
+func (t *topology) speaks(rank, n int) bool {
+	var seen []string
+	for r, node := range t.nodes {
+		if slices.Contains(seen, node) {
+			continue
+		}
+		if seen = append(seen, node); r == rank {
+			return len(seen) <= n
+		}
+	}
+	return false
+}
