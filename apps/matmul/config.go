@@ -23,12 +23,12 @@ type config struct {
 
 const usage = `matmul multiplies two dense matrices on GPUs, C = A B.
 
-The matrices come from files (-a, -b: NumPy's .npy or Matrix Market) or are made
-from a seed (-size MxKxN: A is M by K, B is K by N, numbers from -1 to 1). The
-ranks form a grid, each owns a block of A, B and C. Panels of A go round the rows
-of the grid and panels of B round its columns, by non-blocking broadcasts, while
-the devices multiply the panels before. Start it with mpirun or srun, or alone
-with -ranks 1:
+The matrices come from files (-a, -b: NumPy's .npy or Matrix Market, rounded to
+-type) or are made from a seed (-size MxKxN: A is M by K, B is K by N, numbers from
+-1 to 1). The ranks form a grid, each owns a block of A, B and C. Panels of A go
+round the rows of the grid and panels of B round its columns, by non-blocking
+broadcasts, while the devices multiply the panels before. Start it with mpirun or
+srun, or alone with -ranks 1:
 
   mpirun -np 4 matmul -size 4096x4096x4096 -out c.npy
   matmul -ranks 1 -type float64 -a left.mtx -b right.npy -out c.npy

@@ -48,6 +48,9 @@ func multiply[T real](ctx context.Context, c *config, j *job.Job) error {
 	if err != nil {
 		return err
 	}
+	if err := s.build(); err != nil {
+		return err
+	}
 	if restored {
 		s.Sayf("goes on from panel %d of %d", s.next, s.steps())
 	} else if err := s.begin(); err != nil {
@@ -84,14 +87,17 @@ func newSumma[T real](c *config, j *job.Job, input *inputs) (*summa[T], error) {
 	return s, s.prepare()
 }
 
-// prepare gets or creates the objects on the device.
+// build gets or builds the kernels. It comes after the restore, which builds the
+// programs of the checkpoint while it reads the contents.
+func (s *summa[T]) build() error {
+	sources := gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
+	return s.Device.Build("matmul", sources, kernel.Options(s.config.single),
+		map[string]**gpustate.Kernel{kernel.Multiply: &s.kernel})
+}
+
+// prepare gets or creates the memory and the queue on the device.
 func (s *summa[T]) prepare() (err error) {
 	if s.queue, err = s.Device.MainQueue(); err != nil {
-		return err
-	}
-	sources := gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
-	if err := s.Device.Build("matmul", sources, kernel.Options(s.config.single),
-		map[string]**gpustate.Kernel{kernel.Multiply: &s.kernel}); err != nil {
 		return err
 	}
 	size := len(gpustate.Bytes(make([]T, 1)))
@@ -100,7 +106,12 @@ func (s *summa[T]) prepare() (err error) {
 	}
 	width := min(s.config.width, s.input.k)
 	for slot := range 2 {
-		s.hostA[slot], s.hostB[slot] = make([]T, s.rows.len()*width), make([]T, width*s.cols.len())
+		if s.hostA[slot], err = job.HostMemory[T](s.Device, s.rows.len()*width); err != nil {
+			return err
+		}
+		if s.hostB[slot], err = job.HostMemory[T](s.Device, width*s.cols.len()); err != nil {
+			return err
+		}
 		if s.panelA[slot], err = s.Device.Buffer(fmt.Sprint("panel a ", slot), size*len(s.hostA[slot])); err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ type engine struct {
 	accelerate, kickDrift, kick *gpustate.Kernel
 }
 
-// newEngine gets or creates the objects on the device. largest is the size of
+// newEngine gets or creates the memory and the queue on the device. largest is the size of
 // the largest block that visits. Contents come from upload or from a restore.
 func newEngine(dev *job.Device, c *config, units bodies.Units, n, largest int) (*engine, error) {
 	e := &engine{n: n, dt: float32(c.dt), eps2: float32(c.eps * c.eps), g: float32(units.G())}
@@ -46,8 +46,14 @@ func newEngine(dev *job.Device, c *config, units bodies.Units, n, largest int) (
 			return nil, err
 		}
 	}
+	return e, nil
+}
+
+// build gets or builds the kernels. It comes after the restore, which builds the
+// programs of the checkpoint while it reads the contents.
+func (e *engine) build(dev *job.Device) error {
 	sources := gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
-	return e, dev.Build("nbody", sources, kernel.Options, map[string]**gpustate.Kernel{
+	return dev.Build("nbody", sources, kernel.Options, map[string]**gpustate.Kernel{
 		kernel.Accelerate: &e.accelerate, kernel.KickDrift: &e.kickDrift, kernel.Kick: &e.kick,
 	})
 }

@@ -82,6 +82,9 @@ func (s *simulation) finish() error {
 	if err != nil || s.World.Rank() != 0 {
 		return err
 	}
+	if i := end.NotFinite(); i >= 0 {
+		return fmt.Errorf("body %d left the range of single precision by step %d; use a smaller -dt, more -eps, or other units", i+1, s.step)
+	}
 	digest := end.Digest()
 	if s.out != "" {
 		err := job.WriteResult(s.out, func(w io.Writer) error {
@@ -119,5 +122,8 @@ func (s *simulation) print(end *bodies.System, digest string) {
 // drift returns the change of the energy at record i since the start, as a
 // fraction of it.
 func (s *simulation) drift(i int) float64 {
+	if s.energy[i+1] == s.energy[1] {
+		return 0 // both may be 0
+	}
 	return (s.energy[i+1] - s.energy[1]) / math.Abs(s.energy[1])
 }

@@ -48,13 +48,19 @@ func (c *config) simulate(ctx context.Context, j *job.Job) error {
 // start restores the state, or makes it on a first start.
 func (s *simulation) start(ctx context.Context) error {
 	// The number of steps is not part of the run: it may be made longer.
-	run := fmt.Sprintf("bodies %.16s dt %g eps %g", s.initial.Digest(), s.dt, s.eps)
+	run := fmt.Sprintf("bodies %.16s units %s dt %g eps %g", s.initial.Digest(), s.initial.Units, s.dt, s.eps)
 	restored, err := s.Restore(ctx, run,
 		job.State{Name: "step", Value: &s.step}, job.State{Name: "energy", Value: &s.energy})
 	if err != nil {
 		return err
 	}
+	if err := s.engine.build(s.Device); err != nil {
+		return err
+	}
 	if restored {
+		if s.step > s.steps {
+			return job.BeyondError("step", s.step, "-steps", s.steps)
+		}
 		s.Sayf("goes on from step %d of %d", s.step, s.steps)
 		return nil
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"math"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/apps/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/gravity"
+	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
@@ -112,6 +114,61 @@ func TestTooManyRanks(t *testing.T) {
 	err = mpitest.Run(3, 1, func(world *mpiwrap.Comm) error { return c.common.On(context.Background(), "nbody", world, c.simulate) })
 	if err == nil || !strings.Contains(err.Error(), "2 bodies on 3 ranks") {
 		t.Errorf("got %v, want an error with both numbers", err)
+	}
+}
+
+// TestOtherRun: a checkpoint is refused by a run in other units, with another step,
+// or that is to end before it, each with what differs, and taken by the same run.
+func TestOtherRun(t *testing.T) {
+	jobtest.Device(t)
+	dir := t.TempDir()
+	for _, units := range []string{"nbody", "solar"} {
+		text := "# units: " + units + "\nmass,x,y,z,vx,vy,vz\n1,0,0,0,0,0,0\n0.001,1,0,0,0,1,0\n"
+		if err := os.WriteFile(filepath.Join(dir, units+".csv"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := func(args string) error {
+		c, err := parse(strings.Fields(args+" -progress off -job x -global "+dir), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.common.On(context.Background(), "nbody", mpiwrap.Single(), c.simulate)
+	}
+	in := "-in " + dir + "/nbody.csv"
+	if err := start(in + " -steps 40 -stop-after 20"); !errors.Is(err, coordinated.ErrStop) {
+		t.Fatalf("first start: %v", err)
+	}
+	for args, want := range map[string]string{
+		in + " -steps 5":                      "give -steps",
+		in + " -steps 40 -dt 0.5":             "dt 0.5",
+		"-in " + dir + "/solar.csv -steps 40": "units solar",
+		"-plummer 3 -steps 40":                "another run",
+	} {
+		if err := start(args); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", args, err, want)
+		}
+	}
+	if err := start(in + " -steps 40"); err != nil {
+		t.Errorf("the same run: %v", err)
+	}
+}
+
+// TestLeavesRange: bodies that leave the range of single precision are an error, not
+// a result.
+func TestLeavesRange(t *testing.T) {
+	jobtest.Device(t)
+	file := filepath.Join(t.TempDir(), "in.csv")
+	if err := os.WriteFile(file, []byte("# units: nbody\nmass,x,y,z,vx,vy,vz\n1e30,0,0,0,0,0,0\n1e30,1e-6,0,0,0,0,0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := parse(strings.Fields("-eps 0 -dt 10 -steps 4 -progress off -in "+file), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.common.On(context.Background(), "nbody", mpiwrap.Single(), c.simulate)
+	if err == nil || !strings.Contains(err.Error(), "single precision") {
+		t.Errorf("got %v, want an error", err)
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strconv"
-	"strings"
 
 	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 	"github.com/holdfast-hpc/holdfast/apps/smithwaterman/align"
@@ -57,7 +57,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&c.a, "a", "",
-		"FASTA `file` of the first sequence; FILE:FROM-TO takes the letters FROM to TO, counted from 1")
+		"FASTA `file` whose first record is the first sequence; FILE:FROM-TO takes the letters FROM to TO, counted from 1")
 	fs.StringVar(&c.b, "b", "", "FASTA `file` of the second sequence, likewise")
 	fs.StringVar(&c.matrix, "matrix", "dna", "scores of pairs of letters: dna, blosum62, or a file in NCBI's form")
 	fs.IntVar(&c.open, "open", 10, "cost of the first letter of a gap")
@@ -93,8 +93,10 @@ func (c *config) load() (*problem, error) {
 	if p.a, err = sequence(c.a, s); err != nil {
 		return nil, err
 	}
-	p.b, err = sequence(c.b, s)
-	return p, err
+	if p.b, err = sequence(c.b, s); err != nil {
+		return nil, err
+	}
+	return p, s.Fits(min(len(p.a.Codes), len(p.b.Codes)))
 }
 
 // identity says which problem a checkpoint is of.
@@ -130,6 +132,9 @@ func sequence(arg string, s *align.Scoring) (align.Named, error) {
 		return align.Named{}, fmt.Errorf("%s: no sequence in it", name)
 	}
 	letters := all[0].Letters
+	if len(letters) == 0 {
+		return align.Named{}, fmt.Errorf("%s: sequence %q has no letters", name, all[0].Name)
+	}
 	if to == 0 {
 		to = len(letters)
 	}
@@ -141,20 +146,22 @@ func sequence(arg string, s *align.Scoring) (align.Named, error) {
 	if err != nil {
 		return align.Named{}, fmt.Errorf("%s: %w", arg, err)
 	}
-	return align.Named{Name: all[0].Name, Letters: letters, Codes: codes}, nil
+	return align.Named{Name: all[0].Name, Letters: letters, Codes: codes, Of: len(all)}, nil
 }
+
+// rangeForm is what stands behind a file's name to take a part of its letters.
+var rangeForm = regexp.MustCompile(`^(.+):([0-9]+)-([0-9]+)$`)
 
 // cutRange splits FILE:FROM-TO; to is 0 without a range.
 func cutRange(arg string) (name string, from, to int, err error) {
-	i := strings.LastIndexByte(arg, ':')
-	if i < 0 {
+	f := rangeForm.FindStringSubmatch(arg)
+	if f == nil {
 		return arg, 1, 0, nil
 	}
-	first, last, ok := strings.Cut(arg[i+1:], "-")
-	from, err1 := strconv.Atoi(first)
-	to, err2 := strconv.Atoi(last)
-	if !ok || err1 != nil || err2 != nil || from < 1 || to < from {
+	from, err1 := strconv.Atoi(f[2])
+	to, err2 := strconv.Atoi(f[3])
+	if err1 != nil || err2 != nil || from < 1 || to < from {
 		return "", 0, 0, fmt.Errorf("%q: want FILE or FILE:FROM-TO with 1 <= FROM <= TO", arg)
 	}
-	return arg[:i], from, to, nil
+	return f[1], from, to, nil
 }

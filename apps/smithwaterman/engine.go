@@ -37,7 +37,7 @@ type engine struct {
 	codesA, codesB, pair, top, border, best, keptBorder, keptRow *gpustate.Buffer
 }
 
-// newEngine gets or creates the objects on the device. Contents come from
+// newEngine gets or creates the memory and the queue on the device. Contents come from
 // prepare or from a restore.
 func newEngine(dev *job.Device, s *align.Scoring, p part) (*engine, error) {
 	e := &engine{part: p, scoring: s}
@@ -63,8 +63,14 @@ func newEngine(dev *job.Device, s *align.Scoring, p part) (*engine, error) {
 			return nil, err
 		}
 	}
+	return e, nil
+}
+
+// build gets or builds the kernels. It comes after the restore, which builds the
+// programs of the checkpoint while it reads the contents.
+func (e *engine) build(dev *job.Device) error {
 	sources := gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
-	return e, dev.Build("smithwaterman", sources, kernel.Options,
+	return dev.Build("smithwaterman", sources, kernel.Options,
 		map[string]**gpustate.Kernel{kernel.Diagonal: &e.diagonal})
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -83,6 +84,9 @@ func inParts(t *testing.T, info gpustate.Info, s *align.Scoring, a, b []byte, sp
 		}
 		t.Cleanup(func() { dev.Close() })
 		e, err := newEngine(&job.Device{Device: dev}, s, part{a: a, b: b[r[0]:r[1]], begin: r[0], keep: true})
+		if err == nil {
+			err = e.build(&job.Device{Device: dev})
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +152,7 @@ func BenchmarkSweep(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := e.prepare(); err != nil {
+		if err := errors.Join(e.build(&job.Device{Device: dev}), e.prepare()); err != nil {
 			b.Fatal(err)
 		}
 		b.SetBytes(int64(len(x) * len(y)))

@@ -37,6 +37,11 @@ func (c *config) align(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
+	for arg, n := range map[string]align.Named{c.a: p.a, c.b: p.b} {
+		if n.Of > 1 {
+			j.Sayf("%s has %d sequences; the first, %s, is taken", arg, n.Of, n.Name)
+		}
+	}
 	rank, size := j.World.Rank(), j.World.Size()
 	columns := len(p.b.Codes)
 	if len(p.a.Codes) == 0 || columns < size {
@@ -52,6 +57,9 @@ func (c *config) align(ctx context.Context, j *job.Job) error {
 	s := &sweep{Job: j, problem: p, engine: e}
 	restored, err := s.Restore(ctx, p.identity(c.scoreOnly), job.State{Name: "next", Value: &s.next})
 	if err != nil {
+		return err
+	}
+	if err := e.build(j.Device); err != nil {
 		return err
 	}
 	if restored {

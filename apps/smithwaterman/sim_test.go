@@ -111,11 +111,13 @@ func TestMoreRanksThanLetters(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"":              "-a FILE and -b FILE",
-		"-a x":          "-a FILE and -b FILE",
-		"-a x -b y z":   `unexpected argument "z"`,
-		"-a x:9-3 -b y": "1 <= FROM <= TO",
-		"-a x:a-b -b y": "1 <= FROM <= TO",
+		"":                                 "-a FILE and -b FILE",
+		"-a x":                             "-a FILE and -b FILE",
+		"-a x -b y z":                      `unexpected argument "z"`,
+		"-a x:9-3 -b y":                    "1 <= FROM <= TO",
+		"-a x:a-b -b y":                    "x:a-b",
+		"-a x:0-5 -b y":                    "1 <= FROM <= TO",
+		"-a x:1-99999999999999999999 -b y": "1 <= FROM <= TO",
 		"-a input/lambda.fa:1-99999 -b input/lambda.fa":    "it has 48502",
 		"-a input/none.fa -b input/lambda.fa":              "none.fa",
 		"-a input/hbb.fa -b input/lambda.fa":               "not in matrix dna",
@@ -135,6 +137,38 @@ func TestHelp(t *testing.T) {
 	var out strings.Builder
 	if _, err := parse([]string{"-help"}, &out); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "mpirun -np 4 smithwaterman") {
 		t.Errorf("got %v and\n%s", err, out.String())
+	}
+}
+
+// TestAwkwardFiles: lower case, N, CRLF, empty lines, no line end, a colon in the
+// name and a second record give what plain files give; a record without letters is
+// refused by name.
+func TestAwkwardFiles(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	plain := write("plain.fa", ">s\nACGTNACGGTACCATGACCA\n")
+	want, err := simulated(t, 2, 1, "-a "+plain+" -b "+plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	awkward := write("run:7-x.fa", ">s some words\r\nacgtnACG\r\n\r\nGTACCATGACCA\r\n>t\r\nAAAA")
+	got, err := simulated(t, 2, 1, "-a "+awkward+" -b "+awkward)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+	part, err := simulated(t, 1, 1, "-a "+awkward+":1-20 -b "+plain)
+	if err != nil || !bytes.Equal(part, want) {
+		t.Errorf("a part: got %s, %v, want %s", part, err, want)
+	}
+	empty := write("empty.fa", ">none\n>s\nACGT\n")
+	if _, err := simulated(t, 1, 1, "-a "+empty+" -b "+plain); err == nil || !strings.Contains(err.Error(), `"none" has no letters`) {
+		t.Errorf("got %v, want an error that names the sequence", err)
 	}
 }
 

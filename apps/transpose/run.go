@@ -50,6 +50,12 @@ func (c *config) transpose(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
+	if restored && t.round > c.rounds {
+		return job.BeyondError("round", t.round, "-rounds", c.rounds)
+	}
+	if err := t.build(); err != nil {
+		return err
+	}
 	if restored {
 		t.Sayf("goes on from round %d of %d", t.round, c.rounds)
 	} else if err := t.fill(); err != nil {
@@ -61,16 +67,19 @@ func (c *config) transpose(ctx context.Context, j *job.Job) error {
 	return t.finish()
 }
 
-// prepare gets or creates the objects on the device. The rank's block has at most
+// build gets or builds the kernels. It comes after the restore, which builds the
+// programs of the checkpoint while it reads the contents.
+func (t *turner) build() error {
+	sources := gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
+	return t.Device.Build("transpose", sources, kernel.Options, map[string]**gpustate.Kernel{
+		kernel.Transpose: &t.turn, kernel.Place: &t.place,
+	})
+}
+
+// prepare gets or creates the memory and the queue on the device. The rank's block has at most
 // elements elements, whichever way the matrix lies.
 func (t *turner) prepare() (err error) {
 	if t.queue, err = t.Device.MainQueue(); err != nil {
-		return err
-	}
-	sources := gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
-	if err := t.Device.Build("transpose", sources, kernel.Options, map[string]**gpustate.Kernel{
-		kernel.Transpose: &t.turn, kernel.Place: &t.place,
-	}); err != nil {
 		return err
 	}
 	elements := max(t.block(0), t.block(1))
@@ -78,7 +87,12 @@ func (t *turner) prepare() (err error) {
 		return fmt.Errorf("%d elements on rank %d, at most %d are possible: use more ranks",
 			elements, t.World.Rank(), math.MaxInt32)
 	}
-	t.out, t.in = make([]uint32, elements), make([]uint32, elements)
+	if t.out, err = job.HostMemory[uint32](t.Device, elements); err != nil {
+		return err
+	}
+	if t.in, err = job.HostMemory[uint32](t.Device, elements); err != nil {
+		return err
+	}
 	if t.matrix, err = t.Device.Buffer("matrix", 4*elements); err != nil {
 		return err
 	}

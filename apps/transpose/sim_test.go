@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 	"github.com/holdfast-hpc/holdfast/apps/internal/jobtest"
+	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -67,7 +68,7 @@ func TestCheckFinds(t *testing.T) {
 	}
 	body := func(_ context.Context, j *job.Job) error {
 		turner := &turner{Job: j, config: c}
-		if err := errors.Join(turner.prepare(), turner.fill(), turner.turnOver()); err != nil {
+		if err := errors.Join(turner.prepare(), turner.build(), turner.fill(), turner.turnOver()); err != nil {
 			return err
 		}
 		turner.round = 1
@@ -91,6 +92,28 @@ func TestCheckFinds(t *testing.T) {
 		return c.common.On(context.Background(), "transpose", world, body)
 	})
 	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBeyond: a checkpoint that is further than the run is to go is refused.
+func TestBeyond(t *testing.T) {
+	jobtest.Device(t)
+	dir := t.TempDir()
+	start := func(args string) error {
+		c, err := parse(strings.Fields("-size 20x30 -progress off -job x -global "+dir+" "+args), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.common.On(context.Background(), "transpose", mpiwrap.Single(), c.transpose)
+	}
+	if err := start("-rounds 40 -stop-after 20"); !errors.Is(err, coordinated.ErrStop) {
+		t.Fatalf("first start: %v", err)
+	}
+	if err := start("-rounds 7"); err == nil || !strings.Contains(err.Error(), "give -rounds") {
+		t.Errorf("got %v, want an error with the remedy", err)
+	}
+	if err := start("-rounds 40"); err != nil {
 		t.Error(err)
 	}
 }

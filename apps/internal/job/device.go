@@ -1,7 +1,6 @@
 package job
 
 import (
-	"fmt"
 	"os"
 	"strconv"
 	"time"
@@ -16,6 +15,7 @@ type Device struct {
 	*gpustate.Device
 	Window int // of MainQueue, as gpustate.QueueOptions has it
 	built  time.Duration
+	host   []hostMemory
 }
 
 // MainQueue gets or makes the queue of a program with one queue.
@@ -42,13 +42,14 @@ func (d *Device) Build(name string, sources gpustate.Sources, options string, ke
 // OpenDevice opens the device of this rank. The ranks of a node share out the
 // devices that match.
 func (o *Options) OpenDevice(world *mpiwrap.Comm) (*Device, error) {
-	sel := gpustate.SelectFromEnv()
-	if o.Device != "" {
-		var err error
-		if sel, err = gpustate.ParseSelect(o.Device); err != nil {
-			return nil, fmt.Errorf("-device: %w", err)
-		}
+	config, err := o.readConfig()
+	if err == nil {
+		err = config.Err()
 	}
+	if err != nil {
+		return nil, err
+	}
+	sel := config.Options().Device
 	sel.Rank = nodeRank(world.Rank())
 	dev, err := gpustate.Open(sel)
 	if err != nil {

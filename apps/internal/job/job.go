@@ -33,7 +33,11 @@ func (o *Options) Run(ctx context.Context, name string, body Body) error {
 		return err
 	}
 	err = o.On(ctx, name, world, body)
-	if err == nil || errors.Is(err, coordinated.ErrStop) {
+	stopped := errors.Is(err, coordinated.ErrStop)
+	if stopped && world.Rank() == 0 {
+		fmt.Fprintf(os.Stderr, "%s: stopped at a checkpoint; start the same command again to go on\n", name)
+	}
+	if err == nil || stopped {
 		return errors.Join(err, finalize())
 	}
 	// Other ranks may wait for this one in a collective. Leaving without
@@ -48,11 +52,13 @@ func (o *Options) On(ctx context.Context, name string, world *mpiwrap.Comm, body
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
+	start := time.Now()
 	ck, err := o.OpenCheckpoints(ctx, name, world)
 	if err != nil {
 		return err
 	}
 	j := &Job{Name: name, World: world, Device: dev, Checkpoints: ck, options: o}
+	j.times.Open = time.Since(start).Seconds()
 	defer func() { err = errors.Join(err, ck.Close(), j.writeTimes()) }()
 	return body(ctx, j)
 }
@@ -88,11 +94,23 @@ func (j *Job) Restore(ctx context.Context, run string, states ...State) (bool, e
 		}
 	}
 	restored, err := j.Checkpoints.Restore(ctx)
-	if err == nil && string(saved) != run {
-		err = fmt.Errorf("the checkpoint is of another run: it has %q, this one %q; "+
-			"give the same flags, or another folder for checkpoints", saved, run)
+	// What lies in host memory is restored first, so the text is there also where
+	// the objects on the device then turn out to be different.
+	if string(saved) != run && (restored || err != nil) {
+		other := fmt.Errorf("the checkpoint is of another run: it has %q, this one %q; "+
+			"give the same flags, another folder for checkpoints, or -fresh", saved, run)
+		if err != nil {
+			return false, fmt.Errorf("%w (%w)", other, err)
+		}
+		return false, other
 	}
 	return restored, err
+}
+
+// BeyondError says that a checkpoint is further than the run is to go.
+func BeyondError(what string, at int64, flag string, last int64) error {
+	return fmt.Errorf("the checkpoint is at %s %d, this run ends at %d: give %s %d or more, another folder for checkpoints, or -fresh",
+		what, at, last, flag, at)
 }
 
 // HoldEnv is the environment variable that makes Hold stay. It is for tests that
@@ -145,10 +163,7 @@ func (j *Job) Sayf(format string, args ...any) {
 // checkpoint, and otherwise with 1 after printing err.
 func Exit(name string, err error) {
 	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-		os.Exit(0)
-	case errors.Is(err, coordinated.ErrStop):
-		fmt.Fprintf(os.Stderr, "%s: stopped at a checkpoint; start the same command again to go on\n", name)
+	case err == nil, errors.Is(err, flag.ErrHelp), errors.Is(err, coordinated.ErrStop):
 		os.Exit(0)
 	}
 	fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)

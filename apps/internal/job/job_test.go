@@ -60,6 +60,32 @@ func TestStopAndGoOn(t *testing.T) {
 	}
 }
 
+// TestOtherSize: a checkpoint of a run whose objects on the device have other sizes
+// is refused with both runs named, not only the object, and stays.
+func TestOtherSize(t *testing.T) {
+	o := &Options{Ranks: 1, Device: "fake", Job: "test", Global: t.TempDir()}
+	start := func(run string, bytes int, number int64) error {
+		var began int64
+		return o.On(context.Background(), "app", mpiwrap.Single(), func(ctx context.Context, j *Job) error {
+			if _, err := j.Device.Buffer("b", bytes); err != nil {
+				return err
+			}
+			return stopAt(run, number, &began)(ctx, j)
+		})
+	}
+	if err := start("size 100", 100, 3); !errors.Is(err, coordinated.ErrStop) {
+		t.Fatalf("first start: %v", err)
+	}
+	for range 3 {
+		if err := start("size 200", 200, -1); err == nil || !strings.Contains(err.Error(), `it has "size 100", this one "size 200"`) {
+			t.Errorf("got %v, want both runs named", err)
+		}
+	}
+	if err := start("size 100", 100, -1); err != nil {
+		t.Errorf("the right run: %v", err)
+	}
+}
+
 // TestStopAfter stops a run after some steps, goes on, and finds both in the
 // files of times.
 func TestStopAfter(t *testing.T) {

@@ -17,7 +17,8 @@ type Options struct {
 	// Ranks is 1 for a run without MPI; 0 takes the ranks that the MPI launcher
 	// started.
 	Ranks int
-	// Device selects the device; empty takes HOLDFAST_DEVICE, or the best there is.
+	// Device selects the device; empty takes HOLDFAST_DEVICE, device in the
+	// configuration file, or the best there is.
 	Device string
 	// Job, Local and Global override HOLDFAST_JOB, HOLDFAST_LOCAL and
 	// HOLDFAST_GLOBAL where they are not empty, and Config HOLDFAST_CONFIG.
@@ -88,7 +89,7 @@ func (o *Options) Register(fs *flag.FlagSet) {
 	fs.StringVar(&o.Times, "times", "", "`file` for where the time went, JSON: build, restore, steps, checkpoints")
 	fs.IntVar(&o.StopAfter, "stop-after", 0,
 		"take a checkpoint after so many steps of this start, and stop: to try a restart")
-	fs.StringVar(&o.Progress, "progress", "auto", "bar, lines, off, or auto: a bar on a terminal")
+	fs.StringVar(&o.Progress, "progress", "auto", "bar, lines, off, or auto: a bar on a terminal, also that of mpirun or srun")
 	fs.BoolVar(&o.Verbose, "v", false, "log what the checkpoint library does")
 }
 
@@ -134,6 +135,7 @@ func (o *Options) OpenCheckpoints(ctx context.Context, name string, world *mpiwr
 	}
 	if world.Rank() == 0 {
 		c.w, c.stopAfter = os.Stderr, o.StopAfter
+		c.bar = o.Progress == "bar" || o.Progress == "auto" && onTerminal()
 	}
 	return c, nil
 }
@@ -141,7 +143,8 @@ func (o *Options) OpenCheckpoints(ctx context.Context, name string, world *mpiwr
 // readConfig reads file and environment, and lets the flags win.
 func (o *Options) readConfig() (*coordinated.Config, error) {
 	c := coordinated.ReadConfig(o.Config)
-	all := append([]assignment{{"job", o.Job, "-job"}, {"local", o.Local, "-local"}, {"global", o.Global, "-global"}}, o.set...)
+	all := append([]assignment{{"job", o.Job, "-job"}, {"local", o.Local, "-local"}, {"global", o.Global, "-global"},
+		{"device", o.Device, "-device"}}, o.set...)
 	for _, a := range all {
 		if a.text == "" {
 			continue

@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Progress tells a person how far a run is: a bar that is redrawn on a
@@ -34,7 +38,7 @@ func NewProgress(name, mode string, total int) (*Progress, error) {
 	p := &Progress{w: os.Stderr, name: name, total: total, every: 200 * time.Millisecond, now: time.Now}
 	switch mode {
 	case "auto":
-		p.bar = isTerminal(os.Stderr)
+		p.bar = onTerminal()
 		p.off = !p.bar
 	case "bar":
 		p.bar = true
@@ -47,9 +51,44 @@ func NewProgress(name, mode string, total int) (*Progress, error) {
 	return p, nil
 }
 
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+// onTerminal says whether a person sees what is written to stderr as it comes: it
+// is a terminal, or a pipe to an MPI launcher whose own is one.
+func onTerminal() bool {
+	if _, err := unix.IoctlGetTermios(int(os.Stderr.Fd()), unix.TCGETS); err == nil {
+		return true
+	}
+	return launcherOnTerminal("/proc", os.Getpid())
+}
+
+// launcherOnTerminal looks among the processes that have started process pid for an
+// MPI launcher, and whether its stderr is a terminal.
+func launcherOnTerminal(proc string, pid int) bool {
+	for range 4 {
+		raw, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "stat"))
+		if err != nil {
+			return false
+		}
+		// pid (name) state parent ...; the name may hold anything.
+		text := string(raw)
+		open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
+		if open < 0 || end < open {
+			return false
+		}
+		for _, launcher := range []string{"mpirun", "mpiexec", "orterun", "prterun", "srun"} {
+			if strings.HasPrefix(text[open+1:end], launcher) {
+				to, err := os.Readlink(filepath.Join(proc, strconv.Itoa(pid), "fd", "2"))
+				return err == nil && (strings.HasPrefix(to, "/dev/pts/") || strings.HasPrefix(to, "/dev/tty"))
+			}
+		}
+		fields := strings.Fields(text[end+1:])
+		if len(fields) < 2 {
+			return false
+		}
+		if pid, err = strconv.Atoi(fields[1]); err != nil || pid <= 1 {
+			return false
+		}
+	}
+	return false
 }
 
 // Step reports that step done of the total has been reached. The first call
@@ -80,14 +119,18 @@ func (p *Progress) report(done int, elapsed time.Duration) {
 		fmt.Fprintf(p.w, "%s: step %d of %d\n", p.name, done, p.total)
 		return
 	}
+	fmt.Fprintf(p.w, "\r%s %s %d/%d %s\033[K", p.name, bar(int64(done), int64(p.total)), done, p.total, p.eta(done, elapsed))
+	p.drawn = true
+}
+
+// bar is a picture of how much of the total is done.
+func bar(done, total int64) string {
 	const width = 30
 	filled := width
-	if p.total > 0 {
-		filled = width * done / p.total
+	if total > 0 {
+		filled = int(width * min(done, total) / total)
 	}
-	fmt.Fprintf(p.w, "\r%s [%s%s] %d/%d %s\033[K", p.name, strings.Repeat("=", filled),
-		strings.Repeat(" ", width-filled), done, p.total, p.eta(done, elapsed))
-	p.drawn = true
+	return "[" + strings.Repeat("=", filled) + strings.Repeat(" ", width-filled) + "]"
 }
 
 // eta says how long the rest takes at the rate since the start.

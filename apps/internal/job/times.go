@@ -14,6 +14,7 @@ type Times struct {
 	Ranks   int     `json:"ranks"`
 	Device  string  `json:"device"`
 	Build   float64 `json:"build"` // compiling the kernels
+	Open    float64 `json:"open"`  // opening the checkpoints
 	Restore float64 `json:"restore"`
 	First   int     `json:"first"` // step that this start began with
 	Last    int     `json:"last"`
@@ -21,7 +22,14 @@ type Times struct {
 	// RestoredEpoch is 0 on a first start.
 	RestoredEpoch uint64       `json:"restored_epoch"`
 	RestoredBytes int64        `json:"restored_bytes"`
+	Restoring     []PartTime   `json:"restoring,omitempty"` // what restore is made of, in order
 	Epochs        []EpochTimes `json:"epochs"`
+}
+
+// PartTime is one part of a restore, see coordinated.RestorePart.
+type PartTime struct {
+	Part string  `json:"part"`
+	Took float64 `json:"took"`
 }
 
 // EpochTimes is what one checkpoint took.
@@ -41,6 +49,9 @@ func (t *Times) add(s coordinated.Stats) {
 	t.Epochs = []EpochTimes{}
 	t.Restore = s.Restore.Took.Seconds()
 	t.RestoredEpoch, t.RestoredBytes = uint64(s.Restore.Epoch), s.Restore.Bytes
+	for _, p := range s.Restore.Parts {
+		t.Restoring = append(t.Restoring, PartTime{p.Name, p.Took.Seconds()})
+	}
 	for _, e := range s.Epochs {
 		et := EpochTimes{Epoch: uint64(e.Epoch), Bytes: e.Bytes, Waited: e.Waited.Seconds(), Drain: e.Drain.Seconds(),
 			Capture: e.Capture.Seconds(), Blocked: e.Blocked.Seconds(), Durable: map[string]float64{}}

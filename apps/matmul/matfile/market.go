@@ -2,7 +2,9 @@ package matfile
 
 import (
 	"bufio"
+	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -13,6 +15,7 @@ type marketHeader struct {
 	sparse  bool
 	sign    float64 // of the mirrored element; 0 = not symmetric
 	pattern bool    // places without numbers, which are 1
+	integer bool
 	entries int
 }
 
@@ -39,7 +42,13 @@ func ReadMarket(r io.Reader) (*Matrix, error) {
 	if err := read(lines, m); err != nil {
 		return nil, err
 	}
-	return m, lines.Err()
+	if more := next(lines); more != nil {
+		return nil, bad("%q follows after all that the sizes allow for", more)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // parseBanner reads "%%MatrixMarket matrix FORMAT FIELD SYMMETRY".
@@ -48,7 +57,7 @@ func parseBanner(line string) (*marketHeader, error) {
 	if len(f) != 5 || f[0] != "%%matrixmarket" || f[1] != "matrix" {
 		return nil, bad("it does not begin with %%%%MatrixMarket matrix")
 	}
-	h := &marketHeader{sparse: f[2] == "coordinate", pattern: f[3] == "pattern"}
+	h := &marketHeader{sparse: f[2] == "coordinate", pattern: f[3] == "pattern", integer: f[3] == "integer"}
 	switch {
 	case f[2] != "coordinate" && f[2] != "array":
 		return nil, bad("format %q, want coordinate or array", f[2])
@@ -103,25 +112,64 @@ func (h *marketHeader) readSize(lines *bufio.Scanner) (*Matrix, error) {
 	return newMatrix(n[0], n[1])
 }
 
-// readSparse reads lines "row column number", counted from 1.
+// readSparse reads lines "row column number", counted from 1. Each element is there
+// once: readers differ in what they make of further ones.
 func (h *marketHeader) readSparse(lines *bufio.Scanner, m *Matrix) error {
+	seen := make([]uint64, (len(m.Data)+63)/64)
 	for e := range h.entries {
 		f := next(lines)
-		if h.pattern && len(f) == 2 {
-			f = append(f, "1")
+		want := 3
+		if h.pattern {
+			want = 2
 		}
-		if len(f) != 3 {
-			return bad("entry %d of %d is %q", e+1, h.entries, f)
+		if len(f) != want {
+			return bad("entry %d of %d is %q, want %d numbers", e+1, h.entries, f, want)
 		}
 		i, err1 := strconv.Atoi(f[0])
 		j, err2 := strconv.Atoi(f[1])
-		x, err3 := strconv.ParseFloat(f[2], 64)
-		if err1 != nil || err2 != nil || err3 != nil || i < 1 || i > m.Rows || j < 1 || j > m.Cols {
+		x, err3 := 1.0, error(nil)
+		if !h.pattern {
+			x, err3 = h.number(f[2])
+		}
+		if err1 != nil || err2 != nil || i < 1 || i > m.Rows || j < 1 || j > m.Cols {
 			return bad("entry %d of %d is %q in a matrix of %d by %d", e+1, h.entries, f, m.Rows, m.Cols)
 		}
+		if err3 != nil {
+			return bad("entry %d of %d: %w", e+1, h.entries, err3)
+		}
+		if h.sign < 0 && i == j && x != 0 {
+			return bad("element %d, %d of a skew-symmetric matrix is %g, not 0", i, j, x)
+		}
+		at := (i-1)*m.Cols + j - 1
+		if h.sign != 0 && i < j {
+			at = (j-1)*m.Cols + i - 1 // one mark for both
+		}
+		if seen[at/64]&(1<<(at%64)) != 0 {
+			return bad("entry %d of %d: element %d, %d is there twice; add them up if that is meant", e+1, h.entries, i, j)
+		}
+		seen[at/64] |= 1 << (at % 64)
 		h.set(m, i-1, j-1, x)
 	}
 	return nil
+}
+
+// maxExact is how far whole numbers go that all have a float64 of their own.
+const maxExact = 1 << 53
+
+// number parses an element.
+func (h *marketHeader) number(text string) (float64, error) {
+	if h.integer {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n > maxExact || n < -maxExact {
+			return 0, fmt.Errorf("%q is not a whole number up to 2^53", text)
+		}
+		return float64(n), nil
+	}
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0, fmt.Errorf("%q is not a finite number", text)
+	}
+	return x, nil
 }
 
 // readDense reads numbers column by column; of a symmetric matrix those on and
@@ -140,9 +188,9 @@ func (h *marketHeader) readDense(lines *bufio.Scanner, m *Matrix) error {
 			if len(f) != 1 {
 				return bad("element %d, %d is %q", i+1, j+1, f)
 			}
-			x, err := strconv.ParseFloat(f[0], 64)
+			x, err := h.number(f[0])
 			if err != nil {
-				return bad("element %d, %d is %q", i+1, j+1, f[0])
+				return bad("element %d, %d: %w", i+1, j+1, err)
 			}
 			h.set(m, i, j, x)
 		}

@@ -82,6 +82,15 @@ func TestRefuses(t *testing.T) {
 		coordinate, coordinate + "2 2\n", coordinate + "2 2 1\n3 1 1\n", coordinate + "2 2 1\n0 1 1\n",
 		coordinate + "2 2 2\n1 1 1\n", coordinate + "2 2 1\n1 1 x\n", coordinate + "0 2 0\n",
 		coordinate + "99999999999 99999999999 0\n", coordinate + "-1 2 0\n",
+		coordinate + "2 2 1\n1 1 1\n2 2 1\n", coordinate + "2 2 2\n1 1 1\n1 1 1\n", coordinate + "2 2 1\n1 1 nan\n",
+		coordinate + "2 2 1\n1 1\n", coordinate + "2 2 1\n1 1 1 0\n",
+		"%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n2 1 1\n1 2 1\n",
+		"%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n1 1 1\n",
+		"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 1 5\n",
+		"%%MatrixMarket matrix coordinate integer general\n2 2 1\n1 1 1.5\n",
+		"%%MatrixMarket matrix coordinate integer general\n2 2 1\n1 1 9007199254740993\n",
+		"%%MatrixMarket matrix array real general\n1 1\n1\n2\n", "%%MatrixMarket matrix array real general\n1 1\ninf\n",
+		"%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1 0\n",
 		"%%MatrixMarket matrix coordinate real symmetric\n2 3 0\n", "%%MatrixMarket matrix array real general\n2 1\n1\n",
 	} {
 		if _, err := ReadMarket(strings.NewReader(text)); !errors.Is(err, ErrFormat) {
@@ -95,6 +104,8 @@ func TestRefuses(t *testing.T) {
 	}
 	good := b.String()
 	for _, text := range []string{
+		good + "\x00", good[:len(good)-8] + "\x00\x00\x00\x00\x00\x00\xf8\x7f", // NaN
+		strings.Replace(good, "<f8", ">f8", 1), strings.Replace(good, "<f8", "<f2", 1),
 		"", "PK\x03\x04aaaaaaaaaaaa", good[:9], good[:40], good[:len(good)-1],
 		strings.Replace(good, "<f8", "<i8", 1), strings.Replace(good, "(2, 2)", "(2, -)", 1),
 		strings.Replace(good, "(2, 2)", "(4,)  ", 1), strings.Replace(good, "descr", "Descr", 1),

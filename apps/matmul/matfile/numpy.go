@@ -24,7 +24,7 @@ var (
 )
 
 // ReadNumPy reads a matrix from .npy form: two dimensions, little-endian
-// float32 or float64.
+// float32 or float64, all numbers finite.
 func ReadNumPy(r io.Reader) (*Matrix, error) {
 	text, err := npyHeader(r)
 	if err != nil {
@@ -49,10 +49,20 @@ func ReadNumPy(r io.Reader) (*Matrix, error) {
 		m.Single = true
 	case "<f8":
 	default:
-		return nil, bad("numbers of type %q, want '<f4' or '<f8'", descr[1])
+		return nil, bad("numbers of type %q, want '<f4' or '<f8', little-endian float32 or float64: convert it with numpy.astype", descr[1])
 	}
 	if err := m.readNumbers(r, fortran[1] == "True"); err != nil {
 		return nil, err
+	}
+	if n, err := io.ReadFull(r, make([]byte, 1)); n > 0 {
+		return nil, bad("more bytes follow than a matrix of %d by %d has", rows, cols)
+	} else if err != io.EOF {
+		return nil, err
+	}
+	for i, x := range m.Data {
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return nil, bad("element %d, %d is %g, not a finite number", i/cols, i%cols, x)
+		}
 	}
 	return m, nil
 }

@@ -131,7 +131,11 @@ func (d *decoder) wrap(err error) error {
 func (d *decoder) locate(header []string) error {
 	found := map[string]int{}
 	for i, h := range header {
-		found[strings.TrimSpace(h)] = i
+		h = strings.TrimSpace(h)
+		if _, twice := found[h]; twice {
+			return fmt.Errorf("column %q is there twice", h)
+		}
+		found[h] = i
 	}
 	d.at = d.at[:0]
 	for _, c := range columns {
@@ -195,7 +199,7 @@ func (s *System) Write(w io.Writer, comments ...string) error {
 	for i := range s.Len() {
 		line = line[:0]
 		if s.Names != nil {
-			line = append(append(line, s.Names[i]...), ',')
+			line = append(append(line, quoted(s.Names[i])...), ',')
 		}
 		line = appendNumbers(line, s.Pos[4*i+3], s.Pos[4*i], s.Pos[4*i+1], s.Pos[4*i+2],
 			s.Vel[4*i], s.Vel[4*i+1], s.Vel[4*i+2])
@@ -205,6 +209,14 @@ func (s *System) Write(w io.Writer, comments ...string) error {
 		return fmt.Errorf("write bodies: %w", err)
 	}
 	return nil
+}
+
+// quoted is a name as a field of CSV that reads back as it is.
+func quoted(name string) string {
+	if name == strings.TrimSpace(name) && !strings.ContainsAny(name, ",\"\r\n#") {
+		return name
+	}
+	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 }
 
 // appendNumbers appends the shortest decimals that read back as the same

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -73,6 +74,7 @@ func TestReadRefuses(t *testing.T) {
 		{"unknown units", "# units: furlong\nmass,x,y,z,vx,vy,vz\n", 1, `unknown units "furlong"`},
 		{"no header", "# units: si\n", 2, "columns"},
 		{"column missing", "# units: si\nmass,x,y,vx,vy,vz\n", 2, `no column "z"`},
+		{"column twice", "# units: si\nmass,x,y,z,x,vx,vy,vz\n", 2, `column "x" is there twice`},
 		{"no bodies", head, 2, "no bodies"},
 		{"not a number", head + "1,0,0,0,0,0,0\n1,0,zero,0,0,0,0\n", 4, `column "y": "zero"`},
 		{"NaN", head + "1,NaN,0,0,0,0,0\n", 3, "finite"},
@@ -92,6 +94,36 @@ func TestReadRefuses(t *testing.T) {
 				t.Errorf("got %q at line %d, want %q at line %d", err, format.Line, c.want, c.line)
 			}
 		})
+	}
+}
+
+// TestNames: names that CSV must quote read back as they were.
+func TestNames(t *testing.T) {
+	names := []string{"Sun, the", `a "b"`, " lead", "#1", "Earth+Moon", ""}
+	s := New(len(names), NBody)
+	s.Names = names
+	var b strings.Builder
+	if err := s.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(strings.NewReader(b.String()))
+	if err != nil || !slices.Equal(got.Names, names) {
+		t.Errorf("got %q, %v, want %q, from\n%s", got.Names, err, names, b.String())
+	}
+}
+
+func TestNotFinite(t *testing.T) {
+	s := New(3, NBody)
+	if got := s.NotFinite(); got != -1 {
+		t.Errorf("all zero: got %d", got)
+	}
+	s.Vel[4*2+1] = float32(math.Inf(-1))
+	if got := s.NotFinite(); got != 2 {
+		t.Errorf("infinite: got %d, want 2", got)
+	}
+	s.Pos[4] = float32(math.NaN())
+	if got := s.NotFinite(); got != 1 {
+		t.Errorf("NaN: got %d, want 1", got)
 	}
 }
 

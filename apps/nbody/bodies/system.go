@@ -27,6 +27,17 @@ func (s *System) Len() int { return len(s.Pos) / 4 }
 // Mass returns the mass of body i.
 func (s *System) Mass(i int) float32 { return s.Pos[4*i+3] }
 
+// NotFinite returns the first body with a number that is not finite, or -1.
+func (s *System) NotFinite() int {
+	for i := range s.Pos {
+		// A difference of 0 means finite: of NaN and infinities it is NaN.
+		if s.Pos[i]-s.Pos[i] != 0 || s.Vel[i]-s.Vel[i] != 0 {
+			return i / 4
+		}
+	}
+	return -1
+}
+
 // Set sets body i. The numbers are rounded to float32.
 func (s *System) Set(i int, mass float64, pos, vel [3]float64) {
 	for k := range 3 {

@@ -36,7 +36,7 @@ func read(t *testing.T, s *Scoring, name string) Named {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Named{all[0].Name, all[0].Letters, codes}
+	return Named{Name: all[0].Name, Letters: all[0].Letters, Codes: codes, Of: 1}
 }
 
 // slow computes the best score by the definition: gaps of every length are tried
@@ -262,5 +262,23 @@ func BenchmarkFill(b *testing.B) {
 	b.SetBytes(int64(len(x) * len(y)))
 	for b.Loop() {
 		s.Fill(Whole(x, y))
+	}
+}
+
+// TestFits: what may not be held is refused before it is computed.
+func TestFits(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "big")
+	if err := os.WriteFile(file, []byte("A C\nA 30000 -1\nC -1 5\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Matrix(file, 10, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Fits(17895); err != nil {
+		t.Errorf("a score of up to 536850000: %v", err)
+	}
+	if err := s.Fits(17896); err == nil || !strings.Contains(err.Error(), "align parts") {
+		t.Errorf("a score of up to 536880000: got %v, want an error with the remedy", err)
 	}
 }

@@ -85,6 +85,7 @@ type Named struct {
 	Name    string
 	Letters []byte
 	Codes   []byte
+	Of      int // sequences in the file, of which this is the first
 }
 
 // lineColumns is how many columns of an alignment stand on a line.

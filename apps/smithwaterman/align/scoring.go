@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -124,6 +125,16 @@ func (s *Scoring) row(fields []string) error {
 			return fmt.Errorf("row %q: %q is not a small whole number", fields[0], f)
 		}
 		s.Pair[int(a)*Letters+b] = int32(v)
+	}
+	return nil
+}
+
+// Fits is an error if alignments of so many letters could score more than the
+// arithmetic holds: int32, with room for a step beyond.
+func (s *Scoring) Fits(letters int) error {
+	most := int64(max(slices.Max(s.Pair[:]), 0))
+	if worth := most * int64(letters); worth > -Low {
+		return fmt.Errorf("%d letters of up to %d each in matrix %s may score %d, at most %d can be held: align parts", letters, most, s.Name, worth, -Low)
 	}
 	return nil
 }
