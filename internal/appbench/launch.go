@@ -27,7 +27,12 @@ type times struct {
 	Loop          float64
 	RestoredEpoch uint64 `json:"restored_epoch"`
 	RestoredBytes int64  `json:"restored_bytes"`
-	Epochs        []struct {
+	Open          float64
+	Restoring     []struct {
+		Part string
+		Took float64
+	}
+	Epochs []struct {
 		Bytes   int64
 		Blocked float64
 		Durable map[string]float64
@@ -128,7 +133,7 @@ func (s *suite) folders(st start) ([]string, error) {
 
 // launch runs a command on all ranks and returns its standard output.
 func (s *suite) launch(ctx context.Context, env, command []string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, jobTimeout, fmt.Errorf("no end after %v", jobTimeout))
 	defer cancel()
 	line := append(command, "-ranks", "1")
 	if s.launcher != nil {
@@ -143,7 +148,7 @@ func (s *suite) launch(ctx context.Context, env, command []string) (string, erro
 	cmd.WaitDelay = 10 * time.Second
 	err := cmd.Run()
 	if ctx.Err() == context.DeadlineExceeded {
-		err = fmt.Errorf("no end after %v", jobTimeout)
+		err = context.Cause(ctx)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, tail(text.String(), 12))

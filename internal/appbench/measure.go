@@ -25,6 +25,8 @@ type measured struct {
 	app  app
 	work float64
 
+	until time.Time // when the rounds should be over; zero: after Options.Runs
+
 	without, armed, checkpointed bench.Samples         // the steps
 	windows                      map[int]bench.Samples // by window, without the library
 	interval                     time.Duration         // of checkpointed
@@ -33,6 +35,8 @@ type measured struct {
 	durable                      map[string]bench.Samples
 	bytes                        int64 // of rank 0 in a checkpoint
 	restart                      bench.Samples
+	parts                        []part        // of restart, in order
+	opened                       bench.Samples // what opening the checkpointer took before it
 	raw                          *rawTimes
 
 	whole, wholeArmed bench.Samples // the steps of a run of a whole Daly interval
@@ -41,10 +45,29 @@ type measured struct {
 	moved []bench.Line // what Options.Moves asked for
 }
 
+// part is one part of a restart.
+type part struct {
+	name string
+	took bench.Samples
+}
+
+// addPart notes what a part took in one restart.
+func (m *measured) addPart(name string, took float64) {
+	i := slices.IndexFunc(m.parts, func(p part) bool { return p.name == name })
+	if i < 0 {
+		i = len(m.parts)
+		m.parts = append(m.parts, part{name: name})
+	}
+	m.parts[i].took = append(m.parts[i].took, took)
+}
+
 // all measures everything.
 func (m *measured) all(ctx context.Context) error {
 	m.windows, m.durable = map[int]bench.Samples{}, map[string]bench.Samples{}
-	steps := []func(context.Context) error{m.calibrate, m.rounds, m.baselines}
+	steps := []func(context.Context) error{m.calibrate, m.rounds}
+	if m.wants(caseCheckpoint) || m.wants(caseRestart) {
+		steps = append(steps, m.baselines)
+	}
 	if m.o.Whole {
 		steps = append(steps, m.wholeInterval)
 	}
@@ -78,29 +101,58 @@ func (m *measured) calibrate(ctx context.Context) error {
 	return nil
 }
 
+// wants says whether a case is asked for.
+func (m *measured) wants(name string) bool {
+	return m.o.Cases == nil || slices.Contains(m.o.Cases, name)
+}
+
 // rounds measures all ways to run the program in turn, so that what disturbs one
-// disturbs the others.
+// disturbs the others. There are fewer of them where the time is up before.
 func (m *measured) rounds(ctx context.Context) error {
 	for i := range m.o.Runs {
 		m.note("%s: round %d of %d", m.app.name, i+1, m.o.Runs)
-		var steps []func(context.Context) error
-		steps = append(steps, m.runWithout, m.runArmed)
-		for _, w := range append(slices.Clone(m.o.Windows), noWindow) {
-			if w == gpustate.DefaultWindow {
-				continue // runWithout has it
-			}
-			steps = append(steps, func(ctx context.Context) error { return m.runWindow(ctx, w) })
-		}
-		if i%2 == 1 {
-			slices.Reverse(steps)
-		}
-		for _, step := range append(steps, m.runCheckpoints, m.runRestart) {
+		start := time.Now()
+		for _, step := range m.round(i) {
 			if err := step(ctx); err != nil {
 				return err
 			}
 		}
+		// The baselines take about a quarter of a round.
+		if next := time.Since(start) * 5 / 4; !m.until.IsZero() && time.Now().Add(next).After(m.until) {
+			m.note("%s: no time for another round after %d", m.app.name, i+1)
+			break
+		}
 	}
 	return nil
+}
+
+// round lists what to run in a round: the ways that are compared in one order
+// and, the next time, in the other.
+func (m *measured) round(i int) []func(context.Context) error {
+	var steps []func(context.Context) error
+	if m.wants(caseArmed) {
+		steps = append(steps, m.runWithout)
+	}
+	if m.wants(caseArmed) || m.wants(caseCheckpoint) {
+		steps = append(steps, m.runArmed)
+	}
+	if m.wants(caseWindows) {
+		for _, w := range append(slices.Clone(m.o.Windows), noWindow) {
+			if w != gpustate.DefaultWindow || !m.wants(caseArmed) { // runWithout has that
+				steps = append(steps, func(ctx context.Context) error { return m.runWindow(ctx, w) })
+			}
+		}
+	}
+	if i%2 == 1 {
+		slices.Reverse(steps)
+	}
+	if m.wants(caseCheckpoint) || m.wants(caseRestart) && i == 0 {
+		steps = append(steps, m.runCheckpoints)
+	}
+	if m.wants(caseRestart) {
+		steps = append(steps, m.runRestart)
+	}
+	return steps
 }
 
 func (m *measured) runWithout(ctx context.Context) error {
@@ -131,7 +183,10 @@ func (m *measured) runWindow(ctx context.Context, window int) error {
 // what the steps took so far; it is halved while a run is over before it is.
 func (m *measured) runCheckpoints(ctx context.Context) error {
 	if m.interval == 0 {
-		loop := slices.Min(append(slices.Clone(m.armed), m.without...))
+		loop := m.o.Seconds
+		if len(m.armed) > 0 {
+			loop = slices.Min(append(slices.Clone(m.armed), m.without...))
+		}
 		m.interval = time.Duration(loop / (checkpointsPerRun + 0.5) * float64(time.Second))
 	}
 	for {
@@ -176,6 +231,11 @@ func (m *measured) runRestart(ctx context.Context) error {
 		return fmt.Errorf("%s: did not go on from its checkpoint", m.app.name)
 	}
 	m.restart = append(m.restart, t.Build+t.Restore)
+	m.addPart("build the program", t.Build)
+	for _, p := range t.Restoring {
+		m.addPart(p.Part, p.Took)
+	}
+	m.opened = append(m.opened, t.Open)
 	return nil
 }
 
@@ -228,21 +288,38 @@ func (m *measured) lines() []bench.Line {
 	line := func(metric string) bench.Line {
 		return bench.Line{Suite: "apps", Case: m.caseName(), Metric: metric, Unit: "s"}
 	}
-	out := []bench.Line{
-		bench.Alone(line("steps, no library"), m.without, 0),
-		m.armedLine(line),
+	var out []bench.Line
+	if m.wants(caseArmed) {
+		out = append(out, bench.Alone(line("steps, no library"), m.without, 0), m.armedLine(line))
 	}
+	if m.wants(caseWindows) {
+		out = append(out, m.windowLines(line)...)
+	}
+	if m.wants(caseCheckpoint) {
+		out = append(out, m.checkpointLines(line)...)
+	}
+	if m.wants(caseRestart) {
+		out = append(out, m.restartLines(line)...)
+	}
+	return out
+}
+
+func (m *measured) windowLines(line func(string) bench.Line) (out []bench.Line) {
 	none := m.windows[noWindow]
 	m.windows[gpustate.DefaultWindow] = append(m.windows[gpustate.DefaultWindow], m.without...)
 	for _, w := range slices.Sorted(maps.Keys(m.windows)) {
-		if w != noWindow {
+		if w != noWindow && len(m.windows[w]) > 0 {
 			out = append(out, fastest(line(fmt.Sprintf("command window %d / none", w)), m.windows[w], none, 0))
 		}
 	}
-	out = append(out, fastest(line(fmt.Sprintf("a checkpoint every %s (Daly's for MTBF %s) / armed",
-		short(m.interval), short(m.optimal(m.interval)))), m.checkpointed, m.armed, 0))
-	out = append(out,
-		bench.Against(line(fmt.Sprintf("one checkpoint, %s a rank: program waits / raw write+fsync", size(m.bytes))), m.blocked, m.raw.Write, 0))
+	return out
+}
+
+func (m *measured) checkpointLines(line func(string) bench.Line) []bench.Line {
+	out := []bench.Line{
+		fastest(line(fmt.Sprintf("a checkpoint every %s / armed", short(m.interval))), m.checkpointed, m.armed, 0),
+		bench.Against(line(fmt.Sprintf("one checkpoint, %s a rank: program waits / raw write+fsync", size(m.bytes))), m.blocked, m.raw.Write, 0),
+	}
 	for _, level := range slices.Sorted(maps.Keys(m.durable)) {
 		out = append(out, bench.Against(line("one checkpoint: durable "+level+" / raw write+fsync"), m.durable[level], m.raw.Write, 0))
 	}
@@ -253,33 +330,54 @@ func (m *measured) lines() []bench.Line {
 		out = append(out, bench.Against(line(fmt.Sprintf("Daly interval at MTBF %s, %d taken / armed", short(m.o.MTBF), m.wholeTaken)),
 			m.whole, m.wholeArmed, goalDaly))
 	}
-	return append(out, m.restartLine(line("restart: build+restore / raw read+upload+build")))
+	return out
 }
 
-// armedLine judges what arming costs only as far as the noise allows: the fastest
-// run of each way differs from the next by that much.
+// armedLine judges what arming costs by pairs of runs, one with the library and
+// one without, each right after the other: the goal is met, or not, if the whole
+// interval that has the median of all such pairs says so.
 func (m *measured) armedLine(line func(string) bench.Line) bench.Line {
-	noise := max(noise(m.armed), noise(m.without))
-	l := fastest(line(fmt.Sprintf("library armed / no library, fastest runs, noise %.2g %%", 100*noise)), m.armed, m.without, goalArmed)
-	if !*l.Met && *l.Ratio <= goalArmed+noise {
-		l.Met = nil
+	p := pairs(m.armed, m.without)
+	how := "from"
+	if p.sure {
+		how = "95 % sure"
+	}
+	l := bench.Against(line(fmt.Sprintf("library armed / no library, %d pair(s): %s %.4f to %.4f, fastest %.4f",
+		len(m.armed), how, p.low, p.high, slices.Min(m.armed)/slices.Min(m.without))), m.armed, m.without, goalArmed)
+	l.Ratio, l.Met = &p.ratio, nil
+	if above := p.low > goalArmed; p.sure && (above || p.high <= goalArmed) {
+		met := !above
+		l.Met = &met
 	}
 	return l
 }
 
-// noise is by which fraction the second fastest run is slower than the fastest;
-// infinite for one run, which tells nothing.
-func noise(s bench.Samples) float64 {
-	if len(s) < 2 {
-		return math.Inf(1)
+// restartLines compare a restart with what it cannot do without, and say what both
+// are made of.
+func (m *measured) restartLines(line func(string) bench.Line) []bench.Line {
+	raw := []part{{"read", m.raw.Read}, {"upload", m.raw.Upload}, {"build", m.raw.Build}}
+	sum := 0.0
+	for _, p := range raw {
+		sum += p.took.Median()
 	}
-	sorted := slices.Sorted(slices.Values(s))
-	return sorted[1]/sorted[0] - 1
-}
-
-func (m *measured) restartLine(l bench.Line) bench.Line {
-	sum := bench.Samples(m.raw.Read).Median() + bench.Samples(m.raw.Upload).Median() + m.raw.Build[0]
-	return bench.Against(l, m.restart, bench.Samples{sum}, goalRestart)
+	out := []bench.Line{bench.Against(line("restart: build+restore / raw read+upload+build"), m.restart, bench.Samples{sum}, goalRestart)}
+	add := func(what string, p part) {
+		l := line("restart: " + what + ", " + p.name)
+		l.Unit = "ms"
+		ms := make(bench.Samples, len(p.took))
+		for i, s := range p.took {
+			ms[i] = 1000 * s
+		}
+		out = append(out, bench.Alone(l, ms, 0))
+	}
+	for _, p := range m.parts {
+		add("of that", p)
+	}
+	add("before that", part{"open the checkpointer", m.opened})
+	for _, p := range raw {
+		add("of the baseline", p)
+	}
+	return out
 }
 
 func (m *measured) caseName() string {

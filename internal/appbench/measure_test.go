@@ -7,27 +7,71 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 )
 
-// TestArmedLine: what arming costs is judged only beyond the noise.
+// TestArmedLine: what arming costs is judged only where the noise allows it.
 func TestArmedLine(t *testing.T) {
 	line := func(metric string) bench.Line { return bench.Line{Metric: metric} }
+	drift := bench.Samples{1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8} // seconds without the library
+	with := func(ratios ...float64) (armed bench.Samples) {
+		for i, r := range ratios {
+			armed = append(armed, drift[i]*r)
+		}
+		return armed
+	}
 	for _, c := range []struct {
-		name           string
-		armed, without bench.Samples
-		want           string
+		name  string
+		armed bench.Samples
+		want  string
 	}{
-		{"quiet, cheap", bench.Samples{1.001, 1.002}, bench.Samples{1, 1.001}, "met"},
-		{"quiet, dear", bench.Samples{1.02, 1.021}, bench.Samples{1, 1.001}, "missed"},
-		{"noisy, perhaps dear", bench.Samples{1.02, 1.1}, bench.Samples{1, 1.3}, "unknown"},
-		{"noisy, but far off", bench.Samples{2, 2.1}, bench.Samples{1, 1.3}, "missed"},
-		{"one run", bench.Samples{1.2}, bench.Samples{1}, "unknown"},
+		{"quiet beside drift, cheap", with(1.001, 1.002, 0.999, 1.001, 1, 1.002), "met"},
+		{"quiet, dear", with(1.02, 1.021, 1.019, 1.02, 1.018, 1.02), "missed"},
+		{"noisy", with(1.02, 0.9, 1.1, 0.95, 1.04, 1.001), "unknown"},
+		{"one pair disturbed, of nine", with(1.001, 1.002, 0.999, 1.9, 1, 1.002, 1.001, 1, 1.001), "met"},
+		{"noisy, but far off", with(2, 2.1, 1.5, 1.8, 1.7, 2), "missed"},
+		{"few pairs", with(1.2, 1.2, 1.2), "unknown"},
 	} {
-		l := (&measured{armed: c.armed, without: c.without}).armedLine(line)
+		l := (&measured{armed: c.armed, without: drift[:len(c.armed)]}).armedLine(line)
 		got := "unknown"
 		if l.Met != nil {
 			got = map[bool]string{true: "met", false: "missed"}[*l.Met]
 		}
 		if got != c.want {
 			t.Errorf("%s: %s, want %s (%+v)", c.name, got, c.want, l)
+		}
+	}
+}
+
+// TestSignTest holds the interval's ends against the usual table of critical values
+// of the two-sided sign test at 5 %.
+func TestSignTest(t *testing.T) {
+	for n, want := range map[int]int{1: -1, 5: -1, 6: 0, 8: 0, 9: 1, 11: 1, 12: 2, 15: 3, 20: 5, 25: 7, 40: 13} {
+		got, ok := signTest(n)
+		if !ok {
+			got = -1
+		}
+		if got != want {
+			t.Errorf("%d values: %d may be left out at each end, want %d", n, got, want)
+		}
+	}
+}
+
+// TestRound: the ways that are compared are run in turn, in both orders, and only
+// what was asked for.
+func TestRound(t *testing.T) {
+	for _, c := range []struct {
+		cases []string
+		want  [2]int // steps of the first and of further rounds
+	}{
+		{nil, [2]int{2 + 3 + 2, 2 + 3 + 2}},
+		{[]string{"armed"}, [2]int{2, 2}},
+		{[]string{"restart"}, [2]int{2, 1}},
+		{[]string{"checkpoint"}, [2]int{2, 2}},
+		{[]string{"windows"}, [2]int{3, 3}},
+	} {
+		m := &measured{suite: &suite{o: Options{Cases: c.cases, Windows: []int{2, 5}}}}
+		for i, want := range c.want {
+			if got := len(m.round(i)); got != want {
+				t.Errorf("%v, round %d: %d steps, want %d", c.cases, i, got, want)
+			}
 		}
 	}
 }

@@ -32,11 +32,29 @@ type Options struct {
 	Windows []int   // besides none
 	MTBF    time.Duration
 	Whole   bool // makes a run of one whole Daly interval, too
+	// Cases are some of Cases; nil: all.
+	Cases []string
+	// Budget is how long all of it may take, about: rounds end early for it, and
+	// applications are left out. Past twice as much it is an error. 0: no bound.
+	Budget time.Duration
+	// Bind says what the launcher binds ranks to, such as core or numa; empty: to
+	// nothing.
+	Bind string
 	// Moves are places to restart at: "same", "swap" or a device. Where there are
 	// some, nothing else is measured.
 	Moves []string
 	Note  func(string) // hears of progress; may be nil
 }
+
+// Cases are the parts of the suite.
+var Cases = []string{caseArmed, caseWindows, caseCheckpoint, caseRestart}
+
+const (
+	caseArmed      = "armed"
+	caseWindows    = "windows"
+	caseCheckpoint = "checkpoint"
+	caseRestart    = "restart"
+)
 
 // Goals of the ratios.
 const (
@@ -51,6 +69,7 @@ type suite struct {
 	big      bool
 	dir      string           // own, below the options'
 	launcher *mpirun.Launcher // nil: one rank without MPI
+	begun    time.Time
 }
 
 // Run measures the applications.
@@ -60,11 +79,27 @@ func Run(ctx context.Context, o Options) (lines []bench.Line, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(s.dir)) }()
+	if o.Budget > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, 2*o.Budget, fmt.Errorf("not over after twice the %v that it was given", o.Budget))
+		defer cancel()
+	}
+	var chosen []app
 	for _, a := range apps {
-		if o.Apps != nil && !slices.Contains(o.Apps, a.name) {
+		if o.Apps == nil || slices.Contains(o.Apps, a.name) {
+			chosen = append(chosen, a)
+		}
+	}
+	for i, a := range chosen {
+		m := &measured{suite: s, app: a}
+		if o.Budget > 0 && i > 0 && time.Since(s.begun) > o.Budget {
+			lines = append(lines, bench.Skip(bench.Line{Suite: "apps", Case: m.caseName(), Metric: "all"},
+				fmt.Errorf("the %v are over; give more --time", o.Budget)))
 			continue
 		}
-		m := &measured{suite: s, app: a}
+		if o.Budget > 0 { // what is left, in equal parts
+			m.until = time.Now().Add(time.Until(s.begun.Add(o.Budget)) / time.Duration(len(chosen)-i))
+		}
 		if len(o.Moves) > 0 {
 			if err := m.moves(ctx); err != nil {
 				return lines, err
@@ -82,10 +117,15 @@ func Run(ctx context.Context, o Options) (lines []bench.Line, err error) {
 
 // prepare looks whether all that is needed is there.
 func prepare(o Options) (*suite, error) {
-	s := &suite{o: o}
+	s := &suite{o: o, begun: time.Now()}
 	for _, name := range o.Apps {
 		if _, err := find(name); err != nil {
 			return nil, err
+		}
+	}
+	for _, name := range o.Cases {
+		if !slices.Contains(Cases, name) {
+			return nil, fmt.Errorf("no case is called %q; there are %v", name, Cases)
 		}
 	}
 	for _, a := range apps {
@@ -96,6 +136,9 @@ func prepare(o Options) (*suite, error) {
 	l, err := mpirun.Pick(o.MPI)
 	switch {
 	case err == nil:
+		if o.Bind != "" {
+			l = l.BoundTo(o.Bind)
+		}
 		s.launcher = &l
 	case o.Ranks != 1 || o.MPI != "":
 		return nil, err
@@ -134,6 +177,22 @@ func (o *Options) isBig() (bool, error) {
 	return !dev.Info().HostMemory && dev.Info().Kind != "fake", dev.Close()
 }
 
+// Steps is how many times Note is called, about.
+func (o *Options) Steps() int {
+	n := len(o.Apps)
+	if n == 0 {
+		n = len(apps)
+	}
+	if len(o.Moves) > 0 {
+		return n * (1 + len(o.Moves))
+	}
+	each := o.Runs + 2
+	if o.Whole {
+		each++
+	}
+	return n * each
+}
+
 func find(name string) (app, error) {
 	for _, a := range apps {
 		if a.name == name {
@@ -148,9 +207,14 @@ func find(name string) (app, error) {
 }
 
 func (s *suite) note(format string, args ...any) {
-	if s.o.Note != nil {
-		s.o.Note(fmt.Sprintf(format, args...))
+	if s.o.Note == nil {
+		return
 	}
+	text := fmt.Sprintf(format, args...)
+	if s.o.Budget > 0 {
+		text += fmt.Sprintf(" (%v of %v)", time.Since(s.begun).Round(time.Second), s.o.Budget)
+	}
+	s.o.Note(text)
 }
 
 // rawBaselines measures the baselines for checkpoints of so many bytes a rank.

@@ -25,7 +25,9 @@ type Line struct {
 	Goal     *float64 `json:"goal"`     // greatest good ratio, or value where there is no baseline
 	Met      *bool    `json:"met"`      // null where no goal is set
 	Runs     int      `json:"runs"`
-	Spread   float64  `json:"spread"` // (largest - smallest) / median of the value
+	Spread   float64  `json:"spread"`        // (largest - smallest) / median of the value
+	Min      *float64 `json:"min,omitempty"` // of the runs, where it is known
+	Max      *float64 `json:"max,omitempty"`
 	Skipped  string   `json:"skipped,omitempty"`
 }
 
@@ -79,6 +81,10 @@ func Skip(l Line, why error) Line {
 
 func (l *Line) fill(values Samples) {
 	l.Value, l.Runs, l.Spread = values.Median(), len(values), values.Spread()
+	if len(values) > 1 {
+		low, high := slices.Min(values), slices.Max(values)
+		l.Min, l.Max = &low, &high
+	}
 }
 
 func (l *Line) judge(v, goal float64) {

@@ -110,7 +110,7 @@ type figure struct {
 type row struct {
 	label, note string
 	value       float64
-	spread      float64
+	low, high   float64 // of the runs
 	goal        *float64
 	met         *bool
 }
@@ -164,14 +164,18 @@ func axisOf(l bench.Line) string {
 	if l.Ratio == nil {
 		text = l.Unit
 	}
-	return text + "   (bar: spread of the runs;  | goal;  blue: reached, orange: missed)"
+	return text + "   (bar: all runs, dot: median;  | goal;  blue: reached, orange: missed)"
 }
 
 func rowOf(l bench.Line) row {
-	r := row{label: l.Metric, value: l.Value, spread: l.Spread, goal: l.Goal, met: l.Met}
+	r := row{label: l.Metric, value: l.Value, goal: l.Goal, met: l.Met}
+	r.low, r.high = l.Value*(1-l.Spread/2), l.Value*(1+l.Spread/2) // nothing better is known of old results
+	if l.Min != nil && l.Max != nil {
+		r.low, r.high = *l.Min, *l.Max
+	}
 	r.note = fmt.Sprintf("%.4g", l.Value)
 	if l.Ratio != nil {
-		r.value = *l.Ratio
+		r.value, r.low, r.high = *l.Ratio, r.low / *l.Baseline, r.high / *l.Baseline
 		r.note = fmt.Sprintf("%.4g  (%.3g / %.3g %s)", *l.Ratio, l.Value, *l.Baseline, l.Unit)
 	}
 	return r

@@ -46,7 +46,7 @@ func (f figure) limits() (low, high float64) {
 	}
 	for _, r := range f.rows {
 		see(r.value)
-		see(r.value * (1 + r.spread/2))
+		see(r.high)
 		if r.goal != nil {
 			see(*r.goal)
 		}
@@ -89,7 +89,7 @@ func (m marks) row(c draw.Canvas, x func(float64) vg.Length, at vg.Length, r row
 	if r.met != nil {
 		tone = map[bool]color.RGBA{true: colourGood, false: colourBad}[*r.met]
 	}
-	low, high := in(r.value*(1-r.spread/2)), in(r.value*(1+r.spread/2))
+	low, high := in(r.low), in(r.high)
 	c.StrokeLine2(line(tone, 2), low, at, high, at)
 	c.DrawGlyph(draw.GlyphStyle{Color: tone, Radius: 3, Shape: draw.CircleGlyph{}}, vg.Point{X: in(r.value), Y: at})
 	right := high

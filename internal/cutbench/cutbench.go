@@ -36,6 +36,11 @@ type result struct {
 
 // Run measures under every MPI that is installed.
 func Run(ctx context.Context, o Options) ([]bench.Line, error) {
+	for _, n := range o.Ranks {
+		if n < 2 {
+			return nil, fmt.Errorf("--ranks %d: want numbers from 2 on", n)
+		}
+	}
 	var lines []bench.Line
 	for _, l := range mpirun.Launchers() {
 		for _, n := range o.Ranks {

@@ -59,27 +59,30 @@ func (r *report) directory(level, dir string) *probed {
 		r.add("directories", level, Skipped, "not set", "")
 		return nil
 	}
-	place, made, err := existing(dir)
 	var fs unix.Statfs_t
 	var st unix.Stat_t
-	if err == nil {
-		err = errors.Join(unix.Statfs(place, &fs), unix.Stat(place, &st))
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		r.add("directories", level, Failed, dir+" does not exist, and a job does not make it", "mkdir -p "+dir+", on every node, before the job starts")
+		return nil
+	case err == nil && !info.IsDir():
+		err = errors.New("not a directory")
+	case err == nil:
+		err = errors.Join(unix.Statfs(dir, &fs), unix.Stat(dir, &st))
 	}
 	if err != nil {
-		r.add("directories", level, Failed, fmt.Sprintf("%s: %v", dir, err), "make the directory, on every node")
+		r.add("directories", level, Failed, fmt.Sprintf("%s: %v", dir, err), "name a directory that this user can write to")
 		return nil
 	}
 	p := &probed{kind: fileSystems[int64(fs.Type)], device: uint64(st.Dev)}
 	if p.kind == "" {
 		p.kind = fmt.Sprintf("file system %#x", fs.Type)
 	}
-	if made {
-		r.add("directories", level, OK, fmt.Sprintf("%s will be made in %s", dir, place), "")
-	}
 	free := float64(fs.Bavail) * float64(fs.Bsize)
-	rate, direct, err := writeRate(place)
+	rate, direct, err := writeRate(dir)
 	if err != nil {
-		r.add("directories", level, Failed, fmt.Sprintf("%s: %v", place, err), "the directory must be writable, with some space")
+		r.add("directories", level, Failed, fmt.Sprintf("%s: %v", dir, err), "the directory must be writable, with some space")
 		return nil
 	}
 	r.add("directories", level, OK, fmt.Sprintf("%s on %s: %.2f GB/s, synced", dir, p.kind, rate/1e9), "")
@@ -104,25 +107,6 @@ func (r *report) space(level string, free, total float64) {
 		return
 	}
 	r.add("directories", level+": space", OK, detail, "")
-}
-
-// existing returns the directory, or the nearest one above it that exists, where
-// it can be made.
-func existing(dir string) (place string, above bool, err error) {
-	place, err = filepath.Abs(dir)
-	for err == nil {
-		info, serr := os.Stat(place)
-		switch {
-		case serr == nil && !info.IsDir():
-			return "", false, fmt.Errorf("%s is not a directory", place)
-		case serr == nil:
-			return place, above, nil
-		case !errors.Is(serr, os.ErrNotExist) || place == filepath.Dir(place):
-			return "", false, serr
-		}
-		place, above = filepath.Dir(place), true
-	}
-	return "", false, err
 }
 
 // writeRate writes and syncs a file as storage does, and removes it.

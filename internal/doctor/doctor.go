@@ -34,6 +34,7 @@ type Options struct {
 	Self          []string // command that runs Rank, without its arguments
 	Local, Global string   // directories of the job; empty: none is configured
 	Config        error    // what is wrong with the configuration
+	Stray         []string // variables that are none of Holdfast's, though they look so
 	Interface     string   // of the control plane
 	Note          func(string)
 }
@@ -99,6 +100,9 @@ func Worst(findings []Finding) State {
 }
 
 func lookConfig(_ context.Context, r *report) {
+	for _, text := range r.Stray {
+		r.add("configuration", "variables", Warning, text, "'holdfast config --all' lists the variables")
+	}
 	if r.Config != nil {
 		r.add("configuration", "values", Failed, r.Config.Error(), "'holdfast config --all' lists the keys and what they may be")
 		return

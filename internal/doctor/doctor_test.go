@@ -56,7 +56,13 @@ func TestDirectories(t *testing.T) {
 	if got := states(look(file, "")); got["local"].State != Failed || got["local"].Remedy == "" {
 		t.Errorf("a file in its place: %+v", got["local"])
 	}
-	r := look(filepath.Join(dir, "new", "one"), dir)
+	if got := states(look(filepath.Join(dir, "new"), ""))["local"]; got.State != Failed || !strings.Contains(got.Remedy, "mkdir -p") {
+		t.Errorf("one that is missing, which a job does not make: %+v", got)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "new"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := look(filepath.Join(dir, "new"), dir)
 	if got := states(r)["global"]; got.State != Warning || !strings.Contains(got.Detail, "one file system") {
 		t.Errorf("both on one disk: %+v", got)
 	}
@@ -64,19 +70,22 @@ func TestDirectories(t *testing.T) {
 		t.Errorf("no rate: %+v", got)
 	}
 	left, err := os.ReadDir(dir)
-	if err != nil || len(left) != 1 {
+	if err != nil || len(left) != 2 {
 		t.Errorf("something was left behind: %v, %v", left, err)
 	}
 }
 
 func TestNetworkAndConfig(t *testing.T) {
-	r := &report{Options: Options{Interface: "no-such-interface", Config: errors.New("option x: bad")}}
+	r := &report{Options: Options{Interface: "no-such-interface", Config: errors.New("option x: bad"), Stray: []string{"HOLDFAST_X is set"}}}
 	lookNetwork(context.Background(), r)
 	lookConfig(context.Background(), r)
 	for _, check := range []string{"control plane", "values"} {
 		if f := states(r)[check]; f.State != Failed || f.Remedy == "" {
 			t.Errorf("%s: got %+v", check, f)
 		}
+	}
+	if f := states(r)["variables"]; f.State != Warning || f.Remedy == "" {
+		t.Errorf("a stray variable: got %+v", f)
 	}
 }
 

@@ -90,13 +90,26 @@ func (o *Options) Lines() []bench.Line {
 	for _, n := range o.Nodes {
 		m := o.NodeMTBF.Seconds() / float64(n)
 		for _, w := range Ways[:len(Ways)-1] {
-			l := bench.Line{Suite: "model", Case: fmt.Sprintf("%d nodes, MTBF %.4g h", n, m/3600),
-				Metric: fmt.Sprintf("%s, every %.3g min / waiting for the parallel file system",
-					w.Name, math.Max(Interval(w.cost(o, n), m), w.latency(o, n))/60), Unit: "of the time"}
+			every := math.Max(Interval(w.cost(o, n), m), w.latency(o, n))
+			l := bench.Line{Suite: "model", Case: fmt.Sprintf("%d node(s), MTBF %s", n, timeText(m)),
+				Metric: fmt.Sprintf("%s, every %s", w.Name, timeText(every)), Unit: "of the time"}
 			lines = append(lines, bench.Against(l, bench.Samples{w.efficiency(o, n)}, bench.Samples{base.efficiency(o, n)}, 0))
 		}
 	}
 	return lines
+}
+
+// timeText writes seconds in the largest unit of which there are two at least.
+func timeText(s float64) string {
+	for _, u := range []struct {
+		name string
+		s    float64
+	}{{"years", 365.25 * 86400}, {"days", 86400}, {"h", 3600}, {"min", 60}} {
+		if s >= 2*u.s {
+			return fmt.Sprintf("%.1f %s", s/u.s, u.name)
+		}
+	}
+	return fmt.Sprintf("%.0f s", s)
 }
 
 // Curves are the efficiencies by nodes.

@@ -5,6 +5,7 @@ package mpibench
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -50,6 +51,7 @@ func Run(ctx context.Context, o Options) ([]bench.Line, error) {
 	}
 	defer os.RemoveAll(dir)
 	var lines []bench.Line
+	var failed error
 	for _, l := range mpirun.Launchers() {
 		if err := available(l); err != nil {
 			lines = append(lines, bench.Skip(bench.Line{Suite: "mpi", Case: l.Title, Metric: "messages"}, err))
@@ -57,11 +59,15 @@ func Run(ctx context.Context, o Options) ([]bench.Line, error) {
 		}
 		m := measurement{o: o, launcher: l, twin: filepath.Join(dir, l.Name), c: values{}, g: values{}}
 		if err := m.run(ctx, dir); err != nil {
-			return lines, fmt.Errorf("%s: %w", l.Title, err)
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", l.Title, err))
+			if ctx.Err() != nil {
+				break
+			}
+			continue // the other MPI may work
 		}
 		lines = append(lines, m.lines()...)
 	}
-	return lines, nil
+	return lines, failed
 }
 
 func available(l mpirun.Launcher) error {

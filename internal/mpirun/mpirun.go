@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -43,6 +44,17 @@ func Launchers() []Launcher { return []Launcher{OpenMPI, MPICH} }
 func (l Launcher) Yielding() Launcher {
 	l.args = append(l.args[:len(l.args):len(l.args)], l.yield...)
 	l.yield = nil
+	return l
+}
+
+// BoundTo returns the launcher that binds each rank to what, such as core or numa.
+func (l Launcher) BoundTo(what string) Launcher {
+	l.args = slices.Clone(l.args)
+	if i := slices.Index(l.args, "--bind-to"); i >= 0 {
+		l.args[i+1] = what
+	} else {
+		l.args = append(l.args, "-bind-to", what)
+	}
 	return l
 }
 

@@ -45,3 +45,18 @@ func TestAvailable(t *testing.T) {
 		t.Errorf("got %v, want an error with the remedy", err)
 	}
 }
+
+func TestBoundTo(t *testing.T) {
+	for want, l := range map[string]Launcher{
+		"mpirun.x --bind-to numa -a -np 2 p": {Name: "x", args: []string{"--bind-to", "none", "-a"}},
+		"mpirun.mpich -bind-to numa -np 2 p": MPICH,
+	} {
+		if got := strings.Join(l.BoundTo("numa").Command(nil, Part{2, []string{"p"}}), " "); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	OpenMPI.BoundTo("numa")
+	if got := strings.Join(OpenMPI.args, " "); strings.Contains(got, "numa") {
+		t.Errorf("BoundTo changed the launcher it was called on: %q", got)
+	}
+}

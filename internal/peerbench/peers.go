@@ -63,7 +63,8 @@ func velocConfig(dir string) (string, []string, error) {
 
 func scrConfig(dir string) (string, []string, error) {
 	local, global, err := folders(dir)
-	return "none", []string{"SCR_PREFIX=" + global, "SCR_CACHE_BASE=" + local, "SCR_CNTL_BASE=" + local,
+	// By default SCR 3 bypasses its cache: everything would go to global at once.
+	return global, []string{"SCR_PREFIX=" + global, "SCR_CACHE_BASE=" + local, "SCR_CNTL_BASE=" + local, "SCR_CACHE_BYPASS=0",
 		"SCR_JOB_ID=bench", "SCR_COPY_TYPE=SINGLE", "SCR_FLUSH=1", "SCR_CACHE_SIZE=2", "SCR_DEBUG=0"}, err
 }
 
@@ -87,6 +88,7 @@ inline_l2 = 1
 inline_l3 = 1
 inline_l4 = 1
 keep_last_ckpt = 1
+keep_l4_ckpt = 0
 group_size = 1
 max_sync_intv = 0
 ckpt_io = 1
@@ -110,9 +112,9 @@ general_tag = 2612
 ckpt_tag = 711
 stage_tag = 406
 final_tag = 3107
-lustre_stripping_unit = 4194304
-lustre_stripping_factor = -1
-lustre_stripping_offset = -1
+lustre_striping_unit = 4194304
+lustre_striping_factor = -1
+lustre_striping_offset = -1
 local_test = 1
 `, local, global, global)
 	return file, nil, os.WriteFile(file, []byte(text), 0o644)

@@ -42,6 +42,11 @@ type runner struct {
 // Run measures every peer that is installed, and Holdfast's storage in the same
 // way. A peer that is not there, or fails, is a line that says why.
 func Run(ctx context.Context, o Options) (lines []bench.Line, err error) {
+	if o.MPI != "" { // else each library takes what is installed
+		if _, err := mpirun.Pick(o.MPI); err != nil {
+			return nil, err
+		}
+	}
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return nil, err

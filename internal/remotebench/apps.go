@@ -36,6 +36,15 @@ func (s *suite) apps(what string) []string {
 	return list
 }
 
+// late says whether the time is up, and enters a line about what is left out.
+func (s *suite) late(c, what string) bool {
+	if s.o.Limit == 0 || time.Since(s.began) < s.o.Limit {
+		return false
+	}
+	s.skip(c, what, fmt.Errorf("the %v are over", s.o.Limit))
+	return true
+}
+
 // run is one run of an application on one rank, without MPI.
 type run struct {
 	cmd   *exec.Cmd
@@ -84,12 +93,16 @@ func (s *suite) timed(ctx context.Context, name string, load float64, device str
 
 // load finds the work that keeps an application busy for about so long.
 func (s *suite) load(ctx context.Context, name string, want float64) (float64, error) {
+	if per := s.perLoad[name]; per > 0 {
+		return want / per, nil
+	}
 	load := 1.0
 	for range 4 {
 		t, err := s.timed(ctx, name, load, s.o.Device)
 		if err != nil {
 			return 0, err
 		}
+		s.perLoad[name] = t / load
 		if t > 0.7*want {
 			break
 		}
@@ -104,6 +117,9 @@ var goals = map[string]float64{"matmul": 1.02, "nbody": 1.02}
 // applications compares whole runs, and their results.
 func (s *suite) applications(ctx context.Context) error {
 	for _, name := range s.apps("steps") {
+		if s.late(name, "steps") {
+			continue
+		}
 		load, err := s.load(ctx, name, s.o.Seconds)
 		if err != nil {
 			return err
@@ -148,13 +164,16 @@ func fastest(v bench.Samples) bench.Samples { return bench.Samples{slices.Min(v)
 // windows shows what a bound of unfinished commands costs a remote program.
 func (s *suite) windows(ctx context.Context) error {
 	for _, name := range s.apps("windows") {
+		if s.late(name, "windows") {
+			continue
+		}
 		load, err := s.load(ctx, name, s.o.Seconds/2)
 		if err != nil {
 			return err
 		}
 		bounds := []int{-1, 50, 20, 10, 5, 2, 1}
 		values := map[int]bench.Samples{}
-		for range max(s.o.Runs/2, 2) {
+		for range max(s.o.Runs/2, 1) {
 			for _, n := range bounds {
 				t, err := s.timed(ctx, name, load, s.at(s.a, s.a.unix), "-window", fmt.Sprint(n))
 				if err != nil {
@@ -164,40 +183,35 @@ func (s *suite) windows(ctx context.Context) error {
 			}
 		}
 		for _, n := range bounds[1:] {
-			s.slower(bench.Line{Case: "window " + fmt.Sprint(n), Metric: name + " steps, unix socket", Unit: "s"}, fastest(values[n]), fastest(values[-1]), 0)
+			s.slower(bench.Line{Case: name, Metric: fmt.Sprintf("steps, window %d, unix socket", n), Unit: "s"}, fastest(values[n]), fastest(values[-1]), 0)
 		}
 	}
 	return nil
 }
 
-// migration moves running applications to and fro and shows each step, and moves
-// states of several sizes.
+// migration moves running applications of three sizes to and fro and shows each
+// step, and moves states of several sizes.
 func (s *suite) migration(ctx context.Context) error {
 	for _, name := range s.apps("migration") {
-		load, err := s.load(ctx, name, 2*s.o.Seconds)
-		if err != nil {
-			return err
+		for _, size := range s.problems(name) {
+			if s.late("migration", name+" "+size.name) {
+				continue
+			}
+			moves, err := s.moved(ctx, name, size)
+			if err != nil {
+				return fmt.Errorf("%s %s: %w", name, size.name, err)
+			}
+			s.steps(name+" "+size.name, moves)
 		}
-		r, err := s.launch(ctx, name, load, s.at(s.a, s.a.unix), 0)
-		if err != nil {
-			return err
-		}
-		moves, err := s.ping(ctx, r, 2*s.o.Runs)
-		if err != nil {
-			_ = r.cmd.Process.Kill()
-			_, _ = r.wait()
-			return err
-		}
-		if _, err := r.wait(); err != nil {
-			return err
-		}
-		s.steps(name, moves)
 	}
 	sizes := []int{16 << 20, 256 << 20}
 	if s.big {
 		sizes = append(sizes, 1<<30, 4<<30, 16<<30)
 	}
 	for _, n := range sizes {
+		if s.late("migration", "state of "+sizeText(n)) {
+			continue
+		}
 		if err := s.state(ctx, n); err != nil {
 			return err
 		}
@@ -205,12 +219,78 @@ func (s *suite) migration(ctx context.Context) error {
 	return nil
 }
 
-// ping moves the only program of the servers between them until it ends or has
-// moved so often.
-func (s *suite) ping(ctx context.Context, r *run, most int) (list []gpustate.Migration, err error) {
+// problem is a size of an application that runs until it is ended.
+type problem struct {
+	name string
+	work float64 // as appbench.Arguments takes it
+	more []string
+}
+
+// extents are small, middling and large problems: of the matrices, the number of
+// bodies, and the work that sequences are made for, on a CPU and on a big GPU.
+var extents = map[string][2][3]int{
+	"matmul":        {{128, 256, 512}, {2048, 4096, 8192}},
+	"nbody":         {{1024, 2048, 4096}, {16384, 65536, 131072}},
+	"smithwaterman": {{1, 4, 16}, {4, 16, 64}},
+	"transpose":     {{512, 1024, 2048}, {4096, 8192, 16384}},
+}
+
+func (s *suite) problems(name string) (list []problem) {
+	kind := 0
+	if s.big {
+		kind = 1
+	}
+	const forever = "1000000"
+	for i, n := range extents[name][kind] {
+		p := problem{name: []string{"small", "medium", "large"}[i], work: 1}
+		switch name {
+		case "matmul":
+			p.more = []string{"-size", fmt.Sprintf("%dx%dx%d", n, n, n), "-repeat", forever}
+		case "nbody":
+			p.more = []string{"-plummer", fmt.Sprint(n), "-steps", forever}
+		case "smithwaterman": // its length is its size
+			p.work = float64(n)
+		case "transpose":
+			p.more = []string{"-size", fmt.Sprintf("%dx%d", n, n), "-rounds", forever}
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// moved moves a program to and fro, and ends it.
+func (s *suite) moved(ctx context.Context, name string, size problem) ([]gpustate.Migration, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r, err := s.launch(ctx, name, size.work, s.at(s.a, s.a.unix), 0, size.more...)
+	if err != nil {
+		return nil, err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := r.wait()
+		ended <- err
+	}()
+	moves, err := s.ping(ctx, ended, 2*s.o.Runs)
+	select {
+	case end := <-ended:
+		err = errors.Join(err, end)
+	default:
+		cancel() // it has moved often enough
+		<-ended
+	}
+	return moves, errors.Join(err, s.empty(s.a), s.empty(s.b))
+}
+
+// ping moves the only program of the servers between them, once it computes, until
+// it ends or has moved so often.
+func (s *suite) ping(ctx context.Context, ended chan error, most int) (list []gpustate.Migration, err error) {
 	from, to := s.a, s.b
-	time.Sleep(time.Duration(0.3 * s.o.Seconds * float64(time.Second))) // somewhere in its steps
 	for len(list) < most {
+		busy, err := s.await(ctx, from, ended)
+		if err != nil || !busy {
+			return list, err
+		}
 		m, moved, err := s.move(ctx, from, to)
 		if err != nil || !moved {
 			return list, err
@@ -219,6 +299,57 @@ func (s *suite) ping(ctx context.Context, r *run, most int) (list []gpustate.Mig
 		from, to = to, from
 	}
 	return list, nil
+}
+
+// await waits until the first program of a server computes: it has memory, and
+// commands beyond those that brought its input. It returns false when the program
+// has ended.
+func (s *suite) await(ctx context.Context, v *server, ended chan error) (bool, error) {
+	admin, err := gpud.DialAdmin(ctx, v.unix, v.key)
+	if err != nil {
+		return false, err
+	}
+	defer admin.Close()
+	const commands = 20
+	for {
+		st, err := admin.Status(ctx)
+		if err != nil {
+			return false, err
+		}
+		if len(st.Clients) > 0 && st.Clients[0].UsedBytes > 0 && st.Clients[0].Commands > commands {
+			return true, nil
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			return false, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// empty waits until a server has no programs.
+func (s *suite) empty(v *server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	admin, err := gpud.DialAdmin(ctx, v.unix, v.key)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	for {
+		st, err := admin.Status(ctx)
+		if err != nil || len(st.Clients) == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: a program that was ended is still there", v.unix)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
 }
 
 // move moves the first program of a server; false when there is none any more.
@@ -318,6 +449,9 @@ func (s *suite) state(ctx context.Context, n int) (err error) {
 	return nil
 }
 
+// published are the speed-ups of VOCL (Xiao et al., CCGrid 2012, Figure 10).
+var published = map[string]float64{"matmul": 1.7, "nbody": 1.9, "smithwaterman": 1.7, "transpose": 1.4}
+
 // balance runs two instances on one device, alone and with a balancer that may
 // move one of them to the other device.
 func (s *suite) balance(ctx context.Context) error {
@@ -331,12 +465,15 @@ func (s *suite) balance(ctx context.Context) error {
 		}
 	}
 	for _, name := range s.apps("balance") {
-		load, err := s.load(ctx, name, 2*s.o.Seconds)
+		if s.late("balance", name) {
+			continue
+		}
+		load, err := s.load(ctx, name, max(2*s.o.Seconds, 2))
 		if err != nil {
 			return err
 		}
 		var alone, balanced bench.Samples
-		for range max(s.o.Runs/2, 2) {
+		for range max(s.o.Runs/2, 1) {
 			for _, with := range []bool{false, true} {
 				t, moved, err := s.pair(ctx, name, load, with)
 				if err != nil {
@@ -352,7 +489,7 @@ func (s *suite) balance(ctx context.Context) error {
 				}
 			}
 		}
-		s.add(bench.Line{Case: "balance", Metric: name + ", two instances: speed-up", Unit: "1/s"},
+		s.add(bench.Line{Case: "balance", Metric: fmt.Sprintf("%s, two instances: speed-up (VOCL: %.1f)", name, published[name]), Unit: "1/s"},
 			inverse(balanced), inverse(alone), 0)
 	}
 	return nil
@@ -379,15 +516,14 @@ func (s *suite) halves(ctx context.Context) (err error) {
 	return err
 }
 
-// pair runs two instances on the first device and returns the time until both
-// have ended.
+// pair runs two instances on the first device and returns the time that the steps
+// of the slower one take.
 func (s *suite) pair(ctx context.Context, name string, load float64, with bool) (t float64, moved bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var balancing sync.WaitGroup
 	defer balancing.Wait()
 	var runs []*run
-	begin := time.Now()
 	for n := range 2 {
 		r, err := s.launch(ctx, name, load, s.at(s.a, s.a.unix), n)
 		if err != nil {
@@ -409,16 +545,17 @@ func (s *suite) pair(ctx context.Context, name string, load float64, with bool) 
 				orders, results, _ := b.Once(ctx)
 				for i := range orders {
 					moved = moved || results[i] == nil
+					if results[i] != nil {
+						s.o.Note(fmt.Sprintf("%s: not moved: %v", name, results[i]))
+					}
 				}
 			}
 		})
 	}
 	for _, r := range runs {
-		if _, werr := r.wait(); werr != nil {
-			err = errors.Join(err, werr)
-		}
+		steps, werr := r.wait()
+		err, t = errors.Join(err, werr), max(t, steps)
 	}
-	t = time.Since(begin).Seconds()
 	close(over)
 	balancing.Wait()
 	return t, moved, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpubench"
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 )
 
@@ -19,7 +20,9 @@ func sizeText(n int) string {
 	return fmt.Sprintf("%d KiB", n>>10)
 }
 
-// bandwidth moves blocks of plain memory and of host buffers each way.
+// bandwidth moves blocks of plain memory and of host buffers each way: with calls
+// that return when they are done, one after the other, and with calls that do not
+// wait, many in flight. Both end when the device has all.
 func (s *suite) bandwidth(ctx context.Context) error {
 	largest := sizes[len(sizes)-1]
 	var probes []*probe
@@ -39,17 +42,41 @@ func (s *suite) bandwidth(ctx context.Context) error {
 	for i := range plain {
 		plain[i] = byte(i)
 	}
-	for _, n := range sizes {
-		if err := s.rates(ctx, probes, "", n, func(*probe) []byte { return plain[:n] }, 0.9); err != nil {
-			return err
-		}
-	}
-	for _, n := range sizes {
-		if err := s.rates(ctx, probes, "host buffer: ", n, func(p *probe) []byte { return p.h.Host()[:n] }, 0.9); err != nil {
-			return err
+	for _, m := range []struct {
+		name string
+		of   func(*probe) []byte
+	}{
+		{"", func(*probe) []byte { return plain }},
+		{"host buffer: ", func(p *probe) []byte { return p.h.Host() }},
+	} {
+		for _, dir := range directions {
+			for _, n := range sizes {
+				if err := s.rates(ctx, probes, m.name, dir, n, m.of); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return nil
+}
+
+// direction is one way to move bytes.
+type direction struct {
+	name, suffix string
+	move         func(p *probe, m []byte) error
+}
+
+var directions = []direction{
+	{"host to device", "", func(p *probe, m []byte) error { return p.q.Write(p.b, 0, m) }},
+	{"device to host", "", func(p *probe, m []byte) error { return p.q.Read(p.b, 0, m) }},
+	{"host to device", ", in flight", func(p *probe, m []byte) error {
+		_, err := p.q.WriteAsync(p.b, 0, m)
+		return err
+	}},
+	{"device to host", ", in flight", func(p *probe, m []byte) error {
+		_, err := p.q.ReadAsync(p.b, 0, m)
+		return err
+	}},
 }
 
 // probe is a device with a buffer.
@@ -79,80 +106,39 @@ func newProbe(w way, bytes int) (p *probe, err error) {
 }
 
 // rates measures one size on all probes in turn.
-func (s *suite) rates(ctx context.Context, probes []*probe, kind string, n int, memory func(*probe) []byte, goal float64) error {
+func (s *suite) rates(ctx context.Context, probes []*probe, kind string, dir direction, n int, memory func(*probe) []byte) error {
 	repeat := max(1, (32<<20)/n)
-	for _, dir := range []struct {
-		name string
-		move func(p *probe, m []byte) error
-	}{
-		{"host to device", func(p *probe, m []byte) error { return p.q.Write(p.b, 0, m) }},
-		{"device to host", func(p *probe, m []byte) error { return p.q.Read(p.b, 0, m) }},
-	} {
-		values := make([]bench.Samples, len(probes))
-		for run := range s.o.Runs + 1 { // the first warms up
-			for i, p := range probes {
-				m := memory(p)
-				t, err := seconds(func() error {
-					for range repeat {
-						if err := dir.move(p, m); err != nil {
-							return err
-						}
+	values := make([]bench.Samples, len(probes))
+	for run := range s.o.Runs + 1 { // the first warms up
+		for i, p := range probes {
+			m := memory(p)[:n]
+			t, err := seconds(func() error {
+				for range repeat {
+					if err := dir.move(p, m); err != nil {
+						return err
 					}
-					return nil
-				})
-				if err != nil {
-					return err
 				}
-				if run > 0 {
-					values[i] = append(values[i], float64(n)*float64(repeat)/t/1e9)
-				}
-			}
-			if err := ctx.Err(); err != nil {
+				return p.q.Finish()
+			})
+			if err != nil {
 				return err
 			}
-		}
-		for i, p := range probes[1:] {
-			g := goal
-			if p.name != "unix socket" {
-				g = 0
+			if run > 0 {
+				values[i] = append(values[i], float64(n)*float64(repeat)/t/1e9)
 			}
-			s.add(bench.Line{Case: p.name, Metric: kind + dir.name + " " + sizeText(n), Unit: "GB/s"}, values[i+1], values[0], g)
 		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	for i, p := range probes[1:] {
+		goal := 0.9
+		if p.name != "unix socket" {
+			goal = 0
+		}
+		s.add(bench.Line{Case: p.name, Metric: kind + dir.name + " " + sizeText(n) + dir.suffix, Unit: "GB/s"}, values[i+1], values[0], goal)
 	}
 	return nil
-}
-
-// work is a kernel that keeps each work item busy for n rounds.
-var work = gpustate.Sources{
-	OpenCL: `__kernel void busy(__global float *x, int n) {
-	int i = get_global_id(0);
-	float v = x[i];
-	for (int k = 0; k < n; k++) v = v * 0.999f + 0.5f;
-	x[i] = v;
-}`,
-	CUDA: `extern "C" __global__ void busy(float *x, int n) {
-	int i = blockIdx.x * blockDim.x + threadIdx.x;
-	float v = x[i];
-	for (int k = 0; k < n; k++) v = v * 0.999f + 0.5f;
-	x[i] = v;
-}`,
-}
-
-// kernelOf makes the kernel with its arguments on a device.
-func kernelOf(d *gpustate.Device, items, rounds int) (*gpustate.Kernel, error) {
-	x, err := d.Buffer("x", 4*items)
-	if err != nil {
-		return nil, err
-	}
-	p, err := d.Program("busy", work, "")
-	if err != nil {
-		return nil, err
-	}
-	k, err := p.Kernel("busy")
-	if err != nil {
-		return nil, err
-	}
-	return k, k.SetArgs(x, int32(rounds))
 }
 
 // launches measures short kernels a second, with the default window and arguments
@@ -166,7 +152,7 @@ func (s *suite) launches(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		k, err := kernelOf(d, 64, 0)
+		k, err := gpubench.Busy(d, 64, 0)
 		if err != nil {
 			return errors.Join(err, d.Close())
 		}

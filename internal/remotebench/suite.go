@@ -28,7 +28,9 @@ type Options struct {
 	Runs    int     // of each figure; 0: 5
 	Seconds float64 // that an application runs, about; 0: 2
 	Cases   []string
-	Note    func(string)
+	// Limit is when no application is begun any more; 0 is no limit.
+	Limit time.Duration
+	Note  func(string)
 }
 
 // Cases are the parts of the suite, in order.
@@ -43,6 +45,8 @@ type suite struct {
 	a, b    *server
 	lines   []bench.Line
 	devices int // of the kind that is measured
+	began   time.Time
+	perLoad map[string]float64 // seconds that work 1 of an application takes
 }
 
 // Run measures and returns the figures; what was measured before an error comes
@@ -62,7 +66,7 @@ func Run(ctx context.Context, o Options) (lines []bench.Line, err error) {
 			return nil, fmt.Errorf("there is no case %q: want some of %s", c, strings.Join(Cases, ", "))
 		}
 	}
-	s := &suite{o: o}
+	s := &suite{o: o, began: time.Now(), perLoad: map[string]float64{}}
 	if s.dir, err = os.MkdirTemp(o.Dir, "holdfast-bench-remote-"); err != nil {
 		return nil, err
 	}

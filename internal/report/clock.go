@@ -108,6 +108,75 @@ func clocks(logs []events.RankLog) map[int]map[string]Clock {
 	return out
 }
 
+// chain brings the clocks of later runs to that of the first. A node that an earlier
+// run had as well tells how far apart the reference clocks of the two are; where
+// none does, and by its clocks a run would begin before the one before it ended, it
+// is moved behind that.
+func (m *merger) chain() {
+	m.bases = map[int]int64{}
+	known := map[string]int64{} // by node: how far its clock was ahead of the first run's reference
+	ended := int64(math.MinInt64)
+	for first := 0; first < len(m.logs); {
+		run, next := m.logs[first].Header.Run, first
+		for next < len(m.logs) && m.logs[next].Header.Run == run {
+			next++
+		}
+		logs := m.logs[first:next]
+		m.bases[run] = m.base(run, known)
+		begins, ends := m.span(logs)
+		if first > 0 && begins < ended {
+			m.note("start %d: by its clock it would begin %s before the start before it had ended; it was moved behind that", run, durText(seconds(ended-begins)))
+			m.bases[run] -= ended - begins
+			_, ends = m.span(logs)
+		}
+		for node, c := range m.offsets[run] {
+			if c.reference || c.Events > 0 && !c.Drifts {
+				known[node] = m.bases[run] + int64(c.Offset*1e9)
+			}
+		}
+		ended, first = ends, next
+	}
+}
+
+// base is how far a run's reference clock was ahead of the first run's, as the
+// node shows that knows best: the reference itself, or that with the most events
+// in common with it.
+func (m *merger) base(run int, known map[string]int64) int64 {
+	base, most := int64(0), 0
+	for _, node := range sortedKeys(m.offsets[run]) {
+		c := m.offsets[run][node]
+		was, ok := known[node]
+		switch {
+		case ok && c.reference:
+			return was
+		case ok && !c.Drifts && c.Events > most:
+			base, most = was-int64(c.Offset*1e9), c.Events
+		}
+	}
+	if most > 0 && base != 0 {
+		side := "ahead of"
+		if base < 0 {
+			side = "behind"
+		}
+		m.note("start %d: the clock of its rank 0's node is %s %s that of the first start's, as the nodes show that took part in both; that was taken off", run, durText(seconds(abs(base))), side)
+	}
+	return base
+}
+
+// span is when a run began and when half of its ranks had ended; the others may
+// have been cut off and not have noticed.
+func (m *merger) span(logs []events.RankLog) (begins, ended int64) {
+	begins = math.MaxInt64
+	var last []int64
+	for i := range logs {
+		l := &logs[i]
+		begins = min(begins, m.wall(l)+l.Events[0].Mono)
+		last = append(last, m.wall(l)+l.Events[len(l.Events)-1].Mono)
+	}
+	slices.Sort(last)
+	return begins, last[len(last)/2]
+}
+
 // wallZero is the wall time at which a log's monotonic clock was zero.
 func wallZero(l *events.RankLog) int64 { return l.Events[0].Wall - l.Events[0].Mono }
 

@@ -70,10 +70,10 @@ type epochRow struct {
 type cell struct{ Text, Tip string }
 
 type runRow struct {
-	Number, Epochs                                                    int
-	From, To                                                          int64
-	Points                                                            uint64
-	Began, Dead, Restored, Restore, Startup, Lasted, Lost, Ended, Why string
+	Number, Epochs                                                             int
+	From, To                                                                   int64
+	Points                                                                     uint64
+	Began, Dead, Restored, Restore, Startup, Lasted, Lost, Noticed, Ended, Why string
 }
 
 type faultRow struct {
@@ -122,11 +122,13 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return page.Execute(w, p)
 }
 
-func count(n int, what string) string {
+func count(n int, what string) string { return fmt.Sprint(n, " ", plural(n, what)) }
+
+func plural(n int, what string) string {
 	if n == 1 {
-		return "1 " + what
+		return what
 	}
-	return fmt.Sprint(n, " ", what, "s")
+	return what + "s"
 }
 
 func numberOr(e uint64) string {
@@ -152,16 +154,16 @@ func (r *Report) cards() []card {
 		}
 	}
 	blocked := all.spread()
-	out := []card{{fmt.Sprint(t.Committed), "checkpoints committed"}}
+	out := []card{{fmt.Sprint(t.Committed), plural(t.Committed, "checkpoint") + " committed"}}
 	if t.Failed > 0 {
-		out = append(out, card{fmt.Sprint(t.Failed), "checkpoints failed"})
+		out = append(out, card{fmt.Sprint(t.Failed), plural(t.Failed, "checkpoint") + " failed"})
 	}
 	if blocked.Ranks > 0 {
 		out = append(out, card{durText(blocked.Median), "blocked by a checkpoint (median)"})
 	}
 	out = append(out, card{percent(t.Overhead), "of computing time spent stopped"})
 	if len(r.Runs) > 1 {
-		out = append(out, card{fmt.Sprint(len(r.Runs) - 1), "restarts"}, card{durText(t.Lost), "work lost and done again"}, card{durText(t.Dead), "not running"})
+		out = append(out, card{fmt.Sprint(len(r.Runs) - 1), plural(len(r.Runs)-1, "restart")}, card{durText(t.Lost), "work lost and done again"}, card{durText(t.Dead), "not running"})
 	}
 	for i := len(r.Runs) - 1; i >= 0; i-- {
 		if run := r.Runs[i]; run.Restored > 0 {
@@ -179,9 +181,12 @@ func (r *Report) parts() []part {
 		kind, label string
 		s           float64
 	}{
-		{"computing", "computing", t.Computing}, {"lost", "computed, then lost", t.Lost}, {"stopped", "stopped by checkpoints", t.Stopped},
+		{"computing", "computing", t.Computing}, {"lost", "computed, then lost", t.Lost}, {"noticing", "until a death was noticed", t.Noticing}, {"stopped", "stopped by checkpoints", t.Stopped},
 		{"restoring", "starting and restoring", t.Starting}, {"ending", "after the last step", t.Ending}, {"dead", "not running", t.Dead},
 	} {
+		if p.s == 0 && p.kind != "computing" {
+			continue
+		}
 		share := 0.0
 		if t.Wall > 0 {
 			share = p.s / t.Wall
@@ -193,7 +198,7 @@ func (r *Report) parts() []part {
 
 func legend() []part {
 	var out []part
-	for _, p := range [][2]string{{"computing", "computing"}, {"starting", "starting"}, {"restoring", "restoring"}, {"parked", "parked at a Point"}, {"draining", "draining messages"},
+	for _, p := range [][2]string{{"computing", "computing"}, {"lost", "computed, then lost"}, {"noticing", "dead, not yet noticed"}, {"starting", "starting"}, {"restoring", "restoring"}, {"parked", "parked at a Point"}, {"draining", "draining messages"},
 		{"capturing", "capturing"}, {"held", "held while it is written"}, {"stopping", "final checkpoint"}, {"ending", "done"}, {"writing", "writing behind the program"}, {"voting", "waiting for all votes"},
 		{"redundancy", "making redundant"}, {"flushing", "flushing to global"}, {"dead", "not running"}} {
 		out = append(out, part{Kind: p[0], Label: p[1]})
@@ -247,6 +252,8 @@ func (r *Report) epochRow(q *Epoch) epochRow {
 		row.Failed, row.Short, row.Mood, row.Outcome = true, "failed", "bad", q.Fault
 	case q.Fault != "":
 		row.Failed, row.Short, row.Mood, row.Outcome = true, at+" only", "bad", "committed at "+at+" only: "+q.Fault
+	case q.Completed > 0 && at == "":
+		row.Short, row.Mood, row.Outcome = fmt.Sprint("by start ", q.Completed), "good", fmt.Sprintf("all shards were there when the run ended; start %d completed and restored it", q.Completed)
 	case len(q.Durable) == len(r.Levels):
 		row.Short, row.Mood, row.Outcome = "committed", "good", "committed at "+at
 	case at == "":
@@ -259,8 +266,8 @@ func (r *Report) epochRow(q *Epoch) epochRow {
 
 func (r *Report) runRow(run *Run) runRow {
 	row := runRow{Number: run.Number, Epochs: run.Epochs, From: run.Begin, To: run.End, Points: run.Points, Ended: run.Ended, Why: run.Why,
-		Began: r.Start.Add(time.Duration(run.Begin) * time.Microsecond).Format(time.DateTime), Dead: durOr(run.Dead), Startup: durText(run.Startup),
-		Lasted: durText(float64(run.End-run.Begin) / 1e6), Lost: durOr(run.Lost), Restored: "nothing: from the start"}
+		Began: r.Start.Add(time.Duration(run.Begin) * time.Microsecond).Round(time.Second).Format(time.DateTime), Dead: durOr(run.Dead), Startup: durText(run.Startup),
+		Lasted: durText(float64(run.End-run.Begin) / 1e6), Lost: durOr(run.Lost), Noticed: durOr(run.Noticed), Restored: "nothing: from the start"}
 	if run.Restored > 0 {
 		row.Restored, row.Restore = fmt.Sprintf("epoch %d from %s", run.Restored, run.Level), durText(run.Restore)
 	}
@@ -406,7 +413,8 @@ type (
 		Node   string         `json:"node"`
 		Main   []int64        `json:"main"`
 		Behind []int64        `json:"behind"`
-		Texts  map[int]string `json:"texts,omitempty"`
+		Texts  map[int]string `json:"texts,omitempty"` // of what is behind, by place
+		Said   map[int]string `json:"said,omitempty"`  // of the main thread
 	}
 	timelineMark struct {
 		Row   int    `json:"row"`
@@ -445,7 +453,12 @@ func (r *Report) timeline() (js []byte, shown int, err error) {
 	for i := range r.lanes {
 		l := &r.lanes[i]
 		if n, ok := row[l.rank]; ok {
-			t := timelineLanes{Row: n, Run: l.run, Node: l.node, Main: flat(l.main), Behind: flat(l.behind), Texts: map[int]string{}}
+			t := timelineLanes{Row: n, Run: l.run, Node: l.node, Main: flat(l.main), Behind: flat(l.behind), Texts: map[int]string{}, Said: map[int]string{}}
+			for j, s := range l.main {
+				if strings.HasPrefix(s.text, "failed") || s.kind == restoring {
+					t.Said[j] = s.text
+				}
+			}
 			for j, s := range l.behind {
 				if strings.HasPrefix(s.text, "failed") || s.text == "rebuild" {
 					t.Texts[j] = s.text

@@ -15,7 +15,7 @@ type tracker struct {
 
 // follow makes the lanes of one log. usec gives the time of an event.
 func follow(log *events.RankLog, usec func(mono int64) int64) *tracker {
-	l := &lanes{run: log.Header.Run, rank: log.Rank, node: log.Header.Node, alive: log.Header.AliveNS / 1000}
+	l := &lanes{run: log.Header.Run, rank: log.Rank, size: log.Header.Size, node: log.Header.Node, alive: log.Header.AliveNS / 1000}
 	t := &tracker{l: l, at: usec(log.Events[0].Mono), now: starting, open: map[string]stretch{}}
 	if log.Gone {
 		t.now = computing // what was before is gone
@@ -115,14 +115,14 @@ func (t *tracker) event(e *events.Event, at int64) {
 		t.turn(at, ending, 0)
 		t.l.closed = true
 	case events.Failure:
-		t.fails(e)
+		t.fails(e, at)
 	}
 }
 
-func (t *tracker) fails(e *events.Event) {
+func (t *tracker) fails(e *events.Event, at int64) {
 	switch e.What {
 	case "lost":
-		t.l.lost, t.l.why = e.Peer, e.Text
+		t.l.lost, t.l.why, t.l.death = e.Peer, e.Text, at-e.Dur/1000
 	case "abort":
 		t.l.why = "aborted: " + e.Text
 	}

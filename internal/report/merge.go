@@ -2,7 +2,9 @@ package report
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -15,8 +17,14 @@ import (
 func Load(now time.Time, starts int, dirs ...string) (*Report, error) {
 	var logs []events.RankLog
 	var notes []string
+	var empty error
 	for _, d := range dirs {
 		more, problems, err := events.ReadDir(nil, d, starts)
+		if none := (*events.NoLogError)(nil); errors.As(err, &none) {
+			empty = err // a node that came back with an empty disk
+			notes = append(notes, d+" has no event logs")
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -24,6 +32,9 @@ func Load(now time.Time, starts int, dirs ...string) (*Report, error) {
 		for _, p := range problems {
 			notes = append(notes, p.Error())
 		}
+	}
+	if len(logs) == 0 && empty != nil {
+		return nil, empty
 	}
 	if starts > 0 {
 		newest := 0
@@ -56,9 +67,6 @@ func Merge(now time.Time, logs []events.RankLog, notes []string) (*Report, error
 			return nil, &JobsError{a, b}
 		}
 	}
-	slices.SortStableFunc(m.logs, func(a, b events.RankLog) int {
-		return cmp.Or(cmp.Compare(a.Header.Run, b.Header.Run), cmp.Compare(a.Rank, b.Rank))
-	})
 	m.dedupe()
 	m.clocks()
 	m.follow()
@@ -75,17 +83,34 @@ type merger struct {
 	r        *Report
 	logs     []events.RankLog
 	offsets  map[int]map[string]Clock
-	start    int64 // ns, corrected, of time zero
+	bases    map[int]int64 // ns, by run: that its reference clock was ahead of the first run's
+	start    int64         // ns, corrected, of time zero
 	trackers []*tracker
 	requests []mark
 }
 
-// dedupe drops a log that was given twice, as when a directory was.
+// dedupe sorts the logs by start and rank and drops a log that was given twice, as when a directory was, and the older
+// ones of starts that have one number, as when a job began anew on other nodes.
 func (m *merger) dedupe() {
-	n := len(m.logs)
-	m.logs = slices.CompactFunc(m.logs, func(a, b events.RankLog) bool { return a.Header.Run == b.Header.Run && a.Rank == b.Rank })
-	if len(m.logs) < n {
-		m.note("%d log(s) of the same rank and start were found twice and are counted once", n-len(m.logs))
+	slices.SortStableFunc(m.logs, func(a, b events.RankLog) int {
+		return cmp.Or(cmp.Compare(a.Header.Run, b.Header.Run), cmp.Compare(a.Rank, b.Rank), cmp.Compare(b.Events[0].Wall, a.Events[0].Wall))
+	})
+	twice, others := 0, map[int]bool{}
+	m.logs = slices.CompactFunc(m.logs, func(a, b events.RankLog) bool {
+		same := a.Header.Run == b.Header.Run && a.Rank == b.Rank
+		switch {
+		case same && a.Header.PID == b.Header.PID && a.Events[0].Wall == b.Events[0].Wall:
+			twice++
+		case same:
+			others[a.Header.Run] = true
+		}
+		return same
+	})
+	if twice > 0 {
+		m.note("%d log(s) of the same rank and start were found twice and are counted once", twice)
+	}
+	for _, run := range sortedKeys(others) {
+		m.note("there are logs of two starts with number %d, as when the job began anew on other nodes: the newer is shown; give the directories of one to see it alone", run)
 	}
 }
 
@@ -102,7 +127,10 @@ func (m *merger) clocks() {
 			c.SetBy = by
 			m.offsets[l.Header.Run][l.Header.Node] = c
 		}
-		if at := m.wall(l); i == 0 || at < m.start {
+	}
+	m.chain()
+	for i := range m.logs {
+		if at := m.wall(&m.logs[i]); i == 0 || at < m.start {
 			m.start = at
 		}
 	}
@@ -112,7 +140,7 @@ func (m *merger) clocks() {
 
 // wall is the corrected wall time of a log's beginning, in ns.
 func (m *merger) wall(l *events.RankLog) int64 {
-	return wallZero(l) - int64(m.offsets[l.Header.Run][l.Header.Node].Offset*1e9)
+	return wallZero(l) - int64(m.offsets[l.Header.Run][l.Header.Node].Offset*1e9) - m.bases[l.Header.Run]
 }
 
 // follow makes the lanes and what the epochs are made of.
@@ -173,9 +201,12 @@ func (m *merger) runs() {
 		byRun[t.l.run] = append(byRun[t.l.run], t)
 	}
 	for _, number := range sortedKeys(byRun) {
-		run := Run{Number: number, Begin: byRun[number][0].l.first, Logs: len(byRun[number])}
+		run := Run{Number: number, Begin: byRun[number][0].l.first, Logs: len(byRun[number]), size: byRun[number][0].l.size, death: math.MaxInt64}
 		for _, t := range byRun[number] {
 			run.Begin, run.End = min(run.Begin, t.l.first), max(run.End, t.l.last)
+			if t.l.lost != nil {
+				run.death = min(run.death, t.l.death)
+			}
 			run.Points = max(run.Points, t.l.points*uint64(b2i(t.l.rank == 0)))
 		}
 		m.restart(&run)
@@ -284,8 +315,8 @@ func (m *merger) describe() {
 	}
 	r.End = r.Start.Add(time.Duration(r.Runs[len(r.Runs)-1].End) * time.Microsecond)
 	for _, run := range r.Runs {
-		if run.Logs < r.Size {
-			m.note("start %d: logs of %d of %d ranks are here; give the directories of all nodes to see the others", run.Number, run.Logs, r.Size)
+		if run.Logs < run.size {
+			m.note("start %d: logs of %d of %d ranks are here; those of the others are in the directories of their nodes, or lost with these", run.Number, run.Logs, run.size)
 		}
 	}
 	if bad > 0 {

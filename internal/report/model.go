@@ -37,10 +37,13 @@ type Run struct {
 	Restore  float64 `json:"restore_s"` // the slowest rank's
 	Startup  float64 `json:"startup_s"` // from Open to the first computing, likewise
 	Dead     float64 `json:"dead_before_s"`
-	Lost     float64 `json:"lost_s"` // computing that later runs had to do again, mean of the ranks
-	Epochs   int     `json:"epochs"` // that were committed
-	Points   uint64  `json:"points"` // of rank 0
-	Logs     int     `json:"logs"`   // ranks that left a log
+	Lost     float64 `json:"lost_s"`    // computing that later runs had to do again, mean of the ranks
+	Noticed  float64 `json:"noticed_s"` // from the death of a rank until the others knew
+	Epochs   int     `json:"epochs"`    // that were committed
+	Points   uint64  `json:"points"`    // of rank 0
+	Logs     int     `json:"logs"`      // ranks that left a log
+	size     int
+	death    int64 // µs, when a rank was last heard of that was lost; math.MaxInt64 if none was
 }
 
 // Epoch is one checkpoint that was tried.
@@ -69,6 +72,7 @@ type Epoch struct {
 	Rounds    int                  `json:"rounds"`
 	Releases  int                  `json:"releases"` // of all ranks
 	Fault     string               `json:"fault,omitempty"`
+	Completed int                  `json:"completed_by_run,omitempty"` // a later start, which found it whole
 	ranks     map[int]bool         // that captured
 	seen      map[string]*gathered // samples by what
 	written   map[string]int64     // by level, bytes of state, however often
@@ -103,6 +107,7 @@ type Totals struct {
 	Wall      float64 `json:"wall_s"`
 	Computing float64 `json:"computing_s"` // and kept
 	Lost      float64 `json:"lost_s"`      // computed, and had to be done again
+	Noticing  float64 `json:"noticing_s"`  // a rank was dead, and the others did not know
 	Stopped   float64 `json:"stopped_s"`   // by checkpoints
 	Starting  float64 `json:"starting_s"`  // opening and restoring
 	Ending    float64 `json:"ending_s"`    // after the program's last step
@@ -141,6 +146,8 @@ type kind uint8
 
 const (
 	computing kind = iota
+	lost           // computing that later runs had to do again
+	noticing       // a rank was dead, and the others did not know
 	starting
 	restoring
 	parked
@@ -157,7 +164,7 @@ const (
 )
 
 // kindNames are those of the page, the trace and the JSON of the lanes.
-var kindNames = [kinds]string{"computing", "starting", "restoring", "parked", "draining", "capturing", "held", "stopping",
+var kindNames = [kinds]string{"computing", "lost", "noticing", "starting", "restoring", "parked", "draining", "capturing", "held", "stopping",
 	"ending", "writing", "voting", "redundancy", "flushing"}
 
 // stretch is a piece of a lane.
@@ -174,6 +181,7 @@ type stretch struct {
 // lanes are those of one rank in one run.
 type lanes struct {
 	run, rank   int
+	size        int // of the run
 	node        string
 	main        []stretch
 	behind      []stretch
@@ -182,6 +190,7 @@ type lanes struct {
 	stopped     bool
 	lost        *int // the rank that this one says is lost
 	why         string
+	death       int64 // µs, when the lost rank was last heard of
 	points      uint64
 	alive       int64 // how often there are signs of life
 }

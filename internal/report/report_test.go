@@ -2,9 +2,14 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +55,7 @@ func TestStory(t *testing.T) {
 		t.Errorf("starts 2 and 3: got %+v", r.Runs[1:])
 	}
 	tot := r.Totals
-	sum := tot.Computing + tot.Lost + tot.Stopped + tot.Starting + tot.Ending + tot.Dead
+	sum := tot.Computing + tot.Lost + tot.Noticing + tot.Stopped + tot.Starting + tot.Ending + tot.Dead
 	if wall := r.End.Sub(r.Start).Seconds(); !near(sum, wall, 0.01) || !near(tot.Wall, wall, 0.01) {
 		t.Errorf("the parts add up to %.3f s, the wall time is %.3f s", sum, wall)
 	}
@@ -177,6 +182,187 @@ func TestLineage(t *testing.T) {
 	}
 }
 
+// TestNoticed: what ranks did between the death of another and the end of their
+// patience was no work that was lost.
+func TestNoticed(t *testing.T) {
+	w := newWorld(3, 1)
+	w.start(0)
+	w.compute(30 * time.Second)
+	e := w.checkpoint("test", 1, false, true)
+	w.compute(20 * time.Second)
+	w.kill(1, true)
+	for i := range w.logs {
+		for j := range w.logs[i].Events {
+			if e := &w.logs[i].Events[j]; e.Name == events.Failure {
+				e.Dur = int64(8 * time.Second)
+			}
+		}
+	}
+	w.start(e)
+	w.end()
+	r := merge(t, w, time.Hour)
+	if run := r.Runs[0]; !near(run.Noticed, 8, 0.01) || !near(run.Lost, 12.6, 0.5) {
+		t.Errorf("got %.2f s until it was noticed and %.2f s lost, want 8 s and about 12.6 s", run.Noticed, run.Lost)
+	}
+	if tot := r.Totals; !near(tot.Noticing, 8, 0.01) || !near(tot.Wall, r.End.Sub(r.Start).Seconds(), 0.01) {
+		t.Errorf("got %+v, want parts that add up to the wall time", tot)
+	}
+}
+
+// TestSpareNode: the node of rank 0 dies and a spare takes its place, whose clock
+// is behind. The nodes that took part in both starts show by how much.
+func TestSpareNode(t *testing.T) {
+	skews := []time.Duration{0, 300 * time.Millisecond, 0, -2 * time.Minute} // node003 is the spare
+	w := newWorld(3, 1)
+	w.skew = func(node int) time.Duration { return skews[node] }
+	w.start(0)
+	w.compute(100 * time.Second)
+	e := w.checkpoint("test", 1, false, true)
+	w.compute(20 * time.Second)
+	w.kill(0, true)
+	w.pause(30 * time.Second)
+	w.place = func(node int) int { return []int{3, 1, 2}[node] }
+	w.start(e)
+	w.compute(50 * time.Second)
+	w.checkpoint("test", 1, false, true)
+	w.end()
+	r := merge(t, w, time.Hour)
+	if got := r.Runs[1].Dead; !near(got, 30, 0.7) {
+		t.Errorf("not running before start 2: got %.2f s, want 30 s", got)
+	}
+	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "start 2: the clock of its rank 0's node is 120 s behind") {
+		t.Errorf("nothing said of the clock of the spare: %s", notes)
+	}
+	// Without a node in common all that is known is that start 2 came later.
+	w.logs = slices.DeleteFunc(w.logs, func(l events.RankLog) bool { return l.Header.Run == 2 && l.Header.Node != "node003" })
+	r = merge(t, w, time.Hour)
+	if r.Runs[1].Begin < r.Runs[0].End-1e6 || r.Runs[1].Dead > 1 || !strings.Contains(strings.Join(r.Notes, "\n"), "was moved behind that") {
+		t.Errorf("start 2 begins at %d µs, start 1 ends at %d µs, notes %q", r.Runs[1].Begin, r.Runs[0].End, r.Notes)
+	}
+}
+
+// TestLostLogs: the logs of a start are gone with its nodes. Its epoch was kept,
+// and so was what it stood on.
+func TestLostLogs(t *testing.T) {
+	w := newWorld(2, 1)
+	w.start(0)
+	w.compute(100 * time.Second)
+	e := w.checkpoint("test", 0, false, true)
+	w.compute(40 * time.Second)
+	w.kill(1, true)
+	w.start(e)
+	w.compute(100 * time.Second)
+	e = w.checkpoint("test", 0, false, true)
+	w.kill(1, true)
+	w.start(e)
+	w.compute(10 * time.Second)
+	w.end()
+	w.logs = slices.DeleteFunc(w.logs, func(l events.RankLog) bool { return l.Header.Run == 2 })
+	r := merge(t, w, time.Hour)
+	if !near(r.Runs[0].Lost, 40, 1) || r.Runs[1].Lost != 0 {
+		t.Errorf("lost: got %.1f and %.1f s, want about 40 and 0", r.Runs[0].Lost, r.Runs[1].Lost)
+	}
+	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "start 3 restored epoch 2, and the logs of the start that made it are not here") {
+		t.Errorf("notes: %s", notes)
+	}
+}
+
+// TestCompletedLater: a run is killed when all has been written and before it is
+// committed; the next one finds it whole and goes on from it.
+func TestCompletedLater(t *testing.T) {
+	w := newWorld(2, 1)
+	w.start(0)
+	w.compute(60 * time.Second)
+	e := w.checkpoint("test", 0, false, true)
+	for i := range w.cur {
+		w.cur[i].Events = slices.DeleteFunc(w.cur[i].Events, func(e events.Event) bool { return e.Name == events.Commit })
+	}
+	w.compute(9 * time.Second)
+	w.kill(1, true)
+	w.start(e)
+	w.compute(5 * time.Second)
+	w.end()
+	r := merge(t, w, time.Hour)
+	if q := r.Epochs[0]; q.Completed != 2 || q.Fault != "" || r.Totals.Failed != 0 || r.Totals.Committed != 1 || r.Runs[0].Epochs != 1 {
+		t.Errorf("got %+v, want an epoch that start 2 completed", q)
+	}
+	if !near(r.Runs[0].Lost, 9, 1) {
+		t.Errorf("lost: got %.1f s, want about 9 s", r.Runs[0].Lost)
+	}
+}
+
+// TestEmptyDirectories: nodes whose disk is empty are named, and no reason to
+// show nothing of the others.
+func TestEmptyDirectories(t *testing.T) {
+	full, none := t.TempDir(), t.TempDir()
+	writeLogs(t, full, newWorldThatEnds(2).logs, nil)
+	r, err := Load(time.Now(), 0, none, full, filepath.Join(none, "gone"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Ranks) != 2 || strings.Count(strings.Join(r.Notes, "\n"), "has no event logs") != 2 {
+		t.Errorf("got %d ranks, notes %q", len(r.Ranks), r.Notes)
+	}
+	var no *events.NoLogError
+	if _, err := Load(time.Now(), 0, none, none); !errors.As(err, &no) {
+		t.Errorf("two empty directories: got %v, want a *NoLogError", err)
+	}
+}
+
+// TestNothingYet: a job that has only just begun, with nothing in its logs but
+// that, and a last line that is half written.
+func TestNothingYet(t *testing.T) {
+	w := newWorld(2, 1)
+	w.start(0)
+	w.keep()
+	for i := range w.logs {
+		w.logs[i].Events = w.logs[i].Events[:1]
+	}
+	dir := t.TempDir()
+	writeLogs(t, dir, w.logs, []byte(`{"ev":"sync","t":17723`))
+	r, err := Load(worldStart.Add(time.Second), 0, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Running || len(r.Epochs) != 0 || r.Totals.Lost != 0 || strings.Contains(strings.Join(r.Notes, "\n"), "damaged") {
+		t.Errorf("got %+v", r)
+	}
+	var b bytes.Buffer
+	if err := errors.Join(r.WriteHTML(&b), r.WriteTrace(&b)); err != nil || strings.Contains(b.String(), "NaN") {
+		t.Errorf("got %v or a NaN in what was written", err)
+	}
+	if later := merge(t, w, time.Hour); later.Runs[0].Ended != "killed" {
+		t.Errorf("an hour later: got %s, want killed", later.Runs[0].Ended)
+	}
+}
+
+func newWorldThatEnds(ranks int) *world {
+	w := newWorld(ranks, 1)
+	w.start(0)
+	w.compute(time.Second)
+	w.end()
+	return w
+}
+
+// writeLogs writes logs as files, as docs/FORMAT.md says, with more at the end of
+// each.
+func writeLogs(t *testing.T, dir string, logs []events.RankLog, more []byte) {
+	t.Helper()
+	for _, l := range logs {
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		for _, e := range l.Events {
+			if err := enc.Encode(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		name := filepath.Join(dir, "events", fmt.Sprintf("run-%06d", l.Header.Run), fmt.Sprintf("rank-%06d.0.jsonl", l.Rank))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, append(b.Bytes(), more...), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestTwoJobs(t *testing.T) {
 	w := story(2, 1, 1)
 	w.logs[0].Header.Job = "lake"
@@ -202,6 +388,24 @@ func TestMissingAndTwice(t *testing.T) {
 	}
 }
 
+// TestSameNumber: two starts have one number, as when the directories of the nodes
+// that a job began on are given with those of the nodes that it began anew on. The
+// newer is shown, and that there is another is said.
+func TestSameNumber(t *testing.T) {
+	old, w := newWorldThatEnds(2), newWorldThatEnds(2)
+	for i := range old.logs {
+		old.logs[i].Header.PID += 50
+		for j := range old.logs[i].Events {
+			old.logs[i].Events[j].Wall -= int64(time.Hour)
+		}
+	}
+	w.logs = append(old.logs, w.logs...)
+	r := merge(t, w, 0)
+	if !r.Start.Equal(worldStart) || len(r.Runs) != 1 || !strings.Contains(strings.Join(r.Notes, "\n"), "two starts with number 1") {
+		t.Errorf("got a start at %v, %d runs, notes %q", r.Start, len(r.Runs), r.Notes)
+	}
+}
+
 // TestTrace: the trace is JSON of the format, with every rank and epoch.
 func TestTrace(t *testing.T) {
 	r := merge(t, story(4, 2, 3), 0)
@@ -209,20 +413,26 @@ func TestTrace(t *testing.T) {
 	if err := r.WriteTrace(&b); err != nil {
 		t.Fatal(err)
 	}
-	var got struct {
-		TraceEvents []struct {
-			Name, Ph string
-			TS, Dur  int64
-			PID, TID int
-			Args     map[string]any
-		}
+	type traceLine struct {
+		Name, Ph string
+		TS, Dur  int64
+		PID, TID int
+		Args     map[string]any
 	}
+	var got struct{ TraceEvents []traceLine }
 	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
 	ranks, epochs := map[int]bool{}, map[any]bool{}
+	until := map[[2]int]int64{} // complete events of a thread must not overlap unless they nest
+	slices.SortStableFunc(got.TraceEvents, func(a, b traceLine) int { return cmp.Compare(a.TS, b.TS) })
 	for _, e := range got.TraceEvents {
 		if e.Ph == "X" {
+			if at := [2]int{e.PID, e.TID}; e.TS < until[at] {
+				t.Fatalf("%+v begins before what is before it has ended, at %d", e, until[at])
+			} else {
+				until[at] = e.TS + e.Dur
+			}
 			ranks[e.PID] = true
 			if e.Dur < 0 {
 				t.Fatalf("a negative duration: %+v", e)

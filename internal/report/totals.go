@@ -12,7 +12,7 @@ func (m *merger) lost() {
 	until := int64(math.MaxInt64)
 	if last := &r.Runs[newest]; last.Ended == "killed" {
 		// What it computed after its newest epoch will have to be done again.
-		until = m.newestCut(last.Number)
+		until = m.newestCut(last.Number, math.MaxUint64)
 	}
 	for at := newest; at >= 0; {
 		run := &r.Runs[at]
@@ -24,51 +24,76 @@ func (m *merger) lost() {
 	}
 	for i := range r.Runs {
 		run := &r.Runs[i]
-		var sum float64
-		n := 0
-		for _, l := range r.lanes {
-			if l.run == run.Number {
-				sum += l.computing(kept[run.Number], math.MaxInt64)
+		n := 0.0
+		for j := range r.lanes {
+			if l := &r.lanes[j]; l.run == run.Number {
+				run.Noticed += l.turnInto(noticing, run.death)
+				run.Lost += l.turnInto(lost, kept[run.Number])
 				n++
 			}
 		}
-		run.Lost = sum / float64(max(n, 1))
+		run.Noticed, run.Lost = run.Noticed/max(n, 1), run.Lost/max(n, 1)
 	}
 }
 
-// newestCut is when the newest committed epoch of a run was cut, 0 if it has
-// none.
-func (m *merger) newestCut(run int) int64 {
+// newestCut is when the newest committed epoch of a run up to a number was cut, 0
+// if it has none.
+func (m *merger) newestCut(run int, most uint64) int64 {
 	var at int64
 	for _, q := range m.r.Epochs {
-		if q.Run == run && len(q.Durable) > 0 {
+		if q.Run == run && len(q.Durable) > 0 && q.Epoch <= most {
 			at = max(at, q.Cut)
 		}
 	}
 	return at
 }
 
-// cutOf finds the run before r.Runs[before] that made an epoch, and when; -1 if
-// its log is gone.
+// cutOf finds the run before r.Runs[before] that made an epoch, and when it was
+// cut. If the logs of that run are gone it is the newest before it that is left,
+// of which it is not known how much more was kept than its newest epoch; -1 if
+// there is none.
 func (m *merger) cutOf(epoch uint64, before int) (run int, at int64) {
-	for i := before - 1; i >= 0; i-- {
-		for _, q := range m.r.Epochs {
-			if q.Run == m.r.Runs[i].Number && q.Epoch == epoch && q.Cut > 0 {
+	for _, committed := range []bool{true, false} {
+		for i := before - 1; i >= 0; i-- {
+			for j := range m.r.Epochs {
+				q := &m.r.Epochs[j]
+				if q.Run != m.r.Runs[i].Number || q.Epoch != epoch || q.Cut == 0 || (len(q.Durable) > 0) != committed {
+					continue
+				}
+				if !committed { // the run died before it could say so
+					q.Completed, q.Fault = m.r.Runs[before].Number, ""
+					m.r.Runs[i].Epochs++
+				}
 				return i, q.Cut
 			}
 		}
 	}
-	return -1, 0
+	if before == 0 {
+		return -1, 0
+	}
+	run = before - 1
+	m.note("start %d restored epoch %d, and the logs of the start that made it are not here: what was lost before is not all known", m.r.Runs[before].Number, epoch)
+	return run, m.newestCut(m.r.Runs[run].Number, epoch)
 }
 
-// computing is how long the main thread computed between two times, in seconds.
-func (l *lanes) computing(from, to int64) float64 {
+// turnInto says that computing after a time was something else, and for how many
+// seconds.
+func (l *lanes) turnInto(k kind, after int64) float64 {
 	var us int64
+	var main []stretch
 	for _, s := range l.main {
-		if s.kind == computing {
-			us += max(0, min(s.to, to)-max(s.from, from))
+		if s.kind == computing && s.to > after {
+			if s.from < after {
+				before := s
+				before.to, s.from = after, after
+				main = append(main, before)
+			}
+			s.kind = k
+			us += s.to - s.from
 		}
+		main = append(main, s)
 	}
+	l.main = main
 	return float64(us) / 1e6
 }
 
@@ -89,6 +114,7 @@ func (m *merger) totals() {
 			}
 		}
 		t.Computing += sum.Computing / n
+		t.Noticing += sum.Noticing / n
 		t.Stopped += sum.Stopped / n
 		t.Starting += sum.Starting / n
 		t.Ending += sum.Ending / n
@@ -97,9 +123,9 @@ func (m *merger) totals() {
 		t.Overhead = t.Stopped / work
 	}
 	t.Computing -= t.Lost
-	t.Wall = t.Computing + t.Lost + t.Stopped + t.Starting + t.Ending + t.Dead
+	t.Wall = t.Computing + t.Lost + t.Noticing + t.Stopped + t.Starting + t.Ending + t.Dead
 	for _, q := range r.Epochs {
-		if len(q.Durable) > 0 {
+		if len(q.Durable) > 0 || q.Completed > 0 {
 			t.Committed++
 		} else if q.Fault != "" {
 			t.Failed++
@@ -115,8 +141,10 @@ func (t *Totals) add(l *lanes, run *Run) {
 	for _, s := range l.main {
 		d := float64(s.to-s.from) / 1e6
 		switch s.kind {
-		case computing:
+		case computing, lost:
 			t.Computing += d
+		case noticing:
+			t.Noticing += d
 		case starting, restoring:
 			t.Starting += d
 		case ending:
@@ -160,8 +188,9 @@ func (s *RankSums) take(l *lanes) {
 	for _, x := range l.main {
 		d := float64(x.to-x.from) / 1e6
 		switch x.kind {
-		case computing:
+		case computing, lost:
 			s.Computing += d
+		case noticing:
 		case starting, restoring:
 			s.Starting += d
 		case ending:

@@ -12,6 +12,7 @@ import (
 // would have written.
 type world struct {
 	ranks, perNode int
+	place          func(node int) int           // of the node that does what node would; nil: itself
 	skew           func(node int) time.Duration // of the node's clock
 	rng            *rand.Rand
 	now            time.Duration // since the first start
@@ -29,9 +30,17 @@ func newWorld(ranks, perNode int) *world {
 	return &world{ranks: ranks, perNode: perNode, skew: func(int) time.Duration { return 0 }, rng: rand.New(rand.NewPCG(1, 2)), bytes: 1 << 30}
 }
 
+// node is where a rank is.
+func (w *world) node(rank int) int {
+	if w.place == nil {
+		return rank / w.perNode
+	}
+	return w.place(rank / w.perNode)
+}
+
 // log adds an event of a rank at a real time.
 func (w *world) log(rank int, at time.Duration, e events.Event) {
-	node := rank / w.perNode
+	node := w.node(rank)
 	e.Rank, e.Mono = rank, int64(at-w.begun)
 	e.Wall = worldStart.Add(at + w.skew(node)).UnixNano()
 	w.cur[rank].Events = append(w.cur[rank].Events, e)
@@ -47,7 +56,7 @@ func (w *world) start(restored uint64) {
 	w.begun = w.now
 	w.cur = make([]events.RankLog, w.ranks)
 	for r := range w.ranks {
-		h := events.Header{Version: events.Version, Job: "ocean", Run: w.run, Size: w.ranks, Node: fmt.Sprintf("node%03d", r/w.perNode), PID: 1000 + r,
+		h := events.Header{Version: events.Version, Job: "ocean", Run: w.run, Size: w.ranks, Node: fmt.Sprintf("node%03d", w.node(r)), PID: 1000 + r,
 			AliveNS: 5e9, Levels: []string{"local", "global"}, Program: "matmul"}
 		w.cur[r] = events.RankLog{Header: h, Rank: r}
 		w.log(r, w.begun, events.Event{Name: events.Open, Begin: true, Header: &h})

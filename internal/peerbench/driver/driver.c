@@ -96,11 +96,12 @@ static void recover(void) {
 }
 static void end(void) { VELOC_Finalize(0); }
 #elif defined(USE_SCR)
-static void begin(const char *config) { (void)config; if (SCR_Init() != SCR_SUCCESS) die("SCR_Init"); }
+static const char *prefix; /* names of files are absolute, and below it */
+static void begin(const char *config) { prefix = config; if (SCR_Init() != SCR_SUCCESS) die("SCR_Init"); }
 static void take(int version, double since, double *waits) {
 	char name[64], file[4096], path[SCR_MAX_FILENAME];
 	snprintf(name, sizeof name, "bench.%d", version);
-	snprintf(file, sizeof file, "%s/rank_%d.ckpt", name, rank);
+	snprintf(file, sizeof file, "%s/%s/rank_%d.ckpt", prefix, name, rank);
 	if (SCR_Start_output(name, SCR_FLAG_CHECKPOINT) != SCR_SUCCESS) die("SCR_Start_output");
 	if (SCR_Route_file(file, path) != SCR_SUCCESS) die("SCR_Route_file");
 	put(path, 0);
@@ -109,10 +110,10 @@ static void take(int version, double since, double *waits) {
 }
 static void recover(void) {
 	int have = 0;
-	char name[SCR_MAX_FILENAME], file[SCR_MAX_FILENAME + 64], path[SCR_MAX_FILENAME];
+	char name[SCR_MAX_FILENAME], file[SCR_MAX_FILENAME + 4096], path[SCR_MAX_FILENAME];
 	if (SCR_Have_restart(&have, name) != SCR_SUCCESS || !have) die("SCR_Have_restart");
 	if (SCR_Start_restart(name) != SCR_SUCCESS) die("SCR_Start_restart");
-	snprintf(file, sizeof file, "%s/rank_%d.ckpt", name, rank);
+	snprintf(file, sizeof file, "%s/%s/rank_%d.ckpt", prefix, name, rank);
 	if (SCR_Route_file(file, path) != SCR_SUCCESS) die("SCR_Route_file");
 	get(path, mem);
 	if (SCR_Complete_restart(1) != SCR_SUCCESS) die("SCR_Complete_restart");

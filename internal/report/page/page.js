@@ -2,7 +2,7 @@
 "use strict";
 const D = JSON.parse(document.getElementById("data").textContent);
 const root = document.documentElement, $ = (id) => document.getElementById(id);
-const GUTTER = 128, K = D.kinds, BEHIND = K.indexOf("writing");
+const GUTTER = 128, K = D.kinds, PROGRAM = (k) => k <= K.indexOf("noticing"); // computing, kept or not
 
 // --- the data, unpacked: per row the stretches of its lanes, sorted by time ---
 function unpack(flat) {
@@ -16,7 +16,7 @@ function unpack(flat) {
   return s;
 }
 const rows = D.rows.map((r) => ({ rank: r.rank, node: r.node, lanes: [], marks: [] }));
-for (const l of D.lanes) rows[l.row].lanes.push({ run: l.run, node: l.node, main: unpack(l.main), behind: unpack(l.behind), texts: l.texts || {} });
+for (const l of D.lanes) rows[l.row].lanes.push({ run: l.run, node: l.node, main: unpack(l.main), behind: unpack(l.behind), texts: l.texts || {}, said: l.said || {} });
 for (const m of D.marks) if (rows[m.row]) rows[m.row].marks.push(m);
 const END = Math.max(D.end, 1);
 
@@ -105,7 +105,7 @@ function drawLane(g, s, y, h, t0, t1, x0, w) {
   const px = w / (t1 - t0), from = firstAfter(s.a, t0 - s.max);
   for (let pass = 0; pass < 2; pass++) {
     for (let i = from; i < s.a.length && s.a[i] <= t1; i++) {
-      if (s.b[i] < t0 || (s.k[i] === 0) !== (pass === 0)) continue;
+      if (s.b[i] < t0 || PROGRAM(s.k[i]) !== (pass === 0)) continue;
       const a = Math.max(x0, x0 + (s.a[i] - t0) * px), b = Math.min(x0 + w, x0 + (s.b[i] - t0) * px);
       g.fillStyle = C.kind[s.k[i]];
       const wide = Math.max(b - a, pass ? 1.4 : 0.5);
@@ -127,8 +127,8 @@ function density(g, list, lane, y, h, t0, t1, x0, w) {
     for (let j = firstAfter(s.a, t0 - s.max); j < s.a.length && s.a[j] <= t1; j++) {
       if (s.b[j] < t0) continue;
       let a = Math.max(0, (s.a[j] - t0) * px), b = Math.min(cols, (s.b[j] - t0) * px);
-      if (s.k[j] !== 0 && b - a < 1) { a = Math.min(Math.floor(a), cols - 1); b = a + 1; }
-      for (let x = Math.floor(a); x < b && x < cols; x++) acc[x * K.length + s.k[j]] += (Math.min(b, x + 1) - Math.max(a, x)) * (s.k[j] ? 3 : 1);
+      if (!PROGRAM(s.k[j]) && b - a < 1) { a = Math.min(Math.floor(a), cols - 1); b = a + 1; }
+      for (let x = Math.floor(a); x < b && x < cols; x++) acc[x * K.length + s.k[j]] += (Math.min(b, x + 1) - Math.max(a, x)) * (PROGRAM(s.k[j]) ? 1 : 3);
     }
   }
   for (let x = 0; x < cols; x++) {
@@ -181,6 +181,11 @@ function ticks(x0, w, f) {
   const want = (v1 - v0) / Math.max(w / 96, 1), step = STEPS.find((s) => s >= want) || STEPS[STEPS.length - 1];
   for (let t = Math.ceil(v0 / step) * step; t <= v1; t += step) f(x0 + (t - v0) / (v1 - v0) * w, t, step);
 }
+// inside writes a text centred at x, but whole.
+function inside(g, text, x, y, x0, w) {
+  const half = g.measureText(text).width / 2 + 1;
+  g.fillText(text, Math.min(Math.max(x, x0 + half), x0 + w - half), y);
+}
 function drawAxis() {
   const c = $("axis"), g = fitCanvas(c, 34), w = c.clientWidth - GUTTER, px = w / (v1 - v0);
   g.font = "11px system-ui, sans-serif"; g.textBaseline = "middle";
@@ -188,14 +193,14 @@ function drawAxis() {
   g.fillText("since the first start", 4, 25);
   g.save(); g.beginPath(); g.rect(GUTTER, 0, w, 34); g.clip();
   g.textAlign = "center";
-  ticks(GUTTER, w, (x, t, step) => { g.fillStyle = C.soft; g.fillText(tick(t, step), x, 25); g.fillStyle = C.line; g.fillRect(x, 31, 1, 3); });
+  ticks(GUTTER, w, (x, t, step) => { g.fillStyle = C.soft; inside(g, tick(t, step), x, 25, GUTTER, w); g.fillStyle = C.line; g.fillRect(x, 31, 1, 3); });
   let free = -1e9;
   for (const e of D.epochs) { // numbers of epochs, as many as there is room for
     const x = GUTTER + ((e.cut || e.from) - v0) * px;
-    if (x < GUTTER - 20 || x > GUTTER + w + 20 || x < free) continue;
+    if (x < GUTTER || x > GUTTER + w || x < free) continue;
     g.fillStyle = e.failed ? C.bad : C.ink;
     const label = (e.failed ? "✕ " : "◆ ") + e.n;
-    g.fillText(label, x, 9);
+    inside(g, label, x, 9, GUTTER, w);
     free = x + g.measureText(label).width + 10;
   }
   g.restore();
@@ -295,7 +300,7 @@ function line(tip, colour, text) {
   d.append(sw, t);
   tip.append(d);
 }
-const SAY = { computing: "computing", starting: "starting", restoring: "restoring", parked: "waiting at a Point", draining: "receiving messages in flight", capturing: "copying its state", held: "held at the Point", stopping: "waiting for the final checkpoint", ending: "done", writing: "writing", voting: "waiting for all votes", redundancy: "making redundant", flushing: "flushing" };
+const SAY = { computing: "computing", lost: "computing, lost later", noticing: "a rank was dead, not yet noticed", starting: "starting", restoring: "restoring", parked: "waiting at a Point", draining: "receiving messages in flight", capturing: "copying its state", held: "held at the Point", stopping: "waiting for the final checkpoint", ending: "done", writing: "writing", voting: "waiting for all votes", redundancy: "making redundant", flushing: "flushing" };
 function describe(s, i, texts) {
   const k = K[s.k[i]];
   let t = SAY[k] + (s.e[i] ? ", epoch " + s.e[i] : "") + ": " + dur(s.b[i] - s.a[i]);
@@ -326,7 +331,7 @@ function tipFor(it, t, near) {
     if (a.length + b.length === 0) continue;
     any = true;
     h.textContent = "rank " + r.rank + " on " + l.node + ", start " + l.run + " · " + clock(t, true);
-    for (const i of a) line(tip, C.kind[l.main.k[i]], describe(l.main, i, {}));
+    for (const i of a) line(tip, C.kind[l.main.k[i]], describe(l.main, i, l.said));
     for (const i of b) line(tip, C.kind[l.behind.k[i]], describe(l.behind, i, l.texts));
   }
   for (const m of r.marks) if (Math.abs(m.at - t) <= near * 2.5) line(tip, C[MARKS[m.what][1]], (m.what === "commit" ? "epoch " + m.epoch + " committed at " + m.text : m.what === "request" ? "checkpoint requested by " + m.text : m.text) + " · " + clock(m.at, true));
@@ -401,11 +406,19 @@ $("prev").onclick = () => step(-1);
 $("group").onclick = () => { grouped = !grouped; layout(); paint(); };
 $("less").onclick = () => { rowH = Math.max(2, Math.round(rowH / 1.5)); layout(); paint(); };
 $("more").onclick = () => { rowH = Math.min(60, Math.round(rowH * 1.5)); layout(); paint(); };
+function theme(t) { root.dataset.theme = t; colours(); hatch = null; }
 $("theme").onclick = () => {
-  root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark";
+  theme(root.dataset.theme === "dark" ? "light" : "dark");
   try { localStorage.setItem("holdfast-theme", root.dataset.theme); } catch (e) { /* a page without storage forgets it */ }
-  colours(); hatch = null; paint();
+  paint();
 };
+let onScreen = "";
+const drawNow = () => { drawMini(); drawAxis(); drawRows(); };
+addEventListener("beforeprint", () => { // paper is white
+  onScreen = root.dataset.theme; theme("light"); $("tip").style.display = "none"; drawNow();
+  for (const d of document.querySelectorAll("details")) if (rows.length <= 256) d.open = true;
+});
+addEventListener("afterprint", () => { theme(onScreen); drawNow(); });
 for (const tr of document.querySelectorAll("tr.go")) {
   const go = () => { around(+tr.dataset.from, +tr.dataset.to); $("timeline").scrollIntoView({ behavior: "smooth", block: "start" }); };
   tr.addEventListener("click", go);
@@ -415,6 +428,6 @@ addEventListener("resize", paint);
 colours(); layout();
 const at = /[#&]epoch=(\d+)/.exec(location.hash), wanted = at && D.epochs.find((e) => e.n === +at[1]);
 if (wanted) around(wanted.from, wanted.to); else everything();
-drawMini(); drawAxis(); drawRows();
+drawNow();
 root.dataset.ready = "yes";
 })();
