@@ -7,8 +7,8 @@
 #
 # runs the program on 4 of the 5 nodes.
 #
-# --no-kill keeps the job when a node dies. It also means that nobody restarts the
-# job when its first node dies, which runs this script: look at docs/SLURM.md.
+# --no-kill keeps the job when a node dies. When its first node dies, which runs this
+# script, the ranks put the job back into the queue (holdfast run --requeue).
 #SBATCH --no-kill
 #SBATCH --requeue
 #SBATCH --open-mode=append

@@ -2,8 +2,6 @@ package slurm
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -17,40 +15,6 @@ func Plugins(library string) []string {
 		return []string{"pmi2"}
 	}
 	return nil
-}
-
-// PairError says that srun was told to use a plugin under which a library does
-// not come up, and which one does.
-type PairError struct {
-	Library string
-	Plugin  string
-	Use     string // "" if the site has none that works
-}
-
-func (e *PairError) Error() string {
-	if e.Use == "" {
-		return fmt.Sprintf("srun --mpi=%s does not start %s, and this Slurm has no plugin that does; use %s's own mpirun inside the job", e.Plugin, e.Library, e.Library)
-	}
-	return fmt.Sprintf("srun --mpi=%s does not start %s: every rank would be alone or none would come up; use srun --mpi=%s", e.Plugin, e.Library, e.Use)
-}
-
-// CheckPair returns a *PairError when a plugin does not start a library. have
-// are the plugins of the site; empty means that they are not known. A library
-// that is not known is not judged.
-func CheckPair(library, plugin string, have []string) error {
-	good := Plugins(library)
-	base, _, _ := strings.Cut(plugin, "_v") // pmix_v4
-	if len(good) == 0 || slices.Contains(good, base) {
-		return nil
-	}
-	e := &PairError{Library: library, Plugin: plugin}
-	for _, g := range good {
-		if len(have) == 0 || slices.Contains(have, g) {
-			e.Use = g
-			break
-		}
-	}
-	return e
 }
 
 // MPIPlugins lists what srun's --mpi can be on this site.

@@ -32,11 +32,9 @@ is one line.
 Exit codes: 0 looked, and all moves came about; 1 a move did not; 2 no server could
 be asked.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if keyFile == "" {
-				if keyFile, err = gpustate.DefaultKeyFile(); err != nil {
-					return err
-				}
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := gpudConfig(cmd); err != nil {
+				return err
 			}
 			if every == 0 {
 				p.Confirm = 1
@@ -47,7 +45,7 @@ be asked.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&keyFile, "key", "", "file with the servers' key (default as holdfast gpud)")
+	f.StringVar(&keyFile, "key", "", keyHelp)
 	f.BoolVar(&asJSON, "json", false, "write one JSON object per move")
 	f.DurationVar(&every, "every", 0, "look again and again, with so much time between (default once)")
 	f.IntVar(&p.N, "window", gpustate.DefaultWindow, "the command window N: move beyond a difference of N/2")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/holdfast-hpc/holdfast/internal/storagebench"
@@ -12,12 +11,6 @@ func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "measure what checkpoints cost on this machine",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("there is no suite %q; see holdfast bench --help", args[0])
-			}
-			return cmd.Help()
-		},
 	}
 	cmd.AddCommand(newBenchStorage(), newBenchCut(), newBenchMPI(), newBenchGPU(), newBenchRemote(), newBenchApps(), newBenchPeers(), newBenchModel(), newBenchPlot(),
 		newBenchWorker(), newBenchCutWorker(), newBenchMPIWorker(), newBenchGPUWorker(), newBenchAppsRaw())
@@ -42,15 +35,14 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 2 could not measure.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			self, err := os.Executable()
-			if err != nil {
+			var err error
+			if o.Self, err = self("bench", "worker"); err != nil {
 				return err
 			}
-			o.Self = []string{self, "bench", "worker"}
-			o.Note = out.note(cmd)
 			if quick {
 				o.Ranks, o.MiB, o.Runs = []int{2}, []int{64}, 3
 			}
+			o.Note = out.note(cmd, (len(o.Ranks)+1)*len(o.MiB)) // and parity
 			lines, err := storagebench.Run(cmd.Context(), o)
 			return out.finish(cmd, lines, err)
 		},

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -22,12 +22,22 @@ library, with it armed, with checkpoints at an interval, with several command
 windows, and through a restart. The same ranks write, read and upload as many
 bytes and build the same kernels without the library, in the same run.
 
-The steps of a run are timed, not the start of MPI. Runs are compared by their
-fastest; the noise is by how much the second is slower, and a goal that is missed
-by less than that is not judged. The cost of a checkpoint is
-by how much a run with some gets longer, at least what the program waits; at the
-Daly interval for --mtbf it is paid once an interval. --whole makes a run of a
-whole such interval, too.
+The steps of a run are timed, not the start of MPI. In each round every way to run
+comes once, and in the reversed order in the next. What arming costs is the
+median over the rounds of armed / not armed, with the interval that this median
+has with a confidence of 95 % (sign test, from 6 rounds on); the goal is judged
+only where that interval is on one side of it. Other runs are compared by their
+fastest. The cost of a checkpoint is by how much a run with some gets longer, at
+least what the program waits; at the Daly interval for --mtbf it is paid once an
+interval. --whole makes a run of a whole such interval, too. What a restart and
+its baseline are made of is listed part by part.
+
+Cases: ` + strings.Join(appbench.Cases, ", ") + `. A long measurement of
+each, and one that fits into four minutes:
+
+  holdfast bench apps --cases armed --runs 12 --seconds 3
+  holdfast bench apps --cases restart --runs 5
+  holdfast bench apps --cases armed,checkpoint,restart --runs 8 --time 4m
 
 With --moves nothing is timed but restarts: each application is stopped at a
 checkpoint and restarted at every place, "same", "swap" (the GPUs in reversed
@@ -42,18 +52,14 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 2 could not measure.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			self, err := os.Executable()
-			if err != nil {
+			var err error
+			if o.Self, err = self("bench", "apps-raw"); err != nil {
 				return err
 			}
-			o.Self = []string{self, "bench", "apps-raw"}
-			if o.BinDir == "" {
-				o.BinDir = filepath.Dir(self)
-			}
-			if o.BinDir, err = filepath.Abs(o.BinDir); err != nil {
+			if o.BinDir, err = appDir(o.BinDir); err != nil {
 				return err
 			}
-			o.Note = out.note(cmd)
+			o.Note = out.note(cmd, o.Steps())
 			lines, err := appbench.Run(cmd.Context(), o)
 			return out.finish(cmd, lines, err)
 		},
@@ -72,6 +78,9 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 	f.IntSliceVar(&o.Windows, "windows", o.Windows, fmt.Sprintf("command windows besides the default, %d, and none", gpustate.DefaultWindow))
 	f.DurationVar(&o.MTBF, "mtbf", o.MTBF, "mean time between failures for the Daly interval")
 	f.StringSliceVar(&o.Moves, "moves", nil, "restart at these places and compare results, such as same,swap,pocl")
+	f.StringSliceVar(&o.Cases, "cases", nil, "parts of the suite (default: all)")
+	f.DurationVar(&o.Budget, "time", 0, "how long all of it may take, such as 4m: fewer rounds where they do not fit")
+	f.StringVar(&o.Bind, "bind", "", "what mpirun binds each rank to, such as core or numa (default: nothing)")
 	f.BoolVar(&o.Whole, "whole", false, "run each application for a whole Daly interval, too")
 	return cmd
 }

@@ -52,11 +52,13 @@ func TestBenchApps(t *testing.T) {
 	metrics := map[string]bool{}
 	for _, l := range lines {
 		metrics[strings.SplitN(l.Metric, " ", 3)[0]] = true
+		metrics[l.Metric] = true
 		if l.Value <= 0 || l.Suite != "apps" {
 			t.Errorf("got %+v", l)
 		}
 	}
-	for _, want := range []string{"steps,", "library", "command", "a", "one", "Daly", "restart:"} {
+	for _, want := range []string{"steps,", "library", "command", "a", "one", "Daly", "restart:",
+		"restart: of that, device contents", "restart: of the baseline, read"} {
 		if !metrics[want] {
 			t.Errorf("no metric begins with %q: %v, under %s", want, metrics, l.Title)
 		}

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"os"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut/scale"
 	"github.com/holdfast-hpc/holdfast/internal/cutbench"
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/spf13/cobra"
 )
 
@@ -31,12 +31,11 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 			if simulate > 0 {
 				return simulateCut(cmd, simulate, out.json)
 			}
-			self, err := os.Executable()
-			if err != nil {
+			var err error
+			if o.Self, err = self("bench", "cut-worker"); err != nil {
 				return err
 			}
-			o.Self = []string{self, "bench", "cut-worker"}
-			o.Note = out.note(cmd)
+			o.Note = out.note(cmd, len(mpirun.Launchers())*len(o.Ranks))
 			lines, err := cutbench.Run(cmd.Context(), o)
 			return out.finish(cmd, lines, err)
 		},

@@ -32,18 +32,19 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 			if err != nil {
 				return err
 			}
-			self, err := os.Executable()
-			if err != nil {
+			o.Select = sel
+			if o.Self, err = self("bench", "gpu-worker"); err != nil {
 				return err
 			}
-			o.Select, o.Self = sel, []string{self, "bench", "gpu-worker"}
 			for _, g := range gib {
 				o.Sizes = append(o.Sizes, int64(g*(1<<30)))
 			}
 			var lines []bench.Line
+			begin := out.note(cmd, 0)
+			begin("the first figure")
 			err = gpubench.Run(cmd.Context(), o, func(r gpubench.Result) {
 				lines = append(lines, gpuLine(r))
-				fmt.Fprintln(cmd.ErrOrStderr(), "measured", r.Case+":", r.Metric)
+				begin(fmt.Sprintf("figure %d, after %s: %s", len(lines)+1, r.Case, r.Metric))
 			})
 			return out.finish(cmd, lines, err)
 		},

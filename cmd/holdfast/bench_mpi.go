@@ -1,9 +1,8 @@
 package main
 
 import (
-	"os"
-
 	"github.com/holdfast-hpc/holdfast/internal/mpibench"
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/spf13/cobra"
 )
 
@@ -23,12 +22,11 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 2 could not measure.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			self, err := os.Executable()
-			if err != nil {
+			var err error
+			if o.Self, err = self("bench", "mpi-worker"); err != nil {
 				return err
 			}
-			o.Self = []string{self, "bench", "mpi-worker"}
-			o.Note = out.note(cmd)
+			o.Note = out.note(cmd, len(mpirun.Launchers())*o.Runs)
 			lines, err := mpibench.Run(cmd.Context(), o)
 			return out.finish(cmd, lines, err)
 		},

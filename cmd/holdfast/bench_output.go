@@ -15,6 +15,7 @@ import (
 type benchOutput struct {
 	json, strict bool
 	plot         string
+	stop         func() // of the progress; nil if there is none
 }
 
 func (o *benchOutput) flags(cmd *cobra.Command) {
@@ -24,13 +25,21 @@ func (o *benchOutput) flags(cmd *cobra.Command) {
 	f.StringVar(&o.plot, "plot", "", "directory to keep the results in, too: JSON lines and plots, SVG and PNG")
 }
 
-// note tells of progress on standard error.
-func (o *benchOutput) note(cmd *cobra.Command) func(string) {
-	return func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), "measuring", s) }
+// note shows progress on a terminal: which of about so many steps is under way, 0
+// if nobody knows how many there are. finish ends it.
+func (o *benchOutput) note(cmd *cobra.Command, total int) (begin func(string)) {
+	begin, o.stop = steps(cmd, "measuring", total)
+	return begin
 }
 
 // finish writes what was measured, also when err ended it early.
 func (o *benchOutput) finish(cmd *cobra.Command, lines []bench.Line, err error) error {
+	if o.stop != nil {
+		o.stop()
+	}
+	if len(lines) == 0 && err != nil {
+		return err
+	}
 	if werr := bench.Write(cmd.OutOrStdout(), lines, o.json); err == nil {
 		err = werr
 	}

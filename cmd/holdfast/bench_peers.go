@@ -30,11 +30,11 @@ A peer that is not installed is skipped, with the way to get it.
 Exit codes: 0 measured; 2 could not measure.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			self, err := os.Executable()
-			if err != nil {
+			var err error
+			if o.Self, err = self("bench", "worker"); err != nil {
 				return err
 			}
-			o.Self, o.Note = []string{self, "bench", "worker"}, out.note(cmd)
+			o.Note = out.note(cmd, 0)
 			lines, err := peerbench.Run(cmd.Context(), o)
 			return out.finish(cmd, lines, err)
 		},

@@ -2,13 +2,21 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/remotebench"
 	"github.com/spf13/cobra"
 )
+
+// cases is how many parts of the suite are measured.
+func cases(chosen []string) int {
+	if len(chosen) == 0 {
+		return len(remotebench.Cases)
+	}
+	return len(chosen)
+}
 
 func newBenchRemote() *cobra.Command {
 	var out benchOutput
@@ -19,7 +27,8 @@ func newBenchRemote() *cobra.Command {
 		Short: "measure devices behind holdfast gpud beside the same devices without it",
 		Long: `remote starts two servers of holdfast gpud on this machine and measures, beside the
 same device in the program's own process in the same run: transfers of 64 KiB to
-256 MiB through shared memory and through TCP, kernel launches, the applications,
+256 MiB through shared memory and through TCP, one at a time and many in flight,
+kernel launches, the applications,
 what the command window costs, and how two instances on one device gain from
 holdfast balance. Migrations are broken down by step. With two GPUs each server
 has one; on a CPU the balanced servers have one core each.
@@ -33,21 +42,20 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 2 could not measure.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			self, err := os.Executable()
-			if err != nil {
+			var err error
+			if o.Self, err = self(); err != nil {
 				return err
 			}
-			o.Self = []string{self}
-			if o.BinDir == "" {
-				o.BinDir = filepath.Dir(self)
-			}
-			if o.BinDir, err = filepath.Abs(o.BinDir); err != nil {
+			if o.BinDir, err = appDir(o.BinDir); err != nil {
 				return err
 			}
 			if quick {
 				o.Runs, o.Seconds = 2, 0.5
+				if !cmd.Flags().Changed("time") {
+					o.Limit = 5 * time.Minute
+				}
 			}
-			o.Note = out.note(cmd)
+			o.Note = out.note(cmd, cases(o.Cases))
 			lines, err := remotebench.Run(cmd.Context(), o)
 			return out.finish(cmd, lines, err)
 		},
@@ -61,6 +69,7 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 	f.StringSliceVar(&o.Cases, "cases", nil, "parts of the suite (default: all)")
 	f.IntVar(&o.Runs, "runs", 5, "runs of each figure")
 	f.Float64Var(&o.Seconds, "seconds", 2, "how long an application runs, about")
-	f.BoolVar(&quick, "quick", false, "2 runs, applications of half a second: less than two minutes")
+	f.DurationVar(&o.Limit, "time", 0, "how long all of it may take, about: no application is begun after it (default: no limit)")
+	f.BoolVar(&quick, "quick", false, "2 runs, applications of half a second, at most 5 minutes")
 	return cmd
 }

@@ -70,9 +70,35 @@ func TestCompletion(t *testing.T) {
 
 // TestMistakes: what cannot be done ends with one code and a word about it.
 func TestMistakes(t *testing.T) {
-	for _, args := range [][]string{{"nothing"}, {"ls"}, {"ls", "--nothing", "."}, {"bench", "nothing"}, {"verify"}, {"man"}} {
-		if code, _, errs := run(t, args...); code != exitNoLook || errs == "" {
-			t.Errorf("%v: exit code %d, %q; want %d and a message", args, code, errs, exitNoLook)
+	for _, c := range []struct {
+		args, want string
+	}{
+		{"nothing", `holdfast has no command "nothing"; see holdfast --help`},
+		{"statsu", "do you mean status?"},
+		{"ls", "usage: holdfast ls DIR..."},
+		{"ls --nothing .", "unknown flag: --nothing; see holdfast ls --help"},
+		{"bench strorage", `holdfast bench has no command "strorage", do you mean storage?`},
+		{"completion tcsh", "holdfast completion has no command"},
+		{"verify", "usage: holdfast verify DIR..."},
+		{"verify nosuchdirectory", "directory nosuchdirectory cannot be used: it does not exist"},
+		{"ls .", "no job has written checkpoints to it"},
+		{"prune nosuchdirectory", "does not exist"},
+		{"doctor now", "holdfast doctor cannot do with 1 argument(s)"},
+		{"man", "usage: holdfast man DIR"},
+		{"bench cut --ranks 0", "--ranks 0: want numbers from 2 on"},
+		{"bench mpi --runs 0", "at least 1"},
+		{"bench peers --mpi lam", `MPI "lam" is not known`},
+		{"bench storage --dir nosuchdirectory", "nosuchdirectory"},
+	} {
+		code, out, errs := run(t, strings.Fields(c.args)...)
+		if code != exitNoLook || !strings.Contains(errs, c.want) || out != "" {
+			t.Errorf("%s: exit code %d, %q, %q; want %d, nothing, and %q", c.args, code, out, errs, exitNoLook, c.want)
 		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if code, out, _ := run(t, "--version"); code != exitGood || !strings.Contains(out, "go1.") {
+		t.Errorf("exit code %d, %q", code, out)
 	}
 }

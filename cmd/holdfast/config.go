@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/spf13/cobra"
@@ -47,8 +45,8 @@ value that is not allowed, no directory for checkpoints; 2 bad arguments.`,
 			if err != nil {
 				return err
 			}
-			for _, name := range strayVariables(os.Environ(), c) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: %s is set, but is no variable of Holdfast\n", name)
+			for _, stray := range c.Stray(os.Environ()) {
+				fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", stray)
 			}
 			if bad := c.Check(); bad != nil {
 				fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", bad)
@@ -83,22 +81,4 @@ func settingsTable(c *coordinated.Config) [][]string {
 		out = append(out, []string{v.Key, v.Env, v.Default, v.Help, v.Allowed})
 	}
 	return out
-}
-
-// strayVariables are variables that look like Holdfast's and mean nothing.
-func strayVariables(environ []string, c *coordinated.Config) []string {
-	known := []string{coordinated.ConfigEnv, "HOLDFAST_DEVICE", "HOLDFAST_MPI"}
-	for _, v := range c.Values() {
-		known = append(known, v.Env)
-	}
-	var stray []string
-	for _, kv := range environ {
-		name, _, _ := strings.Cut(kv, "=")
-		if strings.HasPrefix(name, "HOLDFAST_") && !slices.Contains(known, name) &&
-			!strings.HasPrefix(name, "HOLDFAST_TEST") && !strings.HasPrefix(name, "HOLDFAST_APPS") {
-			stray = append(stray, name)
-		}
-	}
-	slices.Sort(stray)
-	return stray
 }

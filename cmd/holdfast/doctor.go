@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
@@ -26,17 +25,17 @@ Exit codes: 0 all is well; 1 there is a warning: a job runs, but slower or less
 safely; 2 something failed: a job would not run.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			self, err := os.Executable()
+			rank, err := self("doctor-rank")
 			if err != nil {
 				return err
 			}
 			c := coordinated.ReadConfig("")
 			o := c.Options()
-			d := doctor.Options{Self: []string{self, "doctor-rank"}, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check()}
-			if !asJSON {
-				d.Note = func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), "looking at", s) }
-			}
+			d := doctor.Options{Self: rank, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(), Stray: c.Stray(os.Environ())}
+			begin, stop := steps(cmd, "looking at", 0)
+			d.Note = begin
 			findings := doctor.Run(cmd.Context(), d)
+			stop()
 			if asJSON {
 				err = jsonLines(cmd.OutOrStdout(), findings)
 			} else {

@@ -55,13 +55,19 @@ second TERM leaves at once. USR1 moves them away, refuses new ones, and stays.
   srun -N2 --ntasks-per-node=1 --overlap holdfast gpud --listen eth0:7478 &
   HOLDFAST_DEVICE=remote=node7:7478,cuda:0 ./app
 
+Each program is served by a process of its own: a kernel that writes out of
+bounds ends that program alone. --in-process does without.
+
+Every option for serving can stand in holdfast.yaml, as gpud.quota and so on, or in
+a variable, as HOLDFAST_GPUD_QUOTA: holdfast config --all lists them.
+
 With --status or --evacuate it asks or commands a server that runs.
 
 Exit codes: 0 ended on TERM, or asked; 1 --evacuate could not move all programs;
 2 could not serve, no such server.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.complete(); err != nil {
+			if err := errors.Join(gpudConfig(cmd), o.complete()); err != nil {
 				return err
 			}
 			switch {
@@ -75,13 +81,16 @@ Exit codes: 0 ended on TERM, or asked; 1 --evacuate could not move all programs;
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&o.opt.Listen, "listen", nil, "address to listen at, may be repeated (default "+defaultSocket()+")")
-	f.StringVar(&o.opt.KeyFile, "key", "", "file with the key (default "+gpustate.KeyEnv+", else holdfast/gpud.key in the configuration directory)")
+	f.StringVar(&o.opt.KeyFile, "key", "", keyHelp)
 	f.StringVar(&o.opt.Name, "name", "", "name of the server for people (default the host's)")
 	f.StringArrayVar(&o.opt.Advertise, "advertise", nil, "address by which other servers reach this one, may be repeated")
 	f.StringArrayVar(&o.devices, "device", nil, "device to offer, such as cuda or pocl, may be repeated (default all)")
 	f.StringVar(&o.quota, "quota", "", "device memory of one program, such as 8GiB (default no bound)")
 	f.IntVar(&o.opt.MaxClients, "max-clients", 0, "programs at a time (default 256)")
 	f.DurationVar(&o.opt.Patience, "patience", 0, "drop a program that does not read what it is sent for so long (default 30s)")
+	f.DurationVar(&o.opt.Silence, "silence", 0, "give a program's connection up when its host has not acknowledged anything for so long (default 15s)")
+	f.DurationVar(&o.opt.Frozen, "frozen", 0, "drop a program that is stopped for so long (default never: a debugger may have stopped it)")
+	f.BoolVar(&o.opt.InProcess, "in-process", false, "serve all programs in one process: a kernel of one that writes out of bounds harms all")
 	f.StringArrayVar(&o.opt.Peers, "peer", nil, "server that programs are moved to on TERM and USR1, may be repeated")
 	f.DurationVar(&o.grace, "grace", 20*time.Second, "how long TERM waits for programs to end")
 	f.StringVar(&o.metrics, "metrics", "", "HOST:PORT for metrics over HTTP in the format of Prometheus")
@@ -90,6 +99,19 @@ Exit codes: 0 ended on TERM, or asked; 1 --evacuate could not move all programs;
 	f.StringArrayVar(&o.to, "to", nil, "with --evacuate: server to move to, may be repeated (default its --peer)")
 	f.BoolVar(&o.asJSON, "json", false, "with --status and --evacuate: write JSON")
 	return cmd
+}
+
+// workerVerb is the hidden verb of a process that serves one program.
+const workerVerb = "gpud-worker"
+
+func newGpudWorker() *cobra.Command {
+	return &cobra.Command{
+		Use:    workerVerb,
+		Short:  "serve one program for holdfast gpud, which starts it",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE:   func(*cobra.Command, []string) error { return gpud.RunWorker() },
+	}
 }
 
 // defaultSocket is where gpud listens and where its clients look when nothing is
@@ -106,11 +128,6 @@ func defaultSocket() string {
 func (o *gpudFlags) complete() (err error) {
 	if len(o.opt.Listen) == 0 {
 		o.opt.Listen = []string{defaultSocket()}
-	}
-	if o.opt.KeyFile == "" {
-		if o.opt.KeyFile, err = gpustate.DefaultKeyFile(); err != nil {
-			return err
-		}
 	}
 	if o.quota != "" {
 		if o.opt.Quota, err = parseSize(o.quota); err != nil {
@@ -162,6 +179,10 @@ func (o *gpudFlags) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGTERM, os.Interrupt)
 	defer signal.Stop(signals)
 	o.opt.Logger = slog.New(slog.NewTextHandler(stderr, nil))
+	if !o.opt.InProcess {
+		// the binary that runs, whatever is at its path by now
+		o.opt.Worker = []string{"/proc/self/exe", workerVerb}
+	}
 	s, err := gpud.New(o.opt)
 	if err != nil {
 		return err
@@ -245,15 +266,10 @@ func (o *gpudFlags) moveAway(ctx context.Context, s *gpud.Server) {
 }
 
 func (o *gpudFlags) showStatus(ctx context.Context, w io.Writer) error {
-	a, err := gpud.DialAdmin(ctx, o.status, o.opt.KeyFile)
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	st, err := a.Status(ctx)
-	if err != nil {
-		return err
-	}
+	return withServer(ctx, o.status, o.opt.KeyFile, func(_ *gpud.Admin, st gpud.Status) error { return o.writeStatus(w, st) })
+}
+
+func (o *gpudFlags) writeStatus(w io.Writer, st gpud.Status) error {
 	if o.asJSON {
 		return jsonLines(w, []gpud.Status{st})
 	}
@@ -284,18 +300,15 @@ func clientRows(list []gpud.ClientStatus) [][]string {
 }
 
 func (o *gpudFlags) orderEvacuation(ctx context.Context, w io.Writer) error {
-	a, err := gpud.DialAdmin(ctx, o.evacuate, o.opt.KeyFile)
-	if err != nil {
-		return err
-	}
-	defer a.Close()
 	var to []string
 	for _, t := range o.to {
 		to = append(to, destination(t))
 	}
-	list, err := a.Evacuate(ctx, to)
-	if err != nil {
-		return err
-	}
-	return writeMoves(w, list, o.asJSON)
+	return withServer(ctx, o.evacuate, o.opt.KeyFile, func(a *gpud.Admin, _ gpud.Status) error {
+		list, err := a.Evacuate(ctx, to)
+		if err != nil {
+			return err
+		}
+		return writeMoves(w, list, o.asJSON)
+	})
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,7 +15,7 @@ import (
 // server starts a server of fake devices in this process.
 func server(t *testing.T, key string) (s *gpud.Server, addr string) {
 	t.Helper()
-	s, err := gpud.New(gpud.Options{Listen: []string{"unix:" + filepath.Join(t.TempDir(), "s")}, KeyFile: key, Name: "node7",
+	s, err := gpud.New(gpud.Options{Listen: []string{"unix:" + filepath.Join(t.TempDir(), "s")}, KeyFile: key, Name: "node7", InProcess: true,
 		Offer: func(i gpustate.Info) bool { return i.Kind == "fake" }})
 	if err != nil {
 		t.Fatal(err)
@@ -123,5 +124,32 @@ func TestGpudRefuses(t *testing.T) {
 		{"--device", "remote=a:1"}, {"--device", "no such device"}, {"--listen", "256.0.0.1:0"},
 	} {
 		verb(t, exitNoLook, append([]string{"gpud", "--key", key}, args...)...)
+	}
+}
+
+// TestGpudConfig: what is no flag comes from a variable or the file.
+func TestGpudConfig(t *testing.T) {
+	t.Chdir(t.TempDir())
+	key := filepath.Join(t.TempDir(), "key")
+	_, addr := server(t, key)
+	if err := os.WriteFile("holdfast.yaml", []byte("gpud:\n  key: "+key+"\n  listen: [nowhere]\n  quota: 1GiB\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if text := verb(t, exitGood, "gpud", "--status", addr); !strings.Contains(text, "node7") {
+		t.Errorf("got %q", text)
+	}
+	verb(t, exitGood, "balance", addr)
+	verb(t, exitNoLook, "migrate", addr, "nobody", addr)
+	if text := verb(t, exitNoLook, "gpud"); !strings.Contains(text, "nowhere") {
+		t.Errorf("got %q, want the address of the file", text)
+	}
+	t.Setenv("HOLDFAST_GPUD_QUOTA", "much")
+	if text := verb(t, exitNoLook, "gpud"); !strings.Contains(text, "much") {
+		t.Errorf("got %q, want the quota of the variable", text)
+	}
+	t.Setenv("HOLDFAST_GPUD_QUOTA", "")
+	t.Setenv("HOLDFAST_GPUD_GRACE", "soon")
+	if text := verb(t, exitNoLook, "gpud"); !strings.Contains(text, "gpud.grace") || !strings.Contains(text, "HOLDFAST_GPUD_GRACE") {
+		t.Errorf("got %q, want key and variable", text)
 	}
 }

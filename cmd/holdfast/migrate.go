@@ -37,42 +37,33 @@ When the move fails the program goes on where it is.
 Exit codes: 0 moved; 1 not moved; 2 no such server or program.`,
 		Args: cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := gpudConfig(cmd); err != nil {
+				return err
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			return migrate(ctx, cmd.OutOrStdout(), args, keyFile, asJSON)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&keyFile, "key", "", "file with the servers' key (default as holdfast gpud)")
+	f.StringVar(&keyFile, "key", "", keyHelp)
 	f.BoolVar(&asJSON, "json", false, "write JSON")
 	f.DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait")
 	return cmd
 }
 
-func migrate(ctx context.Context, w io.Writer, args []string, keyFile string, asJSON bool) (err error) {
-	if keyFile == "" {
-		if keyFile, err = gpustate.DefaultKeyFile(); err != nil {
+func migrate(ctx context.Context, w io.Writer, args []string, keyFile string, asJSON bool) error {
+	return withServer(ctx, args[0], keyFile, func(a *gpud.Admin, st gpud.Status) error {
+		c, err := findProgram(st.Clients, args[1])
+		if err != nil {
 			return err
 		}
-	}
-	a, err := gpud.DialAdmin(ctx, args[0], keyFile)
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	st, err := a.Status(ctx)
-	if err != nil {
-		return err
-	}
-	c, err := findProgram(st.Clients, args[1])
-	if err != nil {
-		return err
-	}
-	m, err := a.Move(ctx, c.ID, destination(args[2]))
-	if err != nil {
-		m = gpud.Moved{Client: c.ID, Program: c.Program, PID: c.PID, To: destination(args[2]), Err: err.Error()}
-	}
-	return writeMoves(w, []gpud.Moved{m}, asJSON)
+		m, err := a.Move(ctx, c.ID, destination(args[2]))
+		if err != nil {
+			m = gpud.Moved{Client: c.ID, Program: c.Program, PID: c.PID, To: destination(args[2]), Err: err.Error()}
+		}
+		return writeMoves(w, []gpud.Moved{m}, asJSON)
+	})
 }
 
 // destination turns what people write into a selection.

@@ -81,7 +81,8 @@ type bar struct {
 	what  string
 	total int64 // about; 0 when nobody knows
 	done  func() int64
-	text  func(int64) string // for a number of what is counted
+	text  func(int64) string               // for a number of what is counted
+	say   func(since time.Duration) string // what to draw instead; nil: line
 	begun time.Time
 	wide  int // of what was drawn last
 }
@@ -89,7 +90,7 @@ type bar struct {
 const (
 	barAfter = 500 * time.Millisecond
 	barEvery = 200 * time.Millisecond
-	barWidth = 28
+	barWidth = 20
 )
 
 // showBar draws a bar until stop is called; on anything but a terminal it does
@@ -98,11 +99,55 @@ func showBar(cmd *cobra.Command, what string, total int64, done func() int64, te
 	if !isTerminal(cmd.ErrOrStderr()) {
 		return func() {}
 	}
-	b := &bar{w: cmd.ErrOrStderr(), what: what, total: total, done: done, text: text, begun: time.Now()}
+	b := &bar{w: cmd.ErrOrStderr(), what: what, total: total, done: done, text: text}
+	return b.show()
+}
+
+// show draws the bar until stop is called.
+func (b *bar) show() (stop func()) {
+	b.begun = time.Now()
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() { b.run(quit) })
 	return sync.OnceFunc(func() { close(quit); wg.Wait() })
+}
+
+// steps shows on a terminal which step of about total is under way; 0 when nobody
+// knows how many there are. On anything but a terminal it does nothing.
+func steps(cmd *cobra.Command, what string, total int) (begin func(step string), stop func()) {
+	if !isTerminal(cmd.ErrOrStderr()) {
+		return func(string) {}, func() {}
+	}
+	s := &stepper{what: what, total: total}
+	b := &bar{w: cmd.ErrOrStderr(), say: s.line}
+	return s.begin, b.show()
+}
+
+type stepper struct {
+	what  string
+	total int
+
+	mu    sync.Mutex
+	step  string // guarded by mu
+	begun int    // guarded by mu
+}
+
+func (s *stepper) begin(step string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.step = step
+	s.begun++
+}
+
+func (s *stepper) line(since time.Duration) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	took := ageText(since.Seconds())
+	if s.total <= 0 {
+		return fmt.Sprintf("%s for %s: %s", s.what, took, s.step)
+	}
+	share := min(1, float64(max(s.begun-1, 0))/float64(s.total))
+	return fmt.Sprintf("%s %s  %s%s: %s", s.what, gauge(share), took, toGo(share, since), s.step)
 }
 
 func (b *bar) run(quit <-chan struct{}) {
@@ -123,9 +168,24 @@ func (b *bar) run(quit <-chan struct{}) {
 }
 
 func (b *bar) draw(now time.Time) {
-	line := b.line(now.Sub(b.begun))
-	fmt.Fprintf(b.w, "\r%-*s", b.wide, line)
-	b.wide = len([]rune(line))
+	line := b.line
+	if b.say != nil {
+		line = b.say
+	}
+	runes := []rune(line(now.Sub(b.begun)))
+	runes = runes[:min(len(runes), columns(b.w)-1)] // a line that is broken cannot be drawn over
+	fmt.Fprintf(b.w, "\r%-*s", b.wide, string(runes))
+	b.wide = len(runes)
+}
+
+// columns is how wide a terminal is.
+func columns(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
+			return int(size.Col)
+		}
+	}
+	return 80
 }
 
 // line says how far it is, at which rate, and how long it will take.
@@ -136,11 +196,19 @@ func (b *bar) line(since time.Duration) string {
 		return fmt.Sprintf("%s %s, %s/s", b.what, b.text(n), b.text(int64(rate)))
 	}
 	share := min(1, float64(n)/float64(b.total))
+	return fmt.Sprintf("%s %s  %s of %s, %s/s%s", b.what, gauge(share), b.text(min(n, b.total)), b.text(b.total), b.text(int64(rate)), toGo(share, since))
+}
+
+// gauge draws a share of a whole.
+func gauge(share float64) string {
 	full := int(share * barWidth)
-	s := fmt.Sprintf("%s [%s%s] %3.0f %%  %s of %s, %s/s", b.what, strings.Repeat("#", full), strings.Repeat(".", barWidth-full), 100*share,
-		b.text(min(n, b.total)), b.text(b.total), b.text(int64(rate)))
-	if share > 0 && share < 1 {
-		s += ", " + ageText(since.Seconds()*(1-share)/share) + " to go"
+	return fmt.Sprintf("[%s%s] %3.0f %%", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), 100*share)
+}
+
+// toGo says how long the rest will take at the rate so far.
+func toGo(share float64, since time.Duration) string {
+	if share <= 0 || share >= 1 {
+		return ""
 	}
-	return s
+	return ", " + ageText(since.Seconds()*(1-share)/share) + " to go"
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,12 +13,12 @@ import (
 
 func TestBarLine(t *testing.T) {
 	b := bar{what: "verifying", total: 8 << 30, done: func() int64 { return 2 << 30 }, text: sizeText}
-	const want = "verifying [#######.....................]  25 %  2.0 GiB of 8.0 GiB, 1.0 GiB/s, 6.0 s to go"
+	const want = "verifying [#####...............]  25 %  2.0 GiB of 8.0 GiB, 1.0 GiB/s, 6.0 s to go"
 	if got := b.line(2 * time.Second); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	b.total = 1 << 30 // an estimate may be too low
-	if got, want := b.line(2*time.Second), "verifying [############################] 100 %  1.0 GiB of 1.0 GiB, 1.0 GiB/s"; got != want {
+	if got, want := b.line(2*time.Second), "verifying [####################] 100 %  1.0 GiB of 1.0 GiB, 1.0 GiB/s"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
@@ -33,6 +34,27 @@ func TestBarDraws(t *testing.T) {
 	const line = "removing 3 B, 3 B/s"
 	if want := "\r" + line + "\r" + string(bytes.Repeat([]byte(" "), len(line))) + "\r"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+// TestSteps: of so many, or of nobody knows how many; never wider than the
+// terminal.
+func TestSteps(t *testing.T) {
+	s := stepper{what: "measuring", total: 4}
+	s.begin("one")
+	s.begin("two")
+	if got, want := s.line(10*time.Second), "measuring [#####...............]  25 %  10 s, 30 s to go: two"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	s.total = 0
+	if got, want := s.line(10*time.Second), "measuring for 10 s: two"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	s.begin(strings.Repeat("long ", 40))
+	var out bytes.Buffer
+	b := bar{w: &out, say: s.line}
+	if b.draw(time.Now()); out.Len() != 80 || b.wide != 79 {
+		t.Errorf("got %d bytes, want a carriage return and 79", out.Len())
 	}
 }
 

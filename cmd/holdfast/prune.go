@@ -41,6 +41,9 @@ not have yet: give the global directory last.
 				}
 			}
 			slices.SortStableFunc(rows, func(a, b pruneRow) int { return int(a.Epoch) - int(b.Epoch) })
+			if len(rows) == 0 && err != nil {
+				return err
+			}
 			if werr := printPrune(cmd.OutOrStdout(), rows, asJSON); err == nil {
 				err = werr
 			}

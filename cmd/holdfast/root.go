@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -30,6 +32,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	root.InitDefaultCompletionCmd() // it writes to where root did when it was made
+	checkArgs(root)
 	err := root.ExecuteContext(ctx)
 	var code exitCode
 	switch {
@@ -51,10 +55,61 @@ func newRoot() *cobra.Command {
 		Use:           "holdfast",
 		Short:         "look after the checkpoints of MPI programs on GPUs",
 		Long:          "holdfast looks after the checkpoints of MPI programs on GPUs: it lists, checks and\nprunes them, asks running jobs for them, and measures what they cost.\n\n" + exitCodeDoc,
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newPrune(), newFlush(), newRequest(), newStatus(), newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank(), newMan())
-	root.AddCommand(newGpud(), newMigrate(), newBalance())
+	root.AddCommand(newGpud(), newGpudWorker(), newMigrate(), newBalance())
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
+	})
 	return root
+}
+
+// checkArgs lets every command say how it is used when it gets other arguments
+// than it takes, and those that only have commands below them refuse a word that
+// is none of these.
+func checkArgs(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		checkArgs(sub)
+	}
+	if c.HasSubCommands() {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			c.SuggestionsMinimumDistance = 2
+			hint := ""
+			if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = ", do you mean " + strings.Join(near, " or ") + "?"
+			}
+			return fmt.Errorf("%s has no command %q%s; see %s --help", c.CommandPath(), args[0], hint, c.CommandPath())
+		}
+		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		return
+	}
+	if takes := c.Args; takes != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if takes(c, args) == nil {
+				return nil
+			}
+			return fmt.Errorf("%s cannot do with %d argument(s); usage: %s", c.CommandPath(), len(args), c.UseLine())
+		}
+	}
+}
+
+// version is what the build knows of itself.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && v == "(devel)" {
+			v = s.Value
+		}
+	}
+	return fmt.Sprintf("%s, %s", v, info.GoVersion)
 }

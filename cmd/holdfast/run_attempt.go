@@ -44,7 +44,6 @@ type attempt struct {
 	examined  chan struct{} // closed when the nodes have been looked at; nil before
 	nodeDied  bool          // read after examined
 	killed    bool          // by us
-	hung      bool          // the launcher, after all had closed
 
 	startedAt, restoringAt time.Time
 }
@@ -66,13 +65,7 @@ func (r *runner) newAttempt(nodes []string) *attempt {
 func (a *attempt) start() error {
 	r := a.r
 	env := append(os.Environ(), r.sup.Var(r.death.node))
-	if os.Getenv("HOLDFAST_GRACE") == "" && r.grace() > 0 {
-		env = append(env, "HOLDFAST_GRACE="+r.grace().String())
-	}
-	if r.fresh {
-		env = append(env, "HOLDFAST_FRESH=1")
-		r.fresh = false
-	}
+	env = append(env, r.vars()...)
 	line := r.line(a.nodes, env)
 	a.proc = exec.Command(line[0], line[1:]...)
 	a.proc.Stdout, a.proc.Stderr, a.proc.Stdin = r.stdout, r.stderr, os.Stdin
@@ -92,6 +85,23 @@ func (a *attempt) start() error {
 	a.cancel = cancel
 	a.waiters.Go(func() { a.listen(ctx) })
 	return nil
+}
+
+// vars are the variables that a start of the program gets beside the user's.
+func (r *runner) vars() []string {
+	var vars []string
+	if os.Getenv("HOLDFAST_GRACE") == "" && r.grace() > 0 {
+		vars = append(vars, "HOLDFAST_GRACE="+r.grace().String())
+	}
+	if r.fresh {
+		vars = append(vars, "HOLDFAST_FRESH=1")
+	}
+	if r.cmd.kind == launchSrun && r.flags.endTimeout > 0 && os.Getenv("SLURM_WAIT") == "" {
+		// A rank that dies in MPI_Init leaves the others waiting for it.
+		wait := r.flags.endTimeout + 10*time.Second
+		vars = append(vars, fmt.Sprintf("SLURM_WAIT=%d", int(wait.Seconds())))
+	}
+	return vars
 }
 
 // exitOf turns the end of a process into a code as a shell does.
@@ -158,6 +168,9 @@ func (a *attempt) watch(ctx context.Context) {
 		select {
 		case <-a.gone:
 			a.drain()
+			if !a.last.Ended && a.last.Stopped == 0 {
+				a.killStep(ctx) // a launcher that was killed leaves its ranks behind
+			}
 			return
 		case h := <-a.heard:
 			a.hear(h)
@@ -226,6 +239,7 @@ func (a *attempt) hear(h heard) {
 	rep := h.rep
 	if !a.opened {
 		a.opened, a.ranks = true, rep.Nodes
+		r.unopened = 0
 		if r.opening == 0 {
 			r.opening = h.at.Sub(a.startedAt)
 		}
@@ -255,6 +269,7 @@ func (a *attempt) hear(h heard) {
 		a.stuckAt = h.at // from now on the launcher has to end
 	}
 	for level := range rep.Committed {
+		r.fresh = false // there is something to go on from
 		if level != storage.LevelLocal {
 			r.safe = true
 		}
@@ -289,12 +304,14 @@ func (r *runner) account(a *attempt, rep coordinated.Report, now time.Time) {
 		d.noticed.Sub(d.at).Seconds(), restoring.Sub(d.noticed).Seconds(), fetch.Seconds(), restore.Seconds(), what)
 }
 
-// startTimeout is how long a restart may take to come to Open.
+// startTimeout is how long a restart may take to come to Open. Launchers and
+// MPI_Init hang now and then while a job loses nodes, so it is short at first, and
+// longer after each start that was not given enough.
 func (r *runner) startTimeout() time.Duration {
 	if r.flags.startTimeout > 0 {
 		return r.flags.startTimeout
 	}
-	return 10*r.opening + 20*time.Second
+	return (5*r.opening + 10*time.Second) << min(r.unopened, 6)
 }
 
 // The time that survivors have to leave by themselves after a rank is lost.
@@ -306,18 +323,17 @@ func (a *attempt) overdue(ctx context.Context) string {
 	now := time.Now()
 	switch {
 	case a.last.Ended:
-		if now.Sub(a.stuckAt) > r.flags.endTimeout {
-			a.hung = true
+		if r.flags.endTimeout > 0 && now.Sub(a.stuckAt) > r.flags.endTimeout {
 			return fmt.Sprintf("all ranks have closed, and the launcher still runs %v later", r.flags.endTimeout)
 		}
 	case !a.noticedAt.IsZero():
 		if now.Sub(a.noticedAt) > leaveTime {
 			return "a rank is lost and the launcher has not ended"
 		}
-	case !a.opened && r.starts > 1 && now.Sub(a.startedAt) > r.startTimeout():
+	case !a.opened && (r.starts > 1 || r.flags.startTimeout > 0) && now.Sub(a.startedAt) > r.startTimeout():
 		a.died(now, 0, "")
 		a.suspects = a.nodes
-		return fmt.Sprintf("not all ranks have come to Open within %v", r.startTimeout().Round(time.Second))
+		return fmt.Sprintf("not all ranks have come to Open within %v", r.startTimeout().Round(100*time.Millisecond))
 	case a.opened && a.last.Ready && r.flags.stall > 0 && now.Sub(a.stuckAt) > r.flags.stall:
 		a.died(now, now.Sub(a.stuckAt), "")
 		return fmt.Sprintf("rank 0 has passed no Point for %v", r.flags.stall)
@@ -332,13 +348,10 @@ func (a *attempt) overdue(ctx context.Context) string {
 // have left by themselves by now, as a rule.
 func (a *attempt) end(ctx context.Context) {
 	a.killed = true
-	done := make(chan struct{})
+	killed := make(chan struct{})
 	go func() {
-		defer close(done)
-		if id := a.step(); id != "" {
-			quick := slurm.Client{Timeout: 5 * time.Second}
-			_ = quick.Signal(ctx, id, "KILL", slurm.Tasks) // a step that is gone, or will go with the job
-		}
+		defer close(killed)
+		a.killStep(ctx)
 	}()
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		_ = syscall.Kill(-a.proc.Process.Pid, s) // gone already is as good
@@ -350,6 +363,21 @@ func (a *attempt) end(ctx context.Context) {
 		t.Stop()
 	}
 	<-a.gone
+	<-killed
+}
+
+// killStep ends the ranks of the run that are left, as far as Slurm reaches them.
+func (a *attempt) killStep(ctx context.Context) {
+	id := a.step()
+	if id == "" {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		quick := slurm.Client{Timeout: 5 * time.Second}
+		_ = quick.Signal(ctx, id, "KILL", slurm.Tasks) // a step that is gone, or will go with the job
+	}()
 	t := time.NewTimer(cancelTime)
 	defer t.Stop()
 	select {

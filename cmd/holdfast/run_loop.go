@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -42,14 +43,17 @@ type runner struct {
 	newest   storage.Epoch // that was measured
 	warned   bool          // that the lead is too short
 	opening  time.Duration // of the first start, until rank 0 reported
+	unopened int           // starts in a row that did not come to Open
 	computed bool          // a start came to a Point
 	began    bool          // a start found nothing to restore
 	safe     bool          // an epoch was there before, or is at a level that survives a node
-	fresh    bool          // the next start is to restore nothing
+	fresh    bool          // starts are to restore nothing, until one has committed an epoch
 	stopping bool          // a final checkpoint was asked for
 
 	starts    int
 	fruitless int                   // attempts in a row without a new epoch
+	aborted   string                // what the newest of them aborted with
+	alike     int                   // how many in a row aborted with that
 	deaths    map[storage.Epoch]int // crashes after restoring an epoch
 	death     death                 // of the newest attempt
 }
@@ -92,6 +96,9 @@ func (r *runner) run(ctx context.Context) (int, error) {
 	}
 	r.sup = sup
 	defer sup.Close()
+	if r.flags.requeue && r.job != nil {
+		sup.RequeueJob = r.job.ID // should the node of this command die
+	}
 	for {
 		nodes, err := r.choose()
 		if err != nil {
@@ -120,16 +127,11 @@ func (r *runner) judge(ctx context.Context, a *attempt) (code int, over bool) {
 	case rep.Stopped != 0 && (rep.Ended || a.exited()):
 		r.say("stopped after the final checkpoint, epoch %d at %s", rep.Stopped, levelsAt(rep, rep.Stopped))
 		return r.left(ctx, exitStopped), true
-	case rep.Ended && a.hung:
-		r.say("the program has ended, its launcher had to be ended: MPI_Finalize hangs in some MPIs (docs/SLURM.md)")
+	case a.code == 0 && !a.killed:
+		r.say("the program has ended")
 		return exitGood, true
-	case rep.Ended || a.code == 0 && !a.killed:
-		if a.code != 0 {
-			r.say("all ranks closed in order, then the launcher ended with code %d", a.code)
-		} else {
-			r.say("the program has ended")
-		}
-		return a.code, true
+	case rep.Ended:
+		return r.closed(ctx, a)
 	case r.stopping:
 		r.say("ended while it was being stopped, with code %d; it goes on from its newest checkpoint when started again", a.code)
 		return r.left(ctx, exitStopped), true
@@ -137,15 +139,40 @@ func (r *runner) judge(ctx context.Context, a *attempt) (code int, over bool) {
 	return r.again(ctx, a)
 }
 
+// closed judges a run whose ranks had all called Close when something went wrong.
+// What the program does after Close is not known here: results may be missing.
+func (r *runner) closed(ctx context.Context, a *attempt) (code int, over bool) {
+	a.died(time.Now(), 0, "")
+	a.examine(ctx)
+	<-a.examined
+	switch {
+	case a.nodeDied && !r.stopping:
+		r.say("all ranks had closed, but may have had work left")
+		return r.again(ctx, a)
+	case a.killed:
+		r.say("all ranks had closed, but it is not known whether the program ended well")
+		return exitBad, true
+	}
+	r.say("all ranks closed in order, then the launcher ended with code %d", a.code)
+	return a.code, true
+}
+
+// exitSignal is the code above which a launcher says that a rank was killed by a
+// signal: in MPI_Init that may be no fault of the program, once.
+const exitSignal = 128
+
 // again decides whether a run that failed is followed by another.
 func (r *runner) again(ctx context.Context, a *attempt) (code int, over bool) {
 	a.examine(ctx)
 	<-a.examined
 	fresh := a.nodeDied
 	r.death = death{at: a.diedAt, noticed: a.noticedAt, node: fresh}
+	if !a.opened {
+		r.unopened++
+	}
 	if !a.opened && !fresh {
 		r.adviseMPI(a)
-		if r.starts == 1 {
+		if r.opening == 0 && (r.starts > 1 || !a.killed && a.code <= exitSignal) {
 			r.say("giving up: the program ended with code %d before it came to Open, and all nodes are well", a.code)
 			return exitBad, true
 		}
@@ -160,18 +187,56 @@ func (r *runner) again(ctx context.Context, a *attempt) (code int, over bool) {
 	} else {
 		r.fruitless++
 	}
+	if why := r.incurable(a); why != "" {
+		r.say("giving up: the program aborted %d times in a row with the same error, and without a new epoch in between: %s", r.alike, why)
+		return exitBad, true
+	}
+	if a.last.Unrestorable != "" && !fresh {
+		if len(r.dead) == 0 {
+			r.say("giving up: %s", a.last.Unrestorable)
+			return exitBad, true
+		}
+		r.say("nothing can be restored unless a node that died comes back: %s", strings.Join(slices.Sorted(maps.Keys(r.dead)), ", "))
+	}
 	if fresh && r.began && !r.safe {
 		r.say("no checkpoint is on more than one node yet: starting from the beginning")
 		r.fresh = true
 	}
 	if r.starts > r.flags.maxRestarts {
 		r.say("giving up: started again %d times, which is --max-restarts", r.starts-1)
+		if a.last.Unrestorable != "" { // nor would another job
+			r.say("%s", a.last.Unrestorable)
+			return exitBad, true
+		}
 		return r.left(ctx, exitBad), true
 	}
 	if r.fruitless > 0 && !r.pause(r.backoff()) {
 		return r.left(ctx, exitStopped), true
 	}
 	return 0, false
+}
+
+// maxAlike is how many starts in a row may abort with the same error before it
+// is taken to be the program's own: a full disk or a lost license may pass, and
+// the last of them has waited for that.
+const maxAlike = 3
+
+// incurable is the error that the program gives itself up with at every start.
+func (r *runner) incurable(a *attempt) string {
+	var why string
+	if a.last.Lost != nil && r.fruitless > 0 {
+		why = a.last.Lost.Aborted
+	}
+	if why != r.aborted {
+		r.aborted, r.alike = why, 0
+	}
+	if why == "" {
+		return ""
+	}
+	if r.alike++; r.alike < maxAlike {
+		return ""
+	}
+	return why
 }
 
 // backoff is the wait after runs without progress; the first goes at once.

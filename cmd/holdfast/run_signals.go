@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -167,12 +168,15 @@ func (r *runner) readWarning(ctx context.Context) {
 		r.say("warning: the final checkpoint would begin %v before the time limit, which is only %v away; it begins %v before", r.lead, left.Round(time.Second), (left / 2).Round(time.Second))
 		r.lead = left / 2
 	}
-	if b, err := os.ReadFile(r.measureFile()); err == nil {
-		var m measured
-		if json.Unmarshal(b, &m) == nil {
-			r.compare(m)
-		}
+	if r.deadline.IsZero() || r.lead == 0 && r.warning.Lead == 0 {
+		return
 	}
+	var m measured
+	if b, err := os.ReadFile(r.measureFile()); err == nil && json.Unmarshal(b, &m) == nil {
+		r.compare(m)
+		return
+	}
+	r.say("no checkpoint of this job has been measured yet: its first one will tell whether %v before the time limit is soon enough", cmp.Or(r.lead, r.warning.Lead))
 }
 
 // measured is what a checkpoint took, kept beside the checkpoints for the next
@@ -206,10 +210,7 @@ func (r *runner) measure(rep coordinated.Report) {
 
 // compare warns once if the time before the end is too short for a checkpoint.
 func (r *runner) compare(m measured) {
-	lead := r.lead
-	if lead == 0 {
-		lead = r.warning.Lead
-	}
+	lead := cmp.Or(r.lead, r.warning.Lead)
 	if r.warned || lead == 0 || r.deadline.IsZero() || m.Seconds < lead.Seconds() {
 		return
 	}
@@ -243,5 +244,5 @@ func (r *runner) adviseMPI(a *attempt) {
 			}
 		}
 	}
-	r.say("the program did not come up under srun --mpi=%s; pairs that work on this site: %s", plugin, strings.Join(pairs, ", "))
+	r.say("the program did not come to Open under srun --mpi=%s; if MPI is the reason, these pairs work on this site: %s", plugin, strings.Join(pairs, ", "))
 }

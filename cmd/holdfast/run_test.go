@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,6 +20,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/slurm"
+	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 func TestParseSrun(t *testing.T) {
@@ -75,6 +78,9 @@ func TestParseMpirun(t *testing.T) {
 // victim is the program that TestRun starts: one simulated rank, which dies, fails or
 // stops as VICTIM says.
 func victim() {
+	if os.Getenv("VICTIM") == "stuck" {
+		time.Sleep(time.Hour) // until it is killed
+	}
 	world := mpiwrap.Single()
 	ctx := context.Background()
 	ck, err := coordinated.Open(ctx, world, coordinated.FromEnv())
@@ -93,6 +99,10 @@ func victim() {
 	mode := os.Getenv("VICTIM")
 	if mode == "hopeless" {
 		os.Exit(4)
+	}
+	if mode == "abort" {
+		ck.Abort(errors.New("no such input"))
+		os.Exit(9)
 	}
 	for err == nil && step < 60 {
 		step++
@@ -113,6 +123,9 @@ func victim() {
 		}
 	}
 	check(ck.Close())
+	if mode == "slow" {
+		time.Sleep(time.Second) // more work
+	}
 	if mode == "hang" {
 		select {}
 	}
@@ -140,9 +153,12 @@ func TestRun(t *testing.T) {
 		{"dies once", "crash", nil, 0, accounted.String()},
 		{"may not be started again", "crash", []string{"--max-restarts=0"}, 1, `giving up: .*--max-restarts`},
 		{"dies each time", "hopeless", []string{"--max-restarts=3", "--backoff=10ms"}, 1, `(?s)waiting 10ms: 2 runs.*waiting 20ms: 3 runs.*giving up`},
+		{"aborts each time", "abort", []string{"--backoff=10ms"}, 1, `(?s)start 3: .*giving up: the program aborted 3 times in a row with the same error.*: no such input`},
+		{"never comes to Open", "stuck", []string{"--start-timeout=200ms"}, 1, `(?s)start 2: .*not all ranks have come to Open within 200ms.*giving up: the program ended`},
 		{"says it as JSON", "well", []string{"--json"}, 0, `"start":1,"decision":"the program has ended"`},
 		{"own code", "code", nil, 5, `launcher ended with code 5`},
-		{"hangs after its end", "hang", []string{"--end-timeout=300ms"}, 0, `its launcher had to be ended`},
+		{"is slow after its end", "slow", nil, 0, `the program has ended`},
+		{"hangs after its end", "hang", []string{"--end-timeout=300ms"}, 1, `not known whether the program ended well`},
 		{"is told to stop", "wait", []string{"--stall=1h", "--max-restarts=0"}, 75, `final checkpoint(?s).*stopped after the final checkpoint, epoch 4 at global`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -162,6 +178,70 @@ func TestRun(t *testing.T) {
 				t.Errorf("got code %d, want %d and %s\n%s", code, c.code, c.says, errs.String())
 			}
 		})
+	}
+}
+
+// TestRunCannotRestore: checkpoints that no start can read are not tried again and
+// again.
+func TestRunCannotRestore(t *testing.T) {
+	t.Setenv("SLURM_JOB_ID", "")
+	t.Setenv("VICTIM", "well")
+	t.Setenv("HOLDFAST_GLOBAL", t.TempDir())
+	t.Setenv("HOLDFAST_LOCAL", "")
+	t.Setenv("HOLDFAST_CONTROL_INTERFACE", "127.0.0.1")
+	errs := &lockedBuffer{}
+	start := func() int {
+		return Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--", os.Args[0]}, io.Discard, errs)
+	}
+	if code := start(); code != 0 {
+		t.Fatalf("got code %d\n%s", code, errs)
+	}
+	shards, err := filepath.Glob(filepath.Join(os.Getenv("HOLDFAST_GLOBAL"), "epoch-*", "rank-*"))
+	if err != nil || len(shards) == 0 {
+		t.Fatalf("no shards: %v", err)
+	}
+	for _, p := range shards {
+		if err := os.Remove(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code := start(); code != 1 || !regexp.MustCompile(`giving up: .*epoch.*no rank can read them`).MatchString(errs.String()) {
+		t.Errorf("got code %d, want 1 and the reason\n%s", code, errs)
+	}
+}
+
+// TestStaysFresh: starts go on restoring nothing until one has an epoch of its own.
+func TestStaysFresh(t *testing.T) {
+	fresh := func(r *runner) bool { return slices.Contains(r.vars(), "HOLDFAST_FRESH=1") }
+	r := &runner{cmd: &command{}, flags: runFlags{maxRestarts: 9, backoff: time.Microsecond}, stderr: io.Discard, dead: map[string]string{}, deaths: map[storage.Epoch]int{}}
+	fails := func(nodeDied bool, reports ...coordinated.Report) {
+		r.starts++
+		a := &attempt{r: r, examined: make(chan struct{}), nodeDied: nodeDied}
+		close(a.examined)
+		for _, rep := range reports {
+			a.hear(heard{rep: rep, at: time.Now()})
+		}
+		if code, over := r.again(t.Context(), a); over {
+			t.Fatalf("over with code %d", code)
+		}
+	}
+	ready := coordinated.Report{Ready: true}
+	local := coordinated.Report{Ready: true, Committed: map[string]storage.Epoch{"local": 1}}
+	if fails(true, ready, local); !fresh(r) {
+		t.Error("a node died with the only checkpoint: want a fresh start")
+	}
+	patience := r.startTimeout()
+	if fails(false); r.startTimeout() != 2*patience {
+		t.Errorf("after %v were not enough got %v, want twice that", patience, r.startTimeout())
+	}
+	if fails(false); !fresh(r) {
+		t.Error("the fresh start did not come to Open: want another fresh one")
+	}
+	if fails(false, ready); !fresh(r) {
+		t.Error("the fresh start committed nothing: want another fresh one")
+	}
+	if fails(false, ready, local); fresh(r) {
+		t.Error("all nodes are there with a checkpoint: it is to be restored")
 	}
 }
 

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// keyHelp is the help of --key of all verbs for servers of devices.
+const keyHelp = "file with the servers' key (default gpud.key of the configuration, " + gpustate.KeyEnv +
+	", else holdfast/gpud.key in the configuration directory)"
+
+// gpudConfig gives flags that were not set what the configuration has for them:
+// gpud.max_clients for --max-clients and so on.
+func gpudConfig(cmd *cobra.Command) error {
+	c := coordinated.ReadConfig("")
+	if err := c.Err(); err != nil {
+		return err
+	}
+	for _, v := range c.Values() {
+		name, ours := strings.CutPrefix(v.Key, "gpud.")
+		f := cmd.Flags().Lookup(strings.ReplaceAll(name, "_", "-"))
+		if !ours || f == nil || f.Changed || v.Value == "" {
+			continue
+		}
+		items := []string{v.Value}
+		if _, list := f.Value.(pflag.SliceValue); list {
+			items = strings.Split(v.Value, ",")
+		}
+		for _, item := range items {
+			if err := cmd.Flags().Set(f.Name, item); err != nil {
+				return &coordinated.OptionError{Name: v.Key, Why: v.Source + ": " + err.Error()}
+			}
+		}
+	}
+	if f := cmd.Flags().Lookup("key"); f.Value.String() == "" {
+		file, err := gpustate.DefaultKeyFile()
+		if err != nil {
+			return err
+		}
+		return f.Value.Set(file)
+	}
+	return nil
+}
+
+// withServer asks the server at addr for its state and calls do with both.
+func withServer(ctx context.Context, addr, keyFile string, do func(*gpud.Admin, gpud.Status) error) error {
+	a, err := gpud.DialAdmin(ctx, addr, keyFile)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	st, err := a.Status(ctx)
+	if err != nil {
+		return err
+	}
+	return do(a, st)
+}
