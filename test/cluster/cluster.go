@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -187,6 +188,49 @@ func (c *Cluster) TryVerb(args ...string) error {
 	cmd.Env = c.env
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("test bed: %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// A Strike is a death that is ready to happen.
+type Strike struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+// Aim gets ready to let nodes die at one moment, within milliseconds of Hit. kind
+// is power, crash, procs, cut or freeze.
+func (c *Cluster) Aim(tb testing.TB, kind string, nodes ...string) *Strike {
+	tb.Helper()
+	s := &Strike{cmd: exec.Command("bash", append([]string{c.script, "aim", kind}, nodes...)...)}
+	s.cmd.Env, s.cmd.Stderr = c.env, c.out
+	in, err := s.cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.in, s.out = in, bufio.NewScanner(out)
+	if err := s.cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = in.Close() }) // it has happened, or will not
+	if !s.out.Scan() || s.out.Text() != "ready" {
+		_ = s.cmd.Wait()
+		tb.Fatalf("test bed: aim %s %v\n%s", kind, nodes, c.out)
+	}
+	return s
+}
+
+// Hit lets them die, and returns when they are dead.
+func (s *Strike) Hit() error {
+	_, werr := io.WriteString(s.in, "go\n")
+	said := s.out.Scan() && s.out.Text() == "done"
+	if err := errors.Join(werr, s.cmd.Wait()); err != nil || !said {
+		return fmt.Errorf("test bed: %s: it said it was done: %t, %w", strings.Join(s.cmd.Args[2:], " "), said, err)
 	}
 	return nil
 }

@@ -51,6 +51,9 @@ usage: cluster VERB ...
   revive [--fresh] NODE   boot a dead NODE again; --fresh wipes its local files
   cut NODE | heal NODE    network partition on, off (processes go on)
   freeze NODE | thaw NODE SIGSTOP / SIGCONT all processes of NODE
+  aim KIND NODE...        get ready to let NODEs die (KIND: power, crash, procs, cut or
+                          freeze), print "ready", do it within milliseconds to all
+                          of them when standard input says "go", print "done"
   wait NODE STATE [S]     until Slurm says STATE: up (usable), idle, down... (default 30 s)
   rsh NODE CMD...         remote shell for mpirun/mpiexec (valid on the head only)
   path pfs|state|log|nvme NODE   directories as the host sees them
@@ -347,10 +350,57 @@ kill_node() {
   --crash) ;;
   *) die "kill: unknown mode $mode" ;;
   esac
-  kill -9 "$pid"; wait_gone "$pid" "$st" || die "node $n (pid $pid) does not die"
-  rm -f "$STATE/$n.pid" "$STATE/$n.headpid"
-  in_headnet ip link del "$n" 2>/dev/null || true
+  kill -9 "$pid"; bury "$n" "$pid" "$st"
   [[ $mode == --keep-local ]] || rm -rf "$DATA/nodes/$n"
+}
+
+# A shell per node waits in the node's namespaces, so that nothing has to be looked
+# up when the moment comes. Without the word it ends and does nothing.
+aim() {
+  local kind=$1 n pid fd script word fds=() pids=() dead=(); shift
+  local -A inits
+  # shellcheck disable=SC2016 # expands inside
+  case $kind in
+  power) script='ip link set "$1" down; kill -9 "$2"' ;;
+  crash) script='kill -9 "$2"' ;;
+  cut) script='ip link set "$1" down' ;;
+  freeze) script='kill -STOP -1' ;;      # all of this pid namespace but this shell and init
+  procs) script='for p in $(pgrep -x slurmstepd); do pkill -9 -P $p; kill -9 $p; done' ;;
+  *) die "aim: unknown kind $kind" ;;
+  esac
+  # shellcheck disable=SC2016 # expands inside
+  script='read -r word && [[ $word == go ]] || exit 0; '$script
+  for n in "$@"; do
+    pid=$(node_pid "$n"); inits[$n]="$pid $(starttime "$pid")"
+    exec {fd}> >(
+      for other in "${fds[@]}"; do exec {other}>&-; done
+      case $kind in
+      freeze) exec nsenter -t "$pid" -p -- bash -c "$script" ;;
+      procs) exec nsenter -t "$pid" -m -p -- bash -c "$script" ;;
+      *) exec nsenter -t "$(head_pid)" -n -- bash -c "$script" _ "$n" "$pid" ;;
+      esac
+    )
+    fds+=("$fd"); pids+=($!)
+  done
+  echo ready
+  read -r word || word=
+  [[ $word == go ]] || return 0
+  for fd in "${fds[@]}"; do echo go >&"$fd"; done
+  for pid in "${pids[@]}"; do
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.005; done
+  done
+  if [[ $kind == power || $kind == crash ]]; then dead=("$@"); fi
+  for n in "${dead[@]}"; do
+    # shellcheck disable=SC2086 # pid and start time
+    bury "$n" ${inits[$n]}; rm -rf "$DATA/nodes/$n"
+  done
+  echo "done"
+}
+
+bury() { # NODE PID STARTTIME: wait for its end, forget it
+  wait_gone "$2" "$3" || die "node $1 (pid $2) does not die"
+  rm -f "$STATE/$1.pid" "$STATE/$1.headpid"
+  in_headnet ip link del "$1" 2>/dev/null || true
 }
 
 revive() {
@@ -417,6 +467,7 @@ main() {
   revive) revive "$@" ;;
   cut) node_pid "${1:-}" >/dev/null; in_headnet ip link set "$1" down ;;
   heal) node_pid "${1:-}" >/dev/null; in_headnet ip link set "$1" up ;;
+  aim) (($# >= 2)) || die "aim: KIND NODE..."; aim "$@" ;;
   freeze) pids_of "${1:-}" | xargs -r kill -STOP ;;
   thaw) pids_of "${1:-}" | xargs -r kill -CONT ;;
   wait) (($# >= 2)) || die "wait: NODE STATE [SECONDS]"; wait_state "$1" "$2" "${3:-30}" ;;

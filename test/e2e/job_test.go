@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
+	"github.com/holdfast-hpc/holdfast/test/launch"
 )
 
 // launchers are those of the MPIs under test.
@@ -67,8 +67,7 @@ type job struct {
 
 	cmd    *exec.Cmd
 	pids   string
-	mu     sync.Mutex // guards out
-	out    bytes.Buffer
+	out    launch.Output
 	waited chan struct{}
 	err    error
 	cancel context.CancelFunc
@@ -90,7 +89,7 @@ func (j *job) start(t *testing.T) {
 	j.cmd.Cancel = func() error { return syscall.Kill(-j.cmd.Process.Pid, syscall.SIGKILL) }
 	j.cmd.WaitDelay = 5 * time.Second
 	j.cmd.Env = append(mpirun.Environ("HOLDFAST_JOB=e2e"), j.env...)
-	j.cmd.Stdout, j.cmd.Stderr = j, j
+	j.cmd.Stdout, j.cmd.Stderr = &j.out, &j.out
 	if err := j.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -118,18 +117,7 @@ func (j *job) command() []string {
 	return launchers[j.mpi].Command(j.launcher, parts...)
 }
 
-// Write collects the job's output.
-func (j *job) Write(b []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.out.Write(b)
-}
-
-func (j *job) output() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.out.String()
-}
+func (j *job) output() string { return j.out.String() }
 
 // wait returns the exit code.
 func (j *job) wait() int {

@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// An Output keeps what a job prints, in memory and in a file.
+// An Output keeps what a job prints, in memory and, if there is one, in a file.
+// Its zero value is ready to use.
 type Output struct {
 	mu   sync.Mutex
 	all  bytes.Buffer // guarded by mu
@@ -20,6 +21,9 @@ func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	o.all.Write(p)
 	o.mu.Unlock()
+	if o.file == nil {
+		return len(p), nil
+	}
 	return o.file.Write(p)
 }
 

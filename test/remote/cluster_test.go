@@ -15,7 +15,7 @@ import (
 
 // TestAcrossNodes serves devices of emulated nodes as steps of a Slurm job: the
 // conformance suite passes from another node, a program moves from node to node,
-// and it notices when the node of its device loses its power.
+// and it notices when the node of its device is cut off, as does the server.
 func TestAcrossNodes(t *testing.T) {
 	pocl(t)
 	if testing.Short() {
@@ -61,7 +61,7 @@ func TestAcrossNodes(t *testing.T) {
 	if !moved {
 		t.Fatalf("the program was not moved\n%s", text)
 	}
-	c.Verb(t, "kill", "n2") // silence, no goodbye
+	c.Verb(t, "cut", "n2") // silence, no goodbye: each side waits for the other
 	select {
 	case err := <-ended:
 		if err == nil || !strings.Contains(text.String(), "GPU server "+addrs["n2"]+" is lost") {
@@ -69,6 +69,16 @@ func TestAcrossNodes(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Errorf("the program does not notice\n%s", text)
+	}
+	c.Verb(t, "heal", "n2")
+	for deadline := time.Now().Add(time.Minute); ; { // the server has noticed, too
+		out, err := c.Try(t, "srun", "-w", "n3", "--overlap", tools+"/holdfast", "gpud", "--key", key, "--json", "--status", addrs["n2"])
+		if err == nil && strings.Contains(out, `"clients":[]`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the server still has the program that was cut off: %v\n%s", err, out)
+		}
 	}
 }
 

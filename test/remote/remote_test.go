@@ -3,6 +3,7 @@ package remote
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -42,7 +43,7 @@ func TestMovedAtRandomMoments(t *testing.T) {
 	for _, name := range appbench.Names() {
 		t.Run(name, func(t *testing.T) {
 			l := &lab{t, l.dir}
-			const load = 2
+			const load = 10 // long enough for most of the moves
 			begin := time.Now()
 			want := l.wait(l.app(name, load, "pocl", nil))
 			took := time.Since(begin)
@@ -51,8 +52,8 @@ func TestMovedAtRandomMoments(t *testing.T) {
 				a := l.app(name, load, l.device(servers...), nil)
 				at := 0
 				l.until("it has a device", a, func() bool { return len(l.clients(servers[0])) > 0 })
-				for range min(*moves-moved, 4) {
-					time.Sleep(time.Duration(r.Int64N(int64(took)/6 + 1))) // the moment
+				for range *moves - moved {
+					time.Sleep(time.Duration(r.Int64N(int64(took)/int64(*moves) + 1))) // the moment
 					if !l.move(servers[at], servers[1-at], r.IntN(2) == 0) {
 						break
 					}
@@ -86,8 +87,10 @@ func (l *lab) move(from, to *server, named bool) bool {
 	}
 	m, err := a.Move(l.Context(), list[0].ID, where)
 	if err != nil {
-		if strings.Contains(err.Error(), "went away") || strings.Contains(err.Error(), gpustate.ErrClosed.Error()) {
-			return false
+		for _, ended := range []string{"went away", "there is no client", gpustate.ErrClosed.Error()} {
+			if strings.Contains(err.Error(), ended) {
+				return false
+			}
 		}
 		l.Fatal(err)
 	}
@@ -111,6 +114,10 @@ func TestServerKilled(t *testing.T) {
 	more := []string{"-global", folder, "-job", "killed"}
 	a := l.app("nbody", 3, l.device(one, two), []string{"HOLDFAST_INTERVAL=50ms", "HOLDFAST_APPS_HOLD=1"}, more...)
 	l.until("a checkpoint", a, func() bool { return strings.Contains(a.log.String(), "epoch 2 taken") })
+	workers := l.workers(one)
+	if len(workers) != 1 {
+		t.Errorf("the server has the workers %v, want one", workers)
+	}
 	if err := one.cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -124,6 +131,16 @@ func TestServerKilled(t *testing.T) {
 	}
 	if text := a.log.String(); !strings.Contains(text, "GPU server "+one.addr+" is lost") {
 		t.Errorf("the error does not name the server:\n%s", text)
+	}
+	for _, pid := range workers {
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			if b, err := os.ReadFile("/proc/" + pid + "/cmdline"); err != nil || len(b) == 0 {
+				break // a zombie of init's at most
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("worker %s outlives its server", pid)
+			}
+		}
 	}
 	again := l.app("nbody", 3, l.device(one, two), nil, more...)
 	if !bytes.Equal(l.wait(again), want) {
@@ -166,5 +183,50 @@ func TestServerLeaves(t *testing.T) {
 	refused := l.app("nbody", 1, l.device(first), nil)
 	if err := <-refused.end; err == nil || !strings.Contains(refused.log.String(), "takes no new clients") {
 		t.Errorf("after USR1: got %v, want a refusal\n%s", err, refused.log)
+	}
+}
+
+// workers are the processes of a server's workers.
+func (l *lab) workers(s *server) (pids []string) {
+	l.Helper()
+	dir := fmt.Sprintf("/proc/%d/task", s.cmd.Process.Pid)
+	tasks, err := os.ReadDir(dir)
+	if err != nil {
+		l.Fatal(err)
+	}
+	for _, t := range tasks {
+		b, _ := os.ReadFile(filepath.Join(dir, t.Name(), "children"))
+		pids = append(pids, strings.Fields(string(b))...)
+	}
+	return pids
+}
+
+// TestProgramStopped: a program that is stopped loses its device after --frozen,
+// and is told so when it goes on; a program beside it goes on meanwhile.
+func TestProgramStopped(t *testing.T) {
+	l := newLab(t)
+	want := l.wait(l.app("nbody", 3, "pocl", nil))
+	s := l.serve("s", "--frozen", "3s")
+	a, b := l.app("nbody", 3, l.device(s), nil), l.app("nbody", 3, l.device(s), nil)
+	l.until("both compute", a, func() bool {
+		list := l.clients(s)
+		return len(list) == 2 && list[0].Commands > 3 && list[1].Commands > 3
+	})
+	if err := a.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(l.wait(b), want) {
+		t.Error("the result of the program beside it is another one")
+	}
+	for deadline := time.Now().Add(time.Minute); len(l.clients(s))+len(l.workers(s)) > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the stopped program still has its device")
+		}
+	}
+	if err := a.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-a.end; err == nil || !strings.Contains(a.log.String(), "has said nothing for 3s") {
+		t.Errorf("got %v, want what was wrong\n%s", err, a.log)
 	}
 }

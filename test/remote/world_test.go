@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/appbench"
 )
 
-var moves = flag.Int("moves", 2, "how often each application is moved")
+var moves = flag.Int("moves", 20, "how often each application is moved")
 
 var bin string // directory of the programs under test
 

@@ -175,7 +175,12 @@ func newest(output, level string) int {
 // preload that the test bed has for MPICH is not used: Holdfast programs have to
 // end without it.
 func (b *bed) srunLine(mpi, n int, flags []string, program ...string) []string {
+	return append(append(b.srun(mpi, n, flags), b.bin+"/testprog"), program...)
+}
+
+// srun is the part of it before the program.
+func (b *bed) srun(mpi, n int, flags []string) []string {
 	m := mpis[mpi]
 	args := []string{"srun", "--mpi=" + m.plugin, "-n", fmt.Sprint(n), "--export=" + strings.Join(append([]string{"ALL"}, m.env...), ",")}
-	return append(append(append(args, flags...), b.bin+"/testprog"), program...)
+	return append(args, flags...)
 }

@@ -55,3 +55,29 @@ func TestLostDirectory(t *testing.T) {
 		})
 	}
 }
+
+// TestBatchHostDies: the node that runs the batch script and holdfast run dies.
+// Slurm would leave a job with --no-kill as it is; the ranks put it back into the
+// queue, and it goes on from its checkpoint on other nodes.
+func TestBatchHostDies(t *testing.T) {
+	b := newBed(t, 4)
+	j := b.submit(t, 1, "host", []string{"-N3", "--no-kill", "--requeue", "-t", "10"}, []string{"--requeue"}, nil, stencil, 3)
+	j.says(t, "level=global", 2)
+	b.Verb(t, "kill", "n1")
+	j.ends(t)
+	j.held(t, "restored epoch")
+}
+
+// TestLauncherDies: srun is killed and the ranks live on without it. They are ended
+// before the program is started again.
+func TestLauncherDies(t *testing.T) {
+	b := newBed(t, 3)
+	j := b.submit(t, 0, "launcher", []string{"-N3", "--no-kill", "-t", "10"}, nil, nil, stencil, 3)
+	j.says(t, "level=global", 2)
+	b.Verb(t, "run-on", "n1", "pkill", "-9", "-x", "srun")
+	j.ends(t)
+	j.held(t, "computing again")
+	if strings.Count(j.log(), "start 2: ")+strings.Count(j.log(), "start 3: ") != 1 {
+		t.Errorf("more starts than one:\n%s", j.decisions())
+	}
+}

@@ -1,9 +1,20 @@
 package slurm
 
 import (
+	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/test/cluster"
 )
+
+// held is a program that stays in its middle, passing Points, until its job has a
+// file "go".
+var held = []string{"-shape", "stencil", "-steps", "20", "-size", "2000"}
+
+// halfway is what a rank of it says that was restored there.
+const halfway = "restored=true step=10"
 
 // medium is one of some ten seconds.
 var medium = []string{"-shape", "stencil", "-steps", "700", "-pace", "10ms", "-size", "2000"}
@@ -12,10 +23,14 @@ var medium = []string{"-shape", "stencil", "-steps", "700", "-pace", "10ms", "-s
 func (b *bed) template(t *testing.T, mpi int, name string, sbatch, program []string, ranks int, env ...string) *job {
 	t.Helper()
 	j := b.newJob(t, mpi, "template-"+name, program, ranks)
+	args := b.line(program, j.there+"/result")
+	if slices.Equal(program, held) {
+		args = append(args, "-hold", j.there+"/go")
+	}
 	text := b.read(t, "../../slurm/"+name+".sh")
 	vars := append([]string{"HOLDFAST=" + b.bin + "/holdfast", "MPI_PLUGIN=" + mpis[mpi].plugin, "HOLDFAST_GLOBAL=" + j.there + "/ckpt",
 		"HOLDFAST_INTERVAL=1s"}, append(env, mpis[mpi].env...)...)
-	j.sbatch(t, text, sbatch, vars, b.line(program, j.there+"/result"))
+	j.sbatch(t, text, sbatch, vars, args)
 	return j
 }
 
@@ -24,22 +39,147 @@ func (b *bed) line(program []string, result string) []string {
 	return append(append([]string{b.bin + "/testprog"}, program...), "-result", result)
 }
 
-// TestTemplates runs each job script of slurm/ as a user would.
-func TestTemplates(t *testing.T) {
-	b := newBed(t, 4, "CLUSTER_KILL_WAIT=10")
-	t.Run("time-limit", func(t *testing.T) {
-		// Slurm sends the signal between the start of the job and 30 s before its limit
-		// of a minute, and holdfast run acts by itself then; an idle machine takes 45 s
-		// for the program.
-		long := []string{"-shape", "stencil", "-steps", "3000", "-pace", "15ms", "-size", "2000"}
-		j := b.template(t, 0, "time-limit", []string{"-N2", "-t", "1", "--signal=B:USR1@30"}, long, 2, patient)
-		j.ends(t)
-		j.held(t, "time limit is near", "stopped after the final checkpoint", "requeued", "restored epoch")
+// hold submits a job of a held program, under holdfast run with the flags run or,
+// where they are nil, under srun alone and a script that requeues it. An epoch is
+// taken only when something asks for it.
+func (b *bed) hold(t *testing.T, mpi int, name string, ranks int, sbatch, run []string, env ...string) *job {
+	t.Helper()
+	j := b.newJob(t, mpi, name, held, ranks)
+	line := strings.Join(b.srunLine(mpi, ranks, nil, append(held[:len(held):len(held)], "-hold", j.there+"/go", "-result", j.there+"/result")...), " ")
+	head, rest := "#!/bin/bash\n", []string{}
+	for _, flag := range sbatch {
+		if strings.HasPrefix(flag, "--signal") { // as users do, and holdfast run can read it there
+			head += "#SBATCH " + flag + "\n"
+		} else {
+			rest = append(rest, flag)
+		}
+	}
+	for _, v := range append([]string{patient, "HOLDFAST_GLOBAL=" + j.there + "/ckpt"}, env...) {
+		head += "export " + v + "\n"
+	}
+	if run != nil {
+		head += "exec " + b.bin + "/holdfast run " + strings.Join(run, " ") + " -- " + line + "\n"
+	} else {
+		head += line + " || (($? == 3)) && scontrol requeue $SLURM_JOB_ID\n"
+	}
+	j.sbatch(t, head, append([]string{"--requeue"}, rest...), nil, nil)
+	return j
+}
+
+// proceed lets a held program go on, which has taken its final checkpoint.
+func (j *job) proceed(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile(j.here+"/go", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// resumed waits for the result of a held program and checks that it was restored
+// where it was stopped.
+func (j *job) resumed(t *testing.T, ranks int) {
+	t.Helper()
+	j.says(t, halfway, ranks)
+	poll(t, "the result of "+j.here, nil, j.log, func() bool {
+		_, err := os.Stat(j.here + "/result")
+		return err == nil
 	})
+	if got := read(t, j.here+"/result", j.log()); got != j.want {
+		t.Errorf("got %s, the undisturbed run %s\n%s", got, j.want, j.log())
+	}
+}
+
+// TestSignals: each way to be told to stop ends with a committed epoch at global,
+// the job goes on under its number, and its result is that of an undisturbed run.
+// A signal that does not mean stop is a checkpoint and no more.
+func TestSignals(t *testing.T) {
+	b := newBed(t, 10, "CLUSTER_KILL_WAIT=10")
+	requeue := []string{"--requeue"}
+	// Copying 16 KB of each node to global takes 16 s here; after TERM there are 10.
+	slow := b.hold(t, 0, "slow", 2, []string{"-w", "n9,n10", "-N2", "-t", "10"}, requeue, "HOLDFAST_LOCAL="+cluster.Local,
+		"HOLDFAST_REDUNDANCY=partner:1", "HOLDFAST_FLUSH_RATE=1k")
+	scancel := func(flags ...string) func(*testing.T, *job) {
+		return func(t *testing.T, j *job) { b.Run(t, append(append([]string{"scancel"}, flags...), j.id)...) }
+	}
+	cases := []struct {
+		name string
+		mpi  int
+		run  []string // flags of holdfast run; nil = without it
+		env  string
+		stop func(*testing.T, *job)
+		says string
+	}{
+		{"step-usr2", 0, requeue, "", scancel("--signal=USR2"), "requeued"},
+		{"step-term", 1, requeue, "", scancel("--signal=TERM"), "requeued"},
+		{"batch-usr2", 1, requeue, "", scancel("--batch", "--signal=USR2"), "user defined signal 2: final checkpoint"},
+		{"batch-term", 0, requeue, "", scancel("--batch", "--signal=TERM"), "terminated: final checkpoint, 10s are left"},
+		{"srun-usr2", 0, nil, "", scancel("--signal=USR2"), ""},
+		{"srun-usr1", 1, nil, "HOLDFAST_SIGNALS_STOP=USR1,TERM", scancel("--signal=USR1"), ""},
+		{"requeue", 0, requeue, "", func(t *testing.T, j *job) {
+			b.Run(t, "scancel", "--signal=USR1", j.id)
+			j.says(t, "epoch=1 level=global", 1)
+			b.Run(t, "scancel", "--batch", "--signal=USR1", j.id)
+			j.says(t, "passed on to the ranks", 1)
+			j.says(t, "epoch=2 level=global", 1)
+			b.Run(t, "scontrol", "requeue", j.id)
+			j.says(t, "level=global", 3) // the final one, before the program may go on
+		}, "Slurm requeues the job by itself"},
+		{"preempted", 1, requeue, "", func(t *testing.T, j *job) {
+			node := strings.TrimSpace(b.Run(t, "squeue", "-h", "-j", j.id, "-o", "%N"))
+			b.Run(t, "sbatch", "-p", "urgent", "-w", node, "--exclusive", "-o", "/dev/null", "--wrap", "true")
+		}, "requeued"},
+	}
+	var jobs []*job
+	for _, c := range cases {
+		jobs = append(jobs, b.hold(t, c.mpi, c.name, 2, []string{"-N1", "--exclusive", "-t", "10"}, c.run, strings.Fields(c.env)...))
+	}
+	slow.says(t, "computing on 2 ranks", 1)
+	b.Run(t, b.bin+"/holdfast", "request", slow.there+"/ckpt")
+	for i, c := range cases {
+		jobs[i].says(t, "restored=false", 2)
+		if c.run != nil {
+			jobs[i].says(t, "computing on 2 ranks", 1)
+		}
+		c.stop(t, jobs[i])
+		jobs[i].says(t, "level=global", 1)
+		jobs[i].proceed(t)
+	}
+	t.Run("no time for global", func(t *testing.T) {
+		slow.says(t, "epoch=1 level=global", 1)
+		b.Run(t, "scancel", "--batch", "--signal=TERM", slow.id)
+		slow.says(t, "requeued", 1)
+		slow.proceed(t)
+		slow.resumed(t, 2)
+		slow.held(t, "epoch 2 stays at local, partner: copying it to global takes ", "at the rate measured",
+			"stopped after the final checkpoint, epoch 2 at local, partner", "restored epoch 2 from local")
+	})
+	for i, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			jobs[i].resumed(t, 2)
+			if c.run != nil {
+				jobs[i].held(t, c.says, "stopped after the final checkpoint", "at global")
+			}
+		})
+	}
+}
+
+// TestTemplates runs each job script of slurm/ as a user would. Meanwhile jobs
+// on other nodes come to their time limit, announced in all ways and in none.
+func TestTemplates(t *testing.T) {
+	b := newBed(t, 10, "CLUSTER_KILL_WAIT=10")
+	limit := func(flags ...string) []string { return append(flags, "--exclusive", "-t", "1") }
+	// Slurm looks every 30 s: with T of 15 s its signal comes between 15 s and 45 s
+	// after the start, with 30 s at times before there is a step to get it.
+	toSteps := b.hold(t, 1, "limit-steps", 2, limit("-w", "n5", "--signal=USR1@15"), nil, "HOLDFAST_SIGNALS_STOP=USR1,TERM")
+	toStepsRun := b.hold(t, 0, "limit-steps-run", 2, limit("-w", "n6", "--signal=USR1@15"), []string{"--requeue"})
+	toBatchRun := b.hold(t, 1, "limit-batch", 2, limit("-w", "n9", "--signal=B:USR1@15"), []string{"--max-restarts=1"})
+	unannounced := b.hold(t, 0, "limit", 2, limit("-w", "n10"), []string{"--max-restarts=1"})
+	toBatch := b.template(t, 0, "time-limit", limit("-w", "n7,n8", "-N2", "--signal=B:USR1@30"), held, 2, patient)
+
+	four := []string{"-w", "n[1-4]", "-N4", "-t", "10"}
 	t.Run("preemptible", func(t *testing.T) {
-		j := b.template(t, 0, "preemptible", []string{"-N4", "-t", "10"}, medium, 4, patient)
+		j := b.template(t, 0, "preemptible", four, medium, 4, patient)
 		j.says(t, "level=global", 2)
-		urgent := strings.TrimSpace(b.Run(t, "sbatch", "--parsable", "-p", "urgent", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 1"))
+		urgent := strings.TrimSpace(b.Run(t, "sbatch", "--parsable", "-p", "urgent", "-w", "n[1-4]", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 1"))
 		j.ends(t)
 		j.held(t, "the job is being preempted: final checkpoint", "stopped after the final checkpoint", "restored epoch")
 		if got := b.Run(t, "scontrol", "show", "job", urgent); !strings.Contains(got, "JobState=COMPLETED") {
@@ -47,7 +187,7 @@ func TestTemplates(t *testing.T) {
 		}
 	})
 	t.Run("node-failure", func(t *testing.T) {
-		j := b.template(t, 1, "node-failure", []string{"-N4", "-t", "10"}, stencil, 3, "HOLDFAST_LOCAL=/mnt/nvme/failure")
+		j := b.template(t, 1, "node-failure", four, stencil, 3, "HOLDFAST_LOCAL=/mnt/nvme/failure")
 		j.says(t, "level=global", 2)
 		b.Verb(t, "kill", "n3")
 		j.ends(t)
@@ -66,26 +206,32 @@ func TestTemplates(t *testing.T) {
 			}
 		}
 	})
-}
 
-// TestSignals: a signal to the ranks in the middle is a checkpoint and no more;
-// a requeue and the end of the time limit, which nobody announced, are final
-// ones, and the job goes on under its number.
-func TestSignals(t *testing.T) {
-	b := newBed(t, 3, "CLUSTER_KILL_WAIT=10")
-	never := "HOLDFAST_INTERVAL=0s"
-	for mpi, m := range mpis {
-		t.Run(m.name, func(t *testing.T) {
-			j := b.submit(t, mpi, "signals", []string{"-N3", "-t", "10", "--requeue"}, []string{"--requeue"}, nil, medium, 3, never, patient)
-			j.says(t, "computing on 3 ranks", 1)
-			b.Run(t, "scancel", "--signal=USR1", j.id)
-			j.says(t, "epoch=1 level=global", 1)
-			b.Run(t, "scancel", "--batch", "--signal=USR1", j.id)
-			j.says(t, "passed on to the ranks", 1)
-			j.says(t, "epoch=2 level=global", 1)
-			b.Run(t, "scontrol", "requeue", j.id)
-			j.ends(t)
-			j.held(t, "final checkpoint", "stopped after the final checkpoint", "restored epoch")
+	t.Run("time-limit", func(t *testing.T) {
+		toBatch.says(t, "requeued", 1)
+		toBatch.proceed(t)
+		toBatch.resumed(t, 2)
+		toBatch.held(t, "time limit is near", "stopped after the final checkpoint", "at global")
+	})
+	t.Run("to the steps", func(t *testing.T) {
+		toSteps.says(t, "level=global", 1)
+		toSteps.proceed(t)
+		toSteps.resumed(t, 2)
+	})
+	t.Run("to the steps under holdfast run", func(t *testing.T) {
+		toStepsRun.says(t, "requeued", 1)
+		toStepsRun.proceed(t)
+		toStepsRun.resumed(t, 2)
+		toStepsRun.held(t, "the time limit is near: final checkpoint", "at global")
+	})
+	for name, j := range map[string]*job{"to the batch shell": toBatchRun, "unannounced": unannounced} {
+		t.Run(name, func(t *testing.T) { // without --requeue the user submits the job again
+			j.says(t, "stopped after the final checkpoint, epoch 1 at global", 1)
+			j.held(t, map[*job]string{toBatchRun: "user defined signal 1, the time limit is near: final checkpoint",
+				unannounced: "terminated: final checkpoint, 10s are left"}[j])
+			j.proceed(t)
+			b.Run(t, "sbatch", "--open-mode=append", "-o", j.there+"/log", "-N1", "-n2", "-t", "10", j.there+"/job.sh")
+			j.resumed(t, 2)
 		})
 	}
 }

@@ -1,11 +1,15 @@
 package slurm
 
 import (
+	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"regexp"
-	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -13,62 +17,78 @@ import (
 var (
 	deaths = flag.Int("deaths", 0, "random deaths to try; 0 = none")
 	seed   = flag.Uint64("seed", 1, "seed of the random deaths")
+	from   = flag.Int("from", 0, "the first of them to try: a long test in pieces")
+	budget = flag.Duration("budget", 0, "time after which no further one is begun; 0 = none")
+	keep   = flag.String("keep", "", "file that the results are added to; the table is of all that it holds")
 )
-
-// kinds are the ways for a node to die, and how it comes back.
-var kinds = []struct{ die, back []string }{
-	{[]string{"kill", "--power"}, []string{"revive"}},
-	{[]string{"kill", "--crash"}, []string{"revive"}},
-	{[]string{"kill", "--procs"}, nil},
-	{[]string{"cut"}, []string{"heal"}},
-	{[]string{"freeze"}, []string{"thaw"}},
-}
-
-// busy is a program that is nearly always in some phase of a checkpoint.
-var busy = []string{"-shape", "stencil", "-steps", "250", "-pace", "10ms", "-size", "100000"}
 
 var again = regexp.MustCompile(`computing again .*`)
 
-// TestRandomDeaths lets nodes die at random moments, in random ways, and
+// TestRandomDeaths lets nodes die in random ways and phases of a checkpoint, and
 // compares the result with the undisturbed run. No hand touches the job.
 func TestRandomDeaths(t *testing.T) {
 	n := *deaths
 	if n == 0 {
 		t.Skip("the long test of make soak-slurm; TestDeaths tries each kind once")
 	}
-	b := newBed(t, 5)
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_CORE, &limit); err == nil {
+		limit.Cur = limit.Max
+		_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &limit) // then there are no core files
+	}
+	b := newBed(t, 9) // those that come back are left alone for a while
 	rng := rand.New(rand.NewPCG(*seed, 0))
+	var list []trial
+	begun, next := time.Now(), *from
+	defer func() {
+		t.Logf("seed %d, trials %d to %d\n%s", *seed, *from, next-1, table(kept(t, *keep, list)))
+	}()
 	for i := range n {
-		mpi, kind, node := rng.IntN(len(mpis)), rng.IntN(len(kinds)), fmt.Sprint("n", 2+rng.IntN(3))
-		after := time.Duration(rng.IntN(4000)) * time.Millisecond
-		name := fmt.Sprintf("%d-%s-%s-%s", i, strings.TrimLeft(kinds[kind].die[len(kinds[kind].die)-1], "-"), node, mpis[mpi].name)
-		t.Run(name, func(t *testing.T) { b.killAt(t, mpi, kind, node, after, name) })
-		if t.Failed() {
-			t.Fatalf("seed %d", *seed)
+		tr := random(rng)
+		if i < *from {
+			continue
+		}
+		if *budget > 0 && time.Since(begun) > *budget {
+			return
+		}
+		next = i + 1
+		name := fmt.Sprintf("%d-%s", i, tr.name())
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				tr.Passed = !t.Failed()
+				list = append(list, *tr)
+				if err := tr.record(*keep); err != nil {
+					t.Error(err)
+				}
+			}()
+			b.try(t, tr, fmt.Sprint("t", *seed, "-", i))
+		})
+		for _, core := range b.cores() {
+			t.Errorf("trial %d left %s", i, core)
+			if *keep != "" {
+				_ = os.Rename(core, filepath.Join(filepath.Dir(*keep), fmt.Sprintf("core-%d-%d", *seed, i)))
+			}
 		}
 	}
 }
 
-// killAt runs a job of four ranks with a spare node and lets one die.
-func (b *bed) killAt(t *testing.T, mpi, kind int, node string, after time.Duration, name string) {
-	j := b.submit(t, mpi, name, []string{"-N5", "--no-kill", "-t", "10"}, []string{"--spares", "1"}, nil, busy, 4, "HOLDFAST_INTERVAL=150ms", "HOLDFAST_CUT_TIMEOUT=20s")
-	j.says(t, "computing on 4 ranks", 1)
-	pause := time.NewTimer(after)
-	<-pause.C
-	moment := newest(j.log(), "global")
-	b.Verb(t, append(kinds[kind].die, node)...)
-	j.ends(t)
-	account := again.FindString(j.log())
-	if account == "" {
-		account = "had ended before"
+// kept are the trials in a file, or list where there is none.
+func kept(t *testing.T, file string, list []trial) []trial {
+	if file == "" {
+		return list
 	}
-	t.Logf("%s %s after %v, %d epochs at global: %s", strings.Join(kinds[kind].die, " "), node, after, moment, account)
-	if t.Failed() || testing.Verbose() {
-		t.Log("\n" + j.decisions())
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Error(err)
+		return list
 	}
-	if back := kinds[kind].back; back != nil {
-		b.Verb(t, append(back, node)...)
+	list = nil
+	for line := range bytes.Lines(b) {
+		var tr trial
+		if err := json.Unmarshal(line, &tr); err != nil {
+			t.Error(err)
+		}
+		list = append(list, tr)
 	}
-	_ = b.TryCommand("scancel", j.id) // it has ended, but for a step that Slurm believes in
-	b.Verb(t, "wait", node, "up", "90")
+	return list
 }

@@ -52,12 +52,13 @@ func program() error {
 	pids := flag.String("pids", "", "directory for a file with the process number of each rank")
 	pace := flag.Duration("pace", 0, "computing time per iteration, beyond the arithmetic")
 	hold := flag.String("hold", "", "stay at half the steps, passing Points, until this file exists")
+	limit := flag.Duration("finalize", 0, "limit of MPI_Finalize; 0 = the library's")
 	flag.Parse()
 	body, ok := shapes[*shape]
 	if !ok {
 		return fmt.Errorf("unknown shape %q", *shape)
 	}
-	world, err := mpiwrap.Init(mpiwrap.Options{})
+	world, err := mpiwrap.Init(mpiwrap.Options{FinalizeTimeout: *limit})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,481 @@
+package slurm
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
+)
+
+// trial is one job under which nodes die.
+type trial struct {
+	MPI        int      `json:"mpi"`
+	Kind       string   `json:"kind"`  // of death: power, crash, procs, cut or freeze
+	Ranks      []int    `json:"ranks"` // whose nodes die, all at one moment
+	Aim        string   `json:"aim"`   // the phase of the first of them that is waited for, a key of aims
+	Skip       int      `json:"skip"`  // so many times that the phase passes before
+	Delay      int      `json:"delay"` // ms from the event to the death
+	Redundancy string   `json:"redundancy"`
+	Local      bool     `json:"local"`  // no global directory
+	Spares     int      `json:"spares"` // beyond the four nodes of the program
+	Head       bool     `json:"head"`   // holdfast run is on the head (salloc), no node of the job is special
+	Heal       bool     `json:"heal"`   // the nodes come back while the program computes again
+	flags      []string // more of holdfast run's
+
+	// What came of it.
+	Hit    string    `json:"hit"`    // what the rank was doing when it died
+	Safe   int       `json:"safe"`   // newest epoch that the log had called committed where it survives the death
+	Epoch  int       `json:"epoch"`  // restored
+	Split  []float64 `json:"split"`  // seconds from death to computing: notice, relaunch, fetch, restore
+	Passed bool      `json:"passed"` // the result was right
+	Late   bool      `json:"late"`   // the program had ended before
+}
+
+const ranksOf = 4 // every trial
+
+// loaded is a program that is nearly always in some phase of a checkpoint, of 3 MB
+// a rank, whose copying to global takes a tenth of a second.
+var loaded = []string{"-shape", "stencil", "-steps", "100", "-pace", "5ms", "-size", "400000"}
+
+var loadedEnv = []string{"HOLDFAST_INTERVAL=100ms", "HOLDFAST_FLUSH_RATE=30M", "HOLDFAST_CUT_TIMEOUT=20s", "GOTRACEBACK=crash"}
+
+// aims are the events of a rank's log by which a phase is recognised as it
+// begins.
+var aims = map[string]func(e *events.Event) bool{
+	"compute":    func(e *events.Event) bool { return e.Name == events.Resume },
+	"agree":      func(e *events.Event) bool { return e.Name == events.Arm },
+	"capture":    func(e *events.Event) bool { return e.Name == events.Capture && e.Begin },
+	"write":      func(e *events.Event) bool { return e.Name == events.Write && e.Begin },
+	"vote":       func(e *events.Event) bool { return e.Name == events.Vote && e.Begin },
+	"manifest":   func(e *events.Event) bool { return e.Name == events.Vote && !e.Begin && e.What == "put" },
+	"redundancy": func(e *events.Event) bool { return e.Name == events.Redundancy && e.Begin },
+	"flush":      func(e *events.Event) bool { return e.Name == events.Flush && e.Begin },
+	"restore":    func(e *events.Event) bool { return e.Name == events.Restore && e.Begin },
+}
+
+// phases is the order of the table.
+var phases = []string{"compute", "agree", "capture", "write", "vote", "manifest", "redundancy", "flush", "restore"}
+
+// tail follows the event log of a rank while it is written.
+type tail struct {
+	file string
+	off  int64
+	all  []events.Event
+}
+
+// more returns the events that have come since the last time.
+func (l *tail) more() []events.Event {
+	f, err := os.Open(l.file)
+	if err != nil {
+		return nil // not yet
+	}
+	defer f.Close()
+	var b bytes.Buffer
+	if _, err := f.Seek(l.off, 0); err == nil {
+		_, _ = b.ReadFrom(f) // what was read counts
+	}
+	whole := b.Bytes()[:bytes.LastIndexByte(b.Bytes(), '\n')+1]
+	l.off += int64(len(whole))
+	from := len(l.all)
+	for line := range bytes.Lines(whole) {
+		var e events.Event
+		if json.Unmarshal(line, &e) == nil {
+			l.all = append(l.all, e)
+		}
+	}
+	return l.all[from:]
+}
+
+// doing says what the rank was doing at a moment: what had begun last and not
+// ended.
+func (l *tail) doing(at time.Time) string {
+	l.more()
+	open := []string{"compute"}
+	end := func(names ...string) {
+		open = slices.DeleteFunc(open, func(s string) bool { return slices.Contains(names, s) })
+	}
+	for _, e := range l.all {
+		if e.Wall > at.UnixNano() {
+			break
+		}
+		switch {
+		case e.Name == events.Arm:
+			open = append(open, "agree")
+		case e.Name == events.Drain && e.Begin, e.Name == events.GiveUp:
+			end("agree")
+		case e.Name == events.Vote && e.Begin:
+			end("manifest")
+			open = append(open, "vote")
+		case e.Name == events.Vote:
+			end("vote")
+			if e.What == "put" {
+				open = append(open, "manifest")
+			}
+		case e.Begin && aims[e.Name] != nil:
+			open = append(open, e.Name)
+		case aims[e.Name] != nil:
+			end(e.Name)
+		}
+	}
+	return strings.Join(open[min(1, len(open)-1):], "+")
+}
+
+var (
+	started  = regexp.MustCompile(`start (\d+): srun.* -w (\S+)`)
+	accounts = regexp.MustCompile(`computing again .*notice ([\d.]+), relaunch ([\d.]+), fetch ([\d.]+), restore ([\d.]+); (?:epoch (\d+))?`)
+	unfit    = regexp.MustCompile(`SIGSEGV|SIGBUS|fatal error:|^panic:`)
+	refused  = regexp.MustCompile(`giving up: .*`)
+)
+
+// nodesOf are the nodes of a start, by rank.
+func (j *job) nodesOf(start int) []string {
+	for _, m := range started.FindAllStringSubmatch(j.log(), -1) {
+		if m[1] == strconv.Itoa(start) {
+			return strings.Split(m[2], ",")
+		}
+	}
+	return nil
+}
+
+// rested waits until so many nodes can be used. Slurm drains nodes whose processes
+// could not be killed while they were frozen or cut off.
+func (b *bed) rested(t *testing.T, nodes int) {
+	t.Helper()
+	var states string
+	poll(t, fmt.Sprint(nodes, " idle nodes"), nil, func() string { return states }, func() bool {
+		states = b.Run(t, "sinfo", "-h", "-N", "-p", "main", "-o", "%N %T")
+		for line := range strings.Lines(states) {
+			if node, state, _ := strings.Cut(strings.TrimSpace(line), " "); strings.HasPrefix(state, "drain") {
+				_, _ = b.Try(t, "scontrol", "update", "NodeName="+node, "State=RESUME") // it may have come back by itself
+			}
+		}
+		return strings.Count(states, " idle\n") >= nodes
+	})
+}
+
+// launch starts the job of a trial and waits for its first start.
+func (b *bed) launch(t *testing.T, tr *trial, name string) *job {
+	t.Helper()
+	j := b.newJob(t, tr.MPI, name, loaded, ranksOf)
+	vars := append([]string{"HOLDFAST_LOCAL=" + j.local, "HOLDFAST_REDUNDANCY=" + tr.Redundancy}, loadedEnv...)
+	if !tr.Local {
+		vars = append(vars, "HOLDFAST_GLOBAL="+j.there+"/ckpt")
+	}
+	line := append([]string{b.bin + "/holdfast", "run", "--start-timeout", startTimeout, "--spares", strconv.Itoa(tr.Spares)}, tr.flags...)
+	line = append(append(line, "--"), b.srunLine(tr.MPI, ranksOf, nil, append(append([]string{}, loaded...), "-result", j.there+"/result")...)...)
+	b.rested(t, ranksOf+tr.Spares)
+	nodes := fmt.Sprint("-N", ranksOf+tr.Spares)
+	if tr.Head {
+		b.start(t, vars, "bash", "-c", "exec salloc "+nodes+" --no-kill -t 10 -J "+name+" "+strings.Join(line, " ")+" > "+j.there+"/log 2>&1")
+	} else {
+		j.sbatch(t, "#!/bin/bash\nulimit -c unlimited\nexec "+strings.Join(line, " ")+"\n", []string{nodes, "--no-kill", "-t", "10"}, vars, nil)
+	}
+	j.says(t, "start 1", 1)
+	return j
+}
+
+// logOf follows the events of a rank in a run.
+func (j *job) logOf(tr *trial, run, rank int, nodes []string) *tail {
+	dir := j.here + "/ckpt"
+	if tr.Local {
+		dir = filepath.Join(j.NodeLocal(nodes[rank]), filepath.Base(j.here))
+	}
+	return &tail{file: fmt.Sprintf("%s/%s/run-%06d/rank-%06d.0.jsonl", dir, events.DirName, run, rank)}
+}
+
+// strike lets the nodes of ranks die in a start when the phase that is aimed at
+// has begun.
+func (j *job) strike(t *testing.T, tr *trial, start int, ranks []int, aim string) {
+	t.Helper()
+	j.says(t, fmt.Sprintf("start %d: ", start), 1)
+	nodes := j.nodesOf(start)
+	var die []string
+	for _, r := range ranks {
+		die = append(die, nodes[r])
+	}
+	s := j.Aim(t, tr.Kind, die...)
+	l, seen := j.logOf(tr, start, ranks[0], nodes), 0
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(hard); seen <= tr.Skip; <-tick.C {
+		for _, e := range l.more() {
+			if aims[aim](&e) {
+				seen++
+			}
+		}
+		if refused.MatchString(j.log()) || time.Now().After(end) || strings.Contains(j.log(), "the program has ended") {
+			tr.Late = strings.Contains(j.log(), "the program has ended")
+			break
+		}
+	}
+	pause := time.NewTimer(time.Duration(tr.Delay) * time.Millisecond)
+	<-pause.C
+	log, at := j.log(), time.Now()
+	if err := s.Hit(); err != nil {
+		t.Error(err)
+	}
+	tr.Hit = l.doing(at)
+	tr.Safe = tr.surviving(log)
+	t.Logf("%s of %v, aimed at %s, hit %s; epoch %d must survive", tr.Kind, die, aim, tr.Hit, tr.Safe)
+	if tr.Heal && start == 1 {
+		poll(t, "computing again", nil, j.log, func() bool { return accounts.MatchString(j.log()) || over(j.log()) })
+		j.bring(t, tr.Kind, die)
+	} else {
+		t.Cleanup(func() { j.bring(t, tr.Kind, die) })
+	}
+}
+
+func over(log string) bool {
+	return strings.Contains(log, "the program has ended") || refused.MatchString(log)
+}
+
+// bring brings nodes back. One that Slurm has drained meanwhile is not up at once;
+// rested waits for what the next trial needs.
+func (j *job) bring(t *testing.T, kind string, nodes []string) {
+	back := map[string]string{"power": "revive", "crash": "revive", "cut": "heal", "freeze": "thaw"}[kind]
+	for _, n := range nodes {
+		if back == "" {
+			continue
+		}
+		if err := j.TryVerb(back, n); err != nil {
+			t.Log(err)
+		}
+	}
+}
+
+// surviving is the newest epoch that the log calls committed at a level that
+// survives the death.
+func (tr *trial) surviving(log string) int {
+	safe := newest(log, "global")
+	if tr.Kind == "procs" {
+		safe = max(safe, newest(log, "local"))
+	}
+	if len(tr.Ranks) <= tr.tolerates() {
+		safe = max(safe, newest(log, "partner"), newest(log, "parity"))
+	}
+	return safe
+}
+
+// tolerates is how many nodes may die at once.
+func (tr *trial) tolerates() int {
+	_, count, _ := strings.Cut(tr.Redundancy, ":")
+	if _, p, ok := strings.Cut(count, "+"); ok {
+		count = p
+	}
+	n, _ := strconv.Atoi(count) // none is 0
+	return n
+}
+
+// try runs a trial and checks what came of it: the result of the undisturbed
+// run, no older epoch restored than there had to be, nobody crashed.
+func (b *bed) try(t *testing.T, tr *trial, name string) {
+	j := b.launch(t, tr, name)
+	if tr.Aim == "restore" { // of a second node, while the program starts again
+		first := *tr
+		first.Skip, first.Heal = 1, false
+		j.strike(t, &first, 1, tr.Ranks[:1], "flush")
+		tr.Late = first.Late
+		if !tr.Late {
+			j.strike(t, tr, 2, tr.Ranks[1:], "restore")
+			tr.Safe = first.Safe
+		}
+	} else {
+		j.strike(t, tr, 1, tr.Ranks, tr.Aim)
+	}
+	j.finish(t, tr)
+	tr.Passed = !t.Failed()
+	if t.Failed() || testing.Verbose() {
+		t.Log("\n" + j.decisions())
+	}
+	if t.Failed() {
+		t.Log("\n" + j.log())
+		state, _ := b.Try(t, "bash", "-c", "squeue -a; sinfo -N; tail -40 $TESTBED_STATE/log/slurmctld.log")
+		t.Log(state)
+	}
+	if !tr.Head {
+		_ = b.TryCommand("scancel", j.id) // it has ended, but for a step that Slurm believes in
+	}
+}
+
+// finish waits for the end and compares.
+func (j *job) finish(t *testing.T, tr *trial) {
+	j.says(t, "holdfast run: ", 1)
+	poll(t, "the end of the job", nil, j.log, func() bool { return over(j.log()) })
+	log := j.log()
+	for _, m := range accounts.FindAllStringSubmatch(log, -1) {
+		tr.Split = nil
+		for _, s := range m[1:5] {
+			x, _ := strconv.ParseFloat(s, 64) // digits by the pattern
+			tr.Split = append(tr.Split, x)
+		}
+		tr.Epoch, _ = strconv.Atoi(m[5]) // none is 0
+	}
+	// Slurm's pmix plugin makes Open MPI crash in MPI_Init now and then
+	// (test/cluster/README.md); the program has only to come up after it.
+	if bad := unfit.FindString(log); bad != "" && !strings.Contains(log, "_Cfunc_hfmpi_init") {
+		t.Errorf("a rank crashed: %s", bad)
+	}
+	got, err := os.ReadFile(j.here + "/result")
+	lost := len(tr.Ranks) > tr.tolerates() && tr.Local && tr.Safe == 0
+	switch {
+	case lost && refused.MatchString(log):
+		if err == nil {
+			t.Errorf("a result although nothing could be restored: %s", got)
+		}
+		t.Log(refused.FindString(log))
+	case err != nil:
+		t.Errorf("no result: %v", err)
+	case strings.TrimSpace(string(got)) != j.want:
+		t.Errorf("got %s, the undisturbed run %s", got, j.want)
+	case !tr.Late && tr.Epoch < tr.Safe:
+		t.Errorf("restored epoch %d, and %d had been committed where it survives", tr.Epoch, tr.Safe)
+	}
+}
+
+// cores are the core files that ranks have left.
+func (b *bed) cores() []string {
+	list, _ := filepath.Glob(b.PFS() + "/core*") // the pattern is right
+	return list
+}
+
+// record appends a trial to a file that pieces of the long test share.
+func (tr *trial) record(file string) error {
+	line, err := json.Marshal(tr)
+	if err != nil || file == "" {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n'))
+	return errors.Join(err, f.Close())
+}
+
+// random draws a trial.
+func random(rng *rand.Rand) *trial {
+	pick := func(list ...string) string { return list[rng.IntN(len(list))] }
+	tr := &trial{MPI: rng.IntN(len(mpis)), Kind: pick("power", "crash", "procs", "cut", "freeze"), Aim: pick(phases...),
+		Redundancy: pick("partner:1", "partner:1", "parity:2+1", "parity:3+1"), Spares: 1, Skip: rng.IntN(5), Delay: rng.IntN(12),
+		Local: rng.IntN(4) == 0, Head: rng.IntN(2) == 0, Heal: rng.IntN(3) == 0}
+	first := 1
+	if tr.Head {
+		first = 0 // the node of rank 0 runs no batch script
+	}
+	victims := rng.Perm(ranksOf - first)
+	for i := range victims {
+		victims[i] += first
+	}
+	tr.Ranks = victims[:1]
+	switch {
+	case tr.Aim == "restore":
+		tr.Ranks, tr.Skip, tr.Spares, tr.Local, tr.Heal = victims[:2], 0, 2, false, false
+	case rng.IntN(4) == 0: // two at once
+		tr.Ranks, tr.Spares = victims[:2], 1+rng.IntN(2)
+		tr.Redundancy = pick("partner:2", "parity:2+2", "partner:1")
+		tr.Local = tr.Local && tr.tolerates() == 2
+	}
+	if tr.Aim == "flush" || tr.Aim == "manifest" {
+		tr.Local = tr.Local && tr.Aim == "manifest"
+	}
+	return tr
+}
+
+func (tr *trial) name() string {
+	return fmt.Sprintf("%s-%s-%v-%s-%s", tr.Kind, tr.Aim, strings.Trim(fmt.Sprint(tr.Ranks), "[]"), tr.Redundancy, mpis[tr.MPI].name)
+}
+
+// table prints what came of trials: by kind, phase and MPI.
+func table(list []trial) string {
+	type key struct{ kind, phase, mpi string }
+	type row struct {
+		tried, passed, hit int
+		times              [][]float64
+	}
+	rows := map[key]*row{}
+	var keys []key
+	for _, tr := range list {
+		kind := tr.Kind
+		if len(tr.Ranks) > 1 && tr.Aim != "restore" {
+			kind += " x2"
+		}
+		k := key{kind, tr.Aim, mpis[tr.MPI].name}
+		if rows[k] == nil {
+			rows[k] = &row{}
+			keys = append(keys, k)
+		}
+		r := rows[k]
+		r.tried++
+		if tr.Passed {
+			r.passed++
+		}
+		if strings.Contains(tr.Hit, tr.Aim) {
+			r.hit++
+		}
+		if len(tr.Split) == 4 {
+			r.times = append(r.times, tr.Split)
+		}
+	}
+	slices.SortFunc(keys, func(a, b key) int {
+		if c := strings.Compare(a.kind, b.kind); c != 0 {
+			return c
+		}
+		if c := slices.Index(phases, a.phase) - slices.Index(phases, b.phase); c != 0 {
+			return c
+		}
+		return strings.Compare(a.mpi, b.mpi)
+	})
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-10s %-10s %-8s %5s %6s %6s  %s\n", "death", "phase", "MPI", "tried", "passed", "in it", "median s: notice relaunch fetch restore = all (worst)")
+	var every [][]float64
+	for _, k := range keys {
+		r := rows[k]
+		every = append(every, r.times...)
+		fmt.Fprintf(&b, "%-10s %-10s %-8s %5d %6d %6d  %s\n", k.kind, k.phase, k.mpi, r.tried, r.passed, r.hit, medians(r.times))
+	}
+	passed, slow := 0, 0
+	for _, tr := range list {
+		if tr.Passed {
+			passed++
+		}
+	}
+	for _, t := range every {
+		if t[0] > 2 {
+			slow++
+		}
+	}
+	fmt.Fprintf(&b, "%d tried, %d passed; %s; noticed later than 2 s: %d of %d\n", len(list), passed, medians(every), slow, len(every))
+	return b.String()
+}
+
+func medians(times [][]float64) string {
+	if len(times) == 0 {
+		return "-"
+	}
+	col := make([][]float64, 5)
+	for _, t := range times {
+		sum := 0.0
+		for i, x := range t {
+			col[i] = append(col[i], x)
+			sum += x
+		}
+		col[4] = append(col[4], sum)
+	}
+	var out []any
+	for _, c := range col {
+		slices.Sort(c)
+		out = append(out, c[len(c)/2])
+	}
+	return fmt.Sprintf("%.2f %.2f %.2f %.2f = %.2f (%.2f)", append(out, col[4][len(col[4])-1])...)
+}
