@@ -42,8 +42,8 @@ soak: ## checkpoints at random moments of real MPI programs until MOMENTS is rea
 	$(GO) test -count=1 -timeout 0 ./test/e2e -run CutAtRandomMoments -v -args -moments $(MOMENTS) -seed $$(date +%s)
 
 N ?= 50
-soak-slurm: ## N random deaths of nodes of the Slurm test bed under running programs (as root)
-	$(GO) test -count=1 -timeout 0 ./test/slurm -run RandomDeaths -v -args -deaths $(N) -seed $$(date +%s)
+soak-slurm: ## N random deaths of Slurm nodes in all phases of a checkpoint, and a table of them (as root)
+	$(GO) test -count=1 -timeout 0 ./test/slurm -run RandomDeaths -v -args -deaths $(N) -seed $(or $(SEED),$$(date +%s))
 
 test-gpu: ## the GPU packages' tests on this machine's GPU (HOLDFAST_DEVICE, default cuda:0)
 	HOLDFAST_DEVICE=$${HOLDFAST_DEVICE:-cuda:0} HOLDFAST_TEST_GPU=1 \
@@ -58,7 +58,7 @@ bench: build ## what checkpoints, cuts, captures and messages cost here; under 5
 	$(BIN)/holdfast bench gpu --runs 1 --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench remote --quick --cases bandwidth,launches,migration --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench mpi --runs 3 --plot $(BENCH_OUT)
-	$(BIN)/holdfast bench apps --dir . --plot $(BENCH_OUT)
+	$(BIN)/holdfast bench apps --dir . --time 80s --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench peers --dir . --plot $(BENCH_OUT)
 	$(GO) test -count=1 -run '^$$' -bench 'Point|Idle' -timeout $(TIMEOUT) ./coordinated/...
 
