@@ -408,6 +408,49 @@ func TestCommittedAndGone(t *testing.T) {
 	}
 }
 
+// TestPassedOver: where the newest epoch cannot be had by all ranks the program
+// goes on from the one before, and the log says which was passed over and for
+// whom.
+func TestPassedOver(t *testing.T) {
+	for _, c := range []struct {
+		gone []int // ranks whose shards of epoch 2 are gone
+		says string
+	}{
+		{[]int{1}, "rank(s) 1 can have it from nowhere"},
+		{[]int{0, 1, 2}, "rank(s) 0,1,2 can have it from nowhere"},
+		{nil, ""},
+	} {
+		t.Run(fmt.Sprint(c.gone), func(t *testing.T) {
+			b := newBulk(t, storage.LevelLocal)
+			b.epochs = 2
+			if err := b.run(); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range c.gone {
+				if err := b.fs.Remove(fmt.Sprintf("/local/epoch-0000000002/rank-%06d.shard", r)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var log lines
+			b.opt.Logger, b.epochs = slog.New(slog.NewTextHandler(&log, nil)), 0
+			if err := b.run(); err != nil {
+				t.Fatal(err)
+			}
+			want := storage.Epoch(2)
+			if c.gone != nil {
+				want = 1
+			}
+			if got := b.stats[0].Restore.Epoch; got != want {
+				t.Errorf("restored epoch %d, want %d", got, want)
+			}
+			said := strings.Contains(log.String(), "going back further than the newest epoch")
+			if said != (c.gone != nil) || !strings.Contains(log.String(), c.says) {
+				t.Errorf("shards of %v gone, want it to say %q:\n%s", c.gone, c.says, &log)
+			}
+		})
+	}
+}
+
 // damage turns a byte in the middle of a file.
 func damage(fsys vfs.FS, name string) error {
 	st, err := fsys.Stat(name)

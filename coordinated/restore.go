@@ -18,7 +18,8 @@ import (
 // is collective, called once, after the last Protect and before the first
 // Point. An epoch right after whose restoring the program died twice is left out,
 // unless Options.Epoch names it. Every byte is verified while it is read; a shard that turns out bad
-// makes all ranks fall back to the epoch before, and the log says why.
+// makes all ranks fall back to the epoch before, and the log says why; it warns too
+// where a newer epoch was committed that some rank can have from nowhere.
 //
 // The device programs of the checkpoint are built while it is read, so a program
 // that asks for its gpustate programs and kernels after Restore restarts sooner.
@@ -124,10 +125,7 @@ func (c *Checkpointer) common(ctx context.Context) ([]storage.Epoch, error) {
 	var unreadable []storage.Epoch
 	err := c.learn(ctx)
 	if err == nil && !c.opt.Fresh {
-		list, err = c.store.Candidates(ctx)
-	}
-	if err == nil && !c.opt.Fresh && len(list) == 0 {
-		unreadable, err = c.store.Unreadable(ctx)
+		list, unreadable, err = c.store.Candidates(ctx)
 	}
 	blobs, gerr := c.allgather(ctx, 0, stageRestore+"candidates", encodeCandidates(list, unreadable, err))
 	if gerr != nil {
@@ -147,7 +145,35 @@ func (c *Checkpointer) common(ctx context.Context) ([]storage.Epoch, error) {
 	if len(both) == 0 && (anyOf(per) || flags.has(isUnreadable)) {
 		return nil, noCommon(per, flags)
 	}
+	if len(both) > 0 && c.world.Rank() == 0 {
+		c.sayPassedOver(per, flags, both[0])
+	}
 	return c.leaveOut(both, flags)
+}
+
+// sayPassedOver warns of committed epochs newer than the newest that all ranks
+// can read: what was computed up to them has to be computed again.
+func (c *Checkpointer) sayPassedOver(per [][]candidate, flags epochFlags, newest storage.Epoch) {
+	var newer []storage.Epoch
+	for e := range flags {
+		if e > newest {
+			newer = append(newer, e)
+		}
+	}
+	slices.Sort(newer)
+	for _, e := range slices.Backward(newer) {
+		var without []int
+		for r, list := range per {
+			if !slices.ContainsFunc(list, func(k candidate) bool { return k.epoch == e }) {
+				without = append(without, r)
+			}
+		}
+		why := "rank(s) " + ranks(without) + " can have it from nowhere"
+		if len(without) == 0 {
+			why = "what ranks have under this number differs"
+		}
+		c.log.Warn("holdfast: going back further than the newest epoch", "epoch", e, "why", why, "restorable", newest)
+	}
 }
 
 // leaveOut removes the epochs after whose restoring the program kept dying.

@@ -34,61 +34,47 @@ type LevelState struct {
 // be had, newest first, by cheap checks: the manifest, the length of the shard
 // and its footer. Reading may still find damage. The caller leaves out what is
 // Poisoned (RestoreBegins).
-func (s *Store) Candidates(ctx context.Context) ([]Candidate, error) {
+//
+// Unreadable are the epochs that some level calls committed, or whose manifest is
+// there and damaged, and that this rank can have from no level; newest first.
+// To pass over one of them is to lose work: it is not done without a word.
+func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []Epoch, err error) {
 	states, err := s.Survey(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var out []Candidate
 	deaths := s.readTrials()
-	elsewhere := map[Epoch]bool{}
+	elsewhere, bad := map[Epoch]bool{}, map[Epoch]bool{}
 	for _, st := range states {
 		if st.Err != nil {
-			switch {
-			case errors.Is(st.Err, ErrNotCommitted):
-			case errors.Is(st.Err, fs.ErrNotExist): // ranks were placed elsewhere, most likely
+			if errors.Is(st.Err, ErrNotCommitted) {
+				continue
+			}
+			bad[st.Epoch] = true
+			if errors.Is(st.Err, fs.ErrNotExist) { // ranks were placed elsewhere, most likely
 				elsewhere[st.Epoch] = true
-			default:
+			} else {
 				s.log.Warn("epoch cannot be had from a level", "epoch", st.Epoch, "level", st.Level, "err", st.Err)
 			}
 			continue
 		}
-		i := slices.IndexFunc(out, func(c Candidate) bool { return c.Epoch == st.Epoch && c.ID == st.ID })
+		i := slices.IndexFunc(list, func(c Candidate) bool { return c.Epoch == st.Epoch && c.ID == st.ID })
 		if i < 0 {
-			out = append(out, Candidate{Epoch: st.Epoch, ID: st.ID, Deaths: deaths[st.Epoch]})
-			i = len(out) - 1
+			list = append(list, Candidate{Epoch: st.Epoch, ID: st.ID, Deaths: deaths[st.Epoch]})
+			i = len(list) - 1
 		}
-		out[i].Levels = append(out[i].Levels, st.Level)
+		list[i].Levels = append(list[i].Levels, st.Level)
+	}
+	for i := range list {
+		delete(bad, list[i].Epoch)
 	}
 	if len(elsewhere) > 0 {
 		s.log.Info("epochs of this rank are missing at a level here; the other levels and nodes serve as far as they can",
 			"epochs", sortedEpochs(elsewhere))
 	}
-	return out, nil
-}
-
-// Unreadable lists the epochs that some level calls committed, or whose manifest
-// is there and damaged, and that this rank can have from no level; newest first.
-// Where there are no others, to start anew would be to lose them without a word.
-func (s *Store) Unreadable(ctx context.Context) ([]Epoch, error) {
-	states, err := s.Survey(ctx)
-	if err != nil {
-		return nil, err
-	}
-	bad := map[Epoch]bool{}
-	for _, st := range states {
-		if st.Err != nil && !errors.Is(st.Err, ErrNotCommitted) {
-			bad[st.Epoch] = true
-		}
-	}
-	for _, st := range states {
-		if st.Err == nil {
-			delete(bad, st.Epoch)
-		}
-	}
-	out := sortedEpochs(bad)
-	slices.Reverse(out)
-	return out, nil
+	unreadable = sortedEpochs(bad)
+	slices.Reverse(unreadable)
+	return list, unreadable, nil
 }
 
 // Survey says how every epoch found at any level stands there, newest epoch

@@ -114,7 +114,7 @@ func TestCutShort(t *testing.T) {
 		if err := w.fs.Truncate(file, size); err != nil {
 			t.Fatal(err)
 		}
-		list, err := w.stores[0].Candidates(t.Context())
+		list, _, err := w.stores[0].Candidates(t.Context())
 		if err != nil || len(list) != 1 || len(list[0].Levels) != 1 || list[0].Levels[0] != LevelGlobal {
 			t.Errorf("%d bytes: got %v, %v, want the global copy alone", size, list, err)
 		}
@@ -147,7 +147,7 @@ func TestShardOfAnotherCommit(t *testing.T) {
 	if _, err := fetchAll(t.Context(), stores[0], 1); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("got %v, want ErrCorrupt", err)
 	}
-	if c, err := stores[0].Candidates(t.Context()); err != nil || len(c) != 0 {
+	if c, _, err := stores[0].Candidates(t.Context()); err != nil || len(c) != 0 {
 		t.Errorf("got candidates %v, %v", c, err)
 	}
 }

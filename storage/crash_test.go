@@ -128,7 +128,7 @@ func (w *world) newest() (Epoch, error) {
 	count := map[key]int{}
 	var best Epoch
 	for _, s := range w.stores {
-		list, err := s.Candidates(context.Background())
+		list, _, err := s.Candidates(context.Background())
 		if err != nil {
 			return 0, err
 		}

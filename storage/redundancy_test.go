@@ -197,7 +197,7 @@ func (c *cluster) newest() storage.Epoch {
 	count := map[storage.Epoch]int{}
 	var best storage.Epoch
 	for _, s := range c.stores {
-		list, err := s.Candidates(c.t.Context())
+		list, _, err := s.Candidates(c.t.Context())
 		if err != nil {
 			c.t.Fatal(err)
 		}

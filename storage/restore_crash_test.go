@@ -117,7 +117,7 @@ func TestTrialOutlives(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer w.close()
-		list, err := w.stores[0].Candidates(t.Context())
+		list, _, err := w.stores[0].Candidates(t.Context())
 		if err != nil || len(list) == 0 || list[0].Epoch != 2 {
 			t.Fatalf("got %+v, %v", list, err)
 		}

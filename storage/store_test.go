@@ -158,7 +158,7 @@ func TestNothingBeforeCommit(t *testing.T) {
 	if _, err := stores[0].Put(t.Context(), 1, LevelLocal, sectionsOf(0, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := stores[0].Candidates(t.Context()); err != nil || len(c) != 0 {
+	if c, _, err := stores[0].Candidates(t.Context()); err != nil || len(c) != 0 {
 		t.Fatalf("got candidates %v, %v before commit", c, err)
 	}
 	if _, err := stores[0].Fetch(t.Context(), 1); !errors.Is(err, ErrNotCommitted) {
@@ -188,7 +188,7 @@ func TestFlush(t *testing.T) {
 		}
 	}
 	commitAll(t, stores, 5, LevelGlobal, infos)
-	c, err := stores[0].Candidates(t.Context())
+	c, _, err := stores[0].Candidates(t.Context())
 	if err != nil || len(c) != 1 || len(c[0].Levels) != 2 {
 		t.Fatalf("got candidates %v, %v, want one at two levels", c, err)
 	}

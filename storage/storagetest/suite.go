@@ -162,7 +162,7 @@ func (s *suite) learn() error {
 func (s *suite) offers(e storage.Epoch) bool {
 	s.Helper()
 	for _, st := range s.stores {
-		list, err := st.Candidates(s.Context())
+		list, _, err := st.Candidates(s.Context())
 		if err != nil {
 			s.Fatal(err)
 		}
