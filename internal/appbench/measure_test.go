@@ -1,6 +1,9 @@
 package appbench
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,5 +100,19 @@ func TestExtra(t *testing.T) {
 func TestReversed(t *testing.T) {
 	if got := reversed(4); got != "3,2,1,0" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// TestOnlyChosen: the applications that are not asked for need not be there.
+func TestOnlyChosen(t *testing.T) {
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "nbody"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := prepare(Options{Apps: []string{"nbody"}, BinDir: bin, Dir: t.TempDir(), MPI: "none"}); err == nil || strings.Contains(err.Error(), "no application") {
+		t.Errorf("got %v, want it to come as far as the MPI library that is not there", err)
+	}
+	if _, err := prepare(Options{BinDir: bin}); err == nil || !strings.Contains(err.Error(), "no application matmul") {
+		t.Errorf("all of them: got %v, want matmul to be missed", err)
 	}
 }

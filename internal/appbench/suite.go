@@ -84,12 +84,7 @@ func Run(ctx context.Context, o Options) (lines []bench.Line, err error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, 2*o.Budget, fmt.Errorf("not over after twice the %v that it was given", o.Budget))
 		defer cancel()
 	}
-	var chosen []app
-	for _, a := range apps {
-		if o.Apps == nil || slices.Contains(o.Apps, a.name) {
-			chosen = append(chosen, a)
-		}
-	}
+	chosen := o.chosen()
 	for i, a := range chosen {
 		m := &measured{suite: s, app: a}
 		if o.Budget > 0 && i > 0 && time.Since(s.begun) > o.Budget {
@@ -115,6 +110,20 @@ func Run(ctx context.Context, o Options) (lines []bench.Line, err error) {
 	return lines, nil
 }
 
+// chosen are the applications to measure.
+func (o *Options) chosen() []app {
+	if o.Apps == nil {
+		return apps
+	}
+	var out []app
+	for _, a := range apps {
+		if slices.Contains(o.Apps, a.name) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
 // prepare looks whether all that is needed is there.
 func prepare(o Options) (*suite, error) {
 	s := &suite{o: o, begun: time.Now()}
@@ -128,7 +137,7 @@ func prepare(o Options) (*suite, error) {
 			return nil, fmt.Errorf("no case is called %q; there are %v", name, Cases)
 		}
 	}
-	for _, a := range apps {
+	for _, a := range o.chosen() {
 		if _, err := os.Stat(filepath.Join(o.BinDir, a.name)); err != nil {
 			return nil, fmt.Errorf("no application %s: %w; build them with 'make build' and give their folder with --bin-dir", a.name, err)
 		}
@@ -179,10 +188,7 @@ func (o *Options) isBig() (bool, error) {
 
 // Steps is how many times Note is called, about.
 func (o *Options) Steps() int {
-	n := len(o.Apps)
-	if n == 0 {
-		n = len(apps)
-	}
+	n := len(o.chosen())
 	if len(o.Moves) > 0 {
 		return n * (1 + len(o.Moves))
 	}
