@@ -31,7 +31,7 @@ func answerTo(t *testing.T, p *place, say []byte) []byte {
 	t.Helper()
 	c := must(net.Dial("tcp", p.addr))(t)
 	defer c.Close()
-	ok(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	ok(t, c.SetDeadline(time.Now().Add(time.Minute)))
 	hello := make([]byte, 44)
 	_, err := io.ReadFull(c, hello)
 	ok(t, err)
@@ -115,7 +115,7 @@ func TestAnnounced(t *testing.T) {
 	say(t, c, &wire.Open{Index: 0})
 	_, err := c.Write([]byte{0xff, 0xff, 0xff, 0xff, byte(wire.OpBuild)}) // 4 GiB of frame
 	ok(t, err)
-	ok(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+	ok(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
 	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the connection is still open")
 	}

@@ -29,7 +29,6 @@ func TestStopped(t *testing.T) {
 			ok(t, syscall.Kill(w.cmd.Process.Pid, syscall.SIGSTOP))
 		}
 	}
-	begin := time.Now()
 	errs := make([]chan error, len(stopped))
 	for i, c := range stopped {
 		errs[i] = make(chan error, 1)
@@ -51,9 +50,6 @@ func TestStopped(t *testing.T) {
 		q.addr = addr
 		lost(t, <-errs[i], &q, "it has said nothing for 3s")
 		_ = stopped[i].d.Close()
-	}
-	if took := time.Since(begin); took < wire.MinSilence {
-		t.Errorf("told after %v, want %v at least", took, wire.MinSilence)
 	}
 	ok(t, good.step())
 	ok(t, good.check())
@@ -77,7 +73,7 @@ func TestFrozen(t *testing.T) {
 	c, d := raw(t, p), raw(t, patient)
 	say(t, c, &wire.Open{Index: 0})
 	say(t, d, &wire.Open{Index: 0})
-	ok(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+	ok(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
 	var heard strings.Builder
 	b := make([]byte, 4096)
 	for {

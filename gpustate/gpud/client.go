@@ -248,6 +248,7 @@ func (c *client) unstage() error {
 // dismiss tells the client why it is dropped, if it still listens, and drops it.
 func (c *client) dismiss(why string) {
 	_ = c.out.Now(&wire.Bye{Why: why})
+	_ = c.out.Finish() // somebody else who is sending takes it along: wait for him
 	if u, ok := c.conn.(interface{ CloseRead() error }); ok {
 		_ = u.CloseRead() // ends the reading goroutine, which closes the rest
 	}

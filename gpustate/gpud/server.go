@@ -440,9 +440,11 @@ func (s *Server) end(why string) {
 	close(s.closed)
 	s.draining = true
 	s.mu.Unlock()
+	var told sync.WaitGroup // one that does not read keeps no other from being told
 	for _, l := range s.links() {
-		l.dismiss(why)
+		told.Go(func() { l.dismiss(why) })
 	}
+	told.Wait()
 	s.hangUp()
 }
 

@@ -87,7 +87,7 @@ func (p *place) clients() (n int64) {
 // quiet waits until all clients have gone.
 func (p *place) quiet(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
 		p.mu.Lock()
