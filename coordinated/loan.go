@@ -114,8 +114,8 @@ func (p *pool) recall() *loan {
 }
 
 // claimPatience is how long a capture waits for a block that is being written. A
-// file system that takes longer must not stop the program.
-const claimPatience = 100 * time.Millisecond
+// file system that takes longer must not stop the program. A variable for tests.
+var claimPatience = 100 * time.Millisecond
 
 // claim gets the pool ready for a capture. If the memory does not come back in
 // time, the pool goes on without it and maps other memory as far as it may.

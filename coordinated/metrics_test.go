@@ -61,7 +61,7 @@ func watchMetrics(dir string) error {
 	var b []byte
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); <-tick.C {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); <-tick.C {
 		if b, err = os.ReadFile(names[0]); err != nil {
 			return err
 		}

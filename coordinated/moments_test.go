@@ -180,7 +180,7 @@ func memOptions() (Options, error) {
 		return Options{}, err
 	}
 	return Options{Job: "moments", Local: "/local", files: fs, CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{},
-		Fanout: 2, CutTimeout: 20 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), OnLost: func(*LostError) {}}, nil
+		Fanout: 2, CutTimeout: 2 * time.Minute, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), OnLost: func(*LostError) {}}, nil
 }
 
 // moment tests one pair.

@@ -41,7 +41,7 @@ func newBulk(t *testing.T, levels ...string) *bulk {
 	mem := crashfs.New()
 	mem.SetDirect(true)
 	b := &bulk{epochs: 1, ask: func([]EpochStats) bool { return true }, fs: &slowFS{FS: mem}}
-	b.opt = Options{Job: "bulk", files: b.fs, CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{}, Keep: 9,
+	b.opt = Options{Job: "bulk", files: b.fs, CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{}, Keep: 9, PeerTimeout: time.Minute,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), OnLost: func(e *LostError) { t.Errorf("%v", e) },
 		phase: func(rank int, at string) {
 			if b.hook != nil {
@@ -262,6 +262,8 @@ func TestNextCaptureGetsItsMemory(t *testing.T) {
 // first holds up all others: those wait without memory, and no capture has to
 // map any.
 func TestGivesWayAtOnce(t *testing.T) {
+	defer func(d time.Duration) { claimPatience = d }(claimPatience)
+	claimPatience = 3 * time.Second // for those that give way on a slow machine
 	b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
 	b.epochs = 4
 	var once sync.Once

@@ -58,7 +58,7 @@ func TestRankStatus(t *testing.T) {
 
 // askRanks asks until the ranks are where the test puts them.
 func askRanks(dir string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cl, err := DialJob(ctx, dir)
 	if err != nil {

@@ -11,18 +11,19 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
 
 // testOptions are options for simulated ranks in one process: no signals, and a
-// lost rank is an error of the test.
+// lost rank is an error of the test, however slow the machine is.
 func testOptions(t *testing.T) Options {
 	t.Helper()
 	base := t.TempDir()
 	o := Options{Job: "test", Local: filepath.Join(base, "local"), Global: filepath.Join(base, "global"),
-		CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{}, Keep: 100, Fanout: 2,
+		CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{}, Keep: 100, Fanout: 2, PeerTimeout: time.Minute,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		OnLost: func(e *LostError) { t.Errorf("%v", e) }}
 	for _, d := range []string{o.Local, o.Global} {
