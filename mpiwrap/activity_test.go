@@ -14,7 +14,7 @@ import (
 // until polls what a rank publishes, as an agent does, and fails the test when it
 // never becomes what it should.
 func until(e *mpiwrap.Endpoint, ok func(a mpiwrap.Activity) bool) (mpiwrap.Activity, error) {
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		a := e.Activity()
 		if ok(a) {

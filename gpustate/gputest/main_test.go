@@ -29,8 +29,8 @@ const (
 	exitMissing = 3 // the machine lacks the platform
 )
 
-// childLimit ends a child that hangs.
-const childLimit = 2 * time.Minute
+// childLimit ends a child that hangs. Servers outlast many others.
+const childLimit = 15 * time.Minute
 
 // The same binary takes the figures of package gpubench.
 var (

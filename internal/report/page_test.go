@@ -23,7 +23,7 @@ func chromium(t *testing.T, name string, args ...string) string {
 	if err != nil {
 		t.Skip("chromium is not installed: run make setup")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	args = append([]string{"--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-extensions",
 		"--disable-background-networking", "--disable-dev-shm-usage", "--user-data-dir=" + t.TempDir()}, args...)
