@@ -143,6 +143,7 @@ var accounted = regexp.MustCompile(`computing again \d+\.\d\d s after the death:
 // ways to end have each their code.
 func TestRun(t *testing.T) {
 	t.Setenv("SLURM_JOB_ID", "")
+	t.Setenv("HOLDFAST_CONTROL_PEER_TIMEOUT", "1m") // a program without a core for a while is not dead
 	for _, c := range []struct {
 		name, victim string
 		flags        []string
@@ -185,6 +186,7 @@ func TestRun(t *testing.T) {
 // again.
 func TestRunCannotRestore(t *testing.T) {
 	t.Setenv("SLURM_JOB_ID", "")
+	t.Setenv("HOLDFAST_CONTROL_PEER_TIMEOUT", "1m")
 	t.Setenv("VICTIM", "well")
 	t.Setenv("HOLDFAST_GLOBAL", t.TempDir())
 	t.Setenv("HOLDFAST_LOCAL", "")
