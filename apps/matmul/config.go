@@ -18,7 +18,6 @@ type config struct {
 	width   int
 	checks  int
 	repeat  int
-	out     string
 }
 
 const usage = `matmul multiplies two dense matrices on GPUs, C = A B.
@@ -64,8 +63,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	fs.IntVar(&c.width, "panel", 256, "width of a panel")
 	fs.IntVar(&c.checks, "checks", 2, "vectors to check the product on; 0 is none")
 	fs.IntVar(&c.repeat, "repeat", 1, "add the product up so many times, C = R A B: a long run of small matrices")
-	fs.StringVar(&c.out, "out", "", "`file` for C, .npy")
-	c.common.Register(fs)
+	c.common.Register(fs, "`file` for C, .npy")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}

@@ -78,10 +78,10 @@ func (s *summa[T]) blockOf(rank int) (rows, cols span) {
 
 // write writes the result, to the file if there is one, and hashes it.
 func (s *summa[T]) write(all *matfile.Matrix, sum hash.Hash) error {
-	if s.config.out == "" {
+	if s.config.common.Out == "" {
 		return all.WriteNumPy(sum)
 	}
-	return job.WriteResult(s.config.out, func(w io.Writer) error { return all.WriteNumPy(io.MultiWriter(w, sum)) })
+	return job.WriteResult(s.config.common.Out, func(w io.Writer) error { return all.WriteNumPy(io.MultiWriter(w, sum)) })
 }
 
 // norm returns the Frobenius norm.

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/holdfast-hpc/holdfast/apps/matmul/matfile"
+	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
 // A real is a type that products are computed in.
@@ -73,13 +74,21 @@ func splitMix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// block returns the elements of rows by cols of a matrix, row by row.
-func block[T real](at func(i, j int) float64, rows, cols span) []T {
+// block returns the elements of rows by cols of a matrix, row by row. One that T
+// cannot hold is an error.
+func block[T real](at func(i, j int) float64, rows, cols span) ([]T, error) {
+	if err := matfile.Fits(rows.len(), cols.len(), len(gpustate.Bytes(make([]T, 1)))); err != nil {
+		return nil, err
+	}
 	out := make([]T, 0, rows.len()*cols.len())
 	for i := rows.lo; i < rows.hi; i++ {
 		for j := cols.lo; j < cols.hi; j++ {
-			out = append(out, T(at(i, j)))
+			x := T(at(i, j))
+			if math.IsInf(float64(x), 0) {
+				return nil, fmt.Errorf("element %d, %d is %g, beyond the range of %T: give -type float64", i, j, at(i, j), x)
+			}
+			out = append(out, x)
 		}
 	}
-	return out
+	return out, nil
 }

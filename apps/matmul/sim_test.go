@@ -137,6 +137,34 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestEndsOfTheRange: products too small for the type count as 0 within the bound of
+// the check; what is too large is said, before the product where it is an input.
+func TestEndsOfTheRange(t *testing.T) {
+	dir := t.TempDir()
+	for x, want := range map[float64]map[string]string{
+		1e-30:  {"float32": "", "float64": ""},
+		1e-22:  {"float32": "", "float64": ""},
+		1e-162: {"float32": "", "float64": ""},
+		1e30:   {"float32": "beyond the range of float32", "float64": ""},
+		1e300:  {"float32": "element 0, 0 is 1e+300, beyond the range of float32", "float64": "beyond the range of float64"},
+	} {
+		name := filepath.Join(dir, fmt.Sprintf("%g.npy", x))
+		var npy bytes.Buffer
+		if err := (&matfile.Matrix{Rows: 3, Cols: 3, Data: []float64{x, 2 * x, 3 * x, x, x, x, -x, x, x}}).WriteNumPy(&npy); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, npy.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for kind, want := range want {
+			_, err := simulated(t, 1, 1, "-type "+kind+" -a "+name+" -b "+name)
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%g in %s: got %v, want %q", x, kind, err, want)
+			}
+		}
+	}
+}
+
 // TestVerifyFindsAWrongElement: one changed element of C is found.
 func TestVerifyFindsAWrongElement(t *testing.T) {
 	c, err := parse([]string{"-size", "40x50x60"}, io.Discard)
@@ -153,8 +181,15 @@ func TestVerifyFindsAWrongElement(t *testing.T) {
 		s := &summa[float32]{Job: &job.Job{World: world}, config: c, input: input, grid: g,
 			rows: share(40, 2, row), cols: share(60, 2, col), sharedA: share(50, 2, col), sharedB: share(50, 2, row),
 			panels: g.panels(50, 16)}
-		s.a, s.b = block[float32](input.a, s.rows, s.sharedA), block[float32](input.b, s.sharedB, s.cols)
-		whole := [2][]float32{block[float32](input.a, s.rows, span{0, 50}), block[float32](input.b, span{0, 50}, s.cols)}
+		part := func(at func(i, j int) float64, rows, cols span) []float32 {
+			x, err := block[float32](at, rows, cols)
+			if err != nil {
+				t.Error(err)
+			}
+			return x
+		}
+		s.a, s.b = part(input.a, s.rows, s.sharedA), part(input.b, s.sharedB, s.cols)
+		whole := [2][]float32{part(input.a, s.rows, span{0, 50}), part(input.b, span{0, 50}, s.cols)}
 		product := make([]float32, s.rows.len()*s.cols.len())
 		for i := range s.rows.len() {
 			for j := range s.cols.len() {

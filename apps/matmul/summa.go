@@ -83,8 +83,16 @@ func newSumma[T real](c *config, j *job.Job, input *inputs) (*summa[T], error) {
 	if s.along, err = j.World.Split(col, row); err != nil {
 		return nil, err
 	}
-	s.a, s.b = block[T](input.a, s.rows, s.sharedA), block[T](input.b, s.sharedB, s.cols)
-	return s, s.prepare()
+	if err := s.prepare(); err != nil {
+		return nil, err
+	}
+	if s.a, err = block[T](input.a, s.rows, s.sharedA); err != nil {
+		return nil, fmt.Errorf("matrix A: %w", err)
+	}
+	if s.b, err = block[T](input.b, s.sharedB, s.cols); err != nil {
+		return nil, fmt.Errorf("matrix B: %w", err)
+	}
+	return s, nil
 }
 
 // build gets or builds the kernels. It comes after the restore, which builds the

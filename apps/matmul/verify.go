@@ -15,8 +15,10 @@ import (
 // (K + p) u Σ_k |a[i,k]| |b[k,j]|, p being the number of panels and u the unit
 // roundoff of T (Higham, Accuracy and Stability, section 3.5). Over a row that is
 // (K + p) u (|A| |B| 1)[i]; 2u more allow for the check itself, in float64. With
-// -repeat R the sums are R times as long. The error of a bad product names the row
-// and shows the residual.
+// -repeat R the sums are R times as long. Numbers below the smallest normal one, t,
+// may become 0 on the device, elements of A and B as well as products, which adds
+// at most t Σ_k (|a[i,k]| + 1) (|b[k,j]| + 1). The error of a bad product names the
+// row and shows the residual.
 func (s *summa[T]) verify(c []T) error {
 	ones := make([]float64, s.input.n)
 	for j := range ones {
@@ -26,9 +28,13 @@ func (s *summa[T]) verify(c []T) error {
 	if err != nil {
 		return err
 	}
-	unit := math.Ldexp(1, -53)
+	lost, err := s.apply(nil, ones, func(v float64) float64 { return math.Abs(v) + 1 })
+	if err != nil {
+		return err
+	}
+	kind, unit, least := "float64", math.Ldexp(1, -53), math.Ldexp(1, -1022)
 	if s.config.single {
-		unit = math.Ldexp(1, -24)
+		kind, unit, least = "float32", math.Ldexp(1, -24), math.Ldexp(1, -126)
 	}
 	factor := float64(s.config.repeat*(s.input.k+len(s.panels))+2)*unit + float64(s.input.k+s.input.n)*math.Ldexp(1, -53)
 	for round := range s.config.checks {
@@ -42,9 +48,12 @@ func (s *summa[T]) verify(c []T) error {
 			return err
 		}
 		for i, r := range residual {
-			if !(math.Abs(r) <= factor*size[i]) {
-				return fmt.Errorf("row %d of the product is off by %g on a vector of signs, rounding allows %g",
-					i, r, factor*size[i])
+			bound := factor*size[i] + least*lost[i]
+			switch {
+			case math.IsNaN(r) || math.IsInf(r, 0) || math.IsInf(bound, 0):
+				return fmt.Errorf("row %d of the product is beyond the range of %s", i, kind)
+			case math.Abs(r) > bound:
+				return fmt.Errorf("row %d of the product is off by %g on a vector of signs, rounding allows %g", i, r, bound)
 			}
 		}
 	}

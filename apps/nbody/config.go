@@ -21,7 +21,6 @@ type config struct {
 	dt          float64
 	eps         float64
 	energyEvery int64
-	out         string
 
 	snapshots     string
 	snapshotEvery int64
@@ -63,10 +62,9 @@ func parse(args []string, w io.Writer) (*config, error) {
 	fs.Float64Var(&c.dt, "dt", 0.001, "time step, in days or units of time")
 	fs.Float64Var(&c.eps, "eps", 0.05, "softening length, in au or units of length; 0 is none")
 	fs.Int64Var(&c.energyEvery, "energy", 0, "compute the energy every so many steps; 0: only at the start and the end; -1: never (it takes all pairs on the host)")
-	fs.StringVar(&c.out, "out", "", "`file` for the bodies after the last step")
 	fs.Int64Var(&c.snapshotEvery, "every", 0, "write a snapshot, CSV and PNG, every so many steps; 0 is never")
 	fs.StringVar(&c.snapshots, "snapshots", ".", "`folder` for snapshots; it must exist")
-	c.common.Register(fs)
+	c.common.Register(fs, "`file` for the bodies after the last step")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
@@ -83,16 +81,23 @@ func (c *config) validate() error {
 		return fmt.Errorf("want either -in FILE or -plummer N; see nbody -help")
 	case c.steps < 0:
 		return fmt.Errorf("-steps %d: want 0 or more", c.steps)
-	case !(c.dt > 0) || math.IsInf(float64(float32(c.dt)), 0):
-		return fmt.Errorf("-dt %g: want a positive number", c.dt)
-	case !(c.eps >= 0) || math.IsInf(float64(float32(c.eps*c.eps)), 0):
-		return fmt.Errorf("-eps %g: want 0 or a positive number", c.eps)
+	case !(c.dt > 0) || !single(c.dt/2):
+		return fmt.Errorf("-dt %g: want a positive number within single precision", c.dt)
+	case !(c.eps >= 0) || c.eps > 0 && !single(c.eps*c.eps):
+		return fmt.Errorf("-eps %g: want 0 or a positive number whose square is within single precision", c.eps)
 	case c.energyEvery < -1:
 		return fmt.Errorf("-energy %d: want -1 or more", c.energyEvery)
 	case c.snapshotEvery < 0:
 		return fmt.Errorf("-every %d: want 0 or more", c.snapshotEvery)
 	}
 	return nil
+}
+
+// single reports whether single precision has a number without loss of digits at
+// either end of its range.
+func single(x float64) bool {
+	const least = 0x1p-126
+	return x >= least && x <= math.MaxFloat32
 }
 
 // initial returns the bodies at the start. All ranks make the same.

@@ -17,6 +17,9 @@ func TestParseRefuses(t *testing.T) {
 		{"-plummer 8 -steps -1", "-steps -1"},
 		{"-plummer 8 -dt 0", "-dt 0"},
 		{"-plummer 8 -dt NaN", "-dt NaN"},
+		{"-plummer 8 -dt 1e-50", "-dt 1e-50"}, // 0 in single precision
+		{"-plummer 8 -dt 1e39", "-dt 1e+39"},
+		{"-plummer 8 -eps 1e-20", "-eps 1e-20"},
 		{"-plummer 8 -eps -1", "-eps -1"},
 		{"-plummer 8 -eps 1e30", "-eps 1e+30"},
 		{"-plummer 8 -energy -2", "-energy -2"},

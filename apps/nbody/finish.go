@@ -42,7 +42,8 @@ func (s *simulation) recordEnergy() error {
 	return nil
 }
 
-// collect returns all bodies as they are now, on every rank. It is collective.
+// collect returns all bodies as they are now, on every rank. It is collective, and
+// an error where a number is not finite any more.
 func (s *simulation) collect() (*bodies.System, error) {
 	all := bodies.New(s.part.bodies, s.initial.Units)
 	all.Names = s.initial.Names
@@ -54,7 +55,13 @@ func (s *simulation) collect() (*bodies.System, error) {
 	if err := s.spread(all.Pos, pos); err != nil {
 		return nil, err
 	}
-	return all, s.spread(all.Vel, vel)
+	if err := s.spread(all.Vel, vel); err != nil {
+		return nil, err
+	}
+	if i := all.NotFinite(); i >= 0 {
+		return nil, fmt.Errorf("body %d left the range of single precision by step %d; use a smaller -dt, more -eps, or other units", i+1, s.step)
+	}
+	return all, nil
 }
 
 // spread gathers the ranks' blocks, padded to the largest, into all.
@@ -82,12 +89,9 @@ func (s *simulation) finish() error {
 	if err != nil || s.World.Rank() != 0 {
 		return err
 	}
-	if i := end.NotFinite(); i >= 0 {
-		return fmt.Errorf("body %d left the range of single precision by step %d; use a smaller -dt, more -eps, or other units", i+1, s.step)
-	}
 	digest := end.Digest()
-	if s.out != "" {
-		err := job.WriteResult(s.out, func(w io.Writer) error {
+	if s.common.Out != "" {
+		err := job.WriteResult(s.common.Out, func(w io.Writer) error {
 			return end.Write(w, fmt.Sprintf("step: %d", s.step), "sha256: "+digest)
 		})
 		if err != nil {

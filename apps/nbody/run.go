@@ -37,6 +37,11 @@ func (c *config) simulate(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
+	if c.snapshotEvery > 0 && j.World.Rank() == 0 {
+		if err := job.CheckFolder(c.snapshots); err != nil {
+			return fmt.Errorf("snapshots: %w", err)
+		}
+	}
 	s := &simulation{config: c, Job: j, part: part, engine: e, ring: newRing(j.World, part),
 		initial: initial, view: picture.ViewOf(initial)}
 	if err := s.start(ctx); err != nil {

@@ -21,7 +21,6 @@ type config struct {
 	matrix       string
 	open, extend int
 	scoreOnly    bool
-	out          string
 }
 
 const usage = `smithwaterman aligns two sequences locally on GPUs (Smith and Waterman, with
@@ -57,14 +56,13 @@ func parse(args []string, w io.Writer) (*config, error) {
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&c.a, "a", "",
-		"FASTA `file` whose first record is the first sequence; FILE:FROM-TO takes the letters FROM to TO, counted from 1")
+		"FASTA `file` whose first record is the first sequence; FILE:FROM-TO takes the letters FROM to TO, counted from 1; also compressed with gzip")
 	fs.StringVar(&c.b, "b", "", "FASTA `file` of the second sequence, likewise")
 	fs.StringVar(&c.matrix, "matrix", "dna", "scores of pairs of letters: dna, blosum62, or a file in NCBI's form")
 	fs.IntVar(&c.open, "open", 10, "cost of the first letter of a gap")
 	fs.IntVar(&c.extend, "extend", 1, "cost of every further letter of a gap")
 	fs.BoolVar(&c.scoreOnly, "score", false, "only the score and where the alignment ends")
-	fs.StringVar(&c.out, "out", "", "`file` for the alignment")
-	c.common.Register(fs)
+	c.common.Register(fs, "`file` for the alignment")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
@@ -99,10 +97,15 @@ func (c *config) load() (*problem, error) {
 	return p, s.Fits(min(len(p.a.Codes), len(p.b.Codes)))
 }
 
+// places returns where a cell stands in the whole sequences, counted from 1.
+func (p *problem) places(c align.Best) (i, j int) {
+	return p.a.Before + c.Row + 1, p.b.Before + c.Col + 1
+}
+
 // identity says which problem a checkpoint is of.
 func (p *problem) identity(scoreOnly bool) string {
 	h := sha256.New()
-	h.Write([]byte(p.a.Name + "\n" + p.b.Name + "\n"))
+	fmt.Fprintf(h, "%s %d\n%s %d\n", p.a.Name, p.a.Before, p.b.Name, p.b.Before)
 	h.Write(p.a.Codes)
 	h.Write([]byte{0xff})
 	h.Write(p.b.Codes)
@@ -146,7 +149,7 @@ func sequence(arg string, s *align.Scoring) (align.Named, error) {
 	if err != nil {
 		return align.Named{}, fmt.Errorf("%s: %w", arg, err)
 	}
-	return align.Named{Name: all[0].Name, Letters: letters, Codes: codes, Of: len(all)}, nil
+	return align.Named{Name: all[0].Name, Letters: letters, Codes: codes, Before: from - 1, Of: len(all)}, nil
 }
 
 // rangeForm is what stands behind a file's name to take a part of its letters.

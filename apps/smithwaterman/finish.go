@@ -19,8 +19,11 @@ func (s *sweep) finish(c *config) error {
 	}
 	var text bytes.Buffer
 	if c.scoreOnly || best.Score == 0 {
-		fmt.Fprintf(&text, "# 1: %s\n# 2: %s\n# Score: %d\n# Ends at: %d %d\n", s.problem.a.Name, s.problem.b.Name,
-			best.Score, best.Row+1, best.Col+1)
+		fmt.Fprintf(&text, "# 1: %s\n# 2: %s\n# Score: %d\n", s.problem.a.Name, s.problem.b.Name, best.Score)
+		if best.Score > 0 {
+			i, j := s.problem.places(best)
+			fmt.Fprintf(&text, "# Ends at: %d %d\n", i, j)
+		}
 	} else {
 		walk, err := s.trace(best)
 		if err != nil || s.World.Rank() != 0 {
@@ -42,8 +45,8 @@ func (s *sweep) finish(c *config) error {
 
 // write writes the result file and prints the summary.
 func (s *sweep) write(c *config, best align.Best, text []byte) error {
-	if c.out != "" {
-		if err := job.WriteResult(c.out, func(w io.Writer) error {
+	if c.common.Out != "" {
+		if err := job.WriteResult(c.common.Out, func(w io.Writer) error {
 			_, err := w.Write(text)
 			return err
 		}); err != nil {
@@ -51,7 +54,12 @@ func (s *sweep) write(c *config, best align.Best, text []byte) error {
 		}
 	}
 	fmt.Printf("matrix   %d by %d letters on %d ranks\n", len(s.problem.a.Codes), len(s.problem.b.Codes), s.World.Size())
-	fmt.Printf("score    %d, ending at letters %d and %d\n", best.Score, best.Row+1, best.Col+1)
+	if best.Score > 0 {
+		i, j := s.problem.places(best)
+		fmt.Printf("score    %d, ending at letters %d and %d\n", best.Score, i, j)
+	} else {
+		fmt.Println("score    0: no letter of one goes with a letter of the other")
+	}
 	fmt.Printf("sha256   %x\n", sha256.Sum256(text))
 	return nil
 }

@@ -37,9 +37,9 @@ func (c *config) align(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	for arg, n := range map[string]align.Named{c.a: p.a, c.b: p.b} {
+	for i, n := range []align.Named{p.a, p.b} {
 		if n.Of > 1 {
-			j.Sayf("%s has %d sequences; the first, %s, is taken", arg, n.Of, n.Name)
+			j.Sayf("%s has %d sequences; the first, %s, is taken", []string{c.a, c.b}[i], n.Of, n.Name)
 		}
 	}
 	rank, size := j.World.Rank(), j.World.Size()

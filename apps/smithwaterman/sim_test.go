@@ -97,8 +97,24 @@ func TestNothingAlike(t *testing.T) {
 		}
 	}
 	got, err := simulated(t, 2, 1, "-a "+a+" -b "+b)
-	if err != nil || !strings.Contains(string(got), "# Score: 0\n") {
-		t.Errorf("got %q, %v, want a score of 0", got, err)
+	if err != nil || !strings.Contains(string(got), "# Score: 0\n") || strings.Contains(string(got), "Ends at") {
+		t.Errorf("got %q, %v, want a score of 0 and no end", got, err)
+	}
+}
+
+// TestPlaces: places are those in the whole sequences, also where parts are aligned,
+// as water counts with -sbegin.
+func TestPlaces(t *testing.T) {
+	const args = "-a input/lambda.fa:1001-1100 -b input/lambda.fa:1031-1200"
+	got, err := simulated(t, 2, 1, args)
+	for _, want := range []string{"NC_001416.1      1031 ", " 1090\n", "NC_001416.1      1091 GTCGCTGCTG 1100\n"} {
+		if err != nil || strings.Count(string(got), want) != 2 {
+			t.Errorf("got %v and\n%s\nwant %q twice", err, got, want)
+		}
+	}
+	got, err = simulated(t, 2, 1, "-score "+args)
+	if err != nil || !strings.Contains(string(got), "# Ends at: 1100 1100\n") {
+		t.Errorf("got %v and\n%s\nwant the end at 1100 1100", err, got)
 	}
 }
 
@@ -174,10 +190,20 @@ func TestAwkwardFiles(t *testing.T) {
 
 // TestIdentity: another problem has another identity.
 func TestIdentity(t *testing.T) {
+	// The same letters at other places.
+	raw, err := os.ReadFile("input/lambda.fa")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shifted := filepath.Join(t.TempDir(), "shifted.fa")
+	if err := os.WriteFile(shifted, bytes.Replace(raw, []byte("\n"), []byte("\nA"), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	seen := map[string]string{}
 	for _, args := range []string{
 		"-a input/lambda.fa:1-100 -b input/lambda.fa:1-100", "-a input/lambda.fa:1-101 -b input/lambda.fa:1-100",
 		"-a input/lambda.fa:1-100 -b input/lambda.fa:1-100 -open 11", "-a input/lambda.fa:1-100 -b input/lambda.fa:1-100 -extend 2",
+		"-a " + shifted + ":2-101 -b input/lambda.fa:1-100",
 	} {
 		c, err := parse(strings.Fields(args), io.Discard)
 		if err != nil {

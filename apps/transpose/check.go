@@ -90,8 +90,8 @@ func (t *turner) finish() error {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "matrix   %d by %d, now %d by %d\nrounds   %d\nsha256   %x\n",
 		t.config.rows, t.config.cols, rows, cols, t.round, sha256.Sum256(all))
-	if t.config.out != "" {
-		if err := job.WriteResult(t.config.out, func(w io.Writer) error {
+	if t.config.common.Out != "" {
+		if err := job.WriteResult(t.config.common.Out, func(w io.Writer) error {
 			_, err := w.Write(text.Bytes())
 			return err
 		}); err != nil {

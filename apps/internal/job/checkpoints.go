@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -135,10 +136,16 @@ func (c *Checkpoints) Stats() coordinated.Stats {
 	return c.ck.Stats()
 }
 
-// Close is coordinated.Checkpointer.Close: it waits until the epochs under way
-// are written.
-func (c *Checkpoints) Close() error {
+// end ends the checkpoints of a program that ends with why. A rank alone with an
+// error gives up at once, and the others learn of it; otherwise all wait until the
+// epochs under way are written.
+func (c *Checkpoints) end(why error) error {
 	if c.ck == nil {
+		return nil
+	}
+	var alike *refusal
+	if why != nil && !errors.Is(why, coordinated.ErrStop) && !errors.As(why, &alike) {
+		c.ck.Abort(why)
 		return nil
 	}
 	err := c.ck.Close()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
 // TestTell: an epoch is told of once, when it is durable at all levels or has
@@ -40,7 +41,7 @@ func TestOff(t *testing.T) {
 	t.Setenv("HOLDFAST_LOCAL", "")
 	t.Setenv("HOLDFAST_GLOBAL", "")
 	var o Options
-	ck, err := o.OpenCheckpoints(context.Background(), "app", nil)
+	ck, err := o.OpenCheckpoints(context.Background(), "app", mpiwrap.Single())
 	if err != nil || ck.On() {
 		t.Fatalf("got %v, %v, want no checkpoints", ck, err)
 	}
@@ -50,7 +51,7 @@ func TestOff(t *testing.T) {
 	if restored, err := ck.Restore(context.Background()); restored || err != nil {
 		t.Errorf("got %v, %v", restored, err)
 	}
-	if err := errors.Join(ck.Point(context.Background()), ck.Close()); err != nil {
+	if err := errors.Join(ck.Point(context.Background()), ck.end(nil)); err != nil {
 		t.Error(err)
 	}
 }

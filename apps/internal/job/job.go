@@ -40,13 +40,20 @@ func (o *Options) Run(ctx context.Context, name string, body Body) error {
 	if err == nil || stopped {
 		return errors.Join(err, finalize())
 	}
-	// Other ranks may wait for this one in a collective. Leaving without
-	// Finalize makes the launcher end them.
+	if world.Size() > 1 {
+		// Others may wait for this rank in a collective, and not every launcher
+		// ends them when one rank leaves.
+		complain(name, err)
+		world.Abort(1)
+	}
 	return err
 }
 
 // On runs body on a world that is there already.
 func (o *Options) On(ctx context.Context, name string, world *mpiwrap.Comm, body Body) (err error) {
+	if err := o.check(world.Rank()); err != nil {
+		return err
+	}
 	dev, err := o.OpenDevice(world)
 	if err != nil {
 		return err
@@ -59,8 +66,24 @@ func (o *Options) On(ctx context.Context, name string, world *mpiwrap.Comm, body
 	}
 	j := &Job{Name: name, World: world, Device: dev, Checkpoints: ck, options: o}
 	j.times.Open = time.Since(start).Seconds()
-	defer func() { err = errors.Join(err, ck.Close(), j.writeTimes()) }()
+	defer func() { err = errors.Join(err, ck.end(err), j.writeTimes()) }()
 	return body(ctx, j)
+}
+
+// check finds out before anything is computed what would be an error at the end.
+func (o *Options) check(rank int) error {
+	if _, err := NewProgress("", o.Progress, 0); err != nil || rank != 0 {
+		return err
+	}
+	for _, name := range []string{o.Out, o.Times} {
+		if name == "" {
+			continue
+		}
+		if err := CheckFile(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeTimes writes the file of -times, at rank 0. The checkpoints are closed, so
@@ -100,17 +123,26 @@ func (j *Job) Restore(ctx context.Context, run string, states ...State) (bool, e
 		other := fmt.Errorf("the checkpoint is of another run: it has %q, this one %q; "+
 			"give the same flags, another folder for checkpoints, or -fresh", saved, run)
 		if err != nil {
-			return false, fmt.Errorf("%w (%w)", other, err)
+			other = fmt.Errorf("%w (%w)", other, err)
 		}
-		return false, other
+		return false, &refusal{other}
 	}
-	return restored, err
+	if err != nil {
+		return restored, &refusal{err}
+	}
+	return restored, nil
 }
+
+// A refusal is an error that all ranks come upon at the same place: none of them
+// waits for another, and the checkpoints are as good as before.
+type refusal struct{ error }
+
+func (r *refusal) Unwrap() error { return r.error }
 
 // BeyondError says that a checkpoint is further than the run is to go.
 func BeyondError(what string, at int64, flag string, last int64) error {
-	return fmt.Errorf("the checkpoint is at %s %d, this run ends at %d: give %s %d or more, another folder for checkpoints, or -fresh",
-		what, at, last, flag, at)
+	return &refusal{fmt.Errorf("the checkpoint is at %s %d, this run ends at %d: give %s %d or more, another folder for checkpoints, or -fresh",
+		what, at, last, flag, at)}
 }
 
 // HoldEnv is the environment variable that makes Hold stay. It is for tests that
@@ -166,6 +198,8 @@ func Exit(name string, err error) {
 	case err == nil, errors.Is(err, flag.ErrHelp), errors.Is(err, coordinated.ErrStop):
 		os.Exit(0)
 	}
-	fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+	complain(name, err)
 	os.Exit(1)
 }
+
+func complain(name string, err error) { fmt.Fprintf(os.Stderr, "%s: %v\n", name, err) }

@@ -119,6 +119,26 @@ func TestWorldRefuses(t *testing.T) {
 	if _, _, err := o.World(); err == nil || !strings.Contains(err.Error(), "mpirun -np 3") {
 		t.Errorf("got %v, want the command that starts 3 ranks", err)
 	}
+	t.Setenv("PMI_SIZE", "4")
+	o.Ranks = 1
+	if _, _, err := o.World(); err == nil || !strings.Contains(err.Error(), "launcher of 4 ranks") {
+		t.Errorf("alone under a launcher: got %v, want its ranks", err)
+	}
+}
+
+// TestChecksFirst: what would be an error at the end is one before the body runs.
+func TestChecksFirst(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "none", "file")
+	for name, o := range map[string]*Options{"-out": {Out: missing}, "-times": {Times: missing}, "-progress": {Progress: "loud"}} {
+		o.Ranks, o.Device = 1, "fake"
+		err := o.On(context.Background(), "app", mpiwrap.Single(), func(context.Context, *Job) error {
+			t.Errorf("%s: the body ran", name)
+			return nil
+		})
+		if err == nil {
+			t.Errorf("%s: got no error", name)
+		}
+	}
 }
 
 func TestNodeRank(t *testing.T) {
@@ -145,7 +165,7 @@ func TestFlagsWin(t *testing.T) {
 	start := func(args ...string) (*Options, error) {
 		o := &Options{}
 		fs := flag.NewFlagSet("app", flag.ContinueOnError)
-		o.Register(fs)
+		o.Register(fs, "`file`")
 		if err := fs.Parse(append([]string{"-ranks", "1", "-device", "fake"}, args...)); err != nil {
 			t.Fatal(err)
 		}
@@ -173,6 +193,17 @@ func TestFlagsWin(t *testing.T) {
 	}
 	if _, err := start("-interval", "1m"); err == nil || !strings.Contains(err.Error(), "-interval without a folder") {
 		t.Errorf("no folder: %v", err)
+	}
+	for text, want := range map[string]string{"device: fake": "", "keep: 3\ndevice: fake": "keep in holdfast.yaml without a folder"} {
+		if err := os.WriteFile(coordinated.ConfigFile, []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := start(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("a file with %q: got %v, want %q", text, err, want)
+		}
+	}
+	if err := os.Remove(coordinated.ConfigFile); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := start(); err != nil {
 		t.Errorf("no checkpoints asked for: %v", err)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -29,6 +31,8 @@ type Options struct {
 	// StopAfter takes a final checkpoint after so many steps of this start; 0 is
 	// none.
 	StopAfter int
+	// Out is the result file, empty for none.
+	Out string
 	// Progress is the mode of NewProgress.
 	Progress string
 	// Times is a file for Times, empty for none.
@@ -63,8 +67,9 @@ HOLDFAST_INTERVAL=10m, and more: 'holdfast config' lists what there is. Without
 a folder the same program runs without checkpoints.
 `
 
-// Register adds the flags to fs.
-func (o *Options) Register(fs *flag.FlagSet) {
+// Register adds the flags to fs; result says what -out is for.
+func (o *Options) Register(fs *flag.FlagSet, result string) {
+	fs.StringVar(&o.Out, "out", "", result)
 	fs.IntVar(&o.Ranks, "ranks", 0,
 		"1 runs without MPI on one rank; 0 takes the ranks that mpirun or srun started")
 	fs.StringVar(&o.Device, "device", "",
@@ -101,6 +106,11 @@ func (o *Options) World() (*mpiwrap.Comm, func() error, error) {
 		world, err := mpiwrap.Init(mpiwrap.Options{})
 		return world, mpiwrap.Finalize, err
 	case 1:
+		for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"} {
+			if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 1 {
+				return nil, nil, fmt.Errorf("-ranks 1 under a launcher of %d ranks: each would do all the work alone; leave -ranks out", n)
+			}
+		}
 		return mpiwrap.Single(), func() error { return nil }, nil
 	}
 	return nil, nil, fmt.Errorf("-ranks %d: want 0 or 1; start more ranks with mpirun -np %d", o.Ranks, o.Ranks)
@@ -115,8 +125,8 @@ func (o *Options) OpenCheckpoints(ctx context.Context, name string, world *mpiwr
 		return nil, err
 	}
 	opts := config.Options()
-	if config.Err() == nil && opts.Local == "" && opts.Global == "" && config.File == "" {
-		return &Checkpoints{}, o.needsFolder()
+	if config.Err() == nil && opts.Local == "" && opts.Global == "" {
+		return &Checkpoints{}, o.without(config, name, world)
 	}
 	level := slog.LevelWarn
 	if o.Verbose {
@@ -156,18 +166,30 @@ func (o *Options) readConfig() (*coordinated.Config, error) {
 	return c, nil
 }
 
-// needsFolder is an error if a flag asks for checkpoints and there is no folder
-// for them.
-func (o *Options) needsFolder() error {
-	name := ""
-	for _, a := range o.set {
-		name = a.flag
-	}
+// without is an error if a flag or the configuration file asks for checkpoints, which
+// need a folder. Variables may be there for other programs: rank 0 says that they
+// change nothing, and which are misspelt.
+func (o *Options) without(config *coordinated.Config, name string, world *mpiwrap.Comm) error {
+	const folder = "without a folder for checkpoints; give -local, -global or both"
 	if o.StopAfter > 0 {
-		name = "-stop-after"
+		return fmt.Errorf("-stop-after %s", folder)
 	}
-	if name == "" {
-		return nil
+	var idle []string
+	for _, v := range config.Values() {
+		switch {
+		case v.Value == "" || v.Source == "default" || v.Key == "device" || strings.HasPrefix(v.Key, "gpud."):
+		case v.Source == v.Env:
+			idle = append(idle, v.Env+" is set "+folder)
+		case v.Source == config.File:
+			return fmt.Errorf("%s in %s %s", v.Key, v.Source, folder)
+		default:
+			return fmt.Errorf("%s %s", v.Source, folder)
+		}
 	}
-	return fmt.Errorf("%s without a folder for checkpoints; give -local, -global or both", name)
+	if world.Rank() == 0 {
+		for _, what := range append(idle, config.Stray(os.Environ())...) {
+			fmt.Fprintf(os.Stderr, "%s: no checkpoints are taken: %s\n", name, what)
+		}
+	}
+	return nil
 }

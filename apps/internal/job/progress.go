@@ -32,12 +32,12 @@ type Progress struct {
 }
 
 // NewProgress returns a Progress of total steps on stderr. The mode is "bar",
-// "lines", "off", or "auto": a bar on a terminal and nothing otherwise. All
+// "lines", "off", or "auto", also if empty: a bar on a terminal and nothing otherwise. All
 // methods do nothing on nil.
 func NewProgress(name, mode string, total int) (*Progress, error) {
 	p := &Progress{w: os.Stderr, name: name, total: total, every: 200 * time.Millisecond, now: time.Now}
 	switch mode {
-	case "auto":
+	case "auto", "":
 		p.bar = onTerminal()
 		p.off = !p.bar
 	case "bar":

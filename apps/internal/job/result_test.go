@@ -5,7 +5,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestWriteFile(t *testing.T) {
@@ -49,5 +52,69 @@ func TestWriteResult(t *testing.T) {
 	const want = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  out.csv\n" // FIPS 180-2, B.1
 	if err != nil || string(got) != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+}
+
+// TestCheckFile: what cannot be written is told beforehand, and asking changes
+// nothing.
+func TestCheckFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "old"), []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"new": "", "old": "", ".": "it is a folder", "none/r": "folder " + dir + "/none: no such file", "old/r": "not a directory",
+	} {
+		err := CheckFile(filepath.Join(dir, name))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", name, err, want)
+		}
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("got %d files, want the old one alone", len(entries))
+	}
+}
+
+// TestWriteThrough: a link stays a link, a pipe stays a pipe and gets no hash
+// beside it.
+func TestWriteThrough(t *testing.T) {
+	dir := t.TempDir()
+	text := func(w io.Writer) error { _, err := io.WriteString(w, "abc"); return err }
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("file", link); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // to nothing, then to a file
+		if err := errors.Join(CheckFile(link), WriteResult(link, text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if to, err := os.Readlink(link); err != nil || to != "file" {
+		t.Errorf("the link is now %q, %v", to, err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(got) != "abc" {
+		t.Errorf("behind the link: got %q, %v", got, err)
+	}
+	pipe := filepath.Join(dir, "pipe")
+	if err := unix.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := errors.Join(CheckFile(pipe), WriteResult(pipe, text)); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(pipe); err != nil || info.Mode().IsRegular() {
+		t.Fatalf("the pipe is now %v, %v", info, err)
+	}
+	got := make([]byte, 3)
+	if _, err := io.ReadFull(r, got); err != nil || string(got) != "abc" {
+		t.Errorf("through the pipe: got %q, %v", got, err)
+	}
+	if _, err := os.Stat(pipe + ".sha256"); err == nil {
+		t.Error("a hash lies beside the pipe")
 	}
 }

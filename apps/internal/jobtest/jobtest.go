@@ -62,10 +62,7 @@ func (c Restart) Run(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts MPI jobs for some seconds")
 	}
-	program := filepath.Join(t.TempDir(), c.Name)
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	program := build(t, c.Name)
 	for _, way := range [][2]launch.MPI{{launch.OpenMPI, launch.MPICH}, {launch.MPICH, launch.OpenMPI}} {
 		t.Run(way[0].Name+" to "+way[1].Name, func(t *testing.T) {
 			r := restart{c, t, program, t.TempDir()}
@@ -73,6 +70,38 @@ func (c Restart) Run(t *testing.T) {
 			r.killed(way[0])
 			if got := r.restarted(way[1]); !bytes.Equal(got, want) {
 				t.Errorf("the result after the restart differs from the undisturbed one (%d and %d bytes)", len(got), len(want))
+			}
+		})
+	}
+}
+
+// build builds the program in the test's folder.
+func build(t *testing.T, name string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), name)
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return program
+}
+
+// GivesUp runs a program of the test's folder with checkpoints, on ranks of which
+// one comes upon an error that the others do not have. The run must end and say it.
+func GivesUp(t *testing.T, name, args, want string) {
+	Device(t)
+	if testing.Short() {
+		t.Skip("starts MPI jobs for some seconds")
+	}
+	program := build(t, name)
+	for _, m := range []launch.MPI{launch.OpenMPI, launch.MPICH} {
+		t.Run(m.Name, func(t *testing.T) {
+			if err := m.Available(); err != nil {
+				t.Skip(err)
+			}
+			r := restart{Restart{Name: name, Args: args, Ranks: 3}, t, program, t.TempDir()}
+			run := r.start(r.job("gives up", m, r.folders()))
+			if err := run.Wait(); err == nil || !strings.Contains(run.Output.String(), want) {
+				t.Errorf("got %v and\n%s\nwant an error that says %q", err, run.Output.Tail(20), want)
 			}
 		})
 	}

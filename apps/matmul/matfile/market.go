@@ -2,6 +2,7 @@ package matfile
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -19,10 +20,25 @@ type marketHeader struct {
 	entries int
 }
 
+// maxLine bounds a line of a Matrix Market file.
+const maxLine = 1 << 20
+
 // ReadMarket reads a real, integer or pattern matrix in Matrix Market form.
 func ReadMarket(r io.Reader) (*Matrix, error) {
 	lines := bufio.NewScanner(r)
-	lines.Buffer(make([]byte, 1<<16), 1<<20)
+	lines.Buffer(make([]byte, 1<<16), maxLine)
+	m, err := readMarket(lines)
+	// What could not be read is why something is missing.
+	switch broken := lines.Err(); {
+	case errors.Is(broken, bufio.ErrTooLong):
+		return nil, bad("a line of more than %d bytes", maxLine)
+	case broken != nil:
+		return nil, broken
+	}
+	return m, err
+}
+
+func readMarket(lines *bufio.Scanner) (*Matrix, error) {
 	if !lines.Scan() {
 		return nil, bad("the file is empty")
 	}
@@ -44,9 +60,6 @@ func ReadMarket(r io.Reader) (*Matrix, error) {
 	}
 	if more := next(lines); more != nil {
 		return nil, bad("%q follows after all that the sizes allow for", more)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, err
 	}
 	return m, nil
 }
@@ -122,6 +135,9 @@ func (h *marketHeader) readSparse(lines *bufio.Scanner, m *Matrix) error {
 		if h.pattern {
 			want = 2
 		}
+		if f == nil {
+			return bad("the file ends after %d of %d entries", e, h.entries)
+		}
 		if len(f) != want {
 			return bad("entry %d of %d is %q, want %d numbers", e+1, h.entries, f, want)
 		}
@@ -185,6 +201,9 @@ func (h *marketHeader) readDense(lines *bufio.Scanner, m *Matrix) error {
 		}
 		for i := first; i < m.Rows; i++ {
 			f := next(lines)
+			if f == nil {
+				return bad("the file ends before element %d, %d", i+1, j+1)
+			}
 			if len(f) != 1 {
 				return bad("element %d, %d is %q", i+1, j+1, f)
 			}

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"testing/iotest"
 )
 
 // TestNumPyBytes pins a small file, byte by byte, to what NEP 1 prescribes: magic,
@@ -114,6 +116,34 @@ func TestRefuses(t *testing.T) {
 		if _, err := ReadNumPy(strings.NewReader(text)); !errors.Is(err, ErrFormat) {
 			t.Errorf("%q: got %v, want ErrFormat", text, err)
 		}
+	}
+}
+
+// TestSaysWhatIsMissing: a file that ends early, a line without an end and an error of
+// reading are told from each other, and a size beyond the memory is not tried.
+func TestSaysWhatIsMissing(t *testing.T) {
+	const banner = "%%MatrixMarket matrix array real general\n"
+	for text, want := range map[string]string{
+		banner + "2 2\n1\n2\n": "ends before element 1, 2",
+		"%%MatrixMarket matrix coordinate real general\n2 2 5\n1 1 1\n": "ends after 1 of 5",
+		banner + "%" + strings.Repeat("x", maxLine) + "\n1 1\n1\n":      "a line of more than",
+		banner + "3000000 3000000\n":                                    "this machine has",
+	} {
+		if _, err := ReadMarket(strings.NewReader(text)); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80q: got %v, want %q", text, err, want)
+		}
+	}
+	broken := errors.New("the disk is broken")
+	read := io.MultiReader(strings.NewReader(banner+"2 2\n1\n"), iotest.ErrReader(broken))
+	if _, err := ReadMarket(read); !errors.Is(err, broken) || errors.Is(err, ErrFormat) {
+		t.Errorf("got %v, want the error of reading", err)
+	}
+	var b bytes.Buffer
+	if err := (&Matrix{Rows: 2, Cols: 2, Data: make([]float64, 4)}).WriteNumPy(&b); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadNumPy(io.MultiReader(bytes.NewReader(b.Bytes()[:140]), iotest.ErrReader(broken))); !errors.Is(err, broken) {
+		t.Errorf("got %v, want the error of reading", err)
 	}
 }
 

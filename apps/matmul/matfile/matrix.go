@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Matrix is dense, row-major.
@@ -18,8 +20,20 @@ type Matrix struct {
 // At returns an element.
 func (m *Matrix) At(i, j int) float64 { return m.Data[i*m.Cols+j] }
 
-// maxElements bounds what a file may claim: 2^33 numbers are 64 GiB.
-const maxElements = 1 << 33
+// Fits is an error if a matrix with elements of so many bytes is larger than the
+// memory of the machine.
+func Fits(rows, cols, bytes int) error {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return fmt.Errorf("memory of this machine: %w", err)
+	}
+	memory := uint64(info.Totalram) * uint64(info.Unit)
+	if uint64(rows) > memory/uint64(bytes)/uint64(max(cols, 1)) {
+		return fmt.Errorf("a matrix of %d by %d takes %.3g GB, this machine has %.3g", rows, cols,
+			1e-9*float64(bytes)*float64(rows)*float64(cols), 1e-9*float64(memory))
+	}
+	return nil
+}
 
 // ErrFormat marks a file that is not in the form it claims to be.
 var ErrFormat = errors.New("not a matrix file of a known form")
@@ -31,8 +45,11 @@ func bad(format string, args ...any) error {
 
 // newMatrix checks a claimed size before allocating.
 func newMatrix(rows, cols int) (*Matrix, error) {
-	if rows < 1 || cols < 1 || rows > maxElements/cols {
+	if rows < 1 || cols < 1 {
 		return nil, bad("a size of %d by %d", rows, cols)
+	}
+	if err := Fits(rows, cols, 8); err != nil {
+		return nil, bad("%w", err)
 	}
 	return &Matrix{Rows: rows, Cols: cols}, nil
 }

@@ -109,28 +109,32 @@ func npySize(shape string) (rows, cols int, err error) {
 	return rows, cols, nil
 }
 
-// readNumbers reads the elements a line at a time, so that a file that claims
-// more than it has costs no memory. By columns is Fortran's order.
+// piece is how many elements are read at once.
+const piece = 1 << 16
+
+// readNumbers reads the elements piece by piece, so that a file that claims more
+// than it has costs no memory. By columns is Fortran's order.
 func (m *Matrix) readNumbers(r io.Reader, byColumns bool) error {
 	size := 8
 	if m.Single {
 		size = 4
 	}
-	lines, length := m.Rows, m.Cols
-	if byColumns {
-		lines, length = length, lines
-	}
-	raw := make([]byte, size*length)
-	for line := range lines {
-		if _, err := io.ReadFull(r, raw); err != nil {
-			return bad("the numbers are cut off in line %d of %d", line+1, lines)
+	raw := make([]byte, size*piece)
+	for all := m.Rows * m.Cols; len(m.Data) < all; {
+		part := raw[:size*min(piece, all-len(m.Data))]
+		switch n, err := io.ReadFull(r, part); err {
+		case nil:
+		case io.EOF, io.ErrUnexpectedEOF:
+			return bad("the numbers are cut off after %d of %d", len(m.Data)+n/size, all)
+		default:
+			return err
 		}
-		for i := range length {
-			m.Data = append(m.Data, number(raw[size*i:], m.Single))
+		for ; len(part) > 0; part = part[size:] {
+			m.Data = append(m.Data, number(part, m.Single))
 		}
 	}
 	if byColumns {
-		m.Data = transposed(m.Data, lines, length)
+		m.Data = transposed(m.Data, m.Cols, m.Rows)
 	}
 	return nil
 }

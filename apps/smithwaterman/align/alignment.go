@@ -85,6 +85,7 @@ type Named struct {
 	Name    string
 	Letters []byte
 	Codes   []byte
+	Before  int // letters of the sequence in front of these
 	Of      int // sequences in the file, of which this is the first
 }
 
@@ -93,7 +94,7 @@ const lineColumns = 60
 
 // Write writes the alignment for people: a heading with the scores, then the
 // sequences one above the other, with | between identical letters, : between
-// similar ones and a dot otherwise. Places count from 1.
+// similar ones and a dot otherwise. Places count from 1, in the whole sequences.
 func (al *Alignment) Write(w io.Writer, s *Scoring, a, b Named) error {
 	out := bufio.NewWriter(w)
 	c := al.Count(s, a.Codes, b.Codes)
@@ -101,7 +102,7 @@ func (al *Alignment) Write(w io.Writer, s *Scoring, a, b Named) error {
 	fmt.Fprintf(out, "# Length: %d\n# Identity: %s\n# Similarity: %s\n# Gaps: %s\n# Score: %d\n",
 		c.Columns, share(c.Identical, c.Columns), share(c.Similar, c.Columns), share(c.Gaps, c.Columns), al.Score)
 	top, mid, bottom := al.rows(s, a, b)
-	i, j := al.A, al.B
+	i, j := a.Before+al.A, b.Before+al.B
 	wide := max(len(a.Name), len(b.Name), 5)
 	for at := 0; at < len(top); at += lineColumns {
 		end := min(at+lineColumns, len(top))

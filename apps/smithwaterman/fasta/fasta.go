@@ -5,6 +5,7 @@ package fasta
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 )
@@ -24,11 +25,19 @@ type FormatError struct {
 
 func (e *FormatError) Error() string { return fmt.Sprintf("fasta: line %d: %s", e.Line, e.Why) }
 
-// Read reads all records. Letters become upper case; a character that is neither
-// a letter nor * or - is an error that names its line.
+// Read reads all records, from text or from what gzip has made of it. Letters become
+// upper case; a character that is neither a letter nor * or - is an error that names
+// its line.
 func Read(r io.Reader) ([]Sequence, error) {
 	var all []Sequence
 	in := bufio.NewReaderSize(r, 1<<16)
+	if magic, _ := in.Peek(2); string(magic) == "\x1f\x8b" {
+		unpacked, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, fmt.Errorf("read fasta: %w", err)
+		}
+		in = bufio.NewReaderSize(unpacked, 1<<16)
+	}
 	for line := 1; ; line++ {
 		text, err := in.ReadBytes('\n')
 		if err != nil && err != io.EOF {
@@ -49,7 +58,10 @@ func add(all *[]Sequence, text []byte) (why string) {
 		return ""
 	}
 	if text[0] == '>' {
-		name, description, _ := bytes.Cut(bytes.TrimSpace(text[1:]), []byte(" "))
+		name, description := bytes.TrimSpace(text[1:]), []byte(nil)
+		if end := bytes.IndexAny(name, " \t"); end >= 0 {
+			name, description = name[:end], bytes.TrimSpace(name[end:])
+		}
 		*all = append(*all, Sequence{Name: string(name), Description: string(description)})
 		return ""
 	}

@@ -2,7 +2,9 @@ package fasta
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 )
@@ -15,6 +17,23 @@ func TestRead(t *testing.T) {
 	if len(all) != 2 || all[0].Name != "one" || all[0].Description != "first of two" ||
 		string(all[0].Letters) != "ACGTACG" || string(all[1].Letters) != "M*K-" {
 		t.Errorf("got %+v", all)
+	}
+}
+
+// TestReadUnpacks: what gzip made of a file reads the same; what is cut off is an
+// error. A tab ends a name.
+func TestReadUnpacks(t *testing.T) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := io.WriteString(z, ">one\tfirst\nACGT\n"+strings.Repeat("ACGT\n", 1000)); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	all, err := Read(bytes.NewReader(packed.Bytes()))
+	if err != nil || len(all) != 1 || all[0].Name != "one" || all[0].Description != "first" || len(all[0].Letters) != 4004 {
+		t.Errorf("got %.80v, %v", all, err)
+	}
+	if _, err := Read(bytes.NewReader(packed.Bytes()[:packed.Len()-9])); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("cut off: got %v", err)
 	}
 }
 
