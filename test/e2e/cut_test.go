@@ -63,10 +63,12 @@ func cutAndReplay(t *testing.T, mpi, ranks int, args []string, want string, n in
 	d := newDirs(t)
 	defer os.RemoveAll(d.local)
 	defer os.RemoveAll(d.global)
-	j := &job{mpi: mpi, ranks: ranks, args: append(args, "-result", d.result), env: d.env()}
+	// The program waits at half its steps for a test that has no core meanwhile.
+	goOn := d.result + ".go"
+	j := &job{mpi: mpi, ranks: ranks, args: append(args, "-result", d.result, "-hold", goOn), env: d.env()}
 	j.start(t)
 	j.ready(t)
-	for range n {
+	for i := range n {
 		before := len(j.committed("local"))
 		pause := time.NewTimer(time.Duration(rng.IntN(30000)) * time.Microsecond)
 		select {
@@ -76,6 +78,11 @@ func cutAndReplay(t *testing.T, mpi, ranks int, args []string, want string, n in
 		j.signal(rng.IntN(ranks), syscall.SIGUSR1)
 		if !j.until(t, func() bool { return len(j.committed("local")) > before }) {
 			break // the program has ended
+		}
+		if i == 0 {
+			if err := os.WriteFile(goOn, nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if code := j.wait(); code != 0 {

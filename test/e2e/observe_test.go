@@ -30,7 +30,7 @@ func TestStatusMetricsReport(t *testing.T) {
 		if !j.until(t, func() bool { return len(j.committed("global")) > 0 }) {
 			t.Fatalf("no checkpoint:\n%s", j.output())
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		c, err := coordinated.DialJob(ctx, d.global)
 		if err != nil {
