@@ -50,7 +50,7 @@ type Cluster struct {
 }
 
 // upTimeout bounds the start; installing packages is the long part.
-const upTimeout = 5 * time.Minute
+const upTimeout = 10 * time.Minute
 
 var count atomic.Int64
 
@@ -148,8 +148,11 @@ func (c *Cluster) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// hard is the time after which a command counts as hung.
+const hard = 10 * time.Minute
+
 // Run runs a command on the head and returns its output; the test ends if it
-// fails or takes longer than a minute.
+// fails or hangs.
 func (c *Cluster) Run(tb testing.TB, args ...string) string {
 	tb.Helper()
 	out, err := c.Try(tb, args...)
@@ -161,7 +164,7 @@ func (c *Cluster) Run(tb testing.TB, args ...string) string {
 
 // Try is Run for commands that may fail.
 func (c *Cluster) Try(tb testing.TB, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(tb.Context(), hard)
 	defer cancel()
 	cmd := c.Command(ctx, args...)
 	var errs bytes.Buffer

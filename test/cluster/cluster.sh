@@ -54,7 +54,7 @@ usage: cluster VERB ...
   aim KIND NODE...        get ready to let NODEs die (KIND: power, crash, procs, cut or
                           freeze), print "ready", do it within milliseconds to all
                           of them when standard input says "go", print "done"
-  wait NODE STATE [S]     until Slurm says STATE: up (usable), idle, down... (default 30 s)
+  wait NODE STATE [S]     until Slurm says STATE: up (usable), idle, down... (default 120 s)
   rsh NODE CMD...         remote shell for mpirun/mpiexec (valid on the head only)
   path pfs|state|log|nvme NODE   directories as the host sees them
   log NODE|head           print slurmd's or slurmctld's log
@@ -284,7 +284,7 @@ up() {
   lock
   if alive "$STATE/head.pid" >/dev/null; then
     [[ $(names | wc -l) == "$n" ]] || die "a cluster of $(names | wc -l) nodes is up already (run: $SELF down)"
-    say "already up"; wait_nodes 1 20; return 0
+    say "already up"; wait_nodes 1 240; return 0
   fi
   packages
   wipe "$STATE"; ours "$DATA"               # data kept by 'down --keep' stays
@@ -292,7 +292,7 @@ up() {
   trap 'rc=$?; if p=$(alive "$STATE/head.pid"); then kill -9 "$p"; say "boot failed, stopped (logs: $STATE/log)"; fi; exit $rc' EXIT
   spawn head
   for i in $(names); do spawn "$i"; done
-  wait_nodes "$n" 20
+  wait_nodes "$n" 240
   trap - EXIT
   say "up: $n nodes, pfs=$DATA/pfs"
 }
@@ -409,7 +409,7 @@ revive() {
   alive "$STATE/$n.pid" >/dev/null && die "node $n is alive"
   ((fresh)) && rm -rf "$DATA/nodes/$n"
   spawn "$n"
-  wait_state "$n" up 20
+  wait_state "$n" up 120
 }
 slurm_state() { { in_head sinfo -h -n "$1" -p main -o %T 2>/dev/null || true; }; }
 wait_state() { # NODE up|STATE SECONDS; a trailing * (not responding) counts only for STATE
@@ -470,7 +470,7 @@ main() {
   aim) (($# >= 2)) || die "aim: KIND NODE..."; aim "$@" ;;
   freeze) pids_of "${1:-}" | xargs -r kill -STOP ;;
   thaw) pids_of "${1:-}" | xargs -r kill -CONT ;;
-  wait) (($# >= 2)) || die "wait: NODE STATE [SECONDS]"; wait_state "$1" "$2" "${3:-30}" ;;
+  wait) (($# >= 2)) || die "wait: NODE STATE [SECONDS]"; wait_state "$1" "$2" "${3:-120}" ;;
   log) if [[ ${1:-} == head ]]; then cat "$STATE/log/slurmctld.log"; else need_node "${1:-}"; cat "$STATE/log/slurmd-$1.log"; fi ;;
   path) case ${1:-} in pfs) echo "$DATA/pfs" ;; state) echo "$STATE" ;; log) echo "$STATE/log" ;;
         nvme) need_node "${2:-}"; echo "$DATA/nodes/$2/nvme" ;; *) die "path: pfs, state, log or nvme NODE" ;; esac ;;

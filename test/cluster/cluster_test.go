@@ -67,7 +67,7 @@ func TestOwnerDies(t *testing.T) {
 	dir := "/tmp/slurm-testbed-" + id
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(time.Minute); ; <-tick.C {
+	for end := time.Now().Add(hard); ; <-tick.C {
 		if _, err := os.Stat(dir); os.IsNotExist(err) {
 			return
 		}

@@ -22,6 +22,9 @@ import (
 
 var moves = flag.Int("moves", 20, "how often each application is moved")
 
+// hard is the time after which something counts as hung.
+const hard = 10 * time.Minute
+
 var bin string // directory of the programs under test
 
 func TestMain(m *testing.M) {
@@ -138,7 +141,7 @@ func (l *lab) left(s *server) int {
 	l.Helper()
 	select {
 	case <-s.end:
-	case <-time.After(time.Minute):
+	case <-time.After(hard):
 		l.Fatalf("the server is still there\n%s", s.log)
 	}
 	return s.cmd.ProcessState.ExitCode()
@@ -192,7 +195,7 @@ func (l *lab) wait(a *app) []byte {
 		if err != nil {
 			l.Fatalf("%v\n%s", err, a.log)
 		}
-	case <-time.After(2 * time.Minute):
+	case <-time.After(hard):
 		l.Fatalf("the application does not end\n%s", a.log)
 	}
 	b, err := os.ReadFile(a.result)
@@ -205,7 +208,7 @@ func (l *lab) wait(a *app) []byte {
 // until waits for something that a process does by itself.
 func (l *lab) until(what string, a *app, cond func() bool) {
 	l.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), hard)
 	defer cancel()
 	for !cond() {
 		select {
