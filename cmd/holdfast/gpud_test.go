@@ -76,7 +76,7 @@ func TestMigrateVerb(t *testing.T) {
 	verb(t, exitNoLook, "migrate", b, "nobody", a, "--key", key)
 	verb(t, exitNoLook, "migrate", "unix:/nowhere/s", "1", a, "--key", key)
 	verb(t, exitNoLook, "gpud", "--status", a, "--key", filepath.Join(t.TempDir(), "none"))
-	verb(t, exitGood, "migrate", b, "holdfast.test", "local,fake:1", "--key", key)
+	verb(t, exitGood, "migrate", b, filepath.Base(os.Args[0]), "local,fake:1", "--key", key)
 	if i := d.Info(); i.Server != "" || i.Index != 1 {
 		t.Errorf("the device is %s, want one of this machine", i)
 	}

@@ -119,7 +119,8 @@ type restart struct {
 // folders.
 func (r *restart) job(name string, m launch.MPI, locals []string) *launch.Job {
 	j := &launch.Job{Title: name, MPI: m, Program: r.program, Ranks: r.Ranks, Locals: locals,
-		Timeout: 2 * time.Minute, Log: filepath.Join(r.dir, name+".log"),
+		Timeout: 10 * time.Minute, Log: filepath.Join(r.dir, name+".log"),
+		Env:  []string{"HOLDFAST_CONTROL_PEER_TIMEOUT=30s"}, // ranks that wait for a core are not lost
 		Args: append(strings.Fields(r.Args), "-progress", "lines", "-out", filepath.Join(r.dir, name+".out"))}
 	if locals != nil {
 		j.Args = append(j.Args, "-global", filepath.Join(r.dir, "global"))
@@ -179,7 +180,7 @@ func (r *restart) folders() []string {
 func (r *restart) killed(m launch.MPI) {
 	r.t.Helper()
 	j := r.job("killed", m, r.folders())
-	j.Env = []string{job.HoldEnv + "=1"}
+	j.Env = append(j.Env, job.HoldEnv+"=1")
 	run := r.start(j)
 	err := run.Until(fmt.Sprint("step ", r.At), func() (bool, error) {
 		return run.Output.LastNumber(r.Step) >= r.At, nil
