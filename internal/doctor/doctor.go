@@ -47,7 +47,7 @@ type report struct {
 }
 
 // checkTimeout bounds a check: a machine that is broken tends to hang.
-const checkTimeout = 30 * time.Second
+const checkTimeout = time.Minute
 
 // Run makes all checks.
 func Run(ctx context.Context, o Options) []Finding {

@@ -48,7 +48,7 @@ func Rank(out io.Writer) (err error) {
 	if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
 		return err
 	}
-	a.Signal = arrives(caught)
+	a.Signal = arrives(caught, 10*time.Second)
 	if err := world.Barrier(); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func Rank(out io.Writer) (err error) {
 		if _, err := io.WriteString(out, readyLine); err != nil {
 			return err
 		}
-		a.Forwarded = arrives(caught)
+		a.Forwarded = arrives(caught, 3*time.Second)
 		err = json.NewEncoder(out).Encode(a)
 	}
 	return errors.Join(err, world.Barrier())
@@ -81,12 +81,12 @@ func (l *listener) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// arrives waits a moment for a signal.
-func arrives(caught <-chan os.Signal) bool {
+// arrives waits for a signal. A busy machine takes its time.
+func arrives(caught <-chan os.Signal, within time.Duration) bool {
 	select {
 	case <-caught:
 		return true
-	case <-time.After(time.Second):
+	case <-time.After(within):
 		return false
 	}
 }
