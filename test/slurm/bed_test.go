@@ -18,21 +18,26 @@ import (
 	"github.com/holdfast-hpc/holdfast/test/cluster"
 )
 
-// mpis are the pairs of MPI library and srun plugin that work.
+// mpis are the pairs of MPI library and srun plugin that work. With the fence that
+// Slurm's plugin would take itself one of twenty starts of Open MPI hangs on a busy
+// machine (test/cluster/README.md); jobs that lose nodes have to live with that.
 var mpis = []struct {
 	name, plugin string
 	env          []string // of the ranks
 }{
-	{"openmpi", "pmix", []string{"OMPI_MCA_mpi_yield_when_idle=1"}},
+	{"openmpi", "pmix", []string{yield, "SLURM_PMIX_FENCE=tree"}},
 	{"mpich", "pmi2", nil},
 }
+
+// yield lets Open MPI's ranks give way to each other.
+const yield = "OMPI_MCA_mpi_yield_when_idle=1"
 
 // patient is for jobs in which no node dies: ranks that busy-wait on few cores
 // starve each other for seconds.
 const patient = "HOLDFAST_CONTROL_PEER_TIMEOUT=20s"
 
 // hard is the time after which a job counts as hung.
-const hard = 3 * time.Minute
+const hard = 10 * time.Minute
 
 // bed is a cluster with the programs installed.
 type bed struct {

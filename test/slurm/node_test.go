@@ -20,7 +20,7 @@ func TestLostDirectory(t *testing.T) {
 			there, here := b.dir(t, m.name)
 			flags := []string{"-N4", "--ntasks-per-node=1"}
 			args := []string{"-shape", "stencil", "-steps", "200", "-size", "50000"}
-			env := []string{"HOLDFAST_JOB=lost", "HOLDFAST_LOCAL=" + cluster.Local, "HOLDFAST_REDUNDANCY=partner:1", "HOLDFAST_CONTROL_PEER_TIMEOUT=5s"}
+			env := []string{"HOLDFAST_JOB=lost", "HOLDFAST_LOCAL=" + cluster.Local, "HOLDFAST_REDUNDANCY=partner:1", patient}
 			run := func(result string, env []string, more ...string) *task {
 				return b.start(t, env, b.srunLine(mpi, 4, flags, append(append(args, "-result", there+"/"+result), more...)...)...)
 			}
@@ -32,7 +32,7 @@ func TestLostDirectory(t *testing.T) {
 
 			k = run("got", append(env, "HOLDFAST_FRESH=1"), "-hold", there+"/go")
 			k.says(t, "rank 3 restored=false")
-			b.Run(t, "scancel", "--signal=USR1", strings.TrimSpace(b.Run(t, "squeue", "-h", "-o", "%i")))
+			b.Run(t, "scancel", "--signal=USR1", strings.TrimSpace(b.Run(t, "squeue", "-h", "-t", "R", "-o", "%i")))
 			k.until(t, "a copy at the partner", func() bool { return newest(k.output(), "partner") > 0 })
 			b.Verb(t, "kill", "n2")
 			b.Verb(t, "revive", "--fresh", "n2")
@@ -61,9 +61,11 @@ func TestLostDirectory(t *testing.T) {
 // queue, and it goes on from its checkpoint on other nodes.
 func TestBatchHostDies(t *testing.T) {
 	b := newBed(t, 4)
-	j := b.submit(t, 1, "host", []string{"-N3", "--no-kill", "--requeue", "-t", "10"}, []string{"--requeue"}, nil, stencil, 3)
+	j := b.submit(t, 1, "host", []string{"-N3", "--no-kill", "--requeue", "-t", "10"}, []string{"--requeue"}, nil, held, 3)
 	j.says(t, "level=global", 2)
 	b.Verb(t, "kill", "n1")
+	j.says(t, halfway, 3)
+	j.proceed(t)
 	j.ends(t)
 	j.held(t, "restored epoch")
 }
@@ -72,9 +74,11 @@ func TestBatchHostDies(t *testing.T) {
 // before the program is started again.
 func TestLauncherDies(t *testing.T) {
 	b := newBed(t, 3)
-	j := b.submit(t, 0, "launcher", []string{"-N3", "--no-kill", "-t", "10"}, nil, nil, stencil, 3)
+	j := b.submit(t, 0, "launcher", []string{"-N3", "--no-kill", "-t", "10"}, nil, nil, held, 3, patient)
 	j.says(t, "level=global", 2)
 	b.Verb(t, "run-on", "n1", "pkill", "-9", "-x", "srun")
+	j.says(t, "computing again", 1)
+	j.proceed(t)
 	j.ends(t)
 	j.held(t, "computing again")
 	if strings.Count(j.log(), "start 2: ")+strings.Count(j.log(), "start 3: ") != 1 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,6 +53,15 @@ func (b *bed) newJob(t *testing.T, mpi int, name string, program []string, ranks
 	return j
 }
 
+// args are the arguments of the program under test.
+func (j *job) args(program []string) []string {
+	args := append(append([]string{}, program...), "-result", j.there+"/result")
+	if slices.Equal(program, held) {
+		args = append(args, "-hold", j.there+"/go")
+	}
+	return args
+}
+
 // startTimeout bounds the hangs in MPI_Init that README.md of the test bed tells of.
 const startTimeout = "40s"
 
@@ -60,9 +70,8 @@ const startTimeout = "40s"
 func (b *bed) submit(t *testing.T, mpi int, name string, sbatch, run, srun, program []string, ranks int, env ...string) *job {
 	t.Helper()
 	j := b.newJob(t, mpi, name, program, ranks)
-	args := append(append([]string{}, program...), "-result", j.there+"/result")
 	line := append(append([]string{b.bin + "/holdfast", "run", "--start-timeout", startTimeout}, run...), "--")
-	line = append(line, b.srunLine(mpi, ranks, srun, args...)...)
+	line = append(line, b.srunLine(mpi, ranks, srun, j.args(program)...)...)
 	vars := append([]string{"HOLDFAST_GLOBAL=" + j.there + "/ckpt", "HOLDFAST_LOCAL=" + j.local, "HOLDFAST_REDUNDANCY=partner:1", "HOLDFAST_INTERVAL=1s"}, env...)
 	j.sbatch(t, "#!/bin/bash\nexec "+strings.Join(line, " ")+"\n", sbatch, vars, nil)
 	return j
@@ -147,9 +156,6 @@ func (j *job) decisions() string {
 	}
 	return strings.Join(lines, "")
 }
-
-// stencil is a program of some seconds on 3 ranks.
-var stencil = []string{"-shape", "stencil", "-steps", "400", "-pace", "10ms", "-size", "2000"}
 
 // TestDeaths lets nodes die in every way, each in another phase of a checkpoint,
 // with copies and with parity, under both MPIs. The programs go on with a spare

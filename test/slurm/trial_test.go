@@ -173,7 +173,7 @@ func (b *bed) launch(t *testing.T, tr *trial, name string) *job {
 		vars = append(vars, "HOLDFAST_GLOBAL="+j.there+"/ckpt")
 	}
 	line := append([]string{b.bin + "/holdfast", "run", "--start-timeout", startTimeout, "--spares", strconv.Itoa(tr.Spares)}, tr.flags...)
-	line = append(append(line, "--"), b.srunLine(tr.MPI, ranksOf, nil, append(append([]string{}, loaded...), "-result", j.there+"/result")...)...)
+	line = append(append(line, "--"), b.srunLine(tr.MPI, ranksOf, []string{"--export=ALL," + yield}, append(append([]string{}, loaded...), "-result", j.there+"/result")...)...)
 	b.rested(t, ranksOf+tr.Spares)
 	nodes := fmt.Sprint("-N", ranksOf+tr.Spares)
 	if tr.Head {
