@@ -39,6 +39,14 @@ func (c *Checkpointer) endsBy(t time.Time) {
 	}
 }
 
+// knownEnd notes that the process has so long from now whatever signals have said
+// so far; a later one counts again.
+func (c *Checkpointer) knownEnd(within time.Duration) {
+	c.stopBy.mu.Lock()
+	defer c.stopBy.mu.Unlock()
+	c.stopBy.at = time.Now().Add(within)
+}
+
 // left is the time until the process is killed; false if nobody knows.
 func (c *Checkpointer) left() (time.Duration, bool) {
 	c.stopBy.mu.Lock()
@@ -147,6 +155,40 @@ func (c *Checkpointer) timeFor(e storage.Epoch, p *persistence, i int) (context.
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, usable)
 	return ctx, cancel, nil
+}
+
+// askTime is how long rank 0 waits to hear from the supervisor how much time a
+// TERM leaves, and longest that is of the time it counts on.
+const askTime = 3 * time.Second
+
+// learnEnd lets all ranks know how long there is after a TERM, where that is not
+// what they count on: in a preemption Slurm kills only after the partition's
+// GraceTime. The supervisor finds out and tells rank 0. Collective for final
+// epochs.
+func (c *Checkpointer) learnEnd(e storage.Epoch) error {
+	var data []byte
+	if c.world.Rank() == 0 {
+		wait := askTime
+		if left, known := c.left(); known {
+			wait = min(wait, left/4)
+		}
+		if end := c.reporter.toldEnd(c.ctx, wait); !end.IsZero() {
+			data = []byte(time.Until(end).String())
+		}
+	}
+	blobs, err := c.allgather(c.ctx, cut.Epoch(e), "end", data)
+	if err != nil {
+		return err
+	}
+	if len(blobs[0].Data) == 0 {
+		return nil
+	}
+	within, err := time.ParseDuration(string(blobs[0].Data))
+	if err != nil {
+		return fmt.Errorf("time left as rank 0 knows it: %w", err)
+	}
+	c.knownEnd(within)
+	return nil
 }
 
 // worst joins what the ranks said: the least time that is left, the longest

@@ -39,6 +39,9 @@ func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error, f
 		defer close(after)
 		l := c.pool.lend(c.ctx, s)
 		err := c.persistFirst(e, s, l, captureErr, p, start)
+		if err == nil && final && len(c.levels) > 1 {
+			err = c.learnEnd(e)
+		}
 		if err == nil {
 			p.behind = c.awaitFlush(before, final) // epochs reach the outer levels in order
 			err = c.persistOuter(e, l, p, start)

@@ -101,7 +101,10 @@ type Report struct {
 	Newest    *EpochStatus             `json:"newest,omitempty"`
 	Stopped   storage.Epoch            `json:"stopped,omitempty"` // the final checkpoint
 	Ended     bool                     `json:"ended,omitempty"`   // every rank has called Close
-	Lost      *LostStatus              `json:"lost,omitempty"`
+	// Terminated says that rank 0 was sent TERM, which means stop to it. It waits a
+	// moment for Tell, to know how much time that leaves.
+	Terminated bool        `json:"terminated,omitempty"`
+	Lost       *LostStatus `json:"lost,omitempty"`
 	// Unrestorable says why Restore failed, if that lies in the checkpoints: another
 	// start with the same directories would fail alike.
 	Unrestorable string `json:"unrestorable,omitempty"`
@@ -146,15 +149,28 @@ func (s *Supervised) Next(patience time.Duration) (Report, error) {
 // Request asks for a checkpoint, a final one if stop is set. within says how
 // long the job has until it is killed; 0 means that nobody knows.
 func (s *Supervised) Request(stop bool, within time.Duration) error {
+	if err := s.order(order{Stop: stop, WithinSeconds: within.Seconds()}); err != nil {
+		return fmt.Errorf("ask the job for a checkpoint: %w", err)
+	}
+	return nil
+}
+
+// Tell answers a report that says Terminated: the job has so long until it is
+// killed, whatever it counts on after TERM. 0 means that it is to go by that.
+func (s *Supervised) Tell(within time.Duration) error {
+	if err := s.order(order{WithinSeconds: within.Seconds(), Answer: true}); err != nil {
+		return fmt.Errorf("tell the job how much time is left: %w", err)
+	}
+	return nil
+}
+
+func (s *Supervised) order(o order) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.conn.SetWriteDeadline(time.Now().Add(2 * time.Second)); err != nil {
 		return err
 	}
-	if err := json.NewEncoder(s.conn).Encode(order{Stop: stop, WithinSeconds: within.Seconds()}); err != nil {
-		return fmt.Errorf("ask the job for a checkpoint: %w", err)
-	}
-	return nil
+	return json.NewEncoder(s.conn).Encode(o)
 }
 
 // Close hangs up; the job goes on.
@@ -164,6 +180,7 @@ func (s *Supervised) Close() error { return s.conn.Close() }
 type order struct {
 	Stop          bool    `json:"stop"`
 	WithinSeconds float64 `json:"within_s,omitempty"`
+	Answer        bool    `json:"answer,omitempty"` // to a report that says Terminated; asks for nothing
 }
 
 // reporter tells the supervisor at rank 0.
@@ -173,8 +190,11 @@ type reporter struct {
 	now  chan chan struct{} // closed when a report has been sent
 	last chan struct{}      // closed to send the last report
 	done chan struct{}      // closed when it is sent
+	told chan struct{}      // closed when the supervisor has said how much time TERM leaves
 
 	mu   sync.Mutex // guards the fields below
+	term bool       // rank 0 was sent TERM
+	ends time.Time  // as the supervisor says; zero = it does not
 	lost *LostError
 	well bool   // every rank has called Close
 	none string // why nothing can be restored
@@ -232,7 +252,7 @@ func (c *Checkpointer) reportTo(ctx context.Context) {
 		c.log.Warn("holdfast: the supervisor hears nothing of this run", "error", err)
 		return
 	}
-	r := &reporter{c: c, conn: conn, now: make(chan chan struct{}), last: make(chan struct{}), done: make(chan struct{})}
+	r := &reporter{c: c, conn: conn, now: make(chan chan struct{}), last: make(chan struct{}), done: make(chan struct{}), told: make(chan struct{})}
 	c.reporter = r
 	c.writers.Go(r.listen)
 	go r.run()
@@ -293,7 +313,7 @@ func (r *reporter) fill(rep *Report) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rep.Ended, rep.Unrestorable = r.well, r.none
+	rep.Ended, rep.Unrestorable, rep.Terminated = r.well, r.none, r.term
 	if e := r.lost; e != nil {
 		rep.Lost = &LostStatus{Rank: e.Rank, Node: e.Node, Noticed: e.Noticed, Observed: e.Observed, Silent: silence(e.Observed).Seconds()}
 		if why, ok := strings.CutPrefix(e.Observed, abortedBy); ok {
@@ -320,12 +340,66 @@ func (r *reporter) listen() {
 		if json.Unmarshal(in.Bytes(), &o) != nil {
 			continue
 		}
-		if o.Stop {
-			r.c.limitStop(time.Duration(o.WithinSeconds * float64(time.Second)))
+		within := time.Duration(o.WithinSeconds * float64(time.Second))
+		switch {
+		case o.Answer:
+			r.answered(within)
+			continue
+		case o.Stop:
+			r.c.limitStop(within)
 		}
 		r.c.log.Info("holdfast: asked by holdfast run", "stop", o.Stop, "within_s", o.WithinSeconds)
 		_ = r.c.agent.do(r.c.ctx, func() { r.c.agent.request(o.Stop, "holdfast run") }) // closed: nothing follows
 	}
+}
+
+// terminated lets the next report tell that rank 0 was sent TERM.
+func (r *reporter) terminated() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.term = true
+}
+
+// answered takes what the supervisor says about that.
+func (r *reporter) answered(within time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if within > 0 {
+		r.ends = time.Now().Add(within)
+	}
+	select {
+	case <-r.told:
+	default:
+		close(r.told)
+	}
+}
+
+// toldEnd is when the process will be killed, if it was sent TERM and the
+// supervisor knows better than it; else zero. It waits so long for the answer.
+func (r *reporter) toldEnd(ctx context.Context, wait time.Duration) time.Time {
+	if r == nil {
+		return time.Time{}
+	}
+	r.mu.Lock()
+	term := r.term
+	r.mu.Unlock()
+	if !term {
+		return time.Time{}
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-r.told:
+	case <-r.done:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ends
 }
 
 // lastReport bounds how long a rank that leaves waits for its report to be sent.

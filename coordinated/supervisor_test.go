@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -165,6 +168,79 @@ func TestGrace(t *testing.T) {
 			var late *GraceError
 			if errors.As(es.Err, &late) == c.global {
 				t.Errorf("got error %v", es.Err)
+			}
+		})
+	}
+}
+
+// TestToldEnd: what the supervisor says about the time after a TERM counts at all
+// ranks, not what they took it to leave.
+func TestToldEnd(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		within time.Duration
+		global bool
+	}{{"preempted", 10 * time.Hour, true}, {"nothing better", 0, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := Supervise("127.0.0.1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			opt := testOptions(t)
+			opt.Supervisor, opt.Grace = s.Var(false)[len(SupervisorVar)+1:], time.Minute
+			opt.StopSignals = []os.Signal{syscall.SIGTERM}
+			last := make(chan Report, 1)
+			go func() {
+				defer close(last)
+				w, err := s.Accept(t.Context())
+				if err != nil {
+					return
+				}
+				defer w.Close()
+				told := false
+				for rep := (Report{}); err == nil; rep, err = w.Next(time.Minute) {
+					if rep.Terminated && !told {
+						told = true
+						err = w.Tell(c.within)
+					}
+					if rep.Ended {
+						last <- rep
+					}
+				}
+			}()
+			var signal sync.Once
+			err = mpitest.NewWorld(3, mpitest.Options{Seed: 5}).Run(func(world *mpiwrap.Comm) error {
+				ck, step, err := openStep(t.Context(), world, opt)
+				if err != nil {
+					return err
+				}
+				ck.stats.add(EpochStats{}) // as if copying to global took an hour
+				ck.stats.durable(0, storage.LevelLocal, 0)
+				ck.stats.durable(0, storage.LevelGlobal, time.Hour)
+				for err == nil {
+					if err = world.Barrier(); err == nil && world.Rank() == 0 {
+						signal.Do(func() { _ = ck.agent.do(t.Context(), func() { ck.agent.signalled(syscall.SIGTERM) }) })
+					} else if err == nil && *step == 0 {
+						ck.limitStop(opt.Grace)
+					}
+					*step++
+					if err == nil {
+						err = ck.Point(t.Context())
+					}
+				}
+				if !errors.Is(err, ErrStop) {
+					ck.Abort(err)
+					return err
+				}
+				return ck.Close()
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rep, ok := <-last
+			if !ok || rep.Stopped != 1 || (rep.Committed[storage.LevelGlobal] == 1) != c.global {
+				t.Errorf("last report %+v, want the final epoch at global: %t", rep, c.global)
 			}
 		})
 	}

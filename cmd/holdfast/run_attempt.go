@@ -173,7 +173,10 @@ func (a *attempt) watch(ctx context.Context) {
 			}
 			return
 		case h := <-a.heard:
-			a.hear(h)
+			before := a.last.Terminated
+			if a.hear(h); a.last.Terminated && !before {
+				r.terminated(ctx, a)
+			}
 		case s := <-r.signals:
 			r.signalled(ctx, a, s)
 		case <-tick.C:

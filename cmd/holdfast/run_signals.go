@@ -75,11 +75,8 @@ func (r *runner) announces(ctx context.Context, s os.Signal) (within time.Durati
 		r.say("warning: %v", err)
 		return 0, ""
 	}
-	if !info.Preempted.IsZero() {
-		if p, err := quick.Partition(ctx, info.Partition); err == nil {
-			within = time.Until(info.Preempted.Add(p.Grace))
-		}
-		return max(within, r.grace()), "the job is being preempted"
+	if within, why := r.preemption(ctx, &quick, &info); why != "" {
+		return within, why
 	}
 	lead := r.warning.Lead
 	if r.warning.Signal != "" && signalName(s) != r.warning.Signal {
@@ -93,6 +90,41 @@ func (r *runner) announces(ctx context.Context, s os.Signal) (within time.Durati
 		return time.Until(info.End) + r.grace(), "the time limit is near"
 	}
 	return 0, ""
+}
+
+// preemption says how long a job has that gives way to another; why is empty if
+// it does not.
+func (r *runner) preemption(ctx context.Context, quick *slurm.Client, info *slurm.JobInfo) (within time.Duration, why string) {
+	if info.Preempted.IsZero() {
+		return 0, ""
+	}
+	if p, err := quick.Partition(ctx, info.Partition); err == nil {
+		within = time.Until(info.Preempted.Add(p.Grace))
+	}
+	return max(within, r.grace()), "the job is being preempted"
+}
+
+// terminated answers ranks that were sent TERM by somebody else than this
+// command: it tells them how long they have in a preemption, of which the batch
+// host hears only when the GraceTime is over.
+func (r *runner) terminated(ctx context.Context, a *attempt) {
+	w := a.supervised()
+	if w == nil {
+		return
+	}
+	within, why := time.Duration(0), ""
+	if r.job != nil && !r.stopping { // else it was told already
+		quick := slurm.Client{Timeout: time.Second}
+		if info, err := quick.ShowJob(ctx, r.job.ID); err == nil {
+			within, why = r.preemption(ctx, &quick, &info)
+		}
+	}
+	if err := w.Tell(within); err != nil {
+		r.say("warning: %v", err)
+	}
+	if why != "" {
+		r.stop(a, "terminated, "+why, within, nil)
+	}
 }
 
 func signalName(s os.Signal) string {

@@ -86,7 +86,7 @@ func (j *job) resumed(t *testing.T, ranks int) {
 // the job goes on under its number, and its result is that of an undisturbed run.
 // A signal that does not mean stop is a checkpoint and no more.
 func TestSignals(t *testing.T) {
-	b := newBed(t, 10, "CLUSTER_KILL_WAIT=10")
+	b := newBed(t, 10, "CLUSTER_KILL_WAIT=10", "CLUSTER_GRACE=60")
 	requeue := []string{"--requeue"}
 	// Copying 16 KB of each node to global takes 16 s here; after TERM there are 10.
 	slow := b.hold(t, 0, "slow", 2, []string{"-w", "n9,n10", "-N2", "-t", "10"}, requeue, "HOLDFAST_LOCAL="+cluster.Local,
@@ -116,17 +116,22 @@ func TestSignals(t *testing.T) {
 			j.says(t, "epoch=2 level=global", 1)
 			b.Run(t, "scontrol", "requeue", j.id)
 		}, "Slurm requeues the job by itself"},
-		{"preempted", 1, requeue, "", func(t *testing.T, j *job) {
+		// Copying to global takes 13 s here, more than there is after TERM.
+		{"preempted", 1, requeue, "HOLDFAST_LOCAL=" + cluster.Local + " HOLDFAST_FLUSH_RATE=2500", func(t *testing.T, j *job) {
+			j.says(t, "epoch=1 level=global", 1)
 			node := strings.TrimSpace(b.Run(t, "squeue", "-h", "-j", j.id, "-o", "%N"))
 			b.Run(t, "sbatch", "-p", "urgent", "-w", node, "--exclusive", "-o", "/dev/null", "--wrap", "true")
-		}, "requeued"},
+			j.says(t, "epoch=2 level=global", 1)
+		}, "terminated, the job is being preempted: final checkpoint, "},
 	}
 	var jobs []*job
 	for _, c := range cases {
 		jobs = append(jobs, b.hold(t, c.mpi, c.name, 2, []string{"-N1", "--exclusive", "-t", "10"}, c.run, strings.Fields(c.env)...))
 	}
-	slow.says(t, "computing on 2 ranks", 1)
-	b.Run(t, b.bin+"/holdfast", "request", slow.there+"/ckpt")
+	for _, j := range []*job{slow, jobs[len(jobs)-1]} { // what copying takes has to be measured
+		j.says(t, "computing on 2 ranks", 1)
+		b.Run(t, b.bin+"/holdfast", "request", j.there+"/ckpt")
+	}
 	for i, c := range cases {
 		jobs[i].says(t, "restored=false", 2)
 		if c.run != nil {
