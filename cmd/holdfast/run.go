@@ -82,7 +82,7 @@ all its ranks ended in order.`,
 	fs.BoolVar(&f.requeue, "requeue", false, "put the Slurm job back into the queue after a final checkpoint, or when too few nodes are left")
 	fs.DurationVar(&f.lead, "lead", 0, "ask for the final checkpoint so long before the job's time limit; 0 = as sbatch --signal says, else a minute with --requeue")
 	fs.DurationVar(&f.grace, "grace", 0, "time from TERM to the kill; 0 = Slurm's KillWait")
-	fs.DurationVar(&f.startTimeout, "start-timeout", 0, "end a start whose ranks have not come to Open by then; 0 = never the first, a restart after five times what that took and 10s more, doubled each time")
+	fs.DurationVar(&f.startTimeout, "start-timeout", 0, "end a start whose ranks have not come to Open by then, though its nodes are well; 0 = never the first, a restart after five times what that took and 10s more, doubled each time")
 	fs.DurationVar(&f.endTimeout, "end-timeout", 10*time.Minute, "end a launcher that still runs so long after all ranks have closed; 0 = never")
 	fs.DurationVar(&f.stall, "stall", 0, "end a run in which rank 0 passes no Point for so long; 0 = never")
 	fs.BoolVar(&f.asJSON, "json", false, "write each decision as one JSON object")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -45,6 +46,11 @@ type attempt struct {
 	nodeDied  bool          // read after examined
 	killed    bool          // by us
 
+	fallen  *fallen       // tasks that ended with an error, under srun; nil elsewhere
+	looks   int           // at the nodes of a start that has not come to Open
+	looking chan struct{} // closed when the newest is over; nil before the first
+	missing []string      // nodes that it found dead; read after looking
+
 	startedAt, restoringAt time.Time
 }
 
@@ -65,10 +71,14 @@ func (r *runner) newAttempt(nodes []string) *attempt {
 func (a *attempt) start() error {
 	r := a.r
 	env := append(os.Environ(), r.sup.Var(r.death.node))
-	env = append(env, r.vars()...)
+	env = append(env, r.vars(a.nodes)...)
 	line := r.line(a.nodes, env)
 	a.proc = exec.Command(line[0], line[1:]...)
 	a.proc.Stdout, a.proc.Stderr, a.proc.Stdin = r.stdout, r.stderr, os.Stdin
+	if r.cmd.kind == launchSrun {
+		a.fallen = &fallen{w: r.stderr}
+		a.proc.Stderr, a.proc.WaitDelay = a.fallen, time.Second
+	}
 	a.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	a.proc.Env = env
 	a.startedAt = time.Now()
@@ -88,7 +98,7 @@ func (a *attempt) start() error {
 }
 
 // vars are the variables that a start of the program gets beside the user's.
-func (r *runner) vars() []string {
+func (r *runner) vars(nodes []string) []string {
 	var vars []string
 	if os.Getenv("HOLDFAST_GRACE") == "" && r.grace() > 0 {
 		vars = append(vars, "HOLDFAST_GRACE="+r.grace().String())
@@ -101,6 +111,28 @@ func (r *runner) vars() []string {
 		wait := r.flags.endTimeout + 10*time.Second
 		vars = append(vars, fmt.Sprintf("SLURM_WAIT=%d", int(wait.Seconds())))
 	}
+	return append(vars, r.pmixVars(nodes)...)
+}
+
+// pmixVars keep Slurm's pmix plugin from hanging. With its direct connections the
+// ring fence lets some ranks go too early, so that Open MPI hangs or crashes in
+// one of twenty starts on busy nodes. Without them it finds the nodes of the step
+// by their place in SLURM_JOB_NODELIST, which must be those of the step then and
+// not of the job.
+func (r *runner) pmixVars(nodes []string) []string {
+	if r.cmd.kind != launchSrun || r.job == nil || os.Getenv("SLURM_HOSTFILE") != "" {
+		return nil
+	}
+	var vars []string
+	switch {
+	case !r.asGiven():
+		vars = append(vars, "SLURM_JOB_NODELIST="+strings.Join(nodes, ","))
+	case r.cmd.picks || len(nodes) != len(r.nodes):
+		return nil // nobody knows which they will be
+	}
+	if os.Getenv("SLURM_PMIX_DIRECT_CONN") == "" && os.Getenv("SLURM_PMIX_FENCE") == "" {
+		vars = append(vars, "SLURM_PMIX_DIRECT_CONN=false")
+	}
 	return vars
 }
 
@@ -108,7 +140,7 @@ func (r *runner) vars() []string {
 func exitOf(err error) int {
 	var exit *exec.ExitError
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, exec.ErrWaitDelay):
 		return 0
 	case errors.As(err, &exit):
 		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
@@ -119,14 +151,7 @@ func exitOf(err error) int {
 	return exitBad
 }
 
-func (a *attempt) exited() bool {
-	select {
-	case <-a.gone:
-		return true
-	default:
-		return false
-	}
-}
+func (a *attempt) exited() bool { return closed(a.gone) }
 
 // patience is how long rank 0 may be silent: a little longer than the ranks wait
 // for each other, which know better.
@@ -317,6 +342,80 @@ func (r *runner) startTimeout() time.Duration {
 	return (5*r.opening + 10*time.Second) << min(r.unopened, 6)
 }
 
+// fallTime is how long a start goes on after one of its tasks has ended with an
+// error before Open: time for the launcher to end by itself.
+const fallTime = 2 * time.Second
+
+// starting says why a start that has not come to Open must be ended, "" if it need
+// not. How long a start takes is the program's and the site's affair, so slowness
+// alone counts only beyond startTimeout; a task that has ended in error and a node
+// that is dead leave no hope.
+func (a *attempt) starting(ctx context.Context, now time.Time) string {
+	r := a.r
+	if at, node, text := a.fallen.first(); !at.IsZero() && now.Sub(at) > fallTime {
+		a.died(at, 0, node)
+		return "before the program came to Open, " + text
+	}
+	if (r.starts > 1 || r.flags.startTimeout > 0) && now.Sub(a.startedAt) > r.startTimeout() {
+		a.died(now, 0, "")
+		a.suspects = a.nodes
+		return fmt.Sprintf("not all ranks have come to Open within %v", r.startTimeout().Round(100*time.Millisecond))
+	}
+	if a.looking == nil || closed(a.looking) {
+		if len(a.missing) > 0 {
+			a.died(now, 0, "")
+			return "it waits for nodes that are dead: " + strings.Join(a.missing, ", ")
+		}
+		if now.Sub(a.startedAt) > r.lookAfter()<<min(a.looks, 20) {
+			a.look(ctx)
+		}
+	}
+	return ""
+}
+
+// lookAfter is when the nodes of a start that has not come to Open are first looked
+// at; then after twice the time, and so on.
+func (r *runner) lookAfter() time.Duration {
+	after := 10 * time.Second
+	if r.opening > 0 {
+		after = max(3*r.opening, 3*time.Second)
+	}
+	if r.flags.startTimeout > 0 {
+		after = min(after, r.flags.startTimeout/4)
+	}
+	return after
+}
+
+// look finds out in the background whether the nodes of the start are alive.
+func (a *attempt) look(ctx context.Context) {
+	if a.r.job == nil && len(a.r.nodes) == 0 {
+		return
+	}
+	a.looks++
+	done := make(chan struct{})
+	a.looking = done
+	go func() {
+		defer close(done)
+		if !a.r.examine(ctx, a.nodes, false, whileStarting) {
+			return
+		}
+		for _, n := range a.nodes {
+			if a.r.isDead(n) {
+				a.missing = append(a.missing, n)
+			}
+		}
+	}()
+}
+
+func closed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // The time that survivors have to leave by themselves after a rank is lost.
 const leaveTime = 300 * time.Millisecond
 
@@ -333,10 +432,8 @@ func (a *attempt) overdue(ctx context.Context) string {
 		if now.Sub(a.noticedAt) > leaveTime {
 			return "a rank is lost and the launcher has not ended"
 		}
-	case !a.opened && (r.starts > 1 || r.flags.startTimeout > 0) && now.Sub(a.startedAt) > r.startTimeout():
-		a.died(now, 0, "")
-		a.suspects = a.nodes
-		return fmt.Sprintf("not all ranks have come to Open within %v", r.startTimeout().Round(100*time.Millisecond))
+	case !a.opened:
+		return a.starting(ctx, now)
 	case a.opened && a.last.Ready && r.flags.stall > 0 && now.Sub(a.stuckAt) > r.flags.stall:
 		a.died(now, now.Sub(a.stuckAt), "")
 		return fmt.Sprintf("rank 0 has passed no Point for %v", r.flags.stall)
@@ -400,8 +497,11 @@ func (a *attempt) examine(ctx context.Context) {
 	a.examined = make(chan struct{})
 	suspects, silent := a.suspects, a.noticedAt.After(a.diedAt)
 	go func() {
-		a.nodeDied = a.r.examine(ctx, suspects, silent)
-		close(a.examined)
+		defer close(a.examined)
+		if a.looking != nil {
+			<-a.looking
+		}
+		a.nodeDied = a.r.examine(ctx, suspects, silent, afterDeath) || slices.ContainsFunc(a.missing, a.r.isDead)
 	}()
 }
 

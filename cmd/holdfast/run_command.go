@@ -33,6 +33,7 @@ type command struct {
 	cpus   int      // -c; 0 = not given
 	plugin string   // --mpi
 	layout bool     // -m was given: how tasks lie on nodes is the user's
+	picks  bool     // the nodes or their order are the user's
 	hosts  []host   // of mpirun
 }
 
@@ -151,6 +152,9 @@ func (c *command) noteSrun(name, value string) error {
 		c.plugin = value
 	case "m", "distribution":
 		c.layout = true
+		c.picks = c.picks || strings.HasPrefix(value, "arbitrary")
+	case "w", "nodelist", "x", "exclude", "r", "relative", "F", "nodefile":
+		c.picks = true
 	}
 	if to == nil {
 		return nil

@@ -113,6 +113,9 @@ func (r *runner) size() error {
 	return nil
 }
 
+// asGiven reports whether this start is by the user's own command line.
+func (r *runner) asGiven() bool { return r.starts == 1 && r.flags.spares == 0 }
+
 // line is the command line for the given nodes. The first start of a command
 // that needs no change is the user's own.
 func (r *runner) line(nodes, env []string) []string {
@@ -125,7 +128,7 @@ func (r *runner) line(nodes, env []string) []string {
 
 	switch {
 	case r.cmd.kind == launchSrun && r.job != nil:
-		if r.starts == 1 && r.flags.spares == 0 {
+		if r.asGiven() {
 			return append(append([]string{r.cmd.name}, r.cmd.opts...), r.cmd.prog...)
 		}
 		cpus := 0
@@ -141,7 +144,7 @@ func (r *runner) line(nodes, env []string) []string {
 		return r.cmd.onNodes(nodes, out, r.tasks, cpus)
 	case r.cmd.kind == launchSrun, r.cmd.kind == launchPlain:
 		return append(append([]string{r.cmd.name}, r.cmd.opts...), r.cmd.prog...)
-	case r.starts == 1 && r.flags.spares == 0 && len(r.cmd.hosts) == 0:
+	case r.asGiven() && len(r.cmd.hosts) == 0:
 		return r.cmd.onHosts(nil, vars)
 	}
 	return r.cmd.onHosts(nodes, vars)
@@ -202,7 +205,7 @@ func (r *runner) choose() ([]string, error) {
 // must nodes that were dead before. A suspect that fell silent is not even asked
 // while there are others to take its place: a frozen node takes seconds to give
 // itself away.
-func (r *runner) examine(ctx context.Context, suspects []string, silent bool) bool {
+func (r *runner) examine(ctx context.Context, suspects []string, silent bool, lim limits) bool {
 	if len(r.nodes) == 0 {
 		return false
 	}
@@ -252,10 +255,11 @@ func (r *runner) examine(ctx context.Context, suspects []string, silent bool) bo
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			why[i] = r.probe(ctx, n, suspect || before)
+			why[i] = r.probe(ctx, n, suspect || before, lim)
 		})
 	}
 	wg.Wait()
+	r.acquit(ctx, why, lim)
 	fresh := false
 	for i, n := range r.nodes {
 		_, before := r.dead[n]
@@ -272,11 +276,46 @@ func (r *runner) examine(ctx context.Context, suspects []string, silent bool) bo
 	return fresh
 }
 
-// Limits of a probe: of the connection, and of a step that does nothing.
-const (
-	connectLimit = 700 * time.Millisecond
-	stepLimit    = 3 * time.Second
+// limits of a probe: of the connection, and of a step that does nothing.
+type limits struct{ connect, step time.Duration }
+
+var (
+	afterDeath    = limits{700 * time.Millisecond, 3 * time.Second} // something is wrong
+	whileStarting = limits{3 * time.Second, 6 * time.Second}        // it may only be slow
 )
+
+// startsNothing stands before what is wrong with a node on which a step fails.
+const startsNothing = "starts nothing"
+
+// acquit clears nodes on which no step starts if none does on a node that lives
+// either, that of this command for one: then it is Slurm, not they.
+func (r *runner) acquit(ctx context.Context, why []string, lim limits) {
+	blamed := func(w string) bool { return strings.HasPrefix(w, startsNothing) }
+	if !slices.ContainsFunc(why, blamed) {
+		return
+	}
+	at := slices.IndexFunc(r.nodes, r.here)
+	if at < 0 {
+		at = slices.Index(why, "")
+	}
+	if at >= 0 {
+		quick := slurm.Client{Timeout: lim.step}
+		if err := quick.Probe(ctx, r.nodes[at]); err == nil {
+			return
+		}
+	}
+	r.say("Slurm starts nothing on any node, so none is blamed for it")
+	for i := range why {
+		if blamed(why[i]) && !r.isDead(r.nodes[i]) {
+			why[i] = ""
+		}
+	}
+}
+
+func (r *runner) isDead(node string) bool {
+	_, dead := r.dead[node]
+	return dead
+}
 
 // here reports whether this command runs on a node.
 func (r *runner) here(node string) bool {
@@ -287,7 +326,7 @@ func (r *runner) here(node string) bool {
 // probe says what is wrong with a node, "" if nothing is. Connecting tells a dead
 // node from a live one at once; a frozen one still accepts connections, so that a
 // suspect must also run something.
-func (r *runner) probe(ctx context.Context, node string, suspect bool) string {
+func (r *runner) probe(ctx context.Context, node string, suspect bool, lim limits) string {
 	if r.here(node) {
 		return ""
 	}
@@ -299,7 +338,7 @@ func (r *runner) probe(ctx context.Context, node string, suspect bool) string {
 	if r.job != nil && r.conf.SlurmdPort > 0 {
 		port = r.conf.SlurmdPort
 	}
-	d := net.Dialer{Timeout: connectLimit}
+	d := net.Dialer{Timeout: lim.connect}
 	c, err := d.DialContext(ctx, "tcp", net.JoinHostPort(addr, strconv.Itoa(port)))
 	var unknown *net.DNSError
 	switch {
@@ -317,12 +356,12 @@ func (r *runner) probe(ctx context.Context, node string, suspect bool) string {
 	if !suspect || r.job == nil {
 		return ""
 	}
-	quick := slurm.Client{Timeout: stepLimit}
+	quick := slurm.Client{Timeout: lim.step}
 	if err := quick.Probe(ctx, node); err != nil {
 		if errors.Is(err, slurm.ErrTimeout) {
-			return fmt.Sprintf("starts nothing within %v", stepLimit)
+			return fmt.Sprintf("%s within %v", startsNothing, lim.step)
 		}
-		return "starts nothing: " + err.Error()
+		return startsNothing + ": " + err.Error()
 	}
 	return ""
 }

@@ -214,7 +214,7 @@ func TestRunCannotRestore(t *testing.T) {
 
 // TestStaysFresh: starts go on restoring nothing until one has an epoch of its own.
 func TestStaysFresh(t *testing.T) {
-	fresh := func(r *runner) bool { return slices.Contains(r.vars(), "HOLDFAST_FRESH=1") }
+	fresh := func(r *runner) bool { return slices.Contains(r.vars(nil), "HOLDFAST_FRESH=1") }
 	r := &runner{cmd: &command{}, flags: runFlags{maxRestarts: 9, backoff: time.Microsecond}, stderr: io.Discard, dead: map[string]string{}, deaths: map[storage.Epoch]int{}}
 	fails := func(nodeDied bool, reports ...coordinated.Report) {
 		r.starts++
@@ -306,15 +306,9 @@ func TestRunRefuses(t *testing.T) {
 
 // TestRunRefusesInJob: the same inside a job.
 func TestRunRefusesInJob(t *testing.T) {
-	bin := t.TempDir()
-	for name, body := range map[string]string{
+	commands(t, map[string]string{
 		"scontrol": `case "$2" in config) echo "KillWait = 30 sec"; echo "SlurmdTimeout = 300 sec"; echo "SlurmdPort = 6818";; *) echo "JobState=RUNNING Restarts=0 Requeue=0";; esac`,
-	} {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+body+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	})
 	t.Setenv("SLURM_JOB_ID", "5")
 	t.Setenv("SLURM_JOB_NODELIST", "n[1-4]")
 	for line, want := range map[string]string{
@@ -362,18 +356,174 @@ func TestProbe(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &runner{addrs: map[string]string{"x": "127.0.0.1"}}
-	if why := r.probe(t.Context(), "x", true); why != "" {
+	if why := r.probe(t.Context(), "x", true, afterDeath); why != "" {
 		t.Errorf("a machine that answers: got %q", why)
 	}
 	r.job = &slurm.Job{}
 	r.conf.SlurmdPort = l.Addr().(*net.TCPAddr).Port
-	if why := r.probe(t.Context(), "x", false); why != "" {
+	if why := r.probe(t.Context(), "x", false, afterDeath); why != "" {
 		t.Errorf("a node with slurmd: got %q", why)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if why := r.probe(t.Context(), "x", false); why != "runs no slurmd" {
+	if why := r.probe(t.Context(), "x", false, afterDeath); why != "runs no slurmd" {
 		t.Errorf("a node without slurmd: got %q", why)
+	}
+}
+
+// commands puts shell scripts into PATH, by name.
+func commands(t *testing.T, bodies map[string]string) {
+	t.Helper()
+	bin := t.TempDir()
+	for name, body := range bodies {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+body+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+}
+
+// TestFallen: what srun writes goes through, and the first task that ended with an
+// error is found however the text comes in pieces.
+func TestFallen(t *testing.T) {
+	text := "n1: task 3: Killed\nsrun: error: Node failure on n2\n" + strings.Repeat("x", 3*longestLine) + "srun: error: n4: task 4: Killed\n" +
+		"srun: error: n3: tasks 2,4-5: Exited with exit code 2\nsrun: error: n4: task 6: Killed\n"
+	for size := 1; size < len(text); size = 3*size + 1 {
+		var out bytes.Buffer
+		f := &fallen{w: &out}
+		for rest := text; rest != ""; {
+			n := min(size, len(rest))
+			if _, err := f.Write([]byte(rest[:n])); err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[n:]
+		}
+		at, node, why := f.first()
+		if at.IsZero() || node != "n3" || why != "tasks 2,4-5: Exited with exit code 2 (node n3)" || out.String() != text {
+			t.Errorf("pieces of %d: got %v, %q, %q", size, at, node, why)
+		}
+	}
+}
+
+// TestStartFails: a start that cannot come to Open any more is ended long before
+// one that may only be slow would be.
+func TestStartFails(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the slurmd of every node
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	t.Setenv("SLURM_JOB_ID", "5")
+	t.Setenv("SLURM_JOB_NODELIST", "n[1-3]")
+	t.Setenv("HOLDFAST_GLOBAL", t.TempDir())
+	slurm := fmt.Sprintf(`case "$*" in
+*config*) echo "KillWait = 30 sec"; echo "SlurmdTimeout = 300 sec"; echo "SlurmdPort = %d";;
+*node*) for n in n1 n2 n3; do echo "NodeName=$n NodeAddr=127.0.0.1"; done;;
+*) echo "JobState=RUNNING Restarts=0 Requeue=0";;
+esac`, l.Addr().(*net.TCPAddr).Port)
+	states := `for n in n1 n2 n3; do echo "$n|allocated|none"; done`
+	hangs := `case "$*" in
+*"-w n2 /bin/true") exit 1;;
+*/bin/true) exit 0;;
+*"-w n1,n3"*) [ "$SLURM_PMIX_DIRECT_CONN $SLURM_JOB_NODELIST" = "false n1,n3" ]; exit;;
+esac
+exec sleep 100`
+	fallen := `[ $0.fell ] && [ -e $0.fell ] && exit 0
+touch $0.fell
+echo "srun: error: n2: task 1: Exited with exit code 127" >&2
+exec sleep 100`
+	for _, c := range []struct {
+		name, srun string
+		says       []string
+	}{
+		{"a node is dead", hangs, []string{"node n2 is not used any more: it starts nothing", "ending start 1: it waits for nodes that are dead: n2",
+			"-w n1,n3 -x n2", "the program has ended"}},
+		{"a task has ended", fallen, []string{"ending start 1: before the program came to Open, task 1: Exited with exit code 127 (node n2)", "start 2: ", "the program has ended"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			commands(t, map[string]string{"scontrol": slurm, "sinfo": states, "srun": c.srun})
+			errs := &lockedBuffer{}
+			code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--spares=1", "--start-timeout=20s", "--", "srun", "-n2", "./app"}, io.Discard, errs)
+			if code != 0 {
+				t.Errorf("got code %d\n%s", code, errs)
+			}
+			for _, text := range c.says {
+				if !strings.Contains(errs.String(), text) {
+					t.Errorf("got no %q\n%s", text, errs)
+				}
+			}
+		})
+	}
+}
+
+// TestPmixVars: direct connections of the plugin are switched off only where the
+// nodes of the step are known, and said.
+func TestPmixVars(t *testing.T) {
+	const off = "SLURM_PMIX_DIRECT_CONN=false"
+	for _, c := range []struct {
+		line   string
+		env    string // variable that the user has set
+		starts int
+		nodes  string
+		want   string
+	}{
+		{"srun -n4 ./app", "", 1, "a b c", off},
+		{"srun -n4 -m block:cyclic ./app", "", 1, "a b c", off},
+		{"srun -n4 -m arbitrary ./app", "", 1, "a b c", ""},
+		{"srun -N2 -n4 ./app", "", 1, "a b", ""},
+		{"srun -n4 -x a ./app", "", 1, "a b c", ""},
+		{"srun -n4 --nodelist=a ./app", "", 1, "a b c", ""},
+		{"srun -N3 -n4 ./app", "SLURM_HOSTFILE", 1, "a b c", ""},
+		{"srun -N3 -n4 ./app", "SLURM_PMIX_FENCE", 1, "a b c", ""},
+		{"srun -N2 -n4 -x a ./app", "", 2, "a c", "SLURM_JOB_NODELIST=a,c " + off},
+		{"srun -N2 -n4 ./app", "SLURM_PMIX_DIRECT_CONN", 2, "a c", "SLURM_JOB_NODELIST=a,c"},
+		{"mpirun.openmpi -np 4 ./app", "", 2, "a c", ""},
+	} {
+		t.Run(c.line, func(t *testing.T) {
+			if c.env != "" {
+				t.Setenv(c.env, "x")
+			}
+			cmd, err := parseCommand(strings.Fields(c.line))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := &runner{cmd: cmd, job: &slurm.Job{}, nodes: []string{"a", "b", "c"}, starts: c.starts}
+			if got := strings.Join(r.pmixVars(strings.Fields(c.nodes)), " "); got != c.want {
+				t.Errorf("start %d on %s: got %q, want %q", c.starts, c.nodes, got, c.want)
+			}
+		})
+	}
+}
+
+// TestAcquit: where Slurm starts nothing on a node that lives either, no other is
+// blamed.
+func TestAcquit(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lim := limits{time.Second, time.Second}
+	hangs, fails, well := "exec sleep 100", "exit 1", "exit 0"
+	blame := startsNothing + " within 1s"
+	for _, c := range []struct {
+		name, srun string
+		nodes, why []string
+		blamed     bool
+	}{
+		{"Slurm does not answer", hangs, []string{host, "x"}, []string{"", blame}, false},
+		{"Slurm refuses", fails, []string{"x", host}, []string{startsNothing + ": no", ""}, false},
+		{"this node starts a step", well, []string{host, "x"}, []string{"", blame}, true},
+		{"another node does", well, []string{"x", "y"}, []string{blame, ""}, true},
+		{"another node does not", fails, []string{"x", "y"}, []string{blame, ""}, false},
+		{"no node is left to compare with", well, []string{"x", "y"}, []string{blame, blame}, false},
+		{"it does not even answer", fails, []string{host, "x"}, []string{"", "does not answer"}, true},
+	} {
+		commands(t, map[string]string{"srun": c.srun})
+		r := &runner{nodes: c.nodes, stderr: io.Discard}
+		r.acquit(t.Context(), c.why, lim)
+		if blamed := c.why[0]+c.why[1] != ""; blamed != c.blamed {
+			t.Errorf("%s: a node is blamed: %t, want %t", c.name, blamed, c.blamed)
+		}
 	}
 }

@@ -169,6 +169,7 @@ func TestDeaths(t *testing.T) {
 		{Kind: "freeze", Ranks: []int{3}, Aim: "write", Redundancy: "parity:3+1", Spares: 1, Local: true},
 		{Kind: "procs", Ranks: []int{2}, Aim: "agree", Redundancy: "partner:1", Spares: 1},
 		{Kind: "power", Ranks: []int{1, 2}, Aim: "flush", Redundancy: "parity:2+2", Spares: 1, Skip: 1},
+		{Kind: "freeze", Ranks: []int{1, 2}, Aim: "flush", Redundancy: "partner:2", Spares: 2, Skip: 1},
 	} {
 		tr.MPI = i % len(mpis)
 		t.Run(tr.name(), func(t *testing.T) { b.try(t, &tr, fmt.Sprint("death-", i)) })
