@@ -86,6 +86,9 @@ func (c *Checkpointer) openStore(ctx context.Context, key control.Key) error {
 	}
 	for _, l := range levels {
 		c.levels = append(c.levels, l.Name)
+		if err := l.Fits(c.topo.nodes); err != nil && c.world.Rank() == 0 {
+			c.log.Warn("holdfast: no epoch will be at "+l.Name+", so the local ones do not survive the loss of a node", "error", err)
+		}
 	}
 	opt := storage.Options{Job: c.opt.Job, Rank: c.world.Rank(), Size: c.world.Size(), Node: c.topo.nodes[c.world.Rank()],
 		Nodes: c.topo.nodes, Levels: levels, Logger: c.log, FS: c.opt.files,

@@ -353,8 +353,14 @@ func TestNoNodeForRedundancy(t *testing.T) {
 			b := newBulk(t)
 			b.wired, b.opt.files, b.opt.Redundancy = true, nil, redundancy
 			b.opt.Local, b.opt.Global = t.TempDir(), t.TempDir()
+			var log strings.Builder
+			b.opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			if err := b.run(); err != nil {
 				t.Fatal(err)
+			}
+			level, _, _ := strings.Cut(redundancy, ":")
+			if got := log.String(); strings.Count(got, "no epoch will be at "+level) != 1 || strings.Index(got, "no epoch") > strings.Index(got, "committed") {
+				t.Errorf("want one warning before the first epoch, got\n%s", got)
 			}
 			for r, s := range b.stats {
 				var none *RanksError

@@ -237,6 +237,8 @@ func TestNodeLoss(t *testing.T) {
 		{"nothing lost", nodeNames(2), []storage.LevelConfig{local, partner}, nil, 2},
 		{"partner, one node", nodeNames(3), []storage.LevelConfig{local, partner}, []string{"n1"}, 2},
 		{"partner, two ranks a node", []string{"a", "a", "b", "b"}, []storage.LevelConfig{local, partner}, []string{"a"}, 2},
+		{"partner, unlike numbers of ranks", []string{"a", "a", "a", "b", "c", "c"}, []storage.LevelConfig{local, partner}, []string{"a"}, 2},
+		{"partner, and the small node", []string{"a", "a", "a", "b"}, []storage.LevelConfig{local, partner}, []string{"b"}, 2},
 		{"partner, a node and its copy", nodeNames(3), []storage.LevelConfig{local, partner}, []string{"n1", "n2"}, 0},
 		{"two copies, two nodes", nodeNames(4),
 			[]storage.LevelConfig{local, {Name: storage.LevelPartner, Copies: 2}}, []string{"n1", "n2"}, 2},

@@ -13,6 +13,20 @@ type TopologyError struct {
 
 func (e *TopologyError) Error() string { return fmt.Sprintf("level %s: %s", e.Level, e.Reason) }
 
+// Fits returns a *TopologyError if the ranks on the given nodes, by rank, cannot
+// carry the level's redundancy: no epoch would ever be committed there.
+func (c *LevelConfig) Fits(nodes []string) error {
+	switch c.Name {
+	case LevelPartner:
+		_, err := partnersOf(nodes, 0, c.Copies)
+		return err
+	case LevelParity:
+		_, err := parityGroups(nodes, c.Data, c.Parity)
+		return err
+	}
+	return nil
+}
+
 // nodeRanks is a node, the failure domain of what lies on it, and the ranks
 // that run there, ascending.
 type nodeRanks struct {
@@ -112,7 +126,7 @@ func adopt(groups [][]int, rest []int, nodes []string) ([][]int, error) {
 		}
 		if best < 0 {
 			return nil, &TopologyError{Level: LevelParity, Reason: fmt.Sprintf(
-				"node %s has more ranks than the other nodes can protect: place the ranks evenly", nodes[r])}
+				"node %s has more ranks than the other nodes can protect: place the ranks evenly, or use copies (partner), which take any placement", nodes[r])}
 		}
 		groups[best] = append(groups[best], r)
 	}

@@ -63,6 +63,31 @@ func TestParityGroups(t *testing.T) {
 	}
 }
 
+// TestFits: what a level refuses at the first epoch can be told before. Copies
+// take any placement on enough nodes.
+func TestFits(t *testing.T) {
+	parity, partner := LevelConfig{Name: LevelParity, Data: 2, Parity: 1}, LevelConfig{Name: LevelPartner, Copies: 1}
+	for _, c := range []struct {
+		level LevelConfig
+		nodes []string
+		fits  bool
+	}{
+		{parity, nodesFor(2, 2, 2), true},
+		{parity, nodesFor(2, 2, 1), false},
+		{parity, nodesFor(5), false},
+		{partner, nodesFor(3, 1), true},
+		{partner, nodesFor(1, 1, 4), true},
+		{partner, nodesFor(4), false},
+		{LevelConfig{Name: LevelGlobal}, nodesFor(4), true},
+	} {
+		err := c.level.Fits(c.nodes)
+		var bad *TopologyError
+		if (err == nil) != c.fits || err != nil && !errors.As(err, &bad) {
+			t.Errorf("%s on %v: got %v, want it to fit: %t", c.level.Name, c.nodes, err, c.fits)
+		}
+	}
+}
+
 // TestStripes checks that every member has each of its segments in exactly one
 // stripe, that a stripe has each member once, and that stripeOf finds it.
 func TestStripes(t *testing.T) {
