@@ -17,6 +17,7 @@ func TestBenchApps(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs an application some times")
 	}
+	t.Setenv("HOLDFAST_CONTROL_PEER_TIMEOUT", "1m") // ranks that wait for a core are not lost
 	l, err := mpirun.Pick("")
 	if err != nil {
 		t.Skip(err)
