@@ -64,7 +64,7 @@ func (s *suite) run(ctx context.Context, a app, st start) (*times, string, error
 		return nil, "", err
 	}
 	file := filepath.Join(s.dir, "times.json")
-	args = append(args, "-progress", "off", "-times", file, "-job", "bench-"+a.name)
+	args = append(args, "-progress", "off", "-times", file)
 	env := []string{"HOLDFAST_INTERVAL=0s", "HOLDFAST_MTBF=0s", "HOLDFAST_LOCAL=", "HOLDFAST_GLOBAL=", "HOLDFAST_CONFIG="}
 	if d := st.device; d != "" || s.o.Device != "" {
 		if d == "" {
@@ -86,7 +86,7 @@ func (s *suite) run(ctx context.Context, a app, st start) (*times, string, error
 		if err != nil {
 			return nil, "", err
 		}
-		args = append(args, more...)
+		args = append(append(args, "-job", "bench-"+a.name), more...)
 	}
 	if st.every > 0 {
 		env = append(env, "HOLDFAST_INTERVAL="+st.every.String())
