@@ -29,7 +29,7 @@ const (
 	exitMissing = 3 // the machine lacks the platform
 )
 
-// childLimit ends a child that hangs. Servers outlast many others.
+// childLimit ends a child that hangs. Servers end when the test lets go of them.
 const childLimit = 15 * time.Minute
 
 // The same binary takes the figures of package gpubench.
@@ -156,8 +156,12 @@ func child(t *testing.T, p Platform, dir, role, file string, args ...string) *ex
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), childLimit)
-	t.Cleanup(cancel)
+	ctx := t.Context()
+	if role != "server" {
+		limited, cancel := context.WithTimeout(ctx, childLimit)
+		t.Cleanup(cancel)
+		ctx = limited
+	}
 	c := exec.CommandContext(ctx, self, args...)
 	c.Env = append(append(os.Environ(), p.Env...), roleEnv+"="+role, platformEnv+"="+p.Name,
 		fileEnv+"="+file, dirEnv+"="+dir)
