@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -34,6 +35,9 @@ microseconds since the first start.
 Exit codes: 0 written; 2 no event logs, or not of one job, or an I/O error.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
+			if starts < 0 {
+				return fmt.Errorf("--starts %d: want 0 or more", starts)
+			}
 			r, err := report.Load(time.Now(), starts, dirs...)
 			if err != nil {
 				return err
@@ -65,10 +69,18 @@ Exit codes: 0 written; 2 no event logs, or not of one job, or an I/O error.`,
 	return cmd
 }
 
-// toFile writes a file, whole or not at all, and says so.
+// toFile writes a file, whole or not at all, and says so. A device or a pipe is
+// written to as it is.
 func toFile(cmd *cobra.Command, name string, write func(io.Writer) error) error {
 	if name == "-" {
 		return write(cmd.OutOrStdout())
+	}
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(f), f.Close())
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), ".holdfast-report-*")
 	if err != nil {

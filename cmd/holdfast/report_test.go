@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"golang.org/x/sys/unix"
 )
 
 // eventDir has the logs of two ranks that took a checkpoint.
@@ -78,5 +79,32 @@ func TestReport(t *testing.T) {
 	errs.Reset()
 	if code := Run(context.Background(), []string{"report", to}, &out, &errs); code != exitNoLook || !strings.Contains(errs.String(), "no event logs") {
 		t.Errorf("no logs: exit %d, %q", code, errs.String())
+	}
+}
+
+// TestReportToPipe: what is no regular file is written to, not replaced, and a
+// folder is an error.
+func TestReportToPipe(t *testing.T) {
+	dir, pipe := eventDir(t), filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan []byte)
+	go func() {
+		b, _ := os.ReadFile(pipe)
+		read <- b
+	}()
+	var out, errs bytes.Buffer
+	if code := Run(context.Background(), []string{"report", dir, "-o", pipe}, &out, &errs); code != exitGood {
+		t.Fatalf("exit %d: %s", code, errs.String())
+	}
+	if info, err := os.Stat(pipe); err != nil || info.Mode().IsRegular() {
+		t.Fatalf("the pipe is now %v, %v", info, err)
+	}
+	if page := <-read; !bytes.HasSuffix(bytes.TrimSpace(page), []byte("</html>")) {
+		t.Errorf("through the pipe: %d bytes", len(page))
+	}
+	if code := Run(context.Background(), []string{"report", dir, "-o", filepath.Dir(pipe)}, &out, &errs); code != exitNoLook {
+		t.Errorf("to a folder: exit %d", code)
 	}
 }

@@ -61,7 +61,7 @@ func Merge(now time.Time, logs []events.RankLog, notes []string) (*Report, error
 	if len(logs) == 0 {
 		return nil, fmt.Errorf("no event log could be read: %v", notes)
 	}
-	m := &merger{r: &Report{Notes: notes, made: now}, logs: logs}
+	m := &merger{r: &Report{Notes: append([]string{}, notes...), Epochs: []Epoch{}, Faults: []Fault{}, made: now}, logs: logs}
 	for i := range logs {
 		if a, b := logs[0].Header.Job, logs[i].Header.Job; a != b {
 			return nil, &JobsError{a, b}

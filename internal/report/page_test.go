@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -156,5 +157,62 @@ func TestPageActs(t *testing.T) {
 		if !regexp.MustCompile(want).MatchString(got[1]) {
 			t.Errorf("got %q, want %s", got[1], want)
 		}
+	}
+}
+
+// greens leaves on the root element what share of the first rank's row, and of the
+// overview, has the colour of computing.
+const greens = `<script>
+(function () {
+  const colour = getComputedStyle(document.documentElement).getPropertyValue("--computing").trim();
+  const probe = document.createElement("canvas").getContext("2d");
+  probe.fillStyle = colour; probe.fillRect(0, 0, 1, 1);
+  const want = probe.getImageData(0, 0, 1, 1).data;
+  const share = (id, x, y, w, h) => {
+    const d = document.getElementById(id).getContext("2d").getImageData(x, y, w, h).data;
+    let n = 0;
+    for (let i = 0; i < d.length; i += 4) n += Math.abs(d[i] - want[0]) + Math.abs(d[i + 1] - want[1]) + Math.abs(d[i + 2] - want[2]) < 24;
+    return Math.round(100 * n / (w * h));
+  };
+  document.documentElement.dataset.greens = share("rows", 400, 6, 600, 12) + " " + share("mini", 200, 6, 800, 26);
+})();
+</script></body>`
+
+// TestPageShares: thousands of checkpoints that take a hundredth of the time do not
+// hide the program in a view of all of it.
+func TestPageShares(t *testing.T) {
+	w := newWorld(1, 1)
+	w.start(0)
+	for range 3000 {
+		w.compute(20 * time.Second)
+		w.checkpoint("the interval", 0, false, true)
+	}
+	w.end()
+	r, err := Merge(worldStart.Add(w.now+time.Hour), w.logs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := 100 * r.Totals.Stopped / r.Totals.Wall
+	file := pageFile(t, "shares", r)
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, bytes.Replace(b, []byte("</body>"), []byte(greens), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dom := chromium(t, "file://"+file, "--dump-dom", "--window-size=1400,1000", "--virtual-time-budget=2000")
+	got := regexp.MustCompile(`data-greens="(\d+) (\d+)"`).FindStringSubmatch(dom)
+	if got == nil {
+		t.Fatal("the script did not come to its end")
+	}
+	for i, where := range []string{"the row", "the overview"} {
+		// Marks of requests and commits lie over a part of the row.
+		if green, err := strconv.Atoi(got[i+1]); err != nil || green < 50 {
+			t.Errorf("%d %% of %s show computing, with %.1f %% of the time stopped", green, where, stopped)
+		}
+	}
+	if stopped > 10 || stopped == 0 {
+		t.Errorf("the story stops %.1f %% of the time, the test wants little", stopped)
 	}
 }

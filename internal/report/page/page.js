@@ -118,17 +118,25 @@ function drawLane(g, s, y, h, t0, t1, x0, w) {
   }
 }
 
+// crowded says whether checkpoints are so close in a view that stretches of a pixel
+// each would hide the program.
+function crowded(t0, t1, w) {
+  let n = 0;
+  for (const e of D.epochs) n += e.to >= t0 && e.from <= t1;
+  return n > w / 12;
+}
+
 // density draws what share of some ranks did what, column by column, in one of
-// their lanes.
-function density(g, list, lane, y, h, t0, t1, x0, w) {
+// their lanes; what stops the program is drawn larger than it is unless exact.
+function density(g, list, lane, y, h, t0, t1, x0, w, exact) {
   const cols = Math.max(1, Math.floor(w)), acc = new Float32Array(cols * K.length), px = cols / (t1 - t0);
   for (const i of list) for (const l of rows[i].lanes) {
     const s = l[lane];
     for (let j = firstAfter(s.a, t0 - s.max); j < s.a.length && s.a[j] <= t1; j++) {
       if (s.b[j] < t0) continue;
       let a = Math.max(0, (s.a[j] - t0) * px), b = Math.min(cols, (s.b[j] - t0) * px);
-      if (!PROGRAM(s.k[j]) && b - a < 1) { a = Math.min(Math.floor(a), cols - 1); b = a + 1; }
-      for (let x = Math.floor(a); x < b && x < cols; x++) acc[x * K.length + s.k[j]] += (Math.min(b, x + 1) - Math.max(a, x)) * (PROGRAM(s.k[j]) ? 1 : 3);
+      if (!exact && !PROGRAM(s.k[j]) && b - a < 1) { a = Math.min(Math.floor(a), cols - 1); b = a + 1; }
+      for (let x = Math.floor(a); x < b && x < cols; x++) acc[x * K.length + s.k[j]] += (Math.min(b, x + 1) - Math.max(a, x)) * (exact || PROGRAM(s.k[j]) ? 1 : 3);
     }
   }
   for (let x = 0; x < cols; x++) {
@@ -214,7 +222,7 @@ function drawMini() {
     const q = off.getContext("2d");
     q.scale(r, r);
     dead(q, 0, h, -pad, END + pad, 0, w);
-    density(q, all, "main", 0, h, -pad, END + pad, 0, w);
+    density(q, all, "main", 0, h, -pad, END + pad, 0, w, crowded(-pad, END + pad, w));
     drawMini.cache = off; drawMini.w = w; drawMini.theme = root.dataset.theme;
   }
   g.drawImage(drawMini.cache, 0, 0, w, h);
@@ -240,15 +248,16 @@ function drawRows() {
   g.restore();
   g.font = "11.5px system-ui, sans-serif"; g.textBaseline = "middle";
   let free = -1e9;
+  const exact = crowded(v0, v1, w);
   for (const it of items) {
     const y = it.y - top;
     if (y + it.h < 0 || y > visible) continue;
     g.save(); g.beginPath(); g.rect(GUTTER, y, w, it.h); g.clip();
     if (it.list) {
-      density(g, it.list, "main", y + 1.5, it.h - 9, v0, v1, GUTTER, w);
-      density(g, it.list, "behind", y + it.h - 6.5, 5, v0, v1, GUTTER, w);
+      density(g, it.list, "main", y + 1.5, it.h - 9, v0, v1, GUTTER, w, exact);
+      density(g, it.list, "behind", y + it.h - 6.5, 5, v0, v1, GUTTER, w, exact);
     }
-    else drawRank(g, rows[it.row], y, it.h, w, px);
+    else drawRank(g, it.row, y, it.h, w, px, exact);
     g.restore();
     if (y + it.h / 2 - free < 11) continue; // no room for a label
     g.textAlign = "left"; g.fillStyle = it.list ? C.ink : C.soft;
@@ -259,10 +268,14 @@ function drawRows() {
     free = y + it.h / 2;
   }
 }
-function drawRank(g, r, y, h, w, px) {
-  const gap = h > 8 ? 2 : h > 4 ? 1 : 0, two = h >= 10, mh = two ? Math.round((h - gap) * 0.6) : h - gap;
-  for (const l of r.lanes) drawLane(g, l.main, y + gap / 2, mh, v0, v1, GUTTER, w);
-  if (two) for (const l of r.lanes) drawLane(g, l.behind, y + gap / 2 + mh + 1, h - gap - mh - 1, v0, v1, GUTTER, w);
+function drawRank(g, row, y, h, w, px, exact) {
+  const r = rows[row], gap = h > 8 ? 2 : h > 4 ? 1 : 0, two = h >= 10, mh = two ? Math.round((h - gap) * 0.6) : h - gap;
+  const draw = (lane, y, h) => {
+    if (exact) density(g, [row], lane, y, h, v0, v1, GUTTER, w, true);
+    else for (const l of r.lanes) drawLane(g, l[lane], y, h, v0, v1, GUTTER, w);
+  };
+  draw("main", y + gap / 2, mh);
+  if (two) draw("behind", y + gap / 2 + mh + 1, h - gap - mh - 1);
   if (h < 14) return;
   g.font = "9px system-ui, sans-serif"; g.textAlign = "center";
   let free = {};
