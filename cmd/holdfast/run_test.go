@@ -503,7 +503,7 @@ func TestAcquit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lim := limits{time.Second, time.Second}
+	lim := limits{time.Second, 5 * time.Second}
 	hangs, fails, well := "exec sleep 100", "exit 1", "exit 0"
 	blame := startsNothing + " within 1s"
 	for _, c := range []struct {
