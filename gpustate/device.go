@@ -83,8 +83,8 @@ func (d *Device) show() {
 	}
 }
 
-// Close waits for the commands that were issued and releases all objects.
-// Calling it again does nothing.
+// Close waits for the commands that were issued and releases all objects; memory
+// of HostMemory stays until it is freed. Calling it again does nothing.
 func (d *Device) Close() error {
 	d.making.Lock()
 	defer d.making.Unlock()
@@ -104,6 +104,12 @@ func (d *Device) Close() error {
 			errs = append(errs, host.unmap())
 		}
 		e.released.Store(true)
+	}
+	for p := range d.pins {
+		if p.own { // its memory stays until it is freed
+			errs = append(errs, p.unlock())
+			delete(d.pins, p)
+		}
 	}
 	d.list, d.names = nil, map[key]*entry{}
 	return errors.Join(append(errs, d.drv.drop())...)

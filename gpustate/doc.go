@@ -50,5 +50,6 @@
 // wait for the calls in progress and let later ones wait.
 //
 // A transfer that does not block uses the program's memory until its event is
-// complete; the memory is pinned for that time.
+// complete; the memory is kept from moving for that time. Memory of HostMemory is
+// the fastest.
 package gpustate

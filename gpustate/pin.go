@@ -3,6 +3,7 @@ package gpustate
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"unsafe"
 
@@ -17,7 +18,9 @@ import (
 // unpin, which the caller calls before unmapping b; it waits for reads into b.
 // Until then the driver's device stays open, even after Close.
 //
-// Where pinning gains nothing (CPU devices) Pin does nothing. An error, for
+// Where pinning gains nothing (CPU devices) Pin does nothing; for a device of a
+// server it spares one of two copies of what captures read. HostMemory gives
+// memory that a server's device reaches without any. An error, for
 // example because the process may not lock more memory (ulimit -l), leaves b as
 // usable as before.
 func (d *Device) Pin(b []byte) (unpin func() error, err error) {
@@ -50,6 +53,8 @@ func (d *Device) unpin(p *pin) error {
 // pin is host memory that a device of the driver knows.
 type pin struct {
 	host []byte
+	file *os.File // what host is a mapping of, see driver.MemDesc
+	own  bool     // of HostMemory: Close unpins it
 	s    *session // nil when no device knows it
 	h    driver.Handle
 }
@@ -58,7 +63,7 @@ func (p *pin) lock(s *session) error {
 	if s.Info().HostMemory {
 		return nil
 	}
-	h, err := s.CreateMem(driver.MemDesc{Kind: driver.MemHost, Bytes: int64(len(p.host)), Host: p.host})
+	h, err := s.CreateMem(driver.MemDesc{Kind: driver.MemHost, Bytes: int64(len(p.host)), Host: p.host, HostFile: p.file})
 	if err != nil {
 		return err
 	}

@@ -1,16 +1,11 @@
 package gpustate
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
 // Shared is memory that the host uses without transfers while it is mapped:
@@ -83,8 +78,7 @@ func (q *Queue) Unmap(s *Shared) error {
 // host's view and the device's the same.
 type HostBuffer struct {
 	memory
-	bytes []byte
-	file  *os.File // of memory that a server can map too, or nil
+	mapping
 }
 
 // HostBuffer gives the host buffer of this name, or makes it, zeroed.
@@ -100,41 +94,31 @@ func (d *Device) HostBuffer(name string, bytes int) (*HostBuffer, error) {
 // Host is the memory of the buffer. It is not used after Release.
 func (h *HostBuffer) Host() []byte { return h.bytes }
 
-// Release unpins and unmaps the memory.
+// Release unpins and unmaps the memory when the commands that were issued are
+// complete. When they cannot be waited for it returns why, and nothing is
+// released.
 func (h *HostBuffer) Release() error {
+	h.dev.making.Lock()
+	err := h.dev.idle()
+	h.dev.making.Unlock()
+	if err != nil {
+		return h.fail("release", err)
+	}
 	if err := h.dev.drop(h.entry); err != nil {
 		return err
 	}
 	return h.unmap()
 }
 
-// allocate maps memory for the buffer, page-aligned and outside of the Go heap;
-// a buffer that has some keeps it. With shared a server can map it too.
-func (h *HostBuffer) allocate(shared bool) (err error) {
+// allocate maps memory for the buffer; a buffer that has some keeps it. With
+// shared a server can map it too.
+func (h *HostBuffer) allocate(shared bool) error {
 	if h.bytes != nil {
 		return nil
 	}
-	n := int(h.obj.Mem.Bytes)
-	if shared {
-		h.file, h.bytes, err = wire.NewShared(n)
-		return err
+	m, err := mapHost(int(h.obj.Mem.Bytes), shared)
+	if err == nil {
+		h.mapping = *m
 	}
-	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		return fmt.Errorf("map %d bytes of host memory: %w", n, err)
-	}
-	h.bytes = b
-	return nil
-}
-
-func (h *HostBuffer) unmap() error {
-	if h.bytes == nil {
-		return nil
-	}
-	b, f := h.bytes, h.file
-	h.bytes, h.file = nil, nil
-	if f != nil {
-		return errors.Join(f.Close(), unix.Munmap(b))
-	}
-	return unix.Munmap(b)
+	return err
 }

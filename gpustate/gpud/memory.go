@@ -13,6 +13,10 @@ import (
 type region struct {
 	b      []byte
 	pinned driver.Handle // as the driver knows it, or nil
+
+	// guarded by the client's mutex
+	users int  // commands that use it
+	gone  bool // unshared: the last user frees it
 }
 
 func (r *region) free(drv driver.Device) error {
@@ -40,34 +44,77 @@ func (c *client) share(u *net.UnixConn) {
 	}
 }
 
-// take keeps memory under its number.
+// take keeps memory under its number. Pinning much memory takes seconds, in which
+// the client's commands go on.
 func (c *client) take(number uint64, b []byte) error {
 	r := &region{b: b}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.regions == nil || c.regions[number] != nil || number == 0 || len(c.regions) >= wire.MaxRegions {
-		return errors.Join(fmt.Errorf("%w: memory %d cannot be taken", wire.ErrProtocol, number), r.free(c.drv))
+	if c.tickets == nil { // it goes, and the device with it
+		c.mu.Unlock()
+		return errors.Join(net.ErrClosed, wire.FreeShared(b))
 	}
+	c.builds.Add(1)
+	defer c.builds.Done()
+	c.mu.Unlock()
 	if !c.dev.info.HostMemory && c.dev.info.Kind == "cuda" {
 		// unpinned memory works too, at a lower rate
 		r.pinned, _ = c.drv.CreateMem(driver.MemDesc{Kind: driver.MemHost, Bytes: int64(len(b)), Host: b})
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.regions[number] != nil || number == 0 || len(c.regions) >= wire.MaxRegions {
+		return errors.Join(fmt.Errorf("%w: memory %d cannot be taken", wire.ErrProtocol, number), r.free(c.drv))
 	}
 	c.regions[number] = r
 	return nil
 }
 
+// unshare frees memory when no command uses it any more.
 func (c *client) unshare(number uint64) error {
 	c.mu.Lock()
 	r := c.regions[number]
 	delete(c.regions, number)
+	last := r != nil && r.users == 0
+	if r != nil {
+		r.gone = true
+	}
 	c.mu.Unlock()
 	if r == nil {
 		return fmt.Errorf("%w: there is no memory %d", wire.ErrProtocol, number)
 	}
+	if last {
+		c.unmap(r)
+	}
+	return nil
+}
+
+func (c *client) unmap(r *region) {
 	if err := r.free(c.drv); err != nil {
 		c.h.log.Warn("unshare", "client", c.ID, "err", err)
 	}
-	return nil
+}
+
+// use finds the memory that a command moves bytes from or to, nil if they do not
+// lie in it. let ends the use.
+func (c *client) use(m *wire.Direct) *region {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.regions[m.Region]
+	if r == nil || m.At > int64(len(r.b)) || m.Bytes > int64(len(r.b))-m.At {
+		return nil
+	}
+	r.users++
+	return r
+}
+
+func (c *client) let(r *region) {
+	c.mu.Lock()
+	r.users--
+	last := r.gone && r.users == 0
+	c.mu.Unlock()
+	if last {
+		c.unmap(r)
+	}
 }
 
 func (c *client) unshareAll() error {
@@ -92,15 +139,13 @@ func (c *client) doDirect(m *wire.Direct) error {
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	r := c.regions[m.Region]
-	c.mu.Unlock()
+	r := c.use(m)
 	if r == nil || m.Event == 0 || m.Bytes == 0 || o.kind == driver.MemImage ||
-		m.Off > o.bytes || m.Bytes > o.bytes-m.Off || m.At > int64(len(r.b)) || m.Bytes > int64(len(r.b))-m.At {
+		m.Off > o.bytes || m.Bytes > o.bytes-m.Off {
 		return fmt.Errorf("%w: a transfer outside of its memory", wire.ErrProtocol)
 	}
 	data := r.b[m.At : m.At+m.Bytes]
-	i := item{what: "read of a buffer", ev: driver.Event(m.Event)}
+	i := item{what: "read of a buffer", ev: driver.Event(m.Event), region: r}
 	if m.Write {
 		i.what = "write of a buffer"
 		c.written.Add(m.Bytes)

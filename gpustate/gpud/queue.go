@@ -35,6 +35,7 @@ type item struct {
 	err    error
 	ev     driver.Event // the client's event, 0 for none
 	piece  *piece       // of a transfer
+	region *region      // that a transfer uses
 	finish uint64       // a request of Finish, with 1 added
 	marker bool
 	loose  bool  // a failure is told to who waits next
@@ -141,6 +142,9 @@ func (q *queue) settle(i item) {
 		}
 	}
 	q.over(1 + i.before)
+	if i.region != nil {
+		q.c.let(i.region)
+	}
 	if i.ev == 0 {
 		if i.native != 0 {
 			q.c.drv.ReleaseEvent(i.native)

@@ -15,7 +15,7 @@ type Device struct {
 	*gpustate.Device
 	Window int // of MainQueue, as gpustate.QueueOptions has it
 	built  time.Duration
-	host   []hostMemory
+	free   []func() error // what HostMemory gave
 }
 
 // MainQueue gets or makes the queue of a program with one queue.

@@ -46,7 +46,7 @@ func TestHostMemory(t *testing.T) {
 	if err := q.Read(b, 0, gpustate.Bytes(back)); err != nil || back[1000] != 1000 {
 		t.Errorf("got %v, %v, want 1000", back[1000], err)
 	}
-	if err := d.Close(); err != nil || d.host != nil {
-		t.Errorf("got %v, %d pieces left", err, len(d.host))
+	if err := d.Close(); err != nil || d.free != nil {
+		t.Errorf("got %v, %d pieces left", err, len(d.free))
 	}
 }

@@ -56,7 +56,8 @@ func (d *Device) share(f *os.File, host []byte) (id uint64, ok bool) {
 		return 0, false
 	}
 	id = d.id()
-	err := errors.Join(m.conn.SetDeadline(time.Now().Add(d.silence)), wire.Grant(m.conn, f, id, len(host)))
+	patience := d.silence + time.Duration(len(host)>>28)*time.Second // 256 MiB are pinned in far less
+	err := errors.Join(m.conn.SetDeadline(time.Now().Add(patience)), wire.Grant(m.conn, f, id, len(host)))
 	if err == nil {
 		var reply wire.Reply
 		if err = expect(bufio.NewReader(m.conn), &reply); err == nil {
@@ -124,9 +125,16 @@ func (m *memory) region(host []byte) (id uint64, at int64, ok bool) {
 	return 0, 0, false
 }
 
+// looseBytes is how much a write that blocks copies to a slot also out of shared
+// memory: it then need not wait for the server, which takes longer than the copy.
+const looseBytes = 128 << 10
+
 // direct moves bytes between an object and shared memory; ok is false when host
-// is not shared.
+// is not shared, or when the slots are faster.
 func (d *Device) direct(q *queue, m wire.Direct, host []byte, blocking bool) (ev driver.Event, ok bool, err error) {
+	if m.Write && blocking && len(host) <= looseBytes {
+		return 0, false, nil
+	}
 	id, at, ok := d.memory.region(host)
 	if !ok {
 		return 0, false, nil

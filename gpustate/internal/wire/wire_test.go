@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -184,7 +186,8 @@ func FuzzAdmit(f *testing.F) {
 	})
 }
 
-// TestDocument decodes the example of docs/REMOTE.md.
+// TestDocument decodes the example of docs/REMOTE.md and looks up version and
+// operations.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/REMOTE.md")
 	if err != nil {
@@ -208,6 +211,23 @@ func TestDocument(t *testing.T) {
 	want := Marker{Queue: 2, Event: 300, Wait: []driver.Event{7}}
 	if err := r.End(); err != nil || op != OpMarker || !reflect.DeepEqual(m, want) {
 		t.Errorf("got %d %+v, %v, want %+v", op, m, err, want)
+	}
+	if want := fmt.Sprintf("\nVersion %d. ", Version); !bytes.Contains(text, []byte(want)) {
+		t.Errorf("it does not say %q", want)
+	}
+	told := map[Op]string{}
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| ([A-Z]\w+) \|`).FindAllSubmatch(text, -1) {
+		n, _ := strconv.Atoi(string(row[1]))
+		told[Op(n)] = string(row[2])
+	}
+	for op := range Op(255) {
+		name := ""
+		if m := New(op); m != nil {
+			name = reflect.TypeOf(m).Elem().Name()
+		}
+		if told[op] != name {
+			t.Errorf("operation %d is %q, the document says %q", op, name, told[op])
+		}
 	}
 }
 

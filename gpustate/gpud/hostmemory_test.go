@@ -1,0 +1,389 @@
+package gpud
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// regions is how many pieces of its clients' memory, of so many bytes, a server in
+// this process has mapped.
+func (p *place) regions(bytes int) (n int) {
+	for _, g := range p.list() {
+		c := g.link.(*client)
+		c.mu.Lock()
+		for _, r := range c.regions {
+			if len(r.b) == bytes {
+				n++
+			}
+		}
+		c.mu.Unlock()
+	}
+	return n
+}
+
+// held is a kernel that waits for the gate, on the buffer of c.
+func (c *counter) held(t *testing.T) *gpustate.Kernel {
+	t.Helper()
+	p := must(c.d.Program("p", gpustate.Sources{OpenCL: "count gated"}, ""))(t)
+	k := must(p.Kernel("gated"))(t)
+	ok(t, k.SetArgs(c.b))
+	return k
+}
+
+// hostMemory is HostMemory of bytes with a check of its error.
+func hostMemory(t *testing.T, d *gpustate.Device, n int) ([]byte, func() error) {
+	t.Helper()
+	m, free, err := gpustate.HostMemory[byte](d, n)
+	ok(t, err)
+	return m, free
+}
+
+// TestNoCopy: the server moves bytes from and to host memory itself: what the
+// program changes (which it must not) before the command's turn is moved too.
+// Slices that lie outside of it, in part or in whole, are copied.
+func TestNoCopy(t *testing.T) {
+	p := serve(t, Options{})
+	c := open(t, p.sel)
+	defer c.d.Close()
+	const n = 4 * elements
+	m, free := hostMemory(t, c.d, n)
+	other, _ := hostMemory(t, c.d, n)
+	gated := c.held(t)
+	for name, src := range map[string]struct {
+		b      []byte
+		shared bool
+	}{
+		"whole": {m, true}, "inside": {m[5 : n-3], true}, "the end": {m[n-1:], true},
+		"the other": {other, true}, "plain": {make([]byte, n), false},
+	} {
+		release := closeGate()
+		must(c.q.Launch(gated, []int{1}, nil))(t)
+		copy(src.b, bytes.Repeat([]byte{1}, n))
+		e := must(c.q.WriteAsync(c.b, 0, src.b))(t)
+		must(c.q.Marker())(t)
+		copy(src.b, bytes.Repeat([]byte{2}, n))
+		release()
+		ok(t, e.Wait())
+		got := make([]byte, len(src.b))
+		ok(t, c.q.Read(c.b, 0, got))
+		want := byte(1)
+		if src.shared {
+			want = 2
+		}
+		if !bytes.Equal(got, bytes.Repeat([]byte{want}, len(got))) {
+			t.Errorf("%s: the device has %d..., want %d", name, got[0], want)
+		}
+	}
+	// a small write that blocks goes through the slots: it does not wait for its turn
+	release := closeGate()
+	must(c.q.Launch(gated, []int{1}, nil))(t)
+	copy(m, bytes.Repeat([]byte{3}, n))
+	ok(t, c.q.Write(c.b, 0, m))
+	clear(m)
+	release()
+	ok(t, c.q.Read(c.b, 0, m))
+	if !bytes.Equal(m, bytes.Repeat([]byte{3}, n)) {
+		t.Error("the device has what the memory had after the write")
+	}
+	ok(t, free())
+	ok(t, c.q.Finish()) // the server has the message
+	if r := p.regions(n); r != 1 {
+		t.Errorf("%d pieces of memory are mapped after one of two was freed", r)
+	}
+}
+
+// TestHostMemoryMoves: host memory keeps its bytes and address while the program
+// moves between its own machine, shared memory and TCP, and works everywhere.
+func TestHostMemoryMoves(t *testing.T) {
+	for name, w := range map[string]bool{"in process": false, "workers": true} {
+		t.Run(name, func(t *testing.T) {
+			if w {
+				withWorkers(t)
+			}
+			a := serve(t, Options{})
+			b := serve(t, Options{KeyFile: a.sel.KeyFile})
+			far := serve(t, Options{KeyFile: a.sel.KeyFile, Listen: []string{"127.0.0.1:0"}})
+			home := gpustate.Select{Kind: "fake"}
+			for first, start := range map[string]gpustate.Select{"unix": a.sel, "tcp": far.sel, "local": home} {
+				d := must(gpustate.Open(start))(t)
+				const n = 5<<20 + 7
+				q := must(d.Queue("q"))(t)
+				x := must(d.Buffer("x", n))(t)
+				m, free := hostMemory(t, d, n)
+				for i, to := range []gpustate.Select{start, b.sel, far.sel, home, a.sel, home, b.sel} {
+					for k := range m {
+						m[k] = byte(k*11>>4 + i)
+					}
+					want := bytes.Clone(m)
+					before := must(q.WriteAsync(x, 0, m))(t) // in flight when the device moves
+					ok(t, d.MigrateTo(t.Context(), to))
+					if !bytes.Equal(m, want) {
+						t.Fatalf("%s, move %d: the memory has other bytes", first, i)
+					}
+					ok(t, before.Wait())
+					clear(m)
+					e := must(q.ReadAsync(x, 3, m[1:n-5]))(t)
+					ok(t, e.Wait())
+					if !bytes.Equal(m[1:n-5], want[3:n-3]) {
+						t.Fatalf("%s, move %d: other bytes came back", first, i)
+					}
+					copy(m, want)
+					m[0]++
+					ok(t, q.Write(x, 0, m))
+					got := make([]byte, n)
+					ok(t, q.Read(x, 0, got))
+					if !bytes.Equal(got, m) {
+						t.Fatalf("%s, move %d: other bytes were written", first, i)
+					}
+					// where there is a server beside, it has the memory mapped, if it can be
+					if shared := first != "local" && (to.Remote == a.addr || to.Remote == b.addr); !w {
+						if n := a.regions(n) + b.regions(n) + far.regions(n); shared != (n == 1) || n > 1 {
+							t.Errorf("%s, move %d: %d pieces of memory are mapped, want it to be %v", first, i, n, shared)
+						}
+					}
+				}
+				ok(t, d.Close())
+				m[n-1] = 9
+				ok(t, free())
+			}
+		})
+	}
+}
+
+// TestHostMemoryEvacuated: a server is evacuated again and again while programs
+// compute with host memory; no step and no byte is lost.
+func TestHostMemoryEvacuated(t *testing.T) {
+	b := serve(t, Options{})
+	a := serve(t, Options{KeyFile: b.sel.KeyFile})
+	stop := make(chan struct{})
+	var running sync.WaitGroup
+	var all []*counter
+	for range 2 {
+		c := open(t, a.sel)
+		all = append(all, c)
+		running.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				m, free, err := gpustate.HostMemory[float32](c.d, elements)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, down := c.q.ReadAsync(c.b, 0, gpustate.Bytes(m))
+				_, up := c.q.WriteAsync(c.b, 0, gpustate.Bytes(m))
+				if err := errors.Join(down, up, c.step(), free()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 8 {
+		from, to := a, b
+		if i%2 == 1 {
+			from, to = b, a
+		}
+		admin := must(DialAdmin(t.Context(), from.addr, a.sel.KeyFile))(t)
+		st := must(admin.Status(t.Context()))(t)
+		for _, c := range st.Clients {
+			must(admin.Move(t.Context(), c.ID, "remote="+to.addr+",fake"))(t)
+		}
+		ok(t, admin.Close())
+	}
+	close(stop)
+	running.Wait()
+	for _, c := range all {
+		ok(t, c.check())
+		ok(t, c.d.Close())
+	}
+}
+
+// TestWorkerKilledInDirect: the worker dies with a transfer of host memory in
+// flight: the program is told, its memory stays, and can be freed.
+func TestWorkerKilledInDirect(t *testing.T) {
+	withWorkers(t)
+	p := serve(t, Options{Offer: func(i driver.Info) bool { return i.Kind == "fake" }})
+	for round := range 4 {
+		d := must(gpustate.Open(p.sel))(t)
+		const n = 64 << 20
+		q := must(d.Queue("q"))(t)
+		x := must(d.Buffer("x", n))(t)
+		m, free := hostMemory(t, d, n)
+		_, freeOther := hostMemory(t, d, 4096)
+		var events []*gpustate.Event
+		for range 8 {
+			events = append(events, must(q.ReadAsync(x, 0, m))(t))
+		}
+		ok(t, syscall.Kill(p.pids()[0], syscall.SIGKILL))
+		for events[len(events)-1].Wait() == nil { // it may have been quicker
+			events = append(events, nil)
+			e, err := q.ReadAsync(x, 0, m)
+			if err != nil {
+				lost(t, err, p, "")
+				break
+			}
+			events[len(events)-1] = e
+		}
+		if round%2 == 0 {
+			ok(t, free())
+			ok(t, freeOther())
+		}
+		again, freeAgain := hostMemory(t, d, 4096) // a lost device has none that is fast
+		again[0] = 1
+		_ = d.Close()
+		if round%2 == 1 {
+			m[n-1] = 1
+			ok(t, free())
+			ok(t, freeOther())
+		}
+		ok(t, freeAgain())
+		p.quiet(t)
+	}
+	childless(t)
+}
+
+// TestManyPieces: more memory than a server maps of one client works like any
+// other; when some was freed there is room again.
+func TestManyPieces(t *testing.T) {
+	p := serve(t, Options{})
+	c := open(t, p.sel)
+	var files syscall.Rlimit
+	ok(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))
+	// each piece keeps a file open
+	few := files
+	few.Cur = 200
+	ok(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few))
+	defer func() { ok(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files)) }()
+	var list [][]byte
+	var frees []func() error
+	for range 300 {
+		m, free := hostMemory(t, c.d, 4*elements)
+		list, frees = append(list, m), append(frees, free)
+	}
+	if n := p.regions(4 * elements); n < 20 || n >= 300 {
+		t.Errorf("%d of 300 pieces are mapped, want some", n)
+	}
+	r := rand.New(rand.NewPCG(3, 3))
+	for range 50 {
+		from, to := list[r.IntN(300)], list[r.IntN(300)]
+		for i := range from {
+			from[i] = byte(r.Uint32())
+		}
+		ok(t, c.q.Write(c.b, 0, from))
+		ok(t, c.q.Read(c.b, 0, to))
+		if !bytes.Equal(from, to) {
+			t.Fatal("other bytes came back")
+		}
+	}
+	for _, free := range frees {
+		ok(t, free())
+	}
+	ok(t, c.q.Finish())
+	if n := p.regions(4 * elements); n != 0 {
+		t.Errorf("%d pieces are mapped, all were freed", n)
+	}
+	m, free := hostMemory(t, c.d, 4*elements)
+	clear(m)
+	if n := p.regions(4 * elements); n != 1 {
+		t.Errorf("%d pieces are mapped, want 1", n)
+	}
+	ok(t, free())
+	ok(t, c.d.Close())
+}
+
+// TestUnshareInFlight: a client takes memory back that its commands still use, and
+// hangs up: the server keeps what it has mapped until they are complete.
+func TestUnshareInFlight(t *testing.T) {
+	p := serve(t, Options{})
+	key := must(wire.ReadKey(p.sel.KeyFile))(t)
+	release := closeGate()
+	defer release()
+	out, in, hangUp, token := rawUnix(t, p, key)
+	const n = 1 << 20
+	share := must(wire.Dial(t.Context(), p.addr, key, wire.ForMemory))(t).(*net.UnixConn)
+	defer share.Close()
+	_, err := share.Write(token)
+	ok(t, err)
+	f, host, err := wire.NewShared(n)
+	ok(t, err)
+	defer f.Close()
+	defer wire.FreeShared(host)
+	ok(t, wire.Grant(share, f, 50, n))
+	_, _, _, err = wire.ReadFrame(bufio.NewReader(share), nil)
+	ok(t, err)
+	ok(t, out.Now(&wire.CreateMem{Req: 1, ID: 1, Kind: driver.MemBuffer, Bytes: n}))
+	ok(t, out.Now(&wire.CreateQueue{Req: 2, ID: 2}))
+	ok(t, out.Now(&wire.Build{Req: 3, ID: 3, Desc: driver.ProgramDesc{OpenCL: "gated"}}))
+	for reply := (wire.Reply{}); reply.Req != 3; {
+		op, body, _, err := wire.ReadFrame(in, nil)
+		ok(t, err)
+		if op == wire.OpReply {
+			reply.Decode(&wire.Reader{B: body})
+		}
+	}
+	ok(t, out.Now(&wire.CreateKernel{Req: 4, ID: 4, Program: 3, Name: "gated"}))
+	ok(t, out.Now(&wire.SetArg{Kernel: 4, Arg: wire.Arg{Kind: driver.ArgMem, Object: 1}}))
+	ok(t, out.Now(&wire.Launch{Queue: 2, Kernel: 4, Event: 99, Grid: driver.Grid{Dims: 1, Global: [3]int{1, 1, 1}}}))
+	for i := range uint64(4) {
+		ok(t, out.Now(&wire.Direct{Queue: 2, Mem: 1, Event: 100 + i, Region: 50, Bytes: n, Write: i%2 == 0}))
+	}
+	ok(t, out.Now(&wire.Unshare{Region: 50}))
+	for p.regions(n) != 0 { // the server has the message
+		time.Sleep(time.Millisecond)
+	}
+	for i := range host {
+		host[i] = 7
+	}
+	release() // memory that is unmapped would end the process here
+	for done := (wire.Done{}); done.Event != 103; {
+		op, body, _, err := wire.ReadFrame(in, nil)
+		ok(t, err)
+		if op == wire.OpDone {
+			done.Decode(&wire.Reader{B: body})
+			ok(t, done.Err)
+		}
+	}
+	hangUp()
+	p.quiet(t)
+}
+
+// rawUnix is a client that speaks the protocol by hand, through rings.
+func rawUnix(t *testing.T, p *place, key wire.Key) (out *wire.Sender, in *bufio.Reader, hangUp func(), token []byte) {
+	t.Helper()
+	c := must(wire.Dial(t.Context(), p.addr, key, wire.ForDevice))(t).(*net.UnixConn)
+	first := bufio.NewReader(c)
+	_, _, _, err := wire.ReadFrame(first, nil)
+	ok(t, err)
+	f, arena, err := wire.NewShared(wire.SharedBytes)
+	ok(t, err)
+	ok(t, wire.Grant(c, f, 1, wire.SharedBytes))
+	ok(t, f.Close())
+	say(t, c, &wire.Open{Req: 0, Index: 0})
+	op, body, _, err := wire.ReadFrame(first, nil)
+	ok(t, err)
+	var reply wire.Reply
+	if reply.Decode(&wire.Reader{B: body}); op != wire.OpReply || reply.Err != nil {
+		t.Fatalf("operation %d, %v", op, reply.Err)
+	}
+	ring := must(wire.NewRing(c, arena, true))(t)
+	return wire.NewSender(ring, 0), bufio.NewReader(ring), func() {
+		ok(t, ring.Close())
+		ring.Release()
+		ok(t, wire.FreeShared(arena))
+	}, reply.Body
+}

@@ -1,0 +1,159 @@
+package gpustate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// HostMemory gives n zeroed elements of host memory that transfers to and from
+// the device take the shortest way to: page-locked where the device gains from
+// that; on a device behind a Unix socket mapped by its server too, which moves
+// bytes between it and the device without a copy on the way. That holds for
+// transfers whose host side lies wholly in the memory; others work as with any
+// memory. Where none of it can be had (a server reached through TCP, an image, a
+// limit on locked memory, on open files or on what a server maps) transfers take
+// longer and there is no error.
+//
+// It is scratch memory: no part of captures and checkpoints, and not moved. Its
+// address stays the same and its contents are the program's alone, also over
+// Restore and when the device is migrated, lost or closed. After a migration the
+// new device is told of it, and transfers are as fast there, with one exception:
+// memory that was had on a device of this machine's own is copied on its way to
+// a server's device.
+//
+// free gives the memory back. It waits for all commands that were issued, so that
+// none uses the memory any more, and the slice is not used afterwards. It is
+// called before or after Close; memory that is not freed lasts as long as the
+// process. Calling it again does nothing. When the commands cannot be waited for,
+// free returns why and leaves the memory as it is; after Close it can be freed.
+//
+// The call is local to the rank and meant for memory that is used many times: all
+// pages are made at once, which takes longer than a copy. The memory is not on
+// the Go heap and holds no pointers. n below 1 is an error that matches ErrRange,
+// on a closed device ErrClosed; of too much memory it is the system's, such as
+// syscall.ENOMEM.
+func HostMemory[T Scalar](d *Device, n int) (memory []T, free func() error, err error) {
+	var one T
+	size := int(unsafe.Sizeof(one))
+	if n < 1 || n > math.MaxInt/size {
+		return nil, nil, fmt.Errorf("%d elements of host memory: %w", n, ErrRange)
+	}
+	b, free, err := d.hostMemory(n * size)
+	if err != nil {
+		return nil, nil, err
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n), free, nil
+}
+
+func (d *Device) hostMemory(bytes int) ([]byte, func() error, error) {
+	m, err := mapHost(bytes, d.Info().Server != "")
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := m.populate(); err != nil {
+		return nil, nil, errors.Join(err, m.unmap())
+	}
+	d.making.Lock()
+	defer d.making.Unlock()
+	if err := d.enter(); err != nil {
+		return nil, nil, errors.Join(err, m.unmap())
+	}
+	defer d.leave()
+	p := &pin{host: m.bytes, file: m.file, own: true}
+	_ = p.lock(d.drv) // without, transfers take longer
+	d.pins[p] = struct{}{}
+	return m.bytes, func() error { return d.freeHost(p, m) }, nil
+}
+
+func (d *Device) freeHost(p *pin, m *mapping) error {
+	d.making.Lock()
+	defer d.making.Unlock()
+	if m.bytes == nil {
+		return nil
+	}
+	if err := d.idle(); err != nil {
+		return fmt.Errorf("free %d bytes of host memory: %w", len(m.bytes), err)
+	}
+	delete(d.pins, p)
+	return errors.Join(p.unlock(), m.unmap())
+}
+
+// idle waits for all commands that were issued; making is held. Those of a server
+// that is lost use this process's memory no more.
+func (d *Device) idle() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return nil // Close has waited
+	}
+	d.holdAll()
+	defer d.letAll()
+	err := d.finishQueues()
+	var server *ServerError
+	if errors.As(err, &server) && server.Lost {
+		return nil
+	}
+	return err
+}
+
+// mapping is memory at page boundaries outside of the Go heap.
+type mapping struct {
+	bytes []byte
+	file  *os.File // of memory that a server can map too, or nil
+}
+
+// mapHost maps zeroed memory. With shared a server can map it too, unless the
+// system does not allow that.
+func mapHost(n int, shared bool) (*mapping, error) {
+	if shared {
+		if f, b, err := wire.NewShared(n); err == nil {
+			return &mapping{b, f}, nil
+		}
+	}
+	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("map %d bytes of host memory: %w", n, err)
+	}
+	return &mapping{b, nil}, nil
+}
+
+// populate makes all pages, huge ones where there are any.
+func (m *mapping) populate() error {
+	if m.file != nil {
+		if err := wire.Collapse(m.bytes); err != nil {
+			return fmt.Errorf("make pages of %d bytes of host memory: %w", len(m.bytes), err)
+		}
+	}
+	_ = unix.Madvise(m.bytes, unix.MADV_HUGEPAGE) // advice: small pages do as well
+	err := unix.Madvise(m.bytes, unix.MADV_POPULATE_WRITE)
+	if errors.Is(err, unix.EINVAL) { // before Linux 5.14
+		for i := 0; i < len(m.bytes); i += pageBytes {
+			m.bytes[i] = 0
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("make pages of %d bytes of host memory: %w", len(m.bytes), err)
+	}
+	return nil
+}
+
+// unmap gives the memory back. Doing it again does nothing.
+func (m *mapping) unmap() error {
+	if m.bytes == nil {
+		return nil
+	}
+	b, f := m.bytes, m.file
+	m.bytes, m.file = nil, nil
+	if f != nil {
+		return errors.Join(f.Close(), unix.Munmap(b))
+	}
+	return unix.Munmap(b)
+}
