@@ -51,6 +51,8 @@ func (b *bed) hold(t *testing.T, mpi int, name string, ranks int, sbatch, run []
 		head += "export " + v + "\n"
 	}
 	if run != nil {
+		// A launcher that hangs must not take as long as the test waits.
+		run = append([]string{"--start-timeout=3m", "--end-timeout=1m"}, run...)
 		head += "exec " + b.bin + "/holdfast run " + strings.Join(run, " ") + " -- " + line + "\n"
 	} else {
 		head += line + " || (($? == 3)) && scontrol requeue $SLURM_JOB_ID\n"
@@ -80,6 +82,7 @@ func (j *job) resumed(t *testing.T, ranks int) {
 	if got := read(t, j.here+"/result", j.log()); got != j.want {
 		t.Errorf("got %s, the undisturbed run %s\n%s", got, j.want, j.log())
 	}
+	t.Log("\n" + j.decisions())
 }
 
 // TestSignals: each way to be told to stop ends with a committed epoch at global,
