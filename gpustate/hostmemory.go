@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -28,8 +30,9 @@ import (
 // memory that was had on a device of this machine's own is copied on its way to
 // a server's device.
 //
-// free gives the memory back. It waits for all commands that were issued, so that
-// none uses the memory any more, and the slice is not used afterwards. It is
+// free gives the memory back. It waits for all commands of the device that were
+// issued, so that none uses the memory any more; commands of another Device the
+// program waits for itself. The slice is not used afterwards. It is
 // called before or after Close; memory that is not freed lasts as long as the
 // process. Calling it again does nothing. When the commands cannot be waited for,
 // free returns why and leaves the memory as it is; after Close it can be freed.
@@ -37,8 +40,8 @@ import (
 // The call is local to the rank and meant for memory that is used many times: all
 // pages are made at once, which takes longer than a copy. The memory is not on
 // the Go heap and holds no pointers. n below 1 is an error that matches ErrRange,
-// on a closed device ErrClosed; of too much memory it is the system's, such as
-// syscall.ENOMEM.
+// on a closed device ErrClosed; more memory than the machine has available is one
+// that matches syscall.ENOMEM.
 func HostMemory[T Scalar](d *Device, n int) (memory []T, free func() error, err error) {
 	var one T
 	size := int(unsafe.Sizeof(one))
@@ -110,8 +113,12 @@ type mapping struct {
 }
 
 // mapHost maps zeroed memory. With shared a server can map it too, unless the
-// system does not allow that.
+// system does not allow that. More than there is would end this process or others
+// when it is used.
 func mapHost(n int, shared bool) (*mapping, error) {
+	if free := availableBytes(); free >= 0 && int64(n) > free {
+		return nil, fmt.Errorf("map %d bytes of host memory, %d are available: %w", n, free, unix.ENOMEM)
+	}
 	if shared {
 		if f, b, err := wire.NewShared(n); err == nil {
 			return &mapping{b, f}, nil
@@ -122,6 +129,22 @@ func mapHost(n int, shared bool) (*mapping, error) {
 		return nil, fmt.Errorf("map %d bytes of host memory: %w", n, err)
 	}
 	return &mapping{b, nil}, nil
+}
+
+// availableBytes is the memory that the system can give without ending processes,
+// below 0 when it does not say.
+func availableBytes() int64 {
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return -1
+	}
+	_, rest, found := strings.Cut(string(b), "\nMemAvailable:")
+	if line, _, _ := strings.Cut(rest, " kB\n"); found {
+		if kib, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64); err == nil {
+			return kib << 10
+		}
+	}
+	return -1
 }
 
 // populate makes all pages, huge ones where there are any.

@@ -24,6 +24,18 @@ func TestHostMemoryRefused(t *testing.T) {
 	if _, _, err := HostMemory[float64](d, math.MaxInt/8); !errors.Is(err, syscall.ENOMEM) {
 		t.Errorf("8 EiB: got %v, want ENOMEM", err)
 	}
+	// shared memory has no bound of its own: the first to notice is who is killed
+	for _, shared := range []bool{false, true} {
+		for _, n := range []int{1 << 45, int(availableBytes()) + 8<<30} {
+			m, err := mapHost(n, shared)
+			if !errors.Is(err, syscall.ENOMEM) {
+				t.Errorf("%d bytes, shared is %v: got %v, want ENOMEM", n, shared, err)
+			}
+			if err == nil {
+				ok(t, m.unmap())
+			}
+		}
+	}
 	lib.Faults.FailAlloc(1)
 	m, free, err := HostMemory[int32](d, 1000) // not pinned then
 	ok(t, err)
