@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -45,5 +46,46 @@ func TestSimulateJSON(t *testing.T) {
 	}
 	if strings.Count(out, "\n") != len(scale.Shapes()) {
 		t.Errorf("got\n%swant %d lines", out, len(scale.Shapes()))
+	}
+}
+
+// TestPlotChecked: results that cannot be kept are an error before anything is
+// measured.
+func TestPlotChecked(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := run(t, "bench", "model", "--plot", filepath.Join(file, "plots"))
+	if code != exitNoLook || out != "" || !strings.Contains(errs, "--plot: ") {
+		t.Errorf("got exit code %d, %q and %q, want --plot refused before any result", code, out, errs)
+	}
+}
+
+// TestInterrupted: what an interruption breaks is told as such.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out, errs strings.Builder
+	code := Run(ctx, []string{"bench", "storage", "--quick", "--dir", t.TempDir()}, &out, &errs)
+	if code != exitNoLook || errs.String() != "holdfast: interrupted\n" {
+		t.Errorf("got exit code %d and %q", code, errs.String())
+	}
+}
+
+// TestBenchNumbers: numbers of which nothing can be measured are refused, by name.
+func TestBenchNumbers(t *testing.T) {
+	for _, args := range []string{
+		"storage --runs 0", "storage --ranks 2,0", "storage --mib -1", "apps --ranks 0", "apps --runs 0", "apps --seconds 0",
+		"apps --time -1s", "cut --epochs 0", "cut --simulate -3", "mpi --runs 0", "gpu --gib 0,1", "peers --mib 0", "model --nodes 0", "model --disk NaN",
+	} {
+		f := strings.Fields(args)
+		code, out, errs := run(t, append([]string{"bench"}, f...)...)
+		if code != exitNoLook || out != "" || !strings.Contains(errs, f[1]+" ") || !strings.Contains(errs, "want more than 0") {
+			t.Errorf("%s: got exit code %d, %q and %q", args, code, out, errs)
+		}
+	}
+	if code, _, errs := run(t, "bench", "model", "--blocked", "0s", "--start", "0s", "--json"); code != exitGood {
+		t.Errorf("nothing blocked: exit code %d, %s", code, errs)
 	}
 }

@@ -45,6 +45,10 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitBad
 	case errors.Is(err, errFailed):
 		return exitNoLook
+	case ctx.Err() != nil:
+		// What fails then is what was interrupted.
+		fmt.Fprintln(stderr, "holdfast: interrupted")
+		return exitNoLook
 	}
 	fmt.Fprintln(stderr, "holdfast:", err)
 	return exitNoLook

@@ -157,6 +157,9 @@ func (r *runner) figure(where, metric, unit string, values []float64, baseline, 
 func (r *runner) repeat(do func() error) ([]float64, error) {
 	var seconds []float64
 	for i := range r.opt.Runs + 1 {
+		if err := r.ctx.Err(); err != nil {
+			return nil, err
+		}
 		begin := time.Now()
 		if err := do(); err != nil {
 			return nil, err

@@ -127,6 +127,9 @@ func untimed(after, do func() error) func() (float64, error) {
 // pairs measures two ways to do the same, in turn, twice as often as runs.
 func (r *runner) pairs(runs int, a, b func() (float64, error)) (as, bs []float64, err error) {
 	for i := range 2*runs + 1 {
+		if err := r.ctx.Err(); err != nil {
+			return nil, nil, err
+		}
 		first, err := a()
 		if err != nil {
 			return nil, nil, err

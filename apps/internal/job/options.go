@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -176,6 +177,9 @@ func (o *Options) without(config *coordinated.Config, name string, world *mpiwra
 	}
 	var idle []string
 	for _, v := range config.Values() {
+		if d, err := time.ParseDuration(v.Value); err == nil && d == 0 {
+			continue // "0s" asks for nothing
+		}
 		switch {
 		case v.Value == "" || v.Source == "default" || v.Key == "device" || strings.HasPrefix(v.Key, "gpud."):
 		case v.Source == v.Env:
