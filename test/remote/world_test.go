@@ -112,6 +112,7 @@ func (l *lab) serve(name string, more ...string) *server {
 	args := append([]string{"gpud", "--listen", s.addr, "--key", l.key(), "--device", "pocl"}, more...)
 	s.cmd = exec.Command(filepath.Join(bin, "holdfast"), args...)
 	s.cmd.Stderr = s.log
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		l.Fatal(err)
