@@ -236,6 +236,7 @@ func (c *Checkpointer) Close() error {
 	}
 	if err == nil {
 		c.reporter.closedWell()
+		c.requeueStopped()
 	}
 	return errors.Join(err, c.closeParts())
 }

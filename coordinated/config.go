@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/spf13/viper"
 )
 
@@ -164,7 +165,7 @@ func (c *Config) Options() Options {
 	if end, err := strconv.ParseInt(os.Getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil {
 		o.Deadline = time.Unix(end, 0)
 	}
-	o.slurmStep = os.Getenv("SLURM_STEP_ID")
+	o.slurm, _, _ = slurm.FromEnv(os.Getenv) // what cannot be read there is left out
 	if o.Job == "" {
 		o.Job = os.Getenv("SLURM_JOB_NAME")
 	}

@@ -2,7 +2,6 @@ package coordinated
 
 import (
 	"context"
-	"os"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/slurm"
@@ -43,5 +42,5 @@ func (o *Options) slurmJob() string {
 	if !o.askSlurm || o.DeadlineLead == 0 || !o.Deadline.IsZero() {
 		return ""
 	}
-	return os.Getenv("SLURM_JOB_ID")
+	return o.slurm.ID
 }

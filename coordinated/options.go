@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -58,6 +59,10 @@ type Options struct {
 	// nobody knows. What remains of it, or of the time to Deadline, decides whether a
 	// final checkpoint is copied to Global or stays at the levels before.
 	Grace time.Duration
+	// Requeue puts the Slurm job back into the queue after a final checkpoint, from
+	// within Close, unless it was cancelled or Slurm does so by itself. Slurm then
+	// ends all processes of the job. Not under a Supervisor, which sees to it.
+	Requeue bool
 	// Supervisor is the address and key of the program that started this one and
 	// wants to hear how it fares: the value of SupervisorVar. Empty means none.
 	Supervisor string
@@ -103,11 +108,10 @@ type Options struct {
 	// Logger takes the log; nil means slog.Default.
 	Logger *slog.Logger
 
-	bad      error    // what FromEnv could not read
-	stray    []string // variables that were meant for Holdfast and are not known
-	askSlurm bool     // for the deadline, if it is not known
-	// slurmStep is the Slurm step that this process is part of, "" for none.
-	slurmStep string
+	bad      error     // what FromEnv could not read
+	stray    []string  // variables that were meant for Holdfast and are not known
+	askSlurm bool      // for the deadline, if it is not known
+	slurm    slurm.Job // ID is "" outside a job
 
 	// Replaced by tests: how to reach the other ranks, and the file system.
 	plane func(rank int) plane

@@ -48,6 +48,33 @@ func (c *Checkpointer) requeueOrphan() {
 	c.log.Warn("holdfast: holdfast run does not answer: its node is dead; the job is put back into the queue", "job", v.requeue)
 }
 
+// requeueStopped puts the Slurm job back into the queue after a final checkpoint,
+// where that was asked for and nobody else does. Runs when all ranks have called
+// Close: what comes now may be ended by Slurm.
+func (c *Checkpointer) requeueStopped() {
+	epochs := c.Stats().Epochs
+	stopped := len(epochs) > 0 && epochs[len(epochs)-1].Stopped
+	if !c.opt.Requeue || c.opt.Supervisor != "" || c.opt.slurm.ID == "" || c.world.Rank() != 0 || !stopped {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), orphanSlurm)
+	defer cancel()
+	var client slurm.Client
+	info, err := client.ShowJob(ctx, c.opt.slurm.ID)
+	if err == nil {
+		if why := info.Settled(c.opt.slurm.Restarts); why != "" {
+			c.log.Info("holdfast: after the final checkpoint: " + why)
+			return
+		}
+		err = client.Requeue(ctx, c.opt.slurm.ID)
+	}
+	if err != nil {
+		c.log.Error("holdfast: after the final checkpoint", "error", err)
+		return
+	}
+	c.log.Info("holdfast: after the final checkpoint: the job is put back into the queue", "job", c.opt.slurm.ID)
+}
+
 // speaks reports whether a rank is the first of one of the first n nodes.
 func (t *topology) speaks(rank, n int) bool {
 	var seen []string

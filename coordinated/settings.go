@@ -63,6 +63,8 @@ var settings = []setting{
 		duration(func(o *Options) *time.Duration { return &o.DeadlineLead })},
 	{"grace", "none", wantDuration, "time from TERM to the kill",
 		duration(func(o *Options) *time.Duration { return &o.Grace })},
+	{"requeue", "false", wantBool, "put the Slurm job back into the queue after a final checkpoint",
+		truth(func(o *Options) *bool { return &o.Requeue })},
 	{"cut_timeout", "60s", wantDuration, "how long the ranks may take to agree on a cut",
 		duration(func(o *Options) *time.Duration { return &o.CutTimeout })},
 	{"keep", "2", "a whole number from 2 on", "committed epochs to keep at each level", setKeep},

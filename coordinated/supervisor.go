@@ -265,7 +265,7 @@ func (r *reporter) run() {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	enc := json.NewEncoder(r.conn)
-	rep := Report{Job: r.c.opt.Job, Step: r.c.opt.slurmStep, Nodes: r.c.topo.nodes}
+	rep := Report{Job: r.c.opt.Job, Step: r.c.opt.slurm.Step, Nodes: r.c.topo.nodes}
 	var told chan struct{}
 	for ended := false; ; {
 		changed := r.c.stats.watch()

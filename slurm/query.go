@@ -22,6 +22,20 @@ type JobInfo struct {
 	MinutesLeft string // TimeLimit as written
 }
 
+// Settled says why a job that was told to stop is not to be put back into the
+// queue: it was cancelled, or Slurm does so by itself, in a preemption or after
+// scontrol requeue. It is empty if it is to be, as at the time limit. restarts is
+// how often the job had been requeued when it started.
+func (j *JobInfo) Settled(restarts int) string {
+	switch {
+	case strings.HasPrefix(j.State, "CANCELLED"):
+		return "the job was cancelled, so it is not requeued"
+	case j.State == "PREEMPTED" || j.State == "REQUEUED" || j.State == "PENDING" || j.Restarts > restarts:
+		return "Slurm requeues the job by itself (" + j.State + ")"
+	}
+	return ""
+}
+
 // ParseError says that a command's output was not understood.
 type ParseError struct {
 	Command, Field, Value string

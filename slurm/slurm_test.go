@@ -109,6 +109,19 @@ func TestShowJob(t *testing.T) {
 	}
 }
 
+func TestSettled(t *testing.T) {
+	for _, c := range []struct {
+		state    string
+		restarts int
+		settled  bool
+	}{{"RUNNING", 2, false}, {"TIMEOUT", 2, false}, {"COMPLETING", 2, false}, {"CANCELLED", 2, true}, {"CANCELLED by 0", 2, true},
+		{"PREEMPTED", 2, true}, {"REQUEUED", 2, true}, {"PENDING", 2, true}, {"RUNNING", 3, true}} {
+		if why := (&JobInfo{State: c.state, Restarts: c.restarts}).Settled(2); (why != "") != c.settled {
+			t.Errorf("%s, requeued %d times: got %q, want a reason: %t", c.state, c.restarts, why, c.settled)
+		}
+	}
+}
+
 func TestConfig(t *testing.T) {
 	c := recorded(t, map[string]string{"scontrol show config": "config.txt", "scontrol show partition main": "partition.txt"})
 	got, err := c.Config(t.Context())

@@ -87,6 +87,9 @@ func (r *runner) say(format string, args ...any) {
 func (r *runner) run(ctx context.Context) (int, error) {
 	r.dead, r.deaths = map[string]string{}, map[storage.Epoch]int{}
 	r.opt = coordinated.FromEnv()
+	if os.Getenv("SLURM_JOB_ID") != "" {
+		r.flags.requeue = r.flags.requeue || r.opt.Requeue
+	}
 	if err := r.prepare(ctx); err != nil {
 		return 0, err
 	}
@@ -276,11 +279,8 @@ func (r *runner) left(ctx context.Context, code int) int {
 	switch {
 	case err != nil:
 		r.say("cannot tell whether the job is to be requeued: %v", err)
-	case strings.HasPrefix(info.State, "CANCELLED"):
-		r.say("the job was cancelled, so it is not requeued")
-		return code
-	case info.State == "PREEMPTED" || info.State == "REQUEUED" || info.State == "PENDING" || info.Restarts > r.job.Restarts:
-		r.say("Slurm requeues the job by itself (%s)", info.State)
+	case info.Settled(r.job.Restarts) != "":
+		r.say("%s", info.Settled(r.job.Restarts))
 		return code
 	}
 	if code == exitStopped && !r.computed {

@@ -163,7 +163,7 @@ func TestSignals(t *testing.T) {
 // TestTemplates runs each job script of slurm/ as a user would. Meanwhile jobs
 // on other nodes come to their time limit, announced in all ways and in none.
 func TestTemplates(t *testing.T) {
-	b := newBed(t, 10, "CLUSTER_KILL_WAIT=10")
+	b := newBed(t, 11, "CLUSTER_KILL_WAIT=10")
 	limit := func(minutes string, flags ...string) []string { return append(flags, "--exclusive", "-t", minutes) }
 	// Slurm looks every 30 s: of two minutes, with T of 45 s, its signal comes between
 	// 45 s and 75 s after the start. There has to be a step to get it, on a slow machine
@@ -171,6 +171,7 @@ func TestTemplates(t *testing.T) {
 	toSteps := b.hold(t, 1, "limit-steps", 2, limit("2", "-w", "n5", "--signal=USR1@45"), nil, "HOLDFAST_SIGNALS_STOP=USR1,TERM")
 	toStepsRun := b.hold(t, 0, "limit-steps-run", 2, limit("2", "-w", "n6", "--signal=USR1@45"), []string{"--requeue"})
 	toBatchRun := b.hold(t, 1, "limit-batch", 2, limit("2", "-w", "n9", "--signal=B:USR1@45"), []string{"--max-restarts=1", "--lead=5s"})
+	itself := b.hold(t, 1, "limit-itself", 2, limit("1", "-w", "n11"), nil, "HOLDFAST_REQUEUE=1")
 	unannounced := b.hold(t, 0, "limit", 2, limit("1", "-w", "n10"), []string{"--max-restarts=1"})
 	toBatch := b.template(t, 0, "time-limit", limit("2", "-w", "n7,n8", "-N2", "--signal=B:USR1@45"), held, 2, patient)
 
@@ -216,6 +217,12 @@ func TestTemplates(t *testing.T) {
 	})
 	t.Run("to the steps", func(t *testing.T) {
 		toSteps.resumed(t, 2)
+	})
+	t.Run("no holdfast run, unannounced", func(t *testing.T) {
+		itself.says(t, "the job is put back into the queue", 1)
+		itself.proceed(t)
+		itself.resumed(t, 2)
+		itself.held(t, "epoch=1 level=global")
 	})
 	t.Run("to the steps under holdfast run", func(t *testing.T) {
 		toStepsRun.resumed(t, 2)
