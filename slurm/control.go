@@ -50,12 +50,6 @@ func (c *Client) Signal(ctx context.Context, id, signal string, to Target) error
 	return err
 }
 
-// Cancel ends a job or a step.
-func (c *Client) Cancel(ctx context.Context, id string) error {
-	_, err := c.output(ctx, "scancel", id)
-	return err
-}
-
 // Probe starts nothing on a node, as a step of this job: the node is fit for use
 // if it succeeds. Give ctx a time limit; a dead node is noticed after 6 s.
 func (c *Client) Probe(ctx context.Context, node string) error {

@@ -11,8 +11,8 @@
 //
 // # Commands
 //
-// What the environment does not say is asked of scontrol, sinfo, squeue and
-// scancel through a Client. Each command has a time limit, because all of them
+// What the environment does not say is asked of scontrol, sinfo, scancel and
+// srun through a Client. Each command has a time limit, because all of them
 // wait when the controller does not answer, and an error carries what the
 // command wrote to its standard error (CommandError).
 //

@@ -11,15 +11,13 @@ import (
 
 // JobInfo is what the controller says of a job.
 type JobInfo struct {
-	State       string // RUNNING, PENDING, COMPLETED, ...
-	Partition   string
-	MayRequeue  bool
-	Restarts    int
-	Start, End  time.Time // End is zero without a time limit
-	Preempted   time.Time // zero if it is not being preempted
-	Nodes       []string  // that it holds now: dead ones are gone from a job with --no-kill
-	BatchHost   string
-	MinutesLeft string // TimeLimit as written
+	State      string // RUNNING, PENDING, COMPLETED, ...
+	Partition  string
+	MayRequeue bool
+	Restarts   int
+	End        time.Time // zero without a time limit
+	Preempted  time.Time // zero if it is not being preempted
+	Nodes      []string  // that it holds now: dead ones are gone from a job with --no-kill
 }
 
 // Settled says why a job that was told to stop is not to be put back into the
@@ -59,8 +57,7 @@ func (c *Client) ShowJob(ctx context.Context, id string) (JobInfo, error) {
 
 func parseJob(out string) (JobInfo, error) {
 	f := fields(out)
-	j := JobInfo{State: f["JobState"], Partition: f["Partition"], BatchHost: f["BatchHost"], MinutesLeft: f["TimeLimit"]}
-	j.MayRequeue = f["Requeue"] == "1"
+	j := JobInfo{State: f["JobState"], Partition: f["Partition"], MayRequeue: f["Requeue"] == "1"}
 	fail := func(field string, err error) (JobInfo, error) {
 		return JobInfo{}, &ParseError{"scontrol show job", field, f[field], err}
 	}
@@ -73,9 +70,6 @@ func parseJob(out string) (JobInfo, error) {
 	}
 	if j.Nodes, err = ExpandNodes(f["NodeList"]); err != nil {
 		return fail("NodeList", err)
-	}
-	if j.Start, err = parseTime(f["StartTime"]); err != nil {
-		return fail("StartTime", err)
 	}
 	if j.End, err = parseTime(f["EndTime"]); err != nil {
 		return fail("EndTime", err)
@@ -123,13 +117,8 @@ func (c *Client) Deadline(ctx context.Context, id string) (time.Time, error) {
 
 // Config is what of the site's configuration concerns jobs that checkpoint.
 type Config struct {
-	Version         string
-	KillWait        time.Duration // from TERM to KILL
-	SlurmdTimeout   time.Duration // until a silent node is DOWN
-	SlurmdPort      int
-	PreemptMode     string
-	SendsUserSignal bool // preempt_send_user_signal
-	Preempts        bool // PreemptType is not none
+	KillWait   time.Duration // from TERM to KILL
+	SlurmdPort int
 }
 
 // Config asks for the site's configuration.
@@ -148,18 +137,14 @@ func parseConfig(out string) (Config, error) {
 			f[strings.TrimSpace(name)] = strings.TrimSpace(value)
 		}
 	}
-	k := Config{Version: f["SLURM_VERSION"], PreemptMode: f["PreemptMode"]}
-	k.SendsUserSignal = strings.Contains(f["SlurmctldParameters"], "preempt_send_user_signal")
-	k.Preempts = f["PreemptType"] != "" && f["PreemptType"] != "preempt/none"
+	var k Config
 	var err error
-	for name, to := range map[string]*time.Duration{"KillWait": &k.KillWait, "SlurmdTimeout": &k.SlurmdTimeout} {
-		s, _, _ := strings.Cut(f[name], " ")
-		n, perr := strconv.ParseUint(s, 10, 31)
-		if perr != nil {
-			err = &ParseError{"scontrol show config", name, f[name], perr}
-		}
-		*to = time.Duration(n) * time.Second
+	wait, _, _ := strings.Cut(f["KillWait"], " ")
+	seconds, perr := strconv.ParseUint(wait, 10, 31)
+	if perr != nil {
+		err = &ParseError{"scontrol show config", "KillWait", f["KillWait"], perr}
 	}
+	k.KillWait = time.Duration(seconds) * time.Second
 	port, _, _ := strings.Cut(f["SlurmdPort"], "-") // may be a range
 	n, perr := strconv.ParseUint(port, 10, 16)
 	if perr != nil {
@@ -169,60 +154,19 @@ func parseConfig(out string) (Config, error) {
 	return k, err
 }
 
-// Partition says how jobs of a partition are preempted.
-type Partition struct {
-	Grace       time.Duration
-	PreemptMode string
-}
-
-// Partition asks for one.
-func (c *Client) Partition(ctx context.Context, name string) (Partition, error) {
-	out, err := c.output(ctx, "scontrol", "show", "partition", name)
+// GraceTime asks how long jobs of a partition have from being preempted to their
+// end.
+func (c *Client) GraceTime(ctx context.Context, partition string) (time.Duration, error) {
+	out, err := c.output(ctx, "scontrol", "show", "partition", partition)
 	if err != nil {
-		return Partition{}, err
+		return 0, err
 	}
-	f := fields(out)
-	n, err := strconv.ParseUint(f["GraceTime"], 10, 31)
+	s := fields(out)["GraceTime"]
+	n, err := strconv.ParseUint(s, 10, 31)
 	if err != nil {
-		return Partition{}, &ParseError{"scontrol show partition", "GraceTime", f["GraceTime"], err}
+		return 0, &ParseError{"scontrol show partition", "GraceTime", s, err}
 	}
-	return Partition{time.Duration(n) * time.Second, f["PreemptMode"]}, nil
-}
-
-// Step is a running step of a job.
-type Step struct {
-	ID    string // JOB.STEP
-	Name  string
-	Nodes []string
-}
-
-// Steps lists the steps of a job that Slurm believes to run, without those of
-// the batch script. A step whose node died may stay in the list for ever.
-func (c *Client) Steps(ctx context.Context, job string) ([]Step, error) {
-	out, err := c.output(ctx, "squeue", "-s", "-h", "-j", job, "-o", "%i|%N|%j")
-	if err != nil {
-		return nil, err
-	}
-	return parseSteps(out)
-}
-
-func parseSteps(out string) ([]Step, error) {
-	var steps []Step
-	for line := range strings.Lines(out) {
-		part := strings.SplitN(strings.TrimSpace(line), "|", 3)
-		if len(part) != 3 {
-			continue
-		}
-		if _, kind, _ := strings.Cut(part[0], "."); !digits(kind) {
-			continue // .batch, .extern, .interactive
-		}
-		nodes, err := ExpandNodes(part[1])
-		if err != nil {
-			return nil, err
-		}
-		steps = append(steps, Step{ID: part[0], Name: part[2], Nodes: nodes})
-	}
-	return steps, nil
+	return time.Duration(n) * time.Second, nil
 }
 
 // Warning is a signal that a job is to get before its end, --signal of sbatch.

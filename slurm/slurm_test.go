@@ -83,7 +83,7 @@ func TestShowJob(t *testing.T) {
 	c := recorded(t, map[string]string{"scontrol show job 3": "job.txt", "scontrol show job 5": "job-unlimited.txt"})
 	j, err := c.ShowJob(t.Context(), "3")
 	end := time.Date(2026, 11, 20, 13, 27, 36, 0, time.Local)
-	if err != nil || j.State != "RUNNING" || !j.MayRequeue || !j.End.Equal(end) || len(j.Nodes) != 3 || j.BatchHost != "n1" {
+	if err != nil || j.State != "RUNNING" || !j.MayRequeue || !j.End.Equal(end) || len(j.Nodes) != 3 {
 		t.Errorf("got %+v, %v", j, err)
 	}
 	t.Setenv("SLURM_JOB_ID", "3")
@@ -125,14 +125,12 @@ func TestSettled(t *testing.T) {
 func TestConfig(t *testing.T) {
 	c := recorded(t, map[string]string{"scontrol show config": "config.txt", "scontrol show partition main": "partition.txt"})
 	got, err := c.Config(t.Context())
-	want := Config{Version: "22.05.8", KillWait: 5 * time.Second, SlurmdTimeout: 5 * time.Second, SlurmdPort: 6818,
-		PreemptMode: "REQUEUE", SendsUserSignal: true, Preempts: true}
+	want := Config{KillWait: 5 * time.Second, SlurmdPort: 6818}
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 	}
-	p, err := c.Partition(t.Context(), "main")
-	if err != nil || p.Grace != 15*time.Second || p.PreemptMode != "REQUEUE" {
-		t.Errorf("got %+v, %v", p, err)
+	if grace, err := c.GraceTime(t.Context(), "main"); err != nil || grace != 15*time.Second {
+		t.Errorf("got a grace time of %v, %v", grace, err)
 	}
 	if _, err := parseConfig("KillWait = 5 sec"); err == nil {
 		t.Error("a configuration without SlurmdPort: got no error")
@@ -169,16 +167,6 @@ func TestNodeStates(t *testing.T) {
 	}
 	if s := parseStates("n4|drained|bad disk | replace\n"); s[0].Reason != "bad disk | replace" {
 		t.Errorf("got reason %q", s[0].Reason)
-	}
-}
-
-func TestSteps(t *testing.T) {
-	steps, err := parseSteps("3.0|n[1-3]|sleep\n3.batch|n1|batch\n3.extern|n[1-3]|extern\n\n")
-	if err != nil || len(steps) != 1 || steps[0].ID != "3.0" || len(steps[0].Nodes) != 3 || steps[0].Name != "sleep" {
-		t.Errorf("got %+v, %v", steps, err)
-	}
-	if _, err := parseSteps("3.0|n[1|x\n"); err == nil {
-		t.Error("a bad node list: got no error")
 	}
 }
 

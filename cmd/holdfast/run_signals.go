@@ -98,8 +98,8 @@ func (r *runner) preemption(ctx context.Context, quick *slurm.Client, info *slur
 	if info.Preempted.IsZero() {
 		return 0, ""
 	}
-	if p, err := quick.Partition(ctx, info.Partition); err == nil {
-		within = time.Until(info.Preempted.Add(p.Grace))
+	if grace, err := quick.GraceTime(ctx, info.Partition); err == nil {
+		within = time.Until(info.Preempted.Add(grace))
 	}
 	return max(within, r.grace()), "the job is being preempted"
 }
