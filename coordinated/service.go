@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
@@ -304,6 +305,9 @@ func DialJob(ctx context.Context, dir string) (*Client, error) {
 	}
 	conn, err := control.DialClient(ctx, k.Addr, 0, k.Key)
 	if err != nil {
+		if host, herr := os.Hostname(); herr == nil && host != k.Node && strings.HasPrefix(k.Addr, "127.") {
+			err = fmt.Errorf("a job on one node can be reached there alone: do this on %s (%w)", k.Node, err)
+		}
 		return nil, &NotRunningError{dir, err}
 	}
 	in := bufio.NewScanner(conn)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
@@ -56,6 +57,22 @@ func TestClient(t *testing.T) {
 	var nr *NotRunningError
 	if _, err := DialJob(t.Context(), opt.Global); !errors.As(err, &nr) {
 		t.Errorf("after the job: got %v, want a *NotRunningError", err)
+	}
+}
+
+// TestClientElsewhere: a job on one node listens there alone, and who asks
+// elsewhere is told where to ask.
+func TestClientElsewhere(t *testing.T) {
+	dir := t.TempDir()
+	b, err := json.Marshal(contact{Addr: "127.0.0.1:1", Node: "nowhere"})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, contactName), b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := DialJob(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "do this on nowhere") {
+		t.Errorf("got %v, want the node named", err)
 	}
 }
 

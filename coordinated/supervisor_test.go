@@ -201,8 +201,9 @@ func TestToldEnd(t *testing.T) {
 				told := false
 				for rep := (Report{}); err == nil; rep, err = w.Next(time.Minute) {
 					if rep.Terminated && !told {
-						told = true
-						err = w.Tell(c.within)
+						if told = true; w.Tell(c.within) != nil {
+							return
+						}
 					}
 					if rep.Ended {
 						last <- rep
