@@ -2,7 +2,9 @@ package slurm
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 )
 
@@ -21,7 +23,16 @@ func (e *RequeueError) Unwrap() error { return e.Err }
 // Requeue ends a job and puts it back into the queue under the same number. The
 // caller, if it runs in the job, is ended by it. Errors are *RequeueError.
 func (c *Client) Requeue(ctx context.Context, id string) error {
-	if _, err := c.output(ctx, "scontrol", "requeue", id); err != nil {
+	_, err := c.output(ctx, "scontrol", "requeue", id)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && !exit.Exited() && !errors.Is(err, ErrTimeout) {
+		// Slurm ends the processes of a job that it requeues, the command among them.
+		j, serr := c.ShowJob(ctx, id)
+		if serr == nil && (j.State == "PENDING" || j.State == "COMPLETING" || j.State == "REQUEUED") {
+			return nil
+		}
+	}
+	if err != nil {
 		return &RequeueError{id, err}
 	}
 	return nil

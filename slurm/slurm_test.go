@@ -237,6 +237,12 @@ func TestCommands(t *testing.T) {
 	if !errors.As(err, &requeue) || !errors.As(err, &command) || command.Stderr != "Requested operation is presently disabled for job 12; more" {
 		t.Errorf("requeue refused: got %v", err)
 	}
+	for state, done := range map[string]bool{"COMPLETING": true, "PENDING": true, "RUNNING": false} {
+		install("scontrol", `[ $1 = requeue ] && kill -TERM $$; echo JobState=`+state+` Restarts=0`)
+		if err := c.Requeue(t.Context(), "12"); (err == nil) != done {
+			t.Errorf("requeue ended by a signal, and the job is %s: got %v, want success: %t", state, err, done)
+		}
+	}
 	install("scancel", `echo "$@" > `+dir+`/args`)
 	for to, want := range map[Target]string{Tasks: "--signal=USR1 3.0\n", Batch: "--signal=USR1 --batch 3.0\n", Full: "--signal=USR1 --full 3.0\n"} {
 		if err := c.Signal(t.Context(), "3.0", "USR1", to); err != nil {
