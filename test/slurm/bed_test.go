@@ -20,7 +20,7 @@ import (
 
 // mpis are the pairs of MPI library and srun plugin that work. With the fence that
 // Slurm's plugin would take itself one of twenty starts of Open MPI hangs on a busy
-// machine (test/cluster/README.md); jobs that lose nodes have to live with that.
+// machine (test/cluster/README.md); holdfast run sees to that by itself.
 var mpis = []struct {
 	name, plugin string
 	env          []string // of the ranks
