@@ -133,7 +133,7 @@ func TestSignals(t *testing.T) {
 	}
 	for _, j := range []*job{slow, jobs[len(jobs)-1]} { // what copying takes has to be measured
 		j.says(t, "computing on 2 ranks", 1)
-		b.Run(t, b.bin+"/holdfast", "request", j.there+"/ckpt")
+		b.Run(t, "scancel", "--signal=USR1", j.id)
 	}
 	for i, c := range cases {
 		jobs[i].says(t, "restored=false", 2)
