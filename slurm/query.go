@@ -15,17 +15,21 @@ type JobInfo struct {
 	Partition  string
 	MayRequeue bool
 	Restarts   int
-	End        time.Time // zero without a time limit
-	Preempted  time.Time // zero if it is not being preempted
-	Nodes      []string  // that it holds now: dead ones are gone from a job with --no-kill
+	Start, End time.Time     // End is zero without a time limit, and when the job was ended if it was
+	Limit      time.Duration // 0 = none
+	Preempted  time.Time     // zero if it is not being preempted
+	Nodes      []string      // that it holds now: dead ones are gone from a job with --no-kill
 }
 
 // Settled says why a job that was told to stop is not to be put back into the
 // queue: it was cancelled, or Slurm does so by itself, in a preemption or after
 // scontrol requeue. It is empty if it is to be, as at the time limit. restarts is
-// how often the job had been requeued when it started.
+// how often the job had been requeued when it started. While processes of the job
+// are left, Slurm calls it COMPLETING and does not say why it was ended.
 func (j *JobInfo) Settled(restarts int) string {
 	switch {
+	case j.State == "COMPLETING" && j.Restarts <= restarts && (j.Limit == 0 || j.End.Before(j.Start.Add(j.Limit))):
+		return "the job was cancelled, or Slurm requeues it by itself, so it is not requeued"
 	case strings.HasPrefix(j.State, "CANCELLED"):
 		return "the job was cancelled, so it is not requeued"
 	case j.State == "PREEMPTED" || j.State == "REQUEUED" || j.State == "PENDING" || j.Restarts > restarts:
@@ -71,8 +75,14 @@ func parseJob(out string) (JobInfo, error) {
 	if j.Nodes, err = ExpandNodes(f["NodeList"]); err != nil {
 		return fail("NodeList", err)
 	}
+	if j.Start, err = parseTime(f["StartTime"]); err != nil {
+		return fail("StartTime", err)
+	}
 	if j.End, err = parseTime(f["EndTime"]); err != nil {
 		return fail("EndTime", err)
+	}
+	if j.Limit, err = parseLimit(f["TimeLimit"]); err != nil {
+		return fail("TimeLimit", err)
 	}
 	if j.Preempted, err = parseTime(f["PreemptTime"]); err != nil {
 		return fail("PreemptTime", err)
@@ -98,6 +108,22 @@ func parseTime(s string) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	return time.ParseInLocation("2006-01-02T15:04:05", s, time.Local)
+}
+
+// parseLimit reads D-HH:MM:SS or HH:MM:SS; no limit is 0.
+func parseLimit(s string) (time.Duration, error) {
+	if s == "" || s == "UNLIMITED" || s == "Partition_Limit" {
+		return 0, nil
+	}
+	var d, h, m, sec time.Duration
+	form, into := "%d-%d:%d:%d", []any{&d, &h, &m, &sec}
+	if !strings.Contains(s, "-") {
+		form, into = form[3:], into[1:]
+	}
+	if _, err := fmt.Sscanf(s, form, into...); err != nil {
+		return 0, err
+	}
+	return (24*d+h)*time.Hour + m*time.Minute + sec*time.Second, nil
 }
 
 // Deadline returns when a job will be ended: what SLURM_JOB_END_TIME says, or

@@ -83,7 +83,7 @@ func TestShowJob(t *testing.T) {
 	c := recorded(t, map[string]string{"scontrol show job 3": "job.txt", "scontrol show job 5": "job-unlimited.txt"})
 	j, err := c.ShowJob(t.Context(), "3")
 	end := time.Date(2026, 11, 20, 13, 27, 36, 0, time.Local)
-	if err != nil || j.State != "RUNNING" || !j.MayRequeue || !j.End.Equal(end) || len(j.Nodes) != 3 {
+	if err != nil || j.End.Sub(j.Start) != j.Limit || j.Limit == 0 || j.State != "RUNNING" || !j.MayRequeue || !j.End.Equal(end) || len(j.Nodes) != 3 {
 		t.Errorf("got %+v, %v", j, err)
 	}
 	t.Setenv("SLURM_JOB_ID", "3")
@@ -113,12 +113,32 @@ func TestSettled(t *testing.T) {
 	for _, c := range []struct {
 		state    string
 		restarts int
+		ran      time.Duration // of a limit of 10 minutes; 0 = there is none
 		settled  bool
-	}{{"RUNNING", 2, false}, {"TIMEOUT", 2, false}, {"COMPLETING", 2, false}, {"CANCELLED", 2, true}, {"CANCELLED by 0", 2, true},
-		{"PREEMPTED", 2, true}, {"REQUEUED", 2, true}, {"PENDING", 2, true}, {"RUNNING", 3, true}} {
-		if why := (&JobInfo{State: c.state, Restarts: c.restarts}).Settled(2); (why != "") != c.settled {
-			t.Errorf("%s, requeued %d times: got %q, want a reason: %t", c.state, c.restarts, why, c.settled)
+	}{{"RUNNING", 2, time.Minute, false}, {"TIMEOUT", 2, 10 * time.Minute, false}, {"COMPLETING", 2, 10 * time.Minute, false},
+		{"COMPLETING", 2, 11 * time.Minute, false}, {"COMPLETING", 2, 9 * time.Minute, true}, {"COMPLETING", 2, 0, true},
+		{"CANCELLED", 2, time.Minute, true}, {"CANCELLED by 0", 2, time.Minute, true},
+		{"PREEMPTED", 2, time.Minute, true}, {"REQUEUED", 2, time.Minute, true}, {"PENDING", 2, time.Minute, true},
+		{"RUNNING", 3, time.Minute, true}, {"COMPLETING", 3, 10 * time.Minute, true}} {
+		j := JobInfo{State: c.state, Restarts: c.restarts, Start: time.Unix(1e9, 0), End: time.Unix(1e9, 0).Add(c.ran)}
+		if c.ran > 0 {
+			j.Limit = 10 * time.Minute
 		}
+		if why := j.Settled(2); (why != "") != c.settled {
+			t.Errorf("%s after %v, requeued %d times: got %q, want a reason: %t", c.state, c.ran, c.restarts, why, c.settled)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	for s, want := range map[string]time.Duration{"00:01:00": time.Minute, "1-02:03:04": 26*time.Hour + 3*time.Minute + 4*time.Second,
+		"UNLIMITED": 0, "": 0, "Partition_Limit": 0} {
+		if got, err := parseLimit(s); err != nil || got != want {
+			t.Errorf("%q: got %v, %v, want %v", s, got, err, want)
+		}
+	}
+	if _, err := parseLimit("soon"); err == nil {
+		t.Error("a limit that is none: got no error")
 	}
 }
 

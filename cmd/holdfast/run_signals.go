@@ -56,6 +56,11 @@ func (r *runner) signalled(ctx context.Context, a *attempt, s os.Signal) {
 		return
 	}
 	if within, why := r.announces(ctx, s); why != "" {
+		if !a.computing {
+			r.say("%v, %s: final checkpoint as soon as the program computes", s, why)
+			r.deadline, r.lead = time.Now().Add(within-r.grace()), max(r.lead, within) // then it is overdue
+			return
+		}
 		r.stop(a, s.String()+", "+why, within, s)
 		return
 	}

@@ -384,6 +384,20 @@ func commands(t *testing.T, bodies map[string]string) {
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 }
 
+// TestWarnedEarly: a signal that announces the end before the program computes is
+// not lost: the final checkpoint is due as soon as it does.
+func TestWarnedEarly(t *testing.T) {
+	end := time.Now().Add(50 * time.Second)
+	commands(t, map[string]string{"scontrol": "echo JobState=RUNNING Restarts=0 EndTime=" + end.Format("2006-01-02T15:04:05")})
+	r := &runner{job: &slurm.Job{ID: "5"}, stderr: io.Discard, warning: slurm.Warning{Signal: "USR1", Batch: true, Lead: 30 * time.Second}}
+	r.conf.KillWait = 30 * time.Second
+	r.lead, r.deadline = r.warning.Lead, end
+	r.signalled(t.Context(), &attempt{r: r}, syscall.SIGUSR1)
+	if left := time.Until(r.deadline); r.stopping || left > 50*time.Second || left < 40*time.Second || !time.Now().After(r.deadline.Add(-r.lead)) {
+		t.Errorf("stopping: %t, %v are left, the lead is %v", r.stopping, left, r.lead)
+	}
+}
+
 // TestFallen: what srun writes goes through, and the first task that ended with an
 // error is found however the text comes in pieces.
 func TestFallen(t *testing.T) {

@@ -89,11 +89,12 @@ func (j *job) resumed(t *testing.T, ranks int) {
 // the job goes on under its number, and its result is that of an undisturbed run.
 // A signal that does not mean stop is a checkpoint and no more.
 func TestSignals(t *testing.T) {
-	b := newBed(t, 10, "CLUSTER_KILL_WAIT=10", "CLUSTER_GRACE=60")
+	b := newBed(t, 11, "CLUSTER_KILL_WAIT=10", "CLUSTER_GRACE=60")
 	requeue := []string{"--requeue"}
 	// Copying 16 KB of each node to global takes 16 s here; after TERM there are 10.
 	slow := b.hold(t, 0, "slow", 2, []string{"-w", "n9,n10", "-N2", "-t", "10"}, requeue, "HOLDFAST_LOCAL="+cluster.Local,
 		"HOLDFAST_REDUNDANCY=partner:1", "HOLDFAST_FLUSH_RATE=1k")
+	cancelled := b.hold(t, 1, "cancelled", 2, []string{"-w", "n11", "-N1", "-t", "10"}, requeue)
 	scancel := func(flags ...string) func(*testing.T, *job) {
 		return func(t *testing.T, j *job) { b.Run(t, append(append([]string{"scancel"}, flags...), j.id)...) }
 	}
@@ -149,6 +150,12 @@ func TestSignals(t *testing.T) {
 		slow.resumed(t, 2)
 		slow.held(t, "epoch 2 stays at local, partner: copying it to global takes ", "at the rate measured",
 			"stopped after the final checkpoint, epoch 2 at local, partner", "restored epoch 2 from local")
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		cancelled.says(t, "computing on 2 ranks", 1)
+		b.Run(t, "scancel", cancelled.id)
+		cancelled.says(t, "so it is not requeued", 1)
+		cancelled.held(t, "stopped after the final checkpoint, epoch 1 at global")
 	})
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
