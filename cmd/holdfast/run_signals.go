@@ -202,8 +202,9 @@ func (r *runner) readWarning(ctx context.Context) {
 		r.lead = defaultLead
 	}
 	if left := time.Until(r.deadline); !r.deadline.IsZero() && r.lead > left/2 {
-		r.say("warning: the final checkpoint would begin %v before the time limit, which is only %v away; it begins %v before", r.lead, left.Round(time.Second), (left / 2).Round(time.Second))
-		r.lead = left / 2
+		half := (left / 2).Round(time.Second)
+		r.say("warning: the final checkpoint would begin %v before the time limit, which is only %v away; it begins %v before", r.lead, left.Round(time.Second), half)
+		r.lead = half
 	}
 	if r.deadline.IsZero() || r.lead == 0 && r.warning.Lead == 0 {
 		return
