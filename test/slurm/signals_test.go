@@ -94,7 +94,7 @@ func TestSignals(t *testing.T) {
 	// Copying 16 KB of each node to global takes 16 s here; after TERM there are 10.
 	slow := b.hold(t, 0, "slow", 2, []string{"-w", "n9,n10", "-N2", "-t", "10"}, requeue, "HOLDFAST_LOCAL="+cluster.Local,
 		"HOLDFAST_REDUNDANCY=partner:1", "HOLDFAST_FLUSH_RATE=1k")
-	cancelled := b.hold(t, 1, "cancelled", 2, []string{"-w", "n11", "-N1", "-t", "10"}, requeue)
+	cancelled := b.hold(t, 1, "cancelled", 2, []string{"-w", "n11", "-N1", "--exclusive", "-t", "10"}, requeue)
 	scancel := func(flags ...string) func(*testing.T, *job) {
 		return func(t *testing.T, j *job) { b.Run(t, append(append([]string{"scancel"}, flags...), j.id)...) }
 	}
