@@ -134,7 +134,8 @@ func TestSignals(t *testing.T) {
 	}
 	for _, j := range []*job{slow, jobs[len(jobs)-1]} { // what copying takes has to be measured
 		j.says(t, "computing on 2 ranks", 1)
-		b.Run(t, "scancel", "--signal=USR1", j.id)
+		host := strings.TrimSpace(b.Run(t, "squeue", "-h", "-j", j.id, "-o", "%B"))
+		b.Verb(t, "run-on", host, b.bin+"/holdfast", "request", j.there+"/ckpt") // once; a signal comes to each rank
 	}
 	for i, c := range cases {
 		jobs[i].says(t, "restored=false", 2)
