@@ -85,8 +85,8 @@ func TestMistakes(t *testing.T) {
 		{"prune nosuchdirectory", "does not exist"},
 		{"doctor now", "holdfast doctor cannot do with 1 argument(s)"},
 		{"man", "usage: holdfast man DIR"},
-		{"bench cut --ranks 0", "--ranks 0: want numbers from 2 on"},
-		{"bench mpi --runs 0", "at least 1"},
+		{"bench cut --ranks 1", "--ranks 1: want numbers from 2 on"},
+		{"bench mpi --runs 0", "--runs 0: want more than 0"},
 		{"bench peers --mpi lam", `MPI "lam" is not known`},
 		{"bench storage --dir nosuchdirectory", "nosuchdirectory"},
 	} {
