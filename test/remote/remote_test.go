@@ -51,10 +51,10 @@ func TestMovedAtRandomMoments(t *testing.T) {
 			for moved < *moves { // a short run may end before all its moves
 				a := l.app(name, load, l.device(servers...), nil)
 				at := 0
-				l.until("it has a device", a, func() bool { return len(l.clients(servers[0])) > 0 })
+				l.until("it has a device", a, func() bool { return l.number(servers[0], a) != 0 })
 				for range *moves - moved {
 					time.Sleep(time.Duration(r.Int64N(int64(took)/int64(*moves) + 1))) // the moment
-					if !l.move(servers[at], servers[1-at], r.IntN(2) == 0) {
+					if !l.move(a, servers[at], servers[1-at], r.IntN(2) == 0) {
 						break
 					}
 					moved++
@@ -68,12 +68,24 @@ func TestMovedAtRandomMoments(t *testing.T) {
 	}
 }
 
-// move moves the only program of a server to another one; false when it has ended
-// meanwhile.
-func (l *lab) move(from, to *server, named bool) bool {
+// number is an application's at a server, 0 when it has no device there. Those
+// that have ended may be listed for a while.
+func (l *lab) number(s *server, a *app) uint64 {
 	l.Helper()
-	list := l.clients(from)
-	if len(list) == 0 {
+	for _, c := range l.clients(s) {
+		if c.PID == a.cmd.Process.Pid {
+			return c.ID
+		}
+	}
+	return 0
+}
+
+// move moves an application from a server to another one; false when it has ended
+// meanwhile.
+func (l *lab) move(app *app, from, to *server, named bool) bool {
+	l.Helper()
+	number := l.number(from, app)
+	if number == 0 {
 		return false
 	}
 	a, err := gpud.DialAdmin(l.Context(), from.addr, l.key())
@@ -85,7 +97,7 @@ func (l *lab) move(from, to *server, named bool) bool {
 	if named {
 		where += ",pocl"
 	}
-	m, err := a.Move(l.Context(), list[0].ID, where)
+	m, err := a.Move(l.Context(), number, where)
 	if err != nil {
 		for _, ended := range []string{"went away", "there is no client", gpustate.ErrClosed.Error()} {
 			if strings.Contains(err.Error(), ended) {
