@@ -1,0 +1,139 @@
+// Package outfile writes files that somebody has named as the output of a program:
+// whole or not at all, through links, and into what is no file.
+package outfile
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// target returns what is to be written for a name: what a symbolic link names, and
+// info of what is there, nil if there is nothing.
+func target(name string) (string, os.FileInfo, error) {
+	info, err := os.Stat(name)
+	switch {
+	case err == nil && info.IsDir():
+		return name, nil, errors.New("it is a folder")
+	case err == nil && !info.Mode().IsRegular():
+		return name, info, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return name, nil, err
+	}
+	for range 40 { // as many links as Linux follows
+		to, err := os.Readlink(name)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(name), to)
+		}
+		name = to
+	}
+	return name, info, nil
+}
+
+// Check is an error if Write could not write a file of this name now. It leaves
+// everything as it was. A run that takes long asks before it computes.
+func Check(name string) error {
+	to, info, err := target(name)
+	if err == nil && (info == nil || info.Mode().IsRegular()) {
+		err = CheckFolder(filepath.Dir(to))
+	}
+	return err
+}
+
+// IsRegular reports whether a file is behind the name: no device, no pipe, nothing.
+func IsRegular(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// CheckFolder is an error if no file can be created in a folder.
+func CheckFolder(dir string) error {
+	f, err := os.CreateTemp(dir, ".check.*")
+	if err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			err = at.Err // its path is that of the file that is of no interest
+		}
+		return fmt.Errorf("no file can be made in folder %s: %w", dir, err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// Write writes a file: write gets a buffered writer, and the file appears under its
+// name only when all of it is on disk. What stood under the name before an error is
+// then still there. A symbolic link is followed; a device or a pipe is written to as
+// it is.
+func Write(name string, write func(io.Writer) error) error {
+	to, info, err := target(name)
+	switch {
+	case err != nil:
+		return err
+	case info == nil || info.Mode().IsRegular():
+		return replace(to, write)
+	}
+	return fill(to, write)
+}
+
+// replace writes a new file and puts it in the place of name.
+func replace(name string, write func(io.Writer) error) (err error) {
+	dir := filepath.Dir(name)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(name)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if err := buffered(f, write); err != nil {
+		return err
+	}
+	if err := f.Chmod(0o644); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), name); err != nil {
+		return err
+	}
+	return syncFolder(dir)
+}
+
+// syncFolder makes the names in a folder durable.
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// fill writes to what is no regular file.
+func fill(name string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(buffered(f, write), f.Close())
+}
+
+func buffered(f io.Writer, write func(io.Writer) error) error {
+	w := bufio.NewWriterSize(f, 1<<20)
+	if err := write(w); err != nil {
+		return err
+	}
+	return w.Flush()
+}
