@@ -134,7 +134,7 @@ func (r *runner) judge(ctx context.Context, a *attempt) (code int, over bool) {
 		r.say("the program has ended")
 		return exitGood, true
 	case rep.Ended:
-		return r.closed(ctx, a)
+		return r.allClosed(ctx, a)
 	case r.stopping:
 		r.say("ended while it was being stopped, with code %d; it goes on from its newest checkpoint when started again", a.code)
 		return r.left(ctx, exitStopped), true
@@ -142,9 +142,9 @@ func (r *runner) judge(ctx context.Context, a *attempt) (code int, over bool) {
 	return r.again(ctx, a)
 }
 
-// closed judges a run whose ranks had all called Close when something went wrong.
+// allClosed judges a run whose ranks had all called Close when something went wrong.
 // What the program does after Close is not known here: results may be missing.
-func (r *runner) closed(ctx context.Context, a *attempt) (code int, over bool) {
+func (r *runner) allClosed(ctx context.Context, a *attempt) (code int, over bool) {
 	a.died(time.Now(), 0, "")
 	a.examine(ctx)
 	<-a.examined

@@ -134,7 +134,7 @@ func (s *Server) oversee(w *worker, gone <-chan struct{}) {
 			w.dismiss("the server ends")
 		case <-look.C:
 		}
-		if since.IsZero() && w.hungUp() {
+		if since.IsZero() && w.clientLeft() {
 			since = time.Now()
 		}
 		if !since.IsZero() && time.Since(since) > s.opt.parting {
@@ -146,8 +146,8 @@ func (s *Server) oversee(w *worker, gone <-chan struct{}) {
 	}
 }
 
-// hungUp says whether the client has closed its connection.
-func (w *worker) hungUp() bool {
+// clientLeft says whether the client has closed its connection.
+func (w *worker) clientLeft() bool {
 	list := []unix.PollFd{{Fd: int32(w.conn), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(list, 0)
 	return err == nil && n > 0 && list[0].Revents != 0
