@@ -173,24 +173,15 @@ func TestHostMemoryEvacuated(t *testing.T) {
 		c := open(t, a.sel)
 		all = append(all, c)
 		running.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			again(t, stop, func() error {
 				m, free, err := gpustate.HostMemory[float32](c.d, elements)
 				if err != nil {
-					t.Error(err)
-					return
+					return err
 				}
 				_, down := c.q.ReadAsync(c.b, 0, gpustate.Bytes(m))
 				_, up := c.q.WriteAsync(c.b, 0, gpustate.Bytes(m))
-				if err := errors.Join(down, up, c.step(), free()); err != nil {
-					t.Error(err)
-					return
-				}
-			}
+				return errors.Join(down, up, c.step(), free())
+			})
 		})
 	}
 	for i := range 8 {
@@ -198,12 +189,7 @@ func TestHostMemoryEvacuated(t *testing.T) {
 		if i%2 == 1 {
 			from, to = b, a
 		}
-		admin := must(DialAdmin(t.Context(), from.addr, a.sel.KeyFile))(t)
-		st := must(admin.Status(t.Context()))(t)
-		for _, c := range st.Clients {
-			must(admin.Move(t.Context(), c.ID, "remote="+to.addr+",fake"))(t)
-		}
-		ok(t, admin.Close())
+		moveAll(t, from, "remote="+to.addr+",fake")
 	}
 	close(stop)
 	running.Wait()

@@ -24,33 +24,17 @@ func TestMoves(t *testing.T) {
 	for i := range programs {
 		c := open(t, a.sel)
 		programs[i] = c
-		running.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if err := c.step(); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
+		running.Go(func() { again(t, stop, c.step) })
 	}
 	r := rand.New(rand.NewPCG(4, 4))
 	moves := 0
 	for range 12 {
 		for _, from := range []*place{a, b} {
-			admin := must(DialAdmin(t.Context(), from.addr, a.sel.KeyFile))(t)
-			st := must(admin.Status(t.Context()))(t)
 			to := []string{"remote=" + a.addr + ",fake", "remote=" + b.addr + ",#1", "fake:1"}[r.IntN(3)]
 			if moves < 20 && to == "fake:1" {
 				to = "remote=" + b.addr + ",fake:1" // once it is on its own machine it stays there
 			}
-			for _, c := range st.Clients {
-				m, err := admin.Move(t.Context(), c.ID, to)
-				ok(t, err)
+			for _, m := range moveAll(t, from, to) {
 				moves++
 				var steps gpustate.Migration
 				ok(t, json.Unmarshal(m.Steps, &steps))
@@ -58,7 +42,6 @@ func TestMoves(t *testing.T) {
 					t.Errorf("steps are %+v", steps)
 				}
 			}
-			ok(t, admin.Close())
 		}
 	}
 	close(stop)

@@ -182,3 +182,30 @@ func (c *counter) check() error {
 	}
 	return nil
 }
+
+// again repeats a program's step until stop is closed or it fails.
+func again(t *testing.T, stop <-chan struct{}, step func() error) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		if err := step(); err != nil {
+			t.Error(err)
+			return
+		}
+	}
+}
+
+// moveAll moves every program of a server to another device.
+func moveAll(t *testing.T, from *place, to string) (list []Moved) {
+	t.Helper()
+	admin := must(DialAdmin(t.Context(), from.addr, from.sel.KeyFile))(t)
+	st := must(admin.Status(t.Context()))(t)
+	for _, c := range st.Clients {
+		list = append(list, must(admin.Move(t.Context(), c.ID, to))(t))
+	}
+	ok(t, admin.Close())
+	return list
+}
