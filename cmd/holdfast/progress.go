@@ -78,11 +78,7 @@ func (f countingFile) WriteAt(p []byte, off int64) (int, error) {
 // a second, from the second half second on, and goes at the end.
 type bar struct {
 	w     io.Writer
-	what  string
-	total int64 // about; 0 when nobody knows
-	done  func() int64
-	text  func(int64) string               // for a number of what is counted
-	say   func(since time.Duration) string // what to draw instead; nil: line
+	line  func(since time.Duration) string
 	begun time.Time
 	wide  int // of what was drawn last
 }
@@ -99,7 +95,8 @@ func showBar(cmd *cobra.Command, what string, total int64, done func() int64, te
 	if !isTerminal(cmd.ErrOrStderr()) {
 		return func() {}
 	}
-	b := &bar{w: cmd.ErrOrStderr(), what: what, total: total, done: done, text: text}
+	c := &counter{what: what, total: total, done: done, text: text}
+	b := &bar{w: cmd.ErrOrStderr(), line: c.line}
 	return b.show()
 }
 
@@ -119,10 +116,11 @@ func steps(cmd *cobra.Command, what string, total int) (begin func(step string),
 		return func(string) {}, func() {}
 	}
 	s := &stepper{what: what, total: total}
-	b := &bar{w: cmd.ErrOrStderr(), say: s.line}
+	b := &bar{w: cmd.ErrOrStderr(), line: s.line}
 	return s.begin, b.show()
 }
 
+// stepper counts steps that begin one after the other.
 type stepper struct {
 	what  string
 	total int
@@ -168,11 +166,7 @@ func (b *bar) run(quit <-chan struct{}) {
 }
 
 func (b *bar) draw(now time.Time) {
-	line := b.line
-	if b.say != nil {
-		line = b.say
-	}
-	runes := []rune(line(now.Sub(b.begun)))
+	runes := []rune(b.line(now.Sub(b.begun)))
 	runes = runes[:min(len(runes), columns(b.w)-1)] // a line that is broken cannot be drawn over
 	fmt.Fprintf(b.w, "\r%-*s", b.wide, string(runes))
 	b.wide = len(runes)
@@ -188,15 +182,23 @@ func columns(w io.Writer) int {
 	return 80
 }
 
+// counter watches a count grow.
+type counter struct {
+	what  string
+	total int64 // about; 0 when nobody knows
+	done  func() int64
+	text  func(int64) string // for a number of what is counted
+}
+
 // line says how far it is, at which rate, and how long it will take.
-func (b *bar) line(since time.Duration) string {
-	n := b.done()
+func (c *counter) line(since time.Duration) string {
+	n := c.done()
 	rate := float64(n) / since.Seconds()
-	if b.total <= 0 {
-		return fmt.Sprintf("%s %s, %s/s", b.what, b.text(n), b.text(int64(rate)))
+	if c.total <= 0 {
+		return fmt.Sprintf("%s %s, %s/s", c.what, c.text(n), c.text(int64(rate)))
 	}
-	share := min(1, float64(n)/float64(b.total))
-	return fmt.Sprintf("%s %s  %s of %s, %s/s%s", b.what, gauge(share), b.text(min(n, b.total)), b.text(b.total), b.text(int64(rate)), toGo(share, since))
+	share := min(1, float64(n)/float64(c.total))
+	return fmt.Sprintf("%s %s  %s of %s, %s/s%s", c.what, gauge(share), c.text(min(n, c.total)), c.text(c.total), c.text(int64(rate)), toGo(share, since))
 }
 
 // gauge draws a share of a whole.

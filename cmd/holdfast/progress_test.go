@@ -12,7 +12,7 @@ import (
 )
 
 func TestBarLine(t *testing.T) {
-	b := bar{what: "verifying", total: 8 << 30, done: func() int64 { return 2 << 30 }, text: sizeText}
+	b := counter{what: "verifying", total: 8 << 30, done: func() int64 { return 2 << 30 }, text: sizeText}
 	const want = "verifying [#####...............]  25 %  2.0 GiB of 8.0 GiB, 1.0 GiB/s, 6.0 s to go"
 	if got := b.line(2 * time.Second); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -26,7 +26,8 @@ func TestBarLine(t *testing.T) {
 // TestBarDraws: a bar is drawn over itself and goes at the end.
 func TestBarDraws(t *testing.T) {
 	var out bytes.Buffer
-	b := bar{w: &out, what: "removing", done: func() int64 { return 3 }, text: sizeText, begun: time.Now().Add(-time.Second)}
+	c := counter{what: "removing", done: func() int64 { return 3 }, text: sizeText}
+	b := bar{w: &out, line: c.line, begun: time.Now().Add(-time.Second)}
 	b.draw(b.begun.Add(time.Second))
 	quit := make(chan struct{})
 	close(quit)
@@ -52,7 +53,7 @@ func TestSteps(t *testing.T) {
 	}
 	s.begin(strings.Repeat("long ", 40))
 	var out bytes.Buffer
-	b := bar{w: &out, say: s.line}
+	b := bar{w: &out, line: s.line}
 	if b.draw(time.Now()); out.Len() != 80 || b.wide != 79 {
 		t.Errorf("got %d bytes, want a carriage return and 79", out.Len())
 	}
