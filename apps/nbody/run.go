@@ -7,7 +7,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/picture"
-	"github.com/holdfast-hpc/holdfast/internal/outfile"
 )
 
 // A simulation is the state of one rank. What is protected says so.
@@ -39,7 +38,7 @@ func (c *config) simulate(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	if c.snapshotEvery > 0 && j.World.Rank() == 0 {
-		if err := outfile.CheckFolder(c.snapshots); err != nil {
+		if err := job.CheckFolder(c.snapshots); err != nil {
 			return fmt.Errorf("snapshots: %w", err)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 	"github.com/holdfast-hpc/holdfast/internal/benchplot"
-	"github.com/holdfast-hpc/holdfast/internal/outfile"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -63,14 +62,14 @@ func (o *benchOutput) check() error {
 	if o.plot == "" {
 		return nil
 	}
-	err := os.MkdirAll(o.plot, 0o755)
-	if err == nil {
-		err = outfile.CheckFolder(o.plot)
+	if err := os.MkdirAll(o.plot, 0o755); err != nil {
+		return fmt.Errorf("--plot: %w", err)
 	}
+	f, err := os.CreateTemp(o.plot, ".check-*")
 	if err != nil {
 		return fmt.Errorf("--plot: %w", err)
 	}
-	return nil
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // note shows progress on a terminal: which of about so many steps is under way, 0

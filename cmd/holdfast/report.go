@@ -2,11 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/outfile"
 	"github.com/holdfast-hpc/holdfast/internal/report"
 	"github.com/spf13/cobra"
 )
@@ -67,14 +69,37 @@ Exit codes: 0 written; 2 no event logs, or not of one job, or an I/O error.`,
 	return cmd
 }
 
-// toFile writes a file as outfile.Write does, and says so.
+// toFile writes a file, whole or not at all, and says so. A device or a pipe is
+// written to as it is.
 func toFile(cmd *cobra.Command, name string, write func(io.Writer) error) error {
 	if name == "-" {
 		return write(cmd.OutOrStdout())
 	}
-	if err := outfile.Write(name, write); err != nil || !outfile.IsRegular(name) {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(f), f.Close())
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), ".holdfast-report-*")
+	if err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(cmd.ErrOrStderr(), "wrote", name)
+	defer os.Remove(f.Name()) // gone after the rename
+	err = write(f)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(cmd.ErrOrStderr(), "wrote", name)
 	return err
 }
