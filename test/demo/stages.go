@@ -132,7 +132,7 @@ func (d *demo) restart(ctx context.Context, name string, m launch.MPI, device st
 	if err := r.Wait(); err != nil {
 		return nil, err
 	}
-	s := &stage{name: fmt.Sprintf("restart, %s, %s", m.Name, device),
+	s := &stage{name: fmt.Sprintf("restart, %s, %s", m.Title, device),
 		fromStep: r.Output.LastNumber("nbody: goes on from step ")}
 	s.stats.read(r.Output.String())
 	if s.fromStep < 1 {
