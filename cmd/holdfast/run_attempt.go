@@ -165,11 +165,13 @@ func (a *attempt) listen(ctx context.Context) {
 	if err != nil {
 		return // ctx has ended: the attempt is over
 	}
-	a.mu.Lock()
-	a.sup = w
-	a.mu.Unlock()
+	a.supervise(w)
 	stop := context.AfterFunc(ctx, func() { _ = w.Close() }) // ends Next below
-	defer stop()
+	defer func() {
+		stop()
+		a.supervise(nil) // what is sent to a rank 0 that has left goes nowhere
+		_ = w.Close()
+	}()
 	for {
 		rep, err := w.Next(a.r.patience())
 		select {
@@ -219,6 +221,12 @@ func (a *attempt) watch(ctx context.Context) {
 
 // drain takes the reports that came before the launcher ended.
 func (a *attempt) drain() {
+	a.catchUp()
+	a.died(time.Now(), 0, "")
+}
+
+// catchUp takes the reports that are still to come from a rank 0 that is leaving.
+func (a *attempt) catchUp() {
 	wait := time.NewTimer(300 * time.Millisecond)
 	defer wait.Stop()
 	for a.opened && !a.last.Ended && a.noticedAt.IsZero() {
@@ -226,11 +234,8 @@ func (a *attempt) drain() {
 		case h := <-a.heard:
 			a.hear(h)
 		case <-wait.C:
-			a.died(time.Now(), 0, "")
+			return
 		}
-	}
-	if a.noticedAt.IsZero() {
-		a.died(time.Now(), 0, "")
 	}
 }
 
@@ -511,6 +516,12 @@ func (a *attempt) step() string {
 		return ""
 	}
 	return a.r.job.ID + "." + a.last.Step
+}
+
+func (a *attempt) supervise(w *coordinated.Supervised) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sup = w
 }
 
 // supervised is the connection to rank 0; nil before Open and after the end.

@@ -154,15 +154,22 @@ func (r *runner) stop(a *attempt, why string, within time.Duration, s os.Signal)
 		return
 	}
 	r.stopping = true
+	asked := false
 	if w := a.supervised(); w != nil {
-		if err := w.Request(true, within); err == nil {
-			text := ""
-			if within > 0 {
-				text = ", " + within.Round(100*time.Millisecond).String() + " are left"
-			}
-			r.say("%s: final checkpoint%s", why, text)
-			return
+		asked = w.Request(true, within) == nil
+	}
+	if !asked {
+		a.catchUp() // rank 0 may have left just now
+	}
+	// At the time limit Slurm sends TERM to the ranks as well; they may be done before
+	// it comes here.
+	if asked || a.last.Terminated || a.last.Stopped != 0 {
+		text := ""
+		if within > 0 {
+			text = ", " + within.Round(100*time.Millisecond).String() + " are left"
 		}
+		r.say("%s: final checkpoint%s", why, text)
+		return
 	}
 	r.say("%s: the program cannot be asked for a checkpoint, so the signal is passed on", why)
 	if s == nil {

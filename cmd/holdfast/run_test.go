@@ -114,10 +114,13 @@ func victim() {
 			check(ck.Point(ctx))
 			check(ck.Wait(ctx, "global"))
 		}
+		if mode == "ahead" && step == 30 && err == nil {
+			check(syscall.Kill(os.Getpid(), syscall.SIGTERM))
+		}
 		if mode == "crash" && step == 25 && born == 0 {
 			os.Exit(7)
 		}
-		for mode == "wait" && step == 30 && err == nil {
+		for (mode == "wait" || mode == "ahead") && step == 30 && err == nil {
 			time.Sleep(5 * time.Millisecond) // until a signal
 			err = ck.Point(ctx)
 		}
@@ -128,6 +131,13 @@ func victim() {
 	}
 	if mode == "hang" {
 		select {}
+	}
+	if mode == "ahead" {
+		dir := os.Getenv("HOLDFAST_GLOBAL")
+		check(os.WriteFile(filepath.Join(dir, "closed"), nil, 0o644))
+		for _, err := os.Stat(filepath.Join(dir, "go")); err != nil; _, err = os.Stat(filepath.Join(dir, "go")) {
+			time.Sleep(5 * time.Millisecond)
+		}
 	}
 	if err != nil {
 		os.Exit(3)
@@ -179,6 +189,40 @@ func TestRun(t *testing.T) {
 				t.Errorf("got code %d, want %d and %s\n%s", code, c.code, c.says, errs.String())
 			}
 		})
+	}
+}
+
+// TestToldLate: a program that was sent TERM and has closed is not sent it again when
+// the signal comes to this command as well.
+func TestToldLate(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("SLURM_JOB_ID", "")
+	t.Setenv("VICTIM", "ahead")
+	t.Setenv("HOLDFAST_CONTROL_PEER_TIMEOUT", "1m")
+	t.Setenv("HOLDFAST_GLOBAL", dir)
+	t.Setenv("HOLDFAST_LOCAL", "")
+	t.Setenv("HOLDFAST_CONTROL_INTERFACE", "127.0.0.1")
+	errs := &lockedBuffer{}
+	code := make(chan int, 1)
+	go func() {
+		code <- Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--max-restarts=0", "--", os.Args[0]}, io.Discard, errs)
+	}()
+	until := func(holds func() bool) {
+		for !holds() && len(code) == 0 {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	until(func() bool { _, err := os.Stat(filepath.Join(dir, "closed")); return err == nil })
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	until(func() bool { return strings.Contains(errs.String(), "terminated: ") })
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	want := regexp.MustCompile(`(?s)terminated: final checkpoint.*stopped after the final checkpoint, epoch \d+ at global`)
+	if got := <-code; got != 75 || !want.MatchString(errs.String()) {
+		t.Errorf("got code %d, want 75 and %s\n%s", got, want, errs)
 	}
 }
 
