@@ -298,6 +298,9 @@ func (a *attempt) hear(h heard) {
 		a.died(h.at, time.Duration(l.Silent*float64(time.Second)), l.Node)
 		r.say("rank %d on node %s is lost (noticed by rank %d: %s)", l.Rank, l.Node, l.Noticed, l.Observed)
 	}
+	if rep.Terminated && !a.last.Terminated {
+		r.say("rank 0 was sent TERM, which means stop")
+	}
 	if rep.Ended && !a.last.Ended {
 		a.stuckAt = h.at // from now on the launcher has to end
 	}

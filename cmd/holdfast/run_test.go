@@ -220,7 +220,7 @@ func TestToldLate(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	want := regexp.MustCompile(`(?s)terminated: final checkpoint.*stopped after the final checkpoint, epoch \d+ at global`)
+	want := regexp.MustCompile(`(?s)rank 0 was sent TERM.*terminated: final checkpoint.*stopped after the final checkpoint, epoch \d+ at global`)
 	if got := <-code; got != 75 || !want.MatchString(errs.String()) {
 		t.Errorf("got code %d, want 75 and %s\n%s", got, want, errs)
 	}
