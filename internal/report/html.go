@@ -266,9 +266,16 @@ func (r *Report) epochRow(q *Epoch) epochRow {
 
 func (r *Report) runRow(run *Run) runRow {
 	row := runRow{Number: run.Number, Epochs: run.Epochs, From: run.Begin, To: run.End, Points: run.Points, Ended: run.Ended, Why: run.Why,
-		Began: r.Start.Add(time.Duration(run.Begin) * time.Microsecond).Round(time.Second).Format(time.DateTime), Dead: durOr(run.Dead), Startup: durText(run.Startup),
+		Began: r.Start.Add(time.Duration(run.Begin) * time.Microsecond).Round(time.Second).Format(time.DateTime), Dead: durOr(run.Dead), Startup: durOr(run.Startup),
 		Lasted: durText(float64(run.End-run.Begin) / 1e6), Lost: durOr(run.Lost), Noticed: durOr(run.Noticed), Restored: "nothing: from the start"}
-	if run.Restored > 0 {
+	switch {
+	case !run.began && run.Ended == "running":
+		row.Restored = "not yet"
+	case !run.began:
+		row.Restored = "did not come so far"
+	case run.gone:
+		row.Restored = "not in the log any more"
+	case run.Restored > 0:
 		row.Restored, row.Restore = fmt.Sprintf("epoch %d from %s", run.Restored, run.Level), durText(run.Restore)
 	}
 	return row

@@ -233,14 +233,16 @@ func (m *merger) runs() {
 
 // restart says what a run restored and how long it took.
 func (m *merger) restart(run *Run) {
+	gone := false
 	for i := range m.logs {
 		l := &m.logs[i]
 		if l.Header.Run != run.Number {
 			continue
 		}
+		gone = gone || l.Gone
 		for _, e := range l.Events {
 			if e.Name == events.Restore && !e.Begin && e.Text == "" {
-				run.Restored = e.Epoch
+				run.Restored, run.began = e.Epoch, true
 				run.Startup = max(run.Startup, seconds(e.Mono))
 				if e.Epoch != 0 && seconds(e.Dur) > run.Restore {
 					run.Restore, run.Level = seconds(e.Dur), e.Level
@@ -248,6 +250,8 @@ func (m *merger) restart(run *Run) {
 			}
 		}
 	}
+	run.gone = gone && !run.began
+	run.began = run.began || gone
 }
 
 // ending says how a run ended.

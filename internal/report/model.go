@@ -43,6 +43,8 @@ type Run struct {
 	Points   uint64  `json:"points"`    // of rank 0
 	Logs     int     `json:"logs"`      // ranks that left a log
 	size     int
+	began    bool  // to compute: a rank came to the end of Restore
+	gone     bool  // is how it began: the logs have grown too long
 	death    int64 // µs, when a rank was last heard of that was lost; math.MaxInt64 if none was
 }
 

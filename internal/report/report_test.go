@@ -182,6 +182,64 @@ func TestLineage(t *testing.T) {
 	}
 }
 
+// TestStartsInVain: starts that end, or still are, before they have restored
+// anything do not make the work of the job lost.
+func TestStartsInVain(t *testing.T) {
+	w := newWorld(2, 2)
+	w.start(0)
+	w.compute(100 * time.Second)
+	e := w.checkpoint("test", 0, false, false)
+	w.compute(50 * time.Second)
+	w.kill(-1, false)
+	vain := func() {
+		w.start(e)
+		for r := range w.cur {
+			w.cur[r].Events = w.cur[r].Events[:2] // open, sync
+		}
+		w.keep()
+	}
+	vain()
+	restored := func(r *Report, run int) string { return r.runRow(&r.Runs[run]).Restored }
+	for age, want := range map[time.Duration]string{-2 * time.Second: "not yet", time.Hour: "did not come so far"} {
+		if r := merge(t, w, age); !near(r.Totals.Lost, 50, 1) || restored(r, 1) != want {
+			t.Errorf("lost: got %.1f s, want about 50; restored: got %q, want %q", r.Totals.Lost, restored(r, 1), want)
+		}
+	}
+	w.start(e)
+	w.compute(20 * time.Second)
+	w.end()
+	if r := merge(t, w, time.Hour); !near(r.Totals.Lost, 50, 1) || restored(r, 2) != "epoch 1 from local" || restored(r, 0) != "nothing: from the start" {
+		t.Errorf("after a start that came through: got %.1f s lost, want about 50; restored %q", r.Totals.Lost, restored(r, 2))
+	}
+	w.logs = w.logs[2:] // the start that made the epoch is gone
+	if r := merge(t, w, time.Hour); r.Totals.Lost != 0 || r.Totals.Computing < 20 {
+		t.Errorf("without the first start: got %+v", r.Totals)
+	}
+}
+
+// TestLongLog: a log that has grown so long that its beginning is gone does not
+// say what was restored. That does not make all before it lost.
+func TestLongLog(t *testing.T) {
+	w := newWorld(2, 2)
+	w.start(0)
+	w.compute(100 * time.Second)
+	e := w.checkpoint("test", 0, false, false)
+	w.compute(50 * time.Second)
+	w.kill(-1, false)
+	w.start(e)
+	w.compute(20 * time.Second)
+	w.end()
+	for i := range w.logs[2:] {
+		l := &w.logs[2+i]
+		l.Gone, l.Events = true, l.Events[len(l.Events)-2:]
+	}
+	r := merge(t, w, time.Hour)
+	if got := r.runRow(&r.Runs[1]).Restored; !near(r.Totals.Lost, 50, 1) || got != "not in the log any more" ||
+		!strings.Contains(strings.Join(r.Notes, "\n"), "start 2 does not go back") {
+		t.Errorf("got %.1f s lost, want about 50; restored: %q, notes %q", r.Totals.Lost, got, r.Notes)
+	}
+}
+
 // TestNoticed: what ranks did between the death of another and the end of their
 // patience was no work that was lost.
 func TestNoticed(t *testing.T) {

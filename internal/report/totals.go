@@ -4,23 +4,31 @@ import "math"
 
 // lost finds out which work the newest run does not have. It goes back from
 // there: a run that restored an epoch has what was computed up to its cut, and
-// nothing of what came after that or in the runs between.
+// nothing of what came after that or in the runs between. Runs that did not come
+// so far as to restore, or not yet, say nothing: the one before them counts.
 func (m *merger) lost() {
 	r := m.r
 	kept := map[int]int64{} // by run: until when computing is kept
-	newest := len(r.Runs) - 1
+	newest := m.began(len(r.Runs) - 1)
 	until := int64(math.MaxInt64)
-	if last := &r.Runs[newest]; last.Ended == "killed" {
+	if newest >= 0 && r.Runs[newest].Ended == "killed" {
 		// What it computed after its newest epoch will have to be done again.
-		until = m.newestCut(last.Number, math.MaxUint64)
+		until = m.newestCut(r.Runs[newest].Number, math.MaxUint64)
 	}
 	for at := newest; at >= 0; {
 		run := &r.Runs[at]
 		kept[run.Number] = until
-		if run.Restored == 0 {
-			break
+		switch {
+		case run.Restored > 0:
+			at, until = m.cutOf(run.Restored, at)
+		case run.gone:
+			m.note("the log of start %d does not go back to its beginning, which says what it restored: taken to be the newest checkpoint before it", run.Number)
+			if at = m.began(at - 1); at >= 0 {
+				until = m.newestCut(r.Runs[at].Number, math.MaxUint64)
+			}
+		default: // from the start
+			at = -1
 		}
-		at, until = m.cutOf(run.Restored, at)
 	}
 	for i := range r.Runs {
 		run := &r.Runs[i]
@@ -34,6 +42,15 @@ func (m *merger) lost() {
 		}
 		run.Noticed, run.Lost = run.Noticed/max(n, 1), run.Lost/max(n, 1)
 	}
+}
+
+// began is the newest of the runs up to r.Runs[at] that came so far as to
+// compute; -1 if there is none.
+func (m *merger) began(at int) int {
+	for at >= 0 && !m.r.Runs[at].began {
+		at--
+	}
+	return at
 }
 
 // newestCut is when the newest committed epoch of a run up to a number was cut, 0
@@ -68,10 +85,9 @@ func (m *merger) cutOf(epoch uint64, before int) (run int, at int64) {
 			}
 		}
 	}
-	if before == 0 {
+	if run = m.began(before - 1); run < 0 {
 		return -1, 0
 	}
-	run = before - 1
 	m.note("start %d restored epoch %d, and the logs of the start that made it are not here: what was lost before is not all known", m.r.Runs[before].Number, epoch)
 	return run, m.newestCut(m.r.Runs[run].Number, epoch)
 }
