@@ -84,6 +84,10 @@ func TestConfigRefuses(t *testing.T) {
 		{"interval: -5m", []string{"interval", "negative"}},
 		{"compress: maybe", []string{"compress", `"maybe"`, "true or false"}},
 		{"keep: 1", []string{"keep", "from 2 on"}},
+		{"keep: 0", []string{"keep", "from 2 on"}}, // 0 means all elsewhere
+		{"cut_timeout: 0s", []string{"cut_timeout", "more than 0"}},
+		{"control:\n  peer_timeout: 0s", []string{"control.peer_timeout", "more than 0"}},
+		{"control:\n  heartbeat: 0s", []string{"control.heartbeat", "more than 0"}},
 		{"epoch: -1", []string{"epoch", "from 0 on"}},
 		{"flush_rate: fast", []string{"flush_rate", "500M or 2GiB"}},
 		{"redundancy: mirror", []string{"redundancy", "partner:K or parity:D+P"}},

@@ -35,6 +35,7 @@ const (
 	wantDir      = "a directory"
 	wantBool     = "true or false"
 	wantDuration = "a duration such as 90s, 10m or 24h"
+	wantPositive = "a duration of more than 0, such as 90s"
 	wantCount    = "a whole number from 0 on"
 	wantBytes    = "a number of bytes such as 500M or 2GiB"
 	wantSignals  = "a list of USR1, USR2, TERM, HUP, INT, URG, WINCH, XCPU, or none"
@@ -65,8 +66,8 @@ var settings = []setting{
 		duration(func(o *Options) *time.Duration { return &o.Grace })},
 	{"requeue", "false", wantBool, "put the Slurm job back into the queue after a final checkpoint",
 		truth(func(o *Options) *bool { return &o.Requeue })},
-	{"cut_timeout", "60s", wantDuration, "how long the ranks may take to agree on a cut",
-		duration(func(o *Options) *time.Duration { return &o.CutTimeout })},
+	{"cut_timeout", "60s", wantPositive, "how long the ranks may take to agree on a cut",
+		positive(func(o *Options) *time.Duration { return &o.CutTimeout })},
 	{"keep", "2", "a whole number from 2 on", "committed epochs to keep at each level", setKeep},
 	{"keep_every", "none", wantCount, "keep every n-th epoch at global as well",
 		number(func(o *Options) *int { return &o.KeepEvery })},
@@ -84,10 +85,10 @@ var settings = []setting{
 		signals(func(o *Options) *[]os.Signal { return &o.StopSignals })},
 	{"control.interface", "the first that is up and not loopback", "an interface or address", "where the control plane listens",
 		text(func(o *Options) *string { return &o.Interface })},
-	{"control.heartbeat", "250ms", wantDuration, "how often neighbours say that they are alive",
-		duration(func(o *Options) *time.Duration { return &o.Heartbeat })},
-	{"control.peer_timeout", "1.5s", wantDuration, "silence after which a rank counts as lost",
-		duration(func(o *Options) *time.Duration { return &o.PeerTimeout })},
+	{"control.heartbeat", "250ms", wantPositive, "how often neighbours say that they are alive",
+		positive(func(o *Options) *time.Duration { return &o.Heartbeat })},
+	{"control.peer_timeout", "1.5s", wantPositive, "silence after which a rank counts as lost",
+		positive(func(o *Options) *time.Duration { return &o.PeerTimeout })},
 	{"device", "the best there is", "a selection such as cuda:0, pocl, or remote=node7:7478,cuda:0",
 		"device of the program, on this machine or of a holdfast gpud", setDevice},
 	{"gpud.key", "holdfast/gpud.key in the configuration directory", "a file", "key of holdfast gpud and its clients",
@@ -149,6 +150,19 @@ func duration(at func(*Options) *time.Duration) func(*Options, string) error {
 	}
 }
 
+// positive is a duration that cannot be switched off: 0 would be the default.
+func positive(at func(*Options) *time.Duration) func(*Options, string) error {
+	return func(o *Options, s string) error {
+		if err := duration(at)(o, s); err != nil {
+			return err
+		}
+		if *at(o) == 0 {
+			return errors.New("zero")
+		}
+		return nil
+	}
+}
+
 func number(at func(*Options) *int) func(*Options, string) error {
 	return func(o *Options, s string) error {
 		n, err := strconv.Atoi(s)
@@ -162,7 +176,7 @@ func number(at func(*Options) *int) func(*Options, string) error {
 
 func setKeep(o *Options, s string) error {
 	n, err := strconv.Atoi(s)
-	if err != nil || n != 0 && n < 2 {
+	if err != nil || n < 2 {
 		return errors.New("the epoch before the newest is what is left when a job dies while writing")
 	}
 	o.Keep = n
