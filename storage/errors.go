@@ -129,9 +129,12 @@ type SpaceError struct {
 }
 
 func (e *SpaceError) Error() string {
-	return fmt.Sprintf("level %s directory %s is full: %d bytes needed, %d free, %d missing: "+
-		"keep fewer epochs there or give it more room",
-		e.Level, e.Dir, e.Need, e.Free, e.Missing())
+	missing := fmt.Sprintf("%d free, %d missing", e.Free, e.Missing())
+	if e.Missing() == 0 {
+		missing = fmt.Sprintf("which others had taken, %d free again", e.Free)
+	}
+	return fmt.Sprintf("level %s directory %s is full: %d bytes needed, %s: keep fewer epochs there or give it more room",
+		e.Level, e.Dir, e.Need, missing)
 }
 
 // Missing is the number of bytes by which the level is too small.

@@ -201,6 +201,8 @@ func TestFullDisk(t *testing.T) {
 		_, err := w.stores[0].Put(t.Context(), 2, LevelLocal, sectionsOf(0, 2))
 		if !errors.As(err, &full) {
 			t.Errorf("write %d: got %v, want a *SpaceError", nth, err)
+		} else if text := full.Error(); full.Missing() == 0 && (strings.Contains(text, "missing") || !strings.Contains(text, "free again")) {
+			t.Errorf("write %d: the room that is there again is called too little: %s", nth, text)
 		}
 		f.SetRule(nil)
 		if strings.Contains(f.String(), "/local0/epoch-0000000002/") {
