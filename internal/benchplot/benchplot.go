@@ -1,15 +1,20 @@
 package benchplot
 
 import (
+	"bytes"
 	"fmt"
+	"html"
 	"image/color"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	_ "gonum.org/v1/plot/vg/vgimg" // PNG
@@ -89,15 +94,37 @@ func save(p *plot.Plot, width, height vg.Length, m margins, name string) ([]stri
 }
 
 func write(name string, c io.WriterTo) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return fmt.Errorf("plot: %w", err)
-	}
-	if _, err := c.WriteTo(f); err != nil {
-		f.Close()
+	var b bytes.Buffer
+	if _, err := c.WriteTo(&b); err != nil {
 		return fmt.Errorf("plot %s: %w", name, err)
 	}
-	return f.Close()
+	drawn := b.Bytes()
+	if filepath.Ext(name) == ".svg" {
+		drawn = holdWidths(drawn)
+	}
+	if err := os.WriteFile(name, drawn, 0o666); err != nil {
+		return fmt.Errorf("plot: %w", err)
+	}
+	return nil
+}
+
+// svgText is a text as gonum writes it: the rest of the style, the size and the text.
+var svgText = regexp.MustCompile(`style="font-family:Liberation Serif;([^"]*font-size:([0-9.]+)px[^"]*)">([^<]*)</text>`)
+
+// holdWidths has the texts of an SVG take the room that they were given, in
+// whatever font the reader has instead of the one that they were measured in.
+func holdWidths(svg []byte) []byte {
+	return svgText.ReplaceAllFunc(svg, func(text []byte) []byte {
+		m := svgText.FindSubmatch(text)
+		size, err := strconv.ParseFloat(string(m[2]), 64)
+		if err != nil {
+			return text
+		}
+		face := font.DefaultCache.Lookup(plot.DefaultFont, vg.Points(size))
+		width := face.Width(html.UnescapeString(string(m[3]))).Points()
+		return fmt.Appendf(nil, `textLength="%.2f" lengthAdjust="spacingAndGlyphs" style="font-family:Liberation Serif,Times New Roman,Times,serif;%s">%s</text>`,
+			width, m[1], m[3])
+	})
 }
 
 // A figure is a list of rows with one mark each.

@@ -79,6 +79,10 @@ func TestWrite(t *testing.T) {
 	if err != nil || !strings.Contains(string(svg), "one label") {
 		t.Errorf("no label in the SVG: %v", err)
 	}
+	// Readers that lack the font take another, which may be wider.
+	if texts, held := strings.Count(string(svg), "<text"), strings.Count(string(svg), "textLength="); texts == 0 || held != texts {
+		t.Errorf("%d of %d texts in the SVG have a width:\n%s", held, texts, svg)
+	}
 }
 
 func TestTicks(t *testing.T) {
