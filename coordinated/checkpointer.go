@@ -215,7 +215,8 @@ func (c *Checkpointer) Wait(ctx context.Context, level string) error {
 }
 
 // Close takes part in checkpoints until every rank has called it, waits for the
-// last epoch to be written to all levels, and frees everything. It is
+// last epoch to be written to all levels, and frees everything. Where Restore has
+// failed, or was never called, these checkpoints fail: there is no state to keep. It is
 // collective; a rank that leaves because of an error calls Abort instead, or
 // the others would wait for messages that never come. It may be called again.
 func (c *Checkpointer) Close() error {

@@ -29,6 +29,10 @@ var (
 	ErrClosed = errors.New("checkpointer closed")
 )
 
+// errNoState is why a checkpoint fails that comes to a rank in Close whose Restore
+// has failed, or was never called: what is protected is undefined there.
+var errNoState = errors.New("nothing has been restored, so there is no state to keep")
+
 // ProtectError says what is wrong with one Protect call.
 type ProtectError struct {
 	Name string

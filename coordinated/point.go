@@ -148,6 +148,10 @@ func (c *Checkpointer) settleAndCapture(ctx context.Context, es *EpochStats) (*c
 	if err != nil {
 		return nil, fmt.Errorf("drain messages: %w", err)
 	}
+	if c.gate.Load()&gateRestore != 0 {
+		// In Close. The epoch would be the newest, and take the place of good ones.
+		return nil, errNoState
+	}
 	c.phase("settled")
 	start = time.Now()
 	c.now(stateCapturing)

@@ -205,3 +205,66 @@ func TestMisuse(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestCloseWithoutState: a checkpoint that is asked for before a Restore that
+// fails, or is never called, is not taken in Close: the state is undefined, and the
+// epoch would be the newest.
+func TestCloseWithoutState(t *testing.T) {
+	const ranks = 2
+	opt := testOptions(t)
+	start := func(each func(ctx context.Context, ck *Checkpointer) error) error {
+		return mpitest.NewWorld(ranks, mpitest.Options{Seed: 1}).Run(func(world *mpiwrap.Comm) error {
+			ctx := context.Background()
+			ck, err := Open(ctx, world, opt)
+			if err != nil {
+				return err
+			}
+			if err := each(ctx, ck); err != nil {
+				ck.Abort(err)
+				return err
+			}
+			return ck.Close()
+		})
+	}
+	restore := func(ck *Checkpointer, ctx context.Context, into any) (bool, error) {
+		if err := ck.Protect("step", into); err != nil {
+			return false, err
+		}
+		return ck.Restore(ctx)
+	}
+	if err := start(func(ctx context.Context, ck *Checkpointer) error {
+		step := 7
+		if _, err := restore(ck, ctx, &step); err != nil {
+			return err
+		}
+		return ck.RequestStop(ctx)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	wrong := func(ctx context.Context, ck *Checkpointer) error {
+		if err := ck.Request(ctx); err != nil {
+			return err
+		}
+		other := []float64{1, 2, 3}
+		if restored, err := restore(ck, ctx, &other); restored || err == nil {
+			t.Errorf("restored %v with another type, error %v", restored, err)
+		}
+		return nil
+	}
+	never := func(ctx context.Context, ck *Checkpointer) error { return ck.Request(ctx) }
+	for _, each := range []func(context.Context, *Checkpointer) error{wrong, never, wrong} {
+		if err := start(each); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := start(func(ctx context.Context, ck *Checkpointer) error {
+		step := 0
+		restored, err := restore(ck, ctx, &step)
+		if !restored || step != 7 {
+			t.Errorf("restored %v, step %d, want that of the program that had a state, 7", restored, step)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
