@@ -77,8 +77,8 @@ func (j *job) resumed(t *testing.T, ranks int) {
 	j.says(t, halfway, ranks)
 	j.proceed(t)
 	poll(t, "the result of "+j.here, nil, j.log, func() bool {
-		_, err := os.Stat(j.here + "/result")
-		return err == nil
+		b, err := os.ReadFile(j.here + "/result")
+		return err == nil && len(b) > 0 // it is made empty, then written
 	})
 	if got := read(t, j.here+"/result", j.log()); got != j.want {
 		t.Errorf("got %s, the undisturbed run %s\n%s", got, j.want, j.log())
