@@ -291,3 +291,25 @@ func TestRestoreStaging(t *testing.T) {
 		}
 	}
 }
+
+// TestAskedEvents: commands that wait for each other across queues leave nothing
+// behind although nobody waits for them; not before the end either.
+func TestAskedEvents(t *testing.T) {
+	d, _ := fakeDevice(t, func(i *driver.Info) { i.Lazy = true })
+	s := newSetup(t, d, 8)
+	s.fill(t)
+	for _, window := range []int{0, -1} {
+		a := must(d.QueueWith("", QueueOptions{Window: window}))(t)
+		b := must(d.Queue(""))(t)
+		for i := range 10 * sweepEvery {
+			e := must(a.Launch(s.k, []int{s.n}, nil))(t)
+			must(b.Launch(s.k, []int{s.n}, nil, e))(t)
+			if i%sweepEvery == 0 { // let the device catch up
+				ok(t, must(b.Marker())(t).Wait())
+			}
+		}
+		if n := len(a.asked); n > 3*sweepEvery {
+			t.Errorf("window %d: %d events are kept", window, n)
+		}
+	}
+}

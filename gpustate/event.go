@@ -143,15 +143,19 @@ func (e *Event) Times() (queued, submit, start, end time.Duration, err error) {
 // hold keeps the handle from being released; false if the command is complete.
 func (e *Event) hold() (driver.Event, bool) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.done && e.h == 0 {
+	asked := !e.done && e.h == 0
+	if asked {
 		e.mark()
 	}
-	if e.done {
-		return 0, false
+	h, unfinished := e.h, !e.done
+	if unfinished {
+		e.users++
 	}
-	e.users++
-	return e.h, true
+	e.mu.Unlock()
+	if asked && unfinished {
+		e.q.remember(e)
+	}
+	return h, unfinished
 }
 
 // mark gives the command of a lazy queue a handle: of a marker behind it, and

@@ -3,6 +3,7 @@ package gpustate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -26,6 +27,9 @@ type Queue struct {
 	issued   uint64
 	complete atomic.Uint64
 	marks    []mark // of a window, oldest first
+
+	askedMu sync.Mutex // taken before an event's
+	asked   []*Event   // that have a handle because somebody asked for them, oldest first
 }
 
 // mark is a marker behind a number of commands.
@@ -152,7 +156,7 @@ func (q *Queue) Finish() error {
 func (q *Queue) settle() error {
 	if err := q.dev.drv.Finish(q.h); err != nil {
 		// the commands' own errors say more than the queue's
-		q.retire(len(q.flight))
+		q.retireAll()
 		var command *driver.CommandError
 		if q.failed == nil && errors.As(err, &command) && !errors.Is(err, ErrDeviceLost) {
 			q.failed = err // the queue itself is well
@@ -161,7 +165,7 @@ func (q *Queue) settle() error {
 			return err
 		}
 	}
-	q.retire(len(q.flight))
+	q.retireAll()
 	for _, m := range q.marks {
 		q.dev.drv.ReleaseEvent(m.ev)
 	}
@@ -181,6 +185,33 @@ func (q *Queue) retire(n int) {
 	q.flight = q.flight[n:]
 	if len(q.flight) == 0 {
 		q.flight = nil
+	}
+}
+
+// retireAll lets the events of all commands go. None keeps a handle: the next one
+// may be on another device.
+func (q *Queue) retireAll() {
+	q.retire(len(q.flight))
+	q.askedMu.Lock()
+	defer q.askedMu.Unlock()
+	for _, e := range q.asked {
+		_ = e.wait() // the queue has told how its commands went
+	}
+	q.asked = nil
+}
+
+// remember keeps an event that got its handle after its command was issued, so
+// that the queue can give it back although nobody waits for the event.
+func (q *Queue) remember(e *Event) {
+	q.askedMu.Lock()
+	defer q.askedMu.Unlock()
+	q.asked = append(q.asked, e)
+	if len(q.asked)%sweepEvery == 0 {
+		n := slices.IndexFunc(q.asked, func(e *Event) bool { done, _ := e.poll(); return !done })
+		if n < 0 {
+			n = len(q.asked)
+		}
+		q.asked = slices.Delete(q.asked, 0, n)
 	}
 }
 

@@ -159,3 +159,47 @@ func TestStream(t *testing.T) {
 		t.Fatal("other bytes arrived through the program")
 	}
 }
+
+// TestEventsOverMove: an event that somebody asked for before a move, and did not
+// wait for, is complete after it and says nothing about the new place's commands.
+func TestEventsOverMove(t *testing.T) {
+	both(t, func(t *testing.T, o Options) {
+		a := serve(t, o)
+		o.KeyFile = a.sel.KeyFile
+		b := serve(t, o)
+		c := open(t, a.sel)
+		defer c.d.Close()
+		other := must(c.d.Queue("other"))(t)
+		var before []*gpustate.Event
+		for range 200 {
+			e := must(c.q.Launch(c.k, []int{elements}, nil))(t)
+			must(other.Marker(e))(t)
+			before = append(before, e)
+		}
+		c.n += len(before)
+		ok(t, c.d.MigrateTo(t.Context(), b.sel))
+		gated := must(must(c.d.Program("p", gpustate.Sources{OpenCL: "count gated"}, ""))(t).Kernel("gated"))(t)
+		ok(t, gated.SetArgs(c.b))
+		free := must(c.d.QueueWith("free", gpustate.QueueOptions{OutOfOrder: true, Window: -1}))(t)
+		release := closeGate()
+		defer release()
+		held := must(free.Launch(gated, []int{1}, nil))(t)
+		var after []*gpustate.Event
+		for range 4 * len(before) {
+			after = append(after, must(free.Marker(held))(t))
+		}
+		for i, e := range before {
+			if done, err := e.Done(); !done || err != nil {
+				t.Fatalf("command %d, issued before the move: complete is %v, %v", i, done, err)
+			}
+		}
+		for i, e := range after {
+			if done, err := e.Done(); done || err != nil {
+				t.Fatalf("command %d, issued after the move, is not complete: got %v, %v", i, done, err)
+			}
+		}
+		release()
+		ok(t, free.Finish())
+		ok(t, c.check())
+	})
+}

@@ -16,7 +16,6 @@ type device struct {
 
 	mu     sync.Mutex
 	used   int64
-	next   driver.Event
 	events map[driver.Event]*event
 }
 
@@ -43,7 +42,15 @@ func (d *device) FreeBytes() (int64, bool) {
 	return d.info.GlobalBytes - d.used, true
 }
 
-func (d *device) Close() error { return nil }
+// Close fails when events are left.
+func (d *device) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n := len(d.events); n > 0 {
+		return fault("close", fmt.Sprintf("%d events were not released", n), nil)
+	}
+	return nil
+}
 
 func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 	if err := d.faults.hit("create memory", &d.faults.allocs, driver.ErrOutOfMemory); err != nil {

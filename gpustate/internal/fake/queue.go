@@ -1,7 +1,9 @@
 package fake
 
 import (
+	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
@@ -21,6 +23,9 @@ type command struct {
 	ev   *event
 	wait []*event
 }
+
+// events numbers the events of all devices, so that no two have the same.
+var events atomic.Uint64
 
 // event is complete when done is closed.
 type event struct {
@@ -54,15 +59,12 @@ func (d *device) enqueue(h driver.Handle, wait []driver.Event, do func() error) 
 		return 0, err
 	}
 	c := command{do: do, ev: &event{done: make(chan struct{})}}
-	d.mu.Lock()
-	d.next++
-	id := d.next
-	d.events[id] = c.ev
 	for _, w := range wait {
-		if e := d.events[w]; e != nil {
-			c.wait = append(c.wait, e)
-		}
+		c.wait = append(c.wait, d.event(w))
 	}
+	id := driver.Event(events.Add(1))
+	d.mu.Lock()
+	d.events[id] = c.ev
 	d.mu.Unlock()
 	q := h.(*queue)
 	q.mu.Lock()
@@ -115,18 +117,12 @@ func (d *device) maybeBlocking(q driver.Handle, blocking bool, ev driver.Event, 
 
 func (d *device) WaitEvent(id driver.Event) error {
 	e := d.event(id)
-	if e == nil {
-		return nil
-	}
 	<-e.done
 	return e.err
 }
 
 func (d *device) EventDone(id driver.Event) (bool, error) {
 	e := d.event(id)
-	if e == nil {
-		return true, nil
-	}
 	select {
 	case <-e.done:
 		return true, e.err
@@ -136,15 +132,22 @@ func (d *device) EventDone(id driver.Event) (bool, error) {
 }
 
 func (d *device) ReleaseEvent(id driver.Event) {
+	d.event(id)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.events, id)
 }
 
+// event finds an event. One that was released, or is another device's, is a fault
+// of the caller: a real API crashes.
 func (d *device) event(id driver.Event) *event {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.events[id]
+	e := d.events[id]
+	if e == nil {
+		panic(fmt.Sprintf("fake: event %d was released, or is of another device", id))
+	}
+	return e
 }
 
 func (d *device) Launch(q, kh driver.Handle, g driver.Grid, wait []driver.Event) (driver.Event, error) {
