@@ -66,7 +66,7 @@ func Decode(r io.Reader) (RankLog, error) {
 		}
 	}
 	if len(out.Events) == 0 {
-		return out, ErrNoHeader
+		return out, fmt.Errorf("%w: there is no whole line in it, as when a node dies at once", ErrNoHeader)
 	}
 	return out, nil
 }

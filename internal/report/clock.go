@@ -202,7 +202,7 @@ func abs(n int64) int64 { return max(n, -n) }
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
 func sortClocks(all map[int]map[string]Clock) []Clock {
-	var out []Clock
+	out := []Clock{}
 	for _, nodes := range all {
 		for _, c := range nodes {
 			if !c.reference || c.SetBy != 0 {

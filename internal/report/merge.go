@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
@@ -59,7 +60,7 @@ func (e *JobsError) Error() string {
 // Merge makes the account of logs, in any order.
 func Merge(now time.Time, logs []events.RankLog, notes []string) (*Report, error) {
 	if len(logs) == 0 {
-		return nil, fmt.Errorf("no event log could be read: %v", notes)
+		return nil, noLogs(notes)
 	}
 	m := &merger{r: &Report{Notes: append([]string{}, notes...), Epochs: []Epoch{}, Faults: []Fault{}, made: now}, logs: logs}
 	for i := range logs {
@@ -76,6 +77,19 @@ func Merge(now time.Time, logs []events.RankLog, notes []string) (*Report, error
 	m.totals()
 	m.describe()
 	return m.r, nil
+}
+
+// noLogs says why there is nothing to account for.
+func noLogs(notes []string) error {
+	const most = 3
+	why := strings.Join(notes[:min(most, len(notes))], "; ")
+	switch more := len(notes) - most; {
+	case len(notes) == 0:
+		why = "the directories of the starts are empty"
+	case more > 0:
+		why += fmt.Sprintf("; and %d more", more)
+	}
+	return fmt.Errorf("no event log could be read: %s", why)
 }
 
 // merger holds what Merge works on.

@@ -367,6 +367,34 @@ func TestEmptyDirectories(t *testing.T) {
 	}
 }
 
+// TestUnreadable: logs of which nothing is left are no news of a thousand lines, and
+// one start on one node has lists in its JSON, empty ones.
+func TestUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	runs := filepath.Join(dir, "events", "run-000001")
+	if err := os.MkdirAll(runs, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(time.Now(), 0, dir); err == nil || !strings.Contains(err.Error(), "are empty") {
+		t.Errorf("a start without logs: got %v", err)
+	}
+	for rank := range 5 {
+		if err := os.WriteFile(filepath.Join(runs, fmt.Sprintf("rank-%06d.0.jsonl", rank)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Load(time.Now(), 0, dir); err == nil || strings.Count(err.Error(), "no whole line") != 3 || !strings.Contains(err.Error(), "and 2 more") {
+		t.Errorf("empty logs: got %v", err)
+	}
+	w := newWorld(2, 2)
+	w.start(0)
+	w.end()
+	js, err := json.Marshal(merge(t, w, time.Hour))
+	if err != nil || strings.Contains(string(js), "null") {
+		t.Errorf("got %v, %s", err, js)
+	}
+}
+
 // TestNothingYet: a job that has only just begun, with nothing in its logs but
 // that, and a last line that is half written.
 func TestNothingYet(t *testing.T) {
