@@ -22,6 +22,7 @@ const (
 type chart struct {
 	b      strings.Builder
 	epochs []Epoch
+	all    int     // epochs that there are
 	top    float64 // value at the upper edge
 }
 
@@ -30,10 +31,13 @@ func newChart(all []Epoch, highest func(*Epoch) float64) *chart {
 	for i := range all {
 		if highest(&all[i]) > 0 {
 			c.epochs = append(c.epochs, all[i])
-			c.top = max(c.top, highest(&all[i]))
 		}
 	}
-	c.epochs = c.epochs[max(0, len(c.epochs)-mostBars):]
+	c.all = len(c.epochs)
+	c.epochs = c.epochs[max(0, c.all-mostBars):]
+	for i := range c.epochs {
+		c.top = max(c.top, highest(&c.epochs[i]))
+	}
 	fmt.Fprintf(&c.b, `<svg viewBox="0 0 %.0f %.0f" role="img">`, chartWidth, chartHeight)
 	return c
 }
@@ -63,6 +67,9 @@ func (c *chart) axes(step float64, label func(float64) string) {
 
 func (c *chart) done() template.HTML {
 	c.b.WriteString("</svg>")
+	if c.all > len(c.epochs) {
+		fmt.Fprintf(&c.b, `<p class="soft">the newest %d of %d</p>`, len(c.epochs), c.all)
+	}
 	return template.HTML(c.b.String())
 }
 

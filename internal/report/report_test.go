@@ -570,6 +570,28 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
+// TestChartsHoldTheNewest: a chart of many checkpoints has the newest, at their
+// scale, and says so.
+func TestChartsHoldTheNewest(t *testing.T) {
+	r := &Report{Levels: []string{"local"}}
+	for i := range mostBars + 5 {
+		q := Epoch{Epoch: uint64(i + 1), Bytes: 1 << 20, Stored: map[string]int64{"local": 1 << 20}, Blocked: Spread{Max: 0.001, Ranks: 1}}
+		if i == 0 { // left out
+			q.Bytes, q.Blocked.Max = 1<<40, 1000
+		}
+		r.Epochs = append(r.Epochs, q)
+	}
+	for _, c := range []string{string(r.storageChart()), string(r.blockedChart())} {
+		if !strings.Contains(c, "the newest 160 of 165") || strings.Contains(c, "GiB") || strings.Contains(c, "min 40 s") {
+			t.Errorf("got %.300s ... %s", c, c[max(0, len(c)-60):])
+		}
+	}
+	r.Epochs = r.Epochs[5:]
+	if c := string(r.storageChart()); strings.Contains(c, "newest") {
+		t.Errorf("160 of 160: got ...%s", c[max(0, len(c)-60):])
+	}
+}
+
 func TestDurText(t *testing.T) {
 	for s, want := range map[float64]string{0: "0 s", 25e-6: "25 µs", 0.0042: "4.20 ms", 0.999: "999 ms", 61.5: "61.5 s", 150: "2 min 30 s", 7260: "2 h 1 min", 200000: "2 d 7 h"} {
 		if got := durText(s); got != want {
