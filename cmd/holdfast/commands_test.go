@@ -55,6 +55,11 @@ func TestMan(t *testing.T) {
 			t.Errorf("%s: %v, or no exit codes in it", page, err)
 		}
 	})
+	// What is to be copied keeps its lines.
+	text, err := os.ReadFile(filepath.Join(dir, "holdfast-config.1"))
+	if err != nil || !strings.Contains(string(text), ".EX\nlocal: /scratch/me/ckpt\nglobal: ") {
+		t.Errorf("the example of config is not set as one: %v, %s", err, text)
+	}
 }
 
 func TestCompletion(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -26,6 +27,7 @@ Exit codes: 0 written; 2 could not write.`,
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
+			setExamples(root)
 			header := &doc.GenManHeader{Title: "HOLDFAST", Section: "1", Source: "Holdfast", Manual: "Holdfast"}
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
 				return err
@@ -43,4 +45,20 @@ Exit codes: 0 written; 2 could not write.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write the name of each page as JSON")
 	return cmd
+}
+
+// setExamples indents the examples in the helps of a command and those below it by
+// as much as a page wants for lines that stay as they are. They stand behind an
+// empty line.
+func setExamples(c *cobra.Command) {
+	lines := strings.Split(c.Long, "\n")
+	for i, l := range lines {
+		if strings.HasPrefix(l, "  ") {
+			lines[i] = "  " + l
+		}
+	}
+	c.Long = strings.Join(lines, "\n")
+	for _, sub := range c.Commands() {
+		setExamples(sub)
+	}
 }
