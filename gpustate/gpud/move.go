@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
@@ -90,9 +92,10 @@ func (s *Server) moved(m wire.Moved) {
 	}
 }
 
-// Evacuate refuses new clients and moves all to the places in to, in turn;
-// without any to Options.Peers. It goes on when one cannot be moved to a place,
-// with the next place; the result says for each client where it went or why not.
+// Evacuate refuses new clients and moves all at the same time to the places in to,
+// in turn; without any to Options.Peers. One that cannot be moved to a place is
+// moved to the next; one that is stopped, or in a long command, holds up no other.
+// The result says for each client where it went or why not.
 func (s *Server) Evacuate(ctx context.Context, to []string) ([]Moved, error) {
 	if len(to) == 0 {
 		for _, p := range s.opt.Peers {
@@ -103,22 +106,27 @@ func (s *Server) Evacuate(ctx context.Context, to []string) ([]Moved, error) {
 		return nil, errors.New("evacuate: nowhere to go: name servers, or start gpud with --peer")
 	}
 	s.Drain()
-	list := []Moved{}
-	for n, g := range s.list() {
-		if g.moved.Load() {
-			continue
-		}
-		var m Moved
-		var err error
-		for i := range to {
-			if m, err = s.Move(ctx, g.ID, to[(n+i)%len(to)]); err == nil {
-				break
-			}
-		}
-		if err != nil {
-			m.Client, m.Err = g.ID, err.Error()
-		}
-		list = append(list, m)
+	all := slices.DeleteFunc(s.list(), func(g *guest) bool { return g.moved.Load() })
+	list := make([]Moved, len(all))
+	var moves sync.WaitGroup
+	for n, g := range all {
+		moves.Go(func() { list[n] = s.moveAway(ctx, g, slices.Concat(to[n%len(to):], to[:n%len(to)])) })
 	}
+	moves.Wait()
 	return list, nil
+}
+
+// moveAway moves a client to the first place where it can go.
+func (s *Server) moveAway(ctx context.Context, g *guest, to []string) (m Moved) {
+	for _, place := range to {
+		var err error
+		if m, err = s.Move(ctx, g.ID, place); err == nil {
+			return m
+		}
+		m.Client, m.Err = g.ID, err.Error()
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return m
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
@@ -114,6 +115,54 @@ func TestEvacuate(t *testing.T) {
 	lonely := serve(t, Options{})
 	if _, err := lonely.Evacuate(context.Background(), nil); err == nil {
 		t.Error("an evacuation to nowhere succeeded")
+	}
+}
+
+// TestEvacuateOthers: a program that cannot move for long keeps no other from being
+// moved, and moves when it can.
+func TestEvacuateOthers(t *testing.T) {
+	b := serve(t, Options{})
+	a := serve(t, Options{KeyFile: b.sel.KeyFile, Peers: []string{b.addr + ",fake"}})
+	var list []*counter
+	for range 3 {
+		list = append(list, open(t, a.sel))
+		defer list[len(list)-1].d.Close()
+	}
+	first := list[0]
+	gated := must(must(first.d.Program("p", gpustate.Sources{OpenCL: "count gated"}, ""))(t).Kernel("gated"))(t)
+	ok(t, gated.SetArgs(first.b))
+	release := closeGate()
+	defer release()
+	must(first.q.Launch(gated, []int{1}, nil))(t)
+	ok(t, first.q.Flush())
+	var moved []Moved
+	var err error
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		moved, err = a.Evacuate(t.Context(), nil)
+	}()
+	for deadline := time.Now().Add(time.Minute); a.clients() > 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d programs are still there, want only the one in a long kernel", a.clients())
+		}
+	}
+	select {
+	case <-over:
+		t.Error("the evacuation is over before the last program has moved")
+	default:
+	}
+	release()
+	<-over
+	ok(t, err)
+	for i, m := range moved {
+		if m.Err != "" || m.Client == 0 {
+			t.Errorf("move %d: %+v", i, m)
+		}
+	}
+	for _, c := range list {
+		ok(t, c.step())
+		ok(t, c.check())
 	}
 }
 
