@@ -57,6 +57,9 @@ func add(all *[]Sequence, text []byte) (why string) {
 	if len(text) == 0 {
 		return ""
 	}
+	if bytes.IndexByte(text, '\r') >= 0 {
+		return "a carriage return within the line; a line ends with a line feed"
+	}
 	if text[0] == '>' {
 		name, description := bytes.TrimSpace(text[1:]), []byte(nil)
 		if end := bytes.IndexAny(name, " \t"); end >= 0 {

@@ -50,7 +50,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestReadRefuses(t *testing.T) {
-	for text, line := range map[string]int{"ACGT\n": 1, ">a\nAC\nA1\n": 3, ">a\nA C\n": 2} {
+	for text, line := range map[string]int{"ACGT\n": 1, ">a b\rACGT\r": 1, ">a\nAC\nA1\n": 3, ">a\nA C\n": 2} {
 		_, err := Read(strings.NewReader(text))
 		var format *FormatError
 		if !errors.As(err, &format) || format.Line != line {
