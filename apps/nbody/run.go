@@ -103,6 +103,11 @@ func (s *simulation) loop(ctx context.Context) error {
 	if err := s.Hold(ctx); err != nil {
 		return err
 	}
+	if s.snapshotDue() { // the last step's, which has no step behind it
+		if err := s.snapshot(); err != nil {
+			return err
+		}
+	}
 	return s.finish()
 }
 

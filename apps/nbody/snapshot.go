@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 )
 
-// snapshotDue reports whether the bodies are to be written before the next step.
+// snapshotDue reports whether the bodies are to be written as they are at this step.
 func (s *simulation) snapshotDue() bool {
 	return s.snapshotEvery > 0 && s.step%s.snapshotEvery == 0
 }
