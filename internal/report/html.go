@@ -98,6 +98,9 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		Logs: len(r.lanes), Levels: r.Levels, RanksOpen: r.Size <= 16, Notes: r.Notes}
 	last := r.Runs[len(r.Runs)-1]
 	p.Status, p.StatusText = last.Ended, map[string]string{"closed": "finished", "stopped": "stopped at a checkpoint", "running": "running", "killed": "dead"}[last.Ended]
+	if last.Ended == "closed" && !last.began {
+		p.Status, p.StatusText = "killed", "ended before computing"
+	}
 	p.RowsNote = "a row per rank: what its main thread does above, what is written behind it below; far out, the height of a colour is its share"
 	if shown < len(r.Ranks) {
 		p.RowsNote += fmt.Sprintf("; %d of %d ranks are drawn, the tables count all", shown, len(r.Ranks))

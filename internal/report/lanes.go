@@ -89,7 +89,11 @@ func (t *tracker) event(e *events.Event, at int64) {
 	case events.Open:
 		t.took(e, at, starting, starting)
 	case events.Restore:
-		t.took(e, at, restoring, computing)
+		next := computing
+		if e.Text != "" { // there is nothing to compute with
+			next = ending
+		}
+		t.took(e, at, restoring, next)
 		t.epoch = 0
 	case events.Park:
 		t.took(e, at, parked, held)

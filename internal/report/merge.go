@@ -289,6 +289,9 @@ func (m *merger) ending(run *Run, ts []*tracker) {
 		run.Ended = "stopped"
 	case closed == len(ts):
 		run.Ended = "closed"
+		if !run.began {
+			run.Why = "before it computed anything"
+		}
 	case newest && now-run.End < 3*max(alive, 1e6):
 		run.Ended, m.r.Running = "running", true
 	default:

@@ -205,11 +205,25 @@ func TestStartsInVain(t *testing.T) {
 			t.Errorf("lost: got %.1f s, want about 50; restored: got %q, want %q", r.Totals.Lost, restored(r, 1), want)
 		}
 	}
+	w.start(e) // one that cannot restore it, and ends in order
+	for r := range w.cur {
+		w.cur[r].Events[len(w.cur[r].Events)-1].Text = "restore epoch 1 failed on 2 rank(s)"
+	}
+	w.compute(5 * time.Second)
+	w.end()
+	var page bytes.Buffer
+	if err := merge(t, w, time.Hour).WriteHTML(&page); err != nil || !strings.Contains(page.String(), ">ended before computing<") {
+		t.Errorf("%v, or the page calls a job finished that could not restore", err)
+	}
 	w.start(e)
 	w.compute(20 * time.Second)
 	w.end()
-	if r := merge(t, w, time.Hour); !near(r.Totals.Lost, 50, 1) || restored(r, 2) != "epoch 1 from local" || restored(r, 0) != "nothing: from the start" {
-		t.Errorf("after a start that came through: got %.1f s lost, want about 50; restored %q", r.Totals.Lost, restored(r, 2))
+	r := merge(t, w, time.Hour)
+	if !near(r.Totals.Lost, 50, 1) || restored(r, 3) != "epoch 1 from local" || restored(r, 0) != "nothing: from the start" {
+		t.Errorf("after a start that came through: got %.1f s lost, want about 50; restored %q", r.Totals.Lost, restored(r, 3))
+	}
+	if f := r.Runs[2]; f.Lost != 0 || restored(r, 2) != "did not come so far" || f.Why == "" {
+		t.Errorf("the start that could not restore: got %+v, %q", f, restored(r, 2))
 	}
 	w.logs = w.logs[2:] // the start that made the epoch is gone
 	if r := merge(t, w, time.Hour); r.Totals.Lost != 0 || r.Totals.Computing < 20 {
