@@ -336,6 +336,9 @@ type excuse struct {
 // gaveUp collects, on all ranks, who never reached a Point and why.
 func (a *agent) gaveUp(act cut.GaveUp) {
 	c := a.c
+	if act.Stop {
+		a.stopAgain()
+	}
 	x := excuse{Closed: c.closed.Load()}
 	if !act.Parked {
 		x.State = a.whereabouts()

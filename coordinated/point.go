@@ -126,6 +126,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	<-done.all
 	if len(done.levels) == 0 {
 		c.log.Error("holdfast: the final checkpoint failed, the program goes on", "epoch", e, "error", done.err)
+		_ = c.agent.do(c.ctx, c.agent.stopAgain) // closed: nothing follows
 		return nil
 	}
 	c.events.Emit(events.Event{Name: events.Stop, Epoch: uint64(e), Dur: int64(time.Since(arrived))})

@@ -7,15 +7,24 @@ import (
 
 // trigger asks for checkpoints by the clock, at rank 0: every interval, at the
 // interval that loses the least time for the measured cost and a given time
-// between failures, and once, finally, before a deadline.
+// between failures, and once, finally, before a deadline. A final one that fails
+// is asked for again and again: who wanted it still does.
 type trigger struct {
 	interval time.Duration // 0 = none
 	mtbf     time.Duration // 0 = none; wins over interval
 	final    time.Time     // zero = none
 
-	next  time.Time // when to ask; zero = never
-	asked bool      // for the final one
+	next  time.Time     // when to ask; zero = never
+	asked bool          // for the final one
+	retry time.Time     // of a final one that failed; zero = none
+	pause time.Duration // before it; 0 = none has failed
 }
+
+// The pause before a final checkpoint is asked for again, doubled each time.
+const (
+	firstRetry = 5 * time.Second
+	lastRetry  = time.Minute
+)
 
 // firstCost is the cost that is assumed until a checkpoint has been measured.
 const firstCost = time.Second
@@ -43,8 +52,8 @@ func (t *trigger) plan(now time.Time, cost time.Duration) {
 // wait returns how long until something is due; false if nothing ever is.
 func (t *trigger) wait(now time.Time) (time.Duration, bool) {
 	at := t.next
-	if !t.asked && !t.final.IsZero() && (at.IsZero() || t.final.Before(at)) {
-		at = t.final
+	if stop := t.stopAt(); !stop.IsZero() && (at.IsZero() || stop.Before(at)) {
+		at = stop
 	}
 	if at.IsZero() {
 		return 0, false
@@ -52,10 +61,27 @@ func (t *trigger) wait(now time.Time) (time.Duration, bool) {
 	return max(at.Sub(now), 0), true
 }
 
+// stopAt is when to ask for a final checkpoint; zero = never.
+func (t *trigger) stopAt() time.Time {
+	if !t.asked && !t.final.IsZero() && (t.retry.IsZero() || t.final.Before(t.retry)) {
+		return t.final
+	}
+	return t.retry
+}
+
+// failed plans to ask again for a final checkpoint that came to nothing, and
+// returns when.
+func (t *trigger) failed(now time.Time) time.Duration {
+	t.pause = min(max(2*t.pause, firstRetry), lastRetry)
+	t.retry = now.Add(t.pause)
+	return t.pause
+}
+
 // due reports what to ask for now.
 func (t *trigger) due(now time.Time) (ask, stop bool) {
-	if !t.asked && !t.final.IsZero() && !now.Before(t.final) {
-		t.asked, t.next = true, time.Time{}
+	if at := t.stopAt(); !at.IsZero() && !now.Before(at) {
+		t.asked = t.asked || at.Equal(t.final)
+		t.retry, t.next = time.Time{}, time.Time{}
 		return true, true
 	}
 	if !t.next.IsZero() && !now.Before(t.next) {
@@ -68,6 +94,8 @@ func (t *trigger) due(now time.Time) (ask, stop bool) {
 // name says what asks.
 func (t *trigger) name(stop bool) string {
 	switch {
+	case stop && t.pause > 0:
+		return "a final checkpoint that failed"
 	case stop:
 		return "the deadline"
 	case t.mtbf > 0:
@@ -82,7 +110,8 @@ func (t *trigger) status() *NextStatus {
 	if !ok {
 		return nil
 	}
-	final := !t.asked && !t.final.IsZero() && (t.next.IsZero() || t.final.Before(t.next))
+	at := t.stopAt()
+	final := !at.IsZero() && (t.next.IsZero() || at.Before(t.next))
 	return &NextStatus{By: t.name(final), Seconds: d.Seconds(), Final: final}
 }
 
@@ -133,5 +162,14 @@ func (a *agent) replan(cost time.Duration) {
 		return
 	}
 	a.trigger.plan(time.Now(), cost)
+	a.arm()
+}
+
+// stopAgain runs at rank 0 when a final checkpoint has failed, or was given up.
+func (a *agent) stopAgain() {
+	if a.trigger == nil {
+		return
+	}
+	a.c.log.Warn("holdfast: the final checkpoint is asked for again", "in", a.trigger.failed(time.Now()))
 	a.arm()
 }

@@ -233,7 +233,7 @@ type measured struct {
 
 func (r *runner) measureFile() string { return filepath.Join(r.opt.Global, "holdfast.run.json") }
 
-// measure keeps what the newest checkpoint took, and compares.
+// measure keeps what the newest checkpoint at global took, and compares.
 func (r *runner) measure(rep coordinated.Report) {
 	if rep.Newest == nil || r.opt.Global == "" || r.job == nil {
 		return

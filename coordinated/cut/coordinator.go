@@ -96,8 +96,9 @@ func (m *Machine) tick() {
 		return
 	}
 	if m.overdue() {
+		stop := m.root.stop
 		m.root.pending, m.root.stop, m.root.busy = false, false, false
-		m.giveUp()
+		m.giveUp(stop)
 		return
 	}
 	m.start()

@@ -117,10 +117,12 @@ type Cut struct {
 }
 
 // GaveUp says that the epoch was given up on all ranks; the program goes on.
-// Parked is false on the ranks that are to blame.
+// Parked is false on the ranks that are to blame. At rank 0 Stop says that the
+// epoch was to be a final one.
 type GaveUp struct {
 	Epoch  Epoch
 	Parked bool
+	Stop   bool
 }
 
 func (Send) action()    {}

@@ -101,7 +101,7 @@ func (m *Machine) rest() {
 func (m *Machine) given(e Epoch) {
 	switch {
 	case e == m.epoch:
-		m.giveUp()
+		m.giveUp(false)
 	case e > m.epoch && e > m.void: // it never began here
 		m.void = e
 		for _, c := range m.cfg.Children {
@@ -112,7 +112,7 @@ func (m *Machine) given(e Epoch) {
 }
 
 // giveUp ends the epoch without a cut.
-func (m *Machine) giveUp() {
+func (m *Machine) giveUp(stop bool) {
 	if m.phase == idle || m.phase == cutting {
 		return
 	}
@@ -121,7 +121,7 @@ func (m *Machine) giveUp() {
 	parked := m.atPoint
 	m.phase = idle
 	m.do(Disarm{})
-	m.do(GaveUp{Epoch: m.epoch, Parked: parked})
+	m.do(GaveUp{Epoch: m.epoch, Parked: parked, Stop: stop})
 	if m.atPoint && !m.finished {
 		m.release()
 	}

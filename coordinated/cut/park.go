@@ -9,7 +9,7 @@ func (m *Machine) nextEpoch(e Epoch) {
 	case m.phase == cutting:
 		m.next = e // until the main thread has captured the former one
 	default:
-		m.giveUp() // if the former one is still open here, its end was lost
+		m.giveUp(false) // if the former one is still open here, its end was lost
 		m.park(e)
 	}
 }

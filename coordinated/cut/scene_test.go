@@ -204,7 +204,7 @@ func (s *scene) step(r *actor, ev Event) {
 			r.cut = a.Epoch
 			s.printf("rank %d: cut epoch=%d%s", r.id, a.Epoch, when(a.Stop, " stop"))
 		case GaveUp:
-			s.printf("rank %d: gave up epoch=%d parked=%t", r.id, a.Epoch, a.Parked)
+			s.printf("rank %d: gave up epoch=%d parked=%t%s", r.id, a.Epoch, a.Parked, when(a.Stop, " stop"))
 		}
 	}
 }
