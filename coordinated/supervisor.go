@@ -98,9 +98,9 @@ type Report struct {
 	Ready     bool                     `json:"ready,omitempty"` // Restore is over
 	Restored  *RestoredStatus          `json:"restored,omitempty"`
 	Committed map[string]storage.Epoch `json:"committed,omitempty"` // newest in this run, by level
-	Newest    *EpochStatus             `json:"newest,omitempty"`
-	Stopped   storage.Epoch            `json:"stopped,omitempty"` // the final checkpoint
-	Ended     bool                     `json:"ended,omitempty"`   // every rank has called Close
+	Newest    *EpochStatus             `json:"newest,omitempty"`    // that is at the last level
+	Stopped   storage.Epoch            `json:"stopped,omitempty"`   // the final checkpoint
+	Ended     bool                     `json:"ended,omitempty"`     // every rank has called Close
 	// Terminated says that rank 0 was sent TERM, which means stop to it. It waits a
 	// moment for Tell, to know how much time that leaves.
 	Terminated bool        `json:"terminated,omitempty"`
@@ -309,7 +309,9 @@ func (r *reporter) fill(rep *Report) {
 		if es.Stopped {
 			rep.Stopped = es.Epoch
 		}
-		rep.Newest = es.status()
+		if _, ok := es.Durable[c.levels[len(c.levels)-1]]; ok {
+			rep.Newest = es.status()
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

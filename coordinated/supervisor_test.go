@@ -307,3 +307,35 @@ func TestCopyTime(t *testing.T) {
 		t.Errorf("twice the bytes of an epoch that took 2s: got %v, want 4s", d)
 	}
 }
+
+// TestReportsCopied: what a checkpoint took is reported while later ones, as under
+// a short interval, are still on their way to global.
+func TestReportsCopied(t *testing.T) {
+	s, err := Supervise("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	opt := testOptions(t)
+	opt.Supervisor = s.Var(false)[len(SupervisorVar)+1:]
+	err = mpitest.NewWorld(1, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
+		ck, _, err := openStep(t.Context(), world, opt)
+		if err != nil {
+			return err
+		}
+		for e := range storage.Epoch(4) {
+			ck.stats.add(EpochStats{Epoch: e + 1})
+			ck.stats.durable(e+1, storage.LevelLocal, time.Second)
+		}
+		ck.stats.durable(1, storage.LevelGlobal, 2*time.Second)
+		ck.stats.durable(2, storage.LevelGlobal, 3*time.Second)
+		var rep Report
+		if ck.reporter.fill(&rep); rep.Newest == nil || rep.Newest.Epoch != 2 || rep.Newest.DurableSeconds[storage.LevelGlobal] != 3 {
+			t.Errorf("got %+v, want epoch 2 after 3 s", rep.Newest)
+		}
+		return ck.Close()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
