@@ -111,9 +111,11 @@ func victim() {
 			check(ck.Request(ctx))
 		}
 		if err = ck.Point(ctx); err == nil && step%10 == 0 {
-			check(ck.Point(ctx))
-			check(ck.Wait(ctx, "global"))
+			if err = ck.Point(ctx); err == nil { // a signal may have come meanwhile
+				check(ck.Wait(ctx, "global"))
+			}
 		}
+		check(err)
 		if mode == "ahead" && step == 30 && err == nil {
 			check(syscall.Kill(os.Getpid(), syscall.SIGTERM))
 		}
@@ -212,7 +214,10 @@ func TestToldLate(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
-	until(func() bool { _, err := os.Stat(filepath.Join(dir, "closed")); return err == nil })
+	until(func() bool {
+		_, err := os.Stat(filepath.Join(dir, "closed"))
+		return err == nil && strings.Contains(errs.String(), "rank 0 was sent TERM")
+	})
 	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
