@@ -40,15 +40,18 @@ type runner struct {
 	deadline time.Time     // zero = none
 	lead     time.Duration // the final checkpoint's, before the deadline; 0 = none
 	warning  slurm.Warning
-	newest   storage.Epoch // that was measured
-	warned   bool          // that the lead is too short
-	opening  time.Duration // of the first start, until rank 0 reported
-	unopened int           // starts in a row that did not come to Open
-	computed bool          // a start came to a Point
-	began    bool          // a start found nothing to restore
-	safe     bool          // an epoch was there before, or is at a level that survives a node
-	fresh    bool          // starts are to restore nothing, until one has committed an epoch
-	stopping bool          // a final checkpoint was asked for
+	// graceTime is what the partition gives a job that is preempted. It is asked for
+	// at the start: when that happens there is no time to lose.
+	graceTime time.Duration
+	newest    storage.Epoch // that was measured
+	warned    bool          // that the lead is too short
+	opening   time.Duration // of the first start, until rank 0 reported
+	unopened  int           // starts in a row that did not come to Open
+	computed  bool          // a start came to a Point
+	began     bool          // a start found nothing to restore
+	safe      bool          // an epoch was there before, or is at a level that survives a node
+	fresh     bool          // starts are to restore nothing, until one has committed an epoch
+	stopping  bool          // a final checkpoint was asked for
 
 	starts    int
 	fruitless int                   // attempts in a row without a new epoch
@@ -283,7 +286,7 @@ func (r *runner) left(ctx context.Context, code int) int {
 		r.say("%s", info.Settled(r.job.Restarts))
 		return code
 	}
-	if code == exitStopped && !r.computed {
+	if code == exitStopped && !r.computed && info.Preempted.IsZero() {
 		r.say("the program did not come to compute, so the job is not requeued: it would go round for ever; give it a longer time limit")
 		return code
 	}

@@ -63,6 +63,9 @@ func (r *runner) readJob(ctx context.Context) error {
 		return nil
 	}
 	r.deadline = info.End
+	if r.graceTime, err = r.client.GraceTime(ctx, info.Partition); err != nil {
+		r.say("warning: %v", err)
+	}
 	if r.flags.requeue && !info.MayRequeue {
 		r.say("warning: --requeue: job %s was submitted with --no-requeue, or the site does not requeue; it will end after the final checkpoint and has to be submitted again", r.job.ID)
 	}

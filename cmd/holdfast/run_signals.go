@@ -80,7 +80,7 @@ func (r *runner) announces(ctx context.Context, s os.Signal) (within time.Durati
 		r.say("warning: %v", err)
 		return 0, ""
 	}
-	if within, why := r.preemption(ctx, &quick, &info); why != "" {
+	if within, why := r.preemption(&info); why != "" {
 		return within, why
 	}
 	lead := r.warning.Lead
@@ -99,14 +99,11 @@ func (r *runner) announces(ctx context.Context, s os.Signal) (within time.Durati
 
 // preemption says how long a job has that gives way to another; why is empty if
 // it does not.
-func (r *runner) preemption(ctx context.Context, quick *slurm.Client, info *slurm.JobInfo) (within time.Duration, why string) {
+func (r *runner) preemption(info *slurm.JobInfo) (within time.Duration, why string) {
 	if info.Preempted.IsZero() {
 		return 0, ""
 	}
-	if grace, err := quick.GraceTime(ctx, info.Partition); err == nil {
-		within = time.Until(info.Preempted.Add(grace))
-	}
-	return max(within, r.grace()), "the job is being preempted"
+	return max(time.Until(info.Preempted.Add(r.graceTime)), r.grace()), "the job is being preempted"
 }
 
 // terminated answers ranks that were sent TERM by somebody else than this
@@ -119,10 +116,7 @@ func (r *runner) terminated(ctx context.Context, a *attempt) {
 	}
 	within, why := time.Duration(0), ""
 	if r.job != nil && !r.stopping { // else it was told already
-		quick := slurm.Client{Timeout: time.Second}
-		if info, err := quick.ShowJob(ctx, r.job.ID); err == nil {
-			within, why = r.preemption(ctx, &quick, &info)
-		}
+		within, why = r.ending(ctx)
 	}
 	if err := w.Tell(within); err != nil {
 		r.say("warning: %v", err)
@@ -130,6 +124,18 @@ func (r *runner) terminated(ctx context.Context, a *attempt) {
 	if why != "" {
 		r.stop(a, "terminated, "+why, within, nil)
 	}
+}
+
+// ending says how long the job has after a TERM, if that is more than KillWait; why
+// is empty if nobody knows.
+func (r *runner) ending(ctx context.Context) (within time.Duration, why string) {
+	quick := slurm.Client{Timeout: 2 * time.Second} // rank 0 waits a little longer
+	info, err := quick.ShowJob(ctx, r.job.ID)
+	if err != nil {
+		r.say("warning: it is not known whether the job is being preempted, so the ranks count on KillWait: %v", err)
+		return 0, ""
+	}
+	return r.preemption(&info)
 }
 
 func signalName(s os.Signal) string {
@@ -151,6 +157,7 @@ func signalName(s os.Signal) string {
 // stop asks for the final checkpoint.
 func (r *runner) stop(a *attempt, why string, within time.Duration, s os.Signal) {
 	if r.stopping {
+		r.say("%s: the program is being stopped already", why)
 		return
 	}
 	r.stopping = true

@@ -590,3 +590,44 @@ func TestAcquit(t *testing.T) {
 		}
 	}
 }
+
+// TestLeft: a job that ended before it computed is not put back into the queue, or
+// it would go round for ever; one that gave way to another is.
+func TestLeft(t *testing.T) {
+	for _, c := range []struct {
+		preempted string
+		says      string
+	}{{"None", "did not come to compute"}, {"2026-11-21T20:00:00", "job 5 requeued"}} {
+		commands(t, map[string]string{"scontrol": `[ "$1" = requeue ] || echo "JobState=RUNNING Restarts=0 PreemptTime=` + c.preempted + `"`})
+		errs := &lockedBuffer{}
+		r := &runner{job: &slurm.Job{ID: "5"}, flags: runFlags{requeue: true}, stderr: errs}
+		if code := r.left(t.Context(), exitStopped); code != exitStopped || !strings.Contains(errs.String(), c.says) {
+			t.Errorf("preempted %s: got code %d, want %q\n%s", c.preempted, code, c.says, errs)
+		}
+	}
+}
+
+// TestPreempted: ranks that were sent TERM have the whole GraceTime where the job
+// gives way to another, and what KillWait leaves where Slurm does not say so.
+func TestPreempted(t *testing.T) {
+	now := time.Now().Format("2006-01-02T15:04:05")
+	for _, c := range []struct {
+		name, scontrol string
+		least          time.Duration
+		why, says      string
+	}{
+		{"preempted", "echo JobState=RUNNING Restarts=0 PreemptTime=" + now, 50 * time.Minute, "the job is being preempted", ""},
+		{"a signal by hand", "echo JobState=RUNNING Restarts=0", 0, "", ""},
+		{"no answer", "exit 1", 0, "", "it is not known whether the job is being preempted"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			commands(t, map[string]string{"scontrol": c.scontrol})
+			errs := &lockedBuffer{}
+			r := &runner{job: &slurm.Job{ID: "5"}, stderr: errs, graceTime: time.Hour}
+			within, why := r.ending(t.Context())
+			if within < c.least || within > time.Hour || (within > 0) != (c.least > 0) || why != c.why || !strings.Contains(errs.String(), c.says) {
+				t.Errorf("got %v, %q, want %q\n%s", within, why, c.why, errs)
+			}
+		})
+	}
+}
