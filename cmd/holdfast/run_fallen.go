@@ -27,6 +27,8 @@ var taskEnded = regexp.MustCompile(`^srun: error: (\S+): (tasks? [\d,-]+: .+)`)
 // longestLine is of those that can be such a message.
 const longestLine = 4096
 
+// Write never fails: srun goes on when the disk of its log is full, and must not
+// find its pipe closed because of that.
 func (f *fallen) Write(b []byte) (int, error) {
 	f.mu.Lock()
 	for rest := b; f.at.IsZero() && len(rest) > 0; {
@@ -40,7 +42,8 @@ func (f *fallen) Write(b []byte) (int, error) {
 		rest = more
 	}
 	f.mu.Unlock()
-	return f.w.Write(b)
+	_, _ = f.w.Write(b)
+	return len(b), nil
 }
 
 func (f *fallen) note(line string) {

@@ -260,6 +260,7 @@ func (r *runner) pause(d time.Duration) bool {
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()
+	var kept []os.Signal // one may announce the end of the job: for the next start
 	for {
 		select {
 		case s := <-r.signals:
@@ -267,7 +268,14 @@ func (r *runner) pause(d time.Duration) bool {
 				r.say("%v: not starting again", s)
 				return false
 			}
+			kept = append(kept, s)
 		case <-t.C:
+			for _, s := range kept {
+				select {
+				case r.signals <- s:
+				default: // more of them have come meanwhile
+				}
+			}
 			return true
 		}
 	}

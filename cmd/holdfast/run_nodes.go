@@ -62,6 +62,9 @@ func (r *runner) readJob(ctx context.Context) error {
 		r.say("warning: %v", err)
 		return nil
 	}
+	if r.cmd.kind == launchSrun && len(r.nodes) == 0 { // SLURM_JOB_NODELIST is missing
+		r.nodes = info.Nodes
+	}
 	r.deadline = info.End
 	if r.graceTime, err = r.client.GraceTime(ctx, info.Partition); err != nil {
 		r.say("warning: %v", err)
@@ -131,7 +134,7 @@ func (r *runner) line(nodes, env []string) []string {
 
 	switch {
 	case r.cmd.kind == launchSrun && r.job != nil:
-		if r.asGiven() {
+		if r.asGiven() || len(nodes) == 0 {
 			return append(append([]string{r.cmd.name}, r.cmd.opts...), r.cmd.prog...)
 		}
 		cpus := 0

@@ -178,6 +178,10 @@ func (r *runner) stop(a *attempt, why string, within time.Duration, s os.Signal)
 		r.say("%s: final checkpoint%s", why, text)
 		return
 	}
+	if a.last.Ended {
+		r.say("%s: all ranks have closed, so the program is left to end by itself", why)
+		return
+	}
 	r.say("%s: the program cannot be asked for a checkpoint, so the signal is passed on", why)
 	if s == nil {
 		s = syscall.SIGTERM

@@ -134,7 +134,7 @@ func victim() {
 	if mode == "hang" {
 		select {}
 	}
-	if mode == "ahead" {
+	if mode == "ahead" || mode == "behind" {
 		dir := os.Getenv("HOLDFAST_GLOBAL")
 		check(os.WriteFile(filepath.Join(dir, "closed"), nil, 0o644))
 		for _, err := os.Stat(filepath.Join(dir, "go")); err != nil; _, err = os.Stat(filepath.Join(dir, "go")) {
@@ -194,40 +194,51 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestToldLate: a program that was sent TERM and has closed is not sent it again when
-// the signal comes to this command as well.
+// TestToldLate: a program that has closed, after a TERM of its own or at its end, is
+// not sent the one that comes to this command then: it may be writing its results.
 func TestToldLate(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("SLURM_JOB_ID", "")
-	t.Setenv("VICTIM", "ahead")
-	t.Setenv("HOLDFAST_CONTROL_PEER_TIMEOUT", "1m")
-	t.Setenv("HOLDFAST_GLOBAL", dir)
-	t.Setenv("HOLDFAST_LOCAL", "")
-	t.Setenv("HOLDFAST_CONTROL_INTERFACE", "127.0.0.1")
-	errs := &lockedBuffer{}
-	code := make(chan int, 1)
-	go func() {
-		code <- Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--max-restarts=0", "--", os.Args[0]}, io.Discard, errs)
-	}()
-	until := func(holds func() bool) {
-		for !holds() && len(code) == 0 {
-			time.Sleep(5 * time.Millisecond)
-		}
-	}
-	until(func() bool {
-		_, err := os.Stat(filepath.Join(dir, "closed"))
-		return err == nil && strings.Contains(errs.String(), "rank 0 was sent TERM")
-	})
-	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	until(func() bool { return strings.Contains(errs.String(), "terminated: ") })
-	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	want := regexp.MustCompile(`(?s)rank 0 was sent TERM.*terminated: final checkpoint.*stopped after the final checkpoint, epoch \d+ at global`)
-	if got := <-code; got != 75 || !want.MatchString(errs.String()) {
-		t.Errorf("got code %d, want 75 and %s\n%s", got, want, errs)
+	for _, c := range []struct {
+		victim string
+		code   int
+		first  string // that is waited for
+		says   string // expression
+	}{
+		{"ahead", 75, "rank 0 was sent TERM", `(?s)terminated: final checkpoint.*stopped after the final checkpoint, epoch \d+ at global`},
+		{"behind", 0, "", `(?s)terminated: (final checkpoint|all ranks have closed, so the program is left to end by itself).*the program has ended`},
+	} {
+		t.Run(c.victim, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv("SLURM_JOB_ID", "")
+			t.Setenv("VICTIM", c.victim)
+			t.Setenv("HOLDFAST_CONTROL_PEER_TIMEOUT", "1m")
+			t.Setenv("HOLDFAST_GLOBAL", dir)
+			t.Setenv("HOLDFAST_LOCAL", "")
+			t.Setenv("HOLDFAST_CONTROL_INTERFACE", "127.0.0.1")
+			errs := &lockedBuffer{}
+			code := make(chan int, 1)
+			go func() {
+				code <- Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--max-restarts=0", "--", os.Args[0]}, io.Discard, errs)
+			}()
+			until := func(holds func() bool) {
+				for !holds() && len(code) == 0 {
+					time.Sleep(5 * time.Millisecond)
+				}
+			}
+			until(func() bool {
+				_, err := os.Stat(filepath.Join(dir, "closed"))
+				return err == nil && strings.Contains(errs.String(), c.first)
+			})
+			if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			until(func() bool { return strings.Contains(errs.String(), "terminated: ") })
+			if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-code; got != c.code || !regexp.MustCompile(c.says).MatchString(errs.String()) {
+				t.Errorf("got code %d, want %d and %s\n%s", got, c.code, c.says, errs)
+			}
+		})
 	}
 }
 
@@ -353,6 +364,26 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
+// TestNoNodeList: without SLURM_JOB_NODELIST the nodes are those that Slurm names, and
+// a program is started again as it was where nobody does.
+func TestNoNodeList(t *testing.T) {
+	t.Setenv("SLURM_JOB_ID", "5")
+	t.Setenv("SLURM_JOB_NODELIST", "")
+	t.Setenv("HOLDFAST_GLOBAL", t.TempDir())
+	for list, want := range map[string]string{"n[1-2]": "-w n1,n2", "": "start 2: srun -n2 ./app\n"} {
+		commands(t, map[string]string{
+			"scontrol": `case "$2" in config) echo "KillWait = 30 sec"; echo "SlurmdPort = 6818";; *) echo "JobState=RUNNING Restarts=0 NodeList=` + list + `";; esac`,
+			"sinfo":    `for n in n1 n2; do echo "$n|allocated|none"; done`,
+			"srun":     `[ -e $0.fell ] && exit 0; touch $0.fell; kill -9 $$`,
+		})
+		errs := &lockedBuffer{}
+		code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--", "srun", "-n2", "./app"}, io.Discard, errs)
+		if code != 0 || !strings.Contains(errs.String(), want) {
+			t.Errorf("nodes %q: got code %d, want %q\n%s", list, code, want, errs)
+		}
+	}
+}
+
 // TestRunRefusesInJob: the same inside a job.
 func TestRunRefusesInJob(t *testing.T) {
 	commands(t, map[string]string{
@@ -447,6 +478,24 @@ func TestWarnedEarly(t *testing.T) {
 	}
 }
 
+// failing is a file that takes nothing.
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestPauseKeeps: a signal that comes between two starts is there for the next one.
+func TestPauseKeeps(t *testing.T) {
+	r := &runner{stderr: io.Discard, signals: make(chan os.Signal, 4)}
+	r.signals <- syscall.SIGUSR1
+	if !r.pause(200*time.Millisecond) || len(r.signals) != 1 {
+		t.Errorf("%d signals are kept, want 1", len(r.signals))
+	}
+	r.signals <- syscall.SIGTERM
+	if r.pause(time.Hour) {
+		t.Error("TERM does not end the pause")
+	}
+}
+
 // TestFallen: what srun writes goes through, and the first task that ended with an
 // error is found however the text comes in pieces.
 func TestFallen(t *testing.T) {
@@ -461,6 +510,10 @@ func TestFallen(t *testing.T) {
 				t.Fatal(err)
 			}
 			rest = rest[n:]
+		}
+		full := &fallen{w: failing{}} // the disk of the log is full
+		if n, err := full.Write([]byte(text)); n != len(text) || err != nil {
+			t.Errorf("on a full disk: got %d, %v", n, err)
 		}
 		at, node, why := f.first()
 		if at.IsZero() || node != "n3" || why != "tasks 2,4-5: Exited with exit code 2 (node n3)" || out.String() != text {
