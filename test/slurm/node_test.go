@@ -64,7 +64,7 @@ func TestBatchHostDies(t *testing.T) {
 	j := b.submit(t, 1, "host", []string{"-N3", "--no-kill", "--requeue", "-t", "10"}, []string{"--requeue"}, nil, held, 3)
 	j.says(t, "level=global", 2)
 	b.Verb(t, "kill", "n1")
-	j.says(t, halfway, 3)
+	j.says(t, goesOn, 3)
 	j.proceed(t)
 	j.ends(t)
 	j.held(t, "restored epoch")
