@@ -58,9 +58,10 @@ func (r *runner) readJob(ctx context.Context) error {
 		r.say("warning: %v", err)
 	}
 	info, err := r.client.ShowJob(ctx, r.job.ID)
-	if err != nil {
+	if err != nil { // a controller with too much to do, as when many jobs start at once
 		r.say("warning: %v", err)
-		return nil
+		info.Partition, info.MayRequeue = r.job.Partition, true
+		info.End, _ = r.client.Deadline(ctx, r.job.ID) // from the environment, or a second try
 	}
 	if r.cmd.kind == launchSrun && len(r.nodes) == 0 { // SLURM_JOB_NODELIST is missing
 		r.nodes = info.Nodes

@@ -78,7 +78,7 @@ func (r *runner) announces(ctx context.Context, s os.Signal) (within time.Durati
 	info, err := quick.ShowJob(ctx, r.job.ID)
 	if err != nil {
 		r.say("warning: %v", err)
-		return 0, ""
+		info.End = r.deadline // as it was at the start
 	}
 	if within, why := r.preemption(&info); why != "" {
 		return within, why

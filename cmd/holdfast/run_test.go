@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -464,17 +465,34 @@ func commands(t *testing.T, bodies map[string]string) {
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 }
 
+// TestSlowSlurm: the time limit is known from the environment when Slurm does not
+// answer at the start.
+func TestSlowSlurm(t *testing.T) {
+	commands(t, map[string]string{"scontrol": `[ "$1 $2" = "write batch_script" ] && echo "#SBATCH --signal=B:USR1@200" || exit 1`})
+	end := time.Now().Add(time.Hour).Truncate(time.Second)
+	t.Setenv("SLURM_JOB_ID", "5")
+	t.Setenv("SLURM_JOB_END_TIME", fmt.Sprint(end.Unix()))
+	r := &runner{cmd: &command{}, job: &slurm.Job{ID: "5"}, flags: runFlags{requeue: true}, stderr: io.Discard}
+	if err := r.readJob(t.Context()); err != nil || !r.deadline.Equal(end) || r.lead != 200*time.Second {
+		t.Errorf("got %v, the limit at %v and a lead of %v, want %v and 200s", err, r.deadline, r.lead, end)
+	}
+}
+
 // TestWarnedEarly: a signal that announces the end before the program computes is
-// not lost: the final checkpoint is due as soon as it does.
+// not lost: the final checkpoint is due as soon as it does. So it is when Slurm does
+// not answer at that moment.
 func TestWarnedEarly(t *testing.T) {
 	end := time.Now().Add(50 * time.Second)
-	commands(t, map[string]string{"scontrol": "echo JobState=RUNNING Restarts=0 EndTime=" + end.Format("2006-01-02T15:04:05")})
-	r := &runner{job: &slurm.Job{ID: "5"}, stderr: io.Discard, warning: slurm.Warning{Signal: "USR1", Batch: true, Lead: 30 * time.Second}}
-	r.conf.KillWait = 30 * time.Second
-	r.lead, r.deadline = r.warning.Lead, end
-	r.signalled(t.Context(), &attempt{r: r}, syscall.SIGUSR1)
-	if left := time.Until(r.deadline); r.stopping || left > 50*time.Second || left < 40*time.Second || !time.Now().After(r.deadline.Add(-r.lead)) {
-		t.Errorf("stopping: %t, %v are left, the lead is %v", r.stopping, left, r.lead)
+	for _, answer := range []string{"echo JobState=RUNNING Restarts=0 EndTime=" + end.Format("2006-01-02T15:04:05"), "exit 1"} {
+		commands(t, map[string]string{"scontrol": answer})
+		r := &runner{job: &slurm.Job{ID: "5"}, stderr: io.Discard, warning: slurm.Warning{Signal: "USR1", Batch: true, Lead: 30 * time.Second}}
+		r.conf.KillWait = 30 * time.Second
+		r.deadline = end
+		a := &attempt{r: r, proc: &exec.Cmd{Process: &os.Process{}}} // that is passed nothing
+		r.signalled(t.Context(), a, syscall.SIGUSR1)
+		if left := time.Until(r.deadline); r.stopping || left > 50*time.Second || left < 40*time.Second || r.lead == 0 || !time.Now().After(r.deadline.Add(-r.lead)) {
+			t.Errorf("%s: stopping: %t, %v are left, the lead is %v", answer, r.stopping, left, r.lead)
+		}
 	}
 }
 
