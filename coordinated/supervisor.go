@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -72,9 +73,10 @@ func (s *Supervisor) Accept(ctx context.Context) (*Supervised, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := bufio.NewScanner(c)
-	in.Buffer(nil, 64<<20)
-	return &Supervised{conn: c, in: in}, nil
+	w := &Supervised{conn: c}
+	w.in = bufio.NewScanner(patientReader{w})
+	w.in.Buffer(nil, 64<<20)
+	return w, nil
 }
 
 // Close stops listening.
@@ -82,9 +84,30 @@ func (s *Supervisor) Close() error { return s.plane.Close() }
 
 // Supervised is a running job as its supervisor sees it.
 type Supervised struct {
-	conn net.Conn
-	in   *bufio.Scanner
-	mu   sync.Mutex // guards writing
+	conn     net.Conn
+	in       *bufio.Scanner
+	patience time.Duration // of Next
+	mu       sync.Mutex    // guards writing
+}
+
+// patientReader reads what comes within the patience of Next. Time in which this
+// process itself stands still, because its job is suspended for one, is no
+// silence of the other side: what has been waited is counted in pieces.
+type patientReader struct{ s *Supervised }
+
+// pieces of the patience.
+const pieces = 10
+
+func (r patientReader) Read(b []byte) (n int, err error) {
+	for range pieces {
+		if err = r.s.conn.SetReadDeadline(time.Now().Add(r.s.patience / pieces)); err != nil {
+			return 0, err
+		}
+		if n, err = r.s.conn.Read(b); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+	}
+	return 0, err
 }
 
 // Report is what a job says of itself, four times a second and at once when
@@ -133,9 +156,7 @@ type LostStatus struct {
 // Next returns the next report. Silence for longer than patience, and the end of
 // the connection, are errors: rank 0 or its node is gone, or it has left.
 func (s *Supervised) Next(patience time.Duration) (Report, error) {
-	if err := s.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		return Report{}, err
-	}
+	s.patience = patience
 	if !s.in.Scan() {
 		return Report{}, errors.Join(s.in.Err(), net.ErrClosed)
 	}
