@@ -153,6 +153,10 @@ func (c *command) noteSrun(name, value string) error {
 	case "m", "distribution":
 		c.layout = true
 		c.picks = c.picks || strings.HasPrefix(value, "arbitrary")
+	case "het-group", "pack-group":
+		if value != "0" {
+			return fmt.Errorf("the parts of a heterogeneous job cannot be started again on other nodes; use its first part, or a job of one kind of nodes")
+		}
 	case "w", "nodelist", "x", "exclude", "r", "relative", "F", "nodefile":
 		c.picks = true
 	}

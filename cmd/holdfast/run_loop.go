@@ -139,7 +139,7 @@ func (r *runner) judge(ctx context.Context, a *attempt) (code int, over bool) {
 	case rep.Ended:
 		return r.allClosed(ctx, a)
 	case r.stopping:
-		r.say("ended while it was being stopped, with code %d; it goes on from its newest checkpoint when started again", a.code)
+		r.say("ended while it was being stopped, with code %d; %s", a.code, newestOf(rep))
 		return r.left(ctx, exitStopped), true
 	}
 	return r.again(ctx, a)
@@ -304,6 +304,18 @@ func (r *runner) left(ctx context.Context, code int) int {
 	}
 	r.say("job %s requeued", r.job.ID)
 	return code
+}
+
+// newestOf says from where a run goes on that did not end well.
+func newestOf(rep coordinated.Report) string {
+	var e storage.Epoch
+	for _, at := range rep.Committed {
+		e = max(e, at)
+	}
+	if e == 0 {
+		return "it took no checkpoint since it was started"
+	}
+	return fmt.Sprintf("its newest checkpoint is epoch %d at %s", e, levelsAt(rep, e))
 }
 
 // levelsAt lists where an epoch is committed.

@@ -37,7 +37,7 @@ func TestParseSrun(t *testing.T) {
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	for _, bad := range []string{"srun", "srun -n", "srun -n x ./app", "srun -N0 ./app", "srun -n2 ./a : -n3 ./b"} {
+	for _, bad := range []string{"srun", "srun -n", "srun -n x ./app", "srun -N0 ./app", "srun --het-group=0,1 ./app", "srun -n2 ./a : -n3 ./b"} {
 		if _, err := parseCommand(strings.Fields(bad)); err == nil {
 			t.Errorf("%s: got no error", bad)
 		}
