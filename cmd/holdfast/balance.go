@@ -84,7 +84,7 @@ func balance(ctx context.Context, b *gpud.Balancer, every time.Duration, say fun
 		if ctx.Err() != nil {
 			break
 		}
-		if err != nil && (every == 0 || orders == nil) {
+		if err != nil {
 			fmt.Fprintln(stderr, "holdfast: balance:", err)
 		}
 		for i, o := range orders {

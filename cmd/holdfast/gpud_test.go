@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,6 +103,10 @@ func TestEvacuateVerb(t *testing.T) {
 	}
 	verb(t, exitGood, "balance", a, b, "--key", key)
 	verb(t, exitNoLook, "balance", "unix:/nowhere/s", "--key", key)
+	// one that can be asked is enough
+	if text := verb(t, exitGood, "balance", "unix:/nowhere/s", a, "--key", key); !strings.Contains(text, "/nowhere/s") {
+		t.Errorf("got %q, want it to say which server cannot be asked", text)
+	}
 }
 
 func TestParseSize(t *testing.T) {
@@ -124,6 +130,16 @@ func TestGpudRefuses(t *testing.T) {
 		{"--device", "remote=a:1"}, {"--device", "no such device"}, {"--listen", "256.0.0.1:0"},
 	} {
 		verb(t, exitNoLook, append([]string{"gpud", "--key", key}, args...)...)
+	}
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	socket := filepath.Join(t.TempDir(), "s")
+	verb(t, exitNoLook, "gpud", "--key", key, "--listen", "unix:"+socket, "--metrics", busy.Addr().String())
+	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a server that did not start left its socket: %v", err)
 	}
 }
 

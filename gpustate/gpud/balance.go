@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
 // Load is one device of one server with its programs, as a Policy sees it.
@@ -155,14 +156,22 @@ type Balancer struct {
 	Pause time.Duration
 }
 
-// Once takes the load, decides and moves. It returns the orders with how they
-// went; errors of servers that cannot be asked come beside the rest.
+// How long a server that was reached may take to tell its load, and a program to
+// move: either may be stopped, and others wait to be balanced.
+const (
+	askTime  = wire.HandshakeTime
+	moveTime = 10 * time.Minute
+)
+
+// Once takes the load, decides and moves. It returns the orders, which are nil only
+// when no server could be asked, with how they went; errors of servers that cannot
+// be asked come beside the rest.
 func (b *Balancer) Once(ctx context.Context) ([]Order, []error, error) {
 	loads, err := b.loads(ctx)
 	if loads == nil {
 		return nil, nil, err
 	}
-	orders := b.Policy.Decide(time.Now(), loads)
+	orders := append([]Order{}, b.Policy.Decide(time.Now(), loads)...)
 	results := make([]error, len(orders))
 	for i, o := range orders {
 		results[i] = b.carryOut(ctx, o)
@@ -176,6 +185,8 @@ func (b *Balancer) carryOut(ctx context.Context, o Order) error {
 		return err
 	}
 	defer a.Close()
+	ctx, cancel := context.WithTimeout(ctx, moveTime)
+	defer cancel()
 	_, err = a.Move(ctx, o.Client, fmt.Sprintf("remote=%s,#%d", o.To, o.Device))
 	return err
 }
@@ -206,7 +217,7 @@ func (b *Balancer) loads(ctx context.Context) ([]Load, error) {
 		}
 		loads = nil
 		for _, a := range admins {
-			st, err := a.Status(ctx)
+			st, err := a.load(ctx)
 			if err != nil {
 				errs = append(errs, err)
 				continue
@@ -230,6 +241,13 @@ func (b *Balancer) loads(ctx context.Context) ([]Load, error) {
 		}
 	}
 	return loads, errors.Join(errs...)
+}
+
+// load is Status that does not wait for long.
+func (a *Admin) load(ctx context.Context) (Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	return a.Status(ctx)
 }
 
 // loads divides a server's status by device.

@@ -1,9 +1,13 @@
 package gpud
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"testing"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
 // cluster is programs on devices of a simulated cluster: each keeps the same
@@ -183,5 +187,32 @@ func TestBalancer(t *testing.T) {
 	}
 	if n := len(a.Status().Devices); n != 2 || a.Status().Counts.Moved != 1 {
 		t.Errorf("status is %+v", a.Status())
+	}
+}
+
+// TestBalancerSilent: a server that is reached and then says nothing keeps no
+// other from being looked at.
+func TestBalancerSilent(t *testing.T) {
+	t.Parallel()
+	a := serve(t, Options{})
+	key := must(wire.ReadKey(a.sel.KeyFile))(t)
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			_, _ = wire.Admit(c, key, func(wire.Purpose) bool { return false })
+		}
+	}()
+	bal := &Balancer{Servers: []string{l.Addr().String(), a.addr}, KeyFile: a.sel.KeyFile, Policy: &Window{}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	orders, _, err := bal.Once(ctx)
+	if orders == nil || err == nil || ctx.Err() != nil {
+		t.Errorf("got %v, %v: want it to look at one server and say what is wrong with the other", orders, err)
 	}
 }
