@@ -183,6 +183,14 @@ func (o *gpudFlags) serve(ctx context.Context, stdout, stderr io.Writer) error {
 		// the binary that runs, whatever is at its path by now
 		o.opt.Worker = []string{"/proc/self/exe", workerVerb}
 	}
+	var web net.Listener
+	if o.metrics != "" {
+		var err error
+		if web, err = net.Listen("tcp", o.metrics); err != nil {
+			return fmt.Errorf("--metrics: %w", err)
+		}
+		defer web.Close()
+	}
 	s, err := gpud.New(o.opt)
 	if err != nil {
 		return err
@@ -193,15 +201,11 @@ func (o *gpudFlags) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	for _, a := range s.Addrs() {
 		fmt.Fprintln(stdout, "gpud: listens at", a)
 	}
-	if o.metrics != "" {
-		l, err := net.Listen("tcp", o.metrics)
-		if err != nil {
-			return fmt.Errorf("--metrics: %w", err)
-		}
-		web := &http.Server{Handler: s.Metrics(), ReadHeaderTimeout: 5 * time.Second}
-		go func() { _ = web.Serve(l) }()
-		defer web.Close()
-		fmt.Fprintf(stdout, "gpud: metrics at http://%s/metrics\n", l.Addr())
+	if web != nil {
+		h := &http.Server{Handler: s.Metrics(), ReadHeaderTimeout: 5 * time.Second}
+		go func() { _ = h.Serve(web) }()
+		defer h.Close()
+		fmt.Fprintf(stdout, "gpud: metrics at http://%s/metrics\n", web.Addr())
 	}
 	over, end := context.WithCancel(context.Background())
 	defer end()

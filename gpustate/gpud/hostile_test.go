@@ -17,8 +17,8 @@ import (
 )
 
 // hostile is a server that knows the key, opens a device, and answers the first
-// request after it with what answer gives; then it hangs up.
-func hostile(t *testing.T, key string, welcome wire.Message, answer func(req uint64) []byte) string {
+// request after it with what answer gives; then it hangs up, unless it stays.
+func hostile(t *testing.T, key string, welcome wire.Message, stays bool, answer func(req uint64) []byte) string {
 	t.Helper()
 	k := must(wire.EnsureKey(key))(t)
 	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -46,7 +46,9 @@ func hostile(t *testing.T, key string, welcome wire.Message, answer func(req uin
 				}
 				r := &wire.Reader{B: body}
 				_, _ = c.Write(answer(r.Uint()))
-				_ = c.(*net.TCPConn).CloseWrite()
+				if !stays {
+					_ = c.(*net.TCPConn).CloseWrite()
+				}
 				_, _ = io.Copy(io.Discard, in)
 			}()
 		}
@@ -79,7 +81,7 @@ func TestHostileServer(t *testing.T) {
 		"goodbye and then more": func(uint64) []byte { return append(wire.Append(nil, &wire.Bye{Why: "tired"}), noise...) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			addr := hostile(t, key, good, answer)
+			addr := hostile(t, key, good, name == "another reply", answer)
 			d, err := gpustate.Open(gpustate.Select{Kind: "fake", Remote: addr, KeyFile: key})
 			if err != nil {
 				t.Fatal(err)
@@ -92,10 +94,13 @@ func TestHostileServer(t *testing.T) {
 			if !errors.As(err, &server) || server.Server != addr || !errors.Is(err, gpustate.ErrDeviceLost) {
 				t.Errorf("got %v, want a ServerError that names %s", err, addr)
 			}
+			if name == "another reply" && !strings.Contains(err.Error(), "nothing that was asked") {
+				t.Errorf("got %v after the server's silence, want it to say what came", err)
+			}
 			_ = d.Close()
 		})
 	}
-	_, err := gpustate.Open(gpustate.Select{Kind: "fake", Remote: hostile(t, key, &wire.Moved{}, nil), KeyFile: key})
+	_, err := gpustate.Open(gpustate.Select{Kind: "fake", Remote: hostile(t, key, &wire.Moved{}, false, nil), KeyFile: key})
 	var server *gpustate.ServerError
 	if !errors.As(err, &server) {
 		t.Errorf("without a welcome: got %v, want a ServerError", err)

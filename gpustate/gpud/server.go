@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/cl"
@@ -242,9 +243,13 @@ func clearSocket(path string) error {
 	if info.Mode().Type() != os.ModeSocket {
 		return fmt.Errorf("gpud: %s exists and is no socket", path)
 	}
-	if c, err := net.Dial("unix", path); err == nil {
+	c, err := net.Dial("unix", path)
+	switch {
+	case err == nil:
 		_ = c.Close()
 		return fmt.Errorf("gpud: another server listens at %s", path)
+	case !errors.Is(err, syscall.ECONNREFUSED): // nobody listens
+		return fmt.Errorf("gpud: is another server at %s? %w", path, err)
 	}
 	return os.Remove(path)
 }

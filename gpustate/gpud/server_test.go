@@ -10,8 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
@@ -48,6 +51,7 @@ func TestNoServer(t *testing.T) {
 		{"wrong key", p.addr, other, gpustate.ErrKey, "another key"},
 		{"nobody there", "127.0.0.1:1", "", nil, "is `holdfast gpud` running there?"},
 		{"no such socket", "unix:/nowhere/s", "", nil, "is `holdfast gpud` running there?"},
+		{"a long path", "unix:/" + strings.Repeat("x", 107), "", nil, "the path has 108 bytes, those of sockets have at most 107"},
 		{"no such host", "no-such-host.invalid:70", "", nil, "no-such-host.invalid"},
 		{"no address", "node7", "", nil, "want unix:PATH or HOST:PORT"},
 		{"another service", answering("HTTP/1.1 400 Bad Request\r\n" + strings.Repeat("x", 100)), "", gpustate.ErrNoServer, ""},
@@ -339,4 +343,27 @@ func TestImpossible(t *testing.T) {
 		Image: driver.ImageDesc{Dims: 2, Width: 2, Height: 2, Depth: 1, Order: 0x10B5, Type: 0x10DE}}))
 	ok(t, c.Close())
 	p.quiet(t)
+}
+
+// TestSocketTaken: the socket of a server that answers nobody, because too many
+// wait for it already, stays its own; that of one that has gone is replaced.
+func TestSocketTaken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	fd := must(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	ok(t, unix.Bind(fd, &unix.SockaddrUnix{Name: path}))
+	ok(t, unix.Listen(fd, 0))
+	first := must(net.Dial("unix", path))(t)
+	defer first.Close()
+	err := clearSocket(path)
+	if !errors.Is(err, syscall.EAGAIN) {
+		t.Errorf("got %v, want EAGAIN: nobody accepts", err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("the socket of another server was removed: %v", err)
+	}
+	ok(t, unix.Close(fd))
+	ok(t, clearSocket(path))
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket of a server that has gone: got %v, want it removed", err)
+	}
 }

@@ -237,7 +237,7 @@ func (d *Device) message(op wire.Op, body []byte) error {
 		if err := r.End(); err != nil {
 			return err
 		}
-		d.answer(m)
+		return d.answer(m)
 	case wire.OpMove:
 		var m wire.Move
 		m.Decode(r)
@@ -261,14 +261,17 @@ func (d *Device) message(op wire.Op, body []byte) error {
 	return nil
 }
 
-func (d *Device) answer(m *wire.Reply) {
+func (d *Device) answer(m *wire.Reply) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if c := d.requests[m.Req]; c != nil {
-		delete(d.requests, m.Req)
-		c.reply = m
-		c.keep()
+	c := d.requests[m.Req]
+	if c == nil { // who asked would wait for ever
+		return fmt.Errorf("%w: an answer to nothing that was asked", wire.ErrProtocol)
 	}
+	delete(d.requests, m.Req)
+	c.reply = m
+	c.keep()
+	return nil
 }
 
 // complete takes in that a command or a piece is done.

@@ -43,6 +43,9 @@ func SplitAddr(addr string) (network, address string, err error) {
 		if p == "" {
 			return "", "", errors.New("want unix:PATH, the path is empty")
 		}
+		if most := len(unix.RawSockaddrUnix{}.Path) - 1; len(p) > most {
+			return "", "", fmt.Errorf("unix:%s: the path has %d bytes, those of sockets have at most %d", p, len(p), most)
+		}
 		return "unix", p, nil
 	}
 	address = strings.TrimPrefix(addr, "tcp:")
