@@ -287,7 +287,7 @@ func (r *Report) runRow(run *Run) runRow {
 // clockNotes says how the clocks of the nodes were brought together.
 func (r *Report) clockNotes() []string {
 	var out []string
-	agree, widest := 0, 0.0
+	agree, widest := map[string]bool{}, 0.0
 	for _, c := range r.Clocks {
 		if c.SetBy != 0 {
 			out = append(out, fmt.Sprintf("start %d: the clock of %s was set by %s while the job ran; its times are counted by a clock that is never set", c.Run, c.Node, signed(c.SetBy)))
@@ -303,12 +303,12 @@ func (r *Report) clockNotes() []string {
 			out = append(out, fmt.Sprintf("start %d: the clock of %s is between %s and %s ahead of that of rank 0's node by %d common events; %s was taken off",
 				c.Run, c.Node, signed(c.Low), signed(c.High), c.Events, signed(c.Offset)))
 		default:
-			agree++
+			agree[c.Node] = true
 			widest = max(widest, c.High-c.Low)
 		}
 	}
-	if agree > 0 {
-		out = append(out, fmt.Sprintf("the common events show no difference between the clocks of %d other node(s); it is less than %s", agree, durText(widest)))
+	if len(agree) > 0 {
+		out = append(out, fmt.Sprintf("the common events show no difference between the clocks of %d other node(s); it is less than %s", len(agree), durText(widest)))
 	}
 	if len(out) == 0 {
 		out = append(out, "all ranks of each start were on one node and share its clock")

@@ -107,6 +107,19 @@ func TestClocks(t *testing.T) {
 	}
 }
 
+// TestClocksOfStarts: a node that agrees in each start is one node.
+func TestClocksOfStarts(t *testing.T) {
+	w := newWorld(2, 1)
+	for range 3 {
+		w.start(w.epoch)
+		w.checkpoint("test", 0, false, false)
+		w.end()
+	}
+	if notes := strings.Join(merge(t, w, time.Hour).clockNotes(), "\n"); !strings.Contains(notes, "clocks of 1 other node(s)") {
+		t.Errorf("got %q, want one other node", notes)
+	}
+}
+
 // TestDriftAndSet: what no one offset explains is said.
 func TestDriftAndSet(t *testing.T) {
 	w := newWorld(2, 1)
