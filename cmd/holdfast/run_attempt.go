@@ -38,6 +38,7 @@ type attempt struct {
 	restored  storage.Epoch
 	computing bool
 	stuckAt   time.Time // when points last changed
+	awakeAt   time.Time // when the watch last looked
 	points    uint64
 	diedAt    time.Time
 	noticedAt time.Time
@@ -208,6 +209,7 @@ func (a *attempt) watch(ctx context.Context) {
 			r.signalled(ctx, a, s)
 		case <-tick.C:
 		}
+		a.awake(time.Now())
 		if !a.noticedAt.IsZero() && !a.last.Ended {
 			a.examine(ctx) // while the ranks that are left go
 		}
@@ -217,6 +219,15 @@ func (a *attempt) watch(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// awake is called again and again. Time in which this command stood still, because
+// the job was suspended, is not held against the program.
+func (a *attempt) awake(now time.Time) {
+	if gap := now.Sub(a.awakeAt); !a.awakeAt.IsZero() && gap > time.Second {
+		a.startedAt, a.stuckAt = a.startedAt.Add(gap), a.stuckAt.Add(gap)
+	}
+	a.awakeAt = now
 }
 
 // drain takes the reports that came before the launcher ended.

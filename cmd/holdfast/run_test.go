@@ -273,6 +273,24 @@ func TestRunCannotRestore(t *testing.T) {
 	}
 }
 
+// TestSuspended: a job that stood still for an hour has not been stuck for it.
+func TestSuspended(t *testing.T) {
+	flags := runFlags{stall: time.Minute, endTimeout: time.Minute, startTimeout: time.Minute}
+	before := time.Now().Add(-time.Hour)
+	for _, last := range []coordinated.Report{{Ready: true}, {Ended: true}, {}} {
+		a := &attempt{r: &runner{flags: flags, stderr: io.Discard}, last: last, opened: last.Ready, startedAt: before, stuckAt: before, awakeAt: before}
+		a.awake(time.Now())
+		if why := a.overdue(t.Context()); why != "" {
+			t.Errorf("%+v: got %q", last, why)
+		}
+		a.startedAt, a.stuckAt = before, before // it is awake and stuck
+		a.awake(time.Now())
+		if why := a.overdue(t.Context()); why == "" {
+			t.Errorf("%+v: a program that is stuck goes on", last)
+		}
+	}
+}
+
 // TestStaysFresh: starts go on restoring nothing until one has an epoch of its own.
 func TestStaysFresh(t *testing.T) {
 	fresh := func(r *runner) bool { return slices.Contains(r.vars(nil), "HOLDFAST_FRESH=1") }
