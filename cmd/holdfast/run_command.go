@@ -255,6 +255,15 @@ func (c *command) skipValue(args []string, i int) bool {
 	return is(i-1, oneValue) || is(i-1, twoValues) || is(i-2, twoValues)
 }
 
+// recovers reports whether Open MPI's mpirun is told to go on without a rank that
+// died; it ends with code 0 then.
+func (c *command) recovers() bool {
+	told := func(s string) bool {
+		return strings.Contains(s, "enable-recovery") || strings.Contains(s, "orte_enable_recovery")
+	}
+	return c.kind == launchOpenMPI && (slices.ContainsFunc(c.prog, told) || slices.ContainsFunc(os.Environ(), told))
+}
+
 func addHost(hosts []host, s string) []host {
 	name, n, _ := strings.Cut(strings.TrimSpace(s), ":")
 	slots, _ := strconv.Atoi(n) // none is 0

@@ -133,7 +133,7 @@ func (r *runner) judge(ctx context.Context, a *attempt) (code int, over bool) {
 	case rep.Stopped != 0 && (rep.Ended || a.exited()):
 		r.say("stopped after the final checkpoint, epoch %d at %s", rep.Stopped, levelsAt(rep, rep.Stopped))
 		return r.left(ctx, exitStopped), true
-	case a.code == 0 && !a.killed:
+	case a.code == 0 && !a.killed && !a.deserted():
 		r.say("the program has ended")
 		return exitGood, true
 	case rep.Ended:
@@ -143,6 +143,13 @@ func (r *runner) judge(ctx context.Context, a *attempt) (code int, over bool) {
 		return r.left(ctx, exitStopped), true
 	}
 	return r.again(ctx, a)
+}
+
+// deserted reports that a rank was lost, whatever the launcher's code: Open MPI's
+// mpirun --enable-recovery ends with 0 then. Where that loses rank 0 nobody tells,
+// but it has not closed.
+func (a *attempt) deserted() bool {
+	return a.last.Lost != nil || a.opened && !a.last.Ended && a.r.cmd.recovers()
 }
 
 // allClosed judges a run whose ranks had all called Close when something went wrong.

@@ -101,9 +101,9 @@ func victim() {
 	if mode == "hopeless" {
 		os.Exit(4)
 	}
-	if mode == "abort" {
+	if mode == "abort" || mode == "deny" {
 		ck.Abort(errors.New("no such input"))
-		os.Exit(9)
+		os.Exit(map[string]int{"abort": 9, "deny": 0}[mode])
 	}
 	for err == nil && step < 60 {
 		step++
@@ -168,6 +168,7 @@ func TestRun(t *testing.T) {
 		{"may not be started again", "crash", []string{"--max-restarts=0"}, 1, `giving up: .*--max-restarts`},
 		{"dies each time", "hopeless", []string{"--max-restarts=3", "--backoff=10ms"}, 1, `(?s)waiting 10ms: 2 runs.*waiting 20ms: 3 runs.*giving up`},
 		{"aborts each time", "abort", []string{"--backoff=10ms"}, 1, `(?s)start 3: .*giving up: the program aborted 3 times in a row with the same error.*: no such input`},
+		{"aborts with code 0", "deny", []string{"--backoff=10ms"}, 1, `(?s)start 3: .*giving up: the program aborted 3 times in a row with the same error.*: no such input`},
 		{"never comes to Open", "stuck", []string{"--start-timeout=200ms"}, 1, `(?s)start 2: .*not all ranks have come to Open within 200ms.*giving up: the program ended`},
 		{"says it as JSON", "well", []string{"--json"}, 0, `"start":1,"decision":"the program has ended"`},
 		{"own code", "code", nil, 5, `launcher ended with code 5`},
@@ -287,6 +288,32 @@ func TestSuspended(t *testing.T) {
 		a.awake(time.Now())
 		if why := a.overdue(t.Context()); why == "" {
 			t.Errorf("%+v: a program that is stuck goes on", last)
+		}
+	}
+}
+
+// TestDeserted: a rank that died is not forgotten because the launcher ended with 0.
+func TestDeserted(t *testing.T) {
+	for _, c := range []struct {
+		line   string
+		last   coordinated.Report
+		opened bool
+		want   bool
+	}{
+		{"mpirun.openmpi --enable-recovery -np 2 ./app", coordinated.Report{}, true, true},
+		{"mpirun.openmpi --mca orte_enable_recovery 1 -np 2 ./app", coordinated.Report{}, true, true},
+		{"mpirun.openmpi --enable-recovery -np 2 ./app", coordinated.Report{Ended: true}, true, false},
+		{"mpirun.openmpi --enable-recovery -np 2 ./app", coordinated.Report{}, false, false},
+		{"mpirun.openmpi -np 2 ./app", coordinated.Report{}, true, false}, // it never calls Close
+		{"srun -n2 ./app", coordinated.Report{Lost: &coordinated.LostStatus{}}, true, true},
+	} {
+		cmd, err := parseCommand(strings.Fields(c.line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &attempt{r: &runner{cmd: cmd}, last: c.last, opened: c.opened}
+		if got := a.deserted(); got != c.want {
+			t.Errorf("%s, %+v: got %t, want %t", c.line, c.last, got, c.want)
 		}
 	}
 }
