@@ -134,3 +134,27 @@ func TestListensThereOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestInterfaceAddress: an interface stands for its IPv4 address, or for IPv6
+// where it has no other.
+func TestInterfaceAddress(t *testing.T) {
+	addrs := func(list ...string) (as []net.Addr) {
+		for _, s := range list {
+			as = append(as, &net.IPNet{IP: net.ParseIP(s)})
+		}
+		return as
+	}
+	for _, c := range []struct {
+		list []net.Addr
+		want string
+	}{
+		{addrs("fe80::1", "fd00::7", "10.0.0.7", "10.0.0.8"), "10.0.0.7"},
+		{addrs("fe80::1", "fd00::7", "fd00::8"), "fd00::7"},
+		{addrs("fe80::1"), "<nil>"},
+		{nil, "<nil>"},
+	} {
+		if got := preferred(c.list).String(); got != c.want {
+			t.Errorf("%v: got %s, want %s", c.list, got, c.want)
+		}
+	}
+}

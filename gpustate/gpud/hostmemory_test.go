@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
@@ -372,4 +374,24 @@ func rawUnix(t *testing.T, p *place, key wire.Key) (out *wire.Sender, in *bufio.
 		ring.Release()
 		ok(t, wire.FreeShared(arena))
 	}, reply.Body
+}
+
+// TestCaptureWithoutFiles: where a process can make no more memory that the server
+// maps, captures are read all the same.
+func TestCaptureWithoutFiles(t *testing.T) {
+	p := serve(t, Options{})
+	c := open(t, p.sel)
+	defer c.d.Close()
+	ok(t, c.step())
+	var was unix.Rlimit
+	ok(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &was))
+	ok(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 4096, Max: was.Max}))
+	defer func() { ok(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &was)) }()
+	capture := must(c.d.Capture(t.Context(), nil))(t)
+	got := make([]float32, elements)
+	ok(t, capture.ReadAt(t.Context(), 0, gpustate.Bytes(got), 0))
+	ok(t, capture.Release())
+	if got[elements-1] != 1 {
+		t.Errorf("got %g, want 1", got[elements-1])
+	}
 }

@@ -215,7 +215,8 @@ func (s *Server) listen(addr string) error {
 	return nil
 }
 
-// ofInterface puts the address of a network interface in place of its name.
+// ofInterface puts the address of a network interface in place of its name: IPv4,
+// or IPv6 where there is no other.
 func ofInterface(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -226,12 +227,26 @@ func ofInterface(address string) string {
 		return address
 	}
 	addrs, _ := i.Addrs()
-	for _, a := range addrs {
-		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil {
-			return net.JoinHostPort(n.IP.String(), port)
-		}
+	if ip := preferred(addrs); ip != nil {
+		return net.JoinHostPort(ip.String(), port)
 	}
 	return address
+}
+
+// preferred is the first IPv4 address, otherwise the first IPv6 address that is
+// not good on one link only; nil if there is none.
+func preferred(addrs []net.Addr) (ip net.IP) {
+	for _, a := range addrs {
+		n, ok := a.(*net.IPNet)
+		switch {
+		case !ok:
+		case n.IP.To4() != nil:
+			return n.IP
+		case ip == nil && !n.IP.IsLinkLocalUnicast():
+			ip = n.IP
+		}
+	}
+	return ip
 }
 
 // clearSocket removes the socket of a server that is gone.
