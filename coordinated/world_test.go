@@ -251,7 +251,7 @@ func TestCloseWithoutState(t *testing.T) {
 		}
 		return nil
 	}
-	never := func(ctx context.Context, ck *Checkpointer) error { return ck.Request(ctx) }
+	never := func(ctx context.Context, ck *Checkpointer) error { return ck.RequestStop(ctx) }
 	for _, each := range []func(context.Context, *Checkpointer) error{wrong, never, wrong} {
 		if err := start(each); err != nil {
 			t.Fatal(err)
