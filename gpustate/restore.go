@@ -15,9 +15,7 @@ import (
 // order of creation, and into new ones for the rest, which the program gets
 // when it asks for them. Objects that the capture did not hold stay as they
 // are. Kernels get the arguments that they had. A program that exists keeps its
-// source, so that a restart may bring a corrected one. What a Restore before this
-// one made and the program has not asked for is gone first: it is of another
-// moment.
+// source, so that a restart may bring a corrected one.
 //
 // rec is what Capture.Record gave. read fills dst with bytes of content i from
 // off on; it is called from several goroutines at a time and stays below 8 MiB
@@ -25,7 +23,7 @@ import (
 //
 // Every object of the record is looked at first: a limit of this device, a
 // program without a source for it, or an object that exists and is different
-// is an *ObjectError before anything else changes. If something fails later, objects
+// is an *ObjectError before anything changes. If something fails later, objects
 // that Restore made are gone again; the bytes of those that the program made
 // are undefined.
 func (d *Device) Restore(ctx context.Context, rec []byte, read func(i int, dst []byte, off int64) error) error {
@@ -37,9 +35,6 @@ func (d *Device) Restore(ctx context.Context, rec []byte, read func(i int, dst [
 		return err
 	}
 	defer d.start()
-	if err := d.dropUnclaimed(); err != nil {
-		return err
-	}
 	p := &plan{d: d, rec: r, to: map[uint64]*entry{}}
 	if err := p.match(); err != nil {
 		return err
@@ -53,18 +48,6 @@ func (d *Device) Restore(ctx context.Context, rec []byte, read func(i int, dst [
 		}
 	}
 	return nil
-}
-
-// dropUnclaimed releases what an earlier Restore made and nobody has asked for.
-func (d *Device) dropUnclaimed() error {
-	old := &plan{d: d}
-	for _, e := range d.list {
-		if !e.claimed && !e.released.Load() {
-			old.fresh = append(old.fresh, e)
-		}
-	}
-	d.spare = 0
-	return old.undo()
 }
 
 // plan says which object of a device takes the place of each recorded one.
