@@ -45,7 +45,8 @@ type Checkpointer struct {
 	gate     atomic.Uint32 // bits below; 0 lets Points pass
 	points   tally         // Points reached
 	restored atomic.Bool
-	reading  progress // of Restore
+	stays    atomic.Uint64 // final epoch that is not at global yet, at rank 0; 0 = none
+	reading  progress      // of Restore
 	closed   atomic.Bool
 	verdicts chan verdict // from the agent to the main thread at a Point
 

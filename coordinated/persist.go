@@ -40,6 +40,7 @@ func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error, f
 		l := c.pool.lend(c.ctx, s)
 		err := c.persistFirst(e, s, l, captureErr, p, start)
 		if err == nil && final && len(c.levels) > 1 {
+			c.mayStay(e)
 			err = c.learnEnd(e)
 		}
 		if err == nil {
@@ -161,6 +162,9 @@ func (c *Checkpointer) committed(e storage.Epoch, level string, p *persistence, 
 	}
 	if c.world.Rank() == 0 {
 		c.survived()
+	}
+	if level == storage.LevelGlobal {
+		c.stayedNot(e)
 	}
 	if removed, err := c.store.Prune(c.ctx); err != nil {
 		c.log.Warn("holdfast: prune", "error", err)

@@ -59,6 +59,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			c.metrics.Restored(uint64(e), time.Since(start))
 			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start), Fetch: fetched, Parts: l.parts})
 			c.log.Info("holdfast: restored", "epoch", e, "level", level, "bytes", bytes, "took", time.Since(start).Round(time.Microsecond))
+			c.sayStayed(e)
 			c.surviving()
 			c.repair(e)
 			return true, nil
@@ -78,6 +79,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	if c.world.Rank() == 0 {
 		c.log.Info("holdfast: no checkpoint found, first start", "job", c.opt.Job)
 	}
+	c.sayStayed(0)
 	end(events.Event{})
 	c.ready()
 	return false, nil

@@ -87,17 +87,23 @@ func (c *Checkpointer) serve(p *control.Plane, key control.Key) error {
 	if err != nil {
 		return fmt.Errorf("coordinated: contact file: %w", err)
 	}
-	tmp := s.file + ".tmp"
-	_ = os.Remove(tmp) // of a run that died while writing it
-	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
-		return fmt.Errorf("coordinated: contact file: %w", err)
-	}
-	if err := os.Rename(tmp, s.file); err != nil {
+	if err := writeWhole(s.file, append(b, '\n')); err != nil {
 		return fmt.Errorf("coordinated: contact file: %w", err)
 	}
 	c.server = s
 	c.writers.Go(s.run)
 	return nil
+}
+
+// writeWhole makes a small file that readers find whole or not at all. Only its
+// owner may read it.
+func writeWhole(file string, b []byte) error {
+	tmp := file + ".tmp"
+	_ = os.Remove(tmp) // of a run that died while writing it
+	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, file)
 }
 
 // contactDir is where the contact file lies.

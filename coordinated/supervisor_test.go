@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -172,6 +175,81 @@ func TestGrace(t *testing.T) {
 				t.Errorf("got error %v", es.Err)
 			}
 		})
+	}
+}
+
+// TestStayed: a run that does not find the final epoch of the one before, because
+// it stayed on other nodes, says so, and where it is.
+func TestStayed(t *testing.T) {
+	opt := testOptions(t)
+	home, elsewhere := opt.Local, t.TempDir()
+	node, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := "level=WARN msg=\"holdfast: the final epoch of the run before is not at global and was not restored"
+	for _, c := range []struct {
+		name, local string
+		stop        bool // take an epoch, then a final one that has no time to come to global
+		from        storage.Epoch
+		says        string
+	}{
+		{"first", home, true, 0, ""},
+		{"other nodes", elsewhere, false, 1, "epoch=2 nodes=" + node + " restored=1"},
+		{"again", elsewhere, false, 1, "epoch=2 nodes=" + node + " restored=1"},
+		{"the nodes before", home, false, 2, ""}, // copies it to global
+		{"other nodes after all", t.TempDir(), false, 2, ""},
+	} {
+		var log lines
+		opt.Local, opt.Logger = c.local, slog.New(slog.NewTextHandler(&log, nil))
+		err := mpitest.NewWorld(2, mpitest.Options{Seed: 5}).Run(func(world *mpiwrap.Comm) error {
+			ck, err := Open(t.Context(), world, opt)
+			if err != nil {
+				return err
+			}
+			step := 0
+			if err := ck.Protect("step", &step); err != nil {
+				return err
+			}
+			if _, err := ck.Restore(t.Context()); err != nil {
+				return err
+			}
+			if got := ck.Stats().Restore.Epoch; got != c.from {
+				t.Errorf("%s: restored epoch %d, want %d", c.name, got, c.from)
+			}
+			if c.stop {
+				if world.Rank() == 0 {
+					err = ck.Request(t.Context())
+				}
+				for err == nil && len(ck.Stats().Epochs) == 0 {
+					err = ck.Point(t.Context())
+				}
+				if err == nil {
+					err = ck.Wait(t.Context(), storage.LevelGlobal)
+				}
+				if err == nil && world.Rank() == 0 {
+					ck.limitStop(time.Nanosecond)
+					err = ck.RequestStop(t.Context())
+				}
+				for err == nil {
+					err = ck.Point(t.Context())
+				}
+				if !errors.Is(err, ErrStop) {
+					ck.Abort(err)
+					return err
+				}
+			}
+			return ck.Close()
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if got := log.String(); strings.Contains(got, newer) != (c.says != "") || !strings.Contains(got, c.says) {
+			t.Errorf("%s: want it to say %q:\n%s", c.name, c.says, got)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(opt.Global, stayedName)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the note is still there: %v", err)
 	}
 }
 
