@@ -15,7 +15,9 @@ import (
 // order of creation, and into new ones for the rest, which the program gets
 // when it asks for them. Objects that the capture did not hold stay as they
 // are. Kernels get the arguments that they had. A program that exists keeps its
-// source, so that a restart may bring a corrected one.
+// source, so that a restart may bring a corrected one. What a Restore before this
+// one made and the program has not asked for is gone first: it is of another
+// moment.
 //
 // rec is what Capture.Record gave. read fills dst with bytes of content i from
 // off on; it is called from several goroutines at a time and stays below 8 MiB
@@ -23,7 +25,7 @@ import (
 //
 // Every object of the record is looked at first: a limit of this device, a
 // program without a source for it, or an object that exists and is different
-// is an *ObjectError before anything changes. If something fails later, objects
+// is an *ObjectError before anything else changes. If something fails later, objects
 // that Restore made are gone again; the bytes of those that the program made
 // are undefined.
 func (d *Device) Restore(ctx context.Context, rec []byte, read func(i int, dst []byte, off int64) error) error {
@@ -35,6 +37,9 @@ func (d *Device) Restore(ctx context.Context, rec []byte, read func(i int, dst [
 		return err
 	}
 	defer d.start()
+	if err := d.dropUnclaimed(); err != nil {
+		return err
+	}
 	p := &plan{d: d, rec: r, to: map[uint64]*entry{}}
 	if err := p.match(); err != nil {
 		return err
@@ -48,6 +53,25 @@ func (d *Device) Restore(ctx context.Context, rec []byte, read func(i int, dst [
 		}
 	}
 	return nil
+}
+
+// dropUnclaimed releases what an earlier Restore made and nobody has asked for; the
+// device is stopped.
+func (d *Device) dropUnclaimed() error {
+	old := &plan{d: d}
+	for _, e := range d.list {
+		if !e.claimed && !e.released.Load() {
+			old.fresh = append(old.fresh, e)
+		}
+	}
+	if len(old.fresh) == 0 {
+		return nil
+	}
+	d.spare = 0
+	d.letAll() // to release a kernel or a queue takes its lock
+	err := old.undo()
+	d.holdAll()
+	return errors.Join(err, d.finishQueues())
 }
 
 // plan says which object of a device takes the place of each recorded one.
@@ -288,9 +312,9 @@ func (p *plan) undo() error {
 				delete(p.d.names, e.key())
 			}
 			errs = append(errs, p.d.forget(e))
-			continue
+		} else {
+			errs = append(errs, release(p.d.drv, e.obj, e.h))
 		}
-		errs = append(errs, release(p.d.drv, e.obj, e.h))
 		if host, ok := e.owner.(*HostBuffer); ok {
 			errs = append(errs, host.unmap())
 		}

@@ -171,6 +171,33 @@ func restores(t *testing.T, b *bench) {
 	}
 	b.ok(unread.Restore(context.Background(), c.Record(), read))
 	b.ok(b.world(unread).check(0))
+	restoresAgain(b, c, read)
+}
+
+// restoresAgain restores two captures in turn, as when another rank could not read
+// the newer one: nothing of it is left that the program has not asked for, neither
+// its bytes nor an object that the older one has in another size.
+func restoresAgain(b *bench, older *gpustate.Capture, read func(int, []byte, int64) error) {
+	newer := b.open()
+	for name, n := range map[string]int{"x": 64, "later": 64, "": 64} {
+		_, err := newer.Buffer(name, n)
+		b.ok(err)
+	}
+	c, err := newer.Capture(context.Background(), nil)
+	b.ok(err)
+	defer c.Release()
+	d := b.open()
+	mine, err := d.Buffer("mine", 64)
+	b.ok(err)
+	b.ok(d.Restore(context.Background(), c.Record(), func(i int, dst []byte, off int64) error {
+		return c.ReadAt(context.Background(), i, dst, off)
+	}))
+	b.ok(d.Restore(context.Background(), older.Record(), read))
+	b.ok(b.world(d).check(0))
+	b.ok(mine.Release())
+	later, err := d.Buffer("later", 128) // not the 64 bytes of then
+	b.ok(err)
+	b.ok(later.Release())
 }
 
 // migrations moves a running world away and back, more than once.
