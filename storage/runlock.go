@@ -2,6 +2,8 @@ package storage
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -91,6 +93,7 @@ func (d *levelDir) hold(ctx context.Context, want *runLock, beat time.Duration) 
 	var seen []byte
 	start := time.Now()
 	changed := start
+	var rival time.Time // when another run was first seen to take the lock over; zero: none
 	for {
 		err := d.takeLock(want)
 		if err == nil {
@@ -110,14 +113,24 @@ func (d *levelDir) hold(ctx context.Context, want *runLock, beat time.Duration) 
 		}
 		now := time.Now()
 		if string(raw) != string(seen) {
-			seen, changed = raw, now
+			seen, changed, rival = raw, now, time.Time{}
 		}
 		switch {
 		case have != nil && have.owner.gone(), now.Sub(changed) >= staleBeats*beat:
-			if err := d.breakLock(raw, want); err != nil {
+			taken, err := d.takeOver(raw, want)
+			switch {
+			case err != nil:
 				return false, d.unusable(err)
+			case taken:
+				return true, nil
+			case rival.IsZero():
+				rival = now
+			case now.Sub(rival) >= staleBeats*beat: // it has died before it was done
+				rival = time.Time{}
+				if err := removeIfThere(d.fs, d.claimPath(raw)); err != nil {
+					return false, d.unusable(err)
+				}
 			}
-			continue
 		case changed.Sub(start) >= refuseBeats*beat && have != nil:
 			return false, &BusyError{Level: d.name, Dir: d.path, Node: have.owner.node, PID: have.owner.pid}
 		}
@@ -152,27 +165,44 @@ func (d *levelDir) takeLock(want *runLock) error {
 	if errors.Is(err, errors.ErrUnsupported) { // and so are two runs that start within a moment
 		return d.fs.Rename(temp, d.lockPath())
 	}
-	return errors.Join(err, d.fs.Remove(temp))
+	if errors.Is(err, fs.ErrNotExist) { // who has the directory now cleared temp away
+		return fs.ErrExist
+	}
+	return errors.Join(err, removeIfThere(d.fs, temp))
 }
 
-// breakLock takes the lock of a dead owner away. Should it turn out to be
-// another one than was seen, it is put back.
-func (d *levelDir) breakLock(seen []byte, want *runLock) error {
-	aside := join(d.path, tempName(lockName, d.owner))
-	err := d.fs.Rename(d.lockPath(), aside)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// claimPath is the file by which one of the runs that find a dead owner's lock gets
+// the right to replace it: a name for just these bytes, which only one can link.
+func (d *levelDir) claimPath(lock []byte) string {
+	sum := sha256.Sum256(lock)
+	return join(d.path, lockName+".claim."+hex.EncodeToString(sum[:6]))
+}
+
+// takeOver replaces the lock of a dead owner, in one step, if it still is what was
+// seen and no other run is doing the same.
+func (d *levelDir) takeOver(seen []byte, want *runLock) (taken bool, err error) {
+	temp := join(d.path, tempName(lockName, d.owner))
+	if err := writeFile(d.fs, temp, want.encode()); err != nil {
+		return false, err
 	}
-	if err != nil {
-		return err
+	defer func() { err = errors.Join(err, removeIfThere(d.fs, temp)) }()
+	claim := d.claimPath(seen)
+	err = d.fs.Link(temp, claim)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported): // see takeLock
+	case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist): // a rival is at it, or is done and has cleared temp away
+		return false, nil
+	case err != nil:
+		return false, err
+	default:
+		defer func() { err = errors.Join(err, removeIfThere(d.fs, claim)) }()
 	}
-	got, err := readFile(d.fs, aside, 1<<16)
-	if err == nil && string(got) != string(seen) {
-		if err := d.fs.Link(aside, d.lockPath()); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
+	got, err := readFile(d.fs, d.lockPath(), 1<<16)
+	if err == nil && string(got) == string(seen) {
+		err = d.fs.Rename(temp, d.lockPath())
+		taken = err == nil
 	}
-	return errors.Join(err, d.fs.Remove(aside))
+	return taken, ignoreGone(err)
 }
 
 // beatOnce rewrites an own lock, or says that it is lost.

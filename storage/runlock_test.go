@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
 const lockFile = "/l/" + lockName
@@ -190,6 +192,33 @@ func TestRunsThatRace(t *testing.T) {
 			if s != nil {
 				s.Close()
 			}
+		}
+	})
+}
+
+// TestRivalDies: a run that died while it took over a dead one's directory keeps no
+// other from it.
+func TestRivalDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := lockFS()
+		plant(t, f, runLock{run: "dead", owner: elsewhere})
+		d := &levelDir{fs: f, path: "/l"}
+		_, raw, err := d.readLock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := writeFile(f, d.claimPath(raw), raw); err != nil {
+			t.Fatal(err)
+		}
+		s := mustOpenRun(t, f, "a", 0)
+		if l, _, err := d.readLock(); err != nil || l == nil || l.run != "a" {
+			t.Errorf("the lock is that of %+v, %v", l, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if list, err := f.ReadDir("/l"); err != nil || slices.ContainsFunc(list, func(e vfs.Entry) bool { return strings.HasPrefix(e.Name, lockName) }) {
+			t.Errorf("left behind: %v, %v", list, err)
 		}
 	})
 }
