@@ -197,7 +197,7 @@ func (d *levelDir) takeOver(seen []byte, want *runLock) (taken bool, err error) 
 	default:
 		defer func() { err = errors.Join(err, removeIfThere(d.fs, claim)) }()
 	}
-	got, err := readFile(d.fs, d.lockPath(), 1<<16)
+	_, got, err := d.readLock()
 	if err == nil && string(got) == string(seen) {
 		err = d.fs.Rename(temp, d.lockPath())
 		taken = err == nil
