@@ -203,15 +203,8 @@ func TestStayed(t *testing.T) {
 		var log lines
 		opt.Local, opt.Logger = c.local, slog.New(slog.NewTextHandler(&log, nil))
 		err := mpitest.NewWorld(2, mpitest.Options{Seed: 5}).Run(func(world *mpiwrap.Comm) error {
-			ck, err := Open(t.Context(), world, opt)
+			ck, _, err := openStep(t.Context(), world, opt)
 			if err != nil {
-				return err
-			}
-			step := 0
-			if err := ck.Protect("step", &step); err != nil {
-				return err
-			}
-			if _, err := ck.Restore(t.Context()); err != nil {
 				return err
 			}
 			if got := ck.Stats().Restore.Epoch; got != c.from {
