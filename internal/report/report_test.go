@@ -178,11 +178,7 @@ func TestKilledWhileWriting(t *testing.T) {
 // each once.
 func TestLineage(t *testing.T) {
 	w := newWorld(1, 1)
-	w.start(0)
-	w.compute(100 * time.Second)
-	e := w.checkpoint("test", 0, false, false)
-	w.compute(50 * time.Second)
-	w.kill(-1, false)
+	e := w.dieBehindEpoch()
 	w.start(e)
 	w.compute(70 * time.Second)
 	w.kill(-1, false)
@@ -199,11 +195,7 @@ func TestLineage(t *testing.T) {
 // anything do not make the work of the job lost.
 func TestStartsInVain(t *testing.T) {
 	w := newWorld(2, 2)
-	w.start(0)
-	w.compute(100 * time.Second)
-	e := w.checkpoint("test", 0, false, false)
-	w.compute(50 * time.Second)
-	w.kill(-1, false)
+	e := w.dieBehindEpoch()
 	vain := func() {
 		w.start(e)
 		for r := range w.cur {
@@ -248,11 +240,7 @@ func TestStartsInVain(t *testing.T) {
 // say what was restored. That does not make all before it lost.
 func TestLongLog(t *testing.T) {
 	w := newWorld(2, 2)
-	w.start(0)
-	w.compute(100 * time.Second)
-	e := w.checkpoint("test", 0, false, false)
-	w.compute(50 * time.Second)
-	w.kill(-1, false)
+	e := w.dieBehindEpoch()
 	w.start(e)
 	w.compute(20 * time.Second)
 	w.end()

@@ -142,6 +142,16 @@ func (w *world) end() {
 	w.keep()
 }
 
+// dieBehindEpoch is a first run that takes an epoch after 100 s and dies 50 s later.
+func (w *world) dieBehindEpoch() uint64 {
+	w.start(0)
+	w.compute(100 * time.Second)
+	e := w.checkpoint("test", 0, false, false)
+	w.compute(50 * time.Second)
+	w.kill(-1, false)
+	return e
+}
+
 // kill ends the run: the others say who is lost, if anybody is asked to.
 func (w *world) kill(rank int, said bool) {
 	for r := range w.ranks {
