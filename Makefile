@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak soak-slurm test-model test-gpu bench bench-full man lint build clean
+.PHONY: help setup demo test race soak soak-damage soak-restart soak-slurm test-model test-gpu bench bench-full man lint build clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,15 @@ demo: setup ## checkpoint, kill and restart an N-body run elsewhere; under 3 min
 test: lint ## lint, then all tests
 	@sh scripts/abi-tests.sh $(GO)
 	$(GO) test -count=1 -p $(TEST_P) -timeout $(TIMEOUT) ./...
+	$(GO) test -race -short -count=1 -timeout $(TIMEOUT) $(RACE_QUICK)
+	$(GO) test -race -short -count=1 -timeout $(TIMEOUT) ./storage -run '$(RACE_STORAGE)'
+
+# What make test runs once more under the race detector: a minute of two cores.
+RACE_QUICK = ./coordinated/control ./coordinated/events ./internal/crashfs ./internal/vfs ./internal/mpirun
+RACE_STORAGE = Prune|Vote|Kept|Redundan|Lend|Pace|Lock|Flush|Salvage|Put|Fetch|Rebuild|Pack|Level|Tools|View
+
+race: ## the tests that need no MPI and no GPU under the race detector; several minutes
+	$(GO) test -race -short -count=1 -p $(TEST_P) -timeout $(TIMEOUT) $(RACE_QUICK) ./storage ./coordinated/cut ./internal/report
 
 test-model: ## check the cut protocol's model with spin; half a minute
 	@sh coordinated/cut/model/run.sh
@@ -40,6 +49,16 @@ test-model: ## check the cut protocol's model with spin; half a minute
 MOMENTS ?= 100000
 soak: ## checkpoints at random moments of real MPI programs until MOMENTS is reached
 	$(GO) test -count=1 -timeout 0 ./test/e2e -run CutAtRandomMoments -v -args -moments $(MOMENTS) -seed $$(date +%s)
+
+DAMAGES ?= 5000
+soak-damage: ## DAMAGES damages to checkpoint directories and 300 restarts from damaged ones (as root)
+	$(GO) test -count=1 -timeout 0 ./storage -run TestDamages -v -args -damages $(DAMAGES) -damage-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./coordinated -run TestDamagedRestarts -v -args -restarts 300 -restart-seed $(or $(SEED),$$(date +%s))
+
+soak-restart: N = 300
+soak-restart: ## N cycles of cut, kill -9 and restart elsewhere under the other MPI, a fifth killed in the first commit
+	$(GO) test -count=1 -timeout 0 ./storage -run TestSimulatedCycles -args -cycles $$(( $(N) * 10 )) -cycles-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./test/e2e -run TestRestartCycles -v -args -cycles $(N) -cycles-seed $(or $(SEED),$$(date +%s))
 
 N ?= 50
 soak-slurm: ## N random deaths of Slurm nodes in all phases of a checkpoint, and a table of them (as root)

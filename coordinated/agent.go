@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,8 +31,10 @@ type agent struct {
 	begin    time.Time
 	armed    time.Time // of the epoch in progress
 	releases int       // of this rank in it
+	vain     int       // at rank 0: epochs in a row that came to no level
 
 	polls polling
+	wary  wary
 
 	callSeq   uint64    // the call that the main thread was last seen blocked in
 	callSince time.Time // since when
@@ -77,7 +80,7 @@ func newAgent(c *Checkpointer, last cut.Epoch) (*agent, error) {
 	}
 	a := &agent{c: c, machine: m, gather: cut.NewGather(len(c.topo.children)), waiting: map[stageKey]chan []cut.Blob{},
 		begin: time.Now(), calls: make(chan func()), signals: make(chan os.Signal, 8), quit: make(chan struct{}), done: make(chan struct{}),
-		timer: time.NewTimer(time.Hour), alive: time.NewTicker(aliveEvery)}
+		timer: time.NewTimer(time.Hour), alive: time.NewTicker(aliveEvery), wary: newWary(c.opt.WaitTimeout)}
 	a.timer.Stop()
 	if c.world.Rank() == 0 {
 		a.trigger = newTrigger(&c.opt, time.Now())
@@ -120,6 +123,7 @@ func (a *agent) do(ctx context.Context, f func()) error {
 func (a *agent) run() {
 	defer close(a.done)
 	defer a.alive.Stop()
+	defer a.wary.tick.Stop()
 	tick := time.NewTicker(tickEvery)
 	tick.Stop()
 	ticking := false
@@ -147,6 +151,8 @@ func (a *agent) run() {
 			a.timeUp()
 		case <-a.alive.C:
 			a.signOfLife()
+		case <-a.wary.tick.C:
+			a.beWary()
 		case <-tick.C:
 			a.tick()
 		}
@@ -183,6 +189,8 @@ func (a *agent) receive(in control.Inbound) {
 		a.publish(msg)
 	case cut.KindLost:
 		a.relay(in.From, msg)
+	case cut.KindWaiting:
+		a.sayWaiting()
 	case cut.KindStatus:
 		a.answerStatus(msg)
 	default:
@@ -212,6 +220,7 @@ func (a *agent) act(act cut.Action) {
 		a.send(act.To, act.Msg)
 	case cut.Arm:
 		a.armed, a.releases = time.Now(), 0
+		a.polls = polling{}
 		c.events.Emit(events.Event{Name: events.Arm, Epoch: uint64(act.Epoch), Points: c.points.load()})
 		c.phase("armed")
 		c.gate.Or(gateArmed)
@@ -264,8 +273,13 @@ func (a *agent) arrive() {
 }
 
 func (a *agent) finish() {
+	a.entersLibrary(time.Now())
 	a.step(cut.Finished{Points: a.c.points.load(), Colls: a.colls()})
 	a.contribute(stageKey{0, stageClose}, nil)
+}
+
+func (a *agent) captured(e cut.Epoch) {
+	a.step(cut.Captured{Epoch: e, Colls: a.colls()})
 }
 
 func (a *agent) colls() []cut.Coll {
@@ -282,20 +296,24 @@ func (a *agent) sample() cut.Sampled {
 	e := a.c.endpoint
 	act := e.Activity()
 	s := cut.Sampled{Now: time.Since(a.begin), Points: a.c.points.load(), Colls: a.colls()}
-	if !act.Blocked {
-		s.Block = a.polled(s.Points)
-		return s
-	}
-	a.polls = polling{}
-	if act.Seq != a.callSeq {
+	if act.Blocked && act.Seq != a.callSeq {
 		a.callSeq, a.callSince = act.Seq, time.Now()
 	}
-	s.Block = &cut.Block{Call: act.Seq}
+	last, polls := e.Polling()
+	s.Block = a.polls.look(pollView{now: s.Now, points: s.Points, polls: polls, last: last, wait: a.wait})
+	if !act.Blocked {
+		return s
+	}
+	var waits []cut.Wait
 	for _, w := range act.Waits {
 		if w.Send {
 			continue // parked ranks receive whatever comes
 		}
-		s.Block.Waits = append(s.Block.Waits, a.wait(w))
+		waits = append(waits, a.wait(w))
+	}
+	// A collective or a send between two polls changes nothing about what it polls for.
+	if s.Block == nil || len(waits) > 0 {
+		s.Block = &cut.Block{Call: act.Seq, Waits: waits}
 	}
 	return s
 }
@@ -418,20 +436,23 @@ func (a *agent) leave(from int, msg cut.Message) {
 	}
 	a.left = true
 	for _, n := range a.c.topo.neighbours() {
-		if n != from && n != msg.Rank {
+		if n != from && (n != msg.Rank || isStuck(msg.Stage)) {
 			a.send(n, msg)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	a.c.plane.Flush(ctx)
 	cancel()
-	err := &LostError{Rank: msg.Rank, Node: a.c.topo.nodes[msg.Rank], Noticed: int(msg.Had), Observed: msg.Stage}
+	err := &LostError{Rank: msg.Rank, Node: a.c.topo.nodes[msg.Rank], Noticed: int(msg.Had), Observed: msg.Stage, InRestore: a.c.inRestore()}
 	a.c.events.Emit(events.Event{Name: events.Failure, What: "lost", Peer: &err.Rank, Text: err.Error(),
 		Dur: int64(silence(err.Observed)), Points: a.c.points.load()})
 	go func() {
 		a.c.reporter.end(err)
 		a.c.lastWords()
 		a.c.requeueOrphan()
+		if isStuck(err.Observed) {
+			a.endStuck(err)
+		}
 		a.c.opt.OnLost(err)
 		a.c.cancel(err)
 	}()
@@ -442,6 +463,28 @@ const abortedBy = "aborted: "
 
 // aborted is what the other ranks observe of one that gives up.
 func aborted(why error) string { return fmt.Sprintf("%s%.900s", abortedBy, why) }
+
+// stuckBy stands behind abortedBy where ranks wait for what cannot come.
+const stuckBy = "ranks wait for what cannot come: "
+
+func isStuck(observed string) bool { return strings.HasPrefix(observed, abortedBy+stuckBy) }
+
+// The time that a job which is ended because it is stuck has for its last words: ranks
+// in Close or Restore return the error to the program, which may say more.
+const (
+	closersTime = 10 * time.Second
+	othersTime  = 2 * time.Second
+)
+
+// endStuck lets a main thread that is in the library have the error first.
+func (a *agent) endStuck(err *LostError) {
+	wait := othersTime
+	if a.c.closed.Load() || a.c.meeting.Load() {
+		a.c.cancel(err)
+		wait = closersTime
+	}
+	time.Sleep(min(wait, a.c.opt.WaitTimeout))
+}
 
 // abort says that this rank itself gives up.
 func (a *agent) abort(why error) {

@@ -11,6 +11,10 @@ import (
 // order of rank. It is collective, from any goroutine; name and epoch must be
 // the same everywhere and used once.
 func (c *Checkpointer) allgather(ctx context.Context, e cut.Epoch, name string, data []byte) ([]cut.Blob, error) {
+	if strings.HasPrefix(name, stageRestore) {
+		c.meeting.Store(true)
+		defer c.meeting.Store(false)
+	}
 	var ch chan []cut.Blob
 	if err := c.agent.do(ctx, func() { ch = c.agent.contribute(stageKey{e, name}, data) }); err != nil {
 		return nil, err
@@ -20,6 +24,8 @@ func (c *Checkpointer) allgather(ctx context.Context, e cut.Epoch, name string, 
 		return blobs, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
+	case <-c.ctx.Done():
+		return nil, context.Cause(c.ctx)
 	case <-c.agent.done:
 		return nil, ErrClosed
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/metrics"
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/regcache"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -29,6 +31,7 @@ type Checkpointer struct {
 	topo     *topology
 	store    *storage.Store
 	levels   []string // nearest first
+	asked    []string // those of the settings, if levels are fewer
 	agent    *agent
 	server   *server   // at rank 0
 	reporter *reporter // at rank 0 of a supervised job
@@ -45,16 +48,25 @@ type Checkpointer struct {
 	gate     atomic.Uint32 // bits below; 0 lets Points pass
 	points   tally         // Points reached
 	restored atomic.Bool
-	stays    atomic.Uint64 // final epoch that is not at global yet, at rank 0; 0 = none
-	reading  progress      // of Restore
+	stays    atomic.Uint64             // final epoch that is not at global yet, at rank 0; 0 = none
+	reading  progress                  // of Restore
+	keep     *keeper                   // during Restore: what memory held before
+	marks    map[string]*gpustate.Mark // during Restore: what devices were before
 	closed   atomic.Bool
-	verdicts chan verdict // from the agent to the main thread at a Point
+	stopped  atomic.Bool            // Point has returned ErrStop
+	taken    atomic.Int64           // bytes of captured sections that were read
+	attended atomic.Int64           // operations on levels that have not returned
+	hung     sync.Map               // *atomic.Int64 by level: operations there that were given up
+	meeting  atomic.Bool            // the main thread waits in Restore for all ranks
+	at       atomic.Pointer[string] // where the program called Restore or Close
+	verdicts chan verdict           // from the agent to the main thread at a Point
 
 	// ctx ends the background work when the process must leave.
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	writers sync.WaitGroup
-	flushed chan struct{} // closed when the newest epoch's flush is over; agent goroutine and main thread only
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+	writers    sync.WaitGroup
+	flushed    *flush      // the newest; main thread only
+	begunNoted atomic.Bool // this run has noted that the job has had an epoch
 }
 
 // The bits of the gate, each a reason for Point to look closer.
@@ -62,6 +74,7 @@ const (
 	gateArmed   = 1 << 0 // a checkpoint is being agreed on
 	gateRestore = 1 << 1 // Restore has not been called
 	gateClosed  = 1 << 2
+	gateFirst   = 1 << 3 // no Point has been passed since a restore
 )
 
 // verdict tells a main thread that waits at a Point what to do. Zero means: go
@@ -79,17 +92,23 @@ type verdict struct {
 // world, which must be what mpiwrap.Init returned, and succeeds or fails on all
 // ranks alike, with a *RanksError that names the ranks at fault. The signals of
 // opt are caught from now on. The caller closes the Checkpointer before
-// mpiwrap.Finalize. Cost: three MPI collectives and a TCP connection to each
+// mpiwrap.Finalize. It waits for all ranks
+// to call it, for ten times opt.WaitTimeout at most: then it fails with a
+// *MissingError. Cost: four MPI collectives and a TCP connection to each
 // neighbour in the control tree.
 func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer, error) {
 	endpoint := world.Endpoint()
+	endpoint.NoteSites()
 	priv := endpoint.Private()
-	if err := agree(priv, "open checkpointer", opt.validate()); err != nil {
+	bad := opt.validate()
+	if err := meet(priv, openWait*opt.waitTimeout(), opt.Logger); err != nil {
+		return nil, err
+	}
+	if err := agree(priv, "open checkpointer", bad); err != nil {
 		return nil, err
 	}
 	c := &Checkpointer{opt: opt, world: world, endpoint: endpoint, verdicts: make(chan verdict, 1),
-		state: protected{names: map[string]bool{}}, flushed: make(chan struct{}), begun: time.Now()}
-	close(c.flushed)
+		state: protected{names: map[string]bool{}}, begun: time.Now()}
 	c.now(stateStarting)
 	c.log = opt.Logger.With("rank", world.Rank())
 	if world.Rank() == 0 {
@@ -108,6 +127,7 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 		return nil, err
 	}
 	if err := c.open(ctx, priv, key); err != nil {
+		c.reportFailed(ctx, err)
 		c.cancel(ErrClosed)
 		return nil, errors.Join(err, c.closeParts())
 	}
@@ -123,6 +143,7 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control
 	plane, real := c.plane.(*control.Plane)
 	first := real && c.world.Rank() == 0
 	if first {
+		c.warnOfRegistrations(regcache.Here())
 		err = refuseSecond(ctx, c.opt.contactDir())
 	}
 	if err := agree(priv, "look for another run", err); err != nil {
@@ -132,9 +153,17 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control
 	if err := agree(priv, "open checkpoint directories", err); err != nil {
 		return err
 	}
+	_, none := c.nextFlush()
+	none.end()
 	c.openMetrics()
 	last, err := c.lastEpoch(ctx, priv)
 	if err != nil {
+		return err
+	}
+	if err := c.useLevels(priv, last > 0); err != nil {
+		return err
+	}
+	if err := c.proveShared(ctx, priv); err != nil {
 		return err
 	}
 	c.agent, err = newAgent(c, last)
@@ -171,26 +200,42 @@ func (c *Checkpointer) lastEpoch(ctx context.Context, priv *mpiwrap.Comm) (cut.E
 // goroutine of any rank. It returns when the wish is on its way; requests that
 // come before the cut are merged into one.
 func (c *Checkpointer) Request(ctx context.Context) error {
-	if c.closed.Load() {
-		return ErrClosed
+	if err := c.mayAsk(); err != nil {
+		return err
 	}
 	return c.agent.do(ctx, func() { c.agent.request(false, "the program") })
 }
 
 // RequestStop is Request for a final checkpoint: Point returns ErrStop on all
-// ranks once it is committed. None is taken after it.
+// ranks once it is committed. None is taken after it: then
+// Request and RequestStop return an error that matches ErrStop.
 func (c *Checkpointer) RequestStop(ctx context.Context) error {
-	if c.closed.Load() {
-		return ErrClosed
+	if err := c.mayAsk(); err != nil {
+		return err
 	}
 	return c.agent.do(ctx, func() { c.agent.request(true, "the program") })
 }
 
+// mayAsk says why no checkpoint can be asked for.
+func (c *Checkpointer) mayAsk() error {
+	switch {
+	case c.closed.Load():
+		return ErrClosed
+	case c.stopped.Load():
+		return fmt.Errorf("%w: none follows the final one", ErrStop)
+	}
+	return nil
+}
+
 // Wait returns when the newest epoch that was cut so far is committed at a level
 // ("local", "partner", "parity", "global"), or with the reason why it will not
-// be. With no epoch yet it returns at once. Local, from any goroutine but the one
+// be. For a level that cannot be written to in this run it waits for the next one
+// further out. With no epoch yet it returns at once. Local, from any goroutine but the one
 // that the next Point needs.
 func (c *Checkpointer) Wait(ctx context.Context, level string) error {
+	if level = c.inUse(level); level == "" {
+		return fmt.Errorf("coordinated: no level as far out can be written to; checkpoints go to %v", c.levels)
+	}
 	if !slices.Contains(c.levels, level) {
 		return &OptionError{Name: "level", Why: fmt.Sprintf("%q is not in use; there are %v", level, c.levels)}
 	}
@@ -217,30 +262,60 @@ func (c *Checkpointer) Wait(ctx context.Context, level string) error {
 
 // Close takes part in checkpoints until every rank has called it, waits for the
 // last epoch to be written to all levels, and frees everything. Where Restore has
-// failed, or was never called, these checkpoints fail: there is no state to keep. It is
-// collective; a rank that leaves because of an error calls Abort instead, or
-// the others would wait for messages that never come. It may be called again.
+// failed, or was never called, these checkpoints fail: there is no state to keep. A restarted
+// program that has not received a message which the checkpoint kept for one of its receives
+// gets a *NotReceivedError, once all is done, unless it has been stopped.
+//
+// Close is collective, and waits as long as any rank computes. A rank that leaves because of
+// an error calls Abort or CloseOrAbort instead: the others may wait for messages that
+// it will not send. If they do, the job ends after Options.WaitTimeout, and Close
+// returns a *LostError that says who waits, and where. It may be called again.
 func (c *Checkpointer) Close() error {
 	if c.closed.Swap(true) {
 		return nil
 	}
+	c.place()
 	c.gate.Or(gateClosed)
 	c.events.Emit(events.Event{Name: events.Finish, Points: c.points.load()})
 	err := c.finish()
-	<-c.flushed // the last epoch is at all levels, or has failed
+	<-c.flushed.over // the last epoch is at all levels, or has failed
 	if err == nil {
 		end := c.events.Span(events.Event{Name: events.Sync})
 		_, err = c.allgather(c.ctx, 0, stageBye, nil)
 		end(ended(events.Event{What: "close"}, err))
 		if c.world.Rank() == 0 {
-			err = errors.Join(err, c.store.RestoreSurvived(c.ctx))
+			c.survived()
 		}
 	}
 	if err == nil {
 		c.reporter.closedWell()
 		c.requeueStopped()
+		err = c.receivesLeft()
 	}
 	return errors.Join(err, c.closeParts())
+}
+
+// CloseOrAbort is Close when *err is nil or ErrStop, or after a Restore that failed, which
+// it does on all ranks alike; with any other error it is Abort. It is
+// meant for a function with a named result:
+//
+//	func run() (err error) {
+//		…
+//		defer ck.CloseOrAbort(&err)
+//
+// so that a rank which returns because of an error, or panics, does not keep the others
+// waiting for it. What goes wrong in Close is joined to *err.
+func (c *Checkpointer) CloseOrAbort(err *error) {
+	if p := recover(); p != nil {
+		c.Abort(fmt.Errorf("panic: %v", p))
+		panic(p)
+	}
+	notRestored := c.restored.Load() && c.gate.Load()&gateRestore != 0
+	if *err != nil && !errors.Is(*err, ErrStop) && !notRestored {
+		c.Abort(*err)
+		return
+	}
+	*err = errors.Join(*err, c.Close())
 }
 
 // Abort tells all ranks that this one gives up because of why, and closes.
@@ -252,7 +327,7 @@ func (c *Checkpointer) Abort(why error) {
 	c.failure("abort", 0, why)
 	c.agent.abort(why)
 	me := c.world.Rank()
-	c.reporter.end(&LostError{Rank: me, Node: c.topo.nodes[me], Noticed: me, Observed: aborted(why)})
+	c.reporter.end(&LostError{Rank: me, Node: c.topo.nodes[me], Noticed: me, Observed: aborted(why), InRestore: c.inRestore()})
 	c.cancel(ErrClosed)
 	if err := c.closeParts(); err != nil {
 		c.log.Warn("holdfast: closing after an abort", "error", err)
@@ -268,14 +343,14 @@ func (c *Checkpointer) closeParts() error {
 	c.reporter.end(nil)
 	c.cancel(ErrClosed)
 	if c.store != nil {
-		errs = append(errs, c.store.Close())
+		errs = append(errs, c.attendEnd("close", c.store.Close))
 	}
 	errs = append(errs, c.plane.Close())
-	c.writers.Wait()
+	errs = append(errs, c.attendEnd("end what goes on behind the program", func() error { c.writers.Wait(); return nil }))
 	errs = append(errs, c.pool.close())
 	errs = append(errs, c.metrics.Close())
 	c.events.Emit(events.Event{Name: events.Close, Points: c.points.load()})
-	if err := c.events.Close(); err != nil {
+	if err := c.attendEnd("write the event log", c.events.Close); err != nil {
 		c.log.Debug("holdfast: event log", "error", err) // it was said when it ended
 	}
 	return errors.Join(errs...)

@@ -51,6 +51,9 @@ func connect(ctx context.Context, priv *mpiwrap.Comm, opt *Options) (plane, *top
 	if err != nil {
 		host = "unknown"
 	}
+	if opt.host != "" {
+		host = opt.host
+	}
 	nodes, err := exchange(priv, host)
 	if err != nil {
 		return nil, nil, control.Key{}, err

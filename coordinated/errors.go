@@ -72,12 +72,53 @@ func (e *MismatchError) Error() string {
 	return fmt.Sprintf("restore %q: the checkpoint has %s, the program %s", e.Name, e.Saved, e.Now)
 }
 
+// RestoreError says why no epoch was restored although there are some for all ranks.
+type RestoreError struct {
+	// Mismatch: the checkpoints are well, and the program protects something else
+	// than they hold.
+	Mismatch bool
+	// Undefined are the names of what is protected and not what it was before
+	// Restore, on any rank: the program's own decoding failed, or there was no memory
+	// to keep what had been there.
+	Undefined []string
+	Err       error // why each epoch was not restored, newest first
+
+	stop bool // an older epoch would not overwrite all that this one has left
+}
+
+func (e *RestoreError) add(err error) {
+	var one *RestoreError
+	if errors.As(err, &one) {
+		e.Mismatch, e.stop = e.Mismatch || one.Mismatch, e.stop || one.stop
+		e.Undefined = append(e.Undefined, one.Undefined...)
+		err = one.Err
+	}
+	e.Err = errors.Join(e.Err, err)
+}
+
+func (e *RestoreError) Error() string {
+	s := "coordinated: no epoch could be restored; run 'holdfast verify' on the directories, or start anew with HOLDFAST_FRESH=1: "
+	if e.Mismatch {
+		s = "coordinated: the checkpoints are intact, but hold something else than this program protects; " +
+			"start the program that wrote them, or this one in another directory: "
+	}
+	s += e.Err.Error()
+	if len(e.Undefined) > 0 {
+		s += fmt.Sprintf("; undefined now: %q", e.Undefined)
+	}
+	return s
+}
+
+func (e *RestoreError) Unwrap() error { return e.Err }
+
 // RanksError says that an operation that all ranks take part in failed on some.
 // It unwraps to the error of this rank, if it is one of them.
 type RanksError struct {
 	Op     string
 	Failed []RankFailure // in order of rank
 	Err    error         // this rank's own error, or nil
+
+	uncaptured bool // some rank has nothing to write, at whatever level
 }
 
 // RankFailure is what one rank reported.
@@ -123,9 +164,29 @@ type NoCommonEpochError struct {
 	// Unreadable were committed, and some rank can have them from nowhere; newest
 	// first.
 	Unreadable []storage.Epoch
+	// Nodes of earlier runs that this one is not on and that have, or had, shards of
+	// the newest epoch.
+	Nodes []string
 }
 
 func (e *NoCommonEpochError) Error() string {
+	s := e.text()
+	if len(e.Nodes) > 0 {
+		s += fmt.Sprintf("; node(s) %s, which this run is not on, may have what is missing", names(e.Nodes))
+	}
+	return s
+}
+
+// names writes a list of nodes, shortened.
+func names(nodes []string) string {
+	const most = 8
+	if len(nodes) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(nodes[:most], ","), len(nodes)-most)
+	}
+	return strings.Join(nodes, ",")
+}
+
+func (e *NoCommonEpochError) text() string {
 	var with, without []int
 	for r := range e.Size {
 		if len(e.Have[r]) > 0 {
@@ -151,7 +212,7 @@ type PoisonedError struct {
 }
 
 func (e *PoisonedError) Error() string {
-	return fmt.Sprintf("restore: epoch(s) %v left out, because the program died %d times right after restoring them; "+
+	return fmt.Sprintf("restore: epoch(s) %v left out, because the program died at least %d times within a minute of restoring them; "+
 		"find out why it died; to restore the newest of them all the same set HOLDFAST_EPOCH=%d, to start anew HOLDFAST_FRESH=1",
 		e.Epochs, storage.MaxDeaths, e.Epochs[0])
 }
@@ -179,10 +240,19 @@ type LostError struct {
 	Node     string
 	Noticed  int // rank that noticed
 	Observed string
+	// InRestore says that the rank that tells was in Restore, or before it.
+	InRestore bool
 }
 
 func (e *LostError) Error() string {
-	return fmt.Sprintf("rank %d on node %s is lost (noticed by rank %d: %s); restart the job, it goes on from the newest committed epoch", e.Rank, e.Node, e.Noticed, e.Observed)
+	if why, ok := strings.CutPrefix(e.Observed, abortedBy+stuckBy); ok {
+		return fmt.Sprintf("ranks wait for what cannot come, and the job ends: %s; a rank that leaves because of an error calls Abort or CloseOrAbort, not Close", why)
+	}
+	next := "it goes on from the newest committed epoch"
+	if e.InRestore {
+		next = "it was being restored, and tries the same epoch again; an older one after two such deaths, where there is one"
+	}
+	return fmt.Sprintf("rank %d on node %s is lost (noticed by rank %d: %s); restart the job, %s", e.Rank, e.Node, e.Noticed, e.Observed, next)
 }
 
 // TimeoutError says that an epoch was given up because ranks did not reach a

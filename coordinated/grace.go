@@ -72,7 +72,7 @@ func (e *GraceError) Error() string {
 	why := fmt.Sprintf("copying it to %s takes %v at the rate measured, %v are left", e.Level, e.Need.Round(time.Millisecond), e.Left.Round(time.Millisecond))
 	switch {
 	case e.Behind:
-		why = fmt.Sprintf("the epoch before it was still being copied to %s, %v were left", e.Level, e.Left.Round(time.Millisecond))
+		why = fmt.Sprintf("it is not copied to %s, because the epoch before it was still being copied when %v were left", e.Level, e.Left.Round(time.Millisecond))
 	case e.Err != nil:
 		why = fmt.Sprintf("copying it to %s was given up when %v were left", e.Level, e.Left.Round(time.Millisecond))
 	}
@@ -101,33 +101,43 @@ func keepBack(left time.Duration) time.Duration {
 	return min(max(left/10, 300*time.Millisecond), 5*time.Second)
 }
 
-// awaitFlush waits until the epoch before is at all levels, for a final epoch not
-// longer than there is time.
-func (c *Checkpointer) awaitFlush(before <-chan struct{}, final bool) (behind bool) {
+// awaitFlush waits until the epoch before is done with the i-th level, or with all of them
+// unless this one is final. A final epoch does not wait longer than there is time: when
+// what is left is just what its own copying takes, the one before has to give way.
+func (c *Checkpointer) awaitFlush(e storage.Epoch, before *flush, i int, final bool) (behind bool) {
+	if !final {
+		<-before.over
+		return false
+	}
 	left, known := c.left()
-	if !final || !known {
-		<-before
+	usable := left - keepBack(left)
+	need, measured := time.Duration(0), true
+	for k := i; k < len(c.levels); k++ {
+		t := c.stats.copyTime(e, c.levels[k-1], c.levels[k])
+		need, measured = need+t, measured && t > 0
+	}
+	if !measured {
+		need = max(need, usable/2)
+	}
+	if waitFor(before.passed[i], usable-need, known) {
 		return false
 	}
-	timer := time.NewTimer(left - keepBack(left))
-	defer timer.Stop()
-	select {
-	case <-before:
-		return false
-	case <-timer.C:
-		return true
+	if need <= usable {
+		before.yield(errYields)
 	}
+	left, _ = c.left()
+	return !waitFor(before.passed[i], left-keepBack(left), true)
 }
 
 // timeFor decides, on all ranks alike, whether a final epoch is copied to a
 // level, and until when. The caller cancels the context. Collective for final
 // epochs.
-func (c *Checkpointer) timeFor(e storage.Epoch, p *persistence, i int) (context.Context, context.CancelFunc, error) {
+func (c *Checkpointer) timeFor(e storage.Epoch, p *persistence, i int, behind bool) (context.Context, context.CancelFunc, error) {
 	if !p.final {
-		return c.ctx, func() {}, nil
+		return p.flush.ctx, func() {}, nil
 	}
 	level := c.levels[i]
-	b := budget{Need: c.stats.copyTime(e, c.levels[i-1], level), Behind: p.behind}
+	b := budget{Need: c.stats.copyTime(e, c.levels[i-1], level), Behind: behind}
 	if left, known := c.left(); known {
 		b.Left = left
 		if left <= 0 {
@@ -161,34 +171,53 @@ func (c *Checkpointer) timeFor(e storage.Epoch, p *persistence, i int) (context.
 // TERM leaves, and longest that is of the time it counts on.
 const askTime = 3 * time.Second
 
-// learnEnd lets all ranks know how long there is after a TERM, where that is not
-// what they count on: in a preemption Slurm kills only after the partition's
+// learnEnd lets all ranks know how long there is. A TERM may have come to one of them
+// only; the least time that any knows of holds, unless the supervisor knows better: in a preemption Slurm kills only after the partition's
 // GraceTime. The supervisor finds out and tells rank 0. Collective for final
 // epochs.
 func (c *Checkpointer) learnEnd(e storage.Epoch) error {
-	var data []byte
+	var mine timeLeft
+	if left, known := c.left(); known {
+		mine.Left, mine.Known = left, true
+	}
 	if c.world.Rank() == 0 {
 		wait := askTime
-		if left, known := c.left(); known {
-			wait = min(wait, left/4)
+		if mine.Known {
+			wait = min(wait, mine.Left/4)
 		}
 		if end := c.reporter.toldEnd(c.ctx, wait); !end.IsZero() {
-			data = []byte(time.Until(end).String())
+			mine = timeLeft{Left: time.Until(end), Known: true, Told: true}
 		}
+	}
+	data, err := json.Marshal(mine)
+	if err != nil {
+		return err
 	}
 	blobs, err := c.allgather(c.ctx, cut.Epoch(e), "end", data)
 	if err != nil {
 		return err
 	}
-	if len(blobs[0].Data) == 0 {
-		return nil
+	for i, b := range blobs {
+		var t timeLeft
+		if err := json.Unmarshal(b.Data, &t); err != nil {
+			return fmt.Errorf("time left of rank %d: %w", b.Rank, err)
+		}
+		switch {
+		case i == 0 && t.Told:
+			c.knownEnd(t.Left)
+			return nil
+		case t.Known:
+			c.endsBy(time.Now().Add(t.Left)) // the least counts
+		}
 	}
-	within, err := time.ParseDuration(string(blobs[0].Data))
-	if err != nil {
-		return fmt.Errorf("time left as rank 0 knows it: %w", err)
-	}
-	c.knownEnd(within)
 	return nil
+}
+
+// timeLeft is what each rank knows of the end of the job.
+type timeLeft struct {
+	Left  time.Duration
+	Known bool `json:",omitempty"`
+	Told  bool `json:",omitempty"` // by the supervisor, who knows best
 }
 
 // worst joins what the ranks said: the least time that is left, the longest

@@ -84,15 +84,14 @@ func (c *Checkpointer) openStore(ctx context.Context, key control.Key) error {
 	if err != nil {
 		return err
 	}
-	for _, l := range levels {
-		c.levels = append(c.levels, l.Name)
-		if err := l.Fits(c.topo.nodes); err != nil && c.world.Rank() == 0 {
-			c.log.Warn("holdfast: no epoch will be at "+l.Name+", so the local ones do not survive the loss of a node", "error", err)
-		}
+	placed := placeLevels(levels, c.topo.nodes, c.opt.files)
+	levels, c.levels = placed.open, placed.use
+	if placed.say != "" && c.world.Rank() == 0 {
+		c.log.Warn("holdfast: "+placed.say, "error", placed.why)
 	}
 	opt := storage.Options{Job: c.opt.Job, Rank: c.world.Rank(), Size: c.world.Size(), Node: c.topo.nodes[c.world.Rank()],
 		Nodes: c.topo.nodes, Levels: levels, Logger: c.log, FS: c.opt.files,
-		Mapped: c.pins.add, Unmapped: c.pins.remove}
+		Degrade: true, Mapped: c.pins.add, Unmapped: c.pins.remove}
 	if p, ok := c.plane.(*control.Plane); ok {
 		opt.Transport = streams{p}
 		opt.Run = runName(key)

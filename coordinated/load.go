@@ -9,43 +9,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// load reads a shard into the program. It looks at all names and kinds before
-// it touches anything; after an error from then on, the program's state is
-// undefined until another epoch has been loaded.
-func (c *Checkpointer) load(ctx context.Context, sh *storage.Shard, l *laps) error {
-	sizes := map[string]int64{}
-	for _, s := range sh.Sections() {
-		sizes[s.Name] = s.Size
-	}
-	entries, err := c.loadVars(ctx, sh, sizes)
-	if err != nil {
-		return err
-	}
-	if err := c.compare(entries, sizes); err != nil {
-		return err
-	}
-	for _, r := range c.state.regions {
-		if err := loadRegion(ctx, sh, r, entries[r.name]); err != nil {
-			return fmt.Errorf("restore %q: %w", r.name, err)
-		}
-		c.reading.read.Add(entries[r.name].size)
-	}
-	l.lap(PartMemory)
-	for _, d := range c.state.devices {
-		if err := c.loadDevice(ctx, sh, d, sizes[sectionGPU+d.name], l); err != nil {
-			return fmt.Errorf("restore %q: %w", d.name, err)
-		}
-	}
-	mail := make([]byte, sizes[sectionMailbox])
-	if err := sh.ReadAt(ctx, sectionMailbox, mail, 0); err != nil {
-		return fmt.Errorf("restore mailbox: %w", err)
-	}
-	if err := c.endpoint.LoadMailbox(mail); err != nil {
-		return fmt.Errorf("restore mailbox: %w", err)
-	}
-	return nil
-}
-
 func (c *Checkpointer) loadVars(ctx context.Context, sh *storage.Shard, sizes map[string]int64) (map[string]entry, error) {
 	table := make([]byte, sizes[sectionVars])
 	if err := sh.ReadAt(ctx, sectionVars, table, 0); err != nil {
@@ -99,19 +62,16 @@ func deviceName(section string) (string, bool) {
 	return name, ok && name != "" && !strings.Contains(name, "/")
 }
 
-func loadRegion(ctx context.Context, sh *storage.Shard, r namedRegion, e entry) error {
-	dst, err := r.room(e.size)
-	if err != nil {
-		return err
-	}
+// readRegion fills a staged region from the shard.
+func readRegion(ctx context.Context, sh *storage.Shard, dst []byte, e entry) error {
 	if e.inline != nil {
 		copy(dst, e.inline)
-	} else if err := sh.ReadAt(ctx, sectionData+r.name, dst, 0); err != nil {
-		return err
+		return nil
 	}
-	return r.settle()
+	return sh.ReadAt(ctx, sectionData+e.name, dst, 0)
 }
 
+// loadDevice reads a device's objects and contents; size is that of their record.
 func (c *Checkpointer) loadDevice(ctx context.Context, sh *storage.Shard, d namedDevice, size int64, l *laps) error {
 	record := make([]byte, size)
 	if err := sh.ReadAt(ctx, sectionGPU+d.name, record, 0); err != nil {

@@ -23,6 +23,8 @@ type loan struct {
 	busy     bool     // a writer reads the memory at this moment
 	kept     [][]byte // chunks that the pool went on without
 	err      error    // of giving back
+	held     int      // operations that were given up and still have the memory
+	due      bool     // end was called meanwhile
 }
 
 // errGaveWay ends the writing from captured memory: the next capture wants it.
@@ -80,6 +82,10 @@ func (l *loan) giveBack() error {
 func (l *loan) end() {
 	p := l.pool
 	l.stop(nil)
+	if l.held > 0 {
+		l.due = true
+		return
+	}
 	select {
 	case <-l.back:
 		return
@@ -96,6 +102,22 @@ func (l *loan) end() {
 	}
 	l.kept = nil
 	close(l.back)
+}
+
+// heldBy keeps the memory as it is until over is closed: an operation that was given up
+// still reads it.
+func (l *loan) heldBy(over <-chan struct{}) {
+	l.pool.mu.Lock()
+	l.held++
+	l.pool.mu.Unlock()
+	go func() {
+		<-over
+		l.pool.mu.Lock()
+		defer l.pool.mu.Unlock()
+		if l.held--; l.held == 0 && l.due {
+			l.end()
+		}
+	}()
 }
 
 // recall asks for the memory back and does not wait for it.

@@ -33,6 +33,12 @@ var (
 	onlyAt    = flag.Int("pairs-at", 0, "test only the moment of this call, counted from 1")
 )
 
+// errReturns is what a rank returns early by.
+var errReturns = errors.New("this rank gives up")
+
+// secondAsk is how many calls after the first request a program that goes on gets another.
+const secondAsk = 9
+
 var errKilled = errors.New("killed by the test")
 
 // mem is one rank's protected state.
@@ -63,6 +69,7 @@ type process struct {
 	mem
 	halo [2][]float64 // of the shape with pending receives
 	reqs [2]*mpiwrap.Request
+	win  *mpiwrap.Win[int64] // of the shape with a window
 }
 
 func (p *process) point() error { return p.ck.Point(context.Background()) }
@@ -72,7 +79,9 @@ type jobRun struct {
 	seed uint64
 	opt  Options
 	at   int  // call at which to ask, 0 = never
-	goOn bool // ask for a checkpoint that the program goes on after
+	goOn bool // ask for a checkpoint that the program goes on after, and soon for another
+
+	returnAt int // call at which its rank returns by an error, 0 = never
 
 	// killRank dies when it comes to the step killAt of a checkpoint.
 	killRank int
@@ -89,6 +98,9 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 	net := newMemNet(s.ranks)
 	j.opt.plane = net.plane
 	var w *mpitest.World
+	if j.returnAt > 0 {
+		j.opt.OnLost = func(e *LostError) { w.Abort(e) }
+	}
 	if j.killAt != "" {
 		var once sync.Once
 		j.opt.phase = func(rank int, name string) {
@@ -108,7 +120,11 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 		if ck == nil {
 			return // still in Open
 		}
-		if last.Add(1) != int64(j.at) {
+		n := last.Add(1)
+		if j.returnAt > 0 && n == int64(j.returnAt) {
+			panic(errReturns) // the only way out of a call
+		}
+		if j.at == 0 || n != int64(j.at) && (!j.goOn || n != int64(j.at)+secondAsk) {
 			return
 		}
 		ask := ck.RequestStop
@@ -125,7 +141,10 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 		}
 		checkpointers[world.Rank()].Store(ck)
 		p := &process{world: world, ck: ck, rng: j.seed}
-		err = s.rank(p, &states[world.Rank()])
+		err = s.rankOrReturn(p, &states[world.Rank()])
+		if errors.Is(err, errReturns) {
+			return errors.Join(err, ck.Close())
+		}
 		if errors.Is(err, ErrStop) {
 			err = nil
 		}
@@ -138,12 +157,30 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 			return err
 		}
 		err = ck.Close()
-		if len(ck.Stats().Epochs) > 0 {
+		for _, es := range ck.Stats().Epochs {
 			anyCut.Store(true)
+			var late *TimeoutError
+			if errors.As(es.Err, &late) {
+				err = errors.Join(err, late)
+			}
 		}
 		return err
 	})
 	return states, int(last.Load()), anyCut.Load(), err
+}
+
+// rankOrReturn is rank, with an early return by an error.
+func (s *sketch) rankOrReturn(p *process, final *mem) (err error) {
+	defer func() {
+		switch r := recover(); r {
+		case nil:
+		case errReturns:
+			err = errReturns
+		default:
+			panic(r)
+		}
+	}()
+	return s.rank(p, final)
 }
 
 func (s *sketch) rank(p *process, final *mem) error {

@@ -47,6 +47,19 @@ type Options struct {
 	// CutTimeout is how long the ranks may take to agree on a cut before the epoch
 	// is given up; 0 means 60 s.
 	CutTimeout time.Duration
+	// WaitTimeout is how long ranks may wait for what cannot come: in an MPI call, in
+	// Restore or in Close, for a rank that has closed or for each other. Then the job ends,
+	// as it does when a rank dies, with an error that says who waits for whom and where.
+	// A rank that computes keeps nobody's time: whoever waits for it may do so for
+	// ever. Where one of those that wait polls, it is ten times as long. 0 means 60 s.
+	WaitTimeout time.Duration
+	// WriteTimeout is how long a level may take nothing before what goes on there is
+	// given up with a *HungError: a disk or file server that does not answer must not keep
+	// later epochs, or a final one, from being taken. 0 means 5 min.
+	WriteTimeout time.Duration
+	// MaxFailed ends the job, as it does when a rank dies, after so many epochs in a row that
+	// came to no level: computing on without checkpoints may be in vain. 0 means never.
+	MaxFailed int
 	// Interval asks for a checkpoint that long after the last one ended; 0 means
 	// never. MTBF, the mean time between failures of the whole job, asks at the
 	// interval that DalyInterval gives for it and the measured cost, and wins over
@@ -71,9 +84,22 @@ type Options struct {
 	// divides as well; 0 means none.
 	Keep, KeepEvery int
 
+	// Sharing says who besides this user may read the checkpoints: "private" (nobody;
+	// empty is the same), "group" or "world". Nobody else may ever write them.
+	Sharing string
+	// AllowForeign uses directories and files that belong to other users or that
+	// others may write to, and links that others may have made. Whoever can write
+	// there decides what the job restores. A directory of root with the sticky bit, as
+	// /tmp has, needs no leave.
+	AllowForeign bool
+
 	// MaxPool bounds the memory, in bytes, that captures are copied to; 0 means no
 	// bound. State that does not fit is written before the program goes on.
 	MaxPool int64
+	// MaxMailbox bounds the bytes of messages that this rank receives for the program at a
+	// cut; a cut that needs more fails. 0 means half of the memory that is available then,
+	// divided by the ranks of the node, and 64 MiB at least.
+	MaxMailbox int64
 	// CopyWorkers is how many goroutines copy during a capture; 0 means one per
 	// CPU of this process.
 	CopyWorkers int
@@ -118,6 +144,15 @@ type Options struct {
 	files vfs.FS
 	// phase hears of each step of a checkpoint on each rank, before what follows.
 	phase func(rank int, name string)
+	host  string // tests name the node they play
+}
+
+// waitTimeout is WaitTimeout, or its default where that is not valid.
+func (o *Options) waitTimeout() time.Duration {
+	if o.WaitTimeout <= 0 {
+		return time.Minute
+	}
+	return o.WaitTimeout
 }
 
 func (o *Options) validate() error {
@@ -145,8 +180,17 @@ func (o *Options) validate() error {
 	if o.CutTimeout == 0 {
 		o.CutTimeout = time.Minute
 	}
-	if o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 || o.DeadlineLead < 0 || o.Grace < 0 || o.MaxPool < 0 || o.FlushRate < 0 || o.KeepEvery < 0 || o.CopyWorkers < 0 || o.Fanout < 0 {
-		return &OptionError{Name: "CutTimeout, Interval, MTBF, DeadlineLead, Grace, MaxPool, FlushRate, KeepEvery, CopyWorkers, Fanout", Why: "a negative value means nothing; use 0 for the default"}
+	if o.WaitTimeout == 0 {
+		o.WaitTimeout = o.waitTimeout()
+	}
+	if o.WriteTimeout == 0 {
+		o.WriteTimeout = 5 * time.Minute
+	}
+	if o.WriteTimeout < 0 || o.WaitTimeout < 0 || o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 || o.DeadlineLead < 0 || o.Grace < 0 || o.MaxPool < 0 || o.MaxMailbox < 0 || o.FlushRate < 0 || o.KeepEvery < 0 || o.MaxFailed < 0 || o.CopyWorkers < 0 || o.Fanout < 0 {
+		return &OptionError{Name: "WriteTimeout, WaitTimeout, CutTimeout, Interval, MTBF, DeadlineLead, Grace, MaxPool, MaxMailbox, FlushRate, KeepEvery, MaxFailed, CopyWorkers, Fanout", Why: "a negative value means nothing; use 0 for the default"}
+	}
+	if _, err := vfs.ParseSharing(o.Sharing); err != nil {
+		return &OptionError{Name: "Sharing", Why: err.Error()}
 	}
 	o.defaults()
 	return nil
@@ -164,6 +208,10 @@ func (o *Options) defaults() {
 	}
 	if o.Fanout == 0 {
 		o.Fanout = 8
+	}
+	if o.files == nil {
+		sharing, _ := vfs.ParseSharing(o.Sharing) // validated
+		o.files = vfs.OS{AllowForeign: o.AllowForeign, Sharing: sharing}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

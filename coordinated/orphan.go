@@ -2,7 +2,6 @@ package coordinated
 
 import (
 	"context"
-	"net"
 	"slices"
 	"time"
 
@@ -13,35 +12,33 @@ import (
 // many do not die together, and the controller is not asked by all.
 const requeuers = 8
 
-// Limits for a process that is about to leave.
+// How a rank that leaves finds out whether the supervisor is dead, too. It can take
+// its time: a supervisor that lives ends it at once.
 const (
-	orphanDial  = time.Second
-	orphanSlurm = 5 * time.Second
+	orphanPatience = 8 * time.Second
+	orphanSlurm    = 15 * time.Second
 )
 
-// requeueOrphan puts the Slurm job back into the queue when the supervisor is gone
-// as well as a rank: the node that ran the batch script has died, and Slurm starts
-// a job with --no-kill again only when it is told to. A rank that is cut off from
-// the supervisor is cut off from Slurm, too, as a rule.
+// requeueOrphan puts the Slurm job back into the queue when the supervisor is dead as
+// well as a rank: the node that ran the batch script has died, and Slurm starts a job
+// with --no-kill again only when it is told to. The supervisor's guards do the same;
+// this is for a job without any left.
 func (c *Checkpointer) requeueOrphan() {
 	v, err := parseSupervisor(c.opt.Supervisor)
 	if err != nil || v.requeue == "" || !c.topo.speaks(c.world.Rank(), requeuers) {
 		return
 	}
-	conn, err := net.DialTimeout("tcp", v.addr, orphanDial)
-	if err == nil {
-		_ = conn.Close() // it lives, and knows better
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), orphanSlurm)
+	o := Orphan{Supervisor: c.opt.Supervisor, Job: v.requeue, Restarts: c.opt.slurm.Restarts, Step: c.opt.slurm.Step, Patience: orphanPatience}
+	ctx, cancel := context.WithTimeout(context.Background(), orphanPatience+orphanSlurm)
 	defer cancel()
-	var client slurm.Client
-	info, serr := client.ShowJob(ctx, v.requeue)
-	if serr != nil || info.State != "RUNNING" {
-		c.log.Warn("holdfast: holdfast run does not answer, and the job is not put back into the queue", "job", v.requeue, "state", info.State, "error", serr)
+	fate, why := o.Fate(ctx)
+	if fate != SupervisorDead {
+		if fate != SupervisorLives {
+			c.log.Warn("holdfast: holdfast run does not answer, and the job is not put back into the queue", "job", v.requeue, "why", why)
+		}
 		return
 	}
-	if err := client.Requeue(ctx, v.requeue); err != nil {
+	if err := o.Client.Requeue(ctx, v.requeue); err != nil {
 		c.log.Error("holdfast: holdfast run does not answer", "error", err)
 		return
 	}

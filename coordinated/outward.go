@@ -62,7 +62,9 @@ func (c *Checkpointer) copyShard(ctx context.Context, e storage.Epoch, level str
 	if l != nil && level != storage.LevelParity { // which is computed from the shards of others
 		if secs := l.borrow(); secs != nil {
 			bound, cancel := l.within(ctx)
-			info, err := c.store.FlushFrom(bound, e, c.levels[0], level, secs)
+			info, err := attend(bound, c, "copy", level, l, func(ctx context.Context) (storage.ShardInfo, error) {
+				return c.store.FlushFrom(ctx, e, c.levels[0], level, secs)
+			})
 			cancel()
 			l.done()
 			if err == nil || l.ctx.Err() == nil {
@@ -70,7 +72,9 @@ func (c *Checkpointer) copyShard(ctx context.Context, e storage.Epoch, level str
 			}
 		}
 	}
-	return c.store.Flush(ctx, e, c.levels[0], level)
+	return attend(ctx, c, "copy", level, nil, func(ctx context.Context) (storage.ShardInfo, error) {
+		return c.store.Flush(ctx, e, c.levels[0], level)
+	})
 }
 
 // copyNode copies the shards of a node to the global level, into few large files.
@@ -88,8 +92,13 @@ func (c *Checkpointer) copyNode(ctx context.Context, e storage.Epoch, l *loan) (
 	if ranks[0] != c.world.Rank() {
 		return nil, nil
 	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	end := c.copySpan(e, storage.LevelGlobal, ranks...)
-	infos, err := c.store.FlushNode(ctx, e, c.levels[0], storage.LevelGlobal, ranks)
+	infos, err := attend(ctx, c, "copy", storage.LevelGlobal, nil, func(ctx context.Context) ([]storage.ShardInfo, error) {
+		return c.store.FlushNode(ctx, e, c.levels[0], storage.LevelGlobal, ranks)
+	})
 	bytes, stored := sum(infos)
 	end(ended(events.Event{Bytes: bytes, Stored: stored}, err))
 	return infos, err
@@ -122,12 +131,14 @@ func (c *Checkpointer) copyTogether(ctx context.Context, e storage.Epoch, l *loa
 			c.log.Debug("holdfast: copying from the first level instead", "epoch", e, "why", werr)
 		}
 		if flusher {
-			err = c.store.DropPacks(pack)
+			err = attendErr(ctx, c, "discard", storage.LevelGlobal, func(context.Context) error { return c.store.DropPacks(pack) })
 		}
 		return nil, false, err
 	}
 	if flusher {
-		infos, err = c.store.SealPacks(c.ctx, pack)
+		infos, err = attend(c.ctx, c, "sync", storage.LevelGlobal, nil, func(ctx context.Context) ([]storage.ShardInfo, error) {
+			return c.store.SealPacks(ctx, pack)
+		})
 	}
 	return infos, true, err
 }
@@ -140,8 +151,8 @@ func (c *Checkpointer) writePart(ctx context.Context, p *storage.Part, n storage
 	ctx, cancel := l.within(ctx)
 	defer cancel()
 	end := c.copySpan(n.Epoch, n.To, c.world.Rank())
-	err := p.Write(ctx, n)
-	end(ended(events.Event{Bytes: p.Size().Bytes, Stored: p.Size().Room}, err))
+	_, err := attend(ctx, c, "copy", n.To, l, func(ctx context.Context) (struct{}, error) { return struct{}{}, p.Write(ctx, n) })
+	end(ended(events.Event{Bytes: p.Size().Bytes, Stored: p.Stored()}, err))
 	return err
 }
 
@@ -153,7 +164,9 @@ func (c *Checkpointer) newPart(e storage.Epoch, l *loan) *storage.Part {
 		return nil
 	}
 	defer l.done()
-	p, err := c.store.NewPart(l.ctx, e, c.levels[0], storage.LevelGlobal, secs)
+	p, err := attend(l.ctx, c, "prepare a copy", storage.LevelGlobal, l, func(ctx context.Context) (*storage.Part, error) {
+		return c.store.NewPart(ctx, e, c.levels[0], storage.LevelGlobal, secs)
+	})
 	if err != nil {
 		// If it matters, the flusher will meet it as well and say so.
 		c.log.Debug("holdfast: no copy from memory", "epoch", e, "why", err)

@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
@@ -17,8 +19,9 @@ import (
 type persistence struct {
 	put    chan struct{} // closed when the captured bytes are no longer needed
 	all    chan struct{} // closed when the epoch is at all levels, or will not be
+	still  <-chan error  // delivers once the memory of all ranks is captured, if that matters
 	final  bool          // the program is to stop after it
-	behind bool          // there was no time to wait for the epoch before
+	flush  *flush        // of this epoch
 	levels []string      // at which it is committed, nearest first; read after all
 	err    error         // read after all
 }
@@ -27,27 +30,28 @@ type persistence struct {
 // first level, then copy outward level by level. A rank whose capture failed
 // takes part in the votes with its error. A final epoch goes only as far out as
 // there is time. Called by the main thread at the
-// cut, in the same order of epochs on all ranks.
-func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error, final bool) *persistence {
-	p := &persistence{put: make(chan struct{}), all: make(chan struct{}), final: final}
+// cut, in the same order of epochs on all ranks; still delivers what came of
+// keepStill, before which nobody votes.
+func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error, final bool, still <-chan error) *persistence {
+	p := &persistence{put: make(chan struct{}), all: make(chan struct{}), final: final, still: still}
 	start := time.Now()
-	before := c.flushed
-	after := make(chan struct{})
-	c.flushed = after
+	before, f := c.nextFlush()
+	p.flush = f
+	release := c.store.Retain(c.ctx, e) // ranks copy from and to each other's directories
 	c.writers.Go(func() {
 		defer close(p.all)
-		defer close(after)
+		defer f.end()
+		defer release()
 		l := c.pool.lend(c.ctx, s)
-		err := c.persistFirst(e, s, l, captureErr, p, start)
-		if err == nil && final && len(c.levels) > 1 {
+		from, failed, err := c.persistFirst(e, s, l, captureErr, p, start)
+		if err == nil && final && from+1 < len(c.levels) {
 			c.mayStay(e)
 			err = c.learnEnd(e)
 		}
 		if err == nil {
-			p.behind = c.awaitFlush(before, final) // epochs reach the outer levels in order
-			err = c.persistOuter(e, l, p, start)
+			err = c.persistOuter(e, l, p, before, start, from)
 		}
-		err = errors.Join(err, l.giveBack())
+		err = errors.Join(failed, err, l.giveBack())
 		p.err = err
 		if err != nil {
 			c.countFailure(e, err)
@@ -68,6 +72,8 @@ func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error, f
 func (c *Checkpointer) complain(e storage.Epoch, at []string, err error) {
 	switch {
 	case c.ctx.Err() != nil || c.world.Rank() != 0:
+	case errors.Is(err, errYields):
+		c.log.Warn("holdfast: not copied any further, the final checkpoint goes first", "epoch", e)
 	case len(at) == 0:
 		c.log.Error("holdfast: checkpoint failed, older epochs stay", "epoch", e, "error", err)
 	default:
@@ -75,70 +81,142 @@ func (c *Checkpointer) complain(e storage.Epoch, at []string, err error) {
 	}
 }
 
-// persistFirst brings the epoch to the first level, and frees the captured
-// bytes unless the further levels can have them from there.
-func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, l *loan, err error, p *persistence, start time.Time) error {
-	level := c.levels[0]
-	var info storage.ShardInfo
-	if err == nil {
-		end := c.begin(events.Write, e, level, s.bytes)
-		info, err = c.store.Put(c.ctx, e, level, s.sections)
-		end(ended(events.Event{Bytes: info.Bytes, Stored: info.Stored}, err))
+// bases are the places of the levels that an epoch can come to from memory: the
+// first, and where that fails the global one.
+func (c *Checkpointer) bases() []int {
+	if last := len(c.levels) - 1; last > 0 && c.levels[last] == storage.LevelGlobal {
+		return []int{0, last}
 	}
-	c.pool.pinUsed()
-	if err != nil || len(c.levels) == 1 || !s.inMemory() {
-		err = errors.Join(err, l.giveBack())
-	} else {
-		l.done()
-	}
-	close(p.put)
-	c.phase("put")
-	err = c.commit(e, level, []storage.ShardInfo{info}, err)
-	c.phase("committed")
-	c.agentDone(e, err != nil)
-	if err != nil {
-		return err
-	}
-	c.committed(e, level, p, start)
-	return nil
+	return []int{0}
 }
 
+// persistFirst brings the epoch to the first level, or where that fails straight to
+// the global one, and frees the captured bytes unless the further levels can have them
+// from there. from is the place of the level that has it; failed is why the first does
+// not, and err why none does.
+func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, l *loan, captureErr error, p *persistence, start time.Time) (from int, failed, err error) {
+	free := sync.OnceFunc(func() {
+		if err != nil || from == len(c.levels)-1 || !s.inMemory() {
+			err = errors.Join(err, l.giveBack())
+		} else {
+			l.done()
+		}
+		close(p.put)
+	})
+	wait := sync.OnceValue(func() error { return <-p.still })
+	bases := c.bases()
+	for n := range bases {
+		from = bases[n]
+		var info storage.ShardInfo
+		info, err = c.putAt(e, s, l, c.levels[from], captureErr)
+		if n == len(bases)-1 || s == nil || s.live { // what is live is to be let go now
+			free()
+		}
+		if s != nil && s.live {
+			captureErr = errors.Join(captureErr, errLive)
+		}
+		c.phase("put")
+		err = c.commit(e, c.levels[from], []storage.ShardInfo{info}, errors.Join(err, wait()))
+		var other *RanksError
+		if err == nil || c.ctx.Err() != nil || errors.As(err, &other) && other.uncaptured {
+			break
+		}
+		failed = errors.Join(failed, err)
+	}
+	free()
+	c.phase("committed")
+	c.agentDone(e, err)
+	if err != nil {
+		return from, nil, errors.Join(failed, err)
+	}
+	c.committed(e, c.levels[from], p, start)
+	return from, failed, nil
+}
+
+// errLive is why an epoch that the first level refused does not go to another.
+var errLive = errors.New("there was no room to keep what was captured, and the program has gone on")
+
+// putAt writes the captured bytes to a level.
+func (c *Checkpointer) putAt(e storage.Epoch, s *captured, l *loan, level string, captureErr error) (info storage.ShardInfo, err error) {
+	if captureErr != nil {
+		return info, &uncaptured{captureErr}
+	}
+	end := c.begin(events.Write, e, level, s.bytes)
+	info, err = attend(c.ctx, c, "write", level, l, func(ctx context.Context) (storage.ShardInfo, error) {
+		return c.store.Put(ctx, e, level, s.sections)
+	})
+	end(ended(events.Event{Bytes: info.Bytes, Stored: info.Stored}, err))
+	c.pool.pinUsed()
+	return info, err
+}
+
+// uncaptured marks an error that no other level would help against.
+type uncaptured struct{ error }
+
+func (e *uncaptured) Unwrap() error { return e.error }
+
 // agentDone lets rank 0 start the next epoch: no rank holds captured bytes any
-// more that it would not give back.
-func (c *Checkpointer) agentDone(e storage.Epoch, failed bool) {
+// more that it would not give back. err is why the epoch came to no level.
+func (c *Checkpointer) agentDone(e storage.Epoch, err error) {
 	if c.world.Rank() != 0 {
 		return
 	}
 	es, _ := c.stats.epoch(e)
 	_ = c.agent.do(c.ctx, func() { // closed: nothing follows
-		c.agent.step(cut.Done{Epoch: cut.Epoch(e), Failed: failed})
+		c.agent.countVain(err)
+		c.agent.step(cut.Done{Epoch: cut.Epoch(e), Failed: err != nil})
 		c.agent.replan(es.Blocked)
 	})
 }
 
-// persistOuter copies the epoch to the further levels. One that fails does not
+// countVain counts the epochs in a row that came to no level, at rank 0, and ends the job
+// when there are too many.
+func (a *agent) countVain(err error) {
+	if a.vain++; err == nil {
+		a.vain = 0
+	}
+	if limit := a.c.opt.MaxFailed; limit > 0 && a.vain >= limit && a.c.ctx.Err() == nil {
+		a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: a.c.world.Rank(),
+			Stage: aborted(fmt.Errorf("%d checkpoints in a row came to no level, and max_failed is %d: %w", a.vain, limit, err))})
+	}
+}
+
+// persistOuter copies the epoch to the levels beyond the one that has it. One that fails does not
 // keep it from those beyond: redundancy cannot be had where too few nodes are
-// left, and then the global level is all there is against the next death.
-func (c *Checkpointer) persistOuter(e storage.Epoch, l *loan, p *persistence, start time.Time) error {
+// left, and then the global level is all there is against the next death. Likewise for
+// a final one that has no time for a level.
+func (c *Checkpointer) persistOuter(e storage.Epoch, l *loan, p *persistence, before *flush, start time.Time, from int) error {
 	var failed error
 	for i, level := range c.levels {
-		if i == 0 {
+		p.flush.pass(max(i-1, 0))
+		if i <= from {
 			continue
 		}
-		ctx, cancel, err := c.timeFor(e, p, i)
+		behind := c.awaitFlush(e, before, i, p.final) // epochs reach each level in order
+		ctx, cancel, err := c.timeFor(e, p, i, behind)
+		var late *GraceError
+		if errors.As(err, &late) {
+			failed = errors.Join(failed, err)
+			continue
+		}
 		if err != nil {
 			return errors.Join(failed, err)
 		}
 		err = c.copyOut(ctx, e, level, l)
-		late := ctx.Err() != nil && c.ctx.Err() == nil
+		yields := errors.Is(context.Cause(p.flush.ctx), errYields)
+		end, limited := ctx.Deadline() // of a final epoch: much the same on all ranks
+		outOfTime := limited && time.Until(end) < lateGrace && c.ctx.Err() == nil && !yields
 		cancel()
 		switch {
 		case err != nil && c.ctx.Err() != nil:
 			return errors.Join(failed, err)
 		case err != nil:
-			if late { // on some ranks only: all go on, and agree on the next level
+			if outOfTime { // on some ranks only: all go on, and agree on the next level
 				left, _ := c.left()
 				err = &GraceError{Epoch: e, Levels: p.levels, Level: level, Left: left, Err: err}
+			}
+			if yields { // on some ranks sooner than on others: all go on likewise
+				err = fmt.Errorf("%w: %w", errYields, err)
 			}
 			failed = errors.Join(failed, err)
 			continue
@@ -163,10 +241,16 @@ func (c *Checkpointer) committed(e storage.Epoch, level string, p *persistence, 
 	if c.world.Rank() == 0 {
 		c.survived()
 	}
+	if !c.begunNoted.Swap(true) {
+		if err := c.store.NoteBegun(c.ctx, e, level); err != nil {
+			c.log.Warn("holdfast: note that the job has checkpoints", "error", err)
+		}
+	}
 	if level == storage.LevelGlobal {
 		c.stayedNot(e)
 	}
-	if removed, err := c.store.Prune(c.ctx); err != nil {
+	removed, err := attend(c.ctx, c, "prune after the commit", level, nil, c.store.Prune)
+	if err != nil {
 		c.log.Warn("holdfast: prune", "error", err)
 	} else if len(removed) > 0 {
 		c.log.Debug("holdfast: pruned", "epochs", fmt.Sprint(removed))
@@ -185,7 +269,8 @@ func (c *Checkpointer) commit(e storage.Epoch, level string, infos []storage.Sha
 	c.phase("voted")
 	infos, err = decodeVotes("write epoch "+fmt.Sprint(e)+" to level "+level, blobs, own)
 	if err != nil {
-		if derr := c.store.Discard(c.ctx, e, level); derr != nil && !errors.Is(derr, context.Canceled) {
+		discard := func(ctx context.Context) error { return c.store.Discard(ctx, e, level) }
+		if derr := attendErr(c.ctx, c, "discard", level, discard); derr != nil && !errors.Is(derr, context.Canceled) {
 			c.log.Warn("holdfast: discard", "epoch", e, "level", level, "error", derr)
 		}
 		return err
@@ -193,26 +278,22 @@ func (c *Checkpointer) commit(e storage.Epoch, level string, infos []storage.Sha
 	if level == c.levels[0] {
 		c.stats.remember(infos)
 	}
-	// A local directory belongs to its node, so every rank commits there; the
-	// global one is shared, and rank 0 writes for all.
-	var cerr error
-	if level != storage.LevelGlobal || c.world.Rank() == 0 {
-		cerr = c.store.Commit(c.ctx, e, level, infos)
-	}
+	mine := c.writeManifest(e, level, infos)
 	end = c.events.Span(events.Event{Name: events.Vote, Epoch: uint64(e), Level: level})
-	blobs, err = c.allgather(c.ctx, cut.Epoch(e), "commit "+level, encodeError(cerr))
+	blobs, err = c.allgather(c.ctx, cut.Epoch(e), "commit "+level, mine.encode())
 	end(ended(events.Event{What: "commit"}, err))
 	if err != nil {
-		return errors.Join(cerr, err)
+		return errors.Join(mine.err, err)
 	}
-	if err := decodeErrors("commit epoch "+fmt.Sprint(e)+" at level "+level, blobs, cerr); err != nil {
-		return err
+	all, err := decodeCommitVotes("commit epoch "+fmt.Sprint(e)+" at level "+level, blobs, mine.err)
+	if err != nil {
+		return errors.Join(err, c.store.Withdraw(e, level))
 	}
-	return c.store.Committed(e, level)
+	return errors.Join(c.store.Committed(e, level), c.store.Agree(level, all))
 }
 
 // A vote is a byte, 0 for shard infos, each with its length in 32 bits before
-// it, and 1 for the text of an error.
+// it, and 1 for the text of an error, 2 for that of one that concerns all levels.
 func encodeVote(infos []storage.ShardInfo, err error) []byte {
 	out := []byte{0}
 	for i := range infos {
@@ -224,7 +305,11 @@ func encodeVote(infos []storage.ShardInfo, err error) []byte {
 		out = binary.LittleEndian.AppendUint32(out, uint32(len(b)))
 		out = append(out, b...)
 	}
-	if err != nil {
+	var no *uncaptured
+	switch {
+	case errors.As(err, &no):
+		return append([]byte{2}, err.Error()...)
+	case err != nil:
 		return append([]byte{1}, err.Error()...)
 	}
 	return out
@@ -257,6 +342,13 @@ func decodeVotes(op string, blobs []cut.Blob, own error) ([]storage.ShardInfo, e
 		}
 	}
 	if err := ranksError(op, texts, own); err != nil {
+		var failed *RanksError
+		if errors.As(err, &failed) {
+			failed.uncaptured = slices.ContainsFunc(blobs, func(b cut.Blob) bool { return len(b.Data) > 0 && b.Data[0] == 2 })
+			if failed.uncaptured { // nothing was written anywhere
+				failed.Op, _, _ = strings.Cut(strings.Replace(op, "write", "take", 1), " to ")
+			}
+		}
 		return nil, err
 	}
 	if len(infos) != len(blobs) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 )
 
@@ -15,10 +14,13 @@ import (
 // equally often. Local, but while a checkpoint is asked for it waits until all
 // ranks have agreed, messages are drained and the state is copied.
 //
-// It returns nil, or ErrStop after a final checkpoint, or ErrNotRestored. A
+// It returns nil, or ErrStop after a final checkpoint, or ErrNotRestored, or, first
+// after a Restore, gpustate.ErrIdentity when the program has made GPU memory without
+// names in another order than before. A
 // checkpoint that fails is logged and noted in Stats; the program goes on.
 // ctx bounds reading and copying, not the waiting for other ranks: that is what
-// Options.CutTimeout does, on all ranks together.
+// Options.CutTimeout does, on all ranks together. A rank that left alone could be on its
+// way while the others, who have counted it, make the cut.
 //
 // Cost with nothing asked: an increment and a load.
 func (c *Checkpointer) Point(ctx context.Context) error {
@@ -35,10 +37,18 @@ func (c *Checkpointer) point(ctx context.Context) error {
 		return ErrClosed
 	case g&gateRestore != 0:
 		return ErrNotRestored
+	case g&gateFirst != 0:
+		if err := c.first(); err != nil {
+			return err
+		}
+		if g&gateArmed == 0 {
+			return nil
+		}
 	case g&gateArmed == 0:
 		return nil
 	}
 	arrived := time.Now()
+	c.limitMailbox()
 	c.phase("arrived")
 	c.now(stateParked)
 	defer c.now(stateRunning)
@@ -56,6 +66,18 @@ func (c *Checkpointer) point(ctx context.Context) error {
 		return nil
 	}
 	return c.takeCut(ctx, v, arrived)
+}
+
+// first is the first Point after a restore: a program that did not ask for what it
+// brought works on something undefined, and goes no further.
+func (c *Checkpointer) first() error {
+	for _, d := range c.state.devices {
+		if err := d.dev.Ordered(); err != nil {
+			return fmt.Errorf("coordinated: state of %q was not taken over after Restore: %w", d.name, err)
+		}
+	}
+	c.gate.And(^uint32(gateFirst))
+	return nil
 }
 
 // park waits for the agent's verdict and meanwhile receives whatever comes, so
@@ -106,7 +128,8 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	if v.stop {
 		c.endsBy(c.opt.Deadline)
 	}
-	done := c.persist(e, s, err, v.stop)
+	still := make(chan error, 1)
+	done := c.persist(e, s, err, v.stop, still)
 	if s != nil && s.live {
 		c.now(stateHeld)
 		<-done.put // the bytes are the program's own memory
@@ -114,9 +137,12 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 		es.Mode = "written before the program went on: no room in the pool"
 		c.stats.add(es)
 	}
+	still <- c.keepStill(&es)
+	es.Blocked = time.Since(arrived)
+	c.stats.add(es)
 	c.countCapture(&es, err)
 	c.events.Emit(events.Event{Name: events.Resume, Epoch: uint64(e), Dur: int64(es.Blocked), Stop: v.stop})
-	if err := c.agent.do(c.ctx, func() { c.agent.step(cut.Captured{Epoch: v.epoch}) }); err != nil {
+	if err := c.agent.do(c.ctx, func() { c.agent.captured(v.epoch) }); err != nil {
 		return err
 	}
 	if !v.stop {
@@ -131,6 +157,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	}
 	c.events.Emit(events.Event{Name: events.Stop, Epoch: uint64(e), Dur: int64(time.Since(arrived))})
 	c.stats.stopped(e)
+	c.stopped.Store(true)
 	return fmt.Errorf("%w: epoch %d", ErrStop, e)
 }
 
@@ -139,14 +166,17 @@ func (c *Checkpointer) settleAndCapture(ctx context.Context, es *EpochStats) (*c
 	start := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, c.opt.CutTimeout)
 	defer cancel()
+	defer c.endpoint.Hold()()
 	open := c.endpoint.OpenEpochs()
 	c.now(stateDraining)
 	end := c.events.Span(events.Event{Name: events.Drain, Epoch: uint64(es.Epoch)})
 	drained, err := c.endpoint.Settle(bounded)
 	es.Drain, es.DrainMessages, es.DrainBytes = time.Since(start), drained.Messages, drained.Bytes
+	es.windows = drained.Windows
 	err = errors.Join(open, err)
 	end(ended(events.Event{Bytes: drained.Bytes, Messages: drained.Messages}, err))
 	if err != nil {
+		es.unsettled = true
 		return nil, fmt.Errorf("drain messages: %w", err)
 	}
 	if c.gate.Load()&gateRestore != 0 {
@@ -183,7 +213,7 @@ func (c *Checkpointer) finish() error {
 		return err
 	}
 	patience := time.AfterFunc(closePatience, func() {
-		c.log.Warn("holdfast: Close waits for the other ranks; a rank that gives up because of an error calls Abort", "waiting", closePatience)
+		c.log.Warn("holdfast: Close waits for the other ranks; a rank that gives up because of an error calls Abort or CloseOrAbort", "waiting", closePatience)
 	})
 	defer patience.Stop()
 	for {

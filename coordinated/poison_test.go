@@ -51,11 +51,23 @@ func TestPoisonedEpoch(t *testing.T) {
 	var log lines
 	b.opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	dieOf(1)
-	for _, want := range []string{"epoch(s) [2] left out", "died 2 times right after restoring", "HOLDFAST_EPOCH=2"} {
+	for _, want := range []string{"epoch(s) [2] left out", "died at least 2 times within a minute of restoring", "HOLDFAST_EPOCH=2"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log does not say %q:\n%s", want, &log)
 		}
 	}
+	var last lines
+	b.opt.Logger = slog.New(slog.NewTextHandler(&last, nil))
+	b.die, b.epochs, b.opt.OnLost = died, 0, func(*LostError) {}
+	for range 2 * (storage.LastDeaths - storage.MaxDeaths) { // both, as there is no other
+		if err := b.run(); !errors.Is(err, died) {
+			t.Fatalf("got %v, want it to try once more", err)
+		}
+	}
+	if !strings.Contains(last.String(), "trying once more") {
+		t.Errorf("the log does not say that it tries once more:\n%s", &last)
+	}
+	b.die = nil
 	var bad *PoisonedError
 	err := b.run()
 	if !errors.As(err, &bad) || len(bad.Epochs) != 2 || !strings.Contains(err.Error(), "HOLDFAST_FRESH=1") {

@@ -56,7 +56,10 @@ func (p *pool) add(n int64) bool {
 	if err != nil {
 		return false
 	}
-	touch(b)
+	if err := touch(b); err != nil {
+		_ = unix.Munmap(b) // it was mapped just now
+		return false
+	}
 	p.chunks = append(p.chunks, b)
 	p.used = append(p.used, 0)
 	p.mapped += n
@@ -122,16 +125,30 @@ func (p *pool) pinUsed() {
 const touchPiece = 8 << 20
 
 // touch takes the page faults now, in huge pages if there are any: they are
-// fewer, and direct writes pin memory page by page.
-func touch(b []byte) {
+// fewer, and direct writes pin memory page by page. An error says that there is no memory:
+// writing to the pages all the same would call the OOM killer.
+func touch(b []byte) error {
 	_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // advice: small pages do as well
-	for len(b) > 0 && unix.Madvise(b[:min(touchPiece, len(b))], unix.MADV_POPULATE_WRITE) == nil {
-		b = b[min(touchPiece, len(b)):]
+	for len(b) > 0 {
+		piece := b[:min(touchPiece, len(b))]
+		switch err := populate(piece); err {
+		case nil:
+		case unix.EINTR:
+			continue
+		case unix.EINVAL, unix.ENOSYS: // before Linux 5.14
+			for i := 0; i < len(piece); i += pageBytes {
+				piece[i] = 0
+			}
+		default:
+			return err
+		}
+		b = b[len(piece):]
 	}
-	for i := 0; i < len(b); i += pageBytes { // before Linux 5.14
-		b[i] = 0
-	}
+	return nil
 }
+
+// populate takes the page faults of some memory. A variable for tests.
+var populate = func(b []byte) error { return unix.Madvise(b, unix.MADV_POPULATE_WRITE) }
 
 // hasGrown reports whether a capture since the last call had to map memory.
 func (p *pool) hasGrown() bool {
@@ -147,6 +164,9 @@ func (p *pool) close() error {
 	defer p.mu.Unlock()
 	var errs []error
 	for _, c := range p.chunks {
+		if p.out != nil && p.out.held > 0 {
+			break // a write that hangs still reads it; it ends with the process
+		}
 		errs = append(errs, p.pins.remove(c), unix.Munmap(c))
 	}
 	p.chunks, p.used, p.device, p.mapped = nil, nil, nil, 0

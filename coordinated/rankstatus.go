@@ -174,9 +174,12 @@ const statusPatience = 2 * time.Second
 
 // askAll sends the question down the tree; the answers come up it. At rank 0,
 // on the agent's goroutine.
-func (a *agent) askAll() (stageKey, chan []cut.Blob) {
+func (a *agent) askAll() (stageKey, chan []cut.Blob) { return a.ask(stageStatus) }
+
+// ask is askAll for one kind of question.
+func (a *agent) ask(stage string) (stageKey, chan []cut.Blob) {
 	a.asked++
-	key := stageKey{0, fmt.Sprint(stageStatus, a.asked)}
+	key := stageKey{0, fmt.Sprint(stage, a.asked)}
 	ch := make(chan []cut.Blob, 1)
 	a.waiting[key] = ch
 	a.answerStatus(cut.Message{Kind: cut.KindStatus, Stage: key.name})
@@ -188,7 +191,11 @@ func (a *agent) answerStatus(msg cut.Message) {
 	for _, n := range a.c.topo.children {
 		a.send(n, msg)
 	}
-	data, err := json.Marshal(a.rankStatus())
+	var answer any = a.rankStatus()
+	if strings.HasPrefix(msg.Stage, stageWaits) {
+		answer = a.doingNow()
+	}
+	data, err := json.Marshal(answer)
 	if err != nil {
 		a.c.log.Error("holdfast: status", "error", err)
 	}

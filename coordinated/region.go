@@ -9,7 +9,8 @@ import (
 )
 
 // State is for data that fits none of the simpler forms: it writes itself to a
-// stream and reads itself back. SaveTo runs while the program waits.
+// stream and reads itself back. SaveTo runs while the program waits. LoadFrom reads all
+// that SaveTo wrote: anything left over fails the restore.
 type State interface {
 	SaveTo(w io.Writer) error
 	LoadFrom(r io.Reader) error
@@ -24,13 +25,41 @@ type region interface {
 	// view returns the bytes as they are now: the memory itself, or a fresh
 	// encoding, in which case fresh is true.
 	view() (b []byte, fresh bool, err error)
-	// room returns memory of n bytes to read into; settle is called after that.
-	room(n int64) ([]byte, error)
-	settle() error
+	// stage readies the region to take n saved bytes. It changes nothing.
+	stage(n int64) (*staged, error)
+}
+
+// staged is a region on its way to what a checkpoint holds. First dst is filled,
+// which is all for memory of a length that stays; when all ranks have filled
+// theirs, the rest follows.
+type staged struct {
+	dst   []byte       // where the saved bytes go
+	live  bool         // dst is the program's memory, and what it holds is to be kept for a while
+	check func() error // looks at the bytes and changes nothing; nil: nothing to look at
+	apply func() error // makes the bytes the program's; nil: they are
+	undo  func()       // takes apply back; nil: it cannot be, for it runs the program's code
+	last  func()       // what is put in force when nothing can fail any more, nil: nothing
+}
+
+// runs says that apply runs the program's code, which may fail.
+func (s *staged) runs() bool { return s.apply != nil && s.undo == nil }
+
+// inMemory is a marshaler whose bytes are memory: *mpiwrap.Win.
+type inMemory interface {
+	BinaryMemory(n int) ([]byte, error)
+}
+
+// stager is a marshaler whose record can be looked at before it is put in force, and
+// before any device is: *mpiwrap.Request, and values of a program that refuse another one's.
+type stager interface {
+	StageBinary(b []byte) (apply func(), err error)
 }
 
 // newRegion picks the form for what the program passed to Protect.
 func newRegion(x any) (region, error) {
+	if v := reflect.ValueOf(x); v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, fmt.Errorf("nil pointer; make the %v that it is to point to first", v.Type().Elem())
+	}
 	switch v := x.(type) {
 	case nil:
 		return nil, fmt.Errorf("nil; pass a pointer")
@@ -44,10 +73,13 @@ func newRegion(x any) (region, error) {
 		return &marshalRegion{m: v, u: u}, nil
 	}
 	v := reflect.ValueOf(x)
-	if v.Kind() != reflect.Pointer || v.IsNil() {
+	if v.Kind() != reflect.Pointer {
 		return nil, fmt.Errorf("cannot be protected; pass a pointer to a value or to a slice, an encoding.BinaryMarshaler with BinaryUnmarshaler, a coordinated.State or a *gpustate.Device")
 	}
 	if v.Elem().Kind() == reflect.Slice {
+		if elem := v.Elem().Type().Elem(); elem.Size() == 0 {
+			return nil, fmt.Errorf("its elements, %v, have no bytes, so nothing would say how many there are; protect the length", elem)
+		}
 		l, err := layout(v.Elem().Type().Elem())
 		if err != nil {
 			return nil, fmt.Errorf("%w; protect the elements that it points to, or make it a coordinated.State", err)
@@ -74,12 +106,11 @@ func (r *valueRegion) mem() []byte {
 func (r *valueRegion) kind() string                { return "value " + r.layout }
 func (r *valueRegion) bytes() int64                { return int64(r.v.Type().Size()) }
 func (r *valueRegion) view() ([]byte, bool, error) { return r.mem(), false, nil }
-func (r *valueRegion) settle() error               { return nil }
-func (r *valueRegion) room(n int64) ([]byte, error) {
+func (r *valueRegion) stage(n int64) (*staged, error) {
 	if n != r.bytes() {
 		return nil, fmt.Errorf("%d bytes saved, %d now", n, r.bytes())
 	}
-	return r.mem(), nil
+	return &staged{dst: r.mem(), live: true}, nil
 }
 
 // sliceRegion is a slice of such values; its length may change.
@@ -97,23 +128,27 @@ func (r *sliceRegion) mem() []byte {
 func (r *sliceRegion) kind() string                { return "slice " + r.layout }
 func (r *sliceRegion) bytes() int64                { return int64(r.v.Len()) * r.elem() }
 func (r *sliceRegion) view() ([]byte, bool, error) { return r.mem(), false, nil }
-func (r *sliceRegion) settle() error               { return nil }
 
-// room keeps the slice's memory when the length fits: the program may have
+// stage keeps the slice's memory when the length fits: the program may have
 // handed it to somebody.
-func (r *sliceRegion) room(n int64) ([]byte, error) {
+func (r *sliceRegion) stage(n int64) (*staged, error) {
 	size := r.elem()
 	if size == 0 || n%size != 0 {
 		return nil, fmt.Errorf("%d bytes saved are no whole number of elements of %d bytes", n, size)
 	}
-	if count := int(n / size); r.v.Len() != count {
-		if count <= r.v.Cap() {
-			r.v.SetLen(count)
-		} else {
-			r.v.Set(reflect.MakeSlice(r.v.Type(), count, count))
-		}
+	count := int(n / size)
+	was := reflect.New(r.v.Type()).Elem()
+	was.Set(r.v)
+	s := &staged{undo: func() { r.v.Set(was) }}
+	if count <= r.v.Cap() {
+		s.dst, s.live = memory(r.v.UnsafePointer(), count, int(size)), true
+		s.apply = func() error { r.v.SetLen(count); return nil }
+		return s, nil
 	}
-	return r.mem(), nil
+	grown := reflect.MakeSlice(r.v.Type(), count, count)
+	s.dst = memory(grown.UnsafePointer(), count, int(size))
+	s.apply = func() error { r.v.Set(grown); return nil }
+	return s, nil
 }
 
 // marshalRegion is anything that encodes itself.
@@ -121,7 +156,6 @@ type marshalRegion struct {
 	m    encoding.BinaryMarshaler
 	u    encoding.BinaryUnmarshaler
 	last int64
-	in   []byte
 }
 
 func (r *marshalRegion) kind() string { return "binary" }
@@ -133,22 +167,29 @@ func (r *marshalRegion) view() ([]byte, bool, error) {
 	return b, true, err
 }
 
-func (r *marshalRegion) room(n int64) ([]byte, error) {
-	r.in = make([]byte, n)
-	return r.in, nil
-}
-
-func (r *marshalRegion) settle() error {
-	err := r.u.UnmarshalBinary(r.in)
-	r.in = nil
-	return err
+func (r *marshalRegion) stage(n int64) (*staged, error) {
+	if ours, ok := r.u.(inMemory); ok {
+		mem, err := ours.BinaryMemory(int(n))
+		if err != nil || mem != nil || n == 0 {
+			return &staged{dst: mem, live: true}, err
+		}
+	}
+	s := &staged{dst: make([]byte, n)}
+	if ours, ok := r.u.(stager); ok {
+		s.check = func() (err error) {
+			s.last, err = ours.StageBinary(s.dst)
+			return err
+		}
+		return s, nil
+	}
+	s.apply = func() error { return r.u.UnmarshalBinary(s.dst) }
+	return s, nil
 }
 
 // stateRegion is a State.
 type stateRegion struct {
 	s    State
 	last int64
-	in   []byte
 }
 
 func (r *stateRegion) kind() string { return "state" }
@@ -162,13 +203,17 @@ func (r *stateRegion) view() ([]byte, bool, error) {
 	return b.Bytes(), true, err
 }
 
-func (r *stateRegion) room(n int64) ([]byte, error) {
-	r.in = make([]byte, n)
-	return r.in, nil
-}
-
-func (r *stateRegion) settle() error {
-	err := r.s.LoadFrom(bytes.NewReader(r.in))
-	r.in = nil
-	return err
+func (r *stateRegion) stage(n int64) (*staged, error) {
+	s := &staged{dst: make([]byte, n)}
+	s.apply = func() error {
+		in := bytes.NewReader(s.dst)
+		if err := r.s.LoadFrom(in); err != nil {
+			return err
+		}
+		if in.Len() > 0 {
+			return fmt.Errorf("LoadFrom read %d of the %d bytes that SaveTo wrote; it must read all of them", len(s.dst)-in.Len(), len(s.dst))
+		}
+		return nil
+	}
+	return s, nil
 }

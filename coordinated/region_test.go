@@ -46,12 +46,15 @@ func moveRegion(t *testing.T, from, to any) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	room, err := dst.room(int64(len(b)))
+	s, err := dst.stage(int64(len(b)))
 	if err != nil {
 		return err
 	}
-	copy(room, b)
-	return dst.settle()
+	copy(s.dst, b)
+	if s.apply != nil {
+		return s.apply()
+	}
+	return nil
 }
 
 func TestRegionsRoundTrip(t *testing.T) {
@@ -279,7 +282,7 @@ func TestIntersect(t *testing.T) {
 		t.Errorf("got %v, want %v: epoch 5 differs in contents", got, want)
 	}
 	var nc *NoCommonEpochError
-	if err := noCommon([][]candidate{{{5, id(1)}}, nil}, nil); !errors.As(err, &nc) || !strings.Contains(err.Error(), "rank(s) 1 find none") {
+	if err := noCommon([][]candidate{{{5, id(1)}}, nil}, nil, nil); !errors.As(err, &nc) || !strings.Contains(err.Error(), "rank(s) 1 find none") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package coordinated
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -14,12 +15,12 @@ import (
 // may have died in the middle of copying. New epochs are copied outward after
 // it. Called by the main thread on all ranks.
 func (c *Checkpointer) repair(e storage.Epoch) {
-	before := c.flushed
-	after := make(chan struct{})
-	c.flushed = after
+	before, f := c.nextFlush()
+	release := c.store.Retain(c.ctx, e) // new epochs are committed meanwhile
 	c.writers.Go(func() {
-		defer close(after)
-		<-before
+		defer f.end()
+		defer release()
+		<-before.over
 		if err := errors.Join(c.rebuild(e), c.finishCopies()); err != nil && c.ctx.Err() == nil {
 			c.log.Warn("holdfast: repair after a restart", "epoch", e, "error", err)
 		}
@@ -33,7 +34,7 @@ func (c *Checkpointer) rebuild(e storage.Epoch) error {
 			continue
 		}
 		end := c.copySpan(e, level)
-		err := c.store.Rebuild(c.ctx, e, level)
+		err := attendErr(c.ctx, c, "rebuild", level, func(ctx context.Context) error { return c.store.Rebuild(ctx, e, level) })
 		end(ended(events.Event{What: "rebuild"}, err))
 		if errors.Is(err, storage.ErrNotCommitted) {
 			err = nil // no directory of this level knows the epoch any more: it lives further out

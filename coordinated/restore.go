@@ -16,17 +16,30 @@ import (
 // Restore reads the newest epoch that all ranks can read into everything
 // protected, and reports whether there was one: false means a first start. It
 // is collective, called once, after the last Protect and before the first
-// Point. An epoch right after whose restoring the program died twice is left out,
-// unless Options.Epoch names it. Every byte is verified while it is read; a shard that turns out bad
+// Point. An epoch after whose restoring the program died twice within a minute, before
+// it took another one, is left out while there is another epoch; without one it is tried
+// again, up to six times in all. Options.Epoch names one to try all the same. A job that
+// ended well and is started again goes on from its last epoch, as any other. Every byte is verified while it is read; a shard that turns out bad
 // makes all ranks fall back to the epoch before, and the log says why; it warns too
 // where a newer epoch was committed that some rank can have from nowhere.
 //
 // The device programs of the checkpoint are built while it is read, so a program
 // that asks for its gpustate programs and kernels after Restore restarts sooner.
 //
+// An epoch comes into force when all ranks have read theirs: a try that fails leaves
+// no trace in protected memory, devices, windows, requests and mailboxes, and the
+// program's own UnmarshalBinary and LoadFrom run only after it was agreed that all
+// bytes are good. What memory and used devices held before is kept for that in the
+// memory of the captures. Where Options.MaxPool leaves no room for it, the saved bytes
+// are verified first and read after the vote.
+//
 // Errors are the same on all ranks: *NoCommonEpochError when checkpoints exist
-// but none for all, *PoisonedError when all were left out, *RanksError with the reasons when all of them failed to
-// load. Protected state is undefined then; the program should end.
+// but none for all, *LostEpochsError when there were some and none is found,
+// *PoisonedError when all were left out, *RestoreError with the
+// reasons when all of them failed to load, or the newest does not hold what the
+// program protects (then no older one is tried: the checkpoints are well, the program
+// is another). Protected state is what it was before, unless the error names what is
+// not; the program should end.
 func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	if c.closed.Load() {
 		return false, ErrClosed
@@ -35,26 +48,36 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("coordinated: Restore was called before; a program restores once")
 	}
 	start := time.Now()
+	c.place()
+	_ = c.agent.do(c.ctx, func() { c.agent.entersLibrary(start) }) // closed: the rest says so
 	c.now(stateRestoring)
+	defer func() {
+		c.now(stateRunning)
+		_ = c.agent.do(c.ctx, func() { c.agent.entersLibrary(time.Time{}) })
+	}()
 	end := c.events.Span(events.Event{Name: events.Restore})
 	l := newLaps(start)
 	epochs, err := c.common(ctx)
 	l.lap(PartAgree)
 	if err != nil {
 		var none *NoCommonEpochError
+		var lost *LostEpochsError
 		var poisoned *PoisonedError
-		if errors.As(err, &none) || errors.As(err, &poisoned) {
+		if errors.As(err, &none) || errors.As(err, &lost) || errors.As(err, &poisoned) {
 			c.reporter.unrestorable(err)
 		}
 		end(ended(events.Event{}, err))
 		return false, err
 	}
-	var errs []error
-	for _, e := range epochs {
+	failed := &RestoreError{}
+	c.keep = newKeeper(c.pool, c.opt.CopyWorkers)
+	for i, e := range epochs {
 		level, bytes, err := c.tryLoad(ctx, e, l)
 		if err == nil {
+			c.forgetBefore()
 			fetched := time.Since(start)
 			end(events.Event{Epoch: uint64(e), Level: level, Bytes: bytes, What: l.String()})
+			c.gate.Or(gateFirst)
 			c.ready()
 			c.metrics.Restored(uint64(e), time.Since(start))
 			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start), Fetch: fetched, Parts: l.parts})
@@ -64,17 +87,20 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			c.repair(e)
 			return true, nil
 		}
-		errs = append(errs, err)
+		failed.add(err)
 		c.failure("restore", e, err)
-		if c.world.Rank() == 0 {
+		if failed.Mismatch || failed.stop || ctx.Err() != nil || c.ctx.Err() != nil {
+			break
+		}
+		if c.world.Rank() == 0 && i+1 < len(epochs) {
 			c.log.Error("holdfast: epoch not restorable, trying an older one", "epoch", e, "error", err)
 		}
 	}
-	if len(errs) > 0 {
-		end(ended(events.Event{}, errors.Join(errs...)))
-		err := fmt.Errorf("coordinated: no epoch could be restored; run 'holdfast verify' on the directories, or start anew with HOLDFAST_FRESH=1: %w", errors.Join(errs...))
-		c.reporter.unrestorable(err)
-		return false, err
+	c.forgetBefore()
+	if failed.Err != nil {
+		end(ended(events.Event{}, failed))
+		c.reporter.unrestorable(failed)
+		return false, failed
 	}
 	if c.world.Rank() == 0 {
 		c.log.Info("holdfast: no checkpoint found, first start", "job", c.opt.Job)
@@ -93,6 +119,9 @@ func (c *Checkpointer) ready() {
 	c.now(stateRunning)
 	c.gate.And(^uint32(gateRestore))
 }
+
+// inRestore says that the program has no state yet.
+func (c *Checkpointer) inRestore() bool { return c.gate.Load()&gateRestore != 0 }
 
 // survivalTime is how long the program has to run after a restore for a later
 // death to be no fault of the epoch.
@@ -116,7 +145,7 @@ func (c *Checkpointer) surviving() {
 
 // survived notes that the program lives after a restore.
 func (c *Checkpointer) survived() {
-	if err := c.store.RestoreSurvived(c.ctx); err != nil && c.ctx.Err() == nil {
+	if err := attendErr(c.ctx, c, "note that the restart lives", c.levels[0], c.store.RestoreSurvived); err != nil && c.ctx.Err() == nil {
 		c.log.Warn("holdfast: note that the restart lives", "error", err)
 	}
 }
@@ -144,8 +173,8 @@ func (c *Checkpointer) common(ctx context.Context) ([]storage.Epoch, error) {
 		}
 		return []storage.Epoch{e}, nil
 	}
-	if len(both) == 0 && (anyOf(per) || flags.has(isUnreadable)) {
-		return nil, noCommon(per, flags)
+	if len(both) == 0 && !c.opt.Fresh {
+		return nil, c.without(ctx, per, flags)
 	}
 	if len(both) > 0 && c.world.Rank() == 0 {
 		c.sayPassedOver(per, flags, both[0])
@@ -178,25 +207,38 @@ func (c *Checkpointer) sayPassedOver(per [][]candidate, flags epochFlags, newest
 	}
 }
 
-// leaveOut removes the epochs after whose restoring the program kept dying.
+// leaveOut puts the epochs after whose restoring the program kept dying behind the
+// others. Where there are no others they are tried again: it may have been a person, or
+// the system, who killed it. That ends, too, lest a job is requeued for ever.
 func (c *Checkpointer) leaveOut(epochs []storage.Epoch, flags epochFlags) ([]storage.Epoch, error) {
-	var good, bad []storage.Epoch
+	var good, bad, dead []storage.Epoch
 	for _, e := range epochs {
-		if flags[e]&isPoisoned != 0 {
+		switch {
+		case flags[e]&isDeadly != 0:
+			dead = append(dead, e)
+		case flags[e]&isPoisoned != 0:
 			bad = append(bad, e)
-		} else {
+		default:
 			good = append(good, e)
 		}
 	}
-	if len(bad) == 0 {
+	if len(bad)+len(dead) == 0 {
 		return good, nil
 	}
-	err := &PoisonedError{Epochs: bad}
-	if len(good) == 0 {
+	err := &PoisonedError{Epochs: append(slices.Clone(bad), dead...)}
+	slices.Sort(err.Epochs)
+	slices.Reverse(err.Epochs)
+	switch {
+	case len(good) == 0 && len(bad) == 0:
 		return nil, err
-	}
-	if c.world.Rank() == 0 {
+	case c.world.Rank() != 0:
+	case len(good) == 0:
+		c.log.Warn("holdfast: the program has died again and again right after restoring, and there is no other epoch: trying once more", "epochs", bad, "within", survivalTime)
+	default:
 		c.log.Warn("holdfast: going back further: "+err.Error(), "epoch", good[0])
+	}
+	if len(good) == 0 {
+		return bad, nil
 	}
 	return good, nil
 }
@@ -236,6 +278,7 @@ const candidateBytes = 8 + 16 + 1 // the last has the flags
 const (
 	isPoisoned   = 1
 	isUnreadable = 2 // the rank cannot have it, and it was committed
+	isDeadly     = 4 // poisoned, and tried again too often
 )
 
 // epochFlags has what any rank says of an epoch.
@@ -258,11 +301,14 @@ func encodeCandidates(list []storage.Candidate, unreadable []storage.Epoch, err 
 	for _, c := range list {
 		b = binary.LittleEndian.AppendUint64(b, uint64(c.Epoch))
 		b = append(b, c.ID[:]...)
+		flag := byte(0)
 		if c.Poisoned() {
-			b = append(b, isPoisoned)
-		} else {
-			b = append(b, 0)
+			flag |= isPoisoned
 		}
+		if c.Deaths >= storage.LastDeaths {
+			flag |= isDeadly
+		}
+		b = append(b, flag)
 	}
 	for _, e := range unreadable {
 		b = binary.LittleEndian.AppendUint64(b, uint64(e))
@@ -324,8 +370,8 @@ func anyOf(per [][]candidate) bool {
 	return false
 }
 
-func noCommon(per [][]candidate, flags epochFlags) error {
-	err := &NoCommonEpochError{Have: map[int][]storage.Epoch{}, Size: len(per)}
+func noCommon(per [][]candidate, flags epochFlags, nodes []string) error {
+	err := &NoCommonEpochError{Have: map[int][]storage.Epoch{}, Size: len(per), Nodes: nodes}
 	for e, flag := range flags {
 		if flag&isUnreadable != 0 {
 			err.Unreadable = append(err.Unreadable, e)
@@ -339,40 +385,4 @@ func noCommon(per [][]candidate, flags epochFlags) error {
 		}
 	}
 	return err
-}
-
-// tryLoad loads one epoch on all ranks, or fails on all. That it begins is noted
-// before anything of the program changes, and the note is durable before any rank
-// goes on.
-func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, l *laps) (level string, bytes int64, err error) {
-	durable := func() error { return nil }
-	if c.world.Rank() == 0 {
-		durable, err = c.store.RestoreBegins(ctx, e)
-		l.lap(PartNote)
-	}
-	if err == nil {
-		level, bytes, err = c.loadShard(ctx, e, l)
-		err = errors.Join(err, durable())
-		l.lap(PartNote)
-	}
-	blobs, gerr := c.allgather(ctx, cut.Epoch(e), stageRestore+"load", encodeError(err))
-	l.lap(PartVote)
-	if gerr != nil {
-		return "", 0, errors.Join(err, gerr)
-	}
-	return level, bytes, decodeErrors(fmt.Sprintf("restore epoch %d", e), blobs, err)
-}
-
-func (c *Checkpointer) loadShard(ctx context.Context, e storage.Epoch, l *laps) (level string, bytes int64, err error) {
-	sh, err := c.store.Fetch(ctx, e)
-	if err != nil {
-		return "", 0, err
-	}
-	defer func() { err = errors.Join(err, sh.Close()) }()
-	for _, s := range sh.Sections() {
-		bytes += s.Size
-	}
-	c.reading.begin(bytes)
-	l.lap(PartOpen)
-	return sh.Level(), bytes, c.load(ctx, sh, l)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -83,16 +84,35 @@ type server struct {
 // serve publishes the contact file and answers clients until the plane closes.
 func (c *Checkpointer) serve(p *control.Plane, key control.Key) error {
 	s := &server{c: c, real: p, file: filepath.Join(c.opt.contactDir(), contactName)}
-	b, err := json.Marshal(contact{Job: c.opt.Job, Addr: p.Addr(), Node: c.topo.nodes[0], PID: os.Getpid(), Key: key})
+	b, err := json.Marshal(contact{Job: c.opt.Job, Addr: c.clientAddr(p), Node: c.topo.nodes[0], PID: os.Getpid(), Key: key})
 	if err != nil {
 		return fmt.Errorf("coordinated: contact file: %w", err)
 	}
 	if err := writeWhole(s.file, append(b, '\n')); err != nil {
-		return fmt.Errorf("coordinated: contact file: %w", err)
+		err = fmt.Errorf("coordinated: contact file: %w", err)
+		if len(c.asked) == 0 {
+			return err
+		}
+		// The directory may be one that this run does without.
+		c.log.Warn("holdfast: status and request will not find this run", "error", err)
 	}
 	c.server = s
 	c.writers.Go(s.run)
 	return nil
+}
+
+// clientAddr is where other processes of the owner reach rank 0. An interface that the user
+// has chosen serves them too.
+func (c *Checkpointer) clientAddr(p *control.Plane) string {
+	if c.opt.Interface != "" {
+		return p.Addr()
+	}
+	addr, err := p.ListenElsewhere()
+	if err != nil {
+		c.log.Warn("holdfast: 'holdfast status' and 'request' work on this node only", "error", err)
+		return p.Addr()
+	}
+	return addr
 }
 
 // writeWhole makes a small file that readers find whole or not at all. Only its
@@ -100,7 +120,12 @@ func (c *Checkpointer) serve(p *control.Plane, key control.Key) error {
 func writeWhole(file string, b []byte) error {
 	tmp := file + ".tmp"
 	_ = os.Remove(tmp) // of a run that died while writing it
-	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(tmp, file)
@@ -147,12 +172,24 @@ func refuseSecond(ctx context.Context, dir string) error {
 	}
 }
 
+// readContact reads the contact file of a directory. Whose it is does not matter
+// here: who answers at the address has to prove the key that it names.
+func readContact(dir string) (k contact, err error) {
+	b, err := vfs.OS{AllowForeign: true}.ReadFile(filepath.Join(dir, contactName), maxNote)
+	if err != nil {
+		return k, err
+	}
+	if err := json.Unmarshal(b, &k); err != nil {
+		return k, fmt.Errorf("%s: %w", contactName, err)
+	}
+	return k, nil
+}
+
 // answering returns a *RunningError when the run that published the contact file
 // is alive.
 func answering(ctx context.Context, dir string) error {
-	b, err := os.ReadFile(filepath.Join(dir, contactName))
-	var k contact
-	if err != nil || json.Unmarshal(b, &k) != nil {
+	k, err := readContact(dir)
+	if err != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -301,13 +338,9 @@ func (e *NotRunningError) Unwrap() error { return e.Err }
 // its local one on the node of rank 0 if it has no global one. Errors are
 // *NotRunningError. The caller closes the Client.
 func DialJob(ctx context.Context, dir string) (*Client, error) {
-	b, err := os.ReadFile(filepath.Join(dir, contactName))
+	k, err := readContact(dir)
 	if err != nil {
 		return nil, &NotRunningError{dir, err}
-	}
-	var k contact
-	if err := json.Unmarshal(b, &k); err != nil {
-		return nil, &NotRunningError{dir, fmt.Errorf("%s: %w", contactName, err)}
 	}
 	conn, err := control.DialClient(ctx, k.Addr, 0, k.Key)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -68,11 +69,22 @@ var settings = []setting{
 		truth(func(o *Options) *bool { return &o.Requeue })},
 	{"cut_timeout", "60s", wantPositive, "how long the ranks may take to agree on a cut",
 		positive(func(o *Options) *time.Duration { return &o.CutTimeout })},
+	{"wait_timeout", "60s", wantPositive, "how long ranks may wait for one that has closed, or for each other, before the job ends",
+		positive(func(o *Options) *time.Duration { return &o.WaitTimeout })},
+	{"write_timeout", "5m", wantPositive, "how long a level may take nothing before an epoch is given up there",
+		positive(func(o *Options) *time.Duration { return &o.WriteTimeout })},
+	{"max_failed", "never", wantCount, "end the job after so many checkpoints in a row that came to no level",
+		number(func(o *Options) *int { return &o.MaxFailed })},
 	{"keep", "2", "a whole number from 2 on", "committed epochs to keep at each level", setKeep},
 	{"keep_every", "none", wantCount, "keep every n-th epoch at global as well",
 		number(func(o *Options) *int { return &o.KeepEvery })},
 	{"max_pool", "no limit", wantBytes, "memory for captures",
 		amount(func(o *Options) *int64 { return &o.MaxPool })},
+	{"sharing", "private", "private, group or world", "who besides this user may read the checkpoints; nobody else may ever write them", setSharing},
+	{"allow_foreign", "false", wantBool, "use directories and files of other users, those that others may write to, and links that others may have made",
+		truth(func(o *Options) *bool { return &o.AllowForeign })},
+	{"max_mailbox", "half of what is available", wantBytes, "memory for messages in flight at a cut",
+		amount(func(o *Options) *int64 { return &o.MaxMailbox })},
 	{"events", "on", "on, off or a directory", "event log for holdfast report; on is beside the checkpoints",
 		text(func(o *Options) *string { return &o.Events })},
 	{"metrics.dir", "none", "a directory", "where a file with Prometheus metrics is kept, by the first rank of each node",
@@ -93,6 +105,7 @@ var settings = []setting{
 		"device of the program, on this machine or of a holdfast gpud", setDevice},
 	{"gpud.key", "holdfast/gpud.key in the configuration directory", "a file", "key of holdfast gpud and its clients",
 		setGpudKey},
+	{"gpud.move_key", "gpud-move.key beside gpud.key", "a file", "key that holdfast migrate, balance and gpud --evacuate prove", checked},
 	{"gpud.listen", "a Unix socket of the user", "a list of unix:PATH, HOST:PORT, INTERFACE:PORT", "where holdfast gpud listens", checked},
 	{"gpud.device", "all", "a list of selections", "devices that holdfast gpud offers", checked},
 	{"gpud.quota", "no limit", wantBytes, "device memory of one program of holdfast gpud", checked},
@@ -102,6 +115,8 @@ var settings = []setting{
 	{"gpud.patience", "30s", wantDuration, "time for a program of holdfast gpud to read what it is sent", checked},
 	{"gpud.silence", "15s", wantDuration, "time for a program's node to acknowledge what holdfast gpud sends", checked},
 	{"gpud.frozen", "never", wantDuration, "holdfast gpud drops a program that is stopped for so long", checked},
+	{"gpud.user", "the server's", "a user", "user that processes of holdfast gpud for programs run as", checked},
+	{"gpud.worker_dir", "none", "a list of directories", "what these processes may use beside devices, libraries and caches", checked},
 	{"gpud.metrics", "none", "an address, such as 127.0.0.1:9470", "where holdfast gpud serves metrics over HTTP", checked},
 }
 
@@ -180,6 +195,14 @@ func setKeep(o *Options, s string) error {
 		return errors.New("the epoch before the newest is what is left when a job dies while writing")
 	}
 	o.Keep = n
+	return nil
+}
+
+func setSharing(o *Options, s string) error {
+	o.Sharing = s
+	if _, err := vfs.ParseSharing(s); err != nil {
+		return errors.New("not understood")
+	}
 	return nil
 }
 

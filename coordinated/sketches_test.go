@@ -14,7 +14,7 @@ func sketches(rng *rand.Rand) []*sketch {
 	steps := 2 + int64(rng.IntN(4))
 	ranks := 2 + rng.IntN(3)
 	extra := rng.IntN(3)
-	return []*sketch{
+	return append(mpiSketches(rng), []*sketch{
 		{name: "stencil", ranks: ranks, body: func(p *process) error { return p.stencil(steps, int64(1+extra)) }},
 		{name: "pipeline", ranks: ranks, body: func(p *process) error { return p.pipeline(steps * 2) }},
 		{name: "wavefront", ranks: ranks, body: func(p *process) error { return p.wavefront(steps) }},
@@ -29,8 +29,11 @@ func sketches(rng *rand.Rand) []*sketch {
 		{name: "groups", ranks: ranks + 1, body: func(p *process) error { return p.groups(steps) }},
 		{name: "freed", ranks: ranks, body: func(p *process) error { return p.freed(steps) }},
 		{name: "early", ranks: ranks, body: func(p *process) error { return p.early(steps) }},
+		{name: "tickets", ranks: ranks, setup: (*process).counter, body: func(p *process) error { return p.draw(steps) }, same: sameTickets(steps)},
+		{name: "pollcompute", ranks: ranks, body: func(p *process) error { return p.pollCompute(2 * steps) }},
+		{name: "freedearly", ranks: ranks + 1, body: func(p *process) error { return p.freedEarly(2 * steps) }},
 		{name: "masterworker", ranks: ranks, body: func(p *process) error { return p.masterWorker(steps * 3) }, same: sameTasks(steps * 3)},
-	}
+	}...)
 }
 
 func (p *process) peers() (n, me, left, right int) {

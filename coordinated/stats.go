@@ -33,6 +33,9 @@ type EpochStats struct {
 	Durable       map[string]time.Duration // by level, from the cut to the commit
 	Stopped       bool                     // a final checkpoint that was committed
 	Err           error                    // why it is not at all levels; nil while it is being written
+
+	windows   bool // some rank has one
+	unsettled bool // the drain failed here, so nobody knows whether any has
 }
 
 // RestoreStats describes a restore on this rank.

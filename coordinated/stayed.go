@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -16,6 +17,9 @@ import (
 // not there yet, and perhaps will never be: a run on other nodes cannot see it, and
 // is to say what it does without.
 const stayedName = "holdfast.stayed"
+
+// maxNote bounds what is read of small files in a directory of checkpoints.
+const maxNote = 1 << 20
 
 // stayed is what it says. It is a hint: nothing is lost without it.
 type stayed struct {
@@ -46,7 +50,7 @@ func (c *Checkpointer) sayStayed(from storage.Epoch) {
 	if c.server == nil || c.opt.Global == "" || c.opt.Fresh || c.opt.Epoch != 0 {
 		return
 	}
-	b, err := os.ReadFile(filepath.Join(c.opt.Global, stayedName))
+	b, err := vfs.OS{AllowForeign: c.opt.AllowForeign}.ReadFile(filepath.Join(c.opt.Global, stayedName), maxNote)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}

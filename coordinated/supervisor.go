@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
@@ -29,9 +31,18 @@ type Supervisor struct {
 	// them is lost and the Supervisor with it; empty means none. Set it before Var.
 	RequeueJob string
 
-	plane *control.Plane
-	key   control.Key
+	plane   *control.Plane
+	key     control.Key
+	jobs    chan *Supervised
+	guards  chan *Guard
+	started chan *Started
+	start   atomic.Int64
+	serving sync.WaitGroup
 }
+
+// SetStart sets the number of the start that Var is for: what announces itself from
+// another one is hung up on.
+func (s *Supervisor) SetStart(n int) { s.start.Store(int64(n)) }
 
 // Supervise listens for jobs on an interface or address; empty means the first
 // interface that is not loopback. The caller closes the Supervisor.
@@ -44,7 +55,9 @@ func Supervise(iface string) (*Supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Supervisor{plane: p, key: key}, nil
+	s := &Supervisor{plane: p, key: key, jobs: make(chan *Supervised), guards: make(chan *Guard), started: make(chan *Started)}
+	s.serving.Go(s.serve)
+	return s, nil
 }
 
 // Var is what a job needs in its environment, as NAME=value. nodeLost says that
@@ -58,6 +71,9 @@ func (s *Supervisor) Var(nodeLost bool) string {
 	if s.RequeueJob != "" {
 		v += " " + wordRequeue + s.RequeueJob
 	}
+	if n := s.start.Load(); n > 0 {
+		v += fmt.Sprintf(" %s%d", wordStart, n)
+	}
 	return v
 }
 
@@ -65,50 +81,21 @@ func (s *Supervisor) Var(nodeLost bool) string {
 const (
 	wordNodeLost = "node-lost"
 	wordRequeue  = "requeue="
+	wordStart    = "start="
 )
 
 // Accept waits for a job's rank 0. The caller closes the Supervised.
-func (s *Supervisor) Accept(ctx context.Context) (*Supervised, error) {
-	c, err := s.plane.AcceptClient(ctx)
-	if err != nil {
-		return nil, err
-	}
-	w := &Supervised{conn: c}
-	w.in = bufio.NewScanner(patientReader{w})
-	w.in.Buffer(nil, 64<<20)
-	return w, nil
-}
+func (s *Supervisor) Accept(ctx context.Context) (*Supervised, error) { return accept(ctx, s, s.jobs) }
 
 // Close stops listening.
-func (s *Supervisor) Close() error { return s.plane.Close() }
+func (s *Supervisor) Close() error {
+	err := s.plane.Close()
+	s.serving.Wait()
+	return err
+}
 
 // Supervised is a running job as its supervisor sees it.
-type Supervised struct {
-	conn     net.Conn
-	in       *bufio.Scanner
-	patience time.Duration // of Next
-	mu       sync.Mutex    // guards writing
-}
-
-// patientReader reads what comes within the patience of Next. Time in which this
-// process itself stands still, because its job is suspended for one, is no
-// silence of the other side: what has been waited is counted in pieces.
-type patientReader struct{ s *Supervised }
-
-// pieces of the patience.
-const pieces = 10
-
-func (r patientReader) Read(b []byte) (n int, err error) {
-	for range pieces {
-		if err = r.s.conn.SetReadDeadline(time.Now().Add(r.s.patience / pieces)); err != nil {
-			return 0, err
-		}
-		if n, err = r.s.conn.Read(b); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-			return n, err
-		}
-	}
-	return 0, err
-}
+type Supervised struct{ *talk }
 
 // Report is what a job says of itself, four times a second and at once when
 // something has changed.
@@ -131,6 +118,15 @@ type Report struct {
 	// Unrestorable says why Restore failed, if that lies in the checkpoints: another
 	// start with the same directories would fail alike.
 	Unrestorable string `json:"unrestorable,omitempty"`
+	// Missing says that this is for want of data, which may come back with a node; not
+	// because the program differs or has died after each restore.
+	Missing bool `json:"missing,omitempty"`
+	// MissingNodes are the nodes that may have it, as far as that is known.
+	MissingNodes []string `json:"missing_nodes,omitempty"`
+	// Failed says why Open failed; nothing follows it. FailedNodes are those of the ranks at
+	// fault, if it was not all of them.
+	Failed      string   `json:"failed,omitempty"`
+	FailedNodes []string `json:"failed_nodes,omitempty"`
 }
 
 // RestoredStatus is RestoreStats in plain data.
@@ -156,12 +152,12 @@ type LostStatus struct {
 // Next returns the next report. Silence for longer than patience, and the end of
 // the connection, are errors: rank 0 or its node is gone, or it has left.
 func (s *Supervised) Next(patience time.Duration) (Report, error) {
-	s.patience = patience
-	if !s.in.Scan() {
-		return Report{}, errors.Join(s.in.Err(), net.ErrClosed)
+	b, err := s.next(patience)
+	if err != nil {
+		return Report{}, err
 	}
 	var r Report
-	if err := json.Unmarshal(s.in.Bytes(), &r); err != nil {
+	if err := json.Unmarshal(b, &r); err != nil {
 		return Report{}, fmt.Errorf("report of the job: %w", err)
 	}
 	return r, nil
@@ -185,17 +181,7 @@ func (s *Supervised) Tell(within time.Duration) error {
 	return nil
 }
 
-func (s *Supervised) order(o order) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.conn.SetWriteDeadline(time.Now().Add(2 * time.Second)); err != nil {
-		return err
-	}
-	return json.NewEncoder(s.conn).Encode(o)
-}
-
-// Close hangs up; the job goes on.
-func (s *Supervised) Close() error { return s.conn.Close() }
+func (s *Supervised) order(o order) error { return s.send(o) }
 
 // order is what a supervisor asks.
 type order struct {
@@ -213,12 +199,14 @@ type reporter struct {
 	done chan struct{}      // closed when it is sent
 	told chan struct{}      // closed when the supervisor has said how much time TERM leaves
 
-	mu   sync.Mutex // guards the fields below
-	term bool       // rank 0 was sent TERM
-	ends time.Time  // as the supervisor says; zero = it does not
-	lost *LostError
-	well bool   // every rank has called Close
-	none string // why nothing can be restored
+	mu      sync.Mutex // guards the fields below
+	term    bool       // rank 0 was sent TERM
+	ends    time.Time  // as the supervisor says; zero = it does not
+	lost    *LostError
+	well    bool     // every rank has called Close
+	none    string   // why nothing can be restored
+	missing []string // nodes that may have it
+	gone    bool     // that is for want of data
 }
 
 // reportEvery is the time between reports with no news; while a job starts, its
@@ -234,6 +222,7 @@ type supervision struct {
 	key      control.Key
 	nodeLost bool
 	requeue  string // Slurm job
+	start    int
 }
 
 // parseSupervisor reads Options.Supervisor.
@@ -253,6 +242,9 @@ func parseSupervisor(s string) (v supervision, err error) {
 		v.nodeLost = v.nodeLost || w == wordNodeLost
 		if job, ok := strings.CutPrefix(w, wordRequeue); ok {
 			v.requeue = job
+		}
+		if n, ok := strings.CutPrefix(w, wordStart); ok {
+			v.start, _ = strconv.Atoi(n) // none is 0
 		}
 	}
 	return v, nil
@@ -277,6 +269,41 @@ func (c *Checkpointer) reportTo(ctx context.Context) {
 	c.reporter = r
 	c.writers.Go(r.listen)
 	go r.run()
+}
+
+// reportFailed tells the supervisor why Open failed, which it cannot guess.
+func (c *Checkpointer) reportFailed(ctx context.Context, why error) {
+	v, err := parseSupervisor(c.opt.Supervisor)
+	if err != nil || c.reporter != nil || c.world.Rank() != 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, sendTime)
+	defer cancel()
+	conn, err := control.DialClient(ctx, v.addr, 0, v.key)
+	if err != nil {
+		return // the program says it itself
+	}
+	l := newTalk(conn)
+	_ = l.send(Report{Job: c.opt.Job, Nodes: c.topo.nodes, Failed: why.Error(), FailedNodes: c.topo.atFault(why)}) // as above
+	_ = l.Close()
+}
+
+// atFault are the nodes of the ranks on which something failed, if there are others.
+func (t *topology) atFault(err error) []string {
+	var failed *RanksError
+	if !errors.As(err, &failed) {
+		return nil
+	}
+	var nodes []string
+	for _, f := range failed.Failed {
+		if n := t.nodes[f.Rank]; !slices.Contains(nodes, n) {
+			nodes = append(nodes, n)
+		}
+	}
+	if slices.ContainsFunc(t.nodes, func(n string) bool { return !slices.Contains(nodes, n) }) {
+		return nodes
+	}
+	return nil
 }
 
 func (r *reporter) run() {
@@ -336,7 +363,8 @@ func (r *reporter) fill(rep *Report) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rep.Ended, rep.Unrestorable, rep.Terminated = r.well, r.none, r.term
+	rep.Ended, rep.Unrestorable, rep.MissingNodes, rep.Terminated = r.well, r.none, r.missing, r.term
+	rep.Missing = r.gone
 	if e := r.lost; e != nil {
 		rep.Lost = &LostStatus{Rank: e.Rank, Node: e.Node, Noticed: e.Noticed, Observed: e.Observed, Silent: silence(e.Observed).Seconds()}
 		if why, ok := strings.CutPrefix(e.Observed, abortedBy); ok {
@@ -446,7 +474,7 @@ func (r *reporter) unrestorable(err error) {
 		return
 	}
 	r.mu.Lock()
-	r.none = err.Error()
+	r.none, r.gone, r.missing = err.Error(), wantsData(err), MissingNodes(err)
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), lastReport)
 	defer cancel()
@@ -463,6 +491,14 @@ func (r *reporter) unrestorable(err error) {
 	case <-r.done:
 	case <-ctx.Done():
 	}
+}
+
+// wantsData reports whether a Restore failed because data are missing or damaged where
+// it looked: other directories, or another node, may have them.
+func wantsData(err error) bool {
+	var poisoned *PoisonedError
+	var restore *RestoreError
+	return !errors.As(err, &poisoned) && !(errors.As(err, &restore) && restore.Mismatch)
 }
 
 // end sends the last report, which tells of a lost rank if there is one.

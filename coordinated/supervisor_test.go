@@ -149,7 +149,12 @@ func TestGrace(t *testing.T) {
 					ck.Abort(err)
 					return err
 				}
-				if err := errors.Join(ck.Request(t.Context()), ck.RequestStop(t.Context()), ck.Close()); err != nil {
+				for _, ask := range []func(context.Context) error{ck.Request, ck.RequestStop} {
+					if err := ask(t.Context()); !errors.Is(err, ErrStop) {
+						t.Errorf("asking for a checkpoint after the final one: got %v, want ErrStop", err)
+					}
+				}
+				if err := ck.Close(); err != nil {
 					return err
 				}
 				if world.Rank() == 0 {
@@ -431,11 +436,17 @@ func TestSupervisorStands(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer job.Close()
+	if err := json.NewEncoder(job).Encode(Report{Points: 1}); err != nil {
+		t.Fatal(err)
+	}
 	w, err := s.Accept(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
+	if rep, err := w.Next(time.Minute); err != nil || rep.Points != 1 {
+		t.Errorf("the first report: got %+v, %v", rep, err)
+	}
 	stood := &standing{Conn: w.conn, job: job}
 	w.conn = stood
 	const patience = time.Second

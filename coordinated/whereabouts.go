@@ -1,17 +1,12 @@
 package coordinated
 
 import (
-	"bytes"
 	"fmt"
-	"runtime"
 	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
-
-// modulePath is what the library's own stack frames begin with.
-const modulePath = "github.com/holdfast-hpc/holdfast/"
 
 // whereabouts says what this rank's main thread is doing, for the one who has
 // to find out why a checkpoint did not come about.
@@ -29,7 +24,12 @@ func (a *agent) whereabouts() string {
 	if act.Seq == a.callSeq {
 		since = fmt.Sprintf(" for at least %v", time.Since(a.callSince).Round(time.Millisecond))
 	}
-	return fmt.Sprintf("in %s on communicator %s%s%s%s", act.Op, act.Comm, describe(act.Waits), since, where)
+	return inCall(act) + since + where
+}
+
+// inCall names the call that a main thread is blocked in.
+func inCall(act mpiwrap.Activity) string {
+	return fmt.Sprintf("in %s on communicator %s%s", act.Op, act.Comm, describe(act.Waits))
 }
 
 func describe(ws []mpiwrap.Wait) string {
@@ -54,47 +54,4 @@ func describe(ws []mpiwrap.Wait) string {
 		fmt.Fprintf(&b, " %s rank %s tag %s", word, peer, tag)
 	}
 	return b.String()
-}
-
-// callSite finds the program's own file and line among the goroutines: in the
-// one that is inside mpiwrap, otherwise in the first.
-func callSite() string {
-	buf := make([]byte, 1<<20)
-	buf = buf[:runtime.Stack(buf, true)]
-	stacks := bytes.Split(buf, []byte("\n\n"))
-	for _, s := range stacks {
-		if bytes.Contains(s, []byte(modulePath+"mpiwrap.")) {
-			return programFrame(string(s))
-		}
-	}
-	for _, s := range stacks {
-		if bytes.Contains(s, []byte("\nmain.main(")) {
-			return programFrame(string(s))
-		}
-	}
-	return ""
-}
-
-// programFrame returns the innermost frame that is neither the runtime's nor
-// the library's: frames are a line with the function and one with the place.
-func programFrame(stack string) string {
-	lines := strings.Split(stack, "\n")
-	for i := 1; i+1 < len(lines); i += 2 {
-		f := lines[i]
-		if ours(f) || !strings.HasPrefix(lines[i+1], "\t") {
-			continue
-		}
-		place, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " +0x")
-		return " at " + place
-	}
-	return ""
-}
-
-func ours(frame string) bool {
-	for _, p := range []string{"runtime.", "syscall.", "internal/", modulePath + "mpiwrap", modulePath + "gpustate", modulePath + "coordinated.", "_cgo", "sync.", "os."} {
-		if strings.HasPrefix(frame, p) {
-			return true
-		}
-	}
-	return false
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
@@ -15,9 +16,12 @@ import (
 type Capture struct {
 	record   []byte
 	contents []Content
-	parts    [][]part // of each content, in order and without gaps
-	blocks   []driver.Handle
+	dev      *Device
 	drv      *session
+
+	mu     sync.RWMutex // held for writing while bytes leave the device
+	parts  [][]part     // of each content, in order and without gaps
+	blocks []driver.Handle
 }
 
 // Content is the bytes of one memory object.
@@ -60,29 +64,42 @@ func (d *Device) StateBytes() int64 {
 // costs more than the copy.
 //
 // When ctx ends while commands are still running, Capture returns its cause and
-// the program goes on.
+// the program goes on. When a restart could not tell the objects apart, the error
+// matches ErrIdentity and names one of them.
 func (d *Device) Capture(ctx context.Context, alloc func(bytes int) []byte) (*Capture, error) {
+	return d.capture(ctx, alloc, (*Device).distinct)
+}
+
+// capture takes a capture of a device that check finds fit for it.
+func (d *Device) capture(ctx context.Context, alloc func(bytes int) []byte, check func(*Device) error) (*Capture, error) {
 	if err := d.stop(ctx); err != nil {
 		return nil, err
 	}
 	defer d.start()
-	c := &Capture{drv: d.drv, record: d.record().Encode()}
+	if err := check(d); err != nil {
+		return nil, err
+	}
+	c := &Capture{dev: d, drv: d.drv, record: d.record().Encode()}
 	c.drv.keep()
 	if err := c.take(ctx, d, alloc); err != nil {
 		_ = c.Release()
 		return nil, err
 	}
+	d.shadows.Lock()
+	defer d.shadows.Unlock()
+	d.captures[c] = struct{}{}
 	return c, nil
 }
 
 // record describes all objects; the device is stopped.
 func (d *Device) record() *record.Record {
-	r := &record.Record{Device: d.Info()}
+	r := &record.Record{Device: d.Info(), Origin: d.origin}
 	for _, e := range d.list {
 		o := e.obj
 		if k, ok := e.owner.(*Kernel); ok {
 			o.Kernel = k.recorded()
 		}
+		o.Released = e.released.Load() || e.kept
 		r.Objects = append(r.Objects, o)
 	}
 	return r
@@ -108,9 +125,11 @@ func (c *Capture) Contents() []Content { return c.contents }
 // ReadAt copies bytes of content i from off on into all of dst. It may be
 // called from several goroutines, while the program runs.
 func (c *Capture) ReadAt(ctx context.Context, i int, dst []byte, off int64) error {
-	if i < 0 || i >= len(c.parts) || off < 0 || int64(len(dst)) > c.contents[i].Bytes-off {
+	if i < 0 || i >= len(c.contents) || off < 0 || int64(len(dst)) > c.contents[i].Bytes-off {
 		return fmt.Errorf("read content %d at %d, %d bytes: %w", i, off, len(dst), ErrRange)
 	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	for _, p := range c.parts[i] {
 		if len(dst) == 0 {
 			break
@@ -132,20 +151,22 @@ func (c *Capture) readPart(ctx context.Context, p part, off int64, dst []byte) e
 		copy(dst, p.host[off:])
 		return nil
 	}
-	l, err := c.drv.take()
+	l, err := c.drv.take(&c.drv.reads)
 	if err != nil {
 		return err
 	}
-	defer c.drv.give(l)
+	defer c.drv.reads.give(l)
 	return l.down(ctx, p.mem, p.memOff+off, dst)
 }
 
 // Slice is the bytes of content i from off on when they lie in host memory in
 // one piece, otherwise nil. It is valid until Release and not written to.
 func (c *Capture) Slice(i int, off, n int64) []byte {
-	if i < 0 || i >= len(c.parts) || off < 0 || n < 0 {
+	if i < 0 || i >= len(c.contents) || off < 0 || n < 0 {
 		return nil
 	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	for _, p := range c.parts[i] {
 		if p.host != nil && off >= p.off && n <= p.bytes-(off-p.off) {
 			return p.host[off-p.off : off-p.off+n : off-p.off+n]
@@ -158,10 +179,13 @@ func (c *Capture) Slice(i int, off, n int64) []byte {
 // may be used for other things. No ReadAt is in progress. Releasing again does
 // nothing.
 func (c *Capture) Release() error {
+	c.dev.shadows.Lock()
+	defer c.dev.shadows.Unlock()
 	if c.drv == nil {
 		return nil
 	}
+	delete(c.dev.captures, c)
 	err := errors.Join(c.freeBlocks(), c.drv.drop())
-	c.drv, c.parts = nil, nil
+	c.drv, c.parts = nil, make([][]part, len(c.contents))
 	return err
 }

@@ -1,6 +1,7 @@
 package gpustate
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -85,14 +86,28 @@ func (q *Queue) launchHeld(k *Kernel, g *driver.Grid, after []*Event) (*Event, e
 		e, err := q.issue(false, after, func(wait []driver.Event) (driver.Event, error) {
 			return q.dev.drv.Launch(q.h, k.h, *g, wait)
 		})
+		if err == nil {
+			k.ran(g)
+		}
 		return e, k.fail("launch", err)
 	}
 	q.room()
 	h, err := q.dev.drv.Launch(q.h, k.h, *g, nil)
+	if err != nil && errors.Is(err, ErrOutOfMemory) && q.dev.evict() { // some drivers find memory late
+		h, err = q.dev.drv.Launch(q.h, k.h, *g, nil)
+	}
 	if err != nil {
 		return nil, k.fail("launch", err)
 	}
+	k.ran(g)
 	return q.enter(false, h)
+}
+
+// ran notes the work-group of a launch.
+func (k *Kernel) ran(g *driver.Grid) {
+	if g.Local[0] != 0 {
+		k.group = g.Local[0] * g.Local[1] * g.Local[2]
+	}
 }
 
 // Write copies src to b from byte off on and returns when that is done. On a
@@ -127,6 +142,8 @@ func (q *Queue) transfer(op string, b Linear, off int, host []byte, read, block 
 		return nil, err
 	}
 	defer q.end()
+	e.use.RLock()
+	defer e.use.RUnlock()
 	if err := e.reach(q.dev, off, len(host)); err != nil {
 		return nil, e.fail(op, err)
 	}
@@ -180,6 +197,12 @@ func (q *Queue) Copy(dst Linear, dstOff int, src Linear, srcOff, n int, after ..
 		return nil, err
 	}
 	defer q.end()
+	to.use.RLock()
+	defer to.use.RUnlock()
+	if from != to {
+		from.use.RLock()
+		defer from.use.RUnlock()
+	}
 	if err := to.reach(q.dev, dstOff, n); err != nil {
 		return nil, to.fail("copy to", err)
 	}

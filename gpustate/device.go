@@ -3,7 +3,7 @@ package gpustate
 import (
 	"cmp"
 	"errors"
-	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,16 +15,23 @@ import (
 
 // Device is an open device and the objects a program made on it.
 type Device struct {
-	// Lock order: making, mu, turn, Kernel.mu, Queue.mu, Event.mu.
+	// Lock order: making, mu, turn, Kernel.mu, Queue.mu, entry.use, Queue.alive, Event.mu.
 
 	// making serialises what changes the set of objects.
-	making sync.Mutex
-	list   []*entry       // in order of creation, IDs ascending
-	names  map[key]*entry // objects with a name
-	nextID uint64
-	shadow int64 // bound of captures' device memory, below 0 for none
-	spare  int   // restored objects without a name that nobody has taken yet
-	pins   map[*pin]struct{}
+	making  sync.Mutex
+	list    []*entry       // in order of creation, IDs ascending
+	names   map[key]*entry // objects with a name
+	made    map[key]uint64 // how many objects without a name the program has asked for
+	nextID  uint64
+	origin  uint64 // of records, see record.Record
+	shadow  int64  // bound of captures' device memory, below 0 for none
+	reserve int64  // what captures leave free
+	spare   int    // restored objects without a name that nobody has taken yet
+	pins    map[*pin]struct{}
+
+	// shadows is taken after all others but Capture.mu.
+	shadows  sync.Mutex
+	captures map[*Capture]struct{} // that may have bytes on the device
 
 	// mu is held for reading by every call that uses a handle, for writing
 	// while handles change or the contents must stand still. Setting arguments
@@ -42,7 +49,9 @@ type Device struct {
 	opened atomic.Pointer[Select] // what the device was chosen by
 }
 
-// key is what a named object is found by. Kernels are named within a program.
+// key is what a named object is found by, and what objects without a name are
+// counted by. Kernels are named and counted within a program, ranges of a buffer are
+// counted within it.
 type key struct {
 	kind   string
 	parent uint64
@@ -56,15 +65,24 @@ type entry struct {
 	owner    any           // the *Buffer, *Kernel, ... around this entry
 	h        driver.Handle // guarded by dev.mu
 	released atomic.Bool
+	argument atomic.Bool  // it has been an argument of a kernel
+	use      sync.RWMutex // held for reading by transfers, before Event.mu
 
 	// guarded by dev.making
-	parent   *entry // a sub-buffer's buffer, a kernel's program
-	children int    // live objects whose parent this is
-	claimed  bool   // handed out to the program
+	parent    *entry   // a sub-buffer's buffer, a kernel's program
+	children  int      // live objects whose parent this is
+	variables []*entry // of a program
+	claimed   bool     // handed out to the program
+	kept      bool     // restored for its children's sake: the program had released it
+	known     bool     // the last restore brought it its state
 }
 
 func newDevice(drv driver.Device) *Device {
-	d := &Device{drv: newSession(drv), names: map[key]*entry{}, shadow: -1, pins: map[*pin]struct{}{}}
+	d := &Device{drv: newSession(drv), names: map[key]*entry{}, made: map[key]uint64{}, shadow: -1,
+		reserve: reserve, captures: map[*Capture]struct{}{}, pins: map[*pin]struct{}{}}
+	for d.origin == 0 {
+		d.origin = rand.Uint64()
+	}
 	d.show()
 	return d
 }
@@ -140,7 +158,7 @@ func (e *entry) name() string {
 	if e.obj.Name != "" {
 		return e.obj.Name
 	}
-	return fmt.Sprintf("#%d", e.obj.ID)
+	return nameless(&e.obj)
 }
 
 // fail makes an ObjectError about the entry, nil from nil.
@@ -162,32 +180,6 @@ func (e *entry) usable(d *Device) error {
 	return nil
 }
 
-func (e *entry) key() key {
-	k := key{kind: e.obj.Kind(), name: e.obj.Name}
-	if e.obj.Kernel != nil {
-		k.parent = e.obj.Kernel.Program
-	}
-	return k
-}
-
-// find looks for an object to hand out: the one of that name, or the first
-// restored one without a name that nobody has taken yet. Called with making
-// held.
-func (d *Device) find(k key) *entry {
-	if k.name != "" {
-		return d.names[k]
-	}
-	if d.spare == 0 {
-		return nil
-	}
-	for _, e := range d.list {
-		if !e.claimed && e.obj.Name == "" && e.key() == k {
-			return e
-		}
-	}
-	return nil
-}
-
 // getOrMake hands out the object that o describes, or makes it. same decides
 // whether an object that exists is what the caller asks for.
 func (d *Device) getOrMake(o record.Object, parent *entry, same func(have *record.Object) error) (*entry, error) {
@@ -197,32 +189,54 @@ func (d *Device) getOrMake(o record.Object, parent *entry, same func(have *recor
 		return nil, err
 	}
 	defer d.leave()
+	if parent != nil && parent.released.Load() {
+		return nil, parent.fail("use", ErrReleased)
+	}
+	if o.Name == "" {
+		o.Ordinal = d.made[keyOf(&o)] + 1
+	}
 	fresh := wrap(d, o)
-	if e := d.find(fresh.key()); e != nil {
+	if e := d.find(&o); e != nil {
 		if err := same(&e.obj); err != nil {
 			return nil, e.fail("open", err)
 		}
 		d.claim(e)
 		return e, nil
 	}
-	if err := checkObject(&fresh.obj, d.Info()); err != nil {
+	if err := newTarget(d.drv.Device).check(&fresh.obj); err != nil {
 		return nil, fresh.fail("create", err)
 	}
-	h, err := fresh.realize(d.drv, d.handleOf)
+	var h driver.Handle
+	err := d.withRoom(func() (err error) {
+		h, err = fresh.realize(d.drv, d.handleOf)
+		return err
+	})
 	if err != nil {
 		return nil, fresh.fail("create", err)
 	}
+	var variables []*entry
+	if fresh.obj.Program != nil {
+		if variables, err = fresh.findVariables(d.drv.Device, h); err != nil {
+			return nil, fresh.fail("create", errors.Join(err, release(d.drv, fresh.obj, h)))
+		}
+	}
 	fresh.h, fresh.claimed = h, true
 	d.add(fresh, parent)
+	for _, v := range variables {
+		d.addVariable(fresh, v)
+	}
 	return fresh, nil
 }
 
 // claim marks an object as handed out; making is held.
 func (d *Device) claim(e *entry) {
-	if !e.claimed && e.obj.Name == "" {
-		d.spare--
+	if e.obj.Name == "" {
+		d.made[e.key()] = e.obj.Ordinal
+		if !e.claimed {
+			d.spare--
+		}
 	}
-	e.claimed = true
+	e.claimed, e.kept = true, false
 }
 
 // add enters a finished object; making is held.
@@ -234,8 +248,14 @@ func (d *Device) add(e *entry, parent *entry) {
 		parent.children++
 	}
 	d.list = append(d.list, e)
-	if e.obj.Name != "" {
+	switch have := d.names[e.key()]; {
+	case e.obj.Name != "" && (have == nil || !have.claimed):
 		d.names[e.key()] = e
+	case e.obj.Name != "":
+	case e.claimed:
+		d.made[e.key()] = e.obj.Ordinal
+	default:
+		d.spare++
 	}
 }
 
@@ -273,20 +293,27 @@ func (d *Device) drop(e *entry) error {
 		return nil // Close has released everything
 	}
 	defer d.leave()
-	if e.obj.Name != "" {
+	if d.names[e.key()] == e {
 		delete(d.names, e.key())
 	}
 	return d.forget(e)
 }
 
+// forget takes an object that the program has released, and what it is made from,
+// out of the device when nothing is made from it any more.
 func (d *Device) forget(e *entry) error {
-	if e.children > 0 || !e.released.Load() {
+	if e.children > 0 || !e.released.Load() && !e.kept {
 		return nil
 	}
+	if e.kept { // nobody has asked for it
+		d.disown(e)
+	}
+	err := d.forgetVariables(e)
 	if i, ok := d.place(e.obj.ID); ok {
 		d.list = slices.Delete(d.list, i, i+1)
 	}
-	err := e.fail("release", e.release())
+	d.uncount(e)
+	err = errors.Join(err, e.fail("release", e.release()))
 	if e.parent != nil {
 		e.parent.children--
 		err = errors.Join(err, d.forget(e.parent))
@@ -294,15 +321,26 @@ func (d *Device) forget(e *entry) error {
 	return err
 }
 
-// release frees the driver's object when no call that goes without mu uses it.
+// release frees the driver's object when no call that is in progress uses it any more;
+// new ones find that it is released. making is held.
 func (e *entry) release() error {
 	switch o := e.owner.(type) {
 	case *Kernel:
 		o.mu.Lock()
 		defer o.mu.Unlock()
 	case *Queue:
-		o.mu.Lock()
-		defer o.mu.Unlock()
+		return o.free()
 	}
+	if e.argument.Load() && len(e.dev.held) == 0 { // of a device that is stopped no call is in progress
+		for _, other := range e.dev.list {
+			if k, ok := other.owner.(*Kernel); ok {
+				k.mu.Lock() // a launch that has looked at its arguments has passed them on
+				//lint:ignore SA2001 nothing else is to be done
+				k.mu.Unlock()
+			}
+		}
+	}
+	e.use.Lock()
+	defer e.use.Unlock()
 	return release(e.dev.drv, e.obj, e.h)
 }

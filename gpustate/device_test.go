@@ -283,7 +283,7 @@ func TestRestoreStaging(t *testing.T) {
 		ok(t, to.Restore(context.Background(), rec, readFrom(contents)))
 		again.expect(t, 2)
 		used := false
-		for _, l := range to.drv.made {
+		for _, l := range to.drv.jobs.made {
 			used = used || l.stage[0] != nil
 		}
 		if used != pinned {

@@ -16,8 +16,20 @@
 // # Promises
 //
 // Objects have names and are get-or-create: the line that makes a buffer on the
-// first start finds it after a restore. Objects without a name are told apart
-// by the order in which objects of their kind were made.
+// first start finds it after a restore. A name is the object's identity: a program
+// that releases a restored object gives its contents up. Objects without a name are
+// told apart by the order in which the program asks for objects of their kind (for
+// kernels: of their program, for ranges: of their buffer); those that it has released
+// count. Make them in the same order at each start. A capture fails with ErrIdentity,
+// and names the object, when a restarted program has made a nameless memory object that
+// the checkpoint did not hold instead of asking for one that it did hold, or when a
+// released object that others are made from has the name of a newer one.
+//
+// Kernels of a released program and ranges of a released buffer stay what they are,
+// here, in a capture, after a restore and a migration.
+//
+// A call that fails, or is refused, leaves the object and what a capture says of it as
+// they were.
 //
 // The API's own handles are looked up at each call. A program's *Buffer or
 // *Kernel therefore stays valid when Restore or MigrateTo replaces what is
@@ -43,9 +55,19 @@
 // include files are left out. The OpenCL platforms and the CUDA driver (for PTX)
 // have caches of their own.
 //
+// # Variables of programs
+//
+// The __device__ and __managed__ variables of a CUDA program belong to its state:
+// they are captured, restored and moved. What a program keeps elsewhere outside of
+// memory objects is refused with ErrHidden when the program is made: memory that
+// kernels allocate, and the variables of OpenCL C 2.0 at program scope, which
+// OpenCL neither reads nor writes. Such data belong in a Buffer; the option
+// Stateless says that nothing of them must be kept.
+//
 // # Concurrency
 //
-// All methods may be called from several goroutines. Commands of one queue take
+// All methods may be called from several goroutines, Release included: a call that
+// comes too late fails with ErrReleased. Commands of one queue take
 // turns, as do SetArgs and Launch of one kernel. Capture, Restore and MigrateTo
 // wait for the calls in progress and let later ones wait.
 //

@@ -43,6 +43,13 @@ var (
 	ErrUnsupported = driver.ErrUnsupported
 	// ErrNoSource: a program has no source for the API of the device.
 	ErrNoSource = driver.ErrNoSource
+	// ErrKernelFault: a kernel touched memory that is not its own, or needs more
+	// registers or local memory than the device has. What it computed is undefined, and
+	// on many platforms the device is of no use to this process any more.
+	ErrKernelFault = driver.ErrKernelFault
+	// ErrHidden: a program keeps data outside of memory objects, where captures and
+	// moves do not reach it. See Stateless.
+	ErrHidden = driver.ErrHidden
 	// ErrNoKernel: a program has no kernel of that name.
 	ErrNoKernel = driver.ErrNoKernel
 

@@ -103,7 +103,7 @@ func (e *Event) Done() (bool, error) {
 	defer d.leave()
 	done, err := e.poll()
 	if !done && err == nil { // whoever asks again and again must see it complete
-		err = d.drv.Flush(e.q.h)
+		err = e.q.push()
 	}
 	return done, err
 }
@@ -145,7 +145,13 @@ func (e *Event) hold() (driver.Event, bool) {
 	e.mu.Lock()
 	asked := !e.done && e.h == 0
 	if asked {
-		e.mark()
+		e.mu.Unlock()
+		e.q.alive.RLock() // before mu; the queue is not released while it is marked
+		e.mu.Lock()
+		if asked = !e.done && e.h == 0; asked {
+			e.mark()
+		}
+		defer e.q.alive.RUnlock() // the queue is to know of the mark
 	}
 	h, unfinished := e.h, !e.done
 	if unfinished {
@@ -163,6 +169,10 @@ func (e *Event) hold() (driver.Event, bool) {
 func (e *Event) mark() {
 	if e.past() {
 		e.finish(nil)
+		return
+	}
+	if e.q.gone { // it could not be waited for then
+		e.finish(ErrReleased)
 		return
 	}
 	h, err := e.q.dev.drv.Marker(e.q.h, nil)

@@ -2,6 +2,7 @@ package gpustate
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
 // big makes state that a shadow is taken for.
@@ -141,6 +143,8 @@ func TestMigrateEnds(t *testing.T) {
 func TestLimits(t *testing.T) {
 	first, _ := fakeDevice(t)
 	big(t, first)
+	p := must(first.Program("put", Sources{OpenCL: putSource}, ""))(t)
+	ok(t, must(p.Kernel("put"))(t).SetArg(2, Local(40000)))
 	must(first.Program("double", Sources{OpenCL: "__kernel void axpy(__global double *x) {}"}, ""))(t)
 	rec, contents := capture(t, first, nil)
 	for _, c := range []struct {
@@ -154,6 +158,7 @@ func TestLimits(t *testing.T) {
 		{"no images", func(i *driver.Info) { i.Images = false }, ErrUnsupported, "image"},
 		{"small images", func(i *driver.Info) { i.MaxImage2D = [2]int{8, 8} }, ErrLimit, "image"},
 		{"no double", func(i *driver.Info) { i.FP64 = false }, ErrFP64, "double"},
+		{"little local memory", func(i *driver.Info) { i.LocalBytes = 39999 }, ErrLimit, "put"},
 		{"another API", func(i *driver.Info) { i.Kind = "cuda" }, ErrNoSource, "axpy"},
 	} {
 		d, lib := fakeDevice(t, c.change)
@@ -168,6 +173,173 @@ func TestLimits(t *testing.T) {
 		}
 		if lib.Faults.Live() != 0 {
 			t.Errorf("%s: %d objects were made", c.name, lib.Faults.Live())
+		}
+	}
+}
+
+// TestEvict: the program gets memory that a capture has taken for its copy, when it makes
+// an object and when the driver finds late that there is none; the capture keeps its
+// bytes. So does a restore.
+func TestEvict(t *testing.T) {
+	const n = 8 << 20
+	info := fake.Default
+	info.GlobalBytes = 5 * n
+	lib := &fake.Library{Infos: []driver.Info{info}}
+	d := newDevice(must(lib.Open(0))(t))
+	d.reserve = 0
+	q := must(d.Queue("q"))(t)
+	x, y := must(d.Buffer("x", n))(t), must(d.Buffer("y", n))(t)
+	fillWith(t, q, x, 1)
+	fillWith(t, q, y, 2)
+	check := func(c *Capture) {
+		t.Helper()
+		for i, want := range []byte{1, 2} {
+			got := make([]byte, n)
+			ok(t, c.ReadAt(context.Background(), i, got, 0))
+			if got[0] != want || got[n-1] != want {
+				t.Errorf("content %d is %d, want %d", i, got[0], want)
+			}
+		}
+	}
+	shadowed := func() *Capture {
+		t.Helper()
+		c := must(d.Capture(context.Background(), nil))(t)
+		if c.Slice(0, 0, 1) != nil || c.Slice(1, 0, 1) != nil {
+			t.Fatal("the capture has no shadow: this tests nothing")
+		}
+		return c
+	}
+	c := shadowed()
+	reading := make(chan error, 1)
+	go func() { // as a writer of checkpoints does
+		got := make([]byte, n)
+		for range 20 {
+			if err := c.ReadAt(context.Background(), 0, got, 0); err != nil || got[0] != 1 {
+				reading <- fmt.Errorf("%d: %w", got[0], err)
+				return
+			}
+		}
+		reading <- nil
+	}()
+	z := must(d.Buffer("z", 3*n))(t)
+	if c.Slice(0, 0, 1) == nil {
+		t.Error("there was room: this tests nothing")
+	}
+	fillWith(t, q, z, 3)
+	ok(t, <-reading)
+	check(c)
+	ok(t, c.Release())
+	if _, err := d.Buffer("more", 1); !errors.Is(err, ErrOutOfMemory) {
+		t.Errorf("got %v, want ErrOutOfMemory", err)
+	}
+	ok(t, z.Release())
+
+	c = shadowed()
+	lib.Faults.LateAlloc(1)
+	fillWith(t, q, x, 4)
+	lib.Faults.LateAlloc(0)
+	check(c)
+	x.check(t, q, 4)
+	ok(t, d.Restore(context.Background(), c.Record(), func(i int, dst []byte, off int64) error {
+		return c.ReadAt(context.Background(), i, dst, off)
+	}))
+	x.check(t, q, 1)
+	ok(t, c.Release())
+	ok(t, d.Close())
+	if n := lib.Faults.Live(); n != 0 {
+		t.Errorf("%d objects left", n)
+	}
+}
+
+// TestFormats: an image format that the device has not is found before anything is made
+// or changed, by a restore and by a migration.
+func TestFormats(t *testing.T) {
+	first, _ := fakeDevice(t)
+	s := big(t, first)
+	rec, contents := capture(t, first, nil)
+	lib := &fake.Library{Formats: func(dims int) [][2]uint32 {
+		if dims == 2 {
+			return [][2]uint32{{ChannelR, ChannelUint8}}
+		}
+		return [][2]uint32{{ChannelRGBA, ChannelUint8}}
+	}}
+	d := newDevice(must(lib.Open(0))(t))
+	mine := must(d.Buffer("y", 4<<20))(t)
+	fillWith(t, must(d.Queue("q"))(t), mine, 7)
+	live := lib.Faults.Live()
+	for what, err := range map[string]error{
+		"restore": d.Restore(context.Background(), rec, readFrom(contents)),
+		"migrate": first.migrate(context.Background(), must(lib.Open(0))(t)),
+	} {
+		var object *ObjectError
+		if !errors.Is(err, ErrUnsupported) || !errors.As(err, &object) || object.Name != "image" || object.From == nil {
+			t.Errorf("%s: got %v, want ErrUnsupported of the image", what, err)
+		}
+	}
+	if n := lib.Faults.Live(); n != live {
+		t.Errorf("%d objects, want %d", n, live)
+	}
+	mine.check(t, must(d.Queue("q"))(t), 7)
+	s.expect(t, 2)
+	if _, err := d.Image("", ImageDesc{Width: 2, Height: 2, Order: ChannelRGBA, Type: ChannelUint8}); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("create: got %v, want ErrUnsupported", err)
+	}
+	ok(t, d.Close())
+}
+
+// TestGroups: a program that runs kernels in work-groups is not moved to a device that
+// has none so large; a launch that was refused does not count.
+func TestGroups(t *testing.T) {
+	d, _ := fakeDevice(t)
+	s := newSetup(t, d, 512)
+	s.fill(t)
+	small := fake.Default
+	small.MaxGroup = 128
+	lib := &fake.Library{Infos: []driver.Info{small}}
+	must(s.q.Launch(s.k, []int{512}, []int{256}))(t)
+	err := d.migrate(context.Background(), must(lib.Open(0))(t))
+	var object *ObjectError
+	if !errors.Is(err, ErrLimit) || !errors.As(err, &object) || object.Name != "axpy" {
+		t.Errorf("got %v, want ErrLimit of the kernel", err)
+	}
+	s.expect(t, 2)
+	must(s.q.Launch(s.k, []int{512}, []int{64}))(t)
+	if _, err := s.q.Launch(s.k, []int{4096}, []int{2048}); err == nil {
+		t.Error("the fake took a work-group that is too large")
+	}
+	ok(t, d.migrate(context.Background(), must(lib.Open(0))(t)))
+	s.expect(t, 4)
+}
+
+// TestUnloadable looks at binary forms of CUDA.
+func TestUnloadable(t *testing.T) {
+	cubin := func(abi byte, flags uint32) []byte {
+		b := append([]byte("\x7fELF\x02\x01\x01"), make([]byte, 57)...)
+		b[7] = abi
+		binary.LittleEndian.PutUint16(b[18:], 190)
+		binary.LittleEndian.PutUint32(b[48:], flags)
+		return b
+	}
+	for _, c := range []struct {
+		image []byte
+		arch  string
+		fits  bool
+	}{
+		{cubin(0x33, 0x5a055a), "sm_90", true}, {cubin(0x33, 0x5a055a), "sm_80", false}, {cubin(0x33, 0x500550), "sm_90", false},
+		{cubin(0x33, 0x500550), "sm_86", true}, {cubin(0x33, 0x560556), "sm_80", false},
+		{cubin(0x41, 0x06005a04), "sm_90", true}, {cubin(0x41, 0x06005a04), "sm_100", false},
+		{[]byte(".version 7.0\n.target sm_70\n"), "sm_90", true}, {[]byte(".version 7.0\n.target sm_90a, debug\n"), "sm_80", false},
+		{[]byte("something else"), "sm_90", true}, {nil, "sm_90", true}, {cubin(0x33, 0x5a055a)[:40], "sm_80", true},
+	} {
+		if why := unloadable(c.image, c.arch); (why == "") != c.fits {
+			t.Errorf("%q on %s: %q", c.image, c.arch, why)
+		}
+		i := Info{Kind: "cuda", Arch: c.arch, FP64: true}
+		if err := checkProgram(&record.Program{PTX: append(c.image, ' ')}, i); (err == nil) != c.fits {
+			t.Errorf("%q on %s: %v", c.image, c.arch, err)
+		}
+		if err := checkProgram(&record.Program{PTX: c.image, CUDA: "source"}, i); err != nil {
+			t.Errorf("%q with source on %s: %v", c.image, c.arch, err)
 		}
 	}
 }
@@ -261,7 +433,8 @@ func TestManyCommands(t *testing.T) {
 	s.expect(t, 20*sweepEvery)
 }
 
-// TestOrderOfUnnamed gives objects without a name out again in their order.
+// TestOrderOfUnnamed gives objects without a name out again in the order in which they
+// were made, with one that was released in between.
 func TestOrderOfUnnamed(t *testing.T) {
 	first, _ := fakeDevice(t)
 	q := must(first.Queue("q"))(t)
@@ -273,7 +446,7 @@ func TestOrderOfUnnamed(t *testing.T) {
 		}
 	}
 	rec, contents := capture(t, first, nil)
-	for _, early := range []int{0, 2, 4} { // how many exist before the restore
+	for early := range 6 { // how many exist before the restore
 		d, _ := fakeDevice(t)
 		q := must(d.Queue("q"))(t)
 		var list []*Buffer
@@ -281,18 +454,21 @@ func TestOrderOfUnnamed(t *testing.T) {
 			list = append(list, must(d.Buffer("", 8))(t))
 		}
 		ok(t, d.Restore(context.Background(), rec, readFrom(contents)))
-		for len(list) < 4 {
+		for len(list) < 5 {
 			list = append(list, must(d.Buffer("", 8))(t))
 		}
-		for i, want := range []string{"object 0", "object 1", "object 3", "object 4"} {
+		for i, want := range []string{"object 0", "object 1", "", "object 3", "object 4"} {
 			got := make([]byte, 8)
+			if want == "" {
+				continue
+			}
 			ok(t, q.Read(list[i], 0, got))
 			if string(got) != want {
 				t.Errorf("%d existed before: buffer %d holds %q, want %q", early, i, got, want)
 			}
 		}
-		if n := d.StateBytes(); n != 32 {
-			t.Errorf("%d existed before: %d bytes, want 32", early, n)
+		if n := d.StateBytes(); n != 40 {
+			t.Errorf("%d existed before: %d bytes, want 40", early, n)
 		}
 	}
 }

@@ -112,6 +112,8 @@ func (q *Queue) imageTransfer(op string, i *Image, r Region, host []byte, do fun
 		return err
 	}
 	defer q.end()
+	i.use.RLock()
+	defer i.use.RUnlock()
 	if err := i.usable(q.dev); err != nil {
 		return i.fail(op, err)
 	}
@@ -127,8 +129,10 @@ func (q *Queue) imageTransfer(op string, i *Image, r Region, host []byte, do fun
 	if len(host) != want {
 		return i.fail(op, fmt.Errorf("%d bytes for a region of %d: %w", len(host), want, ErrRange))
 	}
-	_, err := do(driver.Region(r))
-	return i.fail(op, err)
+	return i.fail(op, q.dev.withRoom(func() error {
+		_, err := do(driver.Region(r))
+		return err
+	}))
 }
 
 // Addressing and filter modes of samplers, by the numbers of OpenCL.

@@ -43,11 +43,11 @@ func (s *session) run(ctx context.Context, jobs []job) error {
 }
 
 func (s *session) serve(ctx context.Context, work <-chan job) error {
-	l, err := s.take()
+	l, err := s.take(&s.jobs)
 	if err != nil {
 		return err
 	}
-	defer s.give(l)
+	defer s.jobs.give(l)
 	for j := range work {
 		if ctx.Err() != nil {
 			return nil // another lane failed and says why
@@ -69,7 +69,9 @@ func downloads(e *entry, off int64, dst []byte) []job {
 			return nil
 		}}
 	case *Shared:
-		return []job{func(_ context.Context, l *lane) error { return owner.download(l, off, dst) }}
+		return []job{func(ctx context.Context, l *lane) error {
+			return owner.fail("capture", owner.download(ctx, l, off, dst))
+		}}
 	case *Image:
 		return imageDownloads(e, dst)
 	}
@@ -82,20 +84,6 @@ func downloads(e *entry, off int64, dst []byte) []job {
 		dst, off = dst[len(piece):], off+int64(len(piece))
 	}
 	return jobs
-}
-
-// download copies a shared buffer; the device is stopped.
-func (s *Shared) download(l *lane, off int64, dst []byte) error {
-	if s.mapped != nil {
-		copy(dst, s.mapped[off:])
-		return nil
-	}
-	b, err := l.drv.MapShared(l.q, s.h)
-	if err != nil {
-		return s.fail("capture", err)
-	}
-	copy(dst, b[off:])
-	return s.fail("capture", l.drv.UnmapShared(l.q, s.h))
 }
 
 // imageDownloads brings a whole image to the host, in slabs of rows or slices.

@@ -1,6 +1,7 @@
 package gpustate
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -12,9 +13,10 @@ import (
 type Kernel struct {
 	*entry
 
-	mu   sync.Mutex
-	args []argument
-	free bool // there may be more arguments than the API tells
+	mu    sync.Mutex
+	args  []argument
+	free  bool // there may be more arguments than the API tells
+	group int  // work items of the last work-group that a launch asked for
 }
 
 // argument is one argument as it was set.
@@ -23,6 +25,7 @@ type argument struct {
 	object *entry // of ArgMem and ArgSampler
 	local  int
 	value  []byte
+	spare  []byte // room for the next value
 }
 
 // Local is a kernel argument: so many bytes of memory that a work-group shares.
@@ -71,23 +74,42 @@ func (k *Kernel) Release() error { return k.dev.drop(k.entry) }
 // SetArgs sets all arguments, in order. An argument is a *Buffer, *Image,
 // *Shared or *Sampler of the same device, a Local, or a value of a fixed size
 // without pointers: a number, an array or a struct, laid out as in the kernel's
-// language. int and uint are refused: their size is the host's.
+// language. int and uint are refused: their size is the host's. When one of them
+// is refused all stay as they were.
 func (k *Kernel) SetArgs(args ...any) error {
-	for i, a := range args {
-		if err := k.SetArg(i, a); err != nil {
-			return err
-		}
+	if err := k.hold(); err != nil {
+		return err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.free && len(args) != len(k.args) {
-		return k.fail("set arguments of", fmt.Errorf("%d given, it has %d: %w", len(args), len(k.args), ErrRange))
+	defer k.let()
+	if err := k.usable(k.dev); err != nil {
+		return k.fail("set arguments of", err)
+	}
+	if n, exact := k.dev.drv.Args(k.h); len(args) < n || exact && len(args) > n {
+		return k.fail("set arguments of", fmt.Errorf("%d given, it has %d: %w", len(args), n, ErrRange))
+	}
+	var room [16]argument
+	was := append(room[:0], k.args...)
+	for i, a := range args {
+		if err := k.set(i, a); err != nil {
+			return errors.Join(k.fail(fmt.Sprintf("set argument %d of", i), err), k.reset(was, i))
+		}
 	}
 	return nil
 }
 
+// reset gives the first n arguments back the values that they had.
+func (k *Kernel) reset(was []argument, n int) error {
+	k.args = append(k.args[:0], was...)
+	var errs []error
+	for i := range min(n, len(was)) {
+		errs = append(errs, k.giveAgain(i))
+	}
+	return k.fail("set arguments of", errors.Join(errs...))
+}
+
 // SetArg sets argument i, counted from 0. A value of a type that SetArgs does
-// not take is an error that matches ErrArgType.
+// not take is an error that matches ErrArgType. An argument that is refused stays
+// as it was.
 func (k *Kernel) SetArg(i int, value any) error {
 	if err := k.hold(); err != nil {
 		return err
@@ -146,10 +168,10 @@ func (k *Kernel) set(i int, value any) error {
 	if i < 0 || i >= maxArgs || !k.free && i >= len(k.args) {
 		return fmt.Errorf("it has %d arguments: %w", len(k.args), ErrRange)
 	}
-	for i >= len(k.args) {
-		k.args = append(k.args, argument{})
+	var a argument
+	if i < len(k.args) { // what is set stays as it is until the new value has been taken
+		a.value, a.spare = k.args[i].spare[:0], k.args[i].value
 	}
-	a := argument{value: k.args[i].value[:0]}
 	if err := a.from(value); err != nil {
 		return err
 	}
@@ -157,12 +179,31 @@ func (k *Kernel) set(i int, value any) error {
 		if err := a.object.usable(k.dev); err != nil {
 			return fmt.Errorf("%s %q: %w", a.object.obj.Kind(), a.object.name(), err)
 		}
+		if !a.object.argument.Load() {
+			a.object.argument.Store(true)
+		}
 	}
 	if err := k.dev.drv.SetArg(k.h, i, a.driver()); err != nil {
-		return err
+		return errors.Join(err, k.giveAgain(i))
+	}
+	for i >= len(k.args) {
+		k.args = append(k.args, argument{})
 	}
 	k.args[i] = a
 	return nil
+}
+
+// giveAgain gives the driver the value of argument i that it had: NVIDIA's OpenCL forgets
+// it when it refuses another one.
+func (k *Kernel) giveAgain(i int) error {
+	if i >= len(k.args) {
+		return nil
+	}
+	a := &k.args[i]
+	if a.kind == driver.ArgNone || a.object != nil && a.object.released.Load() {
+		return nil
+	}
+	return k.dev.drv.SetArg(k.h, i, a.driver())
 }
 
 // driver is the argument with the handle it has now.

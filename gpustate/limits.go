@@ -3,6 +3,7 @@ package gpustate
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
@@ -14,11 +15,79 @@ import (
 // restores on all.
 const SubAlign = 4096
 
-// checkObject says whether a device can have the object.
+// target is a device that is to have objects, as far as it tells before it makes them.
+type target struct {
+	drv     driver.Device
+	formats map[formatsOf][][2]uint32 // nil: not told
+}
+
+type formatsOf struct {
+	access driver.Access
+	dims   int
+}
+
+func newTarget(drv driver.Device) *target {
+	return &target{drv, map[formatsOf][][2]uint32{}}
+}
+
+// check says whether the device can have the object.
+func (t *target) check(o *record.Object) error {
+	i := t.drv.Info()
+	if err := checkObject(o, i); err != nil {
+		return err
+	}
+	if o.Mem != nil && o.Mem.Kind == driver.MemImage {
+		return t.checkFormat(o.Mem)
+	}
+	return nil
+}
+
+func (t *target) checkFormat(m *record.Mem) error {
+	lister, ok := t.drv.(driver.ImageLister)
+	if !ok {
+		return nil
+	}
+	of := formatsOf{m.Access, m.Image.Dims}
+	list, asked := t.formats[of]
+	if !asked {
+		list, _ = lister.ImageFormats(of.access, of.dims) // the device itself says no then
+		t.formats[of] = list
+	}
+	if list != nil && !slices.Contains(list, [2]uint32{m.Image.Order, m.Image.Type}) {
+		return fmt.Errorf("the device has no images of %d dimensions with channel order %#x and type %#x: %w",
+			m.Image.Dims, m.Image.Order, m.Image.Type, ErrUnsupported)
+	}
+	return nil
+}
+
+// checkGroup says whether a device can run a kernel with the work-group that it was
+// launched with last.
+func (t *target) checkGroup(k *Kernel) error {
+	if limit := t.drv.Info().MaxGroup; limit > 0 && k.group > limit {
+		return fmt.Errorf("it was launched with work-groups of %d, the device takes %d: %w", k.group, limit, ErrLimit)
+	}
+	return nil
+}
+
+// checkBuilt is checkGroup with what the device says of the kernel itself.
+func (t *target) checkBuilt(k *Kernel, h driver.Handle) error {
+	informer, ok := t.drv.(driver.KernelInformer)
+	if !ok || k.group == 0 {
+		return nil
+	}
+	if size, _, err := informer.WorkGroup(h); err == nil && size > 0 && k.group > size {
+		return fmt.Errorf("it was launched with work-groups of %d, the device runs it with %d: %w", k.group, size, ErrLimit)
+	}
+	return nil
+}
+
+// checkObject is what the description of a device says of an object.
 func checkObject(o *record.Object, i Info) error {
 	switch {
 	case o.Mem != nil:
 		return checkMem(o.Mem, i)
+	case o.Kernel != nil:
+		return checkLocal(o.Kernel, i)
 	case o.Program != nil:
 		return checkProgram(o.Program, i)
 	case o.Sampler != nil && !i.Images:
@@ -39,6 +108,12 @@ func checkMem(m *record.Mem, i Info) error {
 			return fmt.Errorf("offset %d is no multiple of %d: %w", m.Offset, i.SubAlign, ErrLimit)
 		}
 	case driver.MemHost:
+		return nil
+	case driver.MemGlobal:
+		if i.Kind == "opencl" {
+			return fmt.Errorf("a variable of the program's CUDA form, which has no counterpart in OpenCL: "+
+				"keep it in a Buffer: %w", ErrHidden)
+		}
 		return nil
 	}
 	if i.MaxAllocBytes > 0 && m.Bytes > i.MaxAllocBytes {
@@ -67,6 +142,19 @@ func checkImage(m *record.Mem, i Info) error {
 	return nil
 }
 
+// checkLocal looks at the local memory of a kernel's arguments. CUDA devices give more
+// than they tell to kernels that ask.
+func checkLocal(k *record.Kernel, i Info) error {
+	var sum int64
+	for _, a := range k.Args {
+		sum += a.Local
+	}
+	if i.LocalBytes > 0 && sum > i.LocalBytes && i.Kind != "cuda" {
+		return fmt.Errorf("its arguments take %d bytes of local memory, the device has %d: %w", sum, i.LocalBytes, ErrLimit)
+	}
+	return nil
+}
+
 func checkProgram(p *record.Program, i Info) error {
 	switch {
 	case i.Kind == "opencl" && p.OpenCL == "" && len(p.IL) == 0:
@@ -75,6 +163,8 @@ func checkProgram(p *record.Program, i Info) error {
 		return fmt.Errorf("it has SPIR-V only, which the device does not take: give Sources.OpenCL too: %w", ErrNoSource)
 	case i.Kind == "cuda" && p.CUDA == "" && len(p.PTX) == 0:
 		return fmt.Errorf("it has OpenCL forms only: give Sources.CUDA or Sources.PTX: %w", ErrNoSource)
+	case i.Kind == "cuda" && p.CUDA == "" && unloadable(p.PTX, i.Arch) != "":
+		return fmt.Errorf("it is %s, the device is %s: give Sources.CUDA too: %w", unloadable(p.PTX, i.Arch), i.Arch, ErrNoSource)
 	case !i.FP64 && p.OpenCL != "" && needsFP64(p.OpenCL):
 		return ErrFP64
 	}

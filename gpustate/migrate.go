@@ -78,8 +78,16 @@ func (m *migration) fail(e *entry, err error) error {
 
 func (m *migration) check() error {
 	var mems []*record.Object
+	there := newTarget(m.to.Device)
 	for _, e := range m.d.list {
-		if err := checkObject(&e.obj, m.to.Info()); err != nil {
+		o := e.obj
+		if k, ok := e.owner.(*Kernel); ok {
+			o.Kernel = k.recorded()
+			if err := there.checkGroup(k); err != nil {
+				return m.fail(e, err)
+			}
+		}
+		if err := there.check(&o); err != nil {
 			return m.fail(e, err)
 		}
 		if s, ok := e.owner.(*Shared); ok && s.mapped != nil {
@@ -109,7 +117,7 @@ func (m *migration) carryOut(ctx context.Context) error {
 			failed[i] = m.create(e)
 		case e.obj.Program != nil:
 			builds.Go(func() { failed[i] = m.create(e) })
-		case e.obj.Kernel == nil:
+		case e.obj.Kernel == nil && !isVariable(&e.obj):
 			if err := m.create(e); err != nil {
 				builds.Wait()
 				return err
@@ -117,11 +125,21 @@ func (m *migration) carryOut(ctx context.Context) error {
 		}
 	}
 	m.watch.lap(&m.watch.m.Create)
-	err := m.to.run(ctx, m.jobs())
+	err := m.to.run(ctx, m.jobs(false))
 	m.watch.lap(&m.watch.m.Stream)
 	builds.Wait()
 	m.watch.lap(&m.watch.m.Build)
 	if err = errors.Join(append(failed, err)...); err != nil {
+		return err
+	}
+	for _, e := range m.d.list {
+		if e.obj.Program != nil {
+			if err := m.variables(e); err != nil {
+				return err
+			}
+		}
+	}
+	if err := m.to.run(ctx, m.jobs(true)); err != nil {
 		return err
 	}
 	for _, e := range m.d.list {
@@ -158,6 +176,9 @@ func (m *migration) kernel(e *entry, k *Kernel) error {
 		return err
 	}
 	h := m.handle(e.obj.ID)
+	if err := newTarget(m.to.Device).checkBuilt(k, h); err != nil {
+		return m.fail(e, err)
+	}
 	if n, exact := m.to.Args(h); exact && len(k.args) > n {
 		return m.fail(e, fmt.Errorf("it has %d arguments there, %d here: %w", n, len(k.args), ErrConflict))
 	}
@@ -178,18 +199,21 @@ func (m *migration) kernel(e *entry, k *Kernel) error {
 	return nil
 }
 
-// jobs copy all contents: between the devices where they can, through the host
+// jobs copy the contents of variables or of all other objects: between the devices where they can, through the host
 // where not.
-func (m *migration) jobs() []job {
+func (m *migration) jobs(variables bool) []job {
 	peer, _ := m.to.Device.(driver.PeerCopier)
 	var jobs []job
 	for _, e := range m.d.list {
-		if _, host := e.owner.(*HostBuffer); host || !e.obj.Mem.HasContents() {
+		if _, host := e.owner.(*HostBuffer); host || !e.obj.Mem.HasContents() || isVariable(&e.obj) != variables {
 			continue // host memory stays where it is
 		}
 		m.watch.m.Bytes += e.obj.Mem.Bytes
 		there := &entry{dev: m.d, obj: e.obj, owner: e.owner, h: m.handle(e.obj.ID)}
 		through := there.uploads(m.source(e), false)
+		if s, ok := e.owner.(*Shared); ok {
+			through = []job{m.shared(s, there)}
+		}
 		if peer == nil || e.obj.Mem.Kind != driver.MemBuffer {
 			jobs = append(jobs, through...)
 			continue
@@ -205,18 +229,38 @@ func (m *migration) jobs() []job {
 	return jobs
 }
 
-// source reads an object's bytes from the old device.
-func (m *migration) source(e *entry) func(dst []byte, off int64) error {
-	return func(dst []byte, off int64) error {
-		l, err := m.d.drv.take()
+// shared moves a shared buffer. The old device maps it once, for all pieces.
+func (m *migration) shared(s *Shared, there *entry) job {
+	return func(ctx context.Context, l *lane) error {
+		from, err := m.d.drv.take(&m.d.drv.reads)
 		if err != nil {
 			return err
 		}
-		defer m.d.drv.give(l)
-		switch owner := e.owner.(type) {
-		case *Shared:
-			return owner.download(l, off, dst)
-		case *Image:
+		defer m.d.drv.reads.give(from)
+		write := func(fill func(dst []byte, off int64) error) error {
+			return there.uploads(fill, false)[0](ctx, l)
+		}
+		if from.far() {
+			return write(func(dst []byte, off int64) error { return from.down(ctx, s.h, off, dst) })
+		}
+		return from.mapped(s.h, func(b []byte) error {
+			return write(func(dst []byte, off int64) error {
+				copy(dst, b[off:])
+				return nil
+			})
+		})
+	}
+}
+
+// source reads an object's bytes from the old device.
+func (m *migration) source(e *entry) func(dst []byte, off int64) error {
+	return func(dst []byte, off int64) error {
+		l, err := m.d.drv.take(&m.d.drv.reads)
+		if err != nil {
+			return err
+		}
+		defer m.d.drv.reads.give(l)
+		if e.obj.Mem.Kind == driver.MemImage {
 			for _, s := range slabs(e.obj.Mem, pieceBytes) { // the same as those of uploads
 				if s.off == off {
 					_, err := l.drv.ReadImage(l.q, e.h, s.region, dst, true, nil)

@@ -48,7 +48,11 @@ func (e *entry) realize(drv driver.Device, look func(id uint64) driver.Handle) (
 			}
 			m.Host, m.HostFile = host.bytes, host.file
 		}
-		return drv.CreateMem(m)
+		h, err := drv.CreateMem(m)
+		if host, ok := e.owner.(*HostBuffer); ok && err != nil && e.h == nil { // nobody has it
+			err = errors.Join(err, host.unmap())
+		}
+		return h, err
 	case o.Sampler != nil:
 		return drv.CreateSampler(*o.Sampler)
 	case o.Program != nil:
@@ -68,7 +72,7 @@ func canBeLazy(q *record.Queue) bool { return !q.OutOfOrder && !q.Profiling }
 func programDesc(o *record.Object) driver.ProgramDesc {
 	p := o.Program
 	return driver.ProgramDesc{Name: o.Name, OpenCL: p.OpenCL, CUDA: p.CUDA,
-		PTX: p.PTX, IL: p.IL, Options: p.Options}
+		PTX: p.PTX, IL: p.IL, Options: compilerOptions(p)}
 }
 
 // release frees a handle on the device it was made on.

@@ -21,12 +21,16 @@ type Queue struct {
 	mu     sync.Mutex
 	flight []*Event // not known to be complete, oldest first
 	failed error    // of the first command that failed since Finish
+	used   bool     // a command was given to it
 	events []Event  // room for the next ones
 
 	// Of a lazy queue commands are counted instead of kept.
 	issued   uint64
 	complete atomic.Uint64
 	marks    []mark // of a window, oldest first
+
+	alive sync.RWMutex // held for reading by commands of other queues that use h
+	gone  bool         // h is released; guarded by alive
 
 	askedMu sync.Mutex // taken before an event's
 	asked   []*Event   // that have a handle because somebody asked for them, oldest first
@@ -108,6 +112,29 @@ func (q *Queue) Release() error {
 		return err
 	}
 	return q.dev.drop(q.entry)
+}
+
+// free completes the commands and releases the driver's queue.
+func (q *Queue) free() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	err := q.settle()
+	q.alive.Lock()
+	defer q.alive.Unlock()
+	q.retireAsked() // what was marked since
+	q.gone = true
+	return errors.Join(err, release(q.dev.drv, q.obj, q.h))
+}
+
+// push hands the commands to the device for somebody who waits for one of them. A
+// queue that is released has none that are not complete.
+func (q *Queue) push() error {
+	q.alive.RLock()
+	defer q.alive.RUnlock()
+	if q.gone {
+		return nil
+	}
+	return q.dev.drv.Flush(q.h)
 }
 
 // begin enters the device and takes the queue for one command; end gives both
@@ -192,6 +219,11 @@ func (q *Queue) retire(n int) {
 // may be on another device.
 func (q *Queue) retireAll() {
 	q.retire(len(q.flight))
+	q.retireAsked()
+}
+
+// retireAsked waits for the commands that somebody asked for.
+func (q *Queue) retireAsked() {
 	q.askedMu.Lock()
 	defer q.askedMu.Unlock()
 	for _, e := range q.asked {
@@ -326,13 +358,16 @@ func (q *Queue) issue(block bool, after []*Event, do func(wait []driver.Event) (
 		}
 		wait, held = append(wait, h), append(held, e)
 		if e.q != q { // a command that its queue keeps back would never complete
-			if err := q.dev.drv.Flush(e.q.h); err != nil {
+			if err := e.q.push(); err != nil {
 				letAll(held)
 				return nil, err
 			}
 		}
 	}
 	h, err := do(wait)
+	if err != nil && errors.Is(err, ErrOutOfMemory) && q.dev.evict() { // some drivers find memory late
+		h, err = do(wait)
+	}
 	letAll(held)
 	if err != nil {
 		return nil, err
@@ -342,6 +377,7 @@ func (q *Queue) issue(block bool, after []*Event, do func(wait []driver.Event) (
 
 // enter gives an issued command its event; mu is held.
 func (q *Queue) enter(block bool, h driver.Event) (*Event, error) {
+	q.used = true
 	ev := q.event()
 	if h != 0 {
 		ev.h = h

@@ -11,10 +11,13 @@ import (
 )
 
 // Restore brings the objects and bytes of a capture to this device: into the
-// objects that the program has made already, found by name or, without one, by
-// order of creation, and into new ones for the rest, which the program gets
-// when it asks for them. Objects that the capture did not hold stay as they
-// are. Kernels get the arguments that they had. A program that exists keeps its
+// objects that the program has made already, and into new ones for the rest, which
+// the program gets when it asks for them. Objects are found by name or, without one,
+// by the order in which the program makes those of a kind; those that it has released
+// count. A capture of this very device finds its own objects, whatever their names
+// are now. An object that the program has released since the capture is there again for
+// the kernels that use it; the program gets it by its name, without a name it does not.
+// Objects that the capture did not hold stay as they are. Kernels get the arguments that they had. A program that exists keeps its
 // source, so that a restart may bring a corrected one. What a Restore before this
 // one made and the program has not asked for is gone first: it is of another
 // moment.
@@ -33,6 +36,10 @@ func (d *Device) Restore(ctx context.Context, rec []byte, read func(i int, dst [
 	if err != nil {
 		return err
 	}
+	return d.restore(ctx, r, read)
+}
+
+func (d *Device) restore(ctx context.Context, r *record.Record, read func(i int, dst []byte, off int64) error) error {
 	if err := d.stop(ctx); err != nil {
 		return err
 	}
@@ -40,17 +47,18 @@ func (d *Device) Restore(ctx context.Context, rec []byte, read func(i int, dst [
 	if err := d.dropUnclaimed(); err != nil {
 		return err
 	}
-	p := &plan{d: d, rec: r, to: map[uint64]*entry{}}
+	p := newPlan(d, r)
 	if err := p.match(); err != nil {
 		return err
 	}
 	if err := p.carryOut(ctx, read); err != nil {
 		return errors.Join(err, p.undo())
 	}
-	for _, e := range p.fresh {
-		if e.obj.Name == "" {
-			d.spare++
-		}
+	for _, e := range d.list {
+		e.known = false
+	}
+	for _, e := range p.to {
+		e.known = true
 	}
 	return nil
 }
@@ -67,123 +75,10 @@ func (d *Device) dropUnclaimed() error {
 	if len(old.fresh) == 0 {
 		return nil
 	}
-	d.spare = 0
 	d.letAll() // to release a kernel or a queue takes its lock
 	err := old.undo()
 	d.holdAll()
 	return errors.Join(err, d.finishQueues())
-}
-
-// plan says which object of a device takes the place of each recorded one.
-type plan struct {
-	d     *Device
-	rec   *record.Record
-	to    map[uint64]*entry // by recorded ID
-	fresh []*entry          // those that did not exist, in order
-}
-
-func (p *plan) fail(o *record.Object, err error) error {
-	name := o.Name
-	if name == "" {
-		name = fmt.Sprintf("#%d", o.ID)
-	}
-	from := p.rec.Device
-	return &ObjectError{Op: "restore", Kind: o.Kind(), Name: name, Device: p.d.Info(), From: &from, Err: err}
-}
-
-// match finds the objects that exist and checks all others against the device.
-// It changes nothing.
-func (p *plan) match() error {
-	unnamed := map[string][]*entry{}
-	for _, e := range p.d.list {
-		if e.obj.Name == "" && !e.released.Load() {
-			unnamed[e.obj.Kind()] = append(unnamed[e.obj.Kind()], e)
-		}
-	}
-	var mems []*record.Object
-	for i := range p.rec.Objects {
-		o := &p.rec.Objects[i]
-		e := p.existing(o, unnamed)
-		if e == nil {
-			e = wrap(p.d, p.moved(o))
-			p.fresh = append(p.fresh, e)
-			if err := checkObject(o, p.d.Info()); err != nil {
-				return p.fail(o, err)
-			}
-		} else if err := p.alike(o, e); err != nil {
-			return p.fail(o, err)
-		}
-		p.to[o.ID] = e
-		if o.Mem != nil {
-			mems = append(mems, o)
-		}
-	}
-	if err := checkTotal(mems, p.d.Info()); err != nil {
-		return p.fail(mems[len(mems)-1], err)
-	}
-	return nil
-}
-
-// existing finds the object that takes the place of o, nil if there is none.
-func (p *plan) existing(o *record.Object, unnamed map[string][]*entry) *entry {
-	if o.Name == "" {
-		list := unnamed[o.Kind()]
-		if len(list) == 0 {
-			return nil
-		}
-		unnamed[o.Kind()] = list[1:]
-		return list[0]
-	}
-	k := key{kind: o.Kind(), name: o.Name}
-	if o.Kernel != nil {
-		k.parent = p.to[o.Kernel.Program].obj.ID
-		if k.parent == 0 {
-			return nil // its program is new
-		}
-	}
-	return p.d.names[k]
-}
-
-// moved is o as it will be here: IDs of other objects are not known before they
-// exist, see create.
-func (p *plan) moved(o *record.Object) record.Object {
-	n := *o
-	n.ID = 0
-	if o.Mem != nil {
-		m := *o.Mem
-		n.Mem = &m
-	}
-	if o.Kernel != nil {
-		n.Kernel = &record.Kernel{Function: o.Kernel.Function}
-	}
-	return n
-}
-
-// alike says whether an object that exists can take the place of o.
-func (p *plan) alike(o *record.Object, e *entry) error {
-	switch {
-	case o.Mem != nil:
-		have, want := *e.obj.Mem, *o.Mem
-		if have.Bytes != want.Bytes {
-			return &SizeError{Have: have.Bytes, Want: want.Bytes}
-		}
-		if want.Kind == driver.MemSub && p.to[want.Parent] != e.parent {
-			return fmt.Errorf("it is a range of another buffer: %w", ErrConflict)
-		}
-		if have.Kind != want.Kind || have.Offset != want.Offset || have.Image != want.Image {
-			return ErrConflict
-		}
-		if s, ok := e.owner.(*Shared); ok && s.mapped != nil {
-			return ErrMapped
-		}
-	case o.Kernel != nil && e.obj.Kernel.Function != o.Kernel.Function:
-		return ErrConflict
-	case o.Kernel != nil:
-		if n, exact := p.d.drv.Args(e.h); exact && n != len(o.Kernel.Args) {
-			return fmt.Errorf("it has %d arguments, the recorded one %d: %w", n, len(o.Kernel.Args), ErrConflict)
-		}
-	}
-	return nil
 }
 
 // carryOut makes the new objects and moves the bytes; programs are built
@@ -195,7 +90,7 @@ func (p *plan) carryOut(ctx context.Context, read func(int, []byte, int64) error
 	for i := range p.rec.Objects {
 		o := &p.rec.Objects[i]
 		e := p.to[o.ID]
-		if e.h != nil {
+		if e == nil || e.h != nil || isVariable(o) {
 			continue
 		}
 		switch {
@@ -209,7 +104,8 @@ func (p *plan) carryOut(ctx context.Context, read func(int, []byte, int64) error
 			}
 		}
 	}
-	if err := p.d.drv.run(ctx, p.uploads(read)); err != nil {
+	objects, variables := p.uploads(read)
+	if err := p.d.drv.run(ctx, objects); err != nil {
 		return err
 	}
 	builds.Wait()
@@ -218,20 +114,34 @@ func (p *plan) carryOut(ctx context.Context, read func(int, []byte, int64) error
 			return p.fail(&p.rec.Objects[i], err)
 		}
 	}
+	for i := range p.rec.Objects {
+		o := &p.rec.Objects[i]
+		if e := p.to[o.ID]; o.Program != nil && e.obj.ID == 0 {
+			if err := p.matchVariables(o, e); err != nil {
+				return err
+			}
+		}
+	}
+	if err := p.d.drv.run(ctx, variables); err != nil {
+		return err
+	}
 	return p.finish()
 }
 
 // create makes the object behind a new entry.
-func (p *plan) create(o *record.Object, e *entry) (err error) {
-	e.h, err = e.realize(p.d.drv, func(uint64) driver.Handle {
+func (p *plan) create(o *record.Object, e *entry) error {
+	look := func(uint64) driver.Handle {
 		switch { // what the object is made from, by its recorded ID
 		case o.Mem != nil:
 			return p.to[o.Mem.Parent].h
 		default:
 			return p.to[o.Kernel.Program].h
 		}
+	}
+	return p.d.withRoom(func() (err error) {
+		e.h, err = e.realize(p.d.drv, look)
+		return err
 	})
-	return err
 }
 
 // finish makes the kernels, which need their programs, gives all objects their
@@ -239,7 +149,7 @@ func (p *plan) create(o *record.Object, e *entry) (err error) {
 func (p *plan) finish() error {
 	for i := range p.rec.Objects {
 		o := &p.rec.Objects[i]
-		if e := p.to[o.ID]; e.h == nil {
+		if e := p.to[o.ID]; e != nil && e.h == nil {
 			if err := p.create(o, e); err != nil {
 				return p.fail(o, err)
 			}
@@ -248,6 +158,9 @@ func (p *plan) finish() error {
 	for i := range p.rec.Objects {
 		o := &p.rec.Objects[i]
 		e := p.to[o.ID]
+		if e == nil {
+			continue
+		}
 		if e.obj.ID == 0 {
 			p.enter(o, e)
 		}
@@ -257,11 +170,18 @@ func (p *plan) finish() error {
 			}
 		}
 	}
+	for _, v := range p.others {
+		p.d.addVariable(v.program, v.variable)
+	}
 	return nil
 }
 
 // enter gives a new object its place in the device.
 func (p *plan) enter(o *record.Object, e *entry) {
+	if isVariable(o) {
+		p.d.addVariable(p.to[o.Mem.Parent], e)
+		return
+	}
 	var parent *entry
 	switch {
 	case o.Mem != nil && o.Mem.Kind == driver.MemSub:
@@ -271,6 +191,8 @@ func (p *plan) enter(o *record.Object, e *entry) {
 		parent = p.to[o.Kernel.Program]
 		e.obj.Kernel.Program = parent.obj.ID
 	}
+	p.number(o, e)
+	e.kept = o.Released
 	p.d.add(e, parent)
 }
 
@@ -288,6 +210,7 @@ func (p *plan) setArgs(r *record.Kernel, k *Kernel) error {
 				continue
 			}
 			a.object = p.to[ra.Object]
+			a.object.argument.Store(true)
 		}
 		args[i] = a
 		if a.kind == driver.ArgNone {
@@ -306,11 +229,11 @@ func (p *plan) undo() error {
 	var errs []error
 	for i := len(p.fresh) - 1; i >= 0; i-- {
 		e := p.fresh[i]
+		if e.released.Load() {
+			continue // it went with the last that was made from it
+		}
 		if e.obj.ID != 0 { // it has its place already: take it out like the program would
-			e.released.Store(true)
-			if e.obj.Name != "" {
-				delete(p.d.names, e.key())
-			}
+			p.d.disown(e)
 			errs = append(errs, p.d.forget(e))
 		} else {
 			errs = append(errs, release(p.d.drv, e.obj, e.h))

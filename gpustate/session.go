@@ -16,10 +16,16 @@ type session struct {
 
 	mu    sync.Mutex
 	users int
-	lanes chan *lane // nil until the first transfer
-	made  []*lane
+	jobs  pool // of run
+	reads pool // of captures and migrations away: a job of run may wait for one
 
 	pins pins
+}
+
+// pool is lanes that take turns.
+type pool struct {
+	free chan *lane // nil until the first transfer
+	made []*lane
 }
 
 // Sizes of transfers. Staging memory is lanes × 2 × pieceBytes.
@@ -44,7 +50,7 @@ func (s *session) drop() error {
 		return nil
 	}
 	var errs []error
-	for _, l := range s.made {
+	for _, l := range append(s.jobs.made, s.reads.made...) {
 		errs = append(errs, l.close())
 	}
 	return errors.Join(append(errs, s.Device.Close())...)
@@ -61,24 +67,23 @@ func (s *session) width() int {
 	return min(max(runtime.GOMAXPROCS(0), minLanes), maxLanes)
 }
 
-// take gives a lane for the caller alone, one more while there may be more; give
-// takes it back.
-func (s *session) take() (*lane, error) {
+// take gives a lane of a pool for the caller alone, one more while there may be more;
+// give takes it back.
+func (s *session) take(p *pool) (*lane, error) {
 	s.mu.Lock()
-	if s.lanes == nil {
-		s.lanes = make(chan *lane, s.width())
+	if p.free == nil {
+		p.free = make(chan *lane, s.width())
 	}
-	lanes := s.lanes
-	if len(lanes) == 0 && len(s.made) < cap(lanes) {
+	if len(p.free) == 0 && len(p.made) < cap(p.free) {
 		defer s.mu.Unlock()
 		l, err := newLane(s)
 		if err == nil {
-			s.made = append(s.made, l)
+			p.made = append(p.made, l)
 		}
 		return l, err
 	}
 	s.mu.Unlock()
-	return <-lanes, nil
+	return <-p.free, nil
 }
 
-func (s *session) give(l *lane) { s.lanes <- l }
+func (p *pool) give(l *lane) { p.free <- l }

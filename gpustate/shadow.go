@@ -9,7 +9,8 @@ import (
 
 // A shadow is free device memory that a capture copies into: at the speed of
 // the device's memory instead of the bus. It is taken in blocks, as many as
-// there are, and given back with the capture.
+// there are, and given back with the capture, or when the program needs the memory,
+// see evict.
 const (
 	maxBlock = 4 << 30   // one block
 	minBlock = 16 << 20  // smaller ones are not worth a call
@@ -41,7 +42,7 @@ func (d *Device) room(want int64) int64 {
 			}
 		}
 	}
-	n := min(want, left-reserve)
+	n := min(want, left-d.reserve)
 	if d.shadow > 0 {
 		n = min(n, d.shadow)
 	}

@@ -11,24 +11,31 @@ import (
 // memory.
 const pinFrom = 64 << 20
 
-// uploads are the jobs that write all contents to the device.
-func (p *plan) uploads(read func(int, []byte, int64) error) []job {
-	var jobs []job
+// uploads are the jobs that write all contents to the device; programs have been
+// built before the variables are written.
+func (p *plan) uploads(read func(int, []byte, int64) error) (objects, variables []job) {
 	var total int64
 	for _, o := range p.rec.Contents() {
 		total += o.Mem.Bytes
 	}
 	for i, o := range p.rec.Contents() {
 		e := p.to[o.ID]
+		if e == nil { // it need not be kept
+			continue
+		}
 		fill := func(dst []byte, off int64) error {
 			if err := read(i, dst, off); err != nil {
 				return p.fail(o, err)
 			}
 			return nil
 		}
-		jobs = append(jobs, e.uploads(fill, total < pinFrom)...)
+		if jobs := e.uploads(fill, total < pinFrom); isVariable(o) {
+			variables = append(variables, jobs...)
+		} else {
+			objects = append(objects, jobs...)
+		}
 	}
-	return jobs
+	return objects, variables
 }
 
 // uploads are the jobs that write an object's bytes, which fill provides, unpinned
@@ -38,15 +45,11 @@ func (e *entry) uploads(fill func(dst []byte, off int64) error, unpinned bool) [
 	case *HostBuffer:
 		return []job{func(context.Context, *lane) error { return inPieces(owner.bytes, fill) }}
 	case *Shared:
-		return []job{func(_ context.Context, l *lane) error {
-			b, err := l.drv.MapShared(l.q, e.h)
-			if err != nil {
-				return e.fail("write contents of", err)
+		return []job{func(ctx context.Context, l *lane) error {
+			if l.far() {
+				return e.upload(ctx, l, fill, 0, e.obj.Mem.Bytes, unpinned)
 			}
-			if err := inPieces(b, fill); err != nil {
-				return err
-			}
-			return e.fail("write contents of", l.drv.UnmapShared(l.q, e.h))
+			return e.fail("write contents of", l.mapped(e.h, func(b []byte) error { return inPieces(b, fill) }))
 		}}
 	case *Image:
 		return e.imageUploads(fill)
@@ -54,14 +57,19 @@ func (e *entry) uploads(fill func(dst []byte, off int64) error, unpinned bool) [
 	var jobs []job
 	for off := int64(0); off < e.obj.Mem.Bytes; off += jobBytes {
 		jobs = append(jobs, func(ctx context.Context, l *lane) error {
-			return l.up(ctx, upload{off: off, bytes: min(jobBytes, e.obj.Mem.Bytes-off), step: pieceBytes, unpinned: unpinned, fill: fill,
-				write: func(q driver.Handle, off int64, src []byte, block bool) (driver.Event, error) {
-					ev, err := l.drv.Write(q, e.h, off, src, block, nil)
-					return ev, e.fail("write contents of", err)
-				}})
+			return e.upload(ctx, l, fill, off, min(jobBytes, e.obj.Mem.Bytes-off), unpinned)
 		})
 	}
 	return jobs
+}
+
+// upload writes n bytes of linear memory from off on.
+func (e *entry) upload(ctx context.Context, l *lane, fill func([]byte, int64) error, off, n int64, unpinned bool) error {
+	return l.up(ctx, upload{off: off, bytes: n, step: pieceBytes, unpinned: unpinned, fill: fill,
+		write: func(q driver.Handle, off int64, src []byte, block bool) (driver.Event, error) {
+			ev, err := l.drv.Write(q, e.h, off, src, block, nil)
+			return ev, e.fail("write contents of", err)
+		}})
 }
 
 // inPieces fills memory piece by piece.

@@ -154,7 +154,7 @@ func (c *Comm) publish(op opCode, peer, tag int, flags uint64) (*activity, error
 	}
 	a := &s.act
 	if s.slots != nil {
-		a = s.freeSlot()
+		a = s.freeSlot(c.private)
 	}
 	old := a.word.Load()
 	if old&flagBusy != 0 {
@@ -183,12 +183,12 @@ func (c *Comm) publish(op opCode, peer, tag int, flags uint64) (*activity, error
 // quick guards a call that does not block; it is not published.
 func (c *Comm) quick(op opCode, peer, tag int) (*activity, error) {
 	s := c.st
-	if s.observer != nil {
+	if s.observer != nil && op != opSettle { // not a call of the program
 		s.observer(op)
 	}
 	a := &s.act
 	if s.slots != nil {
-		a = s.freeSlot()
+		a = s.freeSlot(c.private || op == opSettle)
 	}
 	old := a.word.Load()
 	if old&flagBusy != 0 || !a.word.CompareAndSwap(old, old|flagBusy) {
@@ -234,13 +234,22 @@ func (a *activity) polledMany(rs []*Request) {
 	}
 }
 
-// freeSlot returns a slot that is probably free, for ThreadMultiple.
-func (s *state) freeSlot() *activity {
+// freeSlot returns a slot that is free, for ThreadMultiple. Unless the call passes the
+// gate it waits while that is closed.
+func (s *state) freeSlot(passes bool) *activity {
 	for {
 		for i := range s.slots {
-			if a := &s.slots[i]; a.word.Load()&flagBusy == 0 && a.owner.CompareAndSwap(false, true) {
+			a := &s.slots[i]
+			if a.word.Load()&flagBusy != 0 || !a.owner.CompareAndSwap(false, true) {
+				continue
+			}
+			// The gate is looked at after the slot is taken, and closed before the
+			// slots are looked at: one of the two sees the other.
+			if passes || !s.gate.closed.Load() {
 				return a
 			}
+			a.owner.Store(false)
+			s.gate.wait()
 		}
 		runtime.Gosched()
 	}
@@ -279,6 +288,14 @@ func (a *activity) forGroup(worldRanks []int) {
 	a.group = worldRanks
 }
 
+// onlySends says that a call has what it receives and only waits to send.
+func (a *activity) onlySends(dest, tag int) {
+	w := a.word.Load()
+	a.word.Set(w &^ flagBlocked)
+	a.where.Store(pack(dest, tag))
+	a.word.Set((w>>seqShift+1)<<seqShift | w&(1<<seqShift-1) | flagSend)
+}
+
 // leave ends what block or quick began.
 func (a *activity) leave() {
 	a.word.Set(a.word.Load() >> seqShift << seqShift)
@@ -300,7 +317,7 @@ func (c *Comm) busy(op opCode, peer, tag int) error {
 }
 
 // activity returns what the rank does. With ThreadMultiple that is the first
-// blocked call there is.
+// blocked call there is, with what the others wait for besides.
 func (s *state) activity() Activity {
 	out := s.act.read(s)
 	for i := range s.slots {
@@ -310,6 +327,7 @@ func (s *state) activity() Activity {
 			out = v
 		} else {
 			out.Seq = v.Seq
+			out.Waits = append(out.Waits, v.Waits...)
 		}
 	}
 	return out
@@ -370,7 +388,10 @@ func (a *activity) describe(out *Activity, c *Comm, w, where uint64) {
 	switch op := opCode(w >> opShift); op {
 	case opSend, opSsend:
 		out.Waits = []Wait{c.waitFor(peer, tag, true)}
-	case opRecv, opSendrecv, opProbe, opMprobe, opMrecv, opWait:
+	case opSendrecv:
+		send := w&flagSend != 0 // what it receives is here, or from nobody
+		out.Waits = []Wait{c.waitFor(peer, tag, send)}
+	case opRecv, opProbe, opMprobe, opMrecv, opWait:
 		out.Waits = []Wait{c.waitFor(peer, tag, w&flagSend != 0)}
 	}
 }

@@ -55,6 +55,32 @@ func TestBlockedCallsArePublished(t *testing.T) {
 		{"Send", func(w, _ *mpiwrap.Comm) error { return mpiwrap.Send(w, big, 0, 3) },
 			func(w, _ *mpiwrap.Comm) error { _, err := mpiwrap.Recv(w, big, 1, 3); return err },
 			func(a mpiwrap.Activity) bool { return len(a.Waits) == 1 && a.Waits[0].Send && a.Waits[0].Peer == 0 }},
+		{"Sendrecv", func(w, _ *mpiwrap.Comm) error { // from nobody: only a send
+			_, err := mpiwrap.Sendrecv(w, big, 0, 3, []int{0}, mpiwrap.ProcNull, 4)
+			return err
+		}, func(w, _ *mpiwrap.Comm) error { _, err := mpiwrap.Recv(w, big, 1, 3); return err },
+			func(a mpiwrap.Activity) bool {
+				return len(a.Waits) == 1 && a.Waits[0].Send && a.Waits[0].Peer == 0
+			}},
+		{"Sendrecv", func(w, _ *mpiwrap.Comm) error { // what it receives is in the mailbox
+			if err := mpiwrap.Send(w, []int{1}, 1, 5); err != nil {
+				return err
+			}
+			for n := 0; n == 0; n, _ = w.Endpoint().Mailbox() {
+				if _, err := w.Endpoint().Pump(); err != nil {
+					return err
+				}
+			}
+			_, err := mpiwrap.Sendrecv(w, big, 0, 3, []int{0}, 1, 5)
+			return err
+		}, func(w, _ *mpiwrap.Comm) error { _, err := mpiwrap.Recv(w, big, 1, 3); return err },
+			func(a mpiwrap.Activity) bool {
+				return len(a.Waits) == 1 && a.Waits[0].Send && a.Waits[0].Peer == 0
+			}},
+		{"Sendrecv", func(w, _ *mpiwrap.Comm) error { // to nobody: only a receive
+			_, err := mpiwrap.Sendrecv(w, big, mpiwrap.ProcNull, 3, []int{0}, 0, 7)
+			return err
+		}, send, func(a mpiwrap.Activity) bool { return len(a.Waits) == 1 && !a.Waits[0].Send && a.Waits[0].Source == 0 }},
 		{"Probe", func(w, _ *mpiwrap.Comm) error {
 			if _, err := w.Probe(0, 7); err != nil {
 				return err

@@ -20,7 +20,22 @@ const (
 // Its name says where it comes from and is the same in every run that creates
 // communicators in the same order: "world", "world.1" for the first child of the
 // world, "world.2[3]" for the one of several made by the second creation whose
-// leader (rank 0) is world rank 3.
+// leader (rank 0) is world rank 3, "world.g7.1[0,2]" for the first that world ranks 0
+// and 2 made by CreateGroup with tag 7.
+//
+// # After a restart
+//
+// A restarted program makes its communicators again, in the same order on each
+// parent, by the same calls, at the same places of the program: those made before
+// Restore, and those made later that lived at the checkpoint. Communicators that were freed
+// before the checkpoint are not made again. Messages that the checkpoint holds for a
+// communicator are given to none that is made elsewhere: where a call, its arguments,
+// its members or its place do not fit the one whose turn it is, and messages wait for
+// that one, creation (or Restore) fails on all ranks with ErrMismatch and names
+// both places. The place is the function and line that called this package; where the
+// executable has been built anew, it is the function alone. One for which nothing waits
+// may be made elsewhere, and counts as new. Communicators that are made
+// at one place, as in a loop, are told apart by their order.
 type Comm struct {
 	st      *state
 	h       driver.Handle
@@ -37,6 +52,7 @@ type Comm struct {
 	entered  ordered.Uint64
 	box      mailbox
 	groups   map[string]int // creations by groups
+	uneven   [][]uint64     // see crossed
 	shadow   *Comm          // see side
 	freed    bool
 	private  bool
@@ -79,12 +95,17 @@ type creation struct {
 	Ranks   []int32 `json:",omitempty"`
 	Tag     int     `json:",omitempty"`
 	Creator string  // file:line of the program
+	// Path is the program's functions that led to the call, innermost first, each with
+	// its line: "main.(*grid).connect:42".
+	Path []string `json:",omitempty"`
+
+	site *callSite // until Creator and Path are filled in
 }
 
 // Dup makes a communicator of the same ranks with its own message space. It is
 // collective over c.
 func (c *Comm) Dup() (*Comm, error) {
-	return c.create(creation{Op: opDup.String(), Creator: caller()}, opDup, func() (driver.Handle, error) {
+	return c.create(creation{Op: opDup.String(), site: noteSite()}, opDup, func() (driver.Handle, error) {
 		return c.st.drv.Dup(c.h)
 	})
 }
@@ -96,7 +117,7 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	if color < 0 && color != Undefined {
 		return nil, c.fail("Split", NoPeer, NoTag, ErrUnsupported, fmt.Sprintf("color %d is negative", color))
 	}
-	how := creation{Op: opSplit.String(), Color: color, Key: key, Creator: caller()}
+	how := creation{Op: opSplit.String(), Color: color, Key: key, site: noteSite()}
 	return c.create(how, opSplit, func() (driver.Handle, error) {
 		return c.st.drv.Split(c.h, color, key)
 	})
@@ -105,7 +126,7 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 // SplitNode makes one communicator for each set of ranks that share memory,
 // usually a node. It is collective over c.
 func (c *Comm) SplitNode(key int) (*Comm, error) {
-	how := creation{Op: opSplitNode.String(), Key: key, Creator: caller()}
+	how := creation{Op: opSplitNode.String(), Key: key, site: noteSite()}
 	return c.create(how, opSplitNode, func() (driver.Handle, error) {
 		return c.st.drv.SplitNode(c.h, key)
 	})
@@ -122,7 +143,7 @@ func (c *Comm) Create(ranks []int) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	how := creation{Op: opCreate.String(), Ranks: list, Creator: caller()}
+	how := creation{Op: opCreate.String(), Ranks: list, site: noteSite()}
 	return c.create(how, opCreate, func() (driver.Handle, error) {
 		return c.st.drv.Create(c.h, list)
 	})
@@ -185,12 +206,12 @@ func (c *Comm) usable(call string) error {
 }
 
 // childName names the communicator that the n-th creation on c gives the caller.
-func (c *Comm) childName(how creation, n int, leader int) string {
+func (c *Comm) childName(how *creation, n int, members []int) string {
 	switch how.Op {
 	case opDup.String():
 		return fmt.Sprintf("%s.%d", c.name, n)
 	case opCreateGroup.String():
-		return fmt.Sprintf("%s.g%d.%d[%d]", c.name, how.Tag, n, leader)
+		return fmt.Sprintf("%s.g%d.%d[%s]", c.name, how.Tag, n, groupText(members))
 	}
-	return fmt.Sprintf("%s.%d[%d]", c.name, n, leader)
+	return fmt.Sprintf("%s.%d[%d]", c.name, n, members[0])
 }

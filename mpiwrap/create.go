@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
-	"runtime"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
@@ -23,6 +22,7 @@ func (c *Comm) create(how creation, op opCode, build func() (driver.Handle, erro
 	}
 	defer a.leave()
 	how.Parent = c.name
+	how.locate()
 	n, err := c.agree(how)
 	if err != nil {
 		return nil, err
@@ -36,12 +36,12 @@ func (c *Comm) create(how creation, op opCode, build func() (driver.Handle, erro
 	if h == 0 {
 		return nil, nil
 	}
-	return c.adopt(how, h, n)
+	return c.adopt(how, h, n, nil)
 }
 
 // adopt makes a Comm of a new handle. It is collective over the new
-// communicator.
-func (c *Comm) adopt(how creation, h driver.Handle, n int) (*Comm, error) {
+// communicator, and fails on all of its ranks if refuse has a reason on one.
+func (c *Comm) adopt(how creation, h driver.Handle, n int, refuse func(child *Comm) error) (*Comm, error) {
 	s := c.st
 	child := &Comm{st: s, h: h, how: how, private: c.private}
 	child.rank, child.size = s.drv.CommRank(h)
@@ -55,7 +55,17 @@ func (c *Comm) adopt(how creation, h driver.Handle, n int) (*Comm, error) {
 	for i := range child.members {
 		child.members[i] = int(binary.LittleEndian.Uint32(out[4*i:]))
 	}
-	child.name = c.childName(how, n, child.members[0])
+	child.name = c.childName(&how, n, child.members)
+	if refuse != nil {
+		s.lock()
+		reason := refuse(child)
+		s.unlock()
+		if err := child.together(reason); err != nil {
+			return nil, err
+		}
+	}
+	s.lock()
+	defer s.unlock()
 	if s.restored != nil {
 		if err := s.restored.matches(child); err != nil {
 			return nil, err
@@ -67,33 +77,44 @@ func (c *Comm) adopt(how creation, h driver.Handle, n int) (*Comm, error) {
 }
 
 // intent is what one rank brings to a creation: its call, the number of
-// children so far, the child that its record has next and that child's call.
+// children so far, the child that its record has next, how this call fits that
+// child, and the place of the call.
 type intent struct {
-	call, children, claims, recorded uint64
+	call, children, claims, fit, place uint64
 }
 
-const intentBytes = 32
+// Bits of intent.fit.
+const (
+	otherCall  = 1 << iota // the child was made by another call, or with other arguments
+	otherPlace             // the child was made elsewhere
+	mailWaits              // the record has messages for the child
+)
+
+const intentBytes = 40
 
 func (v intent) encode() []byte {
 	b := binary.LittleEndian.AppendUint64(nil, v.call)
 	b = binary.LittleEndian.AppendUint64(b, v.children)
 	b = binary.LittleEndian.AppendUint64(b, v.claims)
-	return binary.LittleEndian.AppendUint64(b, v.recorded)
+	b = binary.LittleEndian.AppendUint64(b, v.fit)
+	return binary.LittleEndian.AppendUint64(b, v.place)
 }
 
 func decodeIntent(b []byte) intent {
 	u := binary.LittleEndian.Uint64
-	return intent{u(b), u(b[8:]), u(b[16:]), u(b[24:])}
+	return intent{u(b), u(b[8:]), u(b[16:]), u(b[24:]), u(b[32:])}
 }
 
 // agree compares over c what each rank is about to make and returns the number
-// of the child. Ranks that disagree, and one that differs from the run before the
-// restart, make all of them fail alike.
+// of the child. Ranks that disagree, that make their communicators in different
+// orders, or one that differs from the run before the restart, make all of them fail alike.
 func (c *Comm) agree(how creation) (int, error) {
-	next := c.nextClaim()
-	mine := intent{call: opHash(how.Op), children: uint64(c.childrenSoFar()), claims: uint64(next.number)}
-	if next.rec != nil && next.rec.How.print() != how.print() {
-		mine.recorded = 1
+	next := c.nextClaim(&how)
+	mine := intent{call: hashText(how.Op), children: uint64(c.childrenSoFar()), claims: uint64(next.number), place: hashText(how.place())}
+	if next.rec != nil {
+		c.st.lock()
+		mine.fit = c.st.restored.fit(next.rec, &how)
+		c.st.unlock()
 	}
 	in, out := mine.encode(), make([]byte, intentBytes*c.size)
 	err := c.st.drv.Collective(driver.Coll{Kind: driver.Allgather, Count: intentBytes, Send: in, Recv: out, Comm: c.h})
@@ -108,10 +129,17 @@ func (c *Comm) agree(how creation) (int, error) {
 			lowest = n
 		}
 	}
+	fit := uint64(0)
 	for _, v := range all {
-		if v.call != mine.call || v.children != mine.children || lowest > 0 && v.claims == lowest && v.recorded != 0 {
+		if v.call != mine.call || v.children != mine.children {
 			return 0, c.explain(how, next)
 		}
+		if lowest > 0 && v.claims == lowest {
+			fit |= v.fit
+		}
+	}
+	if fit&otherCall != 0 || fit&otherPlace != 0 && fit&mailWaits != 0 || c.crossed(all) {
+		return 0, c.explain(how, next)
 	}
 	if lowest > 0 {
 		return int(lowest), nil
@@ -119,10 +147,58 @@ func (c *Comm) agree(how creation) (int, error) {
 	return c.childrenSoFar() + 1, nil
 }
 
-func opHash(op string) uint64 {
+func hashText(s string) uint64 {
 	h := fnv.New64a()
-	h.Write([]byte(op))
+	h.Write([]byte(s))
 	return h.Sum64()
+}
+
+// crossed says whether two ranks have made two communicators of c in different
+// orders: each was, at an earlier creation, where the other is now. Left alone, their
+// messages would wait for each other for ever. All ranks come to the same answer.
+func (c *Comm) crossed(all []intent) bool {
+	row := make([]uint64, len(all))
+	even := true
+	for i, v := range all {
+		row[i] = v.place
+		even = even && v.place == row[0]
+	}
+	if even {
+		return false
+	}
+	for _, old := range c.uneven {
+		seen := map[[2]uint64]bool{}
+		for i := range row {
+			seen[[2]uint64{old[i], row[i]}] = true
+		}
+		for k := range seen {
+			if k[0] != k[1] && seen[[2]uint64{k[1], k[0]}] {
+				return true
+			}
+		}
+	}
+	const most = 8
+	if c.uneven = append(c.uneven, row); len(c.uneven) > most {
+		c.uneven = c.uneven[1:]
+	}
+	return false
+}
+
+// together makes all ranks of c fail if one has a reason.
+func (c *Comm) together(reason error) error {
+	bad, all := []int64{0}, []int64{0}
+	if reason != nil {
+		bad[0] = int64(c.rank) + 1
+	}
+	err := c.st.drv.Collective(driver.Coll{Kind: driver.Allreduce, Type: driver.Int64, Op: driver.Max,
+		Count: 1, Send: bytesOf(bad), Recv: bytesOf(all), Comm: c.h})
+	switch {
+	case err != nil:
+		return c.wrap(c.how.Op, NoPeer, NoTag, err)
+	case reason == nil && all[0] > 0:
+		return c.fail(c.how.Op, int(all[0])-1, NoTag, ErrMismatch, "that rank refuses it, and says why")
+	}
+	return reason
 }
 
 // empty receives what is still in flight on a communicator about to be freed: at
@@ -147,14 +223,17 @@ func (c *Comm) empty() error {
 	}
 }
 
-const explainBytes = 256
+const explainBytes = 512
 
 // explain tells every rank what each of them was about to make.
 func (c *Comm) explain(how creation, next claim) error {
 	text := fmt.Sprintf("%s at %s (child %d)", how.Op, how.Creator, c.childrenSoFar()+1)
 	if next.rec != nil {
-		text = fmt.Sprintf("%s at %s, where before the restart %s was made by %s",
-			how.Op, how.Creator, next.rec.Name, next.rec.How.by())
+		text = fmt.Sprintf("%s, where before the restart %s was made by %s",
+			how.by(), next.rec.Name, next.rec.How.by())
+		if c.st.restored.mailFor(next.rec.Name) {
+			text += " and messages wait for it"
+		}
 	}
 	in := make([]byte, explainBytes)
 	copy(in, text)
@@ -173,20 +252,6 @@ func (c *Comm) explain(how creation, next claim) error {
 		last = t
 	}
 	return c.fail(how.Op, NoPeer, NoTag, ErrMismatch,
-		fmt.Sprintf("child of %s: %s", c.name, strings.Join(parts, "; ")))
-}
-
-// caller returns file:line of the first frame outside this package.
-func caller() string {
-	var pcs [16]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
-	for {
-		f, more := frames.Next()
-		if !strings.Contains(f.Function, "/mpiwrap.") || strings.HasSuffix(f.File, "_test.go") {
-			return fmt.Sprintf("%s:%d", f.File[strings.LastIndexByte(f.File, '/')+1:], f.Line)
-		}
-		if !more {
-			return "unknown"
-		}
-	}
+		fmt.Sprintf("communicator made from %s: %s; ranks make communicators in one order, and after a restart in the order and at the places of before (see Comm)",
+			c.name, strings.Join(parts, "; ")))
 }

@@ -96,7 +96,7 @@ func TestSettleGivesUpAndTriesAgain(t *testing.T) {
 func TestMailboxSurvivesARestart(t *testing.T) {
 	saved := make([][]byte, 2)
 	onSim(t, 2, func(w *mpiwrap.Comm) error {
-		sub, err := w.Dup()
+		sub, err := again.dup(w)
 		if err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func TestMailboxSurvivesARestart(t *testing.T) {
 		if err := w.Endpoint().LoadMailbox(saved[w.Rank()]); err != nil {
 			return err
 		}
-		sub, err := w.Dup()
+		sub, err := again.dup(w)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ package mpiwrap
 type Endpoint struct {
 	s        *state
 	dangling []*Request // what a Settle that gave up has left on the private communicator
+	broken   error      // why none can succeed any more
 
 	// For a large world: how many messages each rank has been told of, and how
 	// many each has said it has sent. See exchangeSparse.
@@ -74,6 +75,10 @@ func (e *Endpoint) Collectives() []Collective {
 func (c *Comm) count() Collective {
 	return Collective{Comm: c.name, Leader: c.members[0], Size: c.size, Entered: c.entered.Load()}
 }
+
+// Concurrent reports whether the program may make several calls at a time. Activity
+// is one of them then, and the rank may get on by another.
+func (e *Endpoint) Concurrent() bool { return e.s.slots != nil }
 
 // Private returns a communicator of all ranks for the checkpointer's own
 // messages: they are neither counted nor drained.

@@ -34,11 +34,14 @@ var (
 	ErrUnsupported = errors.New("not supported")
 	// ErrDrainIncomplete: Settle's context ended before all messages had come.
 	ErrDrainIncomplete = errors.New("drain incomplete")
+	// ErrPending: a call of the program is under way at the checkpoint and could not
+	// be made again after a restart as it was.
+	ErrPending = errors.New("pending at the checkpoint")
 	// ErrMailbox: a saved mailbox cannot be read, or does not fit this world.
 	ErrMailbox = errors.New("mailbox record does not fit")
 	// ErrMismatch: ranks, or the run before a restart and this one, disagree
-	// about the communicator being made.
-	ErrMismatch = errors.New("communicator creation does not match")
+	// about the communicator or request being made.
+	ErrMismatch = errors.New("does not match")
 	// ErrInitialized: Init was called twice.
 	ErrInitialized = errors.New("MPI is initialised already; Init may be called once per process")
 	// ErrFinalized: the call came after Finalize.

@@ -1,12 +1,16 @@
 package mpiwrap
 
 import (
+	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// Finalize ends MPI. It is collective over all ranks; every request must be
-// complete. Without Init, or a second time, it does nothing.
+// Finalize ends MPI, on the OS thread that Init began it on, whichever goroutine
+// calls. It is collective over all ranks; every request must be complete. Windows that the
+// program has not freed are freed. Without Init, or a second time, it does nothing.
 //
 // It returns when all ranks have come to it, however long that takes, and MPI has
 // ended, or Options.FinalizeTimeout after the former. In that case it says so
@@ -44,7 +48,7 @@ func (c *Comm) finalize(limit time.Duration) error {
 		limit = defaultFinalizeTimeout
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.drv.Finalize() }()
+	s.onThread(func() { done <- errors.Join(s.freeWindows(), s.drv.Finalize()) })
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -57,4 +61,23 @@ func (c *Comm) finalize(limit time.Duration) error {
 			"rank", c.rank, "waited", limit, "library", s.info.Name)
 	}
 	return nil
+}
+
+// freeWindows frees what the program has left: MPICH aborts otherwise. All ranks of a
+// window have it, and windows in the same order. Epochs that are open are closed.
+func (s *state) freeWindows() error {
+	var errs []error
+	for _, w := range s.windows {
+		for target := range w.locks {
+			errs = append(errs, s.drv.WinSync(w.h, driver.WinSync{Kind: driver.Unlock, Rank: target}))
+		}
+		if w.all {
+			errs = append(errs, s.drv.WinSync(w.h, driver.WinSync{Kind: driver.UnlockAll}))
+		}
+		errs = append(errs, s.drv.WinFree(w.h))
+		w.freed = true
+		w.unpinAll()
+	}
+	s.windows = nil
+	return errors.Join(errs...)
 }

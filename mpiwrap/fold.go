@@ -176,13 +176,41 @@ func IallreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) (*Request, erro
 	if len(dest) != len(src) {
 		return nil, c.badLength(opAllreduce, "dest has %d elements, src %d", len(dest), len(src))
 	}
+	return gatherAndFold(c, opAllreduce, dest, src, c.size, f)
+}
+
+// gatherAndFold starts gathering the src of all ranks and folds those of the first n
+// into dest when it is complete.
+func gatherAndFold[T Scalar](c *Comm, op opCode, dest, src []T, n int, f Fold[T]) (*Request, error) {
 	all := make([]T, len(src)*c.size)
 	r, err := c.launch(&driver.Coll{Kind: driver.Allgather, Type: typeOf[T](), Count: len(src),
 		Send: bytesOf(append([]T(nil), src...)), Recv: bytesOf(all)})
 	if err == nil {
-		r.op, r.finish = opAllreduce, foldAll(dest, all, c.size, f)
+		r.op, r.finish = op, foldAll(dest, all, c.size, n, f)
 	}
 	return r, err
+}
+
+// IscanFunc starts a ScanFunc.
+func IscanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) (*Request, error) {
+	if err := c.usable(opScan.String()); err != nil {
+		return nil, err
+	}
+	if len(dest) != len(src) {
+		return nil, c.badLength(opScan, "dest has %d elements, src %d", len(dest), len(src))
+	}
+	return gatherAndFold(c, opScan, dest, src, c.rank+1, f)
+}
+
+// IexscanFunc starts an ExscanFunc.
+func IexscanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) (*Request, error) {
+	if err := c.usable(opExscan.String()); err != nil {
+		return nil, err
+	}
+	if len(dest) != len(src) {
+		return nil, c.badLength(opExscan, "dest has %d elements, src %d", len(dest), len(src))
+	}
+	return gatherAndFold(c, opExscan, dest, src, c.rank, f)
 }
 
 // IreduceFunc starts a ReduceFunc.
@@ -202,16 +230,21 @@ func IreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T], root int) (*Reques
 	a.Recv = bytesOf(all)
 	r, err := c.launch(a)
 	if err == nil {
-		r.op, r.finish = opReduce, foldAll(dest, all, c.size, f)
+		r.op, r.finish = opReduce, foldAll(dest, all, c.size, c.size, f)
 	}
 	return r, err
 }
 
-func foldAll[T Scalar](dest, all []T, n int, f Fold[T]) func() error {
+// foldAll folds the first n of the parts that size ranks gave into dest; none leaves
+// it as it is.
+func foldAll[T Scalar](dest, all []T, size, n int, f Fold[T]) func() error {
 	return func() error {
-		copy(dest, blockOf(all, 0, n))
+		if n == 0 {
+			return nil
+		}
+		copy(dest, blockOf(all, 0, size))
 		for i := 1; i < n; i++ {
-			f(dest, blockOf(all, i, n))
+			f(dest, blockOf(all, i, size))
 		}
 		return nil
 	}

@@ -1,6 +1,9 @@
 package mpiwrap
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // CreateGroup makes a communicator of the listed ranks of c, in that order. Only
 // they call it, all with the same list and tag; ranks that are not listed do not
@@ -26,13 +29,29 @@ func (c *Comm) CreateGroup(ranks []int, tag int) (*Comm, error) {
 	defer a.leave()
 	a.forGroup(c.others(ranks))
 	defer a.forGroup(nil)
-	how := creation{Parent: c.name, Op: opCreateGroup.String(), Ranks: list, Tag: tag, Creator: caller()}
-	n := c.groupNumber(how)
+	how := creation{Parent: c.name, Op: opCreateGroup.String(), Ranks: list, Tag: tag, site: noteSite()}
+	how.locate()
+	n, before := c.groupNumber(&how)
 	h, err := c.st.drv.CreateGroup(c.h, list, tag)
 	if err != nil {
 		return nil, c.wrap("CreateGroup", NoPeer, tag, err)
 	}
-	return c.adopt(how, h, n)
+	return c.adopt(how, h, n, func(child *Comm) error {
+		if before == nil {
+			return nil
+		}
+		child.name = before.Name // that of version 1 says less
+		return c.st.restored.misplaced(child, before)
+	})
+}
+
+// groupText tells groups apart whatever their members: by a list, or for many by the
+// first, their number and a hash of the list.
+func groupText(members []int) string {
+	if len(members) > 8 {
+		return fmt.Sprintf("%d,+%d,%016x", members[0], len(members)-1, hashText(fmt.Sprint(members)))
+	}
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(members), "[]"), " ", ",")
 }
 
 // others returns the world ranks of a list without the caller's.

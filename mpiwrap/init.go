@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/regcache"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/abi"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
@@ -55,6 +56,11 @@ var process struct {
 // Errors: *LibraryError, *PairingError, ErrInitialized, or what MPI reports. An
 // MPI that a linked C library has initialised is used as it is and not
 // finalised.
+//
+// Messages that linked C or Fortran code sends by itself are not counted, published or
+// drained: no Point may be passed on any rank while such a call, or a message of it, is
+// under way. Init warns through slog's default logger when an object that is mapped
+// by then calls MPI's communication; what is opened later is not seen.
 func Init(opt Options) (*Comm, error) {
 	process.mu.Lock()
 	defer process.mu.Unlock()
@@ -65,12 +71,21 @@ func Init(opt Options) (*Comm, error) {
 	if opt.Threads == ThreadMultiple {
 		level = abi.ThreadMultiple
 	}
-	d, err := abi.Open(opt.Library, level)
+	warnOfOthers()                 // before the library maps parts of its own
+	err := regcache.Here().Apply() // before the library reads its environment
+	var d driver.Driver
+	t := newThread()
+	if err == nil {
+		t.do(func() { d, err = abi.Open(opt.Library, level) })
+	}
 	if err != nil {
+		close(t.work)
 		return nil, &Error{Call: "Init", Peer: NoPeer, Tag: NoTag, Err: err}
 	}
 	process.begun, process.limit = true, opt.FinalizeTimeout
-	process.world, err = newWorld(d)
+	if process.world, err = newWorld(d); err == nil {
+		process.world.st.thread = t
+	}
 	return process.world, err
 }
 

@@ -23,7 +23,7 @@ import (
 // The slice must keep its memory: a buffer that is reallocated needs a new
 // request.
 func NewRequest[T Scalar](c *Comm, buf []T) *Request {
-	return &Request{work: &work{buf: bytesOf(buf)}, c: c, kind: recvRequest, reusable: true, op: opIrecv}
+	return &Request{work: &work{buf: bytesOf(buf), sites: noteSite()}, c: c, kind: recvRequest, reusable: true, op: opIrecv}
 }
 
 // Irecv starts a receive into the request's buffer; see Irecv.
@@ -65,6 +65,10 @@ func noRequest(call string) error {
 	return &Error{Call: call, Peer: NoPeer, Tag: NoTag, Err: ErrRequest, Text: "no call has made this request"}
 }
 
+// requestVersion is the version of the record that MarshalBinary writes for a
+// request that was freed; all others are as in version 1.
+const requestVersion = 2
+
 // requestRecord is a request at a checkpoint.
 type requestRecord struct {
 	Version   int
@@ -80,7 +84,8 @@ type requestRecord struct {
 }
 
 // MarshalBinary describes a request of NewRequest, SendInit or RecvInit for a
-// checkpoint, after the drain. Its buffer is not part of it.
+// checkpoint, after the drain. Its buffer is not part of it. A request that was freed is
+// described as freed, and is freed after a restart.
 func (r *Request) MarshalBinary() ([]byte, error) {
 	if r == nil || r.c == nil {
 		return nil, noRequest("Protect")
@@ -92,11 +97,18 @@ func (r *Request) MarshalBinary() ([]byte, error) {
 	if r.state == active && (r.kind == sendRequest || r.box != nil) {
 		return nil, r.c.fail("Protect", r.peer, r.tag, ErrDrainIncomplete, "the request is under way; drain first")
 	}
-	rec := requestRecord{Version: recordVersion, State: r.state, Kind: r.kind, Comm: r.c.name, Peer: r.peer, Tag: r.tag,
+	rec := requestRecord{Version: 1, State: r.state, Kind: r.kind, Comm: r.c.name, Peer: r.peer, Tag: r.tag,
 		Bytes: len(r.buf), Order: r.order, Status: r.st}
 	if r.err != nil {
 		rec.Failure, rec.Truncated = r.err.Error(), errors.Is(r.err, ErrTruncate)
 	}
+	if r.kept != 0 && r.kept == r.c.st.settles {
+		return nil, r.c.fail("Protect", r.peer, r.tag, ErrPending, "its message is in the saved mailbox already; save requests before the mailbox")
+	}
+	if r.state == released {
+		rec.Version = requestVersion
+	}
+	r.saved = r.c.st.settles
 	return json.Marshal(rec)
 }
 
@@ -105,18 +117,35 @@ func (r *Request) MarshalBinary() ([]byte, error) {
 // call, in the order in which receives were posted before, so that its buffer can
 // still be restored.
 func (r *Request) UnmarshalBinary(b []byte) error {
+	apply, err := r.StageBinary(b)
+	if err == nil {
+		apply()
+	}
+	return err
+}
+
+// StageBinary is UnmarshalBinary in two steps: it checks a record and changes
+// nothing; apply, which cannot fail, makes the request what the record says.
+func (r *Request) StageBinary(b []byte) (apply func(), err error) {
 	if r == nil || r.c == nil {
-		return noRequest("Restore")
+		return nil, noRequest("Restore")
 	}
 	var rec requestRecord
 	if err := json.Unmarshal(b, &rec); err != nil {
-		return r.c.fail("Restore", NoPeer, NoTag, ErrMailbox, err.Error())
+		return nil, r.c.fail("Restore", NoPeer, NoTag, ErrMailbox, err.Error())
 	}
 	if err := r.accepts(&rec); err != nil {
-		return r.c.fail("Restore", rec.Peer, rec.Tag, ErrMismatch, err.Error())
+		return nil, r.c.fail("Restore", rec.Peer, rec.Tag, ErrMismatch, err.Error())
 	}
+	return func() { r.become(&rec) }, nil
+}
+
+// become makes an idle request what a record says, which it accepts.
+func (r *Request) become(rec *requestRecord) {
 	r.st, r.order = rec.Status, rec.Order
 	switch rec.State {
+	case released:
+		r.state = released
 	case complete:
 		r.kind, r.peer, r.tag, r.state = rec.Kind, rec.Peer, rec.Tag, complete
 		if rec.Failure != "" {
@@ -131,20 +160,21 @@ func (r *Request) UnmarshalBinary(b []byte) error {
 		s.again = append(s.again, r)
 		slices.SortFunc(s.again, func(a, b *Request) int { return int(int64(a.order - b.order)) })
 	}
-	return nil
 }
 
 // accepts says whether the record belongs to a request like r.
 func (r *Request) accepts(rec *requestRecord) error {
 	switch {
-	case rec.Version < 1 || rec.Version > recordVersion:
-		return fmt.Errorf("record of version %d, this library reads 1 to %d", rec.Version, recordVersion)
+	case rec.Version < 1 || rec.Version > requestVersion:
+		return fmt.Errorf("record of version %d, this library reads 1 to %d", rec.Version, requestVersion)
 	case r.state != idle:
 		return errors.New("the request has been started already; restore it before its first use")
 	case rec.Comm != r.c.name:
 		return fmt.Errorf("the request belonged to %s, this one to %s", rec.Comm, r.c.name)
+	case rec.State == released && rec.Version >= 2:
+		return nil
 	case rec.Bytes != len(r.buf):
-		return fmt.Errorf("the request's buffer had %d bytes, this one has %d", rec.Bytes, len(r.buf))
+		return fmt.Errorf("the request's buffer had %d bytes, this one has %d; make the request with a buffer of the same length", rec.Bytes, len(r.buf))
 	case r.persistent && (rec.Kind != r.kind || rec.Peer != r.peer || rec.Tag != r.tag):
 		return fmt.Errorf("the request was for peer %d tag %d, this one is for peer %d tag %d", rec.Peer, rec.Tag, r.peer, r.tag)
 	case rec.State > complete || rec.State == active && rec.Kind != recvRequest:
@@ -176,9 +206,14 @@ func (r *Request) wake() error {
 
 func wakeAny(rs []*Request) error {
 	for _, r := range rs {
-		if r != nil { // all are of one rank, and waking one wakes all
-			return r.wake()
+		if r == nil {
+			continue
 		}
+		// All are of one rank, and waking one wakes all.
+		if err := r.wake(); err != nil || r.c.st.owed == nil {
+			return err
+		}
+		return lostAmong(rs)
 	}
 	return nil
 }
@@ -188,6 +223,8 @@ func wakeAny(rs []*Request) error {
 func (s *state) postAgain() {
 	list := s.again
 	s.again = nil
+	s.reposting = true
+	defer func() { s.reposting = false }()
 	for _, r := range list {
 		if r.state != idle {
 			continue

@@ -14,6 +14,8 @@ type boxed struct {
 	data        []byte
 	h           driver.Handle
 	err         error
+	cut         bool           // the sender's message was longer than data
+	owed        *owing         // the receive that had it at the checkpoint
 	pin         runtime.Pinner // holds data in place while MPI writes to it
 }
 
@@ -55,6 +57,9 @@ func (b *mailbox) find(source, tag int) int {
 
 func (b *mailbox) remove(i int) *boxed {
 	m := b.list[i]
+	if m.owed != nil {
+		m.owed.taken = true
+	}
 	copy(b.list[i:], b.list[i+1:])
 	b.list[len(b.list)-1] = nil
 	b.list = b.list[:len(b.list)-1]
@@ -111,8 +116,8 @@ func (c *Comm) deliver(op opCode, m *boxed, buf []byte) (Status, error) {
 	if m.err != nil {
 		return st, c.wrap(op.String(), m.source, m.tag, m.err)
 	}
-	if copy(buf, m.data) < len(m.data) {
-		st.Bytes = len(buf)
+	if copy(buf, m.data) < len(m.data) || m.cut {
+		st.Bytes = min(len(buf), len(m.data))
 		return st, c.truncated(op, m, len(buf))
 	}
 	return st, nil

@@ -73,7 +73,7 @@ func (c *Comm) send(op opCode, m driver.Mode, buf []byte, dest, tag int) error {
 	if err := c.checkSend(op, dest, tag); err != nil {
 		return err
 	}
-	a, err := c.block(op, dest, tag)
+	a, err := c.publish(op, dest, tag, flagBusy|flagBlocked|flagSend)
 	if err != nil {
 		return err
 	}
@@ -106,6 +106,9 @@ func (c *Comm) recv(buf []byte, source, tag int) (Status, error) {
 	defer a.leave()
 	if source == ProcNull {
 		return emptyStatus, nil
+	}
+	if c.st.owed != nil {
+		c.postedAgain(source, tag)
 	}
 	if c.box.len() != 0 {
 		if m := c.takeBoxed(source, tag); m != nil {
@@ -147,6 +150,9 @@ func (c *Comm) sendrecv(s []byte, dest, stag int, r []byte, source, rtag int) (S
 	if overlap(s, r) {
 		return Status{}, c.fail("Sendrecv", dest, stag, ErrOverlap, "")
 	}
+	if source == ProcNull {
+		return emptyStatus, c.send(opSendrecv, driver.Standard, s, dest, stag)
+	}
 	a, err := c.block(opSendrecv, source, rtag)
 	if err != nil {
 		return Status{}, err
@@ -155,15 +161,16 @@ func (c *Comm) sendrecv(s []byte, dest, stag int, r []byte, source, rtag int) (S
 	if dest != ProcNull {
 		c.countSent(dest, 1)
 	}
-	if m := c.boxedFor(source, rtag); m != nil || source == ProcNull {
+	if c.st.owed != nil {
+		c.postedAgain(source, rtag)
+	}
+	if m := c.boxedFor(source, rtag); m != nil {
+		a.onlySends(dest, stag)
 		if dest != ProcNull {
 			if err := c.st.drv.Send(driver.Standard, s, dest, stag, c.h); err != nil {
 				c.uncountSent(dest)
 				return Status{}, c.wrap("Sendrecv", dest, stag, err)
 			}
-		}
-		if m == nil {
-			return emptyStatus, nil
 		}
 		return c.deliver(opSendrecv, m, r)
 	}

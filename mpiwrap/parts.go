@@ -27,10 +27,6 @@ func (r *Request) progressParts() (bool, error) {
 
 // joinParts ends the request when all its transfers are complete.
 func (r *Request) joinParts() {
-	s := r.c.st
-	s.lock()
-	s.pending.remove(r)
-	s.unlock()
 	var errs []error
 	for _, q := range r.parts {
 		_, err := q.consume()

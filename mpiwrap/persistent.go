@@ -30,7 +30,7 @@ func RecvInit[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
 	if err := c.checkRecv(opIrecv, source, tag); err != nil {
 		return nil, err
 	}
-	return &Request{work: &work{buf: bytesOf(buf)}, c: c, kind: recvRequest, persistent: true, op: opIrecv,
+	return &Request{work: &work{buf: bytesOf(buf), sites: noteSite()}, c: c, kind: recvRequest, persistent: true, op: opIrecv,
 		peer: source, tag: tag}, nil
 }
 
@@ -126,7 +126,7 @@ func (b *waitBatch) startAll(s *state, n int) error {
 		return nil
 	}
 	for _, r := range b.who[started:n] {
-		r.deactivate()
+		r.unlist()
 		r.state = idle
 		if r.kind == sendRequest {
 			r.c.uncountSent(r.peer)
@@ -150,13 +150,16 @@ func (r *Request) Free() error {
 		return err
 	}
 	defer a.leave()
+	r.unlist()
 	r.state = released
 	h := r.h
 	r.h, r.buf = 0, nil
 	if h == 0 {
 		return nil
 	}
+	r.c.st.lock()
 	delete(r.c.st.prepared, r)
+	r.c.st.unlock()
 	defer r.release()
 	if err := r.c.st.drv.FreeRequest(h); err != nil {
 		return r.c.wrap("Free", r.peer, r.tag, err)

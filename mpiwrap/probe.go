@@ -65,6 +65,9 @@ type Message struct {
 	box  *boxed
 	st   Status
 	done bool
+
+	source, tag int    // as the probe asked
+	order       uint64 // of the probe, among receives
 }
 
 // Status says what the message is.
@@ -87,7 +90,7 @@ func (c *Comm) Mprobe(source, tag int) (*Message, error) {
 	if err != nil {
 		return nil, c.wrap("Mprobe", source, tag, err)
 	}
-	return c.aside(h, st), nil
+	return c.aside(h, st, source, tag), nil
 }
 
 // Improbe looks for a message from source with tag and sets it aside; nil when
@@ -112,7 +115,7 @@ func (c *Comm) Improbe(source, tag int) (*Message, error) {
 		a.polled(c, source, tag)
 		return nil, nil
 	}
-	return c.aside(h, st), nil
+	return c.aside(h, st, source, tag), nil
 }
 
 // asideBoxed sets a drained message aside, or the empty one of ProcNull.
@@ -121,19 +124,21 @@ func (c *Comm) asideBoxed(source, tag int) *Message {
 		return &Message{c: c, st: emptyStatus}
 	}
 	if m := c.boxedFor(source, tag); m != nil {
-		return c.remember(&Message{c: c, box: m, st: m.status()})
+		return c.remember(&Message{c: c, box: m, st: m.status(), source: source, tag: tag})
 	}
 	return nil
 }
 
-func (c *Comm) aside(h driver.Handle, st driver.Status) *Message {
-	return c.remember(&Message{c: c, h: h, st: statusOf(st)})
+func (c *Comm) aside(h driver.Handle, st driver.Status, source, tag int) *Message {
+	return c.remember(&Message{c: c, h: h, st: statusOf(st), source: source, tag: tag})
 }
 
 // remember keeps a message that is set aside on the list of those a checkpoint
 // must not lose.
 func (c *Comm) remember(m *Message) *Message {
 	c.st.lock()
+	c.st.posted++
+	m.order = c.st.posted
 	c.st.aside = append(c.st.aside, m)
 	c.st.unlock()
 	return m

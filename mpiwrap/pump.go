@@ -18,19 +18,21 @@ func (e *Endpoint) Pump() (received int, err error) {
 		return 0, err
 	}
 	defer a.leave()
+	resume, busy := e.tryHold(a)
+	defer resume()
+	if busy != nil { // with ThreadMultiple: that goroutine makes MPI progress itself
+		return 0, nil
+	}
 	return e.pump()
 }
 
-// guard refuses to drain while another goroutine is inside a call.
+// guard refuses to drain while another goroutine is inside a call, unless the rank is
+// ThreadMultiple; see hold.
 func (e *Endpoint) guard() (*activity, error) {
 	c := e.s.world
 	if err := c.usable(opSettle.String()); err != nil {
 		return nil, err
 	}
-	s := e.s
-	observer := s.observer
-	s.observer = nil
-	defer func() { s.observer = observer }()
 	return c.quick(opSettle, NoPeer, NoTag)
 }
 
@@ -54,6 +56,10 @@ func (e *Endpoint) progressAll() (int, error) {
 	n := 0
 	for r := e.s.pending.first; r != nil; {
 		next := r.next
+		if r.state != active {
+			r = next
+			continue
+		}
 		ok, err := r.progress()
 		if err != nil {
 			return n, err
@@ -77,12 +83,8 @@ func (c *Comm) progressBox() error {
 		if m.h == 0 {
 			continue
 		}
-		_, ok, err := c.st.drv.Test(m.h)
-		if lostError(err) {
-			return c.wrap("Pump", m.source, m.tag, err)
-		}
-		if ok || err != nil {
-			c.settled(m, err)
+		if err := c.begun(m); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -91,6 +93,9 @@ func (c *Comm) progressBox() error {
 // fetch takes every message that MPI shows on c and no posted receive wants.
 func (c *Comm) fetch() (int, error) {
 	for n := 0; ; n++ {
+		if err := c.room(); err != nil {
+			return n, err
+		}
 		h, st, ok, err := c.st.drv.Improbe(AnySource, AnyTag, c.h)
 		if err != nil {
 			return n, c.wrap("Pump", AnySource, AnyTag, err)
@@ -133,6 +138,11 @@ func lostError(err error) bool {
 // belong to the program's side of the cut.
 func (e *Endpoint) fetchAside() error {
 	for _, m := range e.s.aside {
+		if m.box != nil && m.box.h != 0 { // set aside out of the mailbox, its bytes still coming
+			if err := m.c.begun(m.box); err != nil {
+				return err
+			}
+		}
 		if m.h == 0 {
 			continue
 		}
@@ -152,6 +162,7 @@ func (e *Endpoint) fetchAside() error {
 func (e *Endpoint) outstanding() (sends, collectives int) {
 	for r := e.s.pending.first; r != nil; r = r.next {
 		switch {
+		case r.state != active:
 		case r.kind == sendRequest:
 			sends++
 		case r.kind == collRequest && !r.c.private:

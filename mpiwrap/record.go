@@ -8,16 +8,19 @@ import (
 )
 
 // recordVersion is the version of the record that SaveMailbox writes. Older ones
-// stay readable.
-const recordVersion = 1
+// stay readable: 1 has no Receives.
+const recordVersion = 2
 
 // record is what a checkpoint keeps of a rank's message layer.
 type record struct {
 	Version int
-	Rank    int // world rank
-	Size    int // of the world
+	Rank    int    // world rank
+	Size    int    // of the world
+	Build   string `json:",omitempty"` // of the executable; "" if it is not known
 	Comms   []commRecord
 	Boxes   []boxRecord
+	// Receives are those that were pending and are not protected; see owing.
+	Receives []receiveRecord `json:",omitempty"`
 }
 
 // commRecord is a communicator that lived at the checkpoint.
@@ -36,7 +39,10 @@ type boxRecord struct {
 	Comm        string
 	Source, Tag int
 	Bytes       int
+	Cut         bool `json:",omitempty"` // only the beginning of a message that was too long for its receive
+	Receive     int  `json:",omitempty"` // number in Receives of the one that had it, from 1
 	data        []byte
+	owed        *owing // that number's, after decode
 }
 
 // encode writes the length of the description, the description and the bytes of
@@ -88,60 +94,92 @@ func (r *record) decode(b []byte) error {
 }
 
 // SaveMailbox returns the drained messages that the program has not received,
-// and the communicators that live, as a versioned record of plain data.
+// and the communicators that live, as a versioned record of plain data. Messages that
+// receives have got and the program has not been told of are among them, unless
+// MarshalBinary has described the receive since the drain: call it first.
+//
+// What a restart could not do again as it was is an error that matches ErrPending
+// and names the call; see the package comment.
 func (e *Endpoint) SaveMailbox() ([]byte, error) {
 	s := e.s
-	r := record{Version: recordVersion, Rank: s.world.rank, Size: s.world.size}
+	r := record{Version: recordVersion, Rank: s.world.rank, Size: s.world.size, Build: buildID()}
+	held, err := r.held(s)
+	if err != nil {
+		return nil, err
+	}
 	for _, c := range s.communicators() {
 		r.Comms = append(r.Comms, c.record())
-		r.Boxes = append(r.Boxes, asideRecords(s, c)...)
-		for _, m := range c.box.list {
-			if m.h != 0 {
-				return nil, c.fail("SaveMailbox", m.source, m.tag, ErrDrainIncomplete, "a message is still coming in; call Settle first")
-			}
-			r.Boxes = append(r.Boxes, boxRecord{Comm: c.name, Source: m.source, Tag: m.tag, data: m.data})
+		list, err := r.boxes(c)
+		if err != nil {
+			return nil, err
 		}
+		r.Boxes = append(r.Boxes, insertHeld(list, held, c)...)
 	}
 	if s.restored != nil {
 		r.Comms = append(r.Comms, s.restored.unclaimed()...)
-		r.Boxes = append(r.Boxes, s.restored.Boxes...)
+		for _, b := range s.restored.Boxes { // of communicators that are not made again yet
+			r.Boxes = append(r.Boxes, boxRecord{Comm: b.Comm, Source: b.Source, Tag: b.Tag, Cut: b.Cut, Receive: r.stillOwed(b.owed), data: b.data})
+		}
 	}
+	r.addIdle(s.owed)
 	return r.encode()
 }
 
-// asideRecords are messages that Mprobe took and the program has not received:
-// they come first, as no later one of the mailbox was sent before them.
-func asideRecords(s *state, c *Comm) (out []boxRecord) {
-	for _, m := range s.aside {
-		if m.c == c && m.box != nil {
-			out = append(out, boxRecord{Comm: c.name, Source: m.box.source, Tag: m.box.tag, data: m.box.data})
+// boxes describes the mailbox of c.
+func (r *record) boxes(c *Comm) (out []boxRecord, err error) {
+	for _, m := range c.box.list {
+		if m.h != 0 {
+			return nil, c.fail("SaveMailbox", m.source, m.tag, ErrDrainIncomplete, "a message is still coming in; call Settle first")
 		}
+		if m.err != nil {
+			return nil, c.fail("SaveMailbox", m.source, m.tag, ErrMailbox, "MPI failed to receive a message: "+m.err.Error())
+		}
+		out = append(out, boxRecord{Comm: c.name, Source: m.source, Tag: m.tag, Cut: m.cut, Receive: r.stillOwed(m.owed), data: m.data})
 	}
-	return out
+	return out, nil
 }
 
 // LoadMailbox puts the messages of a record into the mailboxes of this run. Those
 // of communicators that do not exist yet wait for their creation. A record of
 // another rank or of a world of another size is refused.
 func (e *Endpoint) LoadMailbox(b []byte) error {
+	apply, err := e.StageMailbox(b)
+	if err == nil {
+		apply()
+	}
+	return err
+}
+
+// StageMailbox is LoadMailbox in two steps: it decodes and checks a record and
+// changes nothing; apply, which cannot fail, puts it in force. A record that is not
+// applied leaves no trace. No communicator is made or freed in between.
+func (e *Endpoint) StageMailbox(b []byte) (apply func(), err error) {
 	s := e.s
-	var r record
+	r := &record{}
 	if err := r.decode(b); err != nil {
-		return s.world.fail("LoadMailbox", NoPeer, NoTag, ErrMailbox, err.Error())
+		return nil, s.world.fail("LoadMailbox", NoPeer, NoTag, ErrMailbox, err.Error())
 	}
 	if err := r.fits(s); err != nil {
-		return s.world.fail("LoadMailbox", NoPeer, NoTag, ErrMailbox, err.Error())
+		return nil, s.world.fail("LoadMailbox", NoPeer, NoTag, ErrMailbox, err.Error())
 	}
 	for _, c := range s.communicators() {
 		if err := r.matches(c); err != nil {
-			return err
+			return nil, err
+		}
+		if before := r.find(c.name, c.members); before != nil {
+			if err := r.misplaced(c, before); err != nil {
+				return nil, err
+			}
 		}
 	}
-	s.restored = &r
-	for _, c := range s.communicators() {
-		s.deliverRestored(c)
-	}
-	return nil
+	return func() {
+		s.restored = r
+		s.owed = r.owing()
+		for _, c := range s.communicators() {
+			s.deliverRestored(c)
+		}
+		s.meetPosted()
+	}, nil
 }
 
 func (r *record) fits(s *state) error {
@@ -153,9 +191,15 @@ func (r *record) fits(s *state) error {
 	case r.Rank != s.world.rank:
 		return fmt.Errorf("written by rank %d, this is rank %d", r.Rank, s.world.rank)
 	}
+	if name := r.twice(); name != "" {
+		return fmt.Errorf("two groups are called %s and messages wait for them; the version that wrote it could not tell them apart", name)
+	}
 	for _, m := range r.Boxes {
 		if m.Source < 0 || m.Source >= r.Size || m.Tag < 0 {
 			return fmt.Errorf("message from rank %d with tag %d", m.Source, m.Tag)
+		}
+		if m.Receive < 0 || m.Receive > len(r.Receives) {
+			return fmt.Errorf("message of receive %d, there are %d", m.Receive, len(r.Receives))
 		}
 	}
 	return nil
@@ -171,7 +215,7 @@ func (s *state) deliverRestored(c *Comm) {
 	var mine []*boxed
 	for _, m := range s.restored.Boxes {
 		if m.Comm == c.name {
-			mine = append(mine, &boxed{source: m.Source, tag: m.Tag, data: m.data})
+			mine = append(mine, &boxed{source: m.Source, tag: m.Tag, data: m.data, cut: m.Cut, owed: m.owed})
 		} else {
 			rest = append(rest, m)
 		}

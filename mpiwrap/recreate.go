@@ -8,12 +8,10 @@ import (
 	"strings"
 )
 
-// After a restart the program makes its communicators again, those made before
-// Restore as well as those it made later and still had at the checkpoint. They are
+// After a restart the program makes its communicators again; see Comm. They are
 // known by the order of creation on their parent: the first creations of this run
 // get the names that the record holds and no communicator of this run has yet,
-// lowest number first; later ones go on counting where the checkpoint stood. Each
-// must be made by the same call with the same arguments as before.
+// lowest number first; later ones go on counting where the checkpoint stood.
 
 // record describes c for a checkpoint.
 func (c *Comm) record() commRecord {
@@ -34,16 +32,25 @@ func (c *Comm) before() *commRecord {
 	if c.st.restored == nil {
 		return nil
 	}
-	return c.st.restored.find(c.name)
+	return c.st.restored.find(c.name, c.members)
 }
 
-func (r *record) find(name string) *commRecord {
+// find returns the communicator of a name. Records of version 1 may have two of one
+// name, groups with different members.
+func (r *record) find(name string, members []int) (found *commRecord) {
 	for i := range r.Comms {
-		if r.Comms[i].Name == name {
-			return &r.Comms[i]
+		k := &r.Comms[i]
+		if k.Name != name {
+			continue
+		}
+		if slices.Equal(k.Members, members) {
+			return k
+		}
+		if found == nil {
+			found = k
 		}
 	}
-	return nil
+	return found
 }
 
 // unclaimed are the communicators that this run has not made again.
@@ -67,7 +74,7 @@ func (c *Comm) childrenSoFar() int {
 
 // matches claims c's entry and compares it with c.
 func (r *record) matches(c *Comm) error {
-	b := r.find(c.name)
+	b := r.find(c.name, c.members)
 	if b == nil {
 		return nil
 	}
@@ -81,7 +88,11 @@ func (r *record) matches(c *Comm) error {
 }
 
 func (how creation) by() string {
-	return orWord(how.Op, "Init") + " at " + orWord(how.Creator, "start")
+	s := orWord(how.Op, "Init") + " at " + orWord(how.Creator, "start")
+	if len(how.Path) > 0 {
+		s += " in " + funcOf(how.Path[0])
+	}
+	return s
 }
 
 func orWord(s, other string) string {
@@ -98,15 +109,21 @@ type claim struct {
 }
 
 // nextClaim returns the lowest child of c that is in the record and not in this
-// run, groups aside.
-func (c *Comm) nextClaim() claim {
+// run, groups aside. One that was made elsewhere than how says is passed over unless
+// messages wait for it: then the creation is refused. Ranks may differ; the lowest counts.
+func (c *Comm) nextClaim(how *creation) claim {
 	var best claim
 	if c.st.restored == nil {
 		return best
 	}
+	c.st.lock() // claims, with ThreadMultiple
+	defer c.st.unlock()
 	for i := range c.st.restored.Comms {
 		r := &c.st.restored.Comms[i]
 		if r.claimed || r.How.Parent != c.name || r.How.Op == opCreateGroup.String() {
+			continue
+		}
+		if fit := c.st.restored.fit(r, how); fit == otherPlace {
 			continue
 		}
 		n := r.number()
@@ -137,29 +154,33 @@ func (how creation) print() uint64 {
 	return h.Sum64()
 }
 
-// groupNumber returns the number of the next creation by a group.
-func (c *Comm) groupNumber(how creation) int {
+// groupNumber returns the number of the next creation by a group, and what the
+// record says of it, or nil.
+func (c *Comm) groupNumber(how *creation) (int, *commRecord) {
 	key := how.groupKey()
+	c.st.lock()
+	defer c.st.unlock()
 	if c.groups == nil {
 		c.groups = map[string]int{}
 	}
 	if s := c.st.restored; s != nil {
-		best := 0
-		for _, r := range s.Comms {
+		var best *commRecord
+		for i := range s.Comms {
+			r := &s.Comms[i]
 			if r.claimed || r.How.Parent != c.name || r.How.Op != how.Op || r.How.groupKey() != key {
 				continue
 			}
-			if n := r.number(); n > 0 && (best == 0 || n < best) {
-				best = n
+			if n := r.number(); n > 0 && (best == nil || n < best.number()) {
+				best = r
 			}
 		}
-		if best > 0 {
-			return best
+		if best != nil {
+			return best.number(), best
 		}
 		if b := c.before(); b != nil {
 			c.groups[key] = max(c.groups[key], b.Groups[key])
 		}
 	}
 	c.groups[key]++
-	return c.groups[key]
+	return c.groups[key], nil
 }

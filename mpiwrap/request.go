@@ -59,10 +59,15 @@ type work struct {
 	box        *boxed       // received from the mailbox, bytes still coming
 	finish     func() error // runs when MPI is done: reductions in Go, views
 	parts      []*Request   // transfers of a neighbourhood collective
-	prev, next *Request     // in state.pending while active
+	sites      *callSite    // where the program made the call; nil when it is not noted
+	saved      uint64       // the drain, as state.settles counts, for which MarshalBinary has described the request
+	kept       uint64       // the same, of SaveMailbox, which has kept the message
+	pended     bool         // in state.pending
+	prev, next *Request     // in state.pending
 }
 
-// requestList is the requests that MPI works on, in order of their start.
+// requestList is the requests that MPI works on, and receives and collectives
+// whose end the program has not been told, in order of their start.
 type requestList struct {
 	first, last *Request
 	n           int
@@ -122,7 +127,11 @@ func (c *Comm) isend(op opCode, m driver.Mode, buf []byte, dest, tag int) (*Requ
 	return r, nil
 }
 
-// Irecv starts receiving one message into buf; see Recv.
+// Irecv starts receiving one message into buf; see Recv. It may be pending at a
+// checkpoint, and the running program sees no difference. After a restart it is not
+// pending any more: the program posts it again after Restore, and gets the message
+// that had come by the checkpoint, or the one that comes later. See the package
+// comment, and NewRequest for a receive that is pending again by itself.
 func Irecv[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
 	return c.irecv(bytesOf(buf), source, tag)
 }
@@ -170,6 +179,9 @@ func (c *Comm) newRequest(k requestKind, op opCode, peer, tag int, buf []byte) *
 	}
 	s.unlock()
 	r.c, r.kind, r.op, r.peer, r.tag, r.buf = c, k, op, peer, tag, buf
+	if s.noteSites && k != sendRequest {
+		r.sites = noteSite()
+	}
 	return r
 }
 
@@ -177,7 +189,8 @@ func (c *Comm) newRequest(k requestKind, op opCode, peer, tag int, buf []byte) *
 func (r *Request) recycle() {
 	w, s := r.work, r.c.st
 	r.work, r.state = nil, released
-	w.buf, w.err, w.finish, w.parts, w.h = nil, nil, nil, nil, 0
+	w.buf, w.err, w.finish, w.parts, w.h, w.sites = nil, nil, nil, nil, 0, nil
+	w.saved, w.kept = 0, 0
 	s.lock()
 	s.spare = append(s.spare, w)
 	s.unlock()
@@ -235,7 +248,15 @@ func (r *Request) startHere() bool {
 		r.state, r.st = complete, emptyStatus
 		return true
 	}
-	if r.kind == recvRequest && c.box.len() != 0 {
+	if r.kind != recvRequest {
+		return false
+	}
+	if c.st.owed != nil {
+		c.postedAgain(r.peer, r.tag)
+	}
+	// A protected receive that is posted again after a restart had found nothing at
+	// the cut: what the mailbox holds is for others.
+	if c.box.len() != 0 && !c.st.reposting {
 		if m := c.takeBoxed(r.peer, r.tag); m != nil {
 			r.fromBox(m)
 			return true
@@ -254,10 +275,26 @@ func (r *Request) release() {
 
 // activate puts the request on the list of those that MPI works on.
 func (r *Request) activate() {
-	s := r.c.st
 	r.state = active
+	r.list()
+}
+
+func (r *Request) list() {
+	s := r.c.st
 	s.lock()
 	s.pending.push(r)
+	r.pended = true
+	s.unlock()
+}
+
+func (r *Request) unlist() {
+	if !r.pended {
+		return
+	}
+	s := r.c.st
+	s.lock()
+	s.pending.remove(r)
+	r.pended = false
 	s.unlock()
 }
 
@@ -305,7 +342,9 @@ func (r *Request) post() (err error) {
 
 func (r *Request) prepare() (err error) {
 	d := r.c.st.drv
+	r.c.st.lock()
 	r.c.st.prepared[r] = struct{}{}
+	r.c.st.unlock()
 	r.hold(r.buf)
 	if r.kind == sendRequest {
 		r.h, err = d.SendInit(r.mode, r.buf, r.peer, r.tag, r.c.h)
@@ -314,7 +353,9 @@ func (r *Request) prepare() (err error) {
 	}
 	if err != nil {
 		r.release()
+		r.c.st.lock()
 		delete(r.c.st.prepared, r)
+		r.c.st.unlock()
 	}
 	return err
 }
@@ -327,6 +368,7 @@ func (r *Request) fromBox(m *boxed) {
 		return
 	}
 	r.st, r.err = r.c.deliver(r.op, m, r.buf)
+	r.list()
 	r.state = complete
 	r.conclude()
 }
@@ -345,18 +387,18 @@ func (r *Request) conclude() {
 	}
 	if !r.persistent {
 		r.release()
-		if !r.reusable {
+		if !r.reusable && r.kind != recvRequest {
 			r.buf = nil
 		}
 	}
 }
 
-// deactivate takes the request off the list that activate put it on.
+// deactivate says that MPI is done with the request. A send is forgotten; others
+// stay on the list until the program is told, since a checkpoint asks for them.
 func (r *Request) deactivate() {
-	s := r.c.st
-	s.lock()
-	s.pending.remove(r)
-	s.unlock()
+	if r.kind == sendRequest {
+		r.unlist()
+	}
 	r.state = complete
 	if !r.persistent {
 		r.h = 0
@@ -413,6 +455,7 @@ func (r *Request) handle() driver.Handle {
 // consume hands the result to the program and ends the request.
 func (r *Request) consume() (Status, error) {
 	st, err := r.st, r.err
+	r.unlist()
 	if r.persistent || r.reusable {
 		r.err, r.state = nil, idle
 	} else {
@@ -421,17 +464,15 @@ func (r *Request) consume() (Status, error) {
 	return st, err
 }
 
-// ended explains a wait for a request that is not active. One that can be
-// started and is not is complete with an empty status, as MPI has it.
+// ended explains a wait for a request that is not active.
 func (r *Request) ended(op opCode) (Status, error) {
-	if r.state == idle {
-		return emptyStatus, nil
-	}
-	return Status{}, r.c.fail(op.String(), r.errPeer(), r.errTag(), ErrRequest, "")
+	return Status{}, r.c.fail(op.String(), r.errPeer(), r.errTag(), ErrRequest, r.lostAtRestart())
 }
 
-// Wait blocks until the request is complete and returns what it received. Waiting
-// twice is an error that matches ErrRequest. A nil request is complete.
+// Wait blocks until the request is complete and returns what it received. A request
+// that was never started, or was waited for already, is an error that matches
+// ErrRequest; so is one that was pending at a checkpoint, was not protected and has
+// not been posted again after the restart. A nil request is complete.
 func (r *Request) Wait() (Status, error) {
 	if r == nil {
 		return emptyStatus, nil
@@ -482,7 +523,8 @@ func (r *Request) lost(err error) bool {
 	return err != nil && !errors.As(err, &d)
 }
 
-// Test says whether the request is complete and if so returns what it received.
+// Test says whether the request is complete and if so returns what it received. Its
+// errors are those of Wait.
 func (r *Request) Test() (Status, bool, error) {
 	if r == nil {
 		return emptyStatus, true, nil

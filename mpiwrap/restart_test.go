@@ -21,24 +21,37 @@ func (s *saved) save(w *mpiwrap.Comm, r *mpiwrap.Request) (err error) {
 	if err = settle(w); err != nil {
 		return err
 	}
-	if s.mailbox[w.Rank()], err = w.Endpoint().SaveMailbox(); err != nil || r == nil {
-		return err
+	if r != nil {
+		if s.request[w.Rank()], err = r.MarshalBinary(); err != nil {
+			return err
+		}
 	}
-	s.request[w.Rank()], err = r.MarshalBinary()
+	s.mailbox[w.Rank()], err = w.Endpoint().SaveMailbox()
 	return err
 }
 
 func (s *saved) load(w *mpiwrap.Comm) error { return w.Endpoint().LoadMailbox(s.mailbox[w.Rank()]) }
 
+// places make communicators at one place each, whichever run of a test it is.
+type places struct{}
+
+var again places
+
+func (places) dup(c *mpiwrap.Comm) (*mpiwrap.Comm, error)   { return c.Dup() }
+func (places) other(c *mpiwrap.Comm) (*mpiwrap.Comm, error) { return c.Dup() }
+func (places) split(c *mpiwrap.Comm, color int) (*mpiwrap.Comm, error) {
+	return c.Split(color, 0)
+}
+
 func TestCommunicatorsAreMadeAgain(t *testing.T) {
 	s := newSaved(3)
 	onSim(t, 3, func(w *mpiwrap.Comm) error {
-		first, err := w.Dup() // world.1, made before Restore
+		first, err := again.dup(w) // world.1, made before Restore
 		if err != nil {
 			return err
 		}
 		for range 3 { // world.2 to world.4, gone at the checkpoint
-			d, err := w.Dup()
+			d, err := again.dup(w)
 			if err != nil {
 				return err
 			}
@@ -46,7 +59,7 @@ func TestCommunicatorsAreMadeAgain(t *testing.T) {
 				return err
 			}
 		}
-		late, err := first.Dup()
+		late, err := again.other(first)
 		if err != nil {
 			return err
 		}
@@ -54,7 +67,7 @@ func TestCommunicatorsAreMadeAgain(t *testing.T) {
 		if w.Rank() > 0 {
 			color = 1
 		}
-		part, err := w.Split(color, 0) // world.5[1], not on rank 0
+		part, err := again.split(w, color) // world.5[1], not on rank 0
 		if err != nil {
 			return err
 		}
@@ -69,7 +82,7 @@ func TestCommunicatorsAreMadeAgain(t *testing.T) {
 		return s.save(w, nil)
 	})
 	onSim(t, 3, func(w *mpiwrap.Comm) error {
-		first, err := w.Dup()
+		first, err := again.dup(w)
 		if err != nil {
 			return err
 		}
@@ -80,7 +93,7 @@ func TestCommunicatorsAreMadeAgain(t *testing.T) {
 		if w.Rank() > 0 {
 			color = 1
 		}
-		part, err := w.Split(color, 0)
+		part, err := again.split(w, color)
 		if err != nil {
 			return err
 		}
@@ -93,14 +106,14 @@ func TestCommunicatorsAreMadeAgain(t *testing.T) {
 				return fmt.Errorf("from the split: %v %v", in, err)
 			}
 		}
-		late, err := first.Dup()
+		late, err := again.other(first)
 		if err != nil {
 			return err
 		}
 		if _, err := mpiwrap.Recv(late, in, mpiwrap.AnySource, 1); err != nil || in[0] != (w.Rank()+2)%3 {
 			return fmt.Errorf("from %s: %v %v", late.Name(), in, err)
 		}
-		next, err := w.Dup()
+		next, err := again.dup(w)
 		if err != nil || next.Name() != "world.6" {
 			return fmt.Errorf("next is called %s: %v", next.Name(), err)
 		}

@@ -87,13 +87,15 @@ func (w *window) access(call string, a driver.Rma) error {
 	}
 	defer g.leave()
 	a.Type = w.typ
+	w.c.st.lock()
 	for _, b := range [][]byte{a.Origin, a.Result, a.Compare} {
 		if len(b) > 0 && w.c.st.info.Pin {
-			w.pin.Pin(unsafe.SliceData(b))
+			w.pinFor(a.Target).Pin(unsafe.SliceData(b))
 		}
 	}
 	if !w.all && len(w.locks) == 0 {
 		w.dirty = true
 	}
+	w.c.st.unlock()
 	return w.wrap(opRma, a.Target, w.c.st.drv.Rma(w.h, a))
 }

@@ -16,6 +16,7 @@ type SettleStats struct {
 	Messages int   // received during the drain
 	Bytes    int64 // waiting in the mailbox afterwards
 	Rounds   int   // turns of the loop
+	Windows  bool  // some rank of the world has a window: see Settle
 }
 
 // Settle empties the network. It is collective over the world: every rank stands
@@ -27,6 +28,9 @@ type SettleStats struct {
 // the program has posted get the messages MPI matches to them; they stay complete
 // for the program's Wait.
 //
+// Where SettleStats.Windows is set, ranks that go on may reach into each other's
+// memory: nobody may, until all have captured theirs.
+//
 // An open epoch on a window of any rank, or an end of ctx before all is done,
 // makes all ranks fail: the error matches ErrDrainIncomplete (ErrEpochOpen too,
 // where the epoch is). The mailbox keeps what came, the program may go on, and
@@ -37,15 +41,18 @@ func (e *Endpoint) Settle(ctx context.Context) (SettleStats, error) {
 		return SettleStats{}, err
 	}
 	defer a.leave()
+	resume, busy := e.hold(ctx, a)
+	defer resume()
+	e.s.bury() // also if the drain fails: at the cut all members have freed it
+	e.s.settles++
 	d := drain{e: e, ctx: ctx}
-	if err = d.run(); err == nil {
-		e.s.bury()
-	}
+	err = d.run(busy)
 	_, d.stats.Bytes, _ = e.mailboxSize()
 	return d.stats, err
 }
 
-// bury forgets freed communicators: all ranks have freed them by now.
+// bury forgets freed communicators: all ranks have freed them by now, and must
+// forget them alike, or their counts would never agree again.
 func (s *state) bury() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,29 +67,27 @@ type drain struct {
 	spins int
 }
 
-func (d *drain) run() error {
-	if err := d.finishDangling(); err != nil {
-		return err
+// run drains, unless it is late already: then it only takes part. Each drain posts
+// exactly two collectives on the private communicator, also when it gives up and
+// whatever MPI says meanwhile: ranks stay in step. Where one cannot even be posted, no
+// drain succeeds any more.
+func (d *drain) run(late error) error {
+	if d.e.broken != nil {
+		return d.e.broken
 	}
-	// Each drain posts exactly two collectives on the private communicator, also
-	// when it gives up: ranks stay in step.
-	late := d.complete()
-	if late != nil && !errors.Is(late, ErrDrainIncomplete) {
-		return late
+	if late == nil {
+		late = d.finishDangling()
+	}
+	if late == nil {
+		late = d.complete()
 	}
 	exchange := d.exchange
 	if d.e.sparse() {
 		exchange = d.exchangeSparse
 	}
-	expect, err := exchange(&late)
-	if err != nil {
-		return err
-	}
+	expect := exchange(&late)
 	if late == nil {
 		late = d.collect(expect)
-		if late != nil && !errors.Is(late, ErrDrainIncomplete) {
-			return late
-		}
 	}
 	return d.agree(late)
 }
@@ -113,39 +118,34 @@ func (d *drain) finishDangling() error {
 }
 
 // exchange learns how many messages every rank has sent to this one.
-func (d *drain) exchange(late *error) ([]uint64, error) {
+func (d *drain) exchange(late *error) []uint64 {
 	s := d.e.s
 	n := len(s.sent)
 	mine, expect := make([]uint64, n), make([]uint64, n)
 	for i := range mine {
 		mine[i] = s.sent[i].Load()
 	}
-	err := d.collective(driver.Coll{Kind: driver.Alltoall, Type: driver.Uint64, Count: 1,
-		Send: words(mine), Recv: words(expect)}, late)
-	if err != nil {
-		return nil, err
-	}
-	return expect, nil
+	d.collective(driver.Coll{Kind: driver.Alltoall, Type: driver.Uint64, Count: 1,
+		Send: words(mine), Recv: words(expect)}, late, d.wait)
+	return expect
 }
 
 // collective takes part in a collective of the private communicator and, unless
 // the drain is late already, waits for it. What is not complete when the drain
 // gives up stays on the list of what the next one finishes.
-func (d *drain) collective(c driver.Coll, late *error) error {
+func (d *drain) collective(c driver.Coll, late *error, wait func(*Request) error) {
 	r, err := d.e.postCollective(c)
 	if err != nil {
-		return err
+		d.e.broken = err
+		*late = errors.Join(*late, err)
+		return
 	}
 	if *late == nil {
-		*late = d.wait(r)
-		if *late != nil && !errors.Is(*late, ErrDrainIncomplete) {
-			err = *late
-		}
+		*late = wait(r)
 	}
 	if r.state == active {
 		d.e.dangling = append(d.e.dangling, r)
 	}
-	return err
 }
 
 func words(v []uint64) []byte {
@@ -166,26 +166,28 @@ func (d *drain) collect(expect []uint64) error {
 	return err
 }
 
+// What a rank says at the end of a drain; the least of all ranks holds.
+const (
+	notSettled     = 0
+	settledWindows = 1 // and it has windows
+	settledAlone   = 2
+)
+
 // agree makes all ranks succeed or fail alike.
 func (d *drain) agree(late error) error {
-	ok, all := []uint64{1}, []uint64{0}
-	if late != nil {
-		ok[0] = 0
+	ok, all := []uint64{settledAlone}, []uint64{notSettled}
+	switch {
+	case late != nil:
+		ok[0] = notSettled
+	case len(d.e.s.windows) > 0:
+		ok[0] = settledWindows
 	}
-	r, err := d.e.postCollective(driver.Coll{Kind: driver.Allreduce, Type: driver.Uint64, Op: driver.Min,
-		Count: 1, Send: words(ok), Recv: words(all)})
-	if err != nil {
-		return err
-	}
-	if late == nil {
-		late = d.waitQuietly(r)
-	}
-	if r.state == active {
-		d.e.dangling = append(d.e.dangling, r)
-	}
-	if late == nil && all[0] == 0 {
+	d.collective(driver.Coll{Kind: driver.Allreduce, Type: driver.Uint64, Op: driver.Min,
+		Count: 1, Send: words(ok), Recv: words(all)}, &late, d.waitQuietly)
+	if late == nil && all[0] == notSettled {
 		return d.incomplete("another rank gave up")
 	}
+	d.stats.Windows = all[0] == settledWindows
 	return late
 }
 

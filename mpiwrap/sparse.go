@@ -2,7 +2,6 @@ package mpiwrap
 
 import (
 	"encoding/binary"
-	"errors"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
@@ -23,18 +22,14 @@ func (e *Endpoint) sparse() bool { return len(e.s.sent) > driver.DenseRanks }
 //
 // Counts are totals since the start, so that it does no harm when one is heard
 // late, after a drain that was given up.
-func (d *drain) exchangeSparse(late *error) ([]uint64, error) {
+func (d *drain) exchangeSparse(late *error) []uint64 {
 	e := d.e
 	e.prepareSparse()
 	if *late == nil {
-		if err := d.tell(late); err != nil {
-			return nil, err
-		}
+		*late = d.tell()
 	}
-	if err := d.collective(driver.Coll{Kind: driver.Barrier}, late); err != nil {
-		return nil, err
-	}
-	return append([]uint64(nil), e.heard...), nil
+	d.collective(driver.Coll{Kind: driver.Barrier}, late, d.wait)
+	return append([]uint64(nil), e.heard...)
 }
 
 func (e *Endpoint) prepareSparse() {
@@ -46,7 +41,7 @@ func (e *Endpoint) prepareSparse() {
 // tell sends this rank's counts to those that do not know them yet, and waits
 // until they are received. What is not when the drain gives up stays on the list of
 // what the next one finishes.
-func (d *drain) tell(late *error) error {
+func (d *drain) tell() error {
 	e, s := d.e, d.e.s
 	var sends []*Request
 	defer func() { e.dangling = append(e.dangling, sends...) }()
@@ -69,9 +64,6 @@ func (d *drain) tell(late *error) error {
 	}
 	for len(sends) > 0 {
 		if err := d.wait(sends[0]); err != nil {
-			if errors.Is(err, ErrDrainIncomplete) {
-				*late, err = err, nil
-			}
 			return err
 		}
 		sends = sends[1:]

@@ -20,6 +20,7 @@ type state struct {
 
 	act      activity
 	slots    []activity // one per concurrent call, with ThreadMultiple only
+	gate     gate
 	observer func(opCode)
 
 	sent     []ordered.Uint64 // messages per world rank, counted when the call starts
@@ -29,6 +30,7 @@ type state struct {
 	// pending holds every request that MPI still works on. Guarded by own, as
 	// are the mailboxes; own is taken with ThreadMultiple only.
 	pending requestList
+	settles uint64 // drains that have begun, from 1
 	small   slots
 	layouts layoutRoom
 	batch   waitBatch
@@ -50,7 +52,13 @@ type state struct {
 	again    []*Request            // receives to post again before the next call
 	posted   uint64                // requests started so far; guarded by own
 
+	reposting bool     // postAgain is at work
+	noteSites bool     // see Endpoint.NoteSites
+	owed      []*owing // receives that the checkpoint had pending and that this run has not posted again
+
+	thread    *thread // that MPI was begun on; nil for simulated ranks
 	finalized atomic.Bool
+	budget    atomic.Int64 // bytes that the mailboxes may hold; 0 = no bound
 }
 
 // pinned holds every state whose library may write to the program's memory at any

@@ -10,7 +10,9 @@ import (
 
 // In the forms for several requests below, nil and inactive requests count as
 // complete and are skipped, as MPI has it: a loop over WaitAny ends with index
-// Undefined when none is left.
+// Undefined when none is left. One exception makes a mistake visible: a receive that
+// was pending at a checkpoint and neither protected nor posted again after the restart
+// is an error that matches ErrRequest, as it is for Wait.
 
 // live says whether r still has something to report.
 func (r *Request) live() bool { return r != nil && (r.state == active || r.state == complete) }

@@ -20,7 +20,9 @@ var ErrEpochOpen = errors.New("window has an open epoch; close it with Fence, Un
 //
 // No epoch may be open at a checkpoint; Settle refuses it with ErrEpochOpen. The
 // memory belongs to MPI; a Win marshals its contents, so it can be protected as it
-// is.
+// is. One that was freed before the checkpoint is recorded as freed: a restarted program,
+// which allocates it before Restore, finds that it may only free it again, and gets
+// ErrFreed from everything else. Finalize frees the windows that are left.
 type Win[T Scalar] struct {
 	w   window
 	mem []T
@@ -33,11 +35,13 @@ type window struct {
 	mem     []byte
 	unit    int
 	name    string
-	dirty   bool           // accesses since the last fence, outside of locks
-	locks   map[int]bool   // targets locked; all of them when allLocks
-	all     bool           // LockAll
-	pin     runtime.Pinner // buffers of accesses under way
+	dirty   bool                    // accesses since the last fence, outside of locks
+	locks   map[int]bool            // targets locked; all of them when allLocks
+	all     bool                    // LockAll
+	pins    map[int]*runtime.Pinner // buffers of accesses under way, by target
 	freed   bool
+	ended   bool // it was freed before the checkpoint that was restored
+	bytes   int  // of the caller's part
 	typ     driver.Type
 	perRank []int // elements on each rank
 }
@@ -48,7 +52,7 @@ func WinAllocate[T Scalar](c *Comm, n int) (*Win[T], error) {
 	if n < 0 {
 		return nil, c.badLength(opWinAllocate, "%d elements", n)
 	}
-	w := &Win[T]{w: window{c: c, unit: sizeOf[T](), typ: typeOf[T](), locks: map[int]bool{}}}
+	w := &Win[T]{w: window{c: c, unit: sizeOf[T](), typ: typeOf[T](), locks: map[int]bool{}, pins: map[int]*runtime.Pinner{}, bytes: n * sizeOf[T]()}}
 	if err := w.w.allocate(n); err != nil {
 		return nil, err
 	}
@@ -83,7 +87,9 @@ func (w *window) allocate(n int) error {
 	}
 	c.windows++
 	w.name = fmt.Sprintf("%s.win%d", c.name, c.windows)
+	c.st.lock()
 	c.st.windows = append(c.st.windows, w)
+	c.st.unlock()
 	return nil
 }
 
@@ -106,7 +112,8 @@ func (w *Win[T]) Free() error {
 		return err
 	}
 	defer a.leave()
-	s.freed, w.mem = true, nil
+	s.freed, w.mem, s.mem = true, nil, nil
+	s.c.st.lock()
 	all := s.c.st.windows
 	for i, o := range all {
 		if o == s {
@@ -114,12 +121,16 @@ func (w *Win[T]) Free() error {
 			break
 		}
 	}
+	s.c.st.unlock()
 	return s.wrap(opWinFree, NoPeer, s.c.st.drv.WinFree(s.h))
 }
 
 func (w *window) usable(call string) error {
 	if w.freed {
 		return &Error{Call: call, Comm: w.name, Peer: NoPeer, Tag: NoTag, Err: ErrFreed}
+	}
+	if w.ended && call != opWinFree.String() {
+		return &Error{Call: call, Comm: w.name, Peer: NoPeer, Tag: NoTag, Err: ErrFreed, Text: "it was freed before the checkpoint; free it"}
 	}
 	return w.c.usable(call)
 }
@@ -164,18 +175,55 @@ func (e *Endpoint) OpenEpochs() error {
 	return errors.Join(errs...)
 }
 
-// MarshalBinary returns the contents of the caller's part.
+// MarshalBinary returns the contents of the caller's part, or a mark if the window
+// is freed.
 func (w *Win[T]) MarshalBinary() ([]byte, error) {
+	if w.w.freed || w.w.ended {
+		return []byte(w.w.freedMark()), nil
+	}
 	return append([]byte(nil), w.w.mem...), nil
+}
+
+// freedMark is the record of a freed window: some text of another length than the
+// contents have.
+func (w *window) freedMark() string {
+	const mark = "this window was freed"
+	if w.bytes == len(mark) {
+		return mark + "."
+	}
+	return mark
 }
 
 // UnmarshalBinary puts back what MarshalBinary returned on a window of the same
 // length.
 func (w *Win[T]) UnmarshalBinary(b []byte) error {
-	if len(b) != len(w.w.mem) {
-		return &Error{Call: "Restore", Comm: w.w.name, Peer: NoPeer, Tag: NoTag, Err: ErrLength,
-			Text: fmt.Sprintf("%d bytes for a window of %d", len(b), len(w.w.mem))}
+	apply, err := w.StageBinary(b)
+	if err == nil {
+		apply()
 	}
-	copy(w.w.mem, b)
-	return nil
+	return err
+}
+
+// StageBinary is UnmarshalBinary in two steps: it checks a record and changes
+// nothing; apply, which cannot fail, puts it in force.
+func (w *Win[T]) StageBinary(b []byte) (apply func(), err error) {
+	if string(b) == w.w.freedMark() {
+		return func() { w.w.ended, w.mem = true, nil }, nil
+	}
+	mem, err := w.BinaryMemory(len(b))
+	return func() { copy(mem, b) }, err
+}
+
+// BinaryMemory is where UnmarshalBinary puts n bytes, for a restore that reads
+// straight into the window. It is nil where the n bytes are the mark of a window that was
+// freed: they are given to StageBinary.
+func (w *Win[T]) BinaryMemory(n int) ([]byte, error) {
+	if n == len(w.w.freedMark()) {
+		return nil, nil
+	}
+	if n != len(w.w.mem) {
+		return nil, &Error{Call: "Restore", Comm: w.w.name, Peer: NoPeer, Tag: NoTag, Err: ErrLength,
+			Text: fmt.Sprintf("%d bytes for a window of %d", n, len(w.w.mem))}
+	}
+	return w.w.mem, nil
 }

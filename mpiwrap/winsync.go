@@ -2,6 +2,7 @@ package mpiwrap
 
 import (
 	"fmt"
+	"runtime"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
@@ -23,7 +24,7 @@ func (w *Win[T]) Fence() error {
 	defer a.leave()
 	err = s.c.st.drv.WinSync(s.h, driver.WinSync{Kind: driver.Fence})
 	s.dirty = false
-	s.pin.Unpin()
+	s.unpinAll()
 	return s.wrap(opFence, NoPeer, err)
 }
 
@@ -55,9 +56,7 @@ func (w *Win[T]) Unlock(target int) error {
 	}
 	err := s.sync(opUnlock, driver.WinSync{Kind: driver.Unlock, Rank: target})
 	delete(s.locks, target)
-	if len(s.locks) == 0 {
-		s.pin.Unpin()
-	}
+	s.unpin(target)
 	return err
 }
 
@@ -88,7 +87,7 @@ func (w *Win[T]) UnlockAll() error {
 	}
 	err := s.sync(opUnlock, driver.WinSync{Kind: driver.UnlockAll})
 	s.all = false
-	s.pin.Unpin()
+	s.unpinAll()
 	return err
 }
 
@@ -99,7 +98,7 @@ func (w *Win[T]) Flush(target int) error {
 	if err := s.locked("Flush", target); err != nil {
 		return err
 	}
-	return s.sync(opFlush, driver.WinSync{Kind: driver.Flush, Rank: target})
+	return s.flush(driver.WinSync{Kind: driver.Flush, Rank: target})
 }
 
 // FlushLocal completes accesses to target on the caller's side: its slices may be
@@ -109,7 +108,7 @@ func (w *Win[T]) FlushLocal(target int) error {
 	if err := s.locked("FlushLocal", target); err != nil {
 		return err
 	}
-	return s.sync(opFlush, driver.WinSync{Kind: driver.FlushLocal, Rank: target})
+	return s.flush(driver.WinSync{Kind: driver.FlushLocal, Rank: target})
 }
 
 // FlushAll completes the caller's accesses to all ranks it has locked.
@@ -121,8 +120,46 @@ func (w *Win[T]) FlushAll() error {
 	if err := s.sync(opFlush, driver.WinSync{Kind: driver.FlushAll}); err != nil {
 		return err
 	}
-	s.pin.Unpin()
+	s.unpinAll()
 	return nil
+}
+
+// flush completes accesses to one target, at least on the caller's side: it holds
+// their buffers no longer.
+func (w *window) flush(y driver.WinSync) error {
+	err := w.sync(opFlush, y)
+	if err == nil {
+		w.unpin(y.Rank)
+	}
+	return err
+}
+
+// pinFor holds buffers of accesses to target in place until unpin.
+func (w *window) pinFor(target int) *runtime.Pinner {
+	p := w.pins[target] // the caller holds state.own
+	if p == nil {
+		p = &runtime.Pinner{}
+		w.pins[target] = p
+	}
+	return p
+}
+
+func (w *window) unpin(target int) {
+	w.c.st.lock()
+	defer w.c.st.unlock()
+	if p := w.pins[target]; p != nil {
+		p.Unpin()
+		delete(w.pins, target)
+	}
+}
+
+func (w *window) unpinAll() {
+	w.c.st.lock()
+	defer w.c.st.unlock()
+	for target, p := range w.pins {
+		p.Unpin()
+		delete(w.pins, target)
+	}
 }
 
 // Sync makes direct accesses to the caller's own memory and those of other ranks

@@ -23,6 +23,6 @@ fi
 export HOLDFAST_GLOBAL=$base/$SLURM_ARRAY_TASK_ID
 export HOLDFAST_JOB=$SLURM_JOB_NAME-$SLURM_ARRAY_TASK_ID
 export HOLDFAST_INTERVAL=$interval
-mkdir -p "$HOLDFAST_GLOBAL"
+(umask 077 && mkdir -p "$HOLDFAST_GLOBAL")      # checkpoints hold the program's memory
 
 exec "$holdfast" run --requeue -- srun --mpi="$mpi" "${@//%a/$SLURM_ARRAY_TASK_ID}"

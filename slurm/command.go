@@ -77,6 +77,7 @@ func execute(ctx context.Context, args []string) (stdout, stderr []byte, err err
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	out, errs := &capped{left: maxOutput}, &capped{left: 64 << 10}
 	cmd.Stdout, cmd.Stderr = out, errs
+	cmd.Env = environ()
 	cmd.WaitDelay = time.Second // a child of the command may hold the pipe
 	err = cmd.Run()
 	return out.b.Bytes(), errs.b.Bytes(), err

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -15,8 +17,36 @@ type RequeueError struct {
 }
 
 func (e *RequeueError) Error() string {
-	return fmt.Sprintf("requeue job %s: %v; submit it with --requeue, or submit the script again: it goes on from the newest checkpoint", e.Job, e.Err)
+	s := fmt.Sprintf("requeue job %s: %v", e.Job, e.Err)
+	switch {
+	case e.Temporary():
+		return s
+	case strings.Contains(s, "presently disabled"):
+		return s + "; it was submitted with --no-requeue, or the site does not requeue: submit the script again, it goes on from the newest checkpoint"
+	}
+	return s + "; submit the script again: it goes on from the newest checkpoint"
 }
+
+// Temporary reports whether the same request may succeed later: the controller did
+// not answer, or was busy with the job.
+func (e *RequeueError) Temporary() bool { return Temporary(e.Err) }
+
+// Temporary reports whether a command failed because the controller did not answer
+// or was busy, so that it is worth trying again.
+func Temporary(err error) bool {
+	if errors.Is(err, ErrTimeout) {
+		return true
+	}
+	var failed *CommandError
+	if !errors.As(err, &failed) {
+		return false
+	}
+	return slices.ContainsFunc(passing, func(s string) bool { return strings.Contains(failed.Stderr, s) })
+}
+
+// passing are words of Slurm's messages about what passes.
+var passing = []string{"contact slurm controller", "timed out", "imeout", "Connection refused", "Connection reset", "No route to host",
+	"Network is unreachable", "Zero Bytes", "ommunication", "ry again", "Transport endpoint", "error on socket"}
 
 func (e *RequeueError) Unwrap() error { return e.Err }
 
@@ -64,7 +94,22 @@ func (c *Client) Signal(ctx context.Context, id, signal string, to Target) error
 // Probe starts nothing on a node, as a step of this job: the node is fit for use
 // if it succeeds. Give ctx a time limit; a dead node is noticed after 6 s.
 func (c *Client) Probe(ctx context.Context, node string) error {
-	_, err := c.output(ctx, "srun", "--overlap", "--mpi=none", "--export=NONE", "-Q", "-N1", "-n1", "-w", node, "/bin/true")
+	return c.RunOn(ctx, node, "/bin/true")
+}
+
+// RunOn runs a command on a node, as a step of this job with nothing in its environment.
+func (c *Client) RunOn(ctx context.Context, node string, command ...string) error {
+	args := []string{"srun", "--overlap", "--mpi=none", "--export=NONE", "-Q", "-N1", "-n1", "-w", node}
+	_, err := c.output(ctx, append(args, command...)...)
+	return err
+}
+
+// RunOnAll runs a command once on each of some nodes, as one step of this job. It fails when
+// it fails on any.
+func (c *Client) RunOnAll(ctx context.Context, nodes []string, command ...string) error {
+	n := strconv.Itoa(len(nodes))
+	args := []string{"srun", "--overlap", "--mpi=none", "--export=NONE", "-Q", "-K0", "-N" + n, "-n" + n, "--ntasks-per-node=1", "-w", strings.Join(nodes, ",")}
+	_, err := c.output(ctx, append(args, command...)...)
 	return err
 }
 

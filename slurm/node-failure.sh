@@ -28,7 +28,15 @@ if (($# == 0)); then
 	echo "usage: sbatch [sbatch options] node-failure.sh PROGRAM [ARGUMENTS]" >&2
 	exit 2
 fi
-mkdir -p "$HOLDFAST_GLOBAL"
-srun --overlap --mpi=none -N "$SLURM_JOB_NUM_NODES" -n "$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 mkdir -p "$HOLDFAST_LOCAL"
+(umask 077 && mkdir -p "$HOLDFAST_GLOBAL")      # checkpoints hold the program's memory
+# Anybody may make a directory or a link in /tmp before the job does: one of another
+# user is not used.
+# shellcheck disable=SC2016 # expanded on each node
+srun --overlap --mpi=none -N "$SLURM_JOB_NUM_NODES" -n "$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 bash -c '
+	(umask 077 && mkdir -p "$1")
+	[[ ${HOLDFAST_ALLOW_FOREIGN:-} == true || (-O $1 && $(stat -c %u "$1") =~ ^(0|$EUID)$) ]] || {
+		echo "$(hostname): $1 is of another user; set HOLDFAST_LOCAL to another directory" >&2
+		exit 1
+	}' - "$HOLDFAST_LOCAL"
 
 exec "$holdfast" run --requeue --spares "$spares" -- srun --mpi="$mpi" "$@"

@@ -269,3 +269,23 @@ func ParseWarning(s string) (Warning, bool) {
 	}
 	return w, true
 }
+
+// Step is a step of a job.
+type Step struct{ ID, Name string }
+
+// Steps lists the steps of a job that Slurm believes to run, those that sbatch and
+// salloc make by themselves left out.
+func (c *Client) Steps(ctx context.Context, id string) ([]Step, error) {
+	out, err := c.output(ctx, "squeue", "-h", "-s", "-j", id, "-o", "%i %j")
+	if err != nil {
+		return nil, err
+	}
+	var steps []Step
+	for line := range strings.Lines(out) {
+		step, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if _, number, ok := strings.Cut(step, "."); ok && strings.Trim(number, "0123456789") == "" {
+			steps = append(steps, Step{step, name})
+		}
+	}
+	return steps, nil
+}

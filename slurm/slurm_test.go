@@ -31,8 +31,8 @@ func recorded(t *testing.T, answers map[string]string) *Client {
 	}}
 }
 
-// environ reads a recorded environment.
-func environ(t *testing.T, file string) func(string) string {
+// recordedEnv reads a recorded environment.
+func recordedEnv(t *testing.T, file string) func(string) string {
 	b, err := os.ReadFile(filepath.Join("testdata", file))
 	if err != nil {
 		t.Fatal(err)
@@ -46,13 +46,13 @@ func environ(t *testing.T, file string) func(string) string {
 }
 
 func TestFromEnv(t *testing.T) {
-	batch, ok, err := FromEnv(environ(t, "batch.env"))
+	batch, ok, err := FromEnv(recordedEnv(t, "batch.env"))
 	want := Job{ID: "3", Name: "wrap", Partition: "main", Nodes: []string{"n1", "n2", "n3"}, Tasks: 6,
 		TasksPerNode: []int{2, 2, 2}, CPUsPerNode: []int{2, 2, 2}}
 	if err != nil || !ok || !reflect.DeepEqual(batch, want) {
 		t.Errorf("batch: got %+v, %v, %v\nwant %+v", batch, ok, err, want)
 	}
-	step, ok, err := FromEnv(environ(t, "step.env"))
+	step, ok, err := FromEnv(recordedEnv(t, "step.env"))
 	if err != nil || !ok || step.Step != "1" || step.StepTasks != 3 || len(step.StepNodes) != 3 {
 		t.Errorf("step: got %+v, %v, %v", step, ok, err)
 	}

@@ -106,7 +106,7 @@ func (s *Store) Survey(ctx context.Context) ([]LevelState, error) {
 // epochsAt lists the epochs of a level, here and at other ranks.
 func (s *Store) epochsAt(l *level) ([]Epoch, error) {
 	own, err := l.epochs()
-	if err != nil {
+	if err != nil && l.out == nil {
 		return nil, err
 	}
 	set := map[Epoch]bool{}
@@ -136,21 +136,29 @@ func (s *Store) stateAt(ctx context.Context, l *level, e Epoch) LevelState {
 		st.Err = &JobError{Level: l.name, Dir: l.path, Have: m.job, Want: s.opt.Job}
 	default:
 		st.ID, st.Shard = m.id(), m.shards[s.opt.Rank]
-		st.Err = s.reachable(l, m)
+		st.Err = s.reachable(ctx, l, m)
 	}
 	return st
 }
 
 // reachable says why this rank's shard cannot be had from a level.
-func (s *Store) reachable(l *level, m *manifest) error {
+func (s *Store) reachable(ctx context.Context, l *level, m *manifest) error {
 	if l.name == LevelParity {
 		return s.parityState(l, m)
 	}
 	err := l.probe(m, s.opt.Rank)
 	id := m.id()
 	at := func(h *holding) bool { return h.id == id && h.hasShard(s.opt.Rank) }
-	if err != nil && len(s.holders(l.name, m.epoch, at)) > 0 {
+	if err == nil || len(s.holders(l.name, m.epoch, at)) > 0 {
 		return nil
+	}
+	loose := func(h *holding) bool { return h.id == [16]byte{} && h.hasShard(s.opt.Rank) }
+	for _, r := range s.holders(l.name, m.epoch, loose) {
+		d, f := s.peerDir(ctx, r, l.name)
+		perr := errors.Join(d.probe(m, s.opt.Rank), f.close())
+		if perr == nil {
+			return nil
+		}
 	}
 	return err
 }

@@ -38,19 +38,12 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 		return s.fault("commit", e, level, err)
 	}
 	l.committed(e)
-	s.log.Debug("epoch committed", "epoch", e, "level", level)
-	return nil
-}
-
-// Committed notes that another rank has committed an epoch at a level whose
-// directory all ranks share. What this rank put of it is what its later shards
-// refer to.
-func (s *Store) Committed(e Epoch, level string) error {
-	l, err := s.at(level)
-	if err != nil {
-		return err
+	l.mu.Lock()
+	if e > l.agreed.newest {
+		l.agreed.unsure[e] = true
 	}
-	l.committed(e)
+	l.mu.Unlock()
+	s.log.Debug("epoch committed", "epoch", e, "level", level)
 	return nil
 }
 
@@ -102,9 +95,12 @@ func (l *levelDir) commit(m *manifest, rank int) error {
 
 // publishManifest writes the manifest into the epoch's directory.
 func (l *levelDir) publishManifest(m *manifest) error {
-	b := m.encode()
+	b, err := m.readable()
+	if err != nil {
+		return err
+	}
 	dir := l.epochPath(m.epoch)
-	have, err := readFile(l.fs, join(dir, manifestName), maxRecordLen)
+	have, err := readRecord(l.fs, join(dir, manifestName))
 	switch {
 	case err == nil && bytes.Equal(have, b):
 		return l.fs.SyncDir(dir) // its writer may not have come so far

@@ -41,18 +41,26 @@ func (s *Store) Pending(ctx context.Context, from, to string) ([]Epoch, error) {
 // does this by itself, and its temporary files would be taken for left-overs.
 // fsys nil is the operating system's. The epoch is 0 when there was nothing to
 // do.
-func FlushDirs(ctx context.Context, fsys vfs.FS, from []string, to string) (Epoch, error) {
+func FlushDirs(ctx context.Context, fsys vfs.FS, from []string, to string) (e Epoch, err error) {
 	v, err := OpenView(fsys, from...)
 	if err != nil {
 		return 0, err
 	}
+	if len(v.dirs) == 0 {
+		return 0, errNoDirs
+	}
+	release, err := v.lock(ctx, "flush "+rand.Text(), true)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	info := v.dirs[0].info
 	s, err := Open(ctx, Options{Job: info.Job, Size: info.Size, FS: fsys, Run: "flush " + rand.Text(),
 		Levels: []LevelConfig{{Name: LevelGlobal, Dir: to}}})
 	if err != nil {
 		return 0, err
 	}
-	e, err := s.flushDirs(ctx, v)
+	e, err = s.flushDirs(ctx, v)
 	return e, errors.Join(err, s.Close())
 }
 
@@ -126,46 +134,4 @@ func (s *Store) flushAll(ctx context.Context, v *View, e Epoch) ([]ShardInfo, er
 		infos = append(infos, info)
 	}
 	return infos, nil
-}
-
-// PruneRules are the keep rules of PruneDirs; see LevelConfig.
-type PruneRules struct {
-	Keep, KeepEvery int
-	DryRun          bool // only say what would go
-}
-
-// PruneDirs removes what the rules do not hold from each of the directories. The
-// last directory counts as the widest level. fsys nil is the operating system's.
-func PruneDirs(ctx context.Context, fsys vfs.FS, dirs []string, rules PruneRules) (map[string][]Epoch, error) {
-	if rules.Keep < 1 {
-		return nil, &OptionError{Field: "Keep", Reason: "keep at least 1 epoch"}
-	}
-	v, err := OpenView(fsys, dirs...)
-	if err != nil {
-		return nil, err
-	}
-	widest, err := v.dirs[len(v.dirs)-1].newestReadable()
-	if err != nil {
-		return nil, err
-	}
-	out := map[string][]Epoch{}
-	for _, d := range v.dirs {
-		l := &level{levelDir: d.levelDir, cfg: LevelConfig{Keep: rules.Keep, KeepEvery: rules.KeepEvery}}
-		dead, err := l.prunable(widest)
-		if err != nil {
-			return out, err
-		}
-		for _, e := range dead {
-			if err := ctx.Err(); err != nil {
-				return out, err
-			}
-			if !rules.DryRun {
-				if err := l.removeEpoch(e); err != nil {
-					return out, fmt.Errorf("remove epoch %d from %s: %w", e, d.path, err)
-				}
-			}
-			out[d.path] = append(out[d.path], e)
-		}
-	}
-	return out, nil
 }

@@ -214,7 +214,49 @@ func crashOnce(t *testing.T, at int, mode crashfs.Survival) {
 	if !errors.Is(err, crashfs.ErrCrashed) {
 		t.Fatalf("crash before op %d: got %v, want ErrCrashed", at, err)
 	}
-	g := f.Crash(mode, uint64(at))
+	checkCrashed(t, f.Crash(mode, uint64(at)), at, last, sure)
+	if n := f.Unsynced(); mode == crashfs.Torn && n <= allOutcomes {
+		for names := range uint64(1) << n {
+			checkCrashed(t, f.CrashNames(names, uint64(at)), at, last, sure)
+		}
+	}
+}
+
+// allOutcomes is up to how many unsynced changes of names all outcomes are tried.
+const allOutcomes = 3
+
+// wholeEpochs makes sure that whatever has a manifest has its shards, and those
+// that it refers to, at that level.
+func (w *world) wholeEpochs() error {
+	for r, s := range w.stores {
+		for _, l := range s.levels {
+			epochs, err := l.epochs()
+			if err != nil {
+				return err
+			}
+			for _, e := range epochs {
+				m, err := l.readManifest(e)
+				if errors.Is(err, ErrNotCommitted) {
+					continue
+				}
+				if err == nil {
+					err = l.probe(m, r)
+				}
+				if err == nil {
+					err = l.checkOrigins(m.shards[r].origins)
+				}
+				if err != nil {
+					return fmt.Errorf("rank %d: epoch %d has a manifest at %s: %w", r, e, l.name, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkCrashed starts the job again on what a crash left.
+func checkCrashed(t *testing.T, g *crashfs.FS, at int, last crashfs.Op, sure Epoch) {
+	t.Helper()
 	fail := func(format string, args ...any) {
 		t.Helper()
 		t.Fatalf("crash before op %d (%s %s), %d sure: %s\nleft:\n%s", at, last.Kind, last.Name, sure,
@@ -224,6 +266,9 @@ func crashOnce(t *testing.T, at int, mode crashfs.Survival) {
 	defer w.close()
 	if err != nil {
 		fail("reopen: %v", err)
+	}
+	if err := w.wholeEpochs(); err != nil {
+		fail("%v", err)
 	}
 	newest, err := w.newest()
 	if err != nil {

@@ -47,13 +47,17 @@ func (s *Store) fetch(ctx context.Context, e Epoch, rank int, from []source) (*S
 	if err != nil {
 		return nil, err
 	}
-	sh := &Shard{store: s, epoch: e, rank: rank, workers: readers(), left: from, leaving: leave}
+	release := s.hold(e)
+	sh := &Shard{store: s, epoch: e, rank: rank, workers: readers(), left: from}
 	c, err := sh.nextCopy(ctx, 0)
 	if err != nil {
+		release()
 		leave()
 		return nil, s.fault("fetch", e, "any", err)
 	}
 	sh.shape = c.idx
+	origins := s.hold(c.idx.origins()...)
+	sh.leaving = func() { release(); origins(); leave() }
 	return sh, nil
 }
 
@@ -237,6 +241,19 @@ func (sh *Shard) readChunk(ctx context.Context, i int, dst []byte, mem *scratch)
 // one level, like ReadAt; Damage tells of the others.
 func (sh *Shard) Verify(ctx context.Context) error {
 	return inParallel(len(sh.shape.chunks), sh.workers, func(i int, mem *scratch) error {
+		return sh.readChunk(ctx, i, mem.whole(int(sh.shape.chunks[i].length)), mem)
+	})
+}
+
+// Check reads a section and throws it away: that its bytes can be had, and are right.
+func (sh *Shard) Check(ctx context.Context, name string) error {
+	sec, ok := sh.shape.section(name)
+	if !ok {
+		return fmt.Errorf("%w: %q", ErrNoSection, name)
+	}
+	n := int((sec.size + int64(sh.shape.chunkBytes) - 1) / int64(sh.shape.chunkBytes))
+	return inParallel(n, sh.workers, func(i int, mem *scratch) error {
+		i += sec.first
 		return sh.readChunk(ctx, i, mem.whole(int(sh.shape.chunks[i].length)), mem)
 	})
 }

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,39 @@ func readFile(fsys vfs.FS, name string, limit int64) (b []byte, err error) {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	return b, nil
+}
+
+// readRecord reads a file that is one record, at most as long as records may be.
+func readRecord(fsys vfs.FS, name string) (b []byte, err error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	n, err := f.Size()
+	if err == nil {
+		err = checkHead(f, name, n)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	return readFile(fsys, name, maxRecordLen)
+}
+
+// checkHead compares the length of a large file with what its record says before
+// memory is taken for it.
+func checkHead(f vfs.File, name string, n int64) error {
+	const small = 1 << 20
+	if n <= small {
+		return nil
+	}
+	b := make([]byte, recordHead)
+	if err := readFull(f, b, 0); err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	if want := int64(binary.LittleEndian.Uint32(b[12:])) + recordExtra; string(b[:8]) != recordMagic || want != n {
+		return &CorruptError{File: name, Len: n, Reason: "length is not that of its record"}
+	}
+	return nil
 }
 
 // writeFile writes and syncs a new small file. Its name is not durable yet.

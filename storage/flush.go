@@ -35,6 +35,7 @@ func (s *Store) FlushFrom(ctx context.Context, e Epoch, from, to string, secs []
 	if err != nil {
 		return ShardInfo{}, err
 	}
+	defer s.hold(e)()
 	info, err := s.flush(ctx, e, from, l, secs)
 	return info, s.fault("flush", e, to, err)
 }

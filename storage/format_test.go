@@ -57,6 +57,9 @@ func examples(t *testing.T) map[string][]byte {
 		"marker":   (&marker{job: "sun", size: 2, level: LevelLocal}).encode(),
 		"shard":    shard,
 		"manifest": m.encode(),
+		"ledger": (&ledger{rank: 1, node: "n1", levels: []ledgerLevel{
+			{name: LevelLocal, keep: 2, epochs: []ledgerEpoch{{epoch: 7, files: []string{shardName(1)}}}},
+			{name: LevelGlobal, keep: 2, keepEvery: 100, epochs: []ledgerEpoch{{epoch: 7}}}}}).encode(),
 	}
 }
 

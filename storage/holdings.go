@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// holding says what one rank's directory of a level has of a committed epoch.
+// holding says what one rank's directory of a level has of an epoch.
 type holding struct {
 	from   int // rank
 	level  string
 	epoch  Epoch
-	id     [16]byte
-	shards []int   // ranks whose shards lie there
-	rows   []rowID // parity rows that lie there
+	id     [16]byte // of the manifest; zero: it has none, so what is there may be of a given-up attempt
+	shards []int    // ranks whose shards lie there
+	rows   []rowID  // parity rows that lie there
 }
 
 // rowID names row j of the parity that a rank encoded.
@@ -35,18 +35,16 @@ func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
 			continue
 		}
 		epochs, err := l.epochs()
-		if err != nil {
+		if err != nil && l.out == nil {
 			return nil, err
 		}
 		for _, e := range epochs {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			h, err := l.holding(e)
+			h, err := l.holding(e, s.opt.Size)
 			if err != nil {
-				if !errors.Is(err, ErrNotCommitted) {
-					s.log.Warn("epoch cannot be offered to other ranks", "epoch", e, "level", l.name, "err", err)
-				}
+				s.log.Warn("epoch cannot be offered to other ranks", "epoch", e, "level", l.name, "err", err)
 				continue
 			}
 			h.from = s.opt.Rank
@@ -56,12 +54,18 @@ func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
 	return encodeHoldings(list), nil
 }
 
-func (d *levelDir) holding(e Epoch) (holding, error) {
+// holding lists what there is. A directory without a manifest counts, and so does one
+// whose manifest is damaged: the manifest was written after all shards were durable, by
+// one rank after the other, and another rank may have it.
+func (d *levelDir) holding(e Epoch, size int) (holding, error) {
+	h := holding{level: d.name, epoch: e}
 	m, err := d.readManifest(e)
-	if err != nil {
+	switch {
+	case err == nil:
+		h.id = m.id()
+	case !absent(err) && !errors.Is(err, ErrCorrupt):
 		return holding{}, err
 	}
-	h := holding{level: d.name, epoch: e, id: m.id()}
 	files, err := d.fs.ReadDir(d.epochPath(e))
 	if err != nil {
 		return holding{}, err
@@ -69,7 +73,7 @@ func (d *levelDir) holding(e Epoch) (holding, error) {
 	for _, f := range files {
 		rank, j, ok := parseName(f.Name)
 		switch {
-		case !ok || rank >= m.size:
+		case !ok || rank >= size:
 		case j >= 0:
 			h.rows = append(h.rows, rowID{rank, j})
 		default:
@@ -179,7 +183,20 @@ type peerSource struct {
 func (p *peerSource) levelName() string { return p.level }
 
 func (p *peerSource) locate(ctx context.Context, e Epoch, rank int) (*extent, error) {
-	return p.with(ctx, func(d *levelDir) (*extent, error) { return d.locate(ctx, e, rank) })
+	x, err := p.with(ctx, func(d *levelDir) (*extent, error) { return d.locate(ctx, e, rank) })
+	if err == nil || ctx.Err() != nil {
+		return x, err
+	}
+	// The shard may be there all the same, and the manifest elsewhere.
+	l, lerr := p.s.at(p.level)
+	if lerr != nil {
+		return nil, err
+	}
+	m, merr := p.s.manifestOf(ctx, l, e)
+	if merr != nil {
+		return nil, err
+	}
+	return p.with(ctx, func(d *levelDir) (*extent, error) { return d.locateIn(m, rank) })
 }
 
 // with uses the directory through a connection that ends with the call; files
@@ -228,13 +245,33 @@ func (s *Store) sourcesAt(l *level, e Epoch, rank int) []source {
 }
 
 // manifestOf reads an epoch's manifest of a level from the own directory, or
-// from that of another rank which has one.
+// from that of another rank which has one. That of the level parity describes the
+// shards of the level local, too.
 func (s *Store) manifestOf(ctx context.Context, l *level, e Epoch) (*manifest, error) {
+	m, err := s.manifestAt(ctx, l, e)
+	if err == nil || l.name != LevelLocal || ctx.Err() != nil {
+		return m, err
+	}
+	parity, perr := s.at(LevelParity)
+	if perr != nil {
+		return nil, err
+	}
+	if m, perr = s.manifestAt(ctx, parity, e); perr != nil {
+		return nil, err
+	}
+	m.level, m.data, m.parity = l.name, 0, 0
+	for i := range m.shards {
+		m.shards[i].Holders = nil
+	}
+	return m, nil
+}
+
+func (s *Store) manifestAt(ctx context.Context, l *level, e Epoch) (*manifest, error) {
 	m, err := l.readManifest(e)
 	if err == nil {
 		return m, nil
 	}
-	for _, r := range s.holders(l.name, e, func(*holding) bool { return true }) {
+	for _, r := range s.holders(l.name, e, func(h *holding) bool { return h.id != [16]byte{} }) {
 		d, f := s.peerDir(ctx, r, l.name)
 		m, merr := d.readManifest(e)
 		f.close()

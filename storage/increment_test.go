@@ -81,7 +81,7 @@ func TestFlushOfIncrement(t *testing.T) {
 				t.Errorf("the copy refers to %v", info.Origins())
 			}
 			for e := Epoch(1); e <= 2; e++ {
-				if err := stores[0].levels[0].removeEpoch(e); err != nil {
+				if _, err := stores[0].levels[0].removeEpoch(e); err != nil {
 					t.Fatal(err)
 				}
 			}

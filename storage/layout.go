@@ -27,6 +27,9 @@ const (
 
 func epochName(e Epoch) string { return fmt.Sprintf("%s%010d", epochPrefix, uint64(e)) }
 
+// maxEpoch leaves room for those that follow the greatest name in a directory.
+const maxEpoch = 1 << 62
+
 // parseEpoch reads a directory name back; names that epochName does not make
 // are not epochs.
 func parseEpoch(name string) (Epoch, bool) {
@@ -35,7 +38,7 @@ func parseEpoch(name string) (Epoch, bool) {
 		return 0, false
 	}
 	v, err := strconv.ParseUint(digits, 10, 64)
-	if err != nil || v == 0 || epochName(Epoch(v)) != name {
+	if err != nil || v == 0 || v > maxEpoch || epochName(Epoch(v)) != name {
 		return 0, false
 	}
 	return Epoch(v), true

@@ -19,9 +19,10 @@ import (
 //	<dir>/epoch-0000000007/manifest         commits the epoch
 type levelDir struct {
 	fs    vfs.FS
-	name  string // of the level
+	name  string // of the level; empty: not known
 	path  string
-	owner int // rank whose store the directory belongs to; it clears away temporary files
+	of    *DirInfo // whose it is, where manifests of others are damage; nil: the caller looks
+	owner int      // rank whose store the directory belongs to; it clears away temporary files
 }
 
 // unusable wraps what the system said about the directory with the remedy.
@@ -30,10 +31,16 @@ func (d *levelDir) unusable(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		remedy = "create it, mount it, or correct the path"
-	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
+	case errors.Is(err, fs.ErrPermission):
 		remedy = "give this user write permission, or choose another directory"
+	case errors.Is(err, syscall.EROFS):
+		remedy = "have it mounted for writing, or choose another directory"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		remedy = "make room there: files of other jobs, older epochs by 'holdfast prune'; or choose another directory"
 	case errors.Is(err, syscall.ENOTDIR):
 		remedy = "name a directory, not a file"
+	case errors.Is(err, vfs.ErrUnsafe):
+		remedy = "use a directory of your own that nobody else can write to"
 	case errors.Is(err, ErrCorrupt):
 		remedy = "remove " + markerName + " if this is the right directory"
 	}
@@ -47,6 +54,9 @@ func (d *levelDir) prepare(rank int, create bool) error {
 		if err := d.makeDir(d.path, filepath.Dir(d.path)); err != nil {
 			return d.unusable(err)
 		}
+	}
+	if err := d.fs.CheckDir(d.path, true); err != nil {
+		return d.unusable(err)
 	}
 	probe := join(d.path, tempName("probe", rank))
 	if err := writeFile(d.fs, probe, nil); err != nil {
@@ -64,14 +74,7 @@ func (d *levelDir) prepare(rank int, create bool) error {
 func (d *levelDir) makeDir(path, parent string) error {
 	err := d.fs.Mkdir(path)
 	if errors.Is(err, fs.ErrExist) {
-		info, serr := d.fs.Stat(path)
-		if serr != nil {
-			return serr
-		}
-		if !info.Dir {
-			return &fs.PathError{Op: "mkdir", Path: path, Err: syscall.ENOTDIR}
-		}
-		err = nil
+		err = d.fs.CheckDir(path, path == d.path)
 	}
 	if err != nil {
 		return err
@@ -80,6 +83,16 @@ func (d *levelDir) makeDir(path, parent string) error {
 }
 
 func (d *levelDir) epochPath(e Epoch) string { return join(d.path, epochName(e)) }
+
+// epochFile is the path of a file of an epoch. It fails where the epoch's
+// directory is not one that this user alone can have filled.
+func (d *levelDir) epochFile(e Epoch, name string) (string, error) {
+	dir := d.epochPath(e)
+	if err := d.fs.CheckDir(dir, false); err != nil {
+		return "", err
+	}
+	return join(dir, name), nil
+}
 
 func (d *levelDir) ensureEpoch(e Epoch) error { return d.makeDir(d.epochPath(e), d.path) }
 
@@ -102,8 +115,11 @@ func (d *levelDir) epochs() ([]Epoch, error) {
 
 // readManifest reads an epoch's manifest. An absent one is ErrNotCommitted.
 func (d *levelDir) readManifest(e Epoch) (*manifest, error) {
-	file := join(d.epochPath(e), manifestName)
-	b, err := readFile(d.fs, file, maxRecordLen)
+	file, err := d.epochFile(e, manifestName)
+	var b []byte
+	if err == nil {
+		b, err = readRecord(d.fs, file)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotCommitted
 	}
@@ -114,8 +130,18 @@ func (d *levelDir) readManifest(e Epoch) (*manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.epoch != e {
-		return nil, &CorruptError{File: file, Len: int64(len(b)), Reason: fmt.Sprintf("manifest of epoch %d", m.epoch)}
+	bad := func(format string, args ...any) (*manifest, error) {
+		return nil, &CorruptError{File: file, Len: int64(len(b)), Reason: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case m.epoch != e:
+		return bad("manifest of epoch %d", m.epoch)
+	case d.name != "" && m.level != d.name:
+		return bad("manifest of level %s in a directory of level %s", m.level, d.name)
+	case d.of != nil && m.job != d.of.Job:
+		return bad("manifest of job %q in a directory of job %q", m.job, d.of.Job)
+	case d.of != nil && m.size != d.of.Size:
+		return bad("manifest of %d ranks in a directory of %d", m.size, d.of.Size)
 	}
 	return m, nil
 }
@@ -129,13 +155,17 @@ func (d *levelDir) hasManifest(e Epoch) (bool, error) {
 	return err == nil, err
 }
 
-// publish gives a complete, synced temporary file its final name for good.
+// publish gives a complete, synced temporary file its final name for good. If
+// that cannot be made durable, no name is left.
 func (d *levelDir) publish(e Epoch, temp, final string) error {
 	dir := d.epochPath(e)
 	if err := d.fs.Rename(join(dir, temp), join(dir, final)); err != nil {
 		return err
 	}
-	return d.fs.SyncDir(dir)
+	if err := d.fs.SyncDir(dir); err != nil {
+		return errors.Join(err, removeIfThere(d.fs, join(dir, final)))
+	}
+	return nil
 }
 
 // clearTemps removes what an earlier run of this rank left unfinished.

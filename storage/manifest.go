@@ -43,6 +43,9 @@ func decodeManifest(file string, b []byte) (*manifest, error) {
 	if m.epoch == 0 || size == 0 || int64(size)*shardInfoMin > int64(len(d.b)) {
 		return bad("epoch or size out of range")
 	}
+	if !m.shapeFits() {
+		return bad(fmt.Sprintf("groups of %d data and %d parity at level %s", m.data, m.parity, m.level))
+	}
 	m.size = int(size)
 	m.shards = make([]ShardInfo, m.size)
 	for r := range m.shards {
@@ -57,9 +60,21 @@ func decodeManifest(file string, b []byte) (*manifest, error) {
 	return m, nil
 }
 
+// maxParity bounds data and parity of a group together: Reed-Solomon code over
+// GF(2^8) has no more.
+const maxParity = 256
+
+// shapeFits says whether groups can have the shape that the manifest gives.
+func (m *manifest) shapeFits() bool {
+	if m.level != LevelParity {
+		return m.data == 0 && m.parity == 0
+	}
+	return m.data > 0 && m.parity > 0 && m.data+m.parity <= maxParity
+}
+
 // shard returns the entry of a rank.
 func (m *manifest) shard(rank int) (ShardInfo, error) {
-	if rank >= m.size {
+	if rank < 0 || rank >= m.size {
 		return ShardInfo{}, fmt.Errorf("epoch %d has %d ranks and none numbered %d", m.epoch, m.size, rank)
 	}
 	return m.shards[rank], nil

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 )
 
@@ -43,22 +44,62 @@ func (d *levelDir) claim(want marker, rank int) error {
 			have, err = d.readMarker()
 		}
 	}
+	if errors.Is(err, ErrCorrupt) && d.ours(want) {
+		have, err = &want, d.replaceMarker(want, rank)
+	}
 	if err != nil {
 		return d.unusable(err)
 	}
-	if have.job != want.job {
-		return &JobError{Level: d.name, Dir: d.path, Have: have.job, Want: want.job}
-	}
-	if have.size != want.size {
-		return &SizeError{Level: d.name, Dir: d.path, Have: have.size, Want: want.size}
-	}
-	if have.level != want.level {
-		return &DirError{Level: d.name, Dir: d.path, Err: errors.New("it is the directory of level " + have.level),
-			Remedy: "give each level its own directory"}
+	if err := d.fits(have, want); err != nil {
+		return err
 	}
 	// The winner may not have synced the name yet when we saw it.
 	if err := d.fs.SyncDir(d.path); err != nil {
 		return d.unusable(err)
+	}
+	return nil
+}
+
+// ours says whether the epochs in a directory whose marker is damaged are all of the
+// job and level, and there is one.
+func (d *levelDir) ours(want marker) bool {
+	epochs, err := d.epochs()
+	found := false
+	for _, e := range epochs {
+		m, merr := d.readManifest(e)
+		switch {
+		case absent(merr):
+		case merr != nil || m.job != want.job || m.size != want.size || m.level != want.level:
+			return false
+		default:
+			found = true
+		}
+	}
+	return err == nil && found
+}
+
+// replaceMarker puts a good marker in the place of a damaged one.
+func (d *levelDir) replaceMarker(m marker, rank int) error {
+	temp := join(d.path, tempName(markerName, rank))
+	if err := writeFile(d.fs, temp, m.encode()); err != nil {
+		return err
+	}
+	if err := d.fs.Rename(temp, join(d.path, markerName)); err != nil {
+		return err
+	}
+	return d.fs.SyncDir(d.path)
+}
+
+// fits says whether the directory is that of the job and level.
+func (d *levelDir) fits(have *marker, want marker) error {
+	switch {
+	case have.job != want.job:
+		return &JobError{Level: d.name, Dir: d.path, Have: have.job, Want: want.job}
+	case have.size != want.size:
+		return &SizeError{Level: d.name, Dir: d.path, Have: have.size, Want: want.size}
+	case have.level != want.level:
+		return &DirError{Level: d.name, Dir: d.path, Err: fmt.Errorf("%w, %s", errOtherLevel, have.level),
+			Remedy: "give each level its own directory"}
 	}
 	return nil
 }

@@ -45,6 +45,7 @@ type Part struct {
 	spec   *shardSpec
 	digest [16]byte
 	bytes  int64
+	stored int64
 }
 
 // NewPart prepares to write this rank's shard of an epoch that is committed at
@@ -89,6 +90,10 @@ func (s *Store) newPart(ctx context.Context, e Epoch, from string, to *level, se
 // Size is to be told to the other ranks of the node.
 func (p *Part) Size() PartSize { return PartSize{Bytes: p.bytes, Room: p.spec.room} }
 
+// Stored is how many bytes of chunks Write has written, once it has returned: less than
+// Size sets aside where they were compressed.
+func (p *Part) Stored() int64 { return p.stored }
+
 // roomNeeded is the length of the shard if nothing can be compressed. The chunks
 // are those that are wanted.
 func (p *shardSpec) roomNeeded() (int64, error) {
@@ -129,6 +134,7 @@ func (p *Part) Write(ctx context.Context, n NodePack) error {
 		return err
 	}
 	defer leave()
+	defer p.store.hold(n.Epoch)()
 	return p.store.fault("flush", n.Epoch, n.To, p.write(ctx, &n))
 }
 
@@ -170,6 +176,7 @@ func (p *Part) write(ctx context.Context, n *NodePack) error {
 		return p.to.spaceError(err, p.spec.room)
 	}
 	p.to.remember(n.Epoch, idx)
+	p.stored = info.Stored
 	return nil
 }
 
@@ -252,6 +259,7 @@ func (s *Store) SealPacks(ctx context.Context, n NodePack) ([]ShardInfo, error) 
 		return nil, err
 	}
 	defer leave()
+	defer s.hold(n.Epoch)()
 	infos, err := s.sealPacks(ctx, &n)
 	return infos, s.fault("flush", n.Epoch, n.To, err)
 }

@@ -35,6 +35,11 @@ func packTogether(ctx context.Context, stores []*Store, e Epoch, secs func(r int
 		return nil, n, errors.Join(err, stores[0].DropPacks(n))
 	}
 	infos, err := stores[0].SealPacks(ctx, n)
+	for r := range infos {
+		if got, want := parts[r].Stored(), infos[r].Stored; got != want {
+			err = errors.Join(err, fmt.Errorf("rank %d says it stored %d bytes, its shard has %d", r, got, want))
+		}
+	}
 	return infos, n, err
 }
 

@@ -31,6 +31,11 @@ type Options struct {
 	// Levels, nearest first. At least one.
 	Levels []LevelConfig
 
+	// Degrade opens the store also where some levels cannot be written to: they are
+	// full, read-only, missing or damaged. Out names them. The ranks then agree on
+	// the levels that they use.
+	Degrade bool
+
 	// Nodes names the node of every rank, and Transport connects their stores.
 	// Levels partner and parity need both.
 	Nodes     []string
@@ -47,10 +52,19 @@ type Options struct {
 	Mapped   func(b []byte)
 	Unmapped func(b []byte) error
 
+	// Sharing says who besides this user may read what is written: "private"
+	// (nobody; "" is the same), "group" or "world". Nobody else may ever write.
+	Sharing string
+	// AllowForeign uses directories and files that belong to other users or that
+	// others may write to, and links that others may have made. Whoever can write
+	// there can make the job restore what he likes.
+	AllowForeign bool
+
 	Logger *slog.Logger // nil: silent. It should say the rank: Store does not
-	FS     vfs.FS       // nil: the operating system's
+	FS     vfs.FS       // nil: the operating system's, with Sharing and AllowForeign
 
 	pool, inbound *buffers      // tests share them: mapping memory is slow
+	keepTemps     bool          // others work under this rank's name in the directories
 	beat          time.Duration // of run locks; tests do not wait so long
 }
 
@@ -119,8 +133,12 @@ func (o *Options) validate() error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	sharing, err := vfs.ParseSharing(o.Sharing)
+	if err != nil {
+		return bad("Sharing", "%v", err)
+	}
 	if o.FS == nil {
-		o.FS = vfs.OS{}
+		o.FS = vfs.OS{AllowForeign: o.AllowForeign, Sharing: sharing}
 	}
 	o.Levels = append([]LevelConfig(nil), o.Levels...)
 	dirs := map[string]string{}
@@ -203,7 +221,7 @@ func (l *LevelConfig) validate(field string, dirs map[string]string) error {
 		return bad("BytesPerSec", "is %d", l.BytesPerSec)
 	case l.Copies < 0:
 		return bad("Copies", "is %d", l.Copies)
-	case l.Data < 0 || l.Parity < 0 || (l.Data == 0) != (l.Parity == 0) || l.Data+l.Parity > 256:
+	case l.Data < 0 || l.Parity < 0 || (l.Data == 0) != (l.Parity == 0) || l.Data+l.Parity > maxParity:
 		return bad("Data, Parity", "are %d and %d: both at least 1, together at most 256", l.Data, l.Parity)
 	}
 	if l.Keep == 0 {

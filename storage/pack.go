@@ -41,6 +41,7 @@ func (s *Store) FlushNode(ctx context.Context, e Epoch, from, to string, ranks [
 	if l.name == LevelPartner || l.name == LevelParity {
 		return nil, &OptionError{Field: "Levels", Reason: "level " + to + " is filled by every rank's own Flush"}
 	}
+	defer s.hold(e)()
 	infos, err := s.flushNode(ctx, e, from, l, ranks)
 	return infos, s.fault("flush", e, to, err)
 }
@@ -253,7 +254,10 @@ func decodePackIndex(file string, b []byte) ([]ShardInfo, error) {
 
 // readPack reads the index of a pack.
 func (d *levelDir) readPack(e Epoch, name string) (infos []ShardInfo, err error) {
-	file := join(d.epochPath(e), name)
+	file, err := d.epochFile(e, name)
+	if err != nil {
+		return nil, err
+	}
 	f, err := d.fs.Open(file)
 	if err != nil {
 		return nil, err
@@ -294,7 +298,7 @@ func (l *level) openPack(e Epoch, name string, job packJob) ([]ShardInfo, []*sha
 		if infos[i].Rank != sh.rank || infos[i].Digest != sh.digest || infos[i].pack != job.first {
 			return nil, nil, errOtherPack
 		}
-		x, err := l.openExtent(join(l.epochPath(e), name), infos[i])
+		x, err := l.openExtent(e, name, infos[i])
 		if err != nil {
 			return nil, nil, err
 		}

@@ -177,6 +177,9 @@ func (f *peerFS) Remove(name string) error     { return f.do(wireRemove, name) }
 func (f *peerFS) SyncDir(name string) error    { return f.do(wireSyncDir, name) }
 func (f *peerFS) Link(from, to string) error   { return errors.ErrUnsupported }
 
+// CheckDir leaves it to the rank whose directory it is.
+func (f *peerFS) CheckDir(string, bool) error { return nil }
+
 func (f *peerFS) ReadDir(name string) ([]vfs.Entry, error) {
 	d, err := f.call(wireReadDir, name)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // Commit. Sources must not change meanwhile. A shard that an earlier attempt
 // left uncommitted is replaced; a committed epoch is not (ErrCommitted). On any
 // error nothing of the shard is left, and older epochs are as they were. A full
-// level is a *SpaceError.
+// level is a *SpaceError, a shard that could not be read back a *LimitError.
 func (s *Store) Put(ctx context.Context, e Epoch, level string, secs []Section) (ShardInfo, error) {
 	leave, err := s.enter()
 	if err != nil {
@@ -43,11 +43,15 @@ func (s *Store) putShard(ctx context.Context, l *level, spec *shardSpec, p *thro
 	if e == 0 {
 		return ShardInfo{}, errors.New("epoch 0 is no epoch")
 	}
+	if err := spec.fits(); err != nil {
+		return ShardInfo{}, err
+	}
 	done, err := s.turn(ctx)
 	if err != nil {
 		return ShardInfo{}, err
 	}
 	defer done()
+	defer s.hold(e)()
 	if err := l.ensureEpoch(e); err != nil {
 		return ShardInfo{}, l.unusable(err)
 	}

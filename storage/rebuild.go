@@ -62,6 +62,9 @@ var errNoOtherWay = errors.New("no other way to compute the shard")
 
 // group finds a rank's parity group and its place there.
 func (m *manifest) group(rank int) ([]int, int, error) {
+	if m.level != LevelParity || !m.shapeFits() {
+		return nil, 0, fmt.Errorf("epoch %d has no parity groups at level %s", m.epoch, m.level)
+	}
 	nodes := make([]string, m.size)
 	for r := range nodes {
 		nodes[r] = m.shards[r].Node
@@ -127,7 +130,10 @@ func (r *rebuilt) openRow(ctx context.Context, st stripe, j int) (*shardCopy, er
 }
 
 func (d *levelDir) openRow(e Epoch, id rowID, want []byte) (*shardCopy, error) {
-	file := join(d.epochPath(e), rowName(id.rank, id.j))
+	file, err := d.epochFile(e, rowName(id.rank, id.j))
+	if err != nil {
+		return nil, err
+	}
 	f, err := d.fs.Open(file)
 	if err != nil {
 		return nil, err
@@ -317,7 +323,7 @@ func (s *Store) openMember(ctx context.Context, e Epoch, info ShardInfo) (*exten
 // is that one.
 func (d *levelDir) openCommitted(e Epoch, info ShardInfo) (*extent, error) {
 	info.pack, info.base = noPack, 0
-	x, err := d.openExtent(join(d.epochPath(e), shardName(info.Rank)), info)
+	x, err := d.openExtent(e, shardName(info.Rank), info)
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,8 @@ const (
 	kindParityGroup recordKind = 6
 	kindTrial       recordKind = 7
 	kindRunLock     recordKind = 8
+	kindLedger      recordKind = 9
+	kindBegun       recordKind = 10
 )
 
 func (k recordKind) String() string {
@@ -52,6 +54,10 @@ func (k recordKind) String() string {
 		return "restore trials"
 	case kindRunLock:
 		return "run lock"
+	case kindLedger:
+		return "ledger"
+	case kindBegun:
+		return "note that the job has begun"
 	}
 	return "unknown record"
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
@@ -20,6 +21,7 @@ import (
 type cluster struct {
 	t      *testing.T
 	fs     *crashfs.FS
+	wrap   vfs.FS   // what the stores see of fs; nil: fs
 	nodes  []string // of each rank
 	stores []*storage.Store
 	net    *storagetest.Loopback
@@ -70,7 +72,7 @@ func (c *cluster) tryStart(levels ...storage.LevelConfig) error {
 		}
 		s, err := storage.Open(c.t.Context(), storage.Shared(storage.Options{
 			Job: "cluster", Rank: r, Size: len(c.nodes), Node: n, Nodes: c.nodes,
-			FS: c.fs, Transport: c.net.Rank(r), Levels: mine}))
+			FS: c.files(), Transport: c.net.Rank(r), Levels: mine}))
 		if err != nil {
 			return err
 		}
@@ -78,6 +80,13 @@ func (c *cluster) tryStart(levels ...storage.LevelConfig) error {
 		c.t.Cleanup(func() { s.Close() })
 	}
 	return c.learn()
+}
+
+func (c *cluster) files() vfs.FS {
+	if c.wrap != nil {
+		return c.wrap
+	}
+	return c.fs
 }
 
 func (c *cluster) learn() error {

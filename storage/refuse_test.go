@@ -64,7 +64,7 @@ func TestRefusedDirectories(t *testing.T) {
 }
 
 func TestUnwritableDirectory(t *testing.T) {
-	for _, errno := range []error{fs.ErrPermission, syscall.EROFS} {
+	for errno, remedy := range map[error]string{fs.ErrPermission: "write permission", syscall.EROFS: "mounted for writing", syscall.ENOSPC: "make room"} {
 		f := crashfs.New()
 		f.MkdirAll("/d")
 		f.SetRule(func(op crashfs.Op) error {
@@ -75,7 +75,7 @@ func TestUnwritableDirectory(t *testing.T) {
 		})
 		err := open(t, Options{Job: "j", Size: 1, FS: f, Levels: []LevelConfig{{Name: LevelLocal, Dir: "/d"}}})
 		var bad *DirError
-		if !errors.As(err, &bad) || !errors.Is(err, errno) || !strings.Contains(err.Error(), "write permission") {
+		if !errors.As(err, &bad) || !errors.Is(err, errno) || !strings.Contains(err.Error(), remedy) {
 			t.Errorf("got %v, want a *DirError with a remedy", err)
 		}
 	}

@@ -26,6 +26,7 @@ func (s *Store) Rebuild(ctx context.Context, e Epoch, level string) error {
 	}
 	m, err := s.manifestOf(ctx, l, e)
 	if err == nil {
+		defer s.hold(append(m.origins(), e)...)()
 		switch l.name {
 		case LevelLocal:
 			err = s.rebuildShard(ctx, m, &l.levelDir, l)

@@ -206,8 +206,11 @@ func crashOfFlushDirs(t *testing.T) {
 }
 
 // TestCrashOfPrune goes down at every operation of 'holdfast prune': what the
-// rules keep is whole, and a second run ends the work.
-func TestCrashOfPrune(t *testing.T) {
+// rules keep is whole, and a second run ends the work. See TestCrashOfFlushDirs
+// for the lock.
+func TestCrashOfPrune(t *testing.T) { synctest.Test(t, crashOfPrune) }
+
+func crashOfPrune(t *testing.T) {
 	prepare := func() *crashfs.FS {
 		f := newWorldFS()
 		w, err := openWorld(f)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -50,8 +51,11 @@ func (v *server) accept() {
 func (v *server) handle(c net.Conn, from int) {
 	defer c.Close()
 	defer context.AfterFunc(v.ctx, func() { c.Close() })()
-	h := &session{v: v, c: c}
+	h := &session{v: v, c: c, holds: map[Epoch]func(){}}
 	err := h.run()
+	for _, release := range h.holds {
+		release()
+	}
 	if h.f != nil {
 		err = errors.Join(err, h.endWrites(), h.f.Close())
 	}
@@ -67,6 +71,8 @@ type session struct {
 	c   net.Conn
 	f   vfs.File
 	buf []byte
+
+	holds map[Epoch]func() // the epochs that it has named, until it ends
 
 	w *blockQueue
 }
@@ -138,11 +144,21 @@ func (h *session) serve(op wireOp, d *decoder, reply *encoder) error {
 	if writes(op) && l.name != LevelPartner && l.name != LevelParity {
 		return fmt.Errorf("level %s takes no files from other ranks: %w", l.name, fs.ErrPermission)
 	}
-	name, err := inside(l, d.str())
+	rel := d.str()
+	name, err := inside(l, rel)
 	if err != nil {
 		return err
 	}
+	h.hold(rel)
 	return h.named(op, l, name, d, reply)
+}
+
+// hold keeps Prune away from the epoch that a name lies in.
+func (h *session) hold(name string) {
+	first, _, _ := strings.Cut(name, "/")
+	if e, ok := parseEpoch(first); ok && h.holds[e] == nil {
+		h.holds[e] = h.v.s.hold(e)
+	}
 }
 
 func writes(op wireOp) bool {
@@ -170,6 +186,14 @@ func inside(l *level, name string) (string, error) {
 
 // named serves the requests that name a file or directory.
 func (h *session) named(op wireOp, l *level, name string, d *decoder, reply *encoder) (err error) {
+	switch op {
+	case wireCreate, wireOpen:
+		if dir := filepath.Dir(name); dir != l.path {
+			if err := l.fs.CheckDir(dir, false); err != nil {
+				return err
+			}
+		}
+	}
 	switch op {
 	case wireCreate:
 		return h.open(l.fs.Create(name, d.str() == createDirect))
@@ -257,8 +281,14 @@ func (h *session) write(head frameHead) error {
 		_, err = io.ReadFull(h.c, p.buf[:head.n-fields])
 	}
 	data := p.buf[:head.n-fields]
-	if err == nil && crcUpdate(crcOf(at[:]), data) != head.crc {
+	d := decoder{b: at[:]}
+	off := d.i64()
+	switch {
+	case err != nil:
+	case crcUpdate(crcOf(at[:]), data) != head.crc:
 		err = fmt.Errorf("checksum of a write does not match: %w", errWire)
+	case d.bad:
+		err = fmt.Errorf("write at an offset beyond any file: %w", errWire)
 	}
 	if err != nil {
 		p.drop()
@@ -267,8 +297,7 @@ func (h *session) write(head frameHead) error {
 	if h.w == nil {
 		h.w = newBlockQueue(h.f)
 	}
-	d := decoder{b: at[:]}
-	h.w.put(block{p: data, off: d.i64(), from: p})
+	h.w.put(block{p: data, off: off, from: p})
 	return nil
 }
 

@@ -221,10 +221,14 @@ func (d *levelDir) locateIn(m *manifest, rank int) (*extent, error) {
 	if info.pack != noPack {
 		name = packName(info.pack)
 	}
-	return d.openExtent(join(d.epochPath(m.epoch), name), info)
+	return d.openExtent(m.epoch, name, info)
 }
 
-func (d *levelDir) openExtent(file string, info ShardInfo) (*extent, error) {
+func (d *levelDir) openExtent(e Epoch, name string, info ShardInfo) (*extent, error) {
+	file, err := d.epochFile(e, name)
+	if err != nil {
+		return nil, err
+	}
 	f, err := d.fs.Open(file)
 	if err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ func (i *ShardInfo) decode(d *decoder) {
 	for range d.count(2) {
 		i.Holders = append(i.Holders, d.str())
 	}
-	if i.pack < noPack {
+	if i.pack < noPack || i.base+i.ShardBytes < 0 || i.base+i.ShardBytes > 1<<62 {
 		d.bad = true
 	}
 }

@@ -44,6 +44,9 @@ func writeShard(ctx context.Context, w *blockWriter, spec *shardSpec) (ShardInfo
 		epoch: spec.head.epoch, rank: spec.head.rank, size: spec.head.size,
 		chunkBytes: chunkBytes,
 	}
+	if err := spec.fits(); err != nil {
+		return ShardInfo{}, nil, err
+	}
 	if err := w.copyIn(spec.head.encode()); err != nil {
 		return ShardInfo{}, nil, err
 	}
@@ -62,6 +65,9 @@ func (s *shardWriter) end() (ShardInfo, error) {
 	f := footer{
 		magic: footerMagic, indexOff: s.w.pos() - s.start, indexLen: int64(len(index)), indexHash: hashOf(index),
 		epoch: s.idx.epoch, rank: s.idx.rank,
+	}
+	if _, err := decodeIndex(s.spec.fileName(), index, f.indexOff); err != nil {
+		return ShardInfo{}, fmt.Errorf("the shard could not be read back: %w", err)
 	}
 	if err := s.w.copyIn(index); err != nil {
 		return ShardInfo{}, err
@@ -85,9 +91,6 @@ func (s *shardWriter) end() (ShardInfo, error) {
 }
 
 func (s *shardWriter) section(ctx context.Context, sec *Section) error {
-	if len(sec.Name) > 1<<16-1 {
-		return fmt.Errorf("section name of %d bytes is too long", len(sec.Name))
-	}
 	if _, dup := s.idx.section(sec.Name); dup {
 		return fmt.Errorf("two sections are named %q", sec.Name)
 	}

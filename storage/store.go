@@ -17,6 +17,7 @@ type Store struct {
 	pool   *buffers
 	turns  chan struct{} // one entry per shard being written
 	gate   gate          // holds back copying while the program captures
+	votes  atomic.Bool   // the program tells what all ranks have
 	copied atomic.Int64  // bytes written for copies between levels
 
 	serving *server  // nil without Transport
@@ -24,9 +25,11 @@ type Store struct {
 	pulse   pulse
 
 	mu     sync.Mutex
-	closed bool           // guarded by mu
-	users  sync.WaitGroup // operations under way
-	known  []holding      // guarded by mu: what other ranks have, by Learn
+	closed bool            // guarded by mu
+	users  sync.WaitGroup  // operations under way
+	known  []holding       // guarded by mu: what other ranks have, by Learn
+	inUse  map[Epoch]int   // guarded by mu: how often each epoch is held, by hold
+	told   map[string]bool // guarded by mu: what Prune has said that it left
 }
 
 // level is a level with what this rank remembers of it.
@@ -35,11 +38,14 @@ type level struct {
 	cfg  LevelConfig
 	pace *pace
 	lock *runLock // set when this store has it; then the beating's alone
+	out  error    // why it cannot be written to; see Options.Degrade
 
 	mu   sync.Mutex
 	puts map[Epoch][]*shardIndex // guarded by mu: put here and not yet committed
 	base map[int]*shardIndex     // guarded by mu: last committed shard of each rank put here
 	last Epoch                   // guarded by mu: newest epoch committed here in this run
+
+	agreed agreement // guarded by mu: what all ranks have
 }
 
 // Each writer holds at most four buffers; with two writers there is always one
@@ -67,6 +73,8 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		log:   opt.Logger,
 		pool:  opt.pool,
 		turns: make(chan struct{}, maxWriters),
+		inUse: map[Epoch]int{},
+		told:  map[string]bool{},
 	}
 	if s.pool == nil {
 		s.pool = newBuffers(maxWriters * buffersPerJob)
@@ -79,12 +87,20 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 			return nil, err
 		}
 		l, err := s.openLevel(ctx, cfg)
-		if l != nil {
-			s.levels = append(s.levels, l)
+		s.levels = append(s.levels, l)
+		if err != nil && opt.Degrade && degradable(err) {
+			err = s.setOut(ctx, l, err)
 		}
 		if err != nil {
 			return nil, errors.Join(err, s.dropLocks())
 		}
+	}
+	if len(s.working()) == 0 {
+		var err error
+		for _, l := range s.levels {
+			err = errors.Join(err, l.out)
+		}
+		return nil, errors.Join(err, s.dropLocks())
 	}
 	s.keepAlive()
 	if opt.Transport != nil {
@@ -97,7 +113,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	return s, nil
 }
 
-// openLevel returns the level also when it fails after taking its lock.
+// openLevel returns the level also when it fails.
 func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*level, error) {
 	l := &level{
 		levelDir: levelDir{fs: s.opt.FS, name: cfg.Name, path: cfg.Dir, owner: s.opt.Rank},
@@ -105,21 +121,25 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*level, error) 
 		pace:     newPace(cfg.BytesPerSec),
 		puts:     map[Epoch][]*shardIndex{},
 		base:     map[int]*shardIndex{},
+		agreed:   newAgreement(),
 	}
 	if cfg.Name == LevelLocal && s.opt.Transport != nil {
 		l.fs = &lendFS{FS: s.opt.FS, lent: map[string]*memShard{}}
 	}
 	if err := l.prepare(s.opt.Rank, cfg.Create); err != nil {
-		return nil, err
+		return l, err
 	}
 	if err := l.claim(s.markerOf(cfg.Name), s.opt.Rank); err != nil {
-		return nil, err
+		return l, err
 	}
 	// Before anything of an earlier run is cleared away: it may be alive.
 	if err := s.guard(ctx, l); err != nil {
-		return nil, err
+		return l, err
 	}
-	return l, l.clearTemps(s.opt.Rank)
+	if s.opt.keepTemps {
+		return l, l.told()
+	}
+	return l, errors.Join(l.clearTemps(s.opt.Rank), l.told())
 }
 
 // Close waits for operations under way, stops serving other ranks and frees the
@@ -128,9 +148,13 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*level, error) 
 // be called again.
 func (s *Store) Close() error {
 	s.mu.Lock()
+	again := s.closed
 	s.closed = true
 	s.mu.Unlock()
 	s.users.Wait()
+	if !again {
+		s.writeLedgers()
+	}
 	var err error
 	if s.serving != nil {
 		s.serving.close()

@@ -14,6 +14,10 @@ import (
 // before the epoch is left out.
 const MaxDeaths = 2
 
+// LastDeaths is how often it may die so of an epoch that is all there is. Signals of an
+// operator or the system are among these deaths, so two do not end a job.
+const LastDeaths = 6
+
 // trials counts, per epoch, restores that were begun and never survived.
 type trials map[Epoch]int
 
@@ -57,6 +61,8 @@ func decodeTrials(file string, b []byte) (trials, error) {
 // The death of the process counts from the return on, and that of the machine
 // once durable has returned nil: call it, once, before the program computes. What
 // was noted of earlier deaths is there at any time.
+//
+// A level that cannot be written to does not matter as long as another one can.
 func (s *Store) RestoreBegins(ctx context.Context, e Epoch) (durable func() error, err error) {
 	leave, err := s.enter()
 	if err != nil {
@@ -67,20 +73,24 @@ func (s *Store) RestoreBegins(ctx context.Context, e Epoch) (durable func() erro
 	t[e]++
 	if !first { // replacing a note that is durable by one that is not yet could lose both
 		defer leave()
-		return func() error { return nil }, s.writeTrials(ctx, t)
+		n, err := s.writeTrials(ctx, t)
+		return func() error { return nil }, s.enough(n, err)
 	}
-	synced := make(chan error, len(s.levels))
+	levels := s.working()
+	synced := make(chan error, len(levels))
 	var syncs sync.WaitGroup
-	for _, l := range s.levels {
-		var f vfs.File
-		if f, err = l.placeTrials(t, s.opt.Rank); err != nil {
-			err = l.unusable(err)
-			break
+	for _, l := range levels {
+		f, err := l.placeTrials(t, s.opt.Rank)
+		if err != nil {
+			synced <- l.unusable(err)
+			continue
 		}
 		syncs.Go(func() {
-			if err := errors.Join(f.Sync(), f.Close(), l.fs.SyncDir(l.path)); err != nil {
-				synced <- l.unusable(err)
+			err := errors.Join(f.Sync(), f.Close(), l.fs.SyncDir(l.path))
+			if err != nil {
+				err = l.unusable(err)
 			}
+			synced <- err
 		})
 	}
 	go func() {
@@ -89,11 +99,23 @@ func (s *Store) RestoreBegins(ctx context.Context, e Epoch) (durable func() erro
 		leave()
 	}()
 	return func() (err error) {
+		n := 0
 		for one := range synced {
-			err = errors.Join(err, one)
+			if err = errors.Join(err, one); one == nil {
+				n++
+			}
 		}
-		return err
-	}, err
+		return s.enough(n, err)
+	}, nil
+}
+
+// enough is the error of a note that n levels took: none if one has it.
+func (s *Store) enough(n int, err error) error {
+	if n > 0 && err != nil {
+		s.log.Warn("a level does not take the note of a restore", "err", err)
+		return nil
+	}
+	return err
 }
 
 // RestoreSurvived notes that the program lives: it has run for a while, has
@@ -104,28 +126,48 @@ func (s *Store) RestoreSurvived(ctx context.Context) error {
 		return err
 	}
 	defer leave()
-	return s.writeTrials(ctx, nil)
+	_, err = s.writeTrials(ctx, nil)
+	return err
+}
+
+// RestoreTakenBack notes that a restore that began was given up: a bad copy of the
+// epoch, say, kept the program from getting it, so it cannot be what kills it.
+func (s *Store) RestoreTakenBack(ctx context.Context, e Epoch) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	t := s.readTrials()
+	if t[e]--; t[e] <= 0 {
+		delete(t, e)
+	}
+	n, err := s.writeTrials(ctx, t)
+	return s.enough(n, err)
 }
 
 // writeTrials rewrites the trials at every level of this rank, so that they
-// survive what the epochs survive.
-func (s *Store) writeTrials(ctx context.Context, t trials) error {
-	for _, l := range s.levels {
-		if err := ctx.Err(); err != nil {
-			return err
+// survive what the epochs survive, and says how many took them.
+func (s *Store) writeTrials(ctx context.Context, t trials) (n int, err error) {
+	for _, l := range s.working() {
+		if ctx.Err() != nil {
+			return n, errors.Join(err, ctx.Err())
 		}
-		if err := l.writeTrials(t, s.opt.Rank); err != nil {
-			return l.unusable(err)
+		if werr := l.writeTrials(t, s.opt.Rank); werr != nil {
+			err = errors.Join(err, l.unusable(werr))
+			continue
 		}
+		n++
 	}
-	return nil
+	return n, err
 }
 
 // readTrials merges what the levels say. What cannot be read is not counted: it
-// only ever withholds an epoch.
+// only ever withholds an epoch. Nor is what lies at a level that is out: nobody could
+// take it back.
 func (s *Store) readTrials() trials {
 	t := trials{}
-	for _, l := range s.levels {
+	for _, l := range s.working() {
 		file := join(l.path, trialsName(s.opt.Rank))
 		b, err := readFile(l.fs, file, 1<<20)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -149,6 +191,9 @@ func (s *Store) readTrials() trials {
 func (d *levelDir) writeTrials(t trials, rank int) error {
 	final := join(d.path, trialsName(rank))
 	if len(t) == 0 {
+		if _, err := d.fs.Stat(final); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		return removeIfThere(d.fs, final)
 	}
 	temp := join(d.path, tempName(trialsName(rank), d.owner))
@@ -178,4 +223,6 @@ func (d *levelDir) placeTrials(t trials, rank int) (vfs.File, error) {
 	return f, nil
 }
 
-func trialsName(rank int) string { return fmt.Sprintf("trials-%06d", rank) }
+const trialsPrefix = "trials-"
+
+func trialsName(rank int) string { return fmt.Sprintf("%s%06d", trialsPrefix, rank) }

@@ -92,7 +92,7 @@ func (d *levelDir) verifyPack(m *manifest, name string) []error {
 		}
 		end = max(end, entry.base+entry.ShardBytes)
 	}
-	x, err := d.openExtent(file, ShardInfo{ShardBytes: end, pack: 0})
+	x, err := d.openExtent(m.epoch, name, ShardInfo{ShardBytes: end, pack: 0})
 	if err != nil {
 		return []error{err}
 	}

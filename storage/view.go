@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -13,7 +14,12 @@ import (
 
 // View looks at checkpoint directories from outside the job. It never writes.
 type View struct {
-	dirs []*viewDir
+	// Complete says that the directories are all that the job has: Verify then
+	// reports what is in none of them.
+	Complete bool
+
+	dirs  []*viewDir
+	found []Finding // by Inspect
 }
 
 // DirInfo says whose checkpoints a directory holds.
@@ -21,12 +27,16 @@ type DirInfo struct {
 	Dir   string
 	Level string
 	Job   string
-	Size  int // number of ranks
+	Size  int   // number of ranks
+	Fault error // a *MarkerError if this is known from the manifests alone
 }
 
 type viewDir struct {
 	levelDir
-	info DirInfo
+	info      DirInfo
+	markerErr error
+	books     []*ledger
+	due       map[Epoch][]string // epochs that should be here, with files that should; by Inspect
 }
 
 // EpochInfo says what one directory holds of an epoch.
@@ -38,6 +48,7 @@ type EpochInfo struct {
 	ID        [16]byte    // identifies what was committed
 	Shards    []ShardInfo // of all ranks, from the manifest; nil without one
 	Here      []int       // ranks whose shards lie in this directory, ascending
+	Disk      int64       // bytes of the epoch's files in this directory
 	Err       error       // why the manifest cannot be read
 }
 
@@ -51,15 +62,15 @@ func OpenView(fsys vfs.FS, dirs ...string) (*View, error) {
 	v := &View{}
 	for _, path := range dirs {
 		d := &viewDir{levelDir: levelDir{fs: fsys, path: path}}
-		m, err := d.readMarker()
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, d.noJob(err)
-		}
-		if err != nil {
+		if err := fsys.CheckDir(path, true); errors.Is(err, vfs.ErrUnsafe) {
 			return nil, d.unusable(err)
 		}
-		d.name = m.level
-		d.info = DirInfo{Dir: path, Level: m.level, Job: m.job, Size: m.size}
+		if err := d.identify(); err != nil {
+			return nil, err
+		}
+		if err := d.markerErr; err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, fs.ErrNotExist) {
+			return nil, d.unusable(err) // it may not be looked at
+		}
 		if err := v.add(d); err != nil {
 			return nil, err
 		}
@@ -69,16 +80,17 @@ func OpenView(fsys vfs.FS, dirs ...string) (*View, error) {
 
 // noJob says why a directory has no marker.
 func (d *viewDir) noJob(err error) error {
-	why := "no job has written checkpoints to it: it has no " + markerName
+	why, there := "no job has written checkpoints to it: it has no "+markerName, true
 	if _, serr := d.fs.Stat(d.path); errors.Is(serr, fs.ErrNotExist) {
-		why = "it does not exist"
+		why, there = "it does not exist", false
 	}
-	return &DirError{Dir: d.path, Err: &noMarkerError{why, err}, Remedy: "name what was a job's HOLDFAST_GLOBAL or HOLDFAST_LOCAL"}
+	return &DirError{Dir: d.path, Err: &noMarkerError{why, there, err}, Remedy: "name what was a job's HOLDFAST_GLOBAL or HOLDFAST_LOCAL"}
 }
 
 type noMarkerError struct {
-	why string
-	err error
+	why   string
+	empty bool // the directory is there
+	err   error
 }
 
 func (e *noMarkerError) Error() string { return e.why }
@@ -160,27 +172,33 @@ func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
 		return info, nil
 	}
 	info.ID, info.Shards = m.id(), m.shards
-	info.Here, err = d.ranksHere(m)
-	return info, err
-}
-
-// ranksHere lists the ranks whose shards lie in this directory.
-func (d *levelDir) ranksHere(m *manifest) ([]int, error) {
 	list, err := d.fs.ReadDir(d.epochPath(m.epoch))
 	if err != nil {
-		return nil, err
+		return info, err
 	}
 	names := map[string]bool{}
 	for _, f := range list {
 		names[f.Name] = true
+		info.Disk += f.Size
 	}
+	for r := range m.shards {
+		if names[m.shards[r].fileName()] {
+			info.Here = append(info.Here, r)
+		}
+	}
+	return info, nil
+}
+
+// ranksHere lists the ranks whose shards lie in this directory.
+func (d *levelDir) ranksHere(m *manifest) ([]int, error) {
+	names, err := d.namesOf(m.epoch)
 	var out []int
 	for r := range m.shards {
 		if names[m.shards[r].fileName()] {
 			out = append(out, r)
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 // fileName is the file that holds the shard.
@@ -197,6 +215,7 @@ type Finding struct {
 	Dir    DirInfo
 	Rank   int    // -1: the manifest
 	Part   string // file, if it is not the rank's shard: a pack's index or a parity row
+	Kind   Kind
 	Err    error
 	GoodAt []string // directories with a good copy of what is bad; or a level from which it can be computed
 	Lost   bool     // no good copy of the shard or manifest was found
@@ -207,11 +226,13 @@ type Finding struct {
 // what is wrong, each with the directories that have a good copy. Its own error
 // says why it could not look.
 //
-// A shard is missed in a directory of the level "global", which has all; at
-// other levels it may lie in a directory that was not given, and is reported as
-// Absent if no directory given has it.
+// A shard is missed in a directory of the level "global", which has all, and, by
+// a View of Inspect, where the directory's ledgers say that it was. It may else
+// lie in a directory that was not given, and is reported as Absent if no directory
+// given has it.
 func (v *View) Verify(ctx context.Context, e Epoch) ([]Finding, error) {
-	c := &check{view: v, epoch: e, good: map[int][]string{},
+	c := &check{view: v, epoch: e, good: map[int][]string{}, at: map[string]*manifest{}, ids: map[[16]byte][]DirInfo{},
+		there: map[placed]int{}, told: map[placed]bool{},
 		parity: parityParts{members: map[int]bool{}, rows: map[rowID]bool{}}}
 	for _, d := range v.dirs {
 		if err := c.dir(ctx, d); err != nil {
@@ -226,7 +247,12 @@ type check struct {
 	view      *View
 	epoch     Epoch
 	committed []DirInfo
+	size      int      // ranks, by a manifest; 0 without one
 	manifests []string // directories with a good one
+	at        map[string]*manifest
+	ids       map[[16]byte][]DirInfo // what the manifests commit
+	there     map[placed]int         // how often a file was found
+	told      map[placed]bool        // reported as missing from a directory
 	good      map[int][]string
 	parity    parityParts
 	found     []Finding
@@ -234,15 +260,20 @@ type check struct {
 
 func (c *check) dir(ctx context.Context, d *viewDir) error {
 	have, err := d.hasManifest(c.epoch)
-	if err == nil && !have {
+	_, due := d.due[c.epoch]
+	if err == nil && !have && !due {
 		return nil
 	}
 	if d.name != LevelParity {
 		c.committed = append(c.committed, d.info)
 	}
 	var m *manifest
-	if err == nil {
+	switch {
+	case err != nil:
+	case have:
 		m, err = d.readManifest(c.epoch)
+	default:
+		err = fmt.Errorf("manifest %w", errGone)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -252,18 +283,34 @@ func (c *check) dir(ctx context.Context, d *viewDir) error {
 	}
 	if err != nil {
 		c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: -1, Err: err})
-		return nil
+		if m, err = c.view.manifestAt(d, c.epoch); err != nil {
+			names, err := d.namesOf(c.epoch)
+			c.missed(d, names)
+			return err
+		}
+	} else {
+		c.manifests = append(c.manifests, d.path)
+		c.ids[m.id()] = append(c.ids[m.id()], d.info)
 	}
-	c.manifests = append(c.manifests, d.path)
-	here, err := d.ranksHere(m)
+	c.size, c.at[d.name] = m.size, m
+	return c.contents(ctx, d, m)
+}
+
+// contents looks at everything that a directory holds of the epoch.
+func (c *check) contents(ctx context.Context, d *viewDir, m *manifest) error {
+	names, err := d.namesOf(c.epoch)
 	if err != nil {
 		return err
 	}
+	for name := range names {
+		c.there[placed{d.name, name}]++
+	}
+	c.missed(d, names)
 	if d.name == LevelParity {
 		c.parity.manifest = m
 	} else {
 		for r := range m.shards {
-			if err := c.shard(ctx, d, r, slices.Contains(here, r)); err != nil {
+			if err := c.shard(ctx, d, r, names[m.shards[r].fileName()]); err != nil {
 				return err
 			}
 		}
@@ -271,9 +318,25 @@ func (c *check) dir(ctx context.Context, d *viewDir) error {
 	return c.others(ctx, d, m)
 }
 
+// namesOf lists what lies in an epoch's directory; nothing if it is not there.
+func (d *levelDir) namesOf(e Epoch) (map[string]bool, error) {
+	list, err := d.fs.ReadDir(d.epochPath(e))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, f := range list {
+		names[f.Name] = true
+	}
+	return names, nil
+}
+
 // others looks at the packs and parity rows in a directory.
 func (c *check) others(ctx context.Context, d *viewDir, m *manifest) error {
 	files, err := d.fs.ReadDir(d.epochPath(c.epoch))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -304,7 +367,7 @@ func (c *check) shard(ctx context.Context, d *viewDir, rank int, here bool) erro
 		}
 		return nil
 	}
-	faults, err := verifyShard(ctx, d, c.epoch, rank)
+	faults, err := verifyShard(ctx, &viewSource{d, c.view}, c.epoch, rank)
 	if err != nil {
 		return err
 	}
@@ -380,9 +443,13 @@ func (p *parityParts) encodable(rank int) []string {
 	return []string{LevelLocal}
 }
 
-// report says for each finding where good copies are, and adds the shards that
-// were found nowhere.
+// report says for each finding of what kind it is and where good copies are, and
+// adds what was found nowhere.
 func (c *check) report() []Finding {
+	c.attempts()
+	if c.view.Complete && !c.aged() {
+		c.incomplete()
+	}
 	bad := map[int]bool{}
 	for i := range c.found {
 		f := &c.found[i]
@@ -400,14 +467,32 @@ func (c *check) report() []Finding {
 		default: // the index of a pack repeats what the manifest says
 			f.GoodAt = c.manifests
 		}
+		f.Kind = kindOf(f.Err, len(f.GoodAt) > 0 || row >= 0 && named)
 	}
-	if len(c.committed) == 0 {
+	if len(c.committed) == 0 && c.parity.manifest == nil {
+		if len(c.found) == 0 {
+			c.found = append(c.found, Finding{Epoch: c.epoch, Rank: -1, Kind: Missing, Err: ErrNotCommitted, Lost: true})
+		}
 		return c.found
 	}
-	for r := range c.committed[0].Size {
+	dir := c.dirOf(LevelParity)
+	if len(c.committed) > 0 {
+		dir = c.committed[0]
+	}
+	for r := range c.size {
+		if c.aged() {
+			break
+		}
 		if !bad[r] && len(c.good[r]) == 0 {
-			c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.committed[0], Rank: r, Absent: true,
-				GoodAt: c.goodAt(r), Err: errors.New("shard is in none of the directories given")})
+			f := Finding{Epoch: c.epoch, Dir: dir, Rank: r, Kind: Elsewhere, Absent: true,
+				GoodAt: c.goodAt(r), Err: errors.New("shard is in none of the directories given")}
+			switch {
+			case c.view.Complete && len(f.GoodAt) > 0:
+				f.Kind = Thin
+			case c.view.Complete:
+				f.Kind, f.Lost = Missing, true
+			}
+			c.found = append(c.found, f)
 		}
 	}
 	return c.found

@@ -11,37 +11,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// energyDue reports whether the energy is to be recorded before the next step.
-func (s *simulation) energyDue() bool {
-	due := s.step == 0 || s.energyEvery > 0 && s.step%s.energyEvery == 0
-	recorded := len(s.energy) > 0 && s.energy[len(s.energy)-2] == float64(s.step)
-	return due && !recorded && s.energyEvery >= 0
-}
-
-// recordEnergy appends the total energy at this step to the record, on every
-// rank. It is collective: each rank computes the share of its bodies, and all
-// add the shares in the order of ranks, so that the sum does not depend on how
-// an MPI library reduces.
-func (s *simulation) recordEnergy() error {
-	all, err := s.collect()
-	if err != nil {
-		return err
-	}
-	lo, hi := s.part.block(s.World.Rank())
-	mine := gravity.Kinetic(all.Pos, all.Vel, lo, hi) +
-		gravity.Potential(all.Units.G(), s.eps, all.Pos, lo, hi)
-	shares := make([]float64, s.World.Size())
-	if err := mpiwrap.Allgather(s.World, shares, []float64{mine}); err != nil {
-		return err
-	}
-	var total float64
-	for _, share := range shares {
-		total += share
-	}
-	s.energy = append(s.energy, float64(s.step), total)
-	return nil
-}
-
 // collect returns all bodies as they are now, on every rank. It is collective, and
 // an error where a number is not finite any more.
 func (s *simulation) collect() (*bodies.System, error) {

@@ -13,7 +13,7 @@ import (
 )
 
 func newBalance() *cobra.Command {
-	var keyFile string
+	var keyFile, moveKey string
 	var every time.Duration
 	var asJSON bool
 	p := &gpud.Window{}
@@ -39,13 +39,14 @@ be asked.`,
 			if every == 0 {
 				p.Confirm = 1
 			}
-			b := &gpud.Balancer{Servers: args, KeyFile: keyFile, Policy: p}
+			b := &gpud.Balancer{Servers: args, KeyFile: moveKey, Policy: p}
 			say := func(m moveRow) error { return m.write(cmd.OutOrStdout(), asJSON) }
 			return balance(cmd.Context(), b, every, say, cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&keyFile, "key", "", keyHelp)
+	f.StringVar(&moveKey, "move-key", "", moveKeyHelp)
 	f.BoolVar(&asJSON, "json", false, "write one JSON object per move")
 	f.DurationVar(&every, "every", 0, "look again and again, with so much time between (default once)")
 	f.IntVar(&p.N, "window", gpustate.DefaultWindow, "the command window N: move beyond a difference of N/2")

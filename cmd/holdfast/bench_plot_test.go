@@ -81,7 +81,7 @@ func TestBenchNumbers(t *testing.T) {
 	} {
 		f := strings.Fields(args)
 		code, out, errs := run(t, append([]string{"bench"}, f...)...)
-		if code != exitNoLook || out != "" || !strings.Contains(errs, f[1]+" ") || !strings.Contains(errs, "want more than 0") {
+		if code != exitNoLook || out != "" || !strings.Contains(errs, f[1]+" ") || !strings.Contains(errs, ": want ") {
 			t.Errorf("%s: got exit code %d, %q and %q", args, code, out, errs)
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -16,22 +15,34 @@ type flushRow struct {
 
 func newFlush() *cobra.Command {
 	var asJSON bool
-	var to string
+	var to, salvage string
 	cmd := &cobra.Command{
 		Use:   "flush DIR... --to GLOBAL",
 		Short: "complete the flush of a dead job",
 		Long: `flush copies the newest epoch that is whole in the local (or partner) directories
 given to the global directory and commits it there, unless that has it already.
 It is for a job that died before its last flush was done and will not be started
-again soon; the next start completes it as well. Do not use it while the job runs.
+again soon; the next start completes it as well. It refuses the directories of a job
+that runs.
+
+With --salvage NAME it runs on each node of a job that gives up, where the nodes
+do not see each other's directories: each copies what its own have of the two newest
+epochs, and the one that brings the last shard commits. Directories that do not
+exist are passed over. NAME is the same on all nodes and new for each job, such as
+the job's number.
 
 Exit codes: 0 copied, or nothing to do; 2 no epoch could be copied (a shard is
 missing or damaged, not a checkpoint directory, I/O error).`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			var seen tally
-			stop := showBar(cmd, "copying", flushBytes(cmd.Context(), dirs), seen.written.Load, sizeText)
-			e, err := storage.FlushDirs(cmd.Context(), seen.fs(), dirs, to)
+			stop := showBar(cmd, "copying", flushBytes(cmd, dirs), seen.written.Load, sizeText)
+			e, err := storage.Epoch(0), error(nil)
+			if cmd.Flags().Changed("salvage") {
+				e, err = storage.SalvageDirs(cmd.Context(), seen.fs(), salvage, dirs, to)
+			} else {
+				e, err = storage.FlushDirs(cmd.Context(), seen.fs(), dirs, to)
+			}
 			stop()
 			if err != nil {
 				return err
@@ -39,7 +50,9 @@ missing or damaged, not a checkpoint directory, I/O error).`,
 			if asJSON {
 				return jsonLines(cmd.OutOrStdout(), []flushRow{{uint64(e), to}})
 			}
-			if e == 0 {
+			if e == 0 && salvage != "" {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "no epoch is whole in %s yet, or none is newer than what it has\n", to)
+			} else if e == 0 {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has the newest epoch already\n", to)
 			} else {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "epoch %d is now committed in %s\n", e, to)
@@ -49,18 +62,19 @@ missing or damaged, not a checkpoint directory, I/O error).`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object")
 	cmd.Flags().StringVar(&to, "to", "", "the job's global directory")
+	cmd.Flags().StringVar(&salvage, "salvage", "", "copy what this node has, together with other nodes under this name")
 	cobra.CheckErr(cmd.MarkFlagRequired("to"))
 	return cmd
 }
 
 // flushBytes is about how much flush has to copy: the newest committed epoch. It
 // is for the bar alone.
-func flushBytes(ctx context.Context, dirs []string) int64 {
-	v, err := storage.OpenView(nil, dirs...)
+func flushBytes(cmd *cobra.Command, dirs []string) int64 {
+	v, err := openView(cmd, osFS(), dirs)
 	if err != nil {
 		return 0 // flush will say why
 	}
-	list, err := v.Epochs(ctx)
+	list, err := v.Epochs(cmd.Context())
 	if err != nil {
 		return 0
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -46,7 +47,10 @@ It listens at a Unix socket that only its user can open, or where --listen says:
 unix:PATH, HOST:PORT, or INTERFACE:PORT. On one node use the socket: bulk data
 then passes through shared memory. Clients prove that they know the key in the
 key file, which gpud makes when it is not there; on nodes that share a home
-directory all find the same one.
+directory all find the same one. Who has the key can use the devices and see the
+--status. Moving programs (migrate, balance, --evacuate) takes another key, which
+gpud makes beside the first one: who has it can move any program to a server of
+his own and read its memory there. Hand out the first one alone.
 
 TERM refuses new programs, moves the ones that are there to the servers given
 with --peer, waits up to --grace for those that are left to end, and leaves. A
@@ -56,7 +60,14 @@ second TERM leaves at once. USR1 moves them away, refuses new ones, and stays.
   HOLDFAST_DEVICE=remote=node7:7478,cuda:0 ./app
 
 Each program is served by a process of its own: a kernel that writes out of
-bounds ends that program alone. --in-process does without.
+bounds ends that program alone. --in-process does without. Kernels on a CPU are
+native code, so these processes are confined: without privileges and core dumps,
+with an environment of what drivers read, and, where the kernel has Landlock, with
+devices, libraries and caches of compilers as the only files. --user runs them as
+another user, --worker-dir opens a directory to them, --unconfined does without.
+Compilers get known options and include their own headers alone, or what they like
+with --trust-sources. What one program can make the server hold is bounded:
+docs/REMOTE.md lists all limits.
 
 Every option for serving can stand in holdfast.yaml, as gpud.quota and so on, or in
 a variable, as HOLDFAST_GPUD_QUOTA: holdfast config --all lists them.
@@ -82,6 +93,7 @@ Exit codes: 0 ended on TERM, or asked; 1 --evacuate could not move all programs;
 	f := cmd.Flags()
 	f.StringArrayVar(&o.opt.Listen, "listen", nil, "address to listen at, may be repeated (default "+defaultSocket()+")")
 	f.StringVar(&o.opt.KeyFile, "key", "", keyHelp)
+	f.StringVar(&o.opt.MoveKeyFile, "move-key", "", moveKeyHelp)
 	f.StringVar(&o.opt.Name, "name", "", "name of the server for people (default the host's)")
 	f.StringArrayVar(&o.opt.Advertise, "advertise", nil, "address by which other servers reach this one, may be repeated")
 	f.StringArrayVar(&o.devices, "device", nil, "device to offer, such as cuda or pocl, may be repeated (default all)")
@@ -91,6 +103,10 @@ Exit codes: 0 ended on TERM, or asked; 1 --evacuate could not move all programs;
 	f.DurationVar(&o.opt.Silence, "silence", 0, "give a program's connection up when its host has not acknowledged anything for so long (default 15s)")
 	f.DurationVar(&o.opt.Frozen, "frozen", 0, "drop a program that is stopped for so long (default never: a debugger may have stopped it)")
 	f.BoolVar(&o.opt.InProcess, "in-process", false, "serve all programs in one process: a kernel of one that writes out of bounds harms all")
+	f.BoolVar(&o.opt.TrustSources, "trust-sources", false, "build programs with whatever compiler options, and files of this node that they include")
+	f.StringVar(&o.opt.User, "user", "", "user that programs' processes run as, for a server that root starts (default the server's)")
+	f.StringArrayVar(&o.opt.WorkerDirs, "worker-dir", nil, "directory that programs' processes may use beside devices, libraries and caches, may be repeated")
+	f.BoolVar(&o.opt.Unconfined, "unconfined", false, "let programs' processes reach what their user can: files, processes, the environment")
 	f.StringArrayVar(&o.opt.Peers, "peer", nil, "server that programs are moved to on TERM and USR1, may be repeated")
 	f.DurationVar(&o.grace, "grace", 20*time.Second, "how long TERM waits for programs to end")
 	f.StringVar(&o.metrics, "metrics", "", "HOST:PORT for metrics over HTTP in the format of Prometheus")
@@ -114,20 +130,26 @@ func newGpudWorker() *cobra.Command {
 	}
 }
 
-// defaultSocket is where gpud listens and where its clients look when nothing is
-// said.
-func defaultSocket() string {
-	dir := os.Getenv("XDG_RUNTIME_DIR")
-	if dir == "" {
-		dir = "/tmp"
+// socketFolder is where gpud listens when nothing is said: the user's runtime
+// directory or, without one, a folder of the user's own in the temporary directory.
+func socketFolder() string {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return dir
 	}
-	return "unix:" + dir + "/holdfast-gpud-" + strconv.Itoa(os.Getuid()) + ".sock"
+	return filepath.Join(os.TempDir(), "holdfast-"+strconv.Itoa(os.Getuid()))
 }
+
+func defaultSocket() string { return "unix:" + filepath.Join(socketFolder(), "holdfast-gpud.sock") }
 
 // complete fills in defaults.
 func (o *gpudFlags) complete() (err error) {
 	if len(o.opt.Listen) == 0 {
 		o.opt.Listen = []string{defaultSocket()}
+		if o.status == "" && o.evacuate == "" {
+			if err := gpud.SocketFolder(socketFolder()); err != nil {
+				return err
+			}
+		}
 	}
 	if o.quota != "" {
 		if o.opt.Quota, err = parseSize(o.quota); err != nil {
@@ -270,7 +292,7 @@ func (o *gpudFlags) moveAway(ctx context.Context, s *gpud.Server) {
 }
 
 func (o *gpudFlags) showStatus(ctx context.Context, w io.Writer) error {
-	return withServer(ctx, o.status, o.opt.KeyFile, func(_ *gpud.Admin, st gpud.Status) error { return o.writeStatus(w, st) })
+	return withServer(ctx, gpud.DialStatus, o.status, o.opt.KeyFile, func(_ *gpud.Admin, st gpud.Status) error { return o.writeStatus(w, st) })
 }
 
 func (o *gpudFlags) writeStatus(w io.Writer, st gpud.Status) error {
@@ -308,7 +330,7 @@ func (o *gpudFlags) orderEvacuation(ctx context.Context, w io.Writer) error {
 	for _, t := range o.to {
 		to = append(to, destination(t))
 	}
-	return withServer(ctx, o.evacuate, o.opt.KeyFile, func(a *gpud.Admin, _ gpud.Status) error {
+	return withServer(ctx, gpud.DialAdmin, o.evacuate, o.opt.MoveKeyFile, func(a *gpud.Admin, _ gpud.Status) error {
 		list, err := a.Evacuate(ctx, to)
 		if err != nil {
 			return err

@@ -15,6 +15,9 @@ import (
 const keyHelp = "file with the servers' key (default gpud.key of the configuration, " + gpustate.KeyEnv +
 	", else holdfast/gpud.key in the configuration directory)"
 
+// moveKeyHelp is the help of --move-key of all verbs that move programs.
+const moveKeyHelp = "file with the servers' key for moving programs (default beside the key: gpud-move.key for gpud.key)"
+
 // gpudConfig gives flags that were not set what the configuration has for them:
 // gpud.max_clients for --max-clients and so on.
 func gpudConfig(cmd *cobra.Command) error {
@@ -38,19 +41,28 @@ func gpudConfig(cmd *cobra.Command) error {
 			}
 		}
 	}
-	if f := cmd.Flags().Lookup("key"); f.Value.String() == "" {
+	key := cmd.Flags().Lookup("key")
+	if key.Value.String() == "" {
 		file, err := gpustate.DefaultKeyFile()
 		if err != nil {
 			return err
 		}
-		return f.Value.Set(file)
+		if err := key.Value.Set(file); err != nil {
+			return err
+		}
+	}
+	if f := cmd.Flags().Lookup("move-key"); f.Value.String() == "" {
+		return f.Value.Set(gpud.MoveKeyFile(key.Value.String()))
 	}
 	return nil
 }
 
+// dial is gpud.DialStatus or gpud.DialAdmin.
+type dial func(ctx context.Context, addr, keyFile string) (*gpud.Admin, error)
+
 // withServer asks the server at addr for its state and calls do with both.
-func withServer(ctx context.Context, addr, keyFile string, do func(*gpud.Admin, gpud.Status) error) error {
-	a, err := gpud.DialAdmin(ctx, addr, keyFile)
+func withServer(ctx context.Context, dial dial, addr, keyFile string, do func(*gpud.Admin, gpud.Status) error) error {
+	a, err := dial(ctx, addr, keyFile)
 	if err != nil {
 		return err
 	}

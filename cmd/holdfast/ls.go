@@ -17,9 +17,9 @@ type lsRow struct {
 	Size      int       `json:"size"`
 	Committed bool      `json:"committed"`
 	Time      time.Time `json:"time"`
-	Ranks     []int     `json:"ranks"` // whose shards lie here
-	Bytes     int64     `json:"bytes"` // protected, of all ranks
-	Stored    int64     `json:"stored"`
+	Ranks     []int     `json:"ranks"`  // whose shards lie here
+	Bytes     int64     `json:"bytes"`  // protected, of all ranks
+	Stored    int64     `json:"stored"` // in this directory
 	ID        string    `json:"id,omitempty"`
 	Error     string    `json:"error,omitempty"`
 }
@@ -32,17 +32,18 @@ func newLs() *cobra.Command {
 		Long: `ls lists the epochs in the checkpoint directories of a job, newest first, with
 one line for each directory that has something of the epoch.
 
-An epoch without a manifest is "uncommitted": in the making, or given up. STORED
-is what the shards take on the disk: less than BYTES when chunks are compressed
-or refer to an earlier epoch.
+An epoch without a manifest is "uncommitted": in the making, or given up. BYTES is
+what all ranks protected, STORED what the epoch takes in this directory: less when
+chunks are compressed, refer to an earlier epoch, or lie in another directory.
 
 ` + exitCodeDoc,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			v, err := storage.OpenView(nil, dirs...)
+			v, err := storage.Inspect(osFS(), dirs...)
 			if err != nil {
 				return err
 			}
+			warnOfMarkers(cmd, v)
 			list, err := v.Epochs(cmd.Context())
 			if err != nil {
 				return err
@@ -50,7 +51,7 @@ or refer to an earlier epoch.
 			return printLs(cmd, lsRows(list), asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
 	return cmd
 }
 
@@ -63,7 +64,9 @@ func lsRows(list []storage.EpochInfo) []lsRow {
 		}
 		for _, s := range e.Shards {
 			r.Bytes += s.Bytes
-			r.Stored += s.Stored
+		}
+		if e.Shards != nil {
+			r.Stored = e.Disk
 		}
 		if e.Shards != nil {
 			r.ID = idText(e.ID)

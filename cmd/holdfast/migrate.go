@@ -16,7 +16,7 @@ import (
 )
 
 func newMigrate() *cobra.Command {
-	var keyFile string
+	var keyFile, moveKey string
 	var asJSON bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -32,7 +32,8 @@ TO is the address of another server, optionally with a device behind a comma
 (node8:7478,cuda:1), or "local" for a device of the program's own machine
 (local,pocl).
 
-When the move fails the program goes on where it is.
+When the move fails the program goes on where it is. It takes the key for moving
+programs, which gpud makes beside the key for using devices.
 
 Exit codes: 0 moved; 1 not moved; 2 no such server or program.`,
 		Args: cobra.ExactArgs(3),
@@ -42,18 +43,19 @@ Exit codes: 0 moved; 1 not moved; 2 no such server or program.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return migrate(ctx, cmd.OutOrStdout(), args, keyFile, asJSON)
+			return migrate(ctx, cmd.OutOrStdout(), args, moveKey, asJSON)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&keyFile, "key", "", keyHelp)
+	f.StringVar(&moveKey, "move-key", "", moveKeyHelp)
 	f.BoolVar(&asJSON, "json", false, "write JSON")
 	f.DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait")
 	return cmd
 }
 
-func migrate(ctx context.Context, w io.Writer, args []string, keyFile string, asJSON bool) error {
-	return withServer(ctx, args[0], keyFile, func(a *gpud.Admin, st gpud.Status) error {
+func migrate(ctx context.Context, w io.Writer, args []string, moveKey string, asJSON bool) error {
+	return withServer(ctx, gpud.DialAdmin, args[0], moveKey, func(a *gpud.Admin, st gpud.Status) error {
 		c, err := findProgram(st.Clients, args[1])
 		if err != nil {
 			return err

@@ -34,7 +34,7 @@ type countingFS struct {
 	t *tally
 }
 
-func (t *tally) fs() vfs.FS { return countingFS{vfs.OS{}, t} }
+func (t *tally) fs() vfs.FS { return countingFS{osFS(), t} }
 
 func (c countingFS) Open(name string) (vfs.File, error) { return c.file(c.FS.Open(name)) }
 

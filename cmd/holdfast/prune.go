@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -25,13 +26,20 @@ func newPrune() *cobra.Command {
 		Long: `prune removes from each directory the epochs that no rule keeps, and what was
 left of epochs that were never committed. It keeps the newest --keep epochs,
 every --every-th, what these refer to, and what the last directory given does
-not have yet: give the global directory last.
+not have yet: give the global directory last, and the local directories of all
+nodes, so that an epoch that only some nodes have is not taken for one that can
+be restored. It is for a job that is not running; a running one does this by itself,
+and prune refuses its directories by the name of its process.
 
-` + exitCodeDoc,
+Exit codes: 0 all that was to go is gone; 1 something was left, which stderr
+names: files that are no checkpoint's, manifests that cannot be read, files that
+could not be removed; 2 could not look (bad arguments, not a checkpoint directory,
+directories of a running job, I/O error).`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			var seen tally
 			stop := showBar(cmd, "removing", 0, seen.removed.Load, func(n int64) string { return fmt.Sprint(n, " files") })
+			_, _ = openView(cmd, seen.fs(), dirs) // PruneDirs says what is wrong
 			gone, err := storage.PruneDirs(cmd.Context(), seen.fs(), dirs, rules)
 			stop()
 			var rows []pruneRow
@@ -41,11 +49,15 @@ not have yet: give the global directory last.
 				}
 			}
 			slices.SortStableFunc(rows, func(a, b pruneRow) int { return int(a.Epoch) - int(b.Epoch) })
-			if len(rows) == 0 && err != nil {
+			if gone == nil && err != nil {
 				return err
 			}
-			if werr := printPrune(cmd.OutOrStdout(), rows, asJSON); err == nil {
-				err = werr
+			if werr := printPrune(cmd.OutOrStdout(), rows, asJSON); werr != nil {
+				return errors.Join(err, werr)
+			}
+			if err != nil && cmd.Context().Err() == nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", err)
+				return errBad
 			}
 			return err
 		},

@@ -51,9 +51,7 @@ Exit codes: 0 written; 2 no event logs, or not of one job, or an I/O error.`,
 				}
 			}
 			if asJSON {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				return enc.Encode(r)
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
 			}
 			if trace != "" && !cmd.Flags().Changed("output") {
 				return nil

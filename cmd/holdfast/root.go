@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,12 +30,12 @@ var errFailed = errors.New("failed")
 // Run runs holdfast with arguments and returns its exit code.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
-	root.SetArgs(args)
+	root.SetArgs(longHelp(args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.InitDefaultCompletionCmd() // it writes to where root did when it was made
 	checkArgs(root)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	var code exitCode
 	switch {
 	case errors.As(err, &code):
@@ -47,11 +48,30 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitNoLook
 	case ctx.Err() != nil:
 		// What fails then is what was interrupted.
-		fmt.Fprintln(stderr, "holdfast: interrupted")
-		return exitNoLook
+		err = errors.New("interrupted")
+	}
+	if f := cmd.Flags().Lookup("json"); f != nil && f.Changed && f.Value.String() == "true" {
+		_ = jsonLines(stdout, []jsonError{{err.Error()}})
 	}
 	fmt.Fprintln(stderr, "holdfast:", err)
 	return exitNoLook
+}
+
+// jsonError is the last line of a verb that failed and was to write JSON.
+type jsonError struct {
+	Error string `json:"error"`
+}
+
+// longHelp takes -help for --help, as the applications do, at the start of the line: what
+// comes later may be a program's own.
+func longHelp(args []string) []string {
+	out := slices.Clone(args)
+	for i := range min(2, len(out)) {
+		if out[i] == "-help" {
+			out[i] = "--help"
+		}
+	}
+	return out
 }
 
 func newRoot() *cobra.Command {
@@ -62,8 +82,10 @@ func newRoot() *cobra.Command {
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
+
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return checkNumbers(cmd) },
 	}
-	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newPrune(), newFlush(), newRequest(), newStatus(), newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank(), newMan())
+	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newPrune(), newFlush(), newRequest(), newStatus(), newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank(), newMan(), newGuard(), newStartRank())
 	root.AddCommand(newGpud(), newGpudWorker(), newMigrate(), newBalance())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/regcache"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -35,6 +36,8 @@ type attempt struct {
 	last      coordinated.Report // newest
 	ranks     []string           // their nodes
 	opened    bool
+	refused   string   // why Open failed; "" if it has not
+	unfit     []string // nodes on which it failed, if it was not all
 	restored  storage.Epoch
 	computing bool
 	stuckAt   time.Time // when points last changed
@@ -47,6 +50,7 @@ type attempt struct {
 	nodeDied  bool          // read after examined
 	killed    bool          // by us
 
+	procs   procs
 	fallen  *fallen       // tasks that ended with an error, under srun; nil elsewhere
 	looks   int           // at the nodes of a start that has not come to Open
 	looking chan struct{} // closed when the newest is over; nil before the first
@@ -63,7 +67,9 @@ type heard struct {
 }
 
 func (r *runner) newAttempt(nodes []string) *attempt {
-	r.starts++
+	r.mu.Lock()
+	r.starts++ // guards talk as well
+	r.mu.Unlock()
 	r.used = nodes
 	return &attempt{r: r, nodes: nodes, gone: make(chan struct{}), heard: make(chan heard)}
 }
@@ -71,7 +77,8 @@ func (r *runner) newAttempt(nodes []string) *attempt {
 // start launches the program and begins to listen for its reports.
 func (a *attempt) start() error {
 	r := a.r
-	env := append(os.Environ(), r.sup.Var(r.death.node))
+	r.sup.SetStart(r.starts)
+	env := append(regcache.ForPrograms(os.Environ()), r.sup.Var(r.death.node))
 	env = append(env, r.vars(a.nodes)...)
 	line := r.line(a.nodes, env)
 	a.proc = exec.Command(line[0], line[1:]...)
@@ -95,6 +102,7 @@ func (a *attempt) start() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	a.cancel = cancel
 	a.waiters.Go(func() { a.listen(ctx) })
+	a.waiters.Go(func() { a.procs.follow(ctx, r.sup) })
 	return nil
 }
 
@@ -209,7 +217,11 @@ func (a *attempt) watch(ctx context.Context) {
 			r.signalled(ctx, a, s)
 		case <-tick.C:
 		}
-		a.awake(time.Now())
+		if stood := a.awake(time.Now()); stood > guardSilence && !r.ours(ctx) {
+			r.disowned = true
+			a.end(ctx)
+			return
+		}
 		if !a.noticedAt.IsZero() && !a.last.Ended {
 			a.examine(ctx) // while the ranks that are left go
 		}
@@ -222,12 +234,14 @@ func (a *attempt) watch(ctx context.Context) {
 }
 
 // awake is called again and again. Time in which this command stood still, because
-// the job was suspended, is not held against the program.
-func (a *attempt) awake(now time.Time) {
+// the job was suspended, is not held against the program. It returns how long that was.
+func (a *attempt) awake(now time.Time) (stood time.Duration) {
 	if gap := now.Sub(a.awakeAt); !a.awakeAt.IsZero() && gap > time.Second {
 		a.startedAt, a.stuckAt = a.startedAt.Add(gap), a.stuckAt.Add(gap)
+		stood = gap
 	}
 	a.awakeAt = now
+	return stood
 }
 
 // drain takes the reports that came before the launcher ended.
@@ -264,7 +278,7 @@ func (a *attempt) died(at time.Time, silent time.Duration, node string) {
 func (a *attempt) hear(h heard) {
 	r := a.r
 	if h.err != nil {
-		if a.last.Ended || a.last.Lost != nil {
+		if a.refused != "" || a.last.Ended || a.last.Lost != nil {
 			return
 		}
 		silent := time.Duration(0)
@@ -281,6 +295,10 @@ func (a *attempt) hear(h heard) {
 		return
 	}
 	rep := h.rep
+	if rep.Failed != "" {
+		a.refused, a.unfit = rep.Failed, rep.FailedNodes
+		return
+	}
 	if !a.opened {
 		a.opened, a.ranks = true, rep.Nodes
 		r.unopened = 0
@@ -297,12 +315,18 @@ func (a *attempt) hear(h heard) {
 	}
 	if rep.Restored != nil {
 		a.restored = rep.Restored.Epoch
-		r.safe = true
-	} else if rep.Ready {
-		r.began = true
+		r.note(map[string]storage.Epoch{rep.Restored.Level: a.restored})
+		r.kept()
+	} else if rep.Ready && !r.began {
+		r.began, r.begunAt = true, h.at
+		r.remember()
 	}
 	if rep.Points > 0 && !a.computing {
-		a.computing, r.computed = true, true
+		r.homes, r.lacks = a.nodes, false
+		a.computing = true
+		if !r.computed {
+			r.computed, r.workAt = true, h.at
+		}
 		r.account(a, rep, h.at)
 	}
 	if l := rep.Lost; l != nil && a.last.Lost == nil {
@@ -315,10 +339,11 @@ func (a *attempt) hear(h heard) {
 	if rep.Ended && !a.last.Ended {
 		a.stuckAt = h.at // from now on the launcher has to end
 	}
+	r.note(rep.Committed)
 	for level := range rep.Committed {
 		r.fresh = false // there is something to go on from
-		if level != storage.LevelLocal {
-			r.safe = true
+		if level == storage.LevelGlobal {
+			r.kept()
 		}
 	}
 	r.measure(rep)
@@ -374,6 +399,10 @@ func (a *attempt) starting(ctx context.Context, now time.Time) string {
 	if at, node, text := a.fallen.first(); !at.IsZero() && now.Sub(at) > fallTime {
 		a.died(at, 0, node)
 		return "before the program came to Open, " + text
+	}
+	if at, node := a.procs.vanished(now); !at.IsZero() {
+		a.died(at, 0, node)
+		return fmt.Sprintf("the program on node %s has ended before all ranks came to Open", node)
 	}
 	if (r.starts > 1 || r.flags.startTimeout > 0) && now.Sub(a.startedAt) > r.startTimeout() {
 		a.died(now, 0, "")

@@ -34,6 +34,8 @@ type command struct {
 	plugin string   // --mpi
 	layout bool     // -m was given: how tasks lie on nodes is the user's
 	picks  bool     // the nodes or their order are the user's
+	bound  bool     // what stands before the program is not to be changed: it is copied to the nodes, or a list of programs
+	before []string // that stands before the program: start-rank
 	hosts  []host   // of mpirun
 }
 
@@ -157,6 +159,8 @@ func (c *command) noteSrun(name, value string) error {
 		if value != "0" {
 			return fmt.Errorf("the parts of a heterogeneous job cannot be started again on other nodes; use its first part, or a job of one kind of nodes")
 		}
+	case "multi-prog", "bcast", "container", "container-image":
+		c.bound = true
 	case "w", "nodelist", "x", "exclude", "r", "relative", "F", "nodefile":
 		c.picks = true
 	}
@@ -186,7 +190,16 @@ func (c *command) onNodes(nodes, out []string, tasks, allocated int) []string {
 	if allocated > 0 && each*max(c.cpus, 1) > allocated {
 		line = append(line, "--overcommit")
 	}
-	return append(line, c.prog...)
+	return append(line, c.program()...)
+}
+
+// program is the program with what stands before it.
+func (c *command) program() []string { return append(slices.Clone(c.before), c.prog...) }
+
+// asItIs is the srun command line as the user gave it, but for what stands before the
+// program.
+func (c *command) asItIs() []string {
+	return append(append([]string{c.name}, c.opts...), c.program()...)
 }
 
 // parseMpirun takes the options that name machines out of the command line.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -29,29 +28,45 @@ type runner struct {
 	conf   slurm.Config
 	opt    coordinated.Options // as the program will read them
 	sup    *coordinated.Supervisor
+	guards *guards // nil without
 
 	nodes []string          // of the allocation, or of mpirun
 	addrs map[string]string // of nodes
 	width int               // nodes that the program is to have
 	tasks int               // ranks, for srun
 	used  []string          // nodes of the newest attempt
+	homes []string          // nodes of the newest attempt that computed: their disks hold its checkpoints
+	lacks bool              // the newest attempt missed what is on the disks of others
 	dead  map[string]string // node -> why it is not used
+	unfit map[string]string // node -> why Open failed on it
 
-	deadline time.Time     // zero = none
-	lead     time.Duration // the final checkpoint's, before the deadline; 0 = none
-	warning  slurm.Warning
+	deadline  time.Time     // zero = none
+	lead      time.Duration // the final checkpoint's, before the deadline; 0 = none
+	due       time.Duration // the same, for a warning by a signal that comes earlier
+	announced string        // by which signal
+	near      bool          // the time limit is
+	stopAt    time.Time     // when the final checkpoint was asked for
+	workAt    time.Time     // when the program began to compute, the first time
+	runAt     time.Time     // when this command began
+	warning   slurm.Warning
 	// graceTime is what the partition gives a job that is preempted. It is asked for
 	// at the start: when that happens there is no time to lose.
 	graceTime time.Duration
-	newest    storage.Epoch // that was measured
-	warned    bool          // that the lead is too short
-	opening   time.Duration // of the first start, until rank 0 reported
-	unopened  int           // starts in a row that did not come to Open
-	computed  bool          // a start came to a Point
-	began     bool          // a start found nothing to restore
-	safe      bool          // an epoch was there before, or is at a level that survives a node
-	fresh     bool          // starts are to restore nothing, until one has committed an epoch
-	stopping  bool          // a final checkpoint was asked for
+	newest    storage.Epoch            // that was measured
+	at        map[string]storage.Epoch // newest committed, by level
+	salvaged  bool                     // that was tried
+	mem       memory                   // of earlier runs, and for later ones
+	warned    bool                     // that the lead is too short
+	opening   time.Duration            // of the first start, until rank 0 reported
+	unopened  int                      // starts in a row that did not come to Open
+	computed  bool                     // a start came to a Point
+	began     bool                     // a start found nothing to restore
+	begunAt   time.Time                // when that was
+	safe      bool                     // an epoch was there before, or is at global
+	fresh     bool                     // starts are to restore nothing, until one has committed an epoch
+	stopping  bool                     // a final checkpoint was asked for
+	disowned  bool                     // the job was requeued, or is over, while this command stood still
+	told      bool                     // by a signal that a cancelled job gets as well
 
 	starts    int
 	fruitless int                   // attempts in a row without a new epoch
@@ -88,6 +103,7 @@ func (r *runner) say(format string, args ...any) {
 
 // run returns the exit code; an error is for what keeps it from starting.
 func (r *runner) run(ctx context.Context) (int, error) {
+	r.runAt = time.Now()
 	r.dead, r.deaths = map[string]string{}, map[storage.Epoch]int{}
 	r.opt = coordinated.FromEnv()
 	if os.Getenv("SLURM_JOB_ID") != "" {
@@ -105,7 +121,15 @@ func (r *runner) run(ctx context.Context) (int, error) {
 	if r.flags.requeue && r.job != nil {
 		sup.RequeueJob = r.job.ID // should the node of this command die
 	}
+	r.guards = r.guard()
+	defer r.guards.stop()
+	if r.elsewhere(ctx) {
+		r.cmd.before, _ = self("start-rank") // without it a death before Open is noticed later
+	}
 	for {
+		if r.starts > 0 && !r.ours(ctx) {
+			return exitStopped, nil
+		}
 		nodes, err := r.choose()
 		if err != nil {
 			r.say("giving up: %v", err)
@@ -121,6 +145,9 @@ func (r *runner) run(ctx context.Context) (int, error) {
 		}
 		a.watch(ctx)
 		if code, over := r.judge(ctx, a); over {
+			if code == exitBad {
+				r.salvage(ctx)
+			}
 			return code, nil
 		}
 	}
@@ -130,14 +157,20 @@ func (r *runner) run(ctx context.Context) (int, error) {
 func (r *runner) judge(ctx context.Context, a *attempt) (code int, over bool) {
 	rep := a.last
 	switch {
+	case r.disowned:
+		return exitStopped, true
 	case rep.Stopped != 0 && (rep.Ended || a.exited()):
 		r.say("stopped after the final checkpoint, epoch %d at %s", rep.Stopped, levelsAt(rep, rep.Stopped))
 		return r.left(ctx, exitStopped), true
+	case rep.Unrestorable != "" && !r.stopping: // whatever the program made of it
+		return r.again(ctx, a)
 	case a.code == 0 && !a.killed && !a.deserted():
 		r.say("the program has ended")
 		return exitGood, true
 	case rep.Ended:
 		return r.allClosed(ctx, a)
+	case r.stopping && r.timeToGoOn(a):
+		return r.again(ctx, a)
 	case r.stopping:
 		r.say("ended while it was being stopped, with code %d; %s", a.code, newestOf(rep))
 		return r.left(ctx, exitStopped), true
@@ -179,13 +212,21 @@ func (r *runner) again(ctx context.Context, a *attempt) (code int, over bool) {
 	a.examine(ctx)
 	<-a.examined
 	fresh := a.nodeDied
-	r.death = death{at: a.diedAt, noticed: a.noticedAt, node: fresh}
+	if a.computing || r.death.at.IsZero() { // else it is still the same interruption
+		r.death.at, r.death.noticed = a.diedAt, a.noticedAt
+	}
+	r.death.node = fresh
 	if !a.opened {
 		r.unopened++
 	}
+	if a.refused != "" {
+		return r.openFailed(a)
+	}
 	if !a.opened && !fresh {
-		r.adviseMPI(a)
-		if r.opening == 0 && (r.starts > 1 || !a.killed && a.code <= exitSignal) {
+		if at, _, _ := a.fallen.first(); !a.killed || !at.IsZero() { // else it was slow, or its nodes
+			r.adviseMPI(a)
+		}
+		if r.opening == 0 && (a.procs.any() == "" || r.unopened >= maxAlike) && (r.starts > 1 || !a.killed && a.code <= exitSignal) {
 			r.say("giving up: the program ended with code %d before it came to Open, and all nodes are well", a.code)
 			return exitBad, true
 		}
@@ -200,20 +241,11 @@ func (r *runner) again(ctx context.Context, a *attempt) (code int, over bool) {
 	} else {
 		r.fruitless++
 	}
-	if why := r.incurable(a); why != "" {
-		r.say("giving up: the program aborted %d times in a row with the same error, and without a new epoch in between: %s", r.alike, why)
-		return exitBad, true
-	}
-	if a.last.Unrestorable != "" && !fresh {
-		if len(r.dead) == 0 {
-			r.say("giving up: %s", a.last.Unrestorable)
+	if a.last.Unrestorable == "" || fresh {
+		if why := r.incurable(a); why != "" {
+			r.say("giving up: the program aborted %d times in a row with the same error, and without a new epoch in between: %s", r.alike, why)
 			return exitBad, true
 		}
-		r.say("nothing can be restored unless a node that died comes back: %s", strings.Join(slices.Sorted(maps.Keys(r.dead)), ", "))
-	}
-	if fresh && r.began && !r.safe {
-		r.say("no checkpoint is on more than one node yet: starting from the beginning")
-		r.fresh = true
 	}
 	if r.starts > r.flags.maxRestarts {
 		r.say("giving up: started again %d times, which is --max-restarts", r.starts-1)
@@ -222,6 +254,9 @@ func (r *runner) again(ctx context.Context, a *attempt) (code int, over bool) {
 			return exitBad, true
 		}
 		return r.left(ctx, exitBad), true
+	}
+	if a.last.Unrestorable != "" && !fresh {
+		return r.unrestorable(ctx, a)
 	}
 	if r.fruitless > 0 && !r.pause(r.backoff()) {
 		return r.left(ctx, exitStopped), true
@@ -286,31 +321,6 @@ func (r *runner) pause(d time.Duration) bool {
 			return true
 		}
 	}
-}
-
-// left requeues the job where that was asked for, and returns the code.
-func (r *runner) left(ctx context.Context, code int) int {
-	if !r.flags.requeue || r.job == nil {
-		return code
-	}
-	info, err := r.client.ShowJob(ctx, r.job.ID)
-	switch {
-	case err != nil:
-		r.say("cannot tell whether the job is to be requeued: %v", err)
-	case info.Settled(r.job.Restarts) != "":
-		r.say("%s", info.Settled(r.job.Restarts))
-		return code
-	}
-	if code == exitStopped && !r.computed && info.Preempted.IsZero() {
-		r.say("the program did not come to compute, so the job is not requeued: it would go round for ever; give it a longer time limit")
-		return code
-	}
-	if err := r.client.Requeue(ctx, r.job.ID); err != nil {
-		r.say("%v", err)
-		return code
-	}
-	r.say("job %s requeued", r.job.ID)
-	return code
 }
 
 // newestOf says from where a run goes on that did not end well.

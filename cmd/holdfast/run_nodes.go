@@ -24,6 +24,7 @@ func (r *runner) prepare(ctx context.Context) error {
 	}
 	if ok {
 		r.job = &job
+		r.recall()
 		if err := r.readJob(ctx); err != nil {
 			return err
 		}
@@ -136,7 +137,7 @@ func (r *runner) line(nodes, env []string) []string {
 	switch {
 	case r.cmd.kind == launchSrun && r.job != nil:
 		if r.asGiven() || len(nodes) == 0 {
-			return append(append([]string{r.cmd.name}, r.cmd.opts...), r.cmd.prog...)
+			return r.cmd.asItIs()
 		}
 		cpus := 0
 		if len(r.job.CPUsPerNode) > 0 {
@@ -144,7 +145,7 @@ func (r *runner) line(nodes, env []string) []string {
 		}
 		var out []string
 		for _, n := range r.nodes {
-			if _, dead := r.dead[n]; dead {
+			if _, unfit := r.unfit[n]; unfit || r.isDead(n) {
 				out = append(out, n)
 			}
 		}
@@ -179,12 +180,16 @@ func (r *runner) choose() ([]string, error) {
 	if len(r.nodes) == 0 {
 		return nil, nil
 	}
+	first := r.used
+	if r.lacks {
+		first = r.homes
+	}
 	var alive, spare []string
 	for _, n := range r.nodes {
-		if _, dead := r.dead[n]; dead {
+		if _, unfit := r.unfit[n]; unfit || r.isDead(n) {
 			continue
 		}
-		if r.starts == 0 || slices.Contains(r.used, n) {
+		if r.starts == 0 || slices.Contains(first, n) {
 			alive = append(alive, n)
 		} else {
 			spare = append(spare, n)
@@ -280,6 +285,7 @@ func (r *runner) examine(ctx context.Context, suspects []string, silent bool, li
 			delete(r.dead, n)
 		}
 	}
+	r.guards.without(r.dead)
 	return fresh
 }
 
@@ -287,9 +293,30 @@ func (r *runner) examine(ctx context.Context, suspects []string, silent bool, li
 type limits struct{ connect, step time.Duration }
 
 var (
-	afterDeath    = limits{700 * time.Millisecond, 3 * time.Second} // something is wrong
-	whileStarting = limits{3 * time.Second, 6 * time.Second}        // it may only be slow
+	afterDeath    = limits{3 * time.Second, 3 * time.Second} // something is wrong
+	whileStarting = limits{3 * time.Second, 6 * time.Second} // it may only be slow
 )
+
+// dialTry is how long one connection is waited for: TCP itself tries again after a second,
+// then after three and seven, which a link that comes back need not wait for.
+const dialTry = time.Second
+
+// dialPatiently connects, again and again for a while: a link that is away for a moment is
+// no dead node. A machine that refuses is there.
+func dialPatiently(ctx context.Context, addr string, patience time.Duration) (net.Conn, error) {
+	for end := time.Now().Add(patience); ; {
+		begin := time.Now()
+		d := net.Dialer{Timeout: dialTry}
+		c, err := d.DialContext(ctx, "tcp", addr)
+		var unknown *net.DNSError
+		if err == nil || errors.As(err, &unknown) || errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(end) {
+			return c, err
+		}
+		if !sleep(ctx, dialTry/4-time.Since(begin)) { // an error that came at once
+			return nil, err
+		}
+	}
+}
 
 // startsNothing stands before what is wrong with a node on which a step fails.
 const startsNothing = "starts nothing"
@@ -345,8 +372,7 @@ func (r *runner) probe(ctx context.Context, node string, suspect bool, lim limit
 	if r.job != nil && r.conf.SlurmdPort > 0 {
 		port = r.conf.SlurmdPort
 	}
-	d := net.Dialer{Timeout: lim.connect}
-	c, err := d.DialContext(ctx, "tcp", net.JoinHostPort(addr, strconv.Itoa(port)))
+	c, err := dialPatiently(ctx, net.JoinHostPort(addr, strconv.Itoa(port)), lim.connect)
 	var unknown *net.DNSError
 	switch {
 	case err == nil:

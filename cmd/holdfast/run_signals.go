@@ -3,9 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -52,21 +50,39 @@ func (r *runner) signalled(ctx context.Context, a *attempt, s os.Signal) {
 		if s == syscall.SIGTERM && r.job != nil {
 			within = r.grace()
 		}
+		r.told = r.told || s == syscall.SIGTERM
 		r.stop(a, s.String(), within, s)
 		return
 	}
-	if within, why := r.announces(ctx, s); why != "" {
-		if !a.computing {
-			r.say("%v, %s: final checkpoint as soon as the program computes", s, why)
-			r.deadline, r.lead = time.Now().Add(within-r.grace()), max(r.lead, within) // then it is overdue
-			return
-		}
+	within, why := r.announces(ctx, s)
+	switch {
+	case why == "":
+		r.say("%v: passed on to the ranks", s)
+		_ = a.proc.Process.Signal(s) // launchers pass USR1 and USR2 on; one that is gone needs none
+	case why == limitNear && r.early(s, within-r.grace()):
+	case !a.computing:
+		r.say("%v, %s: final checkpoint as soon as the program computes", s, why)
+		r.deadline, r.lead = time.Now().Add(within-r.grace()), max(r.lead, within) // then it is overdue
+	default:
 		r.stop(a, s.String()+", "+why, within, s)
-		return
 	}
-	r.say("%v: passed on to the ranks", s)
-	_ = a.proc.Process.Signal(s) // launchers pass USR1 and USR2 on; one that is gone needs none
 }
+
+// early puts a warning of the time limit off that comes long before a final checkpoint is
+// due: with @300 and a limit of five minutes Slurm sends it at once, and a job that obeyed
+// would be requeued again and again without computing.
+func (r *runner) early(s os.Signal, left time.Duration) bool {
+	due := cmp.Or(r.due, r.lead)
+	if due == 0 || left <= due+min(slack, due/2) {
+		return false
+	}
+	r.lead, r.announced = due, s.String()+", "
+	r.say("%v announces the time limit, which is %v away: the final checkpoint begins %v before it", s, left.Round(time.Second), due.Round(time.Second))
+	return true
+}
+
+// limitNear is why a job is stopped at its time limit.
+const limitNear = "the time limit is near"
 
 // announces says whether a signal tells of the end of the job: its time limit
 // is near, or it is being preempted.
@@ -91,8 +107,8 @@ func (r *runner) announces(ctx context.Context, s os.Signal) (within time.Durati
 		lead = r.lead
 	}
 	if lead > 0 && !info.End.IsZero() && time.Until(info.End) < lead+slack {
-		r.deadline = info.End
-		return time.Until(info.End) + r.grace(), "the time limit is near"
+		r.deadline, r.near = info.End, true
+		return time.Until(info.End) + r.grace(), limitNear
 	}
 	return 0, ""
 }
@@ -117,6 +133,7 @@ func (r *runner) terminated(ctx context.Context, a *attempt) {
 	within, why := time.Duration(0), ""
 	if r.job != nil && !r.stopping { // else it was told already
 		within, why = r.ending(ctx)
+		r.told = r.told || why == ""
 	}
 	if err := w.Tell(within); err != nil {
 		r.say("warning: %v", err)
@@ -160,7 +177,7 @@ func (r *runner) stop(a *attempt, why string, within time.Duration, s os.Signal)
 		r.say("%s: the program is being stopped already", why)
 		return
 	}
-	r.stopping = true
+	r.stopping, r.stopAt = true, time.Now()
 	asked := false
 	if w := a.supervised(); w != nil {
 		asked = w.Request(true, within) == nil
@@ -198,7 +215,8 @@ func (r *runner) atDeadline(ctx context.Context, a *attempt) {
 		r.deadline = info.End
 		return
 	}
-	r.stop(a, "the time limit is near", time.Until(r.deadline)+r.grace(), nil)
+	r.near = true
+	r.stop(a, r.announced+limitNear, time.Until(r.deadline)+r.grace(), nil)
 }
 
 // defaultLead is when the final checkpoint is asked for, before the time limit,
@@ -219,17 +237,21 @@ func (r *runner) readWarning(ctx context.Context) {
 	case r.flags.requeue:
 		r.lead = defaultLead
 	}
-	if left := time.Until(r.deadline); !r.deadline.IsZero() && r.lead > left/2 {
-		half := (left / 2).Round(time.Second)
-		r.say("warning: the final checkpoint would begin %v before the time limit, which is only %v away; it begins %v before", r.lead, left.Round(time.Second), half)
-		r.lead = half
+	r.due = cmp.Or(r.warning.Lead, r.lead)
+	if left := time.Until(r.deadline); !r.deadline.IsZero() && r.due > left/2 {
+		r.due = left / 2
+		if m := r.mem.Seconds; m > 0 {
+			r.due = min(r.due, 10*time.Second+time.Duration(3*m*float64(time.Second)))
+		}
+		r.say("warning: the final checkpoint would begin %v before the time limit, which is only %v away; it begins %v before",
+			cmp.Or(r.flags.lead, r.warning.Lead, r.lead), left.Round(time.Second), r.due.Round(time.Second))
+		r.lead = min(r.lead, r.due)
 	}
 	if r.deadline.IsZero() || r.lead == 0 && r.warning.Lead == 0 {
 		return
 	}
-	var m measured
-	if b, err := os.ReadFile(r.measureFile()); err == nil && json.Unmarshal(b, &m) == nil {
-		r.compare(m)
+	if r.mem.Seconds > 0 {
+		r.compare(r.mem.measured)
 		return
 	}
 	r.say("no checkpoint of this job has been measured yet: its first one will tell whether %v before the time limit is soon enough", cmp.Or(r.lead, r.warning.Lead))
@@ -241,8 +263,6 @@ type measured struct {
 	Epoch   storage.Epoch `json:"epoch"`
 	Seconds float64       `json:"checkpoint_s"` // from the request until it was at global
 }
-
-func (r *runner) measureFile() string { return filepath.Join(r.opt.Global, "holdfast.run.json") }
 
 // measure keeps what the newest checkpoint at global took, and compares.
 func (r *runner) measure(rep coordinated.Report) {
@@ -258,9 +278,8 @@ func (r *runner) measure(rep coordinated.Report) {
 		return
 	}
 	r.newest = m.Epoch
-	if b, err := json.Marshal(m); err == nil {
-		_ = os.WriteFile(r.measureFile(), append(b, '\n'), 0o644) // a hint for the next job, no more
-	}
+	r.mem.measured = m
+	r.remember()
 	r.compare(m)
 }
 

@@ -132,7 +132,10 @@ func TestStaysFresh(t *testing.T) {
 	}
 	ready := coordinated.Report{Ready: true}
 	local := coordinated.Report{Ready: true, Committed: map[string]storage.Epoch{"local": 1}}
-	if fails(true, ready, local); !fresh(r) {
+	if fails(true, ready, local); fresh(r) {
+		t.Error("a node died: what is left is to be looked at first")
+	}
+	if fails(false, coordinated.Report{Unrestorable: "rank 2 finds none", Missing: true, Ended: true}); !fresh(r) {
 		t.Error("a node died with the only checkpoint: want a fresh start")
 	}
 	patience := r.startTimeout()
@@ -180,7 +183,7 @@ func TestNoNodeList(t *testing.T) {
 		commands(t, map[string]string{
 			"scontrol": `case "$2" in config) echo "KillWait = 30 sec"; echo "SlurmdPort = 6818";; *) echo "JobState=RUNNING Restarts=0 NodeList=` + list + `";; esac`,
 			"sinfo":    `for n in n1 n2; do echo "$n|allocated|none"; done`,
-			"srun":     `[ -e $0.fell ] && exit 0; touch $0.fell; kill -9 $$`,
+			"srun":     notThere + `[ -e $0.fell ] && exit 0; touch $0.fell; kill -9 $$`,
 		})
 		errs := &lockedBuffer{}
 		code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--", "srun", "-n2", "./app"}, io.Discard, errs)
@@ -257,6 +260,10 @@ func TestProbe(t *testing.T) {
 		t.Errorf("a node without slurmd: got %q", why)
 	}
 }
+
+// notThere begins an srun on whose other nodes this command is not installed.
+const notThere = `case "$*" in *--version) exit 2;; esac
+`
 
 // commands puts shell scripts into PATH, by name.
 func commands(t *testing.T, bodies map[string]string) {
@@ -362,13 +369,13 @@ func TestStartFails(t *testing.T) {
 *) echo "JobState=RUNNING Restarts=0 Requeue=0";;
 esac`, l.Addr().(*net.TCPAddr).Port)
 	states := `for n in n1 n2 n3; do echo "$n|allocated|none"; done`
-	hangs := `case "$*" in
+	hangs := notThere + `case "$*" in
 *"-w n2 /bin/true") exit 1;;
 */bin/true) exit 0;;
 *"-w n1,n3"*) [ "$SLURM_PMIX_DIRECT_CONN $SLURM_JOB_NODELIST" = "false n1,n3" ]; exit;;
 esac
 exec sleep 100`
-	fallen := `[ $0.fell ] && [ -e $0.fell ] && exit 0
+	fallen := notThere + `[ $0.fell ] && [ -e $0.fell ] && exit 0
 touch $0.fell
 echo "srun: error: n2: task 1: Exited with exit code 127" >&2
 exec sleep 100`

@@ -21,7 +21,8 @@ type showRow struct {
 	Shard   int64    `json:"shard_bytes"`
 	Here    bool     `json:"here"`
 	Origins []uint64 `json:"origins,omitempty"` // epochs that hold some of its chunks
-	Digest  string   `json:"digest"`
+	Digest  string   `json:"digest,omitempty"`
+	Error   string   `json:"error,omitempty"` // why the manifest cannot be read; the shards are not known then
 }
 
 func newShow() *cobra.Command {
@@ -39,10 +40,11 @@ epochs listed under REFERS TO, which are kept as long as they are needed.
 ` + exitCodeDoc,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			v, err := storage.OpenView(nil, dirs...)
+			v, err := storage.Inspect(osFS(), dirs...)
 			if err != nil {
 				return err
 			}
+			warnOfMarkers(cmd, v)
 			list, err := v.Epochs(cmd.Context())
 			if err != nil {
 				return err
@@ -54,7 +56,7 @@ epochs listed under REFERS TO, which are kept as long as they are needed.
 			return printShow(cmd, e, list, asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
 	cmd.Flags().StringVarP(&epoch, "epoch", "e", "newest", `number of the epoch, or "newest"`)
 	return cmd
 }
@@ -70,6 +72,10 @@ func printShow(cmd *cobra.Command, e storage.Epoch, list []storage.EpochInfo, as
 		rows = append(rows, showRows(info)...)
 		if info.Err != nil {
 			bad = true
+			if asJSON {
+				rows = append(rows, showRow{Epoch: uint64(info.Epoch), Level: info.Dir.Level, Dir: info.Dir.Dir, Error: info.Err.Error()})
+				continue
+			}
 			fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", info.Err)
 		}
 	}

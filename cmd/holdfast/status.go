@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -27,11 +26,15 @@ reached, and what is written behind it.
 Jobs of many ranks are summed up: ranks that do the same are one line. --all
 lists each.
 
-Exit codes: 0 the job answered; 2 no such job or no answer in time.`,
+With --watch it waits for a job that has not started yet, and goes on with a run that
+'holdfast run' starts after a death.
+
+Exit codes: 0 the job answered, and with --watch has ended in order; 2 no such job, no
+answer in time, or with --watch the job died and no other run came within --timeout.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.terminal = isTerminal(cmd.OutOrStdout())
-			return o.run(cmd.Context(), cmd.OutOrStdout(), args[0])
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0])
 		},
 	}
 	f := cmd.Flags()
@@ -39,7 +42,7 @@ Exit codes: 0 the job answered; 2 no such job or no answer in time.`,
 	f.BoolVar(&o.all, "all", false, "a line for each rank, however many there are")
 	f.BoolVarP(&o.watch, "watch", "w", false, "look again and again, until the job ends")
 	f.DurationVar(&o.every, "every", 2*time.Second, "time between two looks of --watch")
-	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the job")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for an answer; with --watch also for the next run after a death")
 	return cmd
 }
 
@@ -50,39 +53,22 @@ type statusOptions struct {
 }
 
 // run looks once, or until the job ends.
-func (o *statusOptions) run(ctx context.Context, w io.Writer, dir string) error {
-	dial, cancel := context.WithTimeout(ctx, o.timeout)
-	c, err := coordinated.DialJob(dial, dir)
-	cancel()
+func (o *statusOptions) run(ctx context.Context, w, notes io.Writer, dir string) error {
+	if o.watch {
+		return o.follow(ctx, w, notes, dir)
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	c, err := coordinated.DialJob(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	var before *coordinated.JobStatus
-	var at time.Time
-	tick := time.NewTicker(max(o.every, 100*time.Millisecond))
-	defer tick.Stop()
-	for {
-		ask, cancel := context.WithTimeout(ctx, o.timeout)
-		st, err := c.Status(ask)
-		cancel()
-		if err != nil {
-			if before != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
-				return nil // it has ended
-			}
-			return err
-		}
-		now := time.Now()
-		if err := o.print(w, st, before, now.Sub(at)); err != nil || !o.watch {
-			return err
-		}
-		before, at = st, now
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil // the user has seen enough
-		}
+	st, err := c.Status(ctx)
+	if err != nil {
+		return err
 	}
+	return o.print(w, st, nil, 0)
 }
 
 func (o *statusOptions) print(w io.Writer, st, before *coordinated.JobStatus, since time.Duration) error {

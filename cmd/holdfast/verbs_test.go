@@ -119,18 +119,16 @@ func TestMissingShardIsBad(t *testing.T) {
 	if err := os.Remove(filepath.Join(global, "epoch-0000000003", "rank-000000.shard")); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, _ := run(t, "verify", global); code != exitBad || !strings.Contains(out, "missing") {
-		t.Errorf("got exit code %d and\n%swant %d and a missing shard", code, out, exitBad)
+	if code, out, _ := run(t, "verify", global); code != int(exitMissing) || !strings.Contains(out, "missing") {
+		t.Errorf("got exit code %d and\n%swant %d and a missing shard", code, out, exitMissing)
 	}
 }
 
 func TestCouldNotLook(t *testing.T) {
 	local, _ := job(t)
-	other, _ := job(t)
-	flip(t, filepath.Join(other, "holdfast.job"), 9)
 	for _, args := range [][]string{
 		{"ls"}, {"ls", t.TempDir()}, {"verify", filepath.Join(local, "absent")}, {"show", "-e", "9", local},
-		{"show", "-e", "x", local}, {"verify", other}, {"nosuchverb"},
+		{"show", "-e", "x", local}, {"nosuchverb"},
 	} {
 		code, out, errs := run(t, args...)
 		if code != exitNoLook || errs == "" || out != "" {
@@ -165,15 +163,56 @@ func tree(t *testing.T, dir string) string {
 	return b.String()
 }
 
+// TestShardElsewhere: of directories that no rank has a list in, as older versions
+// left them, a shard that is not there may be on another node.
 func TestShardElsewhere(t *testing.T) {
 	local, _ := job(t)
-	if err := os.Remove(filepath.Join(local, "epoch-0000000003", "rank-000000.shard")); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"epoch-0000000003/rank-000000.shard", "epochs-000000", "epochs-000001"} {
+		if err := os.Remove(filepath.Join(local, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if code, out, _ := run(t, "verify", local); code != exitGood || !strings.Contains(out, "elsewhere") {
 		t.Errorf("got exit code %d and\n%swant %d: it may be on another node", code, out, exitGood)
 	}
-	if code, _, _ := run(t, "verify", "--complete", local); code != exitBad {
-		t.Errorf("got exit code %d, want %d: there is no other directory", code, exitBad)
+	if code, _, _ := run(t, "verify", "--complete", local); code != int(exitMissing) {
+		t.Errorf("got exit code %d, want %d: there is no other directory", code, exitMissing)
+	}
+}
+
+// TestErrorsAreJSONToo: with --json the last line says why a verb failed.
+func TestErrorsAreJSONToo(t *testing.T) {
+	for _, args := range [][]string{{"verify", "--json", "/absent"}, {"ls", "--json", "/absent"}, {"show", "--json", t.TempDir()}} {
+		code, out, errs := run(t, args...)
+		var got jsonError
+		if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitNoLook || got.Error == "" || errs == "" {
+			t.Errorf("%v: got %d, %q, %q, want an object with an error", args, code, out, errs)
+		}
+	}
+	local, _ := job(t)
+	flip(t, filepath.Join(local, "epoch-0000000003", "manifest"), 20)
+	code, out, _ := run(t, "show", "--json", local)
+	if code != exitBad || !strings.Contains(out, `"error":"corrupt`) {
+		t.Errorf("got %d, %s, want the damage in it", code, out)
+	}
+}
+
+// TestStoredIsOfTheDirectory: each directory's line says what is there.
+func TestStoredIsOfTheDirectory(t *testing.T) {
+	local, global := job(t)
+	if err := os.Remove(filepath.Join(local, "epoch-0000000003", "rank-000001.shard")); err != nil {
+		t.Fatal(err)
+	}
+	_, out, _ := run(t, "ls", "--json", local, global)
+	var stored []int64
+	for line := range strings.Lines(out) {
+		var r lsRow
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		stored = append(stored, r.Stored)
+	}
+	if len(stored) != 2 || stored[0] < 190<<10 || stored[0] > 220<<10 || stored[1] < 390<<10 {
+		t.Errorf("got %v bytes stored, want one shard's and two's", stored)
 	}
 }

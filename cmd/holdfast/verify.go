@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -10,90 +12,126 @@ import (
 )
 
 // verifyRow is one line of verify: something that is wrong, or one epoch that
-// is good (Fault is empty then).
+// is good (Kind and Fault are empty then).
 type verifyRow struct {
-	Epoch  uint64   `json:"epoch"`
-	Level  string   `json:"level,omitempty"`
-	Dir    string   `json:"dir,omitempty"`
-	Rank   *int     `json:"rank,omitempty"` // absent: the manifest
-	Fault  string   `json:"fault,omitempty"`
-	GoodAt []string `json:"good_at,omitempty"` // directories, or levels
-	Levels []string `json:"good_levels,omitempty"`
-	Lost   bool     `json:"lost,omitempty"`
-	Absent bool     `json:"absent,omitempty"` // may be in a directory that was not given
-	Good   bool     `json:"good"`
+	Epoch  uint64       `json:"epoch,omitempty"` // absent: the directory itself
+	Level  string       `json:"level,omitempty"`
+	Dir    string       `json:"dir,omitempty"`
+	Rank   *int         `json:"rank,omitempty"` // absent: the manifest, or File
+	File   string       `json:"file,omitempty"` // if it is not the rank's shard or the manifest
+	Kind   storage.Kind `json:"kind,omitempty"`
+	Fault  string       `json:"fault,omitempty"`
+	GoodAt []string     `json:"good_at,omitempty"` // directories, or levels
+	Levels []string     `json:"good_levels,omitempty"`
+	Lost   bool         `json:"lost,omitempty"`
+	Absent bool         `json:"absent,omitempty"` // may be in a directory that was not given
+	Good   bool         `json:"good"`
 }
+
+// Exit codes of verify, beside those of all verbs.
+const (
+	exitMissing = exitCode(3)
+	exitThin    = exitCode(4)
+)
 
 func newVerify() *cobra.Command {
 	var asJSON, complete bool
 	var epoch string
 	cmd := &cobra.Command{
 		Use:   "verify DIR...",
-		Short: "read everything and say what is damaged",
+		Short: "read everything and say what is damaged or missing",
 		Long: `verify reads every byte of the committed epochs in the checkpoint directories
-of a job and compares it with the checksums. For each fault it says where a good
-copy of the shard is, if one of the directories has it: give the local and the
-global directories together. A shard that is in none of them may be on a node
-whose directory was not given; with --complete it counts as missing.
+of a job, compares it with the checksums, and looks for what should be there: by
+the manifests, and by the lists that every rank keeps of what it has committed.
+Epochs that retention has removed are not missed. Each fault is one of
 
-` + exitCodeDoc,
+  damaged        it is there and is not what was written, or it is refused
+                 because another user owns it or may write to it
+  missing        it should be there, and no directory given has the data
+  not redundant  it should be there, and other directories given have the data
+  elsewhere      no directory given has it, and it may be in one that was not
+
+GOOD COPY says where a good copy is: give the directories of all levels and nodes
+together. With --complete the directories given are all that there are; nothing
+is elsewhere then, and every copy and parity row has to be in one of them.
+
+Exit codes: 0 all is well, or elsewhere; 1 something is damaged; 2 could not look
+(bad arguments, not a checkpoint directory, I/O error); 3 nothing is damaged and
+something is missing; 4 nothing is lost and something is not redundant.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			rows, err := verifyDirs(cmd, dirs, epoch)
+			rows, err := verifyDirs(cmd, dirs, epoch, complete)
 			if err != nil {
 				return err
 			}
-			return printVerify(cmd, rows, asJSON, complete)
+			return printVerify(cmd, rows, asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
 	cmd.Flags().BoolVar(&complete, "complete", false, "the directories given are all there are")
 	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", `number of one epoch, or "newest" (default all)`)
 	return cmd
 }
 
-func verifyDirs(cmd *cobra.Command, dirs []string, epoch string) ([]verifyRow, error) {
+func verifyDirs(cmd *cobra.Command, dirs []string, epoch string, complete bool) ([]verifyRow, error) {
 	var seen tally
-	v, err := storage.OpenView(seen.fs(), dirs...)
+	v, err := storage.Inspect(seen.fs(), dirs...)
 	if err != nil {
 		return nil, err
 	}
+	v.Complete = complete
 	list, err := v.Epochs(cmd.Context())
 	if err != nil {
 		return nil, err
 	}
-	var only storage.Epoch
+	expected, err := v.Expected()
+	if err != nil {
+		return nil, err
+	}
 	if epoch != "" {
-		if only, err = pickEpoch(epoch, list); err != nil {
+		only, err := pickExpected(epoch, list, expected)
+		if err != nil {
 			return nil, err
 		}
+		expected = []storage.Epoch{only}
 	}
 	levels := map[string]string{}
 	for _, d := range v.Dirs() {
 		levels[d.Dir] = d.Level
 	}
-	var rows []verifyRow
 	var total int64
 	for _, info := range list {
-		if only == 0 || info.Epoch == only {
+		if slices.Contains(expected, info.Epoch) {
 			total += hereBytes(info)
 		}
 	}
 	defer showBar(cmd, "verifying", total, seen.read.Load, sizeText)()
-	done := map[storage.Epoch]bool{}
-	for _, info := range list {
-		e := info.Epoch
-		if done[e] || !info.Committed || (only != 0 && e != only) {
-			continue
-		}
-		done[e] = true
+	var rows []verifyRow
+	if found := v.VerifyDirs(); len(found) > 0 {
+		rows = verifyRows(0, found, levels)
+	}
+	for _, e := range expected {
 		found, err := v.Verify(cmd.Context(), e)
 		if err != nil {
 			return nil, err
 		}
 		rows = append(rows, verifyRows(e, found, levels)...)
 	}
+	if len(expected) == 0 {
+		rows = append(rows, verifyRow{Kind: storage.Missing, Lost: true, Fault: "no epoch is committed in these directories"})
+	}
 	return rows, nil
+}
+
+// pickExpected is pickEpoch for an epoch that may be gone.
+func pickExpected(arg string, list []storage.EpochInfo, expected []storage.Epoch) (storage.Epoch, error) {
+	if arg == "newest" && len(expected) > 0 {
+		return expected[0], nil
+	}
+	if n, err := strconv.ParseUint(arg, 10, 64); err == nil && slices.Contains(expected, storage.Epoch(n)) {
+		return storage.Epoch(n), nil
+	}
+	return pickEpoch(arg, list)
 }
 
 // hereBytes is how long the shards of an epoch are in one directory.
@@ -114,7 +152,7 @@ func verifyRows(e storage.Epoch, found []storage.Finding, levels map[string]stri
 	}
 	var rows []verifyRow
 	for _, f := range found {
-		r := verifyRow{Epoch: uint64(e), Level: f.Dir.Level, Dir: f.Dir.Dir,
+		r := verifyRow{Epoch: uint64(e), Level: f.Dir.Level, Dir: f.Dir.Dir, File: f.Part, Kind: f.Kind,
 			Fault: f.Err.Error(), GoodAt: f.GoodAt, Lost: f.Lost, Absent: f.Absent}
 		if f.Rank >= 0 {
 			r.Rank = &f.Rank
@@ -127,19 +165,34 @@ func verifyRows(e storage.Epoch, found []storage.Finding, levels map[string]stri
 	return rows
 }
 
-func printVerify(cmd *cobra.Command, rows []verifyRow, asJSON, complete bool) error {
+func printVerify(cmd *cobra.Command, rows []verifyRow, asJSON bool) error {
 	var err error
 	if asJSON {
 		err = jsonLines(cmd.OutOrStdout(), rows)
 	} else {
 		err = table(cmd.OutOrStdout(), verifyTable(rows))
 	}
-	for _, r := range rows {
-		if !r.Good && (complete || !r.Absent) && err == nil {
-			return errBad
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	return verdict(rows)
+}
+
+// verdict is the exit code of what was found, the worst first.
+func verdict(rows []verifyRow) error {
+	have := map[storage.Kind]bool{}
+	for _, r := range rows {
+		have[r.Kind] = true
+	}
+	switch {
+	case have[storage.Damaged]:
+		return errBad
+	case have[storage.Missing]:
+		return exitMissing
+	case have[storage.Thin]:
+		return exitThin
+	}
+	return nil
 }
 
 // goodCopies lists levels, with the directories where there are any.
@@ -155,15 +208,23 @@ func goodCopies(r *verifyRow) string {
 }
 
 func verifyTable(rows []verifyRow) [][]string {
-	out := [][]string{{"EPOCH", "LEVEL", "RANK", "GOOD COPY", "FAULT"}}
+	out := [][]string{{"EPOCH", "LEVEL", "WHAT", "STATE", "GOOD COPY", "FAULT"}}
 	for _, r := range rows {
 		if r.Good {
-			out = append(out, []string{fmt.Sprint(r.Epoch), "all", "all", "-", "none"})
+			out = append(out, []string{fmt.Sprint(r.Epoch), "all", "all", "good", "-", "none"})
 			continue
 		}
-		rank, good := "manifest", "-"
-		if r.Rank != nil {
-			rank = fmt.Sprint(*r.Rank)
+		what, good, epoch := "manifest", "-", "-"
+		switch {
+		case r.Rank != nil:
+			what = fmt.Sprint("rank ", *r.Rank)
+		case r.File != "":
+			what = r.File
+		}
+		if r.Epoch > 0 {
+			epoch = fmt.Sprint(r.Epoch)
+		} else if r.File == "" {
+			what = "directory"
 		}
 		switch {
 		case len(r.GoodAt) > 0:
@@ -173,7 +234,7 @@ func verifyTable(rows []verifyRow) [][]string {
 		case r.Absent:
 			good = "elsewhere?"
 		}
-		out = append(out, []string{fmt.Sprint(r.Epoch), r.Level, rank, good, r.Fault})
+		out = append(out, []string{epoch, dash(r.Level), what, string(r.Kind), good, r.Fault})
 	}
 	return out
 }

@@ -16,6 +16,8 @@ func DialClient(ctx context.Context, addr string, rank int, key Key) (net.Conn, 
 	if err != nil {
 		return nil, fmt.Errorf("control: connect to the job at %s: %w", addr, err)
 	}
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // ends the handshake
+	defer stop()
 	if err := greet(c, key, clientRank, rank, purposeClient); err != nil {
 		_ = c.Close() // of no use
 		return nil, fmt.Errorf("control: connect to the job at %s: %w", addr, err)
@@ -39,7 +41,14 @@ func (p *Plane) AcceptClient(ctx context.Context) (net.Conn, error) {
 // clientPatience is how long a client may wait to be accepted.
 const clientPatience = 5 * time.Second
 
+// clientAlive tells within seconds that the machine of a client that says nothing has
+// died.
+var clientAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 4}
+
 func (p *Plane) offerClient(c net.Conn) {
+	if t, ok := c.(*net.TCPConn); ok {
+		_ = t.SetKeepAliveConfig(clientAlive) // else it takes the system's time
+	}
 	t := time.NewTimer(clientPatience)
 	defer t.Stop()
 	select {

@@ -13,11 +13,11 @@ import (
 // wait in the kernel's queue.
 const maxHandshakes = 256
 
-func (p *Plane) accept() {
+func (p *Plane) accept(l net.Listener) {
 	slots := make(chan struct{}, maxHandshakes)
 	for {
 		slots <- struct{}{}
-		c, err := p.listener.Accept()
+		c, err := l.Accept()
 		if err != nil {
 			if p.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return

@@ -36,6 +36,7 @@ type Stats struct {
 type Plane struct {
 	opt      Options
 	listener net.Listener
+	second   net.Listener // for clients of other nodes, or nil
 	ctx      context.Context
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
@@ -69,7 +70,20 @@ func Listen(opt Options) (*Plane, error) {
 	if err := opt.validate(); err != nil {
 		return nil, err
 	}
-	ip, err := listenAddress(opt.Interface)
+	l, err := listen(opt.Interface)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p := &Plane{opt: opt, listener: l, ctx: ctx, stop: stop,
+		inbound: make(chan Inbound, 64), lost: make(chan Loss, opt.Size), streams: make(chan Stream), clients: make(chan net.Conn),
+		out: map[int]*outgoing{}, in: map[int]*incoming{}, conns: map[net.Conn]struct{}{}, watch: map[int]bool{}, gone: map[int]bool{}}
+	p.wg.Go(func() { p.accept(l) })
+	return p, nil
+}
+
+func listen(iface string) (net.Listener, error) {
+	ip, err := listenAddress(iface)
 	if err != nil {
 		return nil, err
 	}
@@ -77,16 +91,30 @@ func Listen(opt Options) (*Plane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control: listen on %v: %w", ip, err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	p := &Plane{opt: opt, listener: l, ctx: ctx, stop: stop,
-		inbound: make(chan Inbound, 64), lost: make(chan Loss, opt.Size), streams: make(chan Stream), clients: make(chan net.Conn),
-		out: map[int]*outgoing{}, in: map[int]*incoming{}, conns: map[net.Conn]struct{}{}, watch: map[int]bool{}, gone: map[int]bool{}}
-	p.wg.Go(p.accept)
-	return p, nil
+	return l, nil
+}
+
+// ListenElsewhere returns an address at which clients on other nodes reach this rank. The
+// ranks of a job on one node may speak over its loopback device, which nobody else sees:
+// then this opens a second listener, on the first interface that is up. Call it once.
+func (p *Plane) ListenElsewhere() (string, error) {
+	if a, ok := p.listener.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+		return p.Addr(), nil
+	}
+	l, err := listen("")
+	if err != nil {
+		return "", err
+	}
+	p.second = l
+	p.wg.Go(func() { p.accept(l) })
+	return l.Addr().String(), nil
 }
 
 // Addr is where the others reach this rank.
 func (p *Plane) Addr() string { return p.listener.Addr().String() }
+
+// Closed is closed when the Plane is.
+func (p *Plane) Closed() <-chan struct{} { return p.ctx.Done() }
 
 // Messages delivers what arrives, in order per sender.
 func (p *Plane) Messages() <-chan Inbound { return p.inbound }
@@ -175,6 +203,9 @@ func (p *Plane) Close() error {
 	cancel()
 	p.stop()
 	err := p.listener.Close()
+	if p.second != nil {
+		err = errors.Join(err, p.second.Close())
+	}
 	p.mu.Lock()
 	for c := range p.conns {
 		_ = c.Close() // ends the goroutine that reads it; the file is gone either way

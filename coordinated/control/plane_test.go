@@ -271,6 +271,40 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// TestListenElsewhere: ranks that speak over loopback can be asked from another node.
+func TestListenElsewhere(t *testing.T) {
+	planes := mesh(t, 2, nil)
+	addr, err := planes[0].ListenElsewhere()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := listenAddress("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if host, _, err := net.SplitHostPort(addr); err != nil || host != want.String() {
+		t.Errorf("clients are sent to %s (%v), want an address of %v", addr, err, want)
+	}
+	go func() {
+		c, err := planes[0].AcceptClient(t.Context())
+		if err == nil {
+			_, _ = c.Write([]byte("here"))
+			_ = c.Close()
+		}
+	}()
+	c, err := DialClient(t.Context(), addr, 0, planes[0].opt.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if b, err := io.ReadAll(c); err != nil || string(b) != "here" {
+		t.Errorf("got %q, %v", b, err)
+	}
+	if _, err := DialClient(t.Context(), addr, 0, Key{}); err == nil {
+		t.Error("a client with another key was admitted")
+	}
+}
+
 func TestBadOptions(t *testing.T) {
 	for _, o := range []Options{{Rank: 2, Size: 2}, {Size: 0}, {Size: 1, Heartbeat: time.Second, PeerTimeout: time.Second}} {
 		if _, err := Listen(o); err == nil {

@@ -57,7 +57,7 @@ func (e *epochs) settle(epoch Epoch) {
 		}
 		e.after(time.Duration(e.rng.IntN(1500))*time.Microsecond, func() {
 			r.waiting = r.done
-			e.step(r, Captured{Epoch: epoch})
+			e.step(r, Captured{Epoch: epoch, Colls: r.m.colls})
 			e.advance(r)
 		})
 	}

@@ -39,8 +39,9 @@ type Sampled struct {
 // Waits.
 //
 // A rank that polls round and round is reported in the same way: one Call from
-// the first poll that found nothing until one succeeds, the main thread blocks
-// elsewhere or comes to a Point, with all that was polled for in Waits.
+// the first polls that found nothing until a message of those has come or the main
+// thread comes to a Point, with all that was polled for in Waits. It may compute in
+// between.
 type Block struct {
 	Call  uint64 // number of the call: the same number means the same call
 	Waits []Wait // any of them may complete it; they may change within the call
@@ -69,8 +70,12 @@ type Received struct {
 type Tick struct{ Now time.Duration }
 
 // Captured says that the main thread has captured its state after a Cut and
-// goes on with the program.
-type Captured struct{ Epoch Epoch }
+// goes on with the program. Colls are its counts now: communicators that were freed
+// before the cut are no longer among them, on any rank.
+type Captured struct {
+	Epoch Epoch
+	Colls []Coll
+}
 
 // Done tells the coordinator that an epoch is over, committed or failed, so
 // that the next one may start. None does after a final one that was committed.

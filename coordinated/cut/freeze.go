@@ -76,12 +76,13 @@ func (m *Machine) cut(round uint64, stop bool) {
 }
 
 // captured lets the machine rest: the main thread has left the library, unless
-// it has finished.
-func (m *Machine) captured(e Epoch) {
-	if e != m.epoch || m.phase != cutting {
+// it has finished. Then nobody else will say what its counts are from now on.
+func (m *Machine) captured(ev Captured) {
+	if ev.Epoch != m.epoch || m.phase != cutting {
 		return
 	}
 	m.atPoint = m.finished
+	m.colls = ev.Colls
 	m.rest()
 }
 

@@ -164,7 +164,7 @@ func (m *Machine) Step(ev Event) []Action {
 		m.now = max(m.now, ev.Now)
 		m.tick()
 	case Captured:
-		m.captured(ev.Epoch)
+		m.captured(ev)
 	case Done:
 		m.done(ev.Epoch, ev.Failed)
 	}

@@ -33,10 +33,11 @@ const (
 	KindPublish Kind = 19 // down: the blobs of all ranks for Stage
 	KindLost    Kind = 20 // both ways: Rank has died; Had = who noticed, Stage = how
 	KindStatus  Kind = 21 // down: gather for Stage how your rank is
+	KindWaiting Kind = 22 // up: a rank has waited for long
 )
 
 var kindNames = [...]string{"", "ask", "park", "answer", "hint", "raise", "ready", "freeze", "vote",
-	"thaw", "cut", "give-up", "need", "retract", "elect", "poll", "polled", "elected", "gather", "publish", "lost", "status"}
+	"thaw", "cut", "give-up", "need", "retract", "elect", "poll", "polled", "elected", "gather", "publish", "lost", "status", "waiting"}
 
 // String returns the name of k as the scenarios in testdata write it.
 func (k Kind) String() string {

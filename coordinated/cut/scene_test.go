@@ -17,6 +17,7 @@ import (
 //	ranks N [fanout=K] [span=N] [timeout=D]   begin, world of N ranks
 //	comm NAME r... [of=N]   a communicator besides world, or more members of it; with N
 //	                        members in the end
+//	forget COMM             a communicator that all members have freed is no longer listed
 //	points r N              r has passed N Points
 //	entered r COMM N        r has entered N collectives
 //	request r [stop]        ask for a checkpoint at r

@@ -106,6 +106,7 @@ var worldVerbs = map[string]func(s *scene, args []string) error{
 		}
 		return nil
 	},
+	"forget":  func(s *scene, args []string) error { delete(s.comms, args[0]); return nil },
 	"tick":    func(s *scene, args []string) error { return s.tick(args[0]) },
 	"deliver": func(s *scene, args []string) error { return s.deliverAll(args) },
 	"hold":    func(s *scene, args []string) error { s.held[args[0]] = true; return nil },
@@ -142,7 +143,7 @@ var worldVerbs = map[string]func(s *scene, args []string) error{
 				return err
 			}
 			r.waiting = r.finished
-			s.step(r, Captured{Epoch: r.cut})
+			s.step(r, Captured{Epoch: r.cut, Colls: s.colls(r)})
 		}
 		return nil
 	},

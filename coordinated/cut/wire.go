@@ -117,7 +117,7 @@ func Decode(b []byte) (Message, error) {
 	}
 	m.Stage = d.name()
 	m.Blobs = d.blobs()
-	if d.bad || len(d.b) > 0 || m.Kind == 0 || m.Kind > KindStatus || b[2] > flagYes|flagAny {
+	if d.bad || len(d.b) > 0 || m.Kind == 0 || m.Kind > KindWaiting || b[2] > flagYes|flagAny {
 		return Message{}, fmt.Errorf("%w: kind %v, %d bytes", ErrMalformed, m.Kind, len(b))
 	}
 	return m, nil

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -52,7 +53,9 @@ type Log struct {
 	part  int
 	alive bool // the line before at is a sign of life
 	width int64
-	err   error
+	err   error  // why the last lines were not written; nil: they were
+	gap   uint64 // lines that could not be written since
+	dirty int64  // the file may have bytes up to here, behind at
 }
 
 // Create makes the files of a new run and starts the goroutine that writes them.
@@ -68,17 +71,25 @@ func Create(opt Options) (*Log, error) {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	opt.Header.Version = Version
-	for _, d := range []string{opt.Dir, runDir(opt.Dir, opt.Header.Run)} {
-		if err := opt.FS.Mkdir(d); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, fmt.Errorf("event log: %w", err)
-		}
-	}
 	l := &Log{opt: opt, moved: make(chan struct{}), wake: make(chan struct{}, 1), done: make(chan struct{})}
-	if err := l.openPart(); err != nil {
-		return nil, err
+	if err := l.begin(); err != nil {
+		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+			return nil, err
+		}
+		l.fail(0, err)
 	}
 	go l.run()
 	return l, nil
+}
+
+// begin makes the directories and the first file.
+func (l *Log) begin() error {
+	for _, d := range []string{l.opt.Dir, runDir(l.opt.Dir, l.opt.Header.Run)} {
+		if err := l.opt.FS.Mkdir(d); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("event log: %w", err)
+		}
+	}
+	return l.openPart()
 }
 
 // Emit logs what happens now.
@@ -169,6 +180,42 @@ func (l *Log) Close() error {
 	return l.err
 }
 
+// tryWrite writes a batch. One that cannot be written is a gap: the next line that
+// can says how long it is.
+func (l *Log) tryWrite(batch []Event) {
+	if len(batch) == 0 {
+		return
+	}
+	batch[0].Lost += l.gap
+	n, err := 0, error(nil)
+	if l.file == nil {
+		err = l.begin()
+	}
+	if err == nil {
+		n, err = l.write(batch)
+	}
+	if n > 0 {
+		l.gap = 0 // the first line says it
+	}
+	if err != nil {
+		l.fail(uint64(len(batch)-n), err)
+		return
+	}
+	if l.err != nil {
+		l.opt.Logger.Info("holdfast: the event log goes on; it says how many lines are missing")
+	}
+	l.err = nil
+}
+
+// fail notes that so many lines are missing.
+func (l *Log) fail(missing uint64, err error) {
+	if l.err == nil {
+		l.opt.Logger.Warn("holdfast: the event log cannot be written and is tried again; what happens meanwhile is missing in it", "error", err)
+	}
+	l.err = err
+	l.gap += missing
+}
+
 func (l *Log) run() {
 	defer close(l.done)
 	open := true
@@ -178,11 +225,7 @@ func (l *Log) run() {
 		batch := l.queue
 		l.queue = nil
 		l.mu.Unlock()
-		if l.err == nil {
-			if l.err = l.write(batch); l.err != nil {
-				l.opt.Logger.Warn("holdfast: the event log ends here", "error", l.err)
-			}
-		}
+		l.tryWrite(batch)
 		l.mu.Lock()
 		l.put += uint64(len(batch))
 		close(l.moved)

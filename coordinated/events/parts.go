@@ -111,7 +111,7 @@ func (l *Log) openPart() error {
 	if err != nil {
 		return fmt.Errorf("event log: %w", err)
 	}
-	l.file, l.at, l.alive = f, 0, false
+	l.file, l.at, l.alive, l.dirty = f, 0, false, 0
 	h := l.opt.Header
 	h.Part = l.part
 	now := time.Now()
@@ -120,56 +120,100 @@ func (l *Log) openPart() error {
 		first.Wall, first.Mono = l.opt.Begun.UnixNano(), 0
 	}
 	b, err := first.line()
-	if err != nil {
-		return err
+	if err == nil {
+		err = l.append(b)
 	}
-	return l.append(b)
+	if err != nil { // without its first line it is no log: begin tries again
+		err = errors.Join(err, l.file.Close(), l.opt.FS.Remove(filepath.Join(dir, partName(l.opt.Rank, l.part))))
+		l.file = nil
+	}
+	return err
 }
 
-// write appends events. A sign of life right behind another takes its place.
-func (l *Log) write(batch []Event) error {
+// write appends events and returns how many of them are in the file. A sign of
+// life right behind another takes its place.
+func (l *Log) write(batch []Event) (written int, err error) {
 	var lines bytes.Buffer
+	flush := func(upTo int) error {
+		err := l.append(lines.Bytes())
+		if err == nil {
+			written = upTo
+		}
+		lines.Reset()
+		return err
+	}
 	for i := range batch {
 		e := &batch[i]
 		b, err := e.line()
 		if err != nil {
-			return err
+			return written, err
 		}
 		if e.Name == Alive {
-			if err := l.append(lines.Bytes()); err != nil {
-				return err
+			if err := flush(i); err != nil {
+				return written, err
 			}
-			lines.Reset()
 			if err := l.writeAlive(b); err != nil {
-				return err
+				return written, err
 			}
+			l.alive = e.Lost == 0 // what it says of missing lines must stay
+			written = i + 1
 			continue
 		}
 		lines.Write(b)
 		if l.at+int64(lines.Len()) > l.opt.MaxBytes/2 {
-			if err := l.append(lines.Bytes()); err != nil {
-				return err
+			if err := flush(i + 1); err != nil {
+				return written, err
 			}
-			lines.Reset()
 			if err := l.openPart(); err != nil {
-				return err
+				return written, err
 			}
 		}
 	}
-	return l.append(lines.Bytes())
+	return written, flush(len(batch))
 }
 
-// append writes whole lines.
+// append writes whole lines. When it fails the file may have any part of them
+// behind at; the next lines overwrite it, and fill the rest of it.
 func (l *Log) append(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
+	end := l.at + int64(len(b))
 	if _, err := l.file.WriteAt(b, l.at); err != nil {
+		l.dirty = max(l.dirty, end)
 		return fmt.Errorf("event log: %w", err)
 	}
-	l.at += int64(len(b))
+	if l.dirty > end {
+		fill, err := l.filler(int(l.dirty - end))
+		if err == nil {
+			_, err = l.file.WriteAt(fill, end)
+		}
+		if err != nil {
+			l.dirty = max(l.dirty, end+int64(len(fill)))
+			return fmt.Errorf("event log: %w", err)
+		}
+		end += int64(len(fill))
+	}
+	l.at, l.dirty = end, 0
 	l.alive = false
 	return nil
+}
+
+// filler is lines of at least n bytes together that readers pass over.
+func (l *Log) filler(n int) ([]byte, error) {
+	e := Event{Name: "fill", Rank: l.opt.Rank}
+	line, err := e.line()
+	if err != nil {
+		return nil, err
+	}
+	const most = maxLine / 2
+	var out []byte
+	for len(out) < n {
+		pad := min(max(n-len(out)-len(line), 0), most)
+		out = append(out, line[:len(line)-1]...)
+		out = append(append(out, bytes.Repeat([]byte(" "), pad)...), '\n')
+	}
+	return out, nil
 }
 
 // aliveWidth is the length of a sign of life, so that one can replace another.
@@ -181,7 +225,9 @@ func (l *Log) writeAlive(b []byte) error {
 	}
 	if l.alive && l.width == int64(len(b)) {
 		l.at -= l.width
+		l.dirty = max(l.dirty, l.at+l.width)
 	}
+	l.alive = false
 	if err := l.append(b); err != nil {
 		return err
 	}

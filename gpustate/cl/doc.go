@@ -5,7 +5,9 @@
 //
 // Context.State is the *gpustate.Device behind a context: give it to the
 // checkpointer. Objects have no names in this API; they are told apart by the
-// order of their creation, which must therefore be the same on a restart.
+// order of their creation, released ones included, which must therefore be the same
+// on a restart. Where it is not, the first Point after the restart fails with
+// gpustate.ErrIdentity.
 //
 // # Differences
 //

@@ -50,7 +50,7 @@ func TestOverheard(t *testing.T) {
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
 	key := must(wire.ReadKey(p.sel.KeyFile))(t)
 	c := &tape{Conn: must(net.Dial("tcp", p.addr))(t)}
-	ok(t, wire.Greet(c, key, wire.ForAdmin))
+	ok(t, wire.Greet(c, key, wire.ForStatus))
 	ok(t, c.Close())
 	before := p.Status().Counts.Strangers
 	reflected := make([]byte, len(c.said)) // with the server's nonce and no proof of ours

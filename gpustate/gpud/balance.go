@@ -147,7 +147,7 @@ func (w *Window) candidate(now time.Time, from, to *Load, diff int64) *ClientSta
 // Balancer asks servers for their load and moves programs as a policy decides.
 type Balancer struct {
 	Servers []string // addresses
-	KeyFile string
+	KeyFile string   // with their key for moving programs, see MoveKeyFile
 	Policy  Policy
 	// Asks is how often the load is taken for one decision, a few milliseconds
 	// apart; the mean counts: windows fill and drain quickly. 0 is 5.

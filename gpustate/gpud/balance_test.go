@@ -160,7 +160,7 @@ func TestBalancer(t *testing.T) {
 		}()
 	}
 	// a load of this size cannot be relied on: the smallest window moves at any
-	bal := &Balancer{Servers: []string{a.addr, b.addr}, KeyFile: a.sel.KeyFile, Policy: &Window{N: 2, Confirm: 1}, Asks: 2, Pause: time.Millisecond}
+	bal := &Balancer{Servers: []string{a.addr, b.addr}, KeyFile: MoveKeyFile(a.sel.KeyFile), Policy: &Window{N: 2, Confirm: 1}, Asks: 2, Pause: time.Millisecond}
 	moved := false
 	for deadline := time.Now().Add(2 * time.Minute); !moved && time.Now().Before(deadline); {
 		orders, results, err := bal.Once(t.Context())
@@ -195,7 +195,7 @@ func TestBalancer(t *testing.T) {
 func TestBalancerSilent(t *testing.T) {
 	t.Parallel()
 	a := serve(t, Options{})
-	key := must(wire.ReadKey(a.sel.KeyFile))(t)
+	key := must(wire.ReadKey(MoveKeyFile(a.sel.KeyFile)))(t)
 	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	go func() {
@@ -205,10 +205,10 @@ func TestBalancerSilent(t *testing.T) {
 				return
 			}
 			defer c.Close()
-			_, _ = wire.Admit(c, key, func(wire.Purpose) bool { return false })
+			_, _ = wire.Admit(c, wire.Keys{Move: key}, func(wire.Purpose) bool { return false })
 		}
 	}()
-	bal := &Balancer{Servers: []string{l.Addr().String(), a.addr}, KeyFile: a.sel.KeyFile, Policy: &Window{}}
+	bal := &Balancer{Servers: []string{l.Addr().String(), a.addr}, KeyFile: MoveKeyFile(a.sel.KeyFile), Policy: &Window{}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	orders, _, err := bal.Once(ctx)

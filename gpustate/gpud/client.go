@@ -43,7 +43,17 @@ type client struct {
 	events  map[driver.Event]*event
 	tickets map[string]ticket
 	failed  int            // events that are kept because they failed
+	queues  int            // of objects
+	sources int64          // bytes of programs
 	builds  sync.WaitGroup // what goes on beside the reading goroutine
+
+	building slots // programs that are built, or wait for it
+	pulls    slots // fetches from other servers
+	gives    slots // fetches of other servers
+	sharers  slots // connections for memory
+	waiters  slots // threads that wait for commands out of order
+
+	unlooked int64 // bytes of memory made since the server looked for room; of the reading goroutine
 
 	// of the reading goroutine: messages that are decoded again and again
 	launch   wire.Launch
@@ -64,8 +74,11 @@ type (
 		pixel int64
 	}
 	sampler struct{ h driver.Handle }
-	program struct{ h driver.Handle }
-	kernel  struct {
+	program struct {
+		h     driver.Handle
+		bytes int64 // of its sources
+	}
+	kernel struct {
 		h    driver.Handle
 		name string
 		bad  map[int]error // arguments that the API refused
@@ -81,7 +94,8 @@ func newPass(id uint64) (p pass) {
 func newClient(h *host, conn net.Conn, p pass, t *seat, f front) *client {
 	c := &client{h: h, front: f, pass: p, seat: t, conn: conn, ear: wire.Ear{Reader: conn},
 		out: wire.NewSender(conn, h.patience), regions: map[uint64]*region{}, objects: map[uint64]any{},
-		events: map[driver.Event]*event{}, tickets: map[string]ticket{}}
+		events: map[driver.Event]*event{}, tickets: map[string]ticket{},
+		building: newSlots(maxBuilding), pulls: newSlots(maxCarries), gives: newSlots(maxCarries), sharers: newSlots(maxSharers), waiters: newSlots(maxWaiters)}
 	c.in = bufio.NewReaderSize(&c.ear, 64<<10)
 	return c
 }
@@ -173,7 +187,7 @@ func (c *client) open() error {
 }
 
 func (c *client) choose() error {
-	op, body, _, err := wire.ReadFrame(c.in, nil)
+	op, body, err := wire.ReadSmallFrame(c.in, maxOpenBody)
 	if err != nil {
 		return err
 	}
@@ -279,7 +293,7 @@ func (c *client) close() error {
 		delete(c.events, id)
 	}
 	c.mu.Unlock()
-	for _, kind := range []func(o any) bool{isKernel, isProgram, isRange, func(any) bool { return true }} {
+	for _, kind := range []func(o any) bool{isKernel, isRange, isProgram, func(any) bool { return true }} {
 		for id, o := range all {
 			if _, queue := o.(*queue); !queue && kind(o) {
 				errs = append(errs, c.release(o))
@@ -293,19 +307,20 @@ func (c *client) close() error {
 
 func isKernel(o any) bool  { _, ok := o.(*kernel); return ok }
 func isProgram(o any) bool { _, ok := o.(*program); return ok }
-func isRange(o any) bool   { m, ok := o.(*mem); return ok && m.kind == driver.MemSub }
+func isRange(o any) bool   { m, ok := o.(*mem); return ok && !m.counted() }
 
 // release releases an object that is no queue.
 func (c *client) release(o any) error {
 	switch o := o.(type) {
 	case *mem:
-		if o.kind != driver.MemSub {
+		if o.counted() {
 			c.used.Add(-o.bytes)
 		}
 		return c.drv.ReleaseMem(o.h)
 	case *sampler:
 		return c.drv.ReleaseSampler(o.h)
 	case *program:
+		c.dropSource(o.bytes)
 		return c.drv.ReleaseProgram(o.h)
 	case *kernel:
 		return c.drv.ReleaseKernel(o.h)
@@ -380,7 +395,11 @@ func (c *client) dispatch(op wire.Op, r *wire.Reader) error {
 	case *wire.CreateSampler:
 		return c.reply(m.Req, c.createSampler(m), nil)
 	case *wire.Build:
-		c.builds.Go(func() { _ = c.reply(m.Req, c.build(m), nil) })
+		c.building.take() // its next messages wait when very many are built
+		c.builds.Go(func() {
+			defer c.building.give()
+			_ = c.reply(m.Req, c.build(m), nil)
+		})
 		return nil
 	case *wire.CreateKernel:
 		args, exact, err := c.createKernel(m)
@@ -444,6 +463,9 @@ func (c *client) add(id uint64, o any) error {
 	defer c.mu.Unlock()
 	if id == 0 || c.objects[id] != nil {
 		return fmt.Errorf("%w: object number %d is in use", wire.ErrProtocol, id)
+	}
+	if len(c.objects) >= maxObjects { // builds end beside each other
+		return tooMany(maxObjects, "objects")
 	}
 	c.objects[id] = o
 	return nil

@@ -47,6 +47,7 @@ type start struct {
 	Quota    int64
 	Patience time.Duration
 	Frozen   time.Duration
+	Trusts   bool
 	Key      []byte
 	Pass     pass
 	Seat     int

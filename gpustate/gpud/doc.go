@@ -5,7 +5,8 @@
 //
 // A client is one device that a program has opened: one connection, one context
 // of the API, one set of objects. An admin is a connection with questions and
-// orders: what `holdfast migrate` and `holdfast balance` are.
+// orders: what `holdfast migrate` and `holdfast balance` are. Orders take a key of
+// their own, which clients need not know.
 //
 // A worker is a process that serves one client. The server listens, does the
 // handshake, and hands the connection over; it reads what the worker counts in

@@ -43,6 +43,8 @@ func (c *client) begin(id driver.Event, last, loose bool) error {
 	defer c.mu.Unlock()
 	e := c.events[id]
 	switch {
+	case e == nil && len(c.events) >= maxOpen:
+		return fmt.Errorf("%w: more than %d events are not complete", wire.ErrProtocol, maxOpen)
 	case e == nil:
 		e = &event{forgotten: loose}
 		c.events[id] = e

@@ -25,6 +25,7 @@ type host struct {
 	quota    int64
 	patience time.Duration
 	frozen   time.Duration // a client that says nothing for so long is dropped, 0: never
+	trusts   bool          // sources and options of programs
 	key      wire.Key
 	devices  []*device
 	seats    *seats

@@ -31,7 +31,7 @@ func hostile(t *testing.T, key string, welcome wire.Message, stays bool, answer 
 			}
 			go func() {
 				defer c.Close()
-				if _, err := wire.Admit(c, k, func(wire.Purpose) bool { return false }); err != nil {
+				if _, err := wire.Admit(c, wire.Keys{Use: k}, func(wire.Purpose) bool { return false }); err != nil {
 					return
 				}
 				_, _ = c.Write(wire.Append(nil, welcome))

@@ -19,10 +19,11 @@ type region struct {
 	gone  bool // unshared: the last user frees it
 }
 
-func (r *region) free(drv driver.Device) error {
+func (c *client) freeRegion(r *region) error {
 	var err error
+	c.seat.shared.Add(-int64(len(r.b)))
 	if r.pinned != nil {
-		err = drv.ReleaseMem(r.pinned)
+		err = c.drv.ReleaseMem(r.pinned)
 	}
 	return errors.Join(err, wire.FreeShared(r.b))
 }
@@ -30,6 +31,11 @@ func (r *region) free(drv driver.Device) error {
 // share takes memory of the client through a connection of its own.
 func (c *client) share(u *net.UnixConn) {
 	out := wire.NewSender(u, c.h.patience)
+	if !c.sharers.try() {
+		_ = out.Now(&wire.Reply{Err: tooMany(maxSharers, "connections for memory")}) // it is closed in any case
+		return
+	}
+	defer c.sharers.give()
 	for {
 		number, b, err := wire.Accept(u)
 		if err == nil {
@@ -53,6 +59,11 @@ func (c *client) take(number uint64, b []byte) error {
 		c.mu.Unlock()
 		return errors.Join(net.ErrClosed, wire.FreeShared(b))
 	}
+	if err := c.sharable(int64(len(b))); err != nil {
+		c.mu.Unlock()
+		return errors.Join(err, wire.FreeShared(b))
+	}
+	c.seat.shared.Add(int64(len(b)))
 	c.builds.Add(1)
 	defer c.builds.Done()
 	c.mu.Unlock()
@@ -63,7 +74,7 @@ func (c *client) take(number uint64, b []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.regions[number] != nil || number == 0 || len(c.regions) >= wire.MaxRegions {
-		return errors.Join(fmt.Errorf("%w: memory %d cannot be taken", wire.ErrProtocol, number), r.free(c.drv))
+		return errors.Join(fmt.Errorf("%w: memory %d cannot be taken", wire.ErrProtocol, number), c.freeRegion(r))
 	}
 	c.regions[number] = r
 	return nil
@@ -89,7 +100,7 @@ func (c *client) unshare(number uint64) error {
 }
 
 func (c *client) unmap(r *region) {
-	if err := r.free(c.drv); err != nil {
+	if err := c.freeRegion(r); err != nil {
 		c.h.log.Warn("unshare", "client", c.ID, "err", err)
 	}
 }
@@ -124,7 +135,7 @@ func (c *client) unshareAll() error {
 	c.mu.Unlock()
 	var errs []error
 	for _, r := range all {
-		errs = append(errs, r.free(c.drv))
+		errs = append(errs, c.freeRegion(r))
 	}
 	return errors.Join(errs...)
 }

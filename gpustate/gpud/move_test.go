@@ -61,7 +61,7 @@ func TestMoveRefused(t *testing.T) {
 	a := serve(t, Options{})
 	c := open(t, a.sel)
 	defer c.d.Close()
-	admin := must(DialAdmin(t.Context(), a.addr, a.sel.KeyFile))(t)
+	admin := must(DialAdmin(t.Context(), a.addr, MoveKeyFile(a.sel.KeyFile)))(t)
 	defer admin.Close()
 	for to, want := range map[string]string{
 		"remote=unix:/nowhere/s":               "is `holdfast gpud` running there?",
@@ -251,4 +251,42 @@ func TestEventsOverMove(t *testing.T) {
 		ok(t, free.Finish())
 		ok(t, c.check())
 	})
+}
+
+// TestSharedOnce: each byte of shared memory crosses the connection once for a capture,
+// a move away and a move here.
+func TestSharedOnce(t *testing.T) {
+	const n = 24 << 20 // pieces and more
+	a := serve(t, Options{})
+	d := must(gpustate.Open(a.sel))(t)
+	defer d.Close()
+	q := must(d.Queue("q"))(t)
+	s := must(d.Shared("s", n))(t)
+	src := make([]byte, n)
+	for i := range src {
+		src[i] = byte(i * 13 >> 5)
+	}
+	ok(t, q.Write(s, 0, src))
+	ok(t, q.Finish())
+	before := a.Status().Counts
+	check := func(what string, read, written int64) {
+		t.Helper()
+		after := a.Status().Counts
+		if r, w := after.ReadBytes-before.ReadBytes, after.WrittenBytes-before.WrittenBytes; r != read || w != written {
+			t.Errorf("%s: %d bytes read and %d written, want %d and %d", what, r, w, read, written)
+		}
+		before = after
+	}
+	c := must(d.Capture(t.Context(), nil))(t)
+	check("capture", n, 0)
+	ok(t, c.Release())
+	ok(t, d.MigrateTo(t.Context(), gpustate.Select{Kind: "fake"}))
+	check("move away", n, 0)
+	ok(t, d.MigrateTo(t.Context(), a.sel))
+	check("move here", 0, n)
+	got := make([]byte, n)
+	ok(t, q.Read(s, 0, got))
+	if !bytes.Equal(got, src) {
+		t.Error("other bytes arrived")
+	}
 }

@@ -25,6 +25,9 @@ func (e *QuotaError) Is(target error) bool {
 }
 
 func (c *client) createMem(m *wire.CreateMem) error {
+	if err := c.admit(false); err != nil {
+		return err
+	}
 	o := &mem{kind: m.Kind, bytes: m.Bytes, image: m.Image}
 	desc := driver.MemDesc{Kind: m.Kind, Bytes: m.Bytes, Access: m.Access, Offset: m.Offset, Image: m.Image}
 	if err := c.checkMem(m, o, &desc); err != nil {
@@ -33,9 +36,14 @@ func (c *client) createMem(m *wire.CreateMem) error {
 	if most := c.dev.info.GlobalBytes; most > 0 && m.Bytes > most {
 		return fmt.Errorf("%d bytes on a device of %d: %w", m.Bytes, most, driver.ErrOutOfMemory)
 	}
-	counted := m.Kind != driver.MemSub
+	counted := o.counted()
 	if used := c.used.Load(); counted && c.h.quota > 0 && m.Bytes > c.h.quota-used {
 		return &QuotaError{Want: m.Bytes, Used: used, Quota: c.h.quota}
+	}
+	if counted {
+		if err := c.roomFor(m.Bytes); err != nil {
+			return err
+		}
 	}
 	h, err := c.drv.CreateMem(desc)
 	if err != nil {
@@ -47,6 +55,9 @@ func (c *client) createMem(m *wire.CreateMem) error {
 	}
 	return c.keep(m.ID, o)
 }
+
+// counted says whether the object takes memory of its own.
+func (o *mem) counted() bool { return o.kind != driver.MemSub && o.kind != driver.MemGlobal }
 
 // keep enters an object, or releases it when the number is in use.
 func (c *client) keep(id uint64, o any) error {
@@ -80,6 +91,12 @@ func (c *client) checkMem(m *wire.CreateMem, o *mem, desc *driver.MemDesc) error
 			return fmt.Errorf("%w: image of %d bytes: %v", wire.ErrProtocol, m.Bytes, err)
 		}
 		o.pixel = n / int64(m.Image.Width*m.Image.Height*m.Image.Depth)
+	case driver.MemGlobal:
+		p, err := object[*program](c, m.Parent, "program")
+		if err != nil {
+			return err
+		}
+		desc.Parent, desc.Name = p.h, m.Name // the driver knows whether there is such a variable
 	default:
 		return fmt.Errorf("%w: memory of kind %d", wire.ErrProtocol, m.Kind)
 	}
@@ -87,6 +104,9 @@ func (c *client) checkMem(m *wire.CreateMem, o *mem, desc *driver.MemDesc) error
 }
 
 func (c *client) createSampler(m *wire.CreateSampler) error {
+	if err := c.admit(false); err != nil {
+		return err
+	}
 	h, err := c.drv.CreateSampler(m.Desc)
 	if err != nil {
 		return err
@@ -96,16 +116,32 @@ func (c *client) createSampler(m *wire.CreateSampler) error {
 
 // build runs beside other messages: compilers take long.
 func (c *client) build(m *wire.Build) error {
-	h, err := c.drv.Build(m.Desc)
-	if err != nil {
+	if err := c.admit(false); err != nil {
 		return err
 	}
-	return c.keep(m.ID, &program{h})
+	if !c.h.trusts {
+		if err := checkSource(&m.Desc, c.dev.info.HostMemory); err != nil {
+			return err
+		}
+	}
+	n := sourceBytes(&m.Desc)
+	if err := c.keepSource(n); err != nil {
+		return err
+	}
+	h, err := c.drv.Build(m.Desc)
+	if err != nil {
+		c.dropSource(n)
+		return shortLog(err)
+	}
+	return c.keep(m.ID, &program{h, n})
 }
 
 func (c *client) createKernel(m *wire.CreateKernel) (args int, exact bool, err error) {
 	p, err := object[*program](c, m.Program, "program")
 	if err != nil {
+		return 0, false, err
+	}
+	if err := c.admit(false); err != nil {
 		return 0, false, err
 	}
 	h, err := c.drv.CreateKernel(p.h, m.Name)
@@ -123,6 +159,9 @@ func (c *client) doRelease(id uint64) error {
 	}
 	c.mu.Lock()
 	delete(c.objects, id)
+	if _, ok := o.(*queue); ok {
+		c.queues--
+	}
 	c.mu.Unlock()
 	if err := c.release(o); err != nil {
 		c.h.log.Warn("release", "client", c.ID, "err", err)
@@ -152,7 +191,12 @@ func (c *client) doSetArg(m *wire.SetArg) error {
 		a.Handle = o.h
 	}
 	delete(k.bad, m.Index)
-	if err := c.drv.SetArg(k.h, m.Index, a); err != nil {
+	if len(a.Value) > maxArgBytes {
+		err = tooMany(maxArgBytes, "bytes of an argument")
+	} else {
+		err = c.drv.SetArg(k.h, m.Index, a)
+	}
+	if err != nil {
 		if k.bad == nil {
 			k.bad = map[int]error{}
 		}
@@ -176,6 +220,8 @@ func (c *client) doAsk(m *wire.Ask) error {
 		return c.reply(m.Req, nil, func(w *wire.Writer) { w.Int(c.freeBytes()) })
 	case wire.AskWorkGroup, wire.AskArgName:
 		return c.askKernel(m)
+	case wire.AskGlobals:
+		return c.askGlobals(m)
 	case wire.AskFormats:
 		l, ok := c.drv.(driver.ImageLister)
 		if !ok || m.Index < 1 || m.Index > 3 || m.Object > uint64(driver.WriteOnly) {
@@ -191,6 +237,24 @@ func (c *client) doAsk(m *wire.Ask) error {
 		})
 	}
 	return fmt.Errorf("%w: question %d", wire.ErrProtocol, m.What)
+}
+
+func (c *client) askGlobals(m *wire.Ask) error {
+	p, err := object[*program](c, m.Object, "program")
+	if err != nil {
+		return err
+	}
+	var list []driver.Global
+	if l, ok := c.drv.(driver.GlobalLister); ok {
+		list, err = l.Globals(p.h)
+	}
+	return c.reply(m.Req, err, func(w *wire.Writer) {
+		w.Uint(uint64(len(list)))
+		for _, g := range list {
+			w.Str(g.Name)
+			w.Int(g.Bytes)
+		}
+	})
 }
 
 func (c *client) askKernel(m *wire.Ask) error {
@@ -219,6 +283,12 @@ func (c *client) freeBytes() int64 {
 	if !ok {
 		total := c.dev.info.GlobalBytes
 		free = total - total/20 - c.h.seats.used(c.who.Index)
+	}
+	if c.dev.info.HostMemory {
+		// the machine's memory, of which captures on the device may take a part: their
+		// copies are as large as the objects
+		total, available := machineMemory()
+		free = min(free, (available-hostReserve(total))/2)
 	}
 	if q := c.h.quota; q > 0 {
 		free = min(free, q-c.used.Load())

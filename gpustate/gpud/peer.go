@@ -197,7 +197,7 @@ func readFetch(conn net.Conn) (*wire.Fetch, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(wire.HandshakeTime)); err != nil {
 		return nil, err
 	}
-	op, body, _, err := wire.ReadFrame(bufio.NewReader(conn), nil)
+	op, body, err := wire.ReadSmallFrame(bufio.NewReader(conn), maxOrder)
 	if err != nil {
 		return nil, err
 	}
@@ -221,6 +221,10 @@ func noTicket(conn net.Conn, patience time.Duration) error {
 
 // give sends another server the bytes behind a ticket.
 func (c *client) give(conn net.Conn, m *wire.Fetch) error {
+	if !c.gives.try() {
+		return wire.NewSender(conn, c.h.patience).Now(&wire.Reply{Err: tooMany(maxCarries, "fetches at a time")})
+	}
+	defer c.gives.give()
 	k, ok := c.takeTicket(m.Ticket)
 	if !ok {
 		return noTicket(conn, c.h.patience)
@@ -269,7 +273,9 @@ func (c *client) pull(m *wire.Pull) error {
 	if !o.ranged(m.Off, m.Bytes) {
 		return fmt.Errorf("%w: bytes %d+%d into an object of %d", wire.ErrProtocol, m.Off, m.Bytes, o.bytes)
 	}
+	c.pulls.take() // its next messages wait when very many are fetched
 	c.builds.Go(func() {
+		defer c.pulls.give()
 		reached, err := c.fetch(m, o)
 		_ = c.reply(m.Req, err, func(w *wire.Writer) { w.Bool(reached) })
 	})

@@ -3,6 +3,7 @@ package gpud
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
@@ -50,6 +51,9 @@ type piece struct {
 }
 
 func (c *client) createQueue(m *wire.CreateQueue) error {
+	if err := c.admit(true); err != nil {
+		return err
+	}
 	q := &queue{c: c, desc: m.Desc, items: make(chan item, ahead), ended: make(chan struct{})}
 	d := m.Desc
 	d.OutOfOrder = d.OutOfOrder && c.dev.info.OutOfOrder
@@ -60,7 +64,13 @@ func (c *client) createQueue(m *wire.CreateQueue) error {
 	}
 	q.h, q.lazy = h, d.Lazy
 	go q.run()
-	return c.keep(m.ID, q)
+	if err := c.keep(m.ID, q); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.queues++
+	c.mu.Unlock()
+	return nil
 }
 
 // close waits for the commands and releases the queue.
@@ -105,16 +115,30 @@ func (q *queue) run() {
 		clear(loose)
 		loose = loose[:0]
 	}
-	for i := range q.items {
+	var crowd []item // out of order, beyond those that a thread waits for
+	for {
+		i, more := q.next(&crowd)
+		if !more {
+			break
+		}
 		switch {
 		case i.finish != 0:
 			err := q.c.drv.Finish(q.h)
 			q.over(i.before)
 			settle()
+			crowd = q.settleAll(crowd)
 			others.Wait()
 			q.answer(i.finish-1, err)
+		case q.desc.OutOfOrder && i.ev != 0 && (i.native == 0 || i.err != nil):
+			q.settle(i)
+		case q.desc.OutOfOrder && i.ev != 0 && q.c.waiters.try():
+			others.Go(func() {
+				defer q.c.waiters.give()
+				q.settle(i)
+			})
 		case q.desc.OutOfOrder && i.ev != 0:
-			others.Go(func() { q.settle(i) })
+			crowd = append(crowd, i)
+			_ = q.c.drv.Flush(q.h) // to ask for an event's end does not; what fails here fails its command
 		case i.ev == 0 && i.piece == nil && len(loose) < most:
 			loose = append(loose, i)
 		default:
@@ -126,7 +150,60 @@ func (q *queue) run() {
 		}
 	}
 	settle()
+	q.settleAll(crowd)
 	others.Wait()
+}
+
+// next gives the next command. While there are commands out of order that no thread
+// waits for, it asks for their end again and again; when there are very many no more
+// commands are taken.
+func (q *queue) next(crowd *[]item) (i item, more bool) {
+	const shortest, longest = 20 * time.Microsecond, time.Millisecond
+	for pause := shortest; ; pause = min(2*pause, longest) {
+		in := q.items
+		switch {
+		case len(*crowd) == 0:
+			i, more = <-in
+			return i, more
+		case len(*crowd) >= ahead:
+			in = nil
+		}
+		if q.sweep(crowd) {
+			pause = shortest
+			continue
+		}
+		select {
+		case i, more = <-in:
+			return i, more
+		case <-time.After(pause):
+		}
+	}
+}
+
+// sweep settles the commands that are complete and says whether there were any.
+func (q *queue) sweep(crowd *[]item) bool {
+	left := (*crowd)[:0]
+	for _, i := range *crowd {
+		done, err := q.c.drv.EventDone(i.native)
+		if !done && err == nil {
+			left = append(left, i)
+			continue
+		}
+		i.err, i.waited = err, true
+		q.settle(i)
+	}
+	some := len(left) < len(*crowd)
+	clear((*crowd)[len(left):])
+	*crowd = left
+	return some
+}
+
+func (q *queue) settleAll(crowd []item) []item {
+	for _, i := range crowd {
+		q.settle(i)
+	}
+	clear(crowd)
+	return crowd[:0]
 }
 
 // settle takes in the end of one command.

@@ -17,6 +17,7 @@ import (
 type seat struct {
 	device     atomic.Int64 // with 1 added; 0 until the client has chosen
 	used       atomic.Int64 // bytes of device memory
+	shared     atomic.Int64 // bytes of the client's memory that are mapped here
 	unfinished atomic.Int64 // commands
 	commands   atomic.Int64
 	written    atomic.Int64 // bytes to the device
@@ -77,9 +78,17 @@ func (t *seats) used(device int) (bytes int64) {
 	return bytes
 }
 
+// allShared is the shared memory of all clients.
+func (t *seats) allShared() (bytes int64) {
+	for i := range t.n {
+		bytes += t.at(i).shared.Load()
+	}
+	return bytes
+}
+
 // clear makes a seat free for the next client.
 func (s *seat) clear() {
-	for _, v := range []*atomic.Int64{&s.device, &s.used, &s.unfinished, &s.commands, &s.written, &s.read} {
+	for _, v := range []*atomic.Int64{&s.device, &s.used, &s.shared, &s.unfinished, &s.commands, &s.written, &s.read} {
 		v.Store(0)
 	}
 }

@@ -29,6 +29,10 @@ type Options struct {
 	Listen []string
 	// KeyFile holds the key that clients prove; it is made when it is not there.
 	KeyFile string
+	// MoveKeyFile holds the key that who moves programs proves: DialAdmin. It is made
+	// when it is not there, and is another one than the clients'. Empty: MoveKeyFile
+	// of KeyFile.
+	MoveKeyFile string
 	// Worker is the command line of a program that calls RunWorker. The server
 	// starts it for each client, so that no client's kernel can harm another
 	// client or the server. `holdfast gpud` starts itself.
@@ -57,6 +61,20 @@ type Options struct {
 	// its host is there: its program is stopped, perhaps by a debugger. 0 is
 	// without end. Waiting for a long command is no silence.
 	Frozen time.Duration
+	// Unconfined lets workers reach all that this user can: files, processes, sockets.
+	// Without it they reach devices, libraries and caches of compilers, as far as the
+	// kernel knows Landlock; they have no privileges, and an environment without what
+	// drivers do not read.
+	Unconfined bool
+	// WorkerDirs are directories that workers may use beyond that.
+	WorkerDirs []string
+	// User is the user that workers run as. It takes a server that root has started.
+	// Empty: the server's.
+	User string
+	// TrustSources gives programs to compilers with whatever options, and whatever
+	// files of this machine they include. Without it a client's programs are built with
+	// known options and headers of the compiler alone.
+	TrustSources bool
 	// Peers are the servers that programs move to when this one is evacuated.
 	Peers []string
 	// Logger gets what happens; nil: nothing.
@@ -71,8 +89,12 @@ func machine() []driver.Driver {
 	return []driver.Driver{&cuda.Library{}, cl.System, &fake.Library{}}
 }
 
-// unproven bounds connections that have not proven the key yet.
-const unproven = 64
+// Bounds of connections: of those that have not proven a key yet, at all addresses
+// together, and of those that have and are no clients of a device.
+const (
+	unproven = 1024
+	visitors = 1024
+)
 
 func (o *Options) validate() error {
 	if len(o.Listen) == 0 {
@@ -117,7 +139,12 @@ type Server struct {
 	listeners []net.Listener
 	listening []string // addresses
 	counts    counts
+	keys      wire.Keys
 	starts    chan func() // of workers
+	lobby     *lobby
+	visitors  slots
+	drop      *syscall.Credential // of workers, nil: the server's
+	home      string              // of that user
 
 	mu       sync.Mutex
 	guests   map[uint64]*guest
@@ -142,15 +169,21 @@ func New(opt Options) (*Server, error) {
 	if err := opt.validate(); err != nil {
 		return nil, err
 	}
-	key, err := wire.EnsureKey(opt.KeyFile)
+	keys, err := ensureKeys(&opt)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opt: opt, guests: map[uint64]*guest{}, conns: map[net.Conn]struct{}{}, starts: make(chan func()),
+	s := &Server{opt: opt, keys: keys, guests: map[uint64]*guest{}, conns: map[net.Conn]struct{}{}, starts: make(chan func()), lobby: newLobby(unproven), visitors: newSlots(visitors),
 		left: make(chan struct{}), moves: map[uint64]chan wire.Moved{}, closed: make(chan struct{})}
-	s.host = host{name: opt.Name, quota: opt.Quota, patience: opt.Patience, frozen: opt.Frozen, key: key, log: opt.Logger}
+	s.host = host{name: opt.Name, quota: opt.Quota, patience: opt.Patience, frozen: opt.Frozen, trusts: opt.TrustSources, key: keys.Use, log: opt.Logger}
 	if err := s.discover(); err != nil {
 		return nil, err
+	}
+	if err := s.lookUpUser(); err != nil {
+		return nil, err
+	}
+	if !opt.InProcess && !opt.Unconfined && landlockVersion() == 0 {
+		opt.Logger.Warn("this kernel has no Landlock: workers can read and write what their user can; see --user")
 	}
 	if s.seats, err = newSeats(opt.MaxClients); err != nil {
 		return nil, err
@@ -166,6 +199,26 @@ func New(opt Options) (*Server, error) {
 	}
 	s.addrs = s.advertised()
 	return s, nil
+}
+
+// MoveKeyFile is where the key for moving programs lies when nothing is said: beside
+// the key for using devices, gpud-move.key for gpud.key.
+func MoveKeyFile(keyFile string) string { return wire.MoveKeyFile(keyFile) }
+
+// ensureKeys reads the two keys, and makes those that are not there.
+func ensureKeys(opt *Options) (keys wire.Keys, err error) {
+	if keys.Use, err = wire.EnsureKey(opt.KeyFile); err != nil {
+		return keys, err
+	}
+	file := cmp.Or(opt.MoveKeyFile, MoveKeyFile(opt.KeyFile))
+	if keys.Move, err = wire.EnsureKey(file); err != nil {
+		return keys, err
+	}
+	if keys.Use == keys.Move {
+		return keys, fmt.Errorf("gpud: %s and %s hold the same key: with it every client could move all others; remove %[2]s, and a new one is made",
+			opt.KeyFile, file)
+	}
+	return keys, nil
 }
 
 // discover lists the devices that are offered.
@@ -202,7 +255,9 @@ func (s *Server) listen(addr string) error {
 	} else {
 		address = ofInterface(address)
 	}
+	was := syscall.Umask(0o177) // a socket is its user's alone from the beginning
 	l, err := (&net.ListenConfig{KeepAliveConfig: wire.KeepAlive}).Listen(context.Background(), network, address)
+	syscall.Umask(was)
 	if err != nil {
 		return fmt.Errorf("gpud: %w", err)
 	}
@@ -249,9 +304,31 @@ func preferred(addrs []net.Addr) (ip net.IP) {
 	return ip
 }
 
+// SocketFolder makes the folder of a socket in a place where everybody can make files,
+// or looks at one that is there: it is this user's, and nobody else can enter it.
+func SocketFolder(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("gpud: %w", err)
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("gpud: %w", err)
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.IsDir():
+		return fmt.Errorf("gpud: %s is no directory: somebody may have put it there; name another address with --listen", dir)
+	case ok && int(s.Uid) != os.Geteuid():
+		return fmt.Errorf("gpud: directory %s belongs to user %d: name another address with --listen", dir, s.Uid)
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("gpud: others can enter directory %s: chmod 700 %[1]s", dir)
+	}
+	return nil
+}
+
 // clearSocket removes the socket of a server that is gone.
 func clearSocket(path string) error {
-	info, err := os.Stat(path)
+	info, err := os.Lstat(path)
 	if err != nil {
 		return nil // Listen says what is wrong with the path
 	}
@@ -311,7 +388,6 @@ func (s *Server) Serve(ctx context.Context) error {
 }
 
 func (s *Server) accept(l net.Listener) {
-	room := make(chan struct{}, unproven)
 	for {
 		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -326,16 +402,11 @@ func (s *Server) accept(l net.Listener) {
 			}
 			continue
 		}
-		select {
-		case room <- struct{}{}:
-		default:
+		leave, dropped := s.lobby.enter(c)
+		if dropped { // one that has said nothing for long
 			s.counts.strangers.Add(1)
-			_ = c.Close() // too many that have said nothing
-			continue
 		}
-		s.wg.Go(func() {
-			s.meet(c, func() { <-room })
-		})
+		s.wg.Go(func() { s.meet(c, leave) })
 	}
 }
 
@@ -351,15 +422,21 @@ func (s *Server) meet(c net.Conn, proven func()) {
 	err := errors.Join(wire.LimitSilence(c, s.opt.Silence), c.SetDeadline(time.Now().Add(wire.HandshakeTime)))
 	var p wire.Purpose
 	var g *guest
+	visits := false
 	if err == nil {
-		p, err = wire.Admit(c, s.key, func(p wire.Purpose) bool {
+		p, err = wire.Admit(c, s.keys, func(p wire.Purpose) bool {
 			if p == wire.ForDevice {
 				g = s.reserve()
+				return g == nil
 			}
-			return p == wire.ForDevice && g == nil
+			visits = s.visitors.try()
+			return !visits
 		})
 	}
 	proven()
+	if visits {
+		defer s.visitors.give()
+	}
 	if g != nil {
 		defer s.leave(g)
 	}
@@ -375,7 +452,9 @@ func (s *Server) meet(c net.Conn, proven func()) {
 		s.counts.admitted.Add(1)
 		s.attend(c, g)
 	case wire.ForAdmin:
-		s.serveAdmin(c)
+		s.serveAdmin(c, true)
+	case wire.ForStatus:
+		s.serveAdmin(c, false)
 	case wire.ForPeer:
 		s.servePeer(c)
 	case wire.ForMemory:

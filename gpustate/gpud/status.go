@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"bufio"
@@ -100,8 +101,12 @@ type order struct {
 	To     []string `json:"to,omitempty"` // selections, see gpustate.ParseSelect
 }
 
-// serveAdmin answers one order after the other.
-func (s *Server) serveAdmin(conn net.Conn) {
+// orderTime is how long a connection with orders may say nothing.
+const orderTime = 5 * time.Minute
+
+// serveAdmin answers one order after the other, of those who may not move programs
+// questions alone.
+func (s *Server) serveAdmin(conn net.Conn, moves bool) {
 	in, out := bufio.NewReader(conn), wire.NewSender(conn, s.patience)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -113,7 +118,10 @@ func (s *Server) serveAdmin(conn net.Conn) {
 		}
 	}()
 	for {
-		op, body, _, err := wire.ReadFrame(in, nil)
+		if conn.SetReadDeadline(time.Now().Add(orderTime)) != nil {
+			return
+		}
+		op, body, err := wire.ReadSmallFrame(in, maxOrder)
 		if err != nil || op != wire.OpOrder {
 			return
 		}
@@ -124,7 +132,10 @@ func (s *Server) serveAdmin(conn net.Conn) {
 		if err := errors.Join(r.End(), json.Unmarshal(m.JSON, &o)); err != nil {
 			return
 		}
-		result, err := s.obey(ctx, o)
+		var result any
+		if err = errMoveKey; moves || o.Do == "status" {
+			result, err = s.obey(ctx, o)
+		}
 		reply := &wire.Reply{Req: m.Req, Err: err}
 		if err == nil {
 			reply.Body, reply.Err = json.Marshal(result)
@@ -158,13 +169,32 @@ type Admin struct {
 	out  *wire.Sender
 }
 
-// DialAdmin connects to the server at addr. The caller closes the Admin.
-func DialAdmin(ctx context.Context, addr, keyFile string) (*Admin, error) {
+// errMoveKey answers who knows the clients' key alone and wants programs moved.
+var errMoveKey = errors.New("this takes the server's key for moving programs")
+
+// DialAdmin connects to the server at addr to ask it and to have programs moved.
+// moveKeyFile holds the key for that, see MoveKeyFile. The caller closes the Admin.
+func DialAdmin(ctx context.Context, addr, moveKeyFile string) (*Admin, error) {
+	a, err := dialAdmin(ctx, addr, moveKeyFile, wire.ForAdmin)
+	if errors.Is(err, wire.ErrKey) || errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w: moving programs takes the server's key for that, which gpud makes beside the clients' key: "+
+			"gpud-move.key beside gpud.key", err)
+	}
+	return a, err
+}
+
+// DialStatus connects to the server at addr to ask for its state. The clients' key is
+// enough; the server moves no program for it.
+func DialStatus(ctx context.Context, addr, keyFile string) (*Admin, error) {
+	return dialAdmin(ctx, addr, keyFile, wire.ForStatus)
+}
+
+func dialAdmin(ctx context.Context, addr, keyFile string, p wire.Purpose) (*Admin, error) {
 	key, err := wire.ReadKey(keyFile)
 	if err != nil {
 		return nil, err
 	}
-	c, err := wire.Dial(ctx, addr, key, wire.ForAdmin)
+	c, err := wire.Dial(ctx, addr, key, p)
 	if err != nil {
 		return nil, err
 	}

@@ -20,9 +20,16 @@ const controlFile = 3
 // hands over, and returns when it has gone; the process then has to end. See
 // Options.Worker. What it has to report goes to standard error.
 //
+// It begins by giving up what a worker does not need, see Options.Unconfined: the
+// process starts its own program anew, with the same arguments. Call RunWorker before
+// anything else.
+//
 // Signals that ask a process to end, or gpud to evacuate, do nothing here: the
 // server decides. When the server dies the process ends at once.
 func RunWorker() error {
+	if err := confine(); err != nil {
+		return err
+	}
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	ctl, err := openControl(os.NewFile(controlFile, "control"))
 	if err != nil {
@@ -54,7 +61,7 @@ func (w *work) begin(m *start, seats, conn *os.File) error {
 	if err != nil {
 		return err
 	}
-	h := &host{name: m.Name, addrs: m.Addrs, quota: m.Quota, patience: m.Patience, frozen: m.Frozen,
+	h := &host{name: m.Name, addrs: m.Addrs, quota: m.Quota, patience: m.Patience, frozen: m.Frozen, trusts: m.Trusts,
 		log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	copy(h.key[:], m.Key)
 	libs := machine()

@@ -20,7 +20,8 @@ type worker struct {
 	cmd  *exec.Cmd
 	ctl  *control
 	door *door
-	conn int // the client's connection, for a last word if the worker dies
+	conn int    // the client's connection, for a last word if the worker dies
+	tmp  string // its directory for temporary files, or empty
 }
 
 // startWorkers starts processes until the server ends. All come from one thread
@@ -48,6 +49,7 @@ func (s *Server) employ(c net.Conn, g *guest) {
 	_ = w.ctl.c.Close()
 	err = w.cmd.Wait()
 	close(gone)
+	w.tidy()
 	w.lastWord(s, err)
 }
 
@@ -59,14 +61,19 @@ func (s *Server) hire(c net.Conn, g *guest) (*worker, error) {
 	}
 	w := &worker{ctl: ctl, door: &door{s: s, g: g}, cmd: exec.Command(s.opt.Worker[0], s.opt.Worker[1:]...)}
 	w.cmd.ExtraFiles = []*os.File{theirs}
-	w.cmd.Stderr = os.Stderr
-	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	said := &bounded{to: os.Stderr, left: maxSaid} // what kernels print, too
+	w.cmd.Stdout, w.cmd.Stderr, w.cmd.WaitDelay = said, said, time.Second
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: s.drop}
+	if err := s.furnish(w); err != nil {
+		return nil, errors.Join(err, theirs.Close(), ctl.c.Close())
+	}
 	started := make(chan error, 1)
 	s.starts <- func() { started <- w.cmd.Start() }
 	err = <-started
 	_ = theirs.Close()
 	if err != nil {
 		_ = ctl.c.Close()
+		w.tidy()
 		return nil, err
 	}
 	conn := c.(syscall.Conn)
@@ -80,6 +87,7 @@ func (s *Server) hire(c net.Conn, g *guest) (*worker, error) {
 		_ = unix.Close(w.conn)
 	}
 	_ = ctl.c.Close()
+	defer w.tidy()
 	if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
 		_ = w.cmd.Process.Kill()
 		_ = w.cmd.Wait()
@@ -93,7 +101,7 @@ func (s *Server) hire(c net.Conn, g *guest) (*worker, error) {
 
 // introduce is what a worker is told about the server and its client.
 func (s *Server) introduce(g *guest) *start {
-	m := &start{Name: s.name, Addrs: s.addrs, Quota: s.quota, Patience: s.patience, Frozen: s.frozen, Key: s.key[:],
+	m := &start{Name: s.name, Addrs: s.addrs, Quota: s.quota, Patience: s.patience, Frozen: s.frozen, Trusts: s.trusts, Key: s.key[:],
 		Pass: g.pass, Seat: g.number, Seats: s.seats.n}
 	for _, d := range s.devices {
 		m.Devices = append(m.Devices, offer{d.info, d.from, d.at})

@@ -201,7 +201,7 @@ func again(t *testing.T, stop <-chan struct{}, step func() error) {
 // moveAll moves every program of a server to another device.
 func moveAll(t *testing.T, from *place, to string) (list []Moved) {
 	t.Helper()
-	admin := must(DialAdmin(t.Context(), from.addr, from.sel.KeyFile))(t)
+	admin := must(DialAdmin(t.Context(), from.addr, MoveKeyFile(from.sel.KeyFile)))(t)
 	st := must(admin.Status(t.Context()))(t)
 	for _, c := range st.Clients {
 		list = append(list, must(admin.Move(t.Context(), c.ID, to))(t))

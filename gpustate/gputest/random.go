@@ -1,185 +1,310 @@
 package gputest
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 )
 
-// model is what a random program's device must hold: one slice per buffer, in
-// order of creation.
-type model struct {
-	b     *bench
-	r     *rand.Rand
-	dev   *gpustate.Device
-	q     *gpustate.Queue
-	axpy  *gpustate.Kernel
-	lives []*live
-	made  int
-}
+// How many random programs the suite runs on a device, and the seed of the first.
+var (
+	programs  = flag.Int("programs", 0, "random programs on each device; 0: 10, or 4 with -short")
+	firstSeed = flag.Uint64("seed", 0, "seed of the first random program")
+)
 
-// live is a buffer and what it must contain.
-type live struct {
-	name string
-	buf  *gpustate.Buffer
-	want []float32
-}
-
-// random runs programs of random object calls and compares the device with the
-// model, over captures, restores into new devices and migrations.
+// random runs programs of random calls and compares the device with a model, over
+// captures, rollbacks, restarts that make the same calls, and migrations.
 func random(t *testing.T, b *bench) {
-	programs, steps := 12, 60
-	if testing.Short() {
-		programs = 3
+	n, steps := *programs, 120
+	switch {
+	case n > 0:
+	case testing.Short():
+		n = 4
+	default:
+		n = 10
 	}
-	for seed := range programs {
+	for i := range n {
+		seed := *firstSeed + uint64(i)
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			m := &model{b: &bench{T: t, sel: b.sel}, r: rand.New(rand.NewPCG(uint64(seed), 2))}
-			m.attach(m.b.open())
+			fake.Reseed(seed)
+			m := &model{b: &bench{T: t, sel: b.sel}, r: rand.New(rand.NewPCG(seed, 3)),
+				luck: rand.New(rand.NewPCG(seed, 4))}
+			m.dev = m.b.open()
+			m.begin()
 			for range steps {
 				m.step()
 			}
 			m.compare()
+			m.restart()
 		})
 	}
 }
 
-// attach finds the objects that are not buffers on a device.
-func (m *model) attach(d *gpustate.Device) {
-	m.dev = d
-	var err error
-	m.q, err = d.Queue("q")
-	m.b.ok(err)
-	p, err := d.Program("ops", Sources, "")
-	m.b.ok(err)
-	m.axpy, err = p.Kernel("axpy")
-	m.b.ok(err)
+// model is a program and what its device must hold.
+type model struct {
+	b     *bench
+	r     *rand.Rand
+	dev   *gpustate.Device
+	q     *queue   // that nothing releases
+	calls []call   // that made and released objects, in order: a restart makes them again
+	all   []object // that live
+	made  int
+
+	luck     *rand.Rand // for counters
+	counters []*counter
+
+	saved *saved // a capture to go back to
+}
+
+// call makes an object, or releases it.
+type call struct {
+	o       object
+	release bool
+}
+
+// object is one object of the program and what is known of it.
+type object interface {
+	make(m *model) error
+	release() error
+	state() *common
+}
+
+// common is what all objects have.
+type common struct {
+	name  string
+	alive bool // not released by the program
+}
+
+func (c *common) state() *common { return c }
+
+// saved is a capture and the model at that moment.
+type saved struct {
+	c    *gpustate.Capture
+	want map[*memory][]byte
+	args map[*kernel]axpyArgs
+	ran  map[*counter]uint32
+}
+
+// begin makes the objects that live as long as the program.
+func (m *model) begin() {
+	m.b.Helper()
+	m.q = &queue{}
+	m.q.name = "q"
+	m.add(m.q)
+	m.add(m.program("ops"))
+	m.add(&kernel{p: find[*program](m)[0]})
+	for range 3 {
+		m.create(0)
+	}
+}
+
+// add makes an object for the first time.
+func (m *model) add(o object) {
+	m.b.Helper()
+	m.b.ok(o.make(m))
+	o.state().alive = true
+	m.calls = append(m.calls, call{o: o})
+	m.all = append(m.all, o)
 }
 
 func (m *model) step() {
-	switch k := m.r.IntN(20); {
-	case k < 4 || len(m.lives) < 2:
-		m.create()
-	case k < 6:
-		i := m.r.IntN(len(m.lives))
-		m.b.ok(m.lives[i].buf.Release())
-		m.lives = append(m.lives[:i:i], m.lives[i+1:]...)
-	case k < 9:
-		m.write()
-	case k < 15:
-		m.launch()
-	case k < 17:
-		m.copy()
-	case k < 18:
-		m.compare()
-	case k < 19:
-		m.restart()
-	default:
-		m.migrate()
-	}
-}
-
-func (m *model) pick() *live { return m.lives[m.r.IntN(len(m.lives))] }
-
-func (m *model) create() {
-	l := &live{want: make([]float32, 1+m.r.IntN(3000))}
-	if m.r.IntN(2) == 0 {
-		m.made++
-		l.name = fmt.Sprint("buffer ", m.made)
-	}
-	var err error
-	l.buf, err = m.dev.Buffer(l.name, 4*len(l.want))
-	m.b.ok(err)
-	m.b.ok(m.q.Write(l.buf, 0, gpustate.Bytes(l.want)))
-	m.lives = append(m.lives, l)
-}
-
-func (m *model) write() {
-	l := m.pick()
-	off := m.r.IntN(len(l.want))
-	part := l.want[off : off+m.r.IntN(len(l.want)-off)+1]
-	for i := range part {
-		part[i] = float32(m.r.IntN(100))
-	}
-	src := append([]float32(nil), part...)
-	_, err := m.q.WriteAsync(l.buf, 4*off, gpustate.Bytes(src))
-	m.b.ok(err)
-}
-
-func (m *model) launch() {
-	y, x := m.pick(), m.pick()
-	if x == y {
-		return
-	}
-	n := min(len(x.want), len(y.want))
-	a := float32(m.r.IntN(2))
-	m.b.ok(m.axpy.SetArgs(y.buf, x.buf, a, int32(n)))
-	_, err := m.q.Launch(m.axpy, []int{n}, nil)
-	m.b.ok(err)
-	for i := range n {
-		y.want[i] += a * x.want[i]
-	}
-}
-
-func (m *model) copy() {
-	to, from := m.pick(), m.pick()
-	if to == from {
-		return
-	}
-	n := 1 + m.r.IntN(min(len(to.want), len(from.want)))
-	at, off := m.r.IntN(len(to.want)-n+1), m.r.IntN(len(from.want)-n+1)
-	_, err := m.q.Copy(to.buf, 4*at, from.buf, 4*off, 4*n)
-	m.b.ok(err)
-	copy(to.want[at:at+n], from.want[off:])
-}
-
-func (m *model) compare() {
 	m.b.Helper()
-	for _, l := range m.lives {
-		got := make([]float32, len(l.want))
-		m.b.ok(m.q.Read(l.buf, 0, gpustate.Bytes(got)))
-		for i := range got {
-			if got[i] != l.want[i] {
-				m.b.Fatalf("buffer %q: element %d is %g, want %g", l.name, i, got[i], l.want[i])
-			}
+	m.tick()
+	switch k := m.r.IntN(40); {
+	case k < 7:
+		m.create(m.r.IntN(10))
+	case k < 11:
+		m.release()
+	case k < 15:
+		m.write()
+	case k < 22:
+		m.launch(m.r.IntN(4) == 0)
+	case k < 26:
+		m.copy()
+	case k < 31:
+		m.refused()
+	case k < 33:
+		m.compare()
+	case k < 34:
+		m.save()
+	case k < 35:
+		m.rollback()
+	case k < 37:
+		m.restart()
+	case k < 38:
+		m.migrate()
+	default:
+		m.wait()
+	}
+}
+
+// find lists the live objects of a type.
+func find[T object](m *model) []T {
+	var list []T
+	for _, o := range m.all {
+		if t, ok := o.(T); ok {
+			list = append(list, t)
 		}
 	}
+	return list
 }
 
-// restart captures, spoils the old device, and goes on on a new one.
-func (m *model) restart() {
+func pick[T any](m *model, list []T) T { return list[m.r.IntN(len(list))] }
+
+// label is a name of its own, or none.
+func (m *model) label() string {
+	if m.r.IntN(3) > 0 {
+		return ""
+	}
+	m.made++
+	return fmt.Sprint("object ", m.made)
+}
+
+// release releases an object; others may be made from it.
+func (m *model) release() {
 	m.b.Helper()
-	m.dev.LimitShadow([]int64{-1, 0, 8192}[m.r.IntN(3)])
+	i := m.r.IntN(len(m.all))
+	o := m.all[i]
+	if m.keeps(o) {
+		return
+	}
+	m.settle() // a command that fails for this would be right
+	m.b.ok(o.release())
+	o.state().alive = false
+	m.calls = append(m.calls, call{o: o, release: true})
+	m.all = append(m.all[:i:i], m.all[i+1:]...)
+}
+
+// keeps tells which objects stay: a queue, and some of a kind.
+func (m *model) keeps(o object) bool {
+	switch o := o.(type) {
+	case *queue:
+		return o == m.q
+	case *memory:
+		return len(find[*memory](m)) < 4
+	case *program:
+		return len(find[*program](m)) < 2
+	case *kernel:
+		return len(find[*kernel](m)) < 2
+	}
+	return false
+}
+
+// save captures and goes on.
+func (m *model) save() {
+	m.b.Helper()
+	m.drop()
+	m.dev.LimitShadow([]int64{-1, 0, 20000}[m.r.IntN(3)])
 	c, err := m.dev.Capture(context.Background(), nil)
 	m.b.ok(err)
-	for _, l := range m.lives {
-		m.b.ok(m.q.Write(l.buf, 0, make([]byte, l.buf.Bytes())))
-	}
-	next := m.b.open()
-	early := m.r.IntN(2) == 0
-	if early { // the program makes its objects before it restores
-		m.reopen(next)
-	}
-	m.b.ok(next.Restore(context.Background(), c.Record(), func(i int, dst []byte, off int64) error {
-		return c.ReadAt(context.Background(), i, dst, off)
-	}))
-	m.b.ok(c.Release())
-	if !early {
-		m.reopen(next)
-	}
-	m.attach(next)
-	m.compare()
+	m.saved = m.note(c)
 }
 
-func (m *model) reopen(d *gpustate.Device) {
+func (m *model) drop() {
 	m.b.Helper()
-	for _, l := range m.lives {
-		var err error
-		l.buf, err = d.Buffer(l.name, 4*len(l.want))
-		m.b.ok(err)
+	if m.saved != nil {
+		m.b.ok(m.saved.c.Release())
+		m.saved = nil
+	}
+}
+
+// note keeps what the objects of a capture hold: also those that the program has
+// released and that others are made from.
+func (m *model) note(c *gpustate.Capture) *saved {
+	s := &saved{c: c, want: map[*memory][]byte{}, args: map[*kernel]axpyArgs{}, ran: map[*counter]uint32{}}
+	for _, c := range m.counters {
+		s.ran[c] = c.launches
+	}
+	for _, x := range find[*memory](m) {
+		s.want[x.base()] = bytes.Clone(x.base().want)
+	}
+	for _, k := range find[*kernel](m) {
+		args := k.args
+		args.kept = args.usable()
+		s.args[k] = args
+	}
+	return s
+}
+
+func (s *saved) read(i int, dst []byte, off int64) error {
+	return s.c.ReadAt(context.Background(), i, dst, off)
+}
+
+// rollback goes back to the capture in the same device, if there is one.
+func (m *model) rollback() {
+	m.b.Helper()
+	if m.saved == nil {
+		return
+	}
+	m.b.ok(m.dev.Restore(context.Background(), m.saved.c.Record(), m.saved.read))
+	for _, k := range find[*kernel](m) {
+		k.args.kept = false // what nobody holds any more is gone
+	}
+	m.apply(m.saved)
+	m.compare()
+	m.countAll()
+}
+
+// apply brings the model to the capture. Objects that were made since stay as they
+// are, those that were released since stay released.
+func (m *model) apply(s *saved) {
+	for x, want := range s.want {
+		copy(x.want, want)
+	}
+	for k, args := range s.args {
+		k.args = args
+	}
+	for c, launches := range s.ran {
+		c.launches = launches
+	}
+}
+
+// restart captures, spoils the old device, and goes on on a new one with the same
+// calls as before, some of them before the restore.
+func (m *model) restart() {
+	m.b.Helper()
+	m.save()
+	for _, x := range find[*memory](m) {
+		m.spoil(x)
+	}
+	s := m.saved
+	next := m.b.open()
+	m.dev = next
+	early := []int{0, m.r.IntN(len(m.calls) + 1), len(m.calls)}[m.r.IntN(3)]
+	m.replay(m.calls[:early])
+	if early > 0 {
+		m.recount()
+	}
+	m.b.ok(next.Restore(context.Background(), s.c.Record(), s.read))
+	m.replay(m.calls[early:])
+	if early == 0 {
+		m.recount()
+	}
+	m.apply(s)
+	for _, k := range find[*kernel](m) {
+		k.args.kept = false // the program has released it again
+	}
+	m.drop()
+	m.compare()
+	m.countAll()
+}
+
+// replay makes the calls again that a restarted program makes.
+func (m *model) replay(calls []call) {
+	m.b.Helper()
+	for _, c := range calls {
+		if c.release {
+			m.b.ok(c.o.release())
+			continue
+		}
+		m.b.ok(c.o.make(m))
 	}
 }
 
@@ -187,8 +312,13 @@ func (m *model) migrate() {
 	m.b.Helper()
 	to := m.b.sel
 	if m.r.IntN(2) == 0 {
-		to = gpustate.Select{Kind: "fake"}
+		to = gpustate.Select{Kind: "fake", Index: m.r.IntN(2)}
 	}
-	m.b.ok(m.dev.MigrateTo(context.Background(), to))
+	err := m.dev.MigrateTo(context.Background(), to)
+	if errors.Is(err, gpustate.ErrUnsupported) { // images that one of them has not
+		return
+	}
+	m.b.ok(err)
 	m.compare()
+	m.countAll()
 }

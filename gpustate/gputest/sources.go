@@ -97,7 +97,7 @@ func (f floats) set(i int, v float32) {
 func whole(b []byte) int { return int(int32(binary.NativeEndian.Uint32(b))) }
 
 func init() {
-	fake.Register("axpy", 4, func(l fake.Launch) {
+	fake.RegisterTyped("axpy", []int{fake.Memory, fake.Memory, 4, 4}, func(l fake.Launch) {
 		y, x, a := floats(l.Args[0].Bytes), floats(l.Args[1].Bytes), floats(l.Args[2].Bytes).at(0)
 		for i := range min(whole(l.Args[3].Bytes), l.Global[0]) {
 			y.set(i, y.at(i)+a*x.at(i))

@@ -15,16 +15,51 @@ type Survival int
 const (
 	LoseAll Survival = iota // only what was synced
 	KeepAll                 // everything, as after a kill of all processes
-	Torn                    // each unsynced sector or not; names changed in order up to some point
+	Torn                    // each unsynced sector or not, and each unsynced change of a name or not
 )
 
 // Crash returns the file system as the next start finds it. f is down from now
-// on. The new one has no rule and f's other settings.
+// on, and may be asked again for other outcomes of the same crash. The new one has
+// no rule and f's other settings.
+//
+// Torn names: file systems write their metadata back in an order of their own,
+// so any subset of the changes since the last SyncDir may be there. A rename is
+// there whole or not at all.
 func (f *FS) Crash(s Survival, seed uint64) *FS {
+	r := rand.New(rand.NewPCG(seed, 0))
+	return f.crash(&crasher{survival: s, rand: r, keep: func() bool { return r.IntN(2) == 0 }})
+}
+
+// CrashNames is Crash by Torn with the outcome for names given: bit i of names says
+// whether the i-th of the Unsynced changes is there. Bytes are torn by the seed.
+func (f *FS) CrashNames(names, seed uint64) *FS {
+	i := -1
+	return f.crash(&crasher{survival: Torn, rand: rand.New(rand.NewPCG(seed, 0)),
+		keep: func() bool { i++; return i < 64 && names>>i&1 == 1 }})
+}
+
+// Unsynced is the number of changes of names that a crash may lose.
+func (f *FS) Unsynced() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.root.unsynced()
+}
+
+func (n *node) unsynced() (sum int) {
+	sum = len(n.pending)
+	for _, v := range n.names {
+		if v.dir {
+			sum += v.unsynced()
+		}
+	}
+	return sum
+}
+
+func (f *FS) crash(c *crasher) *FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.down = true
-	c := &crasher{survival: s, rand: rand.New(rand.NewPCG(seed, 0)), done: map[*node]*node{}}
+	c.done = map[*node]*node{}
 	g := &FS{space: f.space, direct: f.direct, clock: f.clock, noLink: f.noLink}
 	g.root = c.copy(f.root)
 	g.used = g.root.bytes()
@@ -34,6 +69,7 @@ func (f *FS) Crash(s Survival, seed uint64) *FS {
 type crasher struct {
 	survival Survival
 	rand     *rand.Rand
+	keep     func() bool     // whether the next unsynced change of a name is there
 	done     map[*node]*node // two names of one file stay one file
 }
 
@@ -59,14 +95,10 @@ func (c *crasher) copyDir(m, n *node) {
 	for k, v := range n.synced {
 		names[k] = v
 	}
-	keep := 0
-	switch c.survival {
-	case KeepAll:
-		keep = len(n.pending)
-	case Torn:
-		keep = c.rand.IntN(len(n.pending) + 1)
-	}
-	for _, group := range n.pending[:keep] {
+	for _, group := range n.pending {
+		if c.survival == LoseAll || c.survival == Torn && !c.keep() {
+			continue
+		}
 		for _, ch := range group {
 			ch.do(names)
 		}

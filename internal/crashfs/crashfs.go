@@ -4,8 +4,9 @@
 //
 // Exactly what vfs.FS promises and nothing more. Bytes that were not synced may
 // be lost after a crash, sector by sector; names that were made, renamed or
-// removed since the last SyncDir of their directory may be as before. Which of
-// them survive is decided by the seed, so that every crash can be replayed.
+// removed since the last SyncDir of their directory may be as before, each for
+// itself: in no order. Which of them survive is decided by the seed, so that every
+// crash can be replayed, or given, so that all outcomes can be tried.
 //
 // # Faults
 //

@@ -189,3 +189,31 @@ func TestNameErrors(t *testing.T) {
 		t.Errorf("link: got %v", err)
 	}
 }
+
+// TestNamesSurviveInAnySubset tries every outcome of three changes, of which a
+// later one may be there without an earlier one.
+func TestNamesSurviveInAnySubset(t *testing.T) {
+	f := New()
+	f.MkdirAll("/d")
+	write(t, f, "/d/a", []byte("a"), true)
+	write(t, f, "/d/b", []byte("b"), true)
+	if err := f.Rename("/d/a", "/d/c"); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.Unsynced(); n != 3 {
+		t.Fatalf("got %d unsynced changes, want 3", n)
+	}
+	want := []string{"", "/d/a 1\n", "/d/b 1\n", "/d/a 1\n/d/b 1\n", "/d/c 1\n", "/d/c 1\n", "/d/b 1\n/d/c 1\n", "/d/b 1\n/d/c 1\n"}
+	seen := map[string]bool{}
+	for names := range uint64(8) {
+		if got := f.CrashNames(names, 0).String(); got != want[names] {
+			t.Errorf("changes %03b: got %q, want %q", names, got, want[names])
+		}
+	}
+	for seed := range uint64(64) {
+		seen[f.Crash(Torn, seed).String()] = true
+	}
+	if len(seen) != 6 {
+		t.Errorf("64 seeds gave %d outcomes, want all 6", len(seen))
+	}
+}

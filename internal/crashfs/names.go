@@ -106,3 +106,17 @@ func (n *node) settle(k int) {
 	}
 	n.pending = n.pending[k:]
 }
+
+// CheckDir accepts every directory: there is one user and there are no links.
+func (f *FS) CheckDir(name string, _ bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return ErrCrashed
+	}
+	n, err := f.find("open", name)
+	if err == nil && !n.dir {
+		err = &fs.PathError{Op: "open", Path: name, Err: syscall.ENOTDIR}
+	}
+	return err
+}

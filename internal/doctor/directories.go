@@ -75,6 +75,9 @@ func (r *report) directory(level, dir string) *probed {
 		r.add("directories", level, Failed, fmt.Sprintf("%s: %v", dir, err), "name a directory that this user can write to")
 		return nil
 	}
+	if err := (vfs.OS{}).CheckDir(dir, true); err != nil {
+		r.add("directories", level+": owner", Failed, err.Error(), "use a directory of your own that nobody else can write to")
+	}
 	p := &probed{kind: fileSystems[int64(fs.Type)], device: uint64(st.Dev)}
 	if p.kind == "" {
 		p.kind = fmt.Sprintf("file system %#x", fs.Type)

@@ -56,7 +56,7 @@ func Run(ctx context.Context, o Options) []Finding {
 		name string
 		look func(context.Context, *report)
 	}{
-		{"configuration", lookConfig}, {"MPI", lookMPI}, {"devices", lookDevices},
+		{"configuration", lookConfig}, {"MPI", lookMPI}, {"network cards", lookRegistrations}, {"devices", lookDevices},
 		{"directories", lookDirectories}, {"network", lookNetwork}, {"limits", lookLimits}, {"Slurm", lookSlurm},
 	} {
 		if o.Note != nil {

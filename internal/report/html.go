@@ -271,6 +271,9 @@ func (r *Report) runRow(run *Run) runRow {
 	row := runRow{Number: run.Number, Epochs: run.Epochs, From: run.Begin, To: run.End, Points: run.Points, Ended: run.Ended, Why: run.Why,
 		Began: r.Start.Add(time.Duration(run.Begin) * time.Microsecond).Round(time.Second).Format(time.DateTime), Dead: durOr(run.Dead), Startup: durOr(run.Startup),
 		Lasted: durText(float64(run.End-run.Begin) / 1e6), Lost: durOr(run.Lost), Noticed: durOr(run.Noticed), Restored: "nothing: from the start"}
+	if run.Within > 0 { // nobody saw it end
+		row.Lasted = fmt.Sprintf("%s to %s", row.Lasted, durText(float64(run.End-run.Begin)/1e6+run.Within))
+	}
 	switch {
 	case !run.began && run.Ended == "running":
 		row.Restored = "not yet"

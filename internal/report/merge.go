@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
 // Load reads the event logs in the directories of a job: its global one, or the
@@ -20,7 +21,7 @@ func Load(now time.Time, starts int, dirs ...string) (*Report, error) {
 	var notes []string
 	var empty error
 	for _, d := range dirs {
-		more, problems, err := events.ReadDir(nil, d, starts)
+		more, problems, err := events.ReadDir(vfs.OS{AllowForeign: true}, d, starts) // a report is of any user
 		if none := (*events.NoLogError)(nil); errors.As(err, &none) {
 			empty = err // a node that came back with an empty disk
 			notes = append(notes, d+" has no event logs")
@@ -295,6 +296,7 @@ func (m *merger) ending(run *Run, ts []*tracker) {
 	case newest && now-run.End < 3*max(alive, 1e6):
 		run.Ended, m.r.Running = "running", true
 	default:
+		run.Within = float64(alive) / 1e6
 		run.Ended, run.Why = "killed", fmt.Sprintf("%d of %d ranks ended without a last line; the end is the last sign of life, which may be %v too early",
 			len(ts)-closed, len(ts), time.Duration(alive)*time.Microsecond)
 	}

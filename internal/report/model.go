@@ -32,6 +32,7 @@ type Run struct {
 	End      int64   `json:"end_us"`
 	Ended    string  `json:"ended"` // closed, stopped, killed, running
 	Why      string  `json:"why,omitempty"`
+	Within   float64 `json:"end_within_s"` // the end may be so much later than the last sign of life, which End is
 	Restored uint64  `json:"restored_epoch,omitempty"`
 	Level    string  `json:"restored_from,omitempty"`
 	Restore  float64 `json:"restore_s"` // the slowest rank's

@@ -159,6 +159,8 @@ func TestKilledWhileWriting(t *testing.T) {
 	r := merge(t, w, time.Hour)
 	if run := r.Runs[0]; run.Ended != "killed" || run.Why == "" || !near(run.Lost, 17.4, 0.2) {
 		t.Errorf("got %+v, want a killed run that lost all it computed", run)
+	} else if row := r.runRow(&run); run.Within <= 0 || !strings.Contains(row.Lasted, " to ") {
+		t.Errorf("nobody saw the end: got within %v s, lasted %q, want a range", run.Within, row.Lasted)
 	}
 	if r.Epochs[0].Fault == "" || r.Totals.Failed != 1 {
 		t.Errorf("got %+v, want a fault", r.Epochs[0])

@@ -5,20 +5,28 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
-// OS is the operating system's file system.
-type OS struct{}
+// OS is the operating system's file system. It opens regular files only, never
+// follows a link in place of one, and refuses what other users own or may write
+// to, unless it is told otherwise: what lies in a directory of checkpoints may
+// have been put there by anybody.
+type OS struct {
+	AllowForeign bool    // use files and directories of other users, and those that others may write to
+	Sharing      Sharing // who may read what is made, as far as the umask allows; Private if not set
+}
 
 // Create opens with O_DIRECT when asked and quietly without it where the file
 // system refuses.
-func (OS) Create(name string, direct bool) (File, error) {
+func (o OS) Create(name string, direct bool) (File, error) {
 	const flags = os.O_RDWR | os.O_CREATE | os.O_EXCL
 	if direct {
-		f, err := os.OpenFile(name, flags|unix.O_DIRECT, 0o644)
+		f, err := os.OpenFile(name, flags|unix.O_DIRECT, o.Sharing.file())
 		if err == nil {
 			return newOSFile(f, true), nil
 		}
@@ -30,7 +38,7 @@ func (OS) Create(name string, direct bool) (File, error) {
 			return nil, err
 		}
 	}
-	f, err := os.OpenFile(name, flags, 0o644)
+	f, err := os.OpenFile(name, flags, o.Sharing.file())
 	if err != nil {
 		return nil, err
 	}
@@ -39,9 +47,9 @@ func (OS) Create(name string, direct bool) (File, error) {
 
 // Edit opens with O_DIRECT when asked and quietly without it where the file
 // system refuses.
-func (OS) Edit(name string, direct bool) (File, error) {
+func (o OS) Edit(name string, direct bool) (File, error) {
 	if direct {
-		f, err := os.OpenFile(name, os.O_RDWR|unix.O_DIRECT, 0)
+		f, err := o.openRegular(name, os.O_RDWR|unix.O_DIRECT)
 		if err == nil {
 			return newOSFile(f, true), nil
 		}
@@ -49,16 +57,16 @@ func (OS) Edit(name string, direct bool) (File, error) {
 			return nil, err
 		}
 	}
-	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	f, err := o.openRegular(name, os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
 	return newOSFile(f, false), nil
 }
 
-// Open opens for reading.
-func (OS) Open(name string) (File, error) {
-	f, err := os.Open(name)
+// Open opens a regular file for reading.
+func (o OS) Open(name string) (File, error) {
+	f, err := o.openRegular(name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -66,14 +74,19 @@ func (OS) Open(name string) (File, error) {
 }
 
 // Mkdir makes one directory.
-func (OS) Mkdir(name string) error { return os.Mkdir(name, 0o755) }
+func (o OS) Mkdir(name string) error { return os.Mkdir(name, o.Sharing.dir()) }
 
 // ReadDir lists a directory; names that vanish meanwhile are left out.
 func (OS) ReadDir(name string) ([]Entry, error) {
-	list, err := os.ReadDir(name)
+	dir, err := openDir(name)
 	if err != nil {
 		return nil, err
 	}
+	list, err := dir.ReadDir(-1)
+	if err := errors.Join(err, dir.Close()); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	out := make([]Entry, 0, len(list))
 	for _, d := range list {
 		info, err := d.Info()
@@ -88,9 +101,9 @@ func (OS) ReadDir(name string) ([]Entry, error) {
 	return out, nil
 }
 
-// Stat describes a file or directory.
+// Stat describes what has the name: a link, not what it leads to.
 func (OS) Stat(name string) (Entry, error) {
-	info, err := os.Stat(name)
+	info, err := os.Lstat(name)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -102,6 +115,7 @@ func entryOf(info fs.FileInfo) Entry {
 		Name:    filepath.Base(info.Name()),
 		Size:    info.Size(),
 		Dir:     info.IsDir(),
+		Other:   !info.IsDir() && !info.Mode().IsRegular(),
 		ModTime: info.ModTime(),
 	}
 }
@@ -123,7 +137,7 @@ func (OS) Remove(name string) error { return os.Remove(name) }
 
 // SyncDir calls fsync on the directory.
 func (OS) SyncDir(name string) error {
-	d, err := os.Open(name)
+	d, err := openDir(name)
 	if err != nil {
 		return err
 	}

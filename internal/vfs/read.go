@@ -2,6 +2,8 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -63,7 +65,7 @@ func (f *readFile) direct(p []byte, off int64) (int, error) {
 		return 0, nil
 	}
 	f.once.Do(func() {
-		past, err := os.OpenFile(f.Name(), os.O_RDONLY|unix.O_DIRECT, 0)
+		past, err := os.OpenFile(f.Name(), os.O_RDONLY|unix.O_DIRECT|safeFlags, 0)
 		if err == nil && sameFile(past, f.File) {
 			f.past = past
 		} else if err == nil {
@@ -93,4 +95,13 @@ func (f *readFile) Close() error {
 		return errors.Join(f.File.Close(), f.past.Close())
 	}
 	return f.File.Close()
+}
+
+// readAtMost reads a whole file, which may grow meanwhile.
+func readAtMost(f *os.File, limit int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("%s is longer than %d bytes", f.Name(), limit)
+	}
+	return b, err
 }

@@ -9,6 +9,10 @@
 // report fs.ErrExist when the name is taken, and everything that is absent is
 // reported as fs.ErrNotExist; both are matched with errors.Is.
 //
+// What lies in a directory may have been put there by anybody: Open and Edit
+// never wait for what is not a regular file and never follow a link in its place.
+// They report ErrUnsafe.
+//
 // # Concurrency
 //
 // All methods may be called by several goroutines, and by several processes on
@@ -28,7 +32,7 @@ type FS interface {
 	// Edit opens an existing file for reading and writing; direct is as in Create.
 	// Several may write to parts of one file that do not overlap.
 	Edit(name string, direct bool) (File, error)
-	// Open opens an existing file for reading. Large reads into page-aligned
+	// Open opens an existing regular file for reading. Large reads into page-aligned
 	// memory take what the page cache has and the rest from the disk without
 	// filling the cache, where the system can do that.
 	Open(name string) (File, error)
@@ -36,8 +40,11 @@ type FS interface {
 	Mkdir(name string) error
 	// ReadDir lists a directory in ascending order of names.
 	ReadDir(name string) ([]Entry, error)
-	// Stat describes a file or directory.
+	// Stat describes what has the name: a link, not what it leads to.
 	Stat(name string) (Entry, error)
+	// CheckDir says why a directory must not be used, for what it is or for who
+	// may write to it. link accepts a symbolic link that nobody else can have made.
+	CheckDir(name string, link bool) error
 	// Rename gives a file another name and replaces what had that name.
 	Rename(from, to string) error
 	// Link gives a file a second name, which must not exist. It reports
@@ -73,6 +80,7 @@ type Entry struct {
 	Name    string // last element of the path
 	Size    int64
 	Dir     bool
+	Other   bool // neither a directory nor a regular file
 	ModTime time.Time
 }
 

@@ -19,9 +19,16 @@ import (
 //     communicator that fits it too was taken by a receive posted later, or by none;
 //  4. no receive that was withdrawn had been passed over: nothing that fits it
 //     was taken by a receive posted after it and finished before its withdrawal;
-//  5. what a probe reported was what the next receive of that source and tag got.
+//  5. what a probe reported was what the next receive of that source and tag got;
+//  6. a receive or probe that was pending at a checkpoint and is made again after the
+//     restart gets the message that it had.
+//
+// The program has receives of every kind, protected and not; messages set aside by
+// probes; communicators that it makes before and after Restore, of groups with the
+// same leader, and temporary ones; and a window. What the library refuses by name at a
+// checkpoint it does not do; anything else that goes wrong is an error.
 
-// note is one message of the script.
+// note is one message of the script. Source and dest are ranks of its communicator.
 type note struct {
 	comm, source, dest, seq, tag, length int
 	sync                                 bool
@@ -36,8 +43,15 @@ type Model struct {
 	drains []bool   // after which rounds everybody drains
 	rng    *rand.Rand
 
-	me      int
+	me      int // world rank
+	members [][]int
+	ranks   []int // this rank's in each communicator, or -1
 	comms   []*mpiwrap.Comm
+	life    int
+	freeAt  int // round after which the window is freed; there may be none
+	saved   savedModel
+	window  modelWindow
+	aside   []*posting // messages set aside
 	round   int
 	sends   []*mpiwrap.Request
 	mine    []note // sent to this rank in the rounds so far
@@ -53,17 +67,21 @@ type posting struct {
 	posted, done         int // by the rank's clock
 	got                  *note
 	withdrawn            bool
+	kind                 receiveKind
 	buf                  []int64
 	req                  *mpiwrap.Request
-	cancelled            bool // Cancel was called
+	view                 mpiwrap.View[int64] // of the kind that has one
+	msg                  *mpiwrap.Message    // set aside
+	had                  *note               // what it had got at the checkpoint
+	cancelled            bool                // Cancel was called
 	probedTag, probedLen int
 }
 
 const (
-	noteHead  = 4
+	noteHead  = 5
 	noteMax   = 3000 // elements; above the eager limits
 	maxTags   = 3
-	modelComm = 2
+	modelComm = 5
 )
 
 // NewModel writes the script of a program for the given number of ranks. All
@@ -71,11 +89,13 @@ const (
 func NewModel(seed uint64, size, rounds int) *Model {
 	m := &Model{seed: seed, size: size, taken: map[[3]int]bool{}}
 	rng := rand.New(rand.NewPCG(seed, 77))
+	m.drawComms(rng)
 	seqs := map[[3]int]int{}
 	for range rounds {
 		var list []note
 		for range rng.IntN(4 * size) {
-			n := note{comm: rng.IntN(modelComm), source: rng.IntN(size), dest: rng.IntN(size),
+			c := rng.IntN(modelComm)
+			n := note{comm: c, source: rng.IntN(len(m.members[c])), dest: rng.IntN(len(m.members[c])),
 				tag: rng.IntN(maxTags), length: noteHead, sync: rng.IntN(4) == 0}
 			if rng.IntN(5) == 0 {
 				n.length = noteHead + rng.IntN(noteMax)
@@ -88,35 +108,34 @@ func NewModel(seed uint64, size, rounds int) *Model {
 		m.rounds = append(m.rounds, list)
 		m.drains = append(m.drains, rng.IntN(3) == 0)
 	}
+	m.freeAt = rng.IntN(3 * rounds)
 	return m
 }
 
-// Attach makes the program run on w, from where it stands.
-func (m *Model) Attach(w *mpiwrap.Comm) error {
-	m.me = w.Rank()
-	if m.rng == nil {
-		m.rng = rand.New(rand.NewPCG(m.seed, 1000+uint64(m.me)))
-	}
-	d, err := w.Dup()
-	m.comms = []*mpiwrap.Comm{w, d}
-	return err
-}
-
 // Run goes on to the end of the script and checks what was received. With stop it
-// returns after the next drain instead, with false.
+// saves itself at the next drain that allows it and returns false: Attach it to another
+// world and run it again.
 func (m *Model) Run(stop bool) (ended bool, err error) {
 	for m.round < len(m.rounds) {
 		if err := m.doRound(); err != nil {
 			return false, fmt.Errorf("seed %d round %d: %w", m.seed, m.round, err)
 		}
+		if m.round == m.freeAt {
+			if err := m.window.freeEarly(m.comms[0]); err != nil {
+				return false, fmt.Errorf("seed %d: %w", m.seed, err)
+			}
+		}
 		drained := m.drains[m.round]
 		m.round++
-		if drained {
-			if err := Settle(m.comms[0]); err != nil {
-				return false, fmt.Errorf("seed %d after round %d: %w", m.seed, m.round, err)
-			}
-			if stop {
-				return false, nil
+		if !drained {
+			continue
+		}
+		if err := Settle(m.comms[0]); err != nil {
+			return false, fmt.Errorf("seed %d after round %d: %w", m.seed, m.round, err)
+		}
+		if stop {
+			if ok, err := m.save(); ok || err != nil {
+				return false, err
 			}
 		}
 	}
@@ -131,10 +150,10 @@ func (m *Model) Run(stop bool) (ended bool, err error) {
 
 func (m *Model) doRound() error {
 	for _, n := range m.rounds[m.round] {
-		if n.dest == m.me {
+		if m.ranks[n.comm] == n.dest {
 			m.mine = append(m.mine, n)
 		}
-		if n.source != m.me {
+		if m.ranks[n.comm] != n.source {
 			continue
 		}
 		if err := m.send(n); err != nil {
@@ -146,12 +165,12 @@ func (m *Model) doRound() error {
 			return err
 		}
 	}
-	return nil
+	return m.window.round(m.comms[0], m.rng)
 }
 
 func (m *Model) send(n note) error {
 	buf := make([]int64, n.length)
-	buf[0], buf[1], buf[2], buf[3] = int64(n.source), int64(n.seq), int64(n.tag), int64(n.length)
+	buf[0], buf[1], buf[2], buf[3], buf[4] = int64(n.source), int64(n.seq), int64(n.tag), int64(n.length), int64(n.comm)
 	start := mpiwrap.Isend[int64]
 	if n.sync {
 		start = mpiwrap.Issend[int64]
@@ -164,8 +183,11 @@ func (m *Model) send(n note) error {
 // pattern draws a source and a tag to receive from.
 func (m *Model) pattern() *posting {
 	p := &posting{comm: m.rng.IntN(modelComm), source: mpiwrap.AnySource, tag: mpiwrap.AnyTag}
+	for m.ranks[p.comm] < 0 {
+		p.comm = m.rng.IntN(modelComm)
+	}
 	if m.rng.IntN(2) == 0 {
-		p.source = m.rng.IntN(m.size)
+		p.source = m.rng.IntN(len(m.members[p.comm]))
 	}
 	if m.rng.IntN(2) == 0 {
 		p.tag = m.rng.IntN(maxTags)
@@ -187,7 +209,7 @@ func (m *Model) sure(p *posting) bool {
 			left++
 		}
 	}
-	return left > len(m.pending)
+	return left > len(m.pending)+len(m.aside)
 }
 
 func (n *note) key() [3]int { return [3]int{n.comm, n.source, n.seq} }
@@ -196,7 +218,7 @@ func (n *note) key() [3]int { return [3]int{n.comm, n.source, n.seq} }
 func (m *Model) act() error {
 	p := m.pattern()
 	c := m.comms[p.comm]
-	switch m.rng.IntN(9) {
+	switch m.rng.IntN(11) {
 	case 0, 1:
 		if m.sure(p) {
 			return m.recv(p)
@@ -216,6 +238,10 @@ func (m *Model) act() error {
 		}
 	case 8:
 		return m.matched(p)
+	case 9:
+		return m.setAside(p)
+	case 10:
+		return m.receiveAside()
 	}
 	return nil
 }
@@ -241,7 +267,13 @@ func (m *Model) recv(p *posting) error {
 // took checks one received message against the script.
 func (m *Model) took(p *posting, st mpiwrap.Status) error {
 	p.done = m.tick()
-	n := note{comm: p.comm, source: int(p.buf[0]), seq: int(p.buf[1]), tag: int(p.buf[2])}
+	n, err := p.read()
+	if err != nil {
+		return err
+	}
+	if p.had != nil && p.had.key() != n.key() {
+		return fmt.Errorf("had got %+v at the checkpoint, made again it got %+v", *p.had, n)
+	}
 	if st.Source != n.source || st.Tag != n.tag || st.Bytes != 8*int(p.buf[3]) {
 		return fmt.Errorf("status %+v of a message that says %v", st, p.buf[:noteHead])
 	}
@@ -268,7 +300,7 @@ func (m *Model) took(p *posting, st mpiwrap.Status) error {
 func (m *Model) find(key [3]int) (note, bool) {
 	for _, list := range m.rounds {
 		for _, n := range list {
-			if n.dest == m.me && n.key() == key {
+			if m.ranks[n.comm] == n.dest && n.key() == key {
 				return n, true
 			}
 		}
@@ -280,10 +312,10 @@ func (m *Model) irecv(p *posting) error {
 	if len(m.pending) >= 6 {
 		return nil
 	}
+	p.kind = receiveKind(m.rng.IntN(int(receiveKinds)))
 	m.post(p)
-	p.req = mpiwrap.NewRequest(m.comms[p.comm], p.buf)
 	m.pending = append(m.pending, p)
-	return p.req.Irecv(p.source, p.tag)
+	return m.start(p)
 }
 
 func (m *Model) testSome() error {
@@ -306,6 +338,11 @@ func (m *Model) testSome() error {
 
 // ended notes the end of a pending receive, with a message or withdrawn.
 func (m *Model) ended(p *posting, st mpiwrap.Status) error {
+	if p.kind == prepared {
+		if err := p.req.Free(); err != nil {
+			return err
+		}
+	}
 	if !st.Cancelled {
 		return m.took(p, st)
 	}
@@ -375,6 +412,11 @@ func (m *Model) finish() error {
 		}
 	}
 	m.pending = nil
+	for len(m.aside) > 0 {
+		if err := m.receiveAside(); err != nil {
+			return err
+		}
+	}
 	left := make([]int, modelComm)
 	for _, n := range m.mine {
 		if !m.taken[n.key()] {
@@ -391,7 +433,7 @@ func (m *Model) finish() error {
 	if err := mpiwrap.WaitAll(m.sends...); err != nil {
 		return err
 	}
-	return m.comms[1].Free()
+	return m.free()
 }
 
 // judge applies rules 2 to 4.
@@ -418,31 +460,6 @@ func (m *Model) judge() error {
 			case p.withdrawn && q.posted > p.posted && q.done < p.done:
 				return fmt.Errorf("passed over: receive %d was withdrawn, %+v went to receive %d", p.posted, n, q.posted)
 			}
-		}
-	}
-	return nil
-}
-
-// Save returns what the program needs of its requests after a drain.
-func (m *Model) Save() ([][]byte, error) {
-	var out [][]byte
-	for _, p := range m.pending {
-		b, err := p.req.MarshalBinary()
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, b)
-	}
-	return out, mpiwrap.WaitAll(m.sends...)
-}
-
-// Load puts the pending receives back on a new world.
-func (m *Model) Load(requests [][]byte) error {
-	m.sends = nil
-	for i, p := range m.pending {
-		p.req = mpiwrap.NewRequest(m.comms[p.comm], p.buf)
-		if err := p.req.UnmarshalBinary(requests[i]); err != nil {
-			return err
 		}
 	}
 	return nil

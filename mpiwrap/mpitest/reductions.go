@@ -211,14 +211,16 @@ func goReductions(w *mpiwrap.Comm) error {
 		both("AllreduceFunc", func() error { return mpiwrap.AllreduceFunc(w, dest, mine(me), affine) },
 			func() (*mpiwrap.Request, error) { return mpiwrap.IallreduceFunc(w, dest, mine(me), affine) },
 			func() error { defer clear(dest); return equalSlices("all", dest, fold(0, w.Size())) }),
-		mpiwrap.ScanFunc(w, dest, mine(me), affine), equalSlices("ScanFunc", dest, fold(0, me+1)))
-	clear(dest)
-	err = all(err, mpiwrap.ExscanFunc(w, dest, mine(me), affine))
+		both("ScanFunc", func() error { return mpiwrap.ScanFunc(w, dest, mine(me), affine) },
+			func() (*mpiwrap.Request, error) { return mpiwrap.IscanFunc(w, dest, mine(me), affine) },
+			func() error { defer clear(dest); return equalSlices("up to this rank", dest, fold(0, me+1)) }))
 	want := []named{0, 0}
 	if me > 0 {
 		want = fold(0, me)
 	}
-	err = all(err, equalSlices("ExscanFunc", dest, want))
+	err = all(err, both("ExscanFunc", func() error { return mpiwrap.ExscanFunc(w, dest, mine(me), affine) },
+		func() (*mpiwrap.Request, error) { return mpiwrap.IexscanFunc(w, dest, mine(me), affine) },
+		func() error { defer clear(dest); return equalSlices("below this rank", dest, want) }))
 	for _, root := range roots(w) {
 		clear(dest)
 		err = all(err, both("ReduceFunc", func() error { return mpiwrap.ReduceFunc(w, dest, mine(me), affine, root) },

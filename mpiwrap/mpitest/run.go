@@ -38,11 +38,17 @@ type Call struct {
 type Options struct {
 	// Seed drives every choice that MPI leaves open.
 	Seed uint64
-	// Delay is the chance that a call does not see a message yet, 0 to below 1.
+	// Delay is the chance that a call does not see a message yet, 0 to below 1. Above 0,
+	// bytes move and one-sided accesses happen as late as MPI allows.
 	Delay float64
 	// EagerBytes is the longest message that a standard send buffers. Zero means
 	// 4096, negative that every send waits for its receive.
 	EagerBytes int
+	// Pins demands that memory of calls under way is pinned, as a real library does
+	// without saying so.
+	Pins bool
+	// Concurrent grants ThreadMultiple. Then a deadlock is not noticed.
+	Concurrent bool
 	// OnCall hears of each call of the program before it is made, on the rank's
 	// goroutine. It may block the rank, ask for a checkpoint, abort the world or
 	// kill a rank.
@@ -59,7 +65,8 @@ type World struct {
 
 // NewWorld makes a job of n ranks.
 func NewWorld(n int, opt Options) *World {
-	return &World{n: n, opt: opt, sim: sim.New(n, sim.Options{Seed: opt.Seed, Delay: opt.Delay, EagerBytes: opt.EagerBytes})}
+	return &World{n: n, opt: opt, sim: sim.New(n, sim.Options{Seed: opt.Seed, Delay: opt.Delay, EagerBytes: opt.EagerBytes,
+		CheckPins: opt.Pins, Concurrent: opt.Concurrent})}
 }
 
 // Abort makes every call of every rank fail with an error that wraps err.
@@ -110,5 +117,5 @@ func (w *World) rank(i int, f func(world *mpiwrap.Comm) error) (err error) {
 
 // Run runs f on n simulated ranks with random delays drawn from seed.
 func Run(n int, seed uint64, f func(world *mpiwrap.Comm) error) error {
-	return NewWorld(n, Options{Seed: seed, Delay: 0.3}).Run(f)
+	return NewWorld(n, Options{Seed: seed, Delay: 0.3, Pins: seed%2 == 1}).Run(f)
 }

@@ -33,6 +33,24 @@ var rankPrograms = map[string]func(w *mpiwrap.Comm) error{
 	"huge":    huge,
 	"threads": threads,
 	"sparse":  sparse,
+	"windows": leftWindows,
+}
+
+// leftWindows are not freed: one with an epoch open, one on part of the ranks.
+func leftWindows(w *mpiwrap.Comm) error {
+	part, err := w.Split(w.Rank()/2, 0)
+	if err != nil {
+		return err
+	}
+	a, err1 := mpiwrap.WinAllocate[int](w, 4)
+	_, err2 := mpiwrap.WinAllocate[byte](part, 1)
+	return errors.Join(err1, err2, a.LockAll(), a.Put(0, w.Rank()%4, []int{1}), w.Barrier())
+}
+
+func TestFinalizeWithWindowsUnderMPI(t *testing.T) {
+	for _, l := range mpirun.Launchers() {
+		t.Run(l.Name, func(t *testing.T) { launch(t, l, 3, "windows") })
+	}
 }
 
 // threadsEnv asks for ThreadMultiple.

@@ -20,7 +20,7 @@ import (
 // clients are the programs on a server.
 func (l *lab) clients(s *server) []gpud.ClientStatus {
 	l.Helper()
-	a, err := gpud.DialAdmin(l.Context(), s.addr, l.key())
+	a, err := gpud.DialStatus(l.Context(), s.addr, l.key())
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func (l *lab) move(app *app, from, to *server, named bool) bool {
 	if number == 0 {
 		return false
 	}
-	a, err := gpud.DialAdmin(l.Context(), from.addr, l.key())
+	a, err := gpud.DialAdmin(l.Context(), from.addr, gpud.MoveKeyFile(l.key()))
 	if err != nil {
 		l.Fatal(err)
 	}

@@ -45,6 +45,7 @@ func TestRandomDeaths(t *testing.T) {
 	}()
 	for i := range n {
 		tr := random(rng)
+		tr.Closes = i%2 == 1
 		if i < *from {
 			continue
 		}

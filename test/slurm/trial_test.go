@@ -7,15 +7,19 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/test/cluster"
 )
 
 // trial is one job under which nodes die.
@@ -31,12 +35,17 @@ type trial struct {
 	Spares     int      `json:"spares"` // beyond the four nodes of the program
 	Head       bool     `json:"head"`   // holdfast run is on the head (salloc), no node of the job is special
 	Heal       bool     `json:"heal"`   // the nodes come back while the program computes again
+	Batch      bool     `json:"batch"`  // the node of the batch script is among those that die: the job is requeued
+	Closes     bool     `json:"closes"` // the program calls Close, not Abort, when Restore fails
+	Hog        bool     `json:"hog"`    // programs that do nothing but compute run beside it
 	flags      []string // more of holdfast run's
+	struck     time.Time
 
 	// What came of it.
 	Hit    string    `json:"hit"`    // what the rank was doing when it died
 	Safe   int       `json:"safe"`   // newest epoch that the log had called committed where it survives the death
 	Epoch  int       `json:"epoch"`  // restored
+	Notice float64   `json:"notice"` // seconds from the newest death to holdfast run's first word of it; 0 = none, as where its own node died
 	Split  []float64 `json:"split"`  // seconds from death to computing: notice, relaunch, fetch, restore
 	Passed bool      `json:"passed"` // the result was right
 }
@@ -64,8 +73,15 @@ var aims = map[string]func(e *events.Event) bool{
 	"restore":    func(e *events.Event) bool { return e.Name == events.Restore && e.Begin },
 }
 
+// Two phases have no event: a start, the first or the one after a death, before its ranks
+// have come to Open.
+const (
+	atStart   = "start"
+	atRestart = "restart"
+)
+
 // phases is the order of the table.
-var phases = []string{"compute", "agree", "capture", "write", "vote", "manifest", "redundancy", "flush", "restore"}
+var phases = []string{atStart, atRestart, "compute", "agree", "capture", "write", "vote", "manifest", "redundancy", "flush", "restore"}
 
 // tail follows the event log of a rank while it is written.
 type tail struct {
@@ -135,6 +151,7 @@ var (
 	started  = regexp.MustCompile(`start (\d+): srun.* -w (\S+)`)
 	accounts = regexp.MustCompile(`computing again .*notice ([\d.]+), relaunch ([\d.]+), fetch ([\d.]+), restore ([\d.]+); (?:epoch (\d+))?`)
 	unfit    = regexp.MustCompile(`SIGSEGV|SIGBUS|fatal error:|^panic:`)
+	firsts   = regexp.MustCompile(`computing on .*: restored epoch (\d+)`) // after a requeue
 	refused  = regexp.MustCompile(`giving up: .*`)
 )
 
@@ -180,14 +197,20 @@ func (b *bed) launch(t *testing.T, tr *trial, name string) *job {
 	if !tr.Local {
 		vars = append(vars, "HOLDFAST_GLOBAL="+j.there+"/ckpt")
 	}
-	line := append([]string{b.bin + "/holdfast", "run", "--start-timeout", startTimeout, "--spares", strconv.Itoa(tr.Spares)}, tr.flags...)
+	line := append([]string{b.bin + "/holdfast", "run", "--start-timeout", startTimeout, "--wait-nodes", "20s", "--spares", strconv.Itoa(tr.Spares)}, tr.flags...)
+	if tr.Batch {
+		line = append(line, "--requeue")
+	}
 	line = append(append(line, "--"), b.srunLine(tr.MPI, ranksOf, []string{"--export=ALL," + yield}, append(append([]string{}, loaded...), "-result", j.there+"/result", "-hold", j.there+"/go")...)...)
+	if tr.Closes {
+		line = append(line, "-closes")
+	}
 	b.rested(t, ranksOf+tr.Spares)
 	nodes := fmt.Sprint("-N", ranksOf+tr.Spares)
 	if tr.Head {
 		b.start(t, vars, "bash", "-c", "exec salloc "+nodes+" --no-kill -t 10 -J "+name+" "+strings.Join(line, " ")+" > "+j.there+"/log 2>&1")
 	} else {
-		j.sbatch(t, "#!/bin/bash\nulimit -c unlimited\nexec "+strings.Join(line, " ")+"\n", []string{nodes, "--no-kill", "-t", "10"}, vars, nil)
+		j.sbatch(t, "#!/bin/bash\nulimit -c unlimited\nexec "+strings.Join(line, " ")+"\n", []string{nodes, "--no-kill", "--requeue", "-t", "10"}, vars, nil)
 	}
 	j.says(t, "start 1", 1)
 	return j
@@ -213,12 +236,17 @@ func (j *job) strike(t *testing.T, tr *trial, start int, ranks []int, aim string
 		die = append(die, nodes[r])
 	}
 	s := j.Aim(t, tr.Kind, die...)
+	begins := aims[aim]
+	if begins == nil {
+		j.hit(t, tr, s, die, start, nil)
+		return
+	}
 	l, seen := j.logOf(tr, start, ranks[0], nodes), 0
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(hard); seen <= tr.Skip; <-tick.C {
 		for _, e := range l.more() {
-			if aims[aim](&e) {
+			if begins(&e) {
 				seen++
 			}
 		}
@@ -230,15 +258,25 @@ func (j *job) strike(t *testing.T, tr *trial, start int, ranks []int, aim string
 			l = j.logOf(tr, start, ranks[0], j.nodesOf(start))
 		}
 	}
+	j.hit(t, tr, s, die, start, l)
+}
+
+// hit lets nodes die after the delay of a trial. l is the log of the first of the ranks, nil
+// before Open.
+func (j *job) hit(t *testing.T, tr *trial, s *cluster.Strike, die []string, start int, l *tail) {
+	t.Helper()
 	pause := time.NewTimer(time.Duration(tr.Delay) * time.Millisecond)
 	<-pause.C
 	log, at := j.log(), time.Now()
 	if err := s.Hit(); err != nil {
 		t.Error(err)
 	}
-	tr.Hit = l.doing(at)
+	tr.Hit, tr.struck = tr.Aim, at
+	if l != nil {
+		tr.Hit = l.doing(at)
+	}
 	tr.Safe = tr.surviving(log)
-	t.Logf("%s of %v, aimed at %s, hit %s; epoch %d must survive", tr.Kind, die, aim, tr.Hit, tr.Safe)
+	t.Logf("%s of %v, aimed at %s, hit %s; epoch %d must survive", tr.Kind, die, tr.Aim, tr.Hit, tr.Safe)
 	if tr.Heal && start == 1 {
 		poll(t, "computing again", nil, j.log, func() bool { return accounts.MatchString(j.log()) || over(j.log()) })
 		j.bring(t, tr.Kind, die)
@@ -248,7 +286,7 @@ func (j *job) strike(t *testing.T, tr *trial, start int, ranks []int, aim string
 }
 
 func over(log string) bool {
-	return strings.Contains(log, "the program has ended") || refused.MatchString(log)
+	return strings.Contains(log, "the program has ended") || strings.Contains(log, "all ranks closed in order, then") || refused.MatchString(log)
 }
 
 // bring brings nodes back. One that Slurm has drained meanwhile is not up at once;
@@ -269,6 +307,9 @@ func (j *job) bring(t *testing.T, kind string, nodes []string) {
 // survives the death.
 func (tr *trial) surviving(log string) int {
 	safe := newest(log, "global")
+	if tr.Batch { // it may go on on other nodes
+		return safe
+	}
 	if tr.Kind == "procs" {
 		safe = max(safe, newest(log, "local"))
 	}
@@ -291,12 +332,15 @@ func (tr *trial) tolerates() int {
 // try runs a trial and checks what came of it: the result of the undisturbed
 // run, no older epoch restored than there had to be, nobody crashed.
 func (b *bed) try(t *testing.T, tr *trial, name string) {
+	if tr.Hog {
+		b.hog(t)
+	}
 	j := b.launch(t, tr, name)
-	if tr.Aim == "restore" { // of a second node, while the program starts again
+	if tr.Aim == "restore" || tr.Aim == atRestart { // of a second node, while the program starts again
 		first := *tr
 		first.Skip, first.Heal = 1, false
 		j.strike(t, &first, 1, tr.Ranks[:1], "flush")
-		j.strike(t, tr, 2, tr.Ranks[1:], "restore")
+		j.strike(t, tr, 2, tr.Ranks[1:], tr.Aim)
 		tr.Safe = first.Safe
 	} else {
 		j.strike(t, tr, 1, tr.Ranks, tr.Aim)
@@ -330,9 +374,18 @@ func (j *job) finish(t *testing.T, tr *trial) {
 		}
 		tr.Epoch, _ = strconv.Atoi(m[5]) // none is 0
 	}
+	if m := firsts.FindAllStringSubmatch(log, -1); tr.Batch && len(m) > 0 {
+		tr.Epoch, _ = strconv.Atoi(m[len(m)-1][1]) // digits by the pattern
+	}
+	tr.Notice = noticed(log, tr.struck)
+	if closes := tr.Kind == "crash" || tr.Kind == "procs"; closes && tr.Aim != atStart && tr.Aim != atRestart && tr.Notice > 5 {
+		t.Errorf("the death was noticed after %.1f s, although connections closed", tr.Notice)
+	}
 	// Slurm's pmix plugin makes Open MPI crash in MPI_Init now and then
 	// (test/cluster/README.md); the program has only to come up after it.
-	if bad := unfit.FindString(log); bad != "" && !strings.Contains(log, "_Cfunc_hfmpi_init") {
+	// So may MPI do when others die while it starts.
+	early := strings.Contains(log, "_Cfunc_hfmpi_init") || (tr.Aim == atStart || tr.Aim == atRestart) && strings.Contains(log, "_Cfunc_hfmpi_")
+	if bad := unfit.FindString(log); bad != "" && !early {
 		t.Errorf("a rank crashed: %s", bad)
 	}
 	got, err := os.ReadFile(j.here + "/result")
@@ -352,10 +405,36 @@ func (j *job) finish(t *testing.T, tr *trial) {
 	}
 }
 
+var notices = regexp.MustCompile(`holdfast run: (\S+) (?:.* is lost|node .* is not used any more|ending start)`)
+
+// noticed is how long after a death the log tells of it first; 0 if it does not.
+func noticed(log string, struck time.Time) float64 {
+	for _, m := range notices.FindAllStringSubmatch(log, -1) {
+		clock, err := time.ParseInLocation("2006-01-02 15:04:05.000", struck.Format("2006-01-02 ")+m[1], time.Local)
+		if d := clock.Sub(struck); err == nil && d > 0 {
+			return d.Seconds()
+		}
+	}
+	return 0
+}
+
 // cores are the core files that ranks have left.
 func (b *bed) cores() []string {
 	list, _ := filepath.Glob(b.PFS() + "/core*") // the pattern is right
 	return list
+}
+
+// hog takes the machine's cores away while a test runs.
+func (b *bed) hog(t *testing.T) {
+	t.Helper()
+	for range runtime.NumCPU() {
+		c := exec.Command("sh", "-c", "while :; do :; done")
+		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	}
 }
 
 // record appends a trial to a file that pieces of the long test share.
@@ -378,6 +457,14 @@ func random(rng *rand.Rand) *trial {
 	tr := &trial{MPI: rng.IntN(len(mpis)), Kind: pick("power", "crash", "procs", "cut", "freeze"), Aim: pick(phases...),
 		Redundancy: pick("partner:1", "partner:1", "parity:2+1", "parity:3+1"), Spares: 1, Skip: rng.IntN(5), Delay: rng.IntN(12),
 		Local: rng.IntN(4) == 0, Head: rng.IntN(2) == 0, Heal: rng.IntN(3) == 0}
+	tr.Hog = rng.IntN(3) == 0
+	if rng.IntN(4) == 0 { // a start, or the restart after a death
+		tr.Aim, tr.Delay = pick(atStart, atRestart), rng.IntN(400)
+	}
+	if rng.IntN(3) == 0 { // in the first epoch
+		tr.Skip = 0
+	}
+	tr.Batch = !tr.Head && tr.Aim != "restore" && tr.Aim != atRestart && rng.IntN(3) == 0
 	first := 1
 	if tr.Head {
 		first = 0 // the node of rank 0 runs no batch script
@@ -386,9 +473,12 @@ func random(rng *rand.Rand) *trial {
 	for i := range victims {
 		victims[i] += first
 	}
+	if tr.Batch {
+		victims = append([]int{0}, victims...)
+	}
 	tr.Ranks = victims[:1]
 	switch {
-	case tr.Aim == "restore":
+	case tr.Aim == "restore" || tr.Aim == atRestart:
 		tr.Ranks, tr.Skip, tr.Spares, tr.Local, tr.Heal = victims[:2], 0, 2, false, false
 	case rng.IntN(4) == 0: // two at once
 		tr.Ranks, tr.Spares = victims[:2], 1+rng.IntN(2)
@@ -398,11 +488,18 @@ func random(rng *rand.Rand) *trial {
 	if tr.Aim == "flush" || tr.Aim == "manifest" {
 		tr.Local = tr.Local && tr.Aim == "manifest"
 	}
+	if tr.Batch {
+		tr.Local, tr.Heal = false, false
+	}
 	return tr
 }
 
 func (tr *trial) name() string {
-	return fmt.Sprintf("%s-%s-%v-%s-%s", tr.Kind, tr.Aim, strings.Trim(fmt.Sprint(tr.Ranks), "[]"), tr.Redundancy, mpis[tr.MPI].name)
+	kind := tr.Kind
+	if tr.Batch {
+		kind += "-batch"
+	}
+	return fmt.Sprintf("%s-%s-%v-%s-%s", kind, tr.Aim, strings.Trim(fmt.Sprint(tr.Ranks), "[]"), tr.Redundancy, mpis[tr.MPI].name)
 }
 
 // table prints what came of trials: by kind, phase and MPI.
@@ -416,8 +513,11 @@ func table(list []trial) string {
 	var keys []key
 	for _, tr := range list {
 		kind := tr.Kind
-		if len(tr.Ranks) > 1 && tr.Aim != "restore" {
+		if len(tr.Ranks) > 1 && tr.Aim != "restore" && tr.Aim != atRestart {
 			kind += " x2"
+		}
+		if tr.Batch {
+			kind += " batch"
 		}
 		k := key{kind, tr.Aim, mpis[tr.MPI].name}
 		if rows[k] == nil {
@@ -446,12 +546,12 @@ func table(list []trial) string {
 		return strings.Compare(a.mpi, b.mpi)
 	})
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-10s %-10s %-8s %5s %6s %6s  %s\n", "death", "phase", "MPI", "tried", "passed", "in it", "median s: notice relaunch fetch restore = all (worst)")
+	fmt.Fprintf(&b, "%-15s %-10s %-8s %5s %6s %6s  %s\n", "death", "phase", "MPI", "tried", "passed", "in it", "median s: notice relaunch fetch restore = all (worst)")
 	var every [][]float64
 	for _, k := range keys {
 		r := rows[k]
 		every = append(every, r.times...)
-		fmt.Fprintf(&b, "%-10s %-10s %-8s %5d %6d %6d  %s\n", k.kind, k.phase, k.mpi, r.tried, r.passed, r.hit, medians(r.times))
+		fmt.Fprintf(&b, "%-15s %-10s %-8s %5d %6d %6d  %s\n", k.kind, k.phase, k.mpi, r.tried, r.passed, r.hit, medians(r.times))
 	}
 	passed, slow := 0, 0
 	for _, tr := range list {

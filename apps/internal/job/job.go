@@ -109,28 +109,44 @@ type State struct {
 // and reports whether there was one. The run text says what distinguishes this
 // run from others; a checkpoint of another one is an error that shows both.
 func (j *Job) Restore(ctx context.Context, run string, states ...State) (bool, error) {
-	saved := []byte(run)
-	all := append([]State{{"gpu", j.Device.Device}, {"run", &saved}}, states...)
+	name := &runName{now: run}
+	all := append([]State{{"gpu", j.Device.Device}, {"run", name}}, states...)
 	for _, s := range all {
 		if err := j.Checkpoints.Protect(s.Name, s.Value); err != nil {
 			return false, err
 		}
 	}
 	restored, err := j.Checkpoints.Restore(ctx)
-	// What lies in host memory is restored first, so the text is there also where
-	// the objects on the device then turn out to be different.
-	if string(saved) != run && (restored || err != nil) {
-		other := fmt.Errorf("the checkpoint is of another run: it has %q, this one %q; "+
-			"give the same flags, another folder for checkpoints, or -fresh", saved, run)
-		if err != nil {
-			other = fmt.Errorf("%w (%w)", other, err)
-		}
-		return false, &refusal{other}
+	if name.saved != "" && name.saved != run {
+		return false, &refusal{fmt.Errorf("the checkpoint is of another run: it has %q, this one %q; "+
+			"give the same flags, another folder for checkpoints, or -fresh (%w)", name.saved, run, err)}
 	}
 	if err != nil {
 		return restored, &refusal{err}
 	}
 	return restored, nil
+}
+
+// runName says of which run a checkpoint is. One of another run is refused before
+// anything of it is restored.
+type runName struct{ now, saved string }
+
+// MarshalBinary is the name of this run.
+func (r *runName) MarshalBinary() ([]byte, error) { return []byte(r.now), nil }
+
+// StageBinary looks at the name in a checkpoint.
+func (r *runName) StageBinary(b []byte) (apply func(), err error) {
+	r.saved = string(b)
+	if r.saved != r.now {
+		return nil, &coordinated.MismatchError{Name: "run", Saved: fmt.Sprintf("%q", b), Now: fmt.Sprintf("has %q", r.now)}
+	}
+	return func() {}, nil
+}
+
+// UnmarshalBinary is StageBinary; there is nothing to put in force.
+func (r *runName) UnmarshalBinary(b []byte) error {
+	_, err := r.StageBinary(b)
+	return err
 }
 
 // A refusal is an error that all ranks come upon at the same place: none of them
@@ -150,16 +166,20 @@ func BeyondError(what string, at int64, flag string, last int64) error {
 const HoldEnv = "HOLDFAST_APPS_HOLD"
 
 // Hold does nothing, unless HoldEnv is set: then it goes from Point to Point until
-// the process is killed or a Point returns an error. An application calls it after
-// its last step, when the other ranks need nothing more from this one.
+// the process is killed, a Point returns an error, or the device is lost. An application
+// calls it after its last step, when the other ranks need nothing more from this one.
 func (j *Job) Hold(ctx context.Context) error {
 	if os.Getenv(HoldEnv) == "" {
 		return nil
 	}
+	q, err := j.Device.MainQueue()
+	if err != nil {
+		return err
+	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
-		if err := j.Checkpoints.Point(ctx); err != nil {
+		if err := errors.Join(j.Checkpoints.Point(ctx), q.Finish()); err != nil {
 			return err
 		}
 		select {

@@ -95,7 +95,7 @@ func (o *Options) Register(fs *flag.FlagSet, result string) {
 	fs.StringVar(&o.Times, "times", "", "`file` for where the time went, JSON: build, restore, steps, checkpoints")
 	fs.IntVar(&o.StopAfter, "stop-after", 0,
 		"take a checkpoint after so many steps of this start, and stop: to try a restart")
-	fs.StringVar(&o.Progress, "progress", "auto", "bar, lines, off, or auto: a bar on a terminal, also that of mpirun or srun")
+	fs.StringVar(&o.Progress, "progress", "auto", "bar, lines, off, or auto: a bar on a terminal, also that of mpirun or srun, else a line a minute")
 	fs.BoolVar(&o.Verbose, "v", false, "log what the checkpoint library does")
 }
 
@@ -182,6 +182,7 @@ func (o *Options) without(config *coordinated.Config, name string, world *mpiwra
 		}
 		switch {
 		case v.Value == "" || v.Source == "default" || v.Key == "device" || strings.HasPrefix(v.Key, "gpud."):
+		case v.Key == "grace" && os.Getenv(coordinated.SupervisorVar) != "": // holdfast run has set it
 		case v.Source == v.Env:
 			idle = append(idle, v.Env+" is set "+folder)
 		case v.Source == config.File:

@@ -21,6 +21,7 @@ type Progress struct {
 	total int
 	bar   bool
 	off   bool
+	quiet bool          // the first and the last step are not worth a line
 	every time.Duration // at most one report in this time
 	now   func() time.Time
 	times *Times // nil, or takes the time of the steps
@@ -32,14 +33,15 @@ type Progress struct {
 }
 
 // NewProgress returns a Progress of total steps on stderr. The mode is "bar",
-// "lines", "off", or "auto", also if empty: a bar on a terminal and nothing otherwise. All
-// methods do nothing on nil.
+// "lines", "off", or "auto", also if empty: a bar on a terminal and a line a minute
+// otherwise. All methods do nothing on nil.
 func NewProgress(name, mode string, total int) (*Progress, error) {
 	p := &Progress{w: os.Stderr, name: name, total: total, every: 200 * time.Millisecond, now: time.Now}
 	switch mode {
 	case "auto", "":
-		p.bar = onTerminal()
-		p.off = !p.bar
+		if p.bar = onTerminal(); !p.bar {
+			p.every, p.quiet = time.Minute, true
+		}
 	case "bar":
 		p.bar = true
 	case "lines":
@@ -98,15 +100,18 @@ func (p *Progress) Step(done int) {
 		return
 	}
 	now := p.now()
-	if p.start.IsZero() {
+	first := p.start.IsZero()
+	if first {
 		p.start, p.startStep = now, done
-	} else if now.Sub(p.last) < p.every && done < p.total {
-		return
 	}
 	if p.times != nil {
 		p.times.First, p.times.Last, p.times.Loop = p.startStep, done, now.Sub(p.start).Seconds()
 	}
-	if p.off {
+	if first && p.quiet {
+		p.last = now
+	}
+	due := now.Sub(p.last) >= p.every || (first || done >= p.total) && !p.quiet
+	if p.off || !due {
 		return
 	}
 	p.last = now

@@ -29,6 +29,30 @@ func TestProgressLines(t *testing.T) {
 	}
 }
 
+// TestProgressQuiet: without a terminal, short runs print nothing and long ones a line a
+// minute; the times are taken all the same.
+func TestProgressQuiet(t *testing.T) {
+	var out bytes.Buffer
+	now := time.Unix(1000, 0)
+	p := at(&out, &now, false)
+	p.every, p.quiet, p.times = time.Minute, true, &Times{}
+	p.Step(0)
+	now = now.Add(59 * time.Second)
+	p.Step(50)
+	if out.Len() > 0 {
+		t.Errorf("got %q in the first minute, want nothing", out.String())
+	}
+	now = now.Add(2 * time.Second)
+	p.Step(51)
+	p.Step(100)
+	if want := "app: step 51 of 100\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+	if p.times.Last != 100 || p.times.Loop != 61 {
+		t.Errorf("got %+v, want the last step and 61 s", *p.times)
+	}
+}
+
 // TestProgressAfterRestart: the rate counts only the steps of this start.
 func TestProgressAfterRestart(t *testing.T) {
 	var out bytes.Buffer

@@ -76,3 +76,33 @@ void kick(float4 *vel, const float4 *acc, int n, float half_dt)
 	v.z = ADD(v.z, MUL(a.z, half_dt));
 	vel[i] = v;
 }
+
+extern "C" __global__ __launch_bounds__(GROUP)
+void potential(double *out, const float4 *all, int n, int first, int count,
+               double eps2)
+{
+	__shared__ float4 tile[GROUP];
+	const int i = blockIdx.x * blockDim.x + threadIdx.x;
+	const int l = threadIdx.x;
+	const int me = first + i;
+	const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+	const float4 self = i < n ? all[me] : zero;
+	double sum = 0.0;
+
+	for (int from = 0; from < count; from += GROUP) {
+		tile[l] = from + l < count ? all[from + l] : zero;
+		__syncthreads();
+		const int end = min(GROUP, count - from);
+		for (int j = 0; j < end; j++) {
+			const float4 other = tile[j];
+			const double dx = (double)other.x - self.x;
+			const double dy = (double)other.y - self.y;
+			const double dz = (double)other.z - self.z;
+			if (from + j != me)
+				sum += other.w / sqrt(dx * dx + dy * dy + dz * dz + eps2);
+		}
+		__syncthreads();
+	}
+	if (i < n)
+		out[i] = sum;
+}

@@ -198,8 +198,23 @@ func programBinary(p handle) []byte {
 	return b
 }
 
+// variableBytes is what a built program takes for variables in global memory, 0
+// where the platform does not tell.
+func variableBytes(p, dev handle) int64 {
+	const totalSize = 0x1185
+	var n C.size_t
+	if C.hfcl_clGetProgramBuildInfo(p, dev, totalSize, C.size_t(unsafe.Sizeof(n)), unsafe.Pointer(&n), nil) != 0 {
+		return 0
+	}
+	return int64(n)
+}
+
 func releaseProgram(p handle) error {
 	return check("clReleaseProgram", int32(C.hfcl_clReleaseProgram(p)))
+}
+
+func retainProgram(p handle) error {
+	return check("clRetainProgram", int32(C.hfcl_clRetainProgram(p)))
 }
 
 func createKernel(p handle, name string) (handle, error) {

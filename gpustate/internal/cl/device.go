@@ -3,6 +3,8 @@ package cl
 import (
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
@@ -11,7 +13,10 @@ import (
 // device is one OpenCL device with a context of its own.
 type device struct {
 	found
-	ctx handle
+	ctx      handle
+	samplers sync.Map // handle -> struct{}, of those that live
+	// pointersStick: a kernel argument that has held an SVM pointer takes nothing else.
+	pointersStick bool
 }
 
 // mem is a memory object: a cl_mem, or an SVM address when svm is set.
@@ -21,6 +26,7 @@ type mem struct {
 	mapped handle // where the object is mapped, 0 when it is not
 	bytes  int64
 	image  driver.ImageDesc
+	gone   atomic.Bool // released
 }
 
 func openDevice(f found) (driver.Device, error) {
@@ -28,7 +34,7 @@ func openDevice(f found) (driver.Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", f.info, err)
 	}
-	return &device{found: f, ctx: ctx}, nil
+	return &device{found: f, ctx: ctx, pointersStick: f.info.Platform == "NVIDIA CUDA"}, nil
 }
 
 func (d *device) Info() driver.Info { return d.info }
@@ -99,6 +105,7 @@ func (d *device) createShared(o *mem) (err error) {
 
 func (d *device) ReleaseMem(h driver.Handle) error {
 	m := h.(*mem)
+	m.gone.Store(true)
 	if m.svm {
 		svmFree(d.ctx, m.h)
 		return nil
@@ -139,10 +146,15 @@ func (d *device) CreateSampler(s driver.SamplerDesc) (driver.Handle, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.samplers.Store(h, struct{}{})
 	return h, nil
 }
 
-func (d *device) ReleaseSampler(h driver.Handle) error { return releaseSampler(h.(handle)) }
+// ReleaseSampler gives a sampler back.
+func (d *device) ReleaseSampler(h driver.Handle) error {
+	d.samplers.Delete(h)
+	return releaseSampler(h.(handle))
+}
 
 const (
 	queueOutOfOrder = 1

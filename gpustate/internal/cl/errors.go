@@ -1,6 +1,10 @@
 package cl
 
-import "github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+import (
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
 
 // codes are the names of the specification for its error numbers.
 var codes = map[int]string{
@@ -42,6 +46,8 @@ var codes = map[int]string{
 const (
 	platformNotFound = -1001
 	buildFailure     = -11
+	invalidValue     = -30
+	outOfResources   = -5
 )
 
 // kinds maps numbers to the conditions that gpustate acts on.
@@ -55,6 +61,12 @@ var kinds = map[int]error{
 	-59: driver.ErrUnsupported,
 }
 
+// makes says whether a call takes memory. From others CL_OUT_OF_RESOURCES is how
+// NVIDIA and others tell that a kernel has failed, there and in all later calls.
+func makes(call string) bool {
+	return strings.HasPrefix(call, "clCreate") || strings.HasPrefix(call, "clEnqueueMap") || call == "clBuildProgram" || call == "clEnqueueSVMMap"
+}
+
 // check turns a cl_int into an error, nil for CL_SUCCESS.
 func check(call string, rc int32) error {
 	if rc == 0 {
@@ -64,5 +76,9 @@ func check(call string, rc int32) error {
 	if !ok {
 		text = "unknown OpenCL error"
 	}
-	return &driver.CallError{Call: call, Code: int(rc), Text: text, Kind: kinds[int(rc)]}
+	kind := kinds[int(rc)]
+	if rc == outOfResources && !makes(call) {
+		kind, text = driver.ErrKernelFault, text+": "+driver.ErrKernelFault.Error()
+	}
+	return &driver.CallError{Call: call, Code: int(rc), Text: text, Kind: kind}
 }

@@ -7,6 +7,18 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
+// TestKernelFault: a kernel that touched what is not its own is no lack of memory.
+func TestKernelFault(t *testing.T) {
+	for call, want := range map[string]error{"clCreateBuffer": driver.ErrOutOfMemory, "clEnqueueMapBuffer": driver.ErrOutOfMemory,
+		"command": driver.ErrKernelFault, "clFinish": driver.ErrKernelFault, "clEnqueueReadBuffer": driver.ErrKernelFault,
+		"clWaitForEvents": driver.ErrKernelFault, "clEnqueueNDRangeKernel": driver.ErrKernelFault} {
+		err := check(call, -5)
+		if !errors.Is(err, want) || errors.Is(err, driver.ErrOutOfMemory) != (want == driver.ErrOutOfMemory) {
+			t.Errorf("%s: got %v, want one that matches %q", call, err, want)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	if err := check("clFinish", 0); err != nil {
 		t.Errorf("success is %v", err)

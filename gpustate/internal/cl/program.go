@@ -3,18 +3,41 @@ package cl
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/internal/sigguard"
 )
 
-// kernel is a cl_kernel and the number of its arguments.
-type kernel struct {
+// program is a cl_program and what it was made from.
+type program struct {
 	h    handle
-	args int
+	desc driver.ProgramDesc
+	il   bool // built from desc.IL
 }
 
+// Globals refuses programs whose kernels keep variables: OpenCL neither reads nor
+// writes them. A platform may count their bytes; not all that have some do.
+func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
+	p := h.(*program)
+	names, whole := variables(p.desc.OpenCL, p.desc.Options)
+	if p.il {
+		names, whole = spirvVariables(p.desc.IL)
+	}
+	switch bytes := variableBytes(p.h, d.device); {
+	case len(names) > 0:
+		return nil, fmt.Errorf("its kernels can write %s at program scope: %w", strings.Join(names, ", "), driver.ErrHidden)
+	case bytes > 0:
+		return nil, fmt.Errorf("it has variables of %d bytes at program scope: %w", bytes, driver.ErrHidden)
+	case !whole:
+		return nil, fmt.Errorf("it cannot be searched for variables at program scope (it includes files, "+
+			"or its SPIR-V is of no known form): %w", driver.ErrHidden)
+	}
+	return nil, nil
+}
+
+// kernel is a cl_kernel and the number of its arguments.
 // binaries keeps what was built in this process, by source, options and device.
 var binaries sync.Map // string -> []byte
 
@@ -50,29 +73,44 @@ func (d *device) build(p driver.ProgramDesc) (driver.Handle, error) {
 			return h, nil
 		} // a platform that refuses its own binary builds again
 	}
-	h, err := d.create(p)
+	made, log, err := d.make(p)
 	if err != nil {
-		return nil, &driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options, Err: err}
-	}
-	if err := buildProgram(h, d.device, p.Options); err != nil {
-		log := buildLog(h, d.device)
-		_ = releaseProgram(h)
 		return nil, &driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options, Log: log, Err: err}
 	}
-	if bin := programBinary(h); bin != nil {
+	if bin := programBinary(made.h); bin != nil && !made.il {
 		binaries.Store(key, bin)
 	}
-	return h, nil
+	return made, nil
 }
 
-func (d *device) create(p driver.ProgramDesc) (handle, error) {
+// make builds SPIR-V, and the source where there is none or the platform does not
+// take it.
+func (d *device) make(p driver.ProgramDesc) (made *program, log string, err error) {
 	if len(p.IL) > 0 {
 		h, err := programFromIL(d.ctx, p.IL)
+		if err == nil {
+			log, err = d.finishBuild(h, p.Options)
+		}
 		if err == nil || p.OpenCL == "" {
-			return h, err
+			return &program{h, p, true}, log, err
 		}
 	}
-	return programFromSource(d.ctx, p.OpenCL)
+	h, err := programFromSource(d.ctx, p.OpenCL)
+	if err == nil {
+		var words string
+		words, err = d.finishBuild(h, p.Options)
+		log += words
+	}
+	return &program{h, p, false}, log, err
+}
+
+// finishBuild builds a program that was created; one that does not build is gone.
+func (d *device) finishBuild(h handle, options string) (log string, err error) {
+	if err = buildProgram(h, d.device, options); err != nil {
+		log = buildLog(h, d.device)
+		err = firstError(err, releaseProgram(h))
+	}
+	return log, err
 }
 
 func (d *device) fromBinary(bin []byte, p driver.ProgramDesc) (driver.Handle, error) {
@@ -83,39 +121,10 @@ func (d *device) fromBinary(bin []byte, p driver.ProgramDesc) (driver.Handle, er
 	if err := buildProgram(h, d.device, p.Options); err != nil {
 		return nil, errors.Join(err, releaseProgram(h))
 	}
-	return h, nil
+	return &program{h, p, false}, nil
 }
 
-func (d *device) ReleaseProgram(p driver.Handle) error { return releaseProgram(p.(handle)) }
-
-func (d *device) CreateKernel(p driver.Handle, name string) (driver.Handle, error) {
-	h, err := createKernel(p.(handle), name)
-	if err != nil {
-		return nil, err
-	}
-	return &kernel{h: h, args: kernelArgs(h)}, nil
-}
-
-func (d *device) ReleaseKernel(k driver.Handle) error { return releaseKernel(k.(*kernel).h) }
-
-func (d *device) Args(k driver.Handle) (int, bool) { return k.(*kernel).args, true }
-
-func (d *device) SetArg(kh driver.Handle, i int, a driver.Arg) error {
-	k := kh.(*kernel).h
-	switch a.Kind {
-	case driver.ArgMem:
-		if m := a.Handle.(*mem); m.svm {
-			return setArgSVM(k, i, m.h)
-		} else {
-			return setArgHandle(k, i, m.h)
-		}
-	case driver.ArgSampler:
-		return setArgHandle(k, i, a.Handle.(handle))
-	case driver.ArgLocal:
-		return setArgBytes(k, i, a.Local, nil)
-	}
-	return setArgBytes(k, i, len(a.Value), a.Value)
-}
+func (d *device) ReleaseProgram(p driver.Handle) error { return releaseProgram(p.(*program).h) }
 
 func (d *device) Launch(q, k driver.Handle, g driver.Grid, wait []driver.Event) (driver.Event, error) {
 	return launch(q.(queue), k.(*kernel).h, &g, wait)
@@ -126,6 +135,9 @@ func (d *device) WorkGroup(k driver.Handle) (size, multiple int, err error) {
 	const workGroupSize, preferredMultiple = 0x11B0, 0x11B3
 	if size, err = kernelWorkGroup(k.(*kernel).h, d.device, workGroupSize); err != nil {
 		return 0, 0, err
+	}
+	if d.info.Platform == "rusticl" { // Mesa 22.3 tells what it prefers, and runs as many as the device takes
+		size = max(size, d.info.MaxGroup)
 	}
 	multiple, err = kernelWorkGroup(k.(*kernel).h, d.device, preferredMultiple)
 	return size, multiple, err

@@ -36,6 +36,7 @@ typedef struct {
 	X(clReleaseSampler, (hnd s), (s))                                          \
 	X(clReleaseProgram, (hnd p), (p))                                          \
 	X(clReleaseKernel, (hnd k), (k))                                           \
+	X(clRetainProgram, (hnd p), (p))                                           \
 	X(clReleaseEvent, (hnd e), (e))                                            \
 	X(clBuildProgram,                                                          \
 	  (hnd p, uint32_t n, const hnd *devs, const char *opt, void *cb, void *u), \

@@ -1,11 +1,15 @@
 package cl
 
-import "github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
 
 func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
 	m := h.(*mem)
 	if m.svm {
-		return d.throughMap(q, m, wait, func(b []byte) { copy(b[off:], src) })
+		return d.throughMap(q, m, wait, func(b []byte) error { return copyAll(b[off:], src) })
 	}
 	return writeBuffer(q.(queue).h, m.h, off, src, blocking, wait)
 }
@@ -13,14 +17,14 @@ func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool,
 func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
 	m := h.(*mem)
 	if m.svm {
-		return d.throughMap(q, m, wait, func(b []byte) { copy(dst, b[off:]) })
+		return d.throughMap(q, m, wait, func(b []byte) error { return copyAll(dst, b[off:off+int64(len(dst))]) })
 	}
 	return readBuffer(q.(queue).h, m.h, off, dst, blocking, wait)
 }
 
 // throughMap lets the host touch an SVM object, whose bytes no read or write
 // command reaches, and is complete when it returns.
-func (d *device) throughMap(q driver.Handle, m *mem, wait []driver.Event, do func([]byte)) (driver.Event, error) {
+func (d *device) throughMap(q driver.Handle, m *mem, wait []driver.Event, do func([]byte) error) (driver.Event, error) {
 	for _, e := range wait {
 		if err := waitEvent(e); err != nil {
 			return 0, err
@@ -30,23 +34,35 @@ func (d *device) throughMap(q driver.Handle, m *mem, wait []driver.Event, do fun
 		return 0, err
 	}
 	if m.mapped != 0 { // the program has it mapped: these are the bytes
-		do(memory(m.mapped, m.bytes))
-		return 0, nil
+		return 0, do(memory(m.mapped, m.bytes))
 	}
 	b, err := d.MapShared(q, m)
 	if err != nil {
 		return 0, err
 	}
-	do(b)
-	return 0, d.UnmapShared(q, m)
+	err = do(b)
+	// commands of other queues, and of this one out of order, see the bytes when
+	// the unmapping is complete
+	return 0, firstError(err, d.UnmapShared(q, m), finish(q.(queue).h))
+}
+
+// copyAll is copy that fails when dst is the shorter one.
+func copyAll(dst, src []byte) error {
+	if len(dst) < len(src) {
+		return &driver.CallError{Call: "copy of shared memory", Code: invalidValue,
+			Text: fmt.Sprintf("%d bytes into a range of %d", len(src), len(dst))}
+	}
+	copy(dst, src)
+	return nil
 }
 
 func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64, wait []driver.Event) (driver.Event, error) {
 	to, from := dst.(*mem), src.(*mem)
 	switch {
 	case from.svm:
-		return d.throughMap(q, from, wait, func(b []byte) {
-			_, _ = d.Write(q, dst, dstOff, b[srcOff:srcOff+n], true, nil)
+		return d.throughMap(q, from, wait, func(b []byte) error {
+			_, err := d.Write(q, dst, dstOff, b[srcOff:srcOff+n], true, nil)
+			return err
 		})
 	case to.svm:
 		tmp := make([]byte, n)

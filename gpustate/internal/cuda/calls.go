@@ -356,18 +356,27 @@ func function(ctx, mod handle, name string) (handle, error) {
 
 // functionParams are the sizes of a function's parameters; ok is false on
 // drivers before CUDA 12.4, which do not tell.
-func functionParams(f handle) (sizes []int, ok bool) {
+func functionParams(ctx, f handle) (sizes []int, ok bool) {
 	for {
-		var off, n C.size_t
-		switch rc := C.hfcu_cuFuncGetParamInfo(f, C.size_t(len(sizes)), &off, &n); rc {
+		m := C.hfcu_function_param(ctx, f, C.size_t(len(sizes)))
+		switch m.rc {
 		case 0:
-			sizes = append(sizes, int(n))
-		case missingCall:
-			return nil, false
-		default: // no more parameters
+			sizes = append(sizes, int(m.v))
+		case invalidValue: // no more parameters
 			return sizes, true
+		default:
+			return nil, false
 		}
 	}
+}
+
+// moduleGlobal is where a variable of a module lies.
+func moduleGlobal(ctx, mod handle, name string) (p address, bytes int64, err error) {
+	n := C.CString(name)
+	defer C.free(unsafe.Pointer(n))
+	var size C.size_t
+	v, err := madeBy("cuModuleGetGlobal", C.hfcu_module_global(ctx, mod, n, &size))
+	return address(v), int64(size), err
 }
 
 func setShared(ctx, f handle, n int) error {

@@ -90,6 +90,8 @@ func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 	case driver.MemHost:
 		o.host = m.Host
 		o.p, err = d.pin(m.Host)
+	case driver.MemGlobal:
+		err = d.createGlobal(o, m)
 	}
 	if err != nil {
 		return nil, err
@@ -171,7 +173,7 @@ func (d *device) createManaged(o *mem) error {
 func (d *device) ReleaseMem(h driver.Handle) error {
 	m := h.(*mem)
 	switch m.kind {
-	case driver.MemSub:
+	case driver.MemSub, driver.MemGlobal:
 		return nil
 	case driver.MemImage:
 		return d.releaseImage(m)

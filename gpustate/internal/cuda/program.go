@@ -13,25 +13,49 @@ import (
 // architecture.
 var binaries sync.Map // string -> []byte
 
-type program struct{ mod handle }
+// program is a module and the image that it was loaded from.
+type program struct {
+	mod   handle
+	image []byte
+}
 
+// Build loads the binary form, and compiles the source where there is none or
+// this device or driver does not take it.
 func (d *device) Build(p driver.ProgramDesc) (driver.Handle, error) {
-	image, log, err := p.PTX, "", error(nil)
-	if len(image) == 0 {
-		image, log, err = d.compile(p)
+	var refused error
+	var log string
+	if len(p.PTX) > 0 {
+		mod, jit, err := loadModule(d.ctx, p.PTX)
+		if err == nil {
+			return &program{mod, p.PTX}, nil
+		}
+		if log, refused = jit, err; p.CUDA == "" || !anotherForm(err) {
+			return nil, &driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options, Log: log, Err: err}
+		}
 	}
+	image, words, err := d.compile(p)
+	log += words
 	if err == nil {
 		var mod handle
 		var jit string
 		if mod, jit, err = loadModule(d.ctx, image); err == nil {
-			return &program{mod}, nil
+			return &program{mod, image}, nil
 		}
 		log += jit
 	}
 	if errors.Is(err, driver.ErrNoSource) {
 		return nil, err
 	}
+	if refused != nil {
+		err = fmt.Errorf("its binary: %w; its source: %w", refused, err)
+	}
 	return nil, &driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options, Log: log, Err: err}
+}
+
+// anotherForm says whether another form of a program may load where this one did
+// not: not when the device has no memory or is lost.
+func anotherForm(err error) bool {
+	return !errors.Is(err, driver.ErrOutOfMemory) && !errors.Is(err, driver.ErrDeviceLost)
 }
 
 func (d *device) compile(p driver.ProgramDesc) (image []byte, log string, err error) {
@@ -104,12 +128,13 @@ func (d *device) ReleaseProgram(p driver.Handle) error {
 type kernel struct {
 	name   string
 	f      handle
-	sizes  []int // of the function's parameters, when known
+	sizes  []int // of the function's parameters in bytes, when known
 	known  bool
 	args   []driver.Arg
 	stale  bool // params do not show args
 	params []byte
 	offs   []uint32
+	lens   []int // bytes given for each parameter
 	shared int
 	limit  int // dynamic shared memory that the function may use
 }
@@ -121,7 +146,9 @@ func (d *device) CreateKernel(p driver.Handle, name string) (driver.Handle, erro
 	}
 	const anyDevice = 48 << 10 // shared memory that needs no permission
 	k := &kernel{name: name, f: f, stale: true, limit: anyDevice}
-	k.sizes, k.known = functionParams(f)
+	if k.sizes, k.known = functionParams(d.ctx, f); !k.known {
+		k.sizes, k.known = look(p.(*program).image).params[name]
+	}
 	return k, nil
 }
 
@@ -143,7 +170,7 @@ func (d *device) SetArg(h driver.Handle, i int, a driver.Arg) error {
 
 // gather lays the arguments out as the function's parameters.
 func (d *device) gather(k *kernel) error {
-	k.params, k.offs, k.shared = k.params[:0], k.offs[:0], 0
+	k.params, k.offs, k.lens, k.shared = k.params[:0], k.offs[:0], k.lens[:0], 0
 	for i, a := range k.args {
 		switch a.Kind {
 		case driver.ArgNone:
@@ -181,12 +208,13 @@ func (k *kernel) add(b []byte) {
 	for len(k.params)%16 != 0 {
 		k.params = append(k.params, 0)
 	}
-	k.offs = append(k.offs, uint32(len(k.params)))
+	k.offs, k.lens = append(k.offs, uint32(len(k.params))), append(k.lens, len(b))
 	k.params = append(k.params, b...)
 }
 
-// fits compares the arguments with the function's parameters, where the driver
-// tells them.
+// fits compares the arguments with the function's parameters, where the driver or
+// the module's image tells them. A value that is too short would be read beyond
+// its end, one that is too long is of another type.
 func (k *kernel) fits() error {
 	if !k.known {
 		return nil
@@ -198,14 +226,10 @@ func (k *kernel) fits() error {
 		return &driver.CallError{Call: "cuLaunchKernel", Code: invalidValue,
 			Text: fmt.Sprintf("%d parameters given, the kernel has %d", len(k.offs), len(k.sizes))}
 	}
-	for i, off := range k.offs {
-		end := uint32(len(k.params))
-		if i+1 < len(k.offs) {
-			end = k.offs[i+1]
-		}
-		if int(end-off) < k.sizes[i] {
+	for i, n := range k.lens {
+		if n != k.sizes[i] {
 			return &driver.CallError{Call: "cuLaunchKernel", Code: invalidValue,
-				Text: fmt.Sprintf("parameter %d has %d bytes, at most %d given", i, k.sizes[i], end-off)}
+				Text: fmt.Sprintf("parameter %d of kernel %q has %d bytes, %d given", i, k.name, k.sizes[i], n)}
 		}
 	}
 	return nil

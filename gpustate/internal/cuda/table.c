@@ -409,6 +409,22 @@ made hfcu_function(hnd ctx, hnd mod, const char *name)
 	return m;
 }
 
+made hfcu_module_global(hnd ctx, hnd mod, const char *name, size_t *bytes)
+{
+	ENTER_MADE(ctx, m)
+	m.rc = hfcu_cuModuleGetGlobal_v2(&m.v, bytes, mod, name);
+	return m;
+}
+
+made hfcu_function_param(hnd ctx, hnd f, size_t i)
+{
+	size_t off = 0, n = 0;
+	ENTER_MADE(ctx, m)
+	m.rc = hfcu_cuFuncGetParamInfo(f, i, &off, &n);
+	m.v = n;
+	return m;
+}
+
 int32_t hfcu_function_shared(hnd ctx, hnd f, int bytes)
 {
 	ENTER(ctx);

@@ -73,6 +73,7 @@ typedef struct {
 	  (m, image, n, opts, vals))                                               \
 	X(cuModuleUnload, (hnd m), (m))                                            \
 	X(cuModuleGetFunction, (hnd *f, hnd m, const char *name), (f, m, name))    \
+	X(cuModuleGetGlobal_v2, (dptr *p, size_t *n, hnd m, const char *name), (p, n, m, name)) \
 	X(cuFuncGetParamInfo, (hnd f, size_t i, size_t *off, size_t *n), (f, i, off, n)) \
 	X(cuFuncGetAttribute, (int *v, int what, hnd f), (v, what, f))             \
 	X(cuFuncSetAttribute, (hnd f, int what, int v), (f, what, v))              \
@@ -201,6 +202,8 @@ int32_t hfcu_buffer_to_image(hfcu_cmd c, hnd array, dptr d, hfcu_box b);
 made hfcu_module(hnd ctx, const void *image, char *log, unsigned logbytes);
 int32_t hfcu_module_free(hnd ctx, hnd m);
 made hfcu_function(hnd ctx, hnd m, const char *name);
+made hfcu_module_global(hnd ctx, hnd m, const char *name, size_t *bytes);
+made hfcu_function_param(hnd ctx, hnd f, size_t i); // v in bytes
 int32_t hfcu_function_shared(hnd ctx, hnd f, int bytes);
 
 typedef struct {

@@ -42,6 +42,7 @@ const (
 	MemImage  MemKind = 3 // 1D, 2D or 3D image
 	MemShared MemKind = 4 // one address range for host and device: SVM, managed memory
 	MemHost   MemKind = 5 // host memory pinned for fast transfers
+	MemGlobal MemKind = 6 // a variable at program scope, which comes and goes with its program
 )
 
 // Access says what kernels do with a memory object. The numbers are part of the
@@ -60,7 +61,8 @@ type MemDesc struct {
 	Kind   MemKind
 	Bytes  int64
 	Access Access
-	Parent Handle    // MemSub: the buffer
+	Parent Handle    // MemSub: the buffer; MemGlobal: the program
+	Name   string    // MemGlobal: the variable
 	Offset int64     // MemSub: where in the buffer
 	Image  ImageDesc // MemImage
 	Host   []byte    // MemHost: page-aligned memory outside the Go heap
@@ -176,6 +178,8 @@ type Device interface {
 	// Args is the number of a kernel's arguments. Where the API does not tell all
 	// of them, it is how many there are at least, and exact is false.
 	Args(kernel Handle) (n int, exact bool)
+	// SetArg that is refused may leave the argument without a value, as NVIDIA's OpenCL
+	// does: give it the old one again.
 	SetArg(kernel Handle, index int, a Arg) error
 
 	CreateQueue(QueueDesc) (Handle, error)
@@ -238,6 +242,21 @@ type KernelInformer interface {
 	WorkGroup(kernel Handle) (size, multiple int, err error)
 	// ArgName is the name of an argument in the source.
 	ArgName(kernel Handle, index int) (string, error)
+}
+
+// Global is a variable at program scope that kernels can write.
+type Global struct {
+	Name  string
+	Bytes int64
+}
+
+// GlobalLister is implemented by devices that look for what a program keeps
+// beside memory objects.
+type GlobalLister interface {
+	// Globals lists the program's variables that kernels can write; CreateMem makes
+	// a MemGlobal of one. An error that matches ErrHidden says what the program has
+	// that nobody can read or write from outside.
+	Globals(program Handle) ([]Global, error)
 }
 
 // ImageLister is implemented by devices that list their image formats.

@@ -17,6 +17,11 @@ var (
 	ErrNoSource = errors.New("program has no source for this API")
 	// ErrArgNotSet: a kernel is launched with an argument that was never set.
 	ErrArgNotSet = errors.New("kernel argument was never set")
+	// ErrKernelFault: a kernel touched memory that is not its own, or needs more
+	// registers or local memory than the device has. What it computed is undefined.
+	ErrKernelFault = errors.New("a kernel failed: did it read or write out of bounds?")
+	// ErrHidden: the program keeps data where neither a capture nor a move reaches it.
+	ErrHidden = errors.New("the program keeps data outside of memory objects, which captures cannot save")
 	// ErrNoKernel: the program has no kernel of that name.
 	ErrNoKernel = errors.New("no kernel of that name")
 )

@@ -2,6 +2,9 @@ package fake
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -11,27 +14,81 @@ import (
 
 // device is one fake device.
 type device struct {
-	info   driver.Info
-	faults *Faults
+	info    driver.Info
+	faults  *Faults
+	formats func(dims int) [][2]uint32
 
-	mu     sync.Mutex
-	used   int64
-	events map[driver.Event]*event
+	mu      sync.Mutex
+	changed *sync.Cond // a command is complete, or more may begin
+	rng     *rand.Rand
+	queues  []*queue
+	used    int64
+	made    int64 // memory objects
+	events  map[driver.Event]*event
 }
 
+// mem is a memory object. What several share is base's: the object itself, or the
+// buffer that it is a range of.
 type mem struct {
-	kind  driver.MemKind
-	bytes []byte
-	image driver.ImageDesc
-	pixel int
+	kind     driver.MemKind
+	bytes    []byte
+	image    driver.ImageDesc
+	pixel    int
+	released bool
+
+	base    *mem
+	number  int64
+	mu      sync.Mutex // held by commands that run
+	ranges  int        // that live; guarded by the device, as all below
+	pending int        // commands that use it
+	mapped  []byte
 }
 
-type program struct{ text string }
+// program has the variables that its text declares, with bytes for each instance.
+type program struct {
+	text      string
+	names     []string
+	variables map[string]*mem
+	kernels   int
+	released  bool
+}
 
 type kernel struct {
 	name string
+	of   *program
 	registered
-	set []driver.Arg
+	set      []driver.Arg
+	released bool
+}
+
+// What is used after its release is a fault of the caller: a real API crashes, or
+// computes with another object's bytes.
+func (m *mem) check(what string) {
+	if m.released {
+		panic("fake: " + what + " with memory that was released")
+	}
+}
+
+func (k *kernel) check(what string) {
+	if k.released {
+		panic("fake: " + what + " of kernel " + k.name + ", which was released")
+	}
+}
+
+// undefined is what memory holds that nobody has written to, or that is gone.
+const undefined = 0xCB
+
+func spoil(b []byte) {
+	for i := range b {
+		b[i] = undefined
+	}
+}
+
+// bury spoils memory that was released when its last command is complete; mu is held.
+func (m *mem) bury() {
+	if m.released && m.pending == 0 && m.kind != driver.MemHost {
+		spoil(m.bytes)
+	}
 }
 
 func (d *device) Info() driver.Info { return d.info }
@@ -57,25 +114,53 @@ func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 		return nil, err
 	}
 	o := &mem{kind: m.Kind, image: m.Image}
+	o.base = o
 	switch m.Kind {
 	case driver.MemSub:
+		parent := m.Parent.(*mem)
 		if m.Offset%int64(d.info.SubAlign) != 0 {
 			return nil, fault("create sub-buffer", "misaligned offset", nil)
 		}
-		o.bytes = m.Parent.(*mem).bytes[m.Offset : m.Offset+m.Bytes]
+		o.bytes, o.base = parent.bytes[m.Offset:m.Offset+m.Bytes], parent
 	case driver.MemHost:
 		o.bytes = m.Host
+	case driver.MemGlobal:
+		v, ok := m.Parent.(*program).variables[m.Name]
+		if !ok || int64(len(v.bytes)) != m.Bytes {
+			return nil, fault("create memory", "no such variable", nil)
+		}
+		o.bytes, o.base = v.bytes, v
+	case driver.MemImage:
+		if d.formats != nil && !slices.Contains(d.formats(m.Image.Dims), [2]uint32{m.Image.Order, m.Image.Type}) {
+			return nil, fault("create image", "image format not supported", driver.ErrUnsupported)
+		}
+		o.pixel = int(m.Bytes) / (m.Image.Width * m.Image.Height * m.Image.Depth)
+		fallthrough
 	default:
 		if err := d.take(m.Bytes); err != nil {
 			return nil, err
 		}
 		o.bytes = make([]byte, m.Bytes)
+		spoil(o.bytes)
 	}
-	if m.Kind == driver.MemImage {
-		o.pixel = int(m.Bytes) / (m.Image.Width * m.Image.Height * m.Image.Depth)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	o.base.check("create sub-buffer")
+	if o.kind == driver.MemSub {
+		o.base.ranges++
 	}
+	d.made++
+	o.number = d.made
 	d.faults.count(1)
 	return o, nil
+}
+
+// number counts memory.
+func (d *device) number() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.made++
+	return d.made
 }
 
 func (d *device) take(n int64) error {
@@ -88,22 +173,62 @@ func (d *device) take(n int64) error {
 	return nil
 }
 
+// ReleaseMem lets commands that were issued go on using it.
 func (d *device) ReleaseMem(h driver.Handle) error {
 	m := h.(*mem)
-	if m.kind != driver.MemSub && m.kind != driver.MemHost {
-		d.mu.Lock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m.check("release")
+	if m.ranges > 0 {
+		panic("fake: a buffer is released before its ranges")
+	}
+	m.released = true
+	switch m.kind {
+	case driver.MemSub:
+		m.base.ranges--
+	case driver.MemHost, driver.MemGlobal:
+	default:
 		d.used -= int64(len(m.bytes))
-		d.mu.Unlock()
+		m.bury()
 	}
 	d.faults.count(-1)
 	return nil
 }
 
+// MapShared gives the host memory of its own.
 func (d *device) MapShared(_, h driver.Handle) ([]byte, error) {
-	return h.(*mem).bytes, d.faults.hit("map", nil, nil)
+	m := h.(*mem)
+	if err := d.faults.hit("map", nil, nil); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m.check("map")
+	if m.mapped != nil {
+		return nil, fault("map", "the object is mapped", nil)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mapped = slices.Clone(m.bytes)
+	return m.mapped, nil
 }
 
-func (d *device) UnmapShared(_, _ driver.Handle) error { return d.faults.hit("unmap", nil, nil) }
+// UnmapShared takes the host's bytes over and spoils its memory.
+func (d *device) UnmapShared(_, h driver.Handle) error {
+	m := h.(*mem)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m.check("unmap")
+	if m.mapped == nil {
+		return fault("unmap", "the object is not mapped", nil)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	copy(m.bytes, m.mapped)
+	spoil(m.mapped)
+	m.mapped = nil
+	return d.faults.hit("unmap", nil, nil)
+}
 
 func (d *device) CreateSampler(s driver.SamplerDesc) (driver.Handle, error) {
 	return &s, d.faults.hit("create sampler", nil, nil)
@@ -120,34 +245,112 @@ func (d *device) Build(p driver.ProgramDesc) (driver.Handle, error) {
 		return nil, &driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options,
 			Log: "the source says #error", Err: fault("build", "build failure", nil)}
 	}
-	return &program{text}, d.faults.hit("build", nil, nil)
+	made := &program{text: text, variables: map[string]*mem{}}
+	words := strings.Fields(text)
+	for i := range len(words) - 2 {
+		if n, err := strconv.Atoi(words[i+2]); words[i] == "global" && err == nil {
+			made.names = append(made.names, words[i+1])
+			v := &mem{kind: driver.MemGlobal, bytes: make([]byte, n), number: d.number()}
+			v.base = v
+			made.variables[words[i+1]] = v
+		}
+	}
+	return made, d.faults.hit("build", nil, nil)
 }
 
-func (d *device) ReleaseProgram(driver.Handle) error { return nil }
+// Globals lists the variables in the order of the text.
+func (d *device) Globals(h driver.Handle) (list []driver.Global, err error) {
+	p := h.(*program)
+	if strings.Contains(p.text, "hidden") {
+		return nil, fmt.Errorf("its text says hidden: %w", driver.ErrHidden)
+	}
+	for _, name := range p.names {
+		list = append(list, driver.Global{Name: name, Bytes: int64(len(p.variables[name].bytes))})
+	}
+	return list, d.faults.hit("list variables", nil, nil)
+}
 
-func (d *device) CreateKernel(p driver.Handle, name string) (driver.Handle, error) {
+func (d *device) ReleaseProgram(h driver.Handle) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := h.(*program)
+	if p.released || p.kernels > 0 {
+		panic("fake: a program is released twice, or before its kernels")
+	}
+	p.released = true
+	return nil
+}
+
+func (d *device) CreateKernel(h driver.Handle, name string) (driver.Handle, error) {
+	p := h.(*program)
 	r, ok := registry.Load(name)
-	if !ok || !strings.Contains(p.(*program).text, name) {
+	if !ok || !strings.Contains(p.text, name) {
 		return nil, fault("create kernel", "no kernel "+name, driver.ErrNoKernel)
 	}
-	k := &kernel{name: name, registered: r.(registered)}
+	if err := d.faults.hit("create kernel", nil, nil); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p.released {
+		panic("fake: create kernel of a program that was released")
+	}
+	p.kernels++
+	k := &kernel{name: name, of: p, registered: r.(registered)}
 	k.set = make([]driver.Arg, k.args)
-	return k, d.faults.hit("create kernel", nil, nil)
+	return k, nil
 }
 
-func (d *device) ReleaseKernel(driver.Handle) error { return nil }
+func (d *device) ReleaseKernel(h driver.Handle) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	k := h.(*kernel)
+	k.check("release")
+	k.released = true
+	k.of.kernels--
+	return nil
+}
 
 // Args is not exact on a lazy device, as with CUDA.
 func (d *device) Args(k driver.Handle) (int, bool) { return k.(*kernel).args, !d.info.Lazy }
 
 func (d *device) SetArg(h driver.Handle, i int, a driver.Arg) error {
+	hesitate()
 	k := h.(*kernel)
+	k.check("set argument")
 	if i < 0 || i >= len(k.set) {
 		return fault("set argument", "no such argument", nil)
 	}
+	if k.types != nil && !fits(k.types[i], a) {
+		k.set[i] = driver.Arg{} // as NVIDIA's OpenCL does
+		return fault("set argument", "invalid argument size", nil)
+	}
+	if err := d.faults.hit("set argument", nil, nil); err != nil {
+		return err
+	}
 	a.Value = append([]byte(nil), a.Value...)
 	k.set[i] = a
-	return d.faults.hit("set argument", nil, nil)
+	return nil
+}
+
+func fits(want int, a driver.Arg) bool {
+	switch a.Kind {
+	case driver.ArgMem:
+		return want == Memory
+	case driver.ArgLocal:
+		return want == Local
+	case driver.ArgSampler:
+		return want == Sampler
+	}
+	return len(a.Value) == want
+}
+
+// ImageFormats lists what the library says.
+func (d *device) ImageFormats(_ driver.Access, dims int) ([][2]uint32, error) {
+	if d.formats == nil {
+		return nil, driver.ErrUnsupported
+	}
+	return d.formats(dims), nil
 }
 
 func (d *device) EventTimes(driver.Event) (driver.Times, error) {

@@ -14,6 +14,7 @@ type Faults struct {
 	reads     int
 	writes    int
 	launches  int
+	late      int
 	lost      bool
 	allocated int // memory objects that live on all devices
 }
@@ -21,6 +22,10 @@ type Faults struct {
 // FailAlloc lets the n-th creation of a memory object from now on fail with
 // ErrOutOfMemory; n counts from 1, 0 takes the fault back.
 func (f *Faults) FailAlloc(n int) { f.set(&f.allocs, n) }
+
+// LateAlloc lets the n-th command from now on be refused with ErrOutOfMemory, as drivers
+// do that take an object's memory at its first use.
+func (f *Faults) LateAlloc(n int) { f.set(&f.late, n) }
 
 // FailRead lets the n-th read from now on fail.
 func (f *Faults) FailRead(n int) { f.set(&f.reads, n) }

@@ -1,9 +1,15 @@
-// Package fake is a GPU in plain Go, for tests: queues are goroutines, memory is
-// byte slices, and kernels are Go functions registered by name. Faults can be
-// asked for, which no real device gives on demand.
+// Package fake is a GPU in plain Go, for tests: memory is byte slices and kernels are
+// Go functions registered by name. Faults can be asked for, which no real device gives
+// on demand.
+//
+// It does what the standards allow and no more. Commands begin when somebody waits,
+// in any order that queues and events leave open. New memory holds a pattern; memory
+// that is mapped is the host's own until it is unmapped. What is used after its
+// release ends the process.
 //
 // A program is any text that contains the names of its kernels; text with
-// "#error" does not build.
+// "#error" does not build. "global NAME BYTES" is a variable of the program, which
+// begins as zero. "hidden" is data of the program that nobody can reach.
 package fake
 
 import (
@@ -16,7 +22,8 @@ import (
 // Launch is what a kernel function gets: the index space and the arguments.
 type Launch struct {
 	driver.Grid
-	Args []Arg
+	Args    []Arg
+	Globals map[string][]byte // the program's variables
 }
 
 // Arg is one argument: the bytes of a memory object, of local memory (zeroed)
@@ -30,21 +37,37 @@ type Arg struct {
 type Kernel func(Launch)
 
 type registered struct {
-	args int
-	f    Kernel
+	args  int
+	types []int // what RegisterTyped was told, or nil
+	f     Kernel
 }
+
+// Types of arguments for RegisterTyped besides values, which are told by their size.
+const (
+	Memory  = 0
+	Local   = -1
+	Sampler = -2
+)
 
 var registry sync.Map // name -> registered
 
 // Register makes a kernel with this number of arguments known to all fake
 // devices. Registering a name again replaces it.
-func Register(name string, args int, f Kernel) { registry.Store(name, registered{args, f}) }
+func Register(name string, args int, f Kernel) { registry.Store(name, registered{args: args, f: f}) }
+
+// RegisterTyped is Register for a kernel whose arguments are of these types. Others
+// are refused, as by OpenCL.
+func RegisterTyped(name string, types []int, f Kernel) {
+	registry.Store(name, registered{len(types), types, f})
+}
 
 // Library is a set of fake devices. The zero value has two of the default kind,
 // the second with lazy queues and kernels that may have more arguments than told.
 type Library struct {
 	Infos  []driver.Info // devices; nil: two of Default
 	Faults Faults
+	// Formats lists order and type of the images that the devices have; nil: all.
+	Formats func(dims int) [][2]uint32
 }
 
 // Default describes a fake device when a Library names none.
@@ -80,5 +103,8 @@ func (l *Library) Open(index int) (driver.Device, error) {
 	if index < 0 || index >= len(infos) {
 		return nil, fmt.Errorf("open fake device %d: there are %d", index, len(infos))
 	}
-	return &device{info: infos[index], faults: &l.Faults, events: map[driver.Event]*event{}}, nil
+	d := &device{info: infos[index], faults: &l.Faults, formats: l.Formats, rng: newRand(),
+		events: map[driver.Event]*event{}}
+	d.changed = sync.NewCond(&d.mu)
+	return d, nil
 }

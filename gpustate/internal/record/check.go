@@ -7,7 +7,12 @@ import (
 )
 
 // check finds records that decode but describe nothing that can exist.
-func (r *Record) check() error {
+func (r *Record) check(version uint32) error {
+	if version >= 2 {
+		if err := r.checkOrdinals(); err != nil {
+			return err
+		}
+	}
 	seen, all := map[uint64]*Object{}, map[uint64]*Object{}
 	for i := range r.Objects {
 		all[r.Objects[i].ID] = &r.Objects[i]
@@ -27,10 +32,32 @@ func (r *Record) check() error {
 	return nil
 }
 
+// checkOrdinals makes sure that each object can be told from all others.
+func (r *Record) checkOrdinals() error {
+	type place struct {
+		kind            string
+		parent, ordinal uint64
+	}
+	taken := map[place]bool{}
+	for i := range r.Objects {
+		o := &r.Objects[i]
+		at := place{o.Kind(), o.Parent(), o.Ordinal}
+		if (o.Ordinal == 0) != (o.Name != "") || o.Name == "" && taken[at] {
+			return fmt.Errorf("%w: %s %d is number %d without a name", ErrCorrupt, o.Kind(), o.ID, o.Ordinal)
+		}
+		taken[at] = true
+	}
+	return nil
+}
+
 // check looks at one object. What it is made from comes before it; arguments
 // may be of any age.
 func (o *Object) check(seen, all map[uint64]*Object) error {
 	switch {
+	case o.Mem != nil && o.Mem.Kind == driver.MemGlobal:
+		if p := seen[o.Mem.Parent]; p == nil || p.Program == nil || o.Name == "" || o.Mem.Bytes <= 0 {
+			return fmt.Errorf("%d bytes of program %d", o.Mem.Bytes, o.Mem.Parent)
+		}
 	case o.Mem != nil:
 		return o.Mem.check(seen)
 	case o.Kernel != nil:

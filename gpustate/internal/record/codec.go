@@ -9,10 +9,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// The first eight bytes of a record, and the version that Encode writes.
+// The first eight bytes of a record, and the version that Encode writes. Decode
+// reads it and all before it.
 const (
 	Magic   = "HFGPUOBJ"
-	Version = 1
+	Version = 2
 )
 
 // Tags of objects.
@@ -32,6 +33,7 @@ func (r *Record) Encode() []byte {
 	w.b = append(w.b, Magic...)
 	w.b = binary.LittleEndian.AppendUint32(w.b, Version)
 	w.body(func(w *writer) { encodeInfo(w, &r.Device) })
+	w.uint(r.Origin)
 	w.uint(uint64(len(r.Objects)))
 	for i := range r.Objects {
 		w.body(r.Objects[i].encode)
@@ -85,6 +87,8 @@ func (o *Object) encode(w *writer) {
 		w.int(int64(o.Queue.Priority))
 		w.int(int64(o.Queue.Window))
 	}
+	w.uint(o.Ordinal)
+	w.bool(o.Released)
 }
 
 func (m *Mem) encode(w *writer) {
@@ -118,8 +122,9 @@ func Decode(b []byte) (*Record, error) {
 		return nil, fmt.Errorf("%w: no magic", ErrCorrupt)
 	}
 	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
-	if v := binary.LittleEndian.Uint32(b[len(Magic):]); v != Version {
-		return nil, fmt.Errorf("GPU object record of version %d: this library reads version %d", v, Version)
+	version := binary.LittleEndian.Uint32(b[len(Magic):])
+	if version < 1 || version > Version {
+		return nil, fmt.Errorf("GPU object record of version %d: this library reads versions 1 to %d", version, Version)
 	}
 	if crc32.Checksum(body, castagnoli) != sum {
 		return nil, fmt.Errorf("%w: checksum", ErrCorrupt)
@@ -127,10 +132,17 @@ func Decode(b []byte) (*Record, error) {
 	rd := &reader{b: body[len(Magic)+4:]}
 	rec := &Record{}
 	rd.body(func(rd *reader) { decodeInfo(rd, &rec.Device) })
-	n := rd.count()
-	for range n {
+	if version >= 2 {
+		rec.Origin = rd.uint()
+	}
+	for range rd.count() {
 		var o Object
-		rd.body(o.decode)
+		rd.body(func(rd *reader) {
+			o.decode(rd)
+			if version >= 2 {
+				o.Ordinal, o.Released = rd.uint(), rd.bool()
+			}
+		})
 		rec.Objects = append(rec.Objects, o)
 	}
 	if rd.err == nil && len(rd.b) != 0 {
@@ -139,7 +151,7 @@ func Decode(b []byte) (*Record, error) {
 	if rd.err != nil {
 		return nil, rd.err
 	}
-	return rec, rec.check()
+	return rec, rec.check(version)
 }
 
 func decodeInfo(r *reader, i *driver.Info) {

@@ -16,14 +16,25 @@ var ErrCorrupt = errors.New("corrupt GPU object record")
 
 // Record is all objects of one device at one moment.
 type Record struct {
-	Device  driver.Info // where the objects were
+	Device driver.Info // where the objects were
+	// Origin is a number that only records of the same opened device have in common;
+	// their objects are the same if their IDs are. 0 in records of version 1.
+	Origin  uint64
 	Objects []Object
 }
 
 // Object is one object; of the pointers exactly one is set.
 type Object struct {
-	ID      uint64 // grows with creation, starts at 1
-	Name    string // the program's name for it, or empty
+	ID   uint64 // grows with creation, starts at 1
+	Name string // the program's name for it, or empty
+	// Ordinal tells objects without a name apart: how many of its kind, and of its
+	// program or buffer, the program had made when it made this one, itself and those
+	// that it has released included. 0 for objects with a name and in version 1.
+	Ordinal uint64
+	// Released says that the program has released it while others that are made from
+	// it are in use.
+	Released bool
+
 	Mem     *Mem
 	Sampler *driver.SamplerDesc
 	Program *Program
@@ -36,7 +47,7 @@ type Mem struct {
 	Kind   driver.MemKind
 	Access driver.Access
 	Bytes  int64
-	Parent uint64 // MemSub: ID of the buffer
+	Parent uint64 // MemSub: ID of the buffer; MemGlobal: of the program
 	Offset int64  // MemSub
 	Image  driver.ImageDesc
 }
@@ -72,6 +83,17 @@ type Queue struct {
 	Priority, Window      int
 }
 
+// Parent is the ID of what the object is made from, 0 for nothing.
+func (o *Object) Parent() uint64 {
+	switch {
+	case o.Kernel != nil:
+		return o.Kernel.Program
+	case o.Mem != nil:
+		return o.Mem.Parent
+	}
+	return 0
+}
+
 // Kind is the object's kind in words, for messages.
 func (o *Object) Kind() string {
 	switch {
@@ -98,6 +120,8 @@ func MemKindName(k driver.MemKind) string {
 		return "image"
 	case driver.MemShared:
 		return "shared buffer"
+	case driver.MemGlobal:
+		return "program variable"
 	}
 	return "host buffer"
 }

@@ -254,6 +254,19 @@ func (d *Device) ArgName(k driver.Handle, i int) (string, error) {
 	return s, r.End()
 }
 
+// Globals asks the server.
+func (d *Device) Globals(program driver.Handle) ([]driver.Global, error) {
+	r, err := d.ask(wire.AskGlobals, uint64(program.(object)), 0)
+	if err != nil {
+		return nil, err
+	}
+	var list []driver.Global
+	for range r.Count() {
+		list = append(list, driver.Global{Name: r.Str(), Bytes: r.Size()})
+	}
+	return list, r.End()
+}
+
 // ImageFormats asks the server.
 func (d *Device) ImageFormats(a driver.Access, dims int) ([][2]uint32, error) {
 	r, err := d.ask(wire.AskFormats, uint64(a), dims)

@@ -20,8 +20,11 @@ func (d *Device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 	}
 	msg := &wire.CreateMem{Req: o.id, ID: o.id, Kind: m.Kind, Access: m.Access, Bytes: m.Bytes,
 		Offset: m.Offset, Image: m.Image}
-	if m.Kind == driver.MemSub {
+	switch m.Kind {
+	case driver.MemSub:
 		msg.Parent = m.Parent.(*mem).id
+	case driver.MemGlobal:
+		msg.Parent, msg.Name = uint64(m.Parent.(object)), m.Name
 	}
 	if _, err := d.request(o.id, msg); err != nil {
 		return nil, err

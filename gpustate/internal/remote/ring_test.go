@@ -32,7 +32,7 @@ func hostile(t *testing.T, key wire.Key, then func(c *net.UnixConn, shared []byt
 			return
 		}
 		defer c.Close()
-		if _, err := wire.Admit(c, key, func(wire.Purpose) bool { return false }); err != nil {
+		if _, err := wire.Admit(c, wire.Keys{Use: key}, func(wire.Purpose) bool { return false }); err != nil {
 			t.Error(err)
 			return
 		}

@@ -325,6 +325,7 @@ const (
 	AskWorkGroup = 2 // Object: kernel; reply: size, multiple
 	AskArgName   = 3 // Object: kernel, Index; reply: text
 	AskFormats   = 4 // Object: access, Index: dimensions; reply: count, pairs
+	AskGlobals   = 5 // Object: program; reply: count, pairs of name and bytes
 )
 
 // Ask asks about the device or a kernel.
@@ -348,7 +349,7 @@ func (m *Ask) Encode(w *Writer) {
 
 // Decode takes the fields off.
 func (m *Ask) Decode(r *Reader) {
-	*m = Ask{r.Uint(), r.Small(AskFormats), r.Uint(), r.Small(MaxArgs)}
+	*m = Ask{r.Uint(), r.Small(AskGlobals), r.Uint(), r.Small(MaxArgs)}
 }
 
 // Export lets another server fetch a range of a buffer once. The reply is a

@@ -90,7 +90,7 @@ func Dial(ctx context.Context, addr string, k Key, p Purpose) (net.Conn, error) 
 	if err != nil {
 		return fail(remedy(err))
 	}
-	err = errors.Join(LimitSilence(c, Silence), c.SetDeadline(time.Now().Add(HandshakeTime)))
+	err = errors.Join(trusted(c), LimitSilence(c, Silence), c.SetDeadline(time.Now().Add(HandshakeTime)))
 	if err == nil {
 		err = Greet(c, k, p)
 	}
@@ -102,6 +102,35 @@ func Dial(ctx context.Context, addr string, k Key, p Purpose) (net.Conn, error) 
 		return fail(err)
 	}
 	return c, nil
+}
+
+// trusted says whether who listens at a Unix socket is this user or root: in a folder
+// where everybody can make files somebody else may have been quicker.
+func trusted(c net.Conn) error {
+	u, ok := c.(*net.UnixConn)
+	if !ok || os.Geteuid() == 0 {
+		return nil
+	}
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var who *unix.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		who, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return err
+	}
+	return trustedUser(int(who.Uid), os.Geteuid())
+}
+
+func trustedUser(theirs, ours int) error {
+	if theirs != ours && theirs != 0 {
+		return fmt.Errorf("user %d listens there, who is neither this user nor root", theirs)
+	}
+	return nil
 }
 
 // remedy says what to do about common errors.

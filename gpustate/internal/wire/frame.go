@@ -40,12 +40,23 @@ func Append(b []byte, m Message) []byte {
 // ReadFrame reads a frame. The body is valid until the next call: it reuses buf,
 // which may be nil. Memory grows only as bytes arrive.
 func ReadFrame(r *bufio.Reader, buf []byte) (op Op, body, kept []byte, err error) {
+	return readFrame(r, buf, MaxBody)
+}
+
+// ReadSmallFrame is ReadFrame for a connection whose frames have at most so many
+// bytes.
+func ReadSmallFrame(r *bufio.Reader, most int) (op Op, body []byte, err error) {
+	op, body, _, err = readFrame(r, nil, most)
+	return op, body, err
+}
+
+func readFrame(r *bufio.Reader, buf []byte, most int) (op Op, body, kept []byte, err error) {
 	var h [frameHeader]byte
 	if _, err := io.ReadFull(r, h[:]); err != nil {
 		return 0, nil, buf, err
 	}
 	n := int(binary.LittleEndian.Uint32(h[:]))
-	if n > MaxBody {
+	if n > most {
 		return 0, nil, buf, fmt.Errorf("%w: frame of %d bytes", ErrProtocol, n)
 	}
 	const step = 1 << 20

@@ -13,7 +13,7 @@ import (
 )
 
 // Version is the version of the protocol. Both sides must have the same.
-const Version = 2
+const Version = 3
 
 // Conditions of a connection that did not come about.
 var (
@@ -39,15 +39,28 @@ const KeyBytes = 32
 // Key is the secret that clients and servers share.
 type Key [KeyBytes]byte
 
+// Keys are those of a server. Who knows Use can use its devices; who knows Move can
+// move programs, and so point them to other servers.
+type Keys struct{ Use, Move Key }
+
+// of is the key that a purpose takes.
+func (k Keys) of(p Purpose) Key {
+	if p == ForAdmin {
+		return k.Move
+	}
+	return k.Use
+}
+
 // Purpose says what a connection is for.
 type Purpose byte
 
 // The purposes.
 const (
 	ForDevice Purpose = 1 // a client of a device
-	ForAdmin  Purpose = 2 // questions and orders about the server
+	ForAdmin  Purpose = 2 // questions and orders about the server, with the key for moving programs
 	ForPeer   Purpose = 3 // another server that fetches an object's bytes
 	ForMemory Purpose = 4 // memory that a client of a device shares, through a Unix socket
+	ForStatus Purpose = 5 // questions about the server
 )
 
 // The handshake has records of fixed sizes:
@@ -132,7 +145,7 @@ func Greet(c net.Conn, k Key, p Purpose) error {
 
 // Admit is the server's side of the handshake. refuse decides on a client that
 // has proven itself. It sets no deadline.
-func Admit(c net.Conn, k Key, refuse func(Purpose) bool) (Purpose, error) {
+func Admit(c net.Conn, keys Keys, refuse func(Purpose) bool) (Purpose, error) {
 	hello := append([]byte(magic), 0, 0, 0, 0)
 	binary.LittleEndian.PutUint32(hello[len(magic):], Version)
 	var ours [nonceBytes]byte
@@ -148,13 +161,14 @@ func Admit(c net.Conn, k Key, refuse func(Purpose) bool) (Purpose, error) {
 	}
 	answer := make([]byte, 1+proofBytes)
 	p, theirs := Purpose(greet[4]), greet[5:5+nonceBytes]
+	k := keys.of(p)
 	var err error
 	switch v := binary.LittleEndian.Uint32(greet[:]); {
 	case v != Version:
 		answer[0], err = answerVersion, &VersionError{Server: Version, Client: v}
 	case !hmac.Equal(greet[5+nonceBytes:], proof(k, 'c', ours[:], theirs, p)):
 		answer[0], err = answerKey, ErrKey
-	case p < ForDevice || p > ForMemory:
+	case p < ForDevice || p > ForStatus:
 		answer[0], err = answerVersion, fmt.Errorf("%w: purpose %d", ErrProtocol, p)
 	case refuse(p):
 		answer[0], err = answerRefused, ErrRefused

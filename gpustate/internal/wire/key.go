@@ -5,26 +5,60 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
-// ReadKey reads a key file: 64 hexadecimal digits. Others than its owner must not
-// be able to read it.
+// MoveKeyFile is where the key for moving programs lies that goes with a key file
+// for using devices: beside it, gpud-move.key for gpud.key.
+func MoveKeyFile(keyFile string) string {
+	ext := filepath.Ext(keyFile)
+	return strings.TrimSuffix(keyFile, ext) + "-move" + ext
+}
+
+// ReadKey reads a key file: 64 hexadecimal digits. It belongs to the user of this
+// process, or to root, and others are not able to read it.
 func ReadKey(file string) (k Key, err error) {
-	info, err := os.Stat(file)
+	// a pipe in its place holds nobody up
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return k, fmt.Errorf("key of the GPU server: %w (`holdfast gpud` makes it; copy it to this machine)", err)
 	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return k, fmt.Errorf("key file %s can be read by others: chmod 600 %[1]s", file)
+	defer f.Close()
+	if err := private(f); err != nil {
+		return k, err
 	}
-	b, err := os.ReadFile(file)
-	if err != nil {
+	b := make([]byte, 2*KeyBytes+2)
+	n, err := io.ReadFull(f, b)
+	if b = b[:n]; err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return k, fmt.Errorf("key of the GPU server: %w", err)
 	}
-	n, err := hex.Decode(k[:], []byte(strings.TrimSpace(string(b[:min(len(b), 2*KeyBytes+2)]))))
+	return parseKey(file, b)
+}
+
+// private says whether a key file is its owner's alone, and the owner one that this
+// process trusts.
+func private(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("key of the GPU server: %w", err)
+	}
+	switch s, ok := info.Sys().(*syscall.Stat_t); {
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("key file %s is no regular file", f.Name())
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("key file %s can be read by others: chmod 600 %[1]s", f.Name())
+	case ok && s.Uid != 0 && int(s.Uid) != os.Geteuid():
+		return fmt.Errorf("key file %s belongs to user %d, not to the user of this process: make a copy of your own", f.Name(), s.Uid)
+	}
+	return nil
+}
+
+func parseKey(file string, b []byte) (k Key, err error) {
+	n, err := hex.Decode(k[:], []byte(strings.TrimSpace(string(b))))
 	if err != nil || n != KeyBytes {
 		return k, fmt.Errorf("key file %s: want %d hexadecimal digits", file, 2*KeyBytes)
 	}

@@ -82,7 +82,8 @@ func (m *Open) Decode(r *Reader) {
 	*m = Open{r.Uint(), int(r.Size()), r.Str(), r.Str(), int(r.Size()), r.Str(), r.Bool()}
 }
 
-// CreateMem makes a memory object. Parent is the number of a buffer.
+// CreateMem makes a memory object. Parent is the number of a buffer, or of the
+// program that has the variable Name.
 type CreateMem struct {
 	Req, ID uint64
 	Kind    driver.MemKind
@@ -91,6 +92,7 @@ type CreateMem struct {
 	Parent  uint64
 	Offset  int64
 	Image   driver.ImageDesc
+	Name    string
 }
 
 // Op is OpCreateMem.
@@ -109,6 +111,7 @@ func (m *CreateMem) Encode(w *Writer) {
 	for _, v := range []int{i.Dims, i.Width, i.Height, i.Depth, int(i.Order), int(i.Type)} {
 		w.Int(int64(v))
 	}
+	w.Str(m.Name)
 }
 
 // Decode takes the fields off.
@@ -119,6 +122,7 @@ func (m *CreateMem) Decode(r *Reader) {
 	i := &m.Image
 	i.Dims, i.Width, i.Height, i.Depth = int(r.Size()), int(r.Size()), int(r.Size()), int(r.Size())
 	i.Order, i.Type = uint32(r.Size()), uint32(r.Size())
+	m.Name = r.Str()
 }
 
 // CreateSampler makes a sampler.

@@ -179,7 +179,7 @@ func FuzzAdmit(f *testing.F) {
 			_, _ = client.Write(b)
 			_ = client.Close()
 		}()
-		if _, err := Admit(server, Key{1}, func(Purpose) bool { return false }); err == nil {
+		if _, err := Admit(server, Keys{Key{1}, Key{2}}, func(Purpose) bool { return false }); err == nil {
 			t.Fatal("admitted without the key")
 		}
 		_ = server.Close()

@@ -7,3 +7,6 @@ package abi
 // #cgo LDFLAGS: -ldl -Wl,--export-dynamic
 // #cgo CFLAGS: -O2
 import "C"
+
+// Direct says whether the executable itself is linked with the MPI library.
+const Direct = false

@@ -6,3 +6,6 @@ package abi
 // #cgo LDFLAGS: -ldl
 // #cgo CFLAGS: -O2
 import "C"
+
+// Direct says whether the executable itself is linked with the MPI library.
+const Direct = true

@@ -151,5 +151,5 @@ func (r *rank) Icollective(a driver.Coll) (driver.Handle, error) {
 	if err != nil {
 		return 0, err
 	}
-	return r.newRequest(request{active: true, coll: try}).h, nil
+	return r.newRequest(request{active: true, coll: try, held: [][]byte{a.Send, a.Recv}}).h, nil
 }

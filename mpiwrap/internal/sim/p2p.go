@@ -13,7 +13,7 @@ type message struct {
 	source int // rank in comm
 	tag    int
 	data   []byte
-	sender *request // to complete when matched; nil for a buffered send
+	sender *request // to complete when received; nil for a buffered send, whose bytes are data
 }
 
 // channel holds what one sender has sent on one communicator and the receiver
@@ -38,11 +38,15 @@ type request struct {
 	st         driver.Status
 	err        error
 	owner      *rank
+	call       uint64               // of its owner, that began it
+	blocking   bool                 // the caller stays in the call until it is done
+	m          *message             // matched
 	coll       func() (bool, error) // non-blocking collective: try to finish
+	held       [][]byte             // its buffers
 }
 
 func (r *rank) newRequest(q request) *request {
-	q.h, q.owner = r.w.handle(), r
+	q.h, q.owner, q.call = r.w.handle(), r, r.calls
 	p := &q
 	r.requests[p.h] = p
 	return p
@@ -52,6 +56,7 @@ func (r *rank) newRequest(q request) *request {
 // then, so that interleavings differ between seeds.
 func (r *rank) enter() error {
 	r.w.mu.Lock()
+	r.calls++
 	if r.w.opt.Delay > 0 && r.rng.IntN(4) == 0 {
 		r.w.mu.Unlock()
 		runtime.Gosched()
@@ -63,6 +68,8 @@ func (r *rank) enter() error {
 // poll shows the rank some of what has arrived.
 func (r *rank) poll() {
 	for r.rng.Float64() >= r.w.opt.Delay && r.deliverOne() {
+	}
+	for r.rng.Float64() >= r.w.opt.Delay && r.transferOne() {
 	}
 }
 
@@ -105,23 +112,14 @@ func matches(m *message, c driver.Handle, source, tag int) bool {
 		(tag == driver.AnyTag || tag == m.tag)
 }
 
-// take completes a receive with m and the send behind it.
+// take matches a receive with m. Its bytes come now, or in a later call of the receiver.
 func (q *request) take(m *message) {
-	n := copy(q.buf, m.data)
-	q.done = true
-	q.st = driver.Status{Source: int32(m.source), Tag: int32(m.tag), Bytes: int64(n)}
-	if n < len(m.data) {
-		q.err = &driver.Error{Class: driver.ClassTruncate, Consumed: true, Status: q.st,
-			Text: fmt.Sprintf("message of %d bytes truncated to %d", len(m.data), len(q.buf))}
+	q.m = m
+	if q.owner.w.opt.Delay > 0 {
+		q.owner.transfers = append(q.owner.transfers, q)
+		return
 	}
-	q.owner.matched(m)
-}
-
-func (r *rank) matched(m *message) {
-	if m.sender != nil {
-		m.sender.done = true
-		r.w.wake(m.sender.owner)
-	}
+	q.transfer()
 }
 
 // findUnexpected removes and returns the first seen message that matches.
@@ -138,7 +136,7 @@ func (r *rank) findUnexpected(c driver.Handle, source, tag int, remove bool) *me
 }
 
 func (r *rank) start(q *request) {
-	q.active, q.done, q.err, q.cancelled = true, false, nil, false
+	q.active, q.done, q.err, q.cancelled, q.m, q.call = true, false, nil, false, nil, r.calls
 	switch {
 	case q.peer == driver.ProcNull:
 		q.done = true
@@ -157,11 +155,11 @@ func (r *rank) start(q *request) {
 func (r *rank) send(q *request) {
 	c := r.w.comms[q.comm]
 	me, _ := r.rankIn(c)
-	m := &message{comm: q.comm, source: me, tag: q.tag, data: append([]byte(nil), q.buf...)}
+	m := &message{comm: q.comm, source: me, tag: q.tag}
 	if q.mode == driver.Synchronous || len(q.buf) > r.w.opt.EagerBytes {
 		m.sender = q
 	} else {
-		q.done = true
+		m.data, q.done = append([]byte(nil), q.buf...), true
 	}
 	to := r.w.ranks[c.members[q.peer]]
 	to.arrive(m)
@@ -204,7 +202,7 @@ func (r *rank) Send(m driver.Mode, buf []byte, dest, tag int, c driver.Handle) e
 		return err
 	}
 	defer r.w.mu.Unlock()
-	q := request{owner: r, comm: c, peer: dest, tag: tag, buf: buf, mode: m}
+	q := request{owner: r, blocking: true, comm: c, peer: dest, tag: tag, buf: buf, mode: m}
 	r.start(&q)
 	return r.await(func() bool { return q.done }, q.describe)
 }
@@ -216,7 +214,7 @@ func (r *rank) Recv(buf []byte, source, tag int, c driver.Handle) (driver.Status
 		return driver.Status{}, err
 	}
 	defer r.w.mu.Unlock()
-	q := &request{owner: r, recv: true, comm: c, peer: source, tag: tag, buf: buf}
+	q := &request{owner: r, blocking: true, recv: true, comm: c, peer: source, tag: tag, buf: buf}
 	r.start(q)
 	if err := r.await(func() bool { return q.done }, q.describe); err != nil {
 		return driver.Status{}, err
@@ -231,8 +229,8 @@ func (r *rank) Sendrecv(s []byte, dest, stag int, b []byte, source, rtag int, c 
 		return driver.Status{}, err
 	}
 	defer r.w.mu.Unlock()
-	in := &request{owner: r, recv: true, comm: c, peer: source, tag: rtag, buf: b}
-	out := &request{owner: r, comm: c, peer: dest, tag: stag, buf: s}
+	in := &request{owner: r, blocking: true, recv: true, comm: c, peer: source, tag: rtag, buf: b}
+	out := &request{owner: r, blocking: true, comm: c, peer: dest, tag: stag, buf: s}
 	r.start(in)
 	r.start(out)
 	if err := r.await(func() bool { return in.done && out.done }, in.describe); err != nil {

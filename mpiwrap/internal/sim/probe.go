@@ -7,7 +7,7 @@ import (
 )
 
 func (m *message) status() driver.Status {
-	return driver.Status{Source: int32(m.source), Tag: int32(m.tag), Bytes: int64(len(m.data))}
+	return driver.Status{Source: int32(m.source), Tag: int32(m.tag), Bytes: int64(len(m.bytes()))}
 }
 
 // look finds a seen message; with block it waits for one.
@@ -78,15 +78,17 @@ func (r *rank) Mrecv(buf []byte, h driver.Handle) (driver.Status, error) {
 	if err != nil {
 		return driver.Status{}, err
 	}
-	q := r.takeMessage(buf, h)
+	q := &request{owner: r, blocking: true, recv: true, buf: buf, active: true}
+	r.takeMessage(q, h)
+	if err := r.await(func() bool { return q.done }, q.describe); err != nil {
+		return driver.Status{}, err
+	}
 	return q.st, q.err
 }
 
-func (r *rank) takeMessage(buf []byte, h driver.Handle) *request {
-	q := &request{owner: r, recv: true, buf: buf, active: true}
+func (r *rank) takeMessage(q *request, h driver.Handle) {
 	q.take(r.messages[h])
 	delete(r.messages, h)
-	return q
 }
 
 // Imrecv starts receiving a message set aside.
@@ -96,5 +98,7 @@ func (r *rank) Imrecv(buf []byte, h driver.Handle) (driver.Handle, error) {
 	if err != nil {
 		return 0, err
 	}
-	return r.newRequest(*r.takeMessage(buf, h)).h, nil
+	q := r.newRequest(request{recv: true, buf: buf, active: true})
+	r.takeMessage(q, h)
+	return q.h, nil
 }

@@ -10,7 +10,9 @@ import (
 // ready says whether q is complete, finishing a collective if it can.
 func (q *request) ready() bool {
 	if !q.done && q.coll != nil {
-		q.done, q.err = q.coll()
+		if q.done, q.err = q.coll(); q.done {
+			q.owner.touch(q, q.held...)
+		}
 	}
 	return q.done || !q.active
 }
@@ -66,7 +68,7 @@ func (r *rank) Test(h driver.Handle) (driver.Status, bool, error) {
 		return driver.Status{}, false, err
 	}
 	r.poll()
-	if !q.ready() {
+	if !q.ready() || q.coll != nil && r.rng.Float64() < r.w.opt.Delay {
 		return driver.Status{}, false, nil
 	}
 	st, err := r.finish(q)

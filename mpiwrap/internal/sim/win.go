@@ -52,12 +52,15 @@ func (r *rank) WinFree(h driver.Handle) error {
 func (r *rank) fence(h driver.Handle) error {
 	r.w.mu.Lock()
 	c := r.w.wins[h].comm.h
+	err := r.finishAccesses(h, everyTarget)
 	r.w.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	return r.Collective(driver.Coll{Kind: driver.Barrier, Comm: c})
 }
 
-// WinSync synchronises. Accesses happen at once here, so only locks and fences
-// do anything.
+// WinSync synchronises: accesses that have been put off happen now at the latest.
 func (r *rank) WinSync(h driver.Handle, s driver.WinSync) error {
 	if s.Kind == driver.Fence {
 		return r.fence(h)
@@ -68,6 +71,15 @@ func (r *rank) WinSync(h driver.Handle, s driver.WinSync) error {
 		return err
 	}
 	w := r.w.wins[h]
+	switch s.Kind {
+	case driver.Unlock, driver.Flush, driver.FlushLocal:
+		err = r.finishAccesses(h, s.Rank)
+	case driver.UnlockAll, driver.FlushAll:
+		err = r.finishAccesses(h, everyTarget)
+	}
+	if err != nil {
+		return err
+	}
 	switch s.Kind {
 	case driver.Lock:
 		return r.lock(w, s.Rank, s.Shared)
@@ -112,14 +124,28 @@ func (r *rank) unlock(w *window, i int) {
 	r.w.wakeAll()
 }
 
-// Rma does one access.
+// Rma does one access, or puts it off until its synchronisation.
 func (r *rank) Rma(h driver.Handle, a driver.Rma) error {
 	err := r.enter()
 	defer r.w.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	w := r.w.wins[h]
+	q := access{h: h, call: r.calls, Rma: a}
+	if r.putOff(&q) {
+		r.accesses = append(r.accesses, q)
+		return nil
+	}
+	return r.do(&q)
+}
+
+// do is one access.
+func (r *rank) do(q *access) error {
+	a := &q.Rma
+	if q.call != r.calls && !r.pinnedOrEnd("one-sided access", a.Origin, a.Result, a.Compare) {
+		return r.w.aborted
+	}
+	w := r.w.wins[q.h]
 	n, from := a.Count*a.Type.Size(), a.Displ*w.unit[a.Target]
 	if from < 0 || from+n > len(w.mem[a.Target]) {
 		return fail(driver.ClassRMA, "access of %d bytes at %d is outside the window of rank %d (%d bytes)",

@@ -4,14 +4,16 @@
 // It is for tests and for programs run without MPI; it never calls itself an
 // MPI. What MPI leaves open is drawn from a seed: how long a message stays
 // invisible, which sender's message is seen first, whether a goroutine yields
-// inside a call. What MPI promises is kept: messages of one sender and
+// inside a call, how long a matched message's bytes are still under way, when
+// a one-sided access happens before its synchronisation. What MPI promises is kept: messages of one sender and
 // communicator are matched in the order they were sent, posted receives come
 // first, a blocked call ends when what it waits for has happened.
 //
 // # Stricter than MPI
 //
 // Ranks that call different collectives, or disagree about a root or a length,
-// all get an error. A world in which every rank is blocked or has returned ends
+// all get an error. With CheckPins a world ends with an error when a message layer
+// would touch memory of a call under way that is not pinned. A world in which every rank is blocked or has returned ends
 // with an error that says what each rank waits for.
 //
 // # Concurrency
@@ -49,6 +51,9 @@ type Options struct {
 	// Concurrent lets several goroutines be inside a rank's calls at once. Then a
 	// deadlock is not noticed: who might still call is not known.
 	Concurrent bool
+	// CheckPins demands that buffers of non-blocking calls are pinned while they are
+	// touched.
+	CheckPins bool
 	// MaxTag is the largest tag accepted; zero means MPICH's, 2^28-1.
 	MaxTag int
 }
@@ -82,6 +87,9 @@ type rank struct {
 	killed   bool
 	finished bool
 
+	calls      uint64     // made so far
+	transfers  []*request // receives that are matched, their bytes under way
+	accesses   []access   // one-sided, not done yet, in order
 	incoming   []*channel // not yet seen, one queue per sender and communicator
 	unexpected []*message // seen, not matched
 	posted     []*request // receives not matched
@@ -214,7 +222,7 @@ func (r *rank) await(ready func() bool, what func() string) error {
 		if ready() {
 			return nil
 		}
-		if r.deliverOne() {
+		if r.deliverOne() || r.transferOne() {
 			continue
 		}
 		r.block(what())
@@ -234,7 +242,7 @@ func (r *rank) block(what string) {
 
 // Info says what this is.
 func (r *rank) Info() driver.Info {
-	return driver.Info{Name: "simulated", MaxTag: r.w.opt.MaxTag, Slots: r.slots, Concurrent: r.w.opt.Concurrent,
+	return driver.Info{Name: "simulated", MaxTag: r.w.opt.MaxTag, Slots: r.slots, Concurrent: r.w.opt.Concurrent, Pin: r.w.opt.CheckPins,
 		Library: fmt.Sprintf("simulated ranks in one process (%d, no MPI)", len(r.w.ranks))}
 }
 

@@ -51,6 +51,7 @@ func program() error {
 	result := flag.String("result", "", "file that rank 0 writes the result's hash to")
 	pids := flag.String("pids", "", "directory for a file with the process number of each rank")
 	pace := flag.Duration("pace", 0, "computing time per iteration, beyond the arithmetic")
+	closes := flag.Bool("closes", false, "call Close, not Abort, after a Restore that failed, as a program with defer does")
 	hold := flag.String("hold", "", "stay at half the steps, passing Points, until this file exists")
 	limit := flag.Duration("finalize", 0, "limit of MPI_Finalize; 0 = the library's")
 	flag.Parse()
@@ -70,6 +71,10 @@ func program() error {
 	}
 	r := &run{world: world, ck: ck, steps: *steps, size: *size, pace: *pace, hold: *hold}
 	err = r.main(ctx, body, *pids)
+	var unrestored *restoreError
+	if *closes && errors.As(err, &unrestored) {
+		return errors.Join(err, ck.Close(), mpiwrap.Finalize())
+	}
 	if err != nil && !errors.Is(err, coordinated.ErrStop) {
 		ck.Abort(err)
 		return err
@@ -93,7 +98,7 @@ func (r *run) main(ctx context.Context, body func(*run, context.Context) error, 
 	}
 	restored, err := r.ck.Restore(ctx)
 	if err != nil {
-		return err
+		return &restoreError{err}
 	}
 	fmt.Fprintf(os.Stderr, "rank %d restored=%t step=%d\n", r.world.Rank(), restored, r.step)
 	if pids != "" {
@@ -107,6 +112,9 @@ func (r *run) main(ctx context.Context, body func(*run, context.Context) error, 
 	}
 	return body(r, ctx)
 }
+
+// restoreError is a Restore that failed.
+type restoreError struct{ error }
 
 // point is Point, again and again while the program is to be held.
 func (r *run) point(ctx context.Context) error {

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/spf13/cobra"
+)
+
+// openView opens checkpoint directories and warns of those whose job is known
+// from their manifests alone.
+func openView(cmd *cobra.Command, fsys vfs.FS, dirs []string) (*storage.View, error) {
+	v, err := storage.OpenView(fsys, dirs...)
+	if err != nil {
+		return nil, err
+	}
+	warnOfMarkers(cmd, v)
+	return v, nil
+}
+
+func warnOfMarkers(cmd *cobra.Command, v *storage.View) {
+	for _, d := range v.Dirs() {
+		if d.Fault != nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: warning:", d.Fault)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package coordinated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// HungError says that a level has taken nothing for Options.WriteTimeout, or until the
+// time that was left for a final checkpoint was over, although its file system has not
+// failed: a disk or a server that does not answer. The operation is left to itself.
+type HungError struct {
+	What   string // such as "write"
+	Level  string
+	Waited time.Duration
+	Again  bool // it was not tried, since earlier operations still hang
+}
+
+func (e *HungError) Error() string {
+	if e.Again {
+		return fmt.Sprintf("%s at level %s: not tried, earlier operations there still wait for its file system; look at the disk or the file server", e.What, e.Level)
+	}
+	return fmt.Sprintf("%s at level %s: nothing has moved for %v; its file system does not answer, look at the disk or the file server (if it is merely that slow, raise write_timeout)",
+		e.What, e.Level, e.Waited.Round(time.Millisecond))
+}
+
+// lateGrace is how long an operation whose time is over may take to notice.
+const lateGrace = time.Second
+
+// attend runs f, which works at a level behind the program, and gives it up when
+// nothing has moved for WriteTimeout, or when ctx is over and f does not end. f then
+// runs on by itself, with a ctx that is over; the memory of l, if there is one, stays as
+// it is until f has returned.
+func attend[T any](ctx context.Context, c *Checkpointer, what, level string, l *loan, f func(ctx context.Context) (T, error)) (T, error) {
+	type outcome struct {
+		v   T
+		err error
+	}
+	inner, cancel := context.WithCancelCause(ctx)
+	var none T
+	hung := c.hungAt(level)
+	if hung.Load() >= mostHung {
+		cancel(nil)
+		return none, &HungError{What: what, Level: level, Again: true}
+	}
+	ended, over := make(chan outcome, 1), make(chan struct{})
+	c.attended.Add(1)
+	go func() {
+		defer c.attended.Add(-1)
+		defer close(over)
+		v, err := f(inner)
+		ended <- outcome{v, err}
+	}()
+	limit := c.opt.WriteTimeout
+	tick := time.NewTicker(max(limit/20, time.Millisecond))
+	defer tick.Stop()
+	moved, last := c.moved(), time.Now()
+	finish := ctx.Done()
+	for {
+		select {
+		case o := <-ended:
+			cancel(nil)
+			return o.v, o.err
+		case <-finish:
+			finish = nil
+			if errors.Is(context.Cause(ctx), errGaveWay) {
+				continue // there is no hurry
+			}
+			last, limit = time.Now(), min(limit, lateGrace)
+			tick.Reset(max(limit/20, time.Millisecond))
+		case <-tick.C:
+			if n := c.moved(); n != moved && limit == c.opt.WriteTimeout {
+				moved, last = n, time.Now()
+			}
+			if waited := time.Since(last); waited >= limit {
+				err := &HungError{What: what, Level: level, Waited: waited}
+				cancel(err)
+				if l != nil {
+					l.heldBy(over)
+				}
+				hung.Add(1)
+				go func() { <-over; hung.Add(-1) }()
+				return none, errors.Join(err, context.Cause(ctx))
+			}
+		}
+	}
+}
+
+// mostHung is how many operations may hang at a level before no more are tried there until
+// one has returned: each holds memory and a writer.
+const mostHung = 2
+
+// hungAt counts the operations at a level that were given up and have not returned.
+func (c *Checkpointer) hungAt(level string) *atomic.Int64 {
+	n, _ := c.hung.LoadOrStore(level, new(atomic.Int64))
+	return n.(*atomic.Int64)
+}
+
+// attendErr is attend for what returns nothing else.
+func attendErr(ctx context.Context, c *Checkpointer, what, level string, f func(ctx context.Context) error) error {
+	_, err := attend(ctx, c, what, level, nil, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+	return err
+}
+
+// attendEnd runs f, which ends something, and leaves it to itself after WriteTimeout; at
+// once where an operation hangs already, for which it would wait.
+func (c *Checkpointer) attendEnd(what string, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	limit := c.opt.WriteTimeout
+	if c.attended.Load() > 0 {
+		limit = min(limit, lateGrace)
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		c.log.Error("holdfast: going on without waiting any longer", "for", what, "waited", limit)
+		return nil
+	}
+}
+
+// moved grows with every byte that is read from captured memory or copied.
+func (c *Checkpointer) moved() int64 { return c.taken.Load() + c.store.Copied() }
+
+// counted counts what is read of a section, so that a slow level can be told from one
+// that hangs.
+type counted struct {
+	io.ReaderAt
+	n *atomic.Int64
+}
+
+func (s counted) ReadAt(p []byte, off int64) (int, error) {
+	n, err := s.ReaderAt.ReadAt(p, off)
+	s.n.Add(int64(n))
+	return n, err
+}
+
+// Slice is that of the source, nil if it has none.
+func (s counted) Slice(off int64, n int) []byte {
+	sl, ok := s.ReaderAt.(storage.Slicer)
+	if !ok {
+		return nil
+	}
+	b := sl.Slice(off, n)
+	s.n.Add(int64(len(b)))
+	return b
+}

@@ -1,0 +1,136 @@
+package coordinated
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
+)
+
+// hello is the first line of whoever calls a Supervisor and is no rank 0, which
+// begins with its first Report.
+type hello struct {
+	Caller string `json:"caller"`
+	Node   string `json:"node,omitempty"`
+	Start  int    `json:"start,omitempty"`
+}
+
+// The callers.
+const (
+	callerGuard   = "guard"   // watches over the supervisor from another node
+	callerStarted = "started" // a rank's process, before it has come to Open
+	callerAsks    = "asks"    // whether the supervisor lives; hangs up
+)
+
+// A Guard is a process on another node that watches over the supervisor.
+type Guard struct {
+	*talk
+	Node string
+}
+
+// beat is what a supervisor and its guard send each other.
+type beat struct {
+	Over bool `json:"over,omitempty"` // the supervisor ends in order
+}
+
+// Beat tells the guard that the supervisor lives.
+func (g *Guard) Beat() error { return g.send(beat{}) }
+
+// Over tells the guard that the supervisor ends in order, and hangs up.
+func (g *Guard) Over() { _ = g.send(beat{Over: true}); _ = g.Close() } // a guard that is gone needs no word
+
+// Answer waits for the guard's next answer to a Beat.
+func (g *Guard) Answer(patience time.Duration) error {
+	_, err := g.next(patience)
+	return err
+}
+
+// Started is a process that was started as a rank and may not have come to Open yet.
+type Started struct {
+	*talk
+	Node string
+}
+
+// Gone waits for the end of the process. The caller closes the Started.
+func (s *Started) Gone() {
+	var b [1]byte
+	_ = s.conn.SetReadDeadline(time.Time{})       // closed is as good
+	for n := 1; n > 0; n, _ = s.conn.Read(b[:]) { // it sends nothing; an error is its end
+	}
+}
+
+// AcceptGuard waits for a guard. The caller ends it with Over or Close.
+func (s *Supervisor) AcceptGuard(ctx context.Context) (*Guard, error) {
+	return accept(ctx, s, s.guards)
+}
+
+// AcceptStarted waits for a process that was started. The caller closes it.
+func (s *Supervisor) AcceptStarted(ctx context.Context) (*Started, error) {
+	return accept(ctx, s, s.started)
+}
+
+func accept[T any](ctx context.Context, s *Supervisor, from <-chan T) (T, error) {
+	var none T
+	select {
+	case c := <-from:
+		return c, nil
+	case <-ctx.Done():
+		return none, ctx.Err()
+	case <-s.plane.Closed():
+		return none, control.ErrClosed
+	}
+}
+
+// serve finds out who calls, until the Supervisor is closed.
+func (s *Supervisor) serve() {
+	for {
+		c, err := s.plane.AcceptClient(context.Background())
+		if err != nil {
+			return
+		}
+		s.serving.Go(func() { s.admit(c) })
+	}
+}
+
+// callTime is how long a caller has to say who it is, and to be taken.
+const callTime = 5 * time.Second
+
+func (s *Supervisor) admit(c net.Conn) {
+	l := newTalk(c)
+	first, err := l.next(callTime)
+	var h hello
+	if err != nil || json.Unmarshal(first, &h) != nil {
+		_ = l.Close() // it knows the key and says nothing that is known: another version
+		return
+	}
+	switch {
+	case h.Caller == "":
+		l.first = bytes.Clone(first)
+		offer(s, s.jobs, &Supervised{l}, l)
+	case h.Caller == callerGuard:
+		offer(s, s.guards, &Guard{l, h.Node}, l)
+	case h.Caller == callerStarted && int64(h.Start) == s.start.Load():
+		offer(s, s.started, &Started{l, h.Node}, l)
+	case h.Caller == callerAsks:
+		_ = l.send(beat{}) // the caller may be gone
+		_ = l.Close()
+	default:
+		_ = l.Close()
+	}
+}
+
+// offer hands a caller to whoever accepts such.
+func offer[T any](s *Supervisor, to chan<- T, caller T, l *talk) {
+	t := time.NewTimer(callTime)
+	defer t.Stop()
+	select {
+	case to <- caller:
+		return
+	case <-t.C: // nobody waits for it
+	case <-s.plane.Closed():
+	}
+	_ = l.Close()
+}

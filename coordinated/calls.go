@@ -1,0 +1,87 @@
+package coordinated
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
+)
+
+// call connects to a supervisor and says who calls.
+func call(ctx context.Context, supervisor, caller, node string) (*talk, error) {
+	v, err := parseSupervisor(supervisor)
+	if err != nil {
+		return nil, err
+	}
+	c, err := control.DialClient(ctx, v.addr, 0, v.key)
+	if err != nil {
+		return nil, err
+	}
+	l := newTalk(c)
+	if err := l.send(hello{Caller: caller, Node: node, Start: v.start}); err != nil {
+		_ = l.Close() // of no use
+		return nil, fmt.Errorf("call the supervisor: %w", err)
+	}
+	return l, nil
+}
+
+// AskSupervisor finds out whether the supervisor that the value of SupervisorVar names
+// is alive: the process itself has to answer, not the kernel of its node. nil means
+// that it is.
+func AskSupervisor(ctx context.Context, supervisor string, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	l, err := call(ctx, supervisor, callerAsks, "")
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if _, err := l.next(within); err != nil {
+		return fmt.Errorf("the supervisor does not answer: %w", err)
+	}
+	return nil
+}
+
+// Attend is the guard's part: it listens to the supervisor and answers. It returns
+// true when the supervisor has ended in order, false when it has been silent for so
+// long, or its connection has ended; the error says which.
+func Attend(ctx context.Context, supervisor, node string, silence time.Duration) (over bool, err error) {
+	dial, cancel := context.WithTimeout(ctx, silence)
+	l, err := call(dial, supervisor, callerGuard, node)
+	cancel()
+	if err != nil {
+		return false, err
+	}
+	defer l.Close()
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	for {
+		line, err := l.next(silence)
+		if err != nil {
+			return false, fmt.Errorf("the supervisor's last word was at most %v ago: %w", silence, err)
+		}
+		var b beat
+		if err := json.Unmarshal(line, &b); err != nil {
+			return false, fmt.Errorf("word of the supervisor: %w", err)
+		}
+		if b.Over {
+			return true, nil
+		}
+		if err := l.send(beat{}); err != nil {
+			return false, err
+		}
+	}
+}
+
+// Announce tells the supervisor that a rank's process has started. The connection that
+// it returns ends with the process, and so tells of its end; it is for nothing else.
+func Announce(ctx context.Context, supervisor, node string) (net.Conn, error) {
+	l, err := call(ctx, supervisor, callerStarted, node)
+	if err != nil {
+		return nil, err
+	}
+	return l.conn, nil
+}

@@ -1,0 +1,105 @@
+package coordinated
+
+import (
+	"bytes"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// modulePath is what the library's own stack frames begin with.
+const modulePath = "github.com/holdfast-hpc/holdfast/"
+
+// callSite finds the program's own file and line among the goroutines: in the
+// one that is inside mpiwrap or this package, otherwise in the first. It begins
+// with " at ", and is empty when there is none.
+func callSite() string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	stacks := bytes.Split(buf, []byte("\n\n"))
+	for _, inside := range []string{modulePath + "mpiwrap.", modulePath + "coordinated.(*Checkpointer)."} {
+		for _, s := range stacks {
+			if bytes.Contains(s, []byte(inside)) {
+				if at := programFrame(string(s)); at != "" {
+					return at
+				}
+			}
+		}
+	}
+	for _, s := range stacks {
+		if bytes.Contains(s, []byte("\nmain.main(")) {
+			return programFrame(string(s))
+		}
+	}
+	return ""
+}
+
+// programFrame returns the innermost frame of a stack that is the program's own:
+// frames are a line with the function and one with the place. What follows
+// "created by" is where the goroutine began, not where it is.
+func programFrame(stack string) string {
+	lines := strings.Split(stack, "\n")
+	for i := 1; i+1 < len(lines); i += 2 {
+		if strings.HasPrefix(lines[i], "created by ") {
+			break
+		}
+		if !strings.HasPrefix(lines[i+1], "\t") || !programs(lines[i]) {
+			continue
+		}
+		place, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " +0x")
+		return " at " + place
+	}
+	return ""
+}
+
+// here is the program's file and line from which this package was called, as
+// callSite has it.
+func here() string {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	for {
+		f, more := frames.Next()
+		if programs(f.Function) {
+			return " at " + f.File + ":" + strconv.Itoa(f.Line)
+		}
+		if !more {
+			return ""
+		}
+	}
+}
+
+// programs says whether a function belongs to the program: neither to Holdfast nor
+// to Go's own library.
+func programs(function string) bool {
+	for _, p := range []string{"mpiwrap", "gpustate", "coordinated", "storage", "internal"} {
+		rest, ours := strings.CutPrefix(function, modulePath+p)
+		if ours && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "/")) {
+			return false
+		}
+	}
+	path := function // of the package: up to the first dot behind the last slash
+	slash := strings.LastIndexByte(path, '/') + 1
+	if dot := strings.IndexByte(path[slash:], '.'); dot >= 0 {
+		path = path[:slash+dot]
+	}
+	first, _, _ := strings.Cut(path, "/")
+	if path == "main" || strings.Contains(first, ".") {
+		return true // paths with a dot in front are of modules, those of Go's library have none
+	}
+	return programModule(path)
+}
+
+// module is the program's own, whose path may have no dot.
+var module = sync.OnceValue(func() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Path
+	}
+	return ""
+})
+
+func programModule(path string) bool {
+	m := module()
+	return m != "" && (path == m || strings.HasPrefix(path, m+"/"))
+}

@@ -1,0 +1,54 @@
+package coordinated
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+)
+
+// TestFailedOpenIsTold: the supervisor hears why Open failed.
+func TestFailedOpenIsTold(t *testing.T) {
+	s, value := supervised(t)
+	opt := testOptions(t)
+	opt.Supervisor = value
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opt.Global = file // no directory
+	got := make(chan Report, 1)
+	go func() {
+		var r Report
+		if w, err := s.Accept(t.Context()); err == nil {
+			r, _ = w.Next(time.Minute)
+			_ = w.Close()
+		}
+		got <- r
+	}()
+	err := mpitest.NewWorld(2, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
+		ck, err := Open(t.Context(), world, opt)
+		if err == nil {
+			return errors.Join(errors.New("it opened"), ck.Close())
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := <-got; !strings.Contains(r.Failed, "not a directory") || len(r.Nodes) != 2 || r.FailedNodes != nil {
+		t.Errorf("got %+v", r)
+	}
+	top := &topology{nodes: []string{"a", "b", "b"}}
+	for want, err := range map[string]error{"b": &RanksError{Failed: []RankFailure{{1, "x"}, {2, "x"}}},
+		"": &RanksError{Failed: []RankFailure{{0, "x"}, {1, "x"}}}} {
+		if got := strings.Join(top.atFault(err), " "); got != want {
+			t.Errorf("%v: got %q, want %q", err, got, want)
+		}
+	}
+}

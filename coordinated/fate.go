@@ -1,0 +1,151 @@
+package coordinated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/slurm"
+)
+
+// Fate is what has become of a supervisor that has fallen silent.
+type Fate int
+
+// The fates.
+const (
+	SupervisorUnknown Fate = iota // neither it nor Slurm can be reached: it is we who are cut off, most likely
+	SupervisorLives               // it answers, or has started the program again
+	SupervisorEnded               // it has ended and its node lives, or the job is over or was requeued: Slurm sees to the job
+	SupervisorDead                // its node is dead or frozen, and the job goes on without a script
+)
+
+// GuardStep is the name of the steps in which guards run.
+const GuardStep = "holdfast-guard"
+
+// Orphan finds out what has become of a supervisor.
+type Orphan struct {
+	Supervisor string // value of SupervisorVar
+	Job        string
+	Restarts   int    // of the job when it started
+	Step       string // of the ranks that ask; "" for a guard
+	// Patience is how long the supervisor may be silent. A network that is away for a
+	// shorter time is no death.
+	Patience time.Duration
+	Client   slurm.Client
+}
+
+// Times of Fate.
+const (
+	askWithin = 2 * time.Second // one answer
+	askEvery  = 500 * time.Millisecond
+)
+
+// Fate asks the supervisor until it answers or the patience is over, then Slurm until
+// that answers or ctx ends. The one who cannot reach the supervisor may be cut off
+// itself, so it does not believe in a death before Slurm has answered and the
+// supervisor, asked once more after that, has not. The text says why.
+//
+// A node that refuses connections is alive: its Slurm sees that holdfast run has ended,
+// and to the job. It may refuse for a moment only, while it goes down, so it is asked on
+// until Slurm has ended the job.
+func (o *Orphan) Fate(ctx context.Context) (Fate, string) {
+	for end := time.Now().Add(o.Patience); ; {
+		err := o.ask(ctx)
+		refused := errors.Is(err, syscall.ECONNREFUSED)
+		switch {
+		case err == nil:
+			return SupervisorLives, "it answers"
+		case refused:
+			if over := o.over(ctx); over != "" {
+				return SupervisorEnded, over
+			}
+			end = time.Now().Add(o.Patience)
+		case time.Now().After(end):
+			return o.bySlurm(ctx)
+		}
+		if !pause(ctx, askEvery) {
+			return SupervisorUnknown, fmt.Sprintf("%v; its node refuses connections: %t", ctx.Err(), refused)
+		}
+	}
+}
+
+// over says that the job has ended or was requeued, "" if it has not.
+func (o *Orphan) over(ctx context.Context) string {
+	info, err := o.Client.ShowJob(ctx, o.Job)
+	switch {
+	case err != nil || info.State == "SUSPENDED":
+		return ""
+	case info.Restarts != o.Restarts:
+		return "the job was requeued meanwhile"
+	case info.State != "RUNNING":
+		return "the job is " + info.State
+	}
+	return ""
+}
+
+func (o *Orphan) ask(ctx context.Context) error {
+	return AskSupervisor(ctx, o.Supervisor, min(askWithin, o.Patience))
+}
+
+// bySlurm decides for a supervisor that does not answer.
+func (o *Orphan) bySlurm(ctx context.Context) (Fate, string) {
+	for {
+		info, err := o.Client.ShowJob(ctx, o.Job)
+		if o.ask(ctx) == nil {
+			return SupervisorLives, "it answers again"
+		}
+		switch {
+		case err == nil && info.State == "SUSPENDED": // and so is the supervisor
+		case err == nil && info.Restarts != o.Restarts:
+			return SupervisorEnded, "the job was requeued meanwhile"
+		case err == nil && info.State != "RUNNING":
+			return SupervisorEnded, "the job is " + info.State
+		case err == nil:
+			if step := o.laterStep(ctx); step != "" {
+				return SupervisorLives, "it has started step " + step
+			}
+			return SupervisorDead, fmt.Sprintf("it has not answered for %v, and the job is RUNNING", o.Patience)
+		case !slurm.Temporary(err):
+			return SupervisorUnknown, err.Error()
+		}
+		if !pause(ctx, askEvery) {
+			return SupervisorUnknown, fmt.Sprint("Slurm does not answer either: ", err)
+		}
+	}
+}
+
+// laterStep is a step of the job that began after the one of the ranks that ask, ""
+// if there is none: only the supervisor can have started it. Guards do not count.
+func (o *Orphan) laterStep(ctx context.Context) string {
+	mine, err := strconv.Atoi(o.Step)
+	if err != nil {
+		return ""
+	}
+	steps, err := o.Client.Steps(ctx, o.Job)
+	if err != nil {
+		return "" // what is not known does not count
+	}
+	for _, s := range steps {
+		_, number, _ := strings.Cut(s.ID, ".")
+		if n, err := strconv.Atoi(number); err == nil && n > mine && s.Name != GuardStep {
+			return s.ID
+		}
+	}
+	return ""
+}
+
+// pause waits; false means that ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

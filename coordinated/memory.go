@@ -1,0 +1,81 @@
+package coordinated
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// leastMailbox is always allowed for messages in flight.
+const leastMailbox = 64 << 20
+
+// limitMailbox bounds what this rank receives for the program at a cut.
+func (c *Checkpointer) limitMailbox() {
+	limit := c.opt.MaxMailbox
+	if limit == 0 {
+		free, known := availableMemory()
+		if !known {
+			return
+		}
+		limit = max(free/2/int64(len(c.topo.nodeOf(c.world.Rank()))), leastMailbox)
+	}
+	c.endpoint.LimitMailbox(limit)
+}
+
+// availableMemory is how many bytes this process may still take, by the machine and by
+// its control group; false if nobody says.
+func availableMemory() (int64, bool) {
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, false
+	}
+	_, rest, found := strings.Cut(string(b), "\nMemAvailable:")
+	if !found {
+		return 0, false
+	}
+	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	if err != nil {
+		return 0, false
+	}
+	free := kib << 10
+	if group, ok := groupMemory("/proc/self/cgroup", "/sys/fs/cgroup"); ok {
+		free = min(free, group)
+	}
+	return free, true
+}
+
+// groupMemory is what is left of the limit of this process's control group (version 2),
+// or of one above it.
+func groupMemory(self, root string) (int64, bool) {
+	b, err := os.ReadFile(self)
+	if err != nil {
+		return 0, false
+	}
+	_, path, found := strings.Cut(string(b), "0::")
+	if !found {
+		return 0, false
+	}
+	path, _, _ = strings.Cut(path, "\n")
+	least, known := int64(0), false
+	for dir := filepath.Clean("/" + path); ; dir = filepath.Dir(dir) {
+		limit, ok := readNumber(filepath.Join(root, dir, "memory.max"))
+		used, also := readNumber(filepath.Join(root, dir, "memory.current"))
+		if left := max(limit-used, 0); ok && also && (!known || left < least) {
+			least, known = left, true
+		}
+		if dir == "/" {
+			return least, known
+		}
+	}
+}
+
+// readNumber reads a file that holds a number; "max" is none.
+func readNumber(name string) (int64, bool) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	return n, err == nil
+}

@@ -1,0 +1,54 @@
+package coordinated
+
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+)
+
+// NotReceivedError says that a restarted program has ended without posting
+// receives again that the checkpoint had pending, although their messages had come: it
+// went on without them, so its results may be wrong.
+type NotReceivedError struct {
+	Rank     int
+	Receives []mpiwrap.PendingReceive
+}
+
+func (e *NotReceivedError) Error() string {
+	s := fmt.Sprintf("coordinated: rank %d never received %d message(s) that the checkpoint kept for receives pending at it: ", e.Rank, len(e.Receives))
+	for i := range e.Receives {
+		if i > 0 {
+			s += "; "
+		}
+		s += e.Receives[i].String()
+	}
+	return s + "; post such a receive again after Restore, or make it with NewRequest and protect it; results of this run may be wrong"
+}
+
+// receivesLeft looks for receives that the program has not posted again. One whose
+// message never came may have been given up by intention: that is a warning.
+func (c *Checkpointer) receivesLeft() error {
+	if !c.restored.Load() || c.stats.endedByStop() {
+		return nil
+	}
+	var lost []mpiwrap.PendingReceive
+	for _, p := range c.endpoint.NotPostedAgain() {
+		if p.Came {
+			lost = append(lost, p)
+		} else {
+			c.log.Warn("holdfast: a receive that was pending at the checkpoint has not been posted again", "receive", p.String())
+		}
+	}
+	if lost == nil {
+		return nil
+	}
+	return &NotReceivedError{Rank: c.world.Rank(), Receives: lost}
+}
+
+// endedByStop says whether the newest epoch was the program's last.
+func (t *statistics) endedByStop() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := len(t.s.Epochs)
+	return n > 0 && t.s.Epochs[n-1].Stopped
+}

@@ -1,0 +1,132 @@
+package coordinated
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// past is what a job without an epoch for all ranks knows of its past.
+type past struct {
+	Epoch  storage.Epoch `json:",omitempty"` // one that all ranks had committed; 0: none is known
+	Level  string        `json:",omitempty"`
+	Nodes  []string      `json:",omitempty"` // not of this run, which have or had shards of the newest epoch
+	Untold bool          `json:",omitempty"` // an older build wrote epochs and told nothing
+	Err    string        `json:",omitempty"`
+}
+
+// agreed says that the job may have had an epoch that all ranks had committed.
+func (p *past) agreed() bool { return p.Epoch > 0 || p.Untold }
+
+// past asks all levels of all ranks. Collective.
+func (c *Checkpointer) past(ctx context.Context) (past, error) {
+	mine, err := c.ownPast(ctx)
+	if err != nil {
+		mine.Err = err.Error()
+	}
+	b, err := json.Marshal(mine)
+	if err != nil {
+		return past{}, err
+	}
+	blobs, err := c.allgather(ctx, 0, stageRestore+"past", b)
+	if err != nil {
+		return past{}, err
+	}
+	var all past
+	texts := make([]string, len(blobs))
+	for i, b := range blobs {
+		var one past
+		if err := json.Unmarshal(b.Data, &one); err != nil {
+			one.Err = err.Error()
+		}
+		texts[i] = one.Err
+		all.Untold = all.Untold || one.Untold
+		if one.Epoch > all.Epoch {
+			all.Epoch, all.Level = one.Epoch, one.Level
+		}
+		all.Nodes = append(all.Nodes, one.Nodes...)
+	}
+	slices.Sort(all.Nodes)
+	all.Nodes = slices.Compact(all.Nodes)
+	return all, ranksError("look for the job's past", texts, nil)
+}
+
+// ownPast is what this rank's levels know.
+func (c *Checkpointer) ownPast(ctx context.Context) (past, error) {
+	b, err := c.store.Begun(ctx)
+	if err != nil {
+		return past{}, err
+	}
+	p := past{Epoch: b.Epoch, Level: b.Level, Untold: b.Untold}
+	states, err := c.store.Survey(ctx)
+	homes := b.Nodes
+	for _, s := range states { // newest epoch first
+		if s.Shard.Node != "" && s.Err != nil && s.Epoch == states[0].Epoch {
+			homes = append(homes, s.Shard.Node)
+		}
+	}
+	for _, n := range homes {
+		if n != "" && !slices.Contains(c.topo.nodes, n) {
+			p.Nodes = append(p.Nodes, n)
+		}
+	}
+	return p, err
+}
+
+// LostEpochsError says that the job has had checkpoints and that none of them can be
+// found: directories were emptied, or are not mounted, or lie on other nodes. It does
+// not begin anew unless it is told to.
+type LostEpochsError struct {
+	Epoch storage.Epoch // one that all ranks had committed
+	Level string        // where
+	Nodes []string      // that the run was on which committed it, and this one is not on
+}
+
+func (e *LostEpochsError) Error() string {
+	s := fmt.Sprintf("restore: the job has committed epoch %d at level %s, and no rank finds a checkpoint at any level: "+
+		"mount or name the directories that had them", e.Epoch, e.Level)
+	if len(e.Nodes) > 0 {
+		s += fmt.Sprintf(", or start on node(s) %s, which the job ran on", names(e.Nodes))
+	}
+	return s + "; to begin anew set HOLDFAST_FRESH=1"
+}
+
+// MissingNodes lists the nodes that an error of Restore asks for: where one of them comes
+// back, a restart may find what it needs. None: it is gone, damaged or not the nodes'.
+func MissingNodes(err error) []string {
+	var lost *LostEpochsError
+	var none *NoCommonEpochError
+	switch {
+	case errors.As(err, &lost):
+		return lost.Nodes
+	case errors.As(err, &none):
+		return none.Nodes
+	}
+	return nil
+}
+
+// without decides what a job does that has no epoch for all ranks: nil says that it
+// begins anew. Collective.
+func (c *Checkpointer) without(ctx context.Context, per [][]candidate, flags epochFlags) error {
+	p, err := c.past(ctx)
+	if err != nil {
+		return err
+	}
+	found := anyOf(per) || flags.has(isUnreadable)
+	switch {
+	case !found && p.Epoch == 0:
+		return nil
+	case !found:
+		return &LostEpochsError{Epoch: p.Epoch, Level: p.Level, Nodes: p.Nodes}
+	case !p.agreed():
+		if c.world.Rank() == 0 {
+			c.log.Warn("holdfast: the commit of the first epoch was cut off, and not all ranks can have it: beginning anew", "why", noCommon(per, flags, p.Nodes))
+		}
+		return nil
+	}
+	return noCommon(per, flags, p.Nodes)
+}

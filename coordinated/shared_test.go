@@ -1,0 +1,55 @@
+package coordinated
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+)
+
+// TestNotShared: nodes whose global directories are not the same are named, and nothing
+// is left in those that are.
+func TestNotShared(t *testing.T) {
+	defer func(d time.Duration) { shareWait = d }(shareWait)
+	shareWait = 300 * time.Millisecond
+	for _, alone := range []int{-1, 2} { // node with a directory of its own
+		t.Run(fmt.Sprint("alone ", alone), func(t *testing.T) {
+			base := testOptions(t)
+			base.Logger, base.plane = slog.New(slog.DiscardHandler), newMemNet(6).plane
+			own := filepath.Join(filepath.Dir(base.Global), "own")
+			if err := os.Mkdir(own, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			err := mpitest.NewWorld(6, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
+				o := base
+				node := w.Rank() % 3
+				o.host = fmt.Sprint("n", node)
+				if node == alone {
+					o.Global = own
+				}
+				ck, _, err := openStep(t.Context(), w, o)
+				if err != nil {
+					return err
+				}
+				return ck.Close()
+			})
+			var not *NotSharedError
+			switch {
+			case alone < 0 && err != nil:
+				t.Error(err)
+			case alone >= 0 && (!errors.As(err, &not) || fmt.Sprint(not.Nodes) != "[n2]" || !strings.Contains(err.Error(), "do not see what node n0 writes")):
+				t.Errorf("got %v, want a *NotSharedError that names n2", err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(base.Global, "holdfast.shared*")); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}

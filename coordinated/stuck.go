@@ -1,0 +1,159 @@
+package coordinated
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// doingNow is what one rank says of its main thread, for rank 0 to find out whether
+// it waits for something that cannot come.
+type doingNow struct {
+	Rank int
+
+	// Key is the same as long as the rank has got nowhere.
+	Key string
+	// Text says where it is, with the program's file and line.
+	Text string
+
+	Gone    bool `json:",omitempty"` // it has called Close: it sends nothing more, and still receives
+	Left    bool `json:",omitempty"` // it is in Finalize: it does not even receive
+	Restore bool `json:",omitempty"` // it waits in Restore for all ranks
+	Behind  bool `json:",omitempty"` // it has not called Restore
+	Polls   bool `json:",omitempty"` // it polls for what it waits for
+
+	Comm    string            `json:",omitempty"` // it is inside a collective on it
+	Sources []int             `json:",omitempty"` // it waits for a message of these
+	Any     []string          `json:",omitempty"` // or of any member of these communicators
+	All     bool              `json:",omitempty"` // it needs every one of them
+	Takers  []int             `json:",omitempty"` // it waits until these receive
+	Entered map[string]uint64 `json:",omitempty"` // collectives, by communicator that it is a member of
+	Sizes   map[string]int    `json:",omitempty"` // members of those
+}
+
+// waits says whether the rank gets on only when another does.
+func (d *doingNow) waits() bool {
+	return d.Restore || d.Comm != "" || len(d.Sources)+len(d.Any)+len(d.Takers) > 0
+}
+
+// stuck returns the ranks that wait for ever, in order, if nothing is in flight:
+// for those that have closed, or for each other. Whatever is not known counts as
+// going to come.
+func stuck(all []doingNow) []int {
+	goes := make([]bool, len(all)) // gets on, or may
+	for changed := true; changed; {
+		changed = false
+		for r := range all {
+			if d := &all[r]; !goes[r] && !d.Gone && !d.Left && d.mayGoOn(all, goes) {
+				goes[r], changed = true, true
+			}
+		}
+	}
+	var out []int
+	for r := range all {
+		if !goes[r] && !all[r].Gone && !all[r].Left {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// mayGoOn says whether those that go can make this rank go.
+func (d *doingNow) mayGoOn(all []doingNow, goes []bool) bool {
+	switch {
+	case !d.waits():
+		return true
+	case d.Restore:
+		return !slices.ContainsFunc(all, func(o doingNow) bool { return o.Behind && !goes[o.Rank] })
+	case d.Comm != "":
+		return d.othersCome(all, goes)
+	}
+	might := 0
+	for _, s := range d.Sources {
+		might += ways(s >= 0 && s < len(all) && goes[s])
+	}
+	for _, c := range d.Any {
+		might += ways(anyMember(c, d.Rank, all, goes))
+	}
+	for _, t := range d.Takers {
+		might += ways(t >= 0 && t < len(all) && (goes[t] || all[t].Gone && !all[t].Left))
+	}
+	if d.All {
+		return might == len(d.Sources)+len(d.Any)+len(d.Takers)
+	}
+	return might > 0
+}
+
+// ways counts one if yes.
+func ways(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// othersCome says whether all members of the communicator have entered the
+// collective, or may.
+func (d *doingNow) othersCome(all []doingNow, goes []bool) bool {
+	members := 0
+	for r := range all {
+		n, member := all[r].Entered[d.Comm]
+		if !member {
+			continue
+		}
+		members++
+		if n < d.Entered[d.Comm] && !goes[r] {
+			return false
+		}
+	}
+	return members >= d.Sizes[d.Comm] || anyGoes(goes) // a member that does not list it may be creating it
+}
+
+func anyGoes(goes []bool) bool { return slices.Contains(goes, true) }
+
+// anyMember says whether a member of comm other than rank may go on.
+func anyMember(comm string, rank int, all []doingNow, goes []bool) bool {
+	for r := range all {
+		if _, member := all[r].Entered[comm]; member && r != rank && goes[r] {
+			return true
+		}
+	}
+	return false
+}
+
+// tellStuck says who waits and who is gone, and where.
+func tellStuck(all []doingNow, waiting []int) string {
+	var parts []string
+	add := func(r int) { parts = append(parts, fmt.Sprintf("rank %d is %s", r, all[r].Text)) }
+	const most = 4
+	for i, r := range waiting {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("and %d more wait", len(waiting)-most))
+			break
+		}
+		add(r)
+	}
+	n := 0
+	for r := range all {
+		if !all[r].Gone && !all[r].Left {
+			continue
+		}
+		if n++; n <= most {
+			add(r)
+		}
+	}
+	if n > most {
+		parts = append(parts, fmt.Sprintf("and %d more have closed", n-most))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// culprit is the rank to name first: one that has gone, else the first that waits.
+func culprit(all []doingNow, waiting []int) int {
+	for r := range all {
+		if all[r].Gone || all[r].Left {
+			return r
+		}
+	}
+	return waiting[0]
+}

@@ -1,0 +1,201 @@
+package coordinated
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+)
+
+// A rank whose main thread has waited for a while tells rank 0: in an MPI call, in
+// Restore, or in Close. Rank 0 then asks all ranks what they do. If some wait for
+// what cannot come, because of a rank that has closed or in a circle, it says who
+// waits for whom, and where; if nothing has moved for Options.WaitTimeout, it ends
+// the job. Ranks that compute, or that wait for one that does, may take for ever.
+
+// stageWaits begins the stages of these questions.
+const stageWaits = stageStatus + "waits "
+
+// pollersWait is how many times longer ranks may wait where one of them polls: it may
+// compute between the polls.
+const pollersWait = 10
+
+// wary is the agent's part in this.
+type wary struct {
+	tick  *time.Ticker
+	every time.Duration
+
+	since  time.Time // the main thread is in the library for good, or in Restore
+	said   time.Time // the parent, or rank 0, was last told
+	polls  uint64    // at the last question
+	points uint64
+
+	// At rank 0.
+	asked bool // a question is under way
+	next  time.Time
+	pause time.Duration
+	keys  []string // of the ranks that wait, at the first question that found them
+	first time.Time
+}
+
+func newWary(timeout time.Duration) wary {
+	every := min(max(timeout/8, 10*time.Millisecond), 10*time.Second)
+	return wary{every: every, pause: every, tick: time.NewTicker(every)}
+}
+
+// entersLibrary notes that the main thread waits in the library from now on; a zero
+// time that it no longer does.
+func (a *agent) entersLibrary(t time.Time) { a.wary.since = t }
+
+// beWary runs at each tick.
+func (a *agent) beWary() {
+	now := time.Now()
+	since := a.wary.since
+	if act := a.c.endpoint.Activity(); since.IsZero() && act.Blocked {
+		if act.Seq != a.callSeq {
+			a.callSeq, a.callSince = act.Seq, now
+		}
+		since = a.callSince
+	}
+	if !since.IsZero() && now.Sub(since) >= a.c.opt.WaitTimeout/4 {
+		a.sayWaiting()
+	}
+}
+
+// sayWaiting tells rank 0 that somebody waits, not more often than it matters.
+func (a *agent) sayWaiting() {
+	now := time.Now()
+	if now.Sub(a.wary.said) < a.wary.every/2 {
+		return
+	}
+	a.wary.said = now
+	if a.c.topo.parent >= 0 {
+		a.send(a.c.topo.parent, cut.Message{Kind: cut.KindWaiting})
+		return
+	}
+	w := &a.wary
+	if w.asked || now.Before(w.next) || a.left {
+		return
+	}
+	w.asked = true
+	_, ch := a.ask(stageWaits)
+	a.c.writers.Go(func() {
+		select {
+		case blobs := <-ch:
+			_ = a.do(a.c.ctx, func() { a.weigh(blobs) }) // closed: nobody waits
+		case <-a.c.ctx.Done():
+		case <-a.done:
+		}
+	})
+}
+
+// weigh judges what all ranks have said.
+func (a *agent) weigh(blobs []cut.Blob) {
+	w := &a.wary
+	w.asked = false
+	all := make([]doingNow, len(blobs))
+	for i, b := range blobs {
+		if err := json.Unmarshal(b.Data, &all[i]); err != nil || all[i].Rank != i {
+			a.c.log.Error("holdfast: what a rank waits for", "rank", b.Rank, "error", err)
+			return
+		}
+	}
+	waiting := stuck(all)
+	if len(waiting) == 0 { // somebody computes: ask again, ever more seldom
+		w.keys = nil
+		w.pause = min(2*w.pause, 5*time.Minute)
+		w.next = time.Now().Add(w.pause)
+		return
+	}
+	w.pause = w.every
+	w.next = time.Now().Add(w.every)
+	limit, keys := a.c.opt.WaitTimeout, make([]string, 0, len(waiting))
+	for _, r := range waiting {
+		keys = append(keys, all[r].Key)
+		if all[r].Polls {
+			limit = pollersWait * a.c.opt.WaitTimeout
+		}
+	}
+	text := tellStuck(all, waiting)
+	if !slices.Equal(keys, w.keys) {
+		w.keys, w.first = keys, time.Now()
+		a.c.log.Warn("holdfast: ranks wait for what cannot come: "+text, "job ends in", limit)
+		return
+	}
+	if time.Since(w.first) >= limit {
+		a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: culprit(all, waiting), Stage: abortedBy + stuckBy + text})
+	}
+}
+
+// doingNow says what the main thread does.
+func (a *agent) doingNow() doingNow {
+	c := a.c
+	act := c.endpoint.Activity()
+	last, polls := c.endpoint.Polling()
+	points := c.points.load()
+	d := doingNow{Rank: c.world.Rank(), Key: fmt.Sprint(act.Seq, points), Gone: c.closed.Load(), Behind: !c.restored.Load(),
+		Entered: map[string]uint64{}, Sizes: map[string]int{}}
+	for _, k := range c.endpoint.Collectives() {
+		d.Entered[k.Comm], d.Sizes[k.Comm] = k.Entered, k.Size
+	}
+	state := c.doing.Load().state
+	grown := polls != a.wary.polls && points == a.wary.points && a.wary.points+a.wary.polls > 0
+	a.wary.polls, a.wary.points = polls, points
+	switch {
+	case d.Gone:
+		d.Text = "in Close" + c.placed()
+	case state == stateRestoring && c.meeting.Load():
+		d.Restore, d.Text = true, "in Restore"+c.placed()
+	case state != stateRunning && state != stateStarting || c.endpoint.Concurrent():
+		d.Text = state // the library sees to it that this ends
+	case act.Blocked && act.Comm == c.endpoint.Private().Name():
+		d.Left, d.Text = true, "in Finalize without Close"+callSite()
+	case act.Blocked:
+		d.Text = inCall(act) + callSite()
+		if act.Collective {
+			d.Comm = act.Comm
+			break
+		}
+		d.All = act.All
+		d.waitFor(act.Waits)
+		if !d.waits() { // a lock of a window: any member may hold it
+			d.Any = []string{act.Comm}
+		}
+	case grown:
+		d.Polls, d.Text = true, "polling"+describe([]mpiwrap.Wait{last})+callSite()
+		d.waitFor([]mpiwrap.Wait{last})
+	default:
+		d.Text = "computing"
+	}
+	return d
+}
+
+func (d *doingNow) waitFor(ws []mpiwrap.Wait) {
+	for _, w := range ws {
+		switch {
+		case w.Send:
+			d.Takers = append(d.Takers, w.Peer)
+		case w.Source == mpiwrap.AnySource:
+			d.Any = append(d.Any, w.Comm)
+		default:
+			d.Sources = append(d.Sources, w.Source)
+		}
+	}
+}
+
+// place notes from where in the program the library was called.
+func (c *Checkpointer) place() {
+	at := here()
+	c.at.Store(&at)
+}
+
+// placed is what place noted.
+func (c *Checkpointer) placed() string {
+	if at := c.at.Load(); at != nil {
+		return *at
+	}
+	return ""
+}

@@ -1,0 +1,170 @@
+package gpud
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
+)
+
+// burglaries are what native code of a hostile client tries in its worker; each
+// gives nil when it came through. loot is a directory of the user.
+var burglaries = map[string]func(loot string) error{
+	"read a file of the user": func(loot string) error {
+		_, err := os.ReadFile(filepath.Join(loot, "secret"))
+		return err
+	},
+	"list a directory of the user": func(loot string) error { _, err := os.ReadDir(loot); return err },
+	"write a file of the user":     func(loot string) error { return os.WriteFile(filepath.Join(loot, "planted"), nil, 0o600) },
+	"remove a file of the user":    func(loot string) error { return os.Remove(filepath.Join(loot, "victim")) },
+	"make a link":                  func(loot string) error { return os.Symlink("x", filepath.Join(loot, "link")) },
+	"read the passwords":           func(string) error { _, err := os.ReadFile("/etc/shadow"); return err },
+	"signal the server":            func(string) error { return syscall.Kill(os.Getppid(), syscall.SIGCONT) },
+	"read the server's memory": func(string) error {
+		f, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", os.Getppid()), os.O_RDWR, 0)
+		if err == nil {
+			_ = f.Close()
+		}
+		return err
+	},
+	"read the server's environment": func(string) error {
+		_, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", os.Getppid()))
+		return err
+	},
+	"trace the server": func(string) error { return unix.PtraceSeize(os.Getppid()) },
+	"find a password in the environment": func(string) error {
+		if os.Getenv("HOLDFAST_TEST_PASSWORD") == "" {
+			return os.ErrNotExist
+		}
+		return nil
+	},
+	"have privileges": func(string) error {
+		status, err := os.ReadFile("/proc/self/status")
+		if err != nil || strings.Contains(string(status), "CapEff:\t0000000000000000") && strings.Contains(string(status), "NoNewPrivs:\t1") {
+			return os.ErrPermission
+		}
+		return nil
+	},
+	"leave a core dump": func(string) error {
+		var l unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_CORE, &l); err != nil || l.Max == 0 {
+			return os.ErrPermission
+		}
+		return nil
+	},
+}
+
+func init() {
+	// the argument holds the directory, and then what came through
+	fake.Register("burgle", 1, func(l fake.Launch) {
+		b := l.Args[0].Bytes
+		loot, _, _ := strings.Cut(string(b), "\x00")
+		var through []string
+		for name, try := range burglaries {
+			if try(loot) == nil {
+				through = append(through, name)
+			}
+		}
+		slices.Sort(through)
+		clear(b)
+		copy(b, strings.Join(through, "; "))
+	})
+}
+
+// burgle lets a client of a server with workers try them all.
+func burgle(t *testing.T, o Options) string {
+	t.Helper()
+	withWorkers(t)
+	t.Setenv("HOLDFAST_TEST_PASSWORD", "secret")
+	loot := t.TempDir()
+	for _, f := range []string{"secret", "victim"} {
+		ok(t, os.WriteFile(filepath.Join(loot, f), []byte("x"), 0o644))
+	}
+	ok(t, os.Chmod(loot, 0o777))
+	p := serve(t, o)
+	d := must(gpustate.Open(p.sel))(t)
+	q, b := must(d.Queue("q"))(t), must(d.Buffer("b", 4096))(t)
+	k := must(must(d.Program("p", gpustate.Sources{OpenCL: "burgle"}, ""))(t).Kernel("burgle"))(t)
+	ok(t, k.SetArgs(b))
+	report := make([]byte, 4096)
+	copy(report, loot)
+	ok(t, q.Write(b, 0, report))
+	must(q.Launch(k, []int{1}, nil))(t)
+	ok(t, q.Read(b, 0, report))
+	ok(t, d.Close())
+	p.quiet(t)
+	text, _, _ := strings.Cut(string(report), "\x00")
+	return text
+}
+
+// TestConfined: native code in a worker reaches neither the user's files nor the
+// server; nothing is left of it. Without confinement it reaches them, so the test can
+// tell.
+func TestConfined(t *testing.T) {
+	if v := landlockVersion(); v < 6 {
+		t.Skipf("the kernel has Landlock %d, the test takes 6 (Linux 6.12)", v)
+	}
+	before := must(filepath.Glob(filepath.Join(os.TempDir(), "holdfast-worker-*")))(t)
+	if text := burgle(t, Options{}); text != "" {
+		t.Errorf("a worker could %s", text)
+	}
+	if after := must(filepath.Glob(filepath.Join(os.TempDir(), "holdfast-worker-*")))(t); len(after) > len(before) {
+		t.Errorf("temporary directories are left: %q", after)
+	}
+	free := burgle(t, Options{Unconfined: true})
+	for _, name := range []string{"read a file of the user", "write a file of the user", "signal the server", "find a password in the environment"} {
+		if !strings.Contains(free, name) {
+			t.Errorf("unconfined it could not %s: the test sees nothing", name)
+		}
+	}
+}
+
+// TestWorkerDirs: a directory that is named is open.
+func TestWorkerDirs(t *testing.T) {
+	if landlockVersion() < 6 {
+		t.Skip("the kernel has no Landlock 6")
+	}
+	text := burgle(t, Options{WorkerDirs: []string{os.TempDir()}})
+	if !strings.Contains(text, "read a file of the user") || strings.Contains(text, "signal the server") {
+		t.Errorf("with the directory named it could %q", text)
+	}
+}
+
+// TestWorkerUser: workers run as another user when root's server is told so.
+func TestWorkerUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if _, err := New(Options{Listen: []string{"unix:/x"}, KeyFile: filepath.Join(t.TempDir(), "key"), Worker: []string{"x"}, User: "nobody"}); err == nil {
+			t.Error("a server of another user than root takes Options.User")
+		}
+		return
+	}
+	withWorkers(t)
+	p := serve(t, Options{User: "nobody", Unconfined: false})
+	d := must(gpustate.Open(p.sel))(t)
+	pid := must(exec.Command("pgrep", "-P", strconv.Itoa(os.Getpid()), "-u", "nobody").Output())(t)
+	if len(strings.Fields(string(pid))) != 1 {
+		t.Errorf("processes of nobody: %q, want one worker", pid)
+	}
+	ok(t, d.Close())
+	p.quiet(t)
+}
+
+// TestWorkerEnv: what drivers read stays, the rest goes.
+func TestWorkerEnv(t *testing.T) {
+	got := workerEnv([]string{"PATH=/bin", "AWS_SECRET=1", "CUDA_VISIBLE_DEVICES=0", "POCL_DEBUG=1", "SLURM_JOB_ID=7", "SSH_AUTH_SOCK=/s", "LC_ALL=C",
+		"OCL_ICD_VENDORS=/v", "HOLDFAST_GPUD_KEY=/k", "LANG=C", "NOTHING"})
+	want := []string{"PATH=/bin", "CUDA_VISIBLE_DEVICES=0", "POCL_DEBUG=1", "LC_ALL=C", "OCL_ICD_VENDORS=/v", "LANG=C"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

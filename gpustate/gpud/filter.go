@@ -1,0 +1,110 @@
+package gpud
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// A compiler reads files where its options or the source say so, and its log shows
+// lines of them. A client sends sources and no files; so options must be of known
+// kinds, and sources include nothing but the compiler's own headers. What is looked
+// for is looked for everywhere, in comments and texts too: a search that knew what
+// is a comment could be led to take a directive for one.
+
+// errRefusedSource is a program that a server does not give to its compiler.
+var errRefusedSource = errors.New("this server builds no such program (holdfast gpud --trust-sources would)")
+
+// goodOptions are build options of OpenCL and NVRTC that name no files.
+var goodOptions = regexp.MustCompile(`^(` + strings.Join([]string{
+	`-D\w+(\(\w*\))?(=.*)?`, `-U\w+`, `--(un)?define-macro=\w+(=.*)?`,
+	`-cl-[a-z0-9-]+(=[\w.+:-]*)?`, `-w`, `-W(no-)?[a-z0-9-]*`, `-g`, `-O[0-3]`, `-G`, `-lineinfo`,
+	`--?(std|fmad|ftz|prec-div|prec-sqrt|maxrregcount|gpu-architecture|arch|split-compile|dopt)=[\w+.-]*`,
+	`--?(use_fast_math|extra-device-vectorization|restrict|device-debug|generate-line-info|disable-warnings|` +
+		`default-device|device-int128|builtin-move-forward=\w+|no-source-include|device-as-default-execution-space|display-error-number|no-display-error-number)`,
+}, "|") + `)$`)
+
+// twoWords are options whose value may be the next word.
+var twoWords = map[string]bool{"-D": true, "-U": true}
+
+var (
+	macroName = regexp.MustCompile(`^\w+(\(\w*\))?(=.*)?$`)
+	trigraphs = strings.NewReplacer("??=", "#", "??/", "\\", "%:", "#")
+	spliced   = regexp.MustCompile(`\\[ \t\v\f\r]*\n`)
+	// between the sign and the word of a directive: blanks and comments
+	including = regexp.MustCompile(`(?s)#(?:[ \t\v\f\r]|/\*.*?\*/)*(include_next|include|import|embed)\b(.{0,300})`)
+	pragmas   = regexp.MustCompile(`(?s)(?:#(?:[ \t\v\f\r]|/\*.*?\*/)*pragma\b|\b_Pragma(?:[ \t\v\f\r\n]|/\*.*?\*/)*\((?:[ \t\v\f\r\n]|/\*.*?\*/)*(?:L|u8|u|U)?R?"(?:[^\s"()]{0,16}\()?)(.{0,60})`)
+	anyPragma = regexp.MustCompile(`\b(_Pragma|__pragma)\b`)
+	probing   = regexp.MustCompile(`__has_(include|include_next|embed)\b`)
+	reading   = regexp.MustCompile(`\.(incbin|include)\b`)
+	assembly  = regexp.MustCompile(`\b(asm|__asm|__asm__)\b`)
+	// a header of the compiler: below its own directories
+	header = regexp.MustCompile(`^(?:[ \t]|/\*[^*]*\*/)*<([A-Za-z0-9_][\w.+-]*(?:/[A-Za-z0-9_][\w.+-]*)*)>`)
+	// what pragmas may be about
+	goodPragma = regexp.MustCompile(`^[ \t]*(OPENCL|STDC|unroll|nounroll|once|pack|omp simd|clang (loop|fp|unroll|diagnostic)|GCC (unroll|ivdep|diagnostic)|nv_\w+|nv_diag\w*|diag_\w+)\b`)
+)
+
+// checkSource refuses what would let a compiler read files of the server.
+func checkSource(p *driver.ProgramDesc, cpu bool) error {
+	err := checkOptions(p.Options)
+	for _, text := range []string{p.OpenCL, p.CUDA} {
+		if err == nil {
+			err = checkText(text, cpu)
+		}
+	}
+	if err != nil {
+		return &driver.BuildError{Program: p.Name, Options: p.Options, Err: fmt.Errorf("%w: %w", err, errRefusedSource)}
+	}
+	return nil
+}
+
+func checkOptions(options string) error {
+	words := strings.Fields(options)
+	for i := 0; i < len(words); i++ {
+		if twoWords[words[i]] {
+			if i++; i == len(words) || !macroName.MatchString(words[i]) {
+				return fmt.Errorf("option %s without a name", words[i-1])
+			}
+			continue
+		}
+		if !goodOptions.MatchString(words[i]) {
+			return fmt.Errorf("option %q", words[i])
+		}
+	}
+	return nil
+}
+
+func checkText(text string, cpu bool) error {
+	text = spliced.ReplaceAllString(trigraphs.Replace(strings.ReplaceAll(text, "\r\n", "\n")), "")
+	if strings.ContainsRune(text, 0) {
+		return errors.New("a source with a zero byte")
+	}
+	for _, m := range including.FindAllStringSubmatch(text, -1) {
+		if m[1] != "include" || !header.MatchString(m[2]) {
+			what, _, _ := strings.Cut(m[2], "\n")
+			return fmt.Errorf("#%s %s: only <headers> of the compiler are there, and no files", m[1], strings.TrimSpace(what))
+		}
+	}
+	found := pragmas.FindAllStringSubmatch(text, -1)
+	for _, m := range found {
+		if !goodPragma.MatchString(m[1]) {
+			what, _, _ := strings.Cut(m[1], "\n")
+			return fmt.Errorf("#pragma %s", strings.TrimSpace(what))
+		}
+	}
+	if len(anyPragma.FindAllString(text, -1)) > len(found) {
+		return errors.New("_Pragma with another argument than a text")
+	}
+	for _, never := range []*regexp.Regexp{probing, reading} {
+		if word := never.FindString(text); word != "" {
+			return fmt.Errorf("%q", word)
+		}
+	}
+	if word := assembly.FindString(text); cpu && word != "" {
+		return fmt.Errorf("%q on a CPU device, whose assembler reads files", word)
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+package gpud
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// replyTo reads until the answer to a request comes.
+func replyTo(t *testing.T, in *bufio.Reader, req uint64) error {
+	t.Helper()
+	for {
+		op, body, _, err := wire.ReadFrame(in, nil)
+		ok(t, err)
+		var reply wire.Reply
+		if reply.Decode(&wire.Reader{B: body}); op == wire.OpReply && reply.Req == req {
+			return reply.Err
+		}
+	}
+}
+
+// TestTooMuch: a client that makes queue after queue, or keeps a value of megabytes
+// as an argument, is refused that and nothing else; others notice nothing.
+func TestTooMuch(t *testing.T) {
+	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
+	good := open(t, p.sel)
+	c := raw(t, p)
+	in := bufio.NewReader(c)
+	say(t, c, &wire.Open{Req: 1, Index: 0})
+	ok(t, replyTo(t, in, 1))
+	for i := range uint64(maxQueues) {
+		say(t, c, &wire.CreateQueue{Req: 10 + i, ID: 10 + i})
+	}
+	ok(t, replyTo(t, in, 9+maxQueues))
+	say(t, c, &wire.CreateQueue{Req: 2, ID: 2})
+	if err := replyTo(t, in, 2); err == nil || !strings.Contains(err.Error(), "queues") {
+		t.Errorf("one more queue: got %v", err)
+	}
+	say(t, c, &wire.Release{ID: 10}, &wire.CreateQueue{Req: 3, ID: 3})
+	ok(t, replyTo(t, in, 3)) // what is released counts no more
+	say(t, c, &wire.Build{Req: 4, ID: 4, Desc: driver.ProgramDesc{OpenCL: "count"}})
+	ok(t, replyTo(t, in, 4))
+	say(t, c, &wire.CreateKernel{Req: 5, ID: 5, Program: 4, Name: "count"})
+	ok(t, replyTo(t, in, 5))
+	say(t, c, &wire.SetArg{Kernel: 5, Arg: wire.Arg{Kind: driver.ArgValue, Value: make([]byte, maxArgBytes+1)}},
+		&wire.Launch{Queue: 3, Kernel: 5, Grid: driver.Grid{Dims: 1, Global: [3]int{1, 1, 1}}}, &wire.Finish{Req: 6, Queue: 3})
+	if err := replyTo(t, in, 6); err == nil || !strings.Contains(err.Error(), "bytes of an argument") {
+		t.Errorf("a huge argument: got %v", err)
+	}
+	ok(t, good.step())
+	ok(t, good.check())
+	ok(t, good.d.Close())
+}
+
+// TestEventsWithoutEnd: a client that begins events and completes none is dropped.
+func TestEventsWithoutEnd(t *testing.T) {
+	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
+	c := raw(t, p)
+	say(t, c, &wire.Open{Req: 1, Index: 0}, &wire.CreateMem{Req: 2, ID: 2, Kind: driver.MemBuffer, Bytes: 64}, &wire.CreateQueue{Req: 3, ID: 3})
+	go func() {
+		for i := range uint64(maxOpen + 2) {
+			m := &wire.Transfer{Queue: 3, Mem: 2, Event: 100 + i, Write: true, Inline: true, Bytes: 1}
+			if _, err := c.Write(append(wire.Append(nil, m), 0)); err != nil {
+				return
+			}
+		}
+	}()
+	ok(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+	text, err := io.ReadAll(c)
+	if errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(string(text), "events are not complete") {
+		t.Errorf("%v; want the connection to end with the reason", err)
+	}
+	p.quiet(t)
+}
+
+// TestSources: the sources of all programs of a client are bounded together.
+func TestSources(t *testing.T) {
+	c := &client{}
+	ok(t, c.keepSource(maxSources-10))
+	if err := c.keepSource(11); !errors.Is(err, errTooMany) {
+		t.Errorf("got %v, want errTooMany", err)
+	}
+	c.dropSource(1)
+	ok(t, c.keepSource(11))
+	long := &driver.BuildError{Log: strings.Repeat("x", 2*maxLogBytes)}
+	if n := len(shortLog(long).(*driver.BuildError).Log); n > maxLogBytes+100 {
+		t.Errorf("a log of %d bytes is sent", n)
+	}
+}
+
+// TestSharedTooLarge: a client shares no more memory than the machine can stand: a
+// sparse file of a pebibyte costs it nothing.
+func TestSharedTooLarge(t *testing.T) {
+	p := serve(t, Options{})
+	key := must(wire.ReadKey(p.sel.KeyFile))(t)
+	_, _, hangUp, token := rawUnix(t, p, key)
+	grant := func(bytes int64) error {
+		u := must(wire.Dial(t.Context(), p.addr, key, wire.ForMemory))(t).(*net.UnixConn)
+		defer u.Close()
+		_, err := u.Write(token)
+		ok(t, err)
+		f := os.NewFile(uintptr(must(unix.MemfdCreate("huge", unix.MFD_ALLOW_SEALING|unix.MFD_CLOEXEC))(t)), "huge")
+		defer f.Close()
+		ok(t, f.Truncate(bytes))
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
+		ok(t, err)
+		ok(t, wire.Grant(u, f, uint64(bytes), int(bytes)))
+		return replyTo(t, bufio.NewReader(u), 0)
+	}
+	total, _ := machineMemory()
+	if err := grant(total); err == nil {
+		t.Error("as much as the machine has was mapped")
+	}
+	if err := grant(1 << 50); err == nil {
+		t.Error("a pebibyte was mapped")
+	}
+	ok(t, grant(1<<20))
+	if n := p.list()[0].seat.shared.Load(); n != 1<<20 {
+		t.Errorf("%d bytes are counted, want those that were taken", n)
+	}
+	hangUp()
+	p.quiet(t)
+}
+
+// TestSilentStrangers: strangers that say nothing, more than there is room for, keep
+// no client out.
+func TestSilentStrangers(t *testing.T) {
+	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
+	p.lobby.most = 100 // as descriptors of this process allow
+	var strangers []net.Conn
+	for range 300 {
+		strangers = append(strangers, must(net.Dial("tcp", p.addr))(t))
+	}
+	for range 3 {
+		begun := time.Now()
+		c := open(t, p.sel)
+		ok(t, c.step())
+		ok(t, c.check())
+		ok(t, c.d.Close())
+		if d := time.Since(begun); d > wire.HandshakeTime {
+			t.Errorf("a client had to wait for %v", d)
+		}
+	}
+	for _, s := range strangers {
+		_ = s.Close()
+	}
+}
+
+type addressed struct {
+	net.Conn
+	from   string
+	closed bool
+}
+
+func (a *addressed) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(a.from)} }
+func (a *addressed) Close() error         { a.closed = true; return nil }
+
+// TestLobby: the host with most connections loses its oldest one.
+func TestLobby(t *testing.T) {
+	l := newLobby(3)
+	a, b, c, d, e := &addressed{from: "10.0.0.1"}, &addressed{from: "10.0.0.2"}, &addressed{from: "10.0.0.2"},
+		&addressed{from: "10.0.0.3"}, &addressed{from: "10.0.0.4"}
+	l.enter(a)
+	leaveB, _ := l.enter(b)
+	_, dropped := l.enter(c)
+	if dropped {
+		t.Error("there was room for three")
+	}
+	if _, dropped = l.enter(d); !dropped || !b.closed || a.closed || c.closed {
+		t.Error("want the oldest of the host with two to go")
+	}
+	leaveB() // late: it counts no more
+	if l.enter(e); !a.closed || c.closed || d.closed {
+		t.Error("want the oldest of all to go")
+	}
+	if l.order.Len() != 3 || len(l.byHost) != 3 {
+		t.Errorf("%d connections of %d hosts, want 3 of 3", l.order.Len(), len(l.byHost))
+	}
+}
+
+// TestAvailable: what a client of a device in the machine's memory can have is what
+// is available, and not all of it.
+func TestAvailable(t *testing.T) {
+	total, available := machineMemory()
+	if total == 0 || available == 0 || available > total {
+		t.Fatalf("%d of %d bytes are available", available, total)
+	}
+	info := driver.Info{Kind: "fake", HostMemory: true, GlobalBytes: 1 << 50, MaxAllocBytes: 1 << 50}
+	seats := must(newSeats(1))(t)
+	c := &client{h: &host{seats: seats}, seat: seats.at(0), dev: &device{info: info}, drv: unknowing{}}
+	if free := c.freeBytes(); free > available || free <= 0 {
+		t.Errorf("%d bytes are free of %d that are available", free, available)
+	}
+	if err := c.roomFor(2 * available); !errors.Is(err, gpustate.ErrOutOfMemory) {
+		t.Errorf("twice what is available: got %v, want ErrOutOfMemory", err)
+	}
+	ok(t, c.roomFor(lookBytes))
+	ok(t, seats.close())
+}
+
+// unknowing is a device that does not tell its free memory.
+type unknowing struct{ driver.Device }
+
+func (unknowing) FreeBytes() (int64, bool) { return 0, false }
+
+// TestSocketFolder: a folder that somebody else made, that is a link, or that others
+// can enter is not taken.
+func TestSocketFolder(t *testing.T) {
+	dir := t.TempDir()
+	good := filepath.Join(dir, "good")
+	ok(t, SocketFolder(good))
+	ok(t, SocketFolder(good)) // it is there
+	if info := must(os.Stat(good))(t); info.Mode().Perm() != 0o700 {
+		t.Errorf("mode %v, want 0700", info.Mode())
+	}
+	link, open, file := filepath.Join(dir, "link"), filepath.Join(dir, "open"), filepath.Join(dir, "file")
+	ok(t, os.Symlink(good, link))
+	ok(t, os.Mkdir(open, 0o700))
+	ok(t, os.Chmod(open, 0o755))
+	ok(t, os.WriteFile(file, nil, 0o600))
+	for _, bad := range []string{link, open, file} {
+		if SocketFolder(bad) == nil {
+			t.Errorf("%s was taken", bad)
+		}
+	}
+	if os.Geteuid() == 0 {
+		foreign := filepath.Join(dir, "foreign")
+		ok(t, os.Mkdir(foreign, 0o700))
+		ok(t, os.Chown(foreign, 12345, 0))
+		if SocketFolder(foreign) == nil {
+			t.Error("a folder of another user was taken")
+		}
+	}
+}
+
+// TestOutOfOrder: very many commands of an out-of-order queue hold few threads, and
+// all are told when they end.
+func TestOutOfOrder(t *testing.T) {
+	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
+	c := raw(t, p)
+	in := bufio.NewReader(c)
+	say(t, c, &wire.Open{Req: 1, Index: 0}, &wire.CreateQueue{Req: 2, ID: 2, Desc: driver.QueueDesc{OutOfOrder: true}},
+		&wire.CreateMem{Req: 3, ID: 3, Kind: driver.MemBuffer, Bytes: 64},
+		&wire.Build{Req: 4, ID: 4, Desc: driver.ProgramDesc{OpenCL: "gated"}})
+	ok(t, replyTo(t, in, 4))
+	say(t, c, &wire.CreateKernel{Req: 5, ID: 5, Program: 4, Name: "gated"})
+	ok(t, replyTo(t, in, 5))
+	release := closeGate()
+	say(t, c, &wire.SetArg{Kernel: 5, Arg: wire.Arg{Kind: driver.ArgMem, Object: 3}})
+	const n = 200
+	for i := range uint64(n) {
+		say(t, c, &wire.Launch{Queue: 2, Kernel: 5, Event: 100 + i, Grid: driver.Grid{Dims: 1, Global: [3]int{1, 1, 1}}})
+	}
+	for p.unfinished() < n {
+		time.Sleep(time.Millisecond)
+	}
+	stacks := make([]byte, 16<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	if wait := bytes.Count(stacks, []byte("gpud.(*queue).settle(")); wait < 1 || wait > maxWaiters {
+		t.Errorf("%d commands are waited for by %d threads, want some and at most %d", n, wait, maxWaiters)
+	}
+	release()
+	say(t, c, &wire.Marker{Queue: 2, Event: 99})
+	for left := n + 1; left > 0; {
+		op, body, _, err := wire.ReadFrame(in, nil)
+		ok(t, err)
+		if op != wire.OpDone {
+			continue
+		}
+		var done wire.Done
+		done.Decode(&wire.Reader{B: body})
+		ok(t, done.Err)
+		left--
+	}
+	say(t, c, &wire.Finish{Req: 6, Queue: 2})
+	ok(t, replyTo(t, in, 6))
+}
+
+// TestBounded: what a worker prints is passed on to its bound, and never stops it.
+func TestBounded(t *testing.T) {
+	var got bytes.Buffer
+	b := &bounded{to: &got, left: 10}
+	for range 5 {
+		if n, err := b.Write([]byte("1234")); n != 4 || err != nil {
+			t.Errorf("got %d, %v", n, err)
+		}
+	}
+	if text := got.String(); !strings.HasPrefix(text, "1234123412\n") || strings.Count(text, "dropped") != 1 {
+		t.Errorf("got %q", text)
+	}
+}

@@ -1,0 +1,58 @@
+package gpud
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
+)
+
+func init() {
+	fake.Register("tick", 1, func(l fake.Launch) {
+		n := l.Globals["ticks"]
+		binary.LittleEndian.PutUint32(n, binary.LittleEndian.Uint32(n)+1)
+		copy(l.Args[0].Bytes, n)
+	})
+}
+
+// TestVariables: the variables of a program on a server are captured and restored,
+// and move with it, to another server and to the client's own machine.
+func TestVariables(t *testing.T) {
+	a, b := serve(t, Options{}), serve(t, Options{})
+	d := must(gpustate.Open(a.sel))(t)
+	q, out := must(d.Queue("q"))(t), must(d.Buffer("out", 4))(t)
+	p := must(d.Program("p", gpustate.Sources{OpenCL: "tick global ticks 4"}, ""))(t)
+	k := must(p.Kernel("tick"))(t)
+	ok(t, k.SetArgs(out))
+	tick := func(want uint32) {
+		t.Helper()
+		must(q.Launch(k, []int{1}, nil))(t)
+		got := make([]byte, 4)
+		ok(t, q.Read(out, 0, got))
+		if v := binary.LittleEndian.Uint32(got); v != want {
+			t.Fatalf("the variable is %d, want %d", v, want)
+		}
+	}
+	tick(1)
+	c := must(d.Capture(t.Context(), nil))(t)
+	tick(2)
+	ok(t, d.Restore(t.Context(), c.Record(), func(i int, dst []byte, off int64) error { return c.ReadAt(t.Context(), i, dst, off) }))
+	ok(t, c.Release())
+	tick(2)
+	ok(t, d.MigrateTo(t.Context(), b.sel))
+	tick(3)
+	ok(t, d.MigrateTo(t.Context(), gpustate.Select{Kind: "fake"}))
+	tick(4)
+	ok(t, d.MigrateTo(t.Context(), a.sel))
+	tick(5)
+	if used := a.Status().Devices[0].UsedBytes; used != 4 {
+		t.Errorf("%d bytes are counted, want those of the buffer", used)
+	}
+	_, err := d.Program("h", gpustate.Sources{OpenCL: "tick hidden"}, "")
+	if !errors.Is(err, gpustate.ErrHidden) {
+		t.Errorf("got %v, want ErrHidden", err)
+	}
+	ok(t, d.Close())
+}

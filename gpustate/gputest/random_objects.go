@@ -1,0 +1,229 @@
+package gputest
+
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+// memory is a buffer, a range of one, a shared or host buffer, or an image.
+type memory struct {
+	common
+	bytes  int
+	kind   int
+	parent *memory // of a range
+	off    int
+	want   []byte // a range's are its parent's
+	last   *gpustate.Event
+	lastQ  *queue
+
+	linear gpustate.Linear // all but host buffers and images
+	host   *gpustate.HostBuffer
+	image  *gpustate.Image
+	handle interface{ Release() error }
+}
+
+// Kinds of memory in random programs.
+const (
+	kindBuffer = iota
+	kindRange
+	kindShared
+	kindHost
+	kindImage
+)
+
+// base is the object that has the bytes.
+func (x *memory) base() *memory {
+	if x.parent != nil {
+		return x.parent
+	}
+	return x
+}
+
+func (x *memory) make(m *model) (err error) {
+	x.last, x.lastQ = nil, nil
+	switch x.kind {
+	case kindBuffer:
+		var b *gpustate.Buffer
+		b, err = m.dev.Buffer(x.name, x.bytes)
+		x.linear, x.handle = b, b
+	case kindRange:
+		var b *gpustate.Buffer
+		b, err = x.parent.linear.(*gpustate.Buffer).Sub(x.name, x.off, x.bytes)
+		x.linear, x.handle = b, b
+	case kindShared:
+		var s *gpustate.Shared
+		s, err = m.dev.Shared(x.name, x.bytes)
+		x.linear, x.handle = s, s
+	case kindHost:
+		x.host, err = m.dev.HostBuffer(x.name, x.bytes)
+		x.handle = x.host
+	default:
+		x.image, err = m.dev.Image(x.name, gpustate.ImageDesc{Width: x.bytes / 4 / 8, Height: 8,
+			Order: gpustate.ChannelRGBA, Type: gpustate.ChannelUint8})
+		x.handle = x.image
+	}
+	return err
+}
+
+func (x *memory) release() error { return x.handle.Release() }
+
+type program struct {
+	common
+	src gpustate.Sources
+	p   *gpustate.Program
+}
+
+func (p *program) make(m *model) (err error) {
+	p.p, err = m.dev.Program(p.name, p.src, "")
+	return err
+}
+
+func (p *program) release() error { return p.p.Release() }
+
+// program is the suite's, told from others by a comment; some have binary forms too,
+// which no device loads, so that it takes the source.
+func (m *model) program(name string) *program {
+	p := &program{src: Sources}
+	p.name = name
+	note := fmt.Sprint("\n// variant ", m.r.IntN(3))
+	p.src.OpenCL += note
+	p.src.CUDA += note
+	if m.r.IntN(4) == 0 {
+		p.src.PTX = []byte(".version 6.0\n.target sm_50\nthis is none\n")
+		p.src.IL = []byte("\x03\x02\x23\x07 and this is no SPIR-V")
+	}
+	return p
+}
+
+type kernel struct {
+	common
+	p    *program
+	args axpyArgs
+	k    *gpustate.Kernel
+}
+
+// axpyArgs are the arguments of axpy.
+type axpyArgs struct {
+	y, x *memory // nil: not set
+	a    float32
+	n    int32
+	// kept says that the device has them although the program may have released them:
+	// a rollback brought them back.
+	kept bool
+}
+
+// usable says whether a kernel can be launched with them.
+func (a *axpyArgs) usable() bool { return a.y != nil && (a.kept || a.y.alive && a.x.alive) }
+
+func (k *kernel) make(*model) (err error) {
+	if k.name != "" {
+		k.k, err = k.p.p.Kernel(k.name)
+	} else {
+		k.k, err = k.p.p.NewKernel("axpy")
+	}
+	return err
+}
+
+func (k *kernel) release() error { return k.k.Release() }
+
+type queue struct {
+	common
+	opt gpustate.QueueOptions
+	q   *gpustate.Queue
+}
+
+func (q *queue) make(m *model) (err error) {
+	q.q, err = m.dev.QueueWith(q.name, q.opt)
+	return err
+}
+
+func (q *queue) release() error { return q.q.Release() }
+
+type sampler struct {
+	common
+	s *gpustate.Sampler
+}
+
+func (s *sampler) make(m *model) (err error) {
+	s.s, err = m.dev.Sampler(s.name, gpustate.SamplerDesc{Addressing: gpustate.AddressEdge})
+	return err
+}
+
+func (s *sampler) release() error { return s.s.Release() }
+
+// create makes an object and gives memory its first contents.
+func (m *model) create(kind int) {
+	m.b.Helper()
+	x := &memory{bytes: 4 * (1 + m.r.IntN(3000))}
+	x.name = m.label()
+	switch kind {
+	case 0, 1, 2:
+	case 3:
+		x.bytes += 2 * gpustate.SubAlign
+	case 4:
+		if x = m.newRange(); x == nil {
+			return
+		}
+	case 5:
+		x.kind = kindShared
+		if m.r.IntN(8) == 0 {
+			x.bytes = 9<<20 + 12 // more than one piece of a transfer
+		}
+	case 6:
+		if x.kind = kindHost; m.r.IntN(2) == 0 {
+			if !m.dev.Info().Images {
+				return
+			}
+			x.kind, x.bytes = kindImage, 4*8*(1+m.r.IntN(30))
+		}
+	default:
+		m.createOther(kind)
+		return
+	}
+	if x.parent == nil {
+		x.want = make([]byte, x.bytes)
+	}
+	m.add(x)
+	if x.parent == nil {
+		m.fill(x, 0, x.bytes)
+	}
+}
+
+func (m *model) newRange() *memory {
+	for _, p := range find[*memory](m) {
+		if p.kind == kindBuffer && p.bytes >= 2*gpustate.SubAlign {
+			x := &memory{kind: kindRange, parent: p, off: gpustate.SubAlign * m.r.IntN(2)}
+			x.bytes = 4 * (1 + m.r.IntN(gpustate.SubAlign/4))
+			x.want, x.name = p.want[x.off:x.off+x.bytes], m.label()
+			return x
+		}
+	}
+	return nil
+}
+
+func (m *model) createOther(kind int) {
+	m.b.Helper()
+	switch kind {
+	case 7:
+		q := &queue{opt: gpustate.QueueOptions{OutOfOrder: m.r.IntN(2) == 0, Window: []int{0, 2, -1}[m.r.IntN(3)]}}
+		q.name = m.label()
+		m.add(q)
+	case 8:
+		p := m.program(m.label())
+		m.add(p)
+		k := &kernel{p: p}
+		if m.r.IntN(2) == 0 {
+			k.name = "axpy"
+		}
+		m.add(k)
+	default:
+		if m.r.IntN(4) == 0 && m.dev.Info().Images {
+			s := &sampler{}
+			s.name = m.label()
+			m.add(s)
+			return
+		}
+		m.add(&kernel{p: pick(m, find[*program](m))})
+	}
+}

@@ -1,0 +1,122 @@
+package gpustate
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+)
+
+// ErrIdentity: a restart could not tell which object is which, or has not.
+var ErrIdentity = errors.New("objects cannot be told apart")
+
+func (e *entry) key() key { return keyOf(&e.obj) }
+
+func keyOf(o *record.Object) key {
+	k := key{kind: o.Kind(), name: o.Name}
+	if o.Kernel != nil || isVariable(o) || o.Name == "" {
+		k.parent = o.Parent()
+	}
+	return k
+}
+
+// nameless is what messages call an object without a name: by its place among those
+// of its kind.
+func nameless(o *record.Object) string {
+	if o.Ordinal == 0 { // of a record that does not tell
+		return fmt.Sprintf("object %d", o.ID)
+	}
+	return fmt.Sprintf("#%d", o.Ordinal)
+}
+
+// find looks for an object to hand out: the one of that name or, without a name, a
+// restored one that was made in the same place in the order and that nobody has taken
+// yet. making is held.
+func (d *Device) find(o *record.Object) *entry {
+	k := keyOf(o)
+	if k.name != "" {
+		return d.names[k]
+	}
+	if d.spare == 0 {
+		return nil
+	}
+	for _, e := range d.list {
+		if !e.claimed && e.obj.Name == "" && e.obj.Ordinal == o.Ordinal && e.key() == k {
+			return e
+		}
+	}
+	return nil
+}
+
+// disown takes an object out of what the program can ask for; making is held.
+func (d *Device) disown(e *entry) {
+	e.released.Store(true)
+	if e.obj.Name == "" && !e.claimed {
+		d.spare--
+	}
+	e.claimed = true
+	if d.names[e.key()] == e {
+		delete(d.names, e.key())
+	}
+}
+
+// uncount forgets how many objects were made from one that is gone.
+func (d *Device) uncount(e *entry) {
+	switch {
+	case e.obj.Program != nil:
+		delete(d.made, key{kind: "kernel", parent: e.obj.ID})
+	case e.obj.Mem != nil && e.obj.Mem.Kind == driver.MemBuffer:
+		delete(d.made, key{kind: record.MemKindName(driver.MemSub), parent: e.obj.ID})
+	}
+}
+
+// distinct says whether a restart could tell all objects apart, and whether the
+// program has asked for what the last restore brought in the order of before. The
+// device is stopped.
+func (d *Device) distinct() error {
+	for _, e := range d.list {
+		if e.released.Load() && e.obj.Name != "" && d.names[e.key()] != nil {
+			return e.fail("capture", fmt.Errorf("it was released, what was made from it is in use, and another %s has its "+
+				"name: %w: release what was made from it, or use another name", e.obj.Kind(), ErrIdentity))
+		}
+	}
+	return d.ordered("capture")
+}
+
+// Ordered says whether the program, since a Restore, has asked for memory without a name
+// in the order of before: the error matches ErrIdentity and names an object that the
+// restore brought and that was passed over, so that the program works on an undefined
+// one instead. A capture asks too.
+func (d *Device) Ordered() error {
+	d.making.Lock()
+	defer d.making.Unlock()
+	return d.ordered("restore")
+}
+
+func (d *Device) ordered(op string) error {
+	for _, e := range d.list {
+		if !e.claimed && e.obj.Name == "" && e.obj.Mem.HasContents() {
+			if err := d.skipped(e); err != nil {
+				return e.fail(op, err)
+			}
+		}
+	}
+	return nil
+}
+
+// skipped finds an object that was made instead of asking for the restored one left:
+// before it in the order, but not there when left was captured.
+func (d *Device) skipped(left *entry) error {
+	k := left.key()
+	if left.obj.Ordinal <= d.made[k] {
+		return nil // the program had made it before the restore, and released it
+	}
+	for _, e := range d.list {
+		if e.claimed && !e.known && !e.released.Load() && e.obj.Name == "" && e.key() == k && e.obj.Ordinal < left.obj.Ordinal {
+			return fmt.Errorf("the restore brought it and nothing has asked for it, but %s %s, which was not there, is in use: "+
+				"objects without a name are made in the same order at each start: %w: give them names", e.obj.Kind(), e.name(), ErrIdentity)
+		}
+	}
+	return nil
+}

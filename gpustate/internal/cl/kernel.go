@@ -1,0 +1,138 @@
+package cl
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// kernel is a cl_kernel. NVIDIA's driver (580) has a fault that SetArg works around: an
+// argument that has once held an SVM pointer takes no buffer any more, and launches end
+// with CL_INVALID_KERNEL_ARGS. There a kernel remembers its arguments and is made anew
+// when a buffer follows a pointer.
+type kernel struct {
+	h    handle
+	args int
+
+	program handle // retained, to make the kernel anew; 0 on platforms that need not
+	name    string
+	held    []held
+	old     handle // the one before h: another goroutine may still ask about it
+}
+
+// held is an argument as it was set last.
+type held struct {
+	arg     driver.Arg
+	pointer bool // it has held an SVM pointer since the kernel was made
+}
+
+func (d *device) CreateKernel(p driver.Handle, name string) (driver.Handle, error) {
+	program := p.(*program).h
+	h, err := createKernel(program, name)
+	if err != nil {
+		return nil, err
+	}
+	k := &kernel{h: h, args: kernelArgs(h), name: name}
+	if d.pointersStick {
+		if err := retainProgram(program); err != nil {
+			return nil, errors.Join(err, releaseKernel(h))
+		}
+		k.program = program
+	}
+	return k, nil
+}
+
+func (d *device) ReleaseKernel(h driver.Handle) error {
+	k := h.(*kernel)
+	err := errors.Join(releaseKernel(k.h), k.releaseOld())
+	if k.program != 0 {
+		err = errors.Join(err, releaseProgram(k.program))
+	}
+	return err
+}
+
+func (k *kernel) releaseOld() error {
+	if k.old == 0 {
+		return nil
+	}
+	defer func() { k.old = 0 }()
+	return releaseKernel(k.old)
+}
+
+func (d *device) Args(k driver.Handle) (int, bool) { return k.(*kernel).args, true }
+
+func (d *device) SetArg(h driver.Handle, i int, a driver.Arg) error {
+	k := h.(*kernel)
+	if k.program == 0 {
+		return setArg(k.h, i, a)
+	}
+	pointer := a.Kind == driver.ArgMem && a.Handle.(*mem).svm
+	if i < len(k.held) && k.held[i].pointer && !pointer {
+		if err := d.renew(k, i); err != nil {
+			return err
+		}
+	}
+	if err := setArg(k.h, i, a); err != nil {
+		return err
+	}
+	for i >= len(k.held) {
+		k.held = append(k.held, held{})
+	}
+	o := &k.held[i]
+	a.Value = append(o.arg.Value[:0], a.Value...)
+	o.arg, o.pointer = a, o.pointer || pointer
+	return nil
+}
+
+func setArg(k handle, i int, a driver.Arg) error {
+	switch a.Kind {
+	case driver.ArgMem:
+		if m := a.Handle.(*mem); m.svm {
+			return setArgSVM(k, i, m.h)
+		} else {
+			return setArgHandle(k, i, m.h)
+		}
+	case driver.ArgSampler:
+		return setArgHandle(k, i, a.Handle.(handle))
+	case driver.ArgLocal:
+		return setArgBytes(k, i, a.Local, nil)
+	}
+	return setArgBytes(k, i, len(a.Value), a.Value)
+}
+
+// renew makes the kernel anew, with the arguments that it has but the one that is to be
+// set next. Those that were released are not set; neither is a launch with them possible.
+func (d *device) renew(k *kernel, but int) error {
+	h, err := createKernel(k.program, k.name)
+	if err != nil {
+		return err
+	}
+	next := slices.Clone(k.held)
+	for i := range next {
+		a := &next[i].arg
+		if i == but || a.Kind == driver.ArgNone || !d.lives(a) {
+			next[i] = held{}
+			continue
+		}
+		if err := setArg(h, i, *a); err != nil {
+			return errors.Join(err, releaseKernel(h))
+		}
+		next[i].pointer = a.Kind == driver.ArgMem && a.Handle.(*mem).svm
+	}
+	err = k.releaseOld()
+	k.old, k.h, k.held = k.h, h, next
+	return err
+}
+
+// lives says whether the object of an argument, if it has one, is still there.
+func (d *device) lives(a *driver.Arg) bool {
+	switch a.Kind {
+	case driver.ArgMem:
+		return !a.Handle.(*mem).gone.Load()
+	case driver.ArgSampler:
+		_, ok := d.samplers.Load(a.Handle)
+		return ok
+	}
+	return true
+}

@@ -1,0 +1,91 @@
+package cl
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// poclDevice is a device of PoCL, which `make setup` installs, with a queue.
+func poclDevice(t *testing.T) (*device, driver.Handle) {
+	t.Helper()
+	infos, err := System.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range infos {
+		if i.Platform != "Portable Computing Language" {
+			continue
+		}
+		d, err := System.Open(i.Index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := d.CreateQueue(driver.QueueDesc{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := firstError(d.ReleaseQueue(q), d.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+		return d.(*device), q
+	}
+	t.Fatalf("PoCL is not installed: make setup")
+	return nil, nil
+}
+
+func create(t *testing.T, d *device, m driver.MemDesc) driver.Handle {
+	t.Helper()
+	h, err := d.CreateMem(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.ReleaseMem(h); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// TestCopyOfShared: a copy from or to shared memory moves the bytes, and one that
+// the other object refuses is an error.
+func TestCopyOfShared(t *testing.T) {
+	d, q := poclDevice(t)
+	if !d.info.Shared {
+		t.Fatal("PoCL has no SVM")
+	}
+	const n = 4096
+	from := create(t, d, driver.MemDesc{Kind: driver.MemShared, Bytes: n})
+	to := create(t, d, driver.MemDesc{Kind: driver.MemShared, Bytes: n})
+	buffer := create(t, d, driver.MemDesc{Kind: driver.MemBuffer, Bytes: n})
+	small := create(t, d, driver.MemDesc{Kind: driver.MemBuffer, Bytes: n / 4})
+	want, got := bytes.Repeat([]byte("abcdefg!"), n/8), make([]byte, n)
+	if _, err := d.Write(q, from, 0, want, true, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, dst := range []driver.Handle{to, buffer} {
+		if _, err := d.Copy(q, dst, 8, from, 0, n-8, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Read(q, dst, 8, got[:n-8], true, nil); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got[:n-8], want[:n-8]) {
+			t.Error("the copy has other bytes")
+		}
+	}
+	if _, err := d.Copy(q, small, 0, from, 0, n, nil); err == nil {
+		t.Error("a copy from shared memory that the buffer has no room for succeeded")
+	}
+	if _, err := d.Copy(q, from, 0, small, 0, n, nil); err == nil {
+		t.Error("a copy of more than the buffer has into shared memory succeeded")
+	}
+	// the failed copies left nothing mapped
+	if from.(*mem).mapped != 0 {
+		t.Error("the shared memory is still mapped after a copy that failed")
+	}
+}

@@ -1,0 +1,116 @@
+package cuda
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// inside is what the image of a module tells: the driver lists neither a
+// module's variables nor, before CUDA 12.4, the parameters of its kernels.
+type inside struct {
+	variables []string         // that kernels can write, by the driver's name for them
+	params    map[string][]int // bytes of each kernel's parameters
+	heap      bool             // kernels allocate memory on the device
+	sealed    bool             // the image is of a form that cannot be looked into
+}
+
+// look reads an image: PTX, a cubin, or a fatbin with some of both.
+func look(image []byte) inside {
+	in := inside{params: map[string][]int{}}
+	switch {
+	case bytes.HasPrefix(image, []byte("\x7fELF")):
+		in.cubin(image)
+	case len(image) >= 4 && binary.LittleEndian.Uint32(image) == fatMagic:
+		in.fatbin(image)
+	case bytes.Contains(image, []byte(".version")):
+		in.ptx(string(image))
+	default:
+		in.sealed = true
+	}
+	slices.Sort(in.variables)
+	in.variables = slices.Compact(in.variables)
+	return in
+}
+
+// A fatbin is a header and entries: PTX (1) or a cubin (2), maybe compressed.
+const (
+	fatMagic       = 0xBA55ED50
+	fatHeaderBytes = 16
+	fatEntryBytes  = 16 // of an entry's header, as far as it is read here
+)
+
+// fatbin looks into all entries: the driver takes one of them.
+func (in *inside) fatbin(b []byte) {
+	if len(b) < fatHeaderBytes {
+		in.sealed = true
+		return
+	}
+	header, size := uint64(binary.LittleEndian.Uint16(b[6:])), binary.LittleEndian.Uint64(b[8:])
+	if header < fatHeaderBytes || header > uint64(len(b)) || size > uint64(len(b))-header {
+		in.sealed = true
+		return
+	}
+	b = b[header : header+size]
+	for len(b) >= fatEntryBytes && !in.sealed {
+		head, body := uint64(binary.LittleEndian.Uint32(b[4:])), binary.LittleEndian.Uint64(b[8:])
+		if head < fatEntryBytes || head > uint64(len(b)) || body > uint64(len(b))-head {
+			in.sealed = true
+			return
+		}
+		switch entry := b[head : head+body]; {
+		case bytes.HasPrefix(entry, []byte("\x7fELF")):
+			in.cubin(entry)
+		case bytes.Contains(entry, []byte(".version")) && bytes.Contains(entry, []byte(".target")):
+			in.ptx(string(bytes.TrimRight(entry, "\x00")))
+		default: // compressed
+			in.sealed = true
+		}
+		b = b[head+body:]
+	}
+}
+
+// ours says whether a variable is one of the program. Compilers add constants,
+// such as the texts of printf.
+func ours(name string) bool {
+	return name != "" && name[0] != '$' && !bytes.HasPrefix([]byte(name), []byte("__unnamed_"))
+}
+
+// Globals lists the module's variables that kernels can write: __device__ and
+// __managed__. A __constant__ one is in the source and kernels cannot write it.
+func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
+	p := h.(*program)
+	in := look(p.image)
+	switch {
+	case in.sealed:
+		return nil, fmt.Errorf("the binary cannot be searched for __device__ variables: bring PTX, a cubin, "+
+			"or a fatbin made with --no-compress: %w", driver.ErrHidden)
+	case in.heap:
+		return nil, fmt.Errorf("its kernels allocate memory on the device, with malloc or new: %w", driver.ErrHidden)
+	}
+	var list []driver.Global
+	for _, name := range in.variables {
+		_, bytes, err := moduleGlobal(d.ctx, p.mod, name)
+		if err != nil {
+			return nil, fmt.Errorf("variable %q cannot be reached (%v): %w", name, err, driver.ErrHidden)
+		}
+		if bytes > 0 {
+			list = append(list, driver.Global{Name: name, Bytes: bytes})
+		}
+	}
+	return list, nil
+}
+
+// createGlobal finds a variable of a module.
+func (d *device) createGlobal(o *mem, m driver.MemDesc) error {
+	p, bytes, err := moduleGlobal(d.ctx, m.Parent.(*program).mod, m.Name)
+	if err == nil && bytes != m.Bytes {
+		err = &driver.CallError{Call: "cuModuleGetGlobal", Code: invalidValue,
+			Text: fmt.Sprintf("variable %q has %d bytes, %d wanted", m.Name, bytes, m.Bytes)}
+	}
+	o.p = p
+	return err
+}

@@ -1,0 +1,76 @@
+package gpustate
+
+import "context"
+
+// Mark is a device as it was before a Restore: Undo takes back what was restored
+// since. Release it.
+type Mark struct {
+	d      *Device
+	record []byte
+	before *Capture // nil: no command had been given to the device, so there were no contents to keep
+}
+
+// Mark notes the state of the device. It costs little while the program has given
+// the device no command, as is usual before a Restore; after that it is a Capture,
+// with alloc for the memory on the host.
+func (d *Device) Mark(ctx context.Context, alloc func(bytes int) []byte) (*Mark, error) {
+	if err := d.stop(ctx); err != nil {
+		return nil, err
+	}
+	m := &Mark{d: d, record: d.record().Encode()}
+	untouched := d.untouched()
+	d.start()
+	if untouched {
+		return m, nil
+	}
+	c, err := d.capture(ctx, alloc, func(*Device) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	m.before, m.record = c, c.Record()
+	return m, nil
+}
+
+// untouched says that nothing has written to the device's memory: no command was
+// given to it, and nothing that might have had one was released. The device is
+// stopped.
+func (d *Device) untouched() bool {
+	if int(d.nextID) != len(d.list) {
+		return false
+	}
+	for _, e := range d.list {
+		switch o := e.owner.(type) {
+		case *Queue:
+			if o.used {
+				return false
+			}
+		case *HostBuffer, *Shared: // the host writes to them without a command
+			return false
+		}
+		if isVariable(&e.obj) { // it may begin with another value than zero
+			return false
+		}
+	}
+	return true
+}
+
+// Undo makes the device what it was at the mark: objects that a Restore has made
+// since are gone, the others have their bytes and arguments of before. Memory that
+// nothing had written to is zero.
+func (m *Mark) Undo(ctx context.Context) error {
+	return m.d.Restore(ctx, m.record, func(i int, dst []byte, off int64) error {
+		if m.before == nil {
+			clear(dst)
+			return nil
+		}
+		return m.before.ReadAt(ctx, i, dst, off)
+	})
+}
+
+// Release gives the mark's memory back.
+func (m *Mark) Release() error {
+	if m == nil || m.before == nil {
+		return nil
+	}
+	return m.before.Release()
+}

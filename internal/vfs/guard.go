@@ -1,0 +1,212 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrUnsafe marks a file or directory that is refused for what it is, or for
+// who could have changed it.
+var ErrUnsafe = errors.New("refused")
+
+// UnsafeError says which file or directory is refused, and why. It matches
+// ErrUnsafe.
+type UnsafeError struct {
+	Path    string
+	Why     string
+	Foreign bool // OS.AllowForeign would accept it
+}
+
+func (e *UnsafeError) Error() string {
+	s := e.Path + " is refused: " + e.Why
+	if e.Foreign {
+		s += "; if you trust them all the same, set HOLDFAST_ALLOW_FOREIGN=true"
+	}
+	return s
+}
+
+// Is makes errors.Is(err, ErrUnsafe) true.
+func (e *UnsafeError) Is(target error) bool { return target == ErrUnsafe }
+
+// safeFlags open what a directory of checkpoints holds: a FIFO is not waited
+// for, and a link is not followed.
+const safeFlags = unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC
+
+// openRegular opens an existing regular file and nothing else.
+func (o OS) openRegular(name string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(name, flags|safeFlags, 0)
+	if err != nil {
+		if why := notRegular(name); why != "" {
+			return nil, &UnsafeError{Path: name, Why: why}
+		}
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		err = o.checkFile(name, info)
+	}
+	if err == nil {
+		// Reads of a regular file may wait, as for a file that has to come from tape.
+		_, err = unix.FcntlInt(f.Fd(), unix.F_SETFL, flags)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// notRegular says what a name is that could not be opened; "" for a regular file
+// and for what is not there.
+func notRegular(name string) string {
+	info, err := os.Lstat(name)
+	if err != nil || info.Mode().IsRegular() {
+		return ""
+	}
+	return kindText(info.Mode()) + " stands where a file should be"
+}
+
+// kindText names a kind of file.
+func kindText(m fs.FileMode) string {
+	switch m.Type() {
+	case fs.ModeDir:
+		return "a directory"
+	case fs.ModeSymlink:
+		return "a symbolic link"
+	case fs.ModeNamedPipe:
+		return "a FIFO"
+	case fs.ModeSocket:
+		return "a socket"
+	case 0:
+		return "a file"
+	}
+	return "a device"
+}
+
+func (o OS) checkFile(name string, info fs.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return &UnsafeError{Path: name, Why: kindText(info.Mode()) + " stands where a file should be"}
+	}
+	return o.checkOwner(name, info)
+}
+
+// checkOwner refuses what somebody else could have written. Root could have
+// written anything, so root is nobody else.
+func (o OS) checkOwner(name string, info fs.FileInfo) error {
+	uid := info.Sys().(*syscall.Stat_t).Uid
+	switch {
+	case o.AllowForeign:
+		return nil
+	case uid != 0 && uid != uint32(os.Geteuid()):
+		return &UnsafeError{Path: name, Foreign: true,
+			Why: fmt.Sprintf("it belongs to user %s and you are user %s", userName(uid), userName(uint32(os.Geteuid())))}
+	case info.Mode().Perm()&0o022 != 0 && !sticky(info):
+		return &UnsafeError{Path: name, Foreign: true,
+			Why: fmt.Sprintf("other users may write to it (mode %04o; chmod go-w takes that away)", info.Mode().Perm())}
+	}
+	return nil
+}
+
+// sticky says whether a directory is one where everybody may make things and nobody can
+// take away or rename another's, as /tmp is and scratch directories are.
+func sticky(info fs.FileInfo) bool { return info.IsDir() && info.Mode()&fs.ModeSticky != 0 }
+
+func userName(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return id
+}
+
+// CheckDir says why a directory must not be used: it is something else, or
+// other users own it or may write to it. With link a symbolic link to a
+// directory is accepted where only this user or root can have made it.
+func (o OS) CheckDir(name string, link bool) error {
+	info, err := os.Lstat(name)
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() == fs.ModeSymlink {
+		if !link {
+			return &UnsafeError{Path: name, Why: "a symbolic link stands where a directory should be"}
+		}
+		if err := o.checkLink(name, info); err != nil {
+			return err
+		}
+		if info, err = os.Stat(name); err != nil {
+			return err
+		}
+	}
+	if !info.IsDir() {
+		return &fs.PathError{Op: "open", Path: name, Err: unix.ENOTDIR}
+	}
+	return o.checkOwner(name, info)
+}
+
+// checkLink refuses a link to a directory that others may have put there.
+func (o OS) checkLink(name string, info fs.FileInfo) error {
+	if o.AllowForeign {
+		return nil
+	}
+	uid := info.Sys().(*syscall.Stat_t).Uid
+	if uid != 0 && uid != uint32(os.Geteuid()) {
+		return &UnsafeError{Path: name, Foreign: true, Why: "it is a symbolic link of user " + userName(uid)}
+	}
+	parent, err := os.Stat(filepath.Dir(filepath.Clean(name)))
+	if err != nil {
+		return err
+	}
+	if parent.Mode().Perm()&0o022 != 0 && !sticky(parent) {
+		return &UnsafeError{Path: name, Foreign: true, Why: "it is a symbolic link in a directory that other users may write to"}
+	}
+	return nil
+}
+
+// openDir opens a directory for listing or syncing, and nothing else.
+func openDir(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+}
+
+// Sharing says who besides the owner may read what is made.
+type Sharing int
+
+// Kinds of sharing. Nobody but the owner may ever write.
+const (
+	Private Sharing = iota // nobody
+	Group                  // the group
+	World                  // everybody
+)
+
+func (s Sharing) file() fs.FileMode { return [...]fs.FileMode{0o600, 0o640, 0o644}[s] }
+func (s Sharing) dir() fs.FileMode  { return [...]fs.FileMode{0o700, 0o750, 0o755}[s] }
+
+// ParseSharing reads "private", "group" or "world"; "" is private.
+func ParseSharing(text string) (Sharing, error) {
+	switch text {
+	case "", "private":
+		return Private, nil
+	case "group":
+		return Group, nil
+	case "world":
+		return World, nil
+	}
+	return Private, fmt.Errorf("%q is not private, group or world", text)
+}
+
+// ReadFile reads a small regular file of at most limit bytes.
+func (o OS) ReadFile(name string, limit int64) ([]byte, error) {
+	f, err := o.openRegular(name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	b, err := readAtMost(f, limit)
+	return b, errors.Join(err, f.Close())
+}

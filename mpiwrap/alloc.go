@@ -1,0 +1,37 @@
+package mpiwrap
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Alloc returns n zeroed values in page-aligned memory outside of Go's heap. The
+// process never gives it back, so its pages stay the same for as long as it lives: it
+// is safe with every network card and library, also for memory that a program
+// registers with a device itself. Allocate once and keep it. Local.
+//
+// It fails with ErrLength for a negative n, ErrTooLarge for more than can be addressed, or
+// as mmap does.
+func Alloc[T Scalar](n int) ([]T, error) {
+	var zero T
+	size := int(unsafe.Sizeof(zero))
+	fail := func(err error) ([]T, error) {
+		return nil, &Error{Call: "Alloc", Peer: NoPeer, Tag: NoTag, Err: err, Text: fmt.Sprintf("%d values of %d bytes", n, size)}
+	}
+	switch {
+	case n < 0:
+		return fail(ErrLength)
+	case n > math.MaxInt/size:
+		return fail(ErrTooLarge)
+	case n == 0:
+		return []T{}, nil
+	}
+	b, err := unix.Mmap(-1, 0, n*size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return fail(err)
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n), nil
+}

@@ -1,0 +1,232 @@
+package mpiwrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
+)
+
+// TestFreedThings: what was protected and is freed at the checkpoint is freed after a
+// restart, and may be freed again as the program goes its way to the end.
+func TestFreedThings(t *testing.T) {
+	for _, n := range []int{0, 1, 21} { // bytes of the window
+		var win, req, persistent, mail []byte
+		if err := ranks(1, func(w *Comm) error {
+			x, err := WinAllocate[int8](w, n)
+			if err != nil {
+				return err
+			}
+			r := NewRequest(w, []int{0})
+			p, err := RecvInit(w, []int{0}, 0, 1)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(Start(p), Send(w, []int{1}, 0, 1), WaitAll(p), x.Free(), r.Free(), p.Free()); err != nil {
+				return err
+			}
+			if _, err := w.Endpoint().Settle(context.Background()); err != nil {
+				return err
+			}
+			var errs [4]error
+			win, errs[0] = x.MarshalBinary()
+			req, errs[1] = r.MarshalBinary()
+			persistent, errs[2] = p.MarshalBinary()
+			mail, errs[3] = w.Endpoint().SaveMailbox()
+			return errors.Join(errs[:]...)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := ranks(1, func(w *Comm) error {
+			x, err := WinAllocate[int8](w, n)
+			if err != nil {
+				return err
+			}
+			r := NewRequest(w, []int{0})
+			p, err := RecvInit(w, []int{0}, 0, 1)
+			if err := errors.Join(err, x.UnmarshalBinary(win), r.UnmarshalBinary(req), p.UnmarshalBinary(persistent), w.Endpoint().LoadMailbox(mail)); err != nil {
+				return err
+			}
+			for _, err := range []error{x.Fence(), x.Put(0, 0, nil), x.Lock(0, true)} {
+				if !errors.Is(err, ErrFreed) {
+					return fmt.Errorf("the window: got %w, want ErrFreed", err)
+				}
+			}
+			if again, err := x.MarshalBinary(); !slices.Equal(again, win) || x.Memory() != nil {
+				return fmt.Errorf("the next checkpoint has %q: %w", again, err)
+			}
+			for _, err := range []error{r.Irecv(0, 1), Start(p)} {
+				if !errors.Is(err, ErrRequest) {
+					return fmt.Errorf("a request: got %w, want ErrRequest", err)
+				}
+			}
+			return errors.Join(x.Free(), r.Free(), p.Free())
+		}); err != nil {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}
+
+// TestWrongRequest: the error says what is wrong with the request.
+func TestWrongRequest(t *testing.T) {
+	if err := ranks(1, func(w *Comm) error {
+		rec, err := NewRequest(w, make([]int, 2)).MarshalBinary()
+		if err != nil {
+			return err
+		}
+		err = NewRequest(w, make([]int, 3)).UnmarshalBinary(rec)
+		if !errors.Is(err, ErrMismatch) || strings.Contains(err.Error(), "communicator") || !strings.Contains(err.Error(), "had 16 bytes, this one has 24") {
+			t.Errorf("got %v", err)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// ending is a driver that notes what is freed before MPI ends, and on which thread.
+type ending struct {
+	driver.Driver
+	freed  int
+	at     int // windows freed when Finalize came
+	thread int
+}
+
+func (e *ending) WinFree(h driver.Handle) error { e.freed++; return e.Driver.WinFree(h) }
+func (e *ending) Finalize() error {
+	e.at, e.thread = e.freed, unix.Gettid()
+	return e.Driver.Finalize()
+}
+
+// TestFinalizeFreesWindows that the program has left, those with open epochs too.
+func TestFinalizeFreesWindows(t *testing.T) {
+	world := sim.New(2, sim.Options{})
+	drivers := []*ending{{Driver: world.Rank(0)}, {Driver: world.Rank(1)}}
+	done := make(chan error, 2)
+	for _, d := range drivers {
+		go func() {
+			done <- func() error {
+				w, err := newWorld(d)
+				if err != nil {
+					return err
+				}
+				for i := range 3 {
+					x, err := WinAllocate[int](w, 1)
+					if err != nil {
+						return err
+					}
+					switch i {
+					case 0:
+						err = x.LockAll()
+					case 1:
+						err = x.Lock(w.Rank(), false)
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return w.finalize(0)
+			}()
+		}()
+	}
+	if err := errors.Join(<-done, <-done); err != nil || drivers[0].at != 3 || drivers[1].at != 3 {
+		t.Errorf("%d and %d windows were freed, want 3: %v", drivers[0].at, drivers[1].at, err)
+	}
+}
+
+// TestFinalizeOnTheThreadOfInit, whichever thread the program is on.
+func TestFinalizeOnTheThreadOfInit(t *testing.T) {
+	d := &ending{Driver: sim.New(1, sim.Options{}).Rank(0)}
+	begin := 0
+	th := newThread()
+	th.do(func() { begin = unix.Gettid() })
+	w, err := newWorld(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.st.thread = th
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := w.finalize(0); err != nil || d.thread != begin || begin == unix.Gettid() {
+		t.Errorf("began on thread %d, ended on %d, the program is on %d: %v", begin, d.thread, unix.Gettid(), err)
+	}
+}
+
+// TestFlushUnpins: inside one long LockAll epoch, buffers are held until the accesses
+// to their target are flushed, and no longer.
+func TestFlushUnpins(t *testing.T) {
+	world := sim.New(2, sim.Options{})
+	ready, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		w, err := Over(pinning{world.Rank(1)}, nil)
+		if err == nil {
+			_, err = WinAllocate[int](w, 1)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		<-ready
+	}()
+	w, err := Over(pinning{world.Rank(0)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := WinAllocate[int](w, 1)
+	if err := errors.Join(err, x.LockAll()); err != nil {
+		t.Fatal(err)
+	}
+	held := func() int { return len(x.w.pins) }
+	put := func() { err = errors.Join(err, x.Put(0, 0, []int{1}), x.Put(1, 0, []int{1})) }
+	for _, k := range []struct {
+		flush func() error
+		left  int
+	}{
+		{func() error { return x.Flush(1) }, 1}, {func() error { return x.FlushLocal(0) }, 0},
+		{x.FlushAll, 0}, {x.UnlockAll, 0},
+	} {
+		if k.left == 1 || held() == 0 {
+			put()
+		}
+		if err := errors.Join(err, k.flush()); err != nil || held() != k.left {
+			t.Errorf("buffers for %d targets are held, want %d: %v", held(), k.left, err)
+		}
+	}
+	close(ready)
+	<-done
+}
+
+// TestForeignCalls builds libraries that call MPI by themselves.
+func TestForeignCalls(t *testing.T) {
+	dir := t.TempDir()
+	for _, cc := range []string{"mpicc.openmpi", "mpicc.mpich"} {
+		for calls, source := range map[string]string{
+			"MPI_Iallreduce MPI_Isend": "#include <mpi.h>\nint f(void *b, MPI_Request *r) { int n; MPI_Comm_rank(MPI_COMM_WORLD, &n); MPI_Iallreduce(b, b, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, r); return MPI_Isend(b, 1, MPI_INT, n, 0, MPI_COMM_WORLD, r); }",
+			"":                         "#include <mpi.h>\nint f(void) { int n; return MPI_Comm_rank(MPI_COMM_WORLD, &n); }",
+		} {
+			lib := filepath.Join(dir, "libuser.so")
+			cmd := exec.Command(cc, "-shared", "-fPIC", "-x", "c", "-o", lib, "-")
+			cmd.Stdin = strings.NewReader(source)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", cc, err, out)
+			}
+			if got := strings.Join(mpiCalls(lib), " "); got != calls {
+				t.Errorf("%s: got %q, want %q", cc, got, calls)
+			}
+		}
+	}
+	maps := "7f00-7f01 r-xp 00000000 08:01 12 /usr/lib/libuser.so\n7f01-7f02 rw-p 00000000 08:01 12 /usr/lib/libuser.so\n7f03-7f04 r-xp 0 00:00 0 [vdso]\n7f05-7f06 r-xp 00000000 08:01 12 /usr/lib/libuser.so\n"
+	if got := mappedObjects(strings.NewReader(maps)); len(got) != 1 || got[0] != "/usr/lib/libuser.so" {
+		t.Errorf("mapped objects: %v", got)
+	}
+}

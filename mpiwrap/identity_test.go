@@ -1,0 +1,350 @@
+package mpiwrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
+)
+
+// ranks runs f on n simulated ranks and joins the errors.
+func ranks(n int, f func(w *Comm) error) error {
+	world := sim.New(n, sim.Options{})
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			defer world.Finish(i)
+			c, err := Over(world.Rank(i), nil)
+			if err == nil {
+				err = f(c)
+			}
+			if err != nil {
+				errs[i] = fmt.Errorf("rank %d: %w", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func dupHalo(w *Comm) (*Comm, error)    { return w.Dup() }
+func dupControl(w *Comm) (*Comm, error) { return w.Dup() }
+func dupHelper(w *Comm) (*Comm, error)  { return w.Dup() }
+func helpedHalo(w *Comm) (*Comm, error) {
+	c, err := dupHelper(w)
+	return c, err
+}
+func helpedControl(w *Comm) (*Comm, error) {
+	c, err := dupHelper(w)
+	return c, err
+}
+func groupOne(w *Comm) (*Comm, error) { return w.CreateGroup([]int{0, 1}, 4) }
+func groupTwo(w *Comm) (*Comm, error) { return w.CreateGroup([]int{0, 1}, 4) }
+
+type maker = func(w *Comm) (*Comm, error)
+
+// mailed runs makers in order, sends the number of each maker over what it made, from
+// rank 0 to rank 1, and returns the records. edit may change what rank 1's says.
+func mailed(t *testing.T, edit func(r *record), makers ...maker) [][]byte {
+	t.Helper()
+	recs := make([][]byte, 2)
+	if err := ranks(2, func(w *Comm) error {
+		for i, mk := range makers {
+			c, err := mk(w)
+			if err == nil && w.Rank() == 0 {
+				err = Send(c, []int{i}, 1, 5)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if _, err := w.Endpoint().Settle(context.Background()); err != nil {
+			return err
+		}
+		b, err := w.Endpoint().SaveMailbox()
+		if err == nil && edit != nil {
+			var r record
+			if err = r.decode(b); err == nil {
+				edit(&r)
+				b, err = r.encode()
+			}
+		}
+		recs[w.Rank()] = b
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return recs
+}
+
+// TestSwappedCommunicators: communicators that are made in another order than before,
+// or by others that were not there, never get messages that wait for another.
+func TestSwappedCommunicators(t *testing.T) {
+	rebuilt := func(r *record) { // other lines, another build
+		r.Build = "other"
+		for i := range r.Comms {
+			for k, p := range r.Comms[i].How.Path {
+				r.Comms[i].How.Path[k] = p + "7"
+			}
+		}
+	}
+	cases := []struct {
+		name   string
+		edit   func(*record)
+		before []maker
+		now    []maker
+		wrong  bool
+	}{
+		{"as before", nil, []maker{dupHalo, dupControl}, []maker{dupHalo, dupControl}, false},
+		{"swapped", nil, []maker{dupHalo, dupControl}, []maker{dupControl, dupHalo}, true},
+		{"swapped through a helper", nil, []maker{helpedHalo, helpedControl}, []maker{helpedControl, helpedHalo}, true},
+		{"through a helper", nil, []maker{helpedHalo, helpedControl}, []maker{helpedHalo, helpedControl}, false},
+		{"a helper called elsewhere", nil, []maker{helpedHalo}, []maker{helpedControl}, false},
+		{"a temporary one", nil, []maker{dupHalo}, []maker{dupControl, dupHalo}, true},
+		{"groups as before", nil, []maker{groupOne, groupTwo}, []maker{groupOne, groupTwo}, false},
+		{"groups swapped", nil, []maker{groupOne, groupTwo}, []maker{groupTwo, groupOne}, true},
+		{"rebuilt", rebuilt, []maker{dupHalo, dupControl}, []maker{dupHalo, dupControl}, false},
+		{"rebuilt and swapped", rebuilt, []maker{dupHalo, dupControl}, []maker{dupControl, dupHalo}, true},
+		{"rebuilt, through a helper", rebuilt, []maker{helpedHalo, helpedControl}, []maker{helpedHalo, helpedControl}, false},
+		{"rebuilt and swapped through a helper", rebuilt, []maker{helpedHalo, helpedControl}, []maker{helpedControl, helpedHalo}, true},
+		{"rebuilt and a temporary one", rebuilt, []maker{dupHalo}, []maker{dupControl, dupHalo}, true},
+		{"rebuilt, in one function", rebuilt, []maker{dupHalo, dupHalo}, []maker{dupHalo, dupHalo}, false},
+	}
+	for _, k := range cases {
+		recs := mailed(t, k.edit, k.before...)
+		for _, early := range []bool{false, true} { // before or after Restore
+			t.Run(fmt.Sprintf("%s/early %v", k.name, early), func(t *testing.T) {
+				err := ranks(2, func(w *Comm) error {
+					if !early {
+						if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+							return err
+						}
+					}
+					var made []*Comm
+					for _, mk := range k.now {
+						c, err := mk(w)
+						if err != nil {
+							return err
+						}
+						made = append(made, c)
+					}
+					if early {
+						if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+							return err
+						}
+					}
+					if w.Rank() == 0 {
+						return nil
+					}
+					for i, c := range made {
+						got := []int{0}
+						if _, err := Recv(c, got, 0, 5); err != nil {
+							return err
+						}
+						if got[0] != i {
+							t.Errorf("communicator %d got the message of %d", i, got[0])
+						}
+					}
+					return nil
+				})
+				switch {
+				case !k.wrong && err != nil:
+					t.Error(err)
+				case k.wrong && (!errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), "identity_test.go:")):
+					t.Errorf("got %v, want ErrMismatch with the places", err)
+				}
+			})
+		}
+	}
+}
+
+// TestNoMailNoRefusal: what nobody waits for may be made elsewhere.
+func TestNoMailNoRefusal(t *testing.T) {
+	recs := mailed(t, func(r *record) { r.Boxes = nil }, dupHalo)
+	if err := ranks(2, func(w *Comm) error {
+		if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+			return err
+		}
+		_, err := dupControl(w)
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTemporaryBetween: a communicator that is made elsewhere counts as new where nothing
+// waits for the one whose turn it is, and is found again at the restart after next.
+func TestTemporaryBetween(t *testing.T) {
+	recs := mailed(t, func(r *record) { r.Boxes = r.Boxes[:min(len(r.Boxes), 0)] }, dupHalo)
+	for life := range 2 {
+		next := make([][]byte, 2)
+		if err := ranks(2, func(w *Comm) error {
+			if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+				return err
+			}
+			if life == 0 {
+				tmp, err := dupControl(w)
+				if err != nil {
+					return err
+				}
+				if err := tmp.Free(); err != nil {
+					return err
+				}
+			}
+			c, err := dupHelper(w)
+			if err != nil {
+				return err
+			}
+			got := []int{-1}
+			if n, _ := w.Endpoint().Mailbox(); n > 0 {
+				if _, err := Recv(c, got, 0, 5); err != nil || got[0] != 9 {
+					return fmt.Errorf("got %v: %w", got, err)
+				}
+			}
+			if w.Rank() == 0 {
+				if err := Send(c, []int{9}, 1, 5); err != nil {
+					return err
+				}
+			}
+			if _, err := w.Endpoint().Settle(context.Background()); err != nil {
+				return err
+			}
+			next[w.Rank()], err = w.Endpoint().SaveMailbox()
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		recs = next
+	}
+	if err := ranks(2, func(w *Comm) error {
+		if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+			return err
+		}
+		_, err := dupControl(w)
+		return err
+	}); !errors.Is(err, ErrMismatch) {
+		t.Errorf("made elsewhere, with messages waiting: got %v, want ErrMismatch", err)
+	}
+}
+
+// TestRanksMakeThemInDifferentOrders: each rank would wait for the other on another
+// communicator.
+func TestRanksMakeThemInDifferentOrders(t *testing.T) {
+	err := ranks(3, func(w *Comm) error {
+		order := []maker{dupHalo, dupControl}
+		if w.Rank() == 1 {
+			order = []maker{dupControl, dupHalo}
+		}
+		for _, mk := range order {
+			if _, err := mk(w); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if !errors.Is(err, ErrMismatch) || strings.Count(err.Error(), "rank 1: Dup at identity_test.go") != 3 {
+		t.Errorf("got %v, want ErrMismatch on all ranks, with the places", err)
+	}
+	// Roles with calls of their own are no swap.
+	if err := ranks(3, func(w *Comm) error {
+		for range 20 {
+			mk := dupHalo
+			if w.Rank() == 1 {
+				mk = dupControl
+			}
+			if _, err := mk(w); err != nil {
+				return err
+			}
+		}
+		_, err := helpedHalo(w)
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGroupsHaveNamesOfTheirOwn: groups with the same leader and tag, of different
+// members or of the same members in another order, keep their messages apart.
+func TestGroupsHaveNamesOfTheirOwn(t *testing.T) {
+	lists := [][]int{{0, 1}, {0, 2}, {0, 1, 2}, {0, 2, 1}}
+	each := func(w *Comm, do func(i int, g *Comm) error) error {
+		for i, l := range lists {
+			if !contains(l, w.Rank()) {
+				continue
+			}
+			g, err := w.CreateGroup(l, 0)
+			if err == nil {
+				err = do(i, g)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var names sync.Map
+	recs := make([][]byte, 3)
+	if err := ranks(3, func(w *Comm) error {
+		err := each(w, func(i int, g *Comm) error {
+			if other, there := names.LoadOrStore(g.Name(), i); there && other != i {
+				t.Errorf("%s is the name of %v and %v", g.Name(), lists[other.(int)], lists[i])
+			}
+			if w.Rank() == 0 {
+				return nil
+			}
+			return Send(g, []int{i}, 0, 3)
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := w.Endpoint().Settle(context.Background()); err != nil {
+			return err
+		}
+		recs[w.Rank()], err = w.Endpoint().SaveMailbox()
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ranks(3, func(w *Comm) error {
+		if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+			return err
+		}
+		return each(w, func(i int, g *Comm) error {
+			for from := 1; from < g.Size() && w.Rank() == 0; from++ {
+				got := []int{-1}
+				if _, err := Recv(g, got, from, 3); err != nil || got[0] != i {
+					return fmt.Errorf("group %v got the message of %d: %w", lists[i], got[0], err)
+				}
+			}
+			return nil
+		})
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFunctionNames(t *testing.T) {
+	for in, want := range map[string]string{
+		"main.main:10":                       "main.main",
+		"main.main.func2:10":                 "main.main",
+		"main.main.func2.1:3":                "main.main",
+		"main.main.gowrap1:3":                "main.main",
+		"example.org/a.b/c.(*T).run.func1:8": "example.org/a.b/c.(*T).run",
+		"example.org/a/c.fold[...]:8":        "example.org/a/c.fold",
+		"example.org/a/c.func1:8":            "example.org/a/c.func1",
+		"example.org/a/c.function:8":         "example.org/a/c.function",
+		"example.org/a/c.(*T).function3x:8":  "example.org/a/c.(*T).function3x",
+	} {
+		if got := funcOf(in); got != want {
+			t.Errorf("funcOf(%q) = %q, want %q", in, got, want)
+		}
+	}
+	if buildID() == "" {
+		t.Error("this executable has no build ID")
+	}
+}

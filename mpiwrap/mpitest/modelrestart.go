@@ -1,0 +1,223 @@
+package mpitest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+)
+
+// savedModel is what a checkpoint holds of the program besides its own variables.
+type savedModel struct {
+	mail     []byte
+	requests [][]byte // of the protected receives, in order of posting
+	window   []byte
+}
+
+// drawComms decides who is in which communicator: the world, two of all ranks, and two of
+// groups that both begin with rank 0.
+func (m *Model) drawComms(rng *rand.Rand) {
+	all := make([]int, m.size)
+	for i := range all {
+		all[i] = i
+	}
+	group := func() []int {
+		list := []int{0}
+		for _, r := range rng.Perm(m.size) {
+			if r != 0 && rng.IntN(3) > 0 {
+				list = append(list, r)
+			}
+		}
+		return list
+	}
+	m.members = [][]int{all, all, all, group(), group()}
+}
+
+// Attach makes the program run on w, from where it stands.
+func (m *Model) Attach(w *mpiwrap.Comm) error {
+	m.me = w.Rank()
+	if m.rng == nil {
+		m.rng = rand.New(rand.NewPCG(m.seed, 1000+uint64(m.me)))
+	}
+	m.life++
+	m.comms, m.ranks = make([]*mpiwrap.Comm, modelComm), make([]int, modelComm)
+	for c, list := range m.members {
+		m.ranks[c] = slices.Index(list, m.me)
+	}
+	m.comms[0] = w
+	if err := m.early(w); err != nil {
+		return err
+	}
+	if m.life > 1 {
+		if err := w.Endpoint().LoadMailbox(m.saved.mail); err != nil {
+			return err
+		}
+		if err := m.temporary(w); err != nil {
+			return err
+		}
+	}
+	if err := m.late(w); err != nil {
+		return err
+	}
+	if err := m.window.attach(w, m.saved.window); err != nil || m.life == 1 {
+		return err
+	}
+	return m.load()
+}
+
+// early makes what the program makes before Restore.
+func (m *Model) early(w *mpiwrap.Comm) (err error) {
+	m.comms[1], err = w.Dup()
+	return errors.Join(err, m.group(w, 3))
+}
+
+// late makes what the program makes after Restore.
+func (m *Model) late(w *mpiwrap.Comm) (err error) {
+	m.comms[2], err = w.Dup()
+	return errors.Join(err, m.group(w, 4))
+}
+
+func (m *Model) group(w *mpiwrap.Comm, i int) (err error) {
+	if m.ranks[i] >= 0 {
+		m.comms[i], err = w.CreateGroup(m.members[i], 7)
+	}
+	return err
+}
+
+// temporary makes, in some lives, a communicator that was not there before. While messages
+// wait for the one whose turn it is it must be refused.
+func (m *Model) temporary(w *mpiwrap.Comm) error {
+	if rand.New(rand.NewPCG(m.seed, uint64(m.life))).IntN(2) == 0 {
+		return nil
+	}
+	tmp, err := w.Dup()
+	if errors.Is(err, mpiwrap.ErrMismatch) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if n, _, err := tmp.Iprobe(mpiwrap.AnySource, mpiwrap.AnyTag); err != nil || n.Bytes > 0 {
+		return fmt.Errorf("a temporary communicator has a message of another: %+v %v", n, err)
+	}
+	return tmp.Free()
+}
+
+func (m *Model) free() error {
+	var errs []error
+	for _, c := range m.comms[1:] {
+		if c != nil {
+			errs = append(errs, c.Free())
+		}
+	}
+	return errors.Join(append(errs, m.window.end(m.comms[0]))...)
+}
+
+// save makes a checkpoint after a drain. It returns false, on all ranks, if that was
+// refused on one because of what is pending there.
+func (m *Model) save() (bool, error) {
+	w := m.comms[0]
+	if err := mpiwrap.WaitAll(m.sends...); err != nil {
+		return false, err
+	}
+	m.sends = nil
+	m.saved.requests = nil
+	for _, p := range m.pending {
+		if p.kind != protectedRequest {
+			continue
+		}
+		b, err := p.req.MarshalBinary()
+		if err != nil {
+			return false, err
+		}
+		m.saved.requests = append(m.saved.requests, b)
+	}
+	var err error
+	m.saved.mail, err = w.Endpoint().SaveMailbox()
+	refused := errors.Is(err, mpiwrap.ErrPending)
+	if err != nil && !refused {
+		return false, err
+	}
+	if m.saved.window, err = m.window.save(w); err != nil {
+		return false, err
+	}
+	no, any := []int64{0}, []int64{0}
+	if refused {
+		no[0] = 1
+	}
+	if err := mpiwrap.Allreduce(w.Endpoint().Private(), any, no, mpiwrap.Max); err != nil || any[0] > 0 {
+		return false, err
+	}
+	return true, m.peek()
+}
+
+// peek notes what the receives that are not protected have got, which a restart must
+// give them again. The world ends with it.
+func (m *Model) peek() error {
+	for _, p := range m.pending {
+		p.had = nil
+		if p.kind == protectedRequest {
+			continue
+		}
+		_, there, err := p.req.Test()
+		if err != nil {
+			return err
+		}
+		if there {
+			n, err := p.read()
+			if err != nil {
+				return err
+			}
+			p.had = &n
+		}
+	}
+	for _, p := range m.aside {
+		if _, err := mpiwrap.Mrecv(p.msg, p.buf); err != nil {
+			return err
+		}
+		n, err := p.read()
+		if err != nil {
+			return err
+		}
+		p.had = &n
+	}
+	return nil
+}
+
+// load makes pending what was pending: protected receives by their records, others by
+// posting or probing again in the order of before.
+func (m *Model) load() error {
+	again := append([]*posting(nil), m.aside...)
+	records := m.saved.requests
+	for _, p := range m.pending {
+		if p.kind != protectedRequest {
+			again = append(again, p)
+			continue
+		}
+		p.req = mpiwrap.NewRequest(m.comms[p.comm], p.buf)
+		if err := p.req.UnmarshalBinary(records[0]); err != nil {
+			return err
+		}
+		records = records[1:]
+	}
+	slices.SortFunc(again, func(a, b *posting) int { return a.posted - b.posted })
+	for _, p := range again {
+		clear(p.buf)
+		if p.msg == nil {
+			if err := m.start(p); err != nil {
+				return err
+			}
+			continue
+		}
+		var err error
+		if p.msg, err = m.comms[p.comm].Improbe(p.source, p.tag); err != nil || p.msg == nil {
+			return fmt.Errorf("what was set aside is not found again: %+v %v", *p.had, err)
+		}
+	}
+	for _, o := range m.comms[0].Endpoint().NotPostedAgain() {
+		return fmt.Errorf("everything is posted again, and still owed: %v", o)
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package storage_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+var (
+	cycles     = flag.Int("cycles", 60, "simulated cycles of kill and restart")
+	cyclesSeed = flag.Uint64("cycles-seed", 1, "first seed of them")
+)
+
+// TestSimulatedCycles takes epochs, dies at some step of a commit, loses a node or not,
+// and starts with the ranks in another order. All ranks are offered the newest epoch that
+// can be had, and it is right.
+func TestSimulatedCycles(t *testing.T) {
+	for seed := *cyclesSeed; seed < *cyclesSeed+uint64(*cycles); seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			simulatedCycle(t, rand.New(rand.NewPCG(seed, 5)))
+		})
+	}
+}
+
+func simulatedCycle(t *testing.T, rng *rand.Rand) {
+	outer := []string{"", storage.LevelPartner, storage.LevelParity, storage.LevelGlobal}[rng.IntN(4)]
+	levels := []storage.LevelConfig{{Name: storage.LevelLocal, Keep: 5}}
+	names := []string{storage.LevelLocal}
+	switch outer {
+	case "":
+	case storage.LevelParity:
+		levels = append(levels, storage.LevelConfig{Name: outer, Data: 2, Parity: 1, Keep: 5})
+		names = append(names, outer)
+	default:
+		levels = append(levels, storage.LevelConfig{Name: outer, Keep: 5})
+		names = append(names, outer)
+	}
+	c := newCluster(t, "n0", "n1", "n2")
+	c.start(levels...)
+	whole := storage.Epoch(rng.IntN(3))
+	for e := storage.Epoch(1); e <= whole; e++ {
+		c.take(e, names...)
+	}
+	// The death comes when these ranks have committed the next epoch.
+	half := whole + 1
+	infos, err := c.all(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		return s.Put(context.Background(), half, storage.LevelLocal, data(r, half))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	committers := rng.IntN(1 << 3)
+	for r, s := range c.stores {
+		if committers>>r&1 == 1 {
+			if err := s.Commit(context.Background(), half, storage.LevelLocal, infos); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.stop()
+	want := whole
+	if committers != 0 {
+		want = half
+	}
+	lost := ""
+	if outer != "" && rng.IntN(2) == 0 {
+		lost = c.nodes[rng.IntN(3)]
+		c.loseNode(lost)
+		want = whole // the shard of the newest that was there is nowhere else
+	}
+	rng.Shuffle(3, func(i, j int) { c.nodes[i], c.nodes[j] = c.nodes[j], c.nodes[i] })
+	t.Logf("levels %v, %d epochs, the next committed by ranks %03b, lost %q, then %v", names, whole, committers, lost, c.nodes)
+	c.start(levels...)
+	if got := c.newest(); got != want {
+		t.Fatalf("all ranks are offered epoch %d, want %d", got, want)
+	}
+	if want == 0 {
+		return
+	}
+	if _, err := c.restore(want); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,134 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+)
+
+// readOnly lets nobody write below a directory.
+func readOnly(dir string) crashfs.Rule {
+	return func(op crashfs.Op) error {
+		switch op.Kind {
+		case "create", "edit", "mkdir", "link", "rename", "remove":
+			if strings.HasPrefix(op.Name, dir) {
+				return &fs.PathError{Op: op.Kind, Path: op.Name, Err: syscall.EROFS}
+			}
+		}
+		return nil
+	}
+}
+
+func degradeOptions(f *crashfs.FS, run, job string) Options {
+	return Options{Job: job, Size: 1, FS: f, Run: run, Degrade: true, beat: 20 * time.Millisecond,
+		Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l"}, {Name: LevelGlobal, Dir: "/g"}}}
+}
+
+// TestDegrade: a level that cannot be written to is left out and read all the same,
+// unless it is another job's or in use.
+func TestDegrade(t *testing.T) {
+	f := crashfs.New()
+	f.MkdirAll("/l")
+	f.MkdirAll("/g")
+	first, err := Open(t.Context(), degradeOptions(f, "one", "j"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, first, 1, LevelLocal)
+	f.SetRule(readOnly("/l"))
+	var busy *BusyError
+	if s, err := Open(t.Context(), degradeOptions(f, "two", "j")); !errors.As(err, &busy) {
+		t.Errorf("another run is alive: got %v, %v, want a *BusyError", s, err)
+	}
+	f.SetRule(nil)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.SetRule(readOnly("/l"))
+	var other *JobError
+	if s, err := Open(t.Context(), degradeOptions(f, "two", "k")); !errors.As(err, &other) {
+		t.Errorf("another job's: got %v, %v, want a *JobError", s, err)
+	}
+	f.RemoveAll("/g")
+	f.MkdirAll("/g")
+	s, err := Open(t.Context(), degradeOptions(f, "two", "j"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if out := s.Out(); len(out) != 1 || !errors.Is(out[LevelLocal], syscall.EROFS) || Misplaced(out[LevelLocal]) {
+		t.Errorf("out: %v", out)
+	}
+	list, _, err := s.Candidates(t.Context())
+	if err != nil || len(list) != 1 || list[0].Epoch != 1 {
+		t.Errorf("candidates %v, %v, want epoch 1", list, err)
+	}
+	durable, err := s.RestoreBegins(t.Context(), 1)
+	if err != nil || durable() != nil {
+		t.Errorf("note of a restore: %v", err)
+	}
+	put(t, s, 2, LevelGlobal)
+	if _, err := s.Prune(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// put commits an epoch of one rank at a level.
+func put(t *testing.T, s *Store, e Epoch, level string) {
+	t.Helper()
+	b := Bytes("contents")
+	info, err := s.Put(context.Background(), e, level, []Section{{Name: "a", Size: int64(len(b)), Source: b}})
+	if err == nil {
+		err = s.Commit(context.Background(), e, level, []ShardInfo{info})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMarkerMends: a damaged marker beside epochs of the job does not keep it out.
+func TestMarkerMends(t *testing.T) {
+	for _, size := range []int{1, 2} {
+		f := crashfs.New()
+		f.MkdirAll("/l")
+		f.MkdirAll("/g")
+		s, err := Open(t.Context(), degradeOptions(f, "", "j"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, s, 1, LevelLocal)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Flip("/l/"+markerName, 20, 1); err != nil {
+			t.Fatal(err)
+		}
+		opt := degradeOptions(f, "", "j")
+		opt.Size, opt.Degrade = size, false
+		opt.Levels = opt.Levels[:1]
+		s, err = Open(t.Context(), opt)
+		if size == 1 {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m, err := s.levels[0].readMarker(); err != nil || m.job != "j" {
+				t.Errorf("marker %v, %v", m, err)
+			}
+			err = s.Close()
+		} else if !errors.Is(err, ErrCorrupt) {
+			t.Errorf("the epochs are of another job: got %v, want ErrCorrupt", err)
+			err = nil
+		} else {
+			err = nil
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+)
+
+// Kind says in what way something is wrong.
+type Kind string
+
+// Kinds of findings.
+const (
+	Damaged   Kind = "damaged"       // it is there and is not what was written, or is refused
+	Missing   Kind = "missing"       // it should be there, and no directory given has the data
+	Thin      Kind = "not redundant" // it should be there, and other directories given have the data
+	Elsewhere Kind = "elsewhere"     // no directory given has it, and it may be in another: see View.Complete
+)
+
+// kindOf judges what is wrong with something whose data are had elsewhere or not.
+func kindOf(err error, had bool) Kind {
+	switch {
+	case !absent(err):
+		return Damaged
+	case had:
+		return Thin
+	}
+	return Missing
+}
+
+var errGone = fmt.Errorf("was committed here and is gone: %w", fs.ErrNotExist)
+
+// Expected lists the epochs that are committed in the directories or should be,
+// newest first. What retention has let go is not among them.
+func (v *View) Expected() ([]Epoch, error) {
+	set := map[Epoch]bool{}
+	for _, d := range v.dirs {
+		for e := range d.due {
+			set[e] = true
+		}
+		epochs, err := d.epochs()
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range epochs {
+			if have, err := d.hasManifest(e); have || err != nil {
+				set[e] = true
+			}
+		}
+	}
+	out := sortedEpochs(set)
+	slices.Reverse(out)
+	return out, nil
+}
+
+// expectAll finds out what should be in each directory.
+func (v *View) expectAll() error {
+	for _, d := range v.dirs {
+		if err := v.expect(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expect finds what the keep rules leave of the epochs that the ledgers list for a
+// directory. The ledgers of other directories know what is at global, which all
+// ranks share; at the other levels each directory has its own.
+func (v *View) expect(d *viewDir) error {
+	d.due = map[Epoch][]string{}
+	keep, every, newest := 0, Epoch(0), Epoch(0)
+	take := func(l *ledgerLevel) {
+		if l == nil {
+			return
+		}
+		for _, p := range l.epochs {
+			d.due[p.epoch] = append(d.due[p.epoch], p.files...)
+			if p.epoch >= newest {
+				newest, keep, every = p.epoch, l.keep, Epoch(l.keepEvery)
+			}
+		}
+	}
+	for _, l := range d.books {
+		take(l.at(d.name))
+	}
+	if d.name == LevelGlobal {
+		for _, other := range v.dirs {
+			for _, l := range other.books {
+				if other != d {
+					take(l.at(LevelGlobal))
+				}
+			}
+		}
+	}
+	set := map[Epoch]bool{}
+	for e := range d.due {
+		set[e] = true
+	}
+	epochs, err := d.epochs()
+	if err != nil {
+		return err
+	}
+	for _, e := range epochs {
+		if have, err := d.hasManifest(e); err == nil && have {
+			set[e] = true
+		}
+	}
+	all := sortedEpochs(set)
+	slices.Reverse(all)
+	for i, e := range all {
+		if i >= keep && (every == 0 || e%every != 0) {
+			delete(d.due, e)
+		}
+	}
+	return nil
+}
+
+// aged says that no keep rule holds the epoch: it is there for what later ones refer
+// to, or about to go, and what is not there any more is not missed.
+func (c *check) aged() bool {
+	known := false
+	for _, d := range c.view.dirs {
+		if _, due := d.due[c.epoch]; due {
+			return false
+		}
+		for e := range d.due {
+			known = known || e > c.epoch
+		}
+	}
+	return known
+}
+
+// missed reports what should be in a directory and is not.
+func (c *check) missed(d *viewDir, have map[string]bool) {
+	files := slices.Clone(d.due[c.epoch])
+	slices.Sort(files)
+	for _, name := range slices.Compact(files) {
+		rank, row, ok := parseName(name)
+		if !ok || have[name] {
+			continue
+		}
+		f := Finding{Epoch: c.epoch, Dir: d.info, Rank: rank, Err: fmt.Errorf("%s %w", name, errGone)}
+		if row >= 0 {
+			f.Part = name
+		}
+		c.found = append(c.found, f)
+		c.told[placed{d.name, name}] = true
+	}
+}
+
+// placed is a file at a level, in whatever directory.
+type placed struct{ level, name string }
+
+// incomplete reports what is in no directory of a level although all were given.
+func (c *check) incomplete() {
+	for _, l := range []string{LevelLocal, LevelPartner, LevelGlobal} {
+		m := c.at[l]
+		if m == nil || l == LevelGlobal { // there every shard was looked for already
+			continue
+		}
+		for r := range m.shards {
+			copies := 1
+			if l == LevelPartner {
+				copies = len(m.shards[r].Holders)
+			}
+			name := placed{l, shardName(r)}
+			if c.there[name] < copies && !c.told[name] && len(c.good[r]) > 0 {
+				c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.dirOf(l), Rank: r,
+					Err: fmt.Errorf("%d of %d at level %s: %w", c.there[name], copies, l, errGone)})
+			}
+		}
+	}
+	if m := c.parity.manifest; m != nil {
+		for r := range m.shards {
+			for j := range m.parity {
+				name := placed{LevelParity, rowName(r, j)}
+				if c.there[name] == 0 && !c.told[name] {
+					c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.dirOf(LevelParity), Rank: r, Part: name.name,
+						Err: fmt.Errorf("%s %w", name.name, errGone)})
+				}
+			}
+		}
+	}
+}
+
+// dirOf describes a level of which it is not known in which directory something
+// should be.
+func (c *check) dirOf(level string) DirInfo {
+	for _, d := range c.view.dirs {
+		if d.name == level {
+			return DirInfo{Level: level, Job: d.info.Job, Size: d.info.Size}
+		}
+	}
+	return DirInfo{Level: level}
+}
+
+// attempts reports the manifests that commit something else than most others do:
+// one of them is of another attempt at the epoch, or of another place.
+func (c *check) attempts() {
+	var most [16]byte
+	for id, dirs := range c.ids {
+		if n := len(c.ids[most]); len(dirs) > n || len(dirs) == n && string(id[:]) < string(most[:]) {
+			most = id
+		}
+	}
+	for id, dirs := range c.ids {
+		for _, d := range dirs {
+			if id != most {
+				c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d, Rank: -1,
+					Err: &CorruptError{File: join(d.Dir, epochName(c.epoch), manifestName), Reason: "commits something else than the manifests in the other directories"}})
+			}
+		}
+	}
+}
+
+// viewSource is a directory of a view whose manifest may be had from another of
+// the same level.
+type viewSource struct {
+	*viewDir
+	v *View
+}
+
+// manifestAt reads the manifest of an epoch from the directory or from another one
+// of its level.
+func (v *View) manifestAt(d *viewDir, e Epoch) (*manifest, error) {
+	m, err := d.readManifest(e)
+	if err == nil || errors.Is(err, fs.ErrPermission) {
+		return m, err
+	}
+	for _, o := range v.dirs {
+		if o != d && o.name == d.name {
+			if m, oerr := o.readManifest(e); oerr == nil {
+				return m, nil
+			}
+		}
+	}
+	return nil, err
+}
+
+// locate makes it a source.
+func (s *viewSource) locate(ctx context.Context, e Epoch, rank int) (*extent, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	m, err := s.v.manifestAt(s.viewDir, e)
+	if err != nil {
+		return nil, err
+	}
+	return s.locateIn(m, rank)
+}
+
+// Worst is the worst kind among findings, as holdfast verify answers; "" if nothing
+// is wrong.
+func Worst(found []Finding) Kind {
+	for _, k := range []Kind{Damaged, Missing, Thin} {
+		if slices.ContainsFunc(found, func(f Finding) bool { return f.Kind == k }) {
+			return k
+		}
+	}
+	return ""
+}

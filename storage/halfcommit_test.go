@@ -1,0 +1,130 @@
+package storage_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// orders are rank orders of a job on three nodes.
+var orders = [][]string{{"n0", "n1", "n2"}, {"n2", "n1", "n0"}, {"n1", "n2", "n0"}, {"n2", "n0", "n1"}}
+
+// TestHalfCommitted: a kill during a commit leaves the manifest with some ranks. Its
+// shards were all durable before, so a restart has it, wherever the ranks are.
+func TestHalfCommitted(t *testing.T) {
+	local := storage.LevelConfig{Name: storage.LevelLocal, Keep: 2}
+	for committers := 1; committers < 1<<3; committers++ { // sets of ranks
+		for _, order := range orders {
+			t.Run(fmt.Sprintf("%03b %v", committers, order), func(t *testing.T) {
+				c := newCluster(t, "n0", "n1", "n2")
+				c.start(local)
+				infos, err := c.all(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+					return s.Put(context.Background(), 1, storage.LevelLocal, data(r, 1))
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for r, s := range c.stores {
+					if committers>>r&1 == 1 {
+						if err := s.Commit(context.Background(), 1, storage.LevelLocal, infos); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				c.stop()
+				c.nodes = order
+				c.start(local)
+				c.wholeAgain(1, storage.LevelLocal)
+			})
+		}
+	}
+}
+
+// wholeAgain restores an epoch, rebuilds it, and finds it whole without the others.
+func (c *cluster) wholeAgain(e storage.Epoch, levels ...string) {
+	c.t.Helper()
+	if got := c.newest(); got != e {
+		c.t.Fatalf("all ranks are offered epoch %d, want %d", got, e)
+	}
+	if _, err := c.restore(e); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, level := range levels {
+		if _, err := c.all(func(s *storage.Store, r int) (i storage.ShardInfo, err error) {
+			return i, s.Rebuild(context.Background(), e, level)
+		}); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for _, n := range c.nodes {
+		if _, err := c.fs.Stat(fmt.Sprintf("/%s/local/epoch-%010d/manifest", n, e)); err != nil {
+			c.t.Errorf("not committed again: %v", err)
+		}
+	}
+}
+
+// TestOtherAttempt: a shard without a manifest that is not of what was committed
+// does not serve.
+func TestOtherAttempt(t *testing.T) {
+	local := storage.LevelConfig{Name: storage.LevelLocal, Keep: 2}
+	c := newCluster(t, "n0", "n1", "n2")
+	c.start(local)
+	put := func(as func(rank int, e storage.Epoch) []storage.Section) []storage.ShardInfo {
+		infos, err := c.all(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+			return s.Put(context.Background(), 1, storage.LevelLocal, as(r, 1))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return infos
+	}
+	infos := put(data)
+	if err := c.stores[0].Commit(context.Background(), 1, storage.LevelLocal, infos); err != nil {
+		t.Fatal(err)
+	}
+	c.stop()
+	c.fs.RemoveAll("/n2/local/epoch-0000000001")
+	c.start(local)
+	other := storage.Bytes("another attempt")
+	if _, err := c.stores[2].Put(context.Background(), 1, storage.LevelLocal, []storage.Section{{Name: "x", Size: int64(len(other)), Source: other}}); err != nil {
+		t.Fatal(err)
+	}
+	c.stop()
+	c.nodes = []string{"n2", "n1", "n0"}
+	c.start(local)
+	list, unreadable, err := c.stores[2].Candidates(t.Context())
+	if err != nil || len(list) != 0 || !slices.Equal(unreadable, []storage.Epoch{1}) {
+		t.Errorf("offered %v, unreadable %v, %v: want nothing but epoch 1 unreadable", list, unreadable, err)
+	}
+}
+
+// TestParityWithoutLocalManifests: all local manifests are gone, and a node is too.
+// The parity manifest describes the shards.
+func TestParityWithoutLocalManifests(t *testing.T) {
+	levels := []storage.LevelConfig{{Name: storage.LevelLocal, Keep: 2}, {Name: storage.LevelParity, Data: 2, Parity: 1, Keep: 2}}
+	for _, lost := range []string{"", "n1"} {
+		for _, order := range orders {
+			t.Run(fmt.Sprint("lost ", lost, order), func(t *testing.T) {
+				c := newCluster(t, "n0", "n1", "n2")
+				c.start(levels...)
+				c.take(1, storage.LevelLocal, storage.LevelParity)
+				c.take(2, storage.LevelLocal, storage.LevelParity)
+				c.stop()
+				for _, n := range c.nodes {
+					if err := c.fs.Remove("/" + n + "/local/epoch-0000000002/manifest"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if lost != "" {
+					c.loseNode(lost)
+				}
+				c.nodes = order
+				c.start(levels...)
+				c.wholeAgain(2, storage.LevelLocal, storage.LevelParity)
+			})
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+)
+
+var keepSeeds = flag.Uint64("keepseeds", 40, "how many random jobs TestKeptUnderFire runs")
+
+// TestKeptUnderFire runs random jobs of two ranks that keep two epochs: votes
+// fail at every step, runs die between the manifests, entries appear that are
+// no store's, manifests are damaged, and ranks prune whenever they like. After each
+// checkpoint that all ranks agree on, the two newest of those must be whole on
+// both ranks' disks, and the rest must not pile up.
+func TestKeptUnderFire(t *testing.T) {
+	for seed := range *keepSeeds {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			j := &keepJob{t: t, rand: rand.New(rand.NewPCG(seed, 7)), fs: newWorldFS()}
+			j.open()
+			for range 25 {
+				j.step()
+			}
+			j.w.close()
+		})
+	}
+}
+
+// keepJob is a job and what is known of it.
+type keepJob struct {
+	t      *testing.T
+	rand   *rand.Rand
+	fs     *crashfs.FS
+	w      *world
+	next   Epoch
+	agreed []Epoch // ascending
+	due    []Epoch // the newest two of them that were good when they were taken
+	strays []string
+	voted  bool // in this run
+	log    []string
+}
+
+func (j *keepJob) note(format string, args ...any) {
+	j.log = append(j.log, fmt.Sprintf(format, args...))
+}
+
+func (j *keepJob) fatal(format string, args ...any) {
+	j.t.Helper()
+	j.t.Fatalf("%s\nafter: %s\n%s", fmt.Sprintf(format, args...), strings.Join(j.log, ", "), j.fs)
+}
+
+func (j *keepJob) open() {
+	w, err := openWorld(j.fs)
+	if err != nil {
+		j.fatal("open: %v", err)
+	}
+	for _, s := range w.stores {
+		s.levels = s.levels[:1]
+		s.levels[0].cfg.Keep, s.levels[0].cfg.Full = 2, true
+	}
+	j.w = w
+}
+
+func (j *keepJob) step() {
+	j.next++
+	switch e := j.next; j.rand.IntN(9) {
+	case 0:
+		j.note("rank cannot write epoch %d", e)
+		j.failing("write", e, func() { j.take(e) })
+	case 1, 2:
+		j.note("rank cannot write manifest of %d", e)
+		j.failing("rename", e, func() { j.take(e) })
+	case 3:
+		j.note("death in the commit of %d", e)
+		j.die(e)
+	case 4:
+		j.note("stray")
+		j.stray()
+		j.take(e)
+	case 5:
+		j.note("damage")
+		j.damage()
+		j.take(e)
+	default:
+		j.note("epoch %d", e)
+		j.take(e)
+	}
+	j.check()
+}
+
+// failing lets one kind of operation fail on one rank's files of the epoch.
+func (j *keepJob) failing(kind string, e Epoch, do func()) {
+	dir := fmt.Sprintf("/local%d/%s/", j.rand.IntN(worldSize), epochName(e))
+	j.fs.SetRule(func(op crashfs.Op) error {
+		hit := op.Kind == kind && strings.HasPrefix(op.Name, dir)
+		if hit && (kind == "write" || strings.HasSuffix(op.Name, manifestName)) {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	do()
+	j.fs.SetRule(nil)
+}
+
+// mayPrune lets ranks prune at a moment of their own, once they have voted: a job
+// prunes after a commit.
+func (j *keepJob) mayPrune() {
+	if !j.voted {
+		return
+	}
+	for _, s := range j.w.stores {
+		if j.rand.IntN(3) == 0 {
+			if _, err := s.Prune(context.Background()); err != nil {
+				j.fatal("prune: %v", err)
+			}
+		}
+	}
+}
+
+// take is a checkpoint with its two votes, as a job does it.
+func (j *keepJob) take(e Epoch) {
+	infos, err := j.put(e)
+	j.mayPrune()
+	if err != nil {
+		j.w.giveUp(e)
+		return
+	}
+	var failed error
+	for _, s := range j.w.stores {
+		failed = errors.Join(failed, s.Commit(context.Background(), e, LevelLocal, infos))
+		j.mayPrune()
+	}
+	for _, s := range j.w.stores {
+		if failed != nil {
+			err = s.Withdraw(e, LevelLocal)
+		} else {
+			err = s.Committed(e, LevelLocal)
+		}
+		if err != nil {
+			j.fatal("%v", err)
+		}
+	}
+	j.voted = true
+	if failed == nil {
+		j.agreed = append(j.agreed, e)
+		j.due = append(j.due, e)
+		j.due = j.due[max(len(j.due)-2, 0):]
+		j.w.agree(j.t, LevelLocal)
+	}
+	j.w.prune(j.t)
+}
+
+func (j *keepJob) put(e Epoch) ([]ShardInfo, error) {
+	return j.w.each(func(s *Store) (ShardInfo, error) {
+		return s.Put(context.Background(), e, LevelLocal, smallSections(s.opt.Rank, e))
+	})
+}
+
+// die commits on some ranks, in any order, and starts again.
+func (j *keepJob) die(e Epoch) {
+	infos, err := j.put(e)
+	if err != nil {
+		j.fatal("put: %v", err)
+	}
+	who := j.rand.IntN(worldSize)
+	if err := j.w.stores[who].Commit(context.Background(), e, LevelLocal, infos); err != nil {
+		j.fatal("commit: %v", err)
+	}
+	j.w.close()
+	j.fs = j.fs.Crash(crashfs.Survival(j.rand.IntN(3)), j.rand.Uint64())
+	j.voted = false
+	j.open()
+}
+
+// stray puts something that is no store's into an epoch.
+func (j *keepJob) stray() {
+	dir := fmt.Sprintf("/local%d/%s", j.rand.IntN(worldSize), epochName(1+Epoch(j.rand.Uint64N(uint64(j.next)))))
+	if _, err := j.fs.Stat(dir); err != nil {
+		return
+	}
+	name := fmt.Sprintf("%s/.nfs%d", dir, j.rand.Uint32())
+	if j.rand.IntN(2) == 0 {
+		j.fs.MkdirAll(name)
+	} else if err := writeFile(j.fs, name, []byte("x")); err != nil {
+		j.fatal("%v", err)
+	}
+	if err := j.fs.SyncDir(dir); err != nil {
+		j.fatal("%v", err)
+	}
+	j.strays = append(j.strays, name)
+}
+
+// damage turns a bit in the manifest of an agreed epoch.
+func (j *keepJob) damage() {
+	if len(j.agreed) == 0 {
+		return
+	}
+	e := j.agreed[len(j.agreed)-1-j.rand.IntN(min(3, len(j.agreed)))]
+	if err := j.fs.Flip(fmt.Sprintf("/local%d/%s/%s", j.rand.IntN(worldSize), epochName(e), manifestName), 20, 1); err == nil {
+		j.due = slices.DeleteFunc(j.due, func(d Epoch) bool { return d == e })
+	}
+}
+
+// check wants the two newest agreed epochs on both ranks, and little else.
+func (j *keepJob) check() {
+	j.t.Helper()
+	for _, e := range j.due {
+		if err := j.w.check(e); err != nil {
+			j.fatal("epoch %d is one of the two newest: %v", e, err)
+		}
+	}
+	for _, name := range j.strays {
+		if _, err := j.fs.Stat(name); err != nil {
+			j.fatal("%s was not ours: %v", name, err)
+		}
+	}
+	for r, s := range j.w.stores {
+		epochs, err := s.levels[0].epochs()
+		if err != nil {
+			j.fatal("%v", err)
+		}
+		old := 0
+		for _, e := range epochs {
+			have, _ := s.levels[0].hasManifest(e)
+			if n := len(j.agreed); have && n >= 6 && e < j.agreed[n-6] {
+				old++
+			}
+		}
+		if old > 0 {
+			j.fatal("rank %d has %d epochs older than the six newest agreed ones: %v", r, old, epochs)
+		}
+	}
+}

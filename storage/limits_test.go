@@ -1,0 +1,134 @@
+package storage
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+)
+
+// TestRefusesWhatCannotBeRead puts shards and manifests beyond each limit of the
+// readers. Nothing is written.
+func TestRefusesWhatCannotBeRead(t *testing.T) {
+	many := func(n int, name func(i int) string) (out []Section) {
+		for i := range n {
+			out = append(out, Section{Name: name(i), Source: Bytes(nil)})
+		}
+		return out
+	}
+	long := strings.Repeat("n", maxNameLen-8)
+	for name, secs := range map[string][]Section{
+		"index of a large section": {{Name: "x", Size: maxRecordLen / chunkEntryLen * chunkBytes, Source: Bytes(nil)}},
+		"index of two":             {{Name: "x", Size: 3 << 40, Source: Bytes(nil)}, {Name: "y", Size: 3 << 40, Source: Bytes(nil)}},
+		"sum of sizes":             {{Name: "x", Size: 1 << 62, Source: Bytes(nil)}, {Name: "y", Size: 1 << 62, Source: Bytes(nil)}},
+		"name":                     many(1, func(int) string { return long + "123456789" }),
+		"names":                    many(17_000, func(int) string { return long }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, err := openWorld(newWorldFS())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.close()
+			ops := 0
+			w.fs.SetRule(func(op crashfs.Op) error {
+				if op.Kind == "create" || op.Kind == "write" {
+					ops++
+				}
+				return nil
+			})
+			var over *LimitError
+			if _, err := w.stores[0].Put(t.Context(), 1, LevelLocal, secs); !errors.As(err, &over) || over.Have <= over.Most && name != "sum of sizes" {
+				t.Errorf("got %v, want a *LimitError", err)
+			}
+			if ops > 0 {
+				t.Errorf("%d files or blocks were written", ops)
+			}
+		})
+	}
+}
+
+// TestLargestIndexIsRead takes the largest shard that fits: the reader's limit is
+// the writer's.
+func TestLargestIndexIsRead(t *testing.T) {
+	most := int64((maxRecordLen-recordExtra-28-11)/chunkEntryLen) * chunkBytes
+	for extra, want := range map[int64]bool{0: true, 1: false} {
+		spec := &shardSpec{sections: []Section{{Name: "x", Size: most + extra}}}
+		x := shardIndex{chunkBytes: chunkBytes, sections: []sectionEntry{{name: "x", size: most + extra}}}
+		read := x.placeSections() >= 0 && recordExtra+28+11+x.placeSections()*chunkEntryLen <= maxRecordLen
+		if got := spec.fits() == nil; got != want || read != want {
+			t.Errorf("%d bytes: written %v, read %v, want %v", most+extra, got, read, want)
+		}
+	}
+}
+
+func TestManifestThatCannotBeRead(t *testing.T) {
+	w, err := openWorld(newWorldFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	infos, err := w.each(func(s *Store) (ShardInfo, error) {
+		return s.Put(t.Context(), 1, LevelLocal, smallSections(s.opt.Rank, 1))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := infos[1]
+	for name, spoil := range map[string]func(i *ShardInfo){
+		"node":   func(i *ShardInfo) { i.Node = strings.Repeat("n", 1<<16) },
+		"holder": func(i *ShardInfo) { i.Holders = []string{strings.Repeat("n", 1<<16)} },
+		"length": func(i *ShardInfo) { i.ShardBytes = -1 },
+		"place":  func(i *ShardInfo) { i.base = 1 << 62 },
+	} {
+		infos[1] = good
+		spoil(&infos[1])
+		if err := w.stores[0].Commit(t.Context(), 1, LevelLocal, infos); err == nil {
+			t.Errorf("%s: the manifest was written", name)
+		}
+		if have, _ := w.stores[0].levels[0].hasManifest(1); have {
+			t.Fatalf("%s: a manifest is there", name)
+		}
+	}
+}
+
+// TestNothingIsLeftWhenTheNameIsNotDurable fails each SyncDir of a Put, and of a
+// Commit.
+func TestNothingIsLeftWhenTheNameIsNotDurable(t *testing.T) {
+	w, err := openWorld(newWorldFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	dir := "/local0/" + epochName(1)
+	failing := func(op crashfs.Op) error {
+		if op.Kind == "syncdir" && op.Name == dir {
+			return syscall.EIO
+		}
+		return nil
+	}
+	w.fs.SetRule(failing)
+	put := func(s *Store) (ShardInfo, error) {
+		return s.Put(t.Context(), 1, LevelLocal, smallSections(s.opt.Rank, 1))
+	}
+	if _, err := put(w.stores[0]); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("got %v", err)
+	}
+	if list, err := w.fs.ReadDir(dir); err != nil || len(list) > 0 {
+		t.Errorf("a Put that failed left %v, %v", list, err)
+	}
+	w.fs.SetRule(nil)
+	infos, err := w.each(put)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.fs.SetRule(failing)
+	if err := w.stores[0].Commit(t.Context(), 1, LevelLocal, infos); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("got %v", err)
+	}
+	if have, _ := w.stores[0].levels[0].hasManifest(1); have {
+		t.Error("a Commit that failed left its manifest")
+	}
+}

@@ -1,0 +1,115 @@
+package storage_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// hookFS calls hook before its n-th operation on a name.
+type hookFS struct {
+	*crashfs.FS
+	n    *atomic.Int64 // counts down
+	hook func()
+}
+
+func (f hookFS) at() {
+	if f.n.Add(-1) == 0 {
+		f.hook()
+	}
+}
+
+func (f hookFS) Create(name string, direct bool) (vfs.File, error) {
+	f.at()
+	return f.FS.Create(name, direct)
+}
+func (f hookFS) Open(name string) (vfs.File, error)       { f.at(); return f.FS.Open(name) }
+func (f hookFS) Mkdir(name string) error                  { f.at(); return f.FS.Mkdir(name) }
+func (f hookFS) Rename(from, to string) error             { f.at(); return f.FS.Rename(from, to) }
+func (f hookFS) SyncDir(name string) error                { f.at(); return f.FS.SyncDir(name) }
+func (f hookFS) ReadDir(name string) ([]vfs.Entry, error) { f.at(); return f.FS.ReadDir(name) }
+func (f hookFS) Stat(name string) (vfs.Entry, error)      { f.at(); return f.FS.Stat(name) }
+
+// TestPruneDuringWork lets all ranks prune at every few operations of a rebuild,
+// a flush and a read of an epoch that no keep rule holds any more. All ranks
+// retain it, as a job does; nothing of it may go.
+func TestPruneDuringWork(t *testing.T) {
+	levels := []storage.LevelConfig{smallLocal, smallCopies, smallParity, {Name: storage.LevelGlobal, Keep: 1}}
+	ctx := context.Background()
+	for name, work := range map[string]func(c *cluster) error{
+		"rebuild": func(c *cluster) error {
+			for _, l := range []string{storage.LevelLocal, storage.LevelPartner, storage.LevelParity} {
+				if _, err := c.all(func(s *storage.Store, _ int) (i storage.ShardInfo, err error) {
+					return i, s.Rebuild(ctx, 2, l)
+				}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"flush": func(c *cluster) error {
+			_, err := c.all(func(s *storage.Store, _ int) (storage.ShardInfo, error) {
+				return s.Flush(ctx, 2, storage.LevelLocal, storage.LevelGlobal)
+			})
+			return err
+		},
+		"read": func(c *cluster) error { _, err := c.restoreAs(2, little); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for at := int64(1); ; at += int64(crashStep(11)) {
+				c := newCluster(t, nodeNames(3)...)
+				n := &atomic.Int64{}
+				hook := hookFS{FS: c.fs, n: n, hook: func() {
+					for _, s := range c.stores {
+						if _, err := s.Prune(ctx); err != nil {
+							t.Errorf("operation %d: prune: %v", at, err)
+						}
+					}
+				}}
+				c.wrap = hook
+				c.start(levels...)
+				for e := storage.Epoch(1); e <= 4; e++ {
+					to := []string{storage.LevelLocal, storage.LevelPartner, storage.LevelParity}
+					if e == 4 {
+						to = append(to, storage.LevelGlobal)
+					}
+					if err := c.tryTake(e, little, to...); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c.stop()
+				c.fs.RemoveAll("/n1/local/epoch-0000000002")
+				c.fs.RemoveAll("/n2/partner/epoch-0000000002")
+				c.start(levels...)
+				var release []func()
+				for _, s := range c.stores {
+					release = append(release, s.Retain(ctx, 2))
+				}
+				n.Store(at)
+				if err := work(c); err != nil {
+					t.Fatalf("operation %d: %v\n%s", at, err, c.fs)
+				}
+				done := n.Swap(0) > 0 // it took fewer operations
+				if _, err := c.fs.Stat("/n0/partner/epoch-0000000003"); err == nil && !done {
+					t.Fatalf("operation %d: nothing was pruned\n%s", at, c.fs)
+				}
+				if _, err := c.restoreAs(2, little); err != nil {
+					t.Fatalf("operation %d: epoch 2: %v\n%s", at, err, c.fs)
+				}
+				for _, r := range release {
+					r()
+				}
+				c.stop()
+				if done {
+					t.Log(fmt.Sprint(at, " operations"))
+					break
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,183 @@
+package storage
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"syscall"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// PruneRules are the keep rules of PruneDirs; see LevelConfig.
+type PruneRules struct {
+	Keep, KeepEvery int
+	DryRun          bool // only say what would go
+}
+
+func (r *PruneRules) validate() error {
+	switch {
+	case r.Keep < 1:
+		return &OptionError{Field: "Keep", Reason: fmt.Sprintf("is %d, keep at least 1 epoch", r.Keep)}
+	case r.KeepEvery < 0:
+		return &OptionError{Field: "KeepEvery", Reason: fmt.Sprintf("is %d; 0 means none", r.KeepEvery)}
+	}
+	return nil
+}
+
+// PruneDirs removes what the rules do not hold from each of the directories of a
+// job that is not running: a live run has them for itself (*BusyError). The last
+// directory counts as the widest level. fsys nil is the operating system's.
+//
+// An epoch counts at a level when the directories given of that level have as
+// many ranks' parts of it, with a manifest beside them, as of any other epoch:
+// what a run that died left on some nodes only takes no epoch's place. Give the
+// directories of all nodes.
+//
+// It goes on when something cannot be removed. What it left is a *LeftError,
+// beside the epochs that went.
+func PruneDirs(ctx context.Context, fsys vfs.FS, dirs []string, rules PruneRules) (gone map[string][]Epoch, err error) {
+	if err := rules.validate(); err != nil {
+		return nil, err
+	}
+	v, err := OpenView(fsys, dirs...)
+	if err != nil {
+		return nil, err
+	}
+	if len(v.dirs) == 0 {
+		return nil, errNoDirs
+	}
+	if !rules.DryRun {
+		release, err := v.lock(ctx, "prune "+rand.Text(), false)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, release()) }()
+	}
+	return v.prune(ctx, rules)
+}
+
+var errNoDirs = &OptionError{Field: "Levels", Reason: "no directory is given"}
+
+func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch, error) {
+	out := map[string][]Epoch{}
+	whole := map[string]map[Epoch]bool{}
+	var problems []error
+	var left []Leftover
+	widest, err := v.dirs[len(v.dirs)-1].newestReadable()
+	problems = append(problems, err)
+	for _, d := range v.dirs {
+		if whole[d.name] == nil {
+			whole[d.name] = v.wholeAt(d.name)
+		}
+	}
+	for _, d := range v.dirs {
+		no := func(Epoch) bool { return false }
+		dead, odd, err := d.prunable(&keepRules{keep: rules.Keep, every: rules.KeepEvery, widest: widest,
+			counts: func(e Epoch) bool { return whole[d.name][e] }, failed: no, held: no,
+			making: func(string) bool { return false }}) // the lock is ours: nobody writes
+		problems = append(problems, err)
+		left = append(left, odd...)
+		for _, e := range dead {
+			if err := ctx.Err(); err != nil {
+				return out, err
+			}
+			if !rules.DryRun {
+				more, err := d.removeEpoch(e)
+				left = append(left, more...)
+				if err != nil {
+					problems = append(problems, fmt.Errorf("remove epoch %d from %s: %w", e, d.path, err))
+					continue
+				}
+			}
+			out[d.path] = append(out[d.path], e)
+		}
+		if !rules.DryRun {
+			problems = append(problems, d.forget(out[d.path]))
+		}
+	}
+	if len(left) > 0 {
+		problems = append(problems, &LeftError{Left: left})
+	}
+	return out, errors.Join(problems...)
+}
+
+// wholeAt finds the epochs of which the directories of a level have parts of as
+// many ranks as of any.
+func (v *View) wholeAt(level string) map[Epoch]bool {
+	parts := map[Epoch]map[int]bool{}
+	for _, d := range v.dirs {
+		if d.name != level {
+			continue
+		}
+		epochs, err := d.epochs()
+		if err != nil {
+			continue // prunable says so
+		}
+		for _, e := range epochs {
+			ranks := d.ranksWithManifest(e)
+			if parts[e] == nil {
+				parts[e] = map[int]bool{}
+			}
+			for _, r := range ranks {
+				parts[e][r] = true
+			}
+		}
+	}
+	most := 0
+	for _, ranks := range parts {
+		most = max(most, len(ranks))
+	}
+	whole := map[Epoch]bool{}
+	for e, ranks := range parts {
+		whole[e] = len(ranks) == most
+	}
+	return whole
+}
+
+// ranksWithManifest lists the ranks of which shards or parity rows lie beside a
+// manifest.
+func (d *levelDir) ranksWithManifest(e Epoch) []int {
+	m, err := d.readManifest(e)
+	if err != nil {
+		return nil
+	}
+	ranks, err := d.ranksHere(m)
+	if err != nil {
+		return nil
+	}
+	files, err := d.fs.ReadDir(d.epochPath(e))
+	if err != nil {
+		return nil
+	}
+	for _, f := range files {
+		if rank, row, ok := parseName(f.Name); ok && row >= 0 {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}
+
+// lock takes the directories for a tool, as a run of the job with this name would: a live run
+// is a *BusyError, and one that starts meanwhile waits, and is refused in the end.
+// onlyRead goes on without the lock where nothing can be written: there nobody
+// can remove anything either.
+func (v *View) lock(ctx context.Context, run string, onlyRead bool) (release func() error, err error) {
+	s := &Store{opt: Options{Run: run, beat: lockBeat}, log: slog.New(slog.DiscardHandler)}
+	for _, d := range v.dirs {
+		l := &level{levelDir: d.levelDir} // temporary files as of rank 0, whose next start clears them away
+		err := s.guard(ctx, l)
+		if onlyRead && (errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)) {
+			continue
+		}
+		if err != nil {
+			return nil, errors.Join(err, s.dropLocks())
+		}
+		s.levels = append(s.levels, l)
+	}
+	s.keepAlive()
+	return s.letGo, nil
+}

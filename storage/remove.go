@@ -1,0 +1,112 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+)
+
+// Leftover is something that was not removed, or that keeps its epoch.
+type Leftover struct {
+	Path string
+	Err  error // why
+}
+
+// LeftError reports what PruneDirs left where it was although its epoch was to
+// go, or could not read of an epoch that stays.
+type LeftError struct{ Left []Leftover }
+
+func (e *LeftError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d left in place:", len(e.Left))
+	for _, l := range e.Left {
+		fmt.Fprintf(&b, "\n  %s: %v", l.Path, l.Err)
+	}
+	return b.String()
+}
+
+// Unwrap gives the reasons.
+func (e *LeftError) Unwrap() []error {
+	var out []error
+	for _, l := range e.Left {
+		out = append(out, l.Err)
+	}
+	return out
+}
+
+var (
+	errForeign  = errors.New("it is no file of a checkpoint; remove it by hand if nobody needs it")
+	errNotEmpty = errors.New("its epoch is removed but for files that others have open or are making")
+)
+
+// removeEpoch removes the manifest for good before anything it names, so that
+// a crash leaves garbage and never half an epoch. What is no file of a checkpoint
+// stays, and the directory with it.
+func (d *levelDir) removeEpoch(e Epoch) (left []Leftover, err error) {
+	dir := d.epochPath(e)
+	if err := removeIfThere(d.fs, join(dir, manifestName)); err != nil {
+		if entry, serr := d.fs.Stat(join(dir, manifestName)); serr != nil || !entry.Dir {
+			return nil, err
+		} // a folder commits nothing
+	}
+	if err := ignoreGone(d.fs.SyncDir(dir)); err != nil {
+		return nil, err
+	}
+	list, err := d.fs.ReadDir(dir)
+	if err != nil {
+		return nil, ignoreGone(err)
+	}
+	for _, f := range list {
+		path := join(dir, f.Name)
+		if f.Dir || !ours(f.Name) {
+			left = append(left, Leftover{path, errForeign})
+			continue
+		}
+		err = errors.Join(err, removeIfThere(d.fs, path))
+	}
+	if err != nil || len(left) > 0 {
+		return left, err
+	}
+	if err := removeIfThere(d.fs, dir); err != nil {
+		if list, rerr := d.fs.ReadDir(dir); rerr == nil && len(list) > 0 {
+			return []Leftover{{dir, errNotEmpty}}, nil
+		}
+		return nil, err
+	}
+	return nil, nil
+}
+
+// ours says whether a name in an epoch's directory is one that a store gives.
+func ours(name string) bool {
+	if _, ok := tempRank(name); ok {
+		name, _, _ = strings.Cut(name, ".r")
+	}
+	if _, _, ok := parseName(name); ok {
+		return true
+	}
+	_, ok := parsePack(name)
+	return ok || name == manifestName
+}
+
+// tempRank reads the rank back from the name of a file in the making.
+func tempRank(name string) (rank int, ok bool) {
+	stem, ok := strings.CutSuffix(name, tempSuffix)
+	if !ok {
+		return 0, false
+	}
+	parts := strings.Split(stem, ".")
+	if len(parts) < 3 || !strings.HasPrefix(parts[len(parts)-2], "r") {
+		return 0, false
+	}
+	v, err := strconv.ParseUint(parts[len(parts)-2][1:], 10, 31)
+	return int(v), err == nil
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

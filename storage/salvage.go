@@ -1,0 +1,154 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// SalvageDirs is FlushDirs for nodes that do not see each other's directories: on
+// each node of a job that gives up, it copies all shards that the directories from
+// have of the newest epochs to the global directory to, and commits an epoch
+// there when the shards of all ranks have come together, whichever node brings
+// the last one. from are the node's local directory and the one with its partner
+// copies, in any order; those that do not exist or hold nothing are passed over.
+//
+// run is a name that all nodes of this salvage share and no run of the job has:
+// the global directory serves it alone. It works on at most the two newest epochs
+// after the newest at to, the newest first. The result is the newest epoch that
+// is committed at to now and that this call has brought shards of or completed;
+// 0 if there was nothing to do or shards are still missing. What is there of an
+// incomplete epoch is garbage to the next run of the job, or the start of its
+// flush.
+func SalvageDirs(ctx context.Context, fsys vfs.FS, run string, from []string, to string) (done Epoch, err error) {
+	if run == "" {
+		return 0, &OptionError{Field: "Run", Reason: "is empty: give this salvage a name, the same on all nodes"}
+	}
+	if len(from) == 0 {
+		return 0, errNoDirs
+	}
+	v, err := openSome(fsys, from)
+	if err != nil || len(v.dirs) == 0 {
+		return 0, err
+	}
+	release, err := v.lock(ctx, run, true)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	info := v.dirs[0].info
+	s, err := Open(ctx, Options{Job: info.Job, Size: info.Size, FS: fsys, Run: run, keepTemps: true,
+		Levels: []LevelConfig{{Name: LevelGlobal, Dir: to, Full: true}}})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return s.salvage(ctx, v)
+}
+
+// openSome is OpenView for directories of which some may not be there.
+func openSome(fsys vfs.FS, dirs []string) (*View, error) {
+	var good []string
+	var problems []error
+	for _, d := range dirs {
+		if _, err := OpenView(fsys, d); err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		good = append(good, d)
+	}
+	if len(good) == 0 {
+		return nil, errors.Join(problems...)
+	}
+	return OpenView(fsys, good...)
+}
+
+// salvageEpochs is how many epochs are tried: the newest may have died with a
+// node, and the one before it be newer than what is at the global level.
+const salvageEpochs = 2
+
+func (s *Store) salvage(ctx context.Context, v *View) (Epoch, error) {
+	to := s.levels[0]
+	newest, err := to.newestReadable()
+	if err != nil {
+		return 0, err
+	}
+	epochs, err := v.committedAfter(newest)
+	if err != nil {
+		return 0, err
+	}
+	var problems []error
+	for _, e := range epochs[:min(len(epochs), salvageEpochs)] {
+		if err := s.salvageShards(ctx, v, e); err != nil {
+			problems = append(problems, err)
+		}
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		whole, err := s.commitWhole(ctx, to, e)
+		if whole {
+			return e, nil
+		}
+		problems = append(problems, err)
+	}
+	return 0, errors.Join(problems...)
+}
+
+// salvageShards copies what the directories have of an epoch. One shard that
+// cannot be read does not keep the others.
+func (s *Store) salvageShards(ctx context.Context, v *View, e Epoch) error {
+	var from []source
+	have := map[int]bool{}
+	for _, d := range v.dirs {
+		m, err := d.readManifest(e)
+		if err != nil || d.name == LevelParity {
+			continue
+		}
+		ranks, err := d.ranksHere(m)
+		if err != nil {
+			return err
+		}
+		for _, r := range ranks {
+			have[r] = true
+		}
+		from = append(from, &d.levelDir)
+	}
+	var problems []error
+	for r := range s.opt.Size {
+		if !have[r] || ctx.Err() != nil {
+			continue
+		}
+		sh, err := s.fetch(ctx, e, r, from)
+		if err == nil {
+			_, err = s.flushDir(ctx, sh, s.levels[0], sh.asSections(ctx))
+			err = errors.Join(err, sh.Close())
+		}
+		if err != nil && !errors.Is(err, ErrCommitted) {
+			problems = append(problems, fmt.Errorf("epoch %d, rank %d: %w", e, r, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// commitWhole commits an epoch of which the shards of all ranks are there. Nodes
+// that come to it at once write the same manifest.
+func (s *Store) commitWhole(ctx context.Context, to *level, e Epoch) (whole bool, err error) {
+	if have, err := to.hasManifest(e); have || err != nil {
+		return have && err == nil, err
+	}
+	var infos []ShardInfo
+	for r := range s.opt.Size {
+		info, idx, err := to.uncommitted(e, r)
+		if err != nil {
+			return false, nil // another node has it, or nobody
+		}
+		if idx.epoch != e || idx.rank != r || idx.size != s.opt.Size {
+			return false, fmt.Errorf("epoch %d, rank %d: the shard at %s is another one's: %w", e, r, to.path, ErrCorrupt)
+		}
+		infos = append(infos, info)
+	}
+	err = s.Commit(ctx, e, to.name, infos)
+	return err == nil, err
+}

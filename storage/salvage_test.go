@@ -1,0 +1,112 @@
+package storage
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+)
+
+// TestSalvage brings the epoch that a dead job left on its nodes to the global
+// level, node by node and in both orders, and both at once.
+func TestSalvage(t *testing.T) {
+	one := func(w *world, dir string) (Epoch, error) {
+		return SalvageDirs(context.Background(), w.fs, "salvage 1", []string{dir, dir + "/partner"}, "/global")
+	}
+	for name, do := range map[string]func(t *testing.T, w *world){
+		"0 1": func(t *testing.T, w *world) {
+			if err := w.fs.Remove("/global/" + epochName(2) + "/" + shardName(0)); err != nil {
+				t.Fatal(err)
+			}
+			if e, err := one(w, "/local0"); e != 0 || err != nil {
+				t.Errorf("the first node: got epoch %d, %v, want to wait for the other", e, err)
+			}
+			if e, err := one(w, "/local1"); e != 2 || err != nil {
+				t.Errorf("the second node: got epoch %d, %v", e, err)
+			}
+		},
+		"1 0": func(t *testing.T, w *world) {
+			// The flush that ended half-way has brought the shard of rank 0.
+			if e, err := one(w, "/local1"); e != 2 || err != nil {
+				t.Errorf("the first node: got epoch %d, %v", e, err)
+			}
+			if e, err := one(w, "/local0"); e != 0 || err != nil {
+				t.Errorf("the second node: got epoch %d, %v, want nothing to do", e, err)
+			}
+		},
+		"both": func(t *testing.T, w *world) {
+			var wg sync.WaitGroup
+			for _, d := range []string{"/local0", "/local1"} {
+				wg.Go(func() {
+					if _, err := one(w, d); err != nil {
+						t.Errorf("%s: %v", d, err)
+					}
+				})
+			}
+			wg.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := unflushed(t)
+			do(t, w)
+			w.fs.RemoveAll("/local0/" + epochName(2))
+			w.fs.RemoveAll("/local1/" + epochName(2))
+			if err := w.check(2); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestSalvageLeavesHalf: a node that is lost keeps its epoch from being committed,
+// and nothing that was there is worse for it.
+func TestSalvageLeavesHalf(t *testing.T) {
+	w := unflushed(t)
+	if err := w.fs.Remove("/global/" + epochName(2) + "/" + shardName(0)); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := SalvageDirs(t.Context(), w.fs, "salvage", []string{"/nowhere", "/local1"}, "/global"); e != 0 || err != nil {
+		t.Errorf("got epoch %d, %v", e, err)
+	}
+	if e, err := SalvageDirs(t.Context(), w.fs, "salvage", []string{"/nowhere"}, "/global"); e != 0 || err == nil {
+		t.Errorf("no directory is there: got epoch %d, %v", e, err)
+	}
+	if have, _ := w.stores[0].levels[1].hasManifest(2); have {
+		t.Error("half an epoch was committed")
+	}
+	if err := w.check(1); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCrashOfSalvage goes down at every operation and salvages again.
+func TestCrashOfSalvage(t *testing.T) {
+	both := func(f *crashfs.FS, run string) (err error) {
+		for _, d := range []string{"/local0", "/local1"} {
+			if _, err = SalvageDirs(context.Background(), f, run, []string{d}, "/global"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	n := crashEverywhere(t, func() *crashfs.FS { return unflushed(t).fs }, func(f *crashfs.FS) error { return both(f, "one") }, func(f *crashfs.FS, at int) {
+		if err := both(f, "one"); err != nil {
+			t.Fatalf("op %d: again: %v\n%s", at, err, f)
+		}
+		w, err := openWorld(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.close()
+		for _, d := range []string{"/local0/", "/local1/"} {
+			f.RemoveAll(d + epochName(2))
+		}
+		if err := w.check(2); err != nil {
+			t.Fatalf("op %d: %v", at, err)
+		}
+	})
+	if n < 30 {
+		t.Errorf("only %d operations", n)
+	}
+}

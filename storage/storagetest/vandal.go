@@ -1,0 +1,176 @@
+package storagetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// Sort of a damage: what verify has to answer.
+type Sort int
+
+// Sorts of damage.
+const (
+	AnySort  Sort = iota // it may do no harm; if it does, verify must see it
+	Spoils               // there, and not what was written: damaged
+	Takes                // gone: missing, or not redundant
+	Mixes                // either, or both
+	Harmless             // verify has nothing to say
+)
+
+// Vandal damages directories of checkpoints as disks, people and other users do. It
+// is for tests, runs as root, and does the same for the same random numbers.
+type Vandal struct {
+	Rnd    *rand.Rand
+	Base   string        // all directories of the job lie below it
+	Levels []string      // the directories of levels
+	Newest storage.Epoch // newest epoch; retention keeps it and the one before
+	Done   []string      // what was done, in words
+}
+
+func (v *Vandal) junk(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(v.Rnd.Uint32())
+	}
+	return b
+}
+
+func (v *Vandal) page(b []byte) []byte {
+	at := v.Rnd.IntN(len(b)) &^ 4095
+	return b[at:min(len(b), at+4096)]
+}
+
+// read reads a file, unless it was made large before.
+func read(p string) ([]byte, error) {
+	if info, err := os.Lstat(p); err != nil || !info.Mode().IsRegular() || info.Size() > 64<<20 {
+		return nil, errSame
+	}
+	return os.ReadFile(p)
+}
+
+// edit rewrites a file, which must change it.
+func (v *Vandal) edit(p string, change func(b []byte) []byte) error {
+	b, err := read(p)
+	if err != nil {
+		return err
+	}
+	if len(b) == 0 {
+		return errSame
+	}
+	out := change(bytes.Clone(b))
+	if bytes.Equal(out, b) {
+		return errSame
+	}
+	return os.WriteFile(p, out, 0o600)
+}
+
+// another chooses a file or directory of the same sort in another place.
+func (v *Vandal) another(p string, dir bool) (string, error) {
+	var list []string
+	for _, q := range v.all() {
+		info, err := os.Lstat(q)
+		if err == nil && q != p && info.IsDir() == dir && part(q) == part(p) {
+			list = append(list, q)
+		}
+	}
+	if len(list) == 0 {
+		return "", errSame
+	}
+	return list[v.Rnd.IntN(len(list))], nil
+}
+
+// copies says whether two files hold the same shard: then either may stand for the
+// other.
+func copies(p, q string) bool {
+	epoch := func(p string) string { return filepath.Base(filepath.Dir(p)) }
+	return part(p) == "shard" && filepath.Base(p) == filepath.Base(q) && epoch(p) == epoch(q)
+}
+
+// part is what a file or directory is: "manifest", "shard", "epoch", ...
+func part(p string) string {
+	name := filepath.Base(p)
+	switch {
+	case strings.HasPrefix(name, "epoch-"):
+		return "epoch"
+	case strings.HasPrefix(name, "epochs-"):
+		return "ledger"
+	case strings.HasPrefix(name, "trials-"):
+		return "trials"
+	case strings.HasSuffix(name, ".shard"):
+		return "shard"
+	case strings.HasPrefix(name, "pack-"):
+		return "pack"
+	case strings.Contains(name, ".parity-"):
+		return "row"
+	}
+	return name
+}
+
+// kept says whether retention keeps the epoch that a file belongs to for itself,
+// not for what later ones refer to.
+func (v *Vandal) kept(p string) bool {
+	return strings.Contains(p, fmt.Sprintf("epoch-%010d", v.Newest)) || strings.Contains(p, fmt.Sprintf("epoch-%010d", v.Newest-1))
+}
+
+// all lists the files and the directories of epochs.
+func (v *Vandal) all() (out []string) {
+	filepath.WalkDir(v.Base, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && (!d.IsDir() || part(p) == "epoch") {
+			out = append(out, p)
+		}
+		return nil
+	})
+	return out
+}
+
+// Damage does one thing and says of what sort it was.
+func (v *Vandal) Damage() Sort {
+	for {
+		list, acts := v.all(), fileActs
+		level := v.Rnd.IntN(20) == 0
+		if level {
+			list = v.Levels
+		}
+		p := list[v.Rnd.IntN(len(list))]
+		info, err := os.Lstat(p)
+		if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
+			continue
+		}
+		switch {
+		case level && info.IsDir():
+			acts = levelActs
+		case info.IsDir():
+			acts = dirActs
+		}
+		a := acts[v.Rnd.IntN(len(acts))]
+		if err := a.do(v, p); errors.Is(err, errSame) || errors.Is(err, fs.ErrExist) {
+			continue
+		} else if err != nil {
+			panic(fmt.Sprintf("%s of %s: %v", a.name, p, err)) // the test's own fault
+		}
+		v.Done = append(v.Done, a.name+": "+strings.TrimPrefix(p, v.Base))
+		switch part(p) {
+		case "epoch", "manifest", "shard", "pack", "row":
+			if (a.sort == Takes || a.sort == Mixes) && !v.kept(p) {
+				return AnySort // what of it is needed is looked at with the epochs that need it
+			}
+		case "ledger", "trials", "holdfast.begun":
+			if a.sort != Harmless {
+				return AnySort // nothing is restored from it
+			}
+		case "holdfast.job":
+			if a.sort == Takes {
+				return Mixes
+			}
+		}
+		return a.sort
+	}
+}
