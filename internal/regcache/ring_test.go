@@ -21,6 +21,8 @@ type imitatedCard struct {
 	p       ringParams
 	out     *os.File
 	buffer  unix.Iovec
+
+	registered bool
 }
 
 // The layout of struct io_uring_params, linux/io_uring.h.
@@ -38,12 +40,13 @@ type ringParams struct {
 }
 
 const (
-	ringOffEntries      = 0x10000000
-	ringSingleMap       = 1 << 0 // IORING_FEAT_SINGLE_MMAP
-	ringRegisterBuffers = 0
-	ringWriteFixed      = 5
-	ringGetEvents       = 1
-	entryBytes          = 64
+	ringOffEntries        = 0x10000000
+	ringSingleMap         = 1 << 0 // IORING_FEAT_SINGLE_MMAP
+	ringRegisterBuffers   = 0
+	ringUnregisterBuffers = 1
+	ringWriteFixed        = 5
+	ringGetEvents         = 1
+	entryBytes            = 64
 )
 
 // errNoRing says that io_uring is not to be had here.
@@ -70,6 +73,12 @@ func newCard(file string) (*imitatedCard, error) {
 
 // register pins the pages of b.
 func (c *imitatedCard) register(b []byte) error {
+	if c.registered {
+		if _, _, e := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(c.fd), ringUnregisterBuffers, 0, 0, 0, 0); e != 0 {
+			return e
+		}
+		c.registered = false
+	}
 	c.buffer = unix.Iovec{Base: &b[0]}
 	c.buffer.SetLen(len(b))
 	_, _, e := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(c.fd), ringRegisterBuffers, uintptr(unsafe.Pointer(&c.buffer)), 1, 0, 0)
@@ -77,6 +86,7 @@ func (c *imitatedCard) register(b []byte) error {
 	if e != 0 {
 		return e
 	}
+	c.registered = true
 	return nil
 }
 

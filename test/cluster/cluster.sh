@@ -438,6 +438,11 @@ pids_of() { # NODE: host pids of all its processes but its init
     [[ ${p#/proc/} != "$init" && $(readlink "$p/ns/pid" 2>/dev/null) == "$ns" ]] && echo "${p#/proc/}"; done; true
 }
 
+signal_all() { # SIGNAL NODE: to all its processes but its init; those that end meanwhile need none
+  local p
+  for p in $(pids_of "$2"); do kill "-$1" "$p" 2>/dev/null || [[ ! -e /proc/$p ]] || die "$2: cannot send $1 to process $p"; done
+}
+
 status() {
   local n p
   head_pid >/dev/null
@@ -468,8 +473,8 @@ main() {
   cut) node_pid "${1:-}" >/dev/null; in_headnet ip link set "$1" down ;;
   heal) node_pid "${1:-}" >/dev/null; in_headnet ip link set "$1" up ;;
   aim) (($# >= 2)) || die "aim: KIND NODE..."; aim "$@" ;;
-  freeze) pids_of "${1:-}" | xargs -r kill -STOP ;;
-  thaw) pids_of "${1:-}" | xargs -r kill -CONT ;;
+  freeze) signal_all STOP "${1:-}" ;;
+  thaw) signal_all CONT "${1:-}" ;;
   wait) (($# >= 2)) || die "wait: NODE STATE [SECONDS]"; wait_state "$1" "$2" "${3:-120}" ;;
   log) if [[ ${1:-} == head ]]; then cat "$STATE/log/slurmctld.log"; else need_node "${1:-}"; cat "$STATE/log/slurmd-$1.log"; fi ;;
   path) case ${1:-} in pfs) echo "$DATA/pfs" ;; state) echo "$STATE" ;; log) echo "$STATE/log" ;;
