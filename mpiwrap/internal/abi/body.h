@@ -42,6 +42,10 @@ static void PFX(fill)(void)
 	memcpy(PFX(ops), o, sizeof o);
 }
 
+/* Not 0 while MPI can be asked what an error means. One that has failed to start or
+ * to end cannot: Open MPI ends the process, MPICH 4.0.2 has crashed. */
+static int PFX(up);
+
 static int PFX(init)(int level, int *provided, int *was_up)
 {
 	int rc;
@@ -51,12 +55,18 @@ static int PFX(init)(int level, int *provided, int *was_up)
 		rc = P(Query_thread)(provided);
 	else
 		rc = P(Init_thread)(NULL, NULL, level, provided);
+	PFX(up) = rc == 0;
 	if (rc == 0) rc = P(Comm_set_errhandler)(K(COMM_WORLD), K(ERRORS_RETURN));
 	if (rc == 0) rc = P(Comm_set_errhandler)(K(COMM_SELF), K(ERRORS_RETURN));
 	return rc;
 }
 
-static int PFX(finalize)(void) { return P(Finalize)(); }
+static int PFX(finalize)(void)
+{
+	PFX(up) = 0;
+	return P(Finalize)();
+}
+
 static int PFX(abort)(int code) { return P(Abort)(K(COMM_WORLD), code); }
 
 static int PFX(library)(char *buf, int cap)
@@ -101,6 +111,11 @@ static int PFX(error)(int code, int *cls, char *text, int cap)
 {
 	char buf[K(MAX_ERROR_STRING) + 1];
 	int c = 0, n = 0;
+	if (!PFX(up)) {
+		*cls = PFX(class)(HF_CODE_CLASS(code));
+		snprintf(text, cap, "MPI is not up, so that it was not asked for the reason; see what it has printed");
+		return 0;
+	}
 	*cls = P(Error_class)(code, &c) == 0 ? PFX(class)(c) : HF_ERR_OTHER;
 	text[0] = 0;
 	if (P(Error_string)(code, buf, &n) != 0) return 0;

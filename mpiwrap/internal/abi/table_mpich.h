@@ -50,6 +50,7 @@
 #define HF_POINTERS(X) X(IN_PLACE, -1)
 
 #define HF_TEST_FROM 65
+#define HF_CODE_CLASS(code) ((code) & 0x7f)
 #define HF_STATUS_BYTES(st) \
 	((int64_t)((uint64_t)(uint32_t)(st).count_lo | (uint64_t)((uint32_t)(st).count_hi_and_cancelled >> 1) << 32))
 #define HF_STATUS_CANCELLED(st) ((st).count_hi_and_cancelled & 1)

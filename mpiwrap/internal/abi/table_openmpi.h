@@ -50,6 +50,7 @@
 #define HF_POINTERS(X) X(IN_PLACE, 1)
 
 #define HF_TEST_FROM 0
+#define HF_CODE_CLASS(code) (code)
 #define HF_STATUS_BYTES(st) ((int64_t)(st)._ucount)
 #define HF_STATUS_CANCELLED(st) ((st)._cancelled != 0)
 
