@@ -55,6 +55,7 @@ type attempt struct {
 	looks   int           // at the nodes of a start that has not come to Open
 	looking chan struct{} // closed when the newest is over; nil before the first
 	missing []string      // nodes that it found dead; read after looking
+	peek    peek          // at the nodes that have not announced the program
 
 	startedAt, restoringAt time.Time
 }
@@ -403,6 +404,10 @@ func (a *attempt) starting(ctx context.Context, now time.Time) string {
 	if at, node := a.procs.vanished(now); !at.IsZero() {
 		a.died(at, 0, node)
 		return fmt.Sprintf("the program on node %s has ended before all ranks came to Open", node)
+	}
+	if node, why := a.peek.away(ctx, a, now); node != "" {
+		a.died(now, r.peekPatience(), node)
+		return fmt.Sprintf("before the program has started on it, node %s %s", node, why)
 	}
 	if (r.starts > 1 || r.flags.startTimeout > 0) && now.Sub(a.startedAt) > r.startTimeout() {
 		a.died(now, 0, "")

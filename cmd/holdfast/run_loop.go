@@ -226,7 +226,7 @@ func (r *runner) again(ctx context.Context, a *attempt) (code int, over bool) {
 		if at, _, _ := a.fallen.first(); !a.killed || !at.IsZero() { // else it was slow, or its nodes
 			r.adviseMPI(a)
 		}
-		if r.opening == 0 && (a.procs.any() == "" || r.unopened >= maxAlike) && (r.starts > 1 || !a.killed && a.code <= exitSignal) {
+		if r.opening == 0 && (a.procs.any() == "" && !a.peek.found || r.unopened >= maxAlike) && (r.starts > 1 || !a.killed && a.code <= exitSignal) {
 			r.say("giving up: the program ended with code %d before it came to Open, and all nodes are well", a.code)
 			return exitBad, true
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 // are gone and nobody on it is left to say so.
 type procs struct {
 	mu   sync.Mutex // guards the fields below
+	said []string   // nodes that have announced the program
 	live int
 	at   time.Time // when the first of them ended
 	node string
@@ -27,7 +29,7 @@ func (p *procs) follow(ctx context.Context, sup *coordinated.Supervisor) {
 		if err != nil {
 			return
 		}
-		p.begun()
+		p.begun(s.Node)
 		wg.Go(func() {
 			stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // ends Gone
 			defer stop()
@@ -40,10 +42,18 @@ func (p *procs) follow(ctx context.Context, sup *coordinated.Supervisor) {
 	}
 }
 
-func (p *procs) begun() {
+func (p *procs) begun(node string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.live++
+	p.said = append(p.said, node)
+}
+
+// silent are those of some nodes that have not announced the program yet.
+func (p *procs) silent(nodes []string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return slices.Contains(p.said, n) })
 }
 
 func (p *procs) ended(node string, at time.Time) {

@@ -76,7 +76,7 @@ func TestSuspended(t *testing.T) {
 	flags := runFlags{stall: time.Minute, endTimeout: time.Minute, startTimeout: time.Minute}
 	before := time.Now().Add(-time.Hour)
 	for _, last := range []coordinated.Report{{Ready: true}, {Ended: true}, {}} {
-		a := &attempt{r: &runner{flags: flags, stderr: io.Discard}, last: last, opened: last.Ready, startedAt: before, stuckAt: before, awakeAt: before}
+		a := &attempt{r: &runner{cmd: &command{}, flags: flags, stderr: io.Discard}, last: last, opened: last.Ready, startedAt: before, stuckAt: before, awakeAt: before}
 		a.awake(time.Now())
 		if why := a.overdue(t.Context()); why != "" {
 			t.Errorf("%+v: got %q", last, why)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func TestRandomDeaths(t *testing.T) {
 		t.Logf("seed %d, trials %d to %d\n%s", *seed, *from, next-1, table(kept(t, *keep, list)))
 	}()
 	for i := range n {
-		tr := random(rng)
+		tr := random(rng, i)
 		tr.Closes = i%2 == 1
 		if i < *from {
 			continue
@@ -92,4 +93,33 @@ func kept(t *testing.T, file string, list []trial) []trial {
 		list = append(list, tr)
 	}
 	return list
+}
+
+// TestTrials: however short a long test is, it has every phase that it must have, beside
+// programs that take the cores, and its table tells how long it took to notice the deaths.
+func TestTrials(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 0))
+	var list []trial
+	seen := map[string]bool{}
+	for i := range len(aimed) {
+		tr := random(rng, i)
+		seen[tr.Aim] = true
+		seen["first epoch"] = seen["first epoch"] || tr.Skip == 0 && !tr.second()
+		if !tr.Hog || tr.second() && len(tr.Ranks) != 2 {
+			t.Errorf("trial %d: %+v", i, tr)
+		}
+		list = append(list, *tr)
+	}
+	for _, aim := range []string{atStart, "first epoch", "flush", atRestart, atNext} {
+		if !seen[aim] {
+			t.Errorf("none is aimed at %s", aim)
+		}
+	}
+	list[0].Kind, list[0].Notice = "crash", 4.5
+	list[1].Kind, list[1].Notice = "power", 6.5
+	for _, want := range []string{"where connections close: median 4.50 s, worst 4.50 s (crash", "where nothing closes: median 6.50 s, worst 6.50 s (power"} {
+		if got := table(list); !strings.Contains(got, want) {
+			t.Errorf("got no %q in\n%s", want, got)
+		}
+	}
 }

@@ -71,17 +71,32 @@ var aims = map[string]func(e *events.Event) bool{
 	"redundancy": func(e *events.Event) bool { return e.Name == events.Redundancy && e.Begin },
 	"flush":      func(e *events.Event) bool { return e.Name == events.Flush && e.Begin },
 	"restore":    func(e *events.Event) bool { return e.Name == events.Restore && e.Begin },
+	atNext:       func(e *events.Event) bool { return e.Name == events.Arm },
 }
 
 // Two phases have no event: a start, the first or the one after a death, before its ranks
-// have come to Open.
+// have come to Open. One is the first checkpoint after a restart: a death twice in a row.
 const (
 	atStart   = "start"
 	atRestart = "restart"
+	atNext    = "next"
 )
 
+// second reports whether the last of the ranks dies after the first one's death.
+func (tr *trial) second() bool {
+	return tr.Aim == "restore" || tr.Aim == atRestart || tr.Aim == atNext
+}
+
+// closes reports whether the death closes connections: nothing of the others has to wait in
+// vain for an answer. A node whose processes alone die before the program has begun on it has
+// none to close.
+func (tr *trial) closes() bool {
+	early := tr.Aim == atStart || tr.Aim == atRestart
+	return tr.Kind == "crash" || tr.Kind == "procs" && !early
+}
+
 // phases is the order of the table.
-var phases = []string{atStart, atRestart, "compute", "agree", "capture", "write", "vote", "manifest", "redundancy", "flush", "restore"}
+var phases = []string{atStart, atRestart, "compute", "agree", "capture", "write", "vote", "manifest", "redundancy", "flush", "restore", atNext}
 
 // tail follows the event log of a rank while it is written.
 type tail struct {
@@ -275,6 +290,9 @@ func (j *job) hit(t *testing.T, tr *trial, s *cluster.Strike, die []string, star
 	if l != nil {
 		tr.Hit = l.doing(at)
 	}
+	if tr.Aim == atNext {
+		tr.Hit = atNext + "+" + tr.Hit
+	}
 	tr.Safe = tr.surviving(log)
 	t.Logf("%s of %v, aimed at %s, hit %s; epoch %d must survive", tr.Kind, die, tr.Aim, tr.Hit, tr.Safe)
 	if tr.Heal && start == 1 {
@@ -336,7 +354,7 @@ func (b *bed) try(t *testing.T, tr *trial, name string) {
 		b.hog(t)
 	}
 	j := b.launch(t, tr, name)
-	if tr.Aim == "restore" || tr.Aim == atRestart { // of a second node, while the program starts again
+	if tr.second() { // while the program starts again, or soon after
 		first := *tr
 		first.Skip, first.Heal = 1, false
 		j.strike(t, &first, 1, tr.Ranks[:1], "flush")
@@ -378,7 +396,7 @@ func (j *job) finish(t *testing.T, tr *trial) {
 		tr.Epoch, _ = strconv.Atoi(m[len(m)-1][1]) // digits by the pattern
 	}
 	tr.Notice = noticed(log, tr.struck)
-	if closes := tr.Kind == "crash" || tr.Kind == "procs"; closes && tr.Aim != atStart && tr.Aim != atRestart && tr.Notice > 5 {
+	if tr.closes() && tr.Notice > 5 {
 		t.Errorf("the death was noticed after %.1f s, although connections closed", tr.Notice)
 	}
 	// Slurm's pmix plugin makes Open MPI crash in MPI_Init now and then
@@ -451,20 +469,30 @@ func (tr *trial) record(file string) error {
 	return errors.Join(err, f.Close())
 }
 
-// random draws a trial.
-func random(rng *rand.Rand) *trial {
+// aimed are phases that a long test has to have, however short it is: every sixth trial is
+// one that begins before Open, in the first epoch, in a flush, in the restart itself, and
+// right after it; the last is anything.
+var aimed = []func(tr *trial, rng *rand.Rand){
+	func(tr *trial, rng *rand.Rand) { tr.Aim, tr.Delay = atStart, rng.IntN(400) },
+	func(tr *trial, rng *rand.Rand) {
+		if tr.Skip = 0; tr.second() {
+			tr.Aim = "write"
+		}
+	},
+	func(tr *trial, rng *rand.Rand) { tr.Aim = "flush" },
+	func(tr *trial, rng *rand.Rand) { tr.Aim, tr.Delay = atRestart, rng.IntN(400) },
+	func(tr *trial, rng *rand.Rand) { tr.Aim = atNext },
+	func(tr *trial, rng *rand.Rand) {},
+}
+
+// random draws the i-th trial.
+func random(rng *rand.Rand, i int) *trial {
 	pick := func(list ...string) string { return list[rng.IntN(len(list))] }
-	tr := &trial{MPI: rng.IntN(len(mpis)), Kind: pick("power", "crash", "procs", "cut", "freeze"), Aim: pick(phases...),
+	tr := &trial{MPI: rng.IntN(len(mpis)), Kind: pick("power", "crash", "procs", "cut", "freeze"), Aim: pick(phases[2 : len(phases)-1]...),
 		Redundancy: pick("partner:1", "partner:1", "parity:2+1", "parity:3+1"), Spares: 1, Skip: rng.IntN(5), Delay: rng.IntN(12),
-		Local: rng.IntN(4) == 0, Head: rng.IntN(2) == 0, Heal: rng.IntN(3) == 0}
-	tr.Hog = rng.IntN(3) == 0
-	if rng.IntN(4) == 0 { // a start, or the restart after a death
-		tr.Aim, tr.Delay = pick(atStart, atRestart), rng.IntN(400)
-	}
-	if rng.IntN(3) == 0 { // in the first epoch
-		tr.Skip = 0
-	}
-	tr.Batch = !tr.Head && tr.Aim != "restore" && tr.Aim != atRestart && rng.IntN(3) == 0
+		Local: rng.IntN(4) == 0, Head: rng.IntN(2) == 0, Heal: rng.IntN(3) == 0, Hog: true}
+	aimed[i%len(aimed)](tr, rng)
+	tr.Batch = !tr.Head && !tr.second() && rng.IntN(3) == 0
 	first := 1
 	if tr.Head {
 		first = 0 // the node of rank 0 runs no batch script
@@ -478,7 +506,7 @@ func random(rng *rand.Rand) *trial {
 	}
 	tr.Ranks = victims[:1]
 	switch {
-	case tr.Aim == "restore" || tr.Aim == atRestart:
+	case tr.second():
 		tr.Ranks, tr.Skip, tr.Spares, tr.Local, tr.Heal = victims[:2], 0, 2, false, false
 	case rng.IntN(4) == 0: // two at once
 		tr.Ranks, tr.Spares = victims[:2], 1+rng.IntN(2)
@@ -513,7 +541,7 @@ func table(list []trial) string {
 	var keys []key
 	for _, tr := range list {
 		kind := tr.Kind
-		if len(tr.Ranks) > 1 && tr.Aim != "restore" && tr.Aim != atRestart {
+		if len(tr.Ranks) > 1 && !tr.second() {
 			kind += " x2"
 		}
 		if tr.Batch {
@@ -553,18 +581,43 @@ func table(list []trial) string {
 		every = append(every, r.times...)
 		fmt.Fprintf(&b, "%-15s %-10s %-8s %5d %6d %6d  %s\n", k.kind, k.phase, k.mpi, r.tried, r.passed, r.hit, medians(r.times))
 	}
-	passed, slow := 0, 0
+	passed := 0
 	for _, tr := range list {
 		if tr.Passed {
 			passed++
 		}
 	}
-	for _, t := range every {
-		if t[0] > 2 {
-			slow++
+	fmt.Fprintf(&b, "%d tried, %d passed; %s\n", len(list), passed, medians(every))
+	b.WriteString(noticeTable(list))
+	return b.String()
+}
+
+// noticeTable says how long it took until a death was told of, by whether it closes connections.
+func noticeTable(list []trial) string {
+	var b strings.Builder
+	for _, closes := range []bool{true, false} {
+		var took []float64
+		worst, own := trial{}, 0
+		for _, tr := range list {
+			switch {
+			case tr.closes() != closes:
+			case tr.Notice == 0:
+				own++
+			default:
+				took = append(took, tr.Notice)
+				if tr.Notice > worst.Notice {
+					worst = tr
+				}
+			}
 		}
+		what := map[bool]string{true: "where connections close", false: "where nothing closes"}[closes]
+		fmt.Fprintf(&b, "noticed %s: ", what)
+		if len(took) > 0 {
+			slices.Sort(took)
+			fmt.Fprintf(&b, "median %.2f s, worst %.2f s (%s) of %d; ", took[len(took)/2], worst.Notice, worst.name(), len(took))
+		}
+		fmt.Fprintf(&b, "%d not told of, as where the node of holdfast run died\n", own)
 	}
-	fmt.Fprintf(&b, "%d tried, %d passed; %s; noticed later than 2 s: %d of %d\n", len(list), passed, medians(every), slow, len(every))
 	return b.String()
 }
 
