@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/benchplot"
+	"github.com/holdfast-hpc/holdfast/internal/bench/plot"
 	"github.com/holdfast-hpc/holdfast/internal/modelbench"
 	"github.com/spf13/cobra"
 	"gonum.org/v1/plot/vg"
@@ -67,14 +67,14 @@ func drawModel(cmd *cobra.Command, o *modelbench.Options, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	p, err := benchplot.Curves("Share of the time that is the program's own work", "nodes", "", o.Curves())
+	p, err := plot.Curves("Share of the time that is the program's own work", "nodes", "", o.Curves())
 	if err != nil {
 		return err
 	}
-	benchplot.LogX(p)
+	plot.LogX(p)
 	p.Legend.Top, p.Legend.Left = false, true
 	p.Y.Min, p.Y.Max = 0, 1
-	files, err := benchplot.Save(p, 8*vg.Inch, 4.5*vg.Inch, filepath.Join(dir, "model-efficiency"))
+	files, err := plot.Save(p, 8*vg.Inch, 4.5*vg.Inch, filepath.Join(dir, "model-efficiency"))
 	for _, name := range files {
 		fmt.Fprintln(cmd.ErrOrStderr(), "plotted", name)
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/bench"
-	"github.com/holdfast-hpc/holdfast/internal/benchplot"
+	"github.com/holdfast-hpc/holdfast/internal/bench/plot"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -104,7 +104,7 @@ func (o *benchOutput) draw(cmd *cobra.Command, lines []bench.Line) error {
 	if o.plot == "" || len(lines) == 0 {
 		return nil
 	}
-	files, err := benchplot.Write(o.plot, lines)
+	files, err := plot.Write(o.plot, lines)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (o *benchOutput) draw(cmd *cobra.Command, lines []bench.Line) error {
 	if err := os.WriteFile(filepath.Join(o.plot, lines[0].Suite+".jsonl"), text.Bytes(), 0o644); err != nil {
 		return err
 	}
-	more, err := benchplot.Windows(o.plot, lines)
+	more, err := plot.Windows(o.plot, lines)
 	for _, name := range append(files, more...) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "plotted", name)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/bench"
-	"github.com/holdfast-hpc/holdfast/internal/benchplot"
+	"github.com/holdfast-hpc/holdfast/internal/bench/plot"
 )
 
 // Options are the assumptions. Rates are in bytes a second.
@@ -113,11 +113,11 @@ func timeText(s float64) string {
 }
 
 // Curves are the efficiencies by nodes.
-func (o *Options) Curves() []benchplot.Curve {
-	var out []benchplot.Curve
+func (o *Options) Curves() []plot.Curve {
+	var out []plot.Curve
 	most := o.Nodes[len(o.Nodes)-1]
 	for _, w := range Ways {
-		c := benchplot.Curve{Name: w.Name}
+		c := plot.Curve{Name: w.Name}
 		for x := 1.0; x <= float64(most)*1.001; x *= math.Pow(10, 0.125) {
 			n := int(math.Round(x))
 			c.X, c.Y = append(c.X, float64(n)), append(c.Y, w.efficiency(o, n))

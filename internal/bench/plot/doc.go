@@ -1,0 +1,2 @@
+// Package plot draws the results of `holdfast bench` as SVG and PNG.
+package plot

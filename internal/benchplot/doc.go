@@ -1,2 +1,0 @@
-// Package benchplot draws the results of `holdfast bench` as SVG and PNG.
-package benchplot
