@@ -3,7 +3,7 @@ package main
 import (
 	"os"
 
-	"github.com/holdfast-hpc/holdfast/internal/storagebench"
+	"github.com/holdfast-hpc/holdfast/internal/bench/storage"
 	"github.com/spf13/cobra"
 )
 
@@ -20,7 +20,7 @@ func newBench() *cobra.Command {
 func newBenchStorage() *cobra.Command {
 	var out benchOutput
 	var quick bool
-	o := storagebench.Options{Parity: true}
+	o := storage.Options{Parity: true}
 	cmd := &cobra.Command{
 		Use:   "storage",
 		Short: "measure writing, copying, restoring",
@@ -43,7 +43,7 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 				o.Ranks, o.MiB, o.Runs = []int{2}, []int{64}, 3
 			}
 			o.Note = out.note(cmd, (len(o.Ranks)+1)*len(o.MiB)) // and parity
-			lines, err := storagebench.Run(cmd.Context(), o)
+			lines, err := storage.Run(cmd.Context(), o)
 			return out.finish(cmd, lines, err)
 		},
 	}
@@ -59,13 +59,13 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 
 // newBenchWorker is how bench starts its processes.
 func newBenchWorker() *cobra.Command {
-	var s storagebench.Setup
+	var s storage.Setup
 	cmd := &cobra.Command{
 		Use:    "worker",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return storagebench.Work(cmd.Context(), s, cmd.InOrStdin(), cmd.OutOrStdout())
+			return storage.Work(cmd.Context(), s, cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()

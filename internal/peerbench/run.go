@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/bench"
+	"github.com/holdfast-hpc/holdfast/internal/bench/storage"
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
-	"github.com/holdfast-hpc/holdfast/internal/storagebench"
 )
 
 // Options shape a run.
@@ -94,7 +94,7 @@ const (
 
 // holdfast takes Holdfast's figures from its own suite, with the same sizes.
 func (r *runner) holdfast(ctx context.Context) error {
-	lines, err := storagebench.Run(ctx, storagebench.Options{Self: r.Self, Dir: r.dir,
+	lines, err := storage.Run(ctx, storage.Options{Self: r.Self, Dir: r.dir,
 		Ranks: []int{r.Ranks}, MiB: []int{r.MiB}, Runs: r.Runs})
 	if err != nil {
 		return err

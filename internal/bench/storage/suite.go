@@ -1,7 +1,7 @@
-// Package storagebench measures what checkpoints cost on the file systems at
+// Package storage measures what checkpoints cost on the file systems at
 // hand, as ratios to what the same processes need for raw writes, reads and
 // copies of the same bytes in the same run.
-package storagebench
+package storage
 
 import (
 	"context"

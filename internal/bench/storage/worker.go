@@ -1,4 +1,4 @@
-package storagebench
+package storage
 
 import (
 	"context"
