@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut/scale"
-	"github.com/holdfast-hpc/holdfast/internal/cutbench"
+	"github.com/holdfast-hpc/holdfast/internal/bench/cut"
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/spf13/cobra"
 )
@@ -12,7 +12,7 @@ import (
 func newBenchCut() *cobra.Command {
 	var out benchOutput
 	var simulate int
-	o := cutbench.Options{Ranks: []int{2, 4, 8}, Epochs: 20, Compute: 2 * time.Millisecond}
+	o := cut.Options{Ranks: []int{2, 4, 8}, Epochs: 20, Compute: 2 * time.Millisecond}
 	cmd := &cobra.Command{
 		Use:   "cut",
 		Short: "measure how long the ranks take to agree on a cut",
@@ -36,7 +36,7 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 				return err
 			}
 			o.Note = out.note(cmd, len(mpirun.Launchers())*len(o.Ranks))
-			lines, err := cutbench.Run(cmd.Context(), o)
+			lines, err := cut.Run(cmd.Context(), o)
 			return out.finish(cmd, lines, err)
 		},
 	}
@@ -67,11 +67,11 @@ func simulateCut(cmd *cobra.Command, ranks int, asJSON bool) error {
 
 // newBenchCutWorker is one rank of the program that bench cut starts.
 func newBenchCutWorker() *cobra.Command {
-	var o cutbench.WorkerOptions
+	var o cut.WorkerOptions
 	cmd := &cobra.Command{
 		Use: "cut-worker", Short: "one rank of bench cut", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cutbench.Worker(cmd.Context(), o, cmd.OutOrStdout())
+			return cut.Worker(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()

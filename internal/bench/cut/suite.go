@@ -1,6 +1,6 @@
-// Package cutbench measures how long the ranks of a real MPI program take to
+// Package cut measures how long the ranks of a real MPI program take to
 // agree on a cut, beside the program's own iteration.
-package cutbench
+package cut
 
 import (
 	"bytes"

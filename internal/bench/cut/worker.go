@@ -1,4 +1,4 @@
-package cutbench
+package cut
 
 import (
 	"context"
