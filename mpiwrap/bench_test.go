@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/bench"
-	"github.com/holdfast-hpc/holdfast/internal/mpibench"
+	"github.com/holdfast-hpc/holdfast/internal/bench/mpi"
 )
 
 // benchEnv tells the test binary that it is a rank of a benchmark.
@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(benchEnv) == "" {
 		os.Exit(m.Run())
 	}
-	if err := mpibench.Worker(os.Stdout); err != nil {
+	if err := mpi.Worker(os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 // BenchmarkAgainstC prints the table of `holdfast bench mpi`: each case in Go and
 // in C, with the same MPI in the same run.
 func BenchmarkAgainstC(b *testing.B) {
-	lines, err := mpibench.Run(b.Context(), mpibench.Options{Self: []string{os.Args[0]}, Env: []string{benchEnv + "=1"}, Runs: 3})
+	lines, err := mpi.Run(b.Context(), mpi.Options{Self: []string{os.Args[0]}, Env: []string{benchEnv + "=1"}, Runs: 3})
 	if err != nil {
 		b.Fatal(err)
 	}

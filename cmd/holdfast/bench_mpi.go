@@ -1,14 +1,14 @@
 package main
 
 import (
-	"github.com/holdfast-hpc/holdfast/internal/mpibench"
+	"github.com/holdfast-hpc/holdfast/internal/bench/mpi"
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/spf13/cobra"
 )
 
 func newBenchMPI() *cobra.Command {
 	var out benchOutput
-	o := mpibench.Options{}
+	o := mpi.Options{}
 	cmd := &cobra.Command{
 		Use:   "mpi",
 		Short: "measure messages through mpiwrap beside C",
@@ -27,7 +27,7 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 				return err
 			}
 			o.Note = out.note(cmd, len(mpirun.Launchers())*o.Runs)
-			lines, err := mpibench.Run(cmd.Context(), o)
+			lines, err := mpi.Run(cmd.Context(), o)
 			return out.finish(cmd, lines, err)
 		},
 	}
@@ -41,6 +41,6 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 func newBenchMPIWorker() *cobra.Command {
 	return &cobra.Command{
 		Use: "mpi-worker", Short: "one rank of bench mpi", Hidden: true, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return mpibench.Worker(cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return mpi.Worker(cmd.OutOrStdout()) },
 	}
 }

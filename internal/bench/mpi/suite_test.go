@@ -1,4 +1,4 @@
-package mpibench
+package mpi
 
 import (
 	"fmt"

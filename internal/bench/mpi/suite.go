@@ -1,6 +1,6 @@
-// Package mpibench measures what messages through mpiwrap cost beside a C program
+// Package mpi measures what messages through mpiwrap cost beside a C program
 // that makes the same calls, compiled when the benchmark runs with the same MPI.
-package mpibench
+package mpi
 
 import (
 	"context"
