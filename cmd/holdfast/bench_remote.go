@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
-	"github.com/holdfast-hpc/holdfast/internal/remotebench"
+	"github.com/holdfast-hpc/holdfast/internal/bench/remote"
 	"github.com/spf13/cobra"
 )
 
 // cases is how many parts of the suite are measured.
 func cases(chosen []string) int {
 	if len(chosen) == 0 {
-		return len(remotebench.Cases)
+		return len(remote.Cases)
 	}
 	return len(chosen)
 }
@@ -21,7 +21,7 @@ func cases(chosen []string) int {
 func newBenchRemote() *cobra.Command {
 	var out benchOutput
 	var quick bool
-	var o remotebench.Options
+	var o remote.Options
 	cmd := &cobra.Command{
 		Use:   "remote",
 		Short: "measure devices behind holdfast gpud beside the same devices without it",
@@ -36,7 +36,7 @@ has one; on a CPU the balanced servers have one core each.
 RATIO is to the program's own device. It needs neither MPI nor a compiler, and of
 the applications those that stand beside holdfast.
 
-Cases: ` + strings.Join(remotebench.Cases, ", ") + `.
+Cases: ` + strings.Join(remote.Cases, ", ") + `.
 
 Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 2 could not measure.`,
@@ -56,7 +56,7 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 				}
 			}
 			o.Note = out.note(cmd, cases(o.Cases))
-			lines, err := remotebench.Run(cmd.Context(), o)
+			lines, err := remote.Run(cmd.Context(), o)
 			return out.finish(cmd, lines, err)
 		},
 	}

@@ -1,4 +1,4 @@
-package remotebench
+package remote
 
 import (
 	"bufio"
