@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
-	"github.com/holdfast-hpc/holdfast/internal/appbench"
+	"github.com/holdfast-hpc/holdfast/internal/bench/apps"
 	"github.com/spf13/cobra"
 )
 
 func newBenchApps() *cobra.Command {
 	var out benchOutput
-	o := appbench.Options{Ranks: 2, MTBF: 24 * time.Hour, Windows: []int{2, 5, 10, 20}}
+	o := apps.Options{Ranks: 2, MTBF: 24 * time.Hour, Windows: []int{2, 5, 10, 20}}
 	cmd := &cobra.Command{
 		Use:   "apps",
 		Short: "measure what the library costs the applications",
@@ -32,7 +32,7 @@ least what the program waits; at the Daly interval for --mtbf it is paid once an
 interval. --whole makes a run of a whole such interval, too. What a restart and
 its baseline are made of is listed part by part.
 
-Cases: ` + strings.Join(appbench.Cases, ", ") + `. A long measurement of
+Cases: ` + strings.Join(apps.Cases, ", ") + `. A long measurement of
 each, and one that fits into four minutes:
 
   holdfast bench apps --cases armed --runs 12 --seconds 3
@@ -60,7 +60,7 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 				return err
 			}
 			o.Note = out.note(cmd, o.Steps())
-			lines, err := appbench.Run(cmd.Context(), o)
+			lines, err := apps.Run(cmd.Context(), o)
 			return out.finish(cmd, lines, err)
 		},
 	}
@@ -87,11 +87,11 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 
 // newBenchAppsRaw is one rank of the baselines of bench apps.
 func newBenchAppsRaw() *cobra.Command {
-	var o appbench.RawOptions
+	var o apps.RawOptions
 	cmd := &cobra.Command{
 		Use: "apps-raw", Short: "one rank of the baselines of bench apps", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return appbench.Raw(cmd.Context(), o, cmd.OutOrStdout())
+			return apps.Raw(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()

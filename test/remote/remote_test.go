@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
-	"github.com/holdfast-hpc/holdfast/internal/appbench"
+	"github.com/holdfast-hpc/holdfast/internal/bench/apps"
 )
 
 // clients are the programs on a server.
@@ -40,7 +40,7 @@ func TestMovedAtRandomMoments(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 9))
-	for _, name := range appbench.Names() {
+	for _, name := range apps.Names() {
 		t.Run(name, func(t *testing.T) {
 			l := &lab{t, l.dir}
 			const load = 10 // long enough for most of the moves

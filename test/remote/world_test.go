@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
-	"github.com/holdfast-hpc/holdfast/internal/appbench"
+	"github.com/holdfast-hpc/holdfast/internal/bench/apps"
 )
 
 var moves = flag.Int("moves", 20, "how often each application is moved")
@@ -167,7 +167,7 @@ type app struct {
 
 func (l *lab) app(name string, load float64, device string, env []string, more ...string) *app {
 	l.Helper()
-	args, _, err := appbench.Arguments(name, load, false, l.dir)
+	args, _, err := apps.Arguments(name, load, false, l.dir)
 	if err != nil {
 		l.Fatal(err)
 	}

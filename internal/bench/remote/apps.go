@@ -16,14 +16,14 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
-	"github.com/holdfast-hpc/holdfast/internal/appbench"
 	"github.com/holdfast-hpc/holdfast/internal/bench"
+	"github.com/holdfast-hpc/holdfast/internal/bench/apps"
 )
 
 // apps are the applications that are here; the others are skipped with a line.
 func (s *suite) apps(what string) []string {
 	var list []string
-	for _, name := range appbench.Names() {
+	for _, name := range apps.Names() {
 		if len(s.o.Apps) > 0 && !slices.Contains(s.o.Apps, name) {
 			continue
 		}
@@ -58,7 +58,7 @@ func (s *suite) launch(ctx context.Context, name string, load float64, device st
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	args, result, err := appbench.Arguments(name, load, s.big, dir)
+	args, result, err := apps.Arguments(name, load, s.big, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +222,7 @@ func (s *suite) migration(ctx context.Context) error {
 // problem is a size of an application that runs until it is ended.
 type problem struct {
 	name string
-	work float64 // as appbench.Arguments takes it
+	work float64 // as apps.Arguments takes it
 	more []string
 }
 

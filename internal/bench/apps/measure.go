@@ -1,4 +1,4 @@
-package appbench
+package apps
 
 import (
 	"context"
