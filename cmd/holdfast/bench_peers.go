@@ -3,13 +3,13 @@ package main
 import (
 	"os"
 
-	"github.com/holdfast-hpc/holdfast/internal/peerbench"
+	"github.com/holdfast-hpc/holdfast/internal/bench/peers"
 	"github.com/spf13/cobra"
 )
 
 func newBenchPeers() *cobra.Command {
 	var out benchOutput
-	o := peerbench.Options{}
+	o := peers.Options{}
 	cmd := &cobra.Command{
 		Use:   "peers",
 		Short: "measure VeloC, SCR, FTI and DMTCP where they are installed",
@@ -35,7 +35,7 @@ Exit codes: 0 measured; 2 could not measure.`,
 				return err
 			}
 			o.Note = out.note(cmd, 0)
-			lines, err := peerbench.Run(cmd.Context(), o)
+			lines, err := peers.Run(cmd.Context(), o)
 			return out.finish(cmd, lines, err)
 		},
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
-const peerStandIns = "../../internal/peerbench/testdata"
+const peerStandIns = "../../internal/bench/peers/testdata"
 
 // standIn builds a library with a peer's calls and returns its folder.
 func standIn(t *testing.T, name, link string) string {

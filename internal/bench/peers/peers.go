@@ -1,6 +1,6 @@
-// Package peerbench measures other libraries for checkpoints on the user's own
+// Package peers measures other libraries for checkpoints on the user's own
 // installations, beside raw writes of the same bytes and beside Holdfast.
-package peerbench
+package peers
 
 import (
 	_ "embed"
