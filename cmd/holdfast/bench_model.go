@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/bench/model"
 	"github.com/holdfast-hpc/holdfast/internal/bench/plot"
-	"github.com/holdfast-hpc/holdfast/internal/modelbench"
 	"github.com/spf13/cobra"
 	"gonum.org/v1/plot/vg"
 )
@@ -15,7 +15,7 @@ import (
 func newBenchModel() *cobra.Command {
 	var out benchOutput
 	var years, state, disk, shared, link float64
-	o := modelbench.Options{Nodes: []int{1, 10, 100, 1000, 10000}}
+	o := model.Options{Nodes: []int{1, 10, 100, 1000, 10000}}
 	cmd := &cobra.Command{
 		Use:   "model",
 		Short: "compute what share of the time is work, by the number of nodes",
@@ -60,7 +60,7 @@ Exit codes: 0 computed; 2 bad arguments.`,
 }
 
 // drawModel draws the curves in dir, if there is one.
-func drawModel(cmd *cobra.Command, o *modelbench.Options, dir string) error {
+func drawModel(cmd *cobra.Command, o *model.Options, dir string) error {
 	if dir == "" {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package modelbench
+package model
 
 import (
 	"fmt"

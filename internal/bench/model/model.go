@@ -1,6 +1,6 @@
-// Package modelbench says what share of its time a job spends on its own work, by
+// Package model says what share of its time a job spends on its own work, by
 // the number of nodes: Daly's model of checkpoints and failures.
-package modelbench
+package model
 
 import (
 	"fmt"
