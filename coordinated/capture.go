@@ -82,6 +82,7 @@ func (c *Checkpointer) captureMemory(s *captured) error {
 }
 
 func (c *Checkpointer) captureDevices(ctx context.Context, s *captured) error {
+	c.fromSource() // programs that were made, and devices that were moved, since the last time
 	for _, d := range c.state.devices {
 		dc, err := d.dev.Capture(ctx, c.pool.allocDevice)
 		if err != nil {

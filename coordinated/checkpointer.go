@@ -52,6 +52,7 @@ type Checkpointer struct {
 	reading  progress                  // of Restore
 	keep     *keeper                   // during Restore: what memory held before
 	marks    map[string]*gpustate.Mark // during Restore: what devices were before
+	said     map[string]bool           // programs built from source that were logged; of the main thread
 	closed   atomic.Bool
 	stopped  atomic.Bool            // Point has returned ErrStop
 	taken    atomic.Int64           // bytes of captured sections that were read

@@ -80,7 +80,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			c.gate.Or(gateFirst)
 			c.ready()
 			c.metrics.Restored(uint64(e), time.Since(start))
-			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start), Fetch: fetched, Parts: l.parts})
+			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start), Fetch: fetched, Parts: l.parts, FromSource: c.fromSource()})
 			c.log.Info("holdfast: restored", "epoch", e, "level", level, "bytes", bytes, "took", time.Since(start).Round(time.Microsecond))
 			c.sayStayed(e)
 			c.surviving()

@@ -46,6 +46,10 @@ type RestoreStats struct {
 	Took  time.Duration // from the call of Restore
 	Fetch time.Duration // of that, until every rank had read its shard
 	Parts []RestorePart // what Took is made of; not to be changed
+
+	// FromSource lists the device programs that Restore found or made and whose binary
+	// form the device did not load; not to be changed.
+	FromSource []FromSource
 }
 
 // keepStats is how many epochs are remembered.

@@ -55,6 +55,12 @@
 // include files are left out. The OpenCL platforms and the CUDA driver (for PTX)
 // have caches of their own.
 //
+// A binary form (PTX, cubin, SPIR-V) goes before the source. Where the device of a
+// restart or a move does not load it, the source is built, which may round in another
+// order: Device.BuiltFromSource lists such programs with the driver's reason, and
+// Migration.FromSource those of a move. A program without a source for the API fails
+// with a *BuildError or ErrNoSource.
+//
 // # Variables of programs
 //
 // The __device__ and __managed__ variables of a CUDA program belong to its state:

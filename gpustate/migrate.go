@@ -18,6 +18,9 @@ import (
 // made on the new device. On failure, or when ctx ends, the program goes on
 // where it was.
 //
+// A program whose binary form the new device does not load is built there from its
+// source, if it has one: Migration.FromSource and BuiltFromSource tell.
+//
 // A slice of Shared memory is not valid over a migration; while one is mapped,
 // MigrateTo fails with ErrMapped.
 func (d *Device) MigrateTo(ctx context.Context, sel Select) error {
@@ -57,6 +60,7 @@ func (d *Device) watched(ctx context.Context, drv driver.Device, w *watch) error
 		return errors.Join(err, m.undo())
 	}
 	err := m.change()
+	w.m.FromSource = d.sourceBuilds()
 	w.lap(&w.m.Release)
 	return err
 }

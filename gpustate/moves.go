@@ -11,6 +11,9 @@ type Migration struct {
 	From, To string
 	Bytes    int64 // of contents
 
+	// FromSource lists the programs whose binary form the new device did not load.
+	FromSource []SourceBuild `json:",omitempty"`
+
 	Choose  time.Duration // find and open the new device; the program runs
 	Drain   time.Duration // wait for the calls in progress and for all commands
 	Create  time.Duration // make the objects there

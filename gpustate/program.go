@@ -7,12 +7,13 @@ import (
 )
 
 // Sources are the forms of one program. A device takes the forms of its API;
-// give both texts to restore across APIs.
+// give both texts to restore across APIs. Where the device does not load a binary form
+// it builds the text for its API, and BuiltFromSource tells why.
 type Sources struct {
 	OpenCL string // OpenCL C
 	CUDA   string // CUDA C++, needs NVRTC where it is built; kernels are extern "C"
 	PTX    []byte // PTX, cubin or fatbin for CUDA, used before CUDA
-	IL     []byte // SPIR-V for OpenCL, used before OpenCL where the platform takes it
+	IL     []byte // SPIR-V for OpenCL, used before OpenCL
 }
 
 // Program is a program that was built for the device.

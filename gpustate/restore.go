@@ -22,6 +22,9 @@ import (
 // one made and the program has not asked for is gone first: it is of another
 // moment.
 //
+// A program whose binary form this device does not load is built from its source, if it
+// has one: BuiltFromSource tells.
+//
 // rec is what Capture.Record gave. read fills dst with bytes of content i from
 // off on; it is called from several goroutines at a time and stays below 8 MiB
 // a call.

@@ -135,6 +135,10 @@ func stepsText(steps json.RawMessage) string {
 		return ""
 	}
 	us := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
-	return fmt.Sprintf(": %s in %v (choose %v, drain %v, create %v, stream %v, build %v, remap %v, release %v)",
+	text := fmt.Sprintf(": %s in %v (choose %v, drain %v, create %v, stream %v, build %v, remap %v, release %v)",
 		sizeText(m.Bytes), us(m.Total), us(m.Choose), us(m.Drain), us(m.Create), us(m.Stream), us(m.Build), us(m.Remap), us(m.Release))
+	for _, s := range m.FromSource {
+		text += fmt.Sprintf("\n  program %q was built from source there, its binary form did not load: %s", s.Program, s.Why)
+	}
+	return text
 }

@@ -30,6 +30,7 @@ const (
 	Commit     = "commit"     // the epoch exists at a level; dur since the cut
 	GiveUp     = "giveup"     // no cut came about
 	Failure    = "error"      // What failed, Text says how
+	Source     = "source"     // device program What was built from source; Text has its kernels and why
 	Stop       = "stop"       // the program was told to end, after a final checkpoint
 	Finish     = "finish"     // the program called Close
 	Close      = "close"      // the log's last line
@@ -39,7 +40,7 @@ const (
 // known has the names above.
 var known = map[string]bool{Open: true, Sync: true, Restore: true, Request: true, Arm: true, Park: true, Release: true,
 	Drain: true, Capture: true, Resume: true, Write: true, Redundancy: true, Flush: true, Vote: true, Commit: true, GiveUp: true,
-	Failure: true, Stop: true, Finish: true, Close: true, Alive: true}
+	Failure: true, Source: true, Stop: true, Finish: true, Close: true, Alive: true}
 
 // Event is one line. Fields that mean nothing for a kind of event are zero and
 // not written.

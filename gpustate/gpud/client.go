@@ -398,7 +398,8 @@ func (c *client) dispatch(op wire.Op, r *wire.Reader) error {
 		c.building.take() // its next messages wait when very many are built
 		c.builds.Go(func() {
 			defer c.building.give()
-			_ = c.reply(m.Req, c.build(m), nil)
+			passed, err := c.build(m)
+			_ = c.reply(m.Req, err, func(w *wire.Writer) { w.Str(passed) })
 		})
 		return nil
 	case *wire.CreateKernel:

@@ -114,27 +114,34 @@ func (c *client) createSampler(m *wire.CreateSampler) error {
 	return c.keep(m.ID, &sampler{h})
 }
 
-// build runs beside other messages: compilers take long.
-func (c *client) build(m *wire.Build) error {
+// build runs beside other messages: compilers take long. passed says why the device did
+// not load the program's binary form.
+func (c *client) build(m *wire.Build) (passed string, err error) {
 	if err := c.admit(false); err != nil {
-		return err
+		return "", err
 	}
 	if !c.h.trusts {
 		if err := checkSource(&m.Desc, c.dev.info.HostMemory); err != nil {
-			return err
+			return "", err
 		}
 	}
 	n := sourceBytes(&m.Desc)
 	if err := c.keepSource(n); err != nil {
-		return err
+		return "", err
 	}
 	h, err := c.drv.Build(m.Desc)
 	if err != nil {
 		c.dropSource(n)
-		return shortLog(err)
+		return "", shortLog(err)
 	}
-	return c.keep(m.ID, &program{h, n})
+	if t, ok := c.drv.(driver.FormTeller); ok {
+		passed = t.PassedOver(h)
+	}
+	return passed[:min(len(passed), maxWhy)], c.keep(m.ID, &program{h, n})
 }
+
+// maxWhy bounds what a compiler says of a binary form that it does not load.
+const maxWhy = 4 << 10
 
 func (c *client) createKernel(m *wire.CreateKernel) (args int, exact bool, err error) {
 	p, err := object[*program](c, m.Program, "program")

@@ -3,6 +3,7 @@ package gpud
 import (
 	"encoding/binary"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -54,5 +55,36 @@ func TestVariables(t *testing.T) {
 	if !errors.Is(err, gpustate.ErrHidden) {
 		t.Errorf("got %v, want ErrHidden", err)
 	}
+	ok(t, d.Close())
+}
+
+// TestBuiltFromSource: a server tells its client which programs it built from source,
+// also when the client moves there, and forgets them with the programs.
+func TestBuiltFromSource(t *testing.T) {
+	a, b := serve(t, Options{}), serve(t, Options{})
+	d := must(gpustate.Open(a.sel))(t)
+	want := func(n int) {
+		t.Helper()
+		list := d.BuiltFromSource()
+		if len(list) != n {
+			t.Fatalf("got %d programs built from source, want %d", len(list), n)
+		}
+		for _, s := range list {
+			if s.Program != "lost" || !strings.Contains(s.Why, "no binary") {
+				t.Errorf("got %+v, want the program lost, and why", s)
+			}
+		}
+	}
+	must(d.Program("found", gpustate.Sources{OpenCL: "tick", PTX: fake.Binary("go", "tick")}, ""))(t)
+	want(0)
+	p := must(d.Program("lost", gpustate.Sources{OpenCL: "tick", PTX: []byte("of another device")}, ""))(t)
+	want(1)
+	m := must(d.Migrate(t.Context(), b.sel))(t)
+	if len(m.FromSource) != 1 {
+		t.Errorf("the move tells of %d programs, want 1", len(m.FromSource))
+	}
+	want(1)
+	ok(t, p.Release())
+	want(0)
 	ok(t, d.Close())
 }

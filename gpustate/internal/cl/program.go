@@ -12,10 +12,20 @@ import (
 
 // program is a cl_program and what it was made from.
 type program struct {
-	h    handle
-	desc driver.ProgramDesc
-	il   bool // built from desc.IL
+	h      handle
+	desc   driver.ProgramDesc
+	il     bool   // built from desc.IL
+	passed string // why it was not, although there is one
 }
+
+// built is a program as this process has built it before.
+type built struct {
+	bin    []byte
+	passed string
+}
+
+// PassedOver is what the platform said of the SPIR-V.
+func (d *device) PassedOver(p driver.Handle) string { return p.(*program).passed }
 
 // Globals refuses programs whose kernels keep variables: OpenCL neither reads nor
 // writes them. A platform may count their bytes; not all that have some do.
@@ -39,7 +49,7 @@ func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
 
 // kernel is a cl_kernel and the number of its arguments.
 // binaries keeps what was built in this process, by source, options and device.
-var binaries sync.Map // string -> []byte
+var binaries sync.Map // string -> built
 
 // guarded is whether a platform has built a program before: its compiler is
 // started by the first build and may take signal handlers then.
@@ -68,8 +78,8 @@ func (d *device) Build(p driver.ProgramDesc) (driver.Handle, error) {
 
 func (d *device) build(p driver.ProgramDesc) (driver.Handle, error) {
 	key := d.info.Arch + "\x00" + p.Options + "\x00" + p.OpenCL + "\x00" + string(p.IL)
-	if bin, ok := binaries.Load(key); ok {
-		if h, err := d.fromBinary(bin.([]byte), p); err == nil {
+	if b, ok := binaries.Load(key); ok {
+		if h, err := d.fromBinary(b.(built), p); err == nil {
 			return h, nil
 		} // a platform that refuses its own binary builds again
 	}
@@ -78,7 +88,7 @@ func (d *device) build(p driver.ProgramDesc) (driver.Handle, error) {
 		return nil, &driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options, Log: log, Err: err}
 	}
 	if bin := programBinary(made.h); bin != nil && !made.il {
-		binaries.Store(key, bin)
+		binaries.Store(key, built{bin, made.passed})
 	}
 	return made, nil
 }
@@ -86,14 +96,16 @@ func (d *device) build(p driver.ProgramDesc) (driver.Handle, error) {
 // make builds SPIR-V, and the source where there is none or the platform does not
 // take it.
 func (d *device) make(p driver.ProgramDesc) (made *program, log string, err error) {
+	passed := ""
 	if len(p.IL) > 0 {
 		h, err := programFromIL(d.ctx, p.IL)
 		if err == nil {
 			log, err = d.finishBuild(h, p.Options)
 		}
 		if err == nil || p.OpenCL == "" {
-			return &program{h, p, true}, log, err
+			return &program{h: h, desc: p, il: true}, log, err
 		}
+		passed = driver.Told(err, log)
 	}
 	h, err := programFromSource(d.ctx, p.OpenCL)
 	if err == nil {
@@ -101,7 +113,7 @@ func (d *device) make(p driver.ProgramDesc) (made *program, log string, err erro
 		words, err = d.finishBuild(h, p.Options)
 		log += words
 	}
-	return &program{h, p, false}, log, err
+	return &program{h: h, desc: p, passed: passed}, log, err
 }
 
 // finishBuild builds a program that was created; one that does not build is gone.
@@ -113,15 +125,15 @@ func (d *device) finishBuild(h handle, options string) (log string, err error) {
 	return log, err
 }
 
-func (d *device) fromBinary(bin []byte, p driver.ProgramDesc) (driver.Handle, error) {
-	h, err := programFromBinary(d.ctx, d.device, bin)
+func (d *device) fromBinary(b built, p driver.ProgramDesc) (driver.Handle, error) {
+	h, err := programFromBinary(d.ctx, d.device, b.bin)
 	if err != nil {
 		return nil, err
 	}
 	if err := buildProgram(h, d.device, p.Options); err != nil {
 		return nil, errors.Join(err, releaseProgram(h))
 	}
-	return &program{h, p, false}, nil
+	return &program{h: h, desc: p, passed: b.passed}, nil
 }
 
 func (d *device) ReleaseProgram(p driver.Handle) error { return releaseProgram(p.(*program).h) }

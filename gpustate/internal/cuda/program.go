@@ -15,9 +15,13 @@ var binaries sync.Map // string -> []byte
 
 // program is a module and the image that it was loaded from.
 type program struct {
-	mod   handle
-	image []byte
+	mod    handle
+	image  []byte
+	passed string // why its binary form was not loaded
 }
+
+// PassedOver is what the driver said of the binary form.
+func (d *device) PassedOver(p driver.Handle) string { return p.(*program).passed }
 
 // Build loads the binary form, and compiles the source where there is none or
 // this device or driver does not take it.
@@ -27,11 +31,15 @@ func (d *device) Build(p driver.ProgramDesc) (driver.Handle, error) {
 	if len(p.PTX) > 0 {
 		mod, jit, err := loadModule(d.ctx, p.PTX)
 		if err == nil {
-			return &program{mod, p.PTX}, nil
+			return &program{mod: mod, image: p.PTX}, nil
 		}
 		if log, refused = jit, err; p.CUDA == "" || !anotherForm(err) {
 			return nil, &driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options, Log: log, Err: err}
 		}
+	}
+	passed := ""
+	if refused != nil {
+		passed = driver.Told(refused, log)
 	}
 	image, words, err := d.compile(p)
 	log += words
@@ -39,7 +47,7 @@ func (d *device) Build(p driver.ProgramDesc) (driver.Handle, error) {
 		var mod handle
 		var jit string
 		if mod, jit, err = loadModule(d.ctx, image); err == nil {
-			return &program{mod, image}, nil
+			return &program{mod, image, passed}, nil
 		}
 		log += jit
 	}

@@ -259,6 +259,13 @@ type GlobalLister interface {
 	Globals(program Handle) ([]Global, error)
 }
 
+// FormTeller is implemented by devices that take binary forms of programs.
+type FormTeller interface {
+	// PassedOver says why a program was built from its source although it has a binary
+	// form for this API; empty when it was not.
+	PassedOver(program Handle) string
+}
+
 // ImageLister is implemented by devices that list their image formats.
 type ImageLister interface {
 	// ImageFormats lists order and type of the formats for images of so many

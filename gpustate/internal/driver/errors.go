@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Conditions that drivers report; match with errors.Is.
@@ -51,6 +52,15 @@ type CommandError struct {
 func (e *CommandError) Error() string { return e.Command + ": " + e.Err.Error() }
 
 func (e *CommandError) Unwrap() error { return e.Err }
+
+// Told is an error and the first line that a compiler or loader had to say to it.
+func Told(err error, log string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(log), "\n")
+	if line = strings.TrimSpace(line); line == "" {
+		return err.Error()
+	}
+	return err.Error() + ": " + line
+}
 
 // BuildError is a program that did not build.
 type BuildError struct {

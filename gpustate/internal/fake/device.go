@@ -47,6 +47,7 @@ type mem struct {
 // program has the variables that its text declares, with bytes for each instance.
 type program struct {
 	text      string
+	passed    string // why it is not of a binary form
 	names     []string
 	variables map[string]*mem
 	kernels   int
@@ -237,15 +238,22 @@ func (d *device) CreateSampler(s driver.SamplerDesc) (driver.Handle, error) {
 func (d *device) ReleaseSampler(driver.Handle) error { return nil }
 
 func (d *device) Build(p driver.ProgramDesc) (driver.Handle, error) {
-	text := p.OpenCL + p.CUDA + string(p.PTX) + string(p.IL)
-	if text == "" {
+	text, err := d.form(p)
+	passed := ""
+	if err != nil && p.OpenCL+p.CUDA != "" {
+		text, passed, err = p.OpenCL+p.CUDA, err.Error(), nil
+	}
+	failed := driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options, Err: err}
+	switch {
+	case err != nil:
+		return nil, &failed
+	case text == "":
 		return nil, fmt.Errorf("program %q: %w", p.Name, driver.ErrNoSource)
+	case strings.Contains(text, "#error"):
+		failed.Log, failed.Err = "the source says #error", fault("build", "build failure", nil)
+		return nil, &failed
 	}
-	if strings.Contains(text, "#error") {
-		return nil, &driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options,
-			Log: "the source says #error", Err: fault("build", "build failure", nil)}
-	}
-	made := &program{text: text, variables: map[string]*mem{}}
+	made := &program{text: text, passed: passed, variables: map[string]*mem{}}
 	words := strings.Fields(text)
 	for i := range len(words) - 2 {
 		if n, err := strconv.Atoi(words[i+2]); words[i] == "global" && err == nil {
@@ -257,6 +265,26 @@ func (d *device) Build(p driver.ProgramDesc) (driver.Handle, error) {
 	}
 	return made, d.faults.hit("build", nil, nil)
 }
+
+// form is the text that a program is made of: its binary form, or its sources where it
+// has none.
+func (d *device) form(p driver.ProgramDesc) (string, error) {
+	image := p.PTX
+	if len(image) == 0 {
+		image = p.IL
+	}
+	if len(image) == 0 {
+		return p.OpenCL + p.CUDA, nil
+	}
+	text, ok := strings.CutPrefix(string(image), string(Binary(d.info.Arch, "")))
+	if !ok {
+		return "", fault("load", "no binary for "+d.info.Arch, nil)
+	}
+	return text, nil
+}
+
+// PassedOver says why a program is of its sources.
+func (d *device) PassedOver(h driver.Handle) string { return h.(*program).passed }
 
 // Globals lists the variables in the order of the text.
 func (d *device) Globals(h driver.Handle) (list []driver.Global, err error) {

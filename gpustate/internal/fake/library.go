@@ -8,7 +8,7 @@
 // release ends the process.
 //
 // A program is any text that contains the names of its kernels; text with
-// "#error" does not build. "global NAME BYTES" is a variable of the program, which
+// "#error" does not build. Its sources count, or Binary given as PTX or SPIR-V. "global NAME BYTES" is a variable of the program, which
 // begins as zero. "hidden" is data of the program that nobody can reach.
 package fake
 
@@ -24,7 +24,11 @@ type Launch struct {
 	driver.Grid
 	Args    []Arg
 	Globals map[string][]byte // the program's variables
+	Text    string            // the program
 }
+
+// Binary is the binary form of a program's text. Devices of that Info.Arch load it.
+func Binary(arch, text string) []byte { return []byte("fake binary for " + arch + "\n" + text) }
 
 // Arg is one argument: the bytes of a memory object, of local memory (zeroed)
 // or of a value; or a sampler.

@@ -126,12 +126,12 @@ func (d *device) Launch(q, kh driver.Handle, g driver.Grid, wait []driver.Event)
 		v := k.of.variables[name]
 		c.uses, globals[name] = append(c.uses, v), v.bytes
 	}
-	f := k.f
+	f, text := k.f, k.of.text
 	c.do = func() error {
 		if err := d.faults.hit("kernel "+k.name, &d.faults.launches, nil); err != nil {
 			return err
 		}
-		f(Launch{Grid: g, Args: args, Globals: globals})
+		f(Launch{Grid: g, Args: args, Globals: globals, Text: text})
 		return nil
 	}
 	ev, err := d.enqueue(q, wait, c)

@@ -47,6 +47,7 @@ type Device struct {
 	mu       sync.Mutex
 	free     []int // slots; the one used last is taken next: it is in the caches
 	requests map[uint64]*call
+	passed   map[uint64]string // why programs were built from source, by number
 	events   map[driver.Event]*pending
 	loose    []loose
 	into     [wire.Slots]slot
@@ -121,7 +122,7 @@ type (
 func newDevice(c net.Conn, br *bufio.Reader, addr string, w wire.Welcome, n int) *Device {
 	d := &Device{info: w.Devices[n], addr: addr, addrs: w.Addrs, conn: c, in: br,
 		out: wire.NewSender(c, 0), slots: make(chan struct{}, wire.Slots),
-		requests: map[uint64]*call{}, events: map[driver.Event]*pending{},
+		requests: map[uint64]*call{}, passed: map[uint64]string{}, events: map[driver.Event]*pending{},
 		dead: make(chan struct{}), stop: make(chan struct{}),
 		copiers: min(max(runtime.GOMAXPROCS(0)/4, 1), 4)}
 	// memory of the device is not this host's, and what a queue did is told for

@@ -86,18 +86,37 @@ func (d *Device) ReleaseSampler(h driver.Handle) error { return d.release(uint64
 // Build builds a program on the server.
 func (d *Device) Build(p driver.ProgramDesc) (driver.Handle, error) {
 	id := d.id()
-	_, err := d.request(id, &wire.Build{Req: id, ID: id, Desc: p})
+	reply, err := d.request(id, &wire.Build{Req: id, ID: id, Desc: p})
 	if b, ok := err.(*driver.BuildError); ok {
 		b.Device = d.info
 	}
 	if err != nil {
 		return nil, err
 	}
-	return object(id), nil
+	r := &wire.Reader{B: reply.Body}
+	if why := r.Str(); why != "" {
+		d.mu.Lock()
+		d.passed[id] = why
+		d.mu.Unlock()
+	}
+	return object(id), r.End()
+}
+
+// PassedOver is what the server told when the program was built.
+func (d *Device) PassedOver(h driver.Handle) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.passed[uint64(h.(object))]
 }
 
 // ReleaseProgram releases a program.
-func (d *Device) ReleaseProgram(h driver.Handle) error { return d.release(uint64(h.(object))) }
+func (d *Device) ReleaseProgram(h driver.Handle) error {
+	id := uint64(h.(object))
+	d.mu.Lock()
+	delete(d.passed, id)
+	d.mu.Unlock()
+	return d.release(id)
+}
 
 // CreateKernel makes a kernel on the server.
 func (d *Device) CreateKernel(p driver.Handle, name string) (driver.Handle, error) {

@@ -3,7 +3,7 @@ package wire
 import "github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 
 func encodeInfo(w *Writer, i *driver.Info) {
-	for _, s := range []string{i.Kind, i.Platform, i.Vendor, i.Name, i.Version, i.Type, i.UUID, i.PCI, i.Arch} {
+	for _, s := range []string{i.Kind, i.Platform, i.Vendor, i.Name, i.Version, i.Type, i.UUID, i.PCI, i.Arch, i.IL} {
 		w.Str(s)
 	}
 	for _, n := range []int64{int64(i.Index), i.GlobalBytes, i.MaxAllocBytes, i.LocalBytes, int64(i.SubAlign), int64(i.MaxGroup)} {
@@ -18,7 +18,7 @@ func encodeInfo(w *Writer, i *driver.Info) {
 }
 
 func decodeInfo(r *Reader, i *driver.Info) {
-	for _, s := range []*string{&i.Kind, &i.Platform, &i.Vendor, &i.Name, &i.Version, &i.Type, &i.UUID, &i.PCI, &i.Arch} {
+	for _, s := range []*string{&i.Kind, &i.Platform, &i.Vendor, &i.Name, &i.Version, &i.Type, &i.UUID, &i.PCI, &i.Arch, &i.IL} {
 		*s = r.Str()
 	}
 	i.Index = int(r.Size())

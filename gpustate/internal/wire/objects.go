@@ -149,7 +149,8 @@ func (m *CreateSampler) Decode(r *Reader) {
 		Addressing: uint32(r.Small(1<<32 - 1)), Filter: uint32(r.Small(1<<32 - 1))}}
 }
 
-// Build builds a program.
+// Build builds a program. The reply says why the source was built although there is a
+// binary form, or has an empty text.
 type Build struct {
 	Req, ID uint64
 	Desc    driver.ProgramDesc

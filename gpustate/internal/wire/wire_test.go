@@ -44,7 +44,7 @@ var messages = []Message{
 	&Moved{Token: 1, Err: "e", Steps: "{}"}, &Forget{Event: 1}, &Order{Req: 1, JSON: []byte("{}")}, &Fetch{Ticket: []byte{1}, Bytes: 2},
 	&Direct{Queue: 1, Mem: 2, Event: 3, Region: 4, At: 5, Off: 6, Bytes: 1 << 40, Write: true, Wait: []driver.Event{7}}, &Unshare{Region: 5}, &Beat{},
 	&Welcome{Server: "s", Addrs: []string{"a"}, Quota: 5, Devices: []driver.Info{{Kind: "cuda", Platform: "P", Vendor: "V", Name: "N",
-		Version: "1", Type: "gpu", Index: 1, UUID: "u", PCI: "p", Arch: "sm_90", GlobalBytes: 1, MaxAllocBytes: 2, LocalBytes: 3,
+		Version: "1", Type: "gpu", Index: 1, UUID: "u", PCI: "p", Arch: "sm_90", IL: "SPIR-V_1.2", GlobalBytes: 1, MaxAllocBytes: 2, LocalBytes: 3,
 		SubAlign: 4, MaxGroup: 5, FP64: true, Images: true, Shared: true, OutOfOrder: true, HostMemory: true, Lazy: true, Serial: true,
 		MaxImage1D: 6, MaxImage2D: [2]int{7, 8}, MaxImage3D: [3]int{9, 10, 11}}}},
 	&Reply{Req: 1, Body: []byte{1}},

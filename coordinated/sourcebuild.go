@@ -1,0 +1,43 @@
+package coordinated
+
+import (
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+// FromSource is a device program that runs from its source, because the device did not
+// load its binary form.
+type FromSource struct {
+	Device string // the name that the device is protected under
+	gpustate.SourceBuild
+}
+
+// fromSource lists such programs of all protected devices, and logs those that were not
+// logged before. It runs on the main thread.
+func (c *Checkpointer) fromSource() (list []FromSource) {
+	for _, d := range c.state.devices {
+		for _, s := range d.dev.BuiltFromSource() {
+			f := FromSource{d.name, s}
+			list = append(list, f)
+			c.sayFromSource(f)
+		}
+	}
+	return list
+}
+
+func (c *Checkpointer) sayFromSource(f FromSource) {
+	key := f.Device + "\x00" + f.Program + "\x00" + f.Why
+	if c.said[key] {
+		return
+	}
+	if c.said == nil {
+		c.said = map[string]bool{}
+	}
+	c.said[key] = true
+	kernels := strings.Join(f.Kernels, ",")
+	c.log.Warn("holdfast: a device program was built from source, its binary form did not load",
+		"device", f.Device, "program", f.Program, "kernels", kernels, "why", f.Why)
+	c.events.Emit(events.Event{Name: events.Source, What: f.Device + "/" + f.Program, Text: "kernels " + kernels + ": " + f.Why})
+}

@@ -1,0 +1,57 @@
+package gpustate
+
+import (
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// SourceBuild is a program that a device runs from its source, because it did not load
+// the binary form that goes before: PTX, a cubin, a fatbin or SPIR-V of Sources. The source
+// may compute in another order, and takes a compiler and time at each start.
+type SourceBuild struct {
+	Program string   // its name, or "#n" for program n without one
+	Kernels []string // functions of the kernels that live, sorted
+	Why     string   // what the device or its driver said of the binary form
+}
+
+// BuiltFromSource lists the programs that the device runs from their sources although
+// they have a binary form for its API, in the order in which they were made: ask after
+// Program, Restore or a move.
+func (d *Device) BuiltFromSource() []SourceBuild {
+	d.making.Lock()
+	defer d.making.Unlock()
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.sourceBuilds()
+}
+
+// sourceBuilds is BuiltFromSource while making and mu are held.
+func (d *Device) sourceBuilds() []SourceBuild {
+	teller, ok := d.drv.Device.(driver.FormTeller)
+	if !ok || d.closed.Load() {
+		return nil
+	}
+	var list []SourceBuild
+	for _, e := range d.list {
+		if e.obj.Program == nil {
+			continue
+		}
+		if why := teller.PassedOver(e.h); why != "" {
+			list = append(list, SourceBuild{Program: e.name(), Kernels: d.functions(e), Why: why})
+		}
+	}
+	return list
+}
+
+// functions are the names of a program's kernels.
+func (d *Device) functions(program *entry) []string {
+	var names []string
+	for _, e := range d.list {
+		if e.parent == program && e.obj.Kernel != nil {
+			names = append(names, e.obj.Kernel.Function)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
