@@ -52,6 +52,7 @@ type Comm struct {
 	entered  ordered.Uint64
 	box      mailbox
 	groups   map[string]int // creations by groups
+	turns    int            // creations on it in this run, groups aside
 	uneven   [][]uint64     // see crossed
 	shadow   *Comm          // see side
 	freed    bool
@@ -98,6 +99,9 @@ type creation struct {
 	// Path is the program's functions that led to the call, innermost first, each with
 	// its line: "main.(*grid).connect:42".
 	Path []string `json:",omitempty"`
+	// Turn is the place in the order of creations on the parent, groups aside, in the run
+	// that made it. A record that lacks it is in the order of the children's numbers.
+	Turn int `json:",omitempty"`
 
 	site *callSite // until Creator and Path are filled in
 }

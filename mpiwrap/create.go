@@ -28,6 +28,8 @@ func (c *Comm) create(how creation, op opCode, build func() (driver.Handle, erro
 		return nil, err
 	}
 	c.children = max(c.children, n)
+	c.turns++
+	how.Turn = c.turns
 	c.st.forgetGone(c)
 	h, err := build()
 	if err != nil {
@@ -77,8 +79,8 @@ func (c *Comm) adopt(how creation, h driver.Handle, n int, refuse func(child *Co
 }
 
 // intent is what one rank brings to a creation: its call, the number of
-// children so far, the child that its record has next, how this call fits that
-// child, and the place of the call.
+// children so far, the key of the child that its record has next, how this call fits
+// that child, and the place of the call.
 type intent struct {
 	call, children, claims, fit, place uint64
 }
@@ -110,7 +112,7 @@ func decodeIntent(b []byte) intent {
 // orders, or one that differs from the run before the restart, make all of them fail alike.
 func (c *Comm) agree(how creation) (int, error) {
 	next := c.nextClaim(&how)
-	mine := intent{call: hashText(how.Op), children: uint64(c.childrenSoFar()), claims: uint64(next.number), place: hashText(how.place())}
+	mine := intent{call: hashText(how.Op), children: uint64(c.childrenSoFar()), claims: next.key(), place: hashText(how.place())}
 	if next.rec != nil {
 		c.st.lock()
 		mine.fit = c.st.restored.fit(next.rec, &how)
@@ -142,7 +144,7 @@ func (c *Comm) agree(how creation) (int, error) {
 		return 0, c.explain(how, next)
 	}
 	if lowest > 0 {
-		return int(lowest), nil
+		return int(uint32(lowest)), nil
 	}
 	return c.childrenSoFar() + 1, nil
 }

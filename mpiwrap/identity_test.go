@@ -232,6 +232,58 @@ func TestTemporaryBetween(t *testing.T) {
 	}
 }
 
+// TestNewOrderStays: a program that has changed the order of its communicators, when
+// nobody waited for them, is restarted in the new order from then on.
+func TestNewOrderStays(t *testing.T) {
+	makers := map[string]maker{"halo": dupHalo, "control": dupControl}
+	recs := mailed(t, func(r *record) { r.Boxes = nil }, dupHalo, dupControl)
+	life := func(order ...string) error {
+		next := make([][]byte, 2)
+		err := ranks(2, func(w *Comm) error {
+			if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+				return err
+			}
+			waiting, _ := w.Endpoint().Mailbox()
+			waiting += len(w.st.restored.Boxes)
+			for i, name := range order {
+				c, err := makers[name](w)
+				if err != nil {
+					return err
+				}
+				got := []byte(name)
+				if waiting > 0 {
+					if _, err := Recv(c, got, 0, 5); err != nil || string(got) != name {
+						return fmt.Errorf("%s got the message of %s: %w", name, got, err)
+					}
+				}
+				if w.Rank() == 0 {
+					if err := Send(c, []byte(name), 1, 5); err != nil {
+						return fmt.Errorf("message %d: %w", i, err)
+					}
+				}
+			}
+			if _, err := w.Endpoint().Settle(context.Background()); err != nil {
+				return err
+			}
+			var err error
+			next[w.Rank()], err = w.Endpoint().SaveMailbox()
+			return err
+		})
+		if err == nil {
+			recs = next
+		}
+		return err
+	}
+	for range 3 {
+		if err := life("control", "halo"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := life("halo", "control"); !errors.Is(err, ErrMismatch) {
+		t.Errorf("in the first order, with messages waiting: got %v, want ErrMismatch", err)
+	}
+}
+
 // TestRanksMakeThemInDifferentOrders: each rank would wait for the other on another
 // communicator.
 func TestRanksMakeThemInDifferentOrders(t *testing.T) {

@@ -10,8 +10,9 @@ import (
 
 // After a restart the program makes its communicators again; see Comm. They are
 // known by the order of creation on their parent: the first creations of this run
-// get the names that the record holds and no communicator of this run has yet,
-// lowest number first; later ones go on counting where the checkpoint stood.
+// get the names that the record holds and no communicator of this run has yet, in the
+// order in which the run before made them; later ones go on counting where the
+// checkpoint stood.
 
 // record describes c for a checkpoint.
 func (c *Comm) record() commRecord {
@@ -108,9 +109,17 @@ type claim struct {
 	rec    *commRecord
 }
 
-// nextClaim returns the lowest child of c that is in the record and not in this
-// run, groups aside. One that was made elsewhere than how says is passed over unless
-// messages wait for it: then the creation is refused. Ranks may differ; the lowest counts.
+// key orders claims: by turn, then by number. It is 0 for none.
+func (k claim) key() uint64 {
+	if k.rec == nil {
+		return 0
+	}
+	return uint64(k.rec.How.Turn)<<32 | uint64(k.number)
+}
+
+// nextClaim returns the child of c whose turn it is: the first that is in the record and
+// not in this run, groups aside. One that was made elsewhere than how says is passed over unless
+// messages wait for it: then the creation is refused. Ranks may differ; the first counts.
 func (c *Comm) nextClaim(how *creation) claim {
 	var best claim
 	if c.st.restored == nil {
@@ -126,9 +135,9 @@ func (c *Comm) nextClaim(how *creation) claim {
 		if fit := c.st.restored.fit(r, how); fit == otherPlace {
 			continue
 		}
-		n := r.number()
-		if n > 0 && (best.number == 0 || n < best.number) {
-			best = claim{n, r}
+		k := claim{r.number(), r}
+		if k.number > 0 && (best.rec == nil || k.key() < best.key()) {
+			best = k
 		}
 	}
 	return best
