@@ -1,6 +1,7 @@
 package mpiwrap_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -10,14 +11,12 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/bench/mpi"
 )
 
-// benchEnv tells the test binary that it is a rank of a benchmark.
-const benchEnv = "HOLDFAST_MPIWRAP_BENCH"
-
+// TestMain lets the test binary be a rank of the benchmark.
 func TestMain(m *testing.M) {
-	if os.Getenv(benchEnv) == "" {
+	if len(os.Args) < 3 || os.Args[2] != "worker" {
 		os.Exit(m.Run())
 	}
-	if err := mpi.Worker(os.Stdout); err != nil {
+	if err := mpi.Work(context.Background(), struct{}{}, os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -26,15 +25,15 @@ func TestMain(m *testing.M) {
 // BenchmarkAgainstC prints the table of `holdfast bench mpi`: each case in Go and
 // in C, with the same MPI in the same run.
 func BenchmarkAgainstC(b *testing.B) {
-	lines, err := mpi.Run(b.Context(), mpi.Options{Self: []string{os.Args[0]}, Env: []string{benchEnv + "=1"}, Runs: 3})
-	if err != nil {
+	r := &bench.Runner{Self: []string{os.Args[0]}, Runs: 3}
+	if err := mpi.Run(b.Context(), r); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportMetric(0, "ns/op")
-	if err := bench.Write(os.Stdout, lines, false); err != nil {
+	if err := bench.Write(os.Stdout, r.Rows, false); err != nil {
 		b.Fatal(err)
 	}
-	for _, l := range lines {
+	for _, l := range r.Rows {
 		if l.Ratio != nil {
 			b.ReportMetric(*l.Ratio, strings.ReplaceAll(l.Case, " ", "_")+"_ratio")
 		}

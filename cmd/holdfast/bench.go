@@ -1,8 +1,15 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
 	"os"
 
+	"github.com/holdfast-hpc/holdfast/internal/bench/apps"
+	"github.com/holdfast-hpc/holdfast/internal/bench/cut"
+	"github.com/holdfast-hpc/holdfast/internal/bench/mpi"
 	"github.com/holdfast-hpc/holdfast/internal/bench/storage"
 	"github.com/spf13/cobra"
 )
@@ -13,15 +20,15 @@ func newBench() *cobra.Command {
 		Short: "measure what checkpoints cost on this machine",
 	}
 	cmd.AddCommand(newBenchStorage(), newBenchCut(), newBenchMPI(), newBenchGPU(), newBenchRemote(), newBenchApps(), newBenchPeers(), newBenchModel(), newBenchPlot(),
-		newBenchWorker(), newBenchCutWorker(), newBenchMPIWorker(), newBenchGPUWorker(), newBenchAppsRaw())
+		newBenchWorker(), newBenchGPUWorker())
 	return cmd
 }
 
 func newBenchStorage() *cobra.Command {
-	var out benchOutput
+	s := &benchSuite{}
 	var quick bool
 	o := storage.Options{Parity: true}
-	cmd := &cobra.Command{
+	cmd := s.command(&cobra.Command{
 		Use:   "storage",
 		Short: "measure writing, copying, restoring",
 		Long: `storage measures checkpoints of random data by several processes, as ratios to
@@ -29,49 +36,51 @@ what the same processes need in the same run to write and fsync the same bytes,
 to read them from the page cache, and to copy them in memory.
 
 Give --dir a directory on the disk that is to be measured; it needs room for
-five times the data. Values are medians, SPREAD is the range over the median.
-
-Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
-2 could not measure.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if o.Self, err = self("bench", "worker"); err != nil {
-				return err
-			}
-			if quick {
-				o.Ranks, o.MiB, o.Runs = []int{2}, []int{64}, 3
-			}
-			o.Note = out.note(cmd, (len(o.Ranks)+1)*len(o.MiB)) // and parity
-			lines, err := storage.Run(cmd.Context(), o)
-			return out.finish(cmd, lines, err)
-		},
-	}
-	out.flags(cmd)
+five times the data. Values are medians, SPREAD is the range over the median.` + suiteCodes,
+	}, func(cmd *cobra.Command) error {
+		if quick {
+			o.Ranks, o.MiB, s.Runs = []int{2}, []int{64}, 3
+		}
+		return storage.Run(cmd.Context(), &s.Runner, o)
+	})
 	f := cmd.Flags()
 	f.BoolVar(&quick, "quick", false, "2 ranks, 64 MiB each, 3 runs: less than a minute")
 	f.StringVar(&o.Dir, "dir", os.TempDir(), "directory to write in")
 	f.IntSliceVar(&o.Ranks, "ranks", []int{2, 4}, "numbers of processes")
 	f.IntSliceVar(&o.MiB, "mib", []int{64, 256}, "MiB per process")
-	f.IntVar(&o.Runs, "runs", 5, "runs of each case after one to warm up")
+	f.IntVar(&s.Runs, "runs", 5, "runs of each case after one to warm up")
 	return cmd
 }
 
-// newBenchWorker is how bench starts its processes.
+// workers are the processes that suites measure in, by suite.
+var workers = map[string]func(ctx context.Context, setup string, in io.Reader, out io.Writer) error{
+	"apps":    worker(apps.Work),
+	"cut":     worker(cut.Work),
+	"mpi":     worker(mpi.Work),
+	"storage": worker(storage.Work),
+}
+
+// worker reads the setup of a worker.
+func worker[Setup any](work func(context.Context, Setup, io.Reader, io.Writer) error) func(context.Context, string, io.Reader, io.Writer) error {
+	return func(ctx context.Context, text string, in io.Reader, out io.Writer) error {
+		var s Setup
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			return fmt.Errorf("setup %q: %w", text, err)
+		}
+		return work(ctx, s, in, out)
+	}
+}
+
+// newBenchWorker is how suites start their processes: bench.Runner.Worker.
 func newBenchWorker() *cobra.Command {
-	var s storage.Setup
-	cmd := &cobra.Command{
-		Use:    "worker",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return storage.Work(cmd.Context(), s, cmd.InOrStdin(), cmd.OutOrStdout())
+	return &cobra.Command{
+		Use: "worker SUITE SETUP", Short: "one process of a suite", Hidden: true, Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			work, ok := workers[args[0]]
+			if !ok {
+				return fmt.Errorf("suite %q has no workers", args[0])
+			}
+			return work(cmd.Context(), args[1], cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&s.Dir, "dir", "", "")
-	f.IntVar(&s.Rank, "rank", 0, "")
-	f.IntVar(&s.Size, "size", 1, "")
-	f.Int64Var(&s.Bytes, "bytes", 0, "")
-	return cmd
 }

@@ -12,9 +12,9 @@ import (
 )
 
 func newBenchApps() *cobra.Command {
-	var out benchOutput
+	s := &benchSuite{}
 	o := apps.Options{Ranks: 2, MTBF: 24 * time.Hour, Windows: []int{2, 5, 10, 20}}
-	cmd := &cobra.Command{
+	cmd := s.command(&cobra.Command{
 		Use:   "apps",
 		Short: "measure what the library costs the applications",
 		Long: `apps runs matmul, nbody, smithwaterman and transpose under mpirun: without the
@@ -46,25 +46,13 @@ stopped: the same bytes, or apart as rounding allows on another kind of device.
 
 Sizes suit the device: matrices of 1024 (matmul) and 2048 (transpose) and 4096
 bodies on a CPU, 8192 and 131072 on a GPU; --seconds sets how long the steps of a
-run take.
-
-Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
-2 could not measure.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if o.Self, err = self("bench", "apps-raw"); err != nil {
-				return err
-			}
-			if o.BinDir, err = appDir(o.BinDir); err != nil {
-				return err
-			}
-			o.Note = out.note(cmd, o.Steps())
-			lines, err := apps.Run(cmd.Context(), o)
-			return out.finish(cmd, lines, err)
-		},
-	}
-	out.flags(cmd)
+run take.` + suiteCodes,
+	}, func(cmd *cobra.Command) (err error) {
+		if o.BinDir, err = appDir(o.BinDir); err != nil {
+			return err
+		}
+		return apps.Run(cmd.Context(), &s.Runner, o)
+	})
 	f := cmd.Flags()
 	f.StringVar(&o.BinDir, "bin-dir", "", "directory of the applications (default: where holdfast is)")
 	f.StringVar(&o.Dir, "dir", os.TempDir(), "directory to write in")
@@ -72,34 +60,15 @@ Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
 	f.StringVar(&o.Device, "device", os.Getenv(gpustate.DeviceEnv), "device, such as cuda:0 or pocl (default: the best there is)")
 	f.StringVar(&o.MPI, "mpi", "", "openmpi or mpich (default: the first that is installed)")
 	f.IntVar(&o.Ranks, "ranks", o.Ranks, "number of ranks; they share out the devices")
-	f.IntVar(&o.Runs, "runs", 2, "rounds; each runs every case once")
+	f.IntVar(&s.Runs, "runs", 2, "rounds; each runs every case once")
 	f.Float64Var(&o.Seconds, "seconds", 0.5, "how long the steps of a run take, about")
 	f.StringVar(&o.Size, "size", "", "small or big (default: as the device is)")
 	f.IntSliceVar(&o.Windows, "windows", o.Windows, fmt.Sprintf("command windows besides the default, %d, and none", gpustate.DefaultWindow))
 	f.DurationVar(&o.MTBF, "mtbf", o.MTBF, "mean time between failures for the Daly interval")
 	f.StringSliceVar(&o.Moves, "moves", nil, "restart at these places and compare results, such as same,swap,pocl")
 	f.StringSliceVar(&o.Cases, "cases", nil, "parts of the suite (default: all)")
-	f.DurationVar(&o.Budget, "time", 0, "how long all of it may take, such as 4m: fewer rounds where they do not fit")
+	f.DurationVar(&s.Budget, "time", 0, "how long all of it may take, such as 4m: fewer rounds where they do not fit")
 	f.StringVar(&o.Bind, "bind", "", "what mpirun binds each rank to, such as core or numa (default: nothing)")
 	f.BoolVar(&o.Whole, "whole", false, "run each application for a whole Daly interval, too")
-	return cmd
-}
-
-// newBenchAppsRaw is one rank of the baselines of bench apps.
-func newBenchAppsRaw() *cobra.Command {
-	var o apps.RawOptions
-	cmd := &cobra.Command{
-		Use: "apps-raw", Short: "one rank of the baselines of bench apps", Hidden: true, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return apps.Raw(cmd.Context(), o, cmd.OutOrStdout())
-		},
-	}
-	f := cmd.Flags()
-	f.StringVar(&o.App, "app", "", "application whose program is built")
-	f.StringVar(&o.Dir, "dir", os.TempDir(), "directory to write in")
-	f.StringVar(&o.Device, "device", "", "device")
-	f.Int64Var(&o.Bytes, "bytes", 0, "bytes of a rank")
-	f.IntVar(&o.Runs, "runs", 3, "runs")
-	f.IntVar(&o.Ranks, "ranks", 0, "1: without MPI")
 	return cmd
 }

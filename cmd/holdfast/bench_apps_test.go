@@ -37,7 +37,7 @@ func TestBenchApps(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", bin, "../../apps/...", ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	bench := func(args ...string) []bench.Line {
+	bench := func(args ...string) []bench.Row {
 		t.Helper()
 		cmd := exec.Command(bin+"/holdfast", append([]string{"bench", "apps", "--json", "--apps", "transpose",
 			"--device", "pocl", "--dir", t.TempDir()}, args...)...)
@@ -76,11 +76,11 @@ func TestBenchApps(t *testing.T) {
 }
 
 // decodeLines reads the JSON of a suite.
-func decodeLines(t *testing.T, out string) []bench.Line {
+func decodeLines(t *testing.T, out string) []bench.Row {
 	t.Helper()
-	var lines []bench.Line
+	var lines []bench.Row
 	for text := range strings.Lines(out) {
-		var l bench.Line
+		var l bench.Row
 		if err := json.Unmarshal([]byte(text), &l); err != nil {
 			t.Fatalf("%v in %q", err, text)
 		}

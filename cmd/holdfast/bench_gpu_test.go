@@ -16,7 +16,7 @@ func TestBenchGPU(t *testing.T) {
 	}
 	cases := map[string]bool{}
 	for l := range strings.Lines(out) {
-		var line bench.Line
+		var line bench.Row
 		if err := json.Unmarshal([]byte(l), &line); err != nil {
 			t.Fatalf("%v in %q", err, l)
 		}

@@ -2,21 +2,17 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/bench/model"
-	"github.com/holdfast-hpc/holdfast/internal/bench/plot"
 	"github.com/spf13/cobra"
-	"gonum.org/v1/plot/vg"
 )
 
 func newBenchModel() *cobra.Command {
-	var out benchOutput
+	s := &benchSuite{}
 	var years, state, disk, shared, link float64
 	o := model.Options{Nodes: []int{1, 10, 100, 1000, 10000}}
-	cmd := &cobra.Command{
+	cmd := s.command(&cobra.Command{
 		Use:   "model",
 		Short: "compute what share of the time is work, by the number of nodes",
 		Long: `model computes, after Daly, what share of a job's time is its own work when nodes
@@ -31,22 +27,23 @@ program does not slow it down; with Holdfast every failure also loses the time
 until the newest checkpoint was durable.
 
 Exit codes: 0 computed; 2 bad arguments.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			for name, v := range map[string]float64{"node-mtbf-years": years, "state-gb": state, "disk": disk, "shared": shared, "link": link} {
-				if !(v > 0) {
-					return fmt.Errorf("--%s %g: want a positive number", name, v)
-				}
+	}, func(cmd *cobra.Command) error {
+		for name, v := range map[string]float64{"node-mtbf-years": years, "state-gb": state, "disk": disk, "shared": shared, "link": link} {
+			if !(v > 0) {
+				return fmt.Errorf("--%s %g: want a positive number", name, v)
 			}
-			if len(o.Nodes) == 0 || o.Nodes[0] < 1 {
-				return fmt.Errorf("--nodes %v: want numbers from 1 on", o.Nodes)
-			}
-			o.NodeMTBF = time.Duration(years * 365.25 * 24 * float64(time.Hour))
-			o.State, o.Disk, o.Shared, o.Link = state*1e9, disk*1e9, shared*1e9, link*1e9
-			return out.finish(cmd, o.Lines(), drawModel(cmd, &o, out.plot))
-		},
-	}
-	out.flags(cmd)
+		}
+		if len(o.Nodes) == 0 || o.Nodes[0] < 1 {
+			return fmt.Errorf("--nodes %v: want numbers from 1 on", o.Nodes)
+		}
+		o.NodeMTBF = time.Duration(years * 365.25 * 24 * float64(time.Hour))
+		o.State, o.Disk, o.Shared, o.Link = state*1e9, disk*1e9, shared*1e9, link*1e9
+		model.Run(&s.Runner, &o)
+		if s.plot == "" {
+			return nil
+		}
+		return plotted(cmd)(o.Draw(s.plot))
+	})
 	f := cmd.Flags()
 	f.Float64Var(&years, "node-mtbf-years", 5, "mean time between failures of a node")
 	f.Float64Var(&state, "state-gb", 64, "GB of state of a node")
@@ -57,26 +54,4 @@ Exit codes: 0 computed; 2 bad arguments.`,
 	f.DurationVar(&o.Start, "start", time.Minute, "until a restarted job's ranks run")
 	f.IntSliceVar(&o.Nodes, "nodes", o.Nodes, "numbers of nodes, ascending")
 	return cmd
-}
-
-// drawModel draws the curves in dir, if there is one.
-func drawModel(cmd *cobra.Command, o *model.Options, dir string) error {
-	if dir == "" {
-		return nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	p, err := plot.Curves("Share of the time that is the program's own work", "nodes", "", o.Curves())
-	if err != nil {
-		return err
-	}
-	plot.LogX(p)
-	p.Legend.Top, p.Legend.Left = false, true
-	p.Y.Min, p.Y.Max = 0, 1
-	files, err := plot.Save(p, 8*vg.Inch, 4.5*vg.Inch, filepath.Join(dir, "model-efficiency"))
-	for _, name := range files {
-		fmt.Fprintln(cmd.ErrOrStderr(), "plotted", name)
-	}
-	return err
 }

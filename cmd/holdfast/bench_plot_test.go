@@ -47,6 +47,9 @@ func TestSimulateJSON(t *testing.T) {
 	if strings.Count(out, "\n") != len(scale.Shapes()) {
 		t.Errorf("got\n%swant %d lines", out, len(scale.Shapes()))
 	}
+	if code, out, _ := run(t, "bench", "cut", "--simulate", "32"); code != exitGood || strings.Contains(out, "CASE") {
+		t.Errorf("exit code %d and\n%swant the table of the simulation alone", code, out)
+	}
 }
 
 // TestPlotChecked: results that cannot be kept are an error before anything is

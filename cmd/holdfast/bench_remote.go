@@ -10,19 +10,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// cases is how many parts of the suite are measured.
-func cases(chosen []string) int {
-	if len(chosen) == 0 {
-		return len(remote.Cases)
-	}
-	return len(chosen)
-}
-
 func newBenchRemote() *cobra.Command {
-	var out benchOutput
+	s := &benchSuite{}
 	var quick bool
 	var o remote.Options
-	cmd := &cobra.Command{
+	cmd := s.command(&cobra.Command{
 		Use:   "remote",
 		Short: "measure devices behind holdfast gpud beside the same devices without it",
 		Long: `remote starts two servers of holdfast gpud on this machine and measures, beside the
@@ -36,40 +28,28 @@ has one; on a CPU the balanced servers have one core each.
 RATIO is to the program's own device. It needs neither MPI nor a compiler, and of
 the applications those that stand beside holdfast.
 
-Cases: ` + strings.Join(remote.Cases, ", ") + `.
-
-Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
-2 could not measure.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if o.Self, err = self(); err != nil {
-				return err
+Cases: ` + strings.Join(remote.Cases, ", ") + `.` + suiteCodes,
+	}, func(cmd *cobra.Command) (err error) {
+		if o.BinDir, err = appDir(o.BinDir); err != nil {
+			return err
+		}
+		if quick {
+			s.Runs, o.Seconds = 2, 0.5
+			if !cmd.Flags().Changed("time") {
+				s.Budget = 5 * time.Minute
 			}
-			if o.BinDir, err = appDir(o.BinDir); err != nil {
-				return err
-			}
-			if quick {
-				o.Runs, o.Seconds = 2, 0.5
-				if !cmd.Flags().Changed("time") {
-					o.Limit = 5 * time.Minute
-				}
-			}
-			o.Note = out.note(cmd, cases(o.Cases))
-			lines, err := remote.Run(cmd.Context(), o)
-			return out.finish(cmd, lines, err)
-		},
-	}
-	out.flags(cmd)
+		}
+		return remote.Run(cmd.Context(), &s.Runner, o)
+	})
 	f := cmd.Flags()
 	f.StringVar(&o.Device, "device", os.Getenv(gpustate.DeviceEnv), "device, such as cuda or pocl (default: the best there is)")
 	f.StringVar(&o.BinDir, "bin-dir", "", "directory of the applications (default: where holdfast is)")
 	f.StringVar(&o.Dir, "dir", "", "directory to write in (default: the temporary one)")
 	f.StringSliceVar(&o.Apps, "apps", nil, "applications (default: all)")
 	f.StringSliceVar(&o.Cases, "cases", nil, "parts of the suite (default: all)")
-	f.IntVar(&o.Runs, "runs", 5, "runs of each figure")
+	f.IntVar(&s.Runs, "runs", 5, "runs of each figure")
 	f.Float64Var(&o.Seconds, "seconds", 2, "how long an application runs, about")
-	f.DurationVar(&o.Limit, "time", 0, "how long all of it may take, about: no application is begun after it (default: no limit)")
+	f.DurationVar(&s.Budget, "time", 0, "how long all of it may take, about: no application is begun after it (default: no limit)")
 	f.BoolVar(&quick, "quick", false, "2 runs, applications of half a second, at most 5 minutes")
 	return cmd
 }

@@ -32,7 +32,7 @@ func TestBenchStorage(t *testing.T) {
 	}
 	var metrics []string
 	for l := range strings.Lines(out) {
-		var line bench.Line
+		var line bench.Row
 		if err := json.Unmarshal([]byte(l), &line); err != nil {
 			t.Fatalf("%v in %q", err, l)
 		}

@@ -111,29 +111,29 @@ func (b *bar) show() (stop func()) {
 
 // steps shows on a terminal which step of about total is under way; 0 when nobody
 // knows how many there are. On anything but a terminal it does nothing.
-func steps(cmd *cobra.Command, what string, total int) (begin func(step string), stop func()) {
+func steps(cmd *cobra.Command, what string) (begin func(step string, total int), stop func()) {
 	if !isTerminal(cmd.ErrOrStderr()) {
-		return func(string) {}, func() {}
+		return func(string, int) {}, func() {}
 	}
-	s := &stepper{what: what, total: total}
+	s := &stepper{what: what}
 	b := &bar{w: cmd.ErrOrStderr(), line: s.line}
 	return s.begin, b.show()
 }
 
 // stepper counts steps that begin one after the other.
 type stepper struct {
-	what  string
-	total int
+	what string
 
 	mu    sync.Mutex
 	step  string // guarded by mu
+	total int    // guarded by mu
 	begun int    // guarded by mu
 }
 
-func (s *stepper) begin(step string) {
+func (s *stepper) begin(step string, total int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.step = step
+	s.step, s.total = step, total
 	s.begun++
 }
 

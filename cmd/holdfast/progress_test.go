@@ -41,9 +41,9 @@ func TestBarDraws(t *testing.T) {
 // TestSteps: of so many, or of nobody knows how many; never wider than the
 // terminal.
 func TestSteps(t *testing.T) {
-	s := stepper{what: "measuring", total: 4}
-	s.begin("one")
-	s.begin("two")
+	s := stepper{what: "measuring"}
+	s.begin("one", 4)
+	s.begin("two", 4)
 	if got, want := s.line(10*time.Second), "measuring [#####...............]  25 %  10 s, 30 s to go: two"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
@@ -51,7 +51,7 @@ func TestSteps(t *testing.T) {
 	if got, want := s.line(10*time.Second), "measuring for 10 s: two"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	s.begin(strings.Repeat("long ", 40))
+	s.begin(strings.Repeat("long ", 40), 0)
 	var out bytes.Buffer
 	b := bar{w: &out, line: s.line}
 	if b.draw(time.Now()); out.Len() != 80 || b.wide != 79 {

@@ -1,31 +1,47 @@
 package bench
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
-func TestLines(t *testing.T) {
-	base := Line{Suite: "s", Case: "c", Metric: "m", Unit: "s"}
-	good := Against(base, Samples{3, 1, 2}, Samples{2, 2, 2}, 1.5)
+func TestRows(t *testing.T) {
+	base := Row{Suite: "s", Case: "c", Metric: "m", Unit: "s"}
+	good := base.Of(Samples{3, 1, 2}, Samples{2, 2, 2}, AtMost(1.5))
 	if *good.Ratio != 1 || !*good.Met || good.Runs != 3 || good.Spread != 1 {
 		t.Errorf("got %+v", good)
 	}
-	bad := Alone(base, Samples{1, 3}, 1.9)
-	if bad.Value != 2 || *bad.Met || bad.Ratio != nil {
+	bad := base.Of(Samples{1, 3}, nil, AtMost(1.9))
+	if bad.Value != 2 || *bad.Met || bad.Ratio != nil || *bad.Min != 1 || *bad.Max != 3 {
 		t.Errorf("got %+v", bad)
 	}
-	open := Against(base, Samples{1}, Samples{2}, 0)
+	open := base.Of(Samples{1}, Samples{2}, nil)
 	if open.Met != nil || open.Goal != nil {
 		t.Errorf("got %+v, want no goal", open)
 	}
-	if AllMet([]Line{good, bad}) || !AllMet([]Line{good, open}) {
+	if more := base.Of(Samples{9}, Samples{10}, AtLeast(0.9)); !*more.Met || *more.Goal != 0.9 {
+		t.Errorf("got %+v, want a goal of 0.9 at least that is met", more)
+	}
+	if fast := base.Fastest(Samples{4, 2, 3}, Samples{5, 1}, AtMost(1.5)); fast.Value != 2 || *fast.Ratio != 2 || *fast.Met || fast.Runs != 3 {
+		t.Errorf("got %+v, want the ratio of the smallest", fast)
+	}
+	if idle := base.Of(Samples{1}, Samples{0}, nil); idle.Ratio != nil {
+		t.Errorf("got %+v, want no ratio to nothing", idle)
+	}
+	if AllMet([]Row{good, bad}) || !AllMet([]Row{good, open}) {
 		t.Error("AllMet is wrong")
 	}
+	skipped := base
+	skipped.Skipped = "no disk"
 	var b strings.Builder
-	if err := Write(&b, []Line{good, open, Skip(base, errors.New("no disk"))}, true); err != nil {
+	if err := Write(&b, []Row{good, open, skipped}, true); err != nil {
 		t.Fatal(err)
 	}
 	for l := range strings.Lines(b.String()) {
@@ -39,13 +55,98 @@ func TestLines(t *testing.T) {
 			}
 		}
 	}
+	if again, err := Read(strings.NewReader(b.String()), "-"); err != nil || !reflect.DeepEqual(again, []Row{good, open, skipped}) {
+		t.Errorf("got %v, %v, want what was written", again, err)
+	}
 	b.Reset()
-	if err := Write(&b, []Line{good, bad, Skip(base, errors.New("no disk"))}, false); err != nil {
+	if err := Write(&b, []Row{good, bad, skipped}, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"yes", "NO", "skipped: no disk"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("got\n%swant %q in it", b.String(), want)
 		}
+	}
+}
+
+// TestRepeat: the first call warms up and is not counted, and the ways take turns.
+func TestRepeat(t *testing.T) {
+	calls := 0.0
+	set, err := Repeat(t.Context(), 2, func(s Set) error {
+		s.Add("call", calls)
+		calls++
+		return nil
+	})
+	if want := (Set{"call": {1, 2}}); err != nil || !reflect.DeepEqual(set, want) {
+		t.Errorf("got %v, %v, want %v", set, err, want)
+	}
+	calls = 0
+	way := func() (float64, error) { calls++; return calls, nil }
+	got, err := InTurn(t.Context(), 2, way, way)
+	if want := []Samples{{3, 5}, {4, 6}}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := InTurn(ctx, 1, way); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the interruption", err)
+	}
+	broken := errors.New("broken")
+	if _, err := Repeat(t.Context(), 1, func(Set) error { return broken }); err != broken {
+		t.Errorf("got %v, want what failed", err)
+	}
+}
+
+// TestBudget: what does not fit is a row that says so; without a budget all does.
+func TestBudget(t *testing.T) {
+	r := &Runner{}
+	if r.Start("s", 1); r.Late("c", "m") || len(r.Rows) != 0 || !r.Until(2).IsZero() {
+		t.Errorf("late without a budget: %+v", r.Rows)
+	}
+	r.Budget = 1 // ns
+	if at := r.Until(2); !r.Late("c", "m") || time.Until(at) > 0 {
+		t.Error("a budget of 1 ns is not spent")
+	}
+	if row := r.Rows[0]; row.Suite != "s" || row.Case != "c" || row.Metric != "m" || !strings.Contains(row.Skipped, "--time") {
+		t.Errorf("got %+v, want a row with the remedy", row)
+	}
+}
+
+func TestSteps(t *testing.T) {
+	var said []string
+	r := &Runner{Note: func(step string, total int) { said = append(said, fmt.Sprint(step, " of ", total)) }}
+	r.Start("s", 3)
+	r.Step("case %d", 1)
+	if want := []string{"case 1 of 3"}; !slices.Equal(said, want) {
+		t.Errorf("got %q, want %q", said, want)
+	}
+}
+
+func TestNoise(t *testing.T) {
+	quiet, loud := Row{Runs: 3, Spread: 0.1}, Row{Runs: 3, Spread: 0.4}
+	if got := Noise([]Row{quiet, {Runs: 1}}); got != "" {
+		t.Errorf("got %q of quiet figures", got)
+	}
+	if got := Noise([]Row{quiet, loud, {Runs: 1}}); !strings.HasPrefix(got, "1 of 2 figures") {
+		t.Errorf("got %q, want 1 of the 2 that were measured more than once", got)
+	}
+}
+
+// TestOutput: what a job prints comes back, an error has the end of what it
+// complains of, and one that hangs is ended.
+func TestOutput(t *testing.T) {
+	sh := func(script string) Job {
+		return Job{Line: []string{"sh", "-c", script}, Env: []string{"A=b"}, Limit: time.Hour}
+	}
+	if out, err := Output(t.Context(), sh("echo $A; echo no >&2")); err != nil || out != "b\n" {
+		t.Errorf("got %q, %v", out, err)
+	}
+	if _, err := Output(t.Context(), sh("echo broken >&2; exit 3")); err == nil || err.Error() != "exit status 3: broken" {
+		t.Errorf("got %v", err)
+	}
+	hang := sh("exec sleep 3600")
+	hang.Limit = 1 // ns
+	if _, err := Output(t.Context(), hang); err == nil || !strings.Contains(err.Error(), "no end after 1ns") {
+		t.Errorf("got %v, want the limit", err)
 	}
 }

@@ -1,20 +1,17 @@
 package apps
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/bench"
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
@@ -54,8 +51,8 @@ type start struct {
 	stopAfter int
 }
 
-// jobTimeout bounds a start: a rank that is lost makes the others hang.
-const jobTimeout = 5 * time.Minute
+// jobLimit bounds a start: a rank that is lost makes the others hang.
+const jobLimit = 5 * time.Minute
 
 // run runs an application and returns where its time went, and what it printed.
 func (s *suite) run(ctx context.Context, a app, st start) (*times, string, error) {
@@ -65,6 +62,9 @@ func (s *suite) run(ctx context.Context, a app, st start) (*times, string, error
 	}
 	file := filepath.Join(s.dir, "times.json")
 	args = append(args, "-progress", "off", "-times", file)
+	if s.launcher == nil {
+		args = append(args, "-ranks", "1")
+	}
 	env := []string{"HOLDFAST_INTERVAL=0s", "HOLDFAST_MTBF=0s", "HOLDFAST_LOCAL=", "HOLDFAST_GLOBAL=", "HOLDFAST_CONFIG="}
 	if d := st.device; d != "" || s.o.Device != "" {
 		if d == "" {
@@ -133,31 +133,10 @@ func (s *suite) folders(st start) ([]string, error) {
 
 // launch runs a command on all ranks and returns its standard output.
 func (s *suite) launch(ctx context.Context, env, command []string) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, jobTimeout, fmt.Errorf("no end after %v", jobTimeout))
-	defer cancel()
-	line := append(command, "-ranks", "1")
 	if s.launcher != nil {
-		line = s.launcher.Command(nil, mpirun.Part{Ranks: s.o.Ranks, Command: command})
+		command = s.launcher.Command(nil, mpirun.Part{Ranks: s.o.Ranks, Command: command})
 	}
-	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-	cmd.Env = mpirun.Environ(append([]string{fmt.Sprintf("POCL_MAX_PTHREAD_COUNT=%d", max(1, runtime.NumCPU()/s.o.Ranks))}, env...)...)
-	cmd.Dir = s.dir // where no holdfast.yaml is
-	var out, text bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &text
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	err := cmd.Run()
-	if ctx.Err() == context.DeadlineExceeded {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, tail(text.String(), 12))
-	}
-	return out.String(), nil
-}
-
-// tail is the last lines of a text.
-func tail(text string, lines int) string {
-	all := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
+	// no holdfast.yaml is in the directory
+	return bench.Output(ctx, bench.Job{Line: command, Dir: s.dir, Limit: jobLimit,
+		Env: append(env, fmt.Sprintf("POCL_MAX_PTHREAD_COUNT=%d", max(1, runtime.NumCPU()/s.o.Ranks)))})
 }

@@ -41,8 +41,6 @@ type measured struct {
 
 	whole, wholeArmed bench.Samples // the steps of a run of a whole Daly interval
 	wholeTaken        int
-
-	moved []bench.Line // what Options.Moves asked for
 }
 
 // part is one part of a restart.
@@ -79,13 +77,14 @@ func (m *measured) all(ctx context.Context) error {
 			return err
 		}
 	}
+	m.Add(m.rows()...)
 	return nil
 }
 
 // calibrate finds the work that takes as long as asked for. The first start also
 // fills the compilers' caches.
 func (m *measured) calibrate(ctx context.Context) error {
-	m.note("%s: how much work takes %.1f s", m.app.name, m.o.Seconds)
+	m.Step("%s: how much work takes %.1f s", m.app.name, m.o.Seconds)
 	m.work = min(1, m.o.Seconds)
 	for range 2 {
 		t, _, err := m.run(ctx, m.app, start{work: m.work})
@@ -109,8 +108,8 @@ func (m *measured) wants(name string) bool {
 // rounds measures all ways to run the program in turn, so that what disturbs one
 // disturbs the others. There are fewer of them where the time is up before.
 func (m *measured) rounds(ctx context.Context) error {
-	for i := range m.o.Runs {
-		m.note("%s: round %d of %d", m.app.name, i+1, m.o.Runs)
+	for i := range m.Runs {
+		m.Step("%s: round %d of %d", m.app.name, i+1, m.Runs)
 		start := time.Now()
 		for _, step := range m.round(i) {
 			if err := step(ctx); err != nil {
@@ -119,7 +118,7 @@ func (m *measured) rounds(ctx context.Context) error {
 		}
 		// The baselines take about a quarter of a round.
 		if next := time.Since(start) * 5 / 4; !m.until.IsZero() && time.Now().Add(next).After(m.until) {
-			m.note("%s: no time for another round after %d", m.app.name, i+1)
+			m.Step("%s: no time for another round after %d", m.app.name, i+1)
 			break
 		}
 	}
@@ -240,7 +239,7 @@ func (m *measured) runRestart(ctx context.Context) error {
 }
 
 func (m *measured) baselines(ctx context.Context) (err error) {
-	m.note("%s: baselines", m.app.name)
+	m.Step("%s: baselines", m.app.name)
 	m.raw, err = m.rawBaselines(ctx, m.app, m.bytes)
 	return err
 }
@@ -267,7 +266,7 @@ func (m *measured) optimal(interval time.Duration) time.Duration {
 // without.
 func (m *measured) wholeInterval(ctx context.Context) error {
 	every := m.daly()
-	m.note("%s: a whole Daly interval, %v", m.app.name, every.Round(time.Second))
+	m.Step("%s: a whole Daly interval, %v", m.app.name, every.Round(time.Second))
 	work := m.work * 1.5 * every.Seconds() / m.armed.Median()
 	for _, way := range []struct {
 		to    *bench.Samples
@@ -283,100 +282,93 @@ func (m *measured) wholeInterval(ctx context.Context) error {
 	return nil
 }
 
-// lines are the results.
-func (m *measured) lines() []bench.Line {
-	line := func(metric string) bench.Line {
-		return bench.Line{Suite: "apps", Case: m.caseName(), Metric: metric, Unit: "s"}
-	}
-	var out []bench.Line
+// rows are the results.
+func (m *measured) rows() []bench.Row {
+	var out []bench.Row
 	if m.wants(caseArmed) {
-		out = append(out, bench.Alone(line("steps, no library"), m.without, 0), m.armedLine(line))
+		out = append(out, m.row("steps, no library").Of(m.without, nil, nil), m.armedRow())
 	}
 	if m.wants(caseWindows) {
-		out = append(out, m.windowLines(line)...)
+		out = append(out, m.windowRows()...)
 	}
 	if m.wants(caseCheckpoint) {
-		out = append(out, m.checkpointLines(line)...)
+		out = append(out, m.checkpointRows()...)
 	}
 	if m.wants(caseRestart) {
-		out = append(out, m.restartLines(line)...)
+		out = append(out, m.restartRows()...)
 	}
 	return out
 }
 
-func (m *measured) windowLines(line func(string) bench.Line) (out []bench.Line) {
-	none := m.windows[noWindow]
+func (m *measured) row(format string, args ...any) bench.Row {
+	return bench.Row{Case: m.caseName(), Metric: fmt.Sprintf(format, args...), Unit: "s"}
+}
+
+func (m *measured) windowRows() (out []bench.Row) {
 	m.windows[gpustate.DefaultWindow] = append(m.windows[gpustate.DefaultWindow], m.without...)
 	for _, w := range slices.Sorted(maps.Keys(m.windows)) {
 		if w != noWindow && len(m.windows[w]) > 0 {
-			out = append(out, fastest(line(fmt.Sprintf("command window %d / none", w)), m.windows[w], none, 0))
+			out = append(out, m.row("command window %d / none", w).Fastest(m.windows[w], m.windows[noWindow], nil))
 		}
 	}
 	return out
 }
 
-func (m *measured) checkpointLines(line func(string) bench.Line) []bench.Line {
-	out := []bench.Line{
-		fastest(line(fmt.Sprintf("a checkpoint every %s / armed", short(m.interval))), m.checkpointed, m.armed, 0),
-		bench.Against(line(fmt.Sprintf("one checkpoint, %s a rank: program waits / raw write+fsync", size(m.bytes))), m.blocked, m.raw.Write, 0),
+func (m *measured) checkpointRows() []bench.Row {
+	out := []bench.Row{
+		m.row("a checkpoint every %s / armed", short(m.interval)).Fastest(m.checkpointed, m.armed, nil),
+		m.row("one checkpoint, %s a rank: program waits / raw write+fsync", size(m.bytes)).Of(m.blocked, m.raw.Write, nil),
 	}
 	for _, level := range slices.Sorted(maps.Keys(m.durable)) {
-		out = append(out, bench.Against(line("one checkpoint: durable "+level+" / raw write+fsync"), m.durable[level], m.raw.Write, 0))
+		out = append(out, m.row("one checkpoint: durable %s / raw write+fsync", level).Of(m.durable[level], m.raw.Write, nil))
 	}
-	daly := m.daly().Seconds()
-	out = append(out, bench.Against(line(fmt.Sprintf("Daly interval at MTBF %s, from a checkpoint's cost / armed", short(m.o.MTBF))),
-		bench.Samples{daly + m.extra()}, bench.Samples{daly}, goalDaly))
+	daly, mtbf := m.daly().Seconds(), short(m.o.MTBF)
+	out = append(out, m.row("Daly interval at MTBF %s, from a checkpoint's cost / armed", mtbf).
+		Of(bench.Samples{daly + m.extra()}, bench.Samples{daly}, goalDaly))
 	if m.whole != nil {
-		out = append(out, bench.Against(line(fmt.Sprintf("Daly interval at MTBF %s, %d taken / armed", short(m.o.MTBF), m.wholeTaken)),
-			m.whole, m.wholeArmed, goalDaly))
+		out = append(out, m.row("Daly interval at MTBF %s, %d taken / armed", mtbf, m.wholeTaken).Of(m.whole, m.wholeArmed, goalDaly))
 	}
 	return out
 }
 
-// armedLine judges what arming costs by pairs of runs, one with the library and
+// armedRow judges what arming costs by pairs of runs, one with the library and
 // one without, each right after the other: the goal is met, or not, if the whole
 // interval that has the median of all such pairs says so.
-func (m *measured) armedLine(line func(string) bench.Line) bench.Line {
+func (m *measured) armedRow() bench.Row {
 	p := pairs(m.armed, m.without)
 	how := "from"
 	if p.sure {
 		how = "95 % sure"
 	}
-	l := bench.Against(line(fmt.Sprintf("library armed / no library, %d pair(s): %s %.4f to %.4f, fastest %.4f",
-		len(m.armed), how, p.low, p.high, slices.Min(m.armed)/slices.Min(m.without))), m.armed, m.without, goalArmed)
-	l.Ratio, l.Met = &p.ratio, nil
-	if above := p.low > goalArmed; p.sure && (above || p.high <= goalArmed) {
+	r := m.row("library armed / no library, %d pair(s): %s %.4f to %.4f, fastest %.4f",
+		len(m.armed), how, p.low, p.high, slices.Min(m.armed)/slices.Min(m.without)).Of(m.armed, m.without, goalArmed)
+	r.Ratio, r.Met = &p.ratio, nil
+	if above := p.low > float64(goalArmed); p.sure && (above || p.high <= float64(goalArmed)) {
 		met := !above
-		l.Met = &met
+		r.Met = &met
 	}
-	return l
+	return r
 }
 
-// restartLines compare a restart with what it cannot do without, and say what both
+// restartRows compare a restart with what it cannot do without, and say what both
 // are made of.
-func (m *measured) restartLines(line func(string) bench.Line) []bench.Line {
+func (m *measured) restartRows() []bench.Row {
 	raw := []part{{"read", m.raw.Read}, {"upload", m.raw.Upload}, {"build", m.raw.Build}}
 	sum := 0.0
 	for _, p := range raw {
 		sum += p.took.Median()
 	}
-	out := []bench.Line{bench.Against(line("restart: build+restore / raw read+upload+build"), m.restart, bench.Samples{sum}, goalRestart)}
-	add := func(what string, p part) {
-		l := line("restart: " + what + ", " + p.name)
-		l.Unit = "ms"
-		ms := make(bench.Samples, len(p.took))
-		for i, s := range p.took {
-			ms[i] = 1000 * s
+	out := []bench.Row{m.row("restart: build+restore / raw read+upload+build").Of(m.restart, bench.Samples{sum}, goalRestart)}
+	add := func(what string, parts ...part) {
+		for _, p := range parts {
+			r := m.row("restart: %s, %s", what, p.name)
+			r.Unit = "ms"
+			out = append(out, r.Of(p.took.Times(1000), nil, nil))
 		}
-		out = append(out, bench.Alone(l, ms, 0))
 	}
-	for _, p := range m.parts {
-		add("of that", p)
-	}
+	add("of that", m.parts...)
 	add("before that", part{"open the checkpointer", m.opened})
-	for _, p := range raw {
-		add("of the baseline", p)
-	}
+	add("of the baseline", raw...)
 	return out
 }
 
@@ -389,14 +381,6 @@ func (m *measured) caseName() string {
 		return fmt.Sprintf("%s, 1 rank, %s", m.app.name, with)
 	}
 	return fmt.Sprintf("%s, %d ranks, %s", m.app.name, m.o.Ranks, with)
-}
-
-// fastest compares the fastest runs: what a program takes when nothing else
-// disturbs it.
-func fastest(l bench.Line, values, baselines bench.Samples, goal float64) bench.Line {
-	l = bench.Against(l, bench.Samples{slices.Min(values)}, bench.Samples{slices.Min(baselines)}, goal)
-	l.Runs, l.Spread = len(values), max(values.Spread(), baselines.Spread())
-	return l
 }
 
 // short is a duration for people, with two digits or so.

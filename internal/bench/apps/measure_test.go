@@ -10,9 +10,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 )
 
-// TestArmedLine: what arming costs is judged only where the noise allows it.
-func TestArmedLine(t *testing.T) {
-	line := func(metric string) bench.Line { return bench.Line{Metric: metric} }
+// TestArmedRow: what arming costs is judged only where the noise allows it.
+func TestArmedRow(t *testing.T) {
 	drift := bench.Samples{1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8} // seconds without the library
 	with := func(ratios ...float64) (armed bench.Samples) {
 		for i, r := range ratios {
@@ -32,7 +31,7 @@ func TestArmedLine(t *testing.T) {
 		{"noisy, but far off", with(2, 2.1, 1.5, 1.8, 1.7, 2), "missed"},
 		{"few pairs", with(1.2, 1.2, 1.2), "unknown"},
 	} {
-		l := (&measured{armed: c.armed, without: drift[:len(c.armed)]}).armedLine(line)
+		l := (&measured{suite: &suite{}, armed: c.armed, without: drift[:len(c.armed)]}).armedRow()
 		got := "unknown"
 		if l.Met != nil {
 			got = map[bool]string{true: "met", false: "missed"}[*l.Met]

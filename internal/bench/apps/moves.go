@@ -26,7 +26,7 @@ const (
 // asked for, and compares the results with that of a run that was not stopped.
 func (m *measured) moves(ctx context.Context) error {
 	result := func(name string) string { return filepath.Join(m.dir, name+"-"+m.app.out) }
-	m.note("%s: an undisturbed run, to compare with", m.app.name)
+	m.Step("%s: an undisturbed run, to compare with", m.app.name)
 	if _, _, err := m.run(ctx, m.app, start{work: 1, out: result("undisturbed")}); err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (m *measured) moves(ctx context.Context) error {
 		return fmt.Errorf("%s: ended before it could be stopped, at step %d", m.app.name, t.Last)
 	}
 	for _, place := range m.o.Moves {
-		m.note("%s: restart, %s", m.app.name, place)
+		m.Step("%s: restart, %s", m.app.name, place)
 		st := start{work: 1, folder: "moved", out: result("moved")}
 		switch place {
 		case placeSame:
@@ -58,7 +58,7 @@ func (m *measured) moves(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		m.moved = append(m.moved, m.movedLines(place, t, apart, bound)...)
+		m.Add(m.movedRows(place, t, apart, bound)...)
 	}
 	return nil
 }
@@ -72,13 +72,10 @@ func reversed(n int) string {
 	return strings.Join(all, ",")
 }
 
-func (m *measured) movedLines(place string, t *times, apart, bound float64) []bench.Line {
-	line := bench.Line{Suite: "apps", Case: m.caseName(), Metric: fmt.Sprintf("restart, %s (%s): build+restore", place, t.Device), Unit: "s"}
-	took := bench.Alone(line, bench.Samples{t.Build + t.Restore}, 0)
-	met := apart <= bound
-	line.Value, line.Goal, line.Met, line.Runs = apart, &bound, &met, 1
-	line.Metric, line.Unit = fmt.Sprintf("restart, %s: result apart from an undisturbed one", place), ""
-	return []bench.Line{took, line}
+func (m *measured) movedRows(place string, t *times, apart, bound float64) []bench.Row {
+	took := bench.Row{Case: m.caseName(), Metric: fmt.Sprintf("restart, %s (%s): build+restore", place, t.Device), Unit: "s"}
+	result := bench.Row{Case: m.caseName(), Metric: fmt.Sprintf("restart, %s: result apart from an undisturbed one", place)}
+	return []bench.Row{took.Of(bench.Samples{t.Build + t.Restore}, nil, nil), result.Of(bench.Samples{apart}, nil, bench.AtMost(bound))}
 }
 
 // compare returns how far two results are apart and how far they may be: not at

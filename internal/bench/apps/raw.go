@@ -13,32 +13,32 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpubench"
+	"github.com/holdfast-hpc/holdfast/internal/bench"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// RawOptions say what Raw measures.
-type RawOptions struct {
+// Setup says what Work measures.
+type Setup struct {
 	App, Dir, Device string
 	Bytes            int64 // of a rank
 	Runs             int
-	Ranks            int // 1: without MPI
+	MPI              bool
 }
 
 // rawTimes are baselines in seconds, one of each run: what the slowest rank took.
 type rawTimes struct {
-	Copy   []float64 // memory to warm memory
-	Write  []float64 // write and fsync
-	Read   []float64 // from the page cache
-	Upload []float64 // pinned memory to the device
-	Build  []float64 // an application's program
+	Write  bench.Samples // and fsync
+	Read   bench.Samples // from the page cache
+	Upload bench.Samples // pinned memory to the device
+	Build  bench.Samples // an application's program
 }
 
-// Raw is one rank of the program that does without the library what a checkpoint
+// Work is one rank of the program that does without the library what a checkpoint
 // and a restart of an application must do: as many bytes, by as many ranks, at
 // the same place. Rank 0 writes the times to out.
-func Raw(_ context.Context, o RawOptions, out io.Writer) (err error) {
+func Work(_ context.Context, o Setup, _ io.Reader, out io.Writer) (err error) {
 	world := mpiwrap.Single()
-	if o.Ranks != 1 {
+	if o.MPI {
 		if world, err = mpiwrap.Init(mpiwrap.Options{}); err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func Raw(_ context.Context, o RawOptions, out io.Writer) (err error) {
 		return err
 	}
 	sel.Rank = world.Rank()
-	w := rawRank{RawOptions: o, world: world, sel: sel, file: filepath.Join(o.Dir, fmt.Sprintf("raw-%d", world.Rank()))}
+	w := rawRank{Setup: o, world: world, sel: sel, file: filepath.Join(o.Dir, fmt.Sprintf("raw-%d", world.Rank()))}
 	var t rawTimes
 	if err := w.measure(&t); err != nil {
 		return err
@@ -61,7 +61,7 @@ func Raw(_ context.Context, o RawOptions, out io.Writer) (err error) {
 }
 
 type rawRank struct {
-	RawOptions
+	Setup
 	world *mpiwrap.Comm
 	sel   gpustate.Select
 	file  string
@@ -73,11 +73,10 @@ func (w *rawRank) measure(t *rawTimes) error {
 	_, _ = rng.Read(data) // never fails
 	copy(other, data)
 	for _, s := range []struct {
-		to   *[]float64
+		to   *bench.Samples
 		runs int
-		do   func() (time.Duration, error)
+		do   func() (float64, error)
 	}{
-		{&t.Copy, w.Runs, took(func() error { copy(other, data); return nil })},
 		{&t.Write, w.Runs, took(func() error { return writeSync(w.file, data) })},
 		{&t.Read, w.Runs, took(func() error { return readAll(w.file, other) })},
 		{&t.Build, 1, w.build}, // before others: a restart builds in a fresh process, too
@@ -96,33 +95,34 @@ func (w *rawRank) measure(t *rawTimes) error {
 
 // together does something on all ranks at once and returns the time of the
 // slowest.
-func (w *rawRank) together(do func() (time.Duration, error)) (float64, error) {
+func (w *rawRank) together(do func() (float64, error)) (float64, error) {
 	if err := w.world.Barrier(); err != nil {
 		return 0, err
 	}
-	d, err := do()
+	t, err := do()
 	if err != nil {
 		return 0, err
 	}
 	slowest := []float64{0}
-	err = mpiwrap.Allreduce(w.world, slowest, []float64{d.Seconds()}, mpiwrap.Max)
+	err = mpiwrap.Allreduce(w.world, slowest, []float64{t}, mpiwrap.Max)
 	return slowest[0], err
 }
 
-func (w *rawRank) onDevice(do func(*gpubench.Raw) (time.Duration, error)) (d time.Duration, err error) {
+func (w *rawRank) onDevice(do func(*gpubench.Raw) (time.Duration, error)) (seconds float64, err error) {
 	raw, err := gpubench.OpenRaw(w.sel)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, raw.Close()) }()
-	return do(raw)
+	d, err := do(raw)
+	return d.Seconds(), err
 }
 
-func (w *rawRank) upload() (time.Duration, error) {
+func (w *rawRank) upload() (float64, error) {
 	return w.onDevice(func(r *gpubench.Raw) (time.Duration, error) { return r.Upload(w.Bytes) })
 }
 
-func (w *rawRank) build() (time.Duration, error) {
+func (w *rawRank) build() (float64, error) {
 	a, err := find(w.App)
 	if err != nil {
 		return 0, err
@@ -130,12 +130,8 @@ func (w *rawRank) build() (time.Duration, error) {
 	return w.onDevice(func(r *gpubench.Raw) (time.Duration, error) { return r.Build(a.sources, a.options, a.kernels) })
 }
 
-func took(do func() error) func() (time.Duration, error) {
-	return func() (time.Duration, error) {
-		start := time.Now()
-		err := do()
-		return time.Since(start), err
-	}
+func took(do func() error) func() (float64, error) {
+	return func() (float64, error) { return bench.Seconds(do) }
 }
 
 func writeSync(name string, data []byte) error {
@@ -143,15 +139,11 @@ func writeSync(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if _, err := f.Write(data); err != nil {
-		f.Close()
-		return err
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
 	}
-	if err := f.Sync(); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
+	return errors.Join(err, f.Close())
 }
 
 func readAll(name string, into []byte) error {

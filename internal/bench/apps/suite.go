@@ -1,3 +1,6 @@
+// Package apps runs the applications and measures what the library costs
+// them: with it and without, with checkpoints, through a restart, and on another
+// device than before.
 package apps
 
 import (
@@ -20,13 +23,11 @@ import (
 // Options say what to measure.
 type Options struct {
 	BinDir  string   // where the applications are
-	Self    []string // command that runs Raw, without its arguments
 	Dir     string   // on the disk to measure; what is written there is removed
 	Apps    []string // names; nil: all
 	Device  string   // for all ranks; empty: the best there is
 	MPI     string   // mpirun.Pick
 	Ranks   int
-	Runs    int
 	Seconds float64 // of a run's steps, about
 	Size    string  // "small", "big", or empty: big on a device with memory of its own
 	Windows []int   // besides none
@@ -34,16 +35,12 @@ type Options struct {
 	Whole   bool // makes a run of one whole Daly interval, too
 	// Cases are some of Cases; nil: all.
 	Cases []string
-	// Budget is how long all of it may take, about: rounds end early for it, and
-	// applications are left out. Past twice as much it is an error. 0: no bound.
-	Budget time.Duration
 	// Bind says what the launcher binds ranks to, such as core or numa; empty: to
 	// nothing.
 	Bind string
 	// Moves are places to restart at: "same", "swap" or a device. Where there are
 	// some, nothing else is measured.
 	Moves []string
-	Note  func(string) // hears of progress; may be nil
 }
 
 // Cases are the parts of the suite.
@@ -58,56 +55,50 @@ const (
 
 // Goals of the ratios.
 const (
-	goalArmed   = 1.005
-	goalDaly    = 1.01
-	goalRestart = 1.3
+	goalArmed   = bench.AtMost(1.005)
+	goalDaly    = bench.AtMost(1.01)
+	goalRestart = bench.AtMost(1.3)
 )
 
 // suite is one run of the benchmark.
 type suite struct {
+	*bench.Runner
 	o        Options
 	big      bool
 	dir      string           // own, below the options'
 	launcher *mpirun.Launcher // nil: one rank without MPI
-	begun    time.Time
 }
 
-// Run measures the applications.
-func Run(ctx context.Context, o Options) (lines []bench.Line, err error) {
+// Run measures the applications. For the runner's budget rounds end early, and
+// applications are left out; past twice as much it is an error.
+func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 	s, err := prepare(o)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	s.Runner = r
 	defer func() { err = errors.Join(err, os.RemoveAll(s.dir)) }()
-	if o.Budget > 0 {
+	if r.Budget > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, 2*o.Budget, fmt.Errorf("not over after twice the %v that it was given", o.Budget))
+		ctx, cancel = context.WithTimeoutCause(ctx, 2*r.Budget, fmt.Errorf("not over after twice the %v that it was given", r.Budget))
 		defer cancel()
 	}
 	chosen := o.chosen()
+	r.Start("apps", len(chosen)*o.steps(r.Runs))
 	for i, a := range chosen {
-		m := &measured{suite: s, app: a}
-		if o.Budget > 0 && i > 0 && time.Since(s.begun) > o.Budget {
-			lines = append(lines, bench.Skip(bench.Line{Suite: "apps", Case: m.caseName(), Metric: "all"},
-				fmt.Errorf("the %v are over; give more --time", o.Budget)))
+		m := &measured{suite: s, app: a, until: r.Until(len(chosen) - i)}
+		if i > 0 && r.Late(m.caseName(), "all") {
 			continue
 		}
-		if o.Budget > 0 { // what is left, in equal parts
-			m.until = time.Now().Add(time.Until(s.begun.Add(o.Budget)) / time.Duration(len(chosen)-i))
-		}
+		measure := m.all
 		if len(o.Moves) > 0 {
-			if err := m.moves(ctx); err != nil {
-				return lines, err
-			}
-			lines = append(lines, m.moved...)
-			continue
+			measure = m.moves
 		}
-		if err := m.all(ctx); err != nil {
-			return lines, err
+		if err := measure(ctx); err != nil {
+			return err
 		}
-		lines = append(lines, m.lines()...)
 	}
-	return lines, nil
+	return nil
 }
 
 // chosen are the applications to measure.
@@ -126,7 +117,7 @@ func (o *Options) chosen() []app {
 
 // prepare looks whether all that is needed is there.
 func prepare(o Options) (*suite, error) {
-	s := &suite{o: o, begun: time.Now()}
+	s := &suite{o: o}
 	for _, name := range o.Apps {
 		if _, err := find(name); err != nil {
 			return nil, err
@@ -186,48 +177,29 @@ func (o *Options) isBig() (bool, error) {
 	return !dev.Info().HostMemory && dev.Info().Kind != "fake", dev.Close()
 }
 
-// Steps is how many times Note is called, about.
-func (o *Options) Steps() int {
-	n := len(o.chosen())
+// steps is how many an application has.
+func (o *Options) steps(runs int) int {
 	if len(o.Moves) > 0 {
-		return n * (1 + len(o.Moves))
+		return 1 + len(o.Moves)
 	}
-	each := o.Runs + 2
 	if o.Whole {
-		each++
+		return runs + 3
 	}
-	return n * each
+	return runs + 2
 }
 
 func find(name string) (app, error) {
-	for _, a := range apps {
-		if a.name == name {
-			return a, nil
-		}
+	i := slices.Index(Names(), name)
+	if i < 0 {
+		return app{}, fmt.Errorf("no application is called %q; there are %v", name, Names())
 	}
-	var names []string
-	for _, a := range apps {
-		names = append(names, a.name)
-	}
-	return app{}, fmt.Errorf("no application is called %q; there are %v", name, names)
-}
-
-func (s *suite) note(format string, args ...any) {
-	if s.o.Note == nil {
-		return
-	}
-	text := fmt.Sprintf(format, args...)
-	if s.o.Budget > 0 {
-		text += fmt.Sprintf(" (%v of %v)", time.Since(s.begun).Round(time.Second), s.o.Budget)
-	}
-	s.o.Note(text)
+	return apps[i], nil
 }
 
 // rawBaselines measures the baselines for checkpoints of so many bytes a rank.
 func (s *suite) rawBaselines(ctx context.Context, a app, bytes int64) (*rawTimes, error) {
-	command := append(slices.Clone(s.o.Self), "--app", a.name, "--dir", s.dir, "--device", s.o.Device,
-		"--bytes", fmt.Sprint(bytes), "--runs", fmt.Sprint(max(3, s.o.Runs)))
-	out, err := s.launch(ctx, nil, command)
+	out, err := s.launch(ctx, nil, s.Worker("apps", Setup{App: a.name, Dir: s.dir, Device: s.o.Device,
+		Bytes: bytes, Runs: max(3, s.Runs), MPI: s.launcher != nil}))
 	if err != nil {
 		return nil, err
 	}

@@ -1,10 +1,5 @@
 package apps
 
-import (
-	"fmt"
-	"slices"
-)
-
 // Names are the applications, in order.
 func Names() []string {
 	var names []string
@@ -17,10 +12,10 @@ func Names() []string {
 // Arguments are the flags that give an application so much work, see Options, and
 // what its result file is called. They may write input to dir.
 func Arguments(name string, work float64, big bool, dir string) (args []string, out string, err error) {
-	i := slices.IndexFunc(apps, func(a app) bool { return a.name == name })
-	if i < 0 {
-		return nil, "", fmt.Errorf("there is no application %q", name)
+	a, err := find(name)
+	if err != nil {
+		return nil, "", err
 	}
-	args, err = apps[i].args(work, big, dir)
-	return args, apps[i].out, err
+	args, err = a.args(work, big, dir)
+	return args, a.out, err
 }

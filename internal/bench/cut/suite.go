@@ -3,14 +3,11 @@
 package cut
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"strconv"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/bench"
@@ -19,98 +16,78 @@ import (
 
 // Options shape a run.
 type Options struct {
-	Self    []string      // command that runs Worker, without its arguments
 	Ranks   []int         // numbers of ranks
 	Epochs  int           // checkpoints per run
 	Compute time.Duration // computing in an iteration
-	Note    func(string)  // hears of progress; may be nil
 }
 
 // result is what rank 0 of a worker prints.
 type result struct {
-	Iteration []float64 // seconds, with no checkpoint asked for
-	ToCut     []float64 // seconds from the request to the cut
-	Drain     []float64 // seconds
-	Capture   []float64 // seconds
+	Iteration bench.Samples // seconds, with no checkpoint asked for
+	ToCut     bench.Samples // seconds from the request to the cut
+	Drain     bench.Samples // seconds
+	Capture   bench.Samples // seconds
 }
 
 // Run measures under every MPI that is installed.
-func Run(ctx context.Context, o Options) ([]bench.Line, error) {
+func Run(ctx context.Context, r *bench.Runner, o Options) error {
 	for _, n := range o.Ranks {
 		if n < 2 {
-			return nil, fmt.Errorf("--ranks %d: want numbers from 2 on", n)
+			return fmt.Errorf("--ranks %d: want numbers from 2 on", n)
 		}
 	}
-	var lines []bench.Line
+	r.Start("cut", len(mpirun.Launchers())*len(o.Ranks))
 	for _, l := range mpirun.Launchers() {
 		for _, n := range o.Ranks {
-			line := bench.Line{Suite: "cut", Case: fmt.Sprintf("stencil with allreduce, %d ranks, %s", n, l.Title), Unit: "ms"}
-			if o.Note != nil {
-				o.Note(line.Case)
-			}
+			name := fmt.Sprintf("stencil with allreduce, %d ranks, %s", n, l.Title)
+			r.Step("%s", name)
 			if err := l.Available(); err != nil {
-				line.Metric = "request to cut"
-				lines = append(lines, bench.Skip(line, err))
+				r.Skip(name, "request to cut", err)
 				continue
 			}
-			r, err := o.launch(ctx, l, n)
+			res, err := o.launch(ctx, r, l, n)
 			if err != nil {
-				return lines, fmt.Errorf("%s: %w", line.Case, err)
+				return fmt.Errorf("%s: %w", name, err)
 			}
-			lines = append(lines, r.lines(line)...)
+			r.Add(res.rows(name)...)
 		}
 	}
-	return lines, nil
+	return nil
 }
 
-func (o Options) launch(ctx context.Context, l mpirun.Launcher, ranks int) (*result, error) {
+func (o Options) launch(ctx context.Context, r *bench.Runner, l mpirun.Launcher, ranks int) (*result, error) {
 	dir, err := os.MkdirTemp("", "holdfast-cut")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	worker := append(o.Self[:len(o.Self):len(o.Self)], "--dir", dir, "--epochs", strconv.Itoa(o.Epochs), "--compute", o.Compute.String())
-	line := l.Command(nil, mpirun.Part{Ranks: ranks, Command: worker})
-	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-	cmd.Env = mpirun.Environ()
-	var out, text bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &text
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(text.Bytes()))
+	worker := r.Worker("cut", Setup{dir, o.Epochs, o.Compute})
+	out, err := bench.Output(ctx, bench.Job{Line: l.Command(nil, mpirun.Part{Ranks: ranks, Command: worker}), Limit: 2 * time.Minute})
+	if err != nil {
+		return nil, err
 	}
-	var r result
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+	var res result
+	if err := json.Unmarshal([]byte(out), &res); err != nil {
 		return nil, fmt.Errorf("output of the worker: %w", err)
 	}
-	if len(r.ToCut) == 0 {
+	if len(res.ToCut) == 0 {
 		return nil, errors.New("no checkpoint was taken")
 	}
-	return &r, nil
+	return &res, nil
 }
 
-// lines compares with the program's own iteration: a request waits for the end
-// of one at least.
-func (r *result) lines(l bench.Line) []bench.Line {
-	iteration := milli(r.Iteration)
-	beyond := make(bench.Samples, len(r.ToCut))
-	for i, s := range milli(r.ToCut) {
-		beyond[i] = max(s-iteration.Median(), 0)
+// rows compare with the program's own iteration: a request waits for the end of
+// one at least.
+func (r *result) rows(name string) []bench.Row {
+	iteration := r.Iteration.Times(1000)
+	beyond := r.ToCut.Times(1000)
+	for i, ms := range beyond {
+		beyond[i] = max(ms-iteration.Median(), 0)
 	}
-	cut, drain, capture := l, l, l
-	cut.Metric, drain.Metric, capture.Metric = "request to cut, beyond an iteration", "drain", "capture of 1 MiB a rank"
-	return []bench.Line{
-		bench.Against(cut, beyond, iteration, 0),
-		bench.Against(drain, milli(r.Drain), iteration, 0),
-		bench.Against(capture, milli(r.Capture), iteration, 0),
+	row := func(metric string) bench.Row { return bench.Row{Case: name, Metric: metric, Unit: "ms"} }
+	return []bench.Row{
+		row("request to cut, beyond an iteration").Of(beyond, iteration, nil),
+		row("drain").Of(r.Drain.Times(1000), iteration, nil),
+		row("capture of 1 MiB a rank").Of(r.Capture.Times(1000), iteration, nil),
 	}
-}
-
-func milli(seconds []float64) bench.Samples {
-	out := make(bench.Samples, len(seconds))
-	for i, s := range seconds {
-		out[i] = 1000 * s
-	}
-	return out
 }

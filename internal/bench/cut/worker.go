@@ -14,17 +14,17 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// WorkerOptions shape one measured program.
-type WorkerOptions struct {
+// Setup shapes one measured program.
+type Setup struct {
 	Dir     string
 	Epochs  int
 	Compute time.Duration
 }
 
-// Worker is one rank of the measured program: a ring with a reduction in each
+// Work is one rank of the measured program: a ring with a reduction in each
 // iteration, and requests from random ranks at random moments. Rank 0 writes
 // the result to out.
-func Worker(ctx context.Context, o WorkerOptions, out io.Writer) error {
+func Work(ctx context.Context, o Setup, _ io.Reader, out io.Writer) error {
 	world, err := mpiwrap.Init(mpiwrap.Options{})
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func Worker(ctx context.Context, o WorkerOptions, out io.Writer) error {
 }
 
 type worker struct {
-	o         WorkerOptions
+	o         Setup
 	world     *mpiwrap.Comm
 	ck        *coordinated.Checkpointer
 	field     []float64

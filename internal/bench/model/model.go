@@ -5,6 +5,7 @@ package model
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
@@ -83,20 +84,19 @@ func (w Way) efficiency(o *Options, nodes int) float64 {
 	return Efficiency(w.cost(o, nodes), w.latency(o, nodes), w.read(o, nodes)+o.Start.Seconds(), m)
 }
 
-// Lines are the results: of every way but the last, beside the last.
-func (o *Options) Lines() []bench.Line {
-	var lines []bench.Line
+// Run computes the shares of all ways but the last, beside the last.
+func Run(r *bench.Runner, o *Options) {
+	r.Start("model", 0)
 	base := Ways[len(Ways)-1]
 	for _, n := range o.Nodes {
 		m := o.NodeMTBF.Seconds() / float64(n)
 		for _, w := range Ways[:len(Ways)-1] {
 			every := math.Max(Interval(w.cost(o, n), m), w.latency(o, n))
-			l := bench.Line{Suite: "model", Case: fmt.Sprintf("%d node(s), MTBF %s", n, timeText(m)),
-				Metric: fmt.Sprintf("%s, every %s", w.Name, timeText(every)), Unit: "of the time"}
-			lines = append(lines, bench.Against(l, bench.Samples{w.efficiency(o, n)}, bench.Samples{base.efficiency(o, n)}, 0))
+			r.Add(bench.Row{Case: fmt.Sprintf("%d node(s), MTBF %s", n, timeText(m)),
+				Metric: fmt.Sprintf("%s, every %s", w.Name, timeText(every)), Unit: "of the time"}.
+				Of(bench.Samples{w.efficiency(o, n)}, bench.Samples{base.efficiency(o, n)}, nil))
 		}
 	}
-	return lines
 }
 
 // timeText writes seconds in the largest unit of which there are two at least.
@@ -125,4 +125,16 @@ func (o *Options) Curves() []plot.Curve {
 		out = append(out, c)
 	}
 	return out
+}
+
+// Draw draws the curves in a folder and returns the files.
+func (o *Options) Draw(dir string) ([]string, error) {
+	p, err := plot.Curves("Share of the time that is the program's own work", "nodes", "", o.Curves())
+	if err != nil {
+		return nil, err
+	}
+	plot.LogX(p)
+	p.Legend.Top, p.Legend.Left = false, true
+	p.Y.Min, p.Y.Max = 0, 1
+	return plot.Save(p, filepath.Join(dir, "model-efficiency"))
 }

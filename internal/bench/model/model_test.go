@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/bench"
 )
 
 // simulate runs a job through failures at random moments and returns the share of
@@ -64,7 +66,9 @@ func TestEfficiency(t *testing.T) {
 func TestWays(t *testing.T) {
 	o := Options{NodeMTBF: 5 * 365 * 24 * time.Hour, State: 64e9, Disk: 2.4e9, Shared: 1e12, Link: 5e9,
 		Blocked: 50 * time.Millisecond, Start: 30 * time.Second, Nodes: []int{1, 100, 10000}}
-	lines := o.Lines()
+	r := &bench.Runner{}
+	Run(r, &o)
+	lines := r.Rows
 	if len(lines) != 6 {
 		t.Fatalf("got %d lines, want 6", len(lines))
 	}

@@ -23,24 +23,24 @@ func TestTwinHasTheCases(t *testing.T) {
 }
 
 func TestLines(t *testing.T) {
-	m := measurement{c: values{}, g: values{mallocName: {0}, armedName: {2.01e-7}}}
+	m := measurement{c: bench.Set{}, g: bench.Set{mallocName: {0}, armedName: {2.01e-7}}}
 	for _, c := range cases {
 		m.c[c.name], m.g[c.name] = bench.Samples{1e-7}, bench.Samples{2e-7}
 	}
-	lines := m.lines()
-	if len(lines) != len(cases)+3 {
-		t.Fatalf("got %d lines", len(lines))
+	rows := m.rows()
+	if len(rows) != len(cases)+3 {
+		t.Fatalf("got %d lines", len(rows))
 	}
-	if l := lines[0]; *l.Ratio != 2 || *l.Met {
+	if l := rows[0]; *l.Ratio != 2 || *l.Met {
 		t.Errorf("got %+v, want a ratio of 2 that misses its goal", l)
 	}
-	if l := lines[len(cases)]; l.Value < 99 || l.Value > 101 || *l.Met {
+	if l := rows[len(cases)]; l.Value < 99 || l.Value > 101 || *l.Met {
 		t.Errorf("got %+v, want 100 ns added", l)
 	}
-	if l := lines[len(cases)+1]; l.Value < 0.9 || l.Value > 1.1 || !*l.Met {
+	if l := rows[len(cases)+1]; l.Value < 0.9 || l.Value > 1.1 || !*l.Met {
 		t.Errorf("got %+v, want 1 ns added by arming", l)
 	}
-	if l := lines[len(cases)+2]; !*l.Met {
+	if l := rows[len(cases)+2]; !*l.Met {
 		t.Errorf("got %+v, want no allocations", l)
 	}
 }

@@ -1,12 +1,15 @@
 package mpi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/bench"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -21,7 +24,7 @@ var cases = []struct {
 	name   string
 	metric string
 	run    func(w *mpiwrap.Comm) (float64, error)
-	goal   float64 // largest ratio to C
+	goal   bench.AtMost // ratio to C
 }{
 	{"ping-pong 8 B", "one way", func(w *mpiwrap.Comm) (float64, error) { return pingPong(w, 8, 1000) }, 1.6},
 	{"ping-pong 64 KiB", "one way", func(w *mpiwrap.Comm) (float64, error) { return pingPong(w, 1<<16, 60) }, 1.05},
@@ -38,9 +41,9 @@ const (
 	mallocName = "mallocs"
 )
 
-// Worker is one rank of the measured Go program. Rank 0 writes a line "name, tab,
+// Work is one rank of the measured Go program. Rank 0 writes a line "name, tab,
 // seconds" for each case.
-func Worker(out io.Writer) error {
+func Work(_ context.Context, _ struct{}, _ io.Reader, out io.Writer) error {
 	w, err := mpiwrap.Init(mpiwrap.Options{})
 	if err != nil {
 		return err
@@ -51,7 +54,7 @@ func Worker(out io.Writer) error {
 	show := func(name string, f func(w *mpiwrap.Comm) (float64, error)) {
 		v, err := f(w)
 		if err != nil {
-			fmt.Fprintln(out, name, err)
+			fmt.Fprintln(os.Stderr, name, err)
 			w.Abort(1)
 		}
 		if w.Rank() == 0 {

@@ -14,24 +14,24 @@ import (
 )
 
 // dmtcp checkpoints one process, without MPI and compression, and restarts it.
-func (r *runner) dmtcp(ctx context.Context) error {
+func (s *suite) dmtcp(ctx context.Context) error {
 	bin, err := findDMTCP()
 	if err != nil {
 		return err
 	}
-	r.note("DMTCP in " + bin)
-	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
+	ctx, cancel := context.WithTimeout(ctx, jobLimit)
 	defer cancel()
-	d := &dmtcpRun{bin: bin, dir: filepath.Join(r.dir, "dmtcp"), bytes: int64(r.MiB) << 20}
+	d := &dmtcpRun{bin: bin, dir: filepath.Join(s.dir, "dmtcp"), bytes: int64(s.MiB) << 20}
 	if err := os.MkdirAll(d.dir, 0o755); err != nil {
 		return err
 	}
 	if err := d.all(ctx); err != nil {
 		return err
 	}
-	name := fmt.Sprintf("DMTCP, 1 process x %d MiB", r.MiB)
-	r.lines = append(r.lines, bench.Against(r.line(name, waits), bench.Samples{d.took}, bench.Samples{d.raw}, 0),
-		bench.Against(r.line(name, restart+" (with its end)"), bench.Samples{d.back}, bench.Samples{d.rawRead}, 0))
+	row := bench.Row{Case: fmt.Sprintf("DMTCP, 1 process x %d MiB", s.MiB), Metric: waits, Unit: "s"}
+	s.Add(row.Of(bench.Samples{d.took}, bench.Samples{d.raw}, nil))
+	row.Metric = restart + " (with its end)"
+	s.Add(row.Of(bench.Samples{d.back}, bench.Samples{d.rawRead}, nil))
 	return nil
 }
 
@@ -118,12 +118,12 @@ func (d *dmtcpRun) restart(ctx context.Context) error {
 func (d *dmtcpRun) timed(ctx context.Context, name string, args ...string) (float64, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(d.bin, name), args...)
 	cmd.Dir = d.dir
-	start := time.Now()
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w: %s", name, err, firstLine(string(out)))
-	}
-	return time.Since(start).Seconds(), nil
+	return bench.Seconds(func() error {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", name, err, firstLine(string(out)))
+		}
+		return nil
+	})
 }
 
 // await reads a file once it is there.

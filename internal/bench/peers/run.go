@@ -1,16 +1,13 @@
 package peers
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/bench"
@@ -20,69 +17,55 @@ import (
 
 // Options shape a run.
 type Options struct {
-	Self  []string // command that is a worker of storagebench
-	Dir   string   // on the disk to measure
-	MPI   string   // of the libraries: mpirun.Pick
+	Dir   string // on the disk to measure
+	MPI   string // of the libraries: mpirun.Pick
 	Ranks int
 	MiB   int
-	Runs  int
-	Note  func(string)
 }
 
-// jobTimeout bounds a start: a library that hangs is a result, too.
-const jobTimeout = 3 * time.Minute
+// jobLimit bounds a start: a library that hangs is a result, too.
+const jobLimit = 3 * time.Minute
 
-// runner is one run.
-type runner struct {
+// suite is one run.
+type suite struct {
+	*bench.Runner
 	Options
-	dir   string // own, below Options.Dir
-	lines []bench.Line
+	dir string // own, below Options.Dir
 }
 
 // Run measures every peer that is installed, and Holdfast's storage in the same
-// way. A peer that is not there, or fails, is a line that says why.
-func Run(ctx context.Context, o Options) (lines []bench.Line, err error) {
+// way. A peer that is not there, or fails, is a row that says why.
+func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
+	r.Start("peers", 2+len(libraries))
 	if o.MPI != "" { // else each library takes what is installed
 		if _, err := mpirun.Pick(o.MPI); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if dir, err = os.MkdirTemp(dir, "holdfast-peers"); err != nil {
-		return nil, err
+		return err
 	}
-	r := &runner{Options: o, dir: dir}
+	s := &suite{Runner: r, Options: o, dir: dir}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r.note("Holdfast")
-	if err := r.holdfast(ctx); err != nil {
-		return r.lines, err
+	s.Step("Holdfast")
+	if err := s.holdfast(ctx); err != nil {
+		return err
 	}
 	for _, l := range libraries {
-		if err := r.library(ctx, l); err != nil {
-			r.skip(l.name, err)
+		s.Step("%s", l.name)
+		if err := s.library(ctx, l); err != nil {
+			s.Skip(l.name, "all", err)
 		}
 	}
-	if err := r.dmtcp(ctx); err != nil {
-		r.skip("DMTCP", err)
+	s.Step("DMTCP")
+	if err := s.dmtcp(ctx); err != nil {
+		s.Skip("DMTCP", "all", err)
 	}
-	return r.lines, ctx.Err()
-}
-
-func (r *runner) note(s string) {
-	if r.Note != nil {
-		r.Note(s)
-	}
-}
-
-func (r *runner) line(peer, metric string) bench.Line {
-	return bench.Line{Suite: "peers", Case: peer, Metric: metric, Unit: "s"}
-}
-
-func (r *runner) skip(peer string, why error) {
-	r.lines = append(r.lines, bench.Skip(r.line(peer, "all"), why))
+	return ctx.Err()
 }
 
 // The metrics that all peers have.
@@ -93,40 +76,40 @@ const (
 )
 
 // holdfast takes Holdfast's figures from its own suite, with the same sizes.
-func (r *runner) holdfast(ctx context.Context) error {
-	lines, err := storage.Run(ctx, storage.Options{Self: r.Self, Dir: r.dir,
-		Ranks: []int{r.Ranks}, MiB: []int{r.MiB}, Runs: r.Runs})
-	if err != nil {
+func (s *suite) holdfast(ctx context.Context) error {
+	own := &bench.Runner{Self: s.Self, Runs: s.Runs}
+	if err := storage.Run(ctx, own, storage.Options{Dir: s.dir, Ranks: []int{s.Ranks}, MiB: []int{s.MiB}}); err != nil {
 		return err
 	}
-	raw := 0.0
-	for _, l := range lines {
-		if strings.HasPrefix(l.Metric, "durable local / raw") && l.Baseline != nil {
-			raw = *l.Baseline
+	var raw *float64
+	for _, row := range own.Rows {
+		if strings.HasPrefix(row.Metric, "durable local / raw") {
+			raw = row.Baseline
 		}
 	}
-	for _, l := range lines {
-		metric := ""
+	for _, row := range own.Rows {
 		switch {
-		case strings.HasPrefix(l.Metric, "blocking / memcpy") && raw > 0:
-			metric = waits
-			ratio := l.Value / raw
-			l.Baseline, l.Ratio = &raw, &ratio
-		case strings.HasPrefix(l.Metric, "durable local / raw"):
-			metric = durable
-		case strings.HasPrefix(l.Metric, "restore local / raw"):
-			metric = restart
+		case strings.HasPrefix(row.Metric, "blocking / memcpy") && raw != nil:
+			row.Metric = waits
+			if row.Skipped == "" {
+				ratio := row.Value / *raw
+				row.Baseline, row.Ratio = raw, &ratio
+			}
+		case strings.HasPrefix(row.Metric, "durable local / raw"):
+			row.Metric = durable
+		case strings.HasPrefix(row.Metric, "restore local / raw"):
+			row.Metric = restart
 		default:
 			continue
 		}
-		l.Suite, l.Case, l.Metric, l.Goal, l.Met = "peers", r.caseName("Holdfast, local"), metric, nil, nil
-		r.lines = append(r.lines, l)
+		row.Case, row.Goal, row.Met = s.caseName("Holdfast, local"), nil, nil
+		s.Add(row)
 	}
 	return nil
 }
 
-func (r *runner) caseName(peer string) string {
-	return fmt.Sprintf("%s, %d x %d MiB", peer, r.Ranks, r.MiB)
+func (s *suite) caseName(peer string) string {
+	return fmt.Sprintf("%s, %d x %d MiB", peer, s.Ranks, s.MiB)
 }
 
 // result is what a driver prints.
@@ -137,17 +120,16 @@ type result struct {
 
 // library builds the driver against an installation and runs it twice: checkpoints,
 // and a restart.
-func (r *runner) library(ctx context.Context, l library) error {
+func (s *suite) library(ctx context.Context, l library) error {
 	home, err := l.find()
 	if err != nil {
 		return err
 	}
-	r.note(l.name + " in " + home)
-	launcher, err := mpirun.Pick(r.MPI)
+	launcher, err := mpirun.Pick(s.MPI)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(r.dir, l.link)
+	dir := filepath.Join(s.dir, l.link)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -160,46 +142,30 @@ func (r *runner) library(ctx context.Context, l library) error {
 		return err
 	}
 	start := func(mode string) (*result, error) {
-		command := []string{program, mode, dir, fmt.Sprint(int64(r.MiB) << 20), fmt.Sprint(r.Runs), arg}
-		return launch(ctx, append(env, l.libraryPath(home)), launcher.Command(nil, mpirun.Part{Ranks: r.Ranks, Command: command}))
+		command := []string{program, mode, dir, fmt.Sprint(int64(s.MiB) << 20), fmt.Sprint(s.Runs), arg}
+		out, err := bench.Output(ctx, bench.Job{Line: launcher.Command(nil, mpirun.Part{Ranks: s.Ranks, Command: command}),
+			Env: append(env, l.libraryPath(home)), Limit: jobLimit})
+		if err != nil {
+			return nil, err
+		}
+		return parse(out)
 	}
 	w, err := start("write")
 	if err != nil {
 		return err
 	}
-	name := r.caseName(l.name)
-	r.lines = append(r.lines, bench.Against(r.line(name, waits), w.Waits, w.Raw, 0),
-		bench.Against(r.line(name, durable), w.Durable, w.Raw, 0))
+	row := func(metric string) bench.Row { return bench.Row{Case: s.caseName(l.name), Metric: metric, Unit: "s"} }
+	s.Add(row(waits).Of(w.Waits, w.Raw, nil), row(durable).Of(w.Durable, w.Raw, nil))
 	back, err := start("restart")
 	if err == nil && !back.Same {
 		err = errors.New("it restored other bytes than were written")
 	}
 	if err != nil {
-		r.lines = append(r.lines, bench.Skip(r.line(name, restart), err))
+		s.Skip(s.caseName(l.name), restart, err)
 		return nil
 	}
-	r.lines = append(r.lines, bench.Against(r.line(name, restart), back.Restart, w.Rawread, 0))
+	s.Add(row(restart).Of(back.Restart, w.Rawread, nil))
 	return nil
-}
-
-// launch runs a driver on all ranks.
-func launch(ctx context.Context, env, line []string) (*result, error) {
-	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-	cmd.Env = mpirun.Environ(env...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	var out, text bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &text
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		err = fmt.Errorf("no end after %v", jobTimeout)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s", err, firstLine(text.String()))
-	}
-	return parse(out.String())
 }
 
 // parse finds the driver's object among what a library prints.

@@ -1,8 +1,6 @@
 package plot
 
 import (
-	"math"
-
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
@@ -48,16 +46,4 @@ func Curves(title, x, y string, curves []Curve) (*plot.Plot, error) {
 // LogX makes the horizontal axis logarithmic.
 func LogX(p *plot.Plot) {
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, decades{}
-}
-
-// Labels puts names at the whole numbers of the horizontal axis, from 0 on.
-func Labels(p *plot.Plot, names []string) {
-	p.NominalX(names...)
-	p.X.Min, p.X.Max = -0.3, float64(len(names))-0.7
-}
-
-// FromZero lets the vertical axis begin at zero and leaves room for the legend.
-func FromZero(p *plot.Plot) {
-	p.Y.Min = 0
-	p.Y.Max = math.Max(p.Y.Max*1.25, 1e-9)
 }

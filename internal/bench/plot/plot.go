@@ -1,3 +1,4 @@
+// Package plot draws the results of `holdfast bench` as SVG and PNG.
 package plot
 
 import (
@@ -35,15 +36,13 @@ var (
 // mostRows is how many results a figure holds before there is one for each case.
 const mostRows = 34
 
-// Write draws lines as figures in dir, which is made, and returns the files. There
+// Write draws rows as figures in dir, which is there, and returns the files. There
 // is one figure of ratios and one for each unit of values without a baseline,
-// unless these get too long; then there is one for each case.
-func Write(dir string, lines []bench.Line) ([]string, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
+// unless these get too long; then there is one for each case. Run times by command
+// window get curves besides.
+func Write(dir string, rows []bench.Row) ([]string, error) {
 	var files []string
-	for _, f := range figures(lines) {
+	for _, f := range figures(rows) {
 		p := f.plot()
 		m := margins{left: f.labelWidth(p) + vg.Points(14), right: vg.Points(10), bottom: vg.Points(18), caption: f.axis}
 		height := vg.Length(len(f.rows))*0.24*vg.Inch + 1.3*vg.Inch
@@ -53,7 +52,8 @@ func Write(dir string, lines []bench.Line) ([]string, error) {
 			return files, err
 		}
 	}
-	return files, nil
+	curves, err := windows(dir, rows)
+	return append(files, curves...), err
 }
 
 // margins are beside a plot's own drawing. The caption stands in the bottom one:
@@ -63,9 +63,9 @@ type margins struct {
 	caption             string
 }
 
-// Save writes a plot as NAME.svg and NAME.png and returns the files.
-func Save(p *plot.Plot, width, height vg.Length, name string) ([]string, error) {
-	return save(p, width, height, margins{right: vg.Points(16)}, name)
+// Save writes a plot of curves as NAME.svg and NAME.png and returns the files.
+func Save(p *plot.Plot, name string) ([]string, error) {
+	return save(p, 8*vg.Inch, 4.5*vg.Inch, margins{right: vg.Points(16)}, name)
 }
 
 func save(p *plot.Plot, width, height vg.Length, m margins, name string) ([]string, error) {
@@ -142,23 +142,21 @@ type row struct {
 	met         *bool
 }
 
-// figures sorts lines into figures.
-func figures(lines []bench.Line) []figure {
+// figures sorts rows into figures.
+func figures(rows []bench.Row) []figure {
 	var out []figure
-	groups := map[string]int{}
-	add := func(key string, f figure, r row) {
-		i, ok := groups[key]
-		if !ok {
-			i = len(out)
-			groups[key], out = i, append(out, f)
+	add := func(f figure, r row) {
+		i := slices.IndexFunc(out, func(g figure) bool { return g.name == f.name })
+		if i < 0 {
+			i, out = len(out), append(out, f)
 		}
 		out[i].rows = append(out[i].rows, r)
 	}
 	count := map[string]int{}
-	for _, l := range lines {
+	for _, l := range rows {
 		count[kindOf(l)]++
 	}
-	for _, l := range lines {
+	for _, l := range rows {
 		if l.Skipped != "" {
 			continue
 		}
@@ -170,13 +168,13 @@ func figures(lines []bench.Line) []figure {
 		} else {
 			r.label = l.Case + ": " + l.Metric
 		}
-		add(f.name, f, r)
+		add(f, r)
 	}
 	return out
 }
 
 // kindOf is the name of a figure that has all lines like this one.
-func kindOf(l bench.Line) string {
+func kindOf(l bench.Row) string {
 	if l.Ratio != nil {
 		return l.Suite + "-ratios"
 	}
@@ -186,7 +184,7 @@ func kindOf(l bench.Line) string {
 	return l.Suite + "-" + slug(l.Unit)
 }
 
-func axisOf(l bench.Line) string {
+func axisOf(l bench.Row) string {
 	text := "ratio to the baseline of the same run"
 	if l.Ratio == nil {
 		text = l.Unit
@@ -194,7 +192,7 @@ func axisOf(l bench.Line) string {
 	return text + "   (bar: all runs, dot: median;  | goal;  blue: reached, orange: missed)"
 }
 
-func rowOf(l bench.Line) row {
+func rowOf(l bench.Row) row {
 	r := row{label: l.Metric, value: l.Value, goal: l.Goal, met: l.Met}
 	r.low, r.high = l.Value*(1-l.Spread/2), l.Value*(1+l.Spread/2) // nothing better is known of old results
 	if l.Min != nil && l.Max != nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 )
 
-func against(suite, name, metric string, value, base, goal float64) bench.Line {
-	return bench.Against(bench.Line{Suite: suite, Case: name, Metric: metric, Unit: "s"}, bench.Samples{value}, bench.Samples{base}, goal)
+func against(suite, name, metric string, value, base float64, goal bench.Goal) bench.Row {
+	return bench.Row{Suite: suite, Case: name, Metric: metric, Unit: "s"}.Of(bench.Samples{value}, bench.Samples{base}, goal)
 }
 
 // TestFigures: ratios and values have figures of their own, long ones are split
 // by case, and what was skipped is in none.
 func TestFigures(t *testing.T) {
-	lines := []bench.Line{
-		against("x", "a", "first", 1, 2, 1), against("x", "b", "second", 0, 2, 0),
-		bench.Alone(bench.Line{Suite: "x", Case: "a", Metric: "rate", Unit: "GB/s"}, bench.Samples{3, 4}, 0),
-		bench.Skip(bench.Line{Suite: "x", Case: "a", Metric: "not here", Unit: "h"}, os.ErrNotExist),
+	lines := []bench.Row{
+		against("x", "a", "first", 1, 2, bench.AtMost(1)), against("x", "b", "second", 0, 2, nil),
+		bench.Row{Suite: "x", Case: "a", Metric: "rate", Unit: "GB/s"}.Of(bench.Samples{3, 4}, nil, nil),
+		{Suite: "x", Case: "a", Metric: "not here", Unit: "h", Skipped: "not there"},
 	}
 	got := map[string]int{}
 	for _, f := range figures(lines) {
@@ -31,7 +31,7 @@ func TestFigures(t *testing.T) {
 		t.Errorf("got figures %v, want %v", got, want)
 	}
 	for i := range mostRows {
-		lines = append(lines, against("x", "Case C", fmt.Sprint(i), 1, 2, 0))
+		lines = append(lines, against("x", "Case C", fmt.Sprint(i), 1, 2, nil))
 	}
 	got = map[string]int{}
 	for _, f := range figures(lines) {
@@ -47,19 +47,14 @@ func TestFigures(t *testing.T) {
 // labels in it, also with nothing but zeros.
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
-	lines := []bench.Line{
-		against("x", "a", "one label", 1, 2, 1), against("z", "a", "nothing", 0, 1, 0),
-		against("w", "prog", "command window 5 / none", 2, 1, 0), against("w", "prog", "command window 20 / none", 1.1, 1, 0),
+	lines := []bench.Row{
+		against("x", "a", "one label", 1, 2, bench.AtMost(1)), against("z", "a", "nothing", 0, 1, nil),
+		against("w", "prog", "command window 5 / none", 2, 1, nil), against("w", "prog", "command window 20 / none", 1.1, 1, nil),
 	}
 	files, err := Write(dir, lines)
 	if err != nil {
 		t.Fatal(err)
 	}
-	more, err := Windows(dir, lines)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files = append(files, more...)
 	if len(files) != 8 {
 		t.Errorf("got %q, want 8 files", files)
 	}

@@ -1,68 +1,67 @@
 package plot
 
 import (
+	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
-
-	"gonum.org/v1/plot/vg"
 
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 )
 
 var windowMetric = regexp.MustCompile(`window (\d+)`)
 
-// Windows draws run times by command window, relative to no window, a curve for
-// each case, as SUITE-windows. Lines without any give no files.
-func Windows(dir string, lines []bench.Line) ([]string, error) {
+// windows draws run times by command window, relative to no window, a curve for
+// each case, as SUITE-windows. Rows without any give no files.
+func windows(dir string, rows []bench.Row) ([]string, error) {
 	at := map[string]map[int]float64{}
 	var cases []string
-	var windows []int
+	var bounds []int
 	suite := ""
-	for _, l := range lines {
-		m := windowMetric.FindStringSubmatch(l.Metric)
-		if m == nil || l.Ratio == nil {
+	for _, r := range rows {
+		m := windowMetric.FindStringSubmatch(r.Metric)
+		if m == nil || r.Ratio == nil {
 			continue
 		}
 		n, err := strconv.Atoi(m[1])
 		if err != nil {
 			continue // more digits than a window has
 		}
-		if at[l.Case] == nil {
-			at[l.Case] = map[int]float64{}
-			cases = append(cases, l.Case)
+		if at[r.Case] == nil {
+			at[r.Case] = map[int]float64{}
+			cases = append(cases, r.Case)
 		}
-		at[l.Case][n] = *l.Ratio
-		suite = l.Suite
-		if !slices.Contains(windows, n) {
-			windows = append(windows, n)
+		at[r.Case][n] = *r.Ratio
+		suite = r.Suite
+		if !slices.Contains(bounds, n) {
+			bounds = append(bounds, n)
 		}
 	}
 	if len(cases) == 0 {
 		return nil, nil
 	}
-	slices.Sort(windows)
+	slices.Sort(bounds)
+	var names []string
+	for _, n := range bounds {
+		names = append(names, strconv.Itoa(n))
+	}
 	var curves []Curve
 	for _, name := range cases {
 		c := Curve{Name: name}
-		for i, n := range windows {
+		for i, n := range bounds {
 			if v, ok := at[name][n]; ok {
 				c.X, c.Y = append(c.X, float64(i)), append(c.Y, v)
 			}
 		}
-		curves = append(curves, Curve{Name: name, X: append(c.X, float64(len(windows))), Y: append(c.Y, 1)})
+		curves = append(curves, Curve{Name: name, X: append(c.X, float64(len(bounds))), Y: append(c.Y, 1)})
 	}
 	p, err := Curves("Run time by command window", "commands that may wait on the device", "relative to no window", curves)
 	if err != nil {
 		return nil, err
 	}
-	names := make([]string, len(windows)+1)
-	for i, n := range windows {
-		names[i] = strconv.Itoa(n)
-	}
-	names[len(windows)] = "none"
-	Labels(p, names)
-	FromZero(p)
-	return Save(p, 8*vg.Inch, 4.5*vg.Inch, filepath.Join(dir, suite+"-windows"))
+	p.NominalX(append(names, "none")...) // from 0 on
+	p.X.Min, p.X.Max = -0.3, float64(len(names))+0.3
+	p.Y.Min, p.Y.Max = 0, math.Max(p.Y.Max*1.25, 1e-9) // there is room for the legend
+	return Save(p, filepath.Join(dir, suite+"-windows"))
 }

@@ -28,21 +28,12 @@ func (s *suite) apps(what string) []string {
 			continue
 		}
 		if _, err := os.Stat(filepath.Join(s.o.BinDir, name)); err != nil {
-			s.skip(name, what, err)
+			s.Skip(name, what, err)
 			continue
 		}
 		list = append(list, name)
 	}
 	return list
-}
-
-// late says whether the time is up, and enters a line about what is left out.
-func (s *suite) late(c, what string) bool {
-	if s.o.Limit == 0 || time.Since(s.began) < s.o.Limit {
-		return false
-	}
-	s.skip(c, what, fmt.Errorf("the %v are over", s.o.Limit))
-	return true
 }
 
 // run is one run of an application on one rank, without MPI.
@@ -112,12 +103,12 @@ func (s *suite) load(ctx context.Context, name string, want float64) (float64, e
 }
 
 // goals of applications: times as much as with the device of the own process.
-var goals = map[string]float64{"matmul": 1.02, "nbody": 1.02}
+var goals = map[string]bench.Goal{"matmul": bench.AtMost(1.02), "nbody": bench.AtMost(1.02)}
 
 // applications compares whole runs, and their results.
 func (s *suite) applications(ctx context.Context) error {
 	for _, name := range s.apps("steps") {
-		if s.late(name, "steps") {
+		if s.Late(name, "steps") {
 			continue
 		}
 		load, err := s.load(ctx, name, s.o.Seconds)
@@ -127,7 +118,7 @@ func (s *suite) applications(ctx context.Context) error {
 		ways := s.ways()
 		values := make([]bench.Samples, len(ways))
 		var result []byte
-		for n := range s.o.Runs {
+		for n := range s.Runs {
 			for i := range ways {
 				i = (i + n) % len(ways)
 				r, err := s.launch(ctx, name, load, ways[i].text, i)
@@ -153,18 +144,16 @@ func (s *suite) applications(ctx context.Context) error {
 		}
 		for i, w := range ways[1:] {
 			// the fastest of each: others shared the machine with something
-			s.slower(bench.Line{Case: w.name, Metric: name + " steps", Unit: "s"}, fastest(values[i+1]), fastest(values[0]), goals[name])
+			s.Add(bench.Row{Case: w.name, Metric: name + " steps", Unit: "s"}.Fastest(values[i+1], values[0], goals[name]))
 		}
 	}
 	return nil
 }
 
-func fastest(v bench.Samples) bench.Samples { return bench.Samples{slices.Min(v)} }
-
 // windows shows what a bound of unfinished commands costs a remote program.
 func (s *suite) windows(ctx context.Context) error {
 	for _, name := range s.apps("windows") {
-		if s.late(name, "windows") {
+		if s.Late(name, "windows") {
 			continue
 		}
 		load, err := s.load(ctx, name, s.o.Seconds/2)
@@ -173,7 +162,7 @@ func (s *suite) windows(ctx context.Context) error {
 		}
 		bounds := []int{-1, 50, 20, 10, 5, 2, 1}
 		values := map[int]bench.Samples{}
-		for range max(s.o.Runs/2, 1) {
+		for range max(s.Runs/2, 1) {
 			for _, n := range bounds {
 				t, err := s.timed(ctx, name, load, s.at(s.a, s.a.unix), "-window", fmt.Sprint(n))
 				if err != nil {
@@ -183,7 +172,7 @@ func (s *suite) windows(ctx context.Context) error {
 			}
 		}
 		for _, n := range bounds[1:] {
-			s.slower(bench.Line{Case: name, Metric: fmt.Sprintf("steps, window %d, unix socket", n), Unit: "s"}, fastest(values[n]), fastest(values[-1]), 0)
+			s.Add(bench.Row{Case: name, Metric: fmt.Sprintf("steps, window %d, unix socket", n), Unit: "s"}.Fastest(values[n], values[-1], nil))
 		}
 	}
 	return nil
@@ -194,7 +183,7 @@ func (s *suite) windows(ctx context.Context) error {
 func (s *suite) migration(ctx context.Context) error {
 	for _, name := range s.apps("migration") {
 		for _, size := range s.problems(name) {
-			if s.late("migration", name+" "+size.name) {
+			if s.Late("migration", name+" "+size.name) {
 				continue
 			}
 			moves, err := s.moved(ctx, name, size)
@@ -209,7 +198,7 @@ func (s *suite) migration(ctx context.Context) error {
 		sizes = append(sizes, 1<<30, 4<<30, 16<<30)
 	}
 	for _, n := range sizes {
-		if s.late("migration", "state of "+sizeText(n)) {
+		if s.Late("migration", "state of "+sizeText(n)) {
 			continue
 		}
 		if err := s.state(ctx, n); err != nil {
@@ -271,7 +260,7 @@ func (s *suite) moved(ctx context.Context, name string, size problem) ([]gpustat
 		_, err := r.wait()
 		ended <- err
 	}()
-	moves, err := s.ping(ctx, ended, 2*s.o.Runs)
+	moves, err := s.ping(ctx, ended, 2*s.Runs)
 	select {
 	case end := <-ended:
 		err = errors.Join(err, end)
@@ -376,7 +365,7 @@ func (s *suite) move(ctx context.Context, from, to *server) (m gpustate.Migratio
 // steps enters the times of migrations.
 func (s *suite) steps(what string, list []gpustate.Migration) {
 	if len(list) == 0 {
-		s.skip("migration", what, errors.New("the program ended before it was moved"))
+		s.Skip("migration", what, errors.New("the program ended before it was moved"))
 		return
 	}
 	for _, part := range []struct {
@@ -396,7 +385,7 @@ func (s *suite) steps(what string, list []gpustate.Migration) {
 		for _, m := range list {
 			v = append(v, part.of(m).Seconds()*1e3)
 		}
-		s.add(bench.Line{Case: "migration", Metric: fmt.Sprintf("%s (%.1f MB): %s", what, float64(list[0].Bytes)/1e6, part.name), Unit: "ms"}, v, nil, 0)
+		s.Add(bench.Row{Case: "migration", Metric: fmt.Sprintf("%s (%.1f MB): %s", what, float64(list[0].Bytes)/1e6, part.name), Unit: "ms"}.Of(v, nil, nil))
 	}
 }
 
@@ -409,7 +398,7 @@ func (s *suite) state(ctx context.Context, n int) (err error) {
 	defer func() { err = errors.Join(err, d.Close()) }()
 	b, err := d.Buffer("state", n)
 	if errors.Is(err, gpustate.ErrLimit) || errors.Is(err, gpustate.ErrOutOfMemory) {
-		s.skip("migration", "state of "+sizeText(n), err)
+		s.Skip("migration", "state of "+sizeText(n), err)
 		return nil
 	}
 	if err != nil {
@@ -425,7 +414,7 @@ func (s *suite) state(ctx context.Context, n int) (err error) {
 			return err
 		}
 	}
-	moves := 2 * s.o.Runs
+	moves := 2 * s.Runs
 	if n >= 1<<30 {
 		moves = 2
 	}
@@ -445,7 +434,7 @@ func (s *suite) state(ctx context.Context, n int) (err error) {
 		}
 		rate = append(rate, float64(n)/m.Stream.Seconds()/1e9)
 	}
-	s.add(bench.Line{Case: "migration", Metric: "stream server to server, " + sizeText(n), Unit: "GB/s"}, rate, nil, 0)
+	s.Add(bench.Row{Case: "migration", Metric: "stream server to server, " + sizeText(n), Unit: "GB/s"}.Of(rate, nil, nil))
 	return nil
 }
 
@@ -456,7 +445,7 @@ var published = map[string]float64{"matmul": 1.7, "nbody": 1.9, "smithwaterman":
 // move one of them to the other device.
 func (s *suite) balance(ctx context.Context) error {
 	if s.big && s.devices < 2 {
-		s.skip("balance", "two instances", errors.New("there is one device only"))
+		s.Skip("balance", "two instances", errors.New("there is one device only"))
 		return nil
 	}
 	if !s.big {
@@ -465,7 +454,7 @@ func (s *suite) balance(ctx context.Context) error {
 		}
 	}
 	for _, name := range s.apps("balance") {
-		if s.late("balance", name) {
+		if s.Late("balance", name) {
 			continue
 		}
 		load, err := s.load(ctx, name, max(2*s.o.Seconds, 2))
@@ -473,14 +462,14 @@ func (s *suite) balance(ctx context.Context) error {
 			return err
 		}
 		var alone, balanced bench.Samples
-		for range max(s.o.Runs/2, 1) {
+		for range max(s.Runs/2, 1) {
 			for _, with := range []bool{false, true} {
 				t, moved, err := s.pair(ctx, name, load, with)
 				if err != nil {
 					return err
 				}
 				if with && !moved {
-					s.o.Note(name + ": the balancer moved nothing")
+					s.Step("%s: the balancer moved nothing", name)
 				}
 				if with {
 					balanced = append(balanced, t)
@@ -489,17 +478,10 @@ func (s *suite) balance(ctx context.Context) error {
 				}
 			}
 		}
-		s.add(bench.Line{Case: "balance", Metric: fmt.Sprintf("%s, two instances: speed-up (VOCL: %.1f)", name, published[name]), Unit: "1/s"},
-			inverse(balanced), inverse(alone), 0)
+		s.Add(bench.Row{Case: "balance", Metric: fmt.Sprintf("%s, two instances: speed-up (VOCL: %.1f)", name, published[name]), Unit: "1/s"}.
+			Of(balanced.Rates(1), alone.Rates(1), nil))
 	}
 	return nil
-}
-
-func inverse(v bench.Samples) (out bench.Samples) {
-	for _, t := range v {
-		out = append(out, 1/t)
-	}
-	return out
 }
 
 // halves starts the servers anew with one core each, so that they are two devices
@@ -546,7 +528,7 @@ func (s *suite) pair(ctx context.Context, name string, load float64, with bool) 
 				for i := range orders {
 					moved = moved || results[i] == nil
 					if results[i] != nil {
-						s.o.Note(fmt.Sprintf("%s: not moved: %v", name, results[i]))
+						s.Step("%s: not moved: %v", name, results[i])
 					}
 				}
 			}

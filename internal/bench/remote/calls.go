@@ -108,101 +108,91 @@ func newProbe(w way, bytes int) (p *probe, err error) {
 // rates measures one size on all probes in turn.
 func (s *suite) rates(ctx context.Context, probes []*probe, kind string, dir direction, n int, memory func(*probe) []byte) error {
 	repeat := max(1, (32<<20)/n)
-	values := make([]bench.Samples, len(probes))
-	for run := range s.o.Runs + 1 { // the first warms up
-		for i, p := range probes {
-			m := memory(p)[:n]
-			t, err := seconds(func() error {
-				for range repeat {
-					if err := dir.move(p, m); err != nil {
-						return err
-					}
-				}
-				return p.q.Finish()
-			})
-			if err != nil {
-				return err
-			}
-			if run > 0 {
-				values[i] = append(values[i], float64(n)*float64(repeat)/t/1e9)
-			}
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+	var ways []func() (float64, error)
+	for _, p := range probes {
+		ways = append(ways, func() (float64, error) {
+			return seconds(p.q, repeat, func() error { return dir.move(p, memory(p)[:n]) })
+		})
 	}
+	took, err := bench.InTurn(ctx, s.Runs, ways...)
+	if err != nil {
+		return err
+	}
+	rate := func(i int) bench.Samples { return took[i].Rates(float64(n) * float64(repeat) / 1e9) }
 	for i, p := range probes[1:] {
-		goal := 0.9
-		if p.name != "unix socket" {
-			goal = 0
+		var goal bench.Goal
+		if p.name == "unix socket" {
+			goal = bench.AtLeast(0.9)
 		}
-		s.add(bench.Line{Case: p.name, Metric: kind + dir.name + " " + sizeText(n) + dir.suffix, Unit: "GB/s"}, values[i+1], values[0], goal)
+		s.Add(bench.Row{Case: p.name, Metric: kind + dir.name + " " + sizeText(n) + dir.suffix, Unit: "GB/s"}.Of(rate(i+1), rate(0), goal))
 	}
 	return nil
+}
+
+// seconds says how long a queue takes for something so many times.
+func seconds(q *gpustate.Queue, times int, do func() error) (float64, error) {
+	return bench.Seconds(func() error {
+		for range times {
+			if err := do(); err != nil {
+				return err
+			}
+		}
+		return q.Finish()
+	})
 }
 
 // launches measures short kernels a second, with the default window and arguments
 // set anew before each, and the time of one launch that is waited for.
 func (s *suite) launches(ctx context.Context) error {
-	const n = 3000
 	ways := s.ways()
-	rate, trip := make([]bench.Samples, len(ways)), make([]bench.Samples, len(ways))
-	for i, w := range ways {
-		d, err := w.open()
+	var rate, trip []bench.Samples
+	for _, w := range ways {
+		r, t, err := s.launchTimes(ctx, w)
 		if err != nil {
 			return err
 		}
-		k, err := gpubench.Busy(d, 64, 0)
-		if err != nil {
-			return errors.Join(err, d.Close())
-		}
-		q, err := d.Queue("q")
-		if err != nil {
-			return errors.Join(err, d.Close())
-		}
-		for run := range s.o.Runs + 1 {
-			t, err := seconds(func() error {
-				for range n {
-					if err := k.SetArg(1, int32(0)); err != nil {
-						return err
-					}
-					if _, err := q.Launch(k, []int{64}, []int{64}); err != nil {
-						return err
-					}
-				}
-				return q.Finish()
-			})
-			if err != nil {
-				return errors.Join(err, d.Close())
-			}
-			one, err := seconds(func() error {
-				for range n / 10 {
-					if _, err := q.Launch(k, []int{64}, []int{64}); err != nil {
-						return err
-					}
-					if err := q.Finish(); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			if err != nil {
-				return errors.Join(err, d.Close())
-			}
-			if run > 0 {
-				rate[i], trip[i] = append(rate[i], n/t), append(trip[i], one/(n/10)*1e6)
-			}
-			if ctx.Err() != nil {
-				return errors.Join(ctx.Err(), d.Close())
-			}
-		}
-		if err := d.Close(); err != nil {
-			return err
-		}
+		rate, trip = append(rate, r), append(trip, t)
 	}
 	for i, w := range ways[1:] {
-		s.add(bench.Line{Case: w.name, Metric: "kernel launches", Unit: "1/s"}, rate[i+1], rate[0], 0)
-		s.slower(bench.Line{Case: w.name, Metric: "launch and wait", Unit: "us"}, trip[i+1], trip[0], 0)
+		s.Add(bench.Row{Case: w.name, Metric: "kernel launches", Unit: "1/s"}.Of(rate[i+1], rate[0], nil),
+			bench.Row{Case: w.name, Metric: "launch and wait", Unit: "us"}.Of(trip[i+1], trip[0], nil))
 	}
 	return nil
+}
+
+func (s *suite) launchTimes(ctx context.Context, w way) (rate, trip bench.Samples, err error) {
+	const n = 3000
+	d, err := w.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	k, err := gpubench.Busy(d, 64, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	q, err := d.Queue("q")
+	if err != nil {
+		return nil, nil, err
+	}
+	launch := func() error {
+		_, err := q.Launch(k, []int{64}, []int{64})
+		return err
+	}
+	took, err := bench.InTurn(ctx, s.Runs,
+		func() (float64, error) {
+			return seconds(q, n, func() error {
+				if err := k.SetArg(1, int32(0)); err != nil {
+					return err
+				}
+				return launch()
+			})
+		},
+		func() (float64, error) {
+			return seconds(q, n/10, func() error { return errors.Join(launch(), q.Finish()) })
+		})
+	if err != nil {
+		return nil, nil, err
+	}
+	return took[0].Rates(n), took[1].Times(1e6 / (n / 10)), nil
 }

@@ -1,3 +1,6 @@
+// Package remote measures what a device of another process costs beside the
+// same device in the program's own: `holdfast bench remote`. It starts its servers
+// itself, on this machine.
 package remote
 
 import (
@@ -12,79 +15,66 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 )
 
-// Options say what to measure. Self is required.
+// Options say what to measure.
 type Options struct {
-	Self    []string // command line of holdfast
-	BinDir  string   // of the applications
-	Dir     string   // to write in; empty: the temporary directory
-	Device  string   // as gpustate.ParseSelect takes it; empty: the best there is
+	BinDir  string // of the applications
+	Dir     string // to write in; empty: the temporary directory
+	Device  string // as gpustate.ParseSelect takes it; empty: the best there is
 	Apps    []string
-	Runs    int     // of each figure; 0: 5
-	Seconds float64 // that an application runs, about; 0: 2
+	Seconds float64 // that an application runs, about
 	Cases   []string
-	// Limit is when no application is begun any more; 0 is no limit.
-	Limit time.Duration
-	Note  func(string)
 }
 
 // Cases are the parts of the suite, in order.
 var Cases = []string{"bandwidth", "launches", "apps", "windows", "migration", "balance"}
 
 type suite struct {
+	*bench.Runner
 	o       Options
 	dir     string
 	sel     gpustate.Select
 	info    gpustate.Info
 	big     bool // a device with memory of its own
 	a, b    *server
-	lines   []bench.Line
-	devices int // of the kind that is measured
-	began   time.Time
+	devices int                // of the kind that is measured
 	perLoad map[string]float64 // seconds that work 1 of an application takes
 }
 
-// Run measures and returns the figures; what was measured before an error comes
-// with it.
-func Run(ctx context.Context, o Options) (lines []bench.Line, err error) {
-	if o.Runs == 0 {
-		o.Runs = 5
-	}
-	if o.Seconds == 0 {
-		o.Seconds = 2
-	}
-	if o.Note == nil {
-		o.Note = func(string) {}
-	}
+// Run measures. No application is begun once the runner's budget is spent.
+func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 	for _, c := range o.Cases {
 		if !slices.Contains(Cases, c) {
-			return nil, fmt.Errorf("there is no case %q: want some of %s", c, strings.Join(Cases, ", "))
+			return fmt.Errorf("there is no case %q: want some of %s", c, strings.Join(Cases, ", "))
 		}
 	}
-	s := &suite{o: o, began: time.Now(), perLoad: map[string]float64{}}
+	if len(o.Cases) == 0 {
+		o.Cases = Cases
+	}
+	r.Start("remote", len(o.Cases))
+	s := &suite{Runner: r, o: o, perLoad: map[string]float64{}}
 	if s.dir, err = os.MkdirTemp(o.Dir, "holdfast-bench-remote-"); err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(s.dir)) }()
 	if err := s.prepare(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, s.a.stop(), s.b.stop()) }()
 	for i, step := range []func(context.Context) error{s.bandwidth, s.launches, s.applications, s.windows, s.migration, s.balance} {
-		if len(o.Cases) > 0 && !slices.Contains(o.Cases, Cases[i]) {
+		if !slices.Contains(o.Cases, Cases[i]) {
 			continue
 		}
-		o.Note(Cases[i])
+		s.Step("%s", Cases[i])
 		if err := step(ctx); err != nil {
-			return s.lines, fmt.Errorf("%s: %w", Cases[i], err)
+			return fmt.Errorf("%s: %w", Cases[i], err)
 		}
 	}
-	return s.lines, nil
+	return nil
 }
 
 // prepare finds the device and starts two servers: for two devices where there
@@ -113,8 +103,7 @@ func (s *suite) prepare(ctx context.Context) (err error) {
 	}
 	// two PoCL servers are two devices when each has half of the cores
 	var env [2][]string
-	switch {
-	case s.info.Vendor == "NVIDIA Corporation" && s.devices > 1:
+	if s.info.Vendor == "NVIDIA Corporation" && s.devices > 1 {
 		env = [2][]string{{"CUDA_VISIBLE_DEVICES=0"}, {"CUDA_VISIBLE_DEVICES=1"}}
 	}
 	if s.a, err = s.start(ctx, "a", env[0]); err != nil {
@@ -146,9 +135,9 @@ type server struct {
 
 func (s *suite) start(ctx context.Context, name string, env []string) (*server, error) {
 	v := &server{unix: "unix:" + filepath.Join(s.dir, name+".sock"), key: filepath.Join(s.dir, "key")}
-	args := append(slices.Clone(s.o.Self[1:]), "gpud", "--listen", v.unix, "--listen", "127.0.0.1:0", "--key", v.key,
+	args := append(slices.Clone(s.Self[1:]), "gpud", "--listen", v.unix, "--listen", "127.0.0.1:0", "--key", v.key,
 		"--device", s.word(), "--grace", "0s")
-	v.cmd = exec.CommandContext(ctx, s.o.Self[0], args...)
+	v.cmd = exec.CommandContext(ctx, s.Self[0], args...)
 	v.cmd.Env = append(os.Environ(), env...)
 	log, err := os.Create(filepath.Join(s.dir, name+".log"))
 	if err != nil {
@@ -211,36 +200,4 @@ func (w way) open() (*gpustate.Device, error) {
 		return nil, err
 	}
 	return gpustate.Open(sel)
-}
-
-// add enters a figure where more is better: the ratio is to be at least goal, 0
-// for no goal.
-func (s *suite) add(l bench.Line, values, baseline bench.Samples, goal float64) {
-	l.Suite = "remote"
-	if baseline == nil {
-		s.lines = append(s.lines, bench.Alone(l, values, 0))
-		return
-	}
-	l = bench.Against(l, values, baseline, 0)
-	if goal > 0 {
-		met := *l.Ratio >= goal
-		l.Goal, l.Met = &goal, &met
-	}
-	s.lines = append(s.lines, l)
-}
-
-// slower enters a time whose ratio is to be at most goal.
-func (s *suite) slower(l bench.Line, values, baseline bench.Samples, goal float64) {
-	l.Suite = "remote"
-	s.lines = append(s.lines, bench.Against(l, values, baseline, goal))
-}
-
-func (s *suite) skip(c, metric string, why error) {
-	s.lines = append(s.lines, bench.Skip(bench.Line{Suite: "remote", Case: c, Metric: metric}, why))
-}
-
-func seconds(do func() error) (float64, error) {
-	begin := time.Now()
-	err := do()
-	return time.Since(begin).Seconds(), err
 }

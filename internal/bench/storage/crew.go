@@ -8,9 +8,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"sync"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/bench"
 )
 
 // crew is the worker processes of one case.
@@ -36,13 +37,12 @@ type result struct {
 	replies []reply
 }
 
-// hire starts the workers by the command line that makes this program one.
-func hire(ctx context.Context, self []string, s Setup) (*crew, error) {
+// hire starts the workers.
+func hire(ctx context.Context, r *bench.Runner, s Setup) (*crew, error) {
 	c := &crew{}
-	for r := range s.Size {
-		args := append(self[1:len(self):len(self)], "--dir", s.Dir, "--rank", strconv.Itoa(r),
-			"--size", strconv.Itoa(s.Size), "--bytes", strconv.FormatInt(s.Bytes, 10))
-		cmd := exec.CommandContext(ctx, self[0], args...)
+	for s.Rank = range s.Size {
+		line := r.Worker("storage", s)
+		cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()
 		if err != nil {

@@ -28,26 +28,20 @@ type parityCase struct {
 	epoch   storage.Epoch
 }
 
-func parity(ctx context.Context, dir string, mib, runs int) (lines []bench.Line, err error) {
+func parity(ctx context.Context, r *bench.Runner, dir string, mib int) (err error) {
 	p := &parityCase{}
 	defer os.RemoveAll(dir)
 	if err := p.open(ctx, dir, int64(mib)<<20); err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	var raw, durable bench.Samples
-	for run := range runs + 1 {
-		r, d, err := p.once(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if run > 0 {
-			raw, durable = append(raw, r), append(durable, d)
-		}
+	took, err := bench.Repeat(ctx, r.Runs, func(took bench.Set) error { return p.once(ctx, took) })
+	if err != nil {
+		return err
 	}
-	return []bench.Line{bench.Against(bench.Line{Suite: "storage", Unit: "s",
-		Case: fmt.Sprintf("%d x %d MiB, one process", parityNodes, mib), Metric: "durable local+parity 4+2 / raw",
-	}, durable, raw, goalParity)}, nil
+	r.Add(bench.Row{Case: fmt.Sprintf("%d x %d MiB, one process", parityNodes, mib), Metric: "durable local+parity 4+2 / raw", Unit: "s"}.
+		Of(took[local], took[rawWrite], goalParity))
+	return nil
 }
 
 func (p *parityCase) open(ctx context.Context, dir string, bytes int64) error {
@@ -107,8 +101,9 @@ func (p *parityCase) all(do func(k *worker, rep *reply) error) (seconds float64,
 	return seconds, infos, errors.Join(errs[:]...)
 }
 
-func (p *parityCase) once(ctx context.Context) (raw, durable float64, err error) {
+func (p *parityCase) once(ctx context.Context, took bench.Set) error {
 	p.epoch++
+	var raw, durable float64
 	step := func(c command) ([][]byte, error) {
 		c.Epoch = uint64(p.epoch)
 		s, infos, err := p.all(func(k *worker, rep *reply) error { return k.do(ctx, c, rep) })
@@ -122,26 +117,28 @@ func (p *parityCase) once(ctx context.Context) (raw, durable float64, err error)
 	}
 	for _, op := range []string{"touch", "raw-write", "raw-clean"} {
 		if _, err := step(command{Op: op}); err != nil {
-			return 0, 0, err
+			return err
 		}
 	}
 	for _, l := range []struct{ op, level string }{{"put", storage.LevelLocal}, {"flush", storage.LevelParity}} {
 		if l.level == storage.LevelParity {
 			if _, err := step(command{Op: "lend", Level: storage.LevelLocal}); err != nil {
-				return 0, 0, err
+				return err
 			}
 		}
 		infos, err := step(command{Op: l.op, Level: l.level})
 		if err != nil {
-			return 0, 0, err
+			return err
 		}
 		if _, err := step(command{Op: "commit", Level: l.level, Infos: infos}); err != nil {
-			return 0, 0, err
+			return err
 		}
 	}
 	for _, k := range p.workers {
 		k.release()
 	}
-	_, err = step(command{Op: "prune"})
-	return raw, durable, err
+	took.Add(rawWrite, raw)
+	took.Add(local, durable)
+	_, err := step(command{Op: "prune"})
+	return err
 }

@@ -16,155 +16,156 @@ import (
 
 // Options says what is measured.
 type Options struct {
-	Dir    string   // where files are written; a directory is made in it and removed
-	Self   []string // command line that makes this program a worker
-	Ranks  []int    // numbers of processes
-	MiB    []int    // per rank
-	Runs   int
-	Parity bool           // measure parity 4+2 as well
-	Note   func(s string) // told of each case as it begins; may be nil
+	Dir    string // where files are written; a directory is made in it and removed
+	Ranks  []int  // numbers of processes
+	MiB    []int  // per rank
+	Parity bool   // measure parity 4+2 as well
 }
 
 // Goals are upper bounds of ratios: to a raw write and fsync, a raw read from
 // the page cache, or a copy into warm memory.
 const (
-	goalBlocking      = 1.3
-	goalLocal         = 1.15
-	goalGlobal        = 2.1
-	goalParity        = 2.3
-	goalRestoreLocal  = 1.5
-	goalRestoreGlobal = 1.6
-	goalCPU           = 0.6  // seconds per GiB, capture to the last level
-	goalIncrement     = 0.15 // of the bytes, when a tenth has changed
+	goalBlocking      = bench.AtMost(1.3)
+	goalLocal         = bench.AtMost(1.15)
+	goalGlobal        = bench.AtMost(2.1)
+	goalParity        = bench.AtMost(2.3)
+	goalRestoreLocal  = bench.AtMost(1.5)
+	goalRestoreGlobal = bench.AtMost(1.6)
+	goalCPU           = bench.AtMost(0.6)  // seconds per GiB, capture to the last level
+	goalIncrement     = bench.AtMost(0.15) // of the bytes, when a tenth has changed
 )
 
 // Run measures all cases.
-func Run(ctx context.Context, o Options) ([]bench.Line, error) {
+func Run(ctx context.Context, r *bench.Runner, o Options) error {
+	r.Start("storage", (len(o.Ranks)+1)*len(o.MiB)) // and parity
 	dir, err := os.MkdirTemp(o.Dir, "holdfast-bench-")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer os.RemoveAll(dir)
-	var lines []bench.Line
 	for _, ranks := range o.Ranks {
 		for _, mib := range o.MiB {
 			c := &levels{name: fmt.Sprintf("%d x %d MiB", ranks, mib), setup: Setup{
 				Dir: filepath.Join(dir, fmt.Sprintf("%d-%d", ranks, mib)), Size: ranks, Bytes: int64(mib) << 20}}
-			o.note(c.name)
-			part, err := c.run(ctx, o)
-			if err != nil {
-				return lines, fmt.Errorf("%s: %w", c.name, err)
+			r.Step("%s", c.name)
+			if err := c.run(ctx, r); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			lines = append(lines, part...)
 		}
 	}
-	if o.Parity {
-		for _, mib := range o.MiB {
-			o.note(fmt.Sprintf("parity, %d MiB", mib))
-			part, err := parity(ctx, filepath.Join(dir, fmt.Sprintf("parity-%d", mib)), mib, o.Runs)
-			if err != nil {
-				return lines, fmt.Errorf("parity: %w", err)
-			}
-			lines = append(lines, part...)
+	if !o.Parity {
+		return nil
+	}
+	for _, mib := range o.MiB {
+		r.Step("parity, %d MiB", mib)
+		if err := parity(ctx, r, filepath.Join(dir, fmt.Sprintf("parity-%d", mib)), mib); err != nil {
+			return fmt.Errorf("parity: %w", err)
 		}
 	}
-	return lines, nil
+	return nil
 }
 
-func (o *Options) note(s string) {
-	if o.Note != nil {
-		o.Note(s)
-	}
-}
+// Metrics that are taken in each run.
+const (
+	rawWrite  = "raw write"
+	memcpy    = "memcpy"
+	blocking  = "blocking"
+	local     = "local"
+	both      = "local+global"
+	cpu       = "cpu"
+	increment = "increment"
+	readBack  = "read back"
+	rawRead   = "raw read, "
+	restore   = "restore, "
+)
 
 // levels is a case with the levels local and global.
 type levels struct {
-	name  string
-	setup Setup
-	crew  *crew
-
-	rawWrite, memcpy, block      bench.Samples
-	local, both, cpu, increment  bench.Samples
-	readBack                     bench.Samples
-	rawReadLocal, restoreLocal   bench.Samples
-	rawReadGlobal, restoreGlobal bench.Samples
-	noBlock                      error
+	name    string
+	setup   Setup
+	crew    *crew
+	noBlock error
 }
 
-func (c *levels) run(ctx context.Context, o Options) (lines []bench.Line, err error) {
+func (c *levels) run(ctx context.Context, r *bench.Runner) (err error) {
 	for _, l := range []string{storage.LevelLocal, storage.LevelGlobal} {
 		if err := os.MkdirAll(filepath.Join(c.setup.Dir, l), 0o755); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	defer os.RemoveAll(c.setup.Dir)
-	if c.crew, err = hire(ctx, o.Self, c.setup); err != nil {
-		return nil, err
+	if c.crew, err = hire(ctx, r, c.setup); err != nil {
+		return err
 	}
 	defer func() { err = errors.Join(err, c.crew.dismiss()) }()
-	for run := range o.Runs + 1 {
-		if err := c.once(run > 0); err != nil { // the first run warms up
-			return nil, err
-		}
+	took, err := bench.Repeat(ctx, r.Runs, c.once)
+	if err != nil {
+		return err
 	}
-	return c.lines(), nil
+	r.Add(c.rows(took)...)
+	return nil
 }
 
-// step runs a command and notes its wall time.
-func (c *levels) step(count bool, s *bench.Samples, op, level string) (result, error) {
+// steps runs commands one after the other that are not measured.
+func (c *levels) steps(ops ...string) error {
+	for _, op := range ops {
+		if _, err := c.crew.do(command{Op: op, Epoch: c.crew.epoch}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// timed runs a command and adds its wall time.
+func (c *levels) timed(took bench.Set, metric, op, level string) (result, error) {
 	r, err := c.crew.do(command{Op: op, Level: level, Epoch: c.crew.epoch})
-	if count && s != nil && err == nil {
-		*s = append(*s, r.wall)
+	if err == nil {
+		took.Add(metric, r.wall)
 	}
 	return r, err
 }
 
 // once is one run: every metric and its baseline in turn.
-func (c *levels) once(count bool) error {
+func (c *levels) once(took bench.Set) error {
 	c.crew.epoch++
-	if _, err := c.step(false, nil, "touch", ""); err != nil {
+	if err := c.steps("touch"); err != nil {
 		return err
 	}
-	copied, err := c.step(count, &c.memcpy, "memcpy", "")
+	copied, err := c.timed(took, memcpy, "memcpy", "")
 	if err != nil {
 		return err
 	}
-	c.blocking(count)
-	if _, err := c.step(count, &c.rawWrite, "raw-write", ""); err != nil {
+	c.block(took)
+	if _, err := c.timed(took, rawWrite, "raw-write", ""); err != nil {
 		return err
 	}
-	if _, err := c.step(false, nil, "raw-clean", ""); err != nil {
+	if err := c.steps("raw-clean"); err != nil {
 		return err
 	}
-	if err := c.durable(count, copied.cpu); err != nil {
+	if err := c.durable(took, copied.cpu); err != nil {
 		return err
 	}
-	if err := c.changed(count); err != nil {
+	if err := c.changed(took); err != nil {
 		return err
 	}
-	return c.restores(count)
+	return c.restores(took)
 }
 
-// blocking takes a checkpoint through coordinated; each rank is a job.
-func (c *levels) blocking(count bool) {
+// block takes a checkpoint through coordinated; each rank is a job.
+func (c *levels) block(took bench.Set) {
 	if c.noBlock != nil {
 		return
 	}
 	r, err := c.crew.do(command{Op: "block"})
-	if err != nil {
-		c.noBlock = err
-		return
+	if err == nil {
+		err = c.steps("block-end")
 	}
-	if _, err := c.crew.do(command{Op: "block-end"}); err != nil {
-		c.noBlock = err
-		return
-	}
-	if count {
-		c.block = append(c.block, r.value)
+	if c.noBlock = err; err == nil {
+		took.Add(blocking, r.value)
 	}
 }
 
-func (c *levels) durable(count bool, copyCPU float64) error {
+func (c *levels) durable(took bench.Set, copyCPU float64) error {
 	put, err := c.crew.store("put", storage.LevelLocal)
 	if err != nil {
 		return err
@@ -173,93 +174,78 @@ func (c *levels) durable(count bool, copyCPU float64) error {
 	if err != nil {
 		return err
 	}
-	if count {
-		gib := float64(c.setup.Bytes) * float64(c.setup.Size) / (1 << 30)
-		c.local = append(c.local, put.wall)
-		c.both = append(c.both, put.wall+flush.wall)
-		c.cpu = append(c.cpu, (copyCPU+put.cpu+flush.cpu)/gib)
-	}
+	gib := float64(c.setup.Bytes) * float64(c.setup.Size) / (1 << 30)
+	took.Add(local, put.wall)
+	took.Add(both, put.wall+flush.wall)
+	took.Add(cpu, (copyCPU+put.cpu+flush.cpu)/gib)
 	return nil
 }
 
 // changed takes a further epoch after a tenth of the data has changed.
-func (c *levels) changed(count bool) error {
+func (c *levels) changed(took bench.Set) error {
 	c.crew.epoch++
-	for _, op := range []string{"touch-tenth", "memcpy"} {
-		if _, err := c.step(false, nil, op, ""); err != nil {
-			return err
-		}
+	if err := c.steps("touch-tenth", "memcpy"); err != nil {
+		return err
 	}
 	put, err := c.crew.store("put", storage.LevelLocal)
 	if err != nil {
 		return err
 	}
-	if count {
-		c.increment = append(c.increment, float64(put.stored)/float64(c.setup.Bytes)/float64(c.setup.Size))
-	}
+	took.Add(increment, float64(put.stored)/float64(c.setup.Bytes)/float64(c.setup.Size))
 	// A full epoch follows, so that all that is restored lies in one file.
 	c.crew.epoch++
-	for _, op := range []string{"touch", "memcpy"} {
-		if _, err := c.step(false, nil, op, ""); err != nil {
-			return err
-		}
+	if err := c.steps("touch", "memcpy"); err != nil {
+		return err
 	}
 	if put, err = c.crew.store("put", storage.LevelLocal); err != nil {
 		return err
 	}
 	flush, err := c.crew.store("flush-node", storage.LevelGlobal)
-	if count && err == nil {
-		c.readBack = append(c.readBack, put.wall+flush.wall)
-	}
+	took.Add(readBack, put.wall+flush.wall)
 	return err
 }
 
-func (c *levels) restores(count bool) error {
-	if err := c.restore(count, storage.LevelLocal, &c.rawReadLocal, &c.restoreLocal); err != nil {
+func (c *levels) restores(took bench.Set) error {
+	if err := c.restore(took, storage.LevelLocal); err != nil {
 		return err
 	}
-	if _, err := c.step(false, nil, "forget-local", ""); err != nil {
+	if err := c.steps("forget-local"); err != nil {
 		return err
 	}
-	if err := c.restore(count, storage.LevelGlobal, &c.rawReadGlobal, &c.restoreGlobal); err != nil {
+	if err := c.restore(took, storage.LevelGlobal); err != nil {
 		return err
 	}
-	_, err := c.step(false, nil, "prune", "")
-	return err
+	return c.steps("prune")
 }
 
-func (c *levels) restore(count bool, level string, raw, ours *bench.Samples) error {
-	if _, err := c.step(false, nil, "raw-read", level); err != nil { // fills the page cache
+func (c *levels) restore(took bench.Set, level string) error {
+	// Reading fills the page cache.
+	if _, err := c.crew.do(command{Op: "raw-read", Level: level, Epoch: c.crew.epoch}); err != nil {
 		return err
 	}
-	if _, err := c.step(count, raw, "raw-read", level); err != nil {
+	if _, err := c.timed(took, rawRead+level, "raw-read", level); err != nil {
 		return err
 	}
-	if _, err := c.step(count, ours, "fetch", level); err != nil {
+	if _, err := c.timed(took, restore+level, "fetch", level); err != nil {
 		return err
 	}
-	_, err := c.step(false, nil, "compare", "")
-	return err
+	return c.steps("compare")
 }
 
-func (c *levels) lines() []bench.Line {
-	line := func(metric, unit string) bench.Line {
-		return bench.Line{Suite: "storage", Case: c.name, Metric: metric, Unit: unit}
-	}
-	blocking := line("blocking / memcpy", "s")
+func (c *levels) rows(took bench.Set) []bench.Row {
+	row := func(metric, unit string) bench.Row { return bench.Row{Case: c.name, Metric: metric, Unit: unit} }
+	blocked := row("blocking / memcpy", "s").Of(took[blocking], took[memcpy], goalBlocking)
 	if c.noBlock != nil {
-		blocking = bench.Skip(blocking, c.noBlock)
-	} else {
-		blocking = bench.Against(blocking, c.block, c.memcpy, goalBlocking)
+		blocked = bench.Row{Case: c.name, Metric: blocked.Metric, Skipped: c.noBlock.Error()}
 	}
-	return []bench.Line{
-		blocking,
-		bench.Against(line("durable local / raw write+fsync", "s"), c.local, c.rawWrite, goalLocal),
-		bench.Against(line("durable local+global / raw write+fsync", "s"), c.both, c.rawWrite, goalGlobal),
-		bench.Against(line("durable local+global, read back / raw", "s"), c.readBack, c.rawWrite, 0),
-		bench.Against(line("restore local / raw warm read", "s"), c.restoreLocal, c.rawReadLocal, goalRestoreLocal),
-		bench.Against(line("restore global / raw warm read", "s"), c.restoreGlobal, c.rawReadGlobal, goalRestoreGlobal),
-		bench.Alone(line("CPU capture to global", "s/GiB"), c.cpu, goalCPU),
-		bench.Alone(line("written when a tenth changed", "of bytes"), c.increment, goalIncrement),
+	return []bench.Row{
+		blocked,
+		row("durable local / raw write+fsync", "s").Of(took[local], took[rawWrite], goalLocal),
+		row("durable local+global / raw write+fsync", "s").Of(took[both], took[rawWrite], goalGlobal),
+		row("durable local+global, read back / raw", "s").Of(took[readBack], took[rawWrite], nil),
+		row("restore local / raw warm read", "s").Of(took[restore+storage.LevelLocal], took[rawRead+storage.LevelLocal], goalRestoreLocal),
+		row("restore global / raw warm read", "s").Of(took[restore+storage.LevelGlobal], took[rawRead+storage.LevelGlobal], goalRestoreGlobal),
+		row("CPU capture to global", "s/GiB").Of(took[cpu], nil, goalCPU),
+		row("written when a tenth changed", "of bytes").Of(took[increment], nil, goalIncrement),
 	}
 }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/bench"
+	"github.com/holdfast-hpc/holdfast/internal/bench/plot"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// benchSuite is what the commands of all suites have in common: the runner, and
+// how its rows are written.
+type benchSuite struct {
+	bench.Runner
+	json, strict bool
+	plot         string
+}
+
+// suiteCodes ends the description of a suite.
+const suiteCodes = `
+
+Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
+2 could not measure.`
+
+// command makes cmd run a suite, and gives it the flags that all have.
+func (s *benchSuite) command(cmd *cobra.Command, run func(cmd *cobra.Command) error) *cobra.Command {
+	if cmd.Args == nil {
+		cmd.Args = cobra.NoArgs
+	}
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if s.Self, err = self(); err != nil {
+			return err
+		}
+		return errors.Join(positive(cmd.Flags()), s.check())
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		note, stop := steps(cmd, "measuring")
+		s.Note = note
+		err := run(cmd)
+		stop()
+		return s.finish(cmd, err)
+	}
+	f := cmd.Flags()
+	f.BoolVar(&s.json, "json", false, "write one JSON object per line")
+	f.BoolVar(&s.strict, "strict", false, "exit code 1 when a goal is not met")
+	f.StringVar(&s.plot, "plot", "", "directory to keep the results in, too: JSON lines and plots, SVG and PNG")
+	return cmd
+}
+
+// mayBeZero are the numbers of the suites that need not be more than 0.
+var mayBeZero = []string{"windows", "start", "blocked"}
+
+// positive refuses counts, sizes and times of which nothing can be measured.
+func positive(flags *pflag.FlagSet) error {
+	var errs []error
+	flags.Visit(func(f *pflag.Flag) {
+		switch f.Value.Type() {
+		case "int", "intSlice", "float64", "float64Slice", "duration":
+		default:
+			return
+		}
+		for text := range strings.SplitSeq(strings.Trim(f.Value.String(), "[]"), ",") {
+			v, err := strconv.ParseFloat(text, 64)
+			if d, derr := time.ParseDuration(text); err != nil && derr == nil {
+				v = d.Seconds()
+			}
+			if !(v > 0) && !slices.Contains(mayBeZero, f.Name) {
+				errs = append(errs, fmt.Errorf("--%s %s: want more than 0", f.Name, text))
+			}
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// check is an error before anything is measured if the results could not be kept.
+func (s *benchSuite) check() error {
+	if s.plot == "" {
+		return nil
+	}
+	if err := os.MkdirAll(s.plot, 0o755); err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	f, err := os.CreateTemp(s.plot, ".check-*")
+	if err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// finish writes what was measured, if anything was, also when err ended it early.
+func (s *benchSuite) finish(cmd *cobra.Command, err error) error {
+	if len(s.Rows) == 0 {
+		return err
+	}
+	if werr := bench.Write(cmd.OutOrStdout(), s.Rows, s.json); err == nil {
+		err = werr
+	}
+	if noise := bench.Noise(s.Rows); noise != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), noise)
+	}
+	if perr := s.draw(cmd); err == nil {
+		err = perr
+	}
+	if err == nil && s.strict && !bench.AllMet(s.Rows) {
+		err = errBad
+	}
+	return err
+}
+
+// draw keeps the results and writes the plots that were asked for.
+func (s *benchSuite) draw(cmd *cobra.Command) error {
+	if s.plot == "" {
+		return nil
+	}
+	var text bytes.Buffer
+	if err := bench.Write(&text, s.Rows, true); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(s.plot, s.Rows[0].Suite+".jsonl"), text.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return plotted(cmd)(plot.Write(s.plot, s.Rows))
+}
+
+// plotted says which files were drawn.
+func plotted(cmd *cobra.Command) func(files []string, err error) error {
+	return func(files []string, err error) error {
+		for _, name := range files {
+			fmt.Fprintln(cmd.ErrOrStderr(), "plotted", name)
+		}
+		return err
+	}
+}

@@ -1,2 +1,0 @@
-// Package plot draws the results of `holdfast bench` as SVG and PNG.
-package plot

@@ -1,0 +1,122 @@
+package bench
+
+import (
+	"math"
+	"slices"
+)
+
+// Row is one result. Pointers are nil where there is nothing to say: no
+// baseline, no goal.
+type Row struct {
+	Suite    string   `json:"suite"`
+	Case     string   `json:"case"`
+	Metric   string   `json:"metric"`
+	Value    float64  `json:"value"`
+	Unit     string   `json:"unit"`
+	Baseline *float64 `json:"baseline"` // same unit, measured in the same run
+	Ratio    *float64 `json:"ratio"`    // value / baseline
+	Goal     *float64 `json:"goal"`     // for the ratio, or the value where there is no baseline
+	Met      *bool    `json:"met"`      // null where no goal is set
+	Runs     int      `json:"runs"`
+	Spread   float64  `json:"spread"`        // (largest - smallest) / median of the value
+	Min      *float64 `json:"min,omitempty"` // of the runs, where there are several
+	Max      *float64 `json:"max,omitempty"`
+	Skipped  string   `json:"skipped,omitempty"` // why the case cannot run here
+}
+
+// Samples are the measurements of one metric, one per run.
+type Samples []float64
+
+// Median is the middle value; of two the mean.
+func (s Samples) Median() float64 {
+	if len(s) == 0 {
+		return 0
+	}
+	t := slices.Clone(s)
+	slices.Sort(t)
+	n := len(t)
+	return (t[(n-1)/2] + t[n/2]) / 2
+}
+
+// Spread is the range over the median.
+func (s Samples) Spread() float64 {
+	m := s.Median()
+	if m == 0 {
+		return 0
+	}
+	return (slices.Max(s) - slices.Min(s)) / math.Abs(m)
+}
+
+// Times returns the samples in another unit.
+func (s Samples) Times(factor float64) Samples {
+	out := make(Samples, len(s))
+	for i, v := range s {
+		out[i] = factor * v
+	}
+	return out
+}
+
+// Rates turns seconds for n units into units a second.
+func (s Samples) Rates(n float64) Samples {
+	out := make(Samples, len(s))
+	for i, v := range s {
+		out[i] = n / v
+	}
+	return out
+}
+
+// A Goal is what a ratio is judged by, or a value that has no baseline: AtMost or
+// AtLeast a number.
+type Goal interface {
+	judge(v float64) (goal float64, met bool)
+}
+
+// AtMost is the goal of what is better the smaller it is.
+type AtMost float64
+
+// AtLeast is the goal of what is better the larger it is.
+type AtLeast float64
+
+func (g AtMost) judge(v float64) (float64, bool)  { return float64(g), v <= float64(g) }
+func (g AtLeast) judge(v float64) (float64, bool) { return float64(g), v >= float64(g) }
+
+// Of fills in the median of values, its ratio to that of the baselines, unless
+// there are none, and whether the goal is met; nil is no goal. Values and baselines
+// are measured in turn, so that what disturbs one disturbs the other.
+func (r Row) Of(values, baselines Samples, goal Goal) Row {
+	return r.fill(values, values.Median(), baselines.Median(), goal)
+}
+
+// Fastest is Of with the smallest values instead of the medians: what a program
+// takes when nothing else disturbs it. There is a value at least.
+func (r Row) Fastest(values, baselines Samples, goal Goal) Row {
+	base := 0.0
+	if len(baselines) > 0 {
+		base = slices.Min(baselines)
+	}
+	return r.fill(values, slices.Min(values), base, goal)
+}
+
+func (r Row) fill(values Samples, value, baseline float64, goal Goal) Row {
+	r.Value, r.Runs, r.Spread = value, len(values), values.Spread()
+	if len(values) > 1 {
+		low, high := slices.Min(values), slices.Max(values)
+		r.Min, r.Max = &low, &high
+	}
+	judged := value
+	if baseline != 0 {
+		judged = value / baseline
+		ratio := judged
+		r.Baseline, r.Ratio = &baseline, &ratio
+	}
+	if goal != nil {
+		g, met := goal.judge(judged)
+		r.Goal, r.Met = &g, &met
+	}
+	return r
+}
+
+// AllMet says whether every goal that is set was reached.
+func AllMet(rows []Row) bool {
+	return !slices.ContainsFunc(rows, func(r Row) bool { return r.Met != nil && !*r.Met })
+}
