@@ -109,6 +109,17 @@ func (r *Running) Fail(err error) error {
 	return fmt.Errorf("%s: %w; the end of %s:\n%s", r.Title, err, r.Log, r.Output.Tail(20))
 }
 
+// PIDs returns the processes of the job's ranks, in no order.
+func (r *Running) PIDs() []int {
+	var pids []int
+	for _, p := range descendants(r.cmd.Process.Pid) {
+		if p.args[0] == r.Program {
+			pids = append(pids, p.pid)
+		}
+	}
+	return pids
+}
+
 // RankPIDs returns the processes of the job by rank; the rank is told by the
 // place of the -local folder that a process was given.
 func (r *Running) RankPIDs() ([]int, error) {
