@@ -18,17 +18,16 @@ export RUSTICL_ENABLE   ?= llvmpipe
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## install the Debian packages that tests and the demo need (as root)
-	@sh scripts/setup.sh
+setup: ## install all Debian packages that demo, tests and pages need (as root)
+	@sh scripts/setup.sh all
 
 build: ## build the command-line tool and the applications into bin/
 	@mkdir -p $(BIN)
 	$(GO) build -o $(BIN)/ ./...
 
-demo: setup ## checkpoint, kill and restart an N-body run elsewhere; under 3 minutes
-	@mkdir -p $(BIN)
-	@$(GO) build -o $(BIN)/ ./cmd/holdfast ./apps/nbody ./test/demo
-	@exec $(BIN)/demo -bin $(BIN)
+demo: ## checkpoint, kill and restart an N-body run elsewhere; under 2 minutes
+	@sh scripts/setup.sh demo
+	@exec sh scripts/demo.sh $(GO) $(BIN)
 
 test: lint ## lint, then all tests
 	@sh scripts/abi-tests.sh $(GO)

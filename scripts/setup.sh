@@ -1,22 +1,38 @@
 #!/bin/sh
-# Installs the Debian packages that building, testing and the demo need. Prints
-# nothing when nothing is missing; may be run any number of times.
+# Installs the Debian packages for a purpose and says how far it is. Prints nothing
+# when nothing is missing; may be run any number of times.
+# usage: setup.sh [demo|test|docs|all]
 set -eu
 
-packages="
-	gcc libc6-dev make pkg-config
-	openmpi-bin libopenmpi-dev
-	mpich libmpich-dev
-	ocl-icd-libopencl1 ocl-icd-opencl-dev opencl-headers clinfo
-	pocl-opencl-icd mesa-opencl-icd oclgrind
-	slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libpmi2-0
-	iproute2 util-linux procps shellcheck spin chromium
+# The demo builds three programs and runs them under both MPIs on both devices.
+demo="
+	gcc libc6-dev make
+	openmpi-bin mpich
+	ocl-icd-libopencl1 pocl-opencl-icd mesa-opencl-icd
 "
+# The tests compile C against MPI and start a Slurm of their own.
+test="$demo
+	pkg-config libopenmpi-dev libmpich-dev
+	ocl-icd-opencl-dev opencl-headers clinfo oclgrind
+	slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libpmi2-0
+	iproute2 util-linux procps shellcheck
+"
+# The report's pages are looked at in a browser, the protocol's model is checked.
+docs="chromium spin"
 
 fail() {
 	echo "setup: $*" >&2
 	exit 1
 }
+
+purpose=${1:-all}
+case $purpose in
+demo) packages=$demo ;;
+test) packages=$test ;;
+docs) packages=$docs ;;
+all) packages="$test $docs" ;;
+*) fail "purpose \"$purpose\" is not known; use demo, test, docs or all" ;;
+esac
 
 if ! command -v go >/dev/null 2>&1; then
 	fail "Go is not installed or not in PATH; install go1.26 or newer from https://go.dev/dl and run this again"
@@ -37,14 +53,29 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT INT TERM
+trap 'rm -f "$log" "$log.failed"' EXIT
+trap 'exit 130' INT TERM
+
+# progress prints a line for each fifth of what apt-get reports on its status
+# descriptor, as "dlstatus:file:percent:text" and "pmstatus:package:percent:text".
+progress() {
+	awk -F: '
+		$1 == "dlstatus" { what = "downloaded" }
+		$1 == "pmstatus" { what = "installed" }
+		what == "" || $1 !~ /status/ { next }
+		what != last { last = what; next_ = 20 }
+		$3 >= next_ { printf "setup: %d%% %s\n", $3, what; fflush(); next_ = 20 * (int($3 / 20) + 1) }
+	' >&2
+}
 
 # RUNLEVEL=1 keeps the daemons of Slurm and munge from being started: the tests
 # start their own, with their own configuration.
 install() {
 	# shellcheck disable=SC2086 # the list is meant to be split
-	DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-		apt-get -o DPkg::Lock::Timeout=300 -y --no-install-recommends install $missing >"$log" 2>&1
+	{ DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+		apt-get -o DPkg::Lock::Timeout=300 -o APT::Status-Fd=3 -y --no-install-recommends install $missing \
+		3>&1 >"$log" 2>&1 || echo "failed" >"$log.failed"; } | progress
+	! rm "$log.failed" 2>/dev/null
 }
 
 echo "setup: installing$missing" >&2

@@ -14,14 +14,15 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/test/launch"
 )
 
 func main() {
 	d := demo{ranks: 4}
-	flag.StringVar(&d.bin, "bin", "bin", "`folder` with the programs nbody and holdfast")
+	flag.StringVar(&d.bin, "bin", "bin", "`folder` with the program nbody")
 	flag.StringVar(&d.dir, "dir", "holdfast-demo", "`folder` to work in; what is in it is removed first")
-	flag.IntVar(&d.bodies, "bodies", 8192, "number of bodies")
+	flag.IntVar(&d.bodies, "bodies", 4096, "number of bodies")
 	flag.IntVar(&d.steps, "steps", 60, "number of time steps")
 	flag.DurationVar(&d.timeout, "timeout", 2*time.Minute, "time limit for each of the four starts")
 	flag.Parse()
@@ -47,7 +48,7 @@ type demo struct {
 	ranks, bodies, steps int
 	timeout              time.Duration
 	began                time.Time
-	epoch                uint64 // the one that is restored
+	epoch                storage.Epoch // the one that is restored
 }
 
 const (

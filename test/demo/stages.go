@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/apps/nbody/gravity"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/test/launch"
 )
 
@@ -84,11 +83,9 @@ func (d *demo) killedRun(ctx context.Context) (*stage, error) {
 	}
 	s := &stage{name: "checkpoint, then kill -9"}
 	if err := r.Until("a committed epoch in the global folder", func() (bool, error) {
-		rows, err := d.ls(ctx)
-		if len(rows) > 0 {
-			d.epoch = rows[0].Epoch
-		}
-		return len(rows) > 0, err
+		epoch, err := d.committed(ctx)
+		d.epoch = epoch
+		return epoch > 0, err
 	}); err != nil {
 		return nil, err
 	}
@@ -142,34 +139,25 @@ func (d *demo) restart(ctx context.Context, name string, m launch.MPI, device st
 	return s, nil
 }
 
-// An lsRow is what the demo reads of a line of holdfast ls --json.
-type lsRow struct {
-	Epoch     uint64 `json:"epoch"`
-	Committed bool   `json:"committed"`
-}
-
-// ls returns the committed epochs in the global folder.
-func (d *demo) ls(ctx context.Context) ([]lsRow, error) {
+// committed returns the newest committed epoch in the global folder, 0 if there is none.
+func (d *demo) committed(ctx context.Context) (storage.Epoch, error) {
 	if empty, err := isEmpty(d.path("global")); err != nil || empty {
-		return nil, err
+		return 0, err
 	}
-	ls := exec.CommandContext(ctx, filepath.Join(d.bin, "holdfast"), "ls", "--json", d.path("global"))
-	out, err := ls.Output()
+	v, err := storage.Inspect(vfs.OS{}, d.path("global"))
 	if err != nil {
-		return nil, fmt.Errorf("holdfast ls: %w", err)
+		return 0, err
 	}
-	var committed []lsRow
-	dec := json.NewDecoder(bytes.NewReader(out))
-	for dec.More() {
-		var row lsRow
-		if err := dec.Decode(&row); err != nil {
-			return nil, fmt.Errorf("holdfast ls --json: %w", err)
-		}
-		if row.Committed {
-			committed = append(committed, row)
+	epochs, err := v.Epochs(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range epochs { // newest first
+		if e.Committed {
+			return e.Epoch, nil
 		}
 	}
-	return committed, nil
+	return 0, nil
 }
 
 // withinTolerance compares a result on another device with the undisturbed one.
