@@ -1,3 +1,3 @@
-// Package readme holds the README to what it says: its program is built and run as a
-// reader would.
+// Package readme holds the README to what it says: its lines of Go are those of the example
+// that test/examples runs.
 package readme
