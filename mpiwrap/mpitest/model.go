@@ -25,8 +25,10 @@ import (
 //
 // The program has receives of every kind, protected and not; messages set aside by
 // probes; communicators that it makes before and after Restore, of groups with the
-// same leader, and temporary ones; and a window. What the library refuses by name at a
-// checkpoint it does not do; anything else that goes wrong is an error.
+// same leader, and temporary ones; and a window. Some drains are given up in the middle.
+// Some restarts make communicators in another order than before: they are refused alike
+// on all ranks, or each communicator gets its own messages. What the library refuses by
+// name at a checkpoint it does not do; anything else that goes wrong is an error.
 
 // note is one message of the script. Source and dest are ranks of its communicator.
 type note struct {
@@ -41,6 +43,7 @@ type Model struct {
 	size   int
 	rounds [][]note // all messages of all ranks, by round
 	drains []bool   // after which rounds everybody drains
+	broken []broken // drains that are given up, by round
 	rng    *rand.Rand
 
 	me      int // world rank
@@ -48,7 +51,10 @@ type Model struct {
 	ranks   []int // this rank's in each communicator, or -1
 	comms   []*mpiwrap.Comm
 	life    int
-	freeAt  int // round after which the window is freed; there may be none
+	order   []int // in which late makes communicators
+	swapped bool  // another than in the life before
+	refused bool  // and that was refused
+	freeAt  int   // round after which the window is freed; there may be none
 	saved   savedModel
 	window  modelWindow
 	aside   []*posting // messages set aside
@@ -81,7 +87,7 @@ const (
 	noteHead  = 5
 	noteMax   = 3000 // elements; above the eager limits
 	maxTags   = 3
-	modelComm = 5
+	modelComm = 7
 )
 
 // NewModel writes the script of a program for the given number of ranks. All
@@ -107,6 +113,7 @@ func NewModel(seed uint64, size, rounds int) *Model {
 		}
 		m.rounds = append(m.rounds, list)
 		m.drains = append(m.drains, rng.IntN(3) == 0)
+		m.broken = append(m.broken, drawBroken(rng, size))
 	}
 	m.freeAt = rng.IntN(3 * rounds)
 	return m
@@ -124,6 +131,9 @@ func (m *Model) Run(stop bool) (ended bool, err error) {
 			if err := m.window.freeEarly(m.comms[0]); err != nil {
 				return false, fmt.Errorf("seed %d: %w", m.seed, err)
 			}
+		}
+		if err := m.broken[m.round].drain(m.comms[0]); err != nil {
+			return false, fmt.Errorf("seed %d, the drain given up after round %d: %w", m.seed, m.round, err)
 		}
 		drained := m.drains[m.round]
 		m.round++

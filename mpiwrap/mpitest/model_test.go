@@ -1,6 +1,7 @@
 package mpitest_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -68,7 +69,7 @@ func TestModelAcrossRestarts(t *testing.T) {
 	if testing.Short() {
 		seeds = 30
 	}
-	restarts := 0
+	restarts, refused := 0, 0
 	for seed := range seeds {
 		n := 1 + int(seed)%3
 		models := make([]*mpitest.Model, n)
@@ -77,9 +78,13 @@ func TestModelAcrossRestarts(t *testing.T) {
 		}
 		ended := make([]bool, n)
 		for life := uint64(0); !ended[0]; life++ {
+			again := make([]bool, n)
 			err := mpitest.Run(n, seed*100+life, func(w *mpiwrap.Comm) (err error) {
 				m := models[w.Rank()]
-				if err := m.Attach(w); err != nil {
+				if err := m.Attach(w); errors.Is(err, mpitest.ErrRefused) {
+					again[w.Rank()] = true
+					return nil
+				} else if err != nil {
 					return err
 				}
 				ended[w.Rank()], err = m.Run(true)
@@ -89,7 +94,13 @@ func TestModelAcrossRestarts(t *testing.T) {
 				t.Fatalf("%d ranks, seed %d, life %d: %v", n, seed, life, err)
 			}
 			restarts++
+			if again[0] {
+				refused++
+			}
 		}
 	}
-	t.Logf("%d programs, %d lives", seeds, restarts)
+	if refused == 0 {
+		t.Error("no restart made communicators in another order with messages waiting")
+	}
+	t.Logf("%d programs, %d lives, %d of them refused", seeds, restarts, refused)
 }

@@ -14,10 +14,15 @@ type savedModel struct {
 	mail     []byte
 	requests [][]byte // of the protected receives, in order of posting
 	window   []byte
+	order    []int // in which it had made its communicators
 }
 
-// drawComms decides who is in which communicator: the world, two of all ranks, and two of
-// groups that both begin with rank 0.
+// ErrRefused: this life of the program has made its communicators in another order than
+// the one before, and was refused, on all ranks. Attach the Model to another world.
+var ErrRefused = errors.New("communicators in another order than before the restart are refused")
+
+// drawComms decides who is in which communicator: the world, three of all ranks, and
+// three of groups that all begin with rank 0, two of them with the same members.
 func (m *Model) drawComms(rng *rand.Rand) {
 	all := make([]int, m.size)
 	for i := range all {
@@ -32,7 +37,8 @@ func (m *Model) drawComms(rng *rand.Rand) {
 		}
 		return list
 	}
-	m.members = [][]int{all, all, all, group(), group()}
+	m.members = [][]int{all, all, all, group(), group(), all, nil}
+	m.members[6] = m.members[4]
 }
 
 // Attach makes the program run on w, from where it stands.
@@ -64,7 +70,12 @@ func (m *Model) Attach(w *mpiwrap.Comm) error {
 	if err := m.window.attach(w, m.saved.window); err != nil || m.life == 1 {
 		return err
 	}
-	return m.load()
+	// A protected receive is refused on its own rank.
+	n, err := m.refusals(w, m.load())
+	if n > 0 {
+		return ErrRefused
+	}
+	return err
 }
 
 // early makes what the program makes before Restore.
@@ -73,13 +84,64 @@ func (m *Model) early(w *mpiwrap.Comm) (err error) {
 	return errors.Join(err, m.group(w, 3))
 }
 
-// late makes what the program makes after Restore.
-func (m *Model) late(w *mpiwrap.Comm) (err error) {
-	m.comms[2], err = w.Dup()
-	return errors.Join(err, m.group(w, 4))
+// late makes what the program makes after Restore, in some lives in another order than
+// before.
+func (m *Model) late(w *mpiwrap.Comm) error {
+	m.order = m.saved.order
+	m.swapped = m.life > 1 && !m.refused && rand.New(rand.NewPCG(m.seed, 1<<20+uint64(m.life))).IntN(3) == 0
+	if m.swapped || m.order == nil {
+		m.order = []int{2, 4, 5, 6}
+	}
+	if m.swapped && m.saved.order[0] == 2 {
+		m.order = []int{5, 6, 2, 4}
+	}
+	m.refused = false
+	for _, i := range m.order {
+		n, err := m.refusals(w, m.makers()[i](w))
+		switch {
+		case err != nil:
+			return err
+		case n == len(m.members[i]):
+			return ErrRefused
+		case n > 0:
+			return fmt.Errorf("communicator %d in another order than before: %d of its %d ranks were refused", i, n, len(m.members[i]))
+		}
+	}
+	return nil
+}
+
+// makers are the places of what is made after Restore.
+func (m *Model) makers() map[int]func(w *mpiwrap.Comm) error {
+	return map[int]func(w *mpiwrap.Comm) error{
+		2: func(w *mpiwrap.Comm) (err error) { m.comms[2], err = w.Dup(); return err },
+		4: func(w *mpiwrap.Comm) (err error) { return m.group(w, 4) },
+		5: func(w *mpiwrap.Comm) (err error) { m.comms[5], err = w.Dup(); return err },
+		6: func(w *mpiwrap.Comm) (err error) { return m.groupElsewhere(w, 6) },
+	}
+}
+
+// refusals counts the ranks on which a restart that is swapped was refused by err. Any
+// other err is returned.
+func (m *Model) refusals(w *mpiwrap.Comm, err error) (int, error) {
+	n, all := []int{0}, []int{0}
+	if m.swapped && errors.Is(err, mpiwrap.ErrMismatch) {
+		n[0], err = 1, nil
+	}
+	if err == nil {
+		err = mpiwrap.Allreduce(w.Endpoint().Private(), all, n, mpiwrap.Sum)
+	}
+	m.refused = all[0] > 0
+	return all[0], err
 }
 
 func (m *Model) group(w *mpiwrap.Comm, i int) (err error) {
+	if m.ranks[i] >= 0 {
+		m.comms[i], err = w.CreateGroup(m.members[i], 7)
+	}
+	return err
+}
+
+func (m *Model) groupElsewhere(w *mpiwrap.Comm, i int) (err error) {
 	if m.ranks[i] >= 0 {
 		m.comms[i], err = w.CreateGroup(m.members[i], 7)
 	}
@@ -123,7 +185,7 @@ func (m *Model) save() (bool, error) {
 		return false, err
 	}
 	m.sends = nil
-	m.saved.requests = nil
+	m.saved.requests, m.saved.order = nil, m.order
 	for _, p := range m.pending {
 		if p.kind != protectedRequest {
 			continue
