@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 )
 
 // memNet is a control plane inside one process, for tests that start thousands
@@ -14,6 +15,8 @@ import (
 type memNet struct {
 	ends []*memPlane
 	dead atomic.Int64 // rank that was killed plus one, 0 = none
+
+	retracted []atomic.Int64 // needs taken back, by rank
 }
 
 // kill silences a rank and tells all others that it is lost.
@@ -42,7 +45,7 @@ type memPlane struct {
 }
 
 func newMemNet(n int) *memNet {
-	w := &memNet{}
+	w := &memNet{retracted: make([]atomic.Int64, n)}
 	for r := range n {
 		p := &memPlane{net: w, rank: r, in: make(chan control.Inbound), done: make(chan struct{}), lost: make(chan control.Loss, n), wake: make(chan struct{}, 1)}
 		go p.pump()
@@ -82,6 +85,9 @@ func (p *memPlane) Send(to int, payload []byte) error {
 	d := p.net.ends[to]
 	if p.net.silent(p.rank) || p.net.silent(to) {
 		return nil
+	}
+	if m, err := cut.Decode(payload); err == nil && m.Kind == cut.KindRetract {
+		p.net.retracted[p.rank].Add(1)
 	}
 	d.mu.Lock()
 	d.queue = append(d.queue, control.Inbound{From: p.rank, Payload: append([]byte(nil), payload...)})

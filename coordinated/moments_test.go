@@ -59,6 +59,9 @@ type sketch struct {
 	// same compares the ranks' final states with the uncut run's; nil means that
 	// they must be equal.
 	same func(got, want []mem) error
+	// mostRetracted is how many of its needs a rank may take back, 0 for any number: one
+	// that takes its need back while it only computes makes others wait for a lucky look.
+	mostRetracted int64
 }
 
 // process is one rank of a sketch.
@@ -166,6 +169,11 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 		}
 		return err
 	})
+	for r := range net.retracted {
+		if n := net.retracted[r].Load(); s.mostRetracted > 0 && n > s.mostRetracted {
+			err = errors.Join(err, fmt.Errorf("rank %d has taken %d needs back, at most %d can have ended", r, n, s.mostRetracted))
+		}
+	}
 	return states, int(last.Load()), anyCut.Load(), err
 }
 

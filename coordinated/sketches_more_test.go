@@ -93,6 +93,11 @@ func (p *process) pollCompute(steps int64) error {
 	return nil
 }
 
+// pollComputeWaits bounds the needs of a rank of pollCompute: in each of two checkpoints
+// a step has a send, a poll for at most all ranks, a receive and a Point, each of which
+// ends once.
+func pollComputeWaits(steps int64, ranks int) int64 { return 2 * (steps + 1) * int64(ranks+3) }
+
 // freedEarly makes and frees communicators, and lets the last rank finish at once, so
 // that it takes part in checkpoints with communicators that it has freed.
 func (p *process) freedEarly(steps int64) error {

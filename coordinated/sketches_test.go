@@ -30,7 +30,8 @@ func sketches(rng *rand.Rand) []*sketch {
 		{name: "freed", ranks: ranks, body: func(p *process) error { return p.freed(steps) }},
 		{name: "early", ranks: ranks, body: func(p *process) error { return p.early(steps) }},
 		{name: "tickets", ranks: ranks, setup: (*process).counter, body: func(p *process) error { return p.draw(steps) }, same: sameTickets(steps)},
-		{name: "pollcompute", ranks: ranks, body: func(p *process) error { return p.pollCompute(2 * steps) }},
+		{name: "pollcompute", ranks: ranks, body: func(p *process) error { return p.pollCompute(2 * steps) },
+			mostRetracted: pollComputeWaits(2*steps, ranks)},
 		{name: "freedearly", ranks: ranks + 1, body: func(p *process) error { return p.freedEarly(2 * steps) }},
 		{name: "masterworker", ranks: ranks, body: func(p *process) error { return p.masterWorker(steps * 3) }, same: sameTasks(steps * 3)},
 	}...)
