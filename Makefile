@@ -46,8 +46,9 @@ test-model: ## check the cut protocol's model with spin; half a minute
 	@sh coordinated/cut/model/run.sh
 
 MOMENTS ?= 100000
-soak: ## checkpoints at random moments of real MPI programs until MOMENTS is reached
-	$(GO) test -count=1 -timeout 0 ./test/e2e -run CutAtRandomMoments -v -args -moments $(MOMENTS) -seed $$(date +%s)
+soak: ## MOMENTS restarts from checkpoints at random moments of real MPI programs, under both MPIs; one in a thousand in new processes
+	$(GO) test -count=1 -timeout 0 ./test/e2e -run RestartsInProcess -v -args -soak $(MOMENTS) -soak-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./test/e2e -run CutAtRandomMoments -v -args -moments $$(( ($(MOMENTS) + 1999) / 2000 )) -seed $(or $(SEED),$$(date +%s))
 
 DAMAGES ?= 5000
 soak-damage: ## DAMAGES damages to checkpoint directories and 300 restarts from damaged ones (as root)

@@ -30,6 +30,8 @@ var programs = []struct {
 	{"grid", 4, []string{"-steps", "150", "-pace", "2ms"}},
 	{"large", 2, []string{"-steps", "500", "-pace", "300us"}},
 	{"stencil", 4, []string{"-steps", "150", "-pace", "2ms"}},
+	{"tickets", 3, []string{"-steps", "400", "-pace", "1ms"}},
+	{"polls", 2, []string{"-steps", "600", "-pace", "500us"}},
 }
 
 // TestCutAtRandomMoments signals random ranks at random moments, then restarts

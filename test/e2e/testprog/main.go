@@ -22,15 +22,23 @@ import (
 
 // run is one rank of the program.
 type run struct {
-	world *mpiwrap.Comm
-	ck    *coordinated.Checkpointer
-	steps int
-	step  int
-	size  int       // elements per rank
-	field []float64 // the state that the shapes compute on
-	sum   []float64 // results of reductions, one per step that has one
-	pace  time.Duration
-	hold  string // file that must exist for the program to go beyond half its steps
+	shape  shape
+	world  *mpiwrap.Comm
+	ck     *coordinated.Checkpointer // nil: no checkpoints
+	steps  int
+	step   int
+	phase  int       // where in a step it is, for shapes with several Points in one
+	size   int       // elements per rank
+	field  []float64 // the state that the shapes compute on
+	sum    []float64 // results of reductions, one per step that has one
+	pace   time.Duration
+	hold   string // file that must exist for the program to go beyond half its steps
+	points int    // passed so far
+	asks   func() // hears of each Point before it is reached; nil = nobody
+
+	counter *mpiwrap.Win[int64] // of tickets
+	post    post                // of mail
+	early   *mpiwrap.Comm       // of groups, made before Restore
 }
 
 func main() {
@@ -45,7 +53,7 @@ func main() {
 }
 
 func program() error {
-	shape := flag.String("shape", "stencil", "stencil, apart, broadcast, grid, large or stuck")
+	name := flag.String("shape", "stencil", shapeNames())
 	steps := flag.Int("steps", 1000, "iterations")
 	size := flag.Int("size", 512, "elements of float64 per rank")
 	result := flag.String("result", "", "file that rank 0 writes the result's hash to")
@@ -54,14 +62,19 @@ func program() error {
 	closes := flag.Bool("closes", false, "call Close, not Abort, after a Restore that failed, as a program with defer does")
 	hold := flag.String("hold", "", "stay at half the steps, passing Points, until this file exists")
 	limit := flag.Duration("finalize", 0, "limit of MPI_Finalize; 0 = the library's")
+	var s soak
+	s.flags()
 	flag.Parse()
-	body, ok := shapes[*shape]
+	kind, ok := shapes[*name]
 	if !ok {
-		return fmt.Errorf("unknown shape %q", *shape)
+		return fmt.Errorf("unknown shape %q", *name)
 	}
 	world, err := mpiwrap.Init(mpiwrap.Options{FinalizeTimeout: *limit})
 	if err != nil {
 		return err
+	}
+	if s.moments > 0 {
+		return s.run(world)
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	ctx := context.Background()
@@ -69,8 +82,8 @@ func program() error {
 	if err != nil {
 		return err
 	}
-	r := &run{world: world, ck: ck, steps: *steps, size: *size, pace: *pace, hold: *hold}
-	err = r.main(ctx, body, *pids)
+	r := &run{shape: kind, world: world, ck: ck, steps: *steps, size: *size, pace: *pace, hold: *hold}
+	err = r.main(ctx, *pids)
 	var unrestored *restoreError
 	if *closes && errors.As(err, &unrestored) {
 		return errors.Join(err, ck.Close(), mpiwrap.Finalize())
@@ -80,25 +93,20 @@ func program() error {
 		return err
 	}
 	stopped := err
-	if stopped == nil {
+	if stopped == nil && !kind.closesFirst {
 		err = r.write(*result)
 	}
-	return errors.Join(stopped, ck.Close(), err, mpiwrap.Finalize())
+	err = errors.Join(stopped, ck.Close(), err)
+	if stopped == nil && kind.closesFirst {
+		err = errors.Join(err, r.write(*result))
+	}
+	return errors.Join(err, mpiwrap.Finalize())
 }
 
-func (r *run) main(ctx context.Context, body func(*run, context.Context) error, pids string) error {
-	r.field = make([]float64, r.size)
-	for i := range r.field {
-		r.field[i] = math.Sin(float64(r.world.Rank()*r.size + i))
-	}
-	for name, x := range map[string]any{"step": &r.step, "field": &r.field, "sum": &r.sum} {
-		if err := r.ck.Protect(name, x); err != nil {
-			return err
-		}
-	}
-	restored, err := r.ck.Restore(ctx)
+func (r *run) main(ctx context.Context, pids string) error {
+	restored, err := r.restore(ctx)
 	if err != nil {
-		return &restoreError{err}
+		return err
 	}
 	fmt.Fprintf(os.Stderr, "rank %d restored=%t step=%d\n", r.world.Rank(), restored, r.step)
 	if pids != "" {
@@ -110,7 +118,41 @@ func (r *run) main(ctx context.Context, body func(*run, context.Context) error, 
 			return err
 		}
 	}
-	return body(r, ctx)
+	return r.shape.body(r, ctx)
+}
+
+// restore makes and protects everything, and restores it.
+func (r *run) restore(ctx context.Context) (bool, error) {
+	r.field = make([]float64, r.size)
+	for i := range r.field {
+		r.field[i] = math.Sin(float64(r.world.Rank()*r.size + i))
+	}
+	for name, x := range map[string]any{"step": &r.step, "phase": &r.phase, "field": &r.field, "sum": &r.sum} {
+		if err := r.protect(name, x); err != nil {
+			return false, err
+		}
+	}
+	if r.shape.setup != nil {
+		if err := r.shape.setup(r); err != nil {
+			return false, err
+		}
+	}
+	if r.ck == nil {
+		return false, nil
+	}
+	restored, err := r.ck.Restore(ctx)
+	if err != nil {
+		return false, &restoreError{err}
+	}
+	return restored, nil
+}
+
+// protect is Protect, where there are checkpoints.
+func (r *run) protect(name string, x any) error {
+	if r.ck == nil {
+		return nil
+	}
+	return r.ck.Protect(name, x)
 }
 
 // restoreError is a Restore that failed.
@@ -118,7 +160,11 @@ type restoreError struct{ error }
 
 // point is Point, again and again while the program is to be held.
 func (r *run) point(ctx context.Context) error {
-	for {
+	r.points++
+	if r.asks != nil {
+		r.asks()
+	}
+	for r.ck != nil {
 		if err := r.ck.Point(ctx); err != nil || r.hold == "" || r.step != r.steps/2 {
 			return err
 		}
@@ -127,6 +173,7 @@ func (r *run) point(ctx context.Context) error {
 		}
 		time.Sleep(time.Millisecond) // the pace of looking for a file
 	}
+	return nil
 }
 
 // compute burns the pace, so that a run lasts long enough to be disturbed.
@@ -138,8 +185,8 @@ func (r *run) compute() {
 	}
 }
 
-// write gathers a hash of everything at rank 0.
-func (r *run) write(file string) error {
+// hash gathers a hash of everything at rank 0 of comm; elsewhere it is "".
+func (r *run) hash(comm *mpiwrap.Comm) (string, error) {
 	h := sha256.New()
 	for _, s := range [][]float64{r.field, r.sum} {
 		for _, x := range s {
@@ -147,12 +194,18 @@ func (r *run) write(file string) error {
 		}
 	}
 	mine := h.Sum(nil)
-	all := make([]byte, len(mine)*r.world.Size())
-	if err := mpiwrap.Gather(r.world, all, mine, 0); err != nil {
+	all := make([]byte, len(mine)*comm.Size())
+	if err := mpiwrap.Gather(comm, all, mine, 0); err != nil || comm.Rank() != 0 {
+		return "", err
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(all)), nil
+}
+
+// write has rank 0 write the result.
+func (r *run) write(file string) error {
+	h, err := r.hash(r.world)
+	if err != nil || h == "" || file == "" {
 		return err
 	}
-	if r.world.Rank() != 0 || file == "" {
-		return nil
-	}
-	return os.WriteFile(file, fmt.Appendf(nil, "%x\n", sha256.Sum256(all)), 0o644)
+	return os.WriteFile(file, []byte(h+"\n"), 0o644)
 }

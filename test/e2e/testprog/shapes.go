@@ -3,19 +3,36 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-var shapes = map[string]func(*run, context.Context) error{
-	"stencil":   (*run).stencil,
-	"apart":     (*run).apart,
-	"broadcast": (*run).broadcast,
-	"grid":      (*run).grid,
-	"large":     (*run).large,
-	"stuck":     (*run).stuck,
+// shape is one kind of program.
+type shape struct {
+	body        func(*run, context.Context) error
+	setup       func(*run) error // makes and protects what it needs besides, before Restore
+	closesFirst bool             // a rank may be done long before the others, and calls Close then
 }
+
+var shapes = map[string]shape{
+	"stencil":   {body: (*run).stencil},
+	"apart":     {body: (*run).apart},
+	"broadcast": {body: (*run).broadcast},
+	"grid":      {body: (*run).grid},
+	"large":     {body: (*run).large},
+	"tickets":   {body: (*run).tickets, setup: (*run).makeCounter},
+	"polls":     {body: (*run).polls},
+	"groups":    {body: (*run).groups, setup: (*run).makeEarly},
+	"leaves":    {body: (*run).leaves, closesFirst: true},
+	"mail":      {body: (*run).mail, setup: (*run).makePost},
+	"stuck":     {body: (*run).stuck},
+}
+
+func shapeNames() string { return strings.Join(slices.Sorted(maps.Keys(shapes)), ", ") }
 
 // stencil smooths a ring of values: halos by Isend and Irecv, a reduction every
 // fifth step.
