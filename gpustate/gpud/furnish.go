@@ -47,11 +47,11 @@ func (s *Server) furnish(w *worker) error {
 	if s.opt.Unconfined {
 		return nil
 	}
-	tmp, err := os.MkdirTemp("", "holdfast-worker-")
+	tmp, lock, err := makeTempDir()
 	if err != nil {
-		return fmt.Errorf("make a worker's directory: %w", err)
+		return err
 	}
-	w.tmp = tmp
+	w.tmp, w.lock = tmp, lock
 	env := workerEnv(os.Environ())
 	if s.drop != nil {
 		if err := os.Chown(tmp, int(s.drop.Uid), int(s.drop.Gid)); err != nil {
@@ -71,5 +71,6 @@ func (s *Server) furnish(w *worker) error {
 func (w *worker) tidy() {
 	if w.tmp != "" {
 		_ = os.RemoveAll(w.tmp) // what a worker leaves there is of no use to anybody
+		_ = w.lock.Close()
 	}
 }

@@ -185,6 +185,9 @@ func New(opt Options) (*Server, error) {
 	if !opt.InProcess && !opt.Unconfined && landlockVersion() == 0 {
 		opt.Logger.Warn("this kernel has no Landlock: workers can read and write what their user can; see --user")
 	}
+	if !opt.InProcess && !opt.Unconfined {
+		s.sweep()
+	}
 	if s.seats, err = newSeats(opt.MaxClients); err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ type worker struct {
 	door *door
 	conn int    // the client's connection, for a last word if the worker dies
 	tmp  string // its directory for temporary files, or empty
+	lock *os.File
 }
 
 // startWorkers starts processes until the server ends. All come from one thread
