@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -57,8 +58,9 @@ type model struct {
 	all   []object // that live
 	made  int
 
-	luck     *rand.Rand // for counters
+	luck     *rand.Rand // for counters and stamps
 	counters []*counter
+	bare     bool // a stamp without a source was made, which a rollback may bring back
 
 	saved *saved // a capture to go back to
 }
@@ -90,6 +92,8 @@ type saved struct {
 	want map[*memory][]byte
 	args map[*kernel]axpyArgs
 	ran  map[*counter]uint32
+
+	stamps map[*stamp]uint32
 }
 
 // begin makes the objects that live as long as the program.
@@ -117,6 +121,7 @@ func (m *model) add(o object) {
 func (m *model) step() {
 	m.b.Helper()
 	m.tick()
+	m.stamp()
 	switch k := m.r.IntN(40); {
 	case k < 7:
 		m.create(m.r.IntN(10))
@@ -170,11 +175,14 @@ func (m *model) label() string {
 // release releases an object; others may be made from it.
 func (m *model) release() {
 	m.b.Helper()
-	i := m.r.IntN(len(m.all))
-	o := m.all[i]
-	if m.keeps(o) {
-		return
+	if o := m.all[m.r.IntN(len(m.all))]; !m.keeps(o) {
+		m.end(o)
 	}
+}
+
+func (m *model) end(o object) {
+	m.b.Helper()
+	i := slices.Index(m.all, o)
 	m.settle() // a command that fails for this would be right
 	m.b.ok(o.release())
 	o.state().alive = false
@@ -218,9 +226,13 @@ func (m *model) drop() {
 // note keeps what the objects of a capture hold: also those that the program has
 // released and that others are made from.
 func (m *model) note(c *gpustate.Capture) *saved {
-	s := &saved{c: c, want: map[*memory][]byte{}, args: map[*kernel]axpyArgs{}, ran: map[*counter]uint32{}}
+	s := &saved{c: c, want: map[*memory][]byte{}, args: map[*kernel]axpyArgs{}, ran: map[*counter]uint32{},
+		stamps: map[*stamp]uint32{}}
 	for _, c := range m.counters {
 		s.ran[c] = c.launches
+	}
+	for _, x := range find[*stamp](m) {
+		s.stamps[x] = x.launches
 	}
 	for _, x := range find[*memory](m) {
 		s.want[x.base()] = bytes.Clone(x.base().want)
@@ -250,6 +262,7 @@ func (m *model) rollback() {
 	m.apply(m.saved)
 	m.compare()
 	m.countAll()
+	m.runStamps()
 }
 
 // apply brings the model to the capture. Objects that were made since stay as they
@@ -263,6 +276,9 @@ func (m *model) apply(s *saved) {
 	}
 	for c, launches := range s.ran {
 		c.launches = launches
+	}
+	for x, launches := range s.stamps {
+		x.launches = launches
 	}
 }
 
@@ -294,6 +310,7 @@ func (m *model) restart() {
 	m.drop()
 	m.compare()
 	m.countAll()
+	m.runStamps()
 }
 
 // replay makes the calls again that a restarted program makes.
@@ -318,7 +335,12 @@ func (m *model) migrate() {
 	if errors.Is(err, gpustate.ErrUnsupported) { // images that one of them has not
 		return
 	}
+	if m.stays(to, err) {
+		m.compare()
+		return
+	}
 	m.b.ok(err)
 	m.compare()
 	m.countAll()
+	m.runStamps()
 }

@@ -103,6 +103,18 @@ func (d *device) compile(p driver.ProgramDesc) (image []byte, log string, err er
 	return image, log, err
 }
 
+// Cubin compiles CUDA C++ for one architecture, such as "sm_90".
+func Cubin(source, arch string) ([]byte, error) {
+	if err := nvrtc(); err != nil {
+		return nil, err
+	}
+	image, log, err := compile(source, "program.cu", []string{"--gpu-architecture=" + arch}, true)
+	if err != nil {
+		return nil, &driver.BuildError{Program: "program.cu", Log: log, Err: err}
+	}
+	return image, nil
+}
+
 func unknownArch(log string) bool { return strings.Contains(log, "gpu-architecture") }
 
 // options turns build options that OpenCL understands into those of NVRTC:
