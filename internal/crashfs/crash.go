@@ -142,8 +142,12 @@ func (c *crasher) fileBytes(n *node) []byte {
 
 func (n *node) bytes() (sum int64) {
 	sum = int64(len(n.data))
+	counted := map[*node]bool{}
 	for _, v := range n.names {
-		sum += v.bytes()
+		if !counted[v] {
+			counted[v] = true
+			sum += v.bytes()
+		}
 	}
 	return sum
 }

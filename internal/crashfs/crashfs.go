@@ -187,6 +187,7 @@ func (n *node) apply(changes ...change) {
 		c.do(n.names)
 	}
 	n.pending = append(n.pending, changes)
+	n.checkNames()
 }
 
 func (c change) do(names map[string]*node) {

@@ -217,3 +217,27 @@ func TestNamesSurviveInAnySubset(t *testing.T) {
 		t.Errorf("64 seeds gave %d outcomes, want all 6", len(seen))
 	}
 }
+
+// TestLinkedSpace: a file of two names takes its space once, until both are gone.
+func TestLinkedSpace(t *testing.T) {
+	f := New()
+	f.SetSpace(10)
+	write(t, f, "a", make([]byte, 8), true)
+	if err := f.Link("a", "b"); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		remove string
+		want   int64
+	}{{"a", 2}, {"b", 10}} {
+		if err := f.Remove(step.remove); err != nil {
+			t.Fatal(err)
+		}
+		for which, g := range map[string]*FS{"before": f, "after": f.Crash(KeepAll, 1)} {
+			g.down = false // as it would have gone on
+			if got, err := g.Free("."); err != nil || got != step.want {
+				t.Errorf("without %s, %s a crash: got %d bytes free, %v, want %d", step.remove, which, got, err, step.want)
+			}
+		}
+	}
+}

@@ -19,7 +19,7 @@ func (f *FS) Rename(from, to string) error {
 		return err
 	}
 	if old := p.names[base]; old != nil && old != n {
-		f.used -= int64(len(old.data))
+		f.release(p, old)
 	}
 	p.apply(change{path.Base(clean(from)), nil}, change{base, n})
 	return nil
@@ -77,9 +77,24 @@ func (f *FS) Remove(name string) error {
 	case n.dir && len(n.names) > 0:
 		return &fs.PathError{Op: "remove", Path: name, Err: syscall.ENOTEMPTY}
 	}
-	f.used -= int64(len(n.data))
+	f.release(p, n)
 	p.apply(change{base, nil})
 	return nil
+}
+
+// release gives back the space of a file that loses a name in p, unless it has another:
+// links lie in one directory. mu is held.
+func (f *FS) release(p, n *node) {
+	names := 0
+	for _, other := range p.names {
+		if other == n {
+			names++
+		}
+	}
+	if names == 1 {
+		f.used -= int64(len(n.data))
+	}
+	f.checkUsed()
 }
 
 // SyncDir makes the names in a directory durable.
@@ -105,6 +120,7 @@ func (n *node) settle(k int) {
 		}
 	}
 	n.pending = n.pending[k:]
+	n.checkNames()
 }
 
 // CheckDir accepts every directory: there is one user and there are no links.
