@@ -73,7 +73,8 @@ func parse(args []string, w io.Writer) (*config, error) {
 	}
 	if size != "" {
 		var rest string
-		if n, _ := fmt.Sscanf(size+" ", "%dx%dx%d%s", &c.m, &c.k, &c.n, &rest); n != 3 || c.m < 1 || c.k < 1 || c.n < 1 {
+		if n, _ := fmt.Sscanf(size+" ", "%dx%dx%d%s", &c.m, &c.k, &c.n, &rest); n != 3 || c.m < 1 || c.k < 1 ||
+			c.n < 1 {
 			return nil, fmt.Errorf("-size %s: want MxKxN, such as 1024x512x2048", size)
 		}
 	}

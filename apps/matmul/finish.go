@@ -81,7 +81,9 @@ func (s *summa[T]) write(all *matfile.Matrix, sum hash.Hash) error {
 	if s.config.common.Out == "" {
 		return all.WriteNumPy(sum)
 	}
-	return job.WriteResult(s.config.common.Out, func(w io.Writer) error { return all.WriteNumPy(io.MultiWriter(w, sum)) })
+	return job.WriteResult(s.config.common.Out, func(w io.Writer) error {
+		return all.WriteNumPy(io.MultiWriter(w, sum))
+	})
 }
 
 // norm returns the Frobenius norm.

@@ -85,7 +85,8 @@ func block[T real](at func(i, j int) float64, rows, cols span) ([]T, error) {
 		for j := cols.lo; j < cols.hi; j++ {
 			x := T(at(i, j))
 			if math.IsInf(float64(x), 0) {
-				return nil, fmt.Errorf("element %d, %d is %g, beyond the range of %T: give -type float64", i, j, at(i, j), x)
+				return nil, fmt.Errorf("element %d, %d is %g, beyond the range of %T: give -type float64", i, j,
+					at(i, j), x)
 			}
 			out = append(out, x)
 		}

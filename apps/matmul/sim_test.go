@@ -114,7 +114,8 @@ func TestSameBytes(t *testing.T) {
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	a, b := filepath.Join(dir, "a.mtx"), filepath.Join(dir, "b.npy")
-	if err := os.WriteFile(a, []byte("%%MatrixMarket matrix coordinate real general\n2 3 3\n1 1 1\n1 3 2\n2 2 -1\n"), 0o644); err != nil {
+	if err := os.WriteFile(a, []byte("%%MatrixMarket matrix coordinate real general\n2 3 3\n1 1 1\n1 3 2\n2 2 -1\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	var npy bytes.Buffer
@@ -146,11 +147,13 @@ func TestEndsOfTheRange(t *testing.T) {
 		1e-22:  {"float32": "", "float64": ""},
 		1e-162: {"float32": "", "float64": ""},
 		1e30:   {"float32": "beyond the range of float32", "float64": ""},
-		1e300:  {"float32": "element 0, 0 is 1e+300, beyond the range of float32", "float64": "beyond the range of float64"},
+		1e300: {"float32": "element 0, 0 is 1e+300, beyond the range of float32",
+			"float64": "beyond the range of float64"},
 	} {
 		name := filepath.Join(dir, fmt.Sprintf("%g.npy", x))
 		var npy bytes.Buffer
-		if err := (&matfile.Matrix{Rows: 3, Cols: 3, Data: []float64{x, 2 * x, 3 * x, x, x, x, -x, x, x}}).WriteNumPy(&npy); err != nil {
+		if err := (&matfile.Matrix{Rows: 3, Cols: 3, Data: []float64{x, 2 * x, 3 * x, x, x, x, -x, x, x}}).WriteNumPy(
+			&npy); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(name, npy.Bytes(), 0o644); err != nil {
@@ -264,7 +267,8 @@ func TestParseRefuses(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	var out strings.Builder
-	if _, err := parse([]string{"-help"}, &out); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "mpirun -np 4 matmul") {
+	if _, err := parse([]string{"-help"}, &out); !errors.Is(err, flag.ErrHelp) ||
+		!strings.Contains(out.String(), "mpirun -np 4 matmul") {
 		t.Errorf("got %v and\n%s", err, out.String())
 	}
 }

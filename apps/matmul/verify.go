@@ -36,7 +36,8 @@ func (s *summa[T]) verify(c []T) error {
 	if s.config.single {
 		kind, unit, least = "float32", math.Ldexp(1, -24), math.Ldexp(1, -126)
 	}
-	factor := float64(s.config.repeat*(s.input.k+len(s.panels))+2)*unit + float64(s.input.k+s.input.n)*math.Ldexp(1, -53)
+	factor := float64(s.config.repeat*(s.input.k+len(s.panels))+2)*unit + float64(s.input.k+s.input.n)*math.Ldexp(1,
+		-53)
 	for round := range s.config.checks {
 		signs := made(s.config.seed+uint64(round), 2, s.input.n)
 		x := make([]float64, s.input.n)
@@ -53,7 +54,8 @@ func (s *summa[T]) verify(c []T) error {
 			case math.IsNaN(r) || math.IsInf(r, 0) || math.IsInf(bound, 0):
 				return fmt.Errorf("row %d of the product is beyond the range of %s", i, kind)
 			case math.Abs(r) > bound:
-				return fmt.Errorf("row %d of the product is off by %g on a vector of signs, rounding allows %g", i, r, bound)
+				return fmt.Errorf("row %d of the product is off by %g on a vector of signs, rounding allows %g", i, r,
+					bound)
 			}
 		}
 	}

@@ -55,7 +55,8 @@ func (s *simulation) potential(g float64, pos []float32, lo, hi int) (float64, e
 		return s.engine.potential(s.Device, g, s.eps, pos, lo)
 	}
 	if n := len(pos) / 4; n*n > manyPairs {
-		s.Sayf("the host computes the energy of %d bodies, as the device has no double precision; -energy -1 leaves it out", n)
+		s.Sayf("the host computes the energy of %d bodies, as the device has no double precision; -energy -1 "+
+			"leaves it out", n)
 	}
 	return gravity.Potential(g, s.eps, pos, lo, hi), nil
 }

@@ -28,7 +28,8 @@ func (s *simulation) collect() (*bodies.System, error) {
 		return nil, err
 	}
 	if i := all.NotFinite(); i >= 0 {
-		return nil, fmt.Errorf("body %d left the range of single precision by step %d; use a smaller -dt, more -eps, or other units", i+1, s.step)
+		return nil, fmt.Errorf("body %d left the range of single precision by step %d; use a smaller -dt, more -eps, "+
+			"or other units", i+1, s.step)
 	}
 	return all, nil
 }

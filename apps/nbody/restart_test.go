@@ -20,5 +20,6 @@ func TestRankGivesUp(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "step-00000004.csv"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	jobtest.GivesUp(t, "nbody", "-plummer 500 -steps 1000000 -every 2 -snapshots "+dir, "step-00000004.csv: it is a folder")
+	jobtest.GivesUp(t, "nbody", "-plummer 500 -steps 1000000 -every 2 -snapshots "+dir,
+		"step-00000004.csv: it is a folder")
 }

@@ -111,7 +111,9 @@ func TestTooManyRanks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = mpitest.Run(3, 1, func(world *mpiwrap.Comm) error { return c.common.On(context.Background(), "nbody", world, c.simulate) })
+	err = mpitest.Run(3, 1, func(world *mpiwrap.Comm) error {
+		return c.common.On(context.Background(), "nbody", world, c.simulate)
+	})
 	if err == nil || !strings.Contains(err.Error(), "2 bodies on 3 ranks") {
 		t.Errorf("got %v, want an error with both numbers", err)
 	}
@@ -159,7 +161,8 @@ func TestOtherRun(t *testing.T) {
 func TestLeavesRange(t *testing.T) {
 	jobtest.Device(t)
 	file := filepath.Join(t.TempDir(), "in.csv")
-	if err := os.WriteFile(file, []byte("# units: nbody\nmass,x,y,z,vx,vy,vz\n1e30,0,0,0,0,0,0\n1e30,1e-6,0,0,0,0,0\n"), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte("# units: nbody\nmass,x,y,z,vx,vy,vz\n1e30,0,0,0,0,0,0\n1e30,1e-6,0,0,0,0,0\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	c, err := parse(strings.Fields("-eps 0 -dt 10 -steps 4 -progress off -in "+file), io.Discard)

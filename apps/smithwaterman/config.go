@@ -56,7 +56,8 @@ func parse(args []string, w io.Writer) (*config, error) {
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&c.a, "a", "",
-		"FASTA `file` whose first record is the first sequence; FILE:FROM-TO takes the letters FROM to TO, counted from 1; also compressed with gzip")
+		"FASTA `file` whose first record is the first sequence; FILE:FROM-TO takes the letters FROM to TO, counted "+
+			"from 1; also compressed with gzip")
 	fs.StringVar(&c.b, "b", "", "FASTA `file` of the second sequence, likewise")
 	fs.StringVar(&c.matrix, "matrix", "dna", "scores of pairs of letters: dna, blosum62, or a file in NCBI's form")
 	fs.IntVar(&c.open, "open", 10, "cost of the first letter of a gap")

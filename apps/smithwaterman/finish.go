@@ -53,7 +53,8 @@ func (s *sweep) write(c *config, best align.Best, text []byte) error {
 			return err
 		}
 	}
-	fmt.Printf("matrix   %d by %d letters on %d ranks\n", len(s.problem.a.Codes), len(s.problem.b.Codes), s.World.Size())
+	fmt.Printf("matrix   %d by %d letters on %d ranks\n", len(s.problem.a.Codes), len(s.problem.b.Codes),
+		s.World.Size())
 	if best.Score > 0 {
 		i, j := s.problem.places(best)
 		fmt.Printf("score    %d, ending at letters %d and %d\n", best.Score, i, j)

@@ -151,7 +151,8 @@ func TestParseRefuses(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	var out strings.Builder
-	if _, err := parse([]string{"-help"}, &out); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "mpirun -np 4 smithwaterman") {
+	if _, err := parse([]string{"-help"}, &out); !errors.Is(err, flag.ErrHelp) ||
+		!strings.Contains(out.String(), "mpirun -np 4 smithwaterman") {
 		t.Errorf("got %v and\n%s", err, out.String())
 	}
 }
@@ -183,7 +184,8 @@ func TestAwkwardFiles(t *testing.T) {
 		t.Errorf("a part: got %s, %v, want %s", part, err, want)
 	}
 	empty := write("empty.fa", ">none\n>s\nACGT\n")
-	if _, err := simulated(t, 1, 1, "-a "+empty+" -b "+plain); err == nil || !strings.Contains(err.Error(), `"none" has no letters`) {
+	if _, err := simulated(t, 1, 1, "-a "+empty+" -b "+plain); err == nil ||
+		!strings.Contains(err.Error(), `"none" has no letters`) {
 		t.Errorf("got %v, want an error that names the sequence", err)
 	}
 }
@@ -202,7 +204,8 @@ func TestIdentity(t *testing.T) {
 	seen := map[string]string{}
 	for _, args := range []string{
 		"-a input/lambda.fa:1-100 -b input/lambda.fa:1-100", "-a input/lambda.fa:1-101 -b input/lambda.fa:1-100",
-		"-a input/lambda.fa:1-100 -b input/lambda.fa:1-100 -open 11", "-a input/lambda.fa:1-100 -b input/lambda.fa:1-100 -extend 2",
+		"-a input/lambda.fa:1-100 -b input/lambda.fa:1-100 -open 11",
+		"-a input/lambda.fa:1-100 -b input/lambda.fa:1-100 -extend 2",
 		"-a " + shifted + ":2-101 -b input/lambda.fa:1-100",
 	} {
 		c, err := parse(strings.Fields(args), io.Discard)

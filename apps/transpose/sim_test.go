@@ -143,7 +143,8 @@ func TestParseRefuses(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	var out strings.Builder
-	if _, err := parse([]string{"-help"}, &out); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "mpirun -np 4 transpose") {
+	if _, err := parse([]string{"-help"}, &out); !errors.Is(err, flag.ErrHelp) ||
+		!strings.Contains(out.String(), "mpirun -np 4 transpose") {
 		t.Errorf("got %v and\n%s", err, out.String())
 	}
 }

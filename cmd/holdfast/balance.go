@@ -72,13 +72,15 @@ func (m moveRow) write(w io.Writer, asJSON bool) (err error) {
 	case m.Error != "":
 		_, err = fmt.Fprintf(w, "program %d of %s stays: %s\n", m.Program, m.From, m.Error)
 	default:
-		_, err = fmt.Fprintf(w, "program %d of %s moved to %s device %d: %s\n", m.Program, m.From, m.To, m.Device, m.Why)
+		_, err = fmt.Fprintf(w, "program %d of %s moved to %s device %d: %s\n", m.Program, m.From, m.To, m.Device,
+			m.Why)
 	}
 	return err
 }
 
 // balance looks and moves until ctx ends, or once when every is 0.
-func balance(ctx context.Context, b *gpud.Balancer, every time.Duration, say func(moveRow) error, stderr io.Writer) error {
+func balance(ctx context.Context, b *gpud.Balancer, every time.Duration, say func(moveRow) error,
+	stderr io.Writer) error {
 	failed := false
 	for {
 		orders, results, err := b.Once(ctx)

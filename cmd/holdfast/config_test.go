@@ -29,7 +29,8 @@ func TestConfig(t *testing.T) {
 	if code != exitGood || !strings.Contains(errs, "HOLDFAST_LOCALE") {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
-	for key, want := range map[string]string{"local ": "/disk holdfast.yaml", "mtbf ": "12h HOLDFAST_MTBF", "keep ": "2 default"} {
+	for key, want := range map[string]string{"local ": "/disk holdfast.yaml", "mtbf ": "12h HOLDFAST_MTBF",
+		"keep ": "2 default"} {
 		found := ""
 		for l := range strings.Lines(out) {
 			if strings.HasPrefix(l, key) {
@@ -43,11 +44,13 @@ func TestConfig(t *testing.T) {
 	code, out, _ = run(t, "config", "--json")
 	var first coordinated.Value
 	line, _, _ := strings.Cut(out, "\n")
-	if err := json.Unmarshal([]byte(line), &first); code != exitGood || err != nil || first.Key != "job" || first.Env != "HOLDFAST_JOB" {
+	if err := json.Unmarshal([]byte(line), &first); code != exitGood || err != nil || first.Key != "job" ||
+		first.Env != "HOLDFAST_JOB" {
 		t.Errorf("json: exit code %d, %v, %+v", code, err, first)
 	}
 	t.Setenv("HOLDFAST_MTBF", "12")
-	if code, _, errs := run(t, "config"); code != exitBad || !strings.Contains(errs, "mtbf") || !strings.Contains(errs, "no unit") {
+	if code, _, errs := run(t, "config"); code != exitBad || !strings.Contains(errs, "mtbf") ||
+		!strings.Contains(errs, "no unit") {
 		t.Errorf("a number without a unit: exit code %d, %s", code, errs)
 	}
 	if code, out, _ := run(t, "config", "--all"); code != exitBad || !strings.Contains(out, "partner:K or parity:D+P") {

@@ -31,7 +31,8 @@ safely; 2 something failed: a job would not run.`,
 			}
 			c := coordinated.ReadConfig("")
 			o := c.Options()
-			d := doctor.Options{Self: rank, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(), Stray: c.Stray(os.Environ())}
+			d := doctor.Options{Self: rank, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
+				Stray: c.Stray(os.Environ())}
 			begin, stop := steps(cmd, "looking at")
 			d.Note = func(what string) { begin(what, 0) }
 			findings := doctor.Run(cmd.Context(), d)

@@ -28,7 +28,8 @@ func TestDoctor(t *testing.T) {
 		list = append(list, f)
 		byCheck[f.Check] = f
 	}
-	want := map[doctor.State]int{doctor.OK: exitGood, doctor.Warning: exitBad, doctor.Failed: exitNoLook}[doctor.Worst(list)]
+	want := map[doctor.State]int{doctor.OK: exitGood, doctor.Warning: exitBad,
+		doctor.Failed: exitNoLook}[doctor.Worst(list)]
 	if code != want {
 		t.Errorf("exit code %d, want %d for %s", code, want, doctor.Worst(list))
 	}

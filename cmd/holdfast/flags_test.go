@@ -8,12 +8,15 @@ import (
 // TestNumbers: counts and times that mean nothing are refused with the flag's name.
 func TestNumbers(t *testing.T) {
 	for _, line := range []string{
-		"status --every 0s .", "status --every -1s .", "status --timeout 0s .", "request --timeout -1s .", "prune --every -2 .", "prune --keep -1 .",
-		"report --starts -1 .", "run --spares -1 -- true", "run --max-restarts -1 -- true", "balance --every -1s x", "gpud --max-clients -1",
+		"status --every 0s .", "status --every -1s .", "status --timeout 0s .", "request --timeout -1s .",
+		"prune --every -2 .", "prune --keep -1 .",
+		"report --starts -1 .", "run --spares -1 -- true", "run --max-restarts -1 -- true", "balance --every -1s x",
+		"gpud --max-clients -1",
 	} {
 		args := strings.Fields(line)
 		code, _, errs := run(t, args...)
-		if flag := args[1]; code != exitNoLook || !strings.Contains(errs, flag+" ") || !strings.Contains(errs, "--help") {
+		if flag := args[1]; code != exitNoLook || !strings.Contains(errs, flag+" ") ||
+			!strings.Contains(errs, "--help") {
 			t.Errorf("%s: exit %d, %q; want %d and the flag named", line, code, errs, exitNoLook)
 		}
 	}

@@ -51,7 +51,8 @@ missing or damaged, not a checkpoint directory, I/O error).`,
 				return jsonLines(cmd.OutOrStdout(), []flushRow{{uint64(e), to}})
 			}
 			if e == 0 && salvage != "" {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "no epoch is whole in %s yet, or none is newer than what it has\n", to)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "no epoch is whole in %s yet, or none is newer than what "+
+					"it has\n", to)
 			} else if e == 0 {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has the newest epoch already\n", to)
 			} else {

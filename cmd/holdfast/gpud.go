@@ -91,22 +91,32 @@ Exit codes: 0 ended on TERM, or asked; 1 --evacuate could not move all programs;
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.opt.Listen, "listen", nil, "address to listen at, may be repeated (default "+defaultSocket()+")")
+	f.StringArrayVar(&o.opt.Listen, "listen", nil, "address to listen at, may be repeated (default "+defaultSocket()+
+		")")
 	f.StringVar(&o.opt.KeyFile, "key", "", keyHelp)
 	f.StringVar(&o.opt.MoveKeyFile, "move-key", "", moveKeyHelp)
 	f.StringVar(&o.opt.Name, "name", "", "name of the server for people (default the host's)")
-	f.StringArrayVar(&o.opt.Advertise, "advertise", nil, "address by which other servers reach this one, may be repeated")
+	f.StringArrayVar(&o.opt.Advertise, "advertise", nil, "address by which other servers reach this one, may be "+
+		"repeated")
 	f.StringArrayVar(&o.devices, "device", nil, "device to offer, such as cuda or pocl, may be repeated (default all)")
 	f.StringVar(&o.quota, "quota", "", "device memory of one program, such as 8GiB (default no bound)")
 	f.IntVar(&o.opt.MaxClients, "max-clients", 0, "programs at a time (default 256)")
-	f.DurationVar(&o.opt.Patience, "patience", 0, "drop a program that does not read what it is sent for so long (default 30s)")
-	f.DurationVar(&o.opt.Silence, "silence", 0, "give a program's connection up when its host has not acknowledged anything for so long (default 15s)")
-	f.DurationVar(&o.opt.Frozen, "frozen", 0, "drop a program that is stopped for so long (default never: a debugger may have stopped it)")
-	f.BoolVar(&o.opt.InProcess, "in-process", false, "serve all programs in one process: a kernel of one that writes out of bounds harms all")
-	f.BoolVar(&o.opt.TrustSources, "trust-sources", false, "build programs with whatever compiler options, and files of this node that they include")
-	f.StringVar(&o.opt.User, "user", "", "user that programs' processes run as, for a server that root starts (default the server's)")
-	f.StringArrayVar(&o.opt.WorkerDirs, "worker-dir", nil, "directory that programs' processes may use beside devices, libraries and caches, may be repeated")
-	f.BoolVar(&o.opt.Unconfined, "unconfined", false, "let programs' processes reach what their user can: files, processes, the environment")
+	f.DurationVar(&o.opt.Patience, "patience", 0, "drop a program that does not read what it is sent for so long "+
+		"(default 30s)")
+	f.DurationVar(&o.opt.Silence, "silence", 0, "give a program's connection up when its host has not acknowledged "+
+		"anything for so long (default 15s)")
+	f.DurationVar(&o.opt.Frozen, "frozen", 0, "drop a program that is stopped for so long (default never: a debugger "+
+		"may have stopped it)")
+	f.BoolVar(&o.opt.InProcess, "in-process", false, "serve all programs in one process: a kernel of one that writes "+
+		"out of bounds harms all")
+	f.BoolVar(&o.opt.TrustSources, "trust-sources", false, "build programs with whatever compiler options, and files "+
+		"of this node that they include")
+	f.StringVar(&o.opt.User, "user", "", "user that programs' processes run as, for a server that root starts "+
+		"(default the server's)")
+	f.StringArrayVar(&o.opt.WorkerDirs, "worker-dir", nil, "directory that programs' processes may use beside "+
+		"devices, libraries and caches, may be repeated")
+	f.BoolVar(&o.opt.Unconfined, "unconfined", false, "let programs' processes reach what their user can: files, "+
+		"processes, the environment")
 	f.StringArrayVar(&o.opt.Peers, "peer", nil, "server that programs are moved to on TERM and USR1, may be repeated")
 	f.DurationVar(&o.grace, "grace", 20*time.Second, "how long TERM waits for programs to end")
 	f.StringVar(&o.metrics, "metrics", "", "HOST:PORT for metrics over HTTP in the format of Prometheus")
@@ -292,7 +302,9 @@ func (o *gpudFlags) moveAway(ctx context.Context, s *gpud.Server) {
 }
 
 func (o *gpudFlags) showStatus(ctx context.Context, w io.Writer) error {
-	return withServer(ctx, gpud.DialStatus, o.status, o.opt.KeyFile, func(_ *gpud.Admin, st gpud.Status) error { return o.writeStatus(w, st) })
+	return withServer(ctx, gpud.DialStatus, o.status, o.opt.KeyFile, func(_ *gpud.Admin, st gpud.Status) error {
+		return o.writeStatus(w, st)
+	})
 }
 
 func (o *gpudFlags) writeStatus(w io.Writer, st gpud.Status) error {
@@ -319,7 +331,8 @@ func (o *gpudFlags) writeStatus(w io.Writer, st gpud.Status) error {
 func clientRows(list []gpud.ClientStatus) [][]string {
 	rows := [][]string{{"PROGRAM", "NAME", "HOST", "PID", "DEVICE", "USED", "UNFINISHED", "COMMANDS", "LABEL"}}
 	for _, c := range list {
-		rows = append(rows, []string{strconv.FormatUint(c.ID, 10), c.Program, c.Host, strconv.Itoa(c.PID), strconv.Itoa(c.Device),
+		rows = append(rows, []string{strconv.FormatUint(c.ID, 10), c.Program, c.Host, strconv.Itoa(c.PID),
+			strconv.Itoa(c.Device),
 			sizeText(c.UsedBytes), strconv.FormatInt(c.Unfinished, 10), strconv.FormatInt(c.Commands, 10), c.Label})
 	}
 	return rows

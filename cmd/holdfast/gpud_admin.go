@@ -16,7 +16,8 @@ const keyHelp = "file with the servers' key (default gpud.key of the configurati
 	", else holdfast/gpud.key in the configuration directory)"
 
 // moveKeyHelp is the help of --move-key of all verbs that move programs.
-const moveKeyHelp = "file with the servers' key for moving programs (default beside the key: gpud-move.key for gpud.key)"
+const moveKeyHelp = "file with the servers' key for moving programs (default beside the key: gpud-move.key for " +
+	"gpud.key)"
 
 // gpudConfig gives flags that were not set what the configuration has for them:
 // gpud.max_clients for --max-clients and so on.

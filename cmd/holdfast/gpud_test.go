@@ -17,7 +17,8 @@ import (
 // server starts a server of fake devices in this process.
 func server(t *testing.T, key string) (s *gpud.Server, addr string) {
 	t.Helper()
-	s, err := gpud.New(gpud.Options{Listen: []string{"unix:" + filepath.Join(t.TempDir(), "s")}, KeyFile: key, Name: "node7", InProcess: true,
+	s, err := gpud.New(gpud.Options{Listen: []string{"unix:" + filepath.Join(t.TempDir(), "s")}, KeyFile: key,
+		Name: "node7", InProcess: true,
 		Offer: func(i gpustate.Info) bool { return i.Kind == "fake" }})
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +65,8 @@ func TestMigrateVerb(t *testing.T) {
 		}
 	}
 	var st gpud.Status
-	if err := json.Unmarshal([]byte(verb(t, exitGood, "gpud", "--status", a, "--key", key, "--json")), &st); err != nil || len(st.Clients) != 1 {
+	if err := json.Unmarshal([]byte(verb(t, exitGood, "gpud", "--status", a, "--key", key, "--json")),
+		&st); err != nil || len(st.Clients) != 1 {
 		t.Errorf("got %+v, %v", st, err)
 	}
 	text = verb(t, exitGood, "migrate", a, "job 5", b+",fake", "--key", key)
@@ -110,8 +112,9 @@ func TestEvacuateVerb(t *testing.T) {
 }
 
 func TestParseSize(t *testing.T) {
-	for text, want := range map[string]int64{"1": 1, "64K": 64 << 10, "1.5MiB": 3 << 19, "8GiB": 8 << 30, "2TB": 2 << 40,
-		"": -1, "x": -1, "-1G": -1, "1Gx": -1, "1KM": -1, "1e30G": -1} {
+	for text, want := range map[string]int64{"1": 1, "64K": 64 << 10, "1.5MiB": 3 << 19, "8GiB": 8 << 30,
+		"2TB": 2 << 40,
+		"":    -1, "x": -1, "-1G": -1, "1Gx": -1, "1KM": -1, "1e30G": -1} {
 		got, err := parseSize(text)
 		if err != nil {
 			got = -1
@@ -148,7 +151,8 @@ func TestGpudConfig(t *testing.T) {
 	t.Chdir(t.TempDir())
 	key := filepath.Join(t.TempDir(), "key")
 	_, addr := server(t, key)
-	if err := os.WriteFile("holdfast.yaml", []byte("gpud:\n  key: "+key+"\n  listen: [nowhere]\n  quota: 1GiB\n"), 0o644); err != nil {
+	if err := os.WriteFile("holdfast.yaml", []byte("gpud:\n  key: "+key+"\n  listen: [nowhere]\n  quota: 1GiB\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	if text := verb(t, exitGood, "gpud", "--status", addr); !strings.Contains(text, "node7") {
@@ -165,7 +169,8 @@ func TestGpudConfig(t *testing.T) {
 	}
 	t.Setenv("HOLDFAST_GPUD_QUOTA", "")
 	t.Setenv("HOLDFAST_GPUD_GRACE", "soon")
-	if text := verb(t, exitNoLook, "gpud"); !strings.Contains(text, "gpud.grace") || !strings.Contains(text, "HOLDFAST_GPUD_GRACE") {
+	if text := verb(t, exitNoLook, "gpud"); !strings.Contains(text, "gpud.grace") ||
+		!strings.Contains(text, "HOLDFAST_GPUD_GRACE") {
 		t.Errorf("got %q, want key and variable", text)
 	}
 }

@@ -26,9 +26,11 @@ func newGuard() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			job, ok, err := slurm.FromEnv(os.Getenv)
 			if err != nil || !ok {
-				return fmt.Errorf("holdfast run starts this inside a Slurm job; there is nothing to guard here: %w", err)
+				return fmt.Errorf("holdfast run starts this inside a Slurm job; there is nothing to guard here: %w",
+					err)
 			}
-			g := &guard{orphan: coordinated.Orphan{Supervisor: os.Getenv(coordinated.SupervisorVar), Job: job.ID, Restarts: job.Restarts, Patience: guardPatience},
+			g := &guard{orphan: coordinated.Orphan{Supervisor: os.Getenv(coordinated.SupervisorVar), Job: job.ID,
+				Restarts: job.Restarts, Patience: guardPatience},
 				node: job.NodeName, silence: guardSilence}
 			g.say = func(format string, args ...any) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast guard on %s: %s\n", g.node, fmt.Sprintf(format, args...))

@@ -95,7 +95,8 @@ func findProgram(list []gpud.ClientStatus, text string) (gpud.ClientStatus, erro
 			}
 		}
 		if len(found) > 1 {
-			return gpud.ClientStatus{}, fmt.Errorf("%d programs are %q: say which by its number, see holdfast gpud --status", len(found), text)
+			return gpud.ClientStatus{},
+				fmt.Errorf("%d programs are %q: say which by its number, see holdfast gpud --status", len(found), text)
 		}
 		if len(found) == 1 {
 			return found[0], nil
@@ -136,9 +137,11 @@ func stepsText(steps json.RawMessage) string {
 	}
 	us := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 	text := fmt.Sprintf(": %s in %v (choose %v, drain %v, create %v, stream %v, build %v, remap %v, release %v)",
-		sizeText(m.Bytes), us(m.Total), us(m.Choose), us(m.Drain), us(m.Create), us(m.Stream), us(m.Build), us(m.Remap), us(m.Release))
+		sizeText(m.Bytes), us(m.Total), us(m.Choose), us(m.Drain), us(m.Create), us(m.Stream), us(m.Build), us(m.Remap),
+		us(m.Release))
 	for _, s := range m.FromSource {
-		text += fmt.Sprintf("\n  program %q was built from source there, its binary form did not load: %s", s.Program, s.Why)
+		text += fmt.Sprintf("\n  program %q was built from source there, its binary form did not load: %s", s.Program,
+			s.Why)
 	}
 	return text
 }

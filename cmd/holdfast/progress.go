@@ -198,7 +198,8 @@ func (c *counter) line(since time.Duration) string {
 		return fmt.Sprintf("%s %s, %s/s", c.what, c.text(n), c.text(int64(rate)))
 	}
 	share := min(1, float64(n)/float64(c.total))
-	return fmt.Sprintf("%s %s  %s of %s, %s/s%s", c.what, gauge(share), c.text(min(n, c.total)), c.text(c.total), c.text(int64(rate)), toGo(share, since))
+	return fmt.Sprintf("%s %s  %s of %s, %s/s%s", c.what, gauge(share), c.text(min(n, c.total)), c.text(c.total),
+		c.text(int64(rate)), toGo(share, since))
 }
 
 // gauge draws a share of a whole.

@@ -18,7 +18,8 @@ func TestBarLine(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	b.total = 1 << 30 // an estimate may be too low
-	if got, want := b.line(2*time.Second), "verifying [####################] 100 %  1.0 GiB of 1.0 GiB, 1.0 GiB/s"; got != want {
+	if got, want := b.line(2*time.Second), "verifying [####################] 100 %  1.0 GiB of 1.0 GiB, "+
+		"1.0 GiB/s"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
@@ -44,7 +45,8 @@ func TestSteps(t *testing.T) {
 	s := stepper{what: "measuring"}
 	s.begin("one", 4)
 	s.begin("two", 4)
-	if got, want := s.line(10*time.Second), "measuring [#####...............]  25 %  10 s, 30 s to go: two"; got != want {
+	if got, want := s.line(10*time.Second), "measuring [#####...............]  25 %  10 s, 30 s to "+
+		"go: two"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	s.total = 0

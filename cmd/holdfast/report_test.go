@@ -24,7 +24,8 @@ func eventDir(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{events.Open, events.Restore, events.Arm, events.Park, events.Drain, events.Capture, events.Resume, events.Write, events.Commit, events.Close} {
+		for _, name := range []string{events.Open, events.Restore, events.Arm, events.Park, events.Drain,
+			events.Capture, events.Resume, events.Write, events.Commit, events.Close} {
 			e := events.Event{Name: name, Dur: 1000}
 			switch name {
 			case events.Open, events.Restore, events.Close:
@@ -48,7 +49,8 @@ func TestReport(t *testing.T) {
 	dir, to := eventDir(t), t.TempDir()
 	html, trace := filepath.Join(to, "r.html"), filepath.Join(to, "t.json")
 	var out, errs bytes.Buffer
-	if code := Run(context.Background(), []string{"report", dir, "-o", html, "--trace", trace}, &out, &errs); code != exitGood {
+	if code := Run(context.Background(), []string{"report", dir, "-o", html, "--trace", trace}, &out,
+		&errs); code != exitGood {
 		t.Fatalf("exit %d: %s", code, errs.String())
 	}
 	page, err := os.ReadFile(html)
@@ -69,15 +71,18 @@ func TestReport(t *testing.T) {
 		Job    string
 		Epochs []struct{ Bytes int64 }
 	}
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got.Job != "sun" || len(got.Epochs) != 1 || got.Epochs[0].Bytes != 200 {
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got.Job != "sun" || len(got.Epochs) != 1 ||
+		got.Epochs[0].Bytes != 200 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	out.Reset()
-	if code := Run(context.Background(), []string{"report", dir, "--starts", "1", "-o", "-"}, &out, &errs); code != exitGood || !strings.Contains(out.String(), "</html>") {
+	if code := Run(context.Background(), []string{"report", dir, "--starts", "1", "-o", "-"}, &out,
+		&errs); code != exitGood || !strings.Contains(out.String(), "</html>") {
 		t.Errorf("the newest start to standard output: exit %d, %d bytes", code, out.Len())
 	}
 	errs.Reset()
-	if code := Run(context.Background(), []string{"report", to}, &out, &errs); code != exitNoLook || !strings.Contains(errs.String(), "no event logs") {
+	if code := Run(context.Background(), []string{"report", to}, &out, &errs); code != exitNoLook ||
+		!strings.Contains(errs.String(), "no event logs") {
 		t.Errorf("no logs: exit %d, %q", code, errs.String())
 	}
 }
@@ -104,7 +109,8 @@ func TestReportToPipe(t *testing.T) {
 	if page := <-read; !bytes.HasSuffix(bytes.TrimSpace(page), []byte("</html>")) {
 		t.Errorf("through the pipe: %d bytes", len(page))
 	}
-	if code := Run(context.Background(), []string{"report", dir, "-o", filepath.Dir(pipe)}, &out, &errs); code != exitNoLook {
+	if code := Run(context.Background(), []string{"report", dir, "-o", filepath.Dir(pipe)}, &out,
+		&errs); code != exitNoLook {
 		t.Errorf("to a folder: exit %d", code)
 	}
 }

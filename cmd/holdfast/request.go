@@ -22,9 +22,10 @@ Exit codes: 0 asked, and with --wait durable; 2 no such job, no answer in time,
 or the checkpoint failed.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJob(cmd, args[0], timeout, asJSON, func(ctx context.Context, c *coordinated.Client) (*coordinated.JobStatus, error) {
-				return c.Request(ctx, stop, wait)
-			})
+			return withJob(cmd, args[0], timeout, asJSON,
+				func(ctx context.Context, c *coordinated.Client) (*coordinated.JobStatus, error) {
+					return c.Request(ctx, stop, wait)
+				})
 		},
 	}
 	f := cmd.Flags()
@@ -36,7 +37,8 @@ or the checkpoint failed.`,
 }
 
 // withJob connects, asks and prints the answer.
-func withJob(cmd *cobra.Command, dir string, timeout time.Duration, asJSON bool, ask func(context.Context, *coordinated.Client) (*coordinated.JobStatus, error)) error {
+func withJob(cmd *cobra.Command, dir string, timeout time.Duration, asJSON bool,
+	ask func(context.Context, *coordinated.Client) (*coordinated.JobStatus, error)) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
 	c, err := coordinated.DialJob(ctx, dir)

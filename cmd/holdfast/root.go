@@ -76,16 +76,18 @@ func longHelp(args []string) []string {
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "holdfast",
-		Short:         "look after the checkpoints of MPI programs on GPUs",
-		Long:          "holdfast looks after the checkpoints of MPI programs on GPUs: it lists, checks and\nprunes them, asks running jobs for them, and measures what they cost.\n\n" + exitCodeDoc,
+		Use:   "holdfast",
+		Short: "look after the checkpoints of MPI programs on GPUs",
+		Long: "holdfast looks after the checkpoints of MPI programs on GPUs: it lists, checks and\nprunes " +
+			"them, asks running jobs for them, and measures what they cost.\n\n" + exitCodeDoc,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return checkNumbers(cmd) },
 	}
-	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newPrune(), newFlush(), newRequest(), newStatus(), newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank(), newMan(), newGuard(), newStartRank())
+	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newPrune(), newFlush(), newRequest(), newStatus(),
+		newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank(), newMan(), newGuard(), newStartRank())
 	root.AddCommand(newGpud(), newGpudWorker(), newMigrate(), newBalance())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())

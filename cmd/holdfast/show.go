@@ -73,7 +73,8 @@ func printShow(cmd *cobra.Command, e storage.Epoch, list []storage.EpochInfo, as
 		if info.Err != nil {
 			bad = true
 			if asJSON {
-				rows = append(rows, showRow{Epoch: uint64(info.Epoch), Level: info.Dir.Level, Dir: info.Dir.Dir, Error: info.Err.Error()})
+				rows = append(rows, showRow{Epoch: uint64(info.Epoch), Level: info.Dir.Level, Dir: info.Dir.Dir,
+					Error: info.Err.Error()})
 				continue
 			}
 			fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", info.Err)

@@ -22,8 +22,9 @@ const announceTime = 2 * time.Second
 // help of the program's. One process of each node does so.
 func newStartRank() *cobra.Command {
 	return &cobra.Command{
-		Use: "start-rank PROGRAM [ARGUMENTS]", Short: "start a rank under holdfast run", Hidden: true, DisableFlagParsing: true,
-		Args: cobra.MinimumNArgs(1),
+		Use: "start-rank PROGRAM [ARGUMENTS]", Short: "start a rank under holdfast run", Hidden: true,
+		DisableFlagParsing: true,
+		Args:               cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := exec.LookPath(args[0])
 			if err != nil {

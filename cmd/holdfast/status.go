@@ -42,7 +42,8 @@ answer in time, or with --watch the job died and no other run came within --time
 	f.BoolVar(&o.all, "all", false, "a line for each rank, however many there are")
 	f.BoolVarP(&o.watch, "watch", "w", false, "look again and again, until the job ends")
 	f.DurationVar(&o.every, "every", 2*time.Second, "time between two looks of --watch")
-	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for an answer; with --watch also for the next run after a death")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for an answer; with --watch also for the "+
+		"next run after a death")
 	return cmd
 }
 
@@ -94,7 +95,8 @@ func (o *statusOptions) print(w io.Writer, st, before *coordinated.JobStatus, si
 
 // printEpochs writes what there is to say of the job as a whole.
 func printEpochs(w io.Writer, st *coordinated.JobStatus) error {
-	fmt.Fprintf(w, "job %s: %d ranks on %d node(s), up %s\n", st.Job, st.Ranks, len(slices.Compact(slices.Sorted(slices.Values(st.Nodes)))), ageText(st.Seconds))
+	fmt.Fprintf(w, "job %s: %d ranks on %d node(s), up %s\n", st.Job, st.Ranks,
+		len(slices.Compact(slices.Sorted(slices.Values(st.Nodes)))), ageText(st.Seconds))
 	if n := st.Next; n != nil {
 		what := "next checkpoint"
 		if n.Final {
@@ -118,7 +120,8 @@ func printEpochs(w io.Writer, st *coordinated.JobStatus) error {
 				durable += fmt.Sprintf(" %s %.3f s", level, s)
 			}
 		}
-		out = append(out, []string{fmt.Sprint(e.Epoch), sizeText(e.Bytes), fmt.Sprintf("%.1f ms", 1000*e.BlockedSeconds), strings.TrimSpace(durable)})
+		out = append(out, []string{fmt.Sprint(e.Epoch), sizeText(e.Bytes),
+			fmt.Sprintf("%.1f ms", 1000*e.BlockedSeconds), strings.TrimSpace(durable)})
 	}
 	return table(w, out)
 }
@@ -135,16 +138,19 @@ func flushText(ranks []coordinated.RankStatus) string {
 			if n == 0 || w.Epoch < sum.Epoch {
 				sum.Epoch = w.Epoch
 			}
-			sum.Level, sum.Bytes, sum.Total, sum.Seconds = w.Level, sum.Bytes+w.Bytes, sum.Total+w.Total, max(sum.Seconds, w.Seconds)
+			sum.Level, sum.Bytes, sum.Total, sum.Seconds = w.Level, sum.Bytes+w.Bytes, sum.Total+w.Total,
+				max(sum.Seconds, w.Seconds)
 			n++
 		}
 	}
 	if n == 0 {
 		return ""
 	}
-	s := fmt.Sprintf("flush of epoch %d to %s by %d rank(s), for %s: %s", sum.Epoch, sum.Level, n, ageText(sum.Seconds), sizeText(sum.Bytes))
+	s := fmt.Sprintf("flush of epoch %d to %s by %d rank(s), for %s: %s", sum.Epoch, sum.Level, n, ageText(sum.Seconds),
+		sizeText(sum.Bytes))
 	if sum.Total > 0 {
-		s += fmt.Sprintf(" of about %s (%.0f %%)", sizeText(sum.Total), min(100, 100*float64(sum.Bytes)/float64(sum.Total)))
+		s += fmt.Sprintf(" of about %s (%.0f %%)", sizeText(sum.Total),
+			min(100, 100*float64(sum.Bytes)/float64(sum.Total)))
 	}
 	if sum.Seconds > 0 && sum.Bytes > 0 {
 		rate := float64(sum.Bytes) / sum.Seconds
@@ -169,7 +175,8 @@ func rankTable(st, before *coordinated.JobStatus, since time.Duration, each bool
 			if before != nil && i < len(before.States) && since > 0 && r.State != "silent" {
 				points += fmt.Sprintf(" (%.4g/s)", float64(r.Points-before.States[i].Points)/since.Seconds())
 			}
-			out = append(out, []string{fmt.Sprint(r.Rank), r.Node, r.State, ageText(r.Seconds), doingText(r), points, lastText(r), behindText(r.Work)})
+			out = append(out, []string{fmt.Sprint(r.Rank), r.Node, r.State, ageText(r.Seconds), doingText(r), points,
+				lastText(r), behindText(r.Work)})
 		}
 		return out
 	}
@@ -192,7 +199,8 @@ func rankTable(st, before *coordinated.JobStatus, since time.Duration, each bool
 		g.ranks = append(g.ranks, r.Rank)
 		g.lo, g.hi, g.longer = min(g.lo, r.Points), max(g.hi, r.Points), max(g.longer, r.Seconds)
 	}
-	slices.SortStableFunc(order, func(a, b string) int { return len(groups[a].ranks) - len(groups[b].ranks) }) // the odd ones first
+	// the odd ones first
+	slices.SortStableFunc(order, func(a, b string) int { return len(groups[a].ranks) - len(groups[b].ranks) })
 	out := [][]string{{"RANKS", "WHICH", "STATE", "FOR UP TO", "DOING", "POINTS"}}
 	for _, key := range order {
 		g := groups[key]
@@ -203,7 +211,8 @@ func rankTable(st, before *coordinated.JobStatus, since time.Duration, each bool
 		if len(which) > 32 {
 			which = which[:strings.LastIndex(which[:32], ",")+1] + "…"
 		}
-		out = append(out, []string{fmt.Sprint(len(g.ranks)), which, g.first.State, ageText(g.longer), doingText(g.first), fmt.Sprintf("%d-%d", g.lo, g.hi)})
+		out = append(out, []string{fmt.Sprint(len(g.ranks)), which, g.first.State, ageText(g.longer),
+			doingText(g.first), fmt.Sprintf("%d-%d", g.lo, g.hi)})
 	}
 	return out
 }

@@ -12,15 +12,19 @@ import (
 
 func someStatus(ranks int) *coordinated.JobStatus {
 	st := &coordinated.JobStatus{Job: "sun", Ranks: ranks, Levels: []string{"local", "global"}, Seconds: 3700,
-		Next:   &coordinated.NextStatus{By: "Daly's interval", Seconds: 95},
-		Epochs: []coordinated.EpochStatus{{Epoch: 7, Bytes: 5 << 30, BlockedSeconds: 0.12, DurableSeconds: map[string]float64{"local": 2.5}}}}
+		Next: &coordinated.NextStatus{By: "Daly's interval", Seconds: 95},
+		Epochs: []coordinated.EpochStatus{{Epoch: 7, Bytes: 5 << 30, BlockedSeconds: 0.12,
+			DurableSeconds: map[string]float64{"local": 2.5}}}}
 	for r := range ranks {
-		s := coordinated.RankStatus{Rank: r, Node: fmt.Sprint("n", r/2), State: "running", Seconds: 12, Points: uint64(1000 + r), Last: 7, Level: "local", Cost: 0.12}
+		s := coordinated.RankStatus{Rank: r, Node: fmt.Sprint("n", r/2), State: "running", Seconds: 12,
+			Points: uint64(1000 + r), Last: 7, Level: "local", Cost: 0.12}
 		if r == 3 {
-			s.State, s.Call, s.Comm, s.Waits, s.Phase, s.Epoch = "blocked", "Recv", "world", "from rank 2 tag 5", "parking", 8
+			s.State, s.Call, s.Comm, s.Waits, s.Phase, s.Epoch = "blocked", "Recv", "world", "from rank 2 tag 5",
+				"parking", 8
 		}
 		if r%2 == 0 {
-			s.Work = []coordinated.Work{{What: "flush", Epoch: 7, Level: "global", Seconds: 2, Bytes: 1 << 30, Total: 4 << 30}}
+			s.Work = []coordinated.Work{{What: "flush", Epoch: 7, Level: "global", Seconds: 2, Bytes: 1 << 30,
+				Total: 4 << 30}}
 		}
 		st.Nodes = append(st.Nodes, s.Node)
 		st.States = append(st.States, s)
@@ -39,8 +43,10 @@ func TestStatusText(t *testing.T) {
 	}
 	for _, want := range []string{
 		"job sun: 4 ranks on 2 node(s), up 61 min 40 s", "next checkpoint in 95 s, by Daly's interval",
-		"flush of epoch 7 to global by 2 rank(s), for 2.0 s: 2.0 GiB of about 8.0 GiB (25 %), 1.0 GiB/s, about 6.0 s to go",
-		"Recv on world from rank 2 tag 5 (epoch 8: parking)", "1003 (50/s)", "7 at local, blocked 120.0 ms", "flush epoch 7 to global 25 %",
+		"flush of epoch 7 to global by 2 rank(s), for 2.0 s: 2.0 GiB of about 8.0 GiB (25 %), 1.0 GiB/s, about 6.0 " +
+			"s to go",
+		"Recv on world from rank 2 tag 5 (epoch 8: parking)", "1003 (50/s)", "7 at local, blocked 120.0 ms",
+		"flush epoch 7 to global 25 %",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
@@ -59,11 +65,13 @@ func TestStatusManyRanks(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) > 12 || !strings.Contains(lines[len(lines)-2], "blocked") || !strings.Contains(lines[len(lines)-1], "999") {
+	if len(lines) > 12 || !strings.Contains(lines[len(lines)-2], "blocked") ||
+		!strings.Contains(lines[len(lines)-1], "999") {
 		t.Errorf("got\n%s", out.String())
 	}
 	out.Reset()
-	if err := (&statusOptions{all: true}).print(&out, someStatus(1000), nil, 0); err != nil || strings.Count(out.String(), "\n") < 1000 {
+	if err := (&statusOptions{all: true}).print(&out, someStatus(1000), nil, 0); err != nil ||
+		strings.Count(out.String(), "\n") < 1000 {
 		t.Errorf("with --all: %d lines, %v", strings.Count(out.String(), "\n"), err)
 	}
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // errNoMore says that the job that was watched does not answer any more.
-var errNoMore = errors.New("the job no longer answers and did not close its checkpointer: it was killed, or its node cannot be reached")
+var errNoMore = errors.New("the job no longer answers and did not close its checkpointer: it was killed, or its node " +
+	"cannot be reached")
 
 // follow looks again and again, at one run of the job after the other, until one ends in
 // order.

@@ -50,7 +50,8 @@ func watchedJob(t *testing.T, dir string) *coordinated.Checkpointer {
 	t.Helper()
 	world := mpiwrap.Single()
 	ck, err := coordinated.Open(t.Context(), world, coordinated.Options{Job: "watched", Global: dir, Events: "off",
-		CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{},
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,8 @@ func TestSalvageVerb(t *testing.T) {
 	if code, out, _ := run(t, "verify", "--complete", global); code != exitGood {
 		t.Errorf("verify: got exit code %d\n%s", code, out)
 	}
-	if code, out, _ := run(t, "flush", "--salvage", "job 5", local, "--to", global); code != exitGood || !strings.Contains(out, "none is newer") {
+	if code, out, _ := run(t, "flush", "--salvage", "job 5", local, "--to", global); code != exitGood ||
+		!strings.Contains(out, "none is newer") {
 		t.Errorf("again: got exit code %d, %q", code, out)
 	}
 }
@@ -55,7 +56,8 @@ func TestPruneVerb(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"prune --keep 0", "Keep"}, {"prune --keep -1", "keep"}, {"prune --every -2", "every"},
 	} {
-		if code, _, errs := run(t, append(strings.Fields(c.args), local)...); code != exitNoLook || !strings.Contains(errs, c.want) {
+		if code, _, errs := run(t, append(strings.Fields(c.args), local)...); code != exitNoLook ||
+			!strings.Contains(errs, c.want) {
 			t.Errorf("%s: got exit code %d, %q", c.args, code, errs)
 		}
 	}
@@ -112,7 +114,8 @@ func TestToolsWithDamagedMarker(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, args := range [][]string{{"ls", local, global}, {"show", local}, {"prune", local, global}, {"flush", local, "--to", global}} {
+			for _, args := range [][]string{{"ls", local, global}, {"show", local}, {"prune", local, global},
+				{"flush", local, "--to", global}} {
 				code, _, errs := run(t, args...)
 				if code != exitGood || !strings.Contains(errs, "holdfast.job") {
 					t.Errorf("%v: got exit code %d, %q", args, code, errs)

@@ -182,7 +182,8 @@ func TestShardElsewhere(t *testing.T) {
 
 // TestErrorsAreJSONToo: with --json the last line says why a verb failed.
 func TestErrorsAreJSONToo(t *testing.T) {
-	for _, args := range [][]string{{"verify", "--json", "/absent"}, {"ls", "--json", "/absent"}, {"show", "--json", t.TempDir()}} {
+	for _, args := range [][]string{{"verify", "--json", "/absent"}, {"ls", "--json", "/absent"},
+		{"show", "--json", t.TempDir()}} {
 		code, out, errs := run(t, args...)
 		var got jsonError
 		if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitNoLook || got.Error == "" || errs == "" {

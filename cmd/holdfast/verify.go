@@ -118,7 +118,8 @@ func verifyDirs(cmd *cobra.Command, dirs []string, epoch string, complete bool) 
 		rows = append(rows, verifyRows(e, found, levels)...)
 	}
 	if len(expected) == 0 {
-		rows = append(rows, verifyRow{Kind: storage.Missing, Lost: true, Fault: "no epoch is committed in these directories"})
+		rows = append(rows, verifyRow{Kind: storage.Missing, Lost: true,
+			Fault: "no epoch is committed in these directories"})
 	}
 	return rows, nil
 }

@@ -203,7 +203,8 @@ func TestNamesSurviveInAnySubset(t *testing.T) {
 	if n := f.Unsynced(); n != 3 {
 		t.Fatalf("got %d unsynced changes, want 3", n)
 	}
-	want := []string{"", "/d/a 1\n", "/d/b 1\n", "/d/a 1\n/d/b 1\n", "/d/c 1\n", "/d/c 1\n", "/d/b 1\n/d/c 1\n", "/d/b 1\n/d/c 1\n"}
+	want := []string{"", "/d/a 1\n", "/d/b 1\n", "/d/a 1\n/d/b 1\n", "/d/c 1\n", "/d/c 1\n", "/d/b 1\n/d/c 1\n",
+		"/d/b 1\n/d/c 1\n"}
 	seen := map[string]bool{}
 	for names := range uint64(8) {
 		if got := f.CrashNames(names, 0).String(); got != want[names] {
@@ -236,7 +237,8 @@ func TestLinkedSpace(t *testing.T) {
 		for which, g := range map[string]*FS{"before": f, "after": f.Crash(KeepAll, 1)} {
 			g.down = false // as it would have gone on
 			if got, err := g.Free("."); err != nil || got != step.want {
-				t.Errorf("without %s, %s a crash: got %d bytes free, %v, want %d", step.remove, which, got, err, step.want)
+				t.Errorf("without %s, %s a crash: got %d bytes free, %v, want %d", step.remove, which, got, err,
+					step.want)
 			}
 		}
 	}

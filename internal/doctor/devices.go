@@ -13,23 +13,27 @@ func lookDevices(_ context.Context, r *report) {
 	infos, err := gpustate.Devices()
 	if err != nil || len(infos) == 0 {
 		r.add("devices", "any", Failed, fmt.Sprintf("none: %v", err),
-			"install the GPU's driver, or PoCL (pocl-opencl-icd) to compute on the CPU; OCL_ICD_VENDORS may name a folder of .icd files")
+			"install the GPU's driver, or PoCL (pocl-opencl-icd) to compute on the CPU; OCL_ICD_VENDORS may name a "+
+				"folder of .icd files")
 		return
 	}
 	gpus := 0
 	for _, i := range infos {
 		name := fmt.Sprintf("%s: %s", i.Kind, i.Name)
 		if err := tryDevice(i); err != nil {
-			r.add("devices", name, Failed, err.Error(), "look at the driver: clinfo, nvidia-smi, dmesg; choose another device with HOLDFAST_DEVICE")
+			r.add("devices", name, Failed, err.Error(), "look at the driver: clinfo, nvidia-smi, dmesg; choose "+
+				"another device with HOLDFAST_DEVICE")
 			continue
 		}
 		if i.Type == "gpu" || i.Kind == "cuda" {
 			gpus++
 		}
-		r.add("devices", name, OK, fmt.Sprintf("%s; %.1f GiB; a buffer was written and read back", i.Platform, float64(i.GlobalBytes)/(1<<30)), "")
+		r.add("devices", name, OK, fmt.Sprintf("%s; %.1f GiB; a buffer was written and read back", i.Platform,
+			float64(i.GlobalBytes)/(1<<30)), "")
 	}
 	if gpus == 0 {
-		r.add("devices", "GPU", Warning, "no GPU: programs compute on the CPU", "on a GPU node look for its driver; on a login node this is as it should be")
+		r.add("devices", "GPU", Warning, "no GPU: programs compute on the CPU",
+			"on a GPU node look for its driver; on a login node this is as it should be")
 	}
 }
 

@@ -20,7 +20,8 @@ const probeBytes = 64 << 20
 // fileSystems are those that matter, by their number in statfs(2).
 var fileSystems = map[int64]string{
 	0xef53: "ext4", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x01021994: "tmpfs", 0x794c7630: "overlay",
-	0x6969: "nfs", 0x0bd00bd0: "lustre", 0x47504653: "gpfs", 0x19830326: "beegfs", 0x2fc12fc1: "zfs", 0x65735546: "fuse",
+	0x6969: "nfs", 0x0bd00bd0: "lustre", 0x47504653: "gpfs", 0x19830326: "beegfs", 0x2fc12fc1: "zfs",
+	0x65735546: "fuse",
 	0x00c36400: "ceph", 0xff534d42: "cifs", 0x858458f6: "ramfs",
 }
 
@@ -32,17 +33,20 @@ func lookDirectories(_ context.Context, r *report) {
 	global := r.directory("global", r.Global)
 	switch {
 	case r.Local == "" && r.Global == "":
-		r.add("directories", "any", Failed, "neither local nor global is set", "set HOLDFAST_LOCAL, HOLDFAST_GLOBAL or both")
+		r.add("directories", "any", Failed, "neither local nor global is set",
+			"set HOLDFAST_LOCAL, HOLDFAST_GLOBAL or both")
 		return
 	case local == nil || global == nil:
 		return
 	}
 	if shared[local.kind] {
-		r.add("directories", "local", Warning, fmt.Sprintf("%s is on %s, which is not the node's own", r.Local, local.kind),
+		r.add("directories", "local", Warning, fmt.Sprintf("%s is on %s, which is not the node's own", r.Local,
+			local.kind),
 			"set local to a directory on the node's own disk, such as one below /scratch or $TMPDIR")
 	}
 	if local.device == global.device {
-		r.add("directories", "global", Warning, "local and global are on one file system: whatever takes one takes both",
+		r.add("directories", "global", Warning, "local and global are on one file system: whatever takes one "+
+			"takes both",
 			"set global to a directory on the parallel file system")
 	}
 }
@@ -64,7 +68,8 @@ func (r *report) directory(level, dir string) *probed {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		r.add("directories", level, Failed, dir+" does not exist, and a job does not make it", "mkdir -p "+dir+", on every node, before the job starts")
+		r.add("directories", level, Failed, dir+" does not exist, and a job does not make it", "mkdir -p "+dir+
+			", on every node, before the job starts")
 		return nil
 	case err == nil && !info.IsDir():
 		err = errors.New("not a directory")
@@ -72,11 +77,13 @@ func (r *report) directory(level, dir string) *probed {
 		err = errors.Join(unix.Statfs(dir, &fs), unix.Stat(dir, &st))
 	}
 	if err != nil {
-		r.add("directories", level, Failed, fmt.Sprintf("%s: %v", dir, err), "name a directory that this user can write to")
+		r.add("directories", level, Failed, fmt.Sprintf("%s: %v", dir, err),
+			"name a directory that this user can write to")
 		return nil
 	}
 	if err := (vfs.OS{}).CheckDir(dir, true); err != nil {
-		r.add("directories", level+": owner", Failed, err.Error(), "use a directory of your own that nobody else can write to")
+		r.add("directories", level+": owner", Failed, err.Error(), "use a directory of your own that nobody else can "+
+			"write to")
 	}
 	p := &probed{kind: fileSystems[int64(fs.Type)], device: uint64(st.Dev)}
 	if p.kind == "" {
@@ -85,14 +92,16 @@ func (r *report) directory(level, dir string) *probed {
 	free := float64(fs.Bavail) * float64(fs.Bsize)
 	rate, direct, err := writeRate(dir)
 	if err != nil {
-		r.add("directories", level, Failed, fmt.Sprintf("%s: %v", dir, err), "the directory must be writable, with some space")
+		r.add("directories", level, Failed, fmt.Sprintf("%s: %v", dir, err),
+			"the directory must be writable, with some space")
 		return nil
 	}
 	r.add("directories", level, OK, fmt.Sprintf("%s on %s: %.2f GB/s, synced", dir, p.kind, rate/1e9), "")
 	r.space(level, free, float64(fs.Blocks)*float64(fs.Bsize))
 	switch {
 	case p.kind == "tmpfs" || p.kind == "ramfs":
-		r.add("directories", level, Warning, "it is in memory: checkpoints are gone when the node restarts, and take its memory",
+		r.add("directories", level, Warning, "it is in memory: checkpoints are gone when the node restarts, and take "+
+			"its memory",
 			"use a disk, or protect the shards on other nodes (redundancy)")
 	case direct:
 		r.add("directories", level+": O_DIRECT", OK, "writes bypass the page cache", "")
@@ -106,7 +115,8 @@ func (r *report) directory(level, dir string) *probed {
 func (r *report) space(level string, free, total float64) {
 	detail := fmt.Sprintf("%.1f GB free of %.1f GB", free/1e9, total/1e9)
 	if free < 0.05*total || free < 1e9 {
-		r.add("directories", level+": space", Warning, detail, "keep three checkpoints' room at least; 'holdfast prune' removes old ones")
+		r.add("directories", level+": space", Warning, detail, "keep three checkpoints' room at least; 'holdfast "+
+			"prune' removes old ones")
 		return
 	}
 	r.add("directories", level+": space", OK, detail, "")

@@ -104,7 +104,8 @@ func lookConfig(_ context.Context, r *report) {
 		r.add("configuration", "variables", Warning, text, "'holdfast config --all' lists the variables")
 	}
 	if r.Config != nil {
-		r.add("configuration", "values", Failed, r.Config.Error(), "'holdfast config --all' lists the keys and what they may be")
+		r.add("configuration", "values", Failed, r.Config.Error(), "'holdfast config --all' lists the keys and what "+
+			"they may be")
 		return
 	}
 	r.add("configuration", "values", OK, "a job can start with it; 'holdfast config' shows it", "")

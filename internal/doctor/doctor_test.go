@@ -56,7 +56,8 @@ func TestDirectories(t *testing.T) {
 	if got := states(look(file, "")); got["local"].State != Failed || got["local"].Remedy == "" {
 		t.Errorf("a file in its place: %+v", got["local"])
 	}
-	if got := states(look(filepath.Join(dir, "new"), ""))["local"]; got.State != Failed || !strings.Contains(got.Remedy, "mkdir -p") {
+	if got := states(look(filepath.Join(dir, "new"), ""))["local"]; got.State != Failed ||
+		!strings.Contains(got.Remedy, "mkdir -p") {
 		t.Errorf("one that is missing, which a job does not make: %+v", got)
 	}
 	if err := os.Mkdir(filepath.Join(dir, "new"), 0o755); err != nil {
@@ -76,7 +77,8 @@ func TestDirectories(t *testing.T) {
 }
 
 func TestNetworkAndConfig(t *testing.T) {
-	r := &report{Options: Options{Interface: "no-such-interface", Config: errors.New("option x: bad"), Stray: []string{"HOLDFAST_X is set"}}}
+	r := &report{Options: Options{Interface: "no-such-interface", Config: errors.New("option x: bad"),
+		Stray: []string{"HOLDFAST_X is set"}}}
 	lookNetwork(context.Background(), r)
 	lookConfig(context.Background(), r)
 	for _, check := range []string{"control plane", "values"} {

@@ -34,7 +34,8 @@ func lookNetwork(_ context.Context, r *report) {
 			return
 		}
 	case len(have) == 0:
-		r.add("network", "control plane", Warning, "only the loopback interface is up: jobs of one node work", "on a cluster bring up its network")
+		r.add("network", "control plane", Warning, "only the loopback interface is up: jobs of one node work",
+			"on a cluster bring up its network")
 		return
 	}
 	l, err := net.Listen("tcp", ":0")
@@ -52,7 +53,8 @@ func lookNetwork(_ context.Context, r *report) {
 
 func lookLimits(_ context.Context, r *report) {
 	var lock, files unix.Rlimit
-	if err := errors.Join(unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lock), unix.Getrlimit(unix.RLIMIT_NOFILE, &files)); err != nil {
+	if err := errors.Join(unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lock),
+		unix.Getrlimit(unix.RLIMIT_NOFILE, &files)); err != nil {
 		r.add("limits", "rlimits", Failed, err.Error(), "")
 		return
 	}
@@ -60,7 +62,8 @@ func lookLimits(_ context.Context, r *report) {
 	case lock.Cur == unix.RLIM_INFINITY:
 		r.add("limits", "locked memory", OK, "unlimited", "")
 	case lock.Cur < 64<<20:
-		r.add("limits", "locked memory", Warning, fmt.Sprintf("%d KiB: networks and GPUs want more for fast transfers", lock.Cur>>10),
+		r.add("limits", "locked memory", Warning, fmt.Sprintf("%d KiB: networks and GPUs want more for fast transfers",
+			lock.Cur>>10),
 			"ulimit -l unlimited, in /etc/security/limits.conf or Slurm's PropagateResourceLimits")
 	default:
 		r.add("limits", "locked memory", OK, fmt.Sprintf("%d MiB", lock.Cur>>20), "")
@@ -77,14 +80,16 @@ func lookMemory(r *report) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err == nil {
 		total := float64(info.Totalram) * float64(info.Unit)
-		r.add("limits", "memory", OK, fmt.Sprintf("%.1f GB; a capture needs as much as a rank protects, max_pool bounds it", total/1e9), "")
+		r.add("limits", "memory", OK,
+			fmt.Sprintf("%.1f GB; a capture needs as much as a rank protects, max_pool bounds it", total/1e9), "")
 	}
 	thp, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
 	switch {
 	case err != nil:
 		r.add("limits", "huge pages", Skipped, "the kernel does not say", "")
 	case strings.Contains(string(thp), "[never]"):
-		r.add("limits", "huge pages", Warning, "transparent huge pages are off: warming the memory for captures takes longer",
+		r.add("limits", "huge pages", Warning, "transparent huge pages are off: warming the memory for captures "+
+			"takes longer",
 			"echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
 	default:
 		r.add("limits", "huge pages", OK, "transparent huge pages: "+strings.TrimSpace(string(thp)), "")

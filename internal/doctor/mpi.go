@@ -152,7 +152,8 @@ func (r *report) judgeMPI(title, command string, a rankAnswer) {
 		r.add("MPI", title+": signals to "+command, OK, "USR1 to the launcher reaches the ranks", "")
 	} else {
 		r.add("MPI", title+": signals to "+command, Warning, "USR1 to the launcher does not reach the ranks",
-			"send it to a rank, or use 'holdfast request'; HWLOC_COMPONENTS=-opencl keeps Open MPI's launcher from losing it")
+			"send it to a rank, or use 'holdfast request'; HWLOC_COMPONENTS=-opencl keeps Open MPI's launcher from "+
+				"losing it")
 	}
 }
 

@@ -14,7 +14,8 @@ func lookRegistrations(_ context.Context, r *report) { r.judgeRegistrations(regc
 func (r *report) judgeRegistrations(p regcache.Plan) {
 	const area, remedy = "network cards", "export GODEBUG=madvdontneed=0 before the job (Linux 5.18 or newer)"
 	if p.Pages {
-		r.add(area, "registered memory", OK, "caches of registered memory stay on: the Go runtime gives pages back lazily (GODEBUG=madvdontneed=0)", "")
+		r.add(area, "registered memory", OK, "caches of registered memory stay on: the Go runtime gives pages back "+
+			"lazily (GODEBUG=madvdontneed=0)", "")
 		return
 	}
 	var ours []string
@@ -22,7 +23,8 @@ func (r *report) judgeRegistrations(p regcache.Plan) {
 		set := s.Name + "=" + s.Value
 		switch {
 		case s.Unsafe:
-			r.add(area, s.Library, Warning, set+" keeps a cache of registered memory that does not see the Go runtime: it can send stale data",
+			r.add(area, s.Library, Warning, set+" keeps a cache of registered memory that does not see the Go "+
+				"runtime: it can send stale data",
 				"unset "+s.Name+", or "+remedy)
 		case s.ByUser:
 			r.add(area, s.Library, OK, set+" is safe with Go memory", "")
@@ -31,7 +33,9 @@ func (r *report) judgeRegistrations(p regcache.Plan) {
 		}
 	}
 	if len(ours) > 0 {
-		r.add(area, "registered memory", OK, fmt.Sprintf("programs set %s. Large messages on InfiniBand and the like are faster with GODEBUG=madvdontneed=0, which 'holdfast run' sets",
-			strings.Join(ours, ", ")), "")
+		r.add(area, "registered memory", OK,
+			fmt.Sprintf("programs set %s. Large messages on InfiniBand and the like are faster with "+
+				"GODEBUG=madvdontneed=0, which 'holdfast run' sets",
+				strings.Join(ours, ", ")), "")
 	}
 }

@@ -13,9 +13,14 @@ func TestRegistrations(t *testing.T) {
 		want        State
 	}{
 		{"lazy pages", "registered memory", regcache.Plan{Pages: true}, OK},
-		{"ours", "registered memory", regcache.Plan{Settings: []regcache.Setting{{Library: "UCX", Name: "UCX_MEM_EVENTS", Value: "n"}}}, OK},
-		{"the user's", "UCX", regcache.Plan{Settings: []regcache.Setting{{Library: "UCX", Name: "UCX_RCACHE_ENABLE", Value: "n", ByUser: true}}}, OK},
-		{"the user's, unsafe", "UCX", regcache.Plan{Settings: []regcache.Setting{{Library: "UCX", Name: "UCX_MEM_EVENTS", Value: "y", ByUser: true, Unsafe: true}}}, Warning},
+		{"ours", "registered memory",
+			regcache.Plan{Settings: []regcache.Setting{{Library: "UCX", Name: "UCX_MEM_EVENTS", Value: "n"}}}, OK},
+		{"the user's", "UCX",
+			regcache.Plan{Settings: []regcache.Setting{{Library: "UCX", Name: "UCX_RCACHE_ENABLE", Value: "n",
+				ByUser: true}}}, OK},
+		{"the user's, unsafe", "UCX",
+			regcache.Plan{Settings: []regcache.Setting{{Library: "UCX", Name: "UCX_MEM_EVENTS", Value: "y",
+				ByUser: true, Unsafe: true}}}, Warning},
 	} {
 		r := &report{}
 		r.judgeRegistrations(c.plan)

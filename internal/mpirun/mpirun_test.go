@@ -41,7 +41,8 @@ func TestEnviron(t *testing.T) {
 }
 
 func TestAvailable(t *testing.T) {
-	if err := (Launcher{Name: "none", Title: "No MPI"}).Available(); err == nil || !strings.Contains(err.Error(), "make setup") {
+	if err := (Launcher{Name: "none", Title: "No MPI"}).Available(); err == nil ||
+		!strings.Contains(err.Error(), "make setup") {
 		t.Errorf("got %v, want an error with the remedy", err)
 	}
 }

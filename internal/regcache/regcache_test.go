@@ -16,22 +16,37 @@ func TestMake(t *testing.T) {
 		unsafe  string            // the user's variable that is warned of
 	}{
 		{"nothing set", nil, "6.1.0-18-amd64", false, false, map[string]string{
-			"UCX_MEM_EVENTS": "n", "FI_MR_CACHE_MONITOR": "disabled", "OMPI_MCA_mpi_leave_pinned": "0", "MV2_USE_LAZY_MEM_UNREGISTER": "0"}, ""},
+			"UCX_MEM_EVENTS": "n", "FI_MR_CACHE_MONITOR": "disabled", "OMPI_MCA_mpi_leave_pinned": "0",
+			"MV2_USE_LAZY_MEM_UNREGISTER": "0"}, ""},
 		{"a kernel monitor", nil, "5.14.21-150400", true, false, map[string]string{
-			"UCX_MEM_EVENTS": "n", "FI_MR_CACHE_MONITOR": "kdreg2", "OMPI_MCA_mpi_leave_pinned": "0", "MV2_USE_LAZY_MEM_UNREGISTER": "0"}, ""},
-		{"the user has decided", map[string]string{"UCX_RCACHE_ENABLE": "y", "FI_MR_CACHE_MONITOR": "userfaultfd"}, "6.1", false, false,
-			map[string]string{"OMPI_MCA_mpi_leave_pinned": "0", "MV2_USE_LAZY_MEM_UNREGISTER": "0"}, "UCX_RCACHE_ENABLE"},
-		{"one of two is off", map[string]string{"UCX_MEM_EVENTS": "y", "UCX_IB_REG_METHODS": "direct", "FI_MR_CACHE_MONITOR": "memhooks",
-			"OMPI_MCA_opal_leave_pinned": "0", "MV2_USE_LAZY_MEM_UNREGISTER": "0"}, "6.1", false, false, nil, "FI_MR_CACHE_MONITOR"},
+			"UCX_MEM_EVENTS": "n", "FI_MR_CACHE_MONITOR": "kdreg2", "OMPI_MCA_mpi_leave_pinned": "0",
+			"MV2_USE_LAZY_MEM_UNREGISTER": "0"}, ""},
+		{"the user has decided", map[string]string{"UCX_RCACHE_ENABLE": "y", "FI_MR_CACHE_MONITOR": "userfaultfd"},
+			"6.1", false, false,
+			map[string]string{"OMPI_MCA_mpi_leave_pinned": "0", "MV2_USE_LAZY_MEM_UNREGISTER": "0"},
+			"UCX_RCACHE_ENABLE"},
+		{"one of two is off", map[string]string{"UCX_MEM_EVENTS": "y", "UCX_IB_REG_METHODS": "direct",
+			"FI_MR_CACHE_MONITOR":        "memhooks",
+			"OMPI_MCA_opal_leave_pinned": "0", "MV2_USE_LAZY_MEM_UNREGISTER": "0"}, "6.1", false, false, nil,
+			"FI_MR_CACHE_MONITOR"},
 		{"lazy pages", map[string]string{"GODEBUG": "gctrace=1,madvdontneed=0"}, "5.18.0", false, true, nil, ""},
-		{"lazy pages, taken back", map[string]string{"GODEBUG": "madvdontneed=0,madvdontneed=1"}, "6.1", true, false, map[string]string{
-			"UCX_MEM_EVENTS": "n", "FI_MR_CACHE_MONITOR": "kdreg2", "OMPI_MCA_mpi_leave_pinned": "0", "MV2_USE_LAZY_MEM_UNREGISTER": "0"}, ""},
-		{"lazy pages, old kernel", map[string]string{"GODEBUG": "madvdontneed=0"}, "4.18.0-477.el8", false, false, map[string]string{
-			"UCX_MEM_EVENTS": "n", "FI_MR_CACHE_MONITOR": "disabled", "OMPI_MCA_mpi_leave_pinned": "0", "MV2_USE_LAZY_MEM_UNREGISTER": "0"}, ""},
-		{"lazy pages, unknown kernel", map[string]string{"GODEBUG": "madvdontneed=0", "UCX_MEM_EVENTS": "n", "OMPI_MCA_opal_leave_pinned": "1"}, "", false, false,
-			map[string]string{"FI_MR_CACHE_MONITOR": "disabled", "MV2_USE_LAZY_MEM_UNREGISTER": "0"}, "OMPI_MCA_opal_leave_pinned"},
+		{"lazy pages, taken back", map[string]string{"GODEBUG": "madvdontneed=0,madvdontneed=1"}, "6.1", true, false,
+			map[string]string{
+				"UCX_MEM_EVENTS": "n", "FI_MR_CACHE_MONITOR": "kdreg2", "OMPI_MCA_mpi_leave_pinned": "0",
+				"MV2_USE_LAZY_MEM_UNREGISTER": "0"}, ""},
+		{"lazy pages, old kernel", map[string]string{"GODEBUG": "madvdontneed=0"}, "4.18.0-477.el8", false, false,
+			map[string]string{
+				"UCX_MEM_EVENTS": "n", "FI_MR_CACHE_MONITOR": "disabled", "OMPI_MCA_mpi_leave_pinned": "0",
+				"MV2_USE_LAZY_MEM_UNREGISTER": "0"}, ""},
+		{"lazy pages, unknown kernel", map[string]string{"GODEBUG": "madvdontneed=0", "UCX_MEM_EVENTS": "n",
+			"OMPI_MCA_opal_leave_pinned": "1"}, "", false, false,
+			map[string]string{"FI_MR_CACHE_MONITOR": "disabled", "MV2_USE_LAZY_MEM_UNREGISTER": "0"},
+			"OMPI_MCA_opal_leave_pinned"},
 	} {
-		p := Make(System{Lookup: func(n string) (string, bool) { v, ok := c.env[n]; return v, ok }, Release: c.release, Kdreg2: c.kdreg2})
+		p := Make(System{Lookup: func(n string) (string, bool) {
+			v, ok := c.env[n]
+			return v, ok
+		}, Release: c.release, Kdreg2: c.kdreg2})
 		if p.Pages != c.pages {
 			t.Errorf("%s: Pages is %v, want %v", c.name, p.Pages, c.pages)
 		}
@@ -62,7 +77,8 @@ func TestMake(t *testing.T) {
 func TestForPrograms(t *testing.T) {
 	for _, c := range []struct{ env, want []string }{
 		{nil, []string{"GODEBUG=madvdontneed=0"}},
-		{[]string{"A=b", "GODEBUG=gctrace=1"}, []string{"A=b", "GODEBUG=gctrace=1", "GODEBUG=gctrace=1,madvdontneed=0"}},
+		{[]string{"A=b", "GODEBUG=gctrace=1"}, []string{"A=b", "GODEBUG=gctrace=1",
+			"GODEBUG=gctrace=1,madvdontneed=0"}},
 		{[]string{"GODEBUG=madvdontneed=1"}, []string{"GODEBUG=madvdontneed=1"}},
 	} {
 		if got := ForPrograms(c.env); !slices.Equal(got, c.want) {

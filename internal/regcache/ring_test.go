@@ -66,7 +66,8 @@ func newCard(file string) (*imitatedCard, error) {
 	size := max(c.p.sq.array+4*c.p.sqEntries, c.p.cq.cqes+16*c.p.cqEntries)
 	var err, err2, err3 error
 	c.ring, err = unix.Mmap(c.fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
-	c.entries, err2 = unix.Mmap(c.fd, ringOffEntries, int(c.p.sqEntries)*entryBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	c.entries, err2 = unix.Mmap(c.fd, ringOffEntries, int(c.p.sqEntries)*entryBytes, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_POPULATE)
 	c.out, err3 = os.Create(file)
 	return c, errors.Join(err, err2, err3)
 }
@@ -74,14 +75,16 @@ func newCard(file string) (*imitatedCard, error) {
 // register pins the pages of b.
 func (c *imitatedCard) register(b []byte) error {
 	if c.registered {
-		if _, _, e := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(c.fd), ringUnregisterBuffers, 0, 0, 0, 0); e != 0 {
+		if _, _, e := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(c.fd), ringUnregisterBuffers, 0, 0, 0,
+			0); e != 0 {
 			return e
 		}
 		c.registered = false
 	}
 	c.buffer = unix.Iovec{Base: &b[0]}
 	c.buffer.SetLen(len(b))
-	_, _, e := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(c.fd), ringRegisterBuffers, uintptr(unsafe.Pointer(&c.buffer)), 1, 0, 0)
+	_, _, e := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(c.fd), ringRegisterBuffers,
+		uintptr(unsafe.Pointer(&c.buffer)), 1, 0, 0)
 	c.buffer.Base = nil // the card does not keep Go memory alive
 	if e != 0 {
 		return e

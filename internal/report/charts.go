@@ -53,16 +53,20 @@ func (c *chart) y(v float64) float64 {
 // axes draws the frame: a scale of round values and the numbers of the epochs.
 func (c *chart) axes(step float64, label func(float64) string) {
 	for v := 0.0; v <= c.top*1.0001; v += step {
-		fmt.Fprintf(&c.b, `<line class="gr" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/><text x="%.1f" y="%.1f" text-anchor="end">%s</text>`,
+		fmt.Fprintf(&c.b,
+			`<line class="gr" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`+
+				`<text x="%.1f" y="%.1f" text-anchor="end">%s</text>`,
 			chartLeft, chartWidth-8, c.y(v), c.y(v), chartLeft-7, c.y(v)+4, html.EscapeString(label(v)))
 	}
 	every := int(math.Ceil(34 / c.slot()))
 	for i := range c.epochs {
 		if i%every == 0 {
-			fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" text-anchor="middle">%d</text>`, c.x(i), chartHeight-9, c.epochs[i].Epoch)
+			fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" text-anchor="middle">%d</text>`, c.x(i), chartHeight-9,
+				c.epochs[i].Epoch)
 		}
 	}
-	fmt.Fprintf(&c.b, `<line class="ax" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, chartLeft, chartWidth-8, c.y(0), c.y(0))
+	fmt.Fprintf(&c.b, `<line class="ax" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, chartLeft, chartWidth-8, c.y(0),
+		c.y(0))
 }
 
 func (c *chart) done() template.HTML {
@@ -93,10 +97,14 @@ func (r *Report) storageChart() template.HTML {
 		for j, level := range r.Levels {
 			v := float64(q.Stored[level])
 			x := left + float64(j)*wide/n
-			fmt.Fprintf(&c.b, `<rect class="lv-%s" x="%.2f" y="%.2f" width="%.2f" height="%.2f"><title>epoch %d at %s: %s</title></rect>`,
-				html.EscapeString(level), x, c.y(v), max(wide/n-0.6, 0.6), c.y(0)-c.y(v), q.Epoch, html.EscapeString(level), sizeText(q.Stored[level]))
+			fmt.Fprintf(&c.b,
+				`<rect class="lv-%s" x="%.2f" y="%.2f" width="%.2f" height="%.2f">`+
+					`<title>epoch %d at %s: %s</title></rect>`,
+				html.EscapeString(level), x, c.y(v), max(wide/n-0.6, 0.6), c.y(0)-c.y(v), q.Epoch,
+				html.EscapeString(level), sizeText(q.Stored[level]))
 		}
-		fmt.Fprintf(&c.b, `<line class="raw" x1="%.2f" x2="%.2f" y1="%.2f" y2="%.2f"><title>epoch %d: %s of state</title></line>`,
+		fmt.Fprintf(&c.b,
+			`<line class="raw" x1="%.2f" x2="%.2f" y1="%.2f" y2="%.2f"><title>epoch %d: %s of state</title></line>`,
 			left-1, left+wide+1, c.y(float64(q.Bytes)), c.y(float64(q.Bytes)), q.Epoch, sizeText(q.Bytes))
 	}
 	return c.done()
@@ -110,7 +118,10 @@ func (r *Report) blockedChart() template.HTML {
 	}
 	c.axes(roundStep(c.top), durText)
 	for i, q := range c.epochs {
-		fmt.Fprintf(&c.b, `<line class="span" x1="%.2f" x2="%.2f" y1="%.2f" y2="%.2f"/><circle class="dot" cx="%.2f" cy="%.2f" r="3.5"><title>epoch %d: %s to %s, median %s; longest on rank %d</title></circle>`,
+		fmt.Fprintf(&c.b,
+			`<line class="span" x1="%.2f" x2="%.2f" y1="%.2f" y2="%.2f"/>`+
+				`<circle class="dot" cx="%.2f" cy="%.2f" r="3.5">`+
+				`<title>epoch %d: %s to %s, median %s; longest on rank %d</title></circle>`,
 			c.x(i), c.x(i), c.y(q.Blocked.Min), c.y(q.Blocked.Max), c.x(i), c.y(q.Blocked.Median),
 			q.Epoch, durText(q.Blocked.Min), durText(q.Blocked.Max), durText(q.Blocked.Median), q.Blocked.Slowest)
 	}

@@ -58,9 +58,11 @@ func (m *merger) epochs() {
 				continue // of an earlier run
 			}
 			if q == nil {
-				q = &Epoch{Run: key.run, Epoch: key.epoch, Begin: (zero + e.Mono - e.Dur) / 1000, ByRank: -1, LastIn: -1,
-					Outward: map[string]Spread{}, Durable: map[string]float64{}, Stored: map[string]int64{}, ranks: map[int]bool{},
-					seen: map[string]*gathered{}, written: map[string]int64{}, committed: map[string]int{}}
+				q = &Epoch{Run: key.run, Epoch: key.epoch, Begin: (zero + e.Mono - e.Dur) / 1000, ByRank: -1,
+					LastIn:  -1,
+					Outward: map[string]Spread{}, Durable: map[string]float64{}, Stored: map[string]int64{},
+					ranks: map[int]bool{},
+					seen:  map[string]*gathered{}, written: map[string]int64{}, committed: map[string]int{}}
 				list[key] = q
 			}
 			q.add(l.Rank, e, (zero+e.Mono)/1000)
@@ -69,7 +71,9 @@ func (m *merger) epochs() {
 	for _, q := range list {
 		m.r.Epochs = append(m.r.Epochs, *q)
 	}
-	slices.SortFunc(m.r.Epochs, func(a, b Epoch) int { return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Epoch, b.Epoch)) })
+	slices.SortFunc(m.r.Epochs, func(a, b Epoch) int {
+		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Epoch, b.Epoch))
+	})
 	for i := range m.r.Epochs {
 		m.settle(&m.r.Epochs[i])
 	}

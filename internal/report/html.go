@@ -93,20 +93,25 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		return fmt.Errorf("report: %w", err)
 	}
 	p := pageData{CSS: template.CSS(pageCSS), JS: template.JS(pageJS), Data: template.JS(data),
-		Job: r.Job, Program: r.Program, Ranks: count(r.Size, "rank"), Nodes: count(len(r.Nodes), "node"), Starts: count(len(r.Runs), "start"),
-		From: r.Start.Round(time.Second).Format(time.DateTime), To: r.End.Round(time.Second).Format(time.DateTime), Wall: durText(r.Totals.Wall), Made: r.made.UTC().Format(time.DateTime),
+		Job: r.Job, Program: r.Program, Ranks: count(r.Size, "rank"), Nodes: count(len(r.Nodes), "node"),
+		Starts: count(len(r.Runs), "start"),
+		From:   r.Start.Round(time.Second).Format(time.DateTime), To: r.End.Round(time.Second).Format(time.DateTime),
+		Wall: durText(r.Totals.Wall), Made: r.made.UTC().Format(time.DateTime),
 		Logs: len(r.lanes), Levels: r.Levels, RanksOpen: r.Size <= 16, Notes: r.Notes}
 	last := r.Runs[len(r.Runs)-1]
-	p.Status, p.StatusText = last.Ended, map[string]string{"closed": "finished", "stopped": "stopped at a checkpoint", "running": "running", "killed": "dead"}[last.Ended]
+	p.Status, p.StatusText = last.Ended, map[string]string{"closed": "finished", "stopped": "stopped at a checkpoint",
+		"running": "running", "killed": "dead"}[last.Ended]
 	if last.Ended == "closed" && !last.began {
 		p.Status, p.StatusText = "killed", "ended before computing"
 	}
-	p.RowsNote = "a row per rank: what its main thread does above, what is written behind it below; far out, the height of a colour is its share"
+	p.RowsNote = "a row per rank: what its main thread does above, what is written behind it below; far out, the " +
+		"height of a colour is its share"
 	if shown < len(r.Ranks) {
 		p.RowsNote += fmt.Sprintf("; %d of %d ranks are drawn, the tables count all", shown, len(r.Ranks))
 	}
 	p.Cards, p.Parts, p.Legend = r.cards(), r.parts(), legend()
-	p.EpochsNote = "times are medians of the ranks, of Copied out the longest; point at one for its range and slowest rank, click a row to see it above"
+	p.EpochsNote = "times are medians of the ranks, of Copied out the longest; point at one for its range and " +
+		"slowest rank, click a row to see it above"
 	for i := range r.Epochs {
 		p.Epochs = append(p.Epochs, r.epochRow(&r.Epochs[i]))
 	}
@@ -115,11 +120,14 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		p.Runs = append(p.Runs, r.runRow(&r.Runs[i]))
 	}
 	for _, f := range r.Faults {
-		p.Faults = append(p.Faults, faultRow{Run: f.Run, At: durText(float64(f.At) / 1e6), Epoch: numberOr(f.Epoch), What: f.What, By: said(f), Text: f.Text})
+		p.Faults = append(p.Faults, faultRow{Run: f.Run, At: durText(float64(f.At) / 1e6), Epoch: numberOr(f.Epoch),
+			What: f.What, By: said(f), Text: f.Text})
 	}
 	for _, s := range r.Ranks {
-		p.RankRows = append(p.RankRows, rankRow{Rank: s.Rank, Node: s.Node, LastIn: s.LastIn, Computing: durText(s.Computing), Stopped: durText(s.Stopped),
-			Longest: durText(s.Longest), Starting: durText(s.Starting), Writing: durText(s.Writing), Bytes: sizeText(s.Bytes)})
+		p.RankRows = append(p.RankRows, rankRow{Rank: s.Rank, Node: s.Node, LastIn: s.LastIn,
+			Computing: durText(s.Computing), Stopped: durText(s.Stopped),
+			Longest: durText(s.Longest), Starting: durText(s.Starting), Writing: durText(s.Writing),
+			Bytes: sizeText(s.Bytes)})
 	}
 	p.ClockNotes = r.clockNotes()
 	return page.Execute(w, p)
@@ -166,7 +174,8 @@ func (r *Report) cards() []card {
 	}
 	out = append(out, card{percent(t.Overhead), "of computing time spent stopped"})
 	if len(r.Runs) > 1 {
-		out = append(out, card{fmt.Sprint(len(r.Runs) - 1), plural(len(r.Runs)-1, "restart")}, card{durText(t.Lost), "work lost and done again"}, card{durText(t.Dead), "not running"})
+		out = append(out, card{fmt.Sprint(len(r.Runs) - 1), plural(len(r.Runs)-1, "restart")},
+			card{durText(t.Lost), "work lost and done again"}, card{durText(t.Dead), "not running"})
 	}
 	for i := len(r.Runs) - 1; i >= 0; i-- {
 		if run := r.Runs[i]; run.Restored > 0 {
@@ -184,8 +193,10 @@ func (r *Report) parts() []part {
 		kind, label string
 		s           float64
 	}{
-		{"computing", "computing", t.Computing}, {"lost", "computed, then lost", t.Lost}, {"noticing", "until a death was noticed", t.Noticing}, {"stopped", "stopped by checkpoints", t.Stopped},
-		{"restoring", "starting and restoring", t.Starting}, {"ending", "after the last step", t.Ending}, {"dead", "not running", t.Dead},
+		{"computing", "computing", t.Computing}, {"lost", "computed, then lost", t.Lost},
+		{"noticing", "until a death was noticed", t.Noticing}, {"stopped", "stopped by checkpoints", t.Stopped},
+		{"restoring", "starting and restoring", t.Starting}, {"ending", "after the last step", t.Ending},
+		{"dead", "not running", t.Dead},
 	} {
 		if p.s == 0 && p.kind != "computing" {
 			continue
@@ -194,15 +205,19 @@ func (r *Report) parts() []part {
 		if t.Wall > 0 {
 			share = p.s / t.Wall
 		}
-		out = append(out, part{Kind: p.kind, Label: p.label, Text: durText(p.s), Share: percent(share), Percent: 100 * share})
+		out = append(out, part{Kind: p.kind, Label: p.label, Text: durText(p.s), Share: percent(share),
+			Percent: 100 * share})
 	}
 	return out
 }
 
 func legend() []part {
 	var out []part
-	for _, p := range [][2]string{{"computing", "computing"}, {"lost", "computed, then lost"}, {"noticing", "dead, not yet noticed"}, {"starting", "starting"}, {"restoring", "restoring"}, {"parked", "parked at a Point"}, {"draining", "draining messages"},
-		{"capturing", "capturing"}, {"held", "held while it is written"}, {"stopping", "final checkpoint"}, {"ending", "done"}, {"writing", "writing behind the program"}, {"voting", "waiting for all votes"},
+	for _, p := range [][2]string{{"computing", "computing"}, {"lost", "computed, then lost"},
+		{"noticing", "dead, not yet noticed"}, {"starting", "starting"}, {"restoring", "restoring"},
+		{"parked", "parked at a Point"}, {"draining", "draining messages"},
+		{"capturing", "capturing"}, {"held", "held while it is written"}, {"stopping", "final checkpoint"},
+		{"ending", "done"}, {"writing", "writing behind the program"}, {"voting", "waiting for all votes"},
 		{"redundancy", "making redundant"}, {"flushing", "flushing to global"}, {"dead", "not running"}} {
 		out = append(out, part{Kind: p[0], Label: p[1]})
 	}
@@ -210,8 +225,10 @@ func legend() []part {
 }
 
 func (r *Report) epochRow(q *Epoch) epochRow {
-	row := epochRow{Epoch: q.Epoch, Run: q.Run, Stop: q.Stop, From: q.Begin, To: q.Over, At: durText(float64(q.Begin) / 1e6), By: q.By,
-		ToCut: durOr(q.ToCut), Park: median(q.Park), Drain: median(q.Drain), Capture: median(q.Capture), Write: median(q.Write), Vote: durOr(q.Vote),
+	row := epochRow{Epoch: q.Epoch, Run: q.Run, Stop: q.Stop, From: q.Begin, To: q.Over,
+		At: durText(float64(q.Begin) / 1e6), By: q.By,
+		ToCut: durOr(q.ToCut), Park: median(q.Park), Drain: median(q.Drain), Capture: median(q.Capture),
+		Write: median(q.Write), Vote: durOr(q.Vote),
 		Bytes: sizeText(q.Bytes)}
 	if q.ByRank >= 0 {
 		row.By += fmt.Sprintf(", rank %d", q.ByRank)
@@ -230,7 +247,8 @@ func (r *Report) epochRow(q *Epoch) epochRow {
 			row.Flush.Tip += "; "
 		}
 		row.Flush.Text += durText(o.Max)
-		row.Flush.Tip += fmt.Sprintf("to %s: %s to %s, longest on rank %d, of %d ranks", l, durText(o.Min), durText(o.Max), o.Slowest, o.Ranks)
+		row.Flush.Tip += fmt.Sprintf("to %s: %s to %s, longest on rank %d, of %d ranks", l, durText(o.Min),
+			durText(o.Max), o.Slowest, o.Ranks)
 	}
 	for _, l := range r.Levels {
 		d, ok := q.Durable[l]
@@ -256,21 +274,26 @@ func (r *Report) epochRow(q *Epoch) epochRow {
 	case q.Fault != "":
 		row.Failed, row.Short, row.Mood, row.Outcome = true, at+" only", "bad", "committed at "+at+" only: "+q.Fault
 	case q.Completed > 0 && at == "":
-		row.Short, row.Mood, row.Outcome = fmt.Sprint("by start ", q.Completed), "good", fmt.Sprintf("all shards were there when the run ended; start %d completed and restored it", q.Completed)
+		row.Short, row.Mood, row.Outcome = fmt.Sprint("by start ", q.Completed), "good",
+			fmt.Sprintf("all shards were there when the run ended; start %d completed and restored it", q.Completed)
 	case len(q.Durable) == len(r.Levels):
 		row.Short, row.Mood, row.Outcome = "committed", "good", "committed at "+at
 	case at == "":
 		row.Short, row.Mood, row.Outcome = "under way", "partly", "not committed anywhere yet"
 	default:
-		row.Short, row.Mood, row.Outcome = at+" only", "partly", "committed at "+at+"; the run ended, or has not come further yet"
+		row.Short, row.Mood, row.Outcome = at+" only", "partly", "committed at "+at+
+			"; the run ended, or has not come further yet"
 	}
 	return row
 }
 
 func (r *Report) runRow(run *Run) runRow {
-	row := runRow{Number: run.Number, Epochs: run.Epochs, From: run.Begin, To: run.End, Points: run.Points, Ended: run.Ended, Why: run.Why,
-		Began: r.Start.Add(time.Duration(run.Begin) * time.Microsecond).Round(time.Second).Format(time.DateTime), Dead: durOr(run.Dead), Startup: durOr(run.Startup),
-		Lasted: durText(float64(run.End-run.Begin) / 1e6), Lost: durOr(run.Lost), Noticed: durOr(run.Noticed), Restored: "nothing: from the start"}
+	row := runRow{Number: run.Number, Epochs: run.Epochs, From: run.Begin, To: run.End, Points: run.Points,
+		Ended: run.Ended, Why: run.Why,
+		Began: r.Start.Add(time.Duration(run.Begin) * time.Microsecond).Round(time.Second).Format(time.DateTime),
+		Dead:  durOr(run.Dead), Startup: durOr(run.Startup),
+		Lasted: durText(float64(run.End-run.Begin) / 1e6), Lost: durOr(run.Lost), Noticed: durOr(run.Noticed),
+		Restored: "nothing: from the start"}
 	if run.Within > 0 { // nobody saw it end
 		row.Lasted = fmt.Sprintf("%s to %s", row.Lasted, durText(float64(run.End-run.Begin)/1e6+run.Within))
 	}
@@ -293,17 +316,21 @@ func (r *Report) clockNotes() []string {
 	agree, widest := map[string]bool{}, 0.0
 	for _, c := range r.Clocks {
 		if c.SetBy != 0 {
-			out = append(out, fmt.Sprintf("start %d: the clock of %s was set by %s while the job ran; its times are counted by a clock that is never set", c.Run, c.Node, signed(c.SetBy)))
+			out = append(out, fmt.Sprintf("start %d: the clock of %s was set by %s while the job ran; its times are "+
+				"counted by a clock that is never set", c.Run, c.Node, signed(c.SetBy)))
 		}
 		switch {
 		case c.reference:
 		case c.Events == 0:
-			out = append(out, fmt.Sprintf("start %d: %s has no event in common with the node of rank 0; its clock was taken as it is", c.Run, c.Node))
+			out = append(out, fmt.Sprintf("start %d: %s has no event in common with the node of rank 0; its clock "+
+				"was taken as it is", c.Run, c.Node))
 		case c.Drifts:
-			out = append(out, fmt.Sprintf("start %d: the clock of %s drifts: no one offset fits all %d common events; %s was taken off, which may be wrong by %s",
+			out = append(out, fmt.Sprintf("start %d: the clock of %s drifts: no one offset fits all %d common "+
+				"events; %s was taken off, which may be wrong by %s",
 				c.Run, c.Node, c.Events, signed(c.Offset), durText((c.Low-c.High)/2)))
 		case c.Offset != 0:
-			out = append(out, fmt.Sprintf("start %d: the clock of %s is between %s and %s ahead of that of rank 0's node by %d common events; %s was taken off",
+			out = append(out, fmt.Sprintf("start %d: the clock of %s is between %s and %s ahead of that of rank 0's "+
+				"node by %d common events; %s was taken off",
 				c.Run, c.Node, signed(c.Low), signed(c.High), c.Events, signed(c.Offset)))
 		default:
 			agree[c.Node] = true
@@ -311,7 +338,8 @@ func (r *Report) clockNotes() []string {
 		}
 	}
 	if len(agree) > 0 {
-		out = append(out, fmt.Sprintf("the common events show no difference between the clocks of %d other node(s); it is less than %s", len(agree), durText(widest)))
+		out = append(out, fmt.Sprintf("the common events show no difference between the clocks of %d other node(s); "+
+			"it is less than %s", len(agree), durText(widest)))
 	}
 	if len(out) == 0 {
 		out = append(out, "all ranks of each start were on one node and share its clock")
@@ -330,7 +358,8 @@ func median(s Spread) cell {
 	if s.Ranks == 0 {
 		return cell{}
 	}
-	return cell{durText(s.Median), fmt.Sprintf("%s to %s, longest on rank %d, of %d ranks", durText(s.Min), durText(s.Max), s.Slowest, s.Ranks)}
+	return cell{durText(s.Median), fmt.Sprintf("%s to %s, longest on rank %d, of %d ranks", durText(s.Min),
+		durText(s.Max), s.Slowest, s.Ranks)}
 }
 
 func durOr(s float64) string {
@@ -466,7 +495,8 @@ func (r *Report) timeline() (js []byte, shown int, err error) {
 	for i := range r.lanes {
 		l := &r.lanes[i]
 		if n, ok := row[l.rank]; ok {
-			t := timelineLanes{Row: n, Run: l.run, Node: l.node, Main: flat(l.main), Behind: flat(l.behind), Texts: map[int]string{}, Said: map[int]string{}}
+			t := timelineLanes{Row: n, Run: l.run, Node: l.node, Main: flat(l.main), Behind: flat(l.behind),
+				Texts: map[int]string{}, Said: map[int]string{}}
 			for j, s := range l.main {
 				if strings.HasPrefix(s.text, "failed") || s.kind == restoring {
 					t.Said[j] = s.text

@@ -15,7 +15,8 @@ type tracker struct {
 
 // follow makes the lanes of one log. usec gives the time of an event.
 func follow(log *events.RankLog, usec func(mono int64) int64) *tracker {
-	l := &lanes{run: log.Header.Run, rank: log.Rank, size: log.Header.Size, node: log.Header.Node, alive: log.Header.AliveNS / 1000}
+	l := &lanes{run: log.Header.Run, rank: log.Rank, size: log.Header.Size, node: log.Header.Node,
+		alive: log.Header.AliveNS / 1000}
 	t := &tracker{l: l, at: usec(log.Events[0].Mono), now: starting, open: map[string]stretch{}}
 	if log.Gone {
 		t.now = computing // what was before is gone
@@ -55,7 +56,8 @@ func (t *tracker) took(e *events.Event, at int64, k, next kind) {
 	from := at - e.Dur/1000
 	t.turn(from, k, e.Epoch)
 	if at > t.at {
-		t.l.main = append(t.l.main, stretch{kind: k, from: t.at, to: at, epoch: e.Epoch, bytes: e.Bytes, level: e.Level, text: text(e)})
+		t.l.main = append(t.l.main, stretch{kind: k, from: t.at, to: at, epoch: e.Epoch, bytes: e.Bytes, level: e.Level,
+			text: text(e)})
 		t.at = at
 	}
 	t.now, t.epoch = next, e.Epoch
@@ -69,10 +71,12 @@ func text(e *events.Event) string {
 }
 
 // mainBegins are the spans of the main thread.
-var mainBegins = map[string]kind{events.Open: starting, events.Restore: restoring, events.Park: parked, events.Drain: draining, events.Capture: capturing}
+var mainBegins = map[string]kind{events.Open: starting, events.Restore: restoring, events.Park: parked,
+	events.Drain: draining, events.Capture: capturing}
 
 // behindKinds are the spans behind it.
-var behindKinds = map[string]kind{events.Write: writing, events.Vote: voting, events.Redundancy: redundancy, events.Flush: flushing}
+var behindKinds = map[string]kind{events.Write: writing, events.Vote: voting, events.Redundancy: redundancy,
+	events.Flush: flushing}
 
 func (t *tracker) event(e *events.Event, at int64) {
 	if k, ok := behindKinds[e.Name]; ok {
@@ -140,7 +144,8 @@ func (t *tracker) behind(e *events.Event, at int64, k kind) {
 		return
 	}
 	delete(t.open, key)
-	t.l.behind = append(t.l.behind, stretch{kind: k, from: at - e.Dur/1000, to: at, epoch: e.Epoch, bytes: max(e.Stored, 0), level: e.Level, text: text(e)})
+	t.l.behind = append(t.l.behind, stretch{kind: k, from: at - e.Dur/1000, to: at, epoch: e.Epoch,
+		bytes: max(e.Stored, 0), level: e.Level, text: text(e)})
 }
 
 // finish extends what was going on at the end of the log to the end of the run.

@@ -63,7 +63,8 @@ func Merge(now time.Time, logs []events.RankLog, notes []string) (*Report, error
 	if len(logs) == 0 {
 		return nil, noLogs(notes)
 	}
-	m := &merger{r: &Report{Notes: append([]string{}, notes...), Epochs: []Epoch{}, Faults: []Fault{}, made: now}, logs: logs}
+	m := &merger{r: &Report{Notes: append([]string{}, notes...), Epochs: []Epoch{}, Faults: []Fault{}, made: now},
+		logs: logs}
 	for i := range logs {
 		if a, b := logs[0].Header.Job, logs[i].Header.Job; a != b {
 			return nil, &JobsError{a, b}
@@ -108,7 +109,8 @@ type merger struct {
 // ones of starts that have one number, as when a job began anew on other nodes.
 func (m *merger) dedupe() {
 	slices.SortStableFunc(m.logs, func(a, b events.RankLog) int {
-		return cmp.Or(cmp.Compare(a.Header.Run, b.Header.Run), cmp.Compare(a.Rank, b.Rank), cmp.Compare(b.Events[0].Wall, a.Events[0].Wall))
+		return cmp.Or(cmp.Compare(a.Header.Run, b.Header.Run), cmp.Compare(a.Rank, b.Rank),
+			cmp.Compare(b.Events[0].Wall, a.Events[0].Wall))
 	})
 	twice, others := 0, map[int]bool{}
 	m.logs = slices.CompactFunc(m.logs, func(a, b events.RankLog) bool {
@@ -125,7 +127,8 @@ func (m *merger) dedupe() {
 		m.note("%d log(s) of the same rank and start were found twice and are counted once", twice)
 	}
 	for _, run := range sortedKeys(others) {
-		m.note("there are logs of two starts with number %d, as when the job began anew on other nodes: the newer is shown; give the directories of one to see it alone", run)
+		m.note("there are logs of two starts with number %d, as when the job began anew on other nodes: the newer is "+
+			"shown; give the directories of one to see it alone", run)
 	}
 }
 
@@ -206,7 +209,8 @@ func (m *merger) fault(l *events.RankLog, e *events.Event, at int64, what string
 			return
 		}
 	}
-	m.r.Faults = append(m.r.Faults, Fault{Run: l.Header.Run, At: at, Rank: l.Rank, Epoch: e.Epoch, What: what, Text: e.Text, Ranks: 1})
+	m.r.Faults = append(m.r.Faults, Fault{Run: l.Header.Run, At: at, Rank: l.Rank, Epoch: e.Epoch, What: what,
+		Text: e.Text, Ranks: 1})
 }
 
 // runs describes each start.
@@ -216,7 +220,8 @@ func (m *merger) runs() {
 		byRun[t.l.run] = append(byRun[t.l.run], t)
 	}
 	for _, number := range sortedKeys(byRun) {
-		run := Run{Number: number, Begin: byRun[number][0].l.first, Logs: len(byRun[number]), size: byRun[number][0].l.size, death: math.MaxInt64}
+		run := Run{Number: number, Begin: byRun[number][0].l.first, Logs: len(byRun[number]),
+			size: byRun[number][0].l.size, death: math.MaxInt64}
 		for _, t := range byRun[number] {
 			run.Begin, run.End = min(run.Begin, t.l.first), max(run.End, t.l.last)
 			if t.l.lost != nil {
@@ -297,8 +302,10 @@ func (m *merger) ending(run *Run, ts []*tracker) {
 		run.Ended, m.r.Running = "running", true
 	default:
 		run.Within = float64(alive) / 1e6
-		run.Ended, run.Why = "killed", fmt.Sprintf("%d of %d ranks ended without a last line; the end is the last sign of life, which may be %v too early",
-			len(ts)-closed, len(ts), time.Duration(alive)*time.Microsecond)
+		run.Ended, run.Why = "killed",
+			fmt.Sprintf("%d of %d ranks ended without a last line; the end is the last sign of life, which may be %v "+
+				"too early",
+				len(ts)-closed, len(ts), time.Duration(alive)*time.Microsecond)
 	}
 }
 
@@ -339,7 +346,8 @@ func (m *merger) describe() {
 	r.End = r.Start.Add(time.Duration(r.Runs[len(r.Runs)-1].End) * time.Microsecond)
 	for _, run := range r.Runs {
 		if run.Logs < run.size {
-			m.note("start %d: logs of %d of %d ranks are here; those of the others are in the directories of their nodes, or lost with these", run.Number, run.Logs, run.size)
+			m.note("start %d: logs of %d of %d ranks are here; those of the others are in the directories of their "+
+				"nodes, or lost with these", run.Number, run.Logs, run.size)
 		}
 	}
 	if bad > 0 {

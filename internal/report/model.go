@@ -167,7 +167,8 @@ const (
 )
 
 // kindNames are those of the page, the trace and the JSON of the lanes.
-var kindNames = [kinds]string{"computing", "lost", "noticing", "starting", "restoring", "parked", "draining", "capturing", "held", "stopping",
+var kindNames = [kinds]string{"computing", "lost", "noticing", "starting", "restoring", "parked", "draining",
+	"capturing", "held", "stopping",
 	"ending", "writing", "voting", "redundancy", "flushing"}
 
 // stretch is a piece of a lane.

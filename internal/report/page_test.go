@@ -26,7 +26,8 @@ func chromium(t *testing.T, name string, args ...string) string {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	args = append([]string{"--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-extensions",
+	args = append([]string{"--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
+		"--disable-extensions",
 		"--disable-background-networking", "--disable-dev-shm-usage", "--user-data-dir=" + t.TempDir()}, args...)
 	cmd := exec.CommandContext(ctx, bin, append(args, name)...)
 	cmd.WaitDelay = 5 * time.Second
@@ -86,7 +87,8 @@ func TestPage(t *testing.T) {
 				t.Error("the script did not come to its end")
 			}
 			if want := fmt.Sprintf(`data-rows="%d"`, c.rows); !strings.Contains(dom, want) {
-				t.Errorf("rows of the timeline: got %q, want %s", regexp.MustCompile(`data-rows="\d*"`).FindString(dom), want)
+				t.Errorf("rows of the timeline: got %q, want %s", regexp.MustCompile(`data-rows="\d*"`).FindString(dom),
+					want)
 			}
 			if n := strings.Count(dom, `data-rank="`); n != c.ranks {
 				t.Errorf("got %d ranks in the table, want %d", n, c.ranks)
@@ -109,18 +111,28 @@ const acts = `<script>
 (function () {
   const root = document.documentElement, rows = document.getElementById("rows"), out = [];
   const box = () => rows.getBoundingClientRect();
-  const send = (el, type, x, y, more) => el.dispatchEvent(new (type === "wheel" ? WheelEvent : PointerEvent)(type, Object.assign({ clientX: x, clientY: y, bubbles: true, cancelable: true, pointerId: 1 }, more)));
+  const send = (el, type, x, y, more) => el.dispatchEvent(
+  	new (type === "wheel" ? WheelEvent : PointerEvent)(type, Object.assign(
+  		{ clientX: x, clientY: y, bubbles: true, cancelable: true, pointerId: 1 }, more)));
   rows.setPointerCapture = function () {};
-  const tip = () => { const b = box(); send(rows, "pointermove", b.left + 128 + (b.width - 128) / 2, b.top + 12); return document.getElementById("tip").textContent; };
+  const tip = () => {
+  	const b = box();
+  	send(rows, "pointermove", b.left + 128 + (b.width - 128) / 2, b.top + 12);
+  	return document.getElementById("tip").textContent;
+  };
   out.push("start:" + tip());
   document.querySelector('tr[data-epoch="2"]').click();
   out.push("epoch:" + tip());
   const mid = box().left + 128 + (box().width - 128) * 0.6;
   for (let i = 0; i < 20; i++) send(rows, "wheel", mid, box().top + 5, { deltaY: -200, ctrlKey: true });
   out.push("deep:" + tip());
-  send(rows, "pointerdown", mid, box().top + 5); send(rows, "pointermove", mid - 300, box().top + 5); send(rows, "pointerup", mid - 300, box().top + 5);
-  for (const key of ["ArrowLeft", "ArrowRight", "+", "-", "n", "p", "Home"]) rows.dispatchEvent(new KeyboardEvent("keydown", { key: key, bubbles: true }));
-  for (const id of ["zin", "zout", "next", "prev", "less", "more", "group", "theme", "fit"]) document.getElementById(id).click();
+  send(rows, "pointerdown", mid, box().top + 5);
+  send(rows, "pointermove", mid - 300, box().top + 5);
+  send(rows, "pointerup", mid - 300, box().top + 5);
+  for (const key of ["ArrowLeft", "ArrowRight", "+", "-", "n", "p", "Home"])
+  	rows.dispatchEvent(new KeyboardEvent("keydown", { key: key, bubbles: true }));
+  for (const id of ["zin", "zout", "next", "prev", "less", "more", "group", "theme", "fit"])
+  	document.getElementById(id).click();
   out.push("rows:" + root.dataset.rows);
   out.push("again:" + tip());
   root.dataset.acts = out.join("|");
@@ -152,7 +164,8 @@ func TestPageActs(t *testing.T) {
 		t.Fatal("the acts did not come to their end")
 	}
 	for _, want := range []string{
-		`start:rank 0[^|]*not running`, `epoch:rank 0 on node000, start 1[^|]*epoch 2`, `deep:rank 0[^|]*`, `rows:4`, `again:node000, 2 ranks`,
+		`start:rank 0[^|]*not running`, `epoch:rank 0 on node000, start 1[^|]*epoch 2`, `deep:rank 0[^|]*`, `rows:4`,
+		`again:node000, 2 ranks`,
 	} {
 		if !regexp.MustCompile(want).MatchString(got[1]) {
 			t.Errorf("got %q, want %s", got[1], want)
@@ -171,7 +184,9 @@ const greens = `<script>
   const share = (id, x, y, w, h) => {
     const d = document.getElementById(id).getContext("2d").getImageData(x, y, w, h).data;
     let n = 0;
-    for (let i = 0; i < d.length; i += 4) n += Math.abs(d[i] - want[0]) + Math.abs(d[i + 1] - want[1]) + Math.abs(d[i + 2] - want[2]) < 24;
+    for (let i = 0; i < d.length; i += 4)
+    	n += Math.abs(d[i] - want[0]) + Math.abs(d[i + 1] - want[1]) +
+    		Math.abs(d[i + 2] - want[2]) < 24;
     return Math.round(100 * n / (w * h));
   };
   document.documentElement.dataset.greens = share("rows", 400, 6, 600, 12) + " " + share("mini", 200, 6, 800, 26);

@@ -51,7 +51,8 @@ func TestStory(t *testing.T) {
 	if r.Runs[1].Lost > 0.5 || r.Runs[2].Lost != 0 {
 		t.Errorf("lost in starts 2 and 3: got %v and %v, want nothing", r.Runs[1].Lost, r.Runs[2].Lost)
 	}
-	if r.Runs[1].Restored != 6 || r.Runs[2].Restored != 8 || !near(r.Runs[1].Dead, 30, 1) || !near(r.Runs[2].Dead, 45, 1) {
+	if r.Runs[1].Restored != 6 || r.Runs[2].Restored != 8 || !near(r.Runs[1].Dead, 30, 1) ||
+		!near(r.Runs[2].Dead, 45, 1) {
 		t.Errorf("starts 2 and 3: got %+v", r.Runs[1:])
 	}
 	tot := r.Totals
@@ -60,11 +61,14 @@ func TestStory(t *testing.T) {
 		t.Errorf("the parts add up to %.3f s, the wall time is %.3f s", sum, wall)
 	}
 	if tot.Committed != 8 || tot.Failed != 1 || len(r.Epochs) != 9 {
-		t.Errorf("epochs: got %d committed, %d failed of %d, want 8 and 1 of 9", tot.Committed, tot.Failed, len(r.Epochs))
+		t.Errorf("epochs: got %d committed, %d failed of %d, want 8 and 1 of 9", tot.Committed, tot.Failed,
+			len(r.Epochs))
 	}
 	q := r.Epochs[2]
-	if q.Epoch != 3 || q.LastIn != 2 || q.By != "Daly's interval" || q.ByRank != 0 || !near(q.ToCut, 0.35, 0.01) || q.Bytes != 8<<30 ||
-		q.Stored["local"] != 8<<30 || q.Stored["global"] != (8<<30)/10*6 && q.Stored["global"] != 4*(2<<30*3/5) || len(q.Durable) != 2 || q.Blocked.Ranks != 8 {
+	if q.Epoch != 3 || q.LastIn != 2 || q.By != "Daly's interval" || q.ByRank != 0 || !near(q.ToCut, 0.35, 0.01) ||
+		q.Bytes != 8<<30 ||
+		q.Stored["local"] != 8<<30 || q.Stored["global"] != (8<<30)/10*6 && q.Stored["global"] != 4*(2<<30*3/5) ||
+		len(q.Durable) != 2 || q.Blocked.Ranks != 8 {
 		t.Errorf("epoch 3: got %+v", q)
 	}
 	if f := r.Epochs[6]; f.Fault == "" || f.Cut != 0 || len(f.Durable) != 0 {
@@ -92,7 +96,8 @@ func TestClocks(t *testing.T) {
 		node := int(c.Node[len(c.Node)-1] - '0')
 		want := (time.Duration(node%5) * 700 * time.Millisecond).Seconds()
 		if c.Low > want || c.High < want || !near(c.Offset, want, 0.01) || c.Drifts || c.Events == 0 {
-			t.Errorf("%s in start %d: got %.4f s in [%.4f, %.4f] by %d events, want %.1f s", c.Node, c.Run, c.Offset, c.Low, c.High, c.Events, want)
+			t.Errorf("%s in start %d: got %.4f s in [%.4f, %.4f] by %d events, want %.1f s", c.Node, c.Run, c.Offset,
+				c.Low, c.High, c.Events, want)
 		}
 	}
 	// Clocks that agree are left alone.
@@ -115,7 +120,8 @@ func TestClocksOfStarts(t *testing.T) {
 		w.checkpoint("test", 0, false, false)
 		w.end()
 	}
-	if notes := strings.Join(merge(t, w, time.Hour).clockNotes(), "\n"); !strings.Contains(notes, "clocks of 1 other node(s)") {
+	if notes := strings.Join(merge(t, w, time.Hour).clockNotes(), "\n"); !strings.Contains(notes,
+		"clocks of 1 other node(s)") {
 		t.Errorf("got %q, want one other node", notes)
 	}
 }
@@ -171,7 +177,8 @@ func TestKilledWhileWriting(t *testing.T) {
 		}
 	}
 	// The same logs a second after the last sign of life are of a job that runs.
-	if again := merge(t, w, time.Second); again.Runs[0].Ended != "running" || !again.Running || again.Epochs[0].Fault != "" {
+	if again := merge(t, w, time.Second); again.Runs[0].Ended != "running" || !again.Running ||
+		again.Epochs[0].Fault != "" {
 		t.Errorf("just now: got %+v, %+v, want a running job", again.Runs[0], again.Epochs[0])
 	}
 }
@@ -219,15 +226,18 @@ func TestStartsInVain(t *testing.T) {
 	w.compute(5 * time.Second)
 	w.end()
 	var page bytes.Buffer
-	if err := merge(t, w, time.Hour).WriteHTML(&page); err != nil || !strings.Contains(page.String(), ">ended before computing<") {
+	if err := merge(t, w, time.Hour).WriteHTML(&page); err != nil ||
+		!strings.Contains(page.String(), ">ended before computing<") {
 		t.Errorf("%v, or the page calls a job finished that could not restore", err)
 	}
 	w.start(e)
 	w.compute(20 * time.Second)
 	w.end()
 	r := merge(t, w, time.Hour)
-	if !near(r.Totals.Lost, 50, 1) || restored(r, 3) != "epoch 1 from local" || restored(r, 0) != "nothing: from the start" {
-		t.Errorf("after a start that came through: got %.1f s lost, want about 50; restored %q", r.Totals.Lost, restored(r, 3))
+	if !near(r.Totals.Lost, 50, 1) || restored(r, 3) != "epoch 1 from local" ||
+		restored(r, 0) != "nothing: from the start" {
+		t.Errorf("after a start that came through: got %.1f s lost, want about 50; restored %q", r.Totals.Lost,
+			restored(r, 3))
 	}
 	if f := r.Runs[2]; f.Lost != 0 || restored(r, 2) != "did not come so far" || f.Why == "" {
 		t.Errorf("the start that could not restore: got %+v, %q", f, restored(r, 2))
@@ -305,13 +315,17 @@ func TestSpareNode(t *testing.T) {
 	if got := r.Runs[1].Dead; !near(got, 30, 0.7) {
 		t.Errorf("not running before start 2: got %.2f s, want 30 s", got)
 	}
-	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "start 2: the clock of its rank 0's node is 120 s behind") {
+	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "start 2: the clock of its rank 0's node is "+
+		"120 s behind") {
 		t.Errorf("nothing said of the clock of the spare: %s", notes)
 	}
 	// Without a node in common all that is known is that start 2 came later.
-	w.logs = slices.DeleteFunc(w.logs, func(l events.RankLog) bool { return l.Header.Run == 2 && l.Header.Node != "node003" })
+	w.logs = slices.DeleteFunc(w.logs, func(l events.RankLog) bool {
+		return l.Header.Run == 2 && l.Header.Node != "node003"
+	})
 	r = merge(t, w, time.Hour)
-	if r.Runs[1].Begin < r.Runs[0].End-1e6 || r.Runs[1].Dead > 1 || !strings.Contains(strings.Join(r.Notes, "\n"), "was moved behind that") {
+	if r.Runs[1].Begin < r.Runs[0].End-1e6 || r.Runs[1].Dead > 1 ||
+		!strings.Contains(strings.Join(r.Notes, "\n"), "was moved behind that") {
 		t.Errorf("start 2 begins at %d µs, start 1 ends at %d µs, notes %q", r.Runs[1].Begin, r.Runs[0].End, r.Notes)
 	}
 }
@@ -337,7 +351,8 @@ func TestLostLogs(t *testing.T) {
 	if !near(r.Runs[0].Lost, 40, 1) || r.Runs[1].Lost != 0 {
 		t.Errorf("lost: got %.1f and %.1f s, want about 40 and 0", r.Runs[0].Lost, r.Runs[1].Lost)
 	}
-	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "start 3 restored epoch 2, and the logs of the start that made it are not here") {
+	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "start 3 restored epoch 2, and the logs of the "+
+		"start that made it are not here") {
 		t.Errorf("notes: %s", notes)
 	}
 }
@@ -350,7 +365,9 @@ func TestCompletedLater(t *testing.T) {
 	w.compute(60 * time.Second)
 	e := w.checkpoint("test", 0, false, true)
 	for i := range w.cur {
-		w.cur[i].Events = slices.DeleteFunc(w.cur[i].Events, func(e events.Event) bool { return e.Name == events.Commit })
+		w.cur[i].Events = slices.DeleteFunc(w.cur[i].Events, func(e events.Event) bool {
+			return e.Name == events.Commit
+		})
 	}
 	w.compute(9 * time.Second)
 	w.kill(1, true)
@@ -358,7 +375,8 @@ func TestCompletedLater(t *testing.T) {
 	w.compute(5 * time.Second)
 	w.end()
 	r := merge(t, w, time.Hour)
-	if q := r.Epochs[0]; q.Completed != 2 || q.Fault != "" || r.Totals.Failed != 0 || r.Totals.Committed != 1 || r.Runs[0].Epochs != 1 {
+	if q := r.Epochs[0]; q.Completed != 2 || q.Fault != "" || r.Totals.Failed != 0 || r.Totals.Committed != 1 ||
+		r.Runs[0].Epochs != 1 {
 		t.Errorf("got %+v, want an epoch that start 2 completed", q)
 	}
 	if !near(r.Runs[0].Lost, 9, 1) {
@@ -400,7 +418,8 @@ func TestUnreadable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Load(time.Now(), 0, dir); err == nil || strings.Count(err.Error(), "no whole line") != 3 || !strings.Contains(err.Error(), "and 2 more") {
+	if _, err := Load(time.Now(), 0, dir); err == nil || strings.Count(err.Error(), "no whole line") != 3 ||
+		!strings.Contains(err.Error(), "and 2 more") {
 		t.Errorf("empty logs: got %v", err)
 	}
 	w := newWorld(2, 2)
@@ -427,7 +446,8 @@ func TestNothingYet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.Running || len(r.Epochs) != 0 || r.Totals.Lost != 0 || strings.Contains(strings.Join(r.Notes, "\n"), "damaged") {
+	if !r.Running || len(r.Epochs) != 0 || r.Totals.Lost != 0 ||
+		strings.Contains(strings.Join(r.Notes, "\n"), "damaged") {
 		t.Errorf("got %+v", r)
 	}
 	var b bytes.Buffer
@@ -459,8 +479,10 @@ func writeLogs(t *testing.T, dir string, logs []events.RankLog, more []byte) {
 				t.Fatal(err)
 			}
 		}
-		name := filepath.Join(dir, "events", fmt.Sprintf("run-%06d", l.Header.Run), fmt.Sprintf("rank-%06d.0.jsonl", l.Rank))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, append(b.Bytes(), more...), 0o644)); err != nil {
+		name := filepath.Join(dir, "events", fmt.Sprintf("run-%06d", l.Header.Run),
+			fmt.Sprintf("rank-%06d.0.jsonl", l.Rank))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, append(b.Bytes(), more...),
+			0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -504,7 +526,8 @@ func TestSameNumber(t *testing.T) {
 	}
 	w.logs = append(old.logs, w.logs...)
 	r := merge(t, w, 0)
-	if !r.Start.Equal(worldStart) || len(r.Runs) != 1 || !strings.Contains(strings.Join(r.Notes, "\n"), "two starts with number 1") {
+	if !r.Start.Equal(worldStart) || len(r.Runs) != 1 ||
+		!strings.Contains(strings.Join(r.Notes, "\n"), "two starts with number 1") {
 		t.Errorf("got a start at %v, %d runs, notes %q", r.Start, len(r.Runs), r.Notes)
 	}
 }
@@ -555,7 +578,8 @@ func TestPageIsSafe(t *testing.T) {
 	w := story(2, 1, 1)
 	const evil = `</script><script>alert(1)</script><img src=x onerror=alert(2)>`
 	for i := range w.logs {
-		w.logs[i].Header.Job, w.logs[i].Header.Node, w.logs[i].Header.Levels = evil, evil+w.logs[i].Header.Node, []string{"local", evil}
+		w.logs[i].Header.Job, w.logs[i].Header.Node, w.logs[i].Header.Levels = evil, evil+w.logs[i].Header.Node,
+			[]string{"local", evil}
 		for j := range w.logs[i].Events {
 			if e := &w.logs[i].Events[j]; e.Text != "" || e.What != "" {
 				e.Text, e.What = evil, evil
@@ -569,7 +593,8 @@ func TestPageIsSafe(t *testing.T) {
 	if strings.Contains(b.String(), "<script>alert") || strings.Contains(b.String(), "<img") {
 		t.Error("a name from the log stands in the page as markup")
 	}
-	if strings.Contains(b.String(), "http://") || strings.Contains(b.String(), "https://") || strings.Contains(b.String(), "src=\"") {
+	if strings.Contains(b.String(), "http://") || strings.Contains(b.String(), "https://") ||
+		strings.Contains(b.String(), "src=\"") {
 		t.Error("the page refers to something outside of itself")
 	}
 }
@@ -592,14 +617,16 @@ func TestTooMuch(t *testing.T) {
 func TestChartsHoldTheNewest(t *testing.T) {
 	r := &Report{Levels: []string{"local"}}
 	for i := range mostBars + 5 {
-		q := Epoch{Epoch: uint64(i + 1), Bytes: 1 << 20, Stored: map[string]int64{"local": 1 << 20}, Blocked: Spread{Max: 0.001, Ranks: 1}}
+		q := Epoch{Epoch: uint64(i + 1), Bytes: 1 << 20, Stored: map[string]int64{"local": 1 << 20},
+			Blocked: Spread{Max: 0.001, Ranks: 1}}
 		if i == 0 { // left out
 			q.Bytes, q.Blocked.Max = 1<<40, 1000
 		}
 		r.Epochs = append(r.Epochs, q)
 	}
 	for _, c := range []string{string(r.storageChart()), string(r.blockedChart())} {
-		if !strings.Contains(c, "the newest 160 of 165") || strings.Contains(c, "GiB") || strings.Contains(c, "min 40 s") {
+		if !strings.Contains(c, "the newest 160 of 165") || strings.Contains(c, "GiB") ||
+			strings.Contains(c, "min 40 s") {
 			t.Errorf("got %.300s ... %s", c, c[max(0, len(c)-60):])
 		}
 	}
@@ -610,7 +637,8 @@ func TestChartsHoldTheNewest(t *testing.T) {
 }
 
 func TestDurText(t *testing.T) {
-	for s, want := range map[float64]string{0: "0 s", 25e-6: "25 µs", 0.0042: "4.20 ms", 0.999: "999 ms", 61.5: "61.5 s", 150: "2 min 30 s", 7260: "2 h 1 min", 200000: "2 d 7 h"} {
+	for s, want := range map[float64]string{0: "0 s", 25e-6: "25 µs", 0.0042: "4.20 ms", 0.999: "999 ms",
+		61.5: "61.5 s", 150: "2 min 30 s", 7260: "2 h 1 min", 200000: "2 d 7 h"} {
 		if got := durText(s); got != want {
 			t.Errorf("%v: got %q, want %q", s, got, want)
 		}

@@ -56,7 +56,8 @@ func (r *Report) WriteTrace(w io.Writer) error {
 		}
 	}
 	for _, k := range r.marks {
-		e := traceEvent{Name: k.what, Cat: "instant", Phase: "i", TS: k.at, PID: k.rank, Scope: "p", Args: map[string]any{"text": k.text}}
+		e := traceEvent{Name: k.what, Cat: "instant", Phase: "i", TS: k.at, PID: k.rank, Scope: "p",
+			Args: map[string]any{"text": k.text}}
 		if k.epoch > 0 {
 			e.Args["epoch"] = k.epoch
 		}
@@ -75,7 +76,8 @@ func (r *Report) traceNames(put func(traceEvent) error, s RankSums) error {
 	if err := name("process_name", 0, fmt.Sprintf("rank %d on %s", s.Rank, s.Node)); err != nil {
 		return err
 	}
-	if err := put(traceEvent{Name: "process_sort_index", Phase: "M", PID: s.Rank, Args: map[string]any{"sort_index": s.Rank}}); err != nil {
+	if err := put(traceEvent{Name: "process_sort_index", Phase: "M", PID: s.Rank,
+		Args: map[string]any{"sort_index": s.Rank}}); err != nil {
 		return err
 	}
 	if err := name("thread_name", traceMain, "program"); err != nil {
@@ -93,7 +95,8 @@ func (r *Report) traceLanes(put func(traceEvent) error, l *lanes) error {
 	for _, list := range [][]stretch{l.main, l.behind} {
 		for _, s := range list {
 			d := s.to - s.from
-			e := traceEvent{Name: kindNames[s.kind], Cat: "program", Phase: "X", TS: s.from, Dur: &d, PID: l.rank, TID: traceMain, Args: map[string]any{"start": l.run}}
+			e := traceEvent{Name: kindNames[s.kind], Cat: "program", Phase: "X", TS: s.from, Dur: &d, PID: l.rank,
+				TID: traceMain, Args: map[string]any{"start": l.run}}
 			if s.kind >= writing {
 				e.Cat, e.TID = "behind", traceBehind+int(s.kind-writing)
 			}

@@ -27,7 +27,9 @@ type world struct {
 var worldStart = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
 func newWorld(ranks, perNode int) *world {
-	return &world{ranks: ranks, perNode: perNode, skew: func(int) time.Duration { return 0 }, rng: rand.New(rand.NewPCG(1, 2)), bytes: 1 << 30}
+	return &world{ranks: ranks, perNode: perNode, skew: func(int) time.Duration {
+		return 0
+	}, rng: rand.New(rand.NewPCG(1, 2)), bytes: 1 << 30}
 }
 
 // node is where a rank is.
@@ -56,11 +58,13 @@ func (w *world) start(restored uint64) {
 	w.begun = w.now
 	w.cur = make([]events.RankLog, w.ranks)
 	for r := range w.ranks {
-		h := events.Header{Version: events.Version, Job: "ocean", Run: w.run, Size: w.ranks, Node: fmt.Sprintf("node%03d", w.node(r)), PID: 1000 + r,
+		h := events.Header{Version: events.Version, Job: "ocean", Run: w.run, Size: w.ranks,
+			Node: fmt.Sprintf("node%03d", w.node(r)), PID: 1000 + r,
 			AliveNS: 5e9, Levels: []string{"local", "global"}, Program: "matmul"}
 		w.cur[r] = events.RankLog{Header: h, Rank: r}
 		w.log(r, w.begun, events.Event{Name: events.Open, Begin: true, Header: &h})
-		w.log(r, w.begun+40*time.Millisecond, events.Event{Name: events.Sync, What: "open", Dur: int64(w.jitter(2 * time.Millisecond))})
+		w.log(r, w.begun+40*time.Millisecond, events.Event{Name: events.Sync, What: "open",
+			Dur: int64(w.jitter(2 * time.Millisecond))})
 		open := 60 * time.Millisecond
 		w.log(r, w.begun+open, events.Event{Name: events.Open, Dur: int64(open)})
 		took := 30 * time.Millisecond
@@ -105,27 +109,33 @@ func (w *world) checkpoint(by string, late int, stop, flush bool) uint64 {
 
 // behind is what follows the cut on one rank.
 func (w *world) behind(r int, e uint64, arrive, cut time.Duration, stop, flush bool) {
-	drain, capture, write := w.jitter(4*time.Millisecond), w.jitter(160*time.Millisecond), w.jitter(900*time.Millisecond)
+	drain, capture, write := w.jitter(4*time.Millisecond), w.jitter(160*time.Millisecond),
+		w.jitter(900*time.Millisecond)
 	at := cut + drain
 	w.log(r, at, events.Event{Name: events.Drain, Epoch: e, Dur: int64(drain), Messages: 2, Bytes: 4096})
 	at += capture
 	w.log(r, at, events.Event{Name: events.Capture, Epoch: e, Dur: int64(capture), Bytes: w.bytes, What: "pool"})
-	w.log(r, at+50*time.Microsecond, events.Event{Name: events.Resume, Epoch: e, Dur: int64(at + 50*time.Microsecond - arrive), Stop: stop})
+	w.log(r, at+50*time.Microsecond, events.Event{Name: events.Resume, Epoch: e,
+		Dur: int64(at + 50*time.Microsecond - arrive), Stop: stop})
 	w.log(r, at+time.Millisecond, events.Event{Name: events.Write, Begin: true, Epoch: e, Level: "local"})
 	at += time.Millisecond + write
-	w.log(r, at, events.Event{Name: events.Write, Epoch: e, Level: "local", Dur: int64(write), Bytes: w.bytes, Stored: w.bytes})
+	w.log(r, at, events.Event{Name: events.Write, Epoch: e, Level: "local", Dur: int64(write), Bytes: w.bytes,
+		Stored: w.bytes})
 	voted := cut + 1800*time.Millisecond
 	w.log(r, voted, events.Event{Name: events.Vote, Epoch: e, Level: "local", What: "put", Dur: int64(voted - at)})
-	w.log(r, voted+3*time.Millisecond, events.Event{Name: events.Commit, Epoch: e, Level: "local", Dur: int64(voted + 3*time.Millisecond - cut)})
+	w.log(r, voted+3*time.Millisecond, events.Event{Name: events.Commit, Epoch: e, Level: "local",
+		Dur: int64(voted + 3*time.Millisecond - cut)})
 	done := voted + 3*time.Millisecond
 	if flush && r%w.perNode == 0 {
 		w.log(r, done, events.Event{Name: events.Flush, Begin: true, Epoch: e, Level: "global"})
 		took := w.jitter(3 * time.Second)
 		n := int64(min(w.perNode, w.ranks-r)) * w.bytes
-		w.log(r, done+took, events.Event{Name: events.Flush, Epoch: e, Level: "global", Dur: int64(took), Bytes: n, Stored: n * 3 / 5})
+		w.log(r, done+took, events.Event{Name: events.Flush, Epoch: e, Level: "global", Dur: int64(took), Bytes: n,
+			Stored: n * 3 / 5})
 	}
 	if flush {
-		w.log(r, voted+5*time.Second, events.Event{Name: events.Commit, Epoch: e, Level: "global", Dur: int64(voted + 5*time.Second - cut)})
+		w.log(r, voted+5*time.Second, events.Event{Name: events.Commit, Epoch: e, Level: "global",
+			Dur: int64(voted + 5*time.Second - cut)})
 	}
 	if stop {
 		w.log(r, voted+5200*time.Millisecond, events.Event{Name: events.Stop, Epoch: e})
@@ -158,7 +168,8 @@ func (w *world) kill(rank int, said bool) {
 		switch {
 		case r == rank:
 		case said:
-			w.log(r, w.now+300*time.Millisecond, events.Event{Name: events.Failure, What: "lost", Peer: &rank, Text: fmt.Sprintf("rank %d on node001 is lost (noticed by rank 0: it closed its connection)", rank)})
+			w.log(r, w.now+300*time.Millisecond, events.Event{Name: events.Failure, What: "lost", Peer: &rank,
+				Text: fmt.Sprintf("rank %d on node001 is lost (noticed by rank 0: it closed its connection)", rank)})
 		default:
 			w.log(r, w.now, events.Event{Name: events.Alive, Points: 99})
 		}
@@ -195,9 +206,12 @@ func story(ranks, perNode, epochs int) *world {
 		w.log(r, w.now, events.Event{Name: events.Arm, Epoch: w.epoch})
 		if r > 0 {
 			w.log(r, w.now+time.Second, events.Event{Name: events.Park, Begin: true, Epoch: w.epoch})
-			w.log(r, w.now+10*time.Second, events.Event{Name: events.Release, Epoch: w.epoch, Dur: int64(9 * time.Second)})
+			w.log(r, w.now+10*time.Second, events.Event{Name: events.Release, Epoch: w.epoch,
+				Dur: int64(9 * time.Second)})
 		}
-		w.log(r, w.now+10*time.Second, events.Event{Name: events.GiveUp, Epoch: w.epoch, Text: "epoch given up: 1 rank(s) reached no Point within cut_timeout; rank 0: in Recv on communicator world from rank 1 tag 3 at main.go:77"})
+		w.log(r, w.now+10*time.Second, events.Event{Name: events.GiveUp, Epoch: w.epoch,
+			Text: "epoch given up: 1 rank(s) reached no Point within cut_timeout; rank 0: in Recv on communicator " +
+				"world from rank 1 tag 3 at main.go:77"})
 	}
 	w.compute(20 * time.Second)
 	w.checkpoint("signal user defined signal 2", 1%ranks, true, true)

@@ -106,7 +106,8 @@ func (o OS) checkOwner(name string, info fs.FileInfo) error {
 		return nil
 	case uid != 0 && uid != uint32(os.Geteuid()):
 		return &UnsafeError{Path: name, Foreign: true,
-			Why: fmt.Sprintf("it belongs to user %s and you are user %s", userName(uid), userName(uint32(os.Geteuid())))}
+			Why: fmt.Sprintf("it belongs to user %s and you are user %s", userName(uid),
+				userName(uint32(os.Geteuid())))}
 	case info.Mode().Perm()&0o022 != 0 && !sticky(info):
 		return &UnsafeError{Path: name, Foreign: true,
 			Why: fmt.Sprintf("other users may write to it (mode %04o; chmod go-w takes that away)", info.Mode().Perm())}
@@ -165,7 +166,8 @@ func (o OS) checkLink(name string, info fs.FileInfo) error {
 		return err
 	}
 	if parent.Mode().Perm()&0o022 != 0 && !sticky(parent) {
-		return &UnsafeError{Path: name, Foreign: true, Why: "it is a symbolic link in a directory that other users may write to"}
+		return &UnsafeError{Path: name, Foreign: true, Why: "it is a symbolic link in a directory that other users " +
+			"may write to"}
 	}
 	return nil
 }

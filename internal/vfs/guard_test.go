@@ -56,7 +56,8 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 			"edit direct": func() (File, error) { return OS{}.Edit(path, true) },
 		} {
 			err := within(t, what+" of "+name, func() error { _, err := open(); return err })
-			if !errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.want) {
+			if !errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), path) ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s of a %s: got %v, want a refusal that names it", what, name, err)
 			}
 		}
@@ -95,7 +96,8 @@ func TestForeignIsRefused(t *testing.T) {
 		{"own", func() error { return errors.Join(os.WriteFile(file, nil, 0o644), os.Mkdir(sub, 0o755)) }, ""},
 		{"another's", func() error { return errors.Join(os.Chown(file, other, 0), os.Chown(sub, other, 0)) }, "12345"},
 		{"own again", func() error { return errors.Join(os.Chown(file, 0, other), os.Chown(sub, 0, other)) }, ""},
-		{"writable by the group", func() error { return errors.Join(os.Chmod(file, 0o620), os.Chmod(sub, 0o770)) }, "write"},
+		{"writable by the group", func() error { return errors.Join(os.Chmod(file, 0o620), os.Chmod(sub, 0o770)) },
+			"write"},
 		{"writable by all", func() error { return errors.Join(os.Chmod(file, 0o602), os.Chmod(sub, 0o707)) }, "write"},
 	} {
 		if err := c.do(); err != nil {
@@ -112,7 +114,8 @@ func TestForeignIsRefused(t *testing.T) {
 				if (err != nil) != refused {
 					t.Errorf("%s %s, allowed %v: got %v", c.what, what, allow, err)
 				}
-				if refused && (!errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "HOLDFAST_ALLOW_FOREIGN")) {
+				if refused && (!errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), c.want) ||
+					!strings.Contains(err.Error(), "HOLDFAST_ALLOW_FOREIGN")) {
 					t.Errorf("%s %s: got %v, want %q and the setting in it", c.what, what, err, c.want)
 				}
 			}
@@ -143,7 +146,8 @@ func TestLinkToADirectory(t *testing.T) {
 	} {
 		parent := filepath.Join(base, name)
 		link := filepath.Join(parent, "link")
-		err := errors.Join(os.Mkdir(parent, 0o700), os.Symlink(real, link), os.Lchown(link, c.owner, 0), os.Chmod(parent, c.parent))
+		err := errors.Join(os.Mkdir(parent, 0o700), os.Symlink(real, link), os.Lchown(link, c.owner, 0),
+			os.Chmod(parent, c.parent))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +166,8 @@ func TestLinkToADirectory(t *testing.T) {
 // TestWhatIsMadeIsPrivate, unless it is to be shared.
 func TestWhatIsMadeIsPrivate(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
-	for s, want := range map[Sharing][2]os.FileMode{Private: {0o600, 0o700}, Group: {0o640, 0o750}, World: {0o644, 0o755}} {
+	for s, want := range map[Sharing][2]os.FileMode{Private: {0o600, 0o700}, Group: {0o640, 0o750},
+		World: {0o644, 0o755}} {
 		o := OS{Sharing: s}
 		base := t.TempDir()
 		sub := filepath.Join(base, "sub")
@@ -193,7 +198,8 @@ func TestWhatIsMadeIsPrivate(t *testing.T) {
 // can take away another's, as /tmp is; what others make in it is refused.
 func TestScratchDirectory(t *testing.T) {
 	dir := t.TempDir()
-	for mode, ok := range map[os.FileMode]bool{0o777 | os.ModeSticky: true, 0o775 | os.ModeSticky: true, 0o777: false, 0o775: false, 0o755: true} {
+	for mode, ok := range map[os.FileMode]bool{0o777 | os.ModeSticky: true, 0o775 | os.ModeSticky: true, 0o777: false,
+		0o775: false, 0o755: true} {
 		if err := os.Chmod(dir, mode); err != nil {
 			t.Fatal(err)
 		}

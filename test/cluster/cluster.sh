@@ -72,7 +72,11 @@ alive() { # FILE -> pid on stdout when the recorded process lives
 head_pid() { alive "$STATE/head.pid" || die "the cluster is not up (run: $SELF up)"; }
 names() { cat "$STATE/names" 2>/dev/null || true; }
 need_node() { names | grep -qx -- "${1:-none given}" || die "no node '${1:-}' (have: $(names | tr '\n' ' '))"; }
-node_pid() { head_pid >/dev/null; need_node "$1"; alive "$STATE/$1.pid" || die "node $1 is dead (run: $SELF revive $1)"; }
+node_pid() {
+  head_pid >/dev/null
+  need_node "$1"
+  alive "$STATE/$1.pid" || die "node $1 is dead (run: $SELF revive $1)"
+}
 in_head() { nsenter -t "$(head_pid)" -m -u -i -n -p -- "$@"; }
 in_headnet() { nsenter -t "$(head_pid)" -n -- "$@"; }   # host's /proc and pids
 addr() { if [[ $1 == head ]]; then echo "$NET.1"; else echo "$NET.$((10 + ${1#n}))"; fi; }
@@ -87,7 +91,8 @@ packages() {
   command -v apt-get >/dev/null || die "no apt-get: install ${miss[*]} by hand"
   local log; log=$(mktemp)
   # RUNLEVEL=1 keeps invoke-rc.d from starting the packages' own daemons
-  if ! { DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -o DPkg::Lock::Timeout=300 -y --no-install-recommends install "${miss[@]}" ||
+  if ! { DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+    apt-get -o DPkg::Lock::Timeout=300 -y --no-install-recommends install "${miss[@]}" ||
          { apt-get -o DPkg::Lock::Timeout=300 update && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get \
              -o DPkg::Lock::Timeout=300 -y --no-install-recommends install "${miss[@]}"; }; } >"$log" 2>&1; then
     tail -5 "$log" >&2; die "apt-get failed (log: $log)"
@@ -104,7 +109,10 @@ config() { # N
   { echo "127.0.0.1 localhost"; echo "$(addr head) head"
     for ((i = 1; i <= n; i++)); do echo "$(addr n$i) n$i"; done; } >"$STATE/etc/hosts"
   echo "hosts: files" >"$STATE/etc/nsswitch.tail"
-  { grep -v '^hosts:' /etc/nsswitch.conf 2>/dev/null || true; cat "$STATE/etc/nsswitch.tail"; } >"$STATE/etc/nsswitch.conf"
+  {
+    grep -v '^hosts:' /etc/nsswitch.conf 2>/dev/null || true
+    cat "$STATE/etc/nsswitch.tail"
+  } >"$STATE/etc/nsswitch.conf"
   : >"$STATE/names"; for ((i = 1; i <= n; i++)); do echo "n$i" >>"$STATE/names"; done
   mkdir -p "$STATE/etc/slurm"
   cat >"$STATE/etc/slurm/slurm.conf" <<C
@@ -164,7 +172,10 @@ C
     echo "GresTypes=gpu" >>"$STATE/etc/slurm/slurm.conf"
     gres=" Gres=gpu:$GPUS"
     mkdir "$STATE/gpu"           # copies of /dev/null: slurmd hands out their indices
-    for ((i = 0; i < GPUS; i++)); do mknod "$STATE/gpu/gpu$i" c 1 3; echo "Name=gpu File=$STATE/gpu/gpu$i"; done >"$STATE/etc/slurm/gres.conf"
+    for ((i = 0; i < GPUS; i++)); do
+      mknod "$STATE/gpu/gpu$i" c 1 3
+      echo "Name=gpu File=$STATE/gpu/gpu$i"
+    done >"$STATE/etc/slurm/gres.conf"
   fi
   for ((i = 1; i <= n; i++)); do
     echo "NodeName=n$i NodeAddr=$(addr "n$i") CPUs=$CPUS RealMemory=1000$gres State=UNKNOWN"
@@ -202,7 +213,11 @@ init() { # NAME
   mount -t tmpfs -o size=1m,mode=755 testbed /mnt
   mkdir /mnt/{pfs,nvme,.state,.tmp}
   mount --bind "$DATA/pfs" /mnt/pfs
-  if [[ $NVME == dir ]]; then mount --bind "$d/nvme" /mnt/nvme; else mount -t tmpfs -o "size=$NVME,mode=1777" nvme /mnt/nvme; fi
+  if [[ $NVME == dir ]]; then
+    mount --bind "$d/nvme" /mnt/nvme
+  else
+    mount -t tmpfs -o "size=$NVME,mode=1777" nvme /mnt/nvme
+  fi
   mount --bind "$d/tmp" /mnt/.tmp
   mount --bind "$STATE" /mnt/.state
   mount -t tmpfs -o size=512m,mode=755 run /run   # PMIx keeps 16 MB for each step there
@@ -263,20 +278,33 @@ wire() { # NAME: veth between the head's bridge and the node
   in_headnet ip link set "$1" master br0 up
 }
 
-idle_count() { { in_head sinfo -h -N -p main -o '%N %T' 2>/dev/null || true; } | grep -Ec ' (idle|mixed|allocated)$' || true; }
+idle_count() {
+  { in_head sinfo -h -N -p main -o '%N %T' 2>/dev/null || true; } |
+    grep -Ec ' (idle|mixed|allocated)$' || true
+}
 wait_nodes() { # COUNT SECONDS
   local t=$((SECONDS + $2))
   while (( $(idle_count) < $1 )); do
-    ((SECONDS < t)) || { in_head sinfo -N >&2 || true; die "only $(idle_count) of $1 nodes ready after $2 s (see: $SELF log head)"; }
+    ((SECONDS < t)) || {
+      in_head sinfo -N >&2 || true
+      die "only $(idle_count) of $1 nodes ready after $2 s (see: $SELF log head)"
+    }
     sleep 0.2
   done
 }
 
 # we only remove directories we made
-ours() { [[ ! -e $1 || -e $1/.slurm-testbed || -z $(ls -A "$1") ]] || die "$1 exists and is not the testbed's: not touching it"; }
+ours() {
+  [[ ! -e $1 || -e $1/.slurm-testbed || -z $(ls -A "$1") ]] ||
+    die "$1 exists and is not the testbed's: not touching it"
+}
 wipe() { ours "$1"; rm -rf "$1"; }
 
-lock() { mkdir -p "$(dirname "$STATE")"; exec 9>"$STATE.lock"; flock -w 60 9 || die "another 'cluster' command holds $STATE.lock"; }
+lock() {
+  mkdir -p "$(dirname "$STATE")"
+  exec 9>"$STATE.lock"
+  flock -w 60 9 || die "another 'cluster' command holds $STATE.lock"
+}
 
 up() {
   local n=${1:-4} i
@@ -289,7 +317,9 @@ up() {
   packages
   wipe "$STATE"; ours "$DATA"               # data kept by 'down --keep' stays
   config "$n"
-  trap 'rc=$?; if p=$(alive "$STATE/head.pid"); then kill -9 "$p"; say "boot failed, stopped (logs: $STATE/log)"; fi; exit $rc' EXIT
+  trap 'rc=$?
+    if p=$(alive "$STATE/head.pid"); then kill -9 "$p"; say "boot failed, stopped (logs: $STATE/log)"; fi
+    exit $rc' EXIT
   spawn head
   for i in $(names); do spawn "$i"; done
   wait_nodes "$n" 240
@@ -427,7 +457,10 @@ rsh() { # as ssh: [-x] [-n] [-l user] HOST CMD...; runs inside the head's namesp
   while [[ ${1:-} == -* ]]; do [[ $1 == -[lpo] ]] && shift; shift; done
   local n=${1:-} p; shift || die "rsh: no node"
   p=$(cat "$STATE/$n.headpid" 2>/dev/null) || { say "rsh: no node '$n'"; exit 255; }
-  [[ -e $STATE/$n.pid && $(nsenter -t "$p" -u hostname 2>/dev/null) == "$n" ]] || { say "rsh: $n: no route to host"; exit 255; }
+  [[ -e $STATE/$n.pid && $(nsenter -t "$p" -u hostname 2>/dev/null) == "$n" ]] || {
+    say "rsh: $n: no route to host"
+    exit 255
+  }
   # shellcheck disable=SC2016 # expands inside
   exec nsenter -t "$p" -m -u -i -n -p -- bash -c 'cd "$1" 2>/dev/null || cd /; shift; exec bash -c "$*"' _ "$PWD" "$@"
 }
@@ -440,7 +473,9 @@ pids_of() { # NODE: host pids of all its processes but its init
 
 signal_all() { # SIGNAL NODE: to all its processes but its init; those that end meanwhile need none
   local p
-  for p in $(pids_of "$2"); do kill "-$1" "$p" 2>/dev/null || [[ ! -e /proc/$p ]] || die "$2: cannot send $1 to process $p"; done
+  for p in $(pids_of "$2"); do
+    kill "-$1" "$p" 2>/dev/null || [[ ! -e /proc/$p ]] || die "$2: cannot send $1 to process $p"
+  done
 }
 
 status() {
@@ -449,7 +484,8 @@ status() {
   printf '%-6s %-8s %-9s %-5s %s\n' NODE INIT LINK PROCS SLURM
   for n in $(names); do
     if p=$(alive "$STATE/$n.pid"); then
-      printf '%-6s %-8s %-9s %-5s ' "$n" "$p" "$(in_headnet ip -br link show "$n" 2>/dev/null | awk '{print $2}')" "$(pids_of "$n" | wc -l)"
+      printf '%-6s %-8s %-9s %-5s ' "$n" "$p" \
+        "$(in_headnet ip -br link show "$n" 2>/dev/null | awk '{print $2}')" "$(pids_of "$n" | wc -l)"
     else printf '%-6s %-8s %-9s %-5s ' "$n" dead - 0; fi
     in_head sinfo -h -n "$n" -p main -o '%T %E' || echo '?'
   done
@@ -476,7 +512,14 @@ main() {
   freeze) signal_all STOP "${1:-}" ;;
   thaw) signal_all CONT "${1:-}" ;;
   wait) (($# >= 2)) || die "wait: NODE STATE [SECONDS]"; wait_state "$1" "$2" "${3:-120}" ;;
-  log) if [[ ${1:-} == head ]]; then cat "$STATE/log/slurmctld.log"; else need_node "${1:-}"; cat "$STATE/log/slurmd-$1.log"; fi ;;
+  log)
+    if [[ ${1:-} == head ]]; then
+      cat "$STATE/log/slurmctld.log"
+    else
+      need_node "${1:-}"
+      cat "$STATE/log/slurmd-$1.log"
+    fi
+    ;;
   path) case ${1:-} in pfs) echo "$DATA/pfs" ;; state) echo "$STATE" ;; log) echo "$STATE/log" ;;
         nvme) need_node "${2:-}"; echo "$DATA/nodes/$2/nvme" ;; *) die "path: pfs, state, log or nvme NODE" ;; esac ;;
   rsh) rsh "$@" ;;

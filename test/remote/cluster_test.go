@@ -24,7 +24,8 @@ func TestAcrossNodes(t *testing.T) {
 	c := cluster.Up(t, 3)
 	tools := c.Install(t, "../../cmd/holdfast", "../../apps/nbody")
 	suite := filepath.Join(c.PFS(), "suite")
-	if out, err := exec.Command("go", "test", "-c", "-o", suite, "../../gpustate/gputest").CombinedOutput(); err != nil {
+	build := exec.Command("go", "test", "-c", "-o", suite, "../../gpustate/gputest")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	key := cluster.Shared + "/gpud.key"
@@ -37,14 +38,16 @@ func TestAcrossNodes(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(c.PFS(), "remote-tcp-pocl.addr"), []byte(addrs["n1"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out := c.Run(t, "srun", "-w", "n3", "--overlap", "env", "HOLDFAST_GPUTEST_ROLE=suite", "HOLDFAST_GPUTEST_PLATFORM=remote:tcp:pocl",
+	out := c.Run(t, "srun", "-w", "n3", "--overlap", "env", "HOLDFAST_GPUTEST_ROLE=suite",
+		"HOLDFAST_GPUTEST_PLATFORM=remote:tcp:pocl",
 		"HOLDFAST_GPUTEST_DIR="+cluster.Shared, cluster.Shared+"/suite", "-test.run=^TestSuite$", "-test.short")
 	if !strings.Contains(out, "PASS") {
 		t.Errorf("the suite says\n%s", out)
 	}
 
 	// without end, so that it is there when its device goes
-	app := c.Command(t.Context(), "srun", "-w", "n3", "--overlap", "env", "HOLDFAST_GPUD_KEY="+key, tools+"/nbody", "-ranks", "1",
+	app := c.Command(t.Context(), "srun", "-w", "n3", "--overlap", "env", "HOLDFAST_GPUD_KEY="+key, tools+"/nbody",
+		"-ranks", "1",
 		"-plummer", "1024", "-steps", "100000000", "-progress", "off", "-device", "remote="+addrs["n1"]+",pocl")
 	text := &log{}
 	app.Stdout, app.Stderr = text, text
@@ -55,7 +58,8 @@ func TestAcrossNodes(t *testing.T) {
 	go func() { ended <- app.Wait() }()
 	moved := false
 	for deadline := time.Now().Add(hard); !moved && time.Now().Before(deadline); {
-		out, err := c.Try(t, "srun", "-w", "n3", "--overlap", tools+"/holdfast", "migrate", "--key", key, addrs["n1"], "nbody", addrs["n2"])
+		out, err := c.Try(t, "srun", "-w", "n3", "--overlap", tools+"/holdfast", "migrate", "--key", key, addrs["n1"],
+			"nbody", addrs["n2"])
 		moved = err == nil && strings.Contains(out, "moved to remote="+addrs["n2"])
 	}
 	if !moved {

@@ -39,7 +39,8 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if out, err := exec.Command("go", "build", "-o", dir+"/", "../../cmd/holdfast", "../../apps/...").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-o", dir+"/", "../../cmd/holdfast", "../../apps/...")
+	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 		return 1
 	}
@@ -171,7 +172,8 @@ func (l *lab) app(name string, load float64, device string, env []string, more .
 	if err != nil {
 		l.Fatal(err)
 	}
-	a := &app{result: filepath.Join(l.dir, fmt.Sprintf("result-%d", time.Now().UnixNano())), log: &log{}, end: make(chan error, 1)}
+	a := &app{result: filepath.Join(l.dir, fmt.Sprintf("result-%d", time.Now().UnixNano())), log: &log{},
+		end: make(chan error, 1)}
 	if name == "matmul" {
 		a.result += ".npy"
 	}

@@ -104,7 +104,8 @@ func restoreBar(name string, read, total int64, elapsed time.Duration) string {
 	if read > 0 && read < total {
 		eta = " ETA " + time.Duration(float64(elapsed)*float64(total-read)/float64(read)).Round(time.Second).String()
 	}
-	return fmt.Sprintf("\r%s restoring %s %s of %s%s\033[K", name, bar(read, total), sizeText(read), sizeText(total), eta)
+	return fmt.Sprintf("\r%s restoring %s %s of %s%s\033[K", name, bar(read, total), sizeText(read), sizeText(total),
+		eta)
 }
 
 // Point is coordinated.Checkpointer.Point.

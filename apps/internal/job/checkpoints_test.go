@@ -79,7 +79,8 @@ func TestLauncherOnTerminal(t *testing.T) {
 		t.Helper()
 		p := filepath.Join(dir, fmt.Sprint(pid))
 		stat := fmt.Sprintf("%d (%s) S %d 1 1 0", pid, name, parent)
-		if err := errors.Join(os.MkdirAll(filepath.Join(p, "fd"), 0o755), os.WriteFile(filepath.Join(p, "stat"), []byte(stat), 0o644),
+		if err := errors.Join(os.MkdirAll(filepath.Join(p, "fd"), 0o755), os.WriteFile(filepath.Join(p, "stat"),
+			[]byte(stat), 0o644),
 			os.Symlink(stderr, filepath.Join(p, "fd", "2"))); err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +100,8 @@ func TestLauncherOnTerminal(t *testing.T) {
 }
 
 func TestSizeText(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 bytes", 9999: "9999 bytes", 65536: "65.5 kB", 131e6: "131.0 MB", 40e9: "40.0 GB"} {
+	for n, want := range map[int64]string{0: "0 bytes", 9999: "9999 bytes", 65536: "65.5 kB", 131e6: "131.0 MB",
+		40e9: "40.0 GB"} {
 		if got := sizeText(n); got != want {
 			t.Errorf("%d: got %q, want %q", n, got, want)
 		}

@@ -24,7 +24,8 @@ func (d *Device) MainQueue() (*gpustate.Queue, error) {
 }
 
 // Build gets or builds a program and its kernels.
-func (d *Device) Build(name string, sources gpustate.Sources, options string, kernels map[string]**gpustate.Kernel) error {
+func (d *Device) Build(name string, sources gpustate.Sources, options string,
+	kernels map[string]**gpustate.Kernel) error {
 	start := time.Now()
 	defer func() { d.built += time.Since(start) }()
 	p, err := d.Program(name, sources, options)

@@ -138,7 +138,8 @@ func (r *runName) MarshalBinary() ([]byte, error) { return []byte(r.now), nil }
 func (r *runName) StageBinary(b []byte) (apply func(), err error) {
 	r.saved = string(b)
 	if r.saved != r.now {
-		return nil, &coordinated.MismatchError{Name: "run", Saved: fmt.Sprintf("%q", b), Now: fmt.Sprintf("has %q", r.now)}
+		return nil, &coordinated.MismatchError{Name: "run", Saved: fmt.Sprintf("%q", b),
+			Now: fmt.Sprintf("has %q", r.now)}
 	}
 	return func() {}, nil
 }
@@ -157,7 +158,8 @@ func (r *refusal) Unwrap() error { return r.error }
 
 // BeyondError says that a checkpoint is further than the run is to go.
 func BeyondError(what string, at int64, flag string, last int64) error {
-	return &refusal{fmt.Errorf("the checkpoint is at %s %d, this run ends at %d: give %s %d or more, another folder for checkpoints, or -fresh",
+	return &refusal{fmt.Errorf("the checkpoint is at %s %d, this run ends at %d: give %s %d or more, another folder "+
+		"for checkpoints, or -fresh",
 		what, at, last, flag, at)}
 }
 

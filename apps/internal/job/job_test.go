@@ -77,7 +77,8 @@ func TestOtherSize(t *testing.T) {
 		t.Fatalf("first start: %v", err)
 	}
 	for range 3 {
-		if err := start("size 200", 200, -1); err == nil || !strings.Contains(err.Error(), `it has "size 100", this one "size 200"`) {
+		if err := start("size 200", 200, -1); err == nil ||
+			!strings.Contains(err.Error(), `it has "size 100", this one "size 200"`) {
 			t.Errorf("got %v, want both runs named", err)
 		}
 	}
@@ -105,7 +106,8 @@ func TestStopAfter(t *testing.T) {
 		return times, err
 	}
 	times, err := start(30)
-	if !errors.Is(err, coordinated.ErrStop) || len(times.Epochs) != 1 || times.Epochs[0].Durable["global"] <= 0 || times.RestoredEpoch != 0 {
+	if !errors.Is(err, coordinated.ErrStop) || len(times.Epochs) != 1 || times.Epochs[0].Durable["global"] <= 0 ||
+		times.RestoredEpoch != 0 {
 		t.Fatalf("first start: got %v and %+v, want ErrStop and one epoch", err, times)
 	}
 	times, err = start(0)
@@ -129,7 +131,8 @@ func TestWorldRefuses(t *testing.T) {
 // TestChecksFirst: what would be an error at the end is one before the body runs.
 func TestChecksFirst(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none", "file")
-	for name, o := range map[string]*Options{"-out": {Out: missing}, "-times": {Times: missing}, "-progress": {Progress: "loud"}} {
+	for name, o := range map[string]*Options{"-out": {Out: missing}, "-times": {Times: missing},
+		"-progress": {Progress: "loud"}} {
 		o.Ranks, o.Device = 1, "fake"
 		err := o.On(context.Background(), "app", mpiwrap.Single(), func(context.Context, *Job) error {
 			t.Errorf("%s: the body ran", name)
@@ -188,17 +191,20 @@ func TestFlagsWin(t *testing.T) {
 			t.Errorf("interval comes from %s", v.Source)
 		}
 	}
-	if _, err := start("-global", t.TempDir(), "-mtbf", "24"); err == nil || !strings.Contains(err.Error(), "-mtbf") || !strings.Contains(err.Error(), "no unit") {
+	if _, err := start("-global", t.TempDir(), "-mtbf", "24"); err == nil || !strings.Contains(err.Error(), "-mtbf") ||
+		!strings.Contains(err.Error(), "no unit") {
 		t.Errorf("a bad flag: %v", err)
 	}
 	if _, err := start("-interval", "1m"); err == nil || !strings.Contains(err.Error(), "-interval without a folder") {
 		t.Errorf("no folder: %v", err)
 	}
-	for text, want := range map[string]string{"device: fake": "", "keep: 3\ndevice: fake": "keep in holdfast.yaml without a folder"} {
+	for text, want := range map[string]string{"device: fake": "", "keep: 3\ndevice: fake": "keep in holdfast.yaml " +
+		"without a folder"} {
 		if err := os.WriteFile(coordinated.ConfigFile, []byte(text+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := start(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if _, err := start(); want == "" && err != nil || want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("a file with %q: got %v, want %q", text, err, want)
 		}
 	}

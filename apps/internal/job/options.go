@@ -78,7 +78,8 @@ func (o *Options) Register(fs *flag.FlagSet, result string) {
 	fs.StringVar(&o.Job, "job", "", "name of the job that checkpoints belong to; default HOLDFAST_JOB")
 	fs.StringVar(&o.Local, "local", "", "node-local `folder` for checkpoints; default HOLDFAST_LOCAL")
 	fs.StringVar(&o.Global, "global", "", "shared `folder` for checkpoints; default HOLDFAST_GLOBAL")
-	fs.StringVar(&o.Config, "config", "", "configuration `file`; default HOLDFAST_CONFIG, else holdfast.yaml if it is here")
+	fs.StringVar(&o.Config, "config", "", "configuration `file`; default HOLDFAST_CONFIG, else holdfast.yaml if it "+
+		"is here")
 	for _, f := range settingFlags {
 		fs.Func(f.name, f.help, func(text string) error {
 			o.set = append(o.set, assignment{f.key, text, "-" + f.name})
@@ -90,12 +91,14 @@ func (o *Options) Register(fs *flag.FlagSet, result string) {
 		return nil
 	})
 	fs.IntVar(&o.Window, "window", 0,
-		fmt.Sprintf("commands that may wait on the device; bounds how long a checkpoint waits for it; 0 is %d, -1 no bound",
+		fmt.Sprintf("commands that may wait on the device; bounds how long a checkpoint waits for it; 0 is %d, -1 "+
+			"no bound",
 			gpustate.DefaultWindow))
 	fs.StringVar(&o.Times, "times", "", "`file` for where the time went, JSON: build, restore, steps, checkpoints")
 	fs.IntVar(&o.StopAfter, "stop-after", 0,
 		"take a checkpoint after so many steps of this start, and stop: to try a restart")
-	fs.StringVar(&o.Progress, "progress", "auto", "bar, lines, off, or auto: a bar on a terminal, also that of mpirun or srun, else a line a minute")
+	fs.StringVar(&o.Progress, "progress", "auto", "bar, lines, off, or auto: a bar on a terminal, also that of "+
+		"mpirun or srun, else a line a minute")
 	fs.BoolVar(&o.Verbose, "v", false, "log what the checkpoint library does")
 }
 
@@ -109,7 +112,8 @@ func (o *Options) World() (*mpiwrap.Comm, func() error, error) {
 	case 1:
 		for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"} {
 			if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 1 {
-				return nil, nil, fmt.Errorf("-ranks 1 under a launcher of %d ranks: each would do all the work alone; leave -ranks out", n)
+				return nil, nil, fmt.Errorf("-ranks 1 under a launcher of %d ranks: each would do all the work "+
+					"alone; leave -ranks out", n)
 			}
 		}
 		return mpiwrap.Single(), func() error { return nil }, nil

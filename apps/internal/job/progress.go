@@ -124,7 +124,8 @@ func (p *Progress) report(done int, elapsed time.Duration) {
 		fmt.Fprintf(p.w, "%s: step %d of %d\n", p.name, done, p.total)
 		return
 	}
-	fmt.Fprintf(p.w, "\r%s %s %d/%d %s\033[K", p.name, bar(int64(done), int64(p.total)), done, p.total, p.eta(done, elapsed))
+	fmt.Fprintf(p.w, "\r%s %s %d/%d %s\033[K", p.name, bar(int64(done), int64(p.total)), done, p.total,
+		p.eta(done, elapsed))
 	p.drawn = true
 }
 

@@ -45,7 +45,10 @@ func TestWriteFileNamesTheFolder(t *testing.T) {
 // TestWriteResult: the hash beside a result is that of its bytes.
 func TestWriteResult(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "out.csv")
-	if err := WriteResult(name, func(w io.Writer) error { _, err := io.WriteString(w, "abc"); return err }); err != nil {
+	if err := WriteResult(name, func(w io.Writer) error {
+		_, err := io.WriteString(w, "abc")
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(name + ".sha256")
@@ -63,7 +66,8 @@ func TestCheckFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"new": "", "old": "", ".": "it is a folder", "none/r": "folder " + dir + "/none: no such file", "old/r": "not a directory",
+		"new": "", "old": "", ".": "it is a folder", "none/r": "folder " + dir + "/none: no such file",
+		"old/r": "not a directory",
 	} {
 		err := CheckFile(filepath.Join(dir, name))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -69,7 +69,8 @@ func (c Restart) Run(t *testing.T) {
 			want := r.undisturbed(way[0])
 			r.killed(way[0])
 			if got := r.restarted(way[1]); !bytes.Equal(got, want) {
-				t.Errorf("the result after the restart differs from the undisturbed one (%d and %d bytes)", len(got), len(want))
+				t.Errorf("the result after the restart differs from the undisturbed one (%d and %d bytes)", len(got),
+					len(want))
 			}
 		})
 	}

@@ -161,7 +161,8 @@ func (h *marketHeader) readSparse(lines *bufio.Scanner, m *Matrix) error {
 			at = (j-1)*m.Cols + i - 1 // one mark for both
 		}
 		if seen[at/64]&(1<<(at%64)) != 0 {
-			return bad("entry %d of %d: element %d, %d is there twice; add them up if that is meant", e+1, h.entries, i, j)
+			return bad("entry %d of %d: element %d, %d is there twice; add them up if that is meant", e+1, h.entries, i,
+				j)
 		}
 		seen[at/64] |= 1 << (at % 64)
 		h.set(m, i-1, j-1, x)

@@ -22,7 +22,8 @@ func TestNumPyBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "934e554d5059" + "0100" + "7600" +
-		hex.EncodeToString([]byte("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3), }"+strings.Repeat(" ", 58)+"\n")) +
+		hex.EncodeToString([]byte("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3), }"+strings.Repeat(" ", 58)+
+			"\n")) +
 		"0000803f" + "00000040" + "00004040"
 	if got := hex.EncodeToString(b.Bytes()); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -93,7 +94,8 @@ func TestRefuses(t *testing.T) {
 		"%%MatrixMarket matrix coordinate integer general\n2 2 1\n1 1 9007199254740993\n",
 		"%%MatrixMarket matrix array real general\n1 1\n1\n2\n", "%%MatrixMarket matrix array real general\n1 1\ninf\n",
 		"%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1 0\n",
-		"%%MatrixMarket matrix coordinate real symmetric\n2 3 0\n", "%%MatrixMarket matrix array real general\n2 1\n1\n",
+		"%%MatrixMarket matrix coordinate real symmetric\n2 3 0\n",
+		"%%MatrixMarket matrix array real general\n2 1\n1\n",
 	} {
 		if _, err := ReadMarket(strings.NewReader(text)); !errors.Is(err, ErrFormat) {
 			t.Errorf("%q: got %v, want ErrFormat", text, err)
@@ -129,7 +131,8 @@ func TestSaysWhatIsMissing(t *testing.T) {
 		banner + "%" + strings.Repeat("x", maxLine) + "\n1 1\n1\n":      "a line of more than",
 		banner + "3000000 3000000\n":                                    "this machine has",
 	} {
-		if _, err := ReadMarket(strings.NewReader(text)); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {
+		if _, err := ReadMarket(strings.NewReader(text)); !errors.Is(err, ErrFormat) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%.80q: got %v, want %q", text, err, want)
 		}
 	}
@@ -142,7 +145,8 @@ func TestSaysWhatIsMissing(t *testing.T) {
 	if err := (&Matrix{Rows: 2, Cols: 2, Data: make([]float64, 4)}).WriteNumPy(&b); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadNumPy(io.MultiReader(bytes.NewReader(b.Bytes()[:140]), iotest.ErrReader(broken))); !errors.Is(err, broken) {
+	if _, err := ReadNumPy(io.MultiReader(bytes.NewReader(b.Bytes()[:140]), iotest.ErrReader(broken))); !errors.Is(err,
+		broken) {
 		t.Errorf("got %v, want the error of reading", err)
 	}
 }

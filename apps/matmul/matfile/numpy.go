@@ -49,7 +49,8 @@ func ReadNumPy(r io.Reader) (*Matrix, error) {
 		m.Single = true
 	case "<f8":
 	default:
-		return nil, bad("numbers of type %q, want '<f4' or '<f8', little-endian float32 or float64: convert it with numpy.astype", descr[1])
+		return nil, bad("numbers of type %q, want '<f4' or '<f8', little-endian float32 or float64: convert it with "+
+			"numpy.astype", descr[1])
 	}
 	if err := m.readNumbers(r, fortran[1] == "True"); err != nil {
 		return nil, err

@@ -37,7 +37,8 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestReadColumnsAndNames(t *testing.T) {
-	s, err := Read(strings.NewReader("# made by hand\n# units: solar\n\nx, y, z, name, vx, vy, vz, mass\n1,2,3,Rock,4,5,6,7\n# between\n0,0,0,Sun,0,0,0,1\n"))
+	s, err := Read(strings.NewReader("# made by hand\n# units: solar\n\nx, y, z, name, vx, vy, vz, " +
+		"mass\n1,2,3,Rock,4,5,6,7\n# between\n0,0,0,Sun,0,0,0,1\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -219,7 +219,8 @@ func TestPotential(t *testing.T) {
 						if len(terms) == 0 {
 							continue
 						}
-						b.launch(kernel.Potential, len(terms), out, b.pos, int32(len(terms)), int32(lo), int32(n), eps*eps)
+						b.launch(kernel.Potential, len(terms), out, b.pos, int32(len(terms)), int32(lo), int32(n),
+							eps*eps)
 						if err := b.q.Read(out, 0, gpustate.Bytes(terms)); err != nil {
 							t.Fatal(err)
 						}
@@ -247,10 +248,12 @@ func BenchmarkAccelerate(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		x := jobtest.NewBench(b, dev, gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}, kernel.Options, kernel.Accelerate)
+		x := jobtest.NewBench(b, dev, gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}, kernel.Options,
+			kernel.Accelerate)
 		pos, acc := x.Buffer("pos", gpustate.Bytes(s.Pos)), x.Buffer("acc", make([]byte, 16*n))
 		for b.Loop() {
-			x.Launch([]int{kernel.Global(n)}, []int{kernel.Group}, acc, pos, pos, int32(n), int32(n), float32(1), float32(1e-4), int32(1))
+			x.Launch([]int{kernel.Global(n)}, []int{kernel.Group}, acc, pos, pos, int32(n), int32(n), float32(1),
+				float32(1e-4), int32(1))
 		}
 		b.ReportMetric(20*float64(n)*float64(n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 	})

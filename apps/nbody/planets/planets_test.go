@@ -23,7 +23,8 @@ func TestInputIsGenerated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("%s is not what the generator writes; run go generate ./apps/nbody/planets\ngot:\n%s", input, got.Bytes())
+		t.Errorf("%s is not what the generator writes; run go generate ./apps/nbody/planets\ngot:\n%s", input,
+			got.Bytes())
 	}
 }
 

@@ -134,7 +134,8 @@ func (s *Scoring) row(fields []string) error {
 func (s *Scoring) Fits(letters int) error {
 	most := int64(max(slices.Max(s.Pair[:]), 0))
 	if worth := most * int64(letters); worth > -Low {
-		return fmt.Errorf("%d letters of up to %d each in matrix %s may score %d, at most %d can be held: align parts", letters, most, s.Name, worth, -Low)
+		return fmt.Errorf("%d letters of up to %d each in matrix %s may score %d, at most %d can be held: align parts",
+			letters, most, s.Name, worth, -Low)
 	}
 	return nil
 }

@@ -25,11 +25,13 @@ func TestRead(t *testing.T) {
 func TestReadUnpacks(t *testing.T) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
-	if _, err := io.WriteString(z, ">one\tfirst\nACGT\n"+strings.Repeat("ACGT\n", 1000)); err != nil || z.Close() != nil {
+	if _, err := io.WriteString(z, ">one\tfirst\nACGT\n"+strings.Repeat("ACGT\n", 1000)); err != nil ||
+		z.Close() != nil {
 		t.Fatal(err)
 	}
 	all, err := Read(bytes.NewReader(packed.Bytes()))
-	if err != nil || len(all) != 1 || all[0].Name != "one" || all[0].Description != "first" || len(all[0].Letters) != 4004 {
+	if err != nil || len(all) != 1 || all[0].Name != "one" || all[0].Description != "first" ||
+		len(all[0].Letters) != 4004 {
 		t.Errorf("got %.80v, %v", all, err)
 	}
 	if _, err := Read(bytes.NewReader(packed.Bytes()[:packed.Len()-9])); !errors.Is(err, io.ErrUnexpectedEOF) {

@@ -15,7 +15,8 @@ func BenchmarkTranspose(b *testing.B) {
 		if dev.Info().Type == "gpu" {
 			n = 1 << 15
 		}
-		x := jobtest.NewBench(b, dev, gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}, kernel.Options, kernel.Transpose)
+		x := jobtest.NewBench(b, dev, gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}, kernel.Options,
+			kernel.Transpose)
 		zero := make([]byte, 4*n*n)
 		dst, src := x.Buffer("dst", zero), x.Buffer("src", zero)
 		b.SetBytes(int64(2 * 4 * n * n))
