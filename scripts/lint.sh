@@ -1,5 +1,5 @@
 #!/bin/sh
-# Formatting, go vet, staticcheck and shellcheck over everything that git knows.
+# Formatting, length of lines, go vet, staticcheck and shellcheck over everything that git knows.
 # usage: lint.sh [go command]
 set -eu
 go=${1:-go}
@@ -11,6 +11,17 @@ done)
 unformatted=$(printf '%s\n' "$sources" | xargs -r gofmt -l)
 if [ -n "$unformatted" ]; then
 	printf 'lint: not gofmt-ed (run gofmt -w on them):\n%s\n' "$unformatted" >&2
+	exit 1
+fi
+
+# A tab is four columns; of a character of several bytes the first counts.
+unbroken='^(storage|coordinated|mpiwrap|gpustate|slurm|internal/bench|cmd/holdfast/(run|bench)|test/(slurm|e2e))'
+long=$({ printf '%s\n' "$sources"; git ls-files -co --exclude-standard '*.sh' .ci/run; } | grep -vE "$unbroken" |
+	LC_ALL=C xargs awk '{
+		line = $0; gsub(/\t/, "    ", line); gsub(/[\200-\277]/, "", line)
+	} length(line) > 120 { print FILENAME ":" FNR }')
+if [ -n "$long" ]; then
+	printf 'lint: longer than 120 columns:\n%s\n' "$long" >&2
 	exit 1
 fi
 
