@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/bench/apps"
 	"github.com/holdfast-hpc/holdfast/internal/bench/cut"
+	"github.com/holdfast-hpc/holdfast/internal/bench/gpu"
 	"github.com/holdfast-hpc/holdfast/internal/bench/mpi"
 	"github.com/holdfast-hpc/holdfast/internal/bench/storage"
 	"github.com/spf13/cobra"
@@ -20,7 +21,7 @@ func newBench() *cobra.Command {
 		Short: "measure what checkpoints cost on this machine",
 	}
 	cmd.AddCommand(newBenchStorage(), newBenchCut(), newBenchMPI(), newBenchGPU(), newBenchRemote(), newBenchApps(), newBenchPeers(), newBenchModel(), newBenchPlot(),
-		newBenchWorker(), newBenchGPUWorker())
+		newBenchWorker())
 	return cmd
 }
 
@@ -56,6 +57,7 @@ five times the data. Values are medians, SPREAD is the range over the median.` +
 var workers = map[string]func(ctx context.Context, setup string, in io.Reader, out io.Writer) error{
 	"apps":    worker(apps.Work),
 	"cut":     worker(cut.Work),
+	"gpu":     worker(gpu.Work),
 	"mpi":     worker(mpi.Work),
 	"storage": worker(storage.Work),
 }

@@ -1,6 +1,14 @@
 package gpubench
 
-import "github.com/holdfast-hpc/holdfast/gpustate"
+import (
+	"errors"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
+)
+
+func init() { fake.Register("busy", 2, func(fake.Launch) {}) }
 
 // work is a kernel that keeps each work item busy for n rounds.
 var work = gpustate.Sources{
@@ -34,4 +42,55 @@ func Busy(d *gpustate.Device, items, rounds int) (*gpustate.Kernel, error) {
 		return nil, err
 	}
 	return k, k.SetArgs(x, int32(rounds))
+}
+
+// Kernel is the kernel of Busy on the driver alone, as a program without gpustate
+// would use it.
+type Kernel struct {
+	d          driver.Device
+	q, x, p, k driver.Handle
+	value      [4]byte
+}
+
+// Busy is the function Busy without gpustate. The kernel has a queue of its own.
+func (r *Raw) Busy(items, rounds int) (b *Kernel, err error) {
+	b = &Kernel{d: r.d}
+	if b.q, err = b.d.CreateQueue(driver.QueueDesc{Lazy: b.d.Info().Lazy}); err != nil {
+		return nil, err
+	}
+	if b.x, err = b.d.CreateMem(driver.MemDesc{Kind: driver.MemBuffer, Bytes: 4 * int64(items)}); err != nil {
+		return nil, err
+	}
+	if b.p, err = b.d.Build(driver.ProgramDesc{Name: "busy", OpenCL: work.OpenCL, CUDA: work.CUDA}); err != nil {
+		return nil, err
+	}
+	if b.k, err = b.d.CreateKernel(b.p, "busy"); err != nil {
+		return nil, err
+	}
+	return b, errors.Join(b.d.SetArg(b.k, 0, driver.Arg{Kind: driver.ArgMem, Handle: b.x}), b.SetRounds(rounds))
+}
+
+// SetRounds sets for how many rounds the kernel is busy.
+func (b *Kernel) SetRounds(n int) error {
+	for i := range b.value {
+		b.value[i] = byte(n >> (8 * i))
+	}
+	return b.d.SetArg(b.k, 1, driver.Arg{Kind: driver.ArgValue, Value: b.value[:]})
+}
+
+// Launch starts the kernel with so many work items.
+func (b *Kernel) Launch(items int) error {
+	ev, err := b.d.Launch(b.q, b.k, driver.Grid{Dims: 1, Global: [3]int{items, 1, 1}, Local: [3]int{64, 1, 1}}, nil)
+	if err == nil {
+		b.d.ReleaseEvent(ev)
+	}
+	return err
+}
+
+// Finish waits until all has been done.
+func (b *Kernel) Finish() error { return b.d.Finish(b.q) }
+
+// Release gives back what the kernel has.
+func (b *Kernel) Release() error {
+	return errors.Join(b.d.ReleaseKernel(b.k), b.d.ReleaseProgram(b.p), b.d.ReleaseMem(b.x), b.d.ReleaseQueue(b.q))
 }

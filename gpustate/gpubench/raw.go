@@ -1,72 +1,174 @@
+// Package gpubench drives a device without gpustate: the baselines of
+// `holdfast bench` and its tests, of no use to programs.
 package gpubench
 
 import (
 	"errors"
+	"fmt"
+	"time"
 
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/cl"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/cuda"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 )
 
-// raw measures what the device can do without gpustate: pinned copies in both
-// directions and copies within the device.
-func (r *runner) raw() (err error) {
-	d, err := r.bare()
+// Raw is a device without recording.
+type Raw struct {
+	d     driver.Device
+	queue driver.Handle
+}
+
+// OpenRaw opens the device that sel selects.
+func OpenRaw(sel gpustate.Select) (*Raw, error) {
+	g, err := gpustate.Open(sel)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	const rounds = 8
-	piece := int64(256 << 20)
-	if r.info.HostMemory || r.info.Kind == "fake" {
-		piece = 32 << 20
+	info := g.Info()
+	if err := g.Close(); err != nil {
+		return nil, err
 	}
-	q, err := d.CreateQueue(driver.QueueDesc{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.ReleaseQueue(q)) }()
-	var mem [2]driver.Handle
-	for i := range mem {
-		if mem[i], err = d.CreateMem(driver.MemDesc{Kind: driver.MemBuffer, Bytes: piece}); err != nil {
-			return err
+	for _, lib := range []driver.Driver{&cuda.Library{}, cl.System, &fake.Library{}} {
+		if lib.Kind() != info.Kind {
+			continue
 		}
-		defer func() { err = errors.Join(err, d.ReleaseMem(mem[i])) }()
+		r := &Raw{}
+		if r.d, err = lib.Open(info.Index); err != nil {
+			return nil, err
+		}
+		if r.queue, err = r.d.CreateQueue(driver.QueueDesc{}); err != nil {
+			return nil, errors.Join(err, r.d.Close())
+		}
+		return r, nil
 	}
-	host, err := d.AllocPinned(int(piece))
+	return nil, fmt.Errorf("no driver of kind %q", info.Kind)
+}
+
+// Close closes the device.
+func (r *Raw) Close() error {
+	return errors.Join(r.d.ReleaseQueue(r.queue), r.d.Close())
+}
+
+// Build returns how long the device takes to build a program and its kernels.
+func (r *Raw) Build(src gpustate.Sources, options string, kernels []string) (took time.Duration, err error) {
+	start := time.Now()
+	p, err := r.d.Build(driver.ProgramDesc{Name: "raw", OpenCL: src.OpenCL, CUDA: src.CUDA, Options: options})
 	if err != nil {
-		return err
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, r.d.ReleaseProgram(p)) }()
+	for _, name := range kernels {
+		k, err := r.d.CreateKernel(p, name)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, r.d.ReleaseKernel(k)) }()
+	}
+	return time.Since(start), nil
+}
+
+// Upload returns how long bytes take from pinned memory to the device, where
+// they go round in one piece.
+func (r *Raw) Upload(bytes int64) (took time.Duration, err error) {
+	piece := min(bytes, 64<<20)
+	if piece == 0 {
+		return 0, nil
+	}
+	mem, err := r.d.CreateMem(driver.MemDesc{Kind: driver.MemBuffer, Bytes: piece})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, r.d.ReleaseMem(mem)) }()
+	host, err := r.d.AllocPinned(int(piece))
+	if err != nil {
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, host.Free()) }()
-	for i := range host.Bytes() {
-		host.Bytes()[i] = byte(i)
-	}
-	times := func(do func() (driver.Event, error)) ([]float64, error) {
-		return r.repeat(func() error {
-			for range rounds {
-				ev, err := do()
-				if err != nil {
-					return err
-				}
-				d.ReleaseEvent(ev)
+	clear(host.Bytes())
+	// The first transfer may map memory.
+	for round := range 2 {
+		start := time.Now()
+		for done := int64(0); done < bytes; done += piece {
+			n := min(piece, bytes-done)
+			ev, err := r.d.Write(r.queue, mem, 0, host.Bytes()[:n], false, nil)
+			if err != nil {
+				return 0, err
 			}
-			return d.Finish(q)
-		})
+			r.d.ReleaseEvent(ev)
+			if round == 0 {
+				break
+			}
+		}
+		if err := r.d.Finish(r.queue); err != nil {
+			return 0, err
+		}
+		took = time.Since(start)
 	}
-	up, err := times(func() (driver.Event, error) { return d.Write(q, mem[0], 0, host.Bytes(), false, nil) })
-	if err != nil {
-		return err
+	return took, nil
+}
+
+// Copies are two blocks of a device and one of pinned memory, to copy between.
+type Copies struct {
+	*Raw
+	mem  [2]driver.Handle
+	host driver.Pinned
+}
+
+// Copies takes blocks of so many bytes. Free gives them back.
+func (r *Raw) Copies(bytes int64) (c *Copies, err error) {
+	c = &Copies{Raw: r}
+	for i := range c.mem {
+		if c.mem[i], err = r.d.CreateMem(driver.MemDesc{Kind: driver.MemBuffer, Bytes: bytes}); err != nil {
+			return nil, err
+		}
 	}
-	down, err := times(func() (driver.Event, error) { return d.Read(q, mem[0], 0, host.Bytes(), false, nil) })
-	if err != nil {
-		return err
+	if c.host, err = r.d.AllocPinned(int(bytes)); err != nil {
+		return nil, err
 	}
-	inside, err := times(func() (driver.Event, error) { return d.Copy(q, mem[1], 0, mem[0], 0, piece, nil) })
-	if err != nil {
-		return err
+	for i := range c.host.Bytes() {
+		c.host.Bytes()[i] = byte(i)
 	}
-	total := float64(rounds * piece)
-	r.upload, r.pinned = total/median(up), total/median(down)
-	r.figure("baseline", "pinned copy to host", "GB/s", rates(down, rounds*piece), 0, 0, noGoal)
-	r.figure("baseline", "pinned copy to device", "GB/s", rates(up, rounds*piece), 0, 0, noGoal)
-	r.figure("baseline", "copy within device", "GB/s", rates(inside, rounds*piece), 0, 0, noGoal)
-	return nil
+	return c, nil
+}
+
+// Free gives the blocks back.
+func (c *Copies) Free() error {
+	return errors.Join(c.host.Free(), c.d.ReleaseMem(c.mem[0]), c.d.ReleaseMem(c.mem[1]))
+}
+
+// Up copies to the device so often, and waits.
+func (c *Copies) Up(times int) error {
+	return c.many(times, func() (driver.Event, error) { return c.d.Write(c.queue, c.mem[0], 0, c.host.Bytes(), false, nil) })
+}
+
+// Down copies to the host so often, and waits.
+func (c *Copies) Down(times int) error {
+	return c.many(times, func() (driver.Event, error) { return c.d.Read(c.queue, c.mem[0], 0, c.host.Bytes(), false, nil) })
+}
+
+// Inside copies within the device so often, and waits.
+func (c *Copies) Inside(times int) error {
+	bytes := int64(len(c.host.Bytes()))
+	return c.many(times, func() (driver.Event, error) { return c.d.Copy(c.queue, c.mem[1], 0, c.mem[0], 0, bytes, nil) })
+}
+
+func (r *Raw) many(times int, do func() (driver.Event, error)) error {
+	for range times {
+		ev, err := do()
+		if err != nil {
+			return err
+		}
+		r.d.ReleaseEvent(ev)
+	}
+	return r.d.Finish(r.queue)
+}
+
+// Checkpoint lets the CUDA driver checkpoint and restore another process of this
+// user: how long the process stood still until all was saved, and how long the
+// saving and the restoring took.
+func Checkpoint(pid int) (stopped, saving, restoring time.Duration, err error) {
+	t, err := cuda.Checkpoint(pid)
+	return t.Lock + t.Checkpoint, t.Checkpoint, t.Restore, err
 }

@@ -9,13 +9,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
-	"github.com/holdfast-hpc/holdfast/gpustate/gpubench"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
 )
 
@@ -32,13 +30,6 @@ const (
 // childLimit ends a child that hangs. Servers end when the test lets go of them.
 const childLimit = 15 * time.Minute
 
-// The same binary takes the figures of package gpubench.
-var (
-	figures = flag.String("figures", "", "take figures for states of these sizes in GiB, such as 4,16,48, instead of testing")
-	device  = flag.String("device", "", "device of -figures, such as cuda:0")
-	runs    = flag.Int("runs", 3, "how often each of the -figures is taken")
-)
-
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == workerArg {
 		if err := gpud.RunWorker(); err != nil {
@@ -47,15 +38,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	gpubench.Hold()
 	flag.Parse()
-	if *figures != "" {
-		if err := takeFigures(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
 	role := os.Getenv(roleEnv)
 	if role == "" || role == "suite" {
 		os.Exit(m.Run())
@@ -69,22 +52,6 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Exit(0)
-}
-
-func takeFigures() error {
-	sel, err := gpustate.ParseSelect(*device)
-	if err != nil {
-		return err
-	}
-	opt := gpubench.Options{Select: sel, Runs: *runs}
-	for _, text := range strings.Split(*figures, ",") {
-		gib, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return err
-		}
-		opt.Sizes = append(opt.Sizes, int64(gib*(1<<30)))
-	}
-	return gpubench.Run(context.Background(), opt, func(r gpubench.Result) { fmt.Println(r) })
 }
 
 // play is what a child does instead of tests.

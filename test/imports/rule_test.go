@@ -84,6 +84,9 @@ func TestViolations(t *testing.T) {
 		{"cut opens a socket", []Package{
 			{Path: m + "coordinated/cut", Imports: []string{"net"}},
 		}, "pure"},
+		{"measured from inside", []Package{
+			{Path: m + "storage", TestImports: []string{m + "internal/bench/storage"}},
+		}, "storage imports " + m + "internal/bench"},
 		{"application looks inside", []Package{
 			{Path: m + "apps/nbody", Imports: []string{m + "mpiwrap/internal/abi"}},
 		}, "only public packages"},

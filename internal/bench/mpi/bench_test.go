@@ -1,4 +1,4 @@
-package mpiwrap_test
+package mpi
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/bench"
-	"github.com/holdfast-hpc/holdfast/internal/bench/mpi"
 )
 
 // TestMain lets the test binary be a rank of the benchmark.
@@ -16,7 +15,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) < 3 || os.Args[2] != "worker" {
 		os.Exit(m.Run())
 	}
-	if err := mpi.Work(context.Background(), struct{}{}, os.Stdin, os.Stdout); err != nil {
+	if err := Work(context.Background(), struct{}{}, os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -26,7 +25,7 @@ func TestMain(m *testing.M) {
 // in C, with the same MPI in the same run.
 func BenchmarkAgainstC(b *testing.B) {
 	r := &bench.Runner{Self: []string{os.Args[0]}, Runs: 3}
-	if err := mpi.Run(b.Context(), r); err != nil {
+	if err := Run(b.Context(), r); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportMetric(0, "ns/op")

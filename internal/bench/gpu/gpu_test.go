@@ -1,24 +1,24 @@
-package gpubench
+package gpu
 
 import (
 	"context"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/bench"
 )
 
 // TestRun takes all figures on the fake, where they mean nothing but the bytes
 // are checked.
 func TestRun(t *testing.T) {
-	seen := map[string]int{}
-	err := Run(context.Background(), Options{
-		Select: gpustate.Select{Kind: "fake"}, Sizes: []int64{48 << 20, 8 << 40}, Runs: 1,
-	}, func(r Result) {
-		seen[r.Case]++
-		t.Log(r)
-	})
+	r := &bench.Runner{Runs: 1}
+	err := Run(context.Background(), r, Options{Select: gpustate.Select{Kind: "fake"}, Sizes: []int64{48 << 20, 8 << 40}})
 	if err != nil {
 		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for _, row := range r.Rows {
+		seen[row.Case]++
 	}
 	for _, want := range []string{"baseline", "recording", "kernel-bound program", "short kernels",
 		"0.0469 GiB, shadow", "0.0469 GiB, half a shadow", "0.0469 GiB, no shadow", "0.0469 GiB",

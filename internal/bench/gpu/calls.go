@@ -1,0 +1,171 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpubench"
+	"github.com/holdfast-hpc/holdfast/internal/bench"
+)
+
+// Size of the index space of the kernel.
+const items = 1 << 16
+
+// recording measures what gpustate adds to the driver's calls: to setting an
+// argument and to launching a short kernel, and to a program that is bound by
+// its kernels.
+func (s *suite) recording(ctx context.Context) (err error) {
+	d, err := gpustate.Open(s.Select)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	k, err := gpubench.Busy(d, items, 0)
+	if err != nil {
+		return err
+	}
+	// without a window, which has figures of its own
+	q, err := d.QueueWith("q", gpustate.QueueOptions{Window: -1})
+	if err != nil {
+		return err
+	}
+	raw, err := gpubench.OpenRaw(s.Select)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, raw.Close()) }()
+	b, err := raw.Busy(items, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Release()) }()
+
+	const calls = 20000
+	took, err := bench.InTurn(ctx, 2*s.Runs,
+		timed(func() error { return many(calls, func() error { return k.SetArg(1, int32(0)) }) }),
+		timed(func() error { return many(calls, func() error { return b.SetRounds(0) }) }))
+	if err != nil {
+		return err
+	}
+	s.added("SetArg", took, calls)
+
+	// Only the calls are timed, fewer than a driver lets wait, often and in turn:
+	// what the device does meanwhile would drown the difference.
+	const launches = 400
+	took, err = bench.InTurn(ctx, 80*s.Runs,
+		untimed(q.Finish, func() error { return launch(q, k, launches, 64) }),
+		untimed(b.Finish, func() error { return many(launches, func() error { return b.Launch(64) }) }))
+	if err != nil {
+		return err
+	}
+	s.added("Launch", took, launches)
+	if q, err = d.Queue("windowed"); err != nil {
+		return err
+	}
+	return s.kernelBound(ctx, k, q, b)
+}
+
+// kernelBound compares a program whose kernels take about a millisecond.
+func (s *suite) kernelBound(ctx context.Context, k *gpustate.Kernel, q *gpustate.Queue, b *gpubench.Kernel) error {
+	bare := func(n int) error {
+		return errors.Join(many(n, func() error { return b.Launch(items) }), b.Finish())
+	}
+	for s.rounds = 256; s.rounds < 1<<24; s.rounds *= 2 {
+		begin := time.Now()
+		if err := errors.Join(b.SetRounds(s.rounds), bare(1)); err != nil {
+			return err
+		}
+		if time.Since(begin) > time.Millisecond {
+			break
+		}
+	}
+	if err := errors.Join(k.SetArg(1, int32(s.rounds)), b.SetRounds(s.rounds)); err != nil {
+		return err
+	}
+	const launches = 50
+	took, err := bench.InTurn(ctx, 2*s.Runs,
+		timed(func() error { return errors.Join(launch(q, k, launches, items), q.Finish()) }),
+		timed(func() error { return bare(launches) }))
+	if err != nil {
+		return err
+	}
+	s.Add(row("kernel-bound program", "time with recording", "s").Of(took[0], took[1], bench.AtMost(1.01)))
+	return nil
+}
+
+// untimed is timed with something after it that does not count.
+func untimed(after, do func() error) func() (float64, error) {
+	return func() (float64, error) {
+		seconds, err := bench.Seconds(do)
+		return seconds, errors.Join(err, after())
+	}
+}
+
+// added reports nanoseconds per call beyond the driver's own.
+func (s *suite) added(call string, took []bench.Samples, calls int) {
+	ours, theirs := took[0].Times(1e9/float64(calls)), took[1].Times(1e9/float64(calls))
+	for i := range ours {
+		ours[i] -= theirs.Median()
+	}
+	s.Add(row("recording", call+" without recording", "ns").Of(theirs, nil, nil),
+		row("recording", "added to "+call, "ns").Of(ours, nil, bench.AtMost(50)))
+}
+
+// launch starts a kernel so often.
+func launch(q *gpustate.Queue, k *gpustate.Kernel, times, items int) error {
+	return many(times, func() error {
+		_, err := q.Launch(k, []int{items}, []int{64})
+		return err
+	})
+}
+
+func many(n int, do func() error) error {
+	for range n {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// windows measures what bounding the number of unfinished commands costs, for a
+// program of long kernels and for one of many short ones.
+func (s *suite) windows(ctx context.Context) (err error) {
+	d, err := gpustate.Open(s.Select)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	for _, c := range []struct {
+		name                string
+		rounds, items, many int
+	}{{"short kernels", 0, 64, 4000}, {"long kernels", s.rounds, items, 50}} {
+		k, err := gpubench.Busy(d, items, c.rounds)
+		if err != nil {
+			return err
+		}
+		var none bench.Samples
+		for _, window := range []int{-1, 50, 20, 10, 5, 2} {
+			q, err := d.QueueWith(fmt.Sprintf("%s %d", c.name, window), gpustate.QueueOptions{Window: window})
+			if err != nil {
+				return err
+			}
+			took, err := bench.InTurn(ctx, s.Runs, timed(func() error {
+				return errors.Join(launch(q, k, c.many, c.items), q.Finish())
+			}))
+			if err != nil {
+				return err
+			}
+			if window < 0 {
+				none = took[0]
+				s.Add(row(c.name, "no window", "s").Of(none, none, nil))
+				continue
+			}
+			s.Add(row(c.name, fmt.Sprintf("window %d", window), "s").Of(took[0], none, nil))
+		}
+	}
+	return nil
+}
