@@ -22,6 +22,8 @@ type Row struct {
 	Min      *float64 `json:"min,omitempty"` // of the runs, where there are several
 	Max      *float64 `json:"max,omitempty"`
 	Skipped  string   `json:"skipped,omitempty"` // why the case cannot run here
+
+	noise float64 // of the baselines
 }
 
 // Samples are the measurements of one metric, one per run.
@@ -45,6 +47,17 @@ func (s Samples) Spread() float64 {
 		return 0
 	}
 	return (slices.Max(s) - slices.Min(s)) / math.Abs(m)
+}
+
+// Noise is the range between the quartiles over the median: a few samples that
+// went wrong among many do not count.
+func (s Samples) Noise() float64 {
+	t := slices.Sorted(slices.Values(s))
+	n := len(t)
+	if n == 0 || s.Median() == 0 {
+		return 0
+	}
+	return (t[n*3/4] - t[n/4]) / math.Abs(s.Median())
 }
 
 // Times returns the samples in another unit.
@@ -84,6 +97,7 @@ func (g AtLeast) judge(v float64) (float64, bool) { return float64(g), v >= floa
 // there are none, and whether the goal is met; nil is no goal. Values and baselines
 // are measured in turn, so that what disturbs one disturbs the other.
 func (r Row) Of(values, baselines Samples, goal Goal) Row {
+	r.noise = baselines.Noise()
 	return r.fill(values, values.Median(), baselines.Median(), goal)
 }
 

@@ -169,10 +169,10 @@ func Output(ctx context.Context, j Job) (string, error) {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if err != nil {
-		lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	if said := strings.TrimSpace(text.String()); err != nil && said != "" {
 		const most = 12
-		return "", fmt.Errorf("%w: %s", err, strings.Join(lines[max(0, len(lines)-most):], "\n"))
+		lines := strings.Split(said, "\n")
+		err = fmt.Errorf("%w: %s", err, strings.Join(lines[max(0, len(lines)-most):], "\n"))
 	}
-	return out.String(), nil
+	return out.String(), err
 }

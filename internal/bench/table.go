@@ -60,23 +60,22 @@ func Read(in io.Reader, name string) (rows []Row, err error) {
 	return rows, s.Err()
 }
 
-// noisy is a spread from which on a figure says little.
+// noisy is the noise of a baseline from which on it says that something else used
+// the machine.
 const noisy = 0.25
 
-// Noise is a sentence about rows whose runs differ much; empty if there are none.
+// Noise is a sentence about rows whose baselines differ much from run to run; empty
+// if there are none.
 func Noise(rows []Row) string {
-	loud, several := 0, 0
+	loud := 0
 	for _, r := range rows {
-		if r.Runs > 1 {
-			several++
-		}
-		if r.Spread > noisy {
+		if r.noise > noisy {
 			loud++
 		}
 	}
 	if loud == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d figures spread by more than %.0f %%: something else used the machine; look at RATIO, and give more --runs",
-		loud, several, 100*noisy)
+	return fmt.Sprintf("the baselines of %d of %d figures vary by more than %.0f %%: something else uses the machine; more --runs help",
+		loud, len(rows), 100*noisy)
 }
