@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // RequeueError says that a job was not put back into the queue, and why.
@@ -31,8 +32,9 @@ func (e *RequeueError) Error() string {
 // not answer, or was busy with the job.
 func (e *RequeueError) Temporary() bool { return Temporary(e.Err) }
 
-// Temporary reports whether a command failed because the controller did not answer
-// or was busy, so that it is worth trying again.
+// Temporary reports whether a command failed because the controller or munge did not
+// answer or was busy, or because this machine could not run it just now, so that it is
+// worth trying again.
 func Temporary(err error) bool {
 	if errors.Is(err, ErrTimeout) {
 		return true
@@ -41,12 +43,29 @@ func Temporary(err error) bool {
 	if !errors.As(err, &failed) {
 		return false
 	}
+	var exit *exec.ExitError
+	if errors.As(failed.Err, &exit) && !exit.Exited() { // killed: for memory, as a rule
+		return true
+	}
+	if slices.ContainsFunc(scarce, func(e error) bool { return errors.Is(failed.Err, e) }) {
+		return true
+	}
 	return slices.ContainsFunc(passing, func(s string) bool { return strings.Contains(failed.Stderr, s) })
 }
 
 // passing are words of Slurm's messages about what passes.
 var passing = []string{"contact slurm controller", "timed out", "imeout", "Connection refused", "Connection reset", "No route to host",
-	"Network is unreachable", "Zero Bytes", "ommunication", "ry again", "Transport endpoint", "error on socket"}
+	"Network is unreachable", "Zero Bytes", "ommunication", "ry again", "Transport endpoint", "error on socket",
+	"in standby mode", "uthentication", "Munge ", "temporarily"}
+
+// scarce are errors of a machine that cannot start one more process at the moment.
+var scarce = []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE}
+
+// Unknown reports whether a command failed because Slurm knows no such job any more.
+func Unknown(err error) bool {
+	var failed *CommandError
+	return errors.As(err, &failed) && strings.Contains(failed.Stderr, "Invalid job id")
+}
 
 func (e *RequeueError) Unwrap() error { return e.Err }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -65,7 +66,8 @@ func TestTemporary(t *testing.T) {
 		"Job/step already completing or completed for job 5":                                             false,
 		"Invalid job id specified":                                                                       false,
 		"Access/permission denied":                                                                       false,
-		"scontrol: error: If munged is up, restart with --num-threads=10; Protocol authentication error": false,
+		"scontrol: error: If munged is up, restart with --num-threads=10; Protocol authentication error": true,
+		"slurm_load_jobs error: Slurm backup controller in standby mode":                                 true,
 	} {
 		err := &RequeueError{"5", &CommandError{Args: []string{"scontrol"}, Stderr: text, Err: fmt.Errorf("exit status 1")}}
 		if err.Temporary() != want {
@@ -77,5 +79,14 @@ func TestTemporary(t *testing.T) {
 	}
 	if err := (&RequeueError{"5", errors.New("x")}); err.Temporary() {
 		t.Error("an error of another kind: want it final")
+	}
+	var c Client
+	_, killed := c.output(t.Context(), "sh", "-c", "kill -9 $$")
+	if !Temporary(killed) || !Temporary(&CommandError{Err: &os.SyscallError{Syscall: "fork/exec", Err: syscall.EAGAIN}}) {
+		t.Error("a command that was killed, or could not be started: want it tried again")
+	}
+	gone := &CommandError{Stderr: "slurm_load_jobs error: Invalid job id specified", Err: errors.New("exit status 1")}
+	if !Unknown(gone) || Unknown(killed) {
+		t.Error("a job that Slurm has forgotten is not told from one that it does not tell of")
 	}
 }

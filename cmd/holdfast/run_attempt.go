@@ -197,7 +197,13 @@ func (a *attempt) listen(ctx context.Context) {
 
 // watch returns when the launcher has ended, by itself or because it had to.
 func (a *attempt) watch(ctx context.Context) {
-	defer func() { a.cancel(); a.waiters.Wait() }()
+	defer func() {
+		a.cancel()
+		a.waiters.Wait()
+		if a.looking != nil {
+			<-a.looking // what it finds is read without a lock from now on
+		}
+	}()
 	r := a.r
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -343,6 +349,7 @@ func (a *attempt) hear(h heard) {
 	r.note(rep.Committed)
 	for level := range rep.Committed {
 		r.fresh = false // there is something to go on from
+		r.advance()
 		if level == storage.LevelGlobal {
 			r.kept()
 		}

@@ -39,6 +39,31 @@ func (r *runner) inVain() bool {
 	return true
 }
 
+// stale notes that this run was started again too often and took no checkpoint. It reports true
+// when too many in a row did: the next one would die where they did.
+func (r *runner) stale() bool {
+	if r.advanced || !r.flags.requeue {
+		return false
+	}
+	r.mem.Stale++
+	over := r.mem.Stale >= mostVain
+	if over {
+		r.say("not requeued: %d runs of the job in a row were started again too often and took no checkpoint; look at what the program says", r.mem.Stale)
+		r.mem.Stale = 0 // a person who submits it again has mended something
+	}
+	r.remember()
+	return over
+}
+
+// advance notes that a start took a checkpoint.
+func (r *runner) advance() {
+	r.advanced = true
+	if r.mem.Stale > 0 {
+		r.mem.Stale = 0
+		r.remember()
+	}
+}
+
 // leastLimit is a time limit with which a job computes for as long as it starts and stops,
 // in whole minutes.
 func (r *runner) leastLimit(cost time.Duration) time.Duration {

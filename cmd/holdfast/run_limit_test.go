@@ -126,3 +126,38 @@ func TestLostInFinal(t *testing.T) {
 		}
 	}
 }
+
+// TestStale: a job whose program dies again and again without a checkpoint in between is not
+// requeued for ever; one that takes checkpoints is.
+func TestStale(t *testing.T) {
+	dir := t.TempDir()
+	file := dir + "/requeues"
+	commands(t, map[string]string{"scontrol": `[ "$1" = requeue ] && echo >> ` + file + ` || echo JobState=RUNNING Restarts=0`})
+	end := func(checkpoint bool) (log string) {
+		errs := &lockedBuffer{}
+		r := &runner{cmd: &command{}, job: &slurm.Job{ID: "5"}, stderr: errs, flags: runFlags{requeue: true, maxRestarts: 2}, starts: 3, computed: true, dead: map[string]string{}}
+		r.opt.Global = dir
+		r.recall()
+		a := &attempt{r: r, examined: make(chan struct{}), opened: true, computing: true, code: 139, noticedAt: time.Now(), points: 1}
+		close(a.examined)
+		if checkpoint {
+			a.hear(heard{rep: coordinated.Report{Committed: map[string]storage.Epoch{storage.LevelLocal: 1}}, at: time.Now()})
+		}
+		if code, over := r.again(t.Context(), a); code != exitBad || !over {
+			t.Errorf("got code %d, over %t\n%s", code, over, errs)
+		}
+		return errs.String()
+	}
+	end(false)
+	end(false)
+	end(true)
+	end(false)
+	end(false)
+	if b, _ := os.ReadFile(file); len(b) != 5 {
+		t.Errorf("it was requeued %d times, want 5", len(b))
+	}
+	log := end(false)
+	if b, _ := os.ReadFile(file); len(b) != 5 || !strings.Contains(log, "not requeued: 3 runs of the job in a row") {
+		t.Errorf("it goes round for ever: requeued %d times\n%s", len(b), log)
+	}
+}

@@ -60,6 +60,7 @@ type runner struct {
 	opening   time.Duration            // of the first start, until rank 0 reported
 	unopened  int                      // starts in a row that did not come to Open
 	computed  bool                     // a start came to a Point
+	advanced  bool                     // a start took a checkpoint
 	began     bool                     // a start found nothing to restore
 	begunAt   time.Time                // when that was
 	safe      bool                     // an epoch was there before, or is at global
@@ -127,7 +128,7 @@ func (r *runner) run(ctx context.Context) (int, error) {
 		r.cmd.before, _ = self("start-rank") // without it a death before Open is noticed later
 	}
 	for {
-		if r.starts > 0 && !r.ours(ctx) {
+		if (r.starts > 0 || r.late()) && !r.ours(ctx) {
 			return exitStopped, nil
 		}
 		nodes, err := r.choose()
@@ -141,7 +142,7 @@ func (r *runner) run(ctx context.Context) (int, error) {
 				return 0, err
 			}
 			r.say("giving up: %v", err)
-			return exitBad, nil
+			return r.left(ctx, exitBad), nil
 		}
 		a.watch(ctx)
 		if code, over := r.judge(ctx, a); over {
@@ -152,6 +153,10 @@ func (r *runner) run(ctx context.Context) (int, error) {
 		}
 	}
 }
+
+// late reports whether the first start comes so long after this command began that a guard
+// may have put the job back into the queue meanwhile: the node may have been frozen.
+func (r *runner) late() bool { return r.guards != nil && time.Since(r.runAt) > guardSilence }
 
 // judge says how an attempt ended, and whether that was the last.
 func (r *runner) judge(ctx context.Context, a *attempt) (code int, over bool) {
@@ -251,6 +256,9 @@ func (r *runner) again(ctx context.Context, a *attempt) (code int, over bool) {
 		r.say("giving up: started again %d times, which is --max-restarts", r.starts-1)
 		if a.last.Unrestorable != "" { // nor would another job
 			r.say("%s", a.last.Unrestorable)
+			return exitBad, true
+		}
+		if r.stale() {
 			return exitBad, true
 		}
 		return r.left(ctx, exitBad), true

@@ -15,6 +15,7 @@ type memory struct {
 	BegunAt time.Time `json:"begun_at,omitzero"` // when it began from nothing; zero = it restored something
 	Safe    bool      `json:"safe,omitempty"`    // an epoch of it came to global
 	Vain    int       `json:"in_vain,omitempty"` // runs up to the time limit in a row that brought little
+	Stale   int       `json:"stale,omitempty"`   // runs in a row that were started again too often and took no checkpoint
 }
 
 func (r *runner) memoryFile() string { return filepath.Join(r.opt.Global, "holdfast.run.json") }

@@ -91,6 +91,9 @@ func (r *runner) size() error {
 	if f.spares < 0 || f.spares >= have {
 		return fmt.Errorf("--spares %d: the job has %d nodes; ask for more nodes or keep fewer", f.spares, have)
 	}
+	if f.minNodes > have { // a requeue would change nothing
+		return fmt.Errorf("--min-nodes %d: the job has %d nodes; ask for more nodes, or for fewer at least", f.minNodes, have)
+	}
 	r.width = have - f.spares
 	if n := r.cmd.nodes; n > 0 {
 		if n > have-f.spares {
@@ -114,6 +117,10 @@ func (r *runner) size() error {
 		r.tasks = r.job.Tasks
 	default:
 		r.tasks = r.width
+	}
+	if each := r.cmd.each; each > 0 && !r.cmd.layout && r.tasks%r.width != 0 {
+		r.say("warning: %d ranks do not lie evenly on %d nodes, and srun takes --ntasks-per-node %d for the most that a node may get; give it -N %d, or -n %d, where parity or equal nodes matter",
+			r.tasks, r.width, each, (r.tasks+each-1)/each, r.width*each)
 	}
 	if r.cmd.plugin == "none" && r.tasks > 1 {
 		return fmt.Errorf("srun --mpi=none starts no MPI: every rank would be alone; use --mpi=pmix for Open MPI, --mpi=pmi2 for MPICH")

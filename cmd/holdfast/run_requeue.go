@@ -98,6 +98,9 @@ func (r *runner) ours(ctx context.Context) bool {
 			return false
 		case err == nil:
 			return true
+		case slurm.Unknown(err):
+			r.say("%v: this run of the job ends here", err)
+			return false
 		case !slurm.Temporary(err):
 			r.say("warning: %v", err)
 			return true

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
@@ -70,4 +74,68 @@ func TestRequeueUnsure(t *testing.T) {
 	if _, calls := requeued(t, &runner{}, fmt.Sprintf("%s\n%s", `[ "$1" = show ] && exec echo JobState=CANCELLED Restarts=0`, takesItIn)); calls != "" {
 		t.Errorf("cancelled: got the commands %q", calls)
 	}
+}
+
+// TestStartFailsLater: a launcher that cannot be started any more, on a node out of memory for
+// one, does not cost the requeue.
+func TestStartFailsLater(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "requeues")
+	commands(t, map[string]string{
+		"scontrol": `case "$1 $2" in requeue*) echo >> ` + file + `;; *config) echo "KillWait = 30 sec"; echo "SlurmdPort = 6818";; *) echo "JobState=RUNNING Restarts=0 Requeue=1 NodeList=n[1-2]";; esac`,
+		"sinfo":    `for n in n1 n2; do echo "$n|allocated|none"; done`,
+		"srun":     notThere + "exit 0",
+	})
+	launcher := filepath.Join(dir, "srun")
+	if err := os.WriteFile(launcher, []byte("#!/bin/sh\nrm $0\nkill -9 $$\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SLURM_JOB_ID", "5")
+	t.Setenv("SLURM_JOB_NODELIST", "n[1-2]")
+	t.Setenv("HOLDFAST_GLOBAL", dir)
+	errs := &lockedBuffer{}
+	code := Run(t.Context(), []string{"run", "--requeue", "--interface=127.0.0.1", "--", launcher, "-n2", "./app"}, io.Discard, errs)
+	if b, _ := os.ReadFile(file); code != exitBad || len(b) != 1 || !strings.Contains(errs.String(), "giving up: start "+launcher) {
+		t.Errorf("got code %d and %d requeues\n%s", code, len(b), errs)
+	}
+}
+
+// TestForgotten: a job that Slurm does not know any more is over: nothing is started for it.
+func TestForgotten(t *testing.T) {
+	commands(t, map[string]string{"scontrol": `echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1`})
+	errs := &lockedBuffer{}
+	r := &runner{job: &slurm.Job{ID: "5"}, stderr: errs}
+	if r.ours(t.Context()) {
+		t.Errorf("it goes on\n%s", errs)
+	}
+	for _, c := range []struct {
+		guards *guards
+		ago    time.Duration
+		want   bool
+	}{{&guards{}, time.Minute, true}, {&guards{}, 0, false}, {nil, time.Minute, false}} {
+		r := &runner{guards: c.guards, runAt: time.Now().Add(-c.ago)}
+		if got := r.late(); got != c.want {
+			t.Errorf("%+v: late %t", c, got)
+		}
+	}
+}
+
+// TestLookEnds: an attempt is not over before the look at its nodes is, which notes those
+// that are dead.
+func TestLookEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &runner{cmd: &command{}, stderr: io.Discard}
+		_, cancel := context.WithCancel(t.Context())
+		a := &attempt{r: r, gone: make(chan struct{}), looking: make(chan struct{}), cancel: cancel, last: coordinated.Report{Ended: true}}
+		close(a.gone)
+		looked := false
+		go func() {
+			time.Sleep(time.Minute)
+			looked = true
+			close(a.looking)
+		}()
+		if a.watch(t.Context()); !looked {
+			t.Error("the look goes on")
+		}
+	})
 }

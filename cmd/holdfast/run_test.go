@@ -201,10 +201,12 @@ func TestRunRefusesInJob(t *testing.T) {
 	t.Setenv("SLURM_JOB_ID", "5")
 	t.Setenv("SLURM_JOB_NODELIST", "n[1-4]")
 	for line, want := range map[string]string{
-		"--spares 4 -- srun -n2 ./app":                    "--spares 4: the job has 4 nodes",
-		"--spares 1 -- srun -N4 ./app":                    "4 nodes for the program and 1 spare",
-		"-- srun --mpi=none -n4 ./app":                    "--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH",
-		"--requeue --interface nosuch0 -- srun -n4 ./app": "submitted with --no-requeue",
+		"--spares 4 -- srun -n2 ./app":                                    "--spares 4: the job has 4 nodes",
+		"--spares 1 -- srun -N4 ./app":                                    "4 nodes for the program and 1 spare",
+		"--min-nodes 5 --requeue -- srun -N4 ./app":                       "--min-nodes 5: the job has 4 nodes",
+		"--interface nosuch0 -- srun --ntasks-per-node 2 -n 4 -N 3 ./app": "4 ranks do not lie evenly on 3 nodes, and srun takes --ntasks-per-node 2 for the most that a node may get; give it -N 2, or -n 6",
+		"-- srun --mpi=none -n4 ./app":                                    "--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH",
+		"--requeue --interface nosuch0 -- srun -n4 ./app":                 "submitted with --no-requeue",
 	} {
 		var out, errs bytes.Buffer
 		code := Run(t.Context(), append([]string{"run"}, strings.Fields(line)...), &out, &errs)
