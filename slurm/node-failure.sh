@@ -19,7 +19,7 @@ spares=${SPARES:-1}                           # nodes of the job to keep for whe
 mpi=${MPI_PLUGIN:-pmix}                       # srun --mpi: pmix for Open MPI, pmi2 for MPICH
 holdfast=${HOLDFAST:-holdfast}                # the command
 interval=${HOLDFAST_INTERVAL:-10m}            # between checkpoints
-export HOLDFAST_LOCAL=${HOLDFAST_LOCAL:-/tmp/holdfast-$SLURM_JOB_ID}    # on each node's own disk
+disk=${LOCAL_DISK:-${SLURM_TMPDIR:-/tmp}}     # on each node; the job gets a directory in it, unless HOLDFAST_LOCAL names one
 export HOLDFAST_GLOBAL=${HOLDFAST_GLOBAL:-$SLURM_SUBMIT_DIR/checkpoints-$SLURM_JOB_NAME}
 export HOLDFAST_REDUNDANCY=${HOLDFAST_REDUNDANCY:-partner:1}
 export HOLDFAST_INTERVAL=$interval
@@ -29,14 +29,5 @@ if (($# == 0)); then
 	exit 2
 fi
 (umask 077 && mkdir -p "$HOLDFAST_GLOBAL")      # checkpoints hold the program's memory
-# Anybody may make a directory or a link in /tmp before the job does: one of another
-# user is not used.
-# shellcheck disable=SC2016 # expanded on each node
-srun --overlap --mpi=none -N "$SLURM_JOB_NUM_NODES" -n "$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 bash -c '
-	(umask 077 && mkdir -p "$1")
-	[[ ${HOLDFAST_ALLOW_FOREIGN:-} == true || (-O $1 && $(stat -c %u "$1") =~ ^(0|$EUID)$) ]] || {
-		echo "$(hostname): $1 is of another user; set HOLDFAST_LOCAL to another directory" >&2
-		exit 1
-	}' - "$HOLDFAST_LOCAL"
 
-exec "$holdfast" run --requeue --spares "$spares" -- srun --mpi="$mpi" "$@"
+exec "$holdfast" run --requeue --local-in "$disk" --spares "$spares" -- srun --mpi="$mpi" "$@"

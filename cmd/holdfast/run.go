@@ -27,7 +27,7 @@ type runFlags struct {
 	backoff                       time.Duration
 	startTimeout, endTimeout      time.Duration
 	stall, waitNodes              time.Duration
-	iface                         string
+	iface, localIn                string
 }
 
 func newRun() *cobra.Command {
@@ -80,6 +80,7 @@ all its ranks ended in order.`,
 	fs.IntVar(&f.maxRestarts, "max-restarts", 10, "start again at most so often")
 	fs.DurationVar(&f.backoff, "backoff", time.Second, "wait before starting again after a run without progress, doubled each time up to a minute")
 	fs.BoolVar(&f.requeue, "requeue", false, "put the Slurm job back into the queue after a final checkpoint, or when too few nodes are left")
+	fs.StringVar(&f.localIn, "local-in", "", "make a directory of the job's own in this one on each node, and set HOLDFAST_LOCAL to it, unless that is set")
 	fs.DurationVar(&f.lead, "lead", 0, "ask for the final checkpoint so long before the job's time limit; 0 = as sbatch --signal says, else a minute with --requeue")
 	fs.DurationVar(&f.grace, "grace", 0, "time from TERM to the kill; 0 = Slurm's KillWait")
 	fs.DurationVar(&f.startTimeout, "start-timeout", 0, "end a start whose ranks have not come to Open by then, though its nodes are well; 0 = never the first, a restart after five times what that took and 10s more, doubled each time")

@@ -113,6 +113,9 @@ func (r *runner) run(ctx context.Context) (int, error) {
 	if err := r.prepare(ctx); err != nil {
 		return 0, err
 	}
+	if err := r.nodeLocal(ctx); err != nil {
+		return 0, err
+	}
 	sup, err := coordinated.Supervise(r.flags.iface)
 	if err != nil {
 		return 0, err

@@ -14,6 +14,7 @@ type memory struct {
 	Job     string    `json:"job,omitempty"`     // Slurm's number; what follows is about it
 	BegunAt time.Time `json:"begun_at,omitzero"` // when it began from nothing; zero = it restored something
 	Safe    bool      `json:"safe,omitempty"`    // an epoch of it came to global
+	Local   string    `json:"local,omitempty"`   // directory on each node's own disk
 	Vain    int       `json:"in_vain,omitempty"` // runs up to the time limit in a row that brought little
 	Stale   int       `json:"stale,omitempty"`   // runs in a row that were started again too often and took no checkpoint
 }

@@ -207,13 +207,13 @@ func TestTemplates(t *testing.T) {
 		}
 	})
 	t.Run("node-failure", func(t *testing.T) {
-		j := b.template(t, 1, "node-failure", four, held, 3, "HOLDFAST_LOCAL=/mnt/nvme/failure")
+		j := b.template(t, 1, "node-failure", four, held, 3, "LOCAL_DISK="+cluster.Local)
 		j.says(t, "level=global", 2)
 		b.Verb(t, "kill", "n3")
 		j.says(t, "computing again", 1)
 		j.proceed(t)
 		j.ends(t)
-		j.held(t, "node n3 is not used any more", "computing again")
+		j.held(t, "node n3 is not used any more", "computing again", "level=partner")
 		b.Verb(t, "revive", "n3")
 	})
 	t.Run("array", func(t *testing.T) {

@@ -188,20 +188,28 @@ func (j *job) newestStart() (n int) {
 	return n
 }
 
-// rested waits until so many nodes can be used. Slurm drains nodes whose processes
-// could not be killed while they were frozen or cut off.
+// rested waits until so many nodes can be used.
 func (b *bed) rested(t *testing.T, nodes int) {
 	t.Helper()
 	var states string
 	poll(t, fmt.Sprint(nodes, " idle nodes"), nil, func() string { return states }, func() bool {
-		states = b.Run(t, "sinfo", "-h", "-N", "-p", "main", "-o", "%N %T")
-		for line := range strings.Lines(states) {
-			if node, state, _ := strings.Cut(strings.TrimSpace(line), " "); strings.HasPrefix(state, "drain") {
-				_, _ = b.Try(t, "scontrol", "update", "NodeName="+node, "State=RESUME") // it may have come back by itself
-			}
-		}
+		states = b.undrain(t)
 		return strings.Count(states, " idle\n") >= nodes
 	})
+}
+
+// undrain lets Slurm use the nodes that it has drained because processes could not be killed
+// in time: on nodes that were frozen or cut off, or on a busy machine. It returns how all
+// nodes stand.
+func (b *bed) undrain(t *testing.T) (states string) {
+	t.Helper()
+	states = b.Run(t, "sinfo", "-h", "-N", "-p", "main", "-o", "%N %T")
+	for line := range strings.Lines(states) {
+		if node, state, _ := strings.Cut(strings.TrimSpace(line), " "); strings.HasPrefix(state, "drain") {
+			_, _ = b.Try(t, "scontrol", "update", "NodeName="+node, "State=RESUME") // it may have come back by itself
+		}
+	}
+	return states
 }
 
 // launch starts the job of a trial and waits for its first start.
@@ -382,7 +390,14 @@ func (b *bed) try(t *testing.T, tr *trial, name string) {
 // finish waits for the end and compares.
 func (j *job) finish(t *testing.T, tr *trial) {
 	j.says(t, "holdfast run: ", 1)
-	poll(t, "the end of the job", nil, j.log, func() bool { return over(j.log()) })
+	looked := time.Now()
+	poll(t, "the end of the job", nil, j.log, func() bool {
+		if time.Since(looked) > 5*time.Second { // a job that was requeued waits for nodes
+			j.undrain(t)
+			looked = time.Now()
+		}
+		return over(j.log())
+	})
 	log := j.log()
 	for _, m := range accounts.FindAllStringSubmatch(log, -1) {
 		tr.Split = nil
