@@ -9,7 +9,7 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	var asJSON, quiet bool
+	var asJSON, quiet, allNodes bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "find out what is wrong with this machine before a job does",
@@ -21,22 +21,19 @@ directories, with their write rate, O_DIRECT and free space; the network,
 limits of memory and files, Slurm. Start it on a compute node, in the way that
 the job is started, with the same holdfast.yaml and HOLDFAST_ variables.
 
+With --nodes, inside salloc or sbatch, it looks at what the nodes of the job need
+together instead: each writes a small file to the global and to the local directory
+and looks for those of the others. It names the nodes that do not see the global
+directory of the others, cannot write, or share a local one, and removes the files.
+
 Exit codes: 0 all is well; 1 there is a warning: a job runs, but slower or less
 safely; 2 something failed: a job would not run.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rank, err := self("doctor-rank")
+			findings, err := examineHere(cmd, allNodes)
 			if err != nil {
 				return err
 			}
-			c := coordinated.ReadConfig("")
-			o := c.Options()
-			d := doctor.Options{Self: rank, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
-				Stray: c.Stray(os.Environ())}
-			begin, stop := steps(cmd, "looking at")
-			d.Note = func(what string) { begin(what, 0) }
-			findings := doctor.Run(cmd.Context(), d)
-			stop()
 			if asJSON {
 				err = jsonLines(cmd.OutOrStdout(), findings)
 			} else {
@@ -54,8 +51,32 @@ safely; 2 something failed: a job would not run.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per check")
+	cmd.Flags().BoolVar(&allNodes, "nodes", false, "look at the checkpoint directories on all nodes of this Slurm job, and at nothing else")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "only what is not ok")
 	return cmd
+}
+
+// examineHere looks at this machine, or at the nodes of the job.
+func examineHere(cmd *cobra.Command, allNodes bool) ([]doctor.Finding, error) {
+	verb := map[bool]string{false: "doctor-rank", true: "doctor-node"}[allNodes]
+	own, err := self(verb)
+	if err != nil {
+		return nil, err
+	}
+	c := coordinated.ReadConfig("")
+	o := c.Options()
+	d := doctor.Options{Self: own, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(), Stray: c.Stray(os.Environ())}
+	if allNodes {
+		nodes, err := doctor.JobNodes()
+		if err != nil {
+			return nil, err
+		}
+		return doctor.Nodes(cmd.Context(), d, nodes), nil
+	}
+	begin, stop := steps(cmd, "looking at")
+	defer stop()
+	d.Note = func(what string) { begin(what, 0) }
+	return doctor.Run(cmd.Context(), d), nil
 }
 
 func doctorTable(findings []doctor.Finding, quiet bool) [][]string {
@@ -77,5 +98,15 @@ func newDoctorRank() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor-rank", Short: "one rank of doctor", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return doctor.Rank(cmd.OutOrStdout()) },
+	}
+}
+
+// newDoctorNode is what doctor starts on each node of a job.
+func newDoctorNode() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor-node PART DIR TOKEN NODES", Short: "one node of doctor", Hidden: true, Args: cobra.ExactArgs(4),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return doctor.NodePart(cmd.OutOrStdout(), os.Getenv("SLURMD_NODENAME"), args[0], args[1], args[2], args[3])
+		},
 	}
 }
