@@ -34,6 +34,7 @@ type runner struct {
 	addrs map[string]string // of nodes
 	width int               // nodes that the program is to have
 	tasks int               // ranks, for srun
+	fewer bool              // nodes than the job had before it was requeued
 	used  []string          // nodes of the newest attempt
 	homes []string          // nodes of the newest attempt that computed: their disks hold its checkpoints
 	lacks bool              // the newest attempt missed what is on the disks of others

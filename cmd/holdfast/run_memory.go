@@ -16,6 +16,8 @@ type memory struct {
 	Safe    bool      `json:"safe,omitempty"`    // an epoch of it came to global
 	Local   string    `json:"local,omitempty"`   // directory on each node's own disk
 	Vain    int       `json:"in_vain,omitempty"` // runs up to the time limit in a row that brought little
+	Width   int       `json:"nodes,omitempty"`   // of the program, when the job had all of its nodes
+	Tasks   int       `json:"tasks,omitempty"`   // ranks, under srun
 	Stale   int       `json:"stale,omitempty"`   // runs in a row that were started again too often and took no checkpoint
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,6 +82,7 @@ func (r *runner) readJob(ctx context.Context) error {
 // size says how many nodes and ranks the program gets.
 func (r *runner) size() error {
 	have := len(r.nodes)
+	r.fewerNodes(have)
 	f := r.flags
 	if have == 0 {
 		if f.spares > 0 {
@@ -96,10 +98,10 @@ func (r *runner) size() error {
 	}
 	r.width = have - f.spares
 	if n := r.cmd.nodes; n > 0 {
-		if n > have-f.spares {
+		if n > have-f.spares && !r.fewer {
 			return fmt.Errorf("%d nodes for the program and %d spare ones are more than the %d of the job", n, f.spares, have)
 		}
-		r.width = n
+		r.width = min(n, have-f.spares)
 	}
 	if r.cmd.kind != launchSrun {
 		return nil
@@ -111,12 +113,17 @@ func (r *runner) size() error {
 	switch {
 	case r.cmd.tasks > 0:
 		r.tasks = r.cmd.tasks
+	case r.fewer && r.mem.Tasks > 0:
+		r.tasks = r.mem.Tasks // a checkpoint is restored on as many ranks as took it
 	case each > 0:
 		r.tasks = each * r.width
 	case r.job.Tasks > 0 && r.cmd.nodes == 0 && f.spares == 0:
 		r.tasks = r.job.Tasks
 	default:
 		r.tasks = r.width
+	}
+	if !r.fewer {
+		r.mem.Width, r.mem.Tasks = r.width, r.tasks
 	}
 	if each := r.cmd.each; each > 0 && !r.cmd.layout && r.tasks%r.width != 0 {
 		r.say("warning: %d ranks do not lie evenly on %d nodes, and srun takes --ntasks-per-node %d for the most that a node may get; give it -N %d, or -n %d, where parity or equal nodes matter",
@@ -128,8 +135,23 @@ func (r *runner) size() error {
 	return nil
 }
 
+// fewerNodes adapts a job that comes back from the queue with fewer nodes than it had: Slurm takes
+// a dead node out of a job with --no-kill and requeues it with the rest. Spare nodes go first.
+func (r *runner) fewerNodes(have int) {
+	if have == 0 || r.job == nil || r.job.Restarts == 0 {
+		return
+	}
+	want := cmp.Or(r.cmd.nodes, r.mem.Width, 1)
+	if want+r.flags.spares <= have {
+		return
+	}
+	r.fewer = true
+	r.flags.spares = max(have-want, 0)
+	r.say("the job has come back with %d nodes: %d for the program, %d spare", have, min(want, have), r.flags.spares)
+}
+
 // asGiven reports whether this start is by the user's own command line.
-func (r *runner) asGiven() bool { return r.starts == 1 && r.flags.spares == 0 }
+func (r *runner) asGiven() bool { return r.starts == 1 && r.flags.spares == 0 && !r.fewer }
 
 // line is the command line for the given nodes. The first start of a command
 // that needs no change is the user's own.

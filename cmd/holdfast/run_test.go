@@ -216,6 +216,48 @@ func TestRunRefusesInJob(t *testing.T) {
 	}
 }
 
+// TestFewerNodes: a job that Slurm requeues without a node that died keeps its number of ranks,
+// without which it could not be restored, and gives up spare nodes first. It is not refused.
+func TestFewerNodes(t *testing.T) {
+	t.Setenv("SLURM_NTASKS_PER_NODE", "4")
+	for _, c := range []struct {
+		line           string
+		restarts, have int
+		width, tasks   int
+		spares         int
+	}{
+		{"srun ./app", 0, 5, 4, 16, 1},
+		{"srun ./app", 1, 5, 4, 16, 1},
+		{"srun ./app", 1, 4, 4, 16, 0},
+		{"srun ./app", 1, 3, 3, 16, 0},
+		{"srun -N4 ./app", 1, 4, 4, 16, 0},
+		{"srun -N4 -n8 ./app", 1, 3, 3, 8, 0},
+		{"srun -n8 ./app", 1, 1, 1, 8, 0},
+	} {
+		cmd, err := parseCommand(strings.Fields(c.line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &runner{cmd: cmd, stderr: io.Discard, flags: runFlags{spares: 1}, job: &slurm.Job{ID: "5", Restarts: c.restarts}}
+		if c.restarts > 0 {
+			r.mem.Width, r.mem.Tasks = 4, 16
+		}
+		for i := range c.have {
+			r.nodes = append(r.nodes, fmt.Sprint("n", i))
+		}
+		if err := r.size(); err != nil || r.width != c.width || r.tasks != c.tasks || r.flags.spares != c.spares {
+			t.Errorf("%+v: got %d nodes, %d ranks, %d spare, %v", c, r.width, r.tasks, r.flags.spares, err)
+		}
+		r.starts = 1
+		if given := r.asGiven(); given {
+			t.Errorf("%+v: started as it was given", c)
+		}
+		if r.mem.Width != 4 && c.have < 5 || r.mem.Tasks == 0 {
+			t.Errorf("%+v: it forgets that it had %d nodes and %d ranks", c, r.mem.Width, r.mem.Tasks)
+		}
+	}
+}
+
 // TestChoose: nodes that ran before come before spare ones, in the order of the
 // allocation.
 func TestChoose(t *testing.T) {
