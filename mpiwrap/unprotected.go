@@ -133,7 +133,7 @@ func (r *record) held(s *state) ([]heldMessage, error) {
 			continue
 		}
 		out = append(out, heldMessage{m.order, m.c, m.source, m.tag,
-			boxRecord{Comm: m.c.name, Source: m.box.source, Tag: m.box.tag, data: m.box.data, Receive: r.stillOwed(m.box.owed)}})
+			boxRecord{Comm: m.c.name, Source: m.box.source, Tag: m.box.tag, Cut: m.box.cut, data: m.box.data, Receive: r.stillOwed(m.box.owed)}})
 	}
 	slices.SortStableFunc(out, func(a, b heldMessage) int { return int(int64(a.order - b.order)) })
 	return out, errors.Join(errs...)

@@ -385,3 +385,29 @@ func TestUnprotectedAmongOthers(t *testing.T) {
 		return nil
 	})
 }
+
+// TestCutMessageStaysCut: a message that was too long for its receive is told as
+// truncated also after another checkpoint at which a probe has set it aside.
+func TestCutMessageStaysCut(t *testing.T) {
+	s := newSaved(1)
+	onSim(t, 1, func(w *mpiwrap.Comm) error {
+		_, err := mpiwrap.Irecv(w, []int{0}, 0, 2)
+		return errors.Join(err, mpiwrap.Send(w, []int{1, 2, 3}, 0, 2), s.save(w, nil))
+	})
+	onSim(t, 1, func(w *mpiwrap.Comm) error {
+		if err := s.load(w); err != nil {
+			return err
+		}
+		_, err := w.Mprobe(0, 2)
+		return errors.Join(err, s.save(w, nil))
+	})
+	onSim(t, 1, func(w *mpiwrap.Comm) error {
+		if err := s.load(w); err != nil {
+			return err
+		}
+		if _, err := mpiwrap.Recv(w, make([]int, 3), 0, 2); !errors.Is(err, mpiwrap.ErrTruncate) {
+			return fmt.Errorf("got %v, want ErrTruncate", err)
+		}
+		return nil
+	})
+}
