@@ -51,8 +51,9 @@ soak: ## MOMENTS restarts from checkpoints at random moments of real MPI program
 	$(GO) test -count=1 -timeout 0 ./test/e2e -run CutAtRandomMoments -v -args -moments $$(( ($(MOMENTS) + 1999) / 2000 )) -seed $(or $(SEED),$$(date +%s))
 
 DAMAGES ?= 5000
-soak-damage: ## DAMAGES damages to checkpoint directories and 300 restarts from damaged ones (as root)
+soak-damage: ## DAMAGES damages to checkpoint directories, 300 restarts from damaged ones (as root), shards above 4 GiB
 	$(GO) test -count=1 -timeout 0 ./storage -run TestDamages -v -args -damages $(DAMAGES) -damage-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./storage -run TestLargeShards -v -args -large
 	$(GO) test -count=1 -timeout 0 ./coordinated -run TestDamagedRestarts -v -args -restarts 300 -restart-seed $(or $(SEED),$$(date +%s))
 
 soak-restart: N = 300

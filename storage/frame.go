@@ -147,11 +147,16 @@ func readFull(r io.ReaderAt, b []byte, off int64) error {
 	return err
 }
 
-// nonZero returns the index of the first byte that is not zero, or -1.
+// nonZero returns the index of the first byte that is not zero, or -1. Long runs of
+// zeros are compared by pages: a shard in a pack may have GiB of them.
 func nonZero(b []byte) int {
-	for i, v := range b {
+	at := 0
+	for len(b)-at >= len(zeroPage) && string(b[at:at+len(zeroPage)]) == string(zeroPage[:]) {
+		at += len(zeroPage)
+	}
+	for i, v := range b[at:] {
 		if v != 0 {
-			return i
+			return at + i
 		}
 	}
 	return -1

@@ -288,7 +288,7 @@ func (s *shardWriter) encode(c *chunk, p []byte, old, known, wanted *chunk) []by
 	} else {
 		c.hash = known.hash
 	}
-	if allZero(p) {
+	if nonZero(p) < 0 {
 		c.codec = codecZero
 		return nil
 	}
@@ -311,15 +311,4 @@ func (s *shardWriter) encode(c *chunk, p []byte, old, known, wanted *chunk) []by
 		c.crc = crcOf(p)
 	}
 	return nil
-}
-
-// allZero looks at the whole of p only when its first bytes are zero.
-func allZero(p []byte) bool {
-	for len(p) >= len(zeroPage) {
-		if string(p[:len(zeroPage)]) != string(zeroPage[:]) {
-			return false
-		}
-		p = p[len(zeroPage):]
-	}
-	return nonZero(p) < 0
 }
