@@ -168,6 +168,9 @@ func FuzzDecoders(f *testing.F) {
 	f.Add((&marker{job: "j", size: 2, level: "local"}).encode())
 	m := manifest{epoch: 1, size: 1, job: "j", level: "local", shards: []ShardInfo{{pack: noPack}}}
 	f.Add(m.encode())
+	f.Add((&ledger{rank: 1, node: "n", levels: []ledgerLevel{{name: LevelLocal, keep: 2, keepEvery: 10,
+		epochs: []ledgerEpoch{{epoch: 7, files: []string{shardName(1)}}, {epoch: 8}}}, {name: LevelGlobal}}}).encode())
+	f.Add((&Begun{Epoch: 7, Level: LevelLocal, Nodes: []string{"n0", "n1"}}).encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		// Sealed again, so that the fields behind the checksum are reached.
 		for _, kind := range []recordKind{kindMarker, kindShardHeader, kindShardIndex, kindManifest} {
@@ -192,6 +195,12 @@ func FuzzDecoders(f *testing.F) {
 			decodeTrials("f", sealRecord(kindTrial, payload))
 			if l, err := decodeRunLock("f", sealRecord(kindRunLock, payload)); err == nil && !bytes.Equal(l.encode(), sealRecord(kindRunLock, payload)) {
 				t.Error("run lock does not encode to itself")
+			}
+			if l, err := decodeLedger("f", sealRecord(kindLedger, payload)); err == nil && !bytes.Equal(l.encode(), sealRecord(kindLedger, payload)) {
+				t.Error("ledger does not encode to itself")
+			}
+			if b, err := decodeBegun("f", sealRecord(kindBegun, payload)); err == nil && !bytes.Equal(b.encode(), sealRecord(kindBegun, payload)) {
+				t.Error("note that the job has begun does not encode to itself")
 			}
 			decodeHoldings(0, payload)
 			readFooter("f", bytes.NewReader(b), int64(len(b)))

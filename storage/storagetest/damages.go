@@ -123,7 +123,11 @@ var dirActs = []act{
 		return err
 	}},
 	{"another number", Mixes, func(v *Vandal, p string) error {
-		return os.Rename(p, filepath.Join(filepath.Dir(p), fmt.Sprintf("epoch-%010d", 1+v.Rnd.IntN(3))))
+		err := os.Rename(p, filepath.Join(filepath.Dir(p), fmt.Sprintf("epoch-%010d", 1+v.Rnd.IntN(3))))
+		if errors.Is(err, syscall.ENOTDIR) { // an earlier damage made that name a file
+			return errSame
+		}
+		return err
 	}},
 }
 
