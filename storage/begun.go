@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
 // begunName is the file that says, at each level of a job, whether an epoch was ever
@@ -49,13 +51,16 @@ func decodeBegun(file string, raw []byte) (*Begun, error) {
 	return b, nil
 }
 
-// Begun collects what the levels of this rank say.
+// Begun collects what the levels of this rank say. It fails where none tells of an
+// epoch and one has no epochs and a damaged note (*DirError): it may have told of
+// some.
 func (s *Store) Begun(ctx context.Context) (all Begun, err error) {
 	leave, err := s.enter()
 	if err != nil {
 		return all, err
 	}
 	defer leave()
+	var unclear error
 	for _, l := range s.levels {
 		if ctx.Err() != nil {
 			return all, ctx.Err()
@@ -63,13 +68,20 @@ func (s *Store) Begun(ctx context.Context) (all Begun, err error) {
 		b, err := l.readBegun()
 		switch {
 		case err != nil:
-			epochs, err := l.epochs()
-			all.Untold = all.Untold || err == nil && len(epochs) > 0
+			epochs, lerr := l.epochs()
+			all.Untold = all.Untold || lerr == nil && len(epochs) > 0
+			if lerr == nil && (errors.Is(err, ErrCorrupt) || errors.Is(err, vfs.ErrUnsafe)) {
+				unclear = errors.Join(unclear, &DirError{Level: l.name, Dir: l.path, Err: err, Remedy: "find the job's checkpoints, " +
+					"or remove " + begunName + " there if it never had any"})
+			}
 		case b.Epoch >= all.Epoch:
 			all.Epoch, all.Level, all.Nodes = b.Epoch, b.Level, b.Nodes
 		}
 	}
-	return all, nil
+	if all.Epoch > 0 || all.Untold {
+		unclear = nil
+	}
+	return all, unclear
 }
 
 // NoteBegun notes, at all levels, that all ranks have committed an epoch. At the global

@@ -1,0 +1,41 @@
+package storage
+
+import (
+	"errors"
+	"testing"
+)
+
+// TestDamagedNoteIsNoBeginning: the epochs of a job are gone and the notes that tell
+// of them are damaged. Nobody can say then that it has not begun.
+func TestDamagedNoteIsNoBeginning(t *testing.T) {
+	f := newWorldFS()
+	open := func() *Store {
+		w, err := openWorld(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.close)
+		return w.stores[0]
+	}
+	s := open()
+	if b, err := s.Begun(t.Context()); err != nil || b.Epoch != 0 || b.Untold {
+		t.Errorf("a new job: got %+v, %v", b, err)
+	}
+	if err := s.NoteBegun(t.Context(), 5, LevelLocal); err != nil {
+		t.Fatal(err)
+	}
+	for i, file := range []string{"/local0/" + begunName, "/global/" + begunName} {
+		if err := f.Flip(file, 20, 1); err != nil {
+			t.Fatal(err)
+		}
+		b, err := s.Begun(t.Context())
+		var where *DirError
+		if told := i == 0; told && (err != nil || b.Epoch != 5) || !told && (!errors.As(err, &where) || !errors.Is(err, ErrCorrupt)) {
+			t.Errorf("%d notes are damaged: got %+v, %v", i+1, b, err)
+		}
+	}
+	f.MkdirAll("/local0/" + epochName(4))
+	if b, err := s.Begun(t.Context()); err != nil || !b.Untold {
+		t.Errorf("with the directory of an epoch: got %+v, %v", b, err)
+	}
+}
