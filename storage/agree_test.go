@@ -136,6 +136,27 @@ func TestFailedVoteCountsNowhere(t *testing.T) {
 	}
 }
 
+// TestVotesThatGoOnFailing: rank 1 never gets its manifest written again. What rank 0
+// keeps of the epochs that were given up does not grow.
+func TestVotesThatGoOnFailing(t *testing.T) {
+	w := keepTwo(t, newWorldFS())
+	for _, s := range w.stores {
+		s.levels[0].cfg.Full = true
+	}
+	w.commitLocal(t, 1)
+	for e := Epoch(2); e <= 9; e++ {
+		w.halfCommit(t, e, 0)
+		for _, s := range w.stores {
+			if err := s.Withdraw(e, LevelLocal); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.prune(t)
+	}
+	w.wantCommitted(t, 0, 9, 8, 1)
+	w.wantCommitted(t, 1, 1)
+}
+
 // TestNothingRefersToAWithdrawnEpoch takes an increment after a failed vote.
 func TestNothingRefersToAWithdrawnEpoch(t *testing.T) {
 	w := keepTwo(t, newWorldFS())

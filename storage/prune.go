@@ -20,7 +20,8 @@ import (
 //   - everything newer than the newest committed epoch: it may be in the making.
 //
 // An epoch that only some ranks have, or whose manifest cannot be read, does not
-// count: it goes with the epochs older than the newest Keep. Epochs without a
+// count: it goes with the epochs older than the newest Keep. Of those newer than all
+// that count which a vote gave up, the newest Keep stay. Epochs without a
 // manifest that are older than the newest committed one are garbage and go too.
 //
 // Prune goes on when it meets something that it cannot remove or that is no file
@@ -195,12 +196,18 @@ func (d *levelDir) hasTemp(e Epoch, making func(name string) bool) bool {
 func (d *levelDir) keptOf(committed []Epoch, r *keepRules) (kept map[Epoch]bool, left []Leftover) {
 	kept = map[Epoch]bool{}
 	counted, extra := 0, 0 // epochs that count; others that are kept and older than one that does
+	failed := 0            // given up and newer than all that count
 	for _, e := range committed {
 		due := counted < r.keep || e > r.widest && counted < maxPending
 		switch {
 		case r.held(e) || r.every > 0 && e%Epoch(r.every) == 0 && !r.failed(e):
 		case !due, r.failed(e) && counted > 0:
 			continue
+		case r.failed(e):
+			// A restart may find all of its shards; but votes may go on failing.
+			if failed++; failed > r.keep {
+				continue
+			}
 		case counted > 0 && !r.counts(e):
 			// In place of one that counts, should there be none.
 			if extra++; counted+extra > r.keep {
