@@ -66,11 +66,7 @@ func FlushDirs(ctx context.Context, fsys vfs.FS, from []string, to string) (e Ep
 
 func (s *Store) flushDirs(ctx context.Context, v *View) (Epoch, error) {
 	to := s.levels[0]
-	newest, err := to.newestCommitted()
-	if err != nil {
-		return 0, err
-	}
-	epochs, err := v.committedAfter(newest)
+	epochs, err := v.missingAt(to)
 	if err != nil {
 		return 0, err
 	}
@@ -88,9 +84,13 @@ func (s *Store) flushDirs(ctx context.Context, v *View) (Epoch, error) {
 	return 0, errors.Join(problems...)
 }
 
-// committedAfter lists the epochs newer than e that any directory has, newest
-// first.
-func (v *View) committedAfter(e Epoch) ([]Epoch, error) {
+// missingAt lists the epochs that any directory has and that are newer than the
+// newest at the level whose manifest can be read, newest first.
+func (v *View) missingAt(to *level) ([]Epoch, error) {
+	newest, err := to.newestReadable()
+	if err != nil {
+		return nil, err
+	}
 	set := map[Epoch]bool{}
 	for _, d := range v.dirs {
 		list, err := d.epochs()
@@ -102,7 +102,7 @@ func (v *View) committedAfter(e Epoch) ([]Epoch, error) {
 			if err != nil {
 				return nil, err
 			}
-			if have && x > e {
+			if have && x > newest {
 				set[x] = true
 			}
 		}

@@ -173,3 +173,15 @@ func TestPendingEpochsAreBounded(t *testing.T) {
 		t.Errorf("got epochs %v, %v, want the newest %d", left, err, maxPending)
 	}
 }
+
+// TestFlushDirsPastDamage: the newest manifest at the global level is damaged. That
+// it has the epoch is not taken for having it.
+func TestFlushDirsPastDamage(t *testing.T) {
+	w := fullWorld(t, 2)
+	if err := w.fs.Flip("/global/"+epochName(2)+"/"+manifestName, 30, 1); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := FlushDirs(t.Context(), w.fs, []string{"/local0", "/local1"}, "/global"); e != 0 || !errors.Is(err, ErrCorrupt) {
+		t.Errorf("got epoch %d, %v, want to be told of the damage", e, err)
+	}
+}

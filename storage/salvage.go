@@ -71,11 +71,7 @@ const salvageEpochs = 2
 
 func (s *Store) salvage(ctx context.Context, v *View) (Epoch, error) {
 	to := s.levels[0]
-	newest, err := to.newestReadable()
-	if err != nil {
-		return 0, err
-	}
-	epochs, err := v.committedAfter(newest)
+	epochs, err := v.missingAt(to)
 	if err != nil {
 		return 0, err
 	}
@@ -87,7 +83,7 @@ func (s *Store) salvage(ctx context.Context, v *View) (Epoch, error) {
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
-		whole, err := s.commitWhole(ctx, to, e)
+		whole, err := s.commitWhole(ctx, v, to, e)
 		if whole {
 			return e, nil
 		}
@@ -132,23 +128,40 @@ func (s *Store) salvageShards(ctx context.Context, v *View, e Epoch) error {
 	return errors.Join(problems...)
 }
 
-// commitWhole commits an epoch of which the shards of all ranks are there. Nodes
-// that come to it at once write the same manifest.
-func (s *Store) commitWhole(ctx context.Context, to *level, e Epoch) (whole bool, err error) {
+// commitWhole commits an epoch of which the shards of all ranks are there, as a
+// manifest in the directories says they are. Nodes that come to it at once write the
+// same manifest.
+func (s *Store) commitWhole(ctx context.Context, v *View, to *level, e Epoch) (whole bool, err error) {
 	if have, err := to.hasManifest(e); have || err != nil {
 		return have && err == nil, err
 	}
+	m := v.anyManifest(e)
+	if m == nil {
+		return false, nil // nobody knows here whose shards those are
+	}
 	var infos []ShardInfo
 	for r := range s.opt.Size {
-		info, idx, err := to.uncommitted(e, r)
+		info, _, err := to.uncommitted(e, r)
 		if err != nil {
 			return false, nil // another node has it, or nobody
 		}
-		if idx.epoch != e || idx.rank != r || idx.size != s.opt.Size {
-			return false, fmt.Errorf("epoch %d, rank %d: the shard at %s is another one's: %w", e, r, to.path, ErrCorrupt)
+		if info.Digest != m.shards[r].Digest {
+			return false, fmt.Errorf("epoch %d, rank %d: the shard at %s is not the one that was committed: %w", e, r, to.path, ErrCorrupt)
 		}
+		info.Node = m.shards[r].Node
 		infos = append(infos, info)
 	}
 	err = s.Commit(ctx, e, to.name, infos)
 	return err == nil, err
+}
+
+// anyManifest reads the manifest of an epoch from the first directory that has it.
+// What it says of the contents of shards is the same at all levels.
+func (v *View) anyManifest(e Epoch) *manifest {
+	for _, d := range v.dirs {
+		if m, err := d.readManifest(e); err == nil {
+			return m
+		}
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 
@@ -76,6 +77,33 @@ func TestSalvageLeavesHalf(t *testing.T) {
 		t.Error("half an epoch was committed")
 	}
 	if err := w.check(1); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSalvageOfAnotherAttempt: what a flush left at the global level is whole and is
+// not what the ranks committed. It is not committed with the rest.
+func TestSalvageOfAnotherAttempt(t *testing.T) {
+	w, other := unflushed(t), unflushed(t)
+	if _, err := other.stores[0].Put(t.Context(), 2, LevelGlobal, smallSections(1, 7)); err != nil {
+		t.Fatal(err)
+	}
+	file := "/global/" + epochName(2) + "/" + shardName(0)
+	b, err := readFile(other.fs, file, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.fs.Remove(file), writeFile(w.fs, file, b)); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := SalvageDirs(t.Context(), w.fs, "s", []string{"/local1"}, "/global"); e != 0 || !errors.Is(err, ErrCorrupt) {
+		t.Errorf("got epoch %d, %v", e, err)
+	}
+	if e, err := SalvageDirs(t.Context(), w.fs, "s", []string{"/local0"}, "/global"); e != 2 || err != nil {
+		t.Errorf("from the rank that has it: got epoch %d, %v", e, err)
+	}
+	w.fs.RemoveAll("/local0/" + epochName(2))
+	if err := w.check(2); err != nil {
 		t.Error(err)
 	}
 }
