@@ -19,7 +19,7 @@ func Inspect(fsys vfs.FS, dirs ...string) (*View, error) {
 	}
 	v := &View{}
 	var refused error
-	for _, path := range dirs {
+	for _, path := range distinct(dirs) {
 		d := &viewDir{levelDir: levelDir{fs: fsys, path: path}}
 		err := fsys.CheckDir(path, true)
 		if errors.Is(err, vfs.ErrUnsafe) {

@@ -60,7 +60,7 @@ func OpenView(fsys vfs.FS, dirs ...string) (*View, error) {
 		fsys = vfs.OS{}
 	}
 	v := &View{}
-	for _, path := range dirs {
+	for _, path := range distinct(dirs) {
 		d := &viewDir{levelDir: levelDir{fs: fsys, path: path}}
 		if err := fsys.CheckDir(path, true); errors.Is(err, vfs.ErrUnsafe) {
 			return nil, d.unusable(err)
@@ -76,6 +76,20 @@ func OpenView(fsys vfs.FS, dirs ...string) (*View, error) {
 		}
 	}
 	return v, nil
+}
+
+// distinct leaves out what is given again later: a copy there would count as two.
+func distinct(dirs []string) (out []string) {
+	last := map[string]int{}
+	for i, d := range dirs {
+		last[join(d)] = i
+	}
+	for i, d := range dirs {
+		if last[join(d)] == i {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 // noJob says why a directory has no marker.

@@ -204,3 +204,19 @@ func TestBadManifestAtTheWidestLevel(t *testing.T) {
 		t.Errorf("got epochs %v, %v at local, want those that the global level lacks", left, err)
 	}
 }
+
+// TestDirectoryGivenTwice: one directory under two spellings has one copy of a shard.
+func TestDirectoryGivenTwice(t *testing.T) {
+	w := fullWorld(t, 1)
+	dirs := []string{"/global", "/local0", "/global/.", "/local0/"}
+	v, err := OpenView(w.fs, dirs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := v.Dirs(); len(got) != 2 || got[0].Level != LevelGlobal || got[1].Level != LevelLocal {
+		t.Errorf("opened as %v", got)
+	}
+	if v, err = Inspect(w.fs, dirs...); err != nil || len(v.Dirs()) != 2 {
+		t.Errorf("inspected as %v, %v", v.Dirs(), err)
+	}
+}

@@ -55,6 +55,12 @@ GOOD COPY says where a good copy is: give the directories of all levels and node
 together. With --complete the directories given are all that there are; nothing
 is elsewhere then, and every copy and parity row has to be in one of them.
 
+Two things it cannot see. Without --complete: a copy or parity row that was removed
+together with all lists (epochs-NNNNNN) of its directory; nothing else says what
+was there. In any case: whole directories that changed places between nodes, since
+no file says where its directory belongs. A restart finds the shards wherever they
+lie, but two copies may be on one node meanwhile.
+
 Exit codes: 0 all is well, or elsewhere; 1 something is damaged; 2 could not look
 (bad arguments, not a checkpoint directory, I/O error); 3 nothing is damaged and
 something is missing; 4 nothing is lost and something is not redundant.`,
