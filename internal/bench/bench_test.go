@@ -1,10 +1,13 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -154,5 +157,25 @@ func TestOutput(t *testing.T) {
 	hang.Limit = 1 // ns
 	if _, err := Output(t.Context(), hang); err == nil || !strings.Contains(err.Error(), "no end after 1ns") {
 		t.Errorf("got %v, want the limit", err)
+	}
+}
+
+// TestRaw: the baseline writes all bytes, of several blocks, and reads any of them
+// back; a file that is too short is an error.
+func TestRaw(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "raw")
+	data := make([]byte, 2*rawBlock+5)
+	for i := range data {
+		data[i] = byte(i % 251)
+	}
+	if err := WriteSync(name, data); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, rawBlock+7)
+	if err := ReadInto(got, name, 3); err != nil || !bytes.Equal(got, data[3:3+len(got)]) {
+		t.Errorf("other bytes than were written (%v)", err)
+	}
+	if err := ReadInto(got, name, int64(len(data)-len(got)+1)); !errors.Is(err, io.EOF) {
+		t.Errorf("past the end: got %v", err)
 	}
 }

@@ -77,8 +77,8 @@ func (w *rawRank) measure(t *rawTimes) error {
 		runs int
 		do   func() (float64, error)
 	}{
-		{&t.Write, w.Runs, took(func() error { return writeSync(w.file, data) })},
-		{&t.Read, w.Runs, took(func() error { return readAll(w.file, other) })},
+		{&t.Write, w.Runs, took(func() error { return bench.WriteSync(w.file, data) })},
+		{&t.Read, w.Runs, took(func() error { return bench.ReadInto(other, w.file, 0) })},
 		{&t.Build, 1, w.build}, // before others: a restart builds in a fresh process, too
 		{&t.Upload, w.Runs, w.upload},
 	} {
@@ -132,26 +132,4 @@ func (w *rawRank) build() (float64, error) {
 
 func took(do func() error) func() (float64, error) {
 	return func() (float64, error) { return bench.Seconds(do) }
-}
-
-func writeSync(name string, data []byte) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
-func readAll(name string, into []byte) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = io.ReadFull(f, into)
-	return err
 }

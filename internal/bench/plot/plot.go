@@ -189,7 +189,7 @@ func axisOf(l bench.Row) string {
 	if l.Ratio == nil {
 		text = l.Unit
 	}
-	return text + "   (bar: all runs, dot: median;  | goal;  blue: reached, orange: missed)"
+	return text + "   (bar: all runs, dot: value;  | goal;  blue: reached, orange: missed)"
 }
 
 func rowOf(l bench.Row) row {

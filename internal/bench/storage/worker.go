@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/bench"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"golang.org/x/sys/unix"
@@ -150,7 +151,7 @@ func (k *worker) do(ctx context.Context, c command, rep *reply) error {
 	case "memcpy":
 		copy(k.pool, k.data)
 	case "raw-write":
-		return k.rawWrite()
+		return bench.WriteSync(k.rawFile(), k.pool)
 	case "raw-clean":
 		return os.Remove(k.rawFile())
 	case "put":
@@ -185,7 +186,8 @@ func (k *worker) do(ctx context.Context, c command, rep *reply) error {
 		_, err := k.store.Prune(ctx)
 		return err
 	case "raw-read":
-		return k.rawRead(k.shardFile(c))
+		name, from := k.shardFile(c)
+		return bench.ReadInto(k.target, name, from)
 	case "fetch":
 		return k.fetch(ctx, e)
 	case "forget-local": // so that the next fetch is from the global level
@@ -268,40 +270,6 @@ func (k *worker) shardFile(c command) (name string, off int64) {
 }
 
 func (k *worker) rawFile() string { return filepath.Join(k.Dir, fmt.Sprintf("raw-%d", k.Rank)) }
-
-const rawBlock = 4 << 20
-
-// rawWrite is the baseline: write and fsync, nothing else.
-func (k *worker) rawWrite() error {
-	f, err := os.Create(k.rawFile())
-	if err != nil {
-		return err
-	}
-	for p := k.pool; len(p) > 0 && err == nil; {
-		n := min(len(p), rawBlock)
-		_, err = f.Write(p[:n])
-		p = p[n:]
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
-// rawRead is the baseline: read the same file into the same memory.
-func (k *worker) rawRead(name string, from int64) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	for off := 0; off < len(k.target); off += rawBlock {
-		if _, err := f.ReadAt(k.target[off:min(off+rawBlock, len(k.target))], from+int64(off)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 func (k *worker) fetch(ctx context.Context, e storage.Epoch) (err error) {
 	sh, err := k.store.Fetch(ctx, e)
