@@ -26,7 +26,7 @@ type runFlags struct {
 	lead, grace                   time.Duration
 	backoff                       time.Duration
 	startTimeout, endTimeout      time.Duration
-	stall, waitNodes              time.Duration
+	stall, waitNodes, beginAnew   time.Duration
 	iface, localIn                string
 }
 
@@ -87,6 +87,7 @@ all its ranks ended in order.`,
 	fs.DurationVar(&f.endTimeout, "end-timeout", 10*time.Minute, "end a launcher that still runs so long after all ranks have closed; 0 = never")
 	fs.DurationVar(&f.stall, "stall", 0, "end a run in which rank 0 passes no Point for so long; 0 = never")
 	fs.DurationVar(&f.waitNodes, "wait-nodes", 10*time.Minute, "wait so long for a dead node to come back when the checkpoints cannot be read without its disk; 0 = do not wait")
+	fs.DurationVar(&f.beginAnew, "begin-anew", 0, "begin anew a job whose checkpoints all went with its nodes, if none was ever at global and no more than so much work is lost; 0 = never, end and say what is missing")
 	fs.BoolVar(&f.asJSON, "json", false, "write each decision as one JSON object")
 	fs.StringVar(&f.iface, "interface", os.Getenv("HOLDFAST_CONTROL_INTERFACE"), "interface or address on which the program reaches this command")
 	return cmd

@@ -10,8 +10,8 @@ import (
 
 // unrestorable decides what follows a start that found checkpoints and could restore none.
 // Data that are on the disk of a dead node may come back with it, so it is waited for.
-// Nothing is begun anew that was ever at global, or that the job did not compute itself within
-// the last hour.
+// A job that has had checkpoints is begun anew only within --begin-anew, and never one that
+// had any at global, or that began from something.
 func (r *runner) unrestorable(ctx context.Context, a *attempt) (code int, over bool) {
 	why := a.last.Unrestorable
 	if !a.last.Missing {
@@ -20,7 +20,7 @@ func (r *runner) unrestorable(ctx context.Context, a *attempt) (code int, over b
 	}
 	r.lacks = true
 	limit := r.flags.waitNodes
-	if r.virgin() {
+	if r.mayBegin() {
 		limit = min(limit, r.work()) // to wait for longer than that work took gains nothing
 	}
 	switch r.await(ctx, a.nodes, limit, why) {
@@ -29,19 +29,25 @@ func (r *runner) unrestorable(ctx context.Context, a *attempt) (code int, over b
 	case awaitStopped:
 		return r.left(ctx, exitStopped), true
 	}
-	if r.virgin() && r.work() <= mostAnew {
-		r.say("no checkpoint of this job ever came to global, and those on its nodes cannot be read any more: starting from the beginning; at most %v of work are lost: %s",
-			r.work().Round(time.Second), why)
+	if r.mayBegin() {
+		r.say("no checkpoint of this job ever came to global, and those on its nodes cannot be read any more: starting from the beginning, as --begin-anew %v allows; at most %v of work are lost: %s",
+			r.flags.beginAnew, r.work().Round(time.Second), why)
 		r.fresh = true
 		return 0, false
 	}
 	r.say("giving up: %s", why)
+	if r.virgin() {
+		r.say("no checkpoint of this job ever came to global, and at most %v of work would be lost: HOLDFAST_FRESH=1 begins anew now, --begin-anew %v lets such a job do so by itself",
+			r.work().Round(time.Second), roundUp(r.work()))
+	}
 	return exitBad, true
 }
 
-// mostAnew is how much work is done again without asking. More than that may be worth
-// somebody's while to get off the disk of a dead node.
-const mostAnew = time.Hour
+// roundUp is a limit that d is within, as a person would set it.
+func roundUp(d time.Duration) time.Duration { return d.Truncate(time.Hour) + time.Hour }
+
+// mayBegin reports whether the job may begin anew without asking.
+func (r *runner) mayBegin() bool { return r.virgin() && r.work() <= r.flags.beginAnew }
 
 // virgin reports whether the job began from nothing, and nothing of it ever came to global.
 func (r *runner) virgin() bool { return r.began && !r.safe }

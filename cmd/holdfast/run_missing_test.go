@@ -66,34 +66,40 @@ func TestMissingNodeWaited(t *testing.T) {
 	}
 }
 
-// TestMissingForGood: what is on nobody's disk is not waited for. A job of which nothing was
-// ever at global begins anew, and any other ends and says what is missing; so
-// does one that would lose more than an hour.
+// TestMissingForGood: what is on nobody's disk is not waited for. The job ends and says what
+// is missing. With --begin-anew one of which nothing was ever at global begins anew, if it
+// loses no more than that.
 func TestMissingForGood(t *testing.T) {
+	const gaveUp = "giving up: rank(s) 1 find none"
 	for _, c := range []struct {
 		name        string
+		anew        time.Duration
 		began, safe bool
 		ago         time.Duration
 		missing     bool
-		code        int
 		over        bool
 		says        string
 	}{
-		{"a first epoch", true, false, time.Second, true, 0, false, "starting from the beginning; at most 1s of work are lost"},
-		{"hours of work", true, false, 3 * time.Hour, true, 1, true, "giving up: rank(s) 1 find none"},
-		{"it had one at global", true, true, time.Second, true, 1, true, "giving up: rank(s) 1 find none"},
-		{"another job's checkpoints", false, false, time.Second, true, 1, true, "giving up: rank(s) 1 find none"},
-		{"the program has changed", true, false, time.Second, false, 1, true, "giving up: rank(s) 1 find none"},
+		{"a first epoch", 0, true, false, time.Second, true, true, "--begin-anew 1h0m0s lets such a job"},
+		{"it may", time.Hour, true, false, time.Second, true, false, "starting from the beginning, as --begin-anew 1h0m0s allows; at most 1s of work are lost"},
+		{"hours of work", time.Hour, true, false, 3 * time.Hour, true, true, "--begin-anew 4h0m0s lets"},
+		{"it had one at global", time.Hour, true, true, time.Second, true, true, gaveUp},
+		{"another job's checkpoints", time.Hour, false, false, time.Second, true, true, gaveUp},
+		{"the program has changed", time.Hour, true, false, time.Second, false, true, gaveUp},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, errs := restless(t)
 			r.homes = nil
+			r.flags.beginAnew = c.anew
 			r.began, r.safe, r.begunAt = c.began, c.safe, time.Now().Add(-c.ago)
 			a := missing(r, 0) // programs that end with 0 after a failed Restore are no better
 			a.last.Missing = c.missing
 			code, over := r.judge(t.Context(), a)
-			if code != c.code || over != c.over || r.fresh == c.over || !strings.Contains(errs.String(), c.says) {
+			if over != c.over || (code == exitBad) != c.over || r.fresh == c.over || !strings.Contains(errs.String(), c.says) {
 				t.Errorf("got code %d, over %t, fresh %t\n%s", code, over, r.fresh, errs)
+			}
+			if strings.Contains(errs.String(), gaveUp) != c.over {
+				t.Errorf("giving up must be said when it does, and only then:\n%s", errs)
 			}
 		})
 	}

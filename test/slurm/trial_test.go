@@ -220,7 +220,7 @@ func (b *bed) launch(t *testing.T, tr *trial, name string) *job {
 	if !tr.Local {
 		vars = append(vars, "HOLDFAST_GLOBAL="+j.there+"/ckpt")
 	}
-	line := append([]string{b.bin + "/holdfast", "run", "--start-timeout", startTimeout, "--wait-nodes", "20s", "--spares", strconv.Itoa(tr.Spares)}, tr.flags...)
+	line := append([]string{b.bin + "/holdfast", "run", "--start-timeout", startTimeout, "--wait-nodes", "20s", "--begin-anew", "1h", "--spares", strconv.Itoa(tr.Spares)}, tr.flags...)
 	if tr.Batch {
 		line = append(line, "--requeue")
 	}
