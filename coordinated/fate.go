@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
@@ -67,7 +68,7 @@ func (o *Orphan) Fate(ctx context.Context) (Fate, string) {
 		case time.Now().After(end):
 			return o.bySlurm(ctx)
 		}
-		if !pause(ctx, askEvery) {
+		if sleep.For(ctx, askEvery) != nil {
 			return SupervisorUnknown, fmt.Sprintf("%v; its node refuses connections: %t", ctx.Err(), refused)
 		}
 	}
@@ -112,7 +113,7 @@ func (o *Orphan) bySlurm(ctx context.Context) (Fate, string) {
 		case !slurm.Temporary(err):
 			return SupervisorUnknown, err.Error()
 		}
-		if !pause(ctx, askEvery) {
+		if sleep.For(ctx, askEvery) != nil {
 			return SupervisorUnknown, fmt.Sprint("Slurm does not answer either: ", err)
 		}
 	}
@@ -136,16 +137,4 @@ func (o *Orphan) laterStep(ctx context.Context) string {
 		}
 	}
 	return ""
-}
-
-// pause waits; false means that ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
@@ -88,7 +89,7 @@ func (d *levelDir) unused(ctx context.Context, run string, beat time.Duration) e
 		case changed.Sub(start) >= refuseBeats*beat && have != nil:
 			return &BusyError{Level: d.name, Dir: d.path, Node: have.owner.node, PID: have.owner.pid}
 		}
-		if err := sleep(ctx, beat/4); err != nil {
+		if err := sleep.For(ctx, beat/4); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
 // pace limits bytes per second over a burst of one second. A nil pace does not
@@ -117,7 +119,7 @@ func (p *pace) wait(ctx context.Context, n int) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
-	return sleep(ctx, d)
+	return sleep.For(ctx, d)
 }
 
 // charge books n bytes and returns how long to wait for them.

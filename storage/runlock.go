@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"sync"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
 // lockName is the file by which a run of the job holds a level's directory. One
@@ -134,20 +136,9 @@ func (d *levelDir) hold(ctx context.Context, want *runLock, beat time.Duration) 
 		case changed.Sub(start) >= refuseBeats*beat && have != nil:
 			return false, &BusyError{Level: d.name, Dir: d.path, Node: have.owner.node, PID: have.owner.pid}
 		}
-		if err := sleep(ctx, beat/4); err != nil {
+		if err := sleep.For(ctx, beat/4); err != nil {
 			return false, err
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/spf13/cobra"
 )
@@ -72,7 +73,7 @@ func (g *guard) run(ctx context.Context) error {
 		default:
 			g.say("holdfast run did not answer (%v); %s", err, why)
 		}
-		sleep(ctx, time.Second)
+		_ = sleep.For(ctx, time.Second) // the loop looks at ctx
 	}
 	return nil
 }

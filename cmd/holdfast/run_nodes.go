@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
@@ -341,7 +342,7 @@ func dialPatiently(ctx context.Context, addr string, patience time.Duration) (ne
 		if err == nil || errors.As(err, &unknown) || errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(end) {
 			return c, err
 		}
-		if !sleep(ctx, dialTry/4-time.Since(begin)) { // an error that came at once
+		if sleep.For(ctx, dialTry/4-time.Since(begin)) != nil { // an error that came at once
 			return nil, err
 		}
 	}

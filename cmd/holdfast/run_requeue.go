@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
@@ -47,7 +48,7 @@ func (r *runner) left(ctx context.Context, code int) int {
 			return code
 		}
 		r.say("%v; trying again in %v", err, wait)
-		if !sleep(ctx, wait) {
+		if sleep.For(ctx, wait) != nil {
 			return code
 		}
 	}
@@ -109,7 +110,7 @@ func (r *runner) ours(ctx context.Context) bool {
 			return false
 		}
 		r.say("%v; nothing is started before Slurm says that the job is still this one; asking again in %v", err, wait)
-		if !sleep(ctx, wait) {
+		if sleep.For(ctx, wait) != nil {
 			return false
 		}
 	}
@@ -123,16 +124,4 @@ func over(state string) bool {
 		}
 	}
 	return false
-}
-
-// sleep waits; false means that ctx ended before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
 // errNoMore says that the job that was watched does not answer any more.
@@ -78,10 +79,7 @@ func (o *statusOptions) dial(ctx context.Context, dir string) (*coordinated.Clie
 }
 
 func (o *statusOptions) pause(ctx context.Context) {
-	select {
-	case <-time.After(min(o.every, time.Second)):
-	case <-ctx.Done():
-	}
+	_ = sleep.For(ctx, min(o.every, time.Second)) // the loops look at ctx
 }
 
 // look prints how the job stands until it no longer answers, and returns why it does not;
