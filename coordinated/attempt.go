@@ -239,11 +239,7 @@ func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, l *laps) (l
 		l.lap(PartNote)
 	}
 	a := &attempt{c: c}
-	defer func() {
-		if a.sh != nil {
-			err = errors.Join(err, a.sh.Close())
-		}
-	}()
+	defer a.close(e)
 	if err == nil {
 		bytes, err = a.open(ctx, e, l)
 		if err == nil {
@@ -272,6 +268,17 @@ func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, l *laps) (l
 		c.takenBack(e)
 	}
 	return "", 0, err
+}
+
+// close closes the shard. All that is needed of it was read and verified, and the ranks
+// have voted: an error of this one alone must not make it another attempt.
+func (a *attempt) close(e storage.Epoch) {
+	if a.sh == nil {
+		return
+	}
+	if err := a.sh.Close(); err != nil {
+		a.c.log.Warn("holdfast: closing a shard after it was read", "epoch", e, "error", err)
+	}
 }
 
 // open opens this rank's shard and says how many bytes it holds.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -59,7 +61,7 @@ func attend[T any](ctx context.Context, c *Checkpointer, what, level string, l *
 	limit := c.opt.WriteTimeout
 	tick := time.NewTicker(max(limit/20, time.Millisecond))
 	defer tick.Stop()
-	moved, last := c.moved(), time.Now()
+	moved, last := c.moved(level), time.Now()
 	finish := ctx.Done()
 	for {
 		select {
@@ -74,7 +76,7 @@ func attend[T any](ctx context.Context, c *Checkpointer, what, level string, l *
 			last, limit = time.Now(), min(limit, lateGrace)
 			tick.Reset(max(limit/20, time.Millisecond))
 		case <-tick.C:
-			if n := c.moved(); n != moved && limit == c.opt.WriteTimeout {
+			if n := c.moved(level); n != moved && limit == c.opt.WriteTimeout {
 				moved, last = n, time.Now()
 			}
 			if waited := time.Since(last); waited >= limit {
@@ -97,7 +99,12 @@ const mostHung = 2
 
 // hungAt counts the operations at a level that were given up and have not returned.
 func (c *Checkpointer) hungAt(level string) *atomic.Int64 {
-	n, _ := c.hung.LoadOrStore(level, new(atomic.Int64))
+	return at(&c.hung, level)
+}
+
+// at is the counter of a level.
+func at(m *sync.Map, level string) *atomic.Int64 {
+	n, _ := m.LoadOrStore(level, new(atomic.Int64))
 	return n.(*atomic.Int64)
 }
 
@@ -127,8 +134,21 @@ func (c *Checkpointer) attendEnd(what string, f func() error) error {
 	}
 }
 
-// moved grows with every byte that is read from captured memory or copied.
-func (c *Checkpointer) moved() int64 { return c.taken.Load() + c.store.Copied() }
+// moved grows with every byte that is read from captured memory for a level or copied to
+// it. What goes to other levels says nothing of this one: epochs that are written to the
+// node's disk all the time would hide that the file server does not answer.
+func (c *Checkpointer) moved(level string) int64 {
+	return at(&c.taken, level).Load() + c.store.CopiedTo(level)
+}
+
+// countedFor are captured sections whose reads count for a level.
+func (c *Checkpointer) countedFor(level string, secs []storage.Section) []storage.Section {
+	out := slices.Clone(secs)
+	for i := range out {
+		out[i].Source = counted{out[i].Source, at(&c.taken, level)}
+	}
+	return out
+}
 
 // counted counts what is read of a section, so that a slow level can be told from one
 // that hangs.

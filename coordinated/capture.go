@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -18,15 +17,14 @@ type captured struct {
 	bytes    int64
 	// live says that some sections are the program's own memory because the pool
 	// had no room: they must be written before the program goes on.
-	live  bool
-	taken *atomic.Int64 // bytes that were read of the sections
+	live bool
 }
 
 // capture copies everything protected. It runs on the main thread at the cut,
 // after the messages have settled; nothing else happens while the program
 // waits.
 func (c *Checkpointer) capture(ctx context.Context) (*captured, error) {
-	s := &captured{taken: &c.taken}
+	s := &captured{}
 	c.pool.claim()
 	if err := c.captureDevices(ctx, s); err != nil {
 		return nil, errors.Join(err, s.release())
@@ -43,7 +41,7 @@ func (c *Checkpointer) capture(ctx context.Context) (*captured, error) {
 }
 
 func (s *captured) add(name string, src io.ReaderAt, size int64) {
-	s.sections = append(s.sections, storage.Section{Name: name, Size: size, Source: counted{src, s.taken}})
+	s.sections = append(s.sections, storage.Section{Name: name, Size: size, Source: src})
 	s.bytes += size
 }
 

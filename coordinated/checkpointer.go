@@ -55,7 +55,7 @@ type Checkpointer struct {
 	said     map[string]bool           // programs built from source that were logged; of the main thread
 	closed   atomic.Bool
 	stopped  atomic.Bool            // Point has returned ErrStop
-	taken    atomic.Int64           // bytes of captured sections that were read
+	taken    sync.Map               // *atomic.Int64 by level: bytes of captured sections that were read for it
 	attended atomic.Int64           // operations on levels that have not returned
 	hung     sync.Map               // *atomic.Int64 by level: operations there that were given up
 	meeting  atomic.Bool            // the main thread waits in Restore for all ranks

@@ -12,11 +12,13 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -373,4 +375,56 @@ func TestProgramRefuses(t *testing.T) {
 			t.Errorf("rank %d has\n%s\nbefore\n%s", r, after, before)
 		}
 	}
+}
+
+// TestRestoreCannotClose: a shard that cannot be closed after it was read and verified, and
+// the ranks have agreed on it, is restored: the ranks would go separate ways.
+func TestRestoreCannotClose(t *testing.T) {
+	b := newBulk(t, storage.LevelLocal)
+	if err := b.run(); err != nil {
+		t.Fatal(err)
+	}
+	b.opt.files = &oneRankFS{b.fs, "rank-000001.shard"}
+	b.epochs = 0
+	if err := b.run(); err != nil {
+		t.Fatal(err)
+	}
+	if b.restored[0] == 0 || b.restored[1] != b.restored[0] {
+		t.Errorf("the ranks go on from steps %v", b.restored)
+	}
+}
+
+// oneRankFS fails to close files of a name.
+type oneRankFS struct {
+	*slowFS
+	name string
+}
+
+func (f *oneRankFS) Open(name string) (vfs.File, error) {
+	file, err := f.slowFS.Open(name)
+	if err != nil || !strings.HasSuffix(name, f.name) {
+		return file, err
+	}
+	return &failsToClose{File: file}, nil
+}
+
+// failsToClose is a file of a network file system, which tells of an error at the end when
+// all of it was read.
+type failsToClose struct {
+	vfs.File
+	read atomic.Int64
+}
+
+func (f *failsToClose) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.File.ReadAt(p, off)
+	f.read.Add(int64(n))
+	return n, err
+}
+
+func (f *failsToClose) Close() error {
+	err := f.File.Close()
+	if f.read.Load() >= bulkLen*8 {
+		err = errors.Join(err, errors.New("stale file handle"))
+	}
+	return err
 }

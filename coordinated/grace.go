@@ -113,13 +113,13 @@ func (c *Checkpointer) awaitFlush(e storage.Epoch, before *flush, i int, final b
 	usable := left - keepBack(left)
 	need, measured := time.Duration(0), true
 	for k := i; k < len(c.levels); k++ {
-		t := c.stats.copyTime(e, c.levels[k-1], c.levels[k])
+		t := c.copyTime(e, k, left)
 		need, measured = need+t, measured && t > 0
 	}
 	if !measured {
 		need = max(need, usable/2)
 	}
-	if waitFor(before.passed[i], usable-need, known) {
+	if waitFor(before.passed[i], patience(usable, need), known) {
 		return false
 	}
 	if need <= usable {
@@ -127,6 +127,23 @@ func (c *Checkpointer) awaitFlush(e storage.Epoch, before *flush, i int, final b
 	}
 	left, _ = c.left()
 	return !waitFor(before.passed[i], left-keepBack(left), true)
+}
+
+// givingWay is how long an epoch may take to give way.
+const givingWay = 2 * lateGrace
+
+// patience is how long a final epoch may wait for the one before it. What is left then
+// has to be enough for that one to give way, and after it for this one's copying.
+func patience(usable, need time.Duration) time.Duration {
+	return max(usable-need-givingWay, 0)
+}
+
+// copyTime is how long copying an epoch to the i-th level will take; 0 if nobody knows.
+func (c *Checkpointer) copyTime(e storage.Epoch, i int, left time.Duration) time.Duration {
+	if c.opt.copyTime != nil {
+		return c.opt.copyTime(c.world.Rank(), left)
+	}
+	return c.stats.copyTime(e, c.levels[i-1], c.levels[i])
 }
 
 // timeFor decides, on all ranks alike, whether a final epoch is copied to a
@@ -137,8 +154,9 @@ func (c *Checkpointer) timeFor(e storage.Epoch, p *persistence, i int, behind bo
 		return p.flush.ctx, func() {}, nil
 	}
 	level := c.levels[i]
-	b := budget{Need: c.stats.copyTime(e, c.levels[i-1], level), Behind: behind}
-	if left, known := c.left(); known {
+	left, known := c.left()
+	b := budget{Need: c.copyTime(e, i, left), Behind: behind}
+	if known {
 		b.Left = left
 		if left <= 0 {
 			b.Left = -1

@@ -142,6 +142,9 @@ type Options struct {
 	// Replaced by tests: how to reach the other ranks, and the file system.
 	plane func(rank int) plane
 	files vfs.FS
+	// copyTime is how long a copy of an epoch from one level to the next will take, by what
+	// this rank knows to be left; nil means as measured.
+	copyTime func(rank int, left time.Duration) time.Duration
 	// phase hears of each step of a checkpoint on each rank, before what follows.
 	phase func(rank int, name string)
 	host  string // tests name the node they play

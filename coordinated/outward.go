@@ -63,7 +63,7 @@ func (c *Checkpointer) copyShard(ctx context.Context, e storage.Epoch, level str
 		if secs := l.borrow(); secs != nil {
 			bound, cancel := l.within(ctx)
 			info, err := attend(bound, c, "copy", level, l, func(ctx context.Context) (storage.ShardInfo, error) {
-				return c.store.FlushFrom(ctx, e, c.levels[0], level, secs)
+				return c.store.FlushFrom(ctx, e, c.levels[0], level, c.countedFor(level, secs))
 			})
 			cancel()
 			l.done()
@@ -109,7 +109,7 @@ func (c *Checkpointer) copyNode(ctx context.Context, e storage.Epoch, l *loan) (
 // otherwise is one of the control plane. Collective.
 func (c *Checkpointer) copyTogether(ctx context.Context, e storage.Epoch, l *loan) (infos []storage.ShardInfo, done bool, err error) {
 	defer func() { err = errors.Join(err, l.giveBack()) }()
-	part := c.newPart(e, l)
+	part := c.newPart(ctx, e, l)
 	blobs, err := c.allgather(c.ctx, cut.Epoch(e), "sizes "+storage.LevelGlobal, encodeSize(part))
 	if err != nil {
 		return nil, false, err
@@ -158,14 +158,16 @@ func (c *Checkpointer) writePart(ctx context.Context, p *storage.Part, n storage
 
 // newPart prepares this rank's part of its node's packs; nil if it has none to
 // give.
-func (c *Checkpointer) newPart(e storage.Epoch, l *loan) *storage.Part {
+func (c *Checkpointer) newPart(ctx context.Context, e storage.Epoch, l *loan) *storage.Part {
 	secs := l.borrow()
 	if secs == nil {
 		return nil
 	}
 	defer l.done()
-	p, err := attend(l.ctx, c, "prepare a copy", storage.LevelGlobal, l, func(ctx context.Context) (*storage.Part, error) {
-		return c.store.NewPart(ctx, e, c.levels[0], storage.LevelGlobal, secs)
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	p, err := attend(ctx, c, "prepare a copy", storage.LevelGlobal, l, func(ctx context.Context) (*storage.Part, error) {
+		return c.store.NewPart(ctx, e, c.levels[0], storage.LevelGlobal, c.countedFor(storage.LevelGlobal, secs))
 	})
 	if err != nil {
 		// If it matters, the flusher will meet it as well and say so.

@@ -26,6 +26,7 @@ import (
 type bulk struct {
 	epochs    int                            // to be taken
 	ask       func(epochs []EpochStats) bool // whether rank 0 may ask for one more
+	until     func(epochs []EpochStats) bool // whether rank 0 has enough before that; nil: never
 	restored  [3]int                         // step at which each rank went on; 0: a first start
 	stats     [3]Stats
 	restoring [2]int64 // of rank 0, at the end
@@ -121,7 +122,15 @@ func (b *bulk) body(ctx context.Context, world *mpiwrap.Comm, ck *Checkpointer) 
 			return err
 		}
 		least := []int{0}
-		if err := mpiwrap.Allreduce(world, least, []int{len(ck.Stats().Epochs)}, mpiwrap.Min); err != nil {
+		n := len(ck.Stats().Epochs)
+		if me == 0 && b.until != nil && b.until(ck.Stats().Epochs) {
+			n += b.epochs
+		}
+		op := mpiwrap.Min
+		if b.until != nil {
+			op = mpiwrap.Max // rank 0 decides
+		}
+		if err := mpiwrap.Allreduce(world, least, []int{n}, op); err != nil {
 			return err
 		}
 		done = least[0] >= b.epochs

@@ -143,7 +143,7 @@ func (c *Checkpointer) putAt(e storage.Epoch, s *captured, l *loan, level string
 	}
 	end := c.begin(events.Write, e, level, s.bytes)
 	info, err = attend(c.ctx, c, "write", level, l, func(ctx context.Context) (storage.ShardInfo, error) {
-		return c.store.Put(ctx, e, level, s.sections)
+		return c.store.Put(ctx, e, level, c.countedFor(level, s.sections))
 	})
 	end(ended(events.Event{Bytes: info.Bytes, Stored: info.Stored}, err))
 	c.pool.pinUsed()

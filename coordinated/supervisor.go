@@ -507,16 +507,15 @@ func (r *reporter) end(lost *LostError) {
 		return
 	}
 	r.mu.Lock()
-	first := r.lost == nil
-	if first {
+	if r.lost == nil {
 		r.lost = lost
 	}
-	r.mu.Unlock()
 	select {
 	case <-r.last:
-	default:
+	default: // one of those that end it at once
 		close(r.last)
 	}
+	r.mu.Unlock()
 	select {
 	case <-r.done:
 	case <-time.After(lastReport):

@@ -363,6 +363,42 @@ func TestEnough(t *testing.T) {
 	}
 }
 
+// TestPatience: a final epoch that has waited for the one before it, and for that one to give
+// way, still has time for its own copying.
+func TestPatience(t *testing.T) {
+	for _, left := range []time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour} {
+		usable := left - keepBack(left)
+		for _, need := range []time.Duration{usable / 10, usable / 2, usable - givingWay, usable - givingWay/2} {
+			if need <= 0 {
+				continue
+			}
+			waited := patience(usable, need)
+			if waited > 0 {
+				waited += givingWay
+			}
+			if _, ok := (budget{Left: left - waited, Need: need}).enough(); !ok {
+				t.Errorf("%v left, %v needed: after %v there is no time for the copy any more", left, need, waited)
+			}
+		}
+	}
+}
+
+// TestReporterEndsOnce: a rank that is lost, an abort and a Close may end the reports at one
+// moment.
+func TestReporterEndsOnce(t *testing.T) {
+	for range 100_000 {
+		r := &reporter{last: make(chan struct{}), done: make(chan struct{})}
+		close(r.done)
+		start := make(chan struct{})
+		var enders sync.WaitGroup
+		for range 4 {
+			enders.Go(func() { <-start; r.end(nil) })
+		}
+		close(start)
+		enders.Wait()
+	}
+}
+
 // TestCopyTime: the time for a copy is that of the newest earlier epoch, in
 // proportion to the bytes.
 func TestCopyTime(t *testing.T) {

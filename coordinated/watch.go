@@ -114,7 +114,7 @@ func (a *agent) weigh(blobs []cut.Blob) {
 	w.next = time.Now().Add(w.every)
 	limit, keys := a.c.opt.WaitTimeout, make([]string, 0, len(waiting))
 	for _, r := range waiting {
-		keys = append(keys, all[r].Key)
+		keys = append(keys, fmt.Sprint(r, ": ", all[r].Key)) // ranks that compute alike have equal ones
 		if all[r].Polls {
 			limit = pollersWait * a.c.opt.WaitTimeout
 		}

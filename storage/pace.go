@@ -31,6 +31,7 @@ type throttle struct {
 	pace   *pace
 	gate   *gate
 	copied *atomic.Int64 // counts what goes
+	there  *atomic.Int64 // likewise, to the level
 	share  int           // so many ranks keep the limit together; 0 and 1: this one alone
 }
 
@@ -46,6 +47,7 @@ func (t *throttle) wait(ctx context.Context, n int) error {
 		return err
 	}
 	t.copied.Add(int64(n))
+	t.there.Add(int64(n))
 	return nil
 }
 
@@ -101,13 +103,22 @@ func (g *gate) wait(ctx context.Context) error {
 // Open: how far a Flush is that runs alone.
 func (s *Store) Copied() int64 { return s.copied.Load() }
 
+// CopiedTo is Copied for the copies to one level; 0 for one that the store has not.
+func (s *Store) CopiedTo(level string) int64 {
+	l, err := s.at(level)
+	if err != nil {
+		return 0
+	}
+	return l.copied.Load()
+}
+
 // Hold keeps copying between levels from starting further writes until release
 // is called: the program wants the memory and the cores for a capture. Put is
 // not held back.
 func (s *Store) Hold() (release func()) { return s.gate.hold() }
 
 func (s *Store) throttle(to *level) *throttle {
-	return &throttle{pace: to.pace, gate: &s.gate, copied: &s.copied}
+	return &throttle{pace: to.pace, gate: &s.gate, copied: &s.copied, there: &to.copied}
 }
 
 // wait returns when n more bytes may go.
@@ -119,7 +130,23 @@ func (p *pace) wait(ctx context.Context, n int) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
-	return sleep.For(ctx, d)
+	err := sleep.For(ctx, d)
+	if err != nil {
+		p.refund(n)
+	}
+	return err
+}
+
+// refund takes back the booking of n bytes that did not go. Whoever is copied in their place
+// does not wait for them.
+func (p *pace) refund(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next = p.next.Add(-p.time(n))
+}
+
+func (p *pace) time(n int) time.Duration {
+	return time.Duration(float64(n) / p.bytesPerSec * float64(time.Second))
 }
 
 // charge books n bytes and returns how long to wait for them.
@@ -130,6 +157,6 @@ func (p *pace) charge(now time.Time, n int) time.Duration {
 		p.next = now
 	}
 	wait := p.next.Sub(now)
-	p.next = p.next.Add(time.Duration(float64(n) / p.bytesPerSec * float64(time.Second)))
+	p.next = p.next.Add(p.time(n))
 	return wait
 }

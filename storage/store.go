@@ -40,6 +40,8 @@ type level struct {
 	lock *runLock // set when this store has it; then the beating's alone
 	out  error    // why it cannot be written to; see Options.Degrade
 
+	copied atomic.Int64 // bytes written here for copies from other levels
+
 	mu   sync.Mutex
 	puts map[Epoch][]*shardIndex // guarded by mu: put here and not yet committed
 	base map[int]*shardIndex     // guarded by mu: last committed shard of each rank put here

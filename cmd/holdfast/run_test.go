@@ -118,7 +118,7 @@ func TestDeserted(t *testing.T) {
 // TestStaysFresh: starts go on restoring nothing until one has an epoch of its own.
 func TestStaysFresh(t *testing.T) {
 	fresh := func(r *runner) bool { return slices.Contains(r.vars(nil), "HOLDFAST_FRESH=1") }
-	r := &runner{cmd: &command{}, flags: runFlags{maxRestarts: 9, backoff: time.Microsecond}, stderr: io.Discard, dead: map[string]string{}, deaths: map[storage.Epoch]int{}}
+	r := &runner{cmd: &command{}, flags: runFlags{maxRestarts: 9, backoff: time.Microsecond, beginAnew: time.Hour}, stderr: io.Discard, dead: map[string]string{}, deaths: map[storage.Epoch]int{}}
 	fails := func(nodeDied bool, reports ...coordinated.Report) {
 		r.starts++
 		a := &attempt{r: r, examined: make(chan struct{}), nodeDied: nodeDied}
