@@ -62,6 +62,8 @@ type sketch struct {
 	// mostRetracted is how many of its needs a rank may take back, 0 for any number: one
 	// that takes its need back while it only computes makes others wait for a lucky look.
 	mostRetracted int64
+	// threads says that a rank's goroutines call at once.
+	threads bool
 }
 
 // process is one rank of a sketch.
@@ -83,6 +85,8 @@ type jobRun struct {
 	opt  Options
 	at   int  // call at which to ask, 0 = never
 	goOn bool // ask for a checkpoint that the program goes on after, and soon for another
+
+	restored *atomic.Uint64 // takes the epoch that rank 0 went on from; nil: nobody asks
 
 	returnAt int // call at which its rank returns by an error, 0 = never
 
@@ -118,7 +122,7 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 		}
 		j.opt.OnLost = func(e *LostError) { w.Abort(e) }
 	}
-	w = mpitest.NewWorld(s.ranks, mpitest.Options{Seed: j.seed, Delay: 0.2, OnCall: func(c mpitest.Call) {
+	w = mpitest.NewWorld(s.ranks, mpitest.Options{Seed: j.seed, Delay: 0.2, Concurrent: s.threads, OnCall: func(c mpitest.Call) {
 		ck := checkpointers[c.Rank].Load()
 		if ck == nil {
 			return // still in Open
@@ -158,6 +162,9 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 			ck.Abort(err)
 			w.Abort(err)
 			return err
+		}
+		if j.restored != nil && world.Rank() == 0 {
+			j.restored.Store(uint64(ck.Stats().Restore.Epoch))
 		}
 		err = ck.Close()
 		for _, es := range ck.Stats().Epochs {
@@ -230,9 +237,15 @@ func memOptions() (Options, error) {
 
 // moment tests one pair.
 func (s *sketch) moment(seed uint64, at int, want []mem) error {
+	_, err := s.momentCut(seed, at, want)
+	return err
+}
+
+// momentCut is moment that says whether a checkpoint was taken.
+func (s *sketch) momentCut(seed uint64, at int, want []mem) (cut bool, err error) {
 	opt, err := memOptions()
 	if err != nil {
-		return err
+		return false, err
 	}
 	same := s.same
 	if same == nil {
@@ -242,22 +255,52 @@ func (s *sketch) moment(seed uint64, at int, want []mem) error {
 	// the ranks do behind the cut can do harm, and is restarted from it as if it
 	// had been killed later.
 	goOn := at%2 == 0
-	states, _, cut, err := s.start(jobRun{seed: seed, opt: opt, at: at, goOn: goOn})
+	states, _, taken, err := s.start(jobRun{seed: seed, opt: opt, at: at, goOn: goOn})
 	if err != nil {
-		return fmt.Errorf("cut: %w", err)
+		return cut, fmt.Errorf("cut: %w", err)
 	}
+	cut = taken
 	if goOn {
 		if err := same(states, want); err != nil {
-			return fmt.Errorf("the run that went on: %w", err)
+			return cut, fmt.Errorf("the run that went on: %w", err)
 		}
 	}
 	if cut {
-		states, _, _, err = s.start(jobRun{seed: seed, opt: opt})
+		var from atomic.Uint64
+		back := at%4 == 0 && s.spoil(opt, at)
+		states, _, _, err = s.start(jobRun{seed: seed, opt: opt, restored: &from})
 		if err != nil {
-			return fmt.Errorf("restart: %w", err)
+			return cut, fmt.Errorf("restart: %w", err)
+		}
+		if back && from.Load() != 1 {
+			return cut, fmt.Errorf("restored epoch %d; epoch 2 is damaged", from.Load())
+		}
+		if back {
+			wentBack.Add(1)
 		}
 	}
-	return same(states, want)
+	return cut, same(states, want)
+}
+
+// firstChunk is where the first section of a shard has bytes.
+const firstChunk = 4096 + 8
+
+// wentBack counts the restarts that had to go back to an older epoch.
+var wentBack atomic.Int64
+
+// spoil damages a rank's shard of the second epoch, if there are two: its index, so that
+// nobody tries it, or what the ranks find when they load it.
+func (s *sketch) spoil(opt Options, at int) bool {
+	fs, rank := opt.files.(*crashfs.FS), at/4%s.ranks
+	if _, err := fs.Stat(shardOf(1, rank)); err != nil {
+		return false
+	}
+	st, err := fs.Stat(shardOf(2, rank))
+	place := st.Size - 20
+	if at%8 == 0 {
+		place = firstChunk
+	}
+	return err == nil && fs.Flip(shardOf(2, rank), place, 0x40) == nil
 }
 
 // TestEveryMoment runs pairs in parallel until there are enough.
@@ -306,5 +349,8 @@ func TestEveryMoment(t *testing.T) {
 	}
 	close(work)
 	wg.Wait()
-	t.Logf("%d pairs in %v", done.Load(), time.Since(begin).Round(time.Millisecond))
+	t.Logf("%d pairs in %v, %d went back to an older epoch", done.Load(), time.Since(begin).Round(time.Millisecond), wentBack.Load())
+	if *onlyShape == "" && wentBack.Load() < done.Load()/50 {
+		t.Errorf("only %d of %d pairs went back to an older epoch", wentBack.Load(), done.Load())
+	}
 }

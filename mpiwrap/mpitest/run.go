@@ -100,12 +100,11 @@ func (w *World) rank(i int, f func(world *mpiwrap.Comm) error) (err error) {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	n := 0
+	var n atomic.Int64 // with ThreadMultiple calls overlap
 	var observe func(string)
 	if w.opt.OnCall != nil {
 		observe = func(op string) {
-			n++
-			w.opt.OnCall(Call{Rank: i, N: n, All: int(w.next.Add(1)), Op: op})
+			w.opt.OnCall(Call{Rank: i, N: int(n.Add(1)), All: int(w.next.Add(1)), Op: op})
 		}
 	}
 	c, err := mpiwrap.Over(w.sim.Rank(i), observe)
