@@ -199,7 +199,10 @@ func (c *Checkpointer) lastEpoch(ctx context.Context, priv *mpiwrap.Comm) (cut.E
 
 // Request asks for a checkpoint at the next Points of all ranks, from any
 // goroutine of any rank. It returns when the wish is on its way; requests that
-// come before the cut are merged into one.
+// come before the cut are merged into one. A request cannot be taken back, and ctx
+// bounds only the handing over: of requests that are merged nobody knows whose is left, and
+// one that is taken back could be the final one before the time limit. One that the
+// ranks do not come to serve is given up after Options.CutTimeout, on all of them alike.
 func (c *Checkpointer) Request(ctx context.Context) error {
 	if err := c.mayAsk(); err != nil {
 		return err
