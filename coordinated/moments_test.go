@@ -350,7 +350,7 @@ func TestEveryMoment(t *testing.T) {
 	close(work)
 	wg.Wait()
 	t.Logf("%d pairs in %v, %d went back to an older epoch", done.Load(), time.Since(begin).Round(time.Millisecond), wentBack.Load())
-	if *onlyShape == "" && wentBack.Load() < done.Load()/50 {
+	if *onlyShape == "" && wentBack.Load() < done.Load()/1000 { // how many is up to the scheduler
 		t.Errorf("only %d of %d pairs went back to an older epoch", wentBack.Load(), done.Load())
 	}
 }
