@@ -73,13 +73,15 @@ const (
 const tickEvery = 500 * time.Microsecond
 
 func newAgent(c *Checkpointer, last cut.Epoch) (*agent, error) {
-	m, err := cut.New(cut.Config{Rank: c.world.Rank(), Size: c.world.Size(), Parent: c.topo.parent, Children: c.topo.children,
-		Timeout: c.opt.CutTimeout, Last: last})
+	m, err := cut.New(cut.Config{Rank: c.world.Rank(), Size: c.world.Size(), Parent: c.topo.parent,
+		Children: c.topo.children,
+		Timeout:  c.opt.CutTimeout, Last: last})
 	if err != nil {
 		return nil, err
 	}
 	a := &agent{c: c, machine: m, gather: cut.NewGather(len(c.topo.children)), waiting: map[stageKey]chan []cut.Blob{},
-		begin: time.Now(), calls: make(chan func()), signals: make(chan os.Signal, 8), quit: make(chan struct{}), done: make(chan struct{}),
+		begin: time.Now(), calls: make(chan func()), signals: make(chan os.Signal, 8), quit: make(chan struct{}),
+		done:  make(chan struct{}),
 		timer: time.NewTimer(time.Hour), alive: time.NewTicker(aliveEvery), wary: newWary(c.opt.WaitTimeout)}
 	a.timer.Stop()
 	if c.world.Rank() == 0 {
@@ -267,7 +269,8 @@ func (a *agent) arrive() {
 		sent[r] = a.sentTo(r)
 	}
 	if a.releases < mostReleases {
-		a.c.events.Emit(events.Event{Name: events.Park, Begin: true, Epoch: uint64(a.machine.Epoch()), Points: a.c.points.load()})
+		a.c.events.Emit(events.Event{Name: events.Park, Begin: true, Epoch: uint64(a.machine.Epoch()),
+			Points: a.c.points.load()})
 	}
 	a.step(cut.Arrived{Points: a.c.points.load(), Colls: a.colls(), Sent: sent})
 }
@@ -443,7 +446,8 @@ func (a *agent) leave(from int, msg cut.Message) {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	a.c.plane.Flush(ctx)
 	cancel()
-	err := &LostError{Rank: msg.Rank, Node: a.c.topo.nodes[msg.Rank], Noticed: int(msg.Had), Observed: msg.Stage, InRestore: a.c.inRestore()}
+	err := &LostError{Rank: msg.Rank, Node: a.c.topo.nodes[msg.Rank], Noticed: int(msg.Had), Observed: msg.Stage,
+		InRestore: a.c.inRestore()}
 	a.c.events.Emit(events.Event{Name: events.Failure, What: "lost", Peer: &err.Rank, Text: err.Error(),
 		Dur: int64(silence(err.Observed)), Points: a.c.points.load()})
 	go func() {
@@ -490,7 +494,8 @@ func (a *agent) endStuck(err *LostError) {
 func (a *agent) abort(why error) {
 	_ = a.do(context.Background(), func() { // closed already: nobody is left to tell
 		a.left = true
-		msg := cut.Message{Kind: cut.KindLost, Rank: a.c.world.Rank(), Had: uint64(a.c.world.Rank()), Stage: aborted(why)}
+		msg := cut.Message{Kind: cut.KindLost, Rank: a.c.world.Rank(), Had: uint64(a.c.world.Rank()),
+			Stage: aborted(why)}
 		for _, n := range a.c.topo.neighbours() {
 			a.send(n, msg)
 		}

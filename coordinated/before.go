@@ -164,7 +164,8 @@ func privateMemory() []span {
 		var s span
 		var mode, dev string
 		var off, inode uint64
-		if n, _ := fmt.Sscanf(lines.Text(), "%x-%x %s %x %s %d", &s.from, &s.to, &mode, &off, &dev, &inode); n != 6 || inode != 0 || len(mode) != 4 || mode[3] != 'p' {
+		if n, _ := fmt.Sscanf(lines.Text(), "%x-%x %s %x %s %d", &s.from, &s.to, &mode, &off, &dev, &inode); n != 6 ||
+			inode != 0 || len(mode) != 4 || mode[3] != 'p' {
 			continue
 		}
 		if n := len(list); n > 0 && list[n-1].to == s.from {

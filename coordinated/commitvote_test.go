@@ -78,7 +78,8 @@ func TestFailedManifestKeepsTwo(t *testing.T) {
 						}
 						continue
 					}
-					if !slices.Contains(got, second) || !slices.Contains(got, 6) || slices.Contains(got, bad) && bad > 1 {
+					if !slices.Contains(got, second) || !slices.Contains(got, 6) || slices.Contains(got, bad) &&
+						bad > 1 {
 						t.Errorf("%s has epochs %v, want %d and 6 and not %d", d, got, second, bad)
 					}
 				}

@@ -99,7 +99,8 @@ func (c *Config) readFile(v *viper.Viper) {
 			}
 		}
 		if !c.set(key, text, c.File) {
-			c.errs = append(c.errs, &OptionError{Name: key, Why: fmt.Sprintf("%s: no such key%s", c.File, nearest(key))})
+			c.errs = append(c.errs,
+				&OptionError{Name: key, Why: fmt.Sprintf("%s: no such key%s", c.File, nearest(key))})
 		}
 	}
 }
@@ -122,7 +123,8 @@ func (c *Config) set(key, text, source string) bool {
 	v := &c.values[i]
 	v.Value, v.Source, v.Error = text, source, ""
 	if err := settings[i].set(&Options{}, text); err != nil {
-		v.Error = (&OptionError{Name: key, Why: fmt.Sprintf("%q, from %s: %v; want %s", text, source, err, settings[i].allowed)}).Error()
+		v.Error = (&OptionError{Name: key, Why: fmt.Sprintf("%q, from %s: %v; want %s", text, source, err,
+			settings[i].allowed)}).Error()
 	}
 	return true
 }

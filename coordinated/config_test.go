@@ -49,14 +49,16 @@ func TestConfigPrecedence(t *testing.T) {
 	o := c.Options()
 	if o.Local != "/a" || o.Global != "/c" || o.Interval != 7*time.Minute || o.MTBF != 24*time.Hour ||
 		o.FlushRate != 2<<30 || o.Keep != 3 || o.Heartbeat != 100*time.Millisecond ||
-		!slices.Equal(o.CheckpointSignals, []os.Signal{syscall.SIGUSR1, syscall.SIGHUP}) || o.StopSignals == nil || len(o.StopSignals) != 0 {
+		!slices.Equal(o.CheckpointSignals, []os.Signal{syscall.SIGUSR1, syscall.SIGHUP}) || o.StopSignals == nil ||
+		len(o.StopSignals) != 0 {
 		t.Errorf("got %+v", o)
 	}
 	sources := map[string]string{}
 	for _, v := range c.Values() {
 		sources[v.Key] = v.Source
 	}
-	for key, want := range map[string]string{"local": ConfigFile, "global": "HOLDFAST_GLOBAL", "interval": "-interval", "redundancy": "default"} {
+	for key, want := range map[string]string{"local": ConfigFile, "global": "HOLDFAST_GLOBAL", "interval": "-interval",
+		"redundancy": "default"} {
 		if sources[key] != want {
 			t.Errorf("%s comes from %q, want %q", key, sources[key], want)
 		}
@@ -118,7 +120,8 @@ func TestConfigRefuses(t *testing.T) {
 // Holdfast are not.
 func TestStray(t *testing.T) {
 	clean(t)
-	got := ReadConfig("").Stray([]string{"HOLDFAST_INTERVALL=5m", "HOLDFAST_GLOBAL=/x", "HOLDFAST_DEVICE=pocl", "HOLDFAST_GPUD_KEY=/k",
+	got := ReadConfig("").Stray([]string{"HOLDFAST_INTERVALL=5m", "HOLDFAST_GLOBAL=/x", "HOLDFAST_DEVICE=pocl",
+		"HOLDFAST_GPUD_KEY=/k",
 		"HOLDFAST_XYZZY=1", "HOME=/root", "HOLDFAST_PEER_TIMEOUT=3s"})
 	want := []string{"HOLDFAST_INTERVALL is set, but is no variable of Holdfast, do you mean HOLDFAST_INTERVAL?",
 		"HOLDFAST_PEER_TIMEOUT is set, but is no variable of Holdfast, do you mean HOLDFAST_CONTROL_PEER_TIMEOUT?",
@@ -149,7 +152,8 @@ func TestConfigFiles(t *testing.T) {
 
 func TestAmounts(t *testing.T) {
 	set := amount(func(o *Options) *int64 { return &o.MaxPool })
-	for text, want := range map[string]int64{"0": 0, "4096": 4096, "1k": 1000, "1.5M": 1500000, "2GiB": 2 << 30, "3 KiB": 3072, "7B": 7, "1TB": 1e12} {
+	for text, want := range map[string]int64{"0": 0, "4096": 4096, "1k": 1000, "1.5M": 1500000, "2GiB": 2 << 30,
+		"3 KiB": 3072, "7B": 7, "1TB": 1e12} {
 		var o Options
 		if err := set(&o, text); err != nil || o.MaxPool != want {
 			t.Errorf("%q: got %d, %v, want %d", text, o.MaxPool, err, want)
@@ -168,7 +172,8 @@ func TestConfigDevice(t *testing.T) {
 	clean(t)
 	write(t, ConfigFile, "device: [remote=node7:7478, silence=20s, cuda:1]\ngpud:\n  key: /k\n")
 	o := ReadConfig("").Options()
-	if d := o.Device; d.Remote != "node7:7478" || d.Silence != 20*time.Second || d.Kind != "cuda" || d.Index != 1 || d.KeyFile != "/k" {
+	if d := o.Device; d.Remote != "node7:7478" || d.Silence != 20*time.Second || d.Kind != "cuda" || d.Index != 1 ||
+		d.KeyFile != "/k" {
 		t.Errorf("got %+v", d)
 	}
 	t.Setenv("HOLDFAST_DEVICE", "remote=a:1,key=/own,pocl")

@@ -102,8 +102,10 @@ func (s restartSite) dirs() []string {
 }
 
 func (s restartSite) options() Options {
-	return Options{Job: "stairs", Local: s.dirs()[0], Global: s.dirs()[1], CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{},
-		Keep: 2, PeerTimeout: time.Minute, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), OnLost: func(*LostError) {}}
+	return Options{Job: "stairs", Local: s.dirs()[0], Global: s.dirs()[1], CheckpointSignals: []os.Signal{},
+		StopSignals: []os.Signal{},
+		Keep:        2, PeerTimeout: time.Minute, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		OnLost: func(*LostError) {}}
 }
 
 // worst is what holdfast verify --complete finds.

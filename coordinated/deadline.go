@@ -29,7 +29,8 @@ func (c *Checkpointer) findDeadline(job string) {
 // deadline sets when the job will be ended.
 func (c *Checkpointer) deadline(end time.Time) {
 	at := end.Add(-c.opt.DeadlineLead)
-	c.log.Info("holdfast: final checkpoint ahead of the deadline", "at", at.Format(time.DateTime), "deadline", end.Format(time.DateTime))
+	c.log.Info("holdfast: final checkpoint ahead of the deadline", "at", at.Format(time.DateTime), "deadline",
+		end.Format(time.DateTime))
 	c.endsBy(end)
 	_ = c.agent.do(context.Background(), func() { // closed: nothing follows
 		c.agent.trigger.final = at

@@ -53,7 +53,9 @@ func (c *Checkpointer) useLevels(priv *mpiwrap.Comm, had bool) error {
 		refuse = refuse || !had && strings.ContainsRune(any, rune('A'+i))
 	}
 	if !slices.Contains(use, storage.LevelLocal) { // what partners and parity are made from
-		use = slices.DeleteFunc(use, func(l string) bool { return l == storage.LevelPartner || l == storage.LevelParity })
+		use = slices.DeleteFunc(use, func(l string) bool {
+			return l == storage.LevelPartner || l == storage.LevelParity
+		})
 	}
 	why := errors.Join(failed...)
 	if refuse || len(use) == 0 {

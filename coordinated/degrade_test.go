@@ -62,7 +62,8 @@ func TestRestartWithoutALevel(t *testing.T) {
 				if b.restored[0] == 0 || b.stats[0].Restore.Epoch != 1 {
 					t.Errorf("restored epoch %d at step %d", b.stats[0].Restore.Epoch, b.restored[0])
 				}
-				other := map[string]string{storage.LevelLocal: storage.LevelGlobal, storage.LevelGlobal: storage.LevelLocal}[level]
+				other := map[string]string{storage.LevelLocal: storage.LevelGlobal,
+					storage.LevelGlobal: storage.LevelLocal}[level]
 				es := b.stats[0].Epochs[len(b.stats[0].Epochs)-1]
 				if _, ok := es.Durable[other]; !ok || es.Err != nil && how != "empty" {
 					t.Errorf("the next epoch is at %v, %v; want it at %s", es.Durable, es.Err, other)
@@ -86,7 +87,8 @@ func TestFirstStartWithoutALevel(t *testing.T) {
 			err := b.run()
 			if how == "missing" {
 				var failed *RanksError
-				if !errors.As(err, &failed) || !strings.Contains(err.Error(), "create it, mount it, or correct the path") {
+				if !errors.As(err, &failed) ||
+					!strings.Contains(err.Error(), "create it, mount it, or correct the path") {
 					t.Errorf("got %v, want it refused with the remedy", err)
 				}
 				return

@@ -65,9 +65,11 @@ type MismatchError struct {
 func (e *MismatchError) Error() string {
 	switch {
 	case e.Saved == "":
-		return fmt.Sprintf("restore %q (%s): the checkpoint has nothing of that name; protect the same names as the run that wrote it, or start in a new directory", e.Name, e.Now)
+		return fmt.Sprintf("restore %q (%s): the checkpoint has nothing of that name; protect the same names as the "+
+			"run that wrote it, or start in a new directory", e.Name, e.Now)
 	case e.Now == "":
-		return fmt.Sprintf("restore %q (%s): the program does not protect it; protect the same names as the run that wrote it, or start in a new directory", e.Name, e.Saved)
+		return fmt.Sprintf("restore %q (%s): the program does not protect it; protect the same names as the run that "+
+			"wrote it, or start in a new directory", e.Name, e.Saved)
 	}
 	return fmt.Sprintf("restore %q: the checkpoint has %s, the program %s", e.Name, e.Saved, e.Now)
 }
@@ -97,7 +99,8 @@ func (e *RestoreError) add(err error) {
 }
 
 func (e *RestoreError) Error() string {
-	s := "coordinated: no epoch could be restored; run 'holdfast verify' on the directories, or start anew with HOLDFAST_FRESH=1: "
+	s := "coordinated: no epoch could be restored; run 'holdfast verify' on the directories, or start anew with " +
+		"HOLDFAST_FRESH=1: "
 	if e.Mismatch {
 		s = "coordinated: the checkpoints are intact, but hold something else than this program protects; " +
 			"start the program that wrote them, or this one in another directory: "
@@ -196,12 +199,15 @@ func (e *NoCommonEpochError) text() string {
 		}
 	}
 	if len(with) == 0 {
-		return fmt.Sprintf("restore: epoch(s) %v were committed and no rank can read them; run 'holdfast verify' on the directories, or start anew with HOLDFAST_FRESH=1", e.Unreadable)
+		return fmt.Sprintf("restore: epoch(s) %v were committed and no rank can read them; run 'holdfast verify' on "+
+			"the directories, or start anew with HOLDFAST_FRESH=1", e.Unreadable)
 	}
 	if len(without) == 0 {
-		return "restore: every rank finds checkpoints, but no epoch is readable on all of them; run 'holdfast verify' on the directories, or start anew with HOLDFAST_FRESH=1"
+		return "restore: every rank finds checkpoints, but no epoch is readable on all of them; run 'holdfast " +
+			"verify' on the directories, or start anew with HOLDFAST_FRESH=1"
 	}
-	return fmt.Sprintf("restore: rank(s) %s find checkpoints and rank(s) %s find none; give all ranks the directories they wrote to, or start anew with HOLDFAST_FRESH=1", ranks(with), ranks(without))
+	return fmt.Sprintf("restore: rank(s) %s find checkpoints and rank(s) %s find none; give all ranks the "+
+		"directories they wrote to, or start anew with HOLDFAST_FRESH=1", ranks(with), ranks(without))
 }
 
 // PoisonedError says that the program died again and again right after it had
@@ -212,8 +218,10 @@ type PoisonedError struct {
 }
 
 func (e *PoisonedError) Error() string {
-	return fmt.Sprintf("restore: epoch(s) %v left out, because the program died at least %d times within a minute of restoring them; "+
-		"find out why it died; to restore the newest of them all the same set HOLDFAST_EPOCH=%d, to start anew HOLDFAST_FRESH=1",
+	return fmt.Sprintf("restore: epoch(s) %v left out, because the program died at least %d times within a minute of "+
+		"restoring them; "+
+		"find out why it died; to restore the newest of them all the same set HOLDFAST_EPOCH=%d, to start anew "+
+		"HOLDFAST_FRESH=1",
 		e.Epochs, storage.MaxDeaths, e.Epochs[0])
 }
 
@@ -246,13 +254,16 @@ type LostError struct {
 
 func (e *LostError) Error() string {
 	if why, ok := strings.CutPrefix(e.Observed, abortedBy+stuckBy); ok {
-		return fmt.Sprintf("ranks wait for what cannot come, and the job ends: %s; a rank that leaves because of an error calls Abort or CloseOrAbort, not Close", why)
+		return fmt.Sprintf("ranks wait for what cannot come, and the job ends: %s; a rank that leaves because of an "+
+			"error calls Abort or CloseOrAbort, not Close", why)
 	}
 	next := "it goes on from the newest committed epoch"
 	if e.InRestore {
-		next = "it was being restored, and tries the same epoch again; an older one after two such deaths, where there is one"
+		next = "it was being restored, and tries the same epoch again; an older one after two such deaths, where " +
+			"there is one"
 	}
-	return fmt.Sprintf("rank %d on node %s is lost (noticed by rank %d: %s); restart the job, %s", e.Rank, e.Node, e.Noticed, e.Observed, next)
+	return fmt.Sprintf("rank %d on node %s is lost (noticed by rank %d: %s); restart the job, %s", e.Rank, e.Node,
+		e.Noticed, e.Observed, next)
 }
 
 // TimeoutError says that an epoch was given up because ranks did not reach a
@@ -272,7 +283,8 @@ type Culprit struct {
 
 func (e *TimeoutError) Error() string {
 	if len(e.Culprits) == 0 {
-		return fmt.Sprintf("epoch %d given up: all ranks stood at a Point but did not agree within cut_timeout", e.Epoch)
+		return fmt.Sprintf("epoch %d given up: all ranks stood at a Point but did not agree within cut_timeout",
+			e.Epoch)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "epoch %d given up: %d rank(s) reached no Point within cut_timeout", e.Epoch, len(e.Culprits))

@@ -14,7 +14,8 @@ func TestTimeoutErrorNamesCycle(t *testing.T) {
 	}{
 		{"none", []Culprit{{Rank: 1, State: "in Recv", WaitsFor: []int{0}}}, nil},
 		{"two", []Culprit{{Rank: 1, WaitsFor: []int{3}}, {Rank: 3, WaitsFor: []int{1}}}, []int{1, 3}},
-		{"three, entered from outside", []Culprit{{Rank: 0, WaitsFor: []int{5}}, {Rank: 2, WaitsFor: []int{4}}, {Rank: 4, WaitsFor: []int{9, 5}}, {Rank: 5, WaitsFor: []int{2}}}, []int{2, 4, 5}},
+		{"three, entered from outside", []Culprit{{Rank: 0, WaitsFor: []int{5}}, {Rank: 2, WaitsFor: []int{4}},
+			{Rank: 4, WaitsFor: []int{9, 5}}, {Rank: 5, WaitsFor: []int{2}}}, []int{2, 4, 5}},
 		{"itself", []Culprit{{Rank: 7, WaitsFor: []int{7}}}, []int{7}},
 	} {
 		e := &TimeoutError{Epoch: 3, Culprits: c.culprits}

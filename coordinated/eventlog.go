@@ -60,7 +60,8 @@ func (c *Checkpointer) openLog(run int) {
 	}
 	rank := c.world.Rank()
 	l, err := events.Create(events.Options{Dir: dir, FS: c.opt.files, Rank: rank, Begun: c.begun, Logger: c.log,
-		Header: events.Header{Job: c.opt.Job, Run: run, Size: c.world.Size(), Node: c.topo.nodes[rank], PID: os.Getpid(),
+		Header: events.Header{Job: c.opt.Job, Run: run, Size: c.world.Size(), Node: c.topo.nodes[rank],
+			PID:     os.Getpid(),
 			AliveNS: int64(aliveEvery), Levels: c.levels, Program: filepath.Base(os.Args[0])}})
 	if err != nil {
 		c.log.Warn("holdfast: no event log of this run", "error", err)

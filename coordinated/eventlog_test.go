@@ -18,7 +18,8 @@ func TestEventLog(t *testing.T) {
 	const ranks = 3
 	opt := testOptions(t)
 	first := ring{steps: 12, asker: 1, askAt: 5, stop: true}
-	if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 4}).Run(first.run(opt)); err != nil && !errors.Is(err, ErrStop) {
+	if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 4}).Run(first.run(opt)); err != nil &&
+		!errors.Is(err, ErrStop) {
 		t.Fatal(err)
 	}
 	second := ring{steps: 12, asker: -1}
@@ -30,7 +31,8 @@ func TestEventLog(t *testing.T) {
 		t.Fatalf("got %d logs, problems %v, %v, want %d logs", len(logs), problems, err, 2*ranks)
 	}
 	for _, l := range logs {
-		want := []string{events.Open, events.Sync, events.Restore, events.Arm, events.Park, events.Drain, events.Capture, events.Resume,
+		want := []string{events.Open, events.Sync, events.Restore, events.Arm, events.Park, events.Drain,
+			events.Capture, events.Resume,
 			events.Write, events.Vote, events.Commit, events.Stop, events.Finish, events.Close}
 		if l.Header.Run == 2 {
 			want = []string{events.Open, events.Sync, events.Restore, events.Finish, events.Close}
@@ -41,7 +43,8 @@ func TestEventLog(t *testing.T) {
 			t.Errorf("run %d, rank %d: %d requests, want %d", l.Header.Run, l.Rank, asked, want)
 		}
 		if want := map[bool]int{true: 1}[l.Header.Run == 1]; flushed != want {
-			t.Errorf("run %d, rank %d: %d flushes, want %d: each rank writes its part of the node's pack", l.Header.Run, l.Rank, flushed, want)
+			t.Errorf("run %d, rank %d: %d flushes, want %d: each rank writes its part of the node's pack", l.Header.Run,
+				l.Rank, flushed, want)
 		}
 	}
 }

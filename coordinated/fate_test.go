@@ -32,7 +32,8 @@ func TestFate(t *testing.T) {
 		name, show, steps string
 		want              Fate
 	}{
-		{"the job goes on without it", "JobState=RUNNING Restarts=2", "7.0 app\n7.4 holdfast-guard\n7.batch batch", SupervisorDead},
+		{"the job goes on without it", "JobState=RUNNING Restarts=2", "7.0 app\n7.4 holdfast-guard\n7.batch batch",
+			SupervisorDead},
 		{"it has started the program again", "JobState=RUNNING Restarts=2", "7.1 app", SupervisorLives},
 		{"somebody has requeued the job", "JobState=RUNNING Restarts=3", "", SupervisorEnded},
 		{"the job is over", "JobState=COMPLETING Restarts=2", "", SupervisorEnded},
@@ -137,7 +138,8 @@ func slurmSays(t *testing.T, show, steps string) string {
 	if show == "" {
 		scontrol = "#!/bin/sh\necho Unable to contact slurm controller >&2\nexit 1\n"
 	}
-	for name, body := range map[string]string{"scontrol": scontrol, "squeue": "#!/bin/sh\nprintf '" + steps + "\\n'\n"} {
+	for name, body := range map[string]string{"scontrol": scontrol, "squeue": "#!/bin/sh\nprintf '" + steps +
+		"\\n'\n"} {
 		if err := os.WriteFile(filepath.Join(bin, name), []byte(body), 0o755); err != nil {
 			t.Fatal(err)
 		}

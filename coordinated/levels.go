@@ -30,7 +30,10 @@ func (o *Options) redundancy() (redundant, error) {
 	}
 	m := redundancyForm.FindStringSubmatch(o.Redundancy)
 	bad := func(why string) (redundant, error) {
-		return redundant{}, &OptionError{Name: "Redundancy", Why: fmt.Sprintf("%q %s; use partner:K or parity:D+P, such as partner:1 or parity:4+2", o.Redundancy, why)}
+		return redundant{},
+			&OptionError{Name: "Redundancy",
+				Why: fmt.Sprintf("%q %s; use partner:K or parity:D+P, such as partner:1 or parity:4+2", o.Redundancy,
+					why)}
 	}
 	if m == nil {
 		return bad("is not understood")
@@ -67,12 +70,14 @@ func (o *Options) levelConfigs() ([]storage.LevelConfig, error) {
 		out = append(out, storage.LevelConfig{Name: storage.LevelLocal, Dir: o.Local, Keep: o.Keep})
 	}
 	if red.level != "" {
-		out = append(out, storage.LevelConfig{Name: red.level, Dir: filepath.Join(o.Local, red.level), Create: true, Keep: o.Keep,
+		out = append(out, storage.LevelConfig{Name: red.level, Dir: filepath.Join(o.Local, red.level), Create: true,
+			Keep:   o.Keep,
 			Copies: red.copies, Data: red.data, Parity: red.parity})
 	}
 	if o.Global != "" {
-		out = append(out, storage.LevelConfig{Name: storage.LevelGlobal, Dir: o.Global, Keep: o.Keep, KeepEvery: o.KeepEvery,
-			Compress: o.Compress, BytesPerSec: o.FlushRate})
+		out = append(out, storage.LevelConfig{Name: storage.LevelGlobal, Dir: o.Global, Keep: o.Keep,
+			KeepEvery: o.KeepEvery,
+			Compress:  o.Compress, BytesPerSec: o.FlushRate})
 	}
 	return out, nil
 }
@@ -89,7 +94,8 @@ func (c *Checkpointer) openStore(ctx context.Context, key control.Key) error {
 	if placed.say != "" && c.world.Rank() == 0 {
 		c.log.Warn("holdfast: "+placed.say, "error", placed.why)
 	}
-	opt := storage.Options{Job: c.opt.Job, Rank: c.world.Rank(), Size: c.world.Size(), Node: c.topo.nodes[c.world.Rank()],
+	opt := storage.Options{Job: c.opt.Job, Rank: c.world.Rank(), Size: c.world.Size(),
+		Node:  c.topo.nodes[c.world.Rank()],
 		Nodes: c.topo.nodes, Levels: levels, Logger: c.log, FS: c.opt.files,
 		Degrade: true, Mapped: c.pins.add, Unmapped: c.pins.remove}
 	if p, ok := c.plane.(*control.Plane); ok {

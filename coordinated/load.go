@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-func (c *Checkpointer) loadVars(ctx context.Context, sh *storage.Shard, sizes map[string]int64) (map[string]entry, error) {
+func (c *Checkpointer) loadVars(ctx context.Context, sh *storage.Shard, sizes map[string]int64) (map[string]entry,
+	error) {
 	table := make([]byte, sizes[sectionVars])
 	if err := sh.ReadAt(ctx, sectionVars, table, 0); err != nil {
 		return nil, fmt.Errorf("restore: %w", err)

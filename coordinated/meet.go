@@ -26,7 +26,8 @@ func (e *MissingError) Error() string {
 	if len(e.Ranks) > 0 {
 		who = "rank(s) " + ranks(e.Ranks) + " have not"
 	}
-	return fmt.Sprintf("open checkpointer: every rank must call Open, and after %v %s; see what they do, or raise wait_timeout (Open takes %d times as long at most)", e.Waited, who, openWait)
+	return fmt.Sprintf("open checkpointer: every rank must call Open, and after %v %s; see what they do, or raise "+
+		"wait_timeout (Open takes %d times as long at most)", e.Waited, who, openWait)
 }
 
 // meet waits until all ranks have come to Open, in bounded time. Before they have there
@@ -53,7 +54,8 @@ func meet(priv *mpiwrap.Comm, limit time.Duration, log *slog.Logger) error {
 			said = true
 		}
 		if waited > limit/openWait && priv.Rank() == 0 && log != nil {
-			log.Warn("holdfast: Open waits for other ranks", "missing", ranks(missing(here)), "waited", waited.Round(time.Second), "ends after", limit)
+			log.Warn("holdfast: Open waits for other ranks", "missing", ranks(missing(here)), "waited",
+				waited.Round(time.Second), "ends after", limit)
 			log = nil
 		}
 		if waited > limit {

@@ -60,7 +60,8 @@ func TestMailboxBudget(t *testing.T) {
 			}
 		}
 		err = ck.Wait(ctx, "local")
-		if err == nil || !strings.Contains(err.Error(), "rank 1: ") || !strings.Contains(err.Error(), "max_mailbox") || w.Rank() == 1 && !errors.Is(err, mpiwrap.ErrMailboxFull) {
+		if err == nil || !strings.Contains(err.Error(), "rank 1: ") || !strings.Contains(err.Error(), "max_mailbox") ||
+			w.Rank() == 1 && !errors.Is(err, mpiwrap.ErrMailboxFull) {
 			t.Errorf("rank %d: got %v, want ErrMailboxFull of rank 1", w.Rank(), err)
 		}
 		for i := 0; i < n && w.Rank() == 1; i++ {
@@ -80,7 +81,8 @@ func TestGroupMemory(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
-		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755),
+			os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -47,7 +47,8 @@ type memPlane struct {
 func newMemNet(n int) *memNet {
 	w := &memNet{retracted: make([]atomic.Int64, n)}
 	for r := range n {
-		p := &memPlane{net: w, rank: r, in: make(chan control.Inbound), done: make(chan struct{}), lost: make(chan control.Loss, n), wake: make(chan struct{}, 1)}
+		p := &memPlane{net: w, rank: r, in: make(chan control.Inbound), done: make(chan struct{}),
+			lost: make(chan control.Loss, n), wake: make(chan struct{}, 1)}
 		go p.pump()
 		w.ends = append(w.ends, p)
 	}

@@ -67,7 +67,8 @@ func watchMetrics(dir string) error {
 		}
 		text := string(b)
 		if strings.Contains(text, `level="global"`) && strings.Contains(text, "holdfast_epochs_captured_total{") &&
-			strings.Contains(text, "holdfast_flush_backlog_epochs") && strings.Contains(text, `holdfast_step_seconds_total{job_name="test"`) {
+			strings.Contains(text, "holdfast_flush_backlog_epochs") &&
+			strings.Contains(text, `holdfast_step_seconds_total{job_name="test"`) {
 			return nil
 		}
 	}

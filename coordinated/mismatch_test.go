@@ -37,7 +37,8 @@ func TestOtherProgram(t *testing.T) {
 			var failed *RestoreError
 			var other *MismatchError
 			if !errors.As(err, &failed) || !failed.Mismatch || !errors.As(err, &other) || other.Name != "step" ||
-				!strings.Contains(err.Error(), "start the program that wrote them") || strings.Contains(err.Error(), "verify") || strings.Contains(err.Error(), "FRESH") {
+				!strings.Contains(err.Error(), "start the program that wrote them") ||
+				strings.Contains(err.Error(), "verify") || strings.Contains(err.Error(), "FRESH") {
 				t.Errorf("got %v, want a *RestoreError that says the program is another", err)
 			}
 			if step != -1 || len(data) != 1 || data[0] != 7 {

@@ -60,7 +60,8 @@ func plainReceive(w *mpiwrap.Comm, opt Options, then string) (closed, err error)
 		case w.Rank() == 0 || then == "forget":
 			return ck.Close(), nil
 		case then == "wait only":
-			if _, err := mpiwrap.NewRequest(w, in).Wait(); !errors.Is(err, mpiwrap.ErrRequest) || !strings.Contains(err.Error(), "notreceived_test.go:") {
+			if _, err := mpiwrap.NewRequest(w, in).Wait(); !errors.Is(err, mpiwrap.ErrRequest) ||
+				!strings.Contains(err.Error(), "notreceived_test.go:") {
 				return nil, fmt.Errorf("Wait: got %v, want ErrRequest and the place", err)
 			}
 			return ck.Close(), nil

@@ -28,13 +28,15 @@ func (c *Checkpointer) requeueOrphan() {
 	if err != nil || v.requeue == "" || !c.topo.speaks(c.world.Rank(), requeuers) {
 		return
 	}
-	o := Orphan{Supervisor: c.opt.Supervisor, Job: v.requeue, Restarts: c.opt.slurm.Restarts, Step: c.opt.slurm.Step, Patience: orphanPatience}
+	o := Orphan{Supervisor: c.opt.Supervisor, Job: v.requeue, Restarts: c.opt.slurm.Restarts, Step: c.opt.slurm.Step,
+		Patience: orphanPatience}
 	ctx, cancel := context.WithTimeout(context.Background(), orphanPatience+orphanSlurm)
 	defer cancel()
 	fate, why := o.Fate(ctx)
 	if fate != SupervisorDead {
 		if fate != SupervisorLives {
-			c.log.Warn("holdfast: holdfast run does not answer, and the job is not put back into the queue", "job", v.requeue, "why", why)
+			c.log.Warn("holdfast: holdfast run does not answer, and the job is not put back into the queue", "job",
+				v.requeue, "why", why)
 		}
 		return
 	}
@@ -42,7 +44,8 @@ func (c *Checkpointer) requeueOrphan() {
 		c.log.Error("holdfast: holdfast run does not answer", "error", err)
 		return
 	}
-	c.log.Warn("holdfast: holdfast run does not answer: its node is dead; the job is put back into the queue", "job", v.requeue)
+	c.log.Warn("holdfast: holdfast run does not answer: its node is dead; the job is put back into the queue", "job",
+		v.requeue)
 }
 
 // requeueStopped puts the Slurm job back into the queue after a final checkpoint,

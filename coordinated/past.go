@@ -87,7 +87,8 @@ type LostEpochsError struct {
 }
 
 func (e *LostEpochsError) Error() string {
-	s := fmt.Sprintf("restore: the job has committed epoch %d at level %s, and no rank finds a checkpoint at any level: "+
+	s := fmt.Sprintf("restore: the job has committed epoch %d at level %s, and no rank finds a checkpoint at any "+
+		"level: "+
 		"mount or name the directories that had them", e.Epoch, e.Level)
 	if len(e.Nodes) > 0 {
 		s += fmt.Sprintf(", or start on node(s) %s, which the job ran on", names(e.Nodes))
@@ -124,7 +125,8 @@ func (c *Checkpointer) without(ctx context.Context, per [][]candidate, flags epo
 		return &LostEpochsError{Epoch: p.Epoch, Level: p.Level, Nodes: p.Nodes}
 	case !p.agreed():
 		if c.world.Rank() == 0 {
-			c.log.Warn("holdfast: the commit of the first epoch was cut off, and not all ranks can have it: beginning anew", "why", noCommon(per, flags, p.Nodes))
+			c.log.Warn("holdfast: the commit of the first epoch was cut off, and not all ranks can have it: "+
+				"beginning anew", "why", noCommon(per, flags, p.Nodes))
 		}
 		return nil
 	}

@@ -48,7 +48,8 @@ func (p *pins) add(b []byte) {
 				undo = append(undo, unpin)
 			case !p.warned && !errors.Is(err, gpustate.ErrClosed):
 				p.warned = true
-				p.log.Warn("holdfast: memory for captures could not be pinned, they take up to a fifth longer; raise the limit on locked memory (ulimit -l)", "error", err)
+				p.log.Warn("holdfast: memory for captures could not be pinned, they take up to a fifth longer; raise "+
+					"the limit on locked memory (ulimit -l)", "error", err)
 			}
 		}
 	}

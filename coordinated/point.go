@@ -120,8 +120,9 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	e := storageEpoch(v.epoch)
 	es := EpochStats{Epoch: e, Waited: time.Since(arrived)}
 	a := c.stats.agreement(e)
-	c.events.Emit(events.Event{Name: events.Park, Epoch: uint64(e), Dur: int64(es.Waited), Rounds: a.rounds, Releases: a.releases,
-		Points: c.points.load(), Stop: v.stop})
+	c.events.Emit(events.Event{Name: events.Park, Epoch: uint64(e), Dur: int64(es.Waited), Rounds: a.rounds,
+		Releases: a.releases,
+		Points:   c.points.load(), Stop: v.stop})
 	s, err := c.settleAndCapture(ctx, &es)
 	es.Blocked = time.Since(arrived)
 	c.stats.add(es)
@@ -213,7 +214,8 @@ func (c *Checkpointer) finish() error {
 		return err
 	}
 	patience := time.AfterFunc(closePatience, func() {
-		c.log.Warn("holdfast: Close waits for the other ranks; a rank that gives up because of an error calls Abort or CloseOrAbort", "waiting", closePatience)
+		c.log.Warn("holdfast: Close waits for the other ranks; a rank that gives up because of an error calls Abort "+
+			"or CloseOrAbort", "waiting", closePatience)
 	})
 	defer patience.Stop()
 	for {

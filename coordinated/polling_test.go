@@ -22,7 +22,8 @@ func spin(d time.Duration) {
 // message from one that stands at a Point, and the epoch is committed.
 func TestPollAndCompute(t *testing.T) {
 	for _, source := range []int{1, mpiwrap.AnySource} {
-		for _, d := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 60 * time.Millisecond, 300 * time.Millisecond} {
+		for _, d := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 60 * time.Millisecond,
+			300 * time.Millisecond} {
 			t.Run(fmt.Sprint("from ", source, " every ", d), func(t *testing.T) {
 				opt := testOptions(t)
 				opt.CutTimeout = 20 * time.Second
@@ -120,7 +121,9 @@ func TestPollersPark(t *testing.T) {
 func TestPolling(t *testing.T) {
 	var p polling
 	var had uint64
-	v := pollView{last: mpiwrap.Wait{Source: 1}, wait: func(w mpiwrap.Wait) cut.Wait { return cut.Wait{Source: w.Source, Had: had} }}
+	v := pollView{last: mpiwrap.Wait{Source: 1}, wait: func(w mpiwrap.Wait) cut.Wait {
+		return cut.Wait{Source: w.Source, Had: had}
+	}}
 	look := func(polls, points uint64, later time.Duration) (call uint64) {
 		v.polls, v.points, v.now = v.polls+polls, v.points+points, v.now+later
 		if b := p.look(v); b != nil {

@@ -216,7 +216,10 @@ func (c *Checkpointer) rankStates() ([]RankStatus, error) {
 	select {
 	case blobs = <-ch:
 	case <-timer.C:
-		if err := c.agent.do(c.ctx, func() { blobs = c.agent.gather.Abandon(key.epoch, key.name); delete(c.agent.waiting, key) }); err != nil {
+		if err := c.agent.do(c.ctx, func() {
+			blobs = c.agent.gather.Abandon(key.epoch, key.name)
+			delete(c.agent.waiting, key)
+		}); err != nil {
 			return nil, err
 		}
 	case <-c.ctx.Done():

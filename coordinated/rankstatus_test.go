@@ -42,7 +42,8 @@ func TestRankStatus(t *testing.T) {
 		}
 		if err == nil && world.Rank() == 0 {
 			var states []RankStatus
-			if states, err = ck.rankStates(); err == nil && (states[2].Last == 0 || states[2].Level == "" || states[2].Cost <= 0) {
+			if states, err = ck.rankStates(); err == nil && (states[2].Last == 0 || states[2].Level == "" ||
+				states[2].Cost <= 0) {
 				err = fmt.Errorf("after a checkpoint: rank 2 says %+v", states[2])
 			}
 		}
@@ -77,7 +78,8 @@ func askRanks(dir string) error {
 		if parked.State != stateParked || blocked.State != stateBlocked {
 			continue // not there yet
 		}
-		if blocked.Call != "Recv" || blocked.Waits != "from rank 2 tag 5" || blocked.Comm == "" || blocked.Phase == "" || blocked.Epoch != 1 {
+		if blocked.Call != "Recv" || blocked.Waits != "from rank 2 tag 5" || blocked.Comm == "" ||
+			blocked.Phase == "" || blocked.Epoch != 1 {
 			return fmt.Errorf("the blocked rank: got %+v", blocked)
 		}
 		if running.State != stateRunning || running.Node == "" || running.Seconds <= 0 || parked.Points != 1 {
@@ -112,7 +114,8 @@ func TestSilentRank(t *testing.T) {
 			<-hush
 			states, err := ck.rankStates()
 			close(done)
-			if err != nil || states[0].State != stateRunning || states[1].State == stateSilent || states[2].State != stateSilent {
+			if err != nil || states[0].State != stateRunning || states[1].State == stateSilent ||
+				states[2].State != stateSilent {
 				t.Errorf("got %+v, %v, want rank 2 silent, the others not", states, err)
 			}
 		}

@@ -41,7 +41,8 @@ func placeLevels(levels []storage.LevelConfig, nodes []string, files vfs.FS) pla
 			}
 			if stands {
 				p.use = append(p.use, copies.Name)
-				p.say = fmt.Sprintf("parity cannot be had where the ranks are, %d copies on other nodes (partner) stand in for it", copies.Copies)
+				p.say = fmt.Sprintf("parity cannot be had where the ranks are, %d copies on other nodes (partner) "+
+					"stand in for it", copies.Copies)
 				p.why = err
 				continue
 			}

@@ -76,7 +76,8 @@ func TestLoadFromReadsAll(t *testing.T) {
 			}
 			_, err = ck.Restore(ctx)
 			if read == 15 {
-				if err == nil || !strings.Contains(err.Error(), `"state"`) || !strings.Contains(err.Error(), "15 of the 16 bytes") {
+				if err == nil || !strings.Contains(err.Error(), `"state"`) ||
+					!strings.Contains(err.Error(), "15 of the 16 bytes") {
 					t.Errorf("got %v, want it to name the state and what it read", err)
 				}
 				return ck.Close()
@@ -126,7 +127,8 @@ func TestCaptureErrorNamesNoLevel(t *testing.T) {
 			return err
 		}
 		err = ck.Wait(ctx, "local")
-		if err == nil || strings.Contains(err.Error(), "level") || !strings.Contains(err.Error(), `take epoch 1 failed on 1 rank(s); rank 1: capture "bad": no state now`) {
+		if err == nil || strings.Contains(err.Error(), "level") ||
+			!strings.Contains(err.Error(), `take epoch 1 failed on 1 rank(s); rank 1: capture "bad": no state now`) {
 			t.Errorf("got %v", err)
 		}
 		return ck.Close()

@@ -74,11 +74,13 @@ func newRegion(x any) (region, error) {
 	}
 	v := reflect.ValueOf(x)
 	if v.Kind() != reflect.Pointer {
-		return nil, fmt.Errorf("cannot be protected; pass a pointer to a value or to a slice, an encoding.BinaryMarshaler with BinaryUnmarshaler, a coordinated.State or a *gpustate.Device")
+		return nil, fmt.Errorf("cannot be protected; pass a pointer to a value or to a slice, an " +
+			"encoding.BinaryMarshaler with BinaryUnmarshaler, a coordinated.State or a *gpustate.Device")
 	}
 	if v.Elem().Kind() == reflect.Slice {
 		if elem := v.Elem().Type().Elem(); elem.Size() == 0 {
-			return nil, fmt.Errorf("its elements, %v, have no bytes, so nothing would say how many there are; protect the length", elem)
+			return nil, fmt.Errorf("its elements, %v, have no bytes, so nothing would say how many there are; "+
+				"protect the length", elem)
 		}
 		l, err := layout(v.Elem().Type().Elem())
 		if err != nil {
@@ -211,7 +213,8 @@ func (r *stateRegion) stage(n int64) (*staged, error) {
 			return err
 		}
 		if in.Len() > 0 {
-			return fmt.Errorf("LoadFrom read %d of the %d bytes that SaveTo wrote; it must read all of them", len(s.dst)-in.Len(), len(s.dst))
+			return fmt.Errorf("LoadFrom read %d of the %d bytes that SaveTo wrote; it must read all of them",
+				len(s.dst)-in.Len(), len(s.dst))
 		}
 		return nil
 	}

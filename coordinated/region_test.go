@@ -63,7 +63,8 @@ func TestRegionsRoundTrip(t *testing.T) {
 	arr, arrBack := [3]complex128{1, 2i, 3}, [3]complex128{}
 	rng, rngBack := rand.NewPCG(1, 2), rand.NewPCG(9, 9)
 	c, cBack := &counter{7}, &counter{}
-	for _, m := range []struct{ from, to any }{{&step, &stepBack}, {&bodies, &bodiesBack}, {&arr, &arrBack}, {rng, rngBack}, {c, cBack}} {
+	for _, m := range []struct{ from, to any }{{&step, &stepBack}, {&bodies, &bodiesBack}, {&arr, &arrBack},
+		{rng, rngBack}, {c, cBack}} {
 		if err := moveRegion(t, m.from, m.to); err != nil {
 			t.Errorf("%T: %v", m.from, err)
 		}
@@ -101,7 +102,8 @@ func TestUnsupportedTypes(t *testing.T) {
 	}
 	type oneWay struct{ withString }
 	s, m, p, f := "x", map[int]int{}, new(int), func() {}
-	for _, x := range []any{nil, 3, s, &s, m, &m, &p, &f, []int{1}, &withString{}, &[]string{}, (*int)(nil), &oneWay{}, new(any), make(chan int)} {
+	for _, x := range []any{nil, 3, s, &s, m, &m, &p, &f, []int{1}, &withString{}, &[]string{}, (*int)(nil), &oneWay{},
+		new(any), make(chan int)} {
 		_, err := newRegion(x)
 		if err == nil {
 			t.Errorf("%T was accepted", x)
@@ -154,7 +156,8 @@ func TestVarsRoundTrip(t *testing.T) {
 }
 
 func FuzzDecodeVars(f *testing.F) {
-	b, err := encodeVars([]entry{{"step", "value int64", 8, make([]byte, 8)}, {"energy", "slice float64", 1 << 20, nil}})
+	b, err := encodeVars([]entry{{"step", "value int64", 8, make([]byte, 8)}, {"energy", "slice float64", 1 << 20,
+		nil}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -180,7 +183,8 @@ func TestPool(t *testing.T) {
 	}()
 	p.reserve(1 << 20)
 	a, b := p.alloc(5000), p.alloc(100)
-	if len(a) != 5000 || len(b) != 100 || uintptr(unsafe.Pointer(&a[0]))%pageBytes != 0 || uintptr(unsafe.Pointer(&b[0]))%pageBytes != 0 {
+	if len(a) != 5000 || len(b) != 100 || uintptr(unsafe.Pointer(&a[0]))%pageBytes != 0 ||
+		uintptr(unsafe.Pointer(&b[0]))%pageBytes != 0 {
 		t.Fatalf("got %d and %d bytes", len(a), len(b))
 	}
 	if p.hasGrown() {
@@ -282,7 +286,8 @@ func TestIntersect(t *testing.T) {
 		t.Errorf("got %v, want %v: epoch 5 differs in contents", got, want)
 	}
 	var nc *NoCommonEpochError
-	if err := noCommon([][]candidate{{{5, id(1)}}, nil}, nil, nil); !errors.As(err, &nc) || !strings.Contains(err.Error(), "rank(s) 1 find none") {
+	if err := noCommon([][]candidate{{{5, id(1)}}, nil}, nil, nil); !errors.As(err, &nc) ||
+		!strings.Contains(err.Error(), "rank(s) 1 find none") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -34,7 +34,9 @@ func (c *Checkpointer) rebuild(e storage.Epoch) error {
 			continue
 		}
 		end := c.copySpan(e, level)
-		err := attendErr(c.ctx, c, "rebuild", level, func(ctx context.Context) error { return c.store.Rebuild(ctx, e, level) })
+		err := attendErr(c.ctx, c, "rebuild", level, func(ctx context.Context) error {
+			return c.store.Rebuild(ctx, e, level)
+		})
 		end(ended(events.Event{What: "rebuild"}, err))
 		if errors.Is(err, storage.ErrNotCommitted) {
 			err = nil // no directory of this level knows the epoch any more: it lives further out

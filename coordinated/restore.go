@@ -19,9 +19,10 @@ import (
 // Point. An epoch after whose restoring the program died twice within a minute, before
 // it took another one, is left out while there is another epoch; without one it is tried
 // again, up to six times in all. Options.Epoch names one to try all the same. A job that
-// ended well and is started again goes on from its last epoch, as any other. Every byte is verified while it is read; a shard that turns out bad
-// makes all ranks fall back to the epoch before, and the log says why; it warns too
-// where a newer epoch was committed that some rank can have from nowhere.
+// ended well and is started again goes on from its last epoch, as any other. Every byte is verified
+// while it is read; a shard that turns out bad makes all ranks fall back to the epoch before, and
+// the log says why; it warns too where a newer epoch was committed that some rank can have from
+// nowhere.
 //
 // The device programs of the checkpoint are built while it is read, so a program
 // that asks for its gpustate programs and kernels after Restore restarts sooner.
@@ -80,8 +81,10 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			c.gate.Or(gateFirst)
 			c.ready()
 			c.metrics.Restored(uint64(e), time.Since(start))
-			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start), Fetch: fetched, Parts: l.parts, FromSource: c.fromSource()})
-			c.log.Info("holdfast: restored", "epoch", e, "level", level, "bytes", bytes, "took", time.Since(start).Round(time.Microsecond))
+			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start), Fetch: fetched,
+				Parts: l.parts, FromSource: c.fromSource()})
+			c.log.Info("holdfast: restored", "epoch", e, "level", level, "bytes", bytes, "took",
+				time.Since(start).Round(time.Microsecond))
 			c.sayStayed(e)
 			c.surviving()
 			c.repair(e)
@@ -145,7 +148,8 @@ func (c *Checkpointer) surviving() {
 
 // survived notes that the program lives after a restore.
 func (c *Checkpointer) survived() {
-	if err := attendErr(c.ctx, c, "note that the restart lives", c.levels[0], c.store.RestoreSurvived); err != nil && c.ctx.Err() == nil {
+	if err := attendErr(c.ctx, c, "note that the restart lives", c.levels[0], c.store.RestoreSurvived); err != nil &&
+		c.ctx.Err() == nil {
 		c.log.Warn("holdfast: note that the restart lives", "error", err)
 	}
 }
@@ -233,7 +237,8 @@ func (c *Checkpointer) leaveOut(epochs []storage.Epoch, flags epochFlags) ([]sto
 		return nil, err
 	case c.world.Rank() != 0:
 	case len(good) == 0:
-		c.log.Warn("holdfast: the program has died again and again right after restoring, and there is no other epoch: trying once more", "epochs", bad, "within", survivalTime)
+		c.log.Warn("holdfast: the program has died again and again right after restoring, and there is no other "+
+			"epoch: trying once more", "epochs", bad, "within", survivalTime)
 	default:
 		c.log.Warn("holdfast: going back further: "+err.Error(), "epoch", good[0])
 	}

@@ -84,7 +84,8 @@ type server struct {
 // serve publishes the contact file and answers clients until the plane closes.
 func (c *Checkpointer) serve(p *control.Plane, key control.Key) error {
 	s := &server{c: c, real: p, file: filepath.Join(c.opt.contactDir(), contactName)}
-	b, err := json.Marshal(contact{Job: c.opt.Job, Addr: c.clientAddr(p), Node: c.topo.nodes[0], PID: os.Getpid(), Key: key})
+	b, err := json.Marshal(contact{Job: c.opt.Job, Addr: c.clientAddr(p), Node: c.topo.nodes[0], PID: os.Getpid(),
+		Key: key})
 	if err != nil {
 		return fmt.Errorf("coordinated: contact file: %w", err)
 	}
@@ -147,7 +148,8 @@ type RunningError struct {
 }
 
 func (e *RunningError) Error() string {
-	return fmt.Sprintf("coordinated: a run of this job is alive in %s: rank 0 is process %d on node %s; end it first, or use another directory", e.Dir, e.PID, e.Node)
+	return fmt.Sprintf("coordinated: a run of this job is alive in %s: rank 0 is process %d on node %s; end it "+
+		"first, or use another directory", e.Dir, e.PID, e.Node)
 }
 
 // lingering is how long the ranks of a run that is about to end may still answer.
@@ -295,7 +297,9 @@ func (s *server) status() (*JobStatus, error) {
 	c := s.c
 	st := &JobStatus{Job: c.opt.Job, Ranks: c.world.Size(), Nodes: c.topo.nodes, Points: c.points.load()}
 	st.Levels, st.Seconds = c.levels, time.Since(c.begun).Seconds()
-	if err := c.agent.do(c.ctx, func() { st.Cut, st.Next = c.agent.machine.String(), c.agent.trigger.status() }); err != nil {
+	if err := c.agent.do(c.ctx, func() {
+		st.Cut, st.Next = c.agent.machine.String(), c.agent.trigger.status()
+	}); err != nil {
 		return nil, err
 	}
 	for _, es := range c.Stats().Epochs {
@@ -306,7 +310,8 @@ func (s *server) status() (*JobStatus, error) {
 
 // status is the epoch in plain data.
 func (es *EpochStats) status() *EpochStatus {
-	e := &EpochStatus{Epoch: es.Epoch, Bytes: es.Bytes, BlockedSeconds: es.Blocked.Seconds(), DurableSeconds: map[string]float64{}}
+	e := &EpochStatus{Epoch: es.Epoch, Bytes: es.Bytes, BlockedSeconds: es.Blocked.Seconds(),
+		DurableSeconds: map[string]float64{}}
 	for l, d := range es.Durable {
 		e.DurableSeconds[l] = d.Seconds()
 	}
@@ -329,7 +334,8 @@ type NotRunningError struct {
 }
 
 func (e *NotRunningError) Error() string {
-	return fmt.Sprintf("no running job answers for %s (is the job running, and is this the directory it writes to? use its HOLDFAST_GLOBAL): %v", e.Dir, e.Err)
+	return fmt.Sprintf("no running job answers for %s (is the job running, and is this the directory it writes to? "+
+		"use its HOLDFAST_GLOBAL): %v", e.Dir, e.Err)
 }
 
 func (e *NotRunningError) Unwrap() error { return e.Err }

@@ -44,7 +44,8 @@ func TestNotShared(t *testing.T) {
 			switch {
 			case alone < 0 && err != nil:
 				t.Error(err)
-			case alone >= 0 && (!errors.As(err, &not) || fmt.Sprint(not.Nodes) != "[n2]" || !strings.Contains(err.Error(), "do not see what node n0 writes")):
+			case alone >= 0 && (!errors.As(err, &not) || fmt.Sprint(not.Nodes) != "[n2]" ||
+				!strings.Contains(err.Error(), "do not see what node n0 writes")):
 				t.Errorf("got %v, want a *NotSharedError that names n2", err)
 			}
 			if left, _ := filepath.Glob(filepath.Join(base.Global, "holdfast.shared*")); len(left) > 0 {

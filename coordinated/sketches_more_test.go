@@ -33,7 +33,8 @@ func (p *process) draw(steps int64) error {
 			return err
 		}
 		got := int64(-1)
-		if err := errors.Join(p.win.Lock(0, false), p.win.FetchAndOp(0, 0, &got, 1, mpiwrap.Sum), p.win.Unlock(0)); err != nil {
+		if err := errors.Join(p.win.Lock(0, false), p.win.FetchAndOp(0, 0, &got, 1, mpiwrap.Sum),
+			p.win.Unlock(0)); err != nil {
 			return err
 		}
 		p.Log = append(p.Log, got)

@@ -14,7 +14,9 @@ func mpiSketches(rng *rand.Rand) []*sketch {
 	return []*sketch{
 		{name: "plain", ranks: ranks, body: func(p *process) error { return p.plain(steps) }},
 		{name: "pairs", ranks: ranks + 1, body: func(p *process) error { return p.pairs(steps) }},
-		{name: "window", ranks: ranks, setup: (*process).allocate, body: func(p *process) error { return p.tickets(steps) }},
+		{name: "window", ranks: ranks, setup: (*process).allocate, body: func(p *process) error {
+			return p.tickets(steps)
+		}},
 	}
 }
 
@@ -119,7 +121,8 @@ func (p *process) tickets(steps int64) error {
 			return err
 		}
 		var got int64
-		err := errors.Join(p.win.Lock(right, true), p.win.FetchAndOp(right, 0, &got, int64(me+1)+p.Step, mpiwrap.Sum), p.win.Flush(right),
+		err := errors.Join(p.win.Lock(right, true), p.win.FetchAndOp(right, 0, &got, int64(me+1)+p.Step, mpiwrap.Sum),
+			p.win.Flush(right),
 			p.win.Put(right, 1, []int64{100*p.Step + int64(me)}), p.win.Unlock(right))
 		if err != nil {
 			return err

@@ -25,15 +25,21 @@ func sketches(rng *rand.Rand) []*sketch {
 		{name: "broadcast", ranks: ranks, body: func(p *process) error { return p.broadcast(steps * 2) }},
 		{name: "crossed", ranks: 2, body: func(p *process) error { return p.crossed(steps) }},
 		{name: "polling", ranks: ranks, body: func(p *process) error { return p.polling(steps) }},
-		{name: "pending", ranks: ranks, setup: (*process).halos, body: func(p *process) error { return p.pending(steps * 2) }},
+		{name: "pending", ranks: ranks, setup: (*process).halos, body: func(p *process) error {
+			return p.pending(steps * 2)
+		}},
 		{name: "groups", ranks: ranks + 1, body: func(p *process) error { return p.groups(steps) }},
 		{name: "freed", ranks: ranks, body: func(p *process) error { return p.freed(steps) }},
 		{name: "early", ranks: ranks, body: func(p *process) error { return p.early(steps) }},
-		{name: "tickets", ranks: ranks, setup: (*process).counter, body: func(p *process) error { return p.draw(steps) }, same: sameTickets(steps)},
+		{name: "tickets", ranks: ranks, setup: (*process).counter, body: func(p *process) error {
+			return p.draw(steps)
+		}, same: sameTickets(steps)},
 		{name: "pollcompute", ranks: ranks, body: func(p *process) error { return p.pollCompute(2 * steps) },
 			mostRetracted: pollComputeWaits(2*steps, ranks)},
 		{name: "freedearly", ranks: ranks + 1, body: func(p *process) error { return p.freedEarly(2 * steps) }},
-		{name: "masterworker", ranks: ranks, body: func(p *process) error { return p.masterWorker(steps * 3) }, same: sameTasks(steps * 3)},
+		{name: "masterworker", ranks: ranks, body: func(p *process) error {
+			return p.masterWorker(steps * 3)
+		}, same: sameTasks(steps * 3)},
 	}...)
 }
 
@@ -349,7 +355,8 @@ func (p *process) halos() error {
 	for i := range p.reqs {
 		p.halo[i] = make([]float64, 1)
 		p.reqs[i] = mpiwrap.NewRequest(p.world, p.halo[i])
-		err := errors.Join(p.ck.Protect(fmt.Sprint("halo ", i), &p.halo[i]), p.ck.Protect(fmt.Sprint("halo request ", i), p.reqs[i]))
+		err := errors.Join(p.ck.Protect(fmt.Sprint("halo ", i), &p.halo[i]),
+			p.ck.Protect(fmt.Sprint("halo request ", i), p.reqs[i]))
 		if err != nil {
 			return err
 		}

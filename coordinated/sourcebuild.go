@@ -39,5 +39,6 @@ func (c *Checkpointer) sayFromSource(f FromSource) {
 	kernels := strings.Join(f.Kernels, ",")
 	c.log.Warn("holdfast: a device program was built from source, its binary form did not load",
 		"device", f.Device, "program", f.Program, "kernels", kernels, "why", f.Why)
-	c.events.Emit(events.Event{Name: events.Source, What: f.Device + "/" + f.Program, Text: "kernels " + kernels + ": " + f.Why})
+	c.events.Emit(events.Event{Name: events.Source, What: f.Device + "/" + f.Program, Text: "kernels " + kernels +
+		": " + f.Why})
 }

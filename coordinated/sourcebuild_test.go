@@ -64,7 +64,8 @@ func TestFromSource(t *testing.T) {
 			t.Errorf("restarted %v: the log has %q %d times, want once", again, line, n)
 		}
 	}
-	if len(told) != 1 || told[0].Device != "dev" || told[0].Program != "flow" || !strings.Contains(told[0].Why, "no binary") {
+	if len(told) != 1 || told[0].Device != "dev" || told[0].Program != "flow" ||
+		!strings.Contains(told[0].Why, "no binary") {
 		t.Errorf("Stats of the restart: got %+v, want the program flow of dev, and why", told)
 	}
 	logs, _, err := events.ReadDir(nil, opt.Global, 0)

@@ -26,13 +26,14 @@ type EpochStats struct {
 	Drain         time.Duration // exchanging counts and receiving what was in flight
 	DrainMessages int
 	DrainBytes    int64
-	Capture       time.Duration            // copying the state
-	Blocked       time.Duration            // all that the program waited: Waited, Drain, Capture and, without a pool, writing
-	Bytes         int64                    // captured
-	Mode          string                   // how it was captured
-	Durable       map[string]time.Duration // by level, from the cut to the commit
-	Stopped       bool                     // a final checkpoint that was committed
-	Err           error                    // why it is not at all levels; nil while it is being written
+	Capture       time.Duration // copying the state
+	// all that the program waited: Waited, Drain, Capture and, without a pool, writing
+	Blocked time.Duration
+	Bytes   int64                    // captured
+	Mode    string                   // how it was captured
+	Durable map[string]time.Duration // by level, from the cut to the commit
+	Stopped bool                     // a final checkpoint that was committed
+	Err     error                    // why it is not at all levels; nil while it is being written
 
 	windows   bool // some rank has one
 	unsettled bool // the drain failed here, so nobody knows whether any has

@@ -64,7 +64,8 @@ func (c *Checkpointer) sayStayed(from storage.Epoch) {
 	}
 	c.stays.Store(uint64(s.Epoch))
 	if s.Epoch > from {
-		c.log.Warn("holdfast: the final epoch of the run before is not at global and was not restored; to go on from it, end this run and start on the nodes that have it",
+		c.log.Warn("holdfast: the final epoch of the run before is not at global and was not restored; to go on from "+
+			"it, end this run and start on the nodes that have it",
 			"epoch", s.Epoch, "nodes", strings.Join(s.Nodes, ","), "restored", from)
 	}
 }

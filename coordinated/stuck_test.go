@@ -43,7 +43,8 @@ var stuckJobs = []struct {
 			return errGivesUp
 		}
 		return j.recv(2)
-	}, []string{"rank 0 is in Recv on communicator world from rank 2", "rank 1 is in Recv", "rank 2 is in Close at ", "stuck_test.go"}},
+	}, []string{"rank 0 is in Recv on communicator world from rank 2", "rank 1 is in Recv", "rank 2 is in Close at ",
+		"stuck_test.go"}},
 	{"from any", func(j job) error {
 		if j.w.Rank() > 0 {
 			return errGivesUp
@@ -112,8 +113,10 @@ func stuckOptions(t *testing.T) coordinated.Options {
 	if err := os.Mkdir(local, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return coordinated.Options{Job: "stuck", Local: local, CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{}, Fanout: 1,
-		PeerTimeout: time.Minute, WaitTimeout: 200 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	return coordinated.Options{Job: "stuck", Local: local, CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{},
+		Fanout:      1,
+		PeerTimeout: time.Minute, WaitTimeout: 200 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 }
 
 // runStuck runs a program and returns the error that it was ended with.
@@ -183,7 +186,8 @@ func TestStuckInRestore(t *testing.T) {
 		_, err := j.ck.Restore(context.Background())
 		return err
 	})
-	if lost == nil || !strings.Contains(lost.Error(), "rank 0 is in Restore at ") || !strings.Contains(lost.Error(), "rank 1 is in Close at ") {
+	if lost == nil || !strings.Contains(lost.Error(), "rank 0 is in Restore at ") ||
+		!strings.Contains(lost.Error(), "rank 1 is in Close at ") {
 		t.Fatalf("got %v", lost)
 	}
 }

@@ -20,7 +20,8 @@ import (
 // searching: T(τ) = M e^(R/M) (e^((τ+δ)/M) − 1) Ts/τ has its minimum over τ where
 // R and Ts do not matter.
 func TestDalyInterval(t *testing.T) {
-	for _, c := range []struct{ cost, mtbf time.Duration }{{10 * time.Second, time.Hour}, {time.Second, 24 * time.Hour}, {5 * time.Minute, time.Hour}, {20 * time.Millisecond, 6 * time.Hour}} {
+	for _, c := range []struct{ cost, mtbf time.Duration }{{10 * time.Second, time.Hour}, {time.Second, 24 * time.Hour},
+		{5 * time.Minute, time.Hour}, {20 * time.Millisecond, 6 * time.Hour}} {
 		got := DalyInterval(c.cost, c.mtbf).Seconds()
 		m, d := c.mtbf.Seconds(), c.cost.Seconds()
 		runTime := func(tau float64) float64 { return (math.Exp((tau+d)/m) - 1) / tau }
@@ -47,7 +48,8 @@ func TestDalyInterval(t *testing.T) {
 
 func TestTriggerOrder(t *testing.T) {
 	start := time.Unix(1000, 0)
-	tr := newTrigger(&Options{Interval: 10 * time.Second, Deadline: start.Add(time.Minute), DeadlineLead: 35 * time.Second}, start)
+	tr := newTrigger(&Options{Interval: 10 * time.Second, Deadline: start.Add(time.Minute),
+		DeadlineLead: 35 * time.Second}, start)
 	type ask struct {
 		at   time.Duration
 		stop bool

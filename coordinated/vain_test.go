@@ -39,7 +39,8 @@ func TestMaxFailed(t *testing.T) {
 			}()
 			for n := range 8 {
 				if world.Rank() == 0 && n == 1 { // the first epoch is committed
-					if err := errors.Join(os.Rename(opt.Local, opt.Local+".gone"), os.Rename(opt.Global, opt.Global+".gone")); err != nil {
+					if err := errors.Join(os.Rename(opt.Local, opt.Local+".gone"),
+						os.Rename(opt.Global, opt.Global+".gone")); err != nil {
 						return err
 					}
 				}

@@ -68,7 +68,8 @@ func decodeVars(b []byte) ([]entry, error) {
 		return nil, corruptVars("no table of variables")
 	}
 	if v := binary.LittleEndian.Uint16(d.take(2)); d.bad || v != varsVersion {
-		return nil, fmt.Errorf("table of variables has version %d, this program reads %d; use a newer holdfast", v, varsVersion)
+		return nil, fmt.Errorf("table of variables has version %d, this program reads %d; use a newer holdfast", v,
+			varsVersion)
 	}
 	n := binary.LittleEndian.Uint32(d.take(4))
 	if int64(n) > int64(len(d.b)) {

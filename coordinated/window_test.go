@@ -67,7 +67,8 @@ func (p *tickets) draw(t *testing.T) (counter, drawn int64, restored bool) {
 			time.Sleep(time.Millisecond)
 		}
 		if w.Rank() == 0 { // at once
-			if err := errors.Join(win.Lock(1, false), win.FetchAndOp(1, 0, &got, 1, mpiwrap.Sum), win.Unlock(1)); err != nil {
+			if err := errors.Join(win.Lock(1, false), win.FetchAndOp(1, 0, &got, 1, mpiwrap.Sum),
+				win.Unlock(1)); err != nil {
 				return err
 			}
 			drawn = got
@@ -96,14 +97,17 @@ func TestWindowAtCut(t *testing.T) {
 			mem := win.Memory()
 			return ck.Protect("win", &mem)
 		},
-		"by the program": func(ck *Checkpointer, win *mpiwrap.Win[int64]) error { return ck.Protect("win", &peek{win}) },
+		"by the program": func(ck *Checkpointer, win *mpiwrap.Win[int64]) error {
+			return ck.Protect("win", &peek{win})
+		},
 	} {
 		for _, pool := range []int64{0, 4096} { // the latter has no room: the memory itself is written
 			p := tickets{testOptions(t), protect}
 			p.opt.MaxPool = pool
 			p.draw(t)
 			if counter, drawn, restored := p.draw(t); !restored || drawn != 0 || counter != 1 {
-				t.Errorf("%s, pool of %d: restored %t, rank 0 drew %d and the counter went to %d, want 0 and 1", name, pool, restored, drawn, counter)
+				t.Errorf("%s, pool of %d: restored %t, rank 0 drew %d and the counter went to %d, want 0 and 1", name,
+					pool, restored, drawn, counter)
 			}
 		}
 	}

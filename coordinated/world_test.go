@@ -144,7 +144,8 @@ func TestStopAndRestart(t *testing.T) {
 				t.Fatal(err)
 			}
 			second := ring{steps: steps, asker: -1}
-			if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: uint64(at) + 99, Delay: 0.3}).Run(second.run(opt)); err != nil {
+			if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: uint64(at) + 99, Delay: 0.3}).Run(
+				second.run(opt)); err != nil {
 				t.Fatal(err)
 			}
 			if second.restored.Load() != ranks {

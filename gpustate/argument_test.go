@@ -25,7 +25,8 @@ func TestArgumentBytes(t *testing.T) {
 		}
 	}
 	for _, bad := range []any{nil, 1, uint(1), uintptr(1), true, "text", []float32{1}, new(int), map[int]int{},
-		struct{}{}, [0]int32{}, struct{ P *int }{}, struct{ N int }{}, Value{}, (*Image)(nil), (*Sampler)(nil), &HostBuffer{}} {
+		struct{}{}, [0]int32{}, struct{ P *int }{}, struct{ N int }{}, Value{}, (*Image)(nil), (*Sampler)(nil),
+		&HostBuffer{}} {
 		var a argument
 		if err := a.from(bad); !errors.Is(err, ErrArgType) {
 			t.Errorf("%T: got %v, want ErrArgType", bad, err)

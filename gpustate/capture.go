@@ -71,7 +71,8 @@ func (d *Device) Capture(ctx context.Context, alloc func(bytes int) []byte) (*Ca
 }
 
 // capture takes a capture of a device that check finds fit for it.
-func (d *Device) capture(ctx context.Context, alloc func(bytes int) []byte, check func(*Device) error) (*Capture, error) {
+func (d *Device) capture(ctx context.Context, alloc func(bytes int) []byte, check func(*Device) error) (*Capture,
+	error) {
 	if err := d.stop(ctx); err != nil {
 		return nil, err
 	}

@@ -37,7 +37,8 @@ func (q *Queue) LaunchAt(k *Kernel, offset, global, local []int, after ...*Event
 
 func fill(g *driver.Grid, global, local []int) error {
 	if len(global) < 1 || len(global) > 3 || local != nil && len(local) != len(global) {
-		return fmt.Errorf("%d global and %d local extents: want 1 to 3, or no local ones: %w", len(global), len(local), ErrRange)
+		return fmt.Errorf("%d global and %d local extents: want 1 to 3, or no local ones: %w", len(global), len(local),
+			ErrRange)
 	}
 	g.Global, g.Local = [3]int{1, 1, 1}, [3]int{}
 	for i, n := range global {

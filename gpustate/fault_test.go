@@ -281,7 +281,8 @@ func TestFormats(t *testing.T) {
 	}
 	mine.check(t, must(d.Queue("q"))(t), 7)
 	s.expect(t, 2)
-	if _, err := d.Image("", ImageDesc{Width: 2, Height: 2, Order: ChannelRGBA, Type: ChannelUint8}); !errors.Is(err, ErrUnsupported) {
+	if _, err := d.Image("", ImageDesc{Width: 2, Height: 2, Order: ChannelRGBA, Type: ChannelUint8}); !errors.Is(err,
+		ErrUnsupported) {
 		t.Errorf("create: got %v, want ErrUnsupported", err)
 	}
 	ok(t, d.Close())
@@ -325,10 +326,12 @@ func TestUnloadable(t *testing.T) {
 		arch  string
 		fits  bool
 	}{
-		{cubin(0x33, 0x5a055a), "sm_90", true}, {cubin(0x33, 0x5a055a), "sm_80", false}, {cubin(0x33, 0x500550), "sm_90", false},
+		{cubin(0x33, 0x5a055a), "sm_90", true}, {cubin(0x33, 0x5a055a), "sm_80", false},
+		{cubin(0x33, 0x500550), "sm_90", false},
 		{cubin(0x33, 0x500550), "sm_86", true}, {cubin(0x33, 0x560556), "sm_80", false},
 		{cubin(0x41, 0x06005a04), "sm_90", true}, {cubin(0x41, 0x06005a04), "sm_100", false},
-		{[]byte(".version 7.0\n.target sm_70\n"), "sm_90", true}, {[]byte(".version 7.0\n.target sm_90a, debug\n"), "sm_80", false},
+		{[]byte(".version 7.0\n.target sm_70\n"), "sm_90", true}, {[]byte(".version 7.0\n.target sm_90a, debug\n"),
+			"sm_80", false},
 		{[]byte("something else"), "sm_90", true}, {nil, "sm_90", true}, {cubin(0x33, 0x5a055a)[:40], "sm_80", true},
 	} {
 		if why := unloadable(c.image, c.arch); (why == "") != c.fits {

@@ -54,11 +54,13 @@ func (p *entry) findVariables(drv driver.Device, h driver.Handle) (list []*entry
 	}
 	globals, err := l.Globals(h)
 	if errors.Is(err, driver.ErrHidden) {
-		return nil, fmt.Errorf("%w: keep it in a Buffer, or give the option %s if nothing of it must be kept", err, Stateless)
+		return nil, fmt.Errorf("%w: keep it in a Buffer, or give the option %s if nothing of it must be kept", err,
+			Stateless)
 	}
 	for _, g := range globals {
 		v := wrap(p.dev, record.Object{Name: g.Name, Mem: &record.Mem{Kind: driver.MemGlobal, Bytes: g.Bytes}})
-		if v.h, err = drv.CreateMem(driver.MemDesc{Kind: driver.MemGlobal, Bytes: g.Bytes, Parent: h, Name: g.Name}); err != nil {
+		if v.h, err = drv.CreateMem(driver.MemDesc{Kind: driver.MemGlobal, Bytes: g.Bytes, Parent: h,
+			Name: g.Name}); err != nil {
 			return nil, errors.Join(fmt.Errorf("variable %q: %w", g.Name, err), releaseAll(drv, list))
 		}
 		list = append(list, v)

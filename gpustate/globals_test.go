@@ -233,7 +233,8 @@ func TestOtherVariables(t *testing.T) {
 func TestHidden(t *testing.T) {
 	d := tallyDevice(t, 0)
 	_, err := d.Program("p", Sources{OpenCL: "tally hidden"}, "")
-	if !errors.Is(err, ErrHidden) || !strings.Contains(err.Error(), `"p"`) || !strings.Contains(err.Error(), Stateless) {
+	if !errors.Is(err, ErrHidden) || !strings.Contains(err.Error(), `"p"`) ||
+		!strings.Contains(err.Error(), Stateless) {
 		t.Errorf("got %v, want ErrHidden with the program's name and the option", err)
 	}
 	p, err := d.Program("p", Sources{OpenCL: "tally hidden global ticks 4"}, "-D X "+Stateless)

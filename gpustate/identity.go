@@ -77,7 +77,8 @@ func (d *Device) uncount(e *entry) {
 func (d *Device) distinct() error {
 	for _, e := range d.list {
 		if e.released.Load() && e.obj.Name != "" && d.names[e.key()] != nil {
-			return e.fail("capture", fmt.Errorf("it was released, what was made from it is in use, and another %s has its "+
+			return e.fail("capture", fmt.Errorf("it was released, what was made from it is in use, and another %s "+
+				"has its "+
 				"name: %w: release what was made from it, or use another name", e.obj.Kind(), ErrIdentity))
 		}
 	}
@@ -113,9 +114,12 @@ func (d *Device) skipped(left *entry) error {
 		return nil // the program had made it before the restore, and released it
 	}
 	for _, e := range d.list {
-		if e.claimed && !e.known && !e.released.Load() && e.obj.Name == "" && e.key() == k && e.obj.Ordinal < left.obj.Ordinal {
-			return fmt.Errorf("the restore brought it and nothing has asked for it, but %s %s, which was not there, is in use: "+
-				"objects without a name are made in the same order at each start: %w: give them names", e.obj.Kind(), e.name(), ErrIdentity)
+		if e.claimed && !e.known && !e.released.Load() && e.obj.Name == "" && e.key() == k &&
+			e.obj.Ordinal < left.obj.Ordinal {
+			return fmt.Errorf("the restore brought it and nothing has asked for it, but %s %s, which was not there, "+
+				"is in use: "+
+				"objects without a name are made in the same order at each start: %w: give them names", e.obj.Kind(),
+				e.name(), ErrIdentity)
 		}
 	}
 	return nil

@@ -58,7 +58,8 @@ func TestReleasedBetween(t *testing.T) {
 			return o
 		}
 		release := func(o *objects) {
-			for _, r := range []interface{ Release() error }{o.tmp, o.sub1, o.sh1, o.host1, o.program1, o.k1, o.queue1} {
+			for _, r := range []interface{ Release() error }{o.tmp, o.sub1, o.sh1, o.host1, o.program1, o.k1,
+				o.queue1} {
 				ok(t, r.Release())
 			}
 			if o.image1 != nil {

@@ -107,7 +107,8 @@ func (q *Queue) ReadImage(i *Image, r Region, dst []byte) error {
 	})
 }
 
-func (q *Queue) imageTransfer(op string, i *Image, r Region, host []byte, do func(driver.Region) (driver.Event, error)) error {
+func (q *Queue) imageTransfer(op string, i *Image, r Region, host []byte, do func(driver.Region) (driver.Event,
+	error)) error {
 	if err := q.begin(); err != nil {
 		return err
 	}

@@ -76,7 +76,8 @@ func (t *target) checkBuilt(k *Kernel, h driver.Handle) error {
 		return nil
 	}
 	if size, _, err := informer.WorkGroup(h); err == nil && size > 0 && k.group > size {
-		return fmt.Errorf("it was launched with work-groups of %d, the device runs it with %d: %w", k.group, size, ErrLimit)
+		return fmt.Errorf("it was launched with work-groups of %d, the device runs it with %d: %w", k.group, size,
+			ErrLimit)
 	}
 	return nil
 }
@@ -150,7 +151,8 @@ func checkLocal(k *record.Kernel, i Info) error {
 		sum += a.Local
 	}
 	if i.LocalBytes > 0 && sum > i.LocalBytes && i.Kind != "cuda" {
-		return fmt.Errorf("its arguments take %d bytes of local memory, the device has %d: %w", sum, i.LocalBytes, ErrLimit)
+		return fmt.Errorf("its arguments take %d bytes of local memory, the device has %d: %w", sum, i.LocalBytes,
+			ErrLimit)
 	}
 	return nil
 }
@@ -160,11 +162,13 @@ func checkProgram(p *record.Program, i Info) error {
 	case i.Kind == "opencl" && p.OpenCL == "" && len(p.IL) == 0:
 		return fmt.Errorf("it has CUDA forms only: give Sources.OpenCL: %w", ErrNoSource)
 	case i.Kind == "opencl" && p.OpenCL == "" && i.IL == "":
-		return fmt.Errorf("it has SPIR-V only, which the device does not take: give Sources.OpenCL too: %w", ErrNoSource)
+		return fmt.Errorf("it has SPIR-V only, which the device does not take: give Sources.OpenCL too: %w",
+			ErrNoSource)
 	case i.Kind == "cuda" && p.CUDA == "" && len(p.PTX) == 0:
 		return fmt.Errorf("it has OpenCL forms only: give Sources.CUDA or Sources.PTX: %w", ErrNoSource)
 	case i.Kind == "cuda" && p.CUDA == "" && unloadable(p.PTX, i.Arch) != "":
-		return fmt.Errorf("it is %s, the device is %s: give Sources.CUDA too: %w", unloadable(p.PTX, i.Arch), i.Arch, ErrNoSource)
+		return fmt.Errorf("it is %s, the device is %s: give Sources.CUDA too: %w", unloadable(p.PTX, i.Arch), i.Arch,
+			ErrNoSource)
 	case !i.FP64 && p.OpenCL != "" && needsFP64(p.OpenCL):
 		return ErrFP64
 	}

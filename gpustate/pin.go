@@ -25,7 +25,8 @@ import (
 // usable as before.
 func (d *Device) Pin(b []byte) (unpin func() error, err error) {
 	if len(b) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))%pageBytes != 0 {
-		return nil, fmt.Errorf("pin %d bytes at %p: want memory at a page boundary: %w", len(b), unsafe.SliceData(b), ErrRange)
+		return nil, fmt.Errorf("pin %d bytes at %p: want memory at a page boundary: %w", len(b), unsafe.SliceData(b),
+			ErrRange)
 	}
 	d.making.Lock()
 	defer d.making.Unlock()
@@ -63,7 +64,8 @@ func (p *pin) lock(s *session) error {
 	if s.Info().HostMemory {
 		return nil
 	}
-	h, err := s.CreateMem(driver.MemDesc{Kind: driver.MemHost, Bytes: int64(len(p.host)), Host: p.host, HostFile: p.file})
+	h, err := s.CreateMem(driver.MemDesc{Kind: driver.MemHost, Bytes: int64(len(p.host)), Host: p.host,
+		HostFile: p.file})
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,8 @@ func TestReleaseInUse(t *testing.T) {
 	defer fake.Hesitate(false)
 	for _, lazy := range []bool{false, true} {
 		d, _ := fakeDevice(t, func(i *driver.Info) { i.Lazy = lazy })
-		u := &inUse{t: t, d: d, q: make([]*Queue, 3), b: make([]*Buffer, 4), k: make([]*Kernel, 3), events: make([]*Event, 8)}
+		u := &inUse{t: t, d: d, q: make([]*Queue, 3), b: make([]*Buffer, 4), k: make([]*Kernel, 3),
+			events: make([]*Event, 8)}
 		for i := range u.b {
 			u.b[i] = must(d.Buffer("", 64))(t)
 		}

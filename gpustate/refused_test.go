@@ -25,15 +25,17 @@ func init() {
 // restart.
 func TestRefusedArgument(t *testing.T) {
 	refusals := map[string]func(k *Kernel, y *Buffer) error{
-		"size of a value":       func(k *Kernel, _ *Buffer) error { return k.SetArg(1, float64(5)) },
-		"value for a buffer":    func(k *Kernel, _ *Buffer) error { return k.SetArg(0, float32(5)) },
-		"beyond the last":       func(k *Kernel, _ *Buffer) error { return k.SetArg(3, float32(5)) },
-		"type":                  func(k *Kernel, _ *Buffer) error { return k.SetArg(1, "5") },
-		"local of no bytes":     func(k *Kernel, _ *Buffer) error { return k.SetArg(2, Local(0)) },
-		"last of all":           func(k *Kernel, y *Buffer) error { return k.SetArgs(y, float32(7), float32(3)) },
-		"second of all":         func(k *Kernel, y *Buffer) error { return k.SetArgs(y, float64(7), Local(16)) },
-		"too few":               func(k *Kernel, y *Buffer) error { return k.SetArgs(y, float32(7)) },
-		"too many":              func(k *Kernel, y *Buffer) error { return k.SetArgs(y, float32(7), Local(16), int32(1)) },
+		"size of a value":    func(k *Kernel, _ *Buffer) error { return k.SetArg(1, float64(5)) },
+		"value for a buffer": func(k *Kernel, _ *Buffer) error { return k.SetArg(0, float32(5)) },
+		"beyond the last":    func(k *Kernel, _ *Buffer) error { return k.SetArg(3, float32(5)) },
+		"type":               func(k *Kernel, _ *Buffer) error { return k.SetArg(1, "5") },
+		"local of no bytes":  func(k *Kernel, _ *Buffer) error { return k.SetArg(2, Local(0)) },
+		"last of all":        func(k *Kernel, y *Buffer) error { return k.SetArgs(y, float32(7), float32(3)) },
+		"second of all":      func(k *Kernel, y *Buffer) error { return k.SetArgs(y, float64(7), Local(16)) },
+		"too few":            func(k *Kernel, y *Buffer) error { return k.SetArgs(y, float32(7)) },
+		"too many": func(k *Kernel, y *Buffer) error {
+			return k.SetArgs(y, float32(7), Local(16), int32(1))
+		},
 		"a type behind a value": func(k *Kernel, y *Buffer) error { return k.SetArgs(y, float32(7), "x") },
 	}
 	onDevices(t, func(t *testing.T, open func() *Device) {

@@ -47,7 +47,8 @@ func openRemote(ctx context.Context, sel Select) (driver.Device, error) {
 	var errs []error
 	var found []Info
 	for _, addr := range strings.Fields(sel.Remote) {
-		d, err := remote.Open(ctx, remote.Options{Addr: addr, Key: key, Label: label(sel), Silence: sel.Silence, Pick: sel.pick})
+		d, err := remote.Open(ctx, remote.Options{Addr: addr, Key: key, Label: label(sel), Silence: sel.Silence,
+			Pick: sel.pick})
 		if err == nil {
 			return d, nil
 		}

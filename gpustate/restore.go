@@ -17,9 +17,9 @@ import (
 // count. A capture of this very device finds its own objects, whatever their names
 // are now. An object that the program has released since the capture is there again for
 // the kernels that use it; the program gets it by its name, without a name it does not.
-// Objects that the capture did not hold stay as they are. Kernels get the arguments that they had. A program that exists keeps its
-// source, so that a restart may bring a corrected one. What a Restore before this
-// one made and the program has not asked for is gone first: it is of another
+// Objects that the capture did not hold stay as they are. Kernels get the arguments that they had.
+// A program that exists keeps its source, so that a restart may bring a corrected one. What a
+// Restore before this one made and the program has not asked for is gone first: it is of another
 // moment.
 //
 // A program whose binary form this device does not load is built from its source, if it

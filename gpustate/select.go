@@ -96,9 +96,9 @@ var words = map[string]Select{
 // ParseSelect reads a selection from a short text: a word, optionally with
 // ":index". Words are a kind (cuda, opencl, fake), a type (gpu, cpu), a well
 // known platform or vendor (pocl, rusticl, nvidia, amd, intel), "uuid=..." or
-// "pci=..."; "#NUMBER" is a place in the list of all devices; anything else is part of a device's name. Empty text is the best
-// device there is. For a device of a server, "remote=ADDRESS" stands before it,
-// or alone, and optionally "key=FILE" and "silence=DURATION", with commas between:
+// "pci=..."; "#NUMBER" is a place in the list of all devices; anything else is part of a device's
+// name. Empty text is the best device there is. For a device of a server, "remote=ADDRESS" stands
+// before it, or alone, and optionally "key=FILE" and "silence=DURATION", with commas between:
 // "remote=node7:7070,cuda:0". Several servers are several remote=.
 func ParseSelect(text string) (Select, error) {
 	var far Select
@@ -111,7 +111,8 @@ func ParseSelect(text string) (Select, error) {
 		} else if v, ok := strings.CutPrefix(part, "silence="); ok {
 			d, err := time.ParseDuration(v)
 			if err != nil || d < wire.MinSilence {
-				return far, fmt.Errorf("device %q: want silence=DURATION of at least %v, such as silence=30s", text, wire.MinSilence)
+				return far, fmt.Errorf("device %q: want silence=DURATION of at least %v, such as silence=30s", text,
+					wire.MinSilence)
 			}
 			far.Silence = d
 		} else {

@@ -7,10 +7,14 @@ import (
 )
 
 var machine = []Info{
-	{Kind: "cuda", Platform: "CUDA", Vendor: "NVIDIA Corporation", Name: "H200", Type: "gpu", PCI: "0000:18:00.0", UUID: "12345678-9abc-def0-1234-56789abcdef0"},
-	{Kind: "cuda", Platform: "CUDA", Vendor: "NVIDIA Corporation", Name: "H200", Type: "gpu", Index: 1, PCI: "0000:2a:00.0", UUID: "22345678-9abc-def0-1234-56789abcdef0"},
-	{Kind: "opencl", Platform: "NVIDIA CUDA", Vendor: "NVIDIA Corporation", Name: "H200", Type: "gpu", PCI: "0000:18:00.0"},
-	{Kind: "opencl", Platform: "Portable Computing Language", Vendor: "AuthenticAMD", Name: "pthread-EPYC", Type: "cpu", Index: 1},
+	{Kind: "cuda", Platform: "CUDA", Vendor: "NVIDIA Corporation", Name: "H200", Type: "gpu", PCI: "0000:18:00.0",
+		UUID: "12345678-9abc-def0-1234-56789abcdef0"},
+	{Kind: "cuda", Platform: "CUDA", Vendor: "NVIDIA Corporation", Name: "H200", Type: "gpu", Index: 1,
+		PCI: "0000:2a:00.0", UUID: "22345678-9abc-def0-1234-56789abcdef0"},
+	{Kind: "opencl", Platform: "NVIDIA CUDA", Vendor: "NVIDIA Corporation", Name: "H200", Type: "gpu",
+		PCI: "0000:18:00.0"},
+	{Kind: "opencl", Platform: "Portable Computing Language", Vendor: "AuthenticAMD", Name: "pthread-EPYC", Type: "cpu",
+		Index: 1},
 	{Kind: "opencl", Platform: "rusticl", Vendor: "Mesa", Name: "llvmpipe", Type: "cpu", Index: 2},
 	{Kind: "fake", Platform: "Fake", Name: "plain Go", Type: "accelerator"},
 }
@@ -24,7 +28,8 @@ func TestPick(t *testing.T) {
 		{"", 0, 0}, {"", 1, 1}, {"", 2, 0}, {"", 7, 1},
 		{"cuda:1", 0, 1}, {"cuda:1", 1, 0}, {"cuda:2", 0, -1},
 		{"opencl", 0, 2}, {"opencl", 1, 2}, // equals only: not the CPU for rank 1
-		{"pocl", 0, 3}, {"PoCL", 5, 3}, {"rusticl", 0, 4}, {"cpu", 0, 3}, {"cpu:1", 0, 4}, {"cpu", 1, 3}, {"opencl:0", 3, 2},
+		{"pocl", 0, 3}, {"PoCL", 5, 3}, {"rusticl", 0, 4}, {"cpu", 0, 3}, {"cpu:1", 0, 4}, {"cpu", 1, 3},
+		{"opencl:0", 3, 2},
 		{"fake", 0, 5}, {"plain Go", 0, -1}, // never by accident
 		{"gpu", 1, 1}, {"nvidia", 0, 0}, {"llvmpipe", 0, 4},
 		{"uuid=GPU-22345678-9abc-def0-1234-56789abcdef0", 0, 1}, {"pci=0000:2A:00.0", 0, 1},

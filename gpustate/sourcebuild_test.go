@@ -53,7 +53,9 @@ func TestBuiltFromSource(t *testing.T) {
 	ok(t, other.Restore(context.Background(), rec, readFrom(contents)))
 	wantFromSource(t, "after a restore", other.BuiltFromSource(), "both[axpy]", "#1[]")
 
-	drv := must((&fake.Library{Infos: []driver.Info{{Kind: "fake", Arch: "two", GlobalBytes: 1 << 20, MaxAllocBytes: 1 << 20}}}).Open(0))(t)
+	drv := must(
+		(&fake.Library{Infos: []driver.Info{{Kind: "fake", Arch: "two", GlobalBytes: 1 << 20,
+			MaxAllocBytes: 1 << 20}}}).Open(0))(t)
 	w := watch{}
 	ok(t, d.watched(context.Background(), drv, &w))
 	wantFromSource(t, "of a move", w.m.FromSource, "both[axpy]", "#1[]")

@@ -64,7 +64,8 @@ func (e *entry) uploads(fill func(dst []byte, off int64) error, unpinned bool) [
 }
 
 // upload writes n bytes of linear memory from off on.
-func (e *entry) upload(ctx context.Context, l *lane, fill func([]byte, int64) error, off, n int64, unpinned bool) error {
+func (e *entry) upload(ctx context.Context, l *lane, fill func([]byte, int64) error, off, n int64,
+	unpinned bool) error {
 	return l.up(ctx, upload{off: off, bytes: n, step: pieceBytes, unpinned: unpinned, fill: fill,
 		write: func(q driver.Handle, off int64, src []byte, block bool) (driver.Event, error) {
 			ev, err := l.drv.Write(q, e.h, off, src, block, nil)

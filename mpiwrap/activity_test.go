@@ -42,7 +42,8 @@ func TestBlockedCallsArePublished(t *testing.T) {
 	calls := []blocked{
 		{"Recv", func(w, _ *mpiwrap.Comm) error { _, err := mpiwrap.Recv(w, []int{0}, 0, 7); return err }, send,
 			func(a mpiwrap.Activity) bool {
-				return a.Comm == "world" && len(a.Waits) == 1 && a.Waits[0].Source == 0 && a.Waits[0].Tag == 7 && !a.Waits[0].Send
+				return a.Comm == "world" && len(a.Waits) == 1 && a.Waits[0].Source == 0 && a.Waits[0].Tag == 7 &&
+					!a.Waits[0].Send
 			}},
 		{"Recv", func(_, sub *mpiwrap.Comm) error {
 			_, err := mpiwrap.Recv(sub, []int{0}, mpiwrap.AnySource, mpiwrap.AnyTag)
@@ -50,7 +51,8 @@ func TestBlockedCallsArePublished(t *testing.T) {
 		}, func(_, sub *mpiwrap.Comm) error { return mpiwrap.Send(sub, []int{1}, 0, 9) },
 			func(a mpiwrap.Activity) bool {
 				w := a.Waits
-				return a.Comm == "world.1[1]" && len(w) == 1 && w[0].Source == mpiwrap.AnySource && slices.Equal(w[0].Members, []int{1, 0})
+				return a.Comm == "world.1[1]" && len(w) == 1 && w[0].Source == mpiwrap.AnySource &&
+					slices.Equal(w[0].Members, []int{1, 0})
 			}},
 		{"Send", func(w, _ *mpiwrap.Comm) error { return mpiwrap.Send(w, big, 0, 3) },
 			func(w, _ *mpiwrap.Comm) error { _, err := mpiwrap.Recv(w, big, 1, 3); return err },
@@ -80,7 +82,10 @@ func TestBlockedCallsArePublished(t *testing.T) {
 		{"Sendrecv", func(w, _ *mpiwrap.Comm) error { // to nobody: only a receive
 			_, err := mpiwrap.Sendrecv(w, big, mpiwrap.ProcNull, 3, []int{0}, 0, 7)
 			return err
-		}, send, func(a mpiwrap.Activity) bool { return len(a.Waits) == 1 && !a.Waits[0].Send && a.Waits[0].Source == 0 }},
+		}, send, func(a mpiwrap.Activity) bool {
+			return len(a.Waits) == 1 && !a.Waits[0].Send &&
+				a.Waits[0].Source == 0
+		}},
 		{"Probe", func(w, _ *mpiwrap.Comm) error {
 			if _, err := w.Probe(0, 7); err != nil {
 				return err
@@ -131,7 +136,9 @@ func TestBlockedCallsArePublished(t *testing.T) {
 		e := <-ends
 		last := uint64(0)
 		for _, c := range calls {
-			a, err := until(e, func(a mpiwrap.Activity) bool { return a.Blocked && a.Op == c.op && a.Seq > last && c.want(a) })
+			a, err := until(e, func(a mpiwrap.Activity) bool {
+				return a.Blocked && a.Op == c.op && a.Seq > last && c.want(a)
+			})
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.op, err)
 			}

@@ -70,5 +70,6 @@ func litter(w *Comm) (*Request, error) {
 	_, err2 := Irecv(c, make([]int, 100), AnySource, 9)
 	_, err3 := WinAllocate[int](c, 4)
 	prepared, err4 := RecvInit(w, make([]int, 1), next, 3)
-	return pending, errors.Join(err1, err2, err3, err4, Start(prepared), Send(w, []int{1}, next, 1), Send(c, []int{1, 2}, next, 2))
+	return pending, errors.Join(err1, err2, err3, err4, Start(prepared), Send(w, []int{1}, next, 1),
+		Send(c, []int{1, 2}, next, 2))
 }

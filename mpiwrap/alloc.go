@@ -19,7 +19,8 @@ func Alloc[T Scalar](n int) ([]T, error) {
 	var zero T
 	size := int(unsafe.Sizeof(zero))
 	fail := func(err error) ([]T, error) {
-		return nil, &Error{Call: "Alloc", Peer: NoPeer, Tag: NoTag, Err: err, Text: fmt.Sprintf("%d values of %d bytes", n, size)}
+		return nil, &Error{Call: "Alloc", Peer: NoPeer, Tag: NoTag, Err: err, Text: fmt.Sprintf("%d values of %d bytes",
+			n, size)}
 	}
 	switch {
 	case n < 0:

@@ -32,5 +32,6 @@ func (c *Comm) room() error {
 		return nil
 	}
 	return &Error{Call: "Pump", Comm: c.name, Peer: int(st.Source), Tag: int(st.Tag), Err: ErrMailboxFull,
-		Text: fmt.Sprintf("%d bytes wait already, this one has %d, and %d are allowed: place Points where less is in flight, or raise max_mailbox", have, st.Bytes, budget)}
+		Text: fmt.Sprintf("%d bytes wait already, this one has %d, and %d are allowed: place Points where less is in "+
+			"flight, or raise max_mailbox", have, st.Bytes, budget)}
 }

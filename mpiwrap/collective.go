@@ -365,7 +365,8 @@ func Iexscan[T Scalar](c *Comm, dest, src []T, op Op) (*Request, error) {
 // launchCounted starts a reduction unless it is too large to be one call.
 func (c *Comm) launchCounted(a *driver.Coll) (*Request, error) {
 	if a.Count > mostElements {
-		return nil, c.fail("I"+collOps[a.Kind].String(), NoPeer, NoTag, ErrTooLarge, fmt.Sprintf("%d elements", a.Count))
+		return nil, c.fail("I"+collOps[a.Kind].String(), NoPeer, NoTag, ErrTooLarge,
+			fmt.Sprintf("%d elements", a.Count))
 	}
 	return c.launch(a)
 }

@@ -158,7 +158,8 @@ func (c *Comm) rankList(call string, ranks []int) ([]int32, error) {
 	seen := map[int]bool{}
 	for i, r := range ranks {
 		if r < 0 || r >= c.size || seen[r] {
-			return nil, c.fail(call, r, NoTag, ErrRank, fmt.Sprintf("rank list of %d entries, size %d", len(ranks), c.size))
+			return nil, c.fail(call, r, NoTag, ErrRank, fmt.Sprintf("rank list of %d entries, size %d", len(ranks),
+				c.size))
 		}
 		seen[r] = true
 		list[i] = int32(r)

@@ -112,7 +112,8 @@ func decodeIntent(b []byte) intent {
 // orders, or one that differs from the run before the restart, make all of them fail alike.
 func (c *Comm) agree(how creation) (int, error) {
 	next := c.nextClaim(&how)
-	mine := intent{call: hashText(how.Op), children: uint64(c.childrenSoFar()), claims: next.key(), place: hashText(how.place())}
+	mine := intent{call: hashText(how.Op), children: uint64(c.childrenSoFar()), claims: next.key(),
+		place: hashText(how.place())}
 	if next.rec != nil {
 		c.st.lock()
 		mine.fit = c.st.restored.fit(next.rec, &how)
@@ -254,6 +255,7 @@ func (c *Comm) explain(how creation, next claim) error {
 		last = t
 	}
 	return c.fail(how.Op, NoPeer, NoTag, ErrMismatch,
-		fmt.Sprintf("communicator made from %s: %s; ranks make communicators in one order, and after a restart in the order and at the places of before (see Comm)",
+		fmt.Sprintf("communicator made from %s: %s; ranks make communicators in one order, and after a restart in "+
+			"the order and at the places of before (see Comm)",
 			c.name, strings.Join(parts, "; ")))
 }

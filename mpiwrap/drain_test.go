@@ -143,7 +143,8 @@ func TestLoadMailboxRefusesWhatDoesNotFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := mpiwrap.Single().Endpoint()
-	for name, b := range map[string][]byte{"other size": saved, "empty": nil, "short": saved[:len(saved)-1], "noise": []byte("0123456789abcdef")} {
+	for name, b := range map[string][]byte{"other size": saved, "empty": nil, "short": saved[:len(saved)-1],
+		"noise": []byte("0123456789abcdef")} {
 		if err := one.LoadMailbox(b); !errors.Is(err, mpiwrap.ErrMailbox) {
 			t.Errorf("%s: got %v, want ErrMailbox", name, err)
 		}

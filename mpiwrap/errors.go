@@ -25,7 +25,8 @@ var (
 	// ErrRequest: the request was waited for before, or never started.
 	ErrRequest = errors.New("request is not active; it was waited for before or never started")
 	// ErrConcurrent: another goroutine is inside a call.
-	ErrConcurrent = errors.New("two calls at once; let one goroutine call MPI at a time, or ask for mpiwrap.ThreadMultiple")
+	ErrConcurrent = errors.New("two calls at once; let one goroutine call MPI at a time, or ask for " +
+		"mpiwrap.ThreadMultiple")
 	// ErrTooLarge: a count does not fit what MPI can express.
 	ErrTooLarge = errors.New("more elements than MPI can count; send in parts")
 	// ErrOp: the operator is not defined for the element type.

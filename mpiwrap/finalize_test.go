@@ -62,10 +62,12 @@ func TestFinalize(t *testing.T) {
 		}
 		ranks.Wait()
 		if errs[0] != nil || took[0] != late+defaultFinalizeTimeout {
-			t.Errorf("a library that hangs: got %v after %v, want no error after %v", errs[0], took[0], late+defaultFinalizeTimeout)
+			t.Errorf("a library that hangs: got %v after %v, want no error after %v", errs[0], took[0],
+				late+defaultFinalizeTimeout)
 		}
 		if errs[1] == nil || took[1] != late || errs[2] != nil || took[2] != late {
-			t.Errorf("got %v after %v and %v after %v, want an error and none after %v", errs[1], took[1], errs[2], took[2], late)
+			t.Errorf("got %v after %v and %v after %v, want an error and none after %v", errs[1], took[1], errs[2],
+				took[2], late)
 		}
 		if n := strings.Count(log.String(), "MPI_Finalize hangs"); n != 1 || !strings.Contains(log.String(), "rank=0") {
 			t.Errorf("want one line, of rank 0:\n%s", log.String())

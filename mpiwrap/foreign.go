@@ -18,7 +18,8 @@ import (
 // counted; it can be found.
 
 // communicates are the names, in C and Fortran, of calls that send, receive or meet.
-var communicates = regexp.MustCompile(`(?i)^mpi_(i?[bsr]?send|i?m?recv|start|i?barrier|i?bcast|i?gather|i?scatter|i?all(gather|reduce|toall)|i?reduce|i?scan|i?exscan|i?neighbor_|r?put|r?get($|_?$|_accumulate)|r?accumulate|fetch_and_op|compare_and_swap|file_(i?read|i?write))`)
+var communicates = regexp.MustCompile(
+	`(?i)^mpi_(i?[bsr]?send|i?m?recv|start|i?barrier|i?bcast|i?gather|i?scatter|i?all(gather|reduce|toall)|i?reduce|i?scan|i?exscan|i?neighbor_|r?put|r?get($|_?$|_accumulate)|r?accumulate|fetch_and_op|compare_and_swap|file_(i?read|i?write))`)
 
 // warnOfOthers says which objects of the process call MPI past this package.
 func warnOfOthers() {
@@ -33,7 +34,8 @@ func warnOfOthers() {
 			continue
 		}
 		if calls := mpiCalls(file); len(calls) > 0 {
-			slog.Warn("mpiwrap: a linked object calls MPI by itself; its messages are not counted or drained: pass no Point while a call of it is under way on any rank",
+			slog.Warn("mpiwrap: a linked object calls MPI by itself; its messages are not counted or drained: pass "+
+				"no Point while a call of it is under way on any rank",
 				"object", file, "calls", strings.Join(calls[:min(len(calls), 8)], " "))
 		}
 	}
@@ -57,7 +59,8 @@ func mappedObjects(maps io.Reader) []string {
 // belongs to MPI itself has none.
 func mpiCalls(file string) []string {
 	base := filepath.Base(file)
-	if strings.HasPrefix(base, "libmpi") || strings.HasPrefix(base, "libmca") || strings.HasPrefix(base, "mca_") || strings.HasPrefix(base, "libopen-") {
+	if strings.HasPrefix(base, "libmpi") || strings.HasPrefix(base, "libmca") || strings.HasPrefix(base, "mca_") ||
+		strings.HasPrefix(base, "libopen-") {
 		return nil
 	}
 	f, err := elf.Open(file)

@@ -32,7 +32,8 @@ func TestFreedThings(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(Start(p), Send(w, []int{1}, 0, 1), WaitAll(p), x.Free(), r.Free(), p.Free()); err != nil {
+			if err := errors.Join(Start(p), Send(w, []int{1}, 0, 1), WaitAll(p), x.Free(), r.Free(),
+				p.Free()); err != nil {
 				return err
 			}
 			if _, err := w.Endpoint().Settle(context.Background()); err != nil {
@@ -54,7 +55,8 @@ func TestFreedThings(t *testing.T) {
 			}
 			r := NewRequest(w, []int{0})
 			p, err := RecvInit(w, []int{0}, 0, 1)
-			if err := errors.Join(err, x.UnmarshalBinary(win), r.UnmarshalBinary(req), p.UnmarshalBinary(persistent), w.Endpoint().LoadMailbox(mail)); err != nil {
+			if err := errors.Join(err, x.UnmarshalBinary(win), r.UnmarshalBinary(req), p.UnmarshalBinary(persistent),
+				w.Endpoint().LoadMailbox(mail)); err != nil {
 				return err
 			}
 			for _, err := range []error{x.Fence(), x.Put(0, 0, nil), x.Lock(0, true)} {
@@ -85,7 +87,8 @@ func TestWrongRequest(t *testing.T) {
 			return err
 		}
 		err = NewRequest(w, make([]int, 3)).UnmarshalBinary(rec)
-		if !errors.Is(err, ErrMismatch) || strings.Contains(err.Error(), "communicator") || !strings.Contains(err.Error(), "had 16 bytes, this one has 24") {
+		if !errors.Is(err, ErrMismatch) || strings.Contains(err.Error(), "communicator") ||
+			!strings.Contains(err.Error(), "had 16 bytes, this one has 24") {
 			t.Errorf("got %v", err)
 		}
 		return nil
@@ -211,8 +214,11 @@ func TestForeignCalls(t *testing.T) {
 	dir := t.TempDir()
 	for _, cc := range []string{"mpicc.openmpi", "mpicc.mpich"} {
 		for calls, source := range map[string]string{
-			"MPI_Iallreduce MPI_Isend": "#include <mpi.h>\nint f(void *b, MPI_Request *r) { int n; MPI_Comm_rank(MPI_COMM_WORLD, &n); MPI_Iallreduce(b, b, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, r); return MPI_Isend(b, 1, MPI_INT, n, 0, MPI_COMM_WORLD, r); }",
-			"":                         "#include <mpi.h>\nint f(void) { int n; return MPI_Comm_rank(MPI_COMM_WORLD, &n); }",
+			"MPI_Iallreduce MPI_Isend": "#include <mpi.h>\nint f(void *b, MPI_Request *r) { int n; " +
+				"MPI_Comm_rank(MPI_COMM_WORLD, &n); MPI_Iallreduce(b, b, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, r); " +
+				"return MPI_Isend(b, 1, MPI_INT, n, 0, MPI_COMM_WORLD, r); }",
+			"": "#include <mpi.h>\nint f(void) { int n; return " +
+				"MPI_Comm_rank(MPI_COMM_WORLD, &n); }",
 		} {
 			lib := filepath.Join(dir, "libuser.so")
 			cmd := exec.Command(cc, "-shared", "-fPIC", "-x", "c", "-o", lib, "-")
@@ -225,7 +231,8 @@ func TestForeignCalls(t *testing.T) {
 			}
 		}
 	}
-	maps := "7f00-7f01 r-xp 00000000 08:01 12 /usr/lib/libuser.so\n7f01-7f02 rw-p 00000000 08:01 12 /usr/lib/libuser.so\n7f03-7f04 r-xp 0 00:00 0 [vdso]\n7f05-7f06 r-xp 00000000 08:01 12 /usr/lib/libuser.so\n"
+	maps := "7f00-7f01 r-xp 00000000 08:01 12 /usr/lib/libuser.so\n7f01-7f02 rw-p 00000000 08:01 12 " +
+		"/usr/lib/libuser.so\n7f03-7f04 r-xp 0 00:00 0 [vdso]\n7f05-7f06 r-xp 00000000 08:01 12 /usr/lib/libuser.so\n"
 	if got := mappedObjects(strings.NewReader(maps)); len(got) != 1 || got[0] != "/usr/lib/libuser.so" {
 		t.Errorf("mapped objects: %v", got)
 	}

@@ -5,7 +5,8 @@ import "testing"
 // FuzzRecord feeds the decoder of mailbox records: it must refuse or accept, and
 // what it accepts must encode to the same messages.
 func FuzzRecord(f *testing.F) {
-	good := record{Version: 1, Size: 2, Boxes: []boxRecord{{Comm: "world", Tag: 3, data: []byte("abc")}, {Comm: "world.1"}}}
+	good := record{Version: 1, Size: 2, Boxes: []boxRecord{{Comm: "world", Tag: 3, data: []byte("abc")},
+		{Comm: "world.1"}}}
 	b, err := good.encode()
 	if err != nil {
 		f.Fatal(err)

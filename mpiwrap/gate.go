@@ -92,8 +92,10 @@ func (e *Endpoint) inside(self *activity) error {
 		if v := a.read(s); v.Blocked {
 			what = fmt.Sprintf("%s on %s", v.Op, v.Comm)
 		}
-		return &Error{Call: "Settle", Comm: "world", Peer: NoPeer, Tag: NoTag, Err: fmt.Errorf("%w: %w", ErrDrainIncomplete, ErrConcurrent),
-			Text: "another goroutine is inside " + what + "; with ThreadMultiple too, none may be inside MPI at a checkpoint"}
+		return &Error{Call: "Settle", Comm: "world", Peer: NoPeer, Tag: NoTag,
+			Err: fmt.Errorf("%w: %w", ErrDrainIncomplete, ErrConcurrent),
+			Text: "another goroutine is inside " + what + "; with ThreadMultiple too, none may be inside MPI at a " +
+				"checkpoint"}
 	}
 	return nil
 }

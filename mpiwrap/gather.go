@@ -27,7 +27,8 @@ func gathering[T Scalar](c *Comm, k driver.Kind, dest, src []T, root int) (drive
 		return a, err
 	}
 	if len(dest) != len(src)*c.size {
-		return a, c.badLength(collOps[k], "dest has %d elements, want %d from each of %d ranks", len(dest), len(src), c.size)
+		return a, c.badLength(collOps[k], "dest has %d elements, want %d from each of %d ranks", len(dest), len(src),
+			c.size)
 	}
 	return a, c.place(&a, bytesOf(dest), bytesOf(src), bytesOf(blockOf(dest, c.rank, c.size)))
 }
@@ -80,7 +81,8 @@ func scattering[T Scalar](c *Comm, dest, src []T, root int) (driver.Coll, error)
 		return a, nil
 	}
 	if len(src) != len(dest)*c.size {
-		return a, c.badLength(opScatter, "src has %d elements, want %d for each of %d ranks", len(src), len(dest), c.size)
+		return a, c.badLength(opScatter, "src has %d elements, want %d for each of %d ranks", len(src), len(dest),
+			c.size)
 	}
 	a.Send = bytesOf(src)
 	if sameMemory(a.Recv, bytesOf(blockOf(src, c.rank, c.size))) {

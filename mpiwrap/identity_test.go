@@ -110,8 +110,10 @@ func TestSwappedCommunicators(t *testing.T) {
 		{"groups swapped", nil, []maker{groupOne, groupTwo}, []maker{groupTwo, groupOne}, true},
 		{"rebuilt", rebuilt, []maker{dupHalo, dupControl}, []maker{dupHalo, dupControl}, false},
 		{"rebuilt and swapped", rebuilt, []maker{dupHalo, dupControl}, []maker{dupControl, dupHalo}, true},
-		{"rebuilt, through a helper", rebuilt, []maker{helpedHalo, helpedControl}, []maker{helpedHalo, helpedControl}, false},
-		{"rebuilt and swapped through a helper", rebuilt, []maker{helpedHalo, helpedControl}, []maker{helpedControl, helpedHalo}, true},
+		{"rebuilt, through a helper", rebuilt, []maker{helpedHalo, helpedControl}, []maker{helpedHalo, helpedControl},
+			false},
+		{"rebuilt and swapped through a helper", rebuilt, []maker{helpedHalo, helpedControl},
+			[]maker{helpedControl, helpedHalo}, true},
 		{"rebuilt and a temporary one", rebuilt, []maker{dupHalo}, []maker{dupControl, dupHalo}, true},
 		{"rebuilt, in one function", rebuilt, []maker{dupHalo, dupHalo}, []maker{dupHalo, dupHalo}, false},
 	}

@@ -23,7 +23,8 @@ import (
 // The slice must keep its memory: a buffer that is reallocated needs a new
 // request.
 func NewRequest[T Scalar](c *Comm, buf []T) *Request {
-	return &Request{work: &work{buf: bytesOf(buf), sites: noteSite()}, c: c, kind: recvRequest, reusable: true, op: opIrecv}
+	return &Request{work: &work{buf: bytesOf(buf), sites: noteSite()}, c: c, kind: recvRequest, reusable: true,
+		op: opIrecv}
 }
 
 // Irecv starts a receive into the request's buffer; see Irecv.
@@ -55,7 +56,8 @@ func (r *Request) reuse() error {
 		return noRequest("Irecv")
 	}
 	if !r.reusable || r.state != idle {
-		return r.c.fail("Irecv", r.errPeer(), r.errTag(), ErrRequest, "only an idle request of NewRequest can be started so")
+		return r.c.fail("Irecv", r.errPeer(), r.errTag(), ErrRequest, "only an idle request of NewRequest can be "+
+			"started so")
 	}
 	return nil
 }
@@ -103,7 +105,8 @@ func (r *Request) MarshalBinary() ([]byte, error) {
 		rec.Failure, rec.Truncated = r.err.Error(), errors.Is(r.err, ErrTruncate)
 	}
 	if r.kept != 0 && r.kept == r.c.st.settles {
-		return nil, r.c.fail("Protect", r.peer, r.tag, ErrPending, "its message is in the saved mailbox already; save requests before the mailbox")
+		return nil, r.c.fail("Protect", r.peer, r.tag, ErrPending, "its message is in the saved mailbox already; "+
+			"save requests before the mailbox")
 	}
 	if r.state == released {
 		rec.Version = requestVersion
@@ -151,7 +154,8 @@ func (r *Request) become(rec *requestRecord) {
 		if rec.Failure != "" {
 			r.err = &Error{Call: "Irecv", Comm: r.c.name, Peer: rec.Peer, Tag: rec.Tag, Text: rec.Failure}
 			if rec.Truncated {
-				r.err = &Error{Call: "Irecv", Comm: r.c.name, Peer: rec.Peer, Tag: rec.Tag, Class: ClassTruncate, Err: ErrTruncate}
+				r.err = &Error{Call: "Irecv", Comm: r.c.name, Peer: rec.Peer, Tag: rec.Tag, Class: ClassTruncate,
+					Err: ErrTruncate}
 			}
 		}
 	case active:
@@ -174,9 +178,11 @@ func (r *Request) accepts(rec *requestRecord) error {
 	case rec.State == released && rec.Version >= 2:
 		return nil
 	case rec.Bytes != len(r.buf):
-		return fmt.Errorf("the request's buffer had %d bytes, this one has %d; make the request with a buffer of the same length", rec.Bytes, len(r.buf))
+		return fmt.Errorf("the request's buffer had %d bytes, this one has %d; make the request with a buffer of the "+
+			"same length", rec.Bytes, len(r.buf))
 	case r.persistent && (rec.Kind != r.kind || rec.Peer != r.peer || rec.Tag != r.tag):
-		return fmt.Errorf("the request was for peer %d tag %d, this one is for peer %d tag %d", rec.Peer, rec.Tag, r.peer, r.tag)
+		return fmt.Errorf("the request was for peer %d tag %d, this one is for peer %d tag %d", rec.Peer, rec.Tag,
+			r.peer, r.tag)
 	case rec.State > complete || rec.State == active && rec.Kind != recvRequest:
 		return fmt.Errorf("state %d of kind %d", rec.State, rec.Kind)
 	}

@@ -26,7 +26,8 @@ func (r *Request) later() {
 	if q.n == queueSize {
 		r.c.st.postQueued()
 	}
-	q.args[q.n] = driver.Receive{Slot: r.slot - 1, Bytes: int32(len(r.buf)), Source: int32(r.peer), Tag: int32(r.tag), Comm: r.c.h}
+	q.args[q.n] = driver.Receive{Slot: r.slot - 1, Bytes: int32(len(r.buf)), Source: int32(r.peer), Tag: int32(r.tag),
+		Comm: r.c.h}
 	q.who[q.n] = r
 	q.n++
 }

@@ -80,11 +80,13 @@ func (p *parts[T]) check(c *Comm, what string, n int) error {
 		}
 	}
 	if len(p.counts) != n || len(p.displs) != n {
-		return c.badLength(opNeighbor, "%s: %d counts, %d displacements for %d neighbours", what, len(p.counts), len(p.displs), n)
+		return c.badLength(opNeighbor, "%s: %d counts, %d displacements for %d neighbours", what, len(p.counts),
+			len(p.displs), n)
 	}
 	for i, k := range p.counts {
 		if k < 0 || p.displs[i] < 0 || p.displs[i]+k > len(p.buf) {
-			return c.badLength(opNeighbor, "%s: slot %d is elements %d to %d of %d", what, i, p.displs[i], p.displs[i]+k, len(p.buf))
+			return c.badLength(opNeighbor, "%s: slot %d is elements %d to %d of %d", what, i, p.displs[i], p.displs[i]+
+				k, len(p.buf))
 		}
 	}
 	return nil
@@ -182,12 +184,14 @@ func IneighborAlltoall[T Scalar](n *Neighborhood, dest, src []T) (*Request, erro
 }
 
 // NeighborAlltoallv is NeighborAlltoall with counts and displacements.
-func NeighborAlltoallv[T Scalar](n *Neighborhood, dest []T, rcounts, rdispls []int, src []T, scounts, sdispls []int) error {
+func NeighborAlltoallv[T Scalar](n *Neighborhood, dest []T, rcounts, rdispls []int, src []T, scounts,
+	sdispls []int) error {
 	return waitFor(IneighborAlltoallv(n, dest, rcounts, rdispls, src, scounts, sdispls))
 }
 
 // IneighborAlltoallv starts a NeighborAlltoallv.
-func IneighborAlltoallv[T Scalar](n *Neighborhood, dest []T, rcounts, rdispls []int, src []T, scounts, sdispls []int) (*Request, error) {
+func IneighborAlltoallv[T Scalar](n *Neighborhood, dest []T, rcounts, rdispls []int, src []T, scounts,
+	sdispls []int) (*Request, error) {
 	return exchange(n, parts[T]{dest, rcounts, rdispls}, parts[T]{src, scounts, sdispls})
 }
 

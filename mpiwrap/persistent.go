@@ -30,7 +30,8 @@ func RecvInit[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
 	if err := c.checkRecv(opIrecv, source, tag); err != nil {
 		return nil, err
 	}
-	return &Request{work: &work{buf: bytesOf(buf), sites: noteSite()}, c: c, kind: recvRequest, persistent: true, op: opIrecv,
+	return &Request{work: &work{buf: bytesOf(buf), sites: noteSite()}, c: c, kind: recvRequest, persistent: true,
+		op:   opIrecv,
 		peer: source, tag: tag}, nil
 }
 

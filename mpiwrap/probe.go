@@ -152,7 +152,8 @@ func Mrecv[T Scalar](m *Message, buf []T) (Status, error) {
 
 func (m *Message) recv(buf []byte) (Status, error) {
 	if m == nil || m.c == nil {
-		return Status{}, &Error{Call: "Mrecv", Peer: NoPeer, Tag: NoTag, Err: ErrRequest, Text: "no probe has found this message"}
+		return Status{}, &Error{Call: "Mrecv", Peer: NoPeer, Tag: NoTag, Err: ErrRequest,
+			Text: "no probe has found this message"}
 	}
 	c := m.c
 	if m.done {

@@ -118,7 +118,8 @@ func (e *Endpoint) SaveMailbox() ([]byte, error) {
 	if s.restored != nil {
 		r.Comms = append(r.Comms, s.restored.unclaimed()...)
 		for _, b := range s.restored.Boxes { // of communicators that are not made again yet
-			r.Boxes = append(r.Boxes, boxRecord{Comm: b.Comm, Source: b.Source, Tag: b.Tag, Cut: b.Cut, Receive: r.stillOwed(b.owed), data: b.data})
+			r.Boxes = append(r.Boxes, boxRecord{Comm: b.Comm, Source: b.Source, Tag: b.Tag, Cut: b.Cut,
+				Receive: r.stillOwed(b.owed), data: b.data})
 		}
 	}
 	r.addIdle(s.owed)
@@ -129,12 +130,15 @@ func (e *Endpoint) SaveMailbox() ([]byte, error) {
 func (r *record) boxes(c *Comm) (out []boxRecord, err error) {
 	for _, m := range c.box.list {
 		if m.h != 0 {
-			return nil, c.fail("SaveMailbox", m.source, m.tag, ErrDrainIncomplete, "a message is still coming in; call Settle first")
+			return nil, c.fail("SaveMailbox", m.source, m.tag, ErrDrainIncomplete,
+				"a message is still coming in; call Settle first")
 		}
 		if m.err != nil {
-			return nil, c.fail("SaveMailbox", m.source, m.tag, ErrMailbox, "MPI failed to receive a message: "+m.err.Error())
+			return nil, c.fail("SaveMailbox", m.source, m.tag, ErrMailbox, "MPI failed to receive a message: "+
+				m.err.Error())
 		}
-		out = append(out, boxRecord{Comm: c.name, Source: m.source, Tag: m.tag, Cut: m.cut, Receive: r.stillOwed(m.owed), data: m.data})
+		out = append(out, boxRecord{Comm: c.name, Source: m.source, Tag: m.tag, Cut: m.cut,
+			Receive: r.stillOwed(m.owed), data: m.data})
 	}
 	return out, nil
 }
@@ -192,7 +196,8 @@ func (r *record) fits(s *state) error {
 		return fmt.Errorf("written by rank %d, this is rank %d", r.Rank, s.world.rank)
 	}
 	if name := r.twice(); name != "" {
-		return fmt.Errorf("two groups are called %s and messages wait for them; the version that wrote it could not tell them apart", name)
+		return fmt.Errorf("two groups are called %s and messages wait for them; the version that wrote it could not "+
+			"tell them apart", name)
 	}
 	for _, m := range r.Boxes {
 		if m.Source < 0 || m.Source >= r.Size || m.Tag < 0 {

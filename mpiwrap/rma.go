@@ -11,12 +11,14 @@ import (
 // Put writes src to element at and following of target's part. A Put to
 // ProcNull does nothing, as does every access below.
 func (w *Win[T]) Put(target, at int, src []T) error {
-	return w.w.access("Put", driver.Rma{Kind: driver.Put, Target: target, Displ: at, Count: len(src), Origin: bytesOf(src)})
+	return w.w.access("Put", driver.Rma{Kind: driver.Put, Target: target, Displ: at, Count: len(src),
+		Origin: bytesOf(src)})
 }
 
 // Get reads from element at and following of target's part into dest.
 func (w *Win[T]) Get(target, at int, dest []T) error {
-	return w.w.access("Get", driver.Rma{Kind: driver.Get, Target: target, Displ: at, Count: len(dest), Result: bytesOf(dest)})
+	return w.w.access("Get", driver.Rma{Kind: driver.Get, Target: target, Displ: at, Count: len(dest),
+		Result: bytesOf(dest)})
 }
 
 // Accumulate combines src into element at and following of target's part:
@@ -30,10 +32,12 @@ func (w *Win[T]) Accumulate(target, at int, src []T, op Op) error {
 // NoOp it is an atomic Get.
 func (w *Win[T]) GetAccumulate(target, at int, dest, src []T, op Op) error {
 	if len(dest) != len(src) {
-		return w.w.refuse("GetAccumulate", target, ErrLength, fmt.Sprintf("dest has %d elements, src %d", len(dest), len(src)))
+		return w.w.refuse("GetAccumulate", target, ErrLength, fmt.Sprintf("dest has %d elements, src %d", len(dest),
+			len(src)))
 	}
-	return w.w.access("GetAccumulate", driver.Rma{Kind: driver.GetAccumulate, Target: target, Displ: at, Count: len(src),
-		Op: driver.Op(op), Origin: bytesOf(src), Result: bytesOf(dest)})
+	return w.w.access("GetAccumulate", driver.Rma{Kind: driver.GetAccumulate, Target: target, Displ: at,
+		Count: len(src),
+		Op:    driver.Op(op), Origin: bytesOf(src), Result: bytesOf(dest)})
 }
 
 // FetchAndOp is GetAccumulate for one element; *result is valid after the next

@@ -95,7 +95,8 @@ func (d *drain) run(late error) error {
 // complete finishes the program's sends and non-blocking collectives.
 func (d *drain) complete() error {
 	if err := d.e.OpenEpochs(); err != nil {
-		return &Error{Call: "Settle", Comm: "world", Peer: NoPeer, Tag: NoTag, Err: fmt.Errorf("%w: %w", ErrDrainIncomplete, err)}
+		return &Error{Call: "Settle", Comm: "world", Peer: NoPeer, Tag: NoTag,
+			Err: fmt.Errorf("%w: %w", ErrDrainIncomplete, err)}
 	}
 	if d.ctx.Err() != nil {
 		return d.incomplete("the context had ended before the drain began")

@@ -47,7 +47,8 @@ func TestSparseDrain(t *testing.T) {
 				}
 				_, err := e.Settle(ctx)
 				cancel()
-				if gaveUp := errors.Is(err, mpiwrap.ErrDrainIncomplete); gaveUp != (s.quitter < n) || !gaveUp && err != nil {
+				if gaveUp := errors.Is(err, mpiwrap.ErrDrainIncomplete); gaveUp != (s.quitter < n) || !gaveUp &&
+					err != nil {
 					return fmt.Errorf("step %d: rank %d was to give up: %w", i, s.quitter, err)
 				}
 				for r := range want {

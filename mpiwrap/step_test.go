@@ -68,7 +68,8 @@ func inStep(t *testing.T, how string) {
 					}
 					_, err := w.Endpoint().Settle(ctx)
 					if round%3 < 2 {
-						if err == nil || how != "MPI fails" && !errors.Is(err, ErrDrainIncomplete) || how == "MPI fails" && i == 1 && errors.Is(err, ErrDrainIncomplete) {
+						if err == nil || how != "MPI fails" && !errors.Is(err, ErrDrainIncomplete) ||
+							how == "MPI fails" && i == 1 && errors.Is(err, ErrDrainIncomplete) {
 							return fmt.Errorf("round %d: got %v", round, err)
 						}
 						continue
@@ -76,7 +77,8 @@ func inStep(t *testing.T, how string) {
 					if err != nil {
 						return fmt.Errorf("round %d: %w", round, err)
 					}
-					if sent, got := w.Endpoint().Sent((i+1)%n), w.Endpoint().Received((i+n-1)%n); sent != uint64(round+1) || got != sent {
+					if sent, got := w.Endpoint().Sent((i+1)%n), w.Endpoint().Received((i+n-1)%n); sent != uint64(round+
+						1) || got != sent {
 						return fmt.Errorf("round %d: sent %d, drained %d", round, sent, got)
 					}
 				}
@@ -144,7 +146,8 @@ func TestPointWithThreads(t *testing.T) {
 				err = r.decode(b)
 			}
 			for i, m := range r.Boxes { // in order, without a gap
-				if first := int(r.Boxes[0].data[0]) | int(r.Boxes[0].data[1])<<8; err == nil && (int(m.data[0])|int(m.data[1])<<8) != first+i {
+				if first := int(r.Boxes[0].data[0]) | int(r.Boxes[0].data[1])<<8; err == nil &&
+					(int(m.data[0])|int(m.data[1])<<8) != first+i {
 					err = fmt.Errorf("box %d of %d has message %v, the first %d", i, len(r.Boxes), m.data, first)
 				}
 			}
@@ -171,7 +174,8 @@ func TestPointWithAThreadInside(t *testing.T) {
 			}
 		}
 		_, err := e.Settle(context.Background())
-		if !errors.Is(err, ErrDrainIncomplete) || w.Rank() == 0 && (!errors.Is(err, ErrConcurrent) || !strings.Contains(err.Error(), "Recv on world")) {
+		if !errors.Is(err, ErrDrainIncomplete) || w.Rank() == 0 && (!errors.Is(err, ErrConcurrent) ||
+			!strings.Contains(err.Error(), "Recv on world")) {
 			return fmt.Errorf("got %v, want ErrDrainIncomplete, and on rank 0 the call", err)
 		}
 		if w.Rank() == 1 {

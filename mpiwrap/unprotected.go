@@ -33,7 +33,8 @@ type receiveRecord struct {
 }
 
 func (r *receiveRecord) String() string {
-	s := fmt.Sprintf("receive on %s from %s with %s", r.Comm, orAny("rank ", r.Source, AnySource), orAny("tag ", r.Tag, AnyTag))
+	s := fmt.Sprintf("receive on %s from %s with %s", r.Comm, orAny("rank ", r.Source, AnySource),
+		orAny("tag ", r.Tag, AnyTag))
 	if r.At != "" {
 		s += " posted at " + r.At
 	}
@@ -129,11 +130,13 @@ func (r *record) held(s *state) ([]heldMessage, error) {
 		}
 		if m.c.freed {
 			errs = append(errs, m.c.fail("Mprobe", m.st.Source, m.st.Tag, ErrPending,
-				"the communicator is freed and a message that a probe has set aside is not received; receive it before Free"))
+				"the communicator is freed and a message that a probe has set aside is not received; receive it "+
+					"before Free"))
 			continue
 		}
 		out = append(out, heldMessage{m.order, m.c, m.source, m.tag,
-			boxRecord{Comm: m.c.name, Source: m.box.source, Tag: m.box.tag, Cut: m.box.cut, data: m.box.data, Receive: r.stillOwed(m.box.owed)}})
+			boxRecord{Comm: m.c.name, Source: m.box.source, Tag: m.box.tag, Cut: m.box.cut, data: m.box.data,
+				Receive: r.stillOwed(m.box.owed)}})
 	}
 	slices.SortStableFunc(out, func(a, b heldMessage) int { return int(int64(a.order - b.order)) })
 	return out, errors.Join(errs...)
@@ -154,7 +157,8 @@ func (s *state) protectedReceives() (out []*Request) {
 
 // message is what a complete receive has got.
 func (r *Request) message(number int) boxRecord {
-	b := boxRecord{Comm: r.c.name, Source: r.peer, Tag: r.tag, Receive: number, data: r.buf[:min(r.st.Bytes, len(r.buf))]}
+	b := boxRecord{Comm: r.c.name, Source: r.peer, Tag: r.tag, Receive: number,
+		data: r.buf[:min(r.st.Bytes, len(r.buf))]}
 	if b.Source == AnySource {
 		b.Source = r.st.Source
 	}
@@ -177,15 +181,18 @@ func (r *Request) refuse(protected []*Request) error {
 	fail := func(text string) error { return r.c.fail(r.op.String(), r.errPeer(), r.errTag(), ErrPending, text) }
 	switch {
 	case r.kind == collRequest:
-		return fail("a non-blocking collective" + at + " is not waited for; Wait for it before the Point, since ranks that restart could not start it again together")
+		return fail("a non-blocking collective" + at + " is not waited for; Wait for it before the Point, since " +
+			"ranks that restart could not start it again together")
 	case r.c.freed:
-		return fail("the communicator is freed and the receive posted" + at + " is not waited for; Wait for it before Free")
+		return fail("the communicator is freed and the receive posted" + at + " is not waited for; Wait for it " +
+			"before Free")
 	case r.state == complete && r.err != nil && !errors.Is(r.err, ErrTruncate):
 		return fail("the receive posted" + at + " has failed and is not waited for: " + r.err.Error())
 	}
 	for _, p := range protected {
 		if r.state == active && p.order > r.order && p.c == r.c && overlapping(r, p) {
-			return fail(fmt.Sprintf("the receive posted%s is not protected, and one from %s with %s, posted after it, is: after a restart the protected one would get its message; protect both (NewRequest)",
+			return fail(fmt.Sprintf("the receive posted%s is not protected, and one from %s with %s, posted after "+
+				"it, is: after a restart the protected one would get its message; protect both (NewRequest)",
 				at, orAny("rank ", p.peer, AnySource), orAny("tag ", p.tag, AnyTag)))
 		}
 	}
@@ -269,7 +276,8 @@ func (r *Request) lostAtRestart() string {
 	}
 	for _, o := range r.c.st.owed {
 		if !o.taken && o.Comm == r.c.name {
-			return "the checkpoint had a " + o.String() + " pending that was not protected; after a restart the program posts it again, or protects the request"
+			return "the checkpoint had a " + o.String() + " pending that was not protected; after a restart the " +
+				"program posts it again, or protects the request"
 		}
 	}
 	return ""
@@ -299,7 +307,8 @@ func (s *state) meetPosted() {
 		if r.kind == recvRequest && !r.c.private {
 			r.c.postedAgain(r.peer, r.tag)
 		}
-		if r.kind == recvRequest && !r.c.private && r.box == nil && !r.st.Cancelled && (r.state == active || r.err == nil) {
+		if r.kind == recvRequest && !r.c.private && r.box == nil && !r.st.Cancelled &&
+			(r.state == active || r.err == nil) {
 			r.meet()
 		}
 		r = next

@@ -63,7 +63,8 @@ func TestUnprotectedReceiveIsPostedAgain(t *testing.T) {
 						w.Endpoint().NoteSites()
 						if w.Rank() == 0 {
 							if when != "later" {
-								if err := errors.Join(mpiwrap.Send(w, []int{41}, 1, 3), mpiwrap.Send(w, []int{42}, 1, 3)); err != nil {
+								if err := errors.Join(mpiwrap.Send(w, []int{41}, 1, 3),
+									mpiwrap.Send(w, []int{42}, 1, 3)); err != nil {
 									return err
 								}
 							}
@@ -105,7 +106,8 @@ func TestUnprotectedReceiveIsPostedAgain(t *testing.T) {
 							return nil
 						}
 						owed := w.Endpoint().NotPostedAgain()
-						if len(owed) == 0 || owed[0].Came != (when != "later") || !strings.HasPrefix(owed[0].At, "unprotected_test.go:") {
+						if len(owed) == 0 || owed[0].Came != (when != "later") ||
+							!strings.HasPrefix(owed[0].At, "unprotected_test.go:") {
 							return fmt.Errorf("not named right: %+v", owed)
 						}
 						r, got, err := post(w, source, tag)
@@ -235,7 +237,8 @@ func TestIdleRequests(t *testing.T) {
 					return fmt.Errorf("Test: got %v %v, want ErrRequest", ok, err)
 				}
 				if r == persistent {
-					if err := errors.Join(mpiwrap.Start(persistent, sender), mpiwrap.WaitAll(persistent, sender)); err != nil {
+					if err := errors.Join(mpiwrap.Start(persistent, sender),
+						mpiwrap.WaitAll(persistent, sender)); err != nil {
 						return err
 					}
 				}

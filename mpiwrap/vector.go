@@ -34,7 +34,8 @@ func (c *Comm) layout(op opCode, what string, counts, displs []int, n int) (cs, 
 			return nil, nil, c.badLength(op, "%s: part of rank %d is elements %d to %d of %d", what, i, at, at+k, n)
 		}
 		if k > math.MaxInt32 || at > math.MaxInt32 {
-			return nil, nil, c.fail(op.String(), i, NoTag, ErrTooLarge, fmt.Sprintf("%s: %d elements at %d", what, k, at))
+			return nil, nil, c.fail(op.String(), i, NoTag, ErrTooLarge, fmt.Sprintf("%s: %d elements at %d", what, k,
+				at))
 		}
 		cs[i], ds[i] = int32(k), int32(at)
 		at += k
@@ -79,7 +80,8 @@ func (l *layoutRoom) give(a *driver.Coll) {
 	}
 }
 
-func gatheringv[T Scalar](c *Comm, k driver.Kind, dest []T, counts, displs []int, src []T, root int) (driver.Coll, error) {
+func gatheringv[T Scalar](c *Comm, k driver.Kind, dest []T, counts, displs []int, src []T, root int) (driver.Coll,
+	error) {
 	a := driver.Coll{Kind: k, Type: typeOf[T](), Count: len(src), Root: root}
 	op := collOps[k]
 	if k == driver.Gatherv {
@@ -185,7 +187,8 @@ func Iscatterv[T Scalar](c *Comm, dest, src []T, counts, displs []int, root int)
 	return c.launch(&a)
 }
 
-func exchangingv[T Scalar](c *Comm, dest []T, rcounts, rdispls []int, src []T, scounts, sdispls []int) (a driver.Coll, err error) {
+func exchangingv[T Scalar](c *Comm, dest []T, rcounts, rdispls []int, src []T, scounts, sdispls []int) (a driver.Coll,
+	err error) {
 	a = driver.Coll{Kind: driver.Alltoallv, Type: typeOf[T]()}
 	if a.RecvCounts, a.RecvDispls, err = c.layout(opAlltoallv, "dest", rcounts, rdispls, len(dest)); err != nil {
 		return a, err
@@ -216,7 +219,8 @@ func Alltoallv[T Scalar](c *Comm, dest []T, rcounts, rdispls []int, src []T, sco
 }
 
 // Ialltoallv starts an Alltoallv.
-func Ialltoallv[T Scalar](c *Comm, dest []T, rcounts, rdispls []int, src []T, scounts, sdispls []int) (*Request, error) {
+func Ialltoallv[T Scalar](c *Comm, dest []T, rcounts, rdispls []int, src []T, scounts, sdispls []int) (*Request,
+	error) {
 	a, err := exchangingv(c, dest, rcounts, rdispls, src, scounts, sdispls)
 	if err != nil {
 		return nil, err

@@ -24,7 +24,8 @@ func Strided[T Scalar](buf []T, offset, count, block, stride int) (View[T], erro
 	v := View[T]{buf: buf}
 	last := offset + (count-1)*stride
 	if count < 0 || block < 0 || offset < 0 || count > 0 && (last < 0 || max(last, offset)+block > len(buf)) {
-		return v, viewError("Strided", "%d blocks of %d from %d by %d in %d elements", count, block, offset, stride, len(buf))
+		return v, viewError("Strided", "%d blocks of %d from %d by %d in %d elements", count, block, offset, stride,
+			len(buf))
 	}
 	for i := range count {
 		v.add(offset+i*stride, block)

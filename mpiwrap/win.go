@@ -11,7 +11,8 @@ import (
 
 // ErrEpochOpen: a window has an epoch open where none may be, at a checkpoint:
 // accesses after the last Fence, or a lock that is held.
-var ErrEpochOpen = errors.New("window has an open epoch; close it with Fence, Unlock or UnlockAll before the checkpoint")
+var ErrEpochOpen = errors.New("window has an open epoch; close it with Fence, Unlock or UnlockAll before the " +
+	"checkpoint")
 
 // Win is memory of every rank of a communicator that the others read and write
 // one-sidedly. Accesses happen inside an epoch: between two calls of Fence, which
@@ -52,7 +53,8 @@ func WinAllocate[T Scalar](c *Comm, n int) (*Win[T], error) {
 	if n < 0 {
 		return nil, c.badLength(opWinAllocate, "%d elements", n)
 	}
-	w := &Win[T]{w: window{c: c, unit: sizeOf[T](), typ: typeOf[T](), locks: map[int]bool{}, pins: map[int]*runtime.Pinner{}, bytes: n * sizeOf[T]()}}
+	w := &Win[T]{w: window{c: c, unit: sizeOf[T](), typ: typeOf[T](), locks: map[int]bool{},
+		pins: map[int]*runtime.Pinner{}, bytes: n * sizeOf[T]()}}
 	if err := w.w.allocate(n); err != nil {
 		return nil, err
 	}
@@ -130,7 +132,8 @@ func (w *window) usable(call string) error {
 		return &Error{Call: call, Comm: w.name, Peer: NoPeer, Tag: NoTag, Err: ErrFreed}
 	}
 	if w.ended && call != opWinFree.String() {
-		return &Error{Call: call, Comm: w.name, Peer: NoPeer, Tag: NoTag, Err: ErrFreed, Text: "it was freed before the checkpoint; free it"}
+		return &Error{Call: call, Comm: w.name, Peer: NoPeer, Tag: NoTag, Err: ErrFreed,
+			Text: "it was freed before the checkpoint; free it"}
 	}
 	return w.c.usable(call)
 }

@@ -52,7 +52,8 @@ func (w *Win[T]) Unlock(target int) error {
 		return err
 	}
 	if !s.locks[target] {
-		return &Error{Call: "Unlock", Comm: s.name, Peer: target, Tag: NoTag, Err: ErrRequest, Text: "the rank is not locked"}
+		return &Error{Call: "Unlock", Comm: s.name, Peer: target, Tag: NoTag, Err: ErrRequest,
+			Text: "the rank is not locked"}
 	}
 	err := s.sync(opUnlock, driver.WinSync{Kind: driver.Unlock, Rank: target})
 	delete(s.locks, target)
@@ -83,7 +84,8 @@ func (w *Win[T]) UnlockAll() error {
 		return err
 	}
 	if !s.all {
-		return &Error{Call: "UnlockAll", Comm: s.name, Peer: NoPeer, Tag: NoTag, Err: ErrRequest, Text: "LockAll was not called"}
+		return &Error{Call: "UnlockAll", Comm: s.name, Peer: NoPeer, Tag: NoTag, Err: ErrRequest,
+			Text: "LockAll was not called"}
 	}
 	err := s.sync(opUnlock, driver.WinSync{Kind: driver.UnlockAll})
 	s.all = false
@@ -197,7 +199,8 @@ func (w *window) locked(call string, target int) error {
 		return err
 	}
 	if !w.all && !w.locks[target] {
-		return &Error{Call: call, Comm: w.name, Peer: target, Tag: NoTag, Err: ErrRequest, Text: "the rank is not locked"}
+		return &Error{Call: call, Comm: w.name, Peer: target, Tag: NoTag, Err: ErrRequest,
+			Text: "the rank is not locked"}
 	}
 	return nil
 }

@@ -23,7 +23,8 @@ func (e *RequeueError) Error() string {
 	case e.Temporary():
 		return s
 	case strings.Contains(s, "presently disabled"):
-		return s + "; it was submitted with --no-requeue, or the site does not requeue: submit the script again, it goes on from the newest checkpoint"
+		return s + "; it was submitted with --no-requeue, or the site does not requeue: submit the script again, it " +
+			"goes on from the newest checkpoint"
 	}
 	return s + "; submit the script again: it goes on from the newest checkpoint"
 }
@@ -54,7 +55,8 @@ func Temporary(err error) bool {
 }
 
 // passing are words of Slurm's messages about what passes.
-var passing = []string{"contact slurm controller", "timed out", "imeout", "Connection refused", "Connection reset", "No route to host",
+var passing = []string{"contact slurm controller", "timed out", "imeout", "Connection refused", "Connection reset",
+	"No route to host",
 	"Network is unreachable", "Zero Bytes", "ommunication", "ry again", "Transport endpoint", "error on socket",
 	"in standby mode", "uthentication", "Munge ", "temporarily"}
 
@@ -134,7 +136,8 @@ func (c *Client) RunOnAll(ctx context.Context, nodes []string, command ...string
 // line by line in no order.
 func (c *Client) OutputOfAll(ctx context.Context, nodes []string, command ...string) (string, error) {
 	n := strconv.Itoa(len(nodes))
-	args := []string{"srun", "--overlap", "--mpi=none", "--export=NONE", "-Q", "-K0", "-N" + n, "-n" + n, "--ntasks-per-node=1", "-w", strings.Join(nodes, ",")}
+	args := []string{"srun", "--overlap", "--mpi=none", "--export=NONE", "-Q", "-K0", "-N" + n, "-n" + n,
+		"--ntasks-per-node=1", "-w", strings.Join(nodes, ",")}
 	return c.output(ctx, append(args, command...)...)
 }
 

@@ -24,7 +24,8 @@ func Environ(env []string) []string {
 	for _, v := range env {
 		name, _, _ := strings.Cut(v, "=")
 		steers := slices.ContainsFunc(steering, func(p string) bool { return strings.HasPrefix(name, p) })
-		if steers && !slices.Contains(needed, name) || name == "LANG" || name == "LANGUAGE" || strings.HasPrefix(name, "LC_") {
+		if steers && !slices.Contains(needed, name) || name == "LANG" || name == "LANGUAGE" ||
+			strings.HasPrefix(name, "LC_") {
 			continue
 		}
 		out = append(out, v)

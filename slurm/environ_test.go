@@ -47,9 +47,11 @@ func TestUsersFormats(t *testing.T) {
 // TestEnviron: nothing steers a command but what is given to it, and it still knows its
 // cluster and its job.
 func TestEnviron(t *testing.T) {
-	got := strings.Join(Environ(strings.Fields("PATH=/bin SLURM_TIME_FORMAT=%s SLURM_HOSTFILE=h SLURM_CONF=/c SLURM_JOB_ID=7 SINFO_PARTITION=x "+
+	got := strings.Join(Environ(strings.Fields("PATH=/bin SLURM_TIME_FORMAT=%s SLURM_HOSTFILE=h SLURM_CONF=/c "+
+		"SLURM_JOB_ID=7 SINFO_PARTITION=x "+
 		"SQUEUE_FORMAT=y SCANCEL_INTERACTIVE=1 LC_TIME=de LANG=de TZ=UTC HOLDFAST_X=1")), " ")
-	if want := "PATH=/bin SLURM_CONF=/c SLURM_JOB_ID=7 TZ=UTC HOLDFAST_X=1 LC_ALL=C SLURM_TIME_FORMAT=standard"; got != want {
+	if want := "PATH=/bin SLURM_CONF=/c SLURM_JOB_ID=7 TZ=UTC HOLDFAST_X=1 LC_ALL=C " +
+		"SLURM_TIME_FORMAT=standard"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
@@ -69,7 +71,8 @@ func TestTemporary(t *testing.T) {
 		"scontrol: error: If munged is up, restart with --num-threads=10; Protocol authentication error": true,
 		"slurm_load_jobs error: Slurm backup controller in standby mode":                                 true,
 	} {
-		err := &RequeueError{"5", &CommandError{Args: []string{"scontrol"}, Stderr: text, Err: fmt.Errorf("exit status 1")}}
+		err := &RequeueError{"5", &CommandError{Args: []string{"scontrol"}, Stderr: text,
+			Err: fmt.Errorf("exit status 1")}}
 		if err.Temporary() != want {
 			t.Errorf("%s: got %t, want %t", text, err.Temporary(), want)
 		}
@@ -82,7 +85,8 @@ func TestTemporary(t *testing.T) {
 	}
 	var c Client
 	_, killed := c.output(t.Context(), "sh", "-c", "kill -9 $$")
-	if !Temporary(killed) || !Temporary(&CommandError{Err: &os.SyscallError{Syscall: "fork/exec", Err: syscall.EAGAIN}}) {
+	if !Temporary(killed) ||
+		!Temporary(&CommandError{Err: &os.SyscallError{Syscall: "fork/exec", Err: syscall.EAGAIN}}) {
 		t.Error("a command that was killed, or could not be started: want it tried again")
 	}
 	gone := &CommandError{Stderr: "slurm_load_jobs error: Invalid job id specified", Err: errors.New("exit status 1")}

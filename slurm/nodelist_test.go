@@ -30,7 +30,8 @@ func TestExpandNodes(t *testing.T) {
 			t.Errorf("%q: got %v, %v, want %s", list, got, err, want)
 		}
 	}
-	for _, bad := range []string{"n[", "n]", "n[1-3", "n[]", ",", "a,", ",a", "n[1,]", "n[3-1]", "n[1-99999999999]", "n[1-2000000]",
+	for _, bad := range []string{"n[", "n]", "n[1-3", "n[]", ",", "a,", ",a", "n[1,]", "n[3-1]", "n[1-99999999999]",
+		"n[1-2000000]",
 		"[1-1000][1-1000][1-1000]", "a b", "a\x00", "[[[[[[[[[1]]]]]]]]]", "n[1]]"} {
 		if got, err := ExpandNodes(bad); err == nil {
 			t.Errorf("%q: got %d names, want an error", bad, len(got))

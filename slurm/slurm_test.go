@@ -59,7 +59,8 @@ func TestFromEnv(t *testing.T) {
 	if _, ok, err := FromEnv(func(string) string { return "" }); ok || err != nil {
 		t.Errorf("no job: got %v, %v", ok, err)
 	}
-	for name, value := range map[string]string{"SLURM_JOB_NODELIST": "n[1", "SLURM_RESTART_COUNT": "x", "SLURM_TASKS_PER_NODE": "2(x"} {
+	for name, value := range map[string]string{"SLURM_JOB_NODELIST": "n[1", "SLURM_RESTART_COUNT": "x",
+		"SLURM_TASKS_PER_NODE": "2(x"} {
 		_, _, err := FromEnv(func(v string) string {
 			if v == name {
 				return value
@@ -72,7 +73,8 @@ func TestFromEnv(t *testing.T) {
 		}
 	}
 	j, _, err := FromEnv(func(v string) string {
-		return map[string]string{"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "2", "SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3"}[v]
+		return map[string]string{"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "2", "SLURM_ARRAY_JOB_ID": "5",
+			"SLURM_ARRAY_TASK_ID": "3"}[v]
 	})
 	if err != nil || j.Restarts != 2 || j.ArrayJob != "5" || j.ArrayTask != "3" {
 		t.Errorf("array: got %+v, %v", j, err)
@@ -83,7 +85,8 @@ func TestShowJob(t *testing.T) {
 	c := recorded(t, map[string]string{"scontrol show job 3": "job.txt", "scontrol show job 5": "job-unlimited.txt"})
 	j, err := c.ShowJob(t.Context(), "3")
 	end := time.Date(2026, 11, 20, 13, 27, 36, 0, time.Local)
-	if err != nil || j.End.Sub(j.Start) != j.Limit || j.Limit == 0 || j.State != "RUNNING" || !j.MayRequeue || !j.End.Equal(end) || len(j.Nodes) != 3 {
+	if err != nil || j.End.Sub(j.Start) != j.Limit || j.Limit == 0 || j.State != "RUNNING" || !j.MayRequeue ||
+		!j.End.Equal(end) || len(j.Nodes) != 3 {
 		t.Errorf("got %+v, %v", j, err)
 	}
 	t.Setenv("SLURM_JOB_ID", "3")
@@ -102,7 +105,8 @@ func TestShowJob(t *testing.T) {
 	if _, err := c.Deadline(t.Context(), "3"); err == nil {
 		t.Error("a time that is none: got no error")
 	}
-	for _, bad := range []string{"", "JobState=RUNNING", "JobState=RUNNING Restarts=0 NodeList=n[", "JobState=R Restarts=0 EndTime=never"} {
+	for _, bad := range []string{"", "JobState=RUNNING", "JobState=RUNNING Restarts=0 NodeList=n[",
+		"JobState=R Restarts=0 EndTime=never"} {
 		if _, err := parseJob(bad); err == nil {
 			t.Errorf("%q: got no error", bad)
 		}
@@ -115,8 +119,10 @@ func TestSettled(t *testing.T) {
 		restarts int
 		ran      time.Duration // of a limit of 10 minutes; 0 = there is none
 		settled  bool
-	}{{"RUNNING", 2, time.Minute, false}, {"TIMEOUT", 2, 10 * time.Minute, false}, {"COMPLETING", 2, 10 * time.Minute, false},
-		{"COMPLETING", 2, 11 * time.Minute, false}, {"COMPLETING", 2, 9 * time.Minute, true}, {"COMPLETING", 2, 0, true},
+	}{{"RUNNING", 2, time.Minute, false}, {"TIMEOUT", 2, 10 * time.Minute, false}, {"COMPLETING", 2, 10 * time.Minute,
+		false},
+		{"COMPLETING", 2, 11 * time.Minute, false}, {"COMPLETING", 2, 9 * time.Minute, true},
+		{"COMPLETING", 2, 0, true},
 		{"CANCELLED", 2, time.Minute, true}, {"CANCELLED by 0", 2, time.Minute, true},
 		{"PREEMPTED", 2, time.Minute, true}, {"REQUEUED", 2, time.Minute, true}, {"PENDING", 2, time.Minute, true},
 		{"RUNNING", 3, time.Minute, true}, {"COMPLETING", 3, 10 * time.Minute, true}} {
@@ -125,13 +131,15 @@ func TestSettled(t *testing.T) {
 			j.Limit = 10 * time.Minute
 		}
 		if why := j.Settled(2); (why != "") != c.settled {
-			t.Errorf("%s after %v, requeued %d times: got %q, want a reason: %t", c.state, c.ran, c.restarts, why, c.settled)
+			t.Errorf("%s after %v, requeued %d times: got %q, want a reason: %t", c.state, c.ran, c.restarts, why,
+				c.settled)
 		}
 	}
 }
 
 func TestLimits(t *testing.T) {
-	for s, want := range map[string]time.Duration{"00:01:00": time.Minute, "1-02:03:04": 26*time.Hour + 3*time.Minute + 4*time.Second,
+	for s, want := range map[string]time.Duration{"00:01:00": time.Minute, "1-02:03:04": 26*time.Hour + 3*time.Minute +
+		4*time.Second,
 		"UNLIMITED": 0, "": 0, "Partition_Limit": 0} {
 		if got, err := parseLimit(s); err != nil || got != want {
 			t.Errorf("%q: got %v, %v, want %v", s, got, err, want)
@@ -143,7 +151,8 @@ func TestLimits(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	c := recorded(t, map[string]string{"scontrol show config": "config.txt", "scontrol show partition main": "partition.txt"})
+	c := recorded(t, map[string]string{"scontrol show config": "config.txt",
+		"scontrol show partition main": "partition.txt"})
 	got, err := c.Config(t.Context())
 	want := Config{KillWait: 5 * time.Second, SlurmdPort: 6818}
 	if err != nil || got != want {
@@ -178,8 +187,10 @@ func TestNodeStates(t *testing.T) {
 			}
 		}
 	}
-	for state, usable := range map[string]bool{"idle": true, "allocated": true, "draining": true, "mixed-": true, "reserved": true, "maint": true,
-		"idle*": false, "down": false, "down*": false, "idle~": false, "idle#": true, "fail": false, "failing": false, "powered_down": false, "reboot": false, "unknown*": false} {
+	for state, usable := range map[string]bool{"idle": true, "allocated": true, "draining": true, "mixed-": true,
+		"reserved": true, "maint": true,
+		"idle*": false, "down": false, "down*": false, "idle~": false, "idle#": true, "fail": false, "failing": false,
+		"powered_down": false, "reboot": false, "unknown*": false} {
 		s := parseStates("n1|" + state + "|none\n")
 		if len(s) != 1 || s[0].Usable() != usable {
 			t.Errorf("%s: got %+v, want usable %t", state, s, usable)
@@ -231,7 +242,8 @@ func TestWarnings(t *testing.T) {
 			t.Errorf("%q: got %+v", s, got)
 		}
 	}
-	script := "#!/bin/bash\n#SBATCH -N4 --signal=B:USR1@30\n#SBATCH --signal USR2@40\n\nset -e\n#SBATCH --signal=TERM@1\n"
+	script := "#!/bin/bash\n#SBATCH -N4 --signal=B:USR1@30\n#SBATCH --signal USR2@40\n\nset -e\n#SBATCH " +
+		"--signal=TERM@1\n"
 	if w, ok := scriptWarning(script); !ok || w != (Warning{"USR2", false, 40 * time.Second}) {
 		t.Errorf("got %+v, %t, want the last before the first command", w, ok)
 	}
@@ -254,7 +266,8 @@ func TestCommands(t *testing.T) {
 	var requeue *RequeueError
 	var command *CommandError
 	err := c.Requeue(t.Context(), "12")
-	if !errors.As(err, &requeue) || !errors.As(err, &command) || command.Stderr != "Requested operation is presently disabled for job 12; more" {
+	if !errors.As(err, &requeue) || !errors.As(err, &command) ||
+		command.Stderr != "Requested operation is presently disabled for job 12; more" {
 		t.Errorf("requeue refused: got %v", err)
 	}
 	for state, done := range map[string]bool{"COMPLETING": true, "PENDING": true, "RUNNING": false} {
@@ -264,7 +277,8 @@ func TestCommands(t *testing.T) {
 		}
 	}
 	install("scancel", `echo "$@" > `+dir+`/args`)
-	for to, want := range map[Target]string{Tasks: "--signal=USR1 3.0\n", Batch: "--signal=USR1 --batch 3.0\n", Full: "--signal=USR1 --full 3.0\n"} {
+	for to, want := range map[Target]string{Tasks: "--signal=USR1 3.0\n", Batch: "--signal=USR1 --batch 3.0\n",
+		Full: "--signal=USR1 --full 3.0\n"} {
 		if err := c.Signal(t.Context(), "3.0", "USR1", to); err != nil {
 			t.Fatal(err)
 		}

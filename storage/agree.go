@@ -51,7 +51,8 @@ func (a *agreement) committed(e Epoch) {
 }
 
 func (a *agreement) clone() agreement {
-	return agreement{all: maps.Clone(a.all), unsure: maps.Clone(a.unsure), failed: maps.Clone(a.failed), newest: a.newest}
+	return agreement{all: maps.Clone(a.all), unsure: maps.Clone(a.unsure), failed: maps.Clone(a.failed),
+		newest: a.newest}
 }
 
 // unknown says that nothing is known of what the others have.

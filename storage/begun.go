@@ -71,8 +71,9 @@ func (s *Store) Begun(ctx context.Context) (all Begun, err error) {
 			epochs, lerr := l.epochs()
 			all.Untold = all.Untold || lerr == nil && len(epochs) > 0
 			if lerr == nil && (errors.Is(err, ErrCorrupt) || errors.Is(err, vfs.ErrUnsafe)) {
-				unclear = errors.Join(unclear, &DirError{Level: l.name, Dir: l.path, Err: err, Remedy: "find the job's checkpoints, " +
-					"or remove " + begunName + " there if it never had any"})
+				unclear = errors.Join(unclear, &DirError{Level: l.name, Dir: l.path, Err: err,
+					Remedy: "find the job's checkpoints, " +
+						"or remove " + begunName + " there if it never had any"})
 			}
 		case b.Epoch >= all.Epoch:
 			all.Epoch, all.Level, all.Nodes = b.Epoch, b.Level, b.Nodes

@@ -30,7 +30,8 @@ func TestDamagedNoteIsNoBeginning(t *testing.T) {
 		}
 		b, err := s.Begun(t.Context())
 		var where *DirError
-		if told := i == 0; told && (err != nil || b.Epoch != 5) || !told && (!errors.As(err, &where) || !errors.Is(err, ErrCorrupt)) {
+		if told := i == 0; told && (err != nil || b.Epoch != 5) || !told &&
+			(!errors.As(err, &where) || !errors.Is(err, ErrCorrupt)) {
 			t.Errorf("%d notes are damaged: got %+v, %v", i+1, b, err)
 		}
 	}

@@ -69,7 +69,8 @@ func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []
 		delete(bad, list[i].Epoch)
 	}
 	if len(elsewhere) > 0 {
-		s.log.Info("epochs of this rank are missing at a level here; the other levels and nodes serve as far as they can",
+		s.log.Info("epochs of this rank are missing at a level here; the other levels and nodes serve as far as "+
+			"they can",
 			"epochs", sortedEpochs(elsewhere))
 	}
 	unreadable = sortedEpochs(bad)

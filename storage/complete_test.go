@@ -122,7 +122,8 @@ func TestPruneDirs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dry, err := PruneDirs(t.Context(), f, []string{"/local0", "/global"}, PruneRules{Keep: 1, KeepEvery: 2, DryRun: true})
+	dry, err := PruneDirs(t.Context(), f, []string{"/local0", "/global"},
+		PruneRules{Keep: 1, KeepEvery: 2, DryRun: true})
 	// Epoch 3 holds chunks of epochs 4 and 5; nothing of 5 is needed by 6.
 	if err != nil || fmt.Sprint(dry["/local0"]) != fmt.Sprint(dry["/global"]) {
 		t.Errorf("got %v, %v", dry, err)
@@ -181,7 +182,8 @@ func TestFlushDirsPastDamage(t *testing.T) {
 	if err := w.fs.Flip("/global/"+epochName(2)+"/"+manifestName, 30, 1); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := FlushDirs(t.Context(), w.fs, []string{"/local0", "/local1"}, "/global"); e != 0 || !errors.Is(err, ErrCorrupt) {
+	if e, err := FlushDirs(t.Context(), w.fs, []string{"/local0", "/local1"}, "/global"); e != 0 ||
+		!errors.Is(err, ErrCorrupt) {
 		t.Errorf("got epoch %d, %v, want to be told of the damage", e, err)
 	}
 }

@@ -193,13 +193,16 @@ func FuzzDecoders(f *testing.F) {
 			i.UnmarshalBinary(payload)
 			decodePackIndex("f", sealRecord(kindPackIndex, payload))
 			decodeTrials("f", sealRecord(kindTrial, payload))
-			if l, err := decodeRunLock("f", sealRecord(kindRunLock, payload)); err == nil && !bytes.Equal(l.encode(), sealRecord(kindRunLock, payload)) {
+			if l, err := decodeRunLock("f", sealRecord(kindRunLock, payload)); err == nil &&
+				!bytes.Equal(l.encode(), sealRecord(kindRunLock, payload)) {
 				t.Error("run lock does not encode to itself")
 			}
-			if l, err := decodeLedger("f", sealRecord(kindLedger, payload)); err == nil && !bytes.Equal(l.encode(), sealRecord(kindLedger, payload)) {
+			if l, err := decodeLedger("f", sealRecord(kindLedger, payload)); err == nil &&
+				!bytes.Equal(l.encode(), sealRecord(kindLedger, payload)) {
 				t.Error("ledger does not encode to itself")
 			}
-			if b, err := decodeBegun("f", sealRecord(kindBegun, payload)); err == nil && !bytes.Equal(b.encode(), sealRecord(kindBegun, payload)) {
+			if b, err := decodeBegun("f", sealRecord(kindBegun, payload)); err == nil &&
+				!bytes.Equal(b.encode(), sealRecord(kindBegun, payload)) {
 				t.Error("note that the job has begun does not encode to itself")
 			}
 			decodeHoldings(0, payload)

@@ -73,7 +73,8 @@ func simulatedCycle(t *testing.T, rng *rand.Rand) {
 		want = whole // the shard of the newest that was there is nowhere else
 	}
 	rng.Shuffle(3, func(i, j int) { c.nodes[i], c.nodes[j] = c.nodes[j], c.nodes[i] })
-	t.Logf("levels %v, %d epochs, the next committed by ranks %03b, lost %q, then %v", names, whole, committers, lost, c.nodes)
+	t.Logf("levels %v, %d epochs, the next committed by ranks %03b, lost %q, then %v", names, whole, committers, lost,
+		c.nodes)
 	c.start(levels...)
 	if got := c.newest(); got != want {
 		t.Fatalf("all ranks are offered epoch %d, want %d", got, want)

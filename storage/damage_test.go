@@ -102,7 +102,8 @@ func TestDamages(t *testing.T) {
 	t.Logf("%d damages, seed %d", *damages, seed)
 	base := fastDir(t)
 	var sites []*site
-	for i, levels := range [][]string{{"partner", "global"}, {"parity", "global"}, {"partner"}, {"parity"}, {"global"}, {}} {
+	for i, levels := range [][]string{{"partner", "global"}, {"parity", "global"}, {"partner"}, {"parity"}, {"global"},
+		{}} {
 		sites = append(sites, buildSite(t, filepath.Join(base, fmt.Sprint("site", i)), levels...))
 	}
 	count := map[storage.Kind]int{}
@@ -128,10 +129,12 @@ func TestDamages(t *testing.T) {
 			}
 			if why := judge(o, sorts); why != "" {
 				failed++
-				t.Errorf("damage %d, levels local %v: %s:\n\t%s\nrestored epoch %d, around damage %v, each %v, %v", n, s.levels, why,
+				t.Errorf("damage %d, levels local %v: %s:\n\t%s\nrestored epoch %d, around damage %v, each %v, %v", n,
+					s.levels, why,
 					strings.Join(v.Done, "\n\t"), o.epoch, o.around, o.each, o.err)
 				for _, f := range o.found {
-					t.Logf("epoch %d %s rank %d %s: %s: %v, good at %v", f.Epoch, f.Dir.Dir, f.Rank, f.Part, f.Kind, f.Err, f.GoodAt)
+					t.Logf("epoch %d %s rank %d %s: %s: %v, good at %v", f.Epoch, f.Dir.Dir, f.Rank, f.Part, f.Kind,
+						f.Err, f.GoodAt)
 				}
 			}
 		case <-time.After(2 * time.Minute):

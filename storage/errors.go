@@ -133,7 +133,8 @@ func (e *SpaceError) Error() string {
 	if e.Missing() == 0 {
 		missing = fmt.Sprintf("which others had taken, %d free again", e.Free)
 	}
-	return fmt.Sprintf("level %s directory %s is full: %d bytes needed, %s: keep fewer epochs there or give it more room",
+	return fmt.Sprintf("level %s directory %s is full: %d bytes needed, %s: keep fewer epochs there or give it "+
+		"more room",
 		e.Level, e.Dir, e.Need, missing)
 }
 

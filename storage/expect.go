@@ -177,8 +177,9 @@ func (c *check) incomplete() {
 			for j := range m.parity {
 				name := placed{LevelParity, rowName(r, j)}
 				if c.there[name] == 0 && !c.told[name] {
-					c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.dirOf(LevelParity), Rank: r, Part: name.name,
-						Err: fmt.Errorf("%s %w", name.name, errGone)})
+					c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.dirOf(LevelParity), Rank: r,
+						Part: name.name,
+						Err:  fmt.Errorf("%s %w", name.name, errGone)})
 				}
 			}
 		}
@@ -209,7 +210,8 @@ func (c *check) attempts() {
 		for _, d := range dirs {
 			if id != most {
 				c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d, Rank: -1,
-					Err: &CorruptError{File: join(d.Dir, epochName(c.epoch), manifestName), Reason: "commits something else than the manifests in the other directories"}})
+					Err: &CorruptError{File: join(d.Dir, epochName(c.epoch), manifestName),
+						Reason: "commits something else than the manifests in the other directories"}})
 			}
 		}
 	}

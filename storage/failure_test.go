@@ -69,11 +69,13 @@ func TestFailureTable(t *testing.T) {
 		{"a node is lost, copies on partners", []storage.LevelConfig{local, partner}, func(c *cluster) {
 			c.loseNode("n2")
 		}, 3, false, 3},
-		{"a node is lost and its partner has a bad copy", []storage.LevelConfig{local, partner, global}, func(c *cluster) {
-			c.loseNode("n2")
-			c.fs.Flip("/n3/partner/"+e3+"rank-000002.shard", 5000, 1)
-		}, 3, false, 3},
-		{"two nodes are lost, parity 2+2", []storage.LevelConfig{local, {Name: storage.LevelParity, Data: 2, Parity: 2}},
+		{"a node is lost and its partner has a bad copy", []storage.LevelConfig{local, partner, global},
+			func(c *cluster) {
+				c.loseNode("n2")
+				c.fs.Flip("/n3/partner/"+e3+"rank-000002.shard", 5000, 1)
+			}, 3, false, 3},
+		{"two nodes are lost, parity 2+2",
+			[]storage.LevelConfig{local, {Name: storage.LevelParity, Data: 2, Parity: 2}},
 			func(c *cluster) {
 				c.loseNode("n0")
 				c.loseNode("n3")

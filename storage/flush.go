@@ -40,7 +40,8 @@ func (s *Store) FlushFrom(ctx context.Context, e Epoch, from, to string, secs []
 	return info, s.fault("flush", e, to, err)
 }
 
-func (s *Store) flush(ctx context.Context, e Epoch, from string, to *level, secs []Section) (info ShardInfo, err error) {
+func (s *Store) flush(ctx context.Context, e Epoch, from string, to *level, secs []Section) (info ShardInfo,
+	err error) {
 	if to.name == LevelParity {
 		return s.flushParity(ctx, e, to)
 	}

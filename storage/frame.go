@@ -91,7 +91,8 @@ func readFooter(file string, r io.ReaderAt, n int64) (*footer, error) {
 
 func readFooterOf(magic, file string, r io.ReaderAt, n int64) (*footer, error) {
 	bad := func(reason string) (*footer, error) {
-		return nil, &CorruptError{File: file, Off: max(n-footerLen, 0), Len: footerLen, Reason: "shard footer: " + reason}
+		return nil, &CorruptError{File: file, Off: max(n-footerLen, 0), Len: footerLen, Reason: "shard footer: " +
+			reason}
 	}
 	if n < shardHeaderLen+vfs.Align || n%vfs.Align != 0 {
 		return bad(fmt.Sprintf("a file of %d bytes is cut short", n))
@@ -123,14 +124,16 @@ func readIndex(file string, r io.ReaderAt, f *footer) (*shardIndex, error) {
 		return nil, err
 	}
 	if hashOf(b) != f.indexHash {
-		return nil, &CorruptError{File: file, Off: f.indexOff, Len: f.indexLen, Reason: "shard index: hash does not match"}
+		return nil, &CorruptError{File: file, Off: f.indexOff, Len: f.indexLen,
+			Reason: "shard index: hash does not match"}
 	}
 	x, err := decodeIndex(file, b, f.indexOff)
 	if err != nil {
 		return nil, err
 	}
 	if x.epoch != f.epoch || x.rank != f.rank {
-		return nil, &CorruptError{File: file, Off: f.indexOff, Len: f.indexLen, Reason: "shard index: is of another shard"}
+		return nil, &CorruptError{File: file, Off: f.indexOff, Len: f.indexLen,
+			Reason: "shard index: is of another shard"}
 	}
 	return x, nil
 }

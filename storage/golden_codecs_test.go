@@ -95,7 +95,8 @@ func TestGoldenCodecs(t *testing.T) {
 				}
 			}
 		}
-		for _, kind := range []string{"codec 0 filter 0 earlier false", "codec 1 filter 0 earlier false", "codec 2 filter 0 earlier false",
+		for _, kind := range []string{"codec 0 filter 0 earlier false", "codec 1 filter 0 earlier false",
+			"codec 2 filter 0 earlier false",
 			"codec 2 filter 1 earlier false", "codec 2 filter 1 earlier true"} {
 			if s.kinds[kind] == 0 {
 				t.Errorf("%s has no chunk of %s, but %v", from, kind, s.kinds)

@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 
-var golden = flag.Bool("golden", false, "write the directories of testdata that a test is about anew; only before their version is released")
+var golden = flag.Bool("golden", false, "write the directories of testdata that a test is about anew; only before "+
+	"their version is released")
 
 const goldenDir = "testdata/v1"
 
@@ -49,13 +50,14 @@ func goldenStores(t *testing.T, dir string) []*storage.Store {
 	net := storagetest.NewLoopback(len(goldenNodes))
 	var out []*storage.Store
 	for r, n := range goldenNodes {
-		s, err := storage.Open(t.Context(), storage.Shared(storage.Options{Job: "golden", Rank: r, Size: len(goldenNodes),
-			Node: n, Nodes: goldenNodes, Transport: net.Rank(r), Levels: []storage.LevelConfig{
-				{Name: storage.LevelLocal, Dir: filepath.Join(dir, n, "local")},
-				{Name: storage.LevelPartner, Dir: filepath.Join(dir, n, "partner")},
-				{Name: storage.LevelParity, Dir: filepath.Join(dir, n, "parity"), Data: 2, Parity: 1},
-				{Name: storage.LevelGlobal, Dir: filepath.Join(dir, "global"), CompressAlways: true},
-			}}))
+		s, err := storage.Open(t.Context(),
+			storage.Shared(storage.Options{Job: "golden", Rank: r, Size: len(goldenNodes),
+				Node: n, Nodes: goldenNodes, Transport: net.Rank(r), Levels: []storage.LevelConfig{
+					{Name: storage.LevelLocal, Dir: filepath.Join(dir, n, "local")},
+					{Name: storage.LevelPartner, Dir: filepath.Join(dir, n, "partner")},
+					{Name: storage.LevelParity, Dir: filepath.Join(dir, n, "parity"), Data: 2, Parity: 1},
+					{Name: storage.LevelGlobal, Dir: filepath.Join(dir, "global"), CompressAlways: true},
+				}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +85,8 @@ func writeGolden(t *testing.T) {
 	}
 	c := &cluster{t: t, nodes: goldenNodes, stores: goldenStores(t, goldenDir)}
 	for e := storage.Epoch(1); e <= 2; e++ {
-		if err := c.tryTake(e, goldenSections, storage.LevelLocal, storage.LevelPartner, storage.LevelParity); err != nil {
+		if err := c.tryTake(e, goldenSections, storage.LevelLocal, storage.LevelPartner,
+			storage.LevelParity); err != nil {
 			t.Fatal(err)
 		}
 		infos, err := c.stores[0].FlushNode(t.Context(), e, storage.LevelLocal, storage.LevelGlobal, []int{0, 1})
@@ -204,7 +207,9 @@ func TestVerifySaysWhereGoodCopiesAre(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(found, func(f storage.Finding) bool { return f.Rank == 1 && f.Dir.Level == storage.LevelLocal })
+		i := slices.IndexFunc(found, func(f storage.Finding) bool {
+			return f.Rank == 1 && f.Dir.Level == storage.LevelLocal
+		})
 		if i < 0 {
 			t.Fatalf("%v: the fault was not found in %v", c.dirs, found)
 		}

@@ -89,7 +89,8 @@ func TestOtherAttempt(t *testing.T) {
 	c.fs.RemoveAll("/n2/local/epoch-0000000001")
 	c.start(local)
 	other := storage.Bytes("another attempt")
-	if _, err := c.stores[2].Put(context.Background(), 1, storage.LevelLocal, []storage.Section{{Name: "x", Size: int64(len(other)), Source: other}}); err != nil {
+	if _, err := c.stores[2].Put(context.Background(), 1, storage.LevelLocal,
+		[]storage.Section{{Name: "x", Size: int64(len(other)), Source: other}}); err != nil {
 		t.Fatal(err)
 	}
 	c.stop()
@@ -104,7 +105,8 @@ func TestOtherAttempt(t *testing.T) {
 // TestParityWithoutLocalManifests: all local manifests are gone, and a node is too.
 // The parity manifest describes the shards.
 func TestParityWithoutLocalManifests(t *testing.T) {
-	levels := []storage.LevelConfig{{Name: storage.LevelLocal, Keep: 2}, {Name: storage.LevelParity, Data: 2, Parity: 1, Keep: 2}}
+	levels := []storage.LevelConfig{{Name: storage.LevelLocal, Keep: 2}, {Name: storage.LevelParity, Data: 2, Parity: 1,
+		Keep: 2}}
 	for _, lost := range []string{"", "n1"} {
 		for _, order := range orders {
 			t.Run(fmt.Sprint("lost ", lost, order), func(t *testing.T) {

@@ -52,11 +52,14 @@ func TestPlantedCheckpointIsRefused(t *testing.T) {
 	}
 	const other = 12345
 	for name, plant := range map[string]func(local string) error{
-		"directory":      func(local string) error { return os.Chown(local, other, other) },
-		"open to all":    func(local string) error { return os.Chmod(local, 0o777) },
-		"foreign marker": func(local string) error { return os.Chown(filepath.Join(local, "holdfast.job"), other, other) },
+		"directory":   func(local string) error { return os.Chown(local, other, other) },
+		"open to all": func(local string) error { return os.Chmod(local, 0o777) },
+		"foreign marker": func(local string) error {
+			return os.Chown(filepath.Join(local, "holdfast.job"), other, other)
+		},
 		"foreign link": func(local string) error {
-			return errors.Join(os.Rename(local, local+"-real"), os.Symlink(local+"-real", local), os.Lchown(local, other, other))
+			return errors.Join(os.Rename(local, local+"-real"), os.Symlink(local+"-real", local),
+				os.Lchown(local, other, other))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +82,8 @@ func TestPlantedCheckpointIsRefused(t *testing.T) {
 			if err := errors.Join(s.Close(), plant(local)); err != nil {
 				t.Fatal(err)
 			}
-			if s, err := diskJob(t, set(false)); !errors.Is(err, vfs.ErrUnsafe) || !strings.Contains(err.Error(), local) {
+			if s, err := diskJob(t, set(false)); !errors.Is(err, vfs.ErrUnsafe) ||
+				!strings.Contains(err.Error(), local) {
 				t.Errorf("got %v, %v, want a refusal that names %s", s, err, local)
 			}
 			if _, err := storage.OpenView(nil, local); !errors.Is(err, vfs.ErrUnsafe) {
@@ -137,7 +141,8 @@ func TestNothingWaitsForAFIFO(t *testing.T) {
 		"directory": func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, file := range []string{"holdfast.job", "holdfast.run", "trials-000000", "epoch-0000000001/manifest", "epoch-0000000001/rank-000000.shard", "epoch-0000000001"} {
+			for _, file := range []string{"holdfast.job", "holdfast.run", "trials-000000", "epoch-0000000001/manifest",
+				"epoch-0000000001/rank-000000.shard", "epoch-0000000001"} {
 				local, global := t.TempDir(), t.TempDir()
 				set := func(o *storage.Options) { o.Levels[0].Dir, o.Levels[1].Dir = local, global }
 				s, err := diskJob(t, set)

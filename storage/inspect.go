@@ -34,7 +34,8 @@ func Inspect(fsys vfs.FS, dirs ...string) (*View, error) {
 			continue
 		} else if errors.Is(err, ErrCorrupt) || errors.Is(err, vfs.ErrUnsafe) {
 			refused = errors.Join(refused, err)
-			v.found = append(v.found, Finding{Dir: DirInfo{Dir: path}, Rank: -1, Part: markerName, Kind: Damaged, Err: err})
+			v.found = append(v.found, Finding{Dir: DirInfo{Dir: path}, Rank: -1, Part: markerName, Kind: Damaged,
+				Err: err})
 			continue
 		} else if err != nil {
 			return nil, err
@@ -98,7 +99,8 @@ func (v *View) look(d *viewDir) error {
 		}
 	}
 	if d.markerErr != nil { // what it says was read off a manifest
-		v.found = append(v.found, Finding{Dir: d.info, Rank: -1, Part: markerName, Kind: kindOf(d.markerErr, true), Err: d.markerErr})
+		v.found = append(v.found, Finding{Dir: d.info, Rank: -1, Part: markerName, Kind: kindOf(d.markerErr, true),
+			Err: d.markerErr})
 	}
 	list, err := d.fs.ReadDir(d.path)
 	if err != nil {
@@ -107,14 +109,21 @@ func (v *View) look(d *viewDir) error {
 	for _, f := range list {
 		switch _, epoch := parseEpoch(f.Name); {
 		case epoch && !f.Dir:
-			bad(f.Name, fmt.Errorf("%s: no directory where that of an epoch should be: %w", join(d.path, f.Name), ErrCorrupt))
+			bad(f.Name, fmt.Errorf("%s: no directory where that of an epoch should be: %w", join(d.path, f.Name),
+				ErrCorrupt))
 		case epoch:
 			bad(f.Name, d.fs.CheckDir(join(d.path, f.Name), false))
 		case strings.HasSuffix(f.Name, tempSuffix):
 		case strings.HasPrefix(f.Name, trialsPrefix):
-			bad(f.Name, d.tryRecord(f.Name, func(file string, b []byte) error { _, err := decodeTrials(file, b); return err }))
+			bad(f.Name, d.tryRecord(f.Name, func(file string, b []byte) error {
+				_, err := decodeTrials(file, b)
+				return err
+			}))
 		case f.Name == begunName:
-			bad(f.Name, d.tryRecord(f.Name, func(file string, b []byte) error { _, err := decodeBegun(file, b); return err }))
+			bad(f.Name, d.tryRecord(f.Name, func(file string, b []byte) error {
+				_, err := decodeBegun(file, b)
+				return err
+			}))
 		case f.Name == lockName:
 			bad(f.Name, d.tryRecord(f.Name, func(string, []byte) error { return nil })) // it may be changing now
 		}

@@ -204,7 +204,8 @@ func (j *keepJob) damage() {
 		return
 	}
 	e := j.agreed[len(j.agreed)-1-j.rand.IntN(min(3, len(j.agreed)))]
-	if err := j.fs.Flip(fmt.Sprintf("/local%d/%s/%s", j.rand.IntN(worldSize), epochName(e), manifestName), 20, 1); err == nil {
+	if err := j.fs.Flip(fmt.Sprintf("/local%d/%s/%s", j.rand.IntN(worldSize), epochName(e), manifestName), 20,
+		1); err == nil {
 		j.due = slices.DeleteFunc(j.due, func(d Epoch) bool { return d == e })
 	}
 }

@@ -86,7 +86,9 @@ func newMemShard(x *shardIndex, secs []Section) (*memShard, error) {
 func (m *memShard) copyAt(p []byte, off int64) (n, gap int) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	i, at := slices.BinarySearchFunc(m.spans, off, func(s memSpan, off int64) int { return int(min(max(s.off-off, -1), 1)) })
+	i, at := slices.BinarySearchFunc(m.spans, off, func(s memSpan, off int64) int {
+		return int(min(max(s.off-off, -1), 1))
+	})
 	if !at {
 		i-- // the span that begins before off
 	}

@@ -28,13 +28,15 @@ func (p *shardSpec) fits() error {
 	for i := range p.sections {
 		sec := &p.sections[i]
 		if len(sec.Name) > maxNameLen {
-			return &LimitError{What: "length of a section's name", Have: int64(len(sec.Name)), Most: maxNameLen, Remedy: "give it a shorter name"}
+			return &LimitError{What: "length of a section's name", Have: int64(len(sec.Name)), Most: maxNameLen,
+				Remedy: "give it a shorter name"}
 		}
 		if sec.Size < 0 {
 			return fmt.Errorf("section %q has %d bytes", sec.Name, sec.Size)
 		}
 		if bytes += sec.Size; bytes < 0 || sec.Size > maxShardBytes || bytes > maxShardBytes {
-			return &LimitError{What: fmt.Sprintf("bytes of a shard, with section %q", sec.Name), Have: sec.Size, Most: maxShardBytes, Remedy: remedy}
+			return &LimitError{What: fmt.Sprintf("bytes of a shard, with section %q", sec.Name), Have: sec.Size,
+				Most: maxShardBytes, Remedy: remedy}
 		}
 		chunks += chunkCount(sec.Size, chunkBytes)
 		index += 10 + int64(len(sec.Name))
@@ -42,7 +44,8 @@ func (p *shardSpec) fits() error {
 	if index += chunks * chunkEntryLen; index > maxRecordLen {
 		most := (maxRecordLen - (index - chunks*chunkEntryLen)) / chunkEntryLen * chunkBytes
 		if most < 0 { // names alone are too much
-			return &LimitError{What: "bytes of the names of all sections", Have: index - chunks*chunkEntryLen, Most: maxRecordLen, Remedy: "protect fewer things with shorter names"}
+			return &LimitError{What: "bytes of the names of all sections", Have: index - chunks*chunkEntryLen,
+				Most: maxRecordLen, Remedy: "protect fewer things with shorter names"}
 		}
 		return &LimitError{What: "bytes of a shard", Have: bytes, Most: most, Remedy: remedy}
 	}
@@ -58,13 +61,15 @@ func (m *manifest) readable() ([]byte, error) {
 	for i := range m.shards {
 		for _, name := range append([]string{m.shards[i].Node}, m.shards[i].Holders...) {
 			if len(name) > maxNameLen {
-				return nil, &LimitError{What: fmt.Sprintf("length of the name of rank %d's node", i), Have: int64(len(name)), Most: maxNameLen, Remedy: "give it a shorter name"}
+				return nil, &LimitError{What: fmt.Sprintf("length of the name of rank %d's node", i),
+					Have: int64(len(name)), Most: maxNameLen, Remedy: "give it a shorter name"}
 			}
 		}
 	}
 	b := m.encode()
 	if len(b) > maxRecordLen {
-		return nil, &LimitError{What: fmt.Sprintf("bytes of the manifest of %d ranks", m.size), Have: int64(len(b)), Most: maxRecordLen, Remedy: "use fewer ranks"}
+		return nil, &LimitError{What: fmt.Sprintf("bytes of the manifest of %d ranks", m.size), Have: int64(len(b)),
+			Most: maxRecordLen, Remedy: "use fewer ranks"}
 	}
 	if _, err := decodeManifest(manifestName, b); err != nil {
 		return nil, fmt.Errorf("the manifest could not be read back: %w", err)

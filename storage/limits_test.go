@@ -21,10 +21,12 @@ func TestRefusesWhatCannotBeRead(t *testing.T) {
 	long := strings.Repeat("n", maxNameLen-8)
 	for name, secs := range map[string][]Section{
 		"index of a large section": {{Name: "x", Size: maxRecordLen / chunkEntryLen * chunkBytes, Source: Bytes(nil)}},
-		"index of two":             {{Name: "x", Size: 3 << 40, Source: Bytes(nil)}, {Name: "y", Size: 3 << 40, Source: Bytes(nil)}},
-		"sum of sizes":             {{Name: "x", Size: 1 << 62, Source: Bytes(nil)}, {Name: "y", Size: 1 << 62, Source: Bytes(nil)}},
-		"name":                     many(1, func(int) string { return long + "123456789" }),
-		"names":                    many(17_000, func(int) string { return long }),
+		"index of two": {{Name: "x", Size: 3 << 40, Source: Bytes(nil)},
+			{Name: "y", Size: 3 << 40, Source: Bytes(nil)}},
+		"sum of sizes": {{Name: "x", Size: 1 << 62, Source: Bytes(nil)},
+			{Name: "y", Size: 1 << 62, Source: Bytes(nil)}},
+		"name":  many(1, func(int) string { return long + "123456789" }),
+		"names": many(17_000, func(int) string { return long }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, err := openWorld(newWorldFS())
@@ -40,7 +42,8 @@ func TestRefusesWhatCannotBeRead(t *testing.T) {
 				return nil
 			})
 			var over *LimitError
-			if _, err := w.stores[0].Put(t.Context(), 1, LevelLocal, secs); !errors.As(err, &over) || over.Have <= over.Most && name != "sum of sizes" {
+			if _, err := w.stores[0].Put(t.Context(), 1, LevelLocal, secs); !errors.As(err, &over) ||
+				over.Have <= over.Most && name != "sum of sizes" {
 				t.Errorf("got %v, want a *LimitError", err)
 			}
 			if ops > 0 {

@@ -11,7 +11,8 @@ type MarkerError struct {
 }
 
 func (e *MarkerError) Error() string {
-	return fmt.Sprintf("directory %s: %s cannot be used (%v); the job is known from the manifests, and its next run writes the file again", e.Dir, markerName, e.Err)
+	return fmt.Sprintf("directory %s: %s cannot be used (%v); the job is known from the manifests, and its next run "+
+		"writes the file again", e.Dir, markerName, e.Err)
 }
 
 func (e *MarkerError) Unwrap() error { return e.Err }

@@ -22,7 +22,8 @@ func TestManifestOfAnotherLevel(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = w.stores[0].levels[0].readManifest(1)
-	if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "manifest of level global in a directory of level local") {
+	if !errors.Is(err, ErrCorrupt) ||
+		!strings.Contains(err.Error(), "manifest of level global in a directory of level local") {
 		t.Errorf("got %v, want that it is of another level", err)
 	}
 	if err := w.check(1); err != nil {
@@ -45,12 +46,14 @@ func TestImpossibleShapes(t *testing.T) {
 		{LevelParity, 255, 2, false}, {LevelParity, 65535, 65535, false},
 		{LevelLocal, 4, 2, false}, {LevelGlobal, 0, 1, false},
 	} {
-		m := manifest{epoch: 1, size: 1, job: "j", level: c.level, data: c.data, parity: c.parity, shards: []ShardInfo{{pack: noPack}}}
+		m := manifest{epoch: 1, size: 1, job: "j", level: c.level, data: c.data, parity: c.parity,
+			shards: []ShardInfo{{pack: noPack}}}
 		if _, err := decodeManifest("f", m.encode()); (err == nil) != c.good {
 			t.Errorf("%+v: got %v", c, err)
 		}
 	}
-	m := manifest{epoch: 1, size: 1, job: "j", level: LevelGlobal, shards: []ShardInfo{{base: 1 << 62, ShardBytes: 1 << 62}}}
+	m := manifest{epoch: 1, size: 1, job: "j", level: LevelGlobal,
+		shards: []ShardInfo{{base: 1 << 62, ShardBytes: 1 << 62}}}
 	if _, err := decodeManifest("f", m.encode()); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a shard beyond any file: got %v, want ErrCorrupt", err)
 	}
@@ -65,10 +68,13 @@ func TestSealedNonsense(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	m := &manifest{epoch: 7, size: 6, job: "job", level: LevelParity, data: 2, parity: 1}
 	for r := range m.size {
-		m.shards = append(m.shards, ShardInfo{Rank: r, Node: fmt.Sprint("n", r), ShardBytes: 3 << 20, origins: []Epoch{5}, Holders: []string{"n1"}, pack: noPack})
+		m.shards = append(m.shards, ShardInfo{Rank: r, Node: fmt.Sprint("n", r), ShardBytes: 3 << 20,
+			origins: []Epoch{5}, Holders: []string{"n1"}, pack: noPack})
 	}
-	x := &shardIndex{epoch: 7, rank: 1, size: 6, chunkBytes: minChunkBytes, sections: []sectionEntry{{name: "a", size: 9000}, {name: "b", size: 5}},
-		chunks: []chunk{{origin: 7, off: 4096, stored: 4096, length: 4096}, {origin: 5, off: 8192, stored: 4096, length: 4096},
+	x := &shardIndex{epoch: 7, rank: 1, size: 6, chunkBytes: minChunkBytes,
+		sections: []sectionEntry{{name: "a", size: 9000}, {name: "b", size: 5}},
+		chunks: []chunk{{origin: 7, off: 4096, stored: 4096, length: 4096}, {origin: 5, off: 8192, stored: 4096,
+			length: 4096},
 			{origin: 7, off: 12288, stored: 808, length: 808}, {origin: 7, off: 16384, stored: 5, length: 5}}}
 	used := 0
 	for range rounds {
@@ -82,7 +88,8 @@ func TestSealedNonsense(t *testing.T) {
 			x.owned()
 			x.origins()
 			file := bytes.NewReader(make([]byte, 20480))
-			c := &shardCopy{idx: x, at: &extent{ReaderAt: file, n: 20480}, other: map[Epoch]*extent{5: {ReaderAt: file, n: 20480}}}
+			c := &shardCopy{idx: x, at: &extent{ReaderAt: file, n: 20480},
+				other: map[Epoch]*extent{5: {ReaderAt: file, n: 20480}}}
 			var mem scratch
 			for i := range x.chunks {
 				if x.chunks[i].origin == x.epoch {

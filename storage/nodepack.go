@@ -291,7 +291,8 @@ func (s *Store) sealPacks(ctx context.Context, n *NodePack) (infos []ShardInfo, 
 	return infos, nil
 }
 
-func (s *Store) sealPack(ctx context.Context, n *NodePack, k *nodePackFile, m *manifest, to *level) ([]ShardInfo, error) {
+func (s *Store) sealPack(ctx context.Context, n *NodePack, k *nodePackFile, m *manifest, to *level) ([]ShardInfo,
+	error) {
 	temp := n.temp(k)
 	f, err := to.fs.Edit(join(to.epochPath(n.Epoch), temp), true)
 	if err != nil {
@@ -322,7 +323,8 @@ func (s *Store) sealPack(ctx context.Context, n *NodePack, k *nodePackFile, m *m
 
 // readParts describes the shards that the ranks have written, which must be
 // those of m.
-func readParts(f vfs.File, name string, k *nodePackFile, m *manifest) (infos []ShardInfo, idxs []*shardIndex, err error) {
+func readParts(f vfs.File, name string, k *nodePackFile, m *manifest) (infos []ShardInfo, idxs []*shardIndex,
+	err error) {
 	for i, r := range k.ranks {
 		want, err := m.shard(r)
 		if err != nil {

@@ -15,7 +15,8 @@ import (
 var packRanks = []int{0, 1, 2}
 
 // packTogether does what the ranks of a node do: sizes, parts, seal.
-func packTogether(ctx context.Context, stores []*Store, e Epoch, secs func(r int) []Section) ([]ShardInfo, NodePack, error) {
+func packTogether(ctx context.Context, stores []*Store, e Epoch, secs func(r int) []Section) ([]ShardInfo, NodePack,
+	error) {
 	n := NodePack{Epoch: e, From: LevelLocal, To: LevelGlobal, Ranks: packRanks}
 	parts := make([]*Part, len(stores))
 	for r, s := range stores {
@@ -120,7 +121,8 @@ func TestNodePack(t *testing.T) {
 					t.Errorf("verify has %d findings", n)
 				}
 			}
-			if left := f.String(); strings.Contains(left, tempSuffix) || strings.Contains(left, "/g/"+epochName(1)+"/rank-") {
+			if left := f.String(); strings.Contains(left, tempSuffix) ||
+				strings.Contains(left, "/g/"+epochName(1)+"/rank-") {
 				t.Errorf("left behind:\n%s", left)
 			}
 		})
@@ -327,7 +329,8 @@ func TestPartRefuses(t *testing.T) {
 
 func TestNodePackFiles(t *testing.T) {
 	const room = 3 * 4096
-	n := NodePack{Ranks: []int{2, 5, 7, 9}, Sizes: []PartSize{{packBytes, room}, {packBytes / 2, room}, {packBytes / 2, room}, {1, room}}}
+	n := NodePack{Ranks: []int{2, 5, 7, 9}, Sizes: []PartSize{{packBytes, room}, {packBytes / 2, room},
+		{packBytes / 2, room}, {1, room}}}
 	files, err := n.files()
 	if err != nil {
 		t.Fatal(err)

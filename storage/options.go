@@ -174,7 +174,8 @@ func (o *Options) validateRedundancy() error {
 			return bad("Transport", "is nil, level "+l.Name+" needs it")
 		}
 		if len(o.Nodes) != o.Size {
-			return bad("Nodes", fmt.Sprintf("has %d entries for %d ranks, level %s needs them", len(o.Nodes), o.Size, l.Name))
+			return bad("Nodes", fmt.Sprintf("has %d entries for %d ranks, level %s needs them", len(o.Nodes), o.Size,
+				l.Name))
 		}
 	}
 	if parity == nil {

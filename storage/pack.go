@@ -46,7 +46,8 @@ func (s *Store) FlushNode(ctx context.Context, e Epoch, from, to string, ranks [
 	return infos, s.fault("flush", e, to, err)
 }
 
-func (s *Store) flushNode(ctx context.Context, e Epoch, from string, to *level, ranks []int) (infos []ShardInfo, err error) {
+func (s *Store) flushNode(ctx context.Context, e Epoch, from string, to *level, ranks []int) (infos []ShardInfo,
+	err error) {
 	var shards []*Shard
 	defer func() {
 		for _, sh := range shards {
@@ -188,7 +189,8 @@ func (l *level) rememberAll(e Epoch, idxs []*shardIndex) {
 }
 
 // writePack writes shard after shard, then the index of the pack.
-func (s *Store) writePack(ctx context.Context, f vfs.File, job packJob, specs []*shardSpec, t *throttle) ([]ShardInfo, []*shardIndex, error) {
+func (s *Store) writePack(ctx context.Context, f vfs.File, job packJob, specs []*shardSpec, t *throttle) ([]ShardInfo,
+	[]*shardIndex, error) {
 	w := newBlockWriter(ctx, f, s.pool, t)
 	var infos []ShardInfo
 	var idxs []*shardIndex
@@ -276,7 +278,8 @@ func (d *levelDir) readPack(e Epoch, name string) (infos []ShardInfo, err error)
 		return nil, err
 	}
 	if hashOf(b) != foot.indexHash {
-		return nil, &CorruptError{File: file, Off: foot.indexOff, Len: foot.indexLen, Reason: "pack index: hash does not match"}
+		return nil, &CorruptError{File: file, Off: foot.indexOff, Len: foot.indexLen,
+			Reason: "pack index: hash does not match"}
 	}
 	return decodePackIndex(file, b)
 }

@@ -216,7 +216,8 @@ func TestFlushNodeCommitted(t *testing.T) {
 	// Another epoch 1 at local, as after somebody copied directories about.
 	f.RemoveAll("/l/" + epochName(1))
 	take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 2) })
-	if _, err := stores[0].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, packRanks); !errors.Is(err, ErrCommitted) {
+	if _, err := stores[0].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, packRanks); !errors.Is(err,
+		ErrCommitted) {
 		t.Errorf("other contents: got %v, want ErrCommitted", err)
 	}
 	var bad *OptionError
@@ -237,8 +238,10 @@ func TestRateLimit(t *testing.T) {
 			f := newPackFS()
 			var stores []*Store
 			for r := range packRanks {
-				s, err := Open(t.Context(), Options{Job: "pack", Rank: r, Size: 3, Node: "n", FS: f, pool: newBuffers(16),
-					Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l"}, {Name: LevelGlobal, Dir: "/g", BytesPerSec: rate}}})
+				s, err := Open(t.Context(), Options{Job: "pack", Rank: r, Size: 3, Node: "n", FS: f,
+					pool: newBuffers(16),
+					Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l"},
+						{Name: LevelGlobal, Dir: "/g", BytesPerSec: rate}}})
 				if err != nil {
 					t.Fatal(err)
 				}

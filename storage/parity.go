@@ -92,7 +92,8 @@ func (s *Store) flushParity(ctx context.Context, e Epoch, to *level) (info Shard
 
 // encodeStripe computes the rows of g and writes those called for to their
 // members.
-func (s *Store) encodeStripe(ctx context.Context, e Epoch, g *parityGroup, m *manifest, to *level, rows []int) (err error) {
+func (s *Store) encodeStripe(ctx context.Context, e Epoch, g *parityGroup, m *manifest, to *level,
+	rows []int) (err error) {
 	done, err := s.turn(ctx)
 	if err != nil {
 		return err

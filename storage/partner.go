@@ -33,7 +33,8 @@ func (s *Store) flushPartner(ctx context.Context, sh *Shard, to *level, secs []S
 
 // copyTo writes the shard into the directory of another rank, unless it lies
 // there complete already.
-func (s *Store) copyTo(ctx context.Context, sh *Shard, to *level, rank int, spec *shardSpec) (info ShardInfo, idx *shardIndex, err error) {
+func (s *Store) copyTo(ctx context.Context, sh *Shard, to *level, rank int, spec *shardSpec) (info ShardInfo,
+	idx *shardIndex, err error) {
 	d, f := s.peerDir(ctx, rank, to.name)
 	defer func() { err = errors.Join(err, f.close()) }()
 	if info, idx, ok, err := s.flushed(sh, d); ok || err != nil {

@@ -219,7 +219,8 @@ func (d *levelDir) keptOf(committed []Epoch, r *keepRules) (kept map[Epoch]bool,
 			continue // removed by another rank meanwhile
 		}
 		if err != nil {
-			left = append(left, Leftover{Path: join(d.epochPath(e), manifestName), Err: fmt.Errorf("epoch %d stays and does not count: %w", e, err)})
+			left = append(left, Leftover{Path: join(d.epochPath(e), manifestName),
+				Err: fmt.Errorf("epoch %d stays and does not count: %w", e, err)})
 		}
 		kept[e] = true
 		for _, o := range origins {

@@ -121,7 +121,8 @@ func TestPrunePastDamagedManifests(t *testing.T) {
 	for _, s := range w.stores {
 		s.levels[1].cfg.KeepEvery = 3
 	}
-	for _, name := range []string{"/global/epoch-0000000003/manifest", "/global/epoch-0000000006/manifest", "/local0/epoch-0000000005/manifest"} {
+	for _, name := range []string{"/global/epoch-0000000003/manifest", "/global/epoch-0000000006/manifest",
+		"/local0/epoch-0000000005/manifest"} {
 		if err := w.fs.Flip(name, 20, 1); err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +135,8 @@ func TestPrunePastDamagedManifests(t *testing.T) {
 		t.Errorf("local: got %s", got)
 	}
 	var left *LeftError
-	gone, err := PruneDirs(t.Context(), w.fs, []string{"/local0", "/local1", "/global"}, PruneRules{Keep: 1, KeepEvery: 3})
+	gone, err := PruneDirs(t.Context(), w.fs, []string{"/local0", "/local1", "/global"},
+		PruneRules{Keep: 1, KeepEvery: 3})
 	if !errors.As(err, &left) || len(left.Left) == 0 {
 		t.Errorf("got %v, want what was left", err)
 	}
@@ -209,14 +211,16 @@ func TestPruneSparesWhatIsMade(t *testing.T) {
 func TestToolsAndRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := fullWorld(t, 3)
-		s, err := Open(t.Context(), Options{Job: "crash", Rank: 0, Size: worldSize, FS: w.fs, Run: "live", pool: testPool,
+		s, err := Open(t.Context(), Options{Job: "crash", Rank: 0, Size: worldSize, FS: w.fs, Run: "live",
+			pool:   testPool,
 			Levels: []LevelConfig{{Name: LevelLocal, Dir: "/local0"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var busy *BusyError
 		dirs := []string{"/local0", "/local1"}
-		if _, err := PruneDirs(t.Context(), w.fs, dirs, PruneRules{Keep: 1}); !errors.As(err, &busy) || busy.Dir != "/local0" {
+		if _, err := PruneDirs(t.Context(), w.fs, dirs, PruneRules{Keep: 1}); !errors.As(err, &busy) ||
+			busy.Dir != "/local0" {
 			t.Errorf("prune: got %v", err)
 		}
 		if _, err := FlushDirs(t.Context(), w.fs, dirs, "/global"); !errors.As(err, &busy) {
@@ -228,7 +232,8 @@ func TestToolsAndRuns(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if gone, err := PruneDirs(t.Context(), w.fs, dirs, PruneRules{Keep: 1}); err != nil || len(gone["/local0"]) != 2 {
+		if gone, err := PruneDirs(t.Context(), w.fs, dirs, PruneRules{Keep: 1}); err != nil ||
+			len(gone["/local0"]) != 2 {
 			t.Errorf("got %v, %v", gone, err)
 		}
 		if _, err := w.fs.Stat("/local0/" + lockName); err == nil {

@@ -105,7 +105,8 @@ func (s *Store) present(l *level, base *shardIndex) *shardIndex {
 
 // writeOut writes the shard under a temporary name, syncs it and publishes it
 // in d, which may be at another rank.
-func (s *Store) writeOut(ctx context.Context, d *levelDir, spec *shardSpec, p *throttle) (ShardInfo, *shardIndex, error) {
+func (s *Store) writeOut(ctx context.Context, d *levelDir, spec *shardSpec, p *throttle) (ShardInfo, *shardIndex,
+	error) {
 	var info ShardInfo
 	var idx *shardIndex
 	e, name := spec.head.epoch, spec.fileName()

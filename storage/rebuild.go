@@ -288,7 +288,9 @@ func (s *Store) parityState(l *level, m *manifest) error {
 		}
 		for j := range m.parity {
 			id := rowID{group[st.i], j}
-			if s.isThere(l, m.epoch, rowName(id.rank, j), func(h *holding) bool { return slices.Contains(h.rows, id) }) {
+			if s.isThere(l, m.epoch, rowName(id.rank, j), func(h *holding) bool {
+				return slices.Contains(h.rows, id)
+			}) {
 				have++
 			}
 		}

@@ -64,7 +64,8 @@ func TestRefusedDirectories(t *testing.T) {
 }
 
 func TestUnwritableDirectory(t *testing.T) {
-	for errno, remedy := range map[error]string{fs.ErrPermission: "write permission", syscall.EROFS: "mounted for writing", syscall.ENOSPC: "make room"} {
+	for errno, remedy := range map[error]string{fs.ErrPermission: "write permission",
+		syscall.EROFS: "mounted for writing", syscall.ENOSPC: "make room"} {
 		f := crashfs.New()
 		f.MkdirAll("/d")
 		f.SetRule(func(op crashfs.Op) error {
@@ -86,15 +87,19 @@ func TestOptionErrorsNameTheField(t *testing.T) {
 		return Options{Job: "j", Size: 1, Levels: []LevelConfig{{Name: LevelLocal, Dir: "/x"}}}
 	}
 	for field, change := range map[string]func(o *Options){
-		"Job":                 func(o *Options) { o.Job = "" },
-		"Size":                func(o *Options) { o.Size = 0 },
-		"Rank":                func(o *Options) { o.Rank = 1 },
-		"Levels":              func(o *Options) { o.Levels = nil },
-		"Levels[0].Name":      func(o *Options) { o.Levels[0].Name = "L1" },
-		"Levels[0].Dir":       func(o *Options) { o.Levels[0].Dir = "" },
-		"Levels[0].Keep":      func(o *Options) { o.Levels[0].Keep = -1 },
-		"Levels[1].Dir":       func(o *Options) { o.Levels = append(o.Levels, LevelConfig{Name: LevelGlobal, Dir: "/x/"}) },
-		"Levels[1].Name":      func(o *Options) { o.Levels = append(o.Levels, LevelConfig{Name: LevelLocal, Dir: "/y"}) },
+		"Job":            func(o *Options) { o.Job = "" },
+		"Size":           func(o *Options) { o.Size = 0 },
+		"Rank":           func(o *Options) { o.Rank = 1 },
+		"Levels":         func(o *Options) { o.Levels = nil },
+		"Levels[0].Name": func(o *Options) { o.Levels[0].Name = "L1" },
+		"Levels[0].Dir":  func(o *Options) { o.Levels[0].Dir = "" },
+		"Levels[0].Keep": func(o *Options) { o.Levels[0].Keep = -1 },
+		"Levels[1].Dir": func(o *Options) {
+			o.Levels = append(o.Levels, LevelConfig{Name: LevelGlobal, Dir: "/x/"})
+		},
+		"Levels[1].Name": func(o *Options) {
+			o.Levels = append(o.Levels, LevelConfig{Name: LevelLocal, Dir: "/y"})
+		},
 		"Levels[0].KeepEvery": func(o *Options) { o.Levels[0].KeepEvery = -1 },
 	} {
 		o := ok()
@@ -184,7 +189,8 @@ func TestFullDisk(t *testing.T) {
 	}
 	var full *SpaceError
 	f.SetSpace(100_000)
-	if _, err := w.stores[0].Put(t.Context(), 2, LevelLocal, sectionsOf(0, 2)); !errors.As(err, &full) || full.Missing() == 0 {
+	if _, err := w.stores[0].Put(t.Context(), 2, LevelLocal, sectionsOf(0, 2)); !errors.As(err, &full) ||
+		full.Missing() == 0 {
 		t.Errorf("before the start: got %v, want a *SpaceError", err)
 	}
 	f.SetSpace(-1)
@@ -201,7 +207,8 @@ func TestFullDisk(t *testing.T) {
 		_, err := w.stores[0].Put(t.Context(), 2, LevelLocal, sectionsOf(0, 2))
 		if !errors.As(err, &full) {
 			t.Errorf("write %d: got %v, want a *SpaceError", nth, err)
-		} else if text := full.Error(); full.Missing() == 0 && (strings.Contains(text, "missing") || !strings.Contains(text, "free again")) {
+		} else if text := full.Error(); full.Missing() == 0 && (strings.Contains(text, "missing") ||
+			!strings.Contains(text, "free again")) {
 			t.Errorf("write %d: the room that is there again is called too little: %s", nth, text)
 		}
 		f.SetRule(nil)

@@ -12,7 +12,8 @@ import (
 // crashEverywhere prepares a file system, takes the machine down before each
 // operation of do in turn, and has after look at what is left. It returns the
 // number of operations.
-func crashEverywhere(t *testing.T, prepare func() *crashfs.FS, do func(f *crashfs.FS) error, after func(f *crashfs.FS, at int)) int {
+func crashEverywhere(t *testing.T, prepare func() *crashfs.FS, do func(f *crashfs.FS) error,
+	after func(f *crashfs.FS, at int)) int {
 	t.Helper()
 	for at := 0; ; at++ {
 		f := prepare()

@@ -64,7 +64,8 @@ func TestSecondRunIsRefused(t *testing.T) {
 		}
 		var busy *BusyError
 		_, err := openRun(t, f, "b", 1)
-		if !errors.As(err, &busy) || busy.PID != thisProcess().pid || !strings.Contains(err.Error(), "end that run first") {
+		if !errors.As(err, &busy) || busy.PID != thisProcess().pid ||
+			!strings.Contains(err.Error(), "end that run first") {
 			t.Errorf("got %v, want a *BusyError with this process and what to do", err)
 		}
 		if _, err := f.Stat(temp); err != nil {
@@ -217,7 +218,9 @@ func TestRivalDies(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		if list, err := f.ReadDir("/l"); err != nil || slices.ContainsFunc(list, func(e vfs.Entry) bool { return strings.HasPrefix(e.Name, lockName) }) {
+		if list, err := f.ReadDir("/l"); err != nil || slices.ContainsFunc(list, func(e vfs.Entry) bool {
+			return strings.HasPrefix(e.Name, lockName)
+		}) {
 			t.Errorf("left behind: %v, %v", list, err)
 		}
 	})

@@ -146,7 +146,8 @@ func (s *Store) commitWhole(ctx context.Context, v *View, to *level, e Epoch) (w
 			return false, nil // another node has it, or nobody
 		}
 		if info.Digest != m.shards[r].Digest {
-			return false, fmt.Errorf("epoch %d, rank %d: the shard at %s is not the one that was committed: %w", e, r, to.path, ErrCorrupt)
+			return false, fmt.Errorf("epoch %d, rank %d: the shard at %s is not the one that was committed: %w", e, r,
+				to.path, ErrCorrupt)
 		}
 		info.Node = m.shards[r].Node
 		infos = append(infos, info)

@@ -67,7 +67,8 @@ func TestSalvageLeavesHalf(t *testing.T) {
 	if err := w.fs.Remove("/global/" + epochName(2) + "/" + shardName(0)); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := SalvageDirs(t.Context(), w.fs, "salvage", []string{"/nowhere", "/local1"}, "/global"); e != 0 || err != nil {
+	if e, err := SalvageDirs(t.Context(), w.fs, "salvage", []string{"/nowhere", "/local1"}, "/global"); e != 0 ||
+		err != nil {
 		t.Errorf("got epoch %d, %v", e, err)
 	}
 	if e, err := SalvageDirs(t.Context(), w.fs, "salvage", []string{"/nowhere"}, "/global"); e != 0 || err == nil {
@@ -96,7 +97,8 @@ func TestSalvageOfAnotherAttempt(t *testing.T) {
 	if err := errors.Join(w.fs.Remove(file), writeFile(w.fs, file, b)); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := SalvageDirs(t.Context(), w.fs, "s", []string{"/local1"}, "/global"); e != 0 || !errors.Is(err, ErrCorrupt) {
+	if e, err := SalvageDirs(t.Context(), w.fs, "s", []string{"/local1"}, "/global"); e != 0 ||
+		!errors.Is(err, ErrCorrupt) {
 		t.Errorf("got epoch %d, %v", e, err)
 	}
 	if e, err := SalvageDirs(t.Context(), w.fs, "s", []string{"/local0"}, "/global"); e != 2 || err != nil {
@@ -118,7 +120,9 @@ func TestCrashOfSalvage(t *testing.T) {
 		}
 		return nil
 	}
-	n := crashEverywhere(t, func() *crashfs.FS { return unflushed(t).fs }, func(f *crashfs.FS) error { return both(f, "one") }, func(f *crashfs.FS, at int) {
+	n := crashEverywhere(t, func() *crashfs.FS { return unflushed(t).fs }, func(f *crashfs.FS) error {
+		return both(f, "one")
+	}, func(f *crashfs.FS, at int) {
 		if err := both(f, "one"); err != nil {
 			t.Fatalf("op %d: again: %v\n%s", at, err, f)
 		}

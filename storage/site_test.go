@@ -331,32 +331,42 @@ func TestVerifyKnowsWhatShouldBeThere(t *testing.T) {
 		want storage.Kind
 		only []string // give these directories alone
 	}{
-		"nothing":                           {partner, func(string) {}, "", nil},
-		"nothing, with parity":              {parity, func(string) {}, "", nil},
-		"nothing, of two levels":            {alone, func(string) {}, "", nil},
-		"all parity rows of the newest":     {parity, gone("n*/parity/" + newest + "/*parity*"), storage.Thin, nil},
-		"one parity row":                    {parity, gone("n*/parity/" + newest + "/rank-000001.parity-0"), storage.Thin, nil},
-		"the newest at parity":              {parity, gone("n*/parity/" + newest), storage.Thin, nil},
-		"a local shard":                     {partner, gone("n1/" + newest + "/rank-000002.shard"), storage.Thin, nil},
-		"a partner's shard":                 {partner, gone("n1/partner/" + newest + "/*.shard"), storage.Thin, nil},
-		"a partner's directory":             {partner, gone("n1/partner/" + newest), storage.Thin, nil},
-		"a local directory":                 {partner, gone("n2/" + newest), storage.Thin, nil},
-		"a pack":                            {partner, gone("global/" + newest + "/pack-000002.shards"), storage.Thin, nil},
-		"global's epochs":                   {partner, gone("global/epoch-*"), storage.Thin, nil},
-		"global's epochs and list":          {partner, gone("global/epoch*"), storage.Thin, nil},
-		"global's epochs, global alone":     {partner, gone("global/epoch-*"), storage.Missing, []string{"global"}},
-		"all of global, global alone":       {partner, gone("global/epoch*"), storage.Missing, []string{"global"}},
-		"all manifests of the newest":       {partner, gone("*/"+newest+"/manifest", "*/partner/"+newest+"/manifest"), storage.Missing, nil},
-		"all manifests":                     {partner, gone("*/epoch-*/manifest", "*/partner/epoch-*/manifest"), storage.Missing, nil},
-		"a shard of which there is no copy": {alone, gone("n1/"+newest+"/rank-000002.shard", "n2/partner/"+newest+"/rank-000002.shard"), storage.Missing, nil},
-		"all shards: manifests that dangle": {partner, gone("*/"+newest+"/rank*", "*/"+newest+"/pack*", "*/partner/"+newest+"/rank*"), storage.Missing, nil},
-		"a shard, its directory alone":      {partner, gone("n1/" + newest + "/rank-000002.shard"), storage.Missing, []string{"n1"}},
-		"the first manifest of a node":      {partner, gone("n0/" + newest + "/manifest"), storage.Thin, nil},
-		"the origin that the newest refers": {alone, gone("*/epoch-0000000001", "*/partner/epoch-0000000001"), storage.Missing, nil},
-		"lists of what should be there":     {partner, gone("*/epochs-*", "*/partner/epochs-*"), "", nil},
-		"lists, and a copy":                 {partner, gone("*/epochs-*", "*/partner/epochs-*", "n1/partner/"+newest+"/rank-000001.shard"), storage.Thin, nil},
-		"lists, and parity rows":            {parity, gone("*/epochs-*", "*/parity/epochs-*", "*/parity/"+newest+"/*parity*"), storage.Thin, nil},
-		"the job file of a node":            {partner, gone("n1/holdfast.job"), storage.Thin, nil},
+		"nothing":                       {partner, func(string) {}, "", nil},
+		"nothing, with parity":          {parity, func(string) {}, "", nil},
+		"nothing, of two levels":        {alone, func(string) {}, "", nil},
+		"all parity rows of the newest": {parity, gone("n*/parity/" + newest + "/*parity*"), storage.Thin, nil},
+		"one parity row": {parity, gone("n*/parity/" + newest + "/rank-000001.parity-0"),
+			storage.Thin, nil},
+		"the newest at parity":  {parity, gone("n*/parity/" + newest), storage.Thin, nil},
+		"a local shard":         {partner, gone("n1/" + newest + "/rank-000002.shard"), storage.Thin, nil},
+		"a partner's shard":     {partner, gone("n1/partner/" + newest + "/*.shard"), storage.Thin, nil},
+		"a partner's directory": {partner, gone("n1/partner/" + newest), storage.Thin, nil},
+		"a local directory":     {partner, gone("n2/" + newest), storage.Thin, nil},
+		"a pack": {partner, gone("global/" + newest + "/pack-000002.shards"), storage.Thin,
+			nil},
+		"global's epochs":               {partner, gone("global/epoch-*"), storage.Thin, nil},
+		"global's epochs and list":      {partner, gone("global/epoch*"), storage.Thin, nil},
+		"global's epochs, global alone": {partner, gone("global/epoch-*"), storage.Missing, []string{"global"}},
+		"all of global, global alone":   {partner, gone("global/epoch*"), storage.Missing, []string{"global"}},
+		"all manifests of the newest": {partner, gone("*/"+newest+"/manifest", "*/partner/"+newest+"/manifest"),
+			storage.Missing, nil},
+		"all manifests": {partner, gone("*/epoch-*/manifest", "*/partner/epoch-*/manifest"),
+			storage.Missing, nil},
+		"a shard of which there is no copy": {alone, gone("n1/"+newest+"/rank-000002.shard", "n2/partner/"+newest+
+			"/rank-000002.shard"), storage.Missing, nil},
+		"all shards: manifests that dangle": {partner, gone("*/"+newest+"/rank*", "*/"+newest+"/pack*", "*/partner/"+
+			newest+"/rank*"), storage.Missing, nil},
+		"a shard, its directory alone": {partner, gone("n1/" + newest + "/rank-000002.shard"), storage.Missing,
+			[]string{"n1"}},
+		"the first manifest of a node": {partner, gone("n0/" + newest + "/manifest"), storage.Thin, nil},
+		"the origin that the newest refers": {alone, gone("*/epoch-0000000001", "*/partner/epoch-0000000001"),
+			storage.Missing, nil},
+		"lists of what should be there": {partner, gone("*/epochs-*", "*/partner/epochs-*"), "", nil},
+		"lists, and a copy": {partner, gone("*/epochs-*", "*/partner/epochs-*", "n1/partner/"+newest+
+			"/rank-000001.shard"), storage.Thin, nil},
+		"lists, and parity rows": {parity, gone("*/epochs-*", "*/parity/epochs-*", "*/parity/"+newest+
+			"/*parity*"), storage.Thin, nil},
+		"the job file of a node": {partner, gone("n1/holdfast.job"), storage.Thin, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := c.of.copyTo(filepath.Join(base, "copy"))
@@ -379,7 +389,8 @@ func TestVerifyKnowsWhatShouldBeThere(t *testing.T) {
 			if got := storage.Worst(found); got != c.want {
 				t.Errorf("got %q, want %q:", got, c.want)
 				for _, f := range found {
-					t.Logf("epoch %d %s rank %d %s: %s: %v, good at %v", f.Epoch, f.Dir.Dir, f.Rank, f.Part, f.Kind, f.Err, f.GoodAt)
+					t.Logf("epoch %d %s rank %d %s: %s: %v, good at %v", f.Epoch, f.Dir.Dir, f.Rank, f.Part, f.Kind,
+						f.Err, f.GoodAt)
 				}
 			}
 		})

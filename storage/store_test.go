@@ -253,7 +253,8 @@ func TestFlushFromMemory(t *testing.T) {
 	stores := openStores(t, 1, twoLevels(t))
 	secs := func(r int) []Section { return sectionsOf(r, 1) }
 	take(t, stores, 1, LevelLocal, secs)
-	if _, err := stores[0].FlushFrom(t.Context(), 1, LevelLocal, LevelGlobal, sectionsOf(0, 2)); !errors.Is(err, ErrCorrupt) {
+	if _, err := stores[0].FlushFrom(t.Context(), 1, LevelLocal, LevelGlobal, sectionsOf(0, 2)); !errors.Is(err,
+		ErrCorrupt) {
 		t.Errorf("other sections than those committed: got %v, want ErrCorrupt", err)
 	}
 	info, err := stores[0].FlushFrom(t.Context(), 1, LevelLocal, LevelGlobal, secs(0))

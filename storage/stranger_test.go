@@ -39,7 +39,8 @@ var castagnoliTable = crc32.MakeTable(crc32.Castagnoli)
 func (s *stranger) record(b []byte, kind uint16) *fields {
 	s.must(string(b[:8]) == "HOLDFAST" && binary.LittleEndian.Uint16(b[8:]) == kind, "no record of kind %d", kind)
 	n := int(binary.LittleEndian.Uint32(b[12:]))
-	s.must(n+20 == len(b) && crc32.Checksum(b[:16+n], castagnoliTable) == binary.LittleEndian.Uint32(b[16+n:]), "record of kind %d", kind)
+	s.must(n+20 == len(b) && crc32.Checksum(b[:16+n], castagnoliTable) == binary.LittleEndian.Uint32(b[16+n:]),
+		"record of kind %d", kind)
 	return &fields{b[16 : 16+n]}
 }
 
@@ -101,7 +102,8 @@ func (s *stranger) shard(dir string, epoch, rank int) []byte {
 // earlier epoch.
 func (s *stranger) sections(shard []byte, origin func(epoch int) []byte) map[string][]byte {
 	foot := shard[len(shard)-64:]
-	s.must(string(foot[:8]) == "HFSHARD\n" && crc32.Checksum(foot[:60], castagnoliTable) == binary.LittleEndian.Uint32(foot[60:]), "footer")
+	s.must(string(foot[:8]) == "HFSHARD\n" &&
+		crc32.Checksum(foot[:60], castagnoliTable) == binary.LittleEndian.Uint32(foot[60:]), "footer")
 	ff := &fields{foot[8:]}
 	off, n := ff.u64(), ff.u64()
 	sum := xxh3.Hash128(shard[off : off+n]).Bytes()

@@ -126,7 +126,8 @@ func adopt(groups [][]int, rest []int, nodes []string) ([][]int, error) {
 		}
 		if best < 0 {
 			return nil, &TopologyError{Level: LevelParity, Reason: fmt.Sprintf(
-				"node %s has more ranks than the other nodes can protect: place the ranks evenly, or use copies (partner), which take any placement", nodes[r])}
+				"node %s has more ranks than the other nodes can protect: place the ranks evenly, or use copies "+
+					"(partner), which take any placement", nodes[r])}
 		}
 		groups[best] = append(groups[best], r)
 	}

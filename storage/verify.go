@@ -71,7 +71,8 @@ func (x *extent) checkZero(from, to int64) []error {
 			return []error{err}
 		}
 		if i := nonZero(b); i >= 0 {
-			return []error{&CorruptError{File: x.name, Off: x.base + from + int64(i), Len: 1, Reason: "padding is not zero"}}
+			return []error{&CorruptError{File: x.name, Off: x.base + from + int64(i), Len: 1,
+				Reason: "padding is not zero"}}
 		}
 	}
 	return nil

@@ -98,7 +98,8 @@ func (d *viewDir) noJob(err error) error {
 	if _, serr := d.fs.Stat(d.path); errors.Is(serr, fs.ErrNotExist) {
 		why, there = "it does not exist", false
 	}
-	return &DirError{Dir: d.path, Err: &noMarkerError{why, there, err}, Remedy: "name what was a job's HOLDFAST_GLOBAL or HOLDFAST_LOCAL"}
+	return &DirError{Dir: d.path, Err: &noMarkerError{why, there, err},
+		Remedy: "name what was a job's HOLDFAST_GLOBAL or HOLDFAST_LOCAL"}
 }
 
 type noMarkerError struct {
@@ -485,7 +486,8 @@ func (c *check) report() []Finding {
 	}
 	if len(c.committed) == 0 && c.parity.manifest == nil {
 		if len(c.found) == 0 {
-			c.found = append(c.found, Finding{Epoch: c.epoch, Rank: -1, Kind: Missing, Err: ErrNotCommitted, Lost: true})
+			c.found = append(c.found, Finding{Epoch: c.epoch, Rank: -1, Kind: Missing, Err: ErrNotCommitted,
+				Lost: true})
 		}
 		return c.found
 	}

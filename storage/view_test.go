@@ -22,10 +22,15 @@ func TestVerifyOddities(t *testing.T) {
 		where string // what the finding speaks of
 		good  string // level of the directory with a good copy
 	}{
-		"manifest cut short":  {func(l, _ string) error { return os.Truncate(filepath.Join(l, e, "manifest"), 40) }, "manifest", "global"},
-		"manifest empty":      {func(l, _ string) error { return os.Truncate(filepath.Join(l, e, "manifest"), 0) }, "manifest", "global"},
-		"manifest of 5 GiB":   {func(l, _ string) error { return os.Truncate(filepath.Join(l, e, "manifest"), 5<<30) }, "manifest", "global"},
-		"manifest of another": {func(l, _ string) error { return overwrite(l, epochName(1), e, "manifest", "manifest") }, "manifest", "global"},
+		"manifest cut short": {func(l, _ string) error { return os.Truncate(filepath.Join(l, e, "manifest"), 40) },
+			"manifest", "global"},
+		"manifest empty": {func(l, _ string) error { return os.Truncate(filepath.Join(l, e, "manifest"), 0) },
+			"manifest", "global"},
+		"manifest of 5 GiB": {func(l, _ string) error { return os.Truncate(filepath.Join(l, e, "manifest"), 5<<30) },
+			"manifest", "global"},
+		"manifest of another": {func(l, _ string) error {
+			return overwrite(l, epochName(1), e, "manifest", "manifest")
+		}, "manifest", "global"},
 		"manifest is a loop of links": {func(l, _ string) error {
 			m := filepath.Join(l, e, "manifest")
 			return errors.Join(os.Remove(m), os.Symlink("manifest", m))
@@ -56,7 +61,8 @@ func TestVerifyOddities(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			local, global := t.TempDir(), t.TempDir()
 			levels := func(int) []LevelConfig {
-				return []LevelConfig{{Name: LevelLocal, Dir: local, Full: true}, {Name: LevelGlobal, Dir: global, Full: true}}
+				return []LevelConfig{{Name: LevelLocal, Dir: local, Full: true},
+					{Name: LevelGlobal, Dir: global, Full: true}}
 			}
 			stores := openStores(t, 2, levels)
 			for e := Epoch(1); e <= 2; e++ {

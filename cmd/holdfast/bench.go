@@ -20,7 +20,8 @@ func newBench() *cobra.Command {
 		Use:   "bench",
 		Short: "measure what checkpoints cost on this machine",
 	}
-	cmd.AddCommand(newBenchStorage(), newBenchCut(), newBenchMPI(), newBenchGPU(), newBenchRemote(), newBenchApps(), newBenchPeers(), newBenchModel(), newBenchPlot(),
+	cmd.AddCommand(newBenchStorage(), newBenchCut(), newBenchMPI(), newBenchGPU(), newBenchRemote(), newBenchApps(),
+		newBenchPeers(), newBenchModel(), newBenchPlot(),
 		newBenchWorker())
 	return cmd
 }
@@ -63,7 +64,8 @@ var workers = map[string]func(ctx context.Context, setup string, in io.Reader, o
 }
 
 // worker reads the setup of a worker.
-func worker[Setup any](work func(context.Context, Setup, io.Reader, io.Writer) error) func(context.Context, string, io.Reader, io.Writer) error {
+func worker[Setup any](work func(context.Context, Setup, io.Reader, io.Writer) error) func(context.Context, string,
+	io.Reader, io.Writer) error {
 	return func(ctx context.Context, text string, in io.Reader, out io.Writer) error {
 		var s Setup
 		if err := json.Unmarshal([]byte(text), &s); err != nil {

@@ -57,13 +57,15 @@ run take.` + suiteCodes,
 	f.StringVar(&o.BinDir, "bin-dir", "", "directory of the applications (default: where holdfast is)")
 	f.StringVar(&o.Dir, "dir", os.TempDir(), "directory to write in")
 	f.StringSliceVar(&o.Apps, "apps", nil, "applications (default: all)")
-	f.StringVar(&o.Device, "device", os.Getenv(gpustate.DeviceEnv), "device, such as cuda:0 or pocl (default: the best there is)")
+	f.StringVar(&o.Device, "device", os.Getenv(gpustate.DeviceEnv), "device, such as cuda:0 or pocl (default: the "+
+		"best there is)")
 	f.StringVar(&o.MPI, "mpi", "", "openmpi or mpich (default: the first that is installed)")
 	f.IntVar(&o.Ranks, "ranks", o.Ranks, "number of ranks; they share out the devices")
 	f.IntVar(&s.Runs, "runs", 2, "rounds; each runs every case once")
 	f.Float64Var(&o.Seconds, "seconds", 0.5, "how long the steps of a run take, about")
 	f.StringVar(&o.Size, "size", "", "small or big (default: as the device is)")
-	f.IntSliceVar(&o.Windows, "windows", o.Windows, fmt.Sprintf("command windows besides the default, %d, and none", gpustate.DefaultWindow))
+	f.IntSliceVar(&o.Windows, "windows", o.Windows, fmt.Sprintf("command windows besides the default, %d, and none",
+		gpustate.DefaultWindow))
 	f.DurationVar(&o.MTBF, "mtbf", o.MTBF, "mean time between failures for the Daly interval")
 	f.StringSliceVar(&o.Moves, "moves", nil, "restart at these places and compare results, such as same,swap,pocl")
 	f.StringSliceVar(&o.Cases, "cases", nil, "parts of the suite (default: all)")

@@ -30,7 +30,8 @@ and the driver's own checkpoint in the same run.` + suiteCodes,
 		return gpu.Run(cmd.Context(), &s.Runner, o)
 	})
 	f := cmd.Flags()
-	f.StringVar(&device, "device", os.Getenv(gpustate.DeviceEnv), "device, such as cuda:0 or pocl (default: the best there is)")
+	f.StringVar(&device, "device", os.Getenv(gpustate.DeviceEnv), "device, such as cuda:0 or pocl (default: the best "+
+		"there is)")
 	f.Float64SliceVar(&gib, "gib", nil, "sizes of the state (default: 4,16,48 on a GPU, 0.25 on a CPU)")
 	f.IntVar(&s.Runs, "runs", 3, "runs of each figure")
 	return cmd

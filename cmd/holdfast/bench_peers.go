@@ -29,7 +29,8 @@ A peer that is not installed is skipped, with the way to get it.` + suiteCodes,
 	}, func(cmd *cobra.Command) error { return peers.Run(cmd.Context(), &s.Runner, o) })
 	f := cmd.Flags()
 	f.StringVar(&o.Dir, "dir", os.TempDir(), "directory to write in")
-	f.StringVar(&o.MPI, "mpi", "", "openmpi or mpich: the one that the libraries were built with (default: the first that is installed)")
+	f.StringVar(&o.MPI, "mpi", "", "openmpi or mpich: the one that the libraries were built with (default: the first "+
+		"that is installed)")
 	f.IntVar(&o.Ranks, "ranks", 2, "number of ranks")
 	f.IntVar(&o.MiB, "mib", 64, "MiB per rank")
 	f.IntVar(&s.Runs, "runs", 3, "runs")

@@ -32,7 +32,8 @@ func standIn(t *testing.T, name, link string) string {
 	if err := os.WriteFile(filepath.Join(home, "include", name+".h"), header, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cc := exec.Command(l.Compiler(), "-Wall", "-Werror", "-shared", "-fPIC", "-o", filepath.Join(home, "lib", "lib"+link+".so"), filepath.Join(peerStandIns, name+".c"))
+	cc := exec.Command(l.Compiler(), "-Wall", "-Werror", "-shared", "-fPIC", "-o",
+		filepath.Join(home, "lib", "lib"+link+".so"), filepath.Join(peerStandIns, name+".c"))
 	if out, err := cc.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -78,7 +79,8 @@ func TestBenchPeers(t *testing.T) {
 	}
 	found := bench()
 	for _, name := range []string{"Holdfast", "VeloC", "SCR", "FTI"} {
-		for _, metric := range []string{"program waits / raw write+fsync", "durable / raw write+fsync", "restore / raw read, warm"} {
+		for _, metric := range []string{"program waits / raw write+fsync", "durable / raw write+fsync",
+			"restore / raw read, warm"} {
 			if why, ok := found[name+": "+metric]; !ok || why != "" {
 				t.Errorf("%s, %s: %t %s", name, metric, ok, why)
 			}

@@ -79,8 +79,10 @@ func TestInterrupted(t *testing.T) {
 // TestBenchNumbers: numbers of which nothing can be measured are refused, by name.
 func TestBenchNumbers(t *testing.T) {
 	for _, args := range []string{
-		"storage --runs 0", "storage --ranks 2,0", "storage --mib -1", "apps --ranks 0", "apps --runs 0", "apps --seconds 0",
-		"apps --time -1s", "cut --epochs 0", "cut --simulate -3", "mpi --runs 0", "gpu --gib 0,1", "peers --mib 0", "model --nodes 0", "model --disk NaN",
+		"storage --runs 0", "storage --ranks 2,0", "storage --mib -1", "apps --ranks 0", "apps --runs 0",
+		"apps --seconds 0",
+		"apps --time -1s", "cut --epochs 0", "cut --simulate -3", "mpi --runs 0", "gpu --gib 0,1", "peers --mib 0",
+		"model --nodes 0", "model --disk NaN",
 	} {
 		f := strings.Fields(args)
 		code, out, errs := run(t, append([]string{"bench"}, f...)...)

@@ -42,14 +42,16 @@ Cases: ` + strings.Join(remote.Cases, ", ") + `.` + suiteCodes,
 		return remote.Run(cmd.Context(), &s.Runner, o)
 	})
 	f := cmd.Flags()
-	f.StringVar(&o.Device, "device", os.Getenv(gpustate.DeviceEnv), "device, such as cuda or pocl (default: the best there is)")
+	f.StringVar(&o.Device, "device", os.Getenv(gpustate.DeviceEnv), "device, such as cuda or pocl (default: the best "+
+		"there is)")
 	f.StringVar(&o.BinDir, "bin-dir", "", "directory of the applications (default: where holdfast is)")
 	f.StringVar(&o.Dir, "dir", "", "directory to write in (default: the temporary one)")
 	f.StringSliceVar(&o.Apps, "apps", nil, "applications (default: all)")
 	f.StringSliceVar(&o.Cases, "cases", nil, "parts of the suite (default: all)")
 	f.IntVar(&s.Runs, "runs", 5, "runs of each figure")
 	f.Float64Var(&o.Seconds, "seconds", 2, "how long an application runs, about")
-	f.DurationVar(&s.Budget, "time", 0, "how long all of it may take, about: no application is begun after it (default: no limit)")
+	f.DurationVar(&s.Budget, "time", 0, "how long all of it may take, about: no application is begun after it "+
+		"(default: no limit)")
 	f.BoolVar(&quick, "quick", false, "2 runs, applications of half a second, at most 5 minutes")
 	return cmd
 }

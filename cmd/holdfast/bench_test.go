@@ -13,7 +13,9 @@ import (
 // TestMain lets the test binary be a worker of the benchmark, or a rank of the
 // doctor.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && (os.Args[1] == "doctor-rank" || os.Args[1] == "guard") || len(os.Args) > 2 && (os.Args[1] == "start-rank" || os.Args[1] == "doctor-node" || os.Args[1] == "flush" && os.Args[2] == "--salvage") || len(os.Args) > 2 && os.Args[1] == "bench" && os.Args[2] == "worker" {
+	if len(os.Args) == 2 && (os.Args[1] == "doctor-rank" || os.Args[1] == "guard") || len(os.Args) > 2 &&
+		(os.Args[1] == "start-rank" || os.Args[1] == "doctor-node" || os.Args[1] == "flush" &&
+			os.Args[2] == "--salvage") || len(os.Args) > 2 && os.Args[1] == "bench" && os.Args[2] == "worker" {
 		os.Exit(Run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}
 	if os.Getenv("VICTIM") != "" { // TestRun starts this binary as its program
@@ -26,7 +28,8 @@ func TestMain(m *testing.M) {
 // TestBenchStorage runs the benchmark on a little data: every metric is there
 // with its baseline. How good they are is not for a test to say.
 func TestBenchStorage(t *testing.T) {
-	code, out, errs := run(t, "bench", "storage", "--json", "--ranks", "2", "--mib", "2", "--runs", "1", "--dir", t.TempDir())
+	code, out, errs := run(t, "bench", "storage", "--json", "--ranks", "2", "--mib", "2", "--runs", "1", "--dir",
+		t.TempDir())
 	if code != exitGood {
 		t.Fatalf("got exit code %d: %s", code, errs)
 	}

@@ -51,7 +51,8 @@ safely; 2 something failed: a job would not run.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per check")
-	cmd.Flags().BoolVar(&allNodes, "nodes", false, "look at the checkpoint directories on all nodes of this Slurm job, and at nothing else")
+	cmd.Flags().BoolVar(&allNodes, "nodes", false, "look at the checkpoint directories on all nodes of this Slurm "+
+		"job, and at nothing else")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "only what is not ok")
 	return cmd
 }
@@ -65,7 +66,8 @@ func examineHere(cmd *cobra.Command, allNodes bool) ([]doctor.Finding, error) {
 	}
 	c := coordinated.ReadConfig("")
 	o := c.Options()
-	d := doctor.Options{Self: own, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(), Stray: c.Stray(os.Environ())}
+	d := doctor.Options{Self: own, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
+		Stray: c.Stray(os.Environ())}
 	if allNodes {
 		nodes, err := doctor.JobNodes()
 		if err != nil {

@@ -65,9 +65,12 @@ func TestDoctorNodes(t *testing.T) {
 		{"as it should be", []string{"g", "g", "g"}, []string{"1", "2", "3"}, exitGood, map[string]string{
 			"global": "each of 3 nodes sees", "local": "each of 3 nodes can write"}},
 		{"not shared", []string{"g", "g", "own"}, []string{"1", "2", "3"}, exitNoLook, map[string]string{
-			"global": "n1 does not see what n3 wrote; n2 does not see what n3 wrote; n3 does not see what n1, n2 wrote"}},
-		{"missing", []string{"g", "g", "g"}, []string{"1", "nosuch", "3"}, exitNoLook, map[string]string{"local on n2": "no such file"}},
-		{"local is shared", []string{"g", "g", "g"}, []string{"1", "1", "3"}, exitBad, map[string]string{"local": "it is not each node's own"}},
+			"global": "n1 does not see what n3 wrote; n2 does not see what n3 wrote; n3 does not see what n1, " +
+				"n2 wrote"}},
+		{"missing", []string{"g", "g", "g"}, []string{"1", "nosuch", "3"}, exitNoLook,
+			map[string]string{"local on n2": "no such file"}},
+		{"local is shared", []string{"g", "g", "g"}, []string{"1", "1", "3"}, exitBad,
+			map[string]string{"local": "it is not each node's own"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			top := t.TempDir()
@@ -122,7 +125,8 @@ func TestDoctorNodes(t *testing.T) {
 		})
 	}
 	t.Setenv("SLURM_JOB_ID", "")
-	if code, _, errs := run(t, "doctor", "--nodes"); code != exitNoLook || !strings.Contains(errs, "inside salloc or sbatch") {
+	if code, _, errs := run(t, "doctor", "--nodes"); code != exitNoLook ||
+		!strings.Contains(errs, "inside salloc or sbatch") {
 		t.Errorf("no job: got code %d, %s", code, errs)
 	}
 }

@@ -87,7 +87,8 @@ func newRoot() *cobra.Command {
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return checkNumbers(cmd) },
 	}
 	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newPrune(), newFlush(), newRequest(), newStatus(),
-		newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode(), newMan(), newGuard(), newStartRank())
+		newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode(), newMan(), newGuard(),
+		newStartRank())
 	root.AddCommand(newGpud(), newGpudWorker(), newMigrate(), newBalance())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())

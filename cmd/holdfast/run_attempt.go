@@ -380,7 +380,8 @@ func (r *runner) account(a *attempt, rep coordinated.Report, now time.Time) {
 		restoring = now
 	}
 	restore := max(now.Sub(restoring)-fetch, 0)
-	r.say("computing again %.2f s after the death: notice %.2f, relaunch %.2f, fetch %.2f, restore %.2f; %s", now.Sub(d.at).Seconds(),
+	r.say("computing again %.2f s after the death: notice %.2f, relaunch %.2f, fetch %.2f, restore %.2f; %s",
+		now.Sub(d.at).Seconds(),
 		d.noticed.Sub(d.at).Seconds(), restoring.Sub(d.noticed).Seconds(), fetch.Seconds(), restore.Seconds(), what)
 }
 

@@ -34,7 +34,9 @@ type command struct {
 	plugin string   // --mpi
 	layout bool     // -m was given: how tasks lie on nodes is the user's
 	picks  bool     // the nodes or their order are the user's
-	bound  bool     // what stands before the program is not to be changed: it is copied to the nodes, or a list of programs
+	// what stands before the program is not to be changed: it is copied to the nodes, or a list of
+	// programs
+	bound  bool
 	before []string // that stands before the program: start-rank
 	hosts  []host   // of mpirun
 }
@@ -61,7 +63,8 @@ func kindOf(name string) launcherKind {
 	switch {
 	case strings.Contains(base, "mpich"), strings.Contains(base, "hydra"):
 		return launchMPICH
-	case base == "mpirun", base == "mpiexec", base == "mpirun.openmpi", base == "mpiexec.openmpi", base == "orterun", base == "prterun":
+	case base == "mpirun", base == "mpiexec", base == "mpirun.openmpi", base == "mpiexec.openmpi", base == "orterun",
+		base == "prterun":
 		return launchOpenMPI
 	}
 	return launchPlain
@@ -121,7 +124,8 @@ func (c *command) parseSrun(args []string) error {
 		return fmt.Errorf("no program")
 	}
 	if slices.Contains(c.prog, ":") {
-		return fmt.Errorf("several programs joined by \":\" cannot be started again on other nodes; use srun --multi-prog")
+		return fmt.Errorf("several programs joined by \":\" cannot be started again on other nodes; use srun " +
+			"--multi-prog")
 	}
 	return nil
 }
@@ -157,7 +161,8 @@ func (c *command) noteSrun(name, value string) error {
 		c.picks = c.picks || strings.HasPrefix(value, "arbitrary")
 	case "het-group", "pack-group":
 		if value != "0" {
-			return fmt.Errorf("the parts of a heterogeneous job cannot be started again on other nodes; use its first part, or a job of one kind of nodes")
+			return fmt.Errorf("the parts of a heterogeneous job cannot be started again on other nodes; use its " +
+				"first part, or a job of one kind of nodes")
 		}
 	case "multi-prog", "bcast", "container", "container-image":
 		c.bound = true
@@ -180,7 +185,8 @@ func (c *command) noteSrun(name, value string) error {
 func (c *command) onNodes(nodes, out []string, tasks, allocated int) []string {
 	each := (tasks + len(nodes) - 1) / len(nodes)
 	line := append([]string{c.name}, c.opts...)
-	line = append(line, "--overlap", "-N", strconv.Itoa(len(nodes)), "-n", strconv.Itoa(tasks), "-w", strings.Join(nodes, ","))
+	line = append(line, "--overlap", "-N", strconv.Itoa(len(nodes)), "-n", strconv.Itoa(tasks), "-w",
+		strings.Join(nodes, ","))
 	if len(out) > 0 {
 		line = append(line, "-x", strings.Join(out, ","))
 	}
@@ -256,7 +262,10 @@ func (c *command) parseMpirun(args []string) error {
 
 // The options of mpirun that take one value; -mca and its kin take two.
 var (
-	oneValue  = strings.Fields("n np c x wdir wd path map-by rank-by bind-to prefix output-filename timeout tune am cpu-set cpu-list rf rankfile launcher launcher-exec bootstrap bootstrap-exec rmk iface genvlist envlist genvnone env-none bind-to-none map umask exitcodes topolib prepend-pattern outfile-pattern errfile-pattern preload-files report-uri stdin")
+	oneValue = strings.Fields("n np c x wdir wd path map-by rank-by bind-to prefix output-filename timeout tune am " +
+		"cpu-set cpu-list rf rankfile launcher launcher-exec bootstrap bootstrap-exec rmk iface genvlist envlist " +
+		"genvnone env-none bind-to-none map umask exitcodes topolib prepend-pattern outfile-pattern errfile-pattern " +
+		"preload-files report-uri stdin")
 	twoValues = strings.Fields("mca gmca pmca prtemca genv env")
 )
 
@@ -338,7 +347,8 @@ func (c *command) onHosts(nodes, vars []string) []string {
 			line = append(line, "-hosts", strings.Join(names, ","))
 		}
 	} else if c.each > 0 {
-		line = append(line, map[launcherKind]string{launchOpenMPI: "-N", launchMPICH: "-ppn"}[c.kind], strconv.Itoa(c.each))
+		line = append(line, map[launcherKind]string{launchOpenMPI: "-N", launchMPICH: "-ppn"}[c.kind],
+			strconv.Itoa(c.each))
 	}
 	return append(line, c.prog...)
 }

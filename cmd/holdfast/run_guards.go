@@ -63,7 +63,8 @@ func (r *runner) guard() *guards {
 		r.say("warning: the job has one node: if that dies, Slurm alone decides whether the job is requeued")
 		return nil
 	}
-	g := &guards{r: r, most: min(guardsAtMost, len(others)), up: make(chan struct{}), posts: map[string]*post{}, avoid: map[string]time.Time{}}
+	g := &guards{r: r, most: min(guardsAtMost, len(others)), up: make(chan struct{}), posts: map[string]*post{},
+		avoid: map[string]time.Time{}}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.wg.Go(g.accept)
 	g.wg.Go(func() { g.keep(others) })
@@ -137,7 +138,8 @@ func (g *guards) keep(nodes []string) {
 func (g *guards) free(node string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.posts) < g.most && g.posts[node] == nil && !slices.Contains(g.dead, node) && time.Now().After(g.avoid[node])
+	return len(g.posts) < g.most && g.posts[node] == nil && !slices.Contains(g.dead, node) &&
+		time.Now().After(g.avoid[node])
 }
 
 // post starts a guard on a node.
@@ -146,12 +148,14 @@ func (g *guards) post(node string) {
 	if err != nil {
 		return
 	}
-	args := []string{"--overlap", "--mpi=none", "-Q", "-N1", "-n1", "-J", coordinated.GuardStep, "-w", node, "-i", "none"}
+	args := []string{"--overlap", "--mpi=none", "-Q", "-N1", "-n1", "-J", coordinated.GuardStep, "-w", node, "-i",
+		"none"}
 	p := &post{proc: exec.Command("srun", append(args, line...)...)}
 	said := &guardWords{w: g.r.stderr}
 	p.proc.Stdout, p.proc.Stderr, p.proc.WaitDelay = said, said, time.Second
 	p.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	p.proc.Env = append(slurm.Environ(os.Environ()), g.r.sup.Var(false), "SLURM_RESTART_COUNT="+os.Getenv("SLURM_RESTART_COUNT"))
+	p.proc.Env = append(slurm.Environ(os.Environ()), g.r.sup.Var(false), "SLURM_RESTART_COUNT="+
+		os.Getenv("SLURM_RESTART_COUNT"))
 	if err := p.proc.Start(); err != nil {
 		g.failed(node, p, err.Error())
 		return
@@ -196,7 +200,8 @@ func (g *guards) failed(node string, p *post, why string) {
 	g.avoid[node] = time.Now().Add(guardAgain)
 	if !g.told && !closed(g.up) {
 		g.told = true
-		g.r.say("warning: no guard can be started on node %s: %s; if the node of this command dies, the job may have to be requeued by hand", node, strings.TrimSpace(why))
+		g.r.say("warning: no guard can be started on node %s: %s; if the node of this command dies, the job may have "+
+			"to be requeued by hand", node, strings.TrimSpace(why))
 	}
 }
 

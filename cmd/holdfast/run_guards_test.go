@@ -30,7 +30,8 @@ func inJob(t *testing.T, srun string) (requeues string) {
 		t.Fatal(err)
 	}
 	requeues = filepath.Join(t.TempDir(), "requeues")
-	for name, value := range map[string]string{"SLURM_JOB_ID": "5", "SLURM_JOB_NODELIST": host + ",n1,n2", "SLURMD_NODENAME": host,
+	for name, value := range map[string]string{"SLURM_JOB_ID": "5", "SLURM_JOB_NODELIST": host + ",n1,n2",
+		"SLURMD_NODENAME":     host,
 		"SLURM_RESTART_COUNT": "", "HOLDFAST_GLOBAL": t.TempDir(), "HOLDFAST_LOCAL": ""} {
 		t.Setenv(name, value)
 	}
@@ -52,7 +53,8 @@ esac`,
 func TestGuards(t *testing.T) {
 	requeues := inJob(t, `exec sleep 0.2`)
 	errs := &lockedBuffer{}
-	code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--requeue", "--", "srun", "-n2", "./app"}, io.Discard, errs)
+	code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--requeue", "--", "srun", "-n2", "./app"},
+		io.Discard, errs)
 	if code != 0 || strings.Contains(errs.String(), "guard") || !strings.Contains(errs.String(), "start-rank ./app") {
 		t.Errorf("got code %d\n%s", code, errs)
 	}
@@ -75,7 +77,8 @@ func TestGuardRequeues(t *testing.T) {
 		if frozen {
 			patience = time.Nanosecond // nobody answers so soon
 		}
-		g := &guard{orphan: coordinated.Orphan{Supervisor: value, Job: "5", Patience: patience}, node: "n1", silence: 100 * time.Millisecond, say: t.Logf}
+		g := &guard{orphan: coordinated.Orphan{Supervisor: value, Job: "5", Patience: patience}, node: "n1",
+			silence: 100 * time.Millisecond, say: t.Logf}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- g.run(ctx) }()
@@ -87,7 +90,8 @@ func TestGuardRequeues(t *testing.T) {
 			if err := sup.Close(); err != nil {
 				t.Fatal(err)
 			}
-			commands(t, map[string]string{"scontrol": `[ "$1" = requeue ] && echo >> ` + requeues + ` || echo JobState=COMPLETED Restarts=0`})
+			commands(t, map[string]string{"scontrol": `[ "$1" = requeue ] && echo >> ` + requeues +
+				` || echo JobState=COMPLETED Restarts=0`})
 		}
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -113,8 +117,11 @@ SLURMD_NODENAME=n1 "$@" &
 SLURMD_NODENAME=n2 "$1" "$2" sleep 0.3 &
 wait`)
 	errs := &lockedBuffer{}
-	code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--start-timeout=2m", "--", "srun", "-n2", "sleep", "100"}, io.Discard, errs)
-	if code != 0 || strings.Contains(errs.String(), "MPI is the reason") || !strings.Contains(errs.String(), "ending start 1: the program on node n2 has ended before all ranks came to Open") {
+	code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--start-timeout=2m", "--", "srun", "-n2",
+		"sleep", "100"}, io.Discard, errs)
+	if code != 0 || strings.Contains(errs.String(), "MPI is the reason") ||
+		!strings.Contains(errs.String(), "ending start 1: the program on node n2 has ended before all ranks came "+
+			"to Open") {
 		t.Errorf("got code %d\n%s", code, errs)
 	}
 }
@@ -129,7 +136,8 @@ func TestDisowned(t *testing.T) {
 esac`})
 	errs := &lockedBuffer{}
 	code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--", "srun", "-n2", "./app"}, io.Discard, errs)
-	if code != exitStopped || !strings.Contains(errs.String(), "was requeued meanwhile") || strings.Contains(errs.String(), "start 2") {
+	if code != exitStopped || !strings.Contains(errs.String(), "was requeued meanwhile") ||
+		strings.Contains(errs.String(), "start 2") {
 		t.Errorf("got code %d\n%s", code, errs)
 	}
 }

@@ -29,7 +29,8 @@ func (r *runner) inVain() bool {
 	if r.mem.Vain >= mostVain {
 		what = "giving up, not requeued"
 	}
-	r.say("%s: this run computed for %v and took %v to start and to stop, the %d. in a row like that; give the job a time limit of at least %v (sbatch -t)",
+	r.say("%s: this run computed for %v and took %v to start and to stop, the %d. in a row like that; give the job a "+
+		"time limit of at least %v (sbatch -t)",
 		what, worked.Round(time.Second), cost.Round(time.Second), r.mem.Vain, r.leastLimit(cost))
 	if r.mem.Vain < mostVain {
 		return false
@@ -48,7 +49,8 @@ func (r *runner) stale() bool {
 	r.mem.Stale++
 	over := r.mem.Stale >= mostVain
 	if over {
-		r.say("not requeued: %d runs of the job in a row were started again too often and took no checkpoint; look at what the program says", r.mem.Stale)
+		r.say("not requeued: %d runs of the job in a row were started again too often and took no checkpoint; look "+
+			"at what the program says", r.mem.Stale)
 		r.mem.Stale = 0 // a person who submits it again has mended something
 	}
 	r.remember()
@@ -83,7 +85,8 @@ func (r *runner) timeToGoOn(a *attempt) bool {
 		return false
 	}
 	r.stopping, r.lead = false, max(need, left/3)
-	r.say("a rank was lost in the final checkpoint; %v are left: starting again, the next final checkpoint begins %v before the time limit",
+	r.say("a rank was lost in the final checkpoint; %v are left: starting again, the next final checkpoint begins %v "+
+		"before the time limit",
 		left.Round(time.Second), r.lead.Round(time.Second))
 	return true
 }

@@ -25,7 +25,8 @@ func limited(t *testing.T, limit, warning time.Duration) (*runner, *lockedBuffer
 *) echo JobState=RUNNING Restarts=0 EndTime=` + end.Format("2006-01-02T15:04:05") + `;;
 esac`})
 	errs := &lockedBuffer{}
-	r := &runner{job: &slurm.Job{ID: "5"}, stderr: errs, deadline: end, flags: runFlags{requeue: true}, signals: make(chan os.Signal, 1)}
+	r := &runner{job: &slurm.Job{ID: "5"}, stderr: errs, deadline: end, flags: runFlags{requeue: true},
+		signals: make(chan os.Signal, 1)}
 	r.opt.Global = t.TempDir()
 	r.readWarning(t.Context())
 	if r.due == 0 || r.due > limit/2+time.Second {
@@ -68,12 +69,15 @@ func TestShortLimits(t *testing.T) {
 func TestInVain(t *testing.T) {
 	dir := t.TempDir()
 	file := dir + "/requeues"
-	commands(t, map[string]string{"scontrol": `[ "$1" = requeue ] && echo >> ` + file + ` || echo JobState=RUNNING Restarts=0`})
+	commands(t, map[string]string{"scontrol": `[ "$1" = requeue ] && echo >> ` + file +
+		` || echo JobState=RUNNING Restarts=0`})
 	end := func(worked, start time.Duration, code int) string {
 		errs := &lockedBuffer{}
 		now := time.Now()
-		r := &runner{job: &slurm.Job{ID: "5"}, stderr: errs, flags: runFlags{requeue: true}, near: true, computed: true, stopping: true,
-			runAt: now.Add(-worked - start), workAt: now.Add(-worked), stopAt: now, warning: slurm.Warning{Lead: 20 * time.Second}}
+		r := &runner{job: &slurm.Job{ID: "5"}, stderr: errs, flags: runFlags{requeue: true}, near: true, computed: true,
+			stopping: true,
+			runAt:    now.Add(-worked - start), workAt: now.Add(-worked), stopAt: now,
+			warning: slurm.Warning{Lead: 20 * time.Second}}
 		r.opt = coordinated.Options{Global: dir}
 		r.recall()
 		if got := r.left(t.Context(), exitStopped); got != code {
@@ -89,7 +93,8 @@ func TestInVain(t *testing.T) {
 	if log := end(little, much, exitStopped); !strings.Contains(log, "time limit of at least 2m0s (sbatch -t)") {
 		t.Errorf("got no advice\n%s", log)
 	}
-	if log := end(little, much, exitBad); !strings.Contains(log, "giving up, not requeued: this run computed for 10s and took 25s to start and to stop") {
+	if log := end(little, much, exitBad); !strings.Contains(log, "giving up, not requeued: this run computed for 10s "+
+		"and took 25s to start and to stop") {
 		t.Errorf("it goes round for ever\n%s", log)
 	}
 	if b, _ := os.ReadFile(file); len(b) != 5 {
@@ -112,9 +117,12 @@ func TestLostInFinal(t *testing.T) {
 		{102 * time.Second, false, false, 0, false},
 		{102 * time.Second, true, false, 7, false},
 	} {
-		r := &runner{cmd: &command{}, stderr: io.Discard, near: c.near, told: c.told, stopping: true, deadline: time.Now().Add(c.left), lead: time.Minute,
-			opening: 2 * time.Second, flags: runFlags{maxRestarts: 9}, dead: map[string]string{}, deaths: map[storage.Epoch]int{}}
-		a := &attempt{r: r, examined: make(chan struct{}), opened: true, computing: true, killed: true, noticedAt: time.Now(), last: coordinated.Report{Stopped: c.stopped, Lost: &coordinated.LostStatus{}}}
+		r := &runner{cmd: &command{}, stderr: io.Discard, near: c.near, told: c.told, stopping: true,
+			deadline: time.Now().Add(c.left), lead: time.Minute,
+			opening: 2 * time.Second, flags: runFlags{maxRestarts: 9}, dead: map[string]string{},
+			deaths: map[storage.Epoch]int{}}
+		a := &attempt{r: r, examined: make(chan struct{}), opened: true, computing: true, killed: true,
+			noticedAt: time.Now(), last: coordinated.Report{Stopped: c.stopped, Lost: &coordinated.LostStatus{}}}
 		a.gone = make(chan struct{})
 		close(a.examined)
 		close(a.gone)
@@ -132,16 +140,20 @@ func TestLostInFinal(t *testing.T) {
 func TestStale(t *testing.T) {
 	dir := t.TempDir()
 	file := dir + "/requeues"
-	commands(t, map[string]string{"scontrol": `[ "$1" = requeue ] && echo >> ` + file + ` || echo JobState=RUNNING Restarts=0`})
+	commands(t, map[string]string{"scontrol": `[ "$1" = requeue ] && echo >> ` + file +
+		` || echo JobState=RUNNING Restarts=0`})
 	end := func(checkpoint bool) (log string) {
 		errs := &lockedBuffer{}
-		r := &runner{cmd: &command{}, job: &slurm.Job{ID: "5"}, stderr: errs, flags: runFlags{requeue: true, maxRestarts: 2}, starts: 3, computed: true, dead: map[string]string{}}
+		r := &runner{cmd: &command{}, job: &slurm.Job{ID: "5"}, stderr: errs,
+			flags: runFlags{requeue: true, maxRestarts: 2}, starts: 3, computed: true, dead: map[string]string{}}
 		r.opt.Global = dir
 		r.recall()
-		a := &attempt{r: r, examined: make(chan struct{}), opened: true, computing: true, code: 139, noticedAt: time.Now(), points: 1}
+		a := &attempt{r: r, examined: make(chan struct{}), opened: true, computing: true, code: 139,
+			noticedAt: time.Now(), points: 1}
 		close(a.examined)
 		if checkpoint {
-			a.hear(heard{rep: coordinated.Report{Committed: map[string]storage.Epoch{storage.LevelLocal: 1}}, at: time.Now()})
+			a.hear(heard{rep: coordinated.Report{Committed: map[string]storage.Epoch{storage.LevelLocal: 1}},
+				at: time.Now()})
 		}
 		if code, over := r.again(t.Context(), a); code != exitBad || !over {
 			t.Errorf("got code %d, over %t\n%s", code, over, errs)

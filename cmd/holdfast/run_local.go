@@ -38,7 +38,8 @@ func (r *runner) nodeLocal(ctx context.Context) error {
 		return nil
 	}
 	if r.job == nil {
-		return fmt.Errorf("--local-in: this is no Slurm job; set HOLDFAST_LOCAL to a directory on each machine's own disk")
+		return fmt.Errorf("--local-in: this is no Slurm job; set HOLDFAST_LOCAL to a directory on each machine's " +
+			"own disk")
 	}
 	given := r.opt.Local
 	for try := 1; ; try++ {
@@ -86,7 +87,8 @@ func (r *runner) keptLocal() string {
 	}
 	list, _ := filepath.Glob(r.localPrefix() + "*") // what it does not read is not there
 	for _, dir := range list {
-		if info, err := os.Lstat(dir); err == nil && info.IsDir() && int(info.Sys().(*syscall.Stat_t).Uid) == os.Geteuid() {
+		if info, err := os.Lstat(dir); err == nil && info.IsDir() &&
+			int(info.Sys().(*syscall.Stat_t).Uid) == os.Geteuid() {
 			return dir
 		}
 	}
@@ -96,5 +98,6 @@ func (r *runner) keptLocal() string {
 // makeLocal makes a directory on every node of the job.
 func (r *runner) makeLocal(ctx context.Context, name string) error {
 	patient := slurm.Client{Timeout: time.Minute}
-	return patient.RunOnAll(ctx, r.job.Nodes, "/bin/sh", "-c", makeLocal, "-", name, os.Getenv("HOLDFAST_ALLOW_FOREIGN"))
+	return patient.RunOnAll(ctx, r.job.Nodes, "/bin/sh", "-c", makeLocal, "-", name,
+		os.Getenv("HOLDFAST_ALLOW_FOREIGN"))
 }

@@ -74,7 +74,8 @@ func TestSquatted(t *testing.T) {
 	}
 	r := &runner{job: &slurm.Job{ID: "5", Nodes: []string{"n1"}}, stderr: errs, flags: runFlags{localIn: base}}
 	r.opt.Local = taken
-	if err := r.nodeLocal(t.Context()); err != nil || r.opt.Local != taken || !strings.Contains(errs.String(), taken+" is not a directory of this user") {
+	if err := r.nodeLocal(t.Context()); err != nil || r.opt.Local != taken ||
+		!strings.Contains(errs.String(), taken+" is not a directory of this user") {
 		t.Errorf("got %s, %v\n%s", r.opt.Local, err, errs)
 	}
 }

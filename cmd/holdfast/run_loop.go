@@ -235,14 +235,16 @@ func (r *runner) again(ctx context.Context, a *attempt) (code int, over bool) {
 		if at, _, _ := a.fallen.first(); !a.killed || !at.IsZero() { // else it was slow, or its nodes
 			r.adviseMPI(a)
 		}
-		if r.opening == 0 && (a.procs.any() == "" && !a.peek.found || r.unopened >= maxAlike) && (r.starts > 1 || !a.killed && a.code <= exitSignal) {
+		if r.opening == 0 && (a.procs.any() == "" && !a.peek.found || r.unopened >= maxAlike) &&
+			(r.starts > 1 || !a.killed && a.code <= exitSignal) {
 			r.say("giving up: the program ended with code %d before it came to Open, and all nodes are well", a.code)
 			return exitBad, true
 		}
 	}
 	if a.restored != 0 && !fresh && len(a.last.Committed) == 0 {
 		if r.deaths[a.restored]++; r.deaths[a.restored] >= 2 {
-			r.say("poison rule: the program died %d times after restoring epoch %d; it will restore an older one", r.deaths[a.restored], a.restored)
+			r.say("poison rule: the program died %d times after restoring epoch %d; it will restore an older one",
+				r.deaths[a.restored], a.restored)
 		}
 	}
 	if len(a.last.Committed) > 0 || fresh {
@@ -252,7 +254,8 @@ func (r *runner) again(ctx context.Context, a *attempt) (code int, over bool) {
 	}
 	if a.last.Unrestorable == "" || fresh {
 		if why := r.incurable(a); why != "" {
-			r.say("giving up: the program aborted %d times in a row with the same error, and without a new epoch in between: %s", r.alike, why)
+			r.say("giving up: the program aborted %d times in a row with the same error, and without a new epoch in "+
+				"between: %s", r.alike, why)
 			return exitBad, true
 		}
 	}

@@ -18,7 +18,8 @@ type memory struct {
 	Vain    int       `json:"in_vain,omitempty"` // runs up to the time limit in a row that brought little
 	Width   int       `json:"nodes,omitempty"`   // of the program, when the job had all of its nodes
 	Tasks   int       `json:"tasks,omitempty"`   // ranks, under srun
-	Stale   int       `json:"stale,omitempty"`   // runs in a row that were started again too often and took no checkpoint
+	// runs in a row that were started again too often and took no checkpoint
+	Stale int `json:"stale,omitempty"`
 }
 
 func (r *runner) memoryFile() string { return filepath.Join(r.opt.Global, "holdfast.run.json") }

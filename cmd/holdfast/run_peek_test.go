@@ -34,8 +34,10 @@ func TestPeek(t *testing.T) {
 		{"nobody knows", nil, nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := &runner{cmd: &command{kind: launchSrun, before: c.before}, job: &slurm.Job{ID: "5"}, stderr: &bytes.Buffer{}, starts: 2,
-				opening: 10 * time.Second, nodes: []string{"n1", "n2"}, addrs: map[string]string{"n1": "127.0.0.1", "n2": "127.0.0.1"}}
+			r := &runner{cmd: &command{kind: launchSrun, before: c.before}, job: &slurm.Job{ID: "5"},
+				stderr: &bytes.Buffer{}, starts: 2,
+				opening: 10 * time.Second, nodes: []string{"n1", "n2"}, addrs: map[string]string{"n1": "127.0.0.1",
+					"n2": "127.0.0.1"}}
 			r.conf.SlurmdPort = port
 			begin := time.Now()
 			a := &attempt{r: r, nodes: r.nodes, startedAt: begin}

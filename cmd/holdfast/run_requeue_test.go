@@ -43,7 +43,8 @@ const (
 func TestRequeueRetries(t *testing.T) {
 	soon := time.Now().Add(time.Hour)
 	log, calls := requeued(t, &runner{deadline: soon}, running+takesItIn+`; [ $n = 1 ] && exit 0; `+noAnswer)
-	if calls != "requeue 5\nrequeue 5\n" || !strings.Contains(log, "trying again in 1s") || !strings.Contains(log, "job 5 requeued") {
+	if calls != "requeue 5\nrequeue 5\n" || !strings.Contains(log, "trying again in 1s") ||
+		!strings.Contains(log, "job 5 requeued") {
 		t.Errorf("requeue without an answer: got the commands %q and\n%s", calls, log)
 	}
 	log, calls = requeued(t, &runner{deadline: soon}, `[ $n = 0 ] && { echo first >> $calls; `+noAnswer+`; }
@@ -51,7 +52,8 @@ func TestRequeueRetries(t *testing.T) {
 	if calls != "first\nrequeue 5\n" || !strings.Contains(log, "job 5 requeued") {
 		t.Errorf("show without an answer: got the commands %q and\n%s", calls, log)
 	}
-	log, calls = requeued(t, &runner{deadline: soon}, running+takesItIn+`; echo "Requested operation is presently disabled for job 5" >&2; exit 1`)
+	log, calls = requeued(t, &runner{deadline: soon}, running+takesItIn+
+		`; echo "Requested operation is presently disabled for job 5" >&2; exit 1`)
 	if calls != "requeue 5\n" || !strings.Contains(log, "--no-requeue") {
 		t.Errorf("refused: got the commands %q and\n%s", calls, log)
 	}
@@ -71,7 +73,8 @@ func TestRequeueUnsure(t *testing.T) {
 			t.Errorf("sent TERM: %t: got the commands %q, want %q\n%s", told, calls, want, log)
 		}
 	}
-	if _, calls := requeued(t, &runner{}, fmt.Sprintf("%s\n%s", `[ "$1" = show ] && exec echo JobState=CANCELLED Restarts=0`, takesItIn)); calls != "" {
+	if _, calls := requeued(t, &runner{},
+		fmt.Sprintf("%s\n%s", `[ "$1" = show ] && exec echo JobState=CANCELLED Restarts=0`, takesItIn)); calls != "" {
 		t.Errorf("cancelled: got the commands %q", calls)
 	}
 }
@@ -82,9 +85,10 @@ func TestStartFailsLater(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "requeues")
 	commands(t, map[string]string{
-		"scontrol": `case "$1 $2" in requeue*) echo >> ` + file + `;; *config) echo "KillWait = 30 sec"; echo "SlurmdPort = 6818";; *) echo "JobState=RUNNING Restarts=0 Requeue=1 NodeList=n[1-2]";; esac`,
-		"sinfo":    `for n in n1 n2; do echo "$n|allocated|none"; done`,
-		"srun":     notThere + "exit 0",
+		"scontrol": `case "$1 $2" in requeue*) echo >> ` + file +
+			`;; *config) echo "KillWait = 30 sec"; echo "SlurmdPort = 6818";; *) echo "JobState=RUNNING Restarts=0 Requeue=1 NodeList=n[1-2]";; esac`,
+		"sinfo": `for n in n1 n2; do echo "$n|allocated|none"; done`,
+		"srun":  notThere + "exit 0",
 	})
 	launcher := filepath.Join(dir, "srun")
 	if err := os.WriteFile(launcher, []byte("#!/bin/sh\nrm $0\nkill -9 $$\n"), 0o755); err != nil {
@@ -94,8 +98,10 @@ func TestStartFailsLater(t *testing.T) {
 	t.Setenv("SLURM_JOB_NODELIST", "n[1-2]")
 	t.Setenv("HOLDFAST_GLOBAL", dir)
 	errs := &lockedBuffer{}
-	code := Run(t.Context(), []string{"run", "--requeue", "--interface=127.0.0.1", "--", launcher, "-n2", "./app"}, io.Discard, errs)
-	if b, _ := os.ReadFile(file); code != exitBad || len(b) != 1 || !strings.Contains(errs.String(), "giving up: start "+launcher) {
+	code := Run(t.Context(), []string{"run", "--requeue", "--interface=127.0.0.1", "--", launcher, "-n2", "./app"},
+		io.Discard, errs)
+	if b, _ := os.ReadFile(file); code != exitBad || len(b) != 1 ||
+		!strings.Contains(errs.String(), "giving up: start "+launcher) {
 		t.Errorf("got code %d and %d requeues\n%s", code, len(b), errs)
 	}
 }
@@ -126,7 +132,8 @@ func TestLookEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &runner{cmd: &command{}, stderr: io.Discard}
 		_, cancel := context.WithCancel(t.Context())
-		a := &attempt{r: r, gone: make(chan struct{}), looking: make(chan struct{}), cancel: cancel, last: coordinated.Report{Ended: true}}
+		a := &attempt{r: r, gone: make(chan struct{}), looking: make(chan struct{}), cancel: cancel,
+			last: coordinated.Report{Ended: true}}
 		close(a.gone)
 		looked := false
 		go func() {

@@ -64,7 +64,8 @@ func (r *runner) salvage(ctx context.Context) {
 // collect has all nodes that are left bring what they have, and returns the newest epoch that
 // is committed at global by that; 0 if there is none behind have.
 func (r *runner) collect(ctx context.Context, have storage.Epoch) (storage.Epoch, error) {
-	line, err := self("flush", "--salvage", "salvage-"+r.job.ID, "--to", r.opt.Global, r.opt.Local, filepath.Join(r.opt.Local, storage.LevelPartner))
+	line, err := self("flush", "--salvage", "salvage-"+r.job.ID, "--to", r.opt.Global, r.opt.Local,
+		filepath.Join(r.opt.Local, storage.LevelPartner))
 	if err != nil {
 		return 0, err
 	}

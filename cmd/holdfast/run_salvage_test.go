@@ -52,7 +52,8 @@ func TestSalvage(t *testing.T) {
 	commands(t, map[string]string{"srun": `while [ "${1%holdfast.test}" = "$1" ]; do shift; done
 SLURMD_NODENAME=n2 exec "$@"`})
 	errs := &lockedBuffer{}
-	r := &runner{job: &slurm.Job{ID: "5"}, stderr: errs, nodes: []string{"n1", "n2"}, dead: map[string]string{"n1": "is dead"}, at: map[string]storage.Epoch{storage.LevelLocal: 1}}
+	r := &runner{job: &slurm.Job{ID: "5"}, stderr: errs, nodes: []string{"n1", "n2"},
+		dead: map[string]string{"n1": "is dead"}, at: map[string]storage.Epoch{storage.LevelLocal: 1}}
 	r.opt.Local, r.opt.Global = local, global
 	r.salvage(t.Context())
 	if !strings.Contains(errs.String(), "epoch 1 is now committed at global") {
@@ -75,7 +76,8 @@ SLURMD_NODENAME=n2 exec "$@"`})
 		"could not be copied to global": func(r *runner) { r.opt.Local = t.TempDir() },
 	} {
 		errs := &lockedBuffer{}
-		r := &runner{job: &slurm.Job{ID: "5"}, stderr: errs, nodes: []string{"n2"}, at: map[string]storage.Epoch{storage.LevelLocal: 1}}
+		r := &runner{job: &slurm.Job{ID: "5"}, stderr: errs, nodes: []string{"n2"},
+			at: map[string]storage.Epoch{storage.LevelLocal: 1}}
 		r.opt.Local, r.opt.Global = local, t.TempDir()
 		change(r)
 		r.salvage(t.Context())

@@ -77,7 +77,8 @@ func (r *runner) early(s os.Signal, left time.Duration) bool {
 		return false
 	}
 	r.lead, r.announced = due, s.String()+", "
-	r.say("%v announces the time limit, which is %v away: the final checkpoint begins %v before it", s, left.Round(time.Second), due.Round(time.Second))
+	r.say("%v announces the time limit, which is %v away: the final checkpoint begins %v before it", s,
+		left.Round(time.Second), due.Round(time.Second))
 	return true
 }
 
@@ -243,7 +244,8 @@ func (r *runner) readWarning(ctx context.Context) {
 		if m := r.mem.Seconds; m > 0 {
 			r.due = min(r.due, 10*time.Second+time.Duration(3*m*float64(time.Second)))
 		}
-		r.say("warning: the final checkpoint would begin %v before the time limit, which is only %v away; it begins %v before",
+		r.say("warning: the final checkpoint would begin %v before the time limit, which is only %v away; it begins "+
+			"%v before",
 			cmp.Or(r.flags.lead, r.warning.Lead, r.lead), left.Round(time.Second), r.due.Round(time.Second))
 		r.lead = min(r.lead, r.due)
 	}
@@ -254,7 +256,8 @@ func (r *runner) readWarning(ctx context.Context) {
 		r.compare(r.mem.measured)
 		return
 	}
-	r.say("no checkpoint of this job has been measured yet: its first one will tell whether %v before the time limit is soon enough", cmp.Or(r.lead, r.warning.Lead))
+	r.say("no checkpoint of this job has been measured yet: its first one will tell whether %v before the time limit "+
+		"is soon enough", cmp.Or(r.lead, r.warning.Lead))
 }
 
 // measured is what a checkpoint took, kept beside the checkpoints for the next
@@ -290,7 +293,8 @@ func (r *runner) compare(m measured) {
 		return
 	}
 	r.warned = true
-	r.say("warning: the final checkpoint begins %v before the time limit, but epoch %d took %.1f s to reach global; use --signal or --lead of at least %.0f s",
+	r.say("warning: the final checkpoint begins %v before the time limit, but epoch %d took %.1f s to reach global; "+
+		"use --signal or --lead of at least %.0f s",
 		lead, m.Epoch, m.Seconds, 1.5*m.Seconds+1)
 }
 
@@ -319,5 +323,6 @@ func (r *runner) adviseMPI(a *attempt) {
 			}
 		}
 	}
-	r.say("the program did not come to Open under srun --mpi=%s; if MPI is the reason, these pairs work on this site: %s", plugin, strings.Join(pairs, ", "))
+	r.say("the program did not come to Open under srun --mpi=%s; if MPI is the reason, these pairs work on this "+
+		"site: %s", plugin, strings.Join(pairs, ", "))
 }

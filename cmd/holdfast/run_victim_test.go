@@ -99,7 +99,8 @@ func victimEnv(t *testing.T, mode string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, value := range map[string]string{
-		"SLURM_JOB_ID": "", "VICTIM": mode, "HOLDFAST_GLOBAL": dir, "HOLDFAST_LOCAL": "", "HOLDFAST_CONTROL_INTERFACE": "127.0.0.1",
+		"SLURM_JOB_ID": "", "VICTIM": mode, "HOLDFAST_GLOBAL": dir, "HOLDFAST_LOCAL": "",
+		"HOLDFAST_CONTROL_INTERFACE":    "127.0.0.1",
 		"HOLDFAST_CONTROL_PEER_TIMEOUT": "1m", // a program without a core for a while is not dead
 	} {
 		t.Setenv(name, value)
@@ -107,7 +108,8 @@ func victimEnv(t *testing.T, mode string) string {
 	return dir
 }
 
-var accounted = regexp.MustCompile(`computing again \d+\.\d\d s after the death: notice \d+\.\d\d, relaunch \d+\.\d\d, fetch \d+\.\d\d, restore \d+\.\d\d; epoch 2 from global`)
+var accounted = regexp.MustCompile(
+	`computing again \d+\.\d\d s after the death: notice \d+\.\d\d, relaunch \d+\.\d\d, fetch \d+\.\d\d, restore \d+\.\d\d; epoch 2 from global`)
 
 // TestRun: a program without a launcher is started again after it died, and its
 // ways to end have each their code.
@@ -121,15 +123,20 @@ func TestRun(t *testing.T) {
 		{"ends well", "well", nil, 0, `the program has ended`},
 		{"dies once", "crash", nil, 0, accounted.String()},
 		{"may not be started again", "crash", []string{"--max-restarts=0"}, 1, `giving up: .*--max-restarts`},
-		{"dies each time", "hopeless", []string{"--max-restarts=3", "--backoff=10ms"}, 1, `(?s)waiting 10ms: 2 runs.*waiting 20ms: 3 runs.*giving up`},
-		{"aborts each time", "abort", []string{"--backoff=10ms"}, 1, `(?s)start 3: .*giving up: the program aborted 3 times in a row with the same error.*: no such input`},
-		{"aborts with code 0", "deny", []string{"--backoff=10ms"}, 1, `(?s)start 3: .*giving up: the program aborted 3 times in a row with the same error.*: no such input`},
-		{"never comes to Open", "stuck", []string{"--start-timeout=200ms"}, 1, `(?s)start 2: .*not all ranks have come to Open within 200ms.*giving up: the program ended`},
+		{"dies each time", "hopeless", []string{"--max-restarts=3", "--backoff=10ms"}, 1,
+			`(?s)waiting 10ms: 2 runs.*waiting 20ms: 3 runs.*giving up`},
+		{"aborts each time", "abort", []string{"--backoff=10ms"}, 1,
+			`(?s)start 3: .*giving up: the program aborted 3 times in a row with the same error.*: no such input`},
+		{"aborts with code 0", "deny", []string{"--backoff=10ms"}, 1,
+			`(?s)start 3: .*giving up: the program aborted 3 times in a row with the same error.*: no such input`},
+		{"never comes to Open", "stuck", []string{"--start-timeout=200ms"}, 1,
+			`(?s)start 2: .*not all ranks have come to Open within 200ms.*giving up: the program ended`},
 		{"says it as JSON", "well", []string{"--json"}, 0, `"start":1,"decision":"the program has ended"`},
 		{"own code", "code", nil, 5, `launcher ended with code 5`},
 		{"is slow after its end", "slow", nil, 0, `the program has ended`},
 		{"hangs after its end", "hang", []string{"--end-timeout=300ms"}, 1, `not known whether the program ended well`},
-		{"is told to stop", "wait", []string{"--stall=1h", "--max-restarts=0"}, 75, `final checkpoint(?s).*stopped after the final checkpoint, epoch 4 at global`},
+		{"is told to stop", "wait", []string{"--stall=1h", "--max-restarts=0"}, 75,
+			`final checkpoint(?s).*stopped after the final checkpoint, epoch 4 at global`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := victimEnv(t, c.victim)
@@ -156,15 +163,18 @@ func TestToldLate(t *testing.T) {
 		first  string // that is waited for
 		says   string // expression
 	}{
-		{"ahead", 75, "rank 0 was sent TERM", `(?s)terminated: final checkpoint.*stopped after the final checkpoint, epoch \d+ at global`},
-		{"behind", 0, "", `(?s)terminated: (final checkpoint|all ranks have closed, so the program is left to end by itself).*the program has ended`},
+		{"ahead", 75, "rank 0 was sent TERM",
+			`(?s)terminated: final checkpoint.*stopped after the final checkpoint, epoch \d+ at global`},
+		{"behind", 0, "",
+			`(?s)terminated: (final checkpoint|all ranks have closed, so the program is left to end by itself).*the program has ended`},
 	} {
 		t.Run(c.victim, func(t *testing.T) {
 			dir := victimEnv(t, c.victim)
 			errs := &lockedBuffer{}
 			code := make(chan int, 1)
 			go func() {
-				code <- Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--max-restarts=0", "--", os.Args[0]}, io.Discard, errs)
+				code <- Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--max-restarts=0", "--", os.Args[0]},
+					io.Discard, errs)
 			}()
 			until := func(holds func() bool) {
 				for !holds() && len(code) == 0 {
@@ -209,7 +219,8 @@ func TestRunCannotRestore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if code := start(); code != 1 || !regexp.MustCompile(`giving up: .*epoch.*no rank can read them`).MatchString(errs.String()) {
+	if code := start(); code != 1 ||
+		!regexp.MustCompile(`giving up: .*epoch.*no rank can read them`).MatchString(errs.String()) {
 		t.Errorf("got code %d, want 1 and the reason\n%s", code, errs)
 	}
 }

@@ -76,8 +76,10 @@ func Listen(opt Options) (*Plane, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Plane{opt: opt, listener: l, ctx: ctx, stop: stop,
-		inbound: make(chan Inbound, 64), lost: make(chan Loss, opt.Size), streams: make(chan Stream), clients: make(chan net.Conn),
-		out: map[int]*outgoing{}, in: map[int]*incoming{}, conns: map[net.Conn]struct{}{}, watch: map[int]bool{}, gone: map[int]bool{}}
+		inbound: make(chan Inbound, 64), lost: make(chan Loss, opt.Size), streams: make(chan Stream),
+		clients: make(chan net.Conn),
+		out:     map[int]*outgoing{}, in: map[int]*incoming{}, conns: map[net.Conn]struct{}{}, watch: map[int]bool{},
+		gone: map[int]bool{}}
 	p.wg.Go(func() { p.accept(l) })
 	return p, nil
 }

@@ -306,7 +306,8 @@ func TestListenElsewhere(t *testing.T) {
 }
 
 func TestBadOptions(t *testing.T) {
-	for _, o := range []Options{{Rank: 2, Size: 2}, {Size: 0}, {Size: 1, Heartbeat: time.Second, PeerTimeout: time.Second}} {
+	for _, o := range []Options{{Rank: 2, Size: 2}, {Size: 0},
+		{Size: 1, Heartbeat: time.Second, PeerTimeout: time.Second}} {
 		if _, err := Listen(o); err == nil {
 			t.Errorf("%+v was accepted", o)
 		}

@@ -47,7 +47,8 @@ func (w *model) accounted(r *modelRank) error {
 			}
 		}
 		if p.sent[r.id] != r.recvd[p.id]+flight {
-			return fmt.Errorf("%d->%d: sent %d, received %d, in flight %d", p.id, r.id, p.sent[r.id], r.recvd[p.id], flight)
+			return fmt.Errorf("%d->%d: sent %d, received %d, in flight %d", p.id, r.id, p.sent[r.id], r.recvd[p.id],
+				flight)
 		}
 	}
 	return nil

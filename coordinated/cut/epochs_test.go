@@ -103,7 +103,9 @@ func TestManyEpochs(t *testing.T) {
 		t.Run(sh.name, func(t *testing.T) {
 			cut, gave := 0, 0
 			for seed := range uint64(60) {
-				w := start(sh.name, seed, 2+int(seed%5), func(c *Config) { c.Timeout = time.Duration(1+seed%8) * time.Millisecond })
+				w := start(sh.name, seed, 2+int(seed%5), func(c *Config) {
+					c.Timeout = time.Duration(1+seed%8) * time.Millisecond
+				})
 				e := newEpochs(w)
 				e.run(time.Second)
 				if len(e.faults) > 0 {

@@ -12,20 +12,23 @@ type Kind uint8
 // The kinds, written out because they travel between ranks. The comment names
 // the direction and the fields that are used besides Epoch.
 const (
-	KindAsk     Kind = 1  // up: somebody wants a checkpoint. Yes = stop after it
-	KindPark    Kind = 2  // down: park at your next Point
-	KindAnswer  Kind = 3  // up: Min, Max points passed in a subtree; Colls with members elsewhere
-	KindHint    Kind = 4  // down: Max = the Point to park at, 0 for the next one; Colls that are not level
-	KindRaise   Kind = 5  // both ways: Colls that grew
-	KindReady   Kind = 6  // up: Yes = the whole subtree is parked; Round = version
-	KindFreeze  Kind = 7  // down: vote in Round
-	KindVote    Kind = 8  // up: Yes = the whole subtree is frozen; Round; Sum
-	KindThaw    Kind = 9  // down: Round failed, go on parking
-	KindCut     Kind = 10 // down: Round made the cut. Yes = stop after it
-	KindGiveUp  Kind = 11 // down: no cut in time, go on
-	KindNeed    Kind = 12 // direct: Rank is blocked on a message of yours and has had Had; Round = version; Any = elected
+	KindAsk    Kind = 1  // up: somebody wants a checkpoint. Yes = stop after it
+	KindPark   Kind = 2  // down: park at your next Point
+	KindAnswer Kind = 3  // up: Min, Max points passed in a subtree; Colls with members elsewhere
+	KindHint   Kind = 4  // down: Max = the Point to park at, 0 for the next one; Colls that are not level
+	KindRaise  Kind = 5  // both ways: Colls that grew
+	KindReady  Kind = 6  // up: Yes = the whole subtree is parked; Round = version
+	KindFreeze Kind = 7  // down: vote in Round
+	KindVote   Kind = 8  // up: Yes = the whole subtree is frozen; Round; Sum
+	KindThaw   Kind = 9  // down: Round failed, go on parking
+	KindCut    Kind = 10 // down: Round made the cut. Yes = stop after it
+	KindGiveUp Kind = 11 // down: no cut in time, go on
+	// direct: Rank is blocked on a message of yours and has had Had; Round = version; Any = elected
+	KindNeed    Kind = 12
 	KindRetract Kind = 13 // direct: Rank no longer is; Round = version
-	KindElect   Kind = 14 // up: Rank is blocked on any member of Comm; Round = number of the question; Max = how many to name
+	// up: Rank is blocked on any member of Comm; Round = number of the question; Max = how many to
+	// name
+	KindElect   Kind = 14
 	KindPoll    Kind = 15 // down: as Elect, to all members
 	KindPolled  Kind = 16 // up: Found = parked members of a subtree; Sum = sent to Rank by all of them
 	KindElected Kind = 17 // direct, to Rank: as Polled, for all members
@@ -37,7 +40,8 @@ const (
 )
 
 var kindNames = [...]string{"", "ask", "park", "answer", "hint", "raise", "ready", "freeze", "vote",
-	"thaw", "cut", "give-up", "need", "retract", "elect", "poll", "polled", "elected", "gather", "publish", "lost", "status", "waiting"}
+	"thaw", "cut", "give-up", "need", "retract", "elect", "poll", "polled", "elected", "gather", "publish", "lost",
+	"status", "waiting"}
 
 // String returns the name of k as the scenarios in testdata write it.
 func (k Kind) String() string {

@@ -140,8 +140,9 @@ func newModel(seed uint64, n int, comms map[string][]int, prog func(r int) progr
 		if err != nil {
 			panic(err)
 		}
-		w.ranks = append(w.ranks, &modelRank{id: i, m: m, prog: prog(i), state: map[string]int{}, entered: map[string]uint64{},
-			sent: map[int]uint64{}, recvd: map[int]uint64{}})
+		w.ranks = append(w.ranks, &modelRank{id: i, m: m, prog: prog(i), state: map[string]int{},
+			entered: map[string]uint64{},
+			sent:    map[int]uint64{}, recvd: map[int]uint64{}})
 	}
 	for _, r := range w.ranks {
 		w.after(time.Duration(w.rng.IntN(300))*time.Microsecond, func() { w.advance(r) })
@@ -167,7 +168,8 @@ func (r *modelRank) colls(w *model) []Coll {
 	sort.Strings(names)
 	var out []Coll
 	for _, name := range names {
-		out = append(out, Coll{Comm: name, Leader: w.comms[name][0] == r.id, Size: len(w.comms[name]), Entered: r.entered[name]})
+		out = append(out, Coll{Comm: name, Leader: w.comms[name][0] == r.id, Size: len(w.comms[name]),
+			Entered: r.entered[name]})
 	}
 	return out
 }
@@ -451,7 +453,8 @@ func (w *model) run(limit time.Duration) error {
 func (w *model) standing() string {
 	var b strings.Builder
 	for _, r := range w.ranks {
-		fmt.Fprintf(&b, "%v; op %+v in=%t waiting=%t done=%t entered=%v\n", r.m, r.cur, r.inOp, r.waiting, r.done, r.entered)
+		fmt.Fprintf(&b, "%v; op %+v in=%t waiting=%t done=%t entered=%v\n", r.m, r.cur, r.inOp, r.waiting, r.done,
+			r.entered)
 	}
 	return b.String()
 }

@@ -135,7 +135,8 @@ var shapes = []struct {
 	}, func(n, iters int) func(int) program {
 		return func(r int) program {
 			return loop(iters, func(i int) []op {
-				return []op{compute(20), bcast(fmt.Sprintf("row%d", r/2)), point(), compute(5 * r), coll(fmt.Sprintf("col%d", r%2)), point()}
+				return []op{compute(20), bcast(fmt.Sprintf("row%d", r/2)), point(), compute(5 * r),
+					coll(fmt.Sprintf("col%d", r%2)), point()}
 			})
 		}
 	}, false},
@@ -329,15 +330,18 @@ func nonsense(rng *rand.Rand) Event {
 	case 0:
 		return Arrived{Points: small(), Colls: []Coll{{Comm: comms[rng.IntN(3)], Size: rng.IntN(3), Entered: small()}}}
 	case 1:
-		return Sampled{Points: small(), Block: &Block{Call: small(), Waits: []Wait{{Source: rng.IntN(8) - 1, Comm: "a", Had: small()}}}}
+		return Sampled{Points: small(),
+			Block: &Block{Call: small(), Waits: []Wait{{Source: rng.IntN(8) - 1, Comm: "a", Had: small()}}}}
 	case 2:
 		return Tick{Now: time.Duration(rng.Int64N(1e9))}
 	case 3:
 		return Captured{Epoch: Epoch(small())}
 	}
-	msg := Message{Kind: Kind(1 + rng.IntN(int(KindLost))), Epoch: Epoch(small()), Round: small(), Yes: rng.IntN(2) == 0,
+	msg := Message{Kind: Kind(1 + rng.IntN(int(KindLost))), Epoch: Epoch(small()), Round: small(),
+		Yes:  rng.IntN(2) == 0,
 		Rank: rng.IntN(9), Had: small(), Min: small(), Max: small(), Sum: small(), Comm: comms[rng.IntN(3)],
-		Colls: []Standing{{Comm: comms[rng.IntN(3)], Size: rng.IntN(8), Members: rng.IntN(8), Min: small(), Max: small()}},
+		Colls: []Standing{{Comm: comms[rng.IntN(3)], Size: rng.IntN(8), Members: rng.IntN(8), Min: small(),
+			Max: small()}},
 		Found: []Candidate{{Rank: rng.IntN(9), Points: small()}}}
 	return Received{From: rng.IntN(9), Msg: msg, Sent: small()}
 }

@@ -144,7 +144,8 @@ func (s *scene) begin(args []string) error {
 			return err
 		}
 		s.comms["world"] = append(s.comms["world"], i)
-		s.ranks = append(s.ranks, &actor{id: i, m: m, entered: map[string]uint64{}, sent: map[int]uint64{}, got: map[int]uint64{}})
+		s.ranks = append(s.ranks, &actor{id: i, m: m, entered: map[string]uint64{}, sent: map[int]uint64{},
+			got: map[int]uint64{}})
 	}
 	return nil
 }
@@ -153,7 +154,8 @@ func (s *scene) colls(r *actor) []Coll {
 	var out []Coll
 	for name, members := range s.comms {
 		if slices.Contains(members, r.id) {
-			out = append(out, Coll{Comm: name, Leader: members[0] == r.id, Size: max(s.sizes[name], len(members)), Entered: r.entered[name]})
+			out = append(out, Coll{Comm: name, Leader: members[0] == r.id, Size: max(s.sizes[name], len(members)),
+				Entered: r.entered[name]})
 		}
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Comm < out[j].Comm })

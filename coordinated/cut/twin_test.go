@@ -86,7 +86,9 @@ func (w *twin) missing(comms map[string][]int) (int, bool) {
 // owes reports whether r receives more from s, under some tag, than s sends.
 func (w *twin) owes(s, r int) bool {
 	for tag := range 10 {
-		sends := w.count(s, func(o op) bool { return (o.kind == opSend || o.kind == opSsend) && o.peer == r && o.tag == tag })
+		sends := w.count(s, func(o op) bool {
+			return (o.kind == opSend || o.kind == opSsend) && o.peer == r && o.tag == tag
+		})
 		recvs := w.count(r, func(o op) bool { return o.kind == opRecv && o.peer == s && o.tag == tag })
 		if sends < recvs {
 			return true

@@ -236,7 +236,8 @@ func (s *scene) check() {
 		}
 		for name, members := range s.comms {
 			if slices.Contains(members, r.id) && r.entered[name] != s.ranks[members[0]].entered[name] {
-				complain("%s: rank %d entered %d, rank %d %d", name, r.id, r.entered[name], members[0], s.ranks[members[0]].entered[name])
+				complain("%s: rank %d entered %d, rank %d %d", name, r.id, r.entered[name], members[0],
+					s.ranks[members[0]].entered[name])
 			}
 		}
 		for _, p := range s.ranks {

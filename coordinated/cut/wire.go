@@ -110,7 +110,8 @@ func Decode(b []byte) (Message, error) {
 	m.Had, m.Min, m.Max, m.Sum = d.number(), d.number(), d.number(), d.number()
 	m.Comm = d.name()
 	for range d.count() {
-		m.Colls = append(m.Colls, Standing{Comm: d.name(), Size: d.small(), Members: d.small(), Min: d.number(), Max: d.number()})
+		m.Colls = append(m.Colls, Standing{Comm: d.name(), Size: d.small(), Members: d.small(), Min: d.number(),
+			Max: d.number()})
 	}
 	for range d.count() {
 		m.Found = append(m.Found, Candidate{Rank: d.small(), Points: d.number()})

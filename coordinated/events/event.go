@@ -39,7 +39,8 @@ const (
 
 // known has the names above.
 var known = map[string]bool{Open: true, Sync: true, Restore: true, Request: true, Arm: true, Park: true, Release: true,
-	Drain: true, Capture: true, Resume: true, Write: true, Redundancy: true, Flush: true, Vote: true, Commit: true, GiveUp: true,
+	Drain: true, Capture: true, Resume: true, Write: true, Redundancy: true, Flush: true, Vote: true, Commit: true,
+	GiveUp:  true,
 	Failure: true, Source: true, Stop: true, Finish: true, Close: true, Alive: true}
 
 // Event is one line. Fields that mean nothing for a kind of event are zero and
@@ -130,12 +131,14 @@ func parse(line []byte) (Event, bool) {
 		return e, false
 	}
 	ok := e.Wall >= 0 && e.Wall < maxTime && e.Mono >= 0 && e.Mono < maxTime && e.Dur >= 0 && e.Dur < maxTime &&
-		e.Rank >= 0 && e.Rank < maxRank && e.Bytes >= 0 && e.Stored >= 0 && e.Messages >= 0 && e.Rounds >= 0 && e.Releases >= 0
+		e.Rank >= 0 && e.Rank < maxRank && e.Bytes >= 0 && e.Stored >= 0 && e.Messages >= 0 && e.Rounds >= 0 &&
+		e.Releases >= 0
 	if e.Peer != nil {
 		ok = ok && *e.Peer >= 0 && *e.Peer < maxRank
 	}
 	if h := e.Header; h != nil {
-		ok = ok && h.Size > e.Rank && h.Size <= maxRank && h.Run > 0 && h.Part >= 0 && h.AliveNS >= 0 && h.AliveNS < maxTime
+		ok = ok && h.Size > e.Rank && h.Size <= maxRank && h.Run > 0 && h.Part >= 0 && h.AliveNS >= 0 &&
+			h.AliveNS < maxTime
 	}
 	return e, ok
 }

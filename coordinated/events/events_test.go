@@ -22,7 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func newLog(t *testing.T, change func(*Options)) (*Log, Options) {
 	t.Helper()
 	opt := Options{Dir: filepath.Join(t.TempDir(), DirName), Rank: 3, Begun: time.Now(),
-		Header: Header{Job: "sun", Run: 2, Size: 4, Node: "n1", PID: 77, AliveNS: 5e9, Levels: []string{"local", "global"}}}
+		Header: Header{Job: "sun", Run: 2, Size: 4, Node: "n1", PID: 77, AliveNS: 5e9,
+			Levels: []string{"local", "global"}}}
 	if change != nil {
 		change(&opt)
 	}
@@ -53,7 +54,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 	l.Emit(Event{Name: Alive}) // after Close: nothing happens
 	got := readOne(t, opt)
-	if got.Header.Run != 2 || got.Header.Node != "n1" || got.Header.Version != Version || got.Rank != 3 || got.Torn || got.Gone || got.Bad != 0 {
+	if got.Header.Run != 2 || got.Header.Node != "n1" || got.Header.Version != Version || got.Rank != 3 || got.Torn ||
+		got.Gone || got.Bad != 0 {
 		t.Errorf("header: got %+v", got)
 	}
 	var names []string
@@ -64,7 +66,8 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("got %v, want %v", names, want)
 	}
 	w := got.Events[2]
-	if w.Epoch != 7 || w.Level != "local" || w.Bytes != 100 || w.Stored != 60 || w.Dur <= 0 || w.Mono < w.Dur || w.Wall < opt.Begun.UnixNano() {
+	if w.Epoch != 7 || w.Level != "local" || w.Bytes != 100 || w.Stored != 60 || w.Dur <= 0 || w.Mono < w.Dur ||
+		w.Wall < opt.Begun.UnixNano() {
 		t.Errorf("span: got %+v", w)
 	}
 	if e := got.Events[3]; *e.Peer != 1 || len(e.Text) != maxText || strings.ContainsRune(e.Text, '\uFFFD') {
@@ -109,8 +112,10 @@ func TestBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := readOne(t, opt)
-	if last := got.Events[len(got.Events)-1]; !got.Gone || last.Epoch != n || got.Header.Part == 0 || len(got.Paths) != 2 {
-		t.Errorf("got parts %v, gone %v, last epoch %d, want two parts that end with %d", got.Paths, got.Gone, last.Epoch, n)
+	if last := got.Events[len(got.Events)-1]; !got.Gone || last.Epoch != n || got.Header.Part == 0 ||
+		len(got.Paths) != 2 {
+		t.Errorf("got parts %v, gone %v, last epoch %d, want two parts that end with %d", got.Paths, got.Gone,
+			last.Epoch, n)
 	}
 	var size int64
 	for _, p := range got.Paths {
@@ -230,14 +235,17 @@ func TestDamaged(t *testing.T) {
 				t.Fatalf("%d bytes: got %v, want ErrNoHeader", n, err)
 			}
 		case err != nil || len(got.Events) != lines || got.Torn != torn:
-			t.Fatalf("%d bytes: got %d events, torn %v, %v, want %d, %v", n, len(got.Events), got.Torn, err, lines, torn)
+			t.Fatalf("%d bytes: got %d events, torn %v, %v, want %d, %v", n, len(got.Events), got.Torn, err, lines,
+				torn)
 		}
 	}
 	long := append(bytes.Clone(b), bytes.Repeat([]byte("x"), 5*maxLine)...)
-	long = append(long, "\n{\"ev\":\"arm\",\"t\":1,\"m\":1,\"rank\":3,\"epoch\":99}\nnonsense\n{\"ev\":\"later\",\"t\":1,\"m\":1,\"rank\":3}\n"...)
+	long = append(long,
+		"\n{\"ev\":\"arm\",\"t\":1,\"m\":1,\"rank\":3,\"epoch\":99}\nnonsense\n{\"ev\":\"later\",\"t\":1,\"m\":1,\"rank\":3}\n"...)
 	got, err := Decode(bytes.NewReader(long))
 	if err != nil || got.Bad != 2 || got.Events[len(got.Events)-1].Epoch != 99 {
-		t.Errorf("a line that is too long and one of nonsense: got %d bad, last %+v, %v", got.Bad, got.Events[len(got.Events)-1], err)
+		t.Errorf("a line that is too long and one of nonsense: got %d bad, last %+v, %v", got.Bad,
+			got.Events[len(got.Events)-1], err)
 	}
 }
 
@@ -311,8 +319,9 @@ func TestFormatExample(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add([]byte(`{"ev":"open","t":1,"m":0,"rank":0,"begin":true,"open":{"v":1,"job":"j","run":1,"size":1,"node":"n","pid":1,"part":0,"alive_ns":1,"levels":["local"]}}` + "\n" +
-		`{"ev":"write","t":9,"m":8,"rank":0,"epoch":1,"dur":7,"level":"local","bytes":5}` + "\n" + `{"ev":"al`))
+	f.Add([]byte(
+		`{"ev":"open","t":1,"m":0,"rank":0,"begin":true,"open":{"v":1,"job":"j","run":1,"size":1,"node":"n","pid":1,"part":0,"alive_ns":1,"levels":["local"]}}` + "\n" +
+			`{"ev":"write","t":9,"m":8,"rank":0,"epoch":1,"dur":7,"level":"local","bytes":5}` + "\n" + `{"ev":"al`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := Decode(bytes.NewReader(b))
 		if err != nil {

@@ -210,7 +210,8 @@ func (l *Log) tryWrite(batch []Event) {
 // fail notes that so many lines are missing.
 func (l *Log) fail(missing uint64, err error) {
 	if l.err == nil {
-		l.opt.Logger.Warn("holdfast: the event log cannot be written and is tried again; what happens meanwhile is missing in it", "error", err)
+		l.opt.Logger.Warn("holdfast: the event log cannot be written and is tried again; what happens meanwhile is "+
+			"missing in it", "error", err)
 	}
 	l.err = err
 	l.gap += missing

@@ -102,7 +102,8 @@ func (l *Log) openPart() error {
 		l.file = nil
 		l.part++
 		if old := l.part - 2; old >= 0 {
-			if err := l.opt.FS.Remove(filepath.Join(dir, partName(l.opt.Rank, old))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := l.opt.FS.Remove(filepath.Join(dir, partName(l.opt.Rank, old))); err != nil &&
+				!errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("event log: %w", err)
 			}
 		}
@@ -115,7 +116,8 @@ func (l *Log) openPart() error {
 	h := l.opt.Header
 	h.Part = l.part
 	now := time.Now()
-	first := Event{Name: Open, Wall: now.UnixNano(), Mono: int64(now.Sub(l.opt.Begun)), Rank: l.opt.Rank, Begin: l.part == 0, Header: &h}
+	first := Event{Name: Open, Wall: now.UnixNano(), Mono: int64(now.Sub(l.opt.Begun)), Rank: l.opt.Rank,
+		Begin: l.part == 0, Header: &h}
 	if l.part == 0 {
 		first.Wall, first.Mono = l.opt.Begun.UnixNano(), 0
 	}

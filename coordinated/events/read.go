@@ -135,7 +135,8 @@ func ReadDir(fsys vfs.FS, dir string, most int) (logs []RankLog, problems []erro
 type NoLogError struct{ Dir string }
 
 func (e *NoLogError) Error() string {
-	return fmt.Sprintf("%s has no event logs: name a directory that a job writes checkpoints to (its HOLDFAST_GLOBAL or, if it has none, HOLDFAST_LOCAL of every node) or the one that HOLDFAST_EVENTS gave", e.Dir)
+	return fmt.Sprintf("%s has no event logs: name a directory that a job writes checkpoints to (its HOLDFAST_GLOBAL "+
+		"or, if it has none, HOLDFAST_LOCAL of every node) or the one that HOLDFAST_EVENTS gave", e.Dir)
 }
 
 func findRuns(fsys vfs.FS, dir string) (root string, runs []int, err error) {

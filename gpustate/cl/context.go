@@ -41,7 +41,8 @@ func position(i gpustate.Info) int {
 	}
 	n := 0
 	for _, o := range infos {
-		if o.Kind == i.Kind && o.Index < i.Index && same(o.Platform, i.Platform) && same(o.Name, i.Name) && same(o.PCI, i.PCI) {
+		if o.Kind == i.Kind && o.Index < i.Index && same(o.Platform, i.Platform) && same(o.Name, i.Name) &&
+			same(o.PCI, i.PCI) {
 			n++
 		}
 	}
@@ -150,7 +151,8 @@ func dimensions(t MemObjectType) int {
 
 // CreateImage makes an image. data, if there is any, holds its pixels with the
 // pitches of the description.
-func (ctx *Context) CreateImage(flags MemFlag, imageFormat ImageFormat, imageDesc ImageDescription, data []byte) (*MemObject, error) {
+func (ctx *Context) CreateImage(flags MemFlag, imageFormat ImageFormat, imageDesc ImageDescription,
+	data []byte) (*MemObject, error) {
 	dims := dimensions(imageDesc.Type)
 	if dims == 0 || imageDesc.NumMipLevels != 0 || imageDesc.NumSamples != 0 {
 		return nil, ErrUnsupported
@@ -178,7 +180,8 @@ func (ctx *Context) CreateImage(flags MemFlag, imageFormat ImageFormat, imageDes
 }
 
 // CreateImageSimple makes a two-dimensional image from packed pixels.
-func (ctx *Context) CreateImageSimple(flags MemFlag, width, height int, channelOrder ChannelOrder, channelDataType ChannelDataType, data []byte) (*MemObject, error) {
+func (ctx *Context) CreateImageSimple(flags MemFlag, width, height int, channelOrder ChannelOrder,
+	channelDataType ChannelDataType, data []byte) (*MemObject, error) {
 	return ctx.CreateImage(flags, ImageFormat{channelOrder, channelDataType},
 		ImageDescription{Type: MemObjectTypeImage2D, Width: width, Height: height}, data)
 }

@@ -50,7 +50,8 @@ func (b *MemObject) picture() (*gpustate.Image, error) {
 
 // EnqueueReadImage copies a region of an image to data. It is complete when the
 // call returns, whether it blocks or not.
-func (q *CommandQueue) EnqueueReadImage(image *MemObject, blocking bool, origin, region [3]int, rowPitch, slicePitch int, data []byte, eventWaitList []*Event) (*Event, error) {
+func (q *CommandQueue) EnqueueReadImage(image *MemObject, blocking bool, origin, region [3]int, rowPitch,
+	slicePitch int, data []byte, eventWaitList []*Event) (*Event, error) {
 	i, err := image.picture()
 	if err != nil {
 		return nil, err
@@ -66,7 +67,8 @@ func (q *CommandQueue) EnqueueReadImage(image *MemObject, blocking bool, origin,
 
 // EnqueueWriteImage copies data to a region of an image. It is complete when the
 // call returns, whether it blocks or not.
-func (q *CommandQueue) EnqueueWriteImage(image *MemObject, blocking bool, origin, region [3]int, rowPitch, slicePitch int, data []byte, eventWaitList []*Event) (*Event, error) {
+func (q *CommandQueue) EnqueueWriteImage(image *MemObject, blocking bool, origin, region [3]int, rowPitch,
+	slicePitch int, data []byte, eventWaitList []*Event) (*Event, error) {
 	i, err := image.picture()
 	if err != nil {
 		return nil, err

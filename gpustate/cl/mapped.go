@@ -39,7 +39,8 @@ const (
 
 // EnqueueMapBuffer gives the host a range of a buffer. The bytes are valid when
 // the event is complete.
-func (q *CommandQueue) EnqueueMapBuffer(buffer *MemObject, blocking bool, flags MapFlag, offset, size int, eventWaitList []*Event) (*MappedMemObject, *Event, error) {
+func (q *CommandQueue) EnqueueMapBuffer(buffer *MemObject, blocking bool, flags MapFlag, offset, size int,
+	eventWaitList []*Event) (*MappedMemObject, *Event, error) {
 	b, err := buffer.linear()
 	if err != nil {
 		return nil, nil, err
@@ -61,7 +62,8 @@ func (q *CommandQueue) EnqueueMapBuffer(buffer *MemObject, blocking bool, flags 
 }
 
 // EnqueueMapImage gives the host a region of an image.
-func (q *CommandQueue) EnqueueMapImage(buffer *MemObject, blocking bool, flags MapFlag, origin, region [3]int, eventWaitList []*Event) (*MappedMemObject, *Event, error) {
+func (q *CommandQueue) EnqueueMapImage(buffer *MemObject, blocking bool, flags MapFlag, origin, region [3]int,
+	eventWaitList []*Event) (*MappedMemObject, *Event, error) {
 	i, err := buffer.picture()
 	if err != nil {
 		return nil, nil, err
@@ -83,7 +85,8 @@ func (q *CommandQueue) EnqueueMapImage(buffer *MemObject, blocking bool, flags M
 
 // EnqueueUnmapMemObject writes back what was mapped for writing. The memory is
 // not used afterwards.
-func (q *CommandQueue) EnqueueUnmapMemObject(buffer *MemObject, mappedObj *MappedMemObject, eventWaitList []*Event) (*Event, error) {
+func (q *CommandQueue) EnqueueUnmapMemObject(buffer *MemObject, mappedObj *MappedMemObject,
+	eventWaitList []*Event) (*Event, error) {
 	if mappedObj == nil || mappedObj.bytes == nil {
 		return nil, ErrInvalidValue
 	}

@@ -49,7 +49,8 @@ func (b *MemObject) linear() (*gpustate.Buffer, error) {
 
 // EnqueueWriteBuffer copies dataSize bytes at dataPtr to the buffer. Without
 // blocking the memory is left alone until the event is complete.
-func (q *CommandQueue) EnqueueWriteBuffer(buffer *MemObject, blocking bool, offset, dataSize int, dataPtr unsafe.Pointer, eventWaitList []*Event) (*Event, error) {
+func (q *CommandQueue) EnqueueWriteBuffer(buffer *MemObject, blocking bool, offset, dataSize int,
+	dataPtr unsafe.Pointer, eventWaitList []*Event) (*Event, error) {
 	b, err := buffer.linear()
 	if err != nil {
 		return nil, err
@@ -61,12 +62,15 @@ func (q *CommandQueue) EnqueueWriteBuffer(buffer *MemObject, blocking bool, offs
 
 // EnqueueWriteBufferFloat32 is EnqueueWriteBuffer for numbers; offset is in
 // bytes.
-func (q *CommandQueue) EnqueueWriteBufferFloat32(buffer *MemObject, blocking bool, offset int, data []float32, eventWaitList []*Event) (*Event, error) {
-	return q.EnqueueWriteBuffer(buffer, blocking, offset, 4*len(data), unsafe.Pointer(unsafe.SliceData(data)), eventWaitList)
+func (q *CommandQueue) EnqueueWriteBufferFloat32(buffer *MemObject, blocking bool, offset int, data []float32,
+	eventWaitList []*Event) (*Event, error) {
+	return q.EnqueueWriteBuffer(buffer, blocking, offset, 4*len(data), unsafe.Pointer(unsafe.SliceData(data)),
+		eventWaitList)
 }
 
 // EnqueueReadBuffer copies dataSize bytes of the buffer to dataPtr.
-func (q *CommandQueue) EnqueueReadBuffer(buffer *MemObject, blocking bool, offset, dataSize int, dataPtr unsafe.Pointer, eventWaitList []*Event) (*Event, error) {
+func (q *CommandQueue) EnqueueReadBuffer(buffer *MemObject, blocking bool, offset, dataSize int, dataPtr unsafe.Pointer,
+	eventWaitList []*Event) (*Event, error) {
 	b, err := buffer.linear()
 	if err != nil {
 		return nil, err
@@ -77,12 +81,15 @@ func (q *CommandQueue) EnqueueReadBuffer(buffer *MemObject, blocking bool, offse
 }
 
 // EnqueueReadBufferFloat32 is EnqueueReadBuffer for numbers; offset is in bytes.
-func (q *CommandQueue) EnqueueReadBufferFloat32(buffer *MemObject, blocking bool, offset int, data []float32, eventWaitList []*Event) (*Event, error) {
-	return q.EnqueueReadBuffer(buffer, blocking, offset, 4*len(data), unsafe.Pointer(unsafe.SliceData(data)), eventWaitList)
+func (q *CommandQueue) EnqueueReadBufferFloat32(buffer *MemObject, blocking bool, offset int, data []float32,
+	eventWaitList []*Event) (*Event, error) {
+	return q.EnqueueReadBuffer(buffer, blocking, offset, 4*len(data), unsafe.Pointer(unsafe.SliceData(data)),
+		eventWaitList)
 }
 
 // EnqueueCopyBuffer copies within the device.
-func (q *CommandQueue) EnqueueCopyBuffer(srcBuffer, dstBuffer *MemObject, srcOffset, dstOffset, byteCount int, eventWaitList []*Event) (*Event, error) {
+func (q *CommandQueue) EnqueueCopyBuffer(srcBuffer, dstBuffer *MemObject, srcOffset, dstOffset, byteCount int,
+	eventWaitList []*Event) (*Event, error) {
 	src, err := srcBuffer.linear()
 	if err != nil {
 		return nil, err
@@ -98,7 +105,8 @@ func (q *CommandQueue) EnqueueCopyBuffer(srcBuffer, dstBuffer *MemObject, srcOff
 
 // EnqueueFillBuffer fills size bytes from offset on with a pattern. The bytes
 // are made on the host.
-func (q *CommandQueue) EnqueueFillBuffer(buffer *MemObject, pattern unsafe.Pointer, patternSize, offset, size int, eventWaitList []*Event) (*Event, error) {
+func (q *CommandQueue) EnqueueFillBuffer(buffer *MemObject, pattern unsafe.Pointer, patternSize, offset, size int,
+	eventWaitList []*Event) (*Event, error) {
 	b, err := buffer.linear()
 	if err != nil {
 		return nil, err
@@ -116,7 +124,8 @@ func (q *CommandQueue) EnqueueFillBuffer(buffer *MemObject, pattern unsafe.Point
 }
 
 // EnqueueNDRangeKernel runs a kernel over an index space.
-func (q *CommandQueue) EnqueueNDRangeKernel(kernel *Kernel, globalWorkOffset, globalWorkSize, localWorkSize []int, eventWaitList []*Event) (*Event, error) {
+func (q *CommandQueue) EnqueueNDRangeKernel(kernel *Kernel, globalWorkOffset, globalWorkSize, localWorkSize []int,
+	eventWaitList []*Event) (*Event, error) {
 	return issue(eventWaitList, false, func(after []*gpustate.Event) (*gpustate.Event, error) {
 		if globalWorkOffset == nil {
 			return q.q.Launch(kernel.k, globalWorkSize, localWorkSize, after...)

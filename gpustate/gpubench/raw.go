@@ -140,18 +140,24 @@ func (c *Copies) Free() error {
 
 // Up copies to the device so often, and waits.
 func (c *Copies) Up(times int) error {
-	return c.many(times, func() (driver.Event, error) { return c.d.Write(c.queue, c.mem[0], 0, c.host.Bytes(), false, nil) })
+	return c.many(times, func() (driver.Event, error) {
+		return c.d.Write(c.queue, c.mem[0], 0, c.host.Bytes(), false, nil)
+	})
 }
 
 // Down copies to the host so often, and waits.
 func (c *Copies) Down(times int) error {
-	return c.many(times, func() (driver.Event, error) { return c.d.Read(c.queue, c.mem[0], 0, c.host.Bytes(), false, nil) })
+	return c.many(times, func() (driver.Event, error) {
+		return c.d.Read(c.queue, c.mem[0], 0, c.host.Bytes(), false, nil)
+	})
 }
 
 // Inside copies within the device so often, and waits.
 func (c *Copies) Inside(times int) error {
 	bytes := int64(len(c.host.Bytes()))
-	return c.many(times, func() (driver.Event, error) { return c.d.Copy(c.queue, c.mem[1], 0, c.mem[0], 0, bytes, nil) })
+	return c.many(times, func() (driver.Event, error) {
+		return c.d.Copy(c.queue, c.mem[1], 0, c.mem[0], 0, bytes, nil)
+	})
 }
 
 func (r *Raw) many(times int, do func() (driver.Event, error)) error {

@@ -110,8 +110,10 @@ func (w *Window) propose(now time.Time, loads []Load) (*proposal, string) {
 				continue
 			}
 			if c := w.candidate(now, from, to, diff); c != nil {
-				return &proposal{key: c.key(), Order: Order{From: from.Server, Client: c.ID, To: to.Server, Device: to.Device.Index,
-						Why: fmt.Sprintf("%d commands wait on %s, %d on %s", from.Unfinished(), from.key(), to.Unfinished(), to.key())}},
+				return &proposal{key: c.key(), Order: Order{From: from.Server, Client: c.ID, To: to.Server,
+						Device: to.Device.Index,
+						Why: fmt.Sprintf("%d commands wait on %s, %d on %s", from.Unfinished(), from.key(),
+							to.Unfinished(), to.key())}},
 					from.key() + " > " + to.key() + " > " + c.key()
 			}
 		}

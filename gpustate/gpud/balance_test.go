@@ -76,7 +76,8 @@ func TestWindow(t *testing.T) {
 		{"four on four devices", cluster{programs: programs(20, 20, 20, 20), devices: 4}, Window{}, 3, "[3 2 1 0]"},
 		{"the one that evens best", cluster{programs: programs(18, 9, 8), devices: 2}, Window{}, 1, "[1 0 0]"},
 		{"no room there", cluster{programs: programs(20, 20), devices: 2, bytes: 5}, Window{}, 0, "[0 0]"},
-		{"a server that leaves", cluster{programs: programs(20, 20), devices: 2, closed: map[int]bool{1: true}}, Window{}, 0, "[0 0]"},
+		{"a server that leaves", cluster{programs: programs(20, 20), devices: 2, closed: map[int]bool{1: true}},
+			Window{}, 0, "[0 0]"},
 		{"a wide window", cluster{programs: programs(20, 20), devices: 2}, Window{N: 100}, 0, "[0 0]"},
 		{"not confirmed", cluster{programs: programs(20, 20), devices: 2}, Window{Confirm: 100}, 0, "[0 0]"},
 	} {
@@ -160,7 +161,8 @@ func TestBalancer(t *testing.T) {
 		}()
 	}
 	// a load of this size cannot be relied on: the smallest window moves at any
-	bal := &Balancer{Servers: []string{a.addr, b.addr}, KeyFile: MoveKeyFile(a.sel.KeyFile), Policy: &Window{N: 2, Confirm: 1}, Asks: 2, Pause: time.Millisecond}
+	bal := &Balancer{Servers: []string{a.addr, b.addr}, KeyFile: MoveKeyFile(a.sel.KeyFile),
+		Policy: &Window{N: 2, Confirm: 1}, Asks: 2, Pause: time.Millisecond}
 	moved := false
 	for deadline := time.Now().Add(2 * time.Minute); !moved && time.Now().Before(deadline); {
 		orders, results, err := bal.Once(t.Context())
@@ -208,7 +210,8 @@ func TestBalancerSilent(t *testing.T) {
 			_, _ = wire.Admit(c, wire.Keys{Move: key}, func(wire.Purpose) bool { return false })
 		}
 	}()
-	bal := &Balancer{Servers: []string{l.Addr().String(), a.addr}, KeyFile: MoveKeyFile(a.sel.KeyFile), Policy: &Window{}}
+	bal := &Balancer{Servers: []string{l.Addr().String(), a.addr}, KeyFile: MoveKeyFile(a.sel.KeyFile),
+		Policy: &Window{}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	orders, _, err := bal.Once(ctx)

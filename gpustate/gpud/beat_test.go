@@ -16,7 +16,8 @@ import (
 // is.
 func TestStopped(t *testing.T) {
 	withWorkers(t)
-	p := serve(t, Options{Listen: []string{"unix:" + filepath.Join(t.TempDir(), "s"), "127.0.0.1:0"}, parting: 200 * time.Millisecond})
+	p := serve(t, Options{Listen: []string{"unix:" + filepath.Join(t.TempDir(), "s"), "127.0.0.1:0"},
+		parting: 200 * time.Millisecond})
 	good := open(t, p.sel)
 	var stopped []*counter
 	for _, addr := range p.Addrs() {

@@ -95,7 +95,8 @@ func newClient(h *host, conn net.Conn, p pass, t *seat, f front) *client {
 	c := &client{h: h, front: f, pass: p, seat: t, conn: conn, ear: wire.Ear{Reader: conn},
 		out: wire.NewSender(conn, h.patience), regions: map[uint64]*region{}, objects: map[uint64]any{},
 		events: map[driver.Event]*event{}, tickets: map[string]ticket{},
-		building: newSlots(maxBuilding), pulls: newSlots(maxCarries), gives: newSlots(maxCarries), sharers: newSlots(maxSharers), waiters: newSlots(maxWaiters)}
+		building: newSlots(maxBuilding), pulls: newSlots(maxCarries), gives: newSlots(maxCarries),
+		sharers: newSlots(maxSharers), waiters: newSlots(maxWaiters)}
 	c.in = bufio.NewReaderSize(&c.ear, 64<<10)
 	return c
 }
@@ -229,7 +230,8 @@ func (c *client) stageSlots() (err error) {
 		c.stage = c.arena
 		if !c.dev.info.HostMemory && c.dev.info.Kind == "cuda" {
 			// unpinned memory works too, at a lower rate
-			c.host, _ = c.drv.CreateMem(driver.MemDesc{Kind: driver.MemHost, Bytes: wire.ArenaBytes, Host: c.arena[:wire.ArenaBytes]})
+			c.host, _ = c.drv.CreateMem(driver.MemDesc{Kind: driver.MemHost, Bytes: wire.ArenaBytes,
+				Host: c.arena[:wire.ArenaBytes]})
 		}
 		return nil
 	}

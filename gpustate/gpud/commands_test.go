@@ -50,7 +50,8 @@ func TestLateError(t *testing.T) {
 			t.Error("a command that waits for a failed one was issued")
 		}
 		p.lib.Faults.FailRead(1)
-		if err := c.q.Read(c.b, 0, make([]byte, 8)); !errors.As(err, &command) || !strings.Contains(err.Error(), "read of a buffer") {
+		if err := c.q.Read(c.b, 0, make([]byte, 8)); !errors.As(err, &command) ||
+			!strings.Contains(err.Error(), "read of a buffer") {
 			t.Errorf("got %v, want a CommandError that names the read", err)
 		}
 		ok(t, c.check())

@@ -93,11 +93,14 @@ func workerEnv(env []string) (list []string) {
 	return list
 }
 
-var workerNames = []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH", "LD_PRELOAD",
+var workerNames = []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR", "XDG_CACHE_HOME",
+	"LD_LIBRARY_PATH", "LD_PRELOAD",
 	"GODEBUG", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK", "GOCOVERDIR", cacheEnv}
 
 // cacheEnv names the directory of NVRTC's cache.
 const cacheEnv = "HOLDFAST_BUILD_CACHE"
 
-var workerPrefixes = []string{"LC_", "CUDA_", "NVIDIA_", "NV_", "OCL_", "OPENCL_", "CL_", "POCL_", "RUSTICL_", "CLOVER_", "GALLIUM_", "MESA_", "LP_",
-	"LIBGL_", "VK_", "ROCR_", "HSA_", "HIP_", "AMD_", "GPU_", "ONEAPI_", "ZE_", "ZES_", "SYCL_", "IGC_", "NEO", "OMP_", "KMP_", "HWLOC_", "OCLGRIND_"}
+var workerPrefixes = []string{"LC_", "CUDA_", "NVIDIA_", "NV_", "OCL_", "OPENCL_", "CL_", "POCL_", "RUSTICL_",
+	"CLOVER_", "GALLIUM_", "MESA_", "LP_",
+	"LIBGL_", "VK_", "ROCR_", "HSA_", "HIP_", "AMD_", "GPU_", "ONEAPI_", "ZE_", "ZES_", "SYCL_", "IGC_", "NEO", "OMP_",
+	"KMP_", "HWLOC_", "OCLGRIND_"}

@@ -25,11 +25,13 @@ var burglaries = map[string]func(loot string) error{
 		return err
 	},
 	"list a directory of the user": func(loot string) error { _, err := os.ReadDir(loot); return err },
-	"write a file of the user":     func(loot string) error { return os.WriteFile(filepath.Join(loot, "planted"), nil, 0o600) },
-	"remove a file of the user":    func(loot string) error { return os.Remove(filepath.Join(loot, "victim")) },
-	"make a link":                  func(loot string) error { return os.Symlink("x", filepath.Join(loot, "link")) },
-	"read the passwords":           func(string) error { _, err := os.ReadFile("/etc/shadow"); return err },
-	"signal the server":            func(string) error { return syscall.Kill(os.Getppid(), syscall.SIGCONT) },
+	"write a file of the user": func(loot string) error {
+		return os.WriteFile(filepath.Join(loot, "planted"), nil, 0o600)
+	},
+	"remove a file of the user": func(loot string) error { return os.Remove(filepath.Join(loot, "victim")) },
+	"make a link":               func(loot string) error { return os.Symlink("x", filepath.Join(loot, "link")) },
+	"read the passwords":        func(string) error { _, err := os.ReadFile("/etc/shadow"); return err },
+	"signal the server":         func(string) error { return syscall.Kill(os.Getppid(), syscall.SIGCONT) },
 	"read the server's memory": func(string) error {
 		f, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", os.Getppid()), os.O_RDWR, 0)
 		if err == nil {
@@ -50,7 +52,8 @@ var burglaries = map[string]func(loot string) error{
 	},
 	"have privileges": func(string) error {
 		status, err := os.ReadFile("/proc/self/status")
-		if err != nil || strings.Contains(string(status), "CapEff:\t0000000000000000") && strings.Contains(string(status), "NoNewPrivs:\t1") {
+		if err != nil || strings.Contains(string(status), "CapEff:\t0000000000000000") &&
+			strings.Contains(string(status), "NoNewPrivs:\t1") {
 			return os.ErrPermission
 		}
 		return nil
@@ -122,7 +125,8 @@ func TestConfined(t *testing.T) {
 		t.Errorf("temporary directories are left: %q", after)
 	}
 	free := burgle(t, Options{Unconfined: true})
-	for _, name := range []string{"read a file of the user", "write a file of the user", "signal the server", "find a password in the environment"} {
+	for _, name := range []string{"read a file of the user", "write a file of the user", "signal the server",
+		"find a password in the environment"} {
 		if !strings.Contains(free, name) {
 			t.Errorf("unconfined it could not %s: the test sees nothing", name)
 		}
@@ -143,7 +147,8 @@ func TestWorkerDirs(t *testing.T) {
 // TestWorkerUser: workers run as another user when root's server is told so.
 func TestWorkerUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		if _, err := New(Options{Listen: []string{"unix:/x"}, KeyFile: filepath.Join(t.TempDir(), "key"), Worker: []string{"x"}, User: "nobody"}); err == nil {
+		if _, err := New(Options{Listen: []string{"unix:/x"}, KeyFile: filepath.Join(t.TempDir(), "key"),
+			Worker: []string{"x"}, User: "nobody"}); err == nil {
 			t.Error("a server of another user than root takes Options.User")
 		}
 		return
@@ -161,7 +166,8 @@ func TestWorkerUser(t *testing.T) {
 
 // TestWorkerEnv: what drivers read stays, the rest goes.
 func TestWorkerEnv(t *testing.T) {
-	got := workerEnv([]string{"PATH=/bin", "AWS_SECRET=1", "CUDA_VISIBLE_DEVICES=0", "POCL_DEBUG=1", "SLURM_JOB_ID=7", "SSH_AUTH_SOCK=/s", "LC_ALL=C",
+	got := workerEnv([]string{"PATH=/bin", "AWS_SECRET=1", "CUDA_VISIBLE_DEVICES=0", "POCL_DEBUG=1", "SLURM_JOB_ID=7",
+		"SSH_AUTH_SOCK=/s", "LC_ALL=C",
 		"OCL_ICD_VENDORS=/v", "HOLDFAST_GPUD_KEY=/k", "LANG=C", "NOTHING"})
 	want := []string{"PATH=/bin", "CUDA_VISIBLE_DEVICES=0", "POCL_DEBUG=1", "LC_ALL=C", "OCL_ICD_VENDORS=/v", "LANG=C"}
 	if !slices.Equal(got, want) {

@@ -36,7 +36,8 @@ var (
 	spliced   = regexp.MustCompile(`\\[ \t\v\f\r]*\n`)
 	// between the sign and the word of a directive: blanks and comments
 	including = regexp.MustCompile(`(?s)#(?:[ \t\v\f\r]|/\*.*?\*/)*(include_next|include|import|embed)\b(.{0,300})`)
-	pragmas   = regexp.MustCompile(`(?s)(?:#(?:[ \t\v\f\r]|/\*.*?\*/)*pragma\b|\b_Pragma(?:[ \t\v\f\r\n]|/\*.*?\*/)*\((?:[ \t\v\f\r\n]|/\*.*?\*/)*(?:L|u8|u|U)?R?"(?:[^\s"()]{0,16}\()?)(.{0,60})`)
+	pragmas   = regexp.MustCompile(
+		`(?s)(?:#(?:[ \t\v\f\r]|/\*.*?\*/)*pragma\b|\b_Pragma(?:[ \t\v\f\r\n]|/\*.*?\*/)*\((?:[ \t\v\f\r\n]|/\*.*?\*/)*(?:L|u8|u|U)?R?"(?:[^\s"()]{0,16}\()?)(.{0,60})`)
 	anyPragma = regexp.MustCompile(`\b(_Pragma|__pragma)\b`)
 	probing   = regexp.MustCompile(`__has_(include|include_next|embed)\b`)
 	reading   = regexp.MustCompile(`\.(incbin|include)\b`)
@@ -44,7 +45,8 @@ var (
 	// a header of the compiler: below its own directories
 	header = regexp.MustCompile(`^(?:[ \t]|/\*[^*]*\*/)*<([A-Za-z0-9_][\w.+-]*(?:/[A-Za-z0-9_][\w.+-]*)*)>`)
 	// what pragmas may be about
-	goodPragma = regexp.MustCompile(`^[ \t]*(OPENCL|STDC|unroll|nounroll|once|pack|omp simd|clang (loop|fp|unroll|diagnostic)|GCC (unroll|ivdep|diagnostic)|nv_\w+|nv_diag\w*|diag_\w+)\b`)
+	goodPragma = regexp.MustCompile(
+		`^[ \t]*(OPENCL|STDC|unroll|nounroll|once|pack|omp simd|clang (loop|fp|unroll|diagnostic)|GCC (unroll|ivdep|diagnostic)|nv_\w+|nv_diag\w*|diag_\w+)\b`)
 )
 
 // checkSource refuses what would let a compiler read files of the server.
@@ -85,7 +87,8 @@ func checkText(text string, cpu bool) error {
 	for _, m := range including.FindAllStringSubmatch(text, -1) {
 		if m[1] != "include" || !header.MatchString(m[2]) {
 			what, _, _ := strings.Cut(m[2], "\n")
-			return fmt.Errorf("#%s %s: only <headers> of the compiler are there, and no files", m[1], strings.TrimSpace(what))
+			return fmt.Errorf("#%s %s: only <headers> of the compiler are there, and no files", m[1],
+				strings.TrimSpace(what))
 		}
 	}
 	found := pragmas.FindAllStringSubmatch(text, -1)

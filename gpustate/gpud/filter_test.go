@@ -14,16 +14,21 @@ import (
 
 // TestOptions: options that name files, or that nobody knows, are refused.
 func TestOptions(t *testing.T) {
-	for _, good := range []string{"", "-D N=3 -DX -DF(x)=x+1 -U N", "-cl-std=CL2.0 -cl-mad-enable -cl-fast-relaxed-math -cl-kernel-arg-info",
-		"-Werror -w -g -O3", "--std=c++17 --use_fast_math --fmad=false -lineinfo --maxrregcount=32 --gpu-architecture=sm_90",
+	for _, good := range []string{"", "-D N=3 -DX -DF(x)=x+1 -U N",
+		"-cl-std=CL2.0 -cl-mad-enable -cl-fast-relaxed-math -cl-kernel-arg-info",
+		"-Werror -w -g -O3", "--std=c++17 --use_fast_math --fmad=false -lineinfo --maxrregcount=32 " +
+			"--gpu-architecture=sm_90",
 		"-cl-nv-maxrregcount=32", "-DNAME=\"text\" -D PATH=/etc"} {
 		if err := checkOptions(good); err != nil {
 			t.Errorf("%q: %v", good, err)
 		}
 	}
-	for _, bad := range []string{"-I /etc", "-I/etc", "-include /etc/passwd", "--include-path=/etc", "-include-pch x", "--pre-include=/etc/passwd",
-		"@/etc/passwd", "-Xclang -load", "-fplugin=/tmp/x.so", "-D", "-D -I", "/etc/passwd", "-cl-std=CL2.0 -I.", "-imacros /etc/passwd",
-		"\"-I\" /etc", "-save-temps", "-o /tmp/x", "-cl-opt=/etc/passwd", "--options-file x", "-idirafter /", "-isystem/etc",
+	for _, bad := range []string{"-I /etc", "-I/etc", "-include /etc/passwd", "--include-path=/etc", "-include-pch x",
+		"--pre-include=/etc/passwd",
+		"@/etc/passwd", "-Xclang -load", "-fplugin=/tmp/x.so", "-D", "-D -I", "/etc/passwd", "-cl-std=CL2.0 -I.",
+		"-imacros /etc/passwd",
+		"\"-I\" /etc", "-save-temps", "-o /tmp/x", "-cl-opt=/etc/passwd", "--options-file x", "-idirafter /",
+		"-isystem/etc",
 		"-DX=1\n-I/etc", "-M", "-MF x", "-Wp,-I/etc", "-Wa,-I/etc", "-dump-codeplist=/tmp/x", "--time=/tmp/x", "-v"} {
 		if checkOptions(bad) == nil {
 			t.Errorf("%q passes", bad)
@@ -96,7 +101,9 @@ func TestNoFiles(t *testing.T) {
 	ok(t, os.WriteFile(file, []byte("top secret words\n"), 0o600))
 	for _, trusts := range []bool{false, true} {
 		// unconfined: what the filter lets through is to be seen
-		p := serveHere(t, Options{TrustSources: trusts, Unconfined: true, Offer: func(i driver.Info) bool { return i.Platform == "Portable Computing Language" }})
+		p := serveHere(t, Options{TrustSources: trusts, Unconfined: true, Offer: func(i driver.Info) bool {
+			return i.Platform == "Portable Computing Language"
+		}})
 		d := must(gpustate.Open(gpustate.Select{Remote: p.addr, KeyFile: p.sel.KeyFile}))(t)
 		sources := hostileSources(file)
 		for _, options := range []string{"-include " + file, "-I " + filepath.Dir(file), "-imacros " + file} {
@@ -119,7 +126,8 @@ func TestNoFiles(t *testing.T) {
 		if trusts != (seen > 0) {
 			t.Errorf("trusting %v: %d logs showed the file", trusts, seen)
 		}
-		_, err := d.Program("good", gpustate.Sources{OpenCL: "__kernel void k(__global int *a) { a[0] = N; }"}, "-D N=3 -cl-mad-enable")
+		_, err := d.Program("good", gpustate.Sources{OpenCL: "__kernel void k(__global int *a) { a[0] = N; }"},
+			"-D N=3 -cl-mad-enable")
 		ok(t, err)
 		ok(t, d.Close())
 	}
@@ -143,7 +151,8 @@ func FuzzText(f *testing.F) {
 			return
 		}
 		for n, line := range strings.Split(text, "\n") {
-			if word, ok := strings.CutPrefix(strings.TrimLeft(line, " \t"), "#include"); ok && !strings.HasPrefix(strings.TrimLeft(word, " \t"), "<") &&
+			if word, ok := strings.CutPrefix(strings.TrimLeft(line, " \t"), "#include"); ok &&
+				!strings.HasPrefix(strings.TrimLeft(word, " \t"), "<") &&
 				(word == "" || strings.ContainsAny(word[:1], " \t\"")) {
 				t.Errorf("line %d passes: %q", n, line)
 			}

@@ -58,9 +58,11 @@ func (s *Server) furnish(w *worker) error {
 			w.tidy()
 			return fmt.Errorf("make a worker's directory: %w", err)
 		}
-		env = append(env, "HOME="+s.home, "USER="+s.opt.User, "LOGNAME="+s.opt.User, "XDG_CACHE_HOME="+filepath.Join(s.home, ".cache"))
+		env = append(env, "HOME="+s.home, "USER="+s.opt.User, "LOGNAME="+s.opt.User, "XDG_CACHE_HOME="+
+			filepath.Join(s.home, ".cache"))
 	}
-	w.cmd.Env = append(env, "TMPDIR="+tmp, confineEnv+"="+strings.Join(s.opt.WorkerDirs, string(filepath.ListSeparator)))
+	w.cmd.Env = append(env, "TMPDIR="+tmp, confineEnv+"="+strings.Join(s.opt.WorkerDirs,
+		string(filepath.ListSeparator)))
 	if filepath.IsAbs(w.cmd.Path) {
 		w.cmd.Dir = "/" // what is named from here on is named wholly
 	}

@@ -60,25 +60,31 @@ func hostile(t *testing.T, key string, welcome wire.Message, stays bool, answer 
 // whatever it says, and nothing waits for it.
 func TestHostileServer(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key")
-	good := &wire.Welcome{Server: "s", Devices: []driver.Info{{Kind: "fake", Name: "n", GlobalBytes: 1 << 30, MaxAllocBytes: 1 << 30}}}
+	good := &wire.Welcome{Server: "s", Devices: []driver.Info{{Kind: "fake", Name: "n", GlobalBytes: 1 << 30,
+		MaxAllocBytes: 1 << 30}}}
 	r := rand.New(rand.NewPCG(7, 7))
 	noise := make([]byte, 4096)
 	for i := range noise {
 		noise[i] = byte(r.IntN(256))
 	}
 	for name, answer := range map[string]func(req uint64) []byte{
-		"noise":                 func(uint64) []byte { return noise },
-		"nothing":               func(uint64) []byte { return nil },
-		"half a frame":          func(uint64) []byte { return []byte{200, 0, 0, 0, byte(wire.OpReply), 1, 2} },
-		"a huge frame":          func(uint64) []byte { return []byte{255, 255, 255, 255, byte(wire.OpReply)} },
-		"a client's message":    func(uint64) []byte { return wire.Append(nil, &wire.Flush{Queue: 1}) },
-		"a slot not in use":     func(uint64) []byte { return wire.Append(nil, &wire.Done{Event: 1, Slot: 3}) },
-		"bytes for no slot":     func(uint64) []byte { return wire.Append(nil, &wire.Done{Event: 1, Bytes: 99}) },
-		"another reply":         func(req uint64) []byte { return wire.Append(nil, &wire.Reply{Req: req + 1}) },
-		"a reply twice":         func(req uint64) []byte { b := wire.Append(nil, &wire.Reply{Req: req}); return append(b, b...) },
-		"events nobody has":     func(uint64) []byte { return wire.Append(nil, &wire.Done{Event: 1 << 60}) },
-		"a move to nowhere":     func(uint64) []byte { return wire.Append(nil, &wire.Move{Token: 1, To: "remote="}) },
-		"goodbye and then more": func(uint64) []byte { return append(wire.Append(nil, &wire.Bye{Why: "tired"}), noise...) },
+		"noise":              func(uint64) []byte { return noise },
+		"nothing":            func(uint64) []byte { return nil },
+		"half a frame":       func(uint64) []byte { return []byte{200, 0, 0, 0, byte(wire.OpReply), 1, 2} },
+		"a huge frame":       func(uint64) []byte { return []byte{255, 255, 255, 255, byte(wire.OpReply)} },
+		"a client's message": func(uint64) []byte { return wire.Append(nil, &wire.Flush{Queue: 1}) },
+		"a slot not in use":  func(uint64) []byte { return wire.Append(nil, &wire.Done{Event: 1, Slot: 3}) },
+		"bytes for no slot":  func(uint64) []byte { return wire.Append(nil, &wire.Done{Event: 1, Bytes: 99}) },
+		"another reply":      func(req uint64) []byte { return wire.Append(nil, &wire.Reply{Req: req + 1}) },
+		"a reply twice": func(req uint64) []byte {
+			b := wire.Append(nil, &wire.Reply{Req: req})
+			return append(b, b...)
+		},
+		"events nobody has": func(uint64) []byte { return wire.Append(nil, &wire.Done{Event: 1 << 60}) },
+		"a move to nowhere": func(uint64) []byte { return wire.Append(nil, &wire.Move{Token: 1, To: "remote="}) },
+		"goodbye and then more": func(uint64) []byte {
+			return append(wire.Append(nil, &wire.Bye{Why: "tired"}), noise...)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			addr := hostile(t, key, good, name == "another reply", answer)
@@ -100,7 +106,8 @@ func TestHostileServer(t *testing.T) {
 			_ = d.Close()
 		})
 	}
-	_, err := gpustate.Open(gpustate.Select{Kind: "fake", Remote: hostile(t, key, &wire.Moved{}, false, nil), KeyFile: key})
+	_, err := gpustate.Open(gpustate.Select{Kind: "fake", Remote: hostile(t, key, &wire.Moved{}, false, nil),
+		KeyFile: key})
 	var server *gpustate.ServerError
 	if !errors.As(err, &server) {
 		t.Errorf("without a welcome: got %v, want a ServerError", err)
@@ -116,7 +123,8 @@ func TestMetrics(t *testing.T) {
 	w := httptest.NewRecorder()
 	p.Metrics().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	for _, want := range []string{"# TYPE holdfast_gpud_commands_total counter\n", "holdfast_gpud_admitted_total 1\n",
-		"holdfast_gpud_clients{device=\"0\",name=\"plain Go\"} 1\n", "holdfast_gpud_used_bytes{device=\"0\",name=\"plain Go\"} 4096\n",
+		"holdfast_gpud_clients{device=\"0\",name=\"plain Go\"} 1\n",
+		"holdfast_gpud_used_bytes{device=\"0\",name=\"plain Go\"} 4096\n",
 		"holdfast_gpud_written_bytes_total 4096\n", "holdfast_gpud_read_bytes_total 4096\n"} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("the metrics lack %q:\n%s", want, w.Body)

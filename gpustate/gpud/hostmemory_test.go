@@ -157,7 +157,8 @@ func TestHostMemoryMoves(t *testing.T) {
 					}
 					for !w && a.regions(n)+b.regions(n)+far.regions(n) != mapped {
 						if time.Now().After(deadline) {
-							t.Fatalf("%s, move %d: %d pieces of memory are mapped, want %d", first, i, a.regions(n)+b.regions(n)+far.regions(n), mapped)
+							t.Fatalf("%s, move %d: %d pieces of memory are mapped, want %d", first, i, a.regions(n)+
+								b.regions(n)+far.regions(n), mapped)
 						}
 						time.Sleep(time.Millisecond)
 					}

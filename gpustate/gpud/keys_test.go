@@ -19,7 +19,8 @@ func TestUseKeyMovesNobody(t *testing.T) {
 	a, b := serve(t, Options{}), serve(t, Options{})
 	c := open(t, a.sel)
 	id := a.list()[0].ID
-	if _, err := DialAdmin(t.Context(), a.addr, a.sel.KeyFile); !errors.Is(err, wire.ErrKey) || !strings.Contains(err.Error(), "gpud-move.key") {
+	if _, err := DialAdmin(t.Context(), a.addr, a.sel.KeyFile); !errors.Is(err, wire.ErrKey) ||
+		!strings.Contains(err.Error(), "gpud-move.key") {
 		t.Errorf("got %v, want ErrKey that names the other key", err)
 	}
 	asks := must(DialStatus(t.Context(), a.addr, a.sel.KeyFile))(t)
@@ -37,7 +38,8 @@ func TestUseKeyMovesNobody(t *testing.T) {
 	// a status connection is not one for orders either, however it is put
 	k := must(wire.ReadKey(a.sel.KeyFile))(t)
 	conn := must(wire.Dial(t.Context(), a.addr, k, wire.ForStatus))(t)
-	for _, text := range []string{`{"do":"move","client":1,"to":["x"]}`, `{"Do":"MOVE"}`, `{"do":"status","do":"evacuate","to":["x"]}`} {
+	for _, text := range []string{`{"do":"move","client":1,"to":["x"]}`, `{"Do":"MOVE"}`,
+		`{"do":"status","do":"evacuate","to":["x"]}`} {
 		_, err := conn.Write(wire.Append(nil, &wire.Order{Req: 1, JSON: json.RawMessage(text)}))
 		ok(t, err)
 	}
@@ -73,7 +75,8 @@ func TestKeyFiles(t *testing.T) {
 		t.Fatal("both keys are the same")
 	}
 	p.stop()
-	again := serve(t, Options{KeyFile: key, Listen: []string{"unix:" + filepath.Join(dir, "s")}}) // a restart keeps them
+	// a restart keeps them
+	again := serve(t, Options{KeyFile: key, Listen: []string{"unix:" + filepath.Join(dir, "s")}})
 	again.stop()
 	if !bytes.Equal(other, must(os.ReadFile(move))(t)) {
 		t.Error("a restart made another key")

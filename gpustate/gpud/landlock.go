@@ -52,7 +52,8 @@ func landlock(self string, dirs []string) error {
 	default:
 		size = 8
 	}
-	for since, right := range map[int]uint64{2: unix.LANDLOCK_ACCESS_FS_REFER, 3: unix.LANDLOCK_ACCESS_FS_TRUNCATE, 5: unix.LANDLOCK_ACCESS_FS_IOCTL_DEV} {
+	for since, right := range map[int]uint64{2: unix.LANDLOCK_ACCESS_FS_REFER, 3: unix.LANDLOCK_ACCESS_FS_TRUNCATE,
+		5: unix.LANDLOCK_ACCESS_FS_IOCTL_DEV} {
 		if version >= since {
 			all |= right
 		}
@@ -103,7 +104,8 @@ func allow(set int, path string, rights uint64) error {
 	*(*uint64)(unsafe.Pointer(&rule[0])) = rights
 	*(*int32)(unsafe.Pointer(&rule[8])) = int32(fd)
 	const beneath = 1 // LANDLOCK_RULE_PATH_BENEATH
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(set), beneath, uintptr(unsafe.Pointer(&rule[0])), 0, 0, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(set), beneath, uintptr(unsafe.Pointer(&rule[0])),
+		0, 0, 0)
 	if errno != 0 {
 		return fmt.Errorf("allow %s to a worker: %w", path, errno)
 	}
@@ -123,30 +125,35 @@ func needed(self string, dirs []string) map[string]uint64 {
 	}
 	add(toRun, "/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/opt", "/nix/store", "/run/opengl-driver", self)
 	add(toRead, "/proc", "/sys", "/run/nvidia-persistenced", "/run/systemd/resolve")
-	for _, name := range []string{"OpenCL", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "passwd", "group", "nsswitch.conf", "hosts",
-		"resolv.conf", "host.conf", "gai.conf", "services", "nvidia", "nvidia-container-runtime", "vulkan", "glvnd", "drirc", "alternatives", "pocl"} {
+	for _, name := range []string{"OpenCL", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "passwd", "group",
+		"nsswitch.conf", "hosts",
+		"resolv.conf", "host.conf", "gai.conf", "services", "nvidia", "nvidia-container-runtime", "vulkan", "glvnd",
+		"drirc", "alternatives", "pocl"} {
 		add(toRead, filepath.Join("/etc", name))
 	}
 	add(toUse, "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/dri", "/dev/kfd")
 	cards, _ := filepath.Glob("/dev/nvidia*")
 	add(toUse, cards...)
 	if len(cards) > 0 {
-		add(toRead|unix.LANDLOCK_ACCESS_FS_WRITE_FILE|unix.LANDLOCK_ACCESS_FS_TRUNCATE, ownProc) // cuInit names its threads there
-		add(toKeep, "/dev/shm", "/tmp/nvidia-mps", os.Getenv("CUDA_MPS_PIPE_DIRECTORY"))         // CUDA's
+		// cuInit names its threads there
+		add(toRead|unix.LANDLOCK_ACCESS_FS_WRITE_FILE|unix.LANDLOCK_ACCESS_FS_TRUNCATE, ownProc)
+		add(toKeep, "/dev/shm", "/tmp/nvidia-mps", os.Getenv("CUDA_MPS_PIPE_DIRECTORY")) // CUDA's
 	}
 	add(toKeep, os.Getenv("TMPDIR"), os.Getenv("POCL_CACHE_DIR"), os.Getenv("CUDA_CACHE_PATH"), os.Getenv("GOCOVERDIR"))
 	if c := os.Getenv(cacheEnv); c != "off" {
 		add(toKeep, made(c))
 	}
 	if cache, err := os.UserCacheDir(); err == nil {
-		for _, name := range []string{"holdfast", "pocl", "mesa_shader_cache", "mesa_shader_cache_db", "neo_compiler_cache", "clvk"} {
+		for _, name := range []string{"holdfast", "pocl", "mesa_shader_cache", "mesa_shader_cache_db",
+			"neo_compiler_cache", "clvk"} {
 			add(toKeep, made(filepath.Join(cache, name)))
 		}
 	}
 	if home, err := os.UserHomeDir(); err == nil {
 		add(toKeep, made(filepath.Join(home, ".nv")))
 	}
-	for _, v := range []string{"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH"} {
+	for _, v := range []string{"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "OCL_ICD_VENDORS", "OCL_ICD_FILENAMES",
+		"OPENCL_VENDOR_PATH"} {
 		for _, p := range filepath.SplitList(os.Getenv(v)) {
 			add(toRun, p)
 		}

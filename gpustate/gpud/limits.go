@@ -128,14 +128,16 @@ func (c *client) roomFor(n int64) error {
 	n, c.unlooked = max(n, c.unlooked), 0
 	i := &c.dev.info
 	if most := i.GlobalBytes; most > 0 && n > most-c.h.seats.used(c.who.Index) {
-		return fmt.Errorf("%d bytes on a device of %d, of which clients have %d: %w", n, most, c.h.seats.used(c.who.Index),
+		return fmt.Errorf("%d bytes on a device of %d, of which clients have %d: %w", n, most,
+			c.h.seats.used(c.who.Index),
 			driver.ErrOutOfMemory)
 	}
 	if !i.HostMemory {
 		return nil
 	}
 	if total, left := machineMemory(); left > 0 && n > left-hostReserve(total) {
-		return fmt.Errorf("%d bytes of the machine's memory, of which %d are available: %w", n, left, driver.ErrOutOfMemory)
+		return fmt.Errorf("%d bytes of the machine's memory, of which %d are available: %w", n, left,
+			driver.ErrOutOfMemory)
 	}
 	return nil
 }

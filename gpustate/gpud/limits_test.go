@@ -57,7 +57,8 @@ func TestTooMuch(t *testing.T) {
 	say(t, c, &wire.CreateKernel{Req: 5, ID: 5, Program: 4, Name: "count"})
 	ok(t, replyTo(t, in, 5))
 	say(t, c, &wire.SetArg{Kernel: 5, Arg: wire.Arg{Kind: driver.ArgValue, Value: make([]byte, maxArgBytes+1)}},
-		&wire.Launch{Queue: 3, Kernel: 5, Grid: driver.Grid{Dims: 1, Global: [3]int{1, 1, 1}}}, &wire.Finish{Req: 6, Queue: 3})
+		&wire.Launch{Queue: 3, Kernel: 5, Grid: driver.Grid{Dims: 1, Global: [3]int{1, 1, 1}}},
+		&wire.Finish{Req: 6, Queue: 3})
 	if err := replyTo(t, in, 6); err == nil || !strings.Contains(err.Error(), "bytes of an argument") {
 		t.Errorf("a huge argument: got %v", err)
 	}
@@ -70,7 +71,8 @@ func TestTooMuch(t *testing.T) {
 func TestEventsWithoutEnd(t *testing.T) {
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
 	c := raw(t, p)
-	say(t, c, &wire.Open{Req: 1, Index: 0}, &wire.CreateMem{Req: 2, ID: 2, Kind: driver.MemBuffer, Bytes: 64}, &wire.CreateQueue{Req: 3, ID: 3})
+	say(t, c, &wire.Open{Req: 1, Index: 0}, &wire.CreateMem{Req: 2, ID: 2, Kind: driver.MemBuffer, Bytes: 64},
+		&wire.CreateQueue{Req: 3, ID: 3})
 	go func() {
 		for i := range uint64(maxOpen + 2) {
 			m := &wire.Transfer{Queue: 3, Mem: 2, Event: 100 + i, Write: true, Inline: true, Bytes: 1}
@@ -263,7 +265,8 @@ func TestOutOfOrder(t *testing.T) {
 	say(t, c, &wire.SetArg{Kernel: 5, Arg: wire.Arg{Kind: driver.ArgMem, Object: 3}})
 	const n = 200
 	for i := range uint64(n) {
-		say(t, c, &wire.Launch{Queue: 2, Kernel: 5, Event: 100 + i, Grid: driver.Grid{Dims: 1, Global: [3]int{1, 1, 1}}})
+		say(t, c, &wire.Launch{Queue: 2, Kernel: 5, Event: 100 + i,
+			Grid: driver.Grid{Dims: 1, Global: [3]int{1, 1, 1}}})
 	}
 	for p.unfinished() < n {
 		time.Sleep(time.Millisecond)

@@ -51,7 +51,8 @@ func mapSeats(f *os.File, n, own int) (*seats, error) {
 	if t.mem, err = unix.Mmap(int(f.Fd()), 0, n*seatBytes, unix.PROT_READ, unix.MAP_SHARED); err != nil {
 		return nil, fmt.Errorf("map the counts of the server: %w", err)
 	}
-	t.own, err = unix.Mmap(int(f.Fd()), int64(own)*seatBytes, seatBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	t.own, err = unix.Mmap(int(f.Fd()), int64(own)*seatBytes, seatBytes, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map the counts of this client: %w", err)
 	}

@@ -173,9 +173,11 @@ func New(opt Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opt: opt, keys: keys, guests: map[uint64]*guest{}, conns: map[net.Conn]struct{}{}, starts: make(chan func()), lobby: newLobby(unproven), visitors: newSlots(visitors),
+	s := &Server{opt: opt, keys: keys, guests: map[uint64]*guest{}, conns: map[net.Conn]struct{}{},
+		starts: make(chan func()), lobby: newLobby(unproven), visitors: newSlots(visitors),
 		left: make(chan struct{}), moves: map[uint64]chan wire.Moved{}, closed: make(chan struct{})}
-	s.host = host{name: opt.Name, quota: opt.Quota, patience: opt.Patience, frozen: opt.Frozen, trusts: opt.TrustSources, key: keys.Use, log: opt.Logger}
+	s.host = host{name: opt.Name, quota: opt.Quota, patience: opt.Patience, frozen: opt.Frozen,
+		trusts: opt.TrustSources, key: keys.Use, log: opt.Logger}
 	if err := s.discover(); err != nil {
 		return nil, err
 	}
@@ -218,7 +220,8 @@ func ensureKeys(opt *Options) (keys wire.Keys, err error) {
 		return keys, err
 	}
 	if keys.Use == keys.Move {
-		return keys, fmt.Errorf("gpud: %s and %s hold the same key: with it every client could move all others; remove %[2]s, and a new one is made",
+		return keys, fmt.Errorf("gpud: %s and %s hold the same key: with it every client could move all others; "+
+			"remove %[2]s, and a new one is made",
 			opt.KeyFile, file)
 	}
 	return keys, nil
@@ -320,7 +323,8 @@ func SocketFolder(dir string) error {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !info.IsDir():
-		return fmt.Errorf("gpud: %s is no directory: somebody may have put it there; name another address with --listen", dir)
+		return fmt.Errorf("gpud: %s is no directory: somebody may have put it there; name another address with "+
+			"--listen", dir)
 	case ok && int(s.Uid) != os.Geteuid():
 		return fmt.Errorf("gpud: directory %s belongs to user %d: name another address with --listen", dir, s.Uid)
 	case info.Mode().Perm()&0o077 != 0:

@@ -51,10 +51,12 @@ func TestNoServer(t *testing.T) {
 		{"wrong key", p.addr, other, gpustate.ErrKey, "another key"},
 		{"nobody there", "127.0.0.1:1", "", nil, "is `holdfast gpud` running there?"},
 		{"no such socket", "unix:/nowhere/s", "", nil, "is `holdfast gpud` running there?"},
-		{"a long path", "unix:/" + strings.Repeat("x", 107), "", nil, "the path has 108 bytes, those of sockets have at most 107"},
+		{"a long path", "unix:/" + strings.Repeat("x", 107), "", nil, "the path has 108 bytes, those of sockets have " +
+			"at most 107"},
 		{"no such host", "no-such-host.invalid:70", "", nil, "no-such-host.invalid"},
 		{"no address", "node7", "", nil, "want unix:PATH or HOST:PORT"},
-		{"another service", answering("HTTP/1.1 400 Bad Request\r\n" + strings.Repeat("x", 100)), "", gpustate.ErrNoServer, ""},
+		{"another service", answering("HTTP/1.1 400 Bad Request\r\n" + strings.Repeat("x", 100)), "",
+			gpustate.ErrNoServer, ""},
 		{"a service that hangs up", answering("bye"), "", gpustate.ErrNoServer, ""},
 		{"newer server", answering(newer), "", nil, "version 99"},
 		{"no key file", p.addr, "/nowhere/key", os.ErrNotExist, "/nowhere/key"},
@@ -239,7 +241,8 @@ func TestClientStopsReading(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	for i := range 200 { // far more than the sockets hold
-		m := &wire.Transfer{Queue: 2, Mem: 1, Event: uint64(100 + i), Slot: i % wire.Slots, Last: true, Bytes: wire.SlotBytes}
+		m := &wire.Transfer{Queue: 2, Mem: 1, Event: uint64(100 + i), Slot: i % wire.Slots, Last: true,
+			Bytes: wire.SlotBytes}
 		if _, err := c.Write(wire.Append(nil, m)); err != nil {
 			break // dropped already
 		}
@@ -310,7 +313,8 @@ func TestImpossible(t *testing.T) {
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
 	mem := func(m wire.CreateMem) *wire.CreateMem { m.Req, m.ID = 5, 5; return &m }
 	for name, m := range map[string]wire.Message{
-		"kernel that is none":      &wire.Launch{Queue: 2, Kernel: 1, Grid: driver.Grid{Dims: 1, Global: [3]int{1}, Local: [3]int{1}}},
+		"kernel that is none": &wire.Launch{Queue: 2, Kernel: 1, Grid: driver.Grid{Dims: 1, Global: [3]int{1},
+			Local: [3]int{1}}},
 		"transfer beyond the end":  &wire.Transfer{Queue: 2, Mem: 1, Event: 7, Last: true, Bytes: 64, Off: 4090},
 		"transfer without event":   &wire.Transfer{Queue: 2, Mem: 1, Last: true, Bytes: 64},
 		"image transfer of buffer": &wire.Transfer{Queue: 2, Mem: 1, Event: 7, Last: true, Bytes: 64, Image: true},

@@ -65,9 +65,11 @@ type Counts struct {
 func (s *Server) Status() Status {
 	c := &s.counts
 	st := Status{Server: s.name, Addrs: s.addrs, Quota: s.quota, Devices: []DeviceStatus{}, Clients: []ClientStatus{},
-		Counts: Counts{Admitted: c.admitted.Load(), Refused: c.refused.Load(), Strangers: c.strangers.Load(), Moved: c.moved.Load()}}
+		Counts: Counts{Admitted: c.admitted.Load(), Refused: c.refused.Load(), Strangers: c.strangers.Load(),
+			Moved: c.moved.Load()}}
 	for i, d := range s.devices {
-		st.Devices = append(st.Devices, DeviceStatus{Index: i, Name: d.info.Name, Kind: d.info.Kind, TotalBytes: d.info.GlobalBytes})
+		st.Devices = append(st.Devices, DeviceStatus{Index: i, Name: d.info.Name, Kind: d.info.Kind,
+			TotalBytes: d.info.GlobalBytes})
 	}
 	s.mu.Lock() // seats are there as long as guests are
 	defer s.mu.Unlock()
@@ -82,7 +84,8 @@ func (s *Server) Status() Status {
 	for _, g := range s.insiders() {
 		k := ClientStatus{ID: g.ID, Device: g.who.Index, Program: g.who.Program,
 			Host: g.who.Host, PID: g.who.PID, Label: g.who.Label, UsedBytes: g.seat.used.Load(),
-			Unfinished: g.seat.unfinished.Load(), Commands: g.seat.commands.Load(), Seconds: time.Since(g.begun).Seconds()}
+			Unfinished: g.seat.unfinished.Load(), Commands: g.seat.commands.Load(),
+			Seconds: time.Since(g.begun).Seconds()}
 		d := &st.Devices[g.who.Index]
 		d.UsedBytes += k.UsedBytes
 		d.Unfinished += k.Unfinished
@@ -177,7 +180,8 @@ var errMoveKey = errors.New("this takes the server's key for moving programs")
 func DialAdmin(ctx context.Context, addr, moveKeyFile string) (*Admin, error) {
 	a, err := dialAdmin(ctx, addr, moveKeyFile, wire.ForAdmin)
 	if errors.Is(err, wire.ErrKey) || errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("%w: moving programs takes the server's key for that, which gpud makes beside the clients' key: "+
+		err = fmt.Errorf("%w: moving programs takes the server's key for that, which gpud makes beside the "+
+			"clients' key: "+
 			"gpud-move.key beside gpud.key", err)
 	}
 	return a, err

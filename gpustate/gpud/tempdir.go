@@ -28,7 +28,8 @@ func makeTempDir() (path string, lock *os.File, err error) {
 			return "", nil, errors.Join(fmt.Errorf("make a worker's directory: %w", err), os.Remove(path))
 		}
 		locked := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(locked, unix.EWOULDBLOCK) && isAt(lock, path) { // some file systems have no locks: nobody removes it there
+		// some file systems have no locks: nobody removes it there
+		if !errors.Is(locked, unix.EWOULDBLOCK) && isAt(lock, path) {
 			return path, lock, nil
 		}
 		_ = lock.Close()

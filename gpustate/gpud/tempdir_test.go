@@ -42,7 +42,8 @@ func TestKilledServer(t *testing.T) {
 	if !bufio.NewScanner(out).Scan() {
 		t.Fatalf("the server did not start: %v", c.Wait())
 	}
-	d := open(t, gpustate.Select{Kind: "fake", Remote: "unix:" + filepath.Join(dir, "s"), KeyFile: filepath.Join(dir, "key")})
+	d := open(t, gpustate.Select{Kind: "fake", Remote: "unix:" + filepath.Join(dir, "s"),
+		KeyFile: filepath.Join(dir, "key")})
 	left := must(filepath.Glob(filepath.Join(tmp, tempDirs)))(t)
 	if len(left) != 1 {
 		t.Fatalf("the worker has the directories %q, want one", left)

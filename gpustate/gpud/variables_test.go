@@ -39,7 +39,9 @@ func TestVariables(t *testing.T) {
 	tick(1)
 	c := must(d.Capture(t.Context(), nil))(t)
 	tick(2)
-	ok(t, d.Restore(t.Context(), c.Record(), func(i int, dst []byte, off int64) error { return c.ReadAt(t.Context(), i, dst, off) }))
+	ok(t, d.Restore(t.Context(), c.Record(), func(i int, dst []byte, off int64) error {
+		return c.ReadAt(t.Context(), i, dst, off)
+	}))
 	ok(t, c.Release())
 	tick(2)
 	ok(t, d.MigrateTo(t.Context(), b.sel))

@@ -39,7 +39,8 @@ func (s *Server) employ(c net.Conn, g *guest) {
 	w, err := s.hire(c, g)
 	if err != nil {
 		s.log.Error("no worker for a client", "id", g.ID, "err", err)
-		_ = wire.NewSender(c, s.patience).Now(&wire.Bye{Why: "the server cannot start a process for this client: " + err.Error()})
+		_ = wire.NewSender(c, s.patience).Now(&wire.Bye{Why: "the server cannot start a process for this client: " +
+			err.Error()})
 		return
 	}
 	_ = c.Close() // the worker has it
@@ -102,7 +103,8 @@ func (s *Server) hire(c net.Conn, g *guest) (*worker, error) {
 
 // introduce is what a worker is told about the server and its client.
 func (s *Server) introduce(g *guest) *start {
-	m := &start{Name: s.name, Addrs: s.addrs, Quota: s.quota, Patience: s.patience, Frozen: s.frozen, Trusts: s.trusts, Key: s.key[:],
+	m := &start{Name: s.name, Addrs: s.addrs, Quota: s.quota, Patience: s.patience, Frozen: s.frozen, Trusts: s.trusts,
+		Key:  s.key[:],
 		Pass: g.pass, Seat: g.number, Seats: s.seats.n}
 	for _, d := range s.devices {
 		m.Devices = append(m.Devices, offer{d.info, d.from, d.at})
@@ -175,7 +177,8 @@ func (w *worker) lastWord(s *Server, err error) {
 	}
 	why := fmt.Sprintf("the process that served this client died (%v)", err)
 	s.log.Error("worker died", "id", w.door.g.ID, "pid", w.cmd.Process.Pid, "err", err)
-	_ = wire.NewSender(c, time.Second).Now(&wire.Bye{Why: why + "; did a kernel write out of bounds?"}) // it may be gone too
+	// it may be gone too
+	_ = wire.NewSender(c, time.Second).Now(&wire.Bye{Why: why + "; did a kernel write out of bounds?"})
 }
 
 // dismiss has the worker tell the client why it is dropped.

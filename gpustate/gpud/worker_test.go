@@ -73,7 +73,8 @@ func TestWithWorkers(t *testing.T) {
 func lost(t *testing.T, err error, p *place, why string) {
 	t.Helper()
 	var server *gpustate.ServerError
-	if !errors.As(err, &server) || !errors.Is(err, gpustate.ErrDeviceLost) || server.Server != p.addr || !strings.Contains(err.Error(), why) {
+	if !errors.As(err, &server) || !errors.Is(err, gpustate.ErrDeviceLost) || server.Server != p.addr ||
+		!strings.Contains(err.Error(), why) {
 		t.Errorf("got %v, want a ServerError with %s that matches ErrDeviceLost and says %q", err, p.addr, why)
 	}
 }
@@ -243,7 +244,8 @@ func TestNoWorker(t *testing.T) {
 		t.Errorf("got %v, want a ServerError that says how the worker ended", err)
 	}
 	childless(t)
-	if _, err := New(Options{Listen: []string{"unix:/x"}, KeyFile: p.sel.KeyFile}); err == nil || !strings.Contains(err.Error(), "InProcess") {
+	if _, err := New(Options{Listen: []string{"unix:/x"}, KeyFile: p.sel.KeyFile}); err == nil ||
+		!strings.Contains(err.Error(), "InProcess") {
 		t.Errorf("got %v, want what to choose", err)
 	}
 }
@@ -253,7 +255,8 @@ func TestWorkerSignals(t *testing.T) {
 	withWorkers(t)
 	p := serve(t, Options{})
 	c := open(t, p.sel)
-	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2} {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1,
+		syscall.SIGUSR2} {
 		ok(t, syscall.Kill(p.pids()[0], s))
 	}
 	ok(t, c.step())

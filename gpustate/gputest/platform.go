@@ -35,12 +35,14 @@ func Platforms(dir string) ([]Platform, error) {
 	}
 	list := []Platform{
 		{Name: "fake", Select: gpustate.Select{Kind: "fake"}},
-		{Name: "lazy", Select: gpustate.Select{Kind: "fake", Index: 1}}, // with lazy queues and inexact kernels, as CUDA
+		// with lazy queues and inexact kernels, as CUDA
+		{Name: "lazy", Select: gpustate.Select{Kind: "fake", Index: 1}},
 		{Name: "pocl", Select: gpustate.Select{Kind: "opencl", Platform: "Portable Computing Language"}},
 		{Name: "rusticl", Env: []string{"RUSTICL_ENABLE=llvmpipe"},
 			Select: gpustate.Select{Kind: "opencl", Platform: "rusticl"}},
 	}
-	for _, lib := range []string{"/usr/lib/oclgrind/liboclgrind-rt-icd.so", "/usr/lib/x86_64-linux-gnu/oclgrind/liboclgrind-rt-icd.so"} {
+	for _, lib := range []string{"/usr/lib/oclgrind/liboclgrind-rt-icd.so",
+		"/usr/lib/x86_64-linux-gnu/oclgrind/liboclgrind-rt-icd.so"} {
 		if _, err := os.Stat(lib); err == nil {
 			list = append(list, Platform{Name: "oclgrind", Env: []string{"OCL_ICD_VENDORS=" + lib},
 				Select: gpustate.Select{Kind: "opencl", Platform: "Oclgrind"}})

@@ -108,7 +108,8 @@ func (m *model) launch(asItIs bool) {
 		m.b.ok(k.k.SetArg(2, k.args.a))
 	}
 	if !k.args.usable() {
-		if _, err := m.q.q.Launch(k.k, []int{4}, nil); !errors.Is(err, gpustate.ErrReleased) && !errors.Is(err, gpustate.ErrArgNotSet) {
+		if _, err := m.q.q.Launch(k.k, []int{4}, nil); !errors.Is(err, gpustate.ErrReleased) &&
+			!errors.Is(err, gpustate.ErrArgNotSet) {
 			m.b.Fatalf("launch without an argument: got %v, want ErrReleased or ErrArgNotSet", err)
 		}
 		return
@@ -187,7 +188,8 @@ func (m *model) compare() {
 		}
 		for i := range x.bytes / 4 {
 			if g, w := floats(got).at(i), floats(x.want).at(i); g != w {
-				m.b.Fatalf("memory %q of %d bytes, kind %d: element %d is %g, want %g", x.name, x.bytes, x.kind, i, g, w)
+				m.b.Fatalf("memory %q of %d bytes, kind %d: element %d is %g, want %g", x.name, x.bytes, x.kind, i, g,
+					w)
 			}
 		}
 	}

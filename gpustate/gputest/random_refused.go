@@ -33,7 +33,8 @@ func (m *model) refused() {
 	case 6:
 		err = m.gone()
 	default:
-		_, err = m.dev.Image("", gpustate.ImageDesc{Width: 1 << 17, Height: 1 << 17, Order: gpustate.ChannelR, Type: gpustate.ChannelUint8})
+		_, err = m.dev.Image("", gpustate.ImageDesc{Width: 1 << 17, Height: 1 << 17, Order: gpustate.ChannelR,
+			Type: gpustate.ChannelUint8})
 	}
 	if err == nil {
 		m.b.Fatal("a call that is wrong was not refused")

@@ -111,8 +111,11 @@ func (m *model) forms(n uint32) []form {
 	case "cuda":
 		return cudaForms(note+cudaStamp(n), n, m.dev.Info().Arch)
 	case "opencl":
-		src := gpustate.Sources{OpenCL: fmt.Sprintf("// stamp number %d\n__kernel void stamp(__global uint *out) { out[0] = %du; }\n", n, n*scale)}
-		return binaryForms(src, func(s *gpustate.Sources, b []byte) { s.IL = b }, spirvStamp(n*scale, false), m.dev.Info().IL != "")
+		src := gpustate.Sources{OpenCL: fmt.Sprintf("// stamp number %d\n__kernel void stamp(__global uint *out) { "+
+			"out[0] = %du; }\n", n, n*scale)}
+		return binaryForms(src, func(s *gpustate.Sources, b []byte) {
+			s.IL = b
+		}, spirvStamp(n*scale, false), m.dev.Info().IL != "")
 	}
 	src, image := gpustate.Sources{OpenCL: note}, fake.Binary(fake.Default.Arch, note)
 	return append(binaryForms(src, func(s *gpustate.Sources, b []byte) { s.PTX = b }, image, true),
@@ -123,7 +126,8 @@ func (m *model) forms(n uint32) []form {
 // alone where devices load it.
 func binaryForms(src gpustate.Sources, give func(*gpustate.Sources, []byte), image []byte, loads bool) []form {
 	list := []form{{name: "source", src: src, loads: true}}
-	for _, f := range []form{{name: "binary", loads: loads}, {name: "broken binary"}, {name: "bare binary", loads: loads, bare: true}} {
+	for _, f := range []form{{name: "binary", loads: loads}, {name: "broken binary"},
+		{name: "bare binary", loads: loads, bare: true}} {
 		b := image
 		if f.name == "broken binary" {
 			b = []byte("\x03\x02\x23\x07 .version 7.0 of nothing")
@@ -257,12 +261,14 @@ func (m *model) runStamps() {
 			want += s.launches
 		}
 		if v := binary.NativeEndian.Uint32(got); v != want {
-			m.b.Fatalf("stamp %d, made from %s, gives %d after %d launches, want %d", s.number, s.form.name, v, s.launches, want)
+			m.b.Fatalf("stamp %d, made from %s, gives %d after %d launches, want %d", s.number, s.form.name, v,
+				s.launches, want)
 		}
 		s.launches++
 		fromSource := s.form.name != "source" && (!s.form.loads || m.dev.Info().Kind != m.b.sel.Kind)
 		if s.name != "" && slices.Contains(told, s.name) != fromSource {
-			m.b.Fatalf("stamp %d, made from %s: built from source %v, the device tells of %q", s.number, s.form.name, fromSource, told)
+			m.b.Fatalf("stamp %d, made from %s: built from source %v, the device tells of %q", s.number, s.form.name,
+				fromSource, told)
 		}
 	}
 }

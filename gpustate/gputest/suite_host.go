@@ -56,7 +56,8 @@ func scratch(t *testing.T, b *bench) {
 		clear(back)
 		b.ok(q.Read(x, 3, back[7:n-4]))
 		b.ok(same("odd offsets", back[7:n-4], want[3:n-8]))
-		for _, size := range []int{1, 4096, 128 << 10, 128<<10 + 1, 1 << 20} { // a write that blocks may take another way
+		// a write that blocks may take another way
+		for _, size := range []int{1, 4096, 128 << 10, 128<<10 + 1, 1 << 20} {
 			for i := range one[:size] {
 				one[i] = byte(i) + byte(seed)
 			}

@@ -76,6 +76,7 @@ func Noise(rows []Row) string {
 	if loud == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the baselines of %d of %d figures vary by more than %.0f %%: something else uses the machine; more --runs help",
+	return fmt.Sprintf("the baselines of %d of %d figures vary by more than %.0f %%: something else uses the "+
+		"machine; more --runs help",
 		loud, len(rows), 100*noisy)
 }

@@ -71,7 +71,8 @@ func (r *report) lookNodes(ctx context.Context, level, dir string, nodes []strin
 	defer func() {
 		// Also where ctx has ended.
 		if _, err := r.part(context.WithoutCancel(ctx), partRemove, dir, token, nodes); err != nil {
-			r.add(nodesArea, level+": files", Warning, err.Error(), "remove "+filepath.Join(dir, nodeFile(token, "*"))+" on every node")
+			r.add(nodesArea, level+": files", Warning, err.Error(), "remove "+filepath.Join(dir, nodeFile(token, "*"))+
+				" on every node")
 		}
 	}()
 	wrote, err := r.part(ctx, partWrite, dir, token, nodes)
@@ -80,7 +81,8 @@ func (r *report) lookNodes(ctx context.Context, level, dir string, nodes []strin
 		saw, err = r.part(ctx, partRead, dir, token, nodes)
 	}
 	if err != nil {
-		r.add(nodesArea, level, Failed, err.Error(), "the nodes must run holdfast: put it at the same path on all of them; 'sinfo -N' shows nodes that are down")
+		r.add(nodesArea, level, Failed, err.Error(), "the nodes must run holdfast: put it at the same path on all of "+
+			"them; 'sinfo -N' shows nodes that are down")
 		return
 	}
 	if r.broken(level, dir, nodes, wrote) {
@@ -105,7 +107,8 @@ func (r *report) broken(level, dir string, nodes []string, wrote map[string][]st
 		if len(said) > 0 {
 			why = strings.Join(said, "; ")
 		}
-		r.add(nodesArea, level+" on "+n, Failed, why, "make "+dir+" on node "+n+", writable for you, before the job starts")
+		r.add(nodesArea, level+" on "+n, Failed, why, "make "+dir+" on node "+n+
+			", writable for you, before the job starts")
 	}
 	return any
 }
@@ -123,7 +126,8 @@ func (r *report) judgeGlobal(dir string, nodes []string, saw map[string][]string
 			"name a directory of a file system that all nodes mount, or set none and use local with partner or parity")
 		return
 	}
-	r.add(nodesArea, "global", OK, fmt.Sprintf("each of %d nodes sees what the others write to %s", len(nodes), dir), "")
+	r.add(nodesArea, "global", OK, fmt.Sprintf("each of %d nodes sees what the others write to %s", len(nodes), dir),
+		"")
 }
 
 // judgeLocal names nodes that share what should be each one's own.
@@ -131,7 +135,9 @@ func (r *report) judgeLocal(dir string, nodes []string, saw map[string][]string)
 	for _, n := range nodes {
 		for _, other := range saw[n] {
 			if other != n {
-				r.add(nodesArea, "local", Warning, fmt.Sprintf("node %s sees what %s writes to %s: it is not each node's own, and is lost as a whole", n, other, dir),
+				r.add(nodesArea, "local", Warning,
+					fmt.Sprintf("node %s sees what %s writes to %s: it is not each node's own, and is lost as a whole",
+						n, other, dir),
 					"set local to a directory on the node's own disk, such as one below /scratch or $TMPDIR")
 				return
 			}

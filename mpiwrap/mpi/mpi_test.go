@@ -101,8 +101,9 @@ func TestWhereEmpiPanicsOrOverruns(t *testing.T) {
 		"unknown operator":        {cm.AllReduceU8(Op(42), []uint8{1}, []uint8{2}), mpiwrap.ErrOp},
 		"bitwise on floats":       {cm.AllReduceF32(OpBAND, []float32{1}, []float32{2}), mpiwrap.ErrOp},
 		"rank":                    {cm.SendC64(1, 0, nil), mpiwrap.ErrRank},
-		"empty slices":            {errors.Join(cm.SendU16(0, 0, nil), cm.RecvU16(0, 0, nil), cm.BcastI64(0, nil)), nil},
-		"same slice":              {func() error { x := []int32{5}; return cm.AllReduceI32(OpProd, x, x) }(), nil},
+		"empty slices": {errors.Join(cm.SendU16(0, 0, nil), cm.RecvU16(0, 0, nil), cm.BcastI64(0, nil)),
+			nil},
+		"same slice": {func() error { x := []int32{5}; return cm.AllReduceI32(OpProd, x, x) }(), nil},
 	} {
 		if !errors.Is(c.got, c.want) {
 			t.Errorf("%s: got %v, want %v", name, c.got, c.want)
@@ -124,7 +125,8 @@ func TestBeforeInit(t *testing.T) {
 func TestNotAMember(t *testing.T) {
 	LogErrors = false
 	cm := &Comm{err: ErrNotMember}
-	if cm.Rank() != -1 || cm.Size() != 0 || !errors.Is(cm.BcastF64(0, nil), ErrNotMember) || !errors.Is(cm.Abort(), ErrNotMember) {
+	if cm.Rank() != -1 || cm.Size() != 0 || !errors.Is(cm.BcastF64(0, nil), ErrNotMember) ||
+		!errors.Is(cm.Abort(), ErrNotMember) {
 		t.Error("calls of a rank that is no member must say so")
 	}
 }

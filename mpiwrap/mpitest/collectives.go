@@ -114,7 +114,10 @@ func gatherScatter(w *mpiwrap.Comm) error {
 		err := all(
 			both("Allgather", func() error { return mpiwrap.Allgather(w, dest, src) },
 				func() (*mpiwrap.Request, error) { return mpiwrap.Iallgather(w, dest, src) }, check),
-			both("Allgather in place", func() error { copy(dest[me*n:], src); return mpiwrap.Allgather(w, dest, dest[me*n:(me+1)*n]) },
+			both("Allgather in place", func() error {
+				copy(dest[me*n:], src)
+				return mpiwrap.Allgather(w, dest, dest[me*n:(me+1)*n])
+			},
 				func() (*mpiwrap.Request, error) {
 					copy(dest[me*n:], src)
 					return mpiwrap.Iallgather(w, dest, dest[me*n:(me+1)*n])
@@ -184,7 +187,10 @@ func gatherScatterV(w *mpiwrap.Comm) error {
 	err := all(
 		both("Allgatherv", func() error { return mpiwrap.Allgatherv(w, dest, counts, displs, src) },
 			func() (*mpiwrap.Request, error) { return mpiwrap.Iallgatherv(w, dest, counts, displs, src) }, check),
-		both("Allgatherv in place", func() error { copy(own, src); return mpiwrap.Allgatherv(w, dest, counts, displs, own) },
+		both("Allgatherv in place", func() error {
+			copy(own, src)
+			return mpiwrap.Allgatherv(w, dest, counts, displs, own)
+		},
 			func() (*mpiwrap.Request, error) {
 				copy(own, src)
 				return mpiwrap.Iallgatherv(w, dest, counts, displs, own)
@@ -199,7 +205,8 @@ func gatherScatterV(w *mpiwrap.Comm) error {
 		}
 		err = all(err,
 			both("Gatherv", func() error { return mpiwrap.Gatherv(w, dest, counts, displs, src, root) },
-				func() (*mpiwrap.Request, error) { return mpiwrap.Igatherv(w, dest, counts, displs, src, root) }, rootCheck),
+				func() (*mpiwrap.Request, error) { return mpiwrap.Igatherv(w, dest, counts, displs, src, root) },
+				rootCheck),
 			both("Scatterv", func() error { return mpiwrap.Scatterv(w, part, want, counts, displs, root) },
 				func() (*mpiwrap.Request, error) {
 					clear(part)
@@ -253,7 +260,10 @@ func alltoallv(w *mpiwrap.Comm) error {
 			func() (*mpiwrap.Request, error) {
 				return mpiwrap.Ialltoallv(w, dest, counts, nil, src, counts, nil)
 			}, check),
-		both("Alltoallv in place", func() error { copy(dest, src); return mpiwrap.Alltoallv(w, dest, counts, nil, dest, nil, nil) },
+		both("Alltoallv in place", func() error {
+			copy(dest, src)
+			return mpiwrap.Alltoallv(w, dest, counts, nil, dest, nil, nil)
+		},
 			func() (*mpiwrap.Request, error) {
 				copy(dest, src)
 				return mpiwrap.Ialltoallv(w, dest, counts, nil, dest, nil, nil)

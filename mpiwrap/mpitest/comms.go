@@ -115,8 +115,10 @@ func afterFree(w *mpiwrap.Comm) error {
 	}
 	_, dup := d.Dup()
 	_, irecv := mpiwrap.Irecv(d, []int{0}, 0, 0)
-	return all(wantErr("Barrier", d.Barrier(), mpiwrap.ErrFreed), wantErr("Send", mpiwrap.Send(d, []int{1}, 0, 0), mpiwrap.ErrFreed),
-		wantErr("Free", d.Free(), mpiwrap.ErrFreed), wantErr("Dup", dup, mpiwrap.ErrFreed), wantErr("Irecv", irecv, mpiwrap.ErrFreed))
+	return all(wantErr("Barrier", d.Barrier(), mpiwrap.ErrFreed), wantErr("Send", mpiwrap.Send(d, []int{1}, 0, 0),
+		mpiwrap.ErrFreed),
+		wantErr("Free", d.Free(), mpiwrap.ErrFreed), wantErr("Dup", dup, mpiwrap.ErrFreed),
+		wantErr("Irecv", irecv, mpiwrap.ErrFreed))
 }
 
 // separate: the same rank and tag on two communicators are two messages.
@@ -199,7 +201,9 @@ func neighbourhoods(w *mpiwrap.Comm) error {
 	n := g.Neighbors()
 	next, prev := neighbours(w)
 	dest := make([]int, 4)
-	err = both("NeighborAllgather", func() error { return mpiwrap.NeighborAllgather(n, dest, []int{w.Rank(), -w.Rank()}) },
+	err = both("NeighborAllgather", func() error {
+		return mpiwrap.NeighborAllgather(n, dest, []int{w.Rank(), -w.Rank()})
+	},
 		func() (*mpiwrap.Request, error) {
 			clear(dest)
 			return mpiwrap.IneighborAllgather(n, dest, []int{w.Rank(), -w.Rank()})

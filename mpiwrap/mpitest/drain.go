@@ -37,7 +37,8 @@ func Settle(w *mpiwrap.Comm) error {
 	}
 	for i := range got {
 		if e.Received(i) != got[i] {
-			return fmt.Errorf("after the drain: received %d messages from world rank %d, which sent %d", e.Received(i), i, got[i])
+			return fmt.Errorf("after the drain: received %d messages from world rank %d, which sent %d", e.Received(i),
+				i, got[i])
 		}
 	}
 	return nil
@@ -69,7 +70,8 @@ func drainOrder(w *mpiwrap.Comm) error {
 		return err
 	}
 	st, err := posted.Wait()
-	if err := all(err, status("posted", st, prev, 2, 40), equalSlices("posted", in[:5], pattern(5, prev, 2))); err != nil {
+	if err := all(err, status("posted", st, prev, 2, 40),
+		equalSlices("posted", in[:5], pattern(5, prev, 2))); err != nil {
 		return err
 	}
 	// A receive posted now is satisfied by the mailbox.
@@ -78,7 +80,8 @@ func drainOrder(w *mpiwrap.Comm) error {
 		return err
 	}
 	st, ok, err := late.Test()
-	if err := all(err, equal("Irecv from the mailbox is complete", ok, true), status("late", st, prev, 2, 8)); err != nil {
+	if err := all(err, equal("Irecv from the mailbox is complete", ok, true),
+		status("late", st, prev, 2, 8)); err != nil {
 		return err
 	}
 	for _, want := range []struct{ tag, n int }{{1, 0}, {1, 6}, {3, 7}} {
@@ -138,7 +141,8 @@ func drainCancel(w *mpiwrap.Comm) error {
 		return err
 	}
 	st, err := hit.Wait()
-	if err := all(err, equal("drained match was cancelled", st.Cancelled, false), status("hit", st, prev, 1, 32)); err != nil {
+	if err := all(err, equal("drained match was cancelled", st.Cancelled, false),
+		status("hit", st, prev, 1, 32)); err != nil {
 		return err
 	}
 	st, err = miss.Wait()
@@ -188,7 +192,8 @@ func mprobeAcross(w *mpiwrap.Comm) error {
 	}
 	in := make([]float64, 50_000)
 	st, err := mpiwrap.Mrecv(m, in)
-	return all(err, status("Mrecv", st, prev, 6, 400_000), equalSlices("data", in, pattern(50_000, prev, 6)), mpiwrap.WaitAll(sends...))
+	return all(err, status("Mrecv", st, prev, 6, 400_000), equalSlices("data", in, pattern(50_000, prev, 6)),
+		mpiwrap.WaitAll(sends...))
 }
 
 func drainTruncation(w *mpiwrap.Comm) error {
@@ -199,7 +204,8 @@ func drainTruncation(w *mpiwrap.Comm) error {
 	}
 	in := make([]float64, 4)
 	_, err = mpiwrap.Recv(w, in, mpiwrap.AnySource, mpiwrap.AnyTag)
-	if err := all(wantErr("truncated", err, mpiwrap.ErrTruncate), equalSlices("beginning", in, pattern(4, prev, 1))); err != nil {
+	if err := all(wantErr("truncated", err, mpiwrap.ErrTruncate),
+		equalSlices("beginning", in, pattern(4, prev, 1))); err != nil {
 		return err
 	}
 	st, err := mpiwrap.Recv(w, in, prev, 1)

@@ -175,7 +175,9 @@ func noRequests(*mpiwrap.Comm) error {
 		refused("Wait of a zero Request", mpiwrap.ErrRequest, func() error { return second(zero.Wait()) }),
 		refused("WaitAll of a zero Request", mpiwrap.ErrRequest, func() error { return mpiwrap.WaitAll(zero) }),
 		refused("Mrecv of nil", mpiwrap.ErrRequest, func() error { return second(mpiwrap.Mrecv(nil, x)) }),
-		refused("Mrecv of a zero Message", mpiwrap.ErrRequest, func() error { return second(mpiwrap.Mrecv(&mpiwrap.Message{}, x)) }))
+		refused("Mrecv of a zero Message", mpiwrap.ErrRequest, func() error {
+			return second(mpiwrap.Mrecv(&mpiwrap.Message{}, x))
+		}))
 }
 
 // namedTwice: in one list, a request counts once.

@@ -468,7 +468,8 @@ func (m *Model) judge() error {
 				return fmt.Errorf("overtaken: receive %d (from %d tag %d) got %+v, the earlier %+v went to receive %d",
 					p.posted, p.source, p.tag, *p.got, n, q.posted)
 			case p.withdrawn && q.posted > p.posted && q.done < p.done:
-				return fmt.Errorf("passed over: receive %d was withdrawn, %+v went to receive %d", p.posted, n, q.posted)
+				return fmt.Errorf("passed over: receive %d was withdrawn, %+v went to receive %d", p.posted, n,
+					q.posted)
 			}
 		}
 	}

@@ -35,7 +35,8 @@ func (b broken) drain(w *mpiwrap.Comm) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if _, err := w.Endpoint().Settle(&looks{ctx, b[w.Rank()], cancel}); err != nil && !errors.Is(err, mpiwrap.ErrDrainIncomplete) {
+	if _, err := w.Endpoint().Settle(&looks{ctx, b[w.Rank()], cancel}); err != nil &&
+		!errors.Is(err, mpiwrap.ErrDrainIncomplete) {
 		return err
 	}
 	return nil

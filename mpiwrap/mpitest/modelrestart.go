@@ -104,7 +104,8 @@ func (m *Model) late(w *mpiwrap.Comm) error {
 		case n == len(m.members[i]):
 			return ErrRefused
 		case n > 0:
-			return fmt.Errorf("communicator %d in another order than before: %d of its %d ranks were refused", i, n, len(m.members[i]))
+			return fmt.Errorf("communicator %d in another order than before: %d of its %d ranks were refused", i, n,
+				len(m.members[i]))
 		}
 	}
 	return nil

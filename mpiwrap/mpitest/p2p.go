@@ -37,7 +37,8 @@ func ring(w *mpiwrap.Comm) error {
 		}
 		clear(in)
 		st, err = mpiwrap.Sendrecv(w, pattern(n, w.Rank(), tag), next, tag, in, prev, tag)
-		if err := all(err, status("Sendrecv", st, prev, tag, 8*n), equalSlices("data", in, pattern(n, prev, tag))); err != nil {
+		if err := all(err, status("Sendrecv", st, prev, tag, 8*n),
+			equalSlices("data", in, pattern(n, prev, tag))); err != nil {
 			return err
 		}
 	}
@@ -52,7 +53,8 @@ func selfMessages(w *mpiwrap.Comm) error {
 	}
 	in := make([]float64, 20_000)
 	st, err := mpiwrap.Recv(w, in, mpiwrap.AnySource, mpiwrap.AnyTag)
-	if err := all(err, status("self", st, me, 1, 160_000), equalSlices("data", in, pattern(20_000, me, 1))); err != nil {
+	if err := all(err, status("self", st, me, 1, 160_000),
+		equalSlices("data", in, pattern(20_000, me, 1))); err != nil {
 		return err
 	}
 	_, err = s.Wait()

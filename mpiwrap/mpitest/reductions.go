@@ -30,7 +30,10 @@ func reductions(w *mpiwrap.Comm) error {
 		err := all(
 			both("Allreduce", func() error { return mpiwrap.Allreduce(w, dest, src, mpiwrap.Sum) },
 				func() (*mpiwrap.Request, error) { return mpiwrap.Iallreduce(w, dest, src, mpiwrap.Sum) }, check),
-			both("Allreduce in place", func() error { copy(dest, src); return mpiwrap.Allreduce(w, dest, dest, mpiwrap.Sum) },
+			both("Allreduce in place", func() error {
+				copy(dest, src)
+				return mpiwrap.Allreduce(w, dest, dest, mpiwrap.Sum)
+			},
 				func() (*mpiwrap.Request, error) {
 					copy(dest, src)
 					return mpiwrap.Iallreduce(w, dest, dest, mpiwrap.Sum)
@@ -45,7 +48,10 @@ func reductions(w *mpiwrap.Comm) error {
 			err = all(err,
 				both("Reduce", func() error { return mpiwrap.Reduce(w, dest, src, mpiwrap.Sum, root) },
 					func() (*mpiwrap.Request, error) { return mpiwrap.Ireduce(w, dest, src, mpiwrap.Sum, root) }, at),
-				both("Reduce in place", func() error { copy(dest, src); return mpiwrap.Reduce(w, dest, dest, mpiwrap.Sum, root) },
+				both("Reduce in place", func() error {
+					copy(dest, src)
+					return mpiwrap.Reduce(w, dest, dest, mpiwrap.Sum, root)
+				},
 					func() (*mpiwrap.Request, error) {
 						copy(dest, src)
 						return mpiwrap.Ireduce(w, dest, dest, mpiwrap.Sum, root)
@@ -59,7 +65,8 @@ func reductions(w *mpiwrap.Comm) error {
 }
 
 func reduceTypes(w *mpiwrap.Comm) error {
-	return all(integerOps[int8](w), integerOps[int16](w), integerOps[int32](w), integerOps[int64](w), integerOps[int](w),
+	return all(integerOps[int8](w), integerOps[int16](w), integerOps[int32](w), integerOps[int64](w),
+		integerOps[int](w),
 		integerOps[uint8](w), integerOps[uint16](w), integerOps[uint32](w), integerOps[uint64](w), integerOps[uint](w),
 		floatOps[float32](w), floatOps[float64](w), complexOps[complex64](w), complexOps[complex128](w))
 }
@@ -73,7 +80,8 @@ func reduceOne[T mpiwrap.Scalar](w *mpiwrap.Comm, mine T, op mpiwrap.Op) (T, err
 }
 
 // check1 compares a reduction over the world with its fold in Go.
-func check1[T mpiwrap.Scalar](w *mpiwrap.Comm, name string, op mpiwrap.Op, value func(rank int) T, fold func(a, b T) T) error {
+func check1[T mpiwrap.Scalar](w *mpiwrap.Comm, name string, op mpiwrap.Op, value func(rank int) T,
+	fold func(a, b T) T) error {
 	want := value(0)
 	for r := 1; r < w.Size(); r++ {
 		want = fold(want, value(r))
@@ -163,7 +171,8 @@ func reduceScatter(w *mpiwrap.Comm) error {
 		work := make([]int, n*size)
 		err := all(
 			both("ReduceScatterBlock", func() error { return mpiwrap.ReduceScatterBlock(w, dest, src, mpiwrap.Sum) },
-				func() (*mpiwrap.Request, error) { return mpiwrap.IreduceScatterBlock(w, dest, src, mpiwrap.Sum) }, check),
+				func() (*mpiwrap.Request, error) { return mpiwrap.IreduceScatterBlock(w, dest, src, mpiwrap.Sum) },
+				check),
 			both("ReduceScatterBlock in place",
 				func() error { copy(work, src); return mpiwrap.ReduceScatterBlock(w, work[:n], work, mpiwrap.Sum) },
 				func() (*mpiwrap.Request, error) {

@@ -71,7 +71,8 @@ func waitSome(w *mpiwrap.Comm) error {
 	}
 	i, _, ok, err := mpiwrap.TestAny(rs...)
 	index, _, serr := mpiwrap.WaitSome(rs...)
-	return all(err, serr, equal("TestAny of none", ok && i == mpiwrap.Undefined, true), equal("WaitSome of none", len(index), 0))
+	return all(err, serr, equal("TestAny of none", ok && i == mpiwrap.Undefined, true),
+		equal("WaitSome of none", len(index), 0))
 }
 
 func persistent(w *mpiwrap.Comm) error {
@@ -104,7 +105,8 @@ func persistent(w *mpiwrap.Comm) error {
 			}
 		}
 		st, err := r.Wait()
-		if err := all(err, status("persistent", st, prev, 8, 24), equalSlices("data", in, pattern(3, prev, round))); err != nil {
+		if err := all(err, status("persistent", st, prev, 8, 24),
+			equalSlices("data", in, pattern(3, prev, round))); err != nil {
 			return err
 		}
 		if _, err := s.Wait(); err != nil {
@@ -195,7 +197,8 @@ func views(w *mpiwrap.Comm) error {
 	}
 	st, err := mpiwrap.RecvView(w, box, prev, 1)
 	p := pattern(12, prev, 0)
-	if err := all(err, status("view", st, prev, 1, 24), equalSlices("box", []float64{b[7], b[12], b[17]}, []float64{p[1], p[5], p[9]})); err != nil {
+	if err := all(err, status("view", st, prev, 1, 24), equalSlices("box", []float64{b[7], b[12], b[17]},
+		[]float64{p[1], p[5], p[9]})); err != nil {
 		return err
 	}
 	clear(b)
@@ -223,7 +226,8 @@ func waitTruncated(w *mpiwrap.Comm) error {
 		}
 		good := make([]int, 2)
 		r, err := mpiwrap.Irecv(w, good, prev, 2)
-		if err := all(err, mpiwrap.Send(w, []int{1, 2}, next, 1), mpiwrap.Send(w, []int{3, 4}, next, 2), w.Barrier()); err != nil {
+		if err := all(err, mpiwrap.Send(w, []int{1, 2}, next, 1), mpiwrap.Send(w, []int{3, 4}, next, 2),
+			w.Barrier()); err != nil {
 			return err
 		}
 		var failed error

@@ -17,7 +17,8 @@ type Case struct {
 // ranks or more.
 func Suite() []Case {
 	var all []Case
-	for _, group := range [][]Case{p2pCases, requestCases, collectiveCases, commCases, windowCases, drainCases, misuseCases} {
+	for _, group := range [][]Case{p2pCases, requestCases, collectiveCases, commCases, windowCases, drainCases,
+		misuseCases} {
 		all = append(all, group...)
 	}
 	return all

@@ -46,24 +46,28 @@ func locks(w *mpiwrap.Comm) error {
 	const each = 20
 	var mine, old int64
 	for range each {
-		if err := all(win.Lock(0, true), win.FetchAndOp(0, 0, &old, 1, mpiwrap.Sum), win.Flush(0), win.Unlock(0)); err != nil {
+		if err := all(win.Lock(0, true), win.FetchAndOp(0, 0, &old, 1, mpiwrap.Sum), win.Flush(0),
+			win.Unlock(0)); err != nil {
 			return err
 		}
 		mine += old
 	}
 	total := []int64{0}
 	n := int64(each * w.Size())
-	if err := all(mpiwrap.Allreduce(w, total, []int64{mine}, mpiwrap.Sum), equal("sum of tickets", total[0], n*(n-1)/2)); err != nil {
+	if err := all(mpiwrap.Allreduce(w, total, []int64{mine}, mpiwrap.Sum),
+		equal("sum of tickets", total[0], n*(n-1)/2)); err != nil {
 		return err
 	}
 	// One rank wins the swap.
 	var before int64
-	err = all(win.LockAll(), win.CompareAndSwap(0, 1, &before, 0, int64(w.Rank()+1)), win.FlushAll(), win.Sync(), win.UnlockAll())
+	err = all(win.LockAll(), win.CompareAndSwap(0, 1, &before, 0, int64(w.Rank()+1)), win.FlushAll(), win.Sync(),
+		win.UnlockAll())
 	won := int64(0)
 	if before == 0 {
 		won = 1
 	}
-	if err := all(err, mpiwrap.Allreduce(w, total, []int64{won}, mpiwrap.Sum), equal("winners", total[0], 1)); err != nil {
+	if err := all(err, mpiwrap.Allreduce(w, total, []int64{won}, mpiwrap.Sum),
+		equal("winners", total[0], 1)); err != nil {
 		return err
 	}
 	sum, add := make([]int64, 1), []int64{5}

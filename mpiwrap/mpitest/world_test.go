@@ -132,7 +132,8 @@ func TestDelayReorders(t *testing.T) {
 				in := []int{0}
 				st, err := mpiwrap.Recv(w, in, mpiwrap.AnySource, 0)
 				if err != nil || in[0] != next[st.Source] {
-					return fmt.Errorf("message %d of rank %d came before %d: %v", in[0], st.Source, next[st.Source], err)
+					return fmt.Errorf("message %d of rank %d came before %d: %v", in[0], st.Source, next[st.Source],
+						err)
 				}
 				next[st.Source]++
 				if i == 0 {

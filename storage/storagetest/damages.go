@@ -55,7 +55,9 @@ var fileActs = []act{
 	{"foreign bytes", Spoils, func(v *Vandal, p string) error {
 		return v.edit(p, func(b []byte) []byte { return v.junk(len(b)) })
 	}},
-	{"foreign text", Spoils, func(v *Vandal, p string) error { return os.WriteFile(p, []byte("hello world\n"), 0o600) }},
+	{"foreign text", Spoils, func(v *Vandal, p string) error {
+		return os.WriteFile(p, []byte("hello world\n"), 0o600)
+	}},
 	{"delete", Takes, func(_ *Vandal, p string) error { return os.Remove(p) }},
 	{"FIFO", Spoils, func(_ *Vandal, p string) error { return errors.Join(os.Remove(p), syscall.Mkfifo(p, 0o600)) }},
 	{"socket", Spoils, func(_ *Vandal, p string) error {
@@ -65,8 +67,12 @@ var fileActs = []act{
 	{"link to itself elsewhere", Spoils, func(_ *Vandal, p string) error {
 		return errors.Join(os.Rename(p, p+".orig"), os.Symlink(filepath.Base(p)+".orig", p))
 	}},
-	{"dangling link", Spoils, func(_ *Vandal, p string) error { return errors.Join(os.Remove(p), os.Symlink("nowhere", p)) }},
-	{"link to /dev/zero", Spoils, func(_ *Vandal, p string) error { return errors.Join(os.Remove(p), os.Symlink("/dev/zero", p)) }},
+	{"dangling link", Spoils, func(_ *Vandal, p string) error {
+		return errors.Join(os.Remove(p), os.Symlink("nowhere", p))
+	}},
+	{"link to /dev/zero", Spoils, func(_ *Vandal, p string) error {
+		return errors.Join(os.Remove(p), os.Symlink("/dev/zero", p))
+	}},
 	{"another owner", Spoils, func(_ *Vandal, p string) error { return os.Chown(p, 12345, 12345) }},
 	{"writable by others", Spoils, func(_ *Vandal, p string) error { return os.Chmod(p, 0o666) }},
 	{"readable by others", Harmless, func(_ *Vandal, p string) error { return os.Chmod(p, 0o644) }},
@@ -101,7 +107,9 @@ var dirActs = []act{
 	{"another owner", Spoils, func(_ *Vandal, p string) error { return os.Chown(p, 12345, 12345) }},
 	{"writable by others", Spoils, func(_ *Vandal, p string) error { return os.Chmod(p, 0o777) }},
 	{"readable by others", Harmless, func(_ *Vandal, p string) error { return os.Chmod(p, 0o755) }},
-	{"file", Spoils, func(_ *Vandal, p string) error { return errors.Join(os.RemoveAll(p), os.WriteFile(p, nil, 0o600)) }},
+	{"file", Spoils, func(_ *Vandal, p string) error {
+		return errors.Join(os.RemoveAll(p), os.WriteFile(p, nil, 0o600))
+	}},
 	{"FIFO", Spoils, func(_ *Vandal, p string) error { return errors.Join(os.RemoveAll(p), syscall.Mkfifo(p, 0o600)) }},
 	{"link to itself elsewhere", Spoils, func(_ *Vandal, p string) error {
 		return errors.Join(os.Rename(p, p+".orig"), os.Symlink(filepath.Base(p)+".orig", p))
@@ -158,9 +166,11 @@ var levelActs = []act{
 	{"foreign link", Spoils, func(_ *Vandal, p string) error {
 		return errors.Join(os.Rename(p, p+".orig"), os.Symlink(filepath.Base(p)+".orig", p), os.Lchown(p, 12345, 12345))
 	}},
-	{"swap with another", AnySort, func(v *Vandal, p string) error { // with all that is in it: the nodes have other names
+	// with all that is in it: the nodes have other names
+	{"swap with another", AnySort, func(v *Vandal, p string) error {
 		other := v.Levels[v.Rnd.IntN(len(v.Levels))]
-		nested := func(p string) string { return strings.TrimLeft(strings.TrimPrefix(p, v.Base), "/n012") } // "", "global", "partner", "parity"
+		// "", "global", "partner", "parity"
+		nested := func(p string) string { return strings.TrimLeft(strings.TrimPrefix(p, v.Base), "/n012") }
 		if other == p || nested(other) != nested(p) {
 			return errSame
 		}

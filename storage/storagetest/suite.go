@@ -68,7 +68,8 @@ func (s *suite) open() {
 	for r, node := range s.level.Nodes {
 		configs := []storage.LevelConfig{s.level.Config}
 		if s.level.Config.Name != storage.LevelLocal {
-			configs = slices.Insert(configs, 0, storage.LevelConfig{Name: storage.LevelLocal, Keep: s.level.Config.Keep})
+			configs = slices.Insert(configs, 0, storage.LevelConfig{Name: storage.LevelLocal,
+				Keep: s.level.Config.Keep})
 		}
 		for i := range configs {
 			configs[i].Dir = s.dirOf(configs[i].Name, node)

@@ -117,7 +117,8 @@ func part(p string) string {
 // kept says whether retention keeps the epoch that a file belongs to for itself,
 // not for what later ones refer to.
 func (v *Vandal) kept(p string) bool {
-	return strings.Contains(p, fmt.Sprintf("epoch-%010d", v.Newest)) || strings.Contains(p, fmt.Sprintf("epoch-%010d", v.Newest-1))
+	return strings.Contains(p, fmt.Sprintf("epoch-%010d", v.Newest)) ||
+		strings.Contains(p, fmt.Sprintf("epoch-%010d", v.Newest-1))
 }
 
 // all lists the files and the directories of epochs.

@@ -91,7 +91,8 @@ func cutAndReplay(t *testing.T, mpi, ranks int, args []string, want string, n in
 		t.Fatalf("%v on %d ranks: exit %d (seed %d)\n%s", args, ranks, code, *seed, j.output())
 	}
 	if got := d.read(t); got != want {
-		t.Fatalf("%v on %d ranks: a checkpointed run gave %s, the uninterrupted one %s (seed %d)\n%s", args, ranks, got, want, *seed, j.output())
+		t.Fatalf("%v on %d ranks: a checkpointed run gave %s, the uninterrupted one %s (seed %d)\n%s", args, ranks, got,
+			want, *seed, j.output())
 	}
 	epochs := j.committed("global")
 	for _, e := range epochs {
@@ -105,15 +106,18 @@ func replay(t *testing.T, mpi, ranks int, args []string, d dirs, epoch int, want
 	if err := os.Remove(d.result); err != nil {
 		t.Fatal(err)
 	}
-	j := &job{mpi: mpi, ranks: ranks, args: append(args, "-pace", "0", "-result", d.result), env: d.env(fmt.Sprint("HOLDFAST_EPOCH=", epoch))}
+	j := &job{mpi: mpi, ranks: ranks, args: append(args, "-pace", "0", "-result", d.result),
+		env: d.env(fmt.Sprint("HOLDFAST_EPOCH=", epoch))}
 	j.start(t)
 	if code := j.wait(); code != 0 {
-		t.Fatalf("%v on %d ranks, restart from epoch %d: exit %d (seed %d)\n%s", args, ranks, epoch, code, *seed, j.output())
+		t.Fatalf("%v on %d ranks, restart from epoch %d: exit %d (seed %d)\n%s", args, ranks, epoch, code, *seed,
+			j.output())
 	}
 	if !strings.Contains(j.output(), "restored=true") {
 		t.Fatalf("epoch %d was not restored:\n%s", epoch, j.output())
 	}
 	if got := d.read(t); got != want {
-		t.Fatalf("%v on %d ranks, restart from epoch %d gave %s, the uninterrupted run %s (seed %d)\n%s", args, ranks, epoch, got, want, *seed, j.output())
+		t.Fatalf("%v on %d ranks, restart from epoch %d gave %s, the uninterrupted run %s (seed %d)\n%s", args, ranks,
+			epoch, got, want, *seed, j.output())
 	}
 }

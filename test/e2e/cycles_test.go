@@ -51,7 +51,8 @@ func TestRestartCycles(t *testing.T) {
 			t.Fatalf("seed %d, the last start", seed)
 		}
 	}
-	t.Logf("%d cycles from seed %d; %d kills aimed at the first commit, %d of which left a manifest in some places only", done, *cyclesSeed, first, half)
+	t.Logf("%d cycles from seed %d; %d kills aimed at the first commit, %d of which left a manifest in some "+
+		"places only", done, *cyclesSeed, first, half)
 }
 
 // life is one job from its first start to its end.

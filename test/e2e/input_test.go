@@ -115,7 +115,8 @@ func TestDamage(t *testing.T) {
 			name   string
 			damage func(*testing.T, string)
 			both   bool
-		}{{"flipped byte", flip, false}, {"missing shard", remove, false}, {"flipped byte at both levels", flip, true}, {"missing at both levels", remove, true}} {
+		}{{"flipped byte", flip, false}, {"missing shard", remove, false}, {"flipped byte at both levels", flip, true},
+			{"missing at both levels", remove, true}} {
 			d := checkpointed(t, mpi, 2, inputArgs)
 			local := shards(t, d.local)
 			c.damage(t, local[len(local)-1])

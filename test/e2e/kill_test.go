@@ -34,7 +34,8 @@ func TestKillAndRestartElsewhere(t *testing.T) {
 		d := newDirs(t)
 		local := rankDirs(t, ranks, func(r int) int { return r })
 		global := []string{"HOLDFAST_GLOBAL=" + d.global}
-		j := &job{mpi: mpi, ranks: ranks, args: append(args, "-result", d.result, "-hold", d.result+".go"), env: global, local: local}
+		j := &job{mpi: mpi, ranks: ranks, args: append(args, "-result", d.result, "-hold", d.result+".go"), env: global,
+			local: local}
 		j.start(t)
 		j.ready(t)
 		j.signal(2, syscall.SIGUSR1)
@@ -54,7 +55,8 @@ func TestKillAndRestartElsewhere(t *testing.T) {
 			{"local directories in reversed order", func(r int) string { return local(ranks - 1 - r) }, "restored"},
 		} {
 			_ = os.Remove(d.result) // of the case before
-			j = &job{mpi: other, ranks: ranks, args: append(args, "-pace", "0", "-result", d.result), env: global, local: c.local}
+			j = &job{mpi: other, ranks: ranks, args: append(args, "-pace", "0", "-result", d.result), env: global,
+				local: c.local}
 			j.start(t)
 			if code := j.wait(); code != 0 {
 				t.Fatalf("%s, restart under %s: exit %d\n%s", c.name, launchers[other].Name, code, j.output())
@@ -86,7 +88,8 @@ func TestStopAndGoOn(t *testing.T) {
 			args := []string{"-shape", "apart", "-steps", "2000", "-pace", "300us"}
 			want := uncutResult(t, mpi, ranks, args)
 			d := newDirs(t)
-			j := &job{mpi: mpi, ranks: ranks, args: append(args, "-result", d.result, "-hold", d.result+".go"), env: d.env()}
+			j := &job{mpi: mpi, ranks: ranks, args: append(args, "-result", d.result, "-hold", d.result+".go"),
+				env: d.env()}
 			j.start(t)
 			j.ready(t)
 			j.signal(1, sig)
@@ -117,7 +120,8 @@ func TestCulpritNamed(t *testing.T) {
 	forEachMPI(t, func(t *testing.T, mpi int) {
 		const ranks = 3
 		d := newDirs(t)
-		j := &job{mpi: mpi, ranks: ranks, args: []string{"-shape", "stuck", "-pace", "100us"}, env: d.env("HOLDFAST_CUT_TIMEOUT=3s")}
+		j := &job{mpi: mpi, ranks: ranks, args: []string{"-shape", "stuck", "-pace", "100us"},
+			env: d.env("HOLDFAST_CUT_TIMEOUT=3s")}
 		j.start(t)
 		j.ready(t)
 		j.signal(0, syscall.SIGUSR1)

@@ -44,7 +44,8 @@ func TestStatusMetricsReport(t *testing.T) {
 			t.Error(err)
 		}
 		for _, s := range st.States {
-			if s.State != "running" && s.State != "blocked" && s.State != "polling" || s.Last != 1 || s.Level == "" || s.Points == 0 {
+			if s.State != "running" && s.State != "blocked" && s.State != "polling" || s.Last != 1 || s.Level == "" ||
+				s.Points == 0 {
 				t.Errorf("status of rank %d: got %+v", s.Rank, s)
 			}
 		}
@@ -54,7 +55,8 @@ func TestStatusMetricsReport(t *testing.T) {
 				return false
 			}
 			b, err := os.ReadFile(names[0])
-			return err == nil && strings.Contains(string(b), `holdfast_epochs_committed_total{job_name="e2e",level="global"`)
+			return err == nil &&
+				strings.Contains(string(b), `holdfast_epochs_committed_total{job_name="e2e",level="global"`)
 		}
 		if !j.until(t, showsEpoch) {
 			t.Errorf("the metrics never showed the checkpoint:\n%s", j.output())
@@ -78,14 +80,17 @@ func checkReport(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Runs) != 2 || r.Runs[0].Ended != "killed" || r.Runs[1].Ended != "closed" || r.Runs[1].Restored != 1 || r.Runs[0].Lost <= 0 || r.Runs[1].Lost != 0 {
+	if len(r.Runs) != 2 || r.Runs[0].Ended != "killed" || r.Runs[1].Ended != "closed" || r.Runs[1].Restored != 1 ||
+		r.Runs[0].Lost <= 0 || r.Runs[1].Lost != 0 {
 		t.Errorf("starts: got %+v", r.Runs)
 	}
-	if len(r.Epochs) == 0 || r.Epochs[0].ByRank != 1 || !strings.HasPrefix(r.Epochs[0].By, "signal") || len(r.Epochs[0].Durable) != 2 || r.Epochs[0].Blocked.Ranks != r.Size {
+	if len(r.Epochs) == 0 || r.Epochs[0].ByRank != 1 || !strings.HasPrefix(r.Epochs[0].By, "signal") ||
+		len(r.Epochs[0].Durable) != 2 || r.Epochs[0].Blocked.Ranks != r.Size {
 		t.Errorf("epochs: got %+v", r.Epochs)
 	}
 	tot := r.Totals
-	if sum := tot.Computing + tot.Lost + tot.Stopped + tot.Starting + tot.Ending + tot.Dead; sum < 0.99*tot.Wall || sum > 1.01*tot.Wall || tot.Dead <= 0 {
+	if sum := tot.Computing + tot.Lost + tot.Stopped + tot.Starting + tot.Ending + tot.Dead; sum < 0.99*tot.Wall ||
+		sum > 1.01*tot.Wall || tot.Dead <= 0 {
 		t.Errorf("totals: got %+v", tot)
 	}
 	for _, n := range r.Notes {

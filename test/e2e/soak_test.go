@@ -53,7 +53,8 @@ func TestRestartsInProcess(t *testing.T) {
 			moments: min(size, *soakMoments-total["moments"]), dir: fmt.Sprintf("%s/%d", base, i)}
 		b.run(t, total)
 		took := time.Since(begun).Seconds()
-		t.Logf("%d of %d moments, %.1f a second: %v", total["moments"], *soakMoments, float64(total["moments"])/took, tally(total))
+		t.Logf("%d of %d moments, %.1f a second: %v", total["moments"], *soakMoments, float64(total["moments"])/took,
+			tally(total))
 	}
 	if err := os.RemoveAll(base); err != nil {
 		t.Error(err)
@@ -78,7 +79,8 @@ func (b *batch) run(t *testing.T, total map[string]int) {
 	if err := os.Mkdir(b.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-soak", strconv.Itoa(b.moments), "-seed", strconv.FormatUint(b.seed, 10), "-round", strconv.Itoa(*soakRound), "-dir", b.dir}
+	args := []string{"-soak", strconv.Itoa(b.moments), "-seed", strconv.FormatUint(b.seed, 10), "-round",
+		strconv.Itoa(*soakRound), "-dir", b.dir}
 	out, err := b.mpi.Run(t.Context(), mpirun.Job{Ranks: b.ranks, Program: testprog, Args: args, Timeout: time.Hour})
 	line := moved.FindStringSubmatch(out)
 	if err != nil || line == nil {

@@ -13,8 +13,10 @@ func TestSurvivorsLeave(t *testing.T) {
 	forEachMPI(t, func(t *testing.T, mpi int) {
 		for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 			d := newDirs(t)
-			j := &job{mpi: mpi, ranks: 3, args: []string{"-shape", "stencil", "-steps", "1000", "-result", d.result, "-hold", d.result + ".go"},
-				env: d.env("HOLDFAST_CONTROL_PEER_TIMEOUT=5s")} // a rank that only waits for a core is not silent so long
+			j := &job{mpi: mpi, ranks: 3, args: []string{"-shape", "stencil", "-steps", "1000", "-result", d.result,
+				"-hold", d.result + ".go"},
+				// a rank that only waits for a core is not silent so long
+				env: d.env("HOLDFAST_CONTROL_PEER_TIMEOUT=5s")}
 			if mpi == 0 {
 				j.launcher = []string{"--enable-recovery"} // or Open MPI would end them first
 			}

@@ -61,7 +61,8 @@ func write(t *testing.T, file, text string) {
 // for dead, and comes back while they leave. It does not requeue the job, which goes on.
 func TestShortCut(t *testing.T) {
 	b := newBed(t, 4)
-	j := b.submit(t, 1, "short-cut", []string{"-N4", "--no-kill", "--requeue", "-t", "10"}, []string{"--requeue", "--spares=1"}, nil, held, 3)
+	j := b.submit(t, 1, "short-cut", []string{"-N4", "--no-kill", "--requeue", "-t", "10"},
+		[]string{"--requeue", "--spares=1"}, nil, held, 3)
 	j.says(t, "level=global", 2)
 	b.Verb(t, "cut", "n2")
 	time.Sleep(2300 * time.Millisecond) // the fault itself

@@ -186,6 +186,7 @@ func (b *bed) srunLine(mpi, n int, flags []string, program ...string) []string {
 // srun is the part of it before the program.
 func (b *bed) srun(mpi, n int, flags []string) []string {
 	m := mpis[mpi]
-	args := []string{"srun", "--mpi=" + m.plugin, "-n", fmt.Sprint(n), "--export=" + strings.Join(append([]string{"ALL"}, m.env...), ",")}
+	args := []string{"srun", "--mpi=" + m.plugin, "-n", fmt.Sprint(n), "--export=" +
+		strings.Join(append([]string{"ALL"}, m.env...), ",")}
 	return append(args, flags...)
 }

@@ -27,7 +27,8 @@ func TestDevices(t *testing.T) {
 	if err := os.WriteFile(here+"/order", []byte("n2\nn1\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	env = append(env, "HOLDFAST_GLOBAL="+there, "HOLDFAST_LOCAL="+cluster.Local, "HOLDFAST_REDUNDANCY=partner:1", "HOLDFAST_JOB=devices")
+	env = append(env, "HOLDFAST_GLOBAL="+there, "HOLDFAST_LOCAL="+cluster.Local, "HOLDFAST_REDUNDANCY=partner:1",
+		"HOLDFAST_JOB=devices")
 	for _, leg := range []struct {
 		name, device string
 		mpi          int

@@ -25,7 +25,8 @@ func TestFinalize(t *testing.T) {
 	want := b.want(t, 0, 4, short)
 	env := []string{patient, "HOLDFAST_GLOBAL=" + there, "HOLDFAST_FRESH=1"}
 	two := []string{"-N2", "--ntasks-per-node=2"}
-	hung := append(two[:2:2], "--export=ALL,"+strings.Join(mpis[0].env, ",")+",LD_PRELOAD="+cluster.Shared+"/bin/hang.so")
+	hung := append(two[:2:2], "--export=ALL,"+strings.Join(mpis[0].env, ",")+",LD_PRELOAD="+cluster.Shared+
+		"/bin/hang.so")
 	b.preload(t, "hang", "int pause(void); static void hang(void) { for (;;) pause(); }\n"+
 		"void ucp_worker_destroy(void *w) { (void)w; hang(); }\nint ompi_mpi_finalize(void) { hang(); return 0; }\n")
 	limit := []string{"-finalize", "500ms"}
@@ -33,7 +34,8 @@ func TestFinalize(t *testing.T) {
 		return append(append(append([]string{}, short...), "-result", result), more...)
 	}
 	mpiexec := func(result string) []string {
-		return []string{"bash", "-c", "exec mpiexec.mpich -launcher ssh -launcher-exec $TESTBED_RSH -f $TESTBED_MPICH_HOSTS -ppn 2 -n 4 " +
+		return []string{"bash", "-c", "exec mpiexec.mpich -launcher ssh -launcher-exec $TESTBED_RSH -f " +
+			"$TESTBED_MPICH_HOSTS -ppn 2 -n 4 " +
 			strings.Join(b.line(short, result), " ")}
 	}
 	for _, c := range []struct {

@@ -22,13 +22,19 @@ func TestBadInput(t *testing.T) {
 		code int
 		says string
 	}{
-		{"no Slurm job", []string{b.bin + "/holdfast", "run", "--requeue", "--", "srun", "-n2", program}, 2, "this is no Slurm job"},
-		{"no Slurm commands", []string{"salloc", "-Q", "-N1", "/usr/bin/env", "PATH=/nosuch", b.bin + "/holdfast", "run", "--", "srun", "-n2", program}, 2, "no Slurm commands in PATH"},
+		{"no Slurm job", []string{b.bin + "/holdfast", "run", "--requeue", "--", "srun", "-n2", program}, 2,
+			"this is no Slurm job"},
+		{"no Slurm commands", []string{"salloc", "-Q", "-N1", "/usr/bin/env", "PATH=/nosuch", b.bin + "/holdfast",
+			"run", "--", "srun", "-n2", program}, 2, "no Slurm commands in PATH"},
 		{"spares", holdfast("--spares", "2", "--", "srun", "-n2", program), 2, "--spares 2: the job has 2 nodes"},
-		{"nodes and spares", holdfast("--spares", "1", "--", "srun", "-N2", "-n2", program), 2, "2 nodes for the program and 1 spare ones are more than the 2 of the job"},
-		{"no MPI", holdfast("--", "srun", "--mpi=none", "-n2", program), 2, "use --mpi=pmix for Open MPI, --mpi=pmi2 for MPICH"},
-		{"MPICH under pmix", holdfast("--", "srun", "--mpi=pmix", "-n2", preload("libmpich.so.12"), program), 1, "under MPICH every rank is alone; start the program with MPICH's own mpirun or with srun --mpi=pmi2"},
-		{"Open MPI under pmi2", holdfast("--", "srun", "--mpi=pmi2", "-n2", preload("libmpi.so.40"), program), 1, "Open MPI with --mpi=pmix, MPICH with --mpi=pmi2"},
+		{"nodes and spares", holdfast("--spares", "1", "--", "srun", "-N2", "-n2", program), 2,
+			"2 nodes for the program and 1 spare ones are more than the 2 of the job"},
+		{"no MPI", holdfast("--", "srun", "--mpi=none", "-n2", program), 2,
+			"use --mpi=pmix for Open MPI, --mpi=pmi2 for MPICH"},
+		{"MPICH under pmix", holdfast("--", "srun", "--mpi=pmix", "-n2", preload("libmpich.so.12"), program), 1,
+			"under MPICH every rank is alone; start the program with MPICH's own mpirun or with srun --mpi=pmi2"},
+		{"Open MPI under pmi2", holdfast("--", "srun", "--mpi=pmi2", "-n2", preload("libmpi.so.40"), program), 1,
+			"Open MPI with --mpi=pmix, MPICH with --mpi=pmi2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := b.start(t, []string{patient, "HOLDFAST_GLOBAL=/tmp"}, c.line...)

@@ -15,8 +15,10 @@ func TestMpirun(t *testing.T) {
 	} {
 		t.Run(mpis[mpi].name, func(t *testing.T) {
 			j := b.newJob(t, mpi, "mpirun", held, 2)
-			script := "exec " + b.bin + "/holdfast run --spares 1 -- " + launcher + " " + b.bin + "/testprog " + strings.Join(j.args(held), " ")
-			env := []string{"HOLDFAST_GLOBAL=" + j.there + "/ckpt", "HOLDFAST_LOCAL=" + j.local, "HOLDFAST_REDUNDANCY=partner:1", "HOLDFAST_INTERVAL=1s"}
+			script := "exec " + b.bin + "/holdfast run --spares 1 -- " + launcher + " " + b.bin + "/testprog " +
+				strings.Join(j.args(held), " ")
+			env := []string{"HOLDFAST_GLOBAL=" + j.there + "/ckpt", "HOLDFAST_LOCAL=" + j.local,
+				"HOLDFAST_REDUNDANCY=partner:1", "HOLDFAST_INTERVAL=1s"}
 			k := b.start(t, env, "bash", "-c", script)
 			k.says(t, "level=global")
 			b.Verb(t, "kill", "n2")
@@ -52,7 +54,8 @@ func TestPlacement(t *testing.T) {
 	b.Verb(t, "revive", "n2")
 
 	j = b.newJob(t, 0, "placement", held, 4)
-	env := []string{patient, "HOLDFAST_GLOBAL=" + j.there + "/ckpt", "HOLDFAST_LOCAL=" + j.local, "HOLDFAST_REDUNDANCY=partner:1", "HOLDFAST_INTERVAL=500ms"}
+	env := []string{patient, "HOLDFAST_GLOBAL=" + j.there + "/ckpt", "HOLDFAST_LOCAL=" + j.local,
+		"HOLDFAST_REDUNDANCY=partner:1", "HOLDFAST_INTERVAL=500ms"}
 	k := b.start(t, env, b.srunLine(0, 4, []string{"-J", "placement", "-N2", "-w", "n1,n2"}, j.args(held)...)...)
 	k.until(t, "epochs", func() bool { return newest(k.output(), "global") >= 2 })
 	b.Run(t, "scancel", "--signal=USR2", strings.TrimSpace(b.Run(t, "squeue", "-h", "-n", "placement", "-o", "%i")))
@@ -60,7 +63,8 @@ func TestPlacement(t *testing.T) {
 		t.Fatalf("the program that was to stop: exit %d\n%s", code, k.output())
 	}
 	j.proceed(t)
-	k = b.start(t, env, b.srunLine(1, 4, []string{"-J", "placement", "-N2", "-w", "n2,n3", "-m", "cyclic"}, j.args(held)...)...)
+	k = b.start(t, env, b.srunLine(1, 4, []string{"-J", "placement", "-N2", "-w", "n2,n3", "-m", "cyclic"},
+		j.args(held)...)...)
 	if code := k.wait(); code != 0 || !strings.Contains(k.output(), "restored=true") {
 		t.Fatalf("restart under the other MPI: exit %d\n%s", code, k.output())
 	}

@@ -20,9 +20,11 @@ func TestLostDirectory(t *testing.T) {
 			there, here := b.dir(t, m.name)
 			flags := []string{"-N4", "--ntasks-per-node=1"}
 			args := []string{"-shape", "stencil", "-steps", "200", "-size", "50000"}
-			env := []string{"HOLDFAST_JOB=lost", "HOLDFAST_LOCAL=" + cluster.Local, "HOLDFAST_REDUNDANCY=partner:1", patient}
+			env := []string{"HOLDFAST_JOB=lost", "HOLDFAST_LOCAL=" + cluster.Local, "HOLDFAST_REDUNDANCY=partner:1",
+				patient}
 			run := func(result string, env []string, more ...string) *task {
-				return b.start(t, env, b.srunLine(mpi, 4, flags, append(append(args, "-result", there+"/"+result), more...)...)...)
+				return b.start(t, env, b.srunLine(mpi, 4, flags, append(append(args, "-result", there+"/"+result),
+					more...)...)...)
 			}
 			k := run("want", append(env, "HOLDFAST_FRESH=1"))
 			if code := k.wait(); code != 0 {
@@ -61,7 +63,8 @@ func TestLostDirectory(t *testing.T) {
 // queue, and it goes on from its checkpoint on other nodes.
 func TestBatchHostDies(t *testing.T) {
 	b := newBed(t, 4)
-	j := b.submit(t, 1, "host", []string{"-N3", "--no-kill", "--requeue", "-t", "10"}, []string{"--requeue"}, nil, held, 3)
+	j := b.submit(t, 1, "host", []string{"-N3", "--no-kill", "--requeue", "-t", "10"}, []string{"--requeue"}, nil, held,
+		3)
 	j.says(t, "level=global", 2)
 	b.Verb(t, "kill", "n1")
 	j.says(t, goesOn, 3)

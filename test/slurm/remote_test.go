@@ -42,17 +42,22 @@ func TestServerDies(t *testing.T) {
 				t.Fatal(err)
 			}
 			// The first start stays at the end, should it come there before the death.
-			app := "#!/bin/sh\n[ -e " + j.there + "/go ] || export HOLDFAST_APPS_HOLD=1\nexec " + strings.Join(program, " ") + " -v -out " + j.there + "/result\n"
+			app := "#!/bin/sh\n[ -e " + j.there + "/go ] || export HOLDFAST_APPS_HOLD=1\nexec " +
+				strings.Join(program, " ") + " -v -out " + j.there + "/result\n"
 			if err := os.WriteFile(j.here+"/app", []byte(app), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			key := j.there + "/key"
 			script := "#!/bin/bash\nfor n in n3 n4; do\n\tlog=" + j.there + "/gpud-$n\n" +
-				"\tsrun --overlap --mpi=none --unbuffered -N1 -n1 -w $n " + b.bin + "/holdfast gpud --listen eth0:7478 --key " + key + " --device pocl > $log 2>&1 &\n" +
+				"\tsrun --overlap --mpi=none --unbuffered -N1 -n1 -w $n " + b.bin +
+				"/holdfast gpud --listen eth0:7478 --key " + key + " --device pocl > $log 2>&1 &\n" +
 				"\tuntil grep -q 'listens at' $log; do sleep 0.1; done\ndone\n" +
-				"exec " + b.bin + "/holdfast run --spares 2 -- " + strings.Join(append(b.srun(mpi, 2, nil), j.there+"/app"), " ") + "\n"
-			device := fmt.Sprintf("HOLDFAST_DEVICE=key=%s,silence=%s,remote=n3:7478,remote=n4:7478,pocl", key, c.silence)
-			j.sbatch(t, script, []string{"-N4", "--no-kill", "-t", "10"}, append(env, device, "HOLDFAST_GLOBAL="+j.there+"/ckpt", "HOLDFAST_INTERVAL=200ms"), nil)
+				"exec " + b.bin + "/holdfast run --spares 2 -- " +
+				strings.Join(append(b.srun(mpi, 2, nil), j.there+"/app"), " ") + "\n"
+			device := fmt.Sprintf("HOLDFAST_DEVICE=key=%s,silence=%s,remote=n3:7478,remote=n4:7478,pocl", key,
+				c.silence)
+			j.sbatch(t, script, []string{"-N4", "--no-kill", "-t", "10"},
+				append(env, device, "HOLDFAST_GLOBAL="+j.there+"/ckpt", "HOLDFAST_INTERVAL=200ms"), nil)
 			poll(t, "two epochs", nil, j.log, func() bool { return newest(j.log(), "global") >= 2 })
 			if err := os.WriteFile(j.here+"/go", nil, 0o644); err != nil {
 				t.Fatal(err)

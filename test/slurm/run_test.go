@@ -67,12 +67,14 @@ const startTimeout = "40s"
 
 // submit starts a job: sbatch flags, then holdfast run's, then srun's and the
 // program's.
-func (b *bed) submit(t *testing.T, mpi int, name string, sbatch, run, srun, program []string, ranks int, env ...string) *job {
+func (b *bed) submit(t *testing.T, mpi int, name string, sbatch, run, srun, program []string, ranks int,
+	env ...string) *job {
 	t.Helper()
 	j := b.newJob(t, mpi, name, program, ranks)
 	line := append(append([]string{b.bin + "/holdfast", "run", "--start-timeout", startTimeout}, run...), "--")
 	line = append(line, b.srunLine(mpi, ranks, srun, j.args(program)...)...)
-	vars := append([]string{"HOLDFAST_GLOBAL=" + j.there + "/ckpt", "HOLDFAST_LOCAL=" + j.local, "HOLDFAST_REDUNDANCY=partner:1", "HOLDFAST_INTERVAL=1s"}, env...)
+	vars := append([]string{"HOLDFAST_GLOBAL=" + j.there + "/ckpt", "HOLDFAST_LOCAL=" + j.local,
+		"HOLDFAST_REDUNDANCY=partner:1", "HOLDFAST_INTERVAL=1s"}, env...)
 	j.sbatch(t, "#!/bin/bash\nexec "+strings.Join(line, " ")+"\n", sbatch, vars, nil)
 	return j
 }

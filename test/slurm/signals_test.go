@@ -23,7 +23,8 @@ func (b *bed) template(t *testing.T, mpi int, name string, sbatch, program []str
 	j := b.newJob(t, mpi, "template-"+name, program, ranks)
 	args := append([]string{b.bin + "/testprog"}, j.args(program)...)
 	text := b.read(t, "../../slurm/"+name+".sh")
-	vars := append([]string{"HOLDFAST=" + b.bin + "/holdfast", "MPI_PLUGIN=" + mpis[mpi].plugin, "HOLDFAST_GLOBAL=" + j.there + "/ckpt",
+	vars := append([]string{"HOLDFAST=" + b.bin + "/holdfast", "MPI_PLUGIN=" + mpis[mpi].plugin, "HOLDFAST_GLOBAL=" +
+		j.there + "/ckpt",
 		"HOLDFAST_INTERVAL=1s"}, append(env, mpis[mpi].env...)...)
 	j.sbatch(t, text, sbatch, vars, args)
 	return j
@@ -101,7 +102,8 @@ func TestSignals(t *testing.T) {
 	b := newBed(t, 11, "CLUSTER_KILL_WAIT=10", "CLUSTER_GRACE=60")
 	requeue := []string{"--requeue"}
 	// Copying 16 KB of each node to global takes 16 s here; after TERM there are 10.
-	slow := b.hold(t, 0, "slow", 2, []string{"-w", "n9,n10", "-N2", "-t", "10"}, requeue, "HOLDFAST_LOCAL="+cluster.Local,
+	slow := b.hold(t, 0, "slow", 2, []string{"-w", "n9,n10", "-N2", "-t", "10"}, requeue, "HOLDFAST_LOCAL="+
+		cluster.Local,
 		"HOLDFAST_REDUNDANCY=partner:1", "HOLDFAST_FLUSH_RATE=1k")
 	cancelled := b.hold(t, 1, "cancelled", 2, []string{"-w", "n11", "-N1", "--exclusive", "-t", "10"}, requeue)
 	scancel := func(flags ...string) func(*testing.T, *job) {
@@ -118,7 +120,8 @@ func TestSignals(t *testing.T) {
 		{"step-usr2", 0, requeue, "", scancel("--signal=USR2"), "requeued"},
 		{"step-term", 1, requeue, "", scancel("--signal=TERM"), "requeued"},
 		{"batch-usr2", 1, requeue, "", scancel("--batch", "--signal=USR2"), "user defined signal 2: final checkpoint"},
-		{"batch-term", 0, requeue, "", scancel("--batch", "--signal=TERM"), "terminated: final checkpoint, 10s are left"},
+		{"batch-term", 0, requeue, "", scancel("--batch", "--signal=TERM"),
+			"terminated: final checkpoint, 10s are left"},
 		{"srun-usr2", 0, nil, "", scancel("--signal=USR2"), ""},
 		{"srun-usr1", 1, nil, "HOLDFAST_SIGNALS_STOP=USR1,TERM", scancel("--signal=USR1"), ""},
 		{"requeue", 0, requeue, "", func(t *testing.T, j *job) {
@@ -130,16 +133,18 @@ func TestSignals(t *testing.T) {
 			b.Run(t, "scontrol", "requeue", j.id)
 		}, "Slurm requeues the job by itself"},
 		// Copying to global takes 13 s here, more than there is after TERM.
-		{"preempted", 1, requeue, "HOLDFAST_LOCAL=" + cluster.Local + " HOLDFAST_FLUSH_RATE=2500", func(t *testing.T, j *job) {
-			j.says(t, "epoch=1 level=global", 1)
-			node := strings.TrimSpace(b.Run(t, "squeue", "-h", "-j", j.id, "-o", "%N"))
-			b.Run(t, "sbatch", "-p", "urgent", "-w", node, "--exclusive", "-o", "/dev/null", "--wrap", "true")
-			j.says(t, "epoch=2 level=global", 1)
-		}, "terminated, the job is being preempted: final checkpoint, "},
+		{"preempted", 1, requeue, "HOLDFAST_LOCAL=" + cluster.Local + " HOLDFAST_FLUSH_RATE=2500",
+			func(t *testing.T, j *job) {
+				j.says(t, "epoch=1 level=global", 1)
+				node := strings.TrimSpace(b.Run(t, "squeue", "-h", "-j", j.id, "-o", "%N"))
+				b.Run(t, "sbatch", "-p", "urgent", "-w", node, "--exclusive", "-o", "/dev/null", "--wrap", "true")
+				j.says(t, "epoch=2 level=global", 1)
+			}, "terminated, the job is being preempted: final checkpoint, "},
 	}
 	var jobs []*job
 	for _, c := range cases {
-		jobs = append(jobs, b.hold(t, c.mpi, c.name, 2, []string{"-N1", "--exclusive", "-t", "10"}, c.run, strings.Fields(c.env)...))
+		jobs = append(jobs, b.hold(t, c.mpi, c.name, 2, []string{"-N1", "--exclusive", "-t", "10"}, c.run,
+			strings.Fields(c.env)...))
 	}
 	for _, j := range []*job{slow, jobs[len(jobs)-1]} { // what copying takes has to be measured
 		j.says(t, "computing on 2 ranks", 1)
@@ -186,9 +191,11 @@ func TestTemplates(t *testing.T) {
 	// Slurm looks every 30 s: of two minutes, with T of 45 s, its signal comes between
 	// 45 s and 75 s after the start. There has to be a step to get it, on a slow machine
 	// too, and holdfast run must not be first where it is to get it.
-	toSteps := b.hold(t, 1, "limit-steps", 2, limit("2", "-w", "n5", "--signal=USR1@45"), nil, "HOLDFAST_SIGNALS_STOP=USR1,TERM")
+	toSteps := b.hold(t, 1, "limit-steps", 2, limit("2", "-w", "n5", "--signal=USR1@45"), nil,
+		"HOLDFAST_SIGNALS_STOP=USR1,TERM")
 	toStepsRun := b.hold(t, 0, "limit-steps-run", 2, limit("2", "-w", "n6", "--signal=USR1@45"), []string{"--requeue"})
-	toBatchRun := b.hold(t, 1, "limit-batch", 2, limit("2", "-w", "n9", "--signal=B:USR1@45"), []string{"--max-restarts=1", "--lead=5s"})
+	toBatchRun := b.hold(t, 1, "limit-batch", 2, limit("2", "-w", "n9", "--signal=B:USR1@45"),
+		[]string{"--max-restarts=1", "--lead=5s"})
 	itself := b.hold(t, 1, "limit-itself", 2, limit("1", "-w", "n11"), nil, "HOLDFAST_REQUEUE=1")
 	unannounced := b.hold(t, 0, "limit", 2, limit("1", "-w", "n10"), []string{"--max-restarts=1"})
 	toBatch := b.template(t, 0, "time-limit", limit("2", "-w", "n7,n8", "-N2", "--signal=B:USR1@45"), held, 2, patient)
@@ -197,11 +204,13 @@ func TestTemplates(t *testing.T) {
 	t.Run("preemptible", func(t *testing.T) {
 		j := b.template(t, 0, "preemptible", four, held, 4, patient)
 		j.says(t, "level=global", 2)
-		urgent := strings.TrimSpace(b.Run(t, "sbatch", "--parsable", "-p", "urgent", "-w", "n[1-4]", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 1"))
+		urgent := strings.TrimSpace(b.Run(t, "sbatch", "--parsable", "-p", "urgent", "-w", "n[1-4]", "-N4",
+			"--exclusive", "-o", "/dev/null", "--wrap", "sleep 1"))
 		j.says(t, goesOn, 4)
 		j.proceed(t)
 		j.ends(t)
-		j.held(t, "the job is being preempted: final checkpoint", "stopped after the final checkpoint", "restored epoch")
+		j.held(t, "the job is being preempted: final checkpoint", "stopped after the final checkpoint",
+			"restored epoch")
 		if got := b.Run(t, "scontrol", "show", "job", urgent); !strings.Contains(got, "JobState=COMPLETED") {
 			t.Errorf("the urgent job did not run:\n%s", got)
 		}
@@ -219,9 +228,12 @@ func TestTemplates(t *testing.T) {
 	t.Run("array", func(t *testing.T) {
 		j := b.newJob(t, 0, "template-array", short, 2)
 		vars := []string{"HOLDFAST=" + b.bin + "/holdfast", "MPI_PLUGIN=pmix", "CHECKPOINTS=" + j.there + "/ckpt"}
-		j.sbatch(t, b.read(t, "../../slurm/array.sh"), []string{"--array=1-2", "-N2", "-t", "10"}, append(vars, mpis[0].env...),
+		j.sbatch(t, b.read(t, "../../slurm/array.sh"), []string{"--array=1-2", "-N2", "-t", "10"},
+			append(vars, mpis[0].env...),
 			b.line(short, j.there+"/result-%a"))
-		poll(t, "the end of both", nil, j.log, func() bool { return strings.Count(j.log(), "the program has ended") == 2 })
+		poll(t, "the end of both", nil, j.log, func() bool {
+			return strings.Count(j.log(), "the program has ended") == 2
+		})
 		for _, task := range []string{"1", "2"} {
 			if got := read(t, j.here+"/result-"+task, j.log()); got != j.want {
 				t.Errorf("task %s: got %s, want %s", task, got, j.want)
@@ -251,7 +263,8 @@ func TestTemplates(t *testing.T) {
 			j.says(t, "stopped after the final checkpoint, epoch 1 at global", 1)
 			if j == toBatchRun {
 				j.held(t, "user defined signal 1, the time limit is near: final checkpoint")
-			} else if !told.MatchString(j.log()) { // Slurm sends TERM to the step and to the batch shell, one after the other
+				// Slurm sends TERM to the step and to the batch shell, one after the other
+			} else if !told.MatchString(j.log()) {
 				t.Errorf("the log lacks %q:\n%s", told, j.decisions())
 			}
 			b.Run(t, "sbatch", "--open-mode=append", "-o", j.there+"/log", "-N1", "-n2", "-t", "10", j.there+"/job.sh")

@@ -117,7 +117,8 @@ func TestTrials(t *testing.T) {
 	}
 	list[0].Kind, list[0].Notice, list[0].Batch = "crash", 4.5, false
 	list[1].Kind, list[1].Notice, list[1].Batch = "power", 6.5, false
-	for _, want := range []string{"where connections close: median 4.50 s, worst 4.50 s (crash", "where nothing closes: median 6.50 s, worst 6.50 s (power"} {
+	for _, want := range []string{"where connections close: median 4.50 s, worst 4.50 s (crash",
+		"where nothing closes: median 6.50 s, worst 6.50 s (power"} {
 		if got := table(list); !strings.Contains(got, want) {
 			t.Errorf("got no %q in\n%s", want, got)
 		}

@@ -111,7 +111,8 @@ func nextStencil(w *world, r *rank) op {
 			kind = opRecv
 		}
 		d := (step - 1) % 4
-		p := [4]int{(i+1)%rows*columns + j, (i+rows-1)%rows*columns + j, i*columns + (j+1)%columns, i*columns + (j+columns-1)%columns}[d]
+		p := [4]int{(i+1)%rows*columns + j, (i+rows-1)%rows*columns + j, i*columns + (j+1)%columns, i*columns +
+			(j+columns-1)%columns}[d]
 		return op{kind: kind, peer: int32(p)}
 	}
 }

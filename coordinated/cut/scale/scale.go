@@ -92,8 +92,9 @@ func Run(opt Options) (Result, error) {
 }
 
 func (w *world) result() Result {
-	r := Result{Ranks: w.opt.Ranks, Shape: w.opt.Shape, NoHint: w.opt.NoHint, Rounds: w.rounds, Releases: w.releases, Iteration: w.iteration,
-		Cut: time.Duration(w.cutAt - w.asked)}
+	r := Result{Ranks: w.opt.Ranks, Shape: w.opt.Shape, NoHint: w.opt.NoHint, Rounds: w.rounds, Releases: w.releases,
+		Iteration: w.iteration,
+		Cut:       time.Duration(w.cutAt - w.asked)}
 	for at := w.opt.Ranks - 1; at > 0; at = (at - 1) / w.opt.Fanout {
 		r.Depth++
 	}
@@ -134,7 +135,8 @@ func (w *world) check() error {
 		}
 		for _, c := range r.comms {
 			if first := &w.ranks[c.members[0]]; r.entered(c) != first.entered(c) {
-				return fmt.Errorf("communicator %s: rank %d entered %d, rank %d %d", c.name, i, r.entered(c), c.members[0], first.entered(c))
+				return fmt.Errorf("communicator %s: rank %d entered %d, rank %d %d", c.name, i, r.entered(c),
+					c.members[0], first.entered(c))
 			}
 		}
 	}

@@ -38,7 +38,8 @@ func TestScale(t *testing.T) {
 func bound(t *testing.T, r Result, what string, got, most float64) {
 	t.Helper()
 	if got > most {
-		t.Errorf("%s, hint off %t, %d ranks: got %.0f %s, want %.0f at most", r.Shape, r.NoHint, r.Ranks, got, what, most)
+		t.Errorf("%s, hint off %t, %d ranks: got %.0f %s, want %.0f at most", r.Shape, r.NoHint, r.Ranks, got, what,
+			most)
 	}
 }
 

@@ -132,7 +132,8 @@ func (w *world) run() error {
 	limit := w.asked + 60*int64(time.Second)
 	for w.cuts < len(w.ranks) {
 		if len(w.queue.events) == 0 || w.now > limit {
-			return fmt.Errorf("no cut after %v, %d ranks cut, rank 0: %v", time.Duration(w.now-w.asked), w.cuts, w.ranks[0].m)
+			return fmt.Errorf("no cut after %v, %d ranks cut, rank 0: %v", time.Duration(w.now-w.asked), w.cuts,
+				w.ranks[0].m)
 		}
 		e := w.queue.pop()
 		w.now = e.at

@@ -103,17 +103,20 @@ func fileName(job, node string) string {
 func (s *Set) register() {
 	own := prometheus.Labels{"job_name": s.opt.Job, "node": s.opt.Node, "rank": strconv.Itoa(s.opt.Rank)}
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "holdfast", Name: name, Help: help, ConstLabels: own})
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "holdfast", Name: name, Help: help,
+			ConstLabels: own})
 		s.reg.MustRegister(c)
 		return c
 	}
 	counters := func(name, help, label string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "holdfast", Name: name, Help: help, ConstLabels: own}, []string{label})
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "holdfast", Name: name, Help: help,
+			ConstLabels: own}, []string{label})
 		s.reg.MustRegister(c)
 		return c
 	}
 	gauges := func(name, help string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "holdfast", Name: name, Help: help, ConstLabels: own}, []string{"level"})
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "holdfast", Name: name, Help: help,
+			ConstLabels: own}, []string{"level"})
 		s.reg.MustRegister(g)
 		return g
 	}
@@ -123,7 +126,8 @@ func (s *Set) register() {
 		return g
 	}
 	look := func(name, help string, f func(Now) float64) {
-		s.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "holdfast", Name: name, Help: help, ConstLabels: own},
+		s.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "holdfast", Name: name, Help: help,
+			ConstLabels: own},
 			func() float64 { return f(s.opt.Now()) }))
 	}
 	s.captured = counter("epochs_captured_total", "Checkpoints whose state was captured on this rank.")
@@ -132,19 +136,25 @@ func (s *Set) register() {
 	s.capturedBytes = counter("captured_bytes_total", "Bytes of state captured on this rank.")
 	s.committed = counters("epochs_committed_total", "Checkpoints committed at a level.", "level")
 	s.storedBytes = counters("stored_bytes_total", "Bytes that this rank has written to a level.", "level")
-	s.seconds = counters("step_seconds_total", "Time of this rank in each step of its checkpoints; park, drain and capture stop the program.", "step")
+	s.seconds = counters("step_seconds_total", "Time of this rank in each step of its checkpoints; park, drain and "+
+		"capture stop the program.", "step")
 	s.blocked = prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "holdfast", Name: "blocked_seconds",
 		Help: "How long a checkpoint stopped the program on this rank.", ConstLabels: own, Buckets: secondsBuckets})
 	s.durable = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "holdfast", Name: "durable_seconds",
-		Help: "Time from the cut to the commit at a level.", ConstLabels: own, Buckets: secondsBuckets}, []string{"level"})
+		Help: "Time from the cut to the commit at a level.", ConstLabels: own, Buckets: secondsBuckets}, []string{
+		"level"})
 	s.reg.MustRegister(s.blocked, s.durable)
 	s.lastEpoch = gauges("last_epoch", "Number of the newest checkpoint committed at a level.")
 	s.lastTime = gauges("last_commit_timestamp_seconds", "When it was committed.")
 	s.restoredEpoch = gauge("restored_epoch", "Checkpoint that this run went on from; 0 on a first start.")
 	s.restoreSeconds = gauge("restore_seconds", "How long restoring it took on this rank.")
 	look("points", "Points that the program has reached in this run.", func(n Now) float64 { return float64(n.Points) })
-	look("flush_backlog_epochs", "Checkpoints that have not come to the last level yet.", func(n Now) float64 { return float64(n.BacklogEpochs) })
-	look("flush_backlog_bytes", "Bytes that this rank still has to copy outward, about.", func(n Now) float64 { return float64(n.BacklogBytes) })
+	look("flush_backlog_epochs", "Checkpoints that have not come to the last level yet.", func(n Now) float64 {
+		return float64(n.BacklogEpochs)
+	})
+	look("flush_backlog_bytes", "Bytes that this rank still has to copy outward, about.", func(n Now) float64 {
+		return float64(n.BacklogBytes)
+	})
 	gauge("ranks", "Number of ranks of the job.").Set(float64(s.opt.Size))
 	gauge("start_timestamp_seconds", "When this run opened its checkpoints.").SetToCurrentTime()
 }
@@ -260,8 +270,10 @@ func (s *Set) serve() error {
 	}
 	s.addr = l.Addr()
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
-	s.server = &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4,
+		Timeout: 10 * time.Second}))
+	s.server = &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
 	s.wg.Go(func() {
 		if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			s.opt.Logger.Warn("holdfast: metrics", "error", err)

@@ -110,7 +110,8 @@ func TestFile(t *testing.T) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	text := ""
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(text, lines[3]+"\n") && time.Now().Before(end); <-tick.C {
+	for end := time.Now().Add(10 * time.Second); !strings.Contains(text, lines[3]+"\n") &&
+		time.Now().Before(end); <-tick.C {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -128,7 +129,8 @@ func TestFile(t *testing.T) {
 
 // TestCannot: what cannot be served or written is an error, and counting goes on.
 func TestCannot(t *testing.T) {
-	for _, opt := range []Options{{Listen: "nonsense"}, {Listen: "203.0.113.1:1"}, {Dir: filepath.Join(t.TempDir(), "absent")}} {
+	for _, opt := range []Options{{Listen: "nonsense"}, {Listen: "203.0.113.1:1"},
+		{Dir: filepath.Join(t.TempDir(), "absent")}} {
 		opt.Now = func() Now { return Now{} }
 		s, err := Open(opt)
 		if err == nil {

@@ -290,7 +290,8 @@ func writeBuffer(q, m handle, off int64, src []byte, block bool, wait []driver.E
 		C.size_t(len(src)), bytesOf(src), n, w))
 }
 
-func copyBuffer(q, dst handle, dstOff int64, src handle, srcOff, bytes int64, wait []driver.Event) (driver.Event, error) {
+func copyBuffer(q, dst handle, dstOff int64, src handle, srcOff, bytes int64, wait []driver.Event) (driver.Event,
+	error) {
 	n, w := waitList(wait)
 	return eventBy("clEnqueueCopyBuffer", C.hfcl_copy(q, dst, C.size_t(dstOff), src,
 		C.size_t(srcOff), C.size_t(bytes), n, w))

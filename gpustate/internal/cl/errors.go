@@ -64,7 +64,8 @@ var kinds = map[int]error{
 // makes says whether a call takes memory. From others CL_OUT_OF_RESOURCES is how
 // NVIDIA and others tell that a kernel has failed, there and in all later calls.
 func makes(call string) bool {
-	return strings.HasPrefix(call, "clCreate") || strings.HasPrefix(call, "clEnqueueMap") || call == "clBuildProgram" || call == "clEnqueueSVMMap"
+	return strings.HasPrefix(call, "clCreate") || strings.HasPrefix(call, "clEnqueueMap") || call == "clBuildProgram" ||
+		call == "clEnqueueSVMMap"
 }
 
 // check turns a cl_int into an error, nil for CL_SUCCESS.

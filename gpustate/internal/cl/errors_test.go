@@ -9,9 +9,11 @@ import (
 
 // TestKernelFault: a kernel that touched what is not its own is no lack of memory.
 func TestKernelFault(t *testing.T) {
-	for call, want := range map[string]error{"clCreateBuffer": driver.ErrOutOfMemory, "clEnqueueMapBuffer": driver.ErrOutOfMemory,
-		"command": driver.ErrKernelFault, "clFinish": driver.ErrKernelFault, "clEnqueueReadBuffer": driver.ErrKernelFault,
-		"clWaitForEvents": driver.ErrKernelFault, "clEnqueueNDRangeKernel": driver.ErrKernelFault} {
+	for call, want := range map[string]error{"clCreateBuffer": driver.ErrOutOfMemory,
+		"clEnqueueMapBuffer": driver.ErrOutOfMemory,
+		"command":            driver.ErrKernelFault, "clFinish": driver.ErrKernelFault,
+		"clEnqueueReadBuffer": driver.ErrKernelFault,
+		"clWaitForEvents":     driver.ErrKernelFault, "clEnqueueNDRangeKernel": driver.ErrKernelFault} {
 		err := check(call, -5)
 		if !errors.Is(err, want) || errors.Is(err, driver.ErrOutOfMemory) != (want == driver.ErrOutOfMemory) {
 			t.Errorf("%s: got %v, want one that matches %q", call, err, want)
@@ -25,7 +27,8 @@ func TestCheck(t *testing.T) {
 	}
 	err := check("clCreateBuffer", -4)
 	var call *driver.CallError
-	if !errors.As(err, &call) || call.Code != -4 || call.Call != "clCreateBuffer" || !errors.Is(err, driver.ErrOutOfMemory) {
+	if !errors.As(err, &call) || call.Code != -4 || call.Call != "clCreateBuffer" ||
+		!errors.Is(err, driver.ErrOutOfMemory) {
 		t.Errorf("got %v", err)
 	}
 	if err := check("clFoo", -4711); err == nil || err.Error() != "clFoo: unknown OpenCL error (-4711)" {

@@ -37,7 +37,8 @@ func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
 	}
 	switch bytes := variableBytes(p.h, d.device); {
 	case len(names) > 0:
-		return nil, fmt.Errorf("its kernels can write %s at program scope: %w", strings.Join(names, ", "), driver.ErrHidden)
+		return nil, fmt.Errorf("its kernels can write %s at program scope: %w", strings.Join(names, ", "),
+			driver.ErrHidden)
 	case bytes > 0:
 		return nil, fmt.Errorf("it has variables of %d bytes at program scope: %w", bytes, driver.ErrHidden)
 	case !whole:

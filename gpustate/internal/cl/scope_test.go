@@ -105,7 +105,8 @@ func TestSPIRV(t *testing.T) {
 	}
 	il = slices.Concat(il, instruction(opName, 3, binary.LittleEndian.Uint32([]byte("abc\x00"))),
 		instruction(opDecorate, 4, decoConstant), instruction(opVariable, 1, 3, crossWorkgroup),
-		instruction(opVariable, 1, 4, crossWorkgroup), instruction(opVariable, 1, 5, 7), instruction(opVariable, 1, 6, crossWorkgroup))
+		instruction(opVariable, 1, 4, crossWorkgroup), instruction(opVariable, 1, 5, 7),
+		instruction(opVariable, 1, 6, crossWorkgroup))
 	if names, whole := spirvVariables(il); !slices.Equal(names, []string{"abc", "%6"}) || !whole {
 		t.Errorf("got %q, whole %v; want abc and %%6", names, whole)
 	}

@@ -6,7 +6,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event,
+	error) {
 	m := h.(*mem)
 	if m.svm {
 		return d.throughMap(q, m, wait, func(b []byte) error { return copyAll(b[off:], src) })
@@ -14,7 +15,8 @@ func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool,
 	return writeBuffer(q.(queue).h, m.h, off, src, blocking, wait)
 }
 
-func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event,
+	error) {
 	m := h.(*mem)
 	if m.svm {
 		return d.throughMap(q, m, wait, func(b []byte) error { return copyAll(dst, b[off:off+int64(len(dst))]) })
@@ -56,7 +58,8 @@ func copyAll(dst, src []byte) error {
 	return nil
 }
 
-func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64, wait []driver.Event) (driver.Event, error) {
+func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64,
+	wait []driver.Event) (driver.Event, error) {
 	to, from := dst.(*mem), src.(*mem)
 	switch {
 	case from.svm:
@@ -74,20 +77,24 @@ func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, src
 	return copyBuffer(q.(queue).h, to.h, dstOff, from.h, srcOff, n, wait)
 }
 
-func (d *device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+func (d *device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool,
+	wait []driver.Event) (driver.Event, error) {
 	return writeImage(q.(queue).h, h.(*mem).h, r, src, blocking, wait)
 }
 
-func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool,
+	wait []driver.Event) (driver.Event, error) {
 	return readImage(q.(queue).h, h.(*mem).h, r, dst, blocking, wait)
 }
 
-func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle, wait []driver.Event) (driver.Event, error) {
+func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle,
+	wait []driver.Event) (driver.Event, error) {
 	m := image.(*mem)
 	return imageToBuffer(q.(queue).h, m.h, dst.(*mem).h, whole(m.image), dstOff, wait)
 }
 
-func (d *device) CopyBufferToImage(q, image, src driver.Handle, srcOff int64, wait []driver.Event) (driver.Event, error) {
+func (d *device) CopyBufferToImage(q, image, src driver.Handle, srcOff int64, wait []driver.Event) (driver.Event,
+	error) {
 	m := image.(*mem)
 	return bufferToImage(q.(queue).h, src.(*mem).h, srcOff, m.h, whole(m.image), wait)
 }

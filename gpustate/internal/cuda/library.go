@@ -100,7 +100,8 @@ func describe(index, dev int) driver.Info {
 		HostMemory: attribute(dev, attrIntegrated) != 0, Lazy: true,
 		MaxImage1D: attribute(dev, attrTexture1D),
 		MaxImage2D: [2]int{attribute(dev, attrTexture2D), attribute(dev, attrTexture2D+1)},
-		MaxImage3D: [3]int{attribute(dev, attrTexture3D), attribute(dev, attrTexture3D+1), attribute(dev, attrTexture3D+2)},
+		MaxImage3D: [3]int{attribute(dev, attrTexture3D), attribute(dev, attrTexture3D+1),
+			attribute(dev, attrTexture3D+2)},
 	}
 	if u := deviceUUID(dev); u != nil {
 		i.UUID = fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])

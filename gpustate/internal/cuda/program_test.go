@@ -87,8 +87,9 @@ func TestFits(t *testing.T) {
 		"8 for 4":     {[]int{4}, []driver.Arg{value(1, 2, 3, 4, 5, 6, 7, 8)}, nil},
 		"4 for 8 of three": {[]int{8, 8, 8}, []driver.Arg{value(make([]byte, 8)...), value(1, 2, 3, 4),
 			value(make([]byte, 8)...)}, nil},
-		"an object for a number": {[]int{4}, []driver.Arg{{Kind: driver.ArgMem, Handle: &mem{kind: driver.MemBuffer}}}, nil},
-		"12 of a struct of 16":   {[]int{16}, []driver.Arg{value(make([]byte, 12)...)}, nil},
+		"an object for a number": {[]int{4}, []driver.Arg{{Kind: driver.ArgMem, Handle: &mem{kind: driver.MemBuffer}}},
+			nil},
+		"12 of a struct of 16": {[]int{16}, []driver.Arg{value(make([]byte, 12)...)}, nil},
 	} {
 		k := &kernel{sizes: c.sizes, known: true}
 		d := &device{}

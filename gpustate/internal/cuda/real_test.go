@@ -14,7 +14,8 @@ func TestRealModules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := inside{variables: []string{"kept", "others", "ticks"}, params: map[string][]int{"heap": {8}, "tick": {8}}, heap: true}
+		want := inside{variables: []string{"kept", "others", "ticks"}, params: map[string][]int{"heap": {8},
+			"tick": {8}}, heap: true}
 		if in := look(image); !reflect.DeepEqual(in, want) {
 			t.Errorf("%s: got %+v, want %+v", file, in, want)
 		}

@@ -7,7 +7,8 @@ import (
 )
 
 // issue gives a command its stream and, unless it blocks, an event.
-func (d *device) issue(q driver.Handle, block bool, wait []driver.Event, do func(*command) error) (driver.Event, error) {
+func (d *device) issue(q driver.Handle, block bool, wait []driver.Event, do func(*command) error) (driver.Event,
+	error) {
 	s := q.(*stream)
 	c := &command{ctx: d.ctx, stream: s.s, block: block, wait: wait}
 	if block || s.lazy {
@@ -114,17 +115,20 @@ func (d *device) EventTimes(e driver.Event) (driver.Times, error) {
 	return t, err
 }
 
-func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event,
+	error) {
 	m := h.(*mem)
 	return d.issue(q, blocking, wait, func(c *command) error { return c.write(m.p+address(off), src) })
 }
 
-func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event,
+	error) {
 	m := h.(*mem)
 	return d.issue(q, blocking, wait, func(c *command) error { return c.read(dst, m.p+address(off)) })
 }
 
-func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64, wait []driver.Event) (driver.Event, error) {
+func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64,
+	wait []driver.Event) (driver.Event, error) {
 	to, from := dst.(*mem), src.(*mem)
 	return d.issue(q, false, wait, func(c *command) error {
 		return c.copy(to.p+address(dstOff), from.p+address(srcOff), n)
@@ -144,24 +148,28 @@ func (d *device) CopyFrom(q, dst driver.Handle, other driver.Device, src driver.
 	return true, err
 }
 
-func (d *device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+func (d *device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool,
+	wait []driver.Event) (driver.Event, error) {
 	m := h.(*mem)
 	return d.issue(q, blocking, wait, func(c *command) error { return c.writeImage(m.array, src, r, m.pixel) })
 }
 
-func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool,
+	wait []driver.Event) (driver.Event, error) {
 	m := h.(*mem)
 	return d.issue(q, blocking, wait, func(c *command) error { return c.readImage(dst, m.array, r, m.pixel) })
 }
 
-func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle, wait []driver.Event) (driver.Event, error) {
+func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle,
+	wait []driver.Event) (driver.Event, error) {
 	m := image.(*mem)
 	return d.issue(q, false, wait, func(c *command) error {
 		return c.imageToBuffer(dst.(*mem).p+address(dstOff), m.array, whole(m.image), m.pixel)
 	})
 }
 
-func (d *device) CopyBufferToImage(q, image, src driver.Handle, srcOff int64, wait []driver.Event) (driver.Event, error) {
+func (d *device) CopyBufferToImage(q, image, src driver.Handle, srcOff int64, wait []driver.Event) (driver.Event,
+	error) {
 	m := image.(*mem)
 	return d.issue(q, false, wait, func(c *command) error {
 		return c.bufferToImage(m.array, src.(*mem).p+address(srcOff), whole(m.image), m.pixel)

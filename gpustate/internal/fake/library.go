@@ -8,8 +8,9 @@
 // release ends the process.
 //
 // A program is any text that contains the names of its kernels; text with
-// "#error" does not build. Its sources count, or Binary given as PTX or SPIR-V. "global NAME BYTES" is a variable of the program, which
-// begins as zero. "hidden" is data of the program that nobody can reach.
+// "#error" does not build. Its sources count, or Binary given as PTX or SPIR-V. "global NAME BYTES"
+// is a variable of the program, which begins as zero. "hidden" is data of the program that nobody
+// can reach.
 package fake
 
 import (

@@ -157,12 +157,14 @@ func (d *device) groups(k *kernel, g driver.Grid) error {
 }
 
 // transfer enqueues a command that moves bytes.
-func (d *device) transfer(q driver.Handle, what string, blocking bool, wait []driver.Event, do func() error, uses ...*mem) (driver.Event, error) {
+func (d *device) transfer(q driver.Handle, what string, blocking bool, wait []driver.Event, do func() error,
+	uses ...*mem) (driver.Event, error) {
 	ev, err := d.enqueue(q, wait, &command{what: what, do: do, uses: uses})
 	return d.maybeBlocking(q, blocking, ev, err)
 }
 
-func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event,
+	error) {
 	m := h.(*mem)
 	return d.transfer(q, "write", blocking, wait, func() error {
 		copy(m.bytes[off:off+int64(len(src))], src)
@@ -170,7 +172,8 @@ func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool,
 	}, m)
 }
 
-func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event,
+	error) {
 	m := h.(*mem)
 	return d.transfer(q, "read", blocking, wait, func() error {
 		copy(dst, m.bytes[off:off+int64(len(dst))])
@@ -178,7 +181,8 @@ func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, 
 	}, m)
 }
 
-func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64, wait []driver.Event) (driver.Event, error) {
+func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64,
+	wait []driver.Event) (driver.Event, error) {
 	to, from := dst.(*mem), src.(*mem)
 	return d.transfer(q, "copy", false, wait, func() error {
 		copy(to.bytes[dstOff:dstOff+n], from.bytes[srcOff:srcOff+n])
@@ -200,7 +204,8 @@ func rows(m *mem, r driver.Region, do func(image []byte, packed int)) {
 	}
 }
 
-func (d *device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+func (d *device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool,
+	wait []driver.Event) (driver.Event, error) {
 	m := h.(*mem)
 	return d.transfer(q, "write image", blocking, wait, func() error {
 		rows(m, r, func(image []byte, packed int) { copy(image, src[packed:]) })
@@ -208,7 +213,8 @@ func (d *device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blo
 	}, m)
 }
 
-func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool,
+	wait []driver.Event) (driver.Event, error) {
 	m := h.(*mem)
 	return d.transfer(q, "read image", blocking, wait, func() error {
 		rows(m, r, func(image []byte, packed int) { copy(dst[packed:], image) })
@@ -216,11 +222,13 @@ func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, bloc
 	}, m)
 }
 
-func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle, wait []driver.Event) (driver.Event, error) {
+func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle,
+	wait []driver.Event) (driver.Event, error) {
 	return d.Copy(q, dst, dstOff, image, 0, int64(len(image.(*mem).bytes)), wait)
 }
 
-func (d *device) CopyBufferToImage(q, image, src driver.Handle, srcOff int64, wait []driver.Event) (driver.Event, error) {
+func (d *device) CopyBufferToImage(q, image, src driver.Handle, srcOff int64, wait []driver.Event) (driver.Event,
+	error) {
 	return d.Copy(q, image, 0, src, srcOff, int64(len(image.(*mem).bytes)), wait)
 }
 

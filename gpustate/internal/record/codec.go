@@ -155,7 +155,8 @@ func Decode(b []byte) (*Record, error) {
 }
 
 func decodeInfo(r *reader, i *driver.Info) {
-	for _, s := range []*string{&i.Kind, &i.Platform, &i.Vendor, &i.Name, &i.Version, &i.Type, &i.UUID, &i.PCI, &i.Arch} {
+	for _, s := range []*string{&i.Kind, &i.Platform, &i.Vendor, &i.Name, &i.Version, &i.Type, &i.UUID, &i.PCI,
+		&i.Arch} {
 		*s = r.str()
 	}
 	i.Index = int(r.int())

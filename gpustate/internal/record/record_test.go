@@ -16,7 +16,8 @@ func sample() *Record {
 	return &Record{
 		Origin: 1 << 63,
 		Device: driver.Info{Kind: "opencl", Platform: "P", Vendor: "V", Name: "N", Version: "1", Type: "gpu",
-			UUID: "u", PCI: "0000:01:00.0", Arch: "a", Index: 2, GlobalBytes: 1 << 34, MaxAllocBytes: 1 << 32, FP64: true},
+			UUID: "u", PCI: "0000:01:00.0", Arch: "a", Index: 2, GlobalBytes: 1 << 34, MaxAllocBytes: 1 << 32,
+			FP64: true},
 		Objects: []Object{
 			{ID: 1, Name: "pos", Mem: &Mem{Kind: driver.MemBuffer, Access: driver.ReadOnly, Bytes: 8192}},
 			{ID: 2, Ordinal: 3, Mem: &Mem{Kind: driver.MemSub, Bytes: 4096, Parent: 1, Offset: 4096}},
@@ -25,9 +26,11 @@ func sample() *Record {
 			{ID: 6, Name: "sh", Mem: &Mem{Kind: driver.MemShared, Bytes: 12}},
 			{ID: 7, Name: "host", Mem: &Mem{Kind: driver.MemHost, Bytes: 13}},
 			{ID: 8, Name: "near", Sampler: &driver.SamplerDesc{Normalized: true, Addressing: 0x1131, Filter: 0x1140}},
-			{ID: 9, Name: "prog", Released: true, Program: &Program{OpenCL: "kernel", CUDA: "global", Options: "-DX", PTX: []byte{1, 0, 2}, IL: []byte{3}}},
+			{ID: 9, Name: "prog", Released: true, Program: &Program{OpenCL: "kernel", CUDA: "global", Options: "-DX",
+				PTX: []byte{1, 0, 2}, IL: []byte{3}}},
 			{ID: 10, Name: "k", Kernel: &Kernel{Program: 9, Function: "k", Args: []Arg{
-				{Kind: driver.ArgMem, Object: 12}, {Kind: driver.ArgSampler, Object: 8}, {Kind: driver.ArgLocal, Local: 64},
+				{Kind: driver.ArgMem, Object: 12}, {Kind: driver.ArgSampler, Object: 8},
+				{Kind: driver.ArgLocal, Local: 64},
 				{Kind: driver.ArgValue, Value: []byte{1, 2, 3, 4}}, {Kind: driver.ArgNone}, {Kind: driver.ArgMem}}}},
 			{ID: 11, Name: "q", Queue: &Queue{OutOfOrder: true, Profiling: true, Priority: -1, Window: 20}},
 			{ID: 12, Name: "later", Mem: &Mem{Kind: driver.MemBuffer, Bytes: 4}},

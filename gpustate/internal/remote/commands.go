@@ -50,19 +50,22 @@ func (d *Device) Launch(qh, k driver.Handle, g driver.Grid, wait []driver.Event)
 }
 
 // Copy copies within the device.
-func (d *Device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64, wait []driver.Event) (driver.Event, error) {
+func (d *Device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64,
+	wait []driver.Event) (driver.Event, error) {
 	return d.copy(q, wire.Copy{Kind: wire.CopyBytes, Dst: dst.(*mem).id, DstOff: dstOff,
 		Src: src.(*mem).id, SrcOff: srcOff, Bytes: n, Wait: wait})
 }
 
 // CopyImageToBuffer copies a whole image.
-func (d *Device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle, wait []driver.Event) (driver.Event, error) {
+func (d *Device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle,
+	wait []driver.Event) (driver.Event, error) {
 	return d.copy(q, wire.Copy{Kind: wire.CopyImageToBuffer, Dst: dst.(*mem).id, DstOff: dstOff,
 		Src: image.(*mem).id, Bytes: image.(*mem).bytes, Wait: wait})
 }
 
 // CopyBufferToImage copies a whole image.
-func (d *Device) CopyBufferToImage(q, image, src driver.Handle, srcOff int64, wait []driver.Event) (driver.Event, error) {
+func (d *Device) CopyBufferToImage(q, image, src driver.Handle, srcOff int64, wait []driver.Event) (driver.Event,
+	error) {
 	return d.copy(q, wire.Copy{Kind: wire.CopyBufferToImage, Dst: image.(*mem).id,
 		Src: src.(*mem).id, SrcOff: srcOff, Bytes: image.(*mem).bytes, Wait: wait})
 }

@@ -95,7 +95,8 @@ func start(c net.Conn, o Options) (*Device, error) {
 		}
 	}
 	host, _ := os.Hostname()
-	open := &wire.Open{Req: 0, Index: n, Program: filepath.Base(os.Args[0]), Host: host, PID: os.Getpid(), Label: o.Label}
+	open := &wire.Open{Req: 0, Index: n, Program: filepath.Base(os.Args[0]), Host: host, PID: os.Getpid(),
+		Label: o.Label}
 	if err := d.out.Now(open); err != nil {
 		return nil, errors.Join(err, wire.FreeShared(d.arena))
 	}

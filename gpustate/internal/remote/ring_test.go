@@ -37,7 +37,8 @@ func hostile(t *testing.T, key wire.Key, then func(c *net.UnixConn, shared []byt
 			return
 		}
 		out := wire.NewSender(c, 0)
-		welcome := &wire.Welcome{Server: "s", Devices: []driver.Info{{Kind: "fake", GlobalBytes: 1 << 30, MaxAllocBytes: 1 << 30}}}
+		welcome := &wire.Welcome{Server: "s",
+			Devices: []driver.Info{{Kind: "fake", GlobalBytes: 1 << 30, MaxAllocBytes: 1 << 30}}}
 		if err := out.Now(welcome); err != nil {
 			t.Error(err)
 			return
@@ -105,7 +106,9 @@ func TestHostileRing(t *testing.T) {
 					_, _ = c.Read(make([]byte, 1<<16))
 				}
 			})
-			d, err := Open(context.Background(), Options{Addr: addr, Key: key, Pick: func([]driver.Info) int { return 0 }})
+			d, err := Open(context.Background(), Options{Addr: addr, Key: key, Pick: func([]driver.Info) int {
+				return 0
+			}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,7 +116,8 @@ func TestHostileRing(t *testing.T) {
 				_, err = d.CreateQueue(driver.QueueDesc{})
 			}
 			var server *wire.ServerError
-			if !errors.As(err, &server) || !errors.Is(err, driver.ErrDeviceLost) || !strings.Contains(err.Error(), test.want) {
+			if !errors.As(err, &server) || !errors.Is(err, driver.ErrDeviceLost) ||
+				!strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want a ServerError with %q that matches ErrDeviceLost", err, test.want)
 			}
 			_ = d.Close()

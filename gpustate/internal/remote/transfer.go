@@ -21,7 +21,8 @@ func pieceBytes(n int) int {
 
 // Write sends src to the server. It has been read when Write returns, unless the
 // server has it mapped.
-func (d *Device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+func (d *Device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event,
+	error) {
 	m := wire.Direct{Mem: h.(*mem).id, Off: off, Write: true, Wait: wait}
 	if ev, ok, err := d.direct(q.(*queue), m, src, blocking); ok {
 		return ev, err
@@ -30,7 +31,8 @@ func (d *Device) Write(q, h driver.Handle, off int64, src []byte, blocking bool,
 }
 
 // Read asks the server for bytes.
-func (d *Device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+func (d *Device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event,
+	error) {
 	m := wire.Direct{Mem: h.(*mem).id, Off: off, Wait: wait}
 	if ev, ok, err := d.direct(q.(*queue), m, dst, blocking); ok {
 		return ev, err
@@ -39,12 +41,14 @@ func (d *Device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, 
 }
 
 // WriteImage sends a region.
-func (d *Device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+func (d *Device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool,
+	wait []driver.Event) (driver.Event, error) {
 	return d.transfer(q, h, boxes(r, h.(*mem).pixel, src), true, blocking, wait)
 }
 
 // ReadImage asks for a region.
-func (d *Device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool, wait []driver.Event) (driver.Event, error) {
+func (d *Device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool,
+	wait []driver.Event) (driver.Event, error) {
 	return d.transfer(q, h, boxes(r, h.(*mem).pixel, dst), false, blocking, wait)
 }
 
@@ -107,7 +111,8 @@ func boxes(r driver.Region, pixel int, host []byte) (list []piece) {
 // transfer sends the pieces, each when a slot is free. A write that blocks returns
 // when its bytes are on their way: what is issued later comes after it, on every
 // queue, and its failure is told to who waits next.
-func (d *Device) transfer(qh, h driver.Handle, list []piece, write, blocking bool, wait []driver.Event) (driver.Event, error) {
+func (d *Device) transfer(qh, h driver.Handle, list []piece, write, blocking bool, wait []driver.Event) (driver.Event,
+	error) {
 	q := qh.(*queue)
 	wait, err := d.after(q, wait)
 	if err != nil {

@@ -26,7 +26,8 @@ type ServerError struct {
 
 func (e *ServerError) Error() string {
 	if e.Lost {
-		return fmt.Sprintf("GPU server %s is lost: %v; objects on it are gone, restart from a checkpoint", e.Server, e.Err)
+		return fmt.Sprintf("GPU server %s is lost: %v; objects on it are gone, restart from a checkpoint", e.Server,
+			e.Err)
 	}
 	return fmt.Sprintf("%s GPU server %s: %v", e.Op, e.Server, e.Err)
 }
@@ -44,7 +45,8 @@ func SplitAddr(addr string) (network, address string, err error) {
 			return "", "", errors.New("want unix:PATH, the path is empty")
 		}
 		if most := len(unix.RawSockaddrUnix{}.Path) - 1; len(p) > most {
-			return "", "", fmt.Errorf("unix:%s: the path has %d bytes, those of sockets have at most %d", p, len(p), most)
+			return "", "", fmt.Errorf("unix:%s: the path has %d bytes, those of sockets have at most %d", p, len(p),
+				most)
 		}
 		return "unix", p, nil
 	}

@@ -14,7 +14,8 @@ var ErrQuota = errors.New("over the server's memory quota for one client")
 // sentinels are the conditions that travel, by their place; new ones are
 // appended.
 var sentinels = []error{nil, driver.ErrOutOfMemory, driver.ErrDeviceLost, driver.ErrUnsupported,
-	driver.ErrNoSource, driver.ErrArgNotSet, driver.ErrNoKernel, ErrQuota, ErrProtocol, driver.ErrHidden, driver.ErrKernelFault}
+	driver.ErrNoSource, driver.ErrArgNotSet, driver.ErrNoKernel, ErrQuota, ErrProtocol, driver.ErrHidden,
+	driver.ErrKernelFault}
 
 // Forms of an error.
 const (

@@ -29,7 +29,8 @@ var (
 type VersionError struct{ Server, Client uint32 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("the server speaks version %d of the protocol, this program version %d: use the same release on both sides",
+	return fmt.Sprintf("the server speaks version %d of the protocol, this program version %d: use the same release "+
+		"on both sides",
 		e.Server, e.Client)
 }
 

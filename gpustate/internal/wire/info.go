@@ -6,7 +6,8 @@ func encodeInfo(w *Writer, i *driver.Info) {
 	for _, s := range []string{i.Kind, i.Platform, i.Vendor, i.Name, i.Version, i.Type, i.UUID, i.PCI, i.Arch, i.IL} {
 		w.Str(s)
 	}
-	for _, n := range []int64{int64(i.Index), i.GlobalBytes, i.MaxAllocBytes, i.LocalBytes, int64(i.SubAlign), int64(i.MaxGroup)} {
+	for _, n := range []int64{int64(i.Index), i.GlobalBytes, i.MaxAllocBytes, i.LocalBytes, int64(i.SubAlign),
+		int64(i.MaxGroup)} {
 		w.Int(n)
 	}
 	for _, b := range []bool{i.FP64, i.Images, i.Shared, i.OutOfOrder, i.HostMemory, i.Lazy, i.Serial} {
@@ -18,7 +19,8 @@ func encodeInfo(w *Writer, i *driver.Info) {
 }
 
 func decodeInfo(r *Reader, i *driver.Info) {
-	for _, s := range []*string{&i.Kind, &i.Platform, &i.Vendor, &i.Name, &i.Version, &i.Type, &i.UUID, &i.PCI, &i.Arch, &i.IL} {
+	for _, s := range []*string{&i.Kind, &i.Platform, &i.Vendor, &i.Name, &i.Version, &i.Type, &i.UUID, &i.PCI, &i.Arch,
+		&i.IL} {
 		*s = r.Str()
 	}
 	i.Index = int(r.Size())

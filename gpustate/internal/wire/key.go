@@ -52,7 +52,8 @@ func private(f *os.File) error {
 	case info.Mode().Perm()&0o077 != 0:
 		return fmt.Errorf("key file %s can be read by others: chmod 600 %[1]s", f.Name())
 	case ok && s.Uid != 0 && int(s.Uid) != os.Geteuid():
-		return fmt.Errorf("key file %s belongs to user %d, not to the user of this process: make a copy of your own", f.Name(), s.Uid)
+		return fmt.Errorf("key file %s belongs to user %d, not to the user of this process: make a copy of your own",
+			f.Name(), s.Uid)
 	}
 	return nil
 }

@@ -25,7 +25,8 @@ func NewShared(bytes int) (f *os.File, b []byte, err error) {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_FSIZE, &limit) == nil && uint64(bytes) > limit.Cur {
 		// making it would end the process with SIGXFSZ
-		return nil, nil, fmt.Errorf("make %d bytes of shared memory: files have at most %d (ulimit -f): %w", bytes, limit.Cur, unix.EFBIG)
+		return nil, nil, fmt.Errorf("make %d bytes of shared memory: files have at most %d (ulimit -f): %w", bytes,
+			limit.Cur, unix.EFBIG)
 	}
 	fd, err := unix.MemfdCreate("holdfast", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -25,7 +25,8 @@ var messages = []Message{
 	&CreateMem{Req: 1, ID: 2, Kind: driver.MemImage, Access: driver.ReadOnly, Bytes: 1 << 40, Parent: 4, Offset: 4096,
 		Image: driver.ImageDesc{Dims: 3, Width: 4, Height: 5, Depth: 6, Order: 0x10B5, Type: 0x10DE}},
 	&CreateSampler{Req: 1, ID: 2, Desc: driver.SamplerDesc{Normalized: true, Addressing: 0x1130, Filter: 0x1141}},
-	&Build{Req: 1, ID: 2, Desc: driver.ProgramDesc{Name: "n", OpenCL: "o", CUDA: "c", PTX: []byte{1}, IL: []byte{2}, Options: "-x"}},
+	&Build{Req: 1, ID: 2, Desc: driver.ProgramDesc{Name: "n", OpenCL: "o", CUDA: "c", PTX: []byte{1}, IL: []byte{2},
+		Options: "-x"}},
 	&CreateKernel{Req: 1, ID: 2, Program: 3, Name: "k"},
 	&CreateQueue{Req: 1, ID: 2, Desc: driver.QueueDesc{OutOfOrder: true, Profiling: true, Lazy: true, Priority: -3}},
 	&Release{ID: 300},
@@ -35,18 +36,27 @@ var messages = []Message{
 	&Launch{Queue: 1, Kernel: 2, Event: 3, Grid: driver.Grid{Dims: 2, Offset: [3]int{1, 2}, Global: [3]int{8, 4, 1},
 		Local: [3]int{2, 4, 1}}, Wait: []driver.Event{7, 1 << 40}},
 	&Launch{Queue: 1, Kernel: 2, Grid: driver.Grid{Dims: 1, Global: [3]int{7, 1, 1}}, Wait: []driver.Event{7}},
-	&Transfer{Queue: 1, Mem: 2, Event: 3, Slot: 15, Write: true, Last: true, Off: 1 << 40, Bytes: SlotBytes, Inline: true, Loose: true, Wait: []driver.Event{7}},
-	&Transfer{Queue: 1, Mem: 2, Event: 3, Image: true, Bytes: 64, Region: driver.Region{Origin: [3]int{1, 2, 3}, Size: [3]int{4, 5, 6}}, Wait: []driver.Event{7}},
-	&Copy{Queue: 1, Event: 2, Kind: CopyBufferToImage, Dst: 3, Src: 4, DstOff: 5, SrcOff: 6, Bytes: 7, Wait: []driver.Event{7}},
+	&Transfer{Queue: 1, Mem: 2, Event: 3, Slot: 15, Write: true, Last: true, Off: 1 << 40, Bytes: SlotBytes,
+		Inline: true, Loose: true, Wait: []driver.Event{7}},
+	&Transfer{Queue: 1, Mem: 2, Event: 3, Image: true, Bytes: 64, Region: driver.Region{Origin: [3]int{1, 2, 3},
+		Size: [3]int{4, 5, 6}}, Wait: []driver.Event{7}},
+	&Copy{Queue: 1, Event: 2, Kind: CopyBufferToImage, Dst: 3, Src: 4, DstOff: 5, SrcOff: 6, Bytes: 7,
+		Wait: []driver.Event{7}},
 	&Marker{Queue: 1, Event: 2, Wait: []driver.Event{7}},
 	&Flush{Queue: 1}, &Finish{Req: 1, Queue: 2}, &Ask{Req: 1, What: AskFormats, Object: 3, Index: 4},
-	&Export{Req: 1, Mem: 2, Off: 4, Bytes: 3}, &Pull{Req: 1, Mem: 2, Off: 4, Bytes: 3, Addrs: []string{"a", "b"}, Ticket: []byte{1}},
-	&Moved{Token: 1, Err: "e", Steps: "{}"}, &Forget{Event: 1}, &Order{Req: 1, JSON: []byte("{}")}, &Fetch{Ticket: []byte{1}, Bytes: 2},
-	&Direct{Queue: 1, Mem: 2, Event: 3, Region: 4, At: 5, Off: 6, Bytes: 1 << 40, Write: true, Wait: []driver.Event{7}}, &Unshare{Region: 5}, &Beat{},
-	&Welcome{Server: "s", Addrs: []string{"a"}, Quota: 5, Devices: []driver.Info{{Kind: "cuda", Platform: "P", Vendor: "V", Name: "N",
-		Version: "1", Type: "gpu", Index: 1, UUID: "u", PCI: "p", Arch: "sm_90", IL: "SPIR-V_1.2", GlobalBytes: 1, MaxAllocBytes: 2, LocalBytes: 3,
-		SubAlign: 4, MaxGroup: 5, FP64: true, Images: true, Shared: true, OutOfOrder: true, HostMemory: true, Lazy: true, Serial: true,
-		MaxImage1D: 6, MaxImage2D: [2]int{7, 8}, MaxImage3D: [3]int{9, 10, 11}}}},
+	&Export{Req: 1, Mem: 2, Off: 4, Bytes: 3}, &Pull{Req: 1, Mem: 2, Off: 4, Bytes: 3, Addrs: []string{"a", "b"},
+		Ticket: []byte{1}},
+	&Moved{Token: 1, Err: "e", Steps: "{}"}, &Forget{Event: 1}, &Order{Req: 1, JSON: []byte("{}")},
+	&Fetch{Ticket: []byte{1}, Bytes: 2},
+	&Direct{Queue: 1, Mem: 2, Event: 3, Region: 4, At: 5, Off: 6, Bytes: 1 << 40, Write: true, Wait: []driver.Event{7}},
+	&Unshare{Region: 5}, &Beat{},
+	&Welcome{Server: "s", Addrs: []string{"a"}, Quota: 5,
+		Devices: []driver.Info{{Kind: "cuda", Platform: "P", Vendor: "V", Name: "N",
+			Version: "1", Type: "gpu", Index: 1, UUID: "u", PCI: "p", Arch: "sm_90", IL: "SPIR-V_1.2", GlobalBytes: 1,
+			MaxAllocBytes: 2, LocalBytes: 3,
+			SubAlign: 4, MaxGroup: 5, FP64: true, Images: true, Shared: true, OutOfOrder: true, HostMemory: true,
+			Lazy: true, Serial: true,
+			MaxImage1D: 6, MaxImage2D: [2]int{7, 8}, MaxImage3D: [3]int{9, 10, 11}}}},
 	&Reply{Req: 1, Body: []byte{1}},
 	&Done{Event: 1, Slot: 16, Bytes: SlotBytes, Times: &driver.Times{Queued: 1, Submit: 2, Start: 3, End: 4}},
 	&Move{Token: 1, To: "remote=a"}, &Bye{Why: "w"},
@@ -98,7 +108,8 @@ func TestErrors(t *testing.T) {
 		w.Error(want)
 		r := &Reader{B: w.B}
 		got := r.Error()
-		if err := r.End(); err != nil || got == nil || !strings.Contains(got.Error(), strings.Split(want.Error(), " for ")[0]) {
+		if err := r.End(); err != nil || got == nil ||
+			!strings.Contains(got.Error(), strings.Split(want.Error(), " for ")[0]) {
 			t.Errorf("%v: got %v, %v", want, got, err)
 		}
 		if reflect.TypeOf(want) != reflect.TypeOf(got) && reflect.TypeOf(got) != reflect.TypeOf(&remoteError{}) {

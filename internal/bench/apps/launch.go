@@ -65,7 +65,8 @@ func (s *suite) run(ctx context.Context, a app, st start) (*times, string, error
 	if s.launcher == nil {
 		args = append(args, "-ranks", "1")
 	}
-	env := []string{"HOLDFAST_INTERVAL=0s", "HOLDFAST_MTBF=0s", "HOLDFAST_LOCAL=", "HOLDFAST_GLOBAL=", "HOLDFAST_CONFIG="}
+	env := []string{"HOLDFAST_INTERVAL=0s", "HOLDFAST_MTBF=0s", "HOLDFAST_LOCAL=", "HOLDFAST_GLOBAL=",
+		"HOLDFAST_CONFIG="}
 	if d := st.device; d != "" || s.o.Device != "" {
 		if d == "" {
 			d = s.o.Device

@@ -197,7 +197,8 @@ func (m *measured) runCheckpoints(ctx context.Context) error {
 			return m.addCheckpoints(t)
 		}
 		if m.interval /= 2; m.interval < time.Millisecond {
-			return fmt.Errorf("%s: no checkpoint in a run of %.2f s; use --seconds to make it longer", m.app.name, t.Loop)
+			return fmt.Errorf("%s: no checkpoint in a run of %.2f s; use --seconds to make it longer", m.app.name,
+				t.Loop)
 		}
 	}
 }
@@ -317,16 +318,19 @@ func (m *measured) windowRows() (out []bench.Row) {
 func (m *measured) checkpointRows() []bench.Row {
 	out := []bench.Row{
 		m.row("a checkpoint every %s / armed", short(m.interval)).Fastest(m.checkpointed, m.armed, nil),
-		m.row("one checkpoint, %s a rank: program waits / raw write+fsync", size(m.bytes)).Of(m.blocked, m.raw.Write, nil),
+		m.row("one checkpoint, %s a rank: program waits / raw write+fsync", size(m.bytes)).Of(m.blocked, m.raw.Write,
+			nil),
 	}
 	for _, level := range slices.Sorted(maps.Keys(m.durable)) {
-		out = append(out, m.row("one checkpoint: durable %s / raw write+fsync", level).Of(m.durable[level], m.raw.Write, nil))
+		out = append(out, m.row("one checkpoint: durable %s / raw write+fsync", level).Of(m.durable[level], m.raw.Write,
+			nil))
 	}
 	daly, mtbf := m.daly().Seconds(), short(m.o.MTBF)
 	out = append(out, m.row("Daly interval at MTBF %s, from a checkpoint's cost / armed", mtbf).
 		Of(bench.Samples{daly + m.extra()}, bench.Samples{daly}, goalDaly))
 	if m.whole != nil {
-		out = append(out, m.row("Daly interval at MTBF %s, %d taken / armed", mtbf, m.wholeTaken).Of(m.whole, m.wholeArmed, goalDaly))
+		out = append(out, m.row("Daly interval at MTBF %s, %d taken / armed", mtbf, m.wholeTaken).Of(m.whole,
+			m.wholeArmed, goalDaly))
 	}
 	return out
 }
@@ -358,7 +362,8 @@ func (m *measured) restartRows() []bench.Row {
 	for _, p := range raw {
 		sum += p.took.Median()
 	}
-	out := []bench.Row{m.row("restart: build+restore / raw read+upload+build").Of(m.restart, bench.Samples{sum}, goalRestart)}
+	out := []bench.Row{m.row("restart: build+restore / raw read+upload+build").Of(m.restart, bench.Samples{sum},
+		goalRestart)}
 	add := func(what string, parts ...part) {
 		for _, p := range parts {
 			r := m.row("restart: %s, %s", what, p.name)

@@ -108,7 +108,8 @@ func TestOnlyChosen(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(bin, "nbody"), nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := prepare(Options{Apps: []string{"nbody"}, BinDir: bin, Dir: t.TempDir(), MPI: "none"}); err == nil || strings.Contains(err.Error(), "no application") {
+	if _, err := prepare(Options{Apps: []string{"nbody"}, BinDir: bin, Dir: t.TempDir(), MPI: "none"}); err == nil ||
+		strings.Contains(err.Error(), "no application") {
 		t.Errorf("got %v, want it to come as far as the MPI library that is not there", err)
 	}
 	if _, err := prepare(Options{BinDir: bin}); err == nil || !strings.Contains(err.Error(), "no application matmul") {

@@ -30,7 +30,8 @@ func (m *measured) moves(ctx context.Context) error {
 	if _, _, err := m.run(ctx, m.app, start{work: 1, out: result("undisturbed")}); err != nil {
 		return err
 	}
-	t, _, err := m.run(ctx, m.app, start{work: 1, folder: "moved", fresh: true, stopAfter: m.app.half, out: result("stopped")})
+	t, _, err := m.run(ctx, m.app, start{work: 1, folder: "moved", fresh: true, stopAfter: m.app.half,
+		out: result("stopped")})
 	if err != nil {
 		return err
 	}
@@ -73,9 +74,12 @@ func reversed(n int) string {
 }
 
 func (m *measured) movedRows(place string, t *times, apart, bound float64) []bench.Row {
-	took := bench.Row{Case: m.caseName(), Metric: fmt.Sprintf("restart, %s (%s): build+restore", place, t.Device), Unit: "s"}
-	result := bench.Row{Case: m.caseName(), Metric: fmt.Sprintf("restart, %s: result apart from an undisturbed one", place)}
-	return []bench.Row{took.Of(bench.Samples{t.Build + t.Restore}, nil, nil), result.Of(bench.Samples{apart}, nil, bench.AtMost(bound))}
+	took := bench.Row{Case: m.caseName(), Metric: fmt.Sprintf("restart, %s (%s): build+restore", place, t.Device),
+		Unit: "s"}
+	result := bench.Row{Case: m.caseName(), Metric: fmt.Sprintf("restart, %s: result apart from an undisturbed one",
+		place)}
+	return []bench.Row{took.Of(bench.Samples{t.Build + t.Restore}, nil, nil), result.Of(bench.Samples{apart}, nil,
+		bench.AtMost(bound))}
 }
 
 // compare returns how far two results are apart and how far they may be: not at

@@ -80,7 +80,8 @@ func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(s.dir)) }()
 	if r.Budget > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, 2*r.Budget, fmt.Errorf("not over after twice the %v that it was given", r.Budget))
+		ctx, cancel = context.WithTimeoutCause(ctx, 2*r.Budget,
+			fmt.Errorf("not over after twice the %v that it was given", r.Budget))
 		defer cancel()
 	}
 	chosen := o.chosen()
@@ -130,7 +131,8 @@ func prepare(o Options) (*suite, error) {
 	}
 	for _, a := range o.chosen() {
 		if _, err := os.Stat(filepath.Join(o.BinDir, a.name)); err != nil {
-			return nil, fmt.Errorf("no application %s: %w; build them with 'make build' and give their folder with --bin-dir", a.name, err)
+			return nil, fmt.Errorf("no application %s: %w; build them with 'make build' and give their folder with "+
+				"--bin-dir", a.name, err)
 		}
 	}
 	l, err := mpirun.Pick(o.MPI)

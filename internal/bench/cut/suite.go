@@ -62,7 +62,8 @@ func (o Options) launch(ctx context.Context, r *bench.Runner, l mpirun.Launcher,
 	}
 	defer os.RemoveAll(dir)
 	worker := r.Worker("cut", Setup{dir, o.Epochs, o.Compute})
-	out, err := bench.Output(ctx, bench.Job{Line: l.Command(nil, mpirun.Part{Ranks: ranks, Command: worker}), Limit: 2 * time.Minute})
+	out, err := bench.Output(ctx, bench.Job{Line: l.Command(nil, mpirun.Part{Ranks: ranks, Command: worker}),
+		Limit: 2 * time.Minute})
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,8 @@ func Work(ctx context.Context, o Setup, _ io.Reader, out io.Writer) error {
 		return err
 	}
 	ck, err := coordinated.Open(ctx, world, coordinated.Options{Job: "bench-cut", Local: o.Dir, Keep: 2,
-		CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{}, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+		CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{},
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
 		return err
 	}

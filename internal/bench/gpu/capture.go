@@ -153,7 +153,8 @@ func fill(d *gpustate.Device, size int64, scratch []byte) ([]*gpustate.Buffer, e
 
 // capture measures how long the program waits and how long it takes until all
 // bytes have been read in chunks, as storage does. The bytes are checked.
-func (s *suite) capture(ctx context.Context, d *gpustate.Device, where string, sh shadow, size int64, pool []byte) (record []byte, err error) {
+func (s *suite) capture(ctx context.Context, d *gpustate.Device, where string, sh shadow, size int64,
+	pool []byte) (record []byte, err error) {
 	took, err := bench.Repeat(ctx, s.Runs, func(took bench.Set) error {
 		free := pool
 		begin := time.Now()
@@ -202,7 +203,8 @@ func (s *suite) waiting(where string, sh shadow, size int64, took bench.Set) {
 	s.Add(row(where, "program waits", "s").Of(took["blocked"], copying, s.goal(bench.AtMost(0.1*part+(1-part)/0.9))),
 		row(where, "all read", "s").Of(took["total"], copying, nil))
 	if sh.bytes > 0 {
-		s.Add(row(where, "download behind the program", "GB/s").Of(took["down"], bench.Samples{s.pinned / 1e9}, s.goal(bench.AtLeast(0.9))))
+		s.Add(row(where, "download behind the program", "GB/s").Of(took["down"], bench.Samples{s.pinned / 1e9},
+			s.goal(bench.AtLeast(0.9))))
 	}
 }
 
@@ -263,7 +265,8 @@ func (s *suite) restore(ctx context.Context, where string, size int64, record, p
 	if err != nil {
 		return err
 	}
-	s.Add(row(where, "restore", "GB/s").Of(took[0].Rates(float64(size)/1e9), bench.Samples{s.upload / 1e9}, s.goal(bench.AtLeast(0.8))))
+	s.Add(row(where, "restore", "GB/s").Of(took[0].Rates(float64(size)/1e9), bench.Samples{s.upload / 1e9},
+		s.goal(bench.AtLeast(0.8))))
 	d.LimitShadow(-1)
 	c, err := d.Capture(ctx, nil)
 	if err != nil {

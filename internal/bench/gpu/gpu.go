@@ -97,7 +97,8 @@ func (s *suite) copies(ctx context.Context) (err error) {
 		metric string
 		copy   func(times int) error
 		rate   *float64
-	}{{"pinned copy to host", c.Down, &s.pinned}, {"pinned copy to device", c.Up, &s.upload}, {"copy within device", c.Inside, new(float64)}} {
+	}{{"pinned copy to host", c.Down, &s.pinned}, {"pinned copy to device", c.Up, &s.upload},
+		{"copy within device", c.Inside, new(float64)}} {
 		took, err := bench.InTurn(ctx, s.Runs, timed(func() error { return way.copy(rounds) }))
 		if err != nil {
 			return err

@@ -12,7 +12,8 @@ import (
 // are checked.
 func TestRun(t *testing.T) {
 	r := &bench.Runner{Runs: 1}
-	err := Run(context.Background(), r, Options{Select: gpustate.Select{Kind: "fake"}, Sizes: []int64{48 << 20, 8 << 40}})
+	err := Run(context.Background(), r, Options{Select: gpustate.Select{Kind: "fake"},
+		Sizes: []int64{48 << 20, 8 << 40}})
 	if err != nil {
 		t.Fatal(err)
 	}

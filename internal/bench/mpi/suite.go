@@ -82,7 +82,8 @@ func (m *measurement) run(ctx context.Context, dir string) error {
 	if err := os.WriteFile(source, twin, 0o644); err != nil {
 		return err
 	}
-	if text, err := exec.CommandContext(ctx, m.launcher.Compiler(), "-O2", "-o", m.twin, source).CombinedOutput(); err != nil {
+	if text, err := exec.CommandContext(ctx, m.launcher.Compiler(), "-O2", "-o", m.twin,
+		source).CombinedOutput(); err != nil {
 		return fmt.Errorf("compile the C program: %w\n%s", err, text)
 	}
 	for i := range m.Runs {
@@ -99,7 +100,8 @@ func (m *measurement) run(ctx context.Context, dir string) error {
 
 // add runs a program on two ranks and adds what it prints.
 func (m *measurement) add(ctx context.Context, to bench.Set, command ...string) error {
-	out, err := bench.Output(ctx, bench.Job{Line: m.launcher.Command(nil, mpirun.Part{Ranks: 2, Command: command}), Limit: 2 * time.Minute})
+	out, err := bench.Output(ctx, bench.Job{Line: m.launcher.Command(nil, mpirun.Part{Ranks: 2, Command: command}),
+		Limit: 2 * time.Minute})
 	if err != nil {
 		return fmt.Errorf("%s: %w", command[0], err)
 	}

@@ -68,7 +68,8 @@ func (d *dmtcpRun) all(ctx context.Context) (err error) {
 		return err
 	}
 	port := filepath.Join(d.dir, "port")
-	job := exec.CommandContext(ctx, filepath.Join(d.bin, "dmtcp_launch"), "--new-coordinator", "--coord-port", "0", "--port-file", port,
+	job := exec.CommandContext(ctx, filepath.Join(d.bin, "dmtcp_launch"), "--new-coordinator", "--coord-port", "0",
+		"--port-file", port,
 		"--no-gzip", "--ckptdir", d.dir, program, d.dir, fmt.Sprint(d.bytes))
 	job.Dir = d.dir
 	var text bytes.Buffer

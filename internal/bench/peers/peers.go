@@ -64,7 +64,8 @@ func velocConfig(dir string) (string, []string, error) {
 func scrConfig(dir string) (string, []string, error) {
 	local, global, err := folders(dir)
 	// By default SCR 3 bypasses its cache: everything would go to global at once.
-	return global, []string{"SCR_PREFIX=" + global, "SCR_CACHE_BASE=" + local, "SCR_CNTL_BASE=" + local, "SCR_CACHE_BYPASS=0",
+	return global, []string{"SCR_PREFIX=" + global, "SCR_CACHE_BASE=" + local, "SCR_CNTL_BASE=" + local,
+		"SCR_CACHE_BYPASS=0",
 		"SCR_JOB_ID=bench", "SCR_COPY_TYPE=SINGLE", "SCR_FLUSH=1", "SCR_CACHE_SIZE=2", "SCR_DEBUG=0"}, err
 }
 

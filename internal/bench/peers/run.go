@@ -143,8 +143,9 @@ func (s *suite) library(ctx context.Context, l library) error {
 	}
 	start := func(mode string) (*result, error) {
 		command := []string{program, mode, dir, fmt.Sprint(int64(s.MiB) << 20), fmt.Sprint(s.Runs), arg}
-		out, err := bench.Output(ctx, bench.Job{Line: launcher.Command(nil, mpirun.Part{Ranks: s.Ranks, Command: command}),
-			Env: append(env, l.libraryPath(home)), Limit: jobLimit})
+		out, err := bench.Output(ctx,
+			bench.Job{Line: launcher.Command(nil, mpirun.Part{Ranks: s.Ranks, Command: command}),
+				Env: append(env, l.libraryPath(home)), Limit: jobLimit})
 		if err != nil {
 			return nil, err
 		}

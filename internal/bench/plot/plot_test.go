@@ -12,7 +12,8 @@ import (
 )
 
 func against(suite, name, metric string, value, base float64, goal bench.Goal) bench.Row {
-	return bench.Row{Suite: suite, Case: name, Metric: metric, Unit: "s"}.Of(bench.Samples{value}, bench.Samples{base}, goal)
+	return bench.Row{Suite: suite, Case: name, Metric: metric, Unit: "s"}.Of(bench.Samples{value}, bench.Samples{base},
+		goal)
 }
 
 // TestFigures: ratios and values have figures of their own, long ones are split
@@ -49,7 +50,8 @@ func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	lines := []bench.Row{
 		against("x", "a", "one label", 1, 2, bench.AtMost(1)), against("z", "a", "nothing", 0, 1, nil),
-		against("w", "prog", "command window 5 / none", 2, 1, nil), against("w", "prog", "command window 20 / none", 1.1, 1, nil),
+		against("w", "prog", "command window 5 / none", 2, 1, nil), against("w", "prog", "command window 20 / none",
+			1.1, 1, nil),
 	}
 	files, err := Write(dir, lines)
 	if err != nil {
@@ -75,7 +77,8 @@ func TestWrite(t *testing.T) {
 		t.Errorf("no label in the SVG: %v", err)
 	}
 	// Readers that lack the font take another, which may be wider.
-	if texts, held := strings.Count(string(svg), "<text"), strings.Count(string(svg), "textLength="); texts == 0 || held != texts {
+	if texts, held := strings.Count(string(svg), "<text"), strings.Count(string(svg), "textLength="); texts == 0 ||
+		held != texts {
 		t.Errorf("%d of %d texts in the SVG have a width:\n%s", held, texts, svg)
 	}
 }

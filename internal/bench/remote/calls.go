@@ -106,7 +106,8 @@ func newProbe(w way, bytes int) (p *probe, err error) {
 }
 
 // rates measures one size on all probes in turn.
-func (s *suite) rates(ctx context.Context, probes []*probe, kind string, dir direction, n int, memory func(*probe) []byte) error {
+func (s *suite) rates(ctx context.Context, probes []*probe, kind string, dir direction, n int,
+	memory func(*probe) []byte) error {
 	repeat := max(1, (32<<20)/n)
 	var ways []func() (float64, error)
 	for _, p := range probes {
@@ -124,7 +125,8 @@ func (s *suite) rates(ctx context.Context, probes []*probe, kind string, dir dir
 		if p.name == "unix socket" {
 			goal = bench.AtLeast(0.9)
 		}
-		s.Add(bench.Row{Case: p.name, Metric: kind + dir.name + " " + sizeText(n) + dir.suffix, Unit: "GB/s"}.Of(rate(i+1), rate(0), goal))
+		s.Add(bench.Row{Case: p.name, Metric: kind + dir.name + " " + sizeText(n) + dir.suffix,
+			Unit: "GB/s"}.Of(rate(i+1), rate(0), goal))
 	}
 	return nil
 }

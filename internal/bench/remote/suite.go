@@ -65,7 +65,8 @@ func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.a.stop(), s.b.stop()) }()
-	for i, step := range []func(context.Context) error{s.bandwidth, s.launches, s.applications, s.windows, s.migration, s.balance} {
+	for i, step := range []func(context.Context) error{
+		s.bandwidth, s.launches, s.applications, s.windows, s.migration, s.balance} {
 		if !slices.Contains(o.Cases, Cases[i]) {
 			continue
 		}

@@ -39,7 +39,8 @@ func parity(ctx context.Context, r *bench.Runner, dir string, mib int) (err erro
 	if err != nil {
 		return err
 	}
-	r.Add(bench.Row{Case: fmt.Sprintf("%d x %d MiB, one process", parityNodes, mib), Metric: "durable local+parity 4+2 / raw", Unit: "s"}.
+	r.Add(bench.Row{Case: fmt.Sprintf("%d x %d MiB, one process", parityNodes, mib),
+		Metric: "durable local+parity 4+2 / raw", Unit: "s"}.
 		Of(took[local], took[rawWrite], goalParity))
 	return nil
 }

@@ -243,8 +243,10 @@ func (c *levels) rows(took bench.Set) []bench.Row {
 		row("durable local / raw write+fsync", "s").Of(took[local], took[rawWrite], goalLocal),
 		row("durable local+global / raw write+fsync", "s").Of(took[both], took[rawWrite], goalGlobal),
 		row("durable local+global, read back / raw", "s").Of(took[readBack], took[rawWrite], nil),
-		row("restore local / raw warm read", "s").Of(took[restore+storage.LevelLocal], took[rawRead+storage.LevelLocal], goalRestoreLocal),
-		row("restore global / raw warm read", "s").Of(took[restore+storage.LevelGlobal], took[rawRead+storage.LevelGlobal], goalRestoreGlobal),
+		row("restore local / raw warm read", "s").Of(took[restore+storage.LevelLocal], took[rawRead+storage.LevelLocal],
+			goalRestoreLocal),
+		row("restore global / raw warm read", "s").Of(took[restore+storage.LevelGlobal],
+			took[rawRead+storage.LevelGlobal], goalRestoreGlobal),
 		row("CPU capture to global", "s/GiB").Of(took[cpu], nil, goalCPU),
 		row("written when a tenth changed", "of bytes").Of(took[increment], nil, goalIncrement),
 	}

@@ -108,7 +108,8 @@ func (l *lib) Irecv(buf []byte, source, tag int, c driver.Handle) (driver.Handle
 
 // Irecvs starts receives into slots.
 func (l *lib) Irecvs(slotSize int, q []driver.Receive) error {
-	return l.check(C.hfmpi_irecvs(ptr(l.info.Slots), C.int(slotSize), (*C.hfmpi_receive)(unsafe.Pointer(unsafe.SliceData(q))), C.int(len(q))))
+	return l.check(C.hfmpi_irecvs(ptr(l.info.Slots), C.int(slotSize),
+		(*C.hfmpi_receive)(unsafe.Pointer(unsafe.SliceData(q))), C.int(len(q))))
 }
 
 // SendInit prepares a send.
@@ -232,7 +233,8 @@ func (l *lib) Allreduce(dest, src []byte, t driver.Type, op driver.Op, inPlace b
 	if inPlace {
 		in = 1
 	}
-	return l.check(C.hfmpi_allreduce(ptr(src), ptr(dest), C.int(len(src)/t.Size()), C.int(t), C.int(op), in, C.hfmpi_h(c)))
+	return l.check(C.hfmpi_allreduce(ptr(src), ptr(dest), C.int(len(src)/t.Size()), C.int(t), C.int(op), in,
+		C.hfmpi_h(c)))
 }
 
 // Icollective starts a collective.

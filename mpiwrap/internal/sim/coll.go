@@ -113,7 +113,8 @@ func (s *slot) complete(a *driver.Coll, me int) bool {
 
 // Allreduce does the collective that has a call of its own.
 func (r *rank) Allreduce(dest, src []byte, t driver.Type, op driver.Op, inPlace bool, c driver.Handle) error {
-	a := driver.Coll{Kind: driver.Allreduce, Type: t, Op: op, Count: len(src) / t.Size(), InPlace: inPlace, Recv: dest, Comm: c}
+	a := driver.Coll{Kind: driver.Allreduce, Type: t, Op: op, Count: len(src) / t.Size(), InPlace: inPlace, Recv: dest,
+		Comm: c}
 	if !inPlace {
 		a.Send = src
 	}

@@ -38,7 +38,8 @@ func piece(b []byte, counts, displs []int32, i, size int) []byte {
 
 func place(dst, src []byte) error {
 	if len(src) != len(dst) {
-		return fail(driver.ClassTruncate, "ranks disagree about the length: %d bytes sent, %d expected", len(src), len(dst))
+		return fail(driver.ClassTruncate, "ranks disagree about the length: %d bytes sent, %d expected", len(src),
+			len(dst))
 	}
 	copy(dst, src)
 	return nil
@@ -137,7 +138,8 @@ func (s *slot) reduce(a *driver.Coll, me int) error {
 	acc := append([]byte(nil), s.in[from].data...)
 	for _, in := range s.in[from+1 : to] {
 		if len(in.data) != len(acc) {
-			return fail(driver.ClassTruncate, "ranks disagree about the length: %d and %d bytes", len(acc), len(in.data))
+			return fail(driver.ClassTruncate, "ranks disagree about the length: %d and %d bytes", len(acc),
+				len(in.data))
 		}
 		if err := Fold(a.Type, a.Op, acc, in.data); err != nil {
 			return err

@@ -13,8 +13,8 @@
 //
 // Ranks that call different collectives, or disagree about a root or a length,
 // all get an error. With CheckPins a world ends with an error when a message layer
-// would touch memory of a call under way that is not pinned. A world in which every rank is blocked or has returned ends
-// with an error that says what each rank waits for.
+// would touch memory of a call under way that is not pinned. A world in which every rank is blocked
+// or has returned ends with an error that says what each rank waits for.
 //
 // # Concurrency
 //
@@ -242,7 +242,8 @@ func (r *rank) block(what string) {
 
 // Info says what this is.
 func (r *rank) Info() driver.Info {
-	return driver.Info{Name: "simulated", MaxTag: r.w.opt.MaxTag, Slots: r.slots, Concurrent: r.w.opt.Concurrent, Pin: r.w.opt.CheckPins,
+	return driver.Info{Name: "simulated", MaxTag: r.w.opt.MaxTag, Slots: r.slots, Concurrent: r.w.opt.Concurrent,
+		Pin:     r.w.opt.CheckPins,
 		Library: fmt.Sprintf("simulated ranks in one process (%d, no MPI)", len(r.w.ranks))}
 }
 

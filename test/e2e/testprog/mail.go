@@ -42,7 +42,8 @@ func (r *run) makePost() error {
 	p.out = make([]float64, 1)
 	p.send, errs[1] = mpiwrap.SendInit(r.world, p.out, (me+1)%n, tagKept)
 	for i, q := range []*mpiwrap.Request{p.ahead[0], p.ahead[1], p.kept} {
-		errs[0] = errors.Join(errs[0], r.protect(fmt.Sprint("in ", i), &p.in[i]), r.protect(fmt.Sprint("request ", i), q))
+		errs[0] = errors.Join(errs[0], r.protect(fmt.Sprint("in ", i), &p.in[i]), r.protect(fmt.Sprint("request ", i),
+			q))
 	}
 	return errors.Join(errs[:]...)
 }
@@ -88,7 +89,8 @@ func (r *run) mail(ctx context.Context) error {
 		if err := errors.Join(err, mpiwrap.WaitAll(q, r.post.ahead[r.step%2], r.post.kept)); err != nil {
 			return err
 		}
-		r.field[0] = 0.5*r.field[0] + 0.25*plain[0] + 0.125*aside[0] + 0.0625*r.post.in[r.step%2][0] + 0.03125*r.post.in[2][0]
+		r.field[0] = 0.5*r.field[0] + 0.25*plain[0] + 0.125*aside[0] + 0.0625*r.post.in[r.step%2][0] +
+			0.03125*r.post.in[2][0]
 		if r.step >= lag {
 			if err := r.takeLate(left, r.step-lag); err != nil {
 				return err

@@ -59,7 +59,8 @@ func program() error {
 	result := flag.String("result", "", "file that rank 0 writes the result's hash to")
 	pids := flag.String("pids", "", "directory for a file with the process number of each rank")
 	pace := flag.Duration("pace", 0, "computing time per iteration, beyond the arithmetic")
-	closes := flag.Bool("closes", false, "call Close, not Abort, after a Restore that failed, as a program with defer does")
+	closes := flag.Bool("closes", false, "call Close, not Abort, after a Restore that failed, as a program with "+
+		"defer does")
 	hold := flag.String("hold", "", "stay at half the steps, passing Points, until this file exists")
 	limit := flag.Duration("finalize", 0, "limit of MPI_Finalize; 0 = the library's")
 	var s soak

@@ -34,7 +34,8 @@ type soak struct {
 }
 
 func (s *soak) flags() {
-	flag.IntVar(&s.moments, "soak", 0, "instead of one program, run random ones and restart each from checkpoints at random moments, until there were as many")
+	flag.IntVar(&s.moments, "soak", 0, "instead of one program, run random ones and restart each from checkpoints at "+
+		"random moments, until there were as many")
 	flag.Uint64Var(&s.seed, "seed", 1, "seed of the soak")
 	flag.IntVar(&s.first, "round", 0, "round that the soak begins with")
 	flag.StringVar(&s.dir, "dir", "", "existing directory for the checkpoints of the soak")
@@ -59,7 +60,8 @@ func (s *soak) run(world *mpiwrap.Comm) error {
 
 // report prints what was done, and what a moment's time went to.
 func (s *soak) report(took time.Duration) {
-	fmt.Printf("soak: %d moments in %v, %.1f ms each:", s.done, took.Round(time.Millisecond), took.Seconds()*1e3/float64(s.done))
+	fmt.Printf("soak: %d moments in %v, %.1f ms each:", s.done, took.Round(time.Millisecond),
+		took.Seconds()*1e3/float64(s.done))
 	for _, what := range slices.Sorted(maps.Keys(s.counts)) {
 		fmt.Printf(" %s=%d", what, s.counts[what])
 	}
@@ -72,7 +74,8 @@ func (s *soak) report(took time.Duration) {
 
 // fail ends the job, and leaves the directories.
 func (s *soak) fail(d *drawn, err error) {
-	fmt.Fprintf(os.Stderr, "soak: rank %d of %d, moment %d: %v\n%v\nlog of the last life:\n%s", s.world.Rank(), s.world.Size(), s.done, err, d, s.log.text())
+	fmt.Fprintf(os.Stderr, "soak: rank %d of %d, moment %d: %v\n%v\nlog of the last life:\n%s", s.world.Rank(),
+		s.world.Size(), s.done, err, d, s.log.text())
 	s.world.Abort(1)
 }
 

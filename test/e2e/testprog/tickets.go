@@ -30,7 +30,8 @@ func (r *run) tickets(ctx context.Context) error {
 			return err
 		}
 		got, from := int64(0), (me+r.step)%n
-		err := errors.Join(r.counter.Lock(from, r.step%2 == 0), r.counter.FetchAndOp(from, 0, &got, 1, mpiwrap.Sum), r.counter.Unlock(from))
+		err := errors.Join(r.counter.Lock(from, r.step%2 == 0), r.counter.FetchAndOp(from, 0, &got, 1, mpiwrap.Sum),
+			r.counter.Unlock(from))
 		if err != nil {
 			return err
 		}
