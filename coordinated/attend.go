@@ -25,9 +25,11 @@ type HungError struct {
 
 func (e *HungError) Error() string {
 	if e.Again {
-		return fmt.Sprintf("%s at level %s: not tried, earlier operations there still wait for its file system; look at the disk or the file server", e.What, e.Level)
+		return fmt.Sprintf("%s at level %s: not tried, earlier operations there still wait for its file system; look "+
+			"at the disk or the file server", e.What, e.Level)
 	}
-	return fmt.Sprintf("%s at level %s: nothing has moved for %v; its file system does not answer, look at the disk or the file server (if it is merely that slow, raise write_timeout)",
+	return fmt.Sprintf("%s at level %s: nothing has moved for %v; its file system does not answer, look at the disk "+
+		"or the file server (if it is merely that slow, raise write_timeout)",
 		e.What, e.Level, e.Waited.Round(time.Millisecond))
 }
 
@@ -38,7 +40,8 @@ const lateGrace = time.Second
 // nothing has moved for WriteTimeout, or when ctx is over and f does not end. f then
 // runs on by itself, with a ctx that is over; the memory of l, if there is one, stays as
 // it is until f has returned.
-func attend[T any](ctx context.Context, c *Checkpointer, what, level string, l *loan, f func(ctx context.Context) (T, error)) (T, error) {
+func attend[T any](ctx context.Context, c *Checkpointer, what, level string, l *loan,
+	f func(ctx context.Context) (T, error)) (T, error) {
 	type outcome struct {
 		v   T
 		err error
@@ -110,7 +113,9 @@ func at(m *sync.Map, level string) *atomic.Int64 {
 
 // attendErr is attend for what returns nothing else.
 func attendErr(ctx context.Context, c *Checkpointer, what, level string, f func(ctx context.Context) error) error {
-	_, err := attend(ctx, c, what, level, nil, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+	_, err := attend(ctx, c, what, level, nil, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, f(ctx)
+	})
 	return err
 }
 

@@ -331,7 +331,8 @@ func (c *Checkpointer) Abort(why error) {
 	c.failure("abort", 0, why)
 	c.agent.abort(why)
 	me := c.world.Rank()
-	c.reporter.end(&LostError{Rank: me, Node: c.topo.nodes[me], Noticed: me, Observed: aborted(why), InRestore: c.inRestore()})
+	c.reporter.end(&LostError{Rank: me, Node: c.topo.nodes[me], Noticed: me, Observed: aborted(why),
+		InRestore: c.inRestore()})
 	c.cancel(ErrClosed)
 	if err := c.closeParts(); err != nil {
 		c.log.Warn("holdfast: closing after an abort", "error", err)
@@ -350,7 +351,10 @@ func (c *Checkpointer) closeParts() error {
 		errs = append(errs, c.attendEnd("close", c.store.Close))
 	}
 	errs = append(errs, c.plane.Close())
-	errs = append(errs, c.attendEnd("end what goes on behind the program", func() error { c.writers.Wait(); return nil }))
+	errs = append(errs, c.attendEnd("end what goes on behind the program", func() error {
+		c.writers.Wait()
+		return nil
+	}))
 	errs = append(errs, c.pool.close())
 	errs = append(errs, c.metrics.Close())
 	c.events.Emit(events.Event{Name: events.Close, Points: c.points.load()})

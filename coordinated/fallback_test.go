@@ -99,7 +99,8 @@ func newEverything(w *mpiwrap.Comm, opt Options, withLate bool) (p *everything, 
 	for _, x := range []struct {
 		name string
 		x    any
-	}{{"value", &p.value}, {"array", &p.array}, {"grow", &p.grow}, {"state", p.state}, {"spare", &p.spare}, {"big", &p.big},
+	}{{"value", &p.value}, {"array", &p.array}, {"grow", &p.grow}, {"state", p.state}, {"spare", &p.spare},
+		{"big", &p.big},
 		{"rng", p.rng}, {"req", p.req}, {"done", p.done}, {"win", p.win}, {"dev", p.dev}} {
 		err = errors.Join(err, p.ck.Protect(x.name, x.x))
 	}
@@ -147,7 +148,8 @@ func (p *everything) change(e int) error {
 func (p *everything) dump() (string, error) {
 	var b strings.Builder
 	mail, err := p.w.Endpoint().SaveMailbox()
-	fmt.Fprintf(&b, "%d %v %v %v of %v\n%x\n%s\n%v\n", p.value, p.array, p.grow, p.spare, p.spare[:cap(p.spare)], sha256.Sum256(asBytes(p.big)), mail, p.win.Memory())
+	fmt.Fprintf(&b, "%d %v %v %v of %v\n%x\n%s\n%v\n", p.value, p.array, p.grow, p.spare, p.spare[:cap(p.spare)],
+		sha256.Sum256(asBytes(p.big)), mail, p.win.Memory())
 	for _, m := range []interface{ MarshalBinary() ([]byte, error) }{p.rng, p.req, p.done} {
 		text, merr := m.MarshalBinary()
 		err = errors.Join(err, merr)
@@ -198,8 +200,11 @@ func newFallback(t *testing.T) *fallback {
 	t.Helper()
 	f := &fallback{fs: crashfs.New()}
 	f.fs.MkdirAll("/local")
-	f.opt = Options{Job: "fallback", Local: "/local", files: f.fs, CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{}, Keep: 9,
-		PeerTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler), OnLost: func(e *LostError) { t.Errorf("%v", e) }}
+	f.opt = Options{Job: "fallback", Local: "/local", files: f.fs, CheckpointSignals: []os.Signal{},
+		StopSignals: []os.Signal{}, Keep: 9,
+		PeerTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler), OnLost: func(e *LostError) {
+			t.Errorf("%v", e)
+		}}
 	f.opt.plane = newMemNet(2).plane
 	err := mpitest.NewWorld(2, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
 		ctx := context.Background()
@@ -344,7 +349,8 @@ func (f *fallback) damages(t *testing.T, rank int, want [3]outcome) {
 			}
 			flip(1, st.Size/2)
 			if got := f.restart(0); got.err == nil || got.after != got.before {
-				t.Errorf("rank %d, both damaged: %v, and\n%s\n%s\nbefore\n%s\n%s", rank, got.err, got.after[0], got.after[1], got.before[0], got.before[1])
+				t.Errorf("rank %d, both damaged: %v, and\n%s\n%s\nbefore\n%s\n%s", rank, got.err, got.after[0],
+					got.after[1], got.before[0], got.before[1])
 			}
 			flip(1, st.Size/2)
 		}
@@ -362,12 +368,14 @@ func TestProgramRefuses(t *testing.T) {
 	want := f.restart(1)
 	f.refuse = 2
 	if got := f.restart(0); got.err != nil || got.epoch != 1 || got.after != want.after {
-		t.Errorf("epoch %d, %v\n%s\n%s\nwant\n%s\n%s", got.epoch, got.err, got.after[0], got.after[1], want.after[0], want.after[1])
+		t.Errorf("epoch %d, %v\n%s\n%s\nwant\n%s\n%s", got.epoch, got.err, got.after[0], got.after[1], want.after[0],
+			want.after[1])
 	}
 	got := f.restart(2)
 	var failed *RestoreError
 	if !errors.As(got.err, &failed) || fmt.Sprint(failed.Undefined) != "[rng state]" {
-		t.Errorf("the only epoch allowed is refused: got %v, want a *RestoreError that names what is undefined", got.err)
+		t.Errorf("the only epoch allowed is refused: got %v, want a *RestoreError that names what is undefined",
+			got.err)
 	}
 	for r := range 2 { // values, big memory, mailbox, window: the lines before the generator's
 		after, before := strings.Split(got.after[r], "\n")[:4], strings.Split(got.before[r], "\n")[:4]

@@ -20,8 +20,9 @@ type Fate int
 const (
 	SupervisorUnknown Fate = iota // neither it nor Slurm can be reached: it is we who are cut off, most likely
 	SupervisorLives               // it answers, or has started the program again
-	SupervisorEnded               // it has ended and its node lives, or the job is over or was requeued: Slurm sees to the job
-	SupervisorDead                // its node is dead or frozen, and the job goes on without a script
+	// it has ended and its node lives, or the job is over or was requeued: Slurm sees to the job
+	SupervisorEnded
+	SupervisorDead // its node is dead or frozen, and the job goes on without a script
 )
 
 // GuardStep is the name of the steps in which guards run.

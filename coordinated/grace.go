@@ -69,10 +69,12 @@ type GraceError struct {
 }
 
 func (e *GraceError) Error() string {
-	why := fmt.Sprintf("copying it to %s takes %v at the rate measured, %v are left", e.Level, e.Need.Round(time.Millisecond), e.Left.Round(time.Millisecond))
+	why := fmt.Sprintf("copying it to %s takes %v at the rate measured, %v are left", e.Level,
+		e.Need.Round(time.Millisecond), e.Left.Round(time.Millisecond))
 	switch {
 	case e.Behind:
-		why = fmt.Sprintf("it is not copied to %s, because the epoch before it was still being copied when %v were left", e.Level, e.Left.Round(time.Millisecond))
+		why = fmt.Sprintf("it is not copied to %s, because the epoch before it was still being copied when %v "+
+			"were left", e.Level, e.Left.Round(time.Millisecond))
 	case e.Err != nil:
 		why = fmt.Sprintf("copying it to %s was given up when %v were left", e.Level, e.Left.Round(time.Millisecond))
 	}
@@ -149,7 +151,8 @@ func (c *Checkpointer) copyTime(e storage.Epoch, i int, left time.Duration) time
 // timeFor decides, on all ranks alike, whether a final epoch is copied to a
 // level, and until when. The caller cancels the context. Collective for final
 // epochs.
-func (c *Checkpointer) timeFor(e storage.Epoch, p *persistence, i int, behind bool) (context.Context, context.CancelFunc, error) {
+func (c *Checkpointer) timeFor(e storage.Epoch, p *persistence, i int, behind bool) (context.Context,
+	context.CancelFunc, error) {
 	if !p.final {
 		return p.flush.ctx, func() {}, nil
 	}
@@ -179,7 +182,8 @@ func (c *Checkpointer) timeFor(e storage.Epoch, p *persistence, i int, behind bo
 	}
 	usable, enough := all.enough()
 	if !enough {
-		return nil, nil, &GraceError{Epoch: e, Levels: p.levels, Level: level, Need: all.Need, Left: max(all.Left, 0), Behind: all.Behind}
+		return nil, nil, &GraceError{Epoch: e, Levels: p.levels, Level: level, Need: all.Need, Left: max(all.Left, 0),
+			Behind: all.Behind}
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, usable)
 	return ctx, cancel, nil
@@ -190,9 +194,9 @@ func (c *Checkpointer) timeFor(e storage.Epoch, p *persistence, i int, behind bo
 const askTime = 3 * time.Second
 
 // learnEnd lets all ranks know how long there is. A TERM may have come to one of them
-// only; the least time that any knows of holds, unless the supervisor knows better: in a preemption Slurm kills only after the partition's
-// GraceTime. The supervisor finds out and tells rank 0. Collective for final
-// epochs.
+// only; the least time that any knows of holds, unless the supervisor knows better: in a preemption
+// Slurm kills only after the partition's GraceTime. The supervisor finds out and tells rank 0.
+// Collective for final epochs.
 func (c *Checkpointer) learnEnd(e storage.Epoch) error {
 	var mine timeLeft
 	if left, known := c.left(); known {

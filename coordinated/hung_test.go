@@ -101,7 +101,8 @@ func TestHungOuterLevelUnderWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for r, s := range b.stats {
-		if err := s.Epochs[0].Err; err == nil || !strings.Contains(err.Error(), "at level global: nothing has moved") || len(s.Epochs) >= most {
+		if err := s.Epochs[0].Err; err == nil || !strings.Contains(err.Error(), "at level global: nothing has moved") ||
+			len(s.Epochs) >= most {
 			t.Errorf("rank %d, epoch 1 of %d: got %v, want it to name the level", r, len(s.Epochs), err)
 		}
 	}
@@ -117,7 +118,8 @@ func TestFinalBehindAFlush(t *testing.T) {
 		left  time.Duration
 	}{{"slow", false, 30 * time.Second}, {"hangs", true, 12 * time.Second}} {
 		t.Run(c.name, func(t *testing.T) {
-			f := finalBehind{bulk: newBulk(t, storage.LevelLocal, storage.LevelGlobal), hangs: c.hangs, left: c.left, asked: make(chan struct{})}
+			f := finalBehind{bulk: newBulk(t, storage.LevelLocal, storage.LevelGlobal), hangs: c.hangs, left: c.left,
+				asked: make(chan struct{})}
 			over := make(chan struct{})
 			defer close(over)
 			f.fs.before = func(file string) {
@@ -140,7 +142,9 @@ func TestFinalBehindAFlush(t *testing.T) {
 				}
 			}
 			f.opt.plane = newMemNet(2).plane
-			if err := mpitest.NewWorld(2, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error { return f.rank(t, w) }); err != nil {
+			if err := mpitest.NewWorld(2, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
+				return f.rank(t, w)
+			}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -205,7 +209,8 @@ func (f *finalBehind) rank(t *testing.T, w *mpiwrap.Comm) error {
 	case f.hangs && !errors.As(epochs[1].Err, &late):
 		t.Errorf("rank %d: got %v, want a *GraceError", w.Rank(), epochs[1].Err)
 	case !f.hangs && (!copied || !errors.Is(epochs[0].Err, errYields)):
-		t.Errorf("rank %d: the final epoch is at %v (%v), and the one before ended with %v; want the one at global and the other given way",
+		t.Errorf("rank %d: the final epoch is at %v (%v), and the one before ended with %v; want the one at global "+
+			"and the other given way",
 			w.Rank(), epochs[1].Durable, epochs[1].Err, epochs[0].Err)
 	}
 	return ck.Close()

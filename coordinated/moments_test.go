@@ -122,24 +122,25 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 		}
 		j.opt.OnLost = func(e *LostError) { w.Abort(e) }
 	}
-	w = mpitest.NewWorld(s.ranks, mpitest.Options{Seed: j.seed, Delay: 0.2, Concurrent: s.threads, OnCall: func(c mpitest.Call) {
-		ck := checkpointers[c.Rank].Load()
-		if ck == nil {
-			return // still in Open
-		}
-		n := last.Add(1)
-		if j.returnAt > 0 && n == int64(j.returnAt) {
-			panic(errReturns) // the only way out of a call
-		}
-		if j.at == 0 || n != int64(j.at) && (!j.goOn || n != int64(j.at)+secondAsk) {
-			return
-		}
-		ask := ck.RequestStop
-		if j.goOn {
-			ask = ck.Request
-		}
-		_ = ask(context.Background()) // closed: the program has ended before the moment
-	}})
+	w = mpitest.NewWorld(s.ranks, mpitest.Options{Seed: j.seed, Delay: 0.2, Concurrent: s.threads,
+		OnCall: func(c mpitest.Call) {
+			ck := checkpointers[c.Rank].Load()
+			if ck == nil {
+				return // still in Open
+			}
+			n := last.Add(1)
+			if j.returnAt > 0 && n == int64(j.returnAt) {
+				panic(errReturns) // the only way out of a call
+			}
+			if j.at == 0 || n != int64(j.at) && (!j.goOn || n != int64(j.at)+secondAsk) {
+				return
+			}
+			ask := ck.RequestStop
+			if j.goOn {
+				ask = ck.Request
+			}
+			_ = ask(context.Background()) // closed: the program has ended before the moment
+		}})
 	var anyCut atomic.Bool
 	err = w.Run(func(world *mpiwrap.Comm) error {
 		ck, err := Open(context.Background(), world, j.opt)
@@ -178,7 +179,8 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 	})
 	for r := range net.retracted {
 		if n := net.retracted[r].Load(); s.mostRetracted > 0 && n > s.mostRetracted {
-			err = errors.Join(err, fmt.Errorf("rank %d has taken %d needs back, at most %d can have ended", r, n, s.mostRetracted))
+			err = errors.Join(err, fmt.Errorf("rank %d has taken %d needs back, at most %d can have ended", r, n,
+				s.mostRetracted))
 		}
 	}
 	return states, int(last.Load()), anyCut.Load(), err
@@ -200,7 +202,8 @@ func (s *sketch) rankOrReturn(p *process, final *mem) (err error) {
 
 func (s *sketch) rank(p *process, final *mem) error {
 	p.Acc = []float64{float64(p.world.Rank()) + 0.5}
-	err := errors.Join(p.ck.Protect("step", &p.Step), p.ck.Protect("phase", &p.Phase), p.ck.Protect("acc", &p.Acc), p.ck.Protect("log", &p.Log))
+	err := errors.Join(p.ck.Protect("step", &p.Step), p.ck.Protect("phase", &p.Phase), p.ck.Protect("acc", &p.Acc),
+		p.ck.Protect("log", &p.Log))
 	if err == nil && s.setup != nil {
 		err = s.setup(p)
 	}
@@ -218,7 +221,8 @@ func (s *sketch) rank(p *process, final *mem) error {
 // sameStates demands equality.
 func sameStates(got, want []mem) error {
 	for r := range want {
-		if got[r].Step != want[r].Step || !slices.Equal(got[r].Acc, want[r].Acc) || !slices.Equal(got[r].Log, want[r].Log) {
+		if got[r].Step != want[r].Step || !slices.Equal(got[r].Acc, want[r].Acc) ||
+			!slices.Equal(got[r].Log, want[r].Log) {
 			return fmt.Errorf("rank %d ended with %+v, the uncut run with %+v", r, got[r], want[r])
 		}
 	}
@@ -231,8 +235,10 @@ func memOptions() (Options, error) {
 	if err := fs.Mkdir("/local"); err != nil {
 		return Options{}, err
 	}
-	return Options{Job: "moments", Local: "/local", files: fs, CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{},
-		Fanout: 2, CutTimeout: 2 * time.Minute, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), OnLost: func(*LostError) {}}, nil
+	return Options{Job: "moments", Local: "/local", files: fs, CheckpointSignals: []os.Signal{},
+		StopSignals: []os.Signal{},
+		Fanout:      2, CutTimeout: 2 * time.Minute, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		OnLost: func(*LostError) {}}, nil
 }
 
 // moment tests one pair.
@@ -339,7 +345,8 @@ func TestEveryMoment(t *testing.T) {
 				}
 				work <- func() {
 					if err := s.moment(seed, at, want); err != nil && failed.Add(1) == 1 {
-						t.Errorf("%s on %d ranks: %v\nreplay: go test ./coordinated -run TestEveryMoment -args -pairs=1 -pairs-seed=%d -pairs-shape=%q -pairs-at=%d",
+						t.Errorf("%s on %d ranks: %v\nreplay: go test ./coordinated -run TestEveryMoment -args "+
+							"-pairs=1 -pairs-seed=%d -pairs-shape=%q -pairs-at=%d",
 							s.name, s.ranks, err, seed, s.name, at)
 					}
 					done.Add(1)
@@ -349,7 +356,8 @@ func TestEveryMoment(t *testing.T) {
 	}
 	close(work)
 	wg.Wait()
-	t.Logf("%d pairs in %v, %d went back to an older epoch", done.Load(), time.Since(begin).Round(time.Millisecond), wentBack.Load())
+	t.Logf("%d pairs in %v, %d went back to an older epoch", done.Load(), time.Since(begin).Round(time.Millisecond),
+		wentBack.Load())
 	if *onlyShape == "" && wentBack.Load() < done.Load()/1000 { // how many is up to the scheduler
 		t.Errorf("only %d of %d pairs went back to an older epoch", wentBack.Load(), done.Load())
 	}

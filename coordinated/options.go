@@ -163,10 +163,12 @@ func (o *Options) validate() error {
 		return o.bad
 	}
 	if o.Local == "" && o.Global == "" {
-		return &OptionError{Name: "Local, Global", Why: "no directory for checkpoints; set HOLDFAST_LOCAL to one on the node's own disk, HOLDFAST_GLOBAL to one that all nodes see, or both"}
+		return &OptionError{Name: "Local, Global", Why: "no directory for checkpoints; set HOLDFAST_LOCAL to one on " +
+			"the node's own disk, HOLDFAST_GLOBAL to one that all nodes see, or both"}
 	}
 	if o.Local != "" && o.Local == o.Global {
-		return &OptionError{Name: "Local, Global", Why: fmt.Sprintf("both are %s; give two directories, or only Global", o.Local)}
+		return &OptionError{Name: "Local, Global", Why: fmt.Sprintf("both are %s; give two directories, or only Global",
+			o.Local)}
 	}
 	if _, err := o.redundancy(); err != nil {
 		return err
@@ -178,7 +180,9 @@ func (o *Options) validate() error {
 		o.Keep = 2
 	}
 	if o.Keep < 2 {
-		return &OptionError{Name: "Keep", Why: fmt.Sprintf("%d is too few: the epoch before the newest is the one that is left when a job dies while writing; use 2 or more", o.Keep)}
+		return &OptionError{Name: "Keep",
+			Why: fmt.Sprintf("%d is too few: the epoch before the newest is the one that is left when a job dies "+
+				"while writing; use 2 or more", o.Keep)}
 	}
 	if o.CutTimeout == 0 {
 		o.CutTimeout = time.Minute
@@ -189,8 +193,12 @@ func (o *Options) validate() error {
 	if o.WriteTimeout == 0 {
 		o.WriteTimeout = 5 * time.Minute
 	}
-	if o.WriteTimeout < 0 || o.WaitTimeout < 0 || o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 || o.DeadlineLead < 0 || o.Grace < 0 || o.MaxPool < 0 || o.MaxMailbox < 0 || o.FlushRate < 0 || o.KeepEvery < 0 || o.MaxFailed < 0 || o.CopyWorkers < 0 || o.Fanout < 0 {
-		return &OptionError{Name: "WriteTimeout, WaitTimeout, CutTimeout, Interval, MTBF, DeadlineLead, Grace, MaxPool, MaxMailbox, FlushRate, KeepEvery, MaxFailed, CopyWorkers, Fanout", Why: "a negative value means nothing; use 0 for the default"}
+	if o.WriteTimeout < 0 || o.WaitTimeout < 0 || o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 ||
+		o.DeadlineLead < 0 || o.Grace < 0 || o.MaxPool < 0 || o.MaxMailbox < 0 || o.FlushRate < 0 || o.KeepEvery < 0 ||
+		o.MaxFailed < 0 || o.CopyWorkers < 0 || o.Fanout < 0 {
+		return &OptionError{Name: "WriteTimeout, WaitTimeout, CutTimeout, Interval, MTBF, DeadlineLead, Grace, " +
+			"MaxPool, MaxMailbox, FlushRate, KeepEvery, MaxFailed, CopyWorkers, Fanout",
+			Why: "a negative value means nothing; use 0 for the default"}
 	}
 	if _, err := vfs.ParseSharing(o.Sharing); err != nil {
 		return &OptionError{Name: "Sharing", Why: err.Error()}

@@ -58,7 +58,8 @@ func (c *Checkpointer) lendShard(ctx context.Context, e storage.Epoch, l *loan) 
 }
 
 // copyShard copies this rank's shard.
-func (c *Checkpointer) copyShard(ctx context.Context, e storage.Epoch, level string, l *loan) (storage.ShardInfo, error) {
+func (c *Checkpointer) copyShard(ctx context.Context, e storage.Epoch, level string, l *loan) (storage.ShardInfo,
+	error) {
 	if l != nil && level != storage.LevelParity { // which is computed from the shards of others
 		if secs := l.borrow(); secs != nil {
 			bound, cancel := l.within(ctx)
@@ -96,7 +97,8 @@ func (c *Checkpointer) copyNode(ctx context.Context, e storage.Epoch, l *loan) (
 		return nil, context.Cause(ctx)
 	}
 	end := c.copySpan(e, storage.LevelGlobal, ranks...)
-	infos, err := attend(ctx, c, "copy", storage.LevelGlobal, nil, func(ctx context.Context) ([]storage.ShardInfo, error) {
+	infos, err := attend(ctx, c, "copy", storage.LevelGlobal, nil, func(ctx context.Context) ([]storage.ShardInfo,
+		error) {
 		return c.store.FlushNode(ctx, e, c.levels[0], storage.LevelGlobal, ranks)
 	})
 	bytes, stored := sum(infos)
@@ -107,7 +109,8 @@ func (c *Checkpointer) copyNode(ctx context.Context, e storage.Epoch, l *loan) (
 // copyTogether is copyNode from captured memory. It is done when all ranks have
 // written their parts, and then says what came of sealing them; an error
 // otherwise is one of the control plane. Collective.
-func (c *Checkpointer) copyTogether(ctx context.Context, e storage.Epoch, l *loan) (infos []storage.ShardInfo, done bool, err error) {
+func (c *Checkpointer) copyTogether(ctx context.Context, e storage.Epoch, l *loan) (infos []storage.ShardInfo,
+	done bool, err error) {
 	defer func() { err = errors.Join(err, l.giveBack()) }()
 	part := c.newPart(ctx, e, l)
 	blobs, err := c.allgather(c.ctx, cut.Epoch(e), "sizes "+storage.LevelGlobal, encodeSize(part))
@@ -131,12 +134,15 @@ func (c *Checkpointer) copyTogether(ctx context.Context, e storage.Epoch, l *loa
 			c.log.Debug("holdfast: copying from the first level instead", "epoch", e, "why", werr)
 		}
 		if flusher {
-			err = attendErr(ctx, c, "discard", storage.LevelGlobal, func(context.Context) error { return c.store.DropPacks(pack) })
+			err = attendErr(ctx, c, "discard", storage.LevelGlobal, func(context.Context) error {
+				return c.store.DropPacks(pack)
+			})
 		}
 		return nil, false, err
 	}
 	if flusher {
-		infos, err = attend(c.ctx, c, "sync", storage.LevelGlobal, nil, func(ctx context.Context) ([]storage.ShardInfo, error) {
+		infos, err = attend(c.ctx, c, "sync", storage.LevelGlobal, nil, func(ctx context.Context) ([]storage.ShardInfo,
+			error) {
 			return c.store.SealPacks(ctx, pack)
 		})
 	}
@@ -151,7 +157,9 @@ func (c *Checkpointer) writePart(ctx context.Context, p *storage.Part, n storage
 	ctx, cancel := l.within(ctx)
 	defer cancel()
 	end := c.copySpan(n.Epoch, n.To, c.world.Rank())
-	_, err := attend(ctx, c, "copy", n.To, l, func(ctx context.Context) (struct{}, error) { return struct{}{}, p.Write(ctx, n) })
+	_, err := attend(ctx, c, "copy", n.To, l, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, p.Write(ctx, n)
+	})
 	end(ended(events.Event{Bytes: p.Size().Bytes, Stored: p.Stored()}, err))
 	return err
 }
@@ -166,7 +174,8 @@ func (c *Checkpointer) newPart(ctx context.Context, e storage.Epoch, l *loan) *s
 	defer l.done()
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	p, err := attend(ctx, c, "prepare a copy", storage.LevelGlobal, l, func(ctx context.Context) (*storage.Part, error) {
+	p, err := attend(ctx, c, "prepare a copy", storage.LevelGlobal, l, func(ctx context.Context) (*storage.Part,
+		error) {
 		return c.store.NewPart(ctx, e, c.levels[0], storage.LevelGlobal, c.countedFor(storage.LevelGlobal, secs))
 	})
 	if err != nil {
@@ -195,7 +204,8 @@ func decodeSizes(blobs []cut.Blob, n *storage.NodePack) bool {
 		if len(b.Data) != 16 {
 			return false
 		}
-		sizes[i] = storage.PartSize{Bytes: int64(binary.LittleEndian.Uint64(b.Data)), Room: int64(binary.LittleEndian.Uint64(b.Data[8:]))}
+		sizes[i] = storage.PartSize{Bytes: int64(binary.LittleEndian.Uint64(b.Data)),
+			Room: int64(binary.LittleEndian.Uint64(b.Data[8:]))}
 	}
 	for _, r := range n.Ranks {
 		n.Sizes = append(n.Sizes, sizes[r])

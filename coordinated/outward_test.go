@@ -42,8 +42,9 @@ func newBulk(t *testing.T, levels ...string) *bulk {
 	mem := crashfs.New()
 	mem.SetDirect(true)
 	b := &bulk{epochs: 1, ask: func([]EpochStats) bool { return true }, fs: &slowFS{FS: mem}}
-	b.opt = Options{Job: "bulk", files: b.fs, CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{}, Keep: 9, PeerTimeout: time.Minute,
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), OnLost: func(e *LostError) { t.Errorf("%v", e) },
+	b.opt = Options{Job: "bulk", files: b.fs, CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{}, Keep: 9,
+		PeerTimeout: time.Minute,
+		Logger:      slog.New(slog.NewTextHandler(io.Discard, nil)), OnLost: func(e *LostError) { t.Errorf("%v", e) },
 		phase: func(rank int, at string) {
 			if b.hook != nil {
 				b.hook(rank, at)
@@ -216,7 +217,8 @@ func TestCopiedFromMemory(t *testing.T) {
 	if most := int64(3 * 2); read > most { // footer and index
 		t.Errorf("%d reads of the local shards, want at most %d: they are in memory", read, most)
 	}
-	if left := b.fs.String(); strings.Contains(left, "/global/epoch-0000000001/rank-") || strings.Contains(left, ".tmp") {
+	if left := b.fs.String(); strings.Contains(left, "/global/epoch-0000000001/rank-") ||
+		strings.Contains(left, ".tmp") {
 		t.Errorf("want packs and nothing else:\n%s", left)
 	}
 	b.restartFromGlobal(t, 1)
@@ -253,7 +255,8 @@ func TestNextCaptureGetsItsMemory(t *testing.T) {
 						t.Errorf("rank %d, epoch %d: %v, durable %v", r, es.Epoch, es.Err, es.Durable)
 					}
 				}
-				if mode := s.Epochs[1].Mode; !strings.Contains(mode, map[bool]string{true: "grown", false: "no room"}[pool == 0]) {
+				if mode := s.Epochs[1].Mode; !strings.Contains(mode,
+					map[bool]string{true: "grown", false: "no room"}[pool == 0]) {
 					t.Errorf("rank %d captured epoch 2 with %q", r, mode)
 				}
 			}
@@ -368,7 +371,9 @@ func TestNoNodeForRedundancy(t *testing.T) {
 				t.Fatal(err)
 			}
 			level, _, _ := strings.Cut(redundancy, ":")
-			if got := log.String(); strings.Count(got, "no epoch will be at "+level) != 1 || !strings.Contains(got, "use more nodes") || strings.Index(got, "no epoch") > strings.Index(got, "committed") {
+			if got := log.String(); strings.Count(got, "no epoch will be at "+level) != 1 ||
+				!strings.Contains(got, "use more nodes") || strings.Index(got, "no epoch") > strings.Index(got,
+				"committed") {
 				t.Errorf("want one warning before the first epoch, got\n%s", got)
 			}
 			for r, s := range b.stats {
@@ -539,7 +544,8 @@ func TestLoan(t *testing.T) {
 	released := 0
 	fill := func() (*loan, []byte) {
 		mem := p.alloc(1 << 20)
-		l := p.lend(t.Context(), &captured{sections: []storage.Section{{Name: "x", Size: 1 << 20, Source: storage.Bytes(mem)}}})
+		l := p.lend(t.Context(),
+			&captured{sections: []storage.Section{{Name: "x", Size: 1 << 20, Source: storage.Bytes(mem)}}})
 		l.release = func() error { released++; return nil }
 		return l, mem
 	}

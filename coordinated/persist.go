@@ -32,7 +32,8 @@ type persistence struct {
 // there is time. Called by the main thread at the
 // cut, in the same order of epochs on all ranks; still delivers what came of
 // keepStill, before which nobody votes.
-func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error, final bool, still <-chan error) *persistence {
+func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error, final bool,
+	still <-chan error) *persistence {
 	p := &persistence{put: make(chan struct{}), all: make(chan struct{}), final: final, still: still}
 	start := time.Now()
 	before, f := c.nextFlush()
@@ -77,7 +78,8 @@ func (c *Checkpointer) complain(e storage.Epoch, at []string, err error) {
 	case len(at) == 0:
 		c.log.Error("holdfast: checkpoint failed, older epochs stay", "epoch", e, "error", err)
 	default:
-		c.log.Error("holdfast: checkpoint failed at a level, it is at "+strings.Join(at, ", ")+" only", "epoch", e, "error", err)
+		c.log.Error("holdfast: checkpoint failed at a level, it is at "+strings.Join(at, ", ")+" only", "epoch", e,
+			"error", err)
 	}
 }
 
@@ -94,7 +96,8 @@ func (c *Checkpointer) bases() []int {
 // the global one, and frees the captured bytes unless the further levels can have them
 // from there. from is the place of the level that has it; failed is why the first does
 // not, and err why none does.
-func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, l *loan, captureErr error, p *persistence, start time.Time) (from int, failed, err error) {
+func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, l *loan, captureErr error, p *persistence,
+	start time.Time) (from int, failed, err error) {
 	free := sync.OnceFunc(func() {
 		if err != nil || from == len(c.levels)-1 || !s.inMemory() {
 			err = errors.Join(err, l.giveBack())
@@ -137,7 +140,8 @@ func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, l *loan, captu
 var errLive = errors.New("there was no room to keep what was captured, and the program has gone on")
 
 // putAt writes the captured bytes to a level.
-func (c *Checkpointer) putAt(e storage.Epoch, s *captured, l *loan, level string, captureErr error) (info storage.ShardInfo, err error) {
+func (c *Checkpointer) putAt(e storage.Epoch, s *captured, l *loan, level string,
+	captureErr error) (info storage.ShardInfo, err error) {
 	if captureErr != nil {
 		return info, &uncaptured{captureErr}
 	}
@@ -177,7 +181,8 @@ func (a *agent) countVain(err error) {
 	}
 	if limit := a.c.opt.MaxFailed; limit > 0 && a.vain >= limit && a.c.ctx.Err() == nil {
 		a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: a.c.world.Rank(),
-			Stage: aborted(fmt.Errorf("%d checkpoints in a row came to no level, and max_failed is %d: %w", a.vain, limit, err))})
+			Stage: aborted(fmt.Errorf("%d checkpoints in a row came to no level, and max_failed is %d: %w", a.vain,
+				limit, err))})
 	}
 }
 
@@ -185,7 +190,8 @@ func (a *agent) countVain(err error) {
 // keep it from those beyond: redundancy cannot be had where too few nodes are
 // left, and then the global level is all there is against the next death. Likewise for
 // a final one that has no time for a level.
-func (c *Checkpointer) persistOuter(e storage.Epoch, l *loan, p *persistence, before *flush, start time.Time, from int) error {
+func (c *Checkpointer) persistOuter(e storage.Epoch, l *loan, p *persistence, before *flush, start time.Time,
+	from int) error {
 	var failed error
 	for i, level := range c.levels {
 		p.flush.pass(max(i-1, 0))
@@ -235,7 +241,8 @@ func (c *Checkpointer) committed(e storage.Epoch, level string, p *persistence, 
 	c.events.Emit(events.Event{Name: events.Commit, Epoch: uint64(e), Level: level, Dur: int64(took)})
 	if c.world.Rank() == 0 {
 		es, _ := c.stats.epoch(e)
-		c.log.Info("holdfast: committed", "epoch", e, "level", level, "bytes", es.Bytes, "blocked", es.Blocked.Round(time.Microsecond),
+		c.log.Info("holdfast: committed", "epoch", e, "level", level, "bytes", es.Bytes, "blocked",
+			es.Blocked.Round(time.Microsecond),
 			"durable", took.Round(time.Microsecond))
 	}
 	if c.world.Rank() == 0 {
@@ -344,7 +351,9 @@ func decodeVotes(op string, blobs []cut.Blob, own error) ([]storage.ShardInfo, e
 	if err := ranksError(op, texts, own); err != nil {
 		var failed *RanksError
 		if errors.As(err, &failed) {
-			failed.uncaptured = slices.ContainsFunc(blobs, func(b cut.Blob) bool { return len(b.Data) > 0 && b.Data[0] == 2 })
+			failed.uncaptured = slices.ContainsFunc(blobs, func(b cut.Blob) bool {
+				return len(b.Data) > 0 && b.Data[0] == 2
+			})
 			if failed.uncaptured { // nothing was written anywhere
 				failed.Op, _, _ = strings.Cut(strings.Replace(op, "write", "take", 1), " to ")
 			}

@@ -55,7 +55,8 @@ func Supervise(iface string) (*Supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Supervisor{plane: p, key: key, jobs: make(chan *Supervised), guards: make(chan *Guard), started: make(chan *Started)}
+	s := &Supervisor{plane: p, key: key, jobs: make(chan *Supervised), guards: make(chan *Guard),
+		started: make(chan *Started)}
 	s.serving.Go(s.serve)
 	return s, nil
 }
@@ -265,7 +266,8 @@ func (c *Checkpointer) reportTo(ctx context.Context) {
 		c.log.Warn("holdfast: the supervisor hears nothing of this run", "error", err)
 		return
 	}
-	r := &reporter{c: c, conn: conn, now: make(chan chan struct{}), last: make(chan struct{}), done: make(chan struct{}), told: make(chan struct{})}
+	r := &reporter{c: c, conn: conn, now: make(chan chan struct{}), last: make(chan struct{}),
+		done: make(chan struct{}), told: make(chan struct{})}
 	c.reporter = r
 	c.writers.Go(r.listen)
 	go r.run()
@@ -284,7 +286,8 @@ func (c *Checkpointer) reportFailed(ctx context.Context, why error) {
 		return // the program says it itself
 	}
 	l := newTalk(conn)
-	_ = l.send(Report{Job: c.opt.Job, Nodes: c.topo.nodes, Failed: why.Error(), FailedNodes: c.topo.atFault(why)}) // as above
+	// as above
+	_ = l.send(Report{Job: c.opt.Job, Nodes: c.topo.nodes, Failed: why.Error(), FailedNodes: c.topo.atFault(why)})
 	_ = l.Close()
 }
 
@@ -366,7 +369,8 @@ func (r *reporter) fill(rep *Report) {
 	rep.Ended, rep.Unrestorable, rep.MissingNodes, rep.Terminated = r.well, r.none, r.missing, r.term
 	rep.Missing = r.gone
 	if e := r.lost; e != nil {
-		rep.Lost = &LostStatus{Rank: e.Rank, Node: e.Node, Noticed: e.Noticed, Observed: e.Observed, Silent: silence(e.Observed).Seconds()}
+		rep.Lost = &LostStatus{Rank: e.Rank, Node: e.Node, Noticed: e.Noticed, Observed: e.Observed,
+			Silent: silence(e.Observed).Seconds()}
 		if why, ok := strings.CutPrefix(e.Observed, abortedBy); ok {
 			rep.Lost.Aborted = why
 		}

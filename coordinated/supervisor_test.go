@@ -299,7 +299,11 @@ func TestToldEnd(t *testing.T) {
 				ck.stats.durable(0, storage.LevelGlobal, time.Hour)
 				for err == nil {
 					if err = world.Barrier(); err == nil && world.Rank() == 0 {
-						signal.Do(func() { _ = ck.agent.do(t.Context(), func() { ck.agent.signalled(syscall.SIGTERM) }) })
+						signal.Do(func() {
+							_ = ck.agent.do(t.Context(), func() {
+								ck.agent.signalled(syscall.SIGTERM)
+							})
+						})
 					} else if err == nil && *step == 0 {
 						ck.limitStop(opt.Grace)
 					}
@@ -342,7 +346,8 @@ func TestEnough(t *testing.T) {
 		{"hardly any", []budget{{Left: 300*time.Millisecond + 1}}, 1, true},
 		{"plenty", []budget{{Left: time.Hour, Need: time.Hour - 5*s}}, time.Hour - 5*s, true},
 		{"the epoch before is on its way", []budget{{Left: 10 * s}, {Left: 10 * s, Behind: true}}, 9 * s, false},
-		{"the slowest rank and the earliest end", []budget{{Left: 20 * s, Need: 10 * s}, {Left: 10 * s, Need: s}}, 9 * s, false},
+		{"the slowest rank and the earliest end", []budget{{Left: 20 * s, Need: 10 * s}, {Left: 10 * s, Need: s}},
+			9 * s, false},
 		{"not all ranks know the end", []budget{{Need: 5 * s}, {Left: 10 * s, Need: 5 * s}, {}}, 9 * s, true},
 	} {
 		var blobs []cut.Blob
@@ -444,7 +449,8 @@ func TestReportsCopied(t *testing.T) {
 		ck.stats.durable(1, storage.LevelGlobal, 2*time.Second)
 		ck.stats.durable(2, storage.LevelGlobal, 3*time.Second)
 		var rep Report
-		if ck.reporter.fill(&rep); rep.Newest == nil || rep.Newest.Epoch != 2 || rep.Newest.DurableSeconds[storage.LevelGlobal] != 3 {
+		if ck.reporter.fill(&rep); rep.Newest == nil || rep.Newest.Epoch != 2 ||
+			rep.Newest.DurableSeconds[storage.LevelGlobal] != 3 {
 			t.Errorf("got %+v, want epoch 2 after 3 s", rep.Newest)
 		}
 		return ck.Close()

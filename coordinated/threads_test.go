@@ -20,7 +20,9 @@ func TestThreadsAtPoints(t *testing.T) {
 	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		steps := 3 + int64(rng.IntN(4))
-		s := &sketch{name: "threads", ranks: 2 + rng.IntN(2), threads: true, body: func(p *process) error { return p.besides(steps) }}
+		s := &sketch{name: "threads", ranks: 2 + rng.IntN(2), threads: true, body: func(p *process) error {
+			return p.besides(steps)
+		}}
 		opt, err := memOptions()
 		if err != nil {
 			t.Fatal(err)

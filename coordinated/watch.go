@@ -136,7 +136,8 @@ func (a *agent) doingNow() doingNow {
 	act := c.endpoint.Activity()
 	last, polls := c.endpoint.Polling()
 	points := c.points.load()
-	d := doingNow{Rank: c.world.Rank(), Key: fmt.Sprint(act.Seq, points), Gone: c.closed.Load(), Behind: !c.restored.Load(),
+	d := doingNow{Rank: c.world.Rank(), Key: fmt.Sprint(act.Seq, points), Gone: c.closed.Load(),
+		Behind:  !c.restored.Load(),
 		Entered: map[string]uint64{}, Sizes: map[string]int{}}
 	for _, k := range c.endpoint.Collectives() {
 		d.Entered[k.Comm], d.Sizes[k.Comm] = k.Entered, k.Size

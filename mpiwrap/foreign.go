@@ -19,7 +19,9 @@ import (
 
 // communicates are the names, in C and Fortran, of calls that send, receive or meet.
 var communicates = regexp.MustCompile(
-	`(?i)^mpi_(i?[bsr]?send|i?m?recv|start|i?barrier|i?bcast|i?gather|i?scatter|i?all(gather|reduce|toall)|i?reduce|i?scan|i?exscan|i?neighbor_|r?put|r?get($|_?$|_accumulate)|r?accumulate|fetch_and_op|compare_and_swap|file_(i?read|i?write))`)
+	`(?i)^mpi_(i?[bsr]?send|i?m?recv|start|i?barrier|i?bcast|i?gather|i?scatter|i?all(gather|reduce|toall)|` +
+		`i?reduce|i?scan|i?exscan|i?neighbor_|r?put|r?get($|_?$|_accumulate)|` +
+		`r?accumulate|fetch_and_op|compare_and_swap|file_(i?read|i?write))`)
 
 // warnOfOthers says which objects of the process call MPI past this package.
 func warnOfOthers() {

@@ -64,7 +64,8 @@ func decodeRunLock(file string, b []byte) (*runLock, error) {
 		return nil, err
 	}
 	d := &decoder{b: payload}
-	l := &runLock{run: d.str(), owner: process{node: d.str(), machine: d.str(), pid: int(d.u32()), started: d.u64()}, beat: d.u64()}
+	l := &runLock{run: d.str(), owner: process{node: d.str(), machine: d.str(), pid: int(d.u32()), started: d.u64()},
+		beat: d.u64()}
 	if !d.done() || n != len(b) {
 		return nil, &CorruptError{File: file, Len: int64(len(b)), Reason: "run lock: fields do not fit"}
 	}
@@ -181,7 +182,8 @@ func (d *levelDir) takeOver(seen []byte, want *runLock) (taken bool, err error) 
 	err = d.fs.Link(temp, claim)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported): // see takeLock
-	case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist): // a rival is at it, or is done and has cleared temp away
+	case errors.Is(err, fs.ErrExist),
+		errors.Is(err, fs.ErrNotExist): // a rival is at it, or is done and has cleared temp away
 		return false, nil
 	case err != nil:
 		return false, err

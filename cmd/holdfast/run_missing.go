@@ -30,14 +30,16 @@ func (r *runner) unrestorable(ctx context.Context, a *attempt) (code int, over b
 		return r.left(ctx, exitStopped), true
 	}
 	if r.mayBegin() {
-		r.say("no checkpoint of this job ever came to global, and those on its nodes cannot be read any more: starting from the beginning, as --begin-anew %v allows; at most %v of work are lost: %s",
+		r.say("no checkpoint of this job ever came to global, and those on its nodes cannot be read any more: "+
+			"starting from the beginning, as --begin-anew %v allows; at most %v of work are lost: %s",
 			r.flags.beginAnew, r.work().Round(time.Second), why)
 		r.fresh = true
 		return 0, false
 	}
 	r.say("giving up: %s", why)
 	if r.virgin() {
-		r.say("no checkpoint of this job ever came to global, and at most %v of work would be lost: HOLDFAST_FRESH=1 begins anew now, --begin-anew %v lets such a job do so by itself",
+		r.say("no checkpoint of this job ever came to global, and at most %v of work would be lost: HOLDFAST_FRESH=1 "+
+			"begins anew now, --begin-anew %v lets such a job do so by itself",
 			r.work().Round(time.Second), roundUp(r.work()))
 	}
 	return exitBad, true
@@ -83,7 +85,8 @@ func (r *runner) await(ctx context.Context, tried []string, limit time.Duration,
 	if len(r.dead) == 0 || limit <= 0 {
 		return awaitOver
 	}
-	r.say("waiting up to %v for %s to come back: %s", limit.Round(time.Second), strings.Join(slices.Sorted(maps.Keys(r.dead)), ", "), why)
+	r.say("waiting up to %v for %s to come back: %s", limit.Round(time.Second),
+		strings.Join(slices.Sorted(maps.Keys(r.dead)), ", "), why)
 	end := time.Now().Add(limit)
 	if by := r.deadline.Add(-r.lead); !r.deadline.IsZero() && by.Before(end) {
 		end = by

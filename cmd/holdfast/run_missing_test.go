@@ -27,7 +27,8 @@ func missing(r *runner, code int) *attempt {
 
 func restless(t *testing.T) (*runner, *lockedBuffer) {
 	errs := &lockedBuffer{}
-	return &runner{cmd: &command{}, stderr: errs, starts: 2, signals: make(chan os.Signal, 4), nodes: []string{"a", "b", "c"}, width: 2,
+	return &runner{cmd: &command{}, stderr: errs, starts: 2, signals: make(chan os.Signal, 4),
+		nodes: []string{"a", "b", "c"}, width: 2,
 		homes: []string{"a", "b"}, used: []string{"a", "c"}, dead: map[string]string{}, deaths: map[storage.Epoch]int{},
 		flags: runFlags{maxRestarts: 9, waitNodes: time.Minute}}, errs
 }
@@ -61,7 +62,8 @@ func TestMissingNodeWaited(t *testing.T) {
 	})
 	code, over := r.judge(t.Context(), missing(r, 1))
 	nodes, err := r.choose()
-	if over || err != nil || strings.Join(nodes, "") != "ab" || !strings.Contains(errs.String(), "waiting up to 1m0s for b to come back") {
+	if over || err != nil || strings.Join(nodes, "") != "ab" ||
+		!strings.Contains(errs.String(), "waiting up to 1m0s for b to come back") {
 		t.Errorf("got code %d, over %t, then nodes %v, %v\n%s", code, over, nodes, err, errs)
 	}
 }
@@ -81,7 +83,8 @@ func TestMissingForGood(t *testing.T) {
 		says        string
 	}{
 		{"a first epoch", 0, true, false, time.Second, true, true, "--begin-anew 1h0m0s lets such a job"},
-		{"it may", time.Hour, true, false, time.Second, true, false, "starting from the beginning, as --begin-anew 1h0m0s allows; at most 1s of work are lost"},
+		{"it may", time.Hour, true, false, time.Second, true, false, "starting from the beginning, as --begin-anew " +
+			"1h0m0s allows; at most 1s of work are lost"},
 		{"hours of work", time.Hour, true, false, 3 * time.Hour, true, true, "--begin-anew 4h0m0s lets"},
 		{"it had one at global", time.Hour, true, true, time.Second, true, true, gaveUp},
 		{"another job's checkpoints", time.Hour, false, false, time.Second, true, true, gaveUp},
@@ -95,7 +98,8 @@ func TestMissingForGood(t *testing.T) {
 			a := missing(r, 0) // programs that end with 0 after a failed Restore are no better
 			a.last.Missing = c.missing
 			code, over := r.judge(t.Context(), a)
-			if over != c.over || (code == exitBad) != c.over || r.fresh == c.over || !strings.Contains(errs.String(), c.says) {
+			if over != c.over || (code == exitBad) != c.over || r.fresh == c.over ||
+				!strings.Contains(errs.String(), c.says) {
 				t.Errorf("got code %d, over %t, fresh %t\n%s", code, over, r.fresh, errs)
 			}
 			if strings.Contains(errs.String(), gaveUp) != c.over {
@@ -141,7 +145,8 @@ func TestMemory(t *testing.T) {
 func TestDeathCounts(t *testing.T) {
 	r, _ := restless(t)
 	first := time.Now().Add(-time.Minute)
-	for i, a := range []*attempt{{computing: true, diedAt: first, noticedAt: first}, {diedAt: time.Now(), noticedAt: time.Now()}} {
+	for i, a := range []*attempt{{computing: true, diedAt: first, noticedAt: first},
+		{diedAt: time.Now(), noticedAt: time.Now()}} {
 		a.r, a.opened, a.examined, a.nodeDied = r, true, make(chan struct{}), true
 		close(a.examined)
 		if _, over := r.again(t.Context(), a); over || !r.death.at.Equal(first) {
@@ -158,7 +163,8 @@ func TestProbePatient(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Close(fd)
-	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(fd, 0)); err != nil {
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}),
+		syscall.Listen(fd, 0)); err != nil {
 		t.Fatal(err)
 	}
 	at, err := syscall.Getsockname(fd)
@@ -166,7 +172,8 @@ func TestProbePatient(t *testing.T) {
 		t.Fatal(err)
 	}
 	port := at.(*syscall.SockaddrInet4).Port
-	full, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))) // its queue: what comes now is dropped
+	// its queue: what comes now is dropped
+	full, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +208,8 @@ func TestOpenFailed(t *testing.T) {
 		a.hear(heard{rep: coordinated.Report{Failed: why, FailedNodes: c.unfit, Nodes: r.used}})
 		a.hear(heard{err: net.ErrClosed})
 		code, over := r.judge(t.Context(), a)
-		if over != c.over || over != (code == exitBad) || !strings.Contains(errs.String(), why) || strings.Contains(errs.String(), "MPI") || strings.Contains(errs.String(), "rank 0") {
+		if over != c.over || over != (code == exitBad) || !strings.Contains(errs.String(), why) ||
+			strings.Contains(errs.String(), "MPI") || strings.Contains(errs.String(), "rank 0") {
 			t.Errorf("%+v: got code %d, over %t\n%s", c, code, over, errs)
 		}
 		if nodes, err := r.choose(); !over && (err != nil || strings.Join(nodes, "") != c.nodes) {

@@ -74,7 +74,8 @@ func (r *runner) readJob(ctx context.Context) error {
 		r.say("warning: %v", err)
 	}
 	if r.flags.requeue && !info.MayRequeue {
-		r.say("warning: --requeue: job %s was submitted with --no-requeue, or the site does not requeue; it will end after the final checkpoint and has to be submitted again", r.job.ID)
+		r.say("warning: --requeue: job %s was submitted with --no-requeue, or the site does not requeue; it will end "+
+			"after the final checkpoint and has to be submitted again", r.job.ID)
 	}
 	r.readWarning(ctx)
 	return nil
@@ -87,7 +88,8 @@ func (r *runner) size() error {
 	f := r.flags
 	if have == 0 {
 		if f.spares > 0 {
-			return fmt.Errorf("--spares %d: there are no nodes to keep: no Slurm job, and neither --host nor --hostfile is given", f.spares)
+			return fmt.Errorf("--spares %d: there are no nodes to keep: no Slurm job, and neither --host nor "+
+				"--hostfile is given", f.spares)
 		}
 		return nil
 	}
@@ -95,12 +97,14 @@ func (r *runner) size() error {
 		return fmt.Errorf("--spares %d: the job has %d nodes; ask for more nodes or keep fewer", f.spares, have)
 	}
 	if f.minNodes > have { // a requeue would change nothing
-		return fmt.Errorf("--min-nodes %d: the job has %d nodes; ask for more nodes, or for fewer at least", f.minNodes, have)
+		return fmt.Errorf("--min-nodes %d: the job has %d nodes; ask for more nodes, or for fewer at least", f.minNodes,
+			have)
 	}
 	r.width = have - f.spares
 	if n := r.cmd.nodes; n > 0 {
 		if n > have-f.spares && !r.fewer {
-			return fmt.Errorf("%d nodes for the program and %d spare ones are more than the %d of the job", n, f.spares, have)
+			return fmt.Errorf("%d nodes for the program and %d spare ones are more than the %d of the job", n, f.spares,
+				have)
 		}
 		r.width = min(n, have-f.spares)
 	}
@@ -127,11 +131,13 @@ func (r *runner) size() error {
 		r.mem.Width, r.mem.Tasks = r.width, r.tasks
 	}
 	if each := r.cmd.each; each > 0 && !r.cmd.layout && r.tasks%r.width != 0 {
-		r.say("warning: %d ranks do not lie evenly on %d nodes, and srun takes --ntasks-per-node %d for the most that a node may get; give it -N %d, or -n %d, where parity or equal nodes matter",
+		r.say("warning: %d ranks do not lie evenly on %d nodes, and srun takes --ntasks-per-node %d for the most "+
+			"that a node may get; give it -N %d, or -n %d, where parity or equal nodes matter",
 			r.tasks, r.width, each, (r.tasks+each-1)/each, r.width*each)
 	}
 	if r.cmd.plugin == "none" && r.tasks > 1 {
-		return fmt.Errorf("srun --mpi=none starts no MPI: every rank would be alone; use --mpi=pmix for Open MPI, --mpi=pmi2 for MPICH")
+		return fmt.Errorf("srun --mpi=none starts no MPI: every rank would be alone; use --mpi=pmix for Open MPI, " +
+			"--mpi=pmi2 for MPICH")
 	}
 	return nil
 }
@@ -159,7 +165,8 @@ func (r *runner) asGiven() bool { return r.starts == 1 && r.flags.spares == 0 &&
 func (r *runner) line(nodes, env []string) []string {
 	var vars []string
 	for _, v := range env {
-		if name, _, ok := strings.Cut(v, "="); ok && strings.HasPrefix(name, "HOLDFAST_") && !slices.Contains(vars, name) {
+		if name, _, ok := strings.Cut(v, "="); ok && strings.HasPrefix(name, "HOLDFAST_") &&
+			!slices.Contains(vars, name) {
 			vars = append(vars, name)
 		}
 	}

@@ -71,7 +71,8 @@ func (r *runner) requeue(ctx context.Context, code int) error {
 		return nil
 	}
 	if code == exitStopped && !r.computed && info.Preempted.IsZero() {
-		r.say("the program did not come to compute, so the job is not requeued: it would go round for ever; give it a longer time limit (sbatch -t)")
+		r.say("the program did not come to compute, so the job is not requeued: it would go round for ever; give it " +
+			"a longer time limit (sbatch -t)")
 		return nil
 	}
 	if err := r.client.Requeue(ctx, r.job.ID); err != nil {
@@ -118,7 +119,8 @@ func (r *runner) ours(ctx context.Context) bool {
 
 // over reports whether a job in a state will not run on, or not as it did.
 func over(state string) bool {
-	for _, s := range []string{"PENDING", "COMPLETING", "COMPLETED", "CANCELLED", "PREEMPTED", "REQUEUE", "TIMEOUT", "FAILED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "OUT_OF_ME"} {
+	for _, s := range []string{"PENDING", "COMPLETING", "COMPLETED", "CANCELLED", "PREEMPTED", "REQUEUE", "TIMEOUT",
+		"FAILED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "OUT_OF_ME"} {
 		if strings.HasPrefix(state, s) {
 			return true
 		}

@@ -86,7 +86,8 @@ func TestStartFailsLater(t *testing.T) {
 	file := filepath.Join(dir, "requeues")
 	commands(t, map[string]string{
 		"scontrol": `case "$1 $2" in requeue*) echo >> ` + file +
-			`;; *config) echo "KillWait = 30 sec"; echo "SlurmdPort = 6818";; *) echo "JobState=RUNNING Restarts=0 Requeue=1 NodeList=n[1-2]";; esac`,
+			`;; *config) echo "KillWait = 30 sec"; echo "SlurmdPort = 6818";; ` +
+			`*) echo "JobState=RUNNING Restarts=0 Requeue=1 NodeList=n[1-2]";; esac`,
 		"sinfo": `for n in n1 n2; do echo "$n|allocated|none"; done`,
 		"srun":  notThere + "exit 0",
 	})

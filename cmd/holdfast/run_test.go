@@ -20,19 +20,23 @@ import (
 )
 
 func TestParseSrun(t *testing.T) {
-	c, err := parseCommand(strings.Fields("srun --mpi=pmix -K -vv -N3-4 -n 6 --export ALL -c2 --ntasks-per-node=2 -l ./app -n 9 --mpi=none"))
+	c, err := parseCommand(strings.Fields("srun --mpi=pmix -K -vv -N3-4 -n 6 --export ALL -c2 --ntasks-per-node=2 -l " +
+		"./app -n 9 --mpi=none"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.kind != launchSrun || c.tasks != 6 || c.nodes != 3 || c.each != 2 || c.cpus != 2 || c.plugin != "pmix" || strings.Join(c.prog, " ") != "./app -n 9 --mpi=none" {
+	if c.kind != launchSrun || c.tasks != 6 || c.nodes != 3 || c.each != 2 || c.cpus != 2 || c.plugin != "pmix" ||
+		strings.Join(c.prog, " ") != "./app -n 9 --mpi=none" {
 		t.Errorf("got %+v", c)
 	}
 	got := strings.Join(c.onNodes([]string{"n1", "n3"}, []string{"n2"}, 6, 4), " ")
-	want := "srun --mpi=pmix -K -vv -N3-4 -n 6 --export ALL -c2 --ntasks-per-node=2 -l --overlap -N 2 -n 6 -w n1,n3 -x n2 --ntasks-per-node=3 --overcommit ./app -n 9 --mpi=none"
+	want := "srun --mpi=pmix -K -vv -N3-4 -n 6 --export ALL -c2 --ntasks-per-node=2 -l --overlap -N 2 -n 6 -w n1,n3 " +
+		"-x n2 --ntasks-per-node=3 --overcommit ./app -n 9 --mpi=none"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	for _, bad := range []string{"srun", "srun -n", "srun -n x ./app", "srun -N0 ./app", "srun --het-group=0,1 ./app", "srun -n2 ./a : -n3 ./b"} {
+	for _, bad := range []string{"srun", "srun -n", "srun -n x ./app", "srun -N0 ./app", "srun --het-group=0,1 ./app",
+		"srun -n2 ./a : -n3 ./b"} {
 		if _, err := parseCommand(strings.Fields(bad)); err == nil {
 			t.Errorf("%s: got no error", bad)
 		}
@@ -49,9 +53,12 @@ func TestParseMpirun(t *testing.T) {
 	}
 	for _, c := range []struct{ line, nodes, want string }{
 		{"mpirun.openmpi --hostfile " + file + " --mca btl self,tcp -np 4 -x A ./app -host z", "n1 n2",
-			"mpirun.openmpi -x HOLDFAST_B --host n1:2,n2:2 --oversubscribe --mca btl self,tcp -np 4 -x A ./app -host z"},
-		{"mpirun.openmpi --host n1,n2 -N 1 ./app", "n2", "mpirun.openmpi -x A -x HOLDFAST_B --host n2:1 --oversubscribe ./app"},
-		{"mpiexec.mpich -f " + file + " -genv A 1 -n 6 ./app", "n1 n2", "mpiexec.mpich -hosts n1:3,n2:3 -genv A 1 -n 6 ./app"},
+			"mpirun.openmpi -x HOLDFAST_B --host n1:2,n2:2 --oversubscribe --mca btl self,tcp -np 4 -x A ./app " +
+				"-host z"},
+		{"mpirun.openmpi --host n1,n2 -N 1 ./app", "n2", "mpirun.openmpi -x A -x HOLDFAST_B --host n2:1 " +
+			"--oversubscribe ./app"},
+		{"mpiexec.mpich -f " + file + " -genv A 1 -n 6 ./app", "n1 n2", "mpiexec.mpich -hosts n1:3,n2:3 -genv A 1 -n " +
+			"6 ./app"},
 		{"mpiexec.mpich -ppn 2 -n 4 ./app", "", "mpiexec.mpich -ppn 2 -n 4 ./app"},
 		{"mpirun.openmpi -np 2 ./app : -np 1 ./b", "", "mpirun.openmpi -x A -x HOLDFAST_B -np 2 ./app : -np 1 ./b"},
 	} {
@@ -64,7 +71,8 @@ func TestParseMpirun(t *testing.T) {
 			t.Errorf("%s\ngot  %s\nwant %s", c.line, got, c.want)
 		}
 	}
-	for _, bad := range []string{"mpirun.openmpi -np x ./app", "mpirun.openmpi --hostfile /nosuch ./app", "mpiexec.mpich -ppn x ./app"} {
+	for _, bad := range []string{"mpirun.openmpi -np x ./app", "mpirun.openmpi --hostfile /nosuch ./app",
+		"mpiexec.mpich -ppn x ./app"} {
 		if _, err := parseCommand(strings.Fields(bad)); err == nil {
 			t.Errorf("%s: got no error", bad)
 		}
@@ -76,7 +84,8 @@ func TestSuspended(t *testing.T) {
 	flags := runFlags{stall: time.Minute, endTimeout: time.Minute, startTimeout: time.Minute}
 	before := time.Now().Add(-time.Hour)
 	for _, last := range []coordinated.Report{{Ready: true}, {Ended: true}, {}} {
-		a := &attempt{r: &runner{cmd: &command{}, flags: flags, stderr: io.Discard}, last: last, opened: last.Ready, startedAt: before, stuckAt: before, awakeAt: before}
+		a := &attempt{r: &runner{cmd: &command{}, flags: flags, stderr: io.Discard}, last: last, opened: last.Ready,
+			startedAt: before, stuckAt: before, awakeAt: before}
 		a.awake(time.Now())
 		if why := a.overdue(t.Context()); why != "" {
 			t.Errorf("%+v: got %q", last, why)
@@ -118,7 +127,8 @@ func TestDeserted(t *testing.T) {
 // TestStaysFresh: starts go on restoring nothing until one has an epoch of its own.
 func TestStaysFresh(t *testing.T) {
 	fresh := func(r *runner) bool { return slices.Contains(r.vars(nil), "HOLDFAST_FRESH=1") }
-	r := &runner{cmd: &command{}, flags: runFlags{maxRestarts: 9, backoff: time.Microsecond, beginAnew: time.Hour}, stderr: io.Discard, dead: map[string]string{}, deaths: map[storage.Epoch]int{}}
+	r := &runner{cmd: &command{}, flags: runFlags{maxRestarts: 9, backoff: time.Microsecond, beginAnew: time.Hour},
+		stderr: io.Discard, dead: map[string]string{}, deaths: map[storage.Epoch]int{}}
 	fails := func(nodeDied bool, reports ...coordinated.Report) {
 		r.starts++
 		a := &attempt{r: r, examined: make(chan struct{}), nodeDied: nodeDied}
@@ -181,12 +191,14 @@ func TestNoNodeList(t *testing.T) {
 	t.Setenv("HOLDFAST_GLOBAL", t.TempDir())
 	for list, want := range map[string]string{"n[1-2]": "-w n1,n2", "": "start 2: srun -n2 ./app\n"} {
 		commands(t, map[string]string{
-			"scontrol": `case "$2" in config) echo "KillWait = 30 sec"; echo "SlurmdPort = 6818";; *) echo "JobState=RUNNING Restarts=0 NodeList=` + list + `";; esac`,
-			"sinfo":    `for n in n1 n2; do echo "$n|allocated|none"; done`,
-			"srun":     notThere + `[ -e $0.fell ] && exit 0; touch $0.fell; kill -9 $$`,
+			"scontrol": `case "$2" in config) echo "KillWait = 30 sec"; echo "SlurmdPort = 6818";; ` +
+				`*) echo "JobState=RUNNING Restarts=0 NodeList=` + list + `";; esac`,
+			"sinfo": `for n in n1 n2; do echo "$n|allocated|none"; done`,
+			"srun":  notThere + `[ -e $0.fell ] && exit 0; touch $0.fell; kill -9 $$`,
 		})
 		errs := &lockedBuffer{}
-		code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--", "srun", "-n2", "./app"}, io.Discard, errs)
+		code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--", "srun", "-n2", "./app"}, io.Discard,
+			errs)
 		if code != 0 || !strings.Contains(errs.String(), want) {
 			t.Errorf("nodes %q: got code %d, want %q\n%s", list, code, want, errs)
 		}
@@ -196,17 +208,20 @@ func TestNoNodeList(t *testing.T) {
 // TestRunRefusesInJob: the same inside a job.
 func TestRunRefusesInJob(t *testing.T) {
 	commands(t, map[string]string{
-		"scontrol": `case "$2" in config) echo "KillWait = 30 sec"; echo "SlurmdTimeout = 300 sec"; echo "SlurmdPort = 6818";; *) echo "JobState=RUNNING Restarts=0 Requeue=0";; esac`,
+		"scontrol": `case "$2" in config) echo "KillWait = 30 sec"; echo "SlurmdTimeout = 300 sec"; ` +
+			`echo "SlurmdPort = 6818";; *) echo "JobState=RUNNING Restarts=0 Requeue=0";; esac`,
 	})
 	t.Setenv("SLURM_JOB_ID", "5")
 	t.Setenv("SLURM_JOB_NODELIST", "n[1-4]")
 	for line, want := range map[string]string{
-		"--spares 4 -- srun -n2 ./app":                                    "--spares 4: the job has 4 nodes",
-		"--spares 1 -- srun -N4 ./app":                                    "4 nodes for the program and 1 spare",
-		"--min-nodes 5 --requeue -- srun -N4 ./app":                       "--min-nodes 5: the job has 4 nodes",
-		"--interface nosuch0 -- srun --ntasks-per-node 2 -n 4 -N 3 ./app": "4 ranks do not lie evenly on 3 nodes, and srun takes --ntasks-per-node 2 for the most that a node may get; give it -N 2, or -n 6",
-		"-- srun --mpi=none -n4 ./app":                                    "--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH",
-		"--requeue --interface nosuch0 -- srun -n4 ./app":                 "submitted with --no-requeue",
+		"--spares 4 -- srun -n2 ./app":              "--spares 4: the job has 4 nodes",
+		"--spares 1 -- srun -N4 ./app":              "4 nodes for the program and 1 spare",
+		"--min-nodes 5 --requeue -- srun -N4 ./app": "--min-nodes 5: the job has 4 nodes",
+		"--interface nosuch0 -- srun --ntasks-per-node 2 -n 4 -N 3 ./app": "4 ranks do not lie evenly on 3 nodes, " +
+			"and srun takes --ntasks-per-node 2 for the most that a node may get; give it -N 2, or -n 6",
+		"-- srun --mpi=none -n4 ./app": "--mpi=pmix for Open MPI, --mpi=pmi2 " +
+			"for MPICH",
+		"--requeue --interface nosuch0 -- srun -n4 ./app": "submitted with --no-requeue",
 	} {
 		var out, errs bytes.Buffer
 		code := Run(t.Context(), append([]string{"run"}, strings.Fields(line)...), &out, &errs)
@@ -238,7 +253,8 @@ func TestFewerNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &runner{cmd: cmd, stderr: io.Discard, flags: runFlags{spares: 1}, job: &slurm.Job{ID: "5", Restarts: c.restarts}}
+		r := &runner{cmd: cmd, stderr: io.Discard, flags: runFlags{spares: 1},
+			job: &slurm.Job{ID: "5", Restarts: c.restarts}}
 		if c.restarts > 0 {
 			r.mem.Width, r.mem.Tasks = 4, 16
 		}
@@ -261,7 +277,8 @@ func TestFewerNodes(t *testing.T) {
 // TestChoose: nodes that ran before come before spare ones, in the order of the
 // allocation.
 func TestChoose(t *testing.T) {
-	r := &runner{nodes: []string{"a", "b", "c", "d"}, width: 3, dead: map[string]string{}, stderr: &bytes.Buffer{}, flags: runFlags{minNodes: 2}}
+	r := &runner{nodes: []string{"a", "b", "c", "d"}, width: 3, dead: map[string]string{}, stderr: &bytes.Buffer{},
+		flags: runFlags{minNodes: 2}}
 	pick := func(want string) {
 		t.Helper()
 		got, err := r.choose()
@@ -324,7 +341,9 @@ func commands(t *testing.T, bodies map[string]string) {
 // TestSlowSlurm: the time limit is known from the environment when Slurm does not
 // answer at the start.
 func TestSlowSlurm(t *testing.T) {
-	commands(t, map[string]string{"scontrol": `[ "$1 $2" = "write batch_script" ] && echo "#SBATCH --signal=B:USR1@200" || exit 1`})
+	commands(t,
+		map[string]string{"scontrol": `[ "$1 $2" = "write batch_script" ] && ` +
+			`echo "#SBATCH --signal=B:USR1@200" || exit 1`})
 	end := time.Now().Add(time.Hour).Truncate(time.Second)
 	t.Setenv("SLURM_JOB_ID", "5")
 	t.Setenv("SLURM_JOB_END_TIME", fmt.Sprint(end.Unix()))
@@ -339,14 +358,17 @@ func TestSlowSlurm(t *testing.T) {
 // not answer at that moment.
 func TestWarnedEarly(t *testing.T) {
 	end := time.Now().Add(50 * time.Second)
-	for _, answer := range []string{"echo JobState=RUNNING Restarts=0 EndTime=" + end.Format("2006-01-02T15:04:05"), "exit 1"} {
+	for _, answer := range []string{"echo JobState=RUNNING Restarts=0 EndTime=" + end.Format("2006-01-02T15:04:05"),
+		"exit 1"} {
 		commands(t, map[string]string{"scontrol": answer})
-		r := &runner{job: &slurm.Job{ID: "5"}, stderr: io.Discard, warning: slurm.Warning{Signal: "USR1", Batch: true, Lead: 30 * time.Second}}
+		r := &runner{job: &slurm.Job{ID: "5"}, stderr: io.Discard, warning: slurm.Warning{Signal: "USR1", Batch: true,
+			Lead: 30 * time.Second}}
 		r.conf.KillWait = 30 * time.Second
 		r.deadline = end
 		a := &attempt{r: r, proc: &exec.Cmd{Process: &os.Process{}}} // that is passed nothing
 		r.signalled(t.Context(), a, syscall.SIGUSR1)
-		if left := time.Until(r.deadline); r.stopping || left > 50*time.Second || left < 40*time.Second || r.lead == 0 || !time.Now().After(r.deadline.Add(-r.lead)) {
+		if left := time.Until(r.deadline); r.stopping || left > 50*time.Second || left < 40*time.Second ||
+			r.lead == 0 || !time.Now().After(r.deadline.Add(-r.lead)) {
 			t.Errorf("%s: stopping: %t, %v are left, the lead is %v", answer, r.stopping, left, r.lead)
 		}
 	}
@@ -373,7 +395,8 @@ func TestPauseKeeps(t *testing.T) {
 // TestFallen: what srun writes goes through, and the first task that ended with an
 // error is found however the text comes in pieces.
 func TestFallen(t *testing.T) {
-	text := "n1: task 3: Killed\nsrun: error: Node failure on n2\n" + strings.Repeat("x", 3*longestLine) + "srun: error: n4: task 4: Killed\n" +
+	text := "n1: task 3: Killed\nsrun: error: Node failure on n2\n" + strings.Repeat("x", 3*longestLine) +
+		"srun: error: n4: task 4: Killed\n" +
 		"srun: error: n3: tasks 2,4-5: Exited with exit code 2\nsrun: error: n4: task 6: Killed\n"
 	for size := 1; size < len(text); size = 3*size + 1 {
 		var out bytes.Buffer
@@ -390,7 +413,8 @@ func TestFallen(t *testing.T) {
 			t.Errorf("on a full disk: got %d, %v", n, err)
 		}
 		at, node, why := f.first()
-		if at.IsZero() || node != "n3" || why != "tasks 2,4-5: Exited with exit code 2 (node n3)" || out.String() != text {
+		if at.IsZero() || node != "n3" || why != "tasks 2,4-5: Exited with exit code 2 (node n3)" ||
+			out.String() != text {
 			t.Errorf("pieces of %d: got %v, %q, %q", size, at, node, why)
 		}
 	}
@@ -427,14 +451,17 @@ exec sleep 100`
 		name, srun string
 		says       []string
 	}{
-		{"a node is dead", hangs, []string{"node n2 is not used any more: it starts nothing", "ending start 1: it waits for nodes that are dead: n2",
+		{"a node is dead", hangs, []string{"node n2 is not used any more: it starts nothing",
+			"ending start 1: it waits for nodes that are dead: n2",
 			"-w n1,n3 -x n2", "the program has ended"}},
-		{"a task has ended", fallen, []string{"ending start 1: before the program came to Open, task 1: Exited with exit code 127 (node n2)", "start 2: ", "the program has ended"}},
+		{"a task has ended", fallen, []string{"ending start 1: before the program came to Open, task 1: Exited with " +
+			"exit code 127 (node n2)", "start 2: ", "the program has ended"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			commands(t, map[string]string{"scontrol": slurm, "sinfo": states, "srun": c.srun})
 			errs := &lockedBuffer{}
-			code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--spares=1", "--start-timeout=20s", "--", "srun", "-n2", "./app"}, io.Discard, errs)
+			code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--spares=1", "--start-timeout=20s", "--",
+				"srun", "-n2", "./app"}, io.Discard, errs)
 			if code != 0 {
 				t.Errorf("got code %d\n%s", code, errs)
 			}
@@ -525,7 +552,9 @@ func TestLeft(t *testing.T) {
 		preempted string
 		says      string
 	}{{"None", "did not come to compute"}, {"2026-11-21T20:00:00", "job 5 requeued"}} {
-		commands(t, map[string]string{"scontrol": `[ "$1" = requeue ] || echo "JobState=RUNNING Restarts=0 PreemptTime=` + c.preempted + `"`})
+		commands(t,
+			map[string]string{"scontrol": `[ "$1" = requeue ] || echo "JobState=RUNNING Restarts=0 PreemptTime=` +
+				c.preempted + `"`})
 		errs := &lockedBuffer{}
 		r := &runner{job: &slurm.Job{ID: "5"}, flags: runFlags{requeue: true}, stderr: errs}
 		if code := r.left(t.Context(), exitStopped); code != exitStopped || !strings.Contains(errs.String(), c.says) {
@@ -543,7 +572,8 @@ func TestPreempted(t *testing.T) {
 		least          time.Duration
 		why, says      string
 	}{
-		{"preempted", "echo JobState=RUNNING Restarts=0 PreemptTime=" + now, 50 * time.Minute, "the job is being preempted", ""},
+		{"preempted", "echo JobState=RUNNING Restarts=0 PreemptTime=" + now, 50 * time.Minute,
+			"the job is being preempted", ""},
 		{"a signal by hand", "echo JobState=RUNNING Restarts=0", 0, "", ""},
 		{"no answer", "exit 1", 0, "", "it is not known whether the job is being preempted"},
 	} {
@@ -552,7 +582,8 @@ func TestPreempted(t *testing.T) {
 			errs := &lockedBuffer{}
 			r := &runner{job: &slurm.Job{ID: "5"}, stderr: errs, graceTime: time.Hour}
 			within, why := r.ending(t.Context())
-			if within < c.least || within > time.Hour || (within > 0) != (c.least > 0) || why != c.why || !strings.Contains(errs.String(), c.says) {
+			if within < c.least || within > time.Hour || (within > 0) != (c.least > 0) || why != c.why ||
+				!strings.Contains(errs.String(), c.says) {
 				t.Errorf("got %v, %q, want %q\n%s", within, why, c.why, errs)
 			}
 		})

@@ -109,7 +109,8 @@ func victimEnv(t *testing.T, mode string) string {
 }
 
 var accounted = regexp.MustCompile(
-	`computing again \d+\.\d\d s after the death: notice \d+\.\d\d, relaunch \d+\.\d\d, fetch \d+\.\d\d, restore \d+\.\d\d; epoch 2 from global`)
+	`computing again \d+\.\d\d s after the death: notice \d+\.\d\d, relaunch \d+\.\d\d, ` +
+		`fetch \d+\.\d\d, restore \d+\.\d\d; epoch 2 from global`)
 
 // TestRun: a program without a launcher is started again after it died, and its
 // ways to end have each their code.
@@ -166,7 +167,8 @@ func TestToldLate(t *testing.T) {
 		{"ahead", 75, "rank 0 was sent TERM",
 			`(?s)terminated: final checkpoint.*stopped after the final checkpoint, epoch \d+ at global`},
 		{"behind", 0, "",
-			`(?s)terminated: (final checkpoint|all ranks have closed, so the program is left to end by itself).*the program has ended`},
+			`(?s)terminated: (final checkpoint|all ranks have closed, so the program is left to end by itself)` +
+				`.*the program has ended`},
 	} {
 		t.Run(c.victim, func(t *testing.T) {
 			dir := victimEnv(t, c.victim)

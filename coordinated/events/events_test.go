@@ -241,7 +241,8 @@ func TestDamaged(t *testing.T) {
 	}
 	long := append(bytes.Clone(b), bytes.Repeat([]byte("x"), 5*maxLine)...)
 	long = append(long,
-		"\n{\"ev\":\"arm\",\"t\":1,\"m\":1,\"rank\":3,\"epoch\":99}\nnonsense\n{\"ev\":\"later\",\"t\":1,\"m\":1,\"rank\":3}\n"...)
+		"\n{\"ev\":\"arm\",\"t\":1,\"m\":1,\"rank\":3,\"epoch\":99}\nnonsense\n"+
+			"{\"ev\":\"later\",\"t\":1,\"m\":1,\"rank\":3}\n"...)
 	got, err := Decode(bytes.NewReader(long))
 	if err != nil || got.Bad != 2 || got.Events[len(got.Events)-1].Epoch != 99 {
 		t.Errorf("a line that is too long and one of nonsense: got %d bad, last %+v, %v", got.Bad,
@@ -320,7 +321,9 @@ func TestFormatExample(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(
-		`{"ev":"open","t":1,"m":0,"rank":0,"begin":true,"open":{"v":1,"job":"j","run":1,"size":1,"node":"n","pid":1,"part":0,"alive_ns":1,"levels":["local"]}}` + "\n" +
+		`{"ev":"open","t":1,"m":0,"rank":0,"begin":true,` +
+			`"open":{"v":1,"job":"j","run":1,"size":1,"node":"n","pid":1,"part":0,"alive_ns":1,"levels":["local"]}}` +
+			"\n" +
 			`{"ev":"write","t":9,"m":8,"rank":0,"epoch":1,"dur":7,"level":"local","bytes":5}` + "\n" + `{"ev":"al`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := Decode(bytes.NewReader(b))

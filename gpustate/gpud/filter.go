@@ -24,7 +24,8 @@ var goodOptions = regexp.MustCompile(`^(` + strings.Join([]string{
 	`-cl-[a-z0-9-]+(=[\w.+:-]*)?`, `-w`, `-W(no-)?[a-z0-9-]*`, `-g`, `-O[0-3]`, `-G`, `-lineinfo`,
 	`--?(std|fmad|ftz|prec-div|prec-sqrt|maxrregcount|gpu-architecture|arch|split-compile|dopt)=[\w+.-]*`,
 	`--?(use_fast_math|extra-device-vectorization|restrict|device-debug|generate-line-info|disable-warnings|` +
-		`default-device|device-int128|builtin-move-forward=\w+|no-source-include|device-as-default-execution-space|display-error-number|no-display-error-number)`,
+		`default-device|device-int128|builtin-move-forward=\w+|no-source-include|device-as-default-execution-space|` +
+		`display-error-number|no-display-error-number)`,
 }, "|") + `)$`)
 
 // twoWords are options whose value may be the next word.
@@ -37,7 +38,9 @@ var (
 	// between the sign and the word of a directive: blanks and comments
 	including = regexp.MustCompile(`(?s)#(?:[ \t\v\f\r]|/\*.*?\*/)*(include_next|include|import|embed)\b(.{0,300})`)
 	pragmas   = regexp.MustCompile(
-		`(?s)(?:#(?:[ \t\v\f\r]|/\*.*?\*/)*pragma\b|\b_Pragma(?:[ \t\v\f\r\n]|/\*.*?\*/)*\((?:[ \t\v\f\r\n]|/\*.*?\*/)*(?:L|u8|u|U)?R?"(?:[^\s"()]{0,16}\()?)(.{0,60})`)
+		`(?s)(?:#(?:[ \t\v\f\r]|/\*.*?\*/)*pragma\b|` +
+			`\b_Pragma(?:[ \t\v\f\r\n]|/\*.*?\*/)*\((?:[ \t\v\f\r\n]|/\*.*?\*/)*` +
+			`(?:L|u8|u|U)?R?"(?:[^\s"()]{0,16}\()?)(.{0,60})`)
 	anyPragma = regexp.MustCompile(`\b(_Pragma|__pragma)\b`)
 	probing   = regexp.MustCompile(`__has_(include|include_next|embed)\b`)
 	reading   = regexp.MustCompile(`\.(incbin|include)\b`)
@@ -46,7 +49,8 @@ var (
 	header = regexp.MustCompile(`^(?:[ \t]|/\*[^*]*\*/)*<([A-Za-z0-9_][\w.+-]*(?:/[A-Za-z0-9_][\w.+-]*)*)>`)
 	// what pragmas may be about
 	goodPragma = regexp.MustCompile(
-		`^[ \t]*(OPENCL|STDC|unroll|nounroll|once|pack|omp simd|clang (loop|fp|unroll|diagnostic)|GCC (unroll|ivdep|diagnostic)|nv_\w+|nv_diag\w*|diag_\w+)\b`)
+		`^[ \t]*(OPENCL|STDC|unroll|nounroll|once|pack|omp simd|clang (loop|fp|unroll|diagnostic)|` +
+			`GCC (unroll|ivdep|diagnostic)|nv_\w+|nv_diag\w*|diag_\w+)\b`)
 )
 
 // checkSource refuses what would let a compiler read files of the server.

@@ -32,7 +32,8 @@ func TestRows(t *testing.T) {
 	if more := base.Of(Samples{9}, Samples{10}, AtLeast(0.9)); !*more.Met || *more.Goal != 0.9 {
 		t.Errorf("got %+v, want a goal of 0.9 at least that is met", more)
 	}
-	if fast := base.Fastest(Samples{4, 2, 3}, Samples{5, 1}, AtMost(1.5)); fast.Value != 2 || *fast.Ratio != 2 || *fast.Met || fast.Runs != 3 {
+	if fast := base.Fastest(Samples{4, 2, 3}, Samples{5, 1}, AtMost(1.5)); fast.Value != 2 || *fast.Ratio != 2 ||
+		*fast.Met || fast.Runs != 3 {
 		t.Errorf("got %+v, want the ratio of the smallest", fast)
 	}
 	if idle := base.Of(Samples{1}, Samples{0}, nil); idle.Ratio != nil {
@@ -52,13 +53,15 @@ func TestRows(t *testing.T) {
 		if err := json.Unmarshal([]byte(l), &m); err != nil {
 			t.Fatal(err)
 		}
-		for _, key := range []string{"suite", "case", "metric", "value", "unit", "baseline", "ratio", "goal", "met", "runs", "spread"} {
+		for _, key := range []string{"suite", "case", "metric", "value", "unit", "baseline", "ratio", "goal", "met",
+			"runs", "spread"} {
 			if _, ok := m[key]; !ok {
 				t.Errorf("%q is missing in %s", key, l)
 			}
 		}
 	}
-	if again, err := Read(strings.NewReader(b.String()), "-"); err != nil || !reflect.DeepEqual(again, []Row{good, open, skipped}) {
+	if again, err := Read(strings.NewReader(b.String()), "-"); err != nil ||
+		!reflect.DeepEqual(again, []Row{good, open, skipped}) {
 		t.Errorf("got %v, %v, want what was written", again, err)
 	}
 	b.Reset()
@@ -110,7 +113,8 @@ func TestBudget(t *testing.T) {
 	if at := r.Until(2); !r.Late("c", "m") || time.Until(at) > 0 {
 		t.Error("a budget of 1 ns is not spent")
 	}
-	if row := r.Rows[0]; row.Suite != "s" || row.Case != "c" || row.Metric != "m" || !strings.Contains(row.Skipped, "--time") {
+	if row := r.Rows[0]; row.Suite != "s" || row.Case != "c" || row.Metric != "m" ||
+		!strings.Contains(row.Skipped, "--time") {
 		t.Errorf("got %+v, want a row with the remedy", row)
 	}
 }
@@ -148,7 +152,8 @@ func TestOutput(t *testing.T) {
 	if out, err := Output(t.Context(), sh("echo $A; echo no >&2")); err != nil || out != "b\n" {
 		t.Errorf("got %q, %v", out, err)
 	}
-	for script, want := range map[string]string{"echo broken >&2; exit 3": "exit status 3: broken", "exit 3": "exit status 3"} {
+	for script, want := range map[string]string{"echo broken >&2; exit 3": "exit status 3: broken",
+		"exit 3": "exit status 3"} {
 		if _, err := Output(t.Context(), sh(script)); err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", script, err, want)
 		}

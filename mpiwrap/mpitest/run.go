@@ -65,8 +65,9 @@ type World struct {
 
 // NewWorld makes a job of n ranks.
 func NewWorld(n int, opt Options) *World {
-	return &World{n: n, opt: opt, sim: sim.New(n, sim.Options{Seed: opt.Seed, Delay: opt.Delay, EagerBytes: opt.EagerBytes,
-		CheckPins: opt.Pins, Concurrent: opt.Concurrent})}
+	return &World{n: n, opt: opt,
+		sim: sim.New(n, sim.Options{Seed: opt.Seed, Delay: opt.Delay, EagerBytes: opt.EagerBytes,
+			CheckPins: opt.Pins, Concurrent: opt.Concurrent})}
 }
 
 // Abort makes every call of every rank fail with an error that wraps err.

@@ -42,10 +42,12 @@ type trial struct {
 	struck     time.Time
 
 	// What came of it.
-	Hit    string    `json:"hit"`    // what the rank was doing when it died
-	Safe   int       `json:"safe"`   // newest epoch that the log had called committed where it survives the death
-	Epoch  int       `json:"epoch"`  // restored
-	Notice float64   `json:"notice"` // seconds from the newest death to holdfast run's first word of it; 0 = none, as where its own node died
+	Hit   string `json:"hit"`   // what the rank was doing when it died
+	Safe  int    `json:"safe"`  // newest epoch that the log had called committed where it survives the death
+	Epoch int    `json:"epoch"` // restored
+	// seconds from the newest death to holdfast run's first word of it; 0 = none, as where its own
+	// node died
+	Notice float64   `json:"notice"`
 	Split  []float64 `json:"split"`  // seconds from death to computing: notice, relaunch, fetch, restore
 	Passed bool      `json:"passed"` // the result was right
 }
@@ -57,7 +59,8 @@ const ranksOf = 4 // every trial
 // until the deaths have come.
 var loaded = []string{"-shape", "stencil", "-steps", "100", "-pace", "5ms", "-size", "400000"}
 
-var loadedEnv = []string{"HOLDFAST_INTERVAL=100ms", "HOLDFAST_FLUSH_RATE=30M", "HOLDFAST_CUT_TIMEOUT=20s", "GOTRACEBACK=crash"}
+var loadedEnv = []string{"HOLDFAST_INTERVAL=100ms", "HOLDFAST_FLUSH_RATE=30M", "HOLDFAST_CUT_TIMEOUT=20s",
+	"GOTRACEBACK=crash"}
 
 // aims are the events of a rank's log by which a phase is recognised as it
 // begins.
@@ -96,7 +99,8 @@ func (tr *trial) closes() bool {
 }
 
 // phases is the order of the table.
-var phases = []string{atStart, atRestart, "compute", "agree", "capture", "write", "vote", "manifest", "redundancy", "flush", "restore", atNext}
+var phases = []string{atStart, atRestart, "compute", "agree", "capture", "write", "vote", "manifest", "redundancy",
+	"flush", "restore", atNext}
 
 // tail follows the event log of a rank while it is written.
 type tail struct {
@@ -164,10 +168,11 @@ func (l *tail) doing(at time.Time) string {
 
 var (
 	started  = regexp.MustCompile(`start (\d+): srun.* -w (\S+)`)
-	accounts = regexp.MustCompile(`computing again .*notice ([\d.]+), relaunch ([\d.]+), fetch ([\d.]+), restore ([\d.]+); (?:epoch (\d+))?`)
-	unfit    = regexp.MustCompile(`SIGSEGV|SIGBUS|fatal error:|^panic:`)
-	firsts   = regexp.MustCompile(`computing on .*: restored epoch (\d+)`) // after a requeue
-	refused  = regexp.MustCompile(`giving up: .*`)
+	accounts = regexp.MustCompile(
+		`computing again .*notice ([\d.]+), relaunch ([\d.]+), fetch ([\d.]+), restore ([\d.]+); (?:epoch (\d+))?`)
+	unfit   = regexp.MustCompile(`SIGSEGV|SIGBUS|fatal error:|^panic:`)
+	firsts  = regexp.MustCompile(`computing on .*: restored epoch (\d+)`) // after a requeue
+	refused = regexp.MustCompile(`giving up: .*`)
 )
 
 // nodesOf are the nodes of a start, by rank.
@@ -220,20 +225,24 @@ func (b *bed) launch(t *testing.T, tr *trial, name string) *job {
 	if !tr.Local {
 		vars = append(vars, "HOLDFAST_GLOBAL="+j.there+"/ckpt")
 	}
-	line := append([]string{b.bin + "/holdfast", "run", "--start-timeout", startTimeout, "--wait-nodes", "20s", "--begin-anew", "1h", "--spares", strconv.Itoa(tr.Spares)}, tr.flags...)
+	line := append([]string{b.bin + "/holdfast", "run", "--start-timeout", startTimeout, "--wait-nodes", "20s",
+		"--begin-anew", "1h", "--spares", strconv.Itoa(tr.Spares)}, tr.flags...)
 	if tr.Batch {
 		line = append(line, "--requeue")
 	}
-	line = append(append(line, "--"), b.srunLine(tr.MPI, ranksOf, []string{"--export=ALL," + yield}, append(append([]string{}, loaded...), "-result", j.there+"/result", "-hold", j.there+"/go")...)...)
+	line = append(append(line, "--"), b.srunLine(tr.MPI, ranksOf, []string{"--export=ALL," + yield},
+		append(append([]string{}, loaded...), "-result", j.there+"/result", "-hold", j.there+"/go")...)...)
 	if tr.Closes {
 		line = append(line, "-closes")
 	}
 	b.rested(t, ranksOf+tr.Spares)
 	nodes := fmt.Sprint("-N", ranksOf+tr.Spares)
 	if tr.Head {
-		b.start(t, vars, "bash", "-c", "exec salloc "+nodes+" --no-kill -t 10 -J "+name+" "+strings.Join(line, " ")+" > "+j.there+"/log 2>&1")
+		b.start(t, vars, "bash", "-c", "exec salloc "+nodes+" --no-kill -t 10 -J "+name+" "+strings.Join(line, " ")+
+			" > "+j.there+"/log 2>&1")
 	} else {
-		j.sbatch(t, "#!/bin/bash\nulimit -c unlimited\nexec "+strings.Join(line, " ")+"\n", []string{nodes, "--no-kill", "--requeue", "-t", "10"}, vars, nil)
+		j.sbatch(t, "#!/bin/bash\nulimit -c unlimited\nexec "+strings.Join(line, " ")+"\n",
+			[]string{nodes, "--no-kill", "--requeue", "-t", "10"}, vars, nil)
 	}
 	j.says(t, "start 1", 1)
 	return j
@@ -312,7 +321,8 @@ func (j *job) hit(t *testing.T, tr *trial, s *cluster.Strike, die []string, star
 }
 
 func over(log string) bool {
-	return strings.Contains(log, "the program has ended") || strings.Contains(log, "all ranks closed in order, then") || refused.MatchString(log)
+	return strings.Contains(log, "the program has ended") || strings.Contains(log, "all ranks closed in order, then") ||
+		refused.MatchString(log)
 }
 
 // bring brings nodes back. One that Slurm has drained meanwhile is not up at once;
@@ -417,7 +427,8 @@ func (j *job) finish(t *testing.T, tr *trial) {
 	// Slurm's pmix plugin makes Open MPI crash in MPI_Init now and then
 	// (test/cluster/README.md); the program has only to come up after it.
 	// So may MPI do when others die while it starts.
-	early := strings.Contains(log, "_Cfunc_hfmpi_init") || (tr.Aim == atStart || tr.Aim == atRestart) && strings.Contains(log, "_Cfunc_hfmpi_")
+	early := strings.Contains(log, "_Cfunc_hfmpi_init") || (tr.Aim == atStart || tr.Aim == atRestart) &&
+		strings.Contains(log, "_Cfunc_hfmpi_")
 	if bad := unfit.FindString(log); bad != "" && !early {
 		t.Errorf("a rank crashed: %s", bad)
 	}
@@ -504,8 +515,10 @@ var aimed = []func(tr *trial, rng *rand.Rand){
 func random(rng *rand.Rand, i int) *trial {
 	pick := func(list ...string) string { return list[rng.IntN(len(list))] }
 	kinds := []string{"power", "crash", "procs", "cut", "freeze"} // each in each phase, in turn
-	tr := &trial{MPI: rng.IntN(len(mpis)), Kind: kinds[(i+i/len(aimed))%len(kinds)], Aim: pick(phases[2 : len(phases)-1]...),
-		Redundancy: pick("partner:1", "partner:1", "parity:2+1", "parity:3+1"), Spares: 1, Skip: rng.IntN(5), Delay: rng.IntN(12),
+	tr := &trial{MPI: rng.IntN(len(mpis)), Kind: kinds[(i+i/len(aimed))%len(kinds)],
+		Aim:        pick(phases[2 : len(phases)-1]...),
+		Redundancy: pick("partner:1", "partner:1", "parity:2+1", "parity:3+1"), Spares: 1, Skip: rng.IntN(5),
+		Delay: rng.IntN(12),
 		Local: rng.IntN(4) == 0, Head: rng.IntN(2) == 0, Heal: rng.IntN(3) == 0, Hog: true}
 	aimed[i%len(aimed)](tr, rng)
 	tr.Batch = !tr.Head && !tr.second() && rng.IntN(3) == 0
@@ -543,7 +556,8 @@ func (tr *trial) name() string {
 	if tr.Batch {
 		kind += "-batch"
 	}
-	return fmt.Sprintf("%s-%s-%v-%s-%s", kind, tr.Aim, strings.Trim(fmt.Sprint(tr.Ranks), "[]"), tr.Redundancy, mpis[tr.MPI].name)
+	return fmt.Sprintf("%s-%s-%v-%s-%s", kind, tr.Aim, strings.Trim(fmt.Sprint(tr.Ranks), "[]"), tr.Redundancy,
+		mpis[tr.MPI].name)
 }
 
 // table prints what came of trials: by kind, phase and MPI.
@@ -590,12 +604,14 @@ func table(list []trial) string {
 		return strings.Compare(a.mpi, b.mpi)
 	})
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-15s %-10s %-8s %5s %6s %6s  %s\n", "death", "phase", "MPI", "tried", "passed", "in it", "median s: notice relaunch fetch restore = all (worst)")
+	fmt.Fprintf(&b, "%-15s %-10s %-8s %5s %6s %6s  %s\n", "death", "phase", "MPI", "tried", "passed", "in it",
+		"median s: notice relaunch fetch restore = all (worst)")
 	var every [][]float64
 	for _, k := range keys {
 		r := rows[k]
 		every = append(every, r.times...)
-		fmt.Fprintf(&b, "%-15s %-10s %-8s %5d %6d %6d  %s\n", k.kind, k.phase, k.mpi, r.tried, r.passed, r.hit, medians(r.times))
+		fmt.Fprintf(&b, "%-15s %-10s %-8s %5d %6d %6d  %s\n", k.kind, k.phase, k.mpi, r.tried, r.passed, r.hit,
+			medians(r.times))
 	}
 	passed := 0
 	for _, tr := range list {
@@ -630,7 +646,8 @@ func noticeTable(list []trial) string {
 		fmt.Fprintf(&b, "noticed %s: ", what)
 		if len(took) > 0 {
 			slices.Sort(took)
-			fmt.Fprintf(&b, "median %.2f s, worst %.2f s (%s) of %d; ", took[len(took)/2], worst.Notice, worst.name(), len(took))
+			fmt.Fprintf(&b, "median %.2f s, worst %.2f s (%s) of %d; ", took[len(took)/2], worst.Notice, worst.name(),
+				len(took))
 		}
 		fmt.Fprintf(&b, "in %d others the node of holdfast run died, or nothing was there yet to die\n", own)
 	}

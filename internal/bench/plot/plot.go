@@ -44,7 +44,8 @@ func Write(dir string, rows []bench.Row) ([]string, error) {
 	var files []string
 	for _, f := range figures(rows) {
 		p := f.plot()
-		m := margins{left: f.labelWidth(p) + vg.Points(14), right: vg.Points(10), bottom: vg.Points(18), caption: f.axis}
+		m := margins{left: f.labelWidth(p) + vg.Points(14), right: vg.Points(10), bottom: vg.Points(18),
+			caption: f.axis}
 		height := vg.Length(len(f.rows))*0.24*vg.Inch + 1.3*vg.Inch
 		names, err := save(p, m.left+7*vg.Inch, height, m, filepath.Join(dir, f.name))
 		files = append(files, names...)
@@ -109,7 +110,8 @@ func write(name string, c io.WriterTo) error {
 }
 
 // svgText is a text as gonum writes it: the rest of the style, the size and the text.
-var svgText = regexp.MustCompile(`style="font-family:Liberation Serif;([^"]*font-size:([0-9.]+)px[^"]*)">([^<]*)</text>`)
+var svgText = regexp.MustCompile(
+	`style="font-family:Liberation Serif;([^"]*font-size:([0-9.]+)px[^"]*)">([^<]*)</text>`)
 
 // holdWidths has the texts of an SVG take the room that they were given, in
 // whatever font the reader has instead of the one that they were measured in.
@@ -122,7 +124,9 @@ func holdWidths(svg []byte) []byte {
 		}
 		face := font.DefaultCache.Lookup(plot.DefaultFont, vg.Points(size))
 		width := face.Width(html.UnescapeString(string(m[3]))).Points()
-		return fmt.Appendf(nil, `textLength="%.2f" lengthAdjust="spacingAndGlyphs" style="font-family:Liberation Serif,Times New Roman,Times,serif;%s">%s</text>`,
+		return fmt.Appendf(nil,
+			`textLength="%.2f" lengthAdjust="spacingAndGlyphs" `+
+				`style="font-family:Liberation Serif,Times New Roman,Times,serif;%s">%s</text>`,
 			width, m[1], m[3])
 	})
 }

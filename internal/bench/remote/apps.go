@@ -38,7 +38,8 @@ type run struct {
 	file  string // the result
 }
 
-func (s *suite) launch(ctx context.Context, name string, load float64, device string, n int, more ...string) (*run, error) {
+func (s *suite) launch(ctx context.Context, name string, load float64, device string, n int, more ...string) (*run,
+	error) {
 	dir := filepath.Join(s.dir, fmt.Sprint(n)) // of this instance: there may be two at a time
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -138,7 +139,8 @@ func (s *suite) applications(ctx context.Context) error {
 		}
 		for i, w := range ways[1:] {
 			// the fastest of each: others shared the machine with something
-			s.Add(bench.Row{Case: w.name, Metric: name + " steps", Unit: "s"}.Fastest(values[i+1], values[0], goals[name]))
+			s.Add(bench.Row{Case: w.name, Metric: name + " steps", Unit: "s"}.Fastest(values[i+1], values[0],
+				goals[name]))
 		}
 	}
 	return nil
@@ -166,7 +168,8 @@ func (s *suite) windows(ctx context.Context) error {
 			}
 		}
 		for _, n := range bounds[1:] {
-			s.Add(bench.Row{Case: name, Metric: fmt.Sprintf("steps, window %d, unix socket", n), Unit: "s"}.Fastest(values[n], values[-1], nil))
+			s.Add(bench.Row{Case: name, Metric: fmt.Sprintf("steps, window %d, unix socket", n),
+				Unit: "s"}.Fastest(values[n], values[-1], nil))
 		}
 	}
 	return nil

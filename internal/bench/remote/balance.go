@@ -51,7 +51,8 @@ func (s *suite) balance(ctx context.Context) error {
 				}
 			}
 		}
-		s.Add(bench.Row{Case: "balance", Metric: fmt.Sprintf("%s, two instances: speed-up (VOCL: %.1f)", name, published[name]), Unit: "1/s"}.
+		s.Add(bench.Row{Case: "balance", Metric: fmt.Sprintf("%s, two instances: speed-up (VOCL: %.1f)", name,
+			published[name]), Unit: "1/s"}.
 			Of(balanced.Rates(1), alone.Rates(1), nil))
 	}
 	return nil

@@ -189,7 +189,8 @@ func (s *suite) move(ctx context.Context, from, to *server) (m gpustate.Migratio
 		return m, false, err
 	}
 	got, err := admin.Move(ctx, st.Clients[0].ID, s.at(to, to.unix))
-	if err != nil && (strings.Contains(err.Error(), "went away") || strings.Contains(err.Error(), gpustate.ErrClosed.Error())) {
+	if err != nil && (strings.Contains(err.Error(), "went away") ||
+		strings.Contains(err.Error(), gpustate.ErrClosed.Error())) {
 		return m, false, nil // it has ended
 	}
 	if err != nil {
@@ -221,7 +222,8 @@ func (s *suite) steps(what string, list []gpustate.Migration) {
 		for _, m := range list {
 			v = append(v, part.of(m).Seconds()*1e3)
 		}
-		s.Add(bench.Row{Case: "migration", Metric: fmt.Sprintf("%s (%.1f MB): %s", what, float64(list[0].Bytes)/1e6, part.name), Unit: "ms"}.Of(v, nil, nil))
+		s.Add(bench.Row{Case: "migration", Metric: fmt.Sprintf("%s (%.1f MB): %s", what, float64(list[0].Bytes)/1e6,
+			part.name), Unit: "ms"}.Of(v, nil, nil))
 	}
 }
 
@@ -270,6 +272,7 @@ func (s *suite) state(ctx context.Context, n int) (err error) {
 		}
 		rate = append(rate, float64(n)/m.Stream.Seconds()/1e9)
 	}
-	s.Add(bench.Row{Case: "migration", Metric: "stream server to server, " + sizeText(n), Unit: "GB/s"}.Of(rate, nil, nil))
+	s.Add(bench.Row{Case: "migration", Metric: "stream server to server, " + sizeText(n), Unit: "GB/s"}.Of(rate, nil,
+		nil))
 	return nil
 }

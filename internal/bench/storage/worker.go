@@ -224,7 +224,8 @@ func (k *worker) newPart(ctx context.Context, e storage.Epoch, level string, rep
 
 // nodePack is that of all workers: they are ranks of one node.
 func (k *worker) nodePack(c command) storage.NodePack {
-	return storage.NodePack{Epoch: storage.Epoch(c.Epoch), From: storage.LevelLocal, To: c.Level, Ranks: k.ranks(), Sizes: c.Sizes}
+	return storage.NodePack{Epoch: storage.Epoch(c.Epoch), From: storage.LevelLocal, To: c.Level, Ranks: k.ranks(),
+		Sizes: c.Sizes}
 }
 
 func (k *worker) sections() []storage.Section {
