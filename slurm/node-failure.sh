@@ -19,7 +19,8 @@ spares=${SPARES:-1}                           # nodes of the job to keep for whe
 mpi=${MPI_PLUGIN:-pmix}                       # srun --mpi: pmix for Open MPI, pmi2 for MPICH
 holdfast=${HOLDFAST:-holdfast}                # the command
 interval=${HOLDFAST_INTERVAL:-10m}            # between checkpoints
-disk=${LOCAL_DISK:-${SLURM_TMPDIR:-/tmp}}     # on each node; the job gets a directory in it, unless HOLDFAST_LOCAL names one
+# A directory of each node; the job gets one in it, unless HOLDFAST_LOCAL names one.
+disk=${LOCAL_DISK:-${SLURM_TMPDIR:-/tmp}}
 export HOLDFAST_GLOBAL=${HOLDFAST_GLOBAL:-$SLURM_SUBMIT_DIR/checkpoints-$SLURM_JOB_NAME}
 export HOLDFAST_REDUNDANCY=${HOLDFAST_REDUNDANCY:-partner:1}
 export HOLDFAST_INTERVAL=$interval
