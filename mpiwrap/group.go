@@ -32,7 +32,7 @@ func (c *Comm) CreateGroup(ranks []int, tag int) (*Comm, error) {
 	how := creation{Parent: c.name, Op: opCreateGroup.String(), Ranks: list, Tag: tag, site: noteSite()}
 	how.locate()
 	n, before := c.groupNumber(&how)
-	h, err := c.st.drv.CreateGroup(c.h, list, tag)
+	h, err := c.st.drv.CreateGroup(c.st.private.h, c.worldRanks(list), tag)
 	if err != nil {
 		return nil, c.wrap("CreateGroup", NoPeer, tag, err)
 	}
@@ -43,6 +43,17 @@ func (c *Comm) CreateGroup(ranks []int, tag int) (*Comm, error) {
 		child.name = before.Name // that of version 1 says less
 		return c.st.restored.misplaced(child, before)
 	})
+}
+
+// worldRanks translates ranks of c. Groups are made out of the private communicator: Open MPI
+// sends what it needs for that as messages with the program's tag on the communicator that
+// it is given, where a rank that drains, or receives any tag, would take them.
+func (c *Comm) worldRanks(list []int32) []int32 {
+	out := make([]int32, len(list))
+	for i, r := range list {
+		out[i] = int32(c.members[r])
+	}
+	return out
 }
 
 // groupText tells groups apart whatever their members: by a list, or for many by the

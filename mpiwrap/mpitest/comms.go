@@ -2,6 +2,7 @@ package mpitest
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
@@ -9,6 +10,7 @@ import (
 var commCases = []Case{
 	{"names, splits and frees", splits},
 	{"creation by lists and groups", lists},
+	{"groups are made unseen", groupUnseen},
 	{"nodes", nodes},
 	{"use after free", afterFree},
 	{"free with messages in flight", freeInFlight},
@@ -86,6 +88,30 @@ func lists(w *mpiwrap.Comm) error {
 	none, err := w.Create(nil)
 	return all(err, equal("empty list", none == nil, true), r.Free(),
 		wantErr("rank twice", twice, mpiwrap.ErrRank), wantErr("rank outside", outside, mpiwrap.ErrRank))
+}
+
+// groupUnseen: a rank that comes late to the making of a group sees nothing of what the
+// others send for it, and its drain takes nothing of that.
+func groupUnseen(w *mpiwrap.Comm) error {
+	late := w.Size() - 1
+	if w.Size() == 1 || w.Rank() != 0 && w.Rank() != late {
+		return nil
+	}
+	if w.Rank() == late {
+		for begun := time.Now(); time.Since(begun) < 50*time.Millisecond; {
+			if st, there, err := w.Iprobe(mpiwrap.AnySource, mpiwrap.AnyTag); there || err != nil {
+				return fmt.Errorf("a probe finds %d bytes from %d with tag %d: %v", st.Bytes, st.Source, st.Tag, err)
+			}
+			if n, err := w.Endpoint().Pump(); n > 0 || err != nil {
+				return fmt.Errorf("%d messages were drained: %v", n, err)
+			}
+		}
+	}
+	g, err := w.CreateGroup([]int{late, 0}, 5)
+	if err != nil {
+		return err
+	}
+	return all(equal("rank", g.Rank(), map[int]int{late: 0, 0: 1}[w.Rank()]), g.Free())
 }
 
 func nodes(w *mpiwrap.Comm) error {
