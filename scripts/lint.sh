@@ -15,6 +15,7 @@ if [ -n "$unformatted" ]; then
 fi
 
 # A tab is four columns; of a character of several bytes the first counts.
+# shellcheck disable=SC2016 # awk's $0
 long=$({ printf '%s\n' "$sources"; git ls-files -co --exclude-standard '*.sh' .ci/run; } |
 	LC_ALL=C xargs awk '{
 		line = $0; gsub(/\t/, "    ", line); gsub(/[\200-\277]/, "", line)
