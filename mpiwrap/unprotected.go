@@ -275,7 +275,9 @@ func (r *Request) lostAtRestart() string {
 		return ""
 	}
 	for _, o := range r.c.st.owed {
-		if !o.taken && o.Comm == r.c.name {
+		// A prepared receive is another one where it asks for other messages.
+		other := r.persistent && (o.Source != r.peer || o.Tag != r.tag)
+		if !o.taken && o.Comm == r.c.name && !other {
 			return "the checkpoint had a " + o.String() + " pending that was not protected; after a restart the " +
 				"program posts it again, or protects the request"
 		}

@@ -254,6 +254,40 @@ func TestIdleRequests(t *testing.T) {
 	})
 }
 
+// TestIdleBesideALostOne: after a restart WaitAll names the receive that the checkpoint had
+// pending and the program has not posted again, and skips a prepared one that never was.
+func TestIdleBesideALostOne(t *testing.T) {
+	s := newSaved(1)
+	receives := func(w *mpiwrap.Comm) (pending, idle *mpiwrap.Request, err error) {
+		pending, err = mpiwrap.RecvInit(w, []int{0}, 0, 1)
+		if err != nil {
+			return nil, nil, err
+		}
+		idle, err = mpiwrap.RecvInit(w, []int{0}, 0, 2)
+		return pending, idle, err
+	}
+	onSim(t, 1, func(w *mpiwrap.Comm) error {
+		pending, _, err := receives(w)
+		return errors.Join(err, mpiwrap.Start(pending), s.save(w, nil))
+	})
+	onSim(t, 1, func(w *mpiwrap.Comm) error {
+		if err := s.load(w); err != nil {
+			return err
+		}
+		pending, idle, err := receives(w)
+		if err != nil {
+			return err
+		}
+		if err := mpiwrap.WaitAll(idle); err != nil {
+			return fmt.Errorf("the one that was idle: %w", err)
+		}
+		if err := mpiwrap.WaitAll(idle, pending); !errors.Is(err, mpiwrap.ErrRequest) {
+			return fmt.Errorf("the one that was pending: got %v, want ErrRequest", err)
+		}
+		return nil
+	})
+}
+
 // TestWhatCannotBeKept is refused at the checkpoint, by name.
 func TestWhatCannotBeKept(t *testing.T) {
 	cases := map[string]func(w *mpiwrap.Comm) ([]*mpiwrap.Request, error){
