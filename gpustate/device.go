@@ -27,6 +27,7 @@ type Device struct {
 	shadow  int64  // bound of captures' device memory, below 0 for none
 	reserve int64  // what captures leave free
 	spare   int    // restored objects without a name that nobody has taken yet
+	filled  bool   // a Restore has written to memory
 	pins    map[*pin]struct{}
 
 	// shadows is taken after all others but Capture.mu.

@@ -7,12 +7,12 @@ import "context"
 type Mark struct {
 	d      *Device
 	record []byte
-	before *Capture // nil: no command had been given to the device, so there were no contents to keep
+	before *Capture // nil: nothing had written to the device's memory
 }
 
 // Mark notes the state of the device. It costs little while the program has given
-// the device no command, as is usual before a Restore; after that it is a Capture,
-// with alloc for the memory on the host.
+// the device no command and restored nothing, as is usual before a Restore; after that
+// it is a Capture, with alloc for the memory on the host.
 func (d *Device) Mark(ctx context.Context, alloc func(bytes int) []byte) (*Mark, error) {
 	if err := d.stop(ctx); err != nil {
 		return nil, err
@@ -32,10 +32,10 @@ func (d *Device) Mark(ctx context.Context, alloc func(bytes int) []byte) (*Mark,
 }
 
 // untouched says that nothing has written to the device's memory: no command was
-// given to it, and nothing that might have had one was released. The device is
-// stopped.
+// given to it, nothing was restored, and nothing that might have had a command was
+// released. The device is stopped.
 func (d *Device) untouched() bool {
-	if int(d.nextID) != len(d.list) {
+	if d.filled || int(d.nextID) != len(d.list) {
 		return false
 	}
 	for _, e := range d.list {

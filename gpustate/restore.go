@@ -54,6 +54,7 @@ func (d *Device) restore(ctx context.Context, r *record.Record, read func(i int,
 	if err := p.match(); err != nil {
 		return err
 	}
+	d.filled = true
 	if err := p.carryOut(ctx, read); err != nil {
 		return errors.Join(err, p.undo())
 	}
