@@ -21,12 +21,14 @@ type device struct {
 
 // mem is a memory object: a cl_mem, or an SVM address when svm is set.
 type mem struct {
-	h      handle
-	svm    bool
-	mapped handle // where the object is mapped, 0 when it is not
-	bytes  int64
-	image  driver.ImageDesc
-	gone   atomic.Bool // released
+	h     handle
+	svm   bool
+	bytes int64
+	image driver.ImageDesc
+	gone  atomic.Bool // released
+
+	mu     sync.Mutex // held by a transfer while it maps an SVM object
+	mapped handle     // where the object is mapped, 0 when it is not
 }
 
 func openDevice(f found) (driver.Device, error) {
@@ -115,6 +117,13 @@ func (d *device) ReleaseMem(h driver.Handle) error {
 
 func (d *device) MapShared(q, h driver.Handle) ([]byte, error) {
 	m := h.(*mem)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mapFor(q)
+}
+
+// mapFor maps an object; mu is held.
+func (m *mem) mapFor(q driver.Handle) ([]byte, error) {
 	if m.svm {
 		if err := svmMap(q.(queue).h, m.h, m.bytes); err != nil {
 			return nil, err
@@ -133,6 +142,13 @@ func (d *device) MapShared(q, h driver.Handle) ([]byte, error) {
 
 func (d *device) UnmapShared(q, h driver.Handle) error {
 	m := h.(*mem)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.unmapFor(q)
+}
+
+// unmapFor ends mapFor; mu is held.
+func (m *mem) unmapFor(q driver.Handle) error {
 	p := m.mapped
 	m.mapped = 0
 	if m.svm {

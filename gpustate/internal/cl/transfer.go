@@ -25,7 +25,8 @@ func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, 
 }
 
 // throughMap lets the host touch an SVM object, whose bytes no read or write
-// command reaches, and is complete when it returns.
+// command reaches, and is complete when it returns. Transfers of one object take turns:
+// the end of one mapping would end the other's.
 func (d *device) throughMap(q driver.Handle, m *mem, wait []driver.Event, do func([]byte) error) (driver.Event, error) {
 	for _, e := range wait {
 		if err := waitEvent(e); err != nil {
@@ -35,17 +36,19 @@ func (d *device) throughMap(q driver.Handle, m *mem, wait []driver.Event, do fun
 	if err := finish(q.(queue).h); err != nil {
 		return 0, err
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.mapped != 0 { // the program has it mapped: these are the bytes
 		return 0, do(memory(m.mapped, m.bytes))
 	}
-	b, err := d.MapShared(q, m)
+	b, err := m.mapFor(q)
 	if err != nil {
 		return 0, err
 	}
 	err = do(b)
 	// commands of other queues, and of this one out of order, see the bytes when
 	// the unmapping is complete
-	return 0, firstError(err, d.UnmapShared(q, m), finish(q.(queue).h))
+	return 0, firstError(err, m.unmapFor(q), finish(q.(queue).h))
 }
 
 // copyAll is copy that fails when dst is the shorter one.
@@ -62,12 +65,12 @@ func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, src
 	wait []driver.Event) (driver.Event, error) {
 	to, from := dst.(*mem), src.(*mem)
 	switch {
-	case from.svm:
+	case from.svm && !to.svm:
 		return d.throughMap(q, from, wait, func(b []byte) error {
 			_, err := d.Write(q, dst, dstOff, b[srcOff:srcOff+n], true, nil)
 			return err
 		})
-	case to.svm:
+	case to.svm: // one after the other: two objects at a time could be another copy's in the other order
 		tmp := make([]byte, n)
 		if _, err := d.Read(q, src, srcOff, tmp, true, wait); err != nil {
 			return 0, err
