@@ -274,6 +274,27 @@ func TestOtherOrder(t *testing.T) {
 	}
 }
 
+// TestOtherSampler: a sampler of other modes does not take the place of a recorded one,
+// which kernels have as an argument.
+func TestOtherSampler(t *testing.T) {
+	d, _ := fakeDevice(t)
+	near, linear := SamplerDesc{Filter: FilterNearest}, SamplerDesc{Filter: FilterLinear}
+	must(d.Sampler("", near))(t)
+	must(d.Sampler("named", linear))(t)
+	rec, contents := capture(t, d, nil)
+	for _, c := range []struct {
+		name  string
+		modes SamplerDesc
+		want  error
+	}{{"", linear, ErrConflict}, {"named", near, ErrConflict}, {"", near, nil}, {"named", linear, nil}} {
+		again, _ := fakeDevice(t)
+		must(again.Sampler(c.name, c.modes))(t)
+		if err := again.Restore(context.Background(), rec, readFrom(contents)); !errors.Is(err, c.want) {
+			t.Errorf("sampler %q of filter %#x: got %v, want %v", c.name, c.modes.Filter, err, c.want)
+		}
+	}
+}
+
 // TestRecordWithoutNumbers restores a record of version 1 by position.
 func TestRecordWithoutNumbers(t *testing.T) {
 	d, _ := fakeDevice(t)

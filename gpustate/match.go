@@ -157,6 +157,8 @@ func (p *plan) alike(o *record.Object, e *entry) error {
 		if s, ok := e.owner.(*Shared); ok && s.mapped != nil {
 			return ErrMapped
 		}
+	case o.Sampler != nil && *e.obj.Sampler != *o.Sampler:
+		return ErrConflict
 	case o.Kernel != nil && e.obj.Kernel.Function != o.Kernel.Function:
 		return ErrConflict
 	case o.Kernel != nil:
