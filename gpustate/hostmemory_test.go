@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -127,6 +128,24 @@ func TestFreeWaits(t *testing.T) {
 				ok(t, d.Close())
 			})
 		})
+	}
+}
+
+// TestReleaseHostBufferAtOnce: goroutines that release a buffer together unmap it once.
+// Without -race it seldom fails.
+func TestReleaseHostBufferAtOnce(t *testing.T) {
+	d, _ := fakeDevice(t)
+	for range 50 {
+		h := must(d.HostBuffer("", 4096))(t)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if err := h.Release(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
 	}
 }
 

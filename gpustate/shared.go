@@ -144,6 +144,8 @@ func (h *HostBuffer) Release() error {
 	if err := h.dev.drop(h.entry); err != nil {
 		return err
 	}
+	h.dev.making.Lock()
+	defer h.dev.making.Unlock()
 	return h.unmap()
 }
 
