@@ -54,8 +54,9 @@ test-model: ## check the cut protocol's model with spin; half a minute
 	@sh coordinated/cut/model/run.sh
 
 MOMENTS ?= 100000
-soak: ## MOMENTS restarts from checkpoints at random moments of real MPI programs, under both MPIs; one in a thousand in new processes
+soak: ## MOMENTS restarts from checkpoints at random moments of real MPI programs, and as many at each call on simulated ranks
 	$(GO) test -count=1 -timeout 0 ./test/e2e -run RestartsInProcess -v -args -soak $(MOMENTS) -soak-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./coordinated -run EveryMoment -v -args -pairs $(MOMENTS) -pairs-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./test/e2e -run CutAtRandomMoments -v -args -moments $$(( ($(MOMENTS) + 1999) / 2000 )) -seed $(or $(SEED),$$(date +%s))
 
 DAMAGES ?= 5000

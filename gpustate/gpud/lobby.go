@@ -10,9 +10,8 @@ import (
 // oldest one of the host that has most there is dropped: strangers keep out
 // themselves, not clients.
 type lobby struct {
-	most int
-
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows
+	most   int
 	order  *list.List // of *waiting, oldest first
 	byHost map[string]int
 }
