@@ -17,6 +17,9 @@ type device struct {
 	samplers sync.Map // handle -> struct{}, of those that live
 	// pointersStick: a kernel argument that has held an SVM pointer takes nothing else.
 	pointersStick bool
+
+	mu     sync.Mutex
+	queues map[handle]bool // that live; guarded by mu
 }
 
 // mem is a memory object: a cl_mem, or an SVM address when svm is set.
@@ -36,7 +39,8 @@ func openDevice(f found) (driver.Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", f.info, err)
 	}
-	return &device{found: f, ctx: ctx, pointersStick: f.info.Platform == "NVIDIA CUDA"}, nil
+	return &device{found: f, ctx: ctx, pointersStick: f.info.Platform == "NVIDIA CUDA",
+		queues: map[handle]bool{}}, nil
 }
 
 func (d *device) Info() driver.Info { return d.info }
@@ -109,10 +113,28 @@ func (d *device) ReleaseMem(h driver.Handle) error {
 	m := h.(*mem)
 	m.gone.Store(true)
 	if m.svm {
-		svmFree(d.ctx, m.h)
-		return nil
+		return d.freeShared(m)
 	}
 	return releaseMem(m.h)
+}
+
+// freeShared frees an SVM object when the commands that were issued are complete:
+// clSVMFree takes the memory away from them. When they cannot be waited for it stays.
+func (d *device) freeShared(m *mem) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for q := range d.queues {
+		var call *driver.CallError
+		if err := finish(q); err != nil && !(errors.As(err, &call) && call.Kind == driver.ErrKernelFault) {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	svmFree(d.ctx, m.h)
+	return nil
 }
 
 func (d *device) MapShared(q, h driver.Handle) ([]byte, error) {
@@ -187,6 +209,17 @@ type queue struct {
 }
 
 func (d *device) CreateQueue(q driver.QueueDesc) (driver.Handle, error) {
+	h, err := d.createQueue(q)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.queues[h] = true
+	return queue{h, q.Lazy}, nil
+}
+
+func (d *device) createQueue(q driver.QueueDesc) (handle, error) {
 	var props uint64
 	if q.OutOfOrder && d.info.OutOfOrder {
 		props |= queueOutOfOrder
@@ -202,21 +235,23 @@ func (d *device) CreateQueue(q driver.QueueDesc) (driver.Handle, error) {
 		}
 		h, err := createQueue(d.ctx, d.device, modern, props, hint)
 		if err == nil {
-			return queue{h, q.Lazy}, nil
+			return h, nil
 		}
 		// a platform without cl_khr_priority_hints refuses the property
 		var call *driver.CallError
 		if !errors.As(err, &call) || call.Kind == driver.ErrOutOfMemory {
-			return nil, err
+			return 0, err
 		}
 	}
-	h, err := createQueue(d.ctx, d.device, modern, props, 0)
-	if err != nil {
-		return nil, err
-	}
-	return queue{h, q.Lazy}, nil
+	return createQueue(d.ctx, d.device, modern, props, 0)
 }
 
-func (d *device) ReleaseQueue(q driver.Handle) error { return releaseQueue(q.(queue).h) }
-func (d *device) Flush(q driver.Handle) error        { return flush(q.(queue).h) }
-func (d *device) Finish(q driver.Handle) error       { return finish(q.(queue).h) }
+func (d *device) ReleaseQueue(h driver.Handle) error {
+	q := h.(queue).h
+	d.mu.Lock()
+	delete(d.queues, q)
+	d.mu.Unlock()
+	return releaseQueue(q)
+}
+func (d *device) Flush(q driver.Handle) error  { return flush(q.(queue).h) }
+func (d *device) Finish(q driver.Handle) error { return finish(q.(queue).h) }

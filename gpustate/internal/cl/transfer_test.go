@@ -2,6 +2,7 @@ package cl
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
@@ -88,4 +89,43 @@ func TestCopyOfShared(t *testing.T) {
 	if from.(*mem).mapped != 0 {
 		t.Error("the shared memory is still mapped after a copy that failed")
 	}
+}
+
+// TestFreeOfShared: shared memory is freed after the commands that use it, which
+// clSVMFree does not wait for.
+func TestFreeOfShared(t *testing.T) {
+	d, q := poclDevice(t)
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := d.Build(driver.ProgramDesc{Name: "p", OpenCL: `
+__kernel void slow(__global uint *x, uint rounds)
+{
+	uint v = x[0];
+	for (uint i = 0; i < rounds; i++) v = v * 1664525u + (v >> 7) + i;
+	x[0] = v;
+}`})
+	ok(err)
+	k, err := d.CreateKernel(p, "slow")
+	ok(err)
+	ok(d.ReleaseProgram(p))
+	s, err := d.CreateMem(driver.MemDesc{Kind: driver.MemShared, Bytes: 64})
+	ok(err)
+	const rounds = 100_000_000 // some tenths of a second
+	ok(d.SetArg(k, 0, driver.Arg{Kind: driver.ArgMem, Handle: s}))
+	ok(d.SetArg(k, 1, driver.Arg{Kind: driver.ArgValue, Value: binary.LittleEndian.AppendUint32(nil, rounds)}))
+	e, err := d.Launch(q, k, driver.Grid{Dims: 1, Global: [3]int{1, 1, 1}}, nil)
+	ok(err)
+	ok(d.ReleaseMem(s))
+	done, err := d.EventDone(e)
+	ok(err)
+	if !done {
+		t.Error("the memory is freed, the kernel that uses it runs")
+	}
+	ok(d.WaitEvent(e))
+	d.ReleaseEvent(e)
+	ok(d.ReleaseKernel(k))
 }
