@@ -222,6 +222,9 @@ func (d *Device) getOrMake(o record.Object, parent *entry, same func(have *recor
 		}
 	}
 	fresh.h, fresh.claimed = h, true
+	if k, ok := fresh.owner.(*Kernel); ok {
+		k.resize() // before a capture sees it
+	}
 	d.add(fresh, parent)
 	for _, v := range variables {
 		d.addVariable(fresh, v)

@@ -39,17 +39,7 @@ type Local int
 // not have.
 type Value []byte
 
-// prepare learns the number of arguments.
-func (k *Kernel) prepare() {
-	if k.dev.enter() != nil {
-		return
-	}
-	defer k.dev.leave()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.resize()
-}
-
+// resize learns the number of arguments; mu is held, or nobody else has the kernel.
 func (k *Kernel) resize() {
 	n, exact := k.dev.drv.Args(k.h)
 	k.free = !exact

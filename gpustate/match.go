@@ -2,6 +2,7 @@ package gpustate
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
@@ -165,9 +166,18 @@ func (p *plan) alike(o *record.Object, e *entry) error {
 		if err := checkLocal(o.Kernel, p.d.Info()); err != nil {
 			return err
 		}
-		if n, exact := p.d.drv.Args(e.h); exact && n != len(o.Kernel.Args) {
-			return fmt.Errorf("it has %d arguments, the recorded one %d: %w", n, len(o.Kernel.Args), ErrConflict)
-		}
+		n, exact := p.d.drv.Args(e.h)
+		return sameArgs(o.Kernel, n, exact)
 	}
 	return nil
+}
+
+// sameArgs says whether a kernel of n arguments can be the recorded one. One of which not
+// all arguments were set may have more than the record: CUDA does not tell how many.
+func sameArgs(r *record.Kernel, n int, exact bool) error {
+	unset := len(r.Args) == 0 || slices.ContainsFunc(r.Args, func(a record.Arg) bool { return a.Kind == driver.ArgNone })
+	if !exact || len(r.Args) == n || len(r.Args) < n && unset {
+		return nil
+	}
+	return fmt.Errorf("it has %d arguments, the recorded one %d: %w", n, len(r.Args), ErrConflict)
 }

@@ -71,7 +71,5 @@ func (p *Program) kernel(name, function string) (*Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := e.owner.(*Kernel)
-	k.prepare()
-	return k, nil
+	return e.owner.(*Kernel), nil
 }

@@ -3,9 +3,12 @@ package gpustate
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
 const putSource = `
@@ -78,4 +81,71 @@ func TestRefusedArgument(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestNewKernelInCapture: a capture that comes as soon as a kernel is among the objects has
+// its number of arguments. Without it the kernel could not be restored, or was launched
+// without arguments.
+func TestNewKernelInCapture(t *testing.T) {
+	onDevices(t, func(t *testing.T, open func() *Device) {
+		d := open()
+		p := must(d.Program("put", Sources{OpenCL: putSource}, ""))(t)
+		o := record.Object{Name: "put", Kernel: &record.Kernel{Program: p.obj.ID, Function: "put"}}
+		must(d.getOrMake(o, p.entry, nil))(t) // what Program.Kernel begins with
+		rec, contents := capture(t, d, nil)
+		r := must(record.Decode(rec))(t)
+		if n := len(r.Objects[len(r.Objects)-1].Kernel.Args); n != 3 {
+			t.Errorf("the record has %d arguments, want 3", n)
+		}
+		again := open()
+		ok(t, again.Restore(context.Background(), rec, readFrom(contents)))
+	})
+}
+
+// TestFewerArguments restores kernels of which a device that does not tell how many
+// arguments there are had recorded fewer. What was not set is not set; a kernel that was
+// complete is another one.
+func TestFewerArguments(t *testing.T) {
+	for _, lazy := range []bool{false, true} {
+		for _, c := range []struct {
+			name string
+			keep int // of the three arguments
+			set  bool
+			want error
+		}{{"none", 0, false, nil}, {"two, not set", 2, false, nil}, {"two, set", 2, true, ErrConflict}} {
+			d, _ := fakeDevice(t, func(i *driver.Info) { i.Lazy = lazy })
+			y := must(d.Buffer("y", 64))(t)
+			k := must(must(d.Program("put", Sources{OpenCL: putSource}, ""))(t).Kernel("put"))(t)
+			if c.set {
+				ok(t, k.SetArgs(y, float32(1), Local(16)))
+			}
+			rec, contents := capture(t, d, nil)
+			r := must(record.Decode(rec))(t)
+			recorded := r.Objects[len(r.Objects)-1].Kernel
+			recorded.Args = recorded.Args[:c.keep]
+			want := c.want
+			if lazy {
+				want = nil // nobody knows
+			}
+			for _, early := range []bool{false, true} {
+				again, _ := fakeDevice(t, func(i *driver.Info) { i.Lazy = lazy })
+				kernel := func() *Kernel {
+					return must(must(again.Program("put", Sources{OpenCL: putSource}, ""))(t).Kernel("put"))(t)
+				}
+				if early {
+					kernel()
+				}
+				if err := again.restore(context.Background(), r, readFrom(contents)); !errors.Is(err, want) {
+					t.Errorf("%s, lazy %v, early %v: got %v, want %v", c.name, lazy, early, err, want)
+				}
+				if want != nil {
+					continue
+				}
+				_, err := must(again.Queue("q"))(t).Launch(kernel(), []int{1}, nil)
+				if !errors.Is(err, ErrArgNotSet) {
+					t.Errorf("%s, lazy %v, early %v: launch gave %v, want ErrArgNotSet", c.name, lazy, early, err)
+				}
+			}
+		}
+	}
 }

@@ -202,11 +202,12 @@ func (p *plan) enter(o *record.Object, e *entry) {
 
 // setArgs gives a kernel its recorded arguments; the device is stopped.
 func (p *plan) setArgs(r *record.Kernel, k *Kernel) error {
-	k.resize()
-	if !k.free && len(k.args) != len(r.Args) {
-		return fmt.Errorf("it has %d arguments, the recorded one %d: %w", len(k.args), len(r.Args), ErrConflict)
+	n, exact := k.dev.drv.Args(k.h)
+	if err := sameArgs(r, n, exact); err != nil {
+		return err
 	}
-	args := make([]argument, len(r.Args))
+	k.resize()
+	args := make([]argument, max(len(r.Args), n))
 	for i, ra := range r.Args {
 		a := argument{kind: ra.Kind, local: int(ra.Local), value: ra.Value}
 		if ra.Kind == driver.ArgMem || ra.Kind == driver.ArgSampler {
