@@ -288,6 +288,50 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
+// TestRestoredFirst restores before the program makes its objects: what they begin with on
+// the first start does not take the place of what they hold.
+func TestRestoredFirst(t *testing.T) {
+	run := func(s *setup) (b, picture *MemObject) {
+		b, err := s.context.CreateBuffer(MemReadWrite|MemCopyHostPtr, []byte{1, 2, 3, 4})
+		s.ok(err)
+		picture, err = s.context.CreateImageSimple(MemReadWrite, 1, 1, ChannelOrderRGBA, ChannelDataTypeUNormInt8,
+			[]byte{1, 2, 3, 4})
+		s.ok(err)
+		return b, picture
+	}
+	bytes := func(s *setup, b, picture *MemObject) (got [8]byte) {
+		_, err := s.queue.EnqueueReadBuffer(b, true, 0, 4, unsafe.Pointer(&got[0]), nil)
+		s.ok(err)
+		_, err = s.queue.EnqueueReadImage(picture, true, [3]int{}, [3]int{1, 1, 1}, 0, 0, got[4:], nil)
+		s.ok(err)
+		return got
+	}
+	first := newSetup(t, 0)
+	b, picture := run(first)
+	if got := bytes(first, b, picture); got != [8]byte{1, 2, 3, 4, 1, 2, 3, 4} {
+		t.Errorf("new objects hold %v", got)
+	}
+	_, err := first.queue.EnqueueWriteBuffer(b, true, 0, 4, unsafe.Pointer(&[]byte{5, 6, 7, 8}[0]), nil)
+	first.ok(err)
+	_, err = first.queue.EnqueueWriteImage(picture, true, [3]int{}, [3]int{1, 1, 1}, 0, 0, []byte{5, 6, 7, 8}, nil)
+	first.ok(err)
+	c, err := first.context.State().Capture(context.Background(), nil)
+	first.ok(err)
+	defer c.Release()
+	read := func(i int, dst []byte, off int64) error { return c.ReadAt(context.Background(), i, dst, off) }
+
+	again := newSetup(t, 0)
+	again.ok(again.context.State().Restore(context.Background(), c.Record(), read))
+	b, picture = run(again)
+	if got := bytes(again, b, picture); got != [8]byte{5, 6, 7, 8, 5, 6, 7, 8} {
+		t.Errorf("restored objects hold %v", got)
+	}
+	b, picture = run(again) // these are new
+	if got := bytes(again, b, picture); got != [8]byte{1, 2, 3, 4, 1, 2, 3, 4} {
+		t.Errorf("new objects beside the restored ones hold %v", got)
+	}
+}
+
 // TestProperties calls every property once: none may fail.
 func TestProperties(t *testing.T) {
 	s := newSetup(t, 0)

@@ -84,8 +84,8 @@ func access(flags MemFlag) gpustate.Access {
 }
 
 // CreateBufferUnsafe makes a buffer of size bytes. With MemCopyHostPtr or
-// MemUseHostPtr it begins with the bytes at dataPtr; the memory there is not
-// used afterwards.
+// MemUseHostPtr it begins with the bytes at dataPtr, unless a restore has brought its
+// contents; the memory there is not used afterwards.
 func (ctx *Context) CreateBufferUnsafe(flags MemFlag, size int, dataPtr unsafe.Pointer) (*MemObject, error) {
 	wants := flags&(MemCopyHostPtr|MemUseHostPtr) != 0
 	if wants != (dataPtr != nil) {
@@ -98,7 +98,7 @@ func (ctx *Context) CreateBufferUnsafe(flags MemFlag, size int, dataPtr unsafe.P
 	if err != nil {
 		return nil, toError(err)
 	}
-	if wants {
+	if wants && !b.Restored() {
 		if err := ctx.fills.Write(b, 0, unsafe.Slice((*byte)(dataPtr), size)); err != nil {
 			_ = b.Release()
 			return nil, toError(err)
@@ -150,7 +150,7 @@ func dimensions(t MemObjectType) int {
 }
 
 // CreateImage makes an image. data, if there is any, holds its pixels with the
-// pitches of the description.
+// pitches of the description; a restored image keeps those it has.
 func (ctx *Context) CreateImage(flags MemFlag, imageFormat ImageFormat, imageDesc ImageDescription,
 	data []byte) (*MemObject, error) {
 	dims := dimensions(imageDesc.Type)
@@ -169,7 +169,7 @@ func (ctx *Context) CreateImage(flags MemFlag, imageFormat ImageFormat, imageDes
 	}
 	r := i.Whole()
 	packed, err := pack(data, r.Size, i.PixelBytes(), imageDesc.RowPitch, imageDesc.SlicePitch)
-	if err == nil {
+	if err == nil && !i.Restored() {
 		err = ctx.fills.WriteImage(i, r, packed)
 	}
 	if err != nil {
