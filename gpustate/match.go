@@ -175,8 +175,9 @@ func (p *plan) alike(o *record.Object, e *entry) error {
 // sameArgs says whether a kernel of n arguments can be the recorded one. One of which not
 // all arguments were set may have more than the record: CUDA does not tell how many.
 func sameArgs(r *record.Kernel, n int, exact bool) error {
-	unset := len(r.Args) == 0 || slices.ContainsFunc(r.Args, func(a record.Arg) bool { return a.Kind == driver.ArgNone })
-	if !exact || len(r.Args) == n || len(r.Args) < n && unset {
+	unset := func(a record.Arg) bool { return a.Kind == driver.ArgNone }
+	complete := len(r.Args) > 0 && !slices.ContainsFunc(r.Args, unset)
+	if !exact || len(r.Args) == n || len(r.Args) < n && !complete {
 		return nil
 	}
 	return fmt.Errorf("it has %d arguments, the recorded one %d: %w", n, len(r.Args), ErrConflict)
