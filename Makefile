@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test race soak soak-damage soak-restart soak-slurm test-model test-gpu bench bench-full man lint build clean
+.PHONY: help setup demo wanted test race soak soak-damage soak-restart soak-slurm test-model test-gpu bench bench-full man lint build clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,10 @@ demo: ## checkpoint, kill and restart an N-body run elsewhere; under 2 minutes
 	@sh scripts/setup.sh demo
 	@exec sh scripts/demo.sh $(GO) $(BIN)
 
-test: lint ## lint, then all tests
+wanted:
+	@sh scripts/setup.sh || echo "make: going on with what is installed; tests that need more say why they skip" >&2
+
+test: wanted lint ## install what is missing (as root), lint, all tests
 	@sh scripts/abi-tests.sh $(GO)
 	$(GO) test -count=1 -p $(TEST_P) -timeout $(TIMEOUT) ./...
 	$(RACE) $(call packages,$(RACE_NOT)|$(RACE_SLOW))
