@@ -16,19 +16,8 @@ import (
 func TestOtherOrder(t *testing.T) {
 	opt := testOptions(t)
 	run := func(again, right bool) error {
-		return mpitest.NewWorld(1, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			dev, err := gpustate.Open(gpustate.Select{Kind: "fake"})
-			if err != nil {
-				return err
-			}
-			defer dev.Close()
-			ck, err := Open(ctx, w, opt)
-			if err != nil {
-				return err
-			}
-			err = ck.Protect("dev", dev)
+		return onFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *Checkpointer) error {
+			err := ck.Protect("dev", dev)
 			if err == nil {
 				_, err = ck.Restore(ctx)
 			}
@@ -72,4 +61,23 @@ func TestOtherOrder(t *testing.T) {
 	if err := run(true, true); err != nil {
 		t.Errorf("the same order: %v", err)
 	}
+}
+
+// onFake runs body on one rank with a fake device of its own, which body may protect, and
+// a Checkpointer, which body closes.
+func onFake(opt Options, body func(ctx context.Context, dev *gpustate.Device, ck *Checkpointer) error) error {
+	return mpitest.NewWorld(1, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		dev, err := gpustate.Open(gpustate.Select{Kind: "fake"})
+		if err != nil {
+			return err
+		}
+		defer dev.Close()
+		ck, err := Open(ctx, w, opt)
+		if err != nil {
+			return err
+		}
+		return body(ctx, dev, ck)
+	})
 }

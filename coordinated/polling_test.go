@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -60,7 +61,9 @@ func pollBetween(t *testing.T, w *mpiwrap.Comm, opt Options, source int, d time.
 			return err
 		}
 	case 1:
-		time.Sleep(5 * time.Millisecond) // the request is on its way
+		for ck.gate.Load()&gateArmed == 0 { // the request is on its way
+			runtime.Gosched()
+		}
 		if err := ck.Point(ctx); err != nil {
 			return err
 		}

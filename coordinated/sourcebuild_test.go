@@ -7,12 +7,9 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/gpustate"
-	"github.com/holdfast-hpc/holdfast/mpiwrap"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
 
 // TestFromSource restores a device program whose binary form the device does not load: the
@@ -23,19 +20,9 @@ func TestFromSource(t *testing.T) {
 	opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	var told []FromSource
 	run := func(again bool) error {
-		return mpitest.NewWorld(1, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			dev, err := gpustate.Open(gpustate.Select{Kind: "fake"})
-			if err != nil {
-				return err
-			}
-			defer dev.Close()
-			ck, err := Open(ctx, w, opt)
-			if err != nil {
-				return err
-			}
-			if err = ck.Protect("dev", dev); err == nil {
+		return onFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *Checkpointer) error {
+			err := ck.Protect("dev", dev)
+			if err == nil {
 				_, err = ck.Restore(ctx)
 			}
 			told = ck.Stats().Restore.FromSource
