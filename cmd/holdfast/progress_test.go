@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/spf13/cobra"
 )
 
 func TestBarLine(t *testing.T) {
-	b := counter{what: "verifying", total: 8 << 30, done: func() int64 { return 2 << 30 }, text: sizeText}
+	b := counter{what: "verifying", total: 8 << 30, done: func() int64 { return 2 << 30 }, text: units.Bytes}
 	const want = "verifying [#####...............]  25 %  2.0 GiB of 8.0 GiB, 1.0 GiB/s, 6.0 s to go"
 	if got := b.line(2 * time.Second); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -27,7 +28,7 @@ func TestBarLine(t *testing.T) {
 // TestBarDraws: a bar is drawn over itself and goes at the end.
 func TestBarDraws(t *testing.T) {
 	var out bytes.Buffer
-	c := counter{what: "removing", done: func() int64 { return 3 }, text: sizeText}
+	c := counter{what: "removing", done: func() int64 { return 3 }, text: units.Bytes}
 	b := bar{w: &out, line: c.line, begun: time.Now().Add(-time.Second)}
 	b.draw(b.begun.Add(time.Second))
 	quit := make(chan struct{})
@@ -66,7 +67,7 @@ func TestNoBar(t *testing.T) {
 	var out bytes.Buffer
 	cmd := &cobra.Command{}
 	cmd.SetErr(&out)
-	stop := showBar(cmd, "x", 1, func() int64 { return 1 }, sizeText)
+	stop := showBar(cmd, "x", 1, func() int64 { return 1 }, units.Bytes)
 	stop()
 	stop()
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
