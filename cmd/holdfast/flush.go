@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 
-	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/spf13/cobra"
 )
@@ -37,7 +36,7 @@ missing or damaged, not a checkpoint directory, I/O error).`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			var seen tally
-			stop := showBar(cmd, "copying", flushBytes(cmd, dirs), seen.written.Load, units.Bytes)
+			stop := showBar(cmd, "copying", flushBytes(cmd, dirs), seen.written.Load, inBytes)
 			e, err := storage.Epoch(0), error(nil)
 			if cmd.Flags().Changed("salvage") {
 				e, err = storage.SalvageDirs(cmd.Context(), seen.fs(), salvage, dirs, to)

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/spf13/cobra"
 )
@@ -112,7 +111,7 @@ func verifyDirs(cmd *cobra.Command, dirs []string, epoch string, complete bool) 
 			total += hereBytes(info)
 		}
 	}
-	defer showBar(cmd, "verifying", total, seen.read.Load, units.Bytes)()
+	defer showBar(cmd, "verifying", total, seen.read.Load, inBytes)()
 	var rows []verifyRow
 	if found := v.VerifyDirs(); len(found) > 0 {
 		rows = verifyRows(0, found, levels)
