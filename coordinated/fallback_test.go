@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )

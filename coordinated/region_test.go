@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 

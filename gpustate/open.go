@@ -3,35 +3,30 @@ package gpustate
 import (
 	"context"
 	"errors"
+	"slices"
 
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/cl"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/cuda"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 )
-
-// libraries are the drivers of this process. Each opens its API's library once.
-var libraries = []driver.Driver{&cuda.Library{}, cl.System, &fake.Library{}}
 
 // Devices lists the devices of all APIs on this machine, without the fake. The
 // error is set only when no API can be used; it says for each why not.
 func Devices() ([]Info, error) {
 	infos, _, missing := discover()
-	var list []Info
-	for _, i := range infos {
-		if i.Kind != "fake" {
-			list = append(list, i)
-		}
-	}
-	if list == nil {
+	if infos = withoutFake(infos); len(infos) == 0 {
 		return nil, errors.Join(missing...)
 	}
-	return list, nil
+	return infos, nil
+}
+
+// withoutFake is infos without the devices that tests bring.
+func withoutFake(infos []Info) []Info {
+	return slices.DeleteFunc(infos, func(i Info) bool { return i.Kind == "fake" })
 }
 
 // discover lists all devices with their drivers.
 func discover() (infos []Info, from []driver.Driver, missing []error) {
-	for _, l := range libraries {
+	for _, l := range drivers.All {
 		found, err := l.Devices()
 		if err != nil {
 			missing = append(missing, err)
@@ -66,13 +61,7 @@ func openDriver(sel Select) (driver.Device, error) {
 	infos, from, missing := discover()
 	n := sel.pick(infos)
 	if n < 0 {
-		var real []Info
-		for _, i := range infos {
-			if i.Kind != "fake" {
-				real = append(real, i)
-			}
-		}
-		return nil, &NoDeviceError{Select: sel, Found: real, Missing: missing}
+		return nil, &NoDeviceError{Select: sel, Found: withoutFake(infos), Missing: missing}
 	}
 	return from[n].Open(infos[n].Index)
 }

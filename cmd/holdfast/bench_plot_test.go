@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut/scale"
+	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
 )
 
 // TestBenchPlot keeps the results of a suite, shows them again from the file,

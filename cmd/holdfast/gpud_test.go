@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
 )
 
 // server starts a server of fake devices in this process.

@@ -5,10 +5,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 )
-
-func init() { fake.Register("busy", 2, func(fake.Launch) {}) }
 
 // work is a kernel that keeps each work item busy for n rounds.
 var work = gpustate.Sources{

@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/cl"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/cuda"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 )
 
 // Raw is a device without recording.
@@ -30,7 +29,7 @@ func OpenRaw(sel gpustate.Select) (*Raw, error) {
 	if err := g.Close(); err != nil {
 		return nil, err
 	}
-	for _, lib := range []driver.Driver{&cuda.Library{}, cl.System, &fake.Library{}} {
+	for _, lib := range drivers.All {
 		if lib.Kind() != info.Kind {
 			continue
 		}

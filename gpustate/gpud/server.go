@@ -15,10 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/cl"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/cuda"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
@@ -46,7 +44,7 @@ type Options struct {
 	// Advertise are addresses by which other servers reach this one. Empty: those
 	// it listens at, if they name a host.
 	Advertise []string
-	// Offer chooses the devices. nil: all, without the fake.
+	// Offer chooses the devices. nil: all.
 	Offer func(driver.Info) bool
 	// Quota bounds the device memory of one client in bytes; 0 is no bound.
 	Quota int64
@@ -84,11 +82,6 @@ type Options struct {
 	parting time.Duration   // that a worker has to end after its client has gone or the server ends
 }
 
-// machine are the drivers of this machine. Server and workers have the same.
-func machine() []driver.Driver {
-	return []driver.Driver{&cuda.Library{}, cl.System, &fake.Library{}}
-}
-
 // Bounds of connections: of those that have not proven a key yet, at all addresses
 // together, and of those that have and are no clients of a device.
 const (
@@ -121,10 +114,10 @@ func (o *Options) validate() error {
 		return fmt.Errorf("gpud: Options.Silence and Options.Frozen are at least %v", wire.MinSilence)
 	}
 	if o.Offer == nil {
-		o.Offer = func(i driver.Info) bool { return i.Kind != "fake" }
+		o.Offer = func(driver.Info) bool { return true }
 	}
 	if o.libs == nil {
-		o.libs = machine()
+		o.libs = drivers.All
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))

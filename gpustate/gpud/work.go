@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
@@ -64,9 +65,8 @@ func (w *work) begin(m *start, seats, conn *os.File) error {
 	h := &host{name: m.Name, addrs: m.Addrs, quota: m.Quota, patience: m.Patience, frozen: m.Frozen, trusts: m.Trusts,
 		log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	copy(h.key[:], m.Key)
-	libs := machine()
 	for _, o := range m.Devices {
-		h.devices = append(h.devices, &device{info: o.Info, lib: libs[o.From], at: o.At, from: o.From})
+		h.devices = append(h.devices, &device{info: o.Info, lib: drivers.All[o.From], at: o.At, from: o.From})
 	}
 	h.seats, err = mapSeats(seats, m.Seats, m.Seat)
 	if err := errors.Join(err, seats.Close()); err != nil {

@@ -12,4 +12,7 @@
 // TestConformance runs Suite on every platform. TestMatrix takes a capture of
 // every object kind on each platform, kills that process, restores the capture
 // on every platform and prints which pairs work.
+//
+// A test that imports the package, for its effects, has the device "fake": plain Go,
+// for tests alone.
 package gputest

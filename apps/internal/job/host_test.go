@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
 )
 
 // TestHostMemory: there are as many zeroed elements as asked for, transfers from

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 

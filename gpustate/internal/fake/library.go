@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 )
 
 // Launch is what a kernel function gets: the index space and the arguments.
@@ -65,6 +66,8 @@ func Register(name string, args int, f Kernel) { registry.Store(name, registered
 func RegisterTyped(name string, types []int, f Kernel) {
 	registry.Store(name, registered{len(types), types, f})
 }
+
+func init() { drivers.Add(&Library{}) }
 
 // Library is a set of fake devices. The zero value has two of the default kind,
 // the second with lazy queues and kernels that may have more arguments than told.

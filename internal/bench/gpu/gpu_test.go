@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 )
 
