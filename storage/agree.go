@@ -93,7 +93,7 @@ func (s *Store) Withdraw(e Epoch, level string) error {
 	delete(l.agreed.unsure, e)
 	l.agreed.failed[e] = true
 	for r, b := range l.base {
-		if b.epoch == e {
+		if b.Epoch == e {
 			delete(l.base, r)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // keepTwo opens the world with Keep 2 and the local level alone.
@@ -77,7 +78,7 @@ func countedEpochs(count map[Epoch]int) []Epoch {
 	for e := range count {
 		set[e] = true
 	}
-	return sortedEpochs(set)
+	return format.SortedEpochs(set)
 }
 
 func (w *world) prune(t *testing.T) {
@@ -174,8 +175,8 @@ func TestNothingRefersToAWithdrawnEpoch(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, i := range infos {
-		if slices.Contains(i.origins, 2) {
-			t.Errorf("rank %d refers to epochs %v, and 2 was withdrawn", i.Rank, i.origins)
+		if slices.Contains(i.Origins, 2) {
+			t.Errorf("rank %d refers to epochs %v, and 2 was withdrawn", i.Rank, i.Origins)
 		}
 	}
 }

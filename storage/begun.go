@@ -7,12 +7,8 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
-
-// begunName is the file that says, at each level of a job, whether an epoch was ever
-// committed anywhere. Without it nobody could tell a job that has lost all its
-// checkpoints from one that has not begun.
-const begunName = "holdfast.begun"
 
 // Begun is what the levels say of the job's past.
 type Begun struct {
@@ -22,33 +18,6 @@ type Begun struct {
 	// Untold says that a directory has epochs and does not tell: an older build wrote
 	// them.
 	Untold bool
-}
-
-func (b *Begun) encode() []byte {
-	var e encoder
-	e.u64(uint64(b.Epoch))
-	e.str(b.Level)
-	e.u32(uint32(len(b.Nodes)))
-	for _, n := range b.Nodes {
-		e.str(n)
-	}
-	return sealRecord(kindBegun, e.b)
-}
-
-func decodeBegun(file string, raw []byte) (*Begun, error) {
-	payload, n, err := openRecord(file, raw, kindBegun)
-	if err != nil {
-		return nil, err
-	}
-	d := &decoder{b: payload}
-	b := &Begun{Epoch: Epoch(d.u64()), Level: d.str()}
-	for range d.count(2) {
-		b.Nodes = append(b.Nodes, d.str())
-	}
-	if !d.done() || n != len(raw) {
-		return nil, &CorruptError{File: file, Len: int64(len(raw)), Reason: "begun: fields do not fit"}
-	}
-	return b, nil
 }
 
 // Begun collects what the levels of this rank say. It fails where none tells of an
@@ -73,7 +42,7 @@ func (s *Store) Begun(ctx context.Context) (all Begun, err error) {
 			if lerr == nil && (errors.Is(err, ErrCorrupt) || errors.Is(err, vfs.ErrUnsafe)) {
 				unclear = errors.Join(unclear, &DirError{Level: l.name, Dir: l.path, Err: err,
 					Remedy: "find the job's checkpoints, " +
-						"or remove " + begunName + " there if it never had any"})
+						"or remove " + format.BegunName + " there if it never had any"})
 			}
 		case b.Epoch >= all.Epoch:
 			all.Epoch, all.Level, all.Nodes = b.Epoch, b.Level, b.Nodes
@@ -94,7 +63,7 @@ func (s *Store) NoteBegun(ctx context.Context, e Epoch, level string) error {
 	}
 	defer leave()
 	nodes := slices.Compact(slices.Sorted(slices.Values(s.opt.Nodes)))
-	b := Begun{Epoch: e, Level: level, Nodes: nodes}
+	b := format.Begun{Epoch: e, Level: level, Nodes: nodes}
 	for _, l := range s.working() {
 		if l.name == LevelGlobal && s.opt.Rank != 0 {
 			continue
@@ -109,21 +78,21 @@ func (s *Store) NoteBegun(ctx context.Context, e Epoch, level string) error {
 	return err
 }
 
-func (d *levelDir) readBegun() (*Begun, error) {
-	file := join(d.path, begunName)
-	b, err := readFile(d.fs, file, ledgerLimit)
+func (d *levelDir) readBegun() (*format.Begun, error) {
+	file := join(d.path, format.BegunName)
+	b, err := readFile(d.fs, file, format.LedgerLimit)
 	if err != nil {
 		return nil, err
 	}
-	return decodeBegun(file, b)
+	return format.DecodeBegun(file, b)
 }
 
-func (d *levelDir) writeBegun(b *Begun) error {
-	temp := join(d.path, tempName(begunName, d.owner))
-	if err := writeFile(d.fs, temp, b.encode()); err != nil {
+func (d *levelDir) writeBegun(b *format.Begun) error {
+	temp := join(d.path, tempName(format.BegunName, d.owner))
+	if err := writeFile(d.fs, temp, b.Encode()); err != nil {
 		return err
 	}
-	if err := d.fs.Rename(temp, join(d.path, begunName)); err != nil {
+	if err := d.fs.Rename(temp, join(d.path, format.BegunName)); err != nil {
 		return err
 	}
 	return d.fs.SyncDir(d.path)
@@ -146,11 +115,11 @@ func (d *levelDir) tellsFromNow() error {
 	if epochs, err := d.epochs(); err != nil || len(epochs) > 0 {
 		return err
 	}
-	temp := join(d.path, tempName(begunName, d.owner))
-	if err := writeFile(d.fs, temp, (&Begun{}).encode()); err != nil {
+	temp := join(d.path, tempName(format.BegunName, d.owner))
+	if err := writeFile(d.fs, temp, (&format.Begun{}).Encode()); err != nil {
 		return err
 	}
-	final := join(d.path, begunName)
+	final := join(d.path, format.BegunName)
 	err := d.fs.Link(temp, final)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):

@@ -3,6 +3,8 @@ package storage
 import (
 	"errors"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // TestDamagedNoteIsNoBeginning: the epochs of a job are gone and the notes that tell
@@ -24,7 +26,7 @@ func TestDamagedNoteIsNoBeginning(t *testing.T) {
 	if err := s.NoteBegun(t.Context(), 5, LevelLocal); err != nil {
 		t.Fatal(err)
 	}
-	for i, file := range []string{"/local0/" + begunName, "/global/" + begunName} {
+	for i, file := range []string{"/local0/" + format.BegunName, "/global/" + format.BegunName} {
 		if err := f.Flip(file, 20, 1); err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +37,7 @@ func TestDamagedNoteIsNoBeginning(t *testing.T) {
 			t.Errorf("%d notes are damaged: got %+v, %v", i+1, b, err)
 		}
 	}
-	f.MkdirAll("/local0/" + epochName(4))
+	f.MkdirAll("/local0/" + format.EpochName(4))
 	if b, err := s.Begun(t.Context()); err != nil || !b.Untold {
 		t.Errorf("with the directory of an epoch: got %+v, %v", b, err)
 	}

@@ -204,10 +204,10 @@ func aligned(p []byte) bool {
 // alignTo appends zeros until the position is a multiple of n less short bytes.
 func (w *blockWriter) alignTo(n, short int64) error {
 	gap := (n - (w.pos()+short)%n) % n
-	return w.copyIn(zeroPage[:gap])
+	return w.copyIn(zeros[:gap])
 }
 
-var zeroPage [vfs.Align]byte
+var zeros [vfs.Align]byte
 
 // errBeyondRoom marks a shard that became longer than it had to be.
 var errBeyondRoom = errors.New("shard is longer than the room that was set aside for it")

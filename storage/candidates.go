@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // Candidate is an epoch that this rank can restore.
@@ -71,9 +73,9 @@ func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []
 	if len(elsewhere) > 0 {
 		s.log.Info("epochs of this rank are missing at a level here; the other levels and nodes serve as far as "+
 			"they can",
-			"epochs", sortedEpochs(elsewhere))
+			"epochs", format.SortedEpochs(elsewhere))
 	}
-	unreadable = sortedEpochs(bad)
+	unreadable = format.SortedEpochs(bad)
 	slices.Reverse(unreadable)
 	return list, unreadable, nil
 }
@@ -121,7 +123,7 @@ func (s *Store) epochsAt(l *level) ([]Epoch, error) {
 			set[s.known[i].epoch] = true
 		}
 	}
-	return sortedEpochs(set), nil
+	return format.SortedEpochs(set), nil
 }
 
 // stateAt looks at one epoch of one level.
@@ -131,30 +133,30 @@ func (s *Store) stateAt(ctx context.Context, l *level, e Epoch) LevelState {
 	switch {
 	case err != nil:
 		st.Err = err
-	case m.size != s.opt.Size:
-		st.Err = &SizeError{Level: l.name, Dir: l.path, Have: m.size, Want: s.opt.Size}
-	case m.job != s.opt.Job:
-		st.Err = &JobError{Level: l.name, Dir: l.path, Have: m.job, Want: s.opt.Job}
+	case m.Size != s.opt.Size:
+		st.Err = &SizeError{Level: l.name, Dir: l.path, Have: m.Size, Want: s.opt.Size}
+	case m.Job != s.opt.Job:
+		st.Err = &JobError{Level: l.name, Dir: l.path, Have: m.Job, Want: s.opt.Job}
 	default:
-		st.ID, st.Shard = m.id(), m.shards[s.opt.Rank]
+		st.ID, st.Shard = m.ID(), m.Shards[s.opt.Rank]
 		st.Err = s.reachable(ctx, l, m)
 	}
 	return st
 }
 
 // reachable says why this rank's shard cannot be had from a level.
-func (s *Store) reachable(ctx context.Context, l *level, m *manifest) error {
+func (s *Store) reachable(ctx context.Context, l *level, m *format.Manifest) error {
 	if l.name == LevelParity {
 		return s.parityState(l, m)
 	}
 	err := l.probe(m, s.opt.Rank)
-	id := m.id()
+	id := m.ID()
 	at := func(h *holding) bool { return h.id == id && h.hasShard(s.opt.Rank) }
-	if err == nil || len(s.holders(l.name, m.epoch, at)) > 0 {
+	if err == nil || len(s.holders(l.name, m.Epoch, at)) > 0 {
 		return nil
 	}
 	loose := func(h *holding) bool { return h.id == [16]byte{} && h.hasShard(s.opt.Rank) }
-	for _, r := range s.holders(l.name, m.epoch, loose) {
+	for _, r := range s.holders(l.name, m.Epoch, loose) {
 		d, f := s.peerDir(ctx, r, l.name)
 		perr := errors.Join(d.probe(m, s.opt.Rank), f.close())
 		if perr == nil {
@@ -165,13 +167,13 @@ func (s *Store) reachable(ctx context.Context, l *level, m *manifest) error {
 }
 
 // probe checks length and footer of a shard.
-func (d *levelDir) probe(m *manifest, rank int) (err error) {
+func (d *levelDir) probe(m *format.Manifest, rank int) (err error) {
 	x, err := d.locateIn(m, rank)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, x.Close()) }()
-	_, err = x.footer(m.epoch, rank)
+	_, err = x.footer(m.Epoch, rank)
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // smooth is a field of float64, which compresses by planes and not as it lies.
@@ -19,69 +20,6 @@ func smooth(n int) []byte {
 		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(1+math.Sin(float64(i)/5000)))
 	}
 	return b
-}
-
-func TestShuffleRoundTrip(t *testing.T) {
-	for _, n := range []int{0, 1, 2, 7, 8, 9, 63, 64, 65, 1000, 4099} {
-		src := random(uint64(n), n)
-		for _, width := range []int{2, 3, 4, 8, 16, 255} {
-			mid, back := make([]byte, n), make([]byte, n)
-			shuffle(mid, src, width)
-			unshuffle(back, mid, width)
-			if !bytes.Equal(back, src) {
-				t.Errorf("%d bytes by %d do not come back", n, width)
-			}
-		}
-	}
-	planes := make([]byte, 11)
-	shuffle(planes, []byte("abcdABCD123"), 4)
-	if string(planes) != "aAbBcCdD123" {
-		t.Errorf("got %q, want whole planes and then the rest", planes)
-	}
-}
-
-// TestCodecsRoundTrip compresses chunks of all kinds, and refuses what was made
-// of them by others.
-func TestCodecsRoundTrip(t *testing.T) {
-	field := smooth(chunkBytes / 8)
-	var k packer
-	for _, c := range []struct {
-		name   string
-		data   []byte
-		codec  codec
-		filter filter
-	}{
-		{"random", random(1, 50_000), codecRaw, filterNone},
-		{"text", bytes.Repeat([]byte("holdfast "), 5000), codecLZ4, filterNone},
-		{"field", field, codecLZ4, filterShuffle},
-		{"field with a tail", field[:100_003], codecLZ4, filterShuffle},
-		{"one byte", []byte{1}, codecRaw, filterNone},
-		{"a few bytes", []byte("abc"), codecRaw, filterNone},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			ch := chunk{length: uint32(len(c.data))}
-			q := bytes.Clone(k.compress(&ch, c.data))
-			if ch.codec != c.codec || c.codec != codecRaw && ch.filter != c.filter {
-				t.Fatalf("codec %d, filter %d, want %d and %d", ch.codec, ch.filter, c.codec, c.filter)
-			}
-			if c.codec == codecRaw {
-				return
-			}
-			if len(q) >= len(c.data) {
-				t.Errorf("%d bytes became %d", len(c.data), len(q))
-			}
-			dst, mem := make([]byte, len(c.data)), make([]byte, len(c.data))
-			if err := decodeChunk(dst, q, mem, &ch); err != nil || !bytes.Equal(dst, c.data) {
-				t.Fatalf("does not come back: %v", err)
-			}
-			if err := decodeChunk(dst, q[:len(q)/2], mem, &ch); err == nil {
-				t.Error("half of it was accepted")
-			}
-			if err := decodeChunk(make([]byte, len(c.data)+1), q, make([]byte, len(c.data)+1), &ch); err == nil {
-				t.Error("another length was accepted")
-			}
-		})
-	}
 }
 
 // TestCompressedShard puts and restores a field by planes, and finds every kind of
@@ -102,11 +40,11 @@ func TestCompressedShard(t *testing.T) {
 		t.Errorf("stored %d of %d bytes", infos[0].Stored, infos[0].Bytes)
 	}
 	sh := wantShard(t, s, 1, secs)
-	if c := sh.shape.chunks[0]; c.filter != filterShuffle || c.width != 8 {
+	if c := sh.shape.Chunks[0]; c.Filter != format.FilterShuffle || c.Width != 8 {
 		t.Errorf("chunk 0 is %+v, want it in planes of 8", c)
 	}
-	file := "/d/" + epochName(1) + "/" + shardName(0)
-	for at := int64(shardHeaderLen); at < shardHeaderLen+infos[0].Stored; at += 7919 {
+	file := "/d/" + format.EpochName(1) + "/" + format.ShardName(0)
+	for at := int64(format.HeaderLen); at < format.HeaderLen+infos[0].Stored; at += 7919 {
 		f.Flip(file, at, 0x10)
 		if _, err := fetchAll(t.Context(), s, 1); !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("byte %d: got %v, want ErrCorrupt", at, err)
@@ -123,51 +61,16 @@ func TestCompressedShard(t *testing.T) {
 	}
 }
 
-// TestChunkEntriesAreChecked gives each rule of an index entry something that
-// breaks it and nothing else.
-func TestChunkEntriesAreChecked(t *testing.T) {
-	const own, end = Epoch(5), int64(100_000)
-	good := chunk{origin: own, off: shardHeaderLen, stored: 1000, length: 1000}
-	if reason := good.check(own, end); reason != "" {
-		t.Fatalf("a good entry %s", reason)
-	}
-	for want, change := range map[string]func(c *chunk){
-		"refers to a later epoch":       func(c *chunk) { c.origin = own + 1 },
-		"has an unknown codec":          func(c *chunk) { c.codec = 3 },
-		"has an unknown codec or filte": func(c *chunk) { c.filter = 2 },
-		"is raw and its lengths differ": func(c *chunk) { c.stored = 999 },
-		"is zero and yet stored":        func(c *chunk) { c.codec = codecZero },
-		"is compressed and not smaller": func(c *chunk) { c.codec = codecLZ4 },
-		"is shuffled by a width below": func(c *chunk) {
-			c.codec, c.stored, c.filter, c.width = codecLZ4, 500, filterShuffle, 1
-		},
-		"starts in the header":     func(c *chunk) { c.off = shardHeaderLen - 1 },
-		"reaches into the index":   func(c *chunk) { c.off = end - 999 },
-		"refers to a later epoch ": func(c *chunk) { c.origin = 0 },
-	} {
-		c := good
-		change(&c)
-		if reason := c.check(own, end); !strings.Contains(reason, strings.TrimSpace(want)) {
-			t.Errorf("%+v: got %q, want %q", c, reason, want)
-		}
-		x := &shardIndex{epoch: own, rank: 0, size: 1, chunkBytes: chunkBytes,
-			sections: []sectionEntry{{name: "s", size: 1000}}, chunks: []chunk{c}}
-		if _, err := decodeIndex("f", x.encode(), end); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("an index with it: got %v, want ErrCorrupt", err)
-		}
-	}
-}
-
 // TestNewerVersionsAreRefused raises the version of each kind of file. A reader
 // says so with both numbers; it does not call it damage, and it does not guess.
 func TestNewerVersionsAreRefused(t *testing.T) {
 	raise := func(b []byte, at int) []byte {
-		n := int(binary.LittleEndian.Uint32(b[at+12:])) + recordExtra
-		binary.LittleEndian.PutUint16(b[at+10:], formatVersion+1)
-		binary.LittleEndian.PutUint32(b[at+n-4:], crcOf(b[at:at+n-4]))
+		n := int(binary.LittleEndian.Uint32(b[at+12:])) + format.RecordExtra
+		binary.LittleEndian.PutUint16(b[at+10:], format.Version+1)
+		binary.LittleEndian.PutUint32(b[at+n-4:], format.CRC(b[at:at+n-4]))
 		return b
 	}
-	for _, name := range []string{markerName, epochName(1) + "/" + manifestName} {
+	for _, name := range []string{format.MarkerName, format.EpochName(1) + "/" + format.ManifestName} {
 		w := flipWorld(t)
 		file := "/local0/" + name
 		b, err := readFile(w.fs, file, 1<<20)
@@ -178,7 +81,7 @@ func TestNewerVersionsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := &w.stores[0].levels[0].levelDir
-		if name == markerName {
+		if name == format.MarkerName {
 			_, err = d.readMarker()
 		} else {
 			_, err = d.readManifest(1)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // Commit writes the manifest of an epoch into this rank's directory of a level;
@@ -47,18 +49,18 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 	return nil
 }
 
-func (s *Store) newManifest(e Epoch, l *level, shards []ShardInfo) (*manifest, error) {
-	m := &manifest{epoch: e, size: s.opt.Size, job: s.opt.Job, level: l.name}
+func (s *Store) newManifest(e Epoch, l *level, shards []ShardInfo) (*format.Manifest, error) {
+	m := &format.Manifest{Epoch: e, Size: s.opt.Size, Job: s.opt.Job, Level: l.name}
 	if l.name == LevelParity {
-		m.data, m.parity = l.cfg.Data, l.cfg.Parity
+		m.Data, m.Parity = l.cfg.Data, l.cfg.Parity
 	}
-	m.shards = slices.Clone(shards)
-	slices.SortFunc(m.shards, func(a, b ShardInfo) int { return a.Rank - b.Rank })
-	if len(m.shards) != m.size {
-		return nil, fmt.Errorf("%d shards of %d ranks", len(m.shards), m.size)
+	m.Shards = slices.Clone(shards)
+	slices.SortFunc(m.Shards, func(a, b ShardInfo) int { return a.Rank - b.Rank })
+	if len(m.Shards) != m.Size {
+		return nil, fmt.Errorf("%d shards of %d ranks", len(m.Shards), m.Size)
 	}
-	for r := range m.shards {
-		if m.shards[r].Rank != r {
+	for r := range m.Shards {
+		if m.Shards[r].Rank != r {
 			return nil, fmt.Errorf("no shard of rank %d", r)
 		}
 	}
@@ -67,25 +69,25 @@ func (s *Store) newManifest(e Epoch, l *level, shards []ShardInfo) (*manifest, e
 
 // keepMarked puts the job marker back into a directory that came back empty.
 func (s *Store) keepMarked(l *level) error {
-	_, err := l.fs.Stat(join(l.path, markerName))
+	_, err := l.fs.Stat(join(l.path, format.MarkerName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return l.claim(s.markerOf(l.name), s.opt.Rank)
 	}
 	return err
 }
 
-func (s *Store) markerOf(level string) marker {
-	return marker{job: s.opt.Job, size: s.opt.Size, level: level}
+func (s *Store) markerOf(level string) format.Marker {
+	return format.Marker{Job: s.opt.Job, Size: s.opt.Size, Level: level}
 }
 
 // commit publishes the manifest unless the same one is there already.
-func (l *levelDir) commit(m *manifest, rank int) error {
-	if err := l.ensureEpoch(m.epoch); err != nil {
+func (l *levelDir) commit(m *format.Manifest, rank int) error {
+	if err := l.ensureEpoch(m.Epoch); err != nil {
 		return l.unusable(err)
 	}
-	origins := m.shards[rank].origins
+	origins := m.Shards[rank].Origins
 	if l.name == LevelGlobal { // one rank commits for all
-		origins = m.origins()
+		origins = m.Origins()
 	}
 	if err := l.checkOrigins(origins); err != nil {
 		return err
@@ -94,13 +96,13 @@ func (l *levelDir) commit(m *manifest, rank int) error {
 }
 
 // publishManifest writes the manifest into the epoch's directory.
-func (l *levelDir) publishManifest(m *manifest) error {
-	b, err := m.readable()
+func (l *levelDir) publishManifest(m *format.Manifest) error {
+	b, err := m.Readable()
 	if err != nil {
 		return err
 	}
-	dir := l.epochPath(m.epoch)
-	have, err := readRecord(l.fs, join(dir, manifestName))
+	dir := l.epochPath(m.Epoch)
+	have, err := readRecord(l.fs, join(dir, format.ManifestName))
 	switch {
 	case err == nil && bytes.Equal(have, b):
 		return l.fs.SyncDir(dir) // its writer may not have come so far
@@ -109,11 +111,11 @@ func (l *levelDir) publishManifest(m *manifest) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	temp := tempName(manifestName, l.owner)
+	temp := tempName(format.ManifestName, l.owner)
 	if err := writeFile(l.fs, join(dir, temp), b); err != nil {
 		return l.spaceError(err, int64(len(b)))
 	}
-	return l.publish(m.epoch, temp, manifestName)
+	return l.publish(m.Epoch, temp, format.ManifestName)
 }
 
 // checkOrigins makes sure that the epochs which hold chunks of this rank's shard
@@ -137,8 +139,8 @@ func (l *level) committed(e Epoch) {
 	defer l.mu.Unlock()
 	l.last = max(l.last, e)
 	for _, idx := range l.puts[e] {
-		if b := l.base[idx.rank]; b == nil || b.epoch < e {
-			l.base[idx.rank] = idx
+		if b := l.base[idx.Rank]; b == nil || b.Epoch < e {
+			l.base[idx.Rank] = idx
 		}
 	}
 	for old := range l.puts {
@@ -169,9 +171,9 @@ func (s *Store) Discard(ctx context.Context, e Epoch, level string) error {
 }
 
 func (s *Store) discard(ctx context.Context, e Epoch, l *level) error {
-	err := l.discard(e, shardName(s.opt.Rank))
+	err := l.discard(e, format.ShardName(s.opt.Rank))
 	if err == nil && l.name == LevelGlobal {
-		err = l.discard(e, packName(s.opt.Rank))
+		err = l.discard(e, format.PackName(s.opt.Rank))
 	}
 	for _, c := range s.outside(l) {
 		d, f := s.peerDir(ctx, c.at, l.name)
@@ -195,7 +197,7 @@ func (s *Store) outside(l *level) (out []remoteFile) {
 	case LevelPartner:
 		ranks, _ := partnersOf(s.opt.Nodes, s.opt.Rank, l.cfg.Copies) // none: then nothing was written
 		for _, r := range ranks {
-			out = append(out, remoteFile{r, shardName(s.opt.Rank)})
+			out = append(out, remoteFile{r, format.ShardName(s.opt.Rank)})
 		}
 	case LevelParity:
 		groups, err := parityGroups(s.opt.Nodes, l.cfg.Data, l.cfg.Parity)
@@ -205,7 +207,7 @@ func (s *Store) outside(l *level) (out []remoteFile) {
 		group, place := groupOf(groups, s.opt.Rank)
 		st := stripe{group: group, k: len(group) - l.cfg.Parity, m: l.cfg.Parity, i: place}
 		for j := range st.m {
-			out = append(out, remoteFile{group[st.row(j)], rowName(s.opt.Rank, j)})
+			out = append(out, remoteFile{group[st.row(j)], format.RowName(s.opt.Rank, j)})
 		}
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // Pending lists the epochs that are committed at from, as far as this rank can
@@ -32,7 +33,7 @@ func (s *Store) Pending(ctx context.Context, from, to string) ([]Epoch, error) {
 			set[st.Epoch] = true
 		}
 	}
-	return sortedEpochs(set), nil
+	return format.SortedEpochs(set), nil
 }
 
 // FlushDirs copies the newest epoch that is whole in the directories from, those
@@ -107,7 +108,7 @@ func (v *View) missingAt(to *level) ([]Epoch, error) {
 			}
 		}
 	}
-	out := sortedEpochs(set)
+	out := format.SortedEpochs(set)
 	slices.Reverse(out)
 	return out, nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 func TestPoisonRule(t *testing.T) {
@@ -179,7 +181,7 @@ func TestPendingEpochsAreBounded(t *testing.T) {
 // it has the epoch is not taken for having it.
 func TestFlushDirsPastDamage(t *testing.T) {
 	w := fullWorld(t, 2)
-	if err := w.fs.Flip("/global/"+epochName(2)+"/"+manifestName, 30, 1); err != nil {
+	if err := w.fs.Flip("/global/"+format.EpochName(2)+"/"+format.ManifestName, 30, 1); err != nil {
 		t.Fatal(err)
 	}
 	if e, err := FlushDirs(t.Context(), w.fs, []string{"/local0", "/local1"}, "/global"); e != 0 ||

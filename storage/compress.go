@@ -1,6 +1,10 @@
 package storage
 
-import "time"
+import (
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+)
 
 // compression says when chunks are compressed.
 type compression int
@@ -52,10 +56,10 @@ func (s *shardWriter) tryCompress(p []byte) bool {
 	}
 	// Nothing is known of the target before the first block is written.
 	if rate := s.w.rate(); rate > 0 && s.trial.next() {
-		var c chunk
+		var c format.Chunk
 		start := time.Now()
 		stored := len(p)
-		if q := s.pack.compress(&c, p); q != nil {
+		if q := s.pack.Compress(&c, p); q != nil {
 			stored = len(q)
 		}
 		s.trial.judge(len(p), stored, time.Since(start), rate)

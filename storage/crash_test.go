@@ -243,7 +243,7 @@ func (w *world) wholeEpochs() error {
 					err = l.probe(m, r)
 				}
 				if err == nil {
-					err = l.checkOrigins(m.shards[r].origins)
+					err = l.checkOrigins(m.Shards[r].Origins)
 				}
 				if err != nil {
 					return fmt.Errorf("rank %d: epoch %d has a manifest at %s: %w", r, e, l.name, err)

@@ -76,7 +76,7 @@ func (d *levelDir) unused(ctx context.Context, run string, beat time.Duration) e
 	changed := start
 	for {
 		have, raw, err := d.readLock()
-		if err != nil || have != nil && (have.run == run || have.owner.gone()) {
+		if err != nil || have != nil && (have.Run == run || ended(&have.Owner)) {
 			return nil // no lock, ours, or one that tells nothing any more
 		}
 		now := time.Now()
@@ -87,7 +87,7 @@ func (d *levelDir) unused(ctx context.Context, run string, beat time.Duration) e
 		case now.Sub(changed) >= staleBeats*beat:
 			return nil
 		case changed.Sub(start) >= refuseBeats*beat && have != nil:
-			return &BusyError{Level: d.name, Dir: d.path, Node: have.owner.node, PID: have.owner.pid}
+			return &BusyError{Level: d.name, Dir: d.path, Node: have.Owner.Node, PID: have.Owner.PID}
 		}
 		if err := sleep.For(ctx, beat/4); err != nil {
 			return err

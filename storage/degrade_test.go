@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // readOnly lets nobody write below a directory.
@@ -106,7 +107,7 @@ func TestMarkerMends(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.Flip("/l/"+markerName, 20, 1); err != nil {
+		if err := f.Flip("/l/"+format.MarkerName, 20, 1); err != nil {
 			t.Fatal(err)
 		}
 		opt := degradeOptions(f, "", "j")
@@ -117,7 +118,7 @@ func TestMarkerMends(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m, err := s.levels[0].readMarker(); err != nil || m.job != "j" {
+			if m, err := s.levels[0].readMarker(); err != nil || m.Job != "j" {
 				t.Errorf("marker %v, %v", m, err)
 			}
 			err = s.Close()

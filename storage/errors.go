@@ -3,10 +3,21 @@ package storage
 import (
 	"errors"
 	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // ErrCorrupt marks bytes that were read back but are not what was written.
-var ErrCorrupt = errors.New("corrupt checkpoint data")
+var ErrCorrupt = format.ErrCorrupt
+
+// CorruptError says where such bytes were found. It matches ErrCorrupt.
+type CorruptError = format.CorruptError
+
+// VersionError reports a record of a format version that this build does not know. The remedy is a newer build.
+type VersionError = format.VersionError
+
+// LimitError reports something larger than the format can hold. Nothing was written.
+type LimitError = format.LimitError
 
 // ErrNotCommitted marks an epoch that has no manifest at the level asked for,
 // so that it does not exist there.
@@ -36,36 +47,6 @@ func (e *ShardError) Error() string {
 
 func (e *ShardError) Unwrap() error { return e.Err }
 
-// CorruptError says where bytes were found that are not what was written. It
-// matches ErrCorrupt.
-type CorruptError struct {
-	File   string // path, as opened
-	Off    int64  // first byte of what was checked
-	Len    int64  // its length; 0 when unknown
-	Reason string
-}
-
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("%v: %s, bytes [%d,%d): %s", ErrCorrupt, e.File, e.Off, e.Off+e.Len, e.Reason)
-}
-
-// Is makes errors.Is(err, ErrCorrupt) true.
-func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
-
-// VersionError reports a record of a format version that this build does not
-// know. The remedy is a newer build.
-type VersionError struct {
-	File  string
-	What  string // "shard", "manifest", ...
-	Have  int
-	Known int
-}
-
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("%s: %s has format version %d, this build reads up to %d: use a newer holdfast",
-		e.File, e.What, e.Have, e.Known)
-}
-
 // OptionError reports a field of Options that cannot be used.
 type OptionError struct {
 	Field  string
@@ -93,6 +74,21 @@ func (e *DirError) Error() string {
 }
 
 func (e *DirError) Unwrap() error { return e.Err }
+
+// MarkerError says that the file which names a directory's job is damaged or
+// missing, and that the manifests there say the same of it. The next run of the
+// job writes it again.
+type MarkerError struct {
+	Dir string
+	Err error
+}
+
+func (e *MarkerError) Error() string {
+	return fmt.Sprintf("directory %s: %s cannot be used (%v); the job is known from the manifests, and its next run "+
+		"writes the file again", e.Dir, format.MarkerName, e.Err)
+}
+
+func (e *MarkerError) Unwrap() error { return e.Err }
 
 // JobError reports a directory that holds the checkpoints of another job.
 type JobError struct {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // Kind says in what way something is wrong.
@@ -50,7 +52,7 @@ func (v *View) Expected() ([]Epoch, error) {
 			}
 		}
 	}
-	out := sortedEpochs(set)
+	out := format.SortedEpochs(set)
 	slices.Reverse(out)
 	return out, nil
 }
@@ -71,25 +73,25 @@ func (v *View) expectAll() error {
 func (v *View) expect(d *viewDir) error {
 	d.due = map[Epoch][]string{}
 	keep, every, newest := 0, Epoch(0), Epoch(0)
-	take := func(l *ledgerLevel) {
+	take := func(l *format.LedgerLevel) {
 		if l == nil {
 			return
 		}
-		for _, p := range l.epochs {
-			d.due[p.epoch] = append(d.due[p.epoch], p.files...)
-			if p.epoch >= newest {
-				newest, keep, every = p.epoch, l.keep, Epoch(l.keepEvery)
+		for _, p := range l.Epochs {
+			d.due[p.Epoch] = append(d.due[p.Epoch], p.Files...)
+			if p.Epoch >= newest {
+				newest, keep, every = p.Epoch, l.Keep, Epoch(l.KeepEvery)
 			}
 		}
 	}
 	for _, l := range d.books {
-		take(l.at(d.name))
+		take(l.At(d.name))
 	}
 	if d.name == LevelGlobal {
 		for _, other := range v.dirs {
 			for _, l := range other.books {
 				if other != d {
-					take(l.at(LevelGlobal))
+					take(l.At(LevelGlobal))
 				}
 			}
 		}
@@ -107,7 +109,7 @@ func (v *View) expect(d *viewDir) error {
 			set[e] = true
 		}
 	}
-	all := sortedEpochs(set)
+	all := format.SortedEpochs(set)
 	slices.Reverse(all)
 	for i, e := range all {
 		if i >= keep && (every == 0 || e%every != 0) {
@@ -137,7 +139,7 @@ func (c *check) missed(d *viewDir, have map[string]bool) {
 	files := slices.Clone(d.due[c.epoch])
 	slices.Sort(files)
 	for _, name := range slices.Compact(files) {
-		rank, row, ok := parseName(name)
+		rank, row, ok := format.ParseName(name)
 		if !ok || have[name] {
 			continue
 		}
@@ -160,12 +162,12 @@ func (c *check) incomplete() {
 		if m == nil || l == LevelGlobal { // there every shard was looked for already
 			continue
 		}
-		for r := range m.shards {
+		for r := range m.Shards {
 			copies := 1
 			if l == LevelPartner {
-				copies = len(m.shards[r].Holders)
+				copies = len(m.Shards[r].Holders)
 			}
-			name := placed{l, shardName(r)}
+			name := placed{l, format.ShardName(r)}
 			if c.there[name] < copies && !c.told[name] && len(c.good[r]) > 0 {
 				c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.dirOf(l), Rank: r,
 					Err: fmt.Errorf("%d of %d at level %s: %w", c.there[name], copies, l, errGone)})
@@ -173,9 +175,9 @@ func (c *check) incomplete() {
 		}
 	}
 	if m := c.parity.manifest; m != nil {
-		for r := range m.shards {
-			for j := range m.parity {
-				name := placed{LevelParity, rowName(r, j)}
+		for r := range m.Shards {
+			for j := range m.Parity {
+				name := placed{LevelParity, format.RowName(r, j)}
 				if c.there[name] == 0 && !c.told[name] {
 					c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.dirOf(LevelParity), Rank: r,
 						Part: name.name,
@@ -210,7 +212,7 @@ func (c *check) attempts() {
 		for _, d := range dirs {
 			if id != most {
 				c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d, Rank: -1,
-					Err: &CorruptError{File: join(d.Dir, epochName(c.epoch), manifestName),
+					Err: &CorruptError{File: join(d.Dir, format.EpochName(c.epoch), format.ManifestName),
 						Reason: "commits something else than the manifests in the other directories"}})
 			}
 		}
@@ -226,7 +228,7 @@ type viewSource struct {
 
 // manifestAt reads the manifest of an epoch from the directory or from another one
 // of its level.
-func (v *View) manifestAt(d *viewDir, e Epoch) (*manifest, error) {
+func (v *View) manifestAt(d *viewDir, e Epoch) (*format.Manifest, error) {
 	m, err := d.readManifest(e)
 	if err == nil || errors.Is(err, fs.ErrPermission) {
 		return m, err

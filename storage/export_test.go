@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 var testInbound = newBuffers(64)
@@ -26,7 +27,7 @@ func PutFar(ctx context.Context, s *Store, e Epoch, level string, gap int64, sec
 	}
 	spec := s.spec(e, s.opt.Rank, secs)
 	var info ShardInfo
-	var idx *shardIndex
+	var idx *format.Index
 	err = l.create(e, spec.fileName(), func(f vfs.File) (err error) {
 		w := newBlockWriter(ctx, f, s.pool, nil)
 		if info, idx, err = writeFar(ctx, w, spec, gap); err != nil {
@@ -40,10 +41,10 @@ func PutFar(ctx context.Context, s *Store, e Epoch, level string, gap int64, sec
 }
 
 // writeFar is writeShard with a hole behind the header.
-func writeFar(ctx context.Context, w *blockWriter, spec *shardSpec, gap int64) (ShardInfo, *shardIndex, error) {
-	s := &shardWriter{w: w, spec: spec, start: w.pos(), idx: shardIndex{
-		epoch: spec.head.epoch, rank: spec.head.rank, size: spec.head.size, chunkBytes: chunkBytes}}
-	if err := w.copyIn(spec.head.encode()); err != nil {
+func writeFar(ctx context.Context, w *blockWriter, spec *shardSpec, gap int64) (ShardInfo, *format.Index, error) {
+	s := &shardWriter{w: w, spec: spec, start: w.pos(), idx: format.Index{
+		Epoch: spec.head.Epoch, Rank: spec.head.Rank, Size: spec.head.Size, ChunkBytes: format.ChunkBytes}}
+	if err := w.copyIn(spec.head.Encode()); err != nil {
 		return ShardInfo{}, nil, err
 	}
 	if err := w.skipTo(w.pos() + gap); err != nil {
@@ -61,6 +62,3 @@ func writeFar(ctx context.Context, w *blockWriter, spec *shardSpec, gap int64) (
 // Widen makes the part take so many more bytes, whole pages, of its pack: a hole
 // before its footer.
 func (p *Part) Widen(bytes int64) { p.spec.room += bytes }
-
-// Base is where the shard starts in its pack.
-func (i *ShardInfo) Base() int64 { return i.base }

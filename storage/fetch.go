@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // Shard is this rank's shard of a committed epoch, open for reading. Bytes come
@@ -24,7 +26,7 @@ type Shard struct {
 	damage  []error      // guarded by mu: what was found bad
 	digest  [16]byte
 	closed  bool
-	shape   *shardIndex // of the first copy: names, sizes, hashes
+	shape   *format.Index // of the first copy: names, sizes, hashes
 	leaving func()
 }
 
@@ -56,7 +58,7 @@ func (s *Store) fetch(ctx context.Context, e Epoch, rank int, from []source) (*S
 		return nil, s.fault("fetch", e, "any", err)
 	}
 	sh.shape = c.idx
-	origins := s.hold(c.idx.origins()...)
+	origins := s.hold(c.idx.Origins()...)
 	sh.leaving = func() { release(); origins(); leave() }
 	return sh, nil
 }
@@ -136,8 +138,8 @@ func (sh *Shard) Damage() []error {
 // Sections lists the sections in the order in which they were put.
 func (sh *Shard) Sections() []SectionInfo {
 	var out []SectionInfo
-	for _, s := range sh.shape.sections {
-		out = append(out, SectionInfo{Name: s.name, Size: s.size})
+	for _, s := range sh.shape.Sections {
+		out = append(out, SectionInfo{Name: s.Name, Size: s.Size})
 	}
 	return out
 }
@@ -147,26 +149,26 @@ func (sh *Shard) Sections() []SectionInfo {
 // that is bad at one level comes from the next; the error matches ErrCorrupt
 // when none has it. dst is undefined after an error.
 func (sh *Shard) ReadAt(ctx context.Context, name string, dst []byte, off int64) error {
-	sec, ok := sh.shape.section(name)
+	sec, ok := sh.shape.Section(name)
 	if !ok {
 		return fmt.Errorf("%w: %q", ErrNoSection, name)
 	}
-	return sh.shape.readRange(sec, dst, off, sh.workers, func(i, n int, dst []byte, mem *scratch) error {
+	return readRange(sh.shape, sec, dst, off, sh.workers, func(i, n int, dst []byte, mem *scratch) error {
 		return sh.readRun(ctx, i, n, dst, mem)
 	})
 }
 
 // readRange fills dst with the bytes of a section from off on, in parallel; read
 // yields runs of n whole chunks from chunk i on.
-func (x *shardIndex) readRange(sec *sectionEntry, dst []byte, off int64, workers int,
+func readRange(x *format.Index, sec *format.Section, dst []byte, off int64, workers int,
 	read func(i, n int, dst []byte, mem *scratch) error) error {
-	if off < 0 || off+int64(len(dst)) > sec.size {
-		return fmt.Errorf("section %q has %d bytes, [%d,%d) asked for", sec.name, sec.size, off, off+int64(len(dst)))
+	if off < 0 || off+int64(len(dst)) > sec.Size {
+		return fmt.Errorf("section %q has %d bytes, [%d,%d) asked for", sec.Name, sec.Size, off, off+int64(len(dst)))
 	}
 	if len(dst) == 0 {
 		return nil
 	}
-	step := int64(x.chunkBytes)
+	step := int64(x.ChunkBytes)
 	run := max(runBytes/step, 1)
 	first, last := off/step, (off+int64(len(dst))-1)/step
 	runs := int((last-first)/run) + 1
@@ -174,8 +176,8 @@ func (x *shardIndex) readRange(sec *sectionEntry, dst []byte, off int64, workers
 		from := first + int64(k)*run
 		to := min(from+run, last+1)
 		at := from*step - off // where the run starts relative to dst
-		n := min(to*step, sec.size) - from*step
-		i := sec.first + int(from)
+		n := min(to*step, sec.Size) - from*step
+		i := sec.First + int(from)
 		if at >= 0 && at+n <= int64(len(dst)) {
 			return read(i, int(to-from), dst[at:at+n], mem)
 		}
@@ -202,7 +204,7 @@ func (sh *Shard) readRun(ctx context.Context, i, n int, dst []byte, mem *scratch
 		}
 	}
 	for ; n > 0; i, n = i+1, n-1 {
-		length := int(sh.shape.chunks[i].length)
+		length := int(sh.shape.Chunks[i].Length)
 		if err := sh.readChunk(ctx, i, dst[:length], mem); err != nil {
 			return err
 		}
@@ -240,21 +242,21 @@ func (sh *Shard) readChunk(ctx context.Context, i int, dst []byte, mem *scratch)
 // Verify reads the whole shard and throws it away. It needs the bytes right at
 // one level, like ReadAt; Damage tells of the others.
 func (sh *Shard) Verify(ctx context.Context) error {
-	return inParallel(len(sh.shape.chunks), sh.workers, func(i int, mem *scratch) error {
-		return sh.readChunk(ctx, i, mem.whole(int(sh.shape.chunks[i].length)), mem)
+	return inParallel(len(sh.shape.Chunks), sh.workers, func(i int, mem *scratch) error {
+		return sh.readChunk(ctx, i, mem.whole(int(sh.shape.Chunks[i].Length)), mem)
 	})
 }
 
 // Check reads a section and throws it away: that its bytes can be had, and are right.
 func (sh *Shard) Check(ctx context.Context, name string) error {
-	sec, ok := sh.shape.section(name)
+	sec, ok := sh.shape.Section(name)
 	if !ok {
 		return fmt.Errorf("%w: %q", ErrNoSection, name)
 	}
-	n := int((sec.size + int64(sh.shape.chunkBytes) - 1) / int64(sh.shape.chunkBytes))
+	n := int((sec.Size + int64(sh.shape.ChunkBytes) - 1) / int64(sh.shape.ChunkBytes))
 	return inParallel(n, sh.workers, func(i int, mem *scratch) error {
-		i += sec.first
-		return sh.readChunk(ctx, i, mem.whole(int(sh.shape.chunks[i].length)), mem)
+		i += sec.First
+		return sh.readChunk(ctx, i, mem.whole(int(sh.shape.Chunks[i].Length)), mem)
 	})
 }
 

@@ -1,14 +1,13 @@
 package storage
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // readFile reads a whole small file of at most limit bytes.
@@ -48,7 +47,7 @@ func readRecord(fsys vfs.FS, name string) (b []byte, err error) {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
-	return readFile(fsys, name, maxRecordLen)
+	return readFile(fsys, name, format.MaxRecordLen)
 }
 
 // checkHead compares the length of a large file with what its record says before
@@ -58,11 +57,11 @@ func checkHead(f vfs.File, name string, n int64) error {
 	if n <= small {
 		return nil
 	}
-	b := make([]byte, recordHead)
-	if err := readFull(f, b, 0); err != nil {
+	b := make([]byte, format.RecordHead)
+	if err := format.ReadFull(f, b, 0); err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
-	if want := int64(binary.LittleEndian.Uint32(b[12:])) + recordExtra; string(b[:8]) != recordMagic || want != n {
+	if want, ok := format.RecordLen(b); !ok || want != n {
 		return &CorruptError{File: name, Len: n, Reason: "length is not that of its record"}
 	}
 	return nil
@@ -93,13 +92,4 @@ func removeIfThere(fsys vfs.FS, name string) error {
 		return nil
 	}
 	return err
-}
-
-func sortedEpochs(set map[Epoch]bool) []Epoch {
-	out := make([]Epoch, 0, len(set))
-	for e := range set {
-		out = append(out, e)
-	}
-	slices.Sort(out)
-	return out
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // Flush copies this rank's shard of an epoch that is committed at from to the
@@ -93,10 +94,10 @@ func (sh *Shard) asSections(ctx context.Context) []Section {
 // flushed looks for a copy that is complete already: committed, or under its
 // final name, which it got only after it was synced. idx is nil when it is
 // committed.
-func (s *Store) flushed(sh *Shard, to *levelDir) (info ShardInfo, idx *shardIndex, ok bool, err error) {
+func (s *Store) flushed(sh *Shard, to *levelDir) (info ShardInfo, idx *format.Index, ok bool, err error) {
 	m, err := to.readManifest(sh.epoch)
 	if err == nil {
-		info, err = m.shard(sh.rank)
+		info, err = m.Shard(sh.rank)
 	}
 	if err == nil && info.Digest != sh.digest {
 		err = ErrCommitted
@@ -116,8 +117,8 @@ func (s *Store) flushed(sh *Shard, to *levelDir) (info ShardInfo, idx *shardInde
 }
 
 // uncommitted describes a shard file that no manifest names yet.
-func (d *levelDir) uncommitted(e Epoch, rank int) (info ShardInfo, idx *shardIndex, err error) {
-	file := join(d.epochPath(e), shardName(rank))
+func (d *levelDir) uncommitted(e Epoch, rank int) (info ShardInfo, idx *format.Index, err error) {
+	file := join(d.epochPath(e), format.ShardName(rank))
 	f, err := d.fs.Open(file)
 	if err != nil {
 		return info, nil, err
@@ -136,17 +137,17 @@ func openLoose(file string, f vfs.File) (*shardCopy, error) {
 	if err != nil {
 		return nil, err
 	}
-	foot, err := readFooter(file, f, n)
+	foot, err := format.ReadFooter(file, f, n)
 	if err != nil {
 		return nil, err
 	}
-	idx, err := readIndex(file, f, foot)
+	idx, err := format.ReadIndex(file, f, foot)
 	if err != nil {
 		return nil, err
 	}
 	info := ShardInfo{
-		Rank: idx.rank, Bytes: idx.bytes(), Stored: idx.owned(), ShardBytes: n,
-		Digest: idx.content(), index: foot.indexHash, origins: idx.origins(), pack: noPack,
+		Rank: idx.Rank, Bytes: idx.Bytes(), Stored: idx.Owned(), ShardBytes: n,
+		Digest: idx.Content(), Index: foot.IndexHash, Origins: idx.Origins(), Pack: format.NoPack,
 	}
 	x := &extent{ReaderAt: f, Closer: f, name: file, n: n, info: info}
 	return &shardCopy{at: x, idx: idx, other: map[Epoch]*extent{}}, nil
@@ -170,6 +171,6 @@ func (r *sectionReader) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // knownChunks makes sectionReader a chunkSource.
-func (r *sectionReader) knownChunks() []chunk {
-	return chunksIn(r.sh.shape, r.sec.Name)
+func (r *sectionReader) knownChunks() []format.Chunk {
+	return format.ChunksIn(r.sh.shape, r.sec.Name)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 var update = flag.Bool("update", false, "rewrite the hex examples of docs/FORMAT.md")
@@ -29,8 +30,8 @@ func exampleShard(t *testing.T) ([]byte, ShardInfo) {
 	}
 	w := newBlockWriter(t.Context(), f, testPool, nil)
 	info, _, err := writeShard(t.Context(), w, &shardSpec{
-		head: shardHeader{epoch: 7, rank: 1, size: 2, job: "sun", node: "n1",
-			created: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)},
+		head: format.Header{Epoch: 7, Rank: 1, Size: 2, Job: "sun", Node: "n1",
+			Created: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC).UnixNano()},
 		sections: []Section{
 			{Name: "step", Size: 5, Source: Bytes("hello")},
 			{Name: "zero", Size: 6, Source: Bytes(make([]byte, 6))},
@@ -51,15 +52,15 @@ func exampleShard(t *testing.T) ([]byte, ShardInfo) {
 
 func examples(t *testing.T) map[string][]byte {
 	shard, info := exampleShard(t)
-	info.Rank, info.origins = 0, []Epoch{5}
-	m := manifest{epoch: 7, size: 1, job: "sun", level: LevelGlobal, shards: []ShardInfo{info}}
+	info.Rank, info.Origins = 0, []Epoch{5}
+	m := format.Manifest{Epoch: 7, Size: 1, Job: "sun", Level: LevelGlobal, Shards: []ShardInfo{info}}
 	return map[string][]byte{
-		"marker":   (&marker{job: "sun", size: 2, level: LevelLocal}).encode(),
+		"marker":   (&format.Marker{Job: "sun", Size: 2, Level: LevelLocal}).Encode(),
 		"shard":    shard,
-		"manifest": m.encode(),
-		"ledger": (&ledger{rank: 1, node: "n1", levels: []ledgerLevel{
-			{name: LevelLocal, keep: 2, epochs: []ledgerEpoch{{epoch: 7, files: []string{shardName(1)}}}},
-			{name: LevelGlobal, keep: 2, keepEvery: 100, epochs: []ledgerEpoch{{epoch: 7}}}}}).encode(),
+		"manifest": m.Encode(),
+		"ledger": (&format.Ledger{Rank: 1, Node: "n1", Levels: []format.LedgerLevel{
+			{Name: LevelLocal, Keep: 2, Epochs: []format.LedgerEpoch{{Epoch: 7, Files: []string{format.ShardName(1)}}}},
+			{Name: LevelGlobal, Keep: 2, KeepEvery: 100, Epochs: []format.LedgerEpoch{{Epoch: 7}}}}}).Encode(),
 	}
 }
 
@@ -94,29 +95,30 @@ func TestFormatDocument(t *testing.T) {
 
 func decodeExamples(t *testing.T, shown map[string][]byte) {
 	t.Helper()
-	m, err := decodeMarker("doc", shown["marker"])
-	if err != nil || *m != (marker{"sun", 2, LevelLocal}) {
+	m, err := format.DecodeMarker("doc", shown["marker"])
+	if err != nil || *m != (format.Marker{Job: "sun", Size: 2, Level: LevelLocal}) {
 		t.Errorf("marker: got %+v, %v", m, err)
 	}
-	man, err := decodeManifest("doc", shown["manifest"])
-	if err != nil || man.epoch != 7 || man.job != "sun" || man.shards[0].Node != "n1" || man.shards[0].Bytes != 11 {
+	man, err := format.DecodeManifest("doc", shown["manifest"])
+	if err != nil || man.Epoch != 7 || man.Job != "sun" || man.Shards[0].Node != "n1" || man.Shards[0].Bytes != 11 {
 		t.Errorf("manifest: got %+v, %v", man, err)
 	}
 	shard := shown["shard"]
-	h, err := decodeHeader("doc", shard[:shardHeaderLen])
-	if err != nil || h.job != "sun" || h.node != "n1" || h.rank != 1 {
+	h, err := format.DecodeHeader("doc", shard[:format.HeaderLen])
+	if err != nil || h.Job != "sun" || h.Node != "n1" || h.Rank != 1 {
 		t.Errorf("header: got %+v, %v", h, err)
 	}
-	f, err := readFooter("doc", bytes.NewReader(shard), int64(len(shard)))
+	f, err := format.ReadFooter("doc", bytes.NewReader(shard), int64(len(shard)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := readIndex("doc", bytes.NewReader(shard), f)
+	x, err := format.ReadIndex("doc", bytes.NewReader(shard), f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := x.chunks[0]; string(shard[c.off:c.off+int64(c.stored)]) != "hello" || x.chunks[1].codec != codecZero {
-		t.Errorf("chunks: got %+v", x.chunks)
+	c := x.Chunks[0]
+	if string(shard[c.Off:c.Off+int64(c.Stored)]) != "hello" || x.Chunks[1].Codec != format.CodecZero {
+		t.Errorf("chunks: got %+v", x.Chunks)
 	}
 }
 
@@ -125,7 +127,7 @@ func dump(b []byte) string {
 	var s strings.Builder
 	for i := 0; i < len(b); i += 16 {
 		line := b[i:min(i+16, len(b))]
-		if nonZero(line) >= 0 || i+16 >= len(b) {
+		if format.NonZero(line) >= 0 || i+16 >= len(b) {
 			fmt.Fprintf(&s, "%05x: % x\n", i, line)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // holding says what one rank's directory of a level has of an epoch.
@@ -62,7 +64,7 @@ func (d *levelDir) holding(e Epoch, size int) (holding, error) {
 	m, err := d.readManifest(e)
 	switch {
 	case err == nil:
-		h.id = m.id()
+		h.id = m.ID()
 	case !absent(err) && !errors.Is(err, ErrCorrupt):
 		return holding{}, err
 	}
@@ -71,7 +73,7 @@ func (d *levelDir) holding(e Epoch, size int) (holding, error) {
 		return holding{}, err
 	}
 	for _, f := range files {
-		rank, j, ok := parseName(f.Name)
+		rank, j, ok := format.ParseName(f.Name)
 		switch {
 		case !ok || rank >= size:
 		case j >= 0:
@@ -84,39 +86,39 @@ func (d *levelDir) holding(e Epoch, size int) (holding, error) {
 }
 
 func encodeHoldings(list []holding) []byte {
-	var e encoder
-	e.u32(uint32(len(list)))
+	var e format.Encoder
+	e.U32(uint32(len(list)))
 	for _, h := range list {
-		e.str(h.level)
-		e.u64(uint64(h.epoch))
-		e.sum(h.id)
-		e.u32(uint32(len(h.shards)))
+		e.Str(h.level)
+		e.U64(uint64(h.epoch))
+		e.Sum(h.id)
+		e.U32(uint32(len(h.shards)))
 		for _, r := range h.shards {
-			e.u32(uint32(r))
+			e.U32(uint32(r))
 		}
-		e.u32(uint32(len(h.rows)))
+		e.U32(uint32(len(h.rows)))
 		for _, r := range h.rows {
-			e.u32(uint32(r.rank))
-			e.u32(uint32(r.j))
+			e.U32(uint32(r.rank))
+			e.U32(uint32(r.j))
 		}
 	}
-	return e.b
+	return e.B
 }
 
 func decodeHoldings(from int, b []byte) ([]holding, error) {
-	d := &decoder{b: b}
+	d := &format.Decoder{B: b}
 	var out []holding
-	for range d.count(34) {
-		h := holding{from: from, level: d.str(), epoch: Epoch(d.u64()), id: d.sum()}
-		for range d.count(4) {
-			h.shards = append(h.shards, int(d.u32()))
+	for range d.Count(34) {
+		h := holding{from: from, level: d.Str(), epoch: Epoch(d.U64()), id: d.Sum()}
+		for range d.Count(4) {
+			h.shards = append(h.shards, int(d.U32()))
 		}
-		for range d.count(8) {
-			h.rows = append(h.rows, rowID{int(d.u32()), int(d.u32())})
+		for range d.Count(8) {
+			h.rows = append(h.rows, rowID{int(d.U32()), int(d.U32())})
 		}
 		out = append(out, h)
 	}
-	if !d.done() {
+	if !d.Done() {
 		return nil, fmt.Errorf("holdings of rank %d: %w", from, errWire)
 	}
 	return out, nil
@@ -247,7 +249,7 @@ func (s *Store) sourcesAt(l *level, e Epoch, rank int) []source {
 // manifestOf reads an epoch's manifest of a level from the own directory, or
 // from that of another rank which has one. That of the level parity describes the
 // shards of the level local, too.
-func (s *Store) manifestOf(ctx context.Context, l *level, e Epoch) (*manifest, error) {
+func (s *Store) manifestOf(ctx context.Context, l *level, e Epoch) (*format.Manifest, error) {
 	m, err := s.manifestAt(ctx, l, e)
 	if err == nil || l.name != LevelLocal || ctx.Err() != nil {
 		return m, err
@@ -259,14 +261,14 @@ func (s *Store) manifestOf(ctx context.Context, l *level, e Epoch) (*manifest, e
 	if m, perr = s.manifestAt(ctx, parity, e); perr != nil {
 		return nil, err
 	}
-	m.level, m.data, m.parity = l.name, 0, 0
-	for i := range m.shards {
-		m.shards[i].Holders = nil
+	m.Level, m.Data, m.Parity = l.name, 0, 0
+	for i := range m.Shards {
+		m.Shards[i].Holders = nil
 	}
 	return m, nil
 }
 
-func (s *Store) manifestAt(ctx context.Context, l *level, e Epoch) (*manifest, error) {
+func (s *Store) manifestAt(ctx context.Context, l *level, e Epoch) (*format.Manifest, error) {
 	m, err := l.readManifest(e)
 	if err == nil {
 		return m, nil

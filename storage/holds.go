@@ -14,7 +14,7 @@ func (s *Store) Retain(ctx context.Context, e Epoch) (release func()) {
 	list := []Epoch{e}
 	for _, l := range s.levels {
 		if m, err := s.manifestOf(ctx, l, e); err == nil {
-			list = append(list, m.origins()...)
+			list = append(list, m.Origins()...)
 		}
 	}
 	return s.hold(list...)

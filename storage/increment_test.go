@@ -5,18 +5,19 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // changing is a section of n chunks; epoch e changes chunk e mod n only.
 func changing(n int) func(rank int, e Epoch) []Section {
 	return func(rank int, e Epoch) []Section {
-		b := make(Bytes, n*chunkBytes)
+		b := make(Bytes, n*format.ChunkBytes)
 		for c := range n {
 			last := Epoch(0) // epoch that last changed chunk c
 			if int(e) >= c {
 				last = e - Epoch((int(e)-c)%n)
 			}
-			copy(b[c*chunkBytes:], random(uint64(c)<<8|uint64(last), chunkBytes))
+			copy(b[c*format.ChunkBytes:], random(uint64(c)<<8|uint64(last), format.ChunkBytes))
 		}
 		return []Section{{Name: "x", Size: int64(len(b)), Source: b}}
 	}
@@ -32,11 +33,11 @@ func TestIncrementsReferToEarlierEpochs(t *testing.T) {
 	for e := Epoch(1); e <= 3*n; e++ {
 		infos := take(t, stores, e, LevelLocal, func(r int) []Section { return secs(r, e) })
 		info := infos[0]
-		if e == 1 && info.Stored != n*chunkBytes {
-			t.Errorf("epoch 1: stored %d bytes, want all %d", info.Stored, n*chunkBytes)
+		if e == 1 && info.Stored != n*format.ChunkBytes {
+			t.Errorf("epoch 1: stored %d bytes, want all %d", info.Stored, n*format.ChunkBytes)
 		}
 		stored += info.Stored
-		if o := len(info.Origins()); o > maxOrigins {
+		if o := len(info.Origins); o > maxOrigins {
 			t.Errorf("epoch %d refers to %d epochs, want at most %d", e, o, maxOrigins)
 		}
 		if _, err := stores[0].Prune(t.Context()); err != nil {
@@ -48,7 +49,7 @@ func TestIncrementsReferToEarlierEpochs(t *testing.T) {
 	}
 	// One chunk changes per epoch; now and then what the oldest epoch still
 	// holds is written again.
-	if most := int64(3*n*4*chunkBytes + n*chunkBytes); stored > most {
+	if most := int64(3*n*4*format.ChunkBytes + n*format.ChunkBytes); stored > most {
 		t.Errorf("stored %d bytes in all, want at most %d", stored, most)
 	}
 	kept, err := stores[0].levels[0].epochs()
@@ -77,8 +78,8 @@ func TestFlushOfIncrement(t *testing.T) {
 				}
 				commitAll(t, stores, e, LevelGlobal, []ShardInfo{info})
 			}
-			if first != (len(info.Origins()) == 1) {
-				t.Errorf("the copy refers to %v", info.Origins())
+			if first != (len(info.Origins) == 1) {
+				t.Errorf("the copy refers to %v", info.Origins)
 			}
 			for e := Epoch(1); e <= 2; e++ {
 				if _, err := stores[0].levels[0].removeEpoch(e); err != nil {
@@ -94,8 +95,8 @@ func TestFlushOfIncrement(t *testing.T) {
 // the whole directory. The next epoch is written whole and serves alone.
 func TestEarlierEpochsGone(t *testing.T) {
 	for name, remove := range map[string]func(f *crashfs.FS){
-		"an old epoch": func(f *crashfs.FS) { f.RemoveAll("/g/" + epochName(1)) },
-		"the newest":   func(f *crashfs.FS) { f.RemoveAll("/g/" + epochName(2)) },
+		"an old epoch": func(f *crashfs.FS) { f.RemoveAll("/g/" + format.EpochName(1)) },
+		"the newest":   func(f *crashfs.FS) { f.RemoveAll("/g/" + format.EpochName(2)) },
 		"everything":   func(f *crashfs.FS) { f.RemoveAll("/g"); f.MkdirAll("/g") },
 		"local too": func(f *crashfs.FS) {
 			for _, d := range []string{"/g", "/l"} {
@@ -125,16 +126,16 @@ func TestEarlierEpochsGone(t *testing.T) {
 					return infos
 				}
 				bring(1)
-				if infos := bring(2); len(infos[0].origins) == 0 {
+				if infos := bring(2); len(infos[0].Origins) == 0 {
 					t.Fatal("epoch 2 refers to nothing, so this test shows nothing")
 				}
 				remove(f)
 				for _, i := range bring(3) {
-					if len(i.origins) > 0 {
-						t.Errorf("epoch 3 refers to %v", i.origins)
+					if len(i.Origins) > 0 {
+						t.Errorf("epoch 3 refers to %v", i.Origins)
 					}
 				}
-				if infos := bring(4); len(infos[0].origins) == 0 {
+				if infos := bring(4); len(infos[0].Origins) == 0 {
 					t.Error("increments do not begin again")
 				}
 				f.RemoveAll("/l")

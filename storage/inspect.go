@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // Inspect opens directories as OpenView does, and goes on where one is damaged: its
@@ -34,7 +35,7 @@ func Inspect(fsys vfs.FS, dirs ...string) (*View, error) {
 			continue
 		} else if errors.Is(err, ErrCorrupt) || errors.Is(err, vfs.ErrUnsafe) {
 			refused = errors.Join(refused, err)
-			v.found = append(v.found, Finding{Dir: DirInfo{Dir: path}, Rank: -1, Part: markerName, Kind: Damaged,
+			v.found = append(v.found, Finding{Dir: DirInfo{Dir: path}, Rank: -1, Part: format.MarkerName, Kind: Damaged,
 				Err: err})
 			continue
 		} else if err != nil {
@@ -69,8 +70,8 @@ func (d *viewDir) identify() error {
 		}
 		d.markerErr = err
 	}
-	d.name = m.level
-	d.info = DirInfo{Dir: d.path, Level: m.level, Job: m.job, Size: m.size}
+	d.name = m.Level
+	d.info = DirInfo{Dir: d.path, Level: m.Level, Job: m.Job, Size: m.Size}
 	if d.markerErr != nil {
 		d.info.Fault = &MarkerError{Dir: d.path, Err: d.markerErr}
 	}
@@ -78,14 +79,14 @@ func (d *viewDir) identify() error {
 	return nil
 }
 
-func (d *viewDir) markerByManifest() *marker {
+func (d *viewDir) markerByManifest() *format.Marker {
 	epochs, err := d.epochs()
 	if err != nil {
 		return nil
 	}
 	for _, e := range epochs {
 		if m, err := d.readManifest(e); err == nil {
-			return &marker{job: m.job, size: m.size, level: m.level}
+			return &format.Marker{Job: m.Job, Size: m.Size, Level: m.Level}
 		}
 	}
 	return nil
@@ -99,32 +100,32 @@ func (v *View) look(d *viewDir) error {
 		}
 	}
 	if d.markerErr != nil { // what it says was read off a manifest
-		v.found = append(v.found, Finding{Dir: d.info, Rank: -1, Part: markerName, Kind: kindOf(d.markerErr, true),
-			Err: d.markerErr})
+		v.found = append(v.found, Finding{Dir: d.info, Rank: -1, Part: format.MarkerName,
+			Kind: kindOf(d.markerErr, true), Err: d.markerErr})
 	}
 	list, err := d.fs.ReadDir(d.path)
 	if err != nil {
 		return d.unusable(err)
 	}
 	for _, f := range list {
-		switch _, epoch := parseEpoch(f.Name); {
+		switch _, epoch := format.ParseEpochName(f.Name); {
 		case epoch && !f.Dir:
 			bad(f.Name, fmt.Errorf("%s: no directory where that of an epoch should be: %w", join(d.path, f.Name),
 				ErrCorrupt))
 		case epoch:
 			bad(f.Name, d.fs.CheckDir(join(d.path, f.Name), false))
-		case strings.HasSuffix(f.Name, tempSuffix):
-		case strings.HasPrefix(f.Name, trialsPrefix):
+		case strings.HasSuffix(f.Name, format.TempSuffix):
+		case strings.HasPrefix(f.Name, format.TrialsPrefix):
 			bad(f.Name, d.tryRecord(f.Name, func(file string, b []byte) error {
-				_, err := decodeTrials(file, b)
+				_, err := format.DecodeTrials(file, b)
 				return err
 			}))
-		case f.Name == begunName:
+		case f.Name == format.BegunName:
 			bad(f.Name, d.tryRecord(f.Name, func(file string, b []byte) error {
-				_, err := decodeBegun(file, b)
+				_, err := format.DecodeBegun(file, b)
 				return err
 			}))
-		case f.Name == lockName:
+		case f.Name == format.LockName:
 			bad(f.Name, d.tryRecord(f.Name, func(string, []byte) error { return nil })) // it may be changing now
 		}
 	}
@@ -142,7 +143,7 @@ func (v *View) look(d *viewDir) error {
 // tryRecord reads a small file; one that has just gone is no problem.
 func (d *levelDir) tryRecord(name string, decode func(file string, b []byte) error) error {
 	file := join(d.path, name)
-	b, err := readFile(d.fs, file, ledgerLimit)
+	b, err := readFile(d.fs, file, format.LedgerLimit)
 	if err == nil {
 		err = decode(file, b)
 	}

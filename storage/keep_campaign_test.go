@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 var keepSeeds = flag.Uint64("keepseeds", 40, "how many random jobs TestKeptUnderFire runs")
@@ -98,10 +99,10 @@ func (j *keepJob) step() {
 
 // failing lets one kind of operation fail on one rank's files of the epoch.
 func (j *keepJob) failing(kind string, e Epoch, do func()) {
-	dir := fmt.Sprintf("/local%d/%s/", j.rand.IntN(worldSize), epochName(e))
+	dir := fmt.Sprintf("/local%d/%s/", j.rand.IntN(worldSize), format.EpochName(e))
 	j.fs.SetRule(func(op crashfs.Op) error {
 		hit := op.Kind == kind && strings.HasPrefix(op.Name, dir)
-		if hit && (kind == "write" || strings.HasSuffix(op.Name, manifestName)) {
+		if hit && (kind == "write" || strings.HasSuffix(op.Name, format.ManifestName)) {
 			return syscall.ENOSPC
 		}
 		return nil
@@ -182,7 +183,7 @@ func (j *keepJob) die(e Epoch) {
 
 // stray puts something that is no store's into an epoch.
 func (j *keepJob) stray() {
-	dir := fmt.Sprintf("/local%d/%s", j.rand.IntN(worldSize), epochName(1+Epoch(j.rand.Uint64N(uint64(j.next)))))
+	dir := fmt.Sprintf("/local%d/%s", j.rand.IntN(worldSize), format.EpochName(1+Epoch(j.rand.Uint64N(uint64(j.next)))))
 	if _, err := j.fs.Stat(dir); err != nil {
 		return
 	}
@@ -204,7 +205,8 @@ func (j *keepJob) damage() {
 		return
 	}
 	e := j.agreed[len(j.agreed)-1-j.rand.IntN(min(3, len(j.agreed)))]
-	if err := j.fs.Flip(fmt.Sprintf("/local%d/%s/%s", j.rand.IntN(worldSize), epochName(e), manifestName), 20,
+	file := fmt.Sprintf("/local%d/%s/%s", j.rand.IntN(worldSize), format.EpochName(e), format.ManifestName)
+	if err := j.fs.Flip(file, 20,
 		1); err == nil {
 		j.due = slices.DeleteFunc(j.due, func(d Epoch) bool { return d == e })
 	}

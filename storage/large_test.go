@@ -60,7 +60,7 @@ func (c *cluster) packUp(e storage.Epoch, wider int64, data sectionsFor) ([]stor
 	}
 	// Who takes over from a flusher that died finds the pack complete.
 	again, err := c.stores[1].FlushNode(ctx, e, n.From, n.To, n.Ranks)
-	if err != nil || again[1].Base() != infos[1].Base() {
+	if err != nil || again[1].Base != infos[1].Base {
 		return nil, fmt.Errorf("the pack was written again: %+v, %w", again, err)
 	}
 	for r := len(n.Ranks); r < len(c.stores); r++ {
@@ -124,8 +124,8 @@ func TestFarOffsets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if infos[1].Base() < far || (len(infos[1].Origins()) > 0) != (e == 2) {
-			t.Errorf("epoch %d: rank 1's shard starts at %d and refers to %v", e, infos[1].Base(), infos[1].Origins())
+		if infos[1].Base < far || (len(infos[1].Origins) > 0) != (e == 2) {
+			t.Errorf("epoch %d: rank 1's shard starts at %d and refers to %v", e, infos[1].Base, infos[1].Origins)
 		}
 	}
 	wantGood(t, f, 2, "/a/local", "/b/local", "/global")
@@ -328,8 +328,8 @@ func largeJob(t *testing.T, wide storage.LevelConfig, nodes []string) {
 		if err == nil {
 			err = c.settle(e, append(infos, last))
 		}
-		if err != nil || e == 1 && infos[1].Base() < 4<<30 || e == 2 && infos[1].Base() > 1<<30 {
-			t.Fatalf("epoch %d: rank 1's shard starts at %d: %v", e, infos[1].Base(), err)
+		if err != nil || e == 1 && infos[1].Base < 4<<30 || e == 2 && infos[1].Base > 1<<30 {
+			t.Fatalf("epoch %d: rank 1's shard starts at %d: %v", e, infos[1].Base, err)
 		}
 	}
 	if wide.Name == storage.LevelGlobal {

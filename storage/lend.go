@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // Lend lets reads of this rank's shard of an epoch that is committed at a level
@@ -40,7 +41,7 @@ func (s *Store) Lend(ctx context.Context, e Epoch, level string, secs []Section)
 	if err != nil {
 		return nil, s.fault("fetch", e, level, err)
 	}
-	return over.lend(join(l.epochPath(e), shardName(s.opt.Rank)), m), nil
+	return over.lend(join(l.epochPath(e), format.ShardName(s.opt.Rank)), m), nil
 }
 
 // memShard is the part of a shard that lies in memory.
@@ -55,12 +56,12 @@ type memSpan struct {
 	p   []byte
 }
 
-func newMemShard(x *shardIndex, secs []Section) (*memShard, error) {
+func newMemShard(x *format.Index, secs []Section) (*memShard, error) {
 	m := &memShard{}
 	for i := range secs {
 		sec := &secs[i]
-		chunks := chunksIn(x, sec.Name)
-		if int64(len(chunks)) != chunkCount(sec.Size, x.chunkBytes) {
+		chunks := format.ChunksIn(x, sec.Name)
+		if int64(len(chunks)) != format.ChunkCount(sec.Size, x.ChunkBytes) {
 			return nil, fmt.Errorf("section %q is not what was put: %w", sec.Name, ErrCorrupt)
 		}
 		sl, ok := sec.Source.(Slicer)
@@ -69,11 +70,11 @@ func newMemShard(x *shardIndex, secs []Section) (*memShard, error) {
 		}
 		for k := range chunks {
 			c := &chunks[k]
-			if c.codec != codecRaw || c.origin != x.epoch {
+			if c.Codec != format.CodecRaw || c.Origin != x.Epoch {
 				continue
 			}
-			if p := sl.Slice(int64(k)*int64(x.chunkBytes), int(c.length)); p != nil {
-				m.spans = append(m.spans, memSpan{c.off, p})
+			if p := sl.Slice(int64(k)*int64(x.ChunkBytes), int(c.Length)); p != nil {
+				m.spans = append(m.spans, memSpan{c.Off, p})
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // levelDir is the directory of a level:
@@ -42,7 +43,7 @@ func (d *levelDir) unusable(err error) error {
 	case errors.Is(err, vfs.ErrUnsafe):
 		remedy = "use a directory of your own that nobody else can write to"
 	case errors.Is(err, ErrCorrupt):
-		remedy = "remove " + markerName + " if this is the right directory"
+		remedy = "remove " + format.MarkerName + " if this is the right directory"
 	}
 	return &DirError{Level: d.name, Dir: d.path, Remedy: remedy, Err: err}
 }
@@ -82,7 +83,7 @@ func (d *levelDir) makeDir(path, parent string) error {
 	return d.fs.SyncDir(parent)
 }
 
-func (d *levelDir) epochPath(e Epoch) string { return join(d.path, epochName(e)) }
+func (d *levelDir) epochPath(e Epoch) string { return join(d.path, format.EpochName(e)) }
 
 // epochFile is the path of a file of an epoch. It fails where the epoch's
 // directory is not one that this user alone can have filled.
@@ -104,7 +105,7 @@ func (d *levelDir) epochs() ([]Epoch, error) {
 	}
 	var out []Epoch
 	for _, entry := range list {
-		if e, ok := parseEpoch(entry.Name); ok && entry.Dir {
+		if e, ok := format.ParseEpochName(entry.Name); ok && entry.Dir {
 			out = append(out, e)
 		}
 	}
@@ -114,8 +115,8 @@ func (d *levelDir) epochs() ([]Epoch, error) {
 }
 
 // readManifest reads an epoch's manifest. An absent one is ErrNotCommitted.
-func (d *levelDir) readManifest(e Epoch) (*manifest, error) {
-	file, err := d.epochFile(e, manifestName)
+func (d *levelDir) readManifest(e Epoch) (*format.Manifest, error) {
+	file, err := d.epochFile(e, format.ManifestName)
 	var b []byte
 	if err == nil {
 		b, err = readRecord(d.fs, file)
@@ -126,29 +127,29 @@ func (d *levelDir) readManifest(e Epoch) (*manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := decodeManifest(file, b)
+	m, err := format.DecodeManifest(file, b)
 	if err != nil {
 		return nil, err
 	}
-	bad := func(format string, args ...any) (*manifest, error) {
+	bad := func(format string, args ...any) (*format.Manifest, error) {
 		return nil, &CorruptError{File: file, Len: int64(len(b)), Reason: fmt.Sprintf(format, args...)}
 	}
 	switch {
-	case m.epoch != e:
-		return bad("manifest of epoch %d", m.epoch)
-	case d.name != "" && m.level != d.name:
-		return bad("manifest of level %s in a directory of level %s", m.level, d.name)
-	case d.of != nil && m.job != d.of.Job:
-		return bad("manifest of job %q in a directory of job %q", m.job, d.of.Job)
-	case d.of != nil && m.size != d.of.Size:
-		return bad("manifest of %d ranks in a directory of %d", m.size, d.of.Size)
+	case m.Epoch != e:
+		return bad("manifest of epoch %d", m.Epoch)
+	case d.name != "" && m.Level != d.name:
+		return bad("manifest of level %s in a directory of level %s", m.Level, d.name)
+	case d.of != nil && m.Job != d.of.Job:
+		return bad("manifest of job %q in a directory of job %q", m.Job, d.of.Job)
+	case d.of != nil && m.Size != d.of.Size:
+		return bad("manifest of %d ranks in a directory of %d", m.Size, d.of.Size)
 	}
 	return m, nil
 }
 
 // hasManifest says whether an epoch is committed here, readable or not.
 func (d *levelDir) hasManifest(e Epoch) (bool, error) {
-	_, err := d.fs.Stat(join(d.epochPath(e), manifestName))
+	_, err := d.fs.Stat(join(d.epochPath(e), format.ManifestName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -192,7 +193,7 @@ func (d *levelDir) clearTempsIn(dir string, rank int) error {
 // clearTempsOf removes what was to become a file.
 func (d *levelDir) clearTempsOf(dir, final string) error {
 	return d.clear(dir, func(name string) bool {
-		return strings.HasPrefix(name, final+".r") && strings.HasSuffix(name, tempSuffix)
+		return strings.HasPrefix(name, final+".r") && strings.HasSuffix(name, format.TempSuffix)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // TestRefusesWhatCannotBeRead puts shards and manifests beyond each limit of the
@@ -18,9 +19,10 @@ func TestRefusesWhatCannotBeRead(t *testing.T) {
 		}
 		return out
 	}
-	long := strings.Repeat("n", maxNameLen-8)
+	long := strings.Repeat("n", format.MaxNameLen-8)
 	for name, secs := range map[string][]Section{
-		"index of a large section": {{Name: "x", Size: maxRecordLen / chunkEntryLen * chunkBytes, Source: Bytes(nil)}},
+		"index of a large section": {{Name: "x", Source: Bytes(nil),
+			Size: format.MaxRecordLen / format.ChunkEntryLen * format.ChunkBytes}},
 		"index of two": {{Name: "x", Size: 3 << 40, Source: Bytes(nil)},
 			{Name: "y", Size: 3 << 40, Source: Bytes(nil)}},
 		"sum of sizes": {{Name: "x", Size: 1 << 62, Source: Bytes(nil)},
@@ -56,11 +58,12 @@ func TestRefusesWhatCannotBeRead(t *testing.T) {
 // TestLargestIndexIsRead takes the largest shard that fits: the reader's limit is
 // the writer's.
 func TestLargestIndexIsRead(t *testing.T) {
-	most := int64((maxRecordLen-recordExtra-28-11)/chunkEntryLen) * chunkBytes
+	most := int64((format.MaxRecordLen-format.RecordExtra-28-11)/format.ChunkEntryLen) * format.ChunkBytes
 	for extra, want := range map[int64]bool{0: true, 1: false} {
 		spec := &shardSpec{sections: []Section{{Name: "x", Size: most + extra}}}
-		x := shardIndex{chunkBytes: chunkBytes, sections: []sectionEntry{{name: "x", size: most + extra}}}
-		read := x.placeSections() >= 0 && recordExtra+28+11+x.placeSections()*chunkEntryLen <= maxRecordLen
+		x := format.Index{ChunkBytes: format.ChunkBytes, Sections: []format.Section{{Name: "x", Size: most + extra}}}
+		n := x.PlaceSections()
+		read := n >= 0 && format.RecordExtra+28+11+n*format.ChunkEntryLen <= format.MaxRecordLen
 		if got := spec.fits() == nil; got != want || read != want {
 			t.Errorf("%d bytes: written %v, read %v, want %v", most+extra, got, read, want)
 		}
@@ -84,7 +87,7 @@ func TestManifestThatCannotBeRead(t *testing.T) {
 		"node":   func(i *ShardInfo) { i.Node = strings.Repeat("n", 1<<16) },
 		"holder": func(i *ShardInfo) { i.Holders = []string{strings.Repeat("n", 1<<16)} },
 		"length": func(i *ShardInfo) { i.ShardBytes = -1 },
-		"place":  func(i *ShardInfo) { i.base = 1 << 62 },
+		"place":  func(i *ShardInfo) { i.Base = 1 << 62 },
 	} {
 		infos[1] = good
 		spoil(&infos[1])
@@ -105,7 +108,7 @@ func TestNothingIsLeftWhenTheNameIsNotDurable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.close()
-	dir := "/local0/" + epochName(1)
+	dir := "/local0/" + format.EpochName(1)
 	failing := func(op crashfs.Op) error {
 		if op.Kind == "syncdir" && op.Name == dir {
 			return syscall.EIO

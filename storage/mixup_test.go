@@ -7,17 +7,19 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // TestManifestOfAnotherLevel: a manifest that lies in a directory of another
 // level is damage there, also where its groups cannot be divided by.
 func TestManifestOfAnotherLevel(t *testing.T) {
 	w := flipWorld(t)
-	b, err := readFile(w.fs, "/global/"+epochName(1)+"/manifest", 1<<20)
+	b, err := readFile(w.fs, "/global/"+format.EpochName(1)+"/manifest", 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := "/local0/" + epochName(1) + "/manifest"
+	file := "/local0/" + format.EpochName(1) + "/manifest"
 	if err := errors.Join(w.fs.Remove(file), writeFile(w.fs, file, b)); err != nil {
 		t.Fatal(err)
 	}
@@ -46,15 +48,15 @@ func TestImpossibleShapes(t *testing.T) {
 		{LevelParity, 255, 2, false}, {LevelParity, 65535, 65535, false},
 		{LevelLocal, 4, 2, false}, {LevelGlobal, 0, 1, false},
 	} {
-		m := manifest{epoch: 1, size: 1, job: "j", level: c.level, data: c.data, parity: c.parity,
-			shards: []ShardInfo{{pack: noPack}}}
-		if _, err := decodeManifest("f", m.encode()); (err == nil) != c.good {
+		m := format.Manifest{Epoch: 1, Size: 1, Job: "j", Level: c.level, Data: c.data, Parity: c.parity,
+			Shards: []ShardInfo{{Pack: format.NoPack}}}
+		if _, err := format.DecodeManifest("f", m.Encode()); (err == nil) != c.good {
 			t.Errorf("%+v: got %v", c, err)
 		}
 	}
-	m := manifest{epoch: 1, size: 1, job: "j", level: LevelGlobal,
-		shards: []ShardInfo{{base: 1 << 62, ShardBytes: 1 << 62}}}
-	if _, err := decodeManifest("f", m.encode()); !errors.Is(err, ErrCorrupt) {
+	m := format.Manifest{Epoch: 1, Size: 1, Job: "j", Level: LevelGlobal,
+		Shards: []ShardInfo{{Base: 1 << 62, ShardBytes: 1 << 62}}}
+	if _, err := format.DecodeManifest("f", m.Encode()); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a shard beyond any file: got %v, want ErrCorrupt", err)
 	}
 }
@@ -66,34 +68,34 @@ func TestSealedNonsense(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	m := &manifest{epoch: 7, size: 6, job: "job", level: LevelParity, data: 2, parity: 1}
-	for r := range m.size {
-		m.shards = append(m.shards, ShardInfo{Rank: r, Node: fmt.Sprint("n", r), ShardBytes: 3 << 20,
-			origins: []Epoch{5}, Holders: []string{"n1"}, pack: noPack})
+	m := &format.Manifest{Epoch: 7, Size: 6, Job: "job", Level: LevelParity, Data: 2, Parity: 1}
+	for r := range m.Size {
+		m.Shards = append(m.Shards, ShardInfo{Rank: r, Node: fmt.Sprint("n", r), ShardBytes: 3 << 20,
+			Origins: []Epoch{5}, Holders: []string{"n1"}, Pack: format.NoPack})
 	}
-	x := &shardIndex{epoch: 7, rank: 1, size: 6, chunkBytes: minChunkBytes,
-		sections: []sectionEntry{{name: "a", size: 9000}, {name: "b", size: 5}},
-		chunks: []chunk{{origin: 7, off: 4096, stored: 4096, length: 4096}, {origin: 5, off: 8192, stored: 4096,
-			length: 4096},
-			{origin: 7, off: 12288, stored: 808, length: 808}, {origin: 7, off: 16384, stored: 5, length: 5}}}
+	x := &format.Index{Epoch: 7, Rank: 1, Size: 6, ChunkBytes: format.MinChunkBytes,
+		Sections: []format.Section{{Name: "a", Size: 9000}, {Name: "b", Size: 5}},
+		Chunks: []format.Chunk{{Origin: 7, Off: 4096, Stored: 4096, Length: 4096}, {Origin: 5, Off: 8192, Stored: 4096,
+			Length: 4096},
+			{Origin: 7, Off: 12288, Stored: 808, Length: 808}, {Origin: 7, Off: 16384, Stored: 5, Length: 5}}}
 	used := 0
 	for range rounds {
-		if m, err := decodeManifest("f", nonsense(rnd, kindManifest, m.encode())); err == nil {
+		if m, err := format.DecodeManifest("f", nonsense(rnd, format.KindManifest, m.Encode())); err == nil {
 			used++
 			useManifest(m, rnd)
 		}
-		if x, err := decodeIndex("f", nonsense(rnd, kindShardIndex, x.encode()), 20480); err == nil {
+		if x, err := format.DecodeIndex("f", nonsense(rnd, format.KindShardIndex, x.Encode()), 20480); err == nil {
 			used++
-			x.bytes()
-			x.owned()
-			x.origins()
+			x.Bytes()
+			x.Owned()
+			x.Origins()
 			file := bytes.NewReader(make([]byte, 20480))
 			c := &shardCopy{idx: x, at: &extent{ReaderAt: file, n: 20480},
 				other: map[Epoch]*extent{5: {ReaderAt: file, n: 20480}}}
 			var mem scratch
-			for i := range x.chunks {
-				if x.chunks[i].origin == x.epoch {
-					c.readChunk(t.Context(), i, mem.whole(int(x.chunks[i].length)), &mem)
+			for i := range x.Chunks {
+				if x.Chunks[i].Origin == x.Epoch {
+					c.readChunk(t.Context(), i, mem.whole(int(x.Chunks[i].Length)), &mem)
 				}
 			}
 		}
@@ -104,8 +106,8 @@ func TestSealedNonsense(t *testing.T) {
 }
 
 // nonsense changes a field or two of a record and seals it again.
-func nonsense(rnd *rand.Rand, kind recordKind, record []byte) []byte {
-	p := bytes.Clone(record[recordHead : len(record)-4])
+func nonsense(rnd *rand.Rand, kind format.RecordKind, record []byte) []byte {
+	p := bytes.Clone(record[format.RecordHead : len(record)-4])
 	for range 1 + rnd.IntN(2) {
 		at := rnd.IntN(len(p))
 		switch rnd.IntN(4) {
@@ -122,24 +124,24 @@ func nonsense(rnd *rand.Rand, kind recordKind, record []byte) []byte {
 			p = p[:at+1]
 		}
 	}
-	return sealRecord(kind, p)
+	return format.SealRecord(kind, p)
 }
 
-func useManifest(m *manifest, rnd *rand.Rand) {
-	m.id()
-	m.origins()
-	rank := rnd.IntN(m.size)
-	m.shard(rank)
-	if m.level != LevelParity {
+func useManifest(m *format.Manifest, rnd *rand.Rand) {
+	m.ID()
+	m.Origins()
+	rank := rnd.IntN(m.Size)
+	m.Shard(rank)
+	if m.Level != LevelParity {
 		return
 	}
-	group, place, err := m.group(rank)
+	group, place, err := groupIn(m, rank)
 	if err != nil {
 		return
 	}
-	k := len(group) - m.parity
+	k := len(group) - m.Parity
 	for d := range k {
-		newParityGroup(m, stripeOf(group, m.parity, place, d)).encode()
+		_ = newParityGroup(m, stripeOf(group, m.Parity, place, d)).record
 	}
-	newStripeEncoder(&parityGroup{stripe: stripe{group: group, k: k, m: m.parity}}, 1)
+	newStripeEncoder(&parityGroup{stripe: stripe{group: group, k: k, m: m.Parity}}, 1)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // The ranks of a node can write its packs together, each from what it still has
@@ -76,7 +77,7 @@ func (s *Store) newPart(ctx context.Context, e Epoch, from string, to *level, se
 	if err != nil {
 		return nil, err
 	}
-	p = &Part{store: s, to: to, spec: s.spec(e, s.opt.Rank, secs), digest: sh.digest, bytes: sh.shape.bytes()}
+	p = &Part{store: s, to: to, spec: s.spec(e, s.opt.Rank, secs), digest: sh.digest, bytes: sh.shape.Bytes()}
 	p.spec.wanted = sh.shape
 	if err := sh.Close(); err != nil {
 		return nil, err
@@ -98,29 +99,29 @@ func (p *Part) Stored() int64 { return p.stored }
 // are those that are wanted.
 func (p *shardSpec) roomNeeded() (int64, error) {
 	tooOld := oldestUseful(p.base)
-	x := shardIndex{}
+	x := format.Index{}
 	chunks := int64(0)
-	at := int64(shardHeaderLen)
+	at := int64(format.HeaderLen)
 	for i := range p.sections {
 		sec := &p.sections[i]
-		want := chunksIn(p.wanted, sec.Name)
-		if n := chunkCount(sec.Size, chunkBytes); int64(len(want)) != n {
+		want := format.ChunksIn(p.wanted, sec.Name)
+		if n := format.ChunkCount(sec.Size, format.ChunkBytes); int64(len(want)) != n {
 			return 0, fmt.Errorf("section %q has %d chunks, %d were put: %w", sec.Name, n, len(want), ErrCorrupt)
 		}
 		if sec.Size >= pageSections {
 			at = wholePages(at)
 		}
-		old := padChunks(chunksIn(p.base, sec.Name), len(want))
+		old := format.PadChunks(format.ChunksIn(p.base, sec.Name), len(want))
 		for k := range want {
-			if c := &want[k]; c.codec != codecZero && !old[k].holds(c.hash, c.length, tooOld) {
-				at += int64(c.length)
+			if c := &want[k]; c.Codec != format.CodecZero && !old[k].Holds(c.Hash, c.Length, tooOld) {
+				at += int64(c.Length)
 			}
 		}
-		x.sections = append(x.sections, sectionEntry{name: sec.Name})
+		x.Sections = append(x.Sections, format.Section{Name: sec.Name})
 		chunks += int64(len(want))
 	}
-	at += int64(len(x.encode())) + chunks*chunkEntryLen
-	return wholePages(at + footerLen), nil
+	at += int64(len(x.Encode())) + chunks*format.ChunkEntryLen
+	return wholePages(at + format.FooterLen), nil
 }
 
 func wholePages(n int64) int64 { return (n + vfs.Align - 1) / vfs.Align * vfs.Align }
@@ -198,7 +199,7 @@ func (n *NodePack) files() ([]nodePackFile, error) {
 	}
 	bytes := make([]int64, len(n.Sizes))
 	for i, z := range n.Sizes {
-		if z.Room < shardHeaderLen+vfs.Align || z.Room%vfs.Align != 0 || z.Bytes < 0 {
+		if z.Room < format.HeaderLen+vfs.Align || z.Room%vfs.Align != 0 || z.Bytes < 0 {
 			return nil, fmt.Errorf("rank %d asks for %d bytes of room", n.Ranks[i], z.Room)
 		}
 		bytes[i] = z.Bytes
@@ -232,7 +233,7 @@ func (n *NodePack) place(rank int) (*nodePackFile, int64, error) {
 // temp is the name of a pack while it is written. All ranks of the node find it;
 // the flusher's next start clears it away.
 func (n *NodePack) temp(k *nodePackFile) string {
-	return fmt.Sprintf("%s.r%06d.%012x%s", packName(k.first()), n.Ranks[0], uint64(n.Epoch), tempSuffix)
+	return fmt.Sprintf("%s.r%06d.%012x%s", format.PackName(k.first()), n.Ranks[0], uint64(n.Epoch), format.TempSuffix)
 }
 
 // joinPack opens a pack in the making. Who comes first makes it.
@@ -291,7 +292,7 @@ func (s *Store) sealPacks(ctx context.Context, n *NodePack) (infos []ShardInfo, 
 	return infos, nil
 }
 
-func (s *Store) sealPack(ctx context.Context, n *NodePack, k *nodePackFile, m *manifest, to *level) ([]ShardInfo,
+func (s *Store) sealPack(ctx context.Context, n *NodePack, k *nodePackFile, m *format.Manifest, to *level) ([]ShardInfo,
 	error) {
 	temp := n.temp(k)
 	f, err := to.fs.Edit(join(to.epochPath(n.Epoch), temp), true)
@@ -314,7 +315,7 @@ func (s *Store) sealPack(ctx context.Context, n *NodePack, k *nodePackFile, m *m
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
-	if err := to.publish(n.Epoch, temp, packName(k.first())); err != nil {
+	if err := to.publish(n.Epoch, temp, format.PackName(k.first())); err != nil {
 		return nil, err
 	}
 	to.rememberAll(n.Epoch, idxs)
@@ -323,30 +324,30 @@ func (s *Store) sealPack(ctx context.Context, n *NodePack, k *nodePackFile, m *m
 
 // readParts describes the shards that the ranks have written, which must be
 // those of m.
-func readParts(f vfs.File, name string, k *nodePackFile, m *manifest) (infos []ShardInfo, idxs []*shardIndex,
+func readParts(f vfs.File, name string, k *nodePackFile, m *format.Manifest) (infos []ShardInfo, idxs []*format.Index,
 	err error) {
 	for i, r := range k.ranks {
-		want, err := m.shard(r)
+		want, err := m.Shard(r)
 		if err != nil {
 			return nil, nil, err
 		}
 		room := k.sizes[i].Room
 		at := io.NewSectionReader(f, k.base[i], room)
-		foot, err := readFooter(name, at, room)
+		foot, err := format.ReadFooter(name, at, room)
 		if err != nil {
 			return nil, nil, err
 		}
-		idx, err := readIndex(name, at, foot)
+		idx, err := format.ReadIndex(name, at, foot)
 		if err != nil {
 			return nil, nil, err
 		}
-		if idx.epoch != m.epoch || idx.rank != r || idx.content() != want.Digest {
+		if idx.Epoch != m.Epoch || idx.Rank != r || idx.Content() != want.Digest {
 			return nil, nil, fmt.Errorf("part of rank %d is not what was committed: %w", r, ErrCorrupt)
 		}
 		idxs = append(idxs, idx)
 		infos = append(infos, ShardInfo{
-			Rank: r, Node: want.Node, Bytes: idx.bytes(), Stored: idx.owned(), ShardBytes: room, Digest: want.Digest,
-			index: foot.indexHash, origins: idx.origins(), pack: k.first(), base: k.base[i],
+			Rank: r, Node: want.Node, Bytes: idx.Bytes(), Stored: idx.Owned(), ShardBytes: room, Digest: want.Digest,
+			Index: foot.IndexHash, Origins: idx.Origins(), Pack: k.first(), Base: k.base[i],
 		})
 	}
 	return infos, idxs, nil

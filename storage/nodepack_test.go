@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 var packRanks = []int{0, 1, 2}
@@ -105,8 +106,8 @@ func TestNodePack(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, i := range infos {
-					if refers := len(i.origins) > 0; refers != (e > 1 && !cfg.Full) {
-						t.Errorf("epoch %d, rank %d refers to epochs %v", e, i.Rank, i.origins)
+					if refers := len(i.Origins) > 0; refers != (e > 1 && !cfg.Full) {
+						t.Errorf("epoch %d, rank %d refers to epochs %v", e, i.Rank, i.Origins)
 					}
 				}
 				settle(t, stores, e, infos)
@@ -121,8 +122,8 @@ func TestNodePack(t *testing.T) {
 					t.Errorf("verify has %d findings", n)
 				}
 			}
-			if left := f.String(); strings.Contains(left, tempSuffix) ||
-				strings.Contains(left, "/g/"+epochName(1)+"/rank-") {
+			if left := f.String(); strings.Contains(left, format.TempSuffix) ||
+				strings.Contains(left, "/g/"+format.EpochName(1)+"/rank-") {
 				t.Errorf("left behind:\n%s", left)
 			}
 		})
@@ -148,12 +149,12 @@ func TestNodePackIsExact(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := readFile(f, "/g/"+epochName(1)+"/"+packName(0), 1<<30)
+		b, err := readFile(f, "/g/"+format.EpochName(1)+"/"+format.PackName(0), 1<<30)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, i := range infos {
-			clear(b[i.base : i.base+shardHeaderLen]) // has the time of writing
+			clear(b[i.Base : i.Base+format.HeaderLen]) // has the time of writing
 		}
 		packs = append(packs, b)
 	}
@@ -195,11 +196,11 @@ func TestNodePackCrash(t *testing.T) {
 				t.Fatalf("op %d, again: %v", at, err)
 			}
 			settle(t, stores, 1, infos)
-			g.RemoveAll("/l/" + epochName(1))
+			g.RemoveAll("/l/" + format.EpochName(1))
 			for r, s := range stores {
 				wantShard(t, s, 1, smallSections(r, 1))
 			}
-			if strings.Contains(g.String(), tempSuffix) {
+			if strings.Contains(g.String(), format.TempSuffix) {
 				t.Fatalf("op %d: left behind:\n%s", at, g)
 			}
 		}
@@ -241,7 +242,7 @@ func TestNodePackFault(t *testing.T) {
 			t.Fatalf("op %d: %v", at, err)
 		}
 		settle(t, stores, 1, infos)
-		if left := f.String(); strings.Contains(left, tempSuffix) {
+		if left := f.String(); strings.Contains(left, format.TempSuffix) {
 			t.Fatalf("op %d: left behind:\n%s", at, left)
 		}
 		if found := findings(t, f, "/l", "/g"); found != 0 {
@@ -282,7 +283,7 @@ func TestPartGivesWay(t *testing.T) {
 	if _, err := stores[0].SealPacks(t.Context(), n); err == nil {
 		t.Error("sealed a pack without the part of rank 2")
 	}
-	if err := stores[0].DropPacks(n); err != nil || strings.Contains(f.String(), tempSuffix) {
+	if err := stores[0].DropPacks(n); err != nil || strings.Contains(f.String(), format.TempSuffix) {
 		t.Errorf("%v, left behind:\n%s", err, f)
 	}
 }

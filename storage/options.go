@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // Names of the levels, nearest first.
 const (
-	LevelLocal   = "local"   // a directory of the node: survives the program
-	LevelPartner = "partner" // copies on other nodes: survives Copies nodes at once
-	LevelParity  = "parity"  // Reed-Solomon over groups of nodes: survives Parity nodes of a group
-	LevelGlobal  = "global"  // a directory of the parallel file system: survives the nodes
+	LevelLocal   = format.LevelLocal   // a directory of the node: survives the program
+	LevelPartner = format.LevelPartner // copies on other nodes: survives Copies nodes at once
+	LevelParity  = format.LevelParity  // Reed-Solomon over groups of nodes: survives Parity nodes of a group
+	LevelGlobal  = format.LevelGlobal  // a directory of the parallel file system: survives the nodes
 )
 
 // Options says whose checkpoints a Store keeps and where.
@@ -222,7 +223,7 @@ func (l *LevelConfig) validate(field string, dirs map[string]string) error {
 		return bad("BytesPerSec", "is %d", l.BytesPerSec)
 	case l.Copies < 0:
 		return bad("Copies", "is %d", l.Copies)
-	case l.Data < 0 || l.Parity < 0 || (l.Data == 0) != (l.Parity == 0) || l.Data+l.Parity > maxParity:
+	case l.Data < 0 || l.Parity < 0 || (l.Data == 0) != (l.Parity == 0) || l.Data+l.Parity > format.MaxGroup:
 		return bad("Data, Parity", "are %d and %d: both at least 1, together at most 256", l.Data, l.Parity)
 	}
 	if l.Keep == 0 {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // packBytes is how long a pack may grow before a new one is begun. A flush that
@@ -96,7 +97,7 @@ func committedInfos(to *level, shards []*Shard) (infos []ShardInfo, ok bool, err
 		return nil, false, err
 	}
 	for _, sh := range shards {
-		info, err := m.shard(sh.rank)
+		info, err := m.Shard(sh.rank)
 		if err != nil {
 			return nil, false, err
 		}
@@ -121,7 +122,7 @@ func divideIntoPacks(shards []*Shard, limit int64) []packJob {
 	slices.SortFunc(sorted, func(a, b *Shard) int { return a.rank - b.rank })
 	bytes := make([]int64, len(sorted))
 	for i, sh := range sorted {
-		bytes[i] = sh.shape.bytes()
+		bytes[i] = sh.shape.Bytes()
 	}
 	var jobs []packJob
 	for _, p := range packRuns(bytes, limit) {
@@ -152,18 +153,18 @@ func packRuns(bytes []int64, limit int64) []packRun {
 // pack writes one pack, unless it is there complete.
 func (s *Store) pack(ctx context.Context, job packJob, to *level) ([]ShardInfo, error) {
 	e := job.shards[0].epoch
-	name := packName(job.first)
+	name := format.PackName(job.first)
 	if infos, idxs, err := to.openPack(e, name, job); err == nil {
 		to.rememberAll(e, idxs)
 		return infos, to.fs.SyncDir(to.epochPath(e))
 	}
 	var infos []ShardInfo
-	var idxs []*shardIndex
+	var idxs []*format.Index
 	var need int64
 	specs := make([]*shardSpec, len(job.shards))
 	for i, sh := range job.shards {
 		specs[i] = s.spec(e, sh.rank, sh.asSections(ctx))
-		specs[i].head.node = sh.copies[0].at.info.Node
+		specs[i].head.Node = sh.copies[0].at.info.Node
 		s.prepareSpec(to, specs[i])
 		specs[i].base = s.lastShard(ctx, to, sh.rank, e)
 		need += specs[i].need()
@@ -182,7 +183,7 @@ func (s *Store) pack(ctx context.Context, job packJob, to *level) ([]ShardInfo, 
 	return infos, nil
 }
 
-func (l *level) rememberAll(e Epoch, idxs []*shardIndex) {
+func (l *level) rememberAll(e Epoch, idxs []*format.Index) {
 	for _, idx := range idxs {
 		l.remember(e, idx)
 	}
@@ -190,10 +191,10 @@ func (l *level) rememberAll(e Epoch, idxs []*shardIndex) {
 
 // writePack writes shard after shard, then the index of the pack.
 func (s *Store) writePack(ctx context.Context, f vfs.File, job packJob, specs []*shardSpec, t *throttle) ([]ShardInfo,
-	[]*shardIndex, error) {
+	[]*format.Index, error) {
 	w := newBlockWriter(ctx, f, s.pool, t)
 	var infos []ShardInfo
-	var idxs []*shardIndex
+	var idxs []*format.Index
 	for i, spec := range specs {
 		base := w.pos()
 		info, idx, err := writeShard(ctx, w, spec)
@@ -204,10 +205,10 @@ func (s *Store) writePack(ctx context.Context, f vfs.File, job packJob, specs []
 			w.abort()
 			return nil, nil, err
 		}
-		info.pack, info.base = job.first, base
+		info.Pack, info.Base = job.first, base
 		infos, idxs = append(infos, info), append(idxs, idx)
 	}
-	if err := endPack(w, specs[0].head.epoch, job.first, infos); err != nil {
+	if err := endPack(w, specs[0].head.Epoch, job.first, infos); err != nil {
 		w.abort()
 		return nil, nil, err
 	}
@@ -216,42 +217,17 @@ func (s *Store) writePack(ctx context.Context, f vfs.File, job packJob, specs []
 
 // endPack appends the record that lists the shards, and a footer that finds it.
 func endPack(w *blockWriter, e Epoch, first int, infos []ShardInfo) error {
-	index := encodePackIndex(infos)
-	f := footer{magic: packMagic, indexOff: w.pos(), indexLen: int64(len(index)), indexHash: hashOf(index),
-		epoch: e, rank: first}
+	index := format.EncodePackIndex(infos)
+	f := format.Footer{Magic: format.PackMagic, IndexOff: w.pos(), IndexLen: int64(len(index)),
+		IndexHash: format.Hash(index), Epoch: e, Rank: first}
 	if err := w.copyIn(index); err != nil {
 		return err
 	}
-	if err := w.alignTo(vfs.Align, footerLen); err != nil {
+	if err := w.alignTo(vfs.Align, format.FooterLen); err != nil {
 		return err
 	}
-	f.shardLen = w.pos() + footerLen
-	return w.copyIn(f.encode())
-}
-
-func encodePackIndex(infos []ShardInfo) []byte {
-	var e encoder
-	e.u32(uint32(len(infos)))
-	for i := range infos {
-		infos[i].encode(&e)
-	}
-	return sealRecord(kindPackIndex, e.b)
-}
-
-func decodePackIndex(file string, b []byte) ([]ShardInfo, error) {
-	payload, _, err := openRecord(file, b, kindPackIndex)
-	if err != nil {
-		return nil, err
-	}
-	d := &decoder{b: payload}
-	infos := make([]ShardInfo, d.count(shardInfoMin))
-	for i := range infos {
-		infos[i].decode(d)
-	}
-	if !d.done() {
-		return nil, &CorruptError{File: file, Len: int64(len(b)), Reason: "pack index: fields do not fit the length"}
-	}
-	return infos, nil
+	f.ShardLen = w.pos() + format.FooterLen
+	return w.copyIn(f.Encode())
 }
 
 // readPack reads the index of a pack.
@@ -269,26 +245,26 @@ func (d *levelDir) readPack(e Epoch, name string) (infos []ShardInfo, err error)
 	if err != nil {
 		return nil, err
 	}
-	foot, err := readFooterOf(packMagic, file, f, n)
+	foot, err := format.ReadFooterOf(format.PackMagic, file, f, n)
 	if err != nil {
 		return nil, err
 	}
-	b := make([]byte, foot.indexLen)
-	if err := readFull(f, b, foot.indexOff); err != nil {
+	b := make([]byte, foot.IndexLen)
+	if err := format.ReadFull(f, b, foot.IndexOff); err != nil {
 		return nil, err
 	}
-	if hashOf(b) != foot.indexHash {
-		return nil, &CorruptError{File: file, Off: foot.indexOff, Len: foot.indexLen,
+	if format.Hash(b) != foot.IndexHash {
+		return nil, &CorruptError{File: file, Off: foot.IndexOff, Len: foot.IndexLen,
 			Reason: "pack index: hash does not match"}
 	}
-	return decodePackIndex(file, b)
+	return format.DecodePackIndex(file, b)
 }
 
 var errOtherPack = errors.New("pack of other shards")
 
 // openPack describes a pack that is complete under its final name, if it holds
 // what job would write.
-func (l *level) openPack(e Epoch, name string, job packJob) ([]ShardInfo, []*shardIndex, error) {
+func (l *level) openPack(e Epoch, name string, job packJob) ([]ShardInfo, []*format.Index, error) {
 	infos, err := l.readPack(e, name)
 	if err != nil {
 		return nil, nil, err
@@ -296,9 +272,9 @@ func (l *level) openPack(e Epoch, name string, job packJob) ([]ShardInfo, []*sha
 	if len(infos) != len(job.shards) {
 		return nil, nil, errOtherPack
 	}
-	var idxs []*shardIndex
+	var idxs []*format.Index
 	for i, sh := range job.shards {
-		if infos[i].Rank != sh.rank || infos[i].Digest != sh.digest || infos[i].pack != job.first {
+		if infos[i].Rank != sh.rank || infos[i].Digest != sh.digest || infos[i].Pack != job.first {
 			return nil, nil, errOtherPack
 		}
 		x, err := l.openExtent(e, name, infos[i])

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // packWorld is a node of three ranks that share its local directory.
@@ -52,11 +53,11 @@ func TestFlushNodePacks(t *testing.T) {
 			t.Errorf("got ranks %d %d %d, want the order asked for", infos[0].Rank, infos[1].Rank, infos[2].Rank)
 		}
 		commitAll(t, stores, e, LevelGlobal, infos)
-		if strings.Contains(f.String(), "/g/"+epochName(e)+"/rank-") {
+		if strings.Contains(f.String(), "/g/"+format.EpochName(e)+"/rank-") {
 			t.Errorf("shards were written one by one:\n%s", f)
 		}
 	}
-	f.RemoveAll("/l/" + epochName(3))
+	f.RemoveAll("/l/" + format.EpochName(3))
 	for r, s := range stores {
 		wantShard(t, s, 3, smallSections(r, 3))
 	}
@@ -80,7 +81,7 @@ func TestEveryByteOfAPackFlipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	commitAll(t, stores, 1, LevelGlobal, infos)
-	file := "/g/" + epochName(1) + "/" + packName(0)
+	file := "/g/" + format.EpochName(1) + "/" + format.PackName(0)
 	v, err := OpenView(f, "/g")
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +161,7 @@ func TestFlushNodeResumes(t *testing.T) {
 func TestDivideIntoPacks(t *testing.T) {
 	var shards []*Shard
 	for r, n := range []int64{50, 60, 10, 200, 5} {
-		shards = append(shards, &Shard{rank: r, shape: &shardIndex{sections: []sectionEntry{{size: n}}}})
+		shards = append(shards, &Shard{rank: r, shape: &format.Index{Sections: []format.Section{{Size: n}}}})
 	}
 	var got []string
 	for _, j := range divideIntoPacks(shards, 100) {
@@ -214,7 +215,7 @@ func TestFlushNodeCommitted(t *testing.T) {
 		t.Errorf("again: got %v, %v", again, err)
 	}
 	// Another epoch 1 at local, as after somebody copied directories about.
-	f.RemoveAll("/l/" + epochName(1))
+	f.RemoveAll("/l/" + format.EpochName(1))
 	take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 2) })
 	if _, err := stores[0].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, packRanks); !errors.Is(err,
 		ErrCommitted) {

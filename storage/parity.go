@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/klauspost/reedsolomon"
 )
 
@@ -25,33 +26,19 @@ const (
 // the row's file.
 type parityGroup struct {
 	stripe
-	segment int64      // length of the row and of each segment
-	bytes   []int64    // length of each member's shard
-	index   [][16]byte // of each member's shard
+	segment int64 // length of the row and of each segment
+	record  []byte
 }
 
-func newParityGroup(m *manifest, st stripe) *parityGroup {
-	g := &parityGroup{stripe: st, segment: segmentLen(m.shards, st.group, st.k)}
+func newParityGroup(m *format.Manifest, st stripe) *parityGroup {
+	g := &parityGroup{stripe: st, segment: segmentLen(m.Shards, st.group, st.k)}
+	group := format.Group{K: st.k, M: st.m, I: st.i, Segment: g.segment}
 	for _, r := range st.group {
-		g.bytes = append(g.bytes, m.shards[r].ShardBytes)
-		g.index = append(g.index, m.shards[r].index)
+		group.Members = append(group.Members, format.GroupMember{Rank: r,
+			Bytes: m.Shards[r].ShardBytes, Index: m.Shards[r].Index})
 	}
+	g.record = group.Encode()
 	return g
-}
-
-func (g *parityGroup) encode() []byte {
-	var e encoder
-	e.u32(uint32(g.k))
-	e.u32(uint32(g.m))
-	e.u32(uint32(g.i))
-	e.u64(uint64(g.segment))
-	e.u32(uint32(len(g.group)))
-	for q, r := range g.group {
-		e.u32(uint32(r))
-		e.u64(uint64(g.bytes[q]))
-		e.sum(g.index[q])
-	}
-	return sealRecord(kindParityGroup, e.b)
 }
 
 // flushParity encodes the stripe of this rank: it reads a segment of the local
@@ -79,7 +66,7 @@ func (s *Store) flushParity(ctx context.Context, e Epoch, to *level) (info Shard
 	if err := s.encodeStripe(ctx, e, g, m, to, all); err != nil {
 		return info, err
 	}
-	info = m.shards[s.opt.Rank]
+	info = m.Shards[s.opt.Rank]
 	info.Node = s.opt.Nodes[s.opt.Rank]
 	info.Holders = nil
 	for _, r := range group {
@@ -92,7 +79,7 @@ func (s *Store) flushParity(ctx context.Context, e Epoch, to *level) (info Shard
 
 // encodeStripe computes the rows of g and writes those called for to their
 // members.
-func (s *Store) encodeStripe(ctx context.Context, e Epoch, g *parityGroup, m *manifest, to *level,
+func (s *Store) encodeStripe(ctx context.Context, e Epoch, g *parityGroup, m *format.Manifest, to *level,
 	rows []int) (err error) {
 	done, err := s.turn(ctx)
 	if err != nil {
@@ -108,7 +95,7 @@ func (s *Store) encodeStripe(ctx context.Context, e Epoch, g *parityGroup, m *ma
 	defer func() { err = errors.Join(err, enc.close()) }()
 	for d := range g.k {
 		r := g.group[g.data(d)]
-		x, err := s.openMember(ctx, e, m.shards[r])
+		x, err := s.openMember(ctx, e, m.Shards[r])
 		if err != nil {
 			return fmt.Errorf("shard of rank %d: %w", r, err)
 		}
@@ -155,12 +142,11 @@ func (s *Store) writeRow(ctx context.Context, e Epoch, enc *stripeEncoder, j int
 		defer func() { err = errors.Join(err, f.close()) }()
 		d = remote
 	}
-	group := g.encode()
 	spec := s.spec(e, s.opt.Rank, []Section{
-		{Name: rowGroup, Size: int64(len(group)), Source: Bytes(group)},
+		{Name: rowGroup, Size: int64(len(g.record)), Source: Bytes(g.record)},
 		{Name: rowData, Size: g.segment, Source: &rowSource{ctx: ctx, blocks: enc.rows[j]}},
 	})
-	spec.name = rowName(s.opt.Rank, j)
+	spec.name = format.RowName(s.opt.Rank, j)
 	if err := d.ensureEpoch(e); err != nil {
 		return d.unusable(err)
 	}
@@ -247,7 +233,7 @@ func readSegment(x *extent, off int64, p []byte) error {
 	if have == 0 {
 		return nil
 	}
-	return readFull(x, p[:have], off)
+	return format.ReadFull(x, p[:have], off)
 }
 
 // block encodes one block and hands it to the writers of the rows.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // flushPartner copies the shard to the partners, one after the other.
@@ -20,7 +22,7 @@ func (s *Store) flushPartner(ctx context.Context, sh *Shard, to *level, secs []S
 		if err != nil {
 			return info, fmt.Errorf("copy to rank %d on node %s: %w", r, s.opt.Nodes[r], err)
 		}
-		if i > 0 && one.index != info.index {
+		if i > 0 && one.Index != info.Index {
 			return info, fmt.Errorf("copies at ranks %d and %d differ", ranks[0], r)
 		}
 		info = one
@@ -34,7 +36,7 @@ func (s *Store) flushPartner(ctx context.Context, sh *Shard, to *level, secs []S
 // copyTo writes the shard into the directory of another rank, unless it lies
 // there complete already.
 func (s *Store) copyTo(ctx context.Context, sh *Shard, to *level, rank int, spec *shardSpec) (info ShardInfo,
-	idx *shardIndex, err error) {
+	idx *format.Index, err error) {
 	d, f := s.peerDir(ctx, rank, to.name)
 	defer func() { err = errors.Join(err, f.close()) }()
 	if info, idx, ok, err := s.flushed(sh, d); ok || err != nil {

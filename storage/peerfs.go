@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // peerFS is the directory of a level at another rank, as files. Names are
@@ -59,7 +60,7 @@ func (p *peerConn) close() error {
 }
 
 // call sends a request and decodes the reply, whose payload goes into buf.
-func (p *peerConn) call(op wireOp, head, data, buf []byte) (*decoder, error) {
+func (p *peerConn) call(op wireOp, head, data, buf []byte) (*format.Decoder, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
@@ -81,7 +82,7 @@ const dialTime = 10 * time.Second
 // fails what needs it. A block takes milliseconds.
 const exchangeTime = 2 * time.Minute
 
-func (p *peerConn) exchange(op wireOp, head, data, buf []byte) (*decoder, error) {
+func (p *peerConn) exchange(op wireOp, head, data, buf []byte) (*format.Decoder, error) {
 	if err := p.c.SetDeadline(time.Now().Add(exchangeTime)); err != nil {
 		return nil, err
 	}
@@ -105,11 +106,11 @@ func (p *peerConn) exchange(op wireOp, head, data, buf []byte) (*decoder, error)
 	if h.what != wireOK {
 		return nil, errorOf(p.rank, h.what, string(b))
 	}
-	return &decoder{b: b}, nil
+	return &format.Decoder{B: b}, nil
 }
 
 // call makes a request that concerns names.
-func (f *peerFS) call(op wireOp, names ...string) (*decoder, error) {
+func (f *peerFS) call(op wireOp, names ...string) (*format.Decoder, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.names == nil {
@@ -123,12 +124,12 @@ func (f *peerFS) call(op wireOp, names ...string) (*decoder, error) {
 }
 
 func (f *peerFS) head(names ...string) []byte {
-	var e encoder
-	e.str(f.level)
+	var e format.Encoder
+	e.Str(f.level)
 	for _, n := range names {
-		e.str(n)
+		e.Str(n)
 	}
-	return e.b
+	return e.B
 }
 
 // close ends the connection for names; open files have their own.
@@ -186,10 +187,10 @@ func (f *peerFS) ReadDir(name string) ([]vfs.Entry, error) {
 		return nil, err
 	}
 	var out []vfs.Entry
-	for range d.count(19) {
-		out = append(out, d.entry())
+	for range d.Count(19) {
+		out = append(out, decodeEntry(d))
 	}
-	return out, d.wire()
+	return out, atEnd(d)
 }
 
 func (f *peerFS) Stat(name string) (vfs.Entry, error) {
@@ -197,7 +198,7 @@ func (f *peerFS) Stat(name string) (vfs.Entry, error) {
 	if err != nil {
 		return vfs.Entry{}, err
 	}
-	return d.entry(), d.wire()
+	return decodeEntry(d), atEnd(d)
 }
 
 func (f *peerFS) Free(name string) (int64, error) {
@@ -205,16 +206,16 @@ func (f *peerFS) Free(name string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return d.i64(), d.wire()
+	return d.I64(), atEnd(d)
 }
 
-func (d *decoder) entry() vfs.Entry {
-	return vfs.Entry{Name: d.str(), Size: d.i64(), Dir: d.u8() == 1, ModTime: time.Unix(0, int64(d.u64()))}
+func decodeEntry(d *format.Decoder) vfs.Entry {
+	return vfs.Entry{Name: d.Str(), Size: d.I64(), Dir: d.U8() == 1, ModTime: time.Unix(0, int64(d.U64()))}
 }
 
-// wire says whether a reply was what it should be.
-func (d *decoder) wire() error {
-	if !d.done() {
+// atEnd says whether a reply was what it should be.
+func atEnd(d *format.Decoder) error {
+	if !d.Done() {
 		return fmt.Errorf("reply does not fit: %w", errWire)
 	}
 	return nil
@@ -228,20 +229,20 @@ func (f *peerFile) ReadAt(p []byte, off int64) (int, error) {
 	done := 0
 	for done < len(p) {
 		n := min(len(p)-done, blockBytes)
-		var e encoder
-		e.u64(uint64(off) + uint64(done))
-		e.u32(uint32(n))
-		d, err := f.c.call(wireRead, e.b, nil, p[done:done+n:done+n])
+		var e format.Encoder
+		e.U64(uint64(off) + uint64(done))
+		e.U32(uint32(n))
+		d, err := f.c.call(wireRead, e.B, nil, p[done:done+n:done+n])
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				err = io.EOF
 			}
 			return done, err
 		}
-		if len(d.b) == 0 || len(d.b) > n {
-			return done, fmt.Errorf("reply of %d bytes to a read of %d: %w", len(d.b), n, errWire)
+		if len(d.B) == 0 || len(d.B) > n {
+			return done, fmt.Errorf("reply of %d bytes to a read of %d: %w", len(d.B), n, errWire)
 		}
-		done += len(d.b)
+		done += len(d.B)
 	}
 	return done, nil
 }
@@ -250,9 +251,9 @@ func (f *peerFile) WriteAt(p []byte, off int64) (int, error) {
 	done := 0
 	for done < len(p) {
 		n := min(len(p)-done, blockBytes)
-		var e encoder
-		e.u64(uint64(off) + uint64(done))
-		if _, err := f.c.call(wireWrite, e.b, p[done:done+n], nil); err != nil {
+		var e format.Encoder
+		e.U64(uint64(off) + uint64(done))
+		if _, err := f.c.call(wireWrite, e.B, p[done:done+n], nil); err != nil {
 			return done, err
 		}
 		done += n
@@ -270,7 +271,7 @@ func (f *peerFile) Size() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return d.i64(), d.wire()
+	return d.I64(), atEnd(d)
 }
 
 func (f *peerFile) Close() error             { return f.c.close() }

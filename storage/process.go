@@ -8,40 +8,34 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// process names a process among all machines and times.
-type process struct {
-	node    string // for people
-	machine string // boot and PID namespace; "" when unknown
-	pid     int
-	started uint64 // clock ticks after boot; tells apart processes that had one PID
-}
-
 // thisProcess names the calling process.
-var thisProcess = sync.OnceValue(func() process {
-	p := process{pid: os.Getpid()}
-	p.node, _ = os.Hostname()
-	p.started, _ = startOf(p.pid)
+var thisProcess = sync.OnceValue(func() format.Process {
+	p := format.Process{PID: os.Getpid()}
+	p.Node, _ = os.Hostname()
+	p.Started, _ = startOf(p.PID)
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	space, serr := os.Readlink("/proc/self/ns/pid")
-	if err == nil && serr == nil && p.started != 0 {
-		p.machine = strings.TrimSpace(string(boot)) + " " + space
+	if err == nil && serr == nil && p.Started != 0 {
+		p.Machine = strings.TrimSpace(string(boot)) + " " + space
 	}
 	return p
 })
 
-// gone says that the process has ended for sure: it ran here and is not there
+// ended says that the process has ended for sure: it ran here and is not there
 // any more. False also means "cannot be known from here".
-func (p *process) gone() bool {
-	if p.machine == "" || p.machine != thisProcess().machine {
+func ended(p *format.Process) bool {
+	if p.Machine == "" || p.Machine != thisProcess().Machine {
 		return false
 	}
-	started, err := startOf(p.pid)
+	started, err := startOf(p.PID)
 	if err != nil {
 		return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 	}
-	return started != p.started
+	return started != p.Started
 }
 
 // startOf reads when a process started. A zombie has ended.

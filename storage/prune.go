@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // Prune removes from every level what its keep rules do not hold, and returns
@@ -44,7 +46,7 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 		problems = append(problems, err)
 		for _, e := range dead {
 			if err := ctx.Err(); err != nil {
-				return sortedEpochs(gone), err
+				return format.SortedEpochs(gone), err
 			}
 			more, err := l.removeEpoch(e)
 			left = append(left, more...)
@@ -57,7 +59,7 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 		}
 		s.tell(l, left)
 	}
-	return sortedEpochs(gone), errors.Join(problems...)
+	return format.SortedEpochs(gone), errors.Join(problems...)
 }
 
 // tell logs what was left, each once.
@@ -219,7 +221,7 @@ func (d *levelDir) keptOf(committed []Epoch, r *keepRules) (kept map[Epoch]bool,
 			continue // removed by another rank meanwhile
 		}
 		if err != nil {
-			left = append(left, Leftover{Path: join(d.epochPath(e), manifestName),
+			left = append(left, Leftover{Path: join(d.epochPath(e), format.ManifestName),
 				Err: fmt.Errorf("epoch %d stays and does not count: %w", e, err)})
 		}
 		kept[e] = true
@@ -239,7 +241,7 @@ func (d *levelDir) keptOf(committed []Epoch, r *keepRules) (kept map[Epoch]bool,
 func (d *levelDir) originsOf(e Epoch) ([]Epoch, error) {
 	m, err := d.readManifest(e)
 	if err == nil {
-		return m.origins(), nil
+		return m.Origins(), nil
 	}
 	if errors.Is(err, ErrNotCommitted) {
 		return nil, err
@@ -254,22 +256,22 @@ func (d *levelDir) originsOf(e Epoch) ([]Epoch, error) {
 			set[o] = true
 		}
 	}
-	return sortedEpochs(set), err
+	return format.SortedEpochs(set), err
 }
 
 // originsIn reads them from a shard or pack; none if it cannot be read.
 func (d *levelDir) originsIn(e Epoch, name string) (out []Epoch) {
-	if _, ok := parsePack(name); ok {
+	if _, ok := format.ParsePackName(name); ok {
 		infos, err := d.readPack(e, name)
 		if err != nil {
 			return nil
 		}
 		for i := range infos {
-			out = append(out, infos[i].origins...)
+			out = append(out, infos[i].Origins...)
 		}
 		return out
 	}
-	rank, row, ok := parseName(name)
+	rank, row, ok := format.ParseName(name)
 	if !ok || row >= 0 {
 		return nil
 	}
@@ -277,5 +279,5 @@ func (d *levelDir) originsIn(e Epoch, name string) (out []Epoch) {
 	if err != nil {
 		return nil
 	}
-	return slices.Clone(info.origins)
+	return slices.Clone(info.Origins)
 }

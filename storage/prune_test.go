@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // putStray makes a file that is no store's.
@@ -93,7 +94,7 @@ func TestPruneGoesOn(t *testing.T) {
 // TestPruneGoesOnAfterErrors lets the removal of one file fail.
 func TestPruneGoesOnAfterErrors(t *testing.T) {
 	w := fullWorld(t, 5)
-	bad := "/local0/epoch-0000000002/" + shardName(0)
+	bad := "/local0/epoch-0000000002/" + format.ShardName(0)
 	w.fs.SetRule(func(op crashfs.Op) error {
 		if op.Kind == "remove" && op.Name == bad {
 			return fs.ErrPermission
@@ -175,7 +176,7 @@ func TestDamagedManifestKeepsItsOrigins(t *testing.T) {
 func TestPruneSparesWhatIsMade(t *testing.T) {
 	w := fullWorld(t, 4)
 	s := w.stores[0]
-	making := "/local0/epoch-0000000001/" + tempName(shardName(0), 0)
+	making := "/local0/epoch-0000000001/" + tempName(format.ShardName(0), 0)
 	if err := w.fs.Remove("/local0/epoch-0000000001/manifest"); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,7 @@ func TestToolsAndRuns(t *testing.T) {
 			len(gone["/local0"]) != 2 {
 			t.Errorf("got %v, %v", gone, err)
 		}
-		if _, err := w.fs.Stat("/local0/" + lockName); err == nil {
+		if _, err := w.fs.Stat("/local0/" + format.LockName); err == nil {
 			t.Error("the lock was left")
 		}
 	})

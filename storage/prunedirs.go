@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // PruneRules are the keep rules of PruneDirs; see LevelConfig.
@@ -154,7 +155,7 @@ func (d *levelDir) ranksWithManifest(e Epoch) []int {
 		return nil
 	}
 	for _, f := range files {
-		if rank, row, ok := parseName(f.Name); ok && row >= 0 {
+		if rank, row, ok := format.ParseName(f.Name); ok && row >= 0 {
 			ranks = append(ranks, rank)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // Put writes this rank's shard of an epoch at a level. When it returns nil the
@@ -31,15 +32,15 @@ func (s *Store) Put(ctx context.Context, e Epoch, level string, secs []Section) 
 
 func (s *Store) spec(e Epoch, rank int, secs []Section) *shardSpec {
 	return &shardSpec{
-		head: shardHeader{epoch: e, rank: rank, size: s.opt.Size, created: time.Now(),
-			job: s.opt.Job, node: s.opt.Node},
+		head: format.Header{Epoch: e, Rank: rank, Size: s.opt.Size, Created: time.Now().UnixNano(),
+			Job: s.opt.Job, Node: s.opt.Node},
 		sections: secs,
 	}
 }
 
 // putShard writes, syncs and publishes a shard at l.
 func (s *Store) putShard(ctx context.Context, l *level, spec *shardSpec, p *throttle) (ShardInfo, error) {
-	e := spec.head.epoch
+	e := spec.head.Epoch
 	if e == 0 {
 		return ShardInfo{}, errors.New("epoch 0 is no epoch")
 	}
@@ -86,17 +87,17 @@ func (s *Store) prepareSpec(l *level, spec *shardSpec) {
 		spec.compress = compressIfFaster
 	}
 	if !l.cfg.Full {
-		spec.base = s.present(l, l.lastCommitted(spec.head.rank, spec.head.epoch))
+		spec.base = s.present(l, l.lastCommitted(spec.head.Rank, spec.head.Epoch))
 	}
 }
 
 // present returns base if all that a shard may refer to through it is still
 // there: people remove epochs by hand, and file systems come back empty.
-func (s *Store) present(l *level, base *shardIndex) *shardIndex {
+func (s *Store) present(l *level, base *format.Index) *format.Index {
 	if base == nil {
 		return nil
 	}
-	if err := l.checkOrigins(append(base.origins(), base.epoch)); err != nil {
+	if err := l.checkOrigins(append(base.Origins(), base.Epoch)); err != nil {
 		s.log.Warn("earlier epochs are gone, this one is written whole", "level", l.name, "err", err)
 		return nil
 	}
@@ -105,11 +106,11 @@ func (s *Store) present(l *level, base *shardIndex) *shardIndex {
 
 // writeOut writes the shard under a temporary name, syncs it and publishes it
 // in d, which may be at another rank.
-func (s *Store) writeOut(ctx context.Context, d *levelDir, spec *shardSpec, p *throttle) (ShardInfo, *shardIndex,
+func (s *Store) writeOut(ctx context.Context, d *levelDir, spec *shardSpec, p *throttle) (ShardInfo, *format.Index,
 	error) {
 	var info ShardInfo
-	var idx *shardIndex
-	e, name := spec.head.epoch, spec.fileName()
+	var idx *format.Index
+	e, name := spec.head.Epoch, spec.fileName()
 	err := d.create(e, name, func(f vfs.File) (err error) {
 		info, idx, err = s.writeTo(ctx, f, spec, p)
 		return err
@@ -122,11 +123,12 @@ func (p *shardSpec) fileName() string {
 	if p.name != "" {
 		return p.name
 	}
-	return shardName(p.head.rank)
+	return format.ShardName(p.head.Rank)
 }
 
 // writeTo writes the shard as the whole of f.
-func (s *Store) writeTo(ctx context.Context, f vfs.File, spec *shardSpec, p *throttle) (ShardInfo, *shardIndex, error) {
+func (s *Store) writeTo(ctx context.Context, f vfs.File, spec *shardSpec, p *throttle) (ShardInfo, *format.Index,
+	error) {
 	w := newBlockWriter(ctx, f, s.pool, p)
 	info, idx, err := writeShard(ctx, w, spec)
 	if err != nil {
@@ -161,10 +163,10 @@ func (d *levelDir) create(e Epoch, name string, fill func(f vfs.File) error) (er
 
 // need bounds the bytes that the shard takes when nothing is saved.
 func (p *shardSpec) need() int64 {
-	n := int64(2 * shardHeaderLen)
+	n := int64(2 * format.HeaderLen)
 	for i := range p.sections {
 		size := p.sections[i].Size
-		n += size + shardHeaderLen + chunkCount(size, chunkBytes)*chunkEntryLen
+		n += size + format.HeaderLen + format.ChunkCount(size, format.ChunkBytes)*format.ChunkEntryLen
 	}
 	return n
 }
@@ -207,7 +209,7 @@ func (l *levelDir) spaceError(err error, need int64) error {
 }
 
 // remember keeps the index of a shard until its epoch is committed.
-func (l *level) remember(e Epoch, idx *shardIndex) {
+func (l *level) remember(e Epoch, idx *format.Index) {
 	if idx == nil {
 		return
 	}
@@ -218,10 +220,10 @@ func (l *level) remember(e Epoch, idx *shardIndex) {
 
 // lastCommitted returns the index of rank's newest committed shard before e, or
 // nil when there is none to refer to.
-func (l *level) lastCommitted(rank int, e Epoch) *shardIndex {
+func (l *level) lastCommitted(rank int, e Epoch) *format.Index {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b := l.base[rank]; b != nil && b.epoch < e && b.epoch == l.last {
+	if b := l.base[rank]; b != nil && b.Epoch < e && b.Epoch == l.last {
 		return b
 	}
 	return nil
@@ -229,7 +231,7 @@ func (l *level) lastCommitted(rank int, e Epoch) *shardIndex {
 
 // lastShard is lastCommitted for a directory that several ranks write to: the
 // shard may have been written by another one, in this run, and is then read.
-func (s *Store) lastShard(ctx context.Context, l *level, rank int, e Epoch) *shardIndex {
+func (s *Store) lastShard(ctx context.Context, l *level, rank int, e Epoch) *format.Index {
 	if l.cfg.Full {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/klauspost/reedsolomon"
 )
 
@@ -37,11 +38,11 @@ func (p *paritySource) locate(ctx context.Context, e Epoch, rank int) (*extent, 
 	if err != nil {
 		return nil, err
 	}
-	info, err := m.shard(rank)
+	info, err := m.Shard(rank)
 	if err != nil {
 		return nil, err
 	}
-	group, place, err := m.group(rank)
+	group, place, err := groupIn(m, rank)
 	if err != nil {
 		return nil, err
 	}
@@ -60,16 +61,16 @@ func (p *paritySource) locate(ctx context.Context, e Epoch, rank int) (*extent, 
 // errNoOtherWay says that there is no such member to do without.
 var errNoOtherWay = errors.New("no other way to compute the shard")
 
-// group finds a rank's parity group and its place there.
-func (m *manifest) group(rank int) ([]int, int, error) {
-	if m.level != LevelParity || !m.shapeFits() {
-		return nil, 0, fmt.Errorf("epoch %d has no parity groups at level %s", m.epoch, m.level)
+// groupIn finds a rank's parity group and its place there.
+func groupIn(m *format.Manifest, rank int) ([]int, int, error) {
+	if m.Level != LevelParity || !m.ShapeFits() {
+		return nil, 0, fmt.Errorf("epoch %d has no parity groups at level %s", m.Epoch, m.Level)
 	}
-	nodes := make([]string, m.size)
+	nodes := make([]string, m.Size)
 	for r := range nodes {
-		nodes[r] = m.shards[r].Node
+		nodes[r] = m.Shards[r].Node
 	}
-	groups, err := parityGroups(nodes, m.data, m.parity)
+	groups, err := parityGroups(nodes, m.Data, m.Parity)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -81,7 +82,7 @@ func (m *manifest) group(rank int) ([]int, int, error) {
 type rebuilt struct {
 	s     *Store
 	l     *level // parity
-	m     *manifest
+	m     *format.Manifest
 	group []int
 	place int
 	skip  int
@@ -94,7 +95,7 @@ type rebuilt struct {
 
 // prepare opens everything there is of the group.
 func (r *rebuilt) prepare(ctx context.Context) (err error) {
-	parity := r.m.parity
+	parity := r.m.Parity
 	if r.rs, err = reedsolomon.New(len(r.group)-parity, parity); err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func (r *rebuilt) prepare(ctx context.Context) (err error) {
 		if q == r.place || q == r.skip {
 			continue
 		}
-		if x, err := r.s.openMember(ctx, r.m.epoch, r.m.shards[rank]); err == nil {
+		if x, err := r.s.openMember(ctx, r.m.Epoch, r.m.Shards[rank]); err == nil {
 			r.members[q] = x
 		}
 	}
@@ -123,14 +124,14 @@ func (r *rebuilt) prepare(ctx context.Context) (err error) {
 // openRow opens a row of the committed stripe wherever it lies.
 func (r *rebuilt) openRow(ctx context.Context, st stripe, j int) (*shardCopy, error) {
 	id := rowID{r.group[st.i], j}
-	want := newParityGroup(r.m, st).encode()
-	return eachDir(ctx, r.s, r.l, r.m.epoch,
+	want := newParityGroup(r.m, st).record
+	return eachDir(ctx, r.s, r.l, r.m.Epoch,
 		func(h *holding) bool { return slices.Contains(h.rows, id) },
-		func(d *levelDir) (*shardCopy, error) { return d.openRow(r.m.epoch, id, want) })
+		func(d *levelDir) (*shardCopy, error) { return d.openRow(r.m.Epoch, id, want) })
 }
 
 func (d *levelDir) openRow(e Epoch, id rowID, want []byte) (*shardCopy, error) {
-	file, err := d.epochFile(e, rowName(id.rank, id.j))
+	file, err := d.epochFile(e, format.RowName(id.rank, id.j))
 	if err != nil {
 		return nil, err
 	}
@@ -150,8 +151,8 @@ func (d *levelDir) openRow(e Epoch, id rowID, want []byte) (*shardCopy, error) {
 
 // isRow compares what the row was computed from.
 func (c *shardCopy) isRow(want []byte) error {
-	sec, ok := c.idx.section(rowGroup)
-	if !ok || sec.size != int64(len(want)) {
+	sec, ok := c.idx.Section(rowGroup)
+	if !ok || sec.Size != int64(len(want)) {
 		return fmt.Errorf("%s: %w", c.at.name, errOtherGroup)
 	}
 	got := make([]byte, len(want))
@@ -168,13 +169,13 @@ var errOtherGroup = errors.New("parity of other shards than those committed")
 
 // readSection reads a range of a section, verified.
 func (c *shardCopy) readSection(name string, dst []byte, off int64) error {
-	sec, ok := c.idx.section(name)
+	sec, ok := c.idx.Section(name)
 	if !ok {
 		return fmt.Errorf("%w: %q", ErrNoSection, name)
 	}
-	return c.idx.readRange(sec, dst, off, 1, func(i, n int, dst []byte, mem *scratch) error {
+	return readRange(c.idx, sec, dst, off, 1, func(i, n int, dst []byte, mem *scratch) error {
 		for ; n > 0; i, n = i+1, n-1 {
-			length := int(c.idx.chunks[i].length)
+			length := int(c.idx.Chunks[i].Length)
 			if err := c.readChunk(context.Background(), i, dst[:length], mem); err != nil {
 				return err
 			}
@@ -186,7 +187,7 @@ func (c *shardCopy) readSection(name string, dst []byte, off int64) error {
 
 // ReadAt computes bytes of the shard, segment by segment.
 func (r *rebuilt) ReadAt(p []byte, off int64) (int, error) {
-	segment := segmentLen(r.m.shards, r.group, len(r.group)-r.m.parity)
+	segment := segmentLen(r.m.Shards, r.group, len(r.group)-r.m.Parity)
 	done := 0
 	for done < len(p) {
 		d, at := int((off+int64(done))/segment), (off+int64(done))%segment
@@ -201,7 +202,7 @@ func (r *rebuilt) ReadAt(p []byte, off int64) (int, error) {
 
 // compute fills p with bytes of segment d from at on.
 func (r *rebuilt) compute(p []byte, d int, at, segment int64) error {
-	st := stripeOf(r.group, r.m.parity, r.place, d)
+	st := stripeOf(r.group, r.m.Parity, r.place, d)
 	shards := make([][]byte, st.k+st.m)
 	have := 0
 	for i := range shards {
@@ -267,8 +268,8 @@ func (r *rebuilt) Close() error {
 
 // parityState says why this rank's shard cannot be computed: a cheap look at
 // what is there, not at whether it is good.
-func (s *Store) parityState(l *level, m *manifest) error {
-	group, place, err := m.group(s.opt.Rank)
+func (s *Store) parityState(l *level, m *format.Manifest) error {
+	group, place, err := groupIn(m, s.opt.Rank)
 	if err != nil {
 		return err
 	}
@@ -276,19 +277,19 @@ func (s *Store) parityState(l *level, m *manifest) error {
 	if err != nil {
 		return err
 	}
-	k := len(group) - m.parity
+	k := len(group) - m.Parity
 	for d := range k {
-		st := stripeOf(group, m.parity, place, d)
+		st := stripeOf(group, m.Parity, place, d)
 		have := 0
 		for i := range k {
-			if i != d && s.isThere(local, m.epoch, shardName(group[st.data(i)]),
+			if i != d && s.isThere(local, m.Epoch, format.ShardName(group[st.data(i)]),
 				func(h *holding) bool { return h.hasShard(group[st.data(i)]) }) {
 				have++
 			}
 		}
-		for j := range m.parity {
+		for j := range m.Parity {
 			id := rowID{group[st.i], j}
-			if s.isThere(l, m.epoch, rowName(id.rank, j), func(h *holding) bool {
+			if s.isThere(l, m.Epoch, format.RowName(id.rank, j), func(h *holding) bool {
 				return slices.Contains(h.rows, id)
 			}) {
 				have++
@@ -324,8 +325,8 @@ func (s *Store) openMember(ctx context.Context, e Epoch, info ShardInfo) (*exten
 // openCommitted opens the shard file that a manifest names and checks that it
 // is that one.
 func (d *levelDir) openCommitted(e Epoch, info ShardInfo) (*extent, error) {
-	info.pack, info.base = noPack, 0
-	x, err := d.openExtent(e, shardName(info.Rank), info)
+	info.Pack, info.Base = format.NoPack, 0
+	x, err := d.openExtent(e, format.ShardName(info.Rank), info)
 	if err != nil {
 		return nil, err
 	}

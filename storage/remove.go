@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // Leftover is something that was not removed, or that keeps its epoch.
@@ -46,8 +48,8 @@ var (
 // stays, and the directory with it.
 func (d *levelDir) removeEpoch(e Epoch) (left []Leftover, err error) {
 	dir := d.epochPath(e)
-	if err := removeIfThere(d.fs, join(dir, manifestName)); err != nil {
-		if entry, serr := d.fs.Stat(join(dir, manifestName)); serr != nil || !entry.Dir {
+	if err := removeIfThere(d.fs, join(dir, format.ManifestName)); err != nil {
+		if entry, serr := d.fs.Stat(join(dir, format.ManifestName)); serr != nil || !entry.Dir {
 			return nil, err
 		} // a folder commits nothing
 	}
@@ -83,16 +85,16 @@ func ours(name string) bool {
 	if _, ok := tempRank(name); ok {
 		name, _, _ = strings.Cut(name, ".r")
 	}
-	if _, _, ok := parseName(name); ok {
+	if _, _, ok := format.ParseName(name); ok {
 		return true
 	}
-	_, ok := parsePack(name)
-	return ok || name == manifestName
+	_, ok := format.ParsePackName(name)
+	return ok || name == format.ManifestName
 }
 
 // tempRank reads the rank back from the name of a file in the making.
 func tempRank(name string) (rank int, ok bool) {
-	stem, ok := strings.CutSuffix(name, tempSuffix)
+	stem, ok := strings.CutSuffix(name, format.TempSuffix)
 	if !ok {
 		return 0, false
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // Rebuild makes this rank's part of a committed epoch whole again at a level,
@@ -26,7 +27,7 @@ func (s *Store) Rebuild(ctx context.Context, e Epoch, level string) error {
 	}
 	m, err := s.manifestOf(ctx, l, e)
 	if err == nil {
-		defer s.hold(append(m.origins(), e)...)()
+		defer s.hold(append(m.Origins(), e)...)()
 		switch l.name {
 		case LevelLocal:
 			err = s.rebuildShard(ctx, m, &l.levelDir, l)
@@ -43,12 +44,12 @@ func (s *Store) Rebuild(ctx context.Context, e Epoch, level string) error {
 
 // rebuildShard puts this rank's shard, what it refers to, and the manifest into
 // d, the own directory or that of another rank.
-func (s *Store) rebuildShard(ctx context.Context, m *manifest, d *levelDir, l *level) error {
-	info, err := m.shard(s.opt.Rank)
+func (s *Store) rebuildShard(ctx context.Context, m *format.Manifest, d *levelDir, l *level) error {
+	info, err := m.Shard(s.opt.Rank)
 	if err != nil {
 		return err
 	}
-	for _, o := range info.origins {
+	for _, o := range info.Origins {
 		om, err := s.manifestOf(ctx, l, o)
 		if err != nil {
 			return fmt.Errorf("epoch %d holds chunks of it: %w", o, err)
@@ -60,12 +61,12 @@ func (s *Store) rebuildShard(ctx context.Context, m *manifest, d *levelDir, l *l
 	return s.rebuildOne(ctx, m, d, l)
 }
 
-func (s *Store) rebuildOne(ctx context.Context, m *manifest, d *levelDir, l *level) error {
+func (s *Store) rebuildOne(ctx context.Context, m *format.Manifest, d *levelDir, l *level) error {
 	rank := s.opt.Rank
-	if err := d.ensureEpoch(m.epoch); err != nil {
+	if err := d.ensureEpoch(m.Epoch); err != nil {
 		return d.unusable(err)
 	}
-	x, err := d.openCommitted(m.epoch, m.shards[rank])
+	x, err := d.openCommitted(m.Epoch, m.Shards[rank])
 	if err == nil {
 		err = x.Close()
 	} else {
@@ -79,12 +80,12 @@ func (s *Store) rebuildOne(ctx context.Context, m *manifest, d *levelDir, l *lev
 
 // copyBack copies the bytes of the committed shard, as they are, from wherever
 // the same bytes can be had.
-func (s *Store) copyBack(ctx context.Context, m *manifest, d *levelDir, l *level) error {
-	want := m.shards[s.opt.Rank]
+func (s *Store) copyBack(ctx context.Context, m *format.Manifest, d *levelDir, l *level) error {
+	want := m.Shards[s.opt.Rank]
 	err := errNoMore
-	for _, from := range s.sources(m.epoch, want.Rank, l.name) {
-		c, oerr := openCopy(ctx, from, m.epoch, want.Rank)
-		if oerr == nil && c.at.info.index != want.index {
+	for _, from := range s.sources(m.Epoch, want.Rank, l.name) {
+		c, oerr := openCopy(ctx, from, m.Epoch, want.Rank)
+		if oerr == nil && c.at.info.Index != want.Index {
 			oerr = errors.Join(errors.New("it is stored otherwise"), c.close())
 		}
 		if oerr == nil {
@@ -93,7 +94,7 @@ func (s *Store) copyBack(ctx context.Context, m *manifest, d *levelDir, l *level
 		if oerr == nil || ctx.Err() != nil {
 			return oerr
 		}
-		err = errors.Join(err, s.fault("fetch", m.epoch, from.levelName(), oerr))
+		err = errors.Join(err, s.fault("fetch", m.Epoch, from.levelName(), oerr))
 	}
 	return err
 }
@@ -106,8 +107,8 @@ func (s *Store) copyBytes(ctx context.Context, c *shardCopy, d *levelDir, t *thr
 		return err
 	}
 	defer done()
-	e, n := c.idx.epoch, c.at.n
-	err = d.create(e, shardName(c.idx.rank), func(f vfs.File) error {
+	e, n := c.idx.Epoch, c.at.n
+	err = d.create(e, format.ShardName(c.idx.Rank), func(f vfs.File) error {
 		w := newBlockWriter(ctx, f, s.pool, t)
 		if err := s.copyBlocks(ctx, c.at, w); err != nil {
 			w.abort()
@@ -132,7 +133,7 @@ func (s *Store) copyBlocks(ctx context.Context, x *extent, w *blockWriter) error
 			return err
 		}
 		p := l.buf[:min(blockBytes, x.n-off)]
-		if err = readFull(x, p, off); err == nil {
+		if err = format.ReadFull(x, p, off); err == nil {
 			err = w.append(p, l)
 		}
 		l.drop()
@@ -145,16 +146,16 @@ func (s *Store) copyBlocks(ctx context.Context, x *extent, w *blockWriter) error
 
 // verifyOwn reads the chunks that the shard holds itself.
 func (c *shardCopy) verifyOwn(ctx context.Context) error {
-	return inParallel(len(c.idx.chunks), readers(), func(i int, mem *scratch) error {
-		if c.idx.chunks[i].origin != c.idx.epoch {
+	return inParallel(len(c.idx.Chunks), readers(), func(i int, mem *scratch) error {
+		if c.idx.Chunks[i].Origin != c.idx.Epoch {
 			return nil
 		}
-		return c.readChunk(ctx, i, mem.whole(int(c.idx.chunks[i].length)), mem)
+		return c.readChunk(ctx, i, mem.whole(int(c.idx.Chunks[i].Length)), mem)
 	})
 }
 
 // rebuildCopies brings the copies to the ranks that are the partners now.
-func (s *Store) rebuildCopies(ctx context.Context, m *manifest, l *level) error {
+func (s *Store) rebuildCopies(ctx context.Context, m *format.Manifest, l *level) error {
 	ranks, err := partnersOf(s.opt.Nodes, s.opt.Rank, l.cfg.Copies)
 	if err != nil {
 		return err
@@ -171,8 +172,8 @@ func (s *Store) rebuildCopies(ctx context.Context, m *manifest, l *level) error 
 }
 
 // rebuildManifest puts the manifest into a directory that may hold no shard.
-func (s *Store) rebuildManifest(m *manifest, d *levelDir) error {
-	if err := d.ensureEpoch(m.epoch); err != nil {
+func (s *Store) rebuildManifest(m *format.Manifest, d *levelDir) error {
+	if err := d.ensureEpoch(m.Epoch); err != nil {
 		return d.unusable(err)
 	}
 	return d.publishManifest(m)
@@ -180,8 +181,8 @@ func (s *Store) rebuildManifest(m *manifest, d *levelDir) error {
 
 // rebuildRows encodes again the rows of this rank's stripe that are not to be
 // had, in the groups of the manifest, also for the epochs that it refers to.
-func (s *Store) rebuildRows(ctx context.Context, m *manifest, l *level) error {
-	for _, o := range m.origins() {
+func (s *Store) rebuildRows(ctx context.Context, m *format.Manifest, l *level) error {
+	for _, o := range m.Origins() {
 		om, err := s.manifestOf(ctx, l, o)
 		if err == nil {
 			err = s.rebuildStripe(ctx, om, l)
@@ -193,18 +194,17 @@ func (s *Store) rebuildRows(ctx context.Context, m *manifest, l *level) error {
 	return s.rebuildStripe(ctx, m, l)
 }
 
-func (s *Store) rebuildStripe(ctx context.Context, m *manifest, l *level) error {
-	group, place, err := m.group(s.opt.Rank)
+func (s *Store) rebuildStripe(ctx context.Context, m *format.Manifest, l *level) error {
+	group, place, err := groupIn(m, s.opt.Rank)
 	if err != nil {
 		return err
 	}
-	g := newParityGroup(m, stripe{group: group, k: len(group) - m.parity, m: m.parity, i: place})
-	want := g.encode()
+	g := newParityGroup(m, stripe{group: group, k: len(group) - m.Parity, m: m.Parity, i: place})
 	var missing []int
 	for j := range g.m {
 		id := rowID{s.opt.Rank, j}
-		c, err := eachDir(ctx, s, l, m.epoch, func(*holding) bool { return false },
-			func(d *levelDir) (*shardCopy, error) { return d.openRow(m.epoch, id, want) }, group[g.row(j)])
+		c, err := eachDir(ctx, s, l, m.Epoch, func(*holding) bool { return false },
+			func(d *levelDir) (*shardCopy, error) { return d.openRow(m.Epoch, id, g.record) }, group[g.row(j)])
 		if err != nil {
 			missing = append(missing, j)
 			continue
@@ -214,7 +214,7 @@ func (s *Store) rebuildStripe(ctx context.Context, m *manifest, l *level) error 
 		}
 	}
 	if len(missing) > 0 {
-		if err := s.encodeStripe(ctx, m.epoch, g, m, l, missing); err != nil {
+		if err := s.encodeStripe(ctx, m.Epoch, g, m, l, missing); err != nil {
 			return err
 		}
 	}

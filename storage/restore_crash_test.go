@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // crashEverywhere prepares a file system, takes the machine down before each
@@ -190,7 +191,7 @@ func crashOfFlushDirs(t *testing.T) {
 			t.Fatalf("op %d: again: %v\n%s", at, err, f)
 		}
 		for _, d := range dirs {
-			f.RemoveAll(d + "/" + epochName(2))
+			f.RemoveAll(d + "/" + format.EpochName(2))
 		}
 		w, err := openWorld(f)
 		if err != nil {

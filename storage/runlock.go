@@ -11,12 +11,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
-
-// lockName is the file by which a run of the job holds a level's directory. One
-// rank made it and rewrites it at every beat, so that another run, on whatever
-// node, sees by watching that its owner lives. No clocks are compared.
-const lockName = "holdfast.run"
 
 // lockBeat is how often a lock is rewritten. An owner that misses staleBeats
 // of them in a row is dead; one that is seen alive for refuseBeats is not about
@@ -40,48 +36,16 @@ func (e *BusyError) Error() string {
 		"end that run first, or use another directory", e.Level, e.Dir, e.PID, e.Node)
 }
 
-// runLock is the contents of the file.
-type runLock struct {
-	run   string
-	owner process
-	beat  uint64 // grows
-}
-
-func (l *runLock) encode() []byte {
-	var e encoder
-	e.str(l.run)
-	e.str(l.owner.node)
-	e.str(l.owner.machine)
-	e.u32(uint32(l.owner.pid))
-	e.u64(l.owner.started)
-	e.u64(l.beat)
-	return sealRecord(kindRunLock, e.b)
-}
-
-func decodeRunLock(file string, b []byte) (*runLock, error) {
-	payload, n, err := openRecord(file, b, kindRunLock)
-	if err != nil {
-		return nil, err
-	}
-	d := &decoder{b: payload}
-	l := &runLock{run: d.str(), owner: process{node: d.str(), machine: d.str(), pid: int(d.u32()), started: d.u64()},
-		beat: d.u64()}
-	if !d.done() || n != len(b) {
-		return nil, &CorruptError{File: file, Len: int64(len(b)), Reason: "run lock: fields do not fit"}
-	}
-	return l, nil
-}
-
-func (d *levelDir) lockPath() string { return join(d.path, lockName) }
+func (d *levelDir) lockPath() string { return join(d.path, format.LockName) }
 
 // readLock returns nil without an error for a lock that is just being
 // rewritten, or damaged: who watches it sees whether it changes.
-func (d *levelDir) readLock() (*runLock, []byte, error) {
+func (d *levelDir) readLock() (*format.Lock, []byte, error) {
 	b, err := readFile(d.fs, d.lockPath(), 1<<16)
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := decodeRunLock(d.lockPath(), b)
+	l, err := format.DecodeLock(d.lockPath(), b)
 	if err != nil {
 		return nil, b, nil
 	}
@@ -92,7 +56,7 @@ func (d *levelDir) readLock() (*runLock, []byte, error) {
 // finds it with a rank of the same run. owned says that beating is up to us. An
 // owner that is dead is replaced: at once when it ran on this machine, after
 // staleBeats otherwise.
-func (d *levelDir) hold(ctx context.Context, want *runLock, beat time.Duration) (owned bool, err error) {
+func (d *levelDir) hold(ctx context.Context, want *format.Lock, beat time.Duration) (owned bool, err error) {
 	var seen []byte
 	start := time.Now()
 	changed := start
@@ -111,7 +75,7 @@ func (d *levelDir) hold(ctx context.Context, want *runLock, beat time.Duration) 
 			continue // it has just been given up
 		case err != nil:
 			return false, d.unusable(err)
-		case have != nil && have.run == want.run:
+		case have != nil && have.Run == want.Run:
 			return false, nil
 		}
 		now := time.Now()
@@ -119,7 +83,7 @@ func (d *levelDir) hold(ctx context.Context, want *runLock, beat time.Duration) 
 			seen, changed, rival = raw, now, time.Time{}
 		}
 		switch {
-		case have != nil && have.owner.gone(), now.Sub(changed) >= staleBeats*beat:
+		case have != nil && ended(&have.Owner), now.Sub(changed) >= staleBeats*beat:
 			taken, err := d.takeOver(raw, want)
 			switch {
 			case err != nil:
@@ -135,7 +99,7 @@ func (d *levelDir) hold(ctx context.Context, want *runLock, beat time.Duration) 
 				}
 			}
 		case changed.Sub(start) >= refuseBeats*beat && have != nil:
-			return false, &BusyError{Level: d.name, Dir: d.path, Node: have.owner.node, PID: have.owner.pid}
+			return false, &BusyError{Level: d.name, Dir: d.path, Node: have.Owner.Node, PID: have.Owner.PID}
 		}
 		if err := sleep.For(ctx, beat/4); err != nil {
 			return false, err
@@ -145,12 +109,12 @@ func (d *levelDir) hold(ctx context.Context, want *runLock, beat time.Duration) 
 
 // takeLock makes the lock if there is none. It is linked to its name whole, so
 // of runs that race one wins.
-func (d *levelDir) takeLock(want *runLock) error {
+func (d *levelDir) takeLock(want *format.Lock) error {
 	if _, err := d.fs.Stat(d.lockPath()); !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(err, when(err == nil, fs.ErrExist))
 	}
-	temp := join(d.path, tempName(lockName, d.owner))
-	if err := writeFile(d.fs, temp, want.encode()); err != nil {
+	temp := join(d.path, tempName(format.LockName, d.owner))
+	if err := writeFile(d.fs, temp, want.Encode()); err != nil {
 		return err
 	}
 	err := d.fs.Link(temp, d.lockPath())
@@ -167,14 +131,14 @@ func (d *levelDir) takeLock(want *runLock) error {
 // the right to replace it: a name for just these bytes, which only one can link.
 func (d *levelDir) claimPath(lock []byte) string {
 	sum := sha256.Sum256(lock)
-	return join(d.path, lockName+".claim."+hex.EncodeToString(sum[:6]))
+	return join(d.path, format.LockName+".claim."+hex.EncodeToString(sum[:6]))
 }
 
 // takeOver replaces the lock of a dead owner, in one step, if it still is what was
 // seen and no other run is doing the same.
-func (d *levelDir) takeOver(seen []byte, want *runLock) (taken bool, err error) {
-	temp := join(d.path, tempName(lockName, d.owner))
-	if err := writeFile(d.fs, temp, want.encode()); err != nil {
+func (d *levelDir) takeOver(seen []byte, want *format.Lock) (taken bool, err error) {
+	temp := join(d.path, tempName(format.LockName, d.owner))
+	if err := writeFile(d.fs, temp, want.Encode()); err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, removeIfThere(d.fs, temp)) }()
@@ -199,7 +163,7 @@ func (d *levelDir) takeOver(seen []byte, want *runLock) (taken bool, err error) 
 }
 
 // beatOnce rewrites an own lock, or says that it is lost.
-func (d *levelDir) beatOnce(l *runLock) error {
+func (d *levelDir) beatOnce(l *format.Lock) error {
 	have, _, err := d.readLock()
 	if errors.Is(err, fs.ErrNotExist) {
 		err = d.takeLock(l) // somebody tidied up
@@ -211,24 +175,24 @@ func (d *levelDir) beatOnce(l *runLock) error {
 	if err != nil {
 		return err
 	}
-	if have != nil && (have.run != l.run || have.owner != l.owner) {
-		return &BusyError{Level: d.name, Dir: d.path, Node: have.owner.node, PID: have.owner.pid}
+	if have != nil && (have.Run != l.Run || have.Owner != l.Owner) {
+		return &BusyError{Level: d.name, Dir: d.path, Node: have.Owner.Node, PID: have.Owner.PID}
 	}
-	l.beat++
+	l.Beat++
 	f, err := d.fs.Edit(d.lockPath(), false)
 	if err != nil {
 		return err
 	}
-	if _, err = f.WriteAt(l.encode(), 0); err == nil {
+	if _, err = f.WriteAt(l.Encode(), 0); err == nil {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
 }
 
 // giveUp removes an own lock.
-func (d *levelDir) giveUp(l *runLock) error {
+func (d *levelDir) giveUp(l *format.Lock) error {
 	have, _, err := d.readLock()
-	if err != nil || have == nil || have.run != l.run || have.owner != l.owner {
+	if err != nil || have == nil || have.Run != l.Run || have.Owner != l.Owner {
 		return ignoreGone(err)
 	}
 	return removeIfThere(d.fs, d.lockPath())
@@ -248,7 +212,7 @@ func (s *Store) guard(ctx context.Context, l *level) error {
 	if s.opt.Run == "" {
 		return nil
 	}
-	want := &runLock{run: s.opt.Run, owner: thisProcess()}
+	want := &format.Lock{Run: s.opt.Run, Owner: thisProcess()}
 	owned, err := l.hold(ctx, want, s.opt.beat)
 	if err == nil && owned {
 		l.lock = want

@@ -12,9 +12,10 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-const lockFile = "/l/" + lockName
+const lockFile = "/l/" + format.LockName
 
 func lockFS() *crashfs.FS {
 	f := crashfs.New()
@@ -39,16 +40,16 @@ func mustOpenRun(t *testing.T, f *crashfs.FS, run string, rank int) *Store {
 }
 
 // elsewhere is a process of another machine.
-var elsewhere = process{node: "n9", machine: "another boot", pid: 4711, started: 1}
+var elsewhere = format.Process{Node: "n9", Machine: "another boot", PID: 4711, Started: 1}
 
 // plant writes a lock as another run would.
-func plant(t *testing.T, f *crashfs.FS, l runLock) {
+func plant(t *testing.T, f *crashfs.FS, l format.Lock) {
 	t.Helper()
 	d := &levelDir{fs: f, name: LevelLocal, path: "/l"}
 	if err := removeIfThere(f, lockFile); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeFile(f, d.lockPath(), l.encode()); err != nil {
+	if err := writeFile(f, d.lockPath(), l.Encode()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -64,7 +65,7 @@ func TestSecondRunIsRefused(t *testing.T) {
 		}
 		var busy *BusyError
 		_, err := openRun(t, f, "b", 1)
-		if !errors.As(err, &busy) || busy.PID != thisProcess().pid ||
+		if !errors.As(err, &busy) || busy.PID != thisProcess().PID ||
 			!strings.Contains(err.Error(), "end that run first") {
 			t.Errorf("got %v, want a *BusyError with this process and what to do", err)
 		}
@@ -89,20 +90,20 @@ func TestSecondRunIsRefused(t *testing.T) {
 // TestRestartAfterDeath opens a directory whose last run did not close it.
 func TestRestartAfterDeath(t *testing.T) {
 	dead := thisProcess()
-	dead.started++ // another process had this PID
+	dead.Started++ // another process had this PID
 	for _, c := range []struct {
 		name  string
-		owner process
+		owner format.Process
 		waits time.Duration
 	}{
 		{"on this machine", dead, 0},
 		{"on another machine", elsewhere, staleBeats * lockBeat},
-		{"no one knows where", process{node: "n9", pid: 1}, staleBeats * lockBeat},
+		{"no one knows where", format.Process{Node: "n9", PID: 1}, staleBeats * lockBeat},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := lockFS()
-				plant(t, f, runLock{run: "dead", owner: c.owner, beat: 77})
+				plant(t, f, format.Lock{Run: "dead", Owner: c.owner, Beat: 77})
 				start := time.Now()
 				s := mustOpenRun(t, f, "b", 0)
 				if took := time.Since(start); took < c.waits || took > c.waits+lockBeat {
@@ -111,7 +112,7 @@ func TestRestartAfterDeath(t *testing.T) {
 				if err := s.Close(); err != nil {
 					t.Error(err)
 				}
-				if strings.Contains(f.String(), tempSuffix) {
+				if strings.Contains(f.String(), format.TempSuffix) {
 					t.Errorf("left behind:\n%s", f)
 				}
 			})
@@ -131,7 +132,7 @@ func TestLiveRunElsewhere(t *testing.T) {
 		}{{"lives on", 0, false}, {"is about to end", 4, true}, {"dies", 2, true}} {
 			beats := 0
 			d := &levelDir{fs: f, name: LevelLocal, path: "/l"}
-			l := &runLock{run: "other", owner: elsewhere}
+			l := &format.Lock{Run: "other", Owner: elsewhere}
 			plant(t, f, *l)
 			quit := make(chan struct{})
 			go func() {
@@ -169,7 +170,7 @@ func TestLiveRunElsewhere(t *testing.T) {
 func TestRunsThatRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := lockFS()
-		plant(t, f, runLock{run: "dead", owner: elsewhere})
+		plant(t, f, format.Lock{Run: "dead", Owner: elsewhere})
 		const runs = 8
 		stores, errs := make([]*Store, runs), make([]error, runs)
 		done := make(chan int)
@@ -202,7 +203,7 @@ func TestRunsThatRace(t *testing.T) {
 func TestRivalDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := lockFS()
-		plant(t, f, runLock{run: "dead", owner: elsewhere})
+		plant(t, f, format.Lock{Run: "dead", Owner: elsewhere})
 		d := &levelDir{fs: f, path: "/l"}
 		_, raw, err := d.readLock()
 		if err != nil {
@@ -212,14 +213,14 @@ func TestRivalDies(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := mustOpenRun(t, f, "a", 0)
-		if l, _, err := d.readLock(); err != nil || l == nil || l.run != "a" {
+		if l, _, err := d.readLock(); err != nil || l == nil || l.Run != "a" {
 			t.Errorf("the lock is that of %+v, %v", l, err)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 		if list, err := f.ReadDir("/l"); err != nil || slices.ContainsFunc(list, func(e vfs.Entry) bool {
-			return strings.HasPrefix(e.Name, lockName)
+			return strings.HasPrefix(e.Name, format.LockName)
 		}) {
 			t.Errorf("left behind: %v, %v", list, err)
 		}
@@ -232,7 +233,7 @@ func TestLockLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := lockFS()
 		s := mustOpenRun(t, f, "a", 0)
-		plant(t, f, runLock{run: "b", owner: elsewhere})
+		plant(t, f, format.Lock{Run: "b", Owner: elsewhere})
 		time.Sleep(2 * lockBeat)
 		var busy *BusyError
 		if _, err := s.Put(t.Context(), 1, LevelLocal, smallSections(0, 1)); !errors.As(err, &busy) {
@@ -241,7 +242,7 @@ func TestLockLost(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		if l, _, err := (&levelDir{fs: f, path: "/l"}).readLock(); err != nil || l.run != "b" {
+		if l, _, err := (&levelDir{fs: f, path: "/l"}).readLock(); err != nil || l.Run != "b" {
 			t.Errorf("the other run's lock is gone: %v, %v", l, err)
 		}
 	})
@@ -259,7 +260,7 @@ func TestLockTidiedAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(2 * lockBeat)
-			if l, _, err := (&levelDir{fs: f, path: "/l"}).readLock(); err != nil || l == nil || l.run != "a" {
+			if l, _, err := (&levelDir{fs: f, path: "/l"}).readLock(); err != nil || l == nil || l.Run != "a" {
 				t.Fatalf("byte %d: not written again: %v, %v", at, l, err)
 			}
 		}
@@ -277,10 +278,10 @@ func TestLockTidiedAway(t *testing.T) {
 func TestDamagedLockIsNoObstacle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := lockFS()
-		plant(t, f, runLock{run: "dead", owner: elsewhere})
+		plant(t, f, format.Lock{Run: "dead", Owner: elsewhere})
 		for at := range fileSize(t, f, lockFile) {
 			if at > 0 {
-				plant(t, f, runLock{run: "dead", owner: elsewhere})
+				plant(t, f, format.Lock{Run: "dead", Owner: elsewhere})
 			}
 			f.Flip(lockFile, at, 8)
 			if err := mustOpenRun(t, f, "b", 0).Close(); err != nil {
@@ -293,13 +294,13 @@ func TestDamagedLockIsNoObstacle(t *testing.T) {
 func TestFlushDirsLeavesLiveRunsAlone(t *testing.T) {
 	w := unflushed(t)
 	d := &levelDir{fs: w.fs, name: LevelGlobal, path: "/global"}
-	if ok, err := d.hold(t.Context(), &runLock{run: "live", owner: thisProcess()}, lockBeat); !ok || err != nil {
+	if ok, err := d.hold(t.Context(), &format.Lock{Run: "live", Owner: thisProcess()}, lockBeat); !ok || err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		quit := make(chan struct{})
 		go func() {
-			l := &runLock{run: "live", owner: thisProcess()}
+			l := &format.Lock{Run: "live", Owner: thisProcess()}
 			for {
 				select {
 				case <-quit:
@@ -323,26 +324,26 @@ func TestProcessGone(t *testing.T) {
 		t.Skipf("no process to look at: %v", err)
 	}
 	p := thisProcess()
-	if p.machine == "" || p.gone() {
-		t.Fatalf("this process is %+v, gone %v", p, p.gone())
+	if p.Machine == "" || ended(&p) {
+		t.Fatalf("this process is %+v, gone %v", p, ended(&p))
 	}
-	p.pid = cmd.Process.Pid
-	started, err := startOf(p.pid)
+	p.PID = cmd.Process.Pid
+	started, err := startOf(p.PID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.started = started; p.gone() {
+	if p.Started = started; ended(&p) {
 		t.Error("a live process is gone")
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
-	if !p.gone() {
+	if !ended(&p) {
 		t.Error("a dead process is not gone")
 	}
-	p.machine = "another"
-	if p.gone() {
+	p.Machine = "another"
+	if ended(&p) {
 		t.Error("a process of another machine is known to be gone")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // SalvageDirs is FlushDirs for nodes that do not see each other's directories: on
@@ -145,11 +146,11 @@ func (s *Store) commitWhole(ctx context.Context, v *View, to *level, e Epoch) (w
 		if err != nil {
 			return false, nil // another node has it, or nobody
 		}
-		if info.Digest != m.shards[r].Digest {
+		if info.Digest != m.Shards[r].Digest {
 			return false, fmt.Errorf("epoch %d, rank %d: the shard at %s is not the one that was committed: %w", e, r,
 				to.path, ErrCorrupt)
 		}
-		info.Node = m.shards[r].Node
+		info.Node = m.Shards[r].Node
 		infos = append(infos, info)
 	}
 	err = s.Commit(ctx, e, to.name, infos)
@@ -158,7 +159,7 @@ func (s *Store) commitWhole(ctx context.Context, v *View, to *level, e Epoch) (w
 
 // anyManifest reads the manifest of an epoch from the first directory that has it.
 // What it says of the contents of shards is the same at all levels.
-func (v *View) anyManifest(e Epoch) *manifest {
+func (v *View) anyManifest(e Epoch) *format.Manifest {
 	for _, d := range v.dirs {
 		if m, err := d.readManifest(e); err == nil {
 			return m

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // TestSalvage brings the epoch that a dead job left on its nodes to the global
@@ -17,7 +18,7 @@ func TestSalvage(t *testing.T) {
 	}
 	for name, do := range map[string]func(t *testing.T, w *world){
 		"0 1": func(t *testing.T, w *world) {
-			if err := w.fs.Remove("/global/" + epochName(2) + "/" + shardName(0)); err != nil {
+			if err := w.fs.Remove("/global/" + format.EpochName(2) + "/" + format.ShardName(0)); err != nil {
 				t.Fatal(err)
 			}
 			if e, err := one(w, "/local0"); e != 0 || err != nil {
@@ -51,8 +52,8 @@ func TestSalvage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := unflushed(t)
 			do(t, w)
-			w.fs.RemoveAll("/local0/" + epochName(2))
-			w.fs.RemoveAll("/local1/" + epochName(2))
+			w.fs.RemoveAll("/local0/" + format.EpochName(2))
+			w.fs.RemoveAll("/local1/" + format.EpochName(2))
 			if err := w.check(2); err != nil {
 				t.Error(err)
 			}
@@ -64,7 +65,7 @@ func TestSalvage(t *testing.T) {
 // and nothing that was there is worse for it.
 func TestSalvageLeavesHalf(t *testing.T) {
 	w := unflushed(t)
-	if err := w.fs.Remove("/global/" + epochName(2) + "/" + shardName(0)); err != nil {
+	if err := w.fs.Remove("/global/" + format.EpochName(2) + "/" + format.ShardName(0)); err != nil {
 		t.Fatal(err)
 	}
 	if e, err := SalvageDirs(t.Context(), w.fs, "salvage", []string{"/nowhere", "/local1"}, "/global"); e != 0 ||
@@ -89,7 +90,7 @@ func TestSalvageOfAnotherAttempt(t *testing.T) {
 	if _, err := other.stores[0].Put(t.Context(), 2, LevelGlobal, smallSections(1, 7)); err != nil {
 		t.Fatal(err)
 	}
-	file := "/global/" + epochName(2) + "/" + shardName(0)
+	file := "/global/" + format.EpochName(2) + "/" + format.ShardName(0)
 	b, err := readFile(other.fs, file, 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +105,7 @@ func TestSalvageOfAnotherAttempt(t *testing.T) {
 	if e, err := SalvageDirs(t.Context(), w.fs, "s", []string{"/local0"}, "/global"); e != 2 || err != nil {
 		t.Errorf("from the rank that has it: got epoch %d, %v", e, err)
 	}
-	w.fs.RemoveAll("/local0/" + epochName(2))
+	w.fs.RemoveAll("/local0/" + format.EpochName(2))
 	if err := w.check(2); err != nil {
 		t.Error(err)
 	}
@@ -132,7 +133,7 @@ func TestCrashOfSalvage(t *testing.T) {
 		}
 		defer w.close()
 		for _, d := range []string{"/local0/", "/local1/"} {
-			f.RemoveAll(d + epochName(2))
+			f.RemoveAll(d + format.EpochName(2))
 		}
 		if err := w.check(2); err != nil {
 			t.Fatalf("op %d: %v", at, err)

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // server lets other ranks' stores use this one's directories.
@@ -106,15 +107,15 @@ func (h *session) answer(head frameHead) error {
 	if err != nil {
 		return err
 	}
-	d := &decoder{b: b}
-	var reply encoder
+	d := &format.Decoder{B: b}
+	var reply format.Encoder
 	if wireOp(head.what) == wireRead {
 		return h.read(d)
 	}
 	if err := h.serve(wireOp(head.what), d, &reply); err != nil {
 		return h.refuse(err)
 	}
-	return writeFrame(h.c, wireOK, reply.b, nil)
+	return writeFrame(h.c, wireOK, reply.B, nil)
 }
 
 func (h *session) refuse(err error) error {
@@ -122,7 +123,7 @@ func (h *session) refuse(err error) error {
 	return writeFrame(h.c, statusOf(err), []byte(text[:min(len(text), 4096)]), nil)
 }
 
-func (h *session) serve(op wireOp, d *decoder, reply *encoder) error {
+func (h *session) serve(op wireOp, d *format.Decoder, reply *format.Encoder) error {
 	switch op {
 	case wireSync:
 		return h.sync()
@@ -134,17 +135,17 @@ func (h *session) serve(op wireOp, d *decoder, reply *encoder) error {
 			return err
 		}
 		n, err := h.f.Size()
-		reply.u64(uint64(n))
+		reply.U64(uint64(n))
 		return err
 	}
-	l, err := h.v.s.at(d.str())
+	l, err := h.v.s.at(d.Str())
 	if err != nil {
 		return err
 	}
 	if writes(op) && l.name != LevelPartner && l.name != LevelParity {
 		return fmt.Errorf("level %s takes no files from other ranks: %w", l.name, fs.ErrPermission)
 	}
-	rel := d.str()
+	rel := d.Str()
 	name, err := inside(l, rel)
 	if err != nil {
 		return err
@@ -156,7 +157,7 @@ func (h *session) serve(op wireOp, d *decoder, reply *encoder) error {
 // hold keeps Prune away from the epoch that a name lies in.
 func (h *session) hold(name string) {
 	first, _, _ := strings.Cut(name, "/")
-	if e, ok := parseEpoch(first); ok && h.holds[e] == nil {
+	if e, ok := format.ParseEpochName(first); ok && h.holds[e] == nil {
 		h.holds[e] = h.v.s.hold(e)
 	}
 }
@@ -185,7 +186,7 @@ func inside(l *level, name string) (string, error) {
 }
 
 // named serves the requests that name a file or directory.
-func (h *session) named(op wireOp, l *level, name string, d *decoder, reply *encoder) (err error) {
+func (h *session) named(op wireOp, l *level, name string, d *format.Decoder, reply *format.Encoder) (err error) {
 	switch op {
 	case wireCreate, wireOpen:
 		if dir := filepath.Dir(name); dir != l.path {
@@ -196,7 +197,7 @@ func (h *session) named(op wireOp, l *level, name string, d *decoder, reply *enc
 	}
 	switch op {
 	case wireCreate:
-		return h.open(l.fs.Create(name, d.str() == createDirect))
+		return h.open(l.fs.Create(name, d.Str() == createDirect))
 	case wireOpen:
 		return h.open(l.fs.Open(name))
 	case wireMkdir:
@@ -206,24 +207,24 @@ func (h *session) named(op wireOp, l *level, name string, d *decoder, reply *enc
 	case wireSyncDir:
 		return l.fs.SyncDir(name)
 	case wireRename:
-		to, err := inside(l, d.str())
+		to, err := inside(l, d.Str())
 		if err != nil {
 			return err
 		}
 		return l.fs.Rename(name, to)
 	case wireStat:
 		entry, err := l.fs.Stat(name)
-		reply.entry(entry)
+		encodeEntry(reply, entry)
 		return err
 	case wireFree:
 		n, err := l.fs.Free(name)
-		reply.u64(uint64(n))
+		reply.U64(uint64(n))
 		return err
 	case wireReadDir:
 		list, err := l.fs.ReadDir(name)
-		reply.u32(uint32(len(list)))
+		reply.U32(uint32(len(list)))
 		for _, entry := range list {
-			reply.entry(entry)
+			encodeEntry(reply, entry)
 		}
 		return err
 	}
@@ -242,12 +243,12 @@ func (h *session) open(f vfs.File, err error) error {
 }
 
 // read sends up to a block of the open file.
-func (h *session) read(d *decoder) error {
-	off, n := d.i64(), int(d.u32())
+func (h *session) read(d *format.Decoder) error {
+	off, n := d.I64(), int(d.U32())
 	if err := h.endWrites(); err != nil {
 		return h.refuse(err)
 	}
-	if !d.done() || n > blockBytes || h.f == nil {
+	if !d.Done() || n > blockBytes || h.f == nil {
 		return h.refuse(fs.ErrInvalid)
 	}
 	p, err := h.v.s.inbound.lease(h.v.ctx)
@@ -281,13 +282,13 @@ func (h *session) write(head frameHead) error {
 		_, err = io.ReadFull(h.c, p.buf[:head.n-fields])
 	}
 	data := p.buf[:head.n-fields]
-	d := decoder{b: at[:]}
-	off := d.i64()
+	d := format.Decoder{B: at[:]}
+	off := d.I64()
 	switch {
 	case err != nil:
-	case crcUpdate(crcOf(at[:]), data) != head.crc:
+	case format.UpdateCRC(format.CRC(at[:]), data) != head.crc:
 		err = fmt.Errorf("checksum of a write does not match: %w", errWire)
-	case d.bad:
+	case d.Bad:
 		err = fmt.Errorf("write at an offset beyond any file: %w", errWire)
 	}
 	if err != nil {

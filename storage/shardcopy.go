@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/zeebo/xxh3"
 )
 
@@ -33,7 +34,7 @@ type extent struct {
 type shardCopy struct {
 	from  source
 	at    *extent
-	idx   *shardIndex
+	idx   *format.Index
 	mu    sync.Mutex
 	other map[Epoch]*extent // guarded by mu: earlier shards that chunks refer to
 }
@@ -52,56 +53,56 @@ func openCopy(ctx context.Context, from source, e Epoch, rank int) (*shardCopy, 
 }
 
 // footer reads the footer and compares it with the manifest.
-func (x *extent) footer(e Epoch, rank int) (*footer, error) {
-	f, err := readFooter(x.name, x, x.n)
+func (x *extent) footer(e Epoch, rank int) (*format.Footer, error) {
+	f, err := format.ReadFooter(x.name, x, x.n)
 	if err != nil {
 		return nil, err
 	}
-	if f.epoch != e || f.rank != rank || f.indexHash != x.info.index {
-		return nil, &CorruptError{File: x.name, Off: x.base + x.n - footerLen, Len: footerLen,
+	if f.Epoch != e || f.Rank != rank || f.IndexHash != x.info.Index {
+		return nil, &CorruptError{File: x.name, Off: x.base + x.n - format.FooterLen, Len: format.FooterLen,
 			Reason: "is not the shard that was committed"}
 	}
 	return f, nil
 }
 
-func (x *extent) index(e Epoch, rank int) (*shardIndex, error) {
+func (x *extent) index(e Epoch, rank int) (*format.Index, error) {
 	f, err := x.footer(e, rank)
 	if err != nil {
 		return nil, err
 	}
-	idx, err := readIndex(x.name, x, f)
+	idx, err := format.ReadIndex(x.name, x, f)
 	if err != nil {
 		return nil, err
 	}
-	if idx.content() != x.info.Digest {
-		return nil, &CorruptError{File: x.name, Off: x.base + f.indexOff, Len: f.indexLen,
+	if idx.Content() != x.info.Digest {
+		return nil, &CorruptError{File: x.name, Off: x.base + f.IndexOff, Len: f.IndexLen,
 			Reason: "content is not what was committed"}
 	}
 	return idx, nil
 }
 
 // holder returns the shard that holds the stored bytes of c.
-func (s *shardCopy) holder(ctx context.Context, c *chunk) (*extent, error) {
-	if c.origin == s.idx.epoch {
+func (s *shardCopy) holder(ctx context.Context, c *format.Chunk) (*extent, error) {
+	if c.Origin == s.idx.Epoch {
 		return s.at, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if x := s.other[c.origin]; x != nil {
+	if x := s.other[c.Origin]; x != nil {
 		return x, nil
 	}
-	x, err := s.from.locate(ctx, c.origin, s.idx.rank)
+	x, err := s.from.locate(ctx, c.Origin, s.idx.Rank)
 	if err != nil {
-		return nil, fmt.Errorf("epoch %d holds the chunk: %w", c.origin, err)
+		return nil, fmt.Errorf("epoch %d holds the chunk: %w", c.Origin, err)
 	}
-	s.other[c.origin] = x
+	s.other[c.Origin] = x
 	return x, nil
 }
 
 // readChunk reads chunk i into dst, which has its length, and verifies it.
 func (s *shardCopy) readChunk(ctx context.Context, i int, dst []byte, k *scratch) error {
-	c := &s.idx.chunks[i]
-	if c.codec == codecZero {
+	c := &s.idx.Chunks[i]
+	if c.Codec == format.CodecZero {
 		clear(dst)
 		return checkHash(s.at, c, dst)
 	}
@@ -110,10 +111,10 @@ func (s *shardCopy) readChunk(ctx context.Context, i int, dst []byte, k *scratch
 		return err
 	}
 	stored := dst
-	if c.codec != codecRaw {
-		stored = k.stored(int(c.stored))
+	if c.Codec != format.CodecRaw {
+		stored = k.stored(int(c.Stored))
 	}
-	if err := readFull(x, stored, c.off); err != nil {
+	if err := format.ReadFull(x, stored, c.Off); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			return x.corrupt(c, "file is cut short")
 		}
@@ -121,11 +122,11 @@ func (s *shardCopy) readChunk(ctx context.Context, i int, dst []byte, k *scratch
 	}
 	// Of a chunk stored as it is both sums are over the same bytes, and the
 	// hash, which is the stronger, follows below.
-	if (c.codec != codecRaw || k.strict) && crcOf(stored) != c.crc {
+	if (c.Codec != format.CodecRaw || k.strict) && format.CRC(stored) != c.CRC {
 		return x.corrupt(c, fmt.Sprintf("chunk %d: checksum does not match", i))
 	}
-	if c.codec == codecLZ4 {
-		if err := decodeChunk(dst, stored, k.planes(len(dst)), c); err != nil {
+	if c.Codec == format.CodecLZ4 {
+		if err := format.DecodeChunk(dst, stored, k.planes(len(dst)), c); err != nil {
 			return x.corrupt(c, err.Error())
 		}
 	}
@@ -135,22 +136,22 @@ func (s *shardCopy) readChunk(ctx context.Context, i int, dst []byte, k *scratch
 // readTogether reads chunks that are stored as they are, one after the other in
 // one shard, with a single read. It says whether all came out right.
 func (s *shardCopy) readTogether(ctx context.Context, i, n int, dst []byte) bool {
-	list := s.idx.chunks[i : i+n]
-	end := list[0].off
+	list := s.idx.Chunks[i : i+n]
+	end := list[0].Off
 	for k := range list {
 		c := &list[k]
-		if c.codec != codecRaw || c.origin != list[0].origin || c.off != end {
+		if c.Codec != format.CodecRaw || c.Origin != list[0].Origin || c.Off != end {
 			return false
 		}
-		end += int64(c.length)
+		end += int64(c.Length)
 	}
 	x, err := s.holder(ctx, &list[0])
-	if err != nil || readFull(x, dst, list[0].off) != nil {
+	if err != nil || format.ReadFull(x, dst, list[0].Off) != nil {
 		return false
 	}
 	for k := range list {
-		p := dst[:list[k].length]
-		if xxh3.Hash128(p).Bytes() != list[k].hash {
+		p := dst[:list[k].Length]
+		if xxh3.Hash128(p).Bytes() != list[k].Hash {
 			return false
 		}
 		dst = dst[len(p):]
@@ -158,15 +159,15 @@ func (s *shardCopy) readTogether(ctx context.Context, i, n int, dst []byte) bool
 	return true
 }
 
-func checkHash(x *extent, c *chunk, p []byte) error {
-	if xxh3.Hash128(p).Bytes() != c.hash {
+func checkHash(x *extent, c *format.Chunk, p []byte) error {
+	if xxh3.Hash128(p).Bytes() != c.Hash {
 		return x.corrupt(c, "hash of the original bytes does not match")
 	}
 	return nil
 }
 
-func (x *extent) corrupt(c *chunk, reason string) error {
-	return &CorruptError{File: x.name, Off: x.base + c.off, Len: int64(c.stored), Reason: reason}
+func (x *extent) corrupt(c *format.Chunk, reason string) error {
+	return &CorruptError{File: x.name, Off: x.base + c.Off, Len: int64(c.Stored), Reason: reason}
 }
 
 func (s *shardCopy) close() error {
@@ -212,16 +213,16 @@ func (d *levelDir) locate(ctx context.Context, e Epoch, rank int) (*extent, erro
 	return d.locateIn(m, rank)
 }
 
-func (d *levelDir) locateIn(m *manifest, rank int) (*extent, error) {
-	info, err := m.shard(rank)
+func (d *levelDir) locateIn(m *format.Manifest, rank int) (*extent, error) {
+	info, err := m.Shard(rank)
 	if err != nil {
 		return nil, err
 	}
-	name := shardName(rank)
-	if info.pack != noPack {
-		name = packName(info.pack)
+	name := format.ShardName(rank)
+	if info.Pack != format.NoPack {
+		name = format.PackName(info.Pack)
 	}
-	return d.openExtent(m.epoch, name, info)
+	return d.openExtent(m.Epoch, name, info)
 }
 
 func (d *levelDir) openExtent(e Epoch, name string, info ShardInfo) (*extent, error) {
@@ -237,14 +238,14 @@ func (d *levelDir) openExtent(e Epoch, name string, info ShardInfo) (*extent, er
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	short := n < info.base+info.ShardBytes
-	if long := info.pack == noPack && n > info.ShardBytes; short || long {
+	short := n < info.Base+info.ShardBytes
+	if long := info.Pack == format.NoPack && n > info.ShardBytes; short || long {
 		err := &CorruptError{File: file, Len: n,
-			Reason: fmt.Sprintf("file has %d bytes, the shard ends at %d", n, info.base+info.ShardBytes)}
+			Reason: fmt.Sprintf("file has %d bytes, the shard ends at %d", n, info.Base+info.ShardBytes)}
 		return nil, errors.Join(err, f.Close())
 	}
 	return &extent{
-		ReaderAt: io.NewSectionReader(f, info.base, info.ShardBytes), Closer: f,
-		name: file, n: info.ShardBytes, base: info.base, info: info,
+		ReaderAt: io.NewSectionReader(f, info.Base, info.ShardBytes), Closer: f,
+		name: file, n: info.ShardBytes, base: info.Base, info: info,
 	}, nil
 }

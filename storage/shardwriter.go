@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/zeebo/xxh3"
 )
 
@@ -15,10 +16,10 @@ const pageSections = 64 << 10
 
 // shardSpec says what shard is to be written and how.
 type shardSpec struct {
-	head     shardHeader
+	head     format.Header
 	sections []Section
-	base     *shardIndex // an earlier shard of the rank at this place; may be nil
-	wanted   *shardIndex // what is expected to be written; may be nil
+	base     *format.Index // an earlier shard of the rank at this place; may be nil
+	wanted   *format.Index // what is expected to be written; may be nil
 	compress compression
 	name     string // of the file, if it is not the rank's shard
 	room     int64  // length that the shard is to have, whole pages; 0: what it needs
@@ -29,8 +30,8 @@ type shardWriter struct {
 	w     *blockWriter
 	spec  *shardSpec
 	start int64 // where the shard begins in the file
-	idx   shardIndex
-	pack  packer
+	idx   format.Index
+	pack  format.Compressor
 
 	trial  compressTrial
 	tooOld Epoch // chunks of this epoch and earlier ones are not referred to
@@ -38,16 +39,16 @@ type shardWriter struct {
 
 // writeShard appends a whole shard and returns what a manifest needs to know
 // of it. Nothing is synced.
-func writeShard(ctx context.Context, w *blockWriter, spec *shardSpec) (ShardInfo, *shardIndex, error) {
+func writeShard(ctx context.Context, w *blockWriter, spec *shardSpec) (ShardInfo, *format.Index, error) {
 	s := &shardWriter{w: w, spec: spec, start: w.pos(), tooOld: oldestUseful(spec.base)}
-	s.idx = shardIndex{
-		epoch: spec.head.epoch, rank: spec.head.rank, size: spec.head.size,
-		chunkBytes: chunkBytes,
+	s.idx = format.Index{
+		Epoch: spec.head.Epoch, Rank: spec.head.Rank, Size: spec.head.Size,
+		ChunkBytes: format.ChunkBytes,
 	}
 	if err := spec.fits(); err != nil {
 		return ShardInfo{}, nil, err
 	}
-	if err := w.copyIn(spec.head.encode()); err != nil {
+	if err := w.copyIn(spec.head.Encode()); err != nil {
 		return ShardInfo{}, nil, err
 	}
 	for i := range spec.sections {
@@ -61,12 +62,12 @@ func writeShard(ctx context.Context, w *blockWriter, spec *shardSpec) (ShardInfo
 
 // end appends index and footer.
 func (s *shardWriter) end() (ShardInfo, error) {
-	index := s.idx.encode()
-	f := footer{
-		magic: footerMagic, indexOff: s.w.pos() - s.start, indexLen: int64(len(index)), indexHash: hashOf(index),
-		epoch: s.idx.epoch, rank: s.idx.rank,
+	index := s.idx.Encode()
+	f := format.Footer{
+		Magic: format.FooterMagic, IndexOff: s.w.pos() - s.start, IndexLen: int64(len(index)),
+		IndexHash: format.Hash(index), Epoch: s.idx.Epoch, Rank: s.idx.Rank,
 	}
-	if _, err := decodeIndex(s.spec.fileName(), index, f.indexOff); err != nil {
+	if _, err := format.DecodeIndex(s.spec.fileName(), index, f.IndexOff); err != nil {
 		return ShardInfo{}, fmt.Errorf("the shard could not be read back: %w", err)
 	}
 	if err := s.w.copyIn(index); err != nil {
@@ -75,23 +76,23 @@ func (s *shardWriter) end() (ShardInfo, error) {
 	if err := s.w.skipTo(s.start + s.spec.room - vfs.Align); err != nil {
 		return ShardInfo{}, err
 	}
-	if err := s.w.alignTo(vfs.Align, footerLen); err != nil {
+	if err := s.w.alignTo(vfs.Align, format.FooterLen); err != nil {
 		return ShardInfo{}, err
 	}
-	f.shardLen = s.w.pos() + footerLen - s.start
-	if err := s.w.copyIn(f.encode()); err != nil {
+	f.ShardLen = s.w.pos() + format.FooterLen - s.start
+	if err := s.w.copyIn(f.Encode()); err != nil {
 		return ShardInfo{}, err
 	}
 	return ShardInfo{
-		Rank: s.idx.rank, Node: s.spec.head.node,
-		Bytes: s.idx.bytes(), Stored: s.idx.owned(), ShardBytes: f.shardLen,
-		Digest: s.idx.content(), index: f.indexHash, origins: s.idx.origins(),
-		pack: noPack,
+		Rank: s.idx.Rank, Node: s.spec.head.Node,
+		Bytes: s.idx.Bytes(), Stored: s.idx.Owned(), ShardBytes: f.ShardLen,
+		Digest: s.idx.Content(), Index: f.IndexHash, Origins: s.idx.Origins(),
+		Pack: format.NoPack,
 	}, nil
 }
 
 func (s *shardWriter) section(ctx context.Context, sec *Section) error {
-	if _, dup := s.idx.section(sec.Name); dup {
+	if _, dup := s.idx.Section(sec.Name); dup {
 		return fmt.Errorf("two sections are named %q", sec.Name)
 	}
 	if sec.Size >= pageSections {
@@ -99,8 +100,8 @@ func (s *shardWriter) section(ctx context.Context, sec *Section) error {
 			return err
 		}
 	}
-	s.idx.sections = append(s.idx.sections,
-		sectionEntry{name: sec.Name, size: sec.Size, first: len(s.idx.chunks)})
+	s.idx.Sections = append(s.idx.Sections,
+		format.Section{Name: sec.Name, Size: sec.Size, First: len(s.idx.Chunks)})
 	if err := s.pieces(ctx, sec); err != nil {
 		return fmt.Errorf("section %q: %w", sec.Name, err)
 	}
@@ -110,11 +111,11 @@ func (s *shardWriter) section(ctx context.Context, sec *Section) error {
 // pieces cuts a section into blocks. Where the source knows its chunks, those
 // that need not be stored are not even read.
 func (s *shardWriter) pieces(ctx context.Context, sec *Section) error {
-	const perBlock = blockBytes / chunkBytes
-	n := int(chunkCount(sec.Size, chunkBytes))
-	old := padChunks(chunksIn(s.spec.base, sec.Name), n)
-	known := padChunks(knownChunks(sec), n)
-	wanted := padChunks(chunksIn(s.spec.wanted, sec.Name), n)
+	const perBlock = blockBytes / format.ChunkBytes
+	n := int(format.ChunkCount(sec.Size, format.ChunkBytes))
+	old := format.PadChunks(format.ChunksIn(s.spec.base, sec.Name), n)
+	known := format.PadChunks(knownChunks(sec), n)
+	wanted := format.PadChunks(format.ChunksIn(s.spec.wanted, sec.Name), n)
 	for i := 0; i < n; {
 		if s.skip(&known[i], &old[i]) {
 			i++
@@ -124,8 +125,8 @@ func (s *shardWriter) pieces(ctx context.Context, sec *Section) error {
 		for end < n && end-i < perBlock && !s.wouldSkip(&known[end], &old[end]) {
 			end++
 		}
-		off := int64(i) * chunkBytes
-		size := int(min(int64(end)*chunkBytes, sec.Size) - off)
+		off := int64(i) * format.ChunkBytes
+		size := int(min(int64(end)*format.ChunkBytes, sec.Size) - off)
 		if err := s.piece(ctx, sec, off, size, chunkHints{old[i:end], known[i:end], wanted[i:end]}); err != nil {
 			return err
 		}
@@ -137,22 +138,15 @@ func (s *shardWriter) pieces(ctx context.Context, sec *Section) error {
 // chunkHints says of each chunk of a piece what an earlier shard had there, what
 // the source knows of it, and what it should turn out to be; entries of length 0
 // say nothing.
-type chunkHints struct{ old, known, wanted []chunk }
-
-func padChunks(list []chunk, n int) []chunk {
-	if len(list) < n {
-		list = append(append(make([]chunk, 0, n), list...), make([]chunk, n-len(list))...)
-	}
-	return list[:n]
-}
+type chunkHints struct{ old, known, wanted []format.Chunk }
 
 // chunkSource is a Source that has verified the bytes it yields against chunks
 // cut like ours, so that they need not be hashed again.
 type chunkSource interface {
-	knownChunks() []chunk
+	knownChunks() []format.Chunk
 }
 
-func knownChunks(sec *Section) []chunk {
+func knownChunks(sec *Section) []format.Chunk {
 	if k, ok := sec.Source.(chunkSource); ok {
 		return k.knownChunks()
 	}
@@ -160,18 +154,12 @@ func knownChunks(sec *Section) []chunk {
 }
 
 // same says whether the earlier chunk can be referred to.
-func (s *shardWriter) same(hash [16]byte, length uint32, old *chunk) bool {
-	return old.holds(hash, length, s.tooOld)
+func (s *shardWriter) same(hash [16]byte, length uint32, old *format.Chunk) bool {
+	return old.Holds(hash, length, s.tooOld)
 }
 
-// holds says whether c has the bytes of another chunk on the disk, in an epoch
-// later than tooOld.
-func (c *chunk) holds(hash [16]byte, length uint32, tooOld Epoch) bool {
-	return c.length == length && c.codec != codecZero && c.hash == hash && c.origin > tooOld
-}
-
-func (s *shardWriter) wouldSkip(known, old *chunk) bool {
-	return known.length > 0 && (known.codec == codecZero || s.same(known.hash, known.length, old))
+func (s *shardWriter) wouldSkip(known, old *format.Chunk) bool {
+	return known.Length > 0 && (known.Codec == format.CodecZero || s.same(known.Hash, known.Length, old))
 }
 
 // maxOrigins bounds how many earlier epochs a shard may refer to, and so how
@@ -180,11 +168,11 @@ const maxOrigins = 8
 
 // oldestUseful is the newest epoch that a shard after base may no longer refer
 // to, so that it refers to at most maxOrigins; what lies there is written again.
-func oldestUseful(base *shardIndex) Epoch {
+func oldestUseful(base *format.Index) Epoch {
 	if base == nil {
 		return 0
 	}
-	list := append(base.origins(), base.epoch)
+	list := append(base.Origins(), base.Epoch)
 	if len(list) <= maxOrigins {
 		return 0
 	}
@@ -192,28 +180,16 @@ func oldestUseful(base *shardIndex) Epoch {
 }
 
 // skip enters a chunk whose bytes need not be read.
-func (s *shardWriter) skip(known, old *chunk) bool {
+func (s *shardWriter) skip(known, old *format.Chunk) bool {
 	if !s.wouldSkip(known, old) {
 		return false
 	}
 	c := *old
-	if known.codec == codecZero {
-		c = chunk{origin: s.idx.epoch, length: known.length, codec: codecZero, hash: known.hash}
+	if known.Codec == format.CodecZero {
+		c = format.Chunk{Origin: s.idx.Epoch, Length: known.Length, Codec: format.CodecZero, Hash: known.Hash}
 	}
-	s.idx.chunks = append(s.idx.chunks, c)
+	s.idx.Chunks = append(s.idx.Chunks, c)
 	return true
-}
-
-// chunksIn returns the chunks that a shard, if any, has for a section.
-func chunksIn(x *shardIndex, name string) []chunk {
-	if x == nil || x.chunkBytes != chunkBytes {
-		return nil
-	}
-	sec, ok := x.section(name)
-	if !ok {
-		return nil
-	}
-	return x.chunks[sec.first : sec.first+int(chunkCount(sec.size, x.chunkBytes))]
 }
 
 // piece writes up to blockBytes of a section.
@@ -255,60 +231,96 @@ func readSource(r io.ReaderAt, p []byte, off int64) error {
 // each other go to the file in one run.
 func (s *shardWriter) chunksOf(p []byte, from *lease, hints chunkHints) error {
 	run := 0 // start of the bytes in p that are not yet appended
-	for at := 0; at < len(p); at += chunkBytes {
-		end := min(at+chunkBytes, len(p))
-		c := chunk{origin: s.idx.epoch, length: uint32(end - at)}
-		k := at / chunkBytes
+	for at := 0; at < len(p); at += format.ChunkBytes {
+		end := min(at+format.ChunkBytes, len(p))
+		c := format.Chunk{Origin: s.idx.Epoch, Length: uint32(end - at)}
+		k := at / format.ChunkBytes
 		stored := s.encode(&c, p[at:end], &hints.old[k], &hints.known[k], &hints.wanted[k])
-		if c.codec == codecRaw && c.origin == s.idx.epoch {
-			c.off = s.w.pos() - s.start + int64(at-run)
-			s.idx.chunks = append(s.idx.chunks, c)
+		if c.Codec == format.CodecRaw && c.Origin == s.idx.Epoch {
+			c.Off = s.w.pos() - s.start + int64(at-run)
+			s.idx.Chunks = append(s.idx.Chunks, c)
 			continue
 		}
 		if err := s.w.append(p[run:at], from); err != nil {
 			return err
 		}
 		run = end
-		if c.origin == s.idx.epoch && c.stored > 0 {
-			c.off = s.w.pos() - s.start
+		if c.Origin == s.idx.Epoch && c.Stored > 0 {
+			c.Off = s.w.pos() - s.start
 			if err := s.w.copyIn(stored); err != nil {
 				return err
 			}
 		}
-		s.idx.chunks = append(s.idx.chunks, c)
+		s.idx.Chunks = append(s.idx.Chunks, c)
 	}
 	return s.w.append(p[run:], from)
 }
 
 // encode decides how a chunk is stored and fills its entry but for the offset.
 // It returns the stored bytes if they are not the original ones.
-func (s *shardWriter) encode(c *chunk, p []byte, old, known, wanted *chunk) []byte {
-	if known.length == 0 {
-		c.hash = xxh3.Hash128(p).Bytes()
+func (s *shardWriter) encode(c *format.Chunk, p []byte, old, known, wanted *format.Chunk) []byte {
+	if known.Length == 0 {
+		c.Hash = xxh3.Hash128(p).Bytes()
 	} else {
-		c.hash = known.hash
+		c.Hash = known.Hash
 	}
-	if nonZero(p) < 0 {
-		c.codec = codecZero
+	if format.NonZero(p) < 0 {
+		c.Codec = format.CodecZero
 		return nil
 	}
-	if s.same(c.hash, c.length, old) {
+	if s.same(c.Hash, c.Length, old) {
 		*c = *old
 		return nil
 	}
 	if s.tryCompress(p) {
-		if q := s.pack.compress(c, p); q != nil {
-			c.stored, c.crc = uint32(len(q)), crcOf(q)
+		if q := s.pack.Compress(c, p); q != nil {
+			c.Stored, c.CRC = uint32(len(q)), format.CRC(q)
 			return q
 		}
 	}
-	c.stored = c.length
-	if known.length == c.length && known.codec == codecRaw {
-		c.crc = known.crc
-	} else if w := wanted; w.length == c.length && w.codec == codecRaw && w.hash == c.hash {
-		c.crc = w.crc // the same bytes were summed before
+	c.Stored = c.Length
+	if known.Length == c.Length && known.Codec == format.CodecRaw {
+		c.CRC = known.CRC
+	} else if w := wanted; w.Length == c.Length && w.Codec == format.CodecRaw && w.Hash == c.Hash {
+		c.CRC = w.CRC // the same bytes were summed before
 	} else {
-		c.crc = crcOf(p)
+		c.CRC = format.CRC(p)
 	}
 	return nil
 }
+
+// fits says why a shard could not be read back. It is asked before anything is
+// written; writeShard decodes the index on top of it, which has the last word.
+func (p *shardSpec) fits() error {
+	const remedy = "use more ranks, or protect less on each"
+	bytes, chunks, index := int64(0), int64(0), int64(format.RecordExtra+28)
+	for i := range p.sections {
+		sec := &p.sections[i]
+		if len(sec.Name) > format.MaxNameLen {
+			return &LimitError{What: "length of a section's name", Have: int64(len(sec.Name)), Most: format.MaxNameLen,
+				Remedy: "give it a shorter name"}
+		}
+		if sec.Size < 0 {
+			return fmt.Errorf("section %q has %d bytes", sec.Name, sec.Size)
+		}
+		if bytes += sec.Size; bytes < 0 || sec.Size > maxShardBytes || bytes > maxShardBytes {
+			return &LimitError{What: fmt.Sprintf("bytes of a shard, with section %q", sec.Name), Have: sec.Size,
+				Most: maxShardBytes, Remedy: remedy}
+		}
+		chunks += format.ChunkCount(sec.Size, format.ChunkBytes)
+		index += 10 + int64(len(sec.Name))
+	}
+	if index += chunks * format.ChunkEntryLen; index > format.MaxRecordLen {
+		most := (format.MaxRecordLen - (index - chunks*format.ChunkEntryLen)) / format.ChunkEntryLen * format.ChunkBytes
+		if most < 0 { // names alone are too much
+			return &LimitError{What: "bytes of the names of all sections", Have: index - chunks*format.ChunkEntryLen,
+				Most: format.MaxRecordLen, Remedy: "protect fewer things with shorter names"}
+		}
+		return &LimitError{What: "bytes of a shard", Have: bytes, Most: most, Remedy: remedy}
+	}
+	return nil
+}
+
+// maxShardBytes bounds the sum of a shard's sections, far above what an index
+// can hold, so that sums do not overflow.
+const maxShardBytes = 1 << 60

@@ -7,7 +7,16 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
+
+// Epoch is the number of one global checkpoint. Numbers grow from one epoch to
+// the next and are never used twice; 0 is no epoch.
+type Epoch = format.Epoch
+
+// ShardInfo is what the manifest says about one rank's shard at one level.
+type ShardInfo = format.ShardInfo
 
 // Store keeps one rank's shards on all levels of a job.
 type Store struct {
@@ -37,15 +46,15 @@ type level struct {
 	levelDir
 	cfg  LevelConfig
 	pace *pace
-	lock *runLock // set when this store has it; then the beating's alone
-	out  error    // why it cannot be written to; see Options.Degrade
+	lock *format.Lock // set when this store has it; then the beating's alone
+	out  error        // why it cannot be written to; see Options.Degrade
 
 	copied atomic.Int64 // bytes written here for copies from other levels
 
 	mu   sync.Mutex
-	puts map[Epoch][]*shardIndex // guarded by mu: put here and not yet committed
-	base map[int]*shardIndex     // guarded by mu: last committed shard of each rank put here
-	last Epoch                   // guarded by mu: newest epoch committed here in this run
+	puts map[Epoch][]*format.Index // guarded by mu: put here and not yet committed
+	base map[int]*format.Index     // guarded by mu: last committed shard of each rank put here
+	last Epoch                     // guarded by mu: newest epoch committed here in this run
 
 	agreed agreement // guarded by mu: what all ranks have
 }
@@ -121,8 +130,8 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*level, error) 
 		levelDir: levelDir{fs: s.opt.FS, name: cfg.Name, path: cfg.Dir, owner: s.opt.Rank},
 		cfg:      cfg,
 		pace:     newPace(cfg.BytesPerSec),
-		puts:     map[Epoch][]*shardIndex{},
-		base:     map[int]*shardIndex{},
+		puts:     map[Epoch][]*format.Index{},
+		base:     map[int]*format.Index{},
 		agreed:   newAgreement(),
 	}
 	if cfg.Name == LevelLocal && s.opt.Transport != nil {

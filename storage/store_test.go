@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // random returns n reproducible bytes that do not compress.
@@ -192,7 +194,7 @@ func TestFlush(t *testing.T) {
 	if err != nil || len(c) != 1 || len(c[0].Levels) != 2 {
 		t.Fatalf("got candidates %v, %v, want one at two levels", c, err)
 	}
-	if err := os.RemoveAll(filepath.Join(stores[0].opt.Levels[0].Dir, epochName(5))); err != nil {
+	if err := os.RemoveAll(filepath.Join(stores[0].opt.Levels[0].Dir, format.EpochName(5))); err != nil {
 		t.Fatal(err)
 	}
 	for r, s := range stores {
@@ -207,7 +209,7 @@ func TestBadChunkComesFromNextLevel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(stores[0].opt.Levels[0].Dir, epochName(1), shardName(0))
+	file := filepath.Join(stores[0].opt.Levels[0].Dir, format.EpochName(1), format.ShardName(0))
 	flipByte(t, file, 5<<20)
 	if _, err := fetchAll(t.Context(), stores[0], 1); !errors.Is(err, ErrCorrupt) {
 		t.Fatalf("got %v, want ErrCorrupt while there is one copy", err)

@@ -3,11 +3,11 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // MaxDeaths is how often a program may die right after it restored an epoch
@@ -17,40 +17,6 @@ const MaxDeaths = 2
 // LastDeaths is how often it may die so of an epoch that is all there is. Signals of an
 // operator or the system are among these deaths, so two do not end a job.
 const LastDeaths = 6
-
-// trials counts, per epoch, restores that were begun and never survived.
-type trials map[Epoch]int
-
-func (t trials) encode() []byte {
-	var e encoder
-	set := map[Epoch]bool{}
-	for epoch := range t {
-		set[epoch] = true
-	}
-	e.u32(uint32(len(t)))
-	for _, epoch := range sortedEpochs(set) {
-		e.u64(uint64(epoch))
-		e.u32(uint32(t[epoch]))
-	}
-	return sealRecord(kindTrial, e.b)
-}
-
-func decodeTrials(file string, b []byte) (trials, error) {
-	payload, n, err := openRecord(file, b, kindTrial)
-	if err != nil {
-		return nil, err
-	}
-	d := &decoder{b: payload}
-	t := trials{}
-	for range d.count(12) {
-		e := Epoch(d.u64())
-		t[e] = int(d.u32())
-	}
-	if !d.done() || n != len(b) {
-		return nil, &CorruptError{File: file, Len: int64(len(b)), Reason: "restore trials: fields do not fit"}
-	}
-	return t, nil
-}
 
 // RestoreBegins notes that the program is about to restore an epoch. If it dies
 // before RestoreSurvived, twice in a row, Candidates says that the epoch is
@@ -148,7 +114,7 @@ func (s *Store) RestoreTakenBack(ctx context.Context, e Epoch) error {
 
 // writeTrials rewrites the trials at every level of this rank, so that they
 // survive what the epochs survive, and says how many took them.
-func (s *Store) writeTrials(ctx context.Context, t trials) (n int, err error) {
+func (s *Store) writeTrials(ctx context.Context, t format.Trials) (n int, err error) {
 	for _, l := range s.working() {
 		if ctx.Err() != nil {
 			return n, errors.Join(err, ctx.Err())
@@ -165,17 +131,17 @@ func (s *Store) writeTrials(ctx context.Context, t trials) (n int, err error) {
 // readTrials merges what the levels say. What cannot be read is not counted: it
 // only ever withholds an epoch. Nor is what lies at a level that is out: nobody could
 // take it back.
-func (s *Store) readTrials() trials {
-	t := trials{}
+func (s *Store) readTrials() format.Trials {
+	t := format.Trials{}
 	for _, l := range s.working() {
-		file := join(l.path, trialsName(s.opt.Rank))
+		file := join(l.path, format.TrialsName(s.opt.Rank))
 		b, err := readFile(l.fs, file, 1<<20)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		var one trials
+		var one format.Trials
 		if err == nil {
-			one, err = decodeTrials(file, b)
+			one, err = format.DecodeTrials(file, b)
 		}
 		if err != nil {
 			s.log.Warn("restore trials cannot be read", "level", l.name, "err", err)
@@ -188,16 +154,16 @@ func (s *Store) readTrials() trials {
 	return t
 }
 
-func (d *levelDir) writeTrials(t trials, rank int) error {
-	final := join(d.path, trialsName(rank))
+func (d *levelDir) writeTrials(t format.Trials, rank int) error {
+	final := join(d.path, format.TrialsName(rank))
 	if len(t) == 0 {
 		if _, err := d.fs.Stat(final); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		return removeIfThere(d.fs, final)
 	}
-	temp := join(d.path, tempName(trialsName(rank), d.owner))
-	if err := writeFile(d.fs, temp, t.encode()); err != nil {
+	temp := join(d.path, tempName(format.TrialsName(rank), d.owner))
+	if err := writeFile(d.fs, temp, t.Encode()); err != nil {
 		return err
 	}
 	if err := d.fs.Rename(temp, final); err != nil {
@@ -208,21 +174,17 @@ func (d *levelDir) writeTrials(t trials, rank int) error {
 
 // placeTrials gives the first trials their name and does not wait until they are
 // durable.
-func (d *levelDir) placeTrials(t trials, rank int) (vfs.File, error) {
-	temp := join(d.path, tempName(trialsName(rank), d.owner))
+func (d *levelDir) placeTrials(t format.Trials, rank int) (vfs.File, error) {
+	temp := join(d.path, tempName(format.TrialsName(rank), d.owner))
 	f, err := d.fs.Create(temp, false)
 	if err != nil {
 		return nil, err
 	}
-	if _, err = f.WriteAt(t.encode(), 0); err == nil {
-		err = d.fs.Rename(temp, join(d.path, trialsName(rank)))
+	if _, err = f.WriteAt(t.Encode(), 0); err == nil {
+		err = d.fs.Rename(temp, join(d.path, format.TrialsName(rank)))
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close(), removeIfThere(d.fs, temp))
 	}
 	return f, nil
 }
-
-const trialsPrefix = "trials-"
-
-func trialsName(rank int) string { return fmt.Sprintf("%s%06d", trialsPrefix, rank) }

@@ -7,30 +7,31 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // verify reads every byte of a shard and returns all that is wrong with it, or
 // the context's error. Padding is looked at as well: a flipped bit there does
 // no harm, but a disk that flips bits does.
 func (s *shardCopy) verify(ctx context.Context) (faults []error, err error) {
-	head := make([]byte, shardHeaderLen)
-	if err := readFull(s.at, head, 0); err != nil {
+	head := make([]byte, format.HeaderLen)
+	if err := format.ReadFull(s.at, head, 0); err != nil {
 		return []error{err}, nil
 	}
-	h, err := decodeHeader(s.at.name, head)
+	h, err := format.DecodeHeader(s.at.name, head)
 	switch {
 	case err != nil:
 		faults = append(faults, err)
-	case h.epoch != s.idx.epoch || h.rank != s.idx.rank || h.size != s.idx.size:
-		faults = append(faults, &CorruptError{File: s.at.name, Off: s.at.base, Len: shardHeaderLen,
+	case h.Epoch != s.idx.Epoch || h.Rank != s.idx.Rank || h.Size != s.idx.Size:
+		faults = append(faults, &CorruptError{File: s.at.name, Off: s.at.base, Len: format.HeaderLen,
 			Reason: "header is of another shard"})
 	}
 	mem := scratch{strict: true}
-	for i := range s.idx.chunks {
+	for i := range s.idx.Chunks {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := s.readChunk(ctx, i, mem.whole(int(s.idx.chunks[i].length)), &mem); err != nil {
+		if err := s.readChunk(ctx, i, mem.whole(int(s.idx.Chunks[i].Length)), &mem); err != nil {
 			faults = append(faults, err)
 		}
 	}
@@ -40,14 +41,14 @@ func (s *shardCopy) verify(ctx context.Context) (faults []error, err error) {
 // verifyGaps checks that everything between header, chunks, index and footer
 // is zero.
 func (s *shardCopy) verifyGaps() (faults []error) {
-	f, err := readFooter(s.at.name, s.at, s.at.n)
+	f, err := format.ReadFooter(s.at.name, s.at, s.at.n)
 	if err != nil {
 		return []error{err}
 	}
-	used := []span{{0, shardHeaderLen}, {f.indexOff, f.indexOff + f.indexLen}, {s.at.n - footerLen, s.at.n}}
-	for i := range s.idx.chunks {
-		if c := &s.idx.chunks[i]; c.origin == s.idx.epoch && c.stored > 0 {
-			used = append(used, span{c.off, c.off + int64(c.stored)})
+	used := []span{{0, format.HeaderLen}, {f.IndexOff, f.IndexOff + f.IndexLen}, {s.at.n - format.FooterLen, s.at.n}}
+	for i := range s.idx.Chunks {
+		if c := &s.idx.Chunks[i]; c.Origin == s.idx.Epoch && c.Stored > 0 {
+			used = append(used, span{c.Off, c.Off + int64(c.Stored)})
 		}
 	}
 	slices.SortFunc(used, func(a, b span) int { return cmp.Compare(a.from, b.from) })
@@ -67,10 +68,10 @@ func (x *extent) checkZero(from, to int64) []error {
 	b := make([]byte, min(to-from, runBytes))
 	for ; from < to; from += int64(len(b)) {
 		b = b[:min(to-from, int64(len(b)))]
-		if err := readFull(x, b, from); err != nil {
+		if err := format.ReadFull(x, b, from); err != nil {
 			return []error{err}
 		}
-		if i := nonZero(b); i >= 0 {
+		if i := format.NonZero(b); i >= 0 {
 			return []error{&CorruptError{File: x.name, Off: x.base + from + int64(i), Len: 1,
 				Reason: "padding is not zero"}}
 		}
@@ -79,21 +80,21 @@ func (x *extent) checkZero(from, to int64) []error {
 }
 
 // verifyPack checks what a pack says of itself and that nothing else is in it.
-func (d *levelDir) verifyPack(m *manifest, name string) []error {
-	infos, err := d.readPack(m.epoch, name)
+func (d *levelDir) verifyPack(m *format.Manifest, name string) []error {
+	infos, err := d.readPack(m.Epoch, name)
 	if err != nil {
 		return []error{err}
 	}
-	file := join(d.epochPath(m.epoch), name)
+	file := join(d.epochPath(m.Epoch), name)
 	var end int64
 	for i := range infos {
-		entry, err := m.shard(infos[i].Rank)
-		if err != nil || entry.index != infos[i].index || entry.base != infos[i].base || entry.fileName() != name {
+		entry, err := m.Shard(infos[i].Rank)
+		if err != nil || entry.Index != infos[i].Index || entry.Base != infos[i].Base || entry.FileName() != name {
 			return []error{&CorruptError{File: file, Reason: "pack index does not agree with the manifest"}}
 		}
-		end = max(end, entry.base+entry.ShardBytes)
+		end = max(end, entry.Base+entry.ShardBytes)
 	}
-	x, err := d.openExtent(m.epoch, name, ShardInfo{ShardBytes: end, pack: 0})
+	x, err := d.openExtent(m.Epoch, name, ShardInfo{ShardBytes: end, Pack: 0})
 	if err != nil {
 		return []error{err}
 	}
@@ -109,25 +110,25 @@ func (x *extent) verifyTail(end int64) []error {
 	if err != nil {
 		return []error{err}
 	}
-	foot, err := readFooterOf(packMagic, x.name, f, n)
+	foot, err := format.ReadFooterOf(format.PackMagic, x.name, f, n)
 	if err != nil {
 		return []error{err}
 	}
-	if foot.indexOff != end {
+	if foot.IndexOff != end {
 		return []error{&CorruptError{File: x.name, Off: end, Reason: "index does not follow the shards"}}
 	}
 	whole := &extent{ReaderAt: f, name: x.name, n: n}
-	return whole.checkZero(foot.indexOff+foot.indexLen, n-footerLen)
+	return whole.checkZero(foot.IndexOff+foot.IndexLen, n-format.FooterLen)
 }
 
 // verifyRow reads a whole file with a parity row.
-func (d *levelDir) verifyRow(ctx context.Context, m *manifest, id rowID) (faults []error, err error) {
-	group, place, err := m.group(id.rank)
+func (d *levelDir) verifyRow(ctx context.Context, m *format.Manifest, id rowID) (faults []error, err error) {
+	group, place, err := groupIn(m, id.rank)
 	if err != nil {
 		return []error{err}, nil
 	}
-	st := stripe{group: group, k: len(group) - m.parity, m: m.parity, i: place}
-	c, err := d.openRow(m.epoch, id, newParityGroup(m, st).encode())
+	st := stripe{group: group, k: len(group) - m.Parity, m: m.Parity, i: place}
+	c, err := d.openRow(m.Epoch, id, newParityGroup(m, st).record)
 	if err != nil {
 		return []error{err}, ctx.Err()
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // View looks at checkpoint directories from outside the job. It never writes.
@@ -35,7 +36,7 @@ type viewDir struct {
 	levelDir
 	info      DirInfo
 	markerErr error
-	books     []*ledger
+	books     []*format.Ledger
 	due       map[Epoch][]string // epochs that should be here, with files that should; by Inspect
 }
 
@@ -94,7 +95,7 @@ func distinct(dirs []string) (out []string) {
 
 // noJob says why a directory has no marker.
 func (d *viewDir) noJob(err error) error {
-	why, there := "no job has written checkpoints to it: it has no "+markerName, true
+	why, there := "no job has written checkpoints to it: it has no "+format.MarkerName, true
 	if _, serr := d.fs.Stat(d.path); errors.Is(serr, fs.ErrNotExist) {
 		why, there = "it does not exist", false
 	}
@@ -167,7 +168,7 @@ func (v *View) Epochs(ctx context.Context) ([]EpochInfo, error) {
 
 func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
 	info := EpochInfo{Epoch: e, Dir: d.info}
-	entry, err := d.fs.Stat(join(d.epochPath(e), manifestName))
+	entry, err := d.fs.Stat(join(d.epochPath(e), format.ManifestName))
 	if errors.Is(err, fs.ErrNotExist) {
 		entry, err = d.fs.Stat(d.epochPath(e))
 		info.Time = entry.ModTime
@@ -186,8 +187,8 @@ func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
 		info.Err = err
 		return info, nil
 	}
-	info.ID, info.Shards = m.id(), m.shards
-	list, err := d.fs.ReadDir(d.epochPath(m.epoch))
+	info.ID, info.Shards = m.ID(), m.Shards
+	list, err := d.fs.ReadDir(d.epochPath(m.Epoch))
 	if err != nil {
 		return info, err
 	}
@@ -196,8 +197,8 @@ func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
 		names[f.Name] = true
 		info.Disk += f.Size
 	}
-	for r := range m.shards {
-		if names[m.shards[r].fileName()] {
+	for r := range m.Shards {
+		if names[m.Shards[r].FileName()] {
 			info.Here = append(info.Here, r)
 		}
 	}
@@ -205,23 +206,15 @@ func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
 }
 
 // ranksHere lists the ranks whose shards lie in this directory.
-func (d *levelDir) ranksHere(m *manifest) ([]int, error) {
-	names, err := d.namesOf(m.epoch)
+func (d *levelDir) ranksHere(m *format.Manifest) ([]int, error) {
+	names, err := d.namesOf(m.Epoch)
 	var out []int
-	for r := range m.shards {
-		if names[m.shards[r].fileName()] {
+	for r := range m.Shards {
+		if names[m.Shards[r].FileName()] {
 			out = append(out, r)
 		}
 	}
 	return out, err
-}
-
-// fileName is the file that holds the shard.
-func (i *ShardInfo) fileName() string {
-	if i.pack != noPack {
-		return packName(i.pack)
-	}
-	return shardName(i.Rank)
 }
 
 // Finding is something that Verify found wrong.
@@ -246,8 +239,8 @@ type Finding struct {
 // lie in a directory that was not given, and is reported as Absent if no directory
 // given has it.
 func (v *View) Verify(ctx context.Context, e Epoch) ([]Finding, error) {
-	c := &check{view: v, epoch: e, good: map[int][]string{}, at: map[string]*manifest{}, ids: map[[16]byte][]DirInfo{},
-		there: map[placed]int{}, told: map[placed]bool{},
+	c := &check{view: v, epoch: e, good: map[int][]string{}, at: map[string]*format.Manifest{},
+		ids: map[[16]byte][]DirInfo{}, there: map[placed]int{}, told: map[placed]bool{},
 		parity: parityParts{members: map[int]bool{}, rows: map[rowID]bool{}}}
 	for _, d := range v.dirs {
 		if err := c.dir(ctx, d); err != nil {
@@ -264,7 +257,7 @@ type check struct {
 	committed []DirInfo
 	size      int      // ranks, by a manifest; 0 without one
 	manifests []string // directories with a good one
-	at        map[string]*manifest
+	at        map[string]*format.Manifest
 	ids       map[[16]byte][]DirInfo // what the manifests commit
 	there     map[placed]int         // how often a file was found
 	told      map[placed]bool        // reported as missing from a directory
@@ -282,7 +275,7 @@ func (c *check) dir(ctx context.Context, d *viewDir) error {
 	if d.name != LevelParity {
 		c.committed = append(c.committed, d.info)
 	}
-	var m *manifest
+	var m *format.Manifest
 	switch {
 	case err != nil:
 	case have:
@@ -305,14 +298,14 @@ func (c *check) dir(ctx context.Context, d *viewDir) error {
 		}
 	} else {
 		c.manifests = append(c.manifests, d.path)
-		c.ids[m.id()] = append(c.ids[m.id()], d.info)
+		c.ids[m.ID()] = append(c.ids[m.ID()], d.info)
 	}
-	c.size, c.at[d.name] = m.size, m
+	c.size, c.at[d.name] = m.Size, m
 	return c.contents(ctx, d, m)
 }
 
 // contents looks at everything that a directory holds of the epoch.
-func (c *check) contents(ctx context.Context, d *viewDir, m *manifest) error {
+func (c *check) contents(ctx context.Context, d *viewDir, m *format.Manifest) error {
 	names, err := d.namesOf(c.epoch)
 	if err != nil {
 		return err
@@ -324,8 +317,8 @@ func (c *check) contents(ctx context.Context, d *viewDir, m *manifest) error {
 	if d.name == LevelParity {
 		c.parity.manifest = m
 	} else {
-		for r := range m.shards {
-			if err := c.shard(ctx, d, r, names[m.shards[r].fileName()]); err != nil {
+		for r := range m.Shards {
+			if err := c.shard(ctx, d, r, names[m.Shards[r].FileName()]); err != nil {
 				return err
 			}
 		}
@@ -347,7 +340,7 @@ func (d *levelDir) namesOf(e Epoch) (map[string]bool, error) {
 }
 
 // others looks at the packs and parity rows in a directory.
-func (c *check) others(ctx context.Context, d *viewDir, m *manifest) error {
+func (c *check) others(ctx context.Context, d *viewDir, m *format.Manifest) error {
 	files, err := d.fs.ReadDir(d.epochPath(c.epoch))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil
@@ -357,11 +350,11 @@ func (c *check) others(ctx context.Context, d *viewDir, m *manifest) error {
 	}
 	for _, f := range files {
 		var faults []error
-		rank, j, ok := parseName(f.Name)
+		rank, j, ok := format.ParseName(f.Name)
 		if ok && j >= 0 {
 			faults, err = d.verifyRow(ctx, m, rowID{rank, j})
 			c.parity.rows[rowID{rank, j}] = len(faults) == 0
-		} else if rank, ok = parsePack(f.Name); ok {
+		} else if rank, ok = format.ParsePackName(f.Name); ok {
 			faults = d.verifyPack(m, f.Name)
 		}
 		if err != nil {
@@ -410,7 +403,7 @@ func (c *check) goodAt(rank int) []string {
 
 // parityParts is what was found good of parity groups.
 type parityParts struct {
-	manifest *manifest // nil: no directory of the level was given
+	manifest *format.Manifest // nil: no directory of the level was given
 	members  map[int]bool
 	rows     map[rowID]bool
 }
@@ -420,13 +413,13 @@ func (p *parityParts) computable(rank int) bool {
 	if p.manifest == nil {
 		return false
 	}
-	group, place, err := p.manifest.group(rank)
+	group, place, err := groupIn(p.manifest, rank)
 	if err != nil {
 		return false
 	}
-	k := len(group) - p.manifest.parity
+	k := len(group) - p.manifest.Parity
 	for d := range k {
-		st := stripeOf(group, p.manifest.parity, place, d)
+		st := stripeOf(group, p.manifest.Parity, place, d)
 		have := 0
 		for i := range k {
 			if i != d && p.members[group[st.data(i)]] {
@@ -451,7 +444,7 @@ func (p *parityParts) encodable(rank int) []string {
 	if p.manifest == nil {
 		return nil
 	}
-	group, _, err := p.manifest.group(rank)
+	group, _, err := groupIn(p.manifest, rank)
 	if err != nil || slices.ContainsFunc(group, func(r int) bool { return !p.members[r] }) {
 		return nil
 	}
@@ -468,7 +461,7 @@ func (c *check) report() []Finding {
 	bad := map[int]bool{}
 	for i := range c.found {
 		f := &c.found[i]
-		_, row, named := parseName(f.Part)
+		_, row, named := format.ParseName(f.Part)
 		switch {
 		case f.Rank < 0:
 			f.GoodAt = c.manifests

@@ -11,12 +11,13 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // TestVerifyOddities does to real directories what people and bad disks do. All
 // of it is found, the rest of the epochs is looked at, and restores go around it.
 func TestVerifyOddities(t *testing.T) {
-	e := epochName(2)
+	e := format.EpochName(2)
 	for name, c := range map[string]struct {
 		do    func(local, global string) error
 		where string // what the finding speaks of
@@ -29,7 +30,7 @@ func TestVerifyOddities(t *testing.T) {
 		"manifest of 5 GiB": {func(l, _ string) error { return os.Truncate(filepath.Join(l, e, "manifest"), 5<<30) },
 			"manifest", "global"},
 		"manifest of another": {func(l, _ string) error {
-			return overwrite(l, epochName(1), e, "manifest", "manifest")
+			return overwrite(l, format.EpochName(1), e, "manifest", "manifest")
 		}, "manifest", "global"},
 		"manifest is a loop of links": {func(l, _ string) error {
 			m := filepath.Join(l, e, "manifest")
@@ -40,22 +41,22 @@ func TestVerifyOddities(t *testing.T) {
 			return errors.Join(os.RemoveAll(d), os.WriteFile(d, nil, 0o644))
 		}, "manifest", "global"},
 		"a directory for a file": {func(l, _ string) error {
-			f := filepath.Join(l, e, shardName(0))
+			f := filepath.Join(l, e, format.ShardName(0))
 			return errors.Join(os.Remove(f), os.Mkdir(f, 0o755))
 		}, "rank 0", "global"},
 		"shards of two ranks swapped": {func(l, _ string) error {
-			return errors.Join(os.Rename(filepath.Join(l, e, shardName(0)), filepath.Join(l, "x")),
-				os.Rename(filepath.Join(l, e, shardName(1)), filepath.Join(l, e, shardName(0))),
-				os.Rename(filepath.Join(l, "x"), filepath.Join(l, e, shardName(1))))
+			return errors.Join(os.Rename(filepath.Join(l, e, format.ShardName(0)), filepath.Join(l, "x")),
+				os.Rename(filepath.Join(l, e, format.ShardName(1)), filepath.Join(l, e, format.ShardName(0))),
+				os.Rename(filepath.Join(l, "x"), filepath.Join(l, e, format.ShardName(1))))
 		}, "rank 0", "global"},
 		"shard of an older epoch": {func(l, _ string) error {
-			return overwrite(l, epochName(1), e, shardName(1), shardName(1))
+			return overwrite(l, format.EpochName(1), e, format.ShardName(1), format.ShardName(1))
 		}, "rank 1", "global"},
 		"index of a pack": {func(_, g string) error {
-			return flipAt(filepath.Join(g, e, packName(0)), -footerLen+3)
-		}, "part " + packName(0), "local"},
+			return flipAt(filepath.Join(g, e, format.PackName(0)), -format.FooterLen+3)
+		}, "part " + format.PackName(0), "local"},
 		"pack cut short": {func(_, g string) error {
-			return os.Truncate(filepath.Join(g, e, packName(0)), 8192)
+			return os.Truncate(filepath.Join(g, e, format.PackName(0)), 8192)
 		}, "rank 1", "local"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +163,8 @@ func TestPruneAroundABadEpoch(t *testing.T) {
 	}
 	defer w.close()
 	w.fs.SetRule(func(op crashfs.Op) error {
-		if (op.Kind == "stat" || op.Kind == "open") && op.Name == "/global/"+epochName(2)+"/manifest" && op.N > 0 {
+		manifest := "/global/" + format.EpochName(2) + "/manifest"
+		if (op.Kind == "stat" || op.Kind == "open") && op.Name == manifest && op.N > 0 {
 			return syscall.EIO
 		}
 		return nil
@@ -187,8 +189,8 @@ func TestPruneAroundABadEpoch(t *testing.T) {
 // because what it has of a newer one cannot be read, stay at local.
 func TestBadManifestAtTheWidestLevel(t *testing.T) {
 	w := unflushed(t) // epoch 1 at both levels, 2 at local
-	w.fs.MkdirAll("/global/" + epochName(9))
-	if err := writeFile(w.fs, "/global/"+epochName(9)+"/manifest", []byte("rubbish")); err != nil {
+	w.fs.MkdirAll("/global/" + format.EpochName(9))
+	if err := writeFile(w.fs, "/global/"+format.EpochName(9)+"/manifest", []byte("rubbish")); err != nil {
 		t.Fatal(err)
 	}
 	for e := Epoch(3); e <= 5; e++ {

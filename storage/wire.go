@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // Stores use each other's directories over a connection as if they were files
@@ -58,8 +59,8 @@ func writeFrame(w io.Writer, what uint8, head, data []byte) error {
 	b := make([]byte, frameHeadLen, frameHeadLen+len(head))
 	b[0] = what
 	binary.LittleEndian.PutUint32(b[1:], uint32(len(head)+len(data)))
-	binary.LittleEndian.PutUint32(b[5:], crcUpdate(crcOf(head), data))
-	binary.LittleEndian.PutUint32(b[9:], crcOf(b[:9]))
+	binary.LittleEndian.PutUint32(b[5:], format.UpdateCRC(format.CRC(head), data))
+	binary.LittleEndian.PutUint32(b[9:], format.CRC(b[:9]))
 	b = append(b, head...)
 	if _, err := w.Write(b); err != nil {
 		return err
@@ -84,7 +85,7 @@ func readFrameHead(r io.Reader) (frameHead, error) {
 		return frameHead{}, err
 	}
 	h := frameHead{b[0], int(binary.LittleEndian.Uint32(b[1:])), binary.LittleEndian.Uint32(b[5:])}
-	if crcOf(b[:9]) != binary.LittleEndian.Uint32(b[9:]) {
+	if format.CRC(b[:9]) != binary.LittleEndian.Uint32(b[9:]) {
 		return h, fmt.Errorf("checksum of a frame's head does not match: %w", errWire)
 	}
 	if h.n > maxFrame {
@@ -99,7 +100,7 @@ func (h frameHead) body(r io.Reader, buf []byte) ([]byte, error) {
 	if _, err := io.ReadFull(r, p); err != nil {
 		return nil, err
 	}
-	if crcOf(p) != h.crc {
+	if format.CRC(p) != h.crc {
 		return nil, fmt.Errorf("checksum of a frame does not match: %w", errWire)
 	}
 	return p, nil
@@ -149,13 +150,13 @@ func errorOf(rank int, status uint8, text string) error {
 	return e
 }
 
-func (e *encoder) entry(v vfs.Entry) {
-	e.str(v.Name)
-	e.u64(uint64(v.Size))
+func encodeEntry(e *format.Encoder, v vfs.Entry) {
+	e.Str(v.Name)
+	e.U64(uint64(v.Size))
 	if v.Dir {
-		e.u8(1)
+		e.U8(1)
 	} else {
-		e.u8(0)
+		e.U8(0)
 	}
-	e.u64(uint64(v.ModTime.UnixNano()))
+	e.U64(uint64(v.ModTime.UnixNano()))
 }

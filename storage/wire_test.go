@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // pipes is a Transport of two ranks in one process. It counts the bytes that go
@@ -117,15 +118,15 @@ func flushPair(t *testing.T, p *pipes) bool {
 	if err != nil {
 		return false
 	}
-	b, err := readFile(f, "/b/partner/"+epochName(1)+"/"+shardName(0), 1<<20)
+	b, err := readFile(f, "/b/partner/"+format.EpochName(1)+"/"+format.ShardName(0), 1<<20)
 	if err != nil {
 		t.Fatalf("byte %d: flush reported success: %v", p.flip, err)
 	}
-	want, err := readFile(f, "/a/local/"+epochName(1)+"/"+shardName(0), 1<<20)
+	want, err := readFile(f, "/a/local/"+format.EpochName(1)+"/"+format.ShardName(0), 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.Digest != infos[0].Digest || string(b[shardHeaderLen:]) != string(want[shardHeaderLen:]) {
+	if info.Digest != infos[0].Digest || string(b[format.HeaderLen:]) != string(want[format.HeaderLen:]) {
 		t.Fatalf("byte %d: flush reported success and the copy is wrong", p.flip)
 	}
 	return true
@@ -175,8 +176,9 @@ func TestLeftoversAreCleared(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.close()
-	mine := []string{"/global/" + tempName(markerName, 0), "/global/epoch-0000000001/" + tempName(shardName(0), 0)}
-	other := "/global/epoch-0000000001/" + tempName(manifestName, 7)
+	mine := []string{"/global/" + tempName(format.MarkerName, 0),
+		"/global/epoch-0000000001/" + tempName(format.ShardName(0), 0)}
+	other := "/global/epoch-0000000001/" + tempName(format.ManifestName, 7)
 	for _, name := range append(mine, other) {
 		if err := writeFile(f, name, []byte("half")); err != nil {
 			t.Fatal(err)

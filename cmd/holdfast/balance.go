@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
-	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/spf13/cobra"
 )
 
@@ -106,9 +105,12 @@ func balance(ctx context.Context, b *gpud.Balancer, every time.Duration, say fun
 			}
 			break
 		}
-		if sleep.For(ctx, every) != nil {
-			break
+		select {
+		case <-ctx.Done():
+		case <-time.After(every):
+			continue
 		}
+		break
 	}
 	if failed {
 		return errBad

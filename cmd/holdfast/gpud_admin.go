@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
@@ -39,7 +38,7 @@ func gpudConfig(cmd *cobra.Command) error {
 		}
 		for _, item := range items {
 			if err := cmd.Flags().Set(f.Name, item); err != nil {
-				return fmt.Errorf("configuration: %s: %s: %w", v.Key, v.Source, err)
+				return &coordinated.OptionError{Name: v.Key, Why: v.Source + ": " + err.Error()}
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/spf13/cobra"
 )
@@ -101,7 +100,7 @@ func showRows(info storage.EpochInfo) []showRow {
 			Rank: s.Rank, Node: s.Node, Bytes: s.Bytes, Stored: s.Stored, Shard: s.ShardBytes,
 			Here: slices.Contains(info.Here, s.Rank), Digest: idText(s.Digest),
 		}
-		for _, o := range s.Origins() {
+		for _, o := range s.Origins {
 			r.Origins = append(r.Origins, uint64(o))
 		}
 		rows = append(rows, r)
@@ -123,7 +122,7 @@ func showTable(rows []showRow) [][]string {
 			refers = strings.Trim(fmt.Sprint(r.Origins), "[]")
 		}
 		out = append(out, []string{fmt.Sprint(r.Epoch), r.Level, fmt.Sprint(r.Rank), dash(r.Node),
-			units.Bytes(r.Bytes), units.Bytes(r.Stored), saved, refers, file, r.Dir})
+			sizeText(r.Bytes), sizeText(r.Stored), saved, refers, file, r.Dir})
 	}
 	return out
 }

@@ -1,0 +1,354 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// launcherKind is what starts the ranks.
+type launcherKind string
+
+const (
+	launchPlain   launcherKind = "none" // the program itself: one rank
+	launchSrun    launcherKind = "srun"
+	launchOpenMPI launcherKind = "Open MPI's mpirun"
+	launchMPICH   launcherKind = "MPICH's mpiexec"
+)
+
+// command is what is to be started, taken apart as far as restarts need it.
+type command struct {
+	kind   launcherKind
+	name   string
+	opts   []string // of the launcher
+	prog   []string // the program and its arguments; for mpirun all that is not taken out of opts
+	tasks  int      // -n; 0 = not given
+	nodes  int      // -N; 0 = not given
+	each   int      // --ntasks-per-node; 0 = not given
+	cpus   int      // -c; 0 = not given
+	plugin string   // --mpi
+	layout bool     // -m was given: how tasks lie on nodes is the user's
+	picks  bool     // the nodes or their order are the user's
+	// what stands before the program is not to be changed: it is copied to the nodes, or a list of
+	// programs
+	bound  bool
+	before []string // that stands before the program: start-rank
+	hosts  []host   // of mpirun
+}
+
+// host is a machine that mpirun was given, and how many ranks go there.
+type host struct {
+	name  string
+	slots int // 0 = not said
+}
+
+// kindOf tells a launcher by its name, and mpirun by what it is a link to.
+func kindOf(name string) launcherKind {
+	base := filepath.Base(name)
+	switch base {
+	case "srun":
+		return launchSrun
+	case "mpirun", "mpiexec":
+		if path, err := exec.LookPath(name); err == nil {
+			if real, err := filepath.EvalSymlinks(path); err == nil {
+				base = filepath.Base(real)
+			}
+		}
+	}
+	switch {
+	case strings.Contains(base, "mpich"), strings.Contains(base, "hydra"):
+		return launchMPICH
+	case base == "mpirun", base == "mpiexec", base == "mpirun.openmpi", base == "mpiexec.openmpi", base == "orterun",
+		base == "prterun":
+		return launchOpenMPI
+	}
+	return launchPlain
+}
+
+// parseCommand takes a command line apart.
+func parseCommand(args []string) (*command, error) {
+	c := &command{kind: kindOf(args[0]), name: args[0]}
+	var err error
+	switch c.kind {
+	case launchSrun:
+		err = c.parseSrun(args[1:])
+	case launchOpenMPI, launchMPICH:
+		err = c.parseMpirun(args[1:])
+	default:
+		c.prog = args[1:]
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", strings.Join(args, " "), err)
+	}
+	return c, nil
+}
+
+// The options of srun (22.05 to 24.11) that take no value, or only one that is
+// attached. All others take one.
+var srunFlags = strings.Fields(`E H h K k l O Q s u v V X Z I
+	preserve-env hold help usage version no-kill kill-on-bad-exit label overcommit overlap quiet oversubscribe share
+	unbuffered verbose disable-status no-allocate immediate multi-prog pty quit-on-interrupt reboot spread-job
+	send-libs use-min-nodes contiguous exact exclusive resv-ports compress bcast nice propagate whole
+	export-file-none interactive treewidth-none async`)
+
+func (c *command) parseSrun(args []string) error {
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		if !strings.HasPrefix(a, "-") || a == "-" {
+			c.prog = args[i:]
+			break
+		}
+		if a == "--" {
+			c.prog = args[i+1:]
+			break
+		}
+		name, value, attached := splitOption(a)
+		c.opts = append(c.opts, a)
+		if !attached && !slices.Contains(srunFlags, name) {
+			if i++; i == len(args) {
+				return fmt.Errorf("option %s has no value", a)
+			}
+			value = args[i]
+			c.opts = append(c.opts, value)
+		}
+		if err := c.noteSrun(name, value); err != nil {
+			return fmt.Errorf("option %s: %w", a, err)
+		}
+	}
+	if len(c.prog) == 0 {
+		return fmt.Errorf("no program")
+	}
+	if slices.Contains(c.prog, ":") {
+		return fmt.Errorf("several programs joined by \":\" cannot be started again on other nodes; use srun " +
+			"--multi-prog")
+	}
+	return nil
+}
+
+// splitOption takes "--name=value" and "-nvalue" apart.
+func splitOption(a string) (name, value string, attached bool) {
+	if long, ok := strings.CutPrefix(a, "--"); ok {
+		return strings.Cut(long, "=")
+	}
+	name, value = a[1:2], a[2:]
+	if slices.Contains(srunFlags, name) {
+		return name, "", false // -vv, -K1: nothing that matters follows
+	}
+	return name, strings.TrimPrefix(value, "="), value != ""
+}
+
+func (c *command) noteSrun(name, value string) error {
+	var to *int
+	switch name {
+	case "n", "ntasks":
+		to = &c.tasks
+	case "N", "nodes":
+		value, _, _ = strings.Cut(value, "-") // least of a range
+		to = &c.nodes
+	case "ntasks-per-node":
+		to = &c.each
+	case "c", "cpus-per-task":
+		to = &c.cpus
+	case "mpi":
+		c.plugin = value
+	case "m", "distribution":
+		c.layout = true
+		c.picks = c.picks || strings.HasPrefix(value, "arbitrary")
+	case "het-group", "pack-group":
+		if value != "0" {
+			return fmt.Errorf("the parts of a heterogeneous job cannot be started again on other nodes; use its " +
+				"first part, or a job of one kind of nodes")
+		}
+	case "multi-prog", "bcast", "container", "container-image":
+		c.bound = true
+	case "w", "nodelist", "x", "exclude", "r", "relative", "F", "nodefile":
+		c.picks = true
+	}
+	if to == nil {
+		return nil
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 {
+		return fmt.Errorf("%q is no number of 1 or more", value)
+	}
+	*to = n
+	return nil
+}
+
+// onNodes is the srun command line for ranks on given nodes, leaving out others.
+// Later options win over earlier ones, so the user's stay as they are.
+func (c *command) onNodes(nodes, out []string, tasks, allocated int) []string {
+	each := (tasks + len(nodes) - 1) / len(nodes)
+	line := append([]string{c.name}, c.opts...)
+	line = append(line, "--overlap", "-N", strconv.Itoa(len(nodes)), "-n", strconv.Itoa(tasks), "-w",
+		strings.Join(nodes, ","))
+	if len(out) > 0 {
+		line = append(line, "-x", strings.Join(out, ","))
+	}
+	if !c.layout {
+		line = append(line, "--ntasks-per-node="+strconv.Itoa(each))
+	}
+	if allocated > 0 && each*max(c.cpus, 1) > allocated {
+		line = append(line, "--overcommit")
+	}
+	return append(line, c.program()...)
+}
+
+// program is the program with what stands before it.
+func (c *command) program() []string { return append(slices.Clone(c.before), c.prog...) }
+
+// asItIs is the srun command line as the user gave it, but for what stands before the
+// program.
+func (c *command) asItIs() []string {
+	return append(append([]string{c.name}, c.opts...), c.program()...)
+}
+
+// parseMpirun takes the options that name machines out of the command line.
+func (c *command) parseMpirun(args []string) error {
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		name := strings.TrimLeft(a, "-")
+		if !strings.HasPrefix(a, "-") {
+			if c.skipValue(args, i) {
+				c.prog = append(c.prog, a)
+				continue
+			}
+			c.prog = append(c.prog, args[i:]...)
+			break
+		}
+		value := ""
+		if i+1 < len(args) {
+			value = args[i+1]
+		}
+		switch name {
+		case "host", "hosts", "H":
+			for h := range strings.SplitSeq(value, ",") {
+				c.hosts = addHost(c.hosts, h)
+			}
+			i++
+			continue
+		case "hostfile", "machinefile", "machine", "f", "default-hostfile":
+			hosts, err := readHosts(value)
+			if err != nil {
+				return err
+			}
+			c.hosts = append(c.hosts, hosts...)
+			i++
+			continue
+		case "ppn", "npernode", "N":
+			n, err := strconv.Atoi(value)
+			if err != nil {
+				return fmt.Errorf("option %s: %q is no number", a, value)
+			}
+			c.each = n
+			i++
+			continue
+		case "n", "np", "c":
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 1 {
+				return fmt.Errorf("option %s: %q is no number of 1 or more", a, value)
+			}
+			c.tasks += n // several programs: the ranks of all
+		}
+		c.prog = append(c.prog, a)
+	}
+	return nil
+}
+
+// The options of mpirun that take one value; -mca and its kin take two.
+var (
+	oneValue = strings.Fields("n np c x wdir wd path map-by rank-by bind-to prefix output-filename timeout tune am " +
+		"cpu-set cpu-list rf rankfile launcher launcher-exec bootstrap bootstrap-exec rmk iface genvlist envlist " +
+		"genvnone env-none bind-to-none map umask exitcodes topolib prepend-pattern outfile-pattern errfile-pattern " +
+		"preload-files report-uri stdin")
+	twoValues = strings.Fields("mca gmca pmca prtemca genv env")
+)
+
+// skipValue reports whether args[i] belongs to the option before it.
+func (c *command) skipValue(args []string, i int) bool {
+	is := func(at int, names []string) bool {
+		return at >= 0 && strings.HasPrefix(args[at], "-") && slices.Contains(names, strings.TrimLeft(args[at], "-"))
+	}
+	return is(i-1, oneValue) || is(i-1, twoValues) || is(i-2, twoValues)
+}
+
+// recovers reports whether Open MPI's mpirun is told to go on without a rank that
+// died; it ends with code 0 then.
+func (c *command) recovers() bool {
+	told := func(s string) bool {
+		return strings.Contains(s, "enable-recovery") || strings.Contains(s, "orte_enable_recovery")
+	}
+	return c.kind == launchOpenMPI && (slices.ContainsFunc(c.prog, told) || slices.ContainsFunc(os.Environ(), told))
+}
+
+func addHost(hosts []host, s string) []host {
+	name, n, _ := strings.Cut(strings.TrimSpace(s), ":")
+	slots, _ := strconv.Atoi(n) // none is 0
+	if name == "" {
+		return hosts
+	}
+	return append(hosts, host{name, slots})
+}
+
+// readHosts reads the hostfile of either MPI: "n1 slots=4" or "n1:4".
+func readHosts(file string) ([]host, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("hostfile: %w", err)
+	}
+	defer f.Close()
+	var hosts []host
+	in := bufio.NewScanner(f)
+	for in.Scan() {
+		line, _, _ := strings.Cut(in.Text(), "#")
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		hosts = addHost(hosts, words[0])
+		for _, w := range words[1:] {
+			if n, ok := strings.CutPrefix(w, "slots="); ok {
+				hosts[len(hosts)-1].slots, _ = strconv.Atoi(n) // none is 0
+			}
+		}
+	}
+	return hosts, in.Err()
+}
+
+// onHosts is the mpirun command line for ranks on given machines, each taking an
+// equal part. Open MPI gives remote ranks only the variables that it is told of.
+func (c *command) onHosts(nodes, vars []string) []string {
+	line := []string{c.name}
+	if c.kind == launchOpenMPI {
+		for _, v := range vars {
+			if !slices.Contains(c.prog, v) {
+				line = append(line, "-x", v)
+			}
+		}
+	}
+	if len(nodes) > 0 {
+		each := c.each
+		if c.tasks > 0 {
+			each = max(each, (c.tasks+len(nodes)-1)/len(nodes))
+		}
+		each = max(each, 1)
+		names := make([]string, len(nodes))
+		for i, n := range nodes {
+			names[i] = n + ":" + strconv.Itoa(each)
+		}
+		if c.kind == launchOpenMPI {
+			line = append(line, "--host", strings.Join(names, ","), "--oversubscribe")
+		} else {
+			line = append(line, "-hosts", strings.Join(names, ","))
+		}
+	} else if c.each > 0 {
+		line = append(line, map[launcherKind]string{launchOpenMPI: "-N", launchMPICH: "-ppn"}[c.kind],
+			strconv.Itoa(c.each))
+	}
+	return append(line, c.prog...)
+}

@@ -1,0 +1,55 @@
+package format
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// ErrCorrupt marks bytes that were read back but are not what was written.
+var ErrCorrupt = errors.New("corrupt checkpoint data")
+
+// CorruptError says where bytes were found that are not what was written. It
+// matches ErrCorrupt.
+type CorruptError struct {
+	File   string // path, as opened
+	Off    int64  // first byte of what was checked
+	Len    int64  // its length; 0 when unknown
+	Reason string
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("%v: %s, bytes [%d,%d): %s", ErrCorrupt, e.File, e.Off, e.Off+e.Len, e.Reason)
+}
+
+// Is makes errors.Is(err, ErrCorrupt) true.
+func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+
+// VersionError reports a record of a format version that this build does not
+// know. The remedy is a newer build.
+type VersionError struct {
+	File  string
+	What  string // "shard", "manifest", ...
+	Have  int
+	Known int
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("%s: %s has format version %d, this build reads up to %d: use a newer holdfast",
+		e.File, e.What, e.Have, e.Known)
+}
+
+// LimitError reports something larger than the format can hold. Nothing was
+// written.
+type LimitError struct {
+	What       string
+	Have, Most int64
+	Remedy     string
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("%s: %d, at most %d can be read back: %s", e.What, e.Have, e.Most, e.Remedy)
+}
+
+// MaxNameLen bounds the name of a section, a job, a node.
+const MaxNameLen = math.MaxUint16

@@ -1,0 +1,169 @@
+package format
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// A shard is a header page, the stored chunks, the index record, zeros up to a
+// whole page, and a footer in the last bytes of the last page.
+const (
+	PageLen     = 4096 // the unit in which files are written
+	HeaderLen   = PageLen
+	FooterLen   = 64
+	FooterMagic = "HFSHARD\n"
+	PackMagic   = "HFPACK\n\x00"
+)
+
+// Header says whose shard it is, for people and for verify. Nothing in it
+// is needed to restore.
+type Header struct {
+	Epoch      Epoch
+	Rank, Size int
+	Created    int64 // nanoseconds since 1970
+	Job        string
+	Node       string
+}
+
+// Encode returns the header page.
+func (h *Header) Encode() []byte {
+	var e Encoder
+	e.U64(uint64(h.Epoch))
+	e.U32(uint32(h.Rank))
+	e.U32(uint32(h.Size))
+	e.U64(uint64(h.Created))
+	e.Str(h.Job)
+	e.Str(h.Node)
+	page := make([]byte, HeaderLen)
+	copy(page, SealRecord(kindShardHeader, e.B))
+	return page
+}
+
+// DecodeHeader opens a header page.
+func DecodeHeader(file string, page []byte) (*Header, error) {
+	payload, n, err := openRecord(file, page, kindShardHeader)
+	if err != nil {
+		return nil, err
+	}
+	d := &Decoder{B: payload}
+	h := &Header{Epoch: Epoch(d.U64()), Rank: int(d.U32()), Size: int(d.U32())}
+	h.Created = int64(d.U64())
+	h.Job, h.Node = d.Str(), d.Str()
+	if !d.Done() {
+		return nil, &CorruptError{File: file, Len: int64(n), Reason: "shard header: fields do not fit the length"}
+	}
+	if i := NonZero(page[n:]); i >= 0 {
+		return nil, &CorruptError{File: file, Off: int64(n + i), Len: 1, Reason: "padding is not zero"}
+	}
+	return h, nil
+}
+
+// Footer finds and identifies the index.
+type Footer struct {
+	Magic     string
+	IndexOff  int64
+	IndexLen  int64
+	IndexHash [16]byte
+	ShardLen  int64 // length of the whole shard, header to footer
+	Epoch     Epoch
+	Rank      int
+}
+
+// Encode returns the footer.
+func (f *Footer) Encode() []byte {
+	e := Encoder{B: make([]byte, 0, FooterLen)}
+	e.B = append(e.B, f.Magic...)
+	e.U64(uint64(f.IndexOff))
+	e.U64(uint64(f.IndexLen))
+	e.Sum(f.IndexHash)
+	e.U64(uint64(f.ShardLen))
+	e.U64(uint64(f.Epoch))
+	e.U32(uint32(f.Rank))
+	e.U32(CRC(e.B))
+	return e.B
+}
+
+// ReadFooter reads the footer of a shard of n bytes.
+func ReadFooter(file string, r io.ReaderAt, n int64) (*Footer, error) {
+	return ReadFooterOf(FooterMagic, file, r, n)
+}
+
+// ReadFooterOf reads the footer of a file that ends in one with this magic.
+func ReadFooterOf(magic, file string, r io.ReaderAt, n int64) (*Footer, error) {
+	bad := func(reason string) (*Footer, error) {
+		return nil, &CorruptError{File: file, Off: max(n-FooterLen, 0), Len: FooterLen, Reason: "shard footer: " +
+			reason}
+	}
+	if n < HeaderLen+PageLen || n%PageLen != 0 {
+		return bad(fmt.Sprintf("a file of %d bytes is cut short", n))
+	}
+	b := make([]byte, FooterLen)
+	if err := ReadFull(r, b, n-FooterLen); err != nil {
+		return nil, err
+	}
+	if string(b[:8]) != magic {
+		return bad("wrong magic")
+	}
+	if CRC(b[:FooterLen-4]) != binary.LittleEndian.Uint32(b[FooterLen-4:]) {
+		return bad("checksum does not match")
+	}
+	d := &Decoder{B: b[8:]}
+	f := &Footer{Magic: magic, IndexOff: d.I64(), IndexLen: d.I64(), IndexHash: d.Sum(), ShardLen: d.I64(),
+		Epoch: Epoch(d.U64()), Rank: int(d.U32())}
+	if d.Bad || f.ShardLen != n || f.IndexOff < HeaderLen ||
+		f.IndexLen < RecordExtra || f.IndexLen > MaxRecordLen || f.IndexOff+f.IndexLen > n-FooterLen {
+		return bad("offsets out of range")
+	}
+	return f, nil
+}
+
+// ReadIndex reads and checks the index that the footer points at.
+func ReadIndex(file string, r io.ReaderAt, f *Footer) (*Index, error) {
+	b := make([]byte, f.IndexLen)
+	if err := ReadFull(r, b, f.IndexOff); err != nil {
+		return nil, err
+	}
+	if Hash(b) != f.IndexHash {
+		return nil, &CorruptError{File: file, Off: f.IndexOff, Len: f.IndexLen,
+			Reason: "shard index: hash does not match"}
+	}
+	x, err := DecodeIndex(file, b, f.IndexOff)
+	if err != nil {
+		return nil, err
+	}
+	if x.Epoch != f.Epoch || x.Rank != f.Rank {
+		return nil, &CorruptError{File: file, Off: f.IndexOff, Len: f.IndexLen,
+			Reason: "shard index: is of another shard"}
+	}
+	return x, nil
+}
+
+// ReadFull reads all of b; a file that ends before is damage, not the end.
+func ReadFull(r io.ReaderAt, b []byte, off int64) error {
+	n, err := r.ReadAt(b, off)
+	if n == len(b) {
+		return nil
+	}
+	if err == io.EOF || err == nil {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+var zeroPage [PageLen]byte
+
+// NonZero returns the index of the first byte that is not zero, or -1. Long runs of
+// zeros are compared by pages: a shard in a pack may have GiB of them.
+func NonZero(b []byte) int {
+	at := 0
+	for len(b)-at >= len(zeroPage) && string(b[at:at+len(zeroPage)]) == string(zeroPage[:]) {
+		at += len(zeroPage)
+	}
+	for i, v := range b[at:] {
+		if v != 0 {
+			return at + i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,57 @@
+package format
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+)
+
+func FuzzDecoders(f *testing.F) {
+	idx := &Index{Epoch: 1, Rank: 0, Size: 1, ChunkBytes: ChunkBytes,
+		Sections: []Section{{Name: "a", Size: 5}},
+		Chunks:   []Chunk{{Origin: 1, Off: 4096, Stored: 5, Length: 5}}}
+	f.Add(idx.Encode())
+	f.Add((&Marker{Job: "j", Size: 2, Level: "local"}).Encode())
+	m := Manifest{Epoch: 1, Size: 1, Job: "j", Level: "local", Shards: []ShardInfo{{Pack: NoPack}}}
+	f.Add(m.Encode())
+	f.Add((&Ledger{Rank: 1, Node: "n", Levels: []LedgerLevel{{Name: LevelLocal, Keep: 2, KeepEvery: 10,
+		Epochs: []LedgerEpoch{{Epoch: 7, Files: []string{ShardName(1)}}, {Epoch: 8}}}, {Name: LevelGlobal}}}).Encode())
+	f.Add((&Begun{Epoch: 7, Level: LevelLocal, Nodes: []string{"n0", "n1"}}).Encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		// Sealed again, so that the fields behind the checksum are reached.
+		for _, kind := range []RecordKind{kindMarker, kindShardHeader, KindShardIndex, KindManifest} {
+			payload := b
+			if len(b) > RecordExtra {
+				payload = b[RecordHead : len(b)-4]
+			}
+			sealed := SealRecord(kind, payload)
+			DecodeMarker("f", sealed)
+			DecodeHeader("f", sealed)
+			if m, err := DecodeManifest("f", sealed); err == nil && !bytes.Equal(m.Encode(), sealed) {
+				t.Error("manifest does not encode to itself")
+			}
+			if x, err := DecodeIndex("f", sealed, 1<<20); err == nil {
+				if y, err := DecodeIndex("f", x.Encode(), 1<<20); err != nil || fmt.Sprint(x) != fmt.Sprint(y) {
+					t.Error("index does not encode to itself")
+				}
+			}
+			var i ShardInfo
+			i.UnmarshalBinary(payload)
+			DecodePackIndex("f", SealRecord(kindPackIndex, payload))
+			DecodeTrials("f", SealRecord(kindTrial, payload))
+			if l, err := DecodeLock("f", SealRecord(kindRunLock, payload)); err == nil &&
+				!bytes.Equal(l.Encode(), SealRecord(kindRunLock, payload)) {
+				t.Error("run lock does not encode to itself")
+			}
+			if l, err := DecodeLedger("f", SealRecord(kindLedger, payload)); err == nil &&
+				!bytes.Equal(l.Encode(), SealRecord(kindLedger, payload)) {
+				t.Error("ledger does not encode to itself")
+			}
+			if b, err := DecodeBegun("f", SealRecord(kindBegun, payload)); err == nil &&
+				!bytes.Equal(b.Encode(), SealRecord(kindBegun, payload)) {
+				t.Error("note that the job has begun does not encode to itself")
+			}
+			ReadFooter("f", bytes.NewReader(b), int64(len(b)))
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package format
+
+import (
+	"fmt"
+)
+
+// Manifest is the record whose presence commits an epoch at a level.
+type Manifest struct {
+	Epoch  Epoch
+	Size   int
+	Job    string
+	Level  string
+	Data   int         // at parity: shape of the groups; 0 elsewhere
+	Parity int         //
+	Shards []ShardInfo // by rank
+}
+
+// Encode returns the sealed record.
+func (m *Manifest) Encode() []byte {
+	var e Encoder
+	e.U64(uint64(m.Epoch))
+	e.U32(uint32(m.Size))
+	e.Str(m.Job)
+	e.Str(m.Level)
+	e.u16(uint16(m.Data))
+	e.u16(uint16(m.Parity))
+	for i := range m.Shards {
+		m.Shards[i].encode(&e)
+	}
+	return SealRecord(KindManifest, e.B)
+}
+
+// DecodeManifest opens what Manifest.Encode made, and checks that its fields can be.
+func DecodeManifest(file string, b []byte) (*Manifest, error) {
+	payload, n, err := openRecord(file, b, KindManifest)
+	if err != nil {
+		return nil, err
+	}
+	bad := func(reason string) (*Manifest, error) {
+		return nil, &CorruptError{File: file, Len: int64(len(b)), Reason: "manifest: " + reason}
+	}
+	d := &Decoder{B: payload}
+	m := &Manifest{Epoch: Epoch(d.U64())}
+	size := d.U32()
+	m.Job, m.Level = d.Str(), d.Str()
+	m.Data, m.Parity = int(d.u16()), int(d.u16())
+	if m.Epoch == 0 || size == 0 || int64(size)*shardInfoMin > int64(len(d.B)) {
+		return bad("epoch or size out of range")
+	}
+	if !m.ShapeFits() {
+		return bad(fmt.Sprintf("groups of %d data and %d parity at level %s", m.Data, m.Parity, m.Level))
+	}
+	m.Size = int(size)
+	m.Shards = make([]ShardInfo, m.Size)
+	for r := range m.Shards {
+		m.Shards[r].decode(d)
+		if m.Shards[r].Rank != r {
+			return bad(fmt.Sprintf("shard %d is of rank %d", r, m.Shards[r].Rank))
+		}
+	}
+	if !d.Done() || n != len(b) {
+		return bad("fields do not fit the length")
+	}
+	return m, nil
+}
+
+// MaxGroup bounds data and parity of a group together: Reed-Solomon code over
+// GF(2^8) has no more.
+const MaxGroup = 256
+
+// ShapeFits says whether groups can have the shape that the manifest gives.
+func (m *Manifest) ShapeFits() bool {
+	if m.Level != LevelParity {
+		return m.Data == 0 && m.Parity == 0
+	}
+	return m.Data > 0 && m.Parity > 0 && m.Data+m.Parity <= MaxGroup
+}
+
+// Shard returns the entry of a rank.
+func (m *Manifest) Shard(rank int) (ShardInfo, error) {
+	if rank < 0 || rank >= m.Size {
+		return ShardInfo{}, fmt.Errorf("epoch %d has %d ranks and none numbered %d", m.Epoch, m.Size, rank)
+	}
+	return m.Shards[rank], nil
+}
+
+// ID identifies what was committed, at whatever level.
+func (m *Manifest) ID() [16]byte {
+	var e Encoder
+	e.U64(uint64(m.Epoch))
+	e.Str(m.Job)
+	for i := range m.Shards {
+		e.Sum(m.Shards[i].Digest)
+	}
+	return Hash(e.B)
+}
+
+// Origins lists the earlier epochs that any shard refers to, ascending.
+func (m *Manifest) Origins() []Epoch {
+	seen := map[Epoch]bool{}
+	for i := range m.Shards {
+		for _, o := range m.Shards[i].Origins {
+			seen[o] = true
+		}
+	}
+	return SortedEpochs(seen)
+}
+
+// Readable makes sure that a manifest can be read back: it decodes it.
+func (m *Manifest) Readable() ([]byte, error) {
+	for i := range m.Shards {
+		for _, name := range append([]string{m.Shards[i].Node}, m.Shards[i].Holders...) {
+			if len(name) > MaxNameLen {
+				return nil, &LimitError{What: fmt.Sprintf("length of the name of rank %d's node", i),
+					Have: int64(len(name)), Most: MaxNameLen, Remedy: "give it a shorter name"}
+			}
+		}
+	}
+	b := m.Encode()
+	if len(b) > MaxRecordLen {
+		return nil, &LimitError{What: fmt.Sprintf("bytes of the manifest of %d ranks", m.Size), Have: int64(len(b)),
+			Most: MaxRecordLen, Remedy: "use fewer ranks"}
+	}
+	if _, err := DecodeManifest(ManifestName, b); err != nil {
+		return nil, fmt.Errorf("the manifest could not be read back: %w", err)
+	}
+	return b, nil
+}

@@ -1,0 +1,252 @@
+package format
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// A record is the envelope of everything that is not shard data:
+//
+//	0   8  magic "HOLDFAST"
+//	8   2  kind
+//	10  2  version
+//	12  4  payload length n
+//	16  n  payload
+//	16+n 4 CRC-32C of bytes [0,16+n)
+const (
+	recordMagic  = "HOLDFAST"
+	RecordHead   = 16
+	RecordExtra  = RecordHead + 4
+	MaxRecordLen = 1 << 30
+)
+
+// RecordKind tells records apart. The numbers are on disk for ever.
+type RecordKind uint16
+
+const (
+	kindMarker      RecordKind = 1
+	kindShardHeader RecordKind = 2
+	KindShardIndex  RecordKind = 3
+	KindManifest    RecordKind = 4
+	kindPackIndex   RecordKind = 5
+	kindParityGroup RecordKind = 6
+	kindTrial       RecordKind = 7
+	kindRunLock     RecordKind = 8
+	kindLedger      RecordKind = 9
+	kindBegun       RecordKind = 10
+)
+
+func (k RecordKind) String() string {
+	switch k {
+	case kindMarker:
+		return "job marker"
+	case kindShardHeader:
+		return "shard header"
+	case KindShardIndex:
+		return "shard index"
+	case KindManifest:
+		return "manifest"
+	case kindPackIndex:
+		return "pack index"
+	case kindParityGroup:
+		return "parity group"
+	case kindTrial:
+		return "restore trials"
+	case kindRunLock:
+		return "run lock"
+	case kindLedger:
+		return "ledger"
+	case kindBegun:
+		return "note that the job has begun"
+	}
+	return "unknown record"
+}
+
+// Version is the version of every record kind that this build writes, and
+// the newest that it reads.
+const Version = 1
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// CRC is the CRC-32C of b.
+func CRC(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+// UpdateCRC goes on with a CRC-32C.
+func UpdateCRC(crc uint32, b []byte) uint32 { return crc32.Update(crc, castagnoli, b) }
+
+// SealRecord wraps payload in an envelope.
+func SealRecord(kind RecordKind, payload []byte) []byte {
+	b := make([]byte, 0, len(payload)+RecordExtra)
+	b = append(b, recordMagic...)
+	b = binary.LittleEndian.AppendUint16(b, uint16(kind))
+	b = binary.LittleEndian.AppendUint16(b, Version)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
+	b = append(b, payload...)
+	return binary.LittleEndian.AppendUint32(b, CRC(b))
+}
+
+// openRecord checks the envelope at the start of b and returns the payload and
+// the length of the whole record. file is named in errors. The checksum is
+// verified before the version and the payload are looked at: the envelope is
+// the same in all versions.
+func openRecord(file string, b []byte, kind RecordKind) (payload []byte, n int, err error) {
+	bad := func(length int, reason string) ([]byte, int, error) {
+		return nil, 0, &CorruptError{File: file, Len: int64(length), Reason: kind.String() + ": " + reason}
+	}
+	if len(b) < RecordExtra {
+		return bad(len(b), "too short")
+	}
+	if string(b[:8]) != recordMagic {
+		return bad(8, "wrong magic")
+	}
+	length := binary.LittleEndian.Uint32(b[12:])
+	version := binary.LittleEndian.Uint16(b[10:])
+	total := int64(length) + RecordExtra
+	if total > int64(len(b)) {
+		return bad(RecordHead, "length beyond the end")
+	}
+	n = int(total)
+	if CRC(b[:n-4]) != binary.LittleEndian.Uint32(b[n-4:]) {
+		return bad(n, "checksum does not match")
+	}
+	if have := RecordKind(binary.LittleEndian.Uint16(b[8:])); have != kind {
+		return bad(RecordHead, "is a "+have.String())
+	}
+	if version == 0 || version > Version {
+		return nil, 0, &VersionError{File: file, What: kind.String(), Have: int(version), Known: Version}
+	}
+	return b[RecordHead : n-4], n, nil
+}
+
+// RecordLen is how long the record is that begins with RecordHead bytes of b; not ok if none does.
+func RecordLen(b []byte) (n int64, ok bool) {
+	return int64(binary.LittleEndian.Uint32(b[12:])) + RecordExtra, string(b[:8]) == recordMagic
+}
+
+// decode takes the fields off a file that is one record. They must fill it.
+func decode(file string, b []byte, kind RecordKind, fields func(d *Decoder)) error {
+	payload, n, err := openRecord(file, b, kind)
+	if err != nil {
+		return err
+	}
+	d := &Decoder{B: payload}
+	if fields(d); !d.Done() || n != len(b) {
+		return &CorruptError{File: file, Len: int64(len(b)), Reason: kind.String() + ": fields do not fit"}
+	}
+	return nil
+}
+
+// Encoder appends little-endian fields.
+type Encoder struct{ B []byte }
+
+// U8 appends a byte.
+func (e *Encoder) U8(v uint8)   { e.B = append(e.B, v) }
+func (e *Encoder) u16(v uint16) { e.B = binary.LittleEndian.AppendUint16(e.B, v) }
+
+// U32 appends four bytes.
+func (e *Encoder) U32(v uint32) { e.B = binary.LittleEndian.AppendUint32(e.B, v) }
+
+// U64 appends eight bytes.
+func (e *Encoder) U64(v uint64) { e.B = binary.LittleEndian.AppendUint64(e.B, v) }
+
+// Sum appends a digest.
+func (e *Encoder) Sum(v [16]byte) { e.B = append(e.B, v[:]...) }
+
+// Str appends a string of at most 65,535 bytes after its length.
+func (e *Encoder) Str(s string) { e.u16(uint16(len(s))); e.B = append(e.B, s...) }
+func (e *Encoder) epochs(l []Epoch) {
+	e.U32(uint32(len(l)))
+	for _, v := range l {
+		e.U64(uint64(v))
+	}
+}
+
+// Decoder takes fields off a payload. After the first field that does not fit
+// it yields zeros and remembers that it failed.
+type Decoder struct {
+	B   []byte
+	Bad bool
+}
+
+func (d *Decoder) take(n int) []byte {
+	if d.Bad || n < 0 || n > len(d.B) {
+		d.Bad = true
+		return nil
+	}
+	p := d.B[:n]
+	d.B = d.B[n:]
+	return p
+}
+
+// U8 takes a byte.
+func (d *Decoder) U8() uint8 {
+	if p := d.take(1); p != nil {
+		return p[0]
+	}
+	return 0
+}
+
+func (d *Decoder) u16() uint16 {
+	if p := d.take(2); p != nil {
+		return binary.LittleEndian.Uint16(p)
+	}
+	return 0
+}
+
+// U32 takes four bytes.
+func (d *Decoder) U32() uint32 {
+	if p := d.take(4); p != nil {
+		return binary.LittleEndian.Uint32(p)
+	}
+	return 0
+}
+
+// U64 takes eight bytes.
+func (d *Decoder) U64() uint64 {
+	if p := d.take(8); p != nil {
+		return binary.LittleEndian.Uint64(p)
+	}
+	return 0
+}
+
+// I64 takes a length or offset: more than 2^62 is damage.
+func (d *Decoder) I64() int64 {
+	v := d.U64()
+	if v > 1<<62 {
+		d.Bad = true
+		return 0
+	}
+	return int64(v)
+}
+
+// Sum takes a digest.
+func (d *Decoder) Sum() (s [16]byte) {
+	copy(s[:], d.take(16))
+	return s
+}
+
+// Str takes a string.
+func (d *Decoder) Str() string { return string(d.take(int(d.u16()))) }
+
+// Count takes a number of items of at least itemBytes each, and refuses one
+// that the rest of the payload cannot hold.
+func (d *Decoder) Count(itemBytes int) int {
+	n := d.U32()
+	if int64(n)*int64(itemBytes) > int64(len(d.B)) {
+		d.Bad = true
+		return 0
+	}
+	return int(n)
+}
+
+func (d *Decoder) epochs() []Epoch {
+	n := d.Count(8)
+	var out []Epoch
+	for range n {
+		out = append(out, Epoch(d.U64()))
+	}
+	return out
+}
+
+// Done reports whether everything was taken and everything fitted.
+func (d *Decoder) Done() bool { return !d.Bad && len(d.B) == 0 }
