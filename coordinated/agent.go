@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -331,7 +332,7 @@ func (a *agent) signOfLife() {
 	a.c.events.Emit(events.Event{Name: events.Alive, Points: a.c.points.load()})
 }
 
-func (a *agent) wait(w mpiwrap.Wait) cut.Wait {
+func (a *agent) wait(w endpoint.Wait) cut.Wait {
 	if w.Source != mpiwrap.AnySource {
 		return cut.Wait{Source: w.Source, Had: a.c.endpoint.Received(w.Source)}
 	}
@@ -380,7 +381,7 @@ func (a *agent) gaveUp(act cut.GaveUp) {
 }
 
 // sources lists the ranks that a blocked or polling main thread waits for.
-func sources(waits []mpiwrap.Wait, polled []cut.Wait) []int {
+func sources(waits []endpoint.Wait, polled []cut.Wait) []int {
 	var out []int
 	for _, w := range waits {
 		if w.Source >= 0 {

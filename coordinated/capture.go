@@ -21,7 +21,7 @@ type captured struct {
 }
 
 // capture copies everything protected. It runs on the main thread at the cut,
-// after the messages have settled; nothing else happens while the program
+// after the messages are drained; nothing else happens while the program
 // waits.
 func (c *Checkpointer) capture(ctx context.Context) (*captured, error) {
 	s := &captured{}

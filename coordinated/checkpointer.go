@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/metrics"
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/regcache"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -26,7 +27,7 @@ type Checkpointer struct {
 	opt      Options
 	log      *slog.Logger
 	world    *mpiwrap.Comm
-	endpoint *mpiwrap.Endpoint
+	endpoint endpoint.Endpoint
 	plane    plane
 	topo     *topology
 	store    *storage.Store
@@ -98,9 +99,8 @@ type verdict struct {
 // *MissingError. Cost: four MPI collectives and a TCP connection to each
 // neighbour in the control tree.
 func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer, error) {
-	endpoint := world.Endpoint()
-	endpoint.NoteSites()
-	priv := endpoint.Private()
+	e, priv := endpoint.Of(world), endpoint.Private(world)
+	e.NoteSites()
 	bad := opt.validate()
 	if err := meet(priv, openWait*opt.waitTimeout(), opt.Logger); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 	if err := agree(priv, "open checkpointer", bad); err != nil {
 		return nil, err
 	}
-	c := &Checkpointer{opt: opt, world: world, endpoint: endpoint, verdicts: make(chan verdict, 1),
+	c := &Checkpointer{opt: opt, world: world, endpoint: e, verdicts: make(chan verdict, 1),
 		state: protected{names: map[string]bool{}}, begun: time.Now()}
 	c.now(stateStarting)
 	c.log = opt.Logger.With("rank", world.Rank())

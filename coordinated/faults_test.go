@@ -11,7 +11,7 @@ import (
 )
 
 // steps are those of a checkpoint at which a rank can die.
-var steps = []string{"armed", "arrived", "cut", "settled", "captured", "put", "voted", "committed", "part", "copied"}
+var steps = []string{"armed", "arrived", "cut", "drained", "captured", "put", "voted", "committed", "part", "copied"}
 
 // TestKillAtEveryStep kills each rank at each step of a checkpoint in turn. The
 // survivors must learn who is lost, and a restart, from the epoch if it came to

@@ -326,7 +326,7 @@ func TestGlobalDirectoryVanishes(t *testing.T) {
 	}
 	var settled [3]atomic.Int64 // epochs, by rank
 	b.hook = func(rank int, at string) {
-		if at != "settled" {
+		if at != "drained" {
 			return
 		}
 		switch n := settled[rank].Add(1); {

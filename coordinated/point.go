@@ -89,7 +89,7 @@ func (c *Checkpointer) park() (verdict, error) {
 	defer timer.Stop()
 	complained := false
 	for {
-		n, err := c.endpoint.Pump()
+		n, err := c.endpoint.DrainSome()
 		if err != nil && !complained {
 			complained = true
 			c.log.Error("holdfast: receiving while parked", "error", err)
@@ -123,7 +123,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	c.events.Emit(events.Event{Name: events.Park, Epoch: uint64(e), Dur: int64(es.Waited), Rounds: a.rounds,
 		Releases: a.releases,
 		Points:   c.points.load(), Stop: v.stop})
-	s, err := c.settleAndCapture(ctx, &es)
+	s, err := c.drainAndCapture(ctx, &es)
 	es.Blocked = time.Since(arrived)
 	c.stats.add(es)
 	if v.stop {
@@ -162,8 +162,8 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	return fmt.Errorf("%w: epoch %d", ErrStop, e)
 }
 
-// settleAndCapture drains the messages and copies the state.
-func (c *Checkpointer) settleAndCapture(ctx context.Context, es *EpochStats) (*captured, error) {
+// drainAndCapture drains the messages and copies the state.
+func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*captured, error) {
 	start := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, c.opt.CutTimeout)
 	defer cancel()
@@ -171,7 +171,7 @@ func (c *Checkpointer) settleAndCapture(ctx context.Context, es *EpochStats) (*c
 	open := c.endpoint.OpenEpochs()
 	c.now(stateDraining)
 	end := c.events.Span(events.Event{Name: events.Drain, Epoch: uint64(es.Epoch)})
-	drained, err := c.endpoint.Settle(bounded)
+	drained, err := c.endpoint.Drain(bounded)
 	es.Drain, es.DrainMessages, es.DrainBytes = time.Since(start), drained.Messages, drained.Bytes
 	es.windows = drained.Windows
 	err = errors.Join(open, err)
@@ -184,7 +184,7 @@ func (c *Checkpointer) settleAndCapture(ctx context.Context, es *EpochStats) (*c
 		// In Close. The epoch would be the newest, and take the place of good ones.
 		return nil, errNoState
 	}
-	c.phase("settled")
+	c.phase("drained")
 	start = time.Now()
 	c.now(stateCapturing)
 	end = c.events.Span(events.Event{Name: events.Capture, Epoch: uint64(es.Epoch)})

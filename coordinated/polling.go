@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
-	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 )
 
 // polling recognises a main thread that calls Test or Iprobe round and round: it
@@ -26,7 +26,7 @@ type polling struct {
 	since  time.Duration // the first of those
 	told   bool          // it counts as waiting
 	vain   int           // waits in a row that ended at a Point
-	raw    []mpiwrap.Wait
+	raw    []endpoint.Wait
 	waits  []cut.Wait // of raw
 }
 
@@ -47,8 +47,8 @@ type pollView struct {
 	now    time.Duration
 	points uint64
 	polls  uint64 // without success so far
-	last   mpiwrap.Wait
-	wait   func(mpiwrap.Wait) cut.Wait // with what has been received so far
+	last   endpoint.Wait
+	wait   func(endpoint.Wait) cut.Wait // with what has been received so far
 }
 
 // look takes in one look at the main thread, and returns what it polls for as a

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
@@ -124,7 +125,7 @@ func TestPollersPark(t *testing.T) {
 func TestPolling(t *testing.T) {
 	var p polling
 	var had uint64
-	v := pollView{last: mpiwrap.Wait{Source: 1}, wait: func(w mpiwrap.Wait) cut.Wait {
+	v := pollView{last: endpoint.Wait{Source: 1}, wait: func(w endpoint.Wait) cut.Wait {
 		return cut.Wait{Source: w.Source, Had: had}
 	}}
 	look := func(polls, points uint64, later time.Duration) (call uint64) {

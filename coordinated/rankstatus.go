@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
-	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -150,7 +150,7 @@ func (a *agent) inCall(st *RankStatus, since time.Time) time.Time {
 	}
 	last, polls := a.c.endpoint.Polling()
 	if polls != a.idlePolls && !a.idleSince.IsZero() && st.Points == a.idlePoints {
-		st.State, st.Waits = statePolling, strings.TrimSpace(describe([]mpiwrap.Wait{last}))
+		st.State, st.Waits = statePolling, strings.TrimSpace(describe([]endpoint.Wait{last}))
 		return a.idleSince
 	}
 	return since

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -152,7 +153,7 @@ func (a *agent) doingNow() doingNow {
 		d.Restore, d.Text = true, "in Restore"+c.placed()
 	case state != stateRunning && state != stateStarting || c.endpoint.Concurrent():
 		d.Text = state // the library sees to it that this ends
-	case act.Blocked && act.Comm == c.endpoint.Private().Name():
+	case act.Blocked && act.Comm == endpoint.Private(c.world).Name():
 		d.Left, d.Text = true, "in Finalize without Close"+callSite()
 	case act.Blocked:
 		d.Text = inCall(act) + callSite()
@@ -166,15 +167,15 @@ func (a *agent) doingNow() doingNow {
 			d.Any = []string{act.Comm}
 		}
 	case grown:
-		d.Polls, d.Text = true, "polling"+describe([]mpiwrap.Wait{last})+callSite()
-		d.waitFor([]mpiwrap.Wait{last})
+		d.Polls, d.Text = true, "polling"+describe([]endpoint.Wait{last})+callSite()
+		d.waitFor([]endpoint.Wait{last})
 	default:
 		d.Text = "computing"
 	}
 	return d
 }
 
-func (d *doingNow) waitFor(ws []mpiwrap.Wait) {
+func (d *doingNow) waitFor(ws []endpoint.Wait) {
 	for _, w := range ws {
 		switch {
 		case w.Send:

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -28,11 +29,11 @@ func (a *agent) whereabouts() string {
 }
 
 // inCall names the call that a main thread is blocked in.
-func inCall(act mpiwrap.Activity) string {
+func inCall(act endpoint.Activity) string {
 	return fmt.Sprintf("in %s on communicator %s%s", act.Op, act.Comm, describe(act.Waits))
 }
 
-func describe(ws []mpiwrap.Wait) string {
+func describe(ws []endpoint.Wait) string {
 	var b strings.Builder
 	for i, w := range ws {
 		const most = 4

@@ -4,8 +4,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/ordered"
 )
@@ -63,7 +63,7 @@ const (
 	opUnlock
 	opFlush
 	opRma
-	opSettle
+	opDrain
 	opFinalize
 	opCount
 )
@@ -73,36 +73,13 @@ var opNames = [opCount]string{"", "Send", "Ssend", "Recv", "Sendrecv", "Probe", 
 	"Barrier", "Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Allgather", "Allgatherv", "Alltoall",
 	"Alltoallv", "Reduce", "Allreduce", "ReduceScatterBlock", "ReduceScatter", "Scan", "Exscan", "Neighbor",
 	"Dup", "Split", "SplitNode", "Create", "CreateGroup", "Free", "WinAllocate", "WinFree", "Fence", "Lock",
-	"Unlock", "Flush", "Rma", "Settle", "Finalize"}
+	"Unlock", "Flush", "Rma", "Drain", "Finalize"}
 
 func (o opCode) String() string { return opNames[o] }
 
 // collective says whether o counts as a collective of its communicator.
 func (o opCode) collective() bool {
 	return o >= opBarrier && o <= opFence && o != opCreateGroup
-}
-
-// Activity is what a rank's main thread is doing at one moment.
-type Activity struct {
-	Seq        uint64 // grows by one at each wrapped blocking call; the same Seq twice: still the same call
-	Blocked    bool   // inside a wrapped blocking call
-	Op         string // "Recv", "Wait", "Allreduce", ...
-	Comm       string // the communicator's name
-	Collective bool
-	Waits      []Wait // what a receive-like call waits for; any one may complete it unless All
-	All        bool   // every one of Waits is needed
-	Since      time.Time
-}
-
-// Wait is one thing that a blocked call waits for. Source and Peer are world
-// ranks; Members lists the possible sources when Source is AnySource.
-type Wait struct {
-	Comm    string
-	Source  int
-	Tag     int
-	Members []int
-	Send    bool
-	Peer    int
 }
 
 // The published word is seq<<16 | op<<8 | flags. It doubles as the lock that
@@ -183,12 +160,12 @@ func (c *Comm) publish(op opCode, peer, tag int, flags uint64) (*activity, error
 // quick guards a call that does not block; it is not published.
 func (c *Comm) quick(op opCode, peer, tag int) (*activity, error) {
 	s := c.st
-	if s.observer != nil && op != opSettle { // not a call of the program
+	if s.observer != nil && op != opDrain { // not a call of the program
 		s.observer(op)
 	}
 	a := &s.act
 	if s.slots != nil {
-		a = s.freeSlot(c.private || op == opSettle)
+		a = s.freeSlot(c.private || op == opDrain)
 	}
 	old := a.word.Load()
 	if old&flagBusy != 0 || !a.word.CompareAndSwap(old, old|flagBusy) {
@@ -234,8 +211,8 @@ func (a *activity) polledMany(rs []*Request) {
 	}
 }
 
-// freeSlot returns a slot that is free, for ThreadMultiple. Unless the call passes the
-// gate it waits while that is closed.
+// freeSlot returns a slot that is free, for ThreadMultiple. Unless the call passes, it
+// waits while the checkpointer holds the rank.
 func (s *state) freeSlot(passes bool) *activity {
 	for {
 		for i := range s.slots {
@@ -243,13 +220,13 @@ func (s *state) freeSlot(passes bool) *activity {
 			if a.word.Load()&flagBusy != 0 || !a.owner.CompareAndSwap(false, true) {
 				continue
 			}
-			// The gate is looked at after the slot is taken, and closed before the
-			// slots are looked at: one of the two sees the other.
-			if passes || !s.gate.closed.Load() {
+			// This looks for a hold after the slot is taken, the hold looks at the slots
+			// after it has begun: one of the two sees the other.
+			if passes || !s.holding.held.Load() {
 				return a
 			}
 			a.owner.Store(false)
-			s.gate.wait()
+			s.holding.wait()
 		}
 		runtime.Gosched()
 	}
@@ -318,7 +295,7 @@ func (c *Comm) busy(op opCode, peer, tag int) error {
 
 // activity returns what the rank does. With ThreadMultiple that is the first
 // blocked call there is, with what the others wait for besides.
-func (s *state) activity() Activity {
+func (s *state) activity() endpoint.Activity {
 	out := s.act.read(s)
 	for i := range s.slots {
 		v := s.slots[i].read(s)
@@ -335,19 +312,19 @@ func (s *state) activity() Activity {
 
 // read returns a consistent view, or one that says running when the rank keeps
 // changing what it does.
-func (a *activity) read(s *state) Activity {
+func (a *activity) read(s *state) endpoint.Activity {
 	for range 8 {
 		w := a.word.Load()
 		seq := w >> seqShift
 		if w&flagBlocked == 0 {
-			return Activity{Seq: seq}
+			return endpoint.Activity{Seq: seq}
 		}
 		where, index := a.where.Load(), a.comm.Load()
 		if a.word.Load() != w {
 			continue
 		}
 		op := opCode(w >> opShift)
-		out := Activity{Seq: seq, Blocked: true, Op: op.String()}
+		out := endpoint.Activity{Seq: seq, Blocked: true, Op: op.String()}
 		c := s.commAt(index)
 		if c == nil {
 			continue
@@ -358,11 +335,11 @@ func (a *activity) read(s *state) Activity {
 			return out
 		}
 	}
-	return Activity{Seq: a.word.Load() >> seqShift}
+	return endpoint.Activity{Seq: a.word.Load() >> seqShift}
 }
 
 // describe adds what the call waits for.
-func (a *activity) describe(out *Activity, c *Comm, w, where uint64) {
+func (a *activity) describe(out *endpoint.Activity, c *Comm, w, where uint64) {
 	if w&flagMany != 0 {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -381,24 +358,24 @@ func (a *activity) describe(out *Activity, c *Comm, w, where uint64) {
 		defer a.mu.Unlock()
 		out.All = true
 		for _, r := range a.group {
-			out.Waits = append(out.Waits, Wait{Comm: c.name, Tag: tag, Source: r, Peer: r})
+			out.Waits = append(out.Waits, endpoint.Wait{Comm: c.name, Tag: tag, Source: r, Peer: r})
 		}
 		return
 	}
 	switch op := opCode(w >> opShift); op {
 	case opSend, opSsend:
-		out.Waits = []Wait{c.waitFor(peer, tag, true)}
+		out.Waits = []endpoint.Wait{c.waitFor(peer, tag, true)}
 	case opSendrecv:
 		send := w&flagSend != 0 // what it receives is here, or from nobody
-		out.Waits = []Wait{c.waitFor(peer, tag, send)}
+		out.Waits = []endpoint.Wait{c.waitFor(peer, tag, send)}
 	case opRecv, opProbe, opMprobe, opMrecv, opWait:
-		out.Waits = []Wait{c.waitFor(peer, tag, w&flagSend != 0)}
+		out.Waits = []endpoint.Wait{c.waitFor(peer, tag, w&flagSend != 0)}
 	}
 }
 
 // waitFor translates a peer of c to the world.
-func (c *Comm) waitFor(peer, tag int, send bool) Wait {
-	w := Wait{Comm: c.name, Tag: tag, Send: send, Source: driver.AnySource, Peer: driver.AnySource}
+func (c *Comm) waitFor(peer, tag int, send bool) endpoint.Wait {
+	w := endpoint.Wait{Comm: c.name, Tag: tag, Send: send, Source: driver.AnySource, Peer: driver.AnySource}
 	if peer == driver.AnySource {
 		w.Members = c.members
 		return w

@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
 
 // until polls what a rank publishes, as an agent does, and fails the test when it
 // never becomes what it should.
-func until(e *mpiwrap.Endpoint, ok func(a mpiwrap.Activity) bool) (mpiwrap.Activity, error) {
+func until(e endpoint.Endpoint, ok func(a endpoint.Activity) bool) (endpoint.Activity, error) {
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		a := e.Activity()
@@ -30,18 +31,18 @@ func until(e *mpiwrap.Endpoint, ok func(a mpiwrap.Activity) bool) (mpiwrap.Activ
 // TestBlockedCallsArePublished blocks rank 1 in one call after the other; rank 0
 // looks at what is published from outside and then releases it.
 func TestBlockedCallsArePublished(t *testing.T) {
-	ends := make(chan *mpiwrap.Endpoint, 1)
+	ends := make(chan endpoint.Endpoint, 1)
 	type blocked struct {
 		op   string
 		call func(w, sub *mpiwrap.Comm) error // on rank 1
 		free func(w, sub *mpiwrap.Comm) error // on rank 0
-		want func(a mpiwrap.Activity) bool
+		want func(a endpoint.Activity) bool
 	}
 	big := make([]byte, 1<<20)
 	send := func(w, _ *mpiwrap.Comm) error { return mpiwrap.Send(w, []int{1}, 1, 7) }
 	calls := []blocked{
 		{"Recv", func(w, _ *mpiwrap.Comm) error { _, err := mpiwrap.Recv(w, []int{0}, 0, 7); return err }, send,
-			func(a mpiwrap.Activity) bool {
+			func(a endpoint.Activity) bool {
 				return a.Comm == "world" && len(a.Waits) == 1 && a.Waits[0].Source == 0 && a.Waits[0].Tag == 7 &&
 					!a.Waits[0].Send
 			}},
@@ -49,40 +50,40 @@ func TestBlockedCallsArePublished(t *testing.T) {
 			_, err := mpiwrap.Recv(sub, []int{0}, mpiwrap.AnySource, mpiwrap.AnyTag)
 			return err
 		}, func(_, sub *mpiwrap.Comm) error { return mpiwrap.Send(sub, []int{1}, 0, 9) },
-			func(a mpiwrap.Activity) bool {
+			func(a endpoint.Activity) bool {
 				w := a.Waits
 				return a.Comm == "world.1[1]" && len(w) == 1 && w[0].Source == mpiwrap.AnySource &&
 					slices.Equal(w[0].Members, []int{1, 0})
 			}},
 		{"Send", func(w, _ *mpiwrap.Comm) error { return mpiwrap.Send(w, big, 0, 3) },
 			func(w, _ *mpiwrap.Comm) error { _, err := mpiwrap.Recv(w, big, 1, 3); return err },
-			func(a mpiwrap.Activity) bool { return len(a.Waits) == 1 && a.Waits[0].Send && a.Waits[0].Peer == 0 }},
+			func(a endpoint.Activity) bool { return len(a.Waits) == 1 && a.Waits[0].Send && a.Waits[0].Peer == 0 }},
 		{"Sendrecv", func(w, _ *mpiwrap.Comm) error { // from nobody: only a send
 			_, err := mpiwrap.Sendrecv(w, big, 0, 3, []int{0}, mpiwrap.ProcNull, 4)
 			return err
 		}, func(w, _ *mpiwrap.Comm) error { _, err := mpiwrap.Recv(w, big, 1, 3); return err },
-			func(a mpiwrap.Activity) bool {
+			func(a endpoint.Activity) bool {
 				return len(a.Waits) == 1 && a.Waits[0].Send && a.Waits[0].Peer == 0
 			}},
 		{"Sendrecv", func(w, _ *mpiwrap.Comm) error { // what it receives is in the mailbox
 			if err := mpiwrap.Send(w, []int{1}, 1, 5); err != nil {
 				return err
 			}
-			for n := 0; n == 0; n, _ = w.Endpoint().Mailbox() {
-				if _, err := w.Endpoint().Pump(); err != nil {
+			for n := 0; n == 0; n, _ = endpoint.Of(w).Mailbox() {
+				if _, err := endpoint.Of(w).DrainSome(); err != nil {
 					return err
 				}
 			}
 			_, err := mpiwrap.Sendrecv(w, big, 0, 3, []int{0}, 1, 5)
 			return err
 		}, func(w, _ *mpiwrap.Comm) error { _, err := mpiwrap.Recv(w, big, 1, 3); return err },
-			func(a mpiwrap.Activity) bool {
+			func(a endpoint.Activity) bool {
 				return len(a.Waits) == 1 && a.Waits[0].Send && a.Waits[0].Peer == 0
 			}},
 		{"Sendrecv", func(w, _ *mpiwrap.Comm) error { // to nobody: only a receive
 			_, err := mpiwrap.Sendrecv(w, big, mpiwrap.ProcNull, 3, []int{0}, 0, 7)
 			return err
-		}, send, func(a mpiwrap.Activity) bool {
+		}, send, func(a endpoint.Activity) bool {
 			return len(a.Waits) == 1 && !a.Waits[0].Send &&
 				a.Waits[0].Source == 0
 		}},
@@ -92,10 +93,10 @@ func TestBlockedCallsArePublished(t *testing.T) {
 			}
 			_, err := mpiwrap.Recv(w, []int{0}, 0, 7)
 			return err
-		}, send, func(a mpiwrap.Activity) bool { return len(a.Waits) == 1 && a.Waits[0].Source == 0 }},
+		}, send, func(a endpoint.Activity) bool { return len(a.Waits) == 1 && a.Waits[0].Source == 0 }},
 		{"Barrier", func(_, sub *mpiwrap.Comm) error { return sub.Barrier() },
 			func(_, sub *mpiwrap.Comm) error { return sub.Barrier() },
-			func(a mpiwrap.Activity) bool { return a.Collective && a.Comm == "world.1[1]" }},
+			func(a endpoint.Activity) bool { return a.Collective && a.Comm == "world.1[1]" }},
 		{"WaitAll", func(w, _ *mpiwrap.Comm) error {
 			a, err := mpiwrap.Irecv(w, []int{0}, 0, 7)
 			if err != nil {
@@ -108,7 +109,7 @@ func TestBlockedCallsArePublished(t *testing.T) {
 			return mpiwrap.WaitAll(a, nil, b)
 		}, func(w, _ *mpiwrap.Comm) error {
 			return errors.Join(mpiwrap.Send(w, []int{1}, 1, 7), mpiwrap.Send(w, []int{1}, 1, 8))
-		}, func(a mpiwrap.Activity) bool { return a.All && len(a.Waits) == 2 && a.Waits[1].Tag == 8 }},
+		}, func(a endpoint.Activity) bool { return a.All && len(a.Waits) == 2 && a.Waits[1].Tag == 8 }},
 		{"Allreduce", func(w, _ *mpiwrap.Comm) error {
 			r, err := mpiwrap.Iallreduce(w, []int{0}, []int{1}, mpiwrap.Sum)
 			if err != nil {
@@ -117,7 +118,7 @@ func TestBlockedCallsArePublished(t *testing.T) {
 			_, err = r.Wait()
 			return err
 		}, func(w, _ *mpiwrap.Comm) error { return mpiwrap.Allreduce(w, []int{0}, []int{1}, mpiwrap.Sum) },
-			func(a mpiwrap.Activity) bool { return a.Collective && a.Comm == "world" }},
+			func(a endpoint.Activity) bool { return a.Collective && a.Comm == "world" }},
 	}
 	err := mpitest.NewWorld(2, mpitest.Options{EagerBytes: 64}).Run(func(w *mpiwrap.Comm) error {
 		sub, err := w.Split(0, -w.Rank())
@@ -125,7 +126,7 @@ func TestBlockedCallsArePublished(t *testing.T) {
 			return err
 		}
 		if w.Rank() == 1 {
-			ends <- w.Endpoint()
+			ends <- endpoint.Of(w)
 			for _, c := range calls {
 				if err := c.call(w, sub); err != nil {
 					return fmt.Errorf("%s: %w", c.op, err)
@@ -136,7 +137,7 @@ func TestBlockedCallsArePublished(t *testing.T) {
 		e := <-ends
 		last := uint64(0)
 		for _, c := range calls {
-			a, err := until(e, func(a mpiwrap.Activity) bool {
+			a, err := until(e, func(a endpoint.Activity) bool {
 				return a.Blocked && a.Op == c.op && a.Seq > last && c.want(a)
 			})
 			if err != nil {
@@ -163,8 +164,8 @@ func TestCountsAndCollectives(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		e, peer := w.Endpoint(), 1-w.Rank()
-		if err := errors.Join(mpiwrap.Send(sub, []int{1}, peer, 0), w.Barrier(), e.Private().Barrier()); err != nil {
+		e, peer := endpoint.Of(w), 1-w.Rank()
+		if err := errors.Join(mpiwrap.Send(sub, []int{1}, peer, 0), w.Barrier(), endpoint.Private(w).Barrier()); err != nil {
 			return err
 		}
 		_, err = mpiwrap.Recv(sub, []int{0}, peer, 0)
@@ -175,8 +176,8 @@ func TestCountsAndCollectives(t *testing.T) {
 		if want := "[{world 0 2 2} {world.1 0 2 0}]"; got != want { // Dup and Barrier
 			return fmt.Errorf("collectives %s, want %s", got, want)
 		}
-		if _, ok, err := w.Iprobe(peer, 5); ok || err != nil || e.Polls() != 1 {
-			return fmt.Errorf("polls %d", e.Polls())
+		if _, ok, err := w.Iprobe(peer, 5); ok || err != nil || polls(e) != 1 {
+			return fmt.Errorf("polls %d", polls(e))
 		}
 		return nil
 	})
@@ -195,7 +196,7 @@ func TestTwoCallsAtOnceAreRefused(t *testing.T) {
 			_, err := mpiwrap.Recv(w, []int{0}, 1, 2)
 			failed <- err
 		}()
-		if _, err := until(w.Endpoint(), func(a mpiwrap.Activity) bool { return a.Blocked }); err != nil {
+		if _, err := until(endpoint.Of(w), func(a endpoint.Activity) bool { return a.Blocked }); err != nil {
 			return err
 		}
 		_, _, iprobe := w.Iprobe(0, 0)
@@ -211,4 +212,9 @@ func TestTwoCallsAtOnceAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func polls(e endpoint.Endpoint) uint64 {
+	_, n := e.Polling()
+	return n
 }

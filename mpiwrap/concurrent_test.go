@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -47,7 +48,7 @@ func TestCallsAtOnceAreRefusedOrWhole(t *testing.T) {
 			errs = append(errs, err)
 		}
 		errs = append(errs, mpiwrap.WaitAll(append(recvs, sends...)...))
-		if e := w.Endpoint(); e.Sent(0) != e.Received(0) {
+		if e := endpoint.Of(w); e.Sent(0) != e.Received(0) {
 			errs = append(errs, fmt.Errorf("%d messages sent, %d received", e.Sent(0), e.Received(0)))
 		}
 		return errors.Join(errs...)

@@ -30,7 +30,7 @@ func (c *Comm) create(how creation, op opCode, build func() (driver.Handle, erro
 	c.children = max(c.children, n)
 	c.turns++
 	how.Turn = c.turns
-	c.st.forgetGone(c)
+	c.st.forgetFreedChildren(c)
 	h, err := build()
 	if err != nil {
 		return nil, c.wrap(how.Op, NoPeer, NoTag, err)

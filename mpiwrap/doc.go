@@ -34,7 +34,7 @@
 // message, ahead of later ones; else it gets the message that comes. With wildcards and
 // several receives this holds when they are posted again in the order in which they
 // were. A wait for a request that was not started again fails with ErrRequest and names
-// the lost receive; Endpoint.NotPostedAgain lists those that are left.
+// the lost receive; coordinated.NotReceivedError lists those that are left.
 //
 // A send is complete: its message is part of the checkpoint and is not sent again. A
 // message that Mprobe has set aside is found by a probe again.
@@ -69,7 +69,7 @@
 //
 // The world and everything made from it belong to one goroutine at a time, which
 // may migrate between OS threads. Two calls at once are refused with
-// ErrConcurrent. Endpoint methods say which of them any goroutine may call.
+// ErrConcurrent.
 // With ThreadMultiple calls may overlap where the library grants it. A checkpoint is
 // taken while no other goroutine is inside MPI, and is refused, by the name of the
 // call, where one stays there; calls that come while it is taken wait for it. One

@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
 
-// settle drains and checks that nothing is left in flight.
-func settle(w *mpiwrap.Comm) error {
-	e := w.Endpoint()
-	if _, err := e.Settle(context.Background()); err != nil {
+// drain empties the network and checks that nothing is left in flight.
+func drain(w *mpiwrap.Comm) error {
+	e := endpoint.Of(w)
+	if _, err := e.Drain(context.Background()); err != nil {
 		return err
 	}
 	sent := make([]uint64, w.Size())
@@ -21,7 +22,7 @@ func settle(w *mpiwrap.Comm) error {
 	for i := range sent {
 		sent[i] = e.Sent(i)
 	}
-	if err := mpiwrap.Alltoall(e.Private(), got, sent); err != nil {
+	if err := mpiwrap.Alltoall(endpoint.Private(w), got, sent); err != nil {
 		return err
 	}
 	for i := range got {
@@ -48,7 +49,7 @@ func TestDrainKeepsOrderAndPostedReceives(t *testing.T) {
 			}
 			sends = append(sends, s)
 		}
-		if err := settle(w); err != nil {
+		if err := drain(w); err != nil {
 			return err
 		}
 		// The second message belongs to the posted receive, the others wait in order.
@@ -65,7 +66,7 @@ func TestDrainKeepsOrderAndPostedReceives(t *testing.T) {
 	})
 }
 
-func TestSettleGivesUpAndTriesAgain(t *testing.T) {
+func TestDrainGivesUpAndTriesAgain(t *testing.T) {
 	onSim(t, 2, func(w *mpiwrap.Comm) error {
 		ctx, cancel := context.WithCancel(context.Background())
 		if w.Rank() == 0 {
@@ -77,10 +78,10 @@ func TestSettleGivesUpAndTriesAgain(t *testing.T) {
 				return err
 			}
 		}
-		if _, err := w.Endpoint().Settle(ctx); !errors.Is(err, mpiwrap.ErrDrainIncomplete) {
+		if _, err := endpoint.Of(w).Drain(ctx); !errors.Is(err, mpiwrap.ErrDrainIncomplete) {
 			return fmt.Errorf("got %v, want ErrDrainIncomplete", err)
 		}
-		if err := settle(w); err != nil {
+		if err := drain(w); err != nil {
 			return err
 		}
 		if w.Rank() == 0 {
@@ -105,14 +106,14 @@ func TestMailboxSurvivesARestart(t *testing.T) {
 				return err
 			}
 		}
-		if err := settle(w); err != nil {
+		if err := drain(w); err != nil {
 			return err
 		}
-		saved[w.Rank()], err = w.Endpoint().SaveMailbox()
+		saved[w.Rank()], err = endpoint.Of(w).SaveMailbox()
 		return err
 	})
 	onSim(t, 2, func(w *mpiwrap.Comm) error {
-		if err := w.Endpoint().LoadMailbox(saved[w.Rank()]); err != nil {
+		if err := endpoint.Of(w).LoadMailbox(saved[w.Rank()]); err != nil {
 			return err
 		}
 		sub, err := again.dup(w)
@@ -136,13 +137,13 @@ func TestLoadMailboxRefusesWhatDoesNotFit(t *testing.T) {
 	var saved []byte
 	if err := mpitest.Run(2, 0, func(w *mpiwrap.Comm) (err error) {
 		if w.Rank() == 0 {
-			saved, err = w.Endpoint().SaveMailbox()
+			saved, err = endpoint.Of(w).SaveMailbox()
 		}
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	one := mpiwrap.Single().Endpoint()
+	one := endpoint.Of(mpiwrap.Single())
 	for name, b := range map[string][]byte{"other size": saved, "empty": nil, "short": saved[:len(saved)-1],
 		"noise": []byte("0123456789abcdef")} {
 		if err := one.LoadMailbox(b); !errors.Is(err, mpiwrap.ErrMailbox) {

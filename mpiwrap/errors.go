@@ -33,8 +33,11 @@ var (
 	ErrOp = errors.New("operator is not defined for this type")
 	// ErrUnsupported: the call cannot be made here.
 	ErrUnsupported = errors.New("not supported")
-	// ErrDrainIncomplete: Settle's context ended before all messages had come.
+	// ErrDrainIncomplete: not all messages had come when the time for the drain ended.
 	ErrDrainIncomplete = errors.New("drain incomplete")
+	// ErrMailboxFull: the messages in flight to a rank take more memory than may be used
+	// for them at a cut.
+	ErrMailboxFull = errors.New("messages in flight take more memory than is allowed for them")
 	// ErrPending: a call of the program is under way at the checkpoint and could not
 	// be made again after a restart as it was.
 	ErrPending = errors.New("pending at the checkpoint")

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
@@ -36,14 +37,14 @@ func TestFreedThings(t *testing.T) {
 				p.Free()); err != nil {
 				return err
 			}
-			if _, err := w.Endpoint().Settle(context.Background()); err != nil {
+			if _, err := endpoint.Of(w).Drain(context.Background()); err != nil {
 				return err
 			}
 			var errs [4]error
 			win, errs[0] = x.MarshalBinary()
 			req, errs[1] = r.MarshalBinary()
 			persistent, errs[2] = p.MarshalBinary()
-			mail, errs[3] = w.Endpoint().SaveMailbox()
+			mail, errs[3] = endpoint.Of(w).SaveMailbox()
 			return errors.Join(errs[:]...)
 		}); err != nil {
 			t.Fatal(err)
@@ -56,7 +57,7 @@ func TestFreedThings(t *testing.T) {
 			r := NewRequest(w, []int{0})
 			p, err := RecvInit(w, []int{0}, 0, 1)
 			if err := errors.Join(err, x.UnmarshalBinary(win), r.UnmarshalBinary(req), p.UnmarshalBinary(persistent),
-				w.Endpoint().LoadMailbox(mail)); err != nil {
+				endpoint.Of(w).LoadMailbox(mail)); err != nil {
 				return err
 			}
 			for _, err := range []error{x.Fence(), x.Put(0, 0, nil), x.Lock(0, true)} {
@@ -172,7 +173,7 @@ func TestFlushUnpins(t *testing.T) {
 	ready, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		w, err := Over(pinning{world.Rank(1)}, nil)
+		w, err := over(pinning{world.Rank(1)}, nil)
 		if err == nil {
 			_, err = WinAllocate[int](w, 1)
 		}
@@ -181,7 +182,7 @@ func TestFlushUnpins(t *testing.T) {
 		}
 		<-ready
 	}()
-	w, err := Over(pinning{world.Rank(0)}, nil)
+	w, err := over(pinning{world.Rank(0)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

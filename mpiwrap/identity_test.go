@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
 
@@ -19,7 +20,7 @@ func ranks(n int, f func(w *Comm) error) error {
 	for i := range n {
 		wg.Go(func() {
 			defer world.Finish(i)
-			c, err := Over(world.Rank(i), nil)
+			c, err := over(world.Rank(i), nil)
 			if err == nil {
 				err = f(c)
 			}
@@ -63,10 +64,10 @@ func mailed(t *testing.T, edit func(r *record), makers ...maker) [][]byte {
 				return err
 			}
 		}
-		if _, err := w.Endpoint().Settle(context.Background()); err != nil {
+		if _, err := endpoint.Of(w).Drain(context.Background()); err != nil {
 			return err
 		}
-		b, err := w.Endpoint().SaveMailbox()
+		b, err := endpoint.Of(w).SaveMailbox()
 		if err == nil && edit != nil {
 			var r record
 			if err = r.decode(b); err == nil {
@@ -123,7 +124,7 @@ func TestSwappedCommunicators(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/early %v", k.name, early), func(t *testing.T) {
 				err := ranks(2, func(w *Comm) error {
 					if !early {
-						if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+						if err := endpoint.Of(w).LoadMailbox(recs[w.Rank()]); err != nil {
 							return err
 						}
 					}
@@ -136,7 +137,7 @@ func TestSwappedCommunicators(t *testing.T) {
 						made = append(made, c)
 					}
 					if early {
-						if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+						if err := endpoint.Of(w).LoadMailbox(recs[w.Rank()]); err != nil {
 							return err
 						}
 					}
@@ -169,7 +170,7 @@ func TestSwappedCommunicators(t *testing.T) {
 func TestNoMailNoRefusal(t *testing.T) {
 	recs := mailed(t, func(r *record) { r.Boxes = nil }, dupHalo)
 	if err := ranks(2, func(w *Comm) error {
-		if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+		if err := endpoint.Of(w).LoadMailbox(recs[w.Rank()]); err != nil {
 			return err
 		}
 		_, err := dupControl(w)
@@ -186,7 +187,7 @@ func TestTemporaryBetween(t *testing.T) {
 	for life := range 2 {
 		next := make([][]byte, 2)
 		if err := ranks(2, func(w *Comm) error {
-			if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+			if err := endpoint.Of(w).LoadMailbox(recs[w.Rank()]); err != nil {
 				return err
 			}
 			if life == 0 {
@@ -203,7 +204,7 @@ func TestTemporaryBetween(t *testing.T) {
 				return err
 			}
 			got := []int{-1}
-			if n, _ := w.Endpoint().Mailbox(); n > 0 {
+			if n, _ := endpoint.Of(w).Mailbox(); n > 0 {
 				if _, err := Recv(c, got, 0, 5); err != nil || got[0] != 9 {
 					return fmt.Errorf("got %v: %w", got, err)
 				}
@@ -213,10 +214,10 @@ func TestTemporaryBetween(t *testing.T) {
 					return err
 				}
 			}
-			if _, err := w.Endpoint().Settle(context.Background()); err != nil {
+			if _, err := endpoint.Of(w).Drain(context.Background()); err != nil {
 				return err
 			}
-			next[w.Rank()], err = w.Endpoint().SaveMailbox()
+			next[w.Rank()], err = endpoint.Of(w).SaveMailbox()
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -224,7 +225,7 @@ func TestTemporaryBetween(t *testing.T) {
 		recs = next
 	}
 	if err := ranks(2, func(w *Comm) error {
-		if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+		if err := endpoint.Of(w).LoadMailbox(recs[w.Rank()]); err != nil {
 			return err
 		}
 		_, err := dupControl(w)
@@ -242,10 +243,10 @@ func TestNewOrderStays(t *testing.T) {
 	life := func(order ...string) error {
 		next := make([][]byte, 2)
 		err := ranks(2, func(w *Comm) error {
-			if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+			if err := endpoint.Of(w).LoadMailbox(recs[w.Rank()]); err != nil {
 				return err
 			}
-			waiting, _ := w.Endpoint().Mailbox()
+			waiting, _ := endpoint.Of(w).Mailbox()
 			waiting += len(w.st.restored.Boxes)
 			for i, name := range order {
 				c, err := makers[name](w)
@@ -264,11 +265,11 @@ func TestNewOrderStays(t *testing.T) {
 					}
 				}
 			}
-			if _, err := w.Endpoint().Settle(context.Background()); err != nil {
+			if _, err := endpoint.Of(w).Drain(context.Background()); err != nil {
 				return err
 			}
 			var err error
-			next[w.Rank()], err = w.Endpoint().SaveMailbox()
+			next[w.Rank()], err = endpoint.Of(w).SaveMailbox()
 			return err
 		})
 		if err == nil {
@@ -356,16 +357,16 @@ func TestGroupsHaveNamesOfTheirOwn(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if _, err := w.Endpoint().Settle(context.Background()); err != nil {
+		if _, err := endpoint.Of(w).Drain(context.Background()); err != nil {
 			return err
 		}
-		recs[w.Rank()], err = w.Endpoint().SaveMailbox()
+		recs[w.Rank()], err = endpoint.Of(w).SaveMailbox()
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := ranks(3, func(w *Comm) error {
-		if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+		if err := endpoint.Of(w).LoadMailbox(recs[w.Rank()]); err != nil {
 			return err
 		}
 		return each(w, func(i int, g *Comm) error {

@@ -99,10 +99,9 @@ func Single() *Comm {
 	return c
 }
 
-// Over builds a world on a driver, with a function that hears of every call the
-// program makes, or nil. It is how package mpitest makes simulated worlds;
-// drivers are internal, so nobody else can.
-func Over(d driver.Driver, observer func(op string)) (*Comm, error) {
+// over builds a world on a driver, with a function that hears of every call the
+// program makes, or nil.
+func over(d driver.Driver, observer func(op string)) (*Comm, error) {
 	c, err := newWorld(d)
 	if err == nil && observer != nil {
 		c.st.observer = func(op opCode) { observer(op.String()) }

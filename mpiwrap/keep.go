@@ -104,14 +104,14 @@ func (r *Request) MarshalBinary() ([]byte, error) {
 	if r.err != nil {
 		rec.Failure, rec.Truncated = r.err.Error(), errors.Is(r.err, ErrTruncate)
 	}
-	if r.kept != 0 && r.kept == r.c.st.settles {
+	if r.kept != 0 && r.kept == r.c.st.drains {
 		return nil, r.c.fail("Protect", r.peer, r.tag, ErrPending, "its message is in the saved mailbox already; "+
 			"save requests before the mailbox")
 	}
 	if r.state == released {
 		rec.Version = requestVersion
 	}
-	r.saved = r.c.st.settles
+	r.saved = r.c.st.drains
 	return json.Marshal(rec)
 }
 

@@ -79,8 +79,8 @@ func TestQueuedReceiveIsPostedByEveryCall(t *testing.T) {
 			}
 			return err
 		},
-		"Settle": func(w *mpiwrap.Comm, r *mpiwrap.Request) error {
-			if err := settle(w); err != nil {
+		"Drain": func(w *mpiwrap.Comm, r *mpiwrap.Request) error {
+			if err := drain(w); err != nil {
 				return err
 			}
 			_, err := mpiwrap.Recv(w, make([]int, 1), 0, 1)
@@ -212,7 +212,7 @@ func TestStartMany(t *testing.T) {
 				if err := mpiwrap.Start(reqs[n:]...); err != nil {
 					return err
 				}
-				if err := settle(w); err != nil {
+				if err := drain(w); err != nil {
 					return err
 				}
 				if err := mpiwrap.Start(reqs[:n]...); err != nil {
@@ -241,7 +241,7 @@ func TestStartMany(t *testing.T) {
 				return err
 			}
 		}
-		return settle(w)
+		return drain(w)
 	})
 }
 

@@ -2,13 +2,15 @@ package mpiwrap
 
 import (
 	"runtime"
+	"slices"
 	"sync/atomic"
 
+	"github.com/holdfast-hpc/holdfast/internal/invariants"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
 // boxed is one drained message. While h is not zero its bytes are still coming
-// in; its place in the order is settled all the same.
+// in; its place in the order is fixed all the same.
 type boxed struct {
 	source, tag int
 	data        []byte
@@ -30,16 +32,18 @@ type mailbox struct {
 
 func (b *mailbox) len() int { return int(b.n.Load()) }
 
-func (b *mailbox) add(m *boxed) {
-	b.list = append(b.list, m)
-	b.n.Store(int32(len(b.list)))
+func (b *mailbox) add(m *boxed) { b.set(append(b.list, m)) }
+
+func (b *mailbox) set(list []*boxed) {
+	if invariants.Enabled {
+		invariants.Check(b.len() == len(b.list), "mpiwrap: a mailbox of %d messages says %d", len(b.list), b.len())
+	}
+	b.list = list
+	b.n.Store(int32(len(list)))
 }
 
 // prepend puts older messages in front.
-func (b *mailbox) prepend(ms []*boxed) {
-	b.list = append(ms, b.list...)
-	b.n.Store(int32(len(b.list)))
-}
+func (b *mailbox) prepend(ms []*boxed) { b.set(append(ms, b.list...)) }
 
 func (m *boxed) matches(source, tag int) bool {
 	return (source == AnySource || source == m.source) && (tag == AnyTag || tag == m.tag)
@@ -60,10 +64,7 @@ func (b *mailbox) remove(i int) *boxed {
 	if m.owed != nil {
 		m.owed.taken = true
 	}
-	copy(b.list[i:], b.list[i+1:])
-	b.list[len(b.list)-1] = nil
-	b.list = b.list[:len(b.list)-1]
-	b.n.Store(int32(len(b.list)))
+	b.set(slices.Delete(b.list, i, i+1))
 	return m
 }
 
@@ -99,11 +100,11 @@ func (c *Comm) arrive(m *boxed) {
 		return
 	}
 	_, err := c.st.drv.Wait(m.h)
-	c.settled(m, err)
+	c.transferred(m, err)
 }
 
-// settled ends the transfer of a drained message and counts it.
-func (c *Comm) settled(m *boxed, err error) {
+// transferred ends the transfer of a drained message and counts it.
+func (c *Comm) transferred(m *boxed, err error) {
 	m.h, m.err = 0, err
 	m.pin.Unpin()
 	c.countReceived(int32(m.source), 1)

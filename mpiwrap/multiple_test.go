@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
@@ -21,7 +22,7 @@ func onThreads(t *testing.T, n int, seed uint64, f func(w *Comm) error) {
 	for i := range n {
 		wg.Go(func() {
 			defer world.Finish(i)
-			c, err := Over(world.Rank(i), nil)
+			c, err := over(world.Rank(i), nil)
 			if err == nil {
 				err = f(c)
 			}
@@ -53,7 +54,7 @@ func TestThreadMultiple(t *testing.T) {
 			}
 			stop := make(chan struct{})
 			var agent, wg sync.WaitGroup
-			agent.Go(func() { watch(w.Endpoint(), w.Size(), stop) })
+			agent.Go(func() { watch(endpoint.Of(w), w.Size(), stop) })
 			errs := make([]error, goroutines)
 			for g, c := range comms {
 				wg.Go(func() {
@@ -70,9 +71,9 @@ func TestThreadMultiple(t *testing.T) {
 			if err := errors.Join(errs...); err != nil {
 				return err
 			}
-			_, err := w.Endpoint().Settle(context.Background())
+			_, err := endpoint.Of(w).Drain(context.Background())
 			next, prev := (w.Rank()+1)%3, (w.Rank()+2)%3
-			sent, got := w.Endpoint().Sent(next), w.Endpoint().Received(prev)
+			sent, got := endpoint.Of(w).Sent(next), endpoint.Of(w).Received(prev)
 			if want := uint64(3 * goroutines * each); sent != want || got != want {
 				return fmt.Errorf("%d messages sent, %d received, want %d: %w", sent, got, want, err)
 			}
@@ -82,7 +83,7 @@ func TestThreadMultiple(t *testing.T) {
 }
 
 // watch reads all that a checkpointer's agent reads.
-func watch(e *Endpoint, n int, stop chan struct{}) {
+func watch(e endpoint.Endpoint, n int, stop chan struct{}) {
 	for {
 		select {
 		case <-stop:
@@ -172,7 +173,7 @@ func TestGarbageAfterAFailedWait(t *testing.T) {
 		c := make([]*Comm, 2)
 		var wg sync.WaitGroup
 		for i := range c {
-			wg.Go(func() { c[i], _ = Over(pinning{world.Rank(i)}, nil) })
+			wg.Go(func() { c[i], _ = over(pinning{world.Rank(i)}, nil) })
 		}
 		wg.Wait()
 		var rs []*Request
@@ -216,7 +217,7 @@ func TestRefusedCallLeavesTheOtherAlone(t *testing.T) {
 				gate.Driver = d
 				d = gate
 			}
-			c, err := Over(d, nil)
+			c, err := over(d, nil)
 			if err != nil {
 				t.Error(err)
 				return

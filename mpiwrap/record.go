@@ -20,7 +20,7 @@ type record struct {
 	Comms   []commRecord
 	Boxes   []boxRecord
 	// Receives are those that were pending and are not protected; see owing.
-	Receives []receiveRecord `json:",omitempty"`
+	Receives []PendingReceive `json:",omitempty"`
 }
 
 // commRecord is a communicator that lived at the checkpoint.
@@ -93,14 +93,7 @@ func (r *record) decode(b []byte) error {
 	return nil
 }
 
-// SaveMailbox returns the drained messages that the program has not received,
-// and the communicators that live, as a versioned record of plain data. Messages that
-// receives have got and the program has not been told of are among them, unless
-// MarshalBinary has described the receive since the drain: call it first.
-//
-// What a restart could not do again as it was is an error that matches ErrPending
-// and names the call; see the package comment.
-func (e *Endpoint) SaveMailbox() ([]byte, error) {
+func (e *rankEndpoint) SaveMailbox() ([]byte, error) {
 	s := e.s
 	r := record{Version: recordVersion, Rank: s.world.rank, Size: s.world.size, Build: buildID()}
 	held, err := r.held(s)
@@ -131,7 +124,7 @@ func (r *record) boxes(c *Comm) (out []boxRecord, err error) {
 	for _, m := range c.box.list {
 		if m.h != 0 {
 			return nil, c.fail("SaveMailbox", m.source, m.tag, ErrDrainIncomplete,
-				"a message is still coming in; call Settle first")
+				"a message is still coming in; call Drain first")
 		}
 		if m.err != nil {
 			return nil, c.fail("SaveMailbox", m.source, m.tag, ErrMailbox, "MPI failed to receive a message: "+
@@ -143,10 +136,7 @@ func (r *record) boxes(c *Comm) (out []boxRecord, err error) {
 	return out, nil
 }
 
-// LoadMailbox puts the messages of a record into the mailboxes of this run. Those
-// of communicators that do not exist yet wait for their creation. A record of
-// another rank or of a world of another size is refused.
-func (e *Endpoint) LoadMailbox(b []byte) error {
+func (e *rankEndpoint) LoadMailbox(b []byte) error {
 	apply, err := e.StageMailbox(b)
 	if err == nil {
 		apply()
@@ -154,10 +144,7 @@ func (e *Endpoint) LoadMailbox(b []byte) error {
 	return err
 }
 
-// StageMailbox is LoadMailbox in two steps: it decodes and checks a record and
-// changes nothing; apply, which cannot fail, puts it in force. A record that is not
-// applied leaves no trace. No communicator is made or freed in between.
-func (e *Endpoint) StageMailbox(b []byte) (apply func(), err error) {
+func (e *rankEndpoint) StageMailbox(b []byte) (apply func(), err error) {
 	s := e.s
 	r := &record{}
 	if err := r.decode(b); err != nil {

@@ -60,7 +60,7 @@ type work struct {
 	finish     func() error // runs when MPI is done: reductions in Go, views
 	parts      []*Request   // transfers of a neighbourhood collective
 	sites      *callSite    // where the program made the call; nil when it is not noted
-	saved      uint64       // the drain, as state.settles counts, for which MarshalBinary has described the request
+	saved      uint64       // the drain, as state.drains counts, for which MarshalBinary has described the request
 	kept       uint64       // the same, of SaveMailbox, which has kept the message
 	pended     bool         // in state.pending
 	prev, next *Request     // in state.pending
@@ -412,7 +412,7 @@ func (r *Request) completed(st driver.Status, err error) {
 	case r.box != nil:
 		m := r.box
 		r.box = nil
-		r.c.settled(m, err)
+		r.c.transferred(m, err)
 		r.st, r.err = r.c.deliver(r.op, m, r.buf)
 	case err != nil && r.kind == recvRequest:
 		r.st, r.err = r.c.recvFailed(r.op, r.peer, r.tag, err)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
@@ -18,7 +19,7 @@ type saved struct {
 func newSaved(n int) *saved { return &saved{make([][]byte, n), make([][]byte, n)} }
 
 func (s *saved) save(w *mpiwrap.Comm, r *mpiwrap.Request) (err error) {
-	if err = settle(w); err != nil {
+	if err = drain(w); err != nil {
 		return err
 	}
 	if r != nil {
@@ -26,11 +27,11 @@ func (s *saved) save(w *mpiwrap.Comm, r *mpiwrap.Request) (err error) {
 			return err
 		}
 	}
-	s.mailbox[w.Rank()], err = w.Endpoint().SaveMailbox()
+	s.mailbox[w.Rank()], err = endpoint.Of(w).SaveMailbox()
 	return err
 }
 
-func (s *saved) load(w *mpiwrap.Comm) error { return w.Endpoint().LoadMailbox(s.mailbox[w.Rank()]) }
+func (s *saved) load(w *mpiwrap.Comm) error { return endpoint.Of(w).LoadMailbox(s.mailbox[w.Rank()]) }
 
 // places make communicators at one place each, whichever run of a test it is.
 type places struct{}

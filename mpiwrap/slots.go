@@ -1,5 +1,11 @@
 package mpiwrap
 
+import (
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/internal/invariants"
+)
+
 // slotSize is the longest message that goes through a slot.
 const slotSize = 64
 
@@ -52,6 +58,9 @@ func (r *Request) fromSlot(n int) {
 	s := r.c.st
 	copy(r.buf[:min(n, len(r.buf))], s.small.bytes(r.slot))
 	s.lock()
+	if invariants.Enabled {
+		invariants.Check(!slices.Contains(s.small.free, r.slot-1), "mpiwrap: slot %d is given back twice", r.slot-1)
+	}
 	s.small.free = append(s.small.free, r.slot-1)
 	s.unlock()
 	r.slot = 0

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -30,7 +31,7 @@ func TestSparseDrain(t *testing.T) {
 			steps = append(steps, step{plan.IntN(n), plan.IntN(n), quitter})
 		}
 		err := mpitest.Run(n, seed, func(w *mpiwrap.Comm) error {
-			e := w.Endpoint()
+			e := endpoint.Of(w)
 			want := make([]uint64, n)
 			for i, s := range steps {
 				if w.Rank() == s.from {
@@ -45,7 +46,7 @@ func TestSparseDrain(t *testing.T) {
 				if w.Rank() == s.quitter {
 					cancel()
 				}
-				_, err := e.Settle(ctx)
+				_, err := e.Drain(ctx)
 				cancel()
 				if gaveUp := errors.Is(err, mpiwrap.ErrDrainIncomplete); gaveUp != (s.quitter < n) || !gaveUp &&
 					err != nil {
@@ -57,7 +58,7 @@ func TestSparseDrain(t *testing.T) {
 					}
 				}
 			}
-			_, err := e.Settle(context.Background())
+			_, err := e.Drain(context.Background())
 			return err
 		})
 		if err != nil {

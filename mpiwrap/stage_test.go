@@ -3,6 +3,7 @@ package mpiwrap_test
 import (
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -13,16 +14,16 @@ func TestStagedRecordsLeaveNoTrace(t *testing.T) {
 	onSim(t, 2, func(w *mpiwrap.Comm) error {
 		r := w.Rank()
 		req := mpiwrap.NewRequest(w, make([]int64, 1))
-		if _, err := w.Endpoint().StageMailbox(newer.mailbox[r]); err != nil {
+		if _, err := endpoint.Of(w).StageMailbox(newer.mailbox[r]); err != nil {
 			return err
 		}
 		if _, err := req.StageBinary(newer.request[r]); err != nil {
 			return err
 		}
-		if n, _ := w.Endpoint().Mailbox(); n != 0 {
+		if n, _ := endpoint.Of(w).Mailbox(); n != 0 {
 			t.Errorf("staging left %d messages", n)
 		}
-		mail, err := w.Endpoint().StageMailbox(older.mailbox[r])
+		mail, err := endpoint.Of(w).StageMailbox(older.mailbox[r])
 		if err != nil {
 			return err
 		}
@@ -32,7 +33,7 @@ func TestStagedRecordsLeaveNoTrace(t *testing.T) {
 		}
 		mail()
 		pending()
-		if n, _ := w.Endpoint().Mailbox(); r == 1 && n != 1 {
+		if n, _ := endpoint.Of(w).Mailbox(); r == 1 && n != 1 {
 			t.Errorf("%d messages in the mailbox, want 1", n)
 		}
 		return nil

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/internal/invariants"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/ordered"
 )
@@ -16,11 +18,11 @@ type state struct {
 	info     driver.Info
 	world    *Comm
 	private  *Comm
-	endpoint *Endpoint
+	endpoint *rankEndpoint
 
 	act      activity
 	slots    []activity // one per concurrent call, with ThreadMultiple only
-	gate     gate
+	holding  holding
 	observer func(opCode)
 
 	sent     []ordered.Uint64 // messages per world rank, counted when the call starts
@@ -30,7 +32,7 @@ type state struct {
 	// pending holds every request that MPI still works on. Guarded by own, as
 	// are the mailboxes; own is taken with ThreadMultiple only.
 	pending requestList
-	settles uint64 // drains that have begun, from 1
+	drains  uint64 // drains that have begun, from 1
 	small   slots
 	layouts layoutRoom
 	batch   waitBatch
@@ -39,11 +41,11 @@ type state struct {
 	spare   []*work   // of requests that are released
 	own     sync.Mutex
 
-	mu      sync.Mutex // guards table, live, gone and restored against readers
+	mu      sync.Mutex // guards table, live, freed and restored against readers
 	table   []*Comm    // by index; nil when freed
 	free    []uint32
-	live    []*Comm      // program communicators in order of creation
-	gone    []Collective // of those freed since the last Settle
+	live    []*Comm               // program communicators in order of creation
+	freed   []endpoint.Collective // those freed since the last Drain
 	windows []*window
 	aside   []*Message // set aside by Mprobe and not received; guarded by own
 
@@ -53,7 +55,7 @@ type state struct {
 	posted   uint64                // requests started so far; guarded by own
 
 	reposting bool     // postAgain is at work
-	noteSites bool     // see Endpoint.NoteSites
+	noteSites bool     // see endpoint.Endpoint
 	owed      []*owing // receives that the checkpoint had pending and that this run has not posted again
 
 	thread    *thread // that MPI was begun on; nil for simulated ranks
@@ -96,7 +98,7 @@ func newWorld(d driver.Driver) (*Comm, error) {
 	for i := range members {
 		members[i] = i
 	}
-	s.endpoint = &Endpoint{s: s}
+	s.endpoint = &rankEndpoint{s: s}
 	s.world = &Comm{st: s, h: h, rank: rank, size: size, members: members, name: "world"}
 	s.register(s.world)
 	p, err := d.Dup(h)
@@ -133,18 +135,18 @@ func (s *state) forget(c *Comm) {
 	for i, l := range s.live {
 		if l == c {
 			s.live = append(s.live[:i:i], s.live[i+1:]...)
-			s.gone = append(s.gone, c.count())
+			s.freed = append(s.freed, c.count())
 			break
 		}
 	}
 }
 
-// forgetGone drops freed children of c: all its ranks have come to a creation
+// forgetFreedChildren drops freed children of c: all its ranks have come to a creation
 // after them.
-func (s *state) forgetGone(c *Comm) {
+func (s *state) forgetFreedChildren(c *Comm) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gone = slices.DeleteFunc(s.gone, func(g Collective) bool { return strings.HasPrefix(g.Comm, c.name+".") })
+	s.freed = slices.DeleteFunc(s.freed, func(f endpoint.Collective) bool { return strings.HasPrefix(f.Comm, c.name+".") })
 }
 
 func (s *state) commAt(i uint32) *Comm {
@@ -203,7 +205,11 @@ func (c *Comm) countSent(dest, n int) {
 
 func (c *Comm) uncountSent(dest int) {
 	if !c.private {
-		c.st.count(&c.st.sent[c.members[dest]], -1)
+		sent := &c.st.sent[c.members[dest]]
+		if invariants.Enabled {
+			invariants.Check(sent.Load() > 0, "mpiwrap: a send to rank %d that was not counted failed", c.members[dest])
+		}
+		c.st.count(sent, -1)
 		c.inFlight(-1)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
@@ -50,7 +51,7 @@ func inStep(t *testing.T, how string) {
 			defer world.Finish(i)
 			f := &failing{Driver: world.Rank(i)}
 			errs[i] = func() error {
-				w, err := Over(f, nil)
+				w, err := over(f, nil)
 				if err != nil {
 					return err
 				}
@@ -66,7 +67,7 @@ func inStep(t *testing.T, how string) {
 					case bad && how == "MPI fails" && i == 1:
 						f.left = 1
 					}
-					_, err := w.Endpoint().Settle(ctx)
+					_, err := endpoint.Of(w).Drain(ctx)
 					if round%3 < 2 {
 						if err == nil || how != "MPI fails" && !errors.Is(err, ErrDrainIncomplete) ||
 							how == "MPI fails" && i == 1 && errors.Is(err, ErrDrainIncomplete) {
@@ -77,7 +78,7 @@ func inStep(t *testing.T, how string) {
 					if err != nil {
 						return fmt.Errorf("round %d: %w", round, err)
 					}
-					if sent, got := w.Endpoint().Sent((i+1)%n), w.Endpoint().Received((i+n-1)%n); sent != uint64(round+
+					if sent, got := endpoint.Of(w).Sent((i+1)%n), endpoint.Of(w).Received((i+n-1)%n); sent != uint64(round+
 						1) || got != sent {
 						return fmt.Errorf("round %d: sent %d, drained %d", round, sent, got)
 					}
@@ -99,7 +100,7 @@ func inStep(t *testing.T, how string) {
 // while the main thread takes checkpoints: the records hold every message once.
 func TestPointWithThreads(t *testing.T) {
 	onThreads(t, 2, 1, func(w *Comm) error {
-		e, peer := w.Endpoint(), 1-w.Rank()
+		e, peer := endpoint.Of(w), 1-w.Rank()
 		stop := make(chan struct{})
 		var worker sync.WaitGroup
 		var workerErr error
@@ -132,12 +133,12 @@ func TestPointWithThreads(t *testing.T) {
 		var err error
 		for range 20 {
 			for range 50 {
-				if _, err2 := e.Pump(); err2 != nil {
+				if _, err2 := e.DrainSome(); err2 != nil {
 					err = errors.Join(err, err2)
 				}
 			}
 			resume := e.Hold()
-			if _, err2 := e.Settle(context.Background()); err2 != nil {
+			if _, err2 := e.Drain(context.Background()); err2 != nil {
 				err = errors.Join(err, err2)
 			}
 			b, err2 := e.SaveMailbox()
@@ -163,7 +164,7 @@ func TestPointWithThreads(t *testing.T) {
 // the checkpoint. All ranks refuse it, by name on the one, and go on.
 func TestPointWithAThreadInside(t *testing.T) {
 	onThreads(t, 2, 1, func(w *Comm) error {
-		e := w.Endpoint()
+		e := endpoint.Of(w)
 		var worker sync.WaitGroup
 		buf := []int{0}
 		var workerErr error
@@ -173,7 +174,7 @@ func TestPointWithAThreadInside(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 		}
-		_, err := e.Settle(context.Background())
+		_, err := e.Drain(context.Background())
 		if !errors.Is(err, ErrDrainIncomplete) || w.Rank() == 0 && (!errors.Is(err, ErrConcurrent) ||
 			!strings.Contains(err.Error(), "Recv on world")) {
 			return fmt.Errorf("got %v, want ErrDrainIncomplete, and on rank 0 the call", err)
@@ -187,7 +188,7 @@ func TestPointWithAThreadInside(t *testing.T) {
 		if workerErr != nil || w.Rank() == 0 && buf[0] != 5 {
 			return fmt.Errorf("the goroutine got %v: %w", buf, workerErr)
 		}
-		_, err = e.Settle(context.Background())
+		_, err = e.Drain(context.Background())
 		return err
 	})
 }

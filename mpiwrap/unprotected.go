@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 )
 
 // What the program has under way at a checkpoint and has not protected. The running
@@ -20,68 +22,30 @@ import (
 // without protection. It is taken when the program has posted it again, or has
 // received its message.
 type owing struct {
-	receiveRecord
+	PendingReceive
 	taken bool
 }
 
-// receiveRecord is the same in the record.
-type receiveRecord struct {
-	Comm        string
-	Source, Tag int    // as it was posted: wildcards stay
-	At          string `json:",omitempty"` // file:line of the program
-	Came        bool   `json:",omitempty"` // its message is in the mailbox
-}
-
-func (r *receiveRecord) String() string {
-	s := fmt.Sprintf("receive on %s from %s with %s", r.Comm, orAny("rank ", r.Source, AnySource),
-		orAny("tag ", r.Tag, AnyTag))
-	if r.At != "" {
-		s += " posted at " + r.At
-	}
-	return s
-}
-
-func orAny(word string, v, wild int) string {
-	if v == wild {
-		return "any " + word[:len(word)-1]
-	}
-	return fmt.Sprint(word, v)
-}
-
-func (r *Request) describe() *receiveRecord {
-	return &receiveRecord{Comm: r.c.name, Source: r.peer, Tag: r.tag, At: r.sites.String()}
+func (r *Request) describe() *PendingReceive {
+	return &PendingReceive{Comm: r.c.name, Source: r.peer, Tag: r.tag, At: r.sites.String()}
 }
 
 // PendingReceive is a receive that was pending at the checkpoint this run was
-// restored from, was not protected, and has not been posted again.
-type PendingReceive struct {
-	Comm        string
-	Source, Tag int    // as it was posted: wildcards stay
-	At          string // file:line of the program; "" if that was not noted
-	Came        bool   // its message had come by the checkpoint and is still in the mailbox
-}
+// restored from, was not protected, and has not been posted again:
+// coordinated.NotReceivedError lists them.
+type PendingReceive = endpoint.PendingReceive
 
-func (p *PendingReceive) String() string {
-	return (&receiveRecord{p.Comm, p.Source, p.Tag, p.At, p.Came}).String()
-}
-
-// NotPostedAgain lists the receives that the program had pending at the checkpoint
-// and should have posted again by the time it ends.
-func (e *Endpoint) NotPostedAgain() []PendingReceive {
+func (e *rankEndpoint) NotPostedAgain() []PendingReceive {
 	var out []PendingReceive
 	for _, o := range e.s.owed {
 		if !o.taken {
-			out = append(out, PendingReceive(o.receiveRecord))
+			out = append(out, o.PendingReceive)
 		}
 	}
 	return out
 }
 
-// NoteSites makes the rank note where the program posts each receive, so that errors
-// and warnings can say it. It costs a tenth of a microsecond for each. Persistent and
-// reusable requests are noted when they are made, whatever is asked for here. Each
-// SaveMailbox decides anew: it goes on where there was something to name.
-func (e *Endpoint) NoteSites() { e.s.noteSites = true }
+func (e *rankEndpoint) NoteSites() { e.s.noteSites = true }
 
 // heldMessage is one that a receive or a probe of the program had matched, and
 // that the program had not got at the cut.
@@ -120,7 +84,7 @@ func (r *record) held(s *state) ([]heldMessage, error) {
 		r.Receives = append(r.Receives, *rec)
 		if rec.Came {
 			out = append(out, heldMessage{q.order, q.c, q.peer, q.tag, q.message(len(r.Receives))})
-			q.kept = s.settles
+			q.kept = s.drains
 		}
 	}
 	s.noteSites = found
@@ -143,7 +107,7 @@ func (r *record) held(s *state) ([]heldMessage, error) {
 }
 
 // isSaved says whether MarshalBinary has described the request for this cut.
-func (r *Request) isSaved() bool { return r.saved != 0 && r.saved == r.c.st.settles }
+func (r *Request) isSaved() bool { return r.saved != 0 && r.saved == r.c.st.drains }
 
 // protectedReceives are those that a restart posts again by itself.
 func (s *state) protectedReceives() (out []*Request) {
@@ -193,7 +157,7 @@ func (r *Request) refuse(protected []*Request) error {
 		if r.state == active && p.order > r.order && p.c == r.c && overlapping(r, p) {
 			return fail(fmt.Sprintf("the receive posted%s is not protected, and one from %s with %s, posted after "+
 				"it, is: after a restart the protected one would get its message; protect both (NewRequest)",
-				at, orAny("rank ", p.peer, AnySource), orAny("tag ", p.tag, AnyTag)))
+				at, endpoint.OrAny("rank ", p.peer), endpoint.OrAny("tag ", p.tag)))
 		}
 	}
 	return nil
@@ -229,7 +193,7 @@ func (r *record) stillOwed(o *owing) int {
 	if o == nil {
 		return 0
 	}
-	r.Receives = append(r.Receives, o.receiveRecord)
+	r.Receives = append(r.Receives, o.PendingReceive)
 	return len(r.Receives)
 }
 
@@ -237,7 +201,7 @@ func (r *record) stillOwed(o *owing) int {
 func (r *record) addIdle(owed []*owing) {
 	for _, o := range owed {
 		if !o.taken && !o.Came {
-			r.Receives = append(r.Receives, o.receiveRecord)
+			r.Receives = append(r.Receives, o.PendingReceive)
 		}
 	}
 }
@@ -246,7 +210,7 @@ func (r *record) addIdle(owed []*owing) {
 func (r *record) owing() []*owing {
 	var out []*owing
 	for _, rec := range r.Receives {
-		out = append(out, &owing{receiveRecord: rec})
+		out = append(out, &owing{PendingReceive: rec})
 	}
 	for i := range r.Boxes {
 		if n := r.Boxes[i].Receive; n > 0 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -60,7 +61,7 @@ func TestUnprotectedReceiveIsPostedAgain(t *testing.T) {
 					}
 					s := newSaved(2)
 					onSim(t, 2, func(w *mpiwrap.Comm) error {
-						w.Endpoint().NoteSites()
+						endpoint.Of(w).NoteSites()
 						if w.Rank() == 0 {
 							if when != "later" {
 								if err := errors.Join(mpiwrap.Send(w, []int{41}, 1, 3),
@@ -105,7 +106,7 @@ func TestUnprotectedReceiveIsPostedAgain(t *testing.T) {
 							}
 							return nil
 						}
-						owed := w.Endpoint().NotPostedAgain()
+						owed := endpoint.Of(w).NotPostedAgain()
 						if len(owed) == 0 || owed[0].Came != (when != "later") ||
 							!strings.HasPrefix(owed[0].At, "unprotected_test.go:") {
 							return fmt.Errorf("not named right: %+v", owed)
@@ -121,7 +122,7 @@ func TestUnprotectedReceiveIsPostedAgain(t *testing.T) {
 						if _, err := mpiwrap.Recv(w, buf, 0, 3); err != nil || buf[0] != 42 {
 							return fmt.Errorf("the next got %d, want 42: %w", buf[0], err)
 						}
-						for _, o := range w.Endpoint().NotPostedAgain() {
+						for _, o := range endpoint.Of(w).NotPostedAgain() {
 							if o.Tag != 99 {
 								return fmt.Errorf("still owed: %+v", o)
 							}
@@ -174,7 +175,7 @@ func TestUnprotectedReceivePostedBeforeRestore(t *testing.T) {
 					if _, err := mpiwrap.Recv(w, buf, 0, 3); err != nil || buf[0] != 42 {
 						return fmt.Errorf("the next got %d, want 42: %w", buf[0], err)
 					}
-					if owed := w.Endpoint().NotPostedAgain(); owed != nil {
+					if owed := endpoint.Of(w).NotPostedAgain(); owed != nil {
 						return fmt.Errorf("still owed: %+v", owed)
 					}
 					return nil
@@ -338,9 +339,9 @@ func TestWhatCannotBeKept(t *testing.T) {
 	for name, start := range cases {
 		t.Run(name, func(t *testing.T) {
 			onSim(t, 1, func(w *mpiwrap.Comm) error {
-				w.Endpoint().NoteSites()
+				endpoint.Of(w).NoteSites()
 				protected, err := start(w)
-				if err := errors.Join(err, settle(w)); err != nil {
+				if err := errors.Join(err, drain(w)); err != nil {
 					return err
 				}
 				for _, r := range protected {
@@ -348,7 +349,7 @@ func TestWhatCannotBeKept(t *testing.T) {
 						return err
 					}
 				}
-				if _, err = w.Endpoint().SaveMailbox(); !errors.Is(err, mpiwrap.ErrPending) {
+				if _, err = endpoint.Of(w).SaveMailbox(); !errors.Is(err, mpiwrap.ErrPending) {
 					return fmt.Errorf("got %v, want ErrPending", err)
 				}
 				if !strings.Contains(name, "aside") && !strings.Contains(err.Error(), "unprotected_test.go:") {
@@ -378,10 +379,10 @@ func TestUnprotectedAmongOthers(t *testing.T) {
 		err3 := p.Irecv(0, 1)                                        //
 		_, _, err4 := post(w, 30, mpiwrap.AnySource, mpiwrap.AnyTag) // gets 30
 		err := errors.Join(err1, err2, err3, err4,                   //
-			mpiwrap.Send(w, []int{30}, 0, 3),            //
-			mpiwrap.Send(w, []int{20, 0, 0}, 0, 2),      //
-			mpiwrap.Send(w, []int{10}, 0, 1),            //
-			mpiwrap.Send(w, []int{11}, 0, 1), settle(w), //
+			mpiwrap.Send(w, []int{30}, 0, 3),           //
+			mpiwrap.Send(w, []int{20, 0, 0}, 0, 2),     //
+			mpiwrap.Send(w, []int{10}, 0, 1),           //
+			mpiwrap.Send(w, []int{11}, 0, 1), drain(w), //
 			mpiwrap.Send(w, []int{31}, 0, 3), mpiwrap.Send(w, []int{12}, 0, 1), mpiwrap.Send(w, []int{13}, 0, 1))
 		if err != nil {
 			return err

@@ -19,7 +19,7 @@ var ErrEpochOpen = errors.New("window has an open epoch; close it with Fence, Un
 // is collective, or while the target is locked. Slices given to an access belong to
 // the library until the epoch ends or is flushed.
 //
-// No epoch may be open at a checkpoint; Settle refuses it with ErrEpochOpen. The
+// No epoch may be open at a checkpoint, which is refused with ErrEpochOpen. The
 // memory belongs to MPI; a Win marshals its contents, so it can be protected as it
 // is. One that was freed before the checkpoint is recorded as freed: a restarted program,
 // which allocates it before Restore, finds that it may only free it again, and gets
@@ -168,9 +168,7 @@ func (w *window) closed() error {
 	return &Error{Call: "Point", Comm: w.name, Peer: NoPeer, Tag: NoTag, Err: ErrEpochOpen, Text: what}
 }
 
-// OpenEpochs returns an error that matches ErrEpochOpen and names the window when
-// one of the rank's windows has an epoch open.
-func (e *Endpoint) OpenEpochs() error {
+func (e *rankEndpoint) OpenEpochs() error {
 	var errs []error
 	for _, w := range e.s.windows {
 		errs = append(errs, w.closed())

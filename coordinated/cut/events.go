@@ -114,7 +114,7 @@ type Look struct{}
 // Release lets the waiting main thread go on to its next Point.
 type Release struct{}
 
-// Cut tells the waiting main thread that this is the cut: settle the messages,
+// Cut tells the waiting main thread that this is the cut: drain the messages,
 // capture, go on, report Captured.
 type Cut struct {
 	Epoch Epoch

@@ -54,7 +54,7 @@ const (
 	asked                // park received, the Point to park at not yet known
 	parking              // parking, releasing
 	frozen               // voted yes; nobody is released
-	cutting              // the cut is made; the main thread settles and captures
+	cutting              // the cut is made; the main thread drains and captures
 )
 
 func (p phase) String() string {

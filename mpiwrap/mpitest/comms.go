@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -102,7 +103,7 @@ func groupUnseen(w *mpiwrap.Comm) error {
 			if st, there, err := w.Iprobe(mpiwrap.AnySource, mpiwrap.AnyTag); there || err != nil {
 				return fmt.Errorf("a probe finds %d bytes from %d with tag %d: %v", st.Bytes, st.Source, st.Tag, err)
 			}
-			if n, err := w.Endpoint().Pump(); n > 0 || err != nil {
+			if n, err := endpoint.Of(w).DrainSome(); n > 0 || err != nil {
 				return fmt.Errorf("%d messages were drained: %v", n, err)
 			}
 		}
@@ -159,7 +160,7 @@ func separate(w *mpiwrap.Comm) error {
 		return err
 	}
 	if w.Rank()%2 == 0 {
-		if err := pumpAlone(w); err != nil {
+		if err := drainAlone(w); err != nil {
 			return err
 		}
 	}
@@ -171,11 +172,11 @@ func separate(w *mpiwrap.Comm) error {
 	return all(err, equal("on the world", in[0], 1), d.Free())
 }
 
-// pumpAlone pumps without the others: what has arrived goes to the mailbox, at any
+// drainAlone drains without the others: what has arrived goes to the mailbox, at any
 // moment.
-func pumpAlone(w *mpiwrap.Comm) error {
+func drainAlone(w *mpiwrap.Comm) error {
 	for range 20 {
-		if _, err := w.Endpoint().Pump(); err != nil {
+		if _, err := endpoint.Of(w).DrainSome(); err != nil {
 			return err
 		}
 	}
@@ -269,7 +270,7 @@ func neighbourGraph(w *mpiwrap.Comm) error {
 	}
 	dest := make([]float64, 2000*len(sources))
 	r, err := mpiwrap.IneighborAllgather(n, dest, pattern(2000, w.Rank(), 0))
-	if err := all(err, Settle(w)); err != nil {
+	if err := all(err, Drain(w)); err != nil {
 		return err
 	}
 	_, done, err := r.Test()
@@ -299,7 +300,7 @@ func freeInFlight(w *mpiwrap.Comm) error {
 		if err != nil {
 			return err
 		}
-		if err := all(mpiwrap.Send(d, []float64{1}, next, 1), d.Free(), Settle(w)); err != nil {
+		if err := all(mpiwrap.Send(d, []float64{1}, next, 1), d.Free(), Drain(w)); err != nil {
 			return err
 		}
 		if err := mpiwrap.WaitAll(s, kept); err != nil {

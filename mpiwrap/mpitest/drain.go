@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -18,21 +19,21 @@ var drainCases = []Case{
 	{"what is sent behind the cut stays there", behindTheCut},
 }
 
-// Settle drains the network under a time limit and checks the invariant of a
+// Drain empties the network under a time limit and checks the invariant of a
 // cut: for every pair, sent = received + mailbox.
-func Settle(w *mpiwrap.Comm) error {
+func Drain(w *mpiwrap.Comm) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	e := w.Endpoint()
-	if _, err := e.Settle(ctx); err != nil {
+	e := endpoint.Of(w)
+	if _, err := e.Drain(ctx); err != nil {
 		return err
 	}
-	n := e.Private().Size()
+	n := endpoint.Private(w).Size()
 	sent, got := make([]uint64, n), make([]uint64, n)
 	for i := range sent {
 		sent[i] = e.Sent(i)
 	}
-	if err := mpiwrap.Alltoall(e.Private(), got, sent); err != nil {
+	if err := mpiwrap.Alltoall(endpoint.Private(w), got, sent); err != nil {
 		return err
 	}
 	for i := range got {
@@ -66,7 +67,7 @@ func drainOrder(w *mpiwrap.Comm) error {
 		return err
 	}
 	sends, err := sendNext(w, []int{1, 2, 1, 2, 3}, []int{0, 5, 6, 1, 7})
-	if err := all(err, Settle(w)); err != nil {
+	if err := all(err, Drain(w)); err != nil {
 		return err
 	}
 	st, err := posted.Wait()
@@ -108,7 +109,7 @@ func drainBig(w *mpiwrap.Comm) error {
 			sends = append(sends, s)
 		}
 	}
-	if err := all(Settle(w), Settle(w)); err != nil {
+	if err := all(Drain(w), Drain(w)); err != nil {
 		return err
 	}
 	for peer := range w.Size() {
@@ -137,7 +138,7 @@ func drainCancel(w *mpiwrap.Comm) error {
 		return err
 	}
 	sends, err := sendNext(w, []int{1}, []int{4})
-	if err := all(err, Settle(w), hit.Cancel(), miss.Cancel()); err != nil {
+	if err := all(err, Drain(w), hit.Cancel(), miss.Cancel()); err != nil {
 		return err
 	}
 	st, err := hit.Wait()
@@ -146,13 +147,13 @@ func drainCancel(w *mpiwrap.Comm) error {
 		return err
 	}
 	st, err = miss.Wait()
-	return all(err, equal("unmatched receive is cancelled", st.Cancelled, true), mpiwrap.WaitAll(sends...), Settle(w))
+	return all(err, equal("unmatched receive is cancelled", st.Cancelled, true), mpiwrap.WaitAll(sends...), Drain(w))
 }
 
 func drainProbe(w *mpiwrap.Comm) error {
 	_, prev := neighbours(w)
 	sends, err := sendNext(w, []int{4, 5}, []int{3, 2})
-	if err := all(err, Settle(w)); err != nil {
+	if err := all(err, Drain(w)); err != nil {
 		return err
 	}
 	st, err := w.Probe(mpiwrap.AnySource, 5)
@@ -167,7 +168,7 @@ func drainProbe(w *mpiwrap.Comm) error {
 	if err != nil || m == nil {
 		return fmt.Errorf("no message from Improbe: %v %v", m, err)
 	}
-	if err := Settle(w); err != nil {
+	if err := Drain(w); err != nil {
 		return err
 	}
 	in := make([]float64, 3)
@@ -187,7 +188,7 @@ func mprobeAcross(w *mpiwrap.Comm) error {
 		return err
 	}
 	m, err := w.Mprobe(prev, 6)
-	if err := all(err, Settle(w)); err != nil {
+	if err := all(err, Drain(w)); err != nil {
 		return err
 	}
 	in := make([]float64, 50_000)
@@ -199,7 +200,7 @@ func mprobeAcross(w *mpiwrap.Comm) error {
 func drainTruncation(w *mpiwrap.Comm) error {
 	_, prev := neighbours(w)
 	sends, err := sendNext(w, []int{1, 1}, []int{9, 2})
-	if err := all(err, Settle(w)); err != nil {
+	if err := all(err, Drain(w)); err != nil {
 		return err
 	}
 	in := make([]float64, 4)
@@ -215,7 +216,7 @@ func drainTruncation(w *mpiwrap.Comm) error {
 func drainCollectives(w *mpiwrap.Comm) error {
 	sum := make([]int, 3)
 	r, err := mpiwrap.Iallreduce(w, sum, []int{1, w.Rank(), 2}, mpiwrap.Sum)
-	if err := all(err, Settle(w)); err != nil {
+	if err := all(err, Drain(w)); err != nil {
 		return err
 	}
 	if err := equal("sum at the cut", sum[0], w.Size()); err != nil {
@@ -231,12 +232,12 @@ func behindTheCut(w *mpiwrap.Comm) error {
 	next, prev := neighbours(w)
 	for i := range 20 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		_, err := w.Endpoint().Settle(ctx)
+		_, err := endpoint.Of(w).Drain(ctx)
 		cancel()
 		if err != nil {
 			return err
 		}
-		if n, bytes := w.Endpoint().Mailbox(); n != 0 || bytes != 0 {
+		if n, bytes := endpoint.Of(w).Mailbox(); n != 0 || bytes != 0 {
 			return fmt.Errorf("round %d: %d messages in the mailbox after a drain of nothing", i, n)
 		}
 		s, err := mpiwrap.Isend(w, pattern(1+i%2*20_000, w.Rank(), i), next, i)

@@ -230,7 +230,7 @@ func pollMixture(w *mpiwrap.Comm) error {
 	next, prev := neighbours(w)
 	a, b, c := []int{0}, []int{0}, []int{0}
 	matched, err := mpiwrap.Irecv(w, a, prev, 1)
-	if err := all(err, mpiwrap.Send(w, []int{1}, next, 1), mpiwrap.Send(w, []int{2}, next, 2), Settle(w)); err != nil {
+	if err := all(err, mpiwrap.Send(w, []int{1}, next, 1), mpiwrap.Send(w, []int{2}, next, 2), Drain(w)); err != nil {
 		return err
 	}
 	boxed, err1 := mpiwrap.Irecv(w, b, mpiwrap.AnySource, 2)
@@ -250,7 +250,7 @@ func pollMixture(w *mpiwrap.Comm) error {
 		refused("Wait twice", mpiwrap.ErrRequest, func() error { return second(matched.Wait()) }),
 		refused("Test after completion", mpiwrap.ErrRequest, func() error { return third(boxed.Test()) }))
 	// What a drain has matched cannot be cancelled.
-	if err := all(err, w.Barrier(), mpiwrap.Send(w, []int{3}, next, 3), Settle(w), missing.Cancel()); err != nil {
+	if err := all(err, w.Barrier(), mpiwrap.Send(w, []int{3}, next, 3), Drain(w), missing.Cancel()); err != nil {
 		return err
 	}
 	st, err := missing.Wait()
@@ -309,7 +309,7 @@ func truncates(w *mpiwrap.Comm, drained bool, receive func() error) error {
 	}
 	s, err := mpiwrap.Isend(w, make([]byte, 200), next, 7)
 	if drained {
-		err = all(err, Settle(w))
+		err = all(err, Drain(w))
 	}
 	if err != nil {
 		return err
@@ -335,7 +335,7 @@ func asideAcrossDrain(w *mpiwrap.Comm) error {
 		}
 	}
 	m, err := w.Mprobe(prev, 11)
-	if err := all(err, Settle(w)); err != nil {
+	if err := all(err, Drain(w)); err != nil {
 		return err
 	}
 	x, y := []int{0}, []int{0}

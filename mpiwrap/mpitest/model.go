@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -140,7 +141,7 @@ func (m *Model) Run(stop bool) (ended bool, err error) {
 		if !drained {
 			continue
 		}
-		if err := Settle(m.comms[0]); err != nil {
+		if err := Drain(m.comms[0]); err != nil {
 			return false, fmt.Errorf("seed %d after round %d: %w", m.seed, m.round, err)
 		}
 		if stop {
@@ -240,7 +241,7 @@ func (m *Model) act() error {
 	case 5:
 		return m.cancelOne()
 	case 6:
-		_, err := c.Endpoint().Pump()
+		_, err := endpoint.Of(c).DrainSome()
 		return err
 	case 7:
 		if m.sure(p) {
@@ -395,7 +396,7 @@ func (m *Model) probe(p *posting) error {
 	return m.recv(q)
 }
 
-// matched sets a message aside, lets a pump pass, and receives it.
+// matched sets a message aside, drains what has come, and receives it.
 func (m *Model) matched(p *posting) error {
 	msg, err := m.comms[p.comm].Improbe(p.source, p.tag)
 	if err != nil || msg == nil {
@@ -403,7 +404,7 @@ func (m *Model) matched(p *posting) error {
 	}
 	m.post(p)
 	if m.rng.IntN(2) == 0 {
-		if _, err := m.comms[0].Endpoint().Pump(); err != nil {
+		if _, err := endpoint.Of(m.comms[0]).DrainSome(); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -35,7 +36,7 @@ func (b broken) drain(w *mpiwrap.Comm) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if _, err := w.Endpoint().Settle(&looks{ctx, b[w.Rank()], cancel}); err != nil &&
+	if _, err := endpoint.Of(w).Drain(&looks{ctx, b[w.Rank()], cancel}); err != nil &&
 		!errors.Is(err, mpiwrap.ErrDrainIncomplete) {
 		return err
 	}

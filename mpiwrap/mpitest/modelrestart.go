@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -57,7 +58,7 @@ func (m *Model) Attach(w *mpiwrap.Comm) error {
 		return err
 	}
 	if m.life > 1 {
-		if err := w.Endpoint().LoadMailbox(m.saved.mail); err != nil {
+		if err := endpoint.Of(w).LoadMailbox(m.saved.mail); err != nil {
 			return err
 		}
 		if err := m.temporary(w); err != nil {
@@ -129,7 +130,7 @@ func (m *Model) refusals(w *mpiwrap.Comm, err error) (int, error) {
 		n[0], err = 1, nil
 	}
 	if err == nil {
-		err = mpiwrap.Allreduce(w.Endpoint().Private(), all, n, mpiwrap.Sum)
+		err = mpiwrap.Allreduce(endpoint.Private(w), all, n, mpiwrap.Sum)
 	}
 	m.refused = all[0] > 0
 	return all[0], err
@@ -198,7 +199,7 @@ func (m *Model) save() (bool, error) {
 		m.saved.requests = append(m.saved.requests, b)
 	}
 	var err error
-	m.saved.mail, err = w.Endpoint().SaveMailbox()
+	m.saved.mail, err = endpoint.Of(w).SaveMailbox()
 	refused := errors.Is(err, mpiwrap.ErrPending)
 	if err != nil && !refused {
 		return false, err
@@ -210,7 +211,7 @@ func (m *Model) save() (bool, error) {
 	if refused {
 		no[0] = 1
 	}
-	if err := mpiwrap.Allreduce(w.Endpoint().Private(), any, no, mpiwrap.Max); err != nil || any[0] > 0 {
+	if err := mpiwrap.Allreduce(endpoint.Private(w), any, no, mpiwrap.Max); err != nil || any[0] > 0 {
 		return false, err
 	}
 	return true, m.peek()
@@ -279,7 +280,7 @@ func (m *Model) load() error {
 			return fmt.Errorf("what was set aside is not found again: %+v %v", *p.had, err)
 		}
 	}
-	for _, o := range m.comms[0].Endpoint().NotPostedAgain() {
+	for _, o := range endpoint.Of(m.comms[0]).NotPostedAgain() {
 		return fmt.Errorf("everything is posted again, and still owed: %v", o)
 	}
 	return nil

@@ -100,7 +100,7 @@ func persistent(w *mpiwrap.Comm) error {
 			}
 		}
 		if round%2 == 0 {
-			if err := Settle(w); err != nil {
+			if err := Drain(w); err != nil {
 				return err
 			}
 		}
@@ -123,7 +123,7 @@ func persistent(w *mpiwrap.Comm) error {
 func persistentFromMailbox(w *mpiwrap.Comm, r *mpiwrap.Request, in []float64) error {
 	next, prev := neighbours(w)
 	s, err := mpiwrap.SsendInit(w, pattern(3, w.Rank(), 9), next, 8)
-	if err := all(err, mpiwrap.Start(s), Settle(w), mpiwrap.Start(r)); err != nil {
+	if err := all(err, mpiwrap.Start(s), Drain(w), mpiwrap.Start(r)); err != nil {
 		return err
 	}
 	st, ok, err := r.Test()

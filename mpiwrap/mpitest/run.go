@@ -108,11 +108,11 @@ func (w *World) rank(i int, f func(world *mpiwrap.Comm) error) (err error) {
 			w.opt.OnCall(Call{Rank: i, N: int(n.Add(1)), All: int(w.next.Add(1)), Op: op})
 		}
 	}
-	c, err := mpiwrap.Over(w.sim.Rank(i), observe)
+	c, err := sim.Over(w.sim.Rank(i), observe)
 	if err != nil {
 		return err
 	}
-	return f(c)
+	return f(c.(*mpiwrap.Comm))
 }
 
 // Run runs f on n simulated ranks with random delays drawn from seed.

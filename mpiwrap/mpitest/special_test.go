@@ -33,7 +33,7 @@ func huge(w *mpiwrap.Comm) error {
 				return err
 			}
 			if tag == 1 {
-				err = mpitest.Settle(w)
+				err = mpitest.Drain(w)
 			}
 			if _, werr := s.Wait(); err != nil || werr != nil {
 				return errors.Join(err, werr)
@@ -43,7 +43,7 @@ func huge(w *mpiwrap.Comm) error {
 	}
 	for tag := range 2 {
 		if tag == 1 {
-			if err := mpitest.Settle(w); err != nil {
+			if err := mpitest.Drain(w); err != nil {
 				return err
 			}
 		}
@@ -89,7 +89,7 @@ func threads(w *mpiwrap.Comm) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return errors.Join(mpitest.Settle(w), w.Barrier())
+	return errors.Join(mpitest.Drain(w), w.Barrier())
 }
 
 func TestSplitMessagesUnderMPI(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -81,7 +82,7 @@ func windowsAtPoints(w *mpiwrap.Comm) error {
 	if err != nil {
 		return err
 	}
-	if err := all(win.Fence(), Settle(w)); err != nil {
+	if err := all(win.Fence(), Drain(w)); err != nil {
 		return err
 	}
 	if w.Rank() == 0 {
@@ -91,14 +92,14 @@ func windowsAtPoints(w *mpiwrap.Comm) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_, err = w.Endpoint().Settle(ctx)
+	_, err = endpoint.Of(w).Drain(ctx)
 	if err := wantErr("drain with an epoch open", err, mpiwrap.ErrDrainIncomplete); err != nil {
 		return err
 	}
-	if w.Rank() == 0 && (!errors.Is(err, mpiwrap.ErrEpochOpen) || w.Endpoint().OpenEpochs() == nil) {
+	if w.Rank() == 0 && (!errors.Is(err, mpiwrap.ErrEpochOpen) || endpoint.Of(w).OpenEpochs() == nil) {
 		return fmt.Errorf("the error does not name the epoch: %v", err)
 	}
-	if err := all(win.Fence(), Settle(w)); err != nil {
+	if err := all(win.Fence(), Drain(w)); err != nil {
 		return err
 	}
 	saved, err := win.MarshalBinary()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/bench"
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -185,7 +186,7 @@ func armed(w *mpiwrap.Comm) (float64, error) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		e := w.Endpoint()
+		e := endpoint.Of(w)
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
 		for {

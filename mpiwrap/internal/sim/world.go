@@ -258,3 +258,8 @@ func (r *rank) Abort(code int) {
 func fail(class driver.Class, format string, args ...any) error {
 	return &driver.Error{Class: class, Text: fmt.Sprintf(format, args...)}
 }
+
+// Over builds a world of package mpiwrap, a *mpiwrap.Comm, on a rank's driver. The
+// observer, unless it is nil, hears of every call that the program makes. Package
+// mpiwrap, which stands above this one, sets it.
+var Over func(rank driver.Driver, observer func(op string)) (world any, err error)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -40,7 +41,7 @@ func (s *soak) live(d *drawn, l life) (o outcome, err error) {
 	}()
 	s.log.reset()
 	k := &asker{rank: s.world.Rank(), extent: &s.extent}
-	world, end, err := mpiwrap.Afresh(s.world, k.called)
+	world, end, err := endpoint.Restart(s.world, k.called)
 	if err != nil {
 		return o, err
 	}

@@ -7,12 +7,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// Pump receives what has arrived for the program: messages that a posted receive
-// matches complete it, the others go to the mailbox. It also completes sends and
-// non-blocking collectives as far as they have come. It does not block, so a
-// parked rank calls it again and again while others go on. It returns how many
-// messages were received.
-func (e *Endpoint) Pump() (received int, err error) {
+func (e *rankEndpoint) DrainSome() (received int, err error) {
 	a, err := e.guard()
 	if err != nil {
 		return 0, err
@@ -23,20 +18,20 @@ func (e *Endpoint) Pump() (received int, err error) {
 	if busy != nil { // with ThreadMultiple: that goroutine makes MPI progress itself
 		return 0, nil
 	}
-	return e.pump()
+	return e.drainSome()
 }
 
 // guard refuses to drain while another goroutine is inside a call, unless the rank is
 // ThreadMultiple; see hold.
-func (e *Endpoint) guard() (*activity, error) {
+func (e *rankEndpoint) guard() (*activity, error) {
 	c := e.s.world
-	if err := c.usable(opSettle.String()); err != nil {
+	if err := c.usable(opDrain.String()); err != nil {
 		return nil, err
 	}
-	return c.quick(opSettle, NoPeer, NoTag)
+	return c.quick(opDrain, NoPeer, NoTag)
 }
 
-func (e *Endpoint) pump() (int, error) {
+func (e *rankEndpoint) drainSome() (int, error) {
 	n, err := e.progressAll()
 	if err != nil {
 		return n, err
@@ -52,7 +47,7 @@ func (e *Endpoint) pump() (int, error) {
 }
 
 // progressAll tests every active request and every transfer that is under way.
-func (e *Endpoint) progressAll() (int, error) {
+func (e *rankEndpoint) progressAll() (int, error) {
 	n := 0
 	for r := e.s.pending.first; r != nil; {
 		next := r.next
@@ -98,7 +93,7 @@ func (c *Comm) fetch() (int, error) {
 		}
 		h, st, ok, err := c.st.drv.Improbe(AnySource, AnyTag, c.h)
 		if err != nil {
-			return n, c.wrap("Pump", AnySource, AnyTag, err)
+			return n, c.wrap("Drain", AnySource, AnyTag, err)
 		}
 		if !ok {
 			return n, nil
@@ -108,7 +103,7 @@ func (c *Comm) fetch() (int, error) {
 			m.pin.Pin(unsafe.SliceData(m.data))
 		}
 		if m.h, err = c.st.drv.Imrecv(m.data, h); err != nil {
-			return n, c.wrap("Pump", m.source, m.tag, err)
+			return n, c.wrap("Drain", m.source, m.tag, err)
 		}
 		c.box.add(m)
 		if err := c.begun(m); err != nil {
@@ -121,10 +116,10 @@ func (c *Comm) fetch() (int, error) {
 func (c *Comm) begun(m *boxed) error {
 	_, ok, err := c.st.drv.Test(m.h)
 	if lostError(err) {
-		return c.wrap("Pump", m.source, m.tag, err)
+		return c.wrap("Drain", m.source, m.tag, err)
 	}
 	if ok || err != nil {
-		c.settled(m, err)
+		c.transferred(m, err)
 	}
 	return nil
 }
@@ -136,7 +131,7 @@ func lostError(err error) bool {
 
 // fetchAside receives the bytes of messages that Mprobe set aside, so that they
 // belong to the program's side of the cut.
-func (e *Endpoint) fetchAside() error {
+func (e *rankEndpoint) fetchAside() error {
 	for _, m := range e.s.aside {
 		if m.box != nil && m.box.h != 0 { // set aside out of the mailbox, its bytes still coming
 			if err := m.c.begun(m.box); err != nil {
@@ -149,7 +144,7 @@ func (e *Endpoint) fetchAside() error {
 		buf := make([]byte, m.st.Bytes)
 		_, err := e.s.drv.Mrecv(buf, m.h)
 		if lostError(err) {
-			return m.c.wrap("Pump", m.st.Source, m.st.Tag, err)
+			return m.c.wrap("Drain", m.st.Source, m.st.Tag, err)
 		}
 		m.c.countReceived(int32(m.st.Source), 1)
 		m.box = &boxed{source: m.st.Source, tag: m.st.Tag, data: buf, err: err}
@@ -159,7 +154,7 @@ func (e *Endpoint) fetchAside() error {
 }
 
 // outstanding says what the main thread still has in MPI besides receives.
-func (e *Endpoint) outstanding() (sends, collectives int) {
+func (e *rankEndpoint) outstanding() (sends, collectives int) {
 	for r := e.s.pending.first; r != nil; r = r.next {
 		switch {
 		case r.state != active:
@@ -172,15 +167,13 @@ func (e *Endpoint) outstanding() (sends, collectives int) {
 	return sends, collectives
 }
 
-// Mailbox returns how many drained messages, and how many bytes, wait for the
-// program.
-func (e *Endpoint) Mailbox() (messages int, bytes int64) {
+func (e *rankEndpoint) Mailbox() (messages int, bytes int64) {
 	messages, bytes, _ = e.mailboxSize()
 	return messages, bytes
 }
 
 // mailboxSize returns the drained messages and bytes that wait for the program.
-func (e *Endpoint) mailboxSize() (messages int, bytes int64, arriving int) {
+func (e *rankEndpoint) mailboxSize() (messages int, bytes int64, arriving int) {
 	for _, c := range e.s.communicators() {
 		for _, m := range c.box.list {
 			messages++
@@ -194,17 +187,17 @@ func (e *Endpoint) mailboxSize() (messages int, bytes int64, arriving int) {
 }
 
 // postCollective starts a collective of the drain on the private communicator.
-func (e *Endpoint) postCollective(a driver.Coll) (*Request, error) {
+func (e *rankEndpoint) postCollective(a driver.Coll) (*Request, error) {
 	p := e.s.private
 	a.Comm = p.h
-	r := &Request{work: &work{buf: a.Recv}, c: p, kind: collRequest, op: opSettle}
+	r := &Request{work: &work{buf: a.Recv}, c: p, kind: collRequest, op: opDrain}
 	if err := r.begin(&a); err != nil {
-		return nil, p.wrap("Settle", NoPeer, NoTag, err)
+		return nil, p.wrap("Drain", NoPeer, NoTag, err)
 	}
 	return r, nil
 }
 
-func (e *Endpoint) missing(expect []uint64) (text string, n uint64) {
+func (e *rankEndpoint) missing(expect []uint64) (text string, n uint64) {
 	for w, want := range expect {
 		if got := e.s.received[w].Load(); got < want {
 			n += want - got
@@ -214,4 +207,28 @@ func (e *Endpoint) missing(expect []uint64) (text string, n uint64) {
 		}
 	}
 	return text, n
+}
+
+func (e *rankEndpoint) LimitMailbox(bytes int64) { e.s.budget.Store(bytes) }
+
+// room returns an error if the next message on c goes beyond the budget.
+func (c *Comm) room() error {
+	budget := c.st.budget.Load()
+	if budget <= 0 {
+		return nil
+	}
+	st, ok, err := c.st.drv.Iprobe(AnySource, AnyTag, c.h)
+	if err != nil {
+		return c.wrap("Drain", AnySource, AnyTag, err)
+	}
+	if !ok {
+		return nil
+	}
+	_, have, _ := c.st.endpoint.mailboxSize()
+	if have+int64(st.Bytes) <= budget {
+		return nil
+	}
+	return &Error{Call: "Drain", Comm: c.name, Peer: int(st.Source), Tag: int(st.Tag), Err: ErrMailboxFull,
+		Text: fmt.Sprintf("%d bytes wait already, this one has %d, and %d are allowed: place Points where less is in "+
+			"flight, or raise max_mailbox", have, st.Bytes, budget)}
 }

@@ -2,68 +2,47 @@ package mpiwrap
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
 	"time"
 	"unsafe"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/internal/invariants"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// SettleStats says what a drain did on this rank.
-type SettleStats struct {
-	Messages int   // received during the drain
-	Bytes    int64 // waiting in the mailbox afterwards
-	Rounds   int   // turns of the loop
-	Windows  bool  // some rank of the world has a window: see Settle
-}
-
-// Settle empties the network. It is collective over the world: every rank stands
-// in its checkpointer and calls it. It completes the program's sends and
-// non-blocking collectives, exchanges how many messages each rank has sent to
-// each other (8 bytes a pair; in a large world only the pairs with news), receives
-// until every message
-// counted has come, and returns once all ranks have got that far. Receives that
-// the program has posted get the messages MPI matches to them; they stay complete
-// for the program's Wait.
-//
-// Where SettleStats.Windows is set, ranks that go on may reach into each other's
-// memory: nobody may, until all have captured theirs.
-//
-// An open epoch on a window of any rank, or an end of ctx before all is done,
-// makes all ranks fail: the error matches ErrDrainIncomplete (ErrEpochOpen too,
-// where the epoch is). The mailbox keeps what came, the program may go on, and
-// Settle may be tried again.
-func (e *Endpoint) Settle(ctx context.Context) (SettleStats, error) {
+func (e *rankEndpoint) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 	a, err := e.guard()
 	if err != nil {
-		return SettleStats{}, err
+		return endpoint.DrainStats{}, err
 	}
 	defer a.leave()
 	resume, busy := e.hold(ctx, a)
 	defer resume()
-	e.s.bury() // also if the drain fails: at the cut all members have freed it
-	e.s.settles++
+	e.s.forgetFreed() // also if the drain fails: at the cut all members have freed it
+	e.s.drains++
 	d := drain{e: e, ctx: ctx}
 	err = d.run(busy)
 	_, d.stats.Bytes, _ = e.mailboxSize()
 	return d.stats, err
 }
 
-// bury forgets freed communicators: all ranks have freed them by now, and must
+// forgetFreed forgets freed communicators: all ranks have freed them by now, and must
 // forget them alike, or their counts would never agree again.
-func (s *state) bury() {
+func (s *state) forgetFreed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gone = nil
+	s.freed = nil
 }
 
-// drain is one Settle.
+// drain is one call of Drain.
 type drain struct {
-	e     *Endpoint
+	e     *rankEndpoint
 	ctx   context.Context
-	stats SettleStats
+	stats endpoint.DrainStats
 	spins int
 }
 
@@ -89,13 +68,26 @@ func (d *drain) run(late error) error {
 	if late == nil {
 		late = d.collect(expect)
 	}
-	return d.agree(late)
+	err := d.agree(late)
+	if invariants.Enabled && err == nil {
+		d.e.receivedAll(expect)
+	}
+	return err
+}
+
+// receivedAll checks that the network is empty: nobody has sent since the ranks exchanged
+// their counts.
+func (e *rankEndpoint) receivedAll(expect []uint64) {
+	for w, want := range expect {
+		got := e.s.received[w].Load()
+		invariants.Check(got == want, "mpiwrap: %d messages received from rank %d, which sent %d", got, w, want)
+	}
 }
 
 // complete finishes the program's sends and non-blocking collectives.
 func (d *drain) complete() error {
 	if err := d.e.OpenEpochs(); err != nil {
-		return &Error{Call: "Settle", Comm: "world", Peer: NoPeer, Tag: NoTag,
+		return &Error{Call: "Drain", Comm: "world", Peer: NoPeer, Tag: NoTag,
 			Err: fmt.Errorf("%w: %w", ErrDrainIncomplete, err)}
 	}
 	if d.ctx.Err() != nil {
@@ -169,26 +161,26 @@ func (d *drain) collect(expect []uint64) error {
 
 // What a rank says at the end of a drain; the least of all ranks holds.
 const (
-	notSettled     = 0
-	settledWindows = 1 // and it has windows
-	settledAlone   = 2
+	notDrained     = 0
+	drainedWindows = 1 // and it has windows
+	drainedAlone   = 2
 )
 
 // agree makes all ranks succeed or fail alike.
 func (d *drain) agree(late error) error {
-	ok, all := []uint64{settledAlone}, []uint64{notSettled}
+	ok, all := []uint64{drainedAlone}, []uint64{notDrained}
 	switch {
 	case late != nil:
-		ok[0] = notSettled
+		ok[0] = notDrained
 	case len(d.e.s.windows) > 0:
-		ok[0] = settledWindows
+		ok[0] = drainedWindows
 	}
 	d.collective(driver.Coll{Kind: driver.Allreduce, Type: driver.Uint64, Op: driver.Min,
 		Count: 1, Send: words(ok), Recv: words(all)}, &late, d.waitQuietly)
-	if late == nil && all[0] == notSettled {
+	if late == nil && all[0] == notDrained {
 		return d.incomplete("another rank gave up")
 	}
-	d.stats.Windows = all[0] == settledWindows
+	d.stats.Windows = all[0] == drainedWindows
 	return late
 }
 
@@ -223,15 +215,15 @@ func (d *drain) waitWith(r *Request, until func(string, func() bool) error) erro
 		return false
 	})
 	if err == nil && failed != nil {
-		return d.e.s.private.wrap("Settle", NoPeer, NoTag, failed)
+		return d.e.s.private.wrap("Drain", NoPeer, NoTag, failed)
 	}
 	return err
 }
 
-// until pumps until done, or ctx ends.
+// until drains until done, or ctx ends.
 func (d *drain) until(what string, done func() bool) error {
 	for {
-		n, err := d.e.pump()
+		n, err := d.e.drainSome()
 		d.stats.Messages += n
 		d.stats.Rounds++
 		if err == nil {
@@ -275,5 +267,93 @@ func (d *drain) incomplete(text string) error {
 	if cause != nil {
 		err = fmt.Errorf("%w: %w", ErrDrainIncomplete, cause)
 	}
-	return &Error{Call: "Settle", Comm: "world", Peer: NoPeer, Tag: NoTag, Err: err, Text: text}
+	return &Error{Call: "Drain", Comm: "world", Peer: NoPeer, Tag: NoTag, Err: err, Text: text}
+}
+
+// drainTag is the tag of counts on the private communicator.
+const drainTag = 32767 // the largest that every MPI allows
+
+// sparse says whether the world is so large that ranks tell each other of their
+// messages one by one. Open MPI's non-blocking all-to-all sends a message to
+// every rank, and so connects every rank with every other.
+func (e *rankEndpoint) sparse() bool { return len(e.s.sent) > driver.DenseRanks }
+
+// exchangeSparse learns how many messages every rank has sent to this one, by
+// sparse consensus (Hoefler, Siebert, Lumsdaine, PPoPP 2010): each rank sends its
+// count to those with whom it has grown since they were told, by synchronous
+// sends; when these are complete it enters a barrier; and when the barrier ends all
+// sends of all ranks have been received.
+//
+// Counts are totals since the start, so that it does no harm when one is heard
+// late, after a drain that was given up.
+func (d *drain) exchangeSparse(late *error) []uint64 {
+	e := d.e
+	e.prepareSparse()
+	if *late == nil {
+		*late = d.tell()
+	}
+	d.collective(driver.Coll{Kind: driver.Barrier}, late, d.wait)
+	return append([]uint64(nil), e.heard...)
+}
+
+func (e *rankEndpoint) prepareSparse() {
+	if e.told == nil {
+		e.told, e.heard = make([]uint64, len(e.s.sent)), make([]uint64, len(e.s.sent))
+	}
+}
+
+// tell sends this rank's counts to those that do not know them yet, and waits
+// until they are received. What is not when the drain gives up stays on the list of
+// what the next one finishes.
+func (d *drain) tell() error {
+	e, s := d.e, d.e.s
+	var sends []*Request
+	defer func() { e.dangling = append(e.dangling, sends...) }()
+	for i := range s.sent {
+		n := s.sent[i].Load()
+		if i == s.world.rank {
+			e.heard[i] = n
+			continue
+		}
+		if n == e.told[i] {
+			continue
+		}
+		r := &Request{work: &work{buf: binary.LittleEndian.AppendUint64(nil, n)}, c: s.private, kind: sendRequest,
+			op: opDrain, mode: driver.Synchronous, peer: i, tag: drainTag}
+		if err := r.post(); err != nil {
+			return s.private.wrap("Drain", i, drainTag, err)
+		}
+		e.told[i], r.state = n, active
+		sends = append(sends, r)
+	}
+	for len(sends) > 0 {
+		if err := d.wait(sends[0]); err != nil {
+			return err
+		}
+		sends = sends[1:]
+	}
+	return nil
+}
+
+// hear receives the counts that other ranks have sent so far.
+func (e *rankEndpoint) hear() error {
+	if !e.sparse() {
+		return nil
+	}
+	e.prepareSparse()
+	for {
+		p := e.s.private
+		h, st, ok, err := e.s.drv.Improbe(AnySource, drainTag, p.h)
+		if err != nil {
+			return p.wrap("Drain", AnySource, drainTag, err)
+		}
+		if !ok {
+			return nil
+		}
+		var buf [8]byte
+		if _, err := e.s.drv.Mrecv(buf[:], h); err != nil {
+			return p.wrap("Drain", int(st.Source), drainTag, err)
+		}
+		e.heard[st.Source] = max(e.heard[st.Source], binary.LittleEndian.Uint64(buf[:]))
+	}
 }

@@ -4,15 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 )
 
-// TestAfresh: what one life of a program leaves behind (a message, receives that nobody
+// TestRestart: what one life of a program leaves behind (a message, receives that nobody
 // answers, a communicator, a window, a prepared request) is not there in the next, which
 // names and counts from the beginning.
-func TestAfresh(t *testing.T) {
+func TestRestart(t *testing.T) {
 	err := ranks(3, func(w *Comm) error {
 		for range 3 {
-			world, end, err := Afresh(w, nil)
+			world, end, err := endpoint.Restart(w, nil)
 			if err != nil {
 				return err
 			}
@@ -40,7 +42,7 @@ func untouched(w *Comm) error {
 	if there || err != nil {
 		return fmt.Errorf("there is a message: %+v %v", st, err)
 	}
-	e := w.Endpoint()
+	e := endpoint.Of(w)
 	for r := range w.Size() {
 		if s, n := e.Sent(r), e.Received(r); s+n != 0 {
 			return fmt.Errorf("%d messages sent to rank %d and %d received from it", s, r, n)

@@ -15,21 +15,15 @@ type onPart struct {
 
 func (d onPart) World() driver.Handle { return d.world }
 
-// Afresh makes another world on the ranks of w, like that of a process which has just
-// called Init: nothing has been sent, no communicator made, no message waits in it. A
-// test restarts its program in it without a new process. The observer, if there is one, hears of
-// every call before it is made. Collective over w, which must not be used before end has returned.
-//
-// end is collective as well, and does what the end of a process would: receives that are pending
-// are withdrawn, messages dropped, and communicators, windows and prepared requests freed.
-func Afresh(w *Comm, observer func(op string)) (world *Comm, end func() error, err error) {
-	h, err := w.st.drv.Dup(w.h)
+// restart is endpoint.Restart.
+func (c *Comm) restart(observer func(op string)) (world *Comm, end func() error, err error) {
+	h, err := c.st.drv.Dup(c.h)
 	if err != nil {
-		return nil, nil, w.wrap("Afresh", NoPeer, NoTag, err)
+		return nil, nil, c.wrap("Restart", NoPeer, NoTag, err)
 	}
-	world, err = Over(onPart{w.st.drv, h}, observer)
+	world, err = over(onPart{c.st.drv, h}, observer)
 	if err != nil {
-		return nil, nil, errors.Join(err, w.st.drv.FreeComm(h))
+		return nil, nil, errors.Join(err, c.st.drv.FreeComm(h))
 	}
 	return world, world.st.end, nil
 }
