@@ -1,48 +1,31 @@
 package coordinated
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/config"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/slurm"
-	"github.com/spf13/viper"
+	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// ConfigFile is the configuration file that is looked for in the working
-// directory, and ConfigEnv the variable that names another one.
-const (
-	ConfigFile = "holdfast.yaml"
-	ConfigEnv  = "HOLDFAST_CONFIG"
-)
+// SupervisorVar is the variable in which a Supervisor tells the job how to reach
+// it; Options.Supervisor takes its value.
+const SupervisorVar = config.SupervisorVar
 
 // A Config is the configuration of a job: for each key what is in force and
 // where that comes from. A program's flag wins over a variable, a variable over
-// the file, the file over the default.
-type Config struct {
-	File string // that was read, empty if there is none
-
-	values []Value // in the order of settings
-	errs   []error
-}
-
-// A Value is what is in force for a key.
-type Value struct {
-	Key     string `json:"key"`
-	Env     string `json:"variable"`
-	Value   string `json:"value"`  // as written; empty is the default
-	Source  string `json:"source"` // "default", a file, a variable or a flag
-	Default string `json:"default"`
-	Allowed string `json:"allowed"`
-	Help    string `json:"help"`
-	Error   string `json:"error,omitempty"`
-}
+// the file, the file over the default. Set sets a key as a flag does, Values lists
+// what is in force, Err says what is wrong with it, Stray which variables are
+// misspelt.
+type Config struct{ *config.Config[Options] }
 
 // FromEnv returns the options that holdfast.yaml in the working directory (or
 // the file that HOLDFAST_CONFIG names) and HOLDFAST_* variables give; variables
@@ -53,96 +36,7 @@ func FromEnv() Options { return ReadConfig("").Options() }
 // ReadConfig reads a configuration file and the environment. An empty name is
 // that of HOLDFAST_CONFIG, else holdfast.yaml, which may be missing. Errors are
 // kept for Err and Options.
-func ReadConfig(file string) *Config {
-	c := &Config{}
-	if file == "" {
-		file = os.Getenv(ConfigEnv)
-	}
-	named := file != ""
-	if !named {
-		file = ConfigFile
-	}
-	v := viper.New()
-	v.SetConfigFile(file)
-	switch err := v.ReadInConfig(); {
-	case err == nil:
-		c.File = file
-	case named || !errors.Is(err, fs.ErrNotExist):
-		c.errs = append(c.errs, fmt.Errorf("coordinated: configuration %s: %w", file, err))
-	}
-	for _, s := range settings {
-		val := Value{Key: s.key, Env: s.env(), Source: "default", Default: s.normal, Allowed: s.allowed, Help: s.help}
-		c.values = append(c.values, val)
-	}
-	c.readFile(v)
-	for _, s := range settings {
-		if text := os.Getenv(s.env()); text != "" {
-			c.set(s.key, text, s.env())
-		}
-	}
-	return c
-}
-
-// readFile takes over what the file has, and names the keys that nobody knows.
-func (c *Config) readFile(v *viper.Viper) {
-	keys := v.AllKeys()
-	slices.Sort(keys)
-	for _, key := range keys {
-		text := v.GetString(key)
-		if list, ok := v.Get(key).([]any); ok {
-			var items []string
-			for _, item := range list {
-				items = append(items, fmt.Sprint(item))
-			}
-			if text = strings.Join(items, ","); text == "" {
-				text = "none"
-			}
-		}
-		if !c.set(key, text, c.File) {
-			c.errs = append(c.errs,
-				&OptionError{Name: key, Why: fmt.Sprintf("%s: no such key%s", c.File, nearest(key))})
-		}
-	}
-}
-
-// Set sets a key to a text as a file has it; source is what people call its
-// origin, such as the name of a flag. An unknown key is an error now, a value
-// that is not allowed is one of Err.
-func (c *Config) Set(key, text, source string) error {
-	if !c.set(key, text, source) {
-		return &OptionError{Name: key, Why: fmt.Sprintf("no such key%s", nearest(key))}
-	}
-	return nil
-}
-
-func (c *Config) set(key, text, source string) bool {
-	i := slices.IndexFunc(settings, func(s setting) bool { return s.key == key })
-	if i < 0 {
-		return false
-	}
-	v := &c.values[i]
-	v.Value, v.Source, v.Error = text, source, ""
-	if err := settings[i].set(&Options{}, text); err != nil {
-		v.Error = (&OptionError{Name: key, Why: fmt.Sprintf("%q, from %s: %v; want %s", text, source, err,
-			settings[i].allowed)}).Error()
-	}
-	return true
-}
-
-// Values returns what is in force, in a fixed order.
-func (c *Config) Values() []Value { return slices.Clone(c.values) }
-
-// Err returns what is wrong: a file that cannot be read, unknown keys, values
-// that are not allowed. Each error names the key and what it may be.
-func (c *Config) Err() error {
-	errs := slices.Clone(c.errs)
-	for _, v := range c.values {
-		if v.Error != "" {
-			errs = append(errs, errors.New(v.Error))
-		}
-	}
-	return errors.Join(errs...)
-}
+func ReadConfig(file string) *Config { return &Config{config.Read(settings, file)} }
 
 // Check returns what Open would find wrong before it touches any directory: Err,
 // and values that do not go together.
@@ -153,112 +47,124 @@ func (c *Config) Check() error {
 
 // Options returns the options. What Err says Open will say.
 func (c *Config) Options() Options {
-	var o Options
 	if err := c.Err(); err != nil {
 		return Options{bad: err}
 	}
-	for i, s := range settings {
-		if text := c.values[i].Value; text != "" {
-			_ = s.set(&o, text) // it was tried by Config.set
-		}
-	}
+	var o Options
+	c.Apply(&o)
 	o.stray = c.Stray(os.Environ())
 	o.askSlurm, o.Supervisor = true, os.Getenv(SupervisorVar)
 	if end, err := strconv.ParseInt(os.Getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil {
 		o.Deadline = time.Unix(end, 0)
 	}
 	o.slurm, _, _ = slurm.FromEnv(os.Getenv) // what cannot be read there is left out
-	if o.Job == "" {
-		o.Job = os.Getenv("SLURM_JOB_NAME")
-	}
-	if o.Job == "" {
-		o.Job = filepath.Base(os.Args[0])
-	}
+	o.Job = cmp.Or(o.Job, os.Getenv("SLURM_JOB_NAME"), filepath.Base(os.Args[0]))
 	return o
 }
 
-// Stray names the variables of an environment that look like Holdfast's and mean
-// nothing to it, each with the one that was probably meant.
-func (c *Config) Stray(environ []string) []string {
-	others := []string{ConfigEnv, SupervisorVar, "HOLDFAST_MPI"}
-	var stray []string
-	for _, kv := range environ {
-		name, _, _ := strings.Cut(kv, "=")
-		key, ours := strings.CutPrefix(name, "HOLDFAST_")
-		if !ours || slices.Contains(others, name) || strings.HasPrefix(key, "TEST") || strings.HasPrefix(key, "APPS") ||
-			slices.ContainsFunc(settings, func(s setting) bool { return s.env() == name }) {
-			continue
-		}
-		hint := ""
-		if s := closest(strings.ToLower(key)); s != nil {
-			hint = ", do you mean " + s.env() + "?"
-		}
-		stray = append(stray, fmt.Sprintf("%s is set, but is no variable of Holdfast%s", name, hint))
-	}
-	slices.Sort(stray)
-	return stray
+// settings are the keys of the configuration. A further one is a further row, and
+// nothing else.
+var settings = slices.Concat([]config.Row[Options]{
+	config.Key("job", "SLURM_JOB_NAME, else the program's name", "name of the job that the checkpoints belong to",
+		config.Text("a name", func(o *Options) *string { return &o.Job })),
+	config.Key("local", "none", "directory on the node's own disk",
+		config.Dir(func(o *Options) *string { return &o.Local })),
+	config.Key("global", "none", "directory that all nodes see",
+		config.Dir(func(o *Options) *string { return &o.Global })),
+	config.Key("redundancy", "none", "copies or parity of the local shards on other nodes",
+		config.Checked("partner:K or parity:D+P", setRedundancy)),
+	config.Key("compress", "false", "compress what goes to global",
+		config.Bool(func(o *Options) *bool { return &o.Compress })),
+	config.Key("flush_rate", "no limit", "bytes a second for copying to global",
+		config.Bytes(func(o *Options) *int64 { return &o.FlushRate })),
+	config.Key("fresh", "false", "do not restore",
+		config.Bool(func(o *Options) *bool { return &o.Fresh })),
+	config.Key("epoch", "the newest that all ranks can read", "epoch to restore",
+		config.Count(func(o *Options) *storage.Epoch { return &o.Epoch })),
+	config.Key("interval", "none", "time from the end of a checkpoint to the next",
+		config.Duration(func(o *Options) *time.Duration { return &o.Interval })),
+	config.Key("mtbf", "none", "mean time between failures of the job: chooses the interval (Daly)",
+		config.Duration(func(o *Options) *time.Duration { return &o.MTBF })),
+	config.Key("deadline_lead", "none", "final checkpoint so long before the end of the Slurm job",
+		config.Duration(func(o *Options) *time.Duration { return &o.DeadlineLead })),
+	config.Key("grace", "none", "time from TERM to the kill",
+		config.Duration(func(o *Options) *time.Duration { return &o.Grace })),
+	config.Key("requeue", "false", "put the Slurm job back into the queue after a final checkpoint",
+		config.Bool(func(o *Options) *bool { return &o.Requeue })),
+	config.Key("cut_timeout", "60s", "how long the ranks may take to agree on a cut",
+		config.Positive(func(o *Options) *time.Duration { return &o.CutTimeout })),
+	config.Key("wait_timeout", "60s", "how long ranks may wait for one that has closed, or for each other, before "+
+		"the job ends",
+		config.Positive(func(o *Options) *time.Duration { return &o.WaitTimeout })),
+	config.Key("write_timeout", "5m", "how long a level may take nothing before an epoch is given up there",
+		config.Positive(func(o *Options) *time.Duration { return &o.WriteTimeout })),
+	config.Key("max_failed", "never", "end the job after so many checkpoints in a row that came to no level",
+		config.Count(func(o *Options) *int { return &o.MaxFailed })),
+	config.Key("keep", "2", "committed epochs to keep at each level",
+		config.Checked("a whole number from 2 on", setKeep)),
+	config.Key("keep_every", "none", "keep every n-th epoch at global as well",
+		config.Count(func(o *Options) *int { return &o.KeepEvery })),
+	config.Key("max_pool", "no limit", "memory for captures",
+		config.Bytes(func(o *Options) *int64 { return &o.MaxPool })),
+	config.Key("sharing", "private", "who besides this user may read the checkpoints; nobody else may ever write them",
+		config.Checked("private, group or world", setSharing)),
+	config.Key("allow_foreign", "false", "use directories and files of other users, those that others may write to, "+
+		"and links that others may have made",
+		config.Bool(func(o *Options) *bool { return &o.AllowForeign })),
+	config.Key("max_mailbox", "half of what is available", "memory for messages in flight at a cut",
+		config.Bytes(func(o *Options) *int64 { return &o.MaxMailbox })),
+	config.Key("events", "on", "event log for holdfast report; on is beside the checkpoints",
+		config.Text("on, off or a directory", func(o *Options) *string { return &o.Events })),
+	config.Key("metrics.dir", "none", "where a file with Prometheus metrics is kept, by the first rank of each node",
+		config.Dir(func(o *Options) *string { return &o.MetricsDir })),
+	config.Key("metrics.listen", "none", "where the same rank serves them over HTTP; loopback if no host is named",
+		config.Text("an address, such as :9469", func(o *Options) *string { return &o.MetricsListen })),
+	config.Key("signals.checkpoint", "USR1", "signals that ask for a checkpoint",
+		config.Signals(func(o *Options) *[]os.Signal { return &o.CheckpointSignals })),
+	config.Key("signals.stop", "USR2,TERM", "signals that ask for a final checkpoint",
+		config.Signals(func(o *Options) *[]os.Signal { return &o.StopSignals })),
+	config.Key("control.interface", "the first that is up and not loopback", "where the control plane listens",
+		config.Text("an interface or address", func(o *Options) *string { return &o.Interface })),
+	config.Key("control.heartbeat", "250ms", "how often neighbours say that they are alive",
+		config.Positive(func(o *Options) *time.Duration { return &o.Heartbeat })),
+	config.Key("control.peer_timeout", "1.5s", "silence after which a rank counts as lost",
+		config.Positive(func(o *Options) *time.Duration { return &o.PeerTimeout })),
+	config.Key("device", "the best there is", "device of the program, on this machine or of a holdfast gpud",
+		config.Checked("a selection such as cuda:0, pocl, or remote=node7:7478,cuda:0", setDevice)),
+}, config.Gpud(setGpudKey))
+
+func setDevice(o *Options, s string) (err error) {
+	o.Device, err = gpustate.ParseSelect(s)
+	return err
 }
 
-// nearest is a hint at the key that was meant, or at where all are explained.
-func nearest(key string) string {
-	if s := closest(key); s != nil {
-		return fmt.Sprintf("; do you mean %s?", s.key)
-	}
-	return "; there are " + strings.Join(settingKeys(), ", ")
+// setGpudKey comes after setDevice: a selection's own key= wins.
+func setGpudKey(o *Options, s string) error {
+	o.Device.KeyFile = cmp.Or(o.Device.KeyFile, s)
+	return nil
 }
 
-// closest is the setting that a wrong key probably means, nil if it is like none.
-func closest(key string) *setting {
-	plain := func(s string) string { return strings.NewReplacer("_", "", "-", "", ".", "").Replace(s) }
-	best, least := -1, 0
-	for i := range settings {
-		a, b := plain(key), plain(settings[i].key)
-		_, last, _ := strings.Cut(settings[i].key, ".")
-		d := distance(a, b)
-		if last != "" {
-			d = min(d, 1+distance(a, plain(last)))
-		}
-		if len(b) > 3 && strings.Contains(a, b) || len(a) > 3 && strings.Contains(b, a) {
-			d = min(d, 2) // checkpoint_interval, heartbeat
-		}
-		if d <= max(1, min(len(a), len(b))/3) && (best < 0 || d < least) {
-			best, least = i, d
-		}
+func setKeep(o *Options, s string) error {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 2 {
+		return errors.New("the epoch before the newest is what is left when a job dies while writing")
 	}
-	if best < 0 {
-		return nil
-	}
-	return &settings[best]
+	o.Keep = n
+	return nil
 }
 
-// distance is how many letters of a must be changed, dropped, put in or swapped
-// with the next to get b.
-func distance(a, b string) int {
-	before, last, row := []int(nil), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
+func setSharing(o *Options, s string) error {
+	o.Sharing = s
+	if _, err := vfs.ParseSharing(s); err != nil {
+		return config.ErrNotUnderstood
 	}
-	for i := range len(a) {
-		row[0] = i + 1
-		for j := range len(b) {
-			d := last[j]
-			if a[i] != b[j] {
-				d++
-			}
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				d = min(d, before[j-1]+1)
-			}
-			row[j+1] = min(d, last[j+1]+1, row[j]+1)
-		}
-		before, last, row = last, row, make([]int, len(b)+1)
-	}
-	return last[len(b)]
+	return nil
 }
 
-func settingKeys() []string {
-	var keys []string
-	for _, s := range settings {
-		keys = append(keys, s.key)
+func setRedundancy(o *Options, s string) error {
+	o.Redundancy = s
+	if _, err := (&Options{Redundancy: s, Local: "any"}).redundancy(); err != nil {
+		return config.ErrNotUnderstood
 	}
-	return keys
+	return nil
 }

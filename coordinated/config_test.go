@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/config"
 )
 
 // clean removes what the environment says of checkpoints, and goes to an empty
@@ -15,9 +17,9 @@ import (
 func clean(t *testing.T) string {
 	t.Helper()
 	for _, s := range settings {
-		t.Setenv(s.env(), "")
+		t.Setenv(s.Var(), "")
 	}
-	for _, name := range []string{ConfigEnv, "SLURM_JOB_NAME", "SLURM_JOB_END_TIME"} {
+	for _, name := range []string{config.FileVar, "SLURM_JOB_NAME", "SLURM_JOB_END_TIME"} {
 		t.Setenv(name, "")
 	}
 	dir := t.TempDir()
@@ -35,7 +37,7 @@ func write(t *testing.T, name, text string) {
 // TestConfigPrecedence: flag over variable over file over default, each told.
 func TestConfigPrecedence(t *testing.T) {
 	clean(t)
-	write(t, ConfigFile, "local: /a\nglobal: /b\ninterval: 5m\nmtbf: 24h\nflush_rate: 2GiB\nkeep: 3\n"+
+	write(t, config.File, "local: /a\nglobal: /b\ninterval: 5m\nmtbf: 24h\nflush_rate: 2GiB\nkeep: 3\n"+
 		"signals:\n  checkpoint: [USR1, HUP]\n  stop: []\ncontrol:\n  heartbeat: 100ms\n")
 	t.Setenv("HOLDFAST_GLOBAL", "/c")
 	t.Setenv("HOLDFAST_INTERVAL", "6m")
@@ -57,7 +59,7 @@ func TestConfigPrecedence(t *testing.T) {
 	for _, v := range c.Values() {
 		sources[v.Key] = v.Source
 	}
-	for key, want := range map[string]string{"local": ConfigFile, "global": "HOLDFAST_GLOBAL", "interval": "-interval",
+	for key, want := range map[string]string{"local": config.File, "global": "HOLDFAST_GLOBAL", "interval": "-interval",
 		"redundancy": "default"} {
 		if sources[key] != want {
 			t.Errorf("%s comes from %q, want %q", key, sources[key], want)
@@ -72,7 +74,7 @@ func TestConfigRefuses(t *testing.T) {
 		file string
 		want []string
 	}{
-		{"intervall: 5m", []string{"intervall", ConfigFile, "do you mean interval?"}},
+		{"intervall: 5m", []string{"intervall", config.File, "do you mean interval?"}},
 		{"controll:\n  heartbeat: 1s", []string{"controll.heartbeat", "do you mean control.heartbeat?"}},
 		{"peer_timeout: 1s", []string{"peer_timeout", "do you mean control.peer_timeout?"}},
 		{"checkpoint_interval: 5m", []string{"do you mean interval?"}},
@@ -94,11 +96,11 @@ func TestConfigRefuses(t *testing.T) {
 		{"flush_rate: fast", []string{"flush_rate", "500M or 2GiB"}},
 		{"redundancy: mirror", []string{"redundancy", "partner:K or parity:D+P"}},
 		{"signals:\n  stop: [KILL]", []string{"signals.stop", `unknown signal "KILL"`}},
-		{"local: [", []string{ConfigFile}},
+		{"local: [", []string{config.File}},
 		{"mtbf: x\nfresh: y", []string{"mtbf", "fresh"}},
 	} {
 		clean(t)
-		write(t, ConfigFile, c.file+"\n")
+		write(t, config.File, c.file+"\n")
 		err := ReadConfig("").Err()
 		if err == nil {
 			t.Errorf("%q: no error", c.file)
@@ -141,7 +143,7 @@ func TestConfigFiles(t *testing.T) {
 	}
 	other := filepath.Join(dir, "other.yaml")
 	write(t, other, "job: from-other\n")
-	t.Setenv(ConfigEnv, other)
+	t.Setenv(config.FileVar, other)
 	if c := ReadConfig(""); c.Options().Job != "from-other" || c.File != other {
 		t.Errorf("got job %q of file %q", c.Options().Job, c.File)
 	}
@@ -150,27 +152,11 @@ func TestConfigFiles(t *testing.T) {
 	}
 }
 
-func TestAmounts(t *testing.T) {
-	set := amount(func(o *Options) *int64 { return &o.MaxPool })
-	for text, want := range map[string]int64{"0": 0, "4096": 4096, "1k": 1000, "1.5M": 1500000, "2GiB": 2 << 30,
-		"3 KiB": 3072, "7B": 7, "1TB": 1e12} {
-		var o Options
-		if err := set(&o, text); err != nil || o.MaxPool != want {
-			t.Errorf("%q: got %d, %v, want %d", text, o.MaxPool, err, want)
-		}
-	}
-	for _, text := range []string{"", "x", "-1", "1.5", "1iB", "99999999999T", "1 GiB more"} {
-		if err := set(&Options{}, text); err == nil {
-			t.Errorf("%q: no error", text)
-		}
-	}
-}
-
 // TestConfigDevice: the device can stand in the file, with its servers and their
 // key, and a variable wins.
 func TestConfigDevice(t *testing.T) {
 	clean(t)
-	write(t, ConfigFile, "device: [remote=node7:7478, silence=20s, cuda:1]\ngpud:\n  key: /k\n")
+	write(t, config.File, "device: [remote=node7:7478, silence=20s, cuda:1]\ngpud:\n  key: /k\n")
 	o := ReadConfig("").Options()
 	if d := o.Device; d.Remote != "node7:7478" || d.Silence != 20*time.Second || d.Kind != "cuda" || d.Index != 1 ||
 		d.KeyFile != "/k" {

@@ -19,10 +19,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// SupervisorVar is the variable in which a Supervisor tells the job how to reach
-// it; Options.Supervisor takes its value.
-const SupervisorVar = "HOLDFAST_SUPERVISOR"
-
 // A Supervisor hears from the jobs that it has started, one after the other:
 // rank 0 of each connects to it from inside Open and reports until it ends. The
 // connection proves a random key, as the control plane's do.

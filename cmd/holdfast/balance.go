@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/spf13/cobra"
 )
 
@@ -105,12 +106,9 @@ func balance(ctx context.Context, b *gpud.Balancer, every time.Duration, say fun
 			}
 			break
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(every):
-			continue
+		if sleep.For(ctx, every) != nil {
+			break
 		}
-		break
 	}
 	if failed {
 		return errBad

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/config"
 )
 
 // TestConfig shows a file, a variable and defaults with their origins, and
@@ -15,7 +16,7 @@ func TestConfig(t *testing.T) {
 	for _, v := range coordinated.ReadConfig("").Values() {
 		t.Setenv(v.Env, "")
 	}
-	t.Setenv(coordinated.ConfigEnv, "")
+	t.Setenv(config.FileVar, "")
 	t.Chdir(t.TempDir())
 	if code, _, errs := run(t, "config"); code != exitBad || !strings.Contains(errs, "HOLDFAST_LOCAL") {
 		t.Errorf("without a directory: exit code %d, %s", code, errs)
@@ -42,7 +43,7 @@ func TestConfig(t *testing.T) {
 		}
 	}
 	code, out, _ = run(t, "config", "--json")
-	var first coordinated.Value
+	var first config.Value
 	line, _, _ := strings.Cut(out, "\n")
 	if err := json.Unmarshal([]byte(line), &first); code != exitGood || err != nil || first.Key != "job" ||
 		first.Env != "HOLDFAST_JOB" {

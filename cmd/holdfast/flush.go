@@ -36,7 +36,7 @@ missing or damaged, not a checkpoint directory, I/O error).`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			var seen tally
-			stop := showBar(cmd, "copying", flushBytes(cmd, dirs), seen.written.Load, sizeText)
+			stop := showBar(cmd, "copying", flushBytes(cmd, dirs), seen.written.Load, inBytes)
 			e, err := storage.Epoch(0), error(nil)
 			if cmd.Flags().Changed("salvage") {
 				e, err = storage.SalvageDirs(cmd.Context(), seen.fs(), salvage, dirs, to)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/spf13/cobra"
 )
 
@@ -318,7 +319,7 @@ func (o *gpudFlags) writeStatus(w io.Writer, st gpud.Status) error {
 	fmt.Fprintf(w, "server %s at %s%s\n\n", st.Server, strings.Join(st.Addrs, " "), drains)
 	rows := [][]string{{"DEVICE", "NAME", "MEMORY", "USED", "UNFINISHED", "PROGRAMS"}}
 	for _, d := range st.Devices {
-		rows = append(rows, []string{strconv.Itoa(d.Index), d.Name, sizeText(d.TotalBytes), sizeText(d.UsedBytes),
+		rows = append(rows, []string{strconv.Itoa(d.Index), d.Name, units.Bytes(d.TotalBytes), units.Bytes(d.UsedBytes),
 			strconv.FormatInt(d.Unfinished, 10), strconv.FormatInt(d.Clients, 10)})
 	}
 	if err := table(w, rows); err != nil {
@@ -333,7 +334,7 @@ func clientRows(list []gpud.ClientStatus) [][]string {
 	for _, c := range list {
 		rows = append(rows, []string{strconv.FormatUint(c.ID, 10), c.Program, c.Host, strconv.Itoa(c.PID),
 			strconv.Itoa(c.Device),
-			sizeText(c.UsedBytes), strconv.FormatInt(c.Unfinished, 10), strconv.FormatInt(c.Commands, 10), c.Label})
+			units.Bytes(c.UsedBytes), strconv.FormatInt(c.Unfinished, 10), strconv.FormatInt(c.Commands, 10), c.Label})
 	}
 	return rows
 }

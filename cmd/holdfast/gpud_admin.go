@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
@@ -38,7 +39,7 @@ func gpudConfig(cmd *cobra.Command) error {
 		}
 		for _, item := range items {
 			if err := cmd.Flags().Set(f.Name, item); err != nil {
-				return &coordinated.OptionError{Name: v.Key, Why: v.Source + ": " + err.Error()}
+				return fmt.Errorf("configuration: %s: %s: %w", v.Key, v.Source, err)
 			}
 		}
 	}

@@ -1,23 +1,8 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"os"
-	"time"
-
-	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/internal/sleep"
-	"github.com/holdfast-hpc/holdfast/slurm"
+	"github.com/holdfast-hpc/holdfast/internal/supervise"
 	"github.com/spf13/cobra"
-)
-
-// Times of a guard. A frozen node, or one that is cut off, is given up after the sum of
-// the first two; a job that is requeued loses what it computed since its newest
-// checkpoint, so this is no place for haste.
-const (
-	guardSilence  = 5 * time.Second  // of holdfast run, until it is asked
-	guardPatience = 10 * time.Second // in which it is asked again and again
 )
 
 // newGuard is the process that holdfast run starts on another node than its own.
@@ -25,55 +10,17 @@ func newGuard() *cobra.Command {
 	return &cobra.Command{
 		Use: "guard", Short: "watch over holdfast run from another node of its job", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			job, ok, err := slurm.FromEnv(os.Getenv)
-			if err != nil || !ok {
-				return fmt.Errorf("holdfast run starts this inside a Slurm job; there is nothing to guard here: %w",
-					err)
-			}
-			g := &guard{orphan: coordinated.Orphan{Supervisor: os.Getenv(coordinated.SupervisorVar), Job: job.ID,
-				Restarts: job.Restarts, Patience: guardPatience},
-				node: job.NodeName, silence: guardSilence}
-			g.say = func(format string, args ...any) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast guard on %s: %s\n", g.node, fmt.Sprintf(format, args...))
-			}
-			return g.run(cmd.Context())
+			return supervise.RequeueOrphan(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
 }
 
-// guard puts the job back into the queue when the node of holdfast run dies.
-type guard struct {
-	orphan  coordinated.Orphan
-	node    string
-	silence time.Duration
-	say     func(format string, args ...any)
-}
-
-func (g *guard) run(ctx context.Context) error {
-	for ctx.Err() == nil {
-		over, err := coordinated.Attend(ctx, g.orphan.Supervisor, g.node, g.silence)
-		if over || ctx.Err() != nil {
-			return nil
-		}
-		fate, why := g.orphan.Fate(ctx)
-		switch fate {
-		case coordinated.SupervisorEnded:
-			g.say("holdfast run has ended: %s", why)
-			return nil
-		case coordinated.SupervisorDead:
-			g.say("holdfast run is dead: %s; job %s is put back into the queue", why, g.orphan.Job)
-			err := g.orphan.Client.Requeue(ctx, g.orphan.Job)
-			if err == nil {
-				return nil
-			}
-			g.say("%v", err)
-			if !slurm.Temporary(err) {
-				return err
-			}
-		default:
-			g.say("holdfast run did not answer (%v); %s", err, why)
-		}
-		_ = sleep.For(ctx, time.Second) // the loop looks at ctx
+// newStartRank stands before the program on srun's command line.
+func newStartRank() *cobra.Command {
+	return &cobra.Command{
+		Use: "start-rank PROGRAM [ARGUMENTS]", Short: "start a rank under holdfast run", Hidden: true,
+		DisableFlagParsing: true,
+		Args:               cobra.MinimumNArgs(1),
+		RunE:               func(cmd *cobra.Command, args []string) error { return supervise.StartRank(cmd.Context(), args) },
 	}
-	return nil
 }

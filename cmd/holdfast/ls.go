@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/spf13/cobra"
 )
@@ -104,7 +105,7 @@ func lsTable(rows []lsRow) [][]string {
 		case r.Committed:
 			state = "committed"
 			here = fmt.Sprintf("%s of %d", ranksText(r.Ranks), r.Size)
-			bytes, stored = sizeText(r.Bytes), sizeText(r.Stored)
+			bytes, stored = units.Bytes(r.Bytes), units.Bytes(r.Stored)
 		}
 		out = append(out, []string{fmt.Sprint(r.Epoch), r.Level, state, here, bytes, stored,
 			r.Time.Format(time.DateTime), r.Dir})

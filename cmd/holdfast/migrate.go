@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/spf13/cobra"
 )
 
@@ -137,7 +138,7 @@ func stepsText(steps json.RawMessage) string {
 	}
 	us := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 	text := fmt.Sprintf(": %s in %v (choose %v, drain %v, create %v, stream %v, build %v, remap %v, release %v)",
-		sizeText(m.Bytes), us(m.Total), us(m.Choose), us(m.Drain), us(m.Create), us(m.Stream), us(m.Build), us(m.Remap),
+		units.Bytes(m.Bytes), us(m.Total), us(m.Choose), us(m.Drain), us(m.Create), us(m.Stream), us(m.Build), us(m.Remap),
 		us(m.Release))
 	for _, s := range m.FromSource {
 		text += fmt.Sprintf("\n  program %q was built from source there, its binary form did not load: %s", s.Program,

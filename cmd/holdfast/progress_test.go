@@ -4,60 +4,85 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 )
 
-func TestBarLine(t *testing.T) {
-	b := counter{what: "verifying", total: 8 << 30, done: func() int64 { return 2 << 30 }, text: sizeText}
-	const want = "verifying [#####...............]  25 %  2.0 GiB of 8.0 GiB, 1.0 GiB/s, 6.0 s to go"
-	if got := b.line(2 * time.Second); got != want {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-	b.total = 1 << 30 // an estimate may be too low
-	if got, want := b.line(2*time.Second), "verifying [####################] 100 %  1.0 GiB of 1.0 GiB, "+
-		"1.0 GiB/s"; got != want {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-}
-
-// TestBarDraws: a bar is drawn over itself and goes at the end.
-func TestBarDraws(t *testing.T) {
-	var out bytes.Buffer
-	c := counter{what: "removing", done: func() int64 { return 3 }, text: sizeText}
-	b := bar{w: &out, line: c.line, begun: time.Now().Add(-time.Second)}
-	b.draw(b.begun.Add(time.Second))
-	quit := make(chan struct{})
-	close(quit)
-	b.run(quit)
-	const line = "removing 3 B, 3 B/s"
-	if want := "\r" + line + "\r" + string(bytes.Repeat([]byte(" "), len(line))) + "\r"; out.String() != want {
-		t.Errorf("got %q, want %q", out.String(), want)
+// TestBar: a line that is redrawn with how far it is, and goes at the end.
+func TestBar(t *testing.T) {
+	for _, c := range []struct {
+		total int64
+		unit  barUnit
+		want  string
+	}{
+		{8 << 30, inBytes, `^verifying \[#+\.+\] 25 %  2\.0 GiB of 8\.0 GiB, .*B/s, .* s to go\n`},
+		{1 << 30, inBytes, `^verifying \[#+\] 100 %  1024\.0 MiB of 1\.0 GiB, .*B/s, .* to go\n`}, // it was an estimate
+		{0, inFiles, `^verifying 2147483648 files, [0-9]+/s\n`},
+	} {
+		var out watched
+		b := countBar(&out, "verifying", c.total, c.unit)
+		stop := b.show(func() (int64, int64) { return 2 << 30, c.total })
+		b.set(2<<30, c.total)
+		out.wait()
+		stop()
+		stop()
+		if text := out.String(); !regexp.MustCompile(c.want).MatchString(text) || !strings.HasSuffix(text, "\x1b[J") {
+			t.Errorf("total %d: got %q, want %q and that it goes", c.total, text, c.want)
+		}
 	}
 }
 
-// TestSteps: of so many, or of nobody knows how many; never wider than the
-// terminal.
+// watched is a terminal of which a test waits for the first line.
+type watched struct {
+	mu    sync.Mutex
+	out   bytes.Buffer
+	first chan struct{}
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.out.Len() == 0 && len(p) > 0 {
+		close(w.line())
+	}
+	return w.out.Write(p)
+}
+
+// line is closed with the first line; mu is held.
+func (w *watched) line() chan struct{} {
+	if w.first == nil {
+		w.first = make(chan struct{})
+	}
+	return w.first
+}
+
+func (w *watched) wait() {
+	w.mu.Lock()
+	first := w.line()
+	w.mu.Unlock()
+	<-first
+}
+
+func (w *watched) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.out.String()
+}
+
+// TestSteps: of so many, or of nobody knows how many.
 func TestSteps(t *testing.T) {
-	s := stepper{what: "measuring"}
-	s.begin("one", 4)
+	s := stepper{}
+	s.begin("one", 0)
+	if done, total := s.count(); done != 0 || total != 0 || s.name() != "one" {
+		t.Errorf("got %s, %d of %d", s.name(), done, total)
+	}
 	s.begin("two", 4)
-	if got, want := s.line(10*time.Second), "measuring [#####...............]  25 %  10 s, 30 s to "+
-		"go: two"; got != want {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-	s.total = 0
-	if got, want := s.line(10*time.Second), "measuring for 10 s: two"; got != want {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-	s.begin(strings.Repeat("long ", 40), 0)
-	var out bytes.Buffer
-	b := bar{w: &out, line: s.line}
-	if b.draw(time.Now()); out.Len() != 80 || b.wide != 79 {
-		t.Errorf("got %d bytes, want a carriage return and 79", out.Len())
+	if done, total := s.count(); done != 1 || total != 4 || s.name() != "two" {
+		t.Errorf("got %s, %d of %d, want two, 1 of 4", s.name(), done, total)
 	}
 }
 
@@ -66,7 +91,7 @@ func TestNoBar(t *testing.T) {
 	var out bytes.Buffer
 	cmd := &cobra.Command{}
 	cmd.SetErr(&out)
-	stop := showBar(cmd, "x", 1, func() int64 { return 1 }, sizeText)
+	stop := showBar(cmd, "x", 1, func() int64 { return 1 }, inBytes)
 	stop()
 	stop()
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))

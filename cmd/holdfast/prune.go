@@ -38,9 +38,7 @@ directories of a running job, I/O error).`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			var seen tally
-			stop := showBar(cmd, "removing", 0, seen.removed.Load, func(n int64) string {
-				return fmt.Sprint(n, " files")
-			})
+			stop := showBar(cmd, "removing", 0, seen.removed.Load, inFiles)
 			_, _ = openView(cmd, seen.fs(), dirs) // PruneDirs says what is wrong
 			gone, err := storage.PruneDirs(cmd.Context(), seen.fs(), dirs, rules)
 			stop()

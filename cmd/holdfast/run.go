@@ -1,37 +1,21 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/supervise"
 	"github.com/spf13/cobra"
 )
-
-// Exit codes of holdfast run beside those of all verbs.
-const exitStopped = 75 // EX_TEMPFAIL: the program stopped after a final checkpoint
 
 // exitCode is an error that says nothing but the code to end with.
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// runFlags are the flags of holdfast run.
-type runFlags struct {
-	spares, minNodes, maxRestarts int
-	requeue, asJSON               bool
-	lead, grace                   time.Duration
-	backoff                       time.Duration
-	startTimeout, endTimeout      time.Duration
-	stall, waitNodes, beginAnew   time.Duration
-	iface, localIn                string
-}
-
 func newRun() *cobra.Command {
-	var f runFlags
+	var opt supervise.Options
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- srun|mpirun|mpiexec ... PROGRAM ...",
 		Short: "start a program, and start it again on what is left when a node dies",
@@ -56,16 +40,12 @@ checkpoint and goes on when started again; else the program's own code, when
 all its ranks ended in order.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := parseCommand(args)
+			self, err := os.Executable()
 			if err != nil {
 				return err
 			}
-			r := &runner{flags: f, cmd: c, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
-				signals: make(chan os.Signal, 16)}
-			signal.Notify(r.signals, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-			defer signal.Stop(r.signals)
-			// A signal is to be passed on, it does not end this command.
-			code, err := r.run(context.WithoutCancel(cmd.Context()))
+			opt.Command, opt.Self, opt.Stdout, opt.Stderr = args, self, cmd.OutOrStdout(), cmd.ErrOrStderr()
+			code, err := supervise.Run(cmd.Context(), opt)
 			if err != nil {
 				return err
 			}
@@ -76,30 +56,30 @@ all its ranks ended in order.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.IntVar(&f.spares, "spares", 0, "nodes of the allocation to keep for when others die")
-	fs.IntVar(&f.minNodes, "min-nodes", 1, "give up, or requeue, when fewer nodes than this are left")
-	fs.IntVar(&f.maxRestarts, "max-restarts", 10, "start again at most so often")
-	fs.DurationVar(&f.backoff, "backoff", time.Second, "wait before starting again after a run without progress, "+
+	fs.IntVar(&opt.Spares, "spares", 0, "nodes of the allocation to keep for when others die")
+	fs.IntVar(&opt.MinNodes, "min-nodes", 1, "give up, or requeue, when fewer nodes than this are left")
+	fs.IntVar(&opt.MaxRestarts, "max-restarts", 10, "start again at most so often")
+	fs.DurationVar(&opt.Backoff, "backoff", time.Second, "wait before starting again after a run without progress, "+
 		"doubled each time up to a minute")
-	fs.BoolVar(&f.requeue, "requeue", false, "put the Slurm job back into the queue after a final checkpoint, or "+
+	fs.BoolVar(&opt.Requeue, "requeue", false, "put the Slurm job back into the queue after a final checkpoint, or "+
 		"when too few nodes are left")
-	fs.StringVar(&f.localIn, "local-in", "", "make a directory of the job's own in this one on each node, and set "+
+	fs.StringVar(&opt.LocalIn, "local-in", "", "make a directory of the job's own in this one on each node, and set "+
 		"HOLDFAST_LOCAL to it, unless that is set")
-	fs.DurationVar(&f.lead, "lead", 0, "ask for the final checkpoint so long before the job's time limit; 0 = as "+
+	fs.DurationVar(&opt.Lead, "lead", 0, "ask for the final checkpoint so long before the job's time limit; 0 = as "+
 		"sbatch --signal says, else a minute with --requeue")
-	fs.DurationVar(&f.grace, "grace", 0, "time from TERM to the kill; 0 = Slurm's KillWait")
-	fs.DurationVar(&f.startTimeout, "start-timeout", 0, "end a start whose ranks have not come to Open by then, "+
+	fs.DurationVar(&opt.Grace, "grace", 0, "time from TERM to the kill; 0 = Slurm's KillWait")
+	fs.DurationVar(&opt.StartTimeout, "start-timeout", 0, "end a start whose ranks have not come to Open by then, "+
 		"though its nodes are well; 0 = never the first, a restart after five times what that took and 10s more, "+
 		"doubled each time")
-	fs.DurationVar(&f.endTimeout, "end-timeout", 10*time.Minute, "end a launcher that still runs so long after all "+
+	fs.DurationVar(&opt.EndTimeout, "end-timeout", 10*time.Minute, "end a launcher that still runs so long after all "+
 		"ranks have closed; 0 = never")
-	fs.DurationVar(&f.stall, "stall", 0, "end a run in which rank 0 passes no Point for so long; 0 = never")
-	fs.DurationVar(&f.waitNodes, "wait-nodes", 10*time.Minute, "wait so long for a dead node to come back when the "+
+	fs.DurationVar(&opt.Stall, "stall", 0, "end a run in which rank 0 passes no Point for so long; 0 = never")
+	fs.DurationVar(&opt.WaitNodes, "wait-nodes", 10*time.Minute, "wait so long for a dead node to come back when the "+
 		"checkpoints cannot be read without its disk; 0 = do not wait")
-	fs.DurationVar(&f.beginAnew, "begin-anew", 0, "begin anew a job whose checkpoints all went with its nodes, if "+
+	fs.DurationVar(&opt.BeginAnew, "begin-anew", 0, "begin anew a job whose checkpoints all went with its nodes, if "+
 		"none was ever at global and no more than so much work is lost; 0 = never, end and say what is missing")
-	fs.BoolVar(&f.asJSON, "json", false, "write each decision as one JSON object")
-	fs.StringVar(&f.iface, "interface", os.Getenv("HOLDFAST_CONTROL_INTERFACE"),
+	fs.BoolVar(&opt.JSON, "json", false, "write each decision as one JSON object")
+	fs.StringVar(&opt.Interface, "interface", os.Getenv("HOLDFAST_CONTROL_INTERFACE"),
 		"interface or address on which the program reaches this command")
 	return cmd
 }

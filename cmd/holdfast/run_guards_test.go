@@ -1,15 +1,13 @@
 package main
 
 import (
-	"context"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/supervise"
 )
 
 // fakeSrun runs on this machine what the real one would run on a node: holdfast's own
@@ -63,49 +61,6 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// TestGuardRequeues: a guard whose holdfast run is frozen puts the job back into the queue,
-// one whose holdfast run has ended on a node that lives does not.
-func TestGuardRequeues(t *testing.T) {
-	for _, frozen := range []bool{true, false} {
-		requeues := inJob(t, "")
-		sup, err := coordinated.Supervise("127.0.0.1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		value := sup.Var(false)[len(coordinated.SupervisorVar)+1:]
-		patience := time.Minute
-		if frozen {
-			patience = time.Nanosecond // nobody answers so soon
-		}
-		g := &guard{orphan: coordinated.Orphan{Supervisor: value, Job: "5", Patience: patience}, node: "n1",
-			silence: 100 * time.Millisecond, say: t.Logf}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- g.run(ctx) }()
-		c, err := sup.AcceptGuard(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !frozen {
-			if err := sup.Close(); err != nil {
-				t.Fatal(err)
-			}
-			commands(t, map[string]string{"scontrol": `[ "$1" = requeue ] && echo >> ` + requeues +
-				` || echo JobState=COMPLETED Restarts=0`})
-		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		_ = c.Close()
-		b, _ := os.ReadFile(requeues) // none is nothing
-		if got := string(b) != ""; got != frozen {
-			t.Errorf("frozen: %t: it was requeued: %t", frozen, got)
-		}
-		cancel()
-		_ = sup.Close()
-	}
-}
-
 // TestDiesBeforeOpen: the processes of a node end before Open while srun waits for those
 // of another, and nobody says so. The start is ended in seconds, and another one made.
 func TestDiesBeforeOpen(t *testing.T) {
@@ -136,7 +91,7 @@ func TestDisowned(t *testing.T) {
 esac`})
 	errs := &lockedBuffer{}
 	code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--", "srun", "-n2", "./app"}, io.Discard, errs)
-	if code != exitStopped || !strings.Contains(errs.String(), "was requeued meanwhile") ||
+	if code != supervise.ExitStopped || !strings.Contains(errs.String(), "was requeued meanwhile") ||
 		strings.Contains(errs.String(), "start 2") {
 		t.Errorf("got code %d\n%s", code, errs)
 	}

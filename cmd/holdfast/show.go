@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/spf13/cobra"
 )
@@ -122,7 +123,7 @@ func showTable(rows []showRow) [][]string {
 			refers = strings.Trim(fmt.Sprint(r.Origins), "[]")
 		}
 		out = append(out, []string{fmt.Sprint(r.Epoch), r.Level, fmt.Sprint(r.Rank), dash(r.Node),
-			sizeText(r.Bytes), sizeText(r.Stored), saved, refers, file, r.Dir})
+			units.Bytes(r.Bytes), units.Bytes(r.Stored), saved, refers, file, r.Dir})
 	}
 	return out
 }

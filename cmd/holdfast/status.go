@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/spf13/cobra"
 )
 
@@ -120,7 +121,7 @@ func printEpochs(w io.Writer, st *coordinated.JobStatus) error {
 				durable += fmt.Sprintf(" %s %.3f s", level, s)
 			}
 		}
-		out = append(out, []string{fmt.Sprint(e.Epoch), sizeText(e.Bytes),
+		out = append(out, []string{fmt.Sprint(e.Epoch), units.Bytes(e.Bytes),
 			fmt.Sprintf("%.1f ms", 1000*e.BlockedSeconds), strings.TrimSpace(durable)})
 	}
 	return table(w, out)
@@ -147,14 +148,14 @@ func flushText(ranks []coordinated.RankStatus) string {
 		return ""
 	}
 	s := fmt.Sprintf("flush of epoch %d to %s by %d rank(s), for %s: %s", sum.Epoch, sum.Level, n, ageText(sum.Seconds),
-		sizeText(sum.Bytes))
+		units.Bytes(sum.Bytes))
 	if sum.Total > 0 {
-		s += fmt.Sprintf(" of about %s (%.0f %%)", sizeText(sum.Total),
+		s += fmt.Sprintf(" of about %s (%.0f %%)", units.Bytes(sum.Total),
 			min(100, 100*float64(sum.Bytes)/float64(sum.Total)))
 	}
 	if sum.Seconds > 0 && sum.Bytes > 0 {
 		rate := float64(sum.Bytes) / sum.Seconds
-		s += fmt.Sprintf(", %s/s", sizeText(int64(rate)))
+		s += fmt.Sprintf(", %s/s", units.Bytes(int64(rate)))
 		if left := float64(sum.Total-sum.Bytes) / rate; left > 0 {
 			s += ", about " + ageText(left) + " to go"
 		}

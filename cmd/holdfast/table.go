@@ -33,23 +33,6 @@ func jsonLines[T any](w io.Writer, list []T) error {
 	return nil
 }
 
-// sizeText writes bytes for people: three digits and a binary unit.
-func sizeText(n int64) string {
-	const units = "KMGTPE"
-	if n < 1024 {
-		return strconv.FormatInt(n, 10) + " B"
-	}
-	v, u := float64(n)/1024, 0
-	for v >= 1023.5 && u < len(units)-1 {
-		v, u = v/1024, u+1
-	}
-	prec := 0
-	if v < 99.5 {
-		prec = 1
-	}
-	return strconv.FormatFloat(v, 'f', prec, 64) + " " + units[u:u+1] + "iB"
-}
-
 // ranksText writes ascending ranks as ranges: 0-3,7.
 func ranksText(ranks []int) string {
 	if len(ranks) == 0 {

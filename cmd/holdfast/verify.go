@@ -111,7 +111,7 @@ func verifyDirs(cmd *cobra.Command, dirs []string, epoch string, complete bool) 
 			total += hereBytes(info)
 		}
 	}
-	defer showBar(cmd, "verifying", total, seen.read.Load, sizeText)()
+	defer showBar(cmd, "verifying", total, seen.read.Load, inBytes)()
 	var rows []verifyRow
 	if found := v.VerifyDirs(); len(found) > 0 {
 		rows = verifyRows(0, found, levels)

@@ -6,6 +6,8 @@ import (
 	"html/template"
 	"math"
 	"strings"
+
+	"github.com/holdfast-hpc/holdfast/internal/units"
 )
 
 // The charts are drawn here rather than by the page's script: they need nothing
@@ -89,7 +91,7 @@ func (r *Report) storageChart() template.HTML {
 	if len(c.epochs) == 0 {
 		return `<p class="soft">nothing was written</p>`
 	}
-	c.axes(byteStep(c.top), func(v float64) string { return sizeText(int64(v)) })
+	c.axes(byteStep(c.top), func(v float64) string { return units.Bytes(int64(v)) })
 	n := float64(max(len(r.Levels), 1))
 	wide := min(c.slot()*0.8, 90)
 	for i, q := range c.epochs {
@@ -101,11 +103,11 @@ func (r *Report) storageChart() template.HTML {
 				`<rect class="lv-%s" x="%.2f" y="%.2f" width="%.2f" height="%.2f">`+
 					`<title>epoch %d at %s: %s</title></rect>`,
 				html.EscapeString(level), x, c.y(v), max(wide/n-0.6, 0.6), c.y(0)-c.y(v), q.Epoch,
-				html.EscapeString(level), sizeText(q.Stored[level]))
+				html.EscapeString(level), units.Bytes(q.Stored[level]))
 		}
 		fmt.Fprintf(&c.b,
 			`<line class="raw" x1="%.2f" x2="%.2f" y1="%.2f" y2="%.2f"><title>epoch %d: %s of state</title></line>`,
-			left-1, left+wide+1, c.y(float64(q.Bytes)), c.y(float64(q.Bytes)), q.Epoch, sizeText(q.Bytes))
+			left-1, left+wide+1, c.y(float64(q.Bytes)), c.y(float64(q.Bytes)), q.Epoch, units.Bytes(q.Bytes))
 	}
 	return c.done()
 }

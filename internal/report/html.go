@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/units"
 )
 
 // The page: hand-written, with all it needs inside.
@@ -127,7 +129,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		p.RankRows = append(p.RankRows, rankRow{Rank: s.Rank, Node: s.Node, LastIn: s.LastIn,
 			Computing: durText(s.Computing), Stopped: durText(s.Stopped),
 			Longest: durText(s.Longest), Starting: durText(s.Starting), Writing: durText(s.Writing),
-			Bytes: sizeText(s.Bytes)})
+			Bytes: units.Bytes(s.Bytes)})
 	}
 	p.ClockNotes = r.clockNotes()
 	return page.Execute(w, p)
@@ -229,7 +231,7 @@ func (r *Report) epochRow(q *Epoch) epochRow {
 		At: durText(float64(q.Begin) / 1e6), By: q.By,
 		ToCut: durOr(q.ToCut), Park: median(q.Park), Drain: median(q.Drain), Capture: median(q.Capture),
 		Write: median(q.Write), Vote: durOr(q.Vote),
-		Bytes: sizeText(q.Bytes)}
+		Bytes: units.Bytes(q.Bytes)}
 	if q.ByRank >= 0 {
 		row.By += fmt.Sprintf(", rank %d", q.ByRank)
 	}
@@ -262,7 +264,7 @@ func (r *Report) epochRow(q *Epoch) epochRow {
 		first = r.Levels[len(r.Levels)-1]
 	}
 	if n, ok := q.Stored[first]; ok {
-		row.Stored = sizeText(n)
+		row.Stored = units.Bytes(n)
 		if q.Bytes > 0 && n > 0 {
 			row.Ratio = fmt.Sprintf("%.2f", float64(q.Bytes)/float64(n))
 		}
@@ -408,22 +410,6 @@ func three(v float64) string {
 		return fmt.Sprintf("%.1f", v)
 	}
 	return fmt.Sprintf("%.0f", v)
-}
-
-// sizeText writes bytes for people.
-func sizeText(n int64) string {
-	if n < 1024 {
-		return fmt.Sprint(n, " B")
-	}
-	v, u := float64(n)/1024, 0
-	for v >= 1023.5 && u < 5 {
-		v, u = v/1024, u+1
-	}
-	prec := 0
-	if v < 99.5 {
-		prec = 1
-	}
-	return fmt.Sprintf("%.*f %ciB", prec, v, "KMGTPE"[u])
 }
 
 // The timeline in plain numbers, for the script of the page.

@@ -45,6 +45,8 @@ var rules = []rule{
 	{"slurm", []string{"internal/bench"}, true, benchAbove},
 	{"coordinated", []string{"internal/bench"}, true, benchAbove},
 	{"internal/bench", []string{"cmd"}, true, benchAbove},
+	{"internal/config", []string{"mpiwrap", "gpustate", "storage", "coordinated", "cmd"}, true,
+		"whoever has a configuration says what its keys set"},
 	{"coordinated/cut", []string{"mpiwrap", "gpustate", "storage", "net", "os", "os/signal"}, false,
 		"the cut protocol is pure: events in, actions out"},
 }

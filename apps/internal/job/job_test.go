@@ -201,7 +201,7 @@ func TestFlagsWin(t *testing.T) {
 	}
 	for text, want := range map[string]string{"device: fake": "", "keep: 3\ndevice: fake": "keep in holdfast.yaml " +
 		"without a folder"} {
-		if err := os.WriteFile(coordinated.ConfigFile, []byte(text+"\n"), 0o644); err != nil {
+		if err := os.WriteFile("holdfast.yaml", []byte(text+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := start(); want == "" && err != nil || want != "" &&
@@ -209,7 +209,7 @@ func TestFlagsWin(t *testing.T) {
 			t.Errorf("a file with %q: got %v, want %q", text, err, want)
 		}
 	}
-	if err := os.Remove(coordinated.ConfigFile); err != nil {
+	if err := os.Remove("holdfast.yaml"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := start(); err != nil {

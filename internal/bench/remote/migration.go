@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
 	"github.com/holdfast-hpc/holdfast/internal/bench"
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
 // migration moves running applications of three sizes to and fro and shows each
@@ -148,9 +149,10 @@ func (s *suite) await(ctx context.Context, v *server, ended chan error) (bool, e
 		case err := <-ended:
 			ended <- err
 			return false, nil
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-time.After(2 * time.Millisecond):
+		default:
+		}
+		if err := sleep.For(ctx, 2*time.Millisecond); err != nil {
+			return false, err
 		}
 	}
 }
@@ -169,10 +171,8 @@ func (s *suite) empty(v *server) error {
 		if err != nil || len(st.Clients) == 0 {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, 2*time.Millisecond) != nil {
 			return fmt.Errorf("%s: a program that was ended is still there", v.unix)
-		case <-time.After(2 * time.Millisecond):
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"context"
@@ -64,11 +64,8 @@ func (r *runner) salvage(ctx context.Context) {
 // collect has all nodes that are left bring what they have, and returns the newest epoch that
 // is committed at global by that; 0 if there is none behind have.
 func (r *runner) collect(ctx context.Context, have storage.Epoch) (storage.Epoch, error) {
-	line, err := self("flush", "--salvage", "salvage-"+r.job.ID, "--to", r.opt.Global, r.opt.Local,
-		filepath.Join(r.opt.Local, storage.LevelPartner))
-	if err != nil {
-		return 0, err
-	}
+	line := []string{r.flags.Self, "flush", "--salvage", "salvage-" + r.job.ID, "--to", r.opt.Global, r.opt.Local,
+		filepath.Join(r.opt.Local, storage.LevelPartner)}
 	var live []string
 	for _, n := range r.nodes {
 		if !r.isDead(n) {

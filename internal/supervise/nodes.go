@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"cmp"
@@ -30,10 +30,10 @@ func (r *runner) prepare(ctx context.Context) error {
 		if err := r.readJob(ctx); err != nil {
 			return err
 		}
-	} else if r.flags.requeue {
+	} else if r.flags.Requeue {
 		return fmt.Errorf("--requeue: this is no Slurm job; start it from a batch script, or leave the flag out")
 	}
-	if r.job == nil && r.cmd.kind == launchSrun && r.flags.spares > 0 {
+	if r.job == nil && r.cmd.kind == launchSrun && r.flags.Spares > 0 {
 		return fmt.Errorf("--spares: srun outside a job gets nodes of its own; use it inside sbatch or salloc")
 	}
 	for _, h := range r.cmd.hosts {
@@ -73,7 +73,7 @@ func (r *runner) readJob(ctx context.Context) error {
 	if r.graceTime, err = r.client.GraceTime(ctx, info.Partition); err != nil {
 		r.say("warning: %v", err)
 	}
-	if r.flags.requeue && !info.MayRequeue {
+	if r.flags.Requeue && !info.MayRequeue {
 		r.say("warning: --requeue: job %s was submitted with --no-requeue, or the site does not requeue; it will end "+
 			"after the final checkpoint and has to be submitted again", r.job.ID)
 	}
@@ -87,26 +87,26 @@ func (r *runner) size() error {
 	r.fewerNodes(have)
 	f := r.flags
 	if have == 0 {
-		if f.spares > 0 {
+		if f.Spares > 0 {
 			return fmt.Errorf("--spares %d: there are no nodes to keep: no Slurm job, and neither --host nor "+
-				"--hostfile is given", f.spares)
+				"--hostfile is given", f.Spares)
 		}
 		return nil
 	}
-	if f.spares < 0 || f.spares >= have {
-		return fmt.Errorf("--spares %d: the job has %d nodes; ask for more nodes or keep fewer", f.spares, have)
+	if f.Spares < 0 || f.Spares >= have {
+		return fmt.Errorf("--spares %d: the job has %d nodes; ask for more nodes or keep fewer", f.Spares, have)
 	}
-	if f.minNodes > have { // a requeue would change nothing
-		return fmt.Errorf("--min-nodes %d: the job has %d nodes; ask for more nodes, or for fewer at least", f.minNodes,
+	if f.MinNodes > have { // a requeue would change nothing
+		return fmt.Errorf("--min-nodes %d: the job has %d nodes; ask for more nodes, or for fewer at least", f.MinNodes,
 			have)
 	}
-	r.width = have - f.spares
+	r.width = have - f.Spares
 	if n := r.cmd.nodes; n > 0 {
-		if n > have-f.spares && !r.fewer {
-			return fmt.Errorf("%d nodes for the program and %d spare ones are more than the %d of the job", n, f.spares,
+		if n > have-f.Spares && !r.fewer {
+			return fmt.Errorf("%d nodes for the program and %d spare ones are more than the %d of the job", n, f.Spares,
 				have)
 		}
-		r.width = min(n, have-f.spares)
+		r.width = min(n, have-f.Spares)
 	}
 	if r.cmd.kind != launchSrun {
 		return nil
@@ -122,7 +122,7 @@ func (r *runner) size() error {
 		r.tasks = r.mem.Tasks // a checkpoint is restored on as many ranks as took it
 	case each > 0:
 		r.tasks = each * r.width
-	case r.job.Tasks > 0 && r.cmd.nodes == 0 && f.spares == 0:
+	case r.job.Tasks > 0 && r.cmd.nodes == 0 && f.Spares == 0:
 		r.tasks = r.job.Tasks
 	default:
 		r.tasks = r.width
@@ -149,16 +149,16 @@ func (r *runner) fewerNodes(have int) {
 		return
 	}
 	want := cmp.Or(r.cmd.nodes, r.mem.Width, 1)
-	if want+r.flags.spares <= have {
+	if want+r.flags.Spares <= have {
 		return
 	}
 	r.fewer = true
-	r.flags.spares = max(have-want, 0)
-	r.say("the job has come back with %d nodes: %d for the program, %d spare", have, min(want, have), r.flags.spares)
+	r.flags.Spares = max(have-want, 0)
+	r.say("the job has come back with %d nodes: %d for the program, %d spare", have, min(want, have), r.flags.Spares)
 }
 
 // asGiven reports whether this start is by the user's own command line.
-func (r *runner) asGiven() bool { return r.starts == 1 && r.flags.spares == 0 && !r.fewer }
+func (r *runner) asGiven() bool { return r.starts == 1 && r.flags.Spares == 0 && !r.fewer }
 
 // line is the command line for the given nodes. The first start of a command
 // that needs no change is the user's own.
@@ -232,8 +232,8 @@ func (r *runner) choose() ([]string, error) {
 			spare = append(spare, n)
 		}
 	}
-	if n := len(alive) + len(spare); n < max(r.flags.minNodes, 1) {
-		return nil, &TooFewNodesError{n, r.flags.minNodes, r.dead}
+	if n := len(alive) + len(spare); n < max(r.flags.MinNodes, 1) {
+		return nil, &TooFewNodesError{n, r.flags.MinNodes, r.dead}
 	}
 	picked := append(alive, spare...)
 	picked = picked[:min(r.width, len(picked))]

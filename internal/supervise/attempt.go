@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"context"
@@ -116,9 +116,9 @@ func (r *runner) vars(nodes []string) []string {
 	if r.fresh {
 		vars = append(vars, "HOLDFAST_FRESH=1")
 	}
-	if r.cmd.kind == launchSrun && r.flags.endTimeout > 0 && os.Getenv("SLURM_WAIT") == "" {
+	if r.cmd.kind == launchSrun && r.flags.EndTimeout > 0 && os.Getenv("SLURM_WAIT") == "" {
 		// A rank that dies in MPI_Init leaves the others waiting for it.
-		wait := r.flags.endTimeout + 10*time.Second
+		wait := r.flags.EndTimeout + 10*time.Second
 		vars = append(vars, fmt.Sprintf("SLURM_WAIT=%d", int(wait.Seconds())))
 	}
 	return append(vars, r.pmixVars(nodes)...)
@@ -389,8 +389,8 @@ func (r *runner) account(a *attempt, rep coordinated.Report, now time.Time) {
 // MPI_Init hang now and then while a job loses nodes, so it is short at first, and
 // longer after each start that was not given enough.
 func (r *runner) startTimeout() time.Duration {
-	if r.flags.startTimeout > 0 {
-		return r.flags.startTimeout
+	if r.flags.StartTimeout > 0 {
+		return r.flags.StartTimeout
 	}
 	return (5*r.opening + 10*time.Second) << min(r.unopened, 6)
 }
@@ -417,7 +417,7 @@ func (a *attempt) starting(ctx context.Context, now time.Time) string {
 		a.died(now, r.peekPatience(), node)
 		return fmt.Sprintf("before the program has started on it, node %s %s", node, why)
 	}
-	if (r.starts > 1 || r.flags.startTimeout > 0) && now.Sub(a.startedAt) > r.startTimeout() {
+	if (r.starts > 1 || r.flags.StartTimeout > 0) && now.Sub(a.startedAt) > r.startTimeout() {
 		a.died(now, 0, "")
 		a.suspects = a.nodes
 		return fmt.Sprintf("not all ranks have come to Open within %v", r.startTimeout().Round(100*time.Millisecond))
@@ -441,8 +441,8 @@ func (r *runner) lookAfter() time.Duration {
 	if r.opening > 0 {
 		after = max(3*r.opening, 3*time.Second)
 	}
-	if r.flags.startTimeout > 0 {
-		after = min(after, r.flags.startTimeout/4)
+	if r.flags.StartTimeout > 0 {
+		after = min(after, r.flags.StartTimeout/4)
 	}
 	return after
 }
@@ -486,8 +486,8 @@ func (a *attempt) overdue(ctx context.Context) string {
 	now := time.Now()
 	switch {
 	case a.last.Ended:
-		if r.flags.endTimeout > 0 && now.Sub(a.stuckAt) > r.flags.endTimeout {
-			return fmt.Sprintf("all ranks have closed, and the launcher still runs %v later", r.flags.endTimeout)
+		if r.flags.EndTimeout > 0 && now.Sub(a.stuckAt) > r.flags.EndTimeout {
+			return fmt.Sprintf("all ranks have closed, and the launcher still runs %v later", r.flags.EndTimeout)
 		}
 	case !a.noticedAt.IsZero():
 		if now.Sub(a.noticedAt) > leaveTime {
@@ -495,9 +495,9 @@ func (a *attempt) overdue(ctx context.Context) string {
 		}
 	case !a.opened:
 		return a.starting(ctx, now)
-	case a.opened && a.last.Ready && r.flags.stall > 0 && now.Sub(a.stuckAt) > r.flags.stall:
+	case a.opened && a.last.Ready && r.flags.Stall > 0 && now.Sub(a.stuckAt) > r.flags.Stall:
 		a.died(now, now.Sub(a.stuckAt), "")
-		return fmt.Sprintf("rank 0 has passed no Point for %v", r.flags.stall)
+		return fmt.Sprintf("rank 0 has passed no Point for %v", r.flags.Stall)
 	}
 	if !r.stopping && a.computing && r.lead > 0 && !r.deadline.IsZero() && now.After(r.deadline.Add(-r.lead)) {
 		r.atDeadline(ctx, a)

@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"cmp"
@@ -43,7 +43,7 @@ func (r *runner) inVain() bool {
 // stale notes that this run was started again too often and took no checkpoint. It reports true
 // when too many in a row did: the next one would die where they did.
 func (r *runner) stale() bool {
-	if r.advanced || !r.flags.requeue {
+	if r.advanced || !r.flags.Requeue {
 		return false
 	}
 	r.mem.Stale++

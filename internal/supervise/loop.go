@@ -1,7 +1,8 @@
-package main
+package supervise
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -17,7 +18,7 @@ import (
 
 // runner starts a program again and again until it has ended.
 type runner struct {
-	flags          runFlags
+	flags          Options
 	cmd            *command
 	stdout, stderr io.Writer
 	mu             sync.Mutex // guards stderr
@@ -96,8 +97,8 @@ func (r *runner) say(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now, text := time.Now(), fmt.Sprintf(format, args...)
-	if r.flags.asJSON {
-		_ = jsonLines(r.stderr, []decision{{now, r.starts, text}}) // as the text below
+	if r.flags.JSON {
+		_ = json.NewEncoder(r.stderr).Encode(decision{now, r.starts, text}) // as the text below
 		return
 	}
 	fmt.Fprintf(r.stderr, "holdfast run: %s %s\n", now.Format("15:04:05.000"), text)
@@ -109,7 +110,7 @@ func (r *runner) run(ctx context.Context) (int, error) {
 	r.dead, r.deaths = map[string]string{}, map[storage.Epoch]int{}
 	r.opt = coordinated.FromEnv()
 	if os.Getenv("SLURM_JOB_ID") != "" {
-		r.flags.requeue = r.flags.requeue || r.opt.Requeue
+		r.flags.Requeue = r.flags.Requeue || r.opt.Requeue
 	}
 	if err := r.prepare(ctx); err != nil {
 		return 0, err
@@ -117,23 +118,23 @@ func (r *runner) run(ctx context.Context) (int, error) {
 	if err := r.nodeLocal(ctx); err != nil {
 		return 0, err
 	}
-	sup, err := coordinated.Supervise(r.flags.iface)
+	sup, err := coordinated.Supervise(r.flags.Interface)
 	if err != nil {
 		return 0, err
 	}
 	r.sup = sup
 	defer sup.Close()
-	if r.flags.requeue && r.job != nil {
+	if r.flags.Requeue && r.job != nil {
 		sup.RequeueJob = r.job.ID // should the node of this command die
 	}
 	r.guards = r.guard()
 	defer r.guards.stop()
 	if r.elsewhere(ctx) {
-		r.cmd.before, _ = self("start-rank") // without it a death before Open is noticed later
+		r.cmd.before = []string{r.flags.Self, "start-rank"}
 	}
 	for {
 		if (r.starts > 0 || r.late()) && !r.ours(ctx) {
-			return exitStopped, nil
+			return ExitStopped, nil
 		}
 		nodes, err := r.choose()
 		if err != nil {
@@ -167,10 +168,10 @@ func (r *runner) judge(ctx context.Context, a *attempt) (code int, over bool) {
 	rep := a.last
 	switch {
 	case r.disowned:
-		return exitStopped, true
+		return ExitStopped, true
 	case rep.Stopped != 0 && (rep.Ended || a.exited()):
 		r.say("stopped after the final checkpoint, epoch %d at %s", rep.Stopped, levelsAt(rep, rep.Stopped))
-		return r.left(ctx, exitStopped), true
+		return r.left(ctx, ExitStopped), true
 	case rep.Unrestorable != "" && !r.stopping: // whatever the program made of it
 		return r.again(ctx, a)
 	case a.code == 0 && !a.killed && !a.deserted():
@@ -182,7 +183,7 @@ func (r *runner) judge(ctx context.Context, a *attempt) (code int, over bool) {
 		return r.again(ctx, a)
 	case r.stopping:
 		r.say("ended while it was being stopped, with code %d; %s", a.code, newestOf(rep))
-		return r.left(ctx, exitStopped), true
+		return r.left(ctx, ExitStopped), true
 	}
 	return r.again(ctx, a)
 }
@@ -259,7 +260,7 @@ func (r *runner) again(ctx context.Context, a *attempt) (code int, over bool) {
 			return exitBad, true
 		}
 	}
-	if r.starts > r.flags.maxRestarts {
+	if r.starts > r.flags.MaxRestarts {
 		r.say("giving up: started again %d times, which is --max-restarts", r.starts-1)
 		if a.last.Unrestorable != "" { // nor would another job
 			r.say("%s", a.last.Unrestorable)
@@ -274,7 +275,7 @@ func (r *runner) again(ctx context.Context, a *attempt) (code int, over bool) {
 		return r.unrestorable(ctx, a)
 	}
 	if r.fruitless > 0 && !r.pause(r.backoff()) {
-		return r.left(ctx, exitStopped), true
+		return r.left(ctx, ExitStopped), true
 	}
 	return 0, false
 }
@@ -307,7 +308,7 @@ func (r *runner) backoff() time.Duration {
 	if r.fruitless < 2 {
 		return 0
 	}
-	return min(r.flags.backoff<<min(r.fruitless-2, 10), time.Minute)
+	return min(r.flags.Backoff<<min(r.fruitless-2, 10), time.Minute)
 }
 
 // pause waits; false means that it was told to stop.

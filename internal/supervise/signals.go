@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"cmp"
@@ -27,8 +27,8 @@ func (r *runner) isStop(s os.Signal) bool {
 
 // grace is the time from TERM to the kill, 0 if it is not known.
 func (r *runner) grace() time.Duration {
-	if r.flags.grace > 0 {
-		return r.flags.grace
+	if r.flags.Grace > 0 {
+		return r.flags.Grace
 	}
 	return r.conf.KillWait
 }
@@ -231,11 +231,11 @@ func (r *runner) readWarning(ctx context.Context) {
 		r.warning = w
 	}
 	switch {
-	case r.flags.lead > 0:
-		r.lead = r.flags.lead
-	case r.warning.Lead > 0 && r.flags.requeue:
+	case r.flags.Lead > 0:
+		r.lead = r.flags.Lead
+	case r.warning.Lead > 0 && r.flags.Requeue:
 		r.lead = r.warning.Lead
-	case r.flags.requeue:
+	case r.flags.Requeue:
 		r.lead = defaultLead
 	}
 	r.due = cmp.Or(r.warning.Lead, r.lead)
@@ -246,7 +246,7 @@ func (r *runner) readWarning(ctx context.Context) {
 		}
 		r.say("warning: the final checkpoint would begin %v before the time limit, which is only %v away; it begins "+
 			"%v before",
-			cmp.Or(r.flags.lead, r.warning.Lead, r.lead), left.Round(time.Second), r.due.Round(time.Second))
+			cmp.Or(r.flags.Lead, r.warning.Lead, r.lead), left.Round(time.Second), r.due.Round(time.Second))
 		r.lead = min(r.lead, r.due)
 	}
 	if r.deadline.IsZero() || r.lead == 0 && r.warning.Lead == 0 {

@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ func limited(t *testing.T, limit, warning time.Duration) (*runner, *lockedBuffer
 *) echo JobState=RUNNING Restarts=0 EndTime=` + end.Format("2006-01-02T15:04:05") + `;;
 esac`})
 	errs := &lockedBuffer{}
-	r := &runner{job: &slurm.Job{ID: "5"}, stderr: errs, deadline: end, flags: runFlags{requeue: true},
+	r := &runner{job: &slurm.Job{ID: "5"}, stderr: errs, deadline: end, flags: Options{Requeue: true},
 		signals: make(chan os.Signal, 1)}
 	r.opt.Global = t.TempDir()
 	r.readWarning(t.Context())
@@ -74,23 +74,23 @@ func TestInVain(t *testing.T) {
 	end := func(worked, start time.Duration, code int) string {
 		errs := &lockedBuffer{}
 		now := time.Now()
-		r := &runner{job: &slurm.Job{ID: "5"}, stderr: errs, flags: runFlags{requeue: true}, near: true, computed: true,
+		r := &runner{job: &slurm.Job{ID: "5"}, stderr: errs, flags: Options{Requeue: true}, near: true, computed: true,
 			stopping: true,
 			runAt:    now.Add(-worked - start), workAt: now.Add(-worked), stopAt: now,
 			warning: slurm.Warning{Lead: 20 * time.Second}}
 		r.opt = coordinated.Options{Global: dir}
 		r.recall()
-		if got := r.left(t.Context(), exitStopped); got != code {
+		if got := r.left(t.Context(), ExitStopped); got != code {
 			t.Errorf("worked %v, start %v: got code %d, want %d\n%s", worked, start, got, code, errs)
 		}
 		return errs.String()
 	}
 	const little, much = 10 * time.Second, 25 * time.Second
-	end(little, much, exitStopped)
-	end(little, much, exitStopped)
-	end(much, little, exitStopped) // one that computes
-	end(little, much, exitStopped)
-	if log := end(little, much, exitStopped); !strings.Contains(log, "time limit of at least 2m0s (sbatch -t)") {
+	end(little, much, ExitStopped)
+	end(little, much, ExitStopped)
+	end(much, little, ExitStopped) // one that computes
+	end(little, much, ExitStopped)
+	if log := end(little, much, ExitStopped); !strings.Contains(log, "time limit of at least 2m0s (sbatch -t)") {
 		t.Errorf("got no advice\n%s", log)
 	}
 	if log := end(little, much, exitBad); !strings.Contains(log, "giving up, not requeued: this run computed for 10s "+
@@ -119,7 +119,7 @@ func TestLostInFinal(t *testing.T) {
 	} {
 		r := &runner{cmd: &command{}, stderr: io.Discard, near: c.near, told: c.told, stopping: true,
 			deadline: time.Now().Add(c.left), lead: time.Minute,
-			opening: 2 * time.Second, flags: runFlags{maxRestarts: 9}, dead: map[string]string{},
+			opening: 2 * time.Second, flags: Options{MaxRestarts: 9}, dead: map[string]string{},
 			deaths: map[storage.Epoch]int{}}
 		a := &attempt{r: r, examined: make(chan struct{}), opened: true, computing: true, killed: true,
 			noticedAt: time.Now(), last: coordinated.Report{Stopped: c.stopped, Lost: &coordinated.LostStatus{}}}
@@ -145,7 +145,7 @@ func TestStale(t *testing.T) {
 	end := func(checkpoint bool) (log string) {
 		errs := &lockedBuffer{}
 		r := &runner{cmd: &command{}, job: &slurm.Job{ID: "5"}, stderr: errs,
-			flags: runFlags{requeue: true, maxRestarts: 2}, starts: 3, computed: true, dead: map[string]string{}}
+			flags: Options{Requeue: true, MaxRestarts: 2}, starts: 3, computed: true, dead: map[string]string{}}
 		r.opt.Global = dir
 		r.recall()
 		a := &attempt{r: r, examined: make(chan struct{}), opened: true, computing: true, code: 139,

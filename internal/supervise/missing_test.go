@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ func restless(t *testing.T) (*runner, *lockedBuffer) {
 	return &runner{cmd: &command{}, stderr: errs, starts: 2, signals: make(chan os.Signal, 4),
 		nodes: []string{"a", "b", "c"}, width: 2,
 		homes: []string{"a", "b"}, used: []string{"a", "c"}, dead: map[string]string{}, deaths: map[storage.Epoch]int{},
-		flags: runFlags{maxRestarts: 9, waitNodes: time.Minute}}, errs
+		flags: Options{MaxRestarts: 9, WaitNodes: time.Minute}}, errs
 }
 
 // TestMissingNodeBack: a start that misses the disk of a node is not a program that ended in
@@ -93,7 +93,7 @@ func TestMissingForGood(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r, errs := restless(t)
 			r.homes = nil
-			r.flags.beginAnew = c.anew
+			r.flags.BeginAnew = c.anew
 			r.began, r.safe, r.begunAt = c.began, c.safe, time.Now().Add(-c.ago)
 			a := missing(r, 0) // programs that end with 0 after a failed Restore are no better
 			a.last.Missing = c.missing

@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"context"
@@ -19,7 +19,7 @@ func (r *runner) unrestorable(ctx context.Context, a *attempt) (code int, over b
 		return exitBad, true
 	}
 	r.lacks = true
-	limit := r.flags.waitNodes
+	limit := r.flags.WaitNodes
 	if r.mayBegin() {
 		limit = min(limit, r.work()) // to wait for longer than that work took gains nothing
 	}
@@ -27,12 +27,12 @@ func (r *runner) unrestorable(ctx context.Context, a *attempt) (code int, over b
 	case awaitBack:
 		return 0, false
 	case awaitStopped:
-		return r.left(ctx, exitStopped), true
+		return r.left(ctx, ExitStopped), true
 	}
 	if r.mayBegin() {
 		r.say("no checkpoint of this job ever came to global, and those on its nodes cannot be read any more: "+
 			"starting from the beginning, as --begin-anew %v allows; at most %v of work are lost: %s",
-			r.flags.beginAnew, r.work().Round(time.Second), why)
+			r.flags.BeginAnew, r.work().Round(time.Second), why)
 		r.fresh = true
 		return 0, false
 	}
@@ -49,7 +49,7 @@ func (r *runner) unrestorable(ctx context.Context, a *attempt) (code int, over b
 func roundUp(d time.Duration) time.Duration { return d.Truncate(time.Hour) + time.Hour }
 
 // mayBegin reports whether the job may begin anew without asking.
-func (r *runner) mayBegin() bool { return r.virgin() && r.work() <= r.flags.beginAnew }
+func (r *runner) mayBegin() bool { return r.virgin() && r.work() <= r.flags.BeginAnew }
 
 // virgin reports whether the job began from nothing, and nothing of it ever came to global.
 func (r *runner) virgin() bool { return r.began && !r.safe }
@@ -124,7 +124,7 @@ func (r *runner) openFailed(a *attempt) (code int, over bool) {
 			left++
 		}
 	}
-	if len(a.unfit) == 0 || left < max(r.width, 1) || r.starts > r.flags.maxRestarts {
+	if len(a.unfit) == 0 || left < max(r.width, 1) || r.starts > r.flags.MaxRestarts {
 		r.say("giving up: %s", a.refused)
 		return exitBad, true
 	}

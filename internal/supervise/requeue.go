@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"context"
@@ -24,10 +24,10 @@ func (r *runner) left(ctx context.Context, code int) int {
 		return code
 	}
 	r.salvage(ctx)
-	if !r.flags.requeue || r.job == nil {
+	if !r.flags.Requeue || r.job == nil {
 		return code
 	}
-	if code == exitStopped && r.near && !r.told && r.inVain() {
+	if code == ExitStopped && r.near && !r.told && r.inVain() {
 		return exitBad
 	}
 	end := time.Now().Add(requeueFor)
@@ -70,7 +70,7 @@ func (r *runner) requeue(ctx context.Context, code int) error {
 		r.say("%s", info.Settled(r.job.Restarts))
 		return nil
 	}
-	if code == exitStopped && !r.computed && info.Preempted.IsZero() {
+	if code == ExitStopped && !r.computed && info.Preempted.IsZero() {
 		r.say("the program did not come to compute, so the job is not requeued: it would go round for ever; give it " +
 			"a longer time limit (sbatch -t)")
 		return nil

@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"bufio"
@@ -90,7 +90,7 @@ func parseCommand(args []string) (*command, error) {
 
 // The options of srun (22.05 to 24.11) that take no value, or only one that is
 // attached. All others take one.
-var srunFlags = strings.Fields(`E H h K k l O Q s u v V X Z I
+var sOptions = strings.Fields(`E H h K k l O Q s u v V X Z I
 	preserve-env hold help usage version no-kill kill-on-bad-exit label overcommit overlap quiet oversubscribe share
 	unbuffered verbose disable-status no-allocate immediate multi-prog pty quit-on-interrupt reboot spread-job
 	send-libs use-min-nodes contiguous exact exclusive resv-ports compress bcast nice propagate whole
@@ -109,7 +109,7 @@ func (c *command) parseSrun(args []string) error {
 		}
 		name, value, attached := splitOption(a)
 		c.opts = append(c.opts, a)
-		if !attached && !slices.Contains(srunFlags, name) {
+		if !attached && !slices.Contains(sOptions, name) {
 			if i++; i == len(args) {
 				return fmt.Errorf("option %s has no value", a)
 			}
@@ -136,7 +136,7 @@ func splitOption(a string) (name, value string, attached bool) {
 		return strings.Cut(long, "=")
 	}
 	name, value = a[1:2], a[2:]
-	if slices.Contains(srunFlags, name) {
+	if slices.Contains(sOptions, name) {
 		return name, "", false // -vv, -K1: nothing that matters follows
 	}
 	return name, strings.TrimPrefix(value, "="), value != ""

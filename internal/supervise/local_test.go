@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"os"
@@ -19,7 +19,7 @@ func localRun(t *testing.T, id, base, global string) (*runner, *lockedBuffer) {
 	t.Helper()
 	t.Setenv("HOLDFAST_LOCAL", "") // and back at the end
 	errs := &lockedBuffer{}
-	r := &runner{job: &slurm.Job{ID: id, Nodes: []string{"n1"}}, stderr: errs, flags: runFlags{localIn: base}}
+	r := &runner{job: &slurm.Job{ID: id, Nodes: []string{"n1"}}, stderr: errs, flags: Options{LocalIn: base}}
 	r.opt.Global = global
 	r.recall()
 	if err := r.nodeLocal(t.Context()); err != nil {
@@ -49,7 +49,7 @@ func TestNodeLocal(t *testing.T) {
 			t.Errorf("another job has %s", other.opt.Local)
 		}
 	}
-	r := &runner{flags: runFlags{localIn: t.TempDir()}}
+	r := &runner{flags: Options{LocalIn: t.TempDir()}}
 	if err := r.nodeLocal(t.Context()); err == nil || !strings.Contains(err.Error(), "HOLDFAST_LOCAL") {
 		t.Errorf("no Slurm job: got %v", err)
 	}
@@ -72,7 +72,7 @@ func TestSquatted(t *testing.T) {
 	if info, err := os.Stat(second.opt.Local); err != nil || !info.IsDir() || second.opt.Local == taken {
 		t.Errorf("got %s, %v\n%s", second.opt.Local, err, errs)
 	}
-	r := &runner{job: &slurm.Job{ID: "5", Nodes: []string{"n1"}}, stderr: errs, flags: runFlags{localIn: base}}
+	r := &runner{job: &slurm.Job{ID: "5", Nodes: []string{"n1"}}, stderr: errs, flags: Options{LocalIn: base}}
 	r.opt.Local = taken
 	if err := r.nodeLocal(t.Context()); err != nil || r.opt.Local != taken ||
 		!strings.Contains(errs.String(), taken+" is not a directory of this user") {

@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"bytes"
@@ -55,7 +55,7 @@ const (
 // guard starts the guards of a job that is to be requeued and has another node to put
 // them on; nil where there can be none.
 func (r *runner) guard() *guards {
-	if r.job == nil || !r.flags.requeue || r.cmd.kind == launchPlain || !slices.ContainsFunc(r.job.Nodes, r.here) {
+	if r.job == nil || !r.flags.Requeue || r.cmd.kind == launchPlain || !slices.ContainsFunc(r.job.Nodes, r.here) {
 		return nil // holdfast run on a login node: no node of the job is special
 	}
 	others := slices.DeleteFunc(slices.Clone(r.job.Nodes), r.here)
@@ -95,12 +95,11 @@ func (r *runner) elsewhere(ctx context.Context) bool {
 	case r.guards != nil:
 		return closed(r.guards.up)
 	}
-	line, err := self("--version")
-	if err != nil || len(r.nodes) == 0 {
+	if len(r.nodes) == 0 {
 		return false
 	}
 	quick := slurm.Client{Timeout: firstGuard}
-	return quick.RunOn(ctx, r.nodes[len(r.nodes)-1], line...) == nil
+	return quick.RunOn(ctx, r.nodes[len(r.nodes)-1], r.flags.Self, "--version") == nil
 }
 
 // without tells which nodes are dead: guards go elsewhere.
@@ -144,13 +143,9 @@ func (g *guards) free(node string) bool {
 
 // post starts a guard on a node.
 func (g *guards) post(node string) {
-	line, err := self("guard")
-	if err != nil {
-		return
-	}
 	args := []string{"--overlap", "--mpi=none", "-Q", "-N1", "-n1", "-J", coordinated.GuardStep, "-w", node, "-i",
-		"none"}
-	p := &post{proc: exec.Command("srun", append(args, line...)...)}
+		"none", g.r.flags.Self, "guard"}
+	p := &post{proc: exec.Command("srun", args...)}
 	said := &guardWords{w: g.r.stderr}
 	p.proc.Stdout, p.proc.Stderr, p.proc.WaitDelay = said, said, time.Second
 	p.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"context"
@@ -34,7 +34,7 @@ const localNames = 3
 // is one that nobody can guess; it is kept beside the checkpoints for when the job is requeued.
 // A job that gets none runs without that level, as Open says.
 func (r *runner) nodeLocal(ctx context.Context) error {
-	if r.flags.localIn == "" {
+	if r.flags.LocalIn == "" {
 		return nil
 	}
 	if r.job == nil {
@@ -70,7 +70,7 @@ func (r *runner) nodeLocal(ctx context.Context) error {
 
 // localPrefix is how the names begin.
 func (r *runner) localPrefix() string {
-	return filepath.Join(r.flags.localIn, "holdfast-"+r.job.ID+"-")
+	return filepath.Join(r.flags.LocalIn, "holdfast-"+r.job.ID+"-")
 }
 
 func random() string {

@@ -1,0 +1,163 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/viper"
+)
+
+// File is the configuration file that is looked for in the working directory.
+const File = "holdfast.yaml"
+
+// Variables of Holdfast that are no keys.
+const (
+	FileVar       = "HOLDFAST_CONFIG"     // names another file
+	SupervisorVar = "HOLDFAST_SUPERVISOR" // how a job reaches the holdfast run that started it
+	mpiVar        = "HOLDFAST_MPI"        // selects an MPI library
+)
+
+// A Row is a key of the configuration of a T. A further key is a further row, and
+// nothing else.
+type Row[T any] struct {
+	Key     string
+	Default string // what holds when nothing is set, for people
+	Help    string
+	Kind[T]
+}
+
+// Key is the row of a key.
+func Key[T any](key, normal, help string, k Kind[T]) Row[T] {
+	return Row[T]{Key: key, Default: normal, Help: help, Kind: k}
+}
+
+// Var is the variable of a key.
+func (r *Row[T]) Var() string {
+	return "HOLDFAST_" + strings.ToUpper(strings.ReplaceAll(r.Key, ".", "_"))
+}
+
+// A Config is, for each key, what is in force and where that comes from.
+type Config[T any] struct {
+	File string // that was read, empty if there is none
+
+	rows   []Row[T]
+	values []Value // of rows, in their order
+	errs   []error
+}
+
+// A Value is what is in force for a key.
+type Value struct {
+	Key     string `json:"key"`
+	Env     string `json:"variable"`
+	Value   string `json:"value"`  // as written; empty is the default
+	Source  string `json:"source"` // "default", a file, a variable or a flag
+	Default string `json:"default"`
+	Allowed string `json:"allowed"`
+	Help    string `json:"help"`
+	Error   string `json:"error,omitempty"`
+}
+
+// Read reads a file and the environment. An empty name is that of FileVar, else
+// File, which may be missing. Err has what is wrong.
+func Read[T any](rows []Row[T], file string) *Config[T] {
+	c := &Config[T]{rows: rows}
+	if file == "" {
+		file = os.Getenv(FileVar)
+	}
+	named := file != ""
+	if !named {
+		file = File
+	}
+	v := viper.New()
+	v.SetConfigFile(file)
+	switch err := v.ReadInConfig(); {
+	case err == nil:
+		c.File = file
+	case named || !errors.Is(err, fs.ErrNotExist):
+		c.errs = append(c.errs, fmt.Errorf("configuration %s: %w", file, err))
+	}
+	for i := range rows {
+		r := &rows[i]
+		c.values = append(c.values, Value{Key: r.Key, Env: r.Var(), Source: "default", Default: r.Default,
+			Allowed: r.Allowed, Help: r.Help})
+	}
+	c.takeFile(v)
+	for _, val := range c.values {
+		if text := os.Getenv(val.Env); text != "" {
+			c.set(val.Key, text, val.Env)
+		}
+	}
+	return c
+}
+
+// takeFile takes over what the file has, and names the keys that nobody knows.
+func (c *Config[T]) takeFile(v *viper.Viper) {
+	keys := v.AllKeys()
+	slices.Sort(keys)
+	for _, key := range keys {
+		text := v.GetString(key)
+		if list, ok := v.Get(key).([]any); ok {
+			var items []string
+			for _, item := range list {
+				items = append(items, fmt.Sprint(item))
+			}
+			if text = strings.Join(items, ","); text == "" {
+				text = "none"
+			}
+		}
+		if !c.set(key, text, c.File) {
+			c.errs = append(c.errs, fmt.Errorf("configuration: %s: %s: no such key%s", key, c.File, c.nearest(key)))
+		}
+	}
+}
+
+// Set sets a key to a text as a file has it; source is what people call its
+// origin, such as the name of a flag. An unknown key is an error now, a value
+// that is not allowed is one of Err.
+func (c *Config[T]) Set(key, text, source string) error {
+	if !c.set(key, text, source) {
+		return fmt.Errorf("configuration: %s: no such key%s", key, c.nearest(key))
+	}
+	return nil
+}
+
+func (c *Config[T]) set(key, text, source string) bool {
+	i := slices.IndexFunc(c.rows, func(r Row[T]) bool { return r.Key == key })
+	if i < 0 {
+		return false
+	}
+	v := &c.values[i]
+	v.Value, v.Source, v.Error = text, source, ""
+	if err := c.rows[i].Set(new(T), text); err != nil {
+		v.Error = fmt.Sprintf("configuration: %s: %q, from %s: %v; want %s", key, text, source, err, v.Allowed)
+	}
+	return true
+}
+
+// Values returns what is in force, in the order of the rows.
+func (c *Config[T]) Values() []Value { return slices.Clone(c.values) }
+
+// Err returns what is wrong: a file that cannot be read, unknown keys, values
+// that are not allowed. Each error names the key and what it may be.
+func (c *Config[T]) Err() error {
+	errs := slices.Clone(c.errs)
+	for _, v := range c.values {
+		if v.Error != "" {
+			errs = append(errs, errors.New(v.Error))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Apply sets in o what is in force and allowed, in the order of the rows.
+func (c *Config[T]) Apply(o *T) {
+	for i, v := range c.values {
+		if v.Value != "" && v.Error == "" {
+			_ = c.rows[i].Set(o, v.Value) // it was tried when it was set
+		}
+	}
+}

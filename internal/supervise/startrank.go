@@ -1,0 +1,47 @@
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+)
+
+// announceTime bounds how long the start of a program is held up by telling of it.
+const announceTime = 2 * time.Second
+
+// StartRank stands before the program on srun's command line. It tells Run that the program
+// starts on this node, and becomes the program: the connection stays open in it, so that its
+// end tells of the program's, long before Open and without any help of the program's. One
+// process of each node does so.
+func StartRank(ctx context.Context, line []string) error {
+	path, err := exec.LookPath(line[0])
+	if err != nil {
+		return fmt.Errorf("start the program: %w", err)
+	}
+	if id := os.Getenv("SLURM_LOCALID"); id == "0" {
+		announce(ctx)
+	}
+	return fmt.Errorf("start %s: %w", path, syscall.Exec(path, line, os.Environ()))
+}
+
+// announce opens the connection. Without it the program runs all the same.
+func announce(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, announceTime)
+	defer cancel()
+	c, err := coordinated.Announce(ctx, os.Getenv(coordinated.SupervisorVar), os.Getenv("SLURMD_NODENAME"))
+	if err != nil {
+		return
+	}
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err == nil {
+		_ = raw.Control(func(fd uintptr) { // a copy that the program keeps: it is not closed on exec
+			_, _ = syscall.Dup(int(fd)) // without it holdfast run takes the program for ended before Open
+		})
+	}
+}

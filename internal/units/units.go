@@ -1,0 +1,21 @@
+// Package units writes amounts for people.
+package units
+
+import "strconv"
+
+// Bytes writes a number of bytes with three digits and a binary unit: 2.0 GiB.
+func Bytes(n int64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	v, u := float64(n)/1024, 0
+	for v >= 1023.5 && u < len(units)-1 {
+		v, u = v/1024, u+1
+	}
+	prec := 0
+	if v < 99.5 {
+		prec = 1
+	}
+	return strconv.FormatFloat(v, 'f', prec, 64) + " " + units[u:u+1] + "iB"
+}
