@@ -10,7 +10,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/remote"
 )
 
 // Device is an open device and the objects a program made on it.
@@ -97,7 +96,7 @@ func (d *Device) show() {
 	d.info.Store(&i)
 	d.serial.Store(i.Serial)
 	d.lazy = i.Lazy
-	if r, ok := d.drv.Device.(*remote.Device); ok {
+	if r, ok := d.drv.Device.(driver.Movable); ok {
 		r.OnMove(d.moveAway)
 	}
 }

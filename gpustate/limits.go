@@ -111,7 +111,7 @@ func checkMem(m *record.Mem, i Info) error {
 	case driver.MemHost:
 		return nil
 	case driver.MemGlobal:
-		if i.Kind == "opencl" {
+		if !i.Can().TakesCUDA {
 			return fmt.Errorf("a variable of the program's CUDA form, which has no counterpart in OpenCL: "+
 				"keep it in a Buffer: %w", ErrHidden)
 		}
@@ -143,14 +143,13 @@ func checkImage(m *record.Mem, i Info) error {
 	return nil
 }
 
-// checkLocal looks at the local memory of a kernel's arguments. CUDA devices give more
-// than they tell to kernels that ask.
+// checkLocal looks at the local memory of a kernel's arguments.
 func checkLocal(k *record.Kernel, i Info) error {
 	var sum int64
 	for _, a := range k.Args {
 		sum += a.Local
 	}
-	if i.LocalBytes > 0 && sum > i.LocalBytes && i.Kind != "cuda" {
+	if i.LocalBytes > 0 && sum > i.LocalBytes && !i.Can().MoreLocal {
 		return fmt.Errorf("its arguments take %d bytes of local memory, the device has %d: %w", sum, i.LocalBytes,
 			ErrLimit)
 	}
@@ -158,15 +157,15 @@ func checkLocal(k *record.Kernel, i Info) error {
 }
 
 func checkProgram(p *record.Program, i Info) error {
-	switch {
-	case i.Kind == "opencl" && p.OpenCL == "" && len(p.IL) == 0:
+	switch can := i.Can(); {
+	case !can.TakesCUDA && p.OpenCL == "" && len(p.IL) == 0:
 		return fmt.Errorf("it has CUDA forms only: give Sources.OpenCL: %w", ErrNoSource)
-	case i.Kind == "opencl" && p.OpenCL == "" && i.IL == "":
+	case !can.TakesCUDA && p.OpenCL == "" && i.IL == "":
 		return fmt.Errorf("it has SPIR-V only, which the device does not take: give Sources.OpenCL too: %w",
 			ErrNoSource)
-	case i.Kind == "cuda" && p.CUDA == "" && len(p.PTX) == 0:
+	case !can.TakesOpenCL && p.CUDA == "" && len(p.PTX) == 0:
 		return fmt.Errorf("it has OpenCL forms only: give Sources.CUDA or Sources.PTX: %w", ErrNoSource)
-	case i.Kind == "cuda" && p.CUDA == "" && unloadable(p.PTX, i.Arch) != "":
+	case !can.TakesOpenCL && p.CUDA == "" && unloadable(p.PTX, i.Arch) != "":
 		return fmt.Errorf("it is %s, the device is %s: give Sources.CUDA too: %w", unloadable(p.PTX, i.Arch), i.Arch,
 			ErrNoSource)
 	case !i.FP64 && p.OpenCL != "" && needsFP64(p.OpenCL):

@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/remote"
 )
 
 // MigrateTo moves all objects to another device while the program runs: calls
@@ -285,7 +284,7 @@ func (m *migration) change() error {
 		errs = append(errs, release(old.Device, e.obj, e.h))
 		e.h = m.handles[e.obj.ID]
 	}
-	if r, ok := old.Device.(*remote.Device); ok {
+	if r, ok := old.Device.(driver.Movable); ok {
 		r.OnMove(nil) // what it has to say concerns us no more
 	}
 	m.d.drv = m.to

@@ -168,7 +168,7 @@ func (s Select) matches(i Info) bool {
 			return false
 		}
 	}
-	return s.Kind == "" && i.Kind != "fake" || strings.EqualFold(s.Kind, i.Kind)
+	return s.Kind == "" && !i.Can().OnRequest || strings.EqualFold(s.Kind, i.Kind)
 }
 
 // uuidDigits drops what people write around the digits: "GPU-" and dashes.

@@ -228,11 +228,7 @@ const maxNames = 4096
 func (c *client) stageSlots() (err error) {
 	if c.arena != nil {
 		c.stage = c.arena
-		if !c.dev.info.HostMemory && c.dev.info.Kind == "cuda" {
-			// unpinned memory works too, at a lower rate
-			c.host, _ = c.drv.CreateMem(driver.MemDesc{Kind: driver.MemHost, Bytes: wire.ArenaBytes,
-				Host: c.arena[:wire.ArenaBytes]})
-		}
+		c.host = c.pin(c.arena[:wire.ArenaBytes])
 		return nil
 	}
 	if c.dev.info.HostMemory {

@@ -67,10 +67,7 @@ func (c *client) take(number uint64, b []byte) error {
 	c.builds.Add(1)
 	defer c.builds.Done()
 	c.mu.Unlock()
-	if !c.dev.info.HostMemory && c.dev.info.Kind == "cuda" {
-		// unpinned memory works too, at a lower rate
-		r.pinned, _ = c.drv.CreateMem(driver.MemDesc{Kind: driver.MemHost, Bytes: int64(len(b)), Host: b})
-	}
+	r.pinned = c.pin(b)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.regions[number] != nil || number == 0 || len(c.regions) >= wire.MaxRegions {
@@ -78,6 +75,15 @@ func (c *client) take(number uint64, b []byte) error {
 	}
 	c.regions[number] = r
 	return nil
+}
+
+// pin page-locks memory where the device gains from that and can. Unpinned memory
+// works too, at a lower rate.
+func (c *client) pin(b []byte) (h driver.Handle) {
+	if c.dev.info.Can().Pins {
+		h, _ = c.drv.CreateMem(driver.MemDesc{Kind: driver.MemHost, Bytes: int64(len(b)), Host: b})
+	}
+	return h
 }
 
 // unshare frees memory when no command uses it any more.

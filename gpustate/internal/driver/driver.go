@@ -19,6 +19,7 @@
 package driver
 
 import (
+	"context"
 	"os"
 	"time"
 )
@@ -257,6 +258,16 @@ type GlobalLister interface {
 	// a MemGlobal of one. An error that matches ErrHidden says what the program has
 	// that nobody can read or write from outside.
 	Globals(program Handle) ([]Global, error)
+}
+
+// A Mover moves the program to where text says and tells how that went, with the
+// time that each step took.
+type Mover func(ctx context.Context, to string, tell func(steps string, err error))
+
+// Movable is implemented by devices of a server.
+type Movable interface {
+	// OnMove says who moves the program when the server asks for it; nil: nobody.
+	OnMove(do Mover)
 }
 
 // FormTeller is implemented by devices that take binary forms of programs.

@@ -37,6 +37,26 @@ type Info struct {
 	MaxImage3D [3]int
 }
 
+// Abilities are what devices of a kind do, where that is not for each device to tell.
+type Abilities struct {
+	TakesOpenCL bool // OpenCL C and, where Info.IL says so, SPIR-V
+	TakesCUDA   bool // CUDA C++, PTX and cubins, whose variables can be read and written
+	MoreLocal   bool // a kernel that asks gets more work-group memory than Info.LocalBytes
+	Pins        bool // page-locks memory that others made, for transfers at full rate
+	OnRequest   bool // chosen only by who names the kind
+}
+
+// Can is what the device does by its kind.
+func (i Info) Can() Abilities {
+	switch i.Kind {
+	case "opencl":
+		return Abilities{TakesOpenCL: true}
+	case "cuda":
+		return Abilities{TakesCUDA: true, MoreLocal: true, Pins: !i.HostMemory}
+	}
+	return Abilities{TakesOpenCL: true, TakesCUDA: true, OnRequest: i.Kind == "fake"}
+}
+
 // String is the device in one line.
 func (i Info) String() string {
 	s := fmt.Sprintf("%s:%d %s (%s, %s)", i.Kind, i.Index, i.Name, i.Platform, i.Type)

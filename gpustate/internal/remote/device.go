@@ -51,7 +51,7 @@ type Device struct {
 	events   map[driver.Event]*pending
 	loose    []loose
 	into     [wire.Slots]slot
-	moving   Mover
+	moving   driver.Mover
 	closed   bool
 	why      error // what the server said before it hung up
 

@@ -350,12 +350,8 @@ func (p *pending) step(m *wire.Done) bool {
 	return true
 }
 
-// A Mover moves the program to where text says and tells how that went, with the
-// time that each step took.
-type Mover func(ctx context.Context, to string, tell func(steps string, err error))
-
 // OnMove says who moves the program when the server asks for it.
-func (d *Device) OnMove(do Mover) {
+func (d *Device) OnMove(do driver.Mover) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.moving = do
