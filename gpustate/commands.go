@@ -67,7 +67,7 @@ func (q *Queue) launch(k *Kernel, g driver.Grid, after []*Event) (*Event, error)
 	q.mu.Lock()
 	e, err := q.launchHeld(k, &g, after)
 	q.mu.Unlock()
-	k.let()
+	k.mu.Unlock()
 	return e, err
 }
 

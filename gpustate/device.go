@@ -14,7 +14,7 @@ import (
 
 // Device is an open device and the objects a program made on it.
 type Device struct {
-	// Lock order: making, mu, turn, Kernel.mu, Queue.mu, entry.use, Queue.alive, Event.mu.
+	// Lock order: making, mu, Kernel.mu, Queue.mu, entry.use, Queue.alive, Event.mu.
 
 	// making serialises what changes the set of objects.
 	making  sync.Mutex
@@ -40,9 +40,7 @@ type Device struct {
 	mu     sync.RWMutex
 	drv    *session
 	closed atomic.Bool
-	serial atomic.Bool // calls take turns, for drivers that are not thread-safe
-	turn   sync.Mutex  // after mu
-	lazy   bool        // in-order queues do without an event for each command
+	lazy   bool // in-order queues do without an event for each command
 	held   []sync.Locker
 
 	info   atomic.Pointer[Info]   // of drv, for messages outside of mu
@@ -94,7 +92,6 @@ func (d *Device) Info() Info { return *d.info.Load() }
 func (d *Device) show() {
 	i := d.drv.Info()
 	d.info.Store(&i)
-	d.serial.Store(i.Serial)
 	d.lazy = i.Lazy
 	if r, ok := d.drv.Device.(driver.Movable); ok {
 		r.OnMove(d.moveAway)
@@ -140,18 +137,10 @@ func (d *Device) enter() error {
 		d.mu.RUnlock()
 		return ErrClosed
 	}
-	if d.serial.Load() {
-		d.turn.Lock()
-	}
 	return nil
 }
 
-func (d *Device) leave() {
-	if d.serial.Load() {
-		d.turn.Unlock()
-	}
-	d.mu.RUnlock()
-}
+func (d *Device) leave() { d.mu.RUnlock() }
 
 // name is the object's name for messages.
 func (e *entry) name() string {

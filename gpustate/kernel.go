@@ -70,7 +70,7 @@ func (k *Kernel) SetArgs(args ...any) error {
 	if err := k.hold(); err != nil {
 		return err
 	}
-	defer k.let()
+	defer k.mu.Unlock()
 	if err := k.usable(k.dev); err != nil {
 		return k.fail("set arguments of", err)
 	}
@@ -105,46 +105,21 @@ func (k *Kernel) SetArg(i int, value any) error {
 		return err
 	}
 	err := k.set(i, value)
-	k.let()
+	k.mu.Unlock()
 	if err != nil {
 		return k.fail(fmt.Sprintf("set argument %d of", i), err)
 	}
 	return nil
 }
 
-// hold takes the kernel for one call, without the device's lock where calls need
-// not take turns. let gives it back.
+// hold takes the kernel for one call, without the device's lock; the caller unlocks mu.
 func (k *Kernel) hold() error {
-	d := k.dev
-	for {
-		serial := d.serial.Load()
-		if serial {
-			if err := d.enter(); err != nil {
-				return err
-			}
-		}
-		k.mu.Lock()
-		switch {
-		case d.serial.Load() != serial: // the device was changed before we had the kernel
-			k.mu.Unlock()
-			if serial {
-				d.leave()
-			}
-		case d.closed.Load():
-			k.let()
-			return ErrClosed
-		default:
-			return nil
-		}
+	k.mu.Lock()
+	if k.dev.closed.Load() {
+		k.mu.Unlock()
+		return ErrClosed
 	}
-}
-
-func (k *Kernel) let() {
-	serial := k.dev.serial.Load() // it does not change while the kernel is held
-	k.mu.Unlock()
-	if serial {
-		k.dev.leave()
-	}
+	return nil
 }
 
 // maxArgs bounds the argument list of kernels whose API does not tell its

@@ -116,8 +116,6 @@ func (m *migration) carryOut(ctx context.Context) error {
 	failed := make([]error, len(m.d.list))
 	for i, e := range m.d.list {
 		switch {
-		case e.obj.Program != nil && m.to.Info().Serial:
-			failed[i] = m.create(e)
 		case e.obj.Program != nil:
 			builds.Go(func() { failed[i] = m.create(e) })
 		case e.obj.Kernel == nil && !isVariable(&e.obj):

@@ -98,8 +98,6 @@ func (p *plan) carryOut(ctx context.Context, read func(int, []byte, int64) error
 			continue
 		}
 		switch {
-		case o.Program != nil && p.d.serial.Load():
-			e.h, failed[i] = e.realize(p.d.drv, nil)
 		case o.Program != nil:
 			builds.Go(func() { e.h, failed[i] = e.realize(p.d.drv, nil) })
 		case o.Kernel == nil:

@@ -58,9 +58,6 @@ func (s *session) drop() error {
 
 // width is the number of lanes.
 func (s *session) width() int {
-	if s.Info().Serial {
-		return 1
-	}
 	if s.Info().HostMemory {
 		return min(runtime.GOMAXPROCS(0), 4)
 	}

@@ -39,8 +39,11 @@ func openDevice(f found) (driver.Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", f.info, err)
 	}
-	return &device{found: f, ctx: ctx, pointersStick: f.info.Platform == "NVIDIA CUDA",
-		queues: map[handle]bool{}}, nil
+	d := &device{found: f, ctx: ctx, pointersStick: f.info.Platform == "NVIDIA CUDA", queues: map[handle]bool{}}
+	if f.info.Platform == "Oclgrind" {
+		return &serial{device: d}, nil
+	}
+	return d, nil
 }
 
 func (d *device) Info() driver.Info { return d.info }

@@ -160,7 +160,6 @@ func describe(p, d handle) found {
 	default:
 		i.Type = "accelerator"
 	}
-	i.Serial = i.Platform == "Oclgrind"
 	// An event costs NVIDIA's driver a third of a launch. Other platforms are
 	// known by the events alone to tell which command failed.
 	i.Lazy = i.Platform == "NVIDIA CUDA"

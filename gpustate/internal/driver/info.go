@@ -30,7 +30,6 @@ type Info struct {
 	OutOfOrder bool
 	HostMemory bool // device memory is host memory: CPU devices
 	Lazy       bool // queues can do without an event for each command
-	Serial     bool // calls must not overlap: a simulator that is not thread-safe
 
 	MaxImage1D int
 	MaxImage2D [2]int

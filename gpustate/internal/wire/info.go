@@ -10,7 +10,7 @@ func encodeInfo(w *Writer, i *driver.Info) {
 		int64(i.MaxGroup)} {
 		w.Int(n)
 	}
-	for _, b := range []bool{i.FP64, i.Images, i.Shared, i.OutOfOrder, i.HostMemory, i.Lazy, i.Serial} {
+	for _, b := range []bool{i.FP64, i.Images, i.Shared, i.OutOfOrder, i.HostMemory, i.Lazy, false} {
 		w.Bool(b)
 	}
 	for _, n := range infoExtents(i) {
@@ -28,7 +28,8 @@ func decodeInfo(r *Reader, i *driver.Info) {
 		*n = r.Size()
 	}
 	i.SubAlign, i.MaxGroup = int(r.Size()), int(r.Size())
-	for _, b := range []*bool{&i.FP64, &i.Images, &i.Shared, &i.OutOfOrder, &i.HostMemory, &i.Lazy, &i.Serial} {
+	var serial bool // a server of before took no care of turns itself
+	for _, b := range []*bool{&i.FP64, &i.Images, &i.Shared, &i.OutOfOrder, &i.HostMemory, &i.Lazy, &serial} {
 		*b = r.Bool()
 	}
 	for _, n := range infoExtents(i) {

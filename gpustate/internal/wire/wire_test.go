@@ -55,7 +55,7 @@ var messages = []Message{
 			Version: "1", Type: "gpu", Index: 1, UUID: "u", PCI: "p", Arch: "sm_90", IL: "SPIR-V_1.2", GlobalBytes: 1,
 			MaxAllocBytes: 2, LocalBytes: 3,
 			SubAlign: 4, MaxGroup: 5, FP64: true, Images: true, Shared: true, OutOfOrder: true, HostMemory: true,
-			Lazy: true, Serial: true,
+			Lazy: true,
 			MaxImage1D: 6, MaxImage2D: [2]int{7, 8}, MaxImage3D: [3]int{9, 10, 11}}}},
 	&Reply{Req: 1, Body: []byte{1}},
 	&Done{Event: 1, Slot: 16, Bytes: SlotBytes, Times: &driver.Times{Queued: 1, Submit: 2, Start: 3, End: 4}},
