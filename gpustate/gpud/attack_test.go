@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
@@ -91,7 +92,8 @@ func TestOtherClient(t *testing.T) {
 func TestAnnounced(t *testing.T) {
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
 	c := raw(t, p)
-	say(t, c, &wire.Open{Req: 1, Index: 0}, &wire.CreateMem{Req: 2, ID: 1, Kind: driver.MemBuffer, Bytes: 1 << 60})
+	say(t, c, &wire.Open{Req: 1, Index: 0},
+		&wire.CreateMem{Req: 2, ID: 1, Mem: codec.Mem{Kind: driver.MemBuffer, Bytes: 1 << 60}})
 	in := bufio.NewReader(c)
 	for {
 		op, body, _, err := wire.ReadFrame(in, nil)

@@ -59,7 +59,7 @@ func (o *Object) check(seen, all map[uint64]*Object) error {
 			return fmt.Errorf("%d bytes of program %d", o.Mem.Bytes, o.Mem.Parent)
 		}
 	case o.Mem != nil:
-		return o.Mem.check(seen)
+		return checkMem(o.Mem, seen)
 	case o.Kernel != nil:
 		return o.Kernel.check(seen, all)
 	case o.Queue != nil && o.Queue.Window < 0:
@@ -68,7 +68,7 @@ func (o *Object) check(seen, all map[uint64]*Object) error {
 	return nil
 }
 
-func (m *Mem) check(seen map[uint64]*Object) error {
+func checkMem(m *Mem, seen map[uint64]*Object) error {
 	if m.Bytes <= 0 {
 		return fmt.Errorf("%d bytes", m.Bytes)
 	}
@@ -85,17 +85,13 @@ func (m *Mem) check(seen map[uint64]*Object) error {
 		}
 		return nil
 	case driver.MemImage:
-		return m.checkImage()
+		n, err := ImageBytes(m.Image)
+		if err == nil && n != m.Bytes {
+			err = fmt.Errorf("%d bytes for an image of %d", m.Bytes, n)
+		}
+		return err
 	}
 	return fmt.Errorf("memory of unknown kind %d", m.Kind)
-}
-
-func (m *Mem) checkImage() error {
-	n, err := ImageBytes(m.Image)
-	if err == nil && n != m.Bytes {
-		err = fmt.Errorf("%d bytes for an image of %d", m.Bytes, n)
-	}
-	return err
 }
 
 func (k *Kernel) check(seen, all map[uint64]*Object) error {

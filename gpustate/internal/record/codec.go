@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"math"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
@@ -29,89 +30,73 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Encode writes the record in the layout of docs/FORMAT.md.
 func (r *Record) Encode() []byte {
-	var w writer
-	w.b = append(w.b, Magic...)
-	w.b = binary.LittleEndian.AppendUint32(w.b, Version)
-	w.body(func(w *writer) { encodeInfo(w, &r.Device) })
-	w.uint(r.Origin)
-	w.uint(uint64(len(r.Objects)))
+	var w codec.Writer
+	w.B = append(w.B, Magic...)
+	w.B = binary.LittleEndian.AppendUint32(w.B, Version)
+	encodeBody(&w, func(w *codec.Writer) { encodeInfo(w, &r.Device) })
+	w.Uint(r.Origin)
+	w.Uint(uint64(len(r.Objects)))
 	for i := range r.Objects {
-		w.body(r.Objects[i].encode)
+		encodeBody(&w, r.Objects[i].encode)
 	}
-	return binary.LittleEndian.AppendUint32(w.b, crc32.Checksum(w.b, castagnoli))
+	return binary.LittleEndian.AppendUint32(w.B, crc32.Checksum(w.B, castagnoli))
 }
 
-func encodeInfo(w *writer, i *driver.Info) {
-	for _, s := range []string{i.Kind, i.Platform, i.Vendor, i.Name, i.Version, i.Type, i.UUID, i.PCI, i.Arch} {
-		w.str(s)
-	}
-	w.int(int64(i.Index))
-	w.int(i.GlobalBytes)
-	w.int(i.MaxAllocBytes)
-	w.bool(i.FP64)
+func encodeInfo(w *codec.Writer, i *driver.Info) {
+	w.Names(i)
+	w.Int(int64(i.Index))
+	w.Int(i.GlobalBytes)
+	w.Int(i.MaxAllocBytes)
+	w.Bool(i.FP64)
 }
 
-func (o *Object) encode(w *writer) {
+func (o *Object) encode(w *codec.Writer) {
 	switch {
 	case o.Mem != nil:
-		w.uint(tagMem)
+		w.Uint(tagMem)
 	case o.Sampler != nil:
-		w.uint(tagSampler)
+		w.Uint(tagSampler)
 	case o.Program != nil:
-		w.uint(tagProgram)
+		w.Uint(tagProgram)
 	case o.Kernel != nil:
-		w.uint(tagKernel)
+		w.Uint(tagKernel)
 	case o.Queue != nil:
-		w.uint(tagQueue)
+		w.Uint(tagQueue)
 	}
-	w.uint(o.ID)
-	w.str(o.Name)
+	w.Uint(o.ID)
+	w.Str(o.Name)
 	switch {
 	case o.Mem != nil:
-		o.Mem.encode(w)
+		w.Mem(o.Mem)
 	case o.Sampler != nil:
-		w.bool(o.Sampler.Normalized)
-		w.uint(uint64(o.Sampler.Addressing))
-		w.uint(uint64(o.Sampler.Filter))
+		w.Sampler(o.Sampler)
 	case o.Program != nil:
-		w.str(o.Program.OpenCL)
-		w.str(o.Program.CUDA)
-		w.str(o.Program.Options)
-		w.str(string(o.Program.PTX))
-		w.str(string(o.Program.IL))
+		w.Str(o.Program.OpenCL)
+		w.Str(o.Program.CUDA)
+		w.Str(o.Program.Options)
+		w.Bytes(o.Program.PTX)
+		w.Bytes(o.Program.IL)
 	case o.Kernel != nil:
 		o.Kernel.encode(w)
 	case o.Queue != nil:
-		w.bool(o.Queue.OutOfOrder)
-		w.bool(o.Queue.Profiling)
-		w.int(int64(o.Queue.Priority))
-		w.int(int64(o.Queue.Window))
+		w.Bool(o.Queue.OutOfOrder)
+		w.Bool(o.Queue.Profiling)
+		w.Int(int64(o.Queue.Priority))
+		w.Int(int64(o.Queue.Window))
 	}
-	w.uint(o.Ordinal)
-	w.bool(o.Released)
+	w.Uint(o.Ordinal)
+	w.Bool(o.Released)
 }
 
-func (m *Mem) encode(w *writer) {
-	w.uint(uint64(m.Kind))
-	w.uint(uint64(m.Access))
-	w.int(m.Bytes)
-	w.uint(m.Parent)
-	w.int(m.Offset)
-	i := m.Image
-	for _, v := range []int{i.Dims, i.Width, i.Height, i.Depth, int(i.Order), int(i.Type)} {
-		w.int(int64(v))
-	}
-}
-
-func (k *Kernel) encode(w *writer) {
-	w.uint(k.Program)
-	w.str(k.Function)
-	w.uint(uint64(len(k.Args)))
+func (k *Kernel) encode(w *codec.Writer) {
+	w.Uint(k.Program)
+	w.Str(k.Function)
+	w.Uint(uint64(len(k.Args)))
 	for _, a := range k.Args {
-		w.uint(uint64(a.Kind))
-		w.uint(a.Object)
-		w.int(a.Local)
-		w.str(string(a.Value))
+		w.Uint(uint64(a.Kind))
+		w.Uint(a.Object)
+		w.Int(a.Local)
+		w.Bytes(a.Value)
 	}
 }
 
@@ -129,185 +114,84 @@ func Decode(b []byte) (*Record, error) {
 	if crc32.Checksum(body, castagnoli) != sum {
 		return nil, fmt.Errorf("%w: checksum", ErrCorrupt)
 	}
-	rd := &reader{b: body[len(Magic)+4:]}
+	rd := &codec.Reader{B: body[len(Magic)+4:]}
 	rec := &Record{}
-	rd.body(func(rd *reader) { decodeInfo(rd, &rec.Device) })
+	decodeBody(rd, func(rd *codec.Reader) { decodeInfo(rd, &rec.Device) })
 	if version >= 2 {
-		rec.Origin = rd.uint()
+		rec.Origin = rd.Uint()
 	}
-	for range rd.count() {
+	for range rd.Count() {
 		var o Object
-		rd.body(func(rd *reader) {
+		decodeBody(rd, func(rd *codec.Reader) {
 			o.decode(rd)
 			if version >= 2 {
-				o.Ordinal, o.Released = rd.uint(), rd.bool()
+				o.Ordinal, o.Released = rd.Uint(), rd.Bool()
 			}
 		})
 		rec.Objects = append(rec.Objects, o)
 	}
-	if rd.err == nil && len(rd.b) != 0 {
-		rd.fail("bytes after the last object")
-	}
-	if rd.err != nil {
-		return nil, rd.err
+	if err := rd.End(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return rec, rec.check(version)
 }
 
-func decodeInfo(r *reader, i *driver.Info) {
-	for _, s := range []*string{&i.Kind, &i.Platform, &i.Vendor, &i.Name, &i.Version, &i.Type, &i.UUID, &i.PCI,
-		&i.Arch} {
-		*s = r.str()
-	}
-	i.Index = int(r.int())
-	i.GlobalBytes = r.int()
-	i.MaxAllocBytes = r.int()
-	i.FP64 = r.bool()
+func decodeInfo(r *codec.Reader, i *driver.Info) {
+	r.Names(i)
+	i.Index = int(r.Int())
+	i.GlobalBytes = r.Int()
+	i.MaxAllocBytes = r.Int()
+	i.FP64 = r.Bool()
 }
 
-func (o *Object) decode(r *reader) {
-	tag := r.uint()
-	o.ID = r.uint()
-	o.Name = r.str()
+func (o *Object) decode(r *codec.Reader) {
+	tag := r.Uint()
+	o.ID = r.Uint()
+	o.Name = r.Str()
 	switch tag {
 	case tagMem:
-		o.Mem = &Mem{}
-		o.Mem.decode(r)
+		m := r.Mem()
+		o.Mem = &m
 	case tagSampler:
-		o.Sampler = &driver.SamplerDesc{Normalized: r.bool(), Addressing: r.uint32(), Filter: r.uint32()}
+		d := r.Sampler()
+		o.Sampler = &d
 	case tagProgram:
-		o.Program = &Program{OpenCL: r.str(), CUDA: r.str(), Options: r.str(),
-			PTX: []byte(r.str()), IL: []byte(r.str())}
+		o.Program = &Program{OpenCL: r.Str(), CUDA: r.Str(), Options: r.Str(),
+			PTX: []byte(r.Str()), IL: []byte(r.Str())}
 	case tagKernel:
 		o.Kernel = &Kernel{}
 		o.Kernel.decode(r)
 	case tagQueue:
-		o.Queue = &Queue{OutOfOrder: r.bool(), Profiling: r.bool(),
-			Priority: int(r.int()), Window: int(r.int())}
+		o.Queue = &Queue{OutOfOrder: r.Bool(), Profiling: r.Bool(),
+			Priority: int(r.Int()), Window: int(r.Int())}
 	default:
-		r.fail(fmt.Sprintf("object of unknown kind %d", tag))
+		r.Fail(fmt.Sprintf("object of unknown kind %d", tag))
 	}
 }
 
-func (m *Mem) decode(r *reader) {
-	m.Kind = driver.MemKind(r.uint32())
-	m.Access = driver.Access(r.uint32())
-	m.Bytes = r.int()
-	m.Parent = r.uint()
-	m.Offset = r.int()
-	i := &m.Image
-	i.Dims, i.Width, i.Height, i.Depth = int(r.int()), int(r.int()), int(r.int()), int(r.int())
-	i.Order, i.Type = uint32(r.int()), uint32(r.int())
-}
-
-func (k *Kernel) decode(r *reader) {
-	k.Program = r.uint()
-	k.Function = r.str()
-	for range r.count() {
-		k.Args = append(k.Args, Arg{Kind: driver.ArgKind(r.uint32()), Object: r.uint(),
-			Local: r.int(), Value: []byte(r.str())})
+func (k *Kernel) decode(r *codec.Reader) {
+	k.Program = r.Uint()
+	k.Function = r.Str()
+	for range r.Count() {
+		k.Args = append(k.Args, Arg{Kind: driver.ArgKind(r.Small(math.MaxUint8)), Object: r.Uint(),
+			Local: r.Int(), Value: []byte(r.Str())})
 	}
 }
 
-// writer appends fields.
-type writer struct{ b []byte }
-
-func (w *writer) uint(v uint64) { w.b = binary.AppendUvarint(w.b, v) }
-func (w *writer) int(v int64)   { w.b = binary.AppendVarint(w.b, v) }
-
-func (w *writer) bool(v bool) {
-	if v {
-		w.uint(1)
-	} else {
-		w.uint(0)
-	}
-}
-
-func (w *writer) str(s string) {
-	w.uint(uint64(len(s)))
-	w.b = append(w.b, s...)
-}
-
-// body writes what do writes, with its length before it, so that a reader can
+// encodeBody appends what do writes, with its length before it, so that a reader can
 // pass over fields that later versions add.
-func (w *writer) body(do func(*writer)) {
-	var in writer
+func encodeBody(w *codec.Writer, do func(*codec.Writer)) {
+	var in codec.Writer
 	do(&in)
-	w.str(string(in.b))
+	w.Bytes(in.B)
 }
 
-// reader takes fields off; after the first error it gives zero values.
-type reader struct {
-	b   []byte
-	err error
-}
-
-func (r *reader) fail(what string) {
-	if r.err == nil {
-		r.err = fmt.Errorf("%w: %s", ErrCorrupt, what)
-	}
-	r.b = nil
-}
-
-func (r *reader) uint() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
-		r.fail("cut short")
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *reader) uint32() uint32 {
-	v := r.uint()
-	if v > math.MaxUint32 {
-		r.fail("number out of range")
-		return 0
-	}
-	return uint32(v)
-}
-
-func (r *reader) int() int64 {
-	v, n := binary.Varint(r.b)
-	if n <= 0 {
-		r.fail("cut short")
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *reader) bool() bool { return r.uint() != 0 }
-
-func (r *reader) str() string {
-	n := r.uint()
-	if n > uint64(len(r.b)) {
-		r.fail("length beyond the end")
-		return ""
-	}
-	s := string(r.b[:n])
-	r.b = r.b[n:]
-	return s
-}
-
-// count is a number of things that follow, each at least one byte long.
-func (r *reader) count() int {
-	n := r.uint()
-	if n > uint64(len(r.b)) {
-		r.fail("count beyond the end")
-		return 0
-	}
-	return int(n)
-}
-
-func (r *reader) body(do func(*reader)) {
-	in := &reader{b: []byte(r.str())}
-	if r.err != nil {
+func decodeBody(r *codec.Reader, do func(*codec.Reader)) {
+	in := &codec.Reader{B: r.Bytes()}
+	if r.Err != nil {
 		return
 	}
-	do(in)
-	if in.err != nil {
-		r.err, r.b = in.err, nil
+	if do(in); in.Err != nil {
+		r.Err, r.B = in.Err, nil
 	}
 }

@@ -8,6 +8,7 @@ package record
 import (
 	"errors"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
@@ -42,19 +43,8 @@ type Object struct {
 	Queue   *Queue
 }
 
-// Mem is a memory object.
-type Mem struct {
-	Kind   driver.MemKind
-	Access driver.Access
-	Bytes  int64
-	Parent uint64 // MemSub: ID of the buffer; MemGlobal: of the program
-	Offset int64  // MemSub
-	Image  driver.ImageDesc
-}
-
-// HasContents reports whether the object's bytes are saved: not those of a
-// sub-buffer, which are its parent's.
-func (m *Mem) HasContents() bool { return m != nil && m.Kind != driver.MemSub }
+// Mem is a memory object. Its Parent is an ID.
+type Mem = codec.Mem
 
 // Program is what a program was built from.
 type Program struct {

@@ -3,6 +3,7 @@ package remote
 import (
 	"fmt"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
@@ -18,8 +19,8 @@ func (d *Device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 	if m.Kind == driver.MemImage {
 		o.pixel = int(m.Bytes) / (m.Image.Width * m.Image.Height * m.Image.Depth)
 	}
-	msg := &wire.CreateMem{Req: o.id, ID: o.id, Kind: m.Kind, Access: m.Access, Bytes: m.Bytes,
-		Offset: m.Offset, Image: m.Image}
+	msg := &wire.CreateMem{Req: o.id, ID: o.id, Mem: codec.Mem{Kind: m.Kind, Access: m.Access, Bytes: m.Bytes,
+		Offset: m.Offset, Image: m.Image}}
 	switch m.Kind {
 	case driver.MemSub:
 		msg.Parent = m.Parent.(*mem).id

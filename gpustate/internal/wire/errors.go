@@ -36,8 +36,8 @@ type remoteError struct {
 func (e *remoteError) Error() string   { return e.text }
 func (e *remoteError) Unwrap() []error { return e.behind }
 
-// Error appends an error, or none.
-func (w *Writer) Error(err error) {
+// encodeError appends an error, or none.
+func encodeError(w *Writer, err error) {
 	if err == nil {
 		w.Uint(errNone)
 		return
@@ -46,14 +46,14 @@ func (w *Writer) Error(err error) {
 	if errors.As(err, &cmd) {
 		w.Uint(errCmd)
 		w.Str(cmd.Command)
-		w.plainError(cmd.Err)
+		encodePlain(w, cmd.Err)
 		return
 	}
-	w.plainError(err)
+	encodePlain(w, err)
 }
 
-// plainError appends an error that is no CommandError.
-func (w *Writer) plainError(err error) {
+// encodePlain appends an error that is no CommandError.
+func encodePlain(w *Writer, err error) {
 	var build *driver.BuildError
 	var call *driver.CallError
 	switch {
@@ -86,19 +86,19 @@ func (w *Writer) plainError(err error) {
 	}
 }
 
-// Error takes an error off; nil when there was none. A malformed one is r.Err.
-func (r *Reader) Error() error {
+// decodeError takes an error off; nil when there was none. A malformed one is r.Err.
+func decodeError(r *Reader) error {
 	switch form := r.Uint(); form {
 	case errNone:
 		return nil
 	case errCmd:
-		return &driver.CommandError{Command: r.Str(), Err: r.plainError(r.Uint())}
+		return &driver.CommandError{Command: r.Str(), Err: decodePlain(r, r.Uint())}
 	default:
-		return r.plainError(form)
+		return decodePlain(r, form)
 	}
 }
 
-func (r *Reader) plainError(form uint64) error {
+func decodePlain(r *Reader, form uint64) error {
 	switch form {
 	case errBuild:
 		b := &driver.BuildError{Program: r.Str(), Options: r.Str(), Log: r.Str()}

@@ -3,13 +3,20 @@ package wire
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 )
 
 // ErrProtocol marks bytes that the other side cannot have meant.
-var ErrProtocol = errors.New("malformed message")
+var ErrProtocol = codec.ErrMalformed
+
+// What messages are written with and read from.
+type (
+	Writer = codec.Writer
+	Reader = codec.Reader
+)
 
 // A frame is a little-endian length, an operation and a body; the length counts
 // the body alone. Bytes of bulk data may follow a frame, as many as it says.
@@ -19,22 +26,12 @@ const (
 	MaxBody = 64 << 20
 )
 
-// Begin begins a frame in b. The body is appended to what it returns; End, with
-// the length of b before, completes it.
-func Begin(b []byte, op Op) []byte { return append(b, 0, 0, 0, 0, byte(op)) }
-
-// End completes a frame that begins at byte start of b.
-func End(b []byte, start int) []byte {
-	binary.LittleEndian.PutUint32(b[start:], uint32(len(b)-start-frameHeader))
-	return b
-}
-
 // Append appends a message as a frame.
 func Append(b []byte, m Message) []byte {
-	start := len(b)
-	w := Writer{Begin(b, m.Op())}
+	w := Writer{B: append(b, 0, 0, 0, 0, byte(m.Op()))}
 	m.Encode(&w)
-	return End(w.B, start)
+	binary.LittleEndian.PutUint32(w.B[len(b):], uint32(len(w.B)-len(b)-frameHeader))
+	return w.B
 }
 
 // ReadFrame reads a frame. The body is valid until the next call: it reuses buf,
@@ -121,139 +118,4 @@ func (f *Frames) Next() (op Op, body []byte, ok bool, err error) {
 	}
 	f.from += frameHeader + n
 	return Op(b[4]), b[frameHeader : frameHeader+n : frameHeader+n], true, nil
-}
-
-// Writer appends fields.
-type Writer struct{ B []byte }
-
-// Uint appends an unsigned number.
-func (w *Writer) Uint(v uint64) { w.B = binary.AppendUvarint(w.B, v) }
-
-// Int appends a number.
-func (w *Writer) Int(v int64) { w.B = binary.AppendVarint(w.B, v) }
-
-// Bool appends a truth value.
-func (w *Writer) Bool(v bool) {
-	if v {
-		w.B = append(w.B, 1)
-		return
-	}
-	w.B = append(w.B, 0)
-}
-
-// Str appends a text.
-func (w *Writer) Str(s string) {
-	w.Uint(uint64(len(s)))
-	w.B = append(w.B, s...)
-}
-
-// Bytes appends bytes with their number before them.
-func (w *Writer) Bytes(b []byte) {
-	w.Uint(uint64(len(b)))
-	w.B = append(w.B, b...)
-}
-
-// Reader takes fields off. After the first error it gives zero values.
-type Reader struct {
-	B   []byte
-	Err error
-}
-
-// Fail notes the first error.
-func (r *Reader) Fail(what string) {
-	if r.Err == nil {
-		r.Err = fmt.Errorf("%w: %s", ErrProtocol, what)
-	}
-	r.B = nil
-}
-
-// End is the first error, or one when bytes are left.
-func (r *Reader) End() error {
-	if r.Err == nil && len(r.B) > 0 {
-		r.Fail(fmt.Sprintf("%d bytes too many", len(r.B)))
-	}
-	return r.Err
-}
-
-// Uint takes an unsigned number.
-func (r *Reader) Uint() uint64 {
-	if len(r.B) > 0 && r.B[0] < 0x80 { // most are small
-		v := r.B[0]
-		r.B = r.B[1:]
-		return uint64(v)
-	}
-	v, n := binary.Uvarint(r.B)
-	if n <= 0 {
-		r.Fail("number cut short")
-		return 0
-	}
-	r.B = r.B[n:]
-	return v
-}
-
-// Int takes a number.
-func (r *Reader) Int() int64 {
-	v, n := binary.Varint(r.B)
-	if n <= 0 {
-		r.Fail("number cut short")
-		return 0
-	}
-	r.B = r.B[n:]
-	return v
-}
-
-// Size takes a length or offset: a number that is not below zero.
-func (r *Reader) Size() int64 {
-	v := r.Int()
-	if v < 0 {
-		r.Fail("negative length")
-		return 0
-	}
-	return v
-}
-
-// Small takes a number between 0 and most.
-func (r *Reader) Small(most int) int {
-	v := r.Uint()
-	if v > uint64(most) {
-		r.Fail(fmt.Sprintf("%d where %d is the most", v, most))
-		return 0
-	}
-	return int(v)
-}
-
-// Bool takes a truth value.
-func (r *Reader) Bool() bool {
-	if len(r.B) == 0 || r.B[0] > 1 {
-		r.Fail("not a truth value")
-		return false
-	}
-	v := r.B[0] == 1
-	r.B = r.B[1:]
-	return v
-}
-
-// Bytes takes bytes; they are part of the body.
-func (r *Reader) Bytes() []byte {
-	n := r.Uint()
-	if n > uint64(len(r.B)) {
-		r.Fail("length beyond the end")
-		return nil
-	}
-	b := r.B[:n:n]
-	r.B = r.B[n:]
-	return b
-}
-
-// Str takes a text.
-func (r *Reader) Str() string { return string(r.Bytes()) }
-
-// Count takes a number of things that follow, each of at least one byte.
-func (r *Reader) Count() int {
-	n := r.Uint()
-	if n > uint64(len(r.B)) {
-		r.Fail("count beyond the end")
-		return 0
-	}
-	return int(n)
 }

@@ -3,9 +3,8 @@ package wire
 import "github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 
 func encodeInfo(w *Writer, i *driver.Info) {
-	for _, s := range []string{i.Kind, i.Platform, i.Vendor, i.Name, i.Version, i.Type, i.UUID, i.PCI, i.Arch, i.IL} {
-		w.Str(s)
-	}
+	w.Names(i)
+	w.Str(i.IL)
 	for _, n := range []int64{int64(i.Index), i.GlobalBytes, i.MaxAllocBytes, i.LocalBytes, int64(i.SubAlign),
 		int64(i.MaxGroup)} {
 		w.Int(n)
@@ -19,10 +18,8 @@ func encodeInfo(w *Writer, i *driver.Info) {
 }
 
 func decodeInfo(r *Reader, i *driver.Info) {
-	for _, s := range []*string{&i.Kind, &i.Platform, &i.Vendor, &i.Name, &i.Version, &i.Type, &i.UUID, &i.PCI, &i.Arch,
-		&i.IL} {
-		*s = r.Str()
-	}
+	r.Names(i)
+	i.IL = r.Str()
 	i.Index = int(r.Size())
 	for _, n := range []*int64{&i.GlobalBytes, &i.MaxAllocBytes, &i.LocalBytes} {
 		*n = r.Size()

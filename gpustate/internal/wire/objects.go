@@ -3,6 +3,7 @@ package wire
 import (
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
@@ -86,13 +87,8 @@ func (m *Open) Decode(r *Reader) {
 // program that has the variable Name.
 type CreateMem struct {
 	Req, ID uint64
-	Kind    driver.MemKind
-	Access  driver.Access
-	Bytes   int64
-	Parent  uint64
-	Offset  int64
-	Image   driver.ImageDesc
-	Name    string
+	codec.Mem
+	Name string
 }
 
 // Op is OpCreateMem.
@@ -102,28 +98,12 @@ func (*CreateMem) Op() Op { return OpCreateMem }
 func (m *CreateMem) Encode(w *Writer) {
 	w.Uint(m.Req)
 	w.Uint(m.ID)
-	w.Uint(uint64(m.Kind))
-	w.Uint(uint64(m.Access))
-	w.Int(m.Bytes)
-	w.Uint(m.Parent)
-	w.Int(m.Offset)
-	i := m.Image
-	for _, v := range []int{i.Dims, i.Width, i.Height, i.Depth, int(i.Order), int(i.Type)} {
-		w.Int(int64(v))
-	}
+	w.Mem(&m.Mem)
 	w.Str(m.Name)
 }
 
 // Decode takes the fields off.
-func (m *CreateMem) Decode(r *Reader) {
-	m.Req, m.ID = r.Uint(), r.Uint()
-	m.Kind, m.Access = driver.MemKind(r.Small(255)), driver.Access(r.Small(255))
-	m.Bytes, m.Parent, m.Offset = r.Size(), r.Uint(), r.Size()
-	i := &m.Image
-	i.Dims, i.Width, i.Height, i.Depth = int(r.Size()), int(r.Size()), int(r.Size()), int(r.Size())
-	i.Order, i.Type = uint32(r.Size()), uint32(r.Size())
-	m.Name = r.Str()
-}
+func (m *CreateMem) Decode(r *Reader) { *m = CreateMem{r.Uint(), r.Uint(), r.Mem(), r.Str()} }
 
 // CreateSampler makes a sampler.
 type CreateSampler struct {
@@ -138,16 +118,11 @@ func (*CreateSampler) Op() Op { return OpCreateSampl }
 func (m *CreateSampler) Encode(w *Writer) {
 	w.Uint(m.Req)
 	w.Uint(m.ID)
-	w.Bool(m.Desc.Normalized)
-	w.Uint(uint64(m.Desc.Addressing))
-	w.Uint(uint64(m.Desc.Filter))
+	w.Sampler(&m.Desc)
 }
 
 // Decode takes the fields off.
-func (m *CreateSampler) Decode(r *Reader) {
-	*m = CreateSampler{r.Uint(), r.Uint(), driver.SamplerDesc{Normalized: r.Bool(),
-		Addressing: uint32(r.Small(1<<32 - 1)), Filter: uint32(r.Small(1<<32 - 1))}}
-}
+func (m *CreateSampler) Decode(r *Reader) { *m = CreateSampler{r.Uint(), r.Uint(), r.Sampler()} }
 
 // Build builds a program. The reply says why the source was built although there is a
 // binary form, or has an empty text.
@@ -250,14 +225,14 @@ func (*Reply) Op() Op { return OpReply }
 // Encode appends the fields.
 func (m *Reply) Encode(w *Writer) {
 	w.Uint(m.Req)
-	w.Error(m.Err)
+	encodeError(w, m.Err)
 	w.Bytes(m.Body)
 }
 
 // Decode takes the fields off. What it gives does not share memory with the
 // frame.
 func (m *Reply) Decode(r *Reader) {
-	m.Req, m.Err = r.Uint(), r.Error()
+	m.Req, m.Err = r.Uint(), decodeError(r)
 	m.Body = append([]byte(nil), r.Bytes()...)
 }
 
@@ -278,7 +253,7 @@ func (m *Done) Encode(w *Writer) {
 	w.Uint(m.Event)
 	w.Uint(uint64(m.Slot))
 	w.Int(m.Bytes)
-	w.Error(m.Err)
+	encodeError(w, m.Err)
 	w.Bool(m.Times != nil)
 	if t := m.Times; t != nil {
 		for _, v := range []time.Duration{t.Queued, t.Submit, t.Start, t.End} {
@@ -289,7 +264,7 @@ func (m *Done) Encode(w *Writer) {
 
 // Decode takes the fields off.
 func (m *Done) Decode(r *Reader) {
-	m.Event, m.Slot, m.Bytes, m.Err = r.Uint(), r.Small(Slots), r.Size(), r.Error()
+	m.Event, m.Slot, m.Bytes, m.Err = r.Uint(), r.Small(Slots), r.Size(), decodeError(r)
 	if m.Bytes > SlotBytes {
 		r.Fail("a piece larger than a slot")
 	}

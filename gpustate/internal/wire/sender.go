@@ -55,9 +55,7 @@ func (s *Sender) Later(m Message) error {
 		s.mu.Unlock()
 		return err
 	}
-	w := Writer{s.out}
-	w.Put(m)
-	s.out = w.B
+	s.out = Append(s.out, m)
 	kick := !s.sending && !s.kicked
 	if kick && s.ring != nil && s.ring.Awake() { // it costs no system call
 		err := s.drain()
@@ -77,14 +75,6 @@ func (s *Sender) Later(m Message) error {
 	return nil
 }
 
-// Put appends a message as a frame.
-func (w *Writer) Put(m Message) {
-	start := len(w.B)
-	w.B = Begin(w.B, m.Op())
-	m.Encode(w)
-	w.B = End(w.B, start)
-}
-
 // Now adds a frame and has it sent.
 func (s *Sender) Now(m Message) error {
 	s.mu.Lock()
@@ -92,9 +82,7 @@ func (s *Sender) Now(m Message) error {
 	if err := s.room(); err != nil {
 		return err
 	}
-	w := Writer{s.out}
-	w.Put(m)
-	s.out = w.B
+	s.out = Append(s.out, m)
 	if s.sending {
 		return nil // who sends takes it along
 	}
@@ -133,9 +121,7 @@ func (s *Sender) Bulk(m Message, data []byte) error {
 	if s.err != nil {
 		return s.err
 	}
-	w := Writer{s.out}
-	w.Put(m)
-	s.out = w.B
+	s.out = Append(s.out, m)
 	s.write(data)
 	return s.drain()
 }

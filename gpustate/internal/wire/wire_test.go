@@ -16,14 +16,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
 // messages has one of each kind, with all fields set.
 var messages = []Message{
 	&Open{Req: 1, Index: 2, Program: "p", Host: "h", PID: 3, Label: "l", Unmoved: true},
-	&CreateMem{Req: 1, ID: 2, Kind: driver.MemImage, Access: driver.ReadOnly, Bytes: 1 << 40, Parent: 4, Offset: 4096,
-		Image: driver.ImageDesc{Dims: 3, Width: 4, Height: 5, Depth: 6, Order: 0x10B5, Type: 0x10DE}},
+	&CreateMem{Req: 1, ID: 2, Mem: codec.Mem{Kind: driver.MemImage, Access: driver.ReadOnly, Bytes: 1 << 40,
+		Parent: 4, Offset: 4096,
+		Image: driver.ImageDesc{Dims: 3, Width: 4, Height: 5, Depth: 6, Order: 0x10B5, Type: 0x10DE}}},
 	&CreateSampler{Req: 1, ID: 2, Desc: driver.SamplerDesc{Normalized: true, Addressing: 0x1130, Filter: 0x1141}},
 	&Build{Req: 1, ID: 2, Desc: driver.ProgramDesc{Name: "n", OpenCL: "o", CUDA: "c", PTX: []byte{1}, IL: []byte{2},
 		Options: "-x"}},
@@ -55,7 +57,7 @@ var messages = []Message{
 			Version: "1", Type: "gpu", Index: 1, UUID: "u", PCI: "p", Arch: "sm_90", IL: "SPIR-V_1.2", GlobalBytes: 1,
 			MaxAllocBytes: 2, LocalBytes: 3,
 			SubAlign: 4, MaxGroup: 5, FP64: true, Images: true, Shared: true, OutOfOrder: true, HostMemory: true,
-			Lazy: true,
+			Lazy:       true,
 			MaxImage1D: 6, MaxImage2D: [2]int{7, 8}, MaxImage3D: [3]int{9, 10, 11}}}},
 	&Reply{Req: 1, Body: []byte{1}},
 	&Done{Event: 1, Slot: 16, Bytes: SlotBytes, Times: &driver.Times{Queued: 1, Submit: 2, Start: 3, End: 4}},
@@ -105,9 +107,9 @@ func TestErrors(t *testing.T) {
 		&driver.BuildError{Program: "p", Options: "-o", Log: "log", Err: errors.New("why")},
 	} {
 		var w Writer
-		w.Error(want)
+		encodeError(&w, want)
 		r := &Reader{B: w.B}
-		got := r.Error()
+		got := decodeError(r)
 		if err := r.End(); err != nil || got == nil ||
 			!strings.Contains(got.Error(), strings.Split(want.Error(), " for ")[0]) {
 			t.Errorf("%v: got %v, %v", want, got, err)
@@ -126,8 +128,8 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	var w Writer
-	w.Error(nil)
-	if r := (&Reader{B: w.B}); r.Error() != nil || r.End() != nil {
+	encodeError(&w, nil)
+	if r := (&Reader{B: w.B}); decodeError(r) != nil || r.End() != nil {
 		t.Error("no error became one")
 	}
 }
