@@ -236,7 +236,7 @@ func (a *agent) act(act cut.Action) {
 		c.verdicts <- verdict{epoch: a.machine.Epoch(), logged: a.releases <= mostReleases}
 	case cut.Cut:
 		c.phase("cut")
-		c.pool.recall()
+		c.state.Recall()
 		c.stats.agreed(storageEpoch(act.Epoch), agreement{time.Since(a.armed), int(a.machine.Round()), a.releases})
 		c.verdicts <- verdict{cut: true, epoch: act.Epoch, stop: act.Stop}
 	case cut.GaveUp:

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -40,7 +41,7 @@ const lateGrace = time.Second
 // nothing has moved for WriteTimeout, or when ctx is over and f does not end. f then
 // runs on by itself, with a ctx that is over; the memory of l, if there is one, stays as
 // it is until f has returned.
-func attend[T any](ctx context.Context, c *Checkpointer, what, level string, l *loan,
+func attend[T any](ctx context.Context, c *Checkpointer, what, level string, l *capture.Lease,
 	f func(ctx context.Context) (T, error)) (T, error) {
 	type outcome struct {
 		v   T
@@ -73,7 +74,7 @@ func attend[T any](ctx context.Context, c *Checkpointer, what, level string, l *
 			return o.v, o.err
 		case <-finish:
 			finish = nil
-			if errors.Is(context.Cause(ctx), errGaveWay) {
+			if errors.Is(context.Cause(ctx), capture.ErrRecalled) {
 				continue // there is no hurry
 			}
 			last, limit = time.Now(), min(limit, lateGrace)
@@ -86,7 +87,7 @@ func attend[T any](ctx context.Context, c *Checkpointer, what, level string, l *
 				err := &HungError{What: what, Level: level, Waited: waited}
 				cancel(err)
 				if l != nil {
-					l.heldBy(over)
+					l.HeldBy(over)
 				}
 				hung.Add(1)
 				go func() { <-over; hung.Add(-1) }()

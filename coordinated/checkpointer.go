@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/metrics"
-	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/regcache"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -37,9 +37,7 @@ type Checkpointer struct {
 	server   *server   // at rank 0
 	reporter *reporter // at rank 0 of a supervised job
 	stopBy   stopLimit
-	state    protected
-	pool     *pool
-	pins     *pins
+	state    *capture.Protected
 	stats    statistics
 	begun    time.Time    // when Open was called
 	events   *events.Log  // nil: none
@@ -49,11 +47,9 @@ type Checkpointer struct {
 	gate     atomic.Uint32 // bits below; 0 lets Points pass
 	points   tally         // Points reached
 	restored atomic.Bool
-	stays    atomic.Uint64             // final epoch that is not at global yet, at rank 0; 0 = none
-	reading  progress                  // of Restore
-	keep     *keeper                   // during Restore: what memory held before
-	marks    map[string]*gpustate.Mark // during Restore: what devices were before
-	said     map[string]bool           // programs built from source that were logged; of the main thread
+	stays    atomic.Uint64   // final epoch that is not at global yet, at rank 0; 0 = none
+	reading  progress        // of Restore
+	said     map[string]bool // programs built from source that were logged; of the main thread
 	closed   atomic.Bool
 	stopped  atomic.Bool            // Point has returned ErrStop
 	taken    sync.Map               // *atomic.Int64 by level: bytes of captured sections that were read for it
@@ -108,8 +104,7 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 	if err := agree(priv, "open checkpointer", bad); err != nil {
 		return nil, err
 	}
-	c := &Checkpointer{opt: opt, world: world, endpoint: e, verdicts: make(chan verdict, 1),
-		state: protected{names: map[string]bool{}}, begun: time.Now()}
+	c := &Checkpointer{opt: opt, world: world, endpoint: e, verdicts: make(chan verdict, 1), begun: time.Now()}
 	c.now(stateStarting)
 	c.log = opt.Logger.With("rank", world.Rank())
 	if world.Rank() == 0 {
@@ -117,8 +112,7 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 			c.log.Warn("holdfast: " + name)
 		}
 	}
-	c.pins = newPins(c.log, c.state.pinnable)
-	c.pool = newPool(opt.MaxPool, c.pins)
+	c.state = capture.New(opt.MaxPool, opt.CopyWorkers, c.log)
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.gate.Store(gateRestore)
 	var err error
@@ -355,7 +349,7 @@ func (c *Checkpointer) closeParts() error {
 		c.writers.Wait()
 		return nil
 	}))
-	errs = append(errs, c.pool.close())
+	errs = append(errs, c.state.Close())
 	errs = append(errs, c.metrics.Close())
 	c.events.Emit(events.Event{Name: events.Close, Points: c.points.load()})
 	if err := c.attendEnd("write the event log", c.events.Close); err != nil {

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -46,6 +48,11 @@ type everything struct {
 	ck    *Checkpointer
 	w     *mpiwrap.Comm
 }
+
+type counter struct{ n uint64 }
+
+func (c *counter) SaveTo(w io.Writer) error   { return binary.Write(w, binary.LittleEndian, c.n) }
+func (c *counter) LoadFrom(r io.Reader) error { return binary.Read(r, binary.LittleEndian, &c.n) }
 
 // picky is a State that refuses what it is told to refuse.
 type picky struct {
@@ -171,11 +178,10 @@ func (p *everything) dump() (string, error) {
 }
 
 func asBytes(v []float64) []byte {
-	r, err := newRegion(&v)
-	if err != nil {
-		panic(err)
+	var b []byte
+	for _, x := range v {
+		b = binary.NativeEndian.AppendUint64(b, math.Float64bits(x))
 	}
-	b, _, _ := r.view()
 	return b
 }
 

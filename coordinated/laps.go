@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 )
 
 // RestorePart is one part of a restore, as far as this rank waited for it.
@@ -19,10 +20,10 @@ type RestorePart struct {
 const (
 	PartAgree    = "agree on the epoch" // what all ranks' directories have, over the control plane
 	PartOpen     = "open the shard"     // its manifest and index
-	PartMemory   = "host memory"        // protected memory, read and verified
-	PartObjects  = "device objects"     // the device stopped, objects, queues and staging memory made
-	PartContents = "device contents"    // read, verified and uploaded
-	PartDeviceUp = "device ends"        // from the last byte read: uploads, programs, arguments
+	PartMemory   = capture.PartMemory
+	PartObjects  = capture.PartObjects
+	PartContents = capture.PartContents
+	PartDeviceUp = capture.PartDeviceUp
 	PartNote     = "note of the trial"  // rank 0: that this restore begins, until that is durable
 	PartVote     = "wait for all ranks" // until all have read their shards
 )
@@ -62,27 +63,6 @@ func (l *laps) String() string {
 	return strings.Join(out, ", ")
 }
 
-// reads notes when the first and the last of several readers at a time were at
-// work.
-type reads struct {
-	mu          sync.Mutex
-	first, last time.Time // guarded by mu
-}
-
-func (r *reads) begin() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.first.IsZero() {
-		r.first = time.Now()
-	}
-}
-
-func (r *reads) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last = time.Now()
-}
-
 // progress counts the bytes of a shard that have been read.
 type progress struct{ read, total atomic.Int64 }
 
@@ -91,6 +71,9 @@ func (p *progress) begin(total int64) {
 	p.read.Store(0)
 	p.total.Store(total)
 }
+
+// add counts bytes.
+func (p *progress) add(bytes int64) { p.read.Add(bytes) }
 
 // Restoring says how many bytes of this rank's state a Restore has read, verified
 // and, as far as they belong there, brought to the device, and of how many; zero

@@ -1,12 +1,9 @@
 package coordinated
 
 import (
-	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -54,30 +51,6 @@ func TestRestoreParts(t *testing.T) {
 	for _, want := range []string{PartAgree, PartNote, PartOpen, PartMemory, PartVote} {
 		if !seen[want] {
 			t.Errorf("there is no part %q in %v", want, r.Parts)
-		}
-	}
-}
-
-// TestPoolBehind: a capture that meets the pool while it is being made ready gets
-// its memory, whichever comes first, and none is mapped twice.
-func TestPoolBehind(t *testing.T) {
-	const n = 12 << 20
-	for range 50 {
-		p := newPool(0, newPins(slog.New(slog.DiscardHandler), func() []*gpustate.Device { return nil }))
-		var behind sync.WaitGroup
-		behind.Go(func() { p.reserve(n) })
-		p.claim()
-		if b := p.alloc(n); len(b) != n {
-			t.Fatalf("got %d bytes, want %d", len(b), n)
-		} else {
-			b[n-1] = 1
-		}
-		behind.Wait()
-		if p.mapped != n {
-			t.Errorf("%d bytes are mapped, want %d", p.mapped, n)
-		}
-		if err := p.close(); err != nil {
-			t.Fatal(err)
 		}
 	}
 }

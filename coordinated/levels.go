@@ -97,7 +97,7 @@ func (c *Checkpointer) openStore(ctx context.Context, key control.Key) error {
 	opt := storage.Options{Job: c.opt.Job, Rank: c.world.Rank(), Size: c.world.Size(),
 		Node:  c.topo.nodes[c.world.Rank()],
 		Nodes: c.topo.nodes, Levels: levels, Logger: c.log, FS: c.opt.files,
-		Degrade: true, Mapped: c.pins.add, Unmapped: c.pins.remove}
+		Degrade: true, Mapped: c.state.Pin, Unmapped: c.state.Unpin}
 	if p, ok := c.plane.(*control.Plane); ok {
 		opt.Transport = streams{p}
 		opt.Run = runName(key)

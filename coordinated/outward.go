@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -15,7 +16,7 @@ import (
 // from captured memory as far as that has not been claimed for the next epoch.
 // l is nil, on all ranks, when there is none. ctx bounds the copying on this
 // rank. Collective.
-func (c *Checkpointer) copyOut(ctx context.Context, e storage.Epoch, level string, l *loan) error {
+func (c *Checkpointer) copyOut(ctx context.Context, e storage.Epoch, level string, l *capture.Lease) error {
 	if level == storage.LevelGlobal {
 		infos, err := c.copyNode(ctx, e, l)
 		return c.commit(e, level, infos, err)
@@ -29,46 +30,39 @@ func (c *Checkpointer) copyOut(ctx context.Context, e storage.Epoch, level strin
 	return c.commit(e, level, []storage.ShardInfo{info}, err)
 }
 
-// within is a context that ends with ctx, and when the memory is wanted back.
-func (l *loan) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
-	return ctx, func() { stop(); cancel(nil) }
-}
-
 // lendShard serves this rank's shard to those who compute parity from memory,
 // until end is called or the memory is wanted back.
-func (c *Checkpointer) lendShard(ctx context.Context, e storage.Epoch, l *loan) (end func()) {
+func (c *Checkpointer) lendShard(ctx context.Context, e storage.Epoch, l *capture.Lease) (end func()) {
 	if l == nil {
 		return func() {}
 	}
-	secs := l.borrow()
+	secs := l.Hold()
 	if secs == nil {
 		return func() {}
 	}
 	release, err := c.store.Lend(ctx, e, c.levels[0], secs)
 	if err != nil {
 		c.log.Debug("holdfast: parity is computed from the disk", "epoch", e, "why", err)
-		l.done()
+		l.Done()
 		return func() {}
 	}
-	once := sync.OnceFunc(func() { release(); l.done() })
-	stop := context.AfterFunc(l.ctx, once)
+	once := sync.OnceFunc(func() { release(); l.Done() })
+	stop := l.OnRecall(once)
 	return func() { stop(); once() }
 }
 
 // copyShard copies this rank's shard.
-func (c *Checkpointer) copyShard(ctx context.Context, e storage.Epoch, level string, l *loan) (storage.ShardInfo,
-	error) {
+func (c *Checkpointer) copyShard(ctx context.Context, e storage.Epoch, level string,
+	l *capture.Lease) (storage.ShardInfo, error) {
 	if l != nil && level != storage.LevelParity { // which is computed from the shards of others
-		if secs := l.borrow(); secs != nil {
-			bound, cancel := l.within(ctx)
+		if secs := l.Hold(); secs != nil {
+			bound, cancel := l.Within(ctx)
 			info, err := attend(bound, c, "copy", level, l, func(ctx context.Context) (storage.ShardInfo, error) {
 				return c.store.FlushFrom(ctx, e, c.levels[0], level, c.countedFor(level, secs))
 			})
 			cancel()
-			l.done()
-			if err == nil || l.ctx.Err() == nil {
+			l.Done()
+			if err == nil || !l.Recalled() {
 				return info, err
 			}
 		}
@@ -82,7 +76,7 @@ func (c *Checkpointer) copyShard(ctx context.Context, e storage.Epoch, level str
 // The first rank of the node is its flusher: it makes the files, and the others
 // write to their places in them from captured memory. When any rank has none,
 // the flusher copies for all of them from the first level.
-func (c *Checkpointer) copyNode(ctx context.Context, e storage.Epoch, l *loan) ([]storage.ShardInfo, error) {
+func (c *Checkpointer) copyNode(ctx context.Context, e storage.Epoch, l *capture.Lease) ([]storage.ShardInfo, error) {
 	if l != nil {
 		infos, done, err := c.copyTogether(ctx, e, l)
 		if done || err != nil {
@@ -109,9 +103,9 @@ func (c *Checkpointer) copyNode(ctx context.Context, e storage.Epoch, l *loan) (
 // copyTogether is copyNode from captured memory. It is done when all ranks have
 // written their parts, and then says what came of sealing them; an error
 // otherwise is one of the control plane. Collective.
-func (c *Checkpointer) copyTogether(ctx context.Context, e storage.Epoch, l *loan) (infos []storage.ShardInfo,
+func (c *Checkpointer) copyTogether(ctx context.Context, e storage.Epoch, l *capture.Lease) (infos []storage.ShardInfo,
 	done bool, err error) {
-	defer func() { err = errors.Join(err, l.giveBack()) }()
+	defer func() { err = errors.Join(err, l.End()) }()
 	part := c.newPart(ctx, e, l)
 	blobs, err := c.allgather(c.ctx, cut.Epoch(e), "sizes "+storage.LevelGlobal, encodeSize(part))
 	if err != nil {
@@ -122,7 +116,7 @@ func (c *Checkpointer) copyTogether(ctx context.Context, e storage.Epoch, l *loa
 		return nil, false, nil
 	}
 	werr := c.writePart(ctx, part, pack, l)
-	err = l.giveBack()
+	err = l.End()
 	c.phase("part")
 	blobs, gerr := c.allgather(c.ctx, cut.Epoch(e), "parts "+storage.LevelGlobal, encodeError(werr))
 	if err := errors.Join(err, gerr); err != nil {
@@ -150,11 +144,11 @@ func (c *Checkpointer) copyTogether(ctx context.Context, e storage.Epoch, l *loa
 }
 
 // writePart writes this rank's part of the pack.
-func (c *Checkpointer) writePart(ctx context.Context, p *storage.Part, n storage.NodePack, l *loan) error {
-	if l.borrow() == nil {
-		return errGaveWay
+func (c *Checkpointer) writePart(ctx context.Context, p *storage.Part, n storage.NodePack, l *capture.Lease) error {
+	if l.Hold() == nil {
+		return capture.ErrRecalled
 	}
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.Within(ctx)
 	defer cancel()
 	end := c.copySpan(n.Epoch, n.To, c.world.Rank())
 	_, err := attend(ctx, c, "copy", n.To, l, func(ctx context.Context) (struct{}, error) {
@@ -166,13 +160,13 @@ func (c *Checkpointer) writePart(ctx context.Context, p *storage.Part, n storage
 
 // newPart prepares this rank's part of its node's packs; nil if it has none to
 // give.
-func (c *Checkpointer) newPart(ctx context.Context, e storage.Epoch, l *loan) *storage.Part {
-	secs := l.borrow()
+func (c *Checkpointer) newPart(ctx context.Context, e storage.Epoch, l *capture.Lease) *storage.Part {
+	secs := l.Hold()
 	if secs == nil {
 		return nil
 	}
-	defer l.done()
-	ctx, cancel := l.within(ctx)
+	defer l.Done()
+	ctx, cancel := l.Within(ctx)
 	defer cancel()
 	p, err := attend(ctx, c, "prepare a copy", storage.LevelGlobal, l, func(ctx context.Context) (*storage.Part,
 		error) {

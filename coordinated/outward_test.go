@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -274,8 +274,8 @@ func TestNextCaptureGetsItsMemory(t *testing.T) {
 // first holds up all others: those wait without memory, and no capture has to
 // map any.
 func TestGivesWayAtOnce(t *testing.T) {
-	defer func(d time.Duration) { claimPatience = d }(claimPatience)
-	claimPatience = 3 * time.Second // for those that give way on a slow machine
+	defer func(d time.Duration) { capture.ClaimPatience = d }(capture.ClaimPatience)
+	capture.ClaimPatience = 3 * time.Second // for those that give way on a slow machine
 	b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
 	b.epochs = 4
 	var once sync.Once
@@ -534,52 +534,5 @@ func TestManyVariables(t *testing.T) {
 	e, err := b.fs.Stat("/local/epoch-0000000001/rank-000000.shard")
 	if err != nil || e.Size > 1<<20 {
 		t.Errorf("%d bytes for %d integers, %v", e.Size, n, err)
-	}
-}
-
-func TestLoan(t *testing.T) {
-	p := newPool(0, newPins(nil, func() []*gpustate.Device { return nil }))
-	defer p.close()
-	p.reserve(1 << 20)
-	released := 0
-	fill := func() (*loan, []byte) {
-		mem := p.alloc(1 << 20)
-		l := p.lend(t.Context(),
-			&captured{sections: []storage.Section{{Name: "x", Size: 1 << 20, Source: storage.Bytes(mem)}}})
-		l.release = func() error { released++; return nil }
-		return l, mem
-	}
-	l, mem := fill()
-	if l.done(); l.borrow() == nil {
-		t.Fatal("the captured sections are gone before anyone wanted the memory")
-	}
-	l.done()
-	p.claim() // nobody is reading: at once
-	if l.borrow() != nil || released != 1 {
-		t.Errorf("still lent after a claim, %d releases", released)
-	}
-	l2, mem2 := fill()
-	if &mem2[0] != &mem[0] || p.hasGrown() {
-		t.Error("the memory was not used again")
-	}
-	start := time.Now()
-	p.claim() // l2 is still written
-	if took := time.Since(start); took < claimPatience {
-		t.Errorf("gave up after %v", took)
-	}
-	mem2[0] = 77
-	l3, mem3 := fill()
-	mem3[0] = 1
-	if !p.hasGrown() || mem2[0] != 77 {
-		t.Error("two epochs share memory")
-	}
-	if err := errors.Join(l2.giveBack(), l2.giveBack(), l3.giveBack()); err != nil || released != 3 {
-		t.Errorf("%v, %d releases", err, released)
-	}
-	if p.mapped != 1<<20 {
-		t.Errorf("%d bytes stay mapped, want those of one epoch", p.mapped)
-	}
-	if l := p.lend(t.Context(), nil); l.borrow() != nil || l.giveBack() != nil {
-		t.Error("a loan of nothing")
 	}
 }

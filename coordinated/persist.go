@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -32,7 +33,7 @@ type persistence struct {
 // there is time. Called by the main thread at the
 // cut, in the same order of epochs on all ranks; still delivers what came of
 // keepStill, before which nobody votes.
-func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error, final bool,
+func (c *Checkpointer) persist(e storage.Epoch, s *capture.Snapshot, captureErr error, final bool,
 	still <-chan error) *persistence {
 	p := &persistence{put: make(chan struct{}), all: make(chan struct{}), final: final, still: still}
 	start := time.Now()
@@ -43,7 +44,7 @@ func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error, f
 		defer close(p.all)
 		defer f.end()
 		defer release()
-		l := c.pool.lend(c.ctx, s)
+		l := c.state.Lease(c.ctx, s)
 		from, failed, err := c.persistFirst(e, s, l, captureErr, p, start)
 		if err == nil && final && from+1 < len(c.levels) {
 			c.mayStay(e)
@@ -52,7 +53,7 @@ func (c *Checkpointer) persist(e storage.Epoch, s *captured, captureErr error, f
 		if err == nil {
 			err = c.persistOuter(e, l, p, before, start, from)
 		}
-		err = errors.Join(failed, err, l.giveBack())
+		err = errors.Join(failed, err, l.End())
 		p.err = err
 		if err != nil {
 			c.countFailure(e, err)
@@ -96,13 +97,13 @@ func (c *Checkpointer) bases() []int {
 // the global one, and frees the captured bytes unless the further levels can have them
 // from there. from is the place of the level that has it; failed is why the first does
 // not, and err why none does.
-func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, l *loan, captureErr error, p *persistence,
-	start time.Time) (from int, failed, err error) {
+func (c *Checkpointer) persistFirst(e storage.Epoch, s *capture.Snapshot, l *capture.Lease, captureErr error,
+	p *persistence, start time.Time) (from int, failed, err error) {
 	free := sync.OnceFunc(func() {
-		if err != nil || from == len(c.levels)-1 || !s.inMemory() {
-			err = errors.Join(err, l.giveBack())
+		if err != nil || from == len(c.levels)-1 || !s.InMemory() {
+			err = errors.Join(err, l.End())
 		} else {
-			l.done()
+			l.Done()
 		}
 		close(p.put)
 	})
@@ -112,10 +113,10 @@ func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, l *loan, captu
 		from = bases[n]
 		var info storage.ShardInfo
 		info, err = c.putAt(e, s, l, c.levels[from], captureErr)
-		if n == len(bases)-1 || s == nil || s.live { // what is live is to be let go now
+		if n == len(bases)-1 || s == nil || s.Live { // what is live is to be let go now
 			free()
 		}
-		if s != nil && s.live {
+		if s != nil && s.Live {
 			captureErr = errors.Join(captureErr, errLive)
 		}
 		c.phase("put")
@@ -140,17 +141,17 @@ func (c *Checkpointer) persistFirst(e storage.Epoch, s *captured, l *loan, captu
 var errLive = errors.New("there was no room to keep what was captured, and the program has gone on")
 
 // putAt writes the captured bytes to a level.
-func (c *Checkpointer) putAt(e storage.Epoch, s *captured, l *loan, level string,
+func (c *Checkpointer) putAt(e storage.Epoch, s *capture.Snapshot, l *capture.Lease, level string,
 	captureErr error) (info storage.ShardInfo, err error) {
 	if captureErr != nil {
 		return info, &uncaptured{captureErr}
 	}
-	end := c.begin(events.Write, e, level, s.bytes)
+	end := c.begin(events.Write, e, level, s.Bytes)
 	info, err = attend(c.ctx, c, "write", level, l, func(ctx context.Context) (storage.ShardInfo, error) {
-		return c.store.Put(ctx, e, level, c.countedFor(level, s.sections))
+		return c.store.Put(ctx, e, level, c.countedFor(level, s.Sections))
 	})
 	end(ended(events.Event{Bytes: info.Bytes, Stored: info.Stored}, err))
-	c.pool.pinUsed()
+	c.state.PinUsed()
 	return info, err
 }
 
@@ -190,7 +191,7 @@ func (a *agent) countVain(err error) {
 // keep it from those beyond: redundancy cannot be had where too few nodes are
 // left, and then the global level is all there is against the next death. Likewise for
 // a final one that has no time for a level.
-func (c *Checkpointer) persistOuter(e storage.Epoch, l *loan, p *persistence, before *flush, start time.Time,
+func (c *Checkpointer) persistOuter(e storage.Epoch, l *capture.Lease, p *persistence, before *flush, start time.Time,
 	from int) error {
 	var failed error
 	for i, level := range c.levels {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 )
 
 // Point is where a checkpoint may be taken: the protected state must be whole
@@ -68,12 +69,28 @@ func (c *Checkpointer) point(ctx context.Context) error {
 	return c.takeCut(ctx, v, arrived)
 }
 
+// leastMailbox is always allowed for messages in flight.
+const leastMailbox = 64 << 20
+
+// limitMailbox bounds what this rank receives for the program at a cut.
+func (c *Checkpointer) limitMailbox() {
+	limit := c.opt.MaxMailbox
+	if limit == 0 {
+		free, known := capture.FreeMemory()
+		if !known {
+			return
+		}
+		limit = max(free/2/int64(len(c.topo.nodeOf(c.world.Rank()))), leastMailbox)
+	}
+	c.endpoint.LimitMailbox(limit)
+}
+
 // first is the first Point after a restore: a program that did not ask for what it
 // brought works on something undefined, and goes no further.
 func (c *Checkpointer) first() error {
-	for _, d := range c.state.devices {
-		if err := d.dev.Ordered(); err != nil {
-			return fmt.Errorf("coordinated: state of %q was not taken over after Restore: %w", d.name, err)
+	for _, d := range c.state.Devices() {
+		if err := d.Ordered(); err != nil {
+			return fmt.Errorf("coordinated: state of %q was not taken over after Restore: %w", d.Name, err)
 		}
 	}
 	c.gate.And(^uint32(gateFirst))
@@ -131,7 +148,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	}
 	still := make(chan error, 1)
 	done := c.persist(e, s, err, v.stop, still)
-	if s != nil && s.live {
+	if s != nil && s.Live {
 		c.now(stateHeld)
 		<-done.put // the bytes are the program's own memory
 		es.Blocked = time.Since(arrived)
@@ -163,7 +180,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 }
 
 // drainAndCapture drains the messages and copies the state.
-func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*captured, error) {
+func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*capture.Snapshot, error) {
 	start := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, c.opt.CutTimeout)
 	defer cancel()
@@ -189,15 +206,16 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 	c.now(stateCapturing)
 	end = c.events.Span(events.Event{Name: events.Capture, Epoch: uint64(es.Epoch)})
 	release := c.store.Hold() // the memory and the cores are the program's now
-	s, err := c.capture(ctx)
+	c.fromSource()            // programs that were made, and devices that were moved, since the last time
+	s, err := c.state.Capture(ctx, c.endpoint.SaveMailbox)
 	release()
 	es.Capture = time.Since(start)
 	es.Mode = "pool"
-	if c.pool.hasGrown() {
+	if c.state.HasGrown() {
 		es.Mode = "pool, grown while the program waited"
 	}
 	if s != nil {
-		es.Bytes = s.bytes
+		es.Bytes = s.Bytes
 	}
 	end(ended(events.Event{Bytes: es.Bytes, What: es.Mode}, err))
 	c.phase("captured")

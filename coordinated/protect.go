@@ -1,28 +1,16 @@
 package coordinated
 
 import (
-	"fmt"
+	"io"
 	"reflect"
-	"strings"
-
-	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
-// protected is everything the program has named, in the order it did.
-type protected struct {
-	names   map[string]bool
-	regions []namedRegion
-	devices []namedDevice
-}
-
-type namedRegion struct {
-	name string
-	region
-}
-
-type namedDevice struct {
-	name string
-	dev  *gpustate.Device
+// State is for data that fits none of the simpler forms: it writes itself to a
+// stream and reads itself back. SaveTo runs while the program waits. LoadFrom reads all
+// that SaveTo wrote: anything left over fails the restore.
+type State interface {
+	SaveTo(w io.Writer) error
+	LoadFrom(r io.Reader) error
 }
 
 // Protect makes x part of every checkpoint under name. It is local; all names
@@ -40,55 +28,17 @@ type namedDevice struct {
 // the program's alone. Anything else, a name used twice or a call after
 // Restore is a *ProtectError.
 func (c *Checkpointer) Protect(name string, x any) error {
-	fail := func(err error) error {
-		return &ProtectError{Name: name, Type: reflect.TypeOf(x), Err: err}
-	}
+	var err error
 	switch {
 	case c.closed.Load():
-		return fail(ErrClosed)
+		err = ErrClosed
 	case c.restored.Load():
-		return fail(ErrRestored)
-	case name == "" || strings.ContainsAny(name, "/\x00\n") || len(name) > 200:
-		return fail(fmt.Errorf("a name has 1 to 200 bytes, without '/', newline or zero"))
-	case c.state.names[name]:
-		return fail(fmt.Errorf("protected already; every name stands for one thing"))
+		err = ErrRestored
+	default:
+		err = c.state.Add(name, x)
 	}
-	if dev, ok := x.(*gpustate.Device); ok {
-		if dev == nil {
-			return fail(fmt.Errorf("nil device; open it first"))
-		}
-		c.state.devices = append(c.state.devices, namedDevice{name, dev})
-		c.state.names[name] = true
-		return nil
-	}
-	r, err := newRegion(x)
 	if err != nil {
-		return fail(err)
+		return &ProtectError{Name: name, Type: reflect.TypeOf(x), Err: err}
 	}
-	c.state.regions = append(c.state.regions, namedRegion{name, r})
-	c.state.names[name] = true
 	return nil
-}
-
-// pinnable are the devices that copy faster into pinned memory.
-func (p *protected) pinnable() []*gpustate.Device {
-	var list []*gpustate.Device
-	for _, d := range p.devices {
-		list = append(list, d.dev)
-	}
-	return list
-}
-
-// bytes is how much of the pool a capture needs now.
-func (p *protected) bytes() int64 {
-	var n int64
-	for _, r := range p.regions {
-		if b := r.bytes(); b >= inlineBytes {
-			n += roundUp(b)
-		}
-	}
-	for _, d := range p.devices {
-		n += roundUp(d.dev.StateBytes())
-	}
-	return n
 }

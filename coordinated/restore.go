@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -71,11 +72,12 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	failed := &RestoreError{}
-	c.keep = newKeeper(c.pool, c.opt.CopyWorkers)
+	load := c.state.Load(capture.Loader{Mailbox: c.endpoint.StageMailbox, Read: c.reading.add, Over: l.until,
+		Mismatch: func(name, saved, now string) error { return &MismatchError{name, saved, now} }})
 	for i, e := range epochs {
-		level, bytes, err := c.tryLoad(ctx, e, l)
+		level, bytes, err := c.tryLoad(ctx, e, load, l)
 		if err == nil {
-			c.forgetBefore()
+			load.Close(c.log)
 			fetched := time.Since(start)
 			end(events.Event{Epoch: uint64(e), Level: level, Bytes: bytes, What: l.String()})
 			c.gate.Or(gateFirst)
@@ -99,7 +101,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			c.log.Error("holdfast: epoch not restorable, trying an older one", "epoch", e, "error", err)
 		}
 	}
-	c.forgetBefore()
+	load.Close(c.log)
 	if failed.Err != nil {
 		end(ended(events.Event{}, failed))
 		c.reporter.unrestorable(failed)
@@ -117,8 +119,8 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 // ready opens the gate, and warms the pool for what is protected now behind the
 // program. A capture that comes sooner waits for the rest of it.
 func (c *Checkpointer) ready() {
-	n := c.state.bytes()
-	c.writers.Go(func() { c.pool.reserve(n) })
+	n := c.state.Bytes()
+	c.writers.Go(func() { c.state.Reserve(n) })
 	c.now(stateRunning)
 	c.gate.And(^uint32(gateRestore))
 }

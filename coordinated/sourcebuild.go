@@ -17,9 +17,9 @@ type FromSource struct {
 // fromSource lists such programs of all protected devices, and logs those that were not
 // logged before. It runs on the main thread.
 func (c *Checkpointer) fromSource() (list []FromSource) {
-	for _, d := range c.state.devices {
-		for _, s := range d.dev.BuiltFromSource() {
-			f := FromSource{d.name, s}
+	for _, d := range c.state.Devices() {
+		for _, s := range d.BuiltFromSource() {
+			f := FromSource{d.Name, s}
 			list = append(list, f)
 			c.sayFromSource(f)
 		}

@@ -19,7 +19,7 @@ type Package struct {
 // A rule says what the packages below a folder must not import.
 type rule struct {
 	below     string   // folder in the module; "a/b" covers a/b and what lies below
-	forbidden []string // folders of the module, or paths of the standard library
+	forbidden []string // folders of the module, "a/." for the package a alone, or paths of the standard library
 	deep      bool     // also through other packages of the module
 	why       string
 }
@@ -45,6 +45,11 @@ var rules = []rule{
 	{"slurm", []string{"internal/bench"}, true, benchAbove},
 	{"coordinated", []string{"internal/bench"}, true, benchAbove},
 	{"internal/bench", []string{"cmd"}, true, benchAbove},
+	{"coordinated/internal", []string{"coordinated/."}, true,
+		"the root joins the rooms, which do not know it"},
+	{"coordinated/internal/capture",
+		[]string{"mpiwrap", "coordinated/control", "coordinated/cut", "coordinated/events"},
+		true, "a capture is one rank's: it knows nothing of the others"},
 	{"internal/config", []string{"mpiwrap", "gpustate", "storage", "coordinated", "cmd"}, true,
 		"whoever has a configuration says what its keys set"},
 	{"coordinated/cut", []string{"mpiwrap", "gpustate", "storage", "net", "os", "os/signal"}, false,
@@ -137,6 +142,7 @@ func publicOnly(p Package) []string {
 
 // within reports whether path is the module's folder or lies below it.
 func within(path, folder string) bool {
+	folder, alone := strings.CutSuffix(folder, "/.")
 	full := Module + "/" + folder
-	return path == full || strings.HasPrefix(path, full+"/")
+	return path == full || !alone && strings.HasPrefix(path, full+"/")
 }

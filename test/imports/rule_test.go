@@ -84,6 +84,12 @@ func TestViolations(t *testing.T) {
 		{"cut opens a socket", []Package{
 			{Path: m + "coordinated/cut", Imports: []string{"net"}},
 		}, "pure"},
+		{"a room knows the root", []Package{
+			{Path: m + "coordinated/internal/x", TestImports: []string{m + "coordinated"}},
+		}, "internal/x imports " + m + "coordinated"},
+		{"a room uses another", []Package{
+			{Path: m + "coordinated/internal/x", Imports: []string{m + "coordinated/control"}},
+		}, ""},
 		{"measured from inside", []Package{
 			{Path: m + "storage", TestImports: []string{m + "internal/bench/storage"}},
 		}, "storage imports " + m + "internal/bench"},

@@ -1,4 +1,4 @@
-package coordinated
+package capture
 
 import (
 	"errors"
@@ -13,28 +13,28 @@ import (
 // calls may have to wait for.
 const pinPiece = 256 << 20
 
-// pins page-locks host memory that is used for every epoch for the protected
+// pinned page-locks host memory that is used for every epoch for the protected
 // devices, so that their contents come down at the full rate of the bus. What
 // cannot be pinned is used as it is.
-type pins struct {
+type pinned struct {
 	log     *slog.Logger
-	devices func() []*gpustate.Device
+	devices func() []Device
 
 	mu     sync.Mutex
 	undo   map[*byte][]func() error // by the first byte of the memory
 	warned bool
 }
 
-func newPins(log *slog.Logger, devices func() []*gpustate.Device) *pins {
-	return &pins{log: log, devices: devices, undo: map[*byte][]func() error{}}
+func newPinned(log *slog.Logger, devices func() []Device) *pinned {
+	return &pinned{log: log, devices: devices, undo: map[*byte][]func() error{}}
 }
 
 // add pins page-aligned memory; memory that is pinned stays so.
-func (p *pins) add(b []byte) {
+func (p *pinned) add(b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	first := unsafe.SliceData(b)
-	if _, pinned := p.undo[first]; pinned {
+	if _, is := p.undo[first]; is {
 		return
 	}
 	undo := []func() error{}
@@ -57,7 +57,7 @@ func (p *pins) add(b []byte) {
 }
 
 // remove unpins memory that is about to be unmapped.
-func (p *pins) remove(b []byte) error {
+func (p *pinned) remove(b []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	first := unsafe.SliceData(b)

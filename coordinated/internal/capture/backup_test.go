@@ -1,4 +1,4 @@
-package coordinated
+package capture
 
 import (
 	"bytes"
@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestKeeper fills memory of all kinds of pages, keeps it, writes over it and puts
+// TestBackup fills memory of all kinds of pages, saves it, writes over it and puts
 // it back.
-func TestKeeper(t *testing.T) {
+func TestBackup(t *testing.T) {
 	const size = 3 << 20
 	mapped := func() []byte {
 		b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
@@ -32,8 +32,8 @@ func TestKeeper(t *testing.T) {
 		from := rng.IntN(pageBytes)
 		mem := whole[from : size-rng.IntN(pageBytes)]
 		p := newPool(0, nil)
-		k := newKeeper(p, 2)
-		back := k.keep(mem)
+		k := newBackup(p, 2)
+		back := k.save(mem)
 		want := bytes.Clone(mem)
 		for i := range mem {
 			mem[i] = byte(i)
@@ -46,9 +46,9 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// TestKeeperLeavesFreshMemory: looking at pages that the program never touched would
+// TestBackupLeavesFreshMemory: looking at pages that the program never touched would
 // map them, which costs more than reading the checkpoint.
-func TestKeeperLeavesFreshMemory(t *testing.T) {
+func TestBackupLeavesFreshMemory(t *testing.T) {
 	const size = 64 << 20
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -56,7 +56,7 @@ func TestKeeperLeavesFreshMemory(t *testing.T) {
 	}
 	defer func() { _ = unix.Munmap(b) }()
 	b[size/2] = 1
-	k := newKeeper(newPool(0, nil), 1)
+	k := newBackup(newPool(0, nil), 1)
 	defer k.close()
 	if !k.look(b) {
 		t.Skip("this system does not show a process its own pages: /proc/self/pagemap")

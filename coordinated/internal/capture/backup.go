@@ -1,4 +1,4 @@
-package coordinated
+package capture
 
 import (
 	"bufio"
@@ -9,15 +9,15 @@ import (
 	"unsafe"
 )
 
-// keeper keeps what the program's memory held before a restore read over it, in
+// backup has what the program's memory held before a restore read over it, in
 // the pool that captures will need anyway. Pages of zeros cost nothing, and those
 // that the program never touched are not even looked at: looking would map them.
-type keeper struct {
+type backup struct {
 	pool    *pool
 	workers int
 	pages   *os.File // which pages were touched; nil: not known, all are looked at
 	plain   []span   // address ranges that are memory of this process alone, not a file's
-	kept    map[stretch]func()
+	saved   map[stretch]func()
 }
 
 // stretch is a piece of memory. What it held before stays true for the next attempt:
@@ -32,26 +32,26 @@ type span struct{ from, to uintptr }
 // lookFrom is from how many bytes on it is worth asking which pages were touched.
 const lookFrom = 1 << 20
 
-func newKeeper(p *pool, workers int) *keeper {
-	return &keeper{pool: p, workers: workers, kept: map[stretch]func(){}}
+func newBackup(p *pool, workers int) *backup {
+	return &backup{pool: p, workers: workers, saved: map[stretch]func(){}}
 }
 
-// keep notes what mem holds; back puts that there again. It is nil when there is no
+// save notes what mem holds; back puts that there again. It is nil when there is no
 // room in the pool.
-func (k *keeper) keep(mem []byte) (back func()) {
+func (k *backup) save(mem []byte) (back func()) {
 	if len(mem) == 0 {
 		return func() {}
 	}
 	id := stretch{unsafe.SliceData(mem), len(mem)}
-	if back = k.kept[id]; back == nil {
+	if back = k.saved[id]; back == nil {
 		if back = k.copy(mem); back != nil {
-			k.kept[id] = back
+			k.saved[id] = back
 		}
 	}
 	return back
 }
 
-func (k *keeper) copy(mem []byte) (back func()) {
+func (k *backup) copy(mem []byte) (back func()) {
 	var full []copyJob // src is a stretch of mem that is not zero
 	var n int
 	for _, piece := range k.touched(mem) {
@@ -99,7 +99,7 @@ func notZero(b []byte) (runs [][]byte) {
 }
 
 // touched returns the parts of mem whose pages exist. The others hold zeros.
-func (k *keeper) touched(mem []byte) [][]byte {
+func (k *backup) touched(mem []byte) [][]byte {
 	if len(mem) < lookFrom || !k.look(mem) {
 		return [][]byte{mem}
 	}
@@ -136,7 +136,7 @@ func joined(list [][]byte, piece []byte) [][]byte {
 }
 
 // look says whether the system can tell which pages of mem were touched.
-func (k *keeper) look(mem []byte) bool {
+func (k *backup) look(mem []byte) bool {
 	if k.plain == nil {
 		k.plain = privateMemory()
 		k.pages, _ = os.Open("/proc/self/pagemap") // without it all pages are looked at
@@ -177,7 +177,7 @@ func privateMemory() []span {
 	return list
 }
 
-func (k *keeper) close() {
+func (k *backup) close() {
 	if k.pages != nil {
 		_ = k.pages.Close() // it was only read
 	}

@@ -1,4 +1,4 @@
-package coordinated
+package capture
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loan is a filled pool in the hands of the writers. They have it until the next
-// capture wants it.
-type loan struct {
+// A Lease is a filled pool in the hands of those who write it, until the next capture
+// wants it. One who reads the memory at a moment holds it.
+type Lease struct {
 	pool    *pool
 	ctx     context.Context // ends when the memory is wanted back
 	stop    context.CancelCauseFunc
@@ -24,31 +24,31 @@ type loan struct {
 	kept     [][]byte // chunks that the pool went on without
 	err      error    // of giving back
 	held     int      // operations that were given up and still have the memory
-	due      bool     // end was called meanwhile
+	due      bool     // it was to end meanwhile
 }
 
-// errGaveWay ends the writing from captured memory: the next capture wants it.
-var errGaveWay = errors.New("the next capture needs the memory")
+// ErrRecalled ends the writing from captured memory: the next capture wants it.
+var ErrRecalled = errors.New("the next capture needs the memory")
 
-// lend hands what a capture has filled to a writer, who has it borrowed until
-// done. s is nil when nothing was captured.
-func (p *pool) lend(ctx context.Context, s *captured) *loan {
-	l := &loan{pool: p, back: make(chan struct{}), busy: true}
+// lease hands what a capture has filled to a writer, who holds it until Done. s is
+// nil when nothing was captured.
+func (p *pool) lease(ctx context.Context, s *Snapshot) *Lease {
+	l := &Lease{pool: p, back: make(chan struct{}), busy: true}
 	l.ctx, l.stop = context.WithCancelCause(ctx)
 	if s == nil {
 		close(l.back)
 		return l
 	}
-	l.sections, l.release = s.sections, s.release
+	l.sections, l.release = s.Sections, s.Release
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.out = l
 	return l
 }
 
-// borrow returns the captured sections, which stay as they are until done, or
-// nil when the memory is back or wanted back.
-func (l *loan) borrow() []storage.Section {
+// Hold returns the captured sections, which stay as they are until Done, or nil when
+// the lease is over or the memory is wanted back.
+func (l *Lease) Hold() []storage.Section {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	if l.ctx.Err() != nil || l.sections == nil {
@@ -58,8 +58,8 @@ func (l *loan) borrow() []storage.Section {
 	return l.sections
 }
 
-// done ends a borrow.
-func (l *loan) done() {
+// Done ends a Hold.
+func (l *Lease) Done() {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	l.busy = false
@@ -68,9 +68,9 @@ func (l *loan) done() {
 	}
 }
 
-// giveBack ends a borrow and the loan. It returns what went wrong, also if the
-// loan was over before.
-func (l *loan) giveBack() error {
+// End ends a Hold and the lease. It returns what went wrong, also if the lease was
+// over before.
+func (l *Lease) End() error {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	l.busy = false
@@ -79,7 +79,7 @@ func (l *loan) giveBack() error {
 }
 
 // end gives the memory back; pool.mu is held.
-func (l *loan) end() {
+func (l *Lease) end() {
 	p := l.pool
 	l.stop(nil)
 	if l.held > 0 {
@@ -98,15 +98,15 @@ func (l *loan) end() {
 	}
 	for _, c := range l.kept {
 		p.mapped -= int64(len(c))
-		l.err = errors.Join(l.err, p.pins.remove(c), unix.Munmap(c))
+		l.err = errors.Join(l.err, p.pinned.remove(c), unix.Munmap(c))
 	}
 	l.kept = nil
 	close(l.back)
 }
 
-// heldBy keeps the memory as it is until over is closed: an operation that was given up
+// HeldBy keeps the memory as it is until over is closed: an operation that was given up
 // still reads it.
-func (l *loan) heldBy(over <-chan struct{}) {
+func (l *Lease) HeldBy(over <-chan struct{}) {
 	l.pool.mu.Lock()
 	l.held++
 	l.pool.mu.Unlock()
@@ -120,31 +120,44 @@ func (l *loan) heldBy(over <-chan struct{}) {
 	}()
 }
 
+// Within is a context that ends with ctx, and when the memory is wanted back.
+func (l *Lease) Within(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := l.OnRecall(func() { cancel(context.Cause(l.ctx)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// OnRecall has f called when the memory is wanted back, unless stop is called before.
+func (l *Lease) OnRecall(f func()) (stop func() bool) { return context.AfterFunc(l.ctx, f) }
+
+// Recalled says whether the memory is wanted back.
+func (l *Lease) Recalled() bool { return l.ctx.Err() != nil }
+
 // recall asks for the memory back and does not wait for it.
-func (p *pool) recall() *loan {
+func (p *pool) recall() *Lease {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.out
 	if l == nil {
 		return nil
 	}
-	l.stop(errGaveWay)
+	l.stop(ErrRecalled)
 	if !l.busy {
 		l.end()
 	}
 	return l
 }
 
-// claimPatience is how long a capture waits for a block that is being written. A
+// ClaimPatience is how long a capture waits for a block that is being written. A
 // file system that takes longer must not stop the program. A variable for tests.
-var claimPatience = 100 * time.Millisecond
+var ClaimPatience = 100 * time.Millisecond
 
 // claim gets the pool ready for a capture. If the memory does not come back in
 // time, the pool goes on without it and maps other memory as far as it may.
 func (p *pool) claim() {
 	l := p.recall()
 	if l != nil {
-		late := time.NewTimer(claimPatience)
+		late := time.NewTimer(ClaimPatience)
 		defer late.Stop()
 		select {
 		case <-l.back:

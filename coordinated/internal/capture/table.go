@@ -1,4 +1,4 @@
-package coordinated
+package capture
 
 import (
 	"encoding/binary"

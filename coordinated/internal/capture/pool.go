@@ -1,4 +1,4 @@
-package coordinated
+package capture
 
 import (
 	"errors"
@@ -13,23 +13,23 @@ const pageBytes = 4096
 
 // pool is memory for captures that is mapped, touched and kept: copying into
 // fresh memory would take the page faults, which cost up to seventy times the
-// copy. It is filled for one epoch, lent to the copying outward of that epoch,
-// and claimed for the next.
+// copy. It is filled for one epoch, leased to those who write that epoch, and
+// claimed for the next.
 type pool struct {
-	limit int64 // bytes in all, 0 = no bound
-	pins  *pins
+	limit  int64 // bytes in all, 0 = no bound
+	pinned *pinned
 
 	mu     sync.Mutex // guards the fields below
 	chunks [][]byte
 	used   []int        // bytes given out of each chunk
 	device map[int]bool // chunks that a device's contents went to
-	mapped int64        // includes what is lent
+	mapped int64        // includes what is leased
 	grown  bool         // a capture had to map memory while the program waited
-	out    *loan        // what was lent last, until it is back; nil: nothing
+	out    *Lease       // the last one, until it is over; nil: none
 }
 
-func newPool(limit int64, pins *pins) *pool {
-	return &pool{limit: limit, pins: pins, device: map[int]bool{}}
+func newPool(limit int64, pinned *pinned) *pool {
+	return &pool{limit: limit, pinned: pinned, device: map[int]bool{}}
 }
 
 // reserve makes room for n bytes ahead of time. Too little memory is not an
@@ -116,7 +116,7 @@ func (p *pool) pinUsed() {
 	}
 	p.mu.Unlock()
 	for _, c := range used {
-		p.pins.add(c)
+		p.pinned.add(c)
 	}
 }
 
@@ -167,7 +167,7 @@ func (p *pool) close() error {
 		if p.out != nil && p.out.held > 0 {
 			break // a write that hangs still reads it; it ends with the process
 		}
-		errs = append(errs, p.pins.remove(c), unix.Munmap(c))
+		errs = append(errs, p.pinned.remove(c), unix.Munmap(c))
 	}
 	p.chunks, p.used, p.device, p.mapped = nil, nil, nil, 0
 	if err := errors.Join(errs...); err != nil {

@@ -1,4 +1,4 @@
-package coordinated
+package capture
 
 import (
 	"os"
@@ -7,25 +7,9 @@ import (
 	"strings"
 )
 
-// leastMailbox is always allowed for messages in flight.
-const leastMailbox = 64 << 20
-
-// limitMailbox bounds what this rank receives for the program at a cut.
-func (c *Checkpointer) limitMailbox() {
-	limit := c.opt.MaxMailbox
-	if limit == 0 {
-		free, known := availableMemory()
-		if !known {
-			return
-		}
-		limit = max(free/2/int64(len(c.topo.nodeOf(c.world.Rank()))), leastMailbox)
-	}
-	c.endpoint.LimitMailbox(limit)
-}
-
-// availableMemory is how many bytes this process may still take, by the machine and by
+// FreeMemory is how many bytes this process may still take, by the machine and by
 // its control group; false if nobody says.
-func availableMemory() (int64, bool) {
+func FreeMemory() (int64, bool) {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0, false

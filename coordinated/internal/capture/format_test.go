@@ -1,4 +1,4 @@
-package coordinated
+package capture
 
 import (
 	"encoding/hex"
@@ -10,7 +10,7 @@ import (
 
 // TestFormatExample decodes the table that docs/FORMAT.md shows.
 func TestFormatExample(t *testing.T) {
-	doc, err := os.ReadFile("../docs/FORMAT.md")
+	doc, err := os.ReadFile("../../../docs/FORMAT.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package coordinated
+package capture
 
 import (
 	"bytes"
@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
+	"unsafe"
 )
 
-// State is for data that fits none of the simpler forms: it writes itself to a
-// stream and reads itself back. SaveTo runs while the program waits. LoadFrom reads all
-// that SaveTo wrote: anything left over fails the restore.
-type State interface {
+// stream is data that writes itself to a stream and reads itself back: coordinated.State.
+type stream interface {
 	SaveTo(w io.Writer) error
 	LoadFrom(r io.Reader) error
 }
@@ -63,7 +63,7 @@ func newRegion(x any) (region, error) {
 	switch v := x.(type) {
 	case nil:
 		return nil, fmt.Errorf("nil; pass a pointer")
-	case State:
+	case stream:
 		return &stateRegion{s: v}, nil
 	case encoding.BinaryMarshaler:
 		u, ok := x.(encoding.BinaryUnmarshaler)
@@ -188,9 +188,9 @@ func (r *marshalRegion) stage(n int64) (*staged, error) {
 	return s, nil
 }
 
-// stateRegion is a State.
+// stateRegion is a stream.
 type stateRegion struct {
-	s    State
+	s    stream
 	last int64
 }
 
@@ -219,4 +219,45 @@ func (r *stateRegion) stage(n int64) (*staged, error) {
 		return nil
 	}
 	return s, nil
+}
+
+// layout describes a type by what its bytes mean: kinds, sizes and offsets.
+// Two types with one layout may hold each other's bytes. It returns an error
+// for types whose bytes mean nothing outside this process.
+func layout(t reflect.Type) (string, error) {
+	switch t.Kind() {
+	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64,
+		reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
+		return t.Kind().String(), nil
+	case reflect.Array:
+		e, err := layout(t.Elem())
+		return fmt.Sprintf("[%d]%s", t.Len(), e), err
+	case reflect.Struct:
+		return structLayout(t)
+	}
+	return "", fmt.Errorf("%v holds a %v, whose bytes mean nothing in another process", t, t.Kind())
+}
+
+func structLayout(t reflect.Type) (string, error) {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i := range t.NumField() {
+		f := t.Field(i)
+		l, err := layout(f.Type)
+		if err != nil {
+			return "", fmt.Errorf("field %s: %w", f.Name, err)
+		}
+		fmt.Fprintf(&b, "%s@%d %s;", f.Name, f.Offset, l)
+	}
+	fmt.Fprintf(&b, "}%d", t.Size())
+	return b.String(), nil
+}
+
+// memory returns the bytes of n values of size bytes each at p.
+func memory(p unsafe.Pointer, n, size int) []byte {
+	if n == 0 || size == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(p), n*size)
 }

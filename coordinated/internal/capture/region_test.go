@@ -1,11 +1,9 @@
-package coordinated
+package capture
 
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -13,10 +11,6 @@ import (
 	"unsafe"
 
 	"pgregory.net/rapid"
-
-	"github.com/holdfast-hpc/holdfast/gpustate"
-	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
-	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 type body struct {
@@ -173,122 +167,4 @@ func FuzzDecodeVars(f *testing.F) {
 			t.Fatalf("%d bytes became %d, %v", len(b), len(again), err)
 		}
 	})
-}
-
-func TestPool(t *testing.T) {
-	p := newPool(4<<20, newPins(nil, func() []*gpustate.Device { return nil }))
-	defer func() {
-		if err := p.close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	p.reserve(1 << 20)
-	a, b := p.alloc(5000), p.alloc(100)
-	if len(a) != 5000 || len(b) != 100 || uintptr(unsafe.Pointer(&a[0]))%pageBytes != 0 ||
-		uintptr(unsafe.Pointer(&b[0]))%pageBytes != 0 {
-		t.Fatalf("got %d and %d bytes", len(a), len(b))
-	}
-	if p.hasGrown() {
-		t.Error("grew although there was room")
-	}
-	if c := p.alloc(2 << 20); c == nil || !p.hasGrown() {
-		t.Error("did not grow within the limit")
-	}
-	if c := p.alloc(8 << 20); c != nil {
-		t.Error("went over the limit")
-	}
-	p.claim()
-	if d := p.alloc(1 << 20); d == nil || p.hasGrown() {
-		t.Error("did not reuse what was reset")
-	}
-}
-
-// TestPoolPinned captures a device into a pool that is pinned and goes.
-func TestPoolPinned(t *testing.T) {
-	d, err := gpustate.Open(gpustate.Select{Kind: "fake"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	d.LimitShadow(0)
-	want := bytes.Repeat([]byte("pinned."), 100000)
-	x, err1 := d.Buffer("x", len(want))
-	q, err2 := d.Queue("q")
-	if err := errors.Join(err1, err2, q.Write(x, 0, want)); err != nil {
-		t.Fatal(err)
-	}
-	pins := newPins(slog.New(slog.DiscardHandler), func() []*gpustate.Device { return []*gpustate.Device{d} })
-	p := newPool(0, pins)
-	p.reserve(4 << 20)
-	for range 3 {
-		c, err := d.Capture(t.Context(), p.allocDevice)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := c.Slice(0, 0, int64(len(want))); !bytes.Equal(got, want) {
-			t.Fatalf("captured %d other bytes", len(got))
-		}
-		if err := c.Release(); err != nil {
-			t.Fatal(err)
-		}
-		p.pinUsed()
-		p.claim()
-		if n := len(pins.undo); n != 1 {
-			t.Errorf("%d pieces of the pool are pinned, want 1", n)
-		}
-	}
-	if err := p.close(); err != nil {
-		t.Error(err)
-	}
-	if n := len(pins.undo); n != 0 {
-		t.Errorf("%d pieces are pinned after the pool has gone", n)
-	}
-}
-
-func TestCopyAll(t *testing.T) {
-	src := make([]byte, 3*copyPiece+17)
-	for i := range src {
-		src[i] = byte(i * 7)
-	}
-	dst := make([]byte, len(src))
-	copyAll([]copyJob{{dst[:10], src[:10]}, {dst[10:], src[10:]}, {nil, nil}}, 4)
-	if !bytes.Equal(dst, src) {
-		t.Error("copied wrongly")
-	}
-}
-
-func TestPlace(t *testing.T) {
-	nodes := []string{"a", "b", "a", "b", "c", "a"}
-	seen := map[int]int{}
-	for r := range nodes {
-		topo := place(r, nodes, 2)
-		if (topo.parent < 0) != (r == 0) {
-			t.Errorf("rank %d has parent %d", r, topo.parent)
-		}
-		for _, c := range topo.children {
-			seen[c]++
-			if up := place(c, nodes, 2); up.parent != r {
-				t.Errorf("rank %d is a child of %d and thinks of %d", c, r, up.parent)
-			}
-		}
-	}
-	if len(seen) != len(nodes)-1 {
-		t.Errorf("%d ranks have a parent, want %d", len(seen), len(nodes)-1)
-	}
-}
-
-func TestIntersect(t *testing.T) {
-	id := func(b byte) (x [16]byte) { x[0] = b; return x }
-	per := [][]candidate{
-		{{5, id(1)}, {4, id(1)}, {2, id(1)}},
-		{{5, id(2)}, {4, id(1)}, {3, id(1)}, {2, id(1)}},
-	}
-	if got, want := intersect(per), []storage.Epoch{4, 2}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v: epoch 5 differs in contents", got, want)
-	}
-	var nc *NoCommonEpochError
-	if err := noCommon([][]candidate{{{5, id(1)}}, nil}, nil, nil); !errors.As(err, &nc) ||
-		!strings.Contains(err.Error(), "rank(s) 1 find none") {
-		t.Errorf("got %v", err)
-	}
 }

@@ -1,0 +1,179 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// Protected is everything the program has named, in the order it did, and the memory
+// that it is captured to.
+type Protected struct {
+	names   map[string]bool
+	regions []namedRegion
+	devices []Device
+	pool    *pool
+	workers int // goroutines that copy
+}
+
+type namedRegion struct {
+	name string
+	region
+}
+
+// A Device is one that the program has protected.
+type Device struct {
+	Name string
+	*gpustate.Device
+}
+
+// New makes room for the names of one rank. Captures take up to limit bytes of memory,
+// 0 meaning no bound, and copy with so many goroutines.
+func New(limit int64, workers int, log *slog.Logger) *Protected {
+	p := &Protected{names: map[string]bool{}, workers: workers}
+	p.pool = newPool(limit, newPinned(log, p.Devices))
+	return p
+}
+
+// Add protects x under name.
+func (p *Protected) Add(name string, x any) error {
+	switch {
+	case name == "" || strings.ContainsAny(name, "/\x00\n") || len(name) > 200:
+		return fmt.Errorf("a name has 1 to 200 bytes, without '/', newline or zero")
+	case p.names[name]:
+		return fmt.Errorf("protected already; every name stands for one thing")
+	}
+	if dev, ok := x.(*gpustate.Device); ok {
+		if dev == nil {
+			return fmt.Errorf("nil device; open it first")
+		}
+		p.devices = append(p.devices, Device{name, dev})
+	} else {
+		r, err := newRegion(x)
+		if err != nil {
+			return err
+		}
+		p.regions = append(p.regions, namedRegion{name, r})
+	}
+	p.names[name] = true
+	return nil
+}
+
+// Devices lists those that are protected.
+func (p *Protected) Devices() []Device { return p.devices }
+
+// Bytes is how much memory a capture needs now.
+func (p *Protected) Bytes() int64 {
+	var n int64
+	for _, r := range p.regions {
+		if b := r.bytes(); b >= inlineBytes {
+			n += roundUp(b)
+		}
+	}
+	for _, d := range p.devices {
+		n += roundUp(d.StateBytes())
+	}
+	return n
+}
+
+// Reserve maps memory for captures of n bytes ahead of time, from any goroutine.
+func (p *Protected) Reserve(n int64) { p.pool.reserve(n) }
+
+// HasGrown reports whether a capture since the last call had to map memory while the
+// program waited.
+func (p *Protected) HasGrown() bool { return p.pool.hasGrown() }
+
+// PinUsed pins the memory that contents of devices have gone to: the next ones come
+// faster. Pin and Unpin are for memory of others that devices copy to.
+func (p *Protected) PinUsed()             { p.pool.pinUsed() }
+func (p *Protected) Pin(b []byte)         { p.pool.pinned.add(b) }
+func (p *Protected) Unpin(b []byte) error { return p.pool.pinned.remove(b) }
+
+// Recall asks for the memory of the last Snapshot and does not wait for it: the next
+// capture is near.
+func (p *Protected) Recall() { p.pool.recall() }
+
+// Lease hands a Snapshot to a writer, who holds it until Done; nil is that of a capture
+// that failed.
+func (p *Protected) Lease(ctx context.Context, s *Snapshot) *Lease { return p.pool.lease(ctx, s) }
+
+// Close frees the memory.
+func (p *Protected) Close() error { return p.pool.close() }
+
+// Capture copies everything protected, and the messages that mailbox returns. Nothing
+// else happens while the program waits.
+func (p *Protected) Capture(ctx context.Context, mailbox func() ([]byte, error)) (*Snapshot, error) {
+	s := &Snapshot{}
+	p.pool.claim()
+	if err := p.captureDevices(ctx, s); err != nil {
+		return nil, errors.Join(err, s.Release())
+	}
+	if err := p.captureMemory(s); err != nil {
+		return nil, errors.Join(err, s.Release())
+	}
+	mail, err := mailbox()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("capture mailbox: %w", err), s.Release())
+	}
+	s.add(sectionMailbox, storage.Bytes(mail), int64(len(mail)))
+	return s, nil
+}
+
+func (p *Protected) captureMemory(s *Snapshot) error {
+	var entries []entry
+	var jobs []copyJob
+	for _, r := range p.regions {
+		b, fresh, err := r.view()
+		if err != nil {
+			return fmt.Errorf("capture %q: %w", r.name, err)
+		}
+		e := entry{name: r.name, kind: r.kind(), size: int64(len(b))}
+		if len(b) < inlineBytes {
+			e.inline = append([]byte{}, b...)
+			entries = append(entries, e)
+			continue
+		}
+		entries = append(entries, e)
+		if !fresh {
+			if dst := p.pool.alloc(len(b)); dst != nil {
+				jobs = append(jobs, copyJob{dst, b})
+				b = dst
+			} else {
+				s.Live = true
+			}
+		}
+		s.add(sectionData+r.name, storage.Bytes(b), int64(len(b)))
+	}
+	copyAll(jobs, p.workers)
+	table, err := encodeVars(entries)
+	if err != nil {
+		return fmt.Errorf("capture: %w", err)
+	}
+	s.add(sectionVars, storage.Bytes(table), int64(len(table)))
+	return nil
+}
+
+func (p *Protected) captureDevices(ctx context.Context, s *Snapshot) error {
+	for _, d := range p.devices {
+		dc, err := d.Capture(ctx, p.pool.allocDevice)
+		if err != nil {
+			return fmt.Errorf("capture %q: %w", d.Name, err)
+		}
+		s.devices = append(s.devices, dc)
+		record := dc.Record()
+		s.add(sectionGPU+d.Name, storage.Bytes(record), int64(len(record)))
+		for i, content := range dc.Contents() {
+			s.add(contentSection(d.Name, i), &deviceContent{dc, i}, content.Bytes)
+		}
+	}
+	return nil
+}
+
+func contentSection(device string, i int) string {
+	return fmt.Sprintf("%s%s/%d", sectionGPU, device, i)
+}
