@@ -38,6 +38,7 @@ type job struct {
 	local       string // on every node
 	want        string
 	mpi         int
+	struck      int // the number of the run in which nodes died last
 }
 
 // newJob makes the directories of a job.

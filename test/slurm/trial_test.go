@@ -102,16 +102,36 @@ func (tr *trial) closes() bool {
 var phases = []string{atStart, atRestart, "compute", "agree", "capture", "write", "vote", "manifest", "redundancy",
 	"flush", "restore", atNext}
 
-// tail follows the event log of a rank while it is written.
+// tail follows the event log of a rank while it is written, in the first run after
+// another. A start that does not come to Open makes no run.
 type tail struct {
-	file string
-	off  int64
-	all  []events.Event
+	dir   string // of the runs
+	rank  int
+	after int // the number of the run before
+	run   int // 0: it has not begun
+	off   int64
+	all   []events.Event
+}
+
+// newest is the number of the newest run of which the rank has a log, 0 without any.
+func (l *tail) newest() (run int) {
+	files, _ := filepath.Glob(fmt.Sprintf("%s/run-*/rank-%06d.0.jsonl", l.dir, l.rank)) // the pattern is right
+	for _, f := range files {
+		n, _ := strconv.Atoi(strings.TrimPrefix(filepath.Base(filepath.Dir(f)), "run-")) // digits by the pattern
+		run = max(run, n)
+	}
+	return run
 }
 
 // more returns the events that have come since the last time.
 func (l *tail) more() []events.Event {
-	f, err := os.Open(l.file)
+	if l.run == 0 {
+		if l.run = l.newest(); l.run <= l.after {
+			l.run = 0
+			return nil
+		}
+	}
+	f, err := os.Open(fmt.Sprintf("%s/run-%06d/rank-%06d.0.jsonl", l.dir, l.run, l.rank))
 	if err != nil {
 		return nil // not yet
 	}
@@ -248,13 +268,13 @@ func (b *bed) launch(t *testing.T, tr *trial, name string) *job {
 	return j
 }
 
-// logOf follows the events of a rank in a run.
-func (j *job) logOf(tr *trial, run, rank int, nodes []string) *tail {
+// logOf follows the events of a rank in the run after the one that was struck last.
+func (j *job) logOf(tr *trial, rank int, nodes []string) *tail {
 	dir := j.here + "/ckpt"
 	if tr.Local {
 		dir = filepath.Join(j.NodeLocal(nodes[rank]), filepath.Base(j.here))
 	}
-	return &tail{file: fmt.Sprintf("%s/%s/run-%06d/rank-%06d.0.jsonl", dir, events.DirName, run, rank)}
+	return &tail{dir: filepath.Join(dir, events.DirName), rank: rank, after: j.struck}
 }
 
 // strike lets the nodes of ranks die in a start when the phase that is aimed at
@@ -273,7 +293,7 @@ func (j *job) strike(t *testing.T, tr *trial, start int, ranks []int, aim string
 		j.hit(t, tr, s, die, start, nil)
 		return
 	}
-	l, seen := j.logOf(tr, start, ranks[0], nodes), 0
+	l, seen := j.logOf(tr, ranks[0], nodes), 0
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(hard); seen <= tr.Skip; <-tick.C {
@@ -287,9 +307,11 @@ func (j *job) strike(t *testing.T, tr *trial, start int, ranks []int, aim string
 		}
 		if n := j.newestStart(); n > start { // a rank that got no core was taken for lost
 			start, seen = n, 0
-			l = j.logOf(tr, start, ranks[0], j.nodesOf(start))
+			l = j.logOf(tr, ranks[0], j.nodesOf(start))
+			l.after = l.newest()
 		}
 	}
+	j.struck = max(l.run, l.after)
 	j.hit(t, tr, s, die, start, l)
 }
 
