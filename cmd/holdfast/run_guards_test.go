@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/supervise"
+	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 )
 
 // fakeSrun runs on this machine what the real one would run on a node: holdfast's own
@@ -91,7 +91,7 @@ func TestDisowned(t *testing.T) {
 esac`})
 	errs := &lockedBuffer{}
 	code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--", "srun", "-n2", "./app"}, io.Discard, errs)
-	if code != supervise.ExitStopped || !strings.Contains(errs.String(), "was requeued meanwhile") ||
+	if code != decide.ExitStopped || !strings.Contains(errs.String(), "was requeued meanwhile") ||
 		strings.Contains(errs.String(), "start 2") {
 		t.Errorf("got code %d\n%s", code, errs)
 	}

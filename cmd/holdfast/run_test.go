@@ -118,7 +118,7 @@ esac`, l.Addr().(*net.TCPAddr).Port)
 *"-w n1,n3"*) [ "$SLURM_PMIX_DIRECT_CONN $SLURM_JOB_NODELIST" = "false n1,n3" ]; exit;;
 esac
 exec sleep 100`
-	fallen := notThere + `[ $0.fell ] && [ -e $0.fell ] && exit 0
+	taskFails := notThere + `[ $0.fell ] && [ -e $0.fell ] && exit 0
 touch $0.fell
 echo "srun: error: n2: task 1: Exited with exit code 127" >&2
 exec sleep 100`
@@ -129,8 +129,8 @@ exec sleep 100`
 		{"a node is dead", hangs, []string{"node n2 is not used any more: it starts nothing",
 			"ending start 1: it waits for nodes that are dead: n2",
 			"-w n1,n3 -x n2", "the program has ended"}},
-		{"a task has ended", fallen, []string{"ending start 1: before the program came to Open, task 1: Exited with " +
-			"exit code 127 (node n2)", "start 2: ", "the program has ended"}},
+		{"a task has ended", taskFails, []string{"ending start 1: before the program came to Open, task 1: Exited " +
+			"with exit code 127 (node n2)", "start 2: ", "the program has ended"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			commands(t, map[string]string{"scontrol": slurm, "sinfo": states, "srun": c.srun})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +12,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/slurm"
+	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // foreign is what makeLocal writes where a name is taken by somebody else.
@@ -33,59 +36,52 @@ const localNames = 3
 // --local-in. Anybody may make a directory or a link in /tmp before the job does, so the name
 // is one that nobody can guess; it is kept beside the checkpoints for when the job is requeued.
 // A job that gets none runs without that level, as Open says.
-func (r *runner) nodeLocal(ctx context.Context) error {
-	if r.flags.LocalIn == "" {
+func (s *setup) nodeLocal(ctx context.Context) error {
+	if s.opt.LocalIn == "" {
 		return nil
 	}
-	if r.job == nil {
+	if s.cfg.Job == nil {
 		return fmt.Errorf("--local-in: this is no Slurm job; set HOLDFAST_LOCAL to a directory on each machine's " +
 			"own disk")
 	}
-	given := r.opt.Local
+	given, prefix := s.prog.Local, filepath.Join(s.opt.LocalIn, "holdfast-"+s.cfg.Job.ID+"-")
 	for try := 1; ; try++ {
 		name := given
 		if name == "" && try == 1 {
-			name = r.keptLocal()
+			name = s.keptLocal(prefix)
 		}
 		if name == "" {
-			name = r.localPrefix() + random()
+			b := make([]byte, 8)
+			_, _ = rand.Read(b) // it never fails
+			name = prefix + hex.EncodeToString(b)
 		}
-		r.opt.Local, r.mem.Local = name, name
+		s.prog.Local, s.cfg.Memory.Local = name, name
 		if err := os.Setenv("HOLDFAST_LOCAL", name); err != nil {
 			return err
 		}
-		err := r.makeLocal(ctx, name)
+		patient := slurm.Client{Timeout: time.Minute}
+		err := patient.RunOnAll(ctx, s.cfg.Job.Nodes, "/bin/sh", "-c", makeLocal, "-", name,
+			os.Getenv("HOLDFAST_ALLOW_FOREIGN"))
 		if err == nil {
 			break
 		}
-		r.say("warning: %v", err)
+		s.log.say("warning: %v", err)
 		if given != "" || try == localNames || !strings.Contains(err.Error(), foreign) {
 			break
 		}
-		r.say("another name is taken; what this job left in %s on other nodes is not used", name)
+		s.log.say("another name is taken; what this job left in %s on other nodes is not used", name)
 	}
-	r.remember()
+	s.save(s.cfg.Memory)
 	return nil
-}
-
-// localPrefix is how the names begin.
-func (r *runner) localPrefix() string {
-	return filepath.Join(r.flags.LocalIn, "holdfast-"+r.job.ID+"-")
-}
-
-func random() string {
-	b := make([]byte, 8)
-	_, _ = rand.Read(b) // it never fails
-	return hex.EncodeToString(b)
 }
 
 // keptLocal is the directory that an earlier run of the job had, "" if none is known. Without
 // a global directory to keep the name in, it is looked for on this node.
-func (r *runner) keptLocal() string {
-	if strings.HasPrefix(r.mem.Local, r.localPrefix()) {
-		return r.mem.Local
+func (s *setup) keptLocal(prefix string) string {
+	if strings.HasPrefix(s.cfg.Memory.Local, prefix) {
+		return s.cfg.Memory.Local
 	}
-	list, _ := filepath.Glob(r.localPrefix() + "*") // what it does not read is not there
+	list, _ := filepath.Glob(prefix + "*") // what it does not read is not there
 	for _, dir := range list {
 		if info, err := os.Lstat(dir); err == nil && info.IsDir() &&
 			int(info.Sys().(*syscall.Stat_t).Uid) == os.Geteuid() {
@@ -95,9 +91,35 @@ func (r *runner) keptLocal() string {
 	return ""
 }
 
-// makeLocal makes a directory on every node of the job.
-func (r *runner) makeLocal(ctx context.Context, name string) error {
-	patient := slurm.Client{Timeout: time.Minute}
-	return patient.RunOnAll(ctx, r.job.Nodes, "/bin/sh", "-c", makeLocal, "-", name,
-		os.Getenv("HOLDFAST_ALLOW_FOREIGN"))
+// salvage has all nodes that are left copy what they have to global, and the one that brings the
+// last shard commit it. It returns the newest epoch that is committed there by that.
+func (s *setup) salvage(ctx context.Context, a decide.Salvage) (storage.Epoch, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.Within)
+	defer cancel()
+	patient := slurm.Client{Timeout: a.Within}
+	serr := patient.RunOnAll(ctx, a.Nodes, s.opt.Self, "flush", "--salvage", "salvage-"+s.cfg.Job.ID,
+		"--to", s.prog.Global, s.prog.Local, filepath.Join(s.prog.Local, storage.LevelPartner)) // some may be enough
+	newest, err := newestAt(ctx, s.prog.Global)
+	if newest > a.Have {
+		return newest, nil
+	}
+	if err = errors.Join(serr, err); err == nil {
+		err = fmt.Errorf("the nodes that are left do not have the shards of all ranks in %s", s.prog.Local)
+	}
+	return 0, err
+}
+
+// newestAt is the newest epoch that is committed in a directory.
+func newestAt(ctx context.Context, dir string) (newest storage.Epoch, err error) {
+	v, err := storage.OpenView(nil, dir)
+	if err != nil {
+		return 0, err
+	}
+	list, err := v.Epochs(ctx)
+	for _, e := range list {
+		if e.Committed {
+			newest = max(newest, e.Epoch)
+		}
+	}
+	return newest, err
 }

@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
@@ -15,20 +17,21 @@ const onEach = `while [ "$1" != /bin/sh ]; do shift; done
 "$@"`
 
 // localRun is a run of a job with a directory below base on each node.
-func localRun(t *testing.T, id, base, global string) (*runner, *lockedBuffer) {
+func localRun(t *testing.T, id, base, global string) (*setup, *lockedBuffer) {
 	t.Helper()
 	t.Setenv("HOLDFAST_LOCAL", "") // and back at the end
 	errs := &lockedBuffer{}
-	r := &runner{job: &slurm.Job{ID: id, Nodes: []string{"n1"}}, stderr: errs, flags: Options{LocalIn: base}}
-	r.opt.Global = global
-	r.recall()
-	if err := r.nodeLocal(t.Context()); err != nil {
+	s := &setup{log: &log{w: errs}, opt: Options{LocalIn: base},
+		cfg: decide.Config{Job: &slurm.Job{ID: id, Nodes: []string{"n1"}}}}
+	s.prog.Global = global
+	s.cfg.Memory = s.recall()
+	if err := s.nodeLocal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := os.Getenv("HOLDFAST_LOCAL"); got != r.opt.Local {
-		t.Errorf("the program gets %q, and the run has %q", got, r.opt.Local)
+	if got := os.Getenv("HOLDFAST_LOCAL"); got != s.prog.Local {
+		t.Errorf("the program gets %q, and the run has %q", got, s.prog.Local)
 	}
-	return r, errs
+	return s, errs
 }
 
 // TestNodeLocal: a job gets a directory that only its user can read, under a name of its own,
@@ -38,19 +41,19 @@ func TestNodeLocal(t *testing.T) {
 	for _, global := range []string{t.TempDir(), ""} {
 		base := t.TempDir()
 		first, errs := localRun(t, "5", base, global)
-		info, err := os.Stat(first.opt.Local)
-		if err != nil || info.Mode().Perm() != 0o700 || !strings.HasPrefix(first.opt.Local, base+"/holdfast-5-") {
-			t.Errorf("got %s, %v\n%s", first.opt.Local, err, errs)
+		info, err := os.Stat(first.prog.Local)
+		if err != nil || info.Mode().Perm() != 0o700 || !strings.HasPrefix(first.prog.Local, base+"/holdfast-5-") {
+			t.Errorf("got %s, %v\n%s", first.prog.Local, err, errs)
 		}
-		if second, _ := localRun(t, "5", base, global); second.opt.Local != first.opt.Local {
-			t.Errorf("the requeued job has %s, it had %s", second.opt.Local, first.opt.Local)
+		if second, _ := localRun(t, "5", base, global); second.prog.Local != first.prog.Local {
+			t.Errorf("the requeued job has %s, it had %s", second.prog.Local, first.prog.Local)
 		}
-		if other, _ := localRun(t, "6", base, global); strings.HasPrefix(other.opt.Local, base+"/holdfast-5-") {
-			t.Errorf("another job has %s", other.opt.Local)
+		if other, _ := localRun(t, "6", base, global); strings.HasPrefix(other.prog.Local, base+"/holdfast-5-") {
+			t.Errorf("another job has %s", other.prog.Local)
 		}
 	}
-	r := &runner{flags: Options{LocalIn: t.TempDir()}}
-	if err := r.nodeLocal(t.Context()); err == nil || !strings.Contains(err.Error(), "HOLDFAST_LOCAL") {
+	s := &setup{opt: Options{LocalIn: t.TempDir()}}
+	if err := s.nodeLocal(t.Context()); err == nil || !strings.Contains(err.Error(), "HOLDFAST_LOCAL") {
 		t.Errorf("no Slurm job: got %v", err)
 	}
 }
@@ -61,7 +64,7 @@ func TestSquatted(t *testing.T) {
 	commands(t, map[string]string{"srun": onEach})
 	base, global := t.TempDir(), t.TempDir()
 	first, _ := localRun(t, "5", base, global)
-	taken := first.opt.Local
+	taken := first.prog.Local
 	if err := os.Remove(taken); err != nil {
 		t.Fatal(err)
 	}
@@ -69,14 +72,15 @@ func TestSquatted(t *testing.T) {
 		t.Fatal(err)
 	}
 	second, errs := localRun(t, "5", base, global)
-	if info, err := os.Stat(second.opt.Local); err != nil || !info.IsDir() || second.opt.Local == taken {
-		t.Errorf("got %s, %v\n%s", second.opt.Local, err, errs)
+	if info, err := os.Stat(second.prog.Local); err != nil || !info.IsDir() || second.prog.Local == taken {
+		t.Errorf("got %s, %v\n%s", second.prog.Local, err, errs)
 	}
-	r := &runner{job: &slurm.Job{ID: "5", Nodes: []string{"n1"}}, stderr: errs, flags: Options{LocalIn: base}}
-	r.opt.Local = taken
-	if err := r.nodeLocal(t.Context()); err != nil || r.opt.Local != taken ||
+	s := &setup{log: &log{w: errs}, opt: Options{LocalIn: base},
+		cfg: decide.Config{Job: &slurm.Job{ID: "5", Nodes: []string{"n1"}}}}
+	s.prog.Local = taken
+	if err := s.nodeLocal(t.Context()); err != nil || s.prog.Local != taken ||
 		!strings.Contains(errs.String(), taken+" is not a directory of this user") {
-		t.Errorf("got %s, %v\n%s", r.opt.Local, err, errs)
+		t.Errorf("got %s, %v\n%s", s.prog.Local, err, errs)
 	}
 }
 
@@ -106,5 +110,20 @@ func TestMakeLocal(t *testing.T) {
 		if err := exec.Command("/bin/sh", "-c", makeLocal, "-", c.dir, c.allow).Run(); (err == nil) != c.good {
 			t.Errorf("%s, allowed %q: got %v", c.dir, c.allow, err)
 		}
+	}
+}
+
+// TestSalvageFails: nodes that have nothing leave nothing at global. TestSalvage of cmd/holdfast
+// shows some that have.
+func TestSalvageFails(t *testing.T) {
+	commands(t, map[string]string{"srun": "exit 0"})
+	s := &setup{cfg: decide.Config{Job: &slurm.Job{ID: "5"}}}
+	s.prog.Local, s.prog.Global = t.TempDir(), t.TempDir()
+	_, err := s.salvage(t.Context(), decide.Salvage{Nodes: []string{"n2"}, Within: time.Minute})
+	if err == nil {
+		t.Error("got no error")
+	}
+	if rest, _ := os.ReadDir(s.prog.Global); len(rest) > 0 {
+		t.Errorf("it left %v", rest)
 	}
 }

@@ -3,6 +3,7 @@ package supervise
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -13,15 +14,17 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
+	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
-// guards are processes on other nodes of the job that put it back into the queue when
+// requeuers are processes on other nodes of the job that put it back into the queue when
 // the node of this command dies: Slurm leaves a job with --no-kill as it is then,
 // without a script. They are steps of the job, started before the program, so that
-// there is no time without them.
-type guards struct {
-	r      *runner
+// there is no time without them. Users know them as guards.
+type requeuers struct {
+	run    *run
 	most   int // that watch at a time
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -30,135 +33,116 @@ type guards struct {
 	first  sync.Once
 
 	mu    sync.Mutex // guards the fields below
-	posts map[string]*post
+	on    map[string]*requeuerStep
 	avoid map[string]time.Time // node -> until when it gets none
 	told  bool                 // that none could be started
 	dead  []string
 }
 
-// post is a node with a guard on it.
-type post struct {
+// requeuerStep is the requeuer of a node.
+type requeuerStep struct {
 	proc  *exec.Cmd
 	watch bool // it has called
 }
 
-// Times of the guards.
+// Times of the requeuers.
 const (
-	beatEvery    = time.Second
-	guardStart   = 30 * time.Second // until a guard that was started must have called
-	guardSilent  = 10 * time.Second // after which a guard counts as lost
-	guardAgain   = time.Minute      // until a node where one failed gets the next
-	guardsAtMost = 2                // they do not die together, as a rule
-	firstGuard   = 5 * time.Second  // that the first start of the program waits for one
+	beatEvery       = time.Second
+	requeuerStart   = 30 * time.Second // until one that was started must have called
+	requeuerSilent  = 10 * time.Second // after which it counts as lost
+	requeuerRetry   = time.Minute      // until a node where one failed gets the next
+	requeuersAtMost = 2                // they do not die together, as a rule
+	firstRequeuer   = 5 * time.Second  // that the first start of the program waits for one
 )
 
-// guard starts the guards of a job that is to be requeued and has another node to put
+// startRequeuers starts those of a job that is to be requeued and has another node to put
 // them on; nil where there can be none.
-func (r *runner) guard() *guards {
-	if r.job == nil || !r.flags.Requeue || r.cmd.kind == launchPlain || !slices.ContainsFunc(r.job.Nodes, r.here) {
+func (r *run) startRequeuers() *requeuers {
+	job := r.cfg.Job
+	if job == nil || !r.cfg.Requeue || r.cmd.kind == launchPlain || !slices.ContainsFunc(job.Nodes, r.here) {
 		return nil // holdfast run on a login node: no node of the job is special
 	}
-	others := slices.DeleteFunc(slices.Clone(r.job.Nodes), r.here)
+	others := slices.DeleteFunc(slices.Clone(job.Nodes), r.here)
 	if len(others) == 0 {
-		r.say("warning: the job has one node: if that dies, Slurm alone decides whether the job is requeued")
+		r.log.say("warning: the job has one node: if that dies, Slurm alone decides whether the job is requeued")
 		return nil
 	}
-	g := &guards{r: r, most: min(guardsAtMost, len(others)), up: make(chan struct{}), posts: map[string]*post{},
-		avoid: map[string]time.Time{}}
+	g := &requeuers{run: r, most: min(requeuersAtMost, len(others)), up: make(chan struct{}),
+		on: map[string]*requeuerStep{}, avoid: map[string]time.Time{}}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.wg.Go(g.accept)
-	g.wg.Go(func() { g.keep(others) })
+	g.wg.Go(func() {
+		for ok := true; ok; ok = sleep.For(g.ctx, beatEvery) == nil {
+			for _, n := range slices.Backward(others) { // last nodes first: those are spare
+				if g.wants(n) {
+					g.start(n)
+				}
+			}
+		}
+	})
 	return g
 }
 
-// wait lets the first start wait until a guard watches, for a moment.
-func (g *guards) wait() {
-	if g == nil {
-		return
-	}
-	t := time.NewTimer(firstGuard)
-	defer t.Stop()
-	select {
-	case <-g.up:
-	case <-t.C:
-		g.r.say("warning: no guard watches yet; if this node dies now, the job has to be requeued by hand")
-	}
-}
-
 // elsewhere reports whether this command is there on other nodes of the job, too: it can
-// stand before the program then. A guard that watches shows it.
-func (r *runner) elsewhere(ctx context.Context) bool {
-	r.guards.wait()
+// stand before the program then. A requeuer that watches shows it. The first start waits for
+// one, for a moment.
+func (r *run) elsewhere(ctx context.Context) bool {
+	watched := false
+	if g := r.requeuers; g != nil {
+		select {
+		case <-g.up:
+			watched = true
+		case <-time.After(firstRequeuer):
+			r.log.say("warning: no guard watches yet; if this node dies now, the job has to be requeued by hand")
+		}
+	}
 	switch {
-	case r.cmd.kind != launchSrun || r.job == nil || r.cmd.bound:
+	case r.cmd.kind != launchSrun || r.cfg.Job == nil || r.cmd.bound:
 		return false
-	case r.guards != nil:
-		return closed(r.guards.up)
+	case r.requeuers != nil || len(r.cfg.Nodes) == 0:
+		return watched
 	}
-	if len(r.nodes) == 0 {
-		return false
-	}
-	quick := slurm.Client{Timeout: firstGuard}
-	return quick.RunOn(ctx, r.nodes[len(r.nodes)-1], r.flags.Self, "--version") == nil
+	quick := slurm.Client{Timeout: firstRequeuer}
+	return quick.RunOn(ctx, r.cfg.Nodes[len(r.cfg.Nodes)-1], r.opt.Self, "--version") == nil
 }
 
-// without tells which nodes are dead: guards go elsewhere.
-func (g *guards) without(dead map[string]string) {
+// exclude tells which nodes are dead: requeuers go elsewhere.
+func (g *requeuers) exclude(dead []string) {
 	if g == nil {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.dead = nil
-	for n := range dead {
-		g.dead = append(g.dead, n)
-	}
+	g.dead = dead
 }
 
-// keep starts guards until enough watch, last nodes first: those are spare.
-func (g *guards) keep(nodes []string) {
-	tick := time.NewTicker(beatEvery)
-	defer tick.Stop()
-	for {
-		for i := len(nodes) - 1; i >= 0; i-- {
-			if g.free(nodes[i]) {
-				g.post(nodes[i])
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-g.ctx.Done():
-			return
-		}
-	}
-}
-
-// free reports whether a node is to get a guard.
-func (g *guards) free(node string) bool {
+// wants reports whether a node is to get a requeuer.
+func (g *requeuers) wants(node string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.posts) < g.most && g.posts[node] == nil && !slices.Contains(g.dead, node) &&
+	return len(g.on) < g.most && g.on[node] == nil && !slices.Contains(g.dead, node) &&
 		time.Now().After(g.avoid[node])
 }
 
-// post starts a guard on a node.
-func (g *guards) post(node string) {
-	args := []string{"--overlap", "--mpi=none", "-Q", "-N1", "-n1", "-J", coordinated.GuardStep, "-w", node, "-i",
-		"none", g.r.flags.Self, "guard"}
-	p := &post{proc: exec.Command("srun", args...)}
-	said := &guardWords{w: g.r.stderr}
+// start starts a requeuer on a node.
+func (g *requeuers) start(node string) {
+	p := &requeuerStep{proc: exec.Command("srun", "--overlap", "--mpi=none", "-Q", "-N1", "-n1", "-J",
+		coordinated.GuardStep, "-w", node, "-i", "none", g.run.opt.Self, "guard")}
+	said := &requeuerWords{w: g.run.opt.Stderr}
 	p.proc.Stdout, p.proc.Stderr, p.proc.WaitDelay = said, said, time.Second
 	p.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	p.proc.Env = append(slurm.Environ(os.Environ()), g.r.sup.Var(false), "SLURM_RESTART_COUNT="+
+	p.proc.Env = append(slurm.Environ(os.Environ()), g.run.sup.Var(false), "SLURM_RESTART_COUNT="+
 		os.Getenv("SLURM_RESTART_COUNT"))
 	if err := p.proc.Start(); err != nil {
 		g.failed(node, p, err.Error())
 		return
 	}
 	g.mu.Lock()
-	g.posts[node] = p
+	g.on[node] = p
 	g.mu.Unlock()
-	late := time.AfterFunc(guardStart, func() { g.giveUp(node, p, "it has not called within "+guardStart.String()) })
+	late := time.AfterFunc(requeuerStart, func() {
+		g.giveUp(node, p, "it has not called within "+requeuerStart.String())
+	})
 	g.wg.Go(func() {
 		err := p.proc.Wait()
 		late.Stop()
@@ -173,118 +157,112 @@ func (g *guards) post(node string) {
 	})
 }
 
-// giveUp ends a guard that does not call, so that another node gets one.
-func (g *guards) giveUp(node string, p *post, why string) {
+// giveUp ends a requeuer that does not call, so that another node gets one.
+func (g *requeuers) giveUp(node string, p *requeuerStep, why string) {
 	g.mu.Lock()
-	watches := p.watch || g.posts[node] != p
+	keep := p.watch || g.on[node] != p
 	g.mu.Unlock()
-	if watches || g.ctx.Err() != nil {
+	if keep || g.ctx.Err() != nil {
 		return
 	}
-	_ = syscall.Kill(-p.proc.Process.Pid, syscall.SIGKILL) // gone already is as good
+	_ = syscall.Kill(-p.proc.Process.Pid, syscall.SIGKILL) // one that has ended is as good
 	g.failed(node, p, why)
 }
 
-// failed notes that the guard of a node has ended. It is said while none has come up.
-func (g *guards) failed(node string, p *post, why string) {
+// failed notes that the requeuer of a node has ended. It is said while none has come up.
+func (g *requeuers) failed(node string, p *requeuerStep, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.posts[node] == p {
-		delete(g.posts, node)
+	if g.on[node] == p {
+		delete(g.on, node)
 	}
-	g.avoid[node] = time.Now().Add(guardAgain)
-	if !g.told && !closed(g.up) {
+	g.avoid[node] = time.Now().Add(requeuerRetry)
+	select {
+	case <-g.up:
+		return
+	default:
+	}
+	if !g.told {
 		g.told = true
-		g.r.say("warning: no guard can be started on node %s: %s; if the node of this command dies, the job may have "+
-			"to be requeued by hand", node, strings.TrimSpace(why))
+		g.run.log.say("warning: no guard can be started on node %s: %s; if the node of this command dies, the job may "+
+			"have to be requeued by hand", node, strings.TrimSpace(why))
 	}
 }
 
-// accept takes the guards that call and lets each hear that this command lives.
-func (g *guards) accept() {
+// watches notes whether the requeuer of a node does, and returns it; nil if there is none.
+func (g *requeuers) watches(node string, watch bool) *requeuerStep {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.on[node]
+	if p != nil {
+		p.watch = watch
+	}
+	return p
+}
+
+// accept takes the requeuers that call and lets each hear that this command lives.
+func (g *requeuers) accept() {
 	for {
-		c, err := g.r.sup.AcceptGuard(g.ctx)
+		c, err := g.run.sup.AcceptGuard(g.ctx)
 		if err != nil {
 			return
 		}
-		g.mu.Lock()
-		if p := g.posts[c.Node]; p != nil {
-			p.watch = true
-		}
-		g.mu.Unlock()
+		g.watches(c.Node, true)
 		g.first.Do(func() { close(g.up) })
 		g.wg.Go(func() { g.beat(c) })
 	}
 }
 
-// beat goes on until the guard is lost or this command ends.
-func (g *guards) beat(c *coordinated.Guard) {
-	lost := make(chan struct{})
+// beat goes on until the requeuer is lost or this command ends.
+func (g *requeuers) beat(c *coordinated.Guard) {
+	ctx, lost := context.WithCancel(g.ctx)
 	g.wg.Go(func() {
-		defer close(lost)
-		for c.Answer(guardSilent) == nil {
+		defer lost()
+		for c.Answer(requeuerSilent) == nil {
 		}
 	})
-	tick := time.NewTicker(beatEvery)
-	defer tick.Stop()
-	for {
-		if c.Beat() != nil {
-			break
-		}
-		select {
-		case <-tick.C:
-			continue
-		case <-g.ctx.Done():
-			c.Over()
-			return
-		case <-lost:
-		}
-		break
+	for c.Beat() == nil && sleep.For(ctx, beatEvery) == nil {
+	}
+	if g.ctx.Err() != nil {
+		c.Over()
+		return
 	}
 	_ = c.Close()
-	g.mu.Lock()
-	p := g.posts[c.Node]
-	if p != nil {
-		p.watch = false
-	}
-	g.mu.Unlock()
-	if p != nil { // it may live, and call again
-		time.AfterFunc(guardSilent, func() { g.giveUp(c.Node, p, "it has fallen silent") })
+	if p := g.watches(c.Node, false); p != nil { // it may live, and call again
+		time.AfterFunc(requeuerSilent, func() { g.giveUp(c.Node, p, "it has fallen silent") })
 	}
 }
 
-// stop tells the guards that this command ends in order, and waits until they have gone
+// stop tells the requeuers that this command ends in order, and waits until they have ended
 // for a moment.
-func (g *guards) stop() {
+func (g *requeuers) stop() {
 	if g == nil {
 		return
 	}
 	g.cancel()
-	gone := make(chan struct{})
-	go func() { g.wg.Wait(); close(gone) }()
-	t := time.NewTimer(2 * time.Second)
-	defer t.Stop()
+	ended := make(chan struct{})
+	go func() { g.wg.Wait(); close(ended) }()
 	select {
-	case <-gone:
+	case <-ended:
 		return
-	case <-t.C:
+	case <-time.After(2 * time.Second):
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, p := range g.posts {
-		_ = syscall.Kill(-p.proc.Process.Pid, syscall.SIGKILL) // gone already is as good
+	for _, p := range g.on {
+		_ = syscall.Kill(-p.proc.Process.Pid, syscall.SIGKILL) // one that has ended is as good
 	}
 }
 
-// guardWords passes on what guards say, and keeps what srun says about why there is none.
-type guardWords struct {
+// requeuerWords passes on what requeuers say, and keeps what srun says about why there is none.
+type requeuerWords struct {
 	w io.Writer
 
 	mu   sync.Mutex // guards rest
 	rest []byte
 }
 
-func (g *guardWords) Write(b []byte) (int, error) {
+func (g *requeuerWords) Write(b []byte) (int, error) {
 	if bytes.HasPrefix(b, []byte("holdfast guard")) {
 		_, _ = g.w.Write(b)
 		return len(b), nil
@@ -295,8 +273,58 @@ func (g *guardWords) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (g *guardWords) String() string {
+func (g *requeuerWords) String() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return strings.Join(strings.FieldsFunc(string(g.rest), func(r rune) bool { return r == '\n' }), "; ")
+}
+
+// requeuePatience is for how long a requeuer asks a run that has been silent for decide.Silence. A
+// frozen node, or one that is cut off, is given up after the sum of both; a job that is requeued
+// loses what it computed since its newest checkpoint, so this is no place for haste.
+const requeuePatience = 10 * time.Second
+
+// RequeueOrphan is the process that Run starts on another node than its own. It returns when
+// Run has ended, or when Run's node has died and the job is back in the queue.
+func RequeueOrphan(ctx context.Context, stderr io.Writer) error {
+	job, ok, err := slurm.FromEnv(os.Getenv)
+	if err != nil || !ok {
+		return fmt.Errorf("holdfast run starts this inside a Slurm job; there is nothing to guard here: %w", err)
+	}
+	o := coordinated.Orphan{Supervisor: os.Getenv(coordinated.SupervisorVar), Job: job.ID, Restarts: job.Restarts,
+		Patience: requeuePatience}
+	return requeueOrphan(ctx, &o, job.NodeName, decide.Silence, func(format string, args ...any) {
+		fmt.Fprintf(stderr, "holdfast guard on %s: %s\n", job.NodeName, fmt.Sprintf(format, args...))
+	})
+}
+
+// requeueOrphan attends to a run from a node, and asks what has become of it after a silence.
+func requeueOrphan(ctx context.Context, o *coordinated.Orphan, node string, silence time.Duration,
+	say func(format string, args ...any)) error {
+	for ctx.Err() == nil {
+		over, err := coordinated.Attend(ctx, o.Supervisor, node, silence)
+		if over || ctx.Err() != nil {
+			return nil
+		}
+		fate, why := o.Fate(ctx)
+		switch fate {
+		case coordinated.SupervisorEnded:
+			say("holdfast run has ended: %s", why)
+			return nil
+		case coordinated.SupervisorDead:
+			say("holdfast run is dead: %s; job %s is put back into the queue", why, o.Job)
+			err := o.Client.Requeue(ctx, o.Job)
+			if err == nil {
+				return nil
+			}
+			say("%v", err)
+			if !slurm.Temporary(err) {
+				return err
+			}
+		default:
+			say("holdfast run did not answer (%v); %s", err, why)
+		}
+		_ = sleep.For(ctx, time.Second) // the loop looks at ctx
+	}
+	return nil
 }

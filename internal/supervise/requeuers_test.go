@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated"
 )
 
-// TestGuardRequeues: a guard whose holdfast run is frozen puts the job back into the queue,
+// TestRequeueOrphan: a requeuer whose holdfast run is frozen puts the job back into the queue,
 // one whose holdfast run has ended on a node that lives does not.
-func TestGuardRequeues(t *testing.T) {
+func TestRequeueOrphan(t *testing.T) {
 	for _, frozen := range []bool{true, false} {
 		requeues := filepath.Join(t.TempDir(), "requeues")
 		commands(t, map[string]string{"sinfo": `echo "n1|allocated|none"`, "squeue": "", "srun": "exit 1",
@@ -26,11 +26,10 @@ func TestGuardRequeues(t *testing.T) {
 		if frozen {
 			patience = time.Nanosecond // nobody answers so soon
 		}
-		g := &requeuer{orphan: coordinated.Orphan{Supervisor: value, Job: "5", Patience: patience}, node: "n1",
-			silence: 100 * time.Millisecond, say: t.Logf}
+		o := &coordinated.Orphan{Supervisor: value, Job: "5", Patience: patience}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- g.run(ctx) }()
+		go func() { done <- requeueOrphan(ctx, o, "n1", 100*time.Millisecond, t.Logf) }()
 		c, err := sup.AcceptGuard(ctx)
 		if err != nil {
 			t.Fatal(err)

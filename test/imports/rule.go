@@ -54,6 +54,8 @@ var rules = []rule{
 		"whoever has a configuration says what its keys set"},
 	{"coordinated/cut", []string{"mpiwrap", "gpustate", "storage", "net", "os", "os/signal"}, false,
 		"the cut protocol is pure: events in, actions out"},
+	{"internal/supervise/decide", []string{"cmd", "net", "os/exec", "os/signal"}, false,
+		"what holdfast run decides is pure: events in, actions out"},
 }
 
 // Violations returns one line for each import that breaks a rule, sorted.

@@ -1,0 +1,74 @@
+package decide
+
+import (
+	"os"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/slurm"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// Exit codes of a run. The others are the program's own.
+const (
+	ExitGood    = 0
+	ExitBad     = 1
+	ExitStopped = 75 // EX_TEMPFAIL: the program stopped after a final checkpoint
+)
+
+// Limits are what the user has a say in: flags of holdfast run, which document them.
+type Limits struct {
+	MinNodes, MaxRestarts       int
+	Requeue                     bool
+	Lead, Backoff               time.Duration
+	StartTimeout, EndTimeout    time.Duration
+	Stall, WaitNodes, BeginAnew time.Duration
+}
+
+// Config is what is known before the first start.
+type Config struct {
+	Limits
+	Nodes []string // of the allocation, or of mpirun; none: nobody knows where the program runs
+	Here  []string // those on which this command runs
+	Width int      // nodes that the program is to have
+
+	Recovers    bool          // the launcher ends with 0 although a rank has died
+	Announced   bool          // each node announces that the program starts on it
+	Watched     bool          // from other nodes, which requeue the job when this one dies
+	PeerTimeout time.Duration // of the ranks
+	StopSignals []os.Signal   // of the program
+	Local       bool          // the program keeps checkpoints on its nodes' own disks
+	Global      bool          // and at the global level
+
+	Job       *slurm.Job    // nil without Slurm
+	Deadline  time.Time     // the time limit; zero = none
+	Grace     time.Duration // from TERM to the kill; 0 = not known
+	GraceTime time.Duration // what a job has that is preempted
+	Warning   slurm.Warning // by a signal, before the time limit
+
+	Began  time.Time // when this command did
+	Memory Memory    // of earlier runs
+}
+
+// Memory is what a run under Slurm leaves beside the checkpoints at global for the next one. All
+// of it is a hint: without it nothing is known.
+type Memory struct {
+	Epoch   storage.Epoch `json:"epoch"`             // that was measured
+	Seconds float64       `json:"checkpoint_s"`      // it took, from the request until it was at global
+	Job     string        `json:"job,omitempty"`     // Slurm's number; what follows is about it
+	BegunAt time.Time     `json:"begun_at,omitzero"` // when it began from nothing; zero = it restored something
+	Safe    bool          `json:"safe,omitempty"`    // an epoch of it came to global, or was there before
+	Local   string        `json:"local,omitempty"`   // directory on each node's own disk
+	Vain    int           `json:"in_vain,omitempty"` // runs up to the time limit in a row that brought little
+	Width   int           `json:"nodes,omitempty"`   // of the program, when the job had all of its nodes
+	Tasks   int           `json:"tasks,omitempty"`   // ranks, under srun
+	// runs in a row that were started again too often and took no checkpoint
+	Stale int `json:"stale,omitempty"`
+}
+
+// For is the memory as far as it concerns a job.
+func (m Memory) For(job string) Memory {
+	if m.Job != job {
+		return Memory{Epoch: m.Epoch, Seconds: m.Seconds, Job: job}
+	}
+	return m
+}

@@ -1,0 +1,127 @@
+package decide
+
+import (
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/slurm"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// Event is something that has happened: one of the types below.
+type Event any
+
+// The events of a start. None comes from an earlier start once the next has been asked for.
+type (
+	// Started answers Start: the launcher runs. Err says why it does not.
+	Started struct {
+		Line string
+		Err  error
+	}
+	// Announced says that the program starts on a node.
+	Announced struct{ Node string }
+	// Vanished says that what had announced itself on a node has ended.
+	Vanished struct{ Node string }
+	// TaskFailed says that srun tells of a task that ended with an error.
+	TaskFailed struct{ Node, Text string }
+	// Reported is what rank 0 says of the program.
+	Reported struct{ coordinated.Report }
+	// Lost says that rank 0 has hung up, or said nothing for so long.
+	Lost struct{ Silent time.Duration }
+	// Peeked answers Peek: nodes that take no connection, and why.
+	Peeked struct{ Faults map[string]string }
+	// Asked answers RequestStop: whether rank 0 has been asked. If not, what it had still to
+	// report has come.
+	Asked struct{ OK bool }
+	// Exited says that the launcher has ended and nothing of the start follows.
+	Exited struct{ Code int }
+)
+
+// The other events.
+type (
+	// Begin is the first one.
+	Begin struct{}
+	// Tick says that time has passed. It comes ten times a second, and when a Timer is due.
+	Tick struct{}
+	// Signalled is a signal to this command.
+	Signalled struct{ Signal os.Signal }
+	// Examined answers Examine: what is wrong with nodes; those that are well are not in it.
+	Examined struct{ Faults map[string]string }
+	// JobShown answers AskJob.
+	JobShown struct {
+		Info slurm.JobInfo
+		Err  error
+	}
+	// Requeued answers Requeue.
+	Requeued struct{ Err error }
+	// Salvaged answers Salvage: the newest epoch that is committed at global now.
+	Salvaged struct {
+		Epoch storage.Epoch
+		Err   error
+	}
+)
+
+// Action is what is to be done, in the order returned: one of the types below.
+type Action any
+
+// The actions.
+type (
+	// Say tells the user of a decision.
+	Say struct{ Text string }
+	// Start launches the program.
+	Start struct {
+		Number   int
+		Nodes    []string // nil = as it was given
+		Out      []string // nodes that are not to be used
+		Fresh    bool     // it is to restore nothing
+		NodeLost bool     // what it restored last is not to blame for the end of the start before
+	}
+	// End ends the launcher and what is left of its step, if that is known. Exited follows.
+	End struct{ Step string }
+	// EndStep ends the ranks of a launcher that has exited.
+	EndStep struct{ Step string }
+	// Pass passes a signal on to the launcher.
+	Pass struct{ Signal syscall.Signal }
+	// RequestStop asks rank 0 for a final checkpoint. The job has so long; 0 = not known.
+	RequestStop struct{ Within time.Duration }
+	// Tell answers a rank 0 that was sent TERM: the job has so long; 0 = not known.
+	Tell struct{ Within time.Duration }
+	// Peek connects to nodes.
+	Peek struct {
+		Nodes    []string
+		Patience time.Duration
+	}
+	// Examine finds out which nodes are dead.
+	Examine struct {
+		Closely []string // that must show that they start something
+		Silent  []string // that count as dead unless Slurm says so itself; none of them is asked
+		Dead    []string // that were before
+		Patient bool     // they may only be slow
+	}
+	// Exclude names the nodes that are dead now.
+	Exclude struct{ Nodes []string }
+	// AdviseMPI says which MPI goes with this launcher.
+	AdviseMPI struct{}
+	// AskJob asks Slurm about the job, for so long; 0 = the usual time.
+	AskJob struct{ Within time.Duration }
+	// Requeue puts the job back into the queue.
+	Requeue struct{}
+	// Salvage copies what is on the nodes' own disks to global, for so long. It is of use if that
+	// is behind an epoch that global has.
+	Salvage struct {
+		Nodes  []string
+		Have   storage.Epoch
+		Within time.Duration
+	}
+	// Remember keeps a Memory for the next run.
+	Remember struct{ Memory Memory }
+	// Timer asks for a Tick at a time, instead of the one that was asked for before.
+	Timer struct{ At time.Time }
+	// Exit ends the run. Err says why it did not begin.
+	Exit struct {
+		Code int
+		Err  error
+	}
+)

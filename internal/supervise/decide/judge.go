@@ -1,0 +1,404 @@
+package decide
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// past is what the starts of a run have come to.
+type past struct {
+	starts    int
+	unopened  int                      // in a row that did not come to Open
+	fruitless int                      // in a row without a new epoch
+	aborted   string                   // what the newest of them aborted with
+	alike     int                      // how many in a row aborted with that
+	deaths    map[storage.Epoch]int    // crashes after restoring an epoch
+	at        map[string]storage.Epoch // newest committed, by level
+	opening   time.Duration            // of the first start, until rank 0 reported
+	workAt    time.Time                // when the program began to compute, the first time
+	advanced  bool                     // a start took a checkpoint
+	fresh     bool                     // starts are to restore nothing, until one has committed an epoch
+	disowned  bool                     // the job was requeued, or is over, while this command stood still
+	salvaged  bool                     // that was tried
+	death     death                    // of the newest start
+}
+
+// death is what ended a start.
+type death struct {
+	at      time.Time // as far as can be told
+	noticed time.Time
+	node    bool // a node died; the program is not to blame
+}
+
+// committed notes an epoch at a level.
+func (m *Machine) committed(level string, e storage.Epoch) {
+	m.past.at[level] = max(m.past.at[level], e)
+}
+
+// safe notes that an epoch is at global, or was there before the job.
+func (m *Machine) safe() {
+	if !m.mem.Safe {
+		m.mem.Safe = true
+		m.remember()
+	}
+}
+
+// judge decides what follows a start.
+func (m *Machine) judge() {
+	t := m.try
+	rep, stopping := t.last, m.limit.stopping
+	switch {
+	case m.past.disowned:
+		m.exit(ExitStopped)
+	case rep.Stopped != 0:
+		m.say("stopped after the final checkpoint, epoch %d at %s", rep.Stopped, levelsAt(rep, rep.Stopped))
+		m.leave(ExitStopped)
+	case rep.Unrestorable != "" && !stopping: // whatever the program made of it
+		m.again()
+	case t.code == 0 && !t.killed && !m.deserted():
+		m.say("the program has ended")
+		m.exit(ExitGood)
+	case rep.Ended:
+		m.allClosed()
+	case stopping && m.timeToGoOn(): // from then on it is not being stopped
+		m.again()
+	case stopping:
+		m.say("ended while it was being stopped, with code %d; %s", t.code, newestOf(rep))
+		m.leave(ExitStopped)
+	default:
+		m.again()
+	}
+}
+
+// deserted reports that a rank was lost, whatever the launcher's code: Open MPI's mpirun
+// --enable-recovery ends with 0 then. Where that loses rank 0 nobody tells, but it has not closed.
+func (m *Machine) deserted() bool {
+	t := m.try
+	return t.last.Lost != nil || t.opened && !t.last.Ended && m.cfg.Recovers
+}
+
+// knows reports whether the nodes have been examined after the start; else it is judged when they
+// have.
+func (m *Machine) knows() bool {
+	m.inquire()
+	if m.try.examine == answered {
+		m.phase = between
+		return true
+	}
+	m.phase = judging
+	return false
+}
+
+// allClosed judges a start whose ranks had all called Close when something went wrong. What the
+// program does after Close is not known here: results may be missing.
+func (m *Machine) allClosed() {
+	t := m.try
+	switch {
+	case !m.knows():
+	case t.nodeDied && !m.limit.stopping:
+		m.say("all ranks had closed, but may have had work left")
+		m.again()
+	case t.killed:
+		m.say("all ranks had closed, but it is not known whether the program ended well")
+		m.finish(ExitBad)
+	default:
+		m.say("all ranks closed in order, then the launcher ended with code %d", t.code)
+		m.finish(t.code)
+	}
+}
+
+// exitSignal is the code above which a launcher says that a rank was killed by a signal: in
+// MPI_Init that may be no fault of the program, once.
+const exitSignal = 128
+
+// again decides whether a start that failed is followed by another.
+func (m *Machine) again() {
+	if !m.knows() {
+		return
+	}
+	t, p := m.try, &m.past
+	if t.computing || p.death.at.IsZero() { // else it is still the same interruption
+		p.death.at, p.death.noticed = t.diedAt, t.noticedAt
+	}
+	p.death.node = t.nodeDied
+	if !t.opened {
+		p.unopened++
+	}
+	if t.refused != "" {
+		m.openFailed()
+		return
+	}
+	if !t.opened && !t.nodeDied && m.hopeless() {
+		m.say("giving up: the program ended with code %d before it came to Open, and all nodes are well", t.code)
+		m.finish(ExitBad)
+		return
+	}
+	advanced := len(t.last.Committed) > 0
+	if t.restored != 0 && !t.nodeDied && !advanced {
+		if p.deaths[t.restored]++; p.deaths[t.restored] >= 2 {
+			m.say("poison rule: the program died %d times after restoring epoch %d; it will restore an older one",
+				p.deaths[t.restored], t.restored)
+		}
+	}
+	if p.fruitless++; advanced || t.nodeDied {
+		p.fruitless = 0
+	}
+	unrestorable := t.last.Unrestorable
+	if unrestorable == "" || t.nodeDied {
+		if why := m.incurable(); why != "" {
+			m.say("giving up: the program aborted %d times in a row with the same error, and without a new epoch in "+
+				"between: %s", p.alike, why)
+			m.finish(ExitBad)
+			return
+		}
+	}
+	switch {
+	case p.starts > m.cfg.MaxRestarts:
+		m.tooOften()
+	case unrestorable != "" && !t.nodeDied:
+		m.unrestorable()
+	case p.fruitless > 0:
+		m.pause()
+	default:
+		m.next()
+	}
+}
+
+// hopeless reports whether a start that did not come to Open, on nodes that are well, says that
+// none will.
+func (m *Machine) hopeless() bool {
+	t, p := m.try, &m.past
+	if !t.killed || !t.failedAt.IsZero() { // else it was slow, or its nodes
+		m.do(AdviseMPI{})
+	}
+	return p.opening == 0 && (t.vanished == "" && !t.peek.found || p.unopened >= maxAlike) &&
+		(p.starts > 1 || !t.killed && t.code <= exitSignal)
+}
+
+// tooOften ends a run after --max-restarts.
+func (m *Machine) tooOften() {
+	m.say("giving up: started again %d times, which is --max-restarts", m.past.starts-1)
+	if why := m.try.last.Unrestorable; why != "" { // nor would another job
+		m.say("%s", why)
+		m.finish(ExitBad)
+		return
+	}
+	if m.stale() {
+		m.finish(ExitBad)
+		return
+	}
+	m.leave(ExitBad)
+}
+
+// maxAlike is how many starts in a row may abort with the same error before it is taken to be the
+// program's own: a full disk or a lost license may pass, and the last of them has waited for that.
+const maxAlike = 3
+
+// incurable is the error that the program gives itself up with at every start.
+func (m *Machine) incurable() string {
+	p := &m.past
+	var why string
+	if l := m.try.last.Lost; l != nil && p.fruitless > 0 {
+		why = l.Aborted
+	}
+	if why != p.aborted {
+		p.aborted, p.alike = why, 0
+	}
+	if why == "" {
+		return ""
+	}
+	if p.alike++; p.alike < maxAlike {
+		return ""
+	}
+	return why
+}
+
+// openFailed decides what follows a start whose Open failed: where that was the fault of some
+// nodes, a disk that cannot be written to for one, and spare ones can take their place, they do.
+// The ranks themselves have said why.
+func (m *Machine) openFailed() {
+	t, left := m.try, 0
+	for _, n := range m.cfg.Nodes {
+		if m.nodes.usable(n) && !slices.Contains(t.unfit, n) {
+			left++
+		}
+	}
+	if len(t.unfit) == 0 || left < max(m.cfg.Width, 1) || m.past.starts > m.cfg.MaxRestarts {
+		m.say("giving up: %s", t.refused)
+		m.finish(ExitBad)
+		return
+	}
+	for _, n := range t.unfit {
+		m.nodes.unfit[n] = t.refused
+		m.say("node %s is not used any more, a spare one takes its place: %s", n, t.refused)
+	}
+	m.next()
+}
+
+// pause waits after starts without progress, before the next one; after the first it goes on at
+// once. A signal that means stop ends it.
+func (m *Machine) pause() {
+	n, d := m.past.fruitless, time.Duration(0)
+	if n >= 2 {
+		d = min(m.cfg.Backoff<<min(n-2, 10), time.Minute)
+	}
+	if d > 0 {
+		m.say("waiting %v: %d runs without progress", d, n)
+	}
+	m.phase = pausing
+	m.replay(m.wake)
+	switch {
+	case m.phase != pausing:
+	case d > 0:
+		m.after(d, m.next)
+	default:
+		m.next()
+	}
+}
+
+// wake takes a signal in a pause.
+func (m *Machine) wake(s os.Signal) {
+	if m.phase != pausing || !m.isStop(s) {
+		m.keep(s)
+		return
+	}
+	m.say("%v: not starting again", s)
+	m.due = time.Time{}
+	m.leave(ExitStopped)
+}
+
+// newestOf says from where a run goes on that did not end well.
+func newestOf(rep coordinated.Report) string {
+	var e storage.Epoch
+	for _, at := range rep.Committed {
+		e = max(e, at)
+	}
+	if e == 0 {
+		return "it took no checkpoint since it was started"
+	}
+	return fmt.Sprintf("its newest checkpoint is epoch %d at %s", e, levelsAt(rep, e))
+}
+
+// levelsAt lists where an epoch is committed.
+func levelsAt(rep coordinated.Report, e storage.Epoch) string {
+	other := func(level string) bool { return rep.Committed[level] != e }
+	at := slices.DeleteFunc(slices.Sorted(maps.Keys(rep.Committed)), other)
+	return strings.Join(at, ", ")
+}
+
+// unrestorable decides what follows a start that found checkpoints and could restore none. Data
+// that are on the disk of a dead node may come back with it, so it is waited for. A job that has
+// had checkpoints is begun anew only within --begin-anew, and never one that had any at global, or
+// that began from something.
+func (m *Machine) unrestorable() {
+	why := m.try.last.Unrestorable
+	if !m.try.last.Missing {
+		m.say("giving up: %s", why)
+		m.finish(ExitBad)
+		return
+	}
+	m.nodes.lacks = true
+	wait := m.cfg.WaitNodes
+	if m.mayBegin() {
+		wait = min(wait, m.work()) // to wait for longer than that work took gains nothing
+	}
+	switch {
+	case m.elsewhere():
+		m.next()
+	case len(m.nodes.dead) == 0 || wait <= 0:
+		m.forGood()
+	default:
+		m.await(wait, why)
+	}
+}
+
+// mayBegin reports whether the job may begin anew without asking.
+func (m *Machine) mayBegin() bool { return m.virgin() && m.work() <= m.cfg.BeginAnew }
+
+// virgin reports whether the job began from nothing, and nothing of it ever came to global.
+func (m *Machine) virgin() bool { return !m.mem.BegunAt.IsZero() && !m.mem.Safe }
+
+// work is how long the job had computed, at most, when it lost what it now misses.
+func (m *Machine) work() time.Duration {
+	if m.past.death.at.After(m.mem.BegunAt) {
+		return m.past.death.at.Sub(m.mem.BegunAt)
+	}
+	return m.now.Sub(m.mem.BegunAt)
+}
+
+// elsewhere reports whether a node that may have what is missing lives, and was not in the start.
+func (m *Machine) elsewhere() bool {
+	return slices.ContainsFunc(m.nodes.homes, func(n string) bool {
+		return m.nodes.dead[n] == "" && !slices.Contains(m.try.nodes, n)
+	})
+}
+
+// awaitEvery is how often dead nodes are looked at while they are waited for.
+const awaitEvery = 3 * time.Second
+
+// await waits until a node that may have what is missing is there for the next start.
+func (m *Machine) await(wait time.Duration, why string) {
+	m.say("waiting up to %v for %s to come back: %s", wait.Round(time.Second),
+		strings.Join(slices.Sorted(maps.Keys(m.nodes.dead)), ", "), why)
+	m.nodes.until = m.now.Add(wait)
+	if by := m.limit.deadline.Add(-m.limit.lead); !m.limit.deadline.IsZero() && by.Before(m.nodes.until) {
+		m.nodes.until = by
+	}
+	m.phase = awaiting
+	look := func() { m.examine(forReturn, Examine{Patient: true}) }
+	m.nodes.look = func() { m.after(awaitEvery, look) }
+	m.nodes.look()
+	m.replay(m.waitOn)
+}
+
+// waitOn takes a signal in that time.
+func (m *Machine) waitOn(s os.Signal) {
+	m.announces(s, func(_ time.Duration, why string) {
+		if m.phase == awaiting && (m.isStop(s) || why != "") {
+			m.say("%v: not waiting any longer", s)
+			m.due = time.Time{}
+			m.leave(ExitStopped)
+		}
+	})
+}
+
+// returned looks whether the wait is over.
+func (m *Machine) returned(back bool) {
+	switch {
+	case m.phase != awaiting:
+	case back || m.elsewhere():
+		m.next()
+	case m.now.After(m.nodes.until):
+		m.say("none of them has come back")
+		m.forGood()
+	default:
+		m.nodes.look()
+	}
+}
+
+// forGood decides what follows when nobody has what is missing.
+func (m *Machine) forGood() {
+	why := m.try.last.Unrestorable
+	if m.mayBegin() {
+		m.say("no checkpoint of this job ever came to global, and those on its nodes cannot be read any more: "+
+			"starting from the beginning, as --begin-anew %v allows; at most %v of work are lost: %s",
+			m.cfg.BeginAnew, m.work().Round(time.Second), why)
+		m.past.fresh = true
+		m.next()
+		return
+	}
+	m.say("giving up: %s", why)
+	if m.virgin() {
+		m.say("no checkpoint of this job ever came to global, and at most %v of work would be lost: HOLDFAST_FRESH=1 "+
+			"begins anew now, --begin-anew %v lets such a job do so by itself",
+			m.work().Round(time.Second), m.work().Truncate(time.Hour)+time.Hour) // as a person would set it
+	}
+	m.finish(ExitBad)
+}

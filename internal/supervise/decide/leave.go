@@ -1,0 +1,184 @@
+package decide
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/slurm"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// How long and how often a requeue is tried while Slurm does not answer: up to the time limit, or,
+// for a job without one, for requeueFor.
+const (
+	requeueFor   = time.Hour
+	requeueFirst = time.Second
+	requeueEvery = 10 * time.Second
+)
+
+// finish ends the run without a requeue.
+func (m *Machine) finish(code int) {
+	m.phase = between
+	if code != ExitBad {
+		m.exit(code)
+		return
+	}
+	m.salvage(func() { m.exit(code) })
+}
+
+// leave ends the run, and requeues the job where that was asked for.
+func (m *Machine) leave(code int) {
+	m.phase = between
+	m.salvage(func() {
+		switch {
+		case !m.cfg.Requeue || m.cfg.Job == nil:
+			m.exit(code)
+		case code == ExitStopped && m.limit.near && !m.limit.told && m.inVain():
+			m.exit(ExitBad)
+		default:
+			end := m.now.Add(requeueFor)
+			if !m.limit.deadline.IsZero() {
+				end = m.limit.deadline.Add(m.cfg.Grace)
+			}
+			m.requeue(code, requeueFirst, end)
+		}
+	})
+}
+
+// requeue puts the job back into the queue unless it is settled otherwise, and says what it did.
+func (m *Machine) requeue(code int, wait time.Duration, end time.Time) {
+	exit := func() { m.exit(code) }
+	failed := func(err error) {
+		switch left := end.Sub(m.now); {
+		case !slurm.Temporary(err):
+			m.say("%v", err)
+			exit()
+		case left < wait:
+			m.say("%v; the job is not requeued, because its time is over: submit the script again", err)
+			exit()
+		default:
+			m.say("%v; trying again in %v", err, wait)
+			m.after(wait, func() { m.requeue(code, min(2*wait, requeueEvery), end) })
+		}
+	}
+	m.askJob(0, func(info slurm.JobInfo, err error) {
+		switch {
+		case err != nil && slurm.Temporary(err):
+			failed(err)
+			return
+		case err != nil && m.limit.told:
+			m.say("it is not known whether the job was cancelled, so it is not requeued: %v", err)
+			exit()
+			return
+		case err != nil:
+			m.say("warning: %v", err)
+		case info.Settled(m.cfg.Job.Restarts) != "":
+			m.say("%s", info.Settled(m.cfg.Job.Restarts))
+			exit()
+			return
+		}
+		if code == ExitStopped && m.past.workAt.IsZero() && info.Preempted.IsZero() {
+			m.say("the program did not come to compute, so the job is not requeued: it would go round for ever; give " +
+				"it a longer time limit (sbatch -t)")
+			exit()
+			return
+		}
+		m.do(Requeue{})
+		m.then = func(ev Event) {
+			if err := ev.(Requeued).Err; err != nil {
+				failed(err)
+				return
+			}
+			m.say("job %s requeued", m.cfg.Job.ID)
+			exit()
+		}
+	})
+}
+
+// ours finds out whether the job is still the one that started this command, and waits for Slurm
+// to say so. While this node was frozen or cut off, another may have put the job back into the
+// queue: it may run elsewhere then, and two must not write.
+func (m *Machine) ours(wait time.Duration, yes, no func()) {
+	if m.cfg.Job == nil {
+		yes()
+		return
+	}
+	m.askJob(0, func(info slurm.JobInfo, err error) {
+		id, l := m.cfg.Job.ID, &m.limit
+		switch {
+		case err == nil && info.Restarts > m.cfg.Job.Restarts:
+			m.say("job %s was requeued meanwhile: this run of it ends here", id)
+			no()
+		case err == nil && settled(info.State):
+			m.say("job %s is %s: this run of it ends here", id, info.State)
+			no()
+		case err == nil:
+			yes()
+		case slurm.Unknown(err):
+			m.say("%v: this run of the job ends here", err)
+			no()
+		case !slurm.Temporary(err):
+			m.say("warning: %v", err)
+			yes()
+		case !l.deadline.IsZero() && m.now.After(l.deadline.Add(m.cfg.Grace)):
+			m.say("%v; the time limit is over", err)
+			no()
+		default:
+			m.say("%v; nothing is started before Slurm says that the job is still this one; asking again in %v", err,
+				wait)
+			m.after(wait, func() { m.ours(min(2*wait, requeueEvery), yes, no) })
+		}
+	})
+}
+
+// settled reports whether a job in a state will not run on, or not as it did.
+func settled(state string) bool {
+	return slices.ContainsFunc([]string{"PENDING", "COMPLETING", "COMPLETED", "CANCELLED", "PREEMPTED", "REQUEUE",
+		"TIMEOUT", "FAILED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "OUT_OF_ME"},
+		func(s string) bool { return strings.HasPrefix(state, s) })
+}
+
+// salvageTime bounds bringing checkpoints from the nodes to global where the job has no time
+// limit; salvageLeast is what there must be.
+const (
+	salvageTime  = 10 * time.Minute
+	salvageLeast = 10 * time.Second
+)
+
+// salvage brings the newest checkpoint that is only on the nodes' own disks to global before the
+// run ends: the job's nodes, and with them their disks, are soon lost to it.
+func (m *Machine) salvage(follow func()) {
+	at, l := m.past.at, &m.limit
+	newest, have := max(at[storage.LevelLocal], at[storage.LevelPartner], at[storage.LevelParity]),
+		at[storage.LevelGlobal]
+	if m.past.salvaged || m.cfg.Job == nil || !m.cfg.Local || !m.cfg.Global || newest <= have ||
+		len(m.cfg.Nodes) == 0 {
+		follow()
+		return
+	}
+	m.past.salvaged = true
+	within := salvageTime
+	if !l.deadline.IsZero() {
+		within = min(within, l.deadline.Sub(m.now)-salvageLeast)
+	}
+	if l.told {
+		within = m.cfg.Grace / 2
+	}
+	if within < salvageLeast {
+		m.say("epoch %d is on the nodes' own disks only, and there is no time to copy it to global", newest)
+		follow()
+		return
+	}
+	m.say("copying epoch %d from the nodes' own disks to global, for %v at most", newest, within.Round(time.Second))
+	live := slices.DeleteFunc(slices.Clone(m.cfg.Nodes), func(n string) bool { return m.nodes.dead[n] != "" })
+	m.do(Salvage{live, have, within})
+	m.then = func(ev Event) {
+		if s := ev.(Salvaged); s.Err != nil {
+			m.say("epoch %d could not be copied to global: %v", newest, s.Err)
+		} else {
+			m.say("epoch %d is now committed at global", s.Epoch)
+		}
+		follow()
+	}
+}

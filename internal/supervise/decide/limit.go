@@ -1,0 +1,178 @@
+package decide
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/slurm"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// limit is the end of the job: when it comes, and the final checkpoint before it.
+type limit struct {
+	deadline  time.Time     // zero = none
+	lead      time.Duration // the final checkpoint's, before the deadline; 0 = none
+	due       time.Duration // the same, for a warning by a signal that comes earlier
+	announced string        // by which signal
+	near      bool          // it is
+	stopping  bool          // a final checkpoint was asked for
+	stopAt    time.Time     // when that was
+	told      bool          // by a signal that a cancelled job gets as well
+	warned    bool          // that the lead is too short
+	measured  storage.Epoch // newest
+}
+
+// defaultLead is when the final checkpoint is asked for, before the time limit, with --requeue and
+// nothing else said.
+const defaultLead = time.Minute
+
+// beginLimit finds out how long before the end of the job the final checkpoint is to be, and warns
+// if that is known to be too late.
+func (m *Machine) beginLimit() {
+	l, w := &m.limit, m.cfg.Warning
+	l.deadline = m.cfg.Deadline
+	switch {
+	case m.cfg.Lead > 0:
+		l.lead = m.cfg.Lead
+	case w.Lead > 0 && m.cfg.Requeue:
+		l.lead = w.Lead
+	case m.cfg.Requeue:
+		l.lead = defaultLead
+	}
+	l.due = cmp.Or(w.Lead, l.lead)
+	if left := l.deadline.Sub(m.now); !l.deadline.IsZero() && l.due > left/2 {
+		l.due = left / 2
+		if s := m.mem.Seconds; s > 0 {
+			l.due = min(l.due, 10*time.Second+seconds(3*s))
+		}
+		m.say("warning: the final checkpoint would begin %v before the time limit, which is only %v away; it begins "+
+			"%v before", cmp.Or(m.cfg.Lead, w.Lead, l.lead), left.Round(time.Second), l.due.Round(time.Second))
+		l.lead = min(l.lead, l.due)
+	}
+	if l.deadline.IsZero() || l.lead == 0 && w.Lead == 0 {
+		return
+	}
+	if m.mem.Seconds > 0 {
+		m.compare()
+		return
+	}
+	m.say("no checkpoint of this job has been measured yet: its first one will tell whether %v before the time limit "+
+		"is soon enough", cmp.Or(l.lead, w.Lead))
+}
+
+// measure keeps what the newest checkpoint at global took, and compares.
+func (m *Machine) measure(newest *coordinated.EpochStatus) {
+	if newest == nil || !m.cfg.Global || m.cfg.Job == nil || newest.Epoch == m.limit.measured {
+		return
+	}
+	s, ok := newest.DurableSeconds[storage.LevelGlobal]
+	if !ok {
+		return
+	}
+	m.limit.measured = newest.Epoch
+	m.mem.Epoch, m.mem.Seconds = newest.Epoch, s+newest.BlockedSeconds
+	m.remember()
+	m.compare()
+}
+
+// compare warns once if the time before the end is too short for a checkpoint.
+func (m *Machine) compare() {
+	l, s := &m.limit, m.mem.Seconds
+	lead := cmp.Or(l.lead, m.cfg.Warning.Lead)
+	if l.warned || lead == 0 || l.deadline.IsZero() || s < lead.Seconds() {
+		return
+	}
+	l.warned = true
+	m.say("warning: the final checkpoint begins %v before the time limit, but epoch %d took %.1f s to reach global; "+
+		"use --signal or --lead of at least %.0f s", lead, m.mem.Epoch, s, 1.5*s+1)
+}
+
+// atDeadline asks for the final checkpoint ahead of the time limit, unless it was moved.
+func (m *Machine) atDeadline() {
+	m.askJob(3*time.Second, func(info slurm.JobInfo, err error) {
+		l := &m.limit
+		if err == nil && info.End.After(l.deadline.Add(time.Second)) {
+			m.say("the time limit was moved to %s", info.End.Format(time.DateTime))
+			l.deadline = info.End
+			return
+		}
+		l.near = true
+		m.stop(l.announced+limitNear, l.deadline.Sub(m.now)+m.cfg.Grace, nil)
+	})
+}
+
+// mostVain is how many runs in a row may bring nothing before the job is not requeued any more.
+const mostVain = 3
+
+// inVain notes, at the time limit, whether this run computed for longer than it took to start and
+// to stop. It reports true when too many in a row have not: the job would go round for ever.
+func (m *Machine) inVain() bool {
+	l := &m.limit
+	if m.past.workAt.IsZero() || l.stopAt.IsZero() {
+		return false // said elsewhere
+	}
+	worked := max(l.stopAt.Sub(m.past.workAt), 0)
+	cost := m.past.workAt.Sub(m.cfg.Began) + m.now.Sub(l.stopAt)
+	if worked >= cost {
+		m.mem.Vain = 0
+		m.remember()
+		return false
+	}
+	m.mem.Vain++
+	n, what := m.mem.Vain, "warning"
+	if n >= mostVain {
+		what = "giving up, not requeued"
+		m.mem.Vain = 0 // another limit is another try
+	}
+	m.remember()
+	least := 2*cost + cmp.Or(m.cfg.Warning.Lead, l.lead) // with it a job computes for as long as it starts and stops
+	m.say("%s: this run computed for %v and took %v to start and to stop, the %d. in a row like that; give the job a "+
+		"time limit of at least %v (sbatch -t)", what, worked.Round(time.Second), cost.Round(time.Second), n,
+		(least + time.Minute - 1).Truncate(time.Minute))
+	return n >= mostVain
+}
+
+// stale notes that this run was started again too often and took no checkpoint. It reports true
+// when too many in a row did: the next one would die where they did.
+func (m *Machine) stale() bool {
+	if m.past.advanced || !m.cfg.Requeue {
+		return false
+	}
+	m.mem.Stale++
+	over := m.mem.Stale >= mostVain
+	if over {
+		m.say("not requeued: %d runs of the job in a row were started again too often and took no checkpoint; look "+
+			"at what the program says", m.mem.Stale)
+		m.mem.Stale = 0 // a person who submits it again has mended something
+	}
+	m.remember()
+	return over
+}
+
+// advance notes that a start took a checkpoint.
+func (m *Machine) advance() {
+	m.past.advanced = true
+	if m.mem.Stale > 0 {
+		m.mem.Stale = 0
+		m.remember()
+	}
+}
+
+// timeToGoOn reports whether a run that lost a rank in its final checkpoint is started again:
+// before a time limit that leaves time for more than a start and another final checkpoint.
+func (m *Machine) timeToGoOn() bool {
+	l, t := &m.limit, m.try
+	if !l.near || l.told || t.noticedAt.IsZero() || l.deadline.IsZero() || t.last.Stopped != 0 {
+		return false
+	}
+	left := l.deadline.Sub(m.now)
+	need := m.past.opening + 2*seconds(m.mem.Seconds) + 10*time.Second
+	if left < 2*need {
+		return false
+	}
+	l.stopping, l.lead = false, max(need, left/3)
+	m.say("a rank was lost in the final checkpoint; %v are left: starting again, the next final checkpoint begins %v "+
+		"before the time limit", left.Round(time.Second), l.lead.Round(time.Second))
+	return true
+}

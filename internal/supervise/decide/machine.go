@@ -1,0 +1,224 @@
+package decide
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/slurm"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// phase is how far a run is.
+type phase uint8
+
+const (
+	between  phase = iota // no start goes on, and the next step is under way
+	running               // a start goes on
+	ending                // it is being ended
+	judging               // it has ended, and its nodes are being examined
+	pausing               // before the next start
+	awaiting              // nodes that may have what is missing
+	over
+)
+
+// Machine decides for one run. It is not safe for concurrent use.
+type Machine struct {
+	cfg   Config
+	now   time.Time
+	out   []Action
+	phase phase
+
+	shown []func(slurm.JobInfo, error) // what follows the answers to AskJob
+	then  func(Event)                  // what follows that to Requeue or Salvage
+	due   time.Time                    // of the timer; zero = none
+	timed func()                       // what follows it
+	kept  []os.Signal                  // between two starts: for the next one
+
+	nodes nodes
+	limit limit
+	past  past
+	mem   Memory
+	try   *try // the newest start
+}
+
+// New returns a machine that has seen nothing yet.
+func New(cfg Config) *Machine {
+	return &Machine{cfg: cfg, mem: cfg.Memory, nodes: nodes{dead: map[string]string{}, unfit: map[string]string{}},
+		past: past{deaths: map[storage.Epoch]int{}, at: map[string]storage.Epoch{}}}
+}
+
+// Step takes an event and returns what is to be done about it, in order.
+func (m *Machine) Step(now time.Time, ev Event) []Action {
+	m.now, m.out = now, nil
+	if m.phase == over {
+		return nil
+	}
+	switch ev := ev.(type) {
+	case Begin:
+		m.beginLimit()
+		m.next()
+	case Tick:
+		m.tick()
+	case Signalled:
+		m.signal(ev.Signal)
+	case Examined:
+		m.examined(ev.Faults)
+	case JobShown:
+		follow := m.shown[0]
+		m.shown = m.shown[1:]
+		follow(ev.Info, ev.Err)
+	case Requeued, Salvaged:
+		m.then(ev)
+	case Started:
+		m.started(ev)
+	case Exited:
+		m.exited(ev.Code)
+	case Asked:
+		m.asked(ev.OK)
+	default:
+		if m.phase == running {
+			m.try.hear(m, ev)
+		}
+	}
+	if m.phase == running && len(m.shown) == 0 {
+		m.watch()
+	}
+	return m.out
+}
+
+func (m *Machine) do(a Action) { m.out = append(m.out, a) }
+
+func (m *Machine) say(format string, args ...any) { m.do(Say{fmt.Sprintf(format, args...)}) }
+
+// askJob asks Slurm about the job.
+func (m *Machine) askJob(within time.Duration, follow func(slurm.JobInfo, error)) {
+	m.shown = append(m.shown, follow)
+	m.do(AskJob{within})
+}
+
+// after sets the timer.
+func (m *Machine) after(d time.Duration, f func()) {
+	m.due, m.timed = m.now.Add(d), f
+	m.do(Timer{m.due})
+}
+
+func (m *Machine) tick() {
+	if !m.due.IsZero() && !m.now.Before(m.due) {
+		m.due = time.Time{}
+		m.timed()
+	}
+}
+
+func (m *Machine) exit(code int) {
+	m.phase = over
+	m.do(Exit{Code: code})
+}
+
+func (m *Machine) remember() {
+	if m.cfg.Global && m.cfg.Job != nil {
+		m.do(Remember{m.mem})
+	}
+}
+
+// next is the next start, if the job is still this one.
+func (m *Machine) next() {
+	m.phase = between
+	if m.past.starts == 0 && !m.late() {
+		m.launch()
+		return
+	}
+	m.ours(requeueFirst, m.launch, func() { m.exit(ExitStopped) })
+}
+
+// late reports whether the first start comes so long after the run began that the job may have
+// been put back into the queue from another node meanwhile: this one may have been frozen.
+func (m *Machine) late() bool { return m.cfg.Watched && m.now.Sub(m.cfg.Began) > Silence }
+
+// Silence is how long this command may stand still before another node takes it for dead.
+const Silence = 5 * time.Second
+
+func (m *Machine) launch() {
+	nodes, err := m.choose()
+	if err != nil {
+		m.say("giving up: %v", err)
+		m.leave(ExitBad)
+		return
+	}
+	m.past.starts++
+	m.nodes.used = nodes
+	m.try = &try{nodes: nodes, startedAt: m.now}
+	m.due = time.Time{}
+	m.do(Start{m.past.starts, nodes, m.excluded(), m.past.fresh, m.past.death.node})
+}
+
+func (m *Machine) started(ev Started) {
+	switch {
+	case ev.Err != nil && m.past.starts == 1:
+		m.phase = over
+		m.do(Exit{Err: ev.Err})
+		return
+	case ev.Err != nil:
+		m.say("giving up: %v", ev.Err)
+		m.leave(ExitBad)
+		return
+	}
+	m.say("start %d: %s", m.past.starts, ev.Line)
+	m.phase = running
+	m.replay(m.signalled)
+}
+
+func (m *Machine) signal(s os.Signal) {
+	switch m.phase {
+	case running:
+		m.signalled(s)
+	case pausing:
+		m.wake(s)
+	case awaiting:
+		m.waitOn(s)
+	default:
+		m.keep(s)
+	}
+}
+
+// keep keeps a signal for the next start: it may announce the end of the job.
+func (m *Machine) keep(s os.Signal) {
+	if len(m.kept) < 16 {
+		m.kept = append(m.kept, s)
+	}
+}
+
+// replay takes the signals that were kept.
+func (m *Machine) replay(take func(os.Signal)) {
+	kept := m.kept
+	m.kept = nil
+	for _, s := range kept {
+		take(s)
+	}
+}
+
+// end ends what is left of the start: the step, then its launcher. Ranks that live have left by
+// themselves by now, as a rule.
+func (m *Machine) end() {
+	m.phase, m.try.killed = ending, true
+	m.do(End{m.step()})
+}
+
+func (m *Machine) exited(code int) {
+	t := m.try
+	t.code = code
+	if !t.killed && !t.last.Ended && t.last.Stopped == 0 {
+		m.do(EndStep{m.step()}) // a launcher that was killed leaves its ranks behind
+	}
+	m.died(m.now, 0, "")
+	m.phase, m.due = between, time.Time{}
+	m.judge()
+}
+
+// step is the Slurm step of the start, "" if it is not known.
+func (m *Machine) step() string {
+	if m.cfg.Job == nil || m.try.last.Step == "" {
+		return ""
+	}
+	return m.cfg.Job.ID + "." + m.try.last.Step
+}

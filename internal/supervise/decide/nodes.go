@@ -1,0 +1,159 @@
+package decide
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// nodes is what is known of the nodes of the job.
+type nodes struct {
+	used      []string          // by the newest start
+	homes     []string          // of the newest start that computed: their disks hold its checkpoints
+	lacks     bool              // the newest start missed what is on the disks of others
+	dead      map[string]string // node -> why it is not used
+	unfit     map[string]string // node -> why Open failed on it
+	examining purpose           // what they are being examined for
+	until     time.Time         // they are waited for
+	look      func()            // the next time
+}
+
+// purpose is what nodes are examined for.
+type purpose uint8
+
+const (
+	forNothing purpose = iota
+	forStart           // that does not come to Open
+	forDeath           // of a start
+	forReturn          // of one that has what is missing
+)
+
+func (n *nodes) usable(node string) bool { return n.dead[node] == "" && n.unfit[node] == "" }
+
+func (m *Machine) excluded() []string {
+	return slices.DeleteFunc(slices.Clone(m.cfg.Nodes), m.nodes.usable)
+}
+
+// choose picks the nodes of the next start: those of the last one that are alive, whose disks hold
+// shards, then spare ones; in the order of the allocation.
+func (m *Machine) choose() ([]string, error) {
+	if len(m.cfg.Nodes) == 0 {
+		return nil, nil
+	}
+	n := &m.nodes
+	first := n.used
+	if n.lacks {
+		first = n.homes
+	}
+	var picked, spare []string
+	for _, node := range m.cfg.Nodes {
+		switch {
+		case !n.usable(node):
+		case m.past.starts == 0 || slices.Contains(first, node):
+			picked = append(picked, node)
+		default:
+			spare = append(spare, node)
+		}
+	}
+	picked = append(picked, spare...)
+	if len(picked) < max(m.cfg.MinNodes, 1) {
+		var why []string
+		for _, node := range slices.Sorted(maps.Keys(n.dead)) {
+			why = append(why, node+" "+n.dead[node])
+		}
+		return nil, fmt.Errorf("%d nodes are left, --min-nodes is %d (%s)", len(picked), m.cfg.MinNodes,
+			strings.Join(why, "; "))
+	}
+	picked = picked[:min(m.cfg.Width, len(picked))]
+	if m.past.starts > 0 && len(picked) < m.cfg.Width {
+		m.say("only %d of %d nodes are left: more ranks on each", len(picked), m.cfg.Width)
+	}
+	return slices.DeleteFunc(slices.Clone(m.cfg.Nodes), func(node string) bool {
+		return !slices.Contains(picked, node)
+	}), nil
+}
+
+// examine asks which nodes are dead. Those that were must show that they are well.
+func (m *Machine) examine(why purpose, ask Examine) {
+	m.nodes.examining = why
+	ask.Dead = slices.Sorted(maps.Keys(m.nodes.dead))
+	m.do(ask)
+}
+
+// inquiry is how far the examination after a death is.
+type inquiry uint8
+
+const (
+	notYet inquiry = iota
+	wanted         // an earlier one goes on
+	asked
+	answered
+)
+
+// inquire finds out which nodes are dead after a death, once for a start. Suspects must show that
+// they are well. One that fell silent is not even asked while there are others to take its place:
+// a frozen node takes seconds to give itself away.
+func (m *Machine) inquire() {
+	t := m.try
+	switch {
+	case t.examine == asked || t.examine == answered:
+	case len(m.cfg.Nodes) == 0:
+		t.examine = answered
+	case m.nodes.examining != forNothing:
+		t.examine = wanted
+	default:
+		t.examine = asked
+		ask := Examine{Closely: t.suspects}
+		if silent := t.noticedAt.After(t.diedAt); silent &&
+			len(m.cfg.Nodes)-len(m.nodes.dead)-len(t.suspects) >= m.cfg.Width {
+			ask.Silent = slices.DeleteFunc(slices.Clone(t.suspects), func(n string) bool {
+				return m.nodes.dead[n] != "" || slices.Contains(m.cfg.Here, n)
+			})
+		}
+		m.examine(forDeath, ask)
+	}
+}
+
+// examined takes the answer.
+func (m *Machine) examined(faults map[string]string) {
+	n, t, before := &m.nodes, m.try, len(m.nodes.dead)
+	fresh := false
+	for _, node := range m.cfg.Nodes {
+		why := faults[node]
+		switch {
+		case why != "" && n.dead[node] == "":
+			fresh = true
+			m.say("node %s is not used any more: it %s", node, why)
+			n.dead[node] = why
+		case why == "" && n.dead[node] != "":
+			m.say("node %s is back", node)
+			delete(n.dead, node)
+		}
+	}
+	m.do(Exclude{slices.Sorted(maps.Keys(n.dead))})
+	why := n.examining
+	n.examining = forNothing
+	isDead := func(node string) bool { return n.dead[node] != "" }
+	switch {
+	case why == forReturn:
+		m.returned(len(n.dead) < before)
+	case why == forDeath:
+		t.examine, t.nodeDied = answered, fresh || slices.ContainsFunc(t.missing, isDead)
+		if m.phase == judging {
+			m.judge()
+		}
+	case fresh:
+		for _, node := range t.nodes {
+			if isDead(node) {
+				t.missing = append(t.missing, node)
+			}
+		}
+		fallthrough
+	default:
+		if t.examine == wanted {
+			m.inquire()
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package supervise
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
+	"github.com/holdfast-hpc/holdfast/slurm"
+)
+
+// setup is what is known before the first start. It does not change after that.
+type setup struct {
+	opt    Options
+	cmd    *command
+	log    *log
+	client slurm.Client
+	conf   slurm.Config
+	prog   coordinated.Options // as the program will read them
+	addrs  map[string]string   // of nodes
+	tasks  int                 // ranks, for srun
+	fewer  bool                // nodes than the job had before it was requeued
+	cfg    decide.Config
+}
+
+// prepare reads the job, checks the options against it, and makes what it needs on the nodes.
+func prepare(ctx context.Context, opt Options) (*setup, error) {
+	cmd, err := parseCommand(opt.Command)
+	if err != nil {
+		return nil, err
+	}
+	s := &setup{opt: opt, cmd: cmd, log: &log{w: opt.Stderr, json: opt.JSON}, prog: coordinated.FromEnv()}
+	s.cfg = decide.Config{Limits: opt.Limits, Recovers: cmd.recovers(), PeerTimeout: s.prog.PeerTimeout,
+		StopSignals: s.prog.StopSignals, Global: s.prog.Global != ""}
+	if err := s.readJob(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.size(); err != nil {
+		return nil, err
+	}
+	if err := s.nodeLocal(ctx); err != nil {
+		return nil, err
+	}
+	s.cfg.Here = slices.DeleteFunc(slices.Clone(s.cfg.Nodes), func(n string) bool { return !s.here(n) })
+	s.cfg.Local, s.cfg.Grace = s.prog.Local != "", cmp.Or(max(opt.Grace, 0), s.conf.KillWait)
+	return s, nil
+}
+
+// readJob finds out which nodes there are, and what concerns checkpoints in a Slurm job.
+func (s *setup) readJob(ctx context.Context) error {
+	job, ok, err := slurm.FromEnv(os.Getenv)
+	switch {
+	case err != nil:
+		return err
+	case ok:
+		s.cfg.Job, s.cfg.Requeue = &job, s.opt.Requeue || s.prog.Requeue
+		s.cfg.Memory = s.recall()
+		if err := s.askSlurm(ctx); err != nil {
+			return err
+		}
+	case s.opt.Requeue:
+		return fmt.Errorf("--requeue: this is no Slurm job; start it from a batch script, or leave the flag out")
+	case s.cmd.kind == launchSrun && s.opt.Spares > 0:
+		return fmt.Errorf("--spares: srun outside a job gets nodes of its own; use it inside sbatch or salloc")
+	}
+	for _, h := range s.cmd.hosts {
+		if !slices.Contains(s.cfg.Nodes, h.name) {
+			s.cfg.Nodes = append(s.cfg.Nodes, h.name)
+		}
+	}
+	return nil
+}
+
+// askSlurm asks Slurm about the job. What it does not tell is a warning: the program can run
+// without.
+func (s *setup) askSlurm(ctx context.Context) error {
+	c, job := &s.cfg, s.cfg.Job
+	if s.cmd.kind == launchSrun || len(s.cmd.hosts) == 0 && s.cmd.kind != launchPlain {
+		c.Nodes = slices.Clone(job.Nodes)
+	}
+	warn := func(err error) {
+		if err != nil {
+			s.log.say("warning: %v", err)
+		}
+	}
+	var err error
+	if s.conf, err = s.client.Config(ctx); errors.Is(err, slurm.ErrNoSlurm) {
+		return fmt.Errorf("this is Slurm job %s, but %w; put them into PATH", job.ID, err)
+	}
+	warn(err)
+	s.addrs, err = s.client.NodeAddrs(ctx, job.Nodes)
+	warn(err)
+	info, err := s.client.ShowJob(ctx, job.ID)
+	if warn(err); err != nil { // a controller with too much to do, as when many jobs start at once
+		info.Partition, info.MayRequeue = job.Partition, true
+		info.End, _ = s.client.Deadline(ctx, job.ID) // from the environment, or a second try
+	}
+	if s.cmd.kind == launchSrun && len(c.Nodes) == 0 { // SLURM_JOB_NODELIST is missing
+		c.Nodes = info.Nodes
+	}
+	c.Deadline = info.End
+	c.GraceTime, err = s.client.GraceTime(ctx, info.Partition)
+	warn(err)
+	if c.Requeue && !info.MayRequeue {
+		s.log.say("warning: --requeue: job %s was submitted with --no-requeue, or the site does not requeue; it will "+
+			"end after the final checkpoint and has to be submitted again", job.ID)
+	}
+	if w, ok, err := s.client.ScriptWarning(ctx, job.ID); err == nil && ok {
+		c.Warning = w
+	}
+	return nil
+}
+
+// size says how many nodes and ranks the program gets.
+func (s *setup) size() error {
+	c, have := &s.cfg, len(s.cfg.Nodes)
+	s.fewerNodes(have)
+	spares := s.opt.Spares
+	if have == 0 {
+		if spares > 0 {
+			return fmt.Errorf("--spares %d: there are no nodes to keep: no Slurm job, and neither --host nor "+
+				"--hostfile is given", spares)
+		}
+		return nil
+	}
+	if spares < 0 || spares >= have {
+		return fmt.Errorf("--spares %d: the job has %d nodes; ask for more nodes or keep fewer", spares, have)
+	}
+	if least := s.opt.MinNodes; least > have { // a requeue would change nothing
+		return fmt.Errorf("--min-nodes %d: the job has %d nodes; ask for more nodes, or for fewer at least", least,
+			have)
+	}
+	c.Width = have - spares
+	if n := s.cmd.nodes; n > 0 {
+		if n > c.Width && !s.fewer {
+			return fmt.Errorf("%d nodes for the program and %d spare ones are more than the %d of the job", n, spares,
+				have)
+		}
+		c.Width = min(n, c.Width)
+	}
+	if s.cmd.kind != launchSrun {
+		return nil
+	}
+	each := s.cmd.each
+	if each == 0 {
+		each, _ = strconv.Atoi(os.Getenv("SLURM_NTASKS_PER_NODE")) // none is 0
+	}
+	switch {
+	case s.cmd.tasks > 0:
+		s.tasks = s.cmd.tasks
+	case s.fewer && c.Memory.Tasks > 0:
+		s.tasks = c.Memory.Tasks // a checkpoint is restored on as many ranks as took it
+	case each > 0:
+		s.tasks = each * c.Width
+	case c.Job != nil && c.Job.Tasks > 0 && s.cmd.nodes == 0 && spares == 0:
+		s.tasks = c.Job.Tasks
+	default:
+		s.tasks = c.Width
+	}
+	if !s.fewer {
+		c.Memory.Width, c.Memory.Tasks = c.Width, s.tasks
+	}
+	if each := s.cmd.each; each > 0 && !s.cmd.layout && s.tasks%c.Width != 0 {
+		s.log.say("warning: %d ranks do not lie evenly on %d nodes, and srun takes --ntasks-per-node %d for the most "+
+			"that a node may get; give it -N %d, or -n %d, where parity or equal nodes matter",
+			s.tasks, c.Width, each, (s.tasks+each-1)/each, c.Width*each)
+	}
+	if s.cmd.plugin == "none" && s.tasks > 1 {
+		return fmt.Errorf("srun --mpi=none starts no MPI: every rank would be alone; use --mpi=pmix for Open MPI, " +
+			"--mpi=pmi2 for MPICH")
+	}
+	return nil
+}
+
+// fewerNodes adapts a job that comes back from the queue with fewer nodes than it had: Slurm takes
+// a dead node out of a job with --no-kill and requeues it with the rest. Spare nodes go first.
+func (s *setup) fewerNodes(have int) {
+	if have == 0 || s.cfg.Job == nil || s.cfg.Job.Restarts == 0 {
+		return
+	}
+	want := cmp.Or(s.cmd.nodes, s.cfg.Memory.Width, 1)
+	if want+s.opt.Spares <= have {
+		return
+	}
+	s.fewer, s.opt.Spares = true, max(have-want, 0)
+	s.log.say("the job has come back with %d nodes: %d for the program, %d spare", have, min(want, have), s.opt.Spares)
+}
+
+// here reports whether this command runs on a node.
+func (s *setup) here(node string) bool {
+	name, err := os.Hostname()
+	return err == nil && name == node || s.cfg.Job != nil && node == s.cfg.Job.NodeName
+}
+
+func (s *setup) memoryFile() string { return filepath.Join(s.prog.Global, "holdfast.run.json") }
+
+// recall reads what an earlier run has left at global.
+func (s *setup) recall() (m decide.Memory) {
+	if s.prog.Global != "" {
+		b, err := os.ReadFile(s.memoryFile())
+		if err != nil || json.Unmarshal(b, &m) != nil {
+			m = decide.Memory{}
+		}
+	}
+	return m.For(s.cfg.Job.ID)
+}
+
+// save keeps it, in a Slurm job with a global directory.
+func (s *setup) save(m decide.Memory) {
+	b, err := json.Marshal(m)
+	if err != nil || s.prog.Global == "" || s.cfg.Job == nil {
+		return
+	}
+	tmp := s.memoryFile() + ".new"
+	if os.WriteFile(tmp, append(b, '\n'), 0o600) == nil {
+		_ = os.Rename(tmp, s.memoryFile()) // a hint, no more
+	}
+}
+
+// adviseMPI says which launcher and MPI go together when a program did not come
+// up under srun.
+func (s *setup) adviseMPI(ctx context.Context) {
+	if s.cmd.kind != launchSrun {
+		return
+	}
+	have, err := s.client.MPIPlugins(ctx)
+	if err != nil {
+		return
+	}
+	var pairs []string
+	for _, library := range []string{"Open MPI", "MPICH"} {
+		for _, p := range slurm.Plugins(library) {
+			if slices.Contains(have, p) {
+				pairs = append(pairs, library+" with --mpi="+p)
+			}
+		}
+	}
+	s.log.say("the program did not come to Open under srun --mpi=%s; if MPI is the reason, these pairs work on this "+
+		"site: %s", cmp.Or(s.cmd.plugin, os.Getenv("SLURM_MPI_TYPE"), "the site's default"), strings.Join(pairs, ", "))
+}

@@ -1,0 +1,105 @@
+package supervise
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
+	"github.com/holdfast-hpc/holdfast/slurm"
+)
+
+// TestFewerNodes: a job that Slurm requeues without a node that died keeps its number of ranks,
+// without which it could not be restored, and gives up spare nodes first. It is not refused.
+func TestFewerNodes(t *testing.T) {
+	t.Setenv("SLURM_NTASKS_PER_NODE", "4")
+	for _, c := range []struct {
+		line           string
+		restarts, have int
+		width, tasks   int
+		spares         int
+	}{
+		{"srun ./app", 0, 5, 4, 16, 1},
+		{"srun ./app", 1, 5, 4, 16, 1},
+		{"srun ./app", 1, 4, 4, 16, 0},
+		{"srun ./app", 1, 3, 3, 16, 0},
+		{"srun -N4 ./app", 1, 4, 4, 16, 0},
+		{"srun -N4 -n8 ./app", 1, 3, 3, 8, 0},
+		{"srun -n8 ./app", 1, 1, 1, 8, 0},
+	} {
+		cmd, err := parseCommand(strings.Fields(c.line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &setup{cmd: cmd, log: &log{w: io.Discard}, opt: Options{Spares: 1},
+			cfg: decide.Config{Job: &slurm.Job{ID: "5", Restarts: c.restarts}}}
+		mem := &s.cfg.Memory
+		if c.restarts > 0 {
+			mem.Width, mem.Tasks = 4, 16
+		}
+		for i := range c.have {
+			s.cfg.Nodes = append(s.cfg.Nodes, fmt.Sprint("n", i))
+		}
+		if err := s.size(); err != nil || s.cfg.Width != c.width || s.tasks != c.tasks || s.opt.Spares != c.spares {
+			t.Errorf("%+v: got %d nodes, %d ranks, %d spare, %v", c, s.cfg.Width, s.tasks, s.opt.Spares, err)
+		}
+		if s.asGiven(decide.Start{Number: 1}) {
+			t.Errorf("%+v: started as it was given", c)
+		}
+		if mem.Width != 4 && c.have < 5 || mem.Tasks == 0 {
+			t.Errorf("%+v: it forgets that it had %d nodes and %d ranks", c, mem.Width, mem.Tasks)
+		}
+	}
+}
+
+// TestSlowSlurm: the time limit is known from the environment when Slurm does not
+// answer at the start.
+func TestSlowSlurm(t *testing.T) {
+	commands(t,
+		map[string]string{"scontrol": `[ "$1 $2" = "write batch_script" ] && ` +
+			`echo "#SBATCH --signal=B:USR1@200" || exit 1`})
+	end := time.Now().Add(time.Hour).Truncate(time.Second)
+	t.Setenv("SLURM_JOB_ID", "5")
+	t.Setenv("SLURM_JOB_END_TIME", fmt.Sprint(end.Unix()))
+	s := &setup{cmd: &command{}, log: &log{w: io.Discard}}
+	err := s.readJob(t.Context())
+	if err != nil || !s.cfg.Deadline.Equal(end) || s.cfg.Warning.Lead != 200*time.Second {
+		t.Errorf("got %v, the limit at %v and a warning of %v, want %v and 200s", err, s.cfg.Deadline,
+			s.cfg.Warning.Lead, end)
+	}
+}
+
+// TestMemory: what a run knows of the job's checkpoints is there after a requeue, for the
+// same job only.
+func TestMemory(t *testing.T) {
+	dir := t.TempDir()
+	of := func(job string) *setup {
+		s := &setup{cfg: decide.Config{Job: &slurm.Job{ID: job}}}
+		s.prog.Global = dir
+		return s
+	}
+	m := of("5").recall()
+	m.BegunAt, m.Seconds = time.Now(), 3
+	of("5").save(m)
+	if m = of("5").recall(); m.BegunAt.IsZero() || m.Safe || m.Job != "5" {
+		t.Errorf("after a requeue: got %+v", m)
+	}
+	if m := of("6").recall(); !m.BegunAt.IsZero() || m.Seconds != 3 || m.Job != "6" {
+		t.Errorf("another job: got %+v", m)
+	}
+	m.Safe = true
+	of("5").save(m)
+	if m = of("5").recall(); m.BegunAt.IsZero() || !m.Safe {
+		t.Errorf("at global: got %+v", m)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "holdfast.run.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if m = of("5").recall(); !m.BegunAt.IsZero() {
+		t.Errorf("a damaged file: got %+v", m)
+	}
+}

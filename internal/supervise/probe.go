@@ -1,0 +1,201 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
+	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
+	"github.com/holdfast-hpc/holdfast/slurm"
+)
+
+// limits of a probe: of the connection, and of a step that does nothing.
+type limits struct{ connect, step time.Duration }
+
+var (
+	afterDeath = limits{3 * time.Second, 3 * time.Second} // something is wrong
+	patiently  = limits{3 * time.Second, 6 * time.Second} // it may only be slow
+)
+
+// faultsOf runs probe for some nodes, 64 at a time, and returns what is wrong with them.
+func faultsOf(nodes []string, probe func(node string) string) map[string]string {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	faults, slots := map[string]string{}, make(chan struct{}, 64)
+	for _, n := range nodes {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if why := probe(n); why != "" {
+				mu.Lock()
+				defer mu.Unlock()
+				faults[n] = why
+			}
+		})
+	}
+	wg.Wait()
+	return faults
+}
+
+// peek connects to nodes.
+func (s *setup) peek(ctx context.Context, a decide.Peek) map[string]string {
+	return faultsOf(a.Nodes, func(n string) string { return s.probe(ctx, n, false, limits{connect: a.Patience}) })
+}
+
+// examine finds out which nodes are dead, and why.
+func (s *setup) examine(ctx context.Context, a decide.Examine) map[string]string {
+	lim := afterDeath
+	if a.Patient {
+		lim = patiently
+	}
+	known, rest := map[string]string{}, s.cfg.Nodes
+	if s.cfg.Job != nil {
+		known = s.bySlurm(ctx)
+	}
+	rest = slices.DeleteFunc(slices.Clone(rest), func(n string) bool {
+		if known[n] == "" && slices.Contains(a.Silent, n) {
+			known[n] = "has fallen silent"
+		}
+		return known[n] != ""
+	})
+	faults := faultsOf(rest, func(n string) string {
+		return s.probe(ctx, n, slices.Contains(a.Closely, n) || slices.Contains(a.Dead, n), lim)
+	})
+	for n, why := range known {
+		faults[n] = why
+	}
+	s.blameNone(ctx, faults, a.Dead, lim)
+	return faults
+}
+
+// bySlurm is what Slurm itself finds wrong with nodes.
+func (s *setup) bySlurm(ctx context.Context) map[string]string {
+	held, quick := s.cfg.Nodes, slurm.Client{Timeout: 2 * time.Second}
+	var states []slurm.NodeState
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if info, err := quick.ShowJob(ctx, s.cfg.Job.ID); err == nil && len(info.Nodes) > 0 {
+			held = info.Nodes
+		}
+	})
+	wg.Go(func() {
+		var err error
+		if states, err = quick.NodeStates(ctx, s.cfg.Nodes); err != nil {
+			s.log.say("warning: %v", err)
+		}
+	})
+	wg.Wait()
+	faults := map[string]string{}
+	for _, st := range states {
+		switch {
+		case st.Usable():
+		case !st.Responding:
+			faults[st.Name] = "does not answer Slurm"
+		default:
+			faults[st.Name] = strings.TrimSpace("is " + st.State + " " + st.Reason)
+		}
+	}
+	for _, n := range s.cfg.Nodes {
+		if !slices.Contains(held, n) {
+			faults[n] = "is no longer part of the job"
+		}
+	}
+	return faults
+}
+
+// startsNothing stands before what is wrong with a node on which a step fails.
+const startsNothing = "starts nothing"
+
+// blameNone clears nodes on which no step starts if none does on a node that lives either, that
+// of this command for one: then it is Slurm, not they.
+func (s *setup) blameNone(ctx context.Context, faults map[string]string, dead []string, lim limits) {
+	blamed := func(n string) bool { return strings.HasPrefix(faults[n], startsNothing) }
+	if !slices.ContainsFunc(s.cfg.Nodes, blamed) {
+		return
+	}
+	at := slices.IndexFunc(s.cfg.Nodes, s.here)
+	if at < 0 {
+		at = slices.IndexFunc(s.cfg.Nodes, func(n string) bool { return faults[n] == "" })
+	}
+	if at >= 0 {
+		quick := slurm.Client{Timeout: lim.step}
+		if err := quick.Probe(ctx, s.cfg.Nodes[at]); err == nil {
+			return
+		}
+	}
+	s.log.say("Slurm starts nothing on any node, so none is blamed for it")
+	for _, n := range s.cfg.Nodes {
+		if blamed(n) && !slices.Contains(dead, n) {
+			delete(faults, n)
+		}
+	}
+}
+
+// probe says what is wrong with a node, "" if nothing is. Connecting tells a dead
+// node from a live one at once; a frozen one still accepts connections, so that a
+// suspect must also run something.
+func (s *setup) probe(ctx context.Context, node string, suspect bool, lim limits) string {
+	if s.here(node) {
+		return ""
+	}
+	addr := s.addrs[node]
+	if addr == "" {
+		addr = node
+	}
+	port := 22 // whether anything listens is no matter
+	if s.cfg.Job != nil && s.conf.SlurmdPort > 0 {
+		port = s.conf.SlurmdPort
+	}
+	c, err := dialPatiently(ctx, net.JoinHostPort(addr, strconv.Itoa(port)), lim.connect)
+	var unknown *net.DNSError
+	switch {
+	case err == nil:
+		_ = c.Close()
+	case errors.As(err, &unknown), errors.Is(err, syscall.ECONNREFUSED) && s.cfg.Job == nil:
+		return ""
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "runs no slurmd"
+	default:
+		return "does not answer"
+	}
+	if !suspect || s.cfg.Job == nil {
+		return ""
+	}
+	quick := slurm.Client{Timeout: lim.step}
+	if err := quick.Probe(ctx, node); err != nil {
+		if errors.Is(err, slurm.ErrTimeout) {
+			return fmt.Sprintf("%s within %v", startsNothing, lim.step)
+		}
+		return startsNothing + ": " + err.Error()
+	}
+	return ""
+}
+
+// dialTry is how long one connection is waited for: TCP itself tries again after a second,
+// then after three and seven, which a link that comes back need not wait for.
+const dialTry = time.Second
+
+// dialPatiently connects, again and again for a while: a link that is away for a moment is
+// no dead node. A machine that refuses is there.
+func dialPatiently(ctx context.Context, addr string, patience time.Duration) (net.Conn, error) {
+	for end := time.Now().Add(patience); ; {
+		begin := time.Now()
+		d := net.Dialer{Timeout: dialTry}
+		c, err := d.DialContext(ctx, "tcp", addr)
+		var unknown *net.DNSError
+		if err == nil || errors.As(err, &unknown) || errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(end) {
+			return c, err
+		}
+		if sleep.For(ctx, dialTry/4-time.Since(begin)) != nil { // an error that came at once
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,338 @@
+package supervise
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/regcache"
+	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
+	"github.com/holdfast-hpc/holdfast/slurm"
+)
+
+// start is one start of the program: its launcher, and what its ranks say.
+type start struct {
+	run    *run
+	ctx    context.Context // ends with it
+	cancel context.CancelFunc
+	proc   *exec.Cmd
+	exited chan struct{}                          // closed when the launcher has
+	ending chan struct{}                          // closed when it is to
+	caught chan struct{}                          // closed when rank 0 has nothing more to say
+	rank0  atomic.Pointer[coordinated.Supervised] // nil before Open and after the end
+	hands  sync.WaitGroup
+	mu     sync.Mutex // guards over
+	over   bool       // no more hands
+}
+
+// launch starts the program and begins to listen for what it says.
+func (r *run) launch(ctx context.Context, a decide.Start) (line string, err error) {
+	r.log.begin(a.Number)
+	r.sup.SetStart(a.Number)
+	env := append(regcache.ForPrograms(os.Environ()), r.sup.Var(a.NodeLost))
+	env = append(env, r.vars(a)...)
+	args := r.line(a, env)
+	s := &start{run: r, proc: exec.Command(args[0], args[1:]...), exited: make(chan struct{}),
+		ending: make(chan struct{}), caught: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.proc.Stdout, s.proc.Stderr, s.proc.Stdin = r.opt.Stdout, r.opt.Stderr, os.Stdin
+	if r.cmd.kind == launchSrun {
+		failed := func(node, text string) {
+			s.hand(func() { r.post(s.ctx, decide.TaskFailed{Node: node, Text: text}) })
+		}
+		s.proc.Stderr, s.proc.WaitDelay = &taskWatch{w: r.opt.Stderr, failed: failed}, time.Second
+	}
+	s.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	s.proc.Env = env
+	if err := s.proc.Start(); err != nil {
+		s.cancel()
+		return "", fmt.Errorf("start %s: %w", args[0], err)
+	}
+	r.start = s
+	s.hands.Go(s.listen)
+	s.hands.Go(s.follow)
+	r.looks.Go(func() { s.wait(ctx) })
+	return strings.Join(args, " "), nil
+}
+
+// hand runs f beside the start; false when that is over.
+func (s *start) hand(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		s.hands.Go(f)
+	}
+	return !s.over
+}
+
+// wait waits for the launcher and for what its ranks still have to say, unless it was ended.
+func (s *start) wait(ctx context.Context) {
+	code := exitOf(s.proc.Wait())
+	close(s.exited)
+	s.catchUp()
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	s.cancel()
+	s.hands.Wait()
+	s.run.post(ctx, decide.Exited{Code: code})
+}
+
+// exitOf turns the end of a process into a code as a shell does.
+func exitOf(err error) int {
+	var exit *exec.ExitError
+	switch {
+	case err == nil, errors.Is(err, exec.ErrWaitDelay):
+		return 0
+	case errors.As(err, &exit):
+		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			return 128 + int(ws.Signal())
+		}
+		return exit.ExitCode()
+	}
+	return decide.ExitBad
+}
+
+// catchUp waits for the reports that are still to come from a rank 0 that is leaving.
+func (s *start) catchUp() {
+	if s.rank0.Load() == nil {
+		return
+	}
+	select {
+	case <-s.caught:
+	case <-s.ending:
+	case <-time.After(300 * time.Millisecond):
+	}
+}
+
+// listen passes on what rank 0 reports.
+func (s *start) listen() {
+	caught := sync.OnceFunc(func() { close(s.caught) })
+	defer caught()
+	w, err := s.run.sup.Accept(s.ctx)
+	if err != nil {
+		return // the start is over
+	}
+	s.rank0.Store(w)
+	stop := context.AfterFunc(s.ctx, func() { _ = w.Close() }) // ends Next below
+	defer func() {
+		stop()
+		s.rank0.Store(nil) // what is sent to a rank 0 that has left goes nowhere
+		_ = w.Close()
+	}()
+	// Rank 0 may be silent a little longer than the ranks wait for each other, which know better.
+	patience := max(s.run.prog.PeerTimeout, 1500*time.Millisecond) + 250*time.Millisecond
+	for s.ctx.Err() == nil {
+		rep, err := w.Next(patience)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			s.run.post(s.ctx, decide.Lost{Silent: patience})
+			return
+		case err != nil:
+			s.run.post(s.ctx, decide.Lost{})
+			return
+		}
+		s.run.post(s.ctx, decide.Reported{Report: rep})
+		if rep.Ended || rep.Lost != nil {
+			caught()
+		}
+	}
+}
+
+// follow takes the processes that announce themselves, one for each node, and waits for their
+// ends: srun goes on waiting for the others when those of a node have ended and nobody on it is
+// left to say so.
+func (s *start) follow() {
+	for {
+		p, err := s.run.sup.AcceptStarted(s.ctx)
+		if err != nil {
+			return
+		}
+		s.run.post(s.ctx, decide.Announced{Node: p.Node})
+		s.hands.Go(func() {
+			stop := context.AfterFunc(s.ctx, func() { _ = p.Close() }) // ends Gone
+			defer stop()
+			p.Gone()
+			s.run.post(s.ctx, decide.Vanished{Node: p.Node})
+			_ = p.Close()
+		})
+	}
+}
+
+// request asks rank 0 for a final checkpoint.
+func (s *start) request(within time.Duration) (answer decide.Event) {
+	if s.hand(func() {
+		w := s.rank0.Load()
+		ok := w != nil && w.Request(true, within) == nil
+		if !ok {
+			s.catchUp() // rank 0 may have left just now
+		}
+		s.run.post(s.ctx, decide.Asked{OK: ok})
+	}) {
+		return nil
+	}
+	return decide.Asked{}
+}
+
+func (s *start) tell(within time.Duration) {
+	if w := s.rank0.Load(); w != nil {
+		if err := w.Tell(within); err != nil {
+			s.run.log.say("warning: %v", err)
+		}
+	}
+}
+
+// end ends the step, and the launcher after it.
+func (s *start) end(ctx context.Context, step string) {
+	close(s.ending)
+	s.hand(func() {
+		var stepEnded sync.WaitGroup
+		stepEnded.Go(func() { endStep(ctx, step) })
+		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+			_ = syscall.Kill(-s.proc.Process.Pid, sig) // one that has ended is as good
+			select {
+			case <-s.exited:
+			case <-time.After(500 * time.Millisecond):
+			}
+		}
+		stepEnded.Wait()
+	})
+}
+
+// endTime is how long a restart waits for Slurm to end the step before it.
+const endTime = 500 * time.Millisecond
+
+// endStep ends the ranks of a step that are left, as far as Slurm reaches them.
+func endStep(ctx context.Context, id string) {
+	if id == "" {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		quick := slurm.Client{Timeout: 5 * time.Second}
+		_ = quick.Signal(ctx, id, "KILL", slurm.Tasks) // it may have ended, or will with the job
+	}()
+	select {
+	case <-done:
+	case <-time.After(endTime): // Slurm tries to reach the dead node as well
+	}
+}
+
+// vars are the variables that a start of the program gets beside the user's.
+func (s *setup) vars(a decide.Start) []string {
+	var vars []string
+	if os.Getenv("HOLDFAST_GRACE") == "" && s.cfg.Grace > 0 {
+		vars = append(vars, "HOLDFAST_GRACE="+s.cfg.Grace.String())
+	}
+	if a.Fresh {
+		vars = append(vars, "HOLDFAST_FRESH=1")
+	}
+	if s.cmd.kind == launchSrun && s.cfg.EndTimeout > 0 && os.Getenv("SLURM_WAIT") == "" {
+		// A rank that dies in MPI_Init leaves the others waiting for it.
+		wait := s.cfg.EndTimeout + 10*time.Second
+		vars = append(vars, fmt.Sprintf("SLURM_WAIT=%d", int(wait.Seconds())))
+	}
+	return append(vars, s.pmixVars(a)...)
+}
+
+// pmixVars keep Slurm's pmix plugin from hanging. With its direct connections the
+// ring fence lets some ranks go too early, so that Open MPI hangs or crashes in
+// one of twenty starts on busy nodes. Without them it finds the nodes of the step
+// by their place in SLURM_JOB_NODELIST, which must be those of the step then and
+// not of the job.
+func (s *setup) pmixVars(a decide.Start) []string {
+	if s.cmd.kind != launchSrun || s.cfg.Job == nil || os.Getenv("SLURM_HOSTFILE") != "" {
+		return nil
+	}
+	var vars []string
+	switch {
+	case !s.asGiven(a):
+		vars = append(vars, "SLURM_JOB_NODELIST="+strings.Join(a.Nodes, ","))
+	case s.cmd.picks || len(a.Nodes) != len(s.cfg.Nodes):
+		return nil // nobody knows which they will be
+	}
+	if os.Getenv("SLURM_PMIX_DIRECT_CONN") == "" && os.Getenv("SLURM_PMIX_FENCE") == "" {
+		vars = append(vars, "SLURM_PMIX_DIRECT_CONN=false")
+	}
+	return vars
+}
+
+// asGiven reports whether a start is by the user's own command line.
+func (s *setup) asGiven(a decide.Start) bool { return a.Number == 1 && s.opt.Spares == 0 && !s.fewer }
+
+// line is the command line of a start. The first start of a command that needs no change is the
+// user's own.
+func (s *setup) line(a decide.Start, env []string) []string {
+	switch {
+	case s.cmd.kind == launchSrun && s.cfg.Job != nil:
+		if s.asGiven(a) || len(a.Nodes) == 0 {
+			return s.cmd.asItIs()
+		}
+		cpus := 0
+		if each := s.cfg.Job.CPUsPerNode; len(each) > 0 {
+			cpus = slices.Min(each)
+		}
+		return s.cmd.onNodes(a.Nodes, a.Out, s.tasks, cpus)
+	case s.cmd.kind == launchSrun, s.cmd.kind == launchPlain:
+		return append(append([]string{s.cmd.name}, s.cmd.opts...), s.cmd.prog...)
+	}
+	var vars []string
+	for _, v := range env {
+		if name, _, ok := strings.Cut(v, "="); ok && strings.HasPrefix(name, "HOLDFAST_") &&
+			!slices.Contains(vars, name) {
+			vars = append(vars, name)
+		}
+	}
+	if s.asGiven(a) && len(s.cmd.hosts) == 0 {
+		a.Nodes = nil
+	}
+	return s.cmd.onHosts(a.Nodes, vars)
+}
+
+// taskWatch passes on what srun writes to standard error and calls failed for the first task
+// that ended with an error: srun tells of it and goes on waiting for the others,
+// which may wait for that one in MPI_Init.
+type taskWatch struct {
+	w      io.Writer
+	failed func(node, text string)
+	seen   bool
+	part   []byte // of a line
+}
+
+var taskEnded = regexp.MustCompile(`^srun: error: (\S+): (tasks? [\d,-]+: .+)`)
+
+// longestLine is of those that can be such a message.
+const longestLine = 4096
+
+// Write never fails: srun goes on when the disk of its log is full, and must not
+// find its pipe closed because of that.
+func (t *taskWatch) Write(b []byte) (int, error) {
+	for rest := b; !t.seen && len(rest) > 0; {
+		line, more, whole := bytes.Cut(rest, []byte("\n"))
+		if t.part = append(t.part, line[:min(len(line), longestLine)]...); whole {
+			if m := taskEnded.FindSubmatch(t.part); m != nil {
+				t.seen = true
+				t.failed(string(m[1]), fmt.Sprintf("%s (node %s)", bytes.TrimSpace(m[2]), m[1]))
+			}
+		}
+		if whole || len(t.part) > longestLine {
+			t.part = t.part[:0]
+		}
+		rest = more
+	}
+	_, _ = t.w.Write(b)
+	return len(b), nil
+}
