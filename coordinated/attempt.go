@@ -23,14 +23,13 @@ func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, load *captu
 		durable, err = c.store.RestoreBegins(ctx, e)
 		l.lap(PartNote)
 	}
-	var a *capture.Load
+	a := load.New()
 	if err == nil {
 		var sh *storage.Shard
 		if sh, bytes, err = c.fetch(ctx, e); err == nil {
 			defer c.closeShard(sh, e)
 			l.lap(PartOpen)
-			a = load.New(sh)
-			level, err = sh.Level(), a.Read(ctx)
+			level, err = sh.Level(), a.Read(ctx, sh)
 		}
 		err = errors.Join(err, durable())
 		l.lap(PartNote)
@@ -86,7 +85,7 @@ const (
 	voteStop     = 1 << 4 // nor would an older epoch
 )
 
-// voteLoad agrees on whether a step of a load, which may be nil, went well on all ranks.
+// voteLoad agrees on whether a step of a load went well on all ranks.
 // fallible says that some rank's Apply may fail.
 func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step string, a *capture.Load,
 	own error) (fallible bool, err error) {
@@ -124,9 +123,6 @@ func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step strin
 }
 
 func ballot(a *capture.Load, own error) []byte {
-	if a == nil {
-		a = &capture.Load{}
-	}
 	b := []byte{0}
 	if a.Fallible {
 		b[0] |= voteFallible

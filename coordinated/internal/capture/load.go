@@ -90,11 +90,12 @@ type step struct {
 	final bool // it cannot be taken back
 }
 
-// New starts with another shard.
-func (l *Loader) New(sh *storage.Shard) *Load { return &Load{l: l, sh: sh} }
+// New makes a Load of nothing so far.
+func (l *Loader) New() *Load { return &Load{l: l} }
 
 // Read is the first step.
-func (a *Load) Read(ctx context.Context) error {
+func (a *Load) Read(ctx context.Context, sh *storage.Shard) error {
+	a.sh = sh
 	sizes := map[string]int64{}
 	for _, s := range a.sh.Sections() {
 		sizes[s.Name] = s.Size
