@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -45,7 +46,7 @@ type agent struct {
 	idleSince             time.Time
 	asked                 uint64 // at rank 0: times that all ranks were asked
 
-	trigger *trigger // at rank 0, nil elsewhere
+	trigger *job.Trigger // at rank 0, nil elsewhere
 	timer   *time.Timer
 	alive   *time.Ticker
 
@@ -86,7 +87,11 @@ func newAgent(c *Checkpointer, last cut.Epoch) (*agent, error) {
 		timer: time.NewTimer(time.Hour), alive: time.NewTicker(aliveEvery), wary: newWary(c.opt.WaitTimeout)}
 	a.timer.Stop()
 	if c.world.Rank() == 0 {
-		a.trigger = newTrigger(&c.opt, time.Now())
+		var final time.Time
+		if o := &c.opt; !o.Deadline.IsZero() && o.DeadlineLead > 0 {
+			final = o.Deadline.Add(-o.DeadlineLead)
+		}
+		a.trigger = job.NewTrigger(c.opt.Interval, c.opt.MTBF, final, time.Now())
 		a.arm()
 	}
 	return a, nil
@@ -414,7 +419,7 @@ func (c *Checkpointer) blame(e storage.Epoch, blobs []cut.Blob) {
 	c.metrics.GivenUp()
 	c.events.Emit(events.Event{Name: events.GiveUp, Epoch: uint64(e), Text: err.Error()})
 	c.stats.add(EpochStats{Epoch: e, Err: err})
-	_ = c.agent.do(c.ctx, func() { c.agent.replan(firstCost) }) // closed: nothing follows
+	_ = c.agent.do(c.ctx, func() { c.agent.replan(job.FirstCost) }) // closed: nothing follows
 	if c.world.Rank() == 0 {
 		c.log.Error("holdfast: "+err.Error(), "epoch", e)
 	}

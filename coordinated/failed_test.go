@@ -14,9 +14,13 @@ import (
 
 // TestFailedOpenIsTold: the supervisor hears why Open failed.
 func TestFailedOpenIsTold(t *testing.T) {
-	s, value := supervised(t)
+	s, err := Supervise("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
 	opt := testOptions(t)
-	opt.Supervisor = value
+	opt.Supervisor = s.Var(false)[len(SupervisorVar)+1:]
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -31,7 +35,7 @@ func TestFailedOpenIsTold(t *testing.T) {
 		}
 		got <- r
 	}()
-	err := mpitest.NewWorld(2, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
+	err = mpitest.NewWorld(2, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
 		ck, err := Open(t.Context(), world, opt)
 		if err == nil {
 			return errors.Join(errors.New("it opened"), ck.Close())

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
@@ -24,28 +25,28 @@ const (
 // with --no-kill again only when it is told to. The supervisor's guards do the same;
 // this is for a job without any left.
 func (c *Checkpointer) requeueOrphan() {
-	v, err := parseSupervisor(c.opt.Supervisor)
-	if err != nil || v.requeue == "" || !c.topo.speaks(c.world.Rank(), requeuers) {
+	v, err := job.ParseSupervisor(c.opt.Supervisor)
+	if err != nil || v.Requeue == "" || !c.topo.speaks(c.world.Rank(), requeuers) {
 		return
 	}
-	o := Orphan{Supervisor: c.opt.Supervisor, Job: v.requeue, Restarts: c.opt.slurm.Restarts, Step: c.opt.slurm.Step,
+	o := job.Inquiry{Supervisor: c.opt.Supervisor, Job: v.Requeue, Restarts: c.opt.slurm.Restarts, Step: c.opt.slurm.Step,
 		Patience: orphanPatience}
 	ctx, cancel := context.WithTimeout(context.Background(), orphanPatience+orphanSlurm)
 	defer cancel()
 	fate, why := o.Fate(ctx)
-	if fate != SupervisorDead {
-		if fate != SupervisorLives {
+	if fate != job.SupervisorDead {
+		if fate != job.SupervisorLives {
 			c.log.Warn("holdfast: holdfast run does not answer, and the job is not put back into the queue", "job",
-				v.requeue, "why", why)
+				v.Requeue, "why", why)
 		}
 		return
 	}
-	if err := o.Client.Requeue(ctx, v.requeue); err != nil {
+	if err := o.Client.Requeue(ctx, v.Requeue); err != nil {
 		c.log.Error("holdfast: holdfast run does not answer", "error", err)
 		return
 	}
 	c.log.Warn("holdfast: holdfast run does not answer: its node is dead; the job is put back into the queue", "job",
-		v.requeue)
+		v.Requeue)
 }
 
 // requeueStopped puts the Slurm job back into the queue after a final checkpoint,

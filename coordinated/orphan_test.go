@@ -36,22 +36,6 @@ func TestWhoRequeues(t *testing.T) {
 	}
 }
 
-// TestSupervisorWords: what a supervisor sets is what a rank reads.
-func TestSupervisorWords(t *testing.T) {
-	s, err := Supervise("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	s.RequeueJob = "12_3"
-	for _, lost := range []bool{false, true} {
-		v, err := parseSupervisor(s.Var(lost)[len(SupervisorVar)+1:])
-		if err != nil || v.nodeLost != lost || v.requeue != "12_3" || v.addr != s.plane.Addr() || v.key != s.key {
-			t.Errorf("lost %v: got %+v, %v", lost, v, err)
-		}
-	}
-}
-
 // TestRequeueStopped: after a final checkpoint, and only then, the job is put back
 // into the queue, once, unless somebody else sees to it.
 func TestRequeueStopped(t *testing.T) {

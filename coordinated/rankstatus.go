@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -30,35 +31,6 @@ const (
 	stateSilent    = "silent" // did not answer
 )
 
-// RankStatus is what one rank says of itself.
-type RankStatus struct {
-	Rank    int     `json:"rank"`
-	Node    string  `json:"node"`
-	State   string  `json:"state"`
-	Seconds float64 `json:"for_s"`             // in this state; of a call, at least
-	Call    string  `json:"call,omitempty"`    // blocked in, such as Recv
-	Comm    string  `json:"comm,omitempty"`    // on this communicator
-	Waits   string  `json:"waits,omitempty"`   // from or to whom
-	Points  uint64  `json:"points"`            // reached so far
-	Epoch   uint64  `json:"epoch,omitempty"`   // being agreed on
-	Phase   string  `json:"phase,omitempty"`   // asked, parking, frozen, cutting
-	Work    []Work  `json:"behind,omitempty"`  // what is written behind the program
-	Cost    float64 `json:"blocked_s"`         // by the last checkpoint
-	Last    uint64  `json:"last_epoch"`        // the newest that was cut
-	Level   string  `json:"last_at,omitempty"` // the furthest level it has reached
-	Fault   string  `json:"fault,omitempty"`   // why it is not at all levels
-}
-
-// Work is something that a rank does behind the program.
-type Work struct {
-	What    string  `json:"what"` // write, redundancy or flush
-	Epoch   uint64  `json:"epoch"`
-	Level   string  `json:"level"`
-	Seconds float64 `json:"for_s"`
-	Bytes   int64   `json:"bytes"` // done so far; 0 when nobody counts
-	Total   int64   `json:"total"` // about; 0 when nobody knows
-}
-
 // doing is what the library has the main thread do.
 type doing struct {
 	state string
@@ -70,7 +42,7 @@ func (c *Checkpointer) now(state string) { c.doing.Store(&doing{state, time.Now(
 
 // work is one Work under way.
 type work struct {
-	Work
+	job.Work
 	began  time.Time
 	copied int64 // bytes that the store had copied when it began; -1: it is not copying
 }
@@ -78,7 +50,7 @@ type work struct {
 // begin notes and logs the beginning of something behind the program, of about
 // total bytes, and returns what logs its end.
 func (c *Checkpointer) begin(what string, e storage.Epoch, level string, total int64) (end func(events.Event)) {
-	w := &work{Work: Work{What: what, Epoch: uint64(e), Level: level, Total: total}, began: time.Now(), copied: -1}
+	w := &work{Work: job.Work{What: what, Epoch: uint64(e), Level: level, Total: total}, began: time.Now(), copied: -1}
 	if what != events.Write {
 		w.copied = c.store.Copied()
 	}
@@ -96,10 +68,10 @@ func (c *Checkpointer) begin(what string, e storage.Epoch, level string, total i
 }
 
 // working lists what is being done behind the program.
-func (c *Checkpointer) working() []Work {
+func (c *Checkpointer) working() []job.Work {
 	c.stats.mu.Lock()
 	defer c.stats.mu.Unlock()
-	var out []Work
+	var out []job.Work
 	for _, w := range c.stats.behind {
 		x := w.Work
 		x.Seconds = time.Since(w.began).Seconds()
@@ -112,10 +84,10 @@ func (c *Checkpointer) working() []Work {
 }
 
 // rankStatus looks at this rank.
-func (a *agent) rankStatus() RankStatus {
+func (a *agent) rankStatus() job.RankStatus {
 	c := a.c
 	d := c.doing.Load()
-	st := RankStatus{Rank: c.world.Rank(), State: d.state, Points: c.points.load(), Work: c.working()}
+	st := job.RankStatus{Rank: c.world.Rank(), State: d.state, Points: c.points.load(), Work: c.working()}
 	if p := a.machine.Phase(); p != "" {
 		st.Epoch, st.Phase = uint64(a.machine.Epoch()), p
 	}
@@ -139,7 +111,7 @@ func (a *agent) rankStatus() RankStatus {
 }
 
 // inCall says in which call the program is, and since when at least.
-func (a *agent) inCall(st *RankStatus, since time.Time) time.Time {
+func (a *agent) inCall(st *job.RankStatus, since time.Time) time.Time {
 	act := a.c.endpoint.Activity()
 	if act.Blocked {
 		if act.Seq != a.callSeq {
@@ -204,7 +176,7 @@ func (a *agent) answerStatus(msg cut.Message) {
 }
 
 // rankStates asks all ranks. Those that do not answer in time are silent.
-func (c *Checkpointer) rankStates() ([]RankStatus, error) {
+func (c *Checkpointer) rankStates() ([]job.RankStatus, error) {
 	var key stageKey
 	var ch chan []cut.Blob
 	if err := c.agent.do(c.ctx, func() { key, ch = c.agent.askAll() }); err != nil {
@@ -225,9 +197,9 @@ func (c *Checkpointer) rankStates() ([]RankStatus, error) {
 	case <-c.ctx.Done():
 		return nil, ErrClosed
 	}
-	out := make([]RankStatus, c.world.Size())
+	out := make([]job.RankStatus, c.world.Size())
 	for r := range out {
-		out[r] = RankStatus{Rank: r, Node: c.topo.nodes[r], State: stateSilent}
+		out[r] = job.RankStatus{Rank: r, Node: c.topo.nodes[r], State: stateSilent}
 	}
 	for _, b := range blobs {
 		if b.Rank < 0 || b.Rank >= len(out) {

@@ -10,69 +10,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
-	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 )
-
-// contactName is the file, in the job's first shared directory, that says how
-// to reach a running job. It holds the job's key, so only its owner may read it.
-const contactName = "holdfast.control"
-
-// contact is what it says.
-type contact struct {
-	Job  string      `json:"job"`
-	Addr string      `json:"addr"` // of rank 0
-	Node string      `json:"node"`
-	PID  int         `json:"pid"`
-	Key  control.Key `json:"key"`
-}
-
-// query and reply are one line of JSON each.
-type query struct {
-	Op   string `json:"op"` // "request" or "status"
-	Stop bool   `json:"stop,omitempty"`
-	Wait bool   `json:"wait,omitempty"`
-}
-
-type reply struct {
-	Error  string     `json:"error,omitempty"`
-	Status *JobStatus `json:"status,omitempty"`
-}
-
-// JobStatus is what a running job says of itself.
-type JobStatus struct {
-	Job    string        `json:"job"`
-	Ranks  int           `json:"ranks"`
-	Nodes  []string      `json:"nodes"` // by rank
-	Points uint64        `json:"points"`
-	Cut    string        `json:"cut"`    // where rank 0 stands with the epoch in progress
-	Epochs []EpochStatus `json:"epochs"` // as rank 0 has seen them, oldest first
-
-	Levels  []string     `json:"levels"` // nearest first
-	Seconds float64      `json:"up_s"`   // since Open
-	Next    *NextStatus  `json:"next,omitempty"`
-	States  []RankStatus `json:"rank_states,omitempty"` // of all ranks, in answer to Status
-}
-
-// NextStatus says when rank 0 will ask for a checkpoint of its own accord.
-type NextStatus struct {
-	By      string  `json:"by"`
-	Seconds float64 `json:"in_s"`
-	Final   bool    `json:"final,omitempty"`
-}
-
-// EpochStatus is EpochStats in plain data.
-type EpochStatus struct {
-	Epoch          storage.Epoch      `json:"epoch"`
-	Bytes          int64              `json:"bytes"` // of rank 0's shard
-	BlockedSeconds float64            `json:"blocked_s"`
-	DurableSeconds map[string]float64 `json:"durable_s"`
-	Error          string             `json:"error,omitempty"`
-}
 
 // server answers clients at rank 0.
 type server struct {
@@ -83,8 +25,8 @@ type server struct {
 
 // serve publishes the contact file and answers clients until the plane closes.
 func (c *Checkpointer) serve(p *control.Plane, key control.Key) error {
-	s := &server{c: c, real: p, file: filepath.Join(c.opt.contactDir(), contactName)}
-	b, err := json.Marshal(contact{Job: c.opt.Job, Addr: c.clientAddr(p), Node: c.topo.nodes[0], PID: os.Getpid(),
+	s := &server{c: c, real: p, file: filepath.Join(c.opt.contactDir(), job.ContactName)}
+	b, err := json.Marshal(job.Contact{Job: c.opt.Job, Addr: c.clientAddr(p), Node: c.topo.nodes[0], PID: os.Getpid(),
 		Key: key})
 	if err != nil {
 		return fmt.Errorf("coordinated: contact file: %w", err)
@@ -174,23 +116,10 @@ func refuseSecond(ctx context.Context, dir string) error {
 	}
 }
 
-// readContact reads the contact file of a directory. Whose it is does not matter
-// here: who answers at the address has to prove the key that it names.
-func readContact(dir string) (k contact, err error) {
-	b, err := vfs.OS{AllowForeign: true}.ReadFile(filepath.Join(dir, contactName), maxNote)
-	if err != nil {
-		return k, err
-	}
-	if err := json.Unmarshal(b, &k); err != nil {
-		return k, fmt.Errorf("%s: %w", contactName, err)
-	}
-	return k, nil
-}
-
 // answering returns a *RunningError when the run that published the contact file
 // is alive.
 func answering(ctx context.Context, dir string) error {
-	k, err := readContact(dir)
+	k, err := job.ReadContact(dir)
 	if err != nil {
 		return nil
 	}
@@ -230,8 +159,8 @@ func (s *server) answer(conn net.Conn) {
 	in := bufio.NewScanner(conn)
 	out := json.NewEncoder(conn)
 	for in.Scan() {
-		var q query
-		r := reply{}
+		var q job.Query
+		r := job.Reply{}
 		if err := json.Unmarshal(in.Bytes(), &q); err != nil {
 			r.Error = "malformed query: " + err.Error()
 		} else if err := s.handle(q, &r); err != nil {
@@ -243,7 +172,7 @@ func (s *server) answer(conn net.Conn) {
 	}
 }
 
-func (s *server) handle(q query, r *reply) error {
+func (s *server) handle(q job.Query, r *job.Reply) error {
 	switch q.Op {
 	case "status":
 	case "request":
@@ -263,7 +192,7 @@ func (s *server) handle(q query, r *reply) error {
 
 // request asks for a checkpoint and, if wanted, waits for the first epoch that
 // is asked for now to be at all levels or to fail.
-func (s *server) request(q query) error {
+func (s *server) request(q job.Query) error {
 	c := s.c
 	before := c.stats.newest()
 	if err := c.agent.do(c.ctx, func() { c.agent.request(q.Stop, "holdfast request") }); err != nil {
@@ -293,12 +222,12 @@ func (s *server) request(q query) error {
 	}
 }
 
-func (s *server) status() (*JobStatus, error) {
+func (s *server) status() (*job.JobStatus, error) {
 	c := s.c
-	st := &JobStatus{Job: c.opt.Job, Ranks: c.world.Size(), Nodes: c.topo.nodes, Points: c.points.load()}
+	st := &job.JobStatus{Job: c.opt.Job, Ranks: c.world.Size(), Nodes: c.topo.nodes, Points: c.points.load()}
 	st.Levels, st.Seconds = c.levels, time.Since(c.begun).Seconds()
 	if err := c.agent.do(c.ctx, func() {
-		st.Cut, st.Next = c.agent.machine.String(), c.agent.trigger.status()
+		st.Cut, st.Next = c.agent.machine.String(), c.agent.trigger.Status()
 	}); err != nil {
 		return nil, err
 	}
@@ -309,8 +238,8 @@ func (s *server) status() (*JobStatus, error) {
 }
 
 // status is the epoch in plain data.
-func (es *EpochStats) status() *EpochStatus {
-	e := &EpochStatus{Epoch: es.Epoch, Bytes: es.Bytes, BlockedSeconds: es.Blocked.Seconds(),
+func (es *EpochStats) status() *job.EpochStatus {
+	e := &job.EpochStatus{Epoch: es.Epoch, Bytes: es.Bytes, BlockedSeconds: es.Blocked.Seconds(),
 		DurableSeconds: map[string]float64{}}
 	for l, d := range es.Durable {
 		e.DurableSeconds[l] = d.Seconds()
@@ -320,78 +249,3 @@ func (es *EpochStats) status() *EpochStatus {
 	}
 	return e
 }
-
-// Client talks to a running job from outside.
-type Client struct {
-	conn net.Conn
-	in   *bufio.Scanner
-}
-
-// NotRunningError says that a directory belongs to no job that can be reached.
-type NotRunningError struct {
-	Dir string
-	Err error
-}
-
-func (e *NotRunningError) Error() string {
-	return fmt.Sprintf("no running job answers for %s (is the job running, and is this the directory it writes to? "+
-		"use its HOLDFAST_GLOBAL): %v", e.Dir, e.Err)
-}
-
-func (e *NotRunningError) Unwrap() error { return e.Err }
-
-// DialJob connects to the job that runs with dir as its global directory, or as
-// its local one on the node of rank 0 if it has no global one. Errors are
-// *NotRunningError. The caller closes the Client.
-func DialJob(ctx context.Context, dir string) (*Client, error) {
-	k, err := readContact(dir)
-	if err != nil {
-		return nil, &NotRunningError{dir, err}
-	}
-	conn, err := control.DialClient(ctx, k.Addr, 0, k.Key)
-	if err != nil {
-		if host, herr := os.Hostname(); herr == nil && host != k.Node && strings.HasPrefix(k.Addr, "127.") {
-			err = fmt.Errorf("a job on one node can be reached there alone: do this on %s (%w)", k.Node, err)
-		}
-		return nil, &NotRunningError{dir, err}
-	}
-	in := bufio.NewScanner(conn)
-	in.Buffer(nil, 64<<20)
-	return &Client{conn: conn, in: in}, nil
-}
-
-// Request asks the job for a checkpoint, a final one if stop is set, and with
-// wait returns when it is at all levels or has failed.
-func (c *Client) Request(ctx context.Context, stop, wait bool) (*JobStatus, error) {
-	return c.ask(ctx, query{Op: "request", Stop: stop, Wait: wait})
-}
-
-// Status asks the job how it stands, every rank of it.
-func (c *Client) Status(ctx context.Context) (*JobStatus, error) {
-	return c.ask(ctx, query{Op: "status"})
-}
-
-func (c *Client) ask(ctx context.Context, q query) (*JobStatus, error) {
-	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) }) // ends the read below
-	defer stop()
-	if err := json.NewEncoder(c.conn).Encode(q); err != nil {
-		return nil, fmt.Errorf("ask the job: %w", err)
-	}
-	if !c.in.Scan() {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, fmt.Errorf("the job hung up before it answered: %w", errors.Join(c.in.Err(), net.ErrClosed))
-	}
-	var r reply
-	if err := json.Unmarshal(c.in.Bytes(), &r); err != nil {
-		return nil, fmt.Errorf("answer of the job: %w", err)
-	}
-	if r.Error != "" {
-		return r.Status, errors.New(r.Error)
-	}
-	return r.Status, nil
-}
-
-// Close hangs up.
-func (c *Client) Close() error { return c.conn.Close() }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
@@ -51,12 +52,12 @@ func TestClient(t *testing.T) {
 	if err := errors.Join(err, <-asked); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(opt.Global, contactName)); err == nil {
+	if _, err := os.Stat(filepath.Join(opt.Global, job.ContactName)); err == nil {
 		t.Error("the contact file is still there after the job")
 	}
-	var nr *NotRunningError
+	var nr *job.NotRunningError
 	if _, err := DialJob(t.Context(), opt.Global); !errors.As(err, &nr) {
-		t.Errorf("after the job: got %v, want a *NotRunningError", err)
+		t.Errorf("after the job: got %v, want a *job.NotRunningError", err)
 	}
 }
 
@@ -64,9 +65,9 @@ func TestClient(t *testing.T) {
 // elsewhere is told where to ask.
 func TestClientElsewhere(t *testing.T) {
 	dir := t.TempDir()
-	b, err := json.Marshal(contact{Addr: "127.0.0.1:1", Node: "nowhere"})
+	b, err := json.Marshal(job.Contact{Addr: "127.0.0.1:1", Node: "nowhere"})
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, contactName), b, 0o600)
+		err = os.WriteFile(filepath.Join(dir, job.ContactName), b, 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -105,11 +106,11 @@ func askThenStop(dir string) error {
 
 // wrongKey dials with a key that is not the job's.
 func wrongKey(ctx context.Context, dir string) (any, error) {
-	b, err := os.ReadFile(filepath.Join(dir, contactName))
+	b, err := os.ReadFile(filepath.Join(dir, job.ContactName))
 	if err != nil {
 		return nil, err
 	}
-	var k contact
+	var k job.Contact
 	if err := json.Unmarshal(b, &k); err != nil {
 		return nil, err
 	}

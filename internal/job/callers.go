@@ -1,4 +1,4 @@
-package coordinated
+package job
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ const (
 
 // A Guard is a process on another node that watches over the supervisor.
 type Guard struct {
-	*talk
+	*line
 	Node string
 }
 
@@ -50,7 +50,7 @@ func (g *Guard) Answer(patience time.Duration) error {
 
 // Started is a process that was started as a rank and may not have come to Open yet.
 type Started struct {
-	*talk
+	*line
 	Node string
 }
 
@@ -99,7 +99,7 @@ func (s *Supervisor) serve() {
 const callTime = 5 * time.Second
 
 func (s *Supervisor) admit(c net.Conn) {
-	l := newTalk(c)
+	l := newLine(c)
 	first, err := l.next(callTime)
 	var h hello
 	if err != nil || json.Unmarshal(first, &h) != nil {
@@ -123,7 +123,7 @@ func (s *Supervisor) admit(c net.Conn) {
 }
 
 // offer hands a caller to whoever accepts such.
-func offer[T any](s *Supervisor, to chan<- T, caller T, l *talk) {
+func offer[T any](s *Supervisor, to chan<- T, caller T, l *line) {
 	t := time.NewTimer(callTime)
 	defer t.Stop()
 	select {

@@ -1,4 +1,4 @@
-package coordinated
+package job
 
 import (
 	"context"
@@ -6,21 +6,19 @@ import (
 	"fmt"
 	"net"
 	"time"
-
-	"github.com/holdfast-hpc/holdfast/coordinated/control"
 )
 
 // call connects to a supervisor and says who calls.
-func call(ctx context.Context, supervisor, caller, node string) (*talk, error) {
-	v, err := parseSupervisor(supervisor)
+func call(ctx context.Context, supervisor, caller, node string) (*line, error) {
+	v, err := ParseSupervisor(supervisor)
 	if err != nil {
 		return nil, err
 	}
-	c, err := control.DialClient(ctx, v.addr, 0, v.key)
+	c, err := v.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := newTalk(c)
+	l := newLine(c)
 	if err := l.send(hello{Caller: caller, Node: node, Start: v.start}); err != nil {
 		_ = l.Close() // of no use
 		return nil, fmt.Errorf("call the supervisor: %w", err)
@@ -28,7 +26,7 @@ func call(ctx context.Context, supervisor, caller, node string) (*talk, error) {
 	return l, nil
 }
 
-// AskSupervisor finds out whether the supervisor that the value of SupervisorVar names
+// AskSupervisor finds out whether the supervisor that the value of config.SupervisorVar names
 // is alive: the process itself has to answer, not the kernel of its node. nil means
 // that it is.
 func AskSupervisor(ctx context.Context, supervisor string, within time.Duration) error {

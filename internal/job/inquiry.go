@@ -1,4 +1,4 @@
-package coordinated
+package job
 
 import (
 	"context"
@@ -28,9 +28,9 @@ const (
 // GuardStep is the name of the steps in which guards run.
 const GuardStep = "holdfast-guard"
 
-// Orphan finds out what has become of a supervisor.
-type Orphan struct {
-	Supervisor string // value of SupervisorVar
+// An Inquiry finds out what has become of a supervisor.
+type Inquiry struct {
+	Supervisor string // value of config.SupervisorVar
 	Job        string
 	Restarts   int    // of the job when it started
 	Step       string // of the ranks that ask; "" for a guard
@@ -54,20 +54,20 @@ const (
 // A node that refuses connections is alive: its Slurm sees that holdfast run has ended,
 // and to the job. It may refuse for a moment only, while it goes down, so it is asked on
 // until Slurm has ended the job.
-func (o *Orphan) Fate(ctx context.Context) (Fate, string) {
-	for end := time.Now().Add(o.Patience); ; {
-		err := o.ask(ctx)
+func (q *Inquiry) Fate(ctx context.Context) (Fate, string) {
+	for end := time.Now().Add(q.Patience); ; {
+		err := q.ask(ctx)
 		refused := errors.Is(err, syscall.ECONNREFUSED)
 		switch {
 		case err == nil:
 			return SupervisorLives, "it answers"
 		case refused:
-			if over := o.over(ctx); over != "" {
+			if over := q.over(ctx); over != "" {
 				return SupervisorEnded, over
 			}
-			end = time.Now().Add(o.Patience)
+			end = time.Now().Add(q.Patience)
 		case time.Now().After(end):
-			return o.bySlurm(ctx)
+			return q.bySlurm(ctx)
 		}
 		if sleep.For(ctx, askEvery) != nil {
 			return SupervisorUnknown, fmt.Sprintf("%v; its node refuses connections: %t", ctx.Err(), refused)
@@ -76,12 +76,12 @@ func (o *Orphan) Fate(ctx context.Context) (Fate, string) {
 }
 
 // over says that the job has ended or was requeued, "" if it has not.
-func (o *Orphan) over(ctx context.Context) string {
-	info, err := o.Client.ShowJob(ctx, o.Job)
+func (q *Inquiry) over(ctx context.Context) string {
+	info, err := q.Client.ShowJob(ctx, q.Job)
 	switch {
 	case err != nil || info.State == "SUSPENDED":
 		return ""
-	case info.Restarts != o.Restarts:
+	case info.Restarts != q.Restarts:
 		return "the job was requeued meanwhile"
 	case info.State != "RUNNING":
 		return "the job is " + info.State
@@ -89,28 +89,28 @@ func (o *Orphan) over(ctx context.Context) string {
 	return ""
 }
 
-func (o *Orphan) ask(ctx context.Context) error {
-	return AskSupervisor(ctx, o.Supervisor, min(askWithin, o.Patience))
+func (q *Inquiry) ask(ctx context.Context) error {
+	return AskSupervisor(ctx, q.Supervisor, min(askWithin, q.Patience))
 }
 
 // bySlurm decides for a supervisor that does not answer.
-func (o *Orphan) bySlurm(ctx context.Context) (Fate, string) {
+func (q *Inquiry) bySlurm(ctx context.Context) (Fate, string) {
 	for {
-		info, err := o.Client.ShowJob(ctx, o.Job)
-		if o.ask(ctx) == nil {
+		info, err := q.Client.ShowJob(ctx, q.Job)
+		if q.ask(ctx) == nil {
 			return SupervisorLives, "it answers again"
 		}
 		switch {
 		case err == nil && info.State == "SUSPENDED": // and so is the supervisor
-		case err == nil && info.Restarts != o.Restarts:
+		case err == nil && info.Restarts != q.Restarts:
 			return SupervisorEnded, "the job was requeued meanwhile"
 		case err == nil && info.State != "RUNNING":
 			return SupervisorEnded, "the job is " + info.State
 		case err == nil:
-			if step := o.laterStep(ctx); step != "" {
+			if step := q.laterStep(ctx); step != "" {
 				return SupervisorLives, "it has started step " + step
 			}
-			return SupervisorDead, fmt.Sprintf("it has not answered for %v, and the job is RUNNING", o.Patience)
+			return SupervisorDead, fmt.Sprintf("it has not answered for %v, and the job is RUNNING", q.Patience)
 		case !slurm.Temporary(err):
 			return SupervisorUnknown, err.Error()
 		}
@@ -122,12 +122,12 @@ func (o *Orphan) bySlurm(ctx context.Context) (Fate, string) {
 
 // laterStep is a step of the job that began after the one of the ranks that ask, ""
 // if there is none: only the supervisor can have started it. Guards do not count.
-func (o *Orphan) laterStep(ctx context.Context) string {
-	mine, err := strconv.Atoi(o.Step)
+func (q *Inquiry) laterStep(ctx context.Context) string {
+	mine, err := strconv.Atoi(q.Step)
 	if err != nil {
 		return ""
 	}
-	steps, err := o.Client.Steps(ctx, o.Job)
+	steps, err := q.Client.Steps(ctx, q.Job)
 	if err != nil {
 		return "" // what is not known does not count
 	}

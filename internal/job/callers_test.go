@@ -1,4 +1,4 @@
-package coordinated
+package job
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/config"
 )
 
 // supervised returns a supervisor and what its callers know it by.
@@ -19,7 +21,7 @@ func supervised(t *testing.T) (*Supervisor, string) {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	s.SetStart(3)
-	return s, s.Var(false)[len(SupervisorVar)+1:]
+	return s, s.Var(false)[len(config.SupervisorVar)+1:]
 }
 
 // attending runs a guard; what it returns comes on the channel.

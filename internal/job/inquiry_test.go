@@ -1,4 +1,4 @@
-package coordinated
+package job
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // frozen is a machine that takes connections and whose processes say nothing; it
-// returns the value of SupervisorVar for a supervisor on it.
+// returns the value of config.SupervisorVar for a supervisor on it.
 func frozen(t *testing.T, value string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -46,7 +46,7 @@ func TestFate(t *testing.T) {
 			_, value := supervised(t)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			o := Orphan{Supervisor: frozen(t, value), Job: "7", Step: "0", Restarts: 2, Patience: patience}
+			o := Inquiry{Supervisor: frozen(t, value), Job: "7", Step: "0", Restarts: 2, Patience: patience}
 			if fate, why := o.Fate(ctx); fate != c.want {
 				t.Errorf("got %d (%s), want %d", fate, why, c.want)
 			}
@@ -54,7 +54,7 @@ func TestFate(t *testing.T) {
 	}
 	slurmSays(t, "JobState=RUNNING Restarts=2", "")
 	s, value := supervised(t)
-	o := Orphan{Supervisor: value, Job: "7", Step: "0", Restarts: 2, Patience: time.Minute}
+	o := Inquiry{Supervisor: value, Job: "7", Step: "0", Restarts: 2, Patience: time.Minute}
 	if fate, why := o.Fate(t.Context()); fate != SupervisorLives {
 		t.Errorf("it answers: got %d (%s)", fate, why)
 	}
@@ -88,7 +88,7 @@ func TestFateGoesDown(t *testing.T) {
 		}
 	})
 	defer down.Stop()
-	o := Orphan{Supervisor: value, Job: "7", Patience: 100 * time.Millisecond}
+	o := Inquiry{Supervisor: value, Job: "7", Patience: 100 * time.Millisecond}
 	if fate, why := o.Fate(t.Context()); fate != SupervisorDead {
 		t.Errorf("got %d (%s)", fate, why)
 	}
@@ -123,7 +123,7 @@ func TestFateCutOff(t *testing.T) {
 		}
 	}()
 	_, rest, _ := strings.Cut(value, " ")
-	o := Orphan{Supervisor: l.Addr().String() + " " + rest, Job: "7", Patience: 500 * time.Millisecond}
+	o := Inquiry{Supervisor: l.Addr().String() + " " + rest, Job: "7", Patience: 500 * time.Millisecond}
 	if fate, why := o.Fate(t.Context()); fate != SupervisorLives {
 		t.Errorf("got %d (%s)", fate, why)
 	}

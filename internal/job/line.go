@@ -1,4 +1,4 @@
-package coordinated
+package job
 
 import (
 	"bufio"
@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// talk is a connection on which both sides send JSON, a line each.
-type talk struct {
+// line is a connection on which both sides send JSON, a line each.
+type line struct {
 	conn     net.Conn
 	in       *bufio.Scanner
 	first    []byte        // that was read to find out who calls; nil when it was taken
@@ -22,8 +22,8 @@ type talk struct {
 // longestLine bounds a line: the first report of a job names the node of each rank.
 const longestLine = 64 << 20
 
-func newTalk(c net.Conn) *talk {
-	l := &talk{conn: c}
+func newLine(c net.Conn) *line {
+	l := &line{conn: c}
 	l.in = bufio.NewScanner(patientReader{l})
 	l.in.Buffer(nil, longestLine)
 	return l
@@ -31,7 +31,7 @@ func newTalk(c net.Conn) *talk {
 
 // next returns the next line. It is valid up to the call that follows. Silence for
 // longer than patience, and the end of the connection, are errors.
-func (l *talk) next(patience time.Duration) ([]byte, error) {
+func (l *line) next(patience time.Duration) ([]byte, error) {
 	if b := l.first; b != nil {
 		l.first = nil
 		return b, nil
@@ -46,7 +46,7 @@ func (l *talk) next(patience time.Duration) ([]byte, error) {
 // sendTime bounds sending a line to somebody who does not read.
 const sendTime = 2 * time.Second
 
-func (l *talk) send(v any) error {
+func (l *line) send(v any) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.conn.SetWriteDeadline(time.Now().Add(sendTime)); err != nil {
@@ -56,12 +56,12 @@ func (l *talk) send(v any) error {
 }
 
 // Close hangs up; the other side goes on.
-func (l *talk) Close() error { return l.conn.Close() }
+func (l *line) Close() error { return l.conn.Close() }
 
 // patientReader reads what comes within the patience of next. Time in which this
 // process itself stands still, because its job is suspended for one, is no
 // silence of the other side: what has been waited is counted in pieces.
-type patientReader struct{ l *talk }
+type patientReader struct{ l *line }
 
 // pieces of the patience.
 const pieces = 10

@@ -1,0 +1,192 @@
+package job
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// ContactName is the file, in the job's first shared directory, that says how
+// to reach a running job. It holds the job's key, so only its owner may read it.
+const ContactName = "holdfast.control"
+
+// A Contact is what it says.
+type Contact struct {
+	Job  string      `json:"job"`
+	Addr string      `json:"addr"` // of rank 0
+	Node string      `json:"node"`
+	PID  int         `json:"pid"`
+	Key  control.Key `json:"key"`
+}
+
+// A Query and its Reply are one line of JSON each.
+type Query struct {
+	Op   string `json:"op"` // "request" or "status"
+	Stop bool   `json:"stop,omitempty"`
+	Wait bool   `json:"wait,omitempty"`
+}
+
+// A Reply answers a Query.
+type Reply struct {
+	Error  string     `json:"error,omitempty"`
+	Status *JobStatus `json:"status,omitempty"`
+}
+
+// JobStatus is what a running job says of itself.
+type JobStatus struct {
+	Job    string        `json:"job"`
+	Ranks  int           `json:"ranks"`
+	Nodes  []string      `json:"nodes"` // by rank
+	Points uint64        `json:"points"`
+	Cut    string        `json:"cut"`    // where rank 0 stands with the epoch in progress
+	Epochs []EpochStatus `json:"epochs"` // as rank 0 has seen them, oldest first
+
+	Levels  []string     `json:"levels"` // nearest first
+	Seconds float64      `json:"up_s"`   // since Open
+	Next    *NextStatus  `json:"next,omitempty"`
+	States  []RankStatus `json:"rank_states,omitempty"` // of all ranks, in answer to Status
+}
+
+// NextStatus says when rank 0 will ask for a checkpoint of its own accord.
+type NextStatus struct {
+	By      string  `json:"by"`
+	Seconds float64 `json:"in_s"`
+	Final   bool    `json:"final,omitempty"`
+}
+
+// EpochStatus is coordinated.EpochStats in plain data.
+type EpochStatus struct {
+	Epoch          storage.Epoch      `json:"epoch"`
+	Bytes          int64              `json:"bytes"` // of rank 0's shard
+	BlockedSeconds float64            `json:"blocked_s"`
+	DurableSeconds map[string]float64 `json:"durable_s"`
+	Error          string             `json:"error,omitempty"`
+}
+
+// RankStatus is what one rank says of itself.
+type RankStatus struct {
+	Rank    int     `json:"rank"`
+	Node    string  `json:"node"`
+	State   string  `json:"state"`
+	Seconds float64 `json:"for_s"`             // in this state; of a call, at least
+	Call    string  `json:"call,omitempty"`    // blocked in, such as Recv
+	Comm    string  `json:"comm,omitempty"`    // on this communicator
+	Waits   string  `json:"waits,omitempty"`   // from or to whom
+	Points  uint64  `json:"points"`            // reached so far
+	Epoch   uint64  `json:"epoch,omitempty"`   // being agreed on
+	Phase   string  `json:"phase,omitempty"`   // asked, parking, frozen, cutting
+	Work    []Work  `json:"behind,omitempty"`  // what is written behind the program
+	Cost    float64 `json:"blocked_s"`         // by the last checkpoint
+	Last    uint64  `json:"last_epoch"`        // the newest that was cut
+	Level   string  `json:"last_at,omitempty"` // the furthest level it has reached
+	Fault   string  `json:"fault,omitempty"`   // why it is not at all levels
+}
+
+// Work is something that a rank does behind the program.
+type Work struct {
+	What    string  `json:"what"` // write, redundancy or flush
+	Epoch   uint64  `json:"epoch"`
+	Level   string  `json:"level"`
+	Seconds float64 `json:"for_s"`
+	Bytes   int64   `json:"bytes"` // done so far; 0 when nobody counts
+	Total   int64   `json:"total"` // about; 0 when nobody knows
+}
+
+// ReadContact reads the contact file of a directory. Whose it is does not matter
+// here: who answers at the address has to prove the key that it names.
+func ReadContact(dir string) (k Contact, err error) {
+	b, err := vfs.OS{AllowForeign: true}.ReadFile(filepath.Join(dir, ContactName), 1<<20)
+	if err != nil {
+		return k, err
+	}
+	if err := json.Unmarshal(b, &k); err != nil {
+		return k, fmt.Errorf("%s: %w", ContactName, err)
+	}
+	return k, nil
+}
+
+// Client talks to a running job from outside.
+type Client struct {
+	conn net.Conn
+	in   *bufio.Scanner
+}
+
+// NotRunningError says that a directory belongs to no job that can be reached.
+type NotRunningError struct {
+	Dir string
+	Err error
+}
+
+func (e *NotRunningError) Error() string {
+	return fmt.Sprintf("no running job answers for %s (is the job running, and is this the directory it writes to? "+
+		"use its HOLDFAST_GLOBAL): %v", e.Dir, e.Err)
+}
+
+func (e *NotRunningError) Unwrap() error { return e.Err }
+
+// DialJob connects to the job that runs with dir as its global directory, or as
+// its local one on the node of rank 0 if it has no global one. Errors are
+// *NotRunningError. The caller closes the Client.
+func DialJob(ctx context.Context, dir string) (*Client, error) {
+	k, err := ReadContact(dir)
+	if err != nil {
+		return nil, &NotRunningError{dir, err}
+	}
+	conn, err := control.DialClient(ctx, k.Addr, 0, k.Key)
+	if err != nil {
+		if host, herr := os.Hostname(); herr == nil && host != k.Node && strings.HasPrefix(k.Addr, "127.") {
+			err = fmt.Errorf("a job on one node can be reached there alone: do this on %s (%w)", k.Node, err)
+		}
+		return nil, &NotRunningError{dir, err}
+	}
+	in := bufio.NewScanner(conn)
+	in.Buffer(nil, 64<<20)
+	return &Client{conn: conn, in: in}, nil
+}
+
+// Request asks the job for a checkpoint, a final one if stop is set, and with
+// wait returns when it is at all levels or has failed.
+func (c *Client) Request(ctx context.Context, stop, wait bool) (*JobStatus, error) {
+	return c.ask(ctx, Query{Op: "request", Stop: stop, Wait: wait})
+}
+
+// Status asks the job how it stands, every rank of it.
+func (c *Client) Status(ctx context.Context) (*JobStatus, error) {
+	return c.ask(ctx, Query{Op: "status"})
+}
+
+func (c *Client) ask(ctx context.Context, q Query) (*JobStatus, error) {
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) }) // ends the read below
+	defer stop()
+	if err := json.NewEncoder(c.conn).Encode(q); err != nil {
+		return nil, fmt.Errorf("ask the job: %w", err)
+	}
+	if !c.in.Scan() {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("the job hung up before it answered: %w", errors.Join(c.in.Err(), net.ErrClosed))
+	}
+	var r Reply
+	if err := json.Unmarshal(c.in.Bytes(), &r); err != nil {
+		return nil, fmt.Errorf("answer of the job: %w", err)
+	}
+	if r.Error != "" {
+		return r.Status, errors.New(r.Error)
+	}
+	return r.Status, nil
+}
+
+// Close hangs up.
+func (c *Client) Close() error { return c.conn.Close() }
