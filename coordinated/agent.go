@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -35,7 +36,7 @@ type agent struct {
 	releases int       // of this rank in it
 	vain     int       // at rank 0: epochs in a row that came to no level
 
-	polls polling
+	polls watch.Polling
 	wary  wary
 
 	callSeq   uint64    // the call that the main thread was last seen blocked in
@@ -228,7 +229,7 @@ func (a *agent) act(act cut.Action) {
 		a.send(act.To, act.Msg)
 	case cut.Arm:
 		a.armed, a.releases = time.Now(), 0
-		a.polls = polling{}
+		a.polls = watch.Polling{}
 		c.events.Emit(events.Event{Name: events.Arm, Epoch: uint64(act.Epoch), Points: c.points.load()})
 		c.phase("armed")
 		c.gate.Or(gateArmed)
@@ -309,7 +310,7 @@ func (a *agent) sample() cut.Sampled {
 		a.callSeq, a.callSince = act.Seq, time.Now()
 	}
 	last, polls := e.Polling()
-	s.Block = a.polls.look(pollView{now: s.Now, points: s.Points, polls: polls, last: last, wait: a.wait})
+	s.Block = a.polls.Look(watch.View{Now: s.Now, Points: s.Points, Polls: polls, Last: last, Wait: a.wait})
 	if !act.Blocked {
 		return s
 	}
@@ -368,8 +369,8 @@ func (a *agent) gaveUp(act cut.GaveUp) {
 	}
 	x := excuse{Closed: c.closed.Load()}
 	if !act.Parked {
-		x.State = a.whereabouts()
-		x.WaitsFor = sources(c.endpoint.Activity().Waits, a.polls.waits)
+		x.State = a.mainThread()
+		x.WaitsFor = watch.Sources(c.endpoint.Activity().Waits, a.polls.Waits())
 	}
 	data, err := json.Marshal(x)
 	if err != nil {
@@ -383,23 +384,6 @@ func (a *agent) gaveUp(act cut.GaveUp) {
 		case <-c.ctx.Done():
 		}
 	})
-}
-
-// sources lists the ranks that a blocked or polling main thread waits for.
-func sources(waits []endpoint.Wait, polled []cut.Wait) []int {
-	var out []int
-	for _, w := range waits {
-		if w.Source >= 0 {
-			out = append(out, w.Source)
-		}
-	}
-	for _, w := range polled {
-		if w.Source >= 0 {
-			out = append(out, w.Source)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 func (c *Checkpointer) blame(e storage.Epoch, blobs []cut.Blob) {

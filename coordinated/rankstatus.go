@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -117,12 +118,12 @@ func (a *agent) inCall(st *job.RankStatus, since time.Time) time.Time {
 		if act.Seq != a.callSeq {
 			a.callSeq, a.callSince = act.Seq, time.Now()
 		}
-		st.State, st.Call, st.Comm, st.Waits = stateBlocked, act.Op, act.Comm, strings.TrimSpace(describe(act.Waits))
+		st.State, st.Call, st.Comm, st.Waits = stateBlocked, act.Op, act.Comm, strings.TrimSpace(watch.Describe(act.Waits))
 		return a.callSince
 	}
 	last, polls := a.c.endpoint.Polling()
 	if polls != a.idlePolls && !a.idleSince.IsZero() && st.Points == a.idlePoints {
-		st.State, st.Waits = statePolling, strings.TrimSpace(describe([]endpoint.Wait{last}))
+		st.State, st.Waits = statePolling, strings.TrimSpace(watch.Describe([]endpoint.Wait{last}))
 		return a.idleSince
 	}
 	return since

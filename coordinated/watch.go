@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
-	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
 // A rank whose main thread has waited for a while tells rank 0: in an MPI call, in
@@ -97,14 +97,14 @@ func (a *agent) sayWaiting() {
 func (a *agent) weigh(blobs []cut.Blob) {
 	w := &a.wary
 	w.asked = false
-	all := make([]doingNow, len(blobs))
+	all := make([]watch.Doing, len(blobs))
 	for i, b := range blobs {
 		if err := json.Unmarshal(b.Data, &all[i]); err != nil || all[i].Rank != i {
 			a.c.log.Error("holdfast: what a rank waits for", "rank", b.Rank, "error", err)
 			return
 		}
 	}
-	waiting := stuck(all)
+	waiting := watch.Stuck(all)
 	if len(waiting) == 0 { // somebody computes: ask again, ever more seldom
 		w.keys = nil
 		w.pause = min(2*w.pause, 5*time.Minute)
@@ -120,24 +120,24 @@ func (a *agent) weigh(blobs []cut.Blob) {
 			limit = pollersWait * a.c.opt.WaitTimeout
 		}
 	}
-	text := tellStuck(all, waiting)
+	text := watch.Tell(all, waiting)
 	if !slices.Equal(keys, w.keys) {
 		w.keys, w.first = keys, time.Now()
 		a.c.log.Warn("holdfast: ranks wait for what cannot come: "+text, "job ends in", limit)
 		return
 	}
 	if time.Since(w.first) >= limit {
-		a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: culprit(all, waiting), Stage: abortedBy + stuckBy + text})
+		a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: watch.Culprit(all, waiting), Stage: abortedBy + stuckBy + text})
 	}
 }
 
 // doingNow says what the main thread does.
-func (a *agent) doingNow() doingNow {
+func (a *agent) doingNow() watch.Doing {
 	c := a.c
 	act := c.endpoint.Activity()
 	last, polls := c.endpoint.Polling()
 	points := c.points.load()
-	d := doingNow{Rank: c.world.Rank(), Key: fmt.Sprint(act.Seq, points), Gone: c.closed.Load(),
+	d := watch.Doing{Rank: c.world.Rank(), Key: fmt.Sprint(act.Seq, points), Gone: c.closed.Load(),
 		Behind:  !c.restored.Load(),
 		Entered: map[string]uint64{}, Sizes: map[string]int{}}
 	for _, k := range c.endpoint.Collectives() {
@@ -154,43 +154,49 @@ func (a *agent) doingNow() doingNow {
 	case state != stateRunning && state != stateStarting || c.endpoint.Concurrent():
 		d.Text = state // the library sees to it that this ends
 	case act.Blocked && act.Comm == endpoint.Private(c.world).Name():
-		d.Left, d.Text = true, "in Finalize without Close"+callSite()
+		d.Left, d.Text = true, "in Finalize without Close"+watch.CallSite()
 	case act.Blocked:
-		d.Text = inCall(act) + callSite()
+		d.Text = watch.InCall(act) + watch.CallSite()
 		if act.Collective {
 			d.Comm = act.Comm
 			break
 		}
 		d.All = act.All
-		d.waitFor(act.Waits)
-		if !d.waits() { // a lock of a window: any member may hold it
+		d.WaitFor(act.Waits)
+		if !d.Waits() { // a lock of a window: any member may hold it
 			d.Any = []string{act.Comm}
 		}
 	case grown:
-		d.Polls, d.Text = true, "polling"+describe([]endpoint.Wait{last})+callSite()
-		d.waitFor([]endpoint.Wait{last})
+		d.Polls, d.Text = true, "polling"+watch.Describe([]endpoint.Wait{last})+watch.CallSite()
+		d.WaitFor([]endpoint.Wait{last})
 	default:
 		d.Text = "computing"
 	}
 	return d
 }
 
-func (d *doingNow) waitFor(ws []endpoint.Wait) {
-	for _, w := range ws {
-		switch {
-		case w.Send:
-			d.Takers = append(d.Takers, w.Peer)
-		case w.Source == mpiwrap.AnySource:
-			d.Any = append(d.Any, w.Comm)
-		default:
-			d.Sources = append(d.Sources, w.Source)
+// mainThread says what it is doing, for the one who has
+// to find out why a checkpoint did not come about.
+func (a *agent) mainThread() string {
+	act := a.c.endpoint.Activity()
+	where := watch.CallSite()
+	if !act.Blocked {
+		what := "computing"
+		if len(a.polls.Waits()) > 0 {
+			what = "polling"
 		}
+		return fmt.Sprintf("%s, %d Points passed%s", what, a.c.points.load(), where)
 	}
+	since := ""
+	if act.Seq == a.callSeq {
+		since = fmt.Sprintf(" for at least %v", time.Since(a.callSince).Round(time.Millisecond))
+	}
+	return watch.InCall(act) + since + where
 }
 
 // place notes from where in the program the library was called.
 func (c *Checkpointer) place() {
-	at := here()
+	at := watch.Here()
 	c.at.Store(&at)
 }
 

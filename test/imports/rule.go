@@ -50,6 +50,8 @@ var rules = []rule{
 	{"coordinated/internal/capture",
 		[]string{"mpiwrap", "coordinated/control", "coordinated/cut", "coordinated/events"},
 		true, "a capture is one rank's: it knows nothing of the others"},
+	{"internal/job", []string{"mpiwrap", "gpustate", "coordinated/.", "coordinated/cut", "coordinated/internal", "cmd"},
+		true, "jobs and the tool speak through it, and it knows neither"},
 	{"internal/config", []string{"mpiwrap", "gpustate", "storage", "coordinated", "cmd"}, true,
 		"whoever has a configuration says what its keys set"},
 	{"coordinated/cut", []string{"mpiwrap", "gpustate", "storage", "net", "os", "os/signal"}, false,

@@ -1,4 +1,4 @@
-package coordinated
+package watch
 
 import (
 	"slices"
@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 )
 
-// polling recognises a main thread that calls Test or Iprobe round and round: it
+// Polling recognises a main thread that calls Test or Iprobe round and round: it
 // is blocked in no call and yet waits. It may compute between the polls, so what
 // it waits for stands from the first polls without success until a message of
 // those that it polls for has come, or it reaches a Point.
@@ -18,7 +18,7 @@ import (
 // could keep each other from parking. So each time that one which was taken for
 // waiting comes to a Point without the message, it takes twice as long to count as
 // waiting.
-type polling struct {
+type Polling struct {
 	calls  uint64        // waits so far, to tell them apart
 	points uint64        // Points reached when this one began
 	polls  uint64        // polls without success at the last look
@@ -42,28 +42,28 @@ const (
 // of calls, which count on while it polls.
 const pollCall = 1 << 63
 
-// pollView is what a look finds.
-type pollView struct {
-	now    time.Duration
-	points uint64
-	polls  uint64 // without success so far
-	last   endpoint.Wait
-	wait   func(endpoint.Wait) cut.Wait // with what has been received so far
+// A View is what a look finds.
+type View struct {
+	Now    time.Duration
+	Points uint64
+	Polls  uint64 // without success so far
+	Last   endpoint.Wait
+	Wait   func(endpoint.Wait) cut.Wait // with what has been received so far
 }
 
-// look takes in one look at the main thread, and returns what it polls for as a
+// Look takes in one look at the main thread, and returns what it polls for as a
 // call that it is blocked in; nil if it does not count as waiting.
-func (p *polling) look(v pollView) *cut.Block {
+func (p *Polling) Look(v View) *cut.Block {
 	switch {
 	case p.served(v):
 		p.vain = 0
 		p.restart(v)
-	case p.points != v.points || p.calls == 0:
+	case p.points != v.Points || p.calls == 0:
 		if p.told {
 			p.vain = min(p.vain+1, mostVain)
 		}
 		p.restart(v)
-	case v.polls != p.polls:
+	case v.Polls != p.polls:
 		p.note(v)
 	}
 	if !p.told {
@@ -73,14 +73,14 @@ func (p *polling) look(v pollView) *cut.Block {
 }
 
 // restart begins another wait.
-func (p *polling) restart(v pollView) {
-	*p = polling{calls: p.calls + 1, points: v.points, polls: v.polls, vain: p.vain}
+func (p *Polling) restart(v View) {
+	*p = Polling{calls: p.calls + 1, points: v.Points, polls: v.Polls, vain: p.vain}
 }
 
 // served says whether anything that is polled for has come.
-func (p *polling) served(v pollView) bool {
+func (p *Polling) served(v View) bool {
 	for i, r := range p.raw {
-		w := v.wait(r)
+		w := v.Wait(r)
 		if w.Had != p.waits[i].Had {
 			return true
 		}
@@ -89,17 +89,37 @@ func (p *polling) served(v pollView) bool {
 }
 
 // note takes in further polls that found nothing.
-func (p *polling) note(v pollView) {
+func (p *Polling) note(v View) {
 	if p.looks == 0 {
-		p.since = v.now
+		p.since = v.Now
 	}
 	p.looks++
-	p.polls = v.polls
-	w := v.wait(v.last)
+	p.polls = v.Polls
+	w := v.Wait(v.Last)
 	if !slices.ContainsFunc(p.waits, func(o cut.Wait) bool { return o.Source == w.Source && o.Comm == w.Comm }) {
-		p.raw, p.waits = append(p.raw, v.last), append(p.waits, w)
+		p.raw, p.waits = append(p.raw, v.Last), append(p.waits, w)
 	}
-	if p.looks >= pollLooks<<p.vain || p.looks > 1 && v.now-p.since >= pollPatience<<p.vain {
+	if p.looks >= pollLooks<<p.vain || p.looks > 1 && v.Now-p.since >= pollPatience<<p.vain {
 		p.told = true
 	}
+}
+
+// Waits are those for what is polled for.
+func (p *Polling) Waits() []cut.Wait { return p.waits }
+
+// Sources lists the ranks that a blocked or polling main thread waits for.
+func Sources(waits []endpoint.Wait, polled []cut.Wait) []int {
+	var out []int
+	for _, w := range waits {
+		if w.Source >= 0 {
+			out = append(out, w.Source)
+		}
+	}
+	for _, w := range polled {
+		if w.Source >= 0 {
+			out = append(out, w.Source)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }

@@ -1,14 +1,17 @@
-package coordinated
+package watch
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// doingNow is what one rank says of its main thread, for rank 0 to find out whether
+// Doing is what one rank says of its main thread, for rank 0 to find out whether
 // it waits for something that cannot come.
-type doingNow struct {
+type Doing struct {
 	Rank int
 
 	// Key is the same as long as the rank has got nowhere.
@@ -31,15 +34,15 @@ type doingNow struct {
 	Sizes   map[string]int    `json:",omitempty"` // members of those
 }
 
-// waits says whether the rank gets on only when another does.
-func (d *doingNow) waits() bool {
+// Waits says whether the rank gets on only when another does.
+func (d *Doing) Waits() bool {
 	return d.Restore || d.Comm != "" || len(d.Sources)+len(d.Any)+len(d.Takers) > 0
 }
 
-// stuck returns the ranks that wait for ever, in order, if nothing is in flight:
+// Stuck returns the ranks that wait for ever, in order, if nothing is in flight:
 // for those that have closed, or for each other. Whatever is not known counts as
 // going to come.
-func stuck(all []doingNow) []int {
+func Stuck(all []Doing) []int {
 	goes := make([]bool, len(all)) // gets on, or may
 	for changed := true; changed; {
 		changed = false
@@ -59,12 +62,12 @@ func stuck(all []doingNow) []int {
 }
 
 // mayGoOn says whether those that go can make this rank go.
-func (d *doingNow) mayGoOn(all []doingNow, goes []bool) bool {
+func (d *Doing) mayGoOn(all []Doing, goes []bool) bool {
 	switch {
-	case !d.waits():
+	case !d.Waits():
 		return true
 	case d.Restore:
-		return !slices.ContainsFunc(all, func(o doingNow) bool { return o.Behind && !goes[o.Rank] })
+		return !slices.ContainsFunc(all, func(o Doing) bool { return o.Behind && !goes[o.Rank] })
 	case d.Comm != "":
 		return d.othersCome(all, goes)
 	}
@@ -94,7 +97,7 @@ func ways(yes bool) int {
 
 // othersCome says whether all members of the communicator have entered the
 // collective, or may.
-func (d *doingNow) othersCome(all []doingNow, goes []bool) bool {
+func (d *Doing) othersCome(all []Doing, goes []bool) bool {
 	members := 0
 	for r := range all {
 		n, member := all[r].Entered[d.Comm]
@@ -112,7 +115,7 @@ func (d *doingNow) othersCome(all []doingNow, goes []bool) bool {
 func anyGoes(goes []bool) bool { return slices.Contains(goes, true) }
 
 // anyMember says whether a member of comm other than rank may go on.
-func anyMember(comm string, rank int, all []doingNow, goes []bool) bool {
+func anyMember(comm string, rank int, all []Doing, goes []bool) bool {
 	for r := range all {
 		if _, member := all[r].Entered[comm]; member && r != rank && goes[r] {
 			return true
@@ -121,8 +124,8 @@ func anyMember(comm string, rank int, all []doingNow, goes []bool) bool {
 	return false
 }
 
-// tellStuck says who waits and who is gone, and where.
-func tellStuck(all []doingNow, waiting []int) string {
+// Tell says who waits and who is gone, and where.
+func Tell(all []Doing, waiting []int) string {
 	var parts []string
 	add := func(r int) { parts = append(parts, fmt.Sprintf("rank %d is %s", r, all[r].Text)) }
 	const most = 4
@@ -148,12 +151,26 @@ func tellStuck(all []doingNow, waiting []int) string {
 	return strings.Join(parts, "; ")
 }
 
-// culprit is the rank to name first: one that has gone, else the first that waits.
-func culprit(all []doingNow, waiting []int) int {
+// Culprit is the rank to name first: one that has gone, else the first that waits.
+func Culprit(all []Doing, waiting []int) int {
 	for r := range all {
 		if all[r].Gone || all[r].Left {
 			return r
 		}
 	}
 	return waiting[0]
+}
+
+// WaitFor enters what a call waits for.
+func (d *Doing) WaitFor(ws []endpoint.Wait) {
+	for _, w := range ws {
+		switch {
+		case w.Send:
+			d.Takers = append(d.Takers, w.Peer)
+		case w.Source == mpiwrap.AnySource:
+			d.Any = append(d.Any, w.Comm)
+		default:
+			d.Sources = append(d.Sources, w.Source)
+		}
+	}
 }

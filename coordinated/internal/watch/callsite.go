@@ -1,21 +1,25 @@
-package coordinated
+package watch
 
 import (
 	"bytes"
+	"fmt"
 	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
 // modulePath is what the library's own stack frames begin with.
 const modulePath = "github.com/holdfast-hpc/holdfast/"
 
-// callSite finds the program's own file and line among the goroutines: in the
+// CallSite finds the program's own file and line among the goroutines: in the
 // one that is inside mpiwrap or this package, otherwise in the first. It begins
 // with " at ", and is empty when there is none.
-func callSite() string {
+func CallSite() string {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
 	stacks := bytes.Split(buf, []byte("\n\n"))
@@ -54,9 +58,9 @@ func programFrame(stack string) string {
 	return ""
 }
 
-// here is the program's file and line from which this package was called, as
-// callSite has it.
-func here() string {
+// Here is the program's file and line from which this package was called, as
+// CallSite has it.
+func Here() string {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
 	for {
@@ -102,4 +106,34 @@ var module = sync.OnceValue(func() string {
 func programModule(path string) bool {
 	m := module()
 	return m != "" && (path == m || strings.HasPrefix(path, m+"/"))
+}
+
+// InCall names the call that a main thread is blocked in.
+func InCall(act endpoint.Activity) string {
+	return fmt.Sprintf("in %s on communicator %s%s", act.Op, act.Comm, Describe(act.Waits))
+}
+
+// Describe lists what a call waits for; each begins with a space.
+func Describe(ws []endpoint.Wait) string {
+	var b strings.Builder
+	for i, w := range ws {
+		const most = 4
+		if i == most {
+			fmt.Fprintf(&b, " and %d more", len(ws)-most)
+			break
+		}
+		peer, word := fmt.Sprint(w.Source), "from"
+		if w.Source == mpiwrap.AnySource {
+			peer = "any"
+		}
+		if w.Send {
+			peer, word = fmt.Sprint(w.Peer), "to"
+		}
+		tag := fmt.Sprint(w.Tag)
+		if w.Tag == mpiwrap.AnyTag {
+			tag = "any"
+		}
+		fmt.Fprintf(&b, " %s rank %s tag %s", word, peer, tag)
+	}
+	return b.String()
 }
