@@ -89,7 +89,7 @@ func newGuard() *cobra.Command {
 	return &cobra.Command{
 		Use: "guard", Short: "watch over holdfast run from another node of its job", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return supervise.RequeueOrphan(cmd.Context(), cmd.ErrOrStderr())
+			return supervise.Requeuer(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
 }

@@ -1,7 +1,6 @@
 package supervise
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,13 +37,7 @@ type command struct {
 	// programs
 	bound  bool
 	before []string // that stands before the program: start-rank
-	hosts  []host   // of mpirun
-}
-
-// host is a machine that mpirun was given, and how many ranks go there.
-type host struct {
-	name  string
-	slots int // 0 = not said
+	hosts  []string // of mpirun
 }
 
 // kindOf tells a launcher by its name, and mpirun by what it is a link to.
@@ -90,7 +83,7 @@ func parseCommand(args []string) (*command, error) {
 
 // The options of srun (22.05 to 24.11) that take no value, or only one that is
 // attached. All others take one.
-var sOptions = strings.Fields(`E H h K k l O Q s u v V X Z I
+var srunFlags = strings.Fields(`E H h K k l O Q s u v V X Z I
 	preserve-env hold help usage version no-kill kill-on-bad-exit label overcommit overlap quiet oversubscribe share
 	unbuffered verbose disable-status no-allocate immediate multi-prog pty quit-on-interrupt reboot spread-job
 	send-libs use-min-nodes contiguous exact exclusive resv-ports compress bcast nice propagate whole
@@ -109,7 +102,7 @@ func (c *command) parseSrun(args []string) error {
 		}
 		name, value, attached := splitOption(a)
 		c.opts = append(c.opts, a)
-		if !attached && !slices.Contains(sOptions, name) {
+		if !attached && !slices.Contains(srunFlags, name) {
 			if i++; i == len(args) {
 				return fmt.Errorf("option %s has no value", a)
 			}
@@ -136,7 +129,7 @@ func splitOption(a string) (name, value string, attached bool) {
 		return strings.Cut(long, "=")
 	}
 	name, value = a[1:2], a[2:]
-	if slices.Contains(sOptions, name) {
+	if slices.Contains(srunFlags, name) {
 		return name, "", false // -vv, -K1: nothing that matters follows
 	}
 	return name, strings.TrimPrefix(value, "="), value != ""
@@ -228,7 +221,9 @@ func (c *command) parseMpirun(args []string) error {
 		switch name {
 		case "host", "hosts", "H":
 			for h := range strings.SplitSeq(value, ",") {
-				c.hosts = addHost(c.hosts, h)
+				if name, _, _ := strings.Cut(strings.TrimSpace(h), ":"); name != "" {
+					c.hosts = append(c.hosts, name)
+				}
 			}
 			i++
 			continue
@@ -286,38 +281,21 @@ func (c *command) recovers() bool {
 	return c.kind == launchOpenMPI && (slices.ContainsFunc(c.prog, told) || slices.ContainsFunc(os.Environ(), told))
 }
 
-func addHost(hosts []host, s string) []host {
-	name, n, _ := strings.Cut(strings.TrimSpace(s), ":")
-	slots, _ := strconv.Atoi(n) // none is 0
-	if name == "" {
-		return hosts
-	}
-	return append(hosts, host{name, slots})
-}
-
-// readHosts reads the hostfile of either MPI: "n1 slots=4" or "n1:4".
-func readHosts(file string) ([]host, error) {
-	f, err := os.Open(file)
+// readHosts reads the names in the hostfile of either MPI: "n1 slots=4" or "n1:4".
+func readHosts(file string) ([]string, error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("hostfile: %w", err)
 	}
-	defer f.Close()
-	var hosts []host
-	in := bufio.NewScanner(f)
-	for in.Scan() {
-		line, _, _ := strings.Cut(in.Text(), "#")
-		words := strings.Fields(line)
-		if len(words) == 0 {
-			continue
-		}
-		hosts = addHost(hosts, words[0])
-		for _, w := range words[1:] {
-			if n, ok := strings.CutPrefix(w, "slots="); ok {
-				hosts[len(hosts)-1].slots, _ = strconv.Atoi(n) // none is 0
-			}
+	var hosts []string
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "#")
+		if words := strings.Fields(line); len(words) > 0 {
+			name, _, _ := strings.Cut(words[0], ":")
+			hosts = append(hosts, name)
 		}
 	}
-	return hosts, in.Err()
+	return hosts, nil
 }
 
 // onHosts is the mpirun command line for ranks on given machines, each taking an

@@ -48,7 +48,7 @@ func (s *setup) nodeLocal(ctx context.Context) error {
 	for try := 1; ; try++ {
 		name := given
 		if name == "" && try == 1 {
-			name = s.keptLocal(prefix)
+			name = s.formerLocal(prefix)
 		}
 		if name == "" {
 			b := make([]byte, 8)
@@ -75,9 +75,9 @@ func (s *setup) nodeLocal(ctx context.Context) error {
 	return nil
 }
 
-// keptLocal is the directory that an earlier run of the job had, "" if none is known. Without
+// formerLocal is the directory that an earlier run of the job had, "" if none is known. Without
 // a global directory to keep the name in, it is looked for on this node.
-func (s *setup) keptLocal(prefix string) string {
+func (s *setup) formerLocal(prefix string) string {
 	if strings.HasPrefix(s.cfg.Memory.Local, prefix) {
 		return s.cfg.Memory.Local
 	}

@@ -72,8 +72,8 @@ func (s *setup) readJob(ctx context.Context) error {
 		return fmt.Errorf("--spares: srun outside a job gets nodes of its own; use it inside sbatch or salloc")
 	}
 	for _, h := range s.cmd.hosts {
-		if !slices.Contains(s.cfg.Nodes, h.name) {
-			s.cfg.Nodes = append(s.cfg.Nodes, h.name)
+		if !slices.Contains(s.cfg.Nodes, h) {
+			s.cfg.Nodes = append(s.cfg.Nodes, h)
 		}
 	}
 	return nil

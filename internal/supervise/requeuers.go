@@ -284,22 +284,22 @@ func (g *requeuerWords) String() string {
 // loses what it computed since its newest checkpoint, so this is no place for haste.
 const requeuePatience = 10 * time.Second
 
-// RequeueOrphan is the process that Run starts on another node than its own. It returns when
+// Requeuer is the process that Run starts on another node than its own. It returns when
 // Run has ended, or when Run's node has died and the job is back in the queue.
-func RequeueOrphan(ctx context.Context, stderr io.Writer) error {
+func Requeuer(ctx context.Context, stderr io.Writer) error {
 	job, ok, err := slurm.FromEnv(os.Getenv)
 	if err != nil || !ok {
 		return fmt.Errorf("holdfast run starts this inside a Slurm job; there is nothing to guard here: %w", err)
 	}
 	o := coordinated.Orphan{Supervisor: os.Getenv(coordinated.SupervisorVar), Job: job.ID, Restarts: job.Restarts,
 		Patience: requeuePatience}
-	return requeueOrphan(ctx, &o, job.NodeName, decide.Silence, func(format string, args ...any) {
+	return requeueAfterDeath(ctx, &o, job.NodeName, decide.Silence, func(format string, args ...any) {
 		fmt.Fprintf(stderr, "holdfast guard on %s: %s\n", job.NodeName, fmt.Sprintf(format, args...))
 	})
 }
 
-// requeueOrphan attends to a run from a node, and asks what has become of it after a silence.
-func requeueOrphan(ctx context.Context, o *coordinated.Orphan, node string, silence time.Duration,
+// requeueAfterDeath attends to a run from a node, and asks what has become of it after a silence.
+func requeueAfterDeath(ctx context.Context, o *coordinated.Orphan, node string, silence time.Duration,
 	say func(format string, args ...any)) error {
 	for ctx.Err() == nil {
 		over, err := coordinated.Attend(ctx, o.Supervisor, node, silence)

@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated"
 )
 
-// TestRequeueOrphan: a requeuer whose holdfast run is frozen puts the job back into the queue,
+// TestRequeuer: a requeuer whose holdfast run is frozen puts the job back into the queue,
 // one whose holdfast run has ended on a node that lives does not.
-func TestRequeueOrphan(t *testing.T) {
+func TestRequeuer(t *testing.T) {
 	for _, frozen := range []bool{true, false} {
 		requeues := filepath.Join(t.TempDir(), "requeues")
 		commands(t, map[string]string{"sinfo": `echo "n1|allocated|none"`, "squeue": "", "srun": "exit 1",
@@ -29,7 +29,7 @@ func TestRequeueOrphan(t *testing.T) {
 		o := &coordinated.Orphan{Supervisor: value, Job: "5", Patience: patience}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- requeueOrphan(ctx, o, "n1", 100*time.Millisecond, t.Logf) }()
+		go func() { done <- requeueAfterDeath(ctx, o, "n1", 100*time.Millisecond, t.Logf) }()
 		c, err := sup.AcceptGuard(ctx)
 		if err != nil {
 			t.Fatal(err)

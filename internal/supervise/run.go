@@ -21,7 +21,7 @@ import (
 type Options struct {
 	Command        []string // the launcher or program, and its arguments
 	Stdout, Stderr io.Writer
-	// Self is the path of the program that runs RequeueOrphan as its verb guard, StartRank as
+	// Self is the path of the program that runs Requeuer as its verb guard, StartRank as
 	// start-rank and the copying as flush, on every node.
 	Self string
 

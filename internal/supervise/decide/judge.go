@@ -61,19 +61,19 @@ func (m *Machine) judge() {
 		m.say("stopped after the final checkpoint, epoch %d at %s", rep.Stopped, levelsAt(rep, rep.Stopped))
 		m.leave(ExitStopped)
 	case rep.Unrestorable != "" && !stopping: // whatever the program made of it
-		m.again()
+		m.retry()
 	case t.code == 0 && !t.killed && !m.deserted():
 		m.say("the program has ended")
 		m.exit(ExitGood)
 	case rep.Ended:
 		m.allClosed()
 	case stopping && m.timeToGoOn(): // from then on it is not being stopped
-		m.again()
+		m.retry()
 	case stopping:
 		m.say("ended while it was being stopped, with code %d; %s", t.code, newestOf(rep))
 		m.leave(ExitStopped)
 	default:
-		m.again()
+		m.retry()
 	}
 }
 
@@ -88,7 +88,7 @@ func (m *Machine) deserted() bool {
 // have.
 func (m *Machine) knows() bool {
 	m.inquire()
-	if m.try.examine == answered {
+	if m.try.examined {
 		m.phase = between
 		return true
 	}
@@ -104,7 +104,7 @@ func (m *Machine) allClosed() {
 	case !m.knows():
 	case t.nodeDied && !m.limit.stopping:
 		m.say("all ranks had closed, but may have had work left")
-		m.again()
+		m.retry()
 	case t.killed:
 		m.say("all ranks had closed, but it is not known whether the program ended well")
 		m.finish(ExitBad)
@@ -118,8 +118,8 @@ func (m *Machine) allClosed() {
 // MPI_Init that may be no fault of the program, once.
 const exitSignal = 128
 
-// again decides whether a start that failed is followed by another.
-func (m *Machine) again() {
+// retry decides whether a start that failed is followed by another.
+func (m *Machine) retry() {
 	if !m.knows() {
 		return
 	}
@@ -266,7 +266,7 @@ func (m *Machine) pause() {
 // wake takes a signal in a pause.
 func (m *Machine) wake(s os.Signal) {
 	if m.phase != pausing || !m.isStop(s) {
-		m.keep(s)
+		m.postpone(s)
 		return
 	}
 	m.say("%v: not starting again", s)
@@ -320,10 +320,10 @@ func (m *Machine) unrestorable() {
 }
 
 // mayBegin reports whether the job may begin anew without asking.
-func (m *Machine) mayBegin() bool { return m.virgin() && m.work() <= m.cfg.BeginAnew }
+func (m *Machine) mayBegin() bool { return m.neverSafe() && m.work() <= m.cfg.BeginAnew }
 
-// virgin reports whether the job began from nothing, and nothing of it ever came to global.
-func (m *Machine) virgin() bool { return !m.mem.BegunAt.IsZero() && !m.mem.Safe }
+// neverSafe reports whether the job began from nothing, and nothing of it ever came to global.
+func (m *Machine) neverSafe() bool { return !m.mem.BegunAt.IsZero() && !m.mem.Safe }
 
 // work is how long the job had computed, at most, when it lost what it now misses.
 func (m *Machine) work() time.Duration {
@@ -395,7 +395,7 @@ func (m *Machine) forGood() {
 		return
 	}
 	m.say("giving up: %s", why)
-	if m.virgin() {
+	if m.neverSafe() {
 		m.say("no checkpoint of this job ever came to global, and at most %v of work would be lost: HOLDFAST_FRESH=1 "+
 			"begins anew now, --begin-anew %v lets such a job do so by itself",
 			m.work().Round(time.Second), m.work().Truncate(time.Hour)+time.Hour) // as a person would set it

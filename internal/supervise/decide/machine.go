@@ -29,11 +29,11 @@ type Machine struct {
 	out   []Action
 	phase phase
 
-	shown []func(slurm.JobInfo, error) // what follows the answers to AskJob
-	then  func(Event)                  // what follows that to Requeue or Salvage
-	due   time.Time                    // of the timer; zero = none
-	timed func()                       // what follows it
-	kept  []os.Signal                  // between two starts: for the next one
+	shown     []func(slurm.JobInfo, error) // what follows the answers to AskJob
+	then      func(Event)                  // what follows that to Requeue or Salvage
+	due       time.Time                    // of the timer; zero = none
+	timed     func()                       // what follows it
+	postponed []os.Signal                  // signals that came between two starts: for the next one
 
 	nodes nodes
 	limit limit
@@ -177,22 +177,22 @@ func (m *Machine) signal(s os.Signal) {
 	case awaiting:
 		m.waitOn(s)
 	default:
-		m.keep(s)
+		m.postpone(s)
 	}
 }
 
-// keep keeps a signal for the next start: it may announce the end of the job.
-func (m *Machine) keep(s os.Signal) {
-	if len(m.kept) < 16 {
-		m.kept = append(m.kept, s)
+// postpone puts a signal off to the next start: it may announce the end of the job.
+func (m *Machine) postpone(s os.Signal) {
+	if len(m.postponed) < 16 {
+		m.postponed = append(m.postponed, s)
 	}
 }
 
-// replay takes the signals that were kept.
+// replay takes the signals that were put off.
 func (m *Machine) replay(take func(os.Signal)) {
-	kept := m.kept
-	m.kept = nil
-	for _, s := range kept {
+	postponed := m.postponed
+	m.postponed = nil
+	for _, s := range postponed {
 		take(s)
 	}
 }

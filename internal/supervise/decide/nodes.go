@@ -82,38 +82,25 @@ func (m *Machine) examine(why purpose, ask Examine) {
 	m.do(ask)
 }
 
-// inquiry is how far the examination after a death is.
-type inquiry uint8
-
-const (
-	notYet inquiry = iota
-	wanted         // an earlier one goes on
-	asked
-	answered
-)
-
-// inquire finds out which nodes are dead after a death, once for a start. Suspects must show that
-// they are well. One that fell silent is not even asked while there are others to take its place:
-// a frozen node takes seconds to give itself away.
+// inquire finds out which nodes are dead after a death, once for a start, and after a look at them
+// that is under way. Suspects must show that they are well. One that fell silent is not even asked
+// while there are others to take its place: a frozen node takes seconds to give itself away.
 func (m *Machine) inquire() {
 	t := m.try
-	switch {
-	case t.examine == asked || t.examine == answered:
-	case len(m.cfg.Nodes) == 0:
-		t.examine = answered
-	case m.nodes.examining != forNothing:
-		t.examine = wanted
-	default:
-		t.examine = asked
-		ask := Examine{Closely: t.suspects}
-		if silent := t.noticedAt.After(t.diedAt); silent &&
-			len(m.cfg.Nodes)-len(m.nodes.dead)-len(t.suspects) >= m.cfg.Width {
-			ask.Silent = slices.DeleteFunc(slices.Clone(t.suspects), func(n string) bool {
-				return m.nodes.dead[n] != "" || slices.Contains(m.cfg.Here, n)
-			})
-		}
-		m.examine(forDeath, ask)
+	if len(m.cfg.Nodes) == 0 {
+		t.examined = true
 	}
+	if t.examined || m.nodes.examining != forNothing {
+		return
+	}
+	ask := Examine{Closely: t.suspects}
+	if silent := t.noticedAt.After(t.diedAt); silent &&
+		len(m.cfg.Nodes)-len(m.nodes.dead)-len(t.suspects) >= m.cfg.Width {
+		ask.Silent = slices.DeleteFunc(slices.Clone(t.suspects), func(n string) bool {
+			return m.nodes.dead[n] != "" || slices.Contains(m.cfg.Here, n)
+		})
+	}
+	m.examine(forDeath, ask)
 }
 
 // examined takes the answer.
@@ -140,19 +127,15 @@ func (m *Machine) examined(faults map[string]string) {
 	case why == forReturn:
 		m.returned(len(n.dead) < before)
 	case why == forDeath:
-		t.examine, t.nodeDied = answered, fresh || slices.ContainsFunc(t.missing, isDead)
+		t.examined, t.nodeDied = true, fresh || slices.ContainsFunc(t.missing, isDead)
 		if m.phase == judging {
 			m.judge()
 		}
-	case fresh:
-		for _, node := range t.nodes {
-			if isDead(node) {
-				t.missing = append(t.missing, node)
-			}
-		}
-		fallthrough
 	default:
-		if t.examine == wanted {
+		if fresh {
+			t.missing = slices.DeleteFunc(slices.Clone(t.nodes), func(n string) bool { return !isDead(n) })
+		}
+		if m.phase == ending || m.phase == judging {
 			m.inquire()
 		}
 	}

@@ -45,8 +45,8 @@ type try struct {
 	asks     string         // why the final checkpoint is asked for, until Asked
 	within   time.Duration  // as the stop has
 	pass     syscall.Signal // for a program that cannot be asked
-	examine  inquiry
-	nodeDied bool // a node has, once it was examined
+	examined bool           // its nodes were, after a death
+	nodeDied bool           // one has
 }
 
 // hear takes what is heard of a start that goes on.
