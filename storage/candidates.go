@@ -173,7 +173,7 @@ func (d *levelDir) probe(m *format.Manifest, rank int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, x.Close()) }()
-	_, err = x.footer(m.Epoch, rank)
+	_, err = x.Footer(m.Epoch, rank)
 	return err
 }
 

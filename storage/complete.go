@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Pending lists the epochs that are committed at from, as far as this rank can
@@ -115,7 +116,7 @@ func (v *View) missingAt(to *level) ([]Epoch, error) {
 
 // flushAll copies the shards of all ranks.
 func (s *Store) flushAll(ctx context.Context, v *View, e Epoch) ([]ShardInfo, error) {
-	var from []source
+	var from []shard.Source
 	for _, d := range v.dirs {
 		if d.name != LevelParity {
 			from = append(from, &d.levelDir)
@@ -128,7 +129,7 @@ func (s *Store) flushAll(ctx context.Context, v *View, e Epoch) ([]ShardInfo, er
 			return nil, fmt.Errorf("rank %d: %w", r, err)
 		}
 		info, err := s.flushDir(ctx, sh, s.levels[0], sh.asSections(ctx))
-		info.Node = sh.copies[0].at.info.Node
+		info.Node = sh.copies[0].At.Info.Node
 		if err := errors.Join(err, sh.Close()); err != nil {
 			return nil, fmt.Errorf("rank %d: %w", r, err)
 		}

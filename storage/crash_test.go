@@ -8,10 +8,11 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // testPool is shared by all stores of the tests.
-var testPool = newBuffers(64)
+var testPool = shard.NewPool(64)
 
 // world is a job of two ranks on a file system that can lose power. Each rank
 // has its own local directory; both share the global one.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // ErrCorrupt marks bytes that were read back but are not what was written.
@@ -27,10 +28,10 @@ var ErrNotCommitted = errors.New("epoch is not committed")
 var ErrCommitted = errors.New("epoch is committed already")
 
 // ErrNoSection marks a section name that the shard does not have.
-var ErrNoSection = errors.New("no such section")
+var ErrNoSection = shard.ErrNoSection
 
 // ErrClosed marks the use of a Store or Shard after Close.
-var ErrClosed = errors.New("storage is closed")
+var ErrClosed = shard.ErrClosed
 
 // ShardError reports what failed on which shard.
 type ShardError struct {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Kind says in what way something is wrong.
@@ -243,8 +244,8 @@ func (v *View) manifestAt(d *viewDir, e Epoch) (*format.Manifest, error) {
 	return nil, err
 }
 
-// locate makes it a source.
-func (s *viewSource) locate(ctx context.Context, e Epoch, rank int) (*extent, error) {
+// Locate makes it a source.
+func (s *viewSource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Extent, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

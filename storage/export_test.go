@@ -5,9 +5,10 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-var testInbound = newBuffers(64)
+var testInbound = shard.NewPool(64)
 
 // Shared makes stores of one test process share buffers.
 func Shared(o Options) Options {
@@ -28,37 +29,19 @@ func PutFar(ctx context.Context, s *Store, e Epoch, level string, gap int64, sec
 	spec := s.spec(e, s.opt.Rank, secs)
 	var info ShardInfo
 	var idx *format.Index
-	err = l.create(e, spec.fileName(), func(f vfs.File) (err error) {
-		w := newBlockWriter(ctx, f, s.pool, nil)
-		if info, idx, err = writeFar(ctx, w, spec, gap); err != nil {
-			w.abort()
+	err = l.create(e, spec.FileName(), func(f vfs.File) (err error) {
+		w := shard.NewWriter(ctx, f, s.pool, nil)
+		spec.Hole = gap
+		if info, idx, err = shard.Write(ctx, w, spec); err != nil {
+			w.Abort()
 			return err
 		}
-		return w.finish()
+		return w.Finish()
 	})
 	l.remember(e, idx)
 	return info, err
 }
 
-// writeFar is writeShard with a hole behind the header.
-func writeFar(ctx context.Context, w *blockWriter, spec *shardSpec, gap int64) (ShardInfo, *format.Index, error) {
-	s := &shardWriter{w: w, spec: spec, start: w.pos(), idx: format.Index{
-		Epoch: spec.head.Epoch, Rank: spec.head.Rank, Size: spec.head.Size, ChunkBytes: format.ChunkBytes}}
-	if err := w.copyIn(spec.head.Encode()); err != nil {
-		return ShardInfo{}, nil, err
-	}
-	if err := w.skipTo(w.pos() + gap); err != nil {
-		return ShardInfo{}, nil, err
-	}
-	for i := range spec.sections {
-		if err := s.section(ctx, &spec.sections[i]); err != nil {
-			return ShardInfo{}, nil, err
-		}
-	}
-	info, err := s.end()
-	return info, &s.idx, err
-}
-
 // Widen makes the part take so many more bytes, whole pages, of its pack: a hole
 // before its footer.
-func (p *Part) Widen(bytes int64) { p.spec.room += bytes }
+func (p *Part) Widen(bytes int64) { p.spec.Room += bytes }

@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
-	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Shard is this rank's shard of a committed epoch, open for reading. Bytes come
@@ -21,9 +20,9 @@ type Shard struct {
 	workers int // goroutines that read
 
 	mu      sync.Mutex
-	copies  []*shardCopy // guarded by mu: open copies, nearest first
-	left    []source     // guarded by mu: levels not yet tried
-	damage  []error      // guarded by mu: what was found bad
+	copies  []*shard.Copy  // guarded by mu: open copies, nearest first
+	left    []shard.Source // guarded by mu: levels not yet tried
+	damage  []error        // guarded by mu: what was found bad
 	digest  [16]byte
 	closed  bool
 	shape   *format.Index // of the first copy: names, sizes, hashes
@@ -44,27 +43,27 @@ func (s *Store) Fetch(ctx context.Context, e Epoch) (*Shard, error) {
 	return s.fetch(ctx, e, s.opt.Rank, s.sources(e, s.opt.Rank, ""))
 }
 
-func (s *Store) fetch(ctx context.Context, e Epoch, rank int, from []source) (*Shard, error) {
+func (s *Store) fetch(ctx context.Context, e Epoch, rank int, from []shard.Source) (*Shard, error) {
 	leave, err := s.enter()
 	if err != nil {
 		return nil, err
 	}
 	release := s.hold(e)
-	sh := &Shard{store: s, epoch: e, rank: rank, workers: readers(), left: from}
+	sh := &Shard{store: s, epoch: e, rank: rank, workers: shard.Readers(), left: from}
 	c, err := sh.nextCopy(ctx, 0)
 	if err != nil {
 		release()
 		leave()
 		return nil, s.fault("fetch", e, "any", err)
 	}
-	sh.shape = c.idx
-	origins := s.hold(c.idx.Origins()...)
+	sh.shape = c.Idx
+	origins := s.hold(c.Idx.Origins()...)
 	sh.leaving = func() { release(); origins(); leave() }
 	return sh, nil
 }
 
 // nextCopy returns the copy after the first n, opening levels as needed.
-func (sh *Shard) nextCopy(ctx context.Context, n int) (*shardCopy, error) {
+func (sh *Shard) nextCopy(ctx context.Context, n int) (*shard.Copy, error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.closed {
@@ -73,13 +72,13 @@ func (sh *Shard) nextCopy(ctx context.Context, n int) (*shardCopy, error) {
 	var tried []error
 	for len(sh.copies) <= n && len(sh.left) > 0 {
 		from := sh.left[0]
-		c, err := openCopy(ctx, from, sh.epoch, sh.rank)
+		c, err := shard.Open(ctx, from, sh.epoch, sh.rank)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		sh.left = sh.left[1:]
-		if err == nil && len(sh.copies) > 0 && c.at.info.Digest != sh.digest {
-			err = errors.Join(fmt.Errorf("it is another attempt at epoch %d", sh.epoch), c.close())
+		if err == nil && len(sh.copies) > 0 && c.At.Info.Digest != sh.digest {
+			err = errors.Join(fmt.Errorf("it is another attempt at epoch %d", sh.epoch), c.Close())
 		}
 		if errors.Is(err, errNoOtherWay) {
 			continue
@@ -90,7 +89,7 @@ func (sh *Shard) nextCopy(ctx context.Context, n int) (*shardCopy, error) {
 			sh.note(err)
 			continue
 		}
-		sh.digest = c.at.info.Digest
+		sh.digest = c.At.Info.Digest
 		sh.copies = append(sh.copies, c)
 	}
 	if n < len(sh.copies) {
@@ -102,8 +101,8 @@ func (sh *Shard) nextCopy(ctx context.Context, n int) (*shardCopy, error) {
 	return nil, errors.Join(tried...)
 }
 
-func (sh *Shard) fault(from source, err error) error {
-	return &ShardError{Op: "fetch", Epoch: sh.epoch, Rank: sh.rank, Level: from.levelName(), Err: err}
+func (sh *Shard) fault(from shard.Source, err error) error {
+	return &ShardError{Op: "fetch", Epoch: sh.epoch, Rank: sh.rank, Level: from.LevelName(), Err: err}
 }
 
 // errNoMore says that all levels were tried before.
@@ -122,7 +121,7 @@ func (sh *Shard) note(err error) {
 func (sh *Shard) Level() string {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.copies[0].from.levelName()
+	return sh.copies[0].From.LevelName()
 }
 
 // Epoch is the shard's epoch.
@@ -153,53 +152,17 @@ func (sh *Shard) ReadAt(ctx context.Context, name string, dst []byte, off int64)
 	if !ok {
 		return fmt.Errorf("%w: %q", ErrNoSection, name)
 	}
-	return readRange(sh.shape, sec, dst, off, sh.workers, func(i, n int, dst []byte, mem *scratch) error {
+	return shard.ReadRange(sh.shape, sec, dst, off, sh.workers, func(i, n int, dst []byte, mem *shard.Scratch) error {
 		return sh.readRun(ctx, i, n, dst, mem)
 	})
 }
 
-// readRange fills dst with the bytes of a section from off on, in parallel; read
-// yields runs of n whole chunks from chunk i on.
-func readRange(x *format.Index, sec *format.Section, dst []byte, off int64, workers int,
-	read func(i, n int, dst []byte, mem *scratch) error) error {
-	if off < 0 || off+int64(len(dst)) > sec.Size {
-		return fmt.Errorf("section %q has %d bytes, [%d,%d) asked for", sec.Name, sec.Size, off, off+int64(len(dst)))
-	}
-	if len(dst) == 0 {
-		return nil
-	}
-	step := int64(x.ChunkBytes)
-	run := max(runBytes/step, 1)
-	first, last := off/step, (off+int64(len(dst))-1)/step
-	runs := int((last-first)/run) + 1
-	return inParallel(runs, workers, func(k int, mem *scratch) error {
-		from := first + int64(k)*run
-		to := min(from+run, last+1)
-		at := from*step - off // where the run starts relative to dst
-		n := min(to*step, sec.Size) - from*step
-		i := sec.First + int(from)
-		if at >= 0 && at+n <= int64(len(dst)) {
-			return read(i, int(to-from), dst[at:at+n], mem)
-		}
-		whole := mem.whole(int(n))
-		if err := read(i, int(to-from), whole, mem); err != nil {
-			return err
-		}
-		copy(dst[max(at, 0):], whole[max(-at, 0):])
-		return nil
-	})
-}
-
-// runBytes is how much is read at once: more than one chunk, because disks like
-// that, and little enough to be hashed while it is in the cache of the core.
-const runBytes = 1 << 20
-
 // readRun reads n chunks from chunk i on: at once if they lie together, and if
 // anything is wrong one by one from whatever copy has them right.
-func (sh *Shard) readRun(ctx context.Context, i, n int, dst []byte, mem *scratch) error {
+func (sh *Shard) readRun(ctx context.Context, i, n int, dst []byte, mem *shard.Scratch) error {
 	if n > 1 {
 		c, err := sh.nextCopy(ctx, 0)
-		if err == nil && c.readTogether(ctx, i, n, dst) {
+		if err == nil && c.ReadTogether(ctx, i, n, dst) {
 			return nil
 		}
 	}
@@ -214,7 +177,7 @@ func (sh *Shard) readRun(ctx context.Context, i, n int, dst []byte, mem *scratch
 }
 
 // readChunk tries the copies in turn.
-func (sh *Shard) readChunk(ctx context.Context, i int, dst []byte, mem *scratch) error {
+func (sh *Shard) readChunk(ctx context.Context, i int, dst []byte, mem *shard.Scratch) error {
 	var failed []error
 	for n := 0; ; n++ {
 		c, err := sh.nextCopy(ctx, n)
@@ -224,14 +187,14 @@ func (sh *Shard) readChunk(ctx context.Context, i int, dst []byte, mem *scratch)
 		if err != nil {
 			return errors.Join(append(failed, err)...)
 		}
-		err = c.readChunk(ctx, i, dst, mem)
+		err = c.ReadChunk(ctx, i, dst, mem)
 		if err == nil {
 			return nil
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		err = sh.fault(c.from, err)
+		err = sh.fault(c.From, err)
 		failed = append(failed, err)
 		sh.mu.Lock()
 		sh.note(err)
@@ -242,8 +205,8 @@ func (sh *Shard) readChunk(ctx context.Context, i int, dst []byte, mem *scratch)
 // Verify reads the whole shard and throws it away. It needs the bytes right at
 // one level, like ReadAt; Damage tells of the others.
 func (sh *Shard) Verify(ctx context.Context) error {
-	return inParallel(len(sh.shape.Chunks), sh.workers, func(i int, mem *scratch) error {
-		return sh.readChunk(ctx, i, mem.whole(int(sh.shape.Chunks[i].Length)), mem)
+	return shard.Parallel(len(sh.shape.Chunks), sh.workers, func(i int, mem *shard.Scratch) error {
+		return sh.readChunk(ctx, i, mem.Whole(int(sh.shape.Chunks[i].Length)), mem)
 	})
 }
 
@@ -254,9 +217,9 @@ func (sh *Shard) Check(ctx context.Context, name string) error {
 		return fmt.Errorf("%w: %q", ErrNoSection, name)
 	}
 	n := int((sec.Size + int64(sh.shape.ChunkBytes) - 1) / int64(sh.shape.ChunkBytes))
-	return inParallel(n, sh.workers, func(i int, mem *scratch) error {
+	return shard.Parallel(n, sh.workers, func(i int, mem *shard.Scratch) error {
 		i += sec.First
-		return sh.readChunk(ctx, i, mem.whole(int(sh.shape.Chunks[i].Length)), mem)
+		return sh.readChunk(ctx, i, mem.Whole(int(sh.shape.Chunks[i].Length)), mem)
 	})
 }
 
@@ -271,41 +234,7 @@ func (sh *Shard) Close() error {
 	defer sh.leaving()
 	var err error
 	for _, c := range sh.copies {
-		err = errors.Join(err, c.close())
+		err = errors.Join(err, c.Close())
 	}
 	return err
-}
-
-// readers is how many goroutines read a shard that the program waits for.
-func readers() int {
-	const most = 8 // more do not make a disk faster
-	return min(runtime.GOMAXPROCS(0), most)
-}
-
-// inParallel calls do for 0..n-1 from at most so many goroutines and returns the
-// first error.
-func inParallel(n, workers int, do func(i int, mem *scratch) error) error {
-	workers = min(n, workers)
-	var next atomic.Int64
-	var failed atomic.Pointer[error]
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			var mem scratch
-			for failed.Load() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if err := do(i, &mem); err != nil {
-					failed.CompareAndSwap(nil, &err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if p := failed.Load(); p != nil {
-		return *p
-	}
-	return nil
 }

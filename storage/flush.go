@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Flush copies this rank's shard of an epoch that is committed at from to the
@@ -77,7 +77,7 @@ func (s *Store) flushDir(ctx context.Context, sh *Shard, to *level, secs []Secti
 		return info, nil
 	}
 	spec := s.spec(sh.epoch, sh.rank, secs)
-	spec.wanted = sh.shape
+	spec.Wanted = sh.shape
 	return s.putShard(ctx, to, spec, s.throttle(to))
 }
 
@@ -123,34 +123,11 @@ func (d *levelDir) uncommitted(e Epoch, rank int) (info ShardInfo, idx *format.I
 	if err != nil {
 		return info, nil, err
 	}
-	c, err := openLoose(file, f)
+	c, err := shard.OpenFile(file, f)
 	if err != nil {
 		return info, nil, errors.Join(err, f.Close())
 	}
-	return c.at.info, c.idx, c.close()
-}
-
-// openLoose opens a file in the form of a shard without a manifest that says
-// what it should be. The caller closes f if there is an error, the copy if not.
-func openLoose(file string, f vfs.File) (*shardCopy, error) {
-	n, err := f.Size()
-	if err != nil {
-		return nil, err
-	}
-	foot, err := format.ReadFooter(file, f, n)
-	if err != nil {
-		return nil, err
-	}
-	idx, err := format.ReadIndex(file, f, foot)
-	if err != nil {
-		return nil, err
-	}
-	info := ShardInfo{
-		Rank: idx.Rank, Bytes: idx.Bytes(), Stored: idx.Owned(), ShardBytes: n,
-		Digest: idx.Content(), Index: foot.IndexHash, Origins: idx.Origins(), Pack: format.NoPack,
-	}
-	x := &extent{ReaderAt: f, Closer: f, name: file, n: n, info: info}
-	return &shardCopy{at: x, idx: idx, other: map[Epoch]*extent{}}, nil
+	return c.At.Info, c.Idx, c.Close()
 }
 
 // sectionReader reads a section of a shard as a Source.
@@ -170,7 +147,41 @@ func (r *sectionReader) ReadAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// knownChunks makes sectionReader a chunkSource.
-func (r *sectionReader) knownChunks() []format.Chunk {
+// KnownChunks makes sectionReader a chunkSource.
+func (r *sectionReader) KnownChunks() []format.Chunk {
 	return format.ChunksIn(r.sh.shape, r.sec.Name)
+}
+
+// Lend lets reads of this rank's shard of an epoch that is committed at a level
+// be served from memory, as long as the caller has the sections that were put
+// there: the ranks that compute parity need not wait for the disk. It is the level
+// local, and the sections must not change before release returns, which waits
+// for reads under way. What does not lie in memory as it lies on the disk is
+// read from there.
+func (s *Store) Lend(ctx context.Context, e Epoch, level string, secs []Section) (release func(), err error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	l, err := s.at(level)
+	if err != nil {
+		return nil, err
+	}
+	over, ok := l.fs.(*lendFS)
+	if !ok {
+		return nil, &OptionError{Field: "Levels", Reason: "nobody reads level " + level + " from this rank"}
+	}
+	c, err := shard.Open(ctx, &l.levelDir, e, s.opt.Rank)
+	if err != nil {
+		return nil, s.fault("fetch", e, level, err)
+	}
+	m, err := newMemShard(c.Idx, secs)
+	if cerr := c.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return nil, s.fault("fetch", e, level, err)
+	}
+	return over.lend(join(l.epochPath(e), format.ShardName(s.opt.Rank)), m), nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 var update = flag.Bool("update", false, "rewrite the hex examples of docs/FORMAT.md")
@@ -28,11 +29,11 @@ func exampleShard(t *testing.T) ([]byte, ShardInfo) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newBlockWriter(t.Context(), f, testPool, nil)
-	info, _, err := writeShard(t.Context(), w, &shardSpec{
-		head: format.Header{Epoch: 7, Rank: 1, Size: 2, Job: "sun", Node: "n1",
+	w := shard.NewWriter(t.Context(), f, testPool, nil)
+	info, _, err := shard.Write(t.Context(), w, &shard.Spec{
+		Head: format.Header{Epoch: 7, Rank: 1, Size: 2, Job: "sun", Node: "n1",
 			Created: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC).UnixNano()},
-		sections: []Section{
+		Sections: []Section{
 			{Name: "step", Size: 5, Source: Bytes("hello")},
 			{Name: "zero", Size: 6, Source: Bytes(make([]byte, 6))},
 		},
@@ -40,7 +41,7 @@ func exampleShard(t *testing.T) ([]byte, ShardInfo) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.finish(); err != nil {
+	if err := w.Finish(); err != nil {
 		t.Fatal(err)
 	}
 	b, err := readFile(fsys, "/x", 1<<20)

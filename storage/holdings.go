@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // holding says what one rank's directory of a level has of an epoch.
@@ -165,9 +166,9 @@ type ownSource struct {
 	l *level
 }
 
-func (o *ownSource) levelName() string { return o.l.name }
+func (o *ownSource) LevelName() string { return o.l.name }
 
-func (o *ownSource) locate(ctx context.Context, e Epoch, rank int) (*extent, error) {
+func (o *ownSource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Extent, error) {
 	m, err := o.s.manifestOf(ctx, o.l, e)
 	if err != nil {
 		return nil, err
@@ -182,10 +183,10 @@ type peerSource struct {
 	rank  int
 }
 
-func (p *peerSource) levelName() string { return p.level }
+func (p *peerSource) LevelName() string { return p.level }
 
-func (p *peerSource) locate(ctx context.Context, e Epoch, rank int) (*extent, error) {
-	x, err := p.with(ctx, func(d *levelDir) (*extent, error) { return d.locate(ctx, e, rank) })
+func (p *peerSource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Extent, error) {
+	x, err := p.with(ctx, func(d *levelDir) (*shard.Extent, error) { return d.Locate(ctx, e, rank) })
 	if err == nil || ctx.Err() != nil {
 		return x, err
 	}
@@ -198,12 +199,12 @@ func (p *peerSource) locate(ctx context.Context, e Epoch, rank int) (*extent, er
 	if merr != nil {
 		return nil, err
 	}
-	return p.with(ctx, func(d *levelDir) (*extent, error) { return d.locateIn(m, rank) })
+	return p.with(ctx, func(d *levelDir) (*shard.Extent, error) { return d.locateIn(m, rank) })
 }
 
 // with uses the directory through a connection that ends with the call; files
 // that were opened keep their own.
-func (p *peerSource) with(ctx context.Context, do func(d *levelDir) (*extent, error)) (*extent, error) {
+func (p *peerSource) with(ctx context.Context, do func(d *levelDir) (*shard.Extent, error)) (*shard.Extent, error) {
 	// The files outlive this call, and their users pass their own contexts.
 	d, f := p.s.peerDir(context.WithoutCancel(ctx), p.rank, p.level)
 	x, err := do(d)
@@ -211,7 +212,7 @@ func (p *peerSource) with(ctx context.Context, do func(d *levelDir) (*extent, er
 		err = errors.Join(cerr, x.Close())
 	}
 	if err == nil {
-		x.name = fmt.Sprintf("rank %d:%s", p.rank, x.name)
+		x.Name = fmt.Sprintf("rank %d:%s", p.rank, x.Name)
 	}
 	return x, err
 }
@@ -219,8 +220,8 @@ func (p *peerSource) with(ctx context.Context, do func(d *levelDir) (*extent, er
 // sources lists where the shards of e of a rank may be had, nearest level
 // first and in each level the own directory first; the level called first comes
 // before all.
-func (s *Store) sources(e Epoch, rank int, first string) []source {
-	var out, front []source
+func (s *Store) sources(e Epoch, rank int, first string) []shard.Source {
+	var out, front []shard.Source
 	for _, l := range s.levels {
 		list := s.sourcesAt(l, e, rank)
 		if l.name == first {
@@ -232,11 +233,11 @@ func (s *Store) sources(e Epoch, rank int, first string) []source {
 	return append(front, out...)
 }
 
-func (s *Store) sourcesAt(l *level, e Epoch, rank int) []source {
+func (s *Store) sourcesAt(l *level, e Epoch, rank int) []shard.Source {
 	if l.name == LevelParity {
 		return s.paritySources(l, e)
 	}
-	out := []source{&ownSource{s, l}}
+	out := []shard.Source{&ownSource{s, l}}
 	if rank != s.opt.Rank && l.name == LevelLocal && s.opt.Transport != nil {
 		out = append(out, &peerSource{s, l.name, rank})
 	}
@@ -291,4 +292,10 @@ func (s *Store) manifestAt(ctx context.Context, l *level, e Epoch) (*format.Mani
 // absent says that err means "not here" and not "damaged".
 func absent(err error) bool {
 	return errors.Is(err, ErrNotCommitted) || errors.Is(err, fs.ErrNotExist)
+}
+
+// peerDir is a level's directory at another rank. Its close ends the connection.
+func (s *Store) peerDir(ctx context.Context, rank int, level string) (*levelDir, *peerFS) {
+	f := newPeerFS(ctx, s.opt.Transport, rank, level)
+	return &levelDir{fs: f, name: level, owner: rank}, f
 }

@@ -43,6 +43,19 @@ func (s *Store) hold(epochs ...Epoch) (release func()) {
 	}
 }
 
+// hosted is a store as other ranks use it.
+type hosted struct{ s *Store }
+
+func (h *hosted) inUse(e Epoch) (release func()) { return h.s.hold(e) }
+
+func (h *hosted) served(level string) (servedDir, error) {
+	l, err := h.s.at(level)
+	if err != nil {
+		return servedDir{}, err
+	}
+	return servedDir{fs: l.fs, path: l.path, writable: level == LevelPartner || level == LevelParity}, nil
+}
+
 func (s *Store) held(e Epoch) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // changing is a section of n chunks; epoch e changes chunk e mod n only.
@@ -37,8 +38,8 @@ func TestIncrementsReferToEarlierEpochs(t *testing.T) {
 			t.Errorf("epoch 1: stored %d bytes, want all %d", info.Stored, n*format.ChunkBytes)
 		}
 		stored += info.Stored
-		if o := len(info.Origins); o > maxOrigins {
-			t.Errorf("epoch %d refers to %d epochs, want at most %d", e, o, maxOrigins)
+		if o := len(info.Origins); o > shard.MaxOrigins {
+			t.Errorf("epoch %d refers to %d epochs, want at most %d", e, o, shard.MaxOrigins)
 		}
 		if _, err := stores[0].Prune(t.Context()); err != nil {
 			t.Fatal(err)
@@ -53,7 +54,7 @@ func TestIncrementsReferToEarlierEpochs(t *testing.T) {
 		t.Errorf("stored %d bytes in all, want at most %d", stored, most)
 	}
 	kept, err := stores[0].levels[0].epochs()
-	if err != nil || len(kept) > maxOrigins+1 {
+	if err != nil || len(kept) > shard.MaxOrigins+1 {
 		t.Errorf("got epochs %v, %v kept for the sake of one", kept, err)
 	}
 	wantShard(t, stores[0], 3*n, secs(0, 3*n))

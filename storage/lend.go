@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -9,40 +8,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
-
-// Lend lets reads of this rank's shard of an epoch that is committed at a level
-// be served from memory, as long as the caller has the sections that were put
-// there: the ranks that compute parity need not wait for the disk. It is the level
-// local, and the sections must not change before release returns, which waits
-// for reads under way. What does not lie in memory as it lies on the disk is
-// read from there.
-func (s *Store) Lend(ctx context.Context, e Epoch, level string, secs []Section) (release func(), err error) {
-	leave, err := s.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	l, err := s.at(level)
-	if err != nil {
-		return nil, err
-	}
-	over, ok := l.fs.(*lendFS)
-	if !ok {
-		return nil, &OptionError{Field: "Levels", Reason: "nobody reads level " + level + " from this rank"}
-	}
-	c, err := openCopy(ctx, &l.levelDir, e, s.opt.Rank)
-	if err != nil {
-		return nil, s.fault("fetch", e, level, err)
-	}
-	m, err := newMemShard(c.idx, secs)
-	if cerr := c.close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return nil, s.fault("fetch", e, level, err)
-	}
-	return over.lend(join(l.epochPath(e), format.ShardName(s.opt.Rank)), m), nil
-}
 
 // memShard is the part of a shard that lies in memory.
 type memShard struct {
@@ -117,6 +82,10 @@ type lendFS struct {
 	lent map[string]*memShard // guarded by mu; by path
 }
 
+// newLendFS lends nothing yet.
+func newLendFS(fsys vfs.FS) *lendFS { return &lendFS{FS: fsys, lent: map[string]*memShard{}} }
+
+// lend serves reads of a file from memory until release is called, which waits for reads under way.
 func (f *lendFS) lend(path string, m *memShard) (release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // TestRefusesWhatCannotBeRead puts shards and manifests beyond each limit of the
@@ -60,11 +61,11 @@ func TestRefusesWhatCannotBeRead(t *testing.T) {
 func TestLargestIndexIsRead(t *testing.T) {
 	most := int64((format.MaxRecordLen-format.RecordExtra-28-11)/format.ChunkEntryLen) * format.ChunkBytes
 	for extra, want := range map[int64]bool{0: true, 1: false} {
-		spec := &shardSpec{sections: []Section{{Name: "x", Size: most + extra}}}
+		spec := &shard.Spec{Sections: []Section{{Name: "x", Size: most + extra}}}
 		x := format.Index{ChunkBytes: format.ChunkBytes, Sections: []format.Section{{Name: "x", Size: most + extra}}}
 		n := x.PlaceSections()
 		read := n >= 0 && format.RecordExtra+28+11+n*format.ChunkEntryLen <= format.MaxRecordLen
-		if got := spec.fits() == nil; got != want || read != want {
+		if got := spec.Fits() == nil; got != want || read != want {
 			t.Errorf("%d bytes: written %v, read %v, want %v", most+extra, got, read, want)
 		}
 	}

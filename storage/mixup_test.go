@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // TestManifestOfAnotherLevel: a manifest that lies in a directory of another
@@ -90,12 +91,12 @@ func TestSealedNonsense(t *testing.T) {
 			x.Owned()
 			x.Origins()
 			file := bytes.NewReader(make([]byte, 20480))
-			c := &shardCopy{idx: x, at: &extent{ReaderAt: file, n: 20480},
-				other: map[Epoch]*extent{5: {ReaderAt: file, n: 20480}}}
-			var mem scratch
+			c := &shard.Copy{Idx: x, At: &shard.Extent{ReaderAt: file, N: 20480},
+				Other: map[Epoch]*shard.Extent{5: {ReaderAt: file, N: 20480}}}
+			var mem shard.Scratch
 			for i := range x.Chunks {
 				if x.Chunks[i].Origin == x.Epoch {
-					c.readChunk(t.Context(), i, mem.whole(int(x.Chunks[i].Length)), &mem)
+					c.ReadChunk(t.Context(), i, mem.Whole(int(x.Chunks[i].Length)), &mem)
 				}
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // The ranks of a node can write its packs together, each from what it still has
@@ -43,7 +44,7 @@ type NodePack struct {
 type Part struct {
 	store  *Store
 	to     *level
-	spec   *shardSpec
+	spec   *shard.Spec
 	digest [16]byte
 	bytes  int64
 	stored int64
@@ -78,53 +79,22 @@ func (s *Store) newPart(ctx context.Context, e Epoch, from string, to *level, se
 		return nil, err
 	}
 	p = &Part{store: s, to: to, spec: s.spec(e, s.opt.Rank, secs), digest: sh.digest, bytes: sh.shape.Bytes()}
-	p.spec.wanted = sh.shape
+	p.spec.Wanted = sh.shape
 	if err := sh.Close(); err != nil {
 		return nil, err
 	}
 	s.prepareSpec(to, p.spec)
-	p.spec.base = s.lastShard(ctx, to, s.opt.Rank, e)
-	p.spec.room, err = p.spec.roomNeeded()
+	p.spec.Base = s.lastShard(ctx, to, s.opt.Rank, e)
+	p.spec.Room, err = p.spec.RoomNeeded()
 	return p, err
 }
 
 // Size is to be told to the other ranks of the node.
-func (p *Part) Size() PartSize { return PartSize{Bytes: p.bytes, Room: p.spec.room} }
+func (p *Part) Size() PartSize { return PartSize{Bytes: p.bytes, Room: p.spec.Room} }
 
 // Stored is how many bytes of chunks Write has written, once it has returned: less than
 // Size sets aside where they were compressed.
 func (p *Part) Stored() int64 { return p.stored }
-
-// roomNeeded is the length of the shard if nothing can be compressed. The chunks
-// are those that are wanted.
-func (p *shardSpec) roomNeeded() (int64, error) {
-	tooOld := oldestUseful(p.base)
-	x := format.Index{}
-	chunks := int64(0)
-	at := int64(format.HeaderLen)
-	for i := range p.sections {
-		sec := &p.sections[i]
-		want := format.ChunksIn(p.wanted, sec.Name)
-		if n := format.ChunkCount(sec.Size, format.ChunkBytes); int64(len(want)) != n {
-			return 0, fmt.Errorf("section %q has %d chunks, %d were put: %w", sec.Name, n, len(want), ErrCorrupt)
-		}
-		if sec.Size >= pageSections {
-			at = wholePages(at)
-		}
-		old := format.PadChunks(format.ChunksIn(p.base, sec.Name), len(want))
-		for k := range want {
-			if c := &want[k]; c.Codec != format.CodecZero && !old[k].Holds(c.Hash, c.Length, tooOld) {
-				at += int64(c.Length)
-			}
-		}
-		x.Sections = append(x.Sections, format.Section{Name: sec.Name})
-		chunks += int64(len(want))
-	}
-	at += int64(len(x.Encode())) + chunks*format.ChunkEntryLen
-	return wholePages(at + format.FooterLen), nil
-}
-
-func wholePages(n int64) int64 { return (n + vfs.Align - 1) / vfs.Align * vfs.Align }
 
 // Write writes the shard to its place in the pack, durably. A full level is a
 // *SpaceError. When ctx ends, so does the writing: the sections are free when
@@ -153,7 +123,7 @@ func (p *Part) write(ctx context.Context, n *NodePack) error {
 	if err := p.to.ensureEpoch(n.Epoch); err != nil {
 		return p.to.unusable(err)
 	}
-	if err := p.to.checkRoom(p.spec.room); err != nil {
+	if err := p.to.checkRoom(p.spec.Room); err != nil {
 		return err
 	}
 	f, err := p.to.joinPack(n, pk)
@@ -161,20 +131,20 @@ func (p *Part) write(ctx context.Context, n *NodePack) error {
 		return p.to.unusable(err)
 	}
 	t := s.throttle(p.to)
-	t.share = len(n.Ranks)
-	w := newBlockWriter(ctx, f, s.pool, t)
-	w.off, w.end = base, base+p.spec.room
-	info, idx, err := writeShard(ctx, w, p.spec)
+	t.Share = len(n.Ranks)
+	w := shard.NewWriter(ctx, f, s.pool, t)
+	w.Off, w.End = base, base+p.spec.Room
+	info, idx, err := shard.Write(ctx, w, p.spec)
 	if err == nil && info.Digest != p.digest {
 		err = fmt.Errorf("memory is not what was put: %w", ErrCorrupt)
 	}
 	if err != nil {
-		w.abort()
-	} else if err = w.finish(); err == nil {
+		w.Abort()
+	} else if err = w.Finish(); err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return p.to.spaceError(err, p.spec.room)
+		return p.to.spaceError(err, p.spec.Room)
 	}
 	p.to.remember(n.Epoch, idx)
 	p.stored = info.Stored
@@ -301,12 +271,12 @@ func (s *Store) sealPack(ctx context.Context, n *NodePack, k *nodePackFile, m *f
 	}
 	infos, idxs, err := readParts(f, temp, k, m)
 	if err == nil {
-		w := newBlockWriter(ctx, f, s.pool, s.throttle(to))
-		w.off = k.end
+		w := shard.NewWriter(ctx, f, s.pool, s.throttle(to))
+		w.Off = k.end
 		if err = endPack(w, n.Epoch, k.first(), infos); err != nil {
-			w.abort()
+			w.Abort()
 		} else {
-			err = w.finish()
+			err = w.Finish()
 		}
 	}
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Names of the levels, nearest first.
@@ -64,7 +65,7 @@ type Options struct {
 	Logger *slog.Logger // nil: silent. It should say the rank: Store does not
 	FS     vfs.FS       // nil: the operating system's, with Sharing and AllowForeign
 
-	pool, inbound *buffers      // tests share them: mapping memory is slow
+	pool, inbound *shard.Pool   // tests share them: mapping memory is slow
 	keepTemps     bool          // others work under this rank's name in the directories
 	beat          time.Duration // of run locks; tests do not wait so long
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // packBytes is how long a pack may grow before a new one is begun. A flush that
@@ -161,13 +162,13 @@ func (s *Store) pack(ctx context.Context, job packJob, to *level) ([]ShardInfo, 
 	var infos []ShardInfo
 	var idxs []*format.Index
 	var need int64
-	specs := make([]*shardSpec, len(job.shards))
+	specs := make([]*shard.Spec, len(job.shards))
 	for i, sh := range job.shards {
 		specs[i] = s.spec(e, sh.rank, sh.asSections(ctx))
-		specs[i].head.Node = sh.copies[0].at.info.Node
+		specs[i].Head.Node = sh.copies[0].At.Info.Node
 		s.prepareSpec(to, specs[i])
-		specs[i].base = s.lastShard(ctx, to, sh.rank, e)
-		need += specs[i].need()
+		specs[i].Base = s.lastShard(ctx, to, sh.rank, e)
+		need += specs[i].Need()
 	}
 	if err := to.checkSpace(specs...); err != nil {
 		return nil, err
@@ -190,44 +191,44 @@ func (l *level) rememberAll(e Epoch, idxs []*format.Index) {
 }
 
 // writePack writes shard after shard, then the index of the pack.
-func (s *Store) writePack(ctx context.Context, f vfs.File, job packJob, specs []*shardSpec, t *throttle) ([]ShardInfo,
-	[]*format.Index, error) {
-	w := newBlockWriter(ctx, f, s.pool, t)
+func (s *Store) writePack(ctx context.Context, f vfs.File, job packJob, specs []*shard.Spec,
+	t *shard.Throttle) ([]ShardInfo, []*format.Index, error) {
+	w := shard.NewWriter(ctx, f, s.pool, t)
 	var infos []ShardInfo
 	var idxs []*format.Index
 	for i, spec := range specs {
-		base := w.pos()
-		info, idx, err := writeShard(ctx, w, spec)
+		base := w.Pos()
+		info, idx, err := shard.Write(ctx, w, spec)
 		if err == nil && info.Digest != job.shards[i].digest {
 			err = fmt.Errorf("copy of rank %d differs from its source: %w", info.Rank, ErrCorrupt)
 		}
 		if err != nil {
-			w.abort()
+			w.Abort()
 			return nil, nil, err
 		}
 		info.Pack, info.Base = job.first, base
 		infos, idxs = append(infos, info), append(idxs, idx)
 	}
-	if err := endPack(w, specs[0].head.Epoch, job.first, infos); err != nil {
-		w.abort()
+	if err := endPack(w, specs[0].Head.Epoch, job.first, infos); err != nil {
+		w.Abort()
 		return nil, nil, err
 	}
-	return infos, idxs, w.finish()
+	return infos, idxs, w.Finish()
 }
 
 // endPack appends the record that lists the shards, and a footer that finds it.
-func endPack(w *blockWriter, e Epoch, first int, infos []ShardInfo) error {
+func endPack(w *shard.Writer, e Epoch, first int, infos []ShardInfo) error {
 	index := format.EncodePackIndex(infos)
-	f := format.Footer{Magic: format.PackMagic, IndexOff: w.pos(), IndexLen: int64(len(index)),
+	f := format.Footer{Magic: format.PackMagic, IndexOff: w.Pos(), IndexLen: int64(len(index)),
 		IndexHash: format.Hash(index), Epoch: e, Rank: first}
-	if err := w.copyIn(index); err != nil {
+	if err := w.CopyIn(index); err != nil {
 		return err
 	}
-	if err := w.alignTo(vfs.Align, format.FooterLen); err != nil {
+	if err := w.AlignTo(vfs.Align, format.FooterLen); err != nil {
 		return err
 	}
-	f.ShardLen = w.pos() + format.FooterLen
-	return w.copyIn(f.Encode())
+	f.ShardLen = w.Pos() + format.FooterLen
+	return w.CopyIn(f.Encode())
 }
 
 // readPack reads the index of a pack.
@@ -281,7 +282,7 @@ func (l *level) openPack(e Epoch, name string, job packJob) ([]ShardInfo, []*for
 		if err != nil {
 			return nil, nil, err
 		}
-		idx, err := x.index(e, sh.rank)
+		idx, err := x.Index(e, sh.rank)
 		if err := errors.Join(err, x.Close()); err != nil {
 			return nil, nil, err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // packWorld is a node of three ranks that share its local directory.
@@ -240,7 +241,7 @@ func TestRateLimit(t *testing.T) {
 			var stores []*Store
 			for r := range packRanks {
 				s, err := Open(t.Context(), Options{Job: "pack", Rank: r, Size: 3, Node: "n", FS: f,
-					pool: newBuffers(16),
+					pool: shard.NewPool(16),
 					Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l"},
 						{Name: LevelGlobal, Dir: "/g", BytesPerSec: rate}}})
 				if err != nil {

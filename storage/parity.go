@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 	"github.com/klauspost/reedsolomon"
 )
 
@@ -146,7 +147,7 @@ func (s *Store) writeRow(ctx context.Context, e Epoch, enc *stripeEncoder, j int
 		{Name: rowGroup, Size: int64(len(g.record)), Source: Bytes(g.record)},
 		{Name: rowData, Size: g.segment, Source: &rowSource{ctx: ctx, blocks: enc.rows[j]}},
 	})
-	spec.name = format.RowName(s.opt.Rank, j)
+	spec.Name = format.RowName(s.opt.Rank, j)
 	if err := d.ensureEpoch(e); err != nil {
 		return d.unusable(err)
 	}
@@ -164,7 +165,7 @@ func (s *Store) writeRow(ctx context.Context, e Epoch, enc *stripeEncoder, j int
 type stripeEncoder struct {
 	g    *parityGroup
 	rs   reedsolomon.Encoder
-	data []*extent
+	data []*shard.Extent
 	rows []chan rowBlock
 	free chan [][]byte // sets of m row buffers
 }
@@ -221,14 +222,14 @@ func (e *stripeEncoder) run(ctx context.Context) error {
 // read fills data with the block at off of each segment. Beyond the end of a
 // shard there are zeros.
 func (e *stripeEncoder) read(data [][]byte, off int64, n int) error {
-	return inParallel(len(data), len(data), func(d int, _ *scratch) error {
+	return shard.Parallel(len(data), len(data), func(d int, _ *shard.Scratch) error {
 		return readSegment(e.data[d], int64(d)*e.g.segment+off, data[d][:n])
 	})
 }
 
 // readSegment reads from a shard that is followed by zeros.
-func readSegment(x *extent, off int64, p []byte) error {
-	have := int(min(max(x.n-off, 0), int64(len(p))))
+func readSegment(x *shard.Extent, off int64, p []byte) error {
+	have := int(min(max(x.N-off, 0), int64(len(p))))
 	clear(p[have:])
 	if have == 0 {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // flushPartner copies the shard to the partners, one after the other.
@@ -35,7 +36,7 @@ func (s *Store) flushPartner(ctx context.Context, sh *Shard, to *level, secs []S
 
 // copyTo writes the shard into the directory of another rank, unless it lies
 // there complete already.
-func (s *Store) copyTo(ctx context.Context, sh *Shard, to *level, rank int, spec *shardSpec) (info ShardInfo,
+func (s *Store) copyTo(ctx context.Context, sh *Shard, to *level, rank int, spec *shard.Spec) (info ShardInfo,
 	idx *format.Index, err error) {
 	d, f := s.peerDir(ctx, rank, to.name)
 	defer func() { err = errors.Join(err, f.close()) }()

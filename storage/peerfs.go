@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // peerFS is the directory of a level at another rank, as files. Names are
@@ -25,14 +26,8 @@ type peerFS struct {
 	names *peerConn // guarded by mu: for everything but open files
 }
 
-func (s *Store) peerFS(ctx context.Context, rank int, level string) *peerFS {
-	return &peerFS{ctx: ctx, via: s.opt.Transport, rank: rank, level: level}
-}
-
-// peerDir is a level's directory at another rank. Its close ends the connection.
-func (s *Store) peerDir(ctx context.Context, rank int, level string) (*levelDir, *peerFS) {
-	f := s.peerFS(ctx, rank, level)
-	return &levelDir{fs: f, name: level, owner: rank}, f
+func newPeerFS(ctx context.Context, via Transport, rank int, level string) *peerFS {
+	return &peerFS{ctx: ctx, via: via, rank: rank, level: level}
 }
 
 // peerConn is one connection; calls on it take turns.
@@ -228,7 +223,7 @@ type peerFile struct{ c *peerConn }
 func (f *peerFile) ReadAt(p []byte, off int64) (int, error) {
 	done := 0
 	for done < len(p) {
-		n := min(len(p)-done, blockBytes)
+		n := min(len(p)-done, shard.BlockBytes)
 		var e format.Encoder
 		e.U64(uint64(off) + uint64(done))
 		e.U32(uint32(n))
@@ -250,7 +245,7 @@ func (f *peerFile) ReadAt(p []byte, off int64) (int, error) {
 func (f *peerFile) WriteAt(p []byte, off int64) (int, error) {
 	done := 0
 	for done < len(p) {
-		n := min(len(p)-done, blockBytes)
+		n := min(len(p)-done, shard.BlockBytes)
 		var e format.Encoder
 		e.U64(uint64(off) + uint64(done))
 		if _, err := f.c.call(wireWrite, e.B, p[done:done+n], nil); err != nil {

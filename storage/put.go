@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Put writes this rank's shard of an epoch at a level. When it returns nil the
@@ -30,21 +31,21 @@ func (s *Store) Put(ctx context.Context, e Epoch, level string, secs []Section) 
 	return info, s.fault("put", e, level, err)
 }
 
-func (s *Store) spec(e Epoch, rank int, secs []Section) *shardSpec {
-	return &shardSpec{
-		head: format.Header{Epoch: e, Rank: rank, Size: s.opt.Size, Created: time.Now().UnixNano(),
+func (s *Store) spec(e Epoch, rank int, secs []Section) *shard.Spec {
+	return &shard.Spec{
+		Head: format.Header{Epoch: e, Rank: rank, Size: s.opt.Size, Created: time.Now().UnixNano(),
 			Job: s.opt.Job, Node: s.opt.Node},
-		sections: secs,
+		Sections: secs,
 	}
 }
 
 // putShard writes, syncs and publishes a shard at l.
-func (s *Store) putShard(ctx context.Context, l *level, spec *shardSpec, p *throttle) (ShardInfo, error) {
-	e := spec.head.Epoch
+func (s *Store) putShard(ctx context.Context, l *level, spec *shard.Spec, p *shard.Throttle) (ShardInfo, error) {
+	e := spec.Head.Epoch
 	if e == 0 {
 		return ShardInfo{}, errors.New("epoch 0 is no epoch")
 	}
-	if err := spec.fits(); err != nil {
+	if err := spec.Fits(); err != nil {
 		return ShardInfo{}, err
 	}
 	done, err := s.turn(ctx)
@@ -79,15 +80,15 @@ func when(cond bool, err error) error {
 }
 
 // prepareSpec sets how the level wants its shards.
-func (s *Store) prepareSpec(l *level, spec *shardSpec) {
+func (s *Store) prepareSpec(l *level, spec *shard.Spec) {
 	switch {
 	case l.cfg.CompressAlways:
-		spec.compress = compressAlways
+		spec.Compress = shard.CompressAlways
 	case l.cfg.Compress:
-		spec.compress = compressIfFaster
+		spec.Compress = shard.CompressIfFaster
 	}
 	if !l.cfg.Full {
-		spec.base = s.present(l, l.lastCommitted(spec.head.Rank, spec.head.Epoch))
+		spec.Base = s.present(l, l.lastCommitted(spec.Head.Rank, spec.Head.Epoch))
 	}
 }
 
@@ -106,36 +107,28 @@ func (s *Store) present(l *level, base *format.Index) *format.Index {
 
 // writeOut writes the shard under a temporary name, syncs it and publishes it
 // in d, which may be at another rank.
-func (s *Store) writeOut(ctx context.Context, d *levelDir, spec *shardSpec, p *throttle) (ShardInfo, *format.Index,
-	error) {
+func (s *Store) writeOut(ctx context.Context, d *levelDir, spec *shard.Spec, p *shard.Throttle) (ShardInfo,
+	*format.Index, error) {
 	var info ShardInfo
 	var idx *format.Index
-	e, name := spec.head.Epoch, spec.fileName()
+	e, name := spec.Head.Epoch, spec.FileName()
 	err := d.create(e, name, func(f vfs.File) (err error) {
 		info, idx, err = s.writeTo(ctx, f, spec, p)
 		return err
 	})
-	return info, idx, d.spaceError(err, spec.need())
-}
-
-// fileName is the final name of what is written.
-func (p *shardSpec) fileName() string {
-	if p.name != "" {
-		return p.name
-	}
-	return format.ShardName(p.head.Rank)
+	return info, idx, d.spaceError(err, spec.Need())
 }
 
 // writeTo writes the shard as the whole of f.
-func (s *Store) writeTo(ctx context.Context, f vfs.File, spec *shardSpec, p *throttle) (ShardInfo, *format.Index,
+func (s *Store) writeTo(ctx context.Context, f vfs.File, spec *shard.Spec, p *shard.Throttle) (ShardInfo, *format.Index,
 	error) {
-	w := newBlockWriter(ctx, f, s.pool, p)
-	info, idx, err := writeShard(ctx, w, spec)
+	w := shard.NewWriter(ctx, f, s.pool, p)
+	info, idx, err := shard.Write(ctx, w, spec)
 	if err != nil {
-		w.abort()
+		w.Abort()
 		return info, nil, err
 	}
-	return info, idx, w.finish()
+	return info, idx, w.Finish()
 }
 
 // create makes a file of an epoch: fill writes it under a temporary name, which
@@ -161,24 +154,14 @@ func (d *levelDir) create(e Epoch, name string, fill func(f vfs.File) error) (er
 	return d.publish(e, temp, name)
 }
 
-// need bounds the bytes that the shard takes when nothing is saved.
-func (p *shardSpec) need() int64 {
-	n := int64(2 * format.HeaderLen)
-	for i := range p.sections {
-		size := p.sections[i].Size
-		n += size + format.HeaderLen + format.ChunkCount(size, format.ChunkBytes)*format.ChunkEntryLen
-	}
-	return n
-}
-
 // checkSpace refuses early what would not fit. A file system that cannot tell
 // is given the benefit of the doubt, and so are shards that refer to an earlier
 // one: how much of them is new shows only while they are written.
-func (l *levelDir) checkSpace(specs ...*shardSpec) error {
+func (l *levelDir) checkSpace(specs ...*shard.Spec) error {
 	var need int64
 	for _, spec := range specs {
-		if spec.base == nil {
-			need += spec.need()
+		if spec.Base == nil {
+			need += spec.Need()
 		}
 	}
 	return l.checkRoom(need)
@@ -244,13 +227,13 @@ func (s *Store) lastShard(ctx context.Context, l *level, rank int, e Epoch) *for
 	if last == 0 || last >= e {
 		return nil
 	}
-	c, err := openCopy(ctx, &l.levelDir, last, rank)
+	c, err := shard.Open(ctx, &l.levelDir, last, rank)
 	if err != nil {
 		s.log.Debug("no earlier shard to refer to", "epoch", last, "rank", rank, "level", l.name, "err", err)
 		return nil
 	}
-	if err := c.close(); err != nil {
+	if err := c.Close(); err != nil {
 		return nil
 	}
-	return s.present(l, c.idx)
+	return s.present(l, c.Idx)
 }

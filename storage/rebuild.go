@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 	"github.com/klauspost/reedsolomon"
 )
 
@@ -22,18 +23,18 @@ type paritySource struct {
 // paritySources lists one source that uses what is nearest, and then one for
 // each member that leaves that member out: what lies there may be damaged
 // without anyone knowing, and what is computed from it fails its checksum.
-func (s *Store) paritySources(l *level, e Epoch) []source {
-	out := []source{&paritySource{s, l, -1}}
+func (s *Store) paritySources(l *level, e Epoch) []shard.Source {
+	out := []shard.Source{&paritySource{s, l, -1}}
 	for q := range 2 * (l.cfg.Data + l.cfg.Parity) {
 		out = append(out, &paritySource{s, l, q})
 	}
 	return out
 }
 
-func (p *paritySource) levelName() string { return p.l.name }
+func (p *paritySource) LevelName() string { return p.l.name }
 
-// locate finds the group and whoever has parts of it.
-func (p *paritySource) locate(ctx context.Context, e Epoch, rank int) (*extent, error) {
+// Locate finds the group and whoever has parts of it.
+func (p *paritySource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Extent, error) {
 	m, err := p.s.manifestOf(ctx, p.l, e)
 	if err != nil {
 		return nil, err
@@ -50,12 +51,12 @@ func (p *paritySource) locate(ctx context.Context, e Epoch, rank int) (*extent, 
 		return nil, errNoOtherWay
 	}
 	r := &rebuilt{s: p.s, l: p.l, m: m, group: group, place: place, skip: p.skip,
-		members: map[int]*extent{}, rows: map[rowID]*shardCopy{}}
+		members: map[int]*shard.Extent{}, rows: map[rowID]*shard.Copy{}}
 	if err := r.prepare(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	return &extent{ReaderAt: r, Closer: r, n: info.ShardBytes, info: info,
-		name: fmt.Sprintf("parity group %v of epoch %d", group, e)}, nil
+	return &shard.Extent{ReaderAt: r, Closer: r, N: info.ShardBytes, Info: info,
+		Name: fmt.Sprintf("parity group %v of epoch %d", group, e)}, nil
 }
 
 // errNoOtherWay says that there is no such member to do without.
@@ -89,8 +90,8 @@ type rebuilt struct {
 	rs    reedsolomon.Encoder
 
 	mu      sync.Mutex
-	members map[int]*extent      // guarded by mu: local shards of members, by place; nil: not to be had
-	rows    map[rowID]*shardCopy // guarded by mu: likewise
+	members map[int]*shard.Extent // guarded by mu: local shards of members, by place; nil: not to be had
+	rows    map[rowID]*shard.Copy // guarded by mu: likewise
 }
 
 // prepare opens everything there is of the group.
@@ -122,15 +123,15 @@ func (r *rebuilt) prepare(ctx context.Context) (err error) {
 }
 
 // openRow opens a row of the committed stripe wherever it lies.
-func (r *rebuilt) openRow(ctx context.Context, st stripe, j int) (*shardCopy, error) {
+func (r *rebuilt) openRow(ctx context.Context, st stripe, j int) (*shard.Copy, error) {
 	id := rowID{r.group[st.i], j}
 	want := newParityGroup(r.m, st).record
 	return eachDir(ctx, r.s, r.l, r.m.Epoch,
 		func(h *holding) bool { return slices.Contains(h.rows, id) },
-		func(d *levelDir) (*shardCopy, error) { return d.openRow(r.m.Epoch, id, want) })
+		func(d *levelDir) (*shard.Copy, error) { return d.openRow(r.m.Epoch, id, want) })
 }
 
-func (d *levelDir) openRow(e Epoch, id rowID, want []byte) (*shardCopy, error) {
+func (d *levelDir) openRow(e Epoch, id rowID, want []byte) (*shard.Copy, error) {
 	file, err := d.epochFile(e, format.RowName(id.rank, id.j))
 	if err != nil {
 		return nil, err
@@ -139,9 +140,9 @@ func (d *levelDir) openRow(e Epoch, id rowID, want []byte) (*shardCopy, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := openLoose(file, f)
+	c, err := shard.OpenFile(file, f)
 	if err == nil {
-		err = c.isRow(want)
+		err = isRow(c, want)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -150,40 +151,22 @@ func (d *levelDir) openRow(e Epoch, id rowID, want []byte) (*shardCopy, error) {
 }
 
 // isRow compares what the row was computed from.
-func (c *shardCopy) isRow(want []byte) error {
-	sec, ok := c.idx.Section(rowGroup)
+func isRow(c *shard.Copy, want []byte) error {
+	sec, ok := c.Idx.Section(rowGroup)
 	if !ok || sec.Size != int64(len(want)) {
-		return fmt.Errorf("%s: %w", c.at.name, errOtherGroup)
+		return fmt.Errorf("%s: %w", c.At.Name, errOtherGroup)
 	}
 	got := make([]byte, len(want))
-	if err := c.readSection(rowGroup, got, 0); err != nil {
+	if err := c.ReadSection(rowGroup, got, 0); err != nil {
 		return err
 	}
 	if !bytes.Equal(got, want) {
-		return fmt.Errorf("%s: %w", c.at.name, errOtherGroup)
+		return fmt.Errorf("%s: %w", c.At.Name, errOtherGroup)
 	}
 	return nil
 }
 
 var errOtherGroup = errors.New("parity of other shards than those committed")
-
-// readSection reads a range of a section, verified.
-func (c *shardCopy) readSection(name string, dst []byte, off int64) error {
-	sec, ok := c.idx.Section(name)
-	if !ok {
-		return fmt.Errorf("%w: %q", ErrNoSection, name)
-	}
-	return readRange(c.idx, sec, dst, off, 1, func(i, n int, dst []byte, mem *scratch) error {
-		for ; n > 0; i, n = i+1, n-1 {
-			length := int(c.idx.Chunks[i].Length)
-			if err := c.readChunk(context.Background(), i, dst[:length], mem); err != nil {
-				return err
-			}
-			dst = dst[length:]
-		}
-		return nil
-	})
-}
 
 // ReadAt computes bytes of the shard, segment by segment.
 func (r *rebuilt) ReadAt(p []byte, off int64) (int, error) {
@@ -233,8 +216,8 @@ var errNoPart = errors.New("part is not to be had")
 // part reads part i of a stripe: data segment i, or parity row i-k.
 func (r *rebuilt) part(st stripe, i int, buf []byte, at, segment int64) error {
 	r.mu.Lock()
-	var member *extent
-	var row *shardCopy
+	var member *shard.Extent
+	var row *shard.Copy
 	if i < st.k {
 		member = r.members[st.data(i)]
 	} else {
@@ -245,7 +228,7 @@ func (r *rebuilt) part(st stripe, i int, buf []byte, at, segment int64) error {
 	case member != nil:
 		return readSegment(member, int64(i)*segment+at, buf)
 	case row != nil:
-		return row.readSection(rowData, buf, at)
+		return row.ReadSection(rowData, buf, at)
 	}
 	return errNoPart
 }
@@ -259,7 +242,7 @@ func (r *rebuilt) Close() error {
 		err = errors.Join(err, x.Close())
 	}
 	for _, c := range r.rows {
-		err = errors.Join(err, c.close())
+		err = errors.Join(err, c.Close())
 	}
 	clear(r.members)
 	clear(r.rows)
@@ -312,25 +295,25 @@ func (s *Store) isThere(l *level, e Epoch, name string, match func(h *holding) b
 
 // openMember opens the local shard of a member of a group: here, at the rank
 // itself, or at who is known to have it.
-func (s *Store) openMember(ctx context.Context, e Epoch, info ShardInfo) (*extent, error) {
+func (s *Store) openMember(ctx context.Context, e Epoch, info ShardInfo) (*shard.Extent, error) {
 	local, err := s.at(LevelLocal)
 	if err != nil {
 		return nil, err
 	}
 	return eachDir(ctx, s, local, e,
 		func(h *holding) bool { return h.hasShard(info.Rank) },
-		func(d *levelDir) (*extent, error) { return d.openCommitted(e, info) }, info.Rank)
+		func(d *levelDir) (*shard.Extent, error) { return d.openCommitted(e, info) }, info.Rank)
 }
 
 // openCommitted opens the shard file that a manifest names and checks that it
 // is that one.
-func (d *levelDir) openCommitted(e Epoch, info ShardInfo) (*extent, error) {
+func (d *levelDir) openCommitted(e Epoch, info ShardInfo) (*shard.Extent, error) {
 	info.Pack, info.Base = format.NoPack, 0
 	x, err := d.openExtent(e, format.ShardName(info.Rank), info)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := x.footer(e, info.Rank); err != nil {
+	if _, err := x.Footer(e, info.Rank); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
 	return x, nil

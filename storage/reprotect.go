@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Rebuild makes this rank's part of a committed epoch whole again at a level,
@@ -84,74 +85,64 @@ func (s *Store) copyBack(ctx context.Context, m *format.Manifest, d *levelDir, l
 	want := m.Shards[s.opt.Rank]
 	err := errNoMore
 	for _, from := range s.sources(m.Epoch, want.Rank, l.name) {
-		c, oerr := openCopy(ctx, from, m.Epoch, want.Rank)
-		if oerr == nil && c.at.info.Index != want.Index {
-			oerr = errors.Join(errors.New("it is stored otherwise"), c.close())
+		c, oerr := shard.Open(ctx, from, m.Epoch, want.Rank)
+		if oerr == nil && c.At.Info.Index != want.Index {
+			oerr = errors.Join(errors.New("it is stored otherwise"), c.Close())
 		}
 		if oerr == nil {
-			oerr = errors.Join(s.copyBytes(ctx, c, d, s.throttle(l)), c.close())
+			oerr = errors.Join(s.copyBytes(ctx, c, d, s.throttle(l)), c.Close())
 		}
 		if oerr == nil || ctx.Err() != nil {
 			return oerr
 		}
-		err = errors.Join(err, s.fault("fetch", m.Epoch, from.levelName(), oerr))
+		err = errors.Join(err, s.fault("fetch", m.Epoch, from.LevelName(), oerr))
 	}
 	return err
 }
 
 // copyBytes copies a shard byte by byte and publishes it when all that was
 // written has been read back and verified.
-func (s *Store) copyBytes(ctx context.Context, c *shardCopy, d *levelDir, t *throttle) error {
+func (s *Store) copyBytes(ctx context.Context, c *shard.Copy, d *levelDir, t *shard.Throttle) error {
 	done, err := s.turn(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	e, n := c.idx.Epoch, c.at.n
-	err = d.create(e, format.ShardName(c.idx.Rank), func(f vfs.File) error {
-		w := newBlockWriter(ctx, f, s.pool, t)
-		if err := s.copyBlocks(ctx, c.at, w); err != nil {
-			w.abort()
+	e, n := c.Idx.Epoch, c.At.N
+	err = d.create(e, format.ShardName(c.Idx.Rank), func(f vfs.File) error {
+		w := shard.NewWriter(ctx, f, s.pool, t)
+		if err := s.copyBlocks(ctx, c.At, w); err != nil {
+			w.Abort()
 			return err
 		}
-		if err := w.finish(); err != nil {
+		if err := w.Finish(); err != nil {
 			return err
 		}
-		back, err := openLoose(c.at.name+" (copy)", f)
+		back, err := shard.OpenFile(c.At.Name+" (copy)", f)
 		if err != nil {
 			return err
 		}
-		return back.verifyOwn(ctx)
+		return back.VerifyOwn(ctx)
 	})
 	return d.spaceError(err, n)
 }
 
-func (s *Store) copyBlocks(ctx context.Context, x *extent, w *blockWriter) error {
-	for off := int64(0); off < x.n; off += blockBytes {
-		l, err := s.pool.lease(ctx)
+func (s *Store) copyBlocks(ctx context.Context, x *shard.Extent, w *shard.Writer) error {
+	for off := int64(0); off < x.N; off += shard.BlockBytes {
+		l, err := s.pool.Lease(ctx)
 		if err != nil {
 			return err
 		}
-		p := l.buf[:min(blockBytes, x.n-off)]
+		p := l.Buf[:min(shard.BlockBytes, x.N-off)]
 		if err = format.ReadFull(x, p, off); err == nil {
-			err = w.append(p, l)
+			err = w.Append(p, l)
 		}
-		l.drop()
+		l.Drop()
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// verifyOwn reads the chunks that the shard holds itself.
-func (c *shardCopy) verifyOwn(ctx context.Context) error {
-	return inParallel(len(c.idx.Chunks), readers(), func(i int, mem *scratch) error {
-		if c.idx.Chunks[i].Origin != c.idx.Epoch {
-			return nil
-		}
-		return c.readChunk(ctx, i, mem.whole(int(c.idx.Chunks[i].Length)), mem)
-	})
 }
 
 // rebuildCopies brings the copies to the ranks that are the partners now.
@@ -204,12 +195,12 @@ func (s *Store) rebuildStripe(ctx context.Context, m *format.Manifest, l *level)
 	for j := range g.m {
 		id := rowID{s.opt.Rank, j}
 		c, err := eachDir(ctx, s, l, m.Epoch, func(*holding) bool { return false },
-			func(d *levelDir) (*shardCopy, error) { return d.openRow(m.Epoch, id, g.record) }, group[g.row(j)])
+			func(d *levelDir) (*shard.Copy, error) { return d.openRow(m.Epoch, id, g.record) }, group[g.row(j)])
 		if err != nil {
 			missing = append(missing, j)
 			continue
 		}
-		if err := c.close(); err != nil {
+		if err := c.Close(); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // SalvageDirs is FlushDirs for nodes that do not see each other's directories: on
@@ -96,7 +97,7 @@ func (s *Store) salvage(ctx context.Context, v *View) (Epoch, error) {
 // salvageShards copies what the directories have of an epoch. One shard that
 // cannot be read does not keep the others.
 func (s *Store) salvageShards(ctx context.Context, v *View, e Epoch) error {
-	var from []source
+	var from []shard.Source
 	have := map[int]bool{}
 	for _, d := range v.dirs {
 		m, err := d.readManifest(e)

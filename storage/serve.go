@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"path/filepath"
 	"strings"
@@ -13,24 +14,44 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
+
+// host is the store whose directories are served.
+type host interface {
+	// served finds a level's directory and says whether other ranks may write to it.
+	served(level string) (d servedDir, err error)
+	// inUse keeps an epoch from being removed until release is called.
+	inUse(e Epoch) (release func())
+}
+
+// servedDir is a directory of the host.
+type servedDir struct {
+	fs       vfs.FS
+	path     string
+	writable bool
+}
 
 // server lets other ranks' stores use this one's directories.
 type server struct {
-	s    *Store
+	host host
+	via  Transport
+	pool *shard.Pool
+	log  *slog.Logger
 	ctx  context.Context
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 }
 
-// serve starts to accept connections until stop.
-func (s *Store) serve() *server {
+// serve starts to accept connections until close.
+func serve(h host, via Transport, pool *shard.Pool, log *slog.Logger) *server {
 	ctx, cancel := context.WithCancel(context.Background())
-	v := &server{s: s, ctx: ctx, stop: cancel}
+	v := &server{host: h, via: via, pool: pool, log: log, ctx: ctx, stop: cancel}
 	v.wg.Go(v.accept)
 	return v
 }
 
+// close ends all connections.
 func (v *server) close() {
 	v.stop()
 	v.wg.Wait()
@@ -38,10 +59,10 @@ func (v *server) close() {
 
 func (v *server) accept() {
 	for {
-		c, from, err := v.s.opt.Transport.Accept(v.ctx)
+		c, from, err := v.via.Accept(v.ctx)
 		if err != nil {
 			if v.ctx.Err() == nil {
-				v.s.log.Warn("no more connections from other ranks' stores", "err", err)
+				v.log.Warn("no more connections from other ranks' stores", "err", err)
 			}
 			return
 		}
@@ -61,7 +82,7 @@ func (v *server) handle(c net.Conn, from int) {
 		err = errors.Join(err, h.endWrites(), h.f.Close())
 	}
 	if err != nil && v.ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
-		v.s.log.Debug("connection of another rank's store", "from", from, "err", err)
+		v.log.Debug("connection of another rank's store", "from", from, "err", err)
 	}
 }
 
@@ -138,12 +159,13 @@ func (h *session) serve(op wireOp, d *format.Decoder, reply *format.Encoder) err
 		reply.U64(uint64(n))
 		return err
 	}
-	l, err := h.v.s.at(d.Str())
+	level := d.Str()
+	l, err := h.v.host.served(level)
 	if err != nil {
 		return err
 	}
-	if writes(op) && l.name != LevelPartner && l.name != LevelParity {
-		return fmt.Errorf("level %s takes no files from other ranks: %w", l.name, fs.ErrPermission)
+	if writes(op) && !l.writable {
+		return fmt.Errorf("level %s takes no files from other ranks: %w", level, fs.ErrPermission)
 	}
 	rel := d.Str()
 	name, err := inside(l, rel)
@@ -158,7 +180,7 @@ func (h *session) serve(op wireOp, d *format.Decoder, reply *format.Encoder) err
 func (h *session) hold(name string) {
 	first, _, _ := strings.Cut(name, "/")
 	if e, ok := format.ParseEpochName(first); ok && h.holds[e] == nil {
-		h.holds[e] = h.v.s.hold(e)
+		h.holds[e] = h.v.host.inUse(e)
 	}
 }
 
@@ -173,7 +195,7 @@ func writes(op wireOp) bool {
 var errNoFile = errors.New("no file is open on this connection")
 
 // inside turns a name of the protocol into a path below the level's directory.
-func inside(l *level, name string) (string, error) {
+func inside(l servedDir, name string) (string, error) {
 	if name == "" {
 		return l.path, nil
 	}
@@ -182,11 +204,11 @@ func inside(l *level, name string) (string, error) {
 			return "", fmt.Errorf("name %q: %w", name, fs.ErrInvalid)
 		}
 	}
-	return join(l.path, name), nil
+	return filepath.Join(l.path, name), nil
 }
 
 // named serves the requests that name a file or directory.
-func (h *session) named(op wireOp, l *level, name string, d *format.Decoder, reply *format.Encoder) (err error) {
+func (h *session) named(op wireOp, l servedDir, name string, d *format.Decoder, reply *format.Encoder) (err error) {
 	switch op {
 	case wireCreate, wireOpen:
 		if dir := filepath.Dir(name); dir != l.path {
@@ -248,40 +270,40 @@ func (h *session) read(d *format.Decoder) error {
 	if err := h.endWrites(); err != nil {
 		return h.refuse(err)
 	}
-	if !d.Done() || n > blockBytes || h.f == nil {
+	if !d.Done() || n > shard.BlockBytes || h.f == nil {
 		return h.refuse(fs.ErrInvalid)
 	}
-	p, err := h.v.s.inbound.lease(h.v.ctx)
+	p, err := h.v.pool.Lease(h.v.ctx)
 	if err != nil {
 		return err
 	}
-	defer p.drop()
-	got, err := h.f.ReadAt(p.buf[:n], off)
+	defer p.Drop()
+	got, err := h.f.ReadAt(p.Buf[:n], off)
 	if got == 0 && n > 0 {
 		if err == nil {
 			err = io.ErrUnexpectedEOF
 		}
 		return h.refuse(err)
 	}
-	return writeFrame(h.c, wireOK, nil, p.buf[:got])
+	return writeFrame(h.c, wireOK, nil, p.Buf[:got])
 }
 
 // write takes a block off the connection; it goes to the disk while the next
 // one comes in.
 func (h *session) write(head frameHead) error {
 	const fields = 8
-	if head.n < fields || head.n > fields+blockBytes || h.f == nil {
+	if head.n < fields || head.n > fields+shard.BlockBytes || h.f == nil {
 		return fmt.Errorf("write of %d bytes: %w", head.n, errWire)
 	}
-	p, err := h.v.s.inbound.lease(h.v.ctx)
+	p, err := h.v.pool.Lease(h.v.ctx)
 	if err != nil {
 		return err
 	}
 	var at [fields]byte
 	if _, err = io.ReadFull(h.c, at[:]); err == nil {
-		_, err = io.ReadFull(h.c, p.buf[:head.n-fields])
+		_, err = io.ReadFull(h.c, p.Buf[:head.n-fields])
 	}
-	data := p.buf[:head.n-fields]
+	data := p.Buf[:head.n-fields]
 	d := format.Decoder{B: at[:]}
 	off := d.I64()
 	switch {
@@ -292,13 +314,13 @@ func (h *session) write(head frameHead) error {
 		err = fmt.Errorf("write at an offset beyond any file: %w", errWire)
 	}
 	if err != nil {
-		p.drop()
+		p.Drop()
 		return err
 	}
 	if h.w == nil {
 		h.w = newBlockQueue(h.f)
 	}
-	h.w.put(block{p: data, off: off, from: p})
+	h.w.put(shard.Block{P: data, Off: off, From: p})
 	return nil
 }
 
@@ -324,26 +346,26 @@ func (h *session) sync() error {
 
 // blockQueue writes blocks to a file in a goroutine of its own.
 type blockQueue struct {
-	jobs chan block
+	jobs chan shard.Block
 	done chan struct{}
 	err  error // the goroutine's until done is closed
 }
 
 func newBlockQueue(f vfs.File) *blockQueue {
-	q := &blockQueue{jobs: make(chan block, 1), done: make(chan struct{})}
+	q := &blockQueue{jobs: make(chan shard.Block, 1), done: make(chan struct{})}
 	go func() {
 		defer close(q.done)
 		for b := range q.jobs {
 			if q.err == nil {
-				_, q.err = f.WriteAt(b.p, b.off)
+				_, q.err = f.WriteAt(b.P, b.Off)
 			}
-			b.from.drop()
+			b.From.Drop()
 		}
 	}()
 	return q
 }
 
-func (q *blockQueue) put(b block) { q.jobs <- b }
+func (q *blockQueue) put(b shard.Block) { q.jobs <- b }
 
 // end waits for the writes and returns the first error.
 func (q *blockQueue) end() error {

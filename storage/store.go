@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Epoch is the number of one global checkpoint. Numbers grow from one epoch to
@@ -18,19 +19,29 @@ type Epoch = format.Epoch
 // ShardInfo is what the manifest says about one rank's shard at one level.
 type ShardInfo = format.ShardInfo
 
+// Section is a named run of bytes to be put into a shard.
+type Section = shard.Section
+
+// Slicer is a Source of a Section whose bytes lie in memory already. They are then written
+// from where they are; with page-aligned memory nothing is copied.
+type Slicer = shard.Slicer
+
+// Bytes is a Source over memory of the caller.
+type Bytes = shard.Bytes
+
 // Store keeps one rank's shards on all levels of a job.
 type Store struct {
 	opt    Options
 	log    *slog.Logger
 	levels []*level
-	pool   *buffers
+	pool   *shard.Pool
 	turns  chan struct{} // one entry per shard being written
-	gate   gate          // holds back copying while the program captures
+	gate   shard.Gate    // holds back copying while the program captures
 	votes  atomic.Bool   // the program tells what all ranks have
 	copied atomic.Int64  // bytes written for copies between levels
 
-	serving *server  // nil without Transport
-	inbound *buffers // what other ranks' stores write and read here
+	serving *server     // nil without Transport
+	inbound *shard.Pool // what other ranks' stores write and read here
 	pulse   pulse
 
 	mu     sync.Mutex
@@ -45,7 +56,7 @@ type Store struct {
 type level struct {
 	levelDir
 	cfg  LevelConfig
-	pace *pace
+	pace *shard.Pace
 	lock *format.Lock // set when this store has it; then the beating's alone
 	out  error        // why it cannot be written to; see Options.Degrade
 
@@ -88,10 +99,10 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		told:  map[string]bool{},
 	}
 	if s.pool == nil {
-		s.pool = newBuffers(maxWriters * buffersPerJob)
+		s.pool = shard.NewPool(maxWriters * buffersPerJob)
 	}
 	if opt.Mapped != nil {
-		s.pool.mapped, s.pool.unmapped = opt.Mapped, opt.Unmapped
+		s.pool.Mapped, s.pool.Unmapped = opt.Mapped, opt.Unmapped
 	}
 	for _, cfg := range opt.Levels {
 		if err := ctx.Err(); err != nil {
@@ -117,9 +128,9 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	if opt.Transport != nil {
 		s.inbound = opt.inbound
 		if s.inbound == nil {
-			s.inbound = newBuffers(inboundBuffers)
+			s.inbound = shard.NewPool(inboundBuffers)
 		}
-		s.serving = s.serve()
+		s.serving = serve(&hosted{s}, opt.Transport, s.inbound, s.log)
 	}
 	return s, nil
 }
@@ -129,13 +140,13 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*level, error) 
 	l := &level{
 		levelDir: levelDir{fs: s.opt.FS, name: cfg.Name, path: cfg.Dir, owner: s.opt.Rank},
 		cfg:      cfg,
-		pace:     newPace(cfg.BytesPerSec),
+		pace:     shard.NewPace(cfg.BytesPerSec),
 		puts:     map[Epoch][]*format.Index{},
 		base:     map[int]*format.Index{},
 		agreed:   newAgreement(),
 	}
 	if cfg.Name == LevelLocal && s.opt.Transport != nil {
-		l.fs = &lendFS{FS: s.opt.FS, lent: map[string]*memShard{}}
+		l.fs = newLendFS(s.opt.FS)
 	}
 	if err := l.prepare(s.opt.Rank, cfg.Create); err != nil {
 		return l, err
@@ -170,11 +181,11 @@ func (s *Store) Close() error {
 	if s.serving != nil {
 		s.serving.close()
 		if s.opt.inbound == nil {
-			err = s.inbound.close()
+			err = s.inbound.Close()
 		}
 	}
 	if s.opt.pool == nil {
-		err = errors.Join(err, s.pool.close())
+		err = errors.Join(err, s.pool.Close())
 	}
 	return errors.Join(err, s.letGo())
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // View looks at checkpoint directories from outside the job. It never writes.
@@ -375,7 +376,7 @@ func (c *check) shard(ctx context.Context, d *viewDir, rank int, here bool) erro
 		}
 		return nil
 	}
-	faults, err := verifyShard(ctx, &viewSource{d, c.view}, c.epoch, rank)
+	faults, err := shard.Verify(ctx, &viewSource{d, c.view}, c.epoch, rank)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Stores use each other's directories over a connection as if they were files
@@ -53,7 +54,7 @@ const (
 const frameHeadLen = 13
 
 // maxFrame bounds a payload: a block and the fields before it.
-const maxFrame = blockBytes + 64<<10
+const maxFrame = shard.BlockBytes + 64<<10
 
 func writeFrame(w io.Writer, what uint8, head, data []byte) error {
 	b := make([]byte, frameHeadLen, frameHeadLen+len(head))

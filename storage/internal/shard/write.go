@@ -1,4 +1,4 @@
-package storage
+package shard
 
 import (
 	"context"
@@ -14,46 +14,50 @@ import (
 // that it can be written from where it lies. Smaller ones are packed together.
 const pageSections = 64 << 10
 
-// shardSpec says what shard is to be written and how.
-type shardSpec struct {
-	head     format.Header
-	sections []Section
-	base     *format.Index // an earlier shard of the rank at this place; may be nil
-	wanted   *format.Index // what is expected to be written; may be nil
-	compress compression
-	name     string // of the file, if it is not the rank's shard
-	room     int64  // length that the shard is to have, whole pages; 0: what it needs
+// Spec says what shard is to be written and how.
+type Spec struct {
+	Head     format.Header
+	Sections []Section
+	Base     *format.Index // an earlier shard of the rank at this place; may be nil
+	Wanted   *format.Index // what is expected to be written; may be nil
+	Compress compression
+	Name     string // of the file, if it is not the rank's shard
+	Hole     int64  // what is left out behind the header, whole pages: tests make shards large by it
+	Room     int64  // length that the shard is to have, whole pages; 0: what it needs
 }
 
 // shardWriter writes the bytes of one shard, in one pass over the sections.
 type shardWriter struct {
-	w     *blockWriter
-	spec  *shardSpec
+	w     *Writer
+	spec  *Spec
 	start int64 // where the shard begins in the file
 	idx   format.Index
 	pack  format.Compressor
 
 	trial  compressTrial
-	tooOld Epoch // chunks of this epoch and earlier ones are not referred to
+	tooOld format.Epoch // chunks of this epoch and earlier ones are not referred to
 }
 
-// writeShard appends a whole shard and returns what a manifest needs to know
+// Write appends a whole shard and returns what a manifest needs to know
 // of it. Nothing is synced.
-func writeShard(ctx context.Context, w *blockWriter, spec *shardSpec) (ShardInfo, *format.Index, error) {
-	s := &shardWriter{w: w, spec: spec, start: w.pos(), tooOld: oldestUseful(spec.base)}
+func Write(ctx context.Context, w *Writer, spec *Spec) (format.ShardInfo, *format.Index, error) {
+	s := &shardWriter{w: w, spec: spec, start: w.Pos(), tooOld: oldestUseful(spec.Base)}
 	s.idx = format.Index{
-		Epoch: spec.head.Epoch, Rank: spec.head.Rank, Size: spec.head.Size,
+		Epoch: spec.Head.Epoch, Rank: spec.Head.Rank, Size: spec.Head.Size,
 		ChunkBytes: format.ChunkBytes,
 	}
-	if err := spec.fits(); err != nil {
-		return ShardInfo{}, nil, err
+	if err := spec.Fits(); err != nil {
+		return format.ShardInfo{}, nil, err
 	}
-	if err := w.copyIn(spec.head.Encode()); err != nil {
-		return ShardInfo{}, nil, err
+	if err := w.CopyIn(spec.Head.Encode()); err != nil {
+		return format.ShardInfo{}, nil, err
 	}
-	for i := range spec.sections {
-		if err := s.section(ctx, &spec.sections[i]); err != nil {
-			return ShardInfo{}, nil, err
+	if err := w.skipTo(w.Pos() + spec.Hole); err != nil {
+		return format.ShardInfo{}, nil, err
+	}
+	for i := range spec.Sections {
+		if err := s.section(ctx, &spec.Sections[i]); err != nil {
+			return format.ShardInfo{}, nil, err
 		}
 	}
 	info, err := s.end()
@@ -61,30 +65,30 @@ func writeShard(ctx context.Context, w *blockWriter, spec *shardSpec) (ShardInfo
 }
 
 // end appends index and footer.
-func (s *shardWriter) end() (ShardInfo, error) {
+func (s *shardWriter) end() (format.ShardInfo, error) {
 	index := s.idx.Encode()
 	f := format.Footer{
-		Magic: format.FooterMagic, IndexOff: s.w.pos() - s.start, IndexLen: int64(len(index)),
+		Magic: format.FooterMagic, IndexOff: s.w.Pos() - s.start, IndexLen: int64(len(index)),
 		IndexHash: format.Hash(index), Epoch: s.idx.Epoch, Rank: s.idx.Rank,
 	}
-	if _, err := format.DecodeIndex(s.spec.fileName(), index, f.IndexOff); err != nil {
-		return ShardInfo{}, fmt.Errorf("the shard could not be read back: %w", err)
+	if _, err := format.DecodeIndex(s.spec.FileName(), index, f.IndexOff); err != nil {
+		return format.ShardInfo{}, fmt.Errorf("the shard could not be read back: %w", err)
 	}
-	if err := s.w.copyIn(index); err != nil {
-		return ShardInfo{}, err
+	if err := s.w.CopyIn(index); err != nil {
+		return format.ShardInfo{}, err
 	}
-	if err := s.w.skipTo(s.start + s.spec.room - vfs.Align); err != nil {
-		return ShardInfo{}, err
+	if err := s.w.skipTo(s.start + s.spec.Room - vfs.Align); err != nil {
+		return format.ShardInfo{}, err
 	}
-	if err := s.w.alignTo(vfs.Align, format.FooterLen); err != nil {
-		return ShardInfo{}, err
+	if err := s.w.AlignTo(vfs.Align, format.FooterLen); err != nil {
+		return format.ShardInfo{}, err
 	}
-	f.ShardLen = s.w.pos() + format.FooterLen - s.start
-	if err := s.w.copyIn(f.Encode()); err != nil {
-		return ShardInfo{}, err
+	f.ShardLen = s.w.Pos() + format.FooterLen - s.start
+	if err := s.w.CopyIn(f.Encode()); err != nil {
+		return format.ShardInfo{}, err
 	}
-	return ShardInfo{
-		Rank: s.idx.Rank, Node: s.spec.head.Node,
+	return format.ShardInfo{
+		Rank: s.idx.Rank, Node: s.spec.Head.Node,
 		Bytes: s.idx.Bytes(), Stored: s.idx.Owned(), ShardBytes: f.ShardLen,
 		Digest: s.idx.Content(), Index: f.IndexHash, Origins: s.idx.Origins(),
 		Pack: format.NoPack,
@@ -96,7 +100,7 @@ func (s *shardWriter) section(ctx context.Context, sec *Section) error {
 		return fmt.Errorf("two sections are named %q", sec.Name)
 	}
 	if sec.Size >= pageSections {
-		if err := s.w.alignTo(vfs.Align, 0); err != nil {
+		if err := s.w.AlignTo(vfs.Align, 0); err != nil {
 			return err
 		}
 	}
@@ -111,11 +115,11 @@ func (s *shardWriter) section(ctx context.Context, sec *Section) error {
 // pieces cuts a section into blocks. Where the source knows its chunks, those
 // that need not be stored are not even read.
 func (s *shardWriter) pieces(ctx context.Context, sec *Section) error {
-	const perBlock = blockBytes / format.ChunkBytes
+	const perBlock = BlockBytes / format.ChunkBytes
 	n := int(format.ChunkCount(sec.Size, format.ChunkBytes))
-	old := format.PadChunks(format.ChunksIn(s.spec.base, sec.Name), n)
+	old := format.PadChunks(format.ChunksIn(s.spec.Base, sec.Name), n)
 	known := format.PadChunks(knownChunks(sec), n)
-	wanted := format.PadChunks(format.ChunksIn(s.spec.wanted, sec.Name), n)
+	wanted := format.PadChunks(format.ChunksIn(s.spec.Wanted, sec.Name), n)
 	for i := 0; i < n; {
 		if s.skip(&known[i], &old[i]) {
 			i++
@@ -143,12 +147,12 @@ type chunkHints struct{ old, known, wanted []format.Chunk }
 // chunkSource is a Source that has verified the bytes it yields against chunks
 // cut like ours, so that they need not be hashed again.
 type chunkSource interface {
-	knownChunks() []format.Chunk
+	KnownChunks() []format.Chunk
 }
 
 func knownChunks(sec *Section) []format.Chunk {
 	if k, ok := sec.Source.(chunkSource); ok {
-		return k.knownChunks()
+		return k.KnownChunks()
 	}
 	return nil
 }
@@ -162,21 +166,21 @@ func (s *shardWriter) wouldSkip(known, old *format.Chunk) bool {
 	return known.Length > 0 && (known.Codec == format.CodecZero || s.same(known.Hash, known.Length, old))
 }
 
-// maxOrigins bounds how many earlier epochs a shard may refer to, and so how
+// MaxOrigins bounds how many earlier epochs a shard may refer to, and so how
 // many are kept for its sake.
-const maxOrigins = 8
+const MaxOrigins = 8
 
 // oldestUseful is the newest epoch that a shard after base may no longer refer
 // to, so that it refers to at most maxOrigins; what lies there is written again.
-func oldestUseful(base *format.Index) Epoch {
+func oldestUseful(base *format.Index) format.Epoch {
 	if base == nil {
 		return 0
 	}
 	list := append(base.Origins(), base.Epoch)
-	if len(list) <= maxOrigins {
+	if len(list) <= MaxOrigins {
 		return 0
 	}
-	return list[len(list)-maxOrigins-1]
+	return list[len(list)-MaxOrigins-1]
 }
 
 // skip enters a chunk whose bytes need not be read.
@@ -200,15 +204,15 @@ func (s *shardWriter) piece(ctx context.Context, sec *Section, off int64, n int,
 		p = sl.Slice(off, n)
 	}
 	if p == nil {
-		l, err := s.w.pool.lease(ctx)
+		l, err := s.w.pool.Lease(ctx)
 		if err != nil {
 			return err
 		}
-		defer l.drop()
-		if err := readSource(sec.Source, l.buf[:n], off); err != nil {
+		defer l.Drop()
+		if err := readSource(sec.Source, l.Buf[:n], off); err != nil {
 			return err
 		}
-		p, from = l.buf[:n], l
+		p, from = l.Buf[:n], l
 	}
 	if len(p) != n {
 		return fmt.Errorf("source gave %d bytes of %d at %d", len(p), n, off)
@@ -237,23 +241,23 @@ func (s *shardWriter) chunksOf(p []byte, from *lease, hints chunkHints) error {
 		k := at / format.ChunkBytes
 		stored := s.encode(&c, p[at:end], &hints.old[k], &hints.known[k], &hints.wanted[k])
 		if c.Codec == format.CodecRaw && c.Origin == s.idx.Epoch {
-			c.Off = s.w.pos() - s.start + int64(at-run)
+			c.Off = s.w.Pos() - s.start + int64(at-run)
 			s.idx.Chunks = append(s.idx.Chunks, c)
 			continue
 		}
-		if err := s.w.append(p[run:at], from); err != nil {
+		if err := s.w.Append(p[run:at], from); err != nil {
 			return err
 		}
 		run = end
 		if c.Origin == s.idx.Epoch && c.Stored > 0 {
-			c.Off = s.w.pos() - s.start
-			if err := s.w.copyIn(stored); err != nil {
+			c.Off = s.w.Pos() - s.start
+			if err := s.w.CopyIn(stored); err != nil {
 				return err
 			}
 		}
 		s.idx.Chunks = append(s.idx.Chunks, c)
 	}
-	return s.w.append(p[run:], from)
+	return s.w.Append(p[run:], from)
 }
 
 // encode decides how a chunk is stored and fills its entry but for the offset.
@@ -289,22 +293,22 @@ func (s *shardWriter) encode(c *format.Chunk, p []byte, old, known, wanted *form
 	return nil
 }
 
-// fits says why a shard could not be read back. It is asked before anything is
+// Fits says why a shard could not be read back. It is asked before anything is
 // written; writeShard decodes the index on top of it, which has the last word.
-func (p *shardSpec) fits() error {
+func (p *Spec) Fits() error {
 	const remedy = "use more ranks, or protect less on each"
 	bytes, chunks, index := int64(0), int64(0), int64(format.RecordExtra+28)
-	for i := range p.sections {
-		sec := &p.sections[i]
+	for i := range p.Sections {
+		sec := &p.Sections[i]
 		if len(sec.Name) > format.MaxNameLen {
-			return &LimitError{What: "length of a section's name", Have: int64(len(sec.Name)), Most: format.MaxNameLen,
-				Remedy: "give it a shorter name"}
+			return &format.LimitError{What: "length of a section's name", Have: int64(len(sec.Name)),
+				Most: format.MaxNameLen, Remedy: "give it a shorter name"}
 		}
 		if sec.Size < 0 {
 			return fmt.Errorf("section %q has %d bytes", sec.Name, sec.Size)
 		}
 		if bytes += sec.Size; bytes < 0 || sec.Size > maxShardBytes || bytes > maxShardBytes {
-			return &LimitError{What: fmt.Sprintf("bytes of a shard, with section %q", sec.Name), Have: sec.Size,
+			return &format.LimitError{What: fmt.Sprintf("bytes of a shard, with section %q", sec.Name), Have: sec.Size,
 				Most: maxShardBytes, Remedy: remedy}
 		}
 		chunks += format.ChunkCount(sec.Size, format.ChunkBytes)
@@ -313,10 +317,10 @@ func (p *shardSpec) fits() error {
 	if index += chunks * format.ChunkEntryLen; index > format.MaxRecordLen {
 		most := (format.MaxRecordLen - (index - chunks*format.ChunkEntryLen)) / format.ChunkEntryLen * format.ChunkBytes
 		if most < 0 { // names alone are too much
-			return &LimitError{What: "bytes of the names of all sections", Have: index - chunks*format.ChunkEntryLen,
-				Most: format.MaxRecordLen, Remedy: "protect fewer things with shorter names"}
+			return &format.LimitError{What: "bytes of the names of all sections",
+				Have: index - chunks*format.ChunkEntryLen, Most: format.MaxRecordLen, Remedy: "protect fewer things with shorter names"}
 		}
-		return &LimitError{What: "bytes of a shard", Have: bytes, Most: most, Remedy: remedy}
+		return &format.LimitError{What: "bytes of a shard", Have: bytes, Most: most, Remedy: remedy}
 	}
 	return nil
 }
@@ -324,3 +328,52 @@ func (p *shardSpec) fits() error {
 // maxShardBytes bounds the sum of a shard's sections, far above what an index
 // can hold, so that sums do not overflow.
 const maxShardBytes = 1 << 60
+
+// RoomNeeded is the length of the shard if nothing can be compressed. The chunks
+// are those that are wanted.
+func (p *Spec) RoomNeeded() (int64, error) {
+	tooOld := oldestUseful(p.Base)
+	x := format.Index{}
+	chunks := int64(0)
+	at := int64(format.HeaderLen)
+	for i := range p.Sections {
+		sec := &p.Sections[i]
+		want := format.ChunksIn(p.Wanted, sec.Name)
+		if n := format.ChunkCount(sec.Size, format.ChunkBytes); int64(len(want)) != n {
+			return 0, fmt.Errorf("section %q has %d chunks, %d were put: %w", sec.Name, n, len(want), format.ErrCorrupt)
+		}
+		if sec.Size >= pageSections {
+			at = wholePages(at)
+		}
+		old := format.PadChunks(format.ChunksIn(p.Base, sec.Name), len(want))
+		for k := range want {
+			if c := &want[k]; c.Codec != format.CodecZero && !old[k].Holds(c.Hash, c.Length, tooOld) {
+				at += int64(c.Length)
+			}
+		}
+		x.Sections = append(x.Sections, format.Section{Name: sec.Name})
+		chunks += int64(len(want))
+	}
+	at += int64(len(x.Encode())) + chunks*format.ChunkEntryLen
+	return wholePages(at + format.FooterLen), nil
+}
+
+func wholePages(n int64) int64 { return (n + vfs.Align - 1) / vfs.Align * vfs.Align }
+
+// FileName is the final name of what is written.
+func (p *Spec) FileName() string {
+	if p.Name != "" {
+		return p.Name
+	}
+	return format.ShardName(p.Head.Rank)
+}
+
+// Need bounds the bytes that the shard takes when nothing is saved.
+func (p *Spec) Need() int64 {
+	n := int64(2 * format.HeaderLen)
+	for i := range p.Sections {
+		size := p.Sections[i].Size
+		n += size + format.HeaderLen + format.ChunkCount(size, format.ChunkBytes)*format.ChunkEntryLen
+	}
+	return n
+}

@@ -1,6 +1,9 @@
-package storage
+package shard
 
-import "io"
+import (
+	"errors"
+	"io"
+)
 
 // Section is a named run of bytes to be put into a shard.
 type Section struct {
@@ -34,3 +37,6 @@ func (b Bytes) ReadAt(p []byte, off int64) (int, error) {
 
 // Slice returns a part of b.
 func (b Bytes) Slice(off int64, n int) []byte { return b[off : off+int64(n)] }
+
+// ErrNoSection marks a section name that the shard does not have.
+var ErrNoSection = errors.New("no such section")

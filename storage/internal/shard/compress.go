@@ -1,4 +1,4 @@
-package storage
+package shard
 
 import (
 	"time"
@@ -11,8 +11,8 @@ type compression int
 
 const (
 	compressNever compression = iota
-	compressIfFaster
-	compressAlways
+	CompressIfFaster
+	CompressAlways
 )
 
 // sampleEvery is how many chunks are decided by one sample.
@@ -48,10 +48,10 @@ func (t *compressTrial) judge(n, stored int, took time.Duration, rate float64) {
 
 // tryCompress says whether a chunk is to be compressed.
 func (s *shardWriter) tryCompress(p []byte) bool {
-	switch s.spec.compress {
+	switch s.spec.Compress {
 	case compressNever:
 		return false
-	case compressAlways:
+	case CompressAlways:
 		return true
 	}
 	// Nothing is known of the target before the first block is written.

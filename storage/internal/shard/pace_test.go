@@ -1,4 +1,4 @@
-package storage
+package shard
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 // the next one no time.
 func TestPaceGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(1000)
+		p := NewPace(1000)
 		begin := time.Now()
 		if err := p.wait(t.Context(), 1000); err != nil { // goes at once
 			t.Fatal(err)

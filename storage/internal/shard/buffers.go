@@ -1,4 +1,4 @@
-package storage
+package shard
 
 import (
 	"context"
@@ -9,29 +9,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// blockBytes is the length of one write to a file and of one buffer.
-const blockBytes = 4 << 20
+// BlockBytes is the length of one write to a file and of one buffer.
+const BlockBytes = 4 << 20
 
-// buffers is a bounded set of page-aligned buffers of blockBytes. They are
+// Pool is a bounded set of page-aligned buffers of blockBytes. They are
 // mapped when first needed and kept, because touching fresh memory is slower
 // than the disk.
-type buffers struct {
+type Pool struct {
 	free  chan []byte
 	mu    sync.Mutex
 	left  int // how many may still be mapped
 	mem   [][]byte
 	ended bool
 
-	mapped   func([]byte)       // nil, or hears of each buffer that is mapped
-	unmapped func([]byte) error // and, if set, of each before it goes
+	Mapped   func([]byte)       // nil, or hears of each buffer that is mapped
+	Unmapped func([]byte) error // and, if set, of each before it goes
 }
 
-func newBuffers(limit int) *buffers {
-	return &buffers{free: make(chan []byte, limit), left: limit}
+// NewPool returns a pool of at most so many buffers.
+func NewPool(limit int) *Pool {
+	return &Pool{free: make(chan []byte, limit), left: limit}
 }
 
 // get waits for a buffer. Its contents are undefined.
-func (b *buffers) get(ctx context.Context) ([]byte, error) {
+func (b *Pool) get(ctx context.Context) ([]byte, error) {
 	select {
 	case p := <-b.free:
 		return p, nil
@@ -49,7 +50,7 @@ func (b *buffers) get(ctx context.Context) ([]byte, error) {
 }
 
 // grow maps one more buffer; nil when the limit is reached.
-func (b *buffers) grow() ([]byte, error) {
+func (b *Pool) grow() ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended {
@@ -58,14 +59,14 @@ func (b *buffers) grow() ([]byte, error) {
 	if b.left == 0 {
 		return nil, nil
 	}
-	p, err := mapPages(blockBytes)
+	p, err := mapPages(BlockBytes)
 	if err != nil {
 		return nil, err
 	}
 	b.left--
 	b.mem = append(b.mem, p)
-	if b.mapped != nil {
-		b.mapped(p)
+	if b.Mapped != nil {
+		b.Mapped(p)
 	}
 	return p, nil
 }
@@ -85,10 +86,10 @@ func mapPages(n int) ([]byte, error) {
 	return p, nil
 }
 
-func (b *buffers) put(p []byte) { b.free <- p }
+func (b *Pool) put(p []byte) { b.free <- p }
 
-// close unmaps everything. No buffer may be in use.
-func (b *buffers) close() error {
+// Close unmaps everything. No buffer may be in use.
+func (b *Pool) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended {
@@ -97,8 +98,8 @@ func (b *buffers) close() error {
 	b.ended = true
 	var errs []error
 	for _, p := range b.mem {
-		if b.unmapped != nil {
-			errs = append(errs, b.unmapped(p))
+		if b.Unmapped != nil {
+			errs = append(errs, b.Unmapped(p))
 		}
 		errs = append(errs, unix.Munmap(p))
 	}
@@ -109,17 +110,18 @@ func (b *buffers) close() error {
 // lease shares one buffer between writes that are still under way; the last
 // to let go returns it.
 type lease struct {
-	buf  []byte
-	from *buffers
+	Buf  []byte
+	from *Pool
 	refs atomic.Int32
 }
 
-func (b *buffers) lease(ctx context.Context) (*lease, error) {
+// Lease waits for a buffer. Its contents are undefined.
+func (b *Pool) Lease(ctx context.Context) (*lease, error) {
 	p, err := b.get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := &lease{buf: p, from: b}
+	l := &lease{Buf: p, from: b}
 	l.refs.Store(1)
 	return l, nil
 }
@@ -130,8 +132,12 @@ func (l *lease) hold() {
 	}
 }
 
-func (l *lease) drop() {
+// Drop lets go; the last to do so returns the buffer.
+func (l *lease) Drop() {
 	if l != nil && l.refs.Add(-1) == 0 {
-		l.from.put(l.buf)
+		l.from.put(l.Buf)
 	}
 }
+
+// ErrClosed marks the use of a Store or Shard after Close.
+var ErrClosed = errors.New("storage is closed")

@@ -1,0 +1,140 @@
+package shard
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
+)
+
+// Pace limits bytes per second over a burst of one second. A nil pace does not
+// limit. It may be shared by goroutines.
+type Pace struct {
+	bytesPerSec float64
+	mu          sync.Mutex
+	next        time.Time // guarded by mu: when the bytes so far are paid for
+}
+
+// NewPace returns nil for no limit.
+func NewPace(bytesPerSec int64) *Pace {
+	if bytesPerSec <= 0 {
+		return nil
+	}
+	return &Pace{bytesPerSec: float64(bytesPerSec)}
+}
+
+// Throttle is what copying in the background obeys. A nil throttle does not
+// hold back.
+type Throttle struct {
+	Pace   *Pace
+	Gate   *Gate
+	Copied *atomic.Int64 // counts what goes
+	There  *atomic.Int64 // likewise, to the level
+	Share  int           // so many ranks keep the limit together; 0 and 1: this one alone
+}
+
+// wait returns when n more bytes may go.
+func (t *Throttle) wait(ctx context.Context, n int) error {
+	if t == nil {
+		return ctx.Err()
+	}
+	if err := t.Gate.wait(ctx); err != nil {
+		return err
+	}
+	if err := t.Pace.wait(ctx, n*max(t.Share, 1)); err != nil {
+		return err
+	}
+	t.Copied.Add(int64(n))
+	t.There.Add(int64(n))
+	return nil
+}
+
+// limit is in bytes per second; 0 means none.
+func (t *Throttle) limit() float64 {
+	if t == nil || t.Pace == nil {
+		return 0
+	}
+	return t.Pace.bytesPerSec / float64(max(t.Share, 1))
+}
+
+// Gate can be held shut by any number of holders. Its zero value is open.
+type Gate struct {
+	mu    sync.Mutex
+	holds int           // guarded by mu
+	open  chan struct{} // guarded by mu: closed when the last holder lets go; nil when open
+}
+
+// Hold shuts the gate until release is called.
+func (g *Gate) Hold() (release func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.holds == 0 {
+		g.open = make(chan struct{})
+	}
+	g.holds++
+	return sync.OnceFunc(func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.holds--; g.holds == 0 {
+			close(g.open)
+			g.open = nil
+		}
+	})
+}
+
+func (g *Gate) wait(ctx context.Context) error {
+	g.mu.Lock()
+	open := g.open
+	g.mu.Unlock()
+	if open == nil {
+		return ctx.Err()
+	}
+	select {
+	case <-open:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// wait returns when n more bytes may go.
+func (p *Pace) wait(ctx context.Context, n int) error {
+	if p == nil {
+		return ctx.Err()
+	}
+	d := p.charge(time.Now(), n)
+	if d <= 0 {
+		return ctx.Err()
+	}
+	err := sleep.For(ctx, d)
+	if err != nil {
+		p.refund(n)
+	}
+	return err
+}
+
+// refund takes back the booking of n bytes that did not go. Whoever is copied in their place
+// does not wait for them.
+func (p *Pace) refund(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next = p.next.Add(-p.time(n))
+}
+
+func (p *Pace) time(n int) time.Duration {
+	return time.Duration(float64(n) / p.bytesPerSec * float64(time.Second))
+}
+
+// charge books n bytes and returns how long to wait for them.
+func (p *Pace) charge(now time.Time, n int) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next.Before(now) {
+		p.next = now
+	}
+	wait := p.next.Sub(now)
+	p.next = p.next.Add(p.time(n))
+	return wait
+}
