@@ -158,7 +158,7 @@ func (s *Store) reachable(ctx context.Context, l *level, m *format.Manifest) err
 	loose := func(h *holding) bool { return h.id == [16]byte{} && h.hasShard(s.opt.Rank) }
 	for _, r := range s.holders(l.name, m.Epoch, loose) {
 		d, f := s.peerDir(ctx, r, l.name)
-		perr := errors.Join(d.probe(m, s.opt.Rank), f.close())
+		perr := errors.Join(d.probe(m, s.opt.Rank), f.Close())
 		if perr == nil {
 			return nil
 		}

@@ -177,7 +177,7 @@ func (s *Store) discard(ctx context.Context, e Epoch, l *level) error {
 	}
 	for _, c := range s.outside(l) {
 		d, f := s.peerDir(ctx, c.at, l.name)
-		err = errors.Join(err, d.discard(e, c.name), f.close())
+		err = errors.Join(err, d.discard(e, c.name), f.Close())
 	}
 	l.mu.Lock()
 	delete(l.puts, e)

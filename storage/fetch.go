@@ -56,8 +56,8 @@ func (s *Store) fetch(ctx context.Context, e Epoch, rank int, from []shard.Sourc
 		leave()
 		return nil, s.fault("fetch", e, "any", err)
 	}
-	sh.shape = c.Idx
-	origins := s.hold(c.Idx.Origins()...)
+	sh.shape = c.Index
+	origins := s.hold(c.Index.Origins()...)
 	sh.leaving = func() { release(); origins(); leave() }
 	return sh, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -127,7 +128,7 @@ func (d *levelDir) uncommitted(e Epoch, rank int) (info ShardInfo, idx *format.I
 	if err != nil {
 		return info, nil, errors.Join(err, f.Close())
 	}
-	return c.At.Info, c.Idx, c.Close()
+	return c.At.Info, c.Index, c.Close()
 }
 
 // sectionReader reads a section of a shard as a Source.
@@ -168,7 +169,7 @@ func (s *Store) Lend(ctx context.Context, e Epoch, level string, secs []Section)
 	if err != nil {
 		return nil, err
 	}
-	over, ok := l.fs.(*lendFS)
+	over, ok := l.fs.(*peer.MemFS)
 	if !ok {
 		return nil, &OptionError{Field: "Levels", Reason: "nobody reads level " + level + " from this rank"}
 	}
@@ -176,12 +177,12 @@ func (s *Store) Lend(ctx context.Context, e Epoch, level string, secs []Section)
 	if err != nil {
 		return nil, s.fault("fetch", e, level, err)
 	}
-	m, err := newMemShard(c.Idx, secs)
+	m, err := peer.NewMemShard(c.Index, secs)
 	if cerr := c.Close(); err == nil {
 		err = cerr
 	}
 	if err != nil {
 		return nil, s.fault("fetch", e, level, err)
 	}
-	return over.lend(join(l.epochPath(e), format.ShardName(s.opt.Rank)), m), nil
+	return over.Lend(join(l.epochPath(e), format.ShardName(s.opt.Rank)), m), nil
 }

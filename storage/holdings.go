@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -120,7 +121,7 @@ func decodeHoldings(from int, b []byte) ([]holding, error) {
 		out = append(out, h)
 	}
 	if !d.Done() {
-		return nil, fmt.Errorf("holdings of rank %d: %w", from, errWire)
+		return nil, fmt.Errorf("holdings of rank %d: %w", from, peer.ErrDamaged)
 	}
 	return out, nil
 }
@@ -208,7 +209,7 @@ func (p *peerSource) with(ctx context.Context, do func(d *levelDir) (*shard.Exte
 	// The files outlive this call, and their users pass their own contexts.
 	d, f := p.s.peerDir(context.WithoutCancel(ctx), p.rank, p.level)
 	x, err := do(d)
-	if cerr := f.close(); cerr != nil && err == nil {
+	if cerr := f.Close(); cerr != nil && err == nil {
 		err = errors.Join(cerr, x.Close())
 	}
 	if err == nil {
@@ -277,7 +278,7 @@ func (s *Store) manifestAt(ctx context.Context, l *level, e Epoch) (*format.Mani
 	for _, r := range s.holders(l.name, e, func(h *holding) bool { return h.id != [16]byte{} }) {
 		d, f := s.peerDir(ctx, r, l.name)
 		m, merr := d.readManifest(e)
-		f.close()
+		f.Close()
 		if merr == nil {
 			return m, nil
 		}
@@ -295,7 +296,7 @@ func absent(err error) bool {
 }
 
 // peerDir is a level's directory at another rank. Its close ends the connection.
-func (s *Store) peerDir(ctx context.Context, rank int, level string) (*levelDir, *peerFS) {
-	f := newPeerFS(ctx, s.opt.Transport, rank, level)
+func (s *Store) peerDir(ctx context.Context, rank int, level string) (*levelDir, *peer.FS) {
+	f := peer.NewFS(ctx, s.opt.Transport, rank, level)
 	return &levelDir{fs: f, name: level, owner: rank}, f
 }

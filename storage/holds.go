@@ -1,6 +1,10 @@
 package storage
 
-import "context"
+import (
+	"context"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
+)
 
 // Epochs in use. Prune removes nothing of an epoch that is held: one that is
 // written, rebuilt, copied or read, by this rank or by another one through its
@@ -46,14 +50,14 @@ func (s *Store) hold(epochs ...Epoch) (release func()) {
 // hosted is a store as other ranks use it.
 type hosted struct{ s *Store }
 
-func (h *hosted) inUse(e Epoch) (release func()) { return h.s.hold(e) }
+func (h *hosted) InUse(e Epoch) (release func()) { return h.s.hold(e) }
 
-func (h *hosted) served(level string) (servedDir, error) {
+func (h *hosted) Served(level string) (peer.Dir, error) {
 	l, err := h.s.at(level)
 	if err != nil {
-		return servedDir{}, err
+		return peer.Dir{}, err
 	}
-	return servedDir{fs: l.fs, path: l.path, writable: level == LevelPartner || level == LevelParity}, nil
+	return peer.Dir{FS: l.fs, Path: l.path, Writable: level == LevelPartner || level == LevelParity}, nil
 }
 
 func (s *Store) held(e Epoch) bool {

@@ -91,7 +91,7 @@ func TestSealedNonsense(t *testing.T) {
 			x.Owned()
 			x.Origins()
 			file := bytes.NewReader(make([]byte, 20480))
-			c := &shard.Copy{Idx: x, At: &shard.Extent{ReaderAt: file, N: 20480},
+			c := &shard.Copy{Index: x, At: &shard.Extent{ReaderAt: file, N: 20480},
 				Other: map[Epoch]*shard.Extent{5: {ReaderAt: file, N: 20480}}}
 			var mem shard.Scratch
 			for i := range x.Chunks {

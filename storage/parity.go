@@ -140,7 +140,7 @@ func (s *Store) writeRow(ctx context.Context, e Epoch, enc *stripeEncoder, j int
 	d := &to.levelDir
 	if holder != s.opt.Rank {
 		remote, f := s.peerDir(ctx, holder, to.name)
-		defer func() { err = errors.Join(err, f.close()) }()
+		defer func() { err = errors.Join(err, f.Close()) }()
 		d = remote
 	}
 	spec := s.spec(e, s.opt.Rank, []Section{

@@ -39,7 +39,7 @@ func (s *Store) flushPartner(ctx context.Context, sh *Shard, to *level, secs []S
 func (s *Store) copyTo(ctx context.Context, sh *Shard, to *level, rank int, spec *shard.Spec) (info ShardInfo,
 	idx *format.Index, err error) {
 	d, f := s.peerDir(ctx, rank, to.name)
-	defer func() { err = errors.Join(err, f.close()) }()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	if info, idx, ok, err := s.flushed(sh, d); ok || err != nil {
 		return info, idx, err
 	}

@@ -235,5 +235,5 @@ func (s *Store) lastShard(ctx context.Context, l *level, rank int, e Epoch) *for
 	if err := c.Close(); err != nil {
 		return nil
 	}
-	return s.present(l, c.Idx)
+	return s.present(l, c.Index)
 }

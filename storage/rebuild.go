@@ -152,7 +152,7 @@ func (d *levelDir) openRow(e Epoch, id rowID, want []byte) (*shard.Copy, error) 
 
 // isRow compares what the row was computed from.
 func isRow(c *shard.Copy, want []byte) error {
-	sec, ok := c.Idx.Section(rowGroup)
+	sec, ok := c.Index.Section(rowGroup)
 	if !ok || sec.Size != int64(len(want)) {
 		return fmt.Errorf("%s: %w", c.At.Name, errOtherGroup)
 	}
@@ -334,7 +334,7 @@ func eachDir[T any](ctx context.Context, s *Store, l *level, e Epoch, match func
 		}
 		d, f := s.peerDir(context.WithoutCancel(ctx), r, l.name)
 		x, perr := open(d)
-		f.close()
+		f.Close()
 		if perr == nil {
 			return x, nil
 		}

@@ -108,8 +108,8 @@ func (s *Store) copyBytes(ctx context.Context, c *shard.Copy, d *levelDir, t *sh
 		return err
 	}
 	defer done()
-	e, n := c.Idx.Epoch, c.At.N
-	err = d.create(e, format.ShardName(c.Idx.Rank), func(f vfs.File) error {
+	e, n := c.Index.Epoch, c.At.N
+	err = d.create(e, format.ShardName(c.Index.Rank), func(f vfs.File) error {
 		w := shard.NewWriter(ctx, f, s.pool, t)
 		if err := s.copyBlocks(ctx, c.At, w); err != nil {
 			w.Abort()
@@ -154,7 +154,7 @@ func (s *Store) rebuildCopies(ctx context.Context, m *format.Manifest, l *level)
 	for _, r := range ranks {
 		d, f := s.peerDir(ctx, r, l.name)
 		err := s.rebuildShard(ctx, m, d, l)
-		if err := errors.Join(err, f.close()); err != nil {
+		if err := errors.Join(err, f.Close()); err != nil {
 			return fmt.Errorf("copy to rank %d on node %s: %w", r, s.opt.Nodes[r], err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -29,6 +30,11 @@ type Slicer = shard.Slicer
 // Bytes is a Source over memory of the caller.
 type Bytes = shard.Bytes
 
+// Transport carries bytes between the stores of a job's ranks, for the levels
+// that keep redundancy on other nodes. Its connections are authenticated: who
+// comes through is a rank of this job.
+type Transport = peer.Transport
+
 // Store keeps one rank's shards on all levels of a job.
 type Store struct {
 	opt    Options
@@ -40,8 +46,8 @@ type Store struct {
 	votes  atomic.Bool   // the program tells what all ranks have
 	copied atomic.Int64  // bytes written for copies between levels
 
-	serving *server     // nil without Transport
-	inbound *shard.Pool // what other ranks' stores write and read here
+	serving *peer.Server // nil without Transport
+	inbound *shard.Pool  // what other ranks' stores write and read here
 	pulse   pulse
 
 	mu     sync.Mutex
@@ -130,7 +136,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		if s.inbound == nil {
 			s.inbound = shard.NewPool(inboundBuffers)
 		}
-		s.serving = serve(&hosted{s}, opt.Transport, s.inbound, s.log)
+		s.serving = peer.Serve(&hosted{s}, opt.Transport, s.inbound, s.log)
 	}
 	return s, nil
 }
@@ -146,7 +152,7 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*level, error) 
 		agreed:   newAgreement(),
 	}
 	if cfg.Name == LevelLocal && s.opt.Transport != nil {
-		l.fs = newLendFS(s.opt.FS)
+		l.fs = peer.NewMemFS(s.opt.FS)
 	}
 	if err := l.prepare(s.opt.Rank, cfg.Create); err != nil {
 		return l, err
@@ -179,7 +185,7 @@ func (s *Store) Close() error {
 	}
 	var err error
 	if s.serving != nil {
-		s.serving.close()
+		s.serving.Close()
 		if s.opt.inbound == nil {
 			err = s.inbound.Close()
 		}

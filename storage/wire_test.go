@@ -152,10 +152,10 @@ func TestPeersStayInside(t *testing.T) {
 		if err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("mkdir %s at %s: got %v, want it refused", c.name, c.level, err)
 		}
-		peer.close()
+		peer.Close()
 	}
 	d, peer := stores[0].peerDir(t.Context(), 1, LevelPartner)
-	defer peer.close()
+	defer peer.Close()
 	if err := d.fs.Mkdir("epoch-0000000001"); err != nil {
 		t.Errorf("an epoch's directory at partner: %v", err)
 	}

@@ -37,7 +37,7 @@ type Extent struct {
 type Copy struct {
 	From  Source
 	At    *Extent
-	Idx   *format.Index
+	Index *format.Index
 	mu    sync.Mutex
 	Other map[format.Epoch]*Extent // guarded by mu: earlier shards that chunks refer to
 }
@@ -52,7 +52,7 @@ func Open(ctx context.Context, from Source, e format.Epoch, rank int) (*Copy, er
 	if err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
-	return &Copy{From: from, At: x, Idx: idx, Other: map[format.Epoch]*Extent{}}, nil
+	return &Copy{From: from, At: x, Index: idx, Other: map[format.Epoch]*Extent{}}, nil
 }
 
 // Footer reads the footer and compares it with the manifest.
@@ -87,7 +87,7 @@ func (x *Extent) Index(e format.Epoch, rank int) (*format.Index, error) {
 
 // holder returns the shard that holds the stored bytes of c.
 func (s *Copy) holder(ctx context.Context, c *format.Chunk) (*Extent, error) {
-	if c.Origin == s.Idx.Epoch {
+	if c.Origin == s.Index.Epoch {
 		return s.At, nil
 	}
 	s.mu.Lock()
@@ -95,7 +95,7 @@ func (s *Copy) holder(ctx context.Context, c *format.Chunk) (*Extent, error) {
 	if x := s.Other[c.Origin]; x != nil {
 		return x, nil
 	}
-	x, err := s.From.Locate(ctx, c.Origin, s.Idx.Rank)
+	x, err := s.From.Locate(ctx, c.Origin, s.Index.Rank)
 	if err != nil {
 		return nil, fmt.Errorf("epoch %d holds the chunk: %w", c.Origin, err)
 	}
@@ -105,7 +105,7 @@ func (s *Copy) holder(ctx context.Context, c *format.Chunk) (*Extent, error) {
 
 // ReadChunk reads chunk i into dst, which has its length, and verifies it.
 func (s *Copy) ReadChunk(ctx context.Context, i int, dst []byte, k *Scratch) error {
-	c := &s.Idx.Chunks[i]
+	c := &s.Index.Chunks[i]
 	if c.Codec == format.CodecZero {
 		clear(dst)
 		return checkHash(s.At, c, dst)
@@ -140,7 +140,7 @@ func (s *Copy) ReadChunk(ctx context.Context, i int, dst []byte, k *Scratch) err
 // ReadTogether reads chunks that are stored as they are, one after the other in
 // one shard, with a single read. It says whether all came out right.
 func (s *Copy) ReadTogether(ctx context.Context, i, n int, dst []byte) bool {
-	list := s.Idx.Chunks[i : i+n]
+	list := s.Index.Chunks[i : i+n]
 	end := list[0].Off
 	for k := range list {
 		c := &list[k]
@@ -296,18 +296,18 @@ func OpenFile(file string, f vfs.File) (*Copy, error) {
 		Digest: idx.Content(), Index: foot.IndexHash, Origins: idx.Origins(), Pack: format.NoPack,
 	}
 	x := &Extent{ReaderAt: f, Closer: f, Name: file, N: n, Info: info}
-	return &Copy{At: x, Idx: idx, Other: map[format.Epoch]*Extent{}}, nil
+	return &Copy{At: x, Index: idx, Other: map[format.Epoch]*Extent{}}, nil
 }
 
 // ReadSection reads a range of a section, verified.
 func (c *Copy) ReadSection(name string, dst []byte, off int64) error {
-	sec, ok := c.Idx.Section(name)
+	sec, ok := c.Index.Section(name)
 	if !ok {
 		return fmt.Errorf("%w: %q", ErrNoSection, name)
 	}
-	return ReadRange(c.Idx, sec, dst, off, 1, func(i, n int, dst []byte, mem *Scratch) error {
+	return ReadRange(c.Index, sec, dst, off, 1, func(i, n int, dst []byte, mem *Scratch) error {
 		for ; n > 0; i, n = i+1, n-1 {
-			length := int(c.Idx.Chunks[i].Length)
+			length := int(c.Index.Chunks[i].Length)
 			if err := c.ReadChunk(context.Background(), i, dst[:length], mem); err != nil {
 				return err
 			}

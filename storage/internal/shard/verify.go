@@ -12,11 +12,11 @@ import (
 
 // VerifyOwn reads the chunks that the shard holds itself.
 func (c *Copy) VerifyOwn(ctx context.Context) error {
-	return Parallel(len(c.Idx.Chunks), Readers(), func(i int, mem *Scratch) error {
-		if c.Idx.Chunks[i].Origin != c.Idx.Epoch {
+	return Parallel(len(c.Index.Chunks), Readers(), func(i int, mem *Scratch) error {
+		if c.Index.Chunks[i].Origin != c.Index.Epoch {
 			return nil
 		}
-		return c.ReadChunk(ctx, i, mem.Whole(int(c.Idx.Chunks[i].Length)), mem)
+		return c.ReadChunk(ctx, i, mem.Whole(int(c.Index.Chunks[i].Length)), mem)
 	})
 }
 
@@ -32,16 +32,16 @@ func (s *Copy) Verify(ctx context.Context) (faults []error, err error) {
 	switch {
 	case err != nil:
 		faults = append(faults, err)
-	case h.Epoch != s.Idx.Epoch || h.Rank != s.Idx.Rank || h.Size != s.Idx.Size:
+	case h.Epoch != s.Index.Epoch || h.Rank != s.Index.Rank || h.Size != s.Index.Size:
 		faults = append(faults, &format.CorruptError{File: s.At.Name, Off: s.At.Base, Len: format.HeaderLen,
 			Reason: "header is of another shard"})
 	}
 	mem := Scratch{strict: true}
-	for i := range s.Idx.Chunks {
+	for i := range s.Index.Chunks {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := s.ReadChunk(ctx, i, mem.Whole(int(s.Idx.Chunks[i].Length)), &mem); err != nil {
+		if err := s.ReadChunk(ctx, i, mem.Whole(int(s.Index.Chunks[i].Length)), &mem); err != nil {
 			faults = append(faults, err)
 		}
 	}
@@ -56,8 +56,8 @@ func (s *Copy) verifyGaps() (faults []error) {
 		return []error{err}
 	}
 	used := []span{{0, format.HeaderLen}, {f.IndexOff, f.IndexOff + f.IndexLen}, {s.At.N - format.FooterLen, s.At.N}}
-	for i := range s.Idx.Chunks {
-		if c := &s.Idx.Chunks[i]; c.Origin == s.Idx.Epoch && c.Stored > 0 {
+	for i := range s.Index.Chunks {
+		if c := &s.Index.Chunks[i]; c.Origin == s.Index.Epoch && c.Stored > 0 {
 			used = append(used, span{c.Off, c.Off + int64(c.Stored)})
 		}
 	}

@@ -318,7 +318,8 @@ func (p *Spec) Fits() error {
 		most := (format.MaxRecordLen - (index - chunks*format.ChunkEntryLen)) / format.ChunkEntryLen * format.ChunkBytes
 		if most < 0 { // names alone are too much
 			return &format.LimitError{What: "bytes of the names of all sections",
-				Have: index - chunks*format.ChunkEntryLen, Most: format.MaxRecordLen, Remedy: "protect fewer things with shorter names"}
+				Have: index - chunks*format.ChunkEntryLen, Most: format.MaxRecordLen,
+				Remedy: "protect fewer things with shorter names"}
 		}
 		return &format.LimitError{What: "bytes of a shard", Have: bytes, Most: most, Remedy: remedy}
 	}

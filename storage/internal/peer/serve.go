@@ -1,4 +1,4 @@
-package storage
+package peer
 
 import (
 	"context"
@@ -17,24 +17,24 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// host is the store whose directories are served.
-type host interface {
+// Host is the store whose directories are served.
+type Host interface {
 	// served finds a level's directory and says whether other ranks may write to it.
-	served(level string) (d servedDir, err error)
+	Served(level string) (d Dir, err error)
 	// inUse keeps an epoch from being removed until release is called.
-	inUse(e Epoch) (release func())
+	InUse(e format.Epoch) (release func())
 }
 
-// servedDir is a directory of the host.
-type servedDir struct {
-	fs       vfs.FS
-	path     string
-	writable bool
+// Dir is a directory of the host.
+type Dir struct {
+	FS       vfs.FS
+	Path     string
+	Writable bool
 }
 
-// server lets other ranks' stores use this one's directories.
-type server struct {
-	host host
+// Server lets other ranks' stores use this one's directories.
+type Server struct {
+	host Host
 	via  Transport
 	pool *shard.Pool
 	log  *slog.Logger
@@ -43,21 +43,21 @@ type server struct {
 	wg   sync.WaitGroup
 }
 
-// serve starts to accept connections until close.
-func serve(h host, via Transport, pool *shard.Pool, log *slog.Logger) *server {
+// Serve starts to accept connections until close.
+func Serve(h Host, via Transport, pool *shard.Pool, log *slog.Logger) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
-	v := &server{host: h, via: via, pool: pool, log: log, ctx: ctx, stop: cancel}
+	v := &Server{host: h, via: via, pool: pool, log: log, ctx: ctx, stop: cancel}
 	v.wg.Go(v.accept)
 	return v
 }
 
-// close ends all connections.
-func (v *server) close() {
+// Close ends all connections.
+func (v *Server) Close() {
 	v.stop()
 	v.wg.Wait()
 }
 
-func (v *server) accept() {
+func (v *Server) accept() {
 	for {
 		c, from, err := v.via.Accept(v.ctx)
 		if err != nil {
@@ -70,10 +70,10 @@ func (v *server) accept() {
 	}
 }
 
-func (v *server) handle(c net.Conn, from int) {
+func (v *Server) handle(c net.Conn, from int) {
 	defer c.Close()
 	defer context.AfterFunc(v.ctx, func() { c.Close() })()
-	h := &session{v: v, c: c, holds: map[Epoch]func(){}}
+	h := &session{v: v, c: c, holds: map[format.Epoch]func(){}}
 	err := h.run()
 	for _, release := range h.holds {
 		release()
@@ -89,12 +89,12 @@ func (v *server) handle(c net.Conn, from int) {
 // session serves one connection: names, or one open file. It belongs to one
 // goroutine but for the writes.
 type session struct {
-	v   *server
+	v   *Server
 	c   net.Conn
 	f   vfs.File
 	buf []byte
 
-	holds map[Epoch]func() // the epochs that it has named, until it ends
+	holds map[format.Epoch]func() // the epochs that it has named, until it ends
 
 	w *blockQueue
 }
@@ -160,11 +160,11 @@ func (h *session) serve(op wireOp, d *format.Decoder, reply *format.Encoder) err
 		return err
 	}
 	level := d.Str()
-	l, err := h.v.host.served(level)
+	l, err := h.v.host.Served(level)
 	if err != nil {
 		return err
 	}
-	if writes(op) && !l.writable {
+	if writes(op) && !l.Writable {
 		return fmt.Errorf("level %s takes no files from other ranks: %w", level, fs.ErrPermission)
 	}
 	rel := d.Str()
@@ -180,7 +180,7 @@ func (h *session) serve(op wireOp, d *format.Decoder, reply *format.Encoder) err
 func (h *session) hold(name string) {
 	first, _, _ := strings.Cut(name, "/")
 	if e, ok := format.ParseEpochName(first); ok && h.holds[e] == nil {
-		h.holds[e] = h.v.host.inUse(e)
+		h.holds[e] = h.v.host.InUse(e)
 	}
 }
 
@@ -195,62 +195,62 @@ func writes(op wireOp) bool {
 var errNoFile = errors.New("no file is open on this connection")
 
 // inside turns a name of the protocol into a path below the level's directory.
-func inside(l servedDir, name string) (string, error) {
+func inside(l Dir, name string) (string, error) {
 	if name == "" {
-		return l.path, nil
+		return l.Path, nil
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part == "." || part == ".." || strings.ContainsRune(part, 0) {
 			return "", fmt.Errorf("name %q: %w", name, fs.ErrInvalid)
 		}
 	}
-	return filepath.Join(l.path, name), nil
+	return filepath.Join(l.Path, name), nil
 }
 
 // named serves the requests that name a file or directory.
-func (h *session) named(op wireOp, l servedDir, name string, d *format.Decoder, reply *format.Encoder) (err error) {
+func (h *session) named(op wireOp, l Dir, name string, d *format.Decoder, reply *format.Encoder) (err error) {
 	switch op {
 	case wireCreate, wireOpen:
-		if dir := filepath.Dir(name); dir != l.path {
-			if err := l.fs.CheckDir(dir, false); err != nil {
+		if dir := filepath.Dir(name); dir != l.Path {
+			if err := l.FS.CheckDir(dir, false); err != nil {
 				return err
 			}
 		}
 	}
 	switch op {
 	case wireCreate:
-		return h.open(l.fs.Create(name, d.Str() == createDirect))
+		return h.open(l.FS.Create(name, d.Str() == createDirect))
 	case wireOpen:
-		return h.open(l.fs.Open(name))
+		return h.open(l.FS.Open(name))
 	case wireMkdir:
-		return l.fs.Mkdir(name)
+		return l.FS.Mkdir(name)
 	case wireRemove:
-		return l.fs.Remove(name)
+		return l.FS.Remove(name)
 	case wireSyncDir:
-		return l.fs.SyncDir(name)
+		return l.FS.SyncDir(name)
 	case wireRename:
 		to, err := inside(l, d.Str())
 		if err != nil {
 			return err
 		}
-		return l.fs.Rename(name, to)
+		return l.FS.Rename(name, to)
 	case wireStat:
-		entry, err := l.fs.Stat(name)
+		entry, err := l.FS.Stat(name)
 		encodeEntry(reply, entry)
 		return err
 	case wireFree:
-		n, err := l.fs.Free(name)
+		n, err := l.FS.Free(name)
 		reply.U64(uint64(n))
 		return err
 	case wireReadDir:
-		list, err := l.fs.ReadDir(name)
+		list, err := l.FS.ReadDir(name)
 		reply.U32(uint32(len(list)))
 		for _, entry := range list {
 			encodeEntry(reply, entry)
 		}
 		return err
 	}
-	return fmt.Errorf("request %d: %w", op, errWire)
+	return fmt.Errorf("request %d: %w", op, ErrDamaged)
 }
 
 func (h *session) open(f vfs.File, err error) error {
@@ -293,7 +293,7 @@ func (h *session) read(d *format.Decoder) error {
 func (h *session) write(head frameHead) error {
 	const fields = 8
 	if head.n < fields || head.n > fields+shard.BlockBytes || h.f == nil {
-		return fmt.Errorf("write of %d bytes: %w", head.n, errWire)
+		return fmt.Errorf("write of %d bytes: %w", head.n, ErrDamaged)
 	}
 	p, err := h.v.pool.Lease(h.v.ctx)
 	if err != nil {
@@ -309,9 +309,9 @@ func (h *session) write(head frameHead) error {
 	switch {
 	case err != nil:
 	case format.UpdateCRC(format.CRC(at[:]), data) != head.crc:
-		err = fmt.Errorf("checksum of a write does not match: %w", errWire)
+		err = fmt.Errorf("checksum of a write does not match: %w", ErrDamaged)
 	case d.Bad:
-		err = fmt.Errorf("write at an offset beyond any file: %w", errWire)
+		err = fmt.Errorf("write at an offset beyond any file: %w", ErrDamaged)
 	}
 	if err != nil {
 		p.Drop()

@@ -1,4 +1,4 @@
-package storage
+package peer
 
 import (
 	"encoding/binary"
@@ -87,10 +87,10 @@ func readFrameHead(r io.Reader) (frameHead, error) {
 	}
 	h := frameHead{b[0], int(binary.LittleEndian.Uint32(b[1:])), binary.LittleEndian.Uint32(b[5:])}
 	if format.CRC(b[:9]) != binary.LittleEndian.Uint32(b[9:]) {
-		return h, fmt.Errorf("checksum of a frame's head does not match: %w", errWire)
+		return h, fmt.Errorf("checksum of a frame's head does not match: %w", ErrDamaged)
 	}
 	if h.n > maxFrame {
-		return h, fmt.Errorf("frame of %d bytes: %w", h.n, errWire)
+		return h, fmt.Errorf("frame of %d bytes: %w", h.n, ErrDamaged)
 	}
 	return h, nil
 }
@@ -102,13 +102,13 @@ func (h frameHead) body(r io.Reader, buf []byte) ([]byte, error) {
 		return nil, err
 	}
 	if format.CRC(p) != h.crc {
-		return nil, fmt.Errorf("checksum of a frame does not match: %w", errWire)
+		return nil, fmt.Errorf("checksum of a frame does not match: %w", ErrDamaged)
 	}
 	return p, nil
 }
 
-// errWire marks bytes on a connection that are not the protocol's.
-var errWire = errors.New("damaged on the way between ranks")
+// ErrDamaged marks bytes on a connection that are not the protocol's.
+var ErrDamaged = errors.New("damaged on the way between ranks")
 
 // wireError is an error told by another rank's store.
 type wireError struct {

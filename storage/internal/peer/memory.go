@@ -1,4 +1,4 @@
-package storage
+package peer
 
 import (
 	"fmt"
@@ -7,10 +7,11 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// memShard is the part of a shard that lies in memory.
-type memShard struct {
+// MemShard is the part of a shard that lies in memory.
+type MemShard struct {
 	mu    sync.RWMutex
 	spans []memSpan // guarded by mu; ascending; nil when it is no longer lent
 }
@@ -21,15 +22,16 @@ type memSpan struct {
 	p   []byte
 }
 
-func newMemShard(x *format.Index, secs []Section) (*memShard, error) {
-	m := &memShard{}
+// NewMemShard finds what of a shard lies in the memory of the sections that were put.
+func NewMemShard(x *format.Index, secs []shard.Section) (*MemShard, error) {
+	m := &MemShard{}
 	for i := range secs {
 		sec := &secs[i]
 		chunks := format.ChunksIn(x, sec.Name)
 		if int64(len(chunks)) != format.ChunkCount(sec.Size, x.ChunkBytes) {
-			return nil, fmt.Errorf("section %q is not what was put: %w", sec.Name, ErrCorrupt)
+			return nil, fmt.Errorf("section %q is not what was put: %w", sec.Name, format.ErrCorrupt)
 		}
-		sl, ok := sec.Source.(Slicer)
+		sl, ok := sec.Source.(shard.Slicer)
 		if !ok {
 			continue
 		}
@@ -49,7 +51,7 @@ func newMemShard(x *format.Index, secs []Section) (*memShard, error) {
 
 // copyAt copies what lies in memory from off on, and returns how much that was.
 // When there is none, gap is how far it is to the next bytes, at most len(p).
-func (m *memShard) copyAt(p []byte, off int64) (n, gap int) {
+func (m *MemShard) copyAt(p []byte, off int64) (n, gap int) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	i, at := slices.BinarySearchFunc(m.spans, off, func(s memSpan, off int64) int {
@@ -75,18 +77,18 @@ func (m *memShard) copyAt(p []byte, off int64) (n, gap int) {
 	return 0, gap
 }
 
-// lendFS serves reads of what is lent from memory.
-type lendFS struct {
+// MemFS serves reads of what is lent from memory.
+type MemFS struct {
 	vfs.FS
 	mu   sync.Mutex
-	lent map[string]*memShard // guarded by mu; by path
+	lent map[string]*MemShard // guarded by mu; by path
 }
 
-// newLendFS lends nothing yet.
-func newLendFS(fsys vfs.FS) *lendFS { return &lendFS{FS: fsys, lent: map[string]*memShard{}} }
+// NewMemFS lends nothing yet.
+func NewMemFS(fsys vfs.FS) *MemFS { return &MemFS{FS: fsys, lent: map[string]*MemShard{}} }
 
-// lend serves reads of a file from memory until release is called, which waits for reads under way.
-func (f *lendFS) lend(path string, m *memShard) (release func()) {
+// Lend serves reads of a file from memory until release is called, which waits for reads under way.
+func (f *MemFS) Lend(path string, m *MemShard) (release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lent[path] = m
@@ -102,7 +104,7 @@ func (f *lendFS) lend(path string, m *memShard) (release func()) {
 	}
 }
 
-func (f *lendFS) Open(name string) (vfs.File, error) {
+func (f *MemFS) Open(name string) (vfs.File, error) {
 	file, err := f.FS.Open(name)
 	if err != nil {
 		return nil, err
@@ -118,7 +120,7 @@ func (f *lendFS) Open(name string) (vfs.File, error) {
 // lentFile is an open file, part of which is in memory.
 type lentFile struct {
 	vfs.File
-	m *memShard
+	m *MemShard
 }
 
 func (f *lentFile) ReadAt(p []byte, off int64) (int, error) {

@@ -1,4 +1,4 @@
-package storage
+package peer
 
 import (
 	"context"
@@ -14,24 +14,25 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// peerFS is the directory of a level at another rank, as files. Names are
+// FS is the directory of a level at another rank, as files. Names are
 // relative to it. When ctx ends its connections break.
-type peerFS struct {
+type FS struct {
 	ctx   context.Context
 	via   Transport
 	rank  int
 	level string
 
 	mu    sync.Mutex
-	names *peerConn // guarded by mu: for everything but open files
+	names *conn // guarded by mu: for everything but open files
 }
 
-func newPeerFS(ctx context.Context, via Transport, rank int, level string) *peerFS {
-	return &peerFS{ctx: ctx, via: via, rank: rank, level: level}
+// NewFS is the directory of a level at a rank. Nothing is dialled before it is used.
+func NewFS(ctx context.Context, via Transport, rank int, level string) *FS {
+	return &FS{ctx: ctx, via: via, rank: rank, level: level}
 }
 
-// peerConn is one connection; calls on it take turns.
-type peerConn struct {
+// conn is one connection; calls on it take turns.
+type conn struct {
 	mu   sync.Mutex
 	c    net.Conn
 	rank int
@@ -39,23 +40,23 @@ type peerConn struct {
 	err  error // guarded by mu: the connection is unusable
 }
 
-func (f *peerFS) dial() (*peerConn, error) {
+func (f *FS) dial() (*conn, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, dialTime)
 	defer cancel()
 	c, err := f.via.Dial(ctx, f.rank)
 	if err != nil {
 		return nil, fmt.Errorf("reach the store of rank %d: %w", f.rank, err)
 	}
-	return &peerConn{c: c, rank: f.rank, stop: context.AfterFunc(f.ctx, func() { c.Close() })}, nil
+	return &conn{c: c, rank: f.rank, stop: context.AfterFunc(f.ctx, func() { c.Close() })}, nil
 }
 
-func (p *peerConn) close() error {
+func (p *conn) close() error {
 	p.stop()
 	return p.c.Close()
 }
 
 // call sends a request and decodes the reply, whose payload goes into buf.
-func (p *peerConn) call(op wireOp, head, data, buf []byte) (*format.Decoder, error) {
+func (p *conn) call(op wireOp, head, data, buf []byte) (*format.Decoder, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
@@ -77,7 +78,7 @@ const dialTime = 10 * time.Second
 // fails what needs it. A block takes milliseconds.
 const exchangeTime = 2 * time.Minute
 
-func (p *peerConn) exchange(op wireOp, head, data, buf []byte) (*format.Decoder, error) {
+func (p *conn) exchange(op wireOp, head, data, buf []byte) (*format.Decoder, error) {
 	if err := p.c.SetDeadline(time.Now().Add(exchangeTime)); err != nil {
 		return nil, err
 	}
@@ -105,7 +106,7 @@ func (p *peerConn) exchange(op wireOp, head, data, buf []byte) (*format.Decoder,
 }
 
 // call makes a request that concerns names.
-func (f *peerFS) call(op wireOp, names ...string) (*format.Decoder, error) {
+func (f *FS) call(op wireOp, names ...string) (*format.Decoder, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.names == nil {
@@ -118,7 +119,7 @@ func (f *peerFS) call(op wireOp, names ...string) (*format.Decoder, error) {
 	return f.names.call(op, f.head(names...), nil, nil)
 }
 
-func (f *peerFS) head(names ...string) []byte {
+func (f *FS) head(names ...string) []byte {
 	var e format.Encoder
 	e.Str(f.level)
 	for _, n := range names {
@@ -127,8 +128,8 @@ func (f *peerFS) head(names ...string) []byte {
 	return e.B
 }
 
-// close ends the connection for names; open files have their own.
-func (f *peerFS) close() error {
+// Close ends the connection for names; open files have their own.
+func (f *FS) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.names == nil {
@@ -139,7 +140,7 @@ func (f *peerFS) close() error {
 	return err
 }
 
-func (f *peerFS) Create(name string, direct bool) (vfs.File, error) {
+func (f *FS) Create(name string, direct bool) (vfs.File, error) {
 	if direct {
 		return f.file(wireCreate, name, createDirect)
 	}
@@ -147,11 +148,11 @@ func (f *peerFS) Create(name string, direct bool) (vfs.File, error) {
 }
 
 // Edit is for files that the ranks of one node share.
-func (f *peerFS) Edit(string, bool) (vfs.File, error) { return nil, errors.ErrUnsupported }
+func (f *FS) Edit(string, bool) (vfs.File, error) { return nil, errors.ErrUnsupported }
 
-func (f *peerFS) Open(name string) (vfs.File, error) { return f.file(wireOpen, name) }
+func (f *FS) Open(name string) (vfs.File, error) { return f.file(wireOpen, name) }
 
-func (f *peerFS) file(op wireOp, names ...string) (vfs.File, error) {
+func (f *FS) file(op wireOp, names ...string) (vfs.File, error) {
 	c, err := f.dial()
 	if err != nil {
 		return nil, err
@@ -159,24 +160,24 @@ func (f *peerFS) file(op wireOp, names ...string) (vfs.File, error) {
 	if _, err := c.call(op, f.head(names...), nil, nil); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
-	return &peerFile{c: c}, nil
+	return &file{c: c}, nil
 }
 
-func (f *peerFS) do(op wireOp, names ...string) error {
+func (f *FS) do(op wireOp, names ...string) error {
 	_, err := f.call(op, names...)
 	return err
 }
 
-func (f *peerFS) Mkdir(name string) error      { return f.do(wireMkdir, name) }
-func (f *peerFS) Rename(from, to string) error { return f.do(wireRename, from, to) }
-func (f *peerFS) Remove(name string) error     { return f.do(wireRemove, name) }
-func (f *peerFS) SyncDir(name string) error    { return f.do(wireSyncDir, name) }
-func (f *peerFS) Link(from, to string) error   { return errors.ErrUnsupported }
+func (f *FS) Mkdir(name string) error      { return f.do(wireMkdir, name) }
+func (f *FS) Rename(from, to string) error { return f.do(wireRename, from, to) }
+func (f *FS) Remove(name string) error     { return f.do(wireRemove, name) }
+func (f *FS) SyncDir(name string) error    { return f.do(wireSyncDir, name) }
+func (f *FS) Link(from, to string) error   { return errors.ErrUnsupported }
 
 // CheckDir leaves it to the rank whose directory it is.
-func (f *peerFS) CheckDir(string, bool) error { return nil }
+func (f *FS) CheckDir(string, bool) error { return nil }
 
-func (f *peerFS) ReadDir(name string) ([]vfs.Entry, error) {
+func (f *FS) ReadDir(name string) ([]vfs.Entry, error) {
 	d, err := f.call(wireReadDir, name)
 	if err != nil {
 		return nil, err
@@ -188,7 +189,7 @@ func (f *peerFS) ReadDir(name string) ([]vfs.Entry, error) {
 	return out, atEnd(d)
 }
 
-func (f *peerFS) Stat(name string) (vfs.Entry, error) {
+func (f *FS) Stat(name string) (vfs.Entry, error) {
 	d, err := f.call(wireStat, name)
 	if err != nil {
 		return vfs.Entry{}, err
@@ -196,7 +197,7 @@ func (f *peerFS) Stat(name string) (vfs.Entry, error) {
 	return decodeEntry(d), atEnd(d)
 }
 
-func (f *peerFS) Free(name string) (int64, error) {
+func (f *FS) Free(name string) (int64, error) {
 	d, err := f.call(wireFree, name)
 	if err != nil {
 		return 0, err
@@ -211,16 +212,16 @@ func decodeEntry(d *format.Decoder) vfs.Entry {
 // atEnd says whether a reply was what it should be.
 func atEnd(d *format.Decoder) error {
 	if !d.Done() {
-		return fmt.Errorf("reply does not fit: %w", errWire)
+		return fmt.Errorf("reply does not fit: %w", ErrDamaged)
 	}
 	return nil
 }
 
-// peerFile is an open file at another rank.
-type peerFile struct{ c *peerConn }
+// file is an open file at another rank.
+type file struct{ c *conn }
 
 // ReadAt asks for at most a block at a time.
-func (f *peerFile) ReadAt(p []byte, off int64) (int, error) {
+func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	done := 0
 	for done < len(p) {
 		n := min(len(p)-done, shard.BlockBytes)
@@ -235,14 +236,14 @@ func (f *peerFile) ReadAt(p []byte, off int64) (int, error) {
 			return done, err
 		}
 		if len(d.B) == 0 || len(d.B) > n {
-			return done, fmt.Errorf("reply of %d bytes to a read of %d: %w", len(d.B), n, errWire)
+			return done, fmt.Errorf("reply of %d bytes to a read of %d: %w", len(d.B), n, ErrDamaged)
 		}
 		done += len(d.B)
 	}
 	return done, nil
 }
 
-func (f *peerFile) WriteAt(p []byte, off int64) (int, error) {
+func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	done := 0
 	for done < len(p) {
 		n := min(len(p)-done, shard.BlockBytes)
@@ -256,12 +257,12 @@ func (f *peerFile) WriteAt(p []byte, off int64) (int, error) {
 	return done, nil
 }
 
-func (f *peerFile) Sync() error {
+func (f *file) Sync() error {
 	_, err := f.c.call(wireSync, nil, nil, nil)
 	return err
 }
 
-func (f *peerFile) Size() (int64, error) {
+func (f *file) Size() (int64, error) {
 	d, err := f.c.call(wireSize, nil, nil, nil)
 	if err != nil {
 		return 0, err
@@ -269,6 +270,6 @@ func (f *peerFile) Size() (int64, error) {
 	return d.I64(), atEnd(d)
 }
 
-func (f *peerFile) Close() error             { return f.c.close() }
-func (f *peerFile) Direct() bool             { return false }
-func (f *peerFile) WriteBehind(off, n int64) {}
+func (f *file) Close() error             { return f.c.close() }
+func (f *file) Direct() bool             { return false }
+func (f *file) WriteBehind(off, n int64) {}
