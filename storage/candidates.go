@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 )
 
 // Candidate is an epoch that this rank can restore.
@@ -116,12 +117,8 @@ func (s *Store) epochsAt(l *level) ([]Epoch, error) {
 	for _, e := range own {
 		set[e] = true
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range s.known {
-		if s.known[i].level == l.name {
-			set[s.known[i].epoch] = true
-		}
+	for _, e := range s.known.Epochs(l.name) {
+		set[e] = true
 	}
 	return format.SortedEpochs(set), nil
 }
@@ -151,11 +148,11 @@ func (s *Store) reachable(ctx context.Context, l *level, m *format.Manifest) err
 	}
 	err := l.probe(m, s.opt.Rank)
 	id := m.ID()
-	at := func(h *holding) bool { return h.id == id && h.hasShard(s.opt.Rank) }
+	at := func(h *redundancy.Holding) bool { return h.Id == id && h.HasShard(s.opt.Rank) }
 	if err == nil || len(s.holders(l.name, m.Epoch, at)) > 0 {
 		return nil
 	}
-	loose := func(h *holding) bool { return h.id == [16]byte{} && h.hasShard(s.opt.Rank) }
+	loose := func(h *redundancy.Holding) bool { return h.Id == [16]byte{} && h.HasShard(s.opt.Rank) }
 	for _, r := range s.holders(l.name, m.Epoch, loose) {
 		d, f := s.peerDir(ctx, r, l.name)
 		perr := errors.Join(d.probe(m, s.opt.Rank), f.Close())

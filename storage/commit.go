@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 )
 
 // Commit writes the manifest of an epoch into this rank's directory of a level;
@@ -195,19 +196,17 @@ type remoteFile struct {
 func (s *Store) outside(l *level) (out []remoteFile) {
 	switch l.name {
 	case LevelPartner:
-		ranks, _ := partnersOf(s.opt.Nodes, s.opt.Rank, l.cfg.Copies) // none: then nothing was written
+		ranks, _ := redundancy.Partners(s.opt.Nodes, s.opt.Rank, l.cfg.Copies) // none: then nothing was written
 		for _, r := range ranks {
 			out = append(out, remoteFile{r, format.ShardName(s.opt.Rank)})
 		}
 	case LevelParity:
-		groups, err := parityGroups(s.opt.Nodes, l.cfg.Data, l.cfg.Parity)
+		st, err := redundancy.StripeFor(s.opt.Nodes, l.cfg.Data, l.cfg.Parity, s.opt.Rank)
 		if err != nil {
 			return nil // likewise
 		}
-		group, place := groupOf(groups, s.opt.Rank)
-		st := stripe{group: group, k: len(group) - l.cfg.Parity, m: l.cfg.Parity, i: place}
-		for j := range st.m {
-			out = append(out, remoteFile{group[st.row(j)], format.RowName(s.opt.Rank, j)})
+		for j := range st.M {
+			out = append(out, remoteFile{st.Group[st.Row(j)], format.RowName(s.opt.Rank, j)})
 		}
 	}
 	return out

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -158,13 +157,4 @@ func TestShardOfAnotherCommit(t *testing.T) {
 	if c, _, err := stores[0].Candidates(t.Context()); err != nil || len(c) != 0 {
 		t.Errorf("got candidates %v, %v", c, err)
 	}
-}
-
-func FuzzHoldings(f *testing.F) {
-	f.Add(encodeHoldings([]holding{{level: LevelPartner, epoch: 7, shards: []int{1}, rows: []rowID{{2, 1}}}}))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if list, err := decodeHoldings(0, b); err == nil && !bytes.Equal(encodeHoldings(list), b) {
-			t.Error("holdings do not encode to themselves")
-		}
-	})
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -80,7 +81,7 @@ func (sh *Shard) nextCopy(ctx context.Context, n int) (*shard.Copy, error) {
 		if err == nil && len(sh.copies) > 0 && c.At.Info.Digest != sh.digest {
 			err = errors.Join(fmt.Errorf("it is another attempt at epoch %d", sh.epoch), c.Close())
 		}
-		if errors.Is(err, errNoOtherWay) {
+		if errors.Is(err, redundancy.ErrNoOtherWay) {
 			continue
 		}
 		if err != nil {

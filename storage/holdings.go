@@ -5,25 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
+	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
-
-// holding says what one rank's directory of a level has of an epoch.
-type holding struct {
-	from   int // rank
-	level  string
-	epoch  Epoch
-	id     [16]byte // of the manifest; zero: it has none, so what is there may be of a given-up attempt
-	shards []int    // ranks whose shards lie there
-	rows   []rowID  // parity rows that lie there
-}
-
-// rowID names row j of the parity that a rank encoded.
-type rowID struct{ rank, j int }
 
 // Holdings describes what this rank's directories have, for the other ranks to
 // Learn. Directories that all ranks see, of the level global, are left out.
@@ -33,7 +20,7 @@ func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	defer leave()
-	var list []holding
+	var list []redundancy.Holding
 	for _, l := range s.levels {
 		if l.name == LevelGlobal {
 			continue
@@ -51,113 +38,58 @@ func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
 				s.log.Warn("epoch cannot be offered to other ranks", "epoch", e, "level", l.name, "err", err)
 				continue
 			}
-			h.from = s.opt.Rank
+			h.From = s.opt.Rank
 			list = append(list, h)
 		}
 	}
-	return encodeHoldings(list), nil
+	return redundancy.EncodeHoldings(list), nil
 }
 
 // holding lists what there is. A directory without a manifest counts, and so does one
 // whose manifest is damaged: the manifest was written after all shards were durable, by
 // one rank after the other, and another rank may have it.
-func (d *levelDir) holding(e Epoch, size int) (holding, error) {
-	h := holding{level: d.name, epoch: e}
+func (d *levelDir) holding(e Epoch, size int) (redundancy.Holding, error) {
+	h := redundancy.Holding{Level: d.name, Epoch: e}
 	m, err := d.readManifest(e)
 	switch {
 	case err == nil:
-		h.id = m.ID()
+		h.Id = m.ID()
 	case !absent(err) && !errors.Is(err, ErrCorrupt):
-		return holding{}, err
+		return redundancy.Holding{}, err
 	}
 	files, err := d.fs.ReadDir(d.epochPath(e))
 	if err != nil {
-		return holding{}, err
+		return redundancy.Holding{}, err
 	}
 	for _, f := range files {
 		rank, j, ok := format.ParseName(f.Name)
 		switch {
 		case !ok || rank >= size:
 		case j >= 0:
-			h.rows = append(h.rows, rowID{rank, j})
+			h.Rows = append(h.Rows, redundancy.RowID{Rank: rank, J: j})
 		default:
-			h.shards = append(h.shards, rank)
+			h.Shards = append(h.Shards, rank)
 		}
 	}
 	return h, nil
 }
 
-func encodeHoldings(list []holding) []byte {
-	var e format.Encoder
-	e.U32(uint32(len(list)))
-	for _, h := range list {
-		e.Str(h.level)
-		e.U64(uint64(h.epoch))
-		e.Sum(h.id)
-		e.U32(uint32(len(h.shards)))
-		for _, r := range h.shards {
-			e.U32(uint32(r))
-		}
-		e.U32(uint32(len(h.rows)))
-		for _, r := range h.rows {
-			e.U32(uint32(r.rank))
-			e.U32(uint32(r.j))
-		}
-	}
-	return e.B
-}
-
-func decodeHoldings(from int, b []byte) ([]holding, error) {
-	d := &format.Decoder{B: b}
-	var out []holding
-	for range d.Count(34) {
-		h := holding{from: from, level: d.Str(), epoch: Epoch(d.U64()), id: d.Sum()}
-		for range d.Count(4) {
-			h.shards = append(h.shards, int(d.U32()))
-		}
-		for range d.Count(8) {
-			h.rows = append(h.rows, rowID{int(d.U32()), int(d.U32())})
-		}
-		out = append(out, h)
-	}
-	if !d.Done() {
-		return nil, fmt.Errorf("holdings of rank %d: %w", from, peer.ErrDamaged)
-	}
-	return out, nil
-}
-
 // Learn takes note of what another rank's directories have, so that Candidates
 // and Fetch can draw on them. It replaces what was known of that rank.
 func (s *Store) Learn(from int, holdings []byte) error {
-	list, err := decodeHoldings(from, holdings)
-	if err != nil || from == s.opt.Rank {
-		return err
+	if from == s.opt.Rank {
+		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.known = slices.DeleteFunc(s.known, func(h holding) bool { return h.from == from })
-	s.known = append(s.known, list...)
-	return nil
+	return s.known.Learn(from, holdings)
 }
 
 // holders lists the other ranks that have what match wants, of e at a level.
-func (s *Store) holders(level string, e Epoch, match func(h *holding) bool) []int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Store) holders(level string, e Epoch, match func(h *redundancy.Holding) bool) []int {
 	if s.opt.Transport == nil {
 		return nil
 	}
-	var out []int
-	for i := range s.known {
-		h := &s.known[i]
-		if h.level == level && h.epoch == e && match(h) && !slices.Contains(out, h.from) {
-			out = append(out, h.from)
-		}
-	}
-	return out
+	return s.known.Holders(level, e, match)
 }
-
-func (h *holding) hasShard(rank int) bool { return slices.Contains(h.shards, rank) }
 
 // ownSource is the own directory of a level. A manifest that is missing there
 // may be at other ranks: it was written after all shards were durable, wherever
@@ -236,13 +168,13 @@ func (s *Store) sources(e Epoch, rank int, first string) []shard.Source {
 
 func (s *Store) sourcesAt(l *level, e Epoch, rank int) []shard.Source {
 	if l.name == LevelParity {
-		return s.paritySources(l, e)
+		return redundancy.Sources(&parityPlaces{s, l}, 2*(l.cfg.Data+l.cfg.Parity))
 	}
 	out := []shard.Source{&ownSource{s, l}}
 	if rank != s.opt.Rank && l.name == LevelLocal && s.opt.Transport != nil {
 		out = append(out, &peerSource{s, l.name, rank})
 	}
-	for _, r := range s.holders(l.name, e, func(h *holding) bool { return h.hasShard(rank) }) {
+	for _, r := range s.holders(l.name, e, func(h *redundancy.Holding) bool { return h.HasShard(rank) }) {
 		out = append(out, &peerSource{s, l.name, r})
 	}
 	return out
@@ -275,7 +207,7 @@ func (s *Store) manifestAt(ctx context.Context, l *level, e Epoch) (*format.Mani
 	if err == nil {
 		return m, nil
 	}
-	for _, r := range s.holders(l.name, e, func(h *holding) bool { return h.id != [16]byte{} }) {
+	for _, r := range s.holders(l.name, e, func(h *redundancy.Holding) bool { return h.Id != [16]byte{} }) {
 		d, f := s.peerDir(ctx, r, l.name)
 		m, merr := d.readManifest(e)
 		f.Close()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -235,6 +236,20 @@ func (l *LevelConfig) validate(field string, dirs map[string]string) error {
 	}
 	if l.Data == 0 {
 		l.Data, l.Parity = 4, 2
+	}
+	return nil
+}
+
+// Fits returns a *TopologyError if the ranks on the given nodes, by rank, cannot
+// carry the level's redundancy: no epoch would ever be committed there.
+func (c *LevelConfig) Fits(nodes []string) error {
+	switch c.Name {
+	case LevelPartner:
+		_, err := redundancy.Partners(nodes, 0, c.Copies)
+		return err
+	case LevelParity:
+		_, err := redundancy.ParityGroups(nodes, c.Data, c.Parity)
+		return err
 	}
 	return nil
 }

@@ -6,12 +6,13 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // flushPartner copies the shard to the partners, one after the other.
 func (s *Store) flushPartner(ctx context.Context, sh *Shard, to *level, secs []Section) (info ShardInfo, err error) {
-	ranks, err := partnersOf(s.opt.Nodes, s.opt.Rank, to.cfg.Copies)
+	ranks, err := redundancy.Partners(s.opt.Nodes, s.opt.Rank, to.cfg.Copies)
 	if err != nil {
 		return info, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -147,7 +148,7 @@ func (s *Store) copyBlocks(ctx context.Context, x *shard.Extent, w *shard.Writer
 
 // rebuildCopies brings the copies to the ranks that are the partners now.
 func (s *Store) rebuildCopies(ctx context.Context, m *format.Manifest, l *level) error {
-	ranks, err := partnersOf(s.opt.Nodes, s.opt.Rank, l.cfg.Copies)
+	ranks, err := redundancy.Partners(s.opt.Nodes, s.opt.Rank, l.cfg.Copies)
 	if err != nil {
 		return err
 	}
@@ -186,16 +187,16 @@ func (s *Store) rebuildRows(ctx context.Context, m *format.Manifest, l *level) e
 }
 
 func (s *Store) rebuildStripe(ctx context.Context, m *format.Manifest, l *level) error {
-	group, place, err := groupIn(m, s.opt.Rank)
+	st, err := redundancy.StripeIn(m, s.opt.Rank)
 	if err != nil {
 		return err
 	}
-	g := newParityGroup(m, stripe{group: group, k: len(group) - m.Parity, m: m.Parity, i: place})
+	g := redundancy.NewGroup(m, st)
 	var missing []int
-	for j := range g.m {
-		id := rowID{s.opt.Rank, j}
-		c, err := eachDir(ctx, s, l, m.Epoch, func(*holding) bool { return false },
-			func(d *levelDir) (*shard.Copy, error) { return d.openRow(m.Epoch, id, g.record) }, group[g.row(j)])
+	for j := range g.M {
+		id := redundancy.RowID{Rank: s.opt.Rank, J: j}
+		c, err := eachDir(ctx, s, l, m.Epoch, func(*redundancy.Holding) bool { return false },
+			func(d *levelDir) (*shard.Copy, error) { return d.openRow(m.Epoch, id, g.Record) }, g.Group[g.Row(j)])
 		if err != nil {
 			missing = append(missing, j)
 			continue

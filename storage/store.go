@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
+	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -35,6 +36,9 @@ type Bytes = shard.Bytes
 // comes through is a rank of this job.
 type Transport = peer.Transport
 
+// TopologyError reports a job whose nodes cannot carry a level.
+type TopologyError = redundancy.TopologyError
+
 // Store keeps one rank's shards on all levels of a job.
 type Store struct {
 	opt    Options
@@ -51,11 +55,11 @@ type Store struct {
 	pulse   pulse
 
 	mu     sync.Mutex
-	closed bool            // guarded by mu
-	users  sync.WaitGroup  // operations under way
-	known  []holding       // guarded by mu: what other ranks have, by Learn
-	inUse  map[Epoch]int   // guarded by mu: how often each epoch is held, by hold
-	told   map[string]bool // guarded by mu: what Prune has said that it left
+	closed bool             // guarded by mu
+	users  sync.WaitGroup   // operations under way
+	known  redundancy.Known // what other ranks have, by Learn
+	inUse  map[Epoch]int    // guarded by mu: how often each epoch is held, by hold
+	told   map[string]bool  // guarded by mu: what Prune has said that it left
 }
 
 // level is a level with what this rank remembers of it.

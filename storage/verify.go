@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 )
 
 // verifyPack checks what a pack says of itself and that nothing else is in it.
@@ -31,13 +32,12 @@ func (d *levelDir) verifyPack(m *format.Manifest, name string) []error {
 }
 
 // verifyRow reads a whole file with a parity row.
-func (d *levelDir) verifyRow(ctx context.Context, m *format.Manifest, id rowID) (faults []error, err error) {
-	group, place, err := groupIn(m, id.rank)
+func (d *levelDir) verifyRow(ctx context.Context, m *format.Manifest, id redundancy.RowID) (faults []error, err error) {
+	st, err := redundancy.StripeIn(m, id.Rank)
 	if err != nil {
 		return []error{err}, nil
 	}
-	st := stripe{group: group, k: len(group) - m.Parity, m: m.Parity, i: place}
-	c, err := d.openRow(m.Epoch, id, newParityGroup(m, st).record)
+	c, err := d.openRow(m.Epoch, id, redundancy.NewGroup(m, st).Record)
 	if err != nil {
 		return []error{err}, ctx.Err()
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -242,7 +243,7 @@ type Finding struct {
 func (v *View) Verify(ctx context.Context, e Epoch) ([]Finding, error) {
 	c := &check{view: v, epoch: e, good: map[int][]string{}, at: map[string]*format.Manifest{},
 		ids: map[[16]byte][]DirInfo{}, there: map[placed]int{}, told: map[placed]bool{},
-		parity: parityParts{members: map[int]bool{}, rows: map[rowID]bool{}}}
+		parity: parityParts{members: map[int]bool{}, rows: map[redundancy.RowID]bool{}}}
 	for _, d := range v.dirs {
 		if err := c.dir(ctx, d); err != nil {
 			return nil, err
@@ -353,8 +354,8 @@ func (c *check) others(ctx context.Context, d *viewDir, m *format.Manifest) erro
 		var faults []error
 		rank, j, ok := format.ParseName(f.Name)
 		if ok && j >= 0 {
-			faults, err = d.verifyRow(ctx, m, rowID{rank, j})
-			c.parity.rows[rowID{rank, j}] = len(faults) == 0
+			faults, err = d.verifyRow(ctx, m, redundancy.RowID{Rank: rank, J: j})
+			c.parity.rows[redundancy.RowID{Rank: rank, J: j}] = len(faults) == 0
 		} else if rank, ok = format.ParsePackName(f.Name); ok {
 			faults = d.verifyPack(m, f.Name)
 		}
@@ -406,37 +407,13 @@ func (c *check) goodAt(rank int) []string {
 type parityParts struct {
 	manifest *format.Manifest // nil: no directory of the level was given
 	members  map[int]bool
-	rows     map[rowID]bool
+	rows     map[redundancy.RowID]bool
 }
 
 // computable says whether every segment of a rank's shard can be computed.
 func (p *parityParts) computable(rank int) bool {
-	if p.manifest == nil {
-		return false
-	}
-	group, place, err := groupIn(p.manifest, rank)
-	if err != nil {
-		return false
-	}
-	k := len(group) - p.manifest.Parity
-	for d := range k {
-		st := stripeOf(group, p.manifest.Parity, place, d)
-		have := 0
-		for i := range k {
-			if i != d && p.members[group[st.data(i)]] {
-				have++
-			}
-		}
-		for j := range st.m {
-			if p.rows[rowID{group[st.i], j}] {
-				have++
-			}
-		}
-		if have < k {
-			return false
-		}
-	}
-	return true
+	return p.manifest != nil && redundancy.Computable(p.manifest, rank, func(r int) bool { return p.members[r] },
+		func(id redundancy.RowID) bool { return p.rows[id] }) == nil
 }
 
 // encodable names the level from which a rank's rows can be encoded again, if
@@ -445,8 +422,8 @@ func (p *parityParts) encodable(rank int) []string {
 	if p.manifest == nil {
 		return nil
 	}
-	group, _, err := groupIn(p.manifest, rank)
-	if err != nil || slices.ContainsFunc(group, func(r int) bool { return !p.members[r] }) {
+	st, err := redundancy.StripeIn(p.manifest, rank)
+	if err != nil || slices.ContainsFunc(st.Group, func(r int) bool { return !p.members[r] }) {
 		return nil
 	}
 	return []string{LevelLocal}

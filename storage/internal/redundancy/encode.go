@@ -1,4 +1,4 @@
-package storage
+package redundancy
 
 import (
 	"cmp"
@@ -23,86 +23,46 @@ const (
 	rowData  = "row"
 )
 
-// parityGroup says what a row was computed from. It is the section "group" of
+// Group says what a row was computed from. It is the section "group" of
 // the row's file.
-type parityGroup struct {
-	stripe
+type Group struct {
+	Stripe
 	segment int64 // length of the row and of each segment
-	record  []byte
+	Record  []byte
 }
 
-func newParityGroup(m *format.Manifest, st stripe) *parityGroup {
-	g := &parityGroup{stripe: st, segment: segmentLen(m.Shards, st.group, st.k)}
-	group := format.Group{K: st.k, M: st.m, I: st.i, Segment: g.segment}
-	for _, r := range st.group {
+// NewGroup is the group that a stripe of the committed shards is encoded from.
+func NewGroup(m *format.Manifest, st Stripe) *Group {
+	g := &Group{Stripe: st, segment: segmentLen(m.Shards, st.Group, st.K)}
+	group := format.Group{K: st.K, M: st.M, I: st.i, Segment: g.segment}
+	for _, r := range st.Group {
 		group.Members = append(group.Members, format.GroupMember{Rank: r,
 			Bytes: m.Shards[r].ShardBytes, Index: m.Shards[r].Index})
 	}
-	g.record = group.Encode()
+	g.Record = group.Encode()
 	return g
 }
 
-// flushParity encodes the stripe of this rank: it reads a segment of the local
-// shard of each data member and writes the rows to the parity members. The
-// local shards of all ranks are committed.
-func (s *Store) flushParity(ctx context.Context, e Epoch, to *level) (info ShardInfo, err error) {
-	local, err := s.at(LevelLocal)
-	if err != nil {
-		return info, err
-	}
-	m, err := s.manifestOf(ctx, local, e)
-	if err != nil {
-		return info, err
-	}
-	groups, err := parityGroups(s.opt.Nodes, to.cfg.Data, to.cfg.Parity)
-	if err != nil {
-		return info, err
-	}
-	group, place := groupOf(groups, s.opt.Rank)
-	g := newParityGroup(m, stripe{group: group, k: len(group) - to.cfg.Parity, m: to.cfg.Parity, i: place})
-	all := make([]int, g.m)
-	for j := range all {
-		all[j] = j
-	}
-	if err := s.encodeStripe(ctx, e, g, m, to, all); err != nil {
-		return info, err
-	}
-	info = m.Shards[s.opt.Rank]
-	info.Node = s.opt.Nodes[s.opt.Rank]
-	info.Holders = nil
-	for _, r := range group {
-		if r != s.opt.Rank {
-			info.Holders = append(info.Holders, s.opt.Nodes[r])
-		}
-	}
-	return info, nil
-}
-
-// encodeStripe computes the rows of g and writes those called for to their
-// members.
-func (s *Store) encodeStripe(ctx context.Context, e Epoch, g *parityGroup, m *format.Manifest, to *level,
-	rows []int) (err error) {
-	done, err := s.turn(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
+// Encode computes the rows of g from the shards of m and has those called for written, each as the sections of a
+// file of its own.
+func Encode(ctx context.Context, from Places, m *format.Manifest, g *Group, cores int, rows []int,
+	write func(ctx context.Context, j int, secs []shard.Section) error) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	enc, err := newStripeEncoder(g, s.opt.FlushCores)
+	enc, err := newStripeEncoder(g, cores)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, enc.close()) }()
-	for d := range g.k {
-		r := g.group[g.data(d)]
-		x, err := s.openMember(ctx, e, m.Shards[r])
+	for d := range g.K {
+		r := g.Group[g.data(d)]
+		x, err := from.Member(ctx, m.Epoch, m.Shards[r])
 		if err != nil {
 			return fmt.Errorf("shard of rank %d: %w", r, err)
 		}
 		enc.data = append(enc.data, x)
 	}
-	errs := make([]error, g.m+1)
+	errs := make([]error, g.M+1)
 	var wg sync.WaitGroup
 	run := func(i int, do func() error) {
 		wg.Go(func() {
@@ -111,13 +71,16 @@ func (s *Store) encodeStripe(ctx context.Context, e Epoch, g *parityGroup, m *fo
 			}
 		})
 	}
-	run(g.m, func() error { return enc.run(ctx) })
-	for j := range g.m {
+	run(g.M, func() error { return enc.run(ctx) })
+	for j := range g.M {
 		run(j, func() error {
 			if !slices.Contains(rows, j) {
 				return enc.drop(j)
 			}
-			return s.writeRow(ctx, e, enc, j, to)
+			return write(ctx, j, []shard.Section{
+				{Name: rowGroup, Size: int64(len(g.Record)), Source: shard.Bytes(g.Record)},
+				{Name: rowData, Size: g.segment, Source: &rowSource{ctx: ctx, blocks: enc.rows[j]}},
+			})
 		})
 	}
 	wg.Wait()
@@ -133,37 +96,10 @@ func firstCause(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// writeRow writes row j to its member.
-func (s *Store) writeRow(ctx context.Context, e Epoch, enc *stripeEncoder, j int, to *level) (err error) {
-	g := enc.g
-	holder := g.group[g.row(j)]
-	d := &to.levelDir
-	if holder != s.opt.Rank {
-		remote, f := s.peerDir(ctx, holder, to.name)
-		defer func() { err = errors.Join(err, f.Close()) }()
-		d = remote
-	}
-	spec := s.spec(e, s.opt.Rank, []Section{
-		{Name: rowGroup, Size: int64(len(g.record)), Source: Bytes(g.record)},
-		{Name: rowData, Size: g.segment, Source: &rowSource{ctx: ctx, blocks: enc.rows[j]}},
-	})
-	spec.Name = format.RowName(s.opt.Rank, j)
-	if err := d.ensureEpoch(e); err != nil {
-		return d.unusable(err)
-	}
-	if err := d.checkSpace(spec); err != nil {
-		return err
-	}
-	if _, _, err = s.writeOut(ctx, d, spec, s.throttle(to)); err != nil {
-		return fmt.Errorf("parity row %d at rank %d: %w", j, holder, err)
-	}
-	return nil
-}
-
 // stripeEncoder reads the data of a stripe block by block and hands each row's
 // blocks to that row's writer.
 type stripeEncoder struct {
-	g    *parityGroup
+	g    *Group
 	rs   reedsolomon.Encoder
 	data []*shard.Extent
 	rows []chan rowBlock
@@ -176,18 +112,18 @@ type rowBlock struct {
 	done func()
 }
 
-func newStripeEncoder(g *parityGroup, cores int) (*stripeEncoder, error) {
-	rs, err := reedsolomon.New(g.k, g.m, reedsolomon.WithMaxGoroutines(cores))
+func newStripeEncoder(g *Group, cores int) (*stripeEncoder, error) {
+	rs, err := reedsolomon.New(g.K, g.M, reedsolomon.WithMaxGoroutines(cores))
 	if err != nil {
 		return nil, err
 	}
 	const ahead = 3 // sets of buffers: being encoded, handed over, being written
 	e := &stripeEncoder{g: g, rs: rs, free: make(chan [][]byte, ahead)}
-	for range g.m {
+	for range g.M {
 		e.rows = append(e.rows, make(chan rowBlock, 1))
 	}
 	for range ahead {
-		set := make([][]byte, g.m)
+		set := make([][]byte, g.M)
 		for j := range set {
 			set[j] = make([]byte, parityBlock)
 		}
@@ -203,7 +139,7 @@ func (e *stripeEncoder) run(ctx context.Context) error {
 			close(c)
 		}
 	}()
-	data := make([][]byte, e.g.k)
+	data := make([][]byte, e.g.K)
 	for d := range data {
 		data[d] = make([]byte, parityBlock)
 	}
@@ -245,17 +181,17 @@ func (e *stripeEncoder) block(ctx context.Context, data [][]byte, n int) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	shards := make([][]byte, 0, e.g.k+e.g.m)
+	shards := make([][]byte, 0, e.g.K+e.g.M)
 	for _, p := range slices.Concat(data, set) {
 		shards = append(shards, p[:n])
 	}
 	if err := e.rs.Encode(shards); err != nil {
 		return err
 	}
-	left := newCountdown(e.g.m, func() { e.free <- set })
+	left := newCountdown(e.g.M, func() { e.free <- set })
 	for j, c := range e.rows {
 		select {
-		case c <- rowBlock{shards[e.g.k+j], left}:
+		case c <- rowBlock{shards[e.g.K+j], left}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

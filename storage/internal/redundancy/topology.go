@@ -1,8 +1,10 @@
-package storage
+package redundancy
 
 import (
 	"fmt"
 	"slices"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // TopologyError reports a job whose nodes cannot carry a level.
@@ -12,20 +14,6 @@ type TopologyError struct {
 }
 
 func (e *TopologyError) Error() string { return fmt.Sprintf("level %s: %s", e.Level, e.Reason) }
-
-// Fits returns a *TopologyError if the ranks on the given nodes, by rank, cannot
-// carry the level's redundancy: no epoch would ever be committed there.
-func (c *LevelConfig) Fits(nodes []string) error {
-	switch c.Name {
-	case LevelPartner:
-		_, err := partnersOf(nodes, 0, c.Copies)
-		return err
-	case LevelParity:
-		_, err := parityGroups(nodes, c.Data, c.Parity)
-		return err
-	}
-	return nil
-}
 
 // nodeRanks is a node, the failure domain of what lies on it, and the ranks
 // that run there, ascending.
@@ -50,12 +38,12 @@ func byNode(nodes []string) []nodeRanks {
 	return out
 }
 
-// partnersOf chooses the ranks that keep copies of rank's shard, each on
+// Partners chooses the ranks that keep copies of rank's shard, each on
 // another node: those with the same place on the following nodes.
-func partnersOf(nodes []string, rank, copies int) ([]int, error) {
+func Partners(nodes []string, rank, copies int) ([]int, error) {
 	list := byNode(nodes)
 	if len(list) < copies+1 {
-		return nil, &TopologyError{Level: LevelPartner, Reason: fmt.Sprintf(
+		return nil, &TopologyError{Level: format.LevelPartner, Reason: fmt.Sprintf(
 			"%d copies on other nodes need %d nodes, the job has %d: use more nodes or keep fewer copies",
 			copies, copies+1, len(list))}
 	}
@@ -69,14 +57,14 @@ func partnersOf(nodes []string, rank, copies int) ([]int, error) {
 	return out, nil
 }
 
-// parityGroups divides the ranks into groups whose members are all on different
+// ParityGroups divides the ranks into groups whose members are all on different
 // nodes, with at least data+parity members each. Where the job has fewer nodes
 // there is one group over all nodes and data is what is left. The groups depend
 // on the arguments alone: readers find them from the manifest.
-func parityGroups(nodes []string, data, parity int) ([][]int, error) {
+func ParityGroups(nodes []string, data, parity int) ([][]int, error) {
 	list := byNode(nodes)
 	if len(list) < parity+1 {
-		return nil, &TopologyError{Level: LevelParity, Reason: fmt.Sprintf(
+		return nil, &TopologyError{Level: format.LevelParity, Reason: fmt.Sprintf(
 			"surviving the loss of %d nodes needs %d nodes, the job has %d: use more nodes or a smaller parity",
 			parity, parity+1, len(list))}
 	}
@@ -125,7 +113,7 @@ func adopt(groups [][]int, rest []int, nodes []string) ([][]int, error) {
 			}
 		}
 		if best < 0 {
-			return nil, &TopologyError{Level: LevelParity, Reason: fmt.Sprintf(
+			return nil, &TopologyError{Level: format.LevelParity, Reason: fmt.Sprintf(
 				"node %s has more ranks than the other nodes can protect: place the ranks evenly, or use copies "+
 					"(partner), which take any placement", nodes[r])}
 		}
@@ -134,38 +122,54 @@ func adopt(groups [][]int, rest []int, nodes []string) ([][]int, error) {
 	return groups, nil
 }
 
-// groupOf finds rank's group and its place in it.
-func groupOf(groups [][]int, rank int) (group []int, place int) {
-	for _, g := range groups {
-		if i := slices.Index(g, rank); i >= 0 {
-			return g, i
-		}
-	}
-	return nil, -1
-}
-
-// stripe is one code word of a group of n members: k segments of data and m
+// Stripe is one code word of a group of n members: k segments of data and m
 // rows of parity, each at another member. Stripe i is encoded by member i.
-type stripe struct {
-	group []int
-	k, m  int
+type Stripe struct {
+	Group []int
+	K, M  int
 	i     int
 }
 
-// row is the member, as a place in the group, that keeps parity row j.
-func (s stripe) row(j int) int { return (s.i + j) % len(s.group) }
+// Row is the member, as a place in the group, that keeps parity row j.
+func (s Stripe) Row(j int) int { return (s.i + j) % len(s.Group) }
+
+// StripeFor is the stripe that rank encodes.
+func StripeFor(nodes []string, data, parity, rank int) (Stripe, error) {
+	groups, err := ParityGroups(nodes, data, parity)
+	if err != nil {
+		return Stripe{}, err
+	}
+	for _, g := range groups {
+		if i := slices.Index(g, rank); i >= 0 {
+			return Stripe{Group: g, K: len(g) - parity, M: parity, i: i}, nil
+		}
+	}
+	return Stripe{}, fmt.Errorf("rank %d is in no parity group", rank)
+}
+
+// StripeIn is the stripe that rank has encoded of a committed epoch.
+func StripeIn(m *format.Manifest, rank int) (Stripe, error) {
+	if m.Level != format.LevelParity || !m.ShapeFits() {
+		return Stripe{}, fmt.Errorf("epoch %d has no parity groups at level %s", m.Epoch, m.Level)
+	}
+	nodes := make([]string, m.Size)
+	for r := range nodes {
+		nodes[r] = m.Shards[r].Node
+	}
+	return StripeFor(nodes, m.Data, m.Parity, rank)
+}
 
 // data is the member whose segment d is data d.
-func (s stripe) data(d int) int { return (s.i + s.m + d) % len(s.group) }
+func (s Stripe) data(d int) int { return (s.i + s.M + d) % len(s.Group) }
 
-// stripeOf is the stripe that has segment d of the member at place.
-func stripeOf(group []int, m, place, d int) stripe {
-	n := len(group)
-	return stripe{group: group, k: n - m, m: m, i: ((place-m-d)%n + n) % n}
+// Holding is the stripe of the group that has segment d of the member which encodes s.
+func (s Stripe) Holding(d int) Stripe {
+	n := len(s.Group)
+	return Stripe{Group: s.Group, K: s.K, M: s.M, i: ((s.i-s.M-d)%n + n) % n}
 }
 
 // segmentLen is how long the k segments of each member's shard are, whole pages.
-func segmentLen(shards []ShardInfo, group []int, k int) int64 {
+func segmentLen(shards []format.ShardInfo, group []int, k int) int64 {
 	var longest int64
 	for _, r := range group {
 		longest = max(longest, shards[r].ShardBytes)

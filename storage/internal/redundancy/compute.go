@@ -1,0 +1,239 @@
+package redundancy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
+	"github.com/klauspost/reedsolomon"
+)
+
+// Places is where the parts of parity groups are to be had.
+type Places interface {
+	// manifest reads an epoch's manifest of the level parity.
+	Manifest(ctx context.Context, e format.Epoch) (*format.Manifest, error)
+	// member opens the shard of a member at the level local.
+	Member(ctx context.Context, e format.Epoch, info format.ShardInfo) (*shard.Extent, error)
+	// row opens a row that was computed from what record says.
+	Row(ctx context.Context, e format.Epoch, id RowID, record []byte) (*shard.Copy, error)
+}
+
+// paritySource yields shards computed from the other members of their groups.
+type paritySource struct {
+	from Places
+	skip int // place in the group of a member to do without; -1: none
+}
+
+// Sources lists one source that uses what is nearest, and then one for
+// each of at most so many members that leaves that member out: what lies there may be damaged
+// without anyone knowing, and what is computed from it fails its checksum.
+func Sources(from Places, members int) []shard.Source {
+	out := []shard.Source{&paritySource{from, -1}}
+	for q := range members {
+		out = append(out, &paritySource{from, q})
+	}
+	return out
+}
+
+// LevelName makes it a source.
+func (p *paritySource) LevelName() string { return format.LevelParity }
+
+// Locate finds the group and whoever has parts of it.
+func (p *paritySource) Locate(ctx context.Context, e format.Epoch, rank int) (*shard.Extent, error) {
+	m, err := p.from.Manifest(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	info, err := m.Shard(rank)
+	if err != nil {
+		return nil, err
+	}
+	st, err := StripeIn(m, rank)
+	if err != nil {
+		return nil, err
+	}
+	if p.skip == st.i || p.skip >= len(st.Group) {
+		return nil, ErrNoOtherWay
+	}
+	r := &rebuilt{from: p.from, m: m, own: st, skip: p.skip,
+		members: map[int]*shard.Extent{}, rows: map[RowID]*shard.Copy{}}
+	if err := r.prepare(ctx); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return &shard.Extent{ReaderAt: r, Closer: r, N: info.ShardBytes, Info: info,
+		Name: fmt.Sprintf("parity group %v of epoch %d", st.Group, e)}, nil
+}
+
+// ErrNoOtherWay says that there is no such member to do without.
+var ErrNoOtherWay = errors.New("no other way to compute the shard")
+
+// rebuilt is a shard that is computed as it is read.
+type rebuilt struct {
+	from Places
+	m    *format.Manifest
+	own  Stripe // that its rank encodes
+	skip int
+	rs   reedsolomon.Encoder
+
+	mu      sync.Mutex
+	members map[int]*shard.Extent // guarded by mu: local shards of members, by place; nil: not to be had
+	rows    map[RowID]*shard.Copy // guarded by mu: likewise
+}
+
+// prepare opens everything there is of the group.
+func (r *rebuilt) prepare(ctx context.Context) (err error) {
+	if r.rs, err = reedsolomon.New(r.own.K, r.own.M); err != nil {
+		return err
+	}
+	for q, rank := range r.own.Group {
+		if q == r.own.i || q == r.skip {
+			continue
+		}
+		if x, err := r.from.Member(ctx, r.m.Epoch, r.m.Shards[rank]); err == nil {
+			r.members[q] = x
+		}
+	}
+	for i := range r.own.Group {
+		st := r.own
+		st.i = i
+		for j := range st.M {
+			if st.Row(j) == r.skip {
+				continue
+			}
+			id := RowID{st.Group[i], j}
+			if c, err := r.from.Row(ctx, r.m.Epoch, id, NewGroup(r.m, st).Record); err == nil {
+				r.rows[RowID{i, j}] = c
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// IsRow compares what the row was computed from.
+func IsRow(c *shard.Copy, want []byte) error {
+	sec, ok := c.Index.Section(rowGroup)
+	if !ok || sec.Size != int64(len(want)) {
+		return fmt.Errorf("%s: %w", c.At.Name, errOtherGroup)
+	}
+	got := make([]byte, len(want))
+	if err := c.ReadSection(rowGroup, got, 0); err != nil {
+		return err
+	}
+	if !bytes.Equal(got, want) {
+		return fmt.Errorf("%s: %w", c.At.Name, errOtherGroup)
+	}
+	return nil
+}
+
+var errOtherGroup = errors.New("parity of other shards than those committed")
+
+// ReadAt computes bytes of the shard, segment by segment.
+func (r *rebuilt) ReadAt(p []byte, off int64) (int, error) {
+	segment := segmentLen(r.m.Shards, r.own.Group, r.own.K)
+	done := 0
+	for done < len(p) {
+		d, at := int((off+int64(done))/segment), (off+int64(done))%segment
+		n := int(min(int64(len(p)-done), segment-at))
+		if err := r.compute(p[done:done+n], d, at, segment); err != nil {
+			return done, err
+		}
+		done += n
+	}
+	return done, nil
+}
+
+// compute fills p with bytes of segment d from at on.
+func (r *rebuilt) compute(p []byte, d int, at, segment int64) error {
+	st := r.own.Holding(d)
+	shards := make([][]byte, st.K+st.M)
+	have := 0
+	for i := range shards {
+		if i == d || have == st.K {
+			continue
+		}
+		buf := make([]byte, len(p))
+		if err := r.part(st, i, buf, at, segment); err != nil {
+			continue
+		}
+		shards[i] = buf
+		have++
+	}
+	if have < st.K {
+		return fmt.Errorf("only %d of the %d parts needed can be read: %w", have, st.K, format.ErrCorrupt)
+	}
+	required := make([]bool, len(shards))
+	required[d] = true
+	if err := r.rs.ReconstructSome(shards, required); err != nil {
+		return err
+	}
+	copy(p, shards[d])
+	return nil
+}
+
+var errNoPart = errors.New("part is not to be had")
+
+// part reads part i of a stripe: data segment i, or parity row i-k.
+func (r *rebuilt) part(st Stripe, i int, buf []byte, at, segment int64) error {
+	r.mu.Lock()
+	var member *shard.Extent
+	var row *shard.Copy
+	if i < st.K {
+		member = r.members[st.data(i)]
+	} else {
+		row = r.rows[RowID{st.i, i - st.K}]
+	}
+	r.mu.Unlock()
+	switch {
+	case member != nil:
+		return readSegment(member, int64(i)*segment+at, buf)
+	case row != nil:
+		return row.ReadSection(rowData, buf, at)
+	}
+	return errNoPart
+}
+
+// Close closes what was opened.
+func (r *rebuilt) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var err error
+	for _, x := range r.members {
+		err = errors.Join(err, x.Close())
+	}
+	for _, c := range r.rows {
+		err = errors.Join(err, c.Close())
+	}
+	clear(r.members)
+	clear(r.rows)
+	return err
+}
+
+// Computable says why rank's shard of a committed epoch cannot be computed, by the members and rows that are to be had.
+func Computable(m *format.Manifest, rank int, member func(rank int) bool, row func(id RowID) bool) error {
+	own, err := StripeIn(m, rank)
+	if err != nil {
+		return err
+	}
+	for d := range own.K {
+		st := own.Holding(d)
+		have := 0
+		for i := range st.K {
+			if i != d && member(st.Group[st.data(i)]) {
+				have++
+			}
+		}
+		for j := range st.M {
+			if row(RowID{st.Group[st.i], j}) {
+				have++
+			}
+		}
+		if have < st.K {
+			return fmt.Errorf("only %d of the %d parts needed are left: %w", have, st.K, errNoPart)
+		}
+	}
+	return nil
+}

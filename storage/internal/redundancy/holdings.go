@@ -1,0 +1,110 @@
+package redundancy
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
+)
+
+// Holding says what one rank's directory of a level has of an epoch.
+type Holding struct {
+	From   int // rank
+	Level  string
+	Epoch  format.Epoch
+	Id     [16]byte // of the manifest; zero: it has none, so what is there may be of a given-up attempt
+	Shards []int    // ranks whose shards lie there
+	Rows   []RowID  // parity rows that lie there
+}
+
+// RowID names row j of the parity that a rank encoded.
+type RowID struct{ Rank, J int }
+
+// EncodeHoldings makes of them what other ranks learn.
+func EncodeHoldings(list []Holding) []byte {
+	var e format.Encoder
+	e.U32(uint32(len(list)))
+	for _, h := range list {
+		e.Str(h.Level)
+		e.U64(uint64(h.Epoch))
+		e.Sum(h.Id)
+		e.U32(uint32(len(h.Shards)))
+		for _, r := range h.Shards {
+			e.U32(uint32(r))
+		}
+		e.U32(uint32(len(h.Rows)))
+		for _, r := range h.Rows {
+			e.U32(uint32(r.Rank))
+			e.U32(uint32(r.J))
+		}
+	}
+	return e.B
+}
+
+func decodeHoldings(from int, b []byte) ([]Holding, error) {
+	d := &format.Decoder{B: b}
+	var out []Holding
+	for range d.Count(34) {
+		h := Holding{From: from, Level: d.Str(), Epoch: format.Epoch(d.U64()), Id: d.Sum()}
+		for range d.Count(4) {
+			h.Shards = append(h.Shards, int(d.U32()))
+		}
+		for range d.Count(8) {
+			h.Rows = append(h.Rows, RowID{int(d.U32()), int(d.U32())})
+		}
+		out = append(out, h)
+	}
+	if !d.Done() {
+		return nil, fmt.Errorf("holdings of rank %d: %w", from, peer.ErrDamaged)
+	}
+	return out, nil
+}
+
+// Known is what other ranks' directories have, as they have told.
+type Known struct {
+	mu   sync.Mutex
+	list []Holding // guarded by mu
+}
+
+// Learn takes note of what a rank's directories have. It replaces what was known of that rank.
+func (k *Known) Learn(from int, holdings []byte) error {
+	list, err := decodeHoldings(from, holdings)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.list = append(slices.DeleteFunc(k.list, func(h Holding) bool { return h.From == from }), list...)
+	return nil
+}
+
+// Holders lists the ranks that have what match wants, of e at a level.
+func (k *Known) Holders(level string, e format.Epoch, match func(h *Holding) bool) []int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var out []int
+	for i := range k.list {
+		h := &k.list[i]
+		if h.Level == level && h.Epoch == e && match(h) && !slices.Contains(out, h.From) {
+			out = append(out, h.From)
+		}
+	}
+	return out
+}
+
+// Epochs lists the epochs of which anything lies at a level, some more than once.
+func (k *Known) Epochs(level string) (out []format.Epoch) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range k.list {
+		if k.list[i].Level == level {
+			out = append(out, k.list[i].Epoch)
+		}
+	}
+	return out
+}
+
+// HasShard says whether a rank's shard lies there.
+func (h *Holding) HasShard(rank int) bool { return slices.Contains(h.Shards, rank) }
