@@ -110,7 +110,7 @@ func (s restartSite) options() Options {
 
 // worst is what holdfast verify --complete finds.
 func (s restartSite) worst(ctx context.Context) (storage.Kind, error) {
-	v, err := storage.Inspect(nil, s.dirs()...)
+	v, err := storage.Inspect(context.Background(), s.dirs()...)
 	if err != nil {
 		return storage.Damaged, nil // it could not look, and says so
 	}
@@ -231,7 +231,7 @@ func listing(base string) (out []string) {
 // newestOf is the number of the newest epoch that a job has.
 func newestOf(t *testing.T, s restartSite) storage.Epoch {
 	t.Helper()
-	v, err := storage.Inspect(nil, s.dirs()...)
+	v, err := storage.Inspect(context.Background(), s.dirs()...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -96,13 +97,13 @@ func (c *Checkpointer) openStore(ctx context.Context, key control.Key) error {
 	}
 	opt := storage.Options{Job: c.opt.Job, Rank: c.world.Rank(), Size: c.world.Size(),
 		Node:  c.topo.nodes[c.world.Rank()],
-		Nodes: c.topo.nodes, Levels: levels, Logger: c.log, FS: c.opt.files,
+		Nodes: c.topo.nodes, Levels: levels, Logger: c.log,
 		Degrade: true, Mapped: c.state.Pin, Unmapped: c.state.Unpin}
 	if p, ok := c.plane.(*control.Plane); ok {
 		opt.Transport = streams{p}
 		opt.Run = runName(key)
 	}
-	c.store, err = storage.Open(ctx, opt)
+	c.store, err = storage.Open(vfs.With(ctx, c.opt.files), opt)
 	return err
 }
 

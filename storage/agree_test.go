@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
@@ -226,7 +227,7 @@ func TestPruneDirsCountsWholeEpochs(t *testing.T) {
 	w.halfCommit(t, 3, 0)
 	w.commitLocal(t, 4)
 	w.halfCommit(t, 5, 1)
-	if _, err := PruneDirs(t.Context(), f, []string{"/local0", "/local1"}, PruneRules{Keep: 2}); err != nil {
+	if _, err := PruneDirs(vfs.With(t.Context(), f), []string{"/local0", "/local1"}, PruneRules{Keep: 2}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantCommitted(t, 0, 4, 3, 2)

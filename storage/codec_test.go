@@ -27,7 +27,7 @@ func smooth(n int) []byte {
 func TestCompressedShard(t *testing.T) {
 	f := crashfs.New()
 	f.MkdirAll("/d")
-	s, err := Open(t.Context(), Options{Job: "j", Size: 1, FS: f, pool: testPool,
+	s, err := Open(t.Context(), Options{Job: "j", Size: 1, fs: f, pool: testPool,
 		Levels: []LevelConfig{{Name: LevelLocal, Dir: "/d", CompressAlways: true}}})
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestPlainFiles(t *testing.T) {
 		f := crashfs.New()
 		f.SetDirect(direct)
 		f.MkdirAll("/d")
-		s, err := Open(t.Context(), Options{Job: "j", Size: 1, FS: f, pool: testPool,
+		s, err := Open(t.Context(), Options{Job: "j", Size: 1, fs: f, pool: testPool,
 			Levels: []LevelConfig{{Name: LevelLocal, Dir: "/d"}}})
 		if err != nil {
 			t.Fatal(err)

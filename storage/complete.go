@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -41,10 +40,9 @@ func (s *Store) Pending(ctx context.Context, from, to string) ([]Epoch, error) {
 // of a job's nodes, to the global directory to and commits it there, unless to
 // has that epoch or a newer one. It is for a job that is dead: a running one
 // does this by itself, and its temporary files would be taken for left-overs.
-// fsys nil is the operating system's. The epoch is 0 when there was nothing to
-// do.
-func FlushDirs(ctx context.Context, fsys vfs.FS, from []string, to string) (e Epoch, err error) {
-	v, err := OpenView(fsys, from...)
+// The epoch is 0 when there was nothing to do.
+func FlushDirs(ctx context.Context, from []string, to string) (e Epoch, err error) {
+	v, err := OpenView(ctx, from...)
 	if err != nil {
 		return 0, err
 	}
@@ -57,7 +55,7 @@ func FlushDirs(ctx context.Context, fsys vfs.FS, from []string, to string) (e Ep
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	info := v.dirs[0].info
-	s, err := Open(ctx, Options{Job: info.Job, Size: info.Size, FS: fsys, Run: "flush " + rand.Text(),
+	s, err := Open(ctx, Options{Job: info.Job, Size: info.Size, fs: filesOf(ctx), Run: "flush " + rand.Text(),
 		Levels: []LevelConfig{{Name: LevelGlobal, Dir: to}}})
 	if err != nil {
 		return 0, err

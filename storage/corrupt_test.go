@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
@@ -70,7 +71,7 @@ func TestEveryByteFlipped(t *testing.T) {
 
 func findings(t *testing.T, f *crashfs.FS, dirs ...string) int {
 	t.Helper()
-	v, err := OpenView(f, dirs...)
+	v, err := OpenView(vfs.With(context.Background(), f), dirs...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func newWorldFS() *crashfs.FS {
 func openWorld(f *crashfs.FS) (*world, error) {
 	w := &world{fs: f}
 	for r := range worldSize {
-		s, err := Open(context.Background(), Options{Job: "crash", Rank: r, Size: worldSize, FS: f, pool: testPool,
+		s, err := Open(context.Background(), Options{Job: "crash", Rank: r, Size: worldSize, fs: f, pool: testPool,
 			Levels: []LevelConfig{
 				{Name: LevelLocal, Dir: fmt.Sprintf("/local%d", r), Keep: 1},
 				{Name: LevelGlobal, Dir: "/global", Keep: 1, CompressAlways: true},

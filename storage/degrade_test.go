@@ -27,7 +27,7 @@ func readOnly(dir string) crashfs.Rule {
 }
 
 func degradeOptions(f *crashfs.FS, run, job string) Options {
-	return Options{Job: job, Size: 1, FS: f, Run: run, Degrade: true, beat: 20 * time.Millisecond,
+	return Options{Job: job, Size: 1, fs: f, Run: run, Degrade: true, beat: 20 * time.Millisecond,
 		Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l"}, {Name: LevelGlobal, Dir: "/g"}}}
 }
 

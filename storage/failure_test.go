@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -130,7 +131,7 @@ func TestOtherNumberOfRanks(t *testing.T) {
 	w.take(1, storage.LevelLocal, storage.LevelGlobal)
 	w.stop()
 	for _, size := range []int{2, 5} {
-		_, err := storage.Open(context.Background(), storage.Options{Job: "cluster", Rank: 1, Size: size, FS: w.fs,
+		_, err := storage.Open(vfs.With(context.Background(), w.fs), storage.Options{Job: "cluster", Rank: 1, Size: size,
 			Levels: []storage.LevelConfig{{Name: storage.LevelGlobal, Dir: "/global"}}})
 		var bad *storage.SizeError
 		if !errors.As(err, &bad) || bad.Have != 4 || bad.Want != size {

@@ -154,7 +154,7 @@ func TestGoldenVerifies(t *testing.T) {
 			dirs = append(dirs, filepath.Join(goldenDir, n, l))
 		}
 	}
-	v, err := storage.OpenView(nil, dirs...)
+	v, err := storage.OpenView(context.Background(), dirs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestVerifySaysWhereGoodCopiesAre(t *testing.T) {
 		for _, d := range c.dirs {
 			dirs = append(dirs, filepath.Join(dir, d))
 		}
-		v, err := storage.OpenView(nil, dirs...)
+		v, err := storage.OpenView(context.Background(), dirs...)
 		if err != nil {
 			t.Fatal(err)
 		}

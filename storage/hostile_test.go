@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -86,7 +87,7 @@ func TestPlantedCheckpointIsRefused(t *testing.T) {
 				!strings.Contains(err.Error(), local) {
 				t.Errorf("got %v, %v, want a refusal that names %s", s, err, local)
 			}
-			if _, err := storage.OpenView(nil, local); !errors.Is(err, vfs.ErrUnsafe) {
+			if _, err := storage.OpenView(context.Background(), local); !errors.Is(err, vfs.ErrUnsafe) {
 				t.Errorf("a view: got %v, want a refusal", err)
 			}
 			s, err = diskJob(t, set(true))
@@ -175,7 +176,7 @@ func TestNothingWaitsForAFIFO(t *testing.T) {
 						}
 						s.Prune(t.Context())
 					}
-					if v, err := storage.OpenView(nil, local, global); err == nil {
+					if v, err := storage.OpenView(context.Background(), local, global); err == nil {
 						v.Epochs(t.Context())
 						v.Verify(t.Context(), 1)
 					}

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,10 +15,8 @@ import (
 // job file is then read off its manifests, and a directory that is refused, empty, or
 // tells nothing of itself is left out. VerifyDirs says what was found. It fails when
 // no directory is left.
-func Inspect(fsys vfs.FS, dirs ...string) (*View, error) {
-	if fsys == nil {
-		fsys = vfs.OS{}
-	}
+func Inspect(ctx context.Context, dirs ...string) (*View, error) {
+	fsys := filesOf(ctx)
 	v := &View{}
 	var refused error
 	for _, path := range distinct(dirs) {

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -85,7 +86,7 @@ func (c *cluster) settle(e storage.Epoch, infos []storage.ShardInfo) error {
 // wantGood verifies an epoch in all directories given.
 func wantGood(t *testing.T, f *largeFS, e storage.Epoch, dirs ...string) {
 	t.Helper()
-	v, err := storage.OpenView(f, dirs...)
+	v, err := storage.OpenView(vfs.With(context.Background(), f), dirs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func wantStray(t *testing.T, f *largeFS) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := storage.OpenView(f, "/b/local")
+	v, err := storage.OpenView(vfs.With(context.Background(), f), "/b/local")
 	if err != nil {
 		t.Fatal(err)
 	}

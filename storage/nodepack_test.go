@@ -84,7 +84,7 @@ func TestNodePack(t *testing.T) {
 			var stores []*Store
 			for r := range packRanks {
 				cfg.Name, cfg.Dir, cfg.Keep = LevelGlobal, "/g", 9
-				s, err := Open(t.Context(), Options{Job: "pack", Rank: r, Size: 3, Node: "n", FS: f, pool: testPool,
+				s, err := Open(t.Context(), Options{Job: "pack", Rank: r, Size: 3, Node: "n", fs: f, pool: testPool,
 					Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l", Keep: 9}, cfg}})
 				if err != nil {
 					t.Fatal(err)

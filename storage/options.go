@@ -64,8 +64,8 @@ type Options struct {
 	AllowForeign bool
 
 	Logger *slog.Logger // nil: silent. It should say the rank: Store does not
-	FS     vfs.FS       // nil: the operating system's, with Sharing and AllowForeign
 
+	fs            vfs.FS        // by vfs.With, or the operating system's, with Sharing and AllowForeign
 	pool, inbound *shard.Pool   // tests share them: mapping memory is slow
 	keepTemps     bool          // others work under this rank's name in the directories
 	beat          time.Duration // of run locks; tests do not wait so long
@@ -140,8 +140,8 @@ func (o *Options) validate() error {
 	if err != nil {
 		return bad("Sharing", "%v", err)
 	}
-	if o.FS == nil {
-		o.FS = vfs.OS{AllowForeign: o.AllowForeign, Sharing: sharing}
+	if o.fs == nil {
+		o.fs = vfs.OS{AllowForeign: o.AllowForeign, Sharing: sharing}
 	}
 	o.Levels = append([]LevelConfig(nil), o.Levels...)
 	dirs := map[string]string{}

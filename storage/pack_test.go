@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -21,7 +22,7 @@ func packWorld(t *testing.T, f *crashfs.FS) []*Store {
 	t.Helper()
 	var out []*Store
 	for r := range 3 {
-		s, err := Open(t.Context(), Options{Job: "pack", Rank: r, Size: 3, Node: "n", FS: f, pool: testPool,
+		s, err := Open(t.Context(), Options{Job: "pack", Rank: r, Size: 3, Node: "n", fs: f, pool: testPool,
 			Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l", Keep: 2}, {Name: LevelGlobal, Dir: "/g", Keep: 2}}})
 		if err != nil {
 			t.Fatal(err)
@@ -62,7 +63,7 @@ func TestFlushNodePacks(t *testing.T) {
 	for r, s := range stores {
 		wantShard(t, s, 3, smallSections(r, 3))
 	}
-	v, err := OpenView(f, "/g")
+	v, err := OpenView(vfs.With(context.Background(), f), "/g")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func TestEveryByteOfAPackFlipped(t *testing.T) {
 	}
 	commitAll(t, stores, 1, LevelGlobal, infos)
 	file := "/g/" + format.EpochName(1) + "/" + format.PackName(0)
-	v, err := OpenView(f, "/g")
+	v, err := OpenView(vfs.With(context.Background(), f), "/g")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +241,7 @@ func TestRateLimit(t *testing.T) {
 			f := newPackFS()
 			var stores []*Store
 			for r := range packRanks {
-				s, err := Open(t.Context(), Options{Job: "pack", Rank: r, Size: 3, Node: "n", FS: f,
+				s, err := Open(t.Context(), Options{Job: "pack", Rank: r, Size: 3, Node: "n", fs: f,
 					pool: shard.NewPool(16),
 					Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l"},
 						{Name: LevelGlobal, Dir: "/g", BytesPerSec: rate}}})

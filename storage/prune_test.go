@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
@@ -136,7 +137,7 @@ func TestPrunePastDamagedManifests(t *testing.T) {
 		t.Errorf("local: got %s", got)
 	}
 	var left *LeftError
-	gone, err := PruneDirs(t.Context(), w.fs, []string{"/local0", "/local1", "/global"},
+	gone, err := PruneDirs(vfs.With(t.Context(), w.fs), []string{"/local0", "/local1", "/global"},
 		PruneRules{Keep: 1, KeepEvery: 3})
 	if !errors.As(err, &left) || len(left.Left) == 0 {
 		t.Errorf("got %v, want what was left", err)
@@ -212,7 +213,7 @@ func TestPruneSparesWhatIsMade(t *testing.T) {
 func TestToolsAndRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := fullWorld(t, 3)
-		s, err := Open(t.Context(), Options{Job: "crash", Rank: 0, Size: worldSize, FS: w.fs, Run: "live",
+		s, err := Open(t.Context(), Options{Job: "crash", Rank: 0, Size: worldSize, fs: w.fs, Run: "live",
 			pool:   testPool,
 			Levels: []LevelConfig{{Name: LevelLocal, Dir: "/local0"}}})
 		if err != nil {
@@ -220,20 +221,20 @@ func TestToolsAndRuns(t *testing.T) {
 		}
 		var busy *BusyError
 		dirs := []string{"/local0", "/local1"}
-		if _, err := PruneDirs(t.Context(), w.fs, dirs, PruneRules{Keep: 1}); !errors.As(err, &busy) ||
+		if _, err := PruneDirs(vfs.With(t.Context(), w.fs), dirs, PruneRules{Keep: 1}); !errors.As(err, &busy) ||
 			busy.Dir != "/local0" {
 			t.Errorf("prune: got %v", err)
 		}
-		if _, err := FlushDirs(t.Context(), w.fs, dirs, "/global"); !errors.As(err, &busy) {
+		if _, err := FlushDirs(vfs.With(t.Context(), w.fs), dirs, "/global"); !errors.As(err, &busy) {
 			t.Errorf("flush: got %v", err)
 		}
-		if _, err := PruneDirs(t.Context(), w.fs, dirs, PruneRules{Keep: 1, DryRun: true}); err != nil {
+		if _, err := PruneDirs(vfs.With(t.Context(), w.fs), dirs, PruneRules{Keep: 1, DryRun: true}); err != nil {
 			t.Errorf("a look: got %v", err)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if gone, err := PruneDirs(t.Context(), w.fs, dirs, PruneRules{Keep: 1}); err != nil ||
+		if gone, err := PruneDirs(vfs.With(t.Context(), w.fs), dirs, PruneRules{Keep: 1}); err != nil ||
 			len(gone["/local0"]) != 2 {
 			t.Errorf("got %v, %v", gone, err)
 		}
@@ -246,14 +247,14 @@ func TestToolsAndRuns(t *testing.T) {
 func TestToolsWithoutDirectories(t *testing.T) {
 	f := newWorldFS()
 	var bad *OptionError
-	if _, err := PruneDirs(t.Context(), f, nil, PruneRules{Keep: 1}); !errors.As(err, &bad) {
+	if _, err := PruneDirs(vfs.With(t.Context(), f), nil, PruneRules{Keep: 1}); !errors.As(err, &bad) {
 		t.Errorf("prune: got %v", err)
 	}
-	if _, err := FlushDirs(t.Context(), f, nil, "/global"); !errors.As(err, &bad) {
+	if _, err := FlushDirs(vfs.With(t.Context(), f), nil, "/global"); !errors.As(err, &bad) {
 		t.Errorf("flush: got %v", err)
 	}
 	for _, r := range []PruneRules{{Keep: -1}, {}, {Keep: 1, KeepEvery: -2}} {
-		if _, err := PruneDirs(t.Context(), f, []string{"/global"}, r); !errors.As(err, &bad) {
+		if _, err := PruneDirs(vfs.With(t.Context(), f), []string{"/global"}, r); !errors.As(err, &bad) {
 			t.Errorf("%+v: got %v", r, err)
 		}
 	}

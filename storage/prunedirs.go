@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"syscall"
 
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
@@ -31,7 +30,7 @@ func (r *PruneRules) validate() error {
 
 // PruneDirs removes what the rules do not hold from each of the directories of a
 // job that is not running: a live run has them for itself (*BusyError). The last
-// directory counts as the widest level. fsys nil is the operating system's.
+// directory counts as the widest level.
 //
 // An epoch counts at a level when the directories given of that level have as
 // many ranks' parts of it, with a manifest beside them, as of any other epoch:
@@ -40,11 +39,11 @@ func (r *PruneRules) validate() error {
 //
 // It goes on when something cannot be removed. What it left is a *LeftError,
 // beside the epochs that went.
-func PruneDirs(ctx context.Context, fsys vfs.FS, dirs []string, rules PruneRules) (gone map[string][]Epoch, err error) {
+func PruneDirs(ctx context.Context, dirs []string, rules PruneRules) (gone map[string][]Epoch, err error) {
 	if err := rules.validate(); err != nil {
 		return nil, err
 	}
-	v, err := OpenView(fsys, dirs...)
+	v, err := OpenView(ctx, dirs...)
 	if err != nil {
 		return nil, err
 	}

@@ -70,9 +70,9 @@ func (c *cluster) tryStart(levels ...storage.LevelConfig) error {
 				mine[i].Dir = "/global"
 			}
 		}
-		s, err := storage.Open(c.t.Context(), storage.Shared(storage.Options{
+		s, err := storage.Open(vfs.With(c.t.Context(), c.files()), storage.Shared(storage.Options{
 			Job: "cluster", Rank: r, Size: len(c.nodes), Node: n, Nodes: c.nodes,
-			FS: c.files(), Transport: c.net.Rank(r), Levels: mine}))
+			Transport: c.net.Rank(r), Levels: mine}))
 		if err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ func TestUnwritableDirectory(t *testing.T) {
 			}
 			return nil
 		})
-		err := open(t, Options{Job: "j", Size: 1, FS: f, Levels: []LevelConfig{{Name: LevelLocal, Dir: "/d"}}})
+		err := open(t, Options{Job: "j", Size: 1, fs: f, Levels: []LevelConfig{{Name: LevelLocal, Dir: "/d"}}})
 		var bad *DirError
 		if !errors.As(err, &bad) || !errors.Is(err, errno) || !strings.Contains(err.Error(), remedy) {
 			t.Errorf("got %v, want a *DirError with a remedy", err)

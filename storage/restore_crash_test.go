@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
@@ -182,7 +183,7 @@ func TestCrashOfFlushDirs(t *testing.T) { synctest.Test(t, crashOfFlushDirs) }
 func crashOfFlushDirs(t *testing.T) {
 	dirs := []string{"/local0", "/local1"}
 	flush := func(f *crashfs.FS) error {
-		_, err := FlushDirs(context.Background(), f, dirs, "/global")
+		_, err := FlushDirs(vfs.With(context.Background(), f), dirs, "/global")
 		return err
 	}
 	prepare := func() *crashfs.FS { return unflushed(t).fs }
@@ -233,7 +234,7 @@ func crashOfPrune(t *testing.T) {
 		return f
 	}
 	prune := func(f *crashfs.FS) error {
-		_, err := PruneDirs(context.Background(), f, []string{"/local0", "/local1", "/global"}, PruneRules{Keep: 2})
+		_, err := PruneDirs(vfs.With(context.Background(), f), []string{"/local0", "/local1", "/global"}, PruneRules{Keep: 2})
 		return err
 	}
 	n := crashEverywhere(t, prepare, prune, func(f *crashfs.FS, at int) {

@@ -26,7 +26,7 @@ func lockFS() *crashfs.FS {
 // openRun opens the store of one rank of a run of two.
 func openRun(t *testing.T, f *crashfs.FS, run string, rank int) (*Store, error) {
 	t.Helper()
-	return Open(t.Context(), Options{Job: "j", Run: run, Rank: rank, Size: 2, FS: f, pool: testPool,
+	return Open(t.Context(), Options{Job: "j", Run: run, Rank: rank, Size: 2, fs: f, pool: testPool,
 		Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l"}}})
 }
 
@@ -312,7 +312,7 @@ func TestFlushDirsLeavesLiveRunsAlone(t *testing.T) {
 		}()
 		defer close(quit)
 		var busy *BusyError
-		if _, err := FlushDirs(t.Context(), w.fs, []string{"/local0", "/local1"}, "/global"); !errors.As(err, &busy) {
+		if _, err := FlushDirs(vfs.With(t.Context(), w.fs), []string{"/local0", "/local1"}, "/global"); !errors.As(err, &busy) {
 			t.Errorf("got %v, want a *BusyError", err)
 		}
 	})

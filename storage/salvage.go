@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -24,14 +23,14 @@ import (
 // 0 if there was nothing to do or shards are still missing. What is there of an
 // incomplete epoch is garbage to the next run of the job, or the start of its
 // flush.
-func SalvageDirs(ctx context.Context, fsys vfs.FS, run string, from []string, to string) (done Epoch, err error) {
+func SalvageDirs(ctx context.Context, run string, from []string, to string) (done Epoch, err error) {
 	if run == "" {
 		return 0, &OptionError{Field: "Run", Reason: "is empty: give this salvage a name, the same on all nodes"}
 	}
 	if len(from) == 0 {
 		return 0, errNoDirs
 	}
-	v, err := openSome(fsys, from)
+	v, err := openSome(ctx, from)
 	if err != nil || len(v.dirs) == 0 {
 		return 0, err
 	}
@@ -41,7 +40,7 @@ func SalvageDirs(ctx context.Context, fsys vfs.FS, run string, from []string, to
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	info := v.dirs[0].info
-	s, err := Open(ctx, Options{Job: info.Job, Size: info.Size, FS: fsys, Run: run, keepTemps: true,
+	s, err := Open(ctx, Options{Job: info.Job, Size: info.Size, fs: filesOf(ctx), Run: run, keepTemps: true,
 		Levels: []LevelConfig{{Name: LevelGlobal, Dir: to, Full: true}}})
 	if err != nil {
 		return 0, err
@@ -51,11 +50,11 @@ func SalvageDirs(ctx context.Context, fsys vfs.FS, run string, from []string, to
 }
 
 // openSome is OpenView for directories of which some may not be there.
-func openSome(fsys vfs.FS, dirs []string) (*View, error) {
+func openSome(ctx context.Context, dirs []string) (*View, error) {
 	var good []string
 	var problems []error
 	for _, d := range dirs {
-		if _, err := OpenView(fsys, d); err != nil {
+		if _, err := OpenView(ctx, d); err != nil {
 			problems = append(problems, err)
 			continue
 		}
@@ -64,7 +63,7 @@ func openSome(fsys vfs.FS, dirs []string) (*View, error) {
 	if len(good) == 0 {
 		return nil, errors.Join(problems...)
 	}
-	return OpenView(fsys, good...)
+	return OpenView(ctx, good...)
 }
 
 // salvageEpochs is how many epochs are tried: the newest may have died with a

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
@@ -14,7 +15,7 @@ import (
 // level, node by node and in both orders, and both at once.
 func TestSalvage(t *testing.T) {
 	one := func(w *world, dir string) (Epoch, error) {
-		return SalvageDirs(context.Background(), w.fs, "salvage 1", []string{dir, dir + "/partner"}, "/global")
+		return SalvageDirs(vfs.With(context.Background(), w.fs), "salvage 1", []string{dir, dir + "/partner"}, "/global")
 	}
 	for name, do := range map[string]func(t *testing.T, w *world){
 		"0 1": func(t *testing.T, w *world) {
@@ -68,11 +69,11 @@ func TestSalvageLeavesHalf(t *testing.T) {
 	if err := w.fs.Remove("/global/" + format.EpochName(2) + "/" + format.ShardName(0)); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := SalvageDirs(t.Context(), w.fs, "salvage", []string{"/nowhere", "/local1"}, "/global"); e != 0 ||
+	if e, err := SalvageDirs(vfs.With(t.Context(), w.fs), "salvage", []string{"/nowhere", "/local1"}, "/global"); e != 0 ||
 		err != nil {
 		t.Errorf("got epoch %d, %v", e, err)
 	}
-	if e, err := SalvageDirs(t.Context(), w.fs, "salvage", []string{"/nowhere"}, "/global"); e != 0 || err == nil {
+	if e, err := SalvageDirs(vfs.With(t.Context(), w.fs), "salvage", []string{"/nowhere"}, "/global"); e != 0 || err == nil {
 		t.Errorf("no directory is there: got epoch %d, %v", e, err)
 	}
 	if have, _ := w.stores[0].levels[1].hasManifest(2); have {
@@ -98,11 +99,11 @@ func TestSalvageOfAnotherAttempt(t *testing.T) {
 	if err := errors.Join(w.fs.Remove(file), writeFile(w.fs, file, b)); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := SalvageDirs(t.Context(), w.fs, "s", []string{"/local1"}, "/global"); e != 0 ||
+	if e, err := SalvageDirs(vfs.With(t.Context(), w.fs), "s", []string{"/local1"}, "/global"); e != 0 ||
 		!errors.Is(err, ErrCorrupt) {
 		t.Errorf("got epoch %d, %v", e, err)
 	}
-	if e, err := SalvageDirs(t.Context(), w.fs, "s", []string{"/local0"}, "/global"); e != 2 || err != nil {
+	if e, err := SalvageDirs(vfs.With(t.Context(), w.fs), "s", []string{"/local0"}, "/global"); e != 2 || err != nil {
 		t.Errorf("from the rank that has it: got epoch %d, %v", e, err)
 	}
 	w.fs.RemoveAll("/local0/" + format.EpochName(2))
@@ -115,7 +116,7 @@ func TestSalvageOfAnotherAttempt(t *testing.T) {
 func TestCrashOfSalvage(t *testing.T) {
 	both := func(f *crashfs.FS, run string) (err error) {
 		for _, d := range []string{"/local0", "/local1"} {
-			if _, err = SalvageDirs(context.Background(), f, run, []string{d}, "/global"); err != nil {
+			if _, err = SalvageDirs(vfs.With(context.Background(), f), run, []string{d}, "/global"); err != nil {
 				return err
 			}
 		}

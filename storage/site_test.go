@@ -208,7 +208,7 @@ func (s *site) copyTo(base string) (*site, error) {
 // verify looks at directories as holdfast verify does, or with --complete. could is
 // false if it could not look.
 func (s *site) verify(ctx context.Context, complete bool, dirs ...string) (found []storage.Finding, could error) {
-	v, err := storage.Inspect(nil, dirs...)
+	v, err := storage.Inspect(context.Background(), dirs...)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
@@ -97,6 +98,9 @@ const (
 // another number of ranks (*SizeError). It is local: ranks may open in any
 // order. The caller closes the Store.
 func Open(ctx context.Context, opt Options) (*Store, error) {
+	if opt.fs == nil {
+		opt.fs = vfs.From(ctx)
+	}
 	if err := opt.validate(); err != nil {
 		return nil, err
 	}
@@ -148,7 +152,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 // openLevel returns the level also when it fails.
 func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*level, error) {
 	l := &level{
-		levelDir: levelDir{fs: s.opt.FS, name: cfg.Name, path: cfg.Dir, owner: s.opt.Rank},
+		levelDir: levelDir{fs: s.opt.fs, name: cfg.Name, path: cfg.Dir, owner: s.opt.Rank},
 		cfg:      cfg,
 		pace:     shard.NewPace(cfg.BytesPerSec),
 		puts:     map[Epoch][]*format.Index{},
@@ -156,7 +160,7 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*level, error) 
 		agreed:   newAgreement(),
 	}
 	if cfg.Name == LevelLocal && s.opt.Transport != nil {
-		l.fs = peer.NewMemFS(s.opt.FS)
+		l.fs = peer.NewMemFS(s.opt.fs)
 	}
 	if err := l.prepare(s.opt.Rank, cfg.Create); err != nil {
 		return l, err

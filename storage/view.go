@@ -57,11 +57,9 @@ type EpochInfo struct {
 
 // OpenView opens the directories of one job: its global one, the local ones of
 // its nodes, or both. Directories of different jobs are refused (*JobError,
-// *SizeError). fsys nil is the operating system's.
-func OpenView(fsys vfs.FS, dirs ...string) (*View, error) {
-	if fsys == nil {
-		fsys = vfs.OS{}
-	}
+// *SizeError).
+func OpenView(ctx context.Context, dirs ...string) (*View, error) {
+	fsys := filesOf(ctx)
 	v := &View{}
 	for _, path := range distinct(dirs) {
 		d := &viewDir{levelDir: levelDir{fs: fsys, path: path}}
@@ -79,6 +77,14 @@ func OpenView(fsys vfs.FS, dirs ...string) (*View, error) {
 		}
 	}
 	return v, nil
+}
+
+// filesOf is what a tool works on.
+func filesOf(ctx context.Context) vfs.FS {
+	if fsys := vfs.From(ctx); fsys != nil {
+		return fsys
+	}
+	return vfs.OS{}
 }
 
 // distinct leaves out what is given again later: a copy there would count as two.

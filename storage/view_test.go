@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
@@ -77,7 +79,7 @@ func TestVerifyOddities(t *testing.T) {
 			if err := c.do(local, global); err != nil {
 				t.Fatal(err)
 			}
-			v, err := OpenView(nil, local, global)
+			v, err := OpenView(context.Background(), local, global)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -145,7 +147,7 @@ func TestVerifyCouldNotLook(t *testing.T) {
 		}
 		return nil
 	})
-	v, err := OpenView(w.fs, "/local0", "/local1", "/global")
+	v, err := OpenView(vfs.With(context.Background(), w.fs), "/local0", "/local1", "/global")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,14 +219,14 @@ func TestBadManifestAtTheWidestLevel(t *testing.T) {
 func TestDirectoryGivenTwice(t *testing.T) {
 	w := fullWorld(t, 1)
 	dirs := []string{"/global", "/local0", "/global/.", "/local0/"}
-	v, err := OpenView(w.fs, dirs...)
+	v, err := OpenView(vfs.With(context.Background(), w.fs), dirs...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := v.Dirs(); len(got) != 2 || got[0].Level != LevelGlobal || got[1].Level != LevelLocal {
 		t.Errorf("opened as %v", got)
 	}
-	if v, err = Inspect(w.fs, dirs...); err != nil || len(v.Dirs()) != 2 {
+	if v, err = Inspect(vfs.With(context.Background(), w.fs), dirs...); err != nil || len(v.Dirs()) != 2 {
 		t.Errorf("inspected as %v, %v", v.Dirs(), err)
 	}
 }

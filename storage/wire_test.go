@@ -74,7 +74,7 @@ func pairOn(t *testing.T, f *crashfs.FS, p *pipes) []*Store {
 		for _, l := range []string{LevelLocal, LevelPartner} {
 			f.MkdirAll("/" + n + "/" + l)
 		}
-		s, err := Open(t.Context(), Options{Job: "wire", Rank: r, Size: 2, Nodes: []string{"a", "b"}, FS: f,
+		s, err := Open(t.Context(), Options{Job: "wire", Rank: r, Size: 2, Nodes: []string{"a", "b"}, fs: f,
 			Transport: pipeEnd{p, r}, pool: testPool, inbound: testInbound, Levels: []LevelConfig{
 				{Name: LevelLocal, Dir: "/" + n + "/local"}, {Name: LevelPartner, Dir: "/" + n + "/partner"}}})
 		if err != nil {

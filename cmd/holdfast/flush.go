@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/spf13/cobra"
 )
@@ -39,9 +40,9 @@ missing or damaged, not a checkpoint directory, I/O error).`,
 			stop := showBar(cmd, "copying", flushBytes(cmd, dirs), seen.written.Load, inBytes)
 			e, err := storage.Epoch(0), error(nil)
 			if cmd.Flags().Changed("salvage") {
-				e, err = storage.SalvageDirs(cmd.Context(), seen.fs(), salvage, dirs, to)
+				e, err = storage.SalvageDirs(seen.over(cmd.Context()), salvage, dirs, to)
 			} else {
-				e, err = storage.FlushDirs(cmd.Context(), seen.fs(), dirs, to)
+				e, err = storage.FlushDirs(seen.over(cmd.Context()), dirs, to)
 			}
 			stop()
 			if err != nil {
@@ -71,7 +72,7 @@ missing or damaged, not a checkpoint directory, I/O error).`,
 // flushBytes is about how much flush has to copy: the newest committed epoch. It
 // is for the bar alone.
 func flushBytes(cmd *cobra.Command, dirs []string) int64 {
-	v, err := openView(cmd, osFS(), dirs)
+	v, err := openView(cmd, vfs.With(cmd.Context(), osFS()), dirs)
 	if err != nil {
 		return 0 // flush will say why
 	}

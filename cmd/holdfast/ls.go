@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/units"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/spf13/cobra"
 )
@@ -40,7 +41,7 @@ chunks are compressed, refer to an earlier epoch, or lie in another directory.
 ` + exitCodeDoc,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			v, err := storage.Inspect(osFS(), dirs...)
+			v, err := storage.Inspect(vfs.With(cmd.Context(), osFS()), dirs...)
 			if err != nil {
 				return err
 			}

@@ -1,17 +1,17 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/spf13/cobra"
 )
 
 // openView opens checkpoint directories and warns of those whose job is known
 // from their manifests alone.
-func openView(cmd *cobra.Command, fsys vfs.FS, dirs []string) (*storage.View, error) {
-	v, err := storage.OpenView(fsys, dirs...)
+func openView(cmd *cobra.Command, ctx context.Context, dirs []string) (*storage.View, error) {
+	v, err := storage.OpenView(ctx, dirs...)
 	if err != nil {
 		return nil, err
 	}

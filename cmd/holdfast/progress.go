@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -15,7 +16,10 @@ type countingFS struct {
 	t *tally
 }
 
-func (t *tally) fs() vfs.FS { return countingFS{osFS(), t} }
+// over is the context of a tool whose files are counted.
+func (t *tally) over(ctx context.Context) context.Context {
+	return vfs.With(ctx, countingFS{osFS(), t})
+}
 
 func (c countingFS) Open(name string) (vfs.File, error) { return c.file(c.FS.Open(name)) }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/spf13/cobra"
 )
 
@@ -107,8 +108,9 @@ func TestNoBar(t *testing.T) {
 // TestTally counts what a file system did.
 func TestTally(t *testing.T) {
 	var c tally
+	files := vfs.From(c.over(t.Context()))
 	name := filepath.Join(t.TempDir(), "f")
-	f, err := c.fs().Create(name, false)
+	f, err := files.Create(name, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,10 +119,10 @@ func TestTally(t *testing.T) {
 	if err := f.Close(); werr != nil || rerr != nil || err != nil {
 		t.Fatal(werr, rerr, err)
 	}
-	if err := c.fs().Remove(name); err != nil {
+	if err := files.Remove(name); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.fs().Open(name); err == nil {
+	if _, err := files.Open(name); err == nil {
 		t.Error("opened what was removed")
 	}
 	if r, w, d := c.read.Load(), c.written.Load(), c.removed.Load(); r != 3 || w != 5 || d != 1 {

@@ -39,8 +39,8 @@ directories of a running job, I/O error).`,
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			var seen tally
 			stop := showBar(cmd, "removing", 0, seen.removed.Load, inFiles)
-			_, _ = openView(cmd, seen.fs(), dirs) // PruneDirs says what is wrong
-			gone, err := storage.PruneDirs(cmd.Context(), seen.fs(), dirs, rules)
+			_, _ = openView(cmd, seen.over(cmd.Context()), dirs) // PruneDirs says what is wrong
+			gone, err := storage.PruneDirs(seen.over(cmd.Context()), dirs, rules)
 			stop()
 			var rows []pruneRow
 			for _, dir := range dirs {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -62,7 +63,7 @@ exec "$@"`)
 		t.Fatalf("got code %d\n%s", code, errs)
 	}
 	global := os.Getenv("HOLDFAST_GLOBAL")
-	v, err := storage.OpenView(nil, global)
+	v, err := storage.OpenView(context.Background(), global)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/internal/units"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/spf13/cobra"
 )
@@ -41,7 +42,7 @@ epochs listed under REFERS TO, which are kept as long as they are needed.
 ` + exitCodeDoc,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			v, err := storage.Inspect(osFS(), dirs...)
+			v, err := storage.Inspect(vfs.With(cmd.Context(), osFS()), dirs...)
 			if err != nil {
 				return err
 			}

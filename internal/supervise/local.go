@@ -111,7 +111,7 @@ func (s *setup) salvage(ctx context.Context, a decide.Salvage) (storage.Epoch, e
 
 // newestAt is the newest epoch that is committed in a directory.
 func newestAt(ctx context.Context, dir string) (newest storage.Epoch, err error) {
-	v, err := storage.OpenView(nil, dir)
+	v, err := storage.OpenView(context.Background(), dir)
 	if err != nil {
 		return 0, err
 	}

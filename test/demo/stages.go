@@ -9,12 +9,10 @@ import (
 	"slices"
 	"strconv"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/holdfast-hpc/holdfast/apps/nbody/gravity"
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/test/launch"
+	"golang.org/x/sys/unix"
 )
 
 // A stage is what one start of the program has shown, a line of the report.
@@ -144,7 +142,7 @@ func (d *demo) committed(ctx context.Context) (storage.Epoch, error) {
 	if empty, err := isEmpty(d.path("global")); err != nil || empty {
 		return 0, err
 	}
-	v, err := storage.Inspect(vfs.OS{}, d.path("global"))
+	v, err := storage.Inspect(context.Background(), d.path("global"))
 	if err != nil {
 		return 0, err
 	}

@@ -1,6 +1,7 @@
 package examples
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,11 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/test/launch"
+	"golang.org/x/sys/unix"
 )
 
 const root = "../.."
@@ -91,7 +90,7 @@ func (e example) killedAndRestarted(first, second launch.MPI) {
 func (e example) kill(r *launch.Running, dir string) {
 	e.Helper()
 	if err := r.Until("three epochs", func() (bool, error) {
-		v, err := storage.Inspect(vfs.OS{}, dir)
+		v, err := storage.Inspect(context.Background(), dir)
 		if err != nil {
 			return false, nil // nothing is there yet
 		}

@@ -1,0 +1,17 @@
+package vfs
+
+import "context"
+
+type filesKey struct{}
+
+// With returns a context under which package storage works on files instead of the
+// operating system's: for tests, and for the tool's progress bars.
+func With(ctx context.Context, files FS) context.Context {
+	return context.WithValue(ctx, filesKey{}, files)
+}
+
+// From is the FS of With; nil without one.
+func From(ctx context.Context) FS {
+	files, _ := ctx.Value(filesKey{}).(FS)
+	return files
+}
