@@ -110,8 +110,12 @@ func (r *run) step(ctx context.Context, ev decide.Event) {
 	}
 }
 
-// post brings an event to the machine, unless ctx ends first.
+// post brings an event to the machine, unless ctx ends first: what is heard because a start is over,
+// from connections that are closed for that, is no news.
 func (r *run) post(ctx context.Context, ev decide.Event) {
+	if ctx.Err() != nil {
+		return
+	}
 	select {
 	case r.events <- ev:
 	case <-ctx.Done():
