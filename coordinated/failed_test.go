@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
 
 // TestFailedOpenIsTold: the supervisor hears why Open failed.
 func TestFailedOpenIsTold(t *testing.T) {
-	s, err := Supervise("127.0.0.1")
+	s, err := job.Supervise("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,9 +27,9 @@ func TestFailedOpenIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	opt.Global = file // no directory
-	got := make(chan Report, 1)
+	got := make(chan job.Report, 1)
 	go func() {
-		var r Report
+		var r job.Report
 		if w, err := s.Accept(t.Context()); err == nil {
 			r, _ = w.Next(time.Minute)
 			_ = w.Close()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
@@ -41,7 +42,7 @@ func TestRankStatus(t *testing.T) {
 			err = ck.Wait(ctx, "global")
 		}
 		if err == nil && world.Rank() == 0 {
-			var states []RankStatus
+			var states []job.RankStatus
 			if states, err = ck.rankStates(); err == nil && (states[2].Last == 0 || states[2].Level == "" ||
 				states[2].Cost <= 0) {
 				err = fmt.Errorf("after a checkpoint: rank 2 says %+v", states[2])
@@ -61,7 +62,7 @@ func TestRankStatus(t *testing.T) {
 func askRanks(dir string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	cl, err := DialJob(ctx, dir)
+	cl, err := job.DialJob(ctx, dir)
 	if err != nil {
 		return err
 	}

@@ -222,9 +222,9 @@ func (s *server) request(q job.Query) error {
 	}
 }
 
-func (s *server) status() (*job.JobStatus, error) {
+func (s *server) status() (*job.Status, error) {
 	c := s.c
-	st := &job.JobStatus{Job: c.opt.Job, Ranks: c.world.Size(), Nodes: c.topo.nodes, Points: c.points.load()}
+	st := &job.Status{Job: c.opt.Job, Ranks: c.world.Size(), Nodes: c.topo.nodes, Points: c.points.load()}
 	st.Levels, st.Seconds = c.levels, time.Since(c.begun).Seconds()
 	if err := c.agent.do(c.ctx, func() {
 		st.Cut, st.Next = c.agent.machine.String(), c.agent.trigger.Status()

@@ -56,7 +56,7 @@ func TestClient(t *testing.T) {
 		t.Error("the contact file is still there after the job")
 	}
 	var nr *job.NotRunningError
-	if _, err := DialJob(t.Context(), opt.Global); !errors.As(err, &nr) {
+	if _, err := job.DialJob(t.Context(), opt.Global); !errors.As(err, &nr) {
 		t.Errorf("after the job: got %v, want a *job.NotRunningError", err)
 	}
 }
@@ -72,14 +72,14 @@ func TestClientElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := DialJob(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "do this on nowhere") {
+	if _, err := job.DialJob(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "do this on nowhere") {
 		t.Errorf("got %v, want the node named", err)
 	}
 }
 
 func askThenStop(dir string) error {
 	ctx := context.Background()
-	cl, err := DialJob(ctx, dir)
+	cl, err := job.DialJob(ctx, dir)
 	if err != nil {
 		return err
 	}

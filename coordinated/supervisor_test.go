@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -43,7 +44,7 @@ func endless(opt Options) func(*mpiwrap.Comm) error {
 
 // follow reads a job's reports to their end and asks for a checkpoint, then for
 // a final one with the given time left.
-func follow(s *Supervisor, within time.Duration) (first, last Report, err error) {
+func follow(s *job.Supervisor, within time.Duration) (first, last job.Report, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	w, err := s.Accept(ctx)
@@ -76,7 +77,7 @@ func follow(s *Supervisor, within time.Duration) (first, last Report, err error)
 // TestSupervised: a job that is started by a supervisor reports to it, and does
 // what it asks.
 func TestSupervised(t *testing.T) {
-	s, err := Supervise("127.0.0.1")
+	s, err := job.Supervise("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestSupervised(t *testing.T) {
 	opt := testOptions(t)
 	opt.Supervisor = s.Var(false)[len(SupervisorVar)+1:]
 	for run := range 2 {
-		var first, last Report
+		var first, last job.Report
 		done := make(chan error, 1)
 		go func() {
 			var err error
@@ -258,7 +259,7 @@ func TestToldEnd(t *testing.T) {
 		global bool
 	}{{"preempted", 10 * time.Hour, true}, {"nothing better", 0, false}} {
 		t.Run(c.name, func(t *testing.T) {
-			s, err := Supervise("127.0.0.1")
+			s, err := job.Supervise("127.0.0.1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,7 +267,7 @@ func TestToldEnd(t *testing.T) {
 			opt := testOptions(t)
 			opt.Supervisor, opt.Grace = s.Var(false)[len(SupervisorVar)+1:], time.Minute
 			opt.StopSignals = []os.Signal{syscall.SIGTERM}
-			last := make(chan Report, 1)
+			last := make(chan job.Report, 1)
 			go func() {
 				defer close(last)
 				w, err := s.Accept(t.Context())
@@ -275,7 +276,7 @@ func TestToldEnd(t *testing.T) {
 				}
 				defer w.Close()
 				told := false
-				for rep := (Report{}); err == nil; rep, err = w.Next(time.Minute) {
+				for rep := (job.Report{}); err == nil; rep, err = w.Next(time.Minute) {
 					if rep.Terminated && !told {
 						if told = true; w.Tell(c.within) != nil {
 							return
@@ -428,7 +429,7 @@ func TestCopyTime(t *testing.T) {
 // TestReportsCopied: what a checkpoint took is reported while later ones, as under
 // a short interval, are still on their way to global.
 func TestReportsCopied(t *testing.T) {
-	s, err := Supervise("127.0.0.1")
+	s, err := job.Supervise("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -446,7 +447,7 @@ func TestReportsCopied(t *testing.T) {
 		}
 		ck.stats.durable(1, storage.LevelGlobal, 2*time.Second)
 		ck.stats.durable(2, storage.LevelGlobal, 3*time.Second)
-		var rep Report
+		var rep job.Report
 		if ck.reporter.fill(&rep); rep.Newest == nil || rep.Newest.Epoch != 2 ||
 			rep.Newest.DurableSeconds[storage.LevelGlobal] != 3 {
 			t.Errorf("got %+v, want epoch 2 after 3 s", rep.Newest)

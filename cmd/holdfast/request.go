@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/spf13/cobra"
 )
 
@@ -23,7 +23,7 @@ or the checkpoint failed.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJob(cmd, args[0], timeout, asJSON,
-				func(ctx context.Context, c *coordinated.Client) (*coordinated.JobStatus, error) {
+				func(ctx context.Context, c *job.Client) (*job.Status, error) {
 					return c.Request(ctx, stop, wait)
 				})
 		},
@@ -38,10 +38,10 @@ or the checkpoint failed.`,
 
 // withJob connects, asks and prints the answer.
 func withJob(cmd *cobra.Command, dir string, timeout time.Duration, asJSON bool,
-	ask func(context.Context, *coordinated.Client) (*coordinated.JobStatus, error)) error {
+	ask func(context.Context, *job.Client) (*job.Status, error)) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
-	c, err := coordinated.DialJob(ctx, dir)
+	c, err := job.DialJob(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func withJob(cmd *cobra.Command, dir string, timeout time.Duration, asJSON bool,
 		return err
 	}
 	if asJSON {
-		return jsonLines(cmd.OutOrStdout(), []*coordinated.JobStatus{st})
+		return jsonLines(cmd.OutOrStdout(), []*job.Status{st})
 	}
 	return printEpochs(cmd.OutOrStdout(), st)
 }

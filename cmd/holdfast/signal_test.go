@@ -19,7 +19,7 @@ func TestSecondSignalEndsATool(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	local, _ := job(t)
+	local, _ := jobDirs(t)
 	for e := range 2000 {
 		if err := os.Mkdir(filepath.Join(local, fmt.Sprintf("epoch-%010d", e+10)), 0o700); err != nil {
 			t.Fatal(err)

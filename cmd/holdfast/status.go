@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/spf13/cobra"
 )
@@ -61,7 +61,7 @@ func (o *statusOptions) run(ctx context.Context, w, notes io.Writer, dir string)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	c, err := coordinated.DialJob(ctx, dir)
+	c, err := job.DialJob(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -73,9 +73,9 @@ func (o *statusOptions) run(ctx context.Context, w, notes io.Writer, dir string)
 	return o.print(w, st, nil, 0)
 }
 
-func (o *statusOptions) print(w io.Writer, st, before *coordinated.JobStatus, since time.Duration) error {
+func (o *statusOptions) print(w io.Writer, st, before *job.Status, since time.Duration) error {
 	if o.asJSON {
-		return jsonLines(w, []*coordinated.JobStatus{st})
+		return jsonLines(w, []*job.Status{st})
 	}
 	var b strings.Builder
 	if o.watch && o.terminal {
@@ -95,7 +95,7 @@ func (o *statusOptions) print(w io.Writer, st, before *coordinated.JobStatus, si
 }
 
 // printEpochs writes what there is to say of the job as a whole.
-func printEpochs(w io.Writer, st *coordinated.JobStatus) error {
+func printEpochs(w io.Writer, st *job.Status) error {
 	fmt.Fprintf(w, "job %s: %d ranks on %d node(s), up %s\n", st.Job, st.Ranks,
 		len(slices.Compact(slices.Sorted(slices.Values(st.Nodes)))), ageText(st.Seconds))
 	if n := st.Next; n != nil {
@@ -128,8 +128,8 @@ func printEpochs(w io.Writer, st *coordinated.JobStatus) error {
 }
 
 // flushText sums up the copying to the furthest level that is under way.
-func flushText(ranks []coordinated.RankStatus) string {
-	var sum coordinated.Work
+func flushText(ranks []job.RankStatus) string {
+	var sum job.Work
 	n := 0
 	for _, r := range ranks {
 		for _, w := range r.Work {
@@ -168,7 +168,7 @@ const fewRanks = 40
 
 // rankTable says what the ranks do, a line each or a line for those that do the
 // same.
-func rankTable(st, before *coordinated.JobStatus, since time.Duration, each bool) [][]string {
+func rankTable(st, before *job.Status, since time.Duration, each bool) [][]string {
 	if each {
 		out := [][]string{{"RANK", "NODE", "STATE", "FOR", "DOING", "POINTS", "LAST EPOCH", "BEHIND"}}
 		for i, r := range st.States {
@@ -183,7 +183,7 @@ func rankTable(st, before *coordinated.JobStatus, since time.Duration, each bool
 	}
 	type group struct {
 		ranks  []int
-		first  coordinated.RankStatus
+		first  job.RankStatus
 		lo, hi uint64
 		longer float64
 	}
@@ -219,7 +219,7 @@ func rankTable(st, before *coordinated.JobStatus, since time.Duration, each bool
 }
 
 // doingText says what the state is about.
-func doingText(r coordinated.RankStatus) string {
+func doingText(r job.RankStatus) string {
 	var parts []string
 	if r.Call != "" {
 		parts = append(parts, r.Call+" on "+r.Comm)
@@ -233,7 +233,7 @@ func doingText(r coordinated.RankStatus) string {
 	return dash(strings.Join(parts, " "))
 }
 
-func lastText(r coordinated.RankStatus) string {
+func lastText(r job.RankStatus) string {
 	if r.Last == 0 {
 		return "-"
 	}
@@ -249,7 +249,7 @@ func lastText(r coordinated.RankStatus) string {
 	return s + fmt.Sprintf(", blocked %.1f ms", 1000*r.Cost)
 }
 
-func behindText(list []coordinated.Work) string {
+func behindText(list []job.Work) string {
 	var parts []string
 	for _, w := range list {
 		s := fmt.Sprintf("%s epoch %d to %s", w.What, w.Epoch, w.Level)

@@ -7,23 +7,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 )
 
-func someStatus(ranks int) *coordinated.JobStatus {
-	st := &coordinated.JobStatus{Job: "sun", Ranks: ranks, Levels: []string{"local", "global"}, Seconds: 3700,
-		Next: &coordinated.NextStatus{By: "Daly's interval", Seconds: 95},
-		Epochs: []coordinated.EpochStatus{{Epoch: 7, Bytes: 5 << 30, BlockedSeconds: 0.12,
+func someStatus(ranks int) *job.Status {
+	st := &job.Status{Job: "sun", Ranks: ranks, Levels: []string{"local", "global"}, Seconds: 3700,
+		Next: &job.NextStatus{By: "Daly's interval", Seconds: 95},
+		Epochs: []job.EpochStatus{{Epoch: 7, Bytes: 5 << 30, BlockedSeconds: 0.12,
 			DurableSeconds: map[string]float64{"local": 2.5}}}}
 	for r := range ranks {
-		s := coordinated.RankStatus{Rank: r, Node: fmt.Sprint("n", r/2), State: "running", Seconds: 12,
+		s := job.RankStatus{Rank: r, Node: fmt.Sprint("n", r/2), State: "running", Seconds: 12,
 			Points: uint64(1000 + r), Last: 7, Level: "local", Cost: 0.12}
 		if r == 3 {
 			s.State, s.Call, s.Comm, s.Waits, s.Phase, s.Epoch = "blocked", "Recv", "world", "from rank 2 tag 5",
 				"parking", 8
 		}
 		if r%2 == 0 {
-			s.Work = []coordinated.Work{{What: "flush", Epoch: 7, Level: "global", Seconds: 2, Bytes: 1 << 30,
+			s.Work = []job.Work{{What: "flush", Epoch: 7, Level: "global", Seconds: 2, Bytes: 1 << 30,
 				Total: 4 << 30}}
 		}
 		st.Nodes = append(st.Nodes, s.Node)

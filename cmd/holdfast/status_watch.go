@@ -9,7 +9,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
@@ -41,7 +41,7 @@ func (o *statusOptions) follow(ctx context.Context, w, notes io.Writer, dir stri
 }
 
 // first waits for the job to start, however long that takes.
-func (o *statusOptions) first(ctx context.Context, notes io.Writer, dir string) (*coordinated.Client, error) {
+func (o *statusOptions) first(ctx context.Context, notes io.Writer, dir string) (*job.Client, error) {
 	for said := false; ; said = true {
 		c, err := o.dial(ctx, dir)
 		if err == nil || ctx.Err() != nil {
@@ -56,7 +56,7 @@ func (o *statusOptions) first(ctx context.Context, notes io.Writer, dir string) 
 
 // next waits for what follows when the job no longer answers: nil without an error when it
 // has taken back its contact file, as an ordered end does, or the next run.
-func (o *statusOptions) next(ctx context.Context, dir string) (*coordinated.Client, error) {
+func (o *statusOptions) next(ctx context.Context, dir string) (*job.Client, error) {
 	for end := time.Now().Add(o.timeout); ; o.pause(ctx) {
 		c, err := o.dial(ctx, dir)
 		switch {
@@ -72,10 +72,10 @@ func (o *statusOptions) next(ctx context.Context, dir string) (*coordinated.Clie
 	}
 }
 
-func (o *statusOptions) dial(ctx context.Context, dir string) (*coordinated.Client, error) {
+func (o *statusOptions) dial(ctx context.Context, dir string) (*job.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	return coordinated.DialJob(ctx, dir)
+	return job.DialJob(ctx, dir)
 }
 
 func (o *statusOptions) pause(ctx context.Context) {
@@ -84,9 +84,9 @@ func (o *statusOptions) pause(ctx context.Context) {
 
 // look prints how the job stands until it no longer answers, and returns why it does not;
 // or until it cannot print, or ctx ends.
-func (o *statusOptions) look(ctx context.Context, w io.Writer, c *coordinated.Client) (lost, err error) {
+func (o *statusOptions) look(ctx context.Context, w io.Writer, c *job.Client) (lost, err error) {
 	defer c.Close()
-	var before *coordinated.JobStatus
+	var before *job.Status
 	var at time.Time
 	tick := time.NewTicker(max(o.every, 100*time.Millisecond))
 	defer tick.Stop()

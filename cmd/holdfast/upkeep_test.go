@@ -8,7 +8,7 @@ import (
 )
 
 func TestFlushVerb(t *testing.T) {
-	local, global := job(t)
+	local, global := jobDirs(t)
 	if err := os.RemoveAll(filepath.Join(global, "epoch-0000000003")); err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestFlushVerb(t *testing.T) {
 }
 
 func TestSalvageVerb(t *testing.T) {
-	local, global := job(t)
+	local, global := jobDirs(t)
 	if err := os.RemoveAll(filepath.Join(global, "epoch-0000000003")); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestSalvageVerb(t *testing.T) {
 }
 
 func TestPruneVerb(t *testing.T) {
-	local, global := job(t)
+	local, global := jobDirs(t)
 	if code, out, errs := run(t, "prune", "--json", local, global); code != exitGood || out != "" {
 		t.Errorf("nothing to remove: got exit code %d, %q, %q", code, out, errs)
 	}
@@ -100,7 +100,7 @@ func TestPruneVerb(t *testing.T) {
 func TestToolsWithDamagedMarker(t *testing.T) {
 	for _, how := range []string{"damaged", "missing"} {
 		t.Run(how, func(t *testing.T) {
-			local, global := job(t)
+			local, global := jobDirs(t)
 			for _, d := range []string{local, global} {
 				file := filepath.Join(d, "holdfast.job")
 				b, err := os.ReadFile(file)

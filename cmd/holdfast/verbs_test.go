@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// job writes one epoch of two ranks at both levels and returns the directories.
-func job(t *testing.T) (local, global string) {
+// jobDirs writes one epoch of two ranks at both levels and returns the directories.
+func jobDirs(t *testing.T) (local, global string) {
 	t.Helper()
 	local, global = t.TempDir(), t.TempDir()
 	var stores []*storage.Store
@@ -72,7 +72,7 @@ func flip(t *testing.T, file string, at int) {
 }
 
 func TestVerbsOnGoodDirectories(t *testing.T) {
-	local, global := job(t)
+	local, global := jobDirs(t)
 	for _, c := range []struct {
 		args []string
 		want []string
@@ -96,7 +96,7 @@ func TestVerbsOnGoodDirectories(t *testing.T) {
 }
 
 func TestVerifyNamesFaultAndGoodCopy(t *testing.T) {
-	local, global := job(t)
+	local, global := jobDirs(t)
 	flip(t, filepath.Join(local, "epoch-0000000003", "rank-000001.shard"), 5000)
 	code, out, _ := run(t, "verify", "--json", local, global)
 	if code != exitBad {
@@ -115,7 +115,7 @@ func TestVerifyNamesFaultAndGoodCopy(t *testing.T) {
 }
 
 func TestMissingShardIsBad(t *testing.T) {
-	_, global := job(t)
+	_, global := jobDirs(t)
 	if err := os.Remove(filepath.Join(global, "epoch-0000000003", "rank-000000.shard")); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestMissingShardIsBad(t *testing.T) {
 }
 
 func TestCouldNotLook(t *testing.T) {
-	local, _ := job(t)
+	local, _ := jobDirs(t)
 	for _, args := range [][]string{
 		{"ls"}, {"ls", t.TempDir()}, {"verify", filepath.Join(local, "absent")}, {"show", "-e", "9", local},
 		{"show", "-e", "x", local}, {"nosuchverb"},
@@ -138,7 +138,7 @@ func TestCouldNotLook(t *testing.T) {
 }
 
 func TestReadingVerbsDoNotWrite(t *testing.T) {
-	local, global := job(t)
+	local, global := jobDirs(t)
 	before := tree(t, local) + tree(t, global)
 	for _, verb := range []string{"ls", "show", "verify"} {
 		run(t, verb, local, global)
@@ -166,7 +166,7 @@ func tree(t *testing.T, dir string) string {
 // TestShardElsewhere: of directories that no rank has a list in, as older versions
 // left them, a shard that is not there may be on another node.
 func TestShardElsewhere(t *testing.T) {
-	local, _ := job(t)
+	local, _ := jobDirs(t)
 	for _, name := range []string{"epoch-0000000003/rank-000000.shard", "epochs-000000", "epochs-000001"} {
 		if err := os.Remove(filepath.Join(local, name)); err != nil {
 			t.Fatal(err)
@@ -190,7 +190,7 @@ func TestErrorsAreJSONToo(t *testing.T) {
 			t.Errorf("%v: got %d, %q, %q, want an object with an error", args, code, out, errs)
 		}
 	}
-	local, _ := job(t)
+	local, _ := jobDirs(t)
 	flip(t, filepath.Join(local, "epoch-0000000003", "manifest"), 20)
 	code, out, _ := run(t, "show", "--json", local)
 	if code != exitBad || !strings.Contains(out, `"error":"corrupt`) {
@@ -200,7 +200,7 @@ func TestErrorsAreJSONToo(t *testing.T) {
 
 // TestStoredIsOfTheDirectory: each directory's line says what is there.
 func TestStoredIsOfTheDirectory(t *testing.T) {
-	local, global := job(t)
+	local, global := jobDirs(t)
 	if err := os.Remove(filepath.Join(local, "epoch-0000000003", "rank-000001.shard")); err != nil {
 		t.Fatal(err)
 	}

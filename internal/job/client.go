@@ -39,12 +39,12 @@ type Query struct {
 
 // A Reply answers a Query.
 type Reply struct {
-	Error  string     `json:"error,omitempty"`
-	Status *JobStatus `json:"status,omitempty"`
+	Error  string  `json:"error,omitempty"`
+	Status *Status `json:"status,omitempty"`
 }
 
-// JobStatus is what a running job says of itself.
-type JobStatus struct {
+// Status is what a running job says of itself.
+type Status struct {
 	Job    string        `json:"job"`
 	Ranks  int           `json:"ranks"`
 	Nodes  []string      `json:"nodes"` // by rank
@@ -157,16 +157,16 @@ func DialJob(ctx context.Context, dir string) (*Client, error) {
 
 // Request asks the job for a checkpoint, a final one if stop is set, and with
 // wait returns when it is at all levels or has failed.
-func (c *Client) Request(ctx context.Context, stop, wait bool) (*JobStatus, error) {
+func (c *Client) Request(ctx context.Context, stop, wait bool) (*Status, error) {
 	return c.ask(ctx, Query{Op: "request", Stop: stop, Wait: wait})
 }
 
 // Status asks the job how it stands, every rank of it.
-func (c *Client) Status(ctx context.Context) (*JobStatus, error) {
+func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return c.ask(ctx, Query{Op: "status"})
 }
 
-func (c *Client) ask(ctx context.Context, q Query) (*JobStatus, error) {
+func (c *Client) ask(ctx context.Context, q Query) (*Status, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) }) // ends the read below
 	defer stop()
 	if err := json.NewEncoder(c.conn).Encode(q); err != nil {

@@ -13,7 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/config"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/slurm"
@@ -127,7 +128,7 @@ func (g *requeuers) wants(node string) bool {
 // start starts a requeuer on a node.
 func (g *requeuers) start(node string) {
 	p := &requeuerStep{proc: exec.Command("srun", "--overlap", "--mpi=none", "-Q", "-N1", "-n1", "-J",
-		coordinated.GuardStep, "-w", node, "-i", "none", g.run.opt.Self, "guard")}
+		job.GuardStep, "-w", node, "-i", "none", g.run.opt.Self, "guard")}
 	said := &requeuerWords{w: g.run.opt.Stderr}
 	p.proc.Stdout, p.proc.Stderr, p.proc.WaitDelay = said, said, time.Second
 	p.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -214,7 +215,7 @@ func (g *requeuers) accept() {
 }
 
 // beat goes on until the requeuer is lost or this command ends.
-func (g *requeuers) beat(c *coordinated.Guard) {
+func (g *requeuers) beat(c *job.Guard) {
 	ctx, lost := context.WithCancel(g.ctx)
 	g.wg.Go(func() {
 		defer lost()
@@ -287,31 +288,31 @@ const requeuePatience = 10 * time.Second
 // Requeuer is the process that Run starts on another node than its own. It returns when
 // Run has ended, or when Run's node has died and the job is back in the queue.
 func Requeuer(ctx context.Context, stderr io.Writer) error {
-	job, ok, err := slurm.FromEnv(os.Getenv)
+	own, ok, err := slurm.FromEnv(os.Getenv)
 	if err != nil || !ok {
 		return fmt.Errorf("holdfast run starts this inside a Slurm job; there is nothing to guard here: %w", err)
 	}
-	o := coordinated.Orphan{Supervisor: os.Getenv(coordinated.SupervisorVar), Job: job.ID, Restarts: job.Restarts,
+	o := job.Inquiry{Supervisor: os.Getenv(config.SupervisorVar), Job: own.ID, Restarts: own.Restarts,
 		Patience: requeuePatience}
-	return requeueAfterDeath(ctx, &o, job.NodeName, decide.Silence, func(format string, args ...any) {
-		fmt.Fprintf(stderr, "holdfast guard on %s: %s\n", job.NodeName, fmt.Sprintf(format, args...))
+	return requeueAfterDeath(ctx, &o, own.NodeName, decide.Silence, func(format string, args ...any) {
+		fmt.Fprintf(stderr, "holdfast guard on %s: %s\n", own.NodeName, fmt.Sprintf(format, args...))
 	})
 }
 
 // requeueAfterDeath attends to a run from a node, and asks what has become of it after a silence.
-func requeueAfterDeath(ctx context.Context, o *coordinated.Orphan, node string, silence time.Duration,
+func requeueAfterDeath(ctx context.Context, o *job.Inquiry, node string, silence time.Duration,
 	say func(format string, args ...any)) error {
 	for ctx.Err() == nil {
-		over, err := coordinated.Attend(ctx, o.Supervisor, node, silence)
+		over, err := job.Attend(ctx, o.Supervisor, node, silence)
 		if over || ctx.Err() != nil {
 			return nil
 		}
 		fate, why := o.Fate(ctx)
 		switch fate {
-		case coordinated.SupervisorEnded:
+		case job.SupervisorEnded:
 			say("holdfast run has ended: %s", why)
 			return nil
-		case coordinated.SupervisorDead:
+		case job.SupervisorDead:
 			say("holdfast run is dead: %s; job %s is put back into the queue", why, o.Job)
 			err := o.Client.Requeue(ctx, o.Job)
 			if err == nil {

@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/config"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 )
 
 // TestRequeuer: a requeuer whose holdfast run is frozen puts the job back into the queue,
@@ -17,16 +18,16 @@ func TestRequeuer(t *testing.T) {
 		requeues := filepath.Join(t.TempDir(), "requeues")
 		commands(t, map[string]string{"sinfo": `echo "n1|allocated|none"`, "squeue": "", "srun": "exit 1",
 			"scontrol": `case "$1" in requeue) echo >> ` + requeues + `;; *) echo JobState=RUNNING Restarts=0;; esac`})
-		sup, err := coordinated.Supervise("127.0.0.1")
+		sup, err := job.Supervise("127.0.0.1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		value := sup.Var(false)[len(coordinated.SupervisorVar)+1:]
+		value := sup.Var(false)[len(config.SupervisorVar)+1:]
 		patience := time.Minute
 		if frozen {
 			patience = time.Nanosecond // nobody answers so soon
 		}
-		o := &coordinated.Orphan{Supervisor: value, Job: "5", Patience: patience}
+		o := &job.Inquiry{Supervisor: value, Job: "5", Patience: patience}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- requeueAfterDeath(ctx, o, "n1", 100*time.Millisecond, t.Logf) }()

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
@@ -38,7 +38,7 @@ type run struct {
 	machine   *decide.Machine
 	events    chan decide.Event
 	timer     *time.Timer
-	sup       *coordinated.Supervisor
+	sup       *job.Supervisor
 	requeuers *requeuers // nil without
 	start     *start     // newest
 	looks     sync.WaitGroup
@@ -63,7 +63,7 @@ func Run(ctx context.Context, opt Options) (code int, err error) {
 	r := &run{setup: s, events: make(chan decide.Event), timer: time.NewTimer(time.Hour)}
 	defer r.looks.Wait()
 	defer cancel()
-	if r.sup, err = coordinated.Supervise(opt.Interface); err != nil {
+	if r.sup, err = job.Supervise(opt.Interface); err != nil {
 		return 0, err
 	}
 	defer r.sup.Close()

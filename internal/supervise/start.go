@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/regcache"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/slurm"
@@ -28,10 +28,10 @@ type start struct {
 	ctx    context.Context // ends with it
 	cancel context.CancelFunc
 	proc   *exec.Cmd
-	exited chan struct{}                          // closed when the launcher has
-	ending chan struct{}                          // closed when it is to
-	caught chan struct{}                          // closed when rank 0 has nothing more to say
-	rank0  atomic.Pointer[coordinated.Supervised] // nil before Open and after the end
+	exited chan struct{}                  // closed when the launcher has
+	ending chan struct{}                  // closed when it is to
+	caught chan struct{}                  // closed when rank 0 has nothing more to say
+	rank0  atomic.Pointer[job.Supervised] // nil before Open and after the end
 	hands  sync.WaitGroup
 	mu     sync.Mutex // guards over
 	over   bool       // no more hands

@@ -9,7 +9,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/config"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 )
 
 // announceTime bounds how long the start of a program is held up by telling of it.
@@ -34,7 +35,7 @@ func StartRank(ctx context.Context, line []string) error {
 func announce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, announceTime)
 	defer cancel()
-	c, err := coordinated.Announce(ctx, os.Getenv(coordinated.SupervisorVar), os.Getenv("SLURMD_NODENAME"))
+	c, err := job.Announce(ctx, os.Getenv(config.SupervisorVar), os.Getenv("SLURMD_NODENAME"))
 	if err != nil {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
+	running "github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/report"
 )
 
@@ -32,7 +32,7 @@ func TestStatusMetricsReport(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		c, err := coordinated.DialJob(ctx, d.global)
+		c, err := running.DialJob(ctx, d.global)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/bench"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 )
 
 // noWindow is the window that has no bound, as the applications' flag has it.
@@ -254,7 +254,7 @@ func (m *measured) extra() float64 {
 
 // daly is the interval for the time between failures that was given.
 func (m *measured) daly() time.Duration {
-	return coordinated.DalyInterval(time.Duration(m.blocked.Median()*float64(time.Second)), m.o.MTBF)
+	return job.DalyInterval(time.Duration(m.blocked.Median()*float64(time.Second)), m.o.MTBF)
 }
 
 // optimal is the time between failures for which an interval is the right one:

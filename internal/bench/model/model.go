@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 	"github.com/holdfast-hpc/holdfast/internal/bench/plot"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 )
 
 // Options are the assumptions. Rates are in bytes a second.
@@ -76,7 +76,7 @@ func Efficiency(cost, latency, restart, mtbf float64) float64 {
 // Interval is Daly's, in seconds.
 func Interval(cost, mtbf float64) float64 {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	return coordinated.DalyInterval(seconds(cost), seconds(mtbf)).Seconds()
+	return job.DalyInterval(seconds(cost), seconds(mtbf)).Seconds()
 }
 
 func (w Way) efficiency(o *Options, nodes int) float64 {

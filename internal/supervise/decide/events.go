@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -27,7 +27,7 @@ type (
 	// TaskFailed says that srun tells of a task that ended with an error.
 	TaskFailed struct{ Node, Text string }
 	// Reported is what rank 0 says of the program.
-	Reported struct{ coordinated.Report }
+	Reported struct{ job.Report }
 	// Lost says that rank 0 has hung up, or said nothing for so long.
 	Lost struct{ Silent time.Duration }
 	// Peeked answers Peek: nodes that take no connection, and why.

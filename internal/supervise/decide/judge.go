@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -275,7 +275,7 @@ func (m *Machine) wake(s os.Signal) {
 }
 
 // newestOf says from where a run goes on that did not end well.
-func newestOf(rep coordinated.Report) string {
+func newestOf(rep job.Report) string {
 	var e storage.Epoch
 	for _, at := range rep.Committed {
 		e = max(e, at)
@@ -287,7 +287,7 @@ func newestOf(rep coordinated.Report) string {
 }
 
 // levelsAt lists where an epoch is committed.
-func levelsAt(rep coordinated.Report, e storage.Epoch) string {
+func levelsAt(rep job.Report, e storage.Epoch) string {
 	other := func(level string) bool { return rep.Committed[level] != e }
 	at := slices.DeleteFunc(slices.Sorted(maps.Keys(rep.Committed)), other)
 	return strings.Join(at, ", ")

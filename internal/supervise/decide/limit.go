@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -62,7 +62,7 @@ func (m *Machine) beginLimit() {
 }
 
 // measure keeps what the newest checkpoint at global took, and compares.
-func (m *Machine) measure(newest *coordinated.EpochStatus) {
+func (m *Machine) measure(newest *job.EpochStatus) {
 	if newest == nil || !m.cfg.Global || m.cfg.Job == nil || newest.Epoch == m.limit.measured {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -261,24 +261,24 @@ func (s *scene) slurm(w words) {
 	}
 }
 
-func report(w words) coordinated.Report {
-	r := coordinated.Report{Nodes: w.list("nodes"), Step: w.text("step"), Restoring: w.has("restoring"),
+func report(w words) job.Report {
+	r := job.Report{Nodes: w.list("nodes"), Step: w.text("step"), Restoring: w.has("restoring"),
 		Ready: w.has("ready"), Points: uint64(w.number("points", 0)), Committed: w.levels("committed"),
 		Stopped: storage.Epoch(w.number("stopped", 0)), Ended: w.has("ended"), Terminated: w.has("terminated"),
 		Unrestorable: w.text("unrestorable"), Missing: w.has("missing"), Failed: w.text("failed"),
 		FailedNodes: w.list("failed-nodes")}
 	for level, e := range w.levels("restored") {
-		r.Restored = &coordinated.RestoredStatus{Epoch: e, Level: level, Fetch: 0.5}
+		r.Restored = &job.RestoredStatus{Epoch: e, Level: level, Fetch: 0.5}
 	}
 	for _, d := range w.list("measured") {
 		e, took, _ := strings.Cut(d, ":")
 		n, _ := strconv.Atoi(e)
 		d, _ := time.ParseDuration(took)
-		r.Newest = &coordinated.EpochStatus{Epoch: storage.Epoch(n),
+		r.Newest = &job.EpochStatus{Epoch: storage.Epoch(n),
 			DurableSeconds: map[string]float64{storage.LevelGlobal: d.Seconds()}}
 	}
 	if w.has("lost") {
-		r.Lost = &coordinated.LostStatus{Rank: 1, Node: w.text("lost"), Observed: "connection reset",
+		r.Lost = &job.LostStatus{Rank: 1, Node: w.text("lost"), Observed: "connection reset",
 			Silent: w.span("silent", 0).Seconds(), Aborted: w.text("aborted")}
 	}
 	return r

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -16,8 +16,8 @@ type try struct {
 	nodes []string
 	code  int // once the launcher has exited
 
-	last      coordinated.Report // newest
-	ranks     []string           // their nodes
+	last      job.Report // newest
+	ranks     []string   // their nodes
 	opened    bool
 	refused   string   // why Open failed; "" if it has not
 	unfit     []string // nodes on which it failed, if it was not all
@@ -134,7 +134,7 @@ func (m *Machine) lost(silent time.Duration) {
 }
 
 // report takes what rank 0 says.
-func (m *Machine) report(rep coordinated.Report) {
+func (m *Machine) report(rep job.Report) {
 	t := m.try
 	if rep.Failed != "" {
 		t.refused, t.unfit = rep.Failed, rep.FailedNodes
@@ -191,7 +191,7 @@ func (m *Machine) report(rep coordinated.Report) {
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // computes notes that the program has come to its first Point, and says how long that took.
-func (m *Machine) computes(rep coordinated.Report) {
+func (m *Machine) computes(rep job.Report) {
 	t := m.try
 	m.nodes.homes, m.nodes.lacks = t.nodes, false
 	t.computing = true
