@@ -165,7 +165,8 @@ func TestCountsAndCollectives(t *testing.T) {
 			return err
 		}
 		e, peer := endpoint.Of(w), 1-w.Rank()
-		if err := errors.Join(mpiwrap.Send(sub, []int{1}, peer, 0), w.Barrier(), endpoint.Private(w).Barrier()); err != nil {
+		err = errors.Join(mpiwrap.Send(sub, []int{1}, peer, 0), w.Barrier(), endpoint.Private(w).Barrier())
+		if err != nil {
 			return err
 		}
 		_, err = mpiwrap.Recv(sub, []int{0}, peer, 0)

@@ -1,6 +1,10 @@
 package mpiwrap
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+)
 
 // Cart is a communicator whose ranks lie on a grid, row-major: the last
 // coordinate varies fastest.
@@ -14,7 +18,7 @@ type Cart struct {
 // nil. periodic says per dimension whether it closes on itself. It is collective
 // over c.
 func (c *Comm) Cart(dims []int, periodic []bool) (*Cart, error) {
-	if err := c.usable("Cart"); err != nil {
+	if err := c.channel().Usable("Cart"); err != nil {
 		return nil, err
 	}
 	n := 1
@@ -26,7 +30,7 @@ func (c *Comm) Cart(dims []int, periodic []bool) (*Cart, error) {
 		n *= d
 	}
 	if n > c.size || len(dims) != len(periodic) {
-		return nil, c.badLength(opCreate, "grid %v with periods %v on %d ranks", dims, periodic, c.size)
+		return nil, c.badLength(call.Create, "grid %v with periods %v on %d ranks", dims, periodic, c.size)
 	}
 	ranks := make([]int, n)
 	for i := range ranks {
@@ -132,7 +136,7 @@ func (g *Cart) RankAt(coords []int) int {
 // steps along a dimension: the ranks steps below and steps above, or ProcNull.
 func (g *Cart) Shift(dimension, steps int) (source, dest int, err error) {
 	if dimension < 0 || dimension >= len(g.dims) {
-		return ProcNull, ProcNull, g.badLength(opCreate, "dimension %d of %d", dimension, len(g.dims))
+		return ProcNull, ProcNull, g.badLength(call.Create, "dimension %d of %d", dimension, len(g.dims))
 	}
 	at := g.Coords(g.rank)
 	x := at[dimension]
@@ -146,7 +150,7 @@ func (g *Cart) Shift(dimension, steps int) (source, dest int, err error) {
 // caller gets its own. It is collective over g.
 func (g *Cart) Sub(keep []bool) (*Cart, error) {
 	if len(keep) != len(g.dims) {
-		return nil, g.badLength(opSplit, "%d flags for %d dimensions", len(keep), len(g.dims))
+		return nil, g.badLength(call.Split, "%d flags for %d dimensions", len(keep), len(g.dims))
 	}
 	at := g.Coords(g.rank)
 	color, key := 0, 0

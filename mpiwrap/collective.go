@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"unsafe"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
 // Op is a reduction operator of MPI's. For operators written in Go see
@@ -32,15 +33,15 @@ const (
 )
 
 // collOps are the calls behind the driver's kinds.
-var collOps = [driver.Kinds]opCode{opBarrier, opBcast, opGather, opGatherv, opScatter, opScatterv,
-	opAllgather, opAllgatherv, opAlltoall, opAlltoallv, opReduce, opAllreduce,
-	opReduceScatterBlock, opReduceScatter, opScan, opExscan}
+var collOps = [driver.Kinds]call.Op{call.Barrier, call.Bcast, call.Gather, call.Gatherv, call.Scatter, call.Scatterv,
+	call.Allgather, call.Allgatherv, call.Alltoall, call.Alltoallv, call.Reduce, call.Allreduce,
+	call.ReduceScatterBlock, call.ReduceScatter, call.Scan, call.Exscan}
 
 // enter publishes and counts a collective over c.
-func (c *Comm) enter(op opCode) (*activity, error) {
-	a, err := c.block(op, NoPeer, NoTag)
-	if err == nil && !c.private {
-		c.st.count(&c.entered, 1)
+func (c *Comm) enter(op call.Op) (*request.Activity, error) {
+	a, err := c.ch.Block(op, NoPeer, NoTag)
+	if err == nil && !c.ch.Private {
+		c.st.Count(&c.entered, 1)
 	}
 	return a, err
 }
@@ -48,19 +49,19 @@ func (c *Comm) enter(op opCode) (*activity, error) {
 // run does a blocking collective.
 func (c *Comm) run(a *driver.Coll) error {
 	op := collOps[a.Kind]
-	if err := c.usable(op.String()); err != nil {
+	if err := c.channel().Usable(op.String()); err != nil {
 		return err
 	}
 	act, err := c.enter(op)
 	if err != nil {
 		return err
 	}
-	a.Comm = c.h
-	err = c.st.drv.Collective(*a)
+	a.Comm = c.ch.Handle
+	err = c.st.Driver.Collective(*a)
 	c.st.layouts.give(a)
-	act.leave()
+	act.Leave()
 	if err != nil {
-		return c.wrap(op.String(), rootOf(a), NoTag, err)
+		return c.ch.Wrap(op.String(), rootOf(a), NoTag, err)
 	}
 	return nil
 }
@@ -75,20 +76,22 @@ func rootOf(a *driver.Coll) int {
 }
 
 // launch starts a non-blocking collective.
-func (c *Comm) launch(a *driver.Coll) (*Request, error) {
-	op := collOps[a.Kind]
-	if err := c.usable("I" + op.String()); err != nil {
+func (c *Comm) launch(a *driver.Coll) (*Request, error) { return c.launchThen(a, collOps[a.Kind], nil) }
+
+// launchThen is launch for op, which calls finish when MPI is done with it.
+func (c *Comm) launchThen(a *driver.Coll, op call.Op, finish func() error) (*Request, error) {
+	if err := c.channel().Usable("I" + op.String()); err != nil {
 		return nil, err
 	}
-	act, err := c.quick(op, NoPeer, NoTag)
+	act, err := c.ch.Quick(op, NoPeer, NoTag)
 	if err != nil {
 		return nil, err
 	}
-	defer act.leave()
-	if !c.private {
-		c.st.count(&c.entered, 1)
+	defer act.Leave()
+	if !c.ch.Private {
+		c.st.Count(&c.entered, 1)
 	}
-	a.Comm = c.h
+	a.Comm = c.ch.Handle
 	if a.SendCounts != nil || a.RecvCounts != nil { // MPI keeps them
 		mine := *a
 		for _, v := range []*[]int32{&a.SendCounts, &a.SendDispls, &a.RecvCounts, &a.RecvDispls} {
@@ -96,48 +99,29 @@ func (c *Comm) launch(a *driver.Coll) (*Request, error) {
 		}
 		c.st.layouts.give(&mine)
 	}
-	r := c.newRequest(collRequest, op, NoPeer, NoTag, a.Recv)
-	if err := r.begin(a); err != nil {
-		return nil, c.wrap("I"+op.String(), NoPeer, NoTag, err)
+	r, err := c.ch.Icollective(op, a, finish)
+	if err != nil {
+		return nil, c.ch.Wrap("I"+op.String(), NoPeer, NoTag, err)
 	}
-	r.activate()
-	return r, nil
+	return (*Request)(r), nil
 }
 
-// begin starts a collective with everything that MPI keeps held in place.
-func (r *Request) begin(a *driver.Coll) (err error) {
-	r.hold(a.Send)
-	r.hold(a.Recv)
-	for _, v := range [][]int32{a.SendCounts, a.SendDispls, a.RecvCounts, a.RecvDispls} {
-		if len(v) > 0 && r.c.st.info.Pin {
-			r.pin.Pin(unsafe.SliceData(v))
-			r.pinned = true
-		}
-	}
-	if r.h, err = r.c.st.drv.Icollective(*a); err != nil {
-		r.release()
-		return err
-	}
-	r.state = active
-	return nil
+func (c *Comm) badLength(op call.Op, text string, args ...any) error {
+	return c.ch.Fail(op.String(), NoPeer, NoTag, ErrLength, fmt.Sprintf(text, args...))
 }
 
-func (c *Comm) badLength(op opCode, text string, args ...any) error {
-	return c.fail(op.String(), NoPeer, NoTag, ErrLength, fmt.Sprintf(text, args...))
-}
-
-func (c *Comm) checkRoot(op opCode, root int) error {
-	if err := c.usable(op.String()); err != nil {
+func (c *Comm) checkRoot(op call.Op, root int) error {
+	if err := c.channel().Usable(op.String()); err != nil {
 		return err
 	}
 	if root < 0 || root >= c.size {
-		return c.fail(op.String(), root, NoTag, ErrRank, fmt.Sprintf("root of a communicator of size %d", c.size))
+		return c.ch.Fail(op.String(), root, NoTag, ErrRank, fmt.Sprintf("root of a communicator of size %d", c.size))
 	}
 	return nil
 }
 
-func (c *Comm) overlapping(op opCode) error {
-	return c.fail(op.String(), NoPeer, NoTag, ErrOverlap,
+func (c *Comm) overlapping(op call.Op) error {
+	return c.ch.Fail(op.String(), NoPeer, NoTag, ErrOverlap,
 		"give the part of dest that in-place input lies in, or separate memory")
 }
 
@@ -147,7 +131,7 @@ func (c *Comm) place(a *driver.Coll, dest, src, input []byte) error {
 	switch {
 	case sameMemory(src, input):
 		a.InPlace, a.Send = true, nil
-	case overlap(dest, src):
+	case request.Overlap(dest, src):
 		return c.overlapping(collOps[a.Kind])
 	default:
 		a.Send = src
@@ -169,7 +153,7 @@ func (c *Comm) Ibarrier() (*Request, error) {
 // Bcast copies root's buf to every rank's buf. All have the same length.
 func Bcast[T Scalar](c *Comm, buf []T, root int) error {
 	a := driver.Coll{Kind: driver.Bcast, Type: typeOf[T](), Count: len(buf), Root: root, Recv: bytesOf(buf)}
-	if err := c.checkRoot(opBcast, root); err != nil {
+	if err := c.checkRoot(call.Bcast, root); err != nil {
 		return err
 	}
 	return c.run(&a)
@@ -178,7 +162,7 @@ func Bcast[T Scalar](c *Comm, buf []T, root int) error {
 // Ibcast starts a broadcast.
 func Ibcast[T Scalar](c *Comm, buf []T, root int) (*Request, error) {
 	a := driver.Coll{Kind: driver.Bcast, Type: typeOf[T](), Count: len(buf), Root: root, Recv: bytesOf(buf)}
-	if err := c.checkRoot(opBcast, root); err != nil {
+	if err := c.checkRoot(call.Bcast, root); err != nil {
 		return nil, err
 	}
 	return c.launch(&a)
@@ -188,15 +172,29 @@ func Ibcast[T Scalar](c *Comm, buf []T, root int) (*Request, error) {
 // makes it smaller.
 var mostElements = math.MaxInt32 &^ 4095
 
-// split runs a reduction of more elements than MPI can count in parts.
-func (c *Comm) split(a *driver.Coll) error {
-	most, size := mostElements, a.Type.Size()
-	if a.Count <= most {
-		return c.run(a)
+// splits says whether a is a reduction of more elements than MPI can count, which can be
+// made in parts.
+func splits(a *driver.Coll) bool {
+	switch a.Kind {
+	case driver.Reduce, driver.Allreduce, driver.Scan, driver.Exscan:
+		return a.Count > mostElements
 	}
-	for from := 0; from < a.Count; from += most {
-		part := *a
-		part.Count = min(most, a.Count-from)
+	return false
+}
+
+// runChecked does a blocking collective whose arguments have been checked, in parts where
+// it splits.
+func (c *Comm) runChecked(a driver.Coll, err error) error {
+	if err != nil {
+		return err
+	}
+	if !splits(&a) {
+		return c.run(&a)
+	}
+	size := a.Type.Size()
+	for from := 0; from < a.Count; from += mostElements {
+		part := a
+		part.Count = min(mostElements, a.Count-from)
 		lo, hi := from*size, (from+part.Count)*size
 		if a.Send != nil {
 			part.Send = a.Send[lo:hi]
@@ -211,8 +209,21 @@ func (c *Comm) split(a *driver.Coll) error {
 	return nil
 }
 
+// launchChecked starts a collective whose arguments have been checked, unless it is too
+// large to be one call.
+func (c *Comm) launchChecked(a driver.Coll, err error) (*Request, error) {
+	if err != nil {
+		return nil, err
+	}
+	if splits(&a) || a.Kind == driver.ReduceScatterBlock && a.Count > mostElements {
+		return nil, c.ch.Fail("I"+collOps[a.Kind].String(), NoPeer, NoTag, ErrTooLarge,
+			fmt.Sprintf("%d elements", a.Count))
+	}
+	return c.launch(&a)
+}
+
 // checkOp refuses operators that MPI does not define for a type.
-func (c *Comm) checkOp(call opCode, t driver.Type, op Op) error {
+func (c *Comm) checkOp(call call.Op, t driver.Type, op Op) error {
 	last := Bxor
 	switch t {
 	case driver.Float32, driver.Float64:
@@ -221,16 +232,17 @@ func (c *Comm) checkOp(call opCode, t driver.Type, op Op) error {
 		last = Prod
 	}
 	if op < Sum || op > last {
-		return c.fail(call.String(), NoPeer, NoTag, ErrOp, fmt.Sprintf("operator %d", op))
+		return c.ch.Fail(call.String(), NoPeer, NoTag, ErrOp, fmt.Sprintf("operator %d", op))
 	}
 	return nil
 }
 
 // reduction fills the arguments of a reduction whose dest and src have the same
 // length wherever dest matters.
-func reduction[T Scalar](c *Comm, a *driver.Coll, dest, src []T, op Op) error {
+func reduction[T Scalar](c *Comm, a driver.Coll, dest, src []T, op Op) (driver.Coll, error) {
 	a.Type, a.Op, a.Count = typeOf[T](), driver.Op(op), len(src)
-	return c.reduction(a, bytesOf(dest), bytesOf(src), op)
+	err := c.reduction(&a, bytesOf(dest), bytesOf(src), op)
+	return a, err
 }
 
 func (c *Comm) reduction(a *driver.Coll, dest, src []byte, op Op) error {
@@ -238,7 +250,7 @@ func (c *Comm) reduction(a *driver.Coll, dest, src []byte, op Op) error {
 		return err
 	}
 	if a.Kind == driver.Reduce {
-		if err := c.checkRoot(opReduce, a.Root); err != nil {
+		if err := c.checkRoot(call.Reduce, a.Root); err != nil {
 			return err
 		}
 		if c.rank != a.Root {
@@ -249,7 +261,7 @@ func (c *Comm) reduction(a *driver.Coll, dest, src []byte, op Op) error {
 	if len(dest) != len(src) {
 		return c.badLength(collOps[a.Kind], "dest has %d elements, src %d", len(dest)/a.Type.Size(), a.Count)
 	}
-	if a.Kind == driver.Reduce && c.st.info.CopyReduce && sameMemory(dest, src) {
+	if a.Kind == driver.Reduce && c.st.Info.CopyReduce && sameMemory(dest, src) {
 		a.Send, a.Recv = bytes.Clone(dest), dest
 		return nil
 	}
@@ -262,111 +274,70 @@ func Allreduce[T Scalar](c *Comm, dest, src []T, op Op) error {
 	if len(src) <= mostElements {
 		return c.allreduce(bytesOf(dest), bytesOf(src), typeOf[T](), op)
 	}
-	a := driver.Coll{Kind: driver.Allreduce}
-	if err := reduction(c, &a, dest, src, op); err != nil {
-		return err
-	}
-	return c.split(&a)
+	return c.runChecked(reduction(c, driver.Coll{Kind: driver.Allreduce}, dest, src, op))
 }
 
 // allreduce is split and run for the collective that programs call most: with
 // its arguments in registers it is a fifth faster for a few bytes.
 func (c *Comm) allreduce(dest, src []byte, t driver.Type, op Op) error {
-	if err := c.usable(opAllreduce.String()); err != nil {
+	if err := c.channel().Usable(call.Allreduce.String()); err != nil {
 		return err
 	}
-	if err := c.checkOp(opAllreduce, t, op); err != nil {
+	if err := c.checkOp(call.Allreduce, t, op); err != nil {
 		return err
 	}
 	if len(dest) != len(src) {
-		return c.badLength(opAllreduce, "dest has %d elements, src %d", len(dest)/t.Size(), len(src)/t.Size())
+		return c.badLength(call.Allreduce, "dest has %d elements, src %d", len(dest)/t.Size(), len(src)/t.Size())
 	}
 	inPlace := sameMemory(dest, src)
-	if !inPlace && overlap(dest, src) {
-		return c.overlapping(opAllreduce)
+	if !inPlace && request.Overlap(dest, src) {
+		return c.overlapping(call.Allreduce)
 	}
-	a, err := c.enter(opAllreduce)
+	a, err := c.enter(call.Allreduce)
 	if err != nil {
 		return err
 	}
-	err = c.st.drv.Allreduce(dest, src, t, driver.Op(op), inPlace, c.h)
-	a.leave()
+	err = c.st.Driver.Allreduce(dest, src, t, driver.Op(op), inPlace, c.ch.Handle)
+	a.Leave()
 	if err != nil {
-		return c.wrap(opAllreduce.String(), NoPeer, NoTag, err)
+		return c.ch.Wrap(call.Allreduce.String(), NoPeer, NoTag, err)
 	}
 	return nil
 }
 
 // Iallreduce starts an Allreduce.
 func Iallreduce[T Scalar](c *Comm, dest, src []T, op Op) (*Request, error) {
-	a := driver.Coll{Kind: driver.Allreduce}
-	if err := reduction(c, &a, dest, src, op); err != nil {
-		return nil, err
-	}
-	return c.launchCounted(&a)
+	return c.launchChecked(reduction(c, driver.Coll{Kind: driver.Allreduce}, dest, src, op))
 }
 
 // Reduce combines the src of all ranks into root's dest, which may be its src.
 // dest is not looked at on other ranks.
 func Reduce[T Scalar](c *Comm, dest, src []T, op Op, root int) error {
-	a := driver.Coll{Kind: driver.Reduce, Root: root}
-	if err := reduction(c, &a, dest, src, op); err != nil {
-		return err
-	}
-	return c.split(&a)
+	return c.runChecked(reduction(c, driver.Coll{Kind: driver.Reduce, Root: root}, dest, src, op))
 }
 
 // Ireduce starts a Reduce.
 func Ireduce[T Scalar](c *Comm, dest, src []T, op Op, root int) (*Request, error) {
-	a := driver.Coll{Kind: driver.Reduce, Root: root}
-	if err := reduction(c, &a, dest, src, op); err != nil {
-		return nil, err
-	}
-	return c.launchCounted(&a)
+	return c.launchChecked(reduction(c, driver.Coll{Kind: driver.Reduce, Root: root}, dest, src, op))
 }
 
 // Scan combines the src of ranks 0 to the caller's into dest, which may be src.
 func Scan[T Scalar](c *Comm, dest, src []T, op Op) error {
-	a := driver.Coll{Kind: driver.Scan}
-	if err := reduction(c, &a, dest, src, op); err != nil {
-		return err
-	}
-	return c.split(&a)
+	return c.runChecked(reduction(c, driver.Coll{Kind: driver.Scan}, dest, src, op))
 }
 
 // Iscan starts a Scan.
 func Iscan[T Scalar](c *Comm, dest, src []T, op Op) (*Request, error) {
-	a := driver.Coll{Kind: driver.Scan}
-	if err := reduction(c, &a, dest, src, op); err != nil {
-		return nil, err
-	}
-	return c.launchCounted(&a)
+	return c.launchChecked(reduction(c, driver.Coll{Kind: driver.Scan}, dest, src, op))
 }
 
 // Exscan combines the src of the ranks below the caller's into dest, which may be
 // src. On rank 0 dest is left as it is.
 func Exscan[T Scalar](c *Comm, dest, src []T, op Op) error {
-	a := driver.Coll{Kind: driver.Exscan}
-	if err := reduction(c, &a, dest, src, op); err != nil {
-		return err
-	}
-	return c.split(&a)
+	return c.runChecked(reduction(c, driver.Coll{Kind: driver.Exscan}, dest, src, op))
 }
 
 // Iexscan starts an Exscan.
 func Iexscan[T Scalar](c *Comm, dest, src []T, op Op) (*Request, error) {
-	a := driver.Coll{Kind: driver.Exscan}
-	if err := reduction(c, &a, dest, src, op); err != nil {
-		return nil, err
-	}
-	return c.launchCounted(&a)
-}
-
-// launchCounted starts a reduction unless it is too large to be one call.
-func (c *Comm) launchCounted(a *driver.Coll) (*Request, error) {
-	if a.Count > mostElements {
-		return nil, c.fail("I"+collOps[a.Kind].String(), NoPeer, NoTag, ErrTooLarge,
-			fmt.Sprintf("%d elements", a.Count))
-	}
-	return c.launch(a)
+	return c.launchChecked(reduction(c, driver.Coll{Kind: driver.Exscan}, dest, src, op))
 }

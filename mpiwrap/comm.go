@@ -3,8 +3,10 @@ package mpiwrap
 import (
 	"fmt"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/ordered"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
 // Wildcards and special values of the calls.
@@ -37,26 +39,19 @@ const (
 // may be made elsewhere, and counts as new. Communicators that are made
 // at one place, as in a loop, are told apart by their order.
 type Comm struct {
-	st      *state
-	h       driver.Handle
-	rank    int
-	size    int
-	members []int // world ranks
-	name    string
-	how     creation
-	index   uint32 // in st.table
+	st   *state
+	ch   request.Channel
+	rank int
+	size int
+	how  creation
 
-	balance  int64 // see inFlight
-	children int   // creations begun on this communicator
-	windows  int   // allocated on it so far
+	children int // creations begun on this communicator
+	windows  int // allocated on it so far
 	entered  ordered.Uint64
-	box      mailbox
 	groups   map[string]int // creations by groups
 	turns    int            // creations on it in this run, groups aside
 	uneven   [][]uint64     // see crossed
 	shadow   *Comm          // see side
-	freed    bool
-	private  bool
 }
 
 // Rank returns the caller's rank in c.
@@ -66,26 +61,26 @@ func (c *Comm) Rank() int { return c.rank }
 func (c *Comm) Size() int { return c.size }
 
 // Name returns the communicator's name; see Comm.
-func (c *Comm) Name() string { return c.name }
+func (c *Comm) Name() string { return c.ch.Name }
 
 // WorldRank returns the world rank of a rank of c. It panics when rank is not
 // one of c.
-func (c *Comm) WorldRank(rank int) int { return c.members[rank] }
+func (c *Comm) WorldRank(rank int) int { return c.ch.Members[rank] }
 
 // Members returns the world ranks of c in order. The slice is shared and must
 // not be modified.
-func (c *Comm) Members() []int { return c.members }
+func (c *Comm) Members() []int { return c.ch.Members }
 
 // Library returns the version text of the message layer under c. For simulated
 // ranks it says so.
-func (c *Comm) Library() string { return c.st.info.Library }
+func (c *Comm) Library() string { return c.st.Info.Library }
 
 // MaxTag returns the largest tag the library accepts.
-func (c *Comm) MaxTag() int { return c.st.info.MaxTag }
+func (c *Comm) MaxTag() int { return c.st.Info.MaxTag }
 
 // Abort ends all ranks of the job at once. It is the one call here that does not
 // return an error.
-func (c *Comm) Abort(code int) { c.st.drv.Abort(code) }
+func (c *Comm) Abort(code int) { c.st.Driver.Abort(code) }
 
 // creation says how a communicator was made, for the check at a restart.
 type creation struct {
@@ -103,14 +98,14 @@ type creation struct {
 	// that made it. A record that lacks it is in the order of the children's numbers.
 	Turn int `json:",omitempty"`
 
-	site *callSite // until Creator and Path are filled in
+	site *request.Site // until Creator and Path are filled in
 }
 
 // Dup makes a communicator of the same ranks with its own message space. It is
 // collective over c.
 func (c *Comm) Dup() (*Comm, error) {
-	return c.create(creation{Op: opDup.String(), site: noteSite()}, opDup, func() (driver.Handle, error) {
-		return c.st.drv.Dup(c.h)
+	return c.create(creation{Op: call.Dup.String(), site: request.NoteSite()}, call.Dup, func() (driver.Handle, error) {
+		return c.st.Driver.Dup(c.ch.Handle)
 	})
 }
 
@@ -119,20 +114,20 @@ func (c *Comm) Dup() (*Comm, error) {
 // negative. It is collective over c.
 func (c *Comm) Split(color, key int) (*Comm, error) {
 	if color < 0 && color != Undefined {
-		return nil, c.fail("Split", NoPeer, NoTag, ErrUnsupported, fmt.Sprintf("color %d is negative", color))
+		return nil, c.ch.Fail("Split", NoPeer, NoTag, ErrUnsupported, fmt.Sprintf("color %d is negative", color))
 	}
-	how := creation{Op: opSplit.String(), Color: color, Key: key, site: noteSite()}
-	return c.create(how, opSplit, func() (driver.Handle, error) {
-		return c.st.drv.Split(c.h, color, key)
+	how := creation{Op: call.Split.String(), Color: color, Key: key, site: request.NoteSite()}
+	return c.create(how, call.Split, func() (driver.Handle, error) {
+		return c.st.Driver.Split(c.ch.Handle, color, key)
 	})
 }
 
 // SplitNode makes one communicator for each set of ranks that share memory,
 // usually a node. It is collective over c.
 func (c *Comm) SplitNode(key int) (*Comm, error) {
-	how := creation{Op: opSplitNode.String(), Key: key, site: noteSite()}
-	return c.create(how, opSplitNode, func() (driver.Handle, error) {
-		return c.st.drv.SplitNode(c.h, key)
+	how := creation{Op: call.SplitNode.String(), Key: key, site: request.NoteSite()}
+	return c.create(how, call.SplitNode, func() (driver.Handle, error) {
+		return c.st.Driver.SplitNode(c.ch.Handle, key)
 	})
 }
 
@@ -140,25 +135,25 @@ func (c *Comm) SplitNode(key int) (*Comm, error) {
 // collective over c; a rank that is not listed gets nil. All callers give the
 // same list, or disjoint ones.
 func (c *Comm) Create(ranks []int) (*Comm, error) {
-	if err := c.usable("Create"); err != nil {
+	if err := c.channel().Usable("Create"); err != nil {
 		return nil, err
 	}
 	list, err := c.rankList("Create", ranks)
 	if err != nil {
 		return nil, err
 	}
-	how := creation{Op: opCreate.String(), Ranks: list, site: noteSite()}
-	return c.create(how, opCreate, func() (driver.Handle, error) {
-		return c.st.drv.Create(c.h, list)
+	how := creation{Op: call.Create.String(), Ranks: list, site: request.NoteSite()}
+	return c.create(how, call.Create, func() (driver.Handle, error) {
+		return c.st.Driver.Create(c.ch.Handle, list)
 	})
 }
 
-func (c *Comm) rankList(call string, ranks []int) ([]int32, error) {
+func (c *Comm) rankList(name string, ranks []int) ([]int32, error) {
 	list := make([]int32, len(ranks))
 	seen := map[int]bool{}
 	for i, r := range ranks {
 		if r < 0 || r >= c.size || seen[r] {
-			return nil, c.fail(call, r, NoTag, ErrRank, fmt.Sprintf("rank list of %d entries, size %d", len(ranks),
+			return nil, c.ch.Fail(name, r, NoTag, ErrRank, fmt.Sprintf("rank list of %d entries, size %d", len(ranks),
 				c.size))
 		}
 		seen[r] = true
@@ -171,52 +166,46 @@ func (c *Comm) rankList(call string, ranks []int) ([]int32, error) {
 // ranks take them off the network together, since nobody could do it later. It is
 // collective over c and waits for all its ranks. The world cannot be freed.
 func (c *Comm) Free() error {
-	if err := c.usable("Free"); err != nil {
+	if err := c.channel().Usable("Free"); err != nil {
 		return err
 	}
-	if c.name == "world" {
-		return c.fail("Free", NoPeer, NoTag, ErrUnsupported, "the world lives until Finalize")
+	if c.ch.Name == "world" {
+		return c.ch.Fail("Free", NoPeer, NoTag, ErrUnsupported, "the world lives until Finalize")
 	}
-	a, err := c.enter(opFree)
+	a, err := c.enter(call.Free)
 	if err != nil {
 		return err
 	}
-	defer a.leave()
+	defer a.Leave()
 	if err := c.empty(); err != nil {
 		return err
 	}
-	c.freed = true
+	c.ch.Freed = true
 	if err := c.release(); err != nil {
-		return c.wrap("Free", NoPeer, NoTag, err)
+		return c.ch.Wrap("Free", NoPeer, NoTag, err)
 	}
 	c.st.forget(c)
-	if err := c.st.drv.FreeComm(c.h); err != nil {
-		return c.wrap("Free", NoPeer, NoTag, err)
+	if err := c.st.Driver.FreeComm(c.ch.Handle); err != nil {
+		return c.ch.Wrap("Free", NoPeer, NoTag, err)
 	}
 	return nil
 }
 
-// usable refuses a freed communicator and a finalised world.
-func (c *Comm) usable(call string) error {
+// channel is what carries c's messages; nil for no communicator, which its calls refuse.
+func (c *Comm) channel() *request.Channel {
 	if c == nil {
-		return &Error{Call: call, Peer: NoPeer, Tag: NoTag, Err: ErrFreed, Text: "the communicator is nil"}
+		return nil
 	}
-	if c.freed {
-		return c.fail(call, NoPeer, NoTag, ErrFreed, "")
-	}
-	if c.st.finalized.Load() {
-		return c.fail(call, NoPeer, NoTag, ErrFinalized, "")
-	}
-	return nil
+	return &c.ch
 }
 
 // childName names the communicator that the n-th creation on c gives the caller.
 func (c *Comm) childName(how *creation, n int, members []int) string {
 	switch how.Op {
-	case opDup.String():
-		return fmt.Sprintf("%s.%d", c.name, n)
-	case opCreateGroup.String():
-		return fmt.Sprintf("%s.g%d.%d[%s]", c.name, how.Tag, n, groupText(members))
+	case call.Dup.String():
+		return fmt.Sprintf("%s.%d", c.ch.Name, n)
+	case call.CreateGroup.String():
+		return fmt.Sprintf("%s.g%d.%d[%s]", c.ch.Name, how.Tag, n, groupText(members))
 	}
-	return fmt.Sprintf("%s.%d[%d]", c.name, n, members[0])
+	return fmt.Sprintf("%s.%d[%d]", c.ch.Name, n, members[0])
 }

@@ -6,22 +6,24 @@ import (
 	"hash/fnv"
 	"strings"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
 // create runs one collective creation on c: all ranks agree on what is made,
 // the driver makes it, the child gets its name. make returns 0 to a rank that
 // belongs to no new communicator.
-func (c *Comm) create(how creation, op opCode, build func() (driver.Handle, error)) (*Comm, error) {
-	if err := c.usable(how.Op); err != nil {
+func (c *Comm) create(how creation, op call.Op, build func() (driver.Handle, error)) (*Comm, error) {
+	if err := c.channel().Usable(how.Op); err != nil {
 		return nil, err
 	}
 	a, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
-	defer a.leave()
-	how.Parent = c.name
+	defer a.Leave()
+	how.Parent = c.ch.Name
 	how.locate()
 	n, err := c.agree(how)
 	if err != nil {
@@ -33,7 +35,7 @@ func (c *Comm) create(how creation, op opCode, build func() (driver.Handle, erro
 	c.st.forgetFreedChildren(c)
 	h, err := build()
 	if err != nil {
-		return nil, c.wrap(how.Op, NoPeer, NoTag, err)
+		return nil, c.ch.Wrap(how.Op, NoPeer, NoTag, err)
 	}
 	if h == 0 {
 		return nil, nil
@@ -45,29 +47,29 @@ func (c *Comm) create(how creation, op opCode, build func() (driver.Handle, erro
 // communicator, and fails on all of its ranks if refuse has a reason on one.
 func (c *Comm) adopt(how creation, h driver.Handle, n int, refuse func(child *Comm) error) (*Comm, error) {
 	s := c.st
-	child := &Comm{st: s, h: h, how: how, private: c.private}
-	child.rank, child.size = s.drv.CommRank(h)
+	child := &Comm{st: s, ch: request.Channel{Handle: h, Private: c.ch.Private}, how: how}
+	child.rank, child.size = s.Driver.CommRank(h)
 	in := binary.LittleEndian.AppendUint32(nil, uint32(s.world.rank))
 	out := make([]byte, 4*child.size)
-	err := s.drv.Collective(driver.Coll{Kind: driver.Allgather, Count: 4, Send: in, Recv: out, Comm: h})
+	err := s.Driver.Collective(driver.Coll{Kind: driver.Allgather, Count: 4, Send: in, Recv: out, Comm: h})
 	if err != nil {
-		return nil, c.wrap(how.Op, NoPeer, NoTag, err)
+		return nil, c.ch.Wrap(how.Op, NoPeer, NoTag, err)
 	}
-	child.members = make([]int, child.size)
-	for i := range child.members {
-		child.members[i] = int(binary.LittleEndian.Uint32(out[4*i:]))
+	child.ch.Members = make([]int, child.size)
+	for i := range child.ch.Members {
+		child.ch.Members[i] = int(binary.LittleEndian.Uint32(out[4*i:]))
 	}
-	child.name = c.childName(&how, n, child.members)
+	child.ch.Name = c.childName(&how, n, child.ch.Members)
 	if refuse != nil {
-		s.lock()
+		s.Lock()
 		reason := refuse(child)
-		s.unlock()
+		s.Unlock()
 		if err := child.together(reason); err != nil {
 			return nil, err
 		}
 	}
-	s.lock()
-	defer s.unlock()
+	s.Lock()
+	defer s.Unlock()
 	if s.restored != nil {
 		if err := s.restored.matches(child); err != nil {
 			return nil, err
@@ -115,14 +117,14 @@ func (c *Comm) agree(how creation) (int, error) {
 	mine := intent{call: hashText(how.Op), children: uint64(c.childrenSoFar()), claims: next.key(),
 		place: hashText(how.place())}
 	if next.rec != nil {
-		c.st.lock()
+		c.st.Lock()
 		mine.fit = c.st.restored.fit(next.rec, &how)
-		c.st.unlock()
+		c.st.Unlock()
 	}
 	in, out := mine.encode(), make([]byte, intentBytes*c.size)
-	err := c.st.drv.Collective(driver.Coll{Kind: driver.Allgather, Count: intentBytes, Send: in, Recv: out, Comm: c.h})
+	err := c.allgather(in, out)
 	if err != nil {
-		return 0, c.wrap(how.Op, NoPeer, NoTag, err)
+		return 0, c.ch.Wrap(how.Op, NoPeer, NoTag, err)
 	}
 	all := make([]intent, c.size)
 	lowest := uint64(0)
@@ -193,13 +195,13 @@ func (c *Comm) together(reason error) error {
 	if reason != nil {
 		bad[0] = int64(c.rank) + 1
 	}
-	err := c.st.drv.Collective(driver.Coll{Kind: driver.Allreduce, Type: driver.Int64, Op: driver.Max,
-		Count: 1, Send: bytesOf(bad), Recv: bytesOf(all), Comm: c.h})
+	err := c.st.Driver.Collective(driver.Coll{Kind: driver.Allreduce, Type: driver.Int64, Op: driver.Max,
+		Count: 1, Send: bytesOf(bad), Recv: bytesOf(all), Comm: c.ch.Handle})
 	switch {
 	case err != nil:
-		return c.wrap(c.how.Op, NoPeer, NoTag, err)
+		return c.ch.Wrap(c.how.Op, NoPeer, NoTag, err)
 	case reason == nil && all[0] > 0:
-		return c.fail(c.how.Op, int(all[0])-1, NoTag, ErrMismatch, "that rank refuses it, and says why")
+		return c.ch.Fail(c.how.Op, int(all[0])-1, NoTag, ErrMismatch, "that rank refuses it, and says why")
 	}
 	return reason
 }
@@ -208,22 +210,28 @@ func (c *Comm) together(reason error) error {
 // a later drain its messages would be missed for ever.
 func (c *Comm) empty() error {
 	for {
-		mine, all := []int64{c.balance}, []int64{0}
-		err := c.st.drv.Collective(driver.Coll{Kind: driver.Allreduce, Type: driver.Int64, Op: driver.Sum,
-			Count: 1, Send: bytesOf(mine), Recv: bytesOf(all), Comm: c.h})
+		mine, all := []int64{c.ch.InFlight()}, []int64{0}
+		err := c.st.Driver.Collective(driver.Coll{Kind: driver.Allreduce, Type: driver.Int64, Op: driver.Sum,
+			Count: 1, Send: bytesOf(mine), Recv: bytesOf(all), Comm: c.ch.Handle})
 		if err != nil {
-			return c.wrap("Free", NoPeer, NoTag, err)
+			return c.ch.Wrap("Free", NoPeer, NoTag, err)
 		}
 		if all[0] <= 0 {
 			return nil
 		}
-		if _, err := c.st.endpoint.progressAll(); err != nil {
+		if _, err := c.st.Progress(c.st.channels); err != nil {
 			return err
 		}
-		if _, err := c.fetch(); err != nil {
+		if _, err := c.ch.Fetch(c.st.channels); err != nil {
 			return err
 		}
 	}
+}
+
+// allgather collects the in of all ranks in out.
+func (c *Comm) allgather(in, out []byte) error {
+	return c.st.Driver.Collective(driver.Coll{Kind: driver.Allgather, Count: len(in), Send: in, Recv: out,
+		Comm: c.ch.Handle})
 }
 
 const explainBytes = 512
@@ -241,9 +249,9 @@ func (c *Comm) explain(how creation, next claim) error {
 	in := make([]byte, explainBytes)
 	copy(in, text)
 	out := make([]byte, explainBytes*c.size)
-	err := c.st.drv.Collective(driver.Coll{Kind: driver.Allgather, Count: explainBytes, Send: in, Recv: out, Comm: c.h})
+	err := c.allgather(in, out)
 	if err != nil {
-		return c.wrap(how.Op, NoPeer, NoTag, err)
+		return c.ch.Wrap(how.Op, NoPeer, NoTag, err)
 	}
 	var parts []string
 	last := ""
@@ -254,8 +262,8 @@ func (c *Comm) explain(how creation, next claim) error {
 		}
 		last = t
 	}
-	return c.fail(how.Op, NoPeer, NoTag, ErrMismatch,
+	return c.ch.Fail(how.Op, NoPeer, NoTag, ErrMismatch,
 		fmt.Sprintf("communicator made from %s: %s; ranks make communicators in one order, and after a restart in "+
 			"the order and at the places of before (see Comm)",
-			c.name, strings.Join(parts, "; ")))
+			c.ch.Name, strings.Join(parts, "; ")))
 }

@@ -37,7 +37,7 @@
 // the lost receive; coordinated.NotReceivedError lists those that are left.
 //
 // A send is complete: its message is part of the checkpoint and is not sent again. A
-// message that Mprobe has set aside is found by a probe again.
+// message that Mprobe has matched is found by a probe again.
 //
 // A checkpoint is refused, with an error that matches ErrPending and names the
 // call, while a non-blocking collective is not waited for (ranks that restart could

@@ -11,7 +11,9 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/invariants"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
 func (e *rankEndpoint) Drain(ctx context.Context) (endpoint.DrainStats, error) {
@@ -19,14 +21,14 @@ func (e *rankEndpoint) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 	if err != nil {
 		return endpoint.DrainStats{}, err
 	}
-	defer a.leave()
-	resume, busy := e.hold(ctx, a)
+	defer a.Leave()
+	resume, busy := e.s.HoldAndWait(ctx, a)
 	defer resume()
 	e.s.forgetFreed() // also if the drain fails: at the cut all members have freed it
-	e.s.drains++
+	e.s.Begin()
 	d := drain{e: e, ctx: ctx}
 	err = d.run(busy)
-	_, d.stats.Bytes, _ = e.mailboxSize()
+	_, d.stats.Bytes, _ = request.MailboxSize(e.s.channels)
 	return d.stats, err
 }
 
@@ -36,6 +38,30 @@ func (s *state) forgetFreed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.freed = nil
+}
+
+func (e *rankEndpoint) DrainSome() (received int, err error) {
+	a, err := e.guard()
+	if err != nil {
+		return 0, err
+	}
+	defer a.Leave()
+	resume, busy := e.s.TryHold(a)
+	defer resume()
+	if busy != nil { // with ThreadMultiple: that goroutine makes MPI progress itself
+		return 0, nil
+	}
+	return e.s.Fetch(e.s.channels)
+}
+
+// guard refuses to drain while another goroutine is inside a call, unless the rank is
+// ThreadMultiple; see request.Rank.HoldAndWait.
+func (e *rankEndpoint) guard() (*request.Activity, error) {
+	c := &e.s.world.ch
+	if err := c.Usable(call.Drain.String()); err != nil {
+		return nil, err
+	}
+	return c.Quick(call.Drain, NoPeer, NoTag)
 }
 
 // drain is one call of Drain.
@@ -81,8 +107,8 @@ func (d *drain) run(late error) error {
 
 // sentSoFar is how many messages this rank has sent to all ranks.
 func (e *rankEndpoint) sentSoFar() (n uint64) {
-	for i := range e.s.sent {
-		n += e.s.sent[i].Load()
+	for i := range e.s.Sent {
+		n += e.s.Sent[i].Load()
 	}
 	return n
 }
@@ -97,7 +123,7 @@ func (d *drain) complete() error {
 		return d.incomplete("the context had ended before the drain began")
 	}
 	return d.until("sends and non-blocking collectives of this rank are not complete", func() bool {
-		sends, colls := d.e.outstanding()
+		sends, colls := d.e.s.Outstanding()
 		return sends+colls == 0
 	})
 }
@@ -116,10 +142,10 @@ func (d *drain) finishDangling() error {
 // exchange learns how many messages every rank has sent to this one.
 func (d *drain) exchange(late *error) []uint64 {
 	s := d.e.s
-	n := len(s.sent)
+	n := len(s.Sent)
 	mine, expect := make([]uint64, n), make([]uint64, n)
 	for i := range mine {
-		mine[i] = s.sent[i].Load()
+		mine[i] = s.Sent[i].Load()
 	}
 	d.collective(driver.Coll{Kind: driver.Alltoall, Type: driver.Uint64, Count: 1,
 		Send: words(mine), Recv: words(expect)}, late, d.wait)
@@ -129,8 +155,8 @@ func (d *drain) exchange(late *error) []uint64 {
 // collective takes part in a collective of the private communicator and, unless
 // the drain is late already, waits for it. What is not complete when the drain
 // gives up stays on the list of what the next one finishes.
-func (d *drain) collective(c driver.Coll, late *error, wait func(*Request) error) {
-	r, err := d.e.postCollective(c)
+func (d *drain) collective(c driver.Coll, late *error, wait func(*request.Request) error) {
+	r, err := d.e.s.private.ch.OwnCollective(c)
 	if err != nil {
 		d.e.broken = err
 		*late = errors.Join(*late, err)
@@ -139,7 +165,7 @@ func (d *drain) collective(c driver.Coll, late *error, wait func(*Request) error
 	if *late == nil {
 		*late = wait(r)
 	}
-	if r.state == active {
+	if r.Active() {
 		d.e.dangling = append(d.e.dangling, r)
 	}
 }
@@ -152,7 +178,7 @@ func words(v []uint64) []byte {
 func (d *drain) collect(expect []uint64) error {
 	err := d.until("", func() bool {
 		_, n := d.e.missing(expect)
-		_, _, arriving := d.e.mailboxSize()
+		_, _, arriving := request.MailboxSize(d.e.s.channels)
 		return n == 0 && arriving == 0
 	})
 	if errors.Is(err, ErrDrainIncomplete) {
@@ -160,6 +186,18 @@ func (d *drain) collect(expect []uint64) error {
 		return d.incomplete(fmt.Sprintf("%d messages have not come%s", n, text))
 	}
 	return err
+}
+
+func (e *rankEndpoint) missing(expect []uint64) (text string, n uint64) {
+	for w, want := range expect {
+		if got := e.s.Received[w].Load(); got < want {
+			n += want - got
+			if len(text) < 200 {
+				text += fmt.Sprintf("; %d of %d from rank %d", want-got, want, w)
+			}
+		}
+	}
+	return text, n
 }
 
 // What a rank says at the end of a drain; the least of all ranks holds.
@@ -188,12 +226,12 @@ func (d *drain) agree(late error) error {
 }
 
 // wait drains until a collective of ours is complete.
-func (d *drain) wait(r *Request) error { return d.waitWith(r, d.until) }
+func (d *drain) wait(r *request.Request) error { return d.waitWith(r, d.until) }
 
 // waitQuietly waits without receiving for the program. The last collective ends
 // on some ranks sooner than on others: those go on and send, and what they send
 // then belongs behind the cut.
-func (d *drain) waitQuietly(r *Request) error {
+func (d *drain) waitQuietly(r *request.Request) error {
 	return d.waitWith(r, func(what string, done func() bool) error {
 		for !done() {
 			if d.ctx.Err() != nil {
@@ -205,20 +243,15 @@ func (d *drain) waitQuietly(r *Request) error {
 	})
 }
 
-func (d *drain) waitWith(r *Request, until func(string, func() bool) error) error {
+func (d *drain) waitWith(r *request.Request, until func(string, func() bool) error) error {
 	var failed error
 	err := until("another rank has not come to the drain", func() bool {
-		_, ok, err := d.e.s.drv.Test(r.h)
-		if ok || err != nil {
-			r.state, failed = released, err
-			r.release()
-			r.fromSlot(0)
-			return true
-		}
-		return false
+		done, err := r.TestOwn()
+		failed = err
+		return done
 	})
 	if err == nil && failed != nil {
-		return d.e.s.private.wrap("Drain", NoPeer, NoTag, failed)
+		return d.e.s.private.ch.Wrap("Drain", NoPeer, NoTag, failed)
 	}
 	return err
 }
@@ -226,7 +259,7 @@ func (d *drain) waitWith(r *Request, until func(string, func() bool) error) erro
 // until drains until done, or ctx ends.
 func (d *drain) until(what string, done func() bool) error {
 	for {
-		n, err := d.e.drainSome()
+		n, err := d.e.s.Fetch(d.e.s.channels)
 		d.stats.Messages += n
 		d.stats.Rounds++
 		if err == nil {
@@ -279,7 +312,7 @@ const drainTag = 32767 // the largest that every MPI allows
 // sparse says whether the world is so large that ranks tell each other of their
 // messages one by one. Open MPI's non-blocking all-to-all sends a message to
 // every rank, and so connects every rank with every other.
-func (e *rankEndpoint) sparse() bool { return len(e.s.sent) > driver.DenseRanks }
+func (e *rankEndpoint) sparse() bool { return len(e.s.Sent) > driver.DenseRanks }
 
 // exchangeSparse learns how many messages every rank has sent to this one, by
 // sparse consensus (Hoefler, Siebert, Lumsdaine, PPoPP 2010): each rank sends its
@@ -301,7 +334,7 @@ func (d *drain) exchangeSparse(late *error) []uint64 {
 
 func (e *rankEndpoint) prepareSparse() {
 	if e.told == nil {
-		e.told, e.heard = make([]uint64, len(e.s.sent)), make([]uint64, len(e.s.sent))
+		e.told, e.heard = make([]uint64, len(e.s.Sent)), make([]uint64, len(e.s.Sent))
 	}
 }
 
@@ -310,10 +343,10 @@ func (e *rankEndpoint) prepareSparse() {
 // what the next one finishes.
 func (d *drain) tell() error {
 	e, s := d.e, d.e.s
-	var sends []*Request
+	var sends []*request.Request
 	defer func() { e.dangling = append(e.dangling, sends...) }()
-	for i := range s.sent {
-		n := s.sent[i].Load()
+	for i := range s.Sent {
+		n := s.Sent[i].Load()
 		if i == s.world.rank {
 			e.heard[i] = n
 			continue
@@ -321,12 +354,11 @@ func (d *drain) tell() error {
 		if n == e.told[i] {
 			continue
 		}
-		r := &Request{work: &work{buf: binary.LittleEndian.AppendUint64(nil, n)}, c: s.private, kind: sendRequest,
-			op: opDrain, mode: driver.Synchronous, peer: i, tag: drainTag}
-		if err := r.post(); err != nil {
-			return s.private.wrap("Drain", i, drainTag, err)
+		r, err := s.private.ch.OwnSend(binary.LittleEndian.AppendUint64(nil, n), i, drainTag)
+		if err != nil {
+			return err
 		}
-		e.told[i], r.state = n, active
+		e.told[i] = n
 		sends = append(sends, r)
 	}
 	for len(sends) > 0 {
@@ -346,16 +378,16 @@ func (e *rankEndpoint) hear() error {
 	e.prepareSparse()
 	for {
 		p := e.s.private
-		h, st, ok, err := e.s.drv.Improbe(AnySource, drainTag, p.h)
+		h, st, ok, err := e.s.Driver.Improbe(AnySource, drainTag, p.ch.Handle)
 		if err != nil {
-			return p.wrap("Drain", AnySource, drainTag, err)
+			return p.ch.Wrap("Drain", AnySource, drainTag, err)
 		}
 		if !ok {
 			return nil
 		}
 		var buf [8]byte
-		if _, err := e.s.drv.Mrecv(buf[:], h); err != nil {
-			return p.wrap("Drain", int(st.Source), drainTag, err)
+		if _, err := e.s.Driver.Mrecv(buf[:], h); err != nil {
+			return p.ch.Wrap("Drain", int(st.Source), drainTag, err)
 		}
 		e.heard[st.Source] = max(e.heard[st.Source], binary.LittleEndian.Uint64(buf[:]))
 	}

@@ -3,6 +3,7 @@ package mpiwrap
 import (
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
 
@@ -20,30 +21,21 @@ func init() {
 // rankEndpoint is the endpoint.Endpoint of a rank.
 type rankEndpoint struct {
 	s        *state
-	dangling []*Request // what a Drain that gave up has left on the private communicator
-	broken   error      // why none can succeed any more
+	dangling []*request.Request // what a Drain that gave up has left on the private communicator
+	broken   error              // why none can succeed any more
 
 	// For a large world: how many messages each rank has been told of, and how
 	// many each has said it has sent. See exchangeSparse.
 	told, heard []uint64
 }
 
-func (e *rankEndpoint) Activity() endpoint.Activity { return e.s.activity() }
+func (e *rankEndpoint) Activity() endpoint.Activity { return e.s.Activity() }
 
-func (e *rankEndpoint) Sent(worldRank int) uint64 { return e.s.sent[worldRank].Load() }
+func (e *rankEndpoint) Sent(worldRank int) uint64 { return e.s.Sent[worldRank].Load() }
 
-func (e *rankEndpoint) Received(worldRank int) uint64 { return e.s.received[worldRank].Load() }
+func (e *rankEndpoint) Received(worldRank int) uint64 { return e.s.Received[worldRank].Load() }
 
-func (e *rankEndpoint) Polling() (last endpoint.Wait, polls uint64) {
-	a := &e.s.act
-	polls = e.s.polls.Load()
-	peer, tag := unpack(a.pollWhere.Load())
-	c := e.s.commAt(a.pollComm.Load())
-	if c == nil || c.private {
-		return e.s.world.waitFor(AnySource, tag, false), polls
-	}
-	return c.waitFor(peer, tag, false), polls
-}
+func (e *rankEndpoint) Polling() (endpoint.Wait, uint64) { return e.s.Polling(&e.s.world.ch) }
 
 func (e *rankEndpoint) Collectives() []endpoint.Collective {
 	e.s.mu.Lock()
@@ -56,7 +48,20 @@ func (e *rankEndpoint) Collectives() []endpoint.Collective {
 }
 
 func (c *Comm) count() endpoint.Collective {
-	return endpoint.Collective{Comm: c.name, Leader: c.members[0], Size: c.size, Entered: c.entered.Load()}
+	return endpoint.Collective{Comm: c.ch.Name, Leader: c.ch.Members[0], Size: c.size, Entered: c.entered.Load()}
 }
 
-func (e *rankEndpoint) Concurrent() bool { return e.s.slots != nil }
+func (e *rankEndpoint) Concurrent() bool { return e.s.Concurrent() }
+
+func (e *rankEndpoint) Hold() (resume func()) { return e.s.Hold() }
+
+func (e *rankEndpoint) LimitMailbox(bytes int64) { e.s.LimitMailbox(bytes) }
+
+func (e *rankEndpoint) NoteSites() { e.s.NoteSites() }
+
+func (e *rankEndpoint) NotPostedAgain() []endpoint.PendingReceive { return e.s.NotPostedAgain() }
+
+func (e *rankEndpoint) Mailbox() (messages int, bytes int64) {
+	messages, bytes, _ = request.MailboxSize(e.s.channels)
+	return messages, bytes
+}

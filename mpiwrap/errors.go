@@ -5,57 +5,57 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
 // Conditions that callers branch on with errors.Is.
 var (
 	// ErrRank: a peer, source or root is not a rank of the communicator.
-	ErrRank = errors.New("rank out of range")
+	ErrRank = request.ErrRank
 	// ErrTag: a tag is negative or above what the MPI library allows.
-	ErrTag = errors.New("tag out of range")
+	ErrTag = request.ErrTag
 	// ErrTruncate: a message is longer than the buffer it was received into. It is
 	// lost, and what the buffer holds depends on the library.
-	ErrTruncate = errors.New("message longer than the receive buffer")
+	ErrTruncate = request.ErrTruncate
 	// ErrLength: slices of a collective do not have the lengths it needs.
 	ErrLength = errors.New("slice has the wrong length")
 	// ErrOverlap: buffers of one call share memory where MPI forbids it.
-	ErrOverlap = errors.New("buffers overlap")
+	ErrOverlap = request.ErrOverlap
 	// ErrFreed: the communicator, window or request was freed.
-	ErrFreed = errors.New("used after free")
+	ErrFreed = request.ErrFreed
 	// ErrRequest: the request was waited for before, or never started.
-	ErrRequest = errors.New("request is not active; it was waited for before or never started")
+	ErrRequest = request.ErrRequest
 	// ErrConcurrent: another goroutine is inside a call.
-	ErrConcurrent = errors.New("two calls at once; let one goroutine call MPI at a time, or ask for " +
-		"mpiwrap.ThreadMultiple")
+	ErrConcurrent = request.ErrConcurrent
 	// ErrTooLarge: a count does not fit what MPI can express.
 	ErrTooLarge = errors.New("more elements than MPI can count; send in parts")
 	// ErrOp: the operator is not defined for the element type.
-	ErrOp = errors.New("operator is not defined for this type")
+	ErrOp = request.ErrOp
 	// ErrUnsupported: the call cannot be made here.
-	ErrUnsupported = errors.New("not supported")
+	ErrUnsupported = request.ErrUnsupported
 	// ErrDrainIncomplete: not all messages had come when the time for the drain ended.
-	ErrDrainIncomplete = errors.New("drain incomplete")
+	ErrDrainIncomplete = request.ErrDrainIncomplete
 	// ErrMailboxFull: the messages in flight to a rank take more memory than may be used
 	// for them at a cut.
-	ErrMailboxFull = errors.New("messages in flight take more memory than is allowed for them")
+	ErrMailboxFull = request.ErrMailboxFull
 	// ErrPending: a call of the program is under way at the checkpoint and could not
 	// be made again after a restart as it was.
-	ErrPending = errors.New("pending at the checkpoint")
+	ErrPending = request.ErrPending
 	// ErrMailbox: a saved mailbox cannot be read, or does not fit this world.
-	ErrMailbox = errors.New("mailbox record does not fit")
+	ErrMailbox = request.ErrMailbox
 	// ErrMismatch: ranks, or the run before a restart and this one, disagree
 	// about the communicator or request being made.
-	ErrMismatch = errors.New("does not match")
+	ErrMismatch = request.ErrMismatch
 	// ErrInitialized: Init was called twice.
 	ErrInitialized = errors.New("MPI is initialised already; Init may be called once per process")
 	// ErrFinalized: the call came after Finalize.
-	ErrFinalized = errors.New("MPI is finalised")
+	ErrFinalized = request.ErrFinalized
 )
 
 // NoPeer and NoTag stand in an Error for calls that have none.
 const (
-	NoPeer = -100
-	NoTag  = -100
+	NoPeer = request.NoPeer
+	NoTag  = request.NoTag
 )
 
 // Class is MPI's class of an error, the same under every library.
@@ -124,34 +124,6 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// fail makes an error of a check of ours.
-func (c *Comm) fail(call string, peer, tag int, err error, text string) error {
-	return &Error{Call: call, Comm: c.name, Peer: peer, Tag: tag, Err: err, Text: text}
-}
-
-// wrap makes an error of what the driver returned.
-func (c *Comm) wrap(call string, peer, tag int, err error) error {
-	var d *driver.Error
-	if !errors.As(err, &d) {
-		return &Error{Call: call, Comm: c.name, Peer: peer, Tag: tag, Err: err}
-	}
-	e := &Error{Call: call, Comm: c.name, Peer: peer, Tag: tag, Class: d.Class, Text: d.Text, Err: d.Err}
-	switch d.Class {
-	case driver.ClassTruncate:
-		e.Err = ErrTruncate
-	case driver.ClassOp:
-		e.Err = ErrOp
-	case driver.ClassRank, driver.ClassRoot:
-		e.Err = ErrRank
-	case driver.ClassTag:
-		e.Err = ErrTag
-	}
-	return e
-}
-
-// truncated is what a receive of a drained message returns when it is too long,
-// as MPI would.
-func (c *Comm) truncated(op opCode, m *boxed, room int) error {
-	return &Error{Call: op.String(), Comm: c.name, Peer: m.source, Tag: m.tag, Class: ClassTruncate,
-		Err: ErrTruncate, Text: fmt.Sprintf("message of %d bytes, room for %d", len(m.data), room)}
+func init() {
+	request.NewError = func(e request.Error) error { return (*Error)(&e) }
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
@@ -23,7 +24,7 @@ func Finalize() error {
 	process.mu.Lock()
 	defer process.mu.Unlock()
 	w := process.world
-	if w == nil || w.st.finalized.Load() {
+	if w == nil || w.st.Finalized.Load() {
 		return nil
 	}
 	return w.finalize(process.limit)
@@ -37,28 +38,28 @@ func (c *Comm) finalize(limit time.Duration) error {
 	// A rank that waits for one still computing is no hang; after the barrier there
 	// is none.
 	if err := s.private.Barrier(); err != nil {
-		return c.wrap("Finalize", NoPeer, NoTag, err)
+		return c.ch.Wrap("Finalize", NoPeer, NoTag, err)
 	}
-	if _, err := c.quick(opFinalize, NoPeer, NoTag); err != nil {
+	if _, err := c.ch.Quick(call.Finalize, NoPeer, NoTag); err != nil {
 		return err
 	}
 	// The call is never left: later ones are refused as those at the same time are.
-	s.finalized.Store(true)
+	s.Finalized.Store(true)
 	if limit <= 0 {
 		limit = defaultFinalizeTimeout
 	}
 	done := make(chan error, 1)
-	s.onThread(func() { done <- errors.Join(s.freeWindows(), s.drv.Finalize()) })
+	s.onThread(func() { done <- errors.Join(s.freeWindows(), s.Driver.Finalize()) })
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case err := <-done:
 		if err != nil {
-			return c.wrap("Finalize", NoPeer, NoTag, err)
+			return c.ch.Wrap("Finalize", NoPeer, NoTag, err)
 		}
 	case <-timer.C:
 		slog.Warn("mpiwrap: MPI_Finalize hangs although all ranks have come to it; going on without it",
-			"rank", c.rank, "waited", limit, "library", s.info.Name)
+			"rank", c.rank, "waited", limit, "library", s.Info.Name)
 	}
 	return nil
 }
@@ -69,12 +70,12 @@ func (s *state) freeWindows() error {
 	var errs []error
 	for _, w := range s.windows {
 		for target := range w.locks {
-			errs = append(errs, s.drv.WinSync(w.h, driver.WinSync{Kind: driver.Unlock, Rank: target}))
+			errs = append(errs, s.Driver.WinSync(w.h, driver.WinSync{Kind: driver.Unlock, Rank: target}))
 		}
 		if w.all {
-			errs = append(errs, s.drv.WinSync(w.h, driver.WinSync{Kind: driver.UnlockAll}))
+			errs = append(errs, s.Driver.WinSync(w.h, driver.WinSync{Kind: driver.UnlockAll}))
 		}
-		errs = append(errs, s.drv.WinFree(w.h))
+		errs = append(errs, s.Driver.WinFree(w.h))
 		w.freed = true
 		w.unpinAll()
 	}

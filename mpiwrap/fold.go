@@ -3,6 +3,7 @@ package mpiwrap
 import (
 	"fmt"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
@@ -25,13 +26,13 @@ const foldTag = 1
 // ReduceFunc combines the src of all ranks with f into root's dest. dest may be
 // src, and is not looked at on other ranks.
 func ReduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T], root int) error {
-	if err := c.checkRoot(opReduce, root); err != nil {
+	if err := c.checkRoot(call.Reduce, root); err != nil {
 		return err
 	}
 	if c.rank == root && len(dest) != len(src) {
-		return c.badLength(opReduce, "dest has %d elements, src %d", len(dest), len(src))
+		return c.badLength(call.Reduce, "dest has %d elements, src %d", len(dest), len(src))
 	}
-	return c.folding(opReduce, func(s *Comm) error {
+	return c.folding(call.Reduce, func(s *Comm) error {
 		acc := append([]T(nil), src...)
 		if err := foldUp(s, acc, f); err != nil {
 			return err
@@ -46,7 +47,7 @@ func moveToRoot[T Scalar](s *Comm, dest, acc []T, root int) error {
 	case root == 0 && s.rank == 0:
 		copy(dest, acc)
 	case s.rank == 0:
-		return s.st.drv.Send(driver.Standard, bytesOf(acc), root, foldTag, s.h)
+		return s.st.Driver.Send(driver.Standard, bytesOf(acc), root, foldTag, s.ch.Handle)
 	case s.rank == root:
 		return s.recvExactly(bytesOf(dest), 0)
 	}
@@ -57,16 +58,16 @@ func moveToRoot[T Scalar](s *Comm, dest, acc []T, root int) error {
 // may be src.
 func AllreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) error {
 	if len(dest) != len(src) {
-		return c.badLength(opAllreduce, "dest has %d elements, src %d", len(dest), len(src))
+		return c.badLength(call.Allreduce, "dest has %d elements, src %d", len(dest), len(src))
 	}
-	return c.folding(opAllreduce, func(s *Comm) error {
+	return c.folding(call.Allreduce, func(s *Comm) error {
 		acc := append([]T(nil), src...)
 		if err := foldUp(s, acc, f); err != nil {
 			return err
 		}
 		copy(dest, acc)
-		return s.st.drv.Collective(driver.Coll{Kind: driver.Bcast, Type: typeOf[T](), Count: len(dest),
-			Recv: bytesOf(dest), Comm: s.h})
+		return s.st.Driver.Collective(driver.Coll{Kind: driver.Bcast, Type: typeOf[T](), Count: len(dest),
+			Recv: bytesOf(dest), Comm: s.ch.Handle})
 	})
 }
 
@@ -74,9 +75,9 @@ func AllreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) error {
 // be src. The ranks work one after the other.
 func ScanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) error {
 	if len(dest) != len(src) {
-		return c.badLength(opScan, "dest has %d elements, src %d", len(dest), len(src))
+		return c.badLength(call.Scan, "dest has %d elements, src %d", len(dest), len(src))
 	}
-	return c.folding(opScan, func(s *Comm) error {
+	return c.folding(call.Scan, func(s *Comm) error {
 		acc, err := scanChain(s, src, f, nil)
 		copy(dest, acc)
 		return err
@@ -87,9 +88,9 @@ func ScanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) error {
 // which may be src. On rank 0 dest is left as it is.
 func ExscanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) error {
 	if len(dest) != len(src) {
-		return c.badLength(opExscan, "dest has %d elements, src %d", len(dest), len(src))
+		return c.badLength(call.Exscan, "dest has %d elements, src %d", len(dest), len(src))
 	}
-	return c.folding(opExscan, func(s *Comm) error {
+	return c.folding(call.Exscan, func(s *Comm) error {
 		below := make([]T, len(src))
 		_, err := scanChain(s, src, f, below)
 		if s.rank > 0 {
@@ -100,21 +101,21 @@ func ExscanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) error {
 }
 
 // folding runs a reduction as one collective of c on its side communicator.
-func (c *Comm) folding(op opCode, run func(s *Comm) error) error {
-	if err := c.usable(op.String()); err != nil {
+func (c *Comm) folding(op call.Op, run func(s *Comm) error) error {
+	if err := c.channel().Usable(op.String()); err != nil {
 		return err
 	}
 	a, err := c.enter(op)
 	if err != nil {
 		return err
 	}
-	defer a.leave()
+	defer a.Leave()
 	s, err := c.side()
 	if err == nil {
 		err = run(s)
 	}
 	if err != nil {
-		return c.wrap(op.String(), NoPeer, NoTag, err)
+		return c.ch.Wrap(op.String(), NoPeer, NoTag, err)
 	}
 	return nil
 }
@@ -125,7 +126,7 @@ func foldUp[T Scalar](s *Comm, acc []T, f Fold[T]) error {
 	in := make([]T, len(acc))
 	for mask := 1; mask < s.size; mask <<= 1 {
 		if s.rank&mask != 0 {
-			return s.st.drv.Send(driver.Standard, bytesOf(acc), s.rank-mask, foldTag, s.h)
+			return s.st.Driver.Send(driver.Standard, bytesOf(acc), s.rank-mask, foldTag, s.ch.Handle)
 		}
 		if s.rank+mask < s.size {
 			if err := s.recvExactly(bytesOf(in), s.rank+mask); err != nil {
@@ -151,7 +152,7 @@ func scanChain[T Scalar](s *Comm, src []T, f Fold[T], below []T) ([]T, error) {
 		acc = in
 	}
 	if s.rank+1 < s.size {
-		if err := s.st.drv.Send(driver.Standard, bytesOf(acc), s.rank+1, foldTag, s.h); err != nil {
+		if err := s.st.Driver.Send(driver.Standard, bytesOf(acc), s.rank+1, foldTag, s.ch.Handle); err != nil {
 			return nil, err
 		}
 	}
@@ -160,7 +161,7 @@ func scanChain[T Scalar](s *Comm, src []T, f Fold[T], below []T) ([]T, error) {
 
 // recvExactly receives a message of the same length as buf.
 func (c *Comm) recvExactly(buf []byte, source int) error {
-	st, err := c.st.drv.Recv(buf, source, foldTag, c.h)
+	st, err := c.st.Driver.Recv(buf, source, foldTag, c.ch.Handle)
 	if err == nil && int(st.Bytes) != len(buf) {
 		return &driver.Error{Class: driver.ClassCount,
 			Text: fmt.Sprintf("rank %d gave %d bytes, this rank %d", source, st.Bytes, len(buf)), Err: ErrLength}
@@ -170,52 +171,48 @@ func (c *Comm) recvExactly(buf []byte, source int) error {
 
 // IallreduceFunc starts an AllreduceFunc.
 func IallreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) (*Request, error) {
-	if err := c.usable(opAllreduce.String()); err != nil {
+	if err := c.channel().Usable(call.Allreduce.String()); err != nil {
 		return nil, err
 	}
 	if len(dest) != len(src) {
-		return nil, c.badLength(opAllreduce, "dest has %d elements, src %d", len(dest), len(src))
+		return nil, c.badLength(call.Allreduce, "dest has %d elements, src %d", len(dest), len(src))
 	}
-	return gatherAndFold(c, opAllreduce, dest, src, c.size, f)
+	return gatherAndFold(c, call.Allreduce, dest, src, c.size, f)
 }
 
 // gatherAndFold starts gathering the src of all ranks and folds those of the first n
 // into dest when it is complete.
-func gatherAndFold[T Scalar](c *Comm, op opCode, dest, src []T, n int, f Fold[T]) (*Request, error) {
+func gatherAndFold[T Scalar](c *Comm, op call.Op, dest, src []T, n int, f Fold[T]) (*Request, error) {
 	all := make([]T, len(src)*c.size)
-	r, err := c.launch(&driver.Coll{Kind: driver.Allgather, Type: typeOf[T](), Count: len(src),
-		Send: bytesOf(append([]T(nil), src...)), Recv: bytesOf(all)})
-	if err == nil {
-		r.op, r.finish = op, foldAll(dest, all, c.size, n, f)
-	}
-	return r, err
+	return c.launchThen(&driver.Coll{Kind: driver.Allgather, Type: typeOf[T](), Count: len(src),
+		Send: bytesOf(append([]T(nil), src...)), Recv: bytesOf(all)}, op, foldAll(dest, all, c.size, n, f))
 }
 
 // IscanFunc starts a ScanFunc.
 func IscanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) (*Request, error) {
-	if err := c.usable(opScan.String()); err != nil {
+	if err := c.channel().Usable(call.Scan.String()); err != nil {
 		return nil, err
 	}
 	if len(dest) != len(src) {
-		return nil, c.badLength(opScan, "dest has %d elements, src %d", len(dest), len(src))
+		return nil, c.badLength(call.Scan, "dest has %d elements, src %d", len(dest), len(src))
 	}
-	return gatherAndFold(c, opScan, dest, src, c.rank+1, f)
+	return gatherAndFold(c, call.Scan, dest, src, c.rank+1, f)
 }
 
 // IexscanFunc starts an ExscanFunc.
 func IexscanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) (*Request, error) {
-	if err := c.usable(opExscan.String()); err != nil {
+	if err := c.channel().Usable(call.Exscan.String()); err != nil {
 		return nil, err
 	}
 	if len(dest) != len(src) {
-		return nil, c.badLength(opExscan, "dest has %d elements, src %d", len(dest), len(src))
+		return nil, c.badLength(call.Exscan, "dest has %d elements, src %d", len(dest), len(src))
 	}
-	return gatherAndFold(c, opExscan, dest, src, c.rank, f)
+	return gatherAndFold(c, call.Exscan, dest, src, c.rank, f)
 }
 
 // IreduceFunc starts a ReduceFunc.
 func IreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T], root int) (*Request, error) {
-	if err := c.checkRoot(opReduce, root); err != nil {
+	if err := c.checkRoot(call.Reduce, root); err != nil {
 		return nil, err
 	}
 	a := &driver.Coll{Kind: driver.Gather, Type: typeOf[T](), Count: len(src), Root: root,
@@ -224,15 +221,11 @@ func IreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T], root int) (*Reques
 		return c.launch(a)
 	}
 	if len(dest) != len(src) {
-		return nil, c.badLength(opReduce, "dest has %d elements, src %d", len(dest), len(src))
+		return nil, c.badLength(call.Reduce, "dest has %d elements, src %d", len(dest), len(src))
 	}
 	all := make([]T, len(src)*c.size)
 	a.Recv = bytesOf(all)
-	r, err := c.launch(a)
-	if err == nil {
-		r.op, r.finish = opReduce, foldAll(dest, all, c.size, c.size, f)
-	}
-	return r, err
+	return c.launchThen(a, call.Reduce, foldAll(dest, all, c.size, c.size, f))
 }
 
 // foldAll folds the first n of the parts that size ranks gave into dest; none leaves

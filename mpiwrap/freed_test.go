@@ -190,7 +190,7 @@ func TestFlushUnpins(t *testing.T) {
 	if err := errors.Join(err, x.LockAll()); err != nil {
 		t.Fatal(err)
 	}
-	held := func() int { return len(x.w.pins) }
+	held := func() int { return len(x.w.pinned) }
 	put := func() { err = errors.Join(err, x.Put(0, 0, []int{1}), x.Put(1, 0, []int{1})) }
 	for _, k := range []struct {
 		flush func() error

@@ -1,12 +1,16 @@
 package mpiwrap
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
+)
 
 // FuzzRecord feeds the decoder of mailbox records: it must refuse or accept, and
 // what it accepts must encode to the same messages.
 func FuzzRecord(f *testing.F) {
-	good := record{Version: 1, Size: 2, Boxes: []boxRecord{{Comm: "world", Tag: 3, data: []byte("abc")},
-		{Comm: "world.1"}}}
+	good := record{Version: 1, Size: 2, Mail: request.Mail{Boxes: []request.BoxRecord{
+		{Comm: "world", Tag: 3, Data: []byte("abc")}, {Comm: "world.1"}}}}
 	b, err := good.encode()
 	if err != nil {
 		f.Fatal(err)
@@ -30,7 +34,7 @@ func FuzzRecord(f *testing.F) {
 			t.Fatalf("%d messages became %d", len(r.Boxes), len(again.Boxes))
 		}
 		for i := range r.Boxes {
-			if string(r.Boxes[i].data) != string(again.Boxes[i].data) {
+			if string(r.Boxes[i].Data) != string(again.Boxes[i].Data) {
 				t.Fatalf("message %d changed", i)
 			}
 		}

@@ -3,7 +3,9 @@ package mpiwrap
 import (
 	"bytes"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
 // blockOf returns the i-th of n equal parts of s.
@@ -15,7 +17,7 @@ func blockOf[T any](s []T, i, n int) []T {
 func gathering[T Scalar](c *Comm, k driver.Kind, dest, src []T, root int) (driver.Coll, error) {
 	a := driver.Coll{Kind: k, Type: typeOf[T](), Count: len(src), Root: root}
 	if k == driver.Gather {
-		if err := c.checkRoot(opGather, root); err != nil {
+		if err := c.checkRoot(call.Gather, root); err != nil {
 			return a, err
 		}
 		if c.rank != root {
@@ -23,7 +25,7 @@ func gathering[T Scalar](c *Comm, k driver.Kind, dest, src []T, root int) (drive
 			return a, nil
 		}
 	}
-	if err := c.usable(collOps[k].String()); err != nil {
+	if err := c.channel().Usable(collOps[k].String()); err != nil {
 		return a, err
 	}
 	if len(dest) != len(src)*c.size {
@@ -37,58 +39,42 @@ func gathering[T Scalar](c *Comm, k driver.Kind, dest, src []T, root int) (drive
 // dest. dest is not looked at on other ranks. In place: root's src is its own part
 // of dest.
 func Gather[T Scalar](c *Comm, dest, src []T, root int) error {
-	a, err := gathering(c, driver.Gather, dest, src, root)
-	if err != nil {
-		return err
-	}
-	return c.run(&a)
+	return c.runChecked(gathering(c, driver.Gather, dest, src, root))
 }
 
 // Igather starts a Gather.
 func Igather[T Scalar](c *Comm, dest, src []T, root int) (*Request, error) {
-	a, err := gathering(c, driver.Gather, dest, src, root)
-	if err != nil {
-		return nil, err
-	}
-	return c.launch(&a)
+	return c.launchChecked(gathering(c, driver.Gather, dest, src, root))
 }
 
 // Allgather collects every rank's src, all of one length, in rank order in every
 // rank's dest. In place: src is the caller's own part of dest.
 func Allgather[T Scalar](c *Comm, dest, src []T) error {
-	a, err := gathering(c, driver.Allgather, dest, src, 0)
-	if err != nil {
-		return err
-	}
-	return c.run(&a)
+	return c.runChecked(gathering(c, driver.Allgather, dest, src, 0))
 }
 
 // Iallgather starts an Allgather.
 func Iallgather[T Scalar](c *Comm, dest, src []T) (*Request, error) {
-	a, err := gathering(c, driver.Allgather, dest, src, 0)
-	if err != nil {
-		return nil, err
-	}
-	return c.launch(&a)
+	return c.launchChecked(gathering(c, driver.Allgather, dest, src, 0))
 }
 
 func scattering[T Scalar](c *Comm, dest, src []T, root int) (driver.Coll, error) {
 	a := driver.Coll{Kind: driver.Scatter, Type: typeOf[T](), Count: len(dest), Root: root, Recv: bytesOf(dest)}
-	if err := c.checkRoot(opScatter, root); err != nil {
+	if err := c.checkRoot(call.Scatter, root); err != nil {
 		return a, err
 	}
 	if c.rank != root {
 		return a, nil
 	}
 	if len(src) != len(dest)*c.size {
-		return a, c.badLength(opScatter, "src has %d elements, want %d for each of %d ranks", len(src), len(dest),
+		return a, c.badLength(call.Scatter, "src has %d elements, want %d for each of %d ranks", len(src), len(dest),
 			c.size)
 	}
 	a.Send = bytesOf(src)
 	if sameMemory(a.Recv, bytesOf(blockOf(src, c.rank, c.size))) {
 		a.InPlace = true
-	} else if overlap(a.Send, a.Recv) {
-		return a, c.fail("Scatter", NoPeer, NoTag, ErrOverlap, "")
+	} else if request.Overlap(a.Send, a.Recv) {
+		return a, c.ch.Fail("Scatter", NoPeer, NoTag, ErrOverlap, "")
 	}
 	return a, nil
 }
@@ -96,30 +82,22 @@ func scattering[T Scalar](c *Comm, dest, src []T, root int) (driver.Coll, error)
 // Scatter deals root's src in equal parts to every rank's dest. src is not looked
 // at on other ranks. In place: root's dest is its own part of src.
 func Scatter[T Scalar](c *Comm, dest, src []T, root int) error {
-	a, err := scattering(c, dest, src, root)
-	if err != nil {
-		return err
-	}
-	return c.run(&a)
+	return c.runChecked(scattering(c, dest, src, root))
 }
 
 // Iscatter starts a Scatter.
 func Iscatter[T Scalar](c *Comm, dest, src []T, root int) (*Request, error) {
-	a, err := scattering(c, dest, src, root)
-	if err != nil {
-		return nil, err
-	}
-	return c.launch(&a)
+	return c.launchChecked(scattering(c, dest, src, root))
 }
 
 func exchanging[T Scalar](c *Comm, dest, src []T) (driver.Coll, error) {
 	a := driver.Coll{Kind: driver.Alltoall, Type: typeOf[T]()}
-	if err := c.usable(opAlltoall.String()); err != nil {
+	if err := c.channel().Usable(call.Alltoall.String()); err != nil {
 		return a, err
 	}
 	a.Count = len(src) / c.size
 	if len(dest) != len(src) || len(src)%c.size != 0 {
-		return a, c.badLength(opAlltoall, "dest has %d and src %d elements, want equal multiples of %d",
+		return a, c.badLength(call.Alltoall, "dest has %d and src %d elements, want equal multiples of %d",
 			len(dest), len(src), c.size)
 	}
 	d, s := bytesOf(dest), bytesOf(src)
@@ -133,32 +111,24 @@ func exchanging[T Scalar](c *Comm, dest, src []T) (driver.Coll, error) {
 // came from rank j as the j-th part of dest. dest may be src; that
 // costs a copy.
 func Alltoall[T Scalar](c *Comm, dest, src []T) error {
-	a, err := exchanging(c, dest, src)
-	if err != nil {
-		return err
-	}
-	return c.run(&a)
+	return c.runChecked(exchanging(c, dest, src))
 }
 
 // Ialltoall starts an Alltoall.
 func Ialltoall[T Scalar](c *Comm, dest, src []T) (*Request, error) {
-	a, err := exchanging(c, dest, src)
-	if err != nil {
-		return nil, err
-	}
-	return c.launch(&a)
+	return c.launchChecked(exchanging(c, dest, src))
 }
 
 func reduceBlock[T Scalar](c *Comm, dest, src []T, op Op) (driver.Coll, error) {
 	a := driver.Coll{Kind: driver.ReduceScatterBlock, Type: typeOf[T](), Op: driver.Op(op), Count: len(dest)}
-	if err := c.checkOp(opReduceScatterBlock, a.Type, op); err != nil {
+	if err := c.checkOp(call.ReduceScatterBlock, a.Type, op); err != nil {
 		return a, err
 	}
-	if err := c.usable(opReduceScatterBlock.String()); err != nil {
+	if err := c.channel().Usable(call.ReduceScatterBlock.String()); err != nil {
 		return a, err
 	}
 	if len(src) != len(dest)*c.size {
-		return a, c.badLength(opReduceScatterBlock, "src has %d elements, want %d for each of %d ranks",
+		return a, c.badLength(call.ReduceScatterBlock, "src has %d elements, want %d for each of %d ranks",
 			len(src), len(dest), c.size)
 	}
 	if sameMemory(bytesOf(dest), bytesOf(src)) {
@@ -172,18 +142,10 @@ func reduceBlock[T Scalar](c *Comm, dest, src []T, op Op) (driver.Coll, error) {
 // Size equal parts in dest. In place: dest is the beginning of src, whose rest is
 // undefined afterwards.
 func ReduceScatterBlock[T Scalar](c *Comm, dest, src []T, op Op) error {
-	a, err := reduceBlock(c, dest, src, op)
-	if err != nil {
-		return err
-	}
-	return c.run(&a)
+	return c.runChecked(reduceBlock(c, dest, src, op))
 }
 
 // IreduceScatterBlock starts a ReduceScatterBlock.
 func IreduceScatterBlock[T Scalar](c *Comm, dest, src []T, op Op) (*Request, error) {
-	a, err := reduceBlock(c, dest, src, op)
-	if err != nil {
-		return nil, err
-	}
-	return c.launchCounted(&a)
+	return c.launchChecked(reduceBlock(c, dest, src, op))
 }

@@ -3,44 +3,47 @@ package mpiwrap
 import (
 	"fmt"
 	"strings"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
 // CreateGroup makes a communicator of the listed ranks of c, in that order. Only
 // they call it, all with the same list and tag; ranks that are not listed do not
 // take part. Concurrent creations need different tags.
 func (c *Comm) CreateGroup(ranks []int, tag int) (*Comm, error) {
-	if err := c.usable("CreateGroup"); err != nil {
+	if err := c.channel().Usable("CreateGroup"); err != nil {
 		return nil, err
 	}
 	list, err := c.rankList("CreateGroup", ranks)
 	if err != nil {
 		return nil, err
 	}
-	if tag < 0 || tag > c.st.info.MaxTag {
-		return nil, c.fail("CreateGroup", NoPeer, tag, ErrTag, "")
+	if tag < 0 || tag > c.st.Info.MaxTag {
+		return nil, c.ch.Fail("CreateGroup", NoPeer, tag, ErrTag, "")
 	}
 	if !contains(ranks, c.rank) {
-		return nil, c.fail("CreateGroup", c.rank, tag, ErrRank, "the caller is not in its own list")
+		return nil, c.ch.Fail("CreateGroup", c.rank, tag, ErrRank, "the caller is not in its own list")
 	}
-	a, err := c.block(opCreateGroup, NoPeer, tag)
+	a, err := c.ch.Block(call.CreateGroup, NoPeer, tag)
 	if err != nil {
 		return nil, err
 	}
-	defer a.leave()
-	a.forGroup(c.others(ranks))
-	defer a.forGroup(nil)
-	how := creation{Parent: c.name, Op: opCreateGroup.String(), Ranks: list, Tag: tag, site: noteSite()}
+	defer a.Leave()
+	a.ForGroup(c.others(ranks))
+	defer a.ForGroup(nil)
+	how := creation{Parent: c.ch.Name, Op: call.CreateGroup.String(), Ranks: list, Tag: tag, site: request.NoteSite()}
 	how.locate()
 	n, before := c.groupNumber(&how)
-	h, err := c.st.drv.CreateGroup(c.st.private.h, c.worldRanks(list), tag)
+	h, err := c.st.Driver.CreateGroup(c.st.private.ch.Handle, c.worldRanks(list), tag)
 	if err != nil {
-		return nil, c.wrap("CreateGroup", NoPeer, tag, err)
+		return nil, c.ch.Wrap("CreateGroup", NoPeer, tag, err)
 	}
 	return c.adopt(how, h, n, func(child *Comm) error {
 		if before == nil {
 			return nil
 		}
-		child.name = before.Name // that of version 1 says less
+		child.ch.Name = before.Name // that of version 1 says less
 		return c.st.restored.misplaced(child, before)
 	})
 }
@@ -51,7 +54,7 @@ func (c *Comm) CreateGroup(ranks []int, tag int) (*Comm, error) {
 func (c *Comm) worldRanks(list []int32) []int32 {
 	out := make([]int32, len(list))
 	for i, r := range list {
-		out[i] = int32(c.members[r])
+		out[i] = int32(c.ch.Members[r])
 	}
 	return out
 }
@@ -70,7 +73,7 @@ func (c *Comm) others(ranks []int) []int {
 	out := make([]int, 0, len(ranks))
 	for _, r := range ranks {
 		if r != c.rank {
-			out = append(out, c.members[r])
+			out = append(out, c.ch.Members[r])
 		}
 	}
 	return out
@@ -109,12 +112,11 @@ func (c *Comm) Nodes() (intra, inter *Comm, err error) {
 // the others.
 func (c *Comm) side() (*Comm, error) {
 	if c.shadow == nil {
-		h, err := c.st.drv.Dup(c.h)
+		h, err := c.st.Driver.Dup(c.ch.Handle)
 		if err != nil {
 			return nil, err
 		}
-		c.shadow = &Comm{st: c.st, h: h, rank: c.rank, size: c.size, members: c.members,
-			name: c.name, index: c.index, private: true}
+		c.shadow = &Comm{st: c.st, ch: c.ch.Side(h), rank: c.rank, size: c.size}
 	}
 	return c.shadow, nil
 }
@@ -124,7 +126,7 @@ func (c *Comm) release() error {
 	if c.shadow == nil {
 		return nil
 	}
-	h := c.shadow.h
+	h := c.shadow.ch.Handle
 	c.shadow = nil
-	return c.st.drv.FreeComm(h)
+	return c.st.Driver.FreeComm(h)
 }

@@ -18,7 +18,7 @@ const pathLength = 6
 // locate fills in where the program makes the communicator.
 func (how *creation) locate() {
 	how.Creator = how.site.String()
-	for _, f := range how.site.frames() {
+	for _, f := range how.site.Frames() {
 		if len(how.Path) == pathLength || f.Function == "runtime.goexit" {
 			break
 		}
@@ -136,7 +136,7 @@ func (r *record) misplaced(c *Comm, before *commRecord) error {
 	if !r.mailFor(before.Name) || !r.elsewhere(before, &c.how) {
 		return nil
 	}
-	return c.fail(c.how.Op, NoPeer, NoTag, ErrMismatch,
+	return c.ch.Fail(c.how.Op, NoPeer, NoTag, ErrMismatch,
 		fmt.Sprintf("%s is made by %s; before the restart it was made by %s, and messages wait for it; make "+
 			"communicators in the order and at the places of before (see Comm)",
 			before.Name, c.how.by(), before.How.by()))

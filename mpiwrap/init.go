@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/regcache"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/abi"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
@@ -104,7 +105,7 @@ func Single() *Comm {
 func over(d driver.Driver, observer func(op string)) (*Comm, error) {
 	c, err := newWorld(d)
 	if err == nil && observer != nil {
-		c.st.observer = func(op opCode) { observer(op.String()) }
+		c.st.Observer = func(op call.Op) { observer(op.String()) }
 	}
 	return c, err
 }

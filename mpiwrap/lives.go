@@ -17,47 +17,28 @@ func (d onPart) World() driver.Handle { return d.world }
 
 // restart is endpoint.Restart.
 func (c *Comm) restart(observer func(op string)) (world *Comm, end func() error, err error) {
-	h, err := c.st.drv.Dup(c.h)
+	h, err := c.st.Driver.Dup(c.ch.Handle)
 	if err != nil {
-		return nil, nil, c.wrap("Restart", NoPeer, NoTag, err)
+		return nil, nil, c.ch.Wrap("Restart", NoPeer, NoTag, err)
 	}
-	world, err = over(onPart{c.st.drv, h}, observer)
+	world, err = over(onPart{c.st.Driver, h}, observer)
 	if err != nil {
-		return nil, nil, errors.Join(err, c.st.drv.FreeComm(h))
+		return nil, nil, errors.Join(err, c.st.Driver.FreeComm(h))
 	}
 	return world, world.st.end, nil
 }
 
 // end frees everything. All ranks have the communicators they share in one order.
 func (s *state) end() error {
-	errs := []error{s.withdraw(), s.freeWindows()}
+	errs := []error{s.Withdraw(), s.freeWindows()}
 	for _, c := range slices.Backward(slices.Clone(s.communicators())) {
 		if c != s.world {
 			errs = append(errs, c.Free())
 		}
 	}
-	errs = append(errs, s.world.empty(), s.world.release(), s.private.Free(), s.drv.FreeComm(s.world.h))
-	s.finalized.Store(true)
+	errs = append(errs, s.world.empty(), s.world.release(), s.private.Free(), s.Driver.FreeComm(s.world.ch.Handle))
+	s.Finalized.Store(true)
 	letGo(s)
-	return errors.Join(errs...)
-}
-
-// withdraw ends every request.
-func (s *state) withdraw() error {
-	var errs []error
-	for s.pending.first != nil {
-		r := s.pending.first
-		errs = append(errs, r.Cancel())
-		if _, err := r.Wait(); err != nil {
-			errs = append(errs, err)
-		}
-		if s.pending.first == r { // a Wait that fails must not go on for ever
-			break
-		}
-	}
-	for r := range s.prepared {
-		errs = append(errs, r.Free())
-	}
 	return errors.Join(errs...)
 }
 

@@ -2,6 +2,9 @@ package mpiwrap
 
 import (
 	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
 // Neighborhood is whom a rank exchanges with in neighbourhood collectives. Slot i
@@ -32,12 +35,12 @@ func (g *Cart) Neighbors() *Neighborhood {
 // several times, the slots match in order. Nothing is communicated: that the
 // lists of all ranks fit each other is up to the program.
 func (c *Comm) NewNeighborhood(sources, dests []int) (*Neighborhood, error) {
-	if err := c.usable("NewNeighborhood"); err != nil {
+	if err := c.channel().Usable("NewNeighborhood"); err != nil {
 		return nil, err
 	}
 	for _, r := range append(append([]int(nil), sources...), dests...) {
 		if r != ProcNull && (r < 0 || r >= c.size) {
-			return nil, c.fail("NewNeighborhood", r, NoTag, ErrRank, fmt.Sprintf("size is %d", c.size))
+			return nil, c.ch.Fail("NewNeighborhood", r, NoTag, ErrRank, fmt.Sprintf("size is %d", c.size))
 		}
 	}
 	return &Neighborhood{c: c, Sources: append([]int(nil), sources...), Dests: append([]int(nil), dests...),
@@ -80,13 +83,13 @@ func (p *parts[T]) check(c *Comm, what string, n int) error {
 		}
 	}
 	if len(p.counts) != n || len(p.displs) != n {
-		return c.badLength(opNeighbor, "%s: %d counts, %d displacements for %d neighbours", what, len(p.counts),
+		return c.badLength(call.Neighbor, "%s: %d counts, %d displacements for %d neighbours", what, len(p.counts),
 			len(p.displs), n)
 	}
 	for i, k := range p.counts {
 		if k < 0 || p.displs[i] < 0 || p.displs[i]+k > len(p.buf) {
-			return c.badLength(opNeighbor, "%s: slot %d is elements %d to %d of %d", what, i, p.displs[i], p.displs[i]+
-				k, len(p.buf))
+			return c.badLength(call.Neighbor, "%s: slot %d is elements %d to %d of %d", what, i, p.displs[i],
+				p.displs[i]+k, len(p.buf))
 		}
 	}
 	return nil
@@ -95,7 +98,7 @@ func (p *parts[T]) check(c *Comm, what string, n int) error {
 // exchange starts all transfers of a neighbourhood collective.
 func exchange[T Scalar](n *Neighborhood, dest, src parts[T]) (*Request, error) {
 	c := n.c
-	if err := c.usable(opNeighbor.String()); err != nil {
+	if err := c.channel().Usable(call.Neighbor.String()); err != nil {
 		return nil, err
 	}
 	if err := dest.check(c, "dest", len(n.Sources)); err != nil {
@@ -104,42 +107,27 @@ func exchange[T Scalar](n *Neighborhood, dest, src parts[T]) (*Request, error) {
 	if err := src.check(c, "src", len(n.Dests)); err != nil {
 		return nil, err
 	}
-	if overlap(bytesOf(dest.buf), bytesOf(src.buf)) {
-		return nil, c.fail(opNeighbor.String(), NoPeer, NoTag, ErrOverlap, "")
+	if request.Overlap(bytesOf(dest.buf), bytesOf(src.buf)) {
+		return nil, c.ch.Fail(call.Neighbor.String(), NoPeer, NoTag, ErrOverlap, "")
 	}
-	a, err := c.enter(opNeighbor)
+	a, err := c.enter(call.Neighbor)
 	if err != nil {
 		return nil, err
 	}
-	defer a.leave()
+	defer a.Leave()
 	side, err := c.side()
 	if err != nil {
-		return nil, c.wrap(opNeighbor.String(), NoPeer, NoTag, err)
+		return nil, c.ch.Wrap(call.Neighbor.String(), NoPeer, NoTag, err)
 	}
-	r := c.newRequest(collRequest, opNeighbor, NoPeer, NoTag, nil)
+	recv, send := make([]request.Transfer, len(n.Sources)), make([]request.Transfer, len(n.Dests))
 	for i, from := range n.Sources {
-		q := side.newRequest(recvRequest, opNeighbor, from, n.rtags[i], bytesOf(dest.slot(i)))
-		if err := r.add(q); err != nil {
-			return nil, err
-		}
+		recv[i] = request.Transfer{Buf: bytesOf(dest.slot(i)), Peer: from, Tag: n.rtags[i]}
 	}
 	for i, to := range n.Dests {
-		q := side.newRequest(sendRequest, opNeighbor, to, n.stags[i], bytesOf(src.slot(i)))
-		if err := r.add(q); err != nil {
-			return nil, err
-		}
+		send[i] = request.Transfer{Buf: bytesOf(src.slot(i)), Peer: to, Tag: n.stags[i]}
 	}
-	r.activate()
-	return r, nil
-}
-
-// add starts one transfer of a request that is made of several.
-func (r *Request) add(q *Request) error {
-	if err := q.start(); err != nil {
-		return err
-	}
-	r.parts = append(r.parts, q)
-	return nil
+	r, err := c.ch.Exchange(call.Neighbor, &side.ch, recv, send)
+	return (*Request)(r), err
 }
 
 // NeighborAllgather sends all of src to every destination and stores what came
@@ -151,7 +139,7 @@ func NeighborAllgather[T Scalar](n *Neighborhood, dest, src []T) error {
 // IneighborAllgather starts a NeighborAllgather.
 func IneighborAllgather[T Scalar](n *Neighborhood, dest, src []T) (*Request, error) {
 	if len(dest) != len(src)*len(n.Sources) {
-		return nil, n.c.badLength(opNeighbor, "dest has %d elements, want %d from each of %d neighbours",
+		return nil, n.c.badLength(call.Neighbor, "dest has %d elements, want %d from each of %d neighbours",
 			len(dest), len(src), len(n.Sources))
 	}
 	return exchange(n, even(dest, len(n.Sources)), same(src, len(n.Dests)))
@@ -177,7 +165,7 @@ func NeighborAlltoall[T Scalar](n *Neighborhood, dest, src []T) error {
 func IneighborAlltoall[T Scalar](n *Neighborhood, dest, src []T) (*Request, error) {
 	in, out := len(n.Sources), len(n.Dests)
 	if in > 0 && len(dest)%in != 0 || out > 0 && len(src)%out != 0 {
-		return nil, n.c.badLength(opNeighbor, "dest has %d elements for %d sources, src %d for %d destinations",
+		return nil, n.c.badLength(call.Neighbor, "dest has %d elements for %d sources, src %d for %d destinations",
 			len(dest), in, len(src), out)
 	}
 	return exchange(n, even(dest, in), even(src, out))

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 )
 
 // After a restart the program makes its communicators again; see Comm. They are
@@ -16,7 +18,8 @@ import (
 
 // record describes c for a checkpoint.
 func (c *Comm) record() commRecord {
-	r := commRecord{Name: c.name, How: c.how, Members: c.members, Children: c.childrenSoFar(), Groups: map[string]int{}}
+	r := commRecord{Name: c.ch.Name, How: c.how, Members: c.ch.Members, Children: c.childrenSoFar(),
+		Groups: map[string]int{}}
 	for k, n := range c.groups {
 		r.Groups[k] = n
 	}
@@ -33,7 +36,7 @@ func (c *Comm) before() *commRecord {
 	if c.st.restored == nil {
 		return nil
 	}
-	return c.st.restored.find(c.name, c.members)
+	return c.st.restored.find(c.ch.Name, c.ch.Members)
 }
 
 // find returns the communicator of a name. Records of version 1 may have two of one
@@ -75,15 +78,15 @@ func (c *Comm) childrenSoFar() int {
 
 // matches claims c's entry and compares it with c.
 func (r *record) matches(c *Comm) error {
-	b := r.find(c.name, c.members)
+	b := r.find(c.ch.Name, c.ch.Members)
 	if b == nil {
 		return nil
 	}
 	b.claimed = true
-	if b.How.Op != c.how.Op || !slices.Equal(b.Members, c.members) {
-		return c.fail(orWord(c.how.Op, "Init"), NoPeer, NoTag, ErrMismatch,
+	if b.How.Op != c.how.Op || !slices.Equal(b.Members, c.ch.Members) {
+		return c.ch.Fail(orWord(c.how.Op, "Init"), NoPeer, NoTag, ErrMismatch,
 			fmt.Sprintf("%s is made by %s of world ranks %v; before the restart it was made by %s of %v",
-				c.name, c.how.by(), c.members, b.How.by(), b.Members))
+				c.ch.Name, c.how.by(), c.ch.Members, b.How.by(), b.Members))
 	}
 	return nil
 }
@@ -125,11 +128,11 @@ func (c *Comm) nextClaim(how *creation) claim {
 	if c.st.restored == nil {
 		return best
 	}
-	c.st.lock() // claims, with ThreadMultiple
-	defer c.st.unlock()
+	c.st.Lock() // claims, with ThreadMultiple
+	defer c.st.Unlock()
 	for i := range c.st.restored.Comms {
 		r := &c.st.restored.Comms[i]
-		if r.claimed || r.How.Parent != c.name || r.How.Op == opCreateGroup.String() {
+		if r.claimed || r.How.Parent != c.ch.Name || r.How.Op == call.CreateGroup.String() {
 			continue
 		}
 		if fit := c.st.restored.fit(r, how); fit == otherPlace {
@@ -167,8 +170,8 @@ func (how creation) print() uint64 {
 // record says of it, or nil.
 func (c *Comm) groupNumber(how *creation) (int, *commRecord) {
 	key := how.groupKey()
-	c.st.lock()
-	defer c.st.unlock()
+	c.st.Lock()
+	defer c.st.Unlock()
 	if c.groups == nil {
 		c.groups = map[string]int{}
 	}
@@ -176,7 +179,7 @@ func (c *Comm) groupNumber(how *creation) (int, *commRecord) {
 		var best *commRecord
 		for i := range s.Comms {
 			r := &s.Comms[i]
-			if r.claimed || r.How.Parent != c.name || r.How.Op != how.Op || r.How.groupKey() != key {
+			if r.claimed || r.How.Parent != c.ch.Name || r.How.Op != how.Op || r.How.groupKey() != key {
 				continue
 			}
 			if n := r.number(); n > 0 && (best == nil || n < best.number()) {

@@ -1,130 +1,36 @@
 package mpiwrap
 
 import (
-	"errors"
-	"runtime"
 	"unsafe"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-)
-
-// requestKind says what a request is for.
-type requestKind uint8
-
-const (
-	sendRequest requestKind = iota
-	recvRequest
-	collRequest
-)
-
-// requestState is where a request stands.
-type requestState uint8
-
-const (
-	idle     requestState = iota // never started, or waited for
-	active                       // MPI works on it
-	complete                     // done, and the program has not been told
-	released                     // freed, or waited for and not persistent
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
 // Request is a non-blocking call under way, or a prepared one. The buffer of an
 // active request belongs to the library: it must be left alone until Wait, or a
 // successful Test, says that the request is complete. A request that a drain
 // completed stays complete until then.
-type Request struct {
-	*work      // nil once the request is released
-	c          *Comm
-	peer, tag  int
-	kind       requestKind
-	state      requestState
-	mode       driver.Mode
-	op         opCode
-	persistent bool
-	reusable   bool // of NewRequest
-}
+type Request request.Request
 
-// work is the part of a request that is needed until its result is consumed. It
-// is used again for other requests, so that the program, which may keep a request
-// for as long as it likes, costs the garbage collector little.
-type work struct {
-	h          driver.Handle // 0 for a send that was complete at once, and until a receive is posted
-	buf        []byte
-	st         Status
-	err        error
-	order      uint64
-	slot       int32          // of a small message, 0 is none
-	pin        runtime.Pinner // holds buf in place while MPI has it
-	pinned     bool
-	listed     bool         // in a waitBatch; a list may name a request twice
-	box        *boxed       // received from the mailbox, bytes still coming
-	finish     func() error // runs when MPI is done: reductions in Go, views
-	parts      []*Request   // transfers of a neighbourhood collective
-	sites      *callSite    // where the program made the call; nil when it is not noted
-	saved      uint64       // the drain, as state.drains counts, for which MarshalBinary has described the request
-	kept       uint64       // the same, of SaveMailbox, which has kept the message
-	pended     bool         // in state.pending
-	prev, next *Request     // in state.pending
-}
+func (r *Request) in() *request.Request { return (*request.Request)(r) }
 
-// requestList is the requests that MPI works on, and receives and collectives
-// whose end the program has not been told, in order of their start.
-type requestList struct {
-	first, last *Request
-	n           int
-}
-
-func (l *requestList) push(r *Request) {
-	r.prev, r.next = l.last, nil
-	if l.last != nil {
-		l.last.next = r
-	} else {
-		l.first = r
-	}
-	l.last = r
-	l.n++
-}
-
-func (l *requestList) remove(r *Request) {
-	if r.prev != nil {
-		r.prev.next = r.next
-	} else {
-		l.first = r.next
-	}
-	if r.next != nil {
-		r.next.prev = r.prev
-	} else {
-		l.last = r.prev
-	}
-	r.prev, r.next = nil, nil
-	l.n--
+// inside are the requests as package request has them: the same pointers.
+func inside(rs []*Request) []*request.Request {
+	return unsafe.Slice((**request.Request)(unsafe.Pointer(unsafe.SliceData(rs))), len(rs))
 }
 
 // Isend starts sending buf to rank dest.
 func Isend[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
-	return c.isend(opIsend, driver.Standard, bytesOf(buf), dest, tag)
+	r, err := c.channel().Isend(call.Isend, driver.Standard, bytesOf(buf), dest, tag)
+	return (*Request)(r), err
 }
 
 // Issend starts a send that is complete only when the receive has begun.
 func Issend[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
-	return c.isend(opIssend, driver.Synchronous, bytesOf(buf), dest, tag)
-}
-
-func (c *Comm) isend(op opCode, m driver.Mode, buf []byte, dest, tag int) (*Request, error) {
-	if err := c.checkSend(op, dest, tag); err != nil {
-		return nil, err
-	}
-	a, err := c.quick(op, dest, tag)
-	if err != nil {
-		return nil, err
-	}
-	r := c.newRequest(sendRequest, op, dest, tag, buf)
-	r.mode = m
-	err = r.start()
-	a.leave()
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
+	r, err := c.channel().Isend(call.Issend, driver.Synchronous, bytesOf(buf), dest, tag)
+	return (*Request)(r), err
 }
 
 // Irecv starts receiving one message into buf; see Recv. It may be pending at a
@@ -133,469 +39,155 @@ func (c *Comm) isend(op opCode, m driver.Mode, buf []byte, dest, tag int) (*Requ
 // that had come by the checkpoint, or the one that comes later. See the package
 // comment, and NewRequest for a receive that is pending again by itself.
 func Irecv[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
-	return c.irecv(bytesOf(buf), source, tag)
+	r, err := c.channel().Irecv(bytesOf(buf), source, tag, nil)
+	return (*Request)(r), err
 }
 
-func (c *Comm) irecv(buf []byte, source, tag int) (*Request, error) {
-	return c.irecvThen(buf, source, tag, nil)
+// NewRequest returns an idle request with a buffer, for a non-blocking call that
+// may be pending at a checkpoint. Its Irecv and Isend start it, Wait and Test end
+// it, and it can be started again. It belongs among what the program makes before
+// Restore; protected together with its buffer, it is pending again after a
+// restart:
+//
+//	halo := make([]float64, n)
+//	req := mpiwrap.NewRequest(world, halo)
+//	ck.Protect("halo", &halo)
+//	ck.Protect("halo request", req)
+//
+// The slice must keep its memory: a buffer that is reallocated needs a new
+// request.
+func NewRequest[T Scalar](c *Comm, buf []T) *Request {
+	return (*Request)(c.channel().NewRequest(bytesOf(buf)))
 }
 
-// irecvThen is irecv with what is to happen when the message has come.
-func (c *Comm) irecvThen(buf []byte, source, tag int, finish func(Status)) (*Request, error) {
-	if err := c.checkRecv(opIrecv, source, tag); err != nil {
-		return nil, err
-	}
-	a, err := c.quick(opIrecv, source, tag)
-	if err != nil {
-		return nil, err
-	}
-	r := c.newRequest(recvRequest, opIrecv, source, tag, buf)
-	if finish != nil {
-		r.finish = func() error { finish(r.st); return nil }
-	}
-	err = r.start()
-	a.leave()
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
+// Irecv starts a receive into the buffer of an idle request of NewRequest; see Irecv.
+func (r *Request) Irecv(source, tag int) error { return r.in().Irecv(source, tag) }
+
+// Isend starts to send the buffer of an idle request of NewRequest; see Isend.
+func (r *Request) Isend(dest, tag int) error { return r.in().Isend(dest, tag) }
+
+// SendInit prepares a send that Start may start again and again. The buffer must
+// stay in place; its contents at each Start are sent.
+func SendInit[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
+	r, err := c.channel().SendInit(call.Isend, driver.Standard, bytesOf(buf), dest, tag)
+	return (*Request)(r), err
 }
 
-// newRequest returns one of a slab, with work that was used before: making them
-// one by one costs more than a short message.
-func (c *Comm) newRequest(k requestKind, op opCode, peer, tag int, buf []byte) *Request {
-	s := c.st
-	s.lock()
-	if len(s.slab) == 0 {
-		s.slab = make([]Request, 32)
-	}
-	r := &s.slab[0]
-	s.slab = s.slab[1:]
-	if n := len(s.spare); n > 0 {
-		r.work = s.spare[n-1]
-		s.spare = s.spare[:n-1]
-	} else {
-		r.work = &work{}
-	}
-	s.unlock()
-	r.c, r.kind, r.op, r.peer, r.tag, r.buf = c, k, op, peer, tag, buf
-	if s.noteSites && k != sendRequest {
-		r.sites = noteSite()
-	}
-	return r
+// SsendInit prepares a synchronous send; see SendInit.
+func SsendInit[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
+	r, err := c.channel().SendInit(call.Issend, driver.Synchronous, bytesOf(buf), dest, tag)
+	return (*Request)(r), err
 }
 
-// recycle takes back the work of a request that nothing asks about any more.
-func (r *Request) recycle() {
-	w, s := r.work, r.c.st
-	r.work, r.state = nil, released
-	w.buf, w.err, w.finish, w.parts, w.h, w.sites = nil, nil, nil, nil, 0, nil
-	w.saved, w.kept = 0, 0
-	s.lock()
-	s.spare = append(s.spare, w)
-	s.unlock()
+// RecvInit prepares a receive that Start may start again and again.
+func RecvInit[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
+	r, err := c.channel().RecvInit(bytesOf(buf), source, tag)
+	return (*Request)(r), err
 }
 
-func (r *Request) launch() error {
-	a, err := r.c.quick(r.op, r.peer, r.tag)
-	if err != nil {
-		return err
-	}
-	defer a.leave()
-	return r.start()
-}
-
-// start begins the request: with the mailbox for receives, else in MPI.
-func (r *Request) start() (err error) {
-	c := r.c
-	if r.persistent { // restored and pending
-		_, err := startSome([]*Request{r})
-		return err
-	}
-	if r.startHere() {
-		return nil
-	}
-	if r.kind == sendRequest {
-		c.countSent(r.peer, 1)
-	}
-	if err = r.post(); err != nil {
-		r.release()
-		r.fromSlot(0)
-		if r.kind == sendRequest {
-			c.uncountSent(r.peer)
-		}
-		return c.wrap(r.op.String(), r.peer, r.tag, err)
-	}
-	if r.h == 0 && r.kind == sendRequest { // complete already
-		r.fromSlot(0)
-		r.state = complete
-		return nil
-	}
-	r.activate()
-	return nil
-}
-
-// startHere begins a request without MPI where that is possible: with ProcNull,
-// and with a drained message.
-func (r *Request) startHere() bool {
-	c := r.c
-	r.err, r.st = nil, Status{}
-	c.st.lock()
-	c.st.posted++
-	r.order = c.st.posted
-	c.st.unlock()
-	if r.peer == ProcNull {
-		r.state, r.st = complete, emptyStatus
-		return true
-	}
-	if r.kind != recvRequest {
-		return false
-	}
-	if c.st.owed != nil {
-		c.postedAgain(r.peer, r.tag)
-	}
-	// A protected receive that is posted again after a restart had found nothing at
-	// the cut: what the mailbox holds is for others.
-	if c.box.len() != 0 && !c.st.reposting {
-		if m := c.takeBoxed(r.peer, r.tag); m != nil {
-			r.fromBox(m)
-			return true
-		}
-	}
-	return false
-}
-
-// release lets go of what hold holds.
-func (r *Request) release() {
-	if r.pinned {
-		r.pin.Unpin()
-		r.pinned = false
-	}
-}
-
-// activate puts the request on the list of those that MPI works on.
-func (r *Request) activate() {
-	r.state = active
-	r.list()
-}
-
-func (r *Request) list() {
-	s := r.c.st
-	s.lock()
-	s.pending.push(r)
-	r.pended = true
-	s.unlock()
-}
-
-func (r *Request) unlist() {
-	if !r.pended {
-		return
-	}
-	s := r.c.st
-	s.lock()
-	s.pending.remove(r)
-	r.pended = false
-	s.unlock()
-}
-
-// hold keeps a buffer in place until the request is complete. A pinned request
-// must stay reachable until it is unpinned: active ones are in state.pending,
-// prepared ones in state.prepared.
-func (r *Request) hold(b []byte) {
-	if len(b) > 0 && r.c.st.info.Pin {
-		r.pin.Pin(unsafe.SliceData(b))
-		r.pinned = true
-	}
-}
-
-// post hands the request to the driver.
-func (r *Request) post() (err error) {
-	d := r.c.st.drv
-	switch {
-	case r.kind == sendRequest:
-		// Most small sends are complete when the call returns. One that is not is
-		// pinned now, unless it went out of a slot; until here r.buf kept it alive.
-		buf := r.inSlot()
-		if buf != nil {
-			copy(buf, r.buf)
-		} else {
-			buf = r.buf
-		}
-		if r.h, err = d.Isend(r.mode, buf, r.peer, r.tag, r.c.h); r.h != 0 && r.slot == 0 {
-			r.hold(r.buf)
-		}
-	default:
-		buf := r.inSlot()
-		switch {
-		case buf != nil && r.op == opIrecv && r.c.st.slots == nil:
-			r.later()
-		case buf != nil:
-			r.h, err = d.Irecv(buf, r.peer, r.tag, r.c.h)
-		default:
-			r.c.st.postQueued() // receives are posted in order
-			r.hold(r.buf)
-			r.h, err = d.Irecv(r.buf, r.peer, r.tag, r.c.h)
-		}
-	}
-	return err
-}
-
-func (r *Request) prepare() (err error) {
-	d := r.c.st.drv
-	r.c.st.lock()
-	r.c.st.prepared[r] = struct{}{}
-	r.c.st.unlock()
-	r.hold(r.buf)
-	if r.kind == sendRequest {
-		r.h, err = d.SendInit(r.mode, r.buf, r.peer, r.tag, r.c.h)
-	} else {
-		r.h, err = d.RecvInit(r.buf, r.peer, r.tag, r.c.h)
-	}
-	if err != nil {
-		r.release()
-		r.c.st.lock()
-		delete(r.c.st.prepared, r)
-		r.c.st.unlock()
-	}
-	return err
-}
-
-// fromBox completes a receive with a drained message.
-func (r *Request) fromBox(m *boxed) {
-	if m.h != 0 {
-		r.box = m
-		r.activate()
-		return
-	}
-	r.st, r.err = r.c.deliver(r.op, m, r.buf)
-	r.list()
-	r.state = complete
-	r.conclude()
-}
-
-// conclude does what is to happen when a request is complete.
-func (r *Request) conclude() {
-	switch {
-	case r.slot == 0:
-	case r.kind == sendRequest || r.err != nil: // a library may have written nothing
-		r.fromSlot(0)
-	default:
-		r.fromSlot(r.st.Bytes)
-	}
-	if r.finish != nil && r.err == nil && !r.st.Cancelled {
-		r.err = r.finish()
-	}
-	if !r.persistent {
-		r.release()
-		if !r.reusable && r.kind != recvRequest {
-			r.buf = nil
-		}
-	}
-}
-
-// deactivate says that MPI is done with the request. A send is forgotten; others
-// stay on the list until the program is told, since a checkpoint asks for them.
-func (r *Request) deactivate() {
-	if r.kind == sendRequest {
-		r.unlist()
-	}
-	r.state = complete
-	if !r.persistent {
-		r.h = 0
-	}
-}
-
-// completed records what the driver says of a request it has finished.
-func (r *Request) completed(st driver.Status, err error) {
-	r.deactivate()
-	switch {
-	case r.box != nil:
-		m := r.box
-		r.box = nil
-		r.c.transferred(m, err)
-		r.st, r.err = r.c.deliver(r.op, m, r.buf)
-	case err != nil && r.kind == recvRequest:
-		r.st, r.err = r.c.recvFailed(r.op, r.peer, r.tag, err)
-	case err != nil:
-		r.err = r.c.wrap(r.op.String(), r.errPeer(), r.errTag(), err)
-	case r.kind == recvRequest:
-		r.st = statusOf(st)
-		if r.st.Cancelled {
-			r.st.Bytes = 0
-		} else {
-			r.c.countReceived(st.Source, 1)
-		}
-	}
-	r.conclude()
-}
-
-func (r *Request) errPeer() int {
-	if r.kind == collRequest {
-		return NoPeer
-	}
-	return r.peer
-}
-
-func (r *Request) errTag() int {
-	if r.kind == collRequest {
-		return NoTag
-	}
-	return r.tag
-}
-
-// handle returns what the driver waits on: the request, or the transfer of a
-// drained message.
-func (r *Request) handle() driver.Handle {
-	if r.box != nil {
-		return r.box.h
-	}
-	return r.h
-}
-
-// consume hands the result to the program and ends the request.
-func (r *Request) consume() (Status, error) {
-	st, err := r.st, r.err
-	r.unlist()
-	if r.persistent || r.reusable {
-		r.err, r.state = nil, idle
-	} else {
-		r.recycle()
-	}
-	return st, err
-}
-
-// ended explains a wait for a request that is not active.
-func (r *Request) ended(op opCode) (Status, error) {
-	return Status{}, r.c.fail(op.String(), r.errPeer(), r.errTag(), ErrRequest, r.lostAtRestart())
-}
+// Start starts prepared requests, in order and in one call into MPI: the way to
+// keep many short messages under way at the least cost. One that is active
+// already, or was not made by SendInit or RecvInit, is an error; those before it
+// are started.
+func Start(rs ...*Request) error { return request.Start(inside(rs)...) }
 
 // Wait blocks until the request is complete and returns what it received. A request
 // that was never started, or was waited for already, is an error that matches
 // ErrRequest; so is one that was pending at a checkpoint, was not protected and has
 // not been posted again after the restart. A nil request is complete.
 func (r *Request) Wait() (Status, error) {
-	if r == nil {
-		return emptyStatus, nil
-	}
-	if err := r.wake(); err != nil {
-		return Status{}, err
-	}
-	flags := uint64(flagBusy | flagBlocked)
-	if r.kind == sendRequest {
-		flags |= flagSend
-	}
-	a, err := r.publishWait(flags)
-	if err != nil {
-		return Status{}, err
-	}
-	defer a.leave()
-	switch r.state {
-	case active:
-	case complete:
-		return r.consume()
-	default:
-		return r.ended(opWait)
-	}
-	if r.parts != nil {
-		return r.waitParts()
-	}
-	st, err := r.c.st.drv.Wait(r.handle())
-	if r.lost(err) {
-		return Status{}, r.c.wrap("Wait", r.errPeer(), r.errTag(), err)
-	}
-	r.completed(st, err)
-	return r.consume()
-}
-
-// publishWait says what the wait is for: a collective is published under its
-// own name.
-func (r *Request) publishWait(flags uint64) (*activity, error) {
-	if r.kind == collRequest {
-		return r.c.publish(r.op, NoPeer, NoTag, flags)
-	}
-	return r.c.publish(opWait, r.peer, r.tag, flags)
-}
-
-// lost says whether err means that nothing is known about the request, so that
-// it stays active: the simulated world has ended.
-func (r *Request) lost(err error) bool {
-	var d *driver.Error
-	return err != nil && !errors.As(err, &d)
+	st, err := r.in().Wait()
+	return Status(st), err
 }
 
 // Test says whether the request is complete and if so returns what it received. Its
 // errors are those of Wait.
 func (r *Request) Test() (Status, bool, error) {
-	if r == nil {
-		return emptyStatus, true, nil
-	}
-	if err := r.wake(); err != nil {
-		return Status{}, false, err
-	}
-	a, err := r.c.quick(opTest, r.peer, r.tag)
-	if err != nil {
-		return Status{}, false, err
-	}
-	defer a.leave()
-	if !r.live() {
-		st, err := r.ended(opTest)
-		return st, err == nil, err
-	}
-	ok, err := r.progress()
-	if err != nil {
-		return Status{}, false, err
-	}
-	if !ok {
-		a.polledMany([]*Request{r})
-		return Status{}, false, nil
-	}
-	st, err := r.consume()
-	return st, true, err
-}
-
-// progress asks the driver whether an active request is complete. The error is
-// one that leaves it active.
-func (r *Request) progress() (bool, error) {
-	if r.state == complete {
-		return true, nil
-	}
-	if r.parts != nil {
-		return r.progressParts()
-	}
-	st, ok, err := r.c.st.drv.Test(r.handle())
-	if r.lost(err) {
-		return false, r.c.wrap("Test", r.errPeer(), r.errTag(), err)
-	}
-	if ok || err != nil {
-		r.completed(st, err)
-		return true, nil
-	}
-	return false, nil
+	st, ok, err := r.in().Test()
+	return Status(st), ok, err
 }
 
 // Cancel withdraws a receive that nothing has matched yet; its Wait then reports
 // Cancelled. A receive that has been matched, by MPI or from the mailbox,
 // completes as if Cancel had not been called, and so does every send.
-func (r *Request) Cancel() error {
-	if err := r.wake(); err != nil || r == nil {
-		return err
+func (r *Request) Cancel() error { return r.in().Cancel() }
+
+// Free releases a prepared request. One that is active must be waited for
+// first.
+func (r *Request) Free() error { return r.in().Free() }
+
+// MarshalBinary describes a request of NewRequest, SendInit or RecvInit for a
+// checkpoint, after the drain. Its buffer is not part of it. A request that was freed is
+// described as freed, and is freed after a restart.
+func (r *Request) MarshalBinary() ([]byte, error) { return r.in().MarshalBinary() }
+
+// UnmarshalBinary makes an idle request what it was at the checkpoint: complete,
+// or pending. A pending receive is posted again when the program makes its next
+// call, in the order in which receives were posted before, so that its buffer can
+// still be restored.
+func (r *Request) UnmarshalBinary(b []byte) error {
+	apply, err := r.StageBinary(b)
+	if err == nil {
+		apply()
 	}
-	if r.state == idle || r.state == released {
-		return r.c.fail("Cancel", r.errPeer(), r.errTag(), ErrRequest, "")
-	}
-	if r.state != active || r.kind != recvRequest || r.box != nil {
-		return nil
-	}
-	a, err := r.c.quick(opCancel, r.peer, r.tag)
-	if err != nil {
-		return err
-	}
-	defer a.leave()
-	if r.state != active { // it could not be posted
-		return nil
-	}
-	if err := r.c.st.drv.Cancel(r.h); err != nil {
-		return r.c.wrap("Cancel", r.peer, r.tag, err)
-	}
-	return nil
+	return err
+}
+
+// StageBinary is UnmarshalBinary in two steps: it checks a record and changes
+// nothing; apply, which cannot fail, makes the request what the record says.
+func (r *Request) StageBinary(b []byte) (apply func(), err error) { return r.in().StageBinary(b) }
+
+// In the forms for several requests below, nil and inactive requests count as
+// complete and are skipped, as MPI has it: a loop over WaitAny ends with index
+// Undefined when none is left. One exception makes a mistake visible: a receive that
+// was pending at a checkpoint and neither protected nor posted again after the restart
+// is an error that matches ErrRequest, as it is for Wait.
+
+// WaitAll waits for every request. All are waited for even when some fail; the
+// errors are joined.
+func WaitAll(rs ...*Request) error { return request.WaitAll(inside(rs)...) }
+
+// WaitAllStatus is WaitAll that also returns each request's status, in dest when
+// that is long enough. A skipped request has an empty status.
+func WaitAllStatus(dest []Status, rs ...*Request) ([]Status, error) {
+	in := unsafe.Slice((*request.Status)(unsafe.SliceData(dest)), cap(dest))[:len(dest)]
+	sts, err := request.WaitAllStatus(in, inside(rs)...)
+	return statuses(sts), err
+}
+
+// statuses are the same memory under its public type.
+func statuses(sts []request.Status) []Status {
+	return unsafe.Slice((*Status)(unsafe.SliceData(sts)), cap(sts))[:len(sts)]
+}
+
+// WaitAny waits until one of the requests is complete and returns its index, or
+// Undefined when none is active.
+func WaitAny(rs ...*Request) (int, Status, error) {
+	i, st, err := request.WaitAny(inside(rs)...)
+	return i, Status(st), err
+}
+
+// WaitSome waits until at least one of the requests is complete and returns the
+// indices of all that are, with their statuses. None active gives none.
+func WaitSome(rs ...*Request) ([]int, []Status, error) {
+	index, sts, err := request.WaitSome(inside(rs)...)
+	return index, statuses(sts), err
+}
+
+// TestAll says whether all requests are complete. Only then they are consumed,
+// and errors of theirs are returned joined.
+func TestAll(rs ...*Request) (bool, error) { return request.TestAll(inside(rs)...) }
+
+// TestAny looks for a complete request and returns its index. With none active
+// it returns true and Undefined.
+func TestAny(rs ...*Request) (int, Status, bool, error) {
+	i, st, ok, err := request.TestAny(inside(rs)...)
+	return i, Status(st), ok, err
+}
+
+// TestSome returns the indices and statuses of all requests that are complete
+// now, possibly none.
+func TestSome(rs ...*Request) ([]int, []Status, error) {
+	index, sts, err := request.TestSome(inside(rs)...)
+	return index, statuses(sts), err
 }

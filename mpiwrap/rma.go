@@ -5,6 +5,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
@@ -59,47 +60,47 @@ func (w *Win[T]) CompareAndSwap(target, at int, result *T, compare, value T) err
 		Origin: bytesOf([]T{value}), Compare: bytesOf([]T{compare}), Result: bytesOf(unsafe.Slice(result, 1))})
 }
 
-func (w *window) refuse(call string, target int, err error, text string) error {
-	return &Error{Call: call, Comm: w.name, Peer: target, Tag: NoTag, Err: err, Text: text}
+func (w *window) refuse(name string, target int, err error, text string) error {
+	return &Error{Call: name, Comm: w.name, Peer: target, Tag: NoTag, Err: err, Text: text}
 }
 
 // access checks and starts one access. Its buffers stay pinned until the epoch
 // ends.
-func (w *window) access(call string, a driver.Rma) error {
+func (w *window) access(name string, a driver.Rma) error {
 	if a.Target == ProcNull {
-		return w.usable(call)
+		return w.usable(name)
 	}
-	if err := w.target(call, a.Target); err != nil {
+	if err := w.target(name, a.Target); err != nil {
 		return err
 	}
 	if a.Displ < 0 || a.Displ > w.perRank[a.Target]-a.Count {
-		return w.refuse(call, a.Target, ErrLength,
+		return w.refuse(name, a.Target, ErrLength,
 			fmt.Sprintf("elements %d to %d of %d", a.Displ, a.Displ+a.Count, w.perRank[a.Target]))
 	}
 	if a.Count > math.MaxInt32 {
-		return w.refuse(call, a.Target, ErrTooLarge, fmt.Sprintf("%d elements", a.Count))
+		return w.refuse(name, a.Target, ErrTooLarge, fmt.Sprintf("%d elements", a.Count))
 	}
 	if a.Op < driver.Sum || a.Op > driver.NoOp {
-		return w.refuse(call, a.Target, ErrOp, fmt.Sprintf("operator %d", a.Op))
+		return w.refuse(name, a.Target, ErrOp, fmt.Sprintf("operator %d", a.Op))
 	}
 	if len(w.locks) > 0 && !w.locks[a.Target] {
-		return w.refuse(call, a.Target, ErrEpochOpen, "another rank is locked, this one is not")
+		return w.refuse(name, a.Target, ErrEpochOpen, "another rank is locked, this one is not")
 	}
-	g, err := w.c.quick(opRma, a.Target, NoTag)
+	g, err := w.c.ch.Quick(call.Rma, a.Target, NoTag)
 	if err != nil {
 		return err
 	}
-	defer g.leave()
+	defer g.Leave()
 	a.Type = w.typ
-	w.c.st.lock()
+	w.c.st.Lock()
 	for _, b := range [][]byte{a.Origin, a.Result, a.Compare} {
-		if len(b) > 0 && w.c.st.info.Pin {
+		if len(b) > 0 && w.c.st.Info.Pin {
 			w.pinFor(a.Target).Pin(unsafe.SliceData(b))
 		}
 	}
 	if !w.all && len(w.locks) == 0 {
 		w.dirty = true
 	}
-	w.c.st.unlock()
-	return w.wrap(opRma, a.Target, w.c.st.drv.Rma(w.h, a))
+	w.c.st.Unlock()
+	return w.wrap(call.Rma, a.Target, w.c.st.Driver.Rma(w.h, a))
 }

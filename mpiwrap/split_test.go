@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
 
@@ -29,7 +31,7 @@ func TestLongReductionsComeInParts(t *testing.T) {
 		t.Errorf("Iallreduce: got %v, want ErrTooLarge", err)
 	}
 	counts := []int{1 << 40}
-	if _, _, err := w.layout(opGatherv, "dest", counts, nil, 1<<41); !errors.Is(err, ErrTooLarge) {
+	if _, _, err := w.layout(call.Gatherv, "dest", counts, nil, 1<<41); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("counts: got %v, want ErrTooLarge", err)
 	}
 }

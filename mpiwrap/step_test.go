@@ -78,8 +78,7 @@ func inStep(t *testing.T, how string) {
 					if err != nil {
 						return fmt.Errorf("round %d: %w", round, err)
 					}
-					if sent, got := endpoint.Of(w).Sent((i+1)%n), endpoint.Of(w).Received((i+n-1)%n); sent != uint64(round+
-						1) || got != sent {
+					if sent, got := endpoint.Of(w).Sent((i+1)%n), endpoint.Of(w).Received((i+n-1)%n); sent != uint64(round+1) || got != sent {
 						return fmt.Errorf("round %d: sent %d, drained %d", round, sent, got)
 					}
 				}
@@ -147,9 +146,9 @@ func TestPointWithThreads(t *testing.T) {
 				err = r.decode(b)
 			}
 			for i, m := range r.Boxes { // in order, without a gap
-				if first := int(r.Boxes[0].data[0]) | int(r.Boxes[0].data[1])<<8; err == nil &&
-					(int(m.data[0])|int(m.data[1])<<8) != first+i {
-					err = fmt.Errorf("box %d of %d has message %v, the first %d", i, len(r.Boxes), m.data, first)
+				if first := int(r.Boxes[0].Data[0]) | int(r.Boxes[0].Data[1])<<8; err == nil &&
+					(int(m.Data[0])|int(m.Data[1])<<8) != first+i {
+					err = fmt.Errorf("box %d of %d has message %v, the first %d", i, len(r.Boxes), m.Data, first)
 				}
 			}
 			resume()

@@ -6,7 +6,9 @@ import (
 	"math"
 	"sync"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
 // In the v-variants below, counts and displs are in elements and have one entry
@@ -15,8 +17,8 @@ import (
 
 // layout checks counts and displacements against a slice of n elements and
 // translates them.
-func (c *Comm) layout(op opCode, what string, counts, displs []int, n int) (cs, ds []int32, err error) {
-	if err := c.usable(op.String()); err != nil {
+func (c *Comm) layout(op call.Op, what string, counts, displs []int, n int) (cs, ds []int32, err error) {
+	if err := c.channel().Usable(op.String()); err != nil {
 		return nil, nil, err
 	}
 	if len(counts) != c.size || displs != nil && len(displs) != c.size {
@@ -34,7 +36,7 @@ func (c *Comm) layout(op opCode, what string, counts, displs []int, n int) (cs, 
 			return nil, nil, c.badLength(op, "%s: part of rank %d is elements %d to %d of %d", what, i, at, at+k, n)
 		}
 		if k > math.MaxInt32 || at > math.MaxInt32 {
-			return nil, nil, c.fail(op.String(), i, NoTag, ErrTooLarge, fmt.Sprintf("%s: %d elements at %d", what, k,
+			return nil, nil, c.ch.Fail(op.String(), i, NoTag, ErrTooLarge, fmt.Sprintf("%s: %d elements at %d", what, k,
 				at))
 		}
 		cs[i], ds[i] = int32(k), int32(at)
@@ -108,61 +110,46 @@ func gatheringv[T Scalar](c *Comm, k driver.Kind, dest []T, counts, displs []int
 // dest, counts and displs are not looked at on other ranks. In place: root's src is
 // its own part of dest.
 func Gatherv[T Scalar](c *Comm, dest []T, counts, displs []int, src []T, root int) error {
-	a, err := gatheringv(c, driver.Gatherv, dest, counts, displs, src, root)
-	if err != nil {
-		return err
-	}
-	return c.run(&a)
+	return c.runChecked(gatheringv(c, driver.Gatherv, dest, counts, displs, src, root))
 }
 
 // Igatherv starts a Gatherv.
 func Igatherv[T Scalar](c *Comm, dest []T, counts, displs []int, src []T, root int) (*Request, error) {
-	a, err := gatheringv(c, driver.Gatherv, dest, counts, displs, src, root)
-	if err != nil {
-		return nil, err
-	}
-	return c.launch(&a)
+	return c.launchChecked(gatheringv(c, driver.Gatherv, dest, counts, displs, src, root))
 }
 
 // Allgatherv collects counts[i] elements from rank i at displs[i] of every rank's
 // dest. counts are the same everywhere. In place: src is the caller's part of dest.
 func Allgatherv[T Scalar](c *Comm, dest []T, counts, displs []int, src []T) error {
-	a, err := gatheringv(c, driver.Allgatherv, dest, counts, displs, src, 0)
-	if err != nil {
-		return err
-	}
-	return c.run(&a)
+	return c.runChecked(gatheringv(c, driver.Allgatherv, dest, counts, displs, src, 0))
 }
 
 // Iallgatherv starts an Allgatherv.
 func Iallgatherv[T Scalar](c *Comm, dest []T, counts, displs []int, src []T) (*Request, error) {
-	a, err := gatheringv(c, driver.Allgatherv, dest, counts, displs, src, 0)
-	if err != nil {
-		return nil, err
-	}
-	return c.launch(&a)
+	return c.launchChecked(gatheringv(c, driver.Allgatherv, dest, counts, displs, src, 0))
 }
 
 func scatteringv[T Scalar](c *Comm, dest, src []T, counts, displs []int, root int) (driver.Coll, error) {
 	a := driver.Coll{Kind: driver.Scatterv, Type: typeOf[T](), Count: len(dest), Root: root, Recv: bytesOf(dest)}
-	if err := c.checkRoot(opScatterv, root); err != nil {
+	if err := c.checkRoot(call.Scatterv, root); err != nil {
 		return a, err
 	}
 	if c.rank != root {
 		return a, nil
 	}
 	var err error
-	if a.SendCounts, a.SendDispls, err = c.layout(opScatterv, "src", counts, displs, len(src)); err != nil {
+	if a.SendCounts, a.SendDispls, err = c.layout(call.Scatterv, "src", counts, displs, len(src)); err != nil {
 		return a, err
 	}
 	if counts[c.rank] != len(dest) {
-		return a, c.badLength(opScatterv, "dest has %d elements, counts[%d] says %d", len(dest), c.rank, counts[c.rank])
+		return a, c.badLength(call.Scatterv, "dest has %d elements, counts[%d] says %d", len(dest), c.rank,
+			counts[c.rank])
 	}
 	a.Send = bytesOf(src)
 	if sameMemory(a.Recv, bytesOf(src[a.SendDispls[c.rank]:])) {
 		a.InPlace = true
-	} else if overlap(a.Send, a.Recv) {
-		return a, c.fail("Scatterv", NoPeer, NoTag, ErrOverlap, "")
+	} else if request.Overlap(a.Send, a.Recv) {
+		return a, c.ch.Fail("Scatterv", NoPeer, NoTag, ErrOverlap, "")
 	}
 	return a, nil
 }
@@ -171,37 +158,29 @@ func scatteringv[T Scalar](c *Comm, dest, src []T, counts, displs []int, root in
 // src, counts and displs are not looked at on other ranks. In place: root's dest is
 // its own part of src.
 func Scatterv[T Scalar](c *Comm, dest, src []T, counts, displs []int, root int) error {
-	a, err := scatteringv(c, dest, src, counts, displs, root)
-	if err != nil {
-		return err
-	}
-	return c.run(&a)
+	return c.runChecked(scatteringv(c, dest, src, counts, displs, root))
 }
 
 // Iscatterv starts a Scatterv.
 func Iscatterv[T Scalar](c *Comm, dest, src []T, counts, displs []int, root int) (*Request, error) {
-	a, err := scatteringv(c, dest, src, counts, displs, root)
-	if err != nil {
-		return nil, err
-	}
-	return c.launch(&a)
+	return c.launchChecked(scatteringv(c, dest, src, counts, displs, root))
 }
 
 func exchangingv[T Scalar](c *Comm, dest []T, rcounts, rdispls []int, src []T, scounts, sdispls []int) (a driver.Coll,
 	err error) {
 	a = driver.Coll{Kind: driver.Alltoallv, Type: typeOf[T]()}
-	if a.RecvCounts, a.RecvDispls, err = c.layout(opAlltoallv, "dest", rcounts, rdispls, len(dest)); err != nil {
+	if a.RecvCounts, a.RecvDispls, err = c.layout(call.Alltoallv, "dest", rcounts, rdispls, len(dest)); err != nil {
 		return a, err
 	}
 	d, s := bytesOf(dest), bytesOf(src)
 	if sameMemory(d, s) || len(d)+len(s) == 0 && scounts == nil {
 		s, scounts, sdispls = bytes.Clone(s), rcounts, rdispls
 	}
-	if a.SendCounts, a.SendDispls, err = c.layout(opAlltoallv, "src", scounts, sdispls, len(src)); err != nil {
+	if a.SendCounts, a.SendDispls, err = c.layout(call.Alltoallv, "src", scounts, sdispls, len(src)); err != nil {
 		return a, err
 	}
 	if scounts[c.rank] != rcounts[c.rank] {
-		return a, c.badLength(opAlltoallv, "rank %d sends itself %d elements and expects %d",
+		return a, c.badLength(call.Alltoallv, "rank %d sends itself %d elements and expects %d",
 			c.rank, scounts[c.rank], rcounts[c.rank])
 	}
 	return a, c.place(&a, d, s, nil)
@@ -211,30 +190,22 @@ func exchangingv[T Scalar](c *Comm, dest []T, rcounts, rdispls []int, src []T, s
 // rcounts[j] elements from rank j at rdispls[j] of dest. When dest and src are the
 // same memory, rcounts and rdispls describe both, at the cost of a copy.
 func Alltoallv[T Scalar](c *Comm, dest []T, rcounts, rdispls []int, src []T, scounts, sdispls []int) error {
-	a, err := exchangingv(c, dest, rcounts, rdispls, src, scounts, sdispls)
-	if err != nil {
-		return err
-	}
-	return c.run(&a)
+	return c.runChecked(exchangingv(c, dest, rcounts, rdispls, src, scounts, sdispls))
 }
 
 // Ialltoallv starts an Alltoallv.
 func Ialltoallv[T Scalar](c *Comm, dest []T, rcounts, rdispls []int, src []T, scounts, sdispls []int) (*Request,
 	error) {
-	a, err := exchangingv(c, dest, rcounts, rdispls, src, scounts, sdispls)
-	if err != nil {
-		return nil, err
-	}
-	return c.launch(&a)
+	return c.launchChecked(exchangingv(c, dest, rcounts, rdispls, src, scounts, sdispls))
 }
 
 func reduceParts[T Scalar](c *Comm, dest, src []T, counts []int, op Op) (driver.Coll, error) {
 	a := driver.Coll{Kind: driver.ReduceScatter, Type: typeOf[T](), Op: driver.Op(op), Count: len(src)}
-	if err := c.checkOp(opReduceScatter, a.Type, op); err != nil {
+	if err := c.checkOp(call.ReduceScatter, a.Type, op); err != nil {
 		return a, err
 	}
 	var err error
-	if a.RecvCounts, _, err = c.layout(opReduceScatter, "src", counts, nil, len(src)); err != nil {
+	if a.RecvCounts, _, err = c.layout(call.ReduceScatter, "src", counts, nil, len(src)); err != nil {
 		return a, err
 	}
 	total := 0
@@ -242,7 +213,8 @@ func reduceParts[T Scalar](c *Comm, dest, src []T, counts []int, op Op) (driver.
 		total += k
 	}
 	if total != len(src) || counts[c.rank] != len(dest) {
-		return a, c.badLength(opReduceScatter, "src has %d elements, counts sum to %d; dest has %d, counts[%d] says %d",
+		return a, c.badLength(call.ReduceScatter,
+			"src has %d elements, counts sum to %d; dest has %d, counts[%d] says %d",
 			len(src), total, len(dest), c.rank, counts[c.rank])
 	}
 	if sameMemory(bytesOf(dest), bytesOf(src)) {
@@ -256,18 +228,10 @@ func reduceParts[T Scalar](c *Comm, dest, src []T, counts []int, op Op) (driver.
 // elements in dest. counts are the same everywhere. In place: dest is the beginning
 // of src, whose rest is undefined afterwards.
 func ReduceScatter[T Scalar](c *Comm, dest, src []T, counts []int, op Op) error {
-	a, err := reduceParts(c, dest, src, counts, op)
-	if err != nil {
-		return err
-	}
-	return c.run(&a)
+	return c.runChecked(reduceParts(c, dest, src, counts, op))
 }
 
 // IreduceScatter starts a ReduceScatter.
 func IreduceScatter[T Scalar](c *Comm, dest, src []T, counts []int, op Op) (*Request, error) {
-	a, err := reduceParts(c, dest, src, counts, op)
-	if err != nil {
-		return nil, err
-	}
-	return c.launch(&a)
+	return c.launchChecked(reduceParts(c, dest, src, counts, op))
 }

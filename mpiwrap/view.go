@@ -3,7 +3,7 @@ package mpiwrap
 import (
 	"fmt"
 
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
 // View is a part of a slice that need not be contiguous: a strided vector or a
@@ -74,8 +74,8 @@ func (v *View[T]) add(at, n int) {
 	v.runs = append(v.runs, run{at, n})
 }
 
-func viewError(call, format string, args ...any) error {
-	return &Error{Call: call, Peer: NoPeer, Tag: NoTag, Err: ErrLength, Text: fmt.Sprintf(format, args...)}
+func viewError(name, format string, args ...any) error {
+	return &Error{Call: name, Peer: NoPeer, Tag: NoTag, Err: ErrLength, Text: fmt.Sprintf(format, args...)}
 }
 
 // Len returns the number of elements of the view.
@@ -120,12 +120,15 @@ func RecvView[T Scalar](c *Comm, v View[T], source, tag int) (Status, error) {
 func IsendView[T Scalar](c *Comm, v View[T], dest, tag int) (*Request, error) {
 	buf := make([]T, v.n)
 	v.Pack(buf)
-	return c.isend(opIsend, driver.Standard, bytesOf(buf), dest, tag)
+	return Isend(c, buf, dest, tag)
 }
 
 // IrecvView starts to receive into the elements of v, which are written when the
 // request completes.
 func IrecvView[T Scalar](c *Comm, v View[T], source, tag int) (*Request, error) {
 	buf := make([]T, v.n)
-	return c.irecvThen(bytesOf(buf), source, tag, func(st Status) { v.Unpack(buf[:st.Bytes/sizeOf[T]()]) })
+	r, err := c.channel().Irecv(bytesOf(buf), source, tag, func(st request.Status) {
+		v.Unpack(buf[:st.Bytes/sizeOf[T]()])
+	})
+	return (*Request)(r), err
 }

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
@@ -39,7 +40,7 @@ type window struct {
 	dirty   bool                    // accesses since the last fence, outside of locks
 	locks   map[int]bool            // targets locked; all of them when allLocks
 	all     bool                    // LockAll
-	pins    map[int]*runtime.Pinner // buffers of accesses under way, by target
+	pinned  map[int]*runtime.Pinner // buffers of accesses under way, by target
 	freed   bool
 	ended   bool // it was freed before the checkpoint that was restored
 	bytes   int  // of the caller's part
@@ -51,10 +52,10 @@ type window struct {
 // c; n may differ between ranks.
 func WinAllocate[T Scalar](c *Comm, n int) (*Win[T], error) {
 	if n < 0 {
-		return nil, c.badLength(opWinAllocate, "%d elements", n)
+		return nil, c.badLength(call.WinAllocate, "%d elements", n)
 	}
 	w := &Win[T]{w: window{c: c, unit: sizeOf[T](), typ: typeOf[T](), locks: map[int]bool{},
-		pins: map[int]*runtime.Pinner{}, bytes: n * sizeOf[T]()}}
+		pinned: map[int]*runtime.Pinner{}, bytes: n * sizeOf[T]()}}
 	if err := w.w.allocate(n); err != nil {
 		return nil, err
 	}
@@ -66,32 +67,32 @@ func WinAllocate[T Scalar](c *Comm, n int) (*Win[T], error) {
 
 func (w *window) allocate(n int) error {
 	c := w.c
-	if err := c.usable(opWinAllocate.String()); err != nil {
+	if err := c.channel().Usable(call.WinAllocate.String()); err != nil {
 		return err
 	}
-	a, err := c.enter(opWinAllocate)
+	a, err := c.enter(call.WinAllocate)
 	if err != nil {
 		return err
 	}
-	defer a.leave()
-	if w.h, w.mem, err = c.st.drv.WinAllocate(n*w.unit, w.unit, c.h); err != nil {
-		return c.wrap(opWinAllocate.String(), NoPeer, NoTag, err)
+	defer a.Leave()
+	if w.h, w.mem, err = c.st.Driver.WinAllocate(n*w.unit, w.unit, c.ch.Handle); err != nil {
+		return c.ch.Wrap(call.WinAllocate.String(), NoPeer, NoTag, err)
 	}
 	clear(w.mem)
 	mine, all := []int64{int64(n)}, make([]int64, c.size)
-	err = c.st.drv.Collective(driver.Coll{Kind: driver.Allgather, Type: driver.Int64, Count: 1,
-		Send: bytesOf(mine), Recv: bytesOf(all), Comm: c.h})
+	err = c.st.Driver.Collective(driver.Coll{Kind: driver.Allgather, Type: driver.Int64, Count: 1,
+		Send: bytesOf(mine), Recv: bytesOf(all), Comm: c.ch.Handle})
 	if err != nil {
-		return c.wrap(opWinAllocate.String(), NoPeer, NoTag, err)
+		return c.ch.Wrap(call.WinAllocate.String(), NoPeer, NoTag, err)
 	}
 	for _, k := range all {
 		w.perRank = append(w.perRank, int(k))
 	}
 	c.windows++
-	w.name = fmt.Sprintf("%s.win%d", c.name, c.windows)
-	c.st.lock()
+	w.name = fmt.Sprintf("%s.win%d", c.ch.Name, c.windows)
+	c.st.Lock()
 	c.st.windows = append(c.st.windows, w)
-	c.st.unlock()
+	c.st.Unlock()
 	return nil
 }
 
@@ -109,13 +110,13 @@ func (w *Win[T]) Free() error {
 	if err := s.closed(); err != nil {
 		return err
 	}
-	a, err := s.c.enter(opWinFree)
+	a, err := s.c.enter(call.WinFree)
 	if err != nil {
 		return err
 	}
-	defer a.leave()
+	defer a.Leave()
 	s.freed, w.mem, s.mem = true, nil, nil
-	s.c.st.lock()
+	s.c.st.Lock()
 	all := s.c.st.windows
 	for i, o := range all {
 		if o == s {
@@ -123,26 +124,26 @@ func (w *Win[T]) Free() error {
 			break
 		}
 	}
-	s.c.st.unlock()
-	return s.wrap(opWinFree, NoPeer, s.c.st.drv.WinFree(s.h))
+	s.c.st.Unlock()
+	return s.wrap(call.WinFree, NoPeer, s.c.st.Driver.WinFree(s.h))
 }
 
-func (w *window) usable(call string) error {
+func (w *window) usable(name string) error {
 	if w.freed {
-		return &Error{Call: call, Comm: w.name, Peer: NoPeer, Tag: NoTag, Err: ErrFreed}
+		return &Error{Call: name, Comm: w.name, Peer: NoPeer, Tag: NoTag, Err: ErrFreed}
 	}
-	if w.ended && call != opWinFree.String() {
-		return &Error{Call: call, Comm: w.name, Peer: NoPeer, Tag: NoTag, Err: ErrFreed,
+	if w.ended && name != call.WinFree.String() {
+		return &Error{Call: name, Comm: w.name, Peer: NoPeer, Tag: NoTag, Err: ErrFreed,
 			Text: "it was freed before the checkpoint; free it"}
 	}
-	return w.c.usable(call)
+	return w.c.channel().Usable(name)
 }
 
-func (w *window) wrap(op opCode, target int, err error) error {
+func (w *window) wrap(op call.Op, target int, err error) error {
 	if err == nil {
 		return nil
 	}
-	e := w.c.wrap(op.String(), target, NoTag, err)
+	e := w.c.ch.Wrap(op.String(), target, NoTag, err)
 	var m *Error
 	if errors.As(e, &m) {
 		m.Comm = w.name

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
@@ -17,15 +18,15 @@ func (w *Win[T]) Fence() error {
 	if s.all || len(s.locks) > 0 {
 		return &Error{Call: "Fence", Comm: s.name, Peer: NoPeer, Tag: NoTag, Err: ErrEpochOpen}
 	}
-	a, err := s.c.enter(opFence)
+	a, err := s.c.enter(call.Fence)
 	if err != nil {
 		return err
 	}
-	defer a.leave()
-	err = s.c.st.drv.WinSync(s.h, driver.WinSync{Kind: driver.Fence})
+	defer a.Leave()
+	err = s.c.st.Driver.WinSync(s.h, driver.WinSync{Kind: driver.Fence})
 	s.dirty = false
 	s.unpinAll()
-	return s.wrap(opFence, NoPeer, err)
+	return s.wrap(call.Fence, NoPeer, err)
 }
 
 // Lock opens an epoch on target's part of the window; shared lets other ranks
@@ -38,7 +39,7 @@ func (w *Win[T]) Lock(target int, shared bool) error {
 	if s.all || s.locks[target] || s.dirty {
 		return &Error{Call: "Lock", Comm: s.name, Peer: target, Tag: NoTag, Err: ErrEpochOpen}
 	}
-	if err := s.sync(opLock, driver.WinSync{Kind: driver.Lock, Rank: target, Shared: shared}); err != nil {
+	if err := s.sync(call.Lock, driver.WinSync{Kind: driver.Lock, Rank: target, Shared: shared}); err != nil {
 		return err
 	}
 	s.locks[target] = true
@@ -55,7 +56,7 @@ func (w *Win[T]) Unlock(target int) error {
 		return &Error{Call: "Unlock", Comm: s.name, Peer: target, Tag: NoTag, Err: ErrRequest,
 			Text: "the rank is not locked"}
 	}
-	err := s.sync(opUnlock, driver.WinSync{Kind: driver.Unlock, Rank: target})
+	err := s.sync(call.Unlock, driver.WinSync{Kind: driver.Unlock, Rank: target})
 	delete(s.locks, target)
 	s.unpin(target)
 	return err
@@ -70,7 +71,7 @@ func (w *Win[T]) LockAll() error {
 	if s.all || len(s.locks) > 0 || s.dirty {
 		return &Error{Call: "LockAll", Comm: s.name, Peer: NoPeer, Tag: NoTag, Err: ErrEpochOpen}
 	}
-	if err := s.sync(opLock, driver.WinSync{Kind: driver.LockAll}); err != nil {
+	if err := s.sync(call.Lock, driver.WinSync{Kind: driver.LockAll}); err != nil {
 		return err
 	}
 	s.all = true
@@ -87,7 +88,7 @@ func (w *Win[T]) UnlockAll() error {
 		return &Error{Call: "UnlockAll", Comm: s.name, Peer: NoPeer, Tag: NoTag, Err: ErrRequest,
 			Text: "LockAll was not called"}
 	}
-	err := s.sync(opUnlock, driver.WinSync{Kind: driver.UnlockAll})
+	err := s.sync(call.Unlock, driver.WinSync{Kind: driver.UnlockAll})
 	s.all = false
 	s.unpinAll()
 	return err
@@ -119,7 +120,7 @@ func (w *Win[T]) FlushAll() error {
 	if err := s.usable("FlushAll"); err != nil {
 		return err
 	}
-	if err := s.sync(opFlush, driver.WinSync{Kind: driver.FlushAll}); err != nil {
+	if err := s.sync(call.Flush, driver.WinSync{Kind: driver.FlushAll}); err != nil {
 		return err
 	}
 	s.unpinAll()
@@ -129,7 +130,7 @@ func (w *Win[T]) FlushAll() error {
 // flush completes accesses to one target, at least on the caller's side: it holds
 // their buffers no longer.
 func (w *window) flush(y driver.WinSync) error {
-	err := w.sync(opFlush, y)
+	err := w.sync(call.Flush, y)
 	if err == nil {
 		w.unpin(y.Rank)
 	}
@@ -138,29 +139,29 @@ func (w *window) flush(y driver.WinSync) error {
 
 // pinFor holds buffers of accesses to target in place until unpin.
 func (w *window) pinFor(target int) *runtime.Pinner {
-	p := w.pins[target] // the caller holds state.own
+	p := w.pinned[target] // the caller holds state.own
 	if p == nil {
 		p = &runtime.Pinner{}
-		w.pins[target] = p
+		w.pinned[target] = p
 	}
 	return p
 }
 
 func (w *window) unpin(target int) {
-	w.c.st.lock()
-	defer w.c.st.unlock()
-	if p := w.pins[target]; p != nil {
+	w.c.st.Lock()
+	defer w.c.st.Unlock()
+	if p := w.pinned[target]; p != nil {
 		p.Unpin()
-		delete(w.pins, target)
+		delete(w.pinned, target)
 	}
 }
 
 func (w *window) unpinAll() {
-	w.c.st.lock()
-	defer w.c.st.unlock()
-	for target, p := range w.pins {
+	w.c.st.Lock()
+	defer w.c.st.Unlock()
+	for target, p := range w.pinned {
 		p.Unpin()
-		delete(w.pins, target)
+		delete(w.pinned, target)
 	}
 }
 
@@ -171,35 +172,35 @@ func (w *Win[T]) Sync() error {
 	if err := s.usable("Sync"); err != nil {
 		return err
 	}
-	return s.sync(opFlush, driver.WinSync{Kind: driver.Sync})
+	return s.sync(call.Flush, driver.WinSync{Kind: driver.Sync})
 }
 
-func (w *window) sync(op opCode, y driver.WinSync) error {
-	a, err := w.c.block(op, y.Rank, NoTag)
+func (w *window) sync(op call.Op, y driver.WinSync) error {
+	a, err := w.c.ch.Block(op, y.Rank, NoTag)
 	if err != nil {
 		return err
 	}
-	defer a.leave()
-	return w.wrap(op, y.Rank, w.c.st.drv.WinSync(w.h, y))
+	defer a.Leave()
+	return w.wrap(op, y.Rank, w.c.st.Driver.WinSync(w.h, y))
 }
 
-func (w *window) target(call string, target int) error {
-	if err := w.usable(call); err != nil {
+func (w *window) target(name string, target int) error {
+	if err := w.usable(name); err != nil {
 		return err
 	}
 	if target < 0 || target >= w.c.size {
-		return &Error{Call: call, Comm: w.name, Peer: target, Tag: NoTag, Err: ErrRank,
+		return &Error{Call: name, Comm: w.name, Peer: target, Tag: NoTag, Err: ErrRank,
 			Text: fmt.Sprintf("size is %d", w.c.size)}
 	}
 	return nil
 }
 
-func (w *window) locked(call string, target int) error {
-	if err := w.target(call, target); err != nil {
+func (w *window) locked(name string, target int) error {
+	if err := w.target(name, target); err != nil {
 		return err
 	}
 	if !w.all && !w.locks[target] {
-		return &Error{Call: call, Comm: w.name, Peer: target, Tag: NoTag, Err: ErrRequest,
+		return &Error{Call: name, Comm: w.name, Peer: target, Tag: NoTag, Err: ErrRequest,
 			Text: "the rank is not locked"}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package mpiwrap
+package request
 
 import "github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 
@@ -6,7 +6,7 @@ import "github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 // the next call that enters MPI, which posts them all in one crossing into C. As
 // MPI matches messages only while the program is inside one of its calls, nobody
 // can tell the difference; under a library with a progress thread a synchronous
-// send to such a receive ends at that call, not before. Sends are never kept back:
+// send to such a receive ends at that call, not before. Sends are never held back:
 // their receivers would wait while this rank computes.
 
 // queueSize is how many receives may wait.
@@ -20,33 +20,33 @@ type receiveQueue struct {
 	who  [queueSize]*Request
 }
 
-// later queues a receive that has a slot.
-func (r *Request) later() {
-	q := &r.c.st.queue
+// enqueue queues a receive that has a slot.
+func (r *Request) enqueue() {
+	q := &r.c.rank.queue
 	if q.n == queueSize {
-		r.c.st.postQueued()
+		r.c.rank.postQueued()
 	}
 	q.args[q.n] = driver.Receive{Slot: r.slot - 1, Bytes: int32(len(r.buf)), Source: int32(r.peer), Tag: int32(r.tag),
-		Comm: r.c.h}
+		Comm: r.c.Handle}
 	q.who[q.n] = r
 	q.n++
 }
 
-// postQueued posts what later has queued. A receive that fails is complete, with
+// postQueued posts what enqueue has queued. A receive that fails is complete, with
 // its error.
-func (s *state) postQueued() {
+func (s *Rank) postQueued() {
 	q := &s.queue
 	if q.n == 0 {
 		return
 	}
-	err := s.drv.Irecvs(slotSize, q.args[:q.n])
+	err := s.Driver.Irecvs(slotSize, q.args[:q.n])
 	for i, r := range q.who[:q.n] {
 		q.who[i] = nil
 		if r.h = q.args[i].Request; r.h != 0 {
 			continue
 		}
 		r.deactivate()
-		r.err = r.c.wrap(r.op.String(), r.peer, r.tag, err)
+		r.err = r.c.Wrap(r.op.String(), r.peer, r.tag, err)
 		r.conclude()
 	}
 	q.n = 0

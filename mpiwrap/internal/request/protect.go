@@ -1,4 +1,4 @@
-package mpiwrap
+package request
 
 import (
 	"encoding/json"
@@ -6,25 +6,13 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// NewRequest returns an idle request with a buffer, for a non-blocking call that
-// may be pending at a checkpoint. Its Irecv and Isend start it, Wait and Test end
-// it, and it can be started again. It belongs among what the program makes before
-// Restore; protected together with its buffer, it is pending again after a
-// restart:
-//
-//	halo := make([]float64, n)
-//	req := mpiwrap.NewRequest(world, halo)
-//	ck.Protect("halo", &halo)
-//	ck.Protect("halo request", req)
-//
-// The slice must keep its memory: a buffer that is reallocated needs a new
-// request.
-func NewRequest[T Scalar](c *Comm, buf []T) *Request {
-	return &Request{work: &work{buf: bytesOf(buf), sites: noteSite()}, c: c, kind: recvRequest, reusable: true,
-		op: opIrecv}
+// NewRequest returns an idle request that can be protected and started again and again.
+func (c *Channel) NewRequest(buf []byte) *Request {
+	return &Request{work: &work{buf: buf, sites: NoteSite()}, c: c, kind: recvRequest, reusable: true, op: call.Irecv}
 }
 
 // Irecv starts a receive into the request's buffer; see Irecv.
@@ -32,10 +20,10 @@ func (r *Request) Irecv(source, tag int) error {
 	if err := r.reuse(); err != nil {
 		return err
 	}
-	if err := r.c.checkRecv(opIrecv, source, tag); err != nil {
+	if err := r.c.checkRecv(call.Irecv, source, tag); err != nil {
 		return err
 	}
-	r.kind, r.op, r.peer, r.tag = recvRequest, opIrecv, source, tag
+	r.kind, r.op, r.peer, r.tag = recvRequest, call.Irecv, source, tag
 	return r.launch()
 }
 
@@ -44,10 +32,10 @@ func (r *Request) Isend(dest, tag int) error {
 	if err := r.reuse(); err != nil {
 		return err
 	}
-	if err := r.c.checkSend(opIsend, dest, tag); err != nil {
+	if err := r.c.checkSend(call.Isend, dest, tag); err != nil {
 		return err
 	}
-	r.kind, r.op, r.mode, r.peer, r.tag = sendRequest, opIsend, driver.Standard, dest, tag
+	r.kind, r.op, r.mode, r.peer, r.tag = sendRequest, call.Isend, driver.Standard, dest, tag
 	return r.launch()
 }
 
@@ -56,15 +44,15 @@ func (r *Request) reuse() error {
 		return noRequest("Irecv")
 	}
 	if !r.reusable || r.state != idle {
-		return r.c.fail("Irecv", r.errPeer(), r.errTag(), ErrRequest, "only an idle request of NewRequest can be "+
+		return r.c.Fail("Irecv", r.errPeer(), r.errTag(), ErrRequest, "only an idle request of NewRequest can be "+
 			"started so")
 	}
 	return nil
 }
 
 // noRequest refuses a Request that no call of this package has made.
-func noRequest(call string) error {
-	return &Error{Call: call, Peer: NoPeer, Tag: NoTag, Err: ErrRequest, Text: "no call has made this request"}
+func noRequest(name string) error {
+	return NewError(Error{Call: name, Peer: NoPeer, Tag: NoTag, Err: ErrRequest, Text: "no call has made this request"})
 }
 
 // requestVersion is the version of the record that MarshalBinary writes for a
@@ -93,52 +81,40 @@ func (r *Request) MarshalBinary() ([]byte, error) {
 		return nil, noRequest("Protect")
 	}
 	if !r.persistent && !r.reusable {
-		return nil, r.c.fail("Protect", r.errPeer(), r.errTag(), ErrUnsupported,
+		return nil, r.c.Fail("Protect", r.errPeer(), r.errTag(), ErrUnsupported,
 			"only requests of NewRequest, SendInit and RecvInit can be protected")
 	}
 	if r.state == active && (r.kind == sendRequest || r.box != nil) {
-		return nil, r.c.fail("Protect", r.peer, r.tag, ErrDrainIncomplete, "the request is under way; drain first")
+		return nil, r.c.Fail("Protect", r.peer, r.tag, ErrDrainIncomplete, "the request is under way; drain first")
 	}
-	rec := requestRecord{Version: 1, State: r.state, Kind: r.kind, Comm: r.c.name, Peer: r.peer, Tag: r.tag,
+	rec := requestRecord{Version: 1, State: r.state, Kind: r.kind, Comm: r.c.Name, Peer: r.peer, Tag: r.tag,
 		Bytes: len(r.buf), Order: r.order, Status: r.st}
 	if r.err != nil {
 		rec.Failure, rec.Truncated = r.err.Error(), errors.Is(r.err, ErrTruncate)
 	}
-	if r.kept != 0 && r.kept == r.c.st.drains {
-		return nil, r.c.fail("Protect", r.peer, r.tag, ErrPending, "its message is in the saved mailbox already; "+
+	if r.mailed != 0 && r.mailed == r.c.rank.drains {
+		return nil, r.c.Fail("Protect", r.peer, r.tag, ErrPending, "its message is in the saved mailbox already; "+
 			"save requests before the mailbox")
 	}
 	if r.state == released {
 		rec.Version = requestVersion
 	}
-	r.saved = r.c.st.drains
+	r.saved = r.c.rank.drains
 	return json.Marshal(rec)
 }
 
-// UnmarshalBinary makes an idle request what it was at the checkpoint: complete,
-// or pending. A pending receive is posted again when the program makes its next
-// call, in the order in which receives were posted before, so that its buffer can
-// still be restored.
-func (r *Request) UnmarshalBinary(b []byte) error {
-	apply, err := r.StageBinary(b)
-	if err == nil {
-		apply()
-	}
-	return err
-}
-
-// StageBinary is UnmarshalBinary in two steps: it checks a record and changes
-// nothing; apply, which cannot fail, makes the request what the record says.
+// StageBinary checks a record of MarshalBinary and changes nothing; apply, which cannot
+// fail, makes the request what the record says.
 func (r *Request) StageBinary(b []byte) (apply func(), err error) {
 	if r == nil || r.c == nil {
 		return nil, noRequest("Restore")
 	}
 	var rec requestRecord
 	if err := json.Unmarshal(b, &rec); err != nil {
-		return nil, r.c.fail("Restore", NoPeer, NoTag, ErrMailbox, err.Error())
+		return nil, r.c.Fail("Restore", NoPeer, NoTag, ErrMailbox, err.Error())
 	}
 	if err := r.accepts(&rec); err != nil {
-		return nil, r.c.fail("Restore", rec.Peer, rec.Tag, ErrMismatch, err.Error())
+		return nil, r.c.Fail("Restore", rec.Peer, rec.Tag, ErrMismatch, err.Error())
 	}
 	return func() { r.become(&rec) }, nil
 }
@@ -152,17 +128,17 @@ func (r *Request) become(rec *requestRecord) {
 	case complete:
 		r.kind, r.peer, r.tag, r.state = rec.Kind, rec.Peer, rec.Tag, complete
 		if rec.Failure != "" {
-			r.err = &Error{Call: "Irecv", Comm: r.c.name, Peer: rec.Peer, Tag: rec.Tag, Text: rec.Failure}
+			e := Error{Call: "Irecv", Comm: r.c.Name, Peer: rec.Peer, Tag: rec.Tag, Text: rec.Failure}
 			if rec.Truncated {
-				r.err = &Error{Call: "Irecv", Comm: r.c.name, Peer: rec.Peer, Tag: rec.Tag, Class: ClassTruncate,
-					Err: ErrTruncate}
+				e.Class, e.Text, e.Err = driver.ClassTruncate, "", ErrTruncate
 			}
+			r.err = NewError(e)
 		}
 	case active:
 		r.kind, r.peer, r.tag = rec.Kind, rec.Peer, rec.Tag
-		s := r.c.st
-		s.again = append(s.again, r)
-		slices.SortFunc(s.again, func(a, b *Request) int { return int(int64(a.order - b.order)) })
+		s := r.c.rank
+		s.restored = append(s.restored, r)
+		slices.SortFunc(s.restored, func(a, b *Request) int { return int(int64(a.order - b.order)) })
 	}
 }
 
@@ -173,8 +149,8 @@ func (r *Request) accepts(rec *requestRecord) error {
 		return fmt.Errorf("record of version %d, this library reads 1 to %d", rec.Version, requestVersion)
 	case r.state != idle:
 		return errors.New("the request has been started already; restore it before its first use")
-	case rec.Comm != r.c.name:
-		return fmt.Errorf("the request belonged to %s, this one to %s", rec.Comm, r.c.name)
+	case rec.Comm != r.c.Name:
+		return fmt.Errorf("the request belonged to %s, this one to %s", rec.Comm, r.c.Name)
 	case rec.State == released && rec.Version >= 2:
 		return nil
 	case rec.Bytes != len(r.buf):
@@ -187,7 +163,7 @@ func (r *Request) accepts(rec *requestRecord) error {
 		return fmt.Errorf("state %d of kind %d", rec.State, rec.Kind)
 	}
 	if rec.State == active {
-		return r.c.checkRecv(opIrecv, rec.Peer, rec.Tag)
+		return r.c.checkRecv(call.Irecv, rec.Peer, rec.Tag)
 	}
 	return nil
 }
@@ -199,14 +175,14 @@ func (r *Request) wake() error {
 		return nil
 	case r.c == nil:
 		return noRequest("Wait")
-	case r.c.st.again == nil:
+	case r.c.rank.restored == nil:
 		return nil
 	}
-	a, err := r.c.quick(opStart, r.peer, r.tag)
+	a, err := r.c.Quick(call.Start, r.peer, r.tag)
 	if err != nil {
 		return err
 	}
-	a.leave()
+	a.Leave()
 	return nil
 }
 
@@ -216,7 +192,7 @@ func wakeAny(rs []*Request) error {
 			continue
 		}
 		// All are of one rank, and waking one wakes all.
-		if err := r.wake(); err != nil || r.c.st.owed == nil {
+		if err := r.wake(); err != nil || r.c.rank.owed == nil {
 			return err
 		}
 		return lostAmong(rs)
@@ -224,11 +200,11 @@ func wakeAny(rs []*Request) error {
 	return nil
 }
 
-// postAgain posts restored receives; the program's call that led here comes after
+// postRestored posts restored receives; the program's call that led here comes after
 // them, as it did before the restart.
-func (s *state) postAgain() {
-	list := s.again
-	s.again = nil
+func (s *Rank) postRestored() {
+	list := s.restored
+	s.restored = nil
 	s.reposting = true
 	defer func() { s.reposting = false }()
 	for _, r := range list {

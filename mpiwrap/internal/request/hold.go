@@ -1,4 +1,4 @@
-package mpiwrap
+package request
 
 import (
 	"context"
@@ -47,39 +47,39 @@ func (h *holding) wait() {
 	<-over
 }
 
-func (e *rankEndpoint) Hold() (resume func()) {
-	if e.s.slots == nil {
+// Hold is that of endpoint.Endpoint.
+func (s *Rank) Hold() (resume func()) {
+	if s.slots == nil {
 		return func() {}
 	}
-	e.s.holding.begin()
-	return sync.OnceFunc(e.s.holding.end)
+	s.holding.begin()
+	return sync.OnceFunc(s.holding.end)
 }
 
 // leaving is how long a goroutine may take to end a call of its own accord. One that
 // stays longer waits for another rank, which may be parked.
 const leaving = time.Second
 
-// hold is Hold that waits until no other goroutine is inside MPI, or names its call.
-func (e *rankEndpoint) hold(ctx context.Context, self *activity) (resume func(), busy error) {
-	resume = e.Hold()
+// HoldAndWait is Hold that waits until no other goroutine is inside MPI, or names its call.
+func (s *Rank) HoldAndWait(ctx context.Context, self *Activity) (resume func(), busy error) {
+	resume = s.Hold()
 	for end := time.Now().Add(leaving); ; runtime.Gosched() {
-		busy = e.inside(self)
+		busy = s.inside(self)
 		if busy == nil || ctx.Err() != nil || time.Now().After(end) {
 			return resume, busy
 		}
 	}
 }
 
-// tryHold is hold that does not wait.
-func (e *rankEndpoint) tryHold(self *activity) (resume func(), busy error) {
-	resume = e.Hold()
-	return resume, e.inside(self)
+// TryHold is HoldAndWait that does not wait.
+func (s *Rank) TryHold(self *Activity) (resume func(), busy error) {
+	resume = s.Hold()
+	return resume, s.inside(self)
 }
 
 // inside names a call that another goroutine of a ThreadMultiple rank is inside; self
 // is the checkpointer's own.
-func (e *rankEndpoint) inside(self *activity) error {
-	s := e.s
+func (s *Rank) inside(self *Activity) error {
 	for i := range s.slots {
 		a := &s.slots[i]
 		if a == self || !a.owner.Load() {
@@ -89,10 +89,10 @@ func (e *rankEndpoint) inside(self *activity) error {
 		if v := a.read(s); v.Blocked {
 			what = fmt.Sprintf("%s on %s", v.Op, v.Comm)
 		}
-		return &Error{Call: "Drain", Comm: "world", Peer: NoPeer, Tag: NoTag,
+		return NewError(Error{Call: "Drain", Comm: "world", Peer: NoPeer, Tag: NoTag,
 			Err: fmt.Errorf("%w: %w", ErrDrainIncomplete, ErrConcurrent),
 			Text: "another goroutine is inside " + what + "; with ThreadMultiple too, none may be inside MPI at a " +
-				"checkpoint"}
+				"checkpoint"})
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package mpiwrap
+package request
 
 import (
 	"slices"
@@ -11,7 +11,7 @@ const slotSize = 64
 
 // slots is memory that never moves, dealt out to small non-blocking messages:
 // copying a few bytes costs a tenth of pinning their buffer. Guarded by
-// state.own.
+// Rank.own.
 type slots struct {
 	mem  []byte
 	free []int32
@@ -32,14 +32,14 @@ func (r *Request) inSlot() []byte {
 	if n == 0 || n > slotSize {
 		return nil
 	}
-	s := r.c.st
-	s.lock()
+	s := r.c.rank
+	s.Lock()
 	k := len(s.small.free)
 	if k > 0 {
 		r.slot = s.small.free[k-1] + 1
 		s.small.free = s.small.free[:k-1]
 	}
-	s.unlock()
+	s.Unlock()
 	if k == 0 {
 		return nil
 	}
@@ -55,13 +55,13 @@ func (r *Request) fromSlot(n int) {
 	if r.slot == 0 {
 		return
 	}
-	s := r.c.st
+	s := r.c.rank
 	copy(r.buf[:min(n, len(r.buf))], s.small.bytes(r.slot))
-	s.lock()
+	s.Lock()
 	if invariants.Enabled {
 		invariants.Check(!slices.Contains(s.small.free, r.slot-1), "mpiwrap: slot %d is given back twice", r.slot-1)
 	}
 	s.small.free = append(s.small.free, r.slot-1)
-	s.unlock()
+	s.Unlock()
 	r.slot = 0
 }

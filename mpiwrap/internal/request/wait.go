@@ -1,10 +1,11 @@
-package mpiwrap
+package request
 
 import (
 	"errors"
 	"runtime"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
@@ -18,11 +19,11 @@ import (
 func (r *Request) live() bool { return r != nil && (r.state == active || r.state == complete) }
 
 // publishMany publishes a wait for several requests.
-func publishMany(op opCode, rs []*Request, all bool) (*activity, error) {
+func publishMany(op call.Op, rs []*Request, all bool) (*Activity, error) {
 	if err := wakeAny(rs); err != nil {
 		return nil, err
 	}
-	var c *Comm
+	var c *Channel
 	waits := 0
 	for _, r := range rs {
 		if r.live() {
@@ -37,9 +38,9 @@ func publishMany(op opCode, rs []*Request, all bool) (*activity, error) {
 		return nil, nil
 	}
 	if waits == 0 {
-		return c.quick(op, AnySource, AnyTag)
+		return c.Quick(op, AnySource, AnyTag)
 	}
-	a, err := c.publish(op, NoPeer, NoTag, flagBusy|flagBlocked|flagMany)
+	a, err := c.Publish(op, NoPeer, NoTag, flagBusy|flagBlocked|flagMany)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +51,7 @@ func publishMany(op opCode, rs []*Request, all bool) (*activity, error) {
 // WaitAll waits for every request. All are waited for even when some fail; the
 // errors are joined.
 func WaitAll(rs ...*Request) error {
-	a, err := publishMany(opWaitAll, rs, true)
+	a, err := publishMany(call.WaitAll, rs, true)
 	if err != nil || a == nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func WaitAll(rs ...*Request) error {
 // WaitAllStatus is WaitAll that also returns each request's status, in dest when
 // that is long enough. A skipped request has an empty status.
 func WaitAllStatus(dest []Status, rs ...*Request) ([]Status, error) {
-	a, err := publishMany(opWaitAll, rs, true)
+	a, err := publishMany(call.WaitAll, rs, true)
 	if err != nil || a == nil {
 		return emptyStatuses(dest, len(rs)), err
 	}
@@ -112,8 +113,8 @@ func consumeAll(dest []Status, rs []*Request) ([]Status, error) {
 // batch is how many requests one driver call waits for.
 const batch = 128
 
-// waitBatch is room for one such call. A rank has one and uses it again and
-// again; who nests waits, or waits at the same time, makes another.
+// waitBatch is room for one such call. A rank has one and uses it for all;
+// who nests waits, or waits at the same time, makes another.
 type waitBatch struct {
 	busy bool
 	hs   [batch]driver.Handle
@@ -122,9 +123,9 @@ type waitBatch struct {
 	errs [batch]error
 }
 
-func (s *state) takeBatch() *waitBatch {
-	s.lock()
-	defer s.unlock()
+func (s *Rank) takeBatch() *waitBatch {
+	s.Lock()
+	defer s.Unlock()
 	if s.batch.busy {
 		return &waitBatch{}
 	}
@@ -132,11 +133,11 @@ func (s *state) takeBatch() *waitBatch {
 	return &s.batch
 }
 
-func (s *state) giveBatch(b *waitBatch) {
-	s.lock()
+func (s *Rank) giveBatch(b *waitBatch) {
+	s.Lock()
 	clear(b.who[:])
 	b.busy = false
-	s.unlock()
+	s.Unlock()
 }
 
 // driveAll blocks until no request is active.
@@ -145,7 +146,7 @@ func driveAll(rs []*Request) error {
 	if i < 0 {
 		return nil
 	}
-	s := rs[i].c.st
+	s := rs[i].c.rank
 	b := s.takeBatch()
 	defer s.giveBatch(b)
 	n := 0
@@ -176,10 +177,10 @@ func (b *waitBatch) drive(n int) error {
 		return nil
 	}
 	c := b.who[0].c
-	failed, err := c.st.drv.WaitAll(b.hs[:n], b.st[:n], b.errs[:n])
+	failed, err := c.rank.Driver.WaitAll(b.hs[:n], b.st[:n], b.errs[:n])
 	unlist(b.who[:n])
 	if err != nil {
-		return c.wrap("WaitAll", NoPeer, NoTag, err)
+		return c.Wrap("WaitAll", NoPeer, NoTag, err)
 	}
 	if failed > 0 {
 		for i, r := range b.who[:n] {
@@ -188,7 +189,7 @@ func (b *waitBatch) drive(n int) error {
 		clear(b.errs[:n])
 		return nil
 	}
-	var t tally
+	var t arrivals
 	for i, r := range b.who[:n] {
 		if st := &b.st[i]; r.kind == recvRequest && r.box == nil && !st.Cancelled {
 			t.add(r.c, st.Source)
@@ -209,14 +210,14 @@ func unlist(rs []*Request) {
 	}
 }
 
-// tally counts received messages, many of one sender at a time.
-type tally struct {
-	c      *Comm
+// arrivals counts received messages, many of one sender at a time.
+type arrivals struct {
+	c      *Channel
 	source int32
 	n      int
 }
 
-func (t *tally) add(c *Comm, source int32) {
+func (t *arrivals) add(c *Channel, source int32) {
 	if t.n > 0 && (t.c != c || t.source != source) {
 		t.flush()
 	}
@@ -224,7 +225,7 @@ func (t *tally) add(c *Comm, source int32) {
 	t.n++
 }
 
-func (t *tally) flush() {
+func (t *arrivals) flush() {
 	if t.n > 0 {
 		t.c.countReceived(t.source, t.n)
 		t.n = 0
@@ -234,7 +235,7 @@ func (t *tally) flush() {
 // WaitAny waits until one of the requests is complete and returns its index, or
 // Undefined when none is active.
 func WaitAny(rs ...*Request) (int, Status, error) {
-	a, err := publishMany(opWaitAny, rs, false)
+	a, err := publishMany(call.WaitAny, rs, false)
 	if err != nil || a == nil {
 		return Undefined, emptyStatus, err
 	}
@@ -250,7 +251,7 @@ func waitAny(rs []*Request) (int, Status, error) {
 	if hasParts(rs) {
 		return pollAny(rs)
 	}
-	s := rs[slices.IndexFunc(rs, (*Request).live)].c.st
+	s := rs[slices.IndexFunc(rs, (*Request).live)].c.rank
 	b := s.takeBatch()
 	defer s.giveBatch(b)
 	hs, who := b.hs[:0], b.who[:0]
@@ -260,10 +261,10 @@ func waitAny(rs []*Request) (int, Status, error) {
 			r.listed = true
 		}
 	}
-	n, st, err := s.drv.WaitAny(hs)
+	n, st, err := s.Driver.WaitAny(hs)
 	unlist(who)
 	if n < 0 || n >= len(who) {
-		return Undefined, Status{}, who[0].c.wrap("WaitAny", NoPeer, NoTag, err)
+		return Undefined, Status{}, who[0].c.Wrap("WaitAny", NoPeer, NoTag, err)
 	}
 	r := who[n]
 	r.completed(st, err)
@@ -310,7 +311,7 @@ func firstComplete(rs []*Request) int {
 // WaitSome waits until at least one of the requests is complete and returns the
 // indices of all that are, with their statuses. None active gives none.
 func WaitSome(rs ...*Request) ([]int, []Status, error) {
-	a, err := publishMany(opWaitAny, rs, false)
+	a, err := publishMany(call.WaitAny, rs, false)
 	if err != nil || a == nil {
 		return nil, nil, err
 	}
@@ -345,13 +346,13 @@ func collect(rs []*Request) ([]int, []Status, error) {
 }
 
 // quickMany guards the Test forms; nil when no request has anything to report.
-func quickMany(rs []*Request) (*activity, error) {
+func quickMany(rs []*Request) (*Activity, error) {
 	if err := wakeAny(rs); err != nil {
 		return nil, err
 	}
 	for _, r := range rs {
 		if r.live() {
-			return r.c.quick(opTest, AnySource, AnyTag)
+			return r.c.Quick(call.Test, AnySource, AnyTag)
 		}
 	}
 	return nil, nil
@@ -364,7 +365,7 @@ func TestAll(rs ...*Request) (bool, error) {
 	if err != nil || a == nil {
 		return err == nil, err
 	}
-	defer a.leave()
+	defer a.Leave()
 	all := true
 	for _, r := range rs {
 		if r.live() && r.state == active {
@@ -390,7 +391,7 @@ func TestAny(rs ...*Request) (int, Status, bool, error) {
 	if err != nil || a == nil {
 		return Undefined, emptyStatus, err == nil, err
 	}
-	defer a.leave()
+	defer a.Leave()
 	for i, r := range rs {
 		if !r.live() {
 			continue
@@ -418,7 +419,7 @@ func TestSome(rs ...*Request) ([]int, []Status, error) {
 	if err != nil || a == nil {
 		return nil, nil, err
 	}
-	defer a.leave()
+	defer a.Leave()
 	index, sts, err := collect(rs)
 	if len(index) == 0 {
 		a.polledMany(rs)

@@ -1,4 +1,4 @@
-package mpiwrap
+package request
 
 import (
 	"fmt"
@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// callSite is where the program made a call: return addresses, innermost first.
-type callSite [16]uintptr
+// Site is where the program made a call: return addresses, innermost first.
+type Site [16]uintptr
 
 // noteSite notes where the call that is being made comes from.
-func noteSite() *callSite {
-	s := new(callSite)
+func NoteSite() *Site {
+	s := new(Site)
 	runtime.Callers(2, s[:])
 	return s
 }
 
-// frames returns the frames of the program, innermost first.
-func (s *callSite) frames() []runtime.Frame {
+// Frames returns the frames of the program, innermost first.
+func (s *Site) Frames() []runtime.Frame {
 	n := 0
 	for n < len(s) && s[n] != 0 {
 		n++
@@ -35,18 +35,19 @@ func (s *callSite) frames() []runtime.Frame {
 	}
 }
 
-// ofProgram says whether a frame is the program's, not this package's.
+// ofProgram says whether a frame is the program's, not mpiwrap's.
 func ofProgram(f *runtime.Frame) bool {
 	return strings.HasSuffix(f.File, "_test.go") ||
-		!strings.Contains(f.Function, "/mpiwrap.") && !strings.Contains(f.Function, "/mpiwrap/mpi.")
+		!strings.Contains(f.Function, "/mpiwrap.") && !strings.Contains(f.Function, "/mpiwrap/mpi.") &&
+			!strings.Contains(f.Function, "/mpiwrap/internal/")
 }
 
 // String is file:line of the innermost frame of the program.
-func (s *callSite) String() string {
+func (s *Site) String() string {
 	if s == nil {
 		return ""
 	}
-	for _, f := range s.frames() {
+	for _, f := range s.Frames() {
 		return fmt.Sprintf("%s:%d", f.File[strings.LastIndexByte(f.File, '/')+1:], f.Line)
 	}
 	return "unknown"

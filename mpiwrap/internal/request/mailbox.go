@@ -1,4 +1,4 @@
-package mpiwrap
+package request
 
 import (
 	"runtime"
@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/internal/invariants"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
@@ -69,9 +70,9 @@ func (b *mailbox) remove(i int) *boxed {
 }
 
 // takeBoxed removes the first drained message that matches, or returns nil.
-func (c *Comm) takeBoxed(source, tag int) *boxed {
-	c.st.lock()
-	defer c.st.unlock()
+func (c *Channel) takeBoxed(source, tag int) *boxed {
+	c.rank.Lock()
+	defer c.rank.Unlock()
 	i := c.box.find(source, tag)
 	if i < 0 {
 		return nil
@@ -80,9 +81,9 @@ func (c *Comm) takeBoxed(source, tag int) *boxed {
 }
 
 // peekBoxed returns the first drained message that matches, or nil.
-func (c *Comm) peekBoxed(source, tag int) *boxed {
-	c.st.lock()
-	defer c.st.unlock()
+func (c *Channel) peekBoxed(source, tag int) *boxed {
+	c.rank.Lock()
+	defer c.rank.Unlock()
 	i := c.box.find(source, tag)
 	if i < 0 {
 		return nil
@@ -95,27 +96,27 @@ func (m *boxed) status() Status {
 }
 
 // arrive waits for the bytes of a message whose transfer had begun.
-func (c *Comm) arrive(m *boxed) {
+func (c *Channel) arrive(m *boxed) {
 	if m.h == 0 {
 		return
 	}
-	_, err := c.st.drv.Wait(m.h)
+	_, err := c.rank.Driver.Wait(m.h)
 	c.transferred(m, err)
 }
 
 // transferred ends the transfer of a drained message and counts it.
-func (c *Comm) transferred(m *boxed, err error) {
+func (c *Channel) transferred(m *boxed, err error) {
 	m.h, m.err = 0, err
 	m.pin.Unpin()
 	c.countReceived(int32(m.source), 1)
 }
 
 // deliver hands a drained message to a receive.
-func (c *Comm) deliver(op opCode, m *boxed, buf []byte) (Status, error) {
+func (c *Channel) deliver(op call.Op, m *boxed, buf []byte) (Status, error) {
 	c.arrive(m)
 	st := m.status()
 	if m.err != nil {
-		return st, c.wrap(op.String(), m.source, m.tag, m.err)
+		return st, c.Wrap(op.String(), m.source, m.tag, m.err)
 	}
 	if copy(buf, m.data) < len(m.data) || m.cut {
 		st.Bytes = min(len(buf), len(m.data))

@@ -1,4 +1,4 @@
-package mpiwrap
+package request
 
 import (
 	"errors"
@@ -22,22 +22,18 @@ import (
 // without protection. It is taken when the program has posted it again, or has
 // received its message.
 type owing struct {
-	PendingReceive
+	endpoint.PendingReceive
 	taken bool
 }
 
-func (r *Request) describe() *PendingReceive {
-	return &PendingReceive{Comm: r.c.name, Source: r.peer, Tag: r.tag, At: r.sites.String()}
+func (r *Request) describe() *endpoint.PendingReceive {
+	return &endpoint.PendingReceive{Comm: r.c.Name, Source: r.peer, Tag: r.tag, At: r.sites.String()}
 }
 
-// PendingReceive is a receive that was pending at the checkpoint this run was
-// restored from, was not protected, and has not been posted again:
-// coordinated.NotReceivedError lists them.
-type PendingReceive = endpoint.PendingReceive
-
-func (e *rankEndpoint) NotPostedAgain() []PendingReceive {
-	var out []PendingReceive
-	for _, o := range e.s.owed {
+// NotPostedAgain is that of endpoint.Endpoint.
+func (s *Rank) NotPostedAgain() []endpoint.PendingReceive {
+	var out []endpoint.PendingReceive
+	for _, o := range s.owed {
 		if !o.taken {
 			out = append(out, o.PendingReceive)
 		}
@@ -45,30 +41,31 @@ func (e *rankEndpoint) NotPostedAgain() []PendingReceive {
 	return out
 }
 
-func (e *rankEndpoint) NoteSites() { e.s.noteSites = true }
+// NoteSites is that of endpoint.Endpoint.
+func (s *Rank) NoteSites() { s.noteSites = true }
 
 // heldMessage is one that a receive or a probe of the program had matched, and
 // that the program had not got at the cut.
 type heldMessage struct {
 	order       uint64 // of the receive or probe
-	c           *Comm
+	c           *Channel
 	source, tag int // as it was posted
-	box         boxRecord
+	box         BoxRecord
 }
 
-func (k *heldMessage) fits(b *boxRecord) bool {
+func (k *heldMessage) fits(b *BoxRecord) bool {
 	return (k.source == AnySource || k.source == b.Source) && (k.tag == AnyTag || k.tag == b.Tag)
 }
 
 // held finds what is under way and not protected: it names the receives in r,
-// returns the messages to keep, and refuses what cannot be kept.
-func (r *record) held(s *state) ([]heldMessage, error) {
+// returns the messages to save, and refuses what cannot be saved.
+func (r *Mail) held(s *Rank) ([]heldMessage, error) {
 	var out []heldMessage
 	var errs []error
 	protected := s.protectedReceives()
 	found := false
 	for q := s.pending.first; q != nil; q = q.next {
-		if q.c.private || q.kind == sendRequest || q.isSaved() {
+		if q.c.Private || q.kind == sendRequest || q.isSaved() {
 			continue
 		}
 		found = true
@@ -84,22 +81,22 @@ func (r *record) held(s *state) ([]heldMessage, error) {
 		r.Receives = append(r.Receives, *rec)
 		if rec.Came {
 			out = append(out, heldMessage{q.order, q.c, q.peer, q.tag, q.message(len(r.Receives))})
-			q.kept = s.drains
+			q.mailed = s.drains
 		}
 	}
 	s.noteSites = found
-	for _, m := range s.aside {
+	for _, m := range s.probed {
 		if m.box == nil {
 			continue
 		}
-		if m.c.freed {
-			errs = append(errs, m.c.fail("Mprobe", m.st.Source, m.st.Tag, ErrPending,
-				"the communicator is freed and a message that a probe has set aside is not received; receive it "+
+		if m.c.Freed {
+			errs = append(errs, m.c.Fail("Mprobe", m.st.Source, m.st.Tag, ErrPending,
+				"the communicator is freed and a message that a probe has matched is not received; receive it "+
 					"before Free"))
 			continue
 		}
 		out = append(out, heldMessage{m.order, m.c, m.source, m.tag,
-			boxRecord{Comm: m.c.name, Source: m.box.source, Tag: m.box.tag, Cut: m.box.cut, data: m.box.data,
+			BoxRecord{Comm: m.c.Name, Source: m.box.source, Tag: m.box.tag, Cut: m.box.cut, Data: m.box.data,
 				Receive: r.stillOwed(m.box.owed)}})
 	}
 	slices.SortStableFunc(out, func(a, b heldMessage) int { return int(int64(a.order - b.order)) })
@@ -107,10 +104,10 @@ func (r *record) held(s *state) ([]heldMessage, error) {
 }
 
 // isSaved says whether MarshalBinary has described the request for this cut.
-func (r *Request) isSaved() bool { return r.saved != 0 && r.saved == r.c.st.drains }
+func (r *Request) isSaved() bool { return r.saved != 0 && r.saved == r.c.rank.drains }
 
 // protectedReceives are those that a restart posts again by itself.
-func (s *state) protectedReceives() (out []*Request) {
+func (s *Rank) protectedReceives() (out []*Request) {
 	for q := s.pending.first; q != nil; q = q.next {
 		if q.kind == recvRequest && q.state == active && q.isSaved() {
 			out = append(out, q)
@@ -120,9 +117,9 @@ func (s *state) protectedReceives() (out []*Request) {
 }
 
 // message is what a complete receive has got.
-func (r *Request) message(number int) boxRecord {
-	b := boxRecord{Comm: r.c.name, Source: r.peer, Tag: r.tag, Receive: number,
-		data: r.buf[:min(r.st.Bytes, len(r.buf))]}
+func (r *Request) message(number int) BoxRecord {
+	b := BoxRecord{Comm: r.c.Name, Source: r.peer, Tag: r.tag, Receive: number,
+		Data: r.buf[:min(r.st.Bytes, len(r.buf))]}
 	if b.Source == AnySource {
 		b.Source = r.st.Source
 	}
@@ -130,7 +127,7 @@ func (r *Request) message(number int) boxRecord {
 		b.Tag = r.st.Tag
 	}
 	if r.err != nil {
-		b.Cut, b.data = true, r.buf
+		b.Cut, b.Data = true, r.buf
 	}
 	return b
 }
@@ -142,12 +139,12 @@ func (r *Request) refuse(protected []*Request) error {
 	if at != "" {
 		at = " at " + at
 	}
-	fail := func(text string) error { return r.c.fail(r.op.String(), r.errPeer(), r.errTag(), ErrPending, text) }
+	fail := func(text string) error { return r.c.Fail(r.op.String(), r.errPeer(), r.errTag(), ErrPending, text) }
 	switch {
 	case r.kind == collRequest:
 		return fail("a non-blocking collective" + at + " is not waited for; Wait for it before the Point, since " +
 			"ranks that restart could not start it again together")
-	case r.c.freed:
+	case r.c.Freed:
 		return fail("the communicator is freed and the receive posted" + at + " is not waited for; Wait for it " +
 			"before Free")
 	case r.state == complete && r.err != nil && !errors.Is(r.err, ErrTruncate):
@@ -172,13 +169,13 @@ func overlapping(a, b *Request) bool {
 // insertHeld puts what was held on c among the messages of its mailbox: each
 // before the first that the same receive or probe could take, so that it finds its own
 // when it is made again, in the order in which the program made them.
-func insertHeld(list []boxRecord, held []heldMessage, c *Comm) []boxRecord {
+func insertHeld(list []BoxRecord, held []heldMessage, c *Channel) []BoxRecord {
 	for i := len(held) - 1; i >= 0; i-- {
 		k := &held[i]
 		if k.c != c {
 			continue
 		}
-		at := slices.IndexFunc(list, func(b boxRecord) bool { return k.fits(&b) })
+		at := slices.IndexFunc(list, func(b BoxRecord) bool { return k.fits(&b) })
 		if at < 0 {
 			at = len(list)
 		}
@@ -189,7 +186,7 @@ func insertHeld(list []boxRecord, held []heldMessage, c *Comm) []boxRecord {
 
 // stillOwed carries a receive that this run has not posted again into the next
 // record and returns its number there.
-func (r *record) stillOwed(o *owing) int {
+func (r *Mail) stillOwed(o *owing) int {
 	if o == nil {
 		return 0
 	}
@@ -198,7 +195,7 @@ func (r *record) stillOwed(o *owing) int {
 }
 
 // addIdle carries those over that no message of the mailbox belongs to.
-func (r *record) addIdle(owed []*owing) {
+func (r *Mail) addIdle(owed []*owing) {
 	for _, o := range owed {
 		if !o.taken && !o.Came {
 			r.Receives = append(r.Receives, o.PendingReceive)
@@ -206,27 +203,27 @@ func (r *record) addIdle(owed []*owing) {
 	}
 }
 
-// owing ties the messages of a record that has been read to their receives.
-func (r *record) owing() []*owing {
-	var out []*owing
+// Owe ties the messages of a record that has been read to the receives that had them,
+// which the program is to post again.
+func (s *Rank) Owe(r *Mail) {
+	s.owed = nil
 	for _, rec := range r.Receives {
-		out = append(out, &owing{PendingReceive: rec})
+		s.owed = append(s.owed, &owing{PendingReceive: rec})
 	}
 	for i := range r.Boxes {
 		if n := r.Boxes[i].Receive; n > 0 {
-			r.Boxes[i].owed = out[n-1]
+			r.Boxes[i].owed = s.owed[n-1]
 		}
 	}
-	return out
 }
 
 // postedAgain notes that the program has posted a receive which the checkpoint
 // had pending.
-func (c *Comm) postedAgain(source, tag int) {
-	c.st.lock()
-	defer c.st.unlock()
-	for _, o := range c.st.owed {
-		if !c.private && !o.taken && !o.Came && o.Comm == c.name && o.Source == source && o.Tag == tag {
+func (c *Channel) postedAgain(source, tag int) {
+	c.rank.Lock()
+	defer c.rank.Unlock()
+	for _, o := range c.rank.owed {
+		if !c.Private && !o.taken && !o.Came && o.Comm == c.Name && o.Source == source && o.Tag == tag {
 			o.taken = true
 			return
 		}
@@ -238,10 +235,10 @@ func (r *Request) lostAtRestart() string {
 	if r.kind == sendRequest {
 		return ""
 	}
-	for _, o := range r.c.st.owed {
+	for _, o := range r.c.rank.owed {
 		// A prepared receive is another one where it asks for other messages.
 		other := r.persistent && (o.Source != r.peer || o.Tag != r.tag)
-		if !o.taken && o.Comm == r.c.name && !other {
+		if !o.taken && o.Comm == r.c.Name && !other {
 			return "the checkpoint had a " + o.String() + " pending that was not protected; after a restart the " +
 				"program posts it again, or protects the request"
 		}
@@ -257,23 +254,23 @@ func lostAmong(rs []*Request) error {
 			continue
 		}
 		if text := r.lostAtRestart(); text != "" {
-			return r.c.fail("Wait", r.errPeer(), r.errTag(), ErrRequest, text)
+			return r.c.Fail("Wait", r.errPeer(), r.errTag(), ErrRequest, text)
 		}
 	}
 	return nil
 }
 
-// meetPosted gives messages of a record to receives that the program has posted
+// MeetPosted gives messages of a record to receives that the program has posted
 // before Restore: they were sent before all that this run sends. A receive that has
 // got one of this run gives it back to the mailbox.
-func (s *state) meetPosted() {
+func (s *Rank) MeetPosted() {
 	s.postQueued()
 	for r := s.pending.first; r != nil; {
 		next := r.next
-		if r.kind == recvRequest && !r.c.private {
+		if r.kind == recvRequest && !r.c.Private {
 			r.c.postedAgain(r.peer, r.tag)
 		}
-		if r.kind == recvRequest && !r.c.private && r.box == nil && !r.st.Cancelled &&
+		if r.kind == recvRequest && !r.c.Private && r.box == nil && !r.st.Cancelled &&
 			(r.state == active || r.err == nil) {
 			r.meet()
 		}
@@ -287,10 +284,10 @@ func (r *Request) meet() {
 		return
 	}
 	if r.state == active {
-		if err := c.st.drv.Cancel(r.h); err != nil {
+		if err := c.rank.Driver.Cancel(r.h); err != nil {
 			return
 		}
-		st, err := c.st.drv.Wait(r.h)
+		st, err := c.rank.Driver.Wait(r.h)
 		r.completed(st, err)
 	}
 	if r.err != nil {

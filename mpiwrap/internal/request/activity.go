@@ -1,4 +1,4 @@
-package mpiwrap
+package request
 
 import (
 	"runtime"
@@ -6,81 +6,10 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/ordered"
 )
-
-// opCode names a call in the published word.
-type opCode uint8
-
-const (
-	opNone opCode = iota
-	opSend
-	opSsend
-	opRecv
-	opSendrecv
-	opProbe
-	opMprobe
-	opMrecv
-	opWait
-	opWaitAll
-	opWaitAny
-	opIsend
-	opIssend
-	opIrecv
-	opIprobe
-	opImprobe
-	opTest
-	opStart
-	opCancel
-	opBarrier
-	opBcast
-	opGather
-	opGatherv
-	opScatter
-	opScatterv
-	opAllgather
-	opAllgatherv
-	opAlltoall
-	opAlltoallv
-	opReduce
-	opAllreduce
-	opReduceScatterBlock
-	opReduceScatter
-	opScan
-	opExscan
-	opNeighbor
-	opDup
-	opSplit
-	opSplitNode
-	opCreate
-	opCreateGroup
-	opFree
-	opWinAllocate
-	opWinFree
-	opFence
-	opLock
-	opUnlock
-	opFlush
-	opRma
-	opDrain
-	opFinalize
-	opCount
-)
-
-var opNames = [opCount]string{"", "Send", "Ssend", "Recv", "Sendrecv", "Probe", "Mprobe", "Mrecv",
-	"Wait", "WaitAll", "WaitAny", "Isend", "Issend", "Irecv", "Iprobe", "Improbe", "Test", "Start", "Cancel",
-	"Barrier", "Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Allgather", "Allgatherv", "Alltoall",
-	"Alltoallv", "Reduce", "Allreduce", "ReduceScatterBlock", "ReduceScatter", "Scan", "Exscan", "Neighbor",
-	"Dup", "Split", "SplitNode", "Create", "CreateGroup", "Free", "WinAllocate", "WinFree", "Fence", "Lock",
-	"Unlock", "Flush", "Rma", "Drain", "Finalize"}
-
-func (o opCode) String() string { return opNames[o] }
-
-// collective says whether o counts as a collective of its communicator.
-func (o opCode) collective() bool {
-	return o >= opBarrier && o <= opFence && o != opCreateGroup
-}
 
 // The published word is seq<<16 | op<<8 | flags. It doubles as the lock that
 // refuses a second call: busy is set by compare-and-swap.
@@ -93,11 +22,11 @@ const (
 	opShift     = 8
 )
 
-// activity is the published state of one rank. One goroutine writes, any reads.
+// Activity is the published state of one rank. One goroutine writes, any reads.
 //
 // The writer sets the details while word says idle, and then word; a reader that
 // sees the same busy word before and after the details has details of that call.
-type activity struct {
+type Activity struct {
 	word  ordered.Uint64
 	where atomic.Uint64 // peer<<32 | tag
 	comm  atomic.Uint32 // index of the communicator
@@ -118,20 +47,21 @@ func pack(peer, tag int) uint64 { return uint64(uint32(peer))<<32 | uint64(uint3
 
 func unpack(w uint64) (peer, tag int) { return int(int32(w >> 32)), int(int32(w)) }
 
-// block publishes a blocking call and returns what leave ends. It fails when
+// Block publishes a blocking call and returns what Leave ends. It fails when
 // another call is under way and the rank is not ThreadMultiple.
-func (c *Comm) block(op opCode, peer, tag int) (*activity, error) {
-	return c.publish(op, peer, tag, flagBusy|flagBlocked)
+func (c *Channel) Block(op call.Op, peer, tag int) (*Activity, error) {
+	return c.Publish(op, peer, tag, flagBusy|flagBlocked)
 }
 
-func (c *Comm) publish(op opCode, peer, tag int, flags uint64) (*activity, error) {
-	s := c.st
-	if s.observer != nil {
-		s.observer(op)
+// Publish is Block with flags of its own; for Block the call waits for something.
+func (c *Channel) Publish(op call.Op, peer, tag int, flags uint64) (*Activity, error) {
+	s := c.rank
+	if s.Observer != nil {
+		s.Observer(op)
 	}
 	a := &s.act
 	if s.slots != nil {
-		a = s.freeSlot(c.private)
+		a = s.freeSlot(c.Private)
 	}
 	old := a.word.Load()
 	if old&flagBusy != 0 {
@@ -148,8 +78,8 @@ func (c *Comm) publish(op opCode, peer, tag int, flags uint64) (*activity, error
 	if !a.word.CompareAndSwap(old, (old>>seqShift+1)<<seqShift|uint64(op)<<opShift|flags) {
 		return nil, c.busy(op, peer, tag)
 	}
-	if s.again != nil && !c.private {
-		s.postAgain()
+	if s.restored != nil && !c.Private {
+		s.postRestored()
 	}
 	if s.queue.n != 0 {
 		s.postQueued()
@@ -157,43 +87,43 @@ func (c *Comm) publish(op opCode, peer, tag int, flags uint64) (*activity, error
 	return a, nil
 }
 
-// quick guards a call that does not block; it is not published.
-func (c *Comm) quick(op opCode, peer, tag int) (*activity, error) {
-	s := c.st
-	if s.observer != nil && op != opDrain { // not a call of the program
-		s.observer(op)
+// Quick guards a call that does not block; it is not published.
+func (c *Channel) Quick(op call.Op, peer, tag int) (*Activity, error) {
+	s := c.rank
+	if s.Observer != nil && op != call.Drain { // not a call of the program
+		s.Observer(op)
 	}
 	a := &s.act
 	if s.slots != nil {
-		a = s.freeSlot(c.private || op == opDrain)
+		a = s.freeSlot(c.Private || op == call.Drain)
 	}
 	old := a.word.Load()
 	if old&flagBusy != 0 || !a.word.CompareAndSwap(old, old|flagBusy) {
 		return nil, c.busy(op, peer, tag)
 	}
-	if s.again != nil && !c.private {
-		s.postAgain()
+	if s.restored != nil && !c.Private {
+		s.postRestored()
 	}
-	if s.queue.n != 0 && op != opIrecv {
+	if s.queue.n != 0 && op != call.Irecv {
 		s.postQueued()
 	}
 	return a, nil
 }
 
 // polled counts a Test or a probe that found nothing, and says for what.
-func (a *activity) polled(c *Comm, peer, tag int) {
+func (a *Activity) polled(c *Channel, peer, tag int) {
 	if w := pack(peer, tag); a.pollWhere.Load() != w {
 		a.pollWhere.Store(w)
 	}
 	if a.pollComm.Load() != c.index {
 		a.pollComm.Store(c.index)
 	}
-	c.st.polls.Add(1)
+	c.rank.polls.Add(1)
 }
 
 // polledMany is polled for several requests: for the only active receive, or for
 // anybody on its communicator.
-func (a *activity) polledMany(rs []*Request) {
+func (a *Activity) polledMany(rs []*Request) {
 	var one *Request
 	n := 0
 	for _, r := range rs {
@@ -213,7 +143,7 @@ func (a *activity) polledMany(rs []*Request) {
 
 // freeSlot returns a slot that is free, for ThreadMultiple. Unless the call passes, it
 // waits while the checkpointer holds the rank.
-func (s *state) freeSlot(passes bool) *activity {
+func (s *Rank) freeSlot(passes bool) *Activity {
 	for {
 		for i := range s.slots {
 			a := &s.slots[i]
@@ -234,7 +164,7 @@ func (s *state) freeSlot(passes bool) *activity {
 
 // waitsFor publishes the active ones of several requests. They are not changed
 // until done has taken them back.
-func (a *activity) waitsFor(rs []*Request, all bool) {
+func (a *Activity) waitsFor(rs []*Request, all bool) {
 	a.mu.Lock()
 	for _, r := range rs {
 		if r.live() && r.state == active && r.kind != collRequest {
@@ -246,56 +176,56 @@ func (a *activity) waitsFor(rs []*Request, all bool) {
 }
 
 // done takes back what waitsFor published, and leaves.
-func (a *activity) done() {
+func (a *Activity) done() {
 	if len(a.reqs) > 0 {
 		a.mu.Lock()
 		clear(a.reqs)
 		a.reqs = a.reqs[:0]
 		a.mu.Unlock()
 	}
-	a.leave()
+	a.Leave()
 }
 
-// forGroup publishes the other ranks of a group that is being made; nil ends it.
+// ForGroup publishes the other ranks of a group that is being made; nil ends it.
 // Not being collective over the communicator, the call is none that the ranks
 // count alike: a rank that has not come to it has to be asked for by name.
-func (a *activity) forGroup(worldRanks []int) {
+func (a *Activity) ForGroup(worldRanks []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.group = worldRanks
 }
 
 // onlySends says that a call has what it receives and only waits to send.
-func (a *activity) onlySends(dest, tag int) {
+func (a *Activity) onlySends(dest, tag int) {
 	w := a.word.Load()
 	a.word.Set(w &^ flagBlocked)
 	a.where.Store(pack(dest, tag))
 	a.word.Set((w>>seqShift+1)<<seqShift | w&(1<<seqShift-1) | flagSend)
 }
 
-// leave ends what block or quick began.
-func (a *activity) leave() {
+// Leave ends what Block or Quick began.
+func (a *Activity) Leave() {
 	a.word.Set(a.word.Load() >> seqShift << seqShift)
 	if a.pooled {
 		a.owner.Store(false)
 	}
 }
 
-func (c *Comm) busy(op opCode, peer, tag int) error {
-	if c.st.finalized.Load() {
-		return c.fail(op.String(), peer, tag, ErrFinalized, "")
+func (c *Channel) busy(op call.Op, peer, tag int) error {
+	if c.rank.Finalized.Load() {
+		return c.Fail(op.String(), peer, tag, ErrFinalized, "")
 	}
-	now := opCode(c.st.act.word.Load() >> opShift)
+	now := call.Op(c.rank.act.word.Load() >> opShift)
 	text := ""
-	if now != opNone {
+	if now != call.None {
 		text = "the other call is " + now.String()
 	}
-	return c.fail(op.String(), peer, tag, ErrConcurrent, text)
+	return c.Fail(op.String(), peer, tag, ErrConcurrent, text)
 }
 
-// activity returns what the rank does. With ThreadMultiple that is the first
+// Activity returns what the rank does. With ThreadMultiple that is the first
 // blocked call there is, with what the others wait for besides.
-func (s *state) activity() endpoint.Activity {
+func (s *Rank) Activity() endpoint.Activity {
 	out := s.act.read(s)
 	for i := range s.slots {
 		v := s.slots[i].read(s)
@@ -312,7 +242,7 @@ func (s *state) activity() endpoint.Activity {
 
 // read returns a consistent view, or one that says running when the rank keeps
 // changing what it does.
-func (a *activity) read(s *state) endpoint.Activity {
+func (a *Activity) read(s *Rank) endpoint.Activity {
 	for range 8 {
 		w := a.word.Load()
 		seq := w >> seqShift
@@ -323,13 +253,13 @@ func (a *activity) read(s *state) endpoint.Activity {
 		if a.word.Load() != w {
 			continue
 		}
-		op := opCode(w >> opShift)
+		op := call.Op(w >> opShift)
 		out := endpoint.Activity{Seq: seq, Blocked: true, Op: op.String()}
-		c := s.commAt(index)
+		c := s.channelAt(index)
 		if c == nil {
 			continue
 		}
-		out.Comm, out.Collective = c.name, op.collective()
+		out.Comm, out.Collective = c.Name, op.Collective()
 		a.describe(&out, c, w, where)
 		if a.word.Load() == w {
 			return out
@@ -339,7 +269,7 @@ func (a *activity) read(s *state) endpoint.Activity {
 }
 
 // describe adds what the call waits for.
-func (a *activity) describe(out *endpoint.Activity, c *Comm, w, where uint64) {
+func (a *Activity) describe(out *endpoint.Activity, c *Channel, w, where uint64) {
 	if w&flagMany != 0 {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -353,36 +283,47 @@ func (a *activity) describe(out *endpoint.Activity, c *Comm, w, where uint64) {
 		return
 	}
 	peer, tag := unpack(where)
-	if opCode(w>>opShift) == opCreateGroup {
+	if call.Op(w>>opShift) == call.CreateGroup {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		out.All = true
 		for _, r := range a.group {
-			out.Waits = append(out.Waits, endpoint.Wait{Comm: c.name, Tag: tag, Source: r, Peer: r})
+			out.Waits = append(out.Waits, endpoint.Wait{Comm: c.Name, Tag: tag, Source: r, Peer: r})
 		}
 		return
 	}
-	switch op := opCode(w >> opShift); op {
-	case opSend, opSsend:
+	switch op := call.Op(w >> opShift); op {
+	case call.Send, call.Ssend:
 		out.Waits = []endpoint.Wait{c.waitFor(peer, tag, true)}
-	case opSendrecv:
+	case call.Sendrecv:
 		send := w&flagSend != 0 // what it receives is here, or from nobody
 		out.Waits = []endpoint.Wait{c.waitFor(peer, tag, send)}
-	case opRecv, opProbe, opMprobe, opMrecv, opWait:
+	case call.Recv, call.Probe, call.Mprobe, call.Mrecv, call.Wait:
 		out.Waits = []endpoint.Wait{c.waitFor(peer, tag, w&flagSend != 0)}
 	}
 }
 
 // waitFor translates a peer of c to the world.
-func (c *Comm) waitFor(peer, tag int, send bool) endpoint.Wait {
-	w := endpoint.Wait{Comm: c.name, Tag: tag, Send: send, Source: driver.AnySource, Peer: driver.AnySource}
+func (c *Channel) waitFor(peer, tag int, send bool) endpoint.Wait {
+	w := endpoint.Wait{Comm: c.Name, Tag: tag, Send: send, Source: driver.AnySource, Peer: driver.AnySource}
 	if peer == driver.AnySource {
-		w.Members = c.members
+		w.Members = c.Members
 		return w
 	}
-	if peer >= 0 && peer < len(c.members) {
-		w.Peer = c.members[peer]
+	if peer >= 0 && peer < len(c.Members) {
+		w.Peer = c.Members[peer]
 		w.Source = w.Peer
 	}
 	return w
+}
+
+// Polling is that of endpoint.Endpoint.
+func (s *Rank) Polling(world *Channel) (last endpoint.Wait, polls uint64) {
+	polls = s.polls.Load()
+	peer, tag := unpack(s.act.pollWhere.Load())
+	c := s.channelAt(s.act.pollComm.Load())
+	if c == nil || c.Private {
+		c, peer = world, AnySource
+	}
+	return c.waitFor(peer, tag, false), polls
 }

@@ -1,37 +1,27 @@
-package mpiwrap
+package request
 
 import (
 	"errors"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// SendInit prepares a send that Start may start again and again. The buffer must
-// stay in place; its contents at each Start are sent.
-func SendInit[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
-	if err := c.checkSend(opIsend, dest, tag); err != nil {
+// SendInit prepares a send in mode m that Start may start again and again.
+func (c *Channel) SendInit(op call.Op, m driver.Mode, buf []byte, dest, tag int) (*Request, error) {
+	if err := c.checkSend(op, dest, tag); err != nil {
 		return nil, err
 	}
-	return &Request{work: &work{buf: bytesOf(buf)}, c: c, kind: sendRequest, persistent: true, op: opIsend,
-		mode: driver.Standard, peer: dest, tag: tag}, nil
-}
-
-// SsendInit prepares a synchronous send; see SendInit.
-func SsendInit[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
-	r, err := SendInit(c, buf, dest, tag)
-	if err == nil {
-		r.mode, r.op = driver.Synchronous, opIssend
-	}
-	return r, err
+	return &Request{work: &work{buf: buf}, c: c, kind: sendRequest, persistent: true, op: op, mode: m, peer: dest,
+		tag: tag}, nil
 }
 
 // RecvInit prepares a receive that Start may start again and again.
-func RecvInit[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
-	if err := c.checkRecv(opIrecv, source, tag); err != nil {
+func (c *Channel) RecvInit(buf []byte, source, tag int) (*Request, error) {
+	if err := c.checkRecv(call.Irecv, source, tag); err != nil {
 		return nil, err
 	}
-	return &Request{work: &work{buf: bytesOf(buf), sites: noteSite()}, c: c, kind: recvRequest, persistent: true,
-		op:   opIrecv,
+	return &Request{work: &work{buf: buf, sites: NoteSite()}, c: c, kind: recvRequest, persistent: true, op: call.Irecv,
 		peer: source, tag: tag}, nil
 }
 
@@ -46,11 +36,11 @@ func Start(rs ...*Request) error {
 	if err := rs[0].startable(); err != nil {
 		return err
 	}
-	a, err := rs[0].c.quick(opStart, rs[0].peer, rs[0].tag)
+	a, err := rs[0].c.Quick(call.Start, rs[0].peer, rs[0].tag)
 	if err != nil {
 		return err
 	}
-	defer a.leave()
+	defer a.Leave()
 	for len(rs) > 0 {
 		if err := rs[0].startable(); err != nil {
 			return err
@@ -70,15 +60,15 @@ func (r *Request) startable() error {
 		return noRequest("Start")
 	}
 	if !r.persistent || r.state != idle {
-		return r.c.fail("Start", r.peer, r.tag, ErrRequest, "only a prepared request that is not active can be started")
+		return r.c.Fail("Start", r.peer, r.tag, ErrRequest, "only a prepared request that is not active can be started")
 	}
-	return r.c.usable("Start")
+	return r.c.Usable("Start")
 }
 
 // startSome starts requests up to one that cannot be, as many as there is room
 // for, and returns how many.
 func startSome(rs []*Request) (int, error) {
-	s := rs[0].c.st
+	s := rs[0].c.rank
 	b := s.takeBatch()
 	defer s.giveBatch(b)
 	k := 0
@@ -107,7 +97,7 @@ func (r *Request) prepareStart() (bool, error) {
 	}
 	if r.h == 0 {
 		if err := r.prepare(); err != nil {
-			return false, r.c.wrap("Start", r.peer, r.tag, err)
+			return false, r.c.Wrap("Start", r.peer, r.tag, err)
 		}
 	}
 	if r.kind == sendRequest {
@@ -118,11 +108,11 @@ func (r *Request) prepareStart() (bool, error) {
 }
 
 // startAll has MPI start the first n requests.
-func (b *waitBatch) startAll(s *state, n int) error {
+func (b *waitBatch) startAll(s *Rank, n int) error {
 	if n == 0 {
 		return nil
 	}
-	started, err := s.drv.StartAll(b.hs[:n])
+	started, err := s.Driver.StartAll(b.hs[:n])
 	if err == nil {
 		return nil
 	}
@@ -134,7 +124,7 @@ func (b *waitBatch) startAll(s *state, n int) error {
 		}
 	}
 	r := b.who[started]
-	return r.c.wrap("Start", r.peer, r.tag, err)
+	return r.c.Wrap("Start", r.peer, r.tag, err)
 }
 
 // Free releases a prepared request. One that is active must be waited for
@@ -144,13 +134,13 @@ func (r *Request) Free() error {
 		return nil
 	}
 	if r.state == active {
-		return r.c.fail("Free", r.peer, r.tag, ErrRequest, "the request is active; wait for it first")
+		return r.c.Fail("Free", r.peer, r.tag, ErrRequest, "the request is active; wait for it first")
 	}
-	a, err := r.c.quick(opCancel, r.peer, r.tag)
+	a, err := r.c.Quick(call.Cancel, r.peer, r.tag)
 	if err != nil {
 		return err
 	}
-	defer a.leave()
+	defer a.Leave()
 	r.unlist()
 	r.state = released
 	h := r.h
@@ -158,12 +148,12 @@ func (r *Request) Free() error {
 	if h == 0 {
 		return nil
 	}
-	r.c.st.lock()
-	delete(r.c.st.prepared, r)
-	r.c.st.unlock()
+	r.c.rank.Lock()
+	delete(r.c.rank.prepared, r)
+	r.c.rank.Unlock()
 	defer r.release()
-	if err := r.c.st.drv.FreeRequest(h); err != nil {
-		return r.c.wrap("Free", r.peer, r.tag, err)
+	if err := r.c.rank.Driver.FreeRequest(h); err != nil {
+		return r.c.Wrap("Free", r.peer, r.tag, err)
 	}
 	return nil
 }

@@ -1,0 +1,77 @@
+// Package call names the calls of a program: in errors, in what a rank publishes, and to
+// observers.
+package call
+
+// Op is a call.
+type Op uint8
+
+// The calls.
+const (
+	None Op = iota
+	Send
+	Ssend
+	Recv
+	Sendrecv
+	Probe
+	Mprobe
+	Mrecv
+	Wait
+	WaitAll
+	WaitAny
+	Isend
+	Issend
+	Irecv
+	Iprobe
+	Improbe
+	Test
+	Start
+	Cancel
+	Barrier
+	Bcast
+	Gather
+	Gatherv
+	Scatter
+	Scatterv
+	Allgather
+	Allgatherv
+	Alltoall
+	Alltoallv
+	Reduce
+	Allreduce
+	ReduceScatterBlock
+	ReduceScatter
+	Scan
+	Exscan
+	Neighbor
+	Dup
+	Split
+	SplitNode
+	Create
+	CreateGroup
+	Free
+	WinAllocate
+	WinFree
+	Fence
+	Lock
+	Unlock
+	Flush
+	Rma
+	Drain
+	Finalize
+	count
+)
+
+var names = [count]string{"", "Send", "Ssend", "Recv", "Sendrecv", "Probe", "Mprobe", "Mrecv",
+	"Wait", "WaitAll", "WaitAny", "Isend", "Issend", "Irecv", "Iprobe", "Improbe", "Test", "Start", "Cancel",
+	"Barrier", "Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Allgather", "Allgatherv", "Alltoall",
+	"Alltoallv", "Reduce", "Allreduce", "ReduceScatterBlock", "ReduceScatter", "Scan", "Exscan", "Neighbor",
+	"Dup", "Split", "SplitNode", "Create", "CreateGroup", "Free", "WinAllocate", "WinFree", "Fence", "Lock",
+	"Unlock", "Flush", "Rma", "Drain", "Finalize"}
+
+// String is the name of the call, as in an Error.
+func (o Op) String() string { return names[o] }
+
+// Collective says whether o counts as a collective of its communicator.
+func (o Op) Collective() bool {
+	return o >= Barrier && o <= Fence && o != CreateGroup
+}

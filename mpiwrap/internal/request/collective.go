@@ -1,0 +1,151 @@
+package request
+
+import (
+	"errors"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// Icollective starts a collective; finish, if any, is called when MPI is done with it.
+func (c *Channel) Icollective(op call.Op, a *driver.Coll, finish func() error) (*Request, error) {
+	r := c.newRequest(collRequest, op, NoPeer, NoTag, a.Recv)
+	r.finish = finish
+	if err := r.begin(a); err != nil {
+		return nil, err
+	}
+	r.activate()
+	return r, nil
+}
+
+// begin starts a collective with everything that MPI keeps held in place.
+func (r *Request) begin(a *driver.Coll) (err error) {
+	r.hold(a.Send)
+	r.hold(a.Recv)
+	for _, v := range [][]int32{a.SendCounts, a.SendDispls, a.RecvCounts, a.RecvDispls} {
+		if len(v) > 0 && r.c.rank.Info.Pin {
+			r.pin.Pin(unsafe.SliceData(v))
+			r.pinned = true
+		}
+	}
+	if r.h, err = r.c.rank.Driver.Icollective(*a); err != nil {
+		r.release()
+		return err
+	}
+	r.state = active
+	return nil
+}
+
+// Transfer is one part of an exchange.
+type Transfer struct {
+	Buf       []byte
+	Peer, Tag int
+}
+
+// Exchange starts transfers on side, as one request of c.
+func (c *Channel) Exchange(op call.Op, side *Channel, recv, send []Transfer) (*Request, error) {
+	r := c.newRequest(collRequest, op, NoPeer, NoTag, nil)
+	for i, list := range [][]Transfer{recv, send} {
+		for _, t := range list {
+			q := side.newRequest([]requestKind{recvRequest, sendRequest}[i], op, t.Peer, t.Tag, t.Buf)
+			if err := q.start(); err != nil {
+				return nil, err
+			}
+			r.parts = append(r.parts, q)
+		}
+	}
+	r.activate()
+	return r, nil
+}
+
+// waitParts completes a request that is made of several transfers.
+func (r *Request) waitParts() (Status, error) {
+	if err := driveAll(r.parts); err != nil {
+		return Status{}, err
+	}
+	r.joinParts()
+	return r.consume()
+}
+
+// progressParts tests every transfer.
+func (r *Request) progressParts() (bool, error) {
+	for _, q := range r.parts {
+		if q.state != active {
+			continue
+		}
+		if ok, err := q.progress(); err != nil || !ok {
+			return false, err
+		}
+	}
+	r.joinParts()
+	return true, nil
+}
+
+// joinParts ends the request when all its transfers are complete.
+func (r *Request) joinParts() {
+	var errs []error
+	for _, q := range r.parts {
+		_, err := q.consume()
+		errs = append(errs, err)
+	}
+	r.err, r.state = errors.Join(errs...), complete
+	r.parts = nil
+}
+
+// OwnCollective starts a collective of the drain. Unlike one of the program it is on no list.
+func (c *Channel) OwnCollective(a driver.Coll) (*Request, error) {
+	a.Comm = c.Handle
+	r := &Request{work: &work{buf: a.Recv}, c: c, kind: collRequest, op: call.Drain}
+	if err := r.begin(&a); err != nil {
+		return nil, c.Wrap(call.Drain.String(), NoPeer, NoTag, err)
+	}
+	return r, nil
+}
+
+// OwnSend starts a synchronous send of the drain; see OwnCollective.
+func (c *Channel) OwnSend(buf []byte, peer, tag int) (*Request, error) {
+	r := &Request{work: &work{buf: buf}, c: c, kind: sendRequest, op: call.Drain, mode: driver.Synchronous, peer: peer,
+		tag: tag}
+	if err := r.post(); err != nil {
+		return nil, c.Wrap(call.Drain.String(), peer, tag, err)
+	}
+	r.state = active
+	return r, nil
+}
+
+// TestOwn says whether a request of the drain is complete, or has failed.
+func (r *Request) TestOwn() (bool, error) {
+	_, ok, err := r.c.rank.Driver.Test(r.h)
+	if ok || err != nil {
+		r.state = released
+		r.release()
+		r.fromSlot(0)
+	}
+	return ok || err != nil, err
+}
+
+// Active says whether MPI works on the request.
+func (r *Request) Active() bool { return r.state == active }
+
+// Begin counts a drain: what requests and mailboxes say of themselves belongs to it.
+func (s *Rank) Begin() { s.drains++ }
+
+// Withdraw ends every request, as the end of a process does.
+func (s *Rank) Withdraw() error {
+	var errs []error
+	for s.pending.first != nil {
+		r := s.pending.first
+		errs = append(errs, r.Cancel())
+		if _, err := r.Wait(); err != nil {
+			errs = append(errs, err)
+		}
+		if s.pending.first == r { // a Wait that fails must not go on for ever
+			break
+		}
+	}
+	for r := range s.prepared {
+		errs = append(errs, r.Free())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,14 @@
+// Package request is what a rank has under way between the start of a call and its
+// completion, before and after a cut.
+//
+// A Request is a non-blocking call: it is complete once, by MPI, by a message that was
+// drained, or by a drain, and the program is told once. A Channel carries the messages of
+// one communicator, counts them, and keeps drained ones in a mailbox, where every receive
+// looks first. A Rank is what they share: the requests that MPI works on, the call that
+// the rank is blocked on, the receives that a restart has lost. Mail is what a checkpoint
+// keeps of it.
+//
+// Calls with a guard (Send, Wait, ...) publish what they do and refuse a second call at
+// the same time. No buffer is typed here; package mpiwrap has the types, the collectives
+// and the drain.
+package request

@@ -1,0 +1,181 @@
+package request
+
+import (
+	"fmt"
+	"iter"
+	"unsafe"
+)
+
+// Fetch receives what has arrived on the channels: it goes on with every active request,
+// and takes what no posted receive wants into the mailboxes. It returns how many messages
+// were received. It does not block.
+func (s *Rank) Fetch(channels iter.Seq[*Channel]) (int, error) {
+	n, err := s.Progress(channels)
+	if err != nil {
+		return n, err
+	}
+	for c := range channels {
+		k, err := c.Fetch(channels)
+		n += k
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// Progress tests every active request and every transfer that is under way.
+func (s *Rank) Progress(channels iter.Seq[*Channel]) (int, error) {
+	n := 0
+	for r := s.pending.first; r != nil; {
+		next := r.next
+		if r.state != active {
+			r = next
+			continue
+		}
+		ok, err := r.progress()
+		if err != nil {
+			return n, err
+		}
+		if ok && r.kind == recvRequest {
+			n++
+		}
+		r = next
+	}
+	for c := range channels {
+		if err := c.progressBox(); err != nil {
+			return n, err
+		}
+	}
+	return n, s.fetchProbed()
+}
+
+// progressBox tests the transfers of drained messages.
+func (c *Channel) progressBox() error {
+	for _, m := range c.box.list {
+		if m.h == 0 {
+			continue
+		}
+		if err := c.begun(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Fetch takes every message that MPI shows on c and no posted receive wants.
+func (c *Channel) Fetch(channels iter.Seq[*Channel]) (int, error) {
+	for n := 0; ; n++ {
+		if err := c.room(channels); err != nil {
+			return n, err
+		}
+		h, st, ok, err := c.rank.Driver.Improbe(AnySource, AnyTag, c.Handle)
+		if err != nil {
+			return n, c.Wrap("Drain", AnySource, AnyTag, err)
+		}
+		if !ok {
+			return n, nil
+		}
+		m := &boxed{source: int(st.Source), tag: int(st.Tag), data: make([]byte, st.Bytes)}
+		if len(m.data) > 0 && c.rank.Info.Pin {
+			m.pin.Pin(unsafe.SliceData(m.data))
+		}
+		if m.h, err = c.rank.Driver.Imrecv(m.data, h); err != nil {
+			return n, c.Wrap("Drain", m.source, m.tag, err)
+		}
+		c.box.add(m)
+		if err := c.begun(m); err != nil {
+			return n, err
+		}
+	}
+}
+
+// begun tests a transfer once: most are complete at once.
+func (c *Channel) begun(m *boxed) error {
+	_, ok, err := c.rank.Driver.Test(m.h)
+	if lost(err) {
+		return c.Wrap("Drain", m.source, m.tag, err)
+	}
+	if ok || err != nil {
+		c.transferred(m, err)
+	}
+	return nil
+}
+
+// fetchProbed receives the bytes of messages that Mprobe has matched, so that they
+// belong to the program's side of the cut.
+func (s *Rank) fetchProbed() error {
+	for _, m := range s.probed {
+		if m.box != nil && m.box.h != 0 { // matched in the mailbox, its bytes still coming
+			if err := m.c.begun(m.box); err != nil {
+				return err
+			}
+		}
+		if m.h == 0 {
+			continue
+		}
+		buf := make([]byte, m.st.Bytes)
+		_, err := s.Driver.Mrecv(buf, m.h)
+		if lost(err) {
+			return m.c.Wrap("Drain", m.st.Source, m.st.Tag, err)
+		}
+		m.c.countReceived(int32(m.st.Source), 1)
+		m.box = &boxed{source: m.st.Source, tag: m.st.Tag, data: buf, err: err}
+		m.h = 0
+	}
+	return nil
+}
+
+// Outstanding says what the main thread still has in MPI besides receives.
+func (s *Rank) Outstanding() (sends, collectives int) {
+	for r := s.pending.first; r != nil; r = r.next {
+		switch {
+		case r.state != active:
+		case r.kind == sendRequest:
+			sends++
+		case r.kind == collRequest && !r.c.Private:
+			collectives++
+		}
+	}
+	return sends, collectives
+}
+
+// MailboxSize returns the drained messages and bytes that wait for the program, and how
+// many are still coming in.
+func MailboxSize(channels iter.Seq[*Channel]) (messages int, bytes int64, arriving int) {
+	for c := range channels {
+		for _, m := range c.box.list {
+			messages++
+			bytes += int64(len(m.data))
+			if m.h != 0 {
+				arriving++
+			}
+		}
+	}
+	return messages, bytes, arriving
+}
+
+// LimitMailbox is that of endpoint.Endpoint.
+func (s *Rank) LimitMailbox(bytes int64) { s.budget.Store(bytes) }
+
+// room returns an error if the next message on c goes beyond the budget.
+func (c *Channel) room(channels iter.Seq[*Channel]) error {
+	budget := c.rank.budget.Load()
+	if budget <= 0 {
+		return nil
+	}
+	st, ok, err := c.rank.Driver.Iprobe(AnySource, AnyTag, c.Handle)
+	if err != nil {
+		return c.Wrap("Drain", AnySource, AnyTag, err)
+	}
+	if !ok {
+		return nil
+	}
+	_, have, _ := MailboxSize(channels)
+	if have+int64(st.Bytes) <= budget {
+		return nil
+	}
+	return NewError(Error{Call: "Drain", Comm: c.Name, Peer: int(st.Source), Tag: int(st.Tag), Err: ErrMailboxFull,
+		Text: fmt.Sprintf("%d bytes wait already, this one has %d, and %d are allowed: place Points where less is in "+
+			"flight, or raise max_mailbox", have, st.Bytes, budget)})
+}

@@ -1,0 +1,171 @@
+package request
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// Status is a mpiwrap.Status.
+type Status struct {
+	Source    int
+	Tag       int
+	Bytes     int
+	Cancelled bool // the receive was withdrawn by Cancel; nothing was received
+}
+
+func statusOf(d driver.Status) Status {
+	return Status{Source: int(d.Source), Tag: int(d.Tag), Bytes: int(d.Bytes), Cancelled: d.Cancelled}
+}
+
+// emptyStatus is what a receive from ProcNull or an inactive request gives.
+var emptyStatus = Status{Source: ProcNull, Tag: AnyTag}
+
+func (c *Channel) checkSend(op call.Op, dest, tag int) error {
+	if err := c.Usable(op.String()); err != nil {
+		return err
+	}
+	if uint(dest) >= uint(len(c.Members)) && dest != ProcNull {
+		return c.Fail(op.String(), dest, tag, ErrRank, fmt.Sprintf("size is %d", len(c.Members)))
+	}
+	if uint(tag) > uint(c.rank.Info.MaxTag) {
+		return c.Fail(op.String(), dest, tag, ErrTag, fmt.Sprintf("this library allows 0 to %d", c.rank.Info.MaxTag))
+	}
+	return nil
+}
+
+func (c *Channel) checkRecv(op call.Op, source, tag int) error {
+	if err := c.Usable(op.String()); err != nil {
+		return err
+	}
+	if uint(source) >= uint(len(c.Members)) && source != ProcNull && source != AnySource {
+		return c.Fail(op.String(), source, tag, ErrRank, fmt.Sprintf("size is %d", len(c.Members)))
+	}
+	if uint(tag) > uint(c.rank.Info.MaxTag) && tag != AnyTag {
+		return c.Fail(op.String(), source, tag, ErrTag, fmt.Sprintf("this library allows 0 to %d", c.rank.Info.MaxTag))
+	}
+	return nil
+}
+
+// Send sends buf in mode m.
+func (c *Channel) Send(op call.Op, m driver.Mode, buf []byte, dest, tag int) error {
+	if err := c.checkSend(op, dest, tag); err != nil {
+		return err
+	}
+	a, err := c.Publish(op, dest, tag, flagBusy|flagBlocked|flagSend)
+	if err != nil {
+		return err
+	}
+	if dest != ProcNull {
+		c.countSent(dest, 1)
+		if err = c.rank.Driver.Send(m, buf, dest, tag, c.Handle); err != nil {
+			c.uncountSent(dest)
+			err = c.Wrap(op.String(), dest, tag, err)
+		}
+	}
+	a.Leave()
+	return err
+}
+
+// Recv receives one message.
+func (c *Channel) Recv(buf []byte, source, tag int) (Status, error) {
+	if err := c.checkRecv(call.Recv, source, tag); err != nil {
+		return Status{}, err
+	}
+	a, err := c.Block(call.Recv, source, tag)
+	if err != nil {
+		return Status{}, err
+	}
+	defer a.Leave()
+	if source == ProcNull {
+		return emptyStatus, nil
+	}
+	if c.rank.owed != nil {
+		c.postedAgain(source, tag)
+	}
+	if c.box.len() != 0 {
+		if m := c.takeBoxed(source, tag); m != nil {
+			return c.deliver(call.Recv, m, buf)
+		}
+	}
+	st, err := c.rank.Driver.Recv(buf, source, tag, c.Handle)
+	if err != nil {
+		return c.recvFailed(call.Recv, source, tag, err)
+	}
+	c.countReceived(st.Source, 1)
+	return statusOf(st), nil
+}
+
+// recvFailed keeps the count right when a failed receive consumed a message.
+func (c *Channel) recvFailed(op call.Op, source, tag int, err error) (Status, error) {
+	var d *driver.Error
+	var st Status
+	if errors.As(err, &d) && d.Consumed {
+		c.countReceived(d.Status.Source, 1)
+		st = statusOf(d.Status)
+	}
+	return st, c.Wrap(op.String(), source, tag, err)
+}
+
+// Sendrecv sends s and receives r, in whichever order succeeds first.
+func (c *Channel) Sendrecv(s []byte, dest, stag int, r []byte, source, rtag int) (Status, error) {
+	if err := c.checkSend(call.Sendrecv, dest, stag); err != nil {
+		return Status{}, err
+	}
+	if err := c.checkRecv(call.Sendrecv, source, rtag); err != nil {
+		return Status{}, err
+	}
+	if Overlap(s, r) {
+		return Status{}, c.Fail("Sendrecv", dest, stag, ErrOverlap, "")
+	}
+	if source == ProcNull {
+		return emptyStatus, c.Send(call.Sendrecv, driver.Standard, s, dest, stag)
+	}
+	a, err := c.Block(call.Sendrecv, source, rtag)
+	if err != nil {
+		return Status{}, err
+	}
+	defer a.Leave()
+	if dest != ProcNull {
+		c.countSent(dest, 1)
+	}
+	if c.rank.owed != nil {
+		c.postedAgain(source, rtag)
+	}
+	if m := c.boxedFor(source, rtag); m != nil {
+		a.onlySends(dest, stag)
+		if dest != ProcNull {
+			if err := c.rank.Driver.Send(driver.Standard, s, dest, stag, c.Handle); err != nil {
+				c.uncountSent(dest)
+				return Status{}, c.Wrap("Sendrecv", dest, stag, err)
+			}
+		}
+		return c.deliver(call.Sendrecv, m, r)
+	}
+	st, err := c.rank.Driver.Sendrecv(s, dest, stag, r, source, rtag, c.Handle)
+	if err != nil {
+		return c.recvFailed(call.Sendrecv, source, rtag, err)
+	}
+	c.countReceived(st.Source, 1)
+	return statusOf(st), nil
+}
+
+// boxedFor takes a drained message, if there is one.
+func (c *Channel) boxedFor(source, tag int) *boxed {
+	if c.box.len() == 0 || source == ProcNull {
+		return nil
+	}
+	return c.takeBoxed(source, tag)
+}
+
+// Overlap says whether a and b share memory.
+func Overlap(a, b []byte) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	pa, pb := uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	return pa < pb+uintptr(len(b)) && pb < pa+uintptr(len(a))
+}

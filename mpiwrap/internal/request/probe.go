@@ -1,0 +1,195 @@
+package request
+
+import (
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+)
+
+// Probe waits until a message from source with tag is there and says what it is,
+// without receiving it. The next receive that matches gets that message.
+func (c *Channel) Probe(source, tag int) (Status, error) {
+	if err := c.checkRecv(call.Probe, source, tag); err != nil {
+		return Status{}, err
+	}
+	a, err := c.Block(call.Probe, source, tag)
+	if err != nil {
+		return Status{}, err
+	}
+	defer a.Leave()
+	if source == ProcNull {
+		return emptyStatus, nil
+	}
+	if c.box.len() != 0 {
+		if m := c.peekBoxed(source, tag); m != nil {
+			return m.status(), nil
+		}
+	}
+	st, err := c.rank.Driver.Probe(source, tag, c.Handle)
+	if err != nil {
+		return Status{}, c.Wrap("Probe", source, tag, err)
+	}
+	return statusOf(st), nil
+}
+
+// Iprobe says whether a message from source with tag is there.
+func (c *Channel) Iprobe(source, tag int) (Status, bool, error) {
+	if err := c.checkRecv(call.Iprobe, source, tag); err != nil {
+		return Status{}, false, err
+	}
+	a, err := c.Quick(call.Iprobe, source, tag)
+	if err != nil {
+		return Status{}, false, err
+	}
+	defer a.Leave()
+	if source == ProcNull {
+		return emptyStatus, true, nil
+	}
+	if c.box.len() != 0 {
+		if m := c.peekBoxed(source, tag); m != nil {
+			return m.status(), true, nil
+		}
+	}
+	st, ok, err := c.rank.Driver.Iprobe(source, tag, c.Handle)
+	if err != nil {
+		return Status{}, false, c.Wrap("Iprobe", source, tag, err)
+	}
+	if !ok {
+		a.polled(c, source, tag)
+		return Status{}, false, nil
+	}
+	return statusOf(st), true, nil
+}
+
+// Message is a message matched by Mprobe or Improbe: no other receive can get
+// it. A drain fetches its bytes; after a restart it is found by a probe again.
+type Message struct {
+	c    *Channel
+	h    driver.Handle
+	box  *boxed
+	st   Status
+	done bool
+
+	source, tag int    // as the probe asked
+	order       uint64 // of the probe, among receives
+}
+
+// Status says what the message is.
+func (m *Message) Status() Status { return m.st }
+
+// Mprobe waits for a message from source with tag and matches it.
+func (c *Channel) Mprobe(source, tag int) (*Message, error) {
+	if err := c.checkRecv(call.Mprobe, source, tag); err != nil {
+		return nil, err
+	}
+	a, err := c.Block(call.Mprobe, source, tag)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Leave()
+	if m := c.matchBoxed(source, tag); m != nil {
+		return m, nil
+	}
+	h, st, err := c.rank.Driver.Mprobe(source, tag, c.Handle)
+	if err != nil {
+		return nil, c.Wrap("Mprobe", source, tag, err)
+	}
+	return c.match(h, st, source, tag), nil
+}
+
+// Improbe looks for a message from source with tag and matches it; nil when
+// there is none.
+func (c *Channel) Improbe(source, tag int) (*Message, error) {
+	if err := c.checkRecv(call.Improbe, source, tag); err != nil {
+		return nil, err
+	}
+	a, err := c.Quick(call.Improbe, source, tag)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Leave()
+	if m := c.matchBoxed(source, tag); m != nil {
+		return m, nil
+	}
+	h, st, ok, err := c.rank.Driver.Improbe(source, tag, c.Handle)
+	if err != nil {
+		return nil, c.Wrap("Improbe", source, tag, err)
+	}
+	if !ok {
+		a.polled(c, source, tag)
+		return nil, nil
+	}
+	return c.match(h, st, source, tag), nil
+}
+
+// matchBoxed matches a drained message, or the empty one of ProcNull.
+func (c *Channel) matchBoxed(source, tag int) *Message {
+	if source == ProcNull {
+		return &Message{c: c, st: emptyStatus}
+	}
+	if m := c.boxedFor(source, tag); m != nil {
+		return c.remember(&Message{c: c, box: m, st: m.status(), source: source, tag: tag})
+	}
+	return nil
+}
+
+func (c *Channel) match(h driver.Handle, st driver.Status, source, tag int) *Message {
+	return c.remember(&Message{c: c, h: h, st: statusOf(st), source: source, tag: tag})
+}
+
+// remember puts a matched message on the list of those a checkpoint
+// must not lose.
+func (c *Channel) remember(m *Message) *Message {
+	c.rank.Lock()
+	c.rank.posted++
+	m.order = c.rank.posted
+	c.rank.probed = append(c.rank.probed, m)
+	c.rank.Unlock()
+	return m
+}
+
+// Recv receives the message, once.
+func (m *Message) Recv(buf []byte) (Status, error) {
+	if m == nil || m.c == nil {
+		return Status{}, NewError(Error{Call: "Mrecv", Peer: NoPeer, Tag: NoTag, Err: ErrRequest,
+			Text: "no probe has found this message"})
+	}
+	c := m.c
+	if m.done {
+		return Status{}, c.Fail("Mrecv", m.st.Source, m.st.Tag, ErrRequest, "the message was received before")
+	}
+	a, err := c.Block(call.Mrecv, m.st.Source, m.st.Tag)
+	if err != nil {
+		return Status{}, err
+	}
+	defer a.Leave()
+	m.done = true
+	m.forget()
+	switch {
+	case m.box != nil:
+		return c.deliver(call.Mrecv, m.box, buf)
+	case m.h == 0:
+		return emptyStatus, nil
+	}
+	st, err := c.rank.Driver.Mrecv(buf, m.h)
+	if err != nil {
+		return c.recvFailed(call.Mrecv, m.st.Source, m.st.Tag, err)
+	}
+	c.countReceived(int32(m.st.Source), 1)
+	out := statusOf(st)
+	out.Source, out.Tag = m.st.Source, m.st.Tag
+	return out, nil
+}
+
+// forget takes m off the list of remember.
+func (m *Message) forget() {
+	s := m.c.rank
+	s.Lock()
+	defer s.Unlock()
+	for i, o := range s.probed {
+		if o == m {
+			s.probed = append(s.probed[:i], s.probed[i+1:]...)
+			return
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package request
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdfast-hpc/holdfast/internal/invariants"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/ordered"
+)
+
+// Wildcards and special values of the calls.
+const (
+	AnySource = driver.AnySource
+	AnyTag    = driver.AnyTag
+	ProcNull  = driver.ProcNull
+	Undefined = driver.Undefined
+)
+
+// Rank is what the channels and requests of one rank share.
+type Rank struct {
+	Driver    driver.Driver
+	Info      driver.Info
+	Observer  func(call.Op) // hears of every call of the program
+	Finalized atomic.Bool   // no call is taken any more
+
+	Sent     []ordered.Uint64 // messages per world rank, counted when the call starts
+	Received []ordered.Uint64 // counted when the library learns of completion
+
+	act     Activity
+	slots   []Activity // one per concurrent call, with ThreadMultiple only
+	holding holding
+	polls   atomic.Uint64
+
+	// pending holds every request that MPI still works on. Guarded by own, as
+	// are the mailboxes; own is taken with ThreadMultiple only.
+	pending requestList
+	drains  uint64 // that have begun, from 1
+	small   slots
+	batch   waitBatch
+	queue   receiveQueue
+	slab    []Request // requests are made many at a time
+	spare   []*work   // of requests that are released
+	own     sync.Mutex
+
+	mu    sync.Mutex // guards table against readers
+	table []*Channel // by index; nil when freed
+	free  []uint32
+
+	probed   []*Message            // by Mprobe, and not received; guarded by own
+	prepared map[*Request]struct{} // persistent requests known to MPI
+	restored []*Request            // receives to post before the next call
+	posted   uint64                // requests started so far; guarded by own
+
+	reposting bool     // postRestored is at work
+	noteSites bool     // see endpoint.Endpoint
+	owed      []*owing // receives that the checkpoint had pending and that this run has not posted again
+
+	budget atomic.Int64 // bytes that the mailboxes may hold; 0 = no bound
+}
+
+// Init makes the rank ready for a world of size ranks.
+func (s *Rank) Init(d driver.Driver, size int) {
+	s.Driver, s.Info, s.prepared = d, d.Info(), map[*Request]struct{}{}
+	s.small = newSlots(s.Info.Slots)
+	if s.Info.Concurrent {
+		s.slots = make([]Activity, 64)
+		for i := range s.slots {
+			s.slots[i].pooled = true
+		}
+	}
+	s.Sent, s.Received = make([]ordered.Uint64, size), make([]ordered.Uint64, size)
+}
+
+// Channel is what messages of one communicator need to know of it.
+type Channel struct {
+	Handle  driver.Handle
+	Name    string
+	Members []int // world ranks
+	Private bool  // its messages are neither counted nor drained
+	Freed   bool
+
+	rank    *Rank
+	index   uint32 // in rank.table
+	balance int64  // see inFlight
+	box     mailbox
+}
+
+// Register makes c known to those who read what the rank is blocked on.
+func (s *Rank) Register(c *Channel) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.rank = s
+	if n := len(s.free); n > 0 {
+		c.index = s.free[n-1]
+		s.free = s.free[:n-1]
+		s.table[c.index] = c
+	} else {
+		c.index = uint32(len(s.table))
+		s.table = append(s.table, c)
+	}
+}
+
+// Side returns a channel with a handle of its own for the same ranks, under the same name.
+func (c *Channel) Side(h driver.Handle) Channel {
+	return Channel{Handle: h, Name: c.Name, Members: c.Members, Private: true, rank: c.rank, index: c.index}
+}
+
+// Forget is the reverse of Register.
+func (s *Rank) Forget(c *Channel) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table[c.index] = nil
+	s.free = append(s.free, c.index)
+}
+
+func (s *Rank) channelAt(i uint32) *Channel {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if int(i) >= len(s.table) {
+		return nil
+	}
+	return s.table[i]
+}
+
+// Lock guards the bookkeeping when calls may overlap.
+func (s *Rank) Lock() {
+	if s.slots != nil {
+		s.lockOwn()
+	}
+}
+
+// Unlock is the reverse of Lock.
+func (s *Rank) Unlock() {
+	if s.slots != nil {
+		s.unlockOwn()
+	}
+}
+
+// These stand alone so that Lock and Unlock are small enough to be inlined.
+
+//go:noinline
+func (s *Rank) lockOwn() { s.own.Lock() }
+
+//go:noinline
+func (s *Rank) unlockOwn() { s.own.Unlock() }
+
+// Concurrent says whether the program may make several calls at a time.
+func (s *Rank) Concurrent() bool { return s.slots != nil }
+
+// Count adds n to a counter that other goroutines read.
+func (s *Rank) Count(u *ordered.Uint64, n int) {
+	if s.slots == nil {
+		u.Increase(uint64(n))
+	} else {
+		u.Add(uint64(n))
+	}
+}
+
+// countSent counts n messages to rank dest of c. Private traffic is not counted.
+func (c *Channel) countSent(dest, n int) {
+	if !c.Private {
+		c.rank.Count(&c.rank.Sent[c.Members[dest]], n)
+		c.inFlight(int64(n))
+	}
+}
+
+func (c *Channel) uncountSent(dest int) {
+	if !c.Private {
+		sent := &c.rank.Sent[c.Members[dest]]
+		if invariants.Enabled {
+			invariants.Check(sent.Load() > 0, "mpiwrap: a send to rank %d that was not counted failed", c.Members[dest])
+		}
+		c.rank.Count(sent, -1)
+		c.inFlight(-1)
+	}
+}
+
+func (c *Channel) countReceived(source int32, n int) {
+	if !c.Private && source >= 0 {
+		c.rank.Count(&c.rank.Received[c.Members[source]], n)
+		c.inFlight(int64(-n))
+	}
+}
+
+// inFlight keeps the messages this rank has sent on c less those it has had: the
+// sum over all ranks is what is still in the network.
+func (c *Channel) inFlight(n int64) {
+	c.rank.Lock()
+	c.balance += n
+	c.rank.Unlock()
+}
+
+// InFlight is this rank's part of the messages of c in the network; see inFlight.
+func (c *Channel) InFlight() int64 { return c.balance }
+
+// Usable refuses no channel, a freed one and a finalised world.
+func (c *Channel) Usable(name string) error {
+	if c == nil {
+		return NewError(Error{Call: name, Peer: NoPeer, Tag: NoTag, Err: ErrFreed, Text: "the communicator is nil"})
+	}
+	if c.Freed {
+		return c.Fail(name, NoPeer, NoTag, ErrFreed, "")
+	}
+	if c.rank.Finalized.Load() {
+		return c.Fail(name, NoPeer, NoTag, ErrFinalized, "")
+	}
+	return nil
+}
