@@ -20,6 +20,7 @@ func init() {
 
 // rankEndpoint is the endpoint.Endpoint of a rank.
 type rankEndpoint struct {
+	*request.Rank
 	s        *state
 	dangling []*request.Request // what a Drain that gave up has left on the private communicator
 	broken   error              // why none can succeed any more
@@ -28,8 +29,6 @@ type rankEndpoint struct {
 	// many each has said it has sent. See exchangeSparse.
 	told, heard []uint64
 }
-
-func (e *rankEndpoint) Activity() endpoint.Activity { return e.s.Activity() }
 
 func (e *rankEndpoint) Sent(worldRank int) uint64 { return e.s.Sent[worldRank].Load() }
 
@@ -50,16 +49,6 @@ func (e *rankEndpoint) Collectives() []endpoint.Collective {
 func (c *Comm) count() endpoint.Collective {
 	return endpoint.Collective{Comm: c.ch.Name, Leader: c.ch.Members[0], Size: c.size, Entered: c.entered.Load()}
 }
-
-func (e *rankEndpoint) Concurrent() bool { return e.s.Concurrent() }
-
-func (e *rankEndpoint) Hold() (resume func()) { return e.s.Hold() }
-
-func (e *rankEndpoint) LimitMailbox(bytes int64) { e.s.LimitMailbox(bytes) }
-
-func (e *rankEndpoint) NoteSites() { e.s.NoteSites() }
-
-func (e *rankEndpoint) NotPostedAgain() []endpoint.PendingReceive { return e.s.NotPostedAgain() }
 
 func (e *rankEndpoint) Mailbox() (messages int, bytes int64) {
 	messages, bytes, _ = request.MailboxSize(e.s.channels)

@@ -171,43 +171,31 @@ func (c *Comm) recvExactly(buf []byte, source int) error {
 
 // IallreduceFunc starts an AllreduceFunc.
 func IallreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) (*Request, error) {
-	if err := c.channel().Usable(call.Allreduce.String()); err != nil {
-		return nil, err
-	}
-	if len(dest) != len(src) {
-		return nil, c.badLength(call.Allreduce, "dest has %d elements, src %d", len(dest), len(src))
-	}
-	return gatherAndFold(c, call.Allreduce, dest, src, c.size, f)
-}
-
-// gatherAndFold starts gathering the src of all ranks and folds those of the first n
-// into dest when it is complete.
-func gatherAndFold[T Scalar](c *Comm, op call.Op, dest, src []T, n int, f Fold[T]) (*Request, error) {
-	all := make([]T, len(src)*c.size)
-	return c.launchThen(&driver.Coll{Kind: driver.Allgather, Type: typeOf[T](), Count: len(src),
-		Send: bytesOf(append([]T(nil), src...)), Recv: bytesOf(all)}, op, foldAll(dest, all, c.size, n, f))
+	return gatherAndFold(c, call.Allreduce, dest, src, (*Comm).Size, f)
 }
 
 // IscanFunc starts a ScanFunc.
 func IscanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) (*Request, error) {
-	if err := c.channel().Usable(call.Scan.String()); err != nil {
-		return nil, err
-	}
-	if len(dest) != len(src) {
-		return nil, c.badLength(call.Scan, "dest has %d elements, src %d", len(dest), len(src))
-	}
-	return gatherAndFold(c, call.Scan, dest, src, c.rank+1, f)
+	return gatherAndFold(c, call.Scan, dest, src, func(c *Comm) int { return c.rank + 1 }, f)
 }
 
 // IexscanFunc starts an ExscanFunc.
 func IexscanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) (*Request, error) {
-	if err := c.channel().Usable(call.Exscan.String()); err != nil {
+	return gatherAndFold(c, call.Exscan, dest, src, (*Comm).Rank, f)
+}
+
+// gatherAndFold starts gathering the src of all ranks and folds those of the first n
+// into dest when it is complete.
+func gatherAndFold[T Scalar](c *Comm, op call.Op, dest, src []T, n func(*Comm) int, f Fold[T]) (*Request, error) {
+	if err := c.channel().Usable(op.String()); err != nil {
 		return nil, err
 	}
 	if len(dest) != len(src) {
-		return nil, c.badLength(call.Exscan, "dest has %d elements, src %d", len(dest), len(src))
+		return nil, c.badLength(op, "dest has %d elements, src %d", len(dest), len(src))
 	}
-	return gatherAndFold(c, call.Exscan, dest, src, c.rank, f)
+	all := make([]T, len(src)*c.size)
+	return c.launchThen(&driver.Coll{Kind: driver.Allgather, Type: typeOf[T](), Count: len(src),
+		Send: bytesOf(append([]T(nil), src...)), Recv: bytesOf(all)}, op, foldAll(dest, all, c.size, n(c), f))
 }
 
 // IreduceFunc starts a ReduceFunc.

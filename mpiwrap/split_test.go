@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
-
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
 

@@ -55,7 +55,7 @@ func newWorld(d driver.Driver) (*Comm, error) {
 	for i := range members {
 		members[i] = i
 	}
-	s.endpoint = &rankEndpoint{s: s}
+	s.endpoint = &rankEndpoint{Rank: &s.Rank, s: s}
 	s.world = &Comm{st: s, ch: request.Channel{Handle: h, Members: members, Name: "world"}, rank: rank, size: size}
 	s.register(s.world)
 	p, err := d.Dup(h)

@@ -130,11 +130,10 @@ func (w *Win[T]) Free() error {
 
 func (w *window) usable(name string) error {
 	if w.freed {
-		return &Error{Call: name, Comm: w.name, Peer: NoPeer, Tag: NoTag, Err: ErrFreed}
+		return w.refuse(name, NoPeer, ErrFreed, "")
 	}
 	if w.ended && name != call.WinFree.String() {
-		return &Error{Call: name, Comm: w.name, Peer: NoPeer, Tag: NoTag, Err: ErrFreed,
-			Text: "it was freed before the checkpoint; free it"}
+		return w.refuse(name, NoPeer, ErrFreed, "it was freed before the checkpoint; free it")
 	}
 	return w.c.channel().Usable(name)
 }
@@ -166,7 +165,7 @@ func (w *window) closed() error {
 	default:
 		return nil
 	}
-	return &Error{Call: "Point", Comm: w.name, Peer: NoPeer, Tag: NoTag, Err: ErrEpochOpen, Text: what}
+	return w.refuse("Point", NoPeer, ErrEpochOpen, what)
 }
 
 func (e *rankEndpoint) OpenEpochs() error {

@@ -16,7 +16,7 @@ func (w *Win[T]) Fence() error {
 		return err
 	}
 	if s.all || len(s.locks) > 0 {
-		return &Error{Call: "Fence", Comm: s.name, Peer: NoPeer, Tag: NoTag, Err: ErrEpochOpen}
+		return s.refuse("Fence", NoPeer, ErrEpochOpen, "")
 	}
 	a, err := s.c.enter(call.Fence)
 	if err != nil {
@@ -37,7 +37,7 @@ func (w *Win[T]) Lock(target int, shared bool) error {
 		return err
 	}
 	if s.all || s.locks[target] || s.dirty {
-		return &Error{Call: "Lock", Comm: s.name, Peer: target, Tag: NoTag, Err: ErrEpochOpen}
+		return s.refuse("Lock", target, ErrEpochOpen, "")
 	}
 	if err := s.sync(call.Lock, driver.WinSync{Kind: driver.Lock, Rank: target, Shared: shared}); err != nil {
 		return err
@@ -53,8 +53,7 @@ func (w *Win[T]) Unlock(target int) error {
 		return err
 	}
 	if !s.locks[target] {
-		return &Error{Call: "Unlock", Comm: s.name, Peer: target, Tag: NoTag, Err: ErrRequest,
-			Text: "the rank is not locked"}
+		return s.refuse("Unlock", target, ErrRequest, "the rank is not locked")
 	}
 	err := s.sync(call.Unlock, driver.WinSync{Kind: driver.Unlock, Rank: target})
 	delete(s.locks, target)
@@ -69,7 +68,7 @@ func (w *Win[T]) LockAll() error {
 		return err
 	}
 	if s.all || len(s.locks) > 0 || s.dirty {
-		return &Error{Call: "LockAll", Comm: s.name, Peer: NoPeer, Tag: NoTag, Err: ErrEpochOpen}
+		return s.refuse("LockAll", NoPeer, ErrEpochOpen, "")
 	}
 	if err := s.sync(call.Lock, driver.WinSync{Kind: driver.LockAll}); err != nil {
 		return err
@@ -85,8 +84,7 @@ func (w *Win[T]) UnlockAll() error {
 		return err
 	}
 	if !s.all {
-		return &Error{Call: "UnlockAll", Comm: s.name, Peer: NoPeer, Tag: NoTag, Err: ErrRequest,
-			Text: "LockAll was not called"}
+		return s.refuse("UnlockAll", NoPeer, ErrRequest, "LockAll was not called")
 	}
 	err := s.sync(call.Unlock, driver.WinSync{Kind: driver.UnlockAll})
 	s.all = false
@@ -189,8 +187,7 @@ func (w *window) target(name string, target int) error {
 		return err
 	}
 	if target < 0 || target >= w.c.size {
-		return &Error{Call: name, Comm: w.name, Peer: target, Tag: NoTag, Err: ErrRank,
-			Text: fmt.Sprintf("size is %d", w.c.size)}
+		return w.refuse(name, target, ErrRank, fmt.Sprintf("size is %d", w.c.size))
 	}
 	return nil
 }
@@ -200,8 +197,7 @@ func (w *window) locked(name string, target int) error {
 		return err
 	}
 	if !w.all && !w.locks[target] {
-		return &Error{Call: name, Comm: w.name, Peer: target, Tag: NoTag, Err: ErrRequest,
-			Text: "the rank is not locked"}
+		return w.refuse(name, target, ErrRequest, "the rank is not locked")
 	}
 	return nil
 }

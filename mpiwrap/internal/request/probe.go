@@ -1,9 +1,10 @@
 package request
 
 import (
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
 // Probe waits until a message from source with tag is there and says what it is,
@@ -186,10 +187,7 @@ func (m *Message) forget() {
 	s := m.c.rank
 	s.Lock()
 	defer s.Unlock()
-	for i, o := range s.probed {
-		if o == m {
-			s.probed = append(s.probed[:i], s.probed[i+1:]...)
-			return
-		}
+	if i := slices.Index(s.probed, m); i >= 0 {
+		s.probed = slices.Delete(s.probed, i, i+1)
 	}
 }

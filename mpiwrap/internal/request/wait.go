@@ -244,11 +244,11 @@ func WaitAny(rs ...*Request) (int, Status, error) {
 }
 
 func waitAny(rs []*Request) (int, Status, error) {
-	if i := firstComplete(rs); i >= 0 {
+	if i := slices.IndexFunc(rs, func(r *Request) bool { return r != nil && r.state == complete }); i >= 0 {
 		st, err := rs[i].consume()
 		return i, st, err
 	}
-	if hasParts(rs) {
+	if slices.ContainsFunc(rs, func(r *Request) bool { return r.live() && r.parts != nil }) {
 		return pollAny(rs)
 	}
 	s := rs[slices.IndexFunc(rs, (*Request).live)].c.rank
@@ -272,40 +272,30 @@ func waitAny(rs []*Request) (int, Status, error) {
 	return slices.Index(rs, r), out, err
 }
 
-func hasParts(rs []*Request) bool {
-	for _, r := range rs {
-		if r.live() && r.parts != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // pollAny is waitAny for lists that MPI cannot wait for in one call.
 func pollAny(rs []*Request) (int, Status, error) {
 	for {
-		for i, r := range rs {
-			if !r.live() {
-				continue
-			}
-			if ok, err := r.progress(); err != nil {
-				return Undefined, Status{}, err
-			} else if ok {
-				st, err := r.consume()
-				return i, st, err
-			}
+		if i, st, ok, err := testAny(rs); ok || err != nil {
+			return i, st, err
 		}
 		runtime.Gosched()
 	}
 }
 
-func firstComplete(rs []*Request) int {
+// testAny consumes the first request that is complete now.
+func testAny(rs []*Request) (int, Status, bool, error) {
 	for i, r := range rs {
-		if r != nil && r.state == complete {
-			return i
+		if !r.live() {
+			continue
+		}
+		if ok, err := r.progress(); err != nil {
+			return Undefined, Status{}, false, err
+		} else if ok {
+			st, err := r.consume()
+			return i, st, true, err
 		}
 	}
-	return -1
+	return Undefined, Status{}, false, nil
 }
 
 // WaitSome waits until at least one of the requests is complete and returns the
@@ -333,11 +323,9 @@ func collect(rs []*Request) ([]int, []Status, error) {
 		if !r.live() {
 			continue
 		}
-		if r.state == active {
-			if ok, err := r.progress(); err != nil || !ok {
-				errs = append(errs, err)
-				continue
-			}
+		if ok, err := r.progress(); err != nil || !ok {
+			errs = append(errs, err)
+			continue
 		}
 		st, err := r.consume()
 		index, sts, errs = append(index, i), append(sts, st), append(errs, err)
@@ -368,7 +356,7 @@ func TestAll(rs ...*Request) (bool, error) {
 	defer a.Leave()
 	all := true
 	for _, r := range rs {
-		if r.live() && r.state == active {
+		if r.live() {
 			ok, err := r.progress()
 			if err != nil {
 				return false, err
@@ -392,24 +380,11 @@ func TestAny(rs ...*Request) (int, Status, bool, error) {
 		return Undefined, emptyStatus, err == nil, err
 	}
 	defer a.Leave()
-	for i, r := range rs {
-		if !r.live() {
-			continue
-		}
-		if r.state == active {
-			ok, err := r.progress()
-			if err != nil {
-				return Undefined, Status{}, false, err
-			}
-			if !ok {
-				continue
-			}
-		}
-		st, err := r.consume()
-		return i, st, true, err
+	i, st, ok, err := testAny(rs)
+	if !ok && err == nil {
+		a.polledMany(rs)
 	}
-	a.polledMany(rs)
-	return Undefined, Status{}, false, nil
+	return i, st, ok, err
 }
 
 // TestSome returns the indices and statuses of all requests that are complete
