@@ -2,9 +2,9 @@ package gpustate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
@@ -48,15 +48,16 @@ func (d *Device) migrate(ctx context.Context, drv driver.Device) error {
 }
 
 func (d *Device) watched(ctx context.Context, drv driver.Device, w *watch) error {
-	m := &migration{d: d, to: newSession(drv), handles: map[uint64]driver.Handle{}, watch: w}
+	to := newSession(drv)
 	if err := d.stop(ctx); err != nil {
-		return errors.Join(err, m.to.drop())
+		return errors.Join(err, to.drop())
 	}
 	defer d.start()
 	w.lap(&w.m.Drain)
 	w.m.From, w.m.To = d.Info().String(), drv.Info().String()
+	m := newMigration(d, to, w)
 	if err := m.carryOut(ctx); err != nil {
-		return errors.Join(err, m.undo())
+		return errors.Join(err, m.undo(), to.drop())
 	}
 	err := m.change()
 	w.m.FromSource = d.sourceBuilds()
@@ -64,88 +65,65 @@ func (d *Device) watched(ctx context.Context, drv driver.Device, w *watch) error
 	return err
 }
 
-// migration is the new handles of a device's objects, by their ID.
-type migration struct {
-	d  *Device
-	to *session
+// migration is a plan for all objects of a device. Each gets a second entry, for the
+// new device, whose handle takes the place of the first one's at the end.
+type migration struct{ plan }
 
-	mu      sync.Mutex
-	handles map[uint64]driver.Handle
-	watch   *watch
+func newMigration(d *Device, to *session, w *watch) *migration {
+	m := &migration{plan{op: "migrate", d: d, s: to, rec: d.record(), to: map[uint64]*entry{}, watch: w}}
+	m.bytes = m.copies
+	for i, e := range d.list {
+		there := &entry{dev: d, obj: moved(&m.rec.Objects[i]), owner: e.owner}
+		m.to[e.obj.ID] = there
+		m.fresh = append(m.fresh, there)
+	}
+	return m
 }
 
-func (m *migration) fail(e *entry, err error) error {
-	from := m.d.Info()
-	return &ObjectError{Op: "migrate", Kind: e.obj.Kind(), Name: e.name(), Device: m.to.Info(), From: &from, Err: err}
-}
-
+// check looks at every object before the first one is made.
 func (m *migration) check() error {
 	var mems []*record.Object
-	there := newTarget(m.to.Device)
-	for _, e := range m.d.list {
-		o := e.obj
+	there := newTarget(m.s.Device)
+	for i, e := range m.d.list {
+		o := &m.rec.Objects[i]
 		if k, ok := e.owner.(*Kernel); ok {
-			o.Kernel = k.recorded()
 			if err := there.checkGroup(k); err != nil {
-				return m.fail(e, err)
+				return m.fail(o, err)
 			}
 		}
-		if err := there.check(&o); err != nil {
-			return m.fail(e, err)
+		if err := there.check(o); err != nil {
+			return m.fail(o, err)
 		}
 		if s, ok := e.owner.(*Shared); ok && s.mapped != nil {
-			return m.fail(e, ErrMapped)
+			return m.fail(o, ErrMapped)
 		}
-		if e.obj.Mem != nil {
-			mems = append(mems, &e.obj)
+		if o.Mem != nil {
+			mems = append(mems, o)
 		}
 	}
-	if err := checkTotal(mems, m.to.Info()); err != nil {
-		return fmt.Errorf("migrate to %s: %w", m.to.Info(), err)
+	if err := checkTotal(mems, m.s.Info()); err != nil {
+		return fmt.Errorf("migrate to %s: %w", m.s.Info(), err)
 	}
 	return nil
 }
 
-// carryOut makes all objects on the new device and copies their bytes; programs
-// are built meanwhile. The device keeps its own.
+// carryOut makes all objects on the new device and copies their bytes. The device keeps
+// its own.
 func (m *migration) carryOut(ctx context.Context) error {
 	if err := m.check(); err != nil {
 		return err
 	}
-	var builds sync.WaitGroup
-	failed := make([]error, len(m.d.list))
+	if err := m.plan.carryOut(ctx); err != nil {
+		return err
+	}
+	if len(m.others) > 0 {
+		v := m.others[0]
+		return m.fail(&v.program.obj, fmt.Errorf("its form for that device has the variable %q too: %w",
+			v.variable.obj.Name, ErrConflict))
+	}
 	for i, e := range m.d.list {
-		switch {
-		case e.obj.Program != nil:
-			builds.Go(func() { failed[i] = m.create(e) })
-		case e.obj.Kernel == nil && !isVariable(&e.obj):
-			if err := m.create(e); err != nil {
-				builds.Wait()
-				return err
-			}
-		}
-	}
-	m.watch.lap(&m.watch.m.Create)
-	err := m.to.run(ctx, m.jobs(false))
-	m.watch.lap(&m.watch.m.Stream)
-	builds.Wait()
-	m.watch.lap(&m.watch.m.Build)
-	if err = errors.Join(append(failed, err)...); err != nil {
-		return err
-	}
-	for _, e := range m.d.list {
-		if e.obj.Program != nil {
-			if err := m.variables(e); err != nil {
-				return err
-			}
-		}
-	}
-	if err := m.to.run(ctx, m.jobs(true)); err != nil {
-		return err
-	}
-	for _, e := range m.d.list {
 		if k, ok := e.owner.(*Kernel); ok {
-			if err := m.kernel(e, k); err != nil {
+			if err := m.argue(&m.rec.Objects[i], k); err != nil {
 				return err
 			}
 		}
@@ -154,80 +132,44 @@ func (m *migration) carryOut(ctx context.Context) error {
 	return nil
 }
 
-func (m *migration) create(e *entry) error {
-	h, err := e.realize(m.to.Device, m.handle)
-	if err != nil {
-		return m.fail(e, err)
+// argue gives the kernel on the new device the arguments that it has here.
+func (m *migration) argue(o *record.Object, k *Kernel) error {
+	h := m.to[o.ID].h
+	if err := newTarget(m.s.Device).checkBuilt(k, h); err != nil {
+		return m.fail(o, err)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.handles[e.obj.ID] = h
+	if n, exact := m.s.Args(h); exact && len(k.args) > n {
+		return m.fail(o, fmt.Errorf("it has %d arguments there, %d here: %w", n, len(k.args), ErrConflict))
+	}
+	if _, err := m.setArgs(o.Kernel, h); err != nil {
+		return m.fail(o, err)
+	}
 	return nil
 }
 
-func (m *migration) handle(id uint64) driver.Handle {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.handles[id]
-}
-
-// kernel makes a kernel with the arguments it has.
-func (m *migration) kernel(e *entry, k *Kernel) error {
-	if err := m.create(e); err != nil {
+// copies bring the contents of an object to its second entry: between the devices
+// where they can, through the host where not.
+func (m *migration) copies(_ int, o *record.Object, there *entry) []job {
+	e := m.d.byID(o.ID)
+	if _, host := e.owner.(*HostBuffer); host {
+		return nil // host memory stays where it is
+	}
+	m.watch.m.Bytes += o.Mem.Bytes
+	if s, ok := e.owner.(*Shared); ok {
+		return []job{m.shared(s, there)}
+	}
+	through := there.uploads(m.source(e), false)
+	peer, ok := m.s.Device.(driver.PeerCopier)
+	if !ok || o.Mem.Kind != driver.MemBuffer {
+		return through
+	}
+	return []job{func(ctx context.Context, l *lane) error {
+		ok, err := peer.CopyFrom(l.q, there.h, m.d.drv.Device, e.h, o.Mem.Bytes)
+		for i := 0; !ok && err == nil && i < len(through); i++ {
+			err = through[i](ctx, l)
+		}
 		return err
-	}
-	h := m.handle(e.obj.ID)
-	if err := newTarget(m.to.Device).checkBuilt(k, h); err != nil {
-		return m.fail(e, err)
-	}
-	if n, exact := m.to.Args(h); exact && len(k.args) > n {
-		return m.fail(e, fmt.Errorf("it has %d arguments there, %d here: %w", n, len(k.args), ErrConflict))
-	}
-	for i := range k.args {
-		a := k.args[i].driver()
-		if o := k.args[i].object; o != nil {
-			if a.Handle = m.handle(o.obj.ID); o.released.Load() || a.Handle == nil {
-				continue // launching it fails as before
-			}
-		}
-		if a.Kind == driver.ArgNone {
-			continue
-		}
-		if err := m.to.SetArg(h, i, a); err != nil {
-			return m.fail(e, fmt.Errorf("argument %d: %w", i, err))
-		}
-	}
-	return nil
-}
-
-// jobs copy the contents of variables or of all other objects: between the devices where they can, through the host
-// where not.
-func (m *migration) jobs(variables bool) []job {
-	peer, _ := m.to.Device.(driver.PeerCopier)
-	var jobs []job
-	for _, e := range m.d.list {
-		if _, host := e.owner.(*HostBuffer); host || !e.obj.Mem.HasContents() || isVariable(&e.obj) != variables {
-			continue // host memory stays where it is
-		}
-		m.watch.m.Bytes += e.obj.Mem.Bytes
-		there := &entry{dev: m.d, obj: e.obj, owner: e.owner, h: m.handle(e.obj.ID)}
-		through := there.uploads(m.source(e), false)
-		if s, ok := e.owner.(*Shared); ok {
-			through = []job{m.shared(s, there)}
-		}
-		if peer == nil || e.obj.Mem.Kind != driver.MemBuffer {
-			jobs = append(jobs, through...)
-			continue
-		}
-		jobs = append(jobs, func(ctx context.Context, l *lane) error {
-			ok, err := peer.CopyFrom(l.q, there.h, m.d.drv.Device, e.h, e.obj.Mem.Bytes)
-			for i := 0; !ok && err == nil && i < len(through); i++ {
-				err = through[i](ctx, l)
-			}
-			return err
-		})
-	}
-	return jobs
+	}}
 }
 
 // shared moves a shared buffer. The old device maps it once, for all pieces.
@@ -280,15 +222,15 @@ func (m *migration) change() error {
 	for i := len(m.d.list) - 1; i >= 0; i-- {
 		e := m.d.list[i]
 		errs = append(errs, release(old.Device, e.obj, e.h))
-		e.h = m.handles[e.obj.ID]
+		e.h = m.to[e.obj.ID].h
 	}
 	if r, ok := old.Device.(driver.Movable); ok {
 		r.OnMove(nil) // what it has to say concerns us no more
 	}
-	m.d.drv = m.to
+	m.d.drv = m.s
 	m.d.show()
 	for p := range m.d.pins {
-		errs = append(errs, p.move(m.to))
+		errs = append(errs, p.move(m.s))
 	}
 	for _, e := range m.d.list {
 		if k, ok := e.owner.(*Kernel); ok {
@@ -298,11 +240,73 @@ func (m *migration) change() error {
 	return errors.Join(append(errs, old.drop())...)
 }
 
-func (m *migration) undo() error {
-	var errs []error
-	for i := len(m.d.list) - 1; i >= 0; i-- {
-		e := m.d.list[i]
-		errs = append(errs, release(m.to.Device, e.obj, m.handles[e.obj.ID]))
+// Migration tells what a migration took, step by step. The times add up to Total.
+type Migration struct {
+	From, To string
+	Bytes    int64 // of contents
+
+	// FromSource lists the programs whose binary form the new device did not load.
+	FromSource []SourceBuild `json:",omitempty"`
+
+	Choose  time.Duration // find and open the new device; the program runs
+	Drain   time.Duration // wait for the calls in progress and for all commands
+	Create  time.Duration // make the objects there
+	Stream  time.Duration // move the contents; programs are built meanwhile
+	Build   time.Duration // wait for the programs beyond that
+	Remap   time.Duration // make the kernels and set their arguments
+	Release time.Duration // switch over and release the old objects
+	Total   time.Duration
+}
+
+// watch takes the times of a migration.
+type watch struct {
+	begin, last time.Time
+	m           Migration
+}
+
+func (w *watch) lap(step *time.Duration) {
+	now := time.Now()
+	*step = now.Sub(w.last)
+	w.last = now
+}
+
+// inherit takes over from the device how servers are reached where s does not
+// say it.
+func (s *Select) inherit(d *Device) {
+	was := d.opened.Load()
+	if was == nil {
+		return
 	}
-	return errors.Join(append(errs, m.to.drop())...)
+	if s.KeyFile == "" {
+		s.KeyFile = was.KeyFile
+	}
+	if s.Silence == 0 {
+		s.Silence = was.Silence
+	}
+	if s.Label == "" {
+		s.Label = was.Label
+	}
+}
+
+// moveAway moves the device because its server asks for it: for maintenance, or
+// to balance the load.
+func (d *Device) moveAway(ctx context.Context, to string, tell func(steps string, err error)) {
+	d.mu.RLock()
+	old, closed := d.drv, d.closed.Load()
+	if !closed {
+		old.keep() // the server wants to know how it went
+	}
+	d.mu.RUnlock()
+	if closed {
+		tell("", ErrClosed)
+		return
+	}
+	sel, err := ParseSelect(to)
+	var m Migration
+	if err == nil {
+		m, err = d.Migrate(ctx, sel)
+	}
+	steps, _ := json.Marshal(m)
+	tell(string(steps), err)
+	_ = old.drop() // a server that has gone meanwhile has released all
 }

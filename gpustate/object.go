@@ -49,7 +49,7 @@ func (e *entry) realize(drv driver.Device, look func(id uint64) driver.Handle) (
 			m.Host, m.HostFile = host.bytes, host.file
 		}
 		h, err := drv.CreateMem(m)
-		if host, ok := e.owner.(*HostBuffer); ok && err != nil && e.h == nil { // nobody has it
+		if host, ok := e.owner.(*HostBuffer); ok && err != nil && host.entry == e { // nobody has it
 			err = errors.Join(err, host.unmap())
 		}
 		return h, err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
@@ -50,12 +50,16 @@ func (d *Device) restore(ctx context.Context, r *record.Record, read func(i int,
 	if err := d.dropUnclaimed(); err != nil {
 		return err
 	}
-	p := newPlan(d, r)
+	p := newRestore(d, r, read)
 	if err := p.match(); err != nil {
 		return err
 	}
 	d.filled = true
-	if err := p.carryOut(ctx, read); err != nil {
+	err := p.carryOut(ctx)
+	if err == nil {
+		err = p.finish()
+	}
+	if err != nil {
 		return errors.Join(err, p.undo())
 	}
 	for _, e := range d.list {
@@ -70,7 +74,7 @@ func (d *Device) restore(ctx context.Context, r *record.Record, read func(i int,
 // dropUnclaimed releases what an earlier Restore made and nobody has asked for; the
 // device is stopped.
 func (d *Device) dropUnclaimed() error {
-	old := &plan{d: d}
+	old := &plan{d: d, s: d.drv}
 	for _, e := range d.list {
 		if !e.claimed && !e.released.Load() {
 			old.fresh = append(old.fresh, e)
@@ -85,101 +89,32 @@ func (d *Device) dropUnclaimed() error {
 	return errors.Join(err, d.finishQueues())
 }
 
-// carryOut makes the new objects and moves the bytes; programs are built
-// meanwhile.
-func (p *plan) carryOut(ctx context.Context, read func(int, []byte, int64) error) error {
-	var builds sync.WaitGroup
-	failed := make([]error, len(p.rec.Objects))
-	defer builds.Wait()
+// finish gives all new objects their places in the device, and all kernels their
+// arguments.
+func (p *restoration) finish() error {
 	for i := range p.rec.Objects {
 		o := &p.rec.Objects[i]
-		e := p.to[o.ID]
-		if e == nil || e.h != nil || isVariable(o) {
-			continue
-		}
-		switch {
-		case o.Program != nil:
-			builds.Go(func() { e.h, failed[i] = e.realize(p.d.drv, nil) })
-		case o.Kernel == nil:
-			if err := p.create(o, e); err != nil {
-				return p.fail(o, err)
-			}
-		}
-	}
-	objects, variables := p.uploads(read)
-	if err := p.d.drv.run(ctx, objects); err != nil {
-		return err
-	}
-	builds.Wait()
-	for i, err := range failed {
-		if err != nil {
-			return p.fail(&p.rec.Objects[i], err)
-		}
-	}
-	for i := range p.rec.Objects {
-		o := &p.rec.Objects[i]
-		if e := p.to[o.ID]; o.Program != nil && e.obj.ID == 0 {
-			if err := p.matchVariables(o, e); err != nil {
-				return err
-			}
-		}
-	}
-	if err := p.d.drv.run(ctx, variables); err != nil {
-		return err
-	}
-	return p.finish()
-}
-
-// create makes the object behind a new entry.
-func (p *plan) create(o *record.Object, e *entry) error {
-	look := func(uint64) driver.Handle {
-		switch { // what the object is made from, by its recorded ID
-		case o.Mem != nil:
-			return p.to[o.Mem.Parent].h
-		default:
-			return p.to[o.Kernel.Program].h
-		}
-	}
-	return p.d.withRoom(func() (err error) {
-		e.h, err = e.realize(p.d.drv, look)
-		return err
-	})
-}
-
-// finish makes the kernels, which need their programs, gives all objects their
-// places in the device and sets the arguments.
-func (p *plan) finish() error {
-	for i := range p.rec.Objects {
-		o := &p.rec.Objects[i]
-		if e := p.to[o.ID]; e != nil && e.h == nil {
-			if err := p.create(o, e); err != nil {
-				return p.fail(o, err)
-			}
-		}
-	}
-	for i := range p.rec.Objects {
-		o := &p.rec.Objects[i]
-		e := p.to[o.ID]
-		if e == nil {
-			continue
-		}
-		if e.obj.ID == 0 {
+		if e := p.to[o.ID]; e != nil && e.obj.ID == 0 {
 			p.enter(o, e)
-		}
-		if k, ok := e.owner.(*Kernel); ok {
-			if err := p.setArgs(o.Kernel, k); err != nil {
-				return p.fail(o, err)
-			}
 		}
 	}
 	for _, v := range p.others {
 		p.d.addVariable(v.program, v.variable)
 	}
+	for i := range p.rec.Objects {
+		o := &p.rec.Objects[i]
+		if o.Kernel == nil {
+			continue
+		}
+		if err := p.argue(o.Kernel, p.to[o.ID].owner.(*Kernel)); err != nil {
+			return p.fail(o, err)
+		}
+	}
 	return nil
 }
 
 // enter gives a new object its place in the device.
-func (p *plan) enter(o *record.Object, e *entry) {
+func (p *restoration) enter(o *record.Object, e *entry) {
 	if isVariable(o) {
 		p.d.addVariable(p.to[o.Mem.Parent], e)
 		return
@@ -198,52 +133,173 @@ func (p *plan) enter(o *record.Object, e *entry) {
 	p.d.add(e, parent)
 }
 
-// setArgs gives a kernel its recorded arguments; the device is stopped.
-func (p *plan) setArgs(r *record.Kernel, k *Kernel) error {
+// argue gives a kernel its recorded arguments; the device is stopped.
+func (p *restoration) argue(r *record.Kernel, k *Kernel) error {
 	n, exact := k.dev.drv.Args(k.h)
 	if err := sameArgs(r, n, exact); err != nil {
 		return err
 	}
-	k.resize()
-	args := make([]argument, max(len(r.Args), n))
-	for i, ra := range r.Args {
-		a := argument{kind: ra.Kind, local: int(ra.Local), value: ra.Value}
-		if ra.Kind == driver.ArgMem || ra.Kind == driver.ArgSampler {
-			if ra.Object == 0 { // it was released before the capture
-				continue
+	args, err := p.setArgs(r, k.h)
+	if err == nil {
+		k.args = args
+		k.resize()
+	}
+	return err
+}
+
+// restoration is a plan that puts recorded objects in the places of those that exist.
+type restoration struct {
+	plan
+	taken map[*entry]bool
+	index map[place][]*entry // the objects that exist
+	next  map[key]uint64     // numbers for objects of records that have none
+}
+
+// place is what an object of another device is recognised by.
+type place struct {
+	key
+	ordinal uint64
+}
+
+func newRestore(d *Device, rec *record.Record, read func(i int, dst []byte, off int64) error) *restoration {
+	p := &restoration{plan: plan{op: "restore", d: d, s: d.drv, rec: rec, to: map[uint64]*entry{}, watch: &watch{}},
+		taken: map[*entry]bool{}, index: map[place][]*entry{}, next: map[key]uint64{}}
+	var total int64
+	for _, o := range rec.Contents() {
+		total += o.Mem.Bytes
+	}
+	p.bytes = func(i int, o *record.Object, e *entry) []job {
+		return e.uploads(func(dst []byte, off int64) error {
+			if err := read(i, dst, off); err != nil {
+				return p.fail(o, err)
 			}
-			a.object = p.to[ra.Object]
-			a.object.argument.Store(true)
-		}
-		args[i] = a
-		if a.kind == driver.ArgNone {
-			continue
-		}
-		if err := k.dev.drv.SetArg(k.h, i, a.driver()); err != nil {
-			return fmt.Errorf("argument %d: %w", i, err)
+			return nil
+		}, total < pinFrom)
+	}
+	for _, e := range d.list {
+		at := place{e.key(), e.obj.Ordinal}
+		p.index[at] = append(p.index[at], e)
+		if e.obj.Name == "" && !e.released.Load() {
+			at.ordinal = 0 // in order, for records without numbers
+			p.index[at] = append(p.index[at], e)
 		}
 	}
-	k.args = args
+	return p
+}
+
+// match finds the objects that exist and checks all others against the device.
+// It changes nothing.
+func (p *restoration) match() error {
+	var mems []*record.Object
+	here := newTarget(p.d.drv.Device)
+	for i := range p.rec.Objects {
+		o := &p.rec.Objects[i]
+		e := p.existing(o)
+		if e == nil && isVariable(o) {
+			if program := p.to[o.Mem.Parent]; program.obj.ID != 0 {
+				if stateless(program.obj.Program) {
+					continue // it need not be kept
+				}
+				return p.fail(o, errNoVariable)
+			}
+		}
+		if e == nil {
+			e = wrap(p.d, moved(o))
+			p.fresh = append(p.fresh, e)
+			if err := here.check(o); err != nil {
+				return p.fail(o, err)
+			}
+		} else if err := p.alike(o, e); err != nil {
+			return p.fail(o, err)
+		}
+		p.to[o.ID], p.taken[e] = e, true
+		if o.Mem != nil {
+			mems = append(mems, o)
+		}
+	}
+	if err := checkTotal(mems, p.d.Info()); err != nil {
+		return p.fail(mems[len(mems)-1], err)
+	}
 	return nil
 }
 
-// undo releases what carryOut made.
-func (p *plan) undo() error {
-	var errs []error
-	for i := len(p.fresh) - 1; i >= 0; i-- {
-		e := p.fresh[i]
-		if e.released.Load() {
-			continue // it went with the last that was made from it
-		}
-		if e.obj.ID != 0 { // it has its place already: take it out like the program would
-			p.d.disown(e)
-			errs = append(errs, p.d.forget(e))
-		} else {
-			errs = append(errs, release(p.d.drv, e.obj, e.h))
-		}
-		if host, ok := e.owner.(*HostBuffer); ok {
-			errs = append(errs, host.unmap())
+// existing finds the object that takes the place of o, nil if there is none. In the
+// device that was captured it is the very object, if it is still there, also one that
+// the program has released and that others need. Otherwise it has the same name or,
+// without one, the same place in the order in which the program made such objects.
+func (p *restoration) existing(o *record.Object) *entry {
+	if p.rec.Origin != 0 && p.rec.Origin == p.d.origin {
+		if e := p.d.byID(o.ID); e != nil && e.obj.Kind() == o.Kind() {
+			return e
 		}
 	}
-	return errors.Join(errs...)
+	at := place{keyOf(o), o.Ordinal}
+	if at.parent != 0 {
+		if at.parent = p.to[at.parent].obj.ID; at.parent == 0 {
+			return nil // what it is made from is new
+		}
+	}
+	var found *entry
+	for _, e := range p.index[at] {
+		switch {
+		case p.taken[e]:
+		case e.released.Load() == o.Released:
+			return e
+		case found == nil:
+			found = e
+		}
+	}
+	return found
+}
+
+// number gives an object of a record without numbers the next one.
+func (p *restoration) number(o *record.Object, e *entry) {
+	if o.Name != "" || o.Ordinal != 0 {
+		return
+	}
+	k := e.key()
+	p.next[k] = max(p.next[k], p.d.made[k]) + 1
+	e.obj.Ordinal = p.next[k]
+}
+
+// alike says whether an object that exists can take the place of o.
+func (p *restoration) alike(o *record.Object, e *entry) error {
+	switch {
+	case o.Mem != nil:
+		have, want := *e.obj.Mem, *o.Mem
+		if have.Bytes != want.Bytes {
+			return &SizeError{Have: have.Bytes, Want: want.Bytes}
+		}
+		if want.Kind == driver.MemSub && p.to[want.Parent] != e.parent {
+			return fmt.Errorf("it is a range of another buffer: %w", ErrConflict)
+		}
+		if have.Kind != want.Kind || have.Offset != want.Offset || have.Image != want.Image {
+			return ErrConflict
+		}
+		if s, ok := e.owner.(*Shared); ok && s.mapped != nil {
+			return ErrMapped
+		}
+	case o.Sampler != nil && *e.obj.Sampler != *o.Sampler:
+		return ErrConflict
+	case o.Kernel != nil && e.obj.Kernel.Function != o.Kernel.Function:
+		return ErrConflict
+	case o.Kernel != nil:
+		if err := checkLocal(o.Kernel, p.d.Info()); err != nil {
+			return err
+		}
+		n, exact := p.d.drv.Args(e.h)
+		return sameArgs(o.Kernel, n, exact)
+	}
+	return nil
+}
+
+// sameArgs says whether a kernel of n arguments can be the recorded one. One of which not
+// all arguments were set may have more than the record: CUDA does not tell how many.
+func sameArgs(r *record.Kernel, n int, exact bool) error {
+	unset := func(a record.Arg) bool { return a.Kind == driver.ArgNone }
+	complete := len(r.Args) > 0 && !slices.ContainsFunc(r.Args, unset)
+	if !exact || len(r.Args) == n || len(r.Args) < n && !complete {
+		return nil
+	}
+	return fmt.Errorf("it has %d arguments, the recorded one %d: %w", n, len(r.Args), ErrConflict)
 }

@@ -11,33 +11,6 @@ import (
 // memory.
 const pinFrom = 64 << 20
 
-// uploads are the jobs that write all contents to the device; programs have been
-// built before the variables are written.
-func (p *plan) uploads(read func(int, []byte, int64) error) (objects, variables []job) {
-	var total int64
-	for _, o := range p.rec.Contents() {
-		total += o.Mem.Bytes
-	}
-	for i, o := range p.rec.Contents() {
-		e := p.to[o.ID]
-		if e == nil { // it need not be kept
-			continue
-		}
-		fill := func(dst []byte, off int64) error {
-			if err := read(i, dst, off); err != nil {
-				return p.fail(o, err)
-			}
-			return nil
-		}
-		if jobs := e.uploads(fill, total < pinFrom); isVariable(o) {
-			variables = append(variables, jobs...)
-		} else {
-			objects = append(objects, jobs...)
-		}
-	}
-	return objects, variables
-}
-
 // uploads are the jobs that write an object's bytes, which fill provides, unpinned
 // through plain memory.
 func (e *entry) uploads(fill func(dst []byte, off int64) error, unpinned bool) []job {

@@ -1,0 +1,220 @@
+package gpustate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+)
+
+// plan makes recorded objects on a device and gives them their bytes: those of a
+// checkpoint for a restore, those of the device that the program leaves for a
+// migration. The order of its steps is that of carryOut.
+type plan struct {
+	op     string // "restore" or "migrate", for messages
+	d      *Device
+	s      *session // where the objects are to be
+	rec    *record.Record
+	to     map[uint64]*entry // what takes the place of each object, by recorded ID
+	fresh  []*entry          // those of them that have no place in the device, in order
+	others []variableOf      // of new programs, that the record does not have
+	watch  *watch
+
+	// bytes are the jobs that bring content i of the record, object o, into e.
+	bytes func(i int, o *record.Object, e *entry) []job
+}
+
+func (p *plan) fail(o *record.Object, err error) error {
+	name := o.Name
+	if name == "" {
+		name = nameless(o)
+	}
+	from := p.rec.Device
+	return &ObjectError{Op: p.op, Kind: o.Kind(), Name: name, Device: p.s.Info(), From: &from, Err: err}
+}
+
+// carryOut makes the objects that have no handle yet and brings the bytes; programs
+// are built meanwhile.
+func (p *plan) carryOut(ctx context.Context) error {
+	var builds sync.WaitGroup
+	failed := make([]error, len(p.rec.Objects))
+	defer builds.Wait()
+	for i := range p.rec.Objects {
+		o := &p.rec.Objects[i]
+		switch e := p.to[o.ID]; {
+		case e == nil || e.h != nil || isVariable(o) || o.Kernel != nil:
+		case o.Program != nil:
+			builds.Go(func() { failed[i] = p.create(o, e) })
+		default:
+			if err := p.create(o, e); err != nil {
+				return err
+			}
+		}
+	}
+	p.watch.lap(&p.watch.m.Create)
+	err := p.s.run(ctx, p.jobs(false))
+	p.watch.lap(&p.watch.m.Stream)
+	builds.Wait()
+	p.watch.lap(&p.watch.m.Build)
+	if err := errors.Join(append(failed, err)...); err != nil {
+		return err
+	}
+	for i := range p.rec.Objects {
+		o := &p.rec.Objects[i]
+		if e := p.to[o.ID]; o.Program != nil && e.obj.ID == 0 {
+			if err := p.matchVariables(o, e); err != nil {
+				return err
+			}
+		}
+	}
+	if err := p.s.run(ctx, p.jobs(true)); err != nil {
+		return err
+	}
+	for i := range p.rec.Objects {
+		o := &p.rec.Objects[i]
+		if e := p.to[o.ID]; o.Kernel != nil && e.h == nil {
+			if err := p.create(o, e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// create makes the object behind an entry.
+func (p *plan) create(o *record.Object, e *entry) error {
+	look := func(uint64) driver.Handle { // what it is made from, by its recorded ID
+		return p.to[o.Parent()].h
+	}
+	do := func() (err error) {
+		e.h, err = e.realize(p.s.Device, look)
+		return err
+	}
+	var err error
+	if p.s == p.d.drv && o.Program == nil {
+		err = p.d.withRoom(do)
+	} else {
+		err = do()
+	}
+	if err != nil {
+		return p.fail(o, err)
+	}
+	return nil
+}
+
+// jobs bring the contents of variables, or of all other objects.
+func (p *plan) jobs(variables bool) (jobs []job) {
+	for i, o := range p.rec.Contents() {
+		if e := p.to[o.ID]; e != nil && isVariable(o) == variables { // nil: it need not be kept
+			jobs = append(jobs, p.bytes(i, o, e)...)
+		}
+	}
+	return jobs
+}
+
+// setArgs gives a kernel its recorded arguments.
+func (p *plan) setArgs(r *record.Kernel, h driver.Handle) ([]argument, error) {
+	args := make([]argument, len(r.Args))
+	for i, ra := range r.Args {
+		a := argument{kind: ra.Kind, local: int(ra.Local), value: ra.Value}
+		if ra.Kind == driver.ArgMem || ra.Kind == driver.ArgSampler {
+			if ra.Object == 0 { // it was released before the capture: launching fails as before
+				continue
+			}
+			a.object = p.to[ra.Object]
+			a.object.argument.Store(true)
+		}
+		args[i] = a
+		if a.kind == driver.ArgNone {
+			continue
+		}
+		if err := p.s.SetArg(h, i, a.driver()); err != nil {
+			return nil, fmt.Errorf("argument %d: %w", i, err)
+		}
+	}
+	return args, nil
+}
+
+// matchVariables finds the recorded variables among those of a program that was
+// just built. Others of the program are added too: the next capture needs them.
+func (p *plan) matchVariables(o *record.Object, program *entry) error {
+	list, err := program.findVariables(p.s.Device, program.h)
+	if err != nil {
+		return p.fail(o, err)
+	}
+	found := map[string]*entry{}
+	for _, v := range list {
+		found[v.obj.Name] = v
+	}
+	for i := range p.rec.Objects {
+		r := &p.rec.Objects[i]
+		if !isVariable(r) || r.Mem.Parent != o.ID || p.to[r.ID] == nil {
+			continue
+		}
+		v := found[r.Name]
+		switch {
+		case v == nil:
+			err = p.fail(r, errNoVariable)
+		case v.obj.Mem.Bytes != r.Mem.Bytes:
+			err = p.fail(r, &SizeError{Have: v.obj.Mem.Bytes, Want: r.Mem.Bytes})
+		default:
+			p.to[r.ID].h = v.h
+			delete(found, r.Name)
+		}
+		if err != nil {
+			break
+		}
+	}
+	for _, v := range list { // in their order
+		if found[v.obj.Name] == v {
+			p.fresh = append(p.fresh, v)
+			p.others = append(p.others, variableOf{program, v})
+		}
+	}
+	return err
+}
+
+// errNoVariable is a variable that the record has and the program has not.
+var errNoVariable = fmt.Errorf("the program has no such variable: %w", ErrConflict)
+
+// variableOf is a variable and its program.
+type variableOf struct{ program, variable *entry }
+
+// moved is o as it will be elsewhere: IDs are not known before the objects have
+// their places.
+func moved(o *record.Object) record.Object {
+	n := *o
+	n.ID, n.Released = 0, false
+	if o.Mem != nil {
+		m := *o.Mem
+		n.Mem = &m
+	}
+	if o.Kernel != nil {
+		n.Kernel = &record.Kernel{Function: o.Kernel.Function}
+	}
+	return n
+}
+
+// undo releases what carryOut made.
+func (p *plan) undo() error {
+	var errs []error
+	for i := len(p.fresh) - 1; i >= 0; i-- {
+		e := p.fresh[i]
+		if e.released.Load() {
+			continue // it went with the last that was made from it
+		}
+		if e.obj.ID != 0 { // it has its place already: take it out like the program would
+			p.d.disown(e)
+			errs = append(errs, p.d.forget(e))
+		} else {
+			errs = append(errs, release(p.s, e.obj, e.h))
+		}
+		if host, ok := e.owner.(*HostBuffer); ok && host.entry == e {
+			errs = append(errs, host.unmap())
+		}
+	}
+	return errors.Join(errs...)
+}
