@@ -155,9 +155,6 @@ func (m *migration) copies(_ int, o *record.Object, there *entry) []job {
 		return nil // host memory stays where it is
 	}
 	m.watch.m.Bytes += o.Mem.Bytes
-	if s, ok := e.owner.(*Shared); ok {
-		return []job{m.shared(s, there)}
-	}
 	through := there.uploads(m.source(e), false)
 	peer, ok := m.s.Device.(driver.PeerCopier)
 	if !ok || o.Mem.Kind != driver.MemBuffer {
@@ -170,29 +167,6 @@ func (m *migration) copies(_ int, o *record.Object, there *entry) []job {
 		}
 		return err
 	}}
-}
-
-// shared moves a shared buffer. The old device maps it once, for all pieces.
-func (m *migration) shared(s *Shared, there *entry) job {
-	return func(ctx context.Context, l *lane) error {
-		from, err := m.d.drv.take(&m.d.drv.reads)
-		if err != nil {
-			return err
-		}
-		defer m.d.drv.reads.give(from)
-		write := func(fill func(dst []byte, off int64) error) error {
-			return there.uploads(fill, false)[0](ctx, l)
-		}
-		if from.far() {
-			return write(func(dst []byte, off int64) error { return from.down(ctx, s.h, off, dst) })
-		}
-		return from.mapped(s.h, func(b []byte) error {
-			return write(func(dst []byte, off int64) error {
-				copy(dst, b[off:])
-				return nil
-			})
-		})
-	}
 }
 
 // source reads an object's bytes from the old device.

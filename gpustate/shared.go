@@ -1,8 +1,6 @@
 package gpustate
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -79,34 +77,6 @@ func (q *Queue) Unmap(s *Shared) error {
 	}
 	s.mapped = nil
 	return s.fail("unmap", q.dev.drv.UnmapShared(q.h, s.h))
-}
-
-// far says that mapping moves all bytes there and back, so that reads and writes of
-// pieces are better.
-func (l *lane) far() bool { return l.drv.Info().Server != "" }
-
-// mapped lends the bytes of a shared buffer that the program has not mapped.
-func (l *lane) mapped(h driver.Handle, do func(b []byte) error) error {
-	b, err := l.drv.MapShared(l.q, h)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(b), l.drv.UnmapShared(l.q, h))
-}
-
-// download copies bytes from off on; the device is stopped.
-func (s *Shared) download(ctx context.Context, l *lane, off int64, dst []byte) error {
-	switch {
-	case s.mapped != nil:
-		copy(dst, s.mapped[off:])
-		return nil
-	case l.far():
-		return l.down(ctx, s.h, off, dst)
-	}
-	return l.mapped(s.h, func(b []byte) error {
-		copy(dst, b[off:])
-		return nil
-	})
 }
 
 // HostBuffer is host memory that is pinned for the device: transfers from and to

@@ -10,7 +10,7 @@ func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool,
 	error) {
 	m := h.(*mem)
 	if m.svm {
-		return d.throughMap(q, m, wait, func(b []byte) error { return copyAll(b[off:], src) })
+		return d.throughMap(q, m, off, len(src), wait, func(b []byte) error { return copyAll(b, src) })
 	}
 	return writeBuffer(q.(queue).h, m.h, off, src, blocking, wait)
 }
@@ -19,15 +19,20 @@ func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, 
 	error) {
 	m := h.(*mem)
 	if m.svm {
-		return d.throughMap(q, m, wait, func(b []byte) error { return copyAll(dst, b[off:off+int64(len(dst))]) })
+		return d.throughMap(q, m, off, len(dst), wait, func(b []byte) error { return copyAll(dst, b) })
 	}
 	return readBuffer(q.(queue).h, m.h, off, dst, blocking, wait)
 }
 
-// throughMap lets the host touch an SVM object, whose bytes no read or write
-// command reaches, and is complete when it returns. Transfers of one object take turns:
-// the end of one mapping would end the other's.
-func (d *device) throughMap(q driver.Handle, m *mem, wait []driver.Event, do func([]byte) error) (driver.Event, error) {
+// throughMap lets the host touch n bytes of an SVM object from off on, which no read or
+// write command reaches, and is complete when it returns. Transfers of one object take
+// turns: the end of one mapping would end the other's.
+func (d *device) throughMap(q driver.Handle, m *mem, off int64, n int, wait []driver.Event,
+	do func([]byte) error) (driver.Event, error) {
+	if n == 0 || off < 0 || int64(n) > m.bytes-off {
+		return 0, &driver.CallError{Call: "copy of shared memory", Code: invalidValue,
+			Text: fmt.Sprintf("bytes %d+%d of %d", off, n, m.bytes)}
+	}
 	for _, e := range wait {
 		if err := waitEvent(e); err != nil {
 			return 0, err
@@ -39,16 +44,16 @@ func (d *device) throughMap(q driver.Handle, m *mem, wait []driver.Event, do fun
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mapped != 0 { // the program has it mapped: these are the bytes
-		return 0, do(memory(m.mapped, m.bytes))
+		return 0, do(memory(m.mapped, m.bytes)[off : off+int64(n)])
 	}
-	b, err := m.mapFor(q)
-	if err != nil {
+	at := m.h + handle(off)
+	if err := svmMap(q.(queue).h, at, int64(n)); err != nil {
 		return 0, err
 	}
-	err = do(b)
+	err := do(memory(at, int64(n)))
 	// commands of other queues, and of this one out of order, see the bytes when
 	// the unmapping is complete
-	return 0, firstError(err, m.unmapFor(q), finish(q.(queue).h))
+	return 0, firstError(err, svmUnmap(q.(queue).h, at), finish(q.(queue).h))
 }
 
 // copyAll is copy that fails when dst is the shorter one.
@@ -66,8 +71,8 @@ func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, src
 	to, from := dst.(*mem), src.(*mem)
 	switch {
 	case from.svm && !to.svm:
-		return d.throughMap(q, from, wait, func(b []byte) error {
-			_, err := d.Write(q, dst, dstOff, b[srcOff:srcOff+n], true, nil)
+		return d.throughMap(q, from, srcOff, int(n), wait, func(b []byte) error {
+			_, err := d.Write(q, dst, dstOff, b, true, nil)
 			return err
 		})
 	case to.svm: // one after the other: two objects at a time could be another copy's in the other order
