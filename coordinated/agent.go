@@ -36,8 +36,8 @@ type agent struct {
 	releases int       // of this rank in it
 	vain     int       // at rank 0: epochs in a row that came to no level
 
-	polls watch.Polling
-	wary  wary
+	polls    watch.Polling
+	watchdog watchdog
 
 	callSeq   uint64    // the call that the main thread was last seen blocked in
 	callSince time.Time // since when
@@ -85,7 +85,7 @@ func newAgent(c *Checkpointer, last cut.Epoch) (*agent, error) {
 	a := &agent{c: c, machine: m, gather: cut.NewGather(len(c.topo.children)), waiting: map[stageKey]chan []cut.Blob{},
 		begin: time.Now(), calls: make(chan func()), signals: make(chan os.Signal, 8), quit: make(chan struct{}),
 		done:  make(chan struct{}),
-		timer: time.NewTimer(time.Hour), alive: time.NewTicker(aliveEvery), wary: newWary(c.opt.WaitTimeout)}
+		timer: time.NewTimer(time.Hour), alive: time.NewTicker(aliveEvery), watchdog: newWatchdog(c.opt.WaitTimeout)}
 	a.timer.Stop()
 	if c.world.Rank() == 0 {
 		var final time.Time
@@ -132,7 +132,7 @@ func (a *agent) do(ctx context.Context, f func()) error {
 func (a *agent) run() {
 	defer close(a.done)
 	defer a.alive.Stop()
-	defer a.wary.tick.Stop()
+	defer a.watchdog.tick.Stop()
 	tick := time.NewTicker(tickEvery)
 	tick.Stop()
 	ticking := false
@@ -160,8 +160,8 @@ func (a *agent) run() {
 			a.timeUp()
 		case <-a.alive.C:
 			a.signOfLife()
-		case <-a.wary.tick.C:
-			a.beWary()
+		case <-a.watchdog.tick.C:
+			a.lookForWaits()
 		case <-tick.C:
 			a.tick()
 		}
@@ -443,7 +443,7 @@ func (a *agent) leave(from int, msg cut.Message) {
 	go func() {
 		a.c.reporter.end(err)
 		a.c.lastWords()
-		a.c.requeueOrphan()
+		a.c.requeueAbandoned()
 		if isStuck(err.Observed) {
 			a.endStuck(err)
 		}

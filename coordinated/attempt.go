@@ -16,7 +16,7 @@ import (
 // tryLoad loads one epoch on all ranks, or fails on all and leaves no trace. That it
 // begins is noted before anything of the program changes, and the note is durable
 // before any rank goes on.
-func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, load *capture.Loader, l *laps) (level string,
+func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, load *capture.Loader, l *stopwatch) (level string,
 	bytes int64, err error) {
 	durable := func() error { return nil }
 	if c.world.Rank() == 0 {

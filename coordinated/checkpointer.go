@@ -43,21 +43,21 @@ type Checkpointer struct {
 	events   *events.Log  // nil: none
 	metrics  *metrics.Set // nil: none
 
-	doing    atomic.Pointer[doing]
-	gate     atomic.Uint32 // bits below; 0 lets Points pass
-	points   tally         // Points reached
-	restored atomic.Bool
-	stays    atomic.Uint64   // final epoch that is not at global yet, at rank 0; 0 = none
-	reading  progress        // of Restore
-	said     map[string]bool // programs built from source that were logged; of the main thread
-	closed   atomic.Bool
-	stopped  atomic.Bool            // Point has returned ErrStop
-	taken    sync.Map               // *atomic.Int64 by level: bytes of captured sections that were read for it
-	attended atomic.Int64           // operations on levels that have not returned
-	hung     sync.Map               // *atomic.Int64 by level: operations there that were given up
-	meeting  atomic.Bool            // the main thread waits in Restore for all ranks
-	at       atomic.Pointer[string] // where the program called Restore or Close
-	verdicts chan verdict           // from the agent to the main thread at a Point
+	doing     atomic.Pointer[doing]
+	gate      atomic.Uint32 // bits below; 0 lets Points pass
+	points    pointCount    // Points reached
+	restored  atomic.Bool
+	unflushed atomic.Uint64   // final epoch that is not at global yet, at rank 0; 0 = none
+	reading   progress        // of Restore
+	said      map[string]bool // programs built from source that were logged; of the main thread
+	closed    atomic.Bool
+	stopped   atomic.Bool            // Point has returned ErrStop
+	taken     sync.Map               // *atomic.Int64 by level: bytes of captured sections that were read for it
+	attended  atomic.Int64           // operations on levels that have not returned
+	hung      sync.Map               // *atomic.Int64 by level: operations there that were given up
+	meeting   atomic.Bool            // the main thread waits in Restore for all ranks
+	at        atomic.Pointer[string] // where the program called Restore or Close
+	verdicts  chan verdict           // from the agent to the main thread at a Point
 
 	// ctx ends the background work when the process must leave.
 	ctx        context.Context
@@ -178,6 +178,16 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control
 	err = agree(priv, "publish how to reach the job", err)
 	c.events.Emit(ended(events.Event{Name: events.Open, Dur: int64(time.Since(c.begun))}, err))
 	return err
+}
+
+// warnOfRegistrations names settings under which a network card may send stale pages
+// of Go memory.
+func (c *Checkpointer) warnOfRegistrations(p regcache.Plan) {
+	for _, s := range p.Unsafe() {
+		c.log.Warn("holdfast: a cache of registered memory does not see the Go runtime: messages may be wrong; "+
+			"unset the variable, or start the program with GODEBUG=madvdontneed=0 on Linux 5.18 or newer",
+			"library", s.Library, "variable", s.Name, "value", s.Value)
+	}
 }
 
 // lastEpoch finds the highest number any rank knows of, so that no number is

@@ -4,14 +4,18 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -124,4 +128,136 @@ func (s streams) Accept(ctx context.Context) (net.Conn, int, error) {
 		return nil, 0, err
 	}
 	return st.Conn, st.From, nil
+}
+
+// placement is what the ranks' nodes make of the levels that were asked for.
+type placement struct {
+	open []storage.LevelConfig // all whose directories may hold an epoch to restore
+	use  []string              // those that new epochs go to, nearest first
+	say  string                // what is not as it was asked for; empty: nothing
+	why  error
+}
+
+// placeLevels finds the levels that the nodes of the ranks can carry. Parity
+// wants as many nodes as a group has members and about as many ranks on each;
+// copies take any placement on two nodes or more, so they stand in for parity. A
+// level that cannot be had is left out of new epochs, and still read: an
+// earlier start may have had it. Ranks find the same levels to use.
+func placeLevels(levels []storage.LevelConfig, nodes []string, files vfs.FS) placement {
+	if files == nil {
+		files = vfs.OS{}
+	}
+	var p placement
+	for _, l := range levels {
+		p.open = append(p.open, l)
+		err := l.Fits(nodes)
+		if err == nil {
+			p.use = append(p.use, l.Name)
+		}
+		if l.Name == storage.LevelParity {
+			copies := copiesInstead(l, nodes)
+			_, found := files.Stat(copies.Dir)
+			stands := err != nil && copies.Copies > 0
+			if stands || found == nil {
+				p.open = append(p.open, copies)
+			}
+			if stands {
+				p.use = append(p.use, copies.Name)
+				p.say = fmt.Sprintf("parity cannot be had where the ranks are, %d copies on other nodes (partner) "+
+					"stand in for it", copies.Copies)
+				p.why = err
+				continue
+			}
+		}
+		if err != nil {
+			p.say = "no epoch will be at " + l.Name + ", so the local ones do not survive the loss of a node"
+			p.why = err
+		}
+	}
+	return p
+}
+
+// copiesInstead is the level partner that survives as many nodes as the parity
+// would, or as many as there are; Copies is 0 on a single node.
+func copiesInstead(parity storage.LevelConfig, nodes []string) storage.LevelConfig {
+	seen := map[string]bool{}
+	for _, n := range nodes {
+		seen[n] = true
+	}
+	return storage.LevelConfig{Name: storage.LevelPartner, Create: true, Keep: parity.Keep,
+		Dir: filepath.Join(filepath.Dir(parity.Dir), storage.LevelPartner), Copies: min(parity.Parity, len(seen)-1)}
+}
+
+// useLevels agrees on the levels that checkpoints go to: those that every rank can
+// write to. The others are read at a restart as far as they can be. had says that
+// the job has been here before: only then may a directory be missing, or not be this
+// user's; on a first start that is a mistake, which is refused. Collective.
+func (c *Checkpointer) useLevels(priv *mpiwrap.Comm, had bool) error {
+	out := c.store.Out()
+	letters := ""
+	for i, level := range c.levels {
+		if err := out[level]; err != nil {
+			letters += string(rune('a' + i))
+			if storage.Misplaced(err) {
+				letters += string(rune('A' + i))
+			}
+		}
+	}
+	all, err := exchange(priv, letters)
+	if err != nil {
+		return err
+	}
+	any := strings.Join(all, "")
+	if any == "" {
+		return nil
+	}
+	var use []string
+	var failed []error
+	refuse := false
+	for i, level := range c.levels {
+		if !strings.ContainsRune(any, rune('a'+i)) {
+			use = append(use, level)
+			continue
+		}
+		text := ""
+		if out[level] != nil {
+			text = out[level].Error()
+		}
+		texts, err := exchange(priv, text)
+		if err != nil {
+			return err
+		}
+		failed = append(failed, ranksError("open level "+level, texts, out[level]))
+		refuse = refuse || !had && strings.ContainsRune(any, rune('A'+i))
+	}
+	if !slices.Contains(use, storage.LevelLocal) { // what partners and parity are made from
+		use = slices.DeleteFunc(use, func(l string) bool {
+			return l == storage.LevelPartner || l == storage.LevelParity
+		})
+	}
+	why := errors.Join(failed...)
+	if refuse || len(use) == 0 {
+		return fmt.Errorf("coordinated: checkpoint directories: %w", why)
+	}
+	if c.world.Rank() == 0 {
+		c.log.Error("holdfast: checkpoints go to fewer places than asked for", "levels", use, "error", why)
+	}
+	c.asked, c.levels = c.levels, use
+	c.store.Use(use)
+	return nil
+}
+
+// inUse is the level that stands for one that was asked for: itself, or the next one
+// further out that is in use; "" when there is none.
+func (c *Checkpointer) inUse(level string) string {
+	i := slices.Index(c.asked, level)
+	if slices.Contains(c.levels, level) || i < 0 {
+		return level
+	}
+	for _, l := range c.asked[i:] {
+		if slices.Contains(c.levels, l) {
+			return l
+		}
+	}
+	return ""
 }

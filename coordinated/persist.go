@@ -18,24 +18,24 @@ import (
 
 // persistence is what the main thread may wait for.
 type persistence struct {
-	put    chan struct{} // closed when the captured bytes are no longer needed
-	all    chan struct{} // closed when the epoch is at all levels, or will not be
-	still  <-chan error  // delivers once the memory of all ranks is captured, if that matters
-	final  bool          // the program is to stop after it
-	flush  *flush        // of this epoch
-	levels []string      // at which it is committed, nearest first; read after all
-	err    error         // read after all
+	put      chan struct{} // closed when the captured bytes are no longer needed
+	all      chan struct{} // closed when the epoch is at all levels, or will not be
+	captures <-chan error  // delivers once the memory of all ranks is captured, if that matters
+	final    bool          // the program is to stop after it
+	flush    *flush        // of this epoch
+	levels   []string      // at which it is committed, nearest first; read after all
+	err      error         // read after all
 }
 
 // persist writes a captured epoch in the background: put, vote, commit at the
 // first level, then copy outward level by level. A rank whose capture failed
 // takes part in the votes with its error. A final epoch goes only as far out as
 // there is time. Called by the main thread at the
-// cut, in the same order of epochs on all ranks; still delivers what came of
-// keepStill, before which nobody votes.
+// cut, in the same order of epochs on all ranks; captures delivers what came of
+// awaitCaptures, before which nobody votes.
 func (c *Checkpointer) persist(e storage.Epoch, s *capture.Snapshot, captureErr error, final bool,
-	still <-chan error) *persistence {
-	p := &persistence{put: make(chan struct{}), all: make(chan struct{}), final: final, still: still}
+	captures <-chan error) *persistence {
+	p := &persistence{put: make(chan struct{}), all: make(chan struct{}), final: final, captures: captures}
 	start := time.Now()
 	before, f := c.nextFlush()
 	p.flush = f
@@ -47,7 +47,7 @@ func (c *Checkpointer) persist(e storage.Epoch, s *capture.Snapshot, captureErr 
 		l := c.state.Lease(c.ctx, s)
 		from, failed, err := c.persistFirst(e, s, l, captureErr, p, start)
 		if err == nil && final && from+1 < len(c.levels) {
-			c.mayStay(e)
+			c.noteUnflushed(e)
 			err = c.learnEnd(e)
 		}
 		if err == nil {
@@ -107,7 +107,7 @@ func (c *Checkpointer) persistFirst(e storage.Epoch, s *capture.Snapshot, l *cap
 		}
 		close(p.put)
 	})
-	wait := sync.OnceValue(func() error { return <-p.still })
+	wait := sync.OnceValue(func() error { return <-p.captures })
 	bases := c.bases()
 	for n := range bases {
 		from = bases[n]
@@ -255,7 +255,7 @@ func (c *Checkpointer) committed(e storage.Epoch, level string, p *persistence, 
 		}
 	}
 	if level == storage.LevelGlobal {
-		c.stayedNot(e)
+		c.noteFlushed(e)
 	}
 	removed, err := attend(c.ctx, c, "prune after the commit", level, nil, c.store.Prune)
 	if err != nil {

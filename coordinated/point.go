@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 )
@@ -146,8 +147,8 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	if v.stop {
 		c.endsBy(c.opt.Deadline)
 	}
-	still := make(chan error, 1)
-	done := c.persist(e, s, err, v.stop, still)
+	captures := make(chan error, 1)
+	done := c.persist(e, s, err, v.stop, captures)
 	if s != nil && s.Live {
 		c.now(stateHeld)
 		<-done.put // the bytes are the program's own memory
@@ -155,7 +156,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 		es.Mode = "written before the program went on: no room in the pool"
 		c.stats.add(es)
 	}
-	still <- c.keepStill(&es)
+	captures <- c.awaitCaptures(&es)
 	es.Blocked = time.Since(arrived)
 	c.stats.add(es)
 	c.countCapture(&es, err)
@@ -220,6 +221,38 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 	end(ended(events.Event{Bytes: es.Bytes, What: es.Mode}, err))
 	c.phase("captured")
 	return s, err
+}
+
+// stageCaptured is the stage in which ranks say that their memory is captured.
+const stageCaptured = "still"
+
+var errCaptures = errors.New("not all ranks have captured their state in time")
+
+// awaitCaptures waits until every rank has captured its memory, where any rank has a
+// one-sided window: a rank that went on sooner could write to the window of one
+// that has not captured it. Where nobody has a window it returns at once, and costs
+// nothing.
+//
+// A rank whose drain has failed does not know whether the others wait. It does not
+// wait itself, since the epoch has failed, but lets them go.
+func (c *Checkpointer) awaitCaptures(es *EpochStats) error {
+	key := stageKey{cut.Epoch(es.Epoch), stageCaptured}
+	switch {
+	case es.unsettled:
+		return c.agent.do(c.ctx, func() { c.agent.contribute(key, nil) })
+	case !es.windows:
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(c.ctx, c.opt.CutTimeout+2*c.opt.WriteTimeout, errCaptures)
+	defer cancel()
+	c.now(stateHeld)
+	end := c.events.Span(events.Event{Name: events.Sync, Epoch: uint64(es.Epoch)})
+	_, err := c.allgather(ctx, key.epoch, key.name, nil)
+	end(ended(events.Event{What: "windows"}, err))
+	if err != nil {
+		return fmt.Errorf("windows of all ranks: %w", err)
+	}
+	return nil
 }
 
 // closePatience is how long Close waits for the other ranks before it says so.

@@ -76,7 +76,7 @@ func (c *Checkpointer) finishCopies() error {
 		if err := c.copyOut(c.ctx, e, storage.LevelGlobal, nil); err != nil {
 			return err
 		}
-		c.stayedNot(e)
+		c.noteFlushed(e)
 		if c.world.Rank() == 0 {
 			c.log.Info("holdfast: copied what the last run left", "epoch", e, "level", storage.LevelGlobal)
 		}

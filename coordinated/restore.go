@@ -58,7 +58,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 		_ = c.agent.do(c.ctx, func() { c.agent.entersLibrary(time.Time{}) })
 	}()
 	end := c.events.Span(events.Event{Name: events.Restore})
-	l := newLaps(start)
+	l := newStopwatch(start)
 	epochs, err := c.common(ctx)
 	l.lap(PartAgree)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 				Parts: l.parts, FromSource: c.fromSource()})
 			c.log.Info("holdfast: restored", "epoch", e, "level", level, "bytes", bytes, "took",
 				time.Since(start).Round(time.Microsecond))
-			c.sayStayed(e)
+			c.warnUnflushed(e)
 			c.surviving()
 			c.repair(e)
 			return true, nil
@@ -110,7 +110,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	if c.world.Rank() == 0 {
 		c.log.Info("holdfast: no checkpoint found, first start", "job", c.opt.Job)
 	}
-	c.sayStayed(0)
+	c.warnUnflushed(0)
 	end(events.Event{})
 	c.ready()
 	return false, nil

@@ -182,9 +182,9 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// TestStayed: a run that does not find the final epoch of the one before, because
+// TestUnflushed: a run that does not find the final epoch of the one before, because
 // it stayed on other nodes, says so, and where it is.
-func TestStayed(t *testing.T) {
+func TestUnflushed(t *testing.T) {
 	opt := testOptions(t)
 	home, elsewhere := opt.Local, t.TempDir()
 	node, err := os.Hostname()
@@ -245,7 +245,7 @@ func TestStayed(t *testing.T) {
 			t.Errorf("%s: want it to say %q:\n%s", c.name, c.says, got)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(opt.Global, stayedName)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(opt.Global, unflushedName)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the note is still there: %v", err)
 	}
 }

@@ -24,8 +24,8 @@ const stageWaits = stageStatus + "waits "
 // compute between the polls.
 const pollersWait = 10
 
-// wary is the agent's part in this.
-type wary struct {
+// watchdog is the agent's part in this.
+type watchdog struct {
 	tick  *time.Ticker
 	every time.Duration
 
@@ -42,19 +42,19 @@ type wary struct {
 	first time.Time
 }
 
-func newWary(timeout time.Duration) wary {
+func newWatchdog(timeout time.Duration) watchdog {
 	every := min(max(timeout/8, 10*time.Millisecond), 10*time.Second)
-	return wary{every: every, pause: every, tick: time.NewTicker(every)}
+	return watchdog{every: every, pause: every, tick: time.NewTicker(every)}
 }
 
 // entersLibrary notes that the main thread waits in the library from now on; a zero
 // time that it no longer does.
-func (a *agent) entersLibrary(t time.Time) { a.wary.since = t }
+func (a *agent) entersLibrary(t time.Time) { a.watchdog.since = t }
 
-// beWary runs at each tick.
-func (a *agent) beWary() {
+// lookForWaits runs at each tick.
+func (a *agent) lookForWaits() {
 	now := time.Now()
-	since := a.wary.since
+	since := a.watchdog.since
 	if act := a.c.endpoint.Activity(); since.IsZero() && act.Blocked {
 		if act.Seq != a.callSeq {
 			a.callSeq, a.callSince = act.Seq, now
@@ -69,15 +69,15 @@ func (a *agent) beWary() {
 // sayWaiting tells rank 0 that somebody waits, not more often than it matters.
 func (a *agent) sayWaiting() {
 	now := time.Now()
-	if now.Sub(a.wary.said) < a.wary.every/2 {
+	if now.Sub(a.watchdog.said) < a.watchdog.every/2 {
 		return
 	}
-	a.wary.said = now
+	a.watchdog.said = now
 	if a.c.topo.parent >= 0 {
 		a.send(a.c.topo.parent, cut.Message{Kind: cut.KindWaiting})
 		return
 	}
-	w := &a.wary
+	w := &a.watchdog
 	if w.asked || now.Before(w.next) || a.left {
 		return
 	}
@@ -95,7 +95,7 @@ func (a *agent) sayWaiting() {
 
 // weigh judges what all ranks have said.
 func (a *agent) weigh(blobs []cut.Blob) {
-	w := &a.wary
+	w := &a.watchdog
 	w.asked = false
 	all := make([]watch.Doing, len(blobs))
 	for i, b := range blobs {
@@ -144,8 +144,8 @@ func (a *agent) doingNow() watch.Doing {
 		d.Entered[k.Comm], d.Sizes[k.Comm] = k.Entered, k.Size
 	}
 	state := c.doing.Load().state
-	grown := polls != a.wary.polls && points == a.wary.points && a.wary.points+a.wary.polls > 0
-	a.wary.polls, a.wary.points = polls, points
+	grown := polls != a.watchdog.polls && points == a.watchdog.points && a.watchdog.points+a.watchdog.polls > 0
+	a.watchdog.polls, a.watchdog.points = polls, points
 	switch {
 	case d.Gone:
 		d.Text = "in Close" + c.placed()

@@ -7,10 +7,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-func TestLaps(t *testing.T) {
+func TestStopwatch(t *testing.T) {
 	start := time.Now()
 	at := func(d time.Duration) time.Time { return start.Add(d) }
-	l := newLaps(start)
+	l := newStopwatch(start)
 	l.until(at(3), "a")
 	l.until(at(2), "nothing") // before the last call
 	l.until(time.Time{}, "never")

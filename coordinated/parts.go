@@ -28,21 +28,21 @@ const (
 	PartVote     = "wait for all ranks" // until all have read their shards
 )
 
-// laps takes the times of the parts of a restore. An epoch that turned out bad is
+// stopwatch takes the times of the parts of a restore. An epoch that turned out bad is
 // in them, too.
-type laps struct {
+type stopwatch struct {
 	last  time.Time
 	parts []RestorePart
 }
 
-func newLaps(start time.Time) *laps { return &laps{last: start} }
+func newStopwatch(start time.Time) *stopwatch { return &stopwatch{last: start} }
 
 // lap says that what has happened since the last call was this part.
-func (l *laps) lap(name string) { l.until(time.Now(), name) }
+func (l *stopwatch) lap(name string) { l.until(time.Now(), name) }
 
 // until is lap for a moment that has passed; one before the last call counts
 // nothing.
-func (l *laps) until(t time.Time, name string) {
+func (l *stopwatch) until(t time.Time, name string) {
 	i := slices.IndexFunc(l.parts, func(p RestorePart) bool { return p.Name == name })
 	if i < 0 {
 		i = len(l.parts)
@@ -55,7 +55,7 @@ func (l *laps) until(t time.Time, name string) {
 }
 
 // String is one line for the event log.
-func (l *laps) String() string {
+func (l *stopwatch) String() string {
 	var out []string
 	for _, p := range l.parts {
 		out = append(out, fmt.Sprintf("%s %v", p.Name, p.Took.Round(time.Microsecond)))

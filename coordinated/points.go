@@ -4,12 +4,12 @@ package coordinated
 
 import "sync/atomic"
 
-// tally counts what one goroutine does and others read. A locked add would be
+// pointCount counts what one goroutine does and others read. A locked add would be
 // most of the cost of a Point, so the only writer adds without one: readers may
 // see the count a moment late, and whoever needs it exact reads it after the
 // writer has told it something through a channel. The race detector is right
 // to object; under it the add is atomic.
-type tally struct{ n uint64 }
+type pointCount struct{ n uint64 }
 
-func (t *tally) add()         { t.n++ }
-func (t *tally) load() uint64 { return atomic.LoadUint64(&t.n) }
+func (t *pointCount) add()         { t.n++ }
+func (t *pointCount) load() uint64 { return atomic.LoadUint64(&t.n) }

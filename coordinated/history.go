@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// past is what a job without an epoch for all ranks knows of its past.
-type past struct {
+// history is what a job without an epoch for all ranks knows of its past.
+type history struct {
 	Epoch  storage.Epoch `json:",omitempty"` // one that all ranks had committed; 0: none is known
 	Level  string        `json:",omitempty"`
 	Nodes  []string      `json:",omitempty"` // not of this run, which have or had shards of the newest epoch
@@ -20,26 +20,26 @@ type past struct {
 }
 
 // agreed says that the job may have had an epoch that all ranks had committed.
-func (p *past) agreed() bool { return p.Epoch > 0 || p.Untold }
+func (p *history) agreed() bool { return p.Epoch > 0 || p.Untold }
 
-// past asks all levels of all ranks. Collective.
-func (c *Checkpointer) past(ctx context.Context) (past, error) {
-	mine, err := c.ownPast(ctx)
+// history asks all levels of all ranks. Collective.
+func (c *Checkpointer) history(ctx context.Context) (history, error) {
+	mine, err := c.ownHistory(ctx)
 	if err != nil {
 		mine.Err = err.Error()
 	}
 	b, err := json.Marshal(mine)
 	if err != nil {
-		return past{}, err
+		return history{}, err
 	}
 	blobs, err := c.allgather(ctx, 0, stageRestore+"past", b)
 	if err != nil {
-		return past{}, err
+		return history{}, err
 	}
-	var all past
+	var all history
 	texts := make([]string, len(blobs))
 	for i, b := range blobs {
-		var one past
+		var one history
 		if err := json.Unmarshal(b.Data, &one); err != nil {
 			one.Err = err.Error()
 		}
@@ -55,13 +55,13 @@ func (c *Checkpointer) past(ctx context.Context) (past, error) {
 	return all, ranksError("look for the job's past", texts, nil)
 }
 
-// ownPast is what this rank's levels know.
-func (c *Checkpointer) ownPast(ctx context.Context) (past, error) {
+// ownHistory is what this rank's levels know.
+func (c *Checkpointer) ownHistory(ctx context.Context) (history, error) {
 	b, err := c.store.Begun(ctx)
 	if err != nil {
-		return past{}, err
+		return history{}, err
 	}
-	p := past{Epoch: b.Epoch, Level: b.Level, Untold: b.Untold}
+	p := history{Epoch: b.Epoch, Level: b.Level, Untold: b.Untold}
 	states, err := c.store.Survey(ctx)
 	homes := b.Nodes
 	for _, s := range states { // newest epoch first
@@ -113,7 +113,7 @@ func MissingNodes(err error) []string {
 // without decides what a job does that has no epoch for all ranks: nil says that it
 // begins anew. Collective.
 func (c *Checkpointer) without(ctx context.Context, per [][]candidate, flags epochFlags) error {
-	p, err := c.past(ctx)
+	p, err := c.history(ctx)
 	if err != nil {
 		return err
 	}

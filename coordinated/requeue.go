@@ -16,22 +16,22 @@ const requeuers = 8
 // How a rank that leaves finds out whether the supervisor is dead, too. It can take
 // its time: a supervisor that lives ends it at once.
 const (
-	orphanPatience = 8 * time.Second
-	orphanSlurm    = 15 * time.Second
+	abandonedPatience = 8 * time.Second
+	requeueTime       = 15 * time.Second
 )
 
-// requeueOrphan puts the Slurm job back into the queue when the supervisor is dead as
+// requeueAbandoned puts the Slurm job back into the queue when the supervisor is dead as
 // well as a rank: the node that ran the batch script has died, and Slurm starts a job
 // with --no-kill again only when it is told to. The supervisor's guards do the same;
 // this is for a job without any left.
-func (c *Checkpointer) requeueOrphan() {
+func (c *Checkpointer) requeueAbandoned() {
 	v, err := job.ParseSupervisor(c.opt.Supervisor)
 	if err != nil || v.Requeue == "" || !c.topo.speaks(c.world.Rank(), requeuers) {
 		return
 	}
 	o := job.Inquiry{Supervisor: c.opt.Supervisor, Job: v.Requeue, Restarts: c.opt.slurm.Restarts, Step: c.opt.slurm.Step,
-		Patience: orphanPatience}
-	ctx, cancel := context.WithTimeout(context.Background(), orphanPatience+orphanSlurm)
+		Patience: abandonedPatience}
+	ctx, cancel := context.WithTimeout(context.Background(), abandonedPatience+requeueTime)
 	defer cancel()
 	fate, why := o.Fate(ctx)
 	if fate != job.SupervisorDead {
@@ -58,7 +58,7 @@ func (c *Checkpointer) requeueStopped() {
 	if !c.opt.Requeue || c.opt.Supervisor != "" || c.opt.slurm.ID == "" || c.world.Rank() != 0 || !stopped {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), orphanSlurm)
+	ctx, cancel := context.WithTimeout(context.Background(), requeueTime)
 	defer cancel()
 	var client slurm.Client
 	info, err := client.ShowJob(ctx, c.opt.slurm.ID)
