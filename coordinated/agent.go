@@ -172,7 +172,7 @@ func (a *agent) signalled(s os.Signal) {
 	stop := slices.Contains(a.c.opt.StopSignals, s)
 	a.c.log.Info("holdfast: signal", "signal", s.String(), "stop", stop)
 	if s == syscall.SIGTERM { // no other signal says that the end is near
-		a.c.limitStop(a.c.opt.Grace)
+		a.c.end.Within(a.c.opt.Grace)
 		a.c.reporter.terminated()
 	}
 	a.request(stop, "signal "+s.String())

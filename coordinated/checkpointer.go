@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/metrics"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/regcache"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -36,8 +37,9 @@ type Checkpointer struct {
 	agent    *agent
 	server   *server   // at rank 0
 	reporter *reporter // at rank 0 of a supervised job
-	stopBy   stopLimit
+	end      persist.End
 	state    *capture.Protected
+	ops      *persist.Operations
 	stats    statistics
 	begun    time.Time    // when Open was called
 	events   *events.Log  // nil: none
@@ -52,9 +54,6 @@ type Checkpointer struct {
 	said      map[string]bool // programs built from source that were logged; of the main thread
 	closed    atomic.Bool
 	stopped   atomic.Bool            // Point has returned ErrStop
-	taken     sync.Map               // *atomic.Int64 by level: bytes of captured sections that were read for it
-	attended  atomic.Int64           // operations on levels that have not returned
-	hung      sync.Map               // *atomic.Int64 by level: operations there that were given up
 	meeting   atomic.Bool            // the main thread waits in Restore for all ranks
 	at        atomic.Pointer[string] // where the program called Restore or Close
 	verdicts  chan verdict           // from the agent to the main thread at a Point
@@ -63,8 +62,8 @@ type Checkpointer struct {
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
 	writers    sync.WaitGroup
-	flushed    *flush      // the newest; main thread only
-	begunNoted atomic.Bool // this run has noted that the job has had an epoch
+	flushed    *persist.Turn // the newest; main thread only
+	begunNoted atomic.Bool   // this run has noted that the job has had an epoch
 }
 
 // The bits of the gate, each a reason for Point to look closer.
@@ -112,6 +111,7 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 			c.log.Warn("holdfast: " + name)
 		}
 	}
+	c.ops = persist.NewOperations(opt.WriteTimeout, func(level string) int64 { return c.store.CopiedTo(level) })
 	c.state = capture.New(opt.MaxPool, opt.CopyWorkers, c.log)
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.gate.Store(gateRestore)
@@ -149,7 +149,7 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control
 		return err
 	}
 	_, none := c.nextFlush()
-	none.end()
+	none.End()
 	c.openMetrics()
 	last, err := c.lastEpoch(ctx, priv)
 	if err != nil {
@@ -286,7 +286,7 @@ func (c *Checkpointer) Close() error {
 	c.gate.Or(gateClosed)
 	c.events.Emit(events.Event{Name: events.Finish, Points: c.points.load()})
 	err := c.finish()
-	<-c.flushed.over // the last epoch is at all levels, or has failed
+	<-c.flushed.Over() // the last epoch is at all levels, or has failed
 	if err == nil {
 		end := c.events.Span(events.Event{Name: events.Sync})
 		_, err = c.allgather(c.ctx, 0, stageBye, nil)
@@ -352,17 +352,17 @@ func (c *Checkpointer) closeParts() error {
 	c.reporter.end(nil)
 	c.cancel(ErrClosed)
 	if c.store != nil {
-		errs = append(errs, c.attendEnd("close", c.store.Close))
+		errs = append(errs, c.ops.End(c.log, "close", c.store.Close))
 	}
 	errs = append(errs, c.plane.Close())
-	errs = append(errs, c.attendEnd("end what goes on behind the program", func() error {
+	errs = append(errs, c.ops.End(c.log, "end what goes on behind the program", func() error {
 		c.writers.Wait()
 		return nil
 	}))
 	errs = append(errs, c.state.Close())
 	errs = append(errs, c.metrics.Close())
 	c.events.Emit(events.Event{Name: events.Close, Points: c.points.load()})
-	if err := c.attendEnd("write the event log", c.events.Close); err != nil {
+	if err := c.ops.End(c.log, "write the event log", c.events.Close); err != nil {
 		c.log.Debug("holdfast: event log", "error", err) // it was said when it ended
 	}
 	return errors.Join(errs...)

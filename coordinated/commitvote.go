@@ -44,7 +44,7 @@ func (c *Checkpointer) writeManifest(e storage.Epoch, level string, infos []stor
 // manifest that comes into being all the same is taken back, by whichever is last.
 func (c *Checkpointer) writeAttended(e storage.Epoch, level string, infos []storage.ShardInfo) error {
 	var other atomic.Bool
-	err := attendErr(c.ctx, c, "commit", level, func(ctx context.Context) error {
+	err := c.ops.Attend(c.ctx, "commit", level, func(ctx context.Context) error {
 		err := c.store.Commit(ctx, e, level, infos)
 		if other.Swap(true) && err == nil {
 			err = c.store.Withdraw(e, level)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -241,6 +242,12 @@ func ranks(rs []int) string {
 	}
 	return b.String()
 }
+
+// HungError says that a level has taken nothing for Options.WriteTimeout, or until the
+// time that was left for a final checkpoint was over, although its file system has not
+// failed: a disk or a server that does not answer. Its fields are What was done, at which
+// Level, how long it Waited, and Again: it was not tried, since earlier operations hang.
+type HungError = persist.HungError
 
 // LostError says that another rank of the job is gone.
 type LostError struct {

@@ -5,11 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -58,9 +58,10 @@ func (c *Checkpointer) copyShard(ctx context.Context, e storage.Epoch, level str
 	if l != nil && level != storage.LevelParity { // which is computed from the shards of others
 		if secs := l.Hold(); secs != nil {
 			bound, cancel := l.Within(ctx)
-			info, err := attend(bound, c, "copy", level, l, func(ctx context.Context) (storage.ShardInfo, error) {
-				return c.store.FlushFrom(ctx, e, c.levels[0], level, c.countedFor(level, secs))
-			})
+			from := func(ctx context.Context) (storage.ShardInfo, error) {
+				return c.store.FlushFrom(ctx, e, c.levels[0], level, c.ops.Counted(level, secs))
+			}
+			info, err := persist.Attend(bound, c.ops, "copy", level, l, from)
 			cancel()
 			l.Done()
 			if err == nil || !l.Recalled() {
@@ -68,7 +69,7 @@ func (c *Checkpointer) copyShard(ctx context.Context, e storage.Epoch, level str
 			}
 		}
 	}
-	return attend(ctx, c, "copy", level, nil, func(ctx context.Context) (storage.ShardInfo, error) {
+	return persist.Attend(ctx, c.ops, "copy", level, nil, func(ctx context.Context) (storage.ShardInfo, error) {
 		return c.store.Flush(ctx, e, c.levels[0], level)
 	})
 }
@@ -92,8 +93,8 @@ func (c *Checkpointer) copyNode(ctx context.Context, e storage.Epoch, l *capture
 		return nil, context.Cause(ctx)
 	}
 	end := c.copySpan(e, storage.LevelGlobal, ranks...)
-	infos, err := attend(ctx, c, "copy", storage.LevelGlobal, nil, func(ctx context.Context) ([]storage.ShardInfo,
-		error) {
+	infos, err := persist.Attend(ctx, c.ops, "copy", storage.LevelGlobal, nil, func(
+		ctx context.Context) ([]storage.ShardInfo, error) {
 		return c.store.FlushNode(ctx, e, c.levels[0], storage.LevelGlobal, ranks)
 	})
 	bytes, stored := sum(infos)
@@ -129,15 +130,15 @@ func (c *Checkpointer) copyTogether(ctx context.Context, e storage.Epoch, l *cap
 			c.log.Debug("holdfast: copying from the first level instead", "epoch", e, "why", werr)
 		}
 		if flusher {
-			err = attendErr(ctx, c, "discard", storage.LevelGlobal, func(context.Context) error {
+			err = c.ops.Attend(ctx, "discard", storage.LevelGlobal, func(context.Context) error {
 				return c.store.DropPacks(pack)
 			})
 		}
 		return nil, false, err
 	}
 	if flusher {
-		infos, err = attend(c.ctx, c, "sync", storage.LevelGlobal, nil, func(ctx context.Context) ([]storage.ShardInfo,
-			error) {
+		infos, err = persist.Attend(c.ctx, c.ops, "sync", storage.LevelGlobal, nil, func(
+			ctx context.Context) ([]storage.ShardInfo, error) {
 			return c.store.SealPacks(ctx, pack)
 		})
 	}
@@ -152,7 +153,7 @@ func (c *Checkpointer) writePart(ctx context.Context, p *storage.Part, n storage
 	ctx, cancel := l.Within(ctx)
 	defer cancel()
 	end := c.copySpan(n.Epoch, n.To, c.world.Rank())
-	_, err := attend(ctx, c, "copy", n.To, l, func(ctx context.Context) (struct{}, error) {
+	_, err := persist.Attend(ctx, c.ops, "copy", n.To, l, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, p.Write(ctx, n)
 	})
 	end(ended(events.Event{Bytes: p.Size().Bytes, Stored: p.Stored()}, err))
@@ -169,9 +170,9 @@ func (c *Checkpointer) newPart(ctx context.Context, e storage.Epoch, l *capture.
 	defer l.Done()
 	ctx, cancel := l.Within(ctx)
 	defer cancel()
-	p, err := attend(ctx, c, "prepare a copy", storage.LevelGlobal, l, func(ctx context.Context) (*storage.Part,
-		error) {
-		return c.store.NewPart(ctx, e, c.levels[0], storage.LevelGlobal, c.countedFor(storage.LevelGlobal, secs))
+	p, err := persist.Attend(ctx, c.ops, "prepare a copy", storage.LevelGlobal, l, func(
+		ctx context.Context) (*storage.Part, error) {
+		return c.store.NewPart(ctx, e, c.levels[0], storage.LevelGlobal, c.ops.Counted(storage.LevelGlobal, secs))
 	})
 	if err != nil {
 		// If it matters, the flusher will meet it as well and say so.
@@ -208,61 +209,9 @@ func decodeSizes(blobs []cut.Blob, n *storage.NodePack) bool {
 	return true
 }
 
-// flush is the copying outward of one epoch, or the repair after a restore. Those that
-// come later wait for it: epochs reach each level in order.
-type flush struct {
-	passed []chan struct{} // by level: closed when it is done with it, or never will be
-	over   chan struct{}   // closed at the end
-	ctx    context.Context // of the copying
-	yield  context.CancelCauseFunc
-}
-
-// errYields ends the copying of an epoch in favour of a final one.
-var errYields = errors.New("the final checkpoint goes first")
-
-// nextFlush makes the flush that follows the newest one, and returns both. Called by the
+// nextFlush makes the turn that follows the newest one, and returns both. Called by the
 // main thread.
-func (c *Checkpointer) nextFlush() (before, f *flush) {
-	before = c.flushed
-	f = &flush{over: make(chan struct{})}
-	f.ctx, f.yield = context.WithCancelCause(c.ctx)
-	for range c.levels {
-		f.passed = append(f.passed, make(chan struct{}))
-	}
-	c.flushed = f
-	return before, f
-}
-
-// pass notes that the flush is done with the levels up to the i-th.
-func (f *flush) pass(i int) {
-	for _, ch := range f.passed[:i+1] {
-		select {
-		case <-ch:
-		default:
-			close(ch)
-		}
-	}
-}
-
-// end ends a flush. One goroutine calls pass and end.
-func (f *flush) end() {
-	f.pass(len(f.passed) - 1)
-	f.yield(nil)
-	close(f.over)
-}
-
-// waitFor waits until done is closed, not longer than limit where that is known.
-func waitFor(done <-chan struct{}, limit time.Duration, known bool) bool {
-	if !known {
-		<-done
-		return true
-	}
-	timer := time.NewTimer(max(limit, 0))
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
+func (c *Checkpointer) nextFlush() (before, t *persist.Turn) {
+	before, c.flushed = c.flushed, persist.NewTurn(c.ctx, len(c.levels))
+	return before, c.flushed
 }

@@ -5,57 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
-
-// stopLimit is when this process will be killed, once it was asked to stop.
-type stopLimit struct {
-	mu sync.Mutex // guards at
-	at time.Time  // zero = nobody knows
-}
-
-// limitStop notes that the process has so long from now; 0 means that nobody
-// knows. The earliest end that was told counts.
-func (c *Checkpointer) limitStop(within time.Duration) {
-	if within <= 0 {
-		return
-	}
-	c.endsBy(time.Now().Add(within))
-}
-
-// endsBy is limitStop for a time; zero means that nobody knows.
-func (c *Checkpointer) endsBy(t time.Time) {
-	if t.IsZero() {
-		return
-	}
-	c.stopBy.mu.Lock()
-	defer c.stopBy.mu.Unlock()
-	if c.stopBy.at.IsZero() || t.Before(c.stopBy.at) {
-		c.stopBy.at = t
-	}
-}
-
-// knownEnd notes that the process has so long from now whatever signals have said
-// so far; a later one counts again.
-func (c *Checkpointer) knownEnd(within time.Duration) {
-	c.stopBy.mu.Lock()
-	defer c.stopBy.mu.Unlock()
-	c.stopBy.at = time.Now().Add(within)
-}
-
-// left is the time until the process is killed; false if nobody knows.
-func (c *Checkpointer) left() (time.Duration, bool) {
-	c.stopBy.mu.Lock()
-	defer c.stopBy.mu.Unlock()
-	if c.stopBy.at.IsZero() {
-		return 0, false
-	}
-	return time.Until(c.stopBy.at), true
-}
 
 // GraceError says that a final checkpoint was not copied to all levels because
 // the process would have been killed before.
@@ -83,36 +38,16 @@ func (e *GraceError) Error() string {
 
 func (e *GraceError) Unwrap() error { return e.Err }
 
-// budget is what each rank contributes to the decision whether a final epoch is
-// copied to a level.
-type budget struct {
-	Left   time.Duration // 0 = not known, negative = too late
-	Need   time.Duration // 0 = never measured
-	Behind bool          // the epoch before is still being copied
-}
-
-// enough decides whether there is time for a copy where the time left is known,
-// and how much it may take. What was never measured is tried.
-func (b budget) enough() (usable time.Duration, ok bool) {
-	usable = b.Left - keepBack(b.Left)
-	return usable, !b.Behind && usable > 0 && b.Need <= usable
-}
-
-// keepBack is the part of the time left that is for closing and leaving.
-func keepBack(left time.Duration) time.Duration {
-	return min(max(left/10, 300*time.Millisecond), 5*time.Second)
-}
-
 // awaitFlush waits until the epoch before is done with the i-th level, or with all of them
 // unless this one is final. A final epoch does not wait longer than there is time: when
 // what is left is just what its own copying takes, the one before has to give way.
-func (c *Checkpointer) awaitFlush(e storage.Epoch, before *flush, i int, final bool) (behind bool) {
+func (c *Checkpointer) awaitFlush(e storage.Epoch, before *persist.Turn, i int, final bool) (behind bool) {
 	if !final {
-		<-before.over
+		<-before.Over()
 		return false
 	}
-	left, known := c.left()
-	usable := left - keepBack(left)
+	left, known := c.end.Left()
+	usable := left - persist.KeepBack(left)
 	need, measured := time.Duration(0), true
 	for k := i; k < len(c.levels); k++ {
 		t := c.copyTime(e, k, left)
@@ -121,23 +56,14 @@ func (c *Checkpointer) awaitFlush(e storage.Epoch, before *flush, i int, final b
 	if !measured {
 		need = max(need, usable/2)
 	}
-	if waitFor(before.passed[i], patience(usable, need), known) {
+	if before.Await(i, persist.Patience(usable, need), known) {
 		return false
 	}
 	if need <= usable {
-		before.yield(errYields)
+		before.Yield()
 	}
-	left, _ = c.left()
-	return !waitFor(before.passed[i], left-keepBack(left), true)
-}
-
-// givingWay is how long an epoch may take to give way.
-const givingWay = 2 * lateGrace
-
-// patience is how long a final epoch may wait for the one before it. What is left then
-// has to be enough for that one to give way, and after it for this one's copying.
-func patience(usable, need time.Duration) time.Duration {
-	return max(usable-need-givingWay, 0)
+	left, _ = c.end.Left()
+	return !before.Await(i, left-persist.KeepBack(left), true)
 }
 
 // copyTime is how long copying an epoch to the i-th level will take; 0 if nobody knows.
@@ -154,11 +80,11 @@ func (c *Checkpointer) copyTime(e storage.Epoch, i int, left time.Duration) time
 func (c *Checkpointer) timeFor(e storage.Epoch, p *persistence, i int, behind bool) (context.Context,
 	context.CancelFunc, error) {
 	if !p.final {
-		return p.flush.ctx, func() {}, nil
+		return p.flush.Context(), func() {}, nil
 	}
 	level := c.levels[i]
-	left, known := c.left()
-	b := budget{Need: c.copyTime(e, i, left), Behind: behind}
+	left, known := c.end.Left()
+	b := persist.Budget{Need: c.copyTime(e, i, left), Behind: behind}
 	if known {
 		b.Left = left
 		if left <= 0 {
@@ -173,14 +99,14 @@ func (c *Checkpointer) timeFor(e storage.Epoch, p *persistence, i int, behind bo
 	if err != nil {
 		return nil, nil, err
 	}
-	all, err := worst(blobs)
+	all, err := persist.Worst(blobs)
 	if err != nil {
 		return nil, nil, err
 	}
 	if all.Left == 0 {
 		return c.ctx, func() {}, nil
 	}
-	usable, enough := all.enough()
+	usable, enough := all.Enough()
 	if !enough {
 		return nil, nil, &GraceError{Epoch: e, Levels: p.levels, Level: level, Need: all.Need, Left: max(all.Left, 0),
 			Behind: all.Behind}
@@ -199,7 +125,7 @@ const askTime = 3 * time.Second
 // Collective for final epochs.
 func (c *Checkpointer) learnEnd(e storage.Epoch) error {
 	var mine timeLeft
-	if left, known := c.left(); known {
+	if left, known := c.end.Left(); known {
 		mine.Left, mine.Known = left, true
 	}
 	if c.world.Rank() == 0 {
@@ -226,10 +152,10 @@ func (c *Checkpointer) learnEnd(e storage.Epoch) error {
 		}
 		switch {
 		case i == 0 && t.Told:
-			c.knownEnd(t.Left)
+			c.end.Set(t.Left)
 			return nil
 		case t.Known:
-			c.endsBy(time.Now().Add(t.Left)) // the least counts
+			c.end.By(time.Now().Add(t.Left)) // the least counts
 		}
 	}
 	return nil
@@ -240,24 +166,6 @@ type timeLeft struct {
 	Left  time.Duration
 	Known bool `json:",omitempty"`
 	Told  bool `json:",omitempty"` // by the supervisor, who knows best
-}
-
-// worst joins what the ranks said: the least time that is left, the longest
-// that is needed.
-func worst(blobs []cut.Blob) (budget, error) {
-	var all budget
-	for _, blob := range blobs {
-		var b budget
-		if err := json.Unmarshal(blob.Data, &b); err != nil {
-			return all, fmt.Errorf("time left of rank %d: %w", blob.Rank, err)
-		}
-		if b.Left != 0 && (all.Left == 0 || b.Left < all.Left) {
-			all.Left = b.Left
-		}
-		all.Need = max(all.Need, b.Need)
-		all.Behind = all.Behind || b.Behind
-	}
-	return all, nil
 }
 
 // copyTime is how long copying an epoch from one level to the next will take, by

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -138,7 +139,7 @@ func TestFinalBehindAFlush(t *testing.T) {
 					if before[rank].Swap(true) {
 						return 0 // not known: it is tried
 					}
-					return left - keepBack(left) // there is just enough time, the one before has to give way
+					return left - persist.KeepBack(left) // there is just enough time, the one before has to give way
 				}
 			}
 			f.opt.plane = newMemNet(2).plane
@@ -190,7 +191,7 @@ func (f *finalBehind) rank(t *testing.T, w *mpiwrap.Comm) error {
 	}
 	data = data[:1000] // the final one is small, and so not slow
 	if w.Rank() == 1 { // not rank 0
-		ck.limitStop(f.left)
+		ck.end.Within(f.left)
 		if err := ck.RequestStop(ctx); err != nil {
 			return err
 		}
@@ -208,7 +209,7 @@ func (f *finalBehind) rank(t *testing.T, w *mpiwrap.Comm) error {
 	switch {
 	case f.hangs && !errors.As(epochs[1].Err, &late):
 		t.Errorf("rank %d: got %v, want a *GraceError", w.Rank(), epochs[1].Err)
-	case !f.hangs && (!copied || !errors.Is(epochs[0].Err, errYields)):
+	case !f.hangs && (!copied || !errors.Is(epochs[0].Err, persist.ErrYields)):
 		t.Errorf("rank %d: the final epoch is at %v (%v), and the one before ended with %v; want the one at global "+
 			"and the other given way",
 			w.Rank(), epochs[1].Durable, epochs[1].Err, epochs[0].Err)

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -22,7 +23,7 @@ type persistence struct {
 	all      chan struct{} // closed when the epoch is at all levels, or will not be
 	captures <-chan error  // delivers once the memory of all ranks is captured, if that matters
 	final    bool          // the program is to stop after it
-	flush    *flush        // of this epoch
+	flush    *persist.Turn // of this epoch
 	levels   []string      // at which it is committed, nearest first; read after all
 	err      error         // read after all
 }
@@ -42,7 +43,7 @@ func (c *Checkpointer) persist(e storage.Epoch, s *capture.Snapshot, captureErr 
 	release := c.store.Retain(c.ctx, e) // ranks copy from and to each other's directories
 	c.writers.Go(func() {
 		defer close(p.all)
-		defer f.end()
+		defer f.End()
 		defer release()
 		l := c.state.Lease(c.ctx, s)
 		from, failed, err := c.persistFirst(e, s, l, captureErr, p, start)
@@ -74,7 +75,7 @@ func (c *Checkpointer) persist(e storage.Epoch, s *capture.Snapshot, captureErr 
 func (c *Checkpointer) complain(e storage.Epoch, at []string, err error) {
 	switch {
 	case c.ctx.Err() != nil || c.world.Rank() != 0:
-	case errors.Is(err, errYields):
+	case errors.Is(err, persist.ErrYields):
 		c.log.Warn("holdfast: not copied any further, the final checkpoint goes first", "epoch", e)
 	case len(at) == 0:
 		c.log.Error("holdfast: checkpoint failed, older epochs stay", "epoch", e, "error", err)
@@ -147,8 +148,8 @@ func (c *Checkpointer) putAt(e storage.Epoch, s *capture.Snapshot, l *capture.Le
 		return info, &uncaptured{captureErr}
 	}
 	end := c.begin(events.Write, e, level, s.Bytes)
-	info, err = attend(c.ctx, c, "write", level, l, func(ctx context.Context) (storage.ShardInfo, error) {
-		return c.store.Put(ctx, e, level, c.countedFor(level, s.Sections))
+	info, err = persist.Attend(c.ctx, c.ops, "write", level, l, func(ctx context.Context) (storage.ShardInfo, error) {
+		return c.store.Put(ctx, e, level, c.ops.Counted(level, s.Sections))
 	})
 	end(ended(events.Event{Bytes: info.Bytes, Stored: info.Stored}, err))
 	c.state.PinUsed()
@@ -191,11 +192,11 @@ func (a *agent) countVain(err error) {
 // keep it from those beyond: redundancy cannot be had where too few nodes are
 // left, and then the global level is all there is against the next death. Likewise for
 // a final one that has no time for a level.
-func (c *Checkpointer) persistOuter(e storage.Epoch, l *capture.Lease, p *persistence, before *flush, start time.Time,
-	from int) error {
+func (c *Checkpointer) persistOuter(e storage.Epoch, l *capture.Lease, p *persistence, before *persist.Turn,
+	start time.Time, from int) error {
 	var failed error
 	for i, level := range c.levels {
-		p.flush.pass(max(i-1, 0))
+		p.flush.Pass(max(i-1, 0))
 		if i <= from {
 			continue
 		}
@@ -210,20 +211,20 @@ func (c *Checkpointer) persistOuter(e storage.Epoch, l *capture.Lease, p *persis
 			return errors.Join(failed, err)
 		}
 		err = c.copyOut(ctx, e, level, l)
-		yields := errors.Is(context.Cause(p.flush.ctx), errYields)
+		yields := p.flush.Yielded()
 		end, limited := ctx.Deadline() // of a final epoch: much the same on all ranks
-		outOfTime := limited && time.Until(end) < lateGrace && c.ctx.Err() == nil && !yields
+		outOfTime := limited && time.Until(end) < persist.LateGrace && c.ctx.Err() == nil && !yields
 		cancel()
 		switch {
 		case err != nil && c.ctx.Err() != nil:
 			return errors.Join(failed, err)
 		case err != nil:
 			if outOfTime { // on some ranks only: all go on, and agree on the next level
-				left, _ := c.left()
+				left, _ := c.end.Left()
 				err = &GraceError{Epoch: e, Levels: p.levels, Level: level, Left: left, Err: err}
 			}
 			if yields { // on some ranks sooner than on others: all go on likewise
-				err = fmt.Errorf("%w: %w", errYields, err)
+				err = fmt.Errorf("%w: %w", persist.ErrYields, err)
 			}
 			failed = errors.Join(failed, err)
 			continue
@@ -257,7 +258,7 @@ func (c *Checkpointer) committed(e storage.Epoch, level string, p *persistence, 
 	if level == storage.LevelGlobal {
 		c.noteFlushed(e)
 	}
-	removed, err := attend(c.ctx, c, "prune after the commit", level, nil, c.store.Prune)
+	removed, err := persist.Attend(c.ctx, c.ops, "prune after the commit", level, nil, c.store.Prune)
 	if err != nil {
 		c.log.Warn("holdfast: prune", "error", err)
 	} else if len(removed) > 0 {
@@ -278,7 +279,7 @@ func (c *Checkpointer) commit(e storage.Epoch, level string, infos []storage.Sha
 	infos, err = decodeVotes("write epoch "+fmt.Sprint(e)+" to level "+level, blobs, own)
 	if err != nil {
 		discard := func(ctx context.Context) error { return c.store.Discard(ctx, e, level) }
-		if derr := attendErr(c.ctx, c, "discard", level, discard); derr != nil && !errors.Is(derr, context.Canceled) {
+		if derr := c.ops.Attend(c.ctx, "discard", level, discard); derr != nil && !errors.Is(derr, context.Canceled) {
 			c.log.Warn("holdfast: discard", "epoch", e, "level", level, "error", derr)
 		}
 		return err

@@ -145,7 +145,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	es.Blocked = time.Since(arrived)
 	c.stats.add(es)
 	if v.stop {
-		c.endsBy(c.opt.Deadline)
+		c.end.By(c.opt.Deadline)
 	}
 	captures := make(chan error, 1)
 	done := c.persist(e, s, err, v.stop, captures)

@@ -118,7 +118,8 @@ func (a *agent) inCall(st *job.RankStatus, since time.Time) time.Time {
 		if act.Seq != a.callSeq {
 			a.callSeq, a.callSince = act.Seq, time.Now()
 		}
-		st.State, st.Call, st.Comm, st.Waits = stateBlocked, act.Op, act.Comm, strings.TrimSpace(watch.Describe(act.Waits))
+		st.State, st.Call, st.Comm = stateBlocked, act.Op, act.Comm
+		st.Waits = strings.TrimSpace(watch.Describe(act.Waits))
 		return a.callSince
 	}
 	last, polls := a.c.endpoint.Polling()

@@ -18,9 +18,9 @@ func (c *Checkpointer) repair(e storage.Epoch) {
 	before, f := c.nextFlush()
 	release := c.store.Retain(c.ctx, e) // new epochs are committed meanwhile
 	c.writers.Go(func() {
-		defer f.end()
+		defer f.End()
 		defer release()
-		<-before.over
+		<-before.Over()
 		if err := errors.Join(c.rebuild(e), c.finishCopies()); err != nil && c.ctx.Err() == nil {
 			c.log.Warn("holdfast: repair after a restart", "epoch", e, "error", err)
 		}
@@ -34,7 +34,7 @@ func (c *Checkpointer) rebuild(e storage.Epoch) error {
 			continue
 		}
 		end := c.copySpan(e, level)
-		err := attendErr(c.ctx, c, "rebuild", level, func(ctx context.Context) error {
+		err := c.ops.Attend(c.ctx, "rebuild", level, func(ctx context.Context) error {
 			return c.store.Rebuild(ctx, e, level)
 		})
 		end(ended(events.Event{What: "rebuild"}, err))

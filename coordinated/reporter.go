@@ -143,8 +143,8 @@ func (r *reporter) fill(rep *job.Report) {
 	rep.Ready = c.gate.Load()&gateRestore == 0
 	st := c.Stats()
 	if rs := st.Restore; rs.Epoch != 0 {
-		rep.Restored = &job.RestoredStatus{Epoch: rs.Epoch, Level: rs.Level, Bytes: rs.Bytes, Seconds: rs.Took.Seconds(),
-			Fetch: rs.Fetch.Seconds()}
+		rep.Restored = &job.RestoredStatus{Epoch: rs.Epoch, Level: rs.Level, Bytes: rs.Bytes,
+			Seconds: rs.Took.Seconds(), Fetch: rs.Fetch.Seconds()}
 	}
 	rep.Committed = map[string]storage.Epoch{}
 	for _, es := range st.Epochs {
@@ -195,7 +195,7 @@ func (r *reporter) listen() {
 			r.answered(within)
 			continue
 		case o.Stop:
-			r.c.limitStop(within)
+			r.c.end.Within(within)
 		}
 		r.c.log.Info("holdfast: asked by holdfast run", "stop", o.Stop, "within_s", o.WithinSeconds)
 		_ = r.c.agent.do(r.c.ctx, func() { r.c.agent.request(o.Stop, "holdfast run") }) // closed: nothing follows

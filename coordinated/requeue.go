@@ -29,8 +29,8 @@ func (c *Checkpointer) requeueAbandoned() {
 	if err != nil || v.Requeue == "" || !c.topo.speaks(c.world.Rank(), requeuers) {
 		return
 	}
-	o := job.Inquiry{Supervisor: c.opt.Supervisor, Job: v.Requeue, Restarts: c.opt.slurm.Restarts, Step: c.opt.slurm.Step,
-		Patience: abandonedPatience}
+	o := job.Inquiry{Supervisor: c.opt.Supervisor, Job: v.Requeue, Restarts: c.opt.slurm.Restarts,
+		Step: c.opt.slurm.Step, Patience: abandonedPatience}
 	ctx, cancel := context.WithTimeout(context.Background(), abandonedPatience+requeueTime)
 	defer cancel()
 	fate, why := o.Fate(ctx)

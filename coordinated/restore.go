@@ -150,7 +150,7 @@ func (c *Checkpointer) surviving() {
 
 // survived notes that the program lives after a restore.
 func (c *Checkpointer) survived() {
-	if err := attendErr(c.ctx, c, "note that the restart lives", c.levels[0], c.store.RestoreSurvived); err != nil &&
+	if err := c.ops.Attend(c.ctx, "note that the restart lives", c.levels[0], c.store.RestoreSurvived); err != nil &&
 		c.ctx.Err() == nil {
 		c.log.Warn("holdfast: note that the restart lives", "error", err)
 	}

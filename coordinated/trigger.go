@@ -31,7 +31,7 @@ func (c *Checkpointer) deadline(end time.Time) {
 	at := end.Add(-c.opt.DeadlineLead)
 	c.log.Info("holdfast: final checkpoint ahead of the deadline", "at", at.Format(time.DateTime), "deadline",
 		end.Format(time.DateTime))
-	c.endsBy(end)
+	c.end.By(end)
 	_ = c.agent.do(context.Background(), func() { // closed: nothing follows
 		c.agent.trigger.Final(at)
 		c.agent.arm()

@@ -127,7 +127,8 @@ func (a *agent) weigh(blobs []cut.Blob) {
 		return
 	}
 	if time.Since(w.first) >= limit {
-		a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: watch.Culprit(all, waiting), Stage: abortedBy + stuckBy + text})
+		a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: watch.Culprit(all, waiting),
+			Stage: abortedBy + stuckBy + text})
 	}
 }
 

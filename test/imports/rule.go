@@ -50,6 +50,8 @@ var rules = []rule{
 	{"coordinated/internal/capture",
 		[]string{"mpiwrap", "coordinated/control", "coordinated/cut", "coordinated/events"},
 		true, "a capture is one rank's: it knows nothing of the others"},
+	{"coordinated/internal/persist", []string{"mpiwrap", "gpustate/gpud", "coordinated/control", "coordinated/events"},
+		true, "what goes on behind the program speaks to nobody"},
 	{"internal/job", []string{"mpiwrap", "gpustate", "coordinated/.", "coordinated/cut", "coordinated/internal", "cmd"},
 		true, "jobs and the tool speak through it, and it knows neither"},
 	{"internal/config", []string{"mpiwrap", "gpustate", "storage", "coordinated", "cmd"}, true,

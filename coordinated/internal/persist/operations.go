@@ -1,10 +1,11 @@
-package coordinated
+package persist
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,7 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// HungError says that a level has taken nothing for Options.WriteTimeout, or until the
+// HungError says that a level has taken nothing for its write timeout, or until the
 // time that was left for a final checkpoint was over, although its file system has not
 // failed: a disk or a server that does not answer. The operation is left to itself.
 type HungError struct {
@@ -34,14 +35,29 @@ func (e *HungError) Error() string {
 		e.What, e.Level, e.Waited.Round(time.Millisecond))
 }
 
-// lateGrace is how long an operation whose time is over may take to notice.
-const lateGrace = time.Second
+// LateGrace is how long an operation whose time is over may take to notice.
+const LateGrace = time.Second
 
-// attend runs f, which works at a level behind the program, and gives it up when
-// nothing has moved for WriteTimeout, or when ctx is over and f does not end. f then
+// Operations are what goes on at levels behind the program.
+type Operations struct {
+	timeout time.Duration
+	copied  func(level string) int64
+	taken   sync.Map     // *atomic.Int64 by level: bytes of captured sections that were read for it
+	hung    sync.Map     // *atomic.Int64 by level: operations there that were given up
+	running atomic.Int64 // operations that have not returned
+}
+
+// NewOperations gives up what does not move for timeout; copied says how many bytes
+// have been copied to a level.
+func NewOperations(timeout time.Duration, copied func(level string) int64) *Operations {
+	return &Operations{timeout: timeout, copied: copied}
+}
+
+// Attend runs f, which works at a level behind the program, and gives it up when
+// nothing has moved for the timeout, or when ctx is over and f does not end. f then
 // runs on by itself, with a ctx that is over; the memory of l, if there is one, stays as
 // it is until f has returned.
-func attend[T any](ctx context.Context, c *Checkpointer, what, level string, l *capture.Lease,
+func Attend[T any](ctx context.Context, o *Operations, what, level string, l *capture.Lease,
 	f func(ctx context.Context) (T, error)) (T, error) {
 	type outcome struct {
 		v   T
@@ -49,38 +65,38 @@ func attend[T any](ctx context.Context, c *Checkpointer, what, level string, l *
 	}
 	inner, cancel := context.WithCancelCause(ctx)
 	var none T
-	hung := c.hungAt(level)
+	hung := at(&o.hung, level)
 	if hung.Load() >= mostHung {
 		cancel(nil)
 		return none, &HungError{What: what, Level: level, Again: true}
 	}
 	ended, over := make(chan outcome, 1), make(chan struct{})
-	c.attended.Add(1)
+	o.running.Add(1)
 	go func() {
-		defer c.attended.Add(-1)
+		defer o.running.Add(-1)
 		defer close(over)
 		v, err := f(inner)
 		ended <- outcome{v, err}
 	}()
-	limit := c.opt.WriteTimeout
+	limit := o.timeout
 	tick := time.NewTicker(max(limit/20, time.Millisecond))
 	defer tick.Stop()
-	moved, last := c.moved(level), time.Now()
+	moved, last := o.moved(level), time.Now()
 	finish := ctx.Done()
 	for {
 		select {
-		case o := <-ended:
+		case r := <-ended:
 			cancel(nil)
-			return o.v, o.err
+			return r.v, r.err
 		case <-finish:
 			finish = nil
 			if errors.Is(context.Cause(ctx), capture.ErrRecalled) {
 				continue // there is no hurry
 			}
-			last, limit = time.Now(), min(limit, lateGrace)
+			last, limit = time.Now(), min(limit, LateGrace)
 			tick.Reset(max(limit/20, time.Millisecond))
 		case <-tick.C:
-			if n := c.moved(level); n != moved && limit == c.opt.WriteTimeout {
+			if n := o.moved(level); n != moved && limit == o.timeout {
 				moved, last = n, time.Now()
 			}
 			if waited := time.Since(last); waited >= limit {
@@ -101,33 +117,28 @@ func attend[T any](ctx context.Context, c *Checkpointer, what, level string, l *
 // one has returned: each holds memory and a writer.
 const mostHung = 2
 
-// hungAt counts the operations at a level that were given up and have not returned.
-func (c *Checkpointer) hungAt(level string) *atomic.Int64 {
-	return at(&c.hung, level)
-}
-
 // at is the counter of a level.
 func at(m *sync.Map, level string) *atomic.Int64 {
 	n, _ := m.LoadOrStore(level, new(atomic.Int64))
 	return n.(*atomic.Int64)
 }
 
-// attendErr is attend for what returns nothing else.
-func attendErr(ctx context.Context, c *Checkpointer, what, level string, f func(ctx context.Context) error) error {
-	_, err := attend(ctx, c, what, level, nil, func(ctx context.Context) (struct{}, error) {
+// Attend is Attend for what returns nothing else.
+func (o *Operations) Attend(ctx context.Context, what, level string, f func(ctx context.Context) error) error {
+	_, err := Attend(ctx, o, what, level, nil, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, f(ctx)
 	})
 	return err
 }
 
-// attendEnd runs f, which ends something, and leaves it to itself after WriteTimeout; at
+// End runs f, which ends something, and leaves it to itself after the timeout; at
 // once where an operation hangs already, for which it would wait.
-func (c *Checkpointer) attendEnd(what string, f func() error) error {
+func (o *Operations) End(log *slog.Logger, what string, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
-	limit := c.opt.WriteTimeout
-	if c.attended.Load() > 0 {
-		limit = min(limit, lateGrace)
+	limit := o.timeout
+	if o.running.Load() > 0 {
+		limit = min(limit, LateGrace)
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -135,7 +146,7 @@ func (c *Checkpointer) attendEnd(what string, f func() error) error {
 	case err := <-done:
 		return err
 	case <-timer.C:
-		c.log.Error("holdfast: going on without waiting any longer", "for", what, "waited", limit)
+		log.Error("holdfast: going on without waiting any longer", "for", what, "waited", limit)
 		return nil
 	}
 }
@@ -143,15 +154,15 @@ func (c *Checkpointer) attendEnd(what string, f func() error) error {
 // moved grows with every byte that is read from captured memory for a level or copied to
 // it. What goes to other levels says nothing of this one: epochs that are written to the
 // node's disk all the time would hide that the file server does not answer.
-func (c *Checkpointer) moved(level string) int64 {
-	return at(&c.taken, level).Load() + c.store.CopiedTo(level)
+func (o *Operations) moved(level string) int64 {
+	return at(&o.taken, level).Load() + o.copied(level)
 }
 
-// countedFor are captured sections whose reads count for a level.
-func (c *Checkpointer) countedFor(level string, secs []storage.Section) []storage.Section {
+// Counted are captured sections whose reads count for a level.
+func (o *Operations) Counted(level string, secs []storage.Section) []storage.Section {
 	out := slices.Clone(secs)
 	for i := range out {
-		out[i].Source = counted{out[i].Source, at(&c.taken, level)}
+		out[i].Source = counted{out[i].Source, at(&o.taken, level)}
 	}
 	return out
 }
