@@ -217,7 +217,7 @@ func (ctx *Context) CreateCommandQueue(device *Device, properties CommandQueuePr
 	if err != nil {
 		return nil, toError(err)
 	}
-	return &CommandQueue{q: q, loose: properties&CommandQueueOutOfOrderExecModeEnable != 0}, nil
+	return &CommandQueue{q: q, outOfOrder: properties&CommandQueueOutOfOrderExecModeEnable != 0}, nil
 }
 
 // CreateProgramWithSource makes a program of these texts; BuildProgram builds

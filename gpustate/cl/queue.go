@@ -8,8 +8,8 @@ import (
 
 // CommandQueue takes commands for the device.
 type CommandQueue struct {
-	q     *gpustate.Queue
-	loose bool // out of order
+	q          *gpustate.Queue
+	outOfOrder bool // out of order
 }
 
 // Release waits for the queue's commands and gives it back.
@@ -150,7 +150,7 @@ func (q *CommandQueue) EnqueueMarkerWithWaitList(eventWaitList []*Event) (*Event
 // EnqueueBarrierWithWaitList lets later commands wait for those of the list, or
 // for all before it. On an out-of-order queue the call itself waits.
 func (q *CommandQueue) EnqueueBarrierWithWaitList(eventWaitList []*Event) (*Event, error) {
-	return issue(eventWaitList, q.loose, func(after []*gpustate.Event) (*gpustate.Event, error) {
+	return issue(eventWaitList, q.outOfOrder, func(after []*gpustate.Event) (*gpustate.Event, error) {
 		return q.q.Marker(after...)
 	})
 }

@@ -76,7 +76,7 @@ func (c *client) doTransfer(m *wire.Transfer) error {
 	if err := o.reach(m); err != nil {
 		return err
 	}
-	i := item{what: "read of " + word(o), ev: driver.Event(m.Event), loose: m.Loose, piece: &piece{slot: m.Slot}}
+	i := item{what: "read of " + word(o), ev: driver.Event(m.Event), loose: m.Unawaited, piece: &piece{slot: m.Slot}}
 	count := &c.read
 	if m.Write {
 		i.what, count = "write of "+word(o), &c.written

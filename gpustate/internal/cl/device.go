@@ -24,11 +24,11 @@ type device struct {
 
 // mem is a memory object: a cl_mem, or an SVM address when svm is set.
 type mem struct {
-	h     handle
-	svm   bool
-	bytes int64
-	image driver.ImageDesc
-	gone  atomic.Bool // released
+	h        handle
+	svm      bool
+	bytes    int64
+	image    driver.ImageDesc
+	released atomic.Bool // released
 
 	mu     sync.Mutex // held by a transfer while it maps an SVM object
 	mapped handle     // where the object is mapped, 0 when it is not
@@ -114,7 +114,7 @@ func (d *device) createShared(o *mem) (err error) {
 
 func (d *device) ReleaseMem(h driver.Handle) error {
 	m := h.(*mem)
-	m.gone.Store(true)
+	m.released.Store(true)
 	if m.svm {
 		return d.freeShared(m)
 	}

@@ -129,7 +129,7 @@ func (d *device) renew(k *kernel, but int) error {
 func (d *device) lives(a *driver.Arg) bool {
 	switch a.Kind {
 	case driver.ArgMem:
-		return !a.Handle.(*mem).gone.Load()
+		return !a.Handle.(*mem).released.Load()
 	case driver.ArgSampler:
 		_, ok := d.samplers.Load(a.Handle)
 		return ok

@@ -85,8 +85,8 @@ func spoil(b []byte) {
 	}
 }
 
-// bury spoils memory that was released when its last command is complete; mu is held.
-func (m *mem) bury() {
+// poison spoils memory that was released when its last command is complete; mu is held.
+func (m *mem) poison() {
 	if m.released && m.pending == 0 && m.kind != driver.MemHost {
 		spoil(m.bytes)
 	}
@@ -190,7 +190,7 @@ func (d *device) ReleaseMem(h driver.Handle) error {
 	case driver.MemHost, driver.MemGlobal:
 	default:
 		d.used -= int64(len(m.bytes))
-		m.bury()
+		m.poison()
 	}
 	d.faults.count(-1)
 	return nil

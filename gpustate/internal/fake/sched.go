@@ -186,7 +186,7 @@ func (d *device) complete(q *queue, c *command, err error) {
 	q.pending = slices.DeleteFunc(q.pending, func(p *command) bool { return p == c })
 	for _, m := range c.uses {
 		m.base.pending--
-		m.base.bury()
+		m.base.poison()
 	}
 	d.changed.Broadcast()
 }

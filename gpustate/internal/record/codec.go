@@ -13,8 +13,8 @@ import (
 // The first eight bytes of a record, and the version that Encode writes. Decode
 // reads it and all before it.
 const (
-	Magic   = "HFGPUOBJ"
-	Version = 2
+	magic  = "HFGPUOBJ"
+	newest = 2
 )
 
 // Tags of objects.
@@ -31,8 +31,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Encode writes the record in the layout of docs/FORMAT.md.
 func (r *Record) Encode() []byte {
 	var w codec.Writer
-	w.B = append(w.B, Magic...)
-	w.B = binary.LittleEndian.AppendUint32(w.B, Version)
+	w.B = append(w.B, magic...)
+	w.B = binary.LittleEndian.AppendUint32(w.B, newest)
 	encodeBody(&w, func(w *codec.Writer) { encodeInfo(w, &r.Device) })
 	w.Uint(r.Origin)
 	w.Uint(uint64(len(r.Objects)))
@@ -103,18 +103,18 @@ func (k *Kernel) encode(w *codec.Writer) {
 // Decode reads a record. It trusts nothing: lengths are bounded by the bytes
 // there are, and references must point to an object of the right kind.
 func Decode(b []byte) (*Record, error) {
-	if len(b) < len(Magic)+8 || string(b[:len(Magic)]) != Magic {
+	if len(b) < len(magic)+8 || string(b[:len(magic)]) != magic {
 		return nil, fmt.Errorf("%w: no magic", ErrCorrupt)
 	}
 	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
-	version := binary.LittleEndian.Uint32(b[len(Magic):])
-	if version < 1 || version > Version {
-		return nil, fmt.Errorf("GPU object record of version %d: this library reads versions 1 to %d", version, Version)
+	version := binary.LittleEndian.Uint32(b[len(magic):])
+	if version < 1 || version > newest {
+		return nil, fmt.Errorf("GPU object record of version %d: this library reads versions 1 to %d", version, newest)
 	}
 	if crc32.Checksum(body, castagnoli) != sum {
 		return nil, fmt.Errorf("%w: checksum", ErrCorrupt)
 	}
-	rd := &codec.Reader{B: body[len(Magic)+4:]}
+	rd := &codec.Reader{B: body[len(magic)+4:]}
 	rec := &Record{}
 	decodeBody(rd, func(rd *codec.Reader) { decodeInfo(rd, &rec.Device) })
 	if version >= 2 {

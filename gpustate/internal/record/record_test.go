@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
@@ -150,8 +151,18 @@ func FuzzDecode(f *testing.F) {
 
 // reseal gives bytes the right magic, a known version and the right checksum.
 func reseal(b []byte) []byte {
-	b = append([]byte(Magic+string(1+b[8]%Version)+"\x00\x00\x00"), b[12:len(b)-4]...)
+	b = append([]byte(magic+string(1+b[8]%newest)+"\x00\x00\x00"), b[12:len(b)-4]...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// TestNewerVersion: a record of a later version is refused, not misread.
+func TestNewerVersion(t *testing.T) {
+	b := sample().Encode()
+	b[len(magic)] = newest + 1
+	b = binary.LittleEndian.AppendUint32(b[:len(b)-4], crc32.Checksum(b[:len(b)-4], castagnoli))
+	if _, err := Decode(b); err == nil || !strings.Contains(err.Error(), "reads versions 1 to 2") {
+		t.Errorf("got %v, want which versions are read", err)
+	}
 }
 
 // TestVersion1 reads a record as version 0.1 of the library wrote it.

@@ -21,7 +21,7 @@ func (d *Device) issue(q *queue, marker bool, event *uint64, m wire.Message) (dr
 		ev = d.expecting(1)
 	}
 	*event = uint64(ev)
-	if err := d.out.Later(m); err != nil {
+	if err := d.out.Post(m); err != nil {
 		d.drop(ev)
 		return 0, d.failing(err)
 	}
@@ -31,8 +31,8 @@ func (d *Device) issue(q *queue, marker bool, event *uint64, m wire.Message) (dr
 func (d *Device) drop(ev driver.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if p := d.events[ev]; p != nil && p.loose {
-		d.tighten(ev)
+	if p := d.events[ev]; p != nil && p.unawaited {
+		d.removeUnawaited(ev)
 	}
 	delete(d.events, ev)
 }

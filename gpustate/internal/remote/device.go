@@ -40,20 +40,20 @@ type Device struct {
 	copiers int
 	emptied chan wire.Done // reads in the arena, for the copiers
 
-	ids      atomic.Uint64
-	looseNow atomic.Int32  // len(loose)
-	slots    chan struct{} // one for each that is free
+	ids          atomic.Uint64
+	unawaitedNow atomic.Int32  // len(unawaited)
+	slots        chan struct{} // one for each that is free
 
-	mu       sync.Mutex
-	free     []int // slots; the one used last is taken next: it is in the caches
-	requests map[uint64]*call
-	passed   map[uint64]string // why programs were built from source, by number
-	events   map[driver.Event]*pending
-	loose    []loose
-	into     [wire.Slots]slot
-	moving   driver.Mover
-	closed   bool
-	why      error // what the server said before it hung up
+	mu        sync.Mutex
+	free      []int // slots; the one used last is taken next: it is in the caches
+	requests  map[uint64]*call
+	passed    map[uint64]string // why programs were built from source, by number
+	events    map[driver.Event]*pending
+	unawaited []unawaited
+	into      [wire.Slots]slot
+	moving    driver.Mover
+	closed    bool
+	why       error // what the server said before it hung up
 
 	dead    chan struct{} // closed when the connection is over
 	deadErr error         // why; set before
@@ -83,10 +83,10 @@ type call struct {
 // pending is an event whose command is not known to be complete, or that failed.
 type pending struct {
 	promise
-	left  int // pieces
-	loose bool
-	err   error
-	times *driver.Times
+	left      int // pieces
+	unawaited bool
+	err       error
+	times     *driver.Times
 }
 
 // slot is what a slot is used for.
@@ -178,7 +178,7 @@ func (d *Device) request(req uint64, m wire.Message) (*wire.Reply, error) {
 
 // send is for messages without an answer.
 func (d *Device) send(m wire.Message) error {
-	return d.failing(d.out.Later(m))
+	return d.failing(d.out.Post(m))
 }
 
 // release tells the server to release an object. A lost server has released all.

@@ -13,7 +13,7 @@
 // Bulk data moves in pieces through slots: memory that both processes map where
 // the server is reached through a Unix socket, otherwise the socket itself. A
 // program's memory is read before Write returns, which does not wait for the
-// device: see loose. Memory of a Read that does not block is written by a
+// device: see unawaited. Memory of a Read that does not block is written by a
 // goroutine of this package until its event is complete. Through a Unix socket
 // memory of the kind MemHost that comes with a file is mapped by the server, which
 // moves bytes between it and the device itself: see memory.

@@ -125,14 +125,14 @@ func (m *memory) region(host []byte) (id uint64, at int64, ok bool) {
 	return 0, 0, false
 }
 
-// looseBytes is how much a write that blocks copies to a slot also out of shared
+// eagerBytes is how much a write that blocks copies to a slot also out of shared
 // memory: it then need not wait for the server, which takes longer than the copy.
-const looseBytes = 128 << 10
+const eagerBytes = 128 << 10
 
 // direct moves bytes between an object and shared memory; ok is false when host
 // is not shared, or when the slots are faster.
 func (d *Device) direct(q *queue, m wire.Direct, host []byte, blocking bool) (ev driver.Event, ok bool, err error) {
-	if m.Write && blocking && len(host) <= looseBytes {
+	if m.Write && blocking && len(host) <= eagerBytes {
 		return 0, false, nil
 	}
 	id, at, ok := d.memory.region(host)

@@ -155,7 +155,7 @@ func (d *Device) SetArg(h driver.Handle, i int, a driver.Arg) error {
 	case object:
 		m.Arg.Object = uint64(o)
 	}
-	return d.failing(d.out.Later(m))
+	return d.failing(d.out.Post(m))
 }
 
 // CreateQueue makes a queue on the server.

@@ -325,8 +325,8 @@ func (d *Device) finish(m *wire.Done) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if p := d.events[driver.Event(m.Event)]; p != nil && p.step(m) && p.loose {
-		d.tighten(driver.Event(m.Event))
+	if p := d.events[driver.Event(m.Event)]; p != nil && p.step(m) && p.unawaited {
+		d.removeUnawaited(driver.Event(m.Event))
 		delete(d.events, driver.Event(m.Event))
 	}
 }

@@ -119,17 +119,17 @@ func (d *Device) transfer(qh, h driver.Handle, list []piece, write, blocking boo
 		return 0, err
 	}
 	m := wire.Transfer{Queue: q.id, Mem: h.(*mem).id, Write: write,
-		Inline: write && d.arena == nil, Loose: write && blocking, Wait: wait}
+		Inline: write && d.arena == nil, Unawaited: write && blocking, Wait: wait}
 	ev := d.expecting(len(list))
 	m.Event = uint64(ev)
-	if m.Loose {
-		d.loosen(q, ev)
+	if m.Unawaited {
+		d.enterUnawaited(q, ev)
 	}
 	if err := d.sendPieces(m, list); err != nil {
 		d.drop(ev)
 		return 0, err
 	}
-	if m.Loose {
+	if m.Unawaited {
 		return 0, nil
 	}
 	if !blocking {
@@ -234,7 +234,7 @@ func (d *Device) CopyFrom(_, dst driver.Handle, other driver.Device, src driver.
 	if !ok {
 		return false, nil
 	}
-	if err := errors.Join(d.settle(), from.settle()); err != nil {
+	if err := errors.Join(d.drain(), from.drain()); err != nil {
 		return false, err
 	}
 	k := min(max(n/rangeBytes, 1), maxRanges)

@@ -123,7 +123,7 @@ type Transfer struct {
 	Off, Bytes        int64         // Bytes at most SlotBytes
 	Region            driver.Region // with Image, instead of Off
 	Inline            bool          // the bytes of a write follow the frame
-	Loose             bool          // nobody waits for the event: a failure is told to who waits next
+	Unawaited         bool          // nobody waits for the event: a failure is told to who waits next
 	Wait              []driver.Event
 }
 
@@ -139,7 +139,7 @@ func (m *Transfer) Encode(w *Writer) {
 	w.Bool(m.Write)
 	w.Bool(m.Last)
 	w.Bool(m.Inline)
-	w.Bool(m.Loose)
+	w.Bool(m.Unawaited)
 	w.Int(m.Bytes)
 	w.Bool(m.Image)
 	if m.Image {
@@ -156,9 +156,9 @@ func (m *Transfer) Encode(w *Writer) {
 // Decode takes the fields off. Wait keeps its memory.
 func (m *Transfer) Decode(r *Reader) {
 	m.Queue, m.Mem, m.Event, m.Slot = r.Uint(), r.Uint(), r.Uint(), r.Small(Slots-1)
-	m.Write, m.Last, m.Inline, m.Loose = r.Bool(), r.Bool(), r.Bool(), r.Bool()
+	m.Write, m.Last, m.Inline, m.Unawaited = r.Bool(), r.Bool(), r.Bool(), r.Bool()
 	m.Bytes, m.Image = r.Size(), r.Bool()
-	if m.Bytes == 0 || m.Bytes > SlotBytes || (m.Inline || m.Loose) && !m.Write {
+	if m.Bytes == 0 || m.Bytes > SlotBytes || (m.Inline || m.Unawaited) && !m.Write {
 		r.Fail("transfer of an impossible length")
 	}
 	m.Off, m.Region = 0, driver.Region{}
@@ -208,8 +208,8 @@ func (m *Direct) Decode(r *Reader) {
 // Unshare ends the use of shared memory.
 type Unshare struct{ Region uint64 }
 
-// Op is OpUnshare.
-func (*Unshare) Op() Op { return OpUnshare }
+// Op is opUnshare.
+func (*Unshare) Op() Op { return opUnshare }
 
 // Encode appends the fields.
 func (m *Unshare) Encode(w *Writer) { w.Uint(m.Region) }
@@ -282,8 +282,8 @@ func (m *Marker) Decode(r *Reader) {
 // Flush hands the commands of a queue to the device.
 type Flush struct{ Queue uint64 }
 
-// Op is OpFlush.
-func (*Flush) Op() Op { return OpFlush }
+// Op is opFlush.
+func (*Flush) Op() Op { return opFlush }
 
 // Encode appends the fields.
 func (m *Flush) Encode(w *Writer) { w.Uint(m.Queue) }
@@ -295,8 +295,8 @@ func (m *Flush) Decode(r *Reader) { m.Queue = r.Uint() }
 // the first that failed since the last Finish.
 type Finish struct{ Req, Queue uint64 }
 
-// Op is OpFinish.
-func (*Finish) Op() Op { return OpFinish }
+// Op is opFinish.
+func (*Finish) Op() Op { return opFinish }
 
 // Encode appends the fields.
 func (m *Finish) Encode(w *Writer) {
@@ -310,8 +310,8 @@ func (m *Finish) Decode(r *Reader) { *m = Finish{r.Uint(), r.Uint()} }
 // Forget says that nobody will ask for an event any more.
 type Forget struct{ Event uint64 }
 
-// Op is OpForget.
-func (*Forget) Op() Op { return OpForget }
+// Op is opForget.
+func (*Forget) Op() Op { return opForget }
 
 // Encode appends the fields.
 func (m *Forget) Encode(w *Writer) { w.Uint(m.Event) }
@@ -336,8 +336,8 @@ type Ask struct {
 	Index  int
 }
 
-// Op is OpAsk.
-func (*Ask) Op() Op { return OpAsk }
+// Op is opAsk.
+func (*Ask) Op() Op { return opAsk }
 
 // Encode appends the fields.
 func (m *Ask) Encode(w *Writer) {
@@ -359,8 +359,8 @@ type Export struct {
 	Off, Bytes int64
 }
 
-// Op is OpExport.
-func (*Export) Op() Op { return OpExport }
+// Op is opExport.
+func (*Export) Op() Op { return opExport }
 
 // Encode appends the fields.
 func (m *Export) Encode(w *Writer) {
@@ -382,8 +382,8 @@ type Pull struct {
 	Ticket     []byte
 }
 
-// Op is OpPull.
-func (*Pull) Op() Op { return OpPull }
+// Op is opPull.
+func (*Pull) Op() Op { return opPull }
 
 // Encode appends the fields.
 func (m *Pull) Encode(w *Writer) {

@@ -34,11 +34,11 @@ func (e *VersionError) Error() string {
 		e.Server, e.Client)
 }
 
-// KeyBytes is the size of a key.
-const KeyBytes = 32
+// keyBytes is the size of a key.
+const keyBytes = 32
 
 // Key is the secret that clients and servers share.
-type Key [KeyBytes]byte
+type Key [keyBytes]byte
 
 // Keys are those of a server. Who knows Use can use its devices; who knows Move can
 // move programs, and so point them to other servers.

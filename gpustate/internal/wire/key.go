@@ -31,7 +31,7 @@ func ReadKey(file string) (k Key, err error) {
 	if err := private(f); err != nil {
 		return k, err
 	}
-	b := make([]byte, 2*KeyBytes+2)
+	b := make([]byte, 2*keyBytes+2)
 	n, err := io.ReadFull(f, b)
 	if b = b[:n]; err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return k, fmt.Errorf("key of the GPU server: %w", err)
@@ -60,8 +60,8 @@ func private(f *os.File) error {
 
 func parseKey(file string, b []byte) (k Key, err error) {
 	n, err := hex.Decode(k[:], []byte(strings.TrimSpace(string(b))))
-	if err != nil || n != KeyBytes {
-		return k, fmt.Errorf("key file %s: want %d hexadecimal digits", file, 2*KeyBytes)
+	if err != nil || n != keyBytes {
+		return k, fmt.Errorf("key file %s: want %d hexadecimal digits", file, 2*keyBytes)
 	}
 	return k, nil
 }

@@ -15,8 +15,8 @@ type Welcome struct {
 	Quota   int64 // bytes of device memory for one client, 0 without a bound
 }
 
-// Op is OpWelcome.
-func (*Welcome) Op() Op { return OpWelcome }
+// Op is opWelcome.
+func (*Welcome) Op() Op { return opWelcome }
 
 // Encode appends the fields.
 func (m *Welcome) Encode(w *Writer) {
@@ -91,8 +91,8 @@ type CreateMem struct {
 	Name string
 }
 
-// Op is OpCreateMem.
-func (*CreateMem) Op() Op { return OpCreateMem }
+// Op is opCreateMem.
+func (*CreateMem) Op() Op { return opCreateMem }
 
 // Encode appends the fields.
 func (m *CreateMem) Encode(w *Writer) {
@@ -111,8 +111,8 @@ type CreateSampler struct {
 	Desc    driver.SamplerDesc
 }
 
-// Op is OpCreateSampl.
-func (*CreateSampler) Op() Op { return OpCreateSampl }
+// Op is opCreateSampl.
+func (*CreateSampler) Op() Op { return opCreateSampl }
 
 // Encode appends the fields.
 func (m *CreateSampler) Encode(w *Writer) {
@@ -161,8 +161,8 @@ type CreateKernel struct {
 	Name             string
 }
 
-// Op is OpCreateKern.
-func (*CreateKernel) Op() Op { return OpCreateKern }
+// Op is opCreateKern.
+func (*CreateKernel) Op() Op { return opCreateKern }
 
 // Encode appends the fields.
 func (m *CreateKernel) Encode(w *Writer) {
@@ -181,8 +181,8 @@ type CreateQueue struct {
 	Desc    driver.QueueDesc
 }
 
-// Op is OpCreateQueue.
-func (*CreateQueue) Op() Op { return OpCreateQueue }
+// Op is opCreateQueue.
+func (*CreateQueue) Op() Op { return opCreateQueue }
 
 // Encode appends the fields.
 func (m *CreateQueue) Encode(w *Writer) {
@@ -203,8 +203,8 @@ func (m *CreateQueue) Decode(r *Reader) {
 // Release releases an object of any kind.
 type Release struct{ ID uint64 }
 
-// Op is OpRelease.
-func (*Release) Op() Op { return OpRelease }
+// Op is opRelease.
+func (*Release) Op() Op { return opRelease }
 
 // Encode appends the fields.
 func (m *Release) Encode(w *Writer) { w.Uint(m.ID) }
@@ -300,8 +300,8 @@ type Moved struct {
 	Steps string
 }
 
-// Op is OpMoved.
-func (*Moved) Op() Op { return OpMoved }
+// Op is opMoved.
+func (*Moved) Op() Op { return opMoved }
 
 // Encode appends the fields.
 func (m *Moved) Encode(w *Writer) {

@@ -222,13 +222,13 @@ func (r *Ring) full(pause time.Duration) error {
 	if pause < time.Millisecond {
 		return nil
 	}
-	gone := false
+	hungUp := false
 	err := r.raw.Control(func(fd uintptr) {
 		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 		n, _ := unix.Poll(p, 0)
-		gone = n > 0 && p[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
+		hungUp = n > 0 && p[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
 	})
-	if err == nil && gone {
+	if err == nil && hungUp {
 		err = unix.EPIPE
 	}
 	return err
@@ -244,8 +244,8 @@ func (r *Ring) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// Awake tells that the other side looks at the ring.
-func (r *Ring) Awake() bool {
+// awake tells that the other side looks at the ring.
+func (r *Ring) awake() bool {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	return r.out.data != nil && r.out.asleep.Load() == 0

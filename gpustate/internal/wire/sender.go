@@ -27,7 +27,7 @@ type Sender struct {
 }
 
 // NewSender makes a Sender. A connection whose other side does not read for as
-// long as patience is closed. Run must be called where Later is used.
+// long as patience is closed. Run must be called where Post is used.
 func NewSender(c net.Conn, patience time.Duration) *Sender {
 	s := &Sender{conn: c, patience: patience, kick: make(chan struct{}, 1)}
 	s.turn.L = &s.mu
@@ -35,7 +35,7 @@ func NewSender(c net.Conn, patience time.Duration) *Sender {
 	return s
 }
 
-// Run sends what Later adds until stop is closed.
+// Run sends what Post adds until stop is closed.
 func (s *Sender) Run(stop <-chan struct{}) {
 	for {
 		select {
@@ -47,9 +47,9 @@ func (s *Sender) Run(stop <-chan struct{}) {
 	}
 }
 
-// Later adds a frame. It does not wait for the connection unless very much waits
+// Post adds a frame. It does not wait for the connection unless very much waits
 // already.
-func (s *Sender) Later(m Message) error {
+func (s *Sender) Post(m Message) error {
 	s.mu.Lock()
 	if err := s.room(); err != nil {
 		s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *Sender) Later(m Message) error {
 	}
 	s.out = Append(s.out, m)
 	kick := !s.sending && !s.kicked
-	if kick && s.ring != nil && s.ring.Awake() { // it costs no system call
+	if kick && s.ring != nil && s.ring.awake() { // it costs no system call
 		err := s.drain()
 		s.mu.Unlock()
 		return err

@@ -39,7 +39,7 @@ var messages = []Message{
 		Local: [3]int{2, 4, 1}}, Wait: []driver.Event{7, 1 << 40}},
 	&Launch{Queue: 1, Kernel: 2, Grid: driver.Grid{Dims: 1, Global: [3]int{7, 1, 1}}, Wait: []driver.Event{7}},
 	&Transfer{Queue: 1, Mem: 2, Event: 3, Slot: 15, Write: true, Last: true, Off: 1 << 40, Bytes: SlotBytes,
-		Inline: true, Loose: true, Wait: []driver.Event{7}},
+		Inline: true, Unawaited: true, Wait: []driver.Event{7}},
 	&Transfer{Queue: 1, Mem: 2, Event: 3, Image: true, Bytes: 64, Region: driver.Region{Origin: [3]int{1, 2, 3},
 		Size: [3]int{4, 5, 6}}, Wait: []driver.Event{7}},
 	&Copy{Queue: 1, Event: 2, Kind: CopyBufferToImage, Dst: 3, Src: 4, DstOff: 5, SrcOff: 6, Bytes: 7,

@@ -9,35 +9,35 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// loose is a write that returned to the program before the server told of its
+// unawaited is a write that returned to the program before the server told of its
 // end. The program takes it for complete: commands that the queue does not put
 // behind it wait for it.
-type loose struct {
+type unawaited struct {
 	q  *queue
 	ev driver.Event
 }
 
-// loosen enters a write.
-func (d *Device) loosen(q *queue, ev driver.Event) {
+// enterUnawaited enters a write.
+func (d *Device) enterUnawaited(q *queue, ev driver.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.events[ev].loose = true
-	d.loose = append(d.loose, loose{q, ev})
-	d.looseNow.Store(int32(len(d.loose)))
+	d.events[ev].unawaited = true
+	d.unawaited = append(d.unawaited, unawaited{q, ev})
+	d.unawaitedNow.Store(int32(len(d.unawaited)))
 }
 
-// tighten takes out a write whose end is known, or that was not sent; mu is held.
-func (d *Device) tighten(ev driver.Event) {
-	d.loose = slices.DeleteFunc(d.loose, func(l loose) bool { return l.ev == ev })
-	d.looseNow.Store(int32(len(d.loose)))
+// removeUnawaited takes out a write whose end is known, or that was not sent; mu is held.
+func (d *Device) removeUnawaited(ev driver.Event) {
+	d.unawaited = slices.DeleteFunc(d.unawaited, func(l unawaited) bool { return l.ev == ev })
+	d.unawaitedNow.Store(int32(len(d.unawaited)))
 }
 
 // after adds to what a command of q waits for the writes that it must not
 // overtake.
 func (d *Device) after(q *queue, wait []driver.Event) ([]driver.Event, error) {
-	if d.looseNow.Load() > 0 {
+	if d.unawaitedNow.Load() > 0 {
 		d.mu.Lock()
-		for _, l := range d.loose {
+		for _, l := range d.unawaited {
 			if l.q != q || !q.ordered {
 				wait = append(wait[:len(wait):len(wait)], l.ev)
 			}
@@ -55,10 +55,10 @@ func bounded(wait []driver.Event) error {
 	return nil
 }
 
-// settle waits for all writes.
-func (d *Device) settle() error {
+// drain waits for all writes.
+func (d *Device) drain() error {
 	d.mu.Lock()
-	list := slices.Clone(d.loose)
+	list := slices.Clone(d.unawaited)
 	d.mu.Unlock()
 	var errs []error
 	for _, l := range list {
