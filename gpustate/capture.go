@@ -81,7 +81,7 @@ func (d *Device) capture(ctx context.Context, alloc func(bytes int) []byte, chec
 		return nil, err
 	}
 	c := &Capture{dev: d, drv: d.drv, record: d.record().Encode()}
-	c.drv.keep()
+	c.drv.retain()
 	if err := c.take(ctx, d, alloc); err != nil {
 		_ = c.Release()
 		return nil, err
@@ -186,7 +186,7 @@ func (c *Capture) Release() error {
 		return nil
 	}
 	delete(c.dev.captures, c)
-	err := errors.Join(c.freeBlocks(), c.drv.drop())
+	err := errors.Join(c.freeBlocks(), c.drv.release())
 	c.drv, c.parts = nil, make([][]part, len(c.contents))
 	return err
 }

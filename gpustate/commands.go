@@ -92,7 +92,7 @@ func (q *Queue) launchHeld(k *Kernel, g *driver.Grid, after []*Event) (*Event, e
 		}
 		return e, k.fail("launch", err)
 	}
-	q.room()
+	q.commands.room()
 	h, err := q.dev.drv.Launch(q.h, k.h, *g, nil)
 	if err != nil && errors.Is(err, ErrOutOfMemory) && q.dev.evict() { // some drivers find memory late
 		h, err = q.dev.drv.Launch(q.h, k.h, *g, nil)
@@ -101,7 +101,7 @@ func (q *Queue) launchHeld(k *Kernel, g *driver.Grid, after []*Event) (*Event, e
 		return nil, k.fail("launch", err)
 	}
 	k.ran(g)
-	return q.enter(false, h)
+	return q.commands.enter(false, h)
 }
 
 // ran notes the work-group of a launch.
@@ -170,7 +170,7 @@ func (q *Queue) transfer(op string, b Linear, off int, host []byte, read, block 
 	}
 	if pin != nil {
 		ev.keep(pin)
-		q.watch(ev)
+		q.commands.watch(ev)
 	}
 	return ev, nil
 }

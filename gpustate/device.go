@@ -27,7 +27,7 @@ type Device struct {
 	reserve int64  // what captures leave free
 	spare   int    // restored objects without a name that nobody has taken yet
 	filled  bool   // a Restore has written to memory
-	pins    map[*pin]struct{}
+	pinned  map[*pin]struct{}
 
 	// shadows is taken after all others but Capture.mu.
 	shadows  sync.Mutex
@@ -77,7 +77,7 @@ type entry struct {
 
 func newDevice(drv driver.Device) *Device {
 	d := &Device{drv: newSession(drv), names: map[key]*entry{}, made: map[key]uint64{}, shadow: -1,
-		reserve: reserve, captures: map[*Capture]struct{}{}, pins: map[*pin]struct{}{}}
+		reserve: reserve, captures: map[*Capture]struct{}{}, pinned: map[*pin]struct{}{}}
 	for d.origin == 0 {
 		d.origin = rand.Uint64()
 	}
@@ -120,14 +120,14 @@ func (d *Device) Close() error {
 		}
 		e.released.Store(true)
 	}
-	for p := range d.pins {
+	for p := range d.pinned {
 		if p.own { // its memory stays until it is freed
 			errs = append(errs, p.unlock())
-			delete(d.pins, p)
+			delete(d.pinned, p)
 		}
 	}
 	d.list, d.names = nil, map[key]*entry{}
-	return errors.Join(append(errs, d.drv.drop())...)
+	return errors.Join(append(errs, d.drv.release())...)
 }
 
 // enter begins a call that uses handles; leave ends it.

@@ -311,7 +311,7 @@ func TestAskedEvents(t *testing.T) {
 				ok(t, must(b.Marker())(t).Wait())
 			}
 		}
-		if n := len(a.asked); n > 3*sweepEvery {
+		if n := len(a.commands.asked); n > 3*sweepEvery {
 			t.Errorf("window %d: %d events are kept", window, n)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // given back when the queue learns that the command is complete. At a capture
 // all events complete; they stay valid over restore and migration.
 type Event struct {
-	q *Queue
+	from *tracker
 
 	mu    sync.Mutex
 	users int32 // calls that use h
@@ -59,7 +59,7 @@ func (e *Event) failure() error {
 
 // Wait returns when the command is complete, with the error it failed with.
 func (e *Event) Wait() error {
-	d := e.q.dev
+	d := e.from.dev
 	if err := d.enter(); err != nil {
 		return e.closed(err)
 	}
@@ -81,7 +81,7 @@ func (e *Event) closed(err error) error {
 }
 
 // past tells that the command of a lazy queue is known to be complete.
-func (e *Event) past() bool { return e.seq != 0 && e.seq <= e.q.complete.Load() }
+func (e *Event) past() bool { return e.seq != 0 && e.seq <= e.from.complete.Load() }
 
 // wait is Wait with the device entered.
 func (e *Event) wait() error {
@@ -89,21 +89,21 @@ func (e *Event) wait() error {
 	if !ok {
 		return e.failure()
 	}
-	err := e.q.dev.drv.WaitEvent(h)
+	err := e.from.dev.drv.WaitEvent(h)
 	e.let(true, err)
 	return err
 }
 
 // Done reports whether the command is complete, and the error it failed with.
 func (e *Event) Done() (bool, error) {
-	d := e.q.dev
+	d := e.from.dev
 	if err := d.enter(); err != nil {
 		return true, e.closed(err)
 	}
 	defer d.leave()
 	done, err := e.poll()
 	if !done && err == nil { // whoever asks again and again must see it complete
-		err = e.q.push()
+		err = e.from.push()
 	}
 	return done, err
 }
@@ -114,7 +114,7 @@ func (e *Event) poll() (bool, error) {
 	if !ok {
 		return true, e.failure()
 	}
-	done, err := e.q.dev.drv.EventDone(h)
+	done, err := e.from.dev.drv.EventDone(h)
 	e.let(done, err)
 	return done, err
 }
@@ -122,7 +122,7 @@ func (e *Event) poll() (bool, error) {
 // Times are the moments of the command in the device's clock. The queue was
 // made with Profiling. It waits for the command.
 func (e *Event) Times() (queued, submit, start, end time.Duration, err error) {
-	d := e.q.dev
+	d := e.from.dev
 	if err = d.enter(); err != nil {
 		return
 	}
@@ -146,12 +146,12 @@ func (e *Event) hold() (driver.Event, bool) {
 	asked := !e.done && e.h == 0
 	if asked {
 		e.mu.Unlock()
-		e.q.alive.RLock() // before mu; the queue is not released while it is marked
+		e.from.alive.RLock() // before mu; the queue is not released while it is marked
 		e.mu.Lock()
 		if asked = !e.done && e.h == 0; asked {
 			e.mark()
 		}
-		defer e.q.alive.RUnlock() // the queue is to know of the mark
+		defer e.from.alive.RUnlock() // the queue is to know of the mark
 	}
 	h, unfinished := e.h, !e.done
 	if unfinished {
@@ -159,7 +159,7 @@ func (e *Event) hold() (driver.Event, bool) {
 	}
 	e.mu.Unlock()
 	if asked && unfinished {
-		e.q.remember(e)
+		e.from.remember(e)
 	}
 	return h, unfinished
 }
@@ -171,11 +171,11 @@ func (e *Event) mark() {
 		e.finish(nil)
 		return
 	}
-	if e.q.gone { // it could not be waited for then
+	if e.from.freed { // it could not be waited for then
 		e.finish(ErrReleased)
 		return
 	}
-	h, err := e.q.dev.drv.Marker(e.q.h, nil)
+	h, err := e.from.dev.drv.Marker(e.from.h, nil)
 	if err != nil {
 		e.finish(err)
 		return
@@ -190,14 +190,14 @@ func (e *Event) let(done bool, err error) {
 	e.users--
 	if done && !e.done {
 		e.finish(err)
-		if e.q.obj.Queue.Profiling && e.h != 0 {
-			if t, err := e.q.dev.drv.EventTimes(e.h); err == nil {
+		if e.from.obj.Queue.Profiling && e.h != 0 {
+			if t, err := e.from.dev.drv.EventTimes(e.h); err == nil {
 				e.more().times = &t
 			}
 		}
 	}
 	if e.done && e.users == 0 && e.h != 0 {
-		e.q.dev.drv.ReleaseEvent(e.h)
+		e.from.dev.drv.ReleaseEvent(e.h)
 		e.h = 0
 	}
 }

@@ -430,7 +430,7 @@ func TestManyCommands(t *testing.T) {
 		s.step(t)
 	}
 	ok(t, s.q.Finish())
-	if n := len(s.q.flight); n != 0 {
+	if n := len(s.q.commands.flight); n != 0 {
 		t.Errorf("%d events are kept after Finish", n)
 	}
 	s.expect(t, 20*sweepEvery)

@@ -71,7 +71,7 @@ func (d *Device) hostMemory(bytes int) ([]byte, func() error, error) {
 	defer d.leave()
 	p := &pin{host: m.bytes, file: m.file, own: true}
 	_ = p.lock(d.drv) // without, transfers take longer
-	d.pins[p] = struct{}{}
+	d.pinned[p] = struct{}{}
 	return m.bytes, func() error { return d.freeHost(p, m) }, nil
 }
 
@@ -84,7 +84,7 @@ func (d *Device) freeHost(p *pin, m *mapping) error {
 	if err := d.idle(); err != nil {
 		return fmt.Errorf("free %d bytes of host memory: %w", len(m.bytes), err)
 	}
-	delete(d.pins, p)
+	delete(d.pinned, p)
 	return errors.Join(p.unlock(), m.unmap())
 }
 

@@ -130,7 +130,7 @@ func (q *Queue) imageTransfer(op string, i *Image, r Region, host []byte, do fun
 	if len(host) != want {
 		return i.fail(op, fmt.Errorf("%d bytes for a region of %d: %w", len(host), want, ErrRange))
 	}
-	q.used = true
+	q.commands.used = true
 	return i.fail(op, q.dev.withRoom(func() error {
 		_, err := do(driver.Region(r))
 		return err

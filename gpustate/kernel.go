@@ -92,7 +92,7 @@ func (k *Kernel) reset(was []argument, n int) error {
 	k.args = append(k.args[:0], was...)
 	var errs []error
 	for i := range min(n, len(was)) {
-		errs = append(errs, k.giveAgain(i))
+		errs = append(errs, k.restoreArg(i))
 	}
 	return k.fail("set arguments of", errors.Join(errs...))
 }
@@ -149,7 +149,7 @@ func (k *Kernel) set(i int, value any) error {
 		}
 	}
 	if err := k.dev.drv.SetArg(k.h, i, a.driver()); err != nil {
-		return errors.Join(err, k.giveAgain(i))
+		return errors.Join(err, k.restoreArg(i))
 	}
 	for i >= len(k.args) {
 		k.args = append(k.args, argument{})
@@ -158,9 +158,9 @@ func (k *Kernel) set(i int, value any) error {
 	return nil
 }
 
-// giveAgain gives the driver the value of argument i that it had: NVIDIA's OpenCL forgets
+// restoreArg gives the driver the value of argument i that it had: NVIDIA's OpenCL forgets
 // it when it refuses another one.
-func (k *Kernel) giveAgain(i int) error {
+func (k *Kernel) restoreArg(i int) error {
 	if i >= len(k.args) {
 		return nil
 	}

@@ -12,10 +12,10 @@ import (
 // From devices whose memory is the host's, and into pinned memory, it reads
 // without staging.
 type lane struct {
-	drv   driver.Device
-	pins  *pins
-	q     driver.Handle
-	stage [2]driver.Pinned
+	drv    driver.Device
+	pinned *pinnedMemory
+	q      driver.Handle
+	stage  [2]driver.Pinned
 }
 
 func newLane(s *session) (*lane, error) {
@@ -23,7 +23,7 @@ func newLane(s *session) (*lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &lane{drv: s.Device, pins: &s.pins, q: q}, nil
+	return &lane{drv: s.Device, pinned: &s.pinned, q: q}, nil
 }
 
 func (l *lane) close() error {
@@ -71,10 +71,10 @@ func (l *lane) down(ctx context.Context, mem driver.Handle, off int64, dst []byt
 // direct reads what of dst, from its first byte on, is pinned, and tells how
 // much that is.
 func (l *lane) direct(ctx context.Context, mem driver.Handle, off int64, dst []byte) (n int, err error) {
-	l.pins.mu.RLock()
-	defer l.pins.mu.RUnlock()
+	l.pinned.mu.RLock()
+	defer l.pinned.mu.RUnlock()
 	for n < len(dst) {
-		k := min(l.pins.covered(dst[n:]), jobBytes)
+		k := min(l.pinned.covered(dst[n:]), jobBytes)
 		if k == 0 {
 			break
 		}

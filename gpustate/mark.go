@@ -41,7 +41,7 @@ func (d *Device) untouched() bool {
 	for _, e := range d.list {
 		switch o := e.owner.(type) {
 		case *Queue:
-			if o.used {
+			if o.commands.used {
 				return false
 			}
 		case *HostBuffer, *Shared: // the host writes to them without a command

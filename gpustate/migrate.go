@@ -35,7 +35,7 @@ func (d *Device) Migrate(ctx context.Context, sel Select) (Migration, error) {
 	if err != nil {
 		return Migration{}, err
 	}
-	w.lap(&w.m.Choose)
+	w.step(&w.m.Choose)
 	if err = d.watched(ctx, drv, &w); err == nil {
 		d.opened.Store(&sel)
 	}
@@ -50,18 +50,18 @@ func (d *Device) migrate(ctx context.Context, drv driver.Device) error {
 func (d *Device) watched(ctx context.Context, drv driver.Device, w *watch) error {
 	to := newSession(drv)
 	if err := d.stop(ctx); err != nil {
-		return errors.Join(err, to.drop())
+		return errors.Join(err, to.release())
 	}
 	defer d.start()
-	w.lap(&w.m.Drain)
+	w.step(&w.m.Drain)
 	w.m.From, w.m.To = d.Info().String(), drv.Info().String()
 	m := newMigration(d, to, w)
 	if err := m.carryOut(ctx); err != nil {
-		return errors.Join(err, m.undo(), to.drop())
+		return errors.Join(err, m.undo(), to.release())
 	}
 	err := m.change()
 	w.m.FromSource = d.sourceBuilds()
-	w.lap(&w.m.Release)
+	w.step(&w.m.Release)
 	return err
 }
 
@@ -128,7 +128,7 @@ func (m *migration) carryOut(ctx context.Context) error {
 			}
 		}
 	}
-	m.watch.lap(&m.watch.m.Remap)
+	m.watch.step(&m.watch.m.Remap)
 	return nil
 }
 
@@ -203,7 +203,7 @@ func (m *migration) change() error {
 	}
 	m.d.drv = m.s
 	m.d.show()
-	for p := range m.d.pins {
+	for p := range m.d.pinned {
 		errs = append(errs, p.move(m.s))
 	}
 	for _, e := range m.d.list {
@@ -211,7 +211,7 @@ func (m *migration) change() error {
 			k.resize()
 		}
 	}
-	return errors.Join(append(errs, old.drop())...)
+	return errors.Join(append(errs, old.release())...)
 }
 
 // Migration tells what a migration took, step by step. The times add up to Total.
@@ -238,7 +238,7 @@ type watch struct {
 	m           Migration
 }
 
-func (w *watch) lap(step *time.Duration) {
+func (w *watch) step(step *time.Duration) {
 	now := time.Now()
 	*step = now.Sub(w.last)
 	w.last = now
@@ -268,7 +268,7 @@ func (d *Device) moveAway(ctx context.Context, to string, tell func(steps string
 	d.mu.RLock()
 	old, closed := d.drv, d.closed.Load()
 	if !closed {
-		old.keep() // the server wants to know how it went
+		old.retain() // the server wants to know how it went
 	}
 	d.mu.RUnlock()
 	if closed {
@@ -282,5 +282,5 @@ func (d *Device) moveAway(ctx context.Context, to string, tell func(steps string
 	}
 	steps, _ := json.Marshal(m)
 	tell(string(steps), err)
-	_ = old.drop() // a server that has gone meanwhile has released all
+	_ = old.release() // a server that has gone meanwhile has released all
 }

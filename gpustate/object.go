@@ -26,7 +26,7 @@ func wrap(d *Device, o record.Object) *entry {
 	case o.Kernel != nil:
 		e.owner = &Kernel{entry: e}
 	case o.Queue != nil:
-		e.owner = &Queue{entry: e, window: o.Queue.Window}
+		e.owner = &Queue{entry: e, commands: tracker{entry: e, window: o.Queue.Window}}
 	}
 	return e
 }

@@ -38,7 +38,7 @@ func (d *Device) Pin(b []byte) (unpin func() error, err error) {
 	if err := p.lock(d.drv); err != nil {
 		return nil, fmt.Errorf("pin %d bytes for %s: %w", len(b), d.Info(), err)
 	}
-	d.pins[p] = struct{}{}
+	d.pinned[p] = struct{}{}
 	return func() error { return d.unpin(p) }, nil
 }
 
@@ -47,7 +47,7 @@ const pageBytes = 4096
 func (d *Device) unpin(p *pin) error {
 	d.making.Lock()
 	defer d.making.Unlock()
-	delete(d.pins, p)
+	delete(d.pinned, p)
 	return p.unlock()
 }
 
@@ -69,8 +69,8 @@ func (p *pin) lock(s *session) error {
 	if err != nil {
 		return err
 	}
-	s.keep()
-	s.pins.add(p.host)
+	s.retain()
+	s.pinned.add(p.host)
 	p.s, p.h = s, h
 	return nil
 }
@@ -81,8 +81,8 @@ func (p *pin) unlock() error {
 	}
 	s := p.s
 	p.s = nil
-	s.pins.remove(p.host)
-	return errors.Join(s.ReleaseMem(p.h), s.drop())
+	s.pinned.remove(p.host)
+	return errors.Join(s.ReleaseMem(p.h), s.release())
 }
 
 // move pins the memory for another device instead; where that cannot be, it
@@ -95,20 +95,20 @@ func (p *pin) move(to *session) error {
 	return old.unlock()
 }
 
-// pins is the pinned memory of a session. mu is held for reading while transfers
+// pinnedMemory is that of a session. mu is held for reading while transfers
 // use it.
-type pins struct {
+type pinnedMemory struct {
 	mu   sync.RWMutex
 	list [][]byte
 }
 
-func (p *pins) add(b []byte) {
+func (p *pinnedMemory) add(b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.list = append(p.list, b)
 }
 
-func (p *pins) remove(b []byte) {
+func (p *pinnedMemory) remove(b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, have := range p.list {
@@ -121,7 +121,7 @@ func (p *pins) remove(b []byte) {
 
 // covered is how many bytes of b, from its first on, lie in one piece of pinned
 // memory; mu is held.
-func (p *pins) covered(b []byte) int {
+func (p *pinnedMemory) covered(b []byte) int {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	for _, have := range p.list {
 		begin := uintptr(unsafe.Pointer(unsafe.SliceData(have)))

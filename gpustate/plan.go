@@ -54,11 +54,11 @@ func (p *plan) carryOut(ctx context.Context) error {
 			}
 		}
 	}
-	p.watch.lap(&p.watch.m.Create)
+	p.watch.step(&p.watch.m.Create)
 	err := p.s.run(ctx, p.jobs(false))
-	p.watch.lap(&p.watch.m.Stream)
+	p.watch.step(&p.watch.m.Stream)
 	builds.Wait()
-	p.watch.lap(&p.watch.m.Build)
+	p.watch.step(&p.watch.m.Build)
 	if err := errors.Join(append(failed, err)...); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ type session struct {
 	jobs  pool // of run
 	reads pool // of captures and migrations away: a job of run may wait for one
 
-	pins pins
+	pinned pinnedMemory
 }
 
 // pool is lanes that take turns.
@@ -37,13 +37,13 @@ const (
 
 func newSession(drv driver.Device) *session { return &session{Device: drv, users: 1} }
 
-func (s *session) keep() {
+func (s *session) retain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.users++
 }
 
-func (s *session) drop() error {
+func (s *session) release() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.users--; s.users > 0 {

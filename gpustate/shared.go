@@ -48,7 +48,7 @@ func (q *Queue) Map(s *Shared) ([]byte, error) {
 	if s.mapped != nil {
 		return nil, s.fail("map", ErrMapped)
 	}
-	if err := q.settle(); err != nil {
+	if err := q.commands.drain(); err != nil {
 		return nil, s.fail("map", err)
 	}
 	b, err := q.dev.drv.MapShared(q.h, s.h)

@@ -73,7 +73,7 @@ func (d *Device) finishQueues() error {
 	var errs []error
 	for _, e := range d.list {
 		if q, ok := e.owner.(*Queue); ok {
-			errs = append(errs, e.fail("finish", q.settle()))
+			errs = append(errs, e.fail("finish", q.commands.drain()))
 		}
 	}
 	return errors.Join(errs...)

@@ -1,0 +1,234 @@
+package gpustate
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// tracker follows the commands of a queue until they are known to be complete. Its
+// methods are called with Queue.mu held, or with the device stopped, unless they say
+// otherwise.
+type tracker struct {
+	*entry // the queue's
+	window int
+
+	flight []*Event // not known to be complete, oldest first
+	failed error    // of the first command that failed since Finish
+	used   bool     // a command was given to it
+	events []Event  // room for the next ones
+
+	// Of a lazy queue commands are counted instead of kept.
+	issued   uint64
+	complete atomic.Uint64
+	marks    []mark // of a window, oldest first
+
+	alive sync.RWMutex // held for reading by commands of other queues that use h
+	freed bool         // h is released; guarded by alive
+
+	askedMu sync.Mutex // taken before an event's
+	asked   []*Event   // that have a handle because somebody asked for them, oldest first
+}
+
+// mark is a marker behind a number of commands.
+type mark struct {
+	seq uint64
+	ev  driver.Event
+}
+
+// drain waits for all commands; mu is held, or the device is locked.
+func (t *tracker) drain() error {
+	if err := t.dev.drv.Finish(t.h); err != nil {
+		// the commands' own errors say more than the queue's
+		t.retireAll()
+		var command *driver.CommandError
+		if t.failed == nil && errors.As(err, &command) && !errors.Is(err, ErrDeviceLost) {
+			t.failed = err // the queue itself is well
+		}
+		if t.failed == nil {
+			return err
+		}
+	}
+	t.retireAll()
+	for _, m := range t.marks {
+		t.dev.drv.ReleaseEvent(m.ev)
+	}
+	t.marks = nil
+	t.complete.Store(t.issued)
+	return nil
+}
+
+// end frees the driver's queue. Nobody waits for one of its commands meanwhile.
+func (t *tracker) end(free func() error) error {
+	t.alive.Lock()
+	defer t.alive.Unlock()
+	t.retireAsked() // what was marked since
+	t.freed = true
+	return free()
+}
+
+// push hands the commands to the device for somebody who waits for one of them. A
+// queue that is released has none that are not complete.
+func (t *tracker) push() error {
+	t.alive.RLock()
+	defer t.alive.RUnlock()
+	if t.freed {
+		return nil
+	}
+	return t.dev.drv.Flush(t.h)
+}
+
+// retire waits for the n oldest commands and lets their events go.
+func (t *tracker) retire(n int) {
+	for _, e := range t.flight[:n] {
+		if err := e.wait(); err != nil && t.failed == nil {
+			t.failed = err
+		}
+	}
+	clear(t.flight[:n])
+	t.flight = t.flight[n:]
+	if len(t.flight) == 0 {
+		t.flight = nil
+	}
+}
+
+// retireAll lets the events of all commands go. None keeps a handle: the next one
+// may be on another device.
+func (t *tracker) retireAll() {
+	t.retire(len(t.flight))
+	t.retireAsked()
+}
+
+// retireAsked waits for the commands that somebody asked for.
+func (t *tracker) retireAsked() {
+	t.askedMu.Lock()
+	defer t.askedMu.Unlock()
+	for _, e := range t.asked {
+		_ = e.wait() // the queue has told how its commands went
+	}
+	t.asked = nil
+}
+
+// remember keeps an event that got its handle after its command was issued, so
+// that the queue can give it back although nobody waits for the event.
+func (t *tracker) remember(e *Event) {
+	t.askedMu.Lock()
+	defer t.askedMu.Unlock()
+	t.asked = append(t.asked, e)
+	if len(t.asked)%sweepEvery == 0 {
+		n := slices.IndexFunc(t.asked, func(e *Event) bool { done, _ := e.poll(); return !done })
+		if n < 0 {
+			n = len(t.asked)
+		}
+		t.asked = slices.Delete(t.asked, 0, n)
+	}
+}
+
+// room makes place for one more command in the window; mu is held.
+func (t *tracker) room() {
+	if t.window == 0 {
+		return
+	}
+	for len(t.flight) >= t.window {
+		t.retire(1)
+	}
+	for len(t.marks) > 0 && t.issued-t.complete.Load() >= uint64(t.window) {
+		m := t.marks[0]
+		t.marks = t.marks[1:]
+		if err := t.dev.drv.WaitEvent(m.ev); err != nil && t.failed == nil {
+			t.failed = err
+		}
+		t.dev.drv.ReleaseEvent(m.ev)
+		t.complete.Store(m.seq)
+	}
+}
+
+// count enters a command of a lazy queue. With a window some commands get a
+// marker, so that waiting for the oldest leaves others in flight.
+func (t *tracker) count() (seq uint64, err error) {
+	t.issued++
+	if t.window == 0 {
+		return t.issued, nil
+	}
+	last := t.complete.Load()
+	if n := len(t.marks); n > 0 {
+		last = t.marks[n-1].seq
+	}
+	if t.issued-last < uint64(max(t.window/2, 1)) {
+		return t.issued, nil
+	}
+	ev, err := t.dev.drv.Marker(t.h, nil)
+	if err == nil {
+		t.marks = append(t.marks, mark{t.issued, ev})
+	}
+	return t.issued, err
+}
+
+// event gives a new event; mu is held. Events are made by the dozen.
+func (t *tracker) event() *Event {
+	const dozen = 32
+	if len(t.events) == 0 {
+		t.events = make([]Event, dozen)
+	}
+	e := &t.events[0]
+	t.events = t.events[1:]
+	e.from = t
+	return e
+}
+
+// watch makes sure that somebody learns when the command is complete although
+// the queue is lazy: it holds memory. mu is held.
+func (t *tracker) watch(e *Event) {
+	if e.seq == 0 {
+		return // it is tracked already
+	}
+	if _, unfinished := e.hold(); unfinished {
+		e.let(false, nil)
+		t.track(e)
+	} else if err := e.failure(); err != nil && t.failed == nil {
+		t.failed = err
+	}
+}
+
+// sweepEvery is after how many commands a queue looks for events that it can
+// let go.
+const sweepEvery = 64
+
+// track enters an issued command; mu is held.
+func (t *tracker) track(e *Event) *Event {
+	t.flight = append(t.flight, e)
+	if len(t.flight)%sweepEvery == 0 {
+		n := 0
+		for n < len(t.flight) {
+			if done, err := t.flight[n].poll(); !done {
+				break
+			} else if err != nil && t.failed == nil {
+				t.failed = err
+			}
+			n++
+		}
+		clear(t.flight[:n])
+		t.flight = t.flight[n:]
+	}
+	return e
+}
+
+// enter gives an issued command its event; mu is held.
+func (t *tracker) enter(block bool, h driver.Event) (*Event, error) {
+	t.used = true
+	ev := t.event()
+	if h != 0 {
+		ev.h = h
+		return t.track(ev), nil
+	}
+	if block || !t.dev.lazy || !canBeLazy(t.obj.Queue) {
+		ev.done = true
+		return ev, nil
+	}
+	var err error
+	ev.seq, err = t.count()
+	return ev, err
+}
