@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"strconv"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/meminfo"
 )
 
 // HostMemory gives n zeroed elements of host memory that transfers to and from
@@ -116,7 +115,7 @@ type mapping struct {
 // system does not allow that. More than there is would end this process or others
 // when it is used.
 func mapHost(n int, shared bool) (*mapping, error) {
-	if free := availableBytes(); free >= 0 && int64(n) > free {
+	if _, free := meminfo.Read(); free > 0 && int64(n) > free {
 		return nil, fmt.Errorf("map %d bytes of host memory, %d are available: %w", n, free, unix.ENOMEM)
 	}
 	if shared {
@@ -129,22 +128,6 @@ func mapHost(n int, shared bool) (*mapping, error) {
 		return nil, fmt.Errorf("map %d bytes of host memory: %w", n, err)
 	}
 	return &mapping{b, nil}, nil
-}
-
-// availableBytes is the memory that the system can give without ending processes,
-// below 0 when it does not say.
-func availableBytes() int64 {
-	b, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return -1
-	}
-	_, rest, found := strings.Cut(string(b), "\nMemAvailable:")
-	if line, _, _ := strings.Cut(rest, " kB\n"); found {
-		if kib, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64); err == nil {
-			return kib << 10
-		}
-	}
-	return -1
 }
 
 // populate makes all pages, huge ones where there are any.

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
+	"github.com/holdfast-hpc/holdfast/internal/meminfo"
 )
 
 // TestHostMemoryRefused: what cannot be had is an error that says why, and leaves
@@ -27,7 +28,8 @@ func TestHostMemoryRefused(t *testing.T) {
 	}
 	// shared memory has no bound of its own: the first to notice is who is killed
 	for _, shared := range []bool{false, true} {
-		for _, n := range []int{1 << 45, int(availableBytes()) + 8<<30} {
+		_, free := meminfo.Read()
+		for _, n := range []int{1 << 45, int(free) + 8<<30} {
 			m, err := mapHost(n, shared)
 			if !errors.Is(err, syscall.ENOMEM) {
 				t.Errorf("%d bytes, shared is %v: got %v, want ENOMEM", n, shared, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/internal/meminfo"
 )
 
 // A shadow is free device memory that a capture copies into: at the speed of
@@ -240,7 +241,7 @@ func (c *Capture) leave() error {
 			}
 		}
 	}
-	if free := availableBytes(); free >= 0 && need > free {
+	if _, free := meminfo.Read(); free > 0 && need > free {
 		return ErrOutOfMemory
 	}
 	moved := make([][]part, len(c.parts))

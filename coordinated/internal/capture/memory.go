@@ -5,24 +5,17 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-hpc/holdfast/internal/meminfo"
 )
 
 // FreeMemory is how many bytes this process may still take, by the machine and by
 // its control group; false if nobody says.
 func FreeMemory() (int64, bool) {
-	b, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
+	_, free := meminfo.Read()
+	if free == 0 {
 		return 0, false
 	}
-	_, rest, found := strings.Cut(string(b), "\nMemAvailable:")
-	if !found {
-		return 0, false
-	}
-	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-	if err != nil {
-		return 0, false
-	}
-	free := kib << 10
 	if group, ok := groupMemory("/proc/self/cgroup", "/sys/fs/cgroup"); ok {
 		free = min(free, group)
 	}
