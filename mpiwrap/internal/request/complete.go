@@ -1,0 +1,248 @@
+package request
+
+import (
+	"errors"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// fromBox completes a receive with a drained message.
+func (r *Request) fromBox(m *boxed) {
+	if m.h != 0 {
+		r.box = m
+		r.activate()
+		return
+	}
+	r.st, r.err = r.c.deliver(r.op, m, r.buf)
+	r.list()
+	r.state = complete
+	r.conclude()
+}
+
+// conclude does what is to happen when a request is complete.
+func (r *Request) conclude() {
+	switch {
+	case r.slot == 0:
+	case r.kind == sendRequest || r.err != nil: // a library may have written nothing
+		r.fromSlot(0)
+	default:
+		r.fromSlot(r.st.Bytes)
+	}
+	if r.finish != nil && r.err == nil && !r.st.Cancelled {
+		r.err = r.finish()
+	}
+	if !r.persistent {
+		r.release()
+		if !r.reusable && r.kind != recvRequest {
+			r.buf = nil
+		}
+	}
+}
+
+// deactivate says that MPI is done with the request. A send is forgotten; others
+// stay on the list until the program is told, since a checkpoint asks for them.
+func (r *Request) deactivate() {
+	if r.kind == sendRequest {
+		r.unlist()
+	}
+	r.state = complete
+	if !r.persistent {
+		r.h = 0
+	}
+}
+
+// completed records what the driver says of a request it has finished.
+func (r *Request) completed(st driver.Status, err error) {
+	r.deactivate()
+	switch {
+	case r.box != nil:
+		m := r.box
+		r.box = nil
+		r.c.transferred(m, err)
+		r.st, r.err = r.c.deliver(r.op, m, r.buf)
+	case err != nil && r.kind == recvRequest:
+		r.st, r.err = r.c.recvFailed(r.op, r.peer, r.tag, err)
+	case err != nil:
+		r.err = r.c.Wrap(r.op.String(), r.errPeer(), r.errTag(), err)
+	case r.kind == recvRequest:
+		r.st = statusOf(st)
+		if r.st.Cancelled {
+			r.st.Bytes = 0
+		} else {
+			r.c.countReceived(st.Source, 1)
+		}
+	}
+	r.conclude()
+}
+
+func (r *Request) errPeer() int {
+	if r.kind == collRequest {
+		return NoPeer
+	}
+	return r.peer
+}
+
+func (r *Request) errTag() int {
+	if r.kind == collRequest {
+		return NoTag
+	}
+	return r.tag
+}
+
+// handle returns what the driver waits on: the request, or the transfer of a
+// drained message.
+func (r *Request) handle() driver.Handle {
+	if r.box != nil {
+		return r.box.h
+	}
+	return r.h
+}
+
+// consume hands the result to the program and ends the request.
+func (r *Request) consume() (Status, error) {
+	st, err := r.st, r.err
+	r.unlist()
+	if r.persistent || r.reusable {
+		r.err, r.state = nil, idle
+	} else {
+		r.recycle()
+	}
+	return st, err
+}
+
+// ended explains a wait for a request that is not active.
+func (r *Request) ended(op call.Op) (Status, error) {
+	return Status{}, r.c.Fail(op.String(), r.errPeer(), r.errTag(), ErrRequest, r.lostAtRestart())
+}
+
+// Wait blocks until the request is complete and returns what it received. A request
+// that was never started, or was waited for already, is an error that matches
+// ErrRequest; so is one that was pending at a checkpoint, was not protected and has
+// not been posted again after the restart. A nil request is complete.
+func (r *Request) Wait() (Status, error) {
+	if r == nil {
+		return emptyStatus, nil
+	}
+	if err := r.wake(); err != nil {
+		return Status{}, err
+	}
+	flags := uint64(flagBusy | flagBlocked)
+	if r.kind == sendRequest {
+		flags |= flagSend
+	}
+	a, err := r.publishWait(flags)
+	if err != nil {
+		return Status{}, err
+	}
+	defer a.Leave()
+	switch r.state {
+	case active:
+	case complete:
+		return r.consume()
+	default:
+		return r.ended(call.Wait)
+	}
+	if r.parts != nil {
+		return r.waitParts()
+	}
+	st, err := r.c.rank.Driver.Wait(r.handle())
+	if lost(err) {
+		return Status{}, r.c.Wrap("Wait", r.errPeer(), r.errTag(), err)
+	}
+	r.completed(st, err)
+	return r.consume()
+}
+
+// publishWait says what the wait is for: a collective is published under its
+// own name.
+func (r *Request) publishWait(flags uint64) (*Activity, error) {
+	if r.kind == collRequest {
+		return r.c.Publish(r.op, NoPeer, NoTag, flags)
+	}
+	return r.c.Publish(call.Wait, r.peer, r.tag, flags)
+}
+
+// lost says whether err means that nothing is known about the request, so that
+// it stays active: the simulated world has ended.
+func lost(err error) bool {
+	var d *driver.Error
+	return err != nil && !errors.As(err, &d)
+}
+
+// Test says whether the request is complete and if so returns what it received. Its
+// errors are those of Wait.
+func (r *Request) Test() (Status, bool, error) {
+	if r == nil {
+		return emptyStatus, true, nil
+	}
+	if err := r.wake(); err != nil {
+		return Status{}, false, err
+	}
+	a, err := r.c.Quick(call.Test, r.peer, r.tag)
+	if err != nil {
+		return Status{}, false, err
+	}
+	defer a.Leave()
+	if !r.live() {
+		st, err := r.ended(call.Test)
+		return st, err == nil, err
+	}
+	ok, err := r.progress()
+	if err != nil {
+		return Status{}, false, err
+	}
+	if !ok {
+		a.polledMany([]*Request{r})
+		return Status{}, false, nil
+	}
+	st, err := r.consume()
+	return st, true, err
+}
+
+// progress asks the driver whether an active request is complete. The error is
+// one that leaves it active.
+func (r *Request) progress() (bool, error) {
+	if r.state == complete {
+		return true, nil
+	}
+	if r.parts != nil {
+		return r.progressParts()
+	}
+	st, ok, err := r.c.rank.Driver.Test(r.handle())
+	if lost(err) {
+		return false, r.c.Wrap("Test", r.errPeer(), r.errTag(), err)
+	}
+	if ok || err != nil {
+		r.completed(st, err)
+		return true, nil
+	}
+	return false, nil
+}
+
+// Cancel withdraws a receive that nothing has matched yet; its Wait then reports
+// Cancelled. A receive that has been matched, by MPI or from the mailbox,
+// completes as if Cancel had not been called, and so does every send.
+func (r *Request) Cancel() error {
+	if err := r.wake(); err != nil || r == nil {
+		return err
+	}
+	if r.state == idle || r.state == released {
+		return r.c.Fail("Cancel", r.errPeer(), r.errTag(), ErrRequest, "")
+	}
+	if r.state != active || r.kind != recvRequest || r.box != nil {
+		return nil
+	}
+	a, err := r.c.Quick(call.Cancel, r.peer, r.tag)
+	if err != nil {
+		return err
+	}
+	defer a.Leave()
+	if r.state != active { // it could not be posted
+		return nil
+	}
+	if err := r.c.rank.Driver.Cancel(r.h); err != nil {
+		return r.c.Wrap("Cancel", r.peer, r.tag, err)
+	}
+	return nil
+}
