@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // What the ranks of a job have agreed on. A manifest in this rank's directory
@@ -122,31 +124,31 @@ func (s *Store) Agree(level string, epochs []Epoch) error {
 
 // Present lists the epochs whose manifests can be read in this rank's directory
 // of a level, newest first, and no more of them than the keep rules count.
-func (s *Store) Present(ctx context.Context, level string) ([]Epoch, error) {
+func (s *Store) Present(ctx context.Context, name string) ([]Epoch, error) {
 	leave, err := s.enter()
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	l, err := s.at(level)
+	l, err := s.at(name)
 	if err != nil {
 		return nil, err
 	}
-	epochs, err := l.epochs()
+	epochs, err := l.Epochs()
 	if err != nil {
 		return nil, err
 	}
 	var out []Epoch
 	for _, e := range epochs {
-		if len(out) == max(l.cfg.Keep, maxPending) || ctx.Err() != nil {
+		if len(out) == max(l.cfg.Keep, level.MaxPending) || ctx.Err() != nil {
 			break
 		}
-		_, err := l.readManifest(e)
+		_, err := l.ReadManifest(e)
 		switch {
 		case err == nil:
 			out = append(out, e)
 		case !errors.Is(err, ErrNotCommitted):
-			s.log.Warn("manifest cannot be read, its epoch does not count", "epoch", e, "level", level, "err", err)
+			s.log.Warn("manifest cannot be read, its epoch does not count", "epoch", e, "level", name, "err", err)
 		}
 	}
 	return out, ctx.Err()

@@ -95,12 +95,12 @@ func (w *world) prune(t *testing.T) {
 func (w *world) wantCommitted(t *testing.T, rank int, want ...Epoch) {
 	t.Helper()
 	var got []Epoch
-	epochs, err := w.stores[rank].levels[0].epochs()
+	epochs, err := w.stores[rank].levels[0].Epochs()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range epochs {
-		if have, _ := w.stores[rank].levels[0].hasManifest(e); have {
+		if have, _ := w.stores[rank].levels[0].HasManifest(e); have {
 			got = append(got, e)
 		}
 	}
@@ -202,7 +202,7 @@ func TestHalfCommittedBeforeRestart(t *testing.T) {
 	w.agree(t, LevelLocal)
 	w.prune(t)
 	for r := range w.stores {
-		if have, _ := w.stores[r].levels[0].hasManifest(2); !have {
+		if have, _ := w.stores[r].levels[0].HasManifest(2); !have {
 			t.Errorf("rank %d has removed epoch 2, and only 4 is on all ranks beside it", r)
 		}
 	}

@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -34,13 +33,13 @@ func (s *Store) Begun(ctx context.Context) (all Begun, err error) {
 		if ctx.Err() != nil {
 			return all, ctx.Err()
 		}
-		b, err := l.readBegun()
+		b, err := l.ReadBegun()
 		switch {
 		case err != nil:
-			epochs, lerr := l.epochs()
+			epochs, lerr := l.Epochs()
 			all.Untold = all.Untold || lerr == nil && len(epochs) > 0
 			if lerr == nil && (errors.Is(err, ErrCorrupt) || errors.Is(err, vfs.ErrUnsafe)) {
-				unclear = errors.Join(unclear, &DirError{Level: l.name, Dir: l.path, Err: err,
+				unclear = errors.Join(unclear, &DirError{Level: l.Name, Dir: l.Path, Err: err,
 					Remedy: "find the job's checkpoints, " +
 						"or remove " + format.BegunName + " there if it never had any"})
 			}
@@ -65,67 +64,15 @@ func (s *Store) NoteBegun(ctx context.Context, e Epoch, level string) error {
 	nodes := slices.Compact(slices.Sorted(slices.Values(s.opt.Nodes)))
 	b := format.Begun{Epoch: e, Level: level, Nodes: nodes}
 	for _, l := range s.working() {
-		if l.name == LevelGlobal && s.opt.Rank != 0 {
+		if l.Shared() && s.opt.Rank != 0 {
 			continue
 		}
 		if ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
-		if werr := l.writeBegun(&b); werr != nil {
-			err = errors.Join(err, l.unusable(werr))
+		if werr := l.WriteBegun(&b); werr != nil {
+			err = errors.Join(err, l.Unusable(werr))
 		}
 	}
 	return err
-}
-
-func (d *levelDir) readBegun() (*format.Begun, error) {
-	file := join(d.path, format.BegunName)
-	b, err := readFile(d.fs, file, format.LedgerLimit)
-	if err != nil {
-		return nil, err
-	}
-	return format.DecodeBegun(file, b)
-}
-
-func (d *levelDir) writeBegun(b *format.Begun) error {
-	temp := join(d.path, tempName(format.BegunName, d.owner))
-	if err := writeFile(d.fs, temp, b.Encode()); err != nil {
-		return err
-	}
-	if err := d.fs.Rename(temp, join(d.path, format.BegunName)); err != nil {
-		return err
-	}
-	return d.fs.SyncDir(d.path)
-}
-
-// told is tellsFromNow as Open says it.
-func (d *levelDir) told() error {
-	if err := d.tellsFromNow(); err != nil {
-		return d.unusable(err)
-	}
-	return nil
-}
-
-// tellsFromNow makes a directory without epochs say that there is none yet. Others may
-// be doing so; one that has seen an epoch meanwhile is not overwritten.
-func (d *levelDir) tellsFromNow() error {
-	if _, err := d.readBegun(); !errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if epochs, err := d.epochs(); err != nil || len(epochs) > 0 {
-		return err
-	}
-	temp := join(d.path, tempName(format.BegunName, d.owner))
-	if err := writeFile(d.fs, temp, (&format.Begun{}).Encode()); err != nil {
-		return err
-	}
-	final := join(d.path, format.BegunName)
-	err := d.fs.Link(temp, final)
-	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		return d.fs.Rename(temp, final)
-	case errors.Is(err, fs.ErrExist):
-		err = nil
-	}
-	return errors.Join(err, removeIfThere(d.fs, temp))
 }

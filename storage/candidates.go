@@ -108,8 +108,8 @@ func (s *Store) Survey(ctx context.Context) ([]LevelState, error) {
 }
 
 // epochsAt lists the epochs of a level, here and at other ranks.
-func (s *Store) epochsAt(l *level) ([]Epoch, error) {
-	own, err := l.epochs()
+func (s *Store) epochsAt(l *levelState) ([]Epoch, error) {
+	own, err := l.Epochs()
 	if err != nil && l.out == nil {
 		return nil, err
 	}
@@ -117,23 +117,23 @@ func (s *Store) epochsAt(l *level) ([]Epoch, error) {
 	for _, e := range own {
 		set[e] = true
 	}
-	for _, e := range s.known.Epochs(l.name) {
+	for _, e := range s.known.Epochs(l.Name) {
 		set[e] = true
 	}
 	return format.SortedEpochs(set), nil
 }
 
 // stateAt looks at one epoch of one level.
-func (s *Store) stateAt(ctx context.Context, l *level, e Epoch) LevelState {
-	st := LevelState{Epoch: e, Level: l.name}
+func (s *Store) stateAt(ctx context.Context, l *levelState, e Epoch) LevelState {
+	st := LevelState{Epoch: e, Level: l.Name}
 	m, err := s.manifestOf(ctx, l, e)
 	switch {
 	case err != nil:
 		st.Err = err
 	case m.Size != s.opt.Size:
-		st.Err = &SizeError{Level: l.name, Dir: l.path, Have: m.Size, Want: s.opt.Size}
+		st.Err = &SizeError{Level: l.Name, Dir: l.Path, Have: m.Size, Want: s.opt.Size}
 	case m.Job != s.opt.Job:
-		st.Err = &JobError{Level: l.name, Dir: l.path, Have: m.Job, Want: s.opt.Job}
+		st.Err = &JobError{Level: l.Name, Dir: l.Path, Have: m.Job, Want: s.opt.Job}
 	default:
 		st.ID, st.Shard = m.ID(), m.Shards[s.opt.Rank]
 		st.Err = s.reachable(ctx, l, m)
@@ -142,35 +142,24 @@ func (s *Store) stateAt(ctx context.Context, l *level, e Epoch) LevelState {
 }
 
 // reachable says why this rank's shard cannot be had from a level.
-func (s *Store) reachable(ctx context.Context, l *level, m *format.Manifest) error {
-	if l.name == LevelParity {
+func (s *Store) reachable(ctx context.Context, l *levelState, m *format.Manifest) error {
+	if l.Name == LevelParity {
 		return s.parityState(l, m)
 	}
-	err := l.probe(m, s.opt.Rank)
+	err := l.Probe(m, s.opt.Rank)
 	id := m.ID()
 	at := func(h *redundancy.Holding) bool { return h.Id == id && h.HasShard(s.opt.Rank) }
-	if err == nil || len(s.holders(l.name, m.Epoch, at)) > 0 {
+	if err == nil || len(s.holders(l.Name, m.Epoch, at)) > 0 {
 		return nil
 	}
 	loose := func(h *redundancy.Holding) bool { return h.Id == [16]byte{} && h.HasShard(s.opt.Rank) }
-	for _, r := range s.holders(l.name, m.Epoch, loose) {
-		d, f := s.peerDir(ctx, r, l.name)
-		perr := errors.Join(d.probe(m, s.opt.Rank), f.Close())
+	for _, r := range s.holders(l.Name, m.Epoch, loose) {
+		d, f := s.peerDir(ctx, r, l.Name)
+		perr := errors.Join(d.Probe(m, s.opt.Rank), f.Close())
 		if perr == nil {
 			return nil
 		}
 	}
-	return err
-}
-
-// probe checks length and footer of a shard.
-func (d *levelDir) probe(m *format.Manifest, rank int) (err error) {
-	x, err := d.locateIn(m, rank)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, x.Close()) }()
-	_, err = x.Footer(m.Epoch, rank)
 	return err
 }
 

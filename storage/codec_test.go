@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // smooth is a field of float64, which compresses by planes and not as it lies.
@@ -73,18 +74,18 @@ func TestNewerVersionsAreRefused(t *testing.T) {
 	for _, name := range []string{format.MarkerName, format.EpochName(1) + "/" + format.ManifestName} {
 		w := flipWorld(t)
 		file := "/local0/" + name
-		b, err := readFile(w.fs, file, 1<<20)
+		b, err := level.ReadFile(w.fs, file, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(w.fs.Remove(file), writeFile(w.fs, file, raise(b, 0))); err != nil {
+		if err := errors.Join(w.fs.Remove(file), level.WriteFile(w.fs, file, raise(b, 0))); err != nil {
 			t.Fatal(err)
 		}
-		d := &w.stores[0].levels[0].levelDir
+		d := &w.stores[0].levels[0].Dir
 		if name == format.MarkerName {
-			_, err = d.readMarker()
+			_, err = d.ReadMarker()
 		} else {
-			_, err = d.readManifest(1)
+			_, err = d.ReadManifest(1)
 			if err := w.check(1); err != nil {
 				t.Errorf("the other level: %v", err)
 			}
@@ -143,7 +144,7 @@ func TestShortSources(t *testing.T) {
 	if _, err := stores[0].Put(t.Context(), 0, LevelLocal, nil); err == nil {
 		t.Error("epoch 0 was accepted")
 	}
-	left := fmt.Sprint(stores[0].levels[0].epochs())
+	left := fmt.Sprint(stores[0].levels[0].Epochs())
 	if left != "[1] <nil>" && left != "[] <nil>" {
 		t.Errorf("epochs %s", left)
 	}

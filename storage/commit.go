@@ -1,11 +1,11 @@
 package storage
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -35,7 +35,7 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 		err = s.keepMarked(l)
 	}
 	if err == nil {
-		err = l.commit(m, s.opt.Rank)
+		err = l.Commit(m, s.opt.Rank)
 	}
 	if err != nil {
 		return s.fault("commit", e, level, err)
@@ -50,9 +50,9 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 	return nil
 }
 
-func (s *Store) newManifest(e Epoch, l *level, shards []ShardInfo) (*format.Manifest, error) {
-	m := &format.Manifest{Epoch: e, Size: s.opt.Size, Job: s.opt.Job, Level: l.name}
-	if l.name == LevelParity {
+func (s *Store) newManifest(e Epoch, l *levelState, shards []ShardInfo) (*format.Manifest, error) {
+	m := &format.Manifest{Epoch: e, Size: s.opt.Size, Job: s.opt.Job, Level: l.Name}
+	if l.Name == LevelParity {
 		m.Data, m.Parity = l.cfg.Data, l.cfg.Parity
 	}
 	m.Shards = slices.Clone(shards)
@@ -69,10 +69,10 @@ func (s *Store) newManifest(e Epoch, l *level, shards []ShardInfo) (*format.Mani
 }
 
 // keepMarked puts the job marker back into a directory that came back empty.
-func (s *Store) keepMarked(l *level) error {
-	_, err := l.fs.Stat(join(l.path, format.MarkerName))
+func (s *Store) keepMarked(l *levelState) error {
+	_, err := l.FS.Stat(filepath.Join(l.Path, format.MarkerName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return l.claim(s.markerOf(l.name), s.opt.Rank)
+		return l.Claim(s.markerOf(l.Name), s.opt.Rank)
 	}
 	return err
 }
@@ -81,61 +81,8 @@ func (s *Store) markerOf(level string) format.Marker {
 	return format.Marker{Job: s.opt.Job, Size: s.opt.Size, Level: level}
 }
 
-// commit publishes the manifest unless the same one is there already.
-func (l *levelDir) commit(m *format.Manifest, rank int) error {
-	if err := l.ensureEpoch(m.Epoch); err != nil {
-		return l.unusable(err)
-	}
-	origins := m.Shards[rank].Origins
-	if l.name == LevelGlobal { // one rank commits for all
-		origins = m.Origins()
-	}
-	if err := l.checkOrigins(origins); err != nil {
-		return err
-	}
-	return l.publishManifest(m)
-}
-
-// publishManifest writes the manifest into the epoch's directory.
-func (l *levelDir) publishManifest(m *format.Manifest) error {
-	b, err := m.Readable()
-	if err != nil {
-		return err
-	}
-	dir := l.epochPath(m.Epoch)
-	have, err := readRecord(l.fs, join(dir, format.ManifestName))
-	switch {
-	case err == nil && bytes.Equal(have, b):
-		return l.fs.SyncDir(dir) // its writer may not have come so far
-	case err == nil:
-		return ErrCommitted
-	case !errors.Is(err, fs.ErrNotExist):
-		return err
-	}
-	temp := tempName(format.ManifestName, l.owner)
-	if err := writeFile(l.fs, join(dir, temp), b); err != nil {
-		return l.spaceError(err, int64(len(b)))
-	}
-	return l.publish(m.Epoch, temp, format.ManifestName)
-}
-
-// checkOrigins makes sure that the epochs which hold chunks of this rank's shard
-// are still there.
-func (l *levelDir) checkOrigins(origins []Epoch) error {
-	for _, o := range origins {
-		have, err := l.hasManifest(o)
-		if err != nil {
-			return err
-		}
-		if !have {
-			return fmt.Errorf("chunks of epoch %d are needed and it is gone: %w", o, ErrNotCommitted)
-		}
-	}
-	return nil
-}
-
 // committed makes the shard put for e the one that later ones refer to.
-func (l *level) committed(e Epoch) {
+func (l *levelState) committed(e Epoch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = max(l.last, e)
@@ -171,14 +118,14 @@ func (s *Store) Discard(ctx context.Context, e Epoch, level string) error {
 	return s.fault("discard", e, level, s.discard(ctx, e, l))
 }
 
-func (s *Store) discard(ctx context.Context, e Epoch, l *level) error {
-	err := l.discard(e, format.ShardName(s.opt.Rank))
-	if err == nil && l.name == LevelGlobal {
-		err = l.discard(e, format.PackName(s.opt.Rank))
+func (s *Store) discard(ctx context.Context, e Epoch, l *levelState) error {
+	err := l.Discard(e, format.ShardName(s.opt.Rank))
+	if err == nil && l.Shared() {
+		err = l.Discard(e, format.PackName(s.opt.Rank))
 	}
 	for _, c := range s.outside(l) {
-		d, f := s.peerDir(ctx, c.at, l.name)
-		err = errors.Join(err, d.discard(e, c.name), f.Close())
+		d, f := s.peerDir(ctx, c.at, l.Name)
+		err = errors.Join(err, d.Discard(e, c.name), f.Close())
 	}
 	l.mu.Lock()
 	delete(l.puts, e)
@@ -193,8 +140,8 @@ type remoteFile struct {
 }
 
 // outside lists what this rank writes to other ranks' directories of a level.
-func (s *Store) outside(l *level) (out []remoteFile) {
-	switch l.name {
+func (s *Store) outside(l *levelState) (out []remoteFile) {
+	switch l.Name {
 	case LevelPartner:
 		ranks, _ := redundancy.Partners(s.opt.Nodes, s.opt.Rank, l.cfg.Copies) // none: then nothing was written
 		for _, r := range ranks {
@@ -210,23 +157,4 @@ func (s *Store) outside(l *level) (out []remoteFile) {
 		}
 	}
 	return out
-}
-
-// discard removes a file of an epoch that is not committed, and what its making
-// left behind.
-func (d *levelDir) discard(e Epoch, name string) error {
-	if have, err := d.hasManifest(e); have || err != nil {
-		return errors.Join(err, when(have, ErrCommitted))
-	}
-	dir := d.epochPath(e)
-	if err := d.clearTempsOf(dir, name); err != nil {
-		return err
-	}
-	if err := removeIfThere(d.fs, join(dir, name)); err != nil {
-		return err
-	}
-	// The last to discard removes the directory; for the others it is not empty
-	// yet, or gone.
-	_ = d.fs.Remove(dir)
-	return nil
 }

@@ -19,7 +19,7 @@ func (s *Store) Pending(ctx context.Context, from, to string) ([]Epoch, error) {
 	if err != nil {
 		return nil, err
 	}
-	newest, err := l.newestCommitted()
+	newest, err := l.NewestCommitted()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (s *Store) flushDirs(ctx context.Context, v *View) (Epoch, error) {
 	for _, e := range epochs {
 		infos, err := s.flushAll(ctx, v, e)
 		if err == nil {
-			return e, s.Commit(ctx, e, to.name, infos)
+			return e, s.Commit(ctx, e, to.Name, infos)
 		}
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
@@ -86,19 +86,19 @@ func (s *Store) flushDirs(ctx context.Context, v *View) (Epoch, error) {
 
 // missingAt lists the epochs that any directory has and that are newer than the
 // newest at the level whose manifest can be read, newest first.
-func (v *View) missingAt(to *level) ([]Epoch, error) {
-	newest, err := to.newestReadable()
+func (v *View) missingAt(to *levelState) ([]Epoch, error) {
+	newest, err := to.NewestReadable()
 	if err != nil {
 		return nil, err
 	}
 	set := map[Epoch]bool{}
 	for _, d := range v.dirs {
-		list, err := d.epochs()
+		list, err := d.Epochs()
 		if err != nil {
 			return nil, err
 		}
 		for _, x := range list {
-			have, err := d.hasManifest(x)
+			have, err := d.HasManifest(x)
 			if err != nil {
 				return nil, err
 			}
@@ -116,8 +116,8 @@ func (v *View) missingAt(to *level) ([]Epoch, error) {
 func (s *Store) flushAll(ctx context.Context, v *View, e Epoch) ([]ShardInfo, error) {
 	var from []shard.Source
 	for _, d := range v.dirs {
-		if d.name != LevelParity {
-			from = append(from, &d.levelDir)
+		if d.Name != LevelParity {
+			from = append(from, &d.Dir)
 		}
 	}
 	var infos []ShardInfo

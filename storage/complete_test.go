@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 func TestPoisonRule(t *testing.T) {
@@ -155,7 +156,7 @@ func TestPendingEpochsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.close()
-	const epochs = 2 * maxPending
+	const epochs = 2 * level.MaxPending
 	s := w.stores[0]
 	s.levels[0].cfg.Full = true
 	for e := Epoch(1); e <= epochs; e++ {
@@ -172,9 +173,9 @@ func TestPendingEpochsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	left, err := s.levels[0].epochs()
-	if err != nil || len(left) != maxPending || left[0] != epochs {
-		t.Errorf("got epochs %v, %v, want the newest %d", left, err, maxPending)
+	left, err := s.levels[0].Epochs()
+	if err != nil || len(left) != level.MaxPending || left[0] != epochs {
+		t.Errorf("got epochs %v, %v, want the newest %d", left, err, level.MaxPending)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestCompressFollowsTheTarget(t *testing.T) {
 		t.Errorf("stored %d of %d bytes at a slow target, want them compressed", info.Stored, info.Bytes)
 	}
 	commitAll(t, stores, 1, LevelGlobal, []ShardInfo{info})
-	if _, err := stores[0].levels[0].removeEpoch(1); err != nil {
+	if _, err := stores[0].levels[0].RemoveEpoch(1); err != nil {
 		t.Fatal(err)
 	}
 	wantShard(t, stores[0], 1, secs)

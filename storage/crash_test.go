@@ -231,23 +231,23 @@ const allOutcomes = 3
 func (w *world) wholeEpochs() error {
 	for r, s := range w.stores {
 		for _, l := range s.levels {
-			epochs, err := l.epochs()
+			epochs, err := l.Epochs()
 			if err != nil {
 				return err
 			}
 			for _, e := range epochs {
-				m, err := l.readManifest(e)
+				m, err := l.ReadManifest(e)
 				if errors.Is(err, ErrNotCommitted) {
 					continue
 				}
 				if err == nil {
-					err = l.probe(m, r)
+					err = l.Probe(m, r)
 				}
 				if err == nil {
-					err = l.checkOrigins(m.Shards[r].Origins)
+					err = l.CheckOrigins(m.Shards[r].Origins)
 				}
 				if err != nil {
-					return fmt.Errorf("rank %d: epoch %d has a manifest at %s: %w", r, e, l.name, err)
+					return fmt.Errorf("rank %d: epoch %d has a manifest at %s: %w", r, e, l.Name, err)
 				}
 			}
 		}

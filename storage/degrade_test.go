@@ -118,7 +118,7 @@ func TestMarkerMends(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m, err := s.levels[0].readMarker(); err != nil || m.Job != "j" {
+			if m, err := s.levels[0].ReadMarker(); err != nil || m.Job != "j" {
 				t.Errorf("marker %v, %v", m, err)
 			}
 			err = s.Close()

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -25,7 +27,7 @@ const (
 // kindOf judges what is wrong with something whose data are had elsewhere or not.
 func kindOf(err error, had bool) Kind {
 	switch {
-	case !absent(err):
+	case !level.Absent(err):
 		return Damaged
 	case had:
 		return Thin
@@ -43,12 +45,12 @@ func (v *View) Expected() ([]Epoch, error) {
 		for e := range d.due {
 			set[e] = true
 		}
-		epochs, err := d.epochs()
+		epochs, err := d.Epochs()
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range epochs {
-			if have, err := d.hasManifest(e); have || err != nil {
+			if have, err := d.HasManifest(e); have || err != nil {
 				set[e] = true
 			}
 		}
@@ -86,9 +88,9 @@ func (v *View) expect(d *viewDir) error {
 		}
 	}
 	for _, l := range d.books {
-		take(l.At(d.name))
+		take(l.At(d.Name))
 	}
-	if d.name == LevelGlobal {
+	if d.Shared() {
 		for _, other := range v.dirs {
 			for _, l := range other.books {
 				if other != d {
@@ -101,12 +103,12 @@ func (v *View) expect(d *viewDir) error {
 	for e := range d.due {
 		set[e] = true
 	}
-	epochs, err := d.epochs()
+	epochs, err := d.Epochs()
 	if err != nil {
 		return err
 	}
 	for _, e := range epochs {
-		if have, err := d.hasManifest(e); err == nil && have {
+		if have, err := d.HasManifest(e); err == nil && have {
 			set[e] = true
 		}
 	}
@@ -149,7 +151,7 @@ func (c *check) missed(d *viewDir, have map[string]bool) {
 			f.Part = name
 		}
 		c.found = append(c.found, f)
-		c.told[placed{d.name, name}] = true
+		c.told[placed{d.Name, name}] = true
 	}
 }
 
@@ -193,7 +195,7 @@ func (c *check) incomplete() {
 // should be.
 func (c *check) dirOf(level string) DirInfo {
 	for _, d := range c.view.dirs {
-		if d.name == level {
+		if d.Name == level {
 			return DirInfo{Level: level, Job: d.info.Job, Size: d.info.Size}
 		}
 	}
@@ -213,7 +215,7 @@ func (c *check) attempts() {
 		for _, d := range dirs {
 			if id != most {
 				c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d, Rank: -1,
-					Err: &CorruptError{File: join(d.Dir, format.EpochName(c.epoch), format.ManifestName),
+					Err: &CorruptError{File: filepath.Join(d.Dir, format.EpochName(c.epoch), format.ManifestName),
 						Reason: "commits something else than the manifests in the other directories"}})
 			}
 		}
@@ -230,13 +232,13 @@ type viewSource struct {
 // manifestAt reads the manifest of an epoch from the directory or from another one
 // of its level.
 func (v *View) manifestAt(d *viewDir, e Epoch) (*format.Manifest, error) {
-	m, err := d.readManifest(e)
+	m, err := d.ReadManifest(e)
 	if err == nil || errors.Is(err, fs.ErrPermission) {
 		return m, err
 	}
 	for _, o := range v.dirs {
-		if o != d && o.name == d.name {
-			if m, oerr := o.readManifest(e); oerr == nil {
+		if o != d && o.Name == d.Name {
+			if m, oerr := o.ReadManifest(e); oerr == nil {
 				return m, nil
 			}
 		}
@@ -253,7 +255,7 @@ func (s *viewSource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Exte
 	if err != nil {
 		return nil, err
 	}
-	return s.locateIn(m, rank)
+	return s.LocateIn(m, rank)
 }
 
 // Worst is the worst kind among findings, as holdfast verify answers; "" if nothing

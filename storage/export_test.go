@@ -23,13 +23,13 @@ func PutFar(ctx context.Context, s *Store, e Epoch, level string, gap int64, sec
 	if err != nil {
 		return ShardInfo{}, err
 	}
-	if err := l.ensureEpoch(e); err != nil {
+	if err := l.EnsureEpoch(e); err != nil {
 		return ShardInfo{}, err
 	}
 	spec := s.spec(e, s.opt.Rank, secs)
 	var info ShardInfo
 	var idx *format.Index
-	err = l.create(e, spec.FileName(), func(f vfs.File) (err error) {
+	err = l.Create(e, spec.FileName(), func(f vfs.File) (err error) {
 		w := shard.NewWriter(ctx, f, s.pool, nil)
 		spec.Hole = gap
 		if info, idx, err = shard.Write(ctx, w, spec); err != nil {

@@ -131,8 +131,8 @@ func TestOtherNumberOfRanks(t *testing.T) {
 	w.take(1, storage.LevelLocal, storage.LevelGlobal)
 	w.stop()
 	for _, size := range []int{2, 5} {
-		_, err := storage.Open(vfs.With(context.Background(), w.fs), storage.Options{Job: "cluster", Rank: 1, Size: size,
-			Levels: []storage.LevelConfig{{Name: storage.LevelGlobal, Dir: "/global"}}})
+		_, err := storage.Open(vfs.With(context.Background(), w.fs), storage.Options{Job: "cluster", Rank: 1,
+			Size: size, Levels: []storage.LevelConfig{{Name: storage.LevelGlobal, Dir: "/global"}}})
 		var bad *storage.SizeError
 		if !errors.As(err, &bad) || bad.Have != 4 || bad.Want != size {
 			t.Errorf("%d ranks: got %v, want a *SizeError of 4 and %d", size, err, size)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -111,7 +112,7 @@ var errNoMore = errors.New("no other level has a good copy")
 
 // note remembers damage; absence is not damage. mu is held.
 func (sh *Shard) note(err error) {
-	if absent(err) {
+	if level.Absent(err) {
 		return
 	}
 	sh.damage = append(sh.damage, err)

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -42,9 +44,9 @@ func (s *Store) FlushFrom(ctx context.Context, e Epoch, from, to string, secs []
 	return info, s.fault("flush", e, to, err)
 }
 
-func (s *Store) flush(ctx context.Context, e Epoch, from string, to *level, secs []Section) (info ShardInfo,
+func (s *Store) flush(ctx context.Context, e Epoch, from string, to *levelState, secs []Section) (info ShardInfo,
 	err error) {
-	if to.name == LevelParity {
+	if to.Name == LevelParity {
 		return s.flushParity(ctx, e, to)
 	}
 	rank := s.opt.Rank
@@ -56,7 +58,7 @@ func (s *Store) flush(ctx context.Context, e Epoch, from string, to *level, secs
 	if secs == nil {
 		secs = sh.asSections(ctx)
 	}
-	if to.name == LevelPartner {
+	if to.Name == LevelPartner {
 		info, err = s.flushPartner(ctx, sh, to, secs)
 	} else {
 		info, err = s.flushDir(ctx, sh, to, secs)
@@ -68,8 +70,8 @@ func (s *Store) flush(ctx context.Context, e Epoch, from string, to *level, secs
 }
 
 // flushDir copies the shard into this rank's own directory of a level.
-func (s *Store) flushDir(ctx context.Context, sh *Shard, to *level, secs []Section) (ShardInfo, error) {
-	info, idx, ok, err := s.flushed(sh, &to.levelDir)
+func (s *Store) flushDir(ctx context.Context, sh *Shard, to *levelState, secs []Section) (ShardInfo, error) {
+	info, idx, ok, err := s.flushed(sh, &to.Dir)
 	if err != nil {
 		return info, err
 	}
@@ -95,8 +97,8 @@ func (sh *Shard) asSections(ctx context.Context) []Section {
 // flushed looks for a copy that is complete already: committed, or under its
 // final name, which it got only after it was synced. idx is nil when it is
 // committed.
-func (s *Store) flushed(sh *Shard, to *levelDir) (info ShardInfo, idx *format.Index, ok bool, err error) {
-	m, err := to.readManifest(sh.epoch)
+func (s *Store) flushed(sh *Shard, to *level.Dir) (info ShardInfo, idx *format.Index, ok bool, err error) {
+	m, err := to.ReadManifest(sh.epoch)
 	if err == nil {
 		info, err = m.Shard(sh.rank)
 	}
@@ -109,26 +111,12 @@ func (s *Store) flushed(sh *Shard, to *levelDir) (info ShardInfo, idx *format.In
 	if !errors.Is(err, ErrNotCommitted) {
 		return info, nil, false, err
 	}
-	info, idx, err = to.uncommitted(sh.epoch, sh.rank)
+	info, idx, err = to.Uncommitted(sh.epoch, sh.rank)
 	if err != nil || info.Digest != sh.digest {
 		return ShardInfo{}, nil, false, nil // absent, another, or damaged: write it anew
 	}
 	info.Node = s.opt.Node
-	return info, idx, true, to.fs.SyncDir(to.epochPath(sh.epoch))
-}
-
-// uncommitted describes a shard file that no manifest names yet.
-func (d *levelDir) uncommitted(e Epoch, rank int) (info ShardInfo, idx *format.Index, err error) {
-	file := join(d.epochPath(e), format.ShardName(rank))
-	f, err := d.fs.Open(file)
-	if err != nil {
-		return info, nil, err
-	}
-	c, err := shard.OpenFile(file, f)
-	if err != nil {
-		return info, nil, errors.Join(err, f.Close())
-	}
-	return c.At.Info, c.Index, c.Close()
+	return info, idx, true, to.FS.SyncDir(to.EpochPath(sh.epoch))
 }
 
 // sectionReader reads a section of a shard as a Source.
@@ -169,11 +157,11 @@ func (s *Store) Lend(ctx context.Context, e Epoch, level string, secs []Section)
 	if err != nil {
 		return nil, err
 	}
-	over, ok := l.fs.(*peer.MemFS)
+	over, ok := l.FS.(*peer.MemFS)
 	if !ok {
 		return nil, &OptionError{Field: "Levels", Reason: "nobody reads level " + level + " from this rank"}
 	}
-	c, err := shard.Open(ctx, &l.levelDir, e, s.opt.Rank)
+	c, err := shard.Open(ctx, &l.Dir, e, s.opt.Rank)
 	if err != nil {
 		return nil, s.fault("fetch", e, level, err)
 	}
@@ -184,5 +172,5 @@ func (s *Store) Lend(ctx context.Context, e Epoch, level string, secs []Section)
 	if err != nil {
 		return nil, s.fault("fetch", e, level, err)
 	}
-	return over.Lend(join(l.epochPath(e), format.ShardName(s.opt.Rank)), m), nil
+	return over.Lend(filepath.Join(l.EpochPath(e), format.ShardName(s.opt.Rank)), m), nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -44,7 +45,7 @@ func exampleShard(t *testing.T) ([]byte, ShardInfo) {
 	if err := w.Finish(); err != nil {
 		t.Fatal(err)
 	}
-	b, err := readFile(fsys, "/x", 1<<20)
+	b, err := level.ReadFile(fsys, "/x", 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -14,7 +16,7 @@ import (
 // parityPlaces is where a store has the parts of parity groups from.
 type parityPlaces struct {
 	s *Store
-	l *level // parity
+	l *levelState // parity
 }
 
 func (p *parityPlaces) Manifest(ctx context.Context, e Epoch) (*format.Manifest, error) {
@@ -29,15 +31,15 @@ func (p *parityPlaces) Member(ctx context.Context, e Epoch, info ShardInfo) (*sh
 func (p *parityPlaces) Row(ctx context.Context, e Epoch, id redundancy.RowID, record []byte) (*shard.Copy, error) {
 	return eachDir(ctx, p.s, p.l, e,
 		func(h *redundancy.Holding) bool { return slices.Contains(h.Rows, id) },
-		func(d *levelDir) (*shard.Copy, error) { return d.openRow(e, id, record) })
+		func(d *level.Dir) (*shard.Copy, error) { return openRow(d, e, id, record) })
 }
 
-func (d *levelDir) openRow(e Epoch, id redundancy.RowID, want []byte) (*shard.Copy, error) {
-	file, err := d.epochFile(e, format.RowName(id.Rank, id.J))
+func openRow(d *level.Dir, e Epoch, id redundancy.RowID, want []byte) (*shard.Copy, error) {
+	file, err := d.EpochFile(e, format.RowName(id.Rank, id.J))
 	if err != nil {
 		return nil, err
 	}
-	f, err := d.fs.Open(file)
+	f, err := d.FS.Open(file)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +55,7 @@ func (d *levelDir) openRow(e Epoch, id redundancy.RowID, want []byte) (*shard.Co
 
 // parityState says why this rank's shard cannot be computed: a cheap look at
 // what is there, not at whether it is good.
-func (s *Store) parityState(l *level, m *format.Manifest) error {
+func (s *Store) parityState(l *levelState, m *format.Manifest) error {
 	local, err := s.at(LevelLocal)
 	if err != nil {
 		return err
@@ -69,11 +71,11 @@ func (s *Store) parityState(l *level, m *format.Manifest) error {
 }
 
 // isThere looks for a file in the own directory and in what is known of others.
-func (s *Store) isThere(l *level, e Epoch, name string, match func(h *redundancy.Holding) bool) bool {
-	if _, err := l.fs.Stat(join(l.epochPath(e), name)); err == nil {
+func (s *Store) isThere(l *levelState, e Epoch, name string, match func(h *redundancy.Holding) bool) bool {
+	if _, err := l.FS.Stat(filepath.Join(l.EpochPath(e), name)); err == nil {
 		return true
 	}
-	return len(s.holders(l.name, e, match)) > 0
+	return len(s.holders(l.Name, e, match)) > 0
 }
 
 // openMember opens the local shard of a member of a group: here, at the rank
@@ -85,37 +87,23 @@ func (s *Store) openMember(ctx context.Context, e Epoch, info ShardInfo) (*shard
 	}
 	return eachDir(ctx, s, local, e,
 		func(h *redundancy.Holding) bool { return h.HasShard(info.Rank) },
-		func(d *levelDir) (*shard.Extent, error) { return d.openCommitted(e, info) }, info.Rank)
-}
-
-// openCommitted opens the shard file that a manifest names and checks that it
-// is that one.
-func (d *levelDir) openCommitted(e Epoch, info ShardInfo) (*shard.Extent, error) {
-	info.Pack, info.Base = format.NoPack, 0
-	x, err := d.openExtent(e, format.ShardName(info.Rank), info)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := x.Footer(e, info.Rank); err != nil {
-		return nil, errors.Join(err, x.Close())
-	}
-	return x, nil
+		func(d *level.Dir) (*shard.Extent, error) { return d.OpenCommitted(e, info) }, info.Rank)
 }
 
 // eachDir tries the own directory of a level, then those of the ranks in also,
 // then those that are known to match, until one opens.
-func eachDir[T any](ctx context.Context, s *Store, l *level, e Epoch, match func(h *redundancy.Holding) bool,
-	open func(d *levelDir) (T, error), also ...int) (T, error) {
-	x, err := open(&l.levelDir)
+func eachDir[T any](ctx context.Context, s *Store, l *levelState, e Epoch, match func(h *redundancy.Holding) bool,
+	open func(d *level.Dir) (T, error), also ...int) (T, error) {
+	x, err := open(&l.Dir)
 	if err == nil || s.opt.Transport == nil {
 		return x, err
 	}
-	ranks := append(slices.Clone(also), s.holders(l.name, e, match)...)
+	ranks := append(slices.Clone(also), s.holders(l.Name, e, match)...)
 	for i, r := range ranks {
 		if r == s.opt.Rank || slices.Contains(ranks[:i], r) {
 			continue
 		}
-		d, f := s.peerDir(context.WithoutCancel(ctx), r, l.name)
+		d, f := s.peerDir(context.WithoutCancel(ctx), r, l.Name)
 		x, perr := open(d)
 		f.Close()
 		if perr == nil {
@@ -132,7 +120,7 @@ func eachDir[T any](ctx context.Context, s *Store, l *level, e Epoch, match func
 // flushParity encodes the stripe of this rank: it reads a segment of the local
 // shard of each data member and writes the rows to the parity members. The
 // local shards of all ranks are committed.
-func (s *Store) flushParity(ctx context.Context, e Epoch, to *level) (info ShardInfo, err error) {
+func (s *Store) flushParity(ctx context.Context, e Epoch, to *levelState) (info ShardInfo, err error) {
 	local, err := s.at(LevelLocal)
 	if err != nil {
 		return info, err
@@ -166,7 +154,7 @@ func (s *Store) flushParity(ctx context.Context, e Epoch, to *level) (info Shard
 
 // encodeStripe computes the rows of g and writes those called for to their
 // members.
-func (s *Store) encodeStripe(ctx context.Context, e Epoch, g *redundancy.Group, m *format.Manifest, to *level,
+func (s *Store) encodeStripe(ctx context.Context, e Epoch, g *redundancy.Group, m *format.Manifest, to *levelState,
 	rows []int) error {
 	done, err := s.turn(ctx)
 	if err != nil {
@@ -179,20 +167,20 @@ func (s *Store) encodeStripe(ctx context.Context, e Epoch, g *redundancy.Group, 
 
 // writeRow writes row j to its member.
 func (s *Store) writeRow(ctx context.Context, e Epoch, g *redundancy.Group, j int, secs []Section,
-	to *level) (err error) {
+	to *levelState) (err error) {
 	holder := g.Group[g.Row(j)]
-	d := &to.levelDir
+	d := &to.Dir
 	if holder != s.opt.Rank {
-		remote, f := s.peerDir(ctx, holder, to.name)
+		remote, f := s.peerDir(ctx, holder, to.Name)
 		defer func() { err = errors.Join(err, f.Close()) }()
 		d = remote
 	}
 	spec := s.spec(e, s.opt.Rank, secs)
 	spec.Name = format.RowName(s.opt.Rank, j)
-	if err := d.ensureEpoch(e); err != nil {
-		return d.unusable(err)
+	if err := d.EnsureEpoch(e); err != nil {
+		return d.Unusable(err)
 	}
-	if err := d.checkSpace(spec); err != nil {
+	if err := d.CheckSpace(spec); err != nil {
 		return err
 	}
 	if _, _, err = s.writeOut(ctx, d, spec, s.throttle(to)); err != nil {

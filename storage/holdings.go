@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -22,10 +22,10 @@ func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
 	defer leave()
 	var list []redundancy.Holding
 	for _, l := range s.levels {
-		if l.name == LevelGlobal {
+		if l.Shared() {
 			continue
 		}
-		epochs, err := l.epochs()
+		epochs, err := l.Epochs()
 		if err != nil && l.out == nil {
 			return nil, err
 		}
@@ -33,9 +33,9 @@ func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			h, err := l.holding(e, s.opt.Size)
+			h, err := holdingOf(&l.Dir, e, s.opt.Size)
 			if err != nil {
-				s.log.Warn("epoch cannot be offered to other ranks", "epoch", e, "level", l.name, "err", err)
+				s.log.Warn("epoch cannot be offered to other ranks", "epoch", e, "level", l.Name, "err", err)
 				continue
 			}
 			h.From = s.opt.Rank
@@ -45,19 +45,19 @@ func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
 	return redundancy.EncodeHoldings(list), nil
 }
 
-// holding lists what there is. A directory without a manifest counts, and so does one
+// holdingOf lists what there is. A directory without a manifest counts, and so does one
 // whose manifest is damaged: the manifest was written after all shards were durable, by
 // one rank after the other, and another rank may have it.
-func (d *levelDir) holding(e Epoch, size int) (redundancy.Holding, error) {
-	h := redundancy.Holding{Level: d.name, Epoch: e}
-	m, err := d.readManifest(e)
+func holdingOf(d *level.Dir, e Epoch, size int) (redundancy.Holding, error) {
+	h := redundancy.Holding{Level: d.Name, Epoch: e}
+	m, err := d.ReadManifest(e)
 	switch {
 	case err == nil:
 		h.Id = m.ID()
-	case !absent(err) && !errors.Is(err, ErrCorrupt):
+	case !level.Absent(err) && !errors.Is(err, ErrCorrupt):
 		return redundancy.Holding{}, err
 	}
-	files, err := d.fs.ReadDir(d.epochPath(e))
+	files, err := d.FS.ReadDir(d.EpochPath(e))
 	if err != nil {
 		return redundancy.Holding{}, err
 	}
@@ -96,17 +96,17 @@ func (s *Store) holders(level string, e Epoch, match func(h *redundancy.Holding)
 // it is.
 type ownSource struct {
 	s *Store
-	l *level
+	l *levelState
 }
 
-func (o *ownSource) LevelName() string { return o.l.name }
+func (o *ownSource) LevelName() string { return o.l.Name }
 
 func (o *ownSource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Extent, error) {
 	m, err := o.s.manifestOf(ctx, o.l, e)
 	if err != nil {
 		return nil, err
 	}
-	return o.l.locateIn(m, rank)
+	return o.l.LocateIn(m, rank)
 }
 
 // peerSource is a level's directory at another rank.
@@ -119,7 +119,7 @@ type peerSource struct {
 func (p *peerSource) LevelName() string { return p.level }
 
 func (p *peerSource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Extent, error) {
-	x, err := p.with(ctx, func(d *levelDir) (*shard.Extent, error) { return d.Locate(ctx, e, rank) })
+	x, err := p.with(ctx, func(d *level.Dir) (*shard.Extent, error) { return d.Locate(ctx, e, rank) })
 	if err == nil || ctx.Err() != nil {
 		return x, err
 	}
@@ -132,12 +132,12 @@ func (p *peerSource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Exte
 	if merr != nil {
 		return nil, err
 	}
-	return p.with(ctx, func(d *levelDir) (*shard.Extent, error) { return d.locateIn(m, rank) })
+	return p.with(ctx, func(d *level.Dir) (*shard.Extent, error) { return d.LocateIn(m, rank) })
 }
 
 // with uses the directory through a connection that ends with the call; files
 // that were opened keep their own.
-func (p *peerSource) with(ctx context.Context, do func(d *levelDir) (*shard.Extent, error)) (*shard.Extent, error) {
+func (p *peerSource) with(ctx context.Context, do func(d *level.Dir) (*shard.Extent, error)) (*shard.Extent, error) {
 	// The files outlive this call, and their users pass their own contexts.
 	d, f := p.s.peerDir(context.WithoutCancel(ctx), p.rank, p.level)
 	x, err := do(d)
@@ -157,7 +157,7 @@ func (s *Store) sources(e Epoch, rank int, first string) []shard.Source {
 	var out, front []shard.Source
 	for _, l := range s.levels {
 		list := s.sourcesAt(l, e, rank)
-		if l.name == first {
+		if l.Name == first {
 			front = list
 		} else {
 			out = append(out, list...)
@@ -166,16 +166,16 @@ func (s *Store) sources(e Epoch, rank int, first string) []shard.Source {
 	return append(front, out...)
 }
 
-func (s *Store) sourcesAt(l *level, e Epoch, rank int) []shard.Source {
-	if l.name == LevelParity {
+func (s *Store) sourcesAt(l *levelState, e Epoch, rank int) []shard.Source {
+	if l.Name == LevelParity {
 		return redundancy.Sources(&parityPlaces{s, l}, 2*(l.cfg.Data+l.cfg.Parity))
 	}
 	out := []shard.Source{&ownSource{s, l}}
-	if rank != s.opt.Rank && l.name == LevelLocal && s.opt.Transport != nil {
-		out = append(out, &peerSource{s, l.name, rank})
+	if rank != s.opt.Rank && l.Name == LevelLocal && s.opt.Transport != nil {
+		out = append(out, &peerSource{s, l.Name, rank})
 	}
-	for _, r := range s.holders(l.name, e, func(h *redundancy.Holding) bool { return h.HasShard(rank) }) {
-		out = append(out, &peerSource{s, l.name, r})
+	for _, r := range s.holders(l.Name, e, func(h *redundancy.Holding) bool { return h.HasShard(rank) }) {
+		out = append(out, &peerSource{s, l.Name, r})
 	}
 	return out
 }
@@ -183,9 +183,9 @@ func (s *Store) sourcesAt(l *level, e Epoch, rank int) []shard.Source {
 // manifestOf reads an epoch's manifest of a level from the own directory, or
 // from that of another rank which has one. That of the level parity describes the
 // shards of the level local, too.
-func (s *Store) manifestOf(ctx context.Context, l *level, e Epoch) (*format.Manifest, error) {
+func (s *Store) manifestOf(ctx context.Context, l *levelState, e Epoch) (*format.Manifest, error) {
 	m, err := s.manifestAt(ctx, l, e)
-	if err == nil || l.name != LevelLocal || ctx.Err() != nil {
+	if err == nil || l.Name != LevelLocal || ctx.Err() != nil {
 		return m, err
 	}
 	parity, perr := s.at(LevelParity)
@@ -195,21 +195,21 @@ func (s *Store) manifestOf(ctx context.Context, l *level, e Epoch) (*format.Mani
 	if m, perr = s.manifestAt(ctx, parity, e); perr != nil {
 		return nil, err
 	}
-	m.Level, m.Data, m.Parity = l.name, 0, 0
+	m.Level, m.Data, m.Parity = l.Name, 0, 0
 	for i := range m.Shards {
 		m.Shards[i].Holders = nil
 	}
 	return m, nil
 }
 
-func (s *Store) manifestAt(ctx context.Context, l *level, e Epoch) (*format.Manifest, error) {
-	m, err := l.readManifest(e)
+func (s *Store) manifestAt(ctx context.Context, l *levelState, e Epoch) (*format.Manifest, error) {
+	m, err := l.ReadManifest(e)
 	if err == nil {
 		return m, nil
 	}
-	for _, r := range s.holders(l.name, e, func(h *redundancy.Holding) bool { return h.Id != [16]byte{} }) {
-		d, f := s.peerDir(ctx, r, l.name)
-		m, merr := d.readManifest(e)
+	for _, r := range s.holders(l.Name, e, func(h *redundancy.Holding) bool { return h.Id != [16]byte{} }) {
+		d, f := s.peerDir(ctx, r, l.Name)
+		m, merr := d.ReadManifest(e)
 		f.Close()
 		if merr == nil {
 			return m, nil
@@ -222,13 +222,8 @@ func (s *Store) manifestAt(ctx context.Context, l *level, e Epoch) (*format.Mani
 	return nil, err
 }
 
-// absent says that err means "not here" and not "damaged".
-func absent(err error) bool {
-	return errors.Is(err, ErrNotCommitted) || errors.Is(err, fs.ErrNotExist)
-}
-
 // peerDir is a level's directory at another rank. Its close ends the connection.
-func (s *Store) peerDir(ctx context.Context, rank int, level string) (*levelDir, *peer.FS) {
-	f := peer.NewFS(ctx, s.opt.Transport, rank, level)
-	return &levelDir{fs: f, name: level, owner: rank}, f
+func (s *Store) peerDir(ctx context.Context, rank int, name string) (*level.Dir, *peer.FS) {
+	f := peer.NewFS(ctx, s.opt.Transport, rank, name)
+	return &level.Dir{FS: f, Name: name, Owner: rank}, f
 }

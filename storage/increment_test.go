@@ -53,7 +53,7 @@ func TestIncrementsReferToEarlierEpochs(t *testing.T) {
 	if most := int64(3*n*4*format.ChunkBytes + n*format.ChunkBytes); stored > most {
 		t.Errorf("stored %d bytes in all, want at most %d", stored, most)
 	}
-	kept, err := stores[0].levels[0].epochs()
+	kept, err := stores[0].levels[0].Epochs()
 	if err != nil || len(kept) > shard.MaxOrigins+1 {
 		t.Errorf("got epochs %v, %v kept for the sake of one", kept, err)
 	}
@@ -83,7 +83,7 @@ func TestFlushOfIncrement(t *testing.T) {
 				t.Errorf("the copy refers to %v", info.Origins)
 			}
 			for e := Epoch(1); e <= 2; e++ {
-				if _, err := stores[0].levels[0].removeEpoch(e); err != nil {
+				if _, err := stores[0].levels[0].RemoveEpoch(e); err != nil {
 					t.Fatal(err)
 				}
 			}

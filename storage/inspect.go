@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // Inspect opens directories as OpenView does, and goes on where one is damaged: its
@@ -20,10 +22,10 @@ func Inspect(ctx context.Context, dirs ...string) (*View, error) {
 	v := &View{}
 	var refused error
 	for _, path := range distinct(dirs) {
-		d := &viewDir{levelDir: levelDir{fs: fsys, path: path}}
+		d := &viewDir{Dir: level.Dir{FS: fsys, Path: path}}
 		err := fsys.CheckDir(path, true)
 		if errors.Is(err, vfs.ErrUnsafe) {
-			refused = errors.Join(refused, d.unusable(err))
+			refused = errors.Join(refused, d.Unusable(err))
 			v.found = append(v.found, Finding{Dir: DirInfo{Dir: path}, Rank: -1, Kind: Damaged, Err: err})
 			continue
 		}
@@ -56,35 +58,35 @@ func Inspect(ctx context.Context, dirs ...string) (*View, error) {
 // identify finds out whose the directory is: from the job file, or else from the
 // newest manifest that can be read.
 func (d *viewDir) identify() error {
-	m, err := d.readMarker()
+	m, err := d.ReadMarker()
 	if err != nil {
 		var newer *VersionError
 		if errors.Is(err, fs.ErrPermission) || errors.As(err, &newer) {
-			return d.unusable(err)
+			return d.Unusable(err)
 		}
 		if m = d.markerByManifest(); m == nil && errors.Is(err, fs.ErrNotExist) {
 			return d.noJob(err)
 		} else if m == nil {
-			return d.unusable(err)
+			return d.Unusable(err)
 		}
 		d.markerErr = err
 	}
-	d.name = m.Level
-	d.info = DirInfo{Dir: d.path, Level: m.Level, Job: m.Job, Size: m.Size}
+	d.Name = m.Level
+	d.info = DirInfo{Dir: d.Path, Level: m.Level, Job: m.Job, Size: m.Size}
 	if d.markerErr != nil {
-		d.info.Fault = &MarkerError{Dir: d.path, Err: d.markerErr}
+		d.info.Fault = &MarkerError{Dir: d.Path, Err: d.markerErr}
 	}
-	d.of = &d.info
+	d.Of = m
 	return nil
 }
 
 func (d *viewDir) markerByManifest() *format.Marker {
-	epochs, err := d.epochs()
+	epochs, err := d.Epochs()
 	if err != nil {
 		return nil
 	}
 	for _, e := range epochs {
-		if m, err := d.readManifest(e); err == nil {
+		if m, err := d.ReadManifest(e); err == nil {
 			return &format.Marker{Job: m.Job, Size: m.Size, Level: m.Level}
 		}
 	}
@@ -102,33 +104,33 @@ func (v *View) look(d *viewDir) error {
 		v.found = append(v.found, Finding{Dir: d.info, Rank: -1, Part: format.MarkerName,
 			Kind: kindOf(d.markerErr, true), Err: d.markerErr})
 	}
-	list, err := d.fs.ReadDir(d.path)
+	list, err := d.FS.ReadDir(d.Path)
 	if err != nil {
-		return d.unusable(err)
+		return d.Unusable(err)
 	}
 	for _, f := range list {
 		switch _, epoch := format.ParseEpochName(f.Name); {
 		case epoch && !f.Dir:
-			bad(f.Name, fmt.Errorf("%s: no directory where that of an epoch should be: %w", join(d.path, f.Name),
-				ErrCorrupt))
+			bad(f.Name, fmt.Errorf("%s: no directory where that of an epoch should be: %w",
+				filepath.Join(d.Path, f.Name), ErrCorrupt))
 		case epoch:
-			bad(f.Name, d.fs.CheckDir(join(d.path, f.Name), false))
+			bad(f.Name, d.FS.CheckDir(filepath.Join(d.Path, f.Name), false))
 		case strings.HasSuffix(f.Name, format.TempSuffix):
 		case strings.HasPrefix(f.Name, format.TrialsPrefix):
-			bad(f.Name, d.tryRecord(f.Name, func(file string, b []byte) error {
+			bad(f.Name, d.TryRecord(f.Name, func(file string, b []byte) error {
 				_, err := format.DecodeTrials(file, b)
 				return err
 			}))
 		case f.Name == format.BegunName:
-			bad(f.Name, d.tryRecord(f.Name, func(file string, b []byte) error {
+			bad(f.Name, d.TryRecord(f.Name, func(file string, b []byte) error {
 				_, err := format.DecodeBegun(file, b)
 				return err
 			}))
 		case f.Name == format.LockName:
-			bad(f.Name, d.tryRecord(f.Name, func(string, []byte) error { return nil })) // it may be changing now
+			bad(f.Name, d.TryRecord(f.Name, func(string, []byte) error { return nil })) // it may be changing now
 		}
 	}
-	books, problems, err := d.readLedgers()
+	books, problems, err := d.ReadLedgers()
 	if err != nil {
 		return err
 	}
@@ -137,16 +139,6 @@ func (v *View) look(d *viewDir) error {
 		bad(name, err)
 	}
 	return nil
-}
-
-// tryRecord reads a small file; one that has just gone is no problem.
-func (d *levelDir) tryRecord(name string, decode func(file string, b []byte) error) error {
-	file := join(d.path, name)
-	b, err := readFile(d.fs, file, format.LedgerLimit)
-	if err == nil {
-		err = decode(file, b)
-	}
-	return ignoreGone(err)
 }
 
 // VerifyDirs reports what is wrong with the directories themselves: job files,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 var keepSeeds = flag.Uint64("keepseeds", 40, "how many random jobs TestKeptUnderFire runs")
@@ -190,7 +191,7 @@ func (j *keepJob) stray() {
 	name := fmt.Sprintf("%s/.nfs%d", dir, j.rand.Uint32())
 	if j.rand.IntN(2) == 0 {
 		j.fs.MkdirAll(name)
-	} else if err := writeFile(j.fs, name, []byte("x")); err != nil {
+	} else if err := level.WriteFile(j.fs, name, []byte("x")); err != nil {
 		j.fatal("%v", err)
 	}
 	if err := j.fs.SyncDir(dir); err != nil {
@@ -226,13 +227,13 @@ func (j *keepJob) check() {
 		}
 	}
 	for r, s := range j.w.stores {
-		epochs, err := s.levels[0].epochs()
+		epochs, err := s.levels[0].Epochs()
 		if err != nil {
 			j.fatal("%v", err)
 		}
 		old := 0
 		for _, e := range epochs {
-			have, _ := s.levels[0].hasManifest(e)
+			have, _ := s.levels[0].HasManifest(e)
 			if n := len(j.agreed); have && n >= 6 && e < j.agreed[n-6] {
 				old++
 			}

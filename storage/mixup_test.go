@@ -6,21 +6,22 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // TestManifestOfAnotherLevel: a manifest that lies in a directory of another
 // level is damage there, also where its groups cannot be divided by.
 func TestManifestOfAnotherLevel(t *testing.T) {
 	w := flipWorld(t)
-	b, err := readFile(w.fs, "/global/"+format.EpochName(1)+"/manifest", 1<<20)
+	b, err := level.ReadFile(w.fs, "/global/"+format.EpochName(1)+"/manifest", 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := "/local0/" + format.EpochName(1) + "/manifest"
-	if err := errors.Join(w.fs.Remove(file), writeFile(w.fs, file, b)); err != nil {
+	if err := errors.Join(w.fs.Remove(file), level.WriteFile(w.fs, file, b)); err != nil {
 		t.Fatal(err)
 	}
-	_, err = w.stores[0].levels[0].readManifest(1)
+	_, err = w.stores[0].levels[0].ReadManifest(1)
 	if !errors.Is(err, ErrCorrupt) ||
 		!strings.Contains(err.Error(), "manifest of level global in a directory of level local") {
 		t.Errorf("got %v, want that it is of another level", err)

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -43,7 +45,7 @@ type NodePack struct {
 // Part is this rank's share of a NodePack. It belongs to one goroutine.
 type Part struct {
 	store  *Store
-	to     *level
+	to     *levelState
 	spec   *shard.Spec
 	digest [16]byte
 	bytes  int64
@@ -60,7 +62,7 @@ func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Se
 	}
 	defer leave()
 	l, err := s.at(to)
-	if err == nil && l.name != LevelGlobal && l.name != LevelLocal {
+	if err == nil && l.Lent() {
 		err = &OptionError{Field: "Levels", Reason: "level " + to + " is filled by every rank's own Flush"}
 	}
 	if err != nil {
@@ -70,9 +72,10 @@ func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Se
 	return p, s.fault("flush", e, to, err)
 }
 
-func (s *Store) newPart(ctx context.Context, e Epoch, from string, to *level, secs []Section) (p *Part, err error) {
-	if have, err := to.hasManifest(e); have || err != nil {
-		return nil, errors.Join(err, when(have, ErrCommitted))
+func (s *Store) newPart(ctx context.Context, e Epoch, from string, to *levelState,
+	secs []Section) (p *Part, err error) {
+	if err := to.RefuseCommitted(e); err != nil {
+		return nil, err
 	}
 	sh, err := s.fetch(ctx, e, s.opt.Rank, s.sources(e, s.opt.Rank, from))
 	if err != nil {
@@ -120,15 +123,15 @@ func (p *Part) write(ctx context.Context, n *NodePack) error {
 		return err
 	}
 	defer done()
-	if err := p.to.ensureEpoch(n.Epoch); err != nil {
-		return p.to.unusable(err)
+	if err := p.to.EnsureEpoch(n.Epoch); err != nil {
+		return p.to.Unusable(err)
 	}
-	if err := p.to.checkRoom(p.spec.Room); err != nil {
+	if err := p.to.CheckRoom(p.spec.Room); err != nil {
 		return err
 	}
-	f, err := p.to.joinPack(n, pk)
+	f, err := joinPack(&p.to.Dir, n, pk)
 	if err != nil {
-		return p.to.unusable(err)
+		return p.to.Unusable(err)
 	}
 	t := s.throttle(p.to)
 	t.Share = len(n.Ranks)
@@ -144,7 +147,7 @@ func (p *Part) write(ctx context.Context, n *NodePack) error {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return p.to.spaceError(err, p.spec.Room)
+		return p.to.SpaceError(err, p.spec.Room)
 	}
 	p.to.remember(n.Epoch, idx)
 	p.stored = info.Stored
@@ -207,15 +210,15 @@ func (n *NodePack) temp(k *nodePackFile) string {
 }
 
 // joinPack opens a pack in the making. Who comes first makes it.
-func (d *levelDir) joinPack(n *NodePack, k *nodePackFile) (vfs.File, error) {
-	path := join(d.epochPath(n.Epoch), n.temp(k))
-	f, err := d.fs.Edit(path, true)
+func joinPack(d *level.Dir, n *NodePack, k *nodePackFile) (vfs.File, error) {
+	path := filepath.Join(d.EpochPath(n.Epoch), n.temp(k))
+	f, err := d.FS.Edit(path, true)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
-	f, err = d.fs.Create(path, true)
+	f, err = d.FS.Create(path, true)
 	if errors.Is(err, fs.ErrExist) {
-		return d.fs.Edit(path, true)
+		return d.FS.Edit(path, true)
 	}
 	return f, err
 }
@@ -255,17 +258,17 @@ func (s *Store) sealPacks(ctx context.Context, n *NodePack) (infos []ShardInfo, 
 	for i := range files {
 		part, err := s.sealPack(ctx, n, &files[i], m, to)
 		if err != nil {
-			return nil, to.spaceError(err, vfs.Align)
+			return nil, to.SpaceError(err, vfs.Align)
 		}
 		infos = append(infos, part...)
 	}
 	return infos, nil
 }
 
-func (s *Store) sealPack(ctx context.Context, n *NodePack, k *nodePackFile, m *format.Manifest, to *level) ([]ShardInfo,
-	error) {
+func (s *Store) sealPack(ctx context.Context, n *NodePack, k *nodePackFile, m *format.Manifest,
+	to *levelState) ([]ShardInfo, error) {
 	temp := n.temp(k)
-	f, err := to.fs.Edit(join(to.epochPath(n.Epoch), temp), true)
+	f, err := to.FS.Edit(filepath.Join(to.EpochPath(n.Epoch), temp), true)
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +288,7 @@ func (s *Store) sealPack(ctx context.Context, n *NodePack, k *nodePackFile, m *f
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
-	if err := to.publish(n.Epoch, temp, format.PackName(k.first())); err != nil {
+	if err := to.Publish(n.Epoch, temp, format.PackName(k.first())); err != nil {
 		return nil, err
 	}
 	to.rememberAll(n.Epoch, idxs)
@@ -337,7 +340,7 @@ func (s *Store) DropPacks(n NodePack) error {
 	}
 	files, err := n.files()
 	for i := range files {
-		err = errors.Join(err, removeIfThere(to.fs, join(to.epochPath(n.Epoch), n.temp(&files[i]))))
+		err = errors.Join(err, level.RemoveIfThere(to.FS, filepath.Join(to.EpochPath(n.Epoch), n.temp(&files[i]))))
 	}
 	return s.fault("discard", n.Epoch, n.To, err)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 var packRanks = []int{0, 1, 2}
@@ -149,7 +150,7 @@ func TestNodePackIsExact(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := readFile(f, "/g/"+format.EpochName(1)+"/"+format.PackName(0), 1<<30)
+		b, err := level.ReadFile(f, "/g/"+format.EpochName(1)+"/"+format.PackName(0), 1<<30)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -131,7 +132,7 @@ func (o *Options) validate() error {
 		o.FlushCores = 2
 	}
 	if o.beat == 0 {
-		o.beat = lockBeat
+		o.beat = level.LockBeat
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

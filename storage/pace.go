@@ -22,6 +22,6 @@ func (s *Store) CopiedTo(level string) int64 {
 // not held back.
 func (s *Store) Hold() (release func()) { return s.gate.Hold() }
 
-func (s *Store) throttle(to *level) *shard.Throttle {
+func (s *Store) throttle(to *levelState) *shard.Throttle {
 	return &shard.Throttle{Pace: to.pace, Gate: &s.gate, Copied: &s.copied, There: &to.copied}
 }

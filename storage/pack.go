@@ -40,7 +40,7 @@ func (s *Store) FlushNode(ctx context.Context, e Epoch, from, to string, ranks [
 	if err != nil {
 		return nil, err
 	}
-	if l.name == LevelPartner || l.name == LevelParity {
+	if l.Lent() {
 		return nil, &OptionError{Field: "Levels", Reason: "level " + to + " is filled by every rank's own Flush"}
 	}
 	defer s.hold(e)()
@@ -48,7 +48,7 @@ func (s *Store) FlushNode(ctx context.Context, e Epoch, from, to string, ranks [
 	return infos, s.fault("flush", e, to, err)
 }
 
-func (s *Store) flushNode(ctx context.Context, e Epoch, from string, to *level, ranks []int) (infos []ShardInfo,
+func (s *Store) flushNode(ctx context.Context, e Epoch, from string, to *levelState, ranks []int) (infos []ShardInfo,
 	err error) {
 	var shards []*Shard
 	defer func() {
@@ -66,8 +66,8 @@ func (s *Store) flushNode(ctx context.Context, e Epoch, from string, to *level, 
 	if infos, ok, err := committedInfos(to, shards); ok || err != nil {
 		return infos, err
 	}
-	if err := to.ensureEpoch(e); err != nil {
-		return nil, to.unusable(err)
+	if err := to.EnsureEpoch(e); err != nil {
+		return nil, to.Unusable(err)
 	}
 	done, err := s.turn(ctx)
 	if err != nil {
@@ -86,11 +86,11 @@ func (s *Store) flushNode(ctx context.Context, e Epoch, from string, to *level, 
 
 // committedInfos returns the manifest's entries when the epoch is committed
 // already.
-func committedInfos(to *level, shards []*Shard) (infos []ShardInfo, ok bool, err error) {
+func committedInfos(to *levelState, shards []*Shard) (infos []ShardInfo, ok bool, err error) {
 	if len(shards) == 0 {
 		return nil, true, nil
 	}
-	m, err := to.readManifest(shards[0].epoch)
+	m, err := to.ReadManifest(shards[0].epoch)
 	if errors.Is(err, ErrNotCommitted) {
 		return nil, false, nil
 	}
@@ -152,12 +152,12 @@ func packRuns(bytes []int64, limit int64) []packRun {
 }
 
 // pack writes one pack, unless it is there complete.
-func (s *Store) pack(ctx context.Context, job packJob, to *level) ([]ShardInfo, error) {
+func (s *Store) pack(ctx context.Context, job packJob, to *levelState) ([]ShardInfo, error) {
 	e := job.shards[0].epoch
 	name := format.PackName(job.first)
 	if infos, idxs, err := to.openPack(e, name, job); err == nil {
 		to.rememberAll(e, idxs)
-		return infos, to.fs.SyncDir(to.epochPath(e))
+		return infos, to.FS.SyncDir(to.EpochPath(e))
 	}
 	var infos []ShardInfo
 	var idxs []*format.Index
@@ -170,21 +170,21 @@ func (s *Store) pack(ctx context.Context, job packJob, to *level) ([]ShardInfo, 
 		specs[i].Base = s.lastShard(ctx, to, sh.rank, e)
 		need += specs[i].Need()
 	}
-	if err := to.checkSpace(specs...); err != nil {
+	if err := to.CheckSpace(specs...); err != nil {
 		return nil, err
 	}
-	err := to.create(e, name, func(f vfs.File) (err error) {
+	err := to.Create(e, name, func(f vfs.File) (err error) {
 		infos, idxs, err = s.writePack(ctx, f, job, specs, s.throttle(to))
 		return err
 	})
 	if err != nil {
-		return nil, to.spaceError(err, need)
+		return nil, to.SpaceError(err, need)
 	}
 	to.rememberAll(e, idxs)
 	return infos, nil
 }
 
-func (l *level) rememberAll(e Epoch, idxs []*format.Index) {
+func (l *levelState) rememberAll(e Epoch, idxs []*format.Index) {
 	for _, idx := range idxs {
 		l.remember(e, idx)
 	}
@@ -231,42 +231,12 @@ func endPack(w *shard.Writer, e Epoch, first int, infos []ShardInfo) error {
 	return w.CopyIn(f.Encode())
 }
 
-// readPack reads the index of a pack.
-func (d *levelDir) readPack(e Epoch, name string) (infos []ShardInfo, err error) {
-	file, err := d.epochFile(e, name)
-	if err != nil {
-		return nil, err
-	}
-	f, err := d.fs.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	n, err := f.Size()
-	if err != nil {
-		return nil, err
-	}
-	foot, err := format.ReadFooterOf(format.PackMagic, file, f, n)
-	if err != nil {
-		return nil, err
-	}
-	b := make([]byte, foot.IndexLen)
-	if err := format.ReadFull(f, b, foot.IndexOff); err != nil {
-		return nil, err
-	}
-	if format.Hash(b) != foot.IndexHash {
-		return nil, &CorruptError{File: file, Off: foot.IndexOff, Len: foot.IndexLen,
-			Reason: "pack index: hash does not match"}
-	}
-	return format.DecodePackIndex(file, b)
-}
-
 var errOtherPack = errors.New("pack of other shards")
 
 // openPack describes a pack that is complete under its final name, if it holds
 // what job would write.
-func (l *level) openPack(e Epoch, name string, job packJob) ([]ShardInfo, []*format.Index, error) {
-	infos, err := l.readPack(e, name)
+func (l *levelState) openPack(e Epoch, name string, job packJob) ([]ShardInfo, []*format.Index, error) {
+	infos, err := l.ReadPack(e, name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -278,7 +248,7 @@ func (l *level) openPack(e Epoch, name string, job packJob) ([]ShardInfo, []*for
 		if infos[i].Rank != sh.rank || infos[i].Digest != sh.digest || infos[i].Pack != job.first {
 			return nil, nil, errOtherPack
 		}
-		x, err := l.openExtent(e, name, infos[i])
+		x, err := l.OpenExtent(e, name, infos[i])
 		if err != nil {
 			return nil, nil, err
 		}

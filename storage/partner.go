@@ -11,7 +11,8 @@ import (
 )
 
 // flushPartner copies the shard to the partners, one after the other.
-func (s *Store) flushPartner(ctx context.Context, sh *Shard, to *level, secs []Section) (info ShardInfo, err error) {
+func (s *Store) flushPartner(ctx context.Context, sh *Shard, to *levelState, secs []Section) (info ShardInfo,
+	err error) {
 	ranks, err := redundancy.Partners(s.opt.Nodes, s.opt.Rank, to.cfg.Copies)
 	if err != nil {
 		return info, err
@@ -37,17 +38,17 @@ func (s *Store) flushPartner(ctx context.Context, sh *Shard, to *level, secs []S
 
 // copyTo writes the shard into the directory of another rank, unless it lies
 // there complete already.
-func (s *Store) copyTo(ctx context.Context, sh *Shard, to *level, rank int, spec *shard.Spec) (info ShardInfo,
+func (s *Store) copyTo(ctx context.Context, sh *Shard, to *levelState, rank int, spec *shard.Spec) (info ShardInfo,
 	idx *format.Index, err error) {
-	d, f := s.peerDir(ctx, rank, to.name)
+	d, f := s.peerDir(ctx, rank, to.Name)
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if info, idx, ok, err := s.flushed(sh, d); ok || err != nil {
 		return info, idx, err
 	}
-	if err := d.ensureEpoch(sh.epoch); err != nil {
-		return info, nil, d.unusable(err)
+	if err := d.EnsureEpoch(sh.epoch); err != nil {
+		return info, nil, d.Unusable(err)
 	}
-	if err := d.checkSpace(spec); err != nil {
+	if err := d.CheckSpace(spec); err != nil {
 		return info, nil, err
 	}
 	done, err := s.turn(ctx)

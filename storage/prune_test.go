@@ -12,12 +12,13 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // putStray makes a file that is no store's.
 func putStray(t *testing.T, f *crashfs.FS, name string) {
 	t.Helper()
-	if err := writeFile(f, name, []byte("stray")); err != nil {
+	if err := level.WriteFile(f, name, []byte("stray")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -50,7 +51,7 @@ func fullWorld(t *testing.T, n Epoch) *world {
 
 func (w *world) epochsAt(t *testing.T, rank, level int) []Epoch {
 	t.Helper()
-	list, err := w.stores[rank].levels[level].epochs()
+	list, err := w.stores[rank].levels[level].Epochs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +178,7 @@ func TestDamagedManifestKeepsItsOrigins(t *testing.T) {
 func TestPruneSparesWhatIsMade(t *testing.T) {
 	w := fullWorld(t, 4)
 	s := w.stores[0]
-	making := "/local0/epoch-0000000001/" + tempName(format.ShardName(0), 0)
+	making := "/local0/epoch-0000000001/" + level.TempName(format.ShardName(0), 0)
 	if err := w.fs.Remove("/local0/epoch-0000000001/manifest"); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"syscall"
 
-	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // PruneRules are the keep rules of PruneDirs; see LevelConfig.
@@ -67,18 +67,18 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 	whole := map[string]map[Epoch]bool{}
 	var problems []error
 	var left []Leftover
-	widest, err := v.dirs[len(v.dirs)-1].newestReadable()
+	widest, err := v.dirs[len(v.dirs)-1].NewestReadable()
 	problems = append(problems, err)
 	for _, d := range v.dirs {
-		if whole[d.name] == nil {
-			whole[d.name] = v.wholeAt(d.name)
+		if whole[d.Name] == nil {
+			whole[d.Name] = v.wholeAt(d.Name)
 		}
 	}
 	for _, d := range v.dirs {
 		no := func(Epoch) bool { return false }
-		dead, odd, err := d.prunable(&keepRules{keep: rules.Keep, every: rules.KeepEvery, widest: widest,
-			counts: func(e Epoch) bool { return whole[d.name][e] }, failed: no, held: no,
-			making: func(string) bool { return false }}) // the lock is ours: nobody writes
+		dead, odd, err := d.Prunable(&level.KeepRules{Keep: rules.Keep, Every: rules.KeepEvery, Widest: widest,
+			Counts: func(e Epoch) bool { return whole[d.Name][e] }, Failed: no, Held: no,
+			Making: func(string) bool { return false }}) // the lock is ours: nobody writes
 		problems = append(problems, err)
 		left = append(left, odd...)
 		for _, e := range dead {
@@ -86,17 +86,17 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 				return out, err
 			}
 			if !rules.DryRun {
-				more, err := d.removeEpoch(e)
+				more, err := d.RemoveEpoch(e)
 				left = append(left, more...)
 				if err != nil {
-					problems = append(problems, fmt.Errorf("remove epoch %d from %s: %w", e, d.path, err))
+					problems = append(problems, fmt.Errorf("remove epoch %d from %s: %w", e, d.Path, err))
 					continue
 				}
 			}
-			out[d.path] = append(out[d.path], e)
+			out[d.Path] = append(out[d.Path], e)
 		}
 		if !rules.DryRun {
-			problems = append(problems, d.forget(out[d.path]))
+			problems = append(problems, d.Forget(out[d.Path]))
 		}
 	}
 	if len(left) > 0 {
@@ -110,15 +110,15 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 func (v *View) wholeAt(level string) map[Epoch]bool {
 	parts := map[Epoch]map[int]bool{}
 	for _, d := range v.dirs {
-		if d.name != level {
+		if d.Name != level {
 			continue
 		}
-		epochs, err := d.epochs()
+		epochs, err := d.Epochs()
 		if err != nil {
 			continue // prunable says so
 		}
 		for _, e := range epochs {
-			ranks := d.ranksWithManifest(e)
+			ranks := d.RanksWithManifest(e)
 			if parts[e] == nil {
 				parts[e] = map[int]bool{}
 			}
@@ -138,37 +138,14 @@ func (v *View) wholeAt(level string) map[Epoch]bool {
 	return whole
 }
 
-// ranksWithManifest lists the ranks of which shards or parity rows lie beside a
-// manifest.
-func (d *levelDir) ranksWithManifest(e Epoch) []int {
-	m, err := d.readManifest(e)
-	if err != nil {
-		return nil
-	}
-	ranks, err := d.ranksHere(m)
-	if err != nil {
-		return nil
-	}
-	files, err := d.fs.ReadDir(d.epochPath(e))
-	if err != nil {
-		return nil
-	}
-	for _, f := range files {
-		if rank, row, ok := format.ParseName(f.Name); ok && row >= 0 {
-			ranks = append(ranks, rank)
-		}
-	}
-	return ranks
-}
-
 // lock takes the directories for a tool, as a run of the job with this name would: a live run
 // is a *BusyError, and one that starts meanwhile waits, and is refused in the end.
 // onlyRead goes on without the lock where nothing can be written: there nobody
 // can remove anything either.
 func (v *View) lock(ctx context.Context, run string, onlyRead bool) (release func() error, err error) {
-	s := &Store{opt: Options{Run: run, beat: lockBeat}, log: slog.New(slog.DiscardHandler)}
+	s := &Store{opt: Options{Run: run, beat: level.LockBeat}, log: slog.New(slog.DiscardHandler)}
 	for _, d := range v.dirs {
-		l := &level{levelDir: d.levelDir} // temporary files as of rank 0, whose next start clears them away
+		l := &levelState{Dir: d.Dir} // temporary files as of rank 0, whose next start clears them away
 		err := s.guard(ctx, l)
 		if onlyRead && (errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)) {
 			continue

@@ -3,11 +3,11 @@ package storage
 import (
 	"context"
 	"errors"
-	"syscall"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -40,7 +40,7 @@ func (s *Store) spec(e Epoch, rank int, secs []Section) *shard.Spec {
 }
 
 // putShard writes, syncs and publishes a shard at l.
-func (s *Store) putShard(ctx context.Context, l *level, spec *shard.Spec, p *shard.Throttle) (ShardInfo, error) {
+func (s *Store) putShard(ctx context.Context, l *levelState, spec *shard.Spec, p *shard.Throttle) (ShardInfo, error) {
 	e := spec.Head.Epoch
 	if e == 0 {
 		return ShardInfo{}, errors.New("epoch 0 is no epoch")
@@ -54,17 +54,17 @@ func (s *Store) putShard(ctx context.Context, l *level, spec *shard.Spec, p *sha
 	}
 	defer done()
 	defer s.hold(e)()
-	if err := l.ensureEpoch(e); err != nil {
-		return ShardInfo{}, l.unusable(err)
+	if err := l.EnsureEpoch(e); err != nil {
+		return ShardInfo{}, l.Unusable(err)
 	}
-	if have, err := l.hasManifest(e); have || err != nil {
-		return ShardInfo{}, errors.Join(err, when(have, ErrCommitted))
-	}
-	s.prepareSpec(l, spec)
-	if err := l.checkSpace(spec); err != nil {
+	if err := l.RefuseCommitted(e); err != nil {
 		return ShardInfo{}, err
 	}
-	info, idx, err := s.writeOut(ctx, &l.levelDir, spec, p)
+	s.prepareSpec(l, spec)
+	if err := l.CheckSpace(spec); err != nil {
+		return ShardInfo{}, err
+	}
+	info, idx, err := s.writeOut(ctx, &l.Dir, spec, p)
 	if err != nil {
 		return ShardInfo{}, err
 	}
@@ -72,15 +72,8 @@ func (s *Store) putShard(ctx context.Context, l *level, spec *shard.Spec, p *sha
 	return info, nil
 }
 
-func when(cond bool, err error) error {
-	if cond {
-		return err
-	}
-	return nil
-}
-
 // prepareSpec sets how the level wants its shards.
-func (s *Store) prepareSpec(l *level, spec *shard.Spec) {
+func (s *Store) prepareSpec(l *levelState, spec *shard.Spec) {
 	switch {
 	case l.cfg.CompressAlways:
 		spec.Compress = shard.CompressAlways
@@ -94,12 +87,12 @@ func (s *Store) prepareSpec(l *level, spec *shard.Spec) {
 
 // present returns base if all that a shard may refer to through it is still
 // there: people remove epochs by hand, and file systems come back empty.
-func (s *Store) present(l *level, base *format.Index) *format.Index {
+func (s *Store) present(l *levelState, base *format.Index) *format.Index {
 	if base == nil {
 		return nil
 	}
-	if err := l.checkOrigins(append(base.Origins(), base.Epoch)); err != nil {
-		s.log.Warn("earlier epochs are gone, this one is written whole", "level", l.name, "err", err)
+	if err := l.CheckOrigins(append(base.Origins(), base.Epoch)); err != nil {
+		s.log.Warn("earlier epochs are gone, this one is written whole", "level", l.Name, "err", err)
 		return nil
 	}
 	return base
@@ -107,16 +100,16 @@ func (s *Store) present(l *level, base *format.Index) *format.Index {
 
 // writeOut writes the shard under a temporary name, syncs it and publishes it
 // in d, which may be at another rank.
-func (s *Store) writeOut(ctx context.Context, d *levelDir, spec *shard.Spec, p *shard.Throttle) (ShardInfo,
+func (s *Store) writeOut(ctx context.Context, d *level.Dir, spec *shard.Spec, p *shard.Throttle) (ShardInfo,
 	*format.Index, error) {
 	var info ShardInfo
 	var idx *format.Index
 	e, name := spec.Head.Epoch, spec.FileName()
-	err := d.create(e, name, func(f vfs.File) (err error) {
+	err := d.Create(e, name, func(f vfs.File) (err error) {
 		info, idx, err = s.writeTo(ctx, f, spec, p)
 		return err
 	})
-	return info, idx, d.spaceError(err, spec.Need())
+	return info, idx, d.SpaceError(err, spec.Need())
 }
 
 // writeTo writes the shard as the whole of f.
@@ -131,68 +124,8 @@ func (s *Store) writeTo(ctx context.Context, f vfs.File, spec *shard.Spec, p *sh
 	return info, idx, w.Finish()
 }
 
-// create makes a file of an epoch: fill writes it under a temporary name, which
-// is then synced and published. After an error nothing is left.
-func (d *levelDir) create(e Epoch, name string, fill func(f vfs.File) error) (err error) {
-	temp := tempName(name, d.owner)
-	path := join(d.epochPath(e), temp)
-	f, err := d.fs.Create(path, true)
-	if err != nil {
-		return d.unusable(err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, removeIfThere(d.fs, path))
-		}
-	}()
-	if err = fill(f); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return d.publish(e, temp, name)
-}
-
-// checkSpace refuses early what would not fit. A file system that cannot tell
-// is given the benefit of the doubt, and so are shards that refer to an earlier
-// one: how much of them is new shows only while they are written.
-func (l *levelDir) checkSpace(specs ...*shard.Spec) error {
-	var need int64
-	for _, spec := range specs {
-		if spec.Base == nil {
-			need += spec.Need()
-		}
-	}
-	return l.checkRoom(need)
-}
-
-func (l *levelDir) checkRoom(need int64) error {
-	free, err := l.fs.Free(l.path)
-	if err != nil || free >= need {
-		return nil
-	}
-	return &SpaceError{Level: l.name, Dir: l.path, Need: need, Free: free}
-}
-
-// spaceError turns the system's word for a full disk into ours.
-func (l *levelDir) spaceError(err error, need int64) error {
-	var told *SpaceError
-	if err == nil || errors.As(err, &told) {
-		return err
-	}
-	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
-		return err
-	}
-	free, ferr := l.fs.Free(l.path)
-	if ferr != nil {
-		free = 0
-	}
-	return errors.Join(&SpaceError{Level: l.name, Dir: l.path, Need: need, Free: free}, err)
-}
-
 // remember keeps the index of a shard until its epoch is committed.
-func (l *level) remember(e Epoch, idx *format.Index) {
+func (l *levelState) remember(e Epoch, idx *format.Index) {
 	if idx == nil {
 		return
 	}
@@ -203,7 +136,7 @@ func (l *level) remember(e Epoch, idx *format.Index) {
 
 // lastCommitted returns the index of rank's newest committed shard before e, or
 // nil when there is none to refer to.
-func (l *level) lastCommitted(rank int, e Epoch) *format.Index {
+func (l *levelState) lastCommitted(rank int, e Epoch) *format.Index {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if b := l.base[rank]; b != nil && b.Epoch < e && b.Epoch == l.last {
@@ -214,7 +147,7 @@ func (l *level) lastCommitted(rank int, e Epoch) *format.Index {
 
 // lastShard is lastCommitted for a directory that several ranks write to: the
 // shard may have been written by another one, in this run, and is then read.
-func (s *Store) lastShard(ctx context.Context, l *level, rank int, e Epoch) *format.Index {
+func (s *Store) lastShard(ctx context.Context, l *levelState, rank int, e Epoch) *format.Index {
 	if l.cfg.Full {
 		return nil
 	}
@@ -227,9 +160,9 @@ func (s *Store) lastShard(ctx context.Context, l *level, rank int, e Epoch) *for
 	if last == 0 || last >= e {
 		return nil
 	}
-	c, err := shard.Open(ctx, &l.levelDir, last, rank)
+	c, err := shard.Open(ctx, &l.Dir, last, rank)
 	if err != nil {
-		s.log.Debug("no earlier shard to refer to", "epoch", last, "rank", rank, "level", l.name, "err", err)
+		s.log.Debug("no earlier shard to refer to", "epoch", last, "rank", rank, "level", l.Name, "err", err)
 		return nil
 	}
 	if err := c.Close(); err != nil {

@@ -146,7 +146,7 @@ func TestRacingRanks(t *testing.T) {
 	for r, s := range stores {
 		wantShard(t, s, 3, smallSections(r, 3))
 	}
-	list, err := stores[0].levels[0].epochs()
+	list, err := stores[0].levels[0].Epochs()
 	if err != nil || fmt.Sprint(list) != "[3]" && fmt.Sprint(list) != "[3 2]" {
 		t.Errorf("got epochs %v, %v", list, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -30,15 +31,15 @@ func (s *Store) Rebuild(ctx context.Context, e Epoch, level string) error {
 	m, err := s.manifestOf(ctx, l, e)
 	if err == nil {
 		defer s.hold(append(m.Origins(), e)...)()
-		switch l.name {
+		switch l.Name {
 		case LevelLocal:
-			err = s.rebuildShard(ctx, m, &l.levelDir, l)
+			err = s.rebuildShard(ctx, m, &l.Dir, l)
 		case LevelPartner:
 			err = s.rebuildCopies(ctx, m, l)
 		case LevelParity:
 			err = s.rebuildRows(ctx, m, l)
 		default:
-			err = fmt.Errorf("level %s keeps no redundancy", l.name)
+			err = fmt.Errorf("level %s keeps no redundancy", l.Name)
 		}
 	}
 	return s.fault("rebuild", e, level, err)
@@ -46,7 +47,7 @@ func (s *Store) Rebuild(ctx context.Context, e Epoch, level string) error {
 
 // rebuildShard puts this rank's shard, what it refers to, and the manifest into
 // d, the own directory or that of another rank.
-func (s *Store) rebuildShard(ctx context.Context, m *format.Manifest, d *levelDir, l *level) error {
+func (s *Store) rebuildShard(ctx context.Context, m *format.Manifest, d *level.Dir, l *levelState) error {
 	info, err := m.Shard(s.opt.Rank)
 	if err != nil {
 		return err
@@ -63,12 +64,12 @@ func (s *Store) rebuildShard(ctx context.Context, m *format.Manifest, d *levelDi
 	return s.rebuildOne(ctx, m, d, l)
 }
 
-func (s *Store) rebuildOne(ctx context.Context, m *format.Manifest, d *levelDir, l *level) error {
+func (s *Store) rebuildOne(ctx context.Context, m *format.Manifest, d *level.Dir, l *levelState) error {
 	rank := s.opt.Rank
-	if err := d.ensureEpoch(m.Epoch); err != nil {
-		return d.unusable(err)
+	if err := d.EnsureEpoch(m.Epoch); err != nil {
+		return d.Unusable(err)
 	}
-	x, err := d.openCommitted(m.Epoch, m.Shards[rank])
+	x, err := d.OpenCommitted(m.Epoch, m.Shards[rank])
 	if err == nil {
 		err = x.Close()
 	} else {
@@ -77,15 +78,15 @@ func (s *Store) rebuildOne(ctx context.Context, m *format.Manifest, d *levelDir,
 	if err != nil {
 		return err
 	}
-	return d.commit(m, rank)
+	return d.Commit(m, rank)
 }
 
 // copyBack copies the bytes of the committed shard, as they are, from wherever
 // the same bytes can be had.
-func (s *Store) copyBack(ctx context.Context, m *format.Manifest, d *levelDir, l *level) error {
+func (s *Store) copyBack(ctx context.Context, m *format.Manifest, d *level.Dir, l *levelState) error {
 	want := m.Shards[s.opt.Rank]
 	err := errNoMore
-	for _, from := range s.sources(m.Epoch, want.Rank, l.name) {
+	for _, from := range s.sources(m.Epoch, want.Rank, l.Name) {
 		c, oerr := shard.Open(ctx, from, m.Epoch, want.Rank)
 		if oerr == nil && c.At.Info.Index != want.Index {
 			oerr = errors.Join(errors.New("it is stored otherwise"), c.Close())
@@ -103,14 +104,14 @@ func (s *Store) copyBack(ctx context.Context, m *format.Manifest, d *levelDir, l
 
 // copyBytes copies a shard byte by byte and publishes it when all that was
 // written has been read back and verified.
-func (s *Store) copyBytes(ctx context.Context, c *shard.Copy, d *levelDir, t *shard.Throttle) error {
+func (s *Store) copyBytes(ctx context.Context, c *shard.Copy, d *level.Dir, t *shard.Throttle) error {
 	done, err := s.turn(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
 	e, n := c.Index.Epoch, c.At.N
-	err = d.create(e, format.ShardName(c.Index.Rank), func(f vfs.File) error {
+	err = d.Create(e, format.ShardName(c.Index.Rank), func(f vfs.File) error {
 		w := shard.NewWriter(ctx, f, s.pool, t)
 		if err := s.copyBlocks(ctx, c.At, w); err != nil {
 			w.Abort()
@@ -125,7 +126,7 @@ func (s *Store) copyBytes(ctx context.Context, c *shard.Copy, d *levelDir, t *sh
 		}
 		return back.VerifyOwn(ctx)
 	})
-	return d.spaceError(err, n)
+	return d.SpaceError(err, n)
 }
 
 func (s *Store) copyBlocks(ctx context.Context, x *shard.Extent, w *shard.Writer) error {
@@ -147,33 +148,33 @@ func (s *Store) copyBlocks(ctx context.Context, x *shard.Extent, w *shard.Writer
 }
 
 // rebuildCopies brings the copies to the ranks that are the partners now.
-func (s *Store) rebuildCopies(ctx context.Context, m *format.Manifest, l *level) error {
+func (s *Store) rebuildCopies(ctx context.Context, m *format.Manifest, l *levelState) error {
 	ranks, err := redundancy.Partners(s.opt.Nodes, s.opt.Rank, l.cfg.Copies)
 	if err != nil {
 		return err
 	}
 	for _, r := range ranks {
-		d, f := s.peerDir(ctx, r, l.name)
+		d, f := s.peerDir(ctx, r, l.Name)
 		err := s.rebuildShard(ctx, m, d, l)
 		if err := errors.Join(err, f.Close()); err != nil {
 			return fmt.Errorf("copy to rank %d on node %s: %w", r, s.opt.Nodes[r], err)
 		}
 	}
 	// The own directory takes part in the epoch as well.
-	return s.rebuildManifest(m, &l.levelDir)
+	return s.rebuildManifest(m, &l.Dir)
 }
 
 // rebuildManifest puts the manifest into a directory that may hold no shard.
-func (s *Store) rebuildManifest(m *format.Manifest, d *levelDir) error {
-	if err := d.ensureEpoch(m.Epoch); err != nil {
-		return d.unusable(err)
+func (s *Store) rebuildManifest(m *format.Manifest, d *level.Dir) error {
+	if err := d.EnsureEpoch(m.Epoch); err != nil {
+		return d.Unusable(err)
 	}
-	return d.publishManifest(m)
+	return d.PublishManifest(m)
 }
 
 // rebuildRows encodes again the rows of this rank's stripe that are not to be
 // had, in the groups of the manifest, also for the epochs that it refers to.
-func (s *Store) rebuildRows(ctx context.Context, m *format.Manifest, l *level) error {
+func (s *Store) rebuildRows(ctx context.Context, m *format.Manifest, l *levelState) error {
 	for _, o := range m.Origins() {
 		om, err := s.manifestOf(ctx, l, o)
 		if err == nil {
@@ -186,7 +187,7 @@ func (s *Store) rebuildRows(ctx context.Context, m *format.Manifest, l *level) e
 	return s.rebuildStripe(ctx, m, l)
 }
 
-func (s *Store) rebuildStripe(ctx context.Context, m *format.Manifest, l *level) error {
+func (s *Store) rebuildStripe(ctx context.Context, m *format.Manifest, l *levelState) error {
 	st, err := redundancy.StripeIn(m, s.opt.Rank)
 	if err != nil {
 		return err
@@ -196,7 +197,7 @@ func (s *Store) rebuildStripe(ctx context.Context, m *format.Manifest, l *level)
 	for j := range g.M {
 		id := redundancy.RowID{Rank: s.opt.Rank, J: j}
 		c, err := eachDir(ctx, s, l, m.Epoch, func(*redundancy.Holding) bool { return false },
-			func(d *levelDir) (*shard.Copy, error) { return d.openRow(m.Epoch, id, g.Record) }, g.Group[g.Row(j)])
+			func(d *level.Dir) (*shard.Copy, error) { return openRow(d, m.Epoch, id, g.Record) }, g.Group[g.Row(j)])
 		if err != nil {
 			missing = append(missing, j)
 			continue
@@ -210,5 +211,5 @@ func (s *Store) rebuildStripe(ctx context.Context, m *format.Manifest, l *level)
 			return err
 		}
 	}
-	return s.rebuildManifest(m, &l.levelDir)
+	return s.rebuildManifest(m, &l.Dir)
 }

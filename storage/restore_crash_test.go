@@ -234,7 +234,8 @@ func crashOfPrune(t *testing.T) {
 		return f
 	}
 	prune := func(f *crashfs.FS) error {
-		_, err := PruneDirs(vfs.With(context.Background(), f), []string{"/local0", "/local1", "/global"}, PruneRules{Keep: 2})
+		_, err := PruneDirs(vfs.With(context.Background(), f), []string{"/local0", "/local1", "/global"},
+			PruneRules{Keep: 2})
 		return err
 	}
 	n := crashEverywhere(t, prepare, prune, func(f *crashfs.FS, at int) {
@@ -253,7 +254,7 @@ func crashOfPrune(t *testing.T) {
 				t.Fatalf("op %d: again: %v", at, err)
 			}
 		}
-		if list, err := w.stores[0].levels[1].epochs(); err != nil || len(list) > 3 { // 3 holds chunks of 4 and 5
+		if list, err := w.stores[0].levels[1].Epochs(); err != nil || len(list) > 3 { // 3 holds chunks of 4 and 5
 			t.Fatalf("op %d: got epochs %v, %v", at, list, err)
 		}
 	})

@@ -3,7 +3,6 @@ package storage
 import (
 	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 const lockFile = "/l/" + format.LockName
@@ -45,11 +45,11 @@ var elsewhere = format.Process{Node: "n9", Machine: "another boot", PID: 4711, S
 // plant writes a lock as another run would.
 func plant(t *testing.T, f *crashfs.FS, l format.Lock) {
 	t.Helper()
-	d := &levelDir{fs: f, name: LevelLocal, path: "/l"}
-	if err := removeIfThere(f, lockFile); err != nil {
+	d := &level.Dir{FS: f, Name: LevelLocal, Path: "/l"}
+	if err := level.RemoveIfThere(f, lockFile); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeFile(f, d.lockPath(), l.Encode()); err != nil {
+	if err := level.WriteFile(f, d.LockPath(), l.Encode()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -59,13 +59,13 @@ func TestSecondRunIsRefused(t *testing.T) {
 		f := lockFS()
 		first := mustOpenRun(t, f, "a", 0)
 		second := mustOpenRun(t, f, "a", 1) // shares it
-		temp := "/l/" + tempName("x", 1)
-		if err := writeFile(f, temp, nil); err != nil {
+		temp := "/l/" + level.TempName("x", 1)
+		if err := level.WriteFile(f, temp, nil); err != nil {
 			t.Fatal(err)
 		}
 		var busy *BusyError
 		_, err := openRun(t, f, "b", 1)
-		if !errors.As(err, &busy) || busy.PID != thisProcess().PID ||
+		if !errors.As(err, &busy) || busy.PID != level.ThisProcess().PID ||
 			!strings.Contains(err.Error(), "end that run first") {
 			t.Errorf("got %v, want a *BusyError with this process and what to do", err)
 		}
@@ -89,7 +89,7 @@ func TestSecondRunIsRefused(t *testing.T) {
 
 // TestRestartAfterDeath opens a directory whose last run did not close it.
 func TestRestartAfterDeath(t *testing.T) {
-	dead := thisProcess()
+	dead := level.ThisProcess()
 	dead.Started++ // another process had this PID
 	for _, c := range []struct {
 		name  string
@@ -97,8 +97,8 @@ func TestRestartAfterDeath(t *testing.T) {
 		waits time.Duration
 	}{
 		{"on this machine", dead, 0},
-		{"on another machine", elsewhere, staleBeats * lockBeat},
-		{"no one knows where", format.Process{Node: "n9", PID: 1}, staleBeats * lockBeat},
+		{"on another machine", elsewhere, level.StaleBeats * level.LockBeat},
+		{"no one knows where", format.Process{Node: "n9", PID: 1}, level.StaleBeats * level.LockBeat},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestRestartAfterDeath(t *testing.T) {
 				plant(t, f, format.Lock{Run: "dead", Owner: c.owner, Beat: 77})
 				start := time.Now()
 				s := mustOpenRun(t, f, "b", 0)
-				if took := time.Since(start); took < c.waits || took > c.waits+lockBeat {
+				if took := time.Since(start); took < c.waits || took > c.waits+level.LockBeat {
 					t.Errorf("took %v, want %v", took, c.waits)
 				}
 				if err := s.Close(); err != nil {
@@ -131,7 +131,7 @@ func TestLiveRunElsewhere(t *testing.T) {
 			want bool
 		}{{"lives on", 0, false}, {"is about to end", 4, true}, {"dies", 2, true}} {
 			beats := 0
-			d := &levelDir{fs: f, name: LevelLocal, path: "/l"}
+			d := &level.Dir{FS: f, Name: LevelLocal, Path: "/l"}
 			l := &format.Lock{Run: "other", Owner: elsewhere}
 			plant(t, f, *l)
 			quit := make(chan struct{})
@@ -140,11 +140,11 @@ func TestLiveRunElsewhere(t *testing.T) {
 					select {
 					case <-quit:
 						return
-					case <-time.After(lockBeat):
+					case <-time.After(level.LockBeat):
 						if beats++; c.ends > 0 && beats > c.ends {
 							return
 						}
-						if err := d.beatOnce(l); err != nil {
+						if err := d.Beat(l); err != nil {
 							t.Errorf("%s: %v", c.name, err)
 						}
 					}
@@ -204,16 +204,16 @@ func TestRivalDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := lockFS()
 		plant(t, f, format.Lock{Run: "dead", Owner: elsewhere})
-		d := &levelDir{fs: f, path: "/l"}
-		_, raw, err := d.readLock()
+		d := &level.Dir{FS: f, Path: "/l"}
+		_, raw, err := d.ReadLock()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := writeFile(f, d.claimPath(raw), raw); err != nil {
+		if err := level.WriteFile(f, d.ClaimPath(raw), raw); err != nil {
 			t.Fatal(err)
 		}
 		s := mustOpenRun(t, f, "a", 0)
-		if l, _, err := d.readLock(); err != nil || l == nil || l.Run != "a" {
+		if l, _, err := d.ReadLock(); err != nil || l == nil || l.Run != "a" {
 			t.Errorf("the lock is that of %+v, %v", l, err)
 		}
 		if err := s.Close(); err != nil {
@@ -234,7 +234,7 @@ func TestLockLost(t *testing.T) {
 		f := lockFS()
 		s := mustOpenRun(t, f, "a", 0)
 		plant(t, f, format.Lock{Run: "b", Owner: elsewhere})
-		time.Sleep(2 * lockBeat)
+		time.Sleep(2 * level.LockBeat)
 		var busy *BusyError
 		if _, err := s.Put(t.Context(), 1, LevelLocal, smallSections(0, 1)); !errors.As(err, &busy) {
 			t.Errorf("put: got %v, want a *BusyError", err)
@@ -242,7 +242,7 @@ func TestLockLost(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		if l, _, err := (&levelDir{fs: f, path: "/l"}).readLock(); err != nil || l.Run != "b" {
+		if l, _, err := (&level.Dir{FS: f, Path: "/l"}).ReadLock(); err != nil || l.Run != "b" {
 			t.Errorf("the other run's lock is gone: %v, %v", l, err)
 		}
 	})
@@ -259,15 +259,15 @@ func TestLockTidiedAway(t *testing.T) {
 			if err := f.Flip(lockFile, at, 1); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(2 * lockBeat)
-			if l, _, err := (&levelDir{fs: f, path: "/l"}).readLock(); err != nil || l == nil || l.Run != "a" {
+			time.Sleep(2 * level.LockBeat)
+			if l, _, err := (&level.Dir{FS: f, Path: "/l"}).ReadLock(); err != nil || l == nil || l.Run != "a" {
 				t.Fatalf("byte %d: not written again: %v, %v", at, l, err)
 			}
 		}
 		if err := f.Remove(lockFile); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * lockBeat)
+		time.Sleep(2 * level.LockBeat)
 		var busy *BusyError
 		if _, err := openRun(t, f, "b", 0); !errors.As(err, &busy) {
 			t.Errorf("got %v, want a *BusyError", err)
@@ -293,57 +293,29 @@ func TestDamagedLockIsNoObstacle(t *testing.T) {
 
 func TestFlushDirsLeavesLiveRunsAlone(t *testing.T) {
 	w := unflushed(t)
-	d := &levelDir{fs: w.fs, name: LevelGlobal, path: "/global"}
-	if ok, err := d.hold(t.Context(), &format.Lock{Run: "live", Owner: thisProcess()}, lockBeat); !ok || err != nil {
+	d := &level.Dir{FS: w.fs, Name: LevelGlobal, Path: "/global"}
+	live := &format.Lock{Run: "live", Owner: level.ThisProcess()}
+	if ok, err := d.Lock(t.Context(), live, level.LockBeat); !ok || err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		quit := make(chan struct{})
 		go func() {
-			l := &format.Lock{Run: "live", Owner: thisProcess()}
+			l := &format.Lock{Run: "live", Owner: level.ThisProcess()}
 			for {
 				select {
 				case <-quit:
 					return
-				case <-time.After(lockBeat):
-					_ = d.beatOnce(l)
+				case <-time.After(level.LockBeat):
+					_ = d.Beat(l)
 				}
 			}
 		}()
 		defer close(quit)
 		var busy *BusyError
-		if _, err := FlushDirs(vfs.With(t.Context(), w.fs), []string{"/local0", "/local1"}, "/global"); !errors.As(err, &busy) {
+		ctx := vfs.With(t.Context(), w.fs)
+		if _, err := FlushDirs(ctx, []string{"/local0", "/local1"}, "/global"); !errors.As(err, &busy) {
 			t.Errorf("got %v, want a *BusyError", err)
 		}
 	})
-}
-
-func TestProcessGone(t *testing.T) {
-	cmd := exec.Command("sleep", "600")
-	if err := cmd.Start(); err != nil {
-		t.Skipf("no process to look at: %v", err)
-	}
-	p := thisProcess()
-	if p.Machine == "" || ended(&p) {
-		t.Fatalf("this process is %+v, gone %v", p, ended(&p))
-	}
-	p.PID = cmd.Process.Pid
-	started, err := startOf(p.PID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.Started = started; ended(&p) {
-		t.Error("a live process is gone")
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait() // it was killed
-	if !ended(&p) {
-		t.Error("a dead process is not gone")
-	}
-	p.Machine = "another"
-	if ended(&p) {
-		t.Error("a process of another machine is known to be gone")
-	}
 }

@@ -99,18 +99,18 @@ func (s *Store) salvageShards(ctx context.Context, v *View, e Epoch) error {
 	var from []shard.Source
 	have := map[int]bool{}
 	for _, d := range v.dirs {
-		m, err := d.readManifest(e)
-		if err != nil || d.name == LevelParity {
+		m, err := d.ReadManifest(e)
+		if err != nil || d.Name == LevelParity {
 			continue
 		}
-		ranks, err := d.ranksHere(m)
+		ranks, err := d.RanksHere(m)
 		if err != nil {
 			return err
 		}
 		for _, r := range ranks {
 			have[r] = true
 		}
-		from = append(from, &d.levelDir)
+		from = append(from, &d.Dir)
 	}
 	var problems []error
 	for r := range s.opt.Size {
@@ -132,8 +132,8 @@ func (s *Store) salvageShards(ctx context.Context, v *View, e Epoch) error {
 // commitWhole commits an epoch of which the shards of all ranks are there, as a
 // manifest in the directories says they are. Nodes that come to it at once write the
 // same manifest.
-func (s *Store) commitWhole(ctx context.Context, v *View, to *level, e Epoch) (whole bool, err error) {
-	if have, err := to.hasManifest(e); have || err != nil {
+func (s *Store) commitWhole(ctx context.Context, v *View, to *levelState, e Epoch) (whole bool, err error) {
+	if have, err := to.HasManifest(e); have || err != nil {
 		return have && err == nil, err
 	}
 	m := v.anyManifest(e)
@@ -142,18 +142,18 @@ func (s *Store) commitWhole(ctx context.Context, v *View, to *level, e Epoch) (w
 	}
 	var infos []ShardInfo
 	for r := range s.opt.Size {
-		info, _, err := to.uncommitted(e, r)
+		info, _, err := to.Uncommitted(e, r)
 		if err != nil {
 			return false, nil // another node has it, or nobody
 		}
 		if info.Digest != m.Shards[r].Digest {
 			return false, fmt.Errorf("epoch %d, rank %d: the shard at %s is not the one that was committed: %w", e, r,
-				to.path, ErrCorrupt)
+				to.Path, ErrCorrupt)
 		}
 		info.Node = m.Shards[r].Node
 		infos = append(infos, info)
 	}
-	err = s.Commit(ctx, e, to.name, infos)
+	err = s.Commit(ctx, e, to.Name, infos)
 	return err == nil, err
 }
 
@@ -161,7 +161,7 @@ func (s *Store) commitWhole(ctx context.Context, v *View, to *level, e Epoch) (w
 // What it says of the contents of shards is the same at all levels.
 func (v *View) anyManifest(e Epoch) *format.Manifest {
 	for _, d := range v.dirs {
-		if m, err := d.readManifest(e); err == nil {
+		if m, err := d.ReadManifest(e); err == nil {
 			return m
 		}
 	}

@@ -9,13 +9,15 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // TestSalvage brings the epoch that a dead job left on its nodes to the global
 // level, node by node and in both orders, and both at once.
 func TestSalvage(t *testing.T) {
 	one := func(w *world, dir string) (Epoch, error) {
-		return SalvageDirs(vfs.With(context.Background(), w.fs), "salvage 1", []string{dir, dir + "/partner"}, "/global")
+		ctx := vfs.With(context.Background(), w.fs)
+		return SalvageDirs(ctx, "salvage 1", []string{dir, dir + "/partner"}, "/global")
 	}
 	for name, do := range map[string]func(t *testing.T, w *world){
 		"0 1": func(t *testing.T, w *world) {
@@ -69,14 +71,15 @@ func TestSalvageLeavesHalf(t *testing.T) {
 	if err := w.fs.Remove("/global/" + format.EpochName(2) + "/" + format.ShardName(0)); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := SalvageDirs(vfs.With(t.Context(), w.fs), "salvage", []string{"/nowhere", "/local1"}, "/global"); e != 0 ||
+	ctx := vfs.With(t.Context(), w.fs)
+	if e, err := SalvageDirs(ctx, "salvage", []string{"/nowhere", "/local1"}, "/global"); e != 0 ||
 		err != nil {
 		t.Errorf("got epoch %d, %v", e, err)
 	}
-	if e, err := SalvageDirs(vfs.With(t.Context(), w.fs), "salvage", []string{"/nowhere"}, "/global"); e != 0 || err == nil {
+	if e, err := SalvageDirs(ctx, "salvage", []string{"/nowhere"}, "/global"); e != 0 || err == nil {
 		t.Errorf("no directory is there: got epoch %d, %v", e, err)
 	}
-	if have, _ := w.stores[0].levels[1].hasManifest(2); have {
+	if have, _ := w.stores[0].levels[1].HasManifest(2); have {
 		t.Error("half an epoch was committed")
 	}
 	if err := w.check(1); err != nil {
@@ -92,11 +95,11 @@ func TestSalvageOfAnotherAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := "/global/" + format.EpochName(2) + "/" + format.ShardName(0)
-	b, err := readFile(other.fs, file, 1<<20)
+	b, err := level.ReadFile(other.fs, file, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(w.fs.Remove(file), writeFile(w.fs, file, b)); err != nil {
+	if err := errors.Join(w.fs.Remove(file), level.WriteFile(w.fs, file, b)); err != nil {
 		t.Fatal(err)
 	}
 	if e, err := SalvageDirs(vfs.With(t.Context(), w.fs), "s", []string{"/local1"}, "/global"); e != 0 ||

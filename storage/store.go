@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -44,7 +45,7 @@ type TopologyError = redundancy.TopologyError
 type Store struct {
 	opt    Options
 	log    *slog.Logger
-	levels []*level
+	levels []*levelState
 	pool   *shard.Pool
 	turns  chan struct{} // one entry per shard being written
 	gate   shard.Gate    // holds back copying while the program captures
@@ -63,9 +64,9 @@ type Store struct {
 	told   map[string]bool  // guarded by mu: what Prune has said that it left
 }
 
-// level is a level with what this rank remembers of it.
-type level struct {
-	levelDir
+// levelState is a level with what this rank remembers of it.
+type levelState struct {
+	level.Dir
 	cfg  LevelConfig
 	pace *shard.Pace
 	lock *format.Lock // set when this store has it; then the beating's alone
@@ -150,22 +151,22 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 }
 
 // openLevel returns the level also when it fails.
-func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*level, error) {
-	l := &level{
-		levelDir: levelDir{fs: s.opt.fs, name: cfg.Name, path: cfg.Dir, owner: s.opt.Rank},
-		cfg:      cfg,
-		pace:     shard.NewPace(cfg.BytesPerSec),
-		puts:     map[Epoch][]*format.Index{},
-		base:     map[int]*format.Index{},
-		agreed:   newAgreement(),
+func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, error) {
+	l := &levelState{
+		Dir:    level.Dir{FS: s.opt.fs, Name: cfg.Name, Path: cfg.Dir, Owner: s.opt.Rank},
+		cfg:    cfg,
+		pace:   shard.NewPace(cfg.BytesPerSec),
+		puts:   map[Epoch][]*format.Index{},
+		base:   map[int]*format.Index{},
+		agreed: newAgreement(),
 	}
 	if cfg.Name == LevelLocal && s.opt.Transport != nil {
-		l.fs = peer.NewMemFS(s.opt.fs)
+		l.FS = peer.NewMemFS(s.opt.fs)
 	}
-	if err := l.prepare(s.opt.Rank, cfg.Create); err != nil {
+	if err := l.Prepare(s.opt.Rank, cfg.Create); err != nil {
 		return l, err
 	}
-	if err := l.claim(s.markerOf(cfg.Name), s.opt.Rank); err != nil {
+	if err := l.Claim(s.markerOf(cfg.Name), s.opt.Rank); err != nil {
 		return l, err
 	}
 	// Before anything of an earlier run is cleared away: it may be alive.
@@ -173,9 +174,9 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*level, error) 
 		return l, err
 	}
 	if s.opt.keepTemps {
-		return l, l.told()
+		return l, l.NoteNoneBegun()
 	}
-	return l, errors.Join(l.clearTemps(s.opt.Rank), l.told())
+	return l, errors.Join(l.ClearTemps(s.opt.Rank), l.NoteNoneBegun())
 }
 
 // Close waits for operations under way, stops serving other ranks and frees the
@@ -219,9 +220,9 @@ func (s *Store) enter() (leave func(), err error) {
 }
 
 // at finds a level by name.
-func (s *Store) at(name string) (*level, error) {
+func (s *Store) at(name string) (*levelState, error) {
 	for _, l := range s.levels {
-		if l.name == name {
+		if l.Name == name {
 			return l, nil
 		}
 	}

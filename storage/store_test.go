@@ -264,7 +264,7 @@ func TestFlushFromMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	commitAll(t, stores, 1, LevelGlobal, []ShardInfo{info})
-	if _, err := stores[0].levels[0].removeEpoch(1); err != nil {
+	if _, err := stores[0].levels[0].RemoveEpoch(1); err != nil {
 		t.Fatal(err)
 	}
 	wantShard(t, stores[0], 1, secs(0))

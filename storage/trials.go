@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path/filepath"
 	"sync"
 
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // MaxDeaths is how often a program may die right after it restored an epoch
@@ -46,15 +47,15 @@ func (s *Store) RestoreBegins(ctx context.Context, e Epoch) (durable func() erro
 	synced := make(chan error, len(levels))
 	var syncs sync.WaitGroup
 	for _, l := range levels {
-		f, err := l.placeTrials(t, s.opt.Rank)
+		f, err := l.PlaceTrials(t, s.opt.Rank)
 		if err != nil {
-			synced <- l.unusable(err)
+			synced <- l.Unusable(err)
 			continue
 		}
 		syncs.Go(func() {
-			err := errors.Join(f.Sync(), f.Close(), l.fs.SyncDir(l.path))
+			err := errors.Join(f.Sync(), f.Close(), l.FS.SyncDir(l.Path))
 			if err != nil {
-				err = l.unusable(err)
+				err = l.Unusable(err)
 			}
 			synced <- err
 		})
@@ -119,8 +120,8 @@ func (s *Store) writeTrials(ctx context.Context, t format.Trials) (n int, err er
 		if ctx.Err() != nil {
 			return n, errors.Join(err, ctx.Err())
 		}
-		if werr := l.writeTrials(t, s.opt.Rank); werr != nil {
-			err = errors.Join(err, l.unusable(werr))
+		if werr := l.WriteTrials(t, s.opt.Rank); werr != nil {
+			err = errors.Join(err, l.Unusable(werr))
 			continue
 		}
 		n++
@@ -134,8 +135,8 @@ func (s *Store) writeTrials(ctx context.Context, t format.Trials) (n int, err er
 func (s *Store) readTrials() format.Trials {
 	t := format.Trials{}
 	for _, l := range s.working() {
-		file := join(l.path, format.TrialsName(s.opt.Rank))
-		b, err := readFile(l.fs, file, 1<<20)
+		file := filepath.Join(l.Path, format.TrialsName(s.opt.Rank))
+		b, err := level.ReadFile(l.FS, file, 1<<20)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -144,7 +145,7 @@ func (s *Store) readTrials() format.Trials {
 			one, err = format.DecodeTrials(file, b)
 		}
 		if err != nil {
-			s.log.Warn("restore trials cannot be read", "level", l.name, "err", err)
+			s.log.Warn("restore trials cannot be read", "level", l.Name, "err", err)
 			continue
 		}
 		for e, n := range one {
@@ -152,39 +153,4 @@ func (s *Store) readTrials() format.Trials {
 		}
 	}
 	return t
-}
-
-func (d *levelDir) writeTrials(t format.Trials, rank int) error {
-	final := join(d.path, format.TrialsName(rank))
-	if len(t) == 0 {
-		if _, err := d.fs.Stat(final); errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return removeIfThere(d.fs, final)
-	}
-	temp := join(d.path, tempName(format.TrialsName(rank), d.owner))
-	if err := writeFile(d.fs, temp, t.Encode()); err != nil {
-		return err
-	}
-	if err := d.fs.Rename(temp, final); err != nil {
-		return err
-	}
-	return d.fs.SyncDir(d.path)
-}
-
-// placeTrials gives the first trials their name and does not wait until they are
-// durable.
-func (d *levelDir) placeTrials(t format.Trials, rank int) (vfs.File, error) {
-	temp := join(d.path, tempName(format.TrialsName(rank), d.owner))
-	f, err := d.fs.Create(temp, false)
-	if err != nil {
-		return nil, err
-	}
-	if _, err = f.WriteAt(t.Encode(), 0); err == nil {
-		err = d.fs.Rename(temp, join(d.path, format.TrialsName(rank)))
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close(), removeIfThere(d.fs, temp))
-	}
-	return f, nil
 }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -35,7 +37,7 @@ type DirInfo struct {
 }
 
 type viewDir struct {
-	levelDir
+	level.Dir
 	info      DirInfo
 	markerErr error
 	books     []*format.Ledger
@@ -62,15 +64,15 @@ func OpenView(ctx context.Context, dirs ...string) (*View, error) {
 	fsys := filesOf(ctx)
 	v := &View{}
 	for _, path := range distinct(dirs) {
-		d := &viewDir{levelDir: levelDir{fs: fsys, path: path}}
+		d := &viewDir{Dir: level.Dir{FS: fsys, Path: path}}
 		if err := fsys.CheckDir(path, true); errors.Is(err, vfs.ErrUnsafe) {
-			return nil, d.unusable(err)
+			return nil, d.Unusable(err)
 		}
 		if err := d.identify(); err != nil {
 			return nil, err
 		}
 		if err := d.markerErr; err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, fs.ErrNotExist) {
-			return nil, d.unusable(err) // it may not be looked at
+			return nil, d.Unusable(err) // it may not be looked at
 		}
 		if err := v.add(d); err != nil {
 			return nil, err
@@ -91,10 +93,10 @@ func filesOf(ctx context.Context) vfs.FS {
 func distinct(dirs []string) (out []string) {
 	last := map[string]int{}
 	for i, d := range dirs {
-		last[join(d)] = i
+		last[filepath.Join(d)] = i
 	}
 	for i, d := range dirs {
-		if last[join(d)] == i {
+		if last[filepath.Join(d)] == i {
 			out = append(out, d)
 		}
 	}
@@ -104,10 +106,10 @@ func distinct(dirs []string) (out []string) {
 // noJob says why a directory has no marker.
 func (d *viewDir) noJob(err error) error {
 	why, there := "no job has written checkpoints to it: it has no "+format.MarkerName, true
-	if _, serr := d.fs.Stat(d.path); errors.Is(serr, fs.ErrNotExist) {
+	if _, serr := d.FS.Stat(d.Path); errors.Is(serr, fs.ErrNotExist) {
 		why, there = "it does not exist", false
 	}
-	return &DirError{Dir: d.path, Err: &noMarkerError{why, there, err},
+	return &DirError{Dir: d.Path, Err: &noMarkerError{why, there, err},
 		Remedy: "name what was a job's HOLDFAST_GLOBAL or HOLDFAST_LOCAL"}
 }
 
@@ -124,10 +126,10 @@ func (v *View) add(d *viewDir) error {
 	if len(v.dirs) > 0 {
 		first := v.dirs[0].info
 		if d.info.Job != first.Job {
-			return &JobError{Level: d.name, Dir: d.path, Have: d.info.Job, Want: first.Job}
+			return &JobError{Level: d.Name, Dir: d.Path, Have: d.info.Job, Want: first.Job}
 		}
 		if d.info.Size != first.Size {
-			return &SizeError{Level: d.name, Dir: d.path, Have: d.info.Size, Want: first.Size}
+			return &SizeError{Level: d.Name, Dir: d.Path, Have: d.info.Size, Want: first.Size}
 		}
 	}
 	v.dirs = append(v.dirs, d)
@@ -147,7 +149,7 @@ func (v *View) Dirs() []DirInfo {
 func (v *View) Epochs(ctx context.Context) ([]EpochInfo, error) {
 	var out []EpochInfo
 	for _, d := range v.dirs {
-		epochs, err := d.epochs()
+		epochs, err := d.Epochs()
 		if err != nil {
 			return nil, err
 		}
@@ -176,9 +178,9 @@ func (v *View) Epochs(ctx context.Context) ([]EpochInfo, error) {
 
 func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
 	info := EpochInfo{Epoch: e, Dir: d.info}
-	entry, err := d.fs.Stat(join(d.epochPath(e), format.ManifestName))
+	entry, err := d.FS.Stat(filepath.Join(d.EpochPath(e), format.ManifestName))
 	if errors.Is(err, fs.ErrNotExist) {
-		entry, err = d.fs.Stat(d.epochPath(e))
+		entry, err = d.FS.Stat(d.EpochPath(e))
 		info.Time = entry.ModTime
 		return info, err
 	}
@@ -190,13 +192,13 @@ func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
 		return info, err
 	}
 	info.Time, info.Committed = entry.ModTime, true
-	m, err := d.readManifest(e)
+	m, err := d.ReadManifest(e)
 	if err != nil {
 		info.Err = err
 		return info, nil
 	}
 	info.ID, info.Shards = m.ID(), m.Shards
-	list, err := d.fs.ReadDir(d.epochPath(m.Epoch))
+	list, err := d.FS.ReadDir(d.EpochPath(m.Epoch))
 	if err != nil {
 		return info, err
 	}
@@ -211,18 +213,6 @@ func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
 		}
 	}
 	return info, nil
-}
-
-// ranksHere lists the ranks whose shards lie in this directory.
-func (d *levelDir) ranksHere(m *format.Manifest) ([]int, error) {
-	names, err := d.namesOf(m.Epoch)
-	var out []int
-	for r := range m.Shards {
-		if names[m.Shards[r].FileName()] {
-			out = append(out, r)
-		}
-	}
-	return out, err
 }
 
 // Finding is something that Verify found wrong.
@@ -275,19 +265,19 @@ type check struct {
 }
 
 func (c *check) dir(ctx context.Context, d *viewDir) error {
-	have, err := d.hasManifest(c.epoch)
+	have, err := d.HasManifest(c.epoch)
 	_, due := d.due[c.epoch]
 	if err == nil && !have && !due {
 		return nil
 	}
-	if d.name != LevelParity {
+	if d.Name != LevelParity {
 		c.committed = append(c.committed, d.info)
 	}
 	var m *format.Manifest
 	switch {
 	case err != nil:
 	case have:
-		m, err = d.readManifest(c.epoch)
+		m, err = d.ReadManifest(c.epoch)
 	default:
 		err = fmt.Errorf("manifest %w", errGone)
 	}
@@ -295,34 +285,34 @@ func (c *check) dir(ctx context.Context, d *viewDir) error {
 		return ctx.Err()
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("manifest of epoch %d in %s: %w", c.epoch, d.path, err)
+		return fmt.Errorf("manifest of epoch %d in %s: %w", c.epoch, d.Path, err)
 	}
 	if err != nil {
 		c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: -1, Err: err})
 		if m, err = c.view.manifestAt(d, c.epoch); err != nil {
-			names, err := d.namesOf(c.epoch)
+			names, err := d.NamesOf(c.epoch)
 			c.missed(d, names)
 			return err
 		}
 	} else {
-		c.manifests = append(c.manifests, d.path)
+		c.manifests = append(c.manifests, d.Path)
 		c.ids[m.ID()] = append(c.ids[m.ID()], d.info)
 	}
-	c.size, c.at[d.name] = m.Size, m
+	c.size, c.at[d.Name] = m.Size, m
 	return c.contents(ctx, d, m)
 }
 
 // contents looks at everything that a directory holds of the epoch.
 func (c *check) contents(ctx context.Context, d *viewDir, m *format.Manifest) error {
-	names, err := d.namesOf(c.epoch)
+	names, err := d.NamesOf(c.epoch)
 	if err != nil {
 		return err
 	}
 	for name := range names {
-		c.there[placed{d.name, name}]++
+		c.there[placed{d.Name, name}]++
 	}
 	c.missed(d, names)
-	if d.name == LevelParity {
+	if d.Name == LevelParity {
 		c.parity.manifest = m
 	} else {
 		for r := range m.Shards {
@@ -334,22 +324,9 @@ func (c *check) contents(ctx context.Context, d *viewDir, m *format.Manifest) er
 	return c.others(ctx, d, m)
 }
 
-// namesOf lists what lies in an epoch's directory; nothing if it is not there.
-func (d *levelDir) namesOf(e Epoch) (map[string]bool, error) {
-	list, err := d.fs.ReadDir(d.epochPath(e))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-		return nil, err
-	}
-	names := map[string]bool{}
-	for _, f := range list {
-		names[f.Name] = true
-	}
-	return names, nil
-}
-
 // others looks at the packs and parity rows in a directory.
 func (c *check) others(ctx context.Context, d *viewDir, m *format.Manifest) error {
-	files, err := d.fs.ReadDir(d.epochPath(c.epoch))
+	files, err := d.FS.ReadDir(d.EpochPath(c.epoch))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil
 	}
@@ -360,10 +337,10 @@ func (c *check) others(ctx context.Context, d *viewDir, m *format.Manifest) erro
 		var faults []error
 		rank, j, ok := format.ParseName(f.Name)
 		if ok && j >= 0 {
-			faults, err = d.verifyRow(ctx, m, redundancy.RowID{Rank: rank, J: j})
+			faults, err = verifyRow(ctx, &d.Dir, m, redundancy.RowID{Rank: rank, J: j})
 			c.parity.rows[redundancy.RowID{Rank: rank, J: j}] = len(faults) == 0
 		} else if rank, ok = format.ParsePackName(f.Name); ok {
-			faults = d.verifyPack(m, f.Name)
+			faults = d.VerifyPack(m, f.Name)
 		}
 		if err != nil {
 			return err
@@ -377,7 +354,7 @@ func (c *check) others(ctx context.Context, d *viewDir, m *format.Manifest) erro
 
 func (c *check) shard(ctx context.Context, d *viewDir, rank int, here bool) error {
 	if !here {
-		if d.name == LevelGlobal {
+		if d.Shared() {
 			c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: rank,
 				Err: fmt.Errorf("shard is missing: %w", fs.ErrNotExist)})
 		}
@@ -391,8 +368,8 @@ func (c *check) shard(ctx context.Context, d *viewDir, rank int, here bool) erro
 		c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: rank, Err: f})
 	}
 	if len(faults) == 0 {
-		c.good[rank] = append(c.good[rank], d.path)
-		if d.name == LevelLocal {
+		c.good[rank] = append(c.good[rank], d.Path)
+		if d.Name == LevelLocal {
 			c.parity.members[rank] = true
 		}
 	}

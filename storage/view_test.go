@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // TestVerifyOddities does to real directories what people and bad disks do. All
@@ -177,7 +178,7 @@ func TestPruneAroundABadEpoch(t *testing.T) {
 			t.Fatalf("epoch %d: %v", e, err)
 		}
 	}
-	left, err := w.stores[0].levels[1].epochs()
+	left, err := w.stores[0].levels[1].Epochs()
 	if err != nil || len(left) > 4 {
 		t.Errorf("got epochs %v, %v at the global level, want the old ones to go", left, err)
 	}
@@ -192,7 +193,7 @@ func TestPruneAroundABadEpoch(t *testing.T) {
 func TestBadManifestAtTheWidestLevel(t *testing.T) {
 	w := unflushed(t) // epoch 1 at both levels, 2 at local
 	w.fs.MkdirAll("/global/" + format.EpochName(9))
-	if err := writeFile(w.fs, "/global/"+format.EpochName(9)+"/manifest", []byte("rubbish")); err != nil {
+	if err := level.WriteFile(w.fs, "/global/"+format.EpochName(9)+"/manifest", []byte("rubbish")); err != nil {
 		t.Fatal(err)
 	}
 	for e := Epoch(3); e <= 5; e++ {
@@ -209,7 +210,7 @@ func TestBadManifestAtTheWidestLevel(t *testing.T) {
 	if _, err := w.stores[0].Prune(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	left, err := w.stores[0].levels[0].epochs()
+	left, err := w.stores[0].levels[0].Epochs()
 	if err != nil || len(left) < 4 {
 		t.Errorf("got epochs %v, %v at local, want those that the global level lacks", left, err)
 	}

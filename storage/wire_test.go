@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // pipes is a Transport of two ranks in one process. It counts the bytes that go
@@ -118,11 +119,11 @@ func flushPair(t *testing.T, p *pipes) bool {
 	if err != nil {
 		return false
 	}
-	b, err := readFile(f, "/b/partner/"+format.EpochName(1)+"/"+format.ShardName(0), 1<<20)
+	b, err := level.ReadFile(f, "/b/partner/"+format.EpochName(1)+"/"+format.ShardName(0), 1<<20)
 	if err != nil {
 		t.Fatalf("byte %d: flush reported success: %v", p.flip, err)
 	}
-	want, err := readFile(f, "/a/local/"+format.EpochName(1)+"/"+format.ShardName(0), 1<<20)
+	want, err := level.ReadFile(f, "/a/local/"+format.EpochName(1)+"/"+format.ShardName(0), 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +149,7 @@ func TestPeersStayInside(t *testing.T) {
 		{LevelPartner, "a//b", nil},
 	} {
 		d, peer := stores[0].peerDir(t.Context(), 1, c.level)
-		err := d.fs.Mkdir(c.name)
+		err := d.FS.Mkdir(c.name)
 		if err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("mkdir %s at %s: got %v, want it refused", c.name, c.level, err)
 		}
@@ -156,10 +157,10 @@ func TestPeersStayInside(t *testing.T) {
 	}
 	d, peer := stores[0].peerDir(t.Context(), 1, LevelPartner)
 	defer peer.Close()
-	if err := d.fs.Mkdir("epoch-0000000001"); err != nil {
+	if err := d.FS.Mkdir("epoch-0000000001"); err != nil {
 		t.Errorf("an epoch's directory at partner: %v", err)
 	}
-	if _, err := d.fs.Open("absent"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := d.FS.Open("absent"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an absent file: got %v, want ErrNotExist", err)
 	}
 }
@@ -176,11 +177,11 @@ func TestLeftoversAreCleared(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.close()
-	mine := []string{"/global/" + tempName(format.MarkerName, 0),
-		"/global/epoch-0000000001/" + tempName(format.ShardName(0), 0)}
-	other := "/global/epoch-0000000001/" + tempName(format.ManifestName, 7)
+	mine := []string{"/global/" + level.TempName(format.MarkerName, 0),
+		"/global/epoch-0000000001/" + level.TempName(format.ShardName(0), 0)}
+	other := "/global/epoch-0000000001/" + level.TempName(format.ManifestName, 7)
 	for _, name := range append(mine, other) {
-		if err := writeFile(f, name, []byte("half")); err != nil {
+		if err := level.WriteFile(f, name, []byte("half")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,9 +1,10 @@
-package storage
+package level
 
 import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -43,36 +44,36 @@ var (
 	errNotEmpty = errors.New("its epoch is removed but for files that others have open or are making")
 )
 
-// removeEpoch removes the manifest for good before anything it names, so that
+// RemoveEpoch removes the manifest for good before anything it names, so that
 // a crash leaves garbage and never half an epoch. What is no file of a checkpoint
 // stays, and the directory with it.
-func (d *levelDir) removeEpoch(e Epoch) (left []Leftover, err error) {
-	dir := d.epochPath(e)
-	if err := removeIfThere(d.fs, join(dir, format.ManifestName)); err != nil {
-		if entry, serr := d.fs.Stat(join(dir, format.ManifestName)); serr != nil || !entry.Dir {
+func (d *Dir) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
+	dir := d.EpochPath(e)
+	if err := RemoveIfThere(d.FS, filepath.Join(dir, format.ManifestName)); err != nil {
+		if entry, serr := d.FS.Stat(filepath.Join(dir, format.ManifestName)); serr != nil || !entry.Dir {
 			return nil, err
 		} // a folder commits nothing
 	}
-	if err := ignoreGone(d.fs.SyncDir(dir)); err != nil {
+	if err := ignoreGone(d.FS.SyncDir(dir)); err != nil {
 		return nil, err
 	}
-	list, err := d.fs.ReadDir(dir)
+	list, err := d.FS.ReadDir(dir)
 	if err != nil {
 		return nil, ignoreGone(err)
 	}
 	for _, f := range list {
-		path := join(dir, f.Name)
+		path := filepath.Join(dir, f.Name)
 		if f.Dir || !ours(f.Name) {
 			left = append(left, Leftover{path, errForeign})
 			continue
 		}
-		err = errors.Join(err, removeIfThere(d.fs, path))
+		err = errors.Join(err, RemoveIfThere(d.FS, path))
 	}
 	if err != nil || len(left) > 0 {
 		return left, err
 	}
-	if err := removeIfThere(d.fs, dir); err != nil {
-		if list, rerr := d.fs.ReadDir(dir); rerr == nil && len(list) > 0 {
+	if err := RemoveIfThere(d.FS, dir); err != nil {
+		if list, rerr := d.FS.ReadDir(dir); rerr == nil && len(list) > 0 {
 			return []Leftover{{dir, errNotEmpty}}, nil
 		}
 		return nil, err
@@ -82,7 +83,7 @@ func (d *levelDir) removeEpoch(e Epoch) (left []Leftover, err error) {
 
 // ours says whether a name in an epoch's directory is one that a store gives.
 func ours(name string) bool {
-	if _, ok := tempRank(name); ok {
+	if _, ok := TempRank(name); ok {
 		name, _, _ = strings.Cut(name, ".r")
 	}
 	if _, _, ok := format.ParseName(name); ok {
@@ -92,8 +93,8 @@ func ours(name string) bool {
 	return ok || name == format.ManifestName
 }
 
-// tempRank reads the rank back from the name of a file in the making.
-func tempRank(name string) (rank int, ok bool) {
+// TempRank reads the rank back from the name of a file in the making.
+func TempRank(name string) (rank int, ok bool) {
 	stem, ok := strings.CutSuffix(name, format.TempSuffix)
 	if !ok {
 		return 0, false

@@ -1,4 +1,4 @@
-package storage
+package level
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// readFile reads a whole small file of at most limit bytes.
-func readFile(fsys vfs.FS, name string, limit int64) (b []byte, err error) {
+// ReadFile reads a whole small file of at most limit bytes.
+func ReadFile(fsys vfs.FS, name string, limit int64) (b []byte, err error) {
 	f, err := fsys.Open(name)
 	if err != nil {
 		return nil, err
@@ -22,7 +22,7 @@ func readFile(fsys vfs.FS, name string, limit int64) (b []byte, err error) {
 		return nil, err
 	}
 	if n > limit {
-		return nil, &CorruptError{File: name, Len: n, Reason: fmt.Sprintf("longer than %d bytes", limit)}
+		return nil, &format.CorruptError{File: name, Len: n, Reason: fmt.Sprintf("longer than %d bytes", limit)}
 	}
 	b = make([]byte, n)
 	if m, err := f.ReadAt(b, 0); m < len(b) {
@@ -47,7 +47,7 @@ func readRecord(fsys vfs.FS, name string) (b []byte, err error) {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
-	return readFile(fsys, name, format.MaxRecordLen)
+	return ReadFile(fsys, name, format.MaxRecordLen)
 }
 
 // checkHead compares the length of a large file with what its record says before
@@ -62,13 +62,13 @@ func checkHead(f vfs.File, name string, n int64) error {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	if want, ok := format.RecordLen(b); !ok || want != n {
-		return &CorruptError{File: name, Len: n, Reason: "length is not that of its record"}
+		return &format.CorruptError{File: name, Len: n, Reason: "length is not that of its record"}
 	}
 	return nil
 }
 
-// writeFile writes and syncs a new small file. Its name is not durable yet.
-func writeFile(fsys vfs.FS, name string, b []byte) error {
+// WriteFile writes and syncs a new small file. Its name is not durable yet.
+func WriteFile(fsys vfs.FS, name string, b []byte) error {
 	f, err := fsys.Create(name, false)
 	if err != nil {
 		return err
@@ -81,12 +81,13 @@ func writeFile(fsys vfs.FS, name string, b []byte) error {
 	}
 	err = errors.Join(err, f.Close())
 	if err != nil {
-		return errors.Join(err, removeIfThere(fsys, name))
+		return errors.Join(err, RemoveIfThere(fsys, name))
 	}
 	return nil
 }
 
-func removeIfThere(fsys vfs.FS, name string) error {
+// RemoveIfThere removes a file that may be gone.
+func RemoveIfThere(fsys vfs.FS, name string) error {
 	err := fsys.Remove(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

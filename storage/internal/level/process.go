@@ -1,4 +1,4 @@
-package storage
+package level
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// thisProcess names the calling process.
-var thisProcess = sync.OnceValue(func() format.Process {
+// ThisProcess names the calling process.
+var ThisProcess = sync.OnceValue(func() format.Process {
 	p := format.Process{PID: os.Getpid()}
 	p.Node, _ = os.Hostname()
 	p.Started, _ = startOf(p.PID)
@@ -28,7 +28,7 @@ var thisProcess = sync.OnceValue(func() format.Process {
 // ended says that the process has ended for sure: it ran here and is not there
 // any more. False also means "cannot be known from here".
 func ended(p *format.Process) bool {
-	if p.Machine == "" || p.Machine != thisProcess().Machine {
+	if p.Machine == "" || p.Machine != ThisProcess().Machine {
 		return false
 	}
 	started, err := startOf(p.PID)

@@ -1,0 +1,100 @@
+package level
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// ErrOtherLevel marks a directory that another level of the job uses.
+var ErrOtherLevel = errors.New("it is the directory of another level")
+
+// ErrNotCommitted marks an epoch that has no manifest at the level asked for,
+// so that it does not exist there.
+var ErrNotCommitted = errors.New("epoch is not committed")
+
+// ErrCommitted marks an attempt to replace or discard a committed epoch.
+var ErrCommitted = errors.New("epoch is committed already")
+
+// DirError reports a level's directory that cannot be used.
+type DirError struct {
+	Level  string // empty if it is not known
+	Dir    string
+	Remedy string
+	Err    error
+}
+
+func (e *DirError) Error() string {
+	level := e.Level
+	if level != "" {
+		level = "level " + level + " "
+	}
+	return fmt.Sprintf("%sdirectory %s cannot be used: %v (%s)", level, e.Dir, e.Err, e.Remedy)
+}
+
+func (e *DirError) Unwrap() error { return e.Err }
+
+// JobError reports a directory that holds the checkpoints of another job.
+type JobError struct {
+	Level      string
+	Dir        string
+	Have, Want string // job names: in the directory, and of this job
+}
+
+func (e *JobError) Error() string {
+	return fmt.Sprintf("level %s directory %s holds checkpoints of job %q, this job is %q: "+
+		"give each job its own directory, or set the same job name to go on from it",
+		e.Level, e.Dir, e.Have, e.Want)
+}
+
+// SizeError reports checkpoints that were written by another number of ranks.
+type SizeError struct {
+	Level      string
+	Dir        string
+	Have, Want int // ranks: of the checkpoints, and of this job
+}
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("level %s directory %s holds checkpoints of %d ranks, this job has %d: "+
+		"start it with %d ranks, or give it an empty directory to begin anew",
+		e.Level, e.Dir, e.Have, e.Want, e.Have)
+}
+
+// SpaceError reports a level without room. It fails one epoch and no other.
+type SpaceError struct {
+	Level string
+	Dir   string
+	Need  int64 // bytes that were still to be written
+	Free  int64 // bytes that are free
+}
+
+func (e *SpaceError) Error() string {
+	missing := fmt.Sprintf("%d free, %d missing", e.Free, e.Missing())
+	if e.Missing() == 0 {
+		missing = fmt.Sprintf("which others had taken, %d free again", e.Free)
+	}
+	return fmt.Sprintf("level %s directory %s is full: %d bytes needed, %s: keep fewer epochs there or give it "+
+		"more room",
+		e.Level, e.Dir, e.Need, missing)
+}
+
+// Missing is the number of bytes by which the level is too small.
+func (e *SpaceError) Missing() int64 { return max(e.Need-e.Free, 0) }
+
+// Absent says that err means "not here" and not "damaged".
+func Absent(err error) bool {
+	return errors.Is(err, ErrNotCommitted) || errors.Is(err, fs.ErrNotExist)
+}
+
+// BusyError reports a level's directory that another run of the job uses now:
+// the two would overwrite each other's epochs.
+type BusyError struct {
+	Level, Dir string
+	Node       string // where the other run's owner of the directory is
+	PID        int
+}
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("level %s directory %s is in use by another run of this job: process %d on node %s; "+
+		"end that run first, or use another directory", e.Level, e.Dir, e.PID, e.Node)
+}

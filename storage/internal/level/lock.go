@@ -1,0 +1,215 @@
+package level
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+)
+
+// Unused makes sure, without writing, that no other run uses the directory.
+func (d *Dir) Unused(ctx context.Context, run string, beat time.Duration) error {
+	var seen []byte
+	start := time.Now()
+	changed := start
+	for {
+		have, raw, err := d.ReadLock()
+		if err != nil || have != nil && (have.Run == run || ended(&have.Owner)) {
+			return nil // no lock, ours, or one that tells nothing any more
+		}
+		now := time.Now()
+		if string(raw) != string(seen) {
+			seen, changed = raw, now
+		}
+		switch {
+		case now.Sub(changed) >= StaleBeats*beat:
+			return nil
+		case changed.Sub(start) >= refuseBeats*beat && have != nil:
+			return &BusyError{Level: d.Name, Dir: d.Path, Node: have.Owner.Node, PID: have.Owner.PID}
+		}
+		if err := sleep.For(ctx, beat/4); err != nil {
+			return err
+		}
+	}
+}
+
+// lockBeat is how often a lock is rewritten. An owner that misses staleBeats
+// of them in a row is dead; one that is seen alive for refuseBeats is not about
+// to end either.
+const (
+	LockBeat    = time.Second
+	StaleBeats  = 3
+	refuseBeats = 6
+)
+
+// LockPath is the lock's file.
+func (d *Dir) LockPath() string { return filepath.Join(d.Path, format.LockName) }
+
+// ReadLock returns nil without an error for a lock that is just being
+// rewritten, or damaged: who watches it sees whether it changes.
+func (d *Dir) ReadLock() (*format.Lock, []byte, error) {
+	b, err := ReadFile(d.FS, d.LockPath(), 1<<16)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := format.DecodeLock(d.LockPath(), b)
+	if err != nil {
+		return nil, b, nil
+	}
+	return l, b, nil
+}
+
+// Lock makes sure that no other run uses the directory: it takes the lock, or
+// finds it with a rank of the same run. owned says that beating is up to us. An
+// owner that is dead is replaced: at once when it ran on this machine, after
+// staleBeats otherwise.
+func (d *Dir) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (owned bool, err error) {
+	var seen []byte
+	start := time.Now()
+	changed := start
+	var rival time.Time // when another run was first seen to take the lock over; zero: none
+	for {
+		err := d.takeLock(want)
+		if err == nil {
+			return true, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return false, d.Unusable(err)
+		}
+		have, raw, err := d.ReadLock()
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue // it has just been given up
+		case err != nil:
+			return false, d.Unusable(err)
+		case have != nil && have.Run == want.Run:
+			return false, nil
+		}
+		now := time.Now()
+		if string(raw) != string(seen) {
+			seen, changed, rival = raw, now, time.Time{}
+		}
+		switch {
+		case have != nil && ended(&have.Owner), now.Sub(changed) >= StaleBeats*beat:
+			taken, err := d.takeOver(raw, want)
+			switch {
+			case err != nil:
+				return false, d.Unusable(err)
+			case taken:
+				return true, nil
+			case rival.IsZero():
+				rival = now
+			case now.Sub(rival) >= StaleBeats*beat: // it has died before it was done
+				rival = time.Time{}
+				if err := RemoveIfThere(d.FS, d.ClaimPath(raw)); err != nil {
+					return false, d.Unusable(err)
+				}
+			}
+		case changed.Sub(start) >= refuseBeats*beat && have != nil:
+			return false, &BusyError{Level: d.Name, Dir: d.Path, Node: have.Owner.Node, PID: have.Owner.PID}
+		}
+		if err := sleep.For(ctx, beat/4); err != nil {
+			return false, err
+		}
+	}
+}
+
+// takeLock makes the lock if there is none. It is linked to its name whole, so
+// of runs that race one wins.
+func (d *Dir) takeLock(want *format.Lock) error {
+	if _, err := d.FS.Stat(d.LockPath()); !errors.Is(err, fs.ErrNotExist) {
+		if err == nil {
+			err = fs.ErrExist
+		}
+		return err
+	}
+	temp := filepath.Join(d.Path, TempName(format.LockName, d.Owner))
+	if err := WriteFile(d.FS, temp, want.Encode()); err != nil {
+		return err
+	}
+	err := d.FS.Link(temp, d.LockPath())
+	if errors.Is(err, errors.ErrUnsupported) { // and so are two runs that start within a moment
+		return d.FS.Rename(temp, d.LockPath())
+	}
+	if errors.Is(err, fs.ErrNotExist) { // who has the directory now cleared temp away
+		return fs.ErrExist
+	}
+	return errors.Join(err, RemoveIfThere(d.FS, temp))
+}
+
+// ClaimPath is the file by which one of the runs that find a dead owner's lock gets
+// the right to replace it: a name for just these bytes, which only one can link.
+func (d *Dir) ClaimPath(lock []byte) string {
+	sum := sha256.Sum256(lock)
+	return filepath.Join(d.Path, format.LockName+".claim."+hex.EncodeToString(sum[:6]))
+}
+
+// takeOver replaces the lock of a dead owner, in one step, if it still is what was
+// seen and no other run is doing the same.
+func (d *Dir) takeOver(seen []byte, want *format.Lock) (taken bool, err error) {
+	temp := filepath.Join(d.Path, TempName(format.LockName, d.Owner))
+	if err := WriteFile(d.FS, temp, want.Encode()); err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, RemoveIfThere(d.FS, temp)) }()
+	claim := d.ClaimPath(seen)
+	err = d.FS.Link(temp, claim)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported): // see takeLock
+	case errors.Is(err, fs.ErrExist),
+		errors.Is(err, fs.ErrNotExist): // a rival is at it, or is done and has cleared temp away
+		return false, nil
+	case err != nil:
+		return false, err
+	default:
+		defer func() { err = errors.Join(err, RemoveIfThere(d.FS, claim)) }()
+	}
+	_, got, err := d.ReadLock()
+	if err == nil && string(got) == string(seen) {
+		err = d.FS.Rename(temp, d.LockPath())
+		taken = err == nil
+	}
+	return taken, ignoreGone(err)
+}
+
+// Beat rewrites an own lock, or says that it is lost.
+func (d *Dir) Beat(l *format.Lock) error {
+	have, _, err := d.ReadLock()
+	if errors.Is(err, fs.ErrNotExist) {
+		err = d.takeLock(l) // somebody tidied up
+		if errors.Is(err, fs.ErrExist) {
+			return nil // the next beat tells whose it is
+		}
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	if have != nil && (have.Run != l.Run || have.Owner != l.Owner) {
+		return &BusyError{Level: d.Name, Dir: d.Path, Node: have.Owner.Node, PID: have.Owner.PID}
+	}
+	l.Beat++
+	f, err := d.FS.Edit(d.LockPath(), false)
+	if err != nil {
+		return err
+	}
+	if _, err = f.WriteAt(l.Encode(), 0); err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Unlock removes an own lock.
+func (d *Dir) Unlock(l *format.Lock) error {
+	have, _, err := d.ReadLock()
+	if err != nil || have == nil || have.Run != l.Run || have.Owner != l.Owner {
+		return ignoreGone(err)
+	}
+	return RemoveIfThere(d.FS, d.LockPath())
+}

@@ -1,0 +1,61 @@
+package level
+
+import (
+	"errors"
+	"path/filepath"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+)
+
+// ReadPack reads the index of a pack.
+func (d *Dir) ReadPack(e format.Epoch, name string) (infos []format.ShardInfo, err error) {
+	file, err := d.EpochFile(e, name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := d.FS.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	n, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	foot, err := format.ReadFooterOf(format.PackMagic, file, f, n)
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, foot.IndexLen)
+	if err := format.ReadFull(f, b, foot.IndexOff); err != nil {
+		return nil, err
+	}
+	if format.Hash(b) != foot.IndexHash {
+		return nil, &format.CorruptError{File: file, Off: foot.IndexOff, Len: foot.IndexLen,
+			Reason: "pack index: hash does not match"}
+	}
+	return format.DecodePackIndex(file, b)
+}
+
+// VerifyPack checks what a pack says of itself and that nothing else is in it.
+func (d *Dir) VerifyPack(m *format.Manifest, name string) []error {
+	infos, err := d.ReadPack(m.Epoch, name)
+	if err != nil {
+		return []error{err}
+	}
+	file := filepath.Join(d.EpochPath(m.Epoch), name)
+	var end int64
+	for i := range infos {
+		entry, err := m.Shard(infos[i].Rank)
+		if err != nil || entry.Index != infos[i].Index || entry.Base != infos[i].Base || entry.FileName() != name {
+			return []error{&format.CorruptError{File: file, Reason: "pack index does not agree with the manifest"}}
+		}
+		end = max(end, entry.Base+entry.ShardBytes)
+	}
+	x, err := d.OpenExtent(m.Epoch, name, format.ShardInfo{ShardBytes: end, Pack: 0})
+	if err != nil {
+		return []error{err}
+	}
+	defer x.Close()
+	return x.VerifyTail(end)
+}

@@ -1,0 +1,210 @@
+package level
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+)
+
+// NewestCommitted is 0 when nothing is committed.
+func (d *Dir) NewestCommitted() (format.Epoch, error) {
+	epochs, err := d.Epochs()
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range epochs {
+		have, err := d.HasManifest(e)
+		if have || err != nil {
+			return e, err
+		}
+	}
+	return 0, nil
+}
+
+// NewestReadable is newestCommitted but for epochs whose manifests cannot be
+// read: what was to be copied there is not there.
+func (d *Dir) NewestReadable() (format.Epoch, error) {
+	epochs, err := d.Epochs()
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range epochs {
+		if _, err := d.ReadManifest(e); err == nil {
+			return e, nil
+		}
+	}
+	return 0, nil
+}
+
+// KeepRules is what one look at a level for epochs to remove goes by.
+type KeepRules struct {
+	Keep, Every int
+	Widest      format.Epoch              // newest epoch committed at the last level
+	Counts      func(e format.Epoch) bool // all ranks have it
+	Failed      func(e format.Epoch) bool // a vote gave it up
+	Held        func(e format.Epoch) bool // it is in use
+	Making      func(name string) bool    // a file that will get its final name
+}
+
+// MaxPending is how many epochs wait at a level for the last one.
+const MaxPending = 8
+
+// Prunable lists the epochs that no rule keeps, and what is odd about those that
+// stay.
+func (d *Dir) Prunable(r *KeepRules) (dead []format.Epoch, left []Leftover, err error) {
+	epochs, err := d.Epochs()
+	if err != nil {
+		return nil, nil, err
+	}
+	var committed, garbage []format.Epoch
+	for _, e := range epochs {
+		have, err := d.HasManifest(e)
+		switch {
+		case have || err != nil: // a manifest that cannot be looked at is one
+			committed = append(committed, e)
+		case len(committed) > 0:
+			garbage = append(garbage, e)
+		}
+	}
+	kept, left := d.keptOf(committed, r)
+	for _, e := range committed {
+		if !kept[e] {
+			dead = append(dead, e)
+		}
+	}
+	for _, e := range garbage {
+		if !kept[e] && !r.Held(e) && !d.hasTemp(e, r.Making) {
+			dead = append(dead, e)
+		}
+	}
+	return dead, left, nil
+}
+
+// hasTemp says whether a file of the epoch is in the making. An epoch that
+// cannot be looked at has one.
+func (d *Dir) hasTemp(e format.Epoch, making func(name string) bool) bool {
+	files, err := d.FS.ReadDir(d.EpochPath(e))
+	if err != nil {
+		return ignoreGone(err) != nil
+	}
+	for _, f := range files {
+		if making(f.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// keptOf applies the keep rules to the committed epochs, newest first.
+func (d *Dir) keptOf(committed []format.Epoch, r *KeepRules) (kept map[format.Epoch]bool, left []Leftover) {
+	kept = map[format.Epoch]bool{}
+	counted, extra := 0, 0 // epochs that count; others that are kept and older than one that does
+	failed := 0            // given up and newer than all that count
+	for _, e := range committed {
+		due := counted < r.Keep || e > r.Widest && counted < MaxPending
+		switch {
+		case r.Held(e) || r.Every > 0 && e%format.Epoch(r.Every) == 0 && !r.Failed(e):
+		case !due, r.Failed(e) && counted > 0:
+			continue
+		case r.Failed(e):
+			// A restart may find all of its shards; but votes may go on failing.
+			if failed++; failed > r.Keep {
+				continue
+			}
+		case counted > 0 && !r.Counts(e):
+			// In place of one that counts, should there be none.
+			if extra++; counted+extra > r.Keep {
+				continue
+			}
+		}
+		origins, err := d.originsOf(e)
+		if errors.Is(err, ErrNotCommitted) {
+			continue // removed by another rank meanwhile
+		}
+		if err != nil {
+			left = append(left, Leftover{Path: filepath.Join(d.EpochPath(e), format.ManifestName),
+				Err: fmt.Errorf("epoch %d stays and does not count: %w", e, err)})
+		}
+		kept[e] = true
+		for _, o := range origins {
+			kept[o] = true
+		}
+		if err == nil && r.Counts(e) {
+			counted++
+		}
+	}
+	return kept, left
+}
+
+// originsOf lists the epochs that an epoch here refers to. When its manifest
+// cannot be read the error says so, and they are those that the shards here
+// refer to.
+func (d *Dir) originsOf(e format.Epoch) ([]format.Epoch, error) {
+	m, err := d.ReadManifest(e)
+	if err == nil {
+		return m.Origins(), nil
+	}
+	if errors.Is(err, ErrNotCommitted) {
+		return nil, err
+	}
+	files, rerr := d.FS.ReadDir(d.EpochPath(e))
+	if rerr != nil {
+		return nil, errors.Join(err, rerr)
+	}
+	set := map[format.Epoch]bool{}
+	for _, f := range files {
+		for _, o := range d.originsIn(e, f.Name) {
+			set[o] = true
+		}
+	}
+	return format.SortedEpochs(set), err
+}
+
+// originsIn reads them from a shard or pack; none if it cannot be read.
+func (d *Dir) originsIn(e format.Epoch, name string) (out []format.Epoch) {
+	if _, ok := format.ParsePackName(name); ok {
+		infos, err := d.ReadPack(e, name)
+		if err != nil {
+			return nil
+		}
+		for i := range infos {
+			out = append(out, infos[i].Origins...)
+		}
+		return out
+	}
+	rank, row, ok := format.ParseName(name)
+	if !ok || row >= 0 {
+		return nil
+	}
+	info, _, err := d.Uncommitted(e, rank)
+	if err != nil {
+		return nil
+	}
+	return slices.Clone(info.Origins)
+}
+
+// RanksWithManifest lists the ranks of which shards or parity rows lie beside a
+// manifest.
+func (d *Dir) RanksWithManifest(e format.Epoch) []int {
+	m, err := d.ReadManifest(e)
+	if err != nil {
+		return nil
+	}
+	ranks, err := d.RanksHere(m)
+	if err != nil {
+		return nil
+	}
+	files, err := d.FS.ReadDir(d.EpochPath(e))
+	if err != nil {
+		return nil
+	}
+	for _, f := range files {
+		if rank, row, ok := format.ParseName(f.Name); ok && row >= 0 {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}
