@@ -44,7 +44,7 @@ test: wanted lint ## install what is missing (as root), lint, all tests
 # second at the end of each package.
 RACE = GORACE=atexit_sleep_ms=0 $(GO) test -race -tags invariants -short -count=1 -p $(TEST_P) -timeout $(TIMEOUT)
 RACE_NOT = test/(cluster|e2e|examples|remote|slurm)
-RACE_SLOW = storage|coordinated(/cut.*)?|mpiwrap/mpi.*|gpustate(/gpu.*)?|$(RACE_SLOW_TOO)
+RACE_SLOW = storage(/internal/redundancy)?|coordinated(/cut.*)?|mpiwrap/mpi.*|gpustate(/gpu.*)?|$(RACE_SLOW_TOO)
 RACE_SLOW_TOO = cmd/.*|internal/(report|bench/.*)|apps/(nbody/picture|smithwaterman(/align)?)
 RACE_STORAGE = Prune|Vote|Kept|Redundan|Lend|Pace|Lock|Flush|Salvage|Put|Fetch|Rebuild|Pack|Level|Tools|View
 MODULE = github.com/holdfast-hpc/holdfast

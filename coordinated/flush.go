@@ -59,7 +59,7 @@ func (c *Checkpointer) copyShard(ctx context.Context, e storage.Epoch, level str
 		if secs := l.Hold(); secs != nil {
 			bound, cancel := l.Within(ctx)
 			from := func(ctx context.Context) (storage.ShardInfo, error) {
-				return c.store.FlushFrom(ctx, e, c.levels[0], level, c.ops.Counted(level, secs))
+				return c.store.Flush(ctx, e, c.levels[0], level, c.ops.Counted(level, secs))
 			}
 			info, err := persist.Attend(bound, c.ops, "copy", level, l, from)
 			cancel()
@@ -70,7 +70,7 @@ func (c *Checkpointer) copyShard(ctx context.Context, e storage.Epoch, level str
 		}
 	}
 	return persist.Attend(ctx, c.ops, "copy", level, nil, func(ctx context.Context) (storage.ShardInfo, error) {
-		return c.store.Flush(ctx, e, c.levels[0], level)
+		return c.store.Flush(ctx, e, c.levels[0], level, nil)
 	})
 }
 

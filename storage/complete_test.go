@@ -74,7 +74,7 @@ func unflushed(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	// A flush that ended half-way.
-	if _, err := w.stores[0].Flush(t.Context(), 2, LevelLocal, LevelGlobal); err != nil {
+	if _, err := w.stores[0].Flush(t.Context(), 2, LevelLocal, LevelGlobal, nil); err != nil {
 		t.Fatal(err)
 	}
 	return w

@@ -17,7 +17,7 @@ func TestCompressFollowsTheTarget(t *testing.T) {
 			{Name: LevelGlobal, Dir: t.TempDir(), Compress: true, BytesPerSec: 60 << 20}}
 	})
 	take(t, stores, 1, LevelLocal, func(int) []Section { return secs })
-	info, err := stores[0].Flush(t.Context(), 1, LevelLocal, LevelGlobal)
+	info, err := stores[0].Flush(t.Context(), 1, LevelLocal, LevelGlobal, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

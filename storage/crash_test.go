@@ -105,7 +105,7 @@ func (w *world) takeEpoch(e Epoch, done func(e Epoch)) error {
 		return err
 	}
 	done(e)
-	infos, err = w.each(func(s *Store) (ShardInfo, error) { return s.Flush(ctx, e, LevelLocal, LevelGlobal) })
+	infos, err = w.each(func(s *Store) (ShardInfo, error) { return s.Flush(ctx, e, LevelLocal, LevelGlobal, nil) })
 	if err == nil {
 		err = w.commit(e, LevelGlobal, infos)
 	}

@@ -35,7 +35,7 @@ func kindOf(err error, had bool) Kind {
 	return Missing
 }
 
-var errGone = fmt.Errorf("was committed here and is gone: %w", fs.ErrNotExist)
+var errMissing = fmt.Errorf("was committed here and is gone: %w", fs.ErrNotExist)
 
 // Expected lists the epochs that are committed in the directories or should be,
 // newest first. What retention has let go is not among them.
@@ -146,7 +146,7 @@ func (c *check) missed(d *viewDir, have map[string]bool) {
 		if !ok || have[name] {
 			continue
 		}
-		f := Finding{Epoch: c.epoch, Dir: d.info, Rank: rank, Err: fmt.Errorf("%s %w", name, errGone)}
+		f := Finding{Epoch: c.epoch, Dir: d.info, Rank: rank, Err: fmt.Errorf("%s %w", name, errMissing)}
 		if row >= 0 {
 			f.Part = name
 		}
@@ -173,7 +173,7 @@ func (c *check) incomplete() {
 			name := placed{l, format.ShardName(r)}
 			if c.there[name] < copies && !c.told[name] && len(c.good[r]) > 0 {
 				c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.dirOf(l), Rank: r,
-					Err: fmt.Errorf("%d of %d at level %s: %w", c.there[name], copies, l, errGone)})
+					Err: fmt.Errorf("%d of %d at level %s: %w", c.there[name], copies, l, errMissing)})
 			}
 		}
 	}
@@ -184,7 +184,7 @@ func (c *check) incomplete() {
 				if c.there[name] == 0 && !c.told[name] {
 					c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.dirOf(LevelParity), Rank: r,
 						Part: name.name,
-						Err:  fmt.Errorf("%s %w", name.name, errGone)})
+						Err:  fmt.Errorf("%s %w", name.name, errMissing)})
 				}
 			}
 		}

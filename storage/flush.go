@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
+	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -18,15 +19,11 @@ import (
 // When it returns nil the copy is durable at to and not yet committed there. A
 // chunk that is bad at from comes from another level. What an earlier Flush
 // completed is not copied again.
-func (s *Store) Flush(ctx context.Context, e Epoch, from, to string) (ShardInfo, error) {
-	return s.FlushFrom(ctx, e, from, to, nil)
-}
-
-// FlushFrom is Flush for a caller who still has the sections that were put at
-// from: they are taken from memory and only compared with what was committed,
-// which spares reading them back. The level parity is computed from the shards
-// all the same. Nil sections make it Flush.
-func (s *Store) FlushFrom(ctx context.Context, e Epoch, from, to string, secs []Section) (ShardInfo, error) {
+//
+// A caller who still has the sections that were put at from gives them: they are
+// taken from memory and only compared with what was committed, which spares
+// reading them back. The level parity is computed from the shards all the same.
+func (s *Store) Flush(ctx context.Context, e Epoch, from, to string, secs []Section) (ShardInfo, error) {
 	leave, err := s.enter()
 	if err != nil {
 		return ShardInfo{}, err
@@ -173,4 +170,75 @@ func (s *Store) Lend(ctx context.Context, e Epoch, level string, secs []Section)
 		return nil, s.fault("fetch", e, level, err)
 	}
 	return over.Lend(filepath.Join(l.EpochPath(e), format.ShardName(s.opt.Rank)), m), nil
+}
+
+// Copied is how many bytes this rank has written for copies between levels since
+// Open: how far a Flush is that runs alone.
+func (s *Store) Copied() int64 { return s.copied.Load() }
+
+// CopiedTo is Copied for the copies to one level; 0 for one that the store has not.
+func (s *Store) CopiedTo(level string) int64 {
+	l, err := s.at(level)
+	if err != nil {
+		return 0
+	}
+	return l.copied.Load()
+}
+
+// Hold keeps copying between levels from starting further writes until release
+// is called: the program wants the memory and the cores for a capture. Put is
+// not held back.
+func (s *Store) Hold() (release func()) { return s.gate.Hold() }
+
+func (s *Store) throttle(to *levelState) *shard.Throttle {
+	return &shard.Throttle{Pace: to.pace, Gate: &s.gate, Copied: &s.copied, There: &to.copied}
+}
+
+// flushPartner copies the shard to the partners, one after the other.
+func (s *Store) flushPartner(ctx context.Context, sh *Shard, to *levelState, secs []Section) (info ShardInfo,
+	err error) {
+	ranks, err := redundancy.Partners(s.opt.Nodes, s.opt.Rank, to.cfg.Copies)
+	if err != nil {
+		return info, err
+	}
+	spec := s.spec(sh.epoch, sh.rank, secs)
+	s.prepareSpec(to, spec)
+	var holders []string
+	for i, r := range ranks {
+		one, idx, err := s.copyTo(ctx, sh, to, r, spec)
+		if err != nil {
+			return info, fmt.Errorf("copy to rank %d on node %s: %w", r, s.opt.Nodes[r], err)
+		}
+		if i > 0 && one.Index != info.Index {
+			return info, fmt.Errorf("copies at ranks %d and %d differ", ranks[0], r)
+		}
+		info = one
+		holders = append(holders, s.opt.Nodes[r])
+		to.remember(sh.epoch, idx)
+	}
+	info.Holders = holders
+	return info, nil
+}
+
+// copyTo writes the shard into the directory of another rank, unless it lies
+// there complete already.
+func (s *Store) copyTo(ctx context.Context, sh *Shard, to *levelState, rank int, spec *shard.Spec) (info ShardInfo,
+	idx *format.Index, err error) {
+	d, f := s.peerDir(ctx, rank, to.Name)
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if info, idx, ok, err := s.flushed(sh, d); ok || err != nil {
+		return info, idx, err
+	}
+	if err := d.EnsureEpoch(sh.epoch); err != nil {
+		return info, nil, d.Unusable(err)
+	}
+	if err := d.CheckSpace(spec); err != nil {
+		return info, nil, err
+	}
+	done, err := s.turn(ctx)
+	if err != nil {
+		return info, nil, err
+	}
+	defer done()
+	return s.writeOut(ctx, d, spec, s.throttle(to))
 }

@@ -93,7 +93,7 @@ func writeGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		info, err := c.stores[2].Flush(t.Context(), e, storage.LevelLocal, storage.LevelGlobal)
+		info, err := c.stores[2].Flush(t.Context(), e, storage.LevelLocal, storage.LevelGlobal, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,7 @@ func epochOf(t *testing.T, s *storage.Store, e storage.Epoch) {
 		err = s.Commit(t.Context(), e, storage.LevelLocal, []storage.ShardInfo{info})
 	}
 	if err == nil {
-		info, err = s.Flush(t.Context(), e, storage.LevelLocal, storage.LevelGlobal)
+		info, err = s.Flush(t.Context(), e, storage.LevelLocal, storage.LevelGlobal, nil)
 	}
 	if err == nil {
 		err = s.Commit(t.Context(), e, storage.LevelGlobal, []storage.ShardInfo{info})

@@ -74,7 +74,7 @@ func TestFlushOfIncrement(t *testing.T) {
 					continue
 				}
 				var err error
-				if info, err = stores[0].Flush(t.Context(), e, LevelLocal, LevelGlobal); err != nil {
+				if info, err = stores[0].Flush(t.Context(), e, LevelLocal, LevelGlobal, nil); err != nil {
 					t.Fatal(err)
 				}
 				commitAll(t, stores, e, LevelGlobal, []ShardInfo{info})

@@ -65,7 +65,7 @@ func (c *cluster) packUp(e storage.Epoch, wider int64, data sectionsFor) ([]stor
 		return nil, fmt.Errorf("the pack was written again: %+v, %w", again, err)
 	}
 	for r := len(n.Ranks); r < len(c.stores); r++ {
-		info, err := c.stores[r].Flush(ctx, e, n.From, n.To)
+		info, err := c.stores[r].Flush(ctx, e, n.From, n.To, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -325,7 +325,7 @@ func largeJob(t *testing.T, wide storage.LevelConfig, nodes []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		last, err := c.stores[2].Flush(t.Context(), e, storage.LevelLocal, wide.Name)
+		last, err := c.stores[2].Flush(t.Context(), e, storage.LevelLocal, wide.Name, nil)
 		if err == nil {
 			err = c.settle(e, append(infos, last))
 		}
@@ -357,7 +357,7 @@ func largeJob(t *testing.T, wide storage.LevelConfig, nodes []string) {
 // flushTo copies an epoch from local to another level and commits it.
 func (c *cluster) flushTo(e storage.Epoch, level string) error {
 	infos, err := c.all(func(s *storage.Store, r int) (storage.ShardInfo, error) {
-		return s.Flush(c.t.Context(), e, storage.LevelLocal, level)
+		return s.Flush(c.t.Context(), e, storage.LevelLocal, level, nil)
 	})
 	if err != nil {
 		return err

@@ -73,7 +73,7 @@ func TestLend(t *testing.T) {
 			flush := func() map[string][]byte {
 				t.Helper()
 				if _, err := w.all(func(s *storage.Store, r int) (storage.ShardInfo, error) {
-					return s.Flush(context.Background(), 2, storage.LevelLocal, storage.LevelParity)
+					return s.Flush(context.Background(), 2, storage.LevelLocal, storage.LevelParity, nil)
 				}); err != nil {
 					t.Fatal(err)
 				}

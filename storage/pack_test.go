@@ -188,7 +188,7 @@ func TestThrottle(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Flush(ctx, 1, LevelLocal, LevelGlobal)
+		_, err := s.Flush(ctx, 1, LevelLocal, LevelGlobal, nil)
 		done <- err
 	}()
 	cancel()
@@ -196,7 +196,7 @@ func TestThrottle(t *testing.T) {
 		t.Errorf("held: got %v, want it to wait until it is cancelled", err)
 	}
 	release()
-	if _, err := s.Flush(t.Context(), 1, LevelLocal, LevelGlobal); err != nil {
+	if _, err := s.Flush(t.Context(), 1, LevelLocal, LevelGlobal, nil); err != nil {
 		t.Error(err)
 	}
 }

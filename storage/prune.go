@@ -36,7 +36,7 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 	}
 	defer leave()
 	defer s.writeLedgers()
-	gone := map[Epoch]bool{}
+	all := map[Epoch]bool{}
 	levels := s.working()
 	widest, err := levels[len(levels)-1].NewestReadable()
 	problems := []error{err} // the other levels must not fill because the last one is down
@@ -45,7 +45,7 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 		problems = append(problems, err)
 		for _, e := range dead {
 			if err := ctx.Err(); err != nil {
-				return format.SortedEpochs(gone), err
+				return format.SortedEpochs(all), err
 			}
 			more, err := l.RemoveEpoch(e)
 			left = append(left, more...)
@@ -53,12 +53,12 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 				problems = append(problems, s.fault("prune", e, l.Name, err))
 				continue
 			}
-			gone[e] = true
+			all[e] = true
 			s.log.Info("epoch removed", "epoch", e, "level", l.Name, "keep", l.cfg.Keep)
 		}
 		s.tell(l, left)
 	}
-	return format.SortedEpochs(gone), errors.Join(problems...)
+	return format.SortedEpochs(all), errors.Join(problems...)
 }
 
 // tell logs what was left, each once.

@@ -54,7 +54,7 @@ func TestPruneDuringWork(t *testing.T) {
 		},
 		"flush": func(c *cluster) error {
 			_, err := c.all(func(s *storage.Store, _ int) (storage.ShardInfo, error) {
-				return s.Flush(ctx, 2, storage.LevelLocal, storage.LevelGlobal)
+				return s.Flush(ctx, 2, storage.LevelLocal, storage.LevelGlobal, nil)
 			})
 			return err
 		},

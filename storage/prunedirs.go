@@ -39,7 +39,7 @@ func (r *PruneRules) validate() error {
 //
 // It goes on when something cannot be removed. What it left is a *LeftError,
 // beside the epochs that went.
-func PruneDirs(ctx context.Context, dirs []string, rules PruneRules) (gone map[string][]Epoch, err error) {
+func PruneDirs(ctx context.Context, dirs []string, rules PruneRules) (removed map[string][]Epoch, err error) {
 	if err := rules.validate(); err != nil {
 		return nil, err
 	}

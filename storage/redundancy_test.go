@@ -140,7 +140,7 @@ func (c *cluster) tryTake(e storage.Epoch, data sectionsFor, levels ...string) e
 			if i == 0 {
 				return s.Put(context.Background(), e, level, data(r, e))
 			}
-			return s.Flush(context.Background(), e, levels[0], level)
+			return s.Flush(context.Background(), e, levels[0], level, nil)
 		})
 		if err != nil {
 			return fmt.Errorf("epoch %d at %s: %w", e, level, err)
@@ -358,7 +358,7 @@ func TestTopologyRefused(t *testing.T) {
 		}
 	}
 	var bad *storage.TopologyError
-	if _, err := w.stores[0].Flush(t.Context(), 2, storage.LevelLocal, storage.LevelPartner); !errors.As(err, &bad) {
+	if _, err := w.stores[0].Flush(t.Context(), 2, storage.LevelLocal, storage.LevelPartner, nil); !errors.As(err, &bad) {
 		t.Errorf("got %v, want a *TopologyError", err)
 	}
 }

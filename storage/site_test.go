@@ -128,9 +128,9 @@ func (s *site) take(ctx context.Context, e storage.Epoch) error {
 			case level == storage.LevelLocal:
 				return st.Put(ctx, e, level, small(r, e))
 			case level != storage.LevelGlobal || r%2 == 1 && e%2 == 1:
-				return st.Flush(ctx, e, storage.LevelLocal, level)
+				return st.Flush(ctx, e, storage.LevelLocal, level, nil)
 			case e%2 == 1:
-				return st.Flush(ctx, e, storage.LevelLocal, level)
+				return st.Flush(ctx, e, storage.LevelLocal, level, nil)
 			}
 			return storage.ShardInfo{}, nil
 		})

@@ -185,11 +185,11 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, er
 // be called again.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	again := s.closed
+	before := s.closed
 	s.closed = true
 	s.mu.Unlock()
 	s.users.Wait()
-	if !again {
+	if !before {
 		s.writeLedgers()
 	}
 	var err error

@@ -182,7 +182,7 @@ func TestFlush(t *testing.T) {
 	for range 2 { // the second round finds the work done
 		infos = nil
 		for _, s := range stores {
-			info, err := s.Flush(t.Context(), 5, LevelLocal, LevelGlobal)
+			info, err := s.Flush(t.Context(), 5, LevelLocal, LevelGlobal, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -205,7 +205,7 @@ func TestFlush(t *testing.T) {
 func TestBadChunkComesFromNextLevel(t *testing.T) {
 	stores := openStores(t, 1, twoLevels(t))
 	take(t, stores, 1, LevelLocal, func(r int) []Section { return sectionsOf(r, 1) })
-	info, err := stores[0].Flush(t.Context(), 1, LevelLocal, LevelGlobal)
+	info, err := stores[0].Flush(t.Context(), 1, LevelLocal, LevelGlobal, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,11 +255,11 @@ func TestFlushFromMemory(t *testing.T) {
 	stores := openStores(t, 1, twoLevels(t))
 	secs := func(r int) []Section { return sectionsOf(r, 1) }
 	take(t, stores, 1, LevelLocal, secs)
-	if _, err := stores[0].FlushFrom(t.Context(), 1, LevelLocal, LevelGlobal, sectionsOf(0, 2)); !errors.Is(err,
+	if _, err := stores[0].Flush(t.Context(), 1, LevelLocal, LevelGlobal, sectionsOf(0, 2)); !errors.Is(err,
 		ErrCorrupt) {
 		t.Errorf("other sections than those committed: got %v, want ErrCorrupt", err)
 	}
-	info, err := stores[0].FlushFrom(t.Context(), 1, LevelLocal, LevelGlobal, secs(0))
+	info, err := stores[0].Flush(t.Context(), 1, LevelLocal, LevelGlobal, secs(0))
 	if err != nil {
 		t.Fatal(err)
 	}

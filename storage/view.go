@@ -279,7 +279,7 @@ func (c *check) dir(ctx context.Context, d *viewDir) error {
 	case have:
 		m, err = d.ReadManifest(c.epoch)
 	default:
-		err = fmt.Errorf("manifest %w", errGone)
+		err = fmt.Errorf("manifest %w", errMissing)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -115,7 +115,7 @@ func flushPair(t *testing.T, p *pipes) bool {
 	defer stores[1].Close()
 	defer stores[0].Close()
 	infos := take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
-	info, err := stores[0].Flush(t.Context(), 1, LevelLocal, LevelPartner)
+	info, err := stores[0].Flush(t.Context(), 1, LevelLocal, LevelPartner, nil)
 	if err != nil {
 		return false
 	}

@@ -47,7 +47,7 @@ func jobDirs(t *testing.T) (local, global string) {
 			[]storage.Section{{Name: "x", Size: int64(len(data)), Source: storage.Bytes(data)}})
 	})
 	put(storage.LevelGlobal, func(s *storage.Store, r int) (storage.ShardInfo, error) {
-		return s.Flush(t.Context(), 3, storage.LevelLocal, storage.LevelGlobal)
+		return s.Flush(t.Context(), 3, storage.LevelLocal, storage.LevelGlobal, nil)
 	})
 	return local, global
 }

@@ -117,7 +117,7 @@ func (s *suite) bring(ctx context.Context, e storage.Epoch) ([]storage.ShardInfo
 		return nil, err
 	}
 	return s.each(func(st *storage.Store, r int) (storage.ShardInfo, error) {
-		return st.Flush(ctx, e, storage.LevelLocal, s.level.Config.Name)
+		return st.Flush(ctx, e, storage.LevelLocal, s.level.Config.Name, nil)
 	})
 }
 

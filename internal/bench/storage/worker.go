@@ -158,7 +158,7 @@ func (k *worker) do(ctx context.Context, c command, rep *reply) error {
 		info, err := k.store.Put(ctx, e, c.Level, k.sections())
 		return k.told(rep, err, info)
 	case "flush":
-		info, err := k.store.Flush(ctx, e, storage.LevelLocal, c.Level)
+		info, err := k.store.Flush(ctx, e, storage.LevelLocal, c.Level, nil)
 		return k.told(rep, err, info)
 	case "flush-node": // rank 0 is the flusher of the node
 		if k.Rank > 0 {

@@ -175,7 +175,7 @@ func (d *Dir) takeOver(seen []byte, want *format.Lock) (taken bool, err error) {
 		err = d.FS.Rename(temp, d.LockPath())
 		taken = err == nil
 	}
-	return taken, ignoreGone(err)
+	return taken, ignoreMissing(err)
 }
 
 // Beat rewrites an own lock, or says that it is lost.
@@ -209,7 +209,7 @@ func (d *Dir) Beat(l *format.Lock) error {
 func (d *Dir) Unlock(l *format.Lock) error {
 	have, _, err := d.ReadLock()
 	if err != nil || have == nil || have.Run != l.Run || have.Owner != l.Owner {
-		return ignoreGone(err)
+		return ignoreMissing(err)
 	}
 	return RemoveIfThere(d.FS, d.LockPath())
 }

@@ -63,7 +63,7 @@ func (d *Dir) TryRecord(name string, decode func(file string, b []byte) error) e
 	if err == nil {
 		err = decode(file, b)
 	}
-	return ignoreGone(err)
+	return ignoreMissing(err)
 }
 
 // WriteLedger replaces a rank's ledger in one step.
@@ -114,15 +114,15 @@ func (d *Dir) ReadLedgers() (out []*format.Ledger, problems map[string]error, er
 
 // Forget takes epochs that are removed on purpose out of the ledgers of a
 // directory.
-func (d *Dir) Forget(gone []format.Epoch) error {
+func (d *Dir) Forget(epochs []format.Epoch) error {
 	books, _, err := d.ReadLedgers()
-	if err != nil || len(gone) == 0 {
+	if err != nil || len(epochs) == 0 {
 		return err
 	}
 	for _, l := range books {
 		v := l.At(d.Name)
 		v.Epochs = slices.DeleteFunc(v.Epochs, func(p format.LedgerEpoch) bool {
-			return slices.Contains(gone, p.Epoch)
+			return slices.Contains(epochs, p.Epoch)
 		})
 		if err := d.WriteLedger(l); err != nil {
 			return err

@@ -88,7 +88,7 @@ func (d *Dir) Prunable(r *KeepRules) (dead []format.Epoch, left []Leftover, err 
 func (d *Dir) hasTemp(e format.Epoch, making func(name string) bool) bool {
 	files, err := d.FS.ReadDir(d.EpochPath(e))
 	if err != nil {
-		return ignoreGone(err) != nil
+		return ignoreMissing(err) != nil
 	}
 	for _, f := range files {
 		if making(f.Name) {

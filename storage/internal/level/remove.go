@@ -54,12 +54,12 @@ func (d *Dir) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
 			return nil, err
 		} // a folder commits nothing
 	}
-	if err := ignoreGone(d.FS.SyncDir(dir)); err != nil {
+	if err := ignoreMissing(d.FS.SyncDir(dir)); err != nil {
 		return nil, err
 	}
 	list, err := d.FS.ReadDir(dir)
 	if err != nil {
-		return nil, ignoreGone(err)
+		return nil, ignoreMissing(err)
 	}
 	for _, f := range list {
 		path := filepath.Join(dir, f.Name)
@@ -107,7 +107,7 @@ func TempRank(name string) (rank int, ok bool) {
 	return int(v), err == nil
 }
 
-func ignoreGone(err error) error {
+func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

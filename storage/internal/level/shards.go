@@ -99,8 +99,8 @@ func (d *Dir) CheckRoom(need int64) error {
 
 // SpaceError turns the system's word for a full disk into ours.
 func (d *Dir) SpaceError(err error, need int64) error {
-	var told *SpaceError
-	if err == nil || errors.As(err, &told) {
+	var known *SpaceError
+	if err == nil || errors.As(err, &known) {
 		return err
 	}
 	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {

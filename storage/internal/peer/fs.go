@@ -63,8 +63,8 @@ func (p *conn) call(op wireOp, head, data, buf []byte) (*format.Decoder, error) 
 		return nil, p.err
 	}
 	d, err := p.exchange(op, head, data, buf)
-	var told *wireError
-	if err != nil && !errors.As(err, &told) {
+	var known *wireError
+	if err != nil && !errors.As(err, &known) {
 		err = fmt.Errorf("store of rank %d: %w", p.rank, err)
 		p.err = err
 	}

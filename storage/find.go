@@ -152,8 +152,8 @@ func (s *Store) reachable(ctx context.Context, l *levelState, m *format.Manifest
 	if err == nil || len(s.holders(l.Name, m.Epoch, at)) > 0 {
 		return nil
 	}
-	loose := func(h *redundancy.Holding) bool { return h.Id == [16]byte{} && h.HasShard(s.opt.Rank) }
-	for _, r := range s.holders(l.Name, m.Epoch, loose) {
+	unvoted := func(h *redundancy.Holding) bool { return h.Id == [16]byte{} && h.HasShard(s.opt.Rank) }
+	for _, r := range s.holders(l.Name, m.Epoch, unvoted) {
 		d, f := s.peerDir(ctx, r, l.Name)
 		perr := errors.Join(d.Probe(m, s.opt.Rank), f.Close())
 		if perr == nil {
