@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -32,7 +30,7 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 		err = ctx.Err()
 	}
 	if err == nil {
-		err = s.keepMarked(l)
+		err = l.KeepMarked(s.markerOf(l.Name), s.opt.Rank)
 	}
 	if err == nil {
 		err = l.Commit(m, s.opt.Rank)
@@ -66,15 +64,6 @@ func (s *Store) newManifest(e Epoch, l *levelState, shards []ShardInfo) (*format
 		}
 	}
 	return m, nil
-}
-
-// keepMarked puts the job marker back into a directory that came back empty.
-func (s *Store) keepMarked(l *levelState) error {
-	_, err := l.FS.Stat(filepath.Join(l.Path, format.MarkerName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return l.Claim(s.markerOf(l.Name), s.opt.Rank)
-	}
-	return err
 }
 
 func (s *Store) markerOf(level string) format.Marker {

@@ -113,7 +113,7 @@ func (s *Store) flushed(sh *Shard, to *level.Dir) (info ShardInfo, idx *format.I
 		return ShardInfo{}, nil, false, nil // absent, another, or damaged: write it anew
 	}
 	info.Node = s.opt.Node
-	return info, idx, true, to.FS.SyncDir(to.EpochPath(sh.epoch))
+	return info, idx, true, to.SyncEpoch(sh.epoch)
 }
 
 // sectionReader reads a section of a shard as a Source.

@@ -57,7 +57,7 @@ func holdingOf(d *level.Dir, e Epoch, size int) (redundancy.Holding, error) {
 	case !level.Absent(err) && !errors.Is(err, ErrCorrupt):
 		return redundancy.Holding{}, err
 	}
-	files, err := d.FS.ReadDir(d.EpochPath(e))
+	files, err := d.Files(e)
 	if err != nil {
 		return redundancy.Holding{}, err
 	}

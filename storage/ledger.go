@@ -1,11 +1,9 @@
 package storage
 
 import (
-	"path/filepath"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // writeLedgers brings the ledgers of this rank up to date with what is on disk, at
@@ -35,12 +33,9 @@ func (l *levelState) newest() Epoch {
 }
 
 func (s *Store) ledgerOf(here *levelState) (*format.Ledger, error) {
-	old := &format.Ledger{}
-	file := filepath.Join(here.Path, format.LedgerName(s.opt.Rank))
-	if b, err := level.ReadFile(here.FS, file, format.LedgerLimit); err == nil {
-		if have, err := format.DecodeLedger(file, b); err == nil {
-			old = have
-		}
+	old, err := here.ReadLedger(s.opt.Rank)
+	if err != nil {
+		old = &format.Ledger{}
 	}
 	book := &format.Ledger{Rank: s.opt.Rank, Node: s.opt.Node}
 	for _, l := range s.levels {
@@ -77,7 +72,7 @@ func (l *levelState) inventory() ([]format.LedgerEpoch, error) {
 			continue
 		}
 		if !l.Shared() { // there the manifest names all that there is
-			list, err := l.FS.ReadDir(l.EpochPath(e))
+			list, err := l.Files(e)
 			if err != nil {
 				continue // pruned by another rank meanwhile
 			}

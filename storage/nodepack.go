@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"path/filepath"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -129,7 +126,7 @@ func (p *Part) write(ctx context.Context, n *NodePack) error {
 	if err := p.to.CheckRoom(p.spec.Room); err != nil {
 		return err
 	}
-	f, err := joinPack(&p.to.Dir, n, pk)
+	f, err := p.to.Join(n.Epoch, n.temp(pk))
 	if err != nil {
 		return p.to.Unusable(err)
 	}
@@ -209,20 +206,6 @@ func (n *NodePack) temp(k *nodePackFile) string {
 	return fmt.Sprintf("%s.r%06d.%012x%s", format.PackName(k.first()), n.Ranks[0], uint64(n.Epoch), format.TempSuffix)
 }
 
-// joinPack opens a pack in the making. Who comes first makes it.
-func joinPack(d *level.Dir, n *NodePack, k *nodePackFile) (vfs.File, error) {
-	path := filepath.Join(d.EpochPath(n.Epoch), n.temp(k))
-	f, err := d.FS.Edit(path, true)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return f, err
-	}
-	f, err = d.FS.Create(path, true)
-	if errors.Is(err, fs.ErrExist) {
-		return d.FS.Edit(path, true)
-	}
-	return f, err
-}
-
 // SealPacks completes the packs of a node when all of its ranks have written
 // their parts: it checks each, adds the index, syncs and publishes. The flusher
 // calls it. The result is in the order of ranks; the shards are durable and not
@@ -268,7 +251,7 @@ func (s *Store) sealPacks(ctx context.Context, n *NodePack) (infos []ShardInfo, 
 func (s *Store) sealPack(ctx context.Context, n *NodePack, k *nodePackFile, m *format.Manifest,
 	to *levelState) ([]ShardInfo, error) {
 	temp := n.temp(k)
-	f, err := to.FS.Edit(filepath.Join(to.EpochPath(n.Epoch), temp), true)
+	f, err := to.Edit(n.Epoch, temp)
 	if err != nil {
 		return nil, err
 	}
@@ -340,7 +323,7 @@ func (s *Store) DropPacks(n NodePack) error {
 	}
 	files, err := n.files()
 	for i := range files {
-		err = errors.Join(err, level.RemoveIfThere(to.FS, filepath.Join(to.EpochPath(n.Epoch), n.temp(&files[i]))))
+		err = errors.Join(err, to.RemoveFile(n.Epoch, n.temp(&files[i])))
 	}
 	return s.fault("discard", n.Epoch, n.To, err)
 }

@@ -157,7 +157,7 @@ func (s *Store) pack(ctx context.Context, job packJob, to *levelState) ([]ShardI
 	name := format.PackName(job.first)
 	if infos, idxs, err := to.openPack(e, name, job); err == nil {
 		to.rememberAll(e, idxs)
-		return infos, to.FS.SyncDir(to.EpochPath(e))
+		return infos, to.SyncEpoch(e)
 	}
 	var infos []ShardInfo
 	var idxs []*format.Index

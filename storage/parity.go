@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -35,11 +34,7 @@ func (p *parityPlaces) Row(ctx context.Context, e Epoch, id redundancy.RowID, re
 }
 
 func openRow(d *level.Dir, e Epoch, id redundancy.RowID, want []byte) (*shard.Copy, error) {
-	file, err := d.EpochFile(e, format.RowName(id.Rank, id.J))
-	if err != nil {
-		return nil, err
-	}
-	f, err := d.FS.Open(file)
+	f, file, err := d.Open(e, format.RowName(id.Rank, id.J))
 	if err != nil {
 		return nil, err
 	}
@@ -72,10 +67,7 @@ func (s *Store) parityState(l *levelState, m *format.Manifest) error {
 
 // isThere looks for a file in the own directory and in what is known of others.
 func (s *Store) isThere(l *levelState, e Epoch, name string, match func(h *redundancy.Holding) bool) bool {
-	if _, err := l.FS.Stat(filepath.Join(l.EpochPath(e), name)); err == nil {
-		return true
-	}
-	return len(s.holders(l.Name, e, match)) > 0
+	return l.Has(e, name) || len(s.holders(l.Name, e, match)) > 0
 }
 
 // openMember opens the local shard of a member of a group: here, at the rank

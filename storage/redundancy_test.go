@@ -358,7 +358,8 @@ func TestTopologyRefused(t *testing.T) {
 		}
 	}
 	var bad *storage.TopologyError
-	if _, err := w.stores[0].Flush(t.Context(), 2, storage.LevelLocal, storage.LevelPartner, nil); !errors.As(err, &bad) {
+	_, err = w.stores[0].Flush(t.Context(), 2, storage.LevelLocal, storage.LevelPartner, nil)
+	if !errors.As(err, &bad) {
 		t.Errorf("got %v, want a *TopologyError", err)
 	}
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"path/filepath"
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // MaxDeaths is how often a program may die right after it restored an epoch
@@ -47,13 +45,13 @@ func (s *Store) RestoreBegins(ctx context.Context, e Epoch) (durable func() erro
 	synced := make(chan error, len(levels))
 	var syncs sync.WaitGroup
 	for _, l := range levels {
-		f, err := l.PlaceTrials(t, s.opt.Rank)
+		durable, err := l.PlaceTrials(t, s.opt.Rank)
 		if err != nil {
 			synced <- l.Unusable(err)
 			continue
 		}
 		syncs.Go(func() {
-			err := errors.Join(f.Sync(), f.Close(), l.FS.SyncDir(l.Path))
+			err := durable()
 			if err != nil {
 				err = l.Unusable(err)
 			}
@@ -135,14 +133,9 @@ func (s *Store) writeTrials(ctx context.Context, t format.Trials) (n int, err er
 func (s *Store) readTrials() format.Trials {
 	t := format.Trials{}
 	for _, l := range s.working() {
-		file := filepath.Join(l.Path, format.TrialsName(s.opt.Rank))
-		b, err := level.ReadFile(l.FS, file, 1<<20)
+		one, err := l.ReadTrials(s.opt.Rank)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
-		}
-		var one format.Trials
-		if err == nil {
-			one, err = format.DecodeTrials(file, b)
 		}
 		if err != nil {
 			s.log.Warn("restore trials cannot be read", "level", l.Name, "err", err)

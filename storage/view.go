@@ -198,7 +198,7 @@ func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
 		return info, nil
 	}
 	info.ID, info.Shards = m.ID(), m.Shards
-	list, err := d.FS.ReadDir(d.EpochPath(m.Epoch))
+	list, err := d.Files(m.Epoch)
 	if err != nil {
 		return info, err
 	}
@@ -326,7 +326,7 @@ func (c *check) contents(ctx context.Context, d *viewDir, m *format.Manifest) er
 
 // others looks at the packs and parity rows in a directory.
 func (c *check) others(ctx context.Context, d *viewDir, m *format.Manifest) error {
-	files, err := d.FS.ReadDir(d.EpochPath(c.epoch))
+	files, err := d.Files(c.epoch)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil
 	}

@@ -73,7 +73,7 @@ func (d *Dir) Discard(e format.Epoch, name string) error {
 	if err := d.clearTempsOf(dir, name); err != nil {
 		return err
 	}
-	if err := RemoveIfThere(d.FS, filepath.Join(dir, name)); err != nil {
+	if err := removeIfThere(d.FS, filepath.Join(dir, name)); err != nil {
 		return err
 	}
 	// The last to discard removes the directory; for the others it is not empty

@@ -104,6 +104,50 @@ func (d *Dir) EpochFile(e format.Epoch, name string) (string, error) {
 	return filepath.Join(dir, name), nil
 }
 
+// Open opens a file of an epoch for reading and says where it is.
+func (d *Dir) Open(e format.Epoch, name string) (f vfs.File, file string, err error) {
+	if file, err = d.EpochFile(e, name); err != nil {
+		return nil, "", err
+	}
+	f, err = d.FS.Open(file)
+	return f, file, err
+}
+
+// Has says whether an epoch has a file.
+func (d *Dir) Has(e format.Epoch, name string) bool {
+	_, err := d.FS.Stat(filepath.Join(d.EpochPath(e), name))
+	return err == nil
+}
+
+// Files lists the files of an epoch.
+func (d *Dir) Files(e format.Epoch) ([]vfs.Entry, error) { return d.FS.ReadDir(d.EpochPath(e)) }
+
+// SyncEpoch makes the names of an epoch's files durable.
+func (d *Dir) SyncEpoch(e format.Epoch) error { return d.FS.SyncDir(d.EpochPath(e)) }
+
+// Edit opens a file in the making that several ranks write to.
+func (d *Dir) Edit(e format.Epoch, temp string) (vfs.File, error) {
+	return d.FS.Edit(filepath.Join(d.EpochPath(e), temp), true)
+}
+
+// Join is Edit for who may be the first: it makes the file.
+func (d *Dir) Join(e format.Epoch, temp string) (vfs.File, error) {
+	f, err := d.Edit(e, temp)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	f, err = d.FS.Create(filepath.Join(d.EpochPath(e), temp), true)
+	if errors.Is(err, fs.ErrExist) {
+		return d.Edit(e, temp)
+	}
+	return f, err
+}
+
+// RemoveFile removes a file of an epoch that may be gone.
+func (d *Dir) RemoveFile(e format.Epoch, name string) error {
+	return removeIfThere(d.FS, filepath.Join(d.EpochPath(e), name))
+}
+
 // EnsureEpoch makes the directory of an epoch.
 func (d *Dir) EnsureEpoch(e format.Epoch) error { return d.makeDir(d.EpochPath(e), d.Path) }
 
@@ -189,7 +233,7 @@ func (d *Dir) Publish(e format.Epoch, temp, final string) error {
 		return err
 	}
 	if err := d.FS.SyncDir(dir); err != nil {
-		return errors.Join(err, RemoveIfThere(d.FS, filepath.Join(dir, final)))
+		return errors.Join(err, removeIfThere(d.FS, filepath.Join(dir, final)))
 	}
 	return nil
 }
@@ -235,7 +279,7 @@ func (d *Dir) clear(dir string, match func(name string) bool) error {
 		if entry.Dir || !match(entry.Name) {
 			continue
 		}
-		if err := RemoveIfThere(d.FS, filepath.Join(dir, entry.Name)); err != nil {
+		if err := removeIfThere(d.FS, filepath.Join(dir, entry.Name)); err != nil {
 			return d.Unusable(err)
 		}
 	}
@@ -256,7 +300,7 @@ func (d *Dir) RanksHere(m *format.Manifest) ([]int, error) {
 
 // NamesOf lists what lies in an epoch's directory; nothing if it is not there.
 func (d *Dir) NamesOf(e format.Epoch) (map[string]bool, error) {
-	list, err := d.FS.ReadDir(d.EpochPath(e))
+	list, err := d.Files(e)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return nil, err
 	}

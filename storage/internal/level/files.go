@@ -81,13 +81,13 @@ func WriteFile(fsys vfs.FS, name string, b []byte) error {
 	}
 	err = errors.Join(err, f.Close())
 	if err != nil {
-		return errors.Join(err, RemoveIfThere(fsys, name))
+		return errors.Join(err, removeIfThere(fsys, name))
 	}
 	return nil
 }
 
-// RemoveIfThere removes a file that may be gone.
-func RemoveIfThere(fsys vfs.FS, name string) error {
+// removeIfThere removes a file that may be gone.
+func removeIfThere(fsys vfs.FS, name string) error {
 	err := fsys.Remove(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -107,7 +107,7 @@ func (d *Dir) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (
 				rival = now
 			case now.Sub(rival) >= StaleBeats*beat: // it has died before it was done
 				rival = time.Time{}
-				if err := RemoveIfThere(d.FS, d.ClaimPath(raw)); err != nil {
+				if err := removeIfThere(d.FS, d.ClaimPath(raw)); err != nil {
 					return false, d.Unusable(err)
 				}
 			}
@@ -140,7 +140,7 @@ func (d *Dir) takeLock(want *format.Lock) error {
 	if errors.Is(err, fs.ErrNotExist) { // who has the directory now cleared temp away
 		return fs.ErrExist
 	}
-	return errors.Join(err, RemoveIfThere(d.FS, temp))
+	return errors.Join(err, removeIfThere(d.FS, temp))
 }
 
 // ClaimPath is the file by which one of the runs that find a dead owner's lock gets
@@ -157,7 +157,7 @@ func (d *Dir) takeOver(seen []byte, want *format.Lock) (taken bool, err error) {
 	if err := WriteFile(d.FS, temp, want.Encode()); err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, RemoveIfThere(d.FS, temp)) }()
+	defer func() { err = errors.Join(err, removeIfThere(d.FS, temp)) }()
 	claim := d.ClaimPath(seen)
 	err = d.FS.Link(temp, claim)
 	switch {
@@ -168,7 +168,7 @@ func (d *Dir) takeOver(seen []byte, want *format.Lock) (taken bool, err error) {
 	case err != nil:
 		return false, err
 	default:
-		defer func() { err = errors.Join(err, RemoveIfThere(d.FS, claim)) }()
+		defer func() { err = errors.Join(err, removeIfThere(d.FS, claim)) }()
 	}
 	_, got, err := d.ReadLock()
 	if err == nil && string(got) == string(seen) {
@@ -211,5 +211,5 @@ func (d *Dir) Unlock(l *format.Lock) error {
 	if err != nil || have == nil || have.Run != l.Run || have.Owner != l.Owner {
 		return ignoreMissing(err)
 	}
-	return RemoveIfThere(d.FS, d.LockPath())
+	return removeIfThere(d.FS, d.LockPath())
 }

@@ -79,6 +79,15 @@ func (d *Dir) Fits(have *format.Marker, want format.Marker) error {
 	return nil
 }
 
+// KeepMarked puts the job marker back into a directory that came back empty.
+func (d *Dir) KeepMarked(want format.Marker, rank int) error {
+	_, err := d.FS.Stat(filepath.Join(d.Path, format.MarkerName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return d.Claim(want, rank)
+	}
+	return err
+}
+
 // ReadMarker reads whose checkpoints the directory holds.
 func (d *Dir) ReadMarker() (*format.Marker, error) {
 	file := filepath.Join(d.Path, format.MarkerName)

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
@@ -53,7 +52,7 @@ func (d *Dir) NoteNoneBegun() error {
 	case errors.Is(err, fs.ErrExist):
 		err = nil
 	}
-	return d.unusableIf(errors.Join(err, RemoveIfThere(d.FS, temp)))
+	return d.unusableIf(errors.Join(err, removeIfThere(d.FS, temp)))
 }
 
 // TryRecord reads a small file; one that has just gone is no problem.
@@ -80,6 +79,19 @@ func (d *Dir) WriteLedger(l *format.Ledger) error {
 	return d.FS.Rename(temp, final)
 }
 
+// ReadLedger reads a rank's ledger.
+func (d *Dir) ReadLedger(rank int) (*format.Ledger, error) {
+	return d.readLedger(filepath.Join(d.Path, format.LedgerName(rank)))
+}
+
+func (d *Dir) readLedger(file string) (*format.Ledger, error) {
+	b, err := ReadFile(d.FS, file, format.LedgerLimit)
+	if err != nil {
+		return nil, err
+	}
+	return format.DecodeLedger(file, b)
+}
+
 // ReadLedgers reads all ledgers of a directory. What is wrong with one comes back
 // beside the others.
 func (d *Dir) ReadLedgers() (out []*format.Ledger, problems map[string]error, err error) {
@@ -93,13 +105,9 @@ func (d *Dir) ReadLedgers() (out []*format.Ledger, problems map[string]error, er
 			continue
 		}
 		file := filepath.Join(d.Path, f.Name)
-		b, err := ReadFile(d.FS, file, format.LedgerLimit)
-		var l *format.Ledger
-		if err == nil {
-			l, err = format.DecodeLedger(file, b)
-		}
+		l, err := d.readLedger(file)
 		if err == nil && (format.LedgerName(l.Rank) != f.Name || !l.IsOf(d.Name)) {
-			err = &format.CorruptError{File: file, Len: int64(len(b)), Reason: "ledger of another rank or level"}
+			err = &format.CorruptError{File: file, Len: f.Size, Reason: "ledger of another rank or level"}
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // replaced meanwhile
@@ -138,7 +146,7 @@ func (d *Dir) WriteTrials(t format.Trials, rank int) error {
 		if _, err := d.FS.Stat(final); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		return RemoveIfThere(d.FS, final)
+		return removeIfThere(d.FS, final)
 	}
 	temp := filepath.Join(d.Path, TempName(format.TrialsName(rank), d.Owner))
 	if err := WriteFile(d.FS, temp, t.Encode()); err != nil {
@@ -150,9 +158,19 @@ func (d *Dir) WriteTrials(t format.Trials, rank int) error {
 	return d.FS.SyncDir(d.Path)
 }
 
-// PlaceTrials gives the first trials their name and does not wait until they are
-// durable.
-func (d *Dir) PlaceTrials(t format.Trials, rank int) (vfs.File, error) {
+// ReadTrials reads a rank's trials.
+func (d *Dir) ReadTrials(rank int) (format.Trials, error) {
+	file := filepath.Join(d.Path, format.TrialsName(rank))
+	b, err := ReadFile(d.FS, file, 1<<20)
+	if err != nil {
+		return nil, err
+	}
+	return format.DecodeTrials(file, b)
+}
+
+// PlaceTrials gives the first trials their name. They are durable when the function returned has returned nil; it is
+// to be called once.
+func (d *Dir) PlaceTrials(t format.Trials, rank int) (durable func() error, err error) {
 	temp := filepath.Join(d.Path, TempName(format.TrialsName(rank), d.Owner))
 	f, err := d.FS.Create(temp, false)
 	if err != nil {
@@ -162,7 +180,7 @@ func (d *Dir) PlaceTrials(t format.Trials, rank int) (vfs.File, error) {
 		err = d.FS.Rename(temp, filepath.Join(d.Path, format.TrialsName(rank)))
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close(), RemoveIfThere(d.FS, temp))
+		return nil, errors.Join(err, f.Close(), removeIfThere(d.FS, temp))
 	}
-	return f, nil
+	return func() error { return errors.Join(f.Sync(), f.Close(), d.FS.SyncDir(d.Path)) }, nil
 }

@@ -9,11 +9,7 @@ import (
 
 // ReadPack reads the index of a pack.
 func (d *Dir) ReadPack(e format.Epoch, name string) (infos []format.ShardInfo, err error) {
-	file, err := d.EpochFile(e, name)
-	if err != nil {
-		return nil, err
-	}
-	f, err := d.FS.Open(file)
+	f, file, err := d.Open(e, name)
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (d *Dir) Prunable(r *KeepRules) (dead []format.Epoch, left []Leftover, err 
 // hasTemp says whether a file of the epoch is in the making. An epoch that
 // cannot be looked at has one.
 func (d *Dir) hasTemp(e format.Epoch, making func(name string) bool) bool {
-	files, err := d.FS.ReadDir(d.EpochPath(e))
+	files, err := d.Files(e)
 	if err != nil {
 		return ignoreMissing(err) != nil
 	}
@@ -150,7 +150,7 @@ func (d *Dir) originsOf(e format.Epoch) ([]format.Epoch, error) {
 	if errors.Is(err, ErrNotCommitted) {
 		return nil, err
 	}
-	files, rerr := d.FS.ReadDir(d.EpochPath(e))
+	files, rerr := d.Files(e)
 	if rerr != nil {
 		return nil, errors.Join(err, rerr)
 	}
@@ -197,7 +197,7 @@ func (d *Dir) RanksWithManifest(e format.Epoch) []int {
 	if err != nil {
 		return nil
 	}
-	files, err := d.FS.ReadDir(d.EpochPath(e))
+	files, err := d.Files(e)
 	if err != nil {
 		return nil
 	}

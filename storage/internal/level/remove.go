@@ -49,7 +49,7 @@ var (
 // stays, and the directory with it.
 func (d *Dir) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
 	dir := d.EpochPath(e)
-	if err := RemoveIfThere(d.FS, filepath.Join(dir, format.ManifestName)); err != nil {
+	if err := removeIfThere(d.FS, filepath.Join(dir, format.ManifestName)); err != nil {
 		if entry, serr := d.FS.Stat(filepath.Join(dir, format.ManifestName)); serr != nil || !entry.Dir {
 			return nil, err
 		} // a folder commits nothing
@@ -67,12 +67,12 @@ func (d *Dir) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
 			left = append(left, Leftover{path, errForeign})
 			continue
 		}
-		err = errors.Join(err, RemoveIfThere(d.FS, path))
+		err = errors.Join(err, removeIfThere(d.FS, path))
 	}
 	if err != nil || len(left) > 0 {
 		return left, err
 	}
-	if err := RemoveIfThere(d.FS, dir); err != nil {
+	if err := removeIfThere(d.FS, dir); err != nil {
 		if list, rerr := d.FS.ReadDir(dir); rerr == nil && len(list) > 0 {
 			return []Leftover{{dir, errNotEmpty}}, nil
 		}

@@ -63,7 +63,7 @@ func (d *Dir) Create(e format.Epoch, name string, fill func(f vfs.File) error) (
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, RemoveIfThere(d.FS, path))
+			err = errors.Join(err, removeIfThere(d.FS, path))
 		}
 	}()
 	if err = fill(f); err == nil {
@@ -143,11 +143,7 @@ func (d *Dir) LocateIn(m *format.Manifest, rank int) (*shard.Extent, error) {
 
 // OpenExtent opens a shard in a file of an epoch, whose length must be right.
 func (d *Dir) OpenExtent(e format.Epoch, name string, info format.ShardInfo) (*shard.Extent, error) {
-	file, err := d.EpochFile(e, name)
-	if err != nil {
-		return nil, err
-	}
-	f, err := d.FS.Open(file)
+	f, file, err := d.Open(e, name)
 	if err != nil {
 		return nil, err
 	}
