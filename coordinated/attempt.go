@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -112,7 +113,7 @@ func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step strin
 			texts[i] = orUnknown(rest)
 		}
 	}
-	failed.Err = ranksError(fmt.Sprintf("restore epoch %d", e), texts, own)
+	failed.Err = vote.Failed(fmt.Sprintf("restore epoch %d", e), texts, own)
 	if failed.Err == nil {
 		return all&voteFallible != 0, nil
 	}

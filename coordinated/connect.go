@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -179,21 +180,7 @@ func agree(priv *mpiwrap.Comm, op string, err error) error {
 	if xerr != nil {
 		return errors.Join(err, xerr)
 	}
-	return ranksError(op, all, err)
-}
-
-// ranksError returns a *RanksError when any text is not empty.
-func ranksError(op string, texts []string, own error) error {
-	var failed []RankFailure
-	for r, t := range texts {
-		if t != "" {
-			failed = append(failed, RankFailure{r, t})
-		}
-	}
-	if len(failed) == 0 {
-		return nil
-	}
-	return &RanksError{Op: op, Failed: failed, Err: own}
+	return vote.Failed(op, all, err)
 }
 
 func shareKey(priv *mpiwrap.Comm) (control.Key, error) {

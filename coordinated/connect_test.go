@@ -2,11 +2,10 @@ package coordinated
 
 import (
 	"errors"
-	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 )
 
 func TestPlace(t *testing.T) {
@@ -29,17 +28,9 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-func TestIntersect(t *testing.T) {
-	id := func(b byte) (x [16]byte) { x[0] = b; return x }
-	per := [][]candidate{
-		{{5, id(1)}, {4, id(1)}, {2, id(1)}},
-		{{5, id(2)}, {4, id(1)}, {3, id(1)}, {2, id(1)}},
-	}
-	if got, want := intersect(per), []storage.Epoch{4, 2}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v: epoch 5 differs in contents", got, want)
-	}
+func TestNoCommon(t *testing.T) {
 	var nc *NoCommonEpochError
-	if err := noCommon([][]candidate{{{5, id(1)}}, nil}, nil, nil); !errors.As(err, &nc) ||
+	if err := noCommon([][]vote.Candidate{{{Epoch: 5}}, nil}, nil, nil); !errors.As(err, &nc) ||
 		!strings.Contains(err.Error(), "rank(s) 1 find none") {
 		t.Errorf("got %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -115,51 +116,6 @@ func (e *RestoreError) Error() string {
 
 func (e *RestoreError) Unwrap() error { return e.Err }
 
-// RanksError says that an operation that all ranks take part in failed on some.
-// It unwraps to the error of this rank, if it is one of them.
-type RanksError struct {
-	Op     string
-	Failed []RankFailure // in order of rank
-	Err    error         // this rank's own error, or nil
-
-	uncaptured bool // some rank has nothing to write, at whatever level
-}
-
-// RankFailure is what one rank reported.
-type RankFailure struct {
-	Rank int
-	Text string
-}
-
-// Error says each reason once, with the ranks that have it.
-func (e *RanksError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s failed on %d rank(s)", e.Op, len(e.Failed))
-	var texts []string
-	who := map[string][]int{}
-	for _, f := range e.Failed {
-		if who[f.Text] == nil {
-			texts = append(texts, f.Text)
-		}
-		who[f.Text] = append(who[f.Text], f.Rank)
-	}
-	const most = 4
-	for i, text := range texts {
-		if i == most {
-			fmt.Fprintf(&b, "; and %d more reasons", len(texts)-most)
-			break
-		}
-		of := "rank"
-		if len(who[text]) > 1 {
-			of = "ranks"
-		}
-		fmt.Fprintf(&b, "; %s %s: %s", of, ranks(who[text]), text)
-	}
-	return b.String()
-}
-
-func (e *RanksError) Unwrap() error { return e.Err }
-
 // NoCommonEpochError says that checkpoints exist, but none that every rank can
 // read. Starting afresh would abandon them, so that must be asked for.
 type NoCommonEpochError struct {
@@ -208,7 +164,7 @@ func (e *NoCommonEpochError) text() string {
 			"verify' on the directories, or start anew with HOLDFAST_FRESH=1"
 	}
 	return fmt.Sprintf("restore: rank(s) %s find checkpoints and rank(s) %s find none; give all ranks the "+
-		"directories they wrote to, or start anew with HOLDFAST_FRESH=1", ranks(with), ranks(without))
+		"directories they wrote to, or start anew with HOLDFAST_FRESH=1", vote.Ranks(with), vote.Ranks(without))
 }
 
 // PoisonedError says that the program died again and again right after it had
@@ -226,22 +182,13 @@ func (e *PoisonedError) Error() string {
 		e.Epochs, storage.MaxDeaths, e.Epochs[0])
 }
 
-// ranks writes a list of ranks, shortened.
-func ranks(rs []int) string {
-	const most = 8
-	var b strings.Builder
-	for i, r := range rs {
-		if i == most {
-			fmt.Fprintf(&b, ",… (%d in all)", len(rs))
-			break
-		}
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprint(&b, r)
-	}
-	return b.String()
-}
+// RanksError says that an operation that all ranks take part in failed on some.
+// It unwraps to the error of this rank, if it is one of them. It has the operation, Op,
+// the ranks that Failed, in order, and Err, this rank's own error or nil.
+type RanksError = vote.RanksError
+
+// RankFailure is what one rank reported: its Rank and a Text.
+type RankFailure = vote.RankFailure
 
 // HungError says that a level has taken nothing for Options.WriteTimeout, or until the
 // time that was left for a final checkpoint was over, although its file system has not

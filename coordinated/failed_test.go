@@ -50,8 +50,9 @@ func TestFailedOpenIsTold(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	top := &topology{nodes: []string{"a", "b", "b"}}
-	for want, err := range map[string]error{"b": &RanksError{Failed: []RankFailure{{1, "x"}, {2, "x"}}},
-		"": &RanksError{Failed: []RankFailure{{0, "x"}, {1, "x"}}}} {
+	for want, err := range map[string]error{
+		"b": &RanksError{Failed: []RankFailure{{Rank: 1, Text: "x"}, {Rank: 2, Text: "x"}}},
+		"":  &RanksError{Failed: []RankFailure{{Rank: 0, Text: "x"}, {Rank: 1, Text: "x"}}}} {
 		if got := strings.Join(top.atFault(err), " "); got != want {
 			t.Errorf("%v: got %q, want %q", err, got, want)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -120,12 +121,12 @@ func (c *Checkpointer) copyTogether(ctx context.Context, e storage.Epoch, l *cap
 	werr := c.writePart(ctx, part, pack, l)
 	err = l.End()
 	c.phase("part")
-	blobs, gerr := c.allgather(c.ctx, cut.Epoch(e), "parts "+storage.LevelGlobal, encodeError(werr))
+	blobs, gerr := c.allgather(c.ctx, cut.Epoch(e), "parts "+storage.LevelGlobal, vote.EncodeError(werr))
 	if err := errors.Join(err, gerr); err != nil {
 		return nil, false, err
 	}
 	flusher := pack.Ranks[0] == c.world.Rank()
-	if werr := decodeErrors("write packs", blobs, werr); werr != nil {
+	if werr := vote.DecodeErrors("write packs", blobs, werr); werr != nil {
 		if c.world.Rank() == 0 {
 			c.log.Debug("holdfast: copying from the first level instead", "epoch", e, "why", werr)
 		}

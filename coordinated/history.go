@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -52,7 +53,7 @@ func (c *Checkpointer) history(ctx context.Context) (history, error) {
 	}
 	slices.Sort(all.Nodes)
 	all.Nodes = slices.Compact(all.Nodes)
-	return all, ranksError("look for the job's past", texts, nil)
+	return all, vote.Failed("look for the job's past", texts, nil)
 }
 
 // ownHistory is what this rank's levels know.
@@ -112,12 +113,12 @@ func MissingNodes(err error) []string {
 
 // without decides what a job does that has no epoch for all ranks: nil says that it
 // begins anew. Collective.
-func (c *Checkpointer) without(ctx context.Context, per [][]candidate, flags epochFlags) error {
+func (c *Checkpointer) without(ctx context.Context, per [][]vote.Candidate, flags vote.Flags) error {
 	p, err := c.history(ctx)
 	if err != nil {
 		return err
 	}
-	found := anyOf(per) || flags.has(isUnreadable)
+	found := vote.Any(per) || flags.Has(vote.IsUnreadable)
 	switch {
 	case !found && p.Epoch == 0:
 		return nil

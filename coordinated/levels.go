@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -227,7 +228,7 @@ func (c *Checkpointer) useLevels(priv *mpiwrap.Comm, had bool) error {
 		if err != nil {
 			return err
 		}
-		failed = append(failed, ranksError("open level "+level, texts, out[level]))
+		failed = append(failed, vote.Failed("open level "+level, texts, out[level]))
 		refuse = refuse || !had && strings.ContainsRune(any, rune('A'+i))
 	}
 	if !slices.Contains(use, storage.LevelLocal) { // what partners and parity are made from

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -24,7 +25,7 @@ type MissingError struct {
 func (e *MissingError) Error() string {
 	who := "some rank has not (rank 0 says which, if it is there itself)"
 	if len(e.Ranks) > 0 {
-		who = "rank(s) " + ranks(e.Ranks) + " have not"
+		who = "rank(s) " + vote.Ranks(e.Ranks) + " have not"
 	}
 	return fmt.Sprintf("open checkpointer: every rank must call Open, and after %v %s; see what they do, or raise "+
 		"wait_timeout (Open takes %d times as long at most)", e.Waited, who, openWait)
@@ -54,7 +55,7 @@ func meet(priv *mpiwrap.Comm, limit time.Duration, log *slog.Logger) error {
 			said = true
 		}
 		if waited > limit/openWait && priv.Rank() == 0 && log != nil {
-			log.Warn("holdfast: Open waits for other ranks", "missing", ranks(missing(here)), "waited",
+			log.Warn("holdfast: Open waits for other ranks", "missing", vote.Ranks(missing(here)), "waited",
 				waited.Round(time.Second), "ends after", limit)
 			log = nil
 		}

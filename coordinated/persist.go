@@ -2,18 +2,18 @@ package coordinated
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -122,8 +122,7 @@ func (c *Checkpointer) persistFirst(e storage.Epoch, s *capture.Snapshot, l *cap
 		}
 		c.phase("put")
 		err = c.commit(e, c.levels[from], []storage.ShardInfo{info}, errors.Join(err, wait()))
-		var other *RanksError
-		if err == nil || c.ctx.Err() != nil || errors.As(err, &other) && other.uncaptured {
+		if err == nil || c.ctx.Err() != nil || vote.NothingToWrite(err) {
 			break
 		}
 		failed = errors.Join(failed, err)
@@ -145,7 +144,7 @@ var errLive = errors.New("there was no room to keep what was captured, and the p
 func (c *Checkpointer) putAt(e storage.Epoch, s *capture.Snapshot, l *capture.Lease, level string,
 	captureErr error) (info storage.ShardInfo, err error) {
 	if captureErr != nil {
-		return info, &uncaptured{captureErr}
+		return info, vote.Uncaptured(captureErr)
 	}
 	end := c.begin(events.Write, e, level, s.Bytes)
 	info, err = persist.Attend(c.ctx, c.ops, "write", level, l, func(ctx context.Context) (storage.ShardInfo, error) {
@@ -155,11 +154,6 @@ func (c *Checkpointer) putAt(e storage.Epoch, s *capture.Snapshot, l *capture.Le
 	c.state.PinUsed()
 	return info, err
 }
-
-// uncaptured marks an error that no other level would help against.
-type uncaptured struct{ error }
-
-func (e *uncaptured) Unwrap() error { return e.error }
 
 // agentDone lets rank 0 start the next epoch: no rank holds captured bytes any
 // more that it would not give back. err is why the epoch came to no level.
@@ -270,13 +264,13 @@ func (c *Checkpointer) committed(e storage.Epoch, level string, p *persistence, 
 // writes the manifest and votes on that. Collective.
 func (c *Checkpointer) commit(e storage.Epoch, level string, infos []storage.ShardInfo, own error) error {
 	end := c.events.Span(events.Event{Name: events.Vote, Epoch: uint64(e), Level: level})
-	blobs, err := c.allgather(c.ctx, cut.Epoch(e), "put "+level, encodeVote(infos, own))
+	blobs, err := c.allgather(c.ctx, cut.Epoch(e), "put "+level, vote.EncodePut(infos, own))
 	end(ended(events.Event{What: "put"}, err))
 	if err != nil {
 		return errors.Join(own, err)
 	}
 	c.phase("voted")
-	infos, err = decodeVotes("write epoch "+fmt.Sprint(e)+" to level "+level, blobs, own)
+	infos, err = vote.DecodePuts("write epoch "+fmt.Sprint(e)+" to level "+level, blobs, own)
 	if err != nil {
 		discard := func(ctx context.Context) error { return c.store.Discard(ctx, e, level) }
 		if derr := c.ops.Attend(c.ctx, "discard", level, discard); derr != nil && !errors.Is(derr, context.Canceled) {
@@ -289,96 +283,51 @@ func (c *Checkpointer) commit(e storage.Epoch, level string, infos []storage.Sha
 	}
 	mine := c.writeManifest(e, level, infos)
 	end = c.events.Span(events.Event{Name: events.Vote, Epoch: uint64(e), Level: level})
-	blobs, err = c.allgather(c.ctx, cut.Epoch(e), "commit "+level, mine.encode())
+	blobs, err = c.allgather(c.ctx, cut.Epoch(e), "commit "+level, mine.Encode())
 	end(ended(events.Event{What: "commit"}, err))
 	if err != nil {
-		return errors.Join(mine.err, err)
+		return errors.Join(mine.Err, err)
 	}
-	all, err := decodeCommitVotes("commit epoch "+fmt.Sprint(e)+" at level "+level, blobs, mine.err)
+	all, err := vote.DecodeCommits("commit epoch "+fmt.Sprint(e)+" at level "+level, blobs, mine.Err)
 	if err != nil {
 		return errors.Join(err, c.store.Withdraw(e, level))
 	}
 	return errors.Join(c.store.Committed(e, level), c.store.Agree(level, all))
 }
 
-// A vote is a byte, 0 for shard infos, each with its length in 32 bits before
-// it, and 1 for the text of an error, 2 for that of one that concerns all levels.
-func encodeVote(infos []storage.ShardInfo, err error) []byte {
-	out := []byte{0}
-	for i := range infos {
-		if err != nil {
-			break
-		}
-		var b []byte
-		b, err = infos[i].MarshalBinary()
-		out = binary.LittleEndian.AppendUint32(out, uint32(len(b)))
-		out = append(out, b...)
+// writeManifest commits an epoch into this rank's directory of a level, and says
+// what lies there. A local directory belongs to its node, so every rank commits
+// there; the global one is shared, and rank 0 writes for all.
+func (c *Checkpointer) writeManifest(e storage.Epoch, level string, infos []storage.ShardInfo) (v vote.Commit) {
+	if level == storage.LevelGlobal && c.world.Rank() != 0 {
+		return vote.Commit{Shared: true}
 	}
-	var no *uncaptured
-	switch {
-	case errors.As(err, &no):
-		return append([]byte{2}, err.Error()...)
-	case err != nil:
-		return append([]byte{1}, err.Error()...)
+	if v.Err = c.writeAttended(e, level, infos); v.Err != nil {
+		return v
 	}
-	return out
+	have, err := c.store.Present(c.ctx, level)
+	if err != nil { // then only this epoch counts, and nothing older is removed
+		c.log.Warn("holdfast: epochs at a level", "level", level, "error", err)
+		have = []storage.Epoch{e}
+	}
+	v.Have = have
+	return v
 }
 
-// decodeVotes returns the infos of all ranks, or why there are none.
-func decodeVotes(op string, blobs []cut.Blob, own error) ([]storage.ShardInfo, error) {
-	var infos []storage.ShardInfo
-	texts := make([]string, len(blobs))
-	for i, b := range blobs {
-		if len(b.Data) == 0 || b.Data[0] != 0 {
-			texts[i] = "no vote"
-			if len(b.Data) > 1 {
-				texts[i] = string(b.Data[1:])
-			}
-			continue
+// writeAttended writes the manifest, or gives that up. Then this rank votes no, so a
+// manifest that comes into being all the same is taken back, by whichever is last.
+func (c *Checkpointer) writeAttended(e storage.Epoch, level string, infos []storage.ShardInfo) error {
+	var other atomic.Bool
+	err := c.ops.Attend(c.ctx, "commit", level, func(ctx context.Context) error {
+		err := c.store.Commit(ctx, e, level, infos)
+		if other.Swap(true) && err == nil {
+			err = c.store.Withdraw(e, level)
 		}
-		for d := b.Data[1:]; len(d) > 0; {
-			n := 0
-			if len(d) >= 4 {
-				n = int(binary.LittleEndian.Uint32(d))
-			}
-			var info storage.ShardInfo
-			if len(d) < 4 || n > len(d)-4 || info.UnmarshalBinary(d[4:4+n]) != nil {
-				texts[i] = "malformed vote"
-				break
-			}
-			infos = append(infos, info)
-			d = d[4+n:]
-		}
+		return err
+	})
+	var hung *HungError
+	if errors.As(err, &hung) && other.Swap(true) {
+		err = errors.Join(err, c.store.Withdraw(e, level))
 	}
-	if err := ranksError(op, texts, own); err != nil {
-		var failed *RanksError
-		if errors.As(err, &failed) {
-			failed.uncaptured = slices.ContainsFunc(blobs, func(b cut.Blob) bool {
-				return len(b.Data) > 0 && b.Data[0] == 2
-			})
-			if failed.uncaptured { // nothing was written anywhere
-				failed.Op, _, _ = strings.Cut(strings.Replace(op, "write", "take", 1), " to ")
-			}
-		}
-		return nil, err
-	}
-	if len(infos) != len(blobs) {
-		return nil, fmt.Errorf("%s: %d shards from %d ranks", op, len(infos), len(blobs))
-	}
-	return infos, nil
-}
-
-func encodeError(err error) []byte {
-	if err == nil {
-		return nil
-	}
-	return []byte(err.Error())
-}
-
-func decodeErrors(op string, blobs []cut.Blob, own error) error {
-	texts := make([]string, len(blobs))
-	for i, b := range blobs {
-		texts[i] = string(b.Data)
-	}
-	return ranksError(op, texts, own)
+	return err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -42,11 +43,11 @@ func (c *Checkpointer) rebuild(e storage.Epoch) error {
 			err = nil // no directory of this level knows the epoch any more: it lives further out
 		}
 		// The next level builds on this one, so all must be through it.
-		blobs, gerr := c.allgather(c.ctx, cut.Epoch(e), stageRestore+"rebuild "+level, encodeError(err))
+		blobs, gerr := c.allgather(c.ctx, cut.Epoch(e), stageRestore+"rebuild "+level, vote.EncodeError(err))
 		if gerr != nil {
 			return errors.Join(err, gerr)
 		}
-		if err := decodeErrors(fmt.Sprintf("rebuild epoch %d at level %s", e, level), blobs, err); err != nil {
+		if err := vote.DecodeErrors(fmt.Sprintf("rebuild epoch %d at level %s", e, level), blobs, err); err != nil {
 			return err
 		}
 	}
@@ -64,15 +65,15 @@ func (c *Checkpointer) finishCopies() error {
 	for i, e := range pending {
 		list[i].Epoch = e
 	}
-	blobs, gerr := c.allgather(c.ctx, 0, stageRestore+"pending", encodeCandidates(list, nil, err))
+	blobs, gerr := c.allgather(c.ctx, 0, stageRestore+"pending", vote.EncodeCandidates(list, nil, err))
 	if gerr != nil {
 		return errors.Join(err, gerr)
 	}
-	per, _, err := decodeCandidates("look for epochs to copy", blobs, err)
+	per, _, err := vote.DecodeCandidates("look for epochs to copy", blobs, err)
 	if err != nil {
 		return err
 	}
-	for _, e := range intersect(per) {
+	for _, e := range vote.Common(per) {
 		if err := c.copyOut(c.ctx, e, storage.LevelGlobal, nil); err != nil {
 			return err
 		}

@@ -2,15 +2,14 @@ package coordinated
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -164,15 +163,15 @@ func (c *Checkpointer) common(ctx context.Context) ([]storage.Epoch, error) {
 	if err == nil && !c.opt.Fresh {
 		list, unreadable, err = c.store.Candidates(ctx)
 	}
-	blobs, gerr := c.allgather(ctx, 0, stageRestore+"candidates", encodeCandidates(list, unreadable, err))
+	blobs, gerr := c.allgather(ctx, 0, stageRestore+"candidates", vote.EncodeCandidates(list, unreadable, err))
 	if gerr != nil {
 		return nil, errors.Join(err, gerr)
 	}
-	per, flags, err := decodeCandidates("look for checkpoints", blobs, err)
+	per, flags, err := vote.DecodeCandidates("look for checkpoints", blobs, err)
 	if err != nil {
 		return nil, err
 	}
-	both := intersect(per)
+	both := vote.Common(per)
 	if e := c.opt.Epoch; e != 0 {
 		if !slices.Contains(both, e) {
 			return nil, fmt.Errorf("coordinated: epoch %d is not there for all ranks; they have in common %v", e, both)
@@ -190,7 +189,7 @@ func (c *Checkpointer) common(ctx context.Context) ([]storage.Epoch, error) {
 
 // sayPassedOver warns of committed epochs newer than the newest that all ranks
 // can read: what was computed up to them has to be computed again.
-func (c *Checkpointer) sayPassedOver(per [][]candidate, flags epochFlags, newest storage.Epoch) {
+func (c *Checkpointer) sayPassedOver(per [][]vote.Candidate, flags vote.Flags, newest storage.Epoch) {
 	var newer []storage.Epoch
 	for e := range flags {
 		if e > newest {
@@ -201,11 +200,11 @@ func (c *Checkpointer) sayPassedOver(per [][]candidate, flags epochFlags, newest
 	for _, e := range slices.Backward(newer) {
 		var without []int
 		for r, list := range per {
-			if !slices.ContainsFunc(list, func(k candidate) bool { return k.epoch == e }) {
+			if !slices.ContainsFunc(list, func(k vote.Candidate) bool { return k.Epoch == e }) {
 				without = append(without, r)
 			}
 		}
-		why := "rank(s) " + ranks(without) + " can have it from nowhere"
+		why := "rank(s) " + vote.Ranks(without) + " can have it from nowhere"
 		if len(without) == 0 {
 			why = "what ranks have under this number differs"
 		}
@@ -216,13 +215,13 @@ func (c *Checkpointer) sayPassedOver(per [][]candidate, flags epochFlags, newest
 // leaveOut puts the epochs after whose restoring the program kept dying behind the
 // others. Where there are no others they are tried again: it may have been a person, or
 // the system, who killed it. That ends, too, lest a job is requeued for ever.
-func (c *Checkpointer) leaveOut(epochs []storage.Epoch, flags epochFlags) ([]storage.Epoch, error) {
+func (c *Checkpointer) leaveOut(epochs []storage.Epoch, flags vote.Flags) ([]storage.Epoch, error) {
 	var good, bad, dead []storage.Epoch
 	for _, e := range epochs {
 		switch {
-		case flags[e]&isDeadly != 0:
+		case flags[e]&vote.IsDeadly != 0:
 			dead = append(dead, e)
-		case flags[e]&isPoisoned != 0:
+		case flags[e]&vote.IsPoisoned != 0:
 			bad = append(bad, e)
 		default:
 			good = append(good, e)
@@ -273,114 +272,10 @@ func (c *Checkpointer) learn(ctx context.Context) error {
 	return err
 }
 
-// candidate is an epoch and what identifies its contents.
-type candidate struct {
-	epoch storage.Epoch
-	id    [16]byte
-}
-
-const candidateBytes = 8 + 16 + 1 // the last has the flags
-
-// Flags of an epoch.
-const (
-	isPoisoned   = 1
-	isUnreadable = 2 // the rank cannot have it, and it was committed
-	isDeadly     = 4 // poisoned, and tried again too often
-)
-
-// epochFlags has what any rank says of an epoch.
-type epochFlags map[storage.Epoch]byte
-
-func (f epochFlags) has(flag byte) bool {
-	for _, b := range f {
-		if b&flag != 0 {
-			return true
-		}
-	}
-	return false
-}
-
-func encodeCandidates(list []storage.Candidate, unreadable []storage.Epoch, err error) []byte {
-	if err != nil {
-		return append([]byte{1}, err.Error()...)
-	}
-	b := []byte{0}
-	for _, c := range list {
-		b = binary.LittleEndian.AppendUint64(b, uint64(c.Epoch))
-		b = append(b, c.ID[:]...)
-		flag := byte(0)
-		if c.Poisoned() {
-			flag |= isPoisoned
-		}
-		if c.Deaths >= storage.LastDeaths {
-			flag |= isDeadly
-		}
-		b = append(b, flag)
-	}
-	for _, e := range unreadable {
-		b = binary.LittleEndian.AppendUint64(b, uint64(e))
-		b = append(append(b, make([]byte, 16)...), isUnreadable)
-	}
-	return b
-}
-
-// decodeCandidates returns what each rank has, and what any rank says of an epoch.
-func decodeCandidates(op string, blobs []cut.Blob, own error) ([][]candidate, epochFlags, error) {
-	flags := epochFlags{}
-	per := make([][]candidate, len(blobs))
-	texts := make([]string, len(blobs))
-	for i, b := range blobs {
-		if len(b.Data) == 0 || b.Data[0] != 0 {
-			texts[i] = "unknown error"
-			if len(b.Data) > 1 {
-				texts[i] = string(b.Data[1:])
-			}
-			continue
-		}
-		for d := b.Data[1:]; len(d) >= candidateBytes; d = d[candidateBytes:] {
-			k := candidate{epoch: storage.Epoch(binary.LittleEndian.Uint64(d))}
-			copy(k.id[:], d[8:])
-			flag := d[candidateBytes-1]
-			flags[k.epoch] |= flag
-			if flag&isUnreadable == 0 {
-				per[i] = append(per[i], k)
-			}
-		}
-	}
-	return per, flags, ranksError(op, texts, own)
-}
-
-// intersect returns the epochs that all ranks have with the same contents, in
-// the order of the first rank: newest first.
-func intersect(per [][]candidate) []storage.Epoch {
-	count := map[candidate]int{}
-	for _, list := range per {
-		for _, k := range list {
-			count[k]++
-		}
-	}
-	var out []storage.Epoch
-	for _, k := range per[0] {
-		if count[k] == len(per) {
-			out = append(out, k.epoch)
-		}
-	}
-	return out
-}
-
-func anyOf(per [][]candidate) bool {
-	for _, list := range per {
-		if len(list) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-func noCommon(per [][]candidate, flags epochFlags, nodes []string) error {
+func noCommon(per [][]vote.Candidate, flags vote.Flags, nodes []string) error {
 	err := &NoCommonEpochError{Have: map[int][]storage.Epoch{}, Size: len(per), Nodes: nodes}
 	for e, flag := range flags {
-		if flag&isUnreadable != 0 {
+		if flag&vote.IsUnreadable != 0 {
 			err.Unreadable = append(err.Unreadable, e)
 		}
 	}
@@ -388,7 +283,7 @@ func noCommon(per [][]candidate, flags epochFlags, nodes []string) error {
 	slices.Reverse(err.Unreadable)
 	for r, list := range per {
 		for _, k := range list {
-			err.Have[r] = append(err.Have[r], k.epoch)
+			err.Have[r] = append(err.Have[r], k.Epoch)
 		}
 	}
 	return err

@@ -1,0 +1,115 @@
+package vote
+
+import (
+	"encoding/binary"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// A Candidate is an epoch and what identifies its contents.
+type Candidate struct {
+	Epoch storage.Epoch
+	ID    [16]byte
+}
+
+const candidateBytes = 8 + 16 + 1 // the last has the flags
+
+// Flags of an epoch.
+const (
+	IsPoisoned   = 1
+	IsUnreadable = 2 // the rank cannot have it, and it was committed
+	IsDeadly     = 4 // poisoned, and tried again too often
+)
+
+// Flags has what any rank says of an epoch.
+type Flags map[storage.Epoch]byte
+
+// Has says whether any epoch has a flag.
+func (f Flags) Has(flag byte) bool {
+	for _, b := range f {
+		if b&flag != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// EncodeCandidates is what a rank can restore, or why it does not know.
+func EncodeCandidates(list []storage.Candidate, unreadable []storage.Epoch, err error) []byte {
+	if err != nil {
+		return append([]byte{1}, err.Error()...)
+	}
+	b := []byte{0}
+	for _, c := range list {
+		b = binary.LittleEndian.AppendUint64(b, uint64(c.Epoch))
+		b = append(b, c.ID[:]...)
+		flag := byte(0)
+		if c.Poisoned() {
+			flag |= IsPoisoned
+		}
+		if c.Deaths >= storage.LastDeaths {
+			flag |= IsDeadly
+		}
+		b = append(b, flag)
+	}
+	for _, e := range unreadable {
+		b = binary.LittleEndian.AppendUint64(b, uint64(e))
+		b = append(append(b, make([]byte, 16)...), IsUnreadable)
+	}
+	return b
+}
+
+// DecodeCandidates returns what each rank has, and what any rank says of an epoch.
+func DecodeCandidates(op string, blobs []cut.Blob, own error) ([][]Candidate, Flags, error) {
+	flags := Flags{}
+	per := make([][]Candidate, len(blobs))
+	texts := make([]string, len(blobs))
+	for i, b := range blobs {
+		if len(b.Data) == 0 || b.Data[0] != 0 {
+			texts[i] = "unknown error"
+			if len(b.Data) > 1 {
+				texts[i] = string(b.Data[1:])
+			}
+			continue
+		}
+		for d := b.Data[1:]; len(d) >= candidateBytes; d = d[candidateBytes:] {
+			k := Candidate{Epoch: storage.Epoch(binary.LittleEndian.Uint64(d))}
+			copy(k.ID[:], d[8:])
+			flag := d[candidateBytes-1]
+			flags[k.Epoch] |= flag
+			if flag&IsUnreadable == 0 {
+				per[i] = append(per[i], k)
+			}
+		}
+	}
+	return per, flags, Failed(op, texts, own)
+}
+
+// Common returns the epochs that all ranks have with the same contents, in
+// the order of the first rank: newest first.
+func Common(per [][]Candidate) []storage.Epoch {
+	count := map[Candidate]int{}
+	for _, list := range per {
+		for _, k := range list {
+			count[k]++
+		}
+	}
+	var out []storage.Epoch
+	for _, k := range per[0] {
+		if count[k] == len(per) {
+			out = append(out, k.Epoch)
+		}
+	}
+	return out
+}
+
+// Any says whether any rank has an epoch.
+func Any(per [][]Candidate) bool {
+	for _, list := range per {
+		if len(list) > 0 {
+			return true
+		}
+	}
+	return false
+}

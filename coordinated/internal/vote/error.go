@@ -1,0 +1,82 @@
+package vote
+
+import (
+	"fmt"
+	"strings"
+)
+
+// RanksError says that an operation that all ranks take part in failed on some.
+// It unwraps to the error of this rank, if it is one of them.
+type RanksError struct {
+	Op     string
+	Failed []RankFailure // in order of rank
+	Err    error         // this rank's own error, or nil
+
+	uncaptured bool // some rank has nothing to write, at whatever level
+}
+
+// RankFailure is what one rank reported.
+type RankFailure struct {
+	Rank int
+	Text string
+}
+
+// Error says each reason once, with the ranks that have it.
+func (e *RanksError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s failed on %d rank(s)", e.Op, len(e.Failed))
+	var texts []string
+	who := map[string][]int{}
+	for _, f := range e.Failed {
+		if who[f.Text] == nil {
+			texts = append(texts, f.Text)
+		}
+		who[f.Text] = append(who[f.Text], f.Rank)
+	}
+	const most = 4
+	for i, text := range texts {
+		if i == most {
+			fmt.Fprintf(&b, "; and %d more reasons", len(texts)-most)
+			break
+		}
+		of := "rank"
+		if len(who[text]) > 1 {
+			of = "ranks"
+		}
+		fmt.Fprintf(&b, "; %s %s: %s", of, Ranks(who[text]), text)
+	}
+	return b.String()
+}
+
+func (e *RanksError) Unwrap() error { return e.Err }
+
+// Ranks writes a list of ranks, shortened.
+func Ranks(rs []int) string {
+	const most = 8
+	var b strings.Builder
+	for i, r := range rs {
+		if i == most {
+			fmt.Fprintf(&b, ",… (%d in all)", len(rs))
+			break
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprint(&b, r)
+	}
+	return b.String()
+}
+
+// Failed returns a *RanksError when any text is not empty.
+func Failed(op string, texts []string, own error) error {
+	var failed []RankFailure
+	for r, t := range texts {
+		if t != "" {
+			failed = append(failed, RankFailure{Rank: r, Text: t})
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return &RanksError{Op: op, Failed: failed, Err: own}
+}

@@ -1,0 +1,112 @@
+package vote
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// uncaptured marks an error that no other level would help against.
+type uncaptured struct{ error }
+
+func (e *uncaptured) Unwrap() error { return e.error }
+
+// Uncaptured marks why a rank has nothing to write.
+func Uncaptured(err error) error { return &uncaptured{err} }
+
+// NothingToWrite says whether a vote failed because some rank has nothing to write, at
+// whatever level.
+func NothingToWrite(err error) bool {
+	var failed *RanksError
+	return errors.As(err, &failed) && failed.uncaptured
+}
+
+// EncodePut is a rank's vote on what it has written: a byte, 0 for shard infos, each with
+// its length in 32 bits before it, and 1 for the text of an error, 2 for that of one that
+// concerns all levels.
+func EncodePut(infos []storage.ShardInfo, err error) []byte {
+	out := []byte{0}
+	for i := range infos {
+		if err != nil {
+			break
+		}
+		var b []byte
+		b, err = infos[i].MarshalBinary()
+		out = binary.LittleEndian.AppendUint32(out, uint32(len(b)))
+		out = append(out, b...)
+	}
+	var no *uncaptured
+	switch {
+	case errors.As(err, &no):
+		return append([]byte{2}, err.Error()...)
+	case err != nil:
+		return append([]byte{1}, err.Error()...)
+	}
+	return out
+}
+
+// DecodePuts returns the infos of all ranks, or why there are none.
+func DecodePuts(op string, blobs []cut.Blob, own error) ([]storage.ShardInfo, error) {
+	var infos []storage.ShardInfo
+	texts := make([]string, len(blobs))
+	for i, b := range blobs {
+		if len(b.Data) == 0 || b.Data[0] != 0 {
+			texts[i] = "no vote"
+			if len(b.Data) > 1 {
+				texts[i] = string(b.Data[1:])
+			}
+			continue
+		}
+		for d := b.Data[1:]; len(d) > 0; {
+			n := 0
+			if len(d) >= 4 {
+				n = int(binary.LittleEndian.Uint32(d))
+			}
+			var info storage.ShardInfo
+			if len(d) < 4 || n > len(d)-4 || info.UnmarshalBinary(d[4:4+n]) != nil {
+				texts[i] = "malformed vote"
+				break
+			}
+			infos = append(infos, info)
+			d = d[4+n:]
+		}
+	}
+	if err := Failed(op, texts, own); err != nil {
+		var failed *RanksError
+		if errors.As(err, &failed) {
+			failed.uncaptured = slices.ContainsFunc(blobs, func(b cut.Blob) bool {
+				return len(b.Data) > 0 && b.Data[0] == 2
+			})
+			if failed.uncaptured { // nothing was written anywhere
+				failed.Op, _, _ = strings.Cut(strings.Replace(op, "write", "take", 1), " to ")
+			}
+		}
+		return nil, err
+	}
+	if len(infos) != len(blobs) {
+		return nil, fmt.Errorf("%s: %d shards from %d ranks", op, len(infos), len(blobs))
+	}
+	return infos, nil
+}
+
+// EncodeError is a vote without data: the text of an error, or nothing.
+func EncodeError(err error) []byte {
+	if err == nil {
+		return nil
+	}
+	return []byte(err.Error())
+}
+
+// DecodeErrors returns what the ranks voted with EncodeError.
+func DecodeErrors(op string, blobs []cut.Blob, own error) error {
+	texts := make([]string, len(blobs))
+	for i, b := range blobs {
+		texts[i] = string(b.Data)
+	}
+	return Failed(op, texts, own)
+}
