@@ -25,6 +25,13 @@
 // A Checkpointer is used by the goroutine that calls MPI. Request and Stats may
 // be called from any other.
 //
+// # Rooms
+//
+// What needs no other rank, or only decides, is apart: internal/capture (protected state
+// and the memory that it is captured to), internal/persist (operations at levels, turns,
+// the time left), internal/vote (what ranks say, and what follows), internal/watch (what
+// main threads wait for). This package joins them to MPI and the control plane.
+//
 // # Dead ranks
 //
 // MPI does not tell the survivors of a dead rank: their calls hang. The control
