@@ -95,18 +95,12 @@ func (sh *Shard) asSections(ctx context.Context) []Section {
 // final name, which it got only after it was synced. idx is nil when it is
 // committed.
 func (s *Store) flushed(sh *Shard, to *level.Dir) (info ShardInfo, idx *format.Index, ok bool, err error) {
-	m, err := to.ReadManifest(sh.epoch)
-	if err == nil {
-		info, err = m.Shard(sh.rank)
-	}
-	if err == nil && info.Digest != sh.digest {
-		err = ErrCommitted
-	}
-	if err == nil {
-		return info, nil, true, nil
-	}
-	if !errors.Is(err, ErrNotCommitted) {
+	infos, ok, err := committedInfos(to, []*Shard{sh})
+	if err != nil {
 		return info, nil, false, err
+	}
+	if ok {
+		return infos[0], nil, true, nil
 	}
 	info, idx, err = to.Uncommitted(sh.epoch, sh.rank)
 	if err != nil || info.Digest != sh.digest {

@@ -58,10 +58,7 @@ func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Se
 		return nil, err
 	}
 	defer leave()
-	l, err := s.at(to)
-	if err == nil && l.Lent() {
-		err = &OptionError{Field: "Levels", Reason: "level " + to + " is filled by every rank's own Flush"}
-	}
+	l, err := s.packedAt(to)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -36,16 +37,22 @@ func (s *Store) FlushNode(ctx context.Context, e Epoch, from, to string, ranks [
 	if _, err := s.at(from); err != nil {
 		return nil, err
 	}
-	l, err := s.at(to)
+	l, err := s.packedAt(to)
 	if err != nil {
 		return nil, err
-	}
-	if l.Lent() {
-		return nil, &OptionError{Field: "Levels", Reason: "level " + to + " is filled by every rank's own Flush"}
 	}
 	defer s.hold(e)()
 	infos, err := s.flushNode(ctx, e, from, l, ranks)
 	return infos, s.fault("flush", e, to, err)
+}
+
+// packedAt finds a level that takes packs.
+func (s *Store) packedAt(name string) (*levelState, error) {
+	l, err := s.at(name)
+	if err == nil && l.Lent() {
+		err = &OptionError{Field: "Levels", Reason: "level " + name + " is filled by every rank's own Flush"}
+	}
+	return l, err
 }
 
 func (s *Store) flushNode(ctx context.Context, e Epoch, from string, to *levelState, ranks []int) (infos []ShardInfo,
@@ -63,7 +70,7 @@ func (s *Store) flushNode(ctx context.Context, e Epoch, from string, to *levelSt
 		}
 		shards = append(shards, sh)
 	}
-	if infos, ok, err := committedInfos(to, shards); ok || err != nil {
+	if infos, ok, err := committedInfos(&to.Dir, shards); ok || err != nil {
 		return infos, err
 	}
 	if err := to.EnsureEpoch(e); err != nil {
@@ -86,7 +93,7 @@ func (s *Store) flushNode(ctx context.Context, e Epoch, from string, to *levelSt
 
 // committedInfos returns the manifest's entries when the epoch is committed
 // already.
-func committedInfos(to *levelState, shards []*Shard) (infos []ShardInfo, ok bool, err error) {
+func committedInfos(to *level.Dir, shards []*Shard) (infos []ShardInfo, ok bool, err error) {
 	if len(shards) == 0 {
 		return nil, true, nil
 	}

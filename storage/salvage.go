@@ -119,11 +119,7 @@ func (s *Store) salvageShards(ctx context.Context, v *View, e Epoch) error {
 		if !have[r] || ctx.Err() != nil {
 			continue
 		}
-		sh, err := s.fetch(ctx, e, r, from)
-		if err == nil {
-			_, err = s.flushDir(ctx, sh, s.levels[0], sh.asSections(ctx))
-			err = errors.Join(err, sh.Close())
-		}
+		_, err := s.bring(ctx, e, r, from)
 		if err != nil && !errors.Is(err, ErrCommitted) {
 			problems = append(problems, fmt.Errorf("epoch %d, rank %d: %w", e, r, err))
 		}
@@ -281,16 +277,23 @@ func (s *Store) flushAll(ctx context.Context, v *View, e Epoch) ([]ShardInfo, er
 	}
 	var infos []ShardInfo
 	for r := range s.opt.Size {
-		sh, err := s.fetch(ctx, e, r, from)
+		info, err := s.bring(ctx, e, r, from)
 		if err != nil {
-			return nil, fmt.Errorf("rank %d: %w", r, err)
-		}
-		info, err := s.flushDir(ctx, sh, s.levels[0], sh.asSections(ctx))
-		info.Node = sh.copies[0].At.Info.Node
-		if err := errors.Join(err, sh.Close()); err != nil {
 			return nil, fmt.Errorf("rank %d: %w", r, err)
 		}
 		infos = append(infos, info)
 	}
 	return infos, nil
+}
+
+// bring copies a rank's shard from directories of the job to the level of s.
+func (s *Store) bring(ctx context.Context, e Epoch, rank int, from []shard.Source) (info ShardInfo, err error) {
+	sh, err := s.fetch(ctx, e, rank, from)
+	if err != nil {
+		return info, err
+	}
+	defer func() { err = errors.Join(err, sh.Close()) }()
+	info, err = s.flushDir(ctx, sh, s.levels[0], sh.asSections(ctx))
+	info.Node = sh.copies[0].At.Info.Node
+	return info, err
 }
