@@ -17,7 +17,7 @@ import (
 func TestStopped(t *testing.T) {
 	withWorkers(t)
 	p := serve(t, Options{Listen: []string{"unix:" + filepath.Join(t.TempDir(), "s"), "127.0.0.1:0"},
-		parting: 200 * time.Millisecond})
+		grace: 200 * time.Millisecond})
 	good := open(t, p.sel)
 	var stopped []*counter
 	for _, addr := range p.Addrs() {
@@ -25,8 +25,8 @@ func TestStopped(t *testing.T) {
 		sel.Remote, sel.Silence = addr, wire.MinSilence
 		stopped = append(stopped, open(t, sel))
 	}
-	for _, l := range p.links() {
-		if w := l.(*worker); w.door.g.ID > 1 {
+	for _, l := range p.backends() {
+		if w := l.(*worker); w.client.ID > 1 {
 			ok(t, syscall.Kill(w.cmd.Process.Pid, syscall.SIGSTOP))
 		}
 	}

@@ -10,12 +10,12 @@ import (
 
 // issue lets the driver do a command and has its queue follow it. An error of the
 // driver is the command's; only what no client of ours sends is returned.
-func (c *client) issue(q *queue, i item, last bool, wait []driver.Event,
+func (s *session) issue(q *queue, i item, last bool, wait []driver.Event,
 	do func(wait []driver.Event) (driver.Event, error)) error {
-	if err := c.begin(i.ev, last, i.loose); err != nil {
+	if err := s.begin(i.ev, last, i.unawaited); err != nil {
 		return err
 	}
-	natives, err := c.hold(wait)
+	natives, err := s.hold(wait)
 	if i.err == nil {
 		i.err = err
 	}
@@ -23,20 +23,20 @@ func (c *client) issue(q *queue, i item, last bool, wait []driver.Event,
 		i.native, i.err = do(natives)
 	}
 	if i.err == nil && i.native == 0 && q.lazy && i.ev != 0 && !i.marker {
-		i.native, i.err = c.drv.Marker(q.h, nil)
+		i.native, i.err = s.drv.Marker(q.h, nil)
 	}
-	c.issued(i.ev, i.native)
-	c.unhold(wait)
+	s.issued(i.ev, i.native)
+	s.unhold(wait)
 	q.add(i)
 	return nil
 }
 
-func (c *client) doLaunch(m *wire.Launch) error {
-	q, err := object[*queue](c, m.Queue, "queue")
+func (s *session) doLaunch(m *wire.Launch) error {
+	q, err := object[*queue](s, m.Queue, "queue")
 	if err != nil {
 		return err
 	}
-	k, err := object[*kernel](c, m.Kernel, "kernel")
+	k, err := object[*kernel](s, m.Kernel, "kernel")
 	if err != nil {
 		return err
 	}
@@ -44,29 +44,29 @@ func (c *client) doLaunch(m *wire.Launch) error {
 	if len(k.bad) > 0 {
 		i.err = k.refused()
 	}
-	return c.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
-		return c.drv.Launch(q.h, k.h, m.Grid, wait)
+	return s.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
+		return s.drv.Launch(q.h, k.h, m.Grid, wait)
 	})
 }
 
-func (c *client) doTransfer(m *wire.Transfer) error {
+func (s *session) doTransfer(m *wire.Transfer) error {
 	at := m.Slot * wire.SlotBytes
-	data := c.stage[at : at+int(m.Bytes)]
+	data := s.stage[at : at+int(m.Bytes)]
 	if m.Inline {
-		if c.arena != nil {
+		if s.arena != nil {
 			return fmt.Errorf("%w: bytes beside shared memory", wire.ErrProtocol)
 		}
-		if _, err := io.ReadFull(c.in, data); err != nil {
+		if _, err := io.ReadFull(s.in, data); err != nil {
 			return err
 		}
-	} else if m.Write && c.arena == nil {
+	} else if m.Write && s.arena == nil {
 		return fmt.Errorf("%w: a write without bytes", wire.ErrProtocol)
 	}
-	q, err := object[*queue](c, m.Queue, "queue")
+	q, err := object[*queue](s, m.Queue, "queue")
 	if err != nil {
 		return err
 	}
-	o, err := object[*mem](c, m.Mem, "memory object")
+	o, err := object[*mem](s, m.Mem, "memory object")
 	if err != nil {
 		return err
 	}
@@ -76,24 +76,25 @@ func (c *client) doTransfer(m *wire.Transfer) error {
 	if err := o.reach(m); err != nil {
 		return err
 	}
-	i := item{what: "read of " + word(o), ev: driver.Event(m.Event), loose: m.Unawaited, piece: &piece{slot: m.Slot}}
-	count := &c.read
+	i := item{what: "read of " + word(o), ev: driver.Event(m.Event), unawaited: m.Unawaited,
+		piece: &piece{slot: m.Slot}}
+	count := &s.read
 	if m.Write {
-		i.what, count = "write of "+word(o), &c.written
-	} else if c.arena == nil {
+		i.what, count = "write of "+word(o), &s.written
+	} else if s.arena == nil {
 		i.piece.bytes = m.Bytes
 	}
 	count.Add(m.Bytes)
-	return c.issue(q, i, m.Last, m.Wait, func(wait []driver.Event) (driver.Event, error) {
+	return s.issue(q, i, m.Last, m.Wait, func(wait []driver.Event) (driver.Event, error) {
 		switch {
 		case m.Image && m.Write:
-			return c.drv.WriteImage(q.h, o.h, m.Region, data, false, wait)
+			return s.drv.WriteImage(q.h, o.h, m.Region, data, false, wait)
 		case m.Image:
-			return c.drv.ReadImage(q.h, o.h, m.Region, data, false, wait)
+			return s.drv.ReadImage(q.h, o.h, m.Region, data, false, wait)
 		case m.Write:
-			return c.drv.Write(q.h, o.h, m.Off, data, false, wait)
+			return s.drv.Write(q.h, o.h, m.Off, data, false, wait)
 		}
-		return c.drv.Read(q.h, o.h, m.Off, data, false, wait)
+		return s.drv.Read(q.h, o.h, m.Off, data, false, wait)
 	})
 }
 
@@ -130,16 +131,16 @@ func (o *mem) reach(m *wire.Transfer) error {
 	return nil
 }
 
-func (c *client) doCopy(m *wire.Copy) error {
-	q, err := object[*queue](c, m.Queue, "queue")
+func (s *session) doCopy(m *wire.Copy) error {
+	q, err := object[*queue](s, m.Queue, "queue")
 	if err != nil {
 		return err
 	}
-	dst, err := object[*mem](c, m.Dst, "memory object")
+	dst, err := object[*mem](s, m.Dst, "memory object")
 	if err != nil {
 		return err
 	}
-	src, err := object[*mem](c, m.Src, "memory object")
+	src, err := object[*mem](s, m.Src, "memory object")
 	if err != nil {
 		return err
 	}
@@ -147,14 +148,14 @@ func (c *client) doCopy(m *wire.Copy) error {
 		return err
 	}
 	i := item{what: "copy", ev: driver.Event(m.Event)}
-	return c.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
+	return s.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
 		switch m.Kind {
 		case wire.CopyImageToBuffer:
-			return c.drv.CopyImageToBuffer(q.h, dst.h, m.DstOff, src.h, wait)
+			return s.drv.CopyImageToBuffer(q.h, dst.h, m.DstOff, src.h, wait)
 		case wire.CopyBufferToImage:
-			return c.drv.CopyBufferToImage(q.h, dst.h, src.h, m.SrcOff, wait)
+			return s.drv.CopyBufferToImage(q.h, dst.h, src.h, m.SrcOff, wait)
 		}
-		return c.drv.Copy(q.h, dst.h, m.DstOff, src.h, m.SrcOff, m.Bytes, wait)
+		return s.drv.Copy(q.h, dst.h, m.DstOff, src.h, m.SrcOff, m.Bytes, wait)
 	})
 }
 
@@ -169,8 +170,8 @@ func checkCopy(m *wire.Copy, dst, src *mem) error {
 	return nil
 }
 
-func (c *client) doMarker(m *wire.Marker) error {
-	q, err := object[*queue](c, m.Queue, "queue")
+func (s *session) doMarker(m *wire.Marker) error {
+	q, err := object[*queue](s, m.Queue, "queue")
 	if err != nil {
 		return err
 	}
@@ -178,24 +179,24 @@ func (c *client) doMarker(m *wire.Marker) error {
 		return fmt.Errorf("%w: a marker without an event", wire.ErrProtocol)
 	}
 	i := item{what: "marker", ev: driver.Event(m.Event), marker: true}
-	return c.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
-		return c.drv.Marker(q.h, wait)
+	return s.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
+		return s.drv.Marker(q.h, wait)
 	})
 }
 
-func (c *client) doFlush(m *wire.Flush) error {
-	q, err := object[*queue](c, m.Queue, "queue")
+func (s *session) doFlush(m *wire.Flush) error {
+	q, err := object[*queue](s, m.Queue, "queue")
 	if err != nil {
 		return err
 	}
-	if err := c.drv.Flush(q.h); err != nil {
+	if err := s.drv.Flush(q.h); err != nil {
 		q.note(&driver.CommandError{Command: "flush", Err: err})
 	}
 	return nil
 }
 
-func (c *client) doFinish(m *wire.Finish) error {
-	q, err := object[*queue](c, m.Queue, "queue")
+func (s *session) doFinish(m *wire.Finish) error {
+	q, err := object[*queue](s, m.Queue, "queue")
 	if err != nil {
 		return err
 	}

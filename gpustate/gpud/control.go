@@ -25,20 +25,20 @@ const controlBytes = 128 << 10
 
 // message is what a server and a worker say to each other: one of the fields.
 type message struct {
-	Start *start `json:",omitempty"` // first; with the seats and the client's connection
+	Start *start `json:",omitempty"` // first; with the usages and the client's connection
 
-	Move    *wire.Move  `json:",omitempty"`
-	Share   bool        `json:",omitempty"` // with a connection for memory
-	Give    *wire.Fetch `json:",omitempty"` // with another server's connection
-	Dismiss string      `json:",omitempty"`
-	Let     *let        `json:",omitempty"` // the answer to Open
+	Move      *wire.Move  `json:",omitempty"`
+	Share     bool        `json:",omitempty"` // with a connection for memory
+	Give      *wire.Fetch `json:",omitempty"` // with another server's connection
+	Dismiss   string      `json:",omitempty"`
+	Admission *admission  `json:",omitempty"` // the answer to Open
 
 	Open  *wire.Open  `json:",omitempty"` // from the worker
 	Moved *wire.Moved `json:",omitempty"` // from the worker
 }
 
-// let answers whether a client that has chosen its device may stay.
-type let struct{ Refused bool }
+// admission answers whether a client that has chosen its device may stay.
+type admission struct{ Refused bool }
 
 // start is all that a worker needs to know.
 type start struct {
@@ -49,9 +49,9 @@ type start struct {
 	Frozen   time.Duration
 	Trusts   bool
 	Key      []byte
-	Pass     pass
-	Seat     int
-	Seats    int
+	Client   identity
+	Usage    int
+	Usages   int
 	Devices  []offer
 }
 

@@ -3,13 +3,13 @@
 //
 // # Terms
 //
-// A client is one device that a program has opened: one connection, one context
-// of the API, one set of objects. An admin is a connection with questions and
+// A client is one device that a program has opened. Its session is what serves it: one
+// connection, one context of the API, one set of objects. An admin is a connection with questions and
 // orders: what `holdfast migrate` and `holdfast balance` are. Orders take a key of
 // their own, which clients need not know.
 //
-// A worker is a process that serves one client. The server listens, does the
-// handshake, and hands the connection over; it reads what the worker counts in
+// A worker is a process with one session. The server listens, does the handshake, and
+// hands the connection over; it reads what the worker counts, the client's usage, in
 // memory that both map, and passes orders on.
 //
 // # Promises

@@ -35,19 +35,19 @@ const maxFailed = 4096
 
 // begin enters a piece of an event before it is issued; issued adds what the
 // driver gave for it.
-func (c *client) begin(id driver.Event, last, loose bool) error {
+func (s *session) begin(id driver.Event, last, unawaited bool) error {
 	if id == 0 {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.events[id]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.events[id]
 	switch {
-	case e == nil && len(c.events) >= maxOpen:
+	case e == nil && len(s.events) >= maxOpen:
 		return fmt.Errorf("%w: more than %d events are not complete", wire.ErrProtocol, maxOpen)
 	case e == nil:
-		e = &event{forgotten: loose}
-		c.events[id] = e
+		e = &event{forgotten: unawaited}
+		s.events[id] = e
 	case e.last:
 		return fmt.Errorf("%w: event %d is in use", wire.ErrProtocol, id)
 	}
@@ -56,67 +56,67 @@ func (c *client) begin(id driver.Event, last, loose bool) error {
 	return nil
 }
 
-func (c *client) issued(id, native driver.Event) {
+func (s *session) issued(id, native driver.Event) {
 	if id == 0 || native == 0 {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.events[id]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.events[id]
 	e.natives = append(e.natives, native)
 }
 
 // complete takes in that a piece is complete.
-func (c *client) complete(id driver.Event, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.events[id]
+func (s *session) complete(id driver.Event, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.events[id]
 	e.left--
 	if e.err == nil && err != nil {
 		if e.err = err; e.forgotten {
 			// nobody asks
-		} else if c.failed < maxFailed {
-			c.failed++
+		} else if s.failed < maxFailed {
+			s.failed++
 		} else {
 			e.forgotten = true
 		}
 	}
-	c.tidy(id, e)
+	s.dropEvent(id, e)
 }
 
-// tidy lets go of what nobody needs; mu is held.
-func (c *client) tidy(id driver.Event, e *event) {
+// dropEvent lets go of what nobody needs; mu is held.
+func (s *session) dropEvent(id driver.Event, e *event) {
 	if !e.over() || e.users > 0 {
 		return
 	}
-	e.release(c.drv)
+	e.release(s.drv)
 	if e.err == nil || e.forgotten {
-		delete(c.events, id)
+		delete(s.events, id)
 	}
 }
 
-func (c *client) forget(id driver.Event) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e := c.events[id]; e != nil && !e.forgotten {
+func (s *session) forget(id driver.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.events[id]; e != nil && !e.forgotten {
 		e.forgotten = true
 		if e.err != nil {
-			c.failed--
+			s.failed--
 		}
-		c.tidy(id, e)
+		s.dropEvent(id, e)
 	}
 }
 
 // hold gives the driver's events behind those of the client. An event that is
 // not known is complete. unhold takes them back.
-func (c *client) hold(wait []driver.Event) (natives []driver.Event, err error) {
+func (s *session) hold(wait []driver.Event) (natives []driver.Event, err error) {
 	if len(wait) == 0 {
 		return nil, nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, id := range wait {
-		e := c.events[id]
+		e := s.events[id]
 		if e == nil {
 			continue
 		}
@@ -131,16 +131,16 @@ func (c *client) hold(wait []driver.Event) (natives []driver.Event, err error) {
 	return natives, err
 }
 
-func (c *client) unhold(wait []driver.Event) {
+func (s *session) unhold(wait []driver.Event) {
 	if len(wait) == 0 {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, id := range wait {
-		if e := c.events[id]; e != nil && e.users > 0 {
+		if e := s.events[id]; e != nil && e.users > 0 {
 			e.users--
-			c.tidy(id, e)
+			s.dropEvent(id, e)
 		}
 	}
 }

@@ -23,7 +23,7 @@ import (
 // this process has mapped.
 func (p *place) regions(bytes int) (n int) {
 	for _, g := range p.list() {
-		c := g.link.(*client)
+		c := g.backend.(*session)
 		c.mu.Lock()
 		for _, r := range c.regions {
 			if len(r.b) == bytes {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/meminfo"
 )
 
 // What one client can make a server hold. All clients together hold at most
@@ -24,7 +25,7 @@ const (
 	maxLogBytes = 256 << 10 // of what a compiler says
 	maxOpenBody = 64 << 10  // of the frame that chooses a device
 	maxOrder    = 1 << 20   // of an order
-	maxSaid     = 256 << 10 // of what its worker and its kernels print
+	maxOutput   = 256 << 10 // of what its worker and its kernels print
 	maxWaiters  = 32        // threads that wait for commands of its out-of-order queues
 	maxSharers  = 16        // connections by which the client shares memory
 )
@@ -37,28 +38,28 @@ func tooMany(most int, what string) error {
 }
 
 // admit says whether the client may have one more object.
-func (c *client) admit(queue bool) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (s *session) admit(queue bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case len(c.objects) >= maxObjects:
+	case len(s.objects) >= maxObjects:
 		return tooMany(maxObjects, "objects")
-	case queue && c.queues >= maxQueues:
+	case queue && s.queues >= maxQueues:
 		return tooMany(maxQueues, "queues")
 	}
 	return nil
 }
 
-// slots bounds what goes on at the same time.
-type slots chan struct{}
+// semaphore bounds what goes on at the same time.
+type semaphore chan struct{}
 
-func newSlots(n int) slots { return make(slots, n) }
+func newSemaphore(n int) semaphore { return make(semaphore, n) }
 
-// take waits for a slot.
-func (s slots) take() { s <- struct{}{} }
+// take waits for a place.
+func (s semaphore) take() { s <- struct{}{} }
 
-// try takes a slot if one is free.
-func (s slots) try() bool {
+// try takes a place if one is free.
+func (s semaphore) try() bool {
 	select {
 	case s <- struct{}{}:
 		return true
@@ -67,28 +68,28 @@ func (s slots) try() bool {
 	}
 }
 
-func (s slots) give() { <-s }
+func (s semaphore) give() { <-s }
 
 // sourceBytes is what a program makes the server keep.
 func sourceBytes(d *driver.ProgramDesc) int64 {
 	return int64(len(d.Name) + len(d.OpenCL) + len(d.CUDA) + len(d.PTX) + len(d.IL) + len(d.Options))
 }
 
-// keepSource counts a program's bytes; the sum goes down when the program goes.
-func (c *client) keepSource(n int64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n > maxSources-c.sources {
+// addSource counts a program's bytes; the sum goes down when the program goes.
+func (s *session) addSource(n int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n > maxSources-s.sources {
 		return tooMany(maxSources, "bytes of programs")
 	}
-	c.sources += n
+	s.sources += n
 	return nil
 }
 
-func (c *client) dropSource(n int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sources -= n
+func (s *session) dropSource(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sources -= n
 }
 
 // shortLog cuts what a compiler says to a length for people.
@@ -102,40 +103,40 @@ func shortLog(err error) error {
 // sharable says whether a client may share so many bytes more. Pages of shared
 // memory are the machine's: one client has at most half of it, all together three
 // quarters.
-func (c *client) sharable(n int64) error {
-	total, _ := machineMemory()
+func (s *session) sharable(n int64) error {
+	total, _ := meminfo.Read()
 	if total == 0 {
 		return nil
 	}
-	if n > total/2-c.seat.shared.Load() || n > total/4*3-c.h.seats.allShared() {
+	if n > total/2-s.usage.shared.Load() || n > total/4*3-s.svc.usages.allShared() {
 		return fmt.Errorf("%w: no room for %d bytes of shared memory", wire.ErrProtocol, n)
 	}
 	return nil
 }
 
-// lookBytes is how much a client can have made before a server looks for room again.
-const lookBytes = 16 << 20
+// checkBytes is how much a client can have made before a server checks the room once more.
+const checkBytes = 16 << 20
 
 // roomFor says whether a device whose memory is the machine's has room: what would
 // make the machine swap, or kill processes, is out of memory.
 //
 // To look takes as long as to make a small object, so small ones are looked at
 // together.
-func (c *client) roomFor(n int64) error {
-	if c.unlooked += n; c.unlooked < lookBytes {
+func (s *session) roomFor(n int64) error {
+	if s.unchecked += n; s.unchecked < checkBytes {
 		return nil
 	}
-	n, c.unlooked = max(n, c.unlooked), 0
-	i := &c.dev.info
-	if most := i.GlobalBytes; most > 0 && n > most-c.h.seats.used(c.who.Index) {
+	n, s.unchecked = max(n, s.unchecked), 0
+	i := &s.dev.info
+	if most := i.GlobalBytes; most > 0 && n > most-s.svc.usages.used(s.who.Index) {
 		return fmt.Errorf("%d bytes on a device of %d, of which clients have %d: %w", n, most,
-			c.h.seats.used(c.who.Index),
+			s.svc.usages.used(s.who.Index),
 			driver.ErrOutOfMemory)
 	}
 	if !i.HostMemory {
 		return nil
 	}
-	if total, left := machineMemory(); left > 0 && n > left-hostReserve(total) {
+	if total, left := meminfo.Read(); left > 0 && n > left-hostReserve(total) {
 		return fmt.Errorf("%d bytes of the machine's memory, of which %d are available: %w", n, left,
 			driver.ErrOutOfMemory)
 	}

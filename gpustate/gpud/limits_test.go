@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/meminfo"
 )
 
 // replyTo reads until the answer to a request comes.
@@ -122,13 +123,13 @@ func TestEventsWithoutEnd(t *testing.T) {
 
 // TestSources: the sources of all programs of a client are bounded together.
 func TestSources(t *testing.T) {
-	c := &client{}
-	ok(t, c.keepSource(maxSources-10))
-	if err := c.keepSource(11); !errors.Is(err, errTooMany) {
+	c := &session{}
+	ok(t, c.addSource(maxSources-10))
+	if err := c.addSource(11); !errors.Is(err, errTooMany) {
 		t.Errorf("got %v, want errTooMany", err)
 	}
 	c.dropSource(1)
-	ok(t, c.keepSource(11))
+	ok(t, c.addSource(11))
 	long := &driver.BuildError{Log: strings.Repeat("x", 2*maxLogBytes)}
 	if n := len(shortLog(long).(*driver.BuildError).Log); n > maxLogBytes+100 {
 		t.Errorf("a log of %d bytes is sent", n)
@@ -154,7 +155,7 @@ func TestSharedTooLarge(t *testing.T) {
 		ok(t, wire.Grant(u, f, uint64(bytes), int(bytes)))
 		return replyTo(t, bufio.NewReader(u), 0)
 	}
-	total, _ := machineMemory()
+	total, _ := meminfo.Read()
 	if err := grant(total); err == nil {
 		t.Error("as much as the machine has was mapped")
 	}
@@ -162,7 +163,7 @@ func TestSharedTooLarge(t *testing.T) {
 		t.Error("a pebibyte was mapped")
 	}
 	ok(t, grant(1<<20))
-	if n := p.list()[0].seat.shared.Load(); n != 1<<20 {
+	if n := p.list()[0].usage.shared.Load(); n != 1<<20 {
 		t.Errorf("%d bytes are counted, want those that were taken", n)
 	}
 	hangUp()
@@ -173,9 +174,9 @@ func TestSharedTooLarge(t *testing.T) {
 // no client out.
 func TestSilentStrangers(t *testing.T) {
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
-	p.lobby.mu.Lock()
-	p.lobby.most = 100 // as descriptors of this process allow
-	p.lobby.mu.Unlock()
+	p.unproven.mu.Lock()
+	p.unproven.most = 100 // as descriptors of this process allow
+	p.unproven.mu.Unlock()
 	var strangers []net.Conn
 	for range 300 {
 		strangers = append(strangers, must(net.Dial("tcp", p.addr))(t))
@@ -206,20 +207,20 @@ func (a *addressed) Close() error         { a.closed = true; return nil }
 
 // TestLobby: the host with most connections loses its oldest one.
 func TestLobby(t *testing.T) {
-	l := newLobby(3)
+	l := newUnproven(3)
 	a, b, c, d, e := &addressed{from: "10.0.0.1"}, &addressed{from: "10.0.0.2"}, &addressed{from: "10.0.0.2"},
 		&addressed{from: "10.0.0.3"}, &addressed{from: "10.0.0.4"}
-	l.enter(a)
-	leaveB, _ := l.enter(b)
-	_, dropped := l.enter(c)
+	l.add(a)
+	leaveB, _ := l.add(b)
+	_, dropped := l.add(c)
 	if dropped {
 		t.Error("there was room for three")
 	}
-	if _, dropped = l.enter(d); !dropped || !b.closed || a.closed || c.closed {
+	if _, dropped = l.add(d); !dropped || !b.closed || a.closed || c.closed {
 		t.Error("want the oldest of the host with two to go")
 	}
 	leaveB() // late: it counts no more
-	if l.enter(e); !a.closed || c.closed || d.closed {
+	if l.add(e); !a.closed || c.closed || d.closed {
 		t.Error("want the oldest of all to go")
 	}
 	if l.order.Len() != 3 || len(l.byHost) != 3 {
@@ -230,21 +231,21 @@ func TestLobby(t *testing.T) {
 // TestAvailable: what a client of a device in the machine's memory can have is what
 // is available, and not all of it.
 func TestAvailable(t *testing.T) {
-	total, available := machineMemory()
+	total, available := meminfo.Read()
 	if total == 0 || available == 0 || available > total {
 		t.Fatalf("%d of %d bytes are available", available, total)
 	}
 	info := driver.Info{Kind: "fake", HostMemory: true, GlobalBytes: 1 << 50, MaxAllocBytes: 1 << 50}
-	seats := must(newSeats(1))(t)
-	c := &client{h: &host{seats: seats}, seat: seats.at(0), dev: &device{info: info}, drv: unknowing{}}
+	counts := must(newUsages(1))(t)
+	c := &session{svc: &service{usages: counts}, usage: counts.at(0), dev: &device{info: info}, drv: unknowing{}}
 	if free := c.freeBytes(); free > available || free <= 0 {
 		t.Errorf("%d bytes are free of %d that are available", free, available)
 	}
 	if err := c.roomFor(2 * available); !errors.Is(err, gpustate.ErrOutOfMemory) {
 		t.Errorf("twice what is available: got %v, want ErrOutOfMemory", err)
 	}
-	ok(t, c.roomFor(lookBytes))
-	ok(t, seats.close())
+	ok(t, c.roomFor(checkBytes))
+	ok(t, counts.close())
 }
 
 // unknowing is a device that does not tell its free memory.
@@ -304,7 +305,7 @@ func TestOutOfOrder(t *testing.T) {
 	stacks, waiting := make([]byte, 16<<20), 0
 	for p.unfinished() < n || waiting == 0 {
 		time.Sleep(time.Millisecond)
-		waiting = bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("gpud.(*queue).settle("))
+		waiting = bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("gpud.(*queue).complete("))
 	}
 	if waiting > maxWaiters {
 		t.Errorf("%d commands are waited for by %d threads, want at most %d", n, waiting, maxWaiters)

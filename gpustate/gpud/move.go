@@ -26,11 +26,11 @@ type Moved struct {
 // when the client has moved or has not; the client goes on in both cases.
 func (s *Server) Move(ctx context.Context, client uint64, to string) (Moved, error) {
 	s.mu.Lock()
-	g := s.guests[client]
+	cl := s.clients[client]
 	var who wire.Open
-	var l link
-	if g != nil {
-		who, l = g.who, g.link
+	var l backend
+	if cl != nil {
+		who, l = cl.who, cl.backend
 	}
 	s.next++
 	token := s.next
@@ -42,7 +42,7 @@ func (s *Server) Move(ctx context.Context, client uint64, to string) (Moved, err
 		defer s.mu.Unlock()
 		delete(s.moves, token)
 	}()
-	if l == nil || g.moved.Load() {
+	if l == nil || cl.away.Load() {
 		return Moved{}, fmt.Errorf("there is no client %d", client)
 	}
 	m := Moved{Client: client, Program: who.Program, PID: who.PID, To: to}
@@ -51,7 +51,7 @@ func (s *Server) Move(ctx context.Context, client uint64, to string) (Moved, err
 	}
 	for {
 		s.mu.Lock()
-		left, there := s.left, s.guests[client] != nil
+		left, there := s.left, s.clients[client] != nil
 		s.mu.Unlock()
 		select {
 		case r := <-answer:
@@ -106,24 +106,24 @@ func (s *Server) Evacuate(ctx context.Context, to []string) ([]Moved, error) {
 		return nil, errors.New("evacuate: nowhere to go: name servers, or start gpud with --peer")
 	}
 	s.Drain()
-	all := slices.DeleteFunc(s.list(), func(g *guest) bool { return g.moved.Load() })
+	all := slices.DeleteFunc(s.list(), func(cl *client) bool { return cl.away.Load() })
 	list := make([]Moved, len(all))
 	var moves sync.WaitGroup
-	for n, g := range all {
-		moves.Go(func() { list[n] = s.moveAway(ctx, g, slices.Concat(to[n%len(to):], to[:n%len(to)])) })
+	for n, cl := range all {
+		moves.Go(func() { list[n] = s.moveAway(ctx, cl, slices.Concat(to[n%len(to):], to[:n%len(to)])) })
 	}
 	moves.Wait()
 	return list, nil
 }
 
 // moveAway moves a client to the first place where it can go.
-func (s *Server) moveAway(ctx context.Context, g *guest, to []string) (m Moved) {
+func (s *Server) moveAway(ctx context.Context, cl *client, to []string) (m Moved) {
 	for _, place := range to {
 		var err error
-		if m, err = s.Move(ctx, g.ID, place); err == nil {
+		if m, err = s.Move(ctx, cl.ID, place); err == nil {
 			return m
 		}
-		m.Client, m.Err = g.ID, err.Error()
+		m.Client, m.Err = cl.ID, err.Error()
 		if ctx.Err() != nil {
 			break
 		}

@@ -30,29 +30,29 @@ const (
 )
 
 // issueTicket makes a ticket.
-func (c *client) issueTicket(k ticket) ([]byte, error) {
-	b := binary.LittleEndian.AppendUint64(make([]byte, 0, ticketBytes), c.ID)
+func (s *session) issueTicket(k ticket) ([]byte, error) {
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, ticketBytes), s.ID)
 	b = b[:ticketBytes]
 	if _, err := rand.Read(b[ticketNumber:]); err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.tickets) >= maxTickets {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.tickets) >= maxTickets {
 		return nil, errors.New("too many objects wait to be fetched")
 	}
-	c.tickets[string(b)] = k
+	s.tickets[string(b)] = k
 	return b, nil
 }
 
 // takeTicket uses a ticket up. The client stays until the fetch is over.
-func (c *client) takeTicket(b []byte) (ticket, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k, ok := c.tickets[string(b)]
-	delete(c.tickets, string(b))
+func (s *session) takeTicket(b []byte) (ticket, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, ok := s.tickets[string(b)]
+	delete(s.tickets, string(b))
 	if ok {
-		c.builds.Add(1)
+		s.builds.Add(1)
 	}
 	return k, ok
 }
@@ -62,16 +62,16 @@ func (o *mem) ranged(off, bytes int64) bool {
 	return o.kind == driver.MemBuffer && bytes > 0 && off <= o.bytes && bytes <= o.bytes-off
 }
 
-func (c *client) export(m *wire.Export) error {
-	o, err := object[*mem](c, m.Mem, "memory object")
+func (s *session) export(m *wire.Export) error {
+	o, err := object[*mem](s, m.Mem, "memory object")
 	if err != nil {
 		return err
 	}
 	if !o.ranged(m.Off, m.Bytes) {
 		return fmt.Errorf("%w: bytes %d+%d of an object of %d", wire.ErrProtocol, m.Off, m.Bytes, o.bytes)
 	}
-	b, err := c.issueTicket(ticket{o, m.Off, m.Bytes})
-	return c.reply(m.Req, err, func(w *wire.Writer) { w.Bytes(b) })
+	b, err := s.issueTicket(ticket{o, m.Off, m.Bytes})
+	return s.reply(m.Req, err, func(w *wire.Writer) { w.Bytes(b) })
 }
 
 // carry is how a transfer between servers passes this one: two pieces of memory,
@@ -87,7 +87,7 @@ type carry struct {
 // carryBytes is one piece between servers.
 const carryBytes = 2 << 20
 
-func newCarry(c *client) (*carry, error) {
+func newCarry(c *session) (*carry, error) {
 	t := &carry{drv: c.drv}
 	var err error
 	if t.q, err = c.drv.CreateQueue(driver.QueueDesc{}); err != nil {
@@ -211,8 +211,8 @@ func readFetch(conn net.Conn) (*wire.Fetch, error) {
 }
 
 // ticketed finds who serves the client that a ticket is of.
-func (s *Server) ticketed(ticket []byte) link {
-	return s.linked(binary.LittleEndian.Uint64(ticket))
+func (s *Server) ticketed(ticket []byte) backend {
+	return s.backendOf(binary.LittleEndian.Uint64(ticket))
 }
 
 func noTicket(conn net.Conn, patience time.Duration) error {
@@ -220,26 +220,26 @@ func noTicket(conn net.Conn, patience time.Duration) error {
 }
 
 // give sends another server the bytes behind a ticket.
-func (c *client) give(conn net.Conn, m *wire.Fetch) error {
-	if !c.gives.try() {
-		return wire.NewSender(conn, c.h.patience).Now(&wire.Reply{Err: tooMany(maxCarries, "fetches at a time")})
+func (s *session) give(conn net.Conn, m *wire.Fetch) error {
+	if !s.gives.try() {
+		return wire.NewSender(conn, s.svc.patience).Now(&wire.Reply{Err: tooMany(maxCarries, "fetches at a time")})
 	}
-	defer c.gives.give()
-	k, ok := c.takeTicket(m.Ticket)
+	defer s.gives.give()
+	k, ok := s.takeTicket(m.Ticket)
 	if !ok {
-		return noTicket(conn, c.h.patience)
+		return noTicket(conn, s.svc.patience)
 	}
-	defer c.builds.Done()
-	out := wire.NewSender(conn, c.h.patience)
+	defer s.builds.Done()
+	out := wire.NewSender(conn, s.svc.patience)
 	if m.Bytes != k.bytes {
 		return out.Now(&wire.Reply{Err: wire.ErrProtocol})
 	}
-	t, err := newCarry(c)
+	t, err := newCarry(s)
 	if err != nil {
 		return errors.Join(err, out.Now(&wire.Reply{Err: err}))
 	}
 	if err = out.Now(&wire.Reply{}); err == nil {
-		err = t.send(patient{conn, c.h.patience}, k.mem.h, k.off, k.bytes)
+		err = t.send(patient{conn, s.svc.patience}, k.mem.h, k.off, k.bytes)
 	}
 	return errors.Join(err, t.close())
 }
@@ -265,34 +265,34 @@ func (p patient) Read(b []byte) (int, error) {
 }
 
 // pull fetches bytes from another server into an object, beside other messages.
-func (c *client) pull(m *wire.Pull) error {
-	o, err := object[*mem](c, m.Mem, "memory object")
+func (s *session) pull(m *wire.Pull) error {
+	o, err := object[*mem](s, m.Mem, "memory object")
 	if err != nil {
 		return err
 	}
 	if !o.ranged(m.Off, m.Bytes) {
 		return fmt.Errorf("%w: bytes %d+%d into an object of %d", wire.ErrProtocol, m.Off, m.Bytes, o.bytes)
 	}
-	c.pulls.take() // its next messages wait when very many are fetched
-	c.builds.Go(func() {
-		defer c.pulls.give()
-		reached, err := c.fetch(m, o)
-		_ = c.reply(m.Req, err, func(w *wire.Writer) { w.Bool(reached) })
+	s.pulls.take() // its next messages wait when very many are fetched
+	s.builds.Go(func() {
+		defer s.pulls.give()
+		reached, err := s.fetch(m, o)
+		_ = s.reply(m.Req, err, func(w *wire.Writer) { w.Bool(reached) })
 	})
 	return nil
 }
 
 // fetch tries the addresses in turn; when none can be reached the client carries
 // the bytes itself.
-func (c *client) fetch(m *wire.Pull, o *mem) (reached bool, err error) {
+func (s *session) fetch(m *wire.Pull, o *mem) (reached bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), wire.HandshakeTime)
 	defer cancel()
 	for _, a := range m.Addrs {
-		conn, err := wire.Dial(ctx, a, c.h.key, wire.ForPeer)
+		conn, err := wire.Dial(ctx, a, s.svc.key, wire.ForPeer)
 		if err != nil {
 			continue
 		}
-		reached, err = c.fetchFrom(patient{conn, c.h.patience}, m, o)
+		reached, err = s.fetchFrom(patient{conn, s.svc.patience}, m, o)
 		_ = conn.Close() // all has been read, or nothing is of use
 		if reached || err != nil {
 			return reached, err
@@ -301,8 +301,8 @@ func (c *client) fetch(m *wire.Pull, o *mem) (reached bool, err error) {
 	return false, nil
 }
 
-func (c *client) fetchFrom(conn net.Conn, m *wire.Pull, o *mem) (bool, error) {
-	if err := wire.NewSender(conn, c.h.patience).Now(&wire.Fetch{Ticket: m.Ticket, Bytes: m.Bytes}); err != nil {
+func (s *session) fetchFrom(conn net.Conn, m *wire.Pull, o *mem) (bool, error) {
+	if err := wire.NewSender(conn, s.svc.patience).Now(&wire.Fetch{Ticket: m.Ticket, Bytes: m.Bytes}); err != nil {
 		return false, nil
 	}
 	in := bufio.NewReaderSize(conn, 64<<10)
@@ -316,7 +316,7 @@ func (c *client) fetchFrom(conn net.Conn, m *wire.Pull, o *mem) (bool, error) {
 	if r.End() != nil || op != wire.OpReply || reply.Err != nil {
 		return false, nil // another server at that address: the client carries
 	}
-	t, err := newCarry(c)
+	t, err := newCarry(s)
 	if err != nil {
 		return false, err
 	}

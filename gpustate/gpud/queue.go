@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// queue is a queue of a client. Its goroutine follows the commands to their end.
+// queue is a queue of a session. Its goroutine follows the commands to their end.
 type queue struct {
-	c    *client
+	s    *session
 	h    driver.Handle
 	desc driver.QueueDesc
 	lazy bool // the driver gives no events for commands
@@ -30,18 +30,18 @@ const ahead = 256
 
 // item is a command that was issued, or failed to be.
 type item struct {
-	native driver.Event
-	what   string // for errors: "launch of kernel", ...
-	name   string
-	err    error
-	ev     driver.Event // the client's event, 0 for none
-	piece  *piece       // of a transfer
-	region *region      // that a transfer uses
-	finish uint64       // a request of Finish, with 1 added
-	marker bool
-	loose  bool  // a failure is told to who waits next
-	waited bool  // for native, err is how that ended
-	before int64 // quiet commands before it
+	native    driver.Event
+	what      string // for errors: "launch of kernel", ...
+	name      string
+	err       error
+	ev        driver.Event // the client's event, 0 for none
+	piece     *piece       // of a transfer
+	region    *region      // that a transfer uses
+	finish    uint64       // a request of Finish, with 1 added
+	marker    bool
+	unawaited bool  // a failure is told to who waits next
+	waited    bool  // for native, err is how that ended
+	before    int64 // quiet commands before it
 }
 
 // piece is a slot that is in use.
@@ -50,26 +50,26 @@ type piece struct {
 	bytes int64 // to send when it is a read without shared memory
 }
 
-func (c *client) createQueue(m *wire.CreateQueue) error {
-	if err := c.admit(true); err != nil {
+func (s *session) createQueue(m *wire.CreateQueue) error {
+	if err := s.admit(true); err != nil {
 		return err
 	}
-	q := &queue{c: c, desc: m.Desc, items: make(chan item, ahead), ended: make(chan struct{})}
+	q := &queue{s: s, desc: m.Desc, items: make(chan item, ahead), ended: make(chan struct{})}
 	d := m.Desc
-	d.OutOfOrder = d.OutOfOrder && c.dev.info.OutOfOrder
-	d.Lazy = d.Lazy && c.dev.info.Lazy
-	h, err := c.drv.CreateQueue(d)
+	d.OutOfOrder = d.OutOfOrder && s.dev.info.OutOfOrder
+	d.Lazy = d.Lazy && s.dev.info.Lazy
+	h, err := s.drv.CreateQueue(d)
 	if err != nil {
 		return err
 	}
 	q.h, q.lazy = h, d.Lazy
 	go q.run()
-	if err := c.keep(m.ID, q); err != nil {
+	if err := s.enter(m.ID, q); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.queues++
-	c.mu.Unlock()
+	s.mu.Lock()
+	s.queues++
+	s.mu.Unlock()
 	return nil
 }
 
@@ -77,16 +77,16 @@ func (c *client) createQueue(m *wire.CreateQueue) error {
 func (q *queue) close() error {
 	close(q.items)
 	<-q.ended
-	err := q.c.drv.Finish(q.h)
+	err := q.s.drv.Finish(q.h)
 	q.over(q.quiet)
-	return errors.Join(err, q.c.drv.ReleaseQueue(q.h))
+	return errors.Join(err, q.s.drv.ReleaseQueue(q.h))
 }
 
 // add enters a command; it waits while very many are unfinished.
 func (q *queue) add(i item) {
 	if i.finish == 0 {
-		q.c.unfinished.Add(1)
-		q.c.commands.Add(1)
+		q.s.unfinished.Add(1)
+		q.s.commands.Add(1)
 	}
 	if i.finish == 0 && i.ev == 0 && i.native == 0 && i.err == nil && i.piece == nil {
 		q.quiet++
@@ -98,22 +98,22 @@ func (q *queue) add(i item) {
 
 // over takes in that commands are complete.
 func (q *queue) over(n int64) {
-	q.c.unfinished.Add(-n)
+	q.s.unfinished.Add(-n)
 }
 
 // run follows the commands. Those of an in-order queue complete in order, so
 // waiting for one that somebody has an event of tells about all before it.
 func (q *queue) run() {
 	defer close(q.ended)
-	var loose []item // commands without an event that were not looked at yet
+	var eventless []item // commands without an event that were not looked at yet
 	var others sync.WaitGroup
 	const most = 64
-	settle := func() {
-		for _, i := range loose {
-			q.settle(i)
+	completeEventless := func() {
+		for _, i := range eventless {
+			q.complete(i)
 		}
-		clear(loose)
-		loose = loose[:0]
+		clear(eventless)
+		eventless = eventless[:0]
 	}
 	var crowd []item // out of order, beyond those that a thread waits for
 	for {
@@ -123,34 +123,34 @@ func (q *queue) run() {
 		}
 		switch {
 		case i.finish != 0:
-			err := q.c.drv.Finish(q.h)
+			err := q.s.drv.Finish(q.h)
 			q.over(i.before)
-			settle()
-			crowd = q.settleAll(crowd)
+			completeEventless()
+			crowd = q.completeAll(crowd)
 			others.Wait()
 			q.answer(i.finish-1, err)
 		case q.desc.OutOfOrder && i.ev != 0 && (i.native == 0 || i.err != nil):
-			q.settle(i)
-		case q.desc.OutOfOrder && i.ev != 0 && q.c.waiters.try():
+			q.complete(i)
+		case q.desc.OutOfOrder && i.ev != 0 && q.s.waiters.try():
 			others.Go(func() {
-				defer q.c.waiters.give()
-				q.settle(i)
+				defer q.s.waiters.give()
+				q.complete(i)
 			})
 		case q.desc.OutOfOrder && i.ev != 0:
 			crowd = append(crowd, i)
-			_ = q.c.drv.Flush(q.h) // to ask for an event's end does not; what fails here fails its command
-		case i.ev == 0 && i.piece == nil && len(loose) < most:
-			loose = append(loose, i)
+			_ = q.s.drv.Flush(q.h) // to ask for an event's end does not; what fails here fails its command
+		case i.ev == 0 && i.piece == nil && len(eventless) < most:
+			eventless = append(eventless, i)
 		default:
 			if i.native != 0 && i.err == nil {
-				i.err, i.waited = q.c.drv.WaitEvent(i.native), true
+				i.err, i.waited = q.s.drv.WaitEvent(i.native), true
 			}
-			settle()
-			q.settle(i)
+			completeEventless()
+			q.complete(i)
 		}
 	}
-	settle()
-	q.settleAll(crowd)
+	completeEventless()
+	q.completeAll(crowd)
 	others.Wait()
 }
 
@@ -180,17 +180,17 @@ func (q *queue) next(crowd *[]item) (i item, more bool) {
 	}
 }
 
-// sweep settles the commands that are complete and says whether there were any.
+// sweep completes the commands that are complete and says whether there were any.
 func (q *queue) sweep(crowd *[]item) bool {
 	left := (*crowd)[:0]
 	for _, i := range *crowd {
-		done, err := q.c.drv.EventDone(i.native)
+		done, err := q.s.drv.EventDone(i.native)
 		if !done && err == nil {
 			left = append(left, i)
 			continue
 		}
 		i.err, i.waited = err, true
-		q.settle(i)
+		q.complete(i)
 	}
 	some := len(left) < len(*crowd)
 	clear((*crowd)[len(left):])
@@ -198,19 +198,19 @@ func (q *queue) sweep(crowd *[]item) bool {
 	return some
 }
 
-func (q *queue) settleAll(crowd []item) []item {
+func (q *queue) completeAll(crowd []item) []item {
 	for _, i := range crowd {
-		q.settle(i)
+		q.complete(i)
 	}
 	clear(crowd)
 	return crowd[:0]
 }
 
-// settle takes in the end of one command.
-func (q *queue) settle(i item) {
+// complete takes in the end of one command.
+func (q *queue) complete(i item) {
 	err := i.err
 	if err == nil && i.native != 0 && !i.waited {
-		err = q.c.drv.WaitEvent(i.native)
+		err = q.s.drv.WaitEvent(i.native)
 	}
 	if err != nil {
 		var known *driver.CommandError
@@ -220,28 +220,28 @@ func (q *queue) settle(i item) {
 	}
 	q.over(1 + i.before)
 	if i.region != nil {
-		q.c.let(i.region)
+		q.s.let(i.region)
 	}
 	if i.ev == 0 {
 		if i.native != 0 {
-			q.c.drv.ReleaseEvent(i.native)
+			q.s.drv.ReleaseEvent(i.native)
 		}
 		q.note(err)
 		return
 	}
 	done := &wire.Done{Event: uint64(i.ev), Err: err}
 	switch {
-	case i.loose:
+	case i.unawaited:
 		q.note(err)
 	case err == nil && (i.marker || !q.desc.OutOfOrder):
 		done.Err = q.note(nil)
 	}
 	if q.desc.Profiling && err == nil && i.native != 0 {
-		if t, err := q.c.drv.EventTimes(i.native); err == nil {
+		if t, err := q.s.drv.EventTimes(i.native); err == nil {
 			done.Times = &t
 		}
 	}
-	q.c.complete(i.ev, done.Err)
+	q.s.complete(i.ev, done.Err)
 	q.tell(done, i.piece)
 }
 
@@ -266,17 +266,17 @@ func (q *queue) note(err error) error {
 // to notice.
 func (q *queue) tell(done *wire.Done, p *piece) {
 	if p == nil {
-		_ = q.c.out.Now(done)
+		_ = q.s.out.Now(done)
 		return
 	}
 	done.Slot = p.slot + 1
 	if p.bytes == 0 || done.Err != nil {
-		_ = q.c.out.Now(done)
+		_ = q.s.out.Now(done)
 		return
 	}
 	done.Bytes = p.bytes
 	at := p.slot * wire.SlotBytes
-	_ = q.c.out.Bulk(done, q.c.stage[at:at+int(p.bytes)])
+	_ = q.s.out.Bulk(done, q.s.stage[at:at+int(p.bytes)])
 }
 
 // answer answers Finish with the first failure since the last one.
@@ -286,5 +286,5 @@ func (q *queue) answer(req uint64, err error) {
 		err, q.failed = q.failed, nil
 	}
 	q.mu.Unlock()
-	_ = q.c.reply(req, err, nil)
+	_ = q.s.reply(req, err, nil)
 }

@@ -78,15 +78,15 @@ type Options struct {
 	// Logger gets what happens; nil: nothing.
 	Logger *slog.Logger
 
-	libs    []driver.Driver // nil: those of this machine
-	parting time.Duration   // that a worker has to end after its client has gone or the server ends
+	libs  []driver.Driver // nil: those of this machine
+	grace time.Duration   // that a worker has to end after its client has gone or the server ends
 }
 
 // Bounds of connections: of those that have not proven a key yet, at all addresses
 // together, and of those that have and are no clients of a device.
 const (
-	unproven = 1024
-	visitors = 1024
+	maxUnproven = 1024
+	maxOthers   = 1024
 )
 
 func (o *Options) validate() error {
@@ -108,7 +108,7 @@ func (o *Options) validate() error {
 	o.Name = cmp.Or(o.Name, "gpud")
 	o.MaxClients = cmp.Or(o.MaxClients, 256)
 	o.Patience = cmp.Or(o.Patience, 30*time.Second)
-	o.parting = cmp.Or(o.parting, 5*time.Second)
+	o.grace = cmp.Or(o.grace, 5*time.Second)
 	o.Silence = cmp.Or(o.Silence, wire.Silence)
 	if o.Frozen != 0 && o.Frozen < wire.MinSilence || o.Silence < wire.MinSilence {
 		return fmt.Errorf("gpud: Options.Silence and Options.Frozen are at least %v", wire.MinSilence)
@@ -127,21 +127,21 @@ func (o *Options) validate() error {
 
 // Server is a running server.
 type Server struct {
-	host
+	service
 	opt       Options
 	listeners []net.Listener
 	listening []string // addresses
 	counts    counts
 	keys      wire.Keys
 	starts    chan func() // of workers
-	lobby     *lobby
-	visitors  slots
+	unproven  *unproven
+	others    semaphore
 	drop      *syscall.Credential // of workers, nil: the server's
 	home      string              // of that user
 
 	mu       sync.Mutex
-	guests   map[uint64]*guest
-	free     []int                 // seats
+	clients  map[uint64]*client
+	free     []int                 // pages of usages
 	conns    map[net.Conn]struct{} // all, to close them at the end
 	next     uint64
 	draining bool
@@ -166,10 +166,10 @@ func New(opt Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opt: opt, keys: keys, guests: map[uint64]*guest{}, conns: map[net.Conn]struct{}{},
-		starts: make(chan func()), lobby: newLobby(unproven), visitors: newSlots(visitors),
+	s := &Server{opt: opt, keys: keys, clients: map[uint64]*client{}, conns: map[net.Conn]struct{}{},
+		starts: make(chan func()), unproven: newUnproven(maxUnproven), others: newSemaphore(maxOthers),
 		left: make(chan struct{}), moves: map[uint64]chan wire.Moved{}, closed: make(chan struct{})}
-	s.host = host{name: opt.Name, quota: opt.Quota, patience: opt.Patience, frozen: opt.Frozen,
+	s.service = service{name: opt.Name, quota: opt.Quota, patience: opt.Patience, frozen: opt.Frozen,
 		trusts: opt.TrustSources, key: keys.Use, log: opt.Logger}
 	if err := s.discover(); err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func New(opt Options) (*Server, error) {
 	if !opt.InProcess && !opt.Unconfined {
 		s.sweep()
 	}
-	if s.seats, err = newSeats(opt.MaxClients); err != nil {
+	if s.usages, err = newUsages(opt.MaxClients); err != nil {
 		return nil, err
 	}
 	for i := range opt.MaxClients {
@@ -192,7 +192,7 @@ func New(opt Options) (*Server, error) {
 	for _, a := range opt.Listen {
 		if err := s.listen(a); err != nil {
 			s.hangUp()
-			return nil, errors.Join(err, s.seats.close())
+			return nil, errors.Join(err, s.usages.close())
 		}
 	}
 	s.addrs = s.advertised()
@@ -242,135 +242,16 @@ func (s *Server) discover() error {
 	return nil
 }
 
-func (s *Server) listen(addr string) error {
-	network, address, err := wire.SplitAddr(addr)
-	if err != nil {
-		return fmt.Errorf("gpud: %w", err)
-	}
-	if network == "unix" {
-		if err := clearSocket(address); err != nil {
-			return err
-		}
-	} else {
-		address = ofInterface(address)
-	}
-	was := syscall.Umask(0o177) // a socket is its user's alone from the beginning
-	l, err := (&net.ListenConfig{KeepAliveConfig: wire.KeepAlive}).Listen(context.Background(), network, address)
-	syscall.Umask(was)
-	if err != nil {
-		return fmt.Errorf("gpud: %w", err)
-	}
-	s.listeners = append(s.listeners, l)
-	if network == "unix" {
-		s.listening = append(s.listening, "unix:"+address)
-		return os.Chmod(address, 0o600)
-	}
-	s.listening = append(s.listening, l.Addr().String())
-	return nil
-}
-
-// ofInterface puts the address of a network interface in place of its name: IPv4,
-// or IPv6 where there is no other.
-func ofInterface(address string) string {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return address // Listen says what is wrong with it
-	}
-	i, err := net.InterfaceByName(host)
-	if err != nil {
-		return address
-	}
-	addrs, _ := i.Addrs()
-	if ip := preferred(addrs); ip != nil {
-		return net.JoinHostPort(ip.String(), port)
-	}
-	return address
-}
-
-// preferred is the first IPv4 address, otherwise the first IPv6 address that is
-// not good on one link only; nil if there is none.
-func preferred(addrs []net.Addr) (ip net.IP) {
-	for _, a := range addrs {
-		n, ok := a.(*net.IPNet)
-		switch {
-		case !ok:
-		case n.IP.To4() != nil:
-			return n.IP
-		case ip == nil && !n.IP.IsLinkLocalUnicast():
-			ip = n.IP
-		}
-	}
-	return ip
-}
-
-// SocketFolder makes the folder of a socket in a place where everybody can make files,
-// or looks at one that is there: it is this user's, and nobody else can enter it.
-func SocketFolder(dir string) error {
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("gpud: %w", err)
-	}
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return fmt.Errorf("gpud: %w", err)
-	}
-	s, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !info.IsDir():
-		return fmt.Errorf("gpud: %s is no directory: somebody may have put it there; name another address with "+
-			"--listen", dir)
-	case ok && int(s.Uid) != os.Geteuid():
-		return fmt.Errorf("gpud: directory %s belongs to user %d: name another address with --listen", dir, s.Uid)
-	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("gpud: others can enter directory %s: chmod 700 %[1]s", dir)
-	}
-	return nil
-}
-
-// clearSocket removes the socket of a server that is gone.
-func clearSocket(path string) error {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return nil // Listen says what is wrong with the path
-	}
-	if info.Mode().Type() != os.ModeSocket {
-		return fmt.Errorf("gpud: %s exists and is no socket", path)
-	}
-	c, err := net.Dial("unix", path)
-	switch {
-	case err == nil:
-		_ = c.Close()
-		return fmt.Errorf("gpud: another server listens at %s", path)
-	case !errors.Is(err, syscall.ECONNREFUSED): // nobody listens
-		return fmt.Errorf("gpud: is another server at %s? %w", path, err)
-	}
-	return os.Remove(path)
-}
-
 // Addrs are the addresses that the server listens at, with the ports that it got.
 func (s *Server) Addrs() []string { return slices.Clone(s.listening) }
 
 // Devices describes what is offered.
 func (s *Server) Devices() []driver.Info { return s.infos() }
 
-// advertised are the addresses for other servers.
-func (s *Server) advertised() []string {
-	if len(s.opt.Advertise) > 0 {
-		return s.opt.Advertise
-	}
-	var list []string
-	for _, a := range s.listening {
-		if host, port, err := net.SplitHostPort(a); err == nil && net.ParseIP(host).IsUnspecified() {
-			a = net.JoinHostPort(s.opt.Name, port)
-		}
-		list = append(list, a)
-	}
-	return list
-}
-
 // Serve answers until ctx ends and then hangs up: see Leave for a gentler end.
 func (s *Server) Serve(ctx context.Context) error {
 	var starter sync.WaitGroup
-	starter.Go(s.startWorkers)
+	starter.Go(s.workerThread)
 	for _, l := range s.listeners {
 		s.wg.Go(func() { s.accept(l) })
 	}
@@ -384,35 +265,12 @@ func (s *Server) Serve(ctx context.Context) error {
 	starter.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.seats.close()
+	return s.usages.close()
 }
 
-func (s *Server) accept(l net.Listener) {
-	for {
-		c, err := l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil { // out of descriptors: those of others come free
-			s.opt.Logger.Warn("accept", "err", err)
-			select {
-			case <-s.closed:
-				return
-			case <-time.After(100 * time.Millisecond):
-			}
-			continue
-		}
-		leave, dropped := s.lobby.enter(c)
-		if dropped { // one that has said nothing for long
-			s.counts.strangers.Add(1)
-		}
-		s.wg.Go(func() { s.meet(c, leave) })
-	}
-}
-
-// meet does the handshake and serves the connection to its end. proven is called
+// serveConn does the handshake and serves the connection to its end. proven is called
 // when the handshake is over.
-func (s *Server) meet(c net.Conn, proven func()) {
+func (s *Server) serveConn(c net.Conn, proven func()) {
 	defer c.Close()
 	if !s.track(c) {
 		proven()
@@ -421,27 +279,27 @@ func (s *Server) meet(c net.Conn, proven func()) {
 	defer s.untrack(c)
 	err := errors.Join(wire.LimitSilence(c, s.opt.Silence), c.SetDeadline(time.Now().Add(wire.HandshakeTime)))
 	var p wire.Purpose
-	var g *guest
+	var cl *client
 	visits := false
 	if err == nil {
 		p, err = wire.Admit(c, s.keys, func(p wire.Purpose) bool {
 			if p == wire.ForDevice {
-				g = s.reserve()
-				return g == nil
+				cl = s.reserve()
+				return cl == nil
 			}
-			visits = s.visitors.try()
+			visits = s.others.try()
 			return !visits
 		})
 	}
 	proven()
 	if visits {
-		defer s.visitors.give()
+		defer s.others.give()
 	}
-	if g != nil {
-		defer s.leave(g)
+	if cl != nil {
+		defer s.remove(cl)
 	}
 	if err != nil {
-		s.stranger(c, err)
+		s.refuse(c, err)
 		return
 	}
 	if err := c.SetDeadline(time.Time{}); err != nil {
@@ -450,7 +308,7 @@ func (s *Server) meet(c net.Conn, proven func()) {
 	switch p {
 	case wire.ForDevice:
 		s.counts.admitted.Add(1)
-		s.attend(c, g)
+		s.serveClient(c, cl)
 	case wire.ForAdmin:
 		s.serveAdmin(c, true)
 	case wire.ForStatus:
@@ -462,19 +320,17 @@ func (s *Server) meet(c net.Conn, proven func()) {
 	}
 }
 
-// attend serves a client to its end, here or in a worker.
-func (s *Server) attend(c net.Conn, g *guest) {
+// serveClient serves a client to its end, here or in a worker.
+func (s *Server) serveClient(c net.Conn, cl *client) {
 	if s.opt.InProcess {
-		d := &door{s: s, g: g}
-		k := newClient(&s.host, c, g.pass, g.seat, d)
-		d.client = k
-		k.run()
+		cl.session = newSession(&s.service, c, cl.identity, cl.usage, cl)
+		cl.session.run()
 		return
 	}
-	s.employ(c, g)
+	s.serveInWorker(c, cl)
 }
 
-func (s *Server) stranger(c net.Conn, err error) {
+func (s *Server) refuse(c net.Conn, err error) {
 	if errors.Is(err, wire.ErrRefused) {
 		s.counts.refused.Add(1)
 	} else {
@@ -514,7 +370,7 @@ func (s *Server) Leave(ctx context.Context) {
 	s.Drain()
 	for ctx.Err() == nil {
 		s.mu.Lock()
-		n, left := len(s.guests), s.left
+		n, left := len(s.clients), s.left
 		s.mu.Unlock()
 		if n == 0 {
 			break
@@ -540,7 +396,7 @@ func (s *Server) end(why string) {
 	s.draining = true
 	s.mu.Unlock()
 	var told sync.WaitGroup // one that does not read keeps no other from being told
-	for _, l := range s.links() {
+	for _, l := range s.backends() {
 		told.Go(func() { l.dismiss(why) })
 	}
 	told.Wait()

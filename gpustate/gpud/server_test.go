@@ -198,7 +198,7 @@ func (p pipe) CloseRead() error { return p.Close() }
 // is told why.
 func TestLastWord(t *testing.T) {
 	near, far := net.Pipe() // a write waits for its reader
-	c := &client{conn: pipe{near}, out: wire.NewSender(near, 0)}
+	c := &session{conn: pipe{near}, out: wire.NewSender(near, 0)}
 	go func() { _ = c.out.Now(&wire.Beat{}) }()
 	var first [1]byte
 	_, err := far.Read(first[:])

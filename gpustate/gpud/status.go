@@ -71,26 +71,26 @@ func (s *Server) Status() Status {
 		st.Devices = append(st.Devices, DeviceStatus{Index: i, Name: d.info.Name, Kind: d.info.Kind,
 			TotalBytes: d.info.GlobalBytes})
 	}
-	s.mu.Lock() // seats are there as long as guests are
+	s.mu.Lock() // usages are there as long as clients are
 	defer s.mu.Unlock()
 	st.Draining = s.draining
 	t := &st.Counts
 	t.Commands, t.WrittenBytes, t.ReadBytes = c.commands.Load(), c.written.Load(), c.read.Load()
-	for _, g := range s.guests {
-		t.Commands += g.seat.commands.Load()
-		t.WrittenBytes += g.seat.written.Load()
-		t.ReadBytes += g.seat.read.Load()
+	for _, cl := range s.clients {
+		t.Commands += cl.usage.commands.Load()
+		t.WrittenBytes += cl.usage.written.Load()
+		t.ReadBytes += cl.usage.read.Load()
 	}
-	for _, g := range s.insiders() {
-		k := ClientStatus{ID: g.ID, Device: g.who.Index, Program: g.who.Program,
-			Host: g.who.Host, PID: g.who.PID, Label: g.who.Label, UsedBytes: g.seat.used.Load(),
-			Unfinished: g.seat.unfinished.Load(), Commands: g.seat.commands.Load(),
-			Seconds: time.Since(g.begun).Seconds()}
-		d := &st.Devices[g.who.Index]
+	for _, cl := range s.listLocked() {
+		k := ClientStatus{ID: cl.ID, Device: cl.who.Index, Program: cl.who.Program,
+			Host: cl.who.Host, PID: cl.who.PID, Label: cl.who.Label, UsedBytes: cl.usage.used.Load(),
+			Unfinished: cl.usage.unfinished.Load(), Commands: cl.usage.commands.Load(),
+			Seconds: time.Since(cl.begun).Seconds()}
+		d := &st.Devices[cl.who.Index]
 		d.UsedBytes += k.UsedBytes
 		d.Unfinished += k.Unfinished
 		d.Clients++
-		if !g.moved.Load() {
+		if !cl.away.Load() {
 			st.Clients = append(st.Clients, k)
 		}
 	}
@@ -137,7 +137,7 @@ func (s *Server) serveAdmin(conn net.Conn, moves bool) {
 		}
 		var result any
 		if err = errMoveKey; moves || o.Do == "status" {
-			result, err = s.obey(ctx, o)
+			result, err = s.carryOut(ctx, o)
 		}
 		reply := &wire.Reply{Req: m.Req, Err: err}
 		if err == nil {
@@ -149,7 +149,7 @@ func (s *Server) serveAdmin(conn net.Conn, moves bool) {
 	}
 }
 
-func (s *Server) obey(ctx context.Context, o order) (any, error) {
+func (s *Server) carryOut(ctx context.Context, o order) (any, error) {
 	switch o.Do {
 	case "status":
 		return s.Status(), nil

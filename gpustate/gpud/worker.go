@@ -6,7 +6,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/user"
+	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,56 +21,56 @@ import (
 
 // worker is a process that serves one client, as its server sees it.
 type worker struct {
-	cmd  *exec.Cmd
-	ctl  *control
-	door *door
-	conn int    // the client's connection, for a last word if the worker dies
-	tmp  string // its directory for temporary files, or empty
-	lock *os.File
+	cmd    *exec.Cmd
+	ctl    *control
+	client *client
+	conn   int    // the client's connection, for a last word if the worker dies
+	tmp    string // its directory for temporary files, or empty
+	lock   *os.File
 }
 
-// startWorkers starts processes until the server ends. All come from one thread
+// workerThread starts processes until the server ends. All come from one thread
 // that stays as long as they do: they die with it, and with the server.
-func (s *Server) startWorkers() {
+func (s *Server) workerThread() {
 	runtime.LockOSThread()
 	for do := range s.starts {
 		do()
 	}
 }
 
-// employ serves a client in a process of its own.
-func (s *Server) employ(c net.Conn, g *guest) {
-	w, err := s.hire(c, g)
+// serveInWorker serves a client in a process of its own.
+func (s *Server) serveInWorker(c net.Conn, cl *client) {
+	w, err := s.startWorker(c, cl)
 	if err != nil {
-		s.log.Error("no worker for a client", "id", g.ID, "err", err)
+		s.log.Error("no worker for a client", "id", cl.ID, "err", err)
 		_ = wire.NewSender(c, s.patience).Now(&wire.Bye{Why: "the server cannot start a process for this client: " +
 			err.Error()})
 		return
 	}
 	_ = c.Close() // the worker has it
-	gone := make(chan struct{})
-	s.wg.Go(func() { s.oversee(w, gone) })
-	s.link(g, w)
+	ended := make(chan struct{})
+	s.wg.Go(func() { s.watch(w, ended) })
+	s.serveBy(cl, w)
 	w.listen()
 	_ = w.ctl.c.Close()
 	err = w.cmd.Wait()
-	close(gone)
-	w.tidy()
-	w.lastWord(s, err)
+	close(ended)
+	w.cleanUp()
+	w.reportDeath(s, err)
 }
 
-// hire starts a worker and hands the client over to it.
-func (s *Server) hire(c net.Conn, g *guest) (*worker, error) {
+// startWorker starts a worker and hands the client over to it.
+func (s *Server) startWorker(c net.Conn, cl *client) (*worker, error) {
 	ctl, theirs, err := newControl()
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{ctl: ctl, door: &door{s: s, g: g}, cmd: exec.Command(s.opt.Worker[0], s.opt.Worker[1:]...)}
+	w := &worker{ctl: ctl, client: cl, cmd: exec.Command(s.opt.Worker[0], s.opt.Worker[1:]...)}
 	w.cmd.ExtraFiles = []*os.File{theirs}
-	said := &bounded{to: os.Stderr, left: maxSaid} // what kernels print, too
+	said := &bounded{to: os.Stderr, left: maxOutput} // what kernels print, too
 	w.cmd.Stdout, w.cmd.Stderr, w.cmd.WaitDelay = said, said, time.Second
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: s.drop}
-	if err := s.furnish(w); err != nil {
+	if err := s.setUp(w); err != nil {
 		return nil, errors.Join(err, theirs.Close(), ctl.c.Close())
 	}
 	started := make(chan error, 1)
@@ -75,7 +79,7 @@ func (s *Server) hire(c net.Conn, g *guest) (*worker, error) {
 	_ = theirs.Close()
 	if err != nil {
 		_ = ctl.c.Close()
-		w.tidy()
+		w.cleanUp()
 		return nil, err
 	}
 	conn := c.(syscall.Conn)
@@ -83,13 +87,13 @@ func (s *Server) hire(c net.Conn, g *guest) (*worker, error) {
 		w.conn, err = unix.FcntlInt(uintptr(fds[0]), unix.F_DUPFD_CLOEXEC, 0)
 		return err
 	}); err == nil {
-		if err = ctl.send(message{Start: s.introduce(g)}, s.seats.file, conn); err == nil {
+		if err = ctl.send(message{Start: s.startMessage(cl)}, s.usages.file, conn); err == nil {
 			return w, nil
 		}
 		_ = unix.Close(w.conn)
 	}
 	_ = ctl.c.Close()
-	defer w.tidy()
+	defer w.cleanUp()
 	if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
 		_ = w.cmd.Process.Kill()
 		_ = w.cmd.Wait()
@@ -101,18 +105,18 @@ func (s *Server) hire(c net.Conn, g *guest) (*worker, error) {
 	return nil, err
 }
 
-// introduce is what a worker is told about the server and its client.
-func (s *Server) introduce(g *guest) *start {
+// startMessage is what a worker is told about the server and its client.
+func (s *Server) startMessage(cl *client) *start {
 	m := &start{Name: s.name, Addrs: s.addrs, Quota: s.quota, Patience: s.patience, Frozen: s.frozen, Trusts: s.trusts,
-		Key:  s.key[:],
-		Pass: g.pass, Seat: g.number, Seats: s.seats.n}
+		Key:    s.key[:],
+		Client: cl.identity, Usage: cl.page, Usages: s.usages.n}
 	for _, d := range s.devices {
 		m.Devices = append(m.Devices, offer{d.info, d.from, d.at})
 	}
 	return m
 }
 
-// listen takes in what the worker says until it is gone.
+// listen takes in what the worker says until it ends.
 func (w *worker) listen() {
 	for {
 		m, files, err := w.ctl.receive()
@@ -122,23 +126,24 @@ func (w *worker) listen() {
 		switch {
 		case err != nil:
 			return
-		case m.Open != nil && m.Open.Index >= 0 && m.Open.Index < len(w.door.s.devices):
-			_ = w.ctl.send(message{Let: &let{Refused: w.door.opened(*m.Open) != nil}}) // if it is gone receive says so
+		case m.Open != nil && m.Open.Index >= 0 && m.Open.Index < len(w.client.server.devices):
+			// if the worker has ended receive says so
+			_ = w.ctl.send(message{Admission: &admission{Refused: w.client.opened(*m.Open) != nil}})
 		case m.Moved != nil:
-			w.door.moved(*m.Moved)
+			w.client.moved(*m.Moved)
 		}
 	}
 }
 
-// oversee kills a worker that is still there some time after its client has gone
+// watch kills a worker that is still there some time after its client has ended
 // or the server has ended: it may be stopped, or in a kernel without end.
-func (s *Server) oversee(w *worker, gone <-chan struct{}) {
-	look := time.NewTicker(s.opt.parting / 5)
+func (s *Server) watch(w *worker, ended <-chan struct{}) {
+	look := time.NewTicker(s.opt.grace / 5)
 	defer look.Stop()
 	closed, since := s.closed, time.Time{}
 	for {
 		select {
-		case <-gone:
+		case <-ended:
 			return
 		case <-closed:
 			closed, since = nil, time.Now()
@@ -148,10 +153,10 @@ func (s *Server) oversee(w *worker, gone <-chan struct{}) {
 		if since.IsZero() && w.clientLeft() {
 			since = time.Now()
 		}
-		if !since.IsZero() && time.Since(since) > s.opt.parting {
-			s.log.Warn("worker killed: it does not end", "id", w.door.g.ID, "pid", w.cmd.Process.Pid)
+		if !since.IsZero() && time.Since(since) > s.opt.grace {
+			s.log.Warn("worker killed: it does not end", "id", w.client.ID, "pid", w.cmd.Process.Pid)
 			_ = w.cmd.Process.Kill()
-			<-gone
+			<-ended
 			return
 		}
 	}
@@ -164,8 +169,8 @@ func (w *worker) clientLeft() bool {
 	return err == nil && n > 0 && list[0].Revents != 0
 }
 
-// lastWord tells the client when its worker has died, and closes its connection.
-func (w *worker) lastWord(s *Server, err error) {
+// reportDeath tells the client when its worker has died, and closes its connection.
+func (w *worker) reportDeath(s *Server, err error) {
 	f := os.NewFile(uintptr(w.conn), "client")
 	c, cerr := connection(f)
 	if cerr != nil {
@@ -176,8 +181,8 @@ func (w *worker) lastWord(s *Server, err error) {
 		return
 	}
 	why := fmt.Sprintf("the process that served this client died (%v)", err)
-	s.log.Error("worker died", "id", w.door.g.ID, "pid", w.cmd.Process.Pid, "err", err)
-	// it may be gone too
+	s.log.Error("worker died", "id", w.client.ID, "pid", w.cmd.Process.Pid, "err", err)
+	// it may have ended too
 	_ = wire.NewSender(c, time.Second).Now(&wire.Bye{Why: why + "; did a kernel write out of bounds?"})
 }
 
@@ -193,4 +198,70 @@ func (w *worker) share(c *net.UnixConn) { _ = w.ctl.send(message{Share: true}, c
 // give hands another server's connection on.
 func (w *worker) give(c net.Conn, m *wire.Fetch) error {
 	return w.ctl.send(message{Give: m}, c.(syscall.Conn))
+}
+
+// lookUpUser finds the user that workers run as.
+func (s *Server) lookUpUser() error {
+	if s.opt.User == "" {
+		return nil
+	}
+	if s.opt.InProcess || os.Geteuid() != 0 {
+		return errors.New("gpud: Options.User takes workers, and a server that root has started")
+	}
+	u, err := user.Lookup(s.opt.User)
+	if err != nil {
+		return fmt.Errorf("gpud: %w", err)
+	}
+	groups, err := u.GroupIds()
+	if err != nil {
+		return fmt.Errorf("gpud: groups of user %s: %w", u.Username, err)
+	}
+	ids := []string{u.Uid, u.Gid}
+	var numbers []uint32
+	for _, id := range append(ids, groups...) {
+		n, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return fmt.Errorf("gpud: user %s: %w", u.Username, err)
+		}
+		numbers = append(numbers, uint32(n))
+	}
+	s.drop = &syscall.Credential{Uid: numbers[0], Gid: numbers[1], Groups: numbers[2:]}
+	s.home = u.HomeDir
+	return nil
+}
+
+// setUp gives a worker its environment, and a directory of its own for temporary
+// files.
+func (s *Server) setUp(w *worker) error {
+	if s.opt.Unconfined {
+		return nil
+	}
+	tmp, lock, err := makeTempDir()
+	if err != nil {
+		return err
+	}
+	w.tmp, w.lock = tmp, lock
+	env := workerEnv(os.Environ())
+	if s.drop != nil {
+		if err := os.Chown(tmp, int(s.drop.Uid), int(s.drop.Gid)); err != nil {
+			w.cleanUp()
+			return fmt.Errorf("make a worker's directory: %w", err)
+		}
+		env = append(env, "HOME="+s.home, "USER="+s.opt.User, "LOGNAME="+s.opt.User, "XDG_CACHE_HOME="+
+			filepath.Join(s.home, ".cache"))
+	}
+	w.cmd.Env = append(env, "TMPDIR="+tmp, confineEnv+"="+strings.Join(s.opt.WorkerDirs,
+		string(filepath.ListSeparator)))
+	if filepath.IsAbs(w.cmd.Path) {
+		w.cmd.Dir = "/" // what is named from here on is named wholly
+	}
+	return nil
+}
+
+// cleanUp removes the directory.
+func (w *worker) cleanUp() {
+	if w.tmp != "" {
+		_ = os.RemoveAll(w.tmp) // what a worker leaves there is of no use to anybody
+		_ = w.lock.Close()
+	}
 }

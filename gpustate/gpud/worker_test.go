@@ -167,7 +167,7 @@ func TestWildKernelPoCL(t *testing.T) {
 
 // pids are the processes of workers.
 func (p *place) pids() (list []int) {
-	for _, l := range p.links() {
+	for _, l := range p.backends() {
 		list = append(list, l.(*worker).cmd.Process.Pid)
 	}
 	return list
@@ -214,7 +214,7 @@ func TestWorkerKilled(t *testing.T) {
 // does it keep the server.
 func TestWorkerStopped(t *testing.T) {
 	withWorkers(t)
-	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}, parting: 200 * time.Millisecond})
+	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}, grace: 200 * time.Millisecond})
 	gone := raw(t, p)
 	say(t, gone, &wire.Open{Index: 0})
 	for len(p.list()) == 0 {
@@ -288,7 +288,7 @@ func TestDrainWhileOpening(t *testing.T) {
 	withWorkers(t)
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
 	c := raw(t, p)
-	for len(p.links()) == 0 {
+	for len(p.backends()) == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	p.Drain()

@@ -66,7 +66,7 @@ func serve(t testing.TB, o Options) *place {
 		if n := p.lib.Faults.Live(); n != 0 {
 			t.Errorf("%d memory objects are left on the server", n)
 		}
-		if n := len(s.guests); n != 0 {
+		if n := len(s.clients); n != 0 {
 			t.Errorf("%d clients are left", n)
 		}
 	})
@@ -91,7 +91,7 @@ func (p *place) quiet(t testing.TB) {
 	defer cancel()
 	for {
 		p.mu.Lock()
-		n, left := len(p.guests), p.left
+		n, left := len(p.Server.clients), p.left
 		p.mu.Unlock()
 		if n == 0 {
 			return

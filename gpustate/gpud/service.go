@@ -17,9 +17,9 @@ type device struct {
 	from int // place of lib in Options.libs
 }
 
-// host is what clients are served with. A server has one; so has each worker, for
+// service is what clients are served with. A server has one; so has each worker, for
 // its only client.
-type host struct {
+type service struct {
 	name     string
 	addrs    []string // by which other servers reach the server
 	quota    int64
@@ -28,35 +28,35 @@ type host struct {
 	trusts   bool          // sources and options of programs
 	key      wire.Key
 	devices  []*device
-	seats    *seats
+	usages   *usages
 	log      *slog.Logger
 }
 
 // infos describes what is offered.
-func (h *host) infos() []driver.Info {
+func (s *service) infos() []driver.Info {
 	var list []driver.Info
-	for _, d := range h.devices {
+	for _, d := range s.devices {
 		list = append(list, d.info)
 	}
 	return list
 }
 
-// pass is what a client is known by to its server.
-type pass struct {
+// identity is what a client is known by to its server.
+type identity struct {
 	ID    uint64
 	Token [32]byte // by which its memory finds it
 }
 
-// front is what serving a client tells the server.
-type front interface {
-	// opened lets a client in that has chosen its device.
+// frontend is what a session tells the server.
+type frontend interface {
+	// opened lets a client stay that has chosen its device.
 	opened(who wire.Open) error
 	// moved takes in how a move went that the server asked for.
 	moved(m wire.Moved)
 }
 
-// link is how a server reaches who serves a client: itself, or a worker.
-type link interface {
+// backend is how a server reaches a session: in this process, or through a worker.
+type backend interface {
 	// dismiss tells the client why it is dropped, and drops it.
 	dismiss(why string)
 	// order asks the client to move.

@@ -40,45 +40,45 @@ func RunWorker() error {
 	if err != nil || m.Start == nil || len(files) != 2 {
 		return errors.Join(errors.New("a worker is started by its server only"), err)
 	}
-	w := &work{ctl: ctl, let: make(chan bool, 1)}
+	w := &workerProcess{ctl: ctl, admitted: make(chan bool, 1)}
 	if err := w.begin(m.Start, files[0], files[1]); err != nil {
 		return err
 	}
-	go w.obey()
-	w.client.run()
+	go w.listen()
+	w.session.run()
 	return nil
 }
 
-// work is the worker's own side.
-type work struct {
-	ctl    *control
-	client *client
-	let    chan bool // whether the client was refused
-	inside atomic.Bool
+// workerProcess is the worker's own side.
+type workerProcess struct {
+	ctl      *control
+	session  *session
+	admitted chan bool // whether the client was refused
+	isOpen   atomic.Bool
 }
 
-func (w *work) begin(m *start, seats, conn *os.File) error {
+func (w *workerProcess) begin(m *start, usages, conn *os.File) error {
 	c, err := connection(conn)
 	if err != nil {
 		return err
 	}
-	h := &host{name: m.Name, addrs: m.Addrs, quota: m.Quota, patience: m.Patience, frozen: m.Frozen, trusts: m.Trusts,
-		log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	h := &service{name: m.Name, addrs: m.Addrs, quota: m.Quota, patience: m.Patience, frozen: m.Frozen,
+		trusts: m.Trusts, log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	copy(h.key[:], m.Key)
 	for _, o := range m.Devices {
 		h.devices = append(h.devices, &device{info: o.Info, lib: drivers.All[o.From], at: o.At, from: o.From})
 	}
-	h.seats, err = mapSeats(seats, m.Seats, m.Seat)
-	if err := errors.Join(err, seats.Close()); err != nil {
+	h.usages, err = mapUsages(usages, m.Usages, m.Usage)
+	if err := errors.Join(err, usages.Close()); err != nil {
 		return err
 	}
-	w.client = newClient(h, c, m.Pass, h.seats.mine(), w)
-	w.client.last = true
+	w.session = newSession(h, c, m.Client, h.usages.mine(), w)
+	w.session.last = true
 	return nil
 }
 
-// obey carries out what the server says. Without it the process ends.
-func (w *work) obey() {
+// listen carries out what the server says. Without it the process ends.
+func (w *workerProcess) listen() {
 	for {
 		m, files, err := w.ctl.receive()
 		if err != nil {
@@ -89,17 +89,17 @@ func (w *work) obey() {
 			conn, _ = connection(files[0])
 		}
 		switch u, unix := conn.(*net.UnixConn); {
-		case m.Let != nil:
-			w.let <- m.Let.Refused
-		case m.Dismiss != "" && !w.inside.Load():
+		case m.Admission != nil:
+			w.admitted <- m.Admission.Refused
+		case m.Dismiss != "" && !w.isOpen.Load():
 			os.Exit(0)
 		case m.Dismiss != "":
-			go w.client.dismiss(m.Dismiss)
+			go w.session.dismiss(m.Dismiss)
 		case m.Move != nil:
-			go func() { _ = w.client.order(m.Move) }() // a client that is gone does not answer
+			go func() { _ = w.session.order(m.Move) }() // a client that is gone does not answer
 		case m.Share && unix:
 			go func() {
-				w.client.share(u)
+				w.session.share(u)
 				_ = u.Close()
 			}()
 		case m.Give != nil && conn != nil:
@@ -108,27 +108,27 @@ func (w *work) obey() {
 	}
 }
 
-func (w *work) give(conn net.Conn, m *wire.Fetch) {
-	if err := w.client.give(conn, m); err != nil && !hungUp(err) {
-		w.client.h.log.Warn("fetch by another server failed", "id", w.client.ID, "err", err)
+func (w *workerProcess) give(conn net.Conn, m *wire.Fetch) {
+	if err := w.session.give(conn, m); err != nil && !hungUp(err) {
+		w.session.svc.log.Warn("fetch by another server failed", "id", w.session.ID, "err", err)
 	}
 	_ = conn.Close()
 }
 
 // opened asks the server whether the client may stay.
-func (w *work) opened(who wire.Open) error {
+func (w *workerProcess) opened(who wire.Open) error {
 	if err := w.ctl.send(message{Open: &who}); err != nil {
 		return err
 	}
-	if <-w.let {
+	if <-w.admitted {
 		return wire.ErrRefused
 	}
-	w.inside.Store(true)
+	w.isOpen.Store(true)
 	return nil
 }
 
 // moved passes on how a move went.
-func (w *work) moved(m wire.Moved) {
+func (w *workerProcess) moved(m wire.Moved) {
 	const most = 8 << 10 // it is for people
 	if len(m.Steps) > most {
 		m.Steps = ""

@@ -1,0 +1,225 @@
+package gpud
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// listen makes a listener at one of the addresses.
+func (s *Server) listen(addr string) error {
+	network, address, err := wire.SplitAddr(addr)
+	if err != nil {
+		return fmt.Errorf("gpud: %w", err)
+	}
+	if network == "unix" {
+		if err := clearSocket(address); err != nil {
+			return err
+		}
+	} else {
+		address = ofInterface(address)
+	}
+	was := syscall.Umask(0o177) // a socket is its user's alone from the beginning
+	l, err := (&net.ListenConfig{KeepAliveConfig: wire.KeepAlive}).Listen(context.Background(), network, address)
+	syscall.Umask(was)
+	if err != nil {
+		return fmt.Errorf("gpud: %w", err)
+	}
+	s.listeners = append(s.listeners, l)
+	if network == "unix" {
+		s.listening = append(s.listening, "unix:"+address)
+		return os.Chmod(address, 0o600)
+	}
+	s.listening = append(s.listening, l.Addr().String())
+	return nil
+}
+
+// ofInterface puts the address of a network interface in place of its name: IPv4,
+// or IPv6 where there is no other.
+func ofInterface(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address // Listen says what is wrong with it
+	}
+	i, err := net.InterfaceByName(host)
+	if err != nil {
+		return address
+	}
+	addrs, _ := i.Addrs()
+	if ip := preferred(addrs); ip != nil {
+		return net.JoinHostPort(ip.String(), port)
+	}
+	return address
+}
+
+// preferred is the first IPv4 address, otherwise the first IPv6 address that is
+// not good on one link only; nil if there is none.
+func preferred(addrs []net.Addr) (ip net.IP) {
+	for _, a := range addrs {
+		n, ok := a.(*net.IPNet)
+		switch {
+		case !ok:
+		case n.IP.To4() != nil:
+			return n.IP
+		case ip == nil && !n.IP.IsLinkLocalUnicast():
+			ip = n.IP
+		}
+	}
+	return ip
+}
+
+// SocketFolder makes the folder of a socket in a place where everybody can make files,
+// or looks at one that is there: it is this user's, and nobody else can enter it.
+func SocketFolder(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("gpud: %w", err)
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("gpud: %w", err)
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.IsDir():
+		return fmt.Errorf("gpud: %s is no directory: somebody may have put it there; name another address with "+
+			"--listen", dir)
+	case ok && int(s.Uid) != os.Geteuid():
+		return fmt.Errorf("gpud: directory %s belongs to user %d: name another address with --listen", dir, s.Uid)
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("gpud: others can enter directory %s: chmod 700 %[1]s", dir)
+	}
+	return nil
+}
+
+// clearSocket removes the socket of a server that is gone.
+func clearSocket(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil // Listen says what is wrong with the path
+	}
+	if info.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("gpud: %s exists and is no socket", path)
+	}
+	c, err := net.Dial("unix", path)
+	switch {
+	case err == nil:
+		_ = c.Close()
+		return fmt.Errorf("gpud: another server listens at %s", path)
+	case !errors.Is(err, syscall.ECONNREFUSED): // nobody listens
+		return fmt.Errorf("gpud: is another server at %s? %w", path, err)
+	}
+	return os.Remove(path)
+}
+
+// advertised are the addresses for other servers.
+func (s *Server) advertised() []string {
+	if len(s.opt.Advertise) > 0 {
+		return s.opt.Advertise
+	}
+	var list []string
+	for _, a := range s.listening {
+		if host, port, err := net.SplitHostPort(a); err == nil && net.ParseIP(host).IsUnspecified() {
+			a = net.JoinHostPort(s.opt.Name, port)
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+// accept serves the connections of one listener until it closes.
+func (s *Server) accept(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of descriptors: those of others come free
+			s.opt.Logger.Warn("accept", "err", err)
+			select {
+			case <-s.closed:
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+			continue
+		}
+		leave, dropped := s.unproven.add(c)
+		if dropped { // one that has said nothing for long
+			s.counts.strangers.Add(1)
+		}
+		s.wg.Go(func() { s.serveConn(c, leave) })
+	}
+}
+
+// unproven holds the connections that have not proven a key yet. When it is full the
+// oldest one of the host that has most there is dropped: strangers keep out
+// themselves, not clients.
+type unproven struct {
+	mu     sync.Mutex // guards what follows
+	most   int
+	order  *list.List // of *waiting, oldest first
+	byHost map[string]int
+}
+
+type waiting struct {
+	conn net.Conn
+	host string
+}
+
+func newUnproven(most int) *unproven {
+	return &unproven{most: most, order: list.New(), byHost: map[string]int{}}
+}
+
+// add takes a connection in; leave is called when it has proven the key, or ended.
+// dropped says whether another one had to go.
+func (l *unproven) add(c net.Conn) (leave func(), dropped bool) {
+	host := ""
+	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		host = a.IP.String()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if dropped = l.order.Len() >= l.most; dropped {
+		l.drop()
+	}
+	w := &waiting{c, host}
+	e := l.order.PushBack(w)
+	l.byHost[host]++
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.remove(e)
+	}), dropped
+}
+
+// drop closes the oldest connection of the host that has most; mu is held.
+func (l *unproven) drop() {
+	var out *list.Element
+	for e := l.order.Front(); e != nil; e = e.Next() {
+		if out == nil || l.byHost[e.Value.(*waiting).host] > l.byHost[out.Value.(*waiting).host] {
+			out = e
+		}
+	}
+	_ = out.Value.(*waiting).conn.Close() // its handshake ends with an error
+	l.remove(out)
+}
+
+// remove takes a connection out, once; mu is held.
+func (l *unproven) remove(e *list.Element) {
+	w := e.Value.(*waiting)
+	if w.conn == nil {
+		return
+	}
+	w.conn = nil
+	l.order.Remove(e)
+	if l.byHost[w.host]--; l.byHost[w.host] == 0 {
+		delete(l.byHost, w.host)
+	}
+}
