@@ -78,7 +78,8 @@ func inStep(t *testing.T, how string) {
 					if err != nil {
 						return fmt.Errorf("round %d: %w", round, err)
 					}
-					if sent, got := endpoint.Of(w).Sent((i+1)%n), endpoint.Of(w).Received((i+n-1)%n); sent != uint64(round+1) || got != sent {
+					e := endpoint.Of(w)
+					if sent, got := e.Sent((i+1)%n), e.Received((i+n-1)%n); sent != uint64(round+1) || got != sent {
 						return fmt.Errorf("round %d: sent %d, drained %d", round, sent, got)
 					}
 				}

@@ -138,8 +138,8 @@ func stepsText(steps json.RawMessage) string {
 	}
 	us := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 	text := fmt.Sprintf(": %s in %v (choose %v, drain %v, create %v, stream %v, build %v, remap %v, release %v)",
-		units.Bytes(m.Bytes), us(m.Total), us(m.Choose), us(m.Drain), us(m.Create), us(m.Stream), us(m.Build), us(m.Remap),
-		us(m.Release))
+		units.Bytes(m.Bytes), us(m.Total), us(m.Choose), us(m.Drain), us(m.Create), us(m.Stream), us(m.Build),
+		us(m.Remap), us(m.Release))
 	for _, s := range m.FromSource {
 		text += fmt.Sprintf("\n  program %q was built from source there, its binary form did not load: %s", s.Program,
 			s.Why)
