@@ -36,7 +36,7 @@ Exit codes: 0 copied, or nothing to do; 2 no epoch could be copied (a shard is
 missing or damaged, not a checkpoint directory, I/O error).`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			var seen tally
+			var seen ioCounts
 			stop := showBar(cmd, "copying", flushBytes(cmd, dirs), seen.written.Load, inBytes)
 			e, err := storage.Epoch(0), error(nil)
 			if cmd.Flags().Changed("salvage") {

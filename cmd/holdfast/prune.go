@@ -37,7 +37,7 @@ could not be removed; 2 could not look (bad arguments, not a checkpoint director
 directories of a running job, I/O error).`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			var seen tally
+			var seen ioCounts
 			stop := showBar(cmd, "removing", 0, seen.removed.Load, inFiles)
 			_, _ = openView(cmd, seen.over(cmd.Context()), dirs) // PruneDirs says what is wrong
 			gone, err := storage.PruneDirs(seen.over(cmd.Context()), dirs, rules)

@@ -80,7 +80,7 @@ something is missing; 4 nothing is lost and something is not redundant.`,
 }
 
 func verifyDirs(cmd *cobra.Command, dirs []string, epoch string, complete bool) ([]verifyRow, error) {
-	var seen tally
+	var seen ioCounts
 	v, err := storage.Inspect(seen.over(cmd.Context()), dirs...)
 	if err != nil {
 		return nil, err

@@ -64,8 +64,10 @@ func testsAndScenarios(t *testing.T) map[string]bool {
 		out[strings.TrimSuffix(filepath.Base(f), ".txt")] = false
 	}
 	tests, _ := filepath.Glob("*_test.go")
-	driver, _ := filepath.Glob("../*_test.go") // what only the whole can show
-	tests = append(tests, driver...)
+	for _, of := range []string{"../*_test.go", "../internal/*/*_test.go"} { // what only the whole can show
+		driver, _ := filepath.Glob(of)
+		tests = append(tests, driver...)
+	}
 	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	for _, f := range tests {
 		raw, err := os.ReadFile(f)

@@ -7,17 +7,17 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
-// tally counts what goes through a file system.
-type tally struct{ read, written, removed atomic.Int64 }
+// ioCounts counts what goes through a file system.
+type ioCounts struct{ read, written, removed atomic.Int64 }
 
 // countingFS is the operating system's file system, counted.
 type countingFS struct {
 	vfs.FS
-	t *tally
+	t *ioCounts
 }
 
 // over is the context of a tool whose files are counted.
-func (t *tally) over(ctx context.Context) context.Context {
+func (t *ioCounts) over(ctx context.Context) context.Context {
 	return vfs.With(ctx, countingFS{osFS(), t})
 }
 
@@ -44,7 +44,7 @@ func (c countingFS) Remove(name string) error {
 
 type countingFile struct {
 	vfs.File
-	t *tally
+	t *ioCounts
 }
 
 func (f countingFile) ReadAt(p []byte, off int64) (int, error) {

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/spf13/cobra"
 )
 
@@ -102,30 +101,5 @@ func TestNoBar(t *testing.T) {
 	defer f.Close()
 	if out.Len() > 0 || isTerminal(f) {
 		t.Errorf("got %q; a file is a terminal: %v", out.String(), isTerminal(f))
-	}
-}
-
-// TestTally counts what a file system did.
-func TestTally(t *testing.T) {
-	var c tally
-	files := vfs.From(c.over(t.Context()))
-	name := filepath.Join(t.TempDir(), "f")
-	f, err := files.Create(name, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, werr := f.WriteAt([]byte("hello"), 0)
-	_, rerr := f.ReadAt(make([]byte, 3), 0)
-	if err := f.Close(); werr != nil || rerr != nil || err != nil {
-		t.Fatal(werr, rerr, err)
-	}
-	if err := files.Remove(name); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := files.Open(name); err == nil {
-		t.Error("opened what was removed")
-	}
-	if r, w, d := c.read.Load(), c.written.Load(), c.removed.Load(); r != 3 || w != 5 || d != 1 {
-		t.Errorf("got %d read, %d written, %d removed, want 3, 5, 1", r, w, d)
 	}
 }
