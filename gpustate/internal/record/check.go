@@ -105,8 +105,10 @@ func (k *Kernel) check(seen, all map[uint64]*Object) error {
 		case driver.ArgLocal:
 			ok = a.Local > 0
 		case driver.ArgMem:
-			// 0 stands for an object that was released while it was an argument
-			ok = a.Object == 0 || all[a.Object] != nil && all[a.Object].Mem != nil
+			// 0 stands for an object that was released while it was an argument; a
+			// program cannot give a kernel a variable
+			m := all[a.Object]
+			ok = a.Object == 0 || m != nil && m.Mem != nil && m.Mem.Kind != driver.MemGlobal
 		case driver.ArgSampler:
 			ok = a.Object == 0 || all[a.Object] != nil && all[a.Object].Sampler != nil
 		default:

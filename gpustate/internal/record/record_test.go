@@ -105,12 +105,15 @@ func TestImpossible(t *testing.T) {
 		"image format":      func(r *Record) { r.Objects[2].Mem.Image.Type = 1 },
 		"kernel of nothing": func(r *Record) { r.Objects[7].Kernel.Program = 1 },
 		"argument missing":  func(r *Record) { r.Objects[7].Kernel.Args[0].Object = 99 },
-		"argument kind":     func(r *Record) { r.Objects[7].Kernel.Args[1].Object = 1 },
-		"argument unknown":  func(r *Record) { r.Objects[7].Kernel.Args[3].Kind = 7 },
-		"no local memory":   func(r *Record) { r.Objects[7].Kernel.Args[2].Local = 0 },
-		"window":            func(r *Record) { r.Objects[8].Queue.Window = -1 },
-		"number of a name":  func(r *Record) { r.Objects[0].Ordinal = 1 },
-		"no number":         func(r *Record) { r.Objects[1].Ordinal = 0 },
+		"argument a variable": func(r *Record) {
+			r.Objects[9].Mem = &Mem{Kind: driver.MemGlobal, Bytes: 4, Parent: 9}
+		},
+		"argument kind":    func(r *Record) { r.Objects[7].Kernel.Args[1].Object = 1 },
+		"argument unknown": func(r *Record) { r.Objects[7].Kernel.Args[3].Kind = 7 },
+		"no local memory":  func(r *Record) { r.Objects[7].Kernel.Args[2].Local = 0 },
+		"window":           func(r *Record) { r.Objects[8].Queue.Window = -1 },
+		"number of a name": func(r *Record) { r.Objects[0].Ordinal = 1 },
+		"no number":        func(r *Record) { r.Objects[1].Ordinal = 0 },
 		"number twice": func(r *Record) {
 			r.Objects[9].Mem = &Mem{Kind: driver.MemSub, Bytes: 4096, Parent: 1}
 			r.Objects[9].Name, r.Objects[9].Ordinal = "", 3
