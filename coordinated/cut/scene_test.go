@@ -69,18 +69,14 @@ type actor struct {
 	cut      Epoch
 }
 
-func (s *scene) print() string {
-	text := s.out.String()
-	s.out.Reset()
-	if text == "" {
-		return "nothing\n"
-	}
-	return text
+func (s *scene) Take() string {
+	defer s.out.Reset()
+	return s.out.String()
 }
 
 func (s *scene) printf(format string, args ...any) { fmt.Fprintf(&s.out, format+"\n", args...) }
 
-func (s *scene) run(words []string) error {
+func (s *scene) Run(words []string) error {
 	if len(words) == 0 {
 		return nil
 	}

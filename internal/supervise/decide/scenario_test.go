@@ -2,10 +2,7 @@ package decide
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,72 +10,15 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/scenario"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-var update = flag.Bool("update", false, "write what the scenarios print into testdata")
-
-// TestScenarios plays testdata/*.txt: what happens in a run, "----", and what is done about it up
-// to an empty line. The commands are those of scene.run.
+// TestScenarios plays testdata/*.txt: what is done about what happens in a run. The commands are
+// those of scene.Run.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) < 25 {
-		t.Fatalf("%d scenarios, want 25 at least: %v", len(files), err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := replay(string(raw))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			g, w := strings.Split(got, "\n"), strings.Split(string(raw), "\n")
-			for i := range max(len(g), len(w)) {
-				if i >= len(g) || i >= len(w) || g[i] != w[i] {
-					t.Fatalf("%s differs from line %d on; now it is\n%s", file, i+1, got)
-				}
-			}
-		})
-	}
-}
-
-// replay runs the commands of a file and returns it with the output that they have now.
-func replay(text string) (string, error) {
-	var out strings.Builder
-	s := &scene{}
-	output := false // skipping the output that the file holds
-	for i, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
-		switch {
-		case output && line == "":
-			output = false
-			out.WriteString("\n")
-		case output:
-		case line == "----":
-			output = true
-			out.WriteString("----\n" + s.out.String())
-			s.out.Reset()
-		default:
-			out.WriteString(line + "\n")
-			command, _, _ := strings.Cut(line, "#")
-			if err := s.run(strings.Fields(command)); err != nil {
-				return "", fmt.Errorf("line %d, %q: %w", i+1, line, err)
-			}
-		}
-	}
-	if s.out.Len() > 0 {
-		return "", errors.New("the last commands have no ---- after them")
-	}
-	return out.String(), nil
+	scenario.Play(t, 25, "", func() scenario.Scene { return &scene{} })
 }
 
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -149,7 +89,12 @@ func (w words) levels(name string) map[string]storage.Epoch {
 var signals = map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP,
 	"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2}
 
-func (s *scene) run(args []string) error {
+func (s *scene) Take() string {
+	defer s.out.Reset()
+	return s.out.String()
+}
+
+func (s *scene) Run(args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
