@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -47,19 +48,18 @@ var (
 )
 
 func countBar(w io.Writer, what string, total int64, in barUnit) *bar {
-	name, speed := decor.Name(what+" "), decor.AverageSpeed(in.unit, ", "+in.speed)
+	speed := decor.AverageSpeed(in.unit, ", "+in.speed)
 	if total <= 0 {
-		return newBar(w, 0, nil, name, decor.Current(in.unit, in.count), speed)
+		return newBar(w, what, total, decor.Current(in.unit, in.count), speed)
 	}
-	return newBar(w, total, []decor.Decorator{name}, decor.Percentage(), decor.Name("  "),
-		decor.Counters(in.unit, in.pair), speed, toGo(time.Now()))
+	return newBar(w, what, total, decor.Counters(in.unit, in.pair), speed, toGo(time.Now()))
 }
 
 // toGo says how long the rest takes at the rate since begun. The library's own counts
 // in whole nanoseconds for a byte.
 func toGo(begun time.Time) decor.Decorator {
 	return decor.Any(func(s decor.Statistics) string {
-		if s.Current <= 0 {
+		if s.Current <= 0 || s.Total <= 0 {
 			return ""
 		}
 		left := time.Since(begun).Seconds() * float64(s.Total-s.Current) / float64(s.Current)
@@ -74,18 +74,29 @@ type bar struct {
 	one *mpb.Bar
 }
 
-// newBar makes a bar with what stands before it and after it; without anything before
-// it, there is only the text.
-func newBar(w io.Writer, total int64, before []decor.Decorator, after ...decor.Decorator) *bar {
+// newBar makes a bar: what is done, how much of it when the total is known, and a text.
+func newBar(w io.Writer, what string, total int64, text ...decor.Decorator) *bar {
 	late := make(chan struct{})
 	time.AfterFunc(barAfter, func() { close(late) })
 	all := mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithRefreshRate(barEvery), mpb.WithRenderDelay(late))
-	style := mpb.NopStyle()
-	if before != nil {
-		style = mpb.BarStyle().Lbound("[").Filler("#").Tip("").Padding(".").Rbound("] ")
-	}
-	return &bar{all, all.New(total, style, mpb.BarWidth(barWidth), mpb.BarFillerTrim(),
-		mpb.PrependDecorators(before...), mpb.AppendDecorators(after...))}
+	known := func(s decor.Statistics) bool { return s.Total > 0 }
+	style := mpb.BarStyle().Lbound("[").Filler("#").Tip("").Padding(".").Rbound("] ")
+	gauge := mpb.BarFillerMiddleware(func(f mpb.BarFiller) mpb.BarFiller {
+		return mpb.BarFillerFunc(func(w io.Writer, s decor.Statistics) error {
+			if !known(s) {
+				return nil
+			}
+			return f.Fill(w, s)
+		})
+	})
+	share := decor.Any(func(s decor.Statistics) string {
+		if !known(s) {
+			return ""
+		}
+		return fmt.Sprintf("%.0f %%  ", 100*float64(s.Current)/float64(s.Total))
+	})
+	return &bar{all, all.New(total, style, gauge, mpb.BarWidth(barWidth), mpb.BarFillerTrim(),
+		mpb.PrependDecorators(decor.Name(what+" ")), mpb.AppendDecorators(append([]decor.Decorator{share}, text...)...))}
 }
 
 // set moves the bar, but never to its end: its total is an estimate.
@@ -130,9 +141,12 @@ func steps(cmd *cobra.Command, what string) (begin func(step string, total int),
 		return func(string, int) {}, func() {}
 	}
 	s := &stepper{}
-	b := newBar(w, 0, []decor.Decorator{decor.Name(what + " ")}, decor.Elapsed(decor.ET_STYLE_GO), decor.Name(": "),
-		decor.Any(func(decor.Statistics) string { return s.name() }))
-	return s.begin, b.show(s.count)
+	return s.begin, stepBar(w, what, s).show(s.count)
+}
+
+func stepBar(w io.Writer, what string, s *stepper) *bar {
+	name := decor.Any(func(decor.Statistics) string { return ": " + s.name() })
+	return newBar(w, what, 0, decor.Elapsed(decor.ET_STYLE_GO), toGo(time.Now()), name)
 }
 
 // stepper counts steps that begin one after the other.

@@ -86,6 +86,25 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// TestStepBar: how far it is and what is to go where that is known, the step alone where not.
+func TestStepBar(t *testing.T) {
+	for total, want := range map[int]string{0: `^measuring +[0-9]+s: two\n`,
+		4: `^measuring \[#+\.+\] 25 %  [0-9]+s, .* s to go: two\n`} {
+		s := &stepper{}
+		s.begin("one", total)
+		s.begin("two", total)
+		var out watched
+		b := stepBar(&out, "measuring", s)
+		b.set(s.count())
+		stop := b.show(s.count)
+		out.wait()
+		stop()
+		if text := out.String(); !regexp.MustCompile(want).MatchString(text) {
+			t.Errorf("total %d: got %q, want %q", total, text, want)
+		}
+	}
+}
+
 // TestNoBar: what is no terminal gets none.
 func TestNoBar(t *testing.T) {
 	var out bytes.Buffer
