@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
+	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 )
 
 // fakeSrun runs on this machine what the real one would run on a node: holdfast's own
@@ -50,7 +51,7 @@ esac`,
 // starts, and the guards end with it.
 func TestGuards(t *testing.T) {
 	requeues := inJob(t, `exec sleep 0.2`)
-	errs := &lockedBuffer{}
+	errs := &testbuf.Buffer{}
 	code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--requeue", "--", "srun", "-n2", "./app"},
 		io.Discard, errs)
 	if code != 0 || strings.Contains(errs.String(), "guard") || !strings.Contains(errs.String(), "start-rank ./app") {
@@ -71,7 +72,7 @@ while [ "${1%holdfast.test}" = "$1" ]; do shift; done
 SLURMD_NODENAME=n1 "$@" &
 SLURMD_NODENAME=n2 "$1" "$2" sleep 0.3 &
 wait`)
-	errs := &lockedBuffer{}
+	errs := &testbuf.Buffer{}
 	code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--start-timeout=2m", "--", "srun", "-n2",
 		"sleep", "100"}, io.Discard, errs)
 	if code != 0 || strings.Contains(errs.String(), "MPI is the reason") ||
@@ -89,7 +90,7 @@ func TestDisowned(t *testing.T) {
 *config*) echo "KillWait = 30 sec"; echo "SlurmdPort = 6818";;
 *) n=0; [ -e $0.asked ] && n=1; touch $0.asked; echo "JobState=RUNNING Restarts=$n Requeue=1";;
 esac`})
-	errs := &lockedBuffer{}
+	errs := &testbuf.Buffer{}
 	code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--", "srun", "-n2", "./app"}, io.Discard, errs)
 	if code != decide.ExitStopped || !strings.Contains(errs.String(), "was requeued meanwhile") ||
 		strings.Contains(errs.String(), "start 2") {

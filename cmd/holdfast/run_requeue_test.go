@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 )
 
 // TestStartFailsLater: a launcher that cannot be started any more, on a node out of memory for
@@ -27,7 +29,7 @@ func TestStartFailsLater(t *testing.T) {
 	t.Setenv("SLURM_JOB_ID", "5")
 	t.Setenv("SLURM_JOB_NODELIST", "n[1-2]")
 	t.Setenv("HOLDFAST_GLOBAL", dir)
-	errs := &lockedBuffer{}
+	errs := &testbuf.Buffer{}
 	code := Run(t.Context(), []string{"run", "--requeue", "--interface=127.0.0.1", "--", launcher, "-n2", "./app"},
 		io.Discard, errs)
 	if b, _ := os.ReadFile(file); code != exitBad || len(b) != 1 ||

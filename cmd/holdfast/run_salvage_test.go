@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -56,7 +57,7 @@ exec "$@"`)
 		"SLURM_NTASKS": "1", "SLURM_PROCID": "0"} {
 		t.Setenv(name, value)
 	}
-	errs := &lockedBuffer{}
+	errs := &testbuf.Buffer{}
 	code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--max-restarts=0", "--", "srun", "-n1",
 		os.Args[0]}, io.Discard, errs)
 	if code != exitBad || !strings.Contains(errs.String(), "epoch 1 is now committed at global") {

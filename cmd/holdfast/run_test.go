@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 )
 
 // TestRunRefuses: what cannot work is said before anything is started.
@@ -44,7 +46,7 @@ func TestNoNodeList(t *testing.T) {
 			"sinfo": `for n in n1 n2; do echo "$n|allocated|none"; done`,
 			"srun":  notThere + `[ -e $0.fell ] && exit 0; touch $0.fell; kill -9 $$`,
 		})
-		errs := &lockedBuffer{}
+		errs := &testbuf.Buffer{}
 		code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--", "srun", "-n2", "./app"}, io.Discard,
 			errs)
 		if code != 0 || !strings.Contains(errs.String(), want) {
@@ -134,7 +136,7 @@ exec sleep 100`
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			commands(t, map[string]string{"scontrol": slurm, "sinfo": states, "srun": c.srun})
-			errs := &lockedBuffer{}
+			errs := &testbuf.Buffer{}
 			code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--spares=1", "--start-timeout=20s", "--",
 				"srun", "-n2", "./app"}, io.Discard, errs)
 			if code != 0 {

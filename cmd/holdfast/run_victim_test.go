@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -142,7 +142,7 @@ func TestRun(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := victimEnv(t, c.victim)
 			var out bytes.Buffer
-			errs := &lockedBuffer{}
+			errs := &testbuf.Buffer{}
 			if c.victim == "wait" {
 				go signalAt(t, dir)
 			}
@@ -172,7 +172,7 @@ func TestToldLate(t *testing.T) {
 	} {
 		t.Run(c.victim, func(t *testing.T) {
 			dir := victimEnv(t, c.victim)
-			errs := &lockedBuffer{}
+			errs := &testbuf.Buffer{}
 			code := make(chan int, 1)
 			go func() {
 				code <- Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--max-restarts=0", "--", os.Args[0]},
@@ -205,7 +205,7 @@ func TestToldLate(t *testing.T) {
 // again.
 func TestRunCannotRestore(t *testing.T) {
 	dir := victimEnv(t, "well")
-	errs := &lockedBuffer{}
+	errs := &testbuf.Buffer{}
 	start := func() int {
 		return Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--", os.Args[0]}, io.Discard, errs)
 	}
@@ -225,24 +225,6 @@ func TestRunCannotRestore(t *testing.T) {
 		!regexp.MustCompile(`giving up: .*epoch.*no rank can read them`).MatchString(errs.String()) {
 		t.Errorf("got code %d, want 1 and the reason\n%s", code, errs)
 	}
-}
-
-// lockedBuffer takes what both the command and its program write.
-type lockedBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // signalAt sends this process USR2, which means stop, when the program has its third epoch.

@@ -1,10 +1,8 @@
 package supervise
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 )
 
@@ -18,22 +16,4 @@ func commands(t *testing.T, bodies map[string]string) {
 		}
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-}
-
-// lockedBuffer takes what several goroutines write.
-type lockedBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

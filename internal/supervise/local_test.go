@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
+	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
@@ -17,10 +18,10 @@ const onEach = `while [ "$1" != /bin/sh ]; do shift; done
 "$@"`
 
 // localRun is a run of a job with a directory below base on each node.
-func localRun(t *testing.T, id, base, global string) (*setup, *lockedBuffer) {
+func localRun(t *testing.T, id, base, global string) (*setup, *testbuf.Buffer) {
 	t.Helper()
 	t.Setenv("HOLDFAST_LOCAL", "") // and back at the end
-	errs := &lockedBuffer{}
+	errs := &testbuf.Buffer{}
 	s := &setup{log: &log{w: errs}, opt: Options{LocalIn: base},
 		cfg: decide.Config{Job: &slurm.Job{ID: id, Nodes: []string{"n1"}}}}
 	s.prog.Global = global
