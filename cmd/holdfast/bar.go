@@ -95,8 +95,9 @@ func newBar(w io.Writer, what string, total int64, text ...decor.Decorator) *bar
 		}
 		return fmt.Sprintf("%.0f %%  ", 100*float64(s.Current)/float64(s.Total))
 	})
+	text = append([]decor.Decorator{share}, text...)
 	return &bar{all, all.New(total, style, gauge, mpb.BarWidth(barWidth), mpb.BarFillerTrim(),
-		mpb.PrependDecorators(decor.Name(what+" ")), mpb.AppendDecorators(append([]decor.Decorator{share}, text...)...))}
+		mpb.PrependDecorators(decor.Name(what+" ")), mpb.AppendDecorators(text...))}
 }
 
 // set moves the bar, but never to its end: its total is an estimate.
