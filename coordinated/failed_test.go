@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,5 +57,41 @@ func TestFailedOpenIsTold(t *testing.T) {
 		if got := strings.Join(top.atFault(err), " "); got != want {
 			t.Errorf("%v: got %q, want %q", err, got, want)
 		}
+	}
+}
+
+// TestHeardBeforeOpenReturns: what a program reports that ends right after Open or a Restore
+// that fails is heard, because somebody listens by then.
+func TestHeardBeforeOpenReturns(t *testing.T) {
+	s, err := job.Supervise("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	opt := testOptions(t)
+	opt.Supervisor = s.Var(false)[len(SupervisorVar)+1:]
+	var heard atomic.Bool
+	go func() {
+		time.Sleep(200 * time.Millisecond) // a supervisor that is slow to listen
+		w, err := s.Accept(t.Context())
+		if err != nil {
+			return
+		}
+		defer w.Close()
+		for heard.Store(true); err == nil; _, err = w.Next(time.Minute) {
+		}
+	}()
+	err = mpitest.NewWorld(2, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
+		ck, err := Open(t.Context(), world, opt)
+		if err != nil {
+			return err
+		}
+		if world.Rank() == 0 && !heard.Load() {
+			err = errors.New("Open returned before the supervisor listened")
+		}
+		return errors.Join(err, ck.Close())
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -24,6 +24,8 @@ type reporter struct {
 	done chan struct{}      // closed when it is sent
 	told chan struct{}      // closed when the supervisor has said how much time TERM leaves
 
+	heard chan struct{} // closed when the supervisor has taken the first report
+
 	mu      sync.Mutex // guards the fields below
 	term    bool       // rank 0 was sent TERM
 	ends    time.Time  // as the supervisor says; zero = it does not
@@ -41,8 +43,11 @@ const (
 	startEvery  = 20 * time.Millisecond
 )
 
-// reportTo connects to the supervisor. A job that cannot reach it runs all the
-// same.
+// heardTime bounds how long a job waits until the supervisor hears it.
+const heardTime = 2 * time.Second
+
+// reportTo connects to the supervisor, and returns when that hears what is reported, or after
+// heardTime. A job that cannot reach it runs all the same.
 func (c *Checkpointer) reportTo(ctx context.Context) {
 	v, err := job.ParseSupervisor(c.opt.Supervisor)
 	if err == nil && v.NodeLost {
@@ -57,14 +62,19 @@ func (c *Checkpointer) reportTo(ctx context.Context) {
 		return
 	}
 	r := &reporter{c: c, conn: conn, now: make(chan chan struct{}), last: make(chan struct{}),
-		done: make(chan struct{}), told: make(chan struct{})}
+		done: make(chan struct{}), told: make(chan struct{}), heard: make(chan struct{})}
 	c.reporter = r
 	c.writers.Go(r.listen)
 	go r.run()
+	t := time.NewTimer(heardTime)
+	defer t.Stop()
+	select {
+	case <-r.heard:
+	case <-r.done:
+	case <-ctx.Done():
+	case <-t.C:
+	}
 }
-
-// failedTime bounds how long a job that cannot start tries to say why.
-const failedTime = 2 * time.Second
 
 // reportFailed tells the supervisor why Open failed, which it cannot guess.
 func (c *Checkpointer) reportFailed(ctx context.Context, why error) {
@@ -72,7 +82,7 @@ func (c *Checkpointer) reportFailed(ctx context.Context, why error) {
 	if err != nil || c.reporter != nil || c.world.Rank() != 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, failedTime)
+	ctx, cancel := context.WithTimeout(ctx, heardTime)
 	defer cancel()
 	conn, err := v.Dial(ctx)
 	if err != nil {
@@ -80,8 +90,10 @@ func (c *Checkpointer) reportFailed(ctx context.Context, why error) {
 	}
 	defer conn.Close()
 	rep := job.Report{Job: c.opt.Job, Nodes: c.topo.nodes, Failed: why.Error(), FailedNodes: c.topo.atFault(why)}
-	_ = conn.SetWriteDeadline(time.Now().Add(failedTime)) // as above
-	_ = json.NewEncoder(conn).Encode(rep)                 // as above
+	_ = conn.SetDeadline(time.Now().Add(heardTime)) // as above
+	if json.NewEncoder(conn).Encode(rep) == nil {
+		_, _ = bufio.NewReader(conn).ReadString('\n') // that it is heard, or as above
+	}
 }
 
 // atFault are the nodes of the ranks on which something failed, if there are others.
@@ -191,6 +203,9 @@ func (r *reporter) listen() {
 		}
 		within := time.Duration(o.WithinSeconds * float64(time.Second))
 		switch {
+		case o.Heard:
+			r.takenUp()
+			continue
 		case o.Answer:
 			r.answered(within)
 			continue
@@ -210,6 +225,15 @@ func (r *reporter) terminated() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.term = true
+}
+
+// takenUp notes that the supervisor hears this run.
+func (r *reporter) takenUp() {
+	select {
+	case <-r.heard: // it has said so before
+	default:
+		close(r.heard)
+	}
 }
 
 // answered takes what the supervisor says about that.

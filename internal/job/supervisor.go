@@ -146,8 +146,13 @@ type LostStatus struct {
 }
 
 // Next returns the next report. Silence for longer than patience, and the end of
-// the connection, are errors: rank 0 or its node is gone, or it has left.
+// the connection, are errors: rank 0 or its node is gone, or it has left. The first
+// call tells rank 0 that it is heard: what it says from then on reaches the caller
+// also when its process ends at once.
 func (s *Supervised) Next(patience time.Duration) (Report, error) {
+	if s.first != nil {
+		_ = s.send(Order{Heard: true}) // a rank 0 that has left needs no answer
+	}
 	b, err := s.next(patience)
 	if err != nil {
 		return Report{}, err
@@ -182,6 +187,7 @@ type Order struct {
 	Stop          bool    `json:"stop"`
 	WithinSeconds float64 `json:"within_s,omitempty"`
 	Answer        bool    `json:"answer,omitempty"` // to a report that says Terminated; asks for nothing
+	Heard         bool    `json:"heard,omitempty"`  // to the first report; asks for nothing
 }
 
 // A Supervision is what the value of config.SupervisorVar says.

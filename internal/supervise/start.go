@@ -113,9 +113,13 @@ func (s *start) catchUp() {
 	select {
 	case <-s.caught:
 	case <-s.ending:
-	case <-time.After(300 * time.Millisecond):
+	case <-time.After(catchTime):
 	}
 }
+
+// catchTime is how long the reports of a rank 0 are waited for whose launcher has ended. They
+// end with its process; longer waits are for a node that is gone as well.
+const catchTime = time.Second
 
 // listen passes on what rank 0 reports.
 func (s *start) listen() {
