@@ -148,7 +148,7 @@ func (s *Store) Present(ctx context.Context, name string) ([]Epoch, error) {
 		case err == nil:
 			out = append(out, e)
 		case !errors.Is(err, ErrNotCommitted):
-			s.log.Warn("manifest cannot be read, its epoch does not count", "epoch", e, "level", name, "err", err)
+			s.log.Warn("epoch skipped: its manifest cannot be read", "epoch", e, "level", name, "err", err)
 		}
 	}
 	return out, ctx.Err()

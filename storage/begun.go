@@ -40,8 +40,8 @@ func (s *Store) Begun(ctx context.Context) (all Begun, err error) {
 			all.Untold = all.Untold || lerr == nil && len(epochs) > 0
 			if lerr == nil && (errors.Is(err, ErrCorrupt) || errors.Is(err, vfs.ErrUnsafe)) {
 				unclear = errors.Join(unclear, &DirError{Level: l.Name, Dir: l.Path, Err: err,
-					Remedy: "find the job's checkpoints, " +
-						"or remove " + format.BegunName + " there if it never had any"})
+					Remedy: "give the directories that hold the job's checkpoints, " +
+						"or remove " + format.BegunName + " there if the job never had any"})
 			}
 		case b.Epoch >= all.Epoch:
 			all.Epoch, all.Level, all.Nodes = b.Epoch, b.Level, b.Nodes

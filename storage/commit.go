@@ -56,7 +56,7 @@ func (s *Store) newManifest(e Epoch, l *levelState, shards []ShardInfo) (*format
 	m.Shards = slices.Clone(shards)
 	slices.SortFunc(m.Shards, func(a, b ShardInfo) int { return a.Rank - b.Rank })
 	if len(m.Shards) != m.Size {
-		return nil, fmt.Errorf("%d shards of %d ranks", len(m.Shards), m.Size)
+		return nil, fmt.Errorf("got %d shards, want one from each of %d ranks", len(m.Shards), m.Size)
 	}
 	for r := range m.Shards {
 		if m.Shards[r].Rank != r {

@@ -90,8 +90,8 @@ type MarkerError struct {
 }
 
 func (e *MarkerError) Error() string {
-	return fmt.Sprintf("directory %s: %s cannot be used (%v); the job is known from the manifests, and its next run "+
-		"writes the file again", e.Dir, format.MarkerName, e.Err)
+	return fmt.Sprintf("directory %s: %s cannot be used (%v); the manifests name the job, and its next run rewrites "+
+		"the file", e.Dir, format.MarkerName, e.Err)
 }
 
 func (e *MarkerError) Unwrap() error { return e.Err }

@@ -35,7 +35,7 @@ func kindOf(err error, had bool) Kind {
 	return Missing
 }
 
-var errMissing = fmt.Errorf("was committed here and is gone: %w", fs.ErrNotExist)
+var errMissing = fmt.Errorf("was committed here and is missing: %w", fs.ErrNotExist)
 
 // Expected lists the epochs that are committed in the directories or should be,
 // newest first. What retention has let go is not among them.
@@ -216,7 +216,7 @@ func (c *check) attempts() {
 			if id != most {
 				c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d, Rank: -1,
 					Err: &CorruptError{File: filepath.Join(d.Dir, format.EpochName(c.epoch), format.ManifestName),
-						Reason: "commits something else than the manifests in the other directories"}})
+						Reason: "differs from the manifests in the other directories"}})
 			}
 		}
 	}

@@ -80,7 +80,7 @@ func (sh *Shard) nextCopy(ctx context.Context, n int) (*shard.Copy, error) {
 		}
 		sh.left = sh.left[1:]
 		if err == nil && len(sh.copies) > 0 && c.At.Info.Digest != sh.digest {
-			err = errors.Join(fmt.Errorf("it is another attempt at epoch %d", sh.epoch), c.Close())
+			err = errors.Join(fmt.Errorf("the shard belongs to a different attempt at epoch %d", sh.epoch), c.Close())
 		}
 		if errors.Is(err, redundancy.ErrNoOtherWay) {
 			continue
@@ -108,7 +108,7 @@ func (sh *Shard) fault(from shard.Source, err error) error {
 }
 
 // errNoMore says that all levels were tried before.
-var errNoMore = errors.New("no other level has a good copy")
+var errNoMore = errors.New("no other level has an intact copy")
 
 // note remembers damage; absence is not damage. mu is held.
 func (sh *Shard) note(err error) {
@@ -116,7 +116,7 @@ func (sh *Shard) note(err error) {
 		return
 	}
 	sh.damage = append(sh.damage, err)
-	sh.store.log.Warn("bad copy of a shard", "epoch", sh.epoch, "err", err)
+	sh.store.log.Warn("damaged copy of a shard; trying the next one", "epoch", sh.epoch, "err", err)
 }
 
 // Level is the level from which the shard is read first.

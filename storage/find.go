@@ -57,7 +57,7 @@ func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []
 			if errors.Is(st.Err, fs.ErrNotExist) { // ranks were placed elsewhere, most likely
 				elsewhere[st.Epoch] = true
 			} else {
-				s.log.Warn("epoch cannot be had from a level", "epoch", st.Epoch, "level", st.Level, "err", st.Err)
+				s.log.Warn("level cannot supply an epoch", "epoch", st.Epoch, "level", st.Level, "err", st.Err)
 			}
 			continue
 		}
@@ -72,8 +72,7 @@ func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []
 		delete(bad, list[i].Epoch)
 	}
 	if len(elsewhere) > 0 {
-		s.log.Info("epochs of this rank are missing at a level here; the other levels and nodes serve as far as "+
-			"they can",
+		s.log.Info("this node lacks epochs of this rank at a level; other levels and nodes are read instead",
 			"epochs", format.SortedEpochs(elsewhere))
 	}
 	unreadable = format.SortedEpochs(bad)

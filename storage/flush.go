@@ -150,7 +150,7 @@ func (s *Store) Lend(ctx context.Context, e Epoch, level string, secs []Section)
 	}
 	over, ok := l.FS.(*peer.MemFS)
 	if !ok {
-		return nil, &OptionError{Field: "Levels", Reason: "nobody reads level " + level + " from this rank"}
+		return nil, &OptionError{Field: "Levels", Reason: "level " + level + " is not read by other ranks"}
 	}
 	c, err := shard.Open(ctx, &l.Dir, e, s.opt.Rank)
 	if err != nil {

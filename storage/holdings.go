@@ -35,7 +35,8 @@ func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
 			}
 			h, err := holdingOf(&l.Dir, e, s.opt.Size)
 			if err != nil {
-				s.log.Warn("epoch cannot be offered to other ranks", "epoch", e, "level", l.Name, "err", err)
+				s.log.Warn("epoch not offered to other ranks: it cannot be read", "epoch", e, "level", l.Name, "err",
+					err)
 				continue
 			}
 			h.From = s.opt.Rank

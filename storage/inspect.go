@@ -111,7 +111,7 @@ func (v *View) look(d *viewDir) error {
 	for _, f := range list {
 		switch _, epoch := format.ParseEpochName(f.Name); {
 		case epoch && !f.Dir:
-			bad(f.Name, fmt.Errorf("%s: no directory where that of an epoch should be: %w",
+			bad(f.Name, fmt.Errorf("%s: not a directory, but it has the name of an epoch's: %w",
 				filepath.Join(d.Path, f.Name), ErrCorrupt))
 		case epoch:
 			bad(f.Name, d.FS.CheckDir(filepath.Join(d.Path, f.Name), false))

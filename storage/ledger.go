@@ -20,7 +20,7 @@ func (s *Store) writeLedgers() {
 			err = l.WriteLedger(book)
 		}
 		if err != nil {
-			s.log.Debug("what should be at a level is not noted", "level", l.Name, "err", err)
+			s.log.Debug("list of what a level should hold is not written", "level", l.Name, "err", err)
 		}
 	}
 }

@@ -133,7 +133,7 @@ func (p *Part) write(ctx context.Context, n *NodePack) error {
 	w.Off, w.End = base, base+p.spec.Room
 	info, idx, err := shard.Write(ctx, w, p.spec)
 	if err == nil && info.Digest != p.digest {
-		err = fmt.Errorf("memory is not what was put: %w", ErrCorrupt)
+		err = fmt.Errorf("captured memory changed since the shard was written: %w", ErrCorrupt)
 	}
 	if err != nil {
 		w.Abort()
@@ -162,12 +162,13 @@ func (k *nodePackFile) first() int { return k.ranks[0] }
 // files divides the ranks among packs.
 func (n *NodePack) files() ([]nodePackFile, error) {
 	if len(n.Ranks) == 0 || len(n.Sizes) != len(n.Ranks) || !slices.IsSorted(n.Ranks) {
-		return nil, fmt.Errorf("node pack of ranks %v with %d sizes", n.Ranks, len(n.Sizes))
+		return nil, fmt.Errorf("node pack: got ranks %v and %d sizes, want sorted ranks and a size for each", n.Ranks,
+			len(n.Sizes))
 	}
 	bytes := make([]int64, len(n.Sizes))
 	for i, z := range n.Sizes {
 		if z.Room < format.HeaderLen+vfs.Align || z.Room%vfs.Align != 0 || z.Bytes < 0 {
-			return nil, fmt.Errorf("rank %d asks for %d bytes of room", n.Ranks[i], z.Room)
+			return nil, fmt.Errorf("rank %d reserves %d bytes, which is not a valid shard length", n.Ranks[i], z.Room)
 		}
 		bytes[i] = z.Bytes
 	}
@@ -295,7 +296,7 @@ func readParts(f vfs.File, name string, k *nodePackFile, m *format.Manifest) (in
 			return nil, nil, err
 		}
 		if idx.Epoch != m.Epoch || idx.Rank != r || idx.Content() != want.Digest {
-			return nil, nil, fmt.Errorf("part of rank %d is not what was committed: %w", r, ErrCorrupt)
+			return nil, nil, fmt.Errorf("the part of rank %d is not the committed one: %w", r, ErrCorrupt)
 		}
 		idxs = append(idxs, idx)
 		infos = append(infos, ShardInfo{

@@ -116,13 +116,13 @@ func (o *Options) validate() error {
 	}
 	switch {
 	case o.Job == "":
-		return bad("Job", "is empty: name the job, restarts find its checkpoints by it")
+		return bad("Job", "is empty: name the job; a restart finds its checkpoints by that name")
 	case len(o.Job) > 255 || len(o.Node) > 255 || len(o.Run) > 255:
 		return bad("Job, Node, Run", "a name is longer than 255 bytes")
 	case o.Size < 1:
-		return bad("Size", "is %d, there is at least one rank", o.Size)
+		return bad("Size", "is %d, want at least 1", o.Size)
 	case o.Rank < 0 || o.Rank >= o.Size:
-		return bad("Rank", "is %d, ranks go from 0 to %d", o.Rank, o.Size-1)
+		return bad("Rank", "is %d, want 0 to %d", o.Rank, o.Size-1)
 	case o.FlushCores < 0:
 		return bad("FlushCores", "is %d", o.FlushCores)
 	case len(o.Levels) == 0:
@@ -186,7 +186,7 @@ func (o *Options) validateRedundancy() error {
 		return nil
 	}
 	if local == nil {
-		return bad("Levels", "parity needs the level local, whose shards it protects")
+		return bad("Levels", "parity needs level local, whose shards it protects")
 	}
 	// The rows are of use only together with the shards.
 	local.Keep = max(local.Keep, parity.Keep)
@@ -210,7 +210,7 @@ func (l *LevelConfig) validate(field string, dirs map[string]string) error {
 	l.Dir = filepath.Clean(l.Dir)
 	for dir, name := range dirs {
 		if name == l.Name {
-			return bad("Name", "%q is there twice", l.Name)
+			return bad("Name", "%q is listed twice", l.Name)
 		}
 		if dir == l.Dir {
 			return bad("Dir", "%s is also the directory of level %s", dir, name)

@@ -50,7 +50,7 @@ func (s *Store) FlushNode(ctx context.Context, e Epoch, from, to string, ranks [
 func (s *Store) packedAt(name string) (*levelState, error) {
 	l, err := s.at(name)
 	if err == nil && l.Lent() {
-		err = &OptionError{Field: "Levels", Reason: "level " + name + " is filled by every rank's own Flush"}
+		err = &OptionError{Field: "Levels", Reason: "level " + name + " takes no packs; call Flush on every rank"}
 	}
 	return l, err
 }

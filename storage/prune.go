@@ -68,7 +68,7 @@ func (s *Store) tell(l *levelState, left []Leftover) {
 	for _, x := range left {
 		if !s.told[x.Path] {
 			s.told[x.Path] = true
-			s.log.Warn("prune leaves this where it is", "path", x.Path, "why", x.Err, "level", l.Name)
+			s.log.Warn("file not removed by prune", "path", x.Path, "why", x.Err, "level", l.Name)
 		}
 	}
 }

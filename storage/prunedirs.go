@@ -21,7 +21,7 @@ type PruneRules struct {
 func (r *PruneRules) validate() error {
 	switch {
 	case r.Keep < 1:
-		return &OptionError{Field: "Keep", Reason: fmt.Sprintf("is %d, keep at least 1 epoch", r.Keep)}
+		return &OptionError{Field: "Keep", Reason: fmt.Sprintf("is %d, want at least 1 epoch", r.Keep)}
 	case r.KeepEvery < 0:
 		return &OptionError{Field: "KeepEvery", Reason: fmt.Sprintf("is %d; 0 means none", r.KeepEvery)}
 	}
@@ -60,7 +60,7 @@ func PruneDirs(ctx context.Context, dirs []string, rules PruneRules) (removed ma
 	return v.prune(ctx, rules)
 }
 
-var errNoDirs = &OptionError{Field: "Levels", Reason: "no directory is given"}
+var errNoDirs = &OptionError{Field: "Levels", Reason: "no directory given"}
 
 func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch, error) {
 	out := map[string][]Epoch{}

@@ -43,7 +43,7 @@ func (s *Store) spec(e Epoch, rank int, secs []Section) *shard.Spec {
 func (s *Store) putShard(ctx context.Context, l *levelState, spec *shard.Spec, p *shard.Throttle) (ShardInfo, error) {
 	e := spec.Head.Epoch
 	if e == 0 {
-		return ShardInfo{}, errors.New("epoch 0 is no epoch")
+		return ShardInfo{}, errors.New("epoch 0 is not a valid epoch; they count from 1")
 	}
 	if err := spec.Fits(); err != nil {
 		return ShardInfo{}, err
@@ -92,7 +92,8 @@ func (s *Store) present(l *levelState, base *format.Index) *format.Index {
 		return nil
 	}
 	if err := l.CheckOrigins(append(base.Origins(), base.Epoch)); err != nil {
-		s.log.Warn("earlier epochs are gone, this one is written whole", "level", l.Name, "err", err)
+		s.log.Warn("epoch written in full: an earlier epoch that it would refer to is missing", "level", l.Name, "err",
+			err)
 		return nil
 	}
 	return base
@@ -162,7 +163,8 @@ func (s *Store) lastShard(ctx context.Context, l *levelState, rank int, e Epoch)
 	}
 	c, err := shard.Open(ctx, &l.Dir, last, rank)
 	if err != nil {
-		s.log.Debug("no earlier shard to refer to", "epoch", last, "rank", rank, "level", l.Name, "err", err)
+		s.log.Debug("shard written in full: there is no earlier one to refer to", "epoch", last, "rank", rank, "level",
+			l.Name, "err", err)
 		return nil
 	}
 	if err := c.Close(); err != nil {

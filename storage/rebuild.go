@@ -39,7 +39,7 @@ func (s *Store) Rebuild(ctx context.Context, e Epoch, level string) error {
 		case LevelParity:
 			err = s.rebuildRows(ctx, m, l)
 		default:
-			err = fmt.Errorf("level %s keeps no redundancy", l.Name)
+			err = fmt.Errorf("level %s has no redundancy to rebuild", l.Name)
 		}
 	}
 	return s.fault("rebuild", e, level, err)
@@ -89,7 +89,7 @@ func (s *Store) copyBack(ctx context.Context, m *format.Manifest, d *level.Dir, 
 	for _, from := range s.sources(m.Epoch, want.Rank, l.Name) {
 		c, oerr := shard.Open(ctx, from, m.Epoch, want.Rank)
 		if oerr == nil && c.At.Info.Index != want.Index {
-			oerr = errors.Join(errors.New("it is stored otherwise"), c.Close())
+			oerr = errors.Join(errors.New("that copy is stored differently"), c.Close())
 		}
 		if oerr == nil {
 			oerr = errors.Join(s.copyBytes(ctx, c, d, s.throttle(l)), c.Close())

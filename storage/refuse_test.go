@@ -208,7 +208,7 @@ func TestFullDisk(t *testing.T) {
 		if !errors.As(err, &full) {
 			t.Errorf("write %d: got %v, want a *SpaceError", nth, err)
 		} else if text := full.Error(); full.Missing() == 0 && (strings.Contains(text, "missing") ||
-			!strings.Contains(text, "free again")) {
+			!strings.Contains(text, "free now")) {
 			t.Errorf("write %d: the room that is there again is called too little: %s", nth, text)
 		}
 		f.SetRule(nil)

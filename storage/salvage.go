@@ -27,7 +27,7 @@ import (
 // flush.
 func SalvageDirs(ctx context.Context, run string, from []string, to string) (done Epoch, err error) {
 	if run == "" {
-		return 0, &OptionError{Field: "Run", Reason: "is empty: give this salvage a name, the same on all nodes"}
+		return 0, &OptionError{Field: "Run", Reason: "is empty: give the salvage a name, the same on all nodes"}
 	}
 	if len(from) == 0 {
 		return 0, errNoDirs

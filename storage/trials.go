@@ -77,7 +77,7 @@ func (s *Store) RestoreBegins(ctx context.Context, e Epoch) (durable func() erro
 // enough is the error of a note that n levels took: none if one has it.
 func (s *Store) enough(n int, err error) error {
 	if n > 0 && err != nil {
-		s.log.Warn("a level does not take the note of a restore", "err", err)
+		s.log.Warn("restore not recorded at a level", "err", err)
 		return nil
 	}
 	return err
@@ -138,7 +138,7 @@ func (s *Store) readTrials() format.Trials {
 			continue
 		}
 		if err != nil {
-			s.log.Warn("restore trials cannot be read", "level", l.Name, "err", err)
+			s.log.Warn("earlier restore attempts unknown: their record cannot be read", "level", l.Name, "err", err)
 			continue
 		}
 		for e, n := range one {

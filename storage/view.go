@@ -105,12 +105,12 @@ func distinct(dirs []string) (out []string) {
 
 // noJob says why a directory has no marker.
 func (d *viewDir) noJob(err error) error {
-	why, there := "no job has written checkpoints to it: it has no "+format.MarkerName, true
+	why, there := "it is not a checkpoint directory: it has no "+format.MarkerName, true
 	if _, serr := d.FS.Stat(d.Path); errors.Is(serr, fs.ErrNotExist) {
 		why, there = "it does not exist", false
 	}
 	return &DirError{Dir: d.Path, Err: &noMarkerError{why, there, err},
-		Remedy: "name what was a job's HOLDFAST_GLOBAL or HOLDFAST_LOCAL"}
+		Remedy: "give a directory that was the HOLDFAST_GLOBAL or HOLDFAST_LOCAL of a job"}
 }
 
 type noMarkerError struct {

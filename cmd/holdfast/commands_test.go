@@ -86,7 +86,7 @@ func TestMistakes(t *testing.T) {
 		{"completion tcsh", "holdfast completion has no command"},
 		{"verify", "usage: holdfast verify DIR..."},
 		{"verify nosuchdirectory", "directory nosuchdirectory cannot be used: it does not exist"},
-		{"ls .", "no job has written checkpoints to it"},
+		{"ls .", "it is not a checkpoint directory"},
 		{"prune nosuchdirectory", "does not exist"},
 		{"doctor now", "holdfast doctor cannot do with 1 argument(s)"},
 		{"man", "usage: holdfast man DIR"},

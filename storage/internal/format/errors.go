@@ -48,7 +48,7 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("%s: %d, at most %d can be read back: %s", e.What, e.Have, e.Most, e.Remedy)
+	return fmt.Sprintf("%s: %d exceeds the format's limit of %d: %s", e.What, e.Have, e.Most, e.Remedy)
 }
 
 // MaxNameLen bounds the name of a section, a job, a node.

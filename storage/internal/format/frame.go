@@ -96,7 +96,7 @@ func ReadFooterOf(magic, file string, r io.ReaderAt, n int64) (*Footer, error) {
 			reason}
 	}
 	if n < HeaderLen+PageLen || n%PageLen != 0 {
-		return bad(fmt.Sprintf("a file of %d bytes is cut short", n))
+		return bad(fmt.Sprintf("the file is truncated: it has %d bytes", n))
 	}
 	b := make([]byte, FooterLen)
 	if err := ReadFull(r, b, n-FooterLen); err != nil {
@@ -134,7 +134,7 @@ func ReadIndex(file string, r io.ReaderAt, f *Footer) (*Index, error) {
 	}
 	if x.Epoch != f.Epoch || x.Rank != f.Rank {
 		return nil, &CorruptError{File: file, Off: f.IndexOff, Len: f.IndexLen,
-			Reason: "shard index: is of another shard"}
+			Reason: "shard index: belongs to another shard"}
 	}
 	return x, nil
 }

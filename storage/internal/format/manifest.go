@@ -79,7 +79,7 @@ func (m *Manifest) ShapeFits() bool {
 // Shard returns the entry of a rank.
 func (m *Manifest) Shard(rank int) (ShardInfo, error) {
 	if rank < 0 || rank >= m.Size {
-		return ShardInfo{}, fmt.Errorf("epoch %d has %d ranks and none numbered %d", m.Epoch, m.Size, rank)
+		return ShardInfo{}, fmt.Errorf("epoch %d has %d ranks, so there is no rank %d", m.Epoch, m.Size, rank)
 	}
 	return m.Shards[rank], nil
 }

@@ -57,7 +57,7 @@ func (d *Dir) CheckOrigins(origins []format.Epoch) error {
 			return err
 		}
 		if !have {
-			return fmt.Errorf("chunks of epoch %d are needed and it is gone: %w", o, ErrNotCommitted)
+			return fmt.Errorf("the epoch refers to chunks of epoch %d, which does not exist: %w", o, ErrNotCommitted)
 		}
 	}
 	return nil

@@ -43,7 +43,7 @@ type JobError struct {
 
 func (e *JobError) Error() string {
 	return fmt.Sprintf("level %s directory %s holds checkpoints of job %q, this job is %q: "+
-		"give each job its own directory, or set the same job name to go on from it",
+		"give each job its own directory, or use that job name (HOLDFAST_JOB) to continue from it",
 		e.Level, e.Dir, e.Have, e.Want)
 }
 
@@ -55,8 +55,8 @@ type SizeError struct {
 }
 
 func (e *SizeError) Error() string {
-	return fmt.Sprintf("level %s directory %s holds checkpoints of %d ranks, this job has %d: "+
-		"start it with %d ranks, or give it an empty directory to begin anew",
+	return fmt.Sprintf("level %s directory %s holds checkpoints of %d ranks, this job has %d: start it with %d "+
+		"ranks, or give it an empty directory to start over",
 		e.Level, e.Dir, e.Have, e.Want, e.Have)
 }
 
@@ -71,10 +71,10 @@ type SpaceError struct {
 func (e *SpaceError) Error() string {
 	missing := fmt.Sprintf("%d free, %d missing", e.Free, e.Missing())
 	if e.Missing() == 0 {
-		missing = fmt.Sprintf("which others had taken, %d free again", e.Free)
+		missing = fmt.Sprintf("taken by others at the time, %d free now", e.Free)
 	}
-	return fmt.Sprintf("level %s directory %s is full: %d bytes needed, %s: keep fewer epochs there or give it "+
-		"more room",
+	return fmt.Sprintf("level %s directory %s is full: %d bytes needed, %s: make room there, or keep fewer epochs "+
+		"(HOLDFAST_KEEP)",
 		e.Level, e.Dir, e.Need, missing)
 }
 

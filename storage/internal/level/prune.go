@@ -126,7 +126,7 @@ func (d *Dir) keptOf(committed []format.Epoch, r *KeepRules) (kept map[format.Ep
 		}
 		if err != nil {
 			left = append(left, Leftover{Path: filepath.Join(d.EpochPath(e), format.ManifestName),
-				Err: fmt.Errorf("epoch %d stays and does not count: %w", e, err)})
+				Err: fmt.Errorf("epoch %d cannot be restored and is not removed: %w", e, err)})
 		}
 		kept[e] = true
 		for _, o := range origins {

@@ -23,7 +23,7 @@ type LeftError struct{ Left []Leftover }
 
 func (e *LeftError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d left in place:", len(e.Left))
+	fmt.Fprintf(&b, "%d file(s) not removed:", len(e.Left))
 	for _, l := range e.Left {
 		fmt.Fprintf(&b, "\n  %s: %v", l.Path, l.Err)
 	}
@@ -40,8 +40,8 @@ func (e *LeftError) Unwrap() []error {
 }
 
 var (
-	errForeign  = errors.New("it is no file of a checkpoint; remove it by hand if nobody needs it")
-	errNotEmpty = errors.New("its epoch is removed but for files that others have open or are making")
+	errForeign  = errors.New("not a checkpoint file; remove it by hand if nobody needs it")
+	errNotEmpty = errors.New("its epoch is removed, except files that other processes have open or are writing")
 )
 
 // RemoveEpoch removes the manifest for good before anything it names, so that

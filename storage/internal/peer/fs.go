@@ -212,7 +212,7 @@ func decodeEntry(d *format.Decoder) vfs.Entry {
 // atEnd says whether a reply was what it should be.
 func atEnd(d *format.Decoder) error {
 	if !d.Done() {
-		return fmt.Errorf("reply does not fit: %w", ErrDamaged)
+		return fmt.Errorf("malformed reply: %w", ErrDamaged)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func NewMemShard(x *format.Index, secs []shard.Section) (*MemShard, error) {
 		sec := &secs[i]
 		chunks := format.ChunksIn(x, sec.Name)
 		if int64(len(chunks)) != format.ChunkCount(sec.Size, x.ChunkBytes) {
-			return nil, fmt.Errorf("section %q is not what was put: %w", sec.Name, format.ErrCorrupt)
+			return nil, fmt.Errorf("section %q changed since it was written: %w", sec.Name, format.ErrCorrupt)
 		}
 		sl, ok := sec.Source.(shard.Slicer)
 		if !ok {

@@ -62,7 +62,7 @@ func (v *Server) accept() {
 		c, from, err := v.via.Accept(v.ctx)
 		if err != nil {
 			if v.ctx.Err() == nil {
-				v.log.Warn("no more connections from other ranks' stores", "err", err)
+				v.log.Warn("other ranks can no longer read from this node: accepting connections failed", "err", err)
 			}
 			return
 		}

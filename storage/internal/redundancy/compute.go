@@ -129,7 +129,7 @@ func IsRow(c *shard.Copy, want []byte) error {
 	return nil
 }
 
-var errOtherGroup = errors.New("parity of other shards than those committed")
+var errOtherGroup = errors.New("parity belongs to shards other than the committed ones")
 
 // ReadAt computes bytes of the shard, segment by segment.
 func (r *rebuilt) ReadAt(p []byte, off int64) (int, error) {
@@ -174,7 +174,7 @@ func (r *rebuilt) compute(p []byte, d int, at, segment int64) error {
 	return nil
 }
 
-var errNoPart = errors.New("part is not to be had")
+var errNoPart = errors.New("part cannot be read")
 
 // part reads part i of a stripe: data segment i, or parity row i-k.
 func (r *rebuilt) part(st Stripe, i int, buf []byte, at, segment int64) error {

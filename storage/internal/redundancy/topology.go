@@ -65,7 +65,7 @@ func ParityGroups(nodes []string, data, parity int) ([][]int, error) {
 	list := byNode(nodes)
 	if len(list) < parity+1 {
 		return nil, &TopologyError{Level: format.LevelParity, Reason: fmt.Sprintf(
-			"surviving the loss of %d nodes needs %d nodes, the job has %d: use more nodes or a smaller parity",
+			"parity that survives the loss of %d nodes needs %d nodes, the job has %d: use more nodes or less parity",
 			parity, parity+1, len(list))}
 	}
 	want := min(data+parity, len(list))
@@ -114,8 +114,8 @@ func adopt(groups [][]int, rest []int, nodes []string) ([][]int, error) {
 		}
 		if best < 0 {
 			return nil, &TopologyError{Level: format.LevelParity, Reason: fmt.Sprintf(
-				"node %s has more ranks than the other nodes can protect: place the ranks evenly, or use copies "+
-					"(partner), which take any placement", nodes[r])}
+				"node %s has more ranks than the other nodes can protect: place the ranks evenly, or use redundancy "+
+					"partner:K, which allows any placement", nodes[r])}
 		}
 		groups[best] = append(groups[best], r)
 	}
@@ -144,7 +144,7 @@ func StripeFor(nodes []string, data, parity, rank int) (Stripe, error) {
 			return Stripe{Group: g, K: len(g) - parity, M: parity, i: i}, nil
 		}
 	}
-	return Stripe{}, fmt.Errorf("rank %d is in no parity group", rank)
+	return Stripe{}, fmt.Errorf("rank %d belongs to no parity group", rank)
 }
 
 // StripeIn is the stripe that rank has encoded of a committed epoch.

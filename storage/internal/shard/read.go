@@ -120,7 +120,7 @@ func (s *Copy) ReadChunk(ctx context.Context, i int, dst []byte, k *Scratch) err
 	}
 	if err := format.ReadFull(x, stored, c.Off); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return x.corrupt(c, "file is cut short")
+			return x.corrupt(c, "file is truncated")
 		}
 		return err
 	}

@@ -34,7 +34,7 @@ func (s *Copy) Verify(ctx context.Context) (faults []error, err error) {
 		faults = append(faults, err)
 	case h.Epoch != s.Index.Epoch || h.Rank != s.Index.Rank || h.Size != s.Index.Size:
 		faults = append(faults, &format.CorruptError{File: s.At.Name, Off: s.At.Base, Len: format.HeaderLen,
-			Reason: "header is of another shard"})
+			Reason: "header belongs to another shard"})
 	}
 	mem := Scratch{strict: true}
 	for i := range s.Index.Chunks {
@@ -102,7 +102,7 @@ func (x *Extent) VerifyTail(end int64) []error {
 		return []error{err}
 	}
 	if foot.IndexOff != end {
-		return []error{&format.CorruptError{File: x.Name, Off: end, Reason: "index does not follow the shards"}}
+		return []error{&format.CorruptError{File: x.Name, Off: end, Reason: "index is not directly behind the shards"}}
 	}
 	whole := &Extent{ReaderAt: f, Name: x.Name, N: n}
 	return whole.checkZero(foot.IndexOff+foot.IndexLen, n-format.FooterLen)

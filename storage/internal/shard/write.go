@@ -97,7 +97,7 @@ func (s *shardWriter) end() (format.ShardInfo, error) {
 
 func (s *shardWriter) section(ctx context.Context, sec *Section) error {
 	if _, dup := s.idx.Section(sec.Name); dup {
-		return fmt.Errorf("two sections are named %q", sec.Name)
+		return fmt.Errorf("two sections have the name %q", sec.Name)
 	}
 	if sec.Size >= pageSections {
 		if err := s.w.AlignTo(vfs.Align, 0); err != nil {
@@ -215,7 +215,7 @@ func (s *shardWriter) piece(ctx context.Context, sec *Section, off int64, n int,
 		p, from = l.Buf[:n], l
 	}
 	if len(p) != n {
-		return fmt.Errorf("source gave %d bytes of %d at %d", len(p), n, off)
+		return fmt.Errorf("source returned %d of %d bytes at offset %d", len(p), n, off)
 	}
 	return s.chunksOf(p, from, hints)
 }
@@ -341,7 +341,8 @@ func (p *Spec) RoomNeeded() (int64, error) {
 		sec := &p.Sections[i]
 		want := format.ChunksIn(p.Wanted, sec.Name)
 		if n := format.ChunkCount(sec.Size, format.ChunkBytes); int64(len(want)) != n {
-			return 0, fmt.Errorf("section %q has %d chunks, %d were put: %w", sec.Name, n, len(want), format.ErrCorrupt)
+			return 0, fmt.Errorf("section %q has %d chunks, the record has %d: %w", sec.Name, n, len(want),
+				format.ErrCorrupt)
 		}
 		if sec.Size >= pageSections {
 			at = wholePages(at)

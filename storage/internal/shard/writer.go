@@ -211,7 +211,7 @@ func (w *Writer) AlignTo(n, short int64) error {
 var zeros [vfs.Align]byte
 
 // errBeyondRoom marks a shard that became longer than it had to be.
-var errBeyondRoom = errors.New("shard is longer than the room that was set aside for it")
+var errBeyondRoom = errors.New("shard is longer than the space reserved for it")
 
 // skipTo goes on at a later offset, a multiple of vfs.Align. What lies between
 // reads as zeros in a new file.
