@@ -21,17 +21,17 @@ func newBalance() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "balance SERVER...",
 		Short: "move programs from busy devices to idle ones",
-		Long: `balance looks at the devices of servers of holdfast gpud and moves a program when
-the numbers of commands that wait on two devices differ by more than half the
-command window. Against moving to and fro the difference must last for --confirm
-looks, the move must make the devices more alike, and a program that has moved
-stays for --settle.
+		Long: `balance compares the devices of servers of holdfast gpud and moves a program when the
+numbers of commands that wait on two devices differ by more than half the command
+window. So that programs do not move to and fro, the difference must show --confirm
+times in a row, the move must make the devices more alike, and a program that has
+moved stays where it is for --settle.
 
-It looks once, or with --every again and again until it is interrupted. Each move
-is one line.
+balance compares once, or with --every repeatedly until it is interrupted. It writes
+a line for each move.
 
-Exit codes: 0 looked, and all moves came about; 1 a move did not; 2 no server could
-be asked.`,
+Exit codes: 0 the devices were compared and all moves succeeded; 1 a move failed;
+2 no server answered.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := gpudConfig(cmd); err != nil {
@@ -49,10 +49,10 @@ be asked.`,
 	f.StringVar(&keyFile, "key", "", keyHelp)
 	f.StringVar(&moveKey, "move-key", "", moveKeyHelp)
 	f.BoolVar(&asJSON, "json", false, "write one JSON object per move")
-	f.DurationVar(&every, "every", 0, "look again and again, with so much time between (default once)")
+	f.DurationVar(&every, "every", 0, "repeat, with this much time between (default: once)")
 	f.IntVar(&p.N, "window", gpustate.DefaultWindow, "the command window N: move beyond a difference of N/2")
-	f.IntVar(&p.Confirm, "confirm", 2, "looks in a row that must agree, with --every")
-	f.DurationVar(&p.Settle, "settle", 10*time.Second, "how long a program that moved stays")
+	f.IntVar(&p.Confirm, "confirm", 2, "comparisons in a row that must agree, with --every")
+	f.DurationVar(&p.Settle, "settle", 10*time.Second, "how long a program that was moved stays where it is")
 	return cmd
 }
 

@@ -32,13 +32,13 @@ func newBenchStorage() *cobra.Command {
 	o := storage.Options{Parity: true}
 	cmd := s.command(&cobra.Command{
 		Use:   "storage",
-		Short: "measure writing, copying, restoring",
-		Long: `storage measures checkpoints of random data by several processes, as ratios to
-what the same processes need in the same run to write and fsync the same bytes,
-to read them from the page cache, and to copy them in memory.
+		Short: "measure how checkpoints are written, copied and restored",
+		Long: `storage has several processes take checkpoints of random data, and compares their
+times with what the same processes need in the same run to write and fsync the same
+bytes, to read them from the page cache, and to copy them in memory.
 
-Give --dir a directory on the disk that is to be measured; it needs room for
-five times the data. Values are medians, SPREAD is the range over the median.` + suiteCodes,
+--dir is a directory on the disk to measure; it needs room for five times the data.
+Values are medians; SPREAD is the range divided by the median.` + suiteCodes,
 	}, func(cmd *cobra.Command) error {
 		if quick {
 			o.Ranks, o.MiB, s.Runs = []int{2}, []int{64}, 3

@@ -15,13 +15,13 @@ func newBenchCut() *cobra.Command {
 	cmd := s.command(&cobra.Command{
 		Use:   "cut",
 		Short: "measure how long the ranks take to agree on a cut",
-		Long: `cut runs a small MPI program under every MPI that is installed, asks for
-checkpoints at random moments of random ranks, and prints how long the request
-takes to become a cut beyond the program's own iteration, which is the baseline:
-a request waits for the end of one at least.
+		Long: `cut runs a small MPI program under every MPI that is installed. Random ranks ask for
+checkpoints at random moments. cut prints how long a request takes to become a cut,
+less the program's own iteration, which is the baseline: every request waits for the
+end of one.
 
-With --simulate N it prints what the protocol costs on N simulated ranks
-instead: control messages, bytes through the busiest rank, memory, virtual time.` + suiteCodes,
+With --simulate N, cut prints what the protocol costs on N simulated ranks instead:
+control messages, bytes through the busiest rank, memory, virtual time.` + suiteCodes,
 	}, func(cmd *cobra.Command) error {
 		if simulate > 0 {
 			return simulateCut(cmd, simulate, s.json)
@@ -31,7 +31,7 @@ instead: control messages, bytes through the busiest rank, memory, virtual time.
 	f := cmd.Flags()
 	f.IntSliceVar(&o.Ranks, "ranks", o.Ranks, "numbers of ranks")
 	f.IntVar(&o.Epochs, "epochs", o.Epochs, "checkpoints per run")
-	f.DurationVar(&o.Compute, "compute", o.Compute, "computing in an iteration")
+	f.DurationVar(&o.Compute, "compute", o.Compute, "computing time of an iteration")
 	f.IntVar(&simulate, "simulate", 0, "simulate the protocol on this many ranks instead")
 	return cmd
 }

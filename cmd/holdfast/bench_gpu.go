@@ -16,10 +16,10 @@ func newBenchGPU() *cobra.Command {
 	cmd := s.command(&cobra.Command{
 		Use:   "gpu",
 		Short: "measure capture, restore and recording on a device",
-		Long: `gpu measures how long a capture of a device's memory keeps a program waiting and
-how long it takes in all, how fast a restore is, what recording adds to a call,
-and what a command window costs, beside pinned copies, copies within the device
-and the driver's own checkpoint in the same run.` + suiteCodes,
+		Long: `gpu measures how long a capture of a device's memory keeps a program waiting and how
+long it takes in all, how fast a restore is, what recording adds to a call, and what
+a command window costs. The same run measures pinned copies, copies within the device
+and the driver's own checkpoint for comparison.` + suiteCodes,
 	}, func(cmd *cobra.Command) (err error) {
 		if o.Select, err = gpustate.ParseSelect(device); err != nil {
 			return err
@@ -32,7 +32,7 @@ and the driver's own checkpoint in the same run.` + suiteCodes,
 	f := cmd.Flags()
 	f.StringVar(&device, "device", os.Getenv(gpustate.DeviceEnv), "device, such as cuda:0 or pocl (default: the best "+
 		"there is)")
-	f.Float64SliceVar(&gib, "gib", nil, "sizes of the state (default: 4,16,48 on a GPU, 0.25 on a CPU)")
+	f.Float64SliceVar(&gib, "gib", nil, "sizes of the state in GiB (default: 4,16,48 on a GPU, 0.25 on a CPU)")
 	f.IntVar(&s.Runs, "runs", 3, "runs of each figure")
 	return cmd
 }

@@ -14,17 +14,17 @@ func newBenchModel() *cobra.Command {
 	o := model.Options{Nodes: []int{1, 10, 100, 1000, 10000}}
 	cmd := s.command(&cobra.Command{
 		Use:   "model",
-		Short: "compute what share of the time is work, by the number of nodes",
-		Long: `model computes, after Daly, what share of a job's time is its own work when nodes
-fail at random and checkpoints are taken at the best interval: with Holdfast,
-where the program waits for its node's disk and a partner's, and where it waits
-for the parallel file system, which is the baseline. Nothing is measured: put
-in what the other suites measured on your machine.
+		Short: "compute which share of its time a job works, by its number of nodes",
+		Long: `model computes, after Daly, which share of a job's time is its own work when nodes
+fail at random and checkpoints are taken at the best interval. It compares Holdfast,
+a program that waits for its node's disk and a partner's, and a program that waits
+for the parallel file system, which is the baseline. It measures nothing: enter what
+the other suites measured on your machine.
 
-Assumptions: nodes fail independently and each failure ends the job; it starts
-again on spare nodes after --start; detection is instant; what is done behind the
-program does not slow it down; with Holdfast every failure also loses the time
-until the newest checkpoint was durable.
+It assumes that nodes fail independently and that each failure ends the job; that
+the job restarts on spare nodes after --start; that failures are noticed at once;
+that work behind the program does not slow it down; and that with Holdfast a failure
+also loses the time until the newest checkpoint was durable.
 
 Exit codes: 0 computed; 2 bad arguments.`,
 	}, func(cmd *cobra.Command) error {
@@ -46,13 +46,14 @@ Exit codes: 0 computed; 2 bad arguments.`,
 		return plotted(cmd)(o.Draw(s.plot))
 	})
 	f := cmd.Flags()
-	f.Float64Var(&years, "node-mtbf-years", 5, "mean time between failures of a node")
-	f.Float64Var(&state, "state-gb", 64, "GB of state of a node")
-	f.Float64Var(&disk, "disk", 2.4, "GB/s of a node's disk")
+	f.Float64Var(&years, "node-mtbf-years", 5, "mean time between failures of one node, in years")
+	f.Float64Var(&state, "state-gb", 64, "GB of state on each node")
+	f.Float64Var(&disk, "disk", 2.4, "GB/s of each node's disk")
 	f.Float64Var(&shared, "shared", 1000, "GB/s of the parallel file system for all nodes")
 	f.Float64Var(&link, "link", 5, "GB/s at which one node reaches it")
-	f.DurationVar(&o.Blocked, "blocked", 100*time.Millisecond, "that the program waits for a checkpoint of Holdfast")
-	f.DurationVar(&o.Start, "start", time.Minute, "until a restarted job's ranks run")
+	f.DurationVar(&o.Blocked, "blocked", 100*time.Millisecond, "time that the program waits for a "+
+		"checkpoint of Holdfast")
+	f.DurationVar(&o.Start, "start", time.Minute, "time until the ranks of a restarted job run")
 	f.IntSliceVar(&o.Nodes, "nodes", o.Nodes, "numbers of nodes, ascending")
 	return cmd
 }

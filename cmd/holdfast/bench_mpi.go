@@ -11,10 +11,10 @@ func newBenchMPI() *cobra.Command {
 		Use:   "mpi",
 		Short: "measure messages through mpiwrap beside C",
 		Long: `mpi runs a Go program with mpiwrap and a C program that makes the same calls, in
-turns, on two ranks of this node under every MPI that is installed, and prints
-the ratio of their times. The C program is compiled with the MPI's own compiler
-(mpicc.openmpi, mpicc.mpich) before it runs. Ranks wait busily, so the node
-should have two idle cores.` + suiteCodes,
+turn, on two ranks of this node under every MPI that is installed. It prints the
+ratio of their times. The MPI's own compiler (mpicc.openmpi, mpicc.mpich) compiles
+the C program first. Ranks poll while they wait, so the node should have two idle
+cores.` + suiteCodes,
 	}, func(cmd *cobra.Command) error { return mpi.Run(cmd.Context(), &s.Runner) })
 	cmd.Flags().IntVar(&s.Runs, "runs", 5, "runs of each program")
 	return cmd

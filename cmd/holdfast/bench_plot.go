@@ -12,11 +12,11 @@ func newBenchPlot() *cobra.Command {
 	return s.command(&cobra.Command{
 		Use:   "plot FILE... --plot DIR",
 		Short: "show and plot results that were kept as JSON",
-		Long: `plot reads what the suites wrote with --json, on this machine or another, prints
-the table and draws the plots. The file - is standard input.
+		Long: `plot reads what the suites wrote with --json on any machine, prints the table and
+draws the plots. The file - is standard input.
 
-Exit codes: 0 done (with --strict: and all goals met); 1 a goal is not met;
-2 a file could not be read, or is not what a suite writes.`,
+Exit codes: 0 done, and with --strict all goals met; 1 with --strict, a goal is not
+met; 2 a file could not be read, or does not hold results of a suite.`,
 		Args: cobra.MinimumNArgs(1),
 	}, func(cmd *cobra.Command) error {
 		for _, name := range cmd.Flags().Args() {

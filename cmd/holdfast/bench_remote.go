@@ -16,17 +16,16 @@ func newBenchRemote() *cobra.Command {
 	var o remote.Options
 	cmd := s.command(&cobra.Command{
 		Use:   "remote",
-		Short: "measure devices behind holdfast gpud beside the same devices without it",
-		Long: `remote starts two servers of holdfast gpud on this machine and measures, beside the
-same device in the program's own process in the same run: transfers of 64 KiB to
-256 MiB through shared memory and through TCP, one at a time and many in flight,
-kernel launches, the applications,
-what the command window costs, and how two instances on one device gain from
-holdfast balance. Migrations are broken down by step. With two GPUs each server
-has one; on a CPU the balanced servers have one core each.
+		Short: "compare devices behind holdfast gpud with the same devices without it",
+		Long: `remote starts two servers of holdfast gpud on this machine and compares them with the
+same device in the program's own process, in the same run. It measures transfers of
+64 KiB to 256 MiB through shared memory and through TCP, one at a time and many in
+flight; kernel launches; the applications; what the command window costs; each step
+of a migration; and what two instances on one device gain from holdfast balance. With
+two GPUs each server has one; on a CPU the balanced servers have one core each.
 
-RATIO is to the program's own device. It needs neither MPI nor a compiler, and of
-the applications those that stand beside holdfast.
+RATIO is to the program's own device. Neither MPI nor a compiler is needed, only the
+applications that lie beside holdfast.
 
 Cases: ` + strings.Join(remote.Cases, ", ") + `.` + suiteCodes,
 	}, func(cmd *cobra.Command) (err error) {
@@ -49,9 +48,9 @@ Cases: ` + strings.Join(remote.Cases, ", ") + `.` + suiteCodes,
 	f.StringSliceVar(&o.Apps, "apps", nil, "applications (default: all)")
 	f.StringSliceVar(&o.Cases, "cases", nil, "parts of the suite (default: all)")
 	f.IntVar(&s.Runs, "runs", 5, "runs of each figure")
-	f.Float64Var(&o.Seconds, "seconds", 2, "how long an application runs, about")
-	f.DurationVar(&s.Budget, "time", 0, "how long all of it may take, about: no application is begun after it "+
-		"(default: no limit)")
+	f.Float64Var(&o.Seconds, "seconds", 2, "about how long an application runs")
+	f.DurationVar(&s.Budget, "time", 0, "about how long all of it may take: no application is started after "+
+		"that (default: no limit)")
 	f.BoolVar(&quick, "quick", false, "2 runs, applications of half a second, at most 5 minutes")
 	return cmd
 }

@@ -28,8 +28,8 @@ type benchSuite struct {
 // suiteCodes ends the description of a suite.
 const suiteCodes = `
 
-Exit codes: 0 measured (with --strict: and all goals met); 1 a goal is not met;
-2 could not measure.`
+Exit codes: 0 measured, and with --strict all goals met; 1 with --strict, a goal is
+not met; 2 nothing could be measured.`
 
 // command makes cmd run a suite, and gives it the flags that all have.
 func (s *benchSuite) command(cmd *cobra.Command, run func(cmd *cobra.Command) error) *cobra.Command {
@@ -51,8 +51,8 @@ func (s *benchSuite) command(cmd *cobra.Command, run func(cmd *cobra.Command) er
 	}
 	f := cmd.Flags()
 	f.BoolVar(&s.json, "json", false, "write one JSON object per line")
-	f.BoolVar(&s.strict, "strict", false, "exit code 1 when a goal is not met")
-	f.StringVar(&s.plot, "plot", "", "directory to keep the results in, too: JSON lines and plots, SVG and PNG")
+	f.BoolVar(&s.strict, "strict", false, "end with exit code 1 when a goal is not met")
+	f.StringVar(&s.plot, "plot", "", "directory to write the results to as well: JSON lines, and plots as SVG and PNG")
 	return cmd
 }
 

@@ -14,11 +14,11 @@ func newConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "print the configuration in force and where it comes from",
-		Long: `config prints what a job that is started here would take from holdfast.yaml and
-the environment, and where each value comes from. A program's own flags win over
-HOLDFAST_ variables, variables over the file, the file over the defaults. The
-file is the one that --file or HOLDFAST_CONFIG names, else holdfast.yaml in the
-working directory. It is YAML; keys with a dot may be nested:
+		Long: `config prints the values that a job started here would use, and where each comes
+from. A program's own flags override HOLDFAST_ variables, which override the file,
+which overrides the defaults. The file is the one that --file or HOLDFAST_CONFIG
+names, otherwise holdfast.yaml in the working directory. It is YAML; keys with a dot
+may be nested:
 
   local: /scratch/me/ckpt
   global: /lustre/me/ckpt
@@ -26,10 +26,10 @@ working directory. It is YAML; keys with a dot may be nested:
   control:
     interface: ib0
 
---all explains every key and what it may be.
+--all explains every key and lists the values it may have.
 
-Exit codes: 0 a job can start with it; 1 something is wrong: an unknown key, a
-value that is not allowed, no directory for checkpoints; 2 bad arguments.`,
+Exit codes: 0 a job can start with this configuration; 1 it cannot: a key is unknown,
+a value is not allowed, or no directory is set for checkpoints; 2 bad arguments.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c := coordinated.ReadConfig(file)
@@ -58,7 +58,7 @@ value that is not allowed, no directory for checkpoints; 2 bad arguments.`,
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "write one JSON object per key")
 	f.BoolVar(&all, "all", false, "explain every key")
-	f.StringVar(&file, "file", "", "configuration file (default: HOLDFAST_CONFIG, else holdfast.yaml)")
+	f.StringVar(&file, "file", "", "configuration file (default: HOLDFAST_CONFIG, otherwise holdfast.yaml)")
 	cmd.MarkFlagsMutuallyExclusive("json", "all")
 	return cmd
 }

@@ -12,22 +12,28 @@ func newDoctor() *cobra.Command {
 	var asJSON, quiet, allNodes bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "find out what is wrong with this machine before a job does",
-		Long: `doctor checks what a job needs, on this machine: the configuration; every MPI
-that is installed, by starting two ranks of it, whether launcher and library
-belong together and whether USR1 reaches a program that has loaded MPI and a
-device library; the devices, by writing and reading a buffer; the checkpoint
-directories, with their write rate, O_DIRECT and free space; the network,
-limits of memory and files, Slurm. Start it on a compute node, in the way that
-the job is started, with the same holdfast.yaml and HOLDFAST_ variables.
+		Short: "check that this machine has what a job needs",
+		Long: `doctor checks on this machine what a job needs:
 
-With --nodes, inside salloc or sbatch, it looks at what the nodes of the job need
-together instead: each writes a small file to the global and to the local directory
-and looks for those of the others. It names the nodes that do not see the global
-directory of the others, cannot write, or share a local one, and removes the files.
+  - the configuration;
+  - every MPI that is installed: it starts two ranks, checks that launcher and
+    library belong together, and that USR1 reaches a program that has loaded MPI
+    and a device library;
+  - the devices: it writes and reads a buffer;
+  - the checkpoint directories: write rate, O_DIRECT, free space;
+  - the network, limits of memory and files, Slurm.
+
+Run it on a compute node in the way the job is started, with the same holdfast.yaml
+and HOLDFAST_ variables.
+
+With --nodes, inside salloc or sbatch, doctor checks the checkpoint directories of
+all nodes instead. Each node writes a small file to its global and its local
+directory, looks for the files of the others, and removes its own. doctor names the
+nodes that cannot write, that do not see the others' global directory, or that share
+a local one.
 
 Exit codes: 0 all is well; 1 there is a warning: a job runs, but slower or less
-safely; 2 something failed: a job would not run.`,
+safely; 2 a check failed: a job would not run.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			findings, err := examineHere(cmd, allNodes)
@@ -51,9 +57,9 @@ safely; 2 something failed: a job would not run.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per check")
-	cmd.Flags().BoolVar(&allNodes, "nodes", false, "look at the checkpoint directories on all nodes of this Slurm "+
-		"job, and at nothing else")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "only what is not ok")
+	cmd.Flags().BoolVar(&allNodes, "nodes", false, "check only the checkpoint directories, on all nodes of this "+
+		"Slurm job")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "write only what is not ok")
 	return cmd
 }
 

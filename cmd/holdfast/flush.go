@@ -19,18 +19,18 @@ func newFlush() *cobra.Command {
 	var to, salvage string
 	cmd := &cobra.Command{
 		Use:   "flush DIR... --to GLOBAL",
-		Short: "complete the flush of a dead job",
-		Long: `flush copies the newest epoch that is whole in the local (or partner) directories
-given to the global directory and commits it there, unless that has it already.
-It is for a job that died before its last flush was done and will not be started
-again soon; the next start completes it as well. It refuses the directories of a job
-that runs.
+		Short: "copy the newest epoch of a dead job to its global directory",
+		Long: `flush copies the newest epoch that is whole in the given local or partner
+directories to the global directory and commits it there, unless it is there
+already. Use it for a job that died before its last flush was done and that will
+not be started again soon: the next start would complete the flush, too. flush
+refuses the directories of a running job.
 
-With --salvage NAME it runs on each node of a job that gives up, where the nodes
-do not see each other's directories: each copies what its own have of the two newest
-epochs, and the one that brings the last shard commits. Directories that do not
-exist are passed over. NAME is the same on all nodes and new for each job, such as
-the job's number.
+With --salvage NAME, run flush on every node of a job whose nodes do not see each
+other's directories. Each copies what its own directories have of the two newest
+epochs, and the one that brings the last shard commits the epoch. Directories that
+do not exist are skipped. NAME must be the same on all nodes and new for each job,
+such as the job's number.
 
 Exit codes: 0 copied, or nothing to do; 2 no epoch could be copied (a shard is
 missing or damaged, not a checkpoint directory, I/O error).`,
@@ -64,7 +64,7 @@ missing or damaged, not a checkpoint directory, I/O error).`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object")
 	cmd.Flags().StringVar(&to, "to", "", "the job's global directory")
-	cmd.Flags().StringVar(&salvage, "salvage", "", "copy what this node has, together with other nodes under this name")
+	cmd.Flags().StringVar(&salvage, "salvage", "", "name under which all nodes of the job copy what each of them has")
 	cobra.CheckErr(cmd.MarkFlagRequired("to"))
 	return cmd
 }

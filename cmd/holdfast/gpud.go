@@ -44,39 +44,41 @@ func newGpud() *cobra.Command {
 HOLDFAST_DEVICE=remote=ADDRESS, or remote=ADDRESS,cuda:0 and so on, and can move
 to another server while it runs: see holdfast migrate and holdfast balance.
 
-It listens at a Unix socket that only its user can open, or where --listen says:
-unix:PATH, HOST:PORT, or INTERFACE:PORT. On one node use the socket: bulk data
-then passes through shared memory. Clients prove that they know the key in the
-key file, which gpud makes when it is not there; on nodes that share a home
-directory all find the same one. Who has the key can use the devices and see the
---status. Moving programs (migrate, balance, --evacuate) takes another key, which
-gpud makes beside the first one: who has it can move any program to a server of
-his own and read its memory there. Hand out the first one alone.
+gpud listens at a Unix socket that only its user can open, or where --listen says:
+unix:PATH, HOST:PORT, or INTERFACE:PORT. On one node use the socket, because bulk
+data then passes through shared memory.
 
-TERM refuses new programs, moves the ones that are there to the servers given
-with --peer, waits up to --grace for those that are left to end, and leaves. A
-second TERM leaves at once. USR1 moves them away, refuses new ones, and stays.
+Clients must prove that they know the key in the key file. gpud makes the file if it
+is missing; nodes that share a home directory share the key. A client with the key
+can use the devices and see the --status. Moving programs (migrate, balance,
+--evacuate) needs a second key, which gpud makes beside the first. Whoever has it can
+move any program to a server of their own and read its memory there, so hand out only
+the first key.
+
+On TERM, gpud refuses new programs, moves the others to the servers of --peer, waits
+up to --grace for the rest to end, and ends. On a second TERM it ends at once. On
+USR1 it refuses new programs, moves the others away, and goes on running.
 
   srun -N2 --ntasks-per-node=1 --overlap holdfast gpud --listen eth0:7478 &
   HOLDFAST_DEVICE=remote=node7:7478,cuda:0 ./app
 
-Each program is served by a process of its own: a kernel that writes out of
-bounds ends that program alone. --in-process does without. Kernels on a CPU are
-native code, so these processes are confined: without privileges and core dumps,
-with an environment of what drivers read, and, where the kernel has Landlock, with
-devices, libraries and caches of compilers as the only files. --user runs them as
-another user, --worker-dir opens a directory to them, --unconfined does without.
-Compilers get known options and include their own headers alone, or what they like
-with --trust-sources. What one program can make the server hold is bounded:
-docs/REMOTE.md lists all limits.
+A process of its own serves each program, so that a kernel that writes out of bounds
+ends only that program; --in-process serves all in one. Kernels on a CPU are native
+code, so these processes are confined. They have no privileges, no core dumps and
+only the environment variables that drivers read. Where Linux has Landlock, they
+reach only devices, libraries and the caches of compilers. --user runs them as
+another user, --worker-dir opens a directory to them, --unconfined lifts all of this.
+Programs are compiled with known options and the compiler's own headers only, unless
+--trust-sources is given. docs/REMOTE.md lists how much each program can make the
+server hold.
 
-Every option for serving can stand in holdfast.yaml, as gpud.quota and so on, or in
-a variable, as HOLDFAST_GPUD_QUOTA: holdfast config --all lists them.
+Every option for serving can be set in holdfast.yaml, such as gpud.quota, or in a
+variable, such as HOLDFAST_GPUD_QUOTA: holdfast config --all lists them.
 
-With --status or --evacuate it asks or commands a server that runs.
+--status and --evacuate ask or command a server that is running.
 
-Exit codes: 0 ended on TERM, or asked; 1 --evacuate could not move all programs;
-2 could not serve, no such server.`,
+Exit codes: 0 ended on TERM, or the server has answered; 1 --evacuate could not move
+all programs; 2 gpud could not serve, or there is no such server.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(gpudConfig(cmd), o.complete()); err != nil {
@@ -92,38 +94,38 @@ Exit codes: 0 ended on TERM, or asked; 1 --evacuate could not move all programs;
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.opt.Listen, "listen", nil, "address to listen at, may be repeated (default "+defaultSocket()+
+	f.StringArrayVar(&o.opt.Listen, "listen", nil, "address to listen at, may be repeated (default: "+defaultSocket()+
 		")")
 	f.StringVar(&o.opt.KeyFile, "key", "", keyHelp)
 	f.StringVar(&o.opt.MoveKeyFile, "move-key", "", moveKeyHelp)
-	f.StringVar(&o.opt.Name, "name", "", "name of the server for people (default the host's)")
+	f.StringVar(&o.opt.Name, "name", "", "name of the server for people (default: the host's)")
 	f.StringArrayVar(&o.opt.Advertise, "advertise", nil, "address by which other servers reach this one, may be "+
 		"repeated")
-	f.StringArrayVar(&o.devices, "device", nil, "device to offer, such as cuda or pocl, may be repeated (default all)")
-	f.StringVar(&o.quota, "quota", "", "device memory of one program, such as 8GiB (default no bound)")
-	f.IntVar(&o.opt.MaxClients, "max-clients", 0, "programs at a time (default 256)")
-	f.DurationVar(&o.opt.Patience, "patience", 0, "drop a program that does not read what it is sent for so long "+
-		"(default 30s)")
-	f.DurationVar(&o.opt.Silence, "silence", 0, "give a program's connection up when its host has not acknowledged "+
-		"anything for so long (default 15s)")
-	f.DurationVar(&o.opt.Frozen, "frozen", 0, "drop a program that is stopped for so long (default never: a debugger "+
-		"may have stopped it)")
-	f.BoolVar(&o.opt.InProcess, "in-process", false, "serve all programs in one process: a kernel of one that writes "+
-		"out of bounds harms all")
-	f.BoolVar(&o.opt.TrustSources, "trust-sources", false, "build programs with whatever compiler options, and files "+
-		"of this node that they include")
-	f.StringVar(&o.opt.User, "user", "", "user that programs' processes run as, for a server that root starts "+
-		"(default the server's)")
+	f.StringArrayVar(&o.devices, "device", nil, "device to offer, such as cuda or pocl, may be repeated (default: all)")
+	f.StringVar(&o.quota, "quota", "", "device memory that one program may have, such as 8GiB (default: no limit)")
+	f.IntVar(&o.opt.MaxClients, "max-clients", 0, "number of programs at a time (default: 256)")
+	f.DurationVar(&o.opt.Patience, "patience", 0, "time after which to drop a program that does not read what it is "+
+		"sent (default: 30s)")
+	f.DurationVar(&o.opt.Silence, "silence", 0, "time after which to give up a connection whose host acknowledges "+
+		"nothing (default: 15s)")
+	f.DurationVar(&o.opt.Frozen, "frozen", 0, "time after which to drop a program that is stopped (default: never, "+
+		"because a debugger may have stopped it)")
+	f.BoolVar(&o.opt.InProcess, "in-process", false, "serve all programs in one process: a kernel that writes out of "+
+		"bounds then harms all of them")
+	f.BoolVar(&o.opt.TrustSources, "trust-sources", false, "build programs with any compiler options, and with any "+
+		"files of this node that they include")
+	f.StringVar(&o.opt.User, "user", "", "user that programs' processes run as; root must start the server then "+
+		"(default: the server's)")
 	f.StringArrayVar(&o.opt.WorkerDirs, "worker-dir", nil, "directory that programs' processes may use beside "+
 		"devices, libraries and caches, may be repeated")
-	f.BoolVar(&o.opt.Unconfined, "unconfined", false, "let programs' processes reach what their user can: files, "+
+	f.BoolVar(&o.opt.Unconfined, "unconfined", false, "let programs' processes reach all that their user can: files, "+
 		"processes, the environment")
 	f.StringArrayVar(&o.opt.Peers, "peer", nil, "server that programs are moved to on TERM and USR1, may be repeated")
 	f.DurationVar(&o.grace, "grace", 20*time.Second, "how long TERM waits for programs to end")
 	f.StringVar(&o.metrics, "metrics", "", "HOST:PORT for metrics over HTTP in the format of Prometheus")
 	f.StringVar(&o.status, "status", "", "show devices and programs of the server at this address")
-	f.StringVar(&o.evacuate, "evacuate", "", "have the server at this address refuse new programs and move all away")
-	f.StringArrayVar(&o.to, "to", nil, "with --evacuate: server to move to, may be repeated (default its --peer)")
+	f.StringVar(&o.evacuate, "evacuate", "", "tell the server at this address to refuse new programs and move all away")
+	f.StringArrayVar(&o.to, "to", nil, "with --evacuate: server to move to, may be repeated (default: its --peer)")
 	f.BoolVar(&o.asJSON, "json", false, "with --status and --evacuate: write JSON")
 	return cmd
 }

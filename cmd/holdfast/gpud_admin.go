@@ -13,11 +13,11 @@ import (
 )
 
 // keyHelp is the help of --key of all verbs for servers of devices.
-const keyHelp = "file with the servers' key (default gpud.key of the configuration, " + gpustate.KeyEnv +
-	", else holdfast/gpud.key in the configuration directory)"
+const keyHelp = "file with the servers' key (default: gpud.key of the configuration, " + gpustate.KeyEnv +
+	", otherwise holdfast/gpud.key in the configuration directory)"
 
 // moveKeyHelp is the help of --move-key of all verbs that move programs.
-const moveKeyHelp = "file with the servers' key for moving programs (default beside the key: gpud-move.key for " +
+const moveKeyHelp = "file with the servers' key for moving programs (default: beside the key, gpud-move.key for " +
 	"gpud.key)"
 
 // gpudConfig gives flags that were not set what the configuration has for them:

@@ -34,9 +34,10 @@ func newLs() *cobra.Command {
 		Long: `ls lists the epochs in the checkpoint directories of a job, newest first, with
 one line for each directory that has something of the epoch.
 
-An epoch without a manifest is "uncommitted": in the making, or given up. BYTES is
-what all ranks protected, STORED what the epoch takes in this directory: less when
-chunks are compressed, refer to an earlier epoch, or lie in another directory.
+An epoch without a manifest is "uncommitted": it is being written, or was given up.
+BYTES is the size of the state of all ranks. STORED is what the epoch takes in this
+directory: less than BYTES when chunks are compressed, refer to an earlier epoch, or
+lie in another directory.
 
 ` + exitCodeDoc,
 		Args: cobra.MinimumNArgs(1),

@@ -15,9 +15,9 @@ func newMan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "man DIR",
 		Short: "write the manual pages",
-		Long: `man writes a manual page for each command, holdfast.1, holdfast-ls.1 and so on,
-to a directory, which is made. 'make man' writes them to bin/man/man1; then
-'man -M bin/man holdfast-ls' shows one.
+		Long: `man writes a manual page for each command (holdfast.1, holdfast-ls.1 and so on) to a
+directory, which it makes if necessary. 'make man' writes them to bin/man/man1;
+'man -M bin/man holdfast-ls' then shows one.
 
 Exit codes: 0 written; 2 could not write.`,
 		Args: cobra.ExactArgs(1),

@@ -23,18 +23,19 @@ func newMigrate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate SERVER PROGRAM TO",
 		Short: "move a running program's device to another server or back to its node",
-		Long: `migrate moves the device of a program that uses a server of holdfast gpud. The
-program goes on and notices nothing but the time: its commands are completed, its
-objects made at the new place, their contents copied from server to server.
+		Long: `migrate moves a program that uses a server of holdfast gpud to another device while
+it runs. gpud completes the program's commands, creates its objects at the new place
+and copies their contents from server to server. The program notices only the time
+that this takes. When the move fails, it goes on where it is.
 
-SERVER is the address of the server where the program is. PROGRAM is its number
-there, its process ID, its label or its name, as holdfast gpud --status shows it.
-TO is the address of another server, optionally with a device behind a comma
+SERVER is the address of the server that the program uses. PROGRAM is its number
+there, its process ID, its label or its name, as holdfast gpud --status shows them.
+TO is the address of another server, optionally with a device after a comma
 (node8:7478,cuda:1), or "local" for a device of the program's own machine
 (local,pocl).
 
-When the move fails the program goes on where it is. It takes the key for moving
-programs, which gpud makes beside the key for using devices.
+Moving needs the key for moving programs, which gpud makes beside the key for using
+devices.
 
 Exit codes: 0 moved; 1 not moved; 2 no such server or program.`,
 		Args: cobra.ExactArgs(3),
@@ -51,7 +52,7 @@ Exit codes: 0 moved; 1 not moved; 2 no such server or program.`,
 	f.StringVar(&keyFile, "key", "", keyHelp)
 	f.StringVar(&moveKey, "move-key", "", moveKeyHelp)
 	f.BoolVar(&asJSON, "json", false, "write JSON")
-	f.DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait")
+	f.DurationVar(&timeout, "timeout", 10*time.Minute, "how long the move may take")
 	return cmd
 }
 

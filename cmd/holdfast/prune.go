@@ -23,18 +23,22 @@ func newPrune() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune DIR...",
 		Short: "remove old epochs",
-		Long: `prune removes from each directory the epochs that no rule keeps, and what was
-left of epochs that were never committed. It keeps the newest --keep epochs,
-every --every-th, what these refer to, and what the last directory given does
-not have yet: give the global directory last, and the local directories of all
-nodes, so that an epoch that only some nodes have is not taken for one that can
-be restored. It is for a job that is not running; a running one does this by itself,
-and prune refuses its directories by the name of its process.
+		Long: `prune removes old epochs, and what is left of epochs that were never committed, from
+each directory. It keeps
 
-Exit codes: 0 all that was to go is gone; 1 something was left, which stderr
-names: files that are no checkpoint's, manifests that cannot be read, files that
-could not be removed; 2 could not look (bad arguments, not a checkpoint directory,
-directories of a running job, I/O error).`,
+  - the newest epochs, as many as --keep says, and those that --every divides;
+  - the epochs that these refer to;
+  - the epochs that the directory given last does not have yet.
+
+Give the local directories of all nodes, so that prune does not take an epoch that
+only some nodes have for one that can be restored, and the global directory last.
+A running job prunes its directories itself; prune refuses them and names the job's
+process.
+
+Exit codes: 0 everything that should go has gone; 1 something was left, and stderr
+names it: files that belong to no checkpoint, manifests that cannot be read, files
+that could not be removed; 2 nothing could be read (bad arguments, not a checkpoint
+directory, directories of a running job, I/O error).`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			var seen ioCounts
@@ -64,9 +68,9 @@ directories of a running job, I/O error).`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "write one JSON object per line")
-	f.IntVar(&rules.Keep, "keep", 2, "how many of the newest epochs to keep in each directory")
-	f.IntVar(&rules.KeepEvery, "every", 0, "keep also the epochs that this number divides; 0: none")
-	f.BoolVarP(&rules.DryRun, "dry-run", "n", false, "only say what would go")
+	f.IntVar(&rules.Keep, "keep", 2, "number of the newest epochs to keep in each directory")
+	f.IntVar(&rules.KeepEvery, "every", 0, "also keep the epochs whose number this one divides; 0: none")
+	f.BoolVarP(&rules.DryRun, "dry-run", "n", false, "remove nothing, only list what would go")
 	return cmd
 }
 

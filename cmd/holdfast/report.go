@@ -19,20 +19,21 @@ func newReport() *cobra.Command {
 	var starts int
 	cmd := &cobra.Command{
 		Use:   "report DIR...",
-		Short: "show what a job did, as one page",
-		Long: `report merges the event logs that the ranks of a job wrote into one page: a
-timeline with a row per rank, a table of all checkpoints and restarts, where the
-time went and what was lost. The page needs no network and no other file. The
-job may be running, finished or dead.
+		Short: "write a page that shows what a job did",
+		Long: `report merges the event logs of all ranks of a job into one page: a timeline with a
+row per rank, tables of all checkpoints and restarts, where the time went and what
+was lost. The page needs neither a network nor other files. The job may be running,
+finished or dead.
 
-Give the job's HOLDFAST_GLOBAL or, if it has none, the HOLDFAST_LOCAL of every
-node; or the directory that HOLDFAST_EVENTS gave.
+DIR is the job's HOLDFAST_GLOBAL or, if it has none, the HOLDFAST_LOCAL of every
+node; or the directory that HOLDFAST_EVENTS names.
 
---trace writes the timeline for chrome://tracing or ui.perfetto.dev, --json the
-figures of the tables as one object: durations in seconds, times in
+--trace writes the timeline for chrome://tracing or ui.perfetto.dev. --json writes
+the figures of the tables as one object, with durations in seconds and times in
 microseconds since the first start.
 
-Exit codes: 0 written; 2 no event logs, or not of one job, or an I/O error.`,
+Exit codes: 0 written; 2 there are no event logs, they are of several jobs, or they
+could not be read.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			if starts < 0 {
@@ -61,9 +62,9 @@ Exit codes: 0 written; 2 no event logs, or not of one job, or an I/O error.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&out, "output", "o", "holdfast-report.html", `file for the page; "-" is standard output`)
-	f.IntVar(&starts, "starts", 0, "only the newest so many starts of the job; 0: all")
-	f.StringVar(&trace, "trace", "", "write a Chrome trace to this `file`, and the page only with --output")
-	f.BoolVar(&asJSON, "json", false, "write the figures as one JSON object to standard output instead of a page")
+	f.IntVar(&starts, "starts", 0, "number of the newest starts to show; 0: all")
+	f.StringVar(&trace, "trace", "", "write a Chrome trace to this `file`, and no page unless --output is given")
+	f.BoolVar(&asJSON, "json", false, "write the figures as one JSON object to standard output, and no page")
 	return cmd
 }
 

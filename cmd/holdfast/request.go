@@ -14,12 +14,12 @@ func newRequest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "request DIR",
 		Short: "ask a running job for a checkpoint",
-		Long: `request asks the job that runs with DIR as its HOLDFAST_GLOBAL (or, if it has
-none, its HOLDFAST_LOCAL on the node of rank 0) for a checkpoint. Only the owner
-of the job can. With --wait it returns when the epoch is at all levels.
+		Long: `request asks a running job for a checkpoint. DIR is the job's HOLDFAST_GLOBAL or, if
+it has none, its HOLDFAST_LOCAL on the node of rank 0. Only the job's owner can ask.
+With --wait, request returns when the epoch is at all levels.
 
-Exit codes: 0 asked, and with --wait durable; 2 no such job, no answer in time,
-or the checkpoint failed.`,
+Exit codes: 0 asked, and with --wait durable; 2 no such job, no answer within
+--timeout, or the checkpoint failed.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJob(cmd, args[0], timeout, asJSON,
@@ -29,10 +29,10 @@ or the checkpoint failed.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&stop, "stop", false, "a final checkpoint: the program ends after it")
+	f.BoolVar(&stop, "stop", false, "make it the final checkpoint: the program ends after it")
 	f.BoolVar(&wait, "wait", false, "wait until the epoch is at all levels")
 	f.BoolVar(&asJSON, "json", false, "write the job's status as one JSON object")
-	f.DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for the job")
+	f.DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for the answer, with --wait for the epoch")
 	return cmd
 }
 

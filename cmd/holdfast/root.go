@@ -17,8 +17,8 @@ const (
 	exitGood    = 0 // looked, and all is well
 	exitBad     = 1 // looked, and something is corrupt, missing or unmet
 	exitNoLook  = 2 // could not look: bad arguments, no such directory, I/O error
-	exitCodeDoc = `Exit codes: 0 all is well; 1 something is corrupt or missing; 2 could not look
-(bad arguments, not a checkpoint directory, I/O error).`
+	exitCodeDoc = `Exit codes: 0 all is well; 1 something is corrupt or missing; 2 nothing could be
+read (bad arguments, not a checkpoint directory, I/O error).`
 )
 
 // errBad ends a verb with exitBad after it has said on stdout what is bad.
@@ -78,8 +78,9 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "holdfast",
 		Short: "look after the checkpoints of MPI programs on GPUs",
-		Long: "holdfast looks after the checkpoints of MPI programs on GPUs: it lists, checks and\nprunes " +
-			"them, asks running jobs for them, and measures what they cost.\n\n" + exitCodeDoc,
+		Long: "holdfast looks after the checkpoints of MPI programs on GPUs. It starts programs and\n" +
+			"restarts them when nodes die, asks running jobs for checkpoints, lists, checks and\n" +
+			"removes them, and measures what they cost.\n\n" + exitCodeDoc,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,

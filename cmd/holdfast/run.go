@@ -18,26 +18,38 @@ func newRun() *cobra.Command {
 	var opt supervise.Options
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- srun|mpirun|mpiexec ... PROGRAM ...",
-		Short: "start a program, and start it again on what is left when a node dies",
+		Short: "start a program, and restart it on the remaining nodes when one dies",
 		Long: `run starts a program that uses Holdfast and watches over it. When a rank crashes,
-a node dies or falls silent, it ends what is left, finds the nodes that are alive
-and starts the program again on them; it goes on from its newest checkpoint.
+or a node dies or falls silent, run ends the ranks that are left, finds the nodes
+that are alive and starts the program again on them. The program resumes from its
+newest checkpoint.
 
-Under Slurm, submit the job with --no-kill, or Slurm ends all of it with the node,
-and keep nodes to spare: sbatch -N5, holdfast run --spares 1 -- srun -N4 .... With
-mpirun the machines are those of --host or --hostfile, or of the Slurm job.
+Under Slurm, submit the job with --no-kill and with nodes to spare:
 
-TERM and INT, and the signals that mean stop to the program
-(HOLDFAST_SIGNALS_STOP), ask for a final checkpoint. So does the signal that
-sbatch --signal=B:... announces the end with, and a preemption. With --requeue
-the job is then put back into the queue. USR1 and USR2 otherwise go to every rank.
+  sbatch --no-kill -N5 ...
+  holdfast run --spares 1 -- srun -N4 ./app
 
-Each decision is one line on standard error that begins with "holdfast run:".
+Without --no-kill Slurm ends the whole job when a node dies. With mpirun the nodes
+are those of --host or --hostfile, or those of the Slurm job.
 
-Exit codes: 0 the program ended well; 1 it failed, and was not or no more
-started again; 2 nothing was started (bad arguments); 75 it stopped after a
-checkpoint and goes on when started again; else the program's own code, when
-all its ranks ended in order.`,
+run asks the program for a final checkpoint, and does not start it again, when
+
+  - it receives TERM, INT, HUP or a stop signal of the program
+    (HOLDFAST_SIGNALS_STOP);
+  - the signal of sbatch --signal=B:... announces the end of the job;
+  - the job is preempted;
+  - the time limit is near: see --lead.
+
+With --requeue the job goes back into the queue after that. run passes USR1 and
+USR2 on to the ranks when they mean none of this.
+
+run writes each decision to standard error, as one line that begins with
+"holdfast run:".
+
+Exit codes: 0 the program ended well; 1 the program failed and run gave up;
+2 nothing was started (bad arguments); 75 the program stopped after a checkpoint
+and resumes when it is started again; any other: the program's own code, after all
+of its ranks had closed.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			self, err := os.Executable()
@@ -56,31 +68,34 @@ all its ranks ended in order.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.IntVar(&opt.Spares, "spares", 0, "nodes of the allocation to keep for when others die")
-	fs.IntVar(&opt.MinNodes, "min-nodes", 1, "give up, or requeue, when fewer nodes than this are left")
-	fs.IntVar(&opt.MaxRestarts, "max-restarts", 10, "start again at most so often")
-	fs.DurationVar(&opt.Backoff, "backoff", time.Second, "wait before starting again after a run without progress, "+
-		"doubled each time up to a minute")
+	fs.IntVar(&opt.Spares, "spares", 0, "nodes of the allocation to keep idle until others die")
+	fs.IntVar(&opt.MinNodes, "min-nodes", 1, "fewest nodes to start the program on; with fewer left, give up or, with "+
+		"--requeue, requeue the job")
+	fs.IntVar(&opt.MaxRestarts, "max-restarts", 10, "number of restarts after which to give up")
+	fs.DurationVar(&opt.Backoff, "backoff", time.Second, "pause before a restart after two starts in a row without a "+
+		"new checkpoint, doubled after each further one, up to 1m")
 	fs.BoolVar(&opt.Requeue, "requeue", false, "put the Slurm job back into the queue after a final checkpoint, or "+
-		"when too few nodes are left")
-	fs.StringVar(&opt.LocalIn, "local-in", "", "make a directory of the job's own in this one on each node, and set "+
-		"HOLDFAST_LOCAL to it, unless that is set")
-	fs.DurationVar(&opt.Lead, "lead", 0, "ask for the final checkpoint so long before the job's time limit; 0 = as "+
-		"sbatch --signal says, else a minute with --requeue")
-	fs.DurationVar(&opt.Grace, "grace", 0, "time from TERM to the kill; 0 = Slurm's KillWait")
-	fs.DurationVar(&opt.StartTimeout, "start-timeout", 0, "end a start whose ranks have not come to Open by then, "+
-		"though its nodes are well; 0 = never the first, a restart after five times what that took and 10s more, "+
-		"doubled each time")
-	fs.DurationVar(&opt.EndTimeout, "end-timeout", 10*time.Minute, "end a launcher that still runs so long after all "+
-		"ranks have closed; 0 = never")
-	fs.DurationVar(&opt.Stall, "stall", 0, "end a run in which rank 0 passes no Point for so long; 0 = never")
-	fs.DurationVar(&opt.WaitNodes, "wait-nodes", 10*time.Minute, "wait so long for a dead node to come back when the "+
-		"checkpoints cannot be read without its disk; 0 = do not wait")
-	fs.DurationVar(&opt.BeginAnew, "begin-anew", 0, "begin anew a job whose checkpoints all went with its nodes, if "+
-		"none was ever at global and no more than so much work is lost; 0 = never, end and say what is missing")
+		"when too few nodes are left or --max-restarts is reached; take a final checkpoint before the time limit")
+	fs.StringVar(&opt.LocalIn, "local-in", "", "directory on each node's own disk: make a directory for the Slurm job "+
+		"in it and set HOLDFAST_LOCAL to that; if HOLDFAST_LOCAL is set, only make the directory that it "+
+		"names")
+	fs.DurationVar(&opt.Lead, "lead", 0, "time before the job's time limit at which to ask for the final checkpoint; "+
+		"0: with --requeue that of sbatch --signal, or 1m without one; without --requeue never")
+	fs.DurationVar(&opt.Grace, "grace", 0, "time that ranks have from TERM until they are killed; 0: Slurm's KillWait")
+	fs.DurationVar(&opt.StartTimeout, "start-timeout", 0, "time in which all ranks must come to Open, or the start is "+
+		"ended; 0: no limit for the first start, and for a restart five times what the first took plus 10s, doubled "+
+		"after each that was too slow")
+	fs.DurationVar(&opt.EndTimeout, "end-timeout", 10*time.Minute, "time after which to end a launcher that still "+
+		"runs although all ranks have closed; 0: never")
+	fs.DurationVar(&opt.Stall, "stall", 0, "time after which to end a start in which rank 0 passes no Point; 0: never")
+	fs.DurationVar(&opt.WaitNodes, "wait-nodes", 10*time.Minute, "how long to wait for a dead node to come back when "+
+		"the checkpoints cannot be read without its disk; 0: do not wait")
+	fs.DurationVar(&opt.BeginAnew, "begin-anew", 0, "start from the beginning when the checkpoints were lost with "+
+		"their nodes, none ever reached global, and the job has computed for no longer than this; 0: never, end "+
+		"with a message that says what is missing")
 	fs.BoolVar(&opt.JSON, "json", false, "write each decision as one JSON object")
 	fs.StringVar(&opt.Interface, "interface", os.Getenv("HOLDFAST_CONTROL_INTERFACE"),
-		"interface or address on which the program reaches this command")
+		"network interface or address at which the ranks reach this command; empty: the first interface that is not loopback")
 	return cmd
 }
 

@@ -34,10 +34,12 @@ func newShow() *cobra.Command {
 		Use:   "show DIR...",
 		Short: "show the shards of one epoch",
 		Long: `show prints what the manifests in the directories say about the shards of one
-epoch: who wrote them, how large they are, and whether the file is here.
+epoch: which rank and node wrote each, how large it is, and whether its file is in
+this directory.
 
-SAVED is what was not written: compressed, zero, or the same as in the earlier
-epochs listed under REFERS TO, which are kept as long as they are needed.
+SAVED is the share that was not written, because it was compressed, zero, or the
+same as in an earlier epoch. REFERS TO lists those epochs; Holdfast keeps them as
+long as they are needed.
 
 ` + exitCodeDoc,
 		Args: cobra.MinimumNArgs(1),

@@ -17,21 +17,21 @@ func newStatus() *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
 		Use:   "status DIR",
-		Short: "say how a running job stands",
-		Long: `status asks the job that runs with DIR as its HOLDFAST_GLOBAL (or, if it has
-none, its HOLDFAST_LOCAL on the node of rank 0) how it stands: what its last
-checkpoints cost, when the next is due, and of each rank what its main thread
-does (in which call and for whom it waits, since when), the Points it has
-reached, and what is written behind it.
+		Short: "show what a running job and its ranks are doing",
+		Long: `status asks a running job what its last checkpoints cost, when the next one is due,
+and what each rank is doing: the call that its main thread is in, whom it waits for
+and since when, the Points it has reached, and what is being written behind it. DIR
+is the job's HOLDFAST_GLOBAL or, if it has none, its HOLDFAST_LOCAL on the node of
+rank 0.
 
-Jobs of many ranks are summed up: ranks that do the same are one line. --all
-lists each.
+In a job of many ranks those that do the same share a line; --all lists each.
 
-With --watch it waits for a job that has not started yet, and goes on with a run that
-'holdfast run' starts after a death.
+With --watch, status waits for a job that has not started yet, and goes on when
+'holdfast run' restarts the job.
 
-Exit codes: 0 the job answered, and with --watch has ended in order; 2 no such job, no
-answer in time, or with --watch the job died and no other run came within --timeout.`,
+Exit codes: 0 the job answered, and with --watch ended in order; 2 no such job, no
+answer within --timeout, or with --watch the job died and no other start came within
+--timeout.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.terminal = isTerminal(cmd.OutOrStdout())
@@ -39,12 +39,12 @@ answer in time, or with --watch the job died and no other run came within --time
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.asJSON, "json", false, "write one JSON object; with --watch one per look")
-	f.BoolVar(&o.all, "all", false, "a line for each rank, however many there are")
-	f.BoolVarP(&o.watch, "watch", "w", false, "look again and again, until the job ends")
-	f.DurationVar(&o.every, "every", 2*time.Second, "time between two looks of --watch")
+	f.BoolVar(&o.asJSON, "json", false, "write one JSON object; with --watch one each time")
+	f.BoolVar(&o.all, "all", false, "write a line for each rank, however many there are")
+	f.BoolVarP(&o.watch, "watch", "w", false, "repeat until the job ends")
+	f.DurationVar(&o.every, "every", 2*time.Second, "time between two answers of --watch")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for an answer; with --watch also for the "+
-		"next run after a death")
+		"next start after a death")
 	return cmd
 }
 

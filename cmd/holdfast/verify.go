@@ -39,31 +39,32 @@ func newVerify() *cobra.Command {
 	var epoch string
 	cmd := &cobra.Command{
 		Use:   "verify DIR...",
-		Short: "read everything and say what is damaged or missing",
-		Long: `verify reads every byte of the committed epochs in the checkpoint directories
-of a job, compares it with the checksums, and looks for what should be there: by
-the manifests, and by the lists that every rank keeps of what it has committed.
-Epochs that retention has removed are not missed. Each fault is one of
+		Short: "read all checkpoints and report what is damaged or missing",
+		Long: `verify reads every byte of the committed epochs in the checkpoint directories of a
+job and compares it with the checksums. What should be there it knows from the
+manifests, and from the list that every rank keeps of the epochs it has committed.
+Epochs that retention has removed do not count as missing. A fault is one of
 
-  damaged        it is there and is not what was written, or it is refused
-                 because another user owns it or may write to it
-  missing        it should be there, and no directory given has the data
-  not redundant  it should be there, and other directories given have the data
-  elsewhere      no directory given has it, and it may be in one that was not
+  damaged        the data differ from what was written, or are refused because
+                 another user owns the file or may write to it
+  missing        none of the directories has the data
+  not redundant  this copy is missing, and another directory has the data
+  elsewhere      none of the directories has the data, but one that was not
+                 given may have them
 
-GOOD COPY says where a good copy is: give the directories of all levels and nodes
-together. With --complete the directories given are all that there are; nothing
-is elsewhere then, and every copy and parity row has to be in one of them.
+GOOD COPY names the directories that have a good copy: give those of all levels and
+nodes together. --complete says that these are all there are. Nothing is elsewhere
+then, and every copy and parity row must be in one of them.
 
-Two things it cannot see. Without --complete: a copy or parity row that was removed
-together with all lists (epochs-NNNNNN) of its directory; nothing else says what
-was there. In any case: whole directories that changed places between nodes, since
-no file says where its directory belongs. A restart finds the shards wherever they
-lie, but two copies may be on one node meanwhile.
+verify cannot see two things. Without --complete: a copy or parity row that was
+removed together with all lists (epochs-NNNNNN) of its directory. With and without
+it: whole directories that were swapped between nodes, because no file names the
+node it belongs to. A restart still finds the shards, but two copies may be on one
+node until then.
 
-Exit codes: 0 all is well, or elsewhere; 1 something is damaged; 2 could not look
-(bad arguments, not a checkpoint directory, I/O error); 3 nothing is damaged and
-something is missing; 4 nothing is lost and something is not redundant.`,
+Exit codes: 0 all is well, or elsewhere; 1 something is damaged; 2 nothing could be
+read (bad arguments, not a checkpoint directory, I/O error); 3 nothing is damaged,
+but something is missing; 4 nothing is lost, but something is not redundant.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			rows, err := verifyDirs(cmd, dirs, epoch, complete)
@@ -74,8 +75,8 @@ something is missing; 4 nothing is lost and something is not redundant.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
-	cmd.Flags().BoolVar(&complete, "complete", false, "the directories given are all there are")
-	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", `number of one epoch, or "newest" (default all)`)
+	cmd.Flags().BoolVar(&complete, "complete", false, "the directories given are all that the job has")
+	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", `number of one epoch, or "newest" (default: all)`)
 	return cmd
 }
 
