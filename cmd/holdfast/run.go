@@ -77,8 +77,7 @@ of its ranks had closed.`,
 	fs.BoolVar(&opt.Requeue, "requeue", false, "put the Slurm job back into the queue after a final checkpoint, or "+
 		"when too few nodes are left or --max-restarts is reached; take a final checkpoint before the time limit")
 	fs.StringVar(&opt.LocalIn, "local-in", "", "directory on each node's own disk: make a directory for the Slurm job "+
-		"in it and set HOLDFAST_LOCAL to that; if HOLDFAST_LOCAL is set, only make the directory that it "+
-		"names")
+		"in it and set HOLDFAST_LOCAL to that; if HOLDFAST_LOCAL is set, only make the directory that it names")
 	fs.DurationVar(&opt.Lead, "lead", 0, "time before the job's time limit at which to ask for the final checkpoint; "+
 		"0: with --requeue that of sbatch --signal, or 1m without one; without --requeue never")
 	fs.DurationVar(&opt.Grace, "grace", 0, "time that ranks have from TERM until they are killed; 0: Slurm's KillWait")
@@ -95,7 +94,7 @@ of its ranks had closed.`,
 		"with a message that says what is missing")
 	fs.BoolVar(&opt.JSON, "json", false, "write each decision as one JSON object")
 	fs.StringVar(&opt.Interface, "interface", os.Getenv("HOLDFAST_CONTROL_INTERFACE"),
-		"network interface or address at which the ranks reach this command; empty: the first interface that is not loopback")
+		"network interface or address at which the ranks reach this command; empty: the first that is not loopback")
 	return cmd
 }
 

@@ -1,117 +1,165 @@
 package imports
 
 import (
-	"encoding/json"
-	"errors"
-	"io"
-	"os/exec"
+	"fmt"
+	"slices"
 	"strings"
-	"testing"
 )
 
-// TestModule applies the rules to the packages of this module as they are.
-func TestModule(t *testing.T) {
-	packages := list(t)
-	if len(packages) == 0 {
-		t.Fatal("go list found no packages, want at least this one")
-	}
-	for _, v := range Violations(packages) {
-		t.Error(v)
-	}
+// module is the path of this module.
+const module = "github.com/holdfast-hpc/holdfast"
+
+// pkg is what the rules look at.
+type pkg struct {
+	Path        string
+	Imports     []string // by its non-test files
+	TestImports []string // by its test files, inside and outside the package
 }
 
-// list returns the packages of the module as the go command sees them.
-func list(t *testing.T) []Package {
-	t.Helper()
-	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports", Module+"/...")
-	out, err := cmd.Output()
-	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			t.Fatalf("go list: %v\n%s", err, exit.Stderr)
-		}
-		t.Fatalf("go list: %v", err)
-	}
-	var packages []Package
-	dec := json.NewDecoder(strings.NewReader(string(out)))
-	for {
-		var p struct {
-			ImportPath                         string
-			Imports, TestImports, XTestImports []string
-		}
-		if err := dec.Decode(&p); err == io.EOF {
-			return packages
-		} else if err != nil {
-			t.Fatalf("decode the output of go list: %v", err)
-		}
-		packages = append(packages, Package{
-			Path:        p.ImportPath,
-			Imports:     p.Imports,
-			TestImports: append(p.TestImports, p.XTestImports...),
-		})
-	}
+// A rule says what the packages below a folder must not import.
+type rule struct {
+	below     string   // folder in the module; "a/b" covers a/b and what lies below
+	forbidden []string // folders of the module, "a/." for the package a alone, or paths of the standard library
+	deep      bool     // also through other packages of the module
+	why       string
 }
 
-func TestViolations(t *testing.T) {
-	const m = Module + "/"
-	cases := []struct {
-		name     string
-		packages []Package
-		want     string // part of the only violation; "" = none
-	}{
-		{"coordinated joins the three", []Package{
-			{Path: m + "coordinated", Imports: []string{m + "mpiwrap", m + "gpustate", m + "storage"}},
-		}, ""},
-		{"direct", []Package{
-			{Path: m + "storage", Imports: []string{m + "mpiwrap"}},
-		}, "storage imports " + m + "mpiwrap"},
-		{"through an internal package", []Package{
-			{Path: m + "gpustate", Imports: []string{m + "internal/x"}},
-			{Path: m + "internal/x", Imports: []string{m + "storage"}},
-		}, "gpustate imports " + m + "storage"},
-		{"below the folder", []Package{
-			{Path: m + "mpiwrap/mpi", Imports: []string{m + "coordinated/control"}},
-		}, "mpiwrap/mpi imports"},
-		{"in a test", []Package{
-			{Path: m + "storage", TestImports: []string{m + "coordinated"}},
-		}, "storage imports " + m + "coordinated"},
-		{"a name that only begins alike", []Package{
-			{Path: m + "storagex", Imports: []string{m + "mpiwrap"}},
-		}, ""},
-		{"slurm", []Package{
-			{Path: m + "slurm", Imports: []string{m + "storage"}},
-		}, "slurm imports"},
-		{"cut opens a socket", []Package{
-			{Path: m + "coordinated/cut", Imports: []string{"net"}},
-		}, "pure"},
-		{"a room knows the root", []Package{
-			{Path: m + "coordinated/internal/x", TestImports: []string{m + "coordinated"}},
-		}, "internal/x imports " + m + "coordinated"},
-		{"a room uses another", []Package{
-			{Path: m + "coordinated/internal/x", Imports: []string{m + "coordinated/control"}},
-		}, ""},
-		{"measured from inside", []Package{
-			{Path: m + "storage", TestImports: []string{m + "internal/bench/storage"}},
-		}, "storage imports " + m + "internal/bench"},
-		{"application looks inside", []Package{
-			{Path: m + "apps/nbody", Imports: []string{m + "mpiwrap/internal/abi"}},
-		}, "only public packages"},
-		{"application shares with applications", []Package{
-			{Path: m + "apps/nbody", Imports: []string{m + "apps/internal/job", m + "coordinated"}},
-		}, ""},
+const benchAbove = "the suites of holdfast bench stand between what they measure and the tool"
+
+var rules = []rule{
+	{"mpiwrap", []string{"gpustate", "storage", "coordinated", "slurm", "apps", "cmd"}, true,
+		"mpiwrap stands alone: coordinated joins it to the others"},
+	{"gpustate", []string{"mpiwrap", "storage", "coordinated", "slurm", "apps", "cmd"}, true,
+		"gpustate stands alone: coordinated joins it to the others"},
+	{"storage", []string{"mpiwrap", "gpustate", "coordinated", "slurm", "apps", "cmd"}, true,
+		"storage stands alone: coordinated joins it to the others"},
+	{"storage/internal/format", []string{"storage", "internal", "os", "io/fs", "net", "time"}, false,
+		"the format is pure: bytes in, values out, and back"},
+	{"storage/internal", []string{"storage/."}, true,
+		"the root joins the rooms, which do not know it"},
+	{"storage/internal/shard",
+		[]string{"storage/internal/level", "storage/internal/peer", "storage/internal/redundancy"}, true,
+		"a shard knows neither levels nor other ranks"},
+	{"storage/internal/redundancy", []string{"storage/internal/level"}, true,
+		"it asks Places for what lies in directories"},
+	{"storage/internal/level", []string{"storage/internal/peer", "storage/internal/redundancy"}, true,
+		"a level is one directory: it knows nothing of other ranks"},
+	{"slurm", []string{"mpiwrap", "gpustate", "storage", "coordinated", "apps", "cmd"}, true,
+		"slurm knows the batch system and nothing of checkpoints"},
+	{"coordinated", []string{"apps", "cmd"}, true,
+		"the library does not depend on its users"},
+	{"mpiwrap", []string{"internal/bench"}, true, benchAbove},
+	{"gpustate", []string{"internal/bench"}, true, benchAbove},
+	{"storage", []string{"internal/bench"}, true, benchAbove},
+	{"slurm", []string{"internal/bench"}, true, benchAbove},
+	{"coordinated", []string{"internal/bench"}, true, benchAbove},
+	{"internal/bench", []string{"cmd"}, true, benchAbove},
+	{"coordinated/internal", []string{"coordinated/."}, true,
+		"the root joins the rooms, which do not know it"},
+	{"coordinated/internal/capture",
+		[]string{"mpiwrap", "coordinated/control", "coordinated/cut", "coordinated/events"},
+		true, "a capture is one rank's: it knows nothing of the others"},
+	{"coordinated/internal/vote", []string{"mpiwrap", "coordinated/control", "coordinated/events", "net", "os"}, false,
+		"a vote is bytes in, a decision out"},
+	{"coordinated/internal/persist", []string{"mpiwrap", "coordinated/control", "coordinated/events"}, true,
+		"what goes on behind the program speaks to nobody"},
+	{"internal/job", []string{"mpiwrap", "gpustate", "coordinated/.", "coordinated/cut", "coordinated/internal", "cmd"},
+		true, "jobs and the tool speak through it, and it knows neither"},
+	{"internal/config", []string{"mpiwrap", "gpustate", "storage", "coordinated", "cmd"}, true,
+		"whoever has a configuration says what its keys set"},
+	{"coordinated/cut", []string{"mpiwrap", "gpustate", "storage", "net", "os", "os/signal"}, false,
+		"the cut protocol is pure: events in, actions out"},
+	{"internal/supervise/decide", []string{"cmd", "net", "os/exec", "os/signal"}, false,
+		"what holdfast run decides is pure: events in, actions out"},
+}
+
+// violations returns one line for each import that breaks a rule, sorted.
+func violations(packages []pkg) []string {
+	byPath := map[string]pkg{}
+	for _, p := range packages {
+		byPath[p.Path] = p
 	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			got := Violations(c.packages)
-			if c.want == "" {
-				if len(got) != 0 {
-					t.Errorf("got %q, want no violation", got)
-				}
-				return
+	var found []string
+	for _, p := range packages {
+		for _, r := range rules {
+			if within(p.Path, r.below) {
+				found = append(found, r.check(p, byPath)...)
 			}
-			if len(got) != 1 || !strings.Contains(got[0], c.want) {
-				t.Errorf("got %q, want one violation with %q", got, c.want)
-			}
-		})
+		}
+		found = append(found, publicOnly(p)...)
 	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// check returns the imports of p that r forbids. Tests may use all of the
+// standard library, to read their files for example.
+func (r rule) check(p pkg, byPath map[string]pkg) []string {
+	reached := p.Imports
+	if r.deep {
+		reached = closure(p, byPath)
+	}
+	var found []string
+	for _, f := range r.forbidden {
+		for _, imported := range p.TestImports {
+			if within(imported, f) {
+				found = append(found, r.violation(p, imported))
+			}
+		}
+		for _, imported := range reached {
+			if within(imported, f) || imported == f {
+				found = append(found, r.violation(p, imported))
+			}
+		}
+	}
+	return found
+}
+
+func (r rule) violation(p pkg, imported string) string {
+	return fmt.Sprintf("%s imports %s: %s", p.Path, imported, r.why)
+}
+
+// closure returns the packages of the module that p's non-test files reach.
+func closure(p pkg, byPath map[string]pkg) []string {
+	seen := map[string]bool{}
+	var visit func(path string)
+	visit = func(path string) {
+		for _, imported := range byPath[path].Imports {
+			if strings.HasPrefix(imported, module) && !seen[imported] {
+				seen[imported] = true
+				visit(imported)
+			}
+		}
+	}
+	visit(p.Path)
+	paths := make([]string, 0, len(seen))
+	for path := range seen {
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// publicOnly reports internal packages that an application imports: the
+// applications show what a user of the library can write.
+func publicOnly(p pkg) []string {
+	if !within(p.Path, "apps") {
+		return nil
+	}
+	var found []string
+	for _, imported := range append(slices.Clone(p.Imports), p.TestImports...) {
+		inmodule := strings.HasPrefix(imported, module+"/")
+		internal := slices.Contains(strings.Split(imported, "/"), "internal")
+		if inmodule && internal && !within(imported, "apps") {
+			found = append(found, fmt.Sprintf("%s imports %s: applications use only public packages",
+				p.Path, imported))
+		}
+	}
+	return found
+}
+
+// within reports whether path is the module's folder or lies below it.
+func within(path, folder string) bool {
+	folder, alone := strings.CutSuffix(folder, "/.")
+	full := module + "/" + folder
+	return path == full || !alone && strings.HasPrefix(path, full+"/")
 }
