@@ -100,7 +100,7 @@ func TestAnnounced(t *testing.T) {
 		ok(t, err)
 		var reply wire.Reply
 		if op == wire.OpReply {
-			reply.Decode(&wire.Reader{B: body})
+			_ = wire.Decode(body, &reply)
 		}
 		if reply.Req == 2 {
 			if !errors.Is(reply.Err, driver.ErrOutOfMemory) {

@@ -332,7 +332,7 @@ func TestUnshareInFlight(t *testing.T) {
 		op, body, _, err := wire.ReadFrame(in, nil)
 		ok(t, err)
 		if op == wire.OpReply {
-			reply.Decode(&wire.Reader{B: body})
+			_ = wire.Decode(body, &reply)
 		}
 	}
 	ok(t, out.Now(&wire.CreateKernel{Req: 4, ID: 4, Program: 3, Name: "gated"}))
@@ -353,7 +353,7 @@ func TestUnshareInFlight(t *testing.T) {
 		op, body, _, err := wire.ReadFrame(in, nil)
 		ok(t, err)
 		if op == wire.OpDone {
-			done.Decode(&wire.Reader{B: body})
+			_ = wire.Decode(body, &done)
 			ok(t, done.Err)
 		}
 	}
@@ -376,7 +376,7 @@ func rawUnix(t *testing.T, p *place, key wire.Key) (out *wire.Sender, in *bufio.
 	op, body, _, err := wire.ReadFrame(first, nil)
 	ok(t, err)
 	var reply wire.Reply
-	if reply.Decode(&wire.Reader{B: body}); op != wire.OpReply || reply.Err != nil {
+	if _ = wire.Decode(body, &reply); op != wire.OpReply || reply.Err != nil {
 		t.Fatalf("operation %d, %v", op, reply.Err)
 	}
 	ring := must(wire.NewRing(c, arena, true))(t)

@@ -28,7 +28,7 @@ func replyTo(t *testing.T, in *bufio.Reader, req uint64) error {
 		op, body, _, err := wire.ReadFrame(in, nil)
 		ok(t, err)
 		var reply wire.Reply
-		if reply.Decode(&wire.Reader{B: body}); op == wire.OpReply && reply.Req == req {
+		if _ = wire.Decode(body, &reply); op == wire.OpReply && reply.Req == req {
 			return reply.Err
 		}
 	}
@@ -107,9 +107,9 @@ func TestEventsWithoutEnd(t *testing.T) {
 		}
 		switch d := (wire.Done{}); op {
 		case wire.OpBye: // commands that complete later are still told of
-			why.Decode(&wire.Reader{B: body})
+			_ = wire.Decode(body, why)
 		case wire.OpDone:
-			d.Decode(&wire.Reader{B: body})
+			_ = wire.Decode(body, &d)
 			if d.Slot > 0 {
 				free <- d.Slot - 1
 			}
@@ -319,7 +319,7 @@ func TestOutOfOrder(t *testing.T) {
 			continue
 		}
 		var done wire.Done
-		done.Decode(&wire.Reader{B: body})
+		_ = wire.Decode(body, &done)
 		ok(t, done.Err)
 		left--
 	}

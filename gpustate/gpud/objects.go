@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
@@ -225,7 +226,8 @@ func (k *kernel) refused() error {
 func (s *session) doAsk(m *wire.Ask) error {
 	switch m.What {
 	case wire.AskFree:
-		return s.reply(m.Req, nil, func(w *wire.Writer) { w.Int(s.freeBytes()) })
+		free := s.freeBytes()
+		return s.reply(m.Req, nil, func(f *wire.Fields) { codec.Size(f, &free) })
 	case wire.AskWorkGroup, wire.AskArgName:
 		return s.askKernel(m)
 	case wire.AskGlobals:
@@ -236,13 +238,7 @@ func (s *session) doAsk(m *wire.Ask) error {
 			return s.reply(m.Req, driver.ErrUnsupported, nil)
 		}
 		list, err := l.ImageFormats(driver.Access(m.Object), m.Index)
-		return s.reply(m.Req, err, func(w *wire.Writer) {
-			w.Uint(uint64(len(list)))
-			for _, f := range list {
-				w.Uint(uint64(f[0]))
-				w.Uint(uint64(f[1]))
-			}
-		})
+		return s.reply(m.Req, err, func(f *wire.Fields) { wire.Formats(f, &list) })
 	}
 	return fmt.Errorf("%w: question %d", wire.ErrProtocol, m.What)
 }
@@ -256,13 +252,7 @@ func (s *session) askGlobals(m *wire.Ask) error {
 	if l, ok := s.drv.(driver.GlobalLister); ok {
 		list, err = l.Globals(p.h)
 	}
-	return s.reply(m.Req, err, func(w *wire.Writer) {
-		w.Uint(uint64(len(list)))
-		for _, g := range list {
-			w.Str(g.Name)
-			w.Int(g.Bytes)
-		}
-	})
+	return s.reply(m.Req, err, func(f *wire.Fields) { wire.Globals(f, &list) })
 }
 
 func (s *session) askKernel(m *wire.Ask) error {
@@ -276,13 +266,10 @@ func (s *session) askKernel(m *wire.Ask) error {
 	}
 	if m.What == wire.AskArgName {
 		name, err := i.ArgName(k.h, m.Index)
-		return s.reply(m.Req, err, func(w *wire.Writer) { w.Str(name) })
+		return s.reply(m.Req, err, func(f *wire.Fields) { f.Str(&name) })
 	}
 	size, multiple, err := i.WorkGroup(k.h)
-	return s.reply(m.Req, err, func(w *wire.Writer) {
-		w.Int(int64(size))
-		w.Int(int64(multiple))
-	})
+	return s.reply(m.Req, err, func(f *wire.Fields) { codec.Size(f, &size, &multiple) })
 }
 
 // freeBytes is the device memory that this client can have now.

@@ -71,7 +71,7 @@ func (s *session) export(m *wire.Export) error {
 		return fmt.Errorf("%w: bytes %d+%d of an object of %d", wire.ErrProtocol, m.Off, m.Bytes, o.bytes)
 	}
 	b, err := s.issueTicket(ticket{o, m.Off, m.Bytes})
-	return s.reply(m.Req, err, func(w *wire.Writer) { w.Bytes(b) })
+	return s.reply(m.Req, err, func(f *wire.Fields) { f.Bytes(&b) })
 }
 
 // carry is how a transfer between servers passes this one: two pieces of memory,
@@ -202,9 +202,7 @@ func readFetch(conn net.Conn) (*wire.Fetch, error) {
 		return nil, err
 	}
 	var m wire.Fetch
-	r := &wire.Reader{B: body}
-	m.Decode(r)
-	if err := r.End(); err != nil || op != wire.OpFetch || len(m.Ticket) != ticketBytes {
+	if err := wire.Decode(body, &m); err != nil || op != wire.OpFetch || len(m.Ticket) != ticketBytes {
 		return nil, errors.Join(wire.ErrProtocol, err)
 	}
 	return &m, nil
@@ -277,7 +275,7 @@ func (s *session) pull(m *wire.Pull) error {
 	s.builds.Go(func() {
 		defer s.pulls.give()
 		reached, err := s.fetch(m, o)
-		_ = s.reply(m.Req, err, func(w *wire.Writer) { w.Bool(reached) })
+		_ = s.reply(m.Req, err, func(f *wire.Fields) { f.Bool(&reached) })
 	})
 	return nil
 }
@@ -311,9 +309,7 @@ func (s *session) fetchFrom(conn net.Conn, m *wire.Pull, o *mem) (bool, error) {
 		return false, nil
 	}
 	var reply wire.Reply
-	r := &wire.Reader{B: body}
-	reply.Decode(r)
-	if r.End() != nil || op != wire.OpReply || reply.Err != nil {
+	if wire.Decode(body, &reply) != nil || op != wire.OpReply || reply.Err != nil {
 		return false, nil // another server at that address: the client carries
 	}
 	t, err := newCarry(s)

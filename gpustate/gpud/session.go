@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
@@ -192,9 +193,7 @@ func (s *session) choose() error {
 	if err != nil {
 		return err
 	}
-	r := &wire.Reader{B: body}
-	s.who.Decode(r)
-	if err := r.End(); op != wire.OpOpen || err != nil {
+	if err := wire.Decode(body, &s.who); op != wire.OpOpen || err != nil {
 		return errors.Join(err, fmt.Errorf("%w: no choice of a device", wire.ErrProtocol))
 	}
 	if err = s.openDevice(); err != nil {
@@ -338,7 +337,7 @@ func (s *session) serve() error {
 		if op, body, buf, err = wire.ReadFrame(s.in, buf); err != nil {
 			return err
 		}
-		if err = s.dispatch(op, &wire.Reader{B: body}); err != nil {
+		if err = s.dispatch(op, body); err != nil {
 			return err
 		}
 	}
@@ -346,7 +345,7 @@ func (s *session) serve() error {
 
 // dispatch carries out one message. An error ends the connection: it is one that
 // no client of ours can cause.
-func (s *session) dispatch(op wire.Op, r *wire.Reader) error {
+func (s *session) dispatch(op wire.Op, body []byte) error {
 	var m wire.Message
 	switch op { // the frequent ones do without new memory
 	case wire.OpLaunch:
@@ -366,8 +365,7 @@ func (s *session) dispatch(op wire.Op, r *wire.Reader) error {
 			return fmt.Errorf("%w: operation %d", wire.ErrProtocol, op)
 		}
 	}
-	m.Decode(r)
-	if err := r.End(); err != nil {
+	if err := wire.Decode(body, m); err != nil {
 		return err
 	}
 	switch m := m.(type) {
@@ -392,14 +390,14 @@ func (s *session) dispatch(op wire.Op, r *wire.Reader) error {
 		s.builds.Go(func() {
 			defer s.building.give()
 			passed, err := s.build(m)
-			_ = s.reply(m.Req, err, func(w *wire.Writer) { w.Str(passed) })
+			_ = s.reply(m.Req, err, func(f *wire.Fields) { f.Str(&passed) })
 		})
 		return nil
 	case *wire.CreateKernel:
 		args, exact, err := s.createKernel(m)
-		return s.reply(m.Req, err, func(w *wire.Writer) {
-			w.Uint(uint64(args))
-			w.Bool(exact)
+		return s.reply(m.Req, err, func(f *wire.Fields) {
+			codec.Small(f, &args, wire.MaxArgs)
+			f.Bool(&exact)
 		})
 	case *wire.CreateQueue:
 		return s.reply(m.Req, s.createQueue(m), nil)
@@ -430,12 +428,10 @@ func (s *session) dispatch(op wire.Op, r *wire.Reader) error {
 }
 
 // reply answers a request; body is for those that succeeded.
-func (s *session) reply(req uint64, err error, body func(*wire.Writer)) error {
+func (s *session) reply(req uint64, err error, body func(*wire.Fields)) error {
 	m := &wire.Reply{Req: req, Err: err}
 	if err == nil && body != nil {
-		var w wire.Writer
-		body(&w)
-		m.Body = w.B
+		m.Body = codec.Encode(body)
 	}
 	return s.out.Now(m)
 }

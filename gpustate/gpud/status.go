@@ -129,10 +129,8 @@ func (s *Server) serveAdmin(conn net.Conn, moves bool) {
 			return
 		}
 		var m wire.Order
-		r := &wire.Reader{B: body}
-		m.Decode(r)
 		var o order
-		if err := errors.Join(r.End(), json.Unmarshal(m.JSON, &o)); err != nil {
+		if err := errors.Join(wire.Decode(body, &m), json.Unmarshal(m.JSON, &o)); err != nil {
 			return
 		}
 		var result any
@@ -234,9 +232,7 @@ func (a *Admin) exchange(o order, result any) error {
 		return err
 	}
 	var reply wire.Reply
-	r := &wire.Reader{B: body}
-	reply.Decode(r)
-	if err := r.End(); err != nil || op != wire.OpReply {
+	if err := wire.Decode(body, &reply); err != nil || op != wire.OpReply {
 		return errors.Join(wire.ErrProtocol, err)
 	}
 	if reply.Err != nil {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
@@ -161,19 +162,22 @@ func (d *Device) failing(err error) error {
 	return d.lost()
 }
 
-// request sends a message and waits for the reply.
-func (d *Device) request(req uint64, m wire.Message) (*wire.Reply, error) {
+// request sends a message and waits for the reply, which answer, if it is not nil, takes in.
+func (d *Device) request(req uint64, m wire.Message, answer func(*wire.Fields)) error {
 	c := &call{}
 	d.mu.Lock()
 	d.requests[req] = c
 	d.mu.Unlock()
 	if err := d.out.Now(m); err != nil {
-		return nil, d.failing(err)
+		return d.failing(err)
 	}
 	if err := d.await(&c.promise); err != nil {
-		return nil, err
+		return err
 	}
-	return c.reply, c.reply.Err
+	if c.reply.Err != nil || answer == nil {
+		return c.reply.Err
+	}
+	return codec.Decode(c.reply.Body, answer)
 }
 
 // send is for messages without an answer.
@@ -214,69 +218,40 @@ func (d *Device) Close() error {
 }
 
 // FreeBytes asks the server.
-func (d *Device) FreeBytes() (int64, bool) {
-	r, err := d.ask(wire.AskFree, 0, 0)
-	if err != nil {
-		return 0, false
-	}
-	n := r.Size()
-	return n, r.End() == nil
+func (d *Device) FreeBytes() (free int64, ok bool) {
+	err := d.ask(wire.AskFree, 0, 0, func(f *wire.Fields) { codec.Size(f, &free) })
+	return free, err == nil
 }
 
-func (d *Device) ask(what int, object uint64, index int) (*wire.Reader, error) {
+// ask asks for what the fields of the reply hold.
+func (d *Device) ask(what int, object uint64, index int, answer func(*wire.Fields)) error {
 	id := d.id()
-	reply, err := d.request(id, &wire.Ask{Req: id, What: what, Object: object, Index: index})
-	if err != nil {
-		return nil, err
-	}
-	return &wire.Reader{B: reply.Body}, nil
+	return d.request(id, &wire.Ask{Req: id, What: what, Object: object, Index: index}, answer)
 }
 
 // WorkGroup asks the server.
 func (d *Device) WorkGroup(k driver.Handle) (size, multiple int, err error) {
-	r, err := d.ask(wire.AskWorkGroup, k.(*kernel).id, 0)
-	if err != nil {
-		return 0, 0, err
-	}
-	size, multiple = int(r.Size()), int(r.Size())
-	return size, multiple, r.End()
+	err = d.ask(wire.AskWorkGroup, k.(*kernel).id, 0, func(f *wire.Fields) { codec.Size(f, &size, &multiple) })
+	return size, multiple, err
 }
 
 // ArgName asks the server.
-func (d *Device) ArgName(k driver.Handle, i int) (string, error) {
+func (d *Device) ArgName(k driver.Handle, i int) (name string, err error) {
 	if i < 0 || i >= wire.MaxArgs {
 		return "", fmt.Errorf("argument %d: %w", i, driver.ErrUnsupported)
 	}
-	r, err := d.ask(wire.AskArgName, k.(*kernel).id, i)
-	if err != nil {
-		return "", err
-	}
-	s := r.Str()
-	return s, r.End()
+	err = d.ask(wire.AskArgName, k.(*kernel).id, i, func(f *wire.Fields) { f.Str(&name) })
+	return name, err
 }
 
 // Globals asks the server.
-func (d *Device) Globals(program driver.Handle) ([]driver.Global, error) {
-	r, err := d.ask(wire.AskGlobals, uint64(program.(object)), 0)
-	if err != nil {
-		return nil, err
-	}
-	var list []driver.Global
-	for range r.Count() {
-		list = append(list, driver.Global{Name: r.Str(), Bytes: r.Size()})
-	}
-	return list, r.End()
+func (d *Device) Globals(program driver.Handle) (list []driver.Global, err error) {
+	err = d.ask(wire.AskGlobals, uint64(program.(object)), 0, func(f *wire.Fields) { wire.Globals(f, &list) })
+	return list, err
 }
 
 // ImageFormats asks the server.
-func (d *Device) ImageFormats(a driver.Access, dims int) ([][2]uint32, error) {
-	r, err := d.ask(wire.AskFormats, uint64(a), dims)
-	if err != nil {
-		return nil, err
-	}
-	var list [][2]uint32
-	for range r.Count() {
-		list = append(list, [2]uint32{uint32(r.Uint()), uint32(r.Uint())})
-	}
-	return list, r.End()
+func (d *Device) ImageFormats(a driver.Access, dims int) (list [][2]uint32, err error) {
+	err = d.ask(wire.AskFormats, uint64(a), dims, func(f *wire.Fields) { wire.Formats(f, &list) })
+	return list, err
 }

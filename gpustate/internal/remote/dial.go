@@ -136,15 +136,12 @@ func expect(br *bufio.Reader, m wire.Message) error {
 	if err != nil {
 		return err
 	}
-	r := &wire.Reader{B: body}
 	if op == wire.OpBye {
 		var bye wire.Bye
-		bye.Decode(r)
-		return errors.New(bye.Why)
+		return errors.Join(wire.Decode(body, &bye), errors.New(bye.Why))
 	}
 	if op != m.Op() {
 		return fmt.Errorf("%w: operation %d where %d is due", wire.ErrProtocol, op, m.Op())
 	}
-	m.Decode(r)
-	return r.End()
+	return wire.Decode(body, m)
 }

@@ -27,7 +27,7 @@ func (d *Device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 	case driver.MemGlobal:
 		msg.Parent, msg.Name = uint64(m.Parent.(object)), m.Name
 	}
-	if _, err := d.request(o.id, msg); err != nil {
+	if err := d.request(o.id, msg, nil); err != nil {
 		return nil, err
 	}
 	return o, nil
@@ -75,7 +75,7 @@ func (d *Device) UnmapShared(q, h driver.Handle) error {
 // CreateSampler makes a sampler on the server.
 func (d *Device) CreateSampler(s driver.SamplerDesc) (driver.Handle, error) {
 	id := d.id()
-	if _, err := d.request(id, &wire.CreateSampler{Req: id, ID: id, Desc: s}); err != nil {
+	if err := d.request(id, &wire.CreateSampler{Req: id, ID: id, Desc: s}, nil); err != nil {
 		return nil, err
 	}
 	return object(id), nil
@@ -87,20 +87,20 @@ func (d *Device) ReleaseSampler(h driver.Handle) error { return d.release(uint64
 // Build builds a program on the server.
 func (d *Device) Build(p driver.ProgramDesc) (driver.Handle, error) {
 	id := d.id()
-	reply, err := d.request(id, &wire.Build{Req: id, ID: id, Desc: p})
+	var why string
+	err := d.request(id, &wire.Build{Req: id, ID: id, Desc: p}, func(f *wire.Fields) { f.Str(&why) })
 	if b, ok := err.(*driver.BuildError); ok {
 		b.Device = d.info
 	}
 	if err != nil {
 		return nil, err
 	}
-	r := &wire.Reader{B: reply.Body}
-	if why := r.Str(); why != "" {
+	if why != "" {
 		d.mu.Lock()
 		d.passed[id] = why
 		d.mu.Unlock()
 	}
-	return object(id), r.End()
+	return object(id), nil
 }
 
 // PassedOver is what the server told when the program was built.
@@ -122,13 +122,11 @@ func (d *Device) ReleaseProgram(h driver.Handle) error {
 // CreateKernel makes a kernel on the server.
 func (d *Device) CreateKernel(p driver.Handle, name string) (driver.Handle, error) {
 	k := &kernel{id: d.id()}
-	reply, err := d.request(k.id, &wire.CreateKernel{Req: k.id, ID: k.id, Program: uint64(p.(object)), Name: name})
-	if err != nil {
-		return nil, err
-	}
-	r := &wire.Reader{B: reply.Body}
-	k.args, k.exact = r.Small(wire.MaxArgs), r.Bool()
-	return k, r.End()
+	m := &wire.CreateKernel{Req: k.id, ID: k.id, Program: uint64(p.(object)), Name: name}
+	return k, d.request(k.id, m, func(f *wire.Fields) {
+		codec.Small(f, &k.args, wire.MaxArgs)
+		f.Bool(&k.exact)
+	})
 }
 
 // ReleaseKernel releases a kernel.
@@ -161,7 +159,7 @@ func (d *Device) SetArg(h driver.Handle, i int, a driver.Arg) error {
 // CreateQueue makes a queue on the server.
 func (d *Device) CreateQueue(q driver.QueueDesc) (driver.Handle, error) {
 	id := d.id()
-	if _, err := d.request(id, &wire.CreateQueue{Req: id, ID: id, Desc: q}); err != nil {
+	if err := d.request(id, &wire.CreateQueue{Req: id, ID: id, Desc: q}, nil); err != nil {
 		return nil, err
 	}
 	return &queue{id: id, lazy: q.Lazy, ordered: !q.OutOfOrder}, nil
@@ -178,6 +176,5 @@ func (d *Device) Flush(h driver.Handle) error {
 // Finish waits on the server.
 func (d *Device) Finish(h driver.Handle) error {
 	id := d.id()
-	_, err := d.request(id, &wire.Finish{Req: id, Queue: h.(*queue).id})
-	return err
+	return d.request(id, &wire.Finish{Req: id, Queue: h.(*queue).id}, nil)
 }

@@ -223,33 +223,28 @@ func (d *Device) await(p *promise) error {
 
 // message takes in one message.
 func (d *Device) message(op wire.Op, body []byte) error {
-	r := &wire.Reader{B: body}
 	switch op {
 	case wire.OpDone:
-		d.done.Decode(r)
-		if err := r.End(); err != nil {
+		if err := wire.Decode(body, &d.done); err != nil {
 			return err
 		}
 		return d.complete(&d.done)
 	case wire.OpReply:
 		m := &wire.Reply{}
-		m.Decode(r)
-		if err := r.End(); err != nil {
+		if err := wire.Decode(body, m); err != nil {
 			return err
 		}
 		return d.answer(m)
 	case wire.OpMove:
 		var m wire.Move
-		m.Decode(r)
-		if err := r.End(); err != nil {
+		if err := wire.Decode(body, &m); err != nil {
 			return err
 		}
 		d.move(m)
 	case wire.OpBeat:
 	case wire.OpBye:
 		var m wire.Bye
-		m.Decode(r)
-		if err := r.End(); err != nil {
+		if err := wire.Decode(body, &m); err != nil {
 			return err
 		}
 		d.mu.Lock()

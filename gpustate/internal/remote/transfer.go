@@ -252,24 +252,17 @@ func (d *Device) CopyFrom(_, dst driver.Handle, other driver.Device, src driver.
 }
 
 // fetch fetches one range.
-func (d *Device) fetch(from *Device, dst, src uint64, off, n int64) (bool, error) {
+func (d *Device) fetch(from *Device, dst, src uint64, off, n int64) (reached bool, err error) {
 	id := from.id()
-	reply, err := from.request(id, &wire.Export{Req: id, Mem: src, Off: off, Bytes: n})
+	var ticket []byte
+	err = from.request(id, &wire.Export{Req: id, Mem: src, Off: off, Bytes: n},
+		func(f *wire.Fields) { f.Bytes(&ticket) })
 	if err != nil {
-		return false, err
-	}
-	r := &wire.Reader{B: reply.Body}
-	ticket := r.Bytes()
-	if err := r.End(); err != nil {
 		return false, err
 	}
 	id = d.id()
-	reply, err = d.request(id, &wire.Pull{Req: id, Mem: dst, Off: off, Bytes: n,
-		Addrs: append([]string{from.addr}, from.addrs...), Ticket: ticket})
-	if err != nil {
-		return false, err
-	}
-	r = &wire.Reader{B: reply.Body}
-	reached := r.Bool()
-	return reached, r.End()
+	err = d.request(id, &wire.Pull{Req: id, Mem: dst, Off: off, Bytes: n,
+		Addrs: append([]string{from.addr}, from.addrs...), Ticket: ticket},
+		func(f *wire.Fields) { f.Bool(&reached) })
+	return reached, err
 }

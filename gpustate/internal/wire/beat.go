@@ -11,14 +11,7 @@ import (
 // piles up for one that is stopped.
 type Beat struct{}
 
-// Op is OpBeat.
-func (*Beat) Op() Op { return OpBeat }
-
-// Encode appends nothing.
-func (*Beat) Encode(*Writer) {}
-
-// Decode takes nothing off.
-func (*Beat) Decode(*Reader) {}
+func (*Beat) Fields(*Fields) {}
 
 const (
 	// BeatEvery lies between two beats.

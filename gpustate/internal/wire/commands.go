@@ -1,6 +1,11 @@
 package wire
 
-import "github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+import (
+	"math"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
 
 // Arg is a kernel argument with the object's number.
 type Arg struct {
@@ -18,36 +23,23 @@ type SetArg struct {
 	Arg    Arg
 }
 
-// Op is OpSetArg.
-func (*SetArg) Op() Op { return OpSetArg }
-
-// Encode appends the fields.
-func (m *SetArg) Encode(w *Writer) {
-	w.Uint(m.Kernel)
-	w.Uint(uint64(m.Index))
-	w.Uint(uint64(m.Arg.Kind))
+// Fields passes the fields. The value lies in the body.
+func (m *SetArg) Fields(f *Fields) {
+	if f.Reading {
+		*m = SetArg{}
+	}
+	f.Uint(&m.Kernel)
+	codec.Small(f, &m.Index, MaxArgs-1)
+	codec.Small(f, &m.Arg.Kind, math.MaxUint8)
 	switch m.Arg.Kind {
 	case driver.ArgMem, driver.ArgSampler:
-		w.Uint(m.Arg.Object)
+		f.Uint(&m.Arg.Object)
 	case driver.ArgLocal:
-		w.Int(m.Arg.Local)
-	default:
-		w.Bytes(m.Arg.Value)
-	}
-}
-
-// Decode takes the fields off.
-func (m *SetArg) Decode(r *Reader) {
-	*m = SetArg{Kernel: r.Uint(), Index: r.Small(MaxArgs - 1)}
-	switch m.Arg.Kind = driver.ArgKind(r.Small(255)); m.Arg.Kind {
-	case driver.ArgMem, driver.ArgSampler:
-		m.Arg.Object = r.Uint()
-	case driver.ArgLocal:
-		m.Arg.Local = r.Size()
+		codec.Size(f, &m.Arg.Local)
 	case driver.ArgValue:
-		m.Arg.Value = r.Bytes()
+		f.Lent(&m.Arg.Value)
 	default:
-		r.Fail("argument of an unknown kind")
+		f.Check(false, "argument of an unknown kind")
 	}
 }
 
@@ -58,59 +50,35 @@ type Launch struct {
 	Wait                 []driver.Event
 }
 
-// Op is OpLaunch.
-func (*Launch) Op() Op { return OpLaunch }
-
-// Encode appends the fields.
-func (m *Launch) Encode(w *Writer) {
-	w.Uint(m.Queue)
-	w.Uint(m.Kernel)
-	w.Uint(m.Event)
-	w.Uint(uint64(m.Grid.Dims))
-	for i := range min(m.Grid.Dims, 3) {
-		w.Int(int64(m.Grid.Offset[i]))
-		w.Int(int64(m.Grid.Global[i]))
-		w.Int(int64(m.Grid.Local[i]))
-	}
-	encodeWait(w, m.Wait)
-}
-
-// Decode takes the fields off. Wait keeps its memory.
-func (m *Launch) Decode(r *Reader) {
-	m.Queue, m.Kernel, m.Event = r.Uint(), r.Uint(), r.Uint()
-	m.Grid = driver.Grid{Dims: r.Small(3)}
+func (m *Launch) Fields(f *Fields) {
+	f.Uint(&m.Queue, &m.Kernel, &m.Event)
 	g := &m.Grid
-	if g.Dims == 0 {
-		r.Fail("launch without dimensions")
+	codec.Small(f, &g.Dims, 3)
+	if f.Reading {
+		*g = driver.Grid{Dims: g.Dims, Global: [3]int{1, 1, 1}, Local: [3]int{1, 1, 1}}
 	}
-	g.Global, g.Local = [3]int{1, 1, 1}, [3]int{1, 1, 1}
-	for i := range g.Dims {
-		g.Offset[i], g.Global[i], g.Local[i] = int(r.Size()), int(r.Size()), int(r.Size())
-		if n := g.Global[i]; n == 0 || g.Local[i] != 0 && n%g.Local[i] != 0 {
-			r.Fail("work-groups that do not divide the index space")
-		}
-		if (g.Local[i] == 0) != (g.Local[0] == 0) {
-			r.Fail("work-group with an extent of 0")
-		}
+	f.Check(g.Dims > 0, "launch without dimensions")
+	for i := range min(g.Dims, 3) {
+		n, group := &g.Global[i], &g.Local[i]
+		codec.Size(f, &g.Offset[i], n, group)
+		f.Check(*n > 0 && (*group == 0 || *n%*group == 0), "work-groups that do not divide the index space")
+		f.Check((*group == 0) == (g.Local[0] == 0), "work-group with an extent of 0")
 	}
-	if g.Local[0] == 0 {
+	if f.Reading && g.Local[0] == 0 {
 		g.Local = [3]int{}
 	}
-	m.Wait = decodeWait(r, m.Wait[:0])
+	events(f, &m.Wait)
 }
 
-func encodeWait(w *Writer, list []driver.Event) {
-	w.Uint(uint64(len(list)))
-	for _, e := range list {
-		w.Uint(uint64(e))
-	}
-}
-
-func decodeWait(r *Reader, list []driver.Event) []driver.Event {
-	for range r.Small(MaxWait) {
-		list = append(list, driver.Event(r.Uint()))
-	}
-	return list
+// events passes what a command waits for.
+func events(f *Fields, list *[]driver.Event) {
+	codec.List(f, list, MaxWait, func(e *driver.Event) {
+		if f.Reading {
+			*e = driver.Event(f.R.Uint())
+		} else {
+			f.W.Uint(uint64(*e))
+		}
+	})
 }
 
 // Transfer moves one piece between a slot and a memory object. Pieces of one
@@ -127,49 +95,25 @@ type Transfer struct {
 	Wait              []driver.Event
 }
 
-// Op is OpTransfer.
-func (*Transfer) Op() Op { return OpTransfer }
-
-// Encode appends the fields.
-func (m *Transfer) Encode(w *Writer) {
-	w.Uint(m.Queue)
-	w.Uint(m.Mem)
-	w.Uint(m.Event)
-	w.Uint(uint64(m.Slot))
-	w.Bool(m.Write)
-	w.Bool(m.Last)
-	w.Bool(m.Inline)
-	w.Bool(m.Unawaited)
-	w.Int(m.Bytes)
-	w.Bool(m.Image)
+func (m *Transfer) Fields(f *Fields) {
+	f.Uint(&m.Queue, &m.Mem, &m.Event)
+	codec.Small(f, &m.Slot, Slots-1)
+	f.Bool(&m.Write, &m.Last, &m.Inline, &m.Unawaited)
+	codec.Size(f, &m.Bytes)
+	f.Bool(&m.Image)
+	if f.Reading {
+		m.Off, m.Region = 0, driver.Region{}
+	}
+	f.Check(m.Bytes > 0 && m.Bytes <= SlotBytes && (m.Write || !m.Inline && !m.Unawaited),
+		"transfer of an impossible length")
 	if m.Image {
 		for i := range 3 {
-			w.Int(int64(m.Region.Origin[i]))
-			w.Int(int64(m.Region.Size[i]))
+			codec.Size(f, &m.Region.Origin[i], &m.Region.Size[i])
 		}
 	} else {
-		w.Int(m.Off)
+		codec.Size(f, &m.Off)
 	}
-	encodeWait(w, m.Wait)
-}
-
-// Decode takes the fields off. Wait keeps its memory.
-func (m *Transfer) Decode(r *Reader) {
-	m.Queue, m.Mem, m.Event, m.Slot = r.Uint(), r.Uint(), r.Uint(), r.Small(Slots-1)
-	m.Write, m.Last, m.Inline, m.Unawaited = r.Bool(), r.Bool(), r.Bool(), r.Bool()
-	m.Bytes, m.Image = r.Size(), r.Bool()
-	if m.Bytes == 0 || m.Bytes > SlotBytes || (m.Inline || m.Unawaited) && !m.Write {
-		r.Fail("transfer of an impossible length")
-	}
-	m.Off, m.Region = 0, driver.Region{}
-	if m.Image {
-		for i := range 3 {
-			m.Region.Origin[i], m.Region.Size[i] = int(r.Size()), int(r.Size())
-		}
-	} else {
-		m.Off = r.Size()
-	}
-	m.Wait = decodeWait(r, m.Wait[:0])
+	events(f, &m.Wait)
 }
 
 // Direct moves bytes between a memory object and memory that the client shares, in
@@ -183,39 +127,17 @@ type Direct struct {
 	Wait              []driver.Event
 }
 
-// Op is OpDirect.
-func (*Direct) Op() Op { return OpDirect }
-
-// Encode appends the fields.
-func (m *Direct) Encode(w *Writer) {
-	for _, v := range []uint64{m.Queue, m.Mem, m.Event, m.Region} {
-		w.Uint(v)
-	}
-	w.Int(m.At)
-	w.Int(m.Off)
-	w.Int(m.Bytes)
-	w.Bool(m.Write)
-	encodeWait(w, m.Wait)
-}
-
-// Decode takes the fields off. Wait keeps its memory.
-func (m *Direct) Decode(r *Reader) {
-	m.Queue, m.Mem, m.Event, m.Region = r.Uint(), r.Uint(), r.Uint(), r.Uint()
-	m.At, m.Off, m.Bytes, m.Write = r.Size(), r.Size(), r.Size(), r.Bool()
-	m.Wait = decodeWait(r, m.Wait[:0])
+func (m *Direct) Fields(f *Fields) {
+	f.Uint(&m.Queue, &m.Mem, &m.Event, &m.Region)
+	codec.Size(f, &m.At, &m.Off, &m.Bytes)
+	f.Bool(&m.Write)
+	events(f, &m.Wait)
 }
 
 // Unshare ends the use of shared memory.
 type Unshare struct{ Region uint64 }
 
-// Op is opUnshare.
-func (*Unshare) Op() Op { return opUnshare }
-
-// Encode appends the fields.
-func (m *Unshare) Encode(w *Writer) { w.Uint(m.Region) }
-
-// Decode takes the fields off.
-func (m *Unshare) Decode(r *Reader) { m.Region = r.Uint() }
+func (m *Unshare) Fields(f *Fields) { f.Uint(&m.Region) }
 
 // Copies of whole images to and from buffers are of other kinds than those of
 // bytes.
@@ -234,27 +156,12 @@ type Copy struct {
 	Wait                  []driver.Event
 }
 
-// Op is OpCopy.
-func (*Copy) Op() Op { return OpCopy }
-
-// Encode appends the fields.
-func (m *Copy) Encode(w *Writer) {
-	w.Uint(m.Queue)
-	w.Uint(m.Event)
-	w.Uint(uint64(m.Kind))
-	w.Uint(m.Dst)
-	w.Uint(m.Src)
-	w.Int(m.DstOff)
-	w.Int(m.SrcOff)
-	w.Int(m.Bytes)
-	encodeWait(w, m.Wait)
-}
-
-// Decode takes the fields off. Wait keeps its memory.
-func (m *Copy) Decode(r *Reader) {
-	m.Queue, m.Event, m.Kind, m.Dst, m.Src = r.Uint(), r.Uint(), r.Small(CopyBufferToImage), r.Uint(), r.Uint()
-	m.DstOff, m.SrcOff, m.Bytes = r.Size(), r.Size(), r.Size()
-	m.Wait = decodeWait(r, m.Wait[:0])
+func (m *Copy) Fields(f *Fields) {
+	f.Uint(&m.Queue, &m.Event)
+	codec.Small(f, &m.Kind, CopyBufferToImage)
+	f.Uint(&m.Dst, &m.Src)
+	codec.Size(f, &m.DstOff, &m.SrcOff, &m.Bytes)
+	events(f, &m.Wait)
 }
 
 // Marker is a command that does nothing but complete.
@@ -263,61 +170,26 @@ type Marker struct {
 	Wait         []driver.Event
 }
 
-// Op is OpMarker.
-func (*Marker) Op() Op { return OpMarker }
-
-// Encode appends the fields.
-func (m *Marker) Encode(w *Writer) {
-	w.Uint(m.Queue)
-	w.Uint(m.Event)
-	encodeWait(w, m.Wait)
-}
-
-// Decode takes the fields off. Wait keeps its memory.
-func (m *Marker) Decode(r *Reader) {
-	m.Queue, m.Event = r.Uint(), r.Uint()
-	m.Wait = decodeWait(r, m.Wait[:0])
+func (m *Marker) Fields(f *Fields) {
+	f.Uint(&m.Queue, &m.Event)
+	events(f, &m.Wait)
 }
 
 // Flush hands the commands of a queue to the device.
 type Flush struct{ Queue uint64 }
 
-// Op is opFlush.
-func (*Flush) Op() Op { return opFlush }
-
-// Encode appends the fields.
-func (m *Flush) Encode(w *Writer) { w.Uint(m.Queue) }
-
-// Decode takes the fields off.
-func (m *Flush) Decode(r *Reader) { m.Queue = r.Uint() }
+func (m *Flush) Fields(f *Fields) { f.Uint(&m.Queue) }
 
 // Finish has its reply when all commands of the queue are complete: the error of
 // the first that failed since the last Finish.
 type Finish struct{ Req, Queue uint64 }
 
-// Op is opFinish.
-func (*Finish) Op() Op { return opFinish }
-
-// Encode appends the fields.
-func (m *Finish) Encode(w *Writer) {
-	w.Uint(m.Req)
-	w.Uint(m.Queue)
-}
-
-// Decode takes the fields off.
-func (m *Finish) Decode(r *Reader) { *m = Finish{r.Uint(), r.Uint()} }
+func (m *Finish) Fields(f *Fields) { f.Uint(&m.Req, &m.Queue) }
 
 // Forget says that nobody will ask for an event any more.
 type Forget struct{ Event uint64 }
 
-// Op is opForget.
-func (*Forget) Op() Op { return opForget }
-
-// Encode appends the fields.
-func (m *Forget) Encode(w *Writer) { w.Uint(m.Event) }
-
-// Decode takes the fields off.
-func (m *Forget) Decode(r *Reader) { m.Event = r.Uint() }
+func (m *Forget) Fields(f *Fields) { f.Uint(&m.Event) }
 
 // Questions of Ask.
 const (
@@ -336,20 +208,27 @@ type Ask struct {
 	Index  int
 }
 
-// Op is opAsk.
-func (*Ask) Op() Op { return opAsk }
-
-// Encode appends the fields.
-func (m *Ask) Encode(w *Writer) {
-	w.Uint(m.Req)
-	w.Uint(uint64(m.What))
-	w.Uint(m.Object)
-	w.Uint(uint64(m.Index))
+func (m *Ask) Fields(f *Fields) {
+	f.Uint(&m.Req)
+	codec.Small(f, &m.What, AskGlobals)
+	f.Uint(&m.Object)
+	codec.Small(f, &m.Index, MaxArgs)
 }
 
-// Decode takes the fields off.
-func (m *Ask) Decode(r *Reader) {
-	*m = Ask{r.Uint(), r.Small(AskGlobals), r.Uint(), r.Small(MaxArgs)}
+// Globals passes a reply to AskGlobals.
+func Globals(f *Fields, list *[]driver.Global) {
+	codec.List(f, list, math.MaxInt, func(g *driver.Global) {
+		f.Str(&g.Name)
+		codec.Size(f, &g.Bytes)
+	})
+}
+
+// Formats passes a reply to AskFormats.
+func Formats(f *Fields, list *[][2]uint32) {
+	codec.List(f, list, math.MaxInt, func(pair *[2]uint32) {
+		codec.Small(f, &pair[0], math.MaxUint32)
+		codec.Small(f, &pair[1], math.MaxUint32)
+	})
 }
 
 // Export lets another server fetch a range of a buffer once. The reply is a
@@ -359,19 +238,10 @@ type Export struct {
 	Off, Bytes int64
 }
 
-// Op is opExport.
-func (*Export) Op() Op { return opExport }
-
-// Encode appends the fields.
-func (m *Export) Encode(w *Writer) {
-	w.Uint(m.Req)
-	w.Uint(m.Mem)
-	w.Int(m.Off)
-	w.Int(m.Bytes)
+func (m *Export) Fields(f *Fields) {
+	f.Uint(&m.Req, &m.Mem)
+	codec.Size(f, &m.Off, &m.Bytes)
 }
-
-// Decode takes the fields off.
-func (m *Export) Decode(r *Reader) { *m = Export{r.Uint(), r.Uint(), r.Size(), r.Size()} }
 
 // Pull makes the server fetch the bytes behind a ticket from another one. The
 // reply is 1 when they are there, 0 when no address can be reached.
@@ -382,23 +252,11 @@ type Pull struct {
 	Ticket     []byte
 }
 
-// Op is opPull.
-func (*Pull) Op() Op { return opPull }
-
-// Encode appends the fields.
-func (m *Pull) Encode(w *Writer) {
-	w.Uint(m.Req)
-	w.Uint(m.Mem)
-	w.Int(m.Off)
-	w.Int(m.Bytes)
-	encodeAddrs(w, m.Addrs)
-	w.Bytes(m.Ticket)
-}
-
-// Decode takes the fields off. What it gives does not share memory with the
-// frame.
-func (m *Pull) Decode(r *Reader) {
-	*m = Pull{r.Uint(), r.Uint(), r.Size(), r.Size(), decodeAddrs(r), []byte(r.Str())}
+func (m *Pull) Fields(f *Fields) {
+	f.Uint(&m.Req, &m.Mem)
+	codec.Size(f, &m.Off, &m.Bytes)
+	addrs(f, &m.Addrs)
+	f.Bytes(&m.Ticket)
 }
 
 // Fetch is the one frame of a server that fetches: the bytes follow the reply.
@@ -407,17 +265,10 @@ type Fetch struct {
 	Bytes  int64
 }
 
-// Op is OpFetch.
-func (*Fetch) Op() Op { return OpFetch }
-
-// Encode appends the fields.
-func (m *Fetch) Encode(w *Writer) {
-	w.Bytes(m.Ticket)
-	w.Int(m.Bytes)
+func (m *Fetch) Fields(f *Fields) {
+	f.Bytes(&m.Ticket)
+	codec.Size(f, &m.Bytes)
 }
-
-// Decode takes the fields off.
-func (m *Fetch) Decode(r *Reader) { *m = Fetch{[]byte(r.Str()), r.Size()} }
 
 // Order is an admin's question or order as JSON; the reply's body is JSON too.
 type Order struct {
@@ -425,14 +276,7 @@ type Order struct {
 	JSON []byte
 }
 
-// Op is OpOrder.
-func (*Order) Op() Op { return OpOrder }
-
-// Encode appends the fields.
-func (m *Order) Encode(w *Writer) {
-	w.Uint(m.Req)
-	w.Bytes(m.JSON)
+func (m *Order) Fields(f *Fields) {
+	f.Uint(&m.Req)
+	f.Bytes(&m.JSON)
 }
-
-// Decode takes the fields off.
-func (m *Order) Decode(r *Reader) { *m = Order{r.Uint(), []byte(r.Str())} }

@@ -36,6 +36,15 @@ type remoteError struct {
 func (e *remoteError) Error() string   { return e.text }
 func (e *remoteError) Unwrap() []error { return e.behind }
 
+// failure passes an error, or none.
+func failure(f *Fields, err *error) {
+	if f.Reading {
+		*err = decodeError(&f.R)
+	} else {
+		encodeError(&f.W, *err)
+	}
+}
+
 // encodeError appends an error, or none.
 func encodeError(w *Writer, err error) {
 	if err == nil {

@@ -14,6 +14,7 @@ var ErrProtocol = codec.ErrMalformed
 
 // What messages are written with and read from.
 type (
+	Fields = codec.Fields
 	Writer = codec.Writer
 	Reader = codec.Reader
 )
@@ -28,11 +29,14 @@ const (
 
 // Append appends a message as a frame.
 func Append(b []byte, m Message) []byte {
-	w := Writer{B: append(b, 0, 0, 0, 0, byte(m.Op()))}
-	m.Encode(&w)
-	binary.LittleEndian.PutUint32(w.B[len(b):], uint32(len(w.B)-len(b)-frameHeader))
-	return w.B
+	f := &Fields{W: Writer{B: append(b, 0, 0, 0, 0, byte(m.Op()))}}
+	m.Fields(f)
+	binary.LittleEndian.PutUint32(f.W.B[len(b):], uint32(len(f.W.B)-len(b)-frameHeader))
+	return f.W.B
 }
+
+// Decode reads a message from the body of a frame.
+func Decode(body []byte, m Message) error { return codec.Decode(body, m.Fields) }
 
 // ReadFrame reads a frame. The body is valid until the next call: it reuses buf,
 // which may be nil. Memory grows only as bytes arrive.

@@ -45,8 +45,9 @@ const (
 // Message is the body of a frame.
 type Message interface {
 	Op() Op
-	Encode(*Writer)
-	Decode(*Reader)
+	// Fields passes the fields, to be written or read. What is read lies in the memory
+	// of the body only for messages that say so, and lists keep their memory.
+	Fields(*Fields)
 }
 
 // Numbers that bound what a peer can make the other side hold.
@@ -65,6 +66,36 @@ func New(op Op) Message {
 	}
 	return nil
 }
+
+func (*Open) Op() Op          { return OpOpen }
+func (*CreateMem) Op() Op     { return opCreateMem }
+func (*CreateSampler) Op() Op { return opCreateSampl }
+func (*Build) Op() Op         { return OpBuild }
+func (*CreateKernel) Op() Op  { return opCreateKern }
+func (*CreateQueue) Op() Op   { return opCreateQueue }
+func (*Release) Op() Op       { return opRelease }
+func (*SetArg) Op() Op        { return OpSetArg }
+func (*Launch) Op() Op        { return OpLaunch }
+func (*Transfer) Op() Op      { return OpTransfer }
+func (*Copy) Op() Op          { return OpCopy }
+func (*Marker) Op() Op        { return OpMarker }
+func (*Flush) Op() Op         { return opFlush }
+func (*Finish) Op() Op        { return opFinish }
+func (*Ask) Op() Op           { return opAsk }
+func (*Export) Op() Op        { return opExport }
+func (*Pull) Op() Op          { return opPull }
+func (*Moved) Op() Op         { return opMoved }
+func (*Forget) Op() Op        { return opForget }
+func (*Order) Op() Op         { return OpOrder }
+func (*Fetch) Op() Op         { return OpFetch }
+func (*Direct) Op() Op        { return OpDirect }
+func (*Unshare) Op() Op       { return opUnshare }
+func (*Beat) Op() Op          { return OpBeat }
+func (*Welcome) Op() Op       { return opWelcome }
+func (*Reply) Op() Op         { return OpReply }
+func (*Done) Op() Op          { return OpDone }
+func (*Move) Op() Op          { return OpMove }
+func (*Bye) Op() Op           { return OpBye }
 
 // known are the types of messages.
 var known = types(

@@ -299,9 +299,7 @@ func (r *Ring) lastWord(begun []byte) error {
 		return err
 	}
 	var bye Bye
-	f := &Reader{B: body}
-	bye.Decode(f)
-	if err := f.End(); err != nil || op != OpBye {
+	if err := Decode(body, &bye); err != nil || op != OpBye {
 		return errors.Join(ErrProtocol, err)
 	}
 	return errors.New(bye.Why)

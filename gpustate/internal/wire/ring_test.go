@@ -180,7 +180,7 @@ func FuzzRing(f *testing.F) {
 					break
 				}
 				if m := New(op); m != nil {
-					m.Decode(&Reader{B: body})
+					_ = Decode(body, m)
 				}
 			}
 		}

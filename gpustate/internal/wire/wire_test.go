@@ -75,18 +75,14 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatalf("%T: %v", m, err)
 		}
 		got := New(op)
-		r := &Reader{B: body}
-		got.Decode(r)
-		if err := r.End(); err != nil {
+		if err := Decode(body, got); err != nil {
 			t.Errorf("%T: %v", m, err)
 		}
 		if !reflect.DeepEqual(got, m) {
 			t.Errorf("got %+v, want %+v", got, m)
 		}
 		for n := range body { // cut short anywhere
-			r := &Reader{B: body[:n]}
-			New(op).Decode(r)
-			if r.End() == nil {
+			if Decode(body[:n], New(op)) == nil {
 				t.Errorf("%T of %d of %d bytes was accepted", m, n, len(body))
 			}
 		}
@@ -145,15 +141,10 @@ func FuzzMessages(f *testing.F) {
 		if m == nil {
 			return
 		}
-		r := &Reader{B: body}
-		m.Decode(r)
-		if r.End() != nil {
+		if Decode(body, m) != nil {
 			return
 		}
-		again := New(Op(op))
-		r = &Reader{B: Append(nil, m)[frameHeader:]}
-		again.Decode(r)
-		if err := r.End(); err != nil {
+		if err := Decode(Append(nil, m)[frameHeader:], New(Op(op))); err != nil {
 			t.Fatalf("%+v: %v", m, err)
 		}
 	})
@@ -219,10 +210,9 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	var m Marker
-	r := &Reader{B: body}
-	m.Decode(r)
+	err = Decode(body, &m)
 	want := Marker{Queue: 2, Event: 300, Wait: []driver.Event{7}}
-	if err := r.End(); err != nil || op != OpMarker || !reflect.DeepEqual(m, want) {
+	if err != nil || op != OpMarker || !reflect.DeepEqual(m, want) {
 		t.Errorf("got %d %+v, %v, want %+v", op, m, err, want)
 	}
 	if want := fmt.Sprintf("\nVersion %d. ", Version); !bytes.Contains(text, []byte(want)) {
