@@ -11,7 +11,9 @@ import (
 )
 
 // The charts are drawn here rather than by the page's script: they need nothing
-// but what the tables say, and show without it.
+// but what the tables say, and show without it. A library saves little: with uPlot
+// these lines became 74 of script and 53 kB in every page, the bars and spans still
+// our own, and the charts gone from a page without script and from mail.
 
 const (
 	chartWidth, chartHeight = 640.0, 250.0

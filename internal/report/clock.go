@@ -1,7 +1,9 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -144,7 +146,7 @@ func (m *merger) chain() {
 // in common with it.
 func (m *merger) base(run int, known map[string]int64) int64 {
 	base, most := int64(0), 0
-	for _, node := range sortedKeys(m.offsets[run]) {
+	for _, node := range slices.Sorted(maps.Keys(m.offsets[run])) {
 		c := m.offsets[run][node]
 		was, ok := known[node]
 		switch {
@@ -213,13 +215,7 @@ func sortClocks(all map[int]map[string]Clock) []Clock {
 		}
 	}
 	slices.SortFunc(out, func(a, b Clock) int {
-		if a.Run != b.Run {
-			return a.Run - b.Run
-		}
-		if a.Node < b.Node {
-			return -1
-		}
-		return 1
+		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Node, b.Node))
 	})
 	return out
 }

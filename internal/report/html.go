@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,29 +23,26 @@ var (
 	//go:embed page/page.js
 	pageJS string
 
-	page = template.Must(template.New("page").Parse(pageHTML))
+	page = template.Must(template.New("page").Funcs(template.FuncMap{"at": at, "bytes": units.Bytes,
+		"copiedOut": Epoch.copiedOut, "count": count, "date": date, "dur": durText, "durOr": durOr, "lasted": Run.lasted,
+		"outcome": (*Report).outcome, "restored": Run.restoredText, "said": said, "time": (*Report).time, "tip": tip,
+		"written": (*Report).written}).Parse(pageHTML))
 )
 
-// pageData is what the template shows. Everything is text by then.
+// pageData is what the template shows besides the report itself.
 type pageData struct {
-	CSS                              template.CSS
-	JS, Data                         template.JS
-	Job, Program, Status, StatusText string
-	Ranks, Nodes, Starts             string
-	From, To, Wall, Made             string
-	Logs                             int
-	Cards                            []card
-	Parts                            []part
-	Legend                           []part
-	RowsNote, EpochsNote             string
-	Levels                           []string
-	Epochs                           []epochRow
-	StorageChart, BlockedChart       template.HTML
-	Runs                             []runRow
-	Faults                           []faultRow
-	RankRows                         []rankRow
-	RanksOpen                        bool
-	ClockNotes, Notes                []string
+	*Report
+	CSS                        template.CSS
+	JS, Data                   template.JS
+	Status, StatusText         string
+	Logs                       int
+	Made                       time.Time
+	Cards                      []card
+	Parts                      []part
+	Legend                     []part
+	Drawn                      int // ranks that have a row in the timeline
+	StorageChart, BlockedChart template.HTML
+	ClockNotes                 []string
 }
 
 type card struct{ Value, Label string }
@@ -55,83 +53,22 @@ type part struct {
 	Percent                  float64
 }
 
-type epochRow struct {
-	Epoch                                                  uint64
-	Run                                                    int
-	Stop, Failed                                           bool
-	From, To                                               int64
-	By, At, ToCut, LastIn, BlockedMin, BlockedMedian       string
-	BlockedMax, Vote, Bytes, Stored, Ratio, Outcome, Short string
-	Mood                                                   string
-	Park, Drain, Capture, Write, Flush                     cell
-	Durable                                                []string
-}
-
-// cell is the median of the ranks, and what is said of the others when it is
-// pointed at.
-type cell struct{ Text, Tip string }
-
-type runRow struct {
-	Number, Epochs                                                             int
-	From, To                                                                   int64
-	Points                                                                     uint64
-	Began, Dead, Restored, Restore, Startup, Lasted, Lost, Noticed, Ended, Why string
-}
-
-type faultRow struct {
-	Run                       int
-	At, Epoch, What, By, Text string
-}
-
-type rankRow struct {
-	Rank, LastIn                                                int
-	Node, Computing, Stopped, Longest, Starting, Writing, Bytes string
-}
-
 // WriteHTML writes the page.
 func (r *Report) WriteHTML(w io.Writer) error {
 	data, shown, err := r.timeline()
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	p := pageData{CSS: template.CSS(pageCSS), JS: template.JS(pageJS), Data: template.JS(data),
-		Job: r.Job, Program: r.Program, Ranks: count(r.Size, "rank"), Nodes: count(len(r.Nodes), "node"),
-		Starts: count(len(r.Runs), "start"),
-		From:   r.Start.Round(time.Second).Format(time.DateTime), To: r.End.Round(time.Second).Format(time.DateTime),
-		Wall: durText(r.Totals.Wall), Made: r.made.UTC().Format(time.DateTime),
-		Logs: len(r.lanes), Levels: r.Levels, RanksOpen: r.Size <= 16, Notes: r.Notes}
 	last := r.Runs[len(r.Runs)-1]
-	p.Status, p.StatusText = last.Ended, map[string]string{"closed": "finished", "stopped": "stopped at a checkpoint",
-		"running": "running", "killed": "dead"}[last.Ended]
+	p := pageData{Report: r, CSS: template.CSS(pageCSS), JS: template.JS(pageJS), Data: template.JS(data),
+		Status: last.Ended, StatusText: map[string]string{"closed": "finished", "stopped": "stopped at a checkpoint",
+			"running": "running", "killed": "dead"}[last.Ended],
+		Logs: len(r.lanes), Made: r.made.Truncate(time.Second), Cards: r.cards(), Parts: r.parts(), Legend: legend(),
+		Drawn: shown, StorageChart: r.storageChart(), BlockedChart: r.blockedChart(),
+		ClockNotes: r.clockNotes()}
 	if last.Ended == "closed" && !last.began {
 		p.Status, p.StatusText = "killed", "ended before computing"
 	}
-	p.RowsNote = "a row per rank: what its main thread does above, what is written behind it below; far out, the " +
-		"height of a colour is its share"
-	if shown < len(r.Ranks) {
-		p.RowsNote += fmt.Sprintf("; %d of %d ranks are drawn, the tables count all", shown, len(r.Ranks))
-	}
-	p.Cards, p.Parts, p.Legend = r.cards(), r.parts(), legend()
-	p.EpochsNote = "times are medians of the ranks, of Copied out the longest; point at one for its range and " +
-		"slowest rank, click a row to see it above"
-	for i := range r.Epochs {
-		p.Epochs = append(p.Epochs, r.epochRow(&r.Epochs[i]))
-	}
-	p.StorageChart, p.BlockedChart = r.storageChart(), r.blockedChart()
-	for i := range r.Runs {
-		p.Runs = append(p.Runs, r.runRow(&r.Runs[i]))
-	}
-	for _, f := range r.Faults {
-		p.Faults = append(p.Faults, faultRow{Run: f.Run, At: durText(float64(f.At) / 1e6), Epoch: numberOr(f.Epoch),
-			What: f.What, By: said(f), Text: f.Text})
-	}
-	for _, s := range r.Ranks {
-		p.RankRows = append(p.RankRows, rankRow{Rank: s.Rank, Node: s.Node, LastIn: s.LastIn,
-			Computing: durText(s.Computing), Stopped: durText(s.Stopped),
-			Longest: durText(s.Longest), Starting: durText(s.Starting), Writing: durText(s.Writing),
-			Bytes: units.Bytes(s.Bytes)})
-	}
-	p.ClockNotes = r.clockNotes()
 	return page.Execute(w, p)
 }
 
@@ -144,12 +81,11 @@ func plural(n int, what string) string {
 	return what + "s"
 }
 
-func numberOr(e uint64) string {
-	if e == 0 {
-		return ""
-	}
-	return fmt.Sprint(e)
-}
+// date is a time to the second.
+func date(t time.Time) string { return t.UTC().Round(time.Second).Format(time.DateTime) }
+
+// at is a time since the first start.
+func at(us int64) string { return durText(float64(us) / 1e6) }
 
 func said(f Fault) string {
 	if f.Ranks == 1 {
@@ -226,91 +162,88 @@ func legend() []part {
 	return out
 }
 
-func (r *Report) epochRow(q *Epoch) epochRow {
-	row := epochRow{Epoch: q.Epoch, Run: q.Run, Stop: q.Stop, From: q.Begin, To: q.Over,
-		At: durText(float64(q.Begin) / 1e6), By: q.By,
-		ToCut: durOr(q.ToCut), Park: median(q.Park), Drain: median(q.Drain), Capture: median(q.Capture),
-		Write: median(q.Write), Vote: durOr(q.Vote),
-		Bytes: units.Bytes(q.Bytes)}
-	if q.ByRank >= 0 {
-		row.By += fmt.Sprintf(", rank %d", q.ByRank)
-	}
-	if q.LastIn >= 0 {
-		row.LastIn = fmt.Sprint("rank ", q.LastIn)
-	}
-	if q.Blocked.Ranks > 0 {
-		row.BlockedMin, row.BlockedMedian = durText(q.Blocked.Min), durText(q.Blocked.Median)
-		row.BlockedMax = fmt.Sprintf("%s (%d)", durText(q.Blocked.Max), q.Blocked.Slowest)
-	}
-	for i, l := range sortedKeys(q.Outward) {
+// copiedOut is how long the slowest rank took to copy the epoch to each outer level,
+// and what is said of the others when it is pointed at.
+func (q Epoch) copiedOut() (c struct{ Text, Tip string }) {
+	for i, l := range slices.Sorted(maps.Keys(q.Outward)) {
 		o := q.Outward[l]
 		if i > 0 {
-			row.Flush.Text += " + "
-			row.Flush.Tip += "; "
+			c.Text += " + "
+			c.Tip += "; "
 		}
-		row.Flush.Text += durText(o.Max)
-		row.Flush.Tip += fmt.Sprintf("to %s: %s to %s, longest on rank %d, of %d ranks", l, durText(o.Min),
-			durText(o.Max), o.Slowest, o.Ranks)
+		c.Text += durText(o.Max)
+		c.Tip += fmt.Sprintf("to %s: %s", l, tip(o))
 	}
-	for _, l := range r.Levels {
-		d, ok := q.Durable[l]
-		row.Durable = append(row.Durable, "")
-		if ok {
-			row.Durable[len(row.Durable)-1] = durText(d)
-		}
-	}
-	first := ""
-	if len(r.Levels) > 0 {
-		first = r.Levels[len(r.Levels)-1]
-	}
-	if n, ok := q.Stored[first]; ok {
-		row.Stored = units.Bytes(n)
-		if q.Bytes > 0 && n > 0 {
-			row.Ratio = fmt.Sprintf("%.2f", float64(q.Bytes)/float64(n))
-		}
-	}
-	at := strings.Join(sortedKeys(q.Durable), ", ")
-	switch {
-	case q.Fault != "" && at == "":
-		row.Failed, row.Short, row.Mood, row.Outcome = true, "failed", "bad", q.Fault
-	case q.Fault != "":
-		row.Failed, row.Short, row.Mood, row.Outcome = true, at+" only", "bad", "committed at "+at+" only: "+q.Fault
-	case q.Completed > 0 && at == "":
-		row.Short, row.Mood, row.Outcome = fmt.Sprint("by start ", q.Completed), "good",
-			fmt.Sprintf("all shards were there when the run ended; start %d completed and restored it", q.Completed)
-	case len(q.Durable) == len(r.Levels):
-		row.Short, row.Mood, row.Outcome = "committed", "good", "committed at "+at
-	case at == "":
-		row.Short, row.Mood, row.Outcome = "under way", "partly", "not committed anywhere yet"
-	default:
-		row.Short, row.Mood, row.Outcome = at+" only", "partly", "committed at "+at+
-			"; the run ended, or has not come further yet"
-	}
-	return row
+	return c
 }
 
-func (r *Report) runRow(run *Run) runRow {
-	row := runRow{Number: run.Number, Epochs: run.Epochs, From: run.Begin, To: run.End, Points: run.Points,
-		Ended: run.Ended, Why: run.Why,
-		Began: r.Start.Add(time.Duration(run.Begin) * time.Microsecond).Round(time.Second).Format(time.DateTime),
-		Dead:  durOr(run.Dead), Startup: durOr(run.Startup),
-		Lasted: durText(float64(run.End-run.Begin) / 1e6), Lost: durOr(run.Lost), Noticed: durOr(run.Noticed),
-		Restored: "nothing: from the start"}
-	if run.Within > 0 { // nobody saw it end
-		row.Lasted = fmt.Sprintf("%s to %s", row.Lasted, durText(float64(run.End-run.Begin)/1e6+run.Within))
+// written is what the epoch takes at the nearest level, and how much less that is than
+// its state.
+func (r *Report) written(q Epoch) (w struct{ Bytes, Ratio string }) {
+	if len(r.Levels) == 0 {
+		return w
 	}
+	if n, ok := q.Stored[r.Levels[len(r.Levels)-1]]; ok {
+		w.Bytes = units.Bytes(n)
+		if q.Bytes > 0 && n > 0 {
+			w.Ratio = fmt.Sprintf("%.2f", float64(q.Bytes)/float64(n))
+		}
+	}
+	return w
+}
+
+// outcome is what has become of an epoch: in a few words, in a sentence, and as a class
+// of the style sheet.
+type outcome struct {
+	Short, Text, Mood string
+	Failed            bool
+}
+
+// outcome says what has become of an epoch.
+func (r *Report) outcome(q Epoch) outcome {
+	at := strings.Join(slices.Sorted(maps.Keys(q.Durable)), ", ")
+	switch {
+	case q.Fault != "" && at == "":
+		return outcome{"failed", q.Fault, "bad", true}
+	case q.Fault != "":
+		return outcome{at + " only", "committed at " + at + " only: " + q.Fault, "bad", true}
+	case q.Completed > 0 && at == "":
+		return outcome{fmt.Sprint("by start ", q.Completed), fmt.Sprintf("all shards were there when the run ended; "+
+			"start %d completed and restored it", q.Completed), "good", false}
+	case len(q.Durable) == len(r.Levels):
+		return outcome{"committed", "committed at " + at, "good", false}
+	case at == "":
+		return outcome{"under way", "not committed anywhere yet", "partly", false}
+	}
+	return outcome{at + " only", "committed at " + at + "; the run ended, or has not come further yet", "partly", false}
+}
+
+// restoredText says what a start went on from.
+func (run Run) restoredText() string {
 	switch {
 	case !run.began && run.Ended == "running":
-		row.Restored = "not yet"
+		return "not yet"
 	case !run.began:
-		row.Restored = "did not come so far"
+		return "did not come so far"
 	case run.gone:
-		row.Restored = "not in the log any more"
+		return "not in the log any more"
 	case run.Restored > 0:
-		row.Restored, row.Restore = fmt.Sprintf("epoch %d from %s", run.Restored, run.Level), durText(run.Restore)
+		return fmt.Sprintf("epoch %d from %s", run.Restored, run.Level)
 	}
-	return row
+	return "nothing: from the start"
 }
+
+// lasted is how long a start lasted; a range if nobody saw it end.
+func (run Run) lasted() string {
+	text := at(run.End - run.Begin)
+	if run.Within > 0 {
+		text += " to " + durText(float64(run.End-run.Begin)/1e6+run.Within)
+	}
+	return text
+}
+
+// time is a time of the report by the clock.
+func (r *Report) time(us int64) time.Time { return r.Start.Add(time.Duration(us) * time.Microsecond) }
 
 // clockNotes says how the clocks of the nodes were brought together.
 func (r *Report) clockNotes() []string {
@@ -356,12 +289,12 @@ func signed(s float64) string {
 	return durText(s)
 }
 
-func median(s Spread) cell {
+// tip is what is said of a figure when it is pointed at.
+func tip(s Spread) string {
 	if s.Ranks == 0 {
-		return cell{}
+		return ""
 	}
-	return cell{durText(s.Median), fmt.Sprintf("%s to %s, longest on rank %d, of %d ranks", durText(s.Min),
-		durText(s.Max), s.Slowest, s.Ranks)}
+	return fmt.Sprintf("%s to %s, longest on rank %d, of %d ranks", durText(s.Min), durText(s.Max), s.Slowest, s.Ranks)
 }
 
 func durOr(s float64) string {

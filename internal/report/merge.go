@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -126,7 +127,7 @@ func (m *merger) dedupe() {
 	if twice > 0 {
 		m.note("%d log(s) of the same rank and start were found twice and are counted once", twice)
 	}
-	for _, run := range sortedKeys(others) {
+	for _, run := range slices.Sorted(maps.Keys(others)) {
 		m.note("there are logs of two starts with number %d, as when the job began anew on other nodes: the newer is "+
 			"shown; give the directories of one to see it alone", run)
 	}
@@ -219,7 +220,7 @@ func (m *merger) runs() {
 	for _, t := range m.trackers {
 		byRun[t.l.run] = append(byRun[t.l.run], t)
 	}
-	for _, number := range sortedKeys(byRun) {
+	for _, number := range slices.Sorted(maps.Keys(byRun)) {
 		run := Run{Number: number, Begin: byRun[number][0].l.first, Logs: len(byRun[number]),
 			size: byRun[number][0].l.size, death: math.MaxInt64}
 		for _, t := range byRun[number] {
@@ -316,15 +317,6 @@ func b2i(b bool) int {
 	return 0
 }
 
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
-	keys := make([]K, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 // describe fills in what the report says of the job as a whole.
 func (m *merger) describe() {
 	r, last := m.r, m.logs[len(m.logs)-1].Header
@@ -338,7 +330,7 @@ func (m *merger) describe() {
 		}
 		bad, lost, gone = bad+l.Bad, lost+l.Lost, gone+b2i(l.Gone)
 	}
-	for _, rank := range sortedKeys(nodes) {
+	for _, rank := range slices.Sorted(maps.Keys(nodes)) {
 		if !slices.Contains(r.Nodes, nodes[rank]) {
 			r.Nodes = append(r.Nodes, nodes[rank])
 		}

@@ -165,8 +165,8 @@ func TestKilledWhileWriting(t *testing.T) {
 	r := merge(t, w, time.Hour)
 	if run := r.Runs[0]; run.Ended != "killed" || run.Why == "" || !near(run.Lost, 17.4, 0.2) {
 		t.Errorf("got %+v, want a killed run that lost all it computed", run)
-	} else if row := r.runRow(&run); run.Within <= 0 || !strings.Contains(row.Lasted, " to ") {
-		t.Errorf("nobody saw the end: got within %v s, lasted %q, want a range", run.Within, row.Lasted)
+	} else if run.Within <= 0 || !strings.Contains(run.lasted(), " to ") {
+		t.Errorf("nobody saw the end: got within %v s, lasted %q, want a range", run.Within, run.lasted())
 	}
 	if r.Epochs[0].Fault == "" || r.Totals.Failed != 1 {
 		t.Errorf("got %+v, want a fault", r.Epochs[0])
@@ -213,7 +213,7 @@ func TestStartsInVain(t *testing.T) {
 		w.keep()
 	}
 	vain()
-	restored := func(r *Report, run int) string { return r.runRow(&r.Runs[run]).Restored }
+	restored := func(r *Report, run int) string { return r.Runs[run].restoredText() }
 	for age, want := range map[time.Duration]string{-2 * time.Second: "not yet", time.Hour: "did not come so far"} {
 		if r := merge(t, w, age); !near(r.Totals.Lost, 50, 1) || restored(r, 1) != want {
 			t.Errorf("lost: got %.1f s, want about 50; restored: got %q, want %q", r.Totals.Lost, restored(r, 1), want)
@@ -261,7 +261,7 @@ func TestLongLog(t *testing.T) {
 		l.Gone, l.Events = true, l.Events[len(l.Events)-2:]
 	}
 	r := merge(t, w, time.Hour)
-	if got := r.runRow(&r.Runs[1]).Restored; !near(r.Totals.Lost, 50, 1) || got != "not in the log any more" ||
+	if got := r.Runs[1].restoredText(); !near(r.Totals.Lost, 50, 1) || got != "not in the log any more" ||
 		!strings.Contains(strings.Join(r.Notes, "\n"), "start 2 does not go back") {
 		t.Errorf("got %.1f s lost, want about 50; restored: %q, notes %q", r.Totals.Lost, got, r.Notes)
 	}

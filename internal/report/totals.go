@@ -1,6 +1,10 @@
 package report
 
-import "math"
+import (
+	"maps"
+	"math"
+	"slices"
+)
 
 // lost finds out which work the newest run does not have. It goes back from
 // there: a run that restored an epoch has what was computed up to its cut, and
@@ -154,23 +158,28 @@ func (m *merger) totals() {
 
 // add counts one rank's lane of a run.
 func (t *Totals) add(l *lanes, run *Run) {
-	t.Starting += float64(l.first-run.Begin) / 1e6
-	t.Ending += float64(run.End-l.last) / 1e6
-	for _, s := range l.main {
-		d := float64(s.to-s.from) / 1e6
-		switch s.kind {
-		case computing, lost:
-			t.Computing += d
-		case noticing:
-			t.Noticing += d
-		case starting, restoring:
-			t.Starting += d
-		case ending:
-			t.Ending += d
-		default:
-			t.Stopped += d
+	s := l.seconds()
+	t.Computing += s[computing] + s[lost]
+	t.Noticing += s[noticing]
+	t.Starting += s[starting] + s[restoring] + float64(l.first-run.Begin)/1e6
+	t.Ending += s[ending] + float64(run.End-l.last)/1e6
+	t.Stopped += s.stopped()
+}
+
+// spent is how many seconds the lanes of a rank spent on each kind.
+type spent [kinds]float64
+
+func (l *lanes) seconds() (s spent) {
+	for _, list := range [][]stretch{l.main, l.behind} {
+		for _, x := range list {
+			s[x.kind] += float64(x.to-x.from) / 1e6
 		}
 	}
+	return s
+}
+
+func (s *spent) stopped() float64 {
+	return s[parked] + s[draining] + s[capturing] + s[held] + s[stopping]
 }
 
 func (m *merger) rankSums() {
@@ -197,31 +206,20 @@ func (m *merger) rankSums() {
 			}
 		}
 	}
-	for _, rank := range sortedKeys(sums) {
+	for _, rank := range slices.Sorted(maps.Keys(sums)) {
 		m.r.Ranks = append(m.r.Ranks, *sums[rank])
 	}
 }
 
 func (s *RankSums) take(l *lanes) {
+	t := l.seconds()
+	s.Computing += t[computing] + t[lost]
+	s.Starting += t[starting] + t[restoring]
+	s.Stopped += t.stopped()
+	s.Writing += t[writing] + t[redundancy] + t[flushing]
 	for _, x := range l.main {
-		d := float64(x.to-x.from) / 1e6
-		switch x.kind {
-		case computing, lost:
-			s.Computing += d
-		case noticing:
-		case starting, restoring:
-			s.Starting += d
-		case ending:
-		default:
-			s.Stopped += d
-		}
 		if x.kind == capturing {
 			s.Bytes += x.bytes
-		}
-	}
-	for _, x := range l.behind {
-		if x.kind != voting {
-			s.Writing += float64(x.to-x.from) / 1e6
 		}
 	}
 }
