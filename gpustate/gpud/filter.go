@@ -53,13 +53,17 @@ var (
 			`GCC (unroll|ivdep|diagnostic)|nv_\w+|nv_diag\w*|diag_\w+)\b`)
 )
 
-// checkSource refuses what would let a compiler read files of the server.
+// checkSource refuses what would let a compiler read files of the server. Where assembler
+// could be hidden, it makes p one in which that is an error.
 func checkSource(p *driver.ProgramDesc, cpu bool) error {
 	err := checkOptions(p.Options)
-	for _, text := range []string{p.OpenCL, p.CUDA} {
+	for _, text := range []string{p.Options, p.OpenCL, p.CUDA} {
 		if err == nil {
 			err = checkText(text, cpu)
 		}
+	}
+	if err == nil {
+		err = checkJoined(p, cpu)
 	}
 	if err != nil {
 		return &driver.BuildError{Program: p.Name, Options: p.Options, Err: fmt.Errorf("%w: %w", err, errRefusedSource)}
@@ -114,4 +118,53 @@ func checkText(text string, cpu bool) error {
 		return fmt.Errorf("%q on a CPU device, whose assembler reads files", word)
 	}
 	return nil
+}
+
+var (
+	joining    = regexp.MustCompile(`##|#(?:[ \t\v\f\r]|/\*.*?\*/)*include\b`) // a header may have macros that join
+	headerLine = regexp.MustCompile(`#[ \t]*include[ \t]*<[\w./+-]*>`)
+	aWord      = regexp.MustCompile(`\w+`)
+)
+
+// noAssembly makes an error of inline assembler. The words can be undefined by no source
+// that checkText takes.
+const noAssembly = `#define __asm__ _Static_assert(0, "inline assembler (holdfast gpud --trust-sources)");
+#define __asm __asm__
+#define asm __asm__
+#line 1
+`
+
+// checkJoined is for words that a preprocessor makes of others by ##, which no search finds.
+func checkJoined(p *driver.ProgramDesc, cpu bool) error {
+	all := spliced.ReplaceAllString(trigraphs.Replace(p.Options+"\n"+p.OpenCL+"\n"+p.CUDA), "")
+	if !joining.MatchString(all) {
+		return nil
+	}
+	words := map[string]bool{}
+	for _, w := range aWord.FindAllString(headerLine.ReplaceAllString(all, ""), -1) {
+		words[w] = true
+	}
+	for _, w := range []string{"_Pragma", "__has_include", "__has_include_next", "__has_embed"} {
+		if joins(words, w) {
+			return fmt.Errorf("%q can be made of words of the program and its options by ##", w)
+		}
+	}
+	if cpu && p.OpenCL != "" {
+		p.OpenCL = noAssembly + p.OpenCL
+	}
+	return nil
+}
+
+// joins says whether whole is several of words, one behind the other.
+func joins(words map[string]bool, whole string) bool {
+	to := make([]bool, len(whole)+1)
+	to[0] = true
+	for end := 1; end <= len(whole); end++ {
+		for begin := range end {
+			if to[begin] && end-begin < len(whole) && words[whole[begin:end]] {
+				to[end] = true
+			}
+		}
+	}
+	return to[len(whole)]
 }

@@ -64,7 +64,23 @@ func hostileSources(file string) map[string]string {
 		"pragma module":    "#pragma clang module build x\n",
 		"operator":         "_Pragma(\"GCC dependency \\\"" + file + "\\\"\")\n",
 		"operator, raw":    "_Pragma(R\"(GCC dependency \"x\")\")\n",
-		"operator, macro":  "#define P(x) _Pragma(x)\nP(\"GCC dependency \\\"x\\\"\")\n",
+		"pasted operator":  "#define P(a, b) a##b\nP(_Pra, gma)(\"GCC dependency \\\"" + file + "\\\"\")\n",
+		"pasted probe":     "#define P(a, b) a##b\n#if P(__has_, include)(\"" + file + "\")\n#error yes\n#endif\n",
+		"pasted by a header": "#include <sys/cdefs.h>\n#if __CONCAT(__has_, include)(\"" + file + "\")\n#error yes\n" +
+			"#endif\n",
+		"operator, macro": "#define P(x) _Pragma(x)\nP(\"GCC dependency \\\"x\\\"\")\n",
+	}
+}
+
+// hiddenAssembly has no word of assembler that a search finds.
+func hiddenAssembly(file string) map[string]driver.ProgramDesc {
+	join := "#define Q(a, b) a##b\n#define P(a, b) Q(a, b)\n"
+	read := "(\".inc\" \"lude \\\"" + file + "\\\"\");\n"
+	return map[string]driver.ProgramDesc{
+		"joined":    {OpenCL: join + "P(__as, m__)" + read},
+		"thrice":    {OpenCL: strings.ReplaceAll(join, "##", "%:%:") + "P(P(_, _a), P(s, m))" + read},
+		"by option": {OpenCL: join + "P(A, m__)" + read, Options: "-DA=__as"},
+		"in a body": {OpenCL: join + "__kernel void g(void) { P(__as, m__)" + read + "}"},
 	}
 }
 
@@ -75,6 +91,7 @@ const innocent = `
 #define NAME "include"
 #pragma unroll 4
 _Pragma("unroll 4")
+#define CAT(a, s, m) a##_##s##m
 #if defined(X) && __has_builtin(y)
 #endif
 __kernel void k(__global int *includes) { includes[0] = 1; }
@@ -82,12 +99,21 @@ __kernel void k(__global int *includes) { includes[0] = 1; }
 
 func TestText(t *testing.T) {
 	for name, text := range hostileSources("/etc/passwd") {
-		if checkText(text, true) == nil {
+		if checkSource(&driver.ProgramDesc{OpenCL: text}, true) == nil {
 			t.Errorf("%s passes:\n%s", name, text)
 		}
 	}
-	if err := checkText(innocent, true); err != nil {
+	if err := checkSource(&driver.ProgramDesc{OpenCL: innocent}, true); err != nil {
 		t.Errorf("an innocent source: %v", err)
+	}
+	for _, d := range []driver.ProgramDesc{
+		{Options: "-DA=__asm__", OpenCL: `A(".inc" "bin \"x\"");`},
+		{Options: "-DH=__has_include", OpenCL: "#if H(</etc/passwd>)\n#error yes\n#endif\n"},
+		{Options: "-DP(x)=_Pragma(x)", OpenCL: `P("GCC dependency \"x\"")`},
+	} {
+		if checkSource(&d, true) == nil {
+			t.Errorf("%q passes with options %q", d.OpenCL, d.Options)
+		}
 	}
 	if err := checkText("asm volatile(\"mov.u32 %0, %laneid;\" : \"=r\"(x)); // CUDA", false); err != nil {
 		t.Errorf("inline PTX: %v", err)
@@ -121,6 +147,12 @@ func TestNoFiles(t *testing.T) {
 			}
 			if !trusts && (err == nil || !strings.Contains(err.Error(), "--trust-sources")) {
 				t.Errorf("%s: got %v, want a refusal", name, err)
+			}
+		}
+		for name, desc := range hiddenAssembly(file) {
+			_, err := d.Program("", gpustate.Sources{OpenCL: desc.OpenCL}, desc.Options)
+			if trusts != (err == nil) || !trusts && !strings.Contains(err.Error(), "--trust-sources") {
+				t.Errorf("hidden assembler, %s, trusting %v: got %v", name, trusts, err)
 			}
 		}
 		if trusts != (seen > 0) {
