@@ -40,30 +40,28 @@ type Checkpointer struct {
 	end      persist.End
 	state    *capture.Protected
 	ops      *persist.Operations
+	persist  *persist.Persister
 	stats    statistics
 	begun    time.Time    // when Open was called
 	events   *events.Log  // nil: none
 	metrics  *metrics.Set // nil: none
 
-	doing     atomic.Pointer[doing]
-	gate      atomic.Uint32 // bits below; 0 lets Points pass
-	points    pointCount    // Points reached
-	restored  atomic.Bool
-	unflushed atomic.Uint64   // final epoch that is not at global yet, at rank 0; 0 = none
-	reading   progress        // of Restore
-	said      map[string]bool // programs built from source that were logged; of the main thread
-	closed    atomic.Bool
-	stopped   atomic.Bool            // Point has returned ErrStop
-	meeting   atomic.Bool            // the main thread waits in Restore for all ranks
-	at        atomic.Pointer[string] // where the program called Restore or Close
-	verdicts  chan verdict           // from the agent to the main thread at a Point
+	doing    atomic.Pointer[doing]
+	gate     atomic.Uint32 // bits below; 0 lets Points pass
+	points   pointCount    // Points reached
+	restored atomic.Bool
+	reading  progress        // of Restore
+	said     map[string]bool // programs built from source that were logged; of the main thread
+	closed   atomic.Bool
+	stopped  atomic.Bool            // Point has returned ErrStop
+	meeting  atomic.Bool            // the main thread waits in Restore for all ranks
+	at       atomic.Pointer[string] // where the program called Restore or Close
+	verdicts chan verdict           // from the agent to the main thread at a Point
 
 	// ctx ends the background work when the process must leave.
-	ctx        context.Context
-	cancel     context.CancelCauseFunc
-	writers    sync.WaitGroup
-	flushed    *persist.Turn // the newest; main thread only
-	begunNoted atomic.Bool   // this run has noted that the job has had an epoch
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	writers sync.WaitGroup
 }
 
 // The bits of the gate, each a reason for Point to look closer.
@@ -148,8 +146,6 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control
 	if err := agree(priv, "open checkpoint directories", err); err != nil {
 		return err
 	}
-	_, none := c.nextFlush()
-	none.End()
 	c.openMetrics()
 	last, err := c.lastEpoch(ctx, priv)
 	if err != nil {
@@ -168,6 +164,7 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control
 	if first && c.opt.Supervisor != "" {
 		c.reportTo(ctx) // before the agent runs, which may want to report at once
 	}
+	c.persist = c.newPersister(first)
 	c.agent.start()
 	if first {
 		if job := c.opt.slurmJob(); job != "" {
@@ -286,7 +283,7 @@ func (c *Checkpointer) Close() error {
 	c.gate.Or(gateClosed)
 	c.events.Emit(events.Event{Name: events.Finish, Points: c.points.load()})
 	err := c.finish()
-	<-c.flushed.Over() // the last epoch is at all levels, or has failed
+	<-c.persist.Over() // the last epoch is at all levels, or has failed
 	if err == nil {
 		end := c.events.Span(events.Event{Name: events.Sync})
 		_, err = c.allgather(c.ctx, 0, stageBye, nil)

@@ -196,6 +196,12 @@ type RankFailure = vote.RankFailure
 // Level, how long it Waited, and Again: it was not tried, since earlier operations hang.
 type HungError = persist.HungError
 
+// GraceError says that a final checkpoint was not copied to all levels because the process
+// would have been killed before: the Epoch, the Levels at which it is committed, the Level
+// to which it was not copied, the time of Need and what is Left, whether it is Behind the
+// epoch before, which was still being copied, and Err, what went wrong where it was tried.
+type GraceError = persist.GraceError
+
 // LostError says that another rank of the job is gone.
 type LostError struct {
 	Rank     int

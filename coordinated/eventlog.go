@@ -88,24 +88,6 @@ func (c *Checkpointer) agreeNumbers(priv *mpiwrap.Comm, epoch, run uint64) (uint
 	return all[0], all[1], nil
 }
 
-// copySpan notes and logs the copying of the shards of ranks to a level; the
-// last epoch that was written says how much that is.
-func (c *Checkpointer) copySpan(e storage.Epoch, level string, ranks ...int) func(events.Event) {
-	name := events.Redundancy
-	if level == storage.LevelGlobal {
-		name = events.Flush
-	}
-	var total int64
-	c.stats.mu.Lock()
-	for _, r := range ranks {
-		if r < len(c.stats.sizes) {
-			total += c.stats.sizes[r]
-		}
-	}
-	c.stats.mu.Unlock()
-	return c.begin(name, e, level, total)
-}
-
 // failure logs an error.
 func (c *Checkpointer) failure(what string, e storage.Epoch, err error) {
 	c.events.Emit(events.Event{Name: events.Failure, Epoch: uint64(e), What: what, Text: err.Error()})
@@ -116,15 +98,6 @@ func (c *Checkpointer) lastWords() {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	c.events.Flush(ctx)
-}
-
-// sum adds up what shards hold and take.
-func sum(infos []storage.ShardInfo) (bytes, stored int64) {
-	for _, i := range infos {
-		bytes += i.Bytes
-		stored += i.Stored
-	}
-	return bytes, stored
 }
 
 // ended puts an error into the end of a span.

@@ -139,7 +139,7 @@ func TestFinalBehindAFlush(t *testing.T) {
 					if before[rank].Swap(true) {
 						return 0 // not known: it is tried
 					}
-					return left - persist.KeepBack(left) // there is just enough time, the one before has to give way
+					return left - left/10 // there is just enough time, the one before has to give way
 				}
 			}
 			f.opt.plane = newMemNet(2).plane

@@ -117,7 +117,7 @@ func takeEpochs(ctx context.Context, world *mpiwrap.Comm, opt Options, epochs in
 }
 
 // awaitWriters waits until nothing is written any more.
-func (c *Checkpointer) awaitWriters() { <-c.flushed.Over() }
+func (c *Checkpointer) awaitWriters() { <-c.persist.Over() }
 
 func committedIn(t *testing.T, dir string) (out []int) {
 	t.Helper()

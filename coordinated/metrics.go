@@ -1,9 +1,6 @@
 package coordinated
 
-import (
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/metrics"
-	"github.com/holdfast-hpc/holdfast/storage"
-)
+import "github.com/holdfast-hpc/holdfast/coordinated/internal/metrics"
 
 // openMetrics starts the metrics of this node, on its first rank. Without them
 // the job runs as well.
@@ -40,11 +37,4 @@ func (c *Checkpointer) countCapture(es *EpochStats, err error) {
 	if err == nil {
 		c.metrics.Captured(es.Bytes, es.Waited, es.Drain, es.Capture, es.Blocked)
 	}
-}
-
-// countFailure counts an epoch that did not come to all levels.
-func (c *Checkpointer) countFailure(e storage.Epoch, err error) {
-	c.stats.failed(e, err)
-	c.failure("checkpoint", e, err)
-	c.metrics.Failed()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 )
 
 // Point is where a checkpoint may be taken: the protected state must be whole
@@ -148,10 +149,10 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 		c.end.By(c.opt.Deadline)
 	}
 	captures := make(chan error, 1)
-	done := c.persist(e, s, err, v.stop, captures)
+	way := c.persist.Persist(persist.Captured{Epoch: e, Snapshot: s, Err: err, Final: v.stop, All: captures})
 	if s != nil && s.Live {
 		c.now(stateHeld)
-		<-done.put // the bytes are the program's own memory
+		<-way.Put // the bytes are the program's own memory
 		es.Blocked = time.Since(arrived)
 		es.Mode = "written before the program went on: no room in the pool"
 		c.stats.add(es)
@@ -168,9 +169,9 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 		return nil
 	}
 	c.now(stateStopping)
-	<-done.all
-	if len(done.levels) == 0 {
-		c.log.Error("holdfast: the final checkpoint failed, the program goes on", "epoch", e, "error", done.err)
+	<-way.Over
+	if len(way.Levels) == 0 {
+		c.log.Error("holdfast: the final checkpoint failed, the program goes on", "epoch", e, "error", way.Err)
 		_ = c.agent.do(c.ctx, c.agent.stopAgain) // closed: nothing follows
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/job"
@@ -45,26 +46,43 @@ func (c *Checkpointer) now(state string) { c.doing.Store(&doing{state, time.Now(
 type work struct {
 	job.Work
 	began  time.Time
-	copied int64 // bytes that the store had copied when it began; -1: it is not copying
+	copied int64 // bytes that had been copied to the level when it began; -1: it is not copying
 }
 
-// begin notes and logs the beginning of something behind the program, of about
-// total bytes, and returns what logs its end.
-func (c *Checkpointer) begin(what string, e storage.Epoch, level string, total int64) (end func(events.Event)) {
-	w := &work{Work: job.Work{What: what, Epoch: uint64(e), Level: level, Total: total}, began: time.Now(), copied: -1}
-	if what != events.Write {
-		w.copied = c.store.Copied()
+// begin notes and logs the beginning of a step behind the program, and returns what logs
+// its end.
+func (c *Checkpointer) begin(s persist.Step) (end func(bytes, stored int64, err error)) {
+	ev, last := events.Event{Name: events.Redundancy, Epoch: uint64(s.Epoch), Level: s.Level}, events.Event{}
+	switch {
+	case s.Name == persist.VotePut || s.Name == persist.VoteCommit:
+		last.What = s.Name
+		ev.Name = events.Vote
+		logged := c.events.Span(ev)
+		return func(_, _ int64, err error) { logged(ended(last, err)) }
+	case s.Name == persist.Write:
+		ev.Name = events.Write
+	case s.Level == storage.LevelGlobal:
+		ev.Name = events.Flush
+	}
+	if s.Name == persist.Rebuild {
+		last.What = s.Name
+	}
+	w := &work{Work: job.Work{What: ev.Name, Epoch: ev.Epoch, Level: s.Level, Total: s.Bytes}, began: time.Now(),
+		copied: -1}
+	if s.Name != persist.Write {
+		w.copied = c.store.CopiedTo(s.Level)
 	}
 	c.stats.mu.Lock()
 	c.stats.behind = append(c.stats.behind, w)
 	c.stats.mu.Unlock()
-	logged := c.events.Span(events.Event{Name: what, Epoch: uint64(e), Level: level})
-	return func(ev events.Event) {
+	logged := c.events.Span(ev)
+	return func(bytes, stored int64, err error) {
 		c.stats.mu.Lock()
 		c.stats.behind = slices.DeleteFunc(c.stats.behind, func(o *work) bool { return o == w })
 		c.stats.mu.Unlock()
-		c.metrics.Wrote(what, level, ev.Stored, time.Since(w.began))
-		logged(ev)
+		c.metrics.Wrote(ev.Name, s.Level, stored, time.Since(w.began))
+		last.Bytes, last.Stored = bytes, stored
+		logged(ended(last, err))
 	}
 }
 
@@ -77,7 +95,7 @@ func (c *Checkpointer) working() []job.Work {
 		x := w.Work
 		x.Seconds = time.Since(w.began).Seconds()
 		if w.copied >= 0 {
-			x.Bytes = c.store.Copied() - w.copied
+			x.Bytes = c.store.CopiedTo(x.Level) - w.copied
 		}
 		out = append(out, x)
 	}

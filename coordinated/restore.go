@@ -88,7 +88,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 				time.Since(start).Round(time.Microsecond))
 			c.warnUnflushed(e)
 			c.surviving()
-			c.repair(e)
+			c.persist.Repair(e)
 			return true, nil
 		}
 		failed.add(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
 // server answers clients at rank 0.
@@ -31,7 +32,7 @@ func (c *Checkpointer) serve(p *control.Plane, key control.Key) error {
 	if err != nil {
 		return fmt.Errorf("coordinated: contact file: %w", err)
 	}
-	if err := writeWhole(s.file, append(b, '\n')); err != nil {
+	if err := vfs.WriteWhole(s.file, append(b, '\n')); err != nil {
 		err = fmt.Errorf("coordinated: contact file: %w", err)
 		if len(c.asked) == 0 {
 			return err
@@ -56,22 +57,6 @@ func (c *Checkpointer) clientAddr(p *control.Plane) string {
 		return p.Addr()
 	}
 	return addr
-}
-
-// writeWhole makes a small file that readers find whole or not at all. Only its
-// owner may read it.
-func writeWhole(file string, b []byte) error {
-	tmp := file + ".tmp"
-	_ = os.Remove(tmp) // of a run that died while writing it
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp, file)
 }
 
 // contactDir is where the contact file lies.

@@ -63,7 +63,6 @@ type statistics struct {
 	req map[storage.Epoch]agreement // of the newest epochs
 
 	behind []*work // under way, oldest first
-	sizes  []int64 // by rank: what the shards of the newest epoch take at the first level
 
 	changed chan struct{} // closed at the next change; nil while nobody watches
 }
@@ -123,19 +122,6 @@ func (t *statistics) agreed(e storage.Epoch, a agreement) {
 		t.req = map[storage.Epoch]agreement{}
 	}
 	t.req[e] = a
-}
-
-// remember notes what the shards of an epoch take at the first level.
-func (t *statistics) remember(infos []storage.ShardInfo) {
-	sizes := make([]int64, len(infos))
-	for i := range infos {
-		if r := infos[i].Rank; r < len(sizes) {
-			sizes[r] = infos[i].Stored
-		}
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.sizes = sizes
 }
 
 // agreement returns what agreed was told of an epoch.
@@ -213,4 +199,31 @@ func (t *statistics) restore(r RestoreStats) {
 	defer t.mu.Unlock()
 	t.s.Restore = r
 	t.tell()
+}
+
+// copyTime is how long copying an epoch from one level to the next will take, by
+// the newest earlier one that was; 0 if none was.
+func (t *statistics) copyTime(e storage.Epoch, from, to string) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var bytes int64
+	for _, es := range t.s.Epochs {
+		if es.Epoch == e {
+			bytes = es.Bytes
+		}
+	}
+	for i := len(t.s.Epochs) - 1; i >= 0; i-- {
+		es := t.s.Epochs[i]
+		start, ok := es.Durable[from]
+		end, also := es.Durable[to]
+		if es.Epoch >= e || !ok || !also {
+			continue
+		}
+		took := end - start
+		if es.Bytes > 0 && bytes > 0 {
+			took = time.Duration(float64(took) * float64(bytes) / float64(es.Bytes))
+		}
+		return took
+	}
+	return 0
 }

@@ -243,7 +243,7 @@ func TestUnflushed(t *testing.T) {
 			t.Errorf("%s: want it to say %q:\n%s", c.name, c.says, got)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(opt.Global, unflushedName)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(opt.Global, "holdfast.stayed")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the note is still there: %v", err)
 	}
 }

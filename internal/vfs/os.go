@@ -220,3 +220,19 @@ func (f *osFile) WriteBehind(off, n int64) {
 	// A hint: where it is not supported fsync does all the work.
 	_ = unix.SyncFileRange(int(f.Fd()), off, n, unix.SYNC_FILE_RANGE_WRITE)
 }
+
+// WriteWhole makes a small file that readers find whole or not at all. Only its
+// owner may read it.
+func WriteWhole(name string, b []byte) error {
+	tmp := name + ".tmp"
+	_ = os.Remove(tmp) // of a run that died while writing it
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp, name)
+}

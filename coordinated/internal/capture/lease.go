@@ -47,8 +47,11 @@ func (p *pool) lease(ctx context.Context, s *Snapshot) *Lease {
 }
 
 // Hold returns the captured sections, which stay as they are until Done, or nil when
-// the lease is over or the memory is wanted back.
+// the lease is over or the memory is wanted back, or there is no lease.
 func (l *Lease) Hold() []storage.Section {
+	if l == nil {
+		return nil
+	}
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	if l.ctx.Err() != nil || l.sections == nil {

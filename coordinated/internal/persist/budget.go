@@ -1,15 +1,16 @@
 package persist
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// An End is when this process will be killed, once it was asked to stop.
+// End is when this process will be killed, once it was asked to stop.
 type End struct {
 	mu sync.Mutex // guards at
 	at time.Time  // zero = nobody knows
@@ -32,9 +33,9 @@ func (e *End) By(t time.Time) {
 	}
 }
 
-// Set notes that the process has so long from now whatever signals have said
+// set notes that the process has so long from now whatever signals have said
 // so far; a later one counts again.
-func (e *End) Set(d time.Duration) {
+func (e *End) set(d time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.at = time.Now().Add(d)
@@ -50,49 +51,179 @@ func (e *End) Left() (time.Duration, bool) {
 	return time.Until(e.at), true
 }
 
-// Budget is what each rank contributes to the decision whether a final epoch is
+// GraceError says that a final checkpoint was not copied to all levels because
+// the process would have been killed before.
+type GraceError struct {
+	Epoch      storage.Epoch
+	Levels     []string // at which it is committed
+	Level      string   // to which it was not copied
+	Need, Left time.Duration
+	Behind     bool // the epoch before was still being copied
+	Err        error
+}
+
+func (e *GraceError) Error() string {
+	why := fmt.Sprintf("copying it to %s takes %v at the rate measured, %v are left", e.Level,
+		e.Need.Round(time.Millisecond), e.Left.Round(time.Millisecond))
+	switch {
+	case e.Behind:
+		why = fmt.Sprintf("it is not copied to %s, because the epoch before it was still being copied when %v "+
+			"were left", e.Level, e.Left.Round(time.Millisecond))
+	case e.Err != nil:
+		why = fmt.Sprintf("copying it to %s was given up when %v were left", e.Level, e.Left.Round(time.Millisecond))
+	}
+	return fmt.Sprintf("epoch %d stays at %s: %s", e.Epoch, strings.Join(e.Levels, ", "), why)
+}
+
+func (e *GraceError) Unwrap() error { return e.Err }
+
+// budget is what each rank contributes to the decision whether a final epoch is
 // copied to a level.
-type Budget struct {
+type budget struct {
 	Left   time.Duration // 0 = not known, negative = too late
 	Need   time.Duration // 0 = never measured
 	Behind bool          // the epoch before is still being copied
 }
 
-// Enough decides whether there is time for a copy where the time left is known,
+// enough decides whether there is time for a copy where the time left is known,
 // and how much it may take. What was never measured is tried.
-func (b Budget) Enough() (usable time.Duration, ok bool) {
-	usable = b.Left - KeepBack(b.Left)
+func (b budget) enough() (usable time.Duration, ok bool) {
+	usable = b.Left - keepBack(b.Left)
 	return usable, !b.Behind && usable > 0 && b.Need <= usable
 }
 
-// KeepBack is the part of the time left that is for closing and leaving.
-func KeepBack(left time.Duration) time.Duration {
+// keepBack is the part of the time left that is for closing and leaving.
+func keepBack(left time.Duration) time.Duration {
 	return min(max(left/10, 300*time.Millisecond), 5*time.Second)
 }
 
-// GivingWay is how long an epoch may take to give way.
-const GivingWay = 2 * LateGrace
+// givingWay is how long an epoch may take to give way.
+const givingWay = 2 * lateGrace
 
-// Patience is how long a final epoch may wait for the one before it. What is left then
+// patience is how long a final epoch may wait for the one before it. What is left then
 // has to be enough for that one to give way, and after it for this one's copying.
-func Patience(usable, need time.Duration) time.Duration {
-	return max(usable-need-GivingWay, 0)
+func patience(usable, need time.Duration) time.Duration {
+	return max(usable-need-givingWay, 0)
 }
 
-// Worst joins what the ranks said: the least time that is left, the longest
+// worst joins what the ranks said: the least time that is left, the longest
 // that is needed.
-func Worst(blobs []cut.Blob) (Budget, error) {
-	var all Budget
-	for _, blob := range blobs {
-		var b Budget
-		if err := json.Unmarshal(blob.Data, &b); err != nil {
-			return all, fmt.Errorf("time left of rank %d: %w", blob.Rank, err)
-		}
+func worst(ranks []budget) (all budget) {
+	for _, b := range ranks {
 		if b.Left != 0 && (all.Left == 0 || b.Left < all.Left) {
 			all.Left = b.Left
 		}
 		all.Need = max(all.Need, b.Need)
 		all.Behind = all.Behind || b.Behind
 	}
-	return all, nil
+	return all
+}
+
+// await waits until the epoch before is done with the i-th level, or with all of them
+// unless this one is final. A final epoch does not wait longer than there is time: when
+// what is left is just what its own copying takes, the one before has to give way.
+func (x *Epoch) await(i int) (behind bool) {
+	if !x.c.Final {
+		<-x.before.over
+		return false
+	}
+	left, known := x.p.End.Left()
+	usable := left - keepBack(left)
+	need, measured := time.Duration(0), true
+	for k := i; k < len(x.p.Levels); k++ {
+		t := x.copyTime(k)
+		need, measured = need+t, measured && t > 0
+	}
+	if !measured {
+		need = max(need, usable/2)
+	}
+	if x.before.await(i, patience(usable, need), known) {
+		return false
+	}
+	if need <= usable {
+		x.before.yield(ErrYields)
+	}
+	left, _ = x.p.End.Left()
+	return !x.before.await(i, left-keepBack(left), true)
+}
+
+// copyTime is how long copying to the i-th level will take; 0 if nobody knows.
+func (x *Epoch) copyTime(i int) time.Duration {
+	return x.p.CopyTime(x.c.Epoch, x.p.Levels[i-1], x.p.Levels[i])
+}
+
+// timeFor decides, on all ranks alike, whether a final epoch is copied to a
+// level, and until when. The caller cancels the context. Collective for final
+// epochs.
+func (x *Epoch) timeFor(i int, behind bool) (context.Context, context.CancelFunc, error) {
+	if !x.c.Final {
+		return x.turn.ctx, func() {}, nil
+	}
+	level := x.p.Levels[i]
+	left, known := x.p.End.Left()
+	b := budget{Need: x.copyTime(i), Behind: behind}
+	if known {
+		b.Left = left
+		if left <= 0 {
+			b.Left = -1
+		}
+	}
+	ranks, err := exchange(x.p, x.c.Epoch, "grace "+level, b)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := worst(ranks)
+	if all.Left == 0 {
+		return x.p.ctx, func() {}, nil
+	}
+	usable, enough := all.enough()
+	if !enough {
+		return nil, nil, &GraceError{Epoch: x.c.Epoch, Levels: x.Levels, Level: level, Need: all.Need,
+			Left: max(all.Left, 0), Behind: all.Behind}
+	}
+	ctx, cancel := context.WithTimeout(x.p.ctx, usable)
+	return ctx, cancel, nil
+}
+
+// askTime is how long rank 0 waits to hear from the supervisor how much time a
+// TERM leaves, and longest that is of the time it counts on.
+const askTime = 3 * time.Second
+
+// learnEnd lets all ranks know how long there is. A TERM may have come to one of them
+// only; the least time that any knows of holds, unless the supervisor knows better: in a preemption
+// Slurm kills only after the partition's GraceTime. The supervisor finds out and tells rank 0.
+// Collective for final epochs.
+func (p *Persister) learnEnd(e storage.Epoch) error {
+	var mine timeLeft
+	mine.Left, mine.Known = p.End.Left()
+	if p.Rank == 0 {
+		wait := askTime
+		if mine.Known {
+			wait = min(wait, mine.Left/4)
+		}
+		if end := p.ToldEnd(p.ctx, wait); !end.IsZero() {
+			mine = timeLeft{Left: time.Until(end), Known: true, Told: true}
+		}
+	}
+	ranks, err := exchange(p, e, "end", mine)
+	if err != nil {
+		return err
+	}
+	if ranks[0].Told {
+		p.End.set(ranks[0].Left)
+		return nil
+	}
+	for _, t := range ranks {
+		if t.Known {
+			p.End.By(time.Now().Add(t.Left)) // the least counts
+		}
+	}
+	return nil
+}
+
+// timeLeft is what each rank knows of the end of the job.
+type timeLeft struct {
+	Left  time.Duration
+	Known bool `json:",omitempty"`
+	Told  bool `json:",omitempty"` // by the supervisor, who knows best
 }

@@ -1,5 +1,6 @@
-// Package persist has what an epoch needs behind the program: operations at levels that are
-// given up when a disk or a server does not answer, the turns in which epochs reach the
-// outer levels, and the decision how far a final one gets in the time that is left. The
-// order of put, vote and commit is coordinated's.
+// Package persist takes an epoch from a rank's captured memory to its levels, behind the
+// program and together with the other ranks: Epoch.run is its way, put, vote and commit at
+// the first level, then copy, vote and commit at each outer one, and retention after each
+// commit. Repair does the same for the epoch that a restart has restored. What hangs is
+// given up, epochs reach each level in turn, and a final one goes as far as there is time.
 package persist

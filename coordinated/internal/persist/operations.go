@@ -35,8 +35,8 @@ func (e *HungError) Error() string {
 		e.What, e.Level, e.Waited.Round(time.Millisecond))
 }
 
-// LateGrace is how long an operation whose time is over may take to notice.
-const LateGrace = time.Second
+// lateGrace is how long an operation whose time is over may take to notice.
+const lateGrace = time.Second
 
 // Operations are what goes on at levels behind the program.
 type Operations struct {
@@ -53,11 +53,11 @@ func NewOperations(timeout time.Duration, copied func(level string) int64) *Oper
 	return &Operations{timeout: timeout, copied: copied}
 }
 
-// Attend runs f, which works at a level behind the program, and gives it up when
+// attend runs f, which works at a level behind the program, and gives it up when
 // nothing has moved for the timeout, or when ctx is over and f does not end. f then
 // runs on by itself, with a ctx that is over; the memory of l, if there is one, stays as
 // it is until f has returned.
-func Attend[T any](ctx context.Context, o *Operations, what, level string, l *capture.Lease,
+func attend[T any](ctx context.Context, o *Operations, what, level string, l *capture.Lease,
 	f func(ctx context.Context) (T, error)) (T, error) {
 	type outcome struct {
 		v   T
@@ -93,7 +93,7 @@ func Attend[T any](ctx context.Context, o *Operations, what, level string, l *ca
 			if errors.Is(context.Cause(ctx), capture.ErrRecalled) {
 				continue // there is no hurry
 			}
-			last, limit = time.Now(), min(limit, LateGrace)
+			last, limit = time.Now(), min(limit, lateGrace)
 			tick.Reset(max(limit/20, time.Millisecond))
 		case <-tick.C:
 			if n := o.moved(level); n != moved && limit == o.timeout {
@@ -123,9 +123,9 @@ func at(m *sync.Map, level string) *atomic.Int64 {
 	return n.(*atomic.Int64)
 }
 
-// Attend is Attend for what returns nothing else.
+// Attend is attend for what returns nothing else.
 func (o *Operations) Attend(ctx context.Context, what, level string, f func(ctx context.Context) error) error {
-	_, err := Attend(ctx, o, what, level, nil, func(ctx context.Context) (struct{}, error) {
+	_, err := attend(ctx, o, what, level, nil, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, f(ctx)
 	})
 	return err
@@ -138,7 +138,7 @@ func (o *Operations) End(log *slog.Logger, what string, f func() error) error {
 	go func() { done <- f() }()
 	limit := o.timeout
 	if o.running.Load() > 0 {
-		limit = min(limit, LateGrace)
+		limit = min(limit, lateGrace)
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -158,8 +158,8 @@ func (o *Operations) moved(level string) int64 {
 	return at(&o.taken, level).Load() + o.copied(level)
 }
 
-// Counted are captured sections whose reads count for a level.
-func (o *Operations) Counted(level string, secs []storage.Section) []storage.Section {
+// counted are captured sections whose reads count for a level.
+func (o *Operations) counted(level string, secs []storage.Section) []storage.Section {
 	out := slices.Clone(secs)
 	for i := range out {
 		out[i].Source = counted{out[i].Source, at(&o.taken, level)}

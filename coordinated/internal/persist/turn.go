@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// A Turn is that of one epoch at the outer levels, or of the repair after a restore. Those
+// A turn is that of one epoch at the outer levels, or of the repair after a restore. Those
 // that come later wait for it: epochs reach each level in order.
-type Turn struct {
-	passed []chan struct{} // by level: closed when it is done with it, or never will be
-	over   chan struct{}   // closed at the end
-	ctx    context.Context // of the copying
-	yield  context.CancelCauseFunc
+type turn struct {
+	passed []chan struct{}         // by level: closed when it is done with it, or never will be
+	over   chan struct{}           // closed at the end
+	ctx    context.Context         // of the copying
+	yield  context.CancelCauseFunc // ends it, with ErrYields in favour of a final epoch
 }
 
 // ErrYields ends the copying of an epoch in favour of a final one.
 var ErrYields = errors.New("the final checkpoint goes first")
 
-// NewTurn makes a turn at so many levels.
-func NewTurn(ctx context.Context, levels int) *Turn {
-	t := &Turn{over: make(chan struct{})}
+// newTurn makes a turn at so many levels.
+func newTurn(ctx context.Context, levels int) *turn {
+	t := &turn{over: make(chan struct{})}
 	t.ctx, t.yield = context.WithCancelCause(ctx)
 	for range levels {
 		t.passed = append(t.passed, make(chan struct{}))
@@ -28,14 +28,8 @@ func NewTurn(ctx context.Context, levels int) *Turn {
 	return t
 }
 
-// Context bounds the copying.
-func (t *Turn) Context() context.Context { return t.ctx }
-
-// Over is closed at the end of the turn.
-func (t *Turn) Over() <-chan struct{} { return t.over }
-
-// Pass notes that it is done with the levels up to the i-th.
-func (t *Turn) Pass(i int) {
+// pass notes that it is done with the levels up to the i-th.
+func (t *turn) pass(i int) {
 	for _, ch := range t.passed[:i+1] {
 		select {
 		case <-ch:
@@ -45,22 +39,19 @@ func (t *Turn) Pass(i int) {
 	}
 }
 
-// End ends the turn. One goroutine calls Pass and End.
-func (t *Turn) End() {
-	t.Pass(len(t.passed) - 1)
+// end ends the turn. One goroutine calls pass and end.
+func (t *turn) end() {
+	t.pass(len(t.passed) - 1)
 	t.yield(nil)
 	close(t.over)
 }
 
-// Yield ends the copying in favour of a final epoch.
-func (t *Turn) Yield() { t.yield(ErrYields) }
+// yielded says whether the copying was ended in favour of a final epoch.
+func (t *turn) yielded() bool { return errors.Is(context.Cause(t.ctx), ErrYields) }
 
-// Yielded says whether that was asked for.
-func (t *Turn) Yielded() bool { return errors.Is(context.Cause(t.ctx), ErrYields) }
-
-// Await waits until it is done with the i-th level, not longer than limit where that
+// await waits until it is done with the i-th level, not longer than limit where that
 // is known.
-func (t *Turn) Await(i int, limit time.Duration, known bool) bool {
+func (t *turn) await(i int, limit time.Duration, known bool) bool {
 	if !known {
 		<-t.passed[i]
 		return true

@@ -1,0 +1,84 @@
+package persist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// commit votes on an epoch at a level and, when every rank's shard is durable,
+// writes the manifest and votes on that. Collective.
+func (p *Persister) commit(e storage.Epoch, level string, infos []storage.ShardInfo, own error) error {
+	end := p.Begin(Step{Name: VotePut, Epoch: e, Level: level})
+	blobs, err := p.Allgather(e, "put "+level, vote.EncodePut(infos, own))
+	end(0, 0, err)
+	if err != nil {
+		return errors.Join(own, err)
+	}
+	p.Phase("voted")
+	infos, err = vote.DecodePuts("write epoch "+fmt.Sprint(e)+" to level "+level, blobs, own)
+	if err != nil {
+		discard := func(ctx context.Context) error { return p.Store.Discard(ctx, e, level) }
+		if derr := p.Operations.Attend(p.ctx, "discard", level, discard); derr != nil &&
+			!errors.Is(derr, context.Canceled) {
+			p.Log.Warn("holdfast: discard", "epoch", e, "level", level, "error", derr)
+		}
+		return err
+	}
+	if level == p.Levels[0] {
+		p.remember(infos)
+	}
+	mine := p.writeManifest(e, level, infos)
+	end = p.Begin(Step{Name: VoteCommit, Epoch: e, Level: level})
+	blobs, err = p.Allgather(e, "commit "+level, mine.Encode())
+	end(0, 0, err)
+	if err != nil {
+		return errors.Join(mine.Err, err)
+	}
+	all, err := vote.DecodeCommits("commit epoch "+fmt.Sprint(e)+" at level "+level, blobs, mine.Err)
+	if err != nil {
+		return errors.Join(err, p.Store.Withdraw(e, level))
+	}
+	return errors.Join(p.Store.Committed(e, level), p.Store.Agree(level, all))
+}
+
+// writeManifest commits an epoch into this rank's directory of a level, and says
+// what lies there. A local directory belongs to its node, so every rank commits
+// there; the global one is shared, and rank 0 writes for all.
+func (p *Persister) writeManifest(e storage.Epoch, level string, infos []storage.ShardInfo) (v vote.Commit) {
+	if level == storage.LevelGlobal && p.Rank != 0 {
+		return vote.Commit{Shared: true}
+	}
+	if v.Err = p.writeAttended(e, level, infos); v.Err != nil {
+		return v
+	}
+	have, err := p.Store.Present(p.ctx, level)
+	if err != nil { // then only this epoch counts, and nothing older is removed
+		p.Log.Warn("holdfast: epochs at a level", "level", level, "error", err)
+		have = []storage.Epoch{e}
+	}
+	v.Have = have
+	return v
+}
+
+// writeAttended writes the manifest, or gives that up. Then this rank votes no, so a
+// manifest that comes into being all the same is taken back, by whichever is last.
+func (p *Persister) writeAttended(e storage.Epoch, level string, infos []storage.ShardInfo) error {
+	var other atomic.Bool
+	err := p.Operations.Attend(p.ctx, "commit", level, func(ctx context.Context) error {
+		err := p.Store.Commit(ctx, e, level, infos)
+		if other.Swap(true) && err == nil {
+			err = p.Store.Withdraw(e, level)
+		}
+		return err
+	})
+	var hung *HungError
+	if errors.As(err, &hung) && other.Swap(true) {
+		err = errors.Join(err, p.Store.Withdraw(e, level))
+	}
+	return err
+}

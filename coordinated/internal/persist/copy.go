@@ -1,0 +1,209 @@
+package persist
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// copyOut copies an epoch from the first level to another and commits it there,
+// from captured memory as far as that has not been claimed for the next epoch.
+// l is nil, on all ranks, when there is none. ctx bounds the copying on this
+// rank. Collective.
+func (p *Persister) copyOut(ctx context.Context, e storage.Epoch, level string, l *capture.Lease) error {
+	if level == storage.LevelGlobal {
+		infos, err := p.copyNode(ctx, e, l)
+		return p.commit(e, level, infos, err)
+	}
+	if level == storage.LevelParity {
+		defer p.lendShard(ctx, e, l)() // until all ranks have voted, and so have read
+	}
+	end := p.copying(e, level, p.Rank)
+	info, err := p.copyShard(ctx, e, level, l)
+	end(info.Bytes, info.Stored, err)
+	return p.commit(e, level, []storage.ShardInfo{info}, err)
+}
+
+// lendShard serves this rank's shard to those who compute parity from memory,
+// until end is called or the memory is wanted back.
+func (p *Persister) lendShard(ctx context.Context, e storage.Epoch, l *capture.Lease) (end func()) {
+	secs := l.Hold()
+	if secs == nil {
+		return func() {}
+	}
+	release, err := p.Store.Lend(ctx, e, p.Levels[0], secs)
+	if err != nil {
+		p.Log.Debug("holdfast: parity is computed from the disk", "epoch", e, "why", err)
+		l.Done()
+		return func() {}
+	}
+	once := sync.OnceFunc(func() { release(); l.Done() })
+	stop := l.OnRecall(once)
+	return func() { stop(); once() }
+}
+
+// copyShard copies this rank's shard.
+func (p *Persister) copyShard(ctx context.Context, e storage.Epoch, level string,
+	l *capture.Lease) (storage.ShardInfo, error) {
+	if level != storage.LevelParity { // which is computed from the shards of others
+		if secs := l.Hold(); secs != nil {
+			bound, cancel := l.Within(ctx)
+			from := func(ctx context.Context) (storage.ShardInfo, error) {
+				return p.Store.Flush(ctx, e, p.Levels[0], level, p.Operations.counted(level, secs))
+			}
+			info, err := attend(bound, p.Operations, "copy", level, l, from)
+			cancel()
+			l.Done()
+			if err == nil || !l.Recalled() {
+				return info, err
+			}
+		}
+	}
+	return attend(ctx, p.Operations, "copy", level, nil, func(ctx context.Context) (storage.ShardInfo, error) {
+		return p.Store.Flush(ctx, e, p.Levels[0], level, nil)
+	})
+}
+
+// copyNode copies the shards of a node to the global level, into few large files.
+// The first rank of the node is its flusher: it makes the files, and the others
+// write to their places in them from captured memory. When any rank has none,
+// the flusher copies for all of them from the first level.
+func (p *Persister) copyNode(ctx context.Context, e storage.Epoch, l *capture.Lease) ([]storage.ShardInfo, error) {
+	if l != nil {
+		infos, done, err := p.copyTogether(ctx, e, l)
+		if done || err != nil {
+			return infos, err
+		}
+	}
+	ranks := p.Node
+	if ranks[0] != p.Rank {
+		return nil, nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	end := p.copying(e, storage.LevelGlobal, ranks...)
+	infos, err := attend(ctx, p.Operations, "copy", storage.LevelGlobal, nil, func(
+		ctx context.Context) ([]storage.ShardInfo, error) {
+		return p.Store.FlushNode(ctx, e, p.Levels[0], storage.LevelGlobal, ranks)
+	})
+	var bytes, stored int64
+	for i := range infos {
+		bytes, stored = bytes+infos[i].Bytes, stored+infos[i].Stored
+	}
+	end(bytes, stored, err)
+	return infos, err
+}
+
+// copyTogether is copyNode from captured memory. It is done when all ranks have
+// written their parts, and then says what came of sealing them; an error
+// otherwise is one of the control plane. Collective.
+func (p *Persister) copyTogether(ctx context.Context, e storage.Epoch, l *capture.Lease) (infos []storage.ShardInfo,
+	done bool, err error) {
+	defer func() { err = errors.Join(err, l.End()) }()
+	part := p.newPart(ctx, e, l)
+	blobs, err := p.Allgather(e, "sizes "+storage.LevelGlobal, encodeSize(part))
+	if err != nil {
+		return nil, false, err
+	}
+	pack := storage.NodePack{Epoch: e, From: p.Levels[0], To: storage.LevelGlobal, Ranks: p.Node}
+	if !decodeSizes(blobs, &pack) {
+		return nil, false, nil
+	}
+	werr := p.writePart(ctx, part, pack, l)
+	err = l.End()
+	p.Phase("part")
+	blobs, gerr := p.Allgather(e, "parts "+storage.LevelGlobal, vote.EncodeError(werr))
+	if err := errors.Join(err, gerr); err != nil {
+		return nil, false, err
+	}
+	flusher := pack.Ranks[0] == p.Rank
+	if werr := vote.DecodeErrors("write packs", blobs, werr); werr != nil {
+		if p.Rank == 0 {
+			p.Log.Debug("holdfast: copying from the first level instead", "epoch", e, "why", werr)
+		}
+		if flusher {
+			err = p.Operations.Attend(ctx, "discard", storage.LevelGlobal, func(context.Context) error {
+				return p.Store.DropPacks(pack)
+			})
+		}
+		return nil, false, err
+	}
+	if flusher {
+		infos, err = attend(p.ctx, p.Operations, "sync", storage.LevelGlobal, nil, func(
+			ctx context.Context) ([]storage.ShardInfo, error) {
+			return p.Store.SealPacks(ctx, pack)
+		})
+	}
+	return infos, true, err
+}
+
+// writePart writes this rank's part of the pack.
+func (p *Persister) writePart(ctx context.Context, part *storage.Part, n storage.NodePack, l *capture.Lease) error {
+	if l.Hold() == nil {
+		return capture.ErrRecalled
+	}
+	ctx, cancel := l.Within(ctx)
+	defer cancel()
+	end := p.copying(n.Epoch, n.To, p.Rank)
+	_, err := attend(ctx, p.Operations, "copy", n.To, l, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, part.Write(ctx, n)
+	})
+	end(part.Size().Bytes, part.Stored(), err)
+	return err
+}
+
+// newPart prepares this rank's part of its node's packs; nil if it has none to
+// give.
+func (p *Persister) newPart(ctx context.Context, e storage.Epoch, l *capture.Lease) *storage.Part {
+	secs := l.Hold()
+	if secs == nil {
+		return nil
+	}
+	defer l.Done()
+	ctx, cancel := l.Within(ctx)
+	defer cancel()
+	part, err := attend(ctx, p.Operations, "prepare a copy", storage.LevelGlobal, l, func(
+		ctx context.Context) (*storage.Part, error) {
+		return p.Store.NewPart(ctx, e, p.Levels[0], storage.LevelGlobal, p.Operations.counted(storage.LevelGlobal, secs))
+	})
+	if err != nil {
+		// If it matters, the flusher will meet it as well and say so.
+		p.Log.Debug("holdfast: no copy from memory", "epoch", e, "why", err)
+		return nil
+	}
+	return part
+}
+
+// encodeSize is 16 bytes, or none for a rank that cannot take part.
+func encodeSize(p *storage.Part) []byte {
+	if p == nil {
+		return nil
+	}
+	z := p.Size()
+	b := binary.LittleEndian.AppendUint64(nil, uint64(z.Bytes))
+	return binary.LittleEndian.AppendUint64(b, uint64(z.Room))
+}
+
+// decodeSizes fills in the sizes of the pack's ranks and reports whether all
+// ranks of the job take part.
+func decodeSizes(blobs []cut.Blob, n *storage.NodePack) bool {
+	sizes := make([]storage.PartSize, len(blobs))
+	for i, b := range blobs {
+		if len(b.Data) != 16 {
+			return false
+		}
+		sizes[i] = storage.PartSize{Bytes: int64(binary.LittleEndian.Uint64(b.Data)),
+			Room: int64(binary.LittleEndian.Uint64(b.Data[8:]))}
+	}
+	for _, r := range n.Ranks {
+		n.Sizes = append(n.Sizes, sizes[r])
+	}
+	return true
+}

@@ -1,0 +1,136 @@
+package persist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// TestWay: what an epoch goes through on a rank that is alone, in this order, and what
+// becomes of it when a level fails.
+func TestWay(t *testing.T) {
+	vote := func(level string) string { return "put " + level + ", voted, commit " + level }
+	for _, c := range []struct {
+		name, sick string
+		err        error // of the capture
+		want       string
+	}{
+		{"all levels", "", nil, "write local, put, " + vote("local") + ", committed, freed, at local, " +
+			"copy global, part, " + vote("global") + ", copied, at global"},
+		{"the first fails", "/local/", nil, "write local: failed, put, put local, voted, " +
+			"write global, put, " + vote("global") + ", committed, freed, at global, failed"},
+		{"an outer one fails", "/global/", nil, "write local, put, " + vote("local") + ", committed, freed, at local, " +
+			"copy global: failed, part, copy global: failed, put global, voted, failed"},
+		{"nothing captured", "", errors.New("no memory"), "put, put local, voted, committed, freed in vain, failed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, heard := alone(t, c.sick)
+			data := make([]byte, 1<<20)
+			var s *capture.Snapshot
+			if err := p.State.Add("data", &data); err != nil {
+				t.Fatal(err)
+			}
+			if c.err == nil {
+				var err error
+				if s, err = p.State.Capture(t.Context(), func() ([]byte, error) { return nil, nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all := make(chan error, 1)
+			all <- nil
+			x := p.Persist(Captured{Epoch: 1, Snapshot: s, Err: c.err, All: all})
+			<-x.Over
+			if got := heard(); got != c.want {
+				t.Errorf("got  %s\nwant %s\n%v", got, c.want, x.Err)
+			}
+			if at := strings.Join(x.Levels, " "); (x.Err == nil) != (at == "local global") {
+				t.Errorf("at %q: %v", at, x.Err)
+			}
+			if _, open := <-x.Put; open {
+				t.Error("the captured bytes are still needed")
+			}
+			<-p.Over()
+		})
+	}
+}
+
+// alone makes a Persister of one rank that has levels local and global on a disk in memory.
+// Below sick all writing fails. heard lists what was heard of the epochs.
+func alone(t *testing.T, sick string) (p *Persister, heard func() string) {
+	files := crashfs.New()
+	for _, l := range []string{"/local", "/global"} {
+		files.MkdirAll(l)
+	}
+	store, err := storage.Open(vfs.With(t.Context(), files), storage.Options{Job: "alone", Size: 1, Nodes: []string{"n"},
+		Node: "n", Logger: slog.New(slog.DiscardHandler), Levels: []storage.LevelConfig{
+			{Name: storage.LevelLocal, Dir: "/local", Keep: 2}, {Name: storage.LevelGlobal, Dir: "/global", Keep: 2}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files.SetRule(func(op crashfs.Op) error {
+		if sick != "" && strings.HasPrefix(op.Name, sick) && (op.Kind == "create" || op.Kind == "write") {
+			return &fs.PathError{Op: op.Kind, Path: op.Name, Err: syscall.ENOSPC}
+		}
+		return nil
+	})
+	var mu sync.Mutex
+	var list []string
+	hear := func(what ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		list = append(list, fmt.Sprint(what...))
+	}
+	log := slog.New(slog.DiscardHandler)
+	var work sync.WaitGroup
+	p = New(t.Context(), Options{Store: store, Levels: []string{storage.LevelLocal, storage.LevelGlobal}, Node: []int{0},
+		State: capture.New(0, 1, log), Operations: NewOperations(time.Minute, store.CopiedTo), End: &End{}, Log: log,
+		Allgather: func(_ storage.Epoch, _ string, data []byte) ([]cut.Blob, error) {
+			return []cut.Blob{{Data: data}}, nil
+		},
+		Go:       work.Go,
+		CopyTime: func(storage.Epoch, string, string) time.Duration { return 0 },
+		ToldEnd:  func(context.Context, time.Duration) time.Time { return time.Time{} },
+		Begin: func(s Step) func(int64, int64, error) {
+			return func(_, _ int64, err error) {
+				if err != nil {
+					hear(s.Name, " ", s.Level, ": failed")
+					return
+				}
+				hear(s.Name, " ", s.Level)
+			}
+		},
+		Freed: func(_ storage.Epoch, err error) {
+			if err != nil {
+				hear("freed in vain")
+				return
+			}
+			hear("freed")
+		},
+		Committed: func(_ storage.Epoch, level string, _ time.Duration) { hear("at ", level) },
+		Failed:    func(storage.Epoch, error) { hear("failed") },
+		Phase:     func(name string) { hear(name) }})
+	t.Cleanup(func() {
+		work.Wait()
+		if err := errors.Join(store.Close(), p.State.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return p, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Join(list, ", ")
+	}
+}

@@ -1,0 +1,140 @@
+package persist
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// Options are what a Persister works with. They say the same on all ranks, but for what is
+// a rank's own.
+type Options struct {
+	Store      *storage.Store
+	Levels     []string // that epochs go to, nearest first
+	Rank       int
+	Node       []int              // the ranks of this one's node, ascending
+	State      *capture.Protected // whose captures are written
+	Operations *Operations
+	End        *End  // of this process
+	Note       *Note // at the rank that writes it; nil elsewhere
+	Log        *slog.Logger
+
+	// Allgather gives every rank's data to all ranks, in order of rank. It is collective;
+	// a stage of an epoch comes once.
+	Allgather func(e storage.Epoch, stage string, data []byte) ([]cut.Blob, error)
+	// Go runs f on a goroutine that is waited for at the end.
+	Go func(f func())
+	// CopyTime is how long copying an epoch from a level to the next will take; 0 if nobody
+	// knows.
+	CopyTime func(e storage.Epoch, from, to string) time.Duration
+	// ToldEnd waits so long for who knows better than a signal when the process will be
+	// killed; zero: nobody does. Asked at rank 0.
+	ToldEnd func(ctx context.Context, wait time.Duration) time.Time
+
+	// What follows hears of the epochs. Begin hears that a step begins, and end how it
+	// ended and what the shards hold and take at the level.
+	Begin func(s Step) (end func(bytes, stored int64, err error))
+	// Freed hears that no rank holds captured bytes any more that it would not give back,
+	// and why the epoch came to no level.
+	Freed func(e storage.Epoch, err error)
+	// Committed hears that an epoch is at a level, so long after its cut.
+	Committed func(e storage.Epoch, level string, took time.Duration)
+	// Failed hears why an epoch is not at all levels.
+	Failed func(e storage.Epoch, err error)
+	// Phase hears how far this rank is, for tests.
+	Phase func(name string)
+}
+
+// Step is a part of an epoch's way that takes time.
+type Step struct {
+	Name  string // of those below
+	Epoch storage.Epoch
+	Level string
+	Bytes int64 // about how many will be written; 0: nobody knows
+}
+
+// The names of steps.
+const (
+	Write      = "write"
+	Copy       = "copy"
+	Rebuild    = "rebuild"
+	VotePut    = "put"    // until it is known whether all ranks have written
+	VoteCommit = "commit" // the same of their manifests
+)
+
+// Persister takes epochs from captured memory to the levels, together with those of the
+// other ranks.
+type Persister struct {
+	Options
+	ctx    context.Context         // ends the work when the process must leave
+	newest *turn                   // main thread only
+	stored atomic.Pointer[[]int64] // by rank: what the shards of the newest epoch take at the first level
+	begun  atomic.Bool             // this run has noted that the job has had an epoch
+}
+
+// New makes a Persister whose work ends with ctx.
+func New(ctx context.Context, opt Options) *Persister {
+	p := &Persister{Options: opt, ctx: ctx}
+	_, none := p.nextTurn()
+	none.end()
+	return p
+}
+
+// Over is closed when the newest epoch is at all levels, or will not be. Called, as Persist
+// and Repair are, by the main thread.
+func (p *Persister) Over() <-chan struct{} { return p.newest.over }
+
+// nextTurn makes the turn that follows the newest one, and returns both.
+func (p *Persister) nextTurn() (before, t *turn) {
+	before, p.newest = p.newest, newTurn(p.ctx, len(p.Levels))
+	return before, p.newest
+}
+
+// copying begins the copying of the shards of ranks to a level; the last epoch that was
+// written says how much that is.
+func (p *Persister) copying(e storage.Epoch, level string, ranks ...int) (end func(bytes, stored int64, err error)) {
+	s := Step{Name: Copy, Epoch: e, Level: level}
+	if stored := p.stored.Load(); stored != nil {
+		for _, r := range ranks {
+			s.Bytes += (*stored)[r]
+		}
+	}
+	return p.Begin(s)
+}
+
+// remember notes what the shards of an epoch, one of each rank, take at the first level.
+func (p *Persister) remember(infos []storage.ShardInfo) {
+	stored := make([]int64, len(infos))
+	for i := range infos {
+		if r := infos[i].Rank; r < len(stored) {
+			stored[r] = infos[i].Stored
+		}
+	}
+	p.stored.Store(&stored)
+}
+
+// exchange gives every rank's value, which is about the time left, to all ranks.
+func exchange[T any](p *Persister, e storage.Epoch, stage string, mine T) ([]T, error) {
+	data, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	blobs, err := p.Allgather(e, stage, data)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]T, len(blobs))
+	for i, b := range blobs {
+		if err := json.Unmarshal(b.Data, &all[i]); err != nil {
+			return nil, fmt.Errorf("time left of rank %d: %w", b.Rank, err)
+		}
+	}
+	return all, nil
+}

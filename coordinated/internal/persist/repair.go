@@ -1,0 +1,84 @@
+package persist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// Repair makes the restored epoch as safe as it was meant to be, behind the
+// program: ranks may have been placed elsewhere, nodes lost, and the run before
+// may have died in the middle of copying. New epochs are copied to the outer levels
+// after it. Called by the main thread on all ranks.
+func (p *Persister) Repair(e storage.Epoch) {
+	before, t := p.nextTurn()
+	release := p.Store.Retain(p.ctx, e) // new epochs are committed meanwhile
+	p.Go(func() {
+		defer t.end()
+		defer release()
+		<-before.over
+		if err := errors.Join(p.rebuild(e), p.finishCopies()); err != nil && p.ctx.Err() == nil {
+			p.Log.Warn("holdfast: repair after a restart", "epoch", e, "error", err)
+		}
+	})
+}
+
+// rebuild restores an epoch's presence on this rank's node and its redundancy.
+func (p *Persister) rebuild(e storage.Epoch) error {
+	for _, level := range p.Levels {
+		if level == storage.LevelGlobal {
+			continue
+		}
+		end := p.Begin(Step{Name: Rebuild, Epoch: e, Level: level})
+		err := p.Operations.Attend(p.ctx, "rebuild", level, func(ctx context.Context) error {
+			return p.Store.Rebuild(ctx, e, level)
+		})
+		end(0, 0, err)
+		if errors.Is(err, storage.ErrNotCommitted) {
+			err = nil // no directory of this level knows the epoch any more: it lives further out
+		}
+		// The next level builds on this one, so all must be through it.
+		blobs, gerr := p.Allgather(e, "repair "+level, vote.EncodeError(err))
+		if gerr != nil {
+			return errors.Join(err, gerr)
+		}
+		if err := vote.DecodeErrors(fmt.Sprintf("rebuild epoch %d at level %s", e, level), blobs, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finishCopies brings the epochs to the global level that the run before had
+// committed locally and not copied any more.
+func (p *Persister) finishCopies() error {
+	if len(p.Levels) < 2 || p.Levels[len(p.Levels)-1] != storage.LevelGlobal {
+		return nil
+	}
+	pending, err := p.Store.Pending(p.ctx, p.Levels[0], storage.LevelGlobal)
+	list := make([]storage.Candidate, len(pending))
+	for i, e := range pending {
+		list[i].Epoch = e
+	}
+	blobs, gerr := p.Allgather(0, "repair pending", vote.EncodeCandidates(list, nil, err))
+	if gerr != nil {
+		return errors.Join(err, gerr)
+	}
+	per, _, err := vote.DecodeCandidates("look for epochs to copy", blobs, err)
+	if err != nil {
+		return err
+	}
+	for _, e := range vote.Common(per) {
+		if err := p.copyOut(p.ctx, e, storage.LevelGlobal, nil); err != nil {
+			return err
+		}
+		p.Note.end(e)
+		if p.Rank == 0 {
+			p.Log.Info("holdfast: copied what the last run left", "epoch", e, "level", storage.LevelGlobal)
+		}
+	}
+	return nil
+}
