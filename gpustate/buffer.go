@@ -55,21 +55,17 @@ func (d *Device) Buffer(name string, bytes int) (*Buffer, error) {
 
 // BufferFor is Buffer with an access mode.
 func (d *Device) BufferFor(name string, bytes int, a Access) (*Buffer, error) {
-	e, err := d.getOrMake(record.Object{Name: name, Mem: &record.Mem{
-		Kind: driver.MemBuffer, Bytes: int64(bytes), Access: a}}, nil, sameBytes(int64(bytes)))
-	if err != nil {
-		return nil, err
-	}
-	return e.owner.(*Buffer), nil
+	return obtainBytes[*Buffer](d, name, driver.MemBuffer, bytes, a)
 }
 
-func sameBytes(want int64) func(*record.Object) error {
-	return func(have *record.Object) error {
-		if have.Mem.Bytes != want {
-			return &SizeError{Have: have.Mem.Bytes, Want: want}
+func obtainBytes[T any](d *Device, name string, k driver.MemKind, bytes int, a Access) (T, error) {
+	want := record.Mem{Kind: k, Bytes: int64(bytes), Access: a}
+	return obtain[T](d, record.Object{Name: name, Mem: &want}, nil, func(have *record.Object) error {
+		if have.Mem.Bytes != want.Bytes {
+			return &SizeError{Have: have.Mem.Bytes, Want: want.Bytes}
 		}
 		return nil
-	}
+	})
 }
 
 // Sub gives the range of b from off on as a buffer of its own: no copy, the
@@ -89,14 +85,6 @@ func (b *Buffer) Sub(name string, off, bytes int) (*Buffer, error) {
 	}
 	want := record.Mem{Kind: driver.MemSub, Bytes: int64(bytes), Access: b.obj.Mem.Access,
 		Parent: b.obj.ID, Offset: int64(off)}
-	e, err := b.dev.getOrMake(record.Object{Name: name, Mem: &want}, b.entry, func(have *record.Object) error {
-		if *have.Mem != want {
-			return ErrConflict
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return e.owner.(*Buffer), nil
+	return obtain[*Buffer](b.dev, record.Object{Name: name, Mem: &want}, b.entry,
+		func(have *record.Object) error { return equal(*have.Mem == want) })
 }

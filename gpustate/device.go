@@ -220,6 +220,24 @@ func (d *Device) getOrMake(o record.Object, parent *entry, same func(have *recor
 	return fresh, nil
 }
 
+// obtain is getOrMake that gives the object around the entry.
+func obtain[T any](d *Device, o record.Object, parent *entry, same func(have *record.Object) error) (owner T,
+	err error) {
+	e, err := d.getOrMake(o, parent, same)
+	if err == nil {
+		owner = e.owner.(T)
+	}
+	return owner, err
+}
+
+// equal says whether what exists is what the caller asks for.
+func equal(same bool) error {
+	if !same {
+		return ErrConflict
+	}
+	return nil
+}
+
 // claim marks an object as handed out; making is held.
 func (d *Device) claim(e *entry) {
 	if e.obj.Name == "" {

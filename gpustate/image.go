@@ -1,6 +1,7 @@
 package gpustate
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
@@ -50,16 +51,8 @@ func (d *Device) Image(name string, i ImageDesc) (*Image, error) {
 		return nil, &ObjectError{Op: "create", Kind: "image", Name: name, Device: d.Info(),
 			Err: fmt.Errorf("%w: %w", err, ErrUnsupported)}
 	}
-	e, err := d.getOrMake(record.Object{Name: name, Mem: m}, nil, func(have *record.Object) error {
-		if *have.Mem != *m {
-			return ErrConflict
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return e.owner.(*Image), nil
+	return obtain[*Image](d, record.Object{Name: name, Mem: m}, nil,
+		func(have *record.Object) error { return equal(*have.Mem == *m) })
 }
 
 func (i ImageDesc) mem() (*record.Mem, error) {
@@ -157,23 +150,10 @@ type SamplerDesc struct {
 
 // Sampler gives the sampler of this name, or makes it.
 func (d *Device) Sampler(name string, s SamplerDesc) (*Sampler, error) {
-	want := driver.SamplerDesc(s)
-	if want.Addressing == 0 {
-		want.Addressing = AddressNone
-	}
-	if want.Filter == 0 {
-		want.Filter = FilterNearest
-	}
-	e, err := d.getOrMake(record.Object{Name: name, Sampler: &want}, nil, func(have *record.Object) error {
-		if *have.Sampler != want {
-			return ErrConflict
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return e.owner.(*Sampler), nil
+	want := driver.SamplerDesc{Normalized: s.Normalized, Addressing: cmp.Or(s.Addressing, AddressNone),
+		Filter: cmp.Or(s.Filter, FilterNearest)}
+	return obtain[*Sampler](d, record.Object{Name: name, Sampler: &want}, nil,
+		func(have *record.Object) error { return equal(*have.Sampler == want) })
 }
 
 // Name is the sampler's name, empty if it has none.

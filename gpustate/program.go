@@ -25,16 +25,8 @@ type Program struct{ *entry }
 // matches ErrConflict.
 func (d *Device) Program(name string, src Sources, options string) (*Program, error) {
 	want := record.Program{OpenCL: src.OpenCL, CUDA: src.CUDA, PTX: src.PTX, IL: src.IL, Options: options}
-	e, err := d.getOrMake(record.Object{Name: name, Program: &want}, nil, func(have *record.Object) error {
-		if !sameProgram(have.Program, &want) {
-			return ErrConflict
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return e.owner.(*Program), nil
+	return obtain[*Program](d, record.Object{Name: name, Program: &want}, nil,
+		func(have *record.Object) error { return equal(sameProgram(have.Program, &want)) })
 }
 
 func sameProgram(a, b *record.Program) bool {
@@ -62,14 +54,6 @@ func (p *Program) kernel(name, function string) (*Kernel, error) {
 		return nil, p.fail("create kernel "+function+" of", ErrReleased)
 	}
 	o := record.Object{Name: name, Kernel: &record.Kernel{Program: p.obj.ID, Function: function}}
-	e, err := p.dev.getOrMake(o, p.entry, func(have *record.Object) error {
-		if have.Kernel.Function != function {
-			return ErrConflict
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return e.owner.(*Kernel), nil
+	return obtain[*Kernel](p.dev, o, p.entry,
+		func(have *record.Object) error { return equal(have.Kernel.Function == function) })
 }

@@ -56,7 +56,7 @@ func (o QueueOptions) record() record.Queue {
 // Queue gives the queue of this name, or makes an in-order one.
 func (d *Device) Queue(name string) (*Queue, error) {
 	opt := QueueOptions{}.record()
-	return d.queue(record.Object{Name: name, Queue: &opt},
+	return obtain[*Queue](d, record.Object{Name: name, Queue: &opt}, nil,
 		func(*record.Object) error { return nil })
 }
 
@@ -64,20 +64,8 @@ func (d *Device) Queue(name string) (*Queue, error) {
 // that exists with others is an error that matches ErrConflict.
 func (d *Device) QueueWith(name string, opt QueueOptions) (*Queue, error) {
 	want := opt.record()
-	return d.queue(record.Object{Name: name, Queue: &want}, func(have *record.Object) error {
-		if *have.Queue != want {
-			return ErrConflict
-		}
-		return nil
-	})
-}
-
-func (d *Device) queue(o record.Object, same func(*record.Object) error) (*Queue, error) {
-	e, err := d.getOrMake(o, nil, same)
-	if err != nil {
-		return nil, err
-	}
-	return e.owner.(*Queue), nil
+	return obtain[*Queue](d, record.Object{Name: name, Queue: &want}, nil,
+		func(have *record.Object) error { return equal(*have.Queue == want) })
 }
 
 // Name is the queue's name, empty if it has none.

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
 // Shared is memory that the host uses without transfers while it is mapped:
@@ -22,12 +21,7 @@ func (s *Shared) linear() *entry { return s.entry }
 
 // Shared gives the shared buffer of this name, or makes it.
 func (d *Device) Shared(name string, bytes int) (*Shared, error) {
-	e, err := d.getOrMake(record.Object{Name: name, Mem: &record.Mem{
-		Kind: driver.MemShared, Bytes: int64(bytes)}}, nil, sameBytes(int64(bytes)))
-	if err != nil {
-		return nil, err
-	}
-	return e.owner.(*Shared), nil
+	return obtainBytes[*Shared](d, name, driver.MemShared, bytes, ReadWrite)
 }
 
 // Map waits for the queue and gives the host the bytes of s. Until Unmap no
@@ -90,12 +84,7 @@ type HostBuffer struct {
 
 // HostBuffer gives the host buffer of this name, or makes it, zeroed.
 func (d *Device) HostBuffer(name string, bytes int) (*HostBuffer, error) {
-	e, err := d.getOrMake(record.Object{Name: name, Mem: &record.Mem{
-		Kind: driver.MemHost, Bytes: int64(bytes)}}, nil, sameBytes(int64(bytes)))
-	if err != nil {
-		return nil, err
-	}
-	return e.owner.(*HostBuffer), nil
+	return obtainBytes[*HostBuffer](d, name, driver.MemHost, bytes, ReadWrite)
 }
 
 // Host is the memory of the buffer. It is not used after Release.
