@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/remote"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
@@ -95,6 +96,27 @@ func TestNoServer(t *testing.T) {
 	}
 	c := open(t, gpustate.Select{Remote: "127.0.0.1:1 " + p.addr, KeyFile: p.sel.KeyFile, Kind: "fake"})
 	ok(t, c.d.Close()) // the second server has it
+}
+
+// TestRefusedObjects: what a server does not make has no handle, so that nobody
+// releases it.
+func TestRefusedObjects(t *testing.T) {
+	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
+	d := must(remote.Open(t.Context(), remote.Options{Addr: p.addr, Key: must(wire.ReadKey(p.sel.KeyFile))(t),
+		Pick: func([]driver.Info) int { return 0 }}))(t)
+	program := must(d.Build(driver.ProgramDesc{OpenCL: "text"}))(t)
+	for name, create := range map[string]func() (driver.Handle, error){
+		"kernel": func() (driver.Handle, error) { return d.CreateKernel(program, "none of the text") },
+		"memory": func() (driver.Handle, error) {
+			return d.CreateMem(driver.MemDesc{Kind: driver.MemBuffer, Bytes: 1 << 50})
+		},
+		"program": func() (driver.Handle, error) { return d.Build(driver.ProgramDesc{OpenCL: "#error"}) },
+	} {
+		if h, err := create(); h != nil || err == nil {
+			t.Errorf("%s: got handle %v, %v, want none and an error", name, h, err)
+		}
+	}
+	ok(t, d.Close())
 }
 
 // TestKeyFile: a key that others can read, or that is none, is refused.

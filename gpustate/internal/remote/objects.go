@@ -123,10 +123,13 @@ func (d *Device) ReleaseProgram(h driver.Handle) error {
 func (d *Device) CreateKernel(p driver.Handle, name string) (driver.Handle, error) {
 	k := &kernel{id: d.id()}
 	m := &wire.CreateKernel{Req: k.id, ID: k.id, Program: uint64(p.(object)), Name: name}
-	return k, d.request(k.id, m, func(f *wire.Fields) {
+	if err := d.request(k.id, m, func(f *wire.Fields) {
 		codec.Small(f, &k.args, wire.MaxArgs)
 		f.Bool(&k.exact)
-	})
+	}); err != nil {
+		return nil, err
+	}
+	return k, nil
 }
 
 // ReleaseKernel releases a kernel.
