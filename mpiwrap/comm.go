@@ -30,7 +30,8 @@ const (
 // A restarted program makes its communicators again, in the same order on each
 // parent, by the same calls, at the same places of the program: those made before
 // Restore, and those made later that lived at the checkpoint. Communicators that were freed
-// before the checkpoint are not made again. Messages that the checkpoint holds for a
+// before the checkpoint are not made again, unless others that live were made on
+// them. Messages that the checkpoint holds for a
 // communicator are given to none that is made elsewhere: where a call, its arguments,
 // its members or its place do not fit the one whose turn it is, and messages wait for
 // that one, creation (or Restore) fails on all ranks with ErrMismatch and names
@@ -44,6 +45,7 @@ type Comm struct {
 	rank int
 	size int
 	how  creation
+	from *Comm // it was made on; nil for the world
 
 	children int // creations begun on this communicator
 	windows  int // allocated on it so far

@@ -47,7 +47,7 @@ func (c *Comm) create(how creation, op call.Op, build func() (driver.Handle, err
 // communicator, and fails on all of its ranks if refuse has a reason on one.
 func (c *Comm) adopt(how creation, h driver.Handle, n int, refuse func(child *Comm) error) (*Comm, error) {
 	s := c.st
-	child := &Comm{st: s, ch: request.Channel{Handle: h, Private: c.ch.Private}, how: how}
+	child := &Comm{st: s, ch: request.Channel{Handle: h, Private: c.ch.Private}, how: how, from: c}
 	child.rank, child.size = s.Driver.CommRank(h)
 	in := binary.LittleEndian.AppendUint32(nil, uint32(s.world.rank))
 	out := make([]byte, 4*child.size)

@@ -166,6 +166,71 @@ func TestSwappedCommunicators(t *testing.T) {
 	}
 }
 
+// rows splits off a communicator, duplicates it twice over and frees those between.
+func rows(w *Comm) (*Comm, error) {
+	row, err := w.Split(0, 0)
+	if err != nil {
+		return nil, err
+	}
+	mid, err := row.Dup()
+	if err != nil {
+		return nil, err
+	}
+	c, err := mid.Dup()
+	return c, errors.Join(err, mid.Free(), row.Free())
+}
+
+// TestMadeOnFreed: messages for communicators that were made on freed ones come to the same
+// again, whether these are made before or after Restore, also at the restart after next.
+func TestMadeOnFreed(t *testing.T) {
+	makers := []maker{rows, rows, dupHalo}
+	for early := range len(makers) + 1 { // made before Restore
+		recs := mailed(t, nil, makers...)
+		for life := range 3 {
+			next := make([][]byte, 2)
+			if err := ranks(2, func(w *Comm) error {
+				var made []*Comm
+				for i := range len(makers) + 1 {
+					if i == early {
+						if err := endpoint.Of(w).LoadMailbox(recs[w.Rank()]); err != nil {
+							return err
+						}
+					}
+					if i == len(makers) {
+						break
+					}
+					c, err := makers[i](w)
+					if err != nil {
+						return err
+					}
+					made = append(made, c)
+				}
+				for i, c := range made {
+					got := []int{-1}
+					if w.Rank() == 0 {
+						if err := Send(c, []int{i}, 1, 5); err != nil {
+							return err
+						}
+					} else if _, there, err := c.Iprobe(0, 5); err != nil || !there {
+						return fmt.Errorf("nothing waits on %s: %w", c.Name(), err)
+					} else if _, err := Recv(c, got, 0, 5); err != nil || got[0] != i {
+						return fmt.Errorf("communicator %d got the message of %d: %w", i, got[0], err)
+					}
+				}
+				if _, err := endpoint.Of(w).Drain(context.Background()); err != nil {
+					return err
+				}
+				var err error
+				next[w.Rank()], err = endpoint.Of(w).SaveMailbox()
+				return err
+			}); err != nil {
+				t.Fatalf("%d made before Restore, life %d: %v", early, life, err)
+			}
+			recs = next
+		}
+	}
+}
+
 // TestNoMailNoRefusal: what nobody waits for may be made elsewhere.
 func TestNoMailNoRefusal(t *testing.T) {
 	recs := mailed(t, func(r *record) { r.Boxes = nil }, dupHalo)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
@@ -75,17 +76,33 @@ func (e *rankEndpoint) SaveMailbox() ([]byte, error) {
 	s := e.s
 	r := record{Version: recordVersion, Rank: s.world.rank, Size: s.world.size, Build: buildID()}
 	for _, c := range s.communicators() {
-		r.Comms = append(r.Comms, c.record())
+		r.add(c.record())
+	}
+	for _, c := range s.communicators() { // a restart comes to them by way of those that they were made on
+		for p := range c.freedBelow {
+			r.add(p.record())
+		}
 	}
 	var waiting *request.Mail
 	if s.restored != nil { // for communicators that are not made again yet
-		r.Comms = append(r.Comms, s.restored.unclaimed()...)
+		for _, c := range s.restored.unclaimed() {
+			r.add(c)
+		}
 		waiting = &s.restored.Mail
 	}
 	if err := r.Save(&s.Rank, s.channels, waiting); err != nil {
 		return nil, err
 	}
 	return r.encode()
+}
+
+// add adds a communicator that is not there yet.
+func (r *record) add(c commRecord) {
+	if !slices.ContainsFunc(r.Comms, func(k commRecord) bool {
+		return k.Name == c.Name && slices.Equal(k.Members, c.Members)
+	}) {
+		r.Comms = append(r.Comms, c)
+	}
 }
 
 func (e *rankEndpoint) LoadMailbox(b []byte) error {
@@ -112,6 +129,11 @@ func (e *rankEndpoint) StageMailbox(b []byte) (apply func(), err error) {
 		if before := r.find(c.ch.Name, c.ch.Members); before != nil {
 			if err := r.misplaced(c, before); err != nil {
 				return nil, err
+			}
+		}
+		for p := range c.freedBelow {
+			if before := r.find(p.ch.Name, p.ch.Members); before != nil {
+				before.claimed = true
 			}
 		}
 	}

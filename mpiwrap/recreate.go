@@ -31,6 +31,15 @@ func (c *Comm) record() commRecord {
 	return r
 }
 
+// freedBelow are the freed communicators that c was made on, from the nearest on.
+func (c *Comm) freedBelow(yield func(*Comm) bool) {
+	for p := c.from; p != nil; p = p.from {
+		if p.ch.Freed && !yield(p) {
+			return
+		}
+	}
+}
+
 // before returns what the record says of c, or nil.
 func (c *Comm) before() *commRecord {
 	if c.st.restored == nil {
