@@ -96,6 +96,55 @@ func inStep(t *testing.T, how string) {
 	}
 }
 
+// refusing is a driver whose sends fail.
+type refusing struct {
+	driver.Driver
+	refuse bool
+}
+
+func (r *refusing) Send(m driver.Mode, buf []byte, dest, tag int, c driver.Handle) error {
+	if r.refuse {
+		return &driver.Error{Class: driver.ClassIntern, Text: "out of memory"}
+	}
+	return r.Driver.Send(m, buf, dest, tag, c)
+}
+
+// TestSendrecvKeepsItsMessage: a drained message is still there after a Sendrecv that
+// could not send, and what was not sent is not counted.
+func TestSendrecvKeepsItsMessage(t *testing.T) {
+	d := &refusing{Driver: sim.New(1, sim.Options{}).Rank(0)}
+	w, err := over(d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := endpoint.Of(w)
+	drained := func() {
+		t.Helper()
+		if _, err := e.Drain(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(Send(w, []int{8}, 0, 2), Send(w, []int{7}, 0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	drained()
+	d.refuse = true
+	got := []int{0}
+	if _, err := Sendrecv(w, []int{9}, 0, 3, got, 0, 1); err == nil {
+		t.Fatal("a send that fails has no error")
+	}
+	d.refuse = false
+	drained()
+	if st, err := Sendrecv(w, []int{9}, 0, 3, got, AnySource, 1); err != nil || got[0] != 7 || st.Source != 0 {
+		t.Errorf("tried again: got %v of %+v, %v; want 7", got, st, err)
+	}
+	for _, want := range []int{8, 9} {
+		if _, err := Recv(w, got, 0, AnyTag); err != nil || got[0] != want {
+			t.Errorf("got %v, %v; want %d", got, err, want)
+		}
+	}
+}
+
 // TestPointWithThreads: with ThreadMultiple a goroutine sends and receives all the time
 // while the main thread takes checkpoints: the records hold every message once.
 func TestPointWithThreads(t *testing.T) {

@@ -195,12 +195,13 @@ func (a *Activity) ForGroup(worldRanks []int) {
 	a.group = worldRanks
 }
 
-// onlySends says that a call has what it receives and only waits to send.
-func (a *Activity) onlySends(dest, tag int) {
+// only says that a call that sends and receives waits for one of both now: the send with
+// flagSend, else the receive.
+func (a *Activity) only(flag uint64, peer, tag int) {
 	w := a.word.Load()
 	a.word.Set(w &^ flagBlocked)
-	a.where.Store(pack(dest, tag))
-	a.word.Set((w>>seqShift+1)<<seqShift | w&(1<<seqShift-1) | flagSend)
+	a.where.Store(pack(peer, tag))
+	a.word.Set((w>>seqShift+1)<<seqShift | w&(1<<seqShift-1)&^flagSend | flag)
 }
 
 // Leave ends what Block or Quick began.

@@ -135,17 +135,32 @@ func (c *Channel) Sendrecv(s []byte, dest, stag int, r []byte, source, rtag int)
 	if c.rank.owed != nil {
 		c.postedAgain(source, rtag)
 	}
-	if m := c.boxedFor(source, rtag); m != nil {
-		a.onlySends(dest, stag)
-		if dest != ProcNull {
-			if err := c.rank.Driver.Send(driver.Standard, s, dest, stag, c.Handle); err != nil {
-				c.uncountSent(dest)
-				return Status{}, c.Wrap("Sendrecv", dest, stag, err)
-			}
-		}
-		return c.deliver(call.Sendrecv, m, r)
+	if c.box.len() != 0 && c.peekBoxed(source, rtag) != nil {
+		return c.sendThenTake(a, s, dest, stag, r, source, rtag)
 	}
 	st, err := c.rank.Driver.Sendrecv(s, dest, stag, r, source, rtag, c.Handle)
+	if err != nil {
+		return c.recvFailed(call.Sendrecv, source, rtag, err)
+	}
+	c.countReceived(st.Source, 1)
+	return statusOf(st), nil
+}
+
+// sendThenTake is Sendrecv of a message that is in the mailbox, where it stays if the send
+// fails.
+func (c *Channel) sendThenTake(a *Activity, s []byte, dest, stag int, r []byte, source, rtag int) (Status, error) {
+	a.only(flagSend, dest, stag)
+	if dest != ProcNull {
+		if err := c.rank.Driver.Send(driver.Standard, s, dest, stag, c.Handle); err != nil {
+			c.uncountSent(dest)
+			return Status{}, c.Wrap("Sendrecv", dest, stag, err)
+		}
+	}
+	if m := c.takeBoxed(source, rtag); m != nil {
+		return c.deliver(call.Sendrecv, m, r)
+	}
+	a.only(0, source, rtag) // with ThreadMultiple: another goroutine has received it
+	st, err := c.rank.Driver.Recv(r, source, rtag, c.Handle)
 	if err != nil {
 		return c.recvFailed(call.Sendrecv, source, rtag, err)
 	}
