@@ -188,7 +188,7 @@ func (a *agent) request(stop bool, by string) {
 func (a *agent) receive(in control.Inbound) {
 	msg, err := cut.Decode(in.Payload)
 	if err != nil {
-		a.c.log.Error("holdfast: control message", "from", in.From, "error", err)
+		a.c.log.Error("holdfast: malformed control message ignored", "from", in.From, "error", err)
 		return
 	}
 	switch msg.Kind {
@@ -257,7 +257,7 @@ func (a *agent) send(to int, msg cut.Message) {
 		return
 	}
 	if err := a.c.plane.Send(to, msg.Append(nil)); err != nil && !errors.Is(err, control.ErrClosed) {
-		a.c.log.Warn("holdfast: control message", "to", to, "kind", msg.Kind.String(), "error", err)
+		a.c.log.Warn("holdfast: malformed control message ignored", "to", to, "kind", msg.Kind.String(), "error", err)
 	}
 }
 
@@ -374,7 +374,7 @@ func (a *agent) gaveUp(act cut.GaveUp) {
 	}
 	data, err := json.Marshal(x)
 	if err != nil {
-		c.log.Error("holdfast: report of an epoch given up", "error", err)
+		c.log.Error("holdfast: cannot report why an epoch was given up", "error", err)
 	}
 	ch := a.contribute(stageKey{act.Epoch, "culprits"}, data)
 	c.writers.Go(func() {
@@ -391,7 +391,7 @@ func (c *Checkpointer) blame(e storage.Epoch, blobs []cut.Blob) {
 	for _, b := range blobs {
 		var x excuse
 		if jerr := json.Unmarshal(b.Data, &x); jerr != nil {
-			x.State = "its report is malformed: " + jerr.Error()
+			x.State = "unknown (malformed report): " + jerr.Error()
 		}
 		if x.Closed {
 			err.Closed = append(err.Closed, b.Rank)
@@ -459,7 +459,7 @@ const abortedBy = "aborted: "
 func aborted(why error) string { return fmt.Sprintf("%s%.900s", abortedBy, why) }
 
 // stuckBy stands behind abortedBy where ranks wait for what cannot come.
-const stuckBy = "ranks wait for what cannot come: "
+const stuckBy = "ranks are deadlocked: "
 
 func isStuck(observed string) bool { return strings.HasPrefix(observed, abortedBy+stuckBy) }
 

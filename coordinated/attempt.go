@@ -49,7 +49,7 @@ func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, load *captu
 		return level, bytes, nil
 	}
 	if uerr := a.Undo(); uerr != nil {
-		c.log.Error("holdfast: what a failed restore did cannot all be taken back", "epoch", e, "error", uerr)
+		c.log.Error("holdfast: a failed restore could not be undone completely", "epoch", e, "error", uerr)
 	}
 	if c.world.Rank() == 0 {
 		c.takenBack(e)
@@ -73,7 +73,7 @@ func (c *Checkpointer) fetch(ctx context.Context, e storage.Epoch) (sh *storage.
 // have voted: an error of this one alone must not make it another attempt.
 func (c *Checkpointer) closeShard(sh *storage.Shard, e storage.Epoch) {
 	if err := sh.Close(); err != nil {
-		c.log.Warn("holdfast: closing a shard after it was read", "epoch", e, "error", err)
+		c.log.Warn("holdfast: closing a shard after reading it", "epoch", e, "error", err)
 	}
 }
 
@@ -157,6 +157,7 @@ func orUnknown(text string) string {
 // process is not held against it.
 func (c *Checkpointer) takenBack(e storage.Epoch) {
 	if err := c.store.RestoreTakenBack(c.ctx, e); err != nil && c.ctx.Err() == nil {
-		c.log.Warn("holdfast: note that a restore was given up", "epoch", e, "error", err)
+		c.log.Warn("holdfast: cannot record that a restore was given up; the end of this run may count against the "+
+			"epoch", "epoch", e, "error", err)
 	}
 }

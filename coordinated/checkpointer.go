@@ -139,7 +139,7 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control
 		c.warnOfRegistrations(regcache.Here())
 		err = refuseSecond(ctx, c.opt.contactDir())
 	}
-	if err := agree(priv, "look for another run", err); err != nil {
+	if err := agree(priv, "check for another run", err); err != nil {
 		return err
 	}
 	err = c.openStore(ctx, key)
@@ -181,8 +181,9 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control
 // of Go memory.
 func (c *Checkpointer) warnOfRegistrations(p regcache.Plan) {
 	for _, s := range p.Unsafe() {
-		c.log.Warn("holdfast: a cache of registered memory does not see the Go runtime: messages may be wrong; "+
-			"unset the variable, or start the program with GODEBUG=madvdontneed=0 on Linux 5.18 or newer",
+		c.log.Warn("holdfast: a registration cache may send stale data, because the Go runtime returns memory "+
+			"without its knowledge; unset the variable, or start the program with GODEBUG=madvdontneed=0 on Linux "+
+			"5.18 or newer",
 			"library", s.Library, "variable", s.Name, "value", s.Value)
 	}
 }
@@ -227,7 +228,7 @@ func (c *Checkpointer) mayAsk() error {
 	case c.closed.Load():
 		return ErrClosed
 	case c.stopped.Load():
-		return fmt.Errorf("%w: none follows the final one", ErrStop)
+		return fmt.Errorf("%w: the final checkpoint is the last one", ErrStop)
 	}
 	return nil
 }
@@ -239,10 +240,11 @@ func (c *Checkpointer) mayAsk() error {
 // that the next Point needs.
 func (c *Checkpointer) Wait(ctx context.Context, level string) error {
 	if level = c.inUse(level); level == "" {
-		return fmt.Errorf("coordinated: no level as far out can be written to; checkpoints go to %v", c.levels)
+		return fmt.Errorf("coordinated: neither that level nor one further out is writable; checkpoints go to %v",
+			c.levels)
 	}
 	if !slices.Contains(c.levels, level) {
-		return &OptionError{Name: "level", Why: fmt.Sprintf("%q is not in use; there are %v", level, c.levels)}
+		return &OptionError{Name: "level", Why: fmt.Sprintf("%q is not in use; levels in use: %v", level, c.levels)}
 	}
 	newest := c.stats.newest()
 	for newest != 0 {
@@ -336,7 +338,7 @@ func (c *Checkpointer) Abort(why error) {
 		InRestore: c.inRestore()})
 	c.cancel(ErrClosed)
 	if err := c.closeParts(); err != nil {
-		c.log.Warn("holdfast: closing after an abort", "error", err)
+		c.log.Warn("holdfast: cannot close cleanly after an abort", "error", err)
 	}
 }
 
@@ -352,7 +354,7 @@ func (c *Checkpointer) closeParts() error {
 		errs = append(errs, c.ops.End(c.log, "close", c.store.Close))
 	}
 	errs = append(errs, c.plane.Close())
-	errs = append(errs, c.ops.End(c.log, "end what goes on behind the program", func() error {
+	errs = append(errs, c.ops.End(c.log, "end background work", func() error {
 		c.writers.Wait()
 		return nil
 	}))
@@ -360,7 +362,7 @@ func (c *Checkpointer) closeParts() error {
 	errs = append(errs, c.metrics.Close())
 	c.events.Emit(events.Event{Name: events.Close, Points: c.points.load()})
 	if err := c.ops.End(c.log, "write the event log", c.events.Close); err != nil {
-		c.log.Debug("holdfast: event log", "error", err) // it was said when it ended
+		c.log.Debug("holdfast: closing the event log", "error", err) // it was said when it ended
 	}
 	return errors.Join(errs...)
 }

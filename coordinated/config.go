@@ -71,11 +71,11 @@ var settings = slices.Concat([]config.Row[Options]{
 		config.Dir(func(o *Options) *string { return &o.Local })),
 	config.Key("global", "none", "directory that all nodes see",
 		config.Dir(func(o *Options) *string { return &o.Global })),
-	config.Key("redundancy", "none", "copies or parity of the local shards on other nodes",
+	config.Key("redundancy", "none", "copies or parity of local shards on other nodes",
 		config.Checked("partner:K or parity:D+P", setRedundancy)),
 	config.Key("compress", "false", "compress what goes to global",
 		config.Bool(func(o *Options) *bool { return &o.Compress })),
-	config.Key("flush_rate", "no limit", "bytes a second for copying to global",
+	config.Key("flush_rate", "no limit", "limit for copying to global, bytes per second and node",
 		config.Bytes(func(o *Options) *int64 { return &o.FlushRate })),
 	config.Key("fresh", "false", "do not restore",
 		config.Bool(func(o *Options) *bool { return &o.Fresh })),
@@ -85,9 +85,9 @@ var settings = slices.Concat([]config.Row[Options]{
 		config.Duration(func(o *Options) *time.Duration { return &o.Interval })),
 	config.Key("mtbf", "none", "mean time between failures of the job: chooses the interval (Daly)",
 		config.Duration(func(o *Options) *time.Duration { return &o.MTBF })),
-	config.Key("deadline_lead", "none", "final checkpoint so long before the end of the Slurm job",
+	config.Key("deadline_lead", "none", "how long before the end of the Slurm job to take a final checkpoint",
 		config.Duration(func(o *Options) *time.Duration { return &o.DeadlineLead })),
-	config.Key("grace", "none", "time from TERM to the kill",
+	config.Key("grace", "none", "time from TERM until the job is killed",
 		config.Duration(func(o *Options) *time.Duration { return &o.Grace })),
 	config.Key("requeue", "false", "put the Slurm job back into the queue after a final checkpoint",
 		config.Bool(func(o *Options) *bool { return &o.Requeue })),
@@ -96,38 +96,42 @@ var settings = slices.Concat([]config.Row[Options]{
 	config.Key("wait_timeout", "60s", "how long ranks may wait for one that has closed, or for each other, before "+
 		"the job ends",
 		config.Positive(func(o *Options) *time.Duration { return &o.WaitTimeout })),
-	config.Key("write_timeout", "5m", "how long a level may take nothing before an epoch is given up there",
+	config.Key("write_timeout", "5m", "how long writes at a level may make no progress before the epoch is given up "+
+		"there",
 		config.Positive(func(o *Options) *time.Duration { return &o.WriteTimeout })),
-	config.Key("max_failed", "never", "end the job after so many checkpoints in a row that came to no level",
+	config.Key("max_failed", "never", "end the job after this many consecutive checkpoints that reached no level",
 		config.Count(func(o *Options) *int { return &o.MaxFailed })),
 	config.Key("keep", "2", "committed epochs to keep at each level",
 		config.Checked("a whole number from 2 on", setKeep)),
-	config.Key("keep_every", "none", "keep every n-th epoch at global as well",
+	config.Key("keep_every", "none", "keep every n-th epoch at global, too",
 		config.Count(func(o *Options) *int { return &o.KeepEvery })),
 	config.Key("max_pool", "no limit", "memory for captures",
 		config.Bytes(func(o *Options) *int64 { return &o.MaxPool })),
-	config.Key("sharing", "private", "who besides this user may read the checkpoints; nobody else may ever write them",
+	config.Key("sharing", "private", "who else may read the checkpoints; only this user can write them",
 		config.Checked("private, group or world", setSharing)),
-	config.Key("allow_foreign", "false", "use directories and files of other users, those that others may write to, "+
-		"and links that others may have made",
+	config.Key("allow_foreign", "false", "accept directories and files that other users own, can write to, or can "+
+		"have linked",
 		config.Bool(func(o *Options) *bool { return &o.AllowForeign })),
 	config.Key("max_mailbox", "half of what is available", "memory for messages in flight at a cut",
 		config.Bytes(func(o *Options) *int64 { return &o.MaxMailbox })),
-	config.Key("events", "on", "event log for holdfast report; on is beside the checkpoints",
+	config.Key("events", "on", "event log for holdfast report; on: beside the checkpoints",
 		config.Text("on, off or a directory", func(o *Options) *string { return &o.Events })),
-	config.Key("metrics.dir", "none", "where a file with Prometheus metrics is kept, by the first rank of each node",
+	config.Key("metrics.dir", "none", "directory for a file of Prometheus metrics, written by the first rank of "+
+		"each node",
 		config.Dir(func(o *Options) *string { return &o.MetricsDir })),
-	config.Key("metrics.listen", "none", "where the same rank serves them over HTTP; loopback if no host is named",
+	config.Key("metrics.listen", "none", "address where that rank serves the metrics over HTTP; without a host, on "+
+		"loopback",
 		config.Text("an address, such as :9469", func(o *Options) *string { return &o.MetricsListen })),
 	config.Key("signals.checkpoint", "USR1", "signals that ask for a checkpoint",
 		config.Signals(func(o *Options) *[]os.Signal { return &o.CheckpointSignals })),
 	config.Key("signals.stop", "USR2,TERM", "signals that ask for a final checkpoint",
 		config.Signals(func(o *Options) *[]os.Signal { return &o.StopSignals })),
-	config.Key("control.interface", "the first that is up and not loopback", "where the control plane listens",
+	config.Key("control.interface", "the first interface that is up and not loopback",
+		"where the control plane listens (TCP between the ranks) (TCP between the ranks)",
 		config.Text("an interface or address", func(o *Options) *string { return &o.Interface })),
-	config.Key("control.heartbeat", "250ms", "how often neighbours say that they are alive",
+	config.Key("control.heartbeat", "250ms", "time between heartbeats of neighbouring ranks",
 		config.Positive(func(o *Options) *time.Duration { return &o.Heartbeat })),
-	config.Key("control.peer_timeout", "1.5s", "silence after which a rank counts as lost",
+	config.Key("control.peer_timeout", "1.5s", "a rank is lost after this much silence",
 		config.Positive(func(o *Options) *time.Duration { return &o.PeerTimeout })),
 	config.Key("device", "the best there is", "device of the program, on this machine or of a holdfast gpud",
 		config.Checked("a selection such as cuda:0, pocl, or remote=node7:7478,cuda:0", setDevice)),
@@ -147,7 +151,7 @@ func setGpudKey(o *Options, s string) error {
 func setKeep(o *Options, s string) error {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 2 {
-		return errors.New("the epoch before the newest is what is left when a job dies while writing")
+		return errors.New("a job that dies while writing restarts from the epoch before the newest; use 2 or more")
 	}
 	o.Keep = n
 	return nil

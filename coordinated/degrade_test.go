@@ -68,7 +68,7 @@ func TestRestartWithoutALevel(t *testing.T) {
 				if _, ok := es.Durable[other]; !ok || es.Err != nil && how != "empty" {
 					t.Errorf("the next epoch is at %v, %v; want it at %s", es.Durable, es.Err, other)
 				}
-				loud := strings.Contains(log.String(), "checkpoints go to fewer places")
+				loud := strings.Contains(log.String(), "some checkpoint levels are unusable")
 				if loud != (how != "empty") {
 					t.Errorf("it says so: %v\n%s", loud, &log)
 				}

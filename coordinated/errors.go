@@ -23,7 +23,7 @@ var (
 	ErrStop = errors.New("stopped after a checkpoint")
 	// ErrNotRestored is returned by Point before Restore was called: a restart
 	// would lose the epoch it could have started from.
-	ErrNotRestored = errors.New("call Restore before the first Point, also on a first start")
+	ErrNotRestored = errors.New("call Restore before the first Point, on a first start too")
 	// ErrRestored is returned by Protect after Restore: what is protected later
 	// would be missing from the state that was just restored.
 	ErrRestored = errors.New("protect everything before Restore")
@@ -33,7 +33,7 @@ var (
 
 // errNoState is why a checkpoint fails that comes to a rank in Close whose Restore
 // has failed, or was never called: what is protected is undefined there.
-var errNoState = errors.New("nothing has been restored, so there is no state to keep")
+var errNoState = errors.New("nothing has been restored, so there is no state to capture")
 
 // ProtectError says what is wrong with one Protect call.
 type ProtectError struct {
@@ -67,11 +67,11 @@ type MismatchError struct {
 func (e *MismatchError) Error() string {
 	switch {
 	case e.Saved == "":
-		return fmt.Sprintf("restore %q (%s): the checkpoint has nothing of that name; protect the same names as the "+
-			"run that wrote it, or start in a new directory", e.Name, e.Now)
+		return fmt.Sprintf("restore %q (%s): the checkpoint has nothing of that name; protect the names that the "+
+			"checkpoint has, or start in a new directory", e.Name, e.Now)
 	case e.Now == "":
-		return fmt.Sprintf("restore %q (%s): the program does not protect it; protect the same names as the run that "+
-			"wrote it, or start in a new directory", e.Name, e.Saved)
+		return fmt.Sprintf("restore %q (%s): the program does not protect it; protect the names that the checkpoint "+
+			"has, or start in a new directory", e.Name, e.Saved)
 	}
 	return fmt.Sprintf("restore %q: the checkpoint has %s, the program %s", e.Name, e.Saved, e.Now)
 }
@@ -101,15 +101,15 @@ func (e *RestoreError) add(err error) {
 }
 
 func (e *RestoreError) Error() string {
-	s := "coordinated: no epoch could be restored; run 'holdfast verify' on the directories, or start anew with " +
+	s := "coordinated: no epoch could be restored; run 'holdfast verify' on the directories, or start over with " +
 		"HOLDFAST_FRESH=1: "
 	if e.Mismatch {
-		s = "coordinated: the checkpoints are intact, but hold something else than this program protects; " +
-			"start the program that wrote them, or this one in another directory: "
+		s = "coordinated: the checkpoints are intact, but this program protects different state; start the program " +
+			"that wrote them, or use another directory: "
 	}
 	s += e.Err.Error()
 	if len(e.Undefined) > 0 {
-		s += fmt.Sprintf("; undefined now: %q", e.Undefined)
+		s += fmt.Sprintf("; contents undefined after the attempt: %q", e.Undefined)
 	}
 	return s
 }
@@ -132,7 +132,7 @@ type NoCommonEpochError struct {
 func (e *NoCommonEpochError) Error() string {
 	s := e.text()
 	if len(e.Nodes) > 0 {
-		s += fmt.Sprintf("; node(s) %s, which this run is not on, may have what is missing", names(e.Nodes))
+		s += fmt.Sprintf("; the missing shards may be on node(s) %s, which this run does not use", names(e.Nodes))
 	}
 	return s
 }
@@ -156,15 +156,15 @@ func (e *NoCommonEpochError) text() string {
 		}
 	}
 	if len(with) == 0 {
-		return fmt.Sprintf("restore: epoch(s) %v were committed and no rank can read them; run 'holdfast verify' on "+
-			"the directories, or start anew with HOLDFAST_FRESH=1", e.Unreadable)
+		return fmt.Sprintf("restore: no rank can read the committed epoch(s) %v; run 'holdfast verify' on the "+
+			"directories, or start over with HOLDFAST_FRESH=1", e.Unreadable)
 	}
 	if len(without) == 0 {
-		return "restore: every rank finds checkpoints, but no epoch is readable on all of them; run 'holdfast " +
-			"verify' on the directories, or start anew with HOLDFAST_FRESH=1"
+		return "restore: every rank finds checkpoints, but no epoch is readable on all ranks; run 'holdfast verify' " +
+			"on the directories, or start over with HOLDFAST_FRESH=1"
 	}
-	return fmt.Sprintf("restore: rank(s) %s find checkpoints and rank(s) %s find none; give all ranks the "+
-		"directories they wrote to, or start anew with HOLDFAST_FRESH=1", vote.Ranks(with), vote.Ranks(without))
+	return fmt.Sprintf("restore: rank(s) %s find checkpoints, rank(s) %s find none; give all ranks the directories "+
+		"that they wrote to, or start over with HOLDFAST_FRESH=1", vote.Ranks(with), vote.Ranks(without))
 }
 
 // PoisonedError says that the program died again and again right after it had
@@ -175,10 +175,9 @@ type PoisonedError struct {
 }
 
 func (e *PoisonedError) Error() string {
-	return fmt.Sprintf("restore: epoch(s) %v left out, because the program died at least %d times within a minute of "+
-		"restoring them; "+
-		"find out why it died; to restore the newest of them all the same set HOLDFAST_EPOCH=%d, to start anew "+
-		"HOLDFAST_FRESH=1",
+	return fmt.Sprintf("restore: epoch(s) %v skipped after at least %d crashes within a minute of restoring them; "+
+		"find out why the program crashed; HOLDFAST_EPOCH=%d restores the newest of them nevertheless, "+
+		"HOLDFAST_FRESH=1 starts over",
 		e.Epochs, storage.MaxDeaths, e.Epochs[0])
 }
 
@@ -214,13 +213,13 @@ type LostError struct {
 
 func (e *LostError) Error() string {
 	if why, ok := strings.CutPrefix(e.Observed, abortedBy+stuckBy); ok {
-		return fmt.Sprintf("ranks wait for what cannot come, and the job ends: %s; a rank that leaves because of an "+
-			"error calls Abort or CloseOrAbort, not Close", why)
+		return fmt.Sprintf("ranks are deadlocked, and the job ends: %s; on an error a rank must call Abort or "+
+			"CloseOrAbort, not Close", why)
 	}
-	next := "it goes on from the newest committed epoch"
+	next := "it continues from the newest committed epoch"
 	if e.InRestore {
-		next = "it was being restored, and tries the same epoch again; an older one after two such deaths, where " +
-			"there is one"
+		next = "which was in Restore; it retries the same epoch, and after two such deaths an older one, if there " +
+			"is one"
 	}
 	return fmt.Sprintf("rank %d on node %s is lost (noticed by rank %d: %s); restart the job, %s", e.Rank, e.Node,
 		e.Noticed, e.Observed, next)
@@ -243,7 +242,7 @@ type Culprit struct {
 
 func (e *TimeoutError) Error() string {
 	if len(e.Culprits) == 0 {
-		return fmt.Sprintf("epoch %d given up: all ranks stood at a Point but did not agree within cut_timeout",
+		return fmt.Sprintf("epoch %d given up: all ranks were at a Point but did not agree within cut_timeout",
 			e.Epoch)
 	}
 	var b strings.Builder
@@ -257,7 +256,7 @@ func (e *TimeoutError) Error() string {
 		}
 	}
 	if cycle := e.Cycle(); len(cycle) > 0 {
-		b.WriteString("; they wait for each other in a cycle: ")
+		b.WriteString("; these ranks wait for each other: ")
 		for i, r := range append(cycle, cycle[0]) {
 			if i > 0 {
 				b.WriteString(" -> ")

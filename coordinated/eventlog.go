@@ -44,7 +44,7 @@ func (c *Checkpointer) lastRun() uint64 {
 	}
 	runs, err := events.Runs(c.opt.files, dir)
 	if err != nil {
-		c.log.Warn("holdfast: event logs of earlier runs", "error", err)
+		c.log.Warn("holdfast: cannot list the event logs of earlier runs", "error", err)
 	}
 	if len(runs) == 0 {
 		return 0
@@ -64,12 +64,12 @@ func (c *Checkpointer) openLog(run int) {
 			PID:     os.Getpid(),
 			AliveNS: int64(aliveEvery), Levels: c.levels, Program: filepath.Base(os.Args[0])}})
 	if err != nil {
-		c.log.Warn("holdfast: no event log of this run", "error", err)
+		c.log.Warn("holdfast: this run has no event log", "error", err)
 		return
 	}
 	c.events = l
 	if err := events.Prune(c.opt.files, dir, run, rank); err != nil {
-		c.log.Warn("holdfast: event logs of old runs", "error", err)
+		c.log.Warn("holdfast: cannot remove event logs of old runs", "error", err)
 	}
 }
 

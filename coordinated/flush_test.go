@@ -436,8 +436,8 @@ func TestPassedOver(t *testing.T) {
 		gone []int // ranks whose shards of epoch 2 are gone
 		says string
 	}{
-		{[]int{1}, "rank(s) 1 can have it from nowhere"},
-		{[]int{0, 1, 2}, "rank(s) 0,1,2 can have it from nowhere"},
+		{[]int{1}, "rank(s) 1 cannot read it from any level"},
+		{[]int{0, 1, 2}, "rank(s) 0,1,2 cannot read it from any level"},
 		{nil, ""},
 	} {
 		t.Run(fmt.Sprint(c.gone), func(t *testing.T) {
@@ -463,7 +463,7 @@ func TestPassedOver(t *testing.T) {
 			if got := b.stats[0].Restore.Epoch; got != want {
 				t.Errorf("restored epoch %d, want %d", got, want)
 			}
-			said := strings.Contains(log.String(), "going back further than the newest epoch")
+			said := strings.Contains(log.String(), "restoring an epoch older than the newest")
 			if said != (c.gone != nil) || !strings.Contains(log.String(), c.says) {
 				t.Errorf("shards of %v gone, want it to say %q:\n%s", c.gone, c.says, &log)
 			}

@@ -53,7 +53,7 @@ func (c *Checkpointer) history(ctx context.Context) (history, error) {
 	}
 	slices.Sort(all.Nodes)
 	all.Nodes = slices.Compact(all.Nodes)
-	return all, vote.Failed("look for the job's past", texts, nil)
+	return all, vote.Failed("look for earlier checkpoints of the job", texts, nil)
 }
 
 // ownHistory is what this rank's levels know.
@@ -88,13 +88,12 @@ type LostEpochsError struct {
 }
 
 func (e *LostEpochsError) Error() string {
-	s := fmt.Sprintf("restore: the job has committed epoch %d at level %s, and no rank finds a checkpoint at any "+
-		"level: "+
-		"mount or name the directories that had them", e.Epoch, e.Level)
+	s := fmt.Sprintf("restore: the job has committed epoch %d at level %s, but no rank finds a checkpoint at any "+
+		"level: mount or name the directories that had them", e.Epoch, e.Level)
 	if len(e.Nodes) > 0 {
 		s += fmt.Sprintf(", or start on node(s) %s, which the job ran on", names(e.Nodes))
 	}
-	return s + "; to begin anew set HOLDFAST_FRESH=1"
+	return s + "; HOLDFAST_FRESH=1 starts over"
 }
 
 // MissingNodes lists the nodes that an error of Restore asks for: where one of them comes
@@ -126,8 +125,8 @@ func (c *Checkpointer) without(ctx context.Context, per [][]vote.Candidate, flag
 		return &LostEpochsError{Epoch: p.Epoch, Level: p.Level, Nodes: p.Nodes}
 	case !p.agreed():
 		if c.world.Rank() == 0 {
-			c.log.Warn("holdfast: the commit of the first epoch was cut off, and not all ranks can have it: "+
-				"beginning anew", "why", noCommon(per, flags, p.Nodes))
+			c.log.Warn("holdfast: starting over: the commit of the first epoch was interrupted, and not all ranks "+
+				"can read it", "why", noCommon(per, flags, p.Nodes))
 		}
 		return nil
 	}

@@ -50,7 +50,7 @@ func TestHungFirstLevel(t *testing.T) {
 			if r == 1 && (!errors.As(err, &hung) || hung.Level != storage.LevelLocal) {
 				t.Errorf("rank 1, epoch 1: got %v, want a *HungError at local", err)
 			}
-			if err == nil || !strings.Contains(err.Error(), "rank 1: write at level local: nothing has moved") {
+			if err == nil || !strings.Contains(err.Error(), "rank 1: write at level local: no progress") {
 				t.Errorf("rank %d, epoch 1: got %v, want it to name rank 1 and the level", r, err)
 			}
 			if _, ok := s.Epochs[1].Durable[storage.LevelGlobal]; !ok {
@@ -70,7 +70,7 @@ func TestHungOuterLevel(t *testing.T) {
 		t.Fatal(err)
 	}
 	for r, s := range b.stats {
-		if err := s.Epochs[0].Err; err == nil || !strings.Contains(err.Error(), "at level global: nothing has moved") {
+		if err := s.Epochs[0].Err; err == nil || !strings.Contains(err.Error(), "at level global: no progress") {
 			t.Errorf("rank %d, epoch 1: got %v, want it to name the level", r, err)
 		}
 		for i := range s.Epochs {
@@ -102,7 +102,7 @@ func TestHungOuterLevelUnderWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for r, s := range b.stats {
-		if err := s.Epochs[0].Err; err == nil || !strings.Contains(err.Error(), "at level global: nothing has moved") ||
+		if err := s.Epochs[0].Err; err == nil || !strings.Contains(err.Error(), "at level global: no progress") ||
 			len(s.Epochs) >= most {
 			t.Errorf("rank %d, epoch 1 of %d: got %v, want it to name the level", r, len(s.Epochs), err)
 		}

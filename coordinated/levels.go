@@ -164,14 +164,14 @@ func placeLevels(levels []storage.LevelConfig, nodes []string, files vfs.FS) pla
 			}
 			if stands {
 				p.use = append(p.use, copies.Name)
-				p.say = fmt.Sprintf("parity cannot be had where the ranks are, %d copies on other nodes (partner) "+
-					"stand in for it", copies.Copies)
+				p.say = fmt.Sprintf("parity is impossible with this placement of ranks; %d copies on other nodes "+
+					"(partner) replace it", copies.Copies)
 				p.why = err
 				continue
 			}
 		}
 		if err != nil {
-			p.say = "no epoch will be at " + l.Name + ", so the local ones do not survive the loss of a node"
+			p.say = "no epoch will be at " + l.Name + ", so the job's epochs do not survive the loss of a node"
 			p.why = err
 		}
 	}
@@ -241,7 +241,8 @@ func (c *Checkpointer) useLevels(priv *mpiwrap.Comm, had bool) error {
 		return fmt.Errorf("coordinated: checkpoint directories: %w", why)
 	}
 	if c.world.Rank() == 0 {
-		c.log.Error("holdfast: checkpoints go to fewer places than asked for", "levels", use, "error", why)
+		c.log.Error("holdfast: some checkpoint levels are unusable; checkpoints go to the others only", "levels", use,
+			"error", why)
 	}
 	c.asked, c.levels = c.levels, use
 	c.store.Use(use)

@@ -23,12 +23,12 @@ type MissingError struct {
 }
 
 func (e *MissingError) Error() string {
-	who := "some rank has not (rank 0 says which, if it is there itself)"
+	who := "at least one has not (rank 0 says which, unless it is missing itself)"
 	if len(e.Ranks) > 0 {
 		who = "rank(s) " + vote.Ranks(e.Ranks) + " have not"
 	}
-	return fmt.Sprintf("open checkpointer: every rank must call Open, and after %v %s; see what they do, or raise "+
-		"wait_timeout (Open takes %d times as long at most)", e.Waited, who, openWait)
+	return fmt.Sprintf("open checkpointer: every rank must call Open, but after %v %s; see what they do, or raise "+
+		"wait_timeout (Open waits %d times as long)", e.Waited, who, openWait)
 }
 
 // meet waits until all ranks have come to Open, in bounded time. Before they have there

@@ -15,16 +15,16 @@ type NotReceivedError struct {
 }
 
 func (e *NotReceivedError) Error() string {
-	s := fmt.Sprintf("coordinated: rank %d never received %d message(s) that the checkpoint kept for receives "+
-		"pending at it: ", e.Rank, len(e.Receives))
+	s := fmt.Sprintf("coordinated: rank %d never received %d message(s) that the checkpoint holds for receives "+
+		"pending at the cut: ", e.Rank, len(e.Receives))
 	for i := range e.Receives {
 		if i > 0 {
 			s += "; "
 		}
 		s += e.Receives[i].String()
 	}
-	return s + "; post such a receive again after Restore, or make it with NewRequest and protect it; results of " +
-		"this run may be wrong"
+	return s + "; results of this run may be wrong; post such receives again after Restore, or make them with " +
+		"NewRequest and protect them"
 }
 
 // receivesLeft looks for receives that the program has not posted again. One whose
@@ -38,7 +38,8 @@ func (c *Checkpointer) receivesLeft() error {
 		if p.Came {
 			lost = append(lost, p)
 		} else {
-			c.log.Warn("holdfast: a receive that was pending at the checkpoint has not been posted again", "receive",
+			c.log.Warn("holdfast: the program has not posted a receive again that was pending at the checkpoint",
+				"receive",
 				p.String())
 		}
 	}

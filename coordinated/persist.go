@@ -60,7 +60,7 @@ func (a *agent) countVain(err error) {
 	}
 	if limit := a.c.opt.MaxFailed; limit > 0 && a.vain >= limit && a.c.ctx.Err() == nil {
 		a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: a.c.world.Rank(),
-			Stage: aborted(fmt.Errorf("%d checkpoints in a row came to no level, and max_failed is %d: %w", a.vain,
+			Stage: aborted(fmt.Errorf("%d consecutive checkpoints reached no level, and max_failed is %d: %w", a.vain,
 				limit, err))})
 	}
 }

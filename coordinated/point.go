@@ -92,7 +92,7 @@ func (c *Checkpointer) limitMailbox() {
 func (c *Checkpointer) first() error {
 	for _, d := range c.state.Devices() {
 		if err := d.Ordered(); err != nil {
-			return fmt.Errorf("coordinated: state of %q was not taken over after Restore: %w", d.Name, err)
+			return fmt.Errorf("coordinated: the program did not take over the restored state of %q: %w", d.Name, err)
 		}
 	}
 	c.gate.And(^uint32(gateFirst))
@@ -111,7 +111,7 @@ func (c *Checkpointer) park() (verdict, error) {
 		n, err := c.endpoint.DrainSome()
 		if err != nil && !complained {
 			complained = true
-			c.log.Error("holdfast: receiving while parked", "error", err)
+			c.log.Error("holdfast: cannot receive messages while parked", "error", err)
 		}
 		if pause = min(2*pause, longest); n > 0 {
 			pause = shortest
@@ -171,7 +171,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	c.now(stateStopping)
 	<-way.Over
 	if len(way.Levels) == 0 {
-		c.log.Error("holdfast: the final checkpoint failed, the program goes on", "epoch", e, "error", way.Err)
+		c.log.Error("holdfast: the final checkpoint failed; the program continues", "epoch", e, "error", way.Err)
 		_ = c.agent.do(c.ctx, c.agent.stopAgain) // closed: nothing follows
 		return nil
 	}
@@ -227,7 +227,7 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 // stageCaptured is the stage in which ranks say that their memory is captured.
 const stageCaptured = "still"
 
-var errCaptures = errors.New("not all ranks have captured their state in time")
+var errCaptures = errors.New("not all ranks captured their state in time")
 
 // awaitCaptures waits until every rank has captured its memory, where any rank has a
 // one-sided window: a rank that went on sooner could write to the window of one
@@ -251,7 +251,7 @@ func (c *Checkpointer) awaitCaptures(es *EpochStats) error {
 	_, err := c.allgather(ctx, key.epoch, key.name, nil)
 	end(ended(events.Event{What: "windows"}, err))
 	if err != nil {
-		return fmt.Errorf("windows of all ranks: %w", err)
+		return fmt.Errorf("wait for the capture of all windows: %w", err)
 	}
 	return nil
 }
@@ -266,8 +266,8 @@ func (c *Checkpointer) finish() error {
 		return err
 	}
 	patience := time.AfterFunc(closePatience, func() {
-		c.log.Warn("holdfast: Close waits for the other ranks; a rank that gives up because of an error calls Abort "+
-			"or CloseOrAbort", "waiting", closePatience)
+		c.log.Warn("holdfast: Close waits for the other ranks; on an error call Abort or CloseOrAbort, so that they "+
+			"stop too", "waiting", closePatience)
 	})
 	defer patience.Stop()
 	for {

@@ -51,7 +51,7 @@ func TestPoisonedEpoch(t *testing.T) {
 	var log lines
 	b.opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	dieOf(1)
-	for _, want := range []string{"epoch(s) [2] left out", "died at least 2 times within a minute of restoring",
+	for _, want := range []string{"epoch(s) [2] skipped", "at least 2 crashes within a minute of restoring",
 		"HOLDFAST_EPOCH=2"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log does not say %q:\n%s", want, &log)

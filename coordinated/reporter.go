@@ -58,7 +58,7 @@ func (c *Checkpointer) reportTo(ctx context.Context) {
 		conn, err = v.Dial(ctx)
 	}
 	if err != nil {
-		c.log.Warn("holdfast: the supervisor hears nothing of this run", "error", err)
+		c.log.Warn("holdfast: cannot report to holdfast run; it will see this start as hung", "error", err)
 		return
 	}
 	r := &reporter{c: c, conn: conn, now: make(chan chan struct{}), last: make(chan struct{}),
@@ -212,7 +212,7 @@ func (r *reporter) listen() {
 		case o.Stop:
 			r.c.end.Within(within)
 		}
-		r.c.log.Info("holdfast: asked by holdfast run", "stop", o.Stop, "within_s", o.WithinSeconds)
+		r.c.log.Info("holdfast: holdfast run asks for a checkpoint", "stop", o.Stop, "within_s", o.WithinSeconds)
 		_ = r.c.agent.do(r.c.ctx, func() { r.c.agent.request(o.Stop, "holdfast run") }) // closed: nothing follows
 	}
 }

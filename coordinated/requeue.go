@@ -36,16 +36,17 @@ func (c *Checkpointer) requeueAbandoned() {
 	fate, why := o.Fate(ctx)
 	if fate != job.SupervisorDead {
 		if fate != job.SupervisorLives {
-			c.log.Warn("holdfast: holdfast run does not answer, and the job is not put back into the queue", "job",
+			c.log.Warn("holdfast: holdfast run does not answer; the job is not requeued", "job",
 				v.Requeue, "why", why)
 		}
 		return
 	}
 	if err := o.Client.Requeue(ctx, v.Requeue); err != nil {
-		c.log.Error("holdfast: holdfast run does not answer", "error", err)
+		c.log.Error("holdfast: holdfast run is dead and the job could not be requeued; requeue it by hand", "error",
+			err)
 		return
 	}
-	c.log.Warn("holdfast: holdfast run does not answer: its node is dead; the job is put back into the queue", "job",
+	c.log.Warn("holdfast: the node of holdfast run is dead; the job is requeued", "job",
 		v.Requeue)
 }
 
@@ -70,10 +71,10 @@ func (c *Checkpointer) requeueStopped() {
 		err = client.Requeue(ctx, c.opt.slurm.ID)
 	}
 	if err != nil {
-		c.log.Error("holdfast: after the final checkpoint", "error", err)
+		c.log.Error("holdfast: the job could not be requeued after the final checkpoint", "error", err)
 		return
 	}
-	c.log.Info("holdfast: after the final checkpoint: the job is put back into the queue", "job", c.opt.slurm.ID)
+	c.log.Info("holdfast: after the final checkpoint: the job is requeued", "job", c.opt.slurm.ID)
 }
 
 // speaks reports whether a rank is the first of one of the first n nodes.

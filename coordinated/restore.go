@@ -46,7 +46,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 		return false, ErrClosed
 	}
 	if c.restored.Swap(true) {
-		return false, fmt.Errorf("coordinated: Restore was called before; a program restores once")
+		return false, fmt.Errorf("coordinated: Restore was called twice; a program restores once")
 	}
 	start := time.Now()
 	c.place()
@@ -97,7 +97,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			break
 		}
 		if c.world.Rank() == 0 && i+1 < len(epochs) {
-			c.log.Error("holdfast: epoch not restorable, trying an older one", "epoch", e, "error", err)
+			c.log.Error("holdfast: epoch not restored; trying an older one", "epoch", e, "error", err)
 		}
 	}
 	load.Close(c.log)
@@ -107,7 +107,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 		return false, failed
 	}
 	if c.world.Rank() == 0 {
-		c.log.Info("holdfast: no checkpoint found, first start", "job", c.opt.Job)
+		c.log.Info("holdfast: no checkpoint found; this is a first start", "job", c.opt.Job)
 	}
 	c.warnUnflushed(0)
 	end(events.Event{})
@@ -149,9 +149,11 @@ func (c *Checkpointer) surviving() {
 
 // survived notes that the program lives after a restore.
 func (c *Checkpointer) survived() {
-	if err := c.ops.Attend(c.ctx, "note that the restart lives", c.levels[0], c.store.RestoreSurvived); err != nil &&
+	if err := c.ops.Attend(c.ctx, "record that the restart survived", c.levels[0],
+		c.store.RestoreSurvived); err != nil &&
 		c.ctx.Err() == nil {
-		c.log.Warn("holdfast: note that the restart lives", "error", err)
+		c.log.Warn("holdfast: cannot record that the restart survived; its end may count against the epoch", "error",
+			err)
 	}
 }
 
@@ -174,7 +176,7 @@ func (c *Checkpointer) common(ctx context.Context) ([]storage.Epoch, error) {
 	both := vote.Common(per)
 	if e := c.opt.Epoch; e != 0 {
 		if !slices.Contains(both, e) {
-			return nil, fmt.Errorf("coordinated: epoch %d is not there for all ranks; they have in common %v", e, both)
+			return nil, fmt.Errorf("coordinated: not all ranks can read epoch %d; all can read %v", e, both)
 		}
 		return []storage.Epoch{e}, nil
 	}
@@ -204,11 +206,11 @@ func (c *Checkpointer) sayPassedOver(per [][]vote.Candidate, flags vote.Flags, n
 				without = append(without, r)
 			}
 		}
-		why := "rank(s) " + vote.Ranks(without) + " can have it from nowhere"
+		why := "rank(s) " + vote.Ranks(without) + " cannot read it from any level"
 		if len(without) == 0 {
-			why = "what ranks have under this number differs"
+			why = "the ranks hold different attempts at it"
 		}
-		c.log.Warn("holdfast: going back further than the newest epoch", "epoch", e, "why", why, "restorable", newest)
+		c.log.Warn("holdfast: restoring an epoch older than the newest", "epoch", e, "why", why, "restorable", newest)
 	}
 }
 
@@ -238,10 +240,10 @@ func (c *Checkpointer) leaveOut(epochs []storage.Epoch, flags vote.Flags) ([]sto
 		return nil, err
 	case c.world.Rank() != 0:
 	case len(good) == 0:
-		c.log.Warn("holdfast: the program has died again and again right after restoring, and there is no other "+
-			"epoch: trying once more", "epochs", bad, "within", survivalTime)
+		c.log.Warn("holdfast: the program crashed repeatedly after restoring, and there is no other epoch: trying "+
+			"once more", "epochs", bad, "within", survivalTime)
 	default:
-		c.log.Warn("holdfast: going back further: "+err.Error(), "epoch", good[0])
+		c.log.Warn("holdfast: restoring an older epoch: "+err.Error(), "epoch", good[0])
 	}
 	if len(good) == 0 {
 		return bad, nil
@@ -266,7 +268,7 @@ func (c *Checkpointer) learn(ctx context.Context) error {
 			continue
 		}
 		if lerr := c.store.Learn(b.Rank, b.Data); lerr != nil {
-			return errors.Join(err, fmt.Errorf("what rank %d has: %w", b.Rank, lerr))
+			return errors.Join(err, fmt.Errorf("checkpoints of rank %d: %w", b.Rank, lerr))
 		}
 	}
 	return err

@@ -30,15 +30,15 @@ func (c *Checkpointer) serve(p *control.Plane, key control.Key) error {
 	b, err := json.Marshal(job.Contact{Job: c.opt.Job, Addr: c.clientAddr(p), Node: c.topo.nodes[0], PID: os.Getpid(),
 		Key: key})
 	if err != nil {
-		return fmt.Errorf("coordinated: contact file: %w", err)
+		return fmt.Errorf("coordinated: write the contact file: %w", err)
 	}
 	if err := vfs.WriteWhole(s.file, append(b, '\n')); err != nil {
-		err = fmt.Errorf("coordinated: contact file: %w", err)
+		err = fmt.Errorf("coordinated: write the contact file: %w", err)
 		if len(c.asked) == 0 {
 			return err
 		}
 		// The directory may be one that this run does without.
-		c.log.Warn("holdfast: status and request will not find this run", "error", err)
+		c.log.Warn("holdfast: 'holdfast status' and 'request' cannot find this run", "error", err)
 	}
 	c.server = s
 	c.writers.Go(s.run)
@@ -75,8 +75,8 @@ type RunningError struct {
 }
 
 func (e *RunningError) Error() string {
-	return fmt.Sprintf("coordinated: a run of this job is alive in %s: rank 0 is process %d on node %s; end it "+
-		"first, or use another directory", e.Dir, e.PID, e.Node)
+	return fmt.Sprintf("coordinated: another run of this job uses %s: its rank 0 is process %d on node %s; end that "+
+		"run first, or use another directory", e.Dir, e.PID, e.Node)
 }
 
 // lingering is how long the ranks of a run that is about to end may still answer.
@@ -134,7 +134,7 @@ func (s *server) close() {
 		return
 	}
 	if err := os.Remove(s.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.c.log.Warn("holdfast: contact file", "error", err)
+		s.c.log.Warn("holdfast: cannot remove the contact file", "error", err)
 	}
 }
 

@@ -45,11 +45,11 @@ func (c *Checkpointer) proveShared(ctx context.Context, priv *mpiwrap.Comm) erro
 	if me == 0 {
 		_, err = rand.Read(nonce)
 	}
-	if err := agree(priv, "look at the global directory", err); err != nil {
+	if err := agree(priv, "check the global directory", err); err != nil {
 		return err
 	}
 	if err := mpiwrap.Bcast(priv, nonce, 0); err != nil {
-		return fmt.Errorf("coordinated: look at the global directory: %w", err)
+		return fmt.Errorf("coordinated: check the global directory: %w", err)
 	}
 	// The name is that of a file in the making: a later start clears it away.
 	file := filepath.Join(c.opt.Global, "holdfast.shared.r000000."+hex.EncodeToString(nonce)+".tmp")
@@ -66,7 +66,7 @@ func (c *Checkpointer) proveShared(ctx context.Context, priv *mpiwrap.Comm) erro
 	all, err := exchange(priv, blind)
 	if me == 0 {
 		if rerr := c.opt.files.Remove(file); rerr != nil {
-			c.log.Warn("holdfast: file that shows the global directory to be shared", "error", rerr)
+			c.log.Warn("holdfast: cannot remove the test file from the global directory", "error", rerr)
 		}
 	}
 	if err != nil {

@@ -37,7 +37,7 @@ func (c *Checkpointer) sayFromSource(f FromSource) {
 	}
 	c.said[key] = true
 	kernels := strings.Join(f.Kernels, ",")
-	c.log.Warn("holdfast: a device program was built from source, its binary form did not load",
+	c.log.Warn("holdfast: a device program was built from source, because its binary did not load",
 		"device", f.Device, "program", f.Program, "kernels", kernels, "why", f.Why)
 	c.events.Emit(events.Event{Name: events.Source, What: f.Device + "/" + f.Program, Text: "kernels " + kernels +
 		": " + f.Why})

@@ -257,7 +257,7 @@ func TestCloseAfterFailedRestore(t *testing.T) {
 			_, err = j.ck.Restore(context.Background())
 			return err
 		}
-		if err := run(); err == nil || !strings.Contains(err.Error(), "epoch 99 is not there") {
+		if err := run(); err == nil || !strings.Contains(err.Error(), "not all ranks can read epoch 99") {
 			t.Errorf("got %v, want the missing epoch named", err)
 		}
 		return nil

@@ -189,7 +189,7 @@ func TestUnflushed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newer := "level=WARN msg=\"holdfast: the final epoch of the run before is not at global and was not restored"
+	newer := "level=WARN msg=\"holdfast: the final epoch of the previous run is not at global and was not restored"
 	for _, c := range []struct {
 		name, local string
 		stop        bool // take an epoch, then a final one that has no time to come to global

@@ -14,12 +14,13 @@ func (c *Checkpointer) findDeadline(job string) {
 		end, err := (&slurm.Client{}).Deadline(c.ctx, job)
 		if err != nil {
 			if c.ctx.Err() == nil {
-				c.log.Warn("holdfast: no checkpoint ahead of the deadline, which Slurm does not tell", "error", err)
+				c.log.Warn("holdfast: no final checkpoint before the deadline, because Slurm does not tell it",
+					"error", err)
 			}
 			return
 		}
 		if end.IsZero() {
-			c.log.Info("holdfast: the job has no time limit, so none ahead of it is asked for")
+			c.log.Info("holdfast: the job has no time limit, so no final checkpoint is scheduled")
 			return
 		}
 		c.deadline(end)
@@ -29,7 +30,7 @@ func (c *Checkpointer) findDeadline(job string) {
 // deadline sets when the job will be ended.
 func (c *Checkpointer) deadline(end time.Time) {
 	at := end.Add(-c.opt.DeadlineLead)
-	c.log.Info("holdfast: final checkpoint ahead of the deadline", "at", at.Format(time.DateTime), "deadline",
+	c.log.Info("holdfast: final checkpoint scheduled before the deadline", "at", at.Format(time.DateTime), "deadline",
 		end.Format(time.DateTime))
 	c.end.By(end)
 	_ = c.agent.do(context.Background(), func() { // closed: nothing follows
@@ -80,6 +81,6 @@ func (a *agent) stopAgain() {
 	if a.trigger == nil {
 		return
 	}
-	a.c.log.Warn("holdfast: the final checkpoint is asked for again", "in", a.trigger.Failed(time.Now()))
+	a.c.log.Warn("holdfast: the final checkpoint will be retried", "in", a.trigger.Failed(time.Now()))
 	a.arm()
 }

@@ -100,7 +100,7 @@ func (a *agent) weigh(blobs []cut.Blob) {
 	all := make([]watch.Doing, len(blobs))
 	for i, b := range blobs {
 		if err := json.Unmarshal(b.Data, &all[i]); err != nil || all[i].Rank != i {
-			a.c.log.Error("holdfast: what a rank waits for", "rank", b.Rank, "error", err)
+			a.c.log.Error("holdfast: malformed report of what a rank waits for", "rank", b.Rank, "error", err)
 			return
 		}
 	}
@@ -123,7 +123,7 @@ func (a *agent) weigh(blobs []cut.Blob) {
 	text := watch.Tell(all, waiting)
 	if !slices.Equal(keys, w.keys) {
 		w.keys, w.first = keys, time.Now()
-		a.c.log.Warn("holdfast: ranks wait for what cannot come: "+text, "job ends in", limit)
+		a.c.log.Warn("holdfast: ranks are deadlocked: "+text, "job ends in", limit)
 		return
 	}
 	if time.Since(w.first) >= limit {

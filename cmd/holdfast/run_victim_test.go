@@ -222,7 +222,7 @@ func TestRunCannotRestore(t *testing.T) {
 		}
 	}
 	if code := start(); code != 1 ||
-		!regexp.MustCompile(`giving up: .*epoch.*no rank can read them`).MatchString(errs.String()) {
+		!regexp.MustCompile(`giving up: .*no rank can read the committed epoch`).MatchString(errs.String()) {
 		t.Errorf("got code %d, want 1 and the reason\n%s", code, errs)
 	}
 }

@@ -40,7 +40,7 @@ func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	}
 	payload = make([]byte, n)
 	if _, err := io.ReadFull(r, payload); err != nil {
-		return 0, nil, fmt.Errorf("%w: cut short: %w", ErrFrame, err)
+		return 0, nil, fmt.Errorf("%w: truncated: %w", ErrFrame, err)
 	}
 	return h[0], payload, nil
 }

@@ -14,7 +14,7 @@ import (
 
 // ErrUnauthenticated marks a connection whose other side does not know the key
 // of the job.
-var ErrUnauthenticated = errors.New("peer does not know the job's key")
+var ErrUnauthenticated = errors.New("the peer does not have the job's key")
 
 // The handshake has fixed sizes, so nothing is parsed before it is proven:
 //

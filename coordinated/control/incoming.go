@@ -71,7 +71,7 @@ func (p *Plane) drop(c net.Conn, err error) {
 		return
 	}
 	p.complained.Do(func() {
-		p.opt.Logger.Warn("control: dropped a connection that did not prove itself; further ones are only counted",
+		p.opt.Logger.Warn("control: dropped an unauthenticated connection; further ones are only counted",
 			"from", c.RemoteAddr().String(), "error", err)
 	})
 }

@@ -164,7 +164,7 @@ func (p *Plane) Start(ctx context.Context, addrs []string, neighbours []int) err
 // cannot be delivered shows up on Lost if to is a neighbour.
 func (p *Plane) Send(to int, payload []byte) error {
 	if len(payload) > maxFrame {
-		return fmt.Errorf("control: message of %d bytes to rank %d is over the limit of %d", len(payload), to, maxFrame)
+		return fmt.Errorf("control: message of %d bytes to rank %d exceeds the limit of %d", len(payload), to, maxFrame)
 	}
 	o, err := p.outgoing(to)
 	if err != nil {

@@ -202,7 +202,7 @@ func (l *Log) tryWrite(batch []Event) {
 		return
 	}
 	if l.err != nil {
-		l.opt.Logger.Info("holdfast: the event log goes on; it says how many lines are missing")
+		l.opt.Logger.Info("holdfast: the event log is written again; it says how many lines are missing")
 	}
 	l.err = nil
 }
@@ -210,8 +210,8 @@ func (l *Log) tryWrite(batch []Event) {
 // fail notes that so many lines are missing.
 func (l *Log) fail(missing uint64, err error) {
 	if l.err == nil {
-		l.opt.Logger.Warn("holdfast: the event log cannot be written and is tried again; what happens meanwhile is "+
-			"missing in it", "error", err)
+		l.opt.Logger.Warn("holdfast: cannot write the event log; events are missing until a retry succeeds", "error",
+			err)
 	}
 	l.err = err
 	l.gap += missing

@@ -66,7 +66,7 @@ func Decode(r io.Reader) (RankLog, error) {
 		}
 	}
 	if len(out.Events) == 0 {
-		return out, fmt.Errorf("%w: there is no whole line in it, as when a node dies at once", ErrNoHeader)
+		return out, fmt.Errorf("%w: it has no complete line; the node may have died early", ErrNoHeader)
 	}
 	return out, nil
 }
@@ -135,8 +135,8 @@ func ReadDir(fsys vfs.FS, dir string, most int) (logs []RankLog, problems []erro
 type NoLogError struct{ Dir string }
 
 func (e *NoLogError) Error() string {
-	return fmt.Sprintf("%s has no event logs: name a directory that a job writes checkpoints to (its HOLDFAST_GLOBAL "+
-		"or, if it has none, HOLDFAST_LOCAL of every node) or the one that HOLDFAST_EVENTS gave", e.Dir)
+	return fmt.Sprintf("%s has no event logs: give the directory of a job's checkpoints (its HOLDFAST_GLOBAL or, if "+
+		"it has none, the HOLDFAST_LOCAL of every node), or the one that HOLDFAST_EVENTS named", e.Dir)
 }
 
 func findRuns(fsys vfs.FS, dir string) (root string, runs []int, err error) {
@@ -163,7 +163,7 @@ func readParts(fsys vfs.FS, dir string, rank int, parts []int) (out RankLog, pro
 			continue // a running job has removed it meanwhile
 		}
 		if err == nil && (l.Rank != rank || l.Header.Part != p) {
-			err = fmt.Errorf("it says that it is part %d of rank %d", l.Header.Part, l.Rank)
+			err = fmt.Errorf("its header says part %d of rank %d", l.Header.Part, l.Rank)
 		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("event log %s: %w", name, err))

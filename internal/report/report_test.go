@@ -418,7 +418,7 @@ func TestUnreadable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Load(time.Now(), 0, dir); err == nil || strings.Count(err.Error(), "no whole line") != 3 ||
+	if _, err := Load(time.Now(), 0, dir); err == nil || strings.Count(err.Error(), "no complete line") != 3 ||
 		!strings.Contains(err.Error(), "and 2 more") {
 		t.Errorf("empty logs: got %v", err)
 	}

@@ -67,7 +67,7 @@ func TestKillAndRestartElsewhere(t *testing.T) {
 			if !strings.Contains(j.output(), c.level) {
 				t.Errorf("%s: no rank says %q:\n%s", c.name, c.level, j.output())
 			}
-			if strings.Contains(j.output(), "repair after a restart") {
+			if strings.Contains(j.output(), "cannot repair all levels after the restart") {
 				t.Errorf("%s: the epoch was not made whole in the new places:\n%s", c.name, j.output())
 			}
 		}

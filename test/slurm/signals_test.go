@@ -162,7 +162,7 @@ func TestSignals(t *testing.T) {
 		b.Run(t, "scancel", "--batch", "--signal=TERM", slow.id)
 		slow.says(t, "requeued", 1)
 		slow.resumed(t, 2)
-		slow.held(t, "epoch 2 stays at local, partner: copying it to global takes ", "at the rate measured",
+		slow.held(t, "epoch 2 is at local, partner only: at the measured rate, copying it to global takes ",
 			"stopped after the final checkpoint, epoch 2 at local, partner", "restored epoch 2 from local")
 	})
 	t.Run("cancelled", func(t *testing.T) {
@@ -249,7 +249,7 @@ func TestTemplates(t *testing.T) {
 		toSteps.resumed(t, 2)
 	})
 	t.Run("no holdfast run, unannounced", func(t *testing.T) {
-		itself.says(t, "the job is put back into the queue", 1)
+		itself.says(t, "the job is requeued", 1)
 		itself.proceed(t)
 		itself.resumed(t, 2)
 		itself.held(t, "epoch=1 level=global")

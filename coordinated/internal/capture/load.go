@@ -51,7 +51,7 @@ func (p *Protected) Load(l Loader) *Loader {
 func (l *Loader) Close(log *slog.Logger) {
 	for name, m := range l.marks {
 		if err := m.Release(); err != nil {
-			log.Warn("holdfast: memory of a device that a restore took", "device", name, "error", err)
+			log.Warn("holdfast: cannot release device memory that a restore used", "device", name, "error", err)
 		}
 	}
 	l.backup.close()

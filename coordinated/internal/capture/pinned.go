@@ -48,8 +48,8 @@ func (p *pinned) add(b []byte) {
 				undo = append(undo, unpin)
 			case !p.warned && !errors.Is(err, gpustate.ErrClosed):
 				p.warned = true
-				p.log.Warn("holdfast: memory for captures could not be pinned, they take up to a fifth longer; raise "+
-					"the limit on locked memory (ulimit -l)", "error", err)
+				p.log.Warn("holdfast: cannot pin the memory for captures, which makes them up to a fifth slower; "+
+					"raise the limit on locked memory (ulimit -l)", "error", err)
 			}
 		}
 	}

@@ -44,9 +44,9 @@ func New(limit int64, workers int, log *slog.Logger) *Protected {
 func (p *Protected) Add(name string, x any) error {
 	switch {
 	case name == "" || strings.ContainsAny(name, "/\x00\n") || len(name) > 200:
-		return fmt.Errorf("a name has 1 to 200 bytes, without '/', newline or zero")
+		return fmt.Errorf("a name has 1 to 200 bytes, none of them '/', newline or zero")
 	case p.names[name]:
-		return fmt.Errorf("protected already; every name stands for one thing")
+		return fmt.Errorf("the name is protected already; use each name once")
 	}
 	if dev, ok := x.(*gpustate.Device); ok {
 		if dev == nil {

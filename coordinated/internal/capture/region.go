@@ -58,7 +58,7 @@ type stager interface {
 // newRegion picks the form for what the program passed to Protect.
 func newRegion(x any) (region, error) {
 	if v := reflect.ValueOf(x); v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("nil pointer; make the %v that it is to point to first", v.Type().Elem())
+		return nil, fmt.Errorf("nil pointer; allocate the %v first", v.Type().Elem())
 	}
 	switch v := x.(type) {
 	case nil:
@@ -79,8 +79,8 @@ func newRegion(x any) (region, error) {
 	}
 	if v.Elem().Kind() == reflect.Slice {
 		if elem := v.Elem().Type().Elem(); elem.Size() == 0 {
-			return nil, fmt.Errorf("its elements, %v, have no bytes, so nothing would say how many there are; "+
-				"protect the length", elem)
+			return nil, fmt.Errorf("its elements, %v, have size 0, so a checkpoint would lose the length; protect "+
+				"the length instead", elem)
 		}
 		l, err := layout(v.Elem().Type().Elem())
 		if err != nil {
@@ -136,7 +136,7 @@ func (r *sliceRegion) view() ([]byte, bool, error) { return r.mem(), false, nil 
 func (r *sliceRegion) stage(n int64) (*staged, error) {
 	size := r.elem()
 	if size == 0 || n%size != 0 {
-		return nil, fmt.Errorf("%d bytes saved are no whole number of elements of %d bytes", n, size)
+		return nil, fmt.Errorf("%d saved bytes are not a multiple of the element size, %d bytes", n, size)
 	}
 	count := int(n / size)
 	was := reflect.New(r.v.Type()).Elem()

@@ -89,7 +89,7 @@ func decodeVars(b []byte) ([]entry, error) {
 	for i := range entries {
 		if inline[i] {
 			if entries[i].size > int64(len(d.b)) {
-				return nil, corruptVars("inline bytes cut short")
+				return nil, corruptVars("inline bytes truncated")
 			}
 			entries[i].inline = d.take(int(entries[i].size))
 		}

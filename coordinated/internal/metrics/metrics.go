@@ -130,33 +130,33 @@ func (s *Set) register() {
 			ConstLabels: own},
 			func() float64 { return f(s.opt.Now()) }))
 	}
-	s.captured = counter("epochs_captured_total", "Checkpoints whose state was captured on this rank.")
-	s.failed = counter("epochs_failed_total", "Checkpoints that were captured and did not come to all levels.")
+	s.captured = counter("epochs_captured_total", "Checkpoints captured on this rank.")
+	s.failed = counter("epochs_failed_total", "Checkpoints captured that did not reach all levels.")
 	s.givenUp = counter("epochs_given_up_total", "Checkpoints given up because ranks did not reach a Point in time.")
 	s.capturedBytes = counter("captured_bytes_total", "Bytes of state captured on this rank.")
 	s.committed = counters("epochs_committed_total", "Checkpoints committed at a level.", "level")
 	s.storedBytes = counters("stored_bytes_total", "Bytes that this rank has written to a level.", "level")
-	s.seconds = counters("step_seconds_total", "Time of this rank in each step of its checkpoints; park, drain and "+
-		"capture stop the program.", "step")
+	s.seconds = counters("step_seconds_total", "Time this rank spent in each step of its checkpoints; the program "+
+		"stands still in park, drain and capture.", "step")
 	s.blocked = prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "holdfast", Name: "blocked_seconds",
-		Help: "How long a checkpoint stopped the program on this rank.", ConstLabels: own, Buckets: secondsBuckets})
+		Help: "Time a checkpoint blocked the program on this rank.", ConstLabels: own, Buckets: secondsBuckets})
 	s.durable = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "holdfast", Name: "durable_seconds",
 		Help: "Time from the cut to the commit at a level.", ConstLabels: own, Buckets: secondsBuckets}, []string{
 		"level"})
 	s.reg.MustRegister(s.blocked, s.durable)
 	s.lastEpoch = gauges("last_epoch", "Number of the newest checkpoint committed at a level.")
-	s.lastTime = gauges("last_commit_timestamp_seconds", "When it was committed.")
-	s.restoredEpoch = gauge("restored_epoch", "Checkpoint that this run went on from; 0 on a first start.")
-	s.restoreSeconds = gauge("restore_seconds", "How long restoring it took on this rank.")
-	look("points", "Points that the program has reached in this run.", func(n Now) float64 { return float64(n.Points) })
-	look("flush_backlog_epochs", "Checkpoints that have not come to the last level yet.", func(n Now) float64 {
+	s.lastTime = gauges("last_commit_timestamp_seconds", "Time of the newest commit at a level.")
+	s.restoredEpoch = gauge("restored_epoch", "Number of the checkpoint that this run restored; 0 on a first start.")
+	s.restoreSeconds = gauge("restore_seconds", "Duration of the restore on this rank.")
+	look("points", "Points passed by the program in this run.", func(n Now) float64 { return float64(n.Points) })
+	look("flush_backlog_epochs", "Checkpoints not yet at the last level.", func(n Now) float64 {
 		return float64(n.BacklogEpochs)
 	})
-	look("flush_backlog_bytes", "Bytes that this rank still has to copy outward, about.", func(n Now) float64 {
+	look("flush_backlog_bytes", "Approximate bytes that this rank still has to flush.", func(n Now) float64 {
 		return float64(n.BacklogBytes)
 	})
 	gauge("ranks", "Number of ranks of the job.").Set(float64(s.opt.Size))
-	gauge("start_timestamp_seconds", "When this run opened its checkpoints.").SetToCurrentTime()
+	gauge("start_timestamp_seconds", "Time when this run opened its checkpoints.").SetToCurrentTime()
 }
 
 // Captured counts a checkpoint that was captured.

@@ -63,16 +63,16 @@ type GraceError struct {
 }
 
 func (e *GraceError) Error() string {
-	why := fmt.Sprintf("copying it to %s takes %v at the rate measured, %v are left", e.Level,
+	why := fmt.Sprintf("at the measured rate, copying it to %s takes %v; %v are left", e.Level,
 		e.Need.Round(time.Millisecond), e.Left.Round(time.Millisecond))
 	switch {
 	case e.Behind:
-		why = fmt.Sprintf("it is not copied to %s, because the epoch before it was still being copied when %v "+
-			"were left", e.Level, e.Left.Round(time.Millisecond))
+		why = fmt.Sprintf("it is not copied to %s, because the previous epoch was still being copied with %v left",
+			e.Level, e.Left.Round(time.Millisecond))
 	case e.Err != nil:
-		why = fmt.Sprintf("copying it to %s was given up when %v were left", e.Level, e.Left.Round(time.Millisecond))
+		why = fmt.Sprintf("copying it to %s was given up with %v left", e.Level, e.Left.Round(time.Millisecond))
 	}
-	return fmt.Sprintf("epoch %d stays at %s: %s", e.Epoch, strings.Join(e.Levels, ", "), why)
+	return fmt.Sprintf("epoch %d is at %s only: %s", e.Epoch, strings.Join(e.Levels, ", "), why)
 }
 
 func (e *GraceError) Unwrap() error { return e.Err }

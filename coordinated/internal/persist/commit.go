@@ -58,7 +58,8 @@ func (p *Persister) writeManifest(e storage.Epoch, level string, infos []storage
 	}
 	have, err := p.Store.Present(p.ctx, level)
 	if err != nil { // then only this epoch counts, and nothing older is removed
-		p.Log.Warn("holdfast: epochs at a level", "level", level, "error", err)
+		p.Log.Warn("holdfast: cannot list the epochs at a level; older ones are not removed", "level", level, "error",
+			err)
 		have = []storage.Epoch{e}
 	}
 	v.Have = have

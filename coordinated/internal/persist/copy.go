@@ -39,7 +39,7 @@ func (p *Persister) lendShard(ctx context.Context, e storage.Epoch, l *capture.L
 	}
 	release, err := p.Store.Lend(ctx, e, p.Levels[0], secs)
 	if err != nil {
-		p.Log.Debug("holdfast: parity is computed from the disk", "epoch", e, "why", err)
+		p.Log.Debug("holdfast: parity is computed from disk, not from memory", "epoch", e, "why", err)
 		l.Done()
 		return func() {}
 	}
@@ -126,7 +126,7 @@ func (p *Persister) copyTogether(ctx context.Context, e storage.Epoch, l *captur
 	flusher := pack.Ranks[0] == p.Rank
 	if werr := vote.DecodeErrors("write packs", blobs, werr); werr != nil {
 		if p.Rank == 0 {
-			p.Log.Debug("holdfast: copying from the first level instead", "epoch", e, "why", werr)
+			p.Log.Debug("holdfast: copying from the first level, not from memory", "epoch", e, "why", werr)
 		}
 		if flusher {
 			err = p.Operations.Attend(ctx, "discard", storage.LevelGlobal, func(context.Context) error {
@@ -175,7 +175,7 @@ func (p *Persister) newPart(ctx context.Context, e storage.Epoch, l *capture.Lea
 	})
 	if err != nil {
 		// If it matters, the flusher will meet it as well and say so.
-		p.Log.Debug("holdfast: no copy from memory", "epoch", e, "why", err)
+		p.Log.Debug("holdfast: this rank does not copy from memory", "epoch", e, "why", err)
 		return nil
 	}
 	return part

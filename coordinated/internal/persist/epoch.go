@@ -121,7 +121,7 @@ func (x *Epoch) first() (from int, failed, err error) {
 }
 
 // errLive is why an epoch that the first level refused does not go to another.
-var errLive = errors.New("there was no room to keep what was captured, and the program has gone on")
+var errLive = errors.New("the pool had no room for the captured state, and the program has continued")
 
 // write writes the captured bytes to a level; own is why there are none.
 func (x *Epoch) write(level string, own error) (info storage.ShardInfo, err error) {
@@ -193,7 +193,7 @@ func (x *Epoch) committed(level string) {
 	p.Committed(x.c.Epoch, level, time.Since(x.start))
 	if !p.begun.Swap(true) {
 		if err := p.Store.NoteBegun(p.ctx, x.c.Epoch, level); err != nil {
-			p.Log.Warn("holdfast: note that the job has checkpoints", "error", err)
+			p.Log.Warn("holdfast: cannot record that the job has checkpoints", "error", err)
 		}
 	}
 	if level == storage.LevelGlobal {
@@ -201,7 +201,7 @@ func (x *Epoch) committed(level string) {
 	}
 	removed, err := attend(p.ctx, p.Operations, "prune after the commit", level, nil, p.Store.Prune)
 	if err != nil {
-		p.Log.Warn("holdfast: prune", "error", err)
+		p.Log.Warn("holdfast: cannot remove old epochs", "error", err)
 	} else if len(removed) > 0 {
 		p.Log.Debug("holdfast: pruned", "epochs", fmt.Sprint(removed))
 	}
@@ -214,12 +214,12 @@ func (x *Epoch) complain() {
 	switch {
 	case x.p.Rank != 0:
 	case errors.As(x.Err, &late):
-		log.Warn("holdfast: final checkpoint: "+late.Error(), "epoch", e)
+		log.Warn("holdfast: final checkpoint incomplete: "+late.Error(), "epoch", e)
 	case x.p.ctx.Err() != nil:
 	case errors.Is(x.Err, ErrYields):
-		log.Warn("holdfast: not copied any further, the final checkpoint goes first", "epoch", e)
+		log.Warn("holdfast: copying stopped in favour of the final checkpoint", "epoch", e)
 	case len(x.Levels) == 0:
-		log.Error("holdfast: checkpoint failed, older epochs stay", "epoch", e, "error", x.Err)
+		log.Error("holdfast: checkpoint failed; older epochs are kept", "epoch", e, "error", x.Err)
 	default:
 		log.Error("holdfast: checkpoint failed at a level, it is at "+strings.Join(x.Levels, ", ")+" only", "epoch", e,
 			"error", x.Err)

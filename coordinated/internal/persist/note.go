@@ -49,7 +49,8 @@ func (n *Note) write(e storage.Epoch) {
 		err = vfs.WriteWhole(filepath.Join(n.Dir, noteName), append(b, '\n'))
 	}
 	if err != nil {
-		n.Log.Warn("holdfast: a run on other nodes will not know of the final epoch", "epoch", e, "error", err)
+		n.Log.Warn("holdfast: cannot record where the final epoch is; a run on other nodes will not know of it",
+			"epoch", e, "error", err)
 		return
 	}
 	n.epoch.Store(uint64(e))
@@ -70,13 +71,13 @@ func (n *Note) Warn(from storage.Epoch) {
 		err = json.Unmarshal(b, &s)
 	}
 	if err != nil {
-		n.Log.Warn("holdfast: whether the final epoch of the run before is to be had is not known", "error", err)
+		n.Log.Warn("holdfast: cannot tell whether the previous run has a newer final epoch on its nodes", "error", err)
 		return
 	}
 	n.epoch.Store(uint64(s.Epoch))
 	if s.Epoch > from {
-		n.Log.Warn("holdfast: the final epoch of the run before is not at global and was not restored; to go on from "+
-			"it, end this run and start on the nodes that have it",
+		n.Log.Warn("holdfast: the final epoch of the previous run is not at global and was not restored; to "+
+			"continue from it, end this run and start on the nodes that have it",
 			"epoch", s.Epoch, "nodes", strings.Join(s.Nodes, ","), "restored", from)
 	}
 }
@@ -88,6 +89,6 @@ func (n *Note) end(e storage.Epoch) {
 	}
 	n.epoch.Store(0)
 	if err := os.Remove(filepath.Join(n.Dir, noteName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		n.Log.Warn("holdfast: note of a final epoch", "error", err)
+		n.Log.Warn("holdfast: cannot remove the record of a final epoch", "error", err)
 	}
 }

@@ -27,11 +27,11 @@ type HungError struct {
 
 func (e *HungError) Error() string {
 	if e.Again {
-		return fmt.Sprintf("%s at level %s: not tried, earlier operations there still wait for its file system; look "+
-			"at the disk or the file server", e.What, e.Level)
+		return fmt.Sprintf("%s at level %s: skipped, because earlier operations there still hang; check the disk or "+
+			"the file server", e.What, e.Level)
 	}
-	return fmt.Sprintf("%s at level %s: nothing has moved for %v; its file system does not answer, look at the disk "+
-		"or the file server (if it is merely that slow, raise write_timeout)",
+	return fmt.Sprintf("%s at level %s: no progress for %v; check the disk or the file server, or raise "+
+		"write_timeout if they are that slow",
 		e.What, e.Level, e.Waited.Round(time.Millisecond))
 }
 
@@ -146,7 +146,7 @@ func (o *Operations) End(log *slog.Logger, what string, f func() error) error {
 	case err := <-done:
 		return err
 	case <-timer.C:
-		log.Error("holdfast: going on without waiting any longer", "for", what, "waited", limit)
+		log.Error("holdfast: no longer waiting", "for", what, "waited", limit)
 		return nil
 	}
 }

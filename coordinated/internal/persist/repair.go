@@ -21,7 +21,7 @@ func (p *Persister) Repair(e storage.Epoch) {
 		defer release()
 		<-before.over
 		if err := errors.Join(p.rebuild(e), p.finishCopies()); err != nil && p.ctx.Err() == nil {
-			p.Log.Warn("holdfast: repair after a restart", "epoch", e, "error", err)
+			p.Log.Warn("holdfast: cannot repair all levels after the restart", "epoch", e, "error", err)
 		}
 	})
 }
@@ -77,7 +77,8 @@ func (p *Persister) finishCopies() error {
 		}
 		p.Note.end(e)
 		if p.Rank == 0 {
-			p.Log.Info("holdfast: copied what the last run left", "epoch", e, "level", storage.LevelGlobal)
+			p.Log.Info("holdfast: copied an epoch that the previous run had not", "epoch", e, "level",
+				storage.LevelGlobal)
 		}
 	}
 	return nil

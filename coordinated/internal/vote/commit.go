@@ -57,7 +57,7 @@ func DecodeCommits(op string, blobs []cut.Blob, own error) ([]storage.Epoch, err
 				count[storage.Epoch(binary.LittleEndian.Uint64(d))]++
 			}
 		default:
-			texts[i] = fmt.Sprintf("no vote, or a malformed one of %d bytes", len(b.Data))
+			texts[i] = fmt.Sprintf("no vote, or a malformed vote of %d bytes", len(b.Data))
 		}
 	}
 	if err := Failed(op, texts, own); err != nil {
