@@ -30,7 +30,7 @@ func (c *Comm) Cart(dims []int, periodic []bool) (*Cart, error) {
 		n *= d
 	}
 	if n > c.size || len(dims) != len(periodic) {
-		return nil, c.badLength(call.Create, "grid %v with periods %v on %d ranks", dims, periodic, c.size)
+		return nil, c.badLength(call.Create, "grid %v with periods %v does not fit %d ranks", dims, periodic, c.size)
 	}
 	ranks := make([]int, n)
 	for i := range ranks {

@@ -155,7 +155,8 @@ func (c *Comm) rankList(name string, ranks []int) ([]int32, error) {
 	seen := map[int]bool{}
 	for i, r := range ranks {
 		if r < 0 || r >= c.size || seen[r] {
-			return nil, c.ch.Fail(name, r, NoTag, ErrRank, fmt.Sprintf("rank list of %d entries, size %d", len(ranks),
+			return nil, c.ch.Fail(name, r, NoTag, ErrRank, fmt.Sprintf("a list of %d ranks holds it twice, or it is "+
+				"outside a communicator of size %d", len(ranks),
 				c.size))
 		}
 		seen[r] = true
@@ -172,7 +173,7 @@ func (c *Comm) Free() error {
 		return err
 	}
 	if c.ch.Name == "world" {
-		return c.ch.Fail("Free", NoPeer, NoTag, ErrUnsupported, "the world lives until Finalize")
+		return c.ch.Fail("Free", NoPeer, NoTag, ErrUnsupported, "the world cannot be freed; Finalize frees it")
 	}
 	a, err := c.enter(call.Free)
 	if err != nil {

@@ -201,7 +201,7 @@ func (c *Comm) together(reason error) error {
 	case err != nil:
 		return c.ch.Wrap(c.how.Op, NoPeer, NoTag, err)
 	case reason == nil && all[0] > 0:
-		return c.ch.Fail(c.how.Op, int(all[0])-1, NoTag, ErrMismatch, "that rank refuses it, and says why")
+		return c.ch.Fail(c.how.Op, int(all[0])-1, NoTag, ErrMismatch, "that rank refused; see its error")
 	}
 	return reason
 }
@@ -240,10 +240,10 @@ const explainBytes = 512
 func (c *Comm) explain(how creation, next claim) error {
 	text := fmt.Sprintf("%s at %s (child %d)", how.Op, how.Creator, c.childrenSoFar()+1)
 	if next.rec != nil {
-		text = fmt.Sprintf("%s, where before the restart %s was made by %s",
+		text = fmt.Sprintf("%s, but before the restart %s was made by %s",
 			how.by(), next.rec.Name, next.rec.How.by())
 		if c.st.restored.mailFor(next.rec.Name) {
-			text += " and messages wait for it"
+			text += ", and messages wait for it"
 		}
 	}
 	in := make([]byte, explainBytes)
@@ -263,7 +263,7 @@ func (c *Comm) explain(how creation, next claim) error {
 		last = t
 	}
 	return c.ch.Fail(how.Op, NoPeer, NoTag, ErrMismatch,
-		fmt.Sprintf("communicator made from %s: %s; ranks make communicators in one order, and after a restart in "+
-			"the order and at the places of before (see Comm)",
+		fmt.Sprintf("communicator made from %s: %s; all ranks must make communicators in the same order, and after "+
+			"a restart at the same places as before (see Comm)",
 			c.ch.Name, strings.Join(parts, "; ")))
 }

@@ -100,7 +100,7 @@ func (d *drain) run(late error) error {
 	}
 	if invariants.Enabled && late == nil {
 		n := d.e.sentSoFar()
-		invariants.Check(n == told, "mpiwrap: %d messages sent, %d when the ranks told each other", n, told)
+		invariants.Check(n == told, "mpiwrap: %d messages sent, but the ranks exchanged %d", n, told)
 	}
 	return d.agree(late)
 }
@@ -183,7 +183,7 @@ func (d *drain) collect(expect []uint64) error {
 	})
 	if errors.Is(err, ErrDrainIncomplete) {
 		text, n := d.e.missing(expect)
-		return d.incomplete(fmt.Sprintf("%d messages have not come%s", n, text))
+		return d.incomplete(fmt.Sprintf("%d messages have not arrived%s", n, text))
 	}
 	return err
 }
@@ -245,7 +245,7 @@ func (d *drain) waitQuietly(r *request.Request) error {
 
 func (d *drain) waitWith(r *request.Request, until func(string, func() bool) error) error {
 	var failed error
-	err := until("another rank has not come to the drain", func() bool {
+	err := until("another rank has not entered the drain", func() bool {
 		done, err := r.TestOwn()
 		failed = err
 		return done

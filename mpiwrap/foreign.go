@@ -36,8 +36,8 @@ func warnOfOthers() {
 			continue
 		}
 		if calls := mpiCalls(file); len(calls) > 0 {
-			slog.Warn("mpiwrap: a linked object calls MPI by itself; its messages are not counted or drained: pass "+
-				"no Point while a call of it is under way on any rank",
+			slog.Warn("mpiwrap: a linked object calls MPI itself; its messages are neither counted nor drained: "+
+				"call Point only while no rank is inside it",
 				"object", file, "calls", strings.Join(calls[:min(len(calls), 8)], " "))
 		}
 	}

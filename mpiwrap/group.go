@@ -23,7 +23,7 @@ func (c *Comm) CreateGroup(ranks []int, tag int) (*Comm, error) {
 		return nil, c.ch.Fail("CreateGroup", NoPeer, tag, ErrTag, "")
 	}
 	if !contains(ranks, c.rank) {
-		return nil, c.ch.Fail("CreateGroup", c.rank, tag, ErrRank, "the caller is not in its own list")
+		return nil, c.ch.Fail("CreateGroup", c.rank, tag, ErrRank, "the calling rank is not in its list")
 	}
 	a, err := c.ch.Block(call.CreateGroup, NoPeer, tag)
 	if err != nil {

@@ -137,8 +137,8 @@ func (r *record) misplaced(c *Comm, before *commRecord) error {
 		return nil
 	}
 	return c.ch.Fail(c.how.Op, NoPeer, NoTag, ErrMismatch,
-		fmt.Sprintf("%s is made by %s; before the restart it was made by %s, and messages wait for it; make "+
-			"communicators in the order and at the places of before (see Comm)",
+		fmt.Sprintf("%s is made by %s, but before the restart it was made by %s, and messages wait for it; make "+
+			"communicators in the same order and at the same places as before (see Comm)",
 			before.Name, c.how.by(), before.How.by()))
 }
 

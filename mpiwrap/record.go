@@ -60,7 +60,7 @@ func (r *record) encode() ([]byte, error) {
 // decode is the reverse of encode. It trusts no length.
 func (r *record) decode(b []byte) error {
 	if len(b) < 8 {
-		return fmt.Errorf("%d bytes, too short", len(b))
+		return fmt.Errorf("truncated: %d bytes", len(b))
 	}
 	n := binary.LittleEndian.Uint64(b)
 	if n > uint64(len(b)-8) {
@@ -157,8 +157,8 @@ func (r *record) fits(s *state) error {
 		return fmt.Errorf("written by rank %d, this is rank %d", r.Rank, s.world.rank)
 	}
 	if name := r.twice(); name != "" {
-		return fmt.Errorf("two groups are called %s and messages wait for them; the version that wrote it could not "+
-			"tell them apart", name)
+		return fmt.Errorf("two groups are named %s and messages wait for them; the version that wrote the record "+
+			"could not tell them apart", name)
 	}
 	return r.Mail.Fits(r.Size)
 }

@@ -94,7 +94,7 @@ func (r *record) matches(c *Comm) error {
 	b.claimed = true
 	if b.How.Op != c.how.Op || !slices.Equal(b.Members, c.ch.Members) {
 		return c.ch.Fail(orWord(c.how.Op, "Init"), NoPeer, NoTag, ErrMismatch,
-			fmt.Sprintf("%s is made by %s of world ranks %v; before the restart it was made by %s of %v",
+			fmt.Sprintf("%s is made by %s of world ranks %v, but before the restart it was made by %s of %v",
 				c.ch.Name, c.how.by(), c.ch.Members, b.How.by(), b.Members))
 	}
 	return nil

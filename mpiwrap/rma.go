@@ -84,7 +84,7 @@ func (w *window) access(name string, a driver.Rma) error {
 		return w.refuse(name, a.Target, ErrOp, fmt.Sprintf("operator %d", a.Op))
 	}
 	if len(w.locks) > 0 && !w.locks[a.Target] {
-		return w.refuse(name, a.Target, ErrEpochOpen, "another rank is locked, this one is not")
+		return w.refuse(name, a.Target, ErrEpochOpen, "this window holds a lock on another rank, but not on this one")
 	}
 	g, err := w.c.ch.Quick(call.Rma, a.Target, NoTag)
 	if err != nil {

@@ -133,7 +133,7 @@ func (w *window) usable(name string) error {
 		return w.refuse(name, NoPeer, ErrFreed, "")
 	}
 	if w.ended && name != call.WinFree.String() {
-		return w.refuse(name, NoPeer, ErrFreed, "it was freed before the checkpoint; free it")
+		return w.refuse(name, NoPeer, ErrFreed, "the program had freed it before the checkpoint; call Free again")
 	}
 	return w.c.channel().Usable(name)
 }

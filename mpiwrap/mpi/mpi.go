@@ -47,7 +47,7 @@ var (
 	// ErrNotInitialized: a communicator was asked for before Init.
 	ErrNotInitialized = errors.New("mpi: not initialised; call mpi.Init first")
 	// ErrNotMember: the caller's rank is not one of the communicator's.
-	ErrNotMember = errors.New("mpi: this rank is not a member of the communicator")
+	ErrNotMember = errors.New("mpi: this rank is not in the communicator")
 )
 
 var state struct {

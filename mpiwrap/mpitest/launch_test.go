@@ -30,7 +30,7 @@ func TestWrongPairingIsRefused(t *testing.T) {
 			if err == nil || strings.Contains(out, "PASSED") {
 				t.Fatalf("the pairing was accepted:\n%s", out)
 			}
-			if !strings.Contains(out, "do not belong together") { // of the other rank only if it is not ended before
+			if !strings.Contains(out, "do not match") { // of the other rank only if it is not ended before
 				t.Errorf("no rank explained the refusal:\n%s", out)
 			}
 		})

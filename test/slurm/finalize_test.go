@@ -14,7 +14,7 @@ import (
 var short = []string{"-shape", "stencil", "-steps", "20"}
 
 // left is the line of a rank that has waited for MPI_Finalize long enough.
-const left = "MPI_Finalize hangs although all ranks have come to it"
+const left = "MPI_Finalize hangs although all ranks have called it"
 
 // TestFinalize: with nobody watching, a program ends by itself and with its own
 // code, under an MPICH that hangs in MPI_Finalize when it is left to itself, and

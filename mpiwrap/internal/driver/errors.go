@@ -34,8 +34,8 @@ func (e *PairingError) Error() string {
 	if plugin := map[string]string{"Open MPI": "pmix", "MPICH": "pmi2"}[e.Library]; plugin != "" {
 		srun = fmt.Sprintf(" or with srun --mpi=%s", plugin)
 	}
-	return fmt.Sprintf("launcher and MPI library do not belong together: %s=%d, but under %s every rank is alone; "+
-		"start the program with %s's own mpirun%s, or name the launcher's library in Options.Library",
+	return fmt.Sprintf("launcher and MPI library do not match: %s=%d, but with %s every rank is alone; start the "+
+		"program with %s's own mpirun%s, or name the launcher's library in Options.Library",
 		e.Says, e.Launched, e.Library, e.Library, srun)
 }
 

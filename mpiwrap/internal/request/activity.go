@@ -219,7 +219,7 @@ func (c *Channel) busy(op call.Op, peer, tag int) error {
 	now := call.Op(c.rank.act.word.Load() >> opShift)
 	text := ""
 	if now != call.None {
-		text = "the other call is " + now.String()
+		text = "the other call: " + now.String()
 	}
 	return c.Fail(op.String(), peer, tag, ErrConcurrent, text)
 }

@@ -21,9 +21,9 @@ var (
 	ErrOp              = errors.New("operator is not defined for this type")
 	ErrUnsupported     = errors.New("not supported")
 	ErrDrainIncomplete = errors.New("drain incomplete")
-	ErrMailboxFull     = errors.New("messages in flight take more memory than is allowed for them")
+	ErrMailboxFull     = errors.New("messages in flight exceed the memory limit of the mailbox")
 	ErrPending         = errors.New("pending at the checkpoint")
-	ErrMailbox         = errors.New("mailbox record does not fit")
+	ErrMailbox         = errors.New("unusable mailbox record")
 	ErrMismatch        = errors.New("does not match")
 	ErrFinalized       = errors.New("MPI is finalised")
 )
@@ -78,5 +78,5 @@ func (c *Channel) Wrap(name string, peer, tag int, err error) error {
 // as MPI would.
 func (c *Channel) truncated(op call.Op, m *boxed, room int) error {
 	return NewError(Error{Call: op.String(), Comm: c.Name, Peer: m.source, Tag: m.tag, Class: driver.ClassTruncate,
-		Err: ErrTruncate, Text: fmt.Sprintf("message of %d bytes, room for %d", len(m.data), room)})
+		Err: ErrTruncate, Text: fmt.Sprintf("message of %d bytes, buffer of %d", len(m.data), room)})
 }

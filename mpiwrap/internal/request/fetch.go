@@ -176,6 +176,6 @@ func (c *Channel) room(channels iter.Seq[*Channel]) error {
 		return nil
 	}
 	return NewError(Error{Call: "Drain", Comm: c.Name, Peer: int(st.Source), Tag: int(st.Tag), Err: ErrMailboxFull,
-		Text: fmt.Sprintf("%d bytes wait already, this one has %d, and %d are allowed: place Points where less is in "+
-			"flight, or raise max_mailbox", have, st.Bytes, budget)})
+		Text: fmt.Sprintf("the mailbox holds %d bytes, this message has %d, and the limit is %d: place Points where "+
+			"less is in flight, or raise max_mailbox", have, st.Bytes, budget)})
 }

@@ -55,7 +55,7 @@ func (r *Mail) boxes(c *Channel) (out []BoxRecord, err error) {
 	for _, m := range c.box.list {
 		if m.h != 0 {
 			return nil, c.Fail("SaveMailbox", m.source, m.tag, ErrDrainIncomplete,
-				"a message is still coming in; call Drain first")
+				"a message is still arriving; call Drain first")
 		}
 		if m.err != nil {
 			return nil, c.Fail("SaveMailbox", m.source, m.tag, ErrMailbox, "MPI failed to receive a message: "+

@@ -37,7 +37,8 @@ func (b *mailbox) add(m *boxed) { b.set(append(b.list, m)) }
 
 func (b *mailbox) set(list []*boxed) {
 	if invariants.Enabled {
-		invariants.Check(b.len() == len(b.list), "mpiwrap: a mailbox of %d messages says %d", len(b.list), b.len())
+		invariants.Check(b.len() == len(b.list), "mpiwrap: the mailbox holds %d messages but counts %d", len(b.list),
+			b.len())
 	}
 	b.list = list
 	b.n.Store(int32(len(list)))

@@ -153,7 +153,7 @@ func (c *Channel) remember(m *Message) *Message {
 func (m *Message) Recv(buf []byte) (Status, error) {
 	if m == nil || m.c == nil {
 		return Status{}, NewError(Error{Call: "Mrecv", Peer: NoPeer, Tag: NoTag, Err: ErrRequest,
-			Text: "no probe has found this message"})
+			Text: "no probe has returned this message"})
 	}
 	c := m.c
 	if m.done {

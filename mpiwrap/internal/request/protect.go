@@ -85,7 +85,7 @@ func (r *Request) MarshalBinary() ([]byte, error) {
 			"only requests of NewRequest, SendInit and RecvInit can be protected")
 	}
 	if r.state == active && (r.kind == sendRequest || r.box != nil) {
-		return nil, r.c.Fail("Protect", r.peer, r.tag, ErrDrainIncomplete, "the request is under way; drain first")
+		return nil, r.c.Fail("Protect", r.peer, r.tag, ErrDrainIncomplete, "the request is in progress; drain first")
 	}
 	rec := requestRecord{Version: 1, State: r.state, Kind: r.kind, Comm: r.c.Name, Peer: r.peer, Tag: r.tag,
 		Bytes: len(r.buf), Order: r.order, Status: r.st}
@@ -93,8 +93,8 @@ func (r *Request) MarshalBinary() ([]byte, error) {
 		rec.Failure, rec.Truncated = r.err.Error(), errors.Is(r.err, ErrTruncate)
 	}
 	if r.mailed != 0 && r.mailed == r.c.rank.drains {
-		return nil, r.c.Fail("Protect", r.peer, r.tag, ErrPending, "its message is in the saved mailbox already; "+
-			"save requests before the mailbox")
+		return nil, r.c.Fail("Protect", r.peer, r.tag, ErrPending,
+			"the saved mailbox already holds its message; save requests before the mailbox")
 	}
 	if r.state == released {
 		rec.Version = requestVersion
@@ -148,7 +148,7 @@ func (r *Request) accepts(rec *requestRecord) error {
 	case rec.Version < 1 || rec.Version > requestVersion:
 		return fmt.Errorf("record of version %d, this library reads 1 to %d", rec.Version, requestVersion)
 	case r.state != idle:
-		return errors.New("the request has been started already; restore it before its first use")
+		return errors.New("the request was started already; restore it before its first use")
 	case rec.Comm != r.c.Name:
 		return fmt.Errorf("the request belonged to %s, this one to %s", rec.Comm, r.c.Name)
 	case rec.State == released && rec.Version >= 2:

@@ -170,7 +170,8 @@ func (c *Channel) uncountSent(dest int) {
 	if !c.Private {
 		sent := &c.rank.Sent[c.Members[dest]]
 		if invariants.Enabled {
-			invariants.Check(sent.Load() > 0, "mpiwrap: a send to rank %d that was not counted failed", c.Members[dest])
+			invariants.Check(sent.Load() > 0, "mpiwrap: a send to rank %d failed that was never counted",
+				c.Members[dest])
 		}
 		c.rank.Count(sent, -1)
 		c.inFlight(-1)

@@ -59,7 +59,7 @@ func (r *Request) fromSlot(n int) {
 	copy(r.buf[:min(n, len(r.buf))], s.small.bytes(r.slot))
 	s.Lock()
 	if invariants.Enabled {
-		invariants.Check(!slices.Contains(s.small.free, r.slot-1), "mpiwrap: slot %d is given back twice", r.slot-1)
+		invariants.Check(!slices.Contains(s.small.free, r.slot-1), "mpiwrap: slot %d is freed twice", r.slot-1)
 	}
 	s.small.free = append(s.small.free, r.slot-1)
 	s.Unlock()

@@ -91,8 +91,7 @@ func (r *Mail) held(s *Rank) ([]heldMessage, error) {
 		}
 		if m.c.Freed {
 			errs = append(errs, m.c.Fail("Mprobe", m.st.Source, m.st.Tag, ErrPending,
-				"the communicator is freed and a message that a probe has matched is not received; receive it "+
-					"before Free"))
+				"the communicator was freed with a probed message not yet received; receive it before Free"))
 			continue
 		}
 		out = append(out, heldMessage{m.order, m.c, m.source, m.tag,
@@ -142,18 +141,17 @@ func (r *Request) refuse(protected []*Request) error {
 	fail := func(text string) error { return r.c.Fail(r.op.String(), r.errPeer(), r.errTag(), ErrPending, text) }
 	switch {
 	case r.kind == collRequest:
-		return fail("a non-blocking collective" + at + " is not waited for; Wait for it before the Point, since " +
-			"ranks that restart could not start it again together")
+		return fail("a non-blocking collective" + at + " is pending; call Wait before the Point, because restarted " +
+			"ranks cannot start it again together")
 	case r.c.Freed:
-		return fail("the communicator is freed and the receive posted" + at + " is not waited for; Wait for it " +
-			"before Free")
+		return fail("the communicator was freed with the receive posted" + at + " pending; call Wait before Free")
 	case r.state == complete && r.err != nil && !errors.Is(r.err, ErrTruncate):
-		return fail("the receive posted" + at + " has failed and is not waited for: " + r.err.Error())
+		return fail("the receive posted" + at + " failed, and no Wait has returned its error: " + r.err.Error())
 	}
 	for _, p := range protected {
 		if r.state == active && p.order > r.order && p.c == r.c && overlapping(r, p) {
-			return fail(fmt.Sprintf("the receive posted%s is not protected, and one from %s with %s, posted after "+
-				"it, is: after a restart the protected one would get its message; protect both (NewRequest)",
+			return fail(fmt.Sprintf("the receive posted%s is not protected, but a later one from %s with %s is: "+
+				"after a restart the later one would get its message; protect both (NewRequest)",
 				at, endpoint.OrAny("rank ", p.peer), endpoint.OrAny("tag ", p.tag)))
 		}
 	}
@@ -239,8 +237,8 @@ func (r *Request) lostAtRestart() string {
 		// A prepared receive is another one where it asks for other messages.
 		other := r.persistent && (o.Source != r.peer || o.Tag != r.tag)
 		if !o.taken && o.Comm == r.c.Name && !other {
-			return "the checkpoint had a " + o.String() + " pending that was not protected; after a restart the " +
-				"program posts it again, or protects the request"
+			return "the checkpoint had a " + o.String() + " pending that was not protected; post it again after a " +
+				"restart, or protect the request"
 		}
 	}
 	return ""
