@@ -127,7 +127,7 @@ var settings = slices.Concat([]config.Row[Options]{
 	config.Key("signals.stop", "USR2,TERM", "signals that ask for a final checkpoint",
 		config.Signals(func(o *Options) *[]os.Signal { return &o.StopSignals })),
 	config.Key("control.interface", "the first interface that is up and not loopback",
-		"where the control plane listens (TCP between the ranks) (TCP between the ranks)",
+		"where the control plane listens (TCP between the ranks)",
 		config.Text("an interface or address", func(o *Options) *string { return &o.Interface })),
 	config.Key("control.heartbeat", "250ms", "time between heartbeats of neighbouring ranks",
 		config.Positive(func(o *Options) *time.Duration { return &o.Heartbeat })),

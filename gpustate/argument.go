@@ -82,7 +82,7 @@ func unfit(t reflect.Type) string {
 		reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
 		return ""
 	case reflect.Int, reflect.Uint, reflect.Uintptr:
-		return "has the size of the host: use int32 or int64"
+		return "has a size that depends on the host: use int32 or int64"
 	case reflect.Bool:
 		return "has no layout in kernels: use int32"
 	case reflect.Array:

@@ -75,11 +75,11 @@ func obtainBytes[T any](d *Device, name string, k driver.MemKind, bytes int, a A
 func (b *Buffer) Sub(name string, off, bytes int) (*Buffer, error) {
 	switch m := b.obj.Mem; {
 	case m.Kind == driver.MemSub:
-		return nil, b.fail("divide", fmt.Errorf("it is a range itself: %w", ErrUnsupported))
+		return nil, b.fail("divide", fmt.Errorf("the buffer is itself a range: %w", ErrUnsupported))
 	case off < 0 || bytes <= 0 || int64(off) > m.Bytes || int64(bytes) > m.Bytes-int64(off):
 		return nil, b.fail("divide", fmt.Errorf("range %d+%d: %w", off, bytes, ErrRange))
 	case off%SubAlign != 0:
-		return nil, b.fail("divide", fmt.Errorf("offset %d is no multiple of %d: %w", off, SubAlign, ErrLimit))
+		return nil, b.fail("divide", fmt.Errorf("offset %d is not a multiple of %d: %w", off, SubAlign, ErrLimit))
 	case b.released.Load():
 		return nil, b.fail("divide", ErrReleased)
 	}

@@ -29,7 +29,8 @@ func (q *Queue) LaunchAt(k *Kernel, offset, global, local []int, after ...*Event
 		return nil, k.fail("launch", err)
 	}
 	if len(offset) != len(global) {
-		return nil, k.fail("launch", fmt.Errorf("%d offsets for %d extents: %w", len(offset), len(global), ErrRange))
+		return nil, k.fail("launch", fmt.Errorf("got %d offsets for %d extents: %w", len(offset), len(global),
+			ErrRange))
 	}
 	copy(g.Offset[:], offset)
 	return q.launch(k, g, after)
@@ -37,7 +38,8 @@ func (q *Queue) LaunchAt(k *Kernel, offset, global, local []int, after ...*Event
 
 func fill(g *driver.Grid, global, local []int) error {
 	if len(global) < 1 || len(global) > 3 || local != nil && len(local) != len(global) {
-		return fmt.Errorf("%d global and %d local extents: want 1 to 3, or no local ones: %w", len(global), len(local),
+		return fmt.Errorf("got %d global and %d local extents, want 1 to 3 of each, or no local ones: %w", len(global),
+			len(local),
 			ErrRange)
 	}
 	g.Global, g.Local = [3]int{1, 1, 1}, [3]int{}

@@ -22,14 +22,14 @@ var (
 	ErrArgType = errors.New("not a kernel argument")
 	// ErrOtherDevice: an object belongs to another Device.
 	ErrOtherDevice = errors.New("object belongs to another device")
-	// ErrRange: an offset, length or extent lies outside of the object.
-	ErrRange = errors.New("outside of the object")
+	// ErrRange: an offset, length or extent lies outside the object.
+	ErrRange = errors.New("outside the object")
 	// ErrLimit: the device cannot hold an object of this size.
-	ErrLimit = errors.New("over the device's limit")
+	ErrLimit = errors.New("exceeds the device's limit")
 	// ErrFP64: a program computes in double precision, the device cannot.
 	ErrFP64 = errors.New("device has no double precision")
-	// ErrConflict: an object of that name exists and is different.
-	ErrConflict = errors.New("an object of that name exists and is different")
+	// ErrConflict: an object of that name exists and differs.
+	ErrConflict = errors.New("an object of that name exists and differs")
 	// ErrMapped: a shared buffer is mapped where it must not be.
 	ErrMapped = errors.New("shared buffer is mapped")
 	// ErrRecord: a record is damaged or not a record.

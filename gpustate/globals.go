@@ -54,7 +54,8 @@ func (p *entry) findVariables(drv driver.Device, h driver.Handle) (list []*entry
 	}
 	globals, err := l.Globals(h)
 	if errors.Is(err, driver.ErrHidden) {
-		return nil, fmt.Errorf("%w: keep it in a Buffer, or give the option %s if nothing of it must be kept", err,
+		return nil, fmt.Errorf("%w: move the data to a Buffer, or give the option %s if checkpoints do not need it",
+			err,
 			Stateless)
 	}
 	for _, g := range globals {

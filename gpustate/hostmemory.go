@@ -116,7 +116,7 @@ type mapping struct {
 // when it is used.
 func mapHost(n int, shared bool) (*mapping, error) {
 	if _, free := meminfo.Read(); free > 0 && int64(n) > free {
-		return nil, fmt.Errorf("map %d bytes of host memory, %d are available: %w", n, free, unix.ENOMEM)
+		return nil, fmt.Errorf("map %d bytes of host memory, %d available: %w", n, free, unix.ENOMEM)
 	}
 	if shared {
 		if f, b, err := wire.NewShared(n); err == nil {
@@ -134,7 +134,7 @@ func mapHost(n int, shared bool) (*mapping, error) {
 func (m *mapping) populate() error {
 	if m.file != nil {
 		if err := wire.Collapse(m.bytes); err != nil {
-			return fmt.Errorf("make pages of %d bytes of host memory: %w", len(m.bytes), err)
+			return fmt.Errorf("populate %d bytes of host memory: %w", len(m.bytes), err)
 		}
 	}
 	_ = unix.Madvise(m.bytes, unix.MADV_HUGEPAGE) // advice: small pages do as well
@@ -146,7 +146,7 @@ func (m *mapping) populate() error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("make pages of %d bytes of host memory: %w", len(m.bytes), err)
+		return fmt.Errorf("populate %d bytes of host memory: %w", len(m.bytes), err)
 	}
 	return nil
 }

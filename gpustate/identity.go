@@ -9,7 +9,7 @@ import (
 )
 
 // ErrIdentity: a restart could not tell which object is which, or has not.
-var ErrIdentity = errors.New("objects cannot be told apart")
+var ErrIdentity = errors.New("a restart could not tell the objects apart")
 
 func (e *entry) key() key { return keyOf(&e.obj) }
 
@@ -77,9 +77,8 @@ func (d *Device) uncount(e *entry) {
 func (d *Device) distinct() error {
 	for _, e := range d.list {
 		if e.released.Load() && e.obj.Name != "" && d.names[e.key()] != nil {
-			return e.fail("capture", fmt.Errorf("it was released, what was made from it is in use, and another %s "+
-				"has its "+
-				"name: %w: release what was made from it, or use another name", e.obj.Kind(), ErrIdentity))
+			return e.fail("capture", fmt.Errorf("it was released while objects made from it are in use, and another "+
+				"%s has its name: %w: release those objects, or use another name", e.obj.Kind(), ErrIdentity))
 		}
 	}
 	return d.ordered("capture")
@@ -116,9 +115,9 @@ func (d *Device) skipped(left *entry) error {
 	for _, e := range d.list {
 		if e.claimed && !e.known && !e.released.Load() && e.obj.Name == "" && e.key() == k &&
 			e.obj.Ordinal < left.obj.Ordinal {
-			return fmt.Errorf("the restore brought it and nothing has asked for it, but %s %s, which was not there, "+
-				"is in use: "+
-				"objects without a name are made in the same order at each start: %w: give them names", e.obj.Kind(),
+			return fmt.Errorf("the restore brought it and the program has not asked for it, but uses %s %s, which "+
+				"the checkpoint does not have: %w: make unnamed objects in the same order at each start, or give "+
+				"them names", e.obj.Kind(),
 				e.name(), ErrIdentity)
 		}
 	}

@@ -121,7 +121,7 @@ func (q *Queue) imageTransfer(op string, i *Image, r Region, host []byte, do fun
 		want *= r.Size[d]
 	}
 	if len(host) != want {
-		return i.fail(op, fmt.Errorf("%d bytes for a region of %d: %w", len(host), want, ErrRange))
+		return i.fail(op, fmt.Errorf("got %d bytes for a region of %d: %w", len(host), want, ErrRange))
 	}
 	q.commands.used = true
 	return i.fail(op, q.dev.withRoom(func() error {

@@ -75,7 +75,7 @@ func (k *Kernel) SetArgs(args ...any) error {
 		return k.fail("set arguments of", err)
 	}
 	if n, exact := k.dev.drv.Args(k.h); len(args) < n || exact && len(args) > n {
-		return k.fail("set arguments of", fmt.Errorf("%d given, it has %d: %w", len(args), n, ErrRange))
+		return k.fail("set arguments of", fmt.Errorf("got %d, it has %d: %w", len(args), n, ErrRange))
 	}
 	var room [16]argument
 	was := append(room[:0], k.args...)

@@ -54,7 +54,7 @@ func (t *target) checkFormat(m *record.Mem) error {
 		t.formats[of] = list
 	}
 	if list != nil && !slices.Contains(list, [2]uint32{m.Image.Order, m.Image.Type}) {
-		return fmt.Errorf("the device has no images of %d dimensions with channel order %#x and type %#x: %w",
+		return fmt.Errorf("the device does not support %d-dimensional images with channel order %#x and type %#x: %w",
 			m.Image.Dims, m.Image.Order, m.Image.Type, ErrUnsupported)
 	}
 	return nil
@@ -64,7 +64,7 @@ func (t *target) checkFormat(m *record.Mem) error {
 // launched with last.
 func (t *target) checkGroup(k *Kernel) error {
 	if limit := t.drv.Info().MaxGroup; limit > 0 && k.group > limit {
-		return fmt.Errorf("it was launched with work-groups of %d, the device takes %d: %w", k.group, limit, ErrLimit)
+		return fmt.Errorf("it was launched with work-groups of %d, the device allows %d: %w", k.group, limit, ErrLimit)
 	}
 	return nil
 }
@@ -76,7 +76,8 @@ func (t *target) checkBuilt(k *Kernel, h driver.Handle) error {
 		return nil
 	}
 	if size, _, err := informer.WorkGroup(h); err == nil && size > 0 && k.group > size {
-		return fmt.Errorf("it was launched with work-groups of %d, the device runs it with %d: %w", k.group, size,
+		return fmt.Errorf("it was launched with work-groups of %d, the device allows %d for this kernel: %w", k.group,
+			size,
 			ErrLimit)
 	}
 	return nil
@@ -92,7 +93,7 @@ func checkObject(o *record.Object, i Info) error {
 	case o.Program != nil:
 		return checkProgram(o.Program, i)
 	case o.Sampler != nil && !i.Images:
-		return fmt.Errorf("the device has no images: %w", ErrUnsupported)
+		return fmt.Errorf("the device does not support images: %w", ErrUnsupported)
 	}
 	return nil
 }
@@ -106,26 +107,27 @@ func checkMem(m *record.Mem, i Info) error {
 		return checkImage(m, i)
 	case driver.MemSub:
 		if i.SubAlign > 0 && m.Offset%int64(i.SubAlign) != 0 {
-			return fmt.Errorf("offset %d is no multiple of %d: %w", m.Offset, i.SubAlign, ErrLimit)
+			return fmt.Errorf("offset %d is not a multiple of %d: %w", m.Offset, i.SubAlign, ErrLimit)
 		}
 	case driver.MemHost:
 		return nil
 	case driver.MemGlobal:
 		if !i.Can().TakesCUDA {
-			return fmt.Errorf("a variable of the program's CUDA form, which has no counterpart in OpenCL: "+
-				"keep it in a Buffer: %w", ErrHidden)
+			return fmt.Errorf("a variable of the program's CUDA form has no counterpart in OpenCL: move it to a "+
+				"Buffer: %w", ErrHidden)
 		}
 		return nil
 	}
 	if i.MaxAllocBytes > 0 && m.Bytes > i.MaxAllocBytes {
-		return fmt.Errorf("%d bytes, the device takes %d in one piece: %w", m.Bytes, i.MaxAllocBytes, ErrLimit)
+		return fmt.Errorf("%d bytes wanted, the device allocates at most %d at once: %w", m.Bytes, i.MaxAllocBytes,
+			ErrLimit)
 	}
 	return nil
 }
 
 func checkImage(m *record.Mem, i Info) error {
 	if !i.Images {
-		return fmt.Errorf("the device has no images: %w", ErrUnsupported)
+		return fmt.Errorf("the device does not support images: %w", ErrUnsupported)
 	}
 	max := [3]int{1, 1, 1}
 	switch m.Image.Dims {
@@ -137,7 +139,7 @@ func checkImage(m *record.Mem, i Info) error {
 		max = i.MaxImage3D
 	}
 	if m.Image.Width > max[0] || m.Image.Height > max[1] || m.Image.Depth > max[2] {
-		return fmt.Errorf("image of %d x %d x %d, the device takes %d x %d x %d: %w", m.Image.Width,
+		return fmt.Errorf("image of %d x %d x %d, the device allows %d x %d x %d: %w", m.Image.Width,
 			m.Image.Height, m.Image.Depth, max[0], max[1], max[2], ErrLimit)
 	}
 	return nil
@@ -150,7 +152,7 @@ func checkLocal(k *record.Kernel, i Info) error {
 		sum += a.Local
 	}
 	if i.LocalBytes > 0 && sum > i.LocalBytes && !i.Can().MoreLocal {
-		return fmt.Errorf("its arguments take %d bytes of local memory, the device has %d: %w", sum, i.LocalBytes,
+		return fmt.Errorf("its arguments need %d bytes of local memory, the device has %d: %w", sum, i.LocalBytes,
 			ErrLimit)
 	}
 	return nil
@@ -161,7 +163,7 @@ func checkProgram(p *record.Program, i Info) error {
 	case !can.TakesCUDA && p.OpenCL == "" && len(p.IL) == 0:
 		return fmt.Errorf("it has CUDA forms only: give Sources.OpenCL: %w", ErrNoSource)
 	case !can.TakesCUDA && p.OpenCL == "" && i.IL == "":
-		return fmt.Errorf("it has SPIR-V only, which the device does not take: give Sources.OpenCL too: %w",
+		return fmt.Errorf("it has SPIR-V only, which the device does not load: give Sources.OpenCL too: %w",
 			ErrNoSource)
 	case !can.TakesOpenCL && p.CUDA == "" && len(p.PTX) == 0:
 		return fmt.Errorf("it has OpenCL forms only: give Sources.CUDA or Sources.PTX: %w", ErrNoSource)

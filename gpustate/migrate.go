@@ -118,7 +118,7 @@ func (m *migration) carryOut(ctx context.Context) error {
 	}
 	if len(m.others) > 0 {
 		v := m.others[0]
-		return m.fail(&v.program.obj, fmt.Errorf("its form for that device has the variable %q too: %w",
+		return m.fail(&v.program.obj, fmt.Errorf("its form for that device has an additional variable %q: %w",
 			v.variable.obj.Name, ErrConflict))
 	}
 	for i, e := range m.d.list {
@@ -139,7 +139,8 @@ func (m *migration) argue(o *record.Object, k *Kernel) error {
 		return m.fail(o, err)
 	}
 	if n, exact := m.s.Args(h); exact && len(k.args) > n {
-		return m.fail(o, fmt.Errorf("it has %d arguments there, %d here: %w", n, len(k.args), ErrConflict))
+		return m.fail(o, fmt.Errorf("it has %d arguments on the new device, %d on this one: %w", n, len(k.args),
+			ErrConflict))
 	}
 	if _, err := m.setArgs(o.Kernel, h); err != nil {
 		return m.fail(o, err)

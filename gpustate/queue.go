@@ -145,7 +145,7 @@ func (q *Queue) issue(block bool, after []*Event, do func(wait []driver.Event) (
 		if !ok {
 			if err := e.failure(); err != nil {
 				letAll(held)
-				return nil, fmt.Errorf("a command it waits for failed: %w", err)
+				return nil, fmt.Errorf("a command that it waits for failed: %w", err)
 			}
 			continue
 		}

@@ -25,7 +25,7 @@ func DefaultKeyFile() (string, error) {
 	}
 	dir, err := os.UserConfigDir()
 	if err != nil {
-		return "", fmt.Errorf("no file for the key of GPU servers: %w; set %s", err, KeyEnv)
+		return "", fmt.Errorf("cannot locate the key file of GPU servers: %w; set %s", err, KeyEnv)
 	}
 	return filepath.Join(dir, "holdfast", "gpud.key"), nil
 }

@@ -271,7 +271,7 @@ func (p *restoration) alike(o *record.Object, e *entry) error {
 			return &SizeError{Have: have.Bytes, Want: want.Bytes}
 		}
 		if want.Kind == driver.MemSub && p.to[want.Parent] != e.parent {
-			return fmt.Errorf("it is a range of another buffer: %w", ErrConflict)
+			return fmt.Errorf("it is a range of a different buffer: %w", ErrConflict)
 		}
 		if have.Kind != want.Kind || have.Offset != want.Offset || have.Image != want.Image {
 			return ErrConflict
@@ -301,5 +301,5 @@ func sameArgs(r *record.Kernel, n int, exact bool) error {
 	if !exact || len(r.Args) == n || len(r.Args) < n && !complete {
 		return nil
 	}
-	return fmt.Errorf("it has %d arguments, the recorded one %d: %w", n, len(r.Args), ErrConflict)
+	return fmt.Errorf("it has %d arguments, in the checkpoint %d: %w", n, len(r.Args), ErrConflict)
 }

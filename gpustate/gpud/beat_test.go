@@ -49,7 +49,7 @@ func TestStopped(t *testing.T) {
 	for i, addr := range p.Addrs() {
 		q := *p
 		q.addr = addr
-		lost(t, <-errs[i], &q, "it has said nothing for 3s")
+		lost(t, <-errs[i], &q, "silent for 3s")
 		_ = stopped[i].d.Close()
 	}
 	ok(t, good.step())
@@ -84,7 +84,7 @@ func TestFrozen(t *testing.T) {
 			break
 		}
 	}
-	if !strings.Contains(heard.String(), "has said nothing for 3s") {
+	if !strings.Contains(heard.String(), "was silent for 3s") {
 		t.Errorf("the client was told %q", heard.String())
 	}
 	for p.clients() > 1 {

@@ -54,13 +54,13 @@ func (s *session) doTransfer(m *wire.Transfer) error {
 	data := s.stage[at : at+int(m.Bytes)]
 	if m.Inline {
 		if s.arena != nil {
-			return fmt.Errorf("%w: bytes beside shared memory", wire.ErrProtocol)
+			return fmt.Errorf("%w: inline data on a connection with shared memory", wire.ErrProtocol)
 		}
 		if _, err := io.ReadFull(s.in, data); err != nil {
 			return err
 		}
 	} else if m.Write && s.arena == nil {
-		return fmt.Errorf("%w: a write without bytes", wire.ErrProtocol)
+		return fmt.Errorf("%w: write without data", wire.ErrProtocol)
 	}
 	q, err := object[*queue](s, m.Queue, "queue")
 	if err != nil {

@@ -122,7 +122,7 @@ func (s *session) hold(wait []driver.Event) (natives []driver.Event, err error) 
 		}
 		e.users++
 		if e.err != nil && err == nil {
-			err = fmt.Errorf("a command it waits for failed: %w", e.err)
+			err = fmt.Errorf("a command that it waits for failed: %w", e.err)
 		}
 		if !e.over() {
 			natives = append(natives, e.natives...)

@@ -16,7 +16,7 @@ import (
 // is a comment could be led to take a directive for one.
 
 // errRefusedSource is a program that a server does not give to its compiler.
-var errRefusedSource = errors.New("this server builds no such program (holdfast gpud --trust-sources would)")
+var errRefusedSource = errors.New("this server does not build such a program (holdfast gpud --trust-sources does)")
 
 // goodOptions are build options of OpenCL and NVRTC that name no files.
 var goodOptions = regexp.MustCompile(`^(` + strings.Join([]string{
@@ -90,12 +90,12 @@ func checkOptions(options string) error {
 func checkText(text string, cpu bool) error {
 	text = spliced.ReplaceAllString(trigraphs.Replace(strings.ReplaceAll(text, "\r\n", "\n")), "")
 	if strings.ContainsRune(text, 0) {
-		return errors.New("a source with a zero byte")
+		return errors.New("the source has a zero byte")
 	}
 	for _, m := range including.FindAllStringSubmatch(text, -1) {
 		if m[1] != "include" || !header.MatchString(m[2]) {
 			what, _, _ := strings.Cut(m[2], "\n")
-			return fmt.Errorf("#%s %s: only <headers> of the compiler are there, and no files", m[1],
+			return fmt.Errorf("#%s %s: only the compiler's <headers> are available, no files", m[1],
 				strings.TrimSpace(what))
 		}
 	}
@@ -107,7 +107,7 @@ func checkText(text string, cpu bool) error {
 		}
 	}
 	if len(anyPragma.FindAllString(text, -1)) > len(found) {
-		return errors.New("_Pragma with another argument than a text")
+		return errors.New("_Pragma with an argument other than a string")
 	}
 	for _, never := range []*regexp.Regexp{probing, reading} {
 		if word := never.FindString(text); word != "" {
@@ -115,7 +115,7 @@ func checkText(text string, cpu bool) error {
 		}
 	}
 	if word := assembly.FindString(text); cpu && word != "" {
-		return fmt.Errorf("%q on a CPU device, whose assembler reads files", word)
+		return fmt.Errorf("%q on a CPU device, because its assembler can read files", word)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func TestKeyFiles(t *testing.T) {
 	}
 	ok(t, os.Remove(move))
 	ok(t, syscall.Mkfifo(move, 0o600))
-	if _, err := New(fresh("pipe")); err == nil || !strings.Contains(err.Error(), "no regular file") {
+	if _, err := New(fresh("pipe")); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("a pipe: got %v", err)
 	}
 	ok(t, os.Remove(move))

@@ -31,7 +31,7 @@ const (
 )
 
 // errTooMany is more than one client may have.
-var errTooMany = errors.New("more than the server holds for one client")
+var errTooMany = errors.New("over the server's limit for one client")
 
 func tooMany(most int, what string) error {
 	return fmt.Errorf("%w: at most %d %s", errTooMany, most, what)
@@ -95,7 +95,7 @@ func (s *session) dropSource(n int64) {
 // shortLog cuts what a compiler says to a length for people.
 func shortLog(err error) error {
 	if b, ok := err.(*driver.BuildError); ok && len(b.Log) > maxLogBytes {
-		b.Log = b.Log[:maxLogBytes] + "\n(cut off here)"
+		b.Log = b.Log[:maxLogBytes] + "\n(truncated)"
 	}
 	return err
 }
@@ -109,7 +109,7 @@ func (s *session) sharable(n int64) error {
 		return nil
 	}
 	if n > total/2-s.usage.shared.Load() || n > total/4*3-s.svc.usages.allShared() {
-		return fmt.Errorf("%w: no room for %d bytes of shared memory", wire.ErrProtocol, n)
+		return fmt.Errorf("%w: no memory left for %d bytes of shared memory", wire.ErrProtocol, n)
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (s *session) roomFor(n int64) error {
 	n, s.unchecked = max(n, s.unchecked), 0
 	i := &s.dev.info
 	if most := i.GlobalBytes; most > 0 && n > most-s.svc.usages.used(s.who.Index) {
-		return fmt.Errorf("%d bytes on a device of %d, of which clients have %d: %w", n, most,
+		return fmt.Errorf("%d bytes wanted; the device has %d, of which clients use %d: %w", n, most,
 			s.svc.usages.used(s.who.Index),
 			driver.ErrOutOfMemory)
 	}
@@ -137,7 +137,7 @@ func (s *session) roomFor(n int64) error {
 		return nil
 	}
 	if total, left := meminfo.Read(); left > 0 && n > left-hostReserve(total) {
-		return fmt.Errorf("%d bytes of the machine's memory, of which %d are available: %w", n, left,
+		return fmt.Errorf("%d bytes of host memory wanted, %d available: %w", n, left,
 			driver.ErrOutOfMemory)
 	}
 	return nil

@@ -89,12 +89,12 @@ func SocketFolder(dir string) error {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !info.IsDir():
-		return fmt.Errorf("gpud: %s is no directory: somebody may have put it there; name another address with "+
+		return fmt.Errorf("gpud: %s is not a directory, and may be somebody else's: give another address with "+
 			"--listen", dir)
 	case ok && int(s.Uid) != os.Geteuid():
-		return fmt.Errorf("gpud: directory %s belongs to user %d: name another address with --listen", dir, s.Uid)
+		return fmt.Errorf("gpud: directory %s belongs to user %d: give another address with --listen", dir, s.Uid)
 	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("gpud: others can enter directory %s: chmod 700 %[1]s", dir)
+		return fmt.Errorf("gpud: other users can enter directory %s: chmod 700 %[1]s", dir)
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func clearSocket(path string) error {
 		return nil // Listen says what is wrong with the path
 	}
 	if info.Mode().Type() != os.ModeSocket {
-		return fmt.Errorf("gpud: %s exists and is no socket", path)
+		return fmt.Errorf("gpud: %s exists and is not a socket", path)
 	}
 	c, err := net.Dial("unix", path)
 	switch {

@@ -32,18 +32,18 @@ func (st *Status) WriteMetrics(w io.Writer) error {
 			}
 		})
 	}
-	device("clients", "Programs on the device.", func(d *DeviceStatus) int64 { return d.Clients })
-	device("unfinished_commands", "Commands that wait or run.", func(d *DeviceStatus) int64 { return d.Unfinished })
-	device("used_bytes", "Device memory of all programs.", func(d *DeviceStatus) int64 { return d.UsedBytes })
-	device("total_bytes", "Device memory.", func(d *DeviceStatus) int64 { return d.TotalBytes })
+	device("clients", "Programs that use the device.", func(d *DeviceStatus) int64 { return d.Clients })
+	device("unfinished_commands", "Commands waiting or running.", func(d *DeviceStatus) int64 { return d.Unfinished })
+	device("used_bytes", "Device memory used by all programs.", func(d *DeviceStatus) int64 { return d.UsedBytes })
+	device("total_bytes", "Total device memory.", func(d *DeviceStatus) int64 { return d.TotalBytes })
 	c := st.Counts
-	total("admitted_total", "Programs that came.", c.Admitted)
-	total("refused_total", "Programs that were refused while the server was full or about to leave.", c.Refused)
-	total("strangers_total", "Connections without the key or of another version.", c.Strangers)
-	total("commands_total", "Commands carried out.", c.Commands)
+	total("admitted_total", "Programs admitted.", c.Admitted)
+	total("refused_total", "Programs refused because the server was full or draining.", c.Refused)
+	total("strangers_total", "Connections refused for a wrong key or protocol version.", c.Strangers)
+	total("commands_total", "Commands completed.", c.Commands)
 	total("written_bytes_total", "Bytes moved to devices.", c.WrittenBytes)
 	total("read_bytes_total", "Bytes moved from devices.", c.ReadBytes)
-	total("moved_total", "Programs that moved to other devices.", c.Moved)
+	total("moved_total", "Programs moved to other devices.", c.Moved)
 	return err
 }
 

@@ -43,11 +43,11 @@ func (s *Server) Move(ctx context.Context, client uint64, to string) (Moved, err
 		delete(s.moves, token)
 	}()
 	if l == nil || cl.away.Load() {
-		return Moved{}, fmt.Errorf("there is no client %d", client)
+		return Moved{}, fmt.Errorf("no client has number %d", client)
 	}
 	m := Moved{Client: client, Program: who.Program, PID: who.PID, To: to}
 	if err := l.order(&wire.Move{Token: token, To: to}); err != nil {
-		return m, fmt.Errorf("the client went away (%w)", err)
+		return m, fmt.Errorf("the client disconnected (%w)", err)
 	}
 	for {
 		s.mu.Lock()
@@ -59,7 +59,7 @@ func (s *Server) Move(ctx context.Context, client uint64, to string) (Moved, err
 		default:
 		}
 		if !there {
-			return m, errors.New("the client went away")
+			return m, errors.New("the client disconnected")
 		}
 		select {
 		case r := <-answer:
@@ -73,7 +73,7 @@ func (s *Server) Move(ctx context.Context, client uint64, to string) (Moved, err
 
 func (s *Server) took(m Moved, r wire.Moved) (Moved, error) {
 	if r.Err != "" {
-		return m, fmt.Errorf("client %d (%s, pid %d) stays: %s", m.Client, m.Program, m.PID, r.Err)
+		return m, fmt.Errorf("client %d (%s, pid %d) was not moved: %s", m.Client, m.Program, m.PID, r.Err)
 	}
 	s.counts.moved.Add(1)
 	if json.Valid([]byte(r.Steps)) {
@@ -103,7 +103,7 @@ func (s *Server) Evacuate(ctx context.Context, to []string) ([]Moved, error) {
 		}
 	}
 	if len(to) == 0 {
-		return nil, errors.New("evacuate: nowhere to go: name servers, or start gpud with --peer")
+		return nil, errors.New("evacuate: no server to move to: name one, or start gpud with --peer")
 	}
 	s.Drain()
 	all := slices.DeleteFunc(s.list(), func(cl *client) bool { return cl.away.Load() })

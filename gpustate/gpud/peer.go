@@ -214,7 +214,7 @@ func (s *Server) ticketed(ticket []byte) backend {
 }
 
 func noTicket(conn net.Conn, patience time.Duration) error {
-	return wire.NewSender(conn, patience).Now(&wire.Reply{Err: errors.New("there is no such ticket")})
+	return wire.NewSender(conn, patience).Now(&wire.Reply{Err: errors.New("unknown ticket")})
 }
 
 // give sends another server the bytes behind a ticket.

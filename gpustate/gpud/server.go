@@ -79,7 +79,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	libs  []driver.Driver // nil: those of this machine
-	grace time.Duration   // that a worker has to end after its client has gone or the server ends
+	grace time.Duration   // that a worker has to end after its client has gone or the server is shutting down
 }
 
 // Bounds of connections: of those that have not proven a key yet, at all addresses
@@ -97,10 +97,10 @@ func (o *Options) validate() error {
 		return errors.New("gpud: Options.KeyFile is empty")
 	}
 	if o.InProcess == (len(o.Worker) > 0) {
-		return errors.New("gpud: want either Options.Worker, the command line of a worker, or Options.InProcess")
+		return errors.New("gpud: set either Options.Worker, the command line of a worker, or Options.InProcess")
 	}
 	if o.Quota < 0 || o.MaxClients < 0 {
-		return errors.New("gpud: Options.Quota and Options.MaxClients are not below 0")
+		return errors.New("gpud: Options.Quota and Options.MaxClients must not be negative")
 	}
 	if o.Name == "" {
 		o.Name, _ = os.Hostname()
@@ -111,7 +111,7 @@ func (o *Options) validate() error {
 	o.grace = cmp.Or(o.grace, 5*time.Second)
 	o.Silence = cmp.Or(o.Silence, wire.Silence)
 	if o.Frozen != 0 && o.Frozen < wire.MinSilence || o.Silence < wire.MinSilence {
-		return fmt.Errorf("gpud: Options.Silence and Options.Frozen are at least %v", wire.MinSilence)
+		return fmt.Errorf("gpud: Options.Silence and Options.Frozen must be at least %v", wire.MinSilence)
 	}
 	if o.Offer == nil {
 		o.Offer = func(driver.Info) bool { return true }
@@ -178,7 +178,7 @@ func New(opt Options) (*Server, error) {
 		return nil, err
 	}
 	if !opt.InProcess && !opt.Unconfined && landlockVersion() == 0 {
-		opt.Logger.Warn("this kernel has no Landlock: workers can read and write what their user can; see --user")
+		opt.Logger.Warn("this kernel has no Landlock: workers can access all files that their user can; see --user")
 	}
 	if !opt.InProcess && !opt.Unconfined {
 		s.sweep()
@@ -213,8 +213,8 @@ func ensureKeys(opt *Options) (keys wire.Keys, err error) {
 		return keys, err
 	}
 	if keys.Use == keys.Move {
-		return keys, fmt.Errorf("gpud: %s and %s hold the same key: with it every client could move all others; "+
-			"remove %[2]s, and a new one is made",
+		return keys, fmt.Errorf("gpud: %s and %s hold the same key, so every client could move all others: remove "+
+			"%[2]s; gpud makes a new one",
 			opt.KeyFile, file)
 	}
 	return keys, nil
@@ -237,7 +237,7 @@ func (s *Server) discover() error {
 		}
 	}
 	if len(s.devices) == 0 {
-		return errors.Join(append([]error{errors.New("gpud: there is no device to offer")}, missing...)...)
+		return errors.Join(append([]error{errors.New("gpud: this node has no device to offer")}, missing...)...)
 	}
 	return nil
 }
@@ -259,7 +259,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-s.closed:
 	}
-	s.end("the server ends")
+	s.end("the server is shutting down")
 	s.wg.Wait()
 	close(s.starts)
 	starter.Wait()
@@ -380,7 +380,7 @@ func (s *Server) Leave(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	s.end("the server was told to leave")
+	s.end("the server is shutting down")
 }
 
 // end says goodbye to all and closes all connections.

@@ -50,11 +50,10 @@ func TestNoServer(t *testing.T) {
 		want            any
 		text            string
 	}{
-		{"wrong key", p.addr, other, gpustate.ErrKey, "another key"},
+		{"wrong key", p.addr, other, gpustate.ErrKey, "a different key"},
 		{"nobody there", "127.0.0.1:1", "", nil, "is `holdfast gpud` running there?"},
 		{"no such socket", "unix:/nowhere/s", "", nil, "is `holdfast gpud` running there?"},
-		{"a long path", "unix:/" + strings.Repeat("x", 107), "", nil, "the path has 108 bytes, those of sockets have " +
-			"at most 107"},
+		{"a long path", "unix:/" + strings.Repeat("x", 107), "", nil, "the path has 108 bytes, sockets allow 107"},
 		{"no such host", "no-such-host.invalid:70", "", nil, "no-such-host.invalid"},
 		{"no address", "node7", "", nil, "want unix:PATH or HOST:PORT"},
 		{"another service", answering("HTTP/1.1 400 Bad Request\r\n" + strings.Repeat("x", 100)), "",
@@ -194,7 +193,7 @@ func TestLost(t *testing.T) {
 	if !errors.As(err, &server) || !errors.Is(err, gpustate.ErrDeviceLost) || server.Server != p.addr {
 		t.Errorf("got %v, want a ServerError with the address that matches ErrDeviceLost", err)
 	}
-	if !strings.Contains(err.Error(), "the server ends") {
+	if !strings.Contains(err.Error(), "the server is shutting down") {
 		t.Errorf("got %v, want the server's reason", err)
 	}
 	if _, err := c.q.Launch(c.k, []int{1}, nil); !errors.Is(err, gpustate.ErrDeviceLost) {

@@ -133,7 +133,7 @@ func (s *session) run() {
 		return // the process ends, and frees more surely what is there
 	}
 	if err := s.close(); err != nil {
-		s.svc.log.Warn("client not wholly freed", "id", s.ID, "err", err)
+		s.svc.log.Warn("client not freed completely", "id", s.ID, "err", err)
 	}
 }
 
@@ -178,7 +178,7 @@ func (s *session) open() error {
 			return err
 		}
 		if number != 1 || len(s.arena) != wire.SharedBytes {
-			return errors.Join(fmt.Errorf("%w: slots of another size", wire.ErrProtocol), s.unstage())
+			return errors.Join(fmt.Errorf("%w: slot size differs", wire.ErrProtocol), s.unstage())
 		}
 	}
 	err := s.choose()
@@ -194,7 +194,7 @@ func (s *session) choose() error {
 		return err
 	}
 	if err := wire.Decode(body, &s.who); op != wire.OpOpen || err != nil {
-		return errors.Join(err, fmt.Errorf("%w: no choice of a device", wire.ErrProtocol))
+		return errors.Join(err, fmt.Errorf("%w: expected the choice of a device", wire.ErrProtocol))
 	}
 	if err = s.openDevice(); err != nil {
 		err = errors.Join(err, s.reply(s.who.Req, err, nil))
@@ -476,8 +476,8 @@ func (s *session) beat(stop <-chan struct{}) {
 		}
 		silent := quiet.Look(&s.ear)
 		if s.svc.frozen > 0 && silent > s.svc.frozen {
-			s.svc.log.Warn("client dropped", "id", s.ID, "err", "it has said nothing for "+s.svc.frozen.String())
-			go s.dismiss(fmt.Sprintf("the program has said nothing for %v", s.svc.frozen))
+			s.svc.log.Warn("client dropped", "id", s.ID, "err", "silent for "+s.svc.frozen.String())
+			go s.dismiss(fmt.Sprintf("the program was silent for %v", s.svc.frozen))
 			return false, true
 		}
 		return silent <= beatFor, false

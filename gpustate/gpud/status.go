@@ -153,13 +153,13 @@ func (s *Server) carryOut(ctx context.Context, o order) (any, error) {
 		return s.Status(), nil
 	case "move":
 		if len(o.To) != 1 {
-			return nil, errors.New("move: want one place to move to")
+			return nil, errors.New("move: want exactly one destination")
 		}
 		return s.Move(ctx, o.Client, o.To[0])
 	case "evacuate":
 		return s.Evacuate(ctx, o.To)
 	}
-	return nil, fmt.Errorf("order %q is not known to this server", o.Do)
+	return nil, fmt.Errorf("this server does not know order %q", o.Do)
 }
 
 // Admin asks and commands a server from outside.
@@ -171,16 +171,15 @@ type Admin struct {
 }
 
 // errMoveKey answers who knows the clients' key alone and wants programs moved.
-var errMoveKey = errors.New("this takes the server's key for moving programs")
+var errMoveKey = errors.New("moving programs needs the server's other key, gpud-move.key")
 
 // DialAdmin connects to the server at addr to ask it and to have programs moved.
 // moveKeyFile holds the key for that, see MoveKeyFile. The caller closes the Admin.
 func DialAdmin(ctx context.Context, addr, moveKeyFile string) (*Admin, error) {
 	a, err := dialAdmin(ctx, addr, moveKeyFile, wire.ForAdmin)
 	if errors.Is(err, wire.ErrKey) || errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("%w: moving programs takes the server's key for that, which gpud makes beside the "+
-			"clients' key: "+
-			"gpud-move.key beside gpud.key", err)
+		err = fmt.Errorf("%w: moving programs needs the server's other key, which gpud makes beside the clients' "+
+			"key: gpud-move.key beside gpud.key", err)
 	}
 	return a, err
 }

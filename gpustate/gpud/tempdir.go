@@ -58,7 +58,7 @@ func (s *Server) sweep() {
 	}
 	for _, path := range list {
 		if removeLeft(path, uid) {
-			s.log.Info("removed a directory that a killed server had left", "path", path)
+			s.log.Info("removed the directory of a killed server", "path", path)
 		}
 	}
 }

@@ -29,7 +29,7 @@ type worker struct {
 	lock   *os.File
 }
 
-// workerThread starts processes until the server ends. All come from one thread
+// workerThread starts processes until the server shuts down. All come from one thread
 // that stays as long as they do: they die with it, and with the server.
 func (s *Server) workerThread() {
 	runtime.LockOSThread()
@@ -42,7 +42,7 @@ func (s *Server) workerThread() {
 func (s *Server) serveInWorker(c net.Conn, cl *client) {
 	w, err := s.startWorker(c, cl)
 	if err != nil {
-		s.log.Error("no worker for a client", "id", cl.ID, "err", err)
+		s.log.Error("cannot start a worker for a client", "id", cl.ID, "err", err)
 		_ = wire.NewSender(c, s.patience).Now(&wire.Bye{Why: "the server cannot start a process for this client: " +
 			err.Error()})
 		return
@@ -147,14 +147,14 @@ func (s *Server) watch(w *worker, ended <-chan struct{}) {
 			return
 		case <-closed:
 			closed, since = nil, time.Now()
-			w.dismiss("the server ends")
+			w.dismiss("the server is shutting down")
 		case <-look.C:
 		}
 		if since.IsZero() && w.clientLeft() {
 			since = time.Now()
 		}
 		if !since.IsZero() && time.Since(since) > s.opt.grace {
-			s.log.Warn("worker killed: it does not end", "id", w.client.ID, "pid", w.cmd.Process.Pid)
+			s.log.Warn("worker killed because it did not end", "id", w.client.ID, "pid", w.cmd.Process.Pid)
 			_ = w.cmd.Process.Kill()
 			<-ended
 			return
@@ -206,7 +206,7 @@ func (s *Server) lookUpUser() error {
 		return nil
 	}
 	if s.opt.InProcess || os.Geteuid() != 0 {
-		return errors.New("gpud: Options.User takes workers, and a server that root has started")
+		return errors.New("gpud: Options.User needs workers and a server that root started")
 	}
 	u, err := user.Lookup(s.opt.User)
 	if err != nil {

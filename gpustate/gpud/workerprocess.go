@@ -34,11 +34,11 @@ func RunWorker() error {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	ctl, err := openControl(os.NewFile(controlFile, "control"))
 	if err != nil {
-		return fmt.Errorf("a worker is started by its server only: %w", err)
+		return fmt.Errorf("only a gpud server can start a worker: %w", err)
 	}
 	m, files, err := ctl.receive()
 	if err != nil || m.Start == nil || len(files) != 2 {
-		return errors.Join(errors.New("a worker is started by its server only"), err)
+		return errors.Join(errors.New("only a gpud server can start a worker"), err)
 	}
 	w := &workerProcess{ctl: ctl, admitted: make(chan bool, 1)}
 	if err := w.begin(m.Start, files[0], files[1]); err != nil {

@@ -99,7 +99,7 @@ func (l *lab) move(app *app, from, to *server, named bool) bool {
 	}
 	m, err := a.Move(l.Context(), number, where)
 	if err != nil {
-		for _, ended := range []string{"went away", "there is no client", gpustate.ErrClosed.Error()} {
+		for _, ended := range []string{"disconnected", "no client has number", gpustate.ErrClosed.Error()} {
 			if strings.Contains(err.Error(), ended) {
 				return false
 			}
@@ -238,7 +238,7 @@ func TestProgramStopped(t *testing.T) {
 	if err := a.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-a.end; err == nil || !strings.Contains(a.log.String(), "has said nothing for 6s") {
+	if err := <-a.end; err == nil || !strings.Contains(a.log.String(), "silent for 6s") {
 		t.Errorf("got %v, want what was wrong\n%s", err, a.log)
 	}
 }

@@ -37,13 +37,13 @@ func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
 	}
 	switch bytes := variableBytes(p.h, d.device); {
 	case len(names) > 0:
-		return nil, fmt.Errorf("its kernels can write %s at program scope: %w", strings.Join(names, ", "),
+		return nil, fmt.Errorf("its kernels can write the program-scope variable(s) %s: %w", strings.Join(names, ", "),
 			driver.ErrHidden)
 	case bytes > 0:
-		return nil, fmt.Errorf("it has variables of %d bytes at program scope: %w", bytes, driver.ErrHidden)
+		return nil, fmt.Errorf("it has %d bytes of program-scope variables: %w", bytes, driver.ErrHidden)
 	case !whole:
-		return nil, fmt.Errorf("it cannot be searched for variables at program scope (it includes files, "+
-			"or its SPIR-V is of no known form): %w", driver.ErrHidden)
+		return nil, fmt.Errorf("its program-scope variables cannot be found (it includes files, or its SPIR-V has "+
+			"an unknown form): %w", driver.ErrHidden)
 	}
 	return nil, nil
 }

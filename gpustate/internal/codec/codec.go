@@ -59,7 +59,7 @@ func (r *Reader) Fail(what string) {
 // End is the first error, or one when bytes are left.
 func (r *Reader) End() error {
 	if r.Err == nil && len(r.B) > 0 {
-		r.Fail(fmt.Sprintf("%d bytes too many", len(r.B)))
+		r.Fail(fmt.Sprintf("%d excess bytes", len(r.B)))
 	}
 	return r.Err
 }
@@ -73,7 +73,7 @@ func (r *Reader) Uint() uint64 {
 	}
 	v, n := binary.Uvarint(r.B)
 	if n <= 0 {
-		r.Fail("number cut short")
+		r.Fail("number truncated")
 		return 0
 	}
 	r.B = r.B[n:]
@@ -84,7 +84,7 @@ func (r *Reader) Uint() uint64 {
 func (r *Reader) Int() int64 {
 	v, n := binary.Varint(r.B)
 	if n <= 0 {
-		r.Fail("number cut short")
+		r.Fail("number truncated")
 		return 0
 	}
 	r.B = r.B[n:]
@@ -105,7 +105,7 @@ func (r *Reader) Size() int64 {
 func (r *Reader) Small(most int) int {
 	v := r.Uint()
 	if v > uint64(most) {
-		r.Fail(fmt.Sprintf("%d where %d is the most", v, most))
+		r.Fail(fmt.Sprintf("%d exceeds the limit of %d", v, most))
 		return 0
 	}
 	return int(v)
@@ -114,7 +114,7 @@ func (r *Reader) Small(most int) int {
 // Bool takes a truth value.
 func (r *Reader) Bool() bool {
 	if len(r.B) == 0 || r.B[0] > 1 {
-		r.Fail("not a truth value")
+		r.Fail("not a boolean")
 		return false
 	}
 	v := r.B[0] == 1

@@ -161,7 +161,7 @@ func (d *device) createManaged(o *mem) error {
 	// managed memory counts as used only once it is touched
 	if d.managed+o.bytes > left {
 		return &driver.CallError{Call: "cuMemAllocManaged", Code: outOfMemory,
-			Text: fmt.Sprintf("%d bytes wanted beside %d managed ones, %d free", o.bytes, d.managed, left),
+			Text: fmt.Sprintf("%d bytes wanted in addition to %d managed bytes, %d free", o.bytes, d.managed, left),
 			Kind: driver.ErrOutOfMemory}
 	}
 	if o.p, err = allocManaged(d.ctx, o.bytes); err == nil {

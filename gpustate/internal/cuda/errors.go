@@ -37,7 +37,7 @@ func check(call string, rc int32) error {
 	if rc == 0 {
 		return nil
 	}
-	text := "the driver lacks this call"
+	text := "the driver does not have this call"
 	if rc != missingCall {
 		text = errorName(rc)
 	}

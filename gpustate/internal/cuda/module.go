@@ -86,10 +86,10 @@ func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
 	in := look(p.image)
 	switch {
 	case in.sealed:
-		return nil, fmt.Errorf("the binary cannot be searched for __device__ variables: bring PTX, a cubin, "+
-			"or a fatbin made with --no-compress: %w", driver.ErrHidden)
+		return nil, fmt.Errorf("the __device__ variables in its binary cannot be found: give PTX, a cubin, or a "+
+			"fatbin built with --no-compress: %w", driver.ErrHidden)
 	case in.heap:
-		return nil, fmt.Errorf("its kernels allocate memory on the device, with malloc or new: %w", driver.ErrHidden)
+		return nil, fmt.Errorf("its kernels allocate device memory with malloc or new: %w", driver.ErrHidden)
 	}
 	var list []driver.Global
 	for _, name := range in.variables {
@@ -109,7 +109,7 @@ func (d *device) createGlobal(o *mem, m driver.MemDesc) error {
 	p, bytes, err := moduleGlobal(d.ctx, m.Parent.(*program).mod, m.Name)
 	if err == nil && bytes != m.Bytes {
 		err = &driver.CallError{Call: "cuModuleGetGlobal", Code: invalidValue,
-			Text: fmt.Sprintf("variable %q has %d bytes, %d wanted", m.Name, bytes, m.Bytes)}
+			Text: fmt.Sprintf("variable %q has %d bytes, want %d", m.Name, bytes, m.Bytes)}
 	}
 	o.p = p
 	return err

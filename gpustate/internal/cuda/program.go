@@ -55,7 +55,7 @@ func (d *device) Build(p driver.ProgramDesc) (driver.Handle, error) {
 		return nil, err
 	}
 	if refused != nil {
-		err = fmt.Errorf("its binary: %w; its source: %w", refused, err)
+		err = fmt.Errorf("binary: %w; source: %w", refused, err)
 	}
 	return nil, &driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options, Log: log, Err: err}
 }
@@ -75,7 +75,7 @@ func (d *device) compile(p driver.ProgramDesc) (image []byte, log string, err er
 		return bin.([]byte), "", nil
 	}
 	if err := nvrtc(); err != nil {
-		return nil, "", fmt.Errorf("CUDA C++ needs NVRTC; bring PTX or a cubin where it is missing: %w", err)
+		return nil, "", fmt.Errorf("CUDA C++ needs NVRTC; without it give PTX or a cubin: %w", err)
 	}
 	kept := cache{}
 	if cacheable(p.CUDA) && !strings.Contains(p.Options, "include") {
@@ -240,16 +240,16 @@ func (k *kernel) fits() error {
 		return nil
 	}
 	if len(k.offs) < len(k.sizes) {
-		return fmt.Errorf("%d of %d parameters: %w", len(k.offs), len(k.sizes), driver.ErrArgNotSet)
+		return fmt.Errorf("got %d of %d parameters: %w", len(k.offs), len(k.sizes), driver.ErrArgNotSet)
 	}
 	if len(k.offs) > len(k.sizes) {
 		return &driver.CallError{Call: "cuLaunchKernel", Code: invalidValue,
-			Text: fmt.Sprintf("%d parameters given, the kernel has %d", len(k.offs), len(k.sizes))}
+			Text: fmt.Sprintf("got %d parameters, the kernel has %d", len(k.offs), len(k.sizes))}
 	}
 	for i, n := range k.lens {
 		if n != k.sizes[i] {
 			return &driver.CallError{Call: "cuLaunchKernel", Code: invalidValue,
-				Text: fmt.Sprintf("parameter %d of kernel %q has %d bytes, %d given", i, k.name, k.sizes[i], n)}
+				Text: fmt.Sprintf("parameter %d of kernel %q has %d bytes, got %d", i, k.name, k.sizes[i], n)}
 		}
 	}
 	return nil
@@ -276,7 +276,7 @@ func (d *device) address(k *kernel, i int, m *mem) (address, error) {
 func (d *device) Launch(q, h driver.Handle, g driver.Grid, wait []driver.Event) (driver.Event, error) {
 	k := h.(*kernel)
 	if g.Offset != [3]int{} {
-		return 0, fmt.Errorf("an index space that begins at %v in CUDA: %w", g.Offset, driver.ErrUnsupported)
+		return 0, fmt.Errorf("CUDA has no offset of the index space, got %v: %w", g.Offset, driver.ErrUnsupported)
 	}
 	if k.stale {
 		if err := d.gather(k); err != nil {

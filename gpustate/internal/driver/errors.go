@@ -22,7 +22,7 @@ var (
 	// registers or local memory than the device has. What it computed is undefined.
 	ErrKernelFault = errors.New("a kernel failed: did it read or write out of bounds?")
 	// ErrHidden: the program keeps data where neither a capture nor a move reaches it.
-	ErrHidden = errors.New("the program keeps data outside of memory objects, which captures cannot save")
+	ErrHidden = errors.New("the program keeps data outside memory objects, where checkpoints cannot save it")
 	// ErrNoKernel: the program has no kernel of that name.
 	ErrNoKernel = errors.New("no kernel of that name")
 )

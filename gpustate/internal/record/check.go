@@ -78,7 +78,7 @@ func checkMem(m *Mem, seen map[uint64]*Object) error {
 	case driver.MemSub:
 		p := seen[m.Parent]
 		if p == nil || p.Mem == nil || p.Mem.Kind != driver.MemBuffer {
-			return fmt.Errorf("parent %d is no buffer", m.Parent)
+			return fmt.Errorf("parent %d is not a buffer", m.Parent)
 		}
 		if m.Offset < 0 || m.Offset > p.Mem.Bytes || m.Bytes > p.Mem.Bytes-m.Offset {
 			return fmt.Errorf("range %d+%d outside of its buffer", m.Offset, m.Bytes)
@@ -91,12 +91,12 @@ func checkMem(m *Mem, seen map[uint64]*Object) error {
 		}
 		return err
 	}
-	return fmt.Errorf("memory of unknown kind %d", m.Kind)
+	return fmt.Errorf("unknown memory kind %d", m.Kind)
 }
 
 func (k *Kernel) check(seen, all map[uint64]*Object) error {
 	if p := seen[k.Program]; p == nil || p.Program == nil {
-		return fmt.Errorf("program %d is none", k.Program)
+		return fmt.Errorf("object %d is not a program", k.Program)
 	}
 	for i, a := range k.Args {
 		ok := true

@@ -44,7 +44,7 @@ func Decode(b []byte) (*Record, error) {
 	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
 	version := binary.LittleEndian.Uint32(b[len(magic):])
 	if version < 1 || version > newest {
-		return nil, fmt.Errorf("GPU object record of version %d: this library reads versions 1 to %d", version, newest)
+		return nil, fmt.Errorf("GPU object record has version %d, this library reads 1 to %d", version, newest)
 	}
 	if crc32.Checksum(body, castagnoli) != sum {
 		return nil, fmt.Errorf("%w: checksum", ErrCorrupt)
@@ -100,7 +100,7 @@ func (o *Object) fields(f *codec.Fields, version uint32) {
 		f.Bool(&o.Queue.OutOfOrder, &o.Queue.Profiling)
 		codec.Int(f, &o.Queue.Priority, &o.Queue.Window)
 	default:
-		f.Check(false, fmt.Sprintf("object of unknown kind %d", tag))
+		f.Check(false, fmt.Sprintf("unknown object kind %d", tag))
 	}
 	if version >= 2 {
 		f.Uint(&o.Ordinal)

@@ -163,7 +163,7 @@ func TestNewerVersion(t *testing.T) {
 	b := sample().Encode()
 	b[len(magic)] = newest + 1
 	b = binary.LittleEndian.AppendUint32(b[:len(b)-4], crc32.Checksum(b[:len(b)-4], castagnoli))
-	if _, err := Decode(b); err == nil || !strings.Contains(err.Error(), "reads versions 1 to 2") {
+	if _, err := Decode(b); err == nil || !strings.Contains(err.Error(), "reads 1 to 2") {
 		t.Errorf("got %v, want which versions are read", err)
 	}
 }

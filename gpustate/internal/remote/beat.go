@@ -14,7 +14,7 @@ func (d *Device) beat(silence time.Duration) {
 	var quiet wire.Quiet
 	wire.SendBeats(d.out, d.dead, func() (send, over bool) {
 		if quiet.Look(d.ear) > silence {
-			d.abandon(fmt.Errorf("it has said nothing for %v: it is stopped, or cut off", silence))
+			d.abandon(fmt.Errorf("silent for %v: the server is stopped or unreachable", silence))
 			return false, true
 		}
 		return true, false

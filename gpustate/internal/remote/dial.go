@@ -36,7 +36,7 @@ type NoDeviceError struct {
 
 func (e *NoDeviceError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "GPU server %s has no such device; it has:", e.Server)
+	fmt.Fprintf(&b, "GPU server %s has no such device. It has:", e.Server)
 	for _, i := range e.Found {
 		fmt.Fprintf(&b, "\n  %s", i)
 	}
@@ -141,7 +141,7 @@ func expect(br *bufio.Reader, m wire.Message) error {
 		return errors.Join(wire.Decode(body, &bye), errors.New(bye.Why))
 	}
 	if op != m.Op() {
-		return fmt.Errorf("%w: operation %d where %d is due", wire.ErrProtocol, op, m.Op())
+		return fmt.Errorf("%w: got operation %d, want %d", wire.ErrProtocol, op, m.Op())
 	}
 	return wire.Decode(body, m)
 }

@@ -144,7 +144,7 @@ func (d *Device) Args(h driver.Handle) (int, bool) {
 // SetArg sends an argument. What the API says to it fails the next launch.
 func (d *Device) SetArg(h driver.Handle, i int, a driver.Arg) error {
 	if i < 0 || i >= wire.MaxArgs {
-		return fmt.Errorf("argument %d, the most is %d: %w", i, wire.MaxArgs-1, driver.ErrUnsupported)
+		return fmt.Errorf("argument %d exceeds the limit of %d: %w", i, wire.MaxArgs-1, driver.ErrUnsupported)
 	}
 	k := h.(*kernel)
 	m := &k.set

@@ -261,7 +261,7 @@ func (d *Device) answer(m *wire.Reply) error {
 	defer d.mu.Unlock()
 	c := d.requests[m.Req]
 	if c == nil { // who asked would wait for ever
-		return fmt.Errorf("%w: an answer to nothing that was asked", wire.ErrProtocol)
+		return fmt.Errorf("%w: reply to an unknown request", wire.ErrProtocol)
 	}
 	delete(d.requests, m.Req)
 	c.reply = m

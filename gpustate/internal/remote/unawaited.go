@@ -49,7 +49,7 @@ func (d *Device) after(q *queue, wait []driver.Event) ([]driver.Event, error) {
 
 func bounded(wait []driver.Event) error {
 	if len(wait) > wire.MaxWait {
-		return fmt.Errorf("a command that waits for %d others, the most is %d: %w", len(wait), wire.MaxWait,
+		return fmt.Errorf("a command may wait for at most %[2]d others, got %[1]d: %[3]w", len(wait), wire.MaxWait,
 			driver.ErrUnsupported)
 	}
 	return nil

@@ -39,7 +39,7 @@ func (m *SetArg) Fields(f *Fields) {
 	case driver.ArgValue:
 		f.Lent(&m.Arg.Value)
 	default:
-		f.Check(false, "argument of an unknown kind")
+		f.Check(false, "unknown argument kind")
 	}
 }
 
@@ -105,7 +105,7 @@ func (m *Transfer) Fields(f *Fields) {
 		m.Off, m.Region = 0, driver.Region{}
 	}
 	f.Check(m.Bytes > 0 && m.Bytes <= SlotBytes && (m.Write || !m.Inline && !m.Unawaited),
-		"transfer of an impossible length")
+		"invalid transfer length")
 	if m.Image {
 		for i := range 3 {
 			codec.Size(f, &m.Region.Origin[i], &m.Region.Size[i])

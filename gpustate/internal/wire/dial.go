@@ -26,7 +26,7 @@ type ServerError struct {
 
 func (e *ServerError) Error() string {
 	if e.Lost {
-		return fmt.Sprintf("GPU server %s is lost: %v; objects on it are gone, restart from a checkpoint", e.Server,
+		return fmt.Sprintf("GPU server %s is lost: %v; its objects are lost too: restart from a checkpoint", e.Server,
 			e.Err)
 	}
 	return fmt.Sprintf("%s GPU server %s: %v", e.Op, e.Server, e.Err)
@@ -45,7 +45,7 @@ func SplitAddr(addr string) (network, address string, err error) {
 			return "", "", errors.New("want unix:PATH, the path is empty")
 		}
 		if most := len(unix.RawSockaddrUnix{}.Path) - 1; len(p) > most {
-			return "", "", fmt.Errorf("unix:%s: the path has %d bytes, those of sockets have at most %d", p, len(p),
+			return "", "", fmt.Errorf("unix:%s: the path has %d bytes, sockets allow %d", p, len(p),
 				most)
 		}
 		return "unix", p, nil
@@ -130,7 +130,7 @@ func trusted(c net.Conn) error {
 
 func trustedUser(theirs, ours int) error {
 	if theirs != ours && theirs != 0 {
-		return fmt.Errorf("user %d listens there, who is neither this user nor root", theirs)
+		return fmt.Errorf("the socket belongs to user %d, who is neither this user nor root", theirs)
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func readFrame(r *bufio.Reader, buf []byte, most int) (op Op, body, kept []byte,
 			buf = buf[:at+m]
 		}
 		if _, err := io.ReadFull(r, buf[at:]); err != nil {
-			return 0, nil, buf, fmt.Errorf("%w: frame cut short: %w", ErrProtocol, err)
+			return 0, nil, buf, fmt.Errorf("%w: truncated frame: %w", ErrProtocol, err)
 		}
 	}
 	body = buf

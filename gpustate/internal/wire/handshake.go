@@ -18,9 +18,9 @@ const Version = 4
 // Conditions of a connection that did not come about.
 var (
 	// ErrKey: the two sides have different keys.
-	ErrKey = errors.New("the server has another key")
+	ErrKey = errors.New("the server has a different key")
 	// ErrNoServer: what answers is no server of devices.
-	ErrNoServer = errors.New("what answers there is no holdfast gpud")
+	ErrNoServer = errors.New("the process that answers is not holdfast gpud")
 	// ErrRefused: the server takes no more clients.
 	ErrRefused = errors.New("the server takes no new clients")
 )
@@ -29,8 +29,8 @@ var (
 type VersionError struct{ Server, Client uint32 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("the server speaks version %d of the protocol, this program version %d: use the same release "+
-		"on both sides",
+	return fmt.Sprintf("the server uses protocol version %d, this program version %d: use the same release on both "+
+		"sides",
 		e.Server, e.Client)
 }
 

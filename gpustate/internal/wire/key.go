@@ -48,9 +48,9 @@ func private(f *os.File) error {
 	}
 	switch s, ok := info.Sys().(*syscall.Stat_t); {
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("key file %s is no regular file", f.Name())
+		return fmt.Errorf("key file %s is not a regular file", f.Name())
 	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("key file %s can be read by others: chmod 600 %[1]s", f.Name())
+		return fmt.Errorf("other users can read key file %s: chmod 600 %[1]s", f.Name())
 	case ok && s.Uid != 0 && int(s.Uid) != os.Geteuid():
 		return fmt.Errorf("key file %s belongs to user %d, not to the user of this process: make a copy of your own",
 			f.Name(), s.Uid)

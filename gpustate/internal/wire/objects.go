@@ -143,7 +143,7 @@ func (m *Done) Fields(f *Fields) {
 	failure(f, &m.Err)
 	timed := m.Times != nil
 	f.Bool(&timed)
-	f.Check(m.Bytes <= SlotBytes, "a piece larger than a slot")
+	f.Check(m.Bytes <= SlotBytes, "a piece exceeds the slot size")
 	if f.Reading {
 		if m.Times = nil; timed {
 			m.Times = &driver.Times{}

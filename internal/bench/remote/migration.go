@@ -189,7 +189,7 @@ func (s *suite) move(ctx context.Context, from, to *server) (m gpustate.Migratio
 		return m, false, err
 	}
 	got, err := admin.Move(ctx, st.Clients[0].ID, s.at(to, to.unix))
-	if err != nil && (strings.Contains(err.Error(), "went away") ||
+	if err != nil && (strings.Contains(err.Error(), "disconnected") ||
 		strings.Contains(err.Error(), gpustate.ErrClosed.Error())) {
 		return m, false, nil // it has ended
 	}
