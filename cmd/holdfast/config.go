@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/spf13/cobra"
 )
 
@@ -33,16 +34,11 @@ a value is not allowed, or no directory is set for checkpoints; 2 bad arguments.
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c := coordinated.ReadConfig(file)
-			var err error
-			switch {
-			case asJSON:
-				err = jsonLines(cmd.OutOrStdout(), c.Values())
-			case all:
-				err = table(cmd.OutOrStdout(), settingsTable(c))
-			default:
-				err = table(cmd.OutOrStdout(), configTable(c))
+			cells := configTable
+			if all {
+				cells = settingsTable
 			}
-			if err != nil {
+			if err := write(cmd, asJSON, c.Values(), cells); err != nil {
 				return err
 			}
 			for _, stray := range c.Stray(os.Environ()) {
@@ -63,9 +59,9 @@ a value is not allowed, or no directory is set for checkpoints; 2 bad arguments.
 	return cmd
 }
 
-func configTable(c *coordinated.Config) [][]string {
+func configTable(values []config.Value) [][]string {
 	out := [][]string{{"KEY", "VALUE", "FROM"}}
-	for _, v := range c.Values() {
+	for _, v := range values {
 		value := v.Value
 		if value == "" || v.Source == "default" {
 			value = v.Default
@@ -75,9 +71,9 @@ func configTable(c *coordinated.Config) [][]string {
 	return out
 }
 
-func settingsTable(c *coordinated.Config) [][]string {
+func settingsTable(values []config.Value) [][]string {
 	out := [][]string{{"KEY", "VARIABLE", "DEFAULT", "WHAT IT IS", "MAY BE"}}
-	for _, v := range c.Values() {
+	for _, v := range values {
 		out = append(out, []string{v.Key, v.Env, v.Default, v.Help, v.Allowed})
 	}
 	return out

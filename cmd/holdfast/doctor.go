@@ -40,14 +40,11 @@ safely; 2 a check failed: a job would not run.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = jsonLines(cmd.OutOrStdout(), findings)
-			} else {
-				err = table(cmd.OutOrStdout(), doctorTable(findings, quiet))
+			cells := func(list []doctor.Finding) [][]string { return doctorTable(list, quiet) }
+			if err := write(cmd, asJSON, findings, cells); err != nil {
+				return err
 			}
 			switch {
-			case err != nil:
-				return err
 			case doctor.Worst(findings) == doctor.Failed:
 				return errFailed
 			case doctor.Worst(findings) == doctor.Warning:

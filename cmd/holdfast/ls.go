@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/units"
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/spf13/cobra"
 )
@@ -42,12 +41,7 @@ lie in another directory.
 ` + exitCodeDoc,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			v, err := storage.Inspect(vfs.With(cmd.Context(), osFS()), dirs...)
-			if err != nil {
-				return err
-			}
-			warnOfMarkers(cmd, v)
-			list, err := v.Epochs(cmd.Context())
+			list, err := inspect(cmd, dirs)
 			if err != nil {
 				return err
 			}
@@ -69,10 +63,7 @@ func lsRows(list []storage.EpochInfo) []lsRow {
 			r.Bytes += s.Bytes
 		}
 		if e.Shards != nil {
-			r.Stored = e.Disk
-		}
-		if e.Shards != nil {
-			r.ID = idText(e.ID)
+			r.Stored, r.ID = e.Disk, idText(e.ID)
 		}
 		if e.Err != nil {
 			r.Error = e.Err.Error()
@@ -83,12 +74,7 @@ func lsRows(list []storage.EpochInfo) []lsRow {
 }
 
 func printLs(cmd *cobra.Command, rows []lsRow, asJSON bool) error {
-	var err error
-	if asJSON {
-		err = jsonLines(cmd.OutOrStdout(), rows)
-	} else {
-		err = table(cmd.OutOrStdout(), lsTable(rows))
-	}
+	err := write(cmd, asJSON, rows, lsTable)
 	for _, r := range rows {
 		if r.Error != "" && err == nil {
 			return errBad

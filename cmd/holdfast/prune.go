@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -56,7 +55,7 @@ directory, directories of a running job, I/O error).`,
 			if gone == nil && err != nil {
 				return err
 			}
-			if werr := printPrune(cmd.OutOrStdout(), rows, asJSON); werr != nil {
+			if werr := write(cmd, asJSON, rows, pruneTable); werr != nil {
 				return errors.Join(err, werr)
 			}
 			if err != nil && cmd.Context().Err() == nil {
@@ -74,10 +73,7 @@ directory, directories of a running job, I/O error).`,
 	return cmd
 }
 
-func printPrune(w io.Writer, rows []pruneRow, asJSON bool) error {
-	if asJSON {
-		return jsonLines(w, rows)
-	}
+func pruneTable(rows []pruneRow) [][]string {
 	out := [][]string{{"EPOCH", "STATE", "DIRECTORY"}}
 	for _, r := range rows {
 		state := "removed"
@@ -86,5 +82,5 @@ func printPrune(w io.Writer, rows []pruneRow, asJSON bool) error {
 		}
 		out = append(out, []string{fmt.Sprint(r.Epoch), state, r.Dir})
 	}
-	return table(w, out)
+	return out
 }

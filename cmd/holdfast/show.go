@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/internal/units"
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/spf13/cobra"
 )
@@ -44,12 +44,7 @@ long as they are needed.
 ` + exitCodeDoc,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			v, err := storage.Inspect(vfs.With(cmd.Context(), osFS()), dirs...)
-			if err != nil {
-				return err
-			}
-			warnOfMarkers(cmd, v)
-			list, err := v.Epochs(cmd.Context())
+			list, err := inspect(cmd, dirs)
 			if err != nil {
 				return err
 			}
@@ -66,7 +61,6 @@ long as they are needed.
 }
 
 func printShow(cmd *cobra.Command, e storage.Epoch, list []storage.EpochInfo, asJSON bool) error {
-	out := cmd.OutOrStdout()
 	var rows []showRow
 	bad := false
 	for _, info := range list {
@@ -84,16 +78,10 @@ func printShow(cmd *cobra.Command, e storage.Epoch, list []storage.EpochInfo, as
 			fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", info.Err)
 		}
 	}
-	var err error
-	if asJSON {
-		err = jsonLines(out, rows)
-	} else {
-		err = table(out, showTable(rows))
+	if err := write(cmd, asJSON, rows, showTable); err != nil || !bad {
+		return err
 	}
-	if err == nil && bad {
-		err = errBad
-	}
-	return err
+	return errBad
 }
 
 func showRows(info storage.EpochInfo) []showRow {
@@ -131,9 +119,4 @@ func showTable(rows []showRow) [][]string {
 	return out
 }
 
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
+func dash(s string) string { return cmp.Or(s, "-") }

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/spf13/cobra"
 )
 
 // table writes rows of cells in columns, the first row being the heading.
@@ -31,6 +32,14 @@ func jsonLines[T any](w io.Writer, list []T) error {
 		}
 	}
 	return nil
+}
+
+// write writes rows as JSON, or as the table that cells makes of them.
+func write[T any](cmd *cobra.Command, asJSON bool, rows []T, cells func([]T) [][]string) error {
+	if asJSON {
+		return jsonLines(cmd.OutOrStdout(), rows)
+	}
+	return table(cmd.OutOrStdout(), cells(rows))
 }
 
 // ranksText writes ascending ranks as ranges: 0-3,7.

@@ -174,13 +174,7 @@ func verifyRows(e storage.Epoch, found []storage.Finding, levels map[string]stri
 }
 
 func printVerify(cmd *cobra.Command, rows []verifyRow, asJSON bool) error {
-	var err error
-	if asJSON {
-		err = jsonLines(cmd.OutOrStdout(), rows)
-	} else {
-		err = table(cmd.OutOrStdout(), verifyTable(rows))
-	}
-	if err != nil {
+	if err := write(cmd, asJSON, rows, verifyTable); err != nil {
 		return err
 	}
 	return verdict(rows)

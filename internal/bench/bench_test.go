@@ -143,28 +143,6 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// TestOutput: what a job prints comes back, an error has the end of what it
-// complains of, and one that hangs is ended.
-func TestOutput(t *testing.T) {
-	sh := func(script string) Job {
-		return Job{Line: []string{"sh", "-c", script}, Env: []string{"A=b"}, Limit: time.Hour}
-	}
-	if out, err := Output(t.Context(), sh("echo $A; echo no >&2")); err != nil || out != "b\n" {
-		t.Errorf("got %q, %v", out, err)
-	}
-	for script, want := range map[string]string{"echo broken >&2; exit 3": "exit status 3: broken",
-		"exit 3": "exit status 3"} {
-		if _, err := Output(t.Context(), sh(script)); err == nil || err.Error() != want {
-			t.Errorf("%s: got %v, want %s", script, err, want)
-		}
-	}
-	hang := sh("exec sleep 3600")
-	hang.Limit = 1 // ns
-	if _, err := Output(t.Context(), hang); err == nil || !strings.Contains(err.Error(), "no end after 1ns") {
-		t.Errorf("got %v, want the limit", err)
-	}
-}
-
 // TestRaw: the baseline writes all bytes, of several blocks, and reads any of them
 // back; a file that is too short is an error.
 func TestRaw(t *testing.T) {

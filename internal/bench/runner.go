@@ -9,16 +9,11 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"strings"
-	"syscall"
 	"time"
-
-	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
 // A Runner runs one suite. It belongs to one goroutine.
@@ -144,35 +139,4 @@ func (r *Runner) Worker(suite string, setup any) []string {
 		panic(err) // setups are plain structs of the suites
 	}
 	return append(r.Self[:len(r.Self):len(r.Self)], "bench", "worker", suite, string(text))
-}
-
-// Job is a command that is run for its output.
-type Job struct {
-	Line  []string
-	Env   []string // added to mpirun.Environ
-	Dir   string
-	Limit time.Duration // a rank that is lost makes the others hang
-}
-
-// Output runs a job and returns its standard output. Its error has the end of what
-// went to the other.
-func Output(ctx context.Context, j Job) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, j.Limit, fmt.Errorf("no end after %v", j.Limit))
-	defer cancel()
-	cmd := exec.CommandContext(ctx, j.Line[0], j.Line[1:]...)
-	cmd.Env, cmd.Dir = mpirun.Environ(j.Env...), j.Dir
-	var out, text bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &text
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if said := strings.TrimSpace(text.String()); err != nil && said != "" {
-		const most = 12
-		lines := strings.Split(said, "\n")
-		err = fmt.Errorf("%w: %s", err, strings.Join(lines[max(0, len(lines)-most):], "\n"))
-	}
-	return out.String(), err
 }

@@ -6,11 +6,14 @@ package mpirun
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -102,31 +105,62 @@ func Environ(more ...string) []string {
 	return append(append(os.Environ(), "HWLOC_COMPONENTS=-opencl"), more...)
 }
 
-// Job is one run of a program.
+// A Job is a command that is run for what it prints.
 type Job struct {
-	Ranks   int
-	Env     []string // added to Environ
-	Timeout time.Duration
-	Program string
-	Args    []string
+	Line  []string
+	Env   []string // added to Environ
+	Dir   string
+	Limit time.Duration // a rank that is lost makes the others hang
 }
 
-// Run starts a job, waits for it and returns what it printed. Past the time
-// limit the launcher is told to end, which ends its ranks: a rank that is lost
-// makes the others hang, not fail.
-func (l Launcher) Run(ctx context.Context, j Job) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, j.Timeout)
-	defer cancel()
-	line := l.Command(nil, Part{j.Ranks, append([]string{j.Program}, j.Args...)})
-	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-	cmd.Env = Environ(j.Env...)
+// Job is one of this launcher's: so many ranks that run a command.
+func (l Launcher) Job(ranks int, limit time.Duration, command ...string) Job {
+	return Job{Line: l.Command(nil, Part{ranks, command}), Limit: limit}
+}
+
+// Output runs a job and returns its standard output. Its error has the end of what
+// went to the other.
+func (j Job) Output(ctx context.Context) (string, error) {
+	var out, text bytes.Buffer
+	err := j.run(ctx, &out, &text)
+	if said := strings.TrimSpace(text.String()); err != nil && said != "" {
+		const most = 12
+		lines := strings.Split(said, "\n")
+		err = fmt.Errorf("%w: %s", err, strings.Join(lines[max(0, len(lines)-most):], "\n"))
+	}
+	return out.String(), err
+}
+
+// Decode runs a job whose standard output is one JSON value.
+func (j Job) Decode(ctx context.Context, into any) error {
+	out, err := j.Output(ctx)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(out), into); err != nil {
+		return fmt.Errorf("output of %s: %w", j.Line[0], err)
+	}
+	return nil
+}
+
+// CombinedOutput runs a job and returns what it wrote to standard output and error.
+func (j Job) CombinedOutput(ctx context.Context) (string, error) {
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	err := j.run(ctx, &out, &out)
+	return out.String(), err
+}
+
+// run runs a job. Past its limit the launcher is told to end, which ends its ranks.
+func (j Job) run(ctx context.Context, out, text io.Writer) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, j.Limit, fmt.Errorf("no end after %v", j.Limit))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, j.Line[0], j.Line[1:]...)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = Environ(j.Env...), j.Dir, out, text
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	err := cmd.Run()
 	if ctx.Err() != nil {
-		err = fmt.Errorf("no end after %v: %w", j.Timeout, err)
+		err = context.Cause(ctx)
 	}
-	return out.String(), err
+	return err
 }

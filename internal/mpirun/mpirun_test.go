@@ -3,6 +3,7 @@ package mpirun
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestCommand(t *testing.T) {
@@ -59,5 +60,27 @@ func TestBoundTo(t *testing.T) {
 	OpenMPI.BoundTo("numa")
 	if got := strings.Join(OpenMPI.args, " "); strings.Contains(got, "numa") {
 		t.Errorf("BoundTo changed the launcher it was called on: %q", got)
+	}
+}
+
+// TestOutput: what a job prints comes back, an error has the end of what it
+// complains of, and one that hangs is ended.
+func TestOutput(t *testing.T) {
+	sh := func(script string) Job {
+		return Job{Line: []string{"sh", "-c", script}, Env: []string{"A=b"}, Limit: time.Hour}
+	}
+	if out, err := sh("echo $A; echo no >&2").Output(t.Context()); err != nil || out != "b\n" {
+		t.Errorf("got %q, %v", out, err)
+	}
+	for script, want := range map[string]string{"echo broken >&2; exit 3": "exit status 3: broken",
+		"exit 3": "exit status 3"} {
+		if _, err := sh(script).Output(t.Context()); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", script, err, want)
+		}
+	}
+	hang := sh("exec sleep 3600")
+	hang.Limit = 1 // ns
+	if _, err := hang.Output(t.Context()); err == nil || !strings.Contains(err.Error(), "no end after 1ns") {
+		t.Errorf("got %v, want the limit", err)
 	}
 }

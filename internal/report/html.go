@@ -23,10 +23,10 @@ var (
 	//go:embed page/page.js
 	pageJS string
 
-	page = template.Must(template.New("page").Funcs(template.FuncMap{"at": at, "bytes": units.Bytes,
-		"copiedOut": Epoch.copiedOut, "count": count, "date": date, "dur": durText, "durOr": durOr, "lasted": Run.lasted,
-		"outcome": (*Report).outcome, "restored": Run.restoredText, "said": said, "time": (*Report).time, "tip": tip,
-		"written": (*Report).written}).Parse(pageHTML))
+	page = template.Must(template.New("page").Funcs(template.FuncMap{
+		"at": at, "bytes": units.Bytes, "count": count, "date": date, "dur": durText, "durOr": durOr, "tip": tip,
+		"copiedOut": Epoch.copiedOut, "lasted": Run.lasted, "restored": Run.restoredText, "said": said,
+		"outcome": (*Report).outcome, "time": (*Report).time, "written": (*Report).written}).Parse(pageHTML))
 )
 
 // pageData is what the template shows besides the report itself.

@@ -49,7 +49,7 @@ func TestProgramWrittenForEmpi(t *testing.T) {
 			if err := l.Available(); err != nil {
 				t.Skip(err)
 			}
-			out, err := l.Run(t.Context(), mpirun.Job{Ranks: 2, Program: program, Timeout: 10 * time.Minute})
+			out, err := l.Job(2, 10*time.Minute, program).CombinedOutput(t.Context())
 			if err != nil || strings.Count(out, "procs 2 "+line) != 1 {
 				t.Errorf("%v\n%s", err, out)
 			}

@@ -25,8 +25,9 @@ func TestWrongPairingIsRefused(t *testing.T) {
 			if err := errors.Join(l.Available(), other.Available()); err != nil {
 				t.Skip(err)
 			}
-			out, err := l.Run(t.Context(), mpirun.Job{Ranks: 2, Program: os.Args[0], Timeout: 10 * time.Minute,
-				Env: []string{rankEnv + "=suite", libraryEnv + "=" + library}})
+			j := l.Job(2, 10*time.Minute, os.Args[0])
+			j.Env = []string{rankEnv + "=suite", libraryEnv + "=" + library}
+			out, err := j.CombinedOutput(t.Context())
 			if err == nil || strings.Contains(out, "PASSED") {
 				t.Fatalf("the pairing was accepted:\n%s", out)
 			}

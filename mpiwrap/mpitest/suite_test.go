@@ -86,8 +86,9 @@ func launch(t *testing.T, l mpirun.Launcher, ranks int, what string, env ...stri
 	if err := l.Available(); err != nil {
 		t.Skip(err)
 	}
-	out, err := l.Run(t.Context(), mpirun.Job{Ranks: ranks, Program: os.Args[0], Timeout: 10 * time.Minute,
-		Env: append(env, rankEnv+"="+what)})
+	j := l.Job(ranks, 10*time.Minute, os.Args[0])
+	j.Env = append(env, rankEnv+"="+what)
+	out, err := j.CombinedOutput(t.Context())
 	if err != nil || !strings.Contains(out, "PASSED") {
 		t.Fatalf("%s on %d ranks: %v\n%s", what, ranks, err, out)
 	}

@@ -85,7 +85,7 @@ func (b *batch) run(t *testing.T, total map[string]int) {
 	}
 	args := []string{"-soak", strconv.Itoa(b.moments), "-seed", strconv.FormatUint(b.seed, 10), "-round",
 		strconv.Itoa(*soakRound), "-dir", b.dir}
-	out, err := b.mpi.Run(t.Context(), mpirun.Job{Ranks: b.ranks, Program: testprog, Args: args, Timeout: time.Hour})
+	out, err := b.mpi.Job(b.ranks, time.Hour, append([]string{testprog}, args...)...).CombinedOutput(t.Context())
 	line := moved.FindStringSubmatch(out)
 	if err != nil || line == nil {
 		t.Fatalf("%s, %d ranks, %v: %v; the directories are kept\n%s", b.mpi.Title, b.ranks, args, err, out)

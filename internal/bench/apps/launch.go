@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/bench"
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
@@ -98,7 +97,7 @@ func (s *suite) run(ctx context.Context, a app, st start) (*times, string, error
 	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, "", err
 	}
-	out, err := s.launch(ctx, env, append([]string{filepath.Join(s.o.BinDir, a.name)}, args...))
+	out, err := s.job(env, append([]string{filepath.Join(s.o.BinDir, a.name)}, args...)).Output(ctx)
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", a.name, err)
 	}
@@ -132,12 +131,12 @@ func (s *suite) folders(st start) ([]string, error) {
 	return args, nil
 }
 
-// launch runs a command on all ranks and returns its standard output.
-func (s *suite) launch(ctx context.Context, env, command []string) (string, error) {
+// job is a command on all ranks.
+func (s *suite) job(env, command []string) mpirun.Job {
 	if s.launcher != nil {
 		command = s.launcher.Command(nil, mpirun.Part{Ranks: s.o.Ranks, Command: command})
 	}
 	// no holdfast.yaml is in the directory
-	return bench.Output(ctx, bench.Job{Line: command, Dir: s.dir, Limit: jobLimit,
-		Env: append(env, fmt.Sprintf("POCL_MAX_PTHREAD_COUNT=%d", max(1, runtime.NumCPU()/s.o.Ranks)))})
+	return mpirun.Job{Line: command, Dir: s.dir, Limit: jobLimit,
+		Env: append(env, fmt.Sprintf("POCL_MAX_PTHREAD_COUNT=%d", max(1, runtime.NumCPU()/s.o.Ranks)))}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -130,15 +129,17 @@ func (m *measured) rounds(ctx context.Context) error {
 func (m *measured) round(i int) []func(context.Context) error {
 	var steps []func(context.Context) error
 	if m.wants(caseArmed) {
-		steps = append(steps, m.runWithout)
+		steps = append(steps, m.loop(start{}, func(s float64) { m.without = append(m.without, s) }))
 	}
 	if m.wants(caseArmed) || m.wants(caseCheckpoint) {
-		steps = append(steps, m.runArmed)
+		steps = append(steps, m.loop(start{folder: "armed", fresh: true},
+			func(s float64) { m.armed = append(m.armed, s) }))
 	}
 	if m.wants(caseWindows) {
 		for _, w := range append(slices.Clone(m.o.Windows), noWindow) {
-			if w != gpustate.DefaultWindow || !m.wants(caseArmed) { // runWithout has that
-				steps = append(steps, func(ctx context.Context) error { return m.runWindow(ctx, w) })
+			if w != gpustate.DefaultWindow || !m.wants(caseArmed) { // armed has that
+				steps = append(steps, m.loop(start{window: w},
+					func(s float64) { m.windows[w] = append(m.windows[w], s) }))
 			}
 		}
 	}
@@ -154,28 +155,16 @@ func (m *measured) round(i int) []func(context.Context) error {
 	return steps
 }
 
-func (m *measured) runWithout(ctx context.Context) error {
-	t, _, err := m.run(ctx, m.app, start{work: m.work})
-	if err == nil {
-		m.without = append(m.without, t.Loop)
+// loop runs the application and adds the seconds of its steps.
+func (m *measured) loop(st start, add func(float64)) func(context.Context) error {
+	st.work = m.work
+	return func(ctx context.Context) error {
+		t, _, err := m.run(ctx, m.app, st)
+		if err == nil {
+			add(t.Loop)
+		}
+		return err
 	}
-	return err
-}
-
-func (m *measured) runArmed(ctx context.Context) error {
-	t, _, err := m.run(ctx, m.app, start{work: m.work, folder: "armed", fresh: true})
-	if err == nil {
-		m.armed = append(m.armed, t.Loop)
-	}
-	return err
-}
-
-func (m *measured) runWindow(ctx context.Context, window int) error {
-	t, _, err := m.run(ctx, m.app, start{work: m.work, window: window})
-	if err == nil {
-		m.windows[window] = append(m.windows[window], t.Loop)
-	}
-	return err
 }
 
 // runCheckpoints takes some checkpoints in a run. The first interval is chosen by
@@ -255,12 +244,6 @@ func (m *measured) extra() float64 {
 // daly is the interval for the time between failures that was given.
 func (m *measured) daly() time.Duration {
 	return job.DalyInterval(time.Duration(m.blocked.Median()*float64(time.Second)), m.o.MTBF)
-}
-
-// optimal is the time between failures for which an interval is the right one:
-// Young's formula, solved for it.
-func (m *measured) optimal(interval time.Duration) time.Duration {
-	return time.Duration(math.Pow(interval.Seconds(), 2) / (2 * m.blocked.Median()) * float64(time.Second))
 }
 
 // wholeInterval runs for a Daly interval and a half, with a checkpoint in it and

@@ -1,6 +1,7 @@
 package apps
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -115,4 +116,10 @@ func TestOnlyChosen(t *testing.T) {
 	if _, err := prepare(Options{BinDir: bin}); err == nil || !strings.Contains(err.Error(), "no application matmul") {
 		t.Errorf("all of them: got %v, want matmul to be missed", err)
 	}
+}
+
+// optimal is the time between failures for which an interval is the right one:
+// Young's formula, solved for it.
+func (m *measured) optimal(interval time.Duration) time.Duration {
+	return time.Duration(math.Pow(interval.Seconds(), 2) / (2 * m.blocked.Median()) * float64(time.Second))
 }

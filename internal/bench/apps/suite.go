@@ -5,7 +5,6 @@ package apps
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -199,17 +198,10 @@ func find(name string) (app, error) {
 }
 
 // rawBaselines measures the baselines for checkpoints of so many bytes a rank.
-func (s *suite) rawBaselines(ctx context.Context, a app, bytes int64) (*rawTimes, error) {
-	out, err := s.launch(ctx, nil, s.Worker("apps", Setup{App: a.name, Dir: s.dir, Device: s.o.Device,
-		Bytes: bytes, Runs: max(3, s.Runs), MPI: s.launcher != nil}))
-	if err != nil {
-		return nil, err
-	}
-	var t rawTimes
-	if err := json.Unmarshal([]byte(out), &t); err != nil {
-		return nil, fmt.Errorf("output of the baselines: %w", err)
-	}
-	return &t, nil
+func (s *suite) rawBaselines(ctx context.Context, a app, bytes int64) (t *rawTimes, err error) {
+	err = s.job(nil, s.Worker("apps", Setup{App: a.name, Dir: s.dir, Device: s.o.Device,
+		Bytes: bytes, Runs: max(3, s.Runs), MPI: s.launcher != nil})).Decode(ctx, &t)
+	return t, err
 }
 
 // warm reads all files below the benchmark's folder, so that reading them again

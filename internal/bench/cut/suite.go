@@ -4,7 +4,6 @@ package cut
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -62,14 +61,9 @@ func (o Options) launch(ctx context.Context, r *bench.Runner, l mpirun.Launcher,
 	}
 	defer os.RemoveAll(dir)
 	worker := r.Worker("cut", Setup{dir, o.Epochs, o.Compute})
-	out, err := bench.Output(ctx, bench.Job{Line: l.Command(nil, mpirun.Part{Ranks: ranks, Command: worker}),
-		Limit: 2 * time.Minute})
-	if err != nil {
-		return nil, err
-	}
 	var res result
-	if err := json.Unmarshal([]byte(out), &res); err != nil {
-		return nil, fmt.Errorf("output of the worker: %w", err)
+	if err := l.Job(ranks, 2*time.Minute, worker...).Decode(ctx, &res); err != nil {
+		return nil, err
 	}
 	if len(res.ToCut) == 0 {
 		return nil, errors.New("no checkpoint was taken")

@@ -108,10 +108,21 @@ func warm(b []byte) {
 	_ = g.Wait() // touching cannot fail
 }
 
-// mark writes what tells one chunk from another.
-func mark(b []byte, content int, off int64) {
-	binary.LittleEndian.PutUint64(b, uint64(off)<<16|uint64(content)<<1|1)
-	binary.LittleEndian.PutUint64(b[len(b)-8:], ^(uint64(off)<<16 | uint64(content)<<1 | 1))
+// largest is the size of the buffers that hold the state.
+func largest(i gpustate.Info) int64 {
+	if m := i.MaxAllocBytes; m > 0 {
+		return min(bufferBytes, m/chunkBytes*chunkBytes)
+	}
+	return bufferBytes
+}
+
+// markAll writes into each chunk of a content what tells it from the others.
+func markAll(b []byte, content int) {
+	for off := 0; off < len(b); off += chunkBytes {
+		c, word := b[off:min(off+chunkBytes, len(b))], uint64(off)<<16|uint64(content)<<1|1
+		binary.LittleEndian.PutUint64(c, word)
+		binary.LittleEndian.PutUint64(c[len(c)-8:], ^word)
+	}
 }
 
 func marked(b []byte, content int, off int64) error {
@@ -128,21 +139,14 @@ func fill(d *gpustate.Device, size int64, scratch []byte) ([]*gpustate.Buffer, e
 	if err != nil {
 		return nil, err
 	}
-	limit := int64(bufferBytes)
-	if m := d.Info().MaxAllocBytes; m > 0 {
-		limit = min(limit, m/chunkBytes*chunkBytes)
-	}
 	var bufs []*gpustate.Buffer
 	for left := size; left > 0; {
-		n := min(left, limit)
+		n := min(left, largest(d.Info()))
 		b, err := d.Buffer(fmt.Sprint("state ", len(bufs)), int(n))
 		if err != nil {
 			return nil, err
 		}
-		for off := int64(0); off < n; off += chunkBytes {
-			c := scratch[off:min(off+chunkBytes, n)]
-			mark(c, len(bufs), off)
-		}
+		markAll(scratch[:n], len(bufs))
 		if err := q.Write(b, 0, scratch[:n]); err != nil {
 			return nil, err
 		}
@@ -244,16 +248,11 @@ func (s *suite) restore(ctx context.Context, where string, size int64, record, p
 	defer d.Close()
 	base := map[int]int64{} // where contents lie in the pool
 	bufs := []int64{}
-	limit := int64(bufferBytes)
-	if m := s.info.MaxAllocBytes; m > 0 {
-		limit = min(limit, m/chunkBytes*chunkBytes)
-	}
+	limit := largest(s.info)
 	for at := int64(0); at < size; at += limit {
 		base[len(bufs)] = at
 		n := min(limit, size-at)
-		for off := int64(0); off < n; off += chunkBytes {
-			mark(pool[at+off:at+min(off+chunkBytes, n)], len(bufs), off)
-		}
+		markAll(pool[at:at+n], len(bufs))
 		bufs = append(bufs, n)
 	}
 	took, err := bench.InTurn(ctx, s.Runs, timed(func() error {

@@ -100,8 +100,7 @@ func (m *measurement) run(ctx context.Context, dir string) error {
 
 // add runs a program on two ranks and adds what it prints.
 func (m *measurement) add(ctx context.Context, to bench.Set, command ...string) error {
-	out, err := bench.Output(ctx, bench.Job{Line: m.launcher.Command(nil, mpirun.Part{Ranks: 2, Command: command}),
-		Limit: 2 * time.Minute})
+	out, err := m.launcher.Job(2, 2*time.Minute, command...).Output(ctx)
 	if err != nil {
 		return fmt.Errorf("%s: %w", command[0], err)
 	}

@@ -142,10 +142,10 @@ func (s *suite) library(ctx context.Context, l library) error {
 		return err
 	}
 	start := func(mode string) (*result, error) {
-		command := []string{program, mode, dir, fmt.Sprint(int64(s.MiB) << 20), fmt.Sprint(s.Runs), arg}
-		out, err := bench.Output(ctx,
-			bench.Job{Line: launcher.Command(nil, mpirun.Part{Ranks: s.Ranks, Command: command}),
-				Env: append(env, l.libraryPath(home)), Limit: jobLimit})
+		job := launcher.Job(s.Ranks, jobLimit, program, mode, dir, fmt.Sprint(int64(s.MiB)<<20), fmt.Sprint(s.Runs),
+			arg)
+		job.Env = append(env, l.libraryPath(home))
+		out, err := job.Output(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -14,18 +14,37 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 )
 
-// crew is the worker processes of one case.
+// crew is the workers of one case.
 type crew struct {
-	members []*member
+	members []member
 	epoch   uint64
 }
 
-type member struct {
+// A member is a worker: a process, or one in this process.
+type member interface {
+	do(c command, rep *reply) error
+	close() error
+}
+
+// process is a worker that is a process of its own.
+type process struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	enc *json.Encoder
 	dec *json.Decoder
 }
+
+func (p *process) do(c command, rep *reply) error {
+	if err := p.enc.Encode(c); err != nil {
+		return err
+	}
+	if err := p.dec.Decode(rep); err != nil || rep.Err == "" {
+		return err
+	}
+	return errors.New(rep.Err)
+}
+
+func (p *process) close() error { return errors.Join(p.in.Close(), p.cmd.Wait()) }
 
 // result is what one command came to: the time from giving it to all until the
 // last was done, and each reply.
@@ -37,7 +56,7 @@ type result struct {
 	replies []reply
 }
 
-// hire starts the workers.
+// hire starts the workers as processes.
 func hire(ctx context.Context, r *bench.Runner, s Setup) (*crew, error) {
 	c := &crew{}
 	for s.Rank = range s.Size {
@@ -46,48 +65,43 @@ func hire(ctx context.Context, r *bench.Runner, s Setup) (*crew, error) {
 		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()
 		if err != nil {
-			return nil, errors.Join(err, c.dismiss())
+			return nil, errors.Join(err, c.close())
 		}
 		out, err := cmd.StdoutPipe()
 		if err != nil {
-			return nil, errors.Join(err, c.dismiss())
+			return nil, errors.Join(err, c.close())
 		}
 		if err := cmd.Start(); err != nil {
-			return nil, errors.Join(err, c.dismiss())
+			return nil, errors.Join(err, c.close())
 		}
-		c.members = append(c.members, &member{cmd: cmd, in: in, enc: json.NewEncoder(in), dec: json.NewDecoder(out)})
+		c.members = append(c.members, &process{cmd: cmd, in: in, enc: json.NewEncoder(in), dec: json.NewDecoder(out)})
 	}
 	_, err := c.do(command{Op: "touch"}) // all have started
 	return c, err
 }
 
-// dismiss ends the workers and waits for them.
-func (c *crew) dismiss() error {
+// close ends the workers and waits for them.
+func (c *crew) close() error {
 	var err error
 	for _, m := range c.members {
-		err = errors.Join(err, m.in.Close(), m.cmd.Wait())
+		err = errors.Join(err, m.close())
 	}
 	return err
 }
 
 // do gives all workers a command and waits for them.
 func (c *crew) do(cmd command) (result, error) {
+	cmd.Epoch = c.epoch
 	res := result{replies: make([]reply, len(c.members))}
 	errs := make([]error, len(c.members))
 	start := time.Now()
 	var wg sync.WaitGroup
 	for i, m := range c.members {
-		if err := m.enc.Encode(cmd); err != nil {
-			return res, err
-		}
-		wg.Go(func() { errs[i] = m.dec.Decode(&res.replies[i]) })
+		wg.Go(func() { errs[i] = m.do(cmd, &res.replies[i]) })
 	}
 	wg.Wait()
 	res.wall = time.Since(start).Seconds()
 	for i, r := range res.replies {
-		if errs[i] == nil && r.Err != "" {
-			errs[i] = errors.New(r.Err)
-		}
 		if errs[i] != nil {
 			errs[i] = fmt.Errorf("%s, worker %d: %w", cmd.Op, i, errs[i])
 		}
@@ -100,11 +114,11 @@ func (c *crew) do(cmd command) (result, error) {
 
 // together writes a pack by all workers and commits it, and adds up the costs.
 func (c *crew) together(level string) (result, error) {
-	sum, err := c.do(command{Op: "sizes", Level: level, Epoch: c.epoch})
+	sum, err := c.do(command{Op: "sizes", Level: level})
 	if err != nil {
 		return sum, err
 	}
-	pack := command{Level: level, Epoch: c.epoch}
+	pack := command{Level: level}
 	for _, r := range sum.replies {
 		pack.Sizes = append(pack.Sizes, r.Size)
 	}
@@ -125,11 +139,11 @@ func (c *crew) together(level string) (result, error) {
 
 // store runs put or flush and the commit that follows, and adds up their costs.
 func (c *crew) store(op, level string) (result, error) {
-	put, err := c.do(command{Op: op, Level: level, Epoch: c.epoch})
+	put, err := c.do(command{Op: op, Level: level})
 	if err != nil {
 		return put, err
 	}
-	commit := command{Op: "commit", Level: level, Epoch: c.epoch}
+	commit := command{Op: "commit", Level: level}
 	for _, r := range put.replies {
 		commit.Infos = append(commit.Infos, r.Infos...)
 	}
@@ -137,4 +151,14 @@ func (c *crew) store(op, level string) (result, error) {
 	put.wall += done.wall
 	put.cpu += done.cpu
 	return put, err
+}
+
+// steps runs commands one after the other that are not measured.
+func (c *crew) steps(ops ...string) error {
+	for _, op := range ops {
+		if _, err := c.do(command{Op: op}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

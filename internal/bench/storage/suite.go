@@ -81,9 +81,9 @@ const (
 
 // levels is a case with the levels local and global.
 type levels struct {
+	*crew
 	name    string
 	setup   Setup
-	crew    *crew
 	noBlock error
 }
 
@@ -97,7 +97,7 @@ func (c *levels) run(ctx context.Context, r *bench.Runner) (err error) {
 	if c.crew, err = hire(ctx, r, c.setup); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.crew.dismiss()) }()
+	defer func() { err = errors.Join(err, c.close()) }()
 	took, err := bench.Repeat(ctx, r.Runs, c.once)
 	if err != nil {
 		return err
@@ -106,19 +106,9 @@ func (c *levels) run(ctx context.Context, r *bench.Runner) (err error) {
 	return nil
 }
 
-// steps runs commands one after the other that are not measured.
-func (c *levels) steps(ops ...string) error {
-	for _, op := range ops {
-		if _, err := c.crew.do(command{Op: op, Epoch: c.crew.epoch}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // timed runs a command and adds its wall time.
 func (c *levels) timed(took bench.Set, metric, op, level string) (result, error) {
-	r, err := c.crew.do(command{Op: op, Level: level, Epoch: c.crew.epoch})
+	r, err := c.do(command{Op: op, Level: level})
 	if err == nil {
 		took.Add(metric, r.wall)
 	}
@@ -127,7 +117,7 @@ func (c *levels) timed(took bench.Set, metric, op, level string) (result, error)
 
 // once is one run: every metric and its baseline in turn.
 func (c *levels) once(took bench.Set) error {
-	c.crew.epoch++
+	c.epoch++
 	if err := c.steps("touch"); err != nil {
 		return err
 	}
@@ -156,7 +146,7 @@ func (c *levels) block(took bench.Set) {
 	if c.noBlock != nil {
 		return
 	}
-	r, err := c.crew.do(command{Op: "block"})
+	r, err := c.do(command{Op: "block"})
 	if err == nil {
 		err = c.steps("block-end")
 	}
@@ -166,11 +156,11 @@ func (c *levels) block(took bench.Set) {
 }
 
 func (c *levels) durable(took bench.Set, copyCPU float64) error {
-	put, err := c.crew.store("put", storage.LevelLocal)
+	put, err := c.store("put", storage.LevelLocal)
 	if err != nil {
 		return err
 	}
-	flush, err := c.crew.together(storage.LevelGlobal)
+	flush, err := c.together(storage.LevelGlobal)
 	if err != nil {
 		return err
 	}
@@ -183,24 +173,24 @@ func (c *levels) durable(took bench.Set, copyCPU float64) error {
 
 // changed takes a further epoch after a tenth of the data has changed.
 func (c *levels) changed(took bench.Set) error {
-	c.crew.epoch++
+	c.epoch++
 	if err := c.steps("touch-tenth", "memcpy"); err != nil {
 		return err
 	}
-	put, err := c.crew.store("put", storage.LevelLocal)
+	put, err := c.store("put", storage.LevelLocal)
 	if err != nil {
 		return err
 	}
 	took.Add(increment, float64(put.stored)/float64(c.setup.Bytes)/float64(c.setup.Size))
 	// A full epoch follows, so that all that is restored lies in one file.
-	c.crew.epoch++
+	c.epoch++
 	if err := c.steps("touch", "memcpy"); err != nil {
 		return err
 	}
-	if put, err = c.crew.store("put", storage.LevelLocal); err != nil {
+	if put, err = c.store("put", storage.LevelLocal); err != nil {
 		return err
 	}
-	flush, err := c.crew.store("flush-node", storage.LevelGlobal)
+	flush, err := c.store("flush-node", storage.LevelGlobal)
 	took.Add(readBack, put.wall+flush.wall)
 	return err
 }
@@ -220,7 +210,7 @@ func (c *levels) restores(took bench.Set) error {
 
 func (c *levels) restore(took bench.Set, level string) error {
 	// Reading fills the page cache.
-	if _, err := c.crew.do(command{Op: "raw-read", Level: level, Epoch: c.crew.epoch}); err != nil {
+	if _, err := c.do(command{Op: "raw-read", Level: level}); err != nil {
 		return err
 	}
 	if _, err := c.timed(took, rawRead+level, "raw-read", level); err != nil {

@@ -66,8 +66,10 @@ func Work(ctx context.Context, setup Setup, r io.Reader, w io.Writer) error {
 	for {
 		var c command
 		if err := in.Decode(&c); err != nil {
-			err = errors.Join(k.close(), ignoreEOF(err))
-			return err
+			if err == io.EOF {
+				err = nil
+			}
+			return errors.Join(k.close(), err)
 		}
 		before := cpuSeconds()
 		var rep reply
@@ -79,13 +81,6 @@ func Work(ctx context.Context, setup Setup, r io.Reader, w io.Writer) error {
 			return errors.Join(k.close(), err)
 		}
 	}
-}
-
-func ignoreEOF(err error) error {
-	if err == io.EOF {
-		return nil
-	}
-	return err
 }
 
 func cpuSeconds() float64 {
@@ -170,8 +165,14 @@ func (k *worker) do(ctx context.Context, c command, rep *reply) error {
 		var err error
 		k.release, err = k.store.Lend(ctx, e, c.Level, k.sections())
 		return err
+	case "release":
+		k.release()
 	case "sizes":
-		return k.newPart(ctx, e, c.Level, rep)
+		var err error
+		if k.part, err = k.store.NewPart(ctx, e, storage.LevelLocal, c.Level, k.sections()); err == nil {
+			rep.Size = k.part.Size()
+		}
+		return err
 	case "parts":
 		return k.part.Write(ctx, k.nodePack(c))
 	case "seal":
@@ -212,14 +213,6 @@ func (k *worker) ranks() []int {
 		ranks[r] = r
 	}
 	return ranks
-}
-
-func (k *worker) newPart(ctx context.Context, e storage.Epoch, level string, rep *reply) (err error) {
-	if k.part, err = k.store.NewPart(ctx, e, storage.LevelLocal, level, k.sections()); err != nil {
-		return err
-	}
-	rep.Size = k.part.Size()
-	return nil
 }
 
 // nodePack is that of all workers: they are ranks of one node.
