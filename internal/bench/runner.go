@@ -131,6 +131,11 @@ func Seconds(do func() error) (float64, error) {
 	return time.Since(begin).Seconds(), err
 }
 
+// Timed is a way for InTurn: it says how long do takes.
+func Timed(do func() error) func() (float64, error) {
+	return func() (float64, error) { return Seconds(do) }
+}
+
 // Worker is the command line of a process that a suite measures in: its Work gets
 // the setup.
 func (r *Runner) Worker(suite string, setup any) []string {

@@ -35,14 +35,14 @@ func Nodes(ctx context.Context, o Options, nodes []string) []Finding {
 
 const nodesArea = "nodes"
 
-// ErrNoNodes says that there are no nodes to look at.
-var ErrNoNodes = errors.New("no Slurm allocation with nodes to look at; use it inside salloc or sbatch")
+// errNoNodes says that there are no nodes to look at.
+var errNoNodes = errors.New("no Slurm allocation with nodes to look at; use it inside salloc or sbatch")
 
 // JobNodes are the nodes of the Slurm job that this process is in.
 func JobNodes() ([]string, error) {
 	job, ok, err := slurm.FromEnv(os.Getenv)
 	if err == nil && (!ok || len(job.Nodes) == 0) {
-		err = ErrNoNodes
+		err = errNoNodes
 	}
 	return job.Nodes, err
 }

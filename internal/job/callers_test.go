@@ -82,7 +82,7 @@ func TestGuard(t *testing.T) {
 // and says nothing, as one with a frozen process, is not.
 func TestAskSupervisor(t *testing.T) {
 	s, value := supervised(t)
-	if err := AskSupervisor(t.Context(), value, time.Minute); err != nil {
+	if err := askSupervisor(t.Context(), value, time.Minute); err != nil {
 		t.Errorf("a supervisor: got %v", err)
 	}
 	frozen, err := net.Listen("tcp", "127.0.0.1:0")
@@ -91,13 +91,13 @@ func TestAskSupervisor(t *testing.T) {
 	}
 	defer frozen.Close()
 	_, rest, _ := strings.Cut(value, " ")
-	if err := AskSupervisor(t.Context(), frozen.Addr().String()+" "+rest, 100*time.Millisecond); err == nil {
+	if err := askSupervisor(t.Context(), frozen.Addr().String()+" "+rest, 100*time.Millisecond); err == nil {
 		t.Error("a machine that only takes connections: got no error")
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := AskSupervisor(t.Context(), value, time.Minute); err == nil {
+	if err := askSupervisor(t.Context(), value, time.Minute); err == nil {
 		t.Error("a supervisor that is gone: got no error")
 	}
 }

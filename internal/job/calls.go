@@ -26,10 +26,10 @@ func call(ctx context.Context, supervisor, caller, node string) (*line, error) {
 	return l, nil
 }
 
-// AskSupervisor finds out whether the supervisor that the value of config.SupervisorVar names
+// askSupervisor finds out whether the supervisor that the value of config.SupervisorVar names
 // is alive: the process itself has to answer, not the kernel of its node. nil means
 // that it is.
-func AskSupervisor(ctx context.Context, supervisor string, within time.Duration) error {
+func askSupervisor(ctx context.Context, supervisor string, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	l, err := call(ctx, supervisor, callerAsks, "")

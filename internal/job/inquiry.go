@@ -90,7 +90,7 @@ func (q *Inquiry) over(ctx context.Context) string {
 }
 
 func (q *Inquiry) ask(ctx context.Context) error {
-	return AskSupervisor(ctx, q.Supervisor, min(askWithin, q.Patience))
+	return askSupervisor(ctx, q.Supervisor, min(askWithin, q.Patience))
 }
 
 // bySlurm decides for a supervisor that does not answer.

@@ -40,7 +40,7 @@ func TestGoMemory(t *testing.T) {
 			if reason, none := strings.CutPrefix(verdict, "none: "); none {
 				t.Skip(reason)
 			}
-			if p := Make(System{Lookup: func(string) (string, bool) {
+			if p := makePlan(System{Lookup: func(string) (string, bool) {
 				return c.godebug, true
 			}, Release: release(t)}); c.want == "fresh" && !p.Pages {
 				t.Skipf("Linux %s may take pinned pages back", release(t))

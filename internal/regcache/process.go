@@ -17,7 +17,7 @@ func Here() Plan {
 		u = unix.Utsname{} // an unknown kernel: the caches go off
 	}
 	_, err := os.Stat("/dev/kdreg2")
-	return Make(System{Lookup: os.LookupEnv, Release: unix.ByteSliceToString(u.Release[:]), Kdreg2: err == nil})
+	return makePlan(System{Lookup: os.LookupEnv, Release: unix.ByteSliceToString(u.Release[:]), Kdreg2: err == nil})
 }
 
 // Apply sets what the plan says, for the libraries that the process loads later.

@@ -91,8 +91,8 @@ func libraries(s System) []library {
 	}
 }
 
-// Make returns the plan for a process. What the user has set stays.
-func Make(s System) Plan {
+// makePlan returns the plan for a process. What the user has set stays.
+func makePlan(s System) Plan {
 	if freesLazily(s) && keepsPinned(s.Release) {
 		return Plan{Pages: true}
 	}

@@ -43,7 +43,7 @@ func TestMake(t *testing.T) {
 			map[string]string{"FI_MR_CACHE_MONITOR": "disabled", "MV2_USE_LAZY_MEM_UNREGISTER": "0"},
 			"OMPI_MCA_opal_leave_pinned"},
 	} {
-		p := Make(System{Lookup: func(n string) (string, bool) {
+		p := makePlan(System{Lookup: func(n string) (string, bool) {
 			v, ok := c.env[n]
 			return v, ok
 		}, Release: c.release, Kdreg2: c.kdreg2})

@@ -49,18 +49,18 @@ func Load(now time.Time, starts int, dirs ...string) (*Report, error) {
 			notes = append(notes, fmt.Sprintf("starts before number %d were left out", newest-starts+1))
 		}
 	}
-	return Merge(now, logs, notes)
+	return mergeLogs(now, logs, notes)
 }
 
-// JobsError says that the logs are not of one job.
-type JobsError struct{ A, B string }
+// jobsError says that the logs are not of one job.
+type jobsError struct{ A, B string }
 
-func (e *JobsError) Error() string {
+func (e *jobsError) Error() string {
 	return fmt.Sprintf("the logs are of two jobs, %s and %s; give the directories of one", e.A, e.B)
 }
 
-// Merge makes the account of logs, in any order.
-func Merge(now time.Time, logs []events.RankLog, notes []string) (*Report, error) {
+// mergeLogs makes the account of logs, in any order.
+func mergeLogs(now time.Time, logs []events.RankLog, notes []string) (*Report, error) {
 	if len(logs) == 0 {
 		return nil, noLogs(notes)
 	}
@@ -68,7 +68,7 @@ func Merge(now time.Time, logs []events.RankLog, notes []string) (*Report, error
 		logs: logs}
 	for i := range logs {
 		if a, b := logs[0].Header.Job, logs[i].Header.Job; a != b {
-			return nil, &JobsError{a, b}
+			return nil, &jobsError{a, b}
 		}
 	}
 	m.dedupe()
@@ -95,7 +95,7 @@ func noLogs(notes []string) error {
 	return fmt.Errorf("no event log could be read: %s", why)
 }
 
-// merger holds what Merge works on.
+// merger holds what mergeLogs works on.
 type merger struct {
 	r        *Report
 	logs     []events.RankLog

@@ -72,7 +72,7 @@ func TestPage(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := story(c.ranks, c.perNode, c.epochs)
-			r, err := Merge(worldStart.Add(w.now+time.Hour), w.logs, nil)
+			r, err := mergeLogs(worldStart.Add(w.now+time.Hour), w.logs, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,7 +143,7 @@ const acts = `<script>
 // and the wheel zoom, and every button works.
 func TestPageActs(t *testing.T) {
 	w := story(8, 2, 4)
-	r, err := Merge(worldStart.Add(w.now+time.Hour), w.logs, nil)
+	r, err := mergeLogs(worldStart.Add(w.now+time.Hour), w.logs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestPageShares(t *testing.T) {
 		w.checkpoint("the interval", 0, false, true)
 	}
 	w.end()
-	r, err := Merge(worldStart.Add(w.now+time.Hour), w.logs, nil)
+	r, err := mergeLogs(worldStart.Add(w.now+time.Hour), w.logs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

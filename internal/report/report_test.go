@@ -19,7 +19,7 @@ import (
 
 func merge(t *testing.T, w *world, age time.Duration) *Report {
 	t.Helper()
-	r, err := Merge(worldStart.Add(w.now+age), w.logs, nil)
+	r, err := mergeLogs(worldStart.Add(w.now+age), w.logs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -491,11 +491,11 @@ func writeLogs(t *testing.T, dir string, logs []events.RankLog, more []byte) {
 func TestTwoJobs(t *testing.T) {
 	w := story(2, 1, 1)
 	w.logs[0].Header.Job = "lake"
-	var two *JobsError
-	if _, err := Merge(time.Now(), w.logs, nil); !errors.As(err, &two) {
-		t.Errorf("got %v, want a *JobsError", err)
+	var two *jobsError
+	if _, err := mergeLogs(time.Now(), w.logs, nil); !errors.As(err, &two) {
+		t.Errorf("got %v, want a *jobsError", err)
 	}
-	if _, err := Merge(time.Now(), nil, nil); err == nil {
+	if _, err := mergeLogs(time.Now(), nil, nil); err == nil {
 		t.Error("no logs: no error")
 	}
 }

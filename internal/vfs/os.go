@@ -168,29 +168,18 @@ func (f *osFile) Direct() bool { return f.direct.Load() }
 
 // WriteAt gives up O_DIRECT for the rest of the file when the system refuses a
 // write that is aligned by our own rule: some file systems ask for more.
-func (f *osFile) WriteAt(p []byte, off int64) (int, error) {
-	n, err := f.File.WriteAt(p, off)
-	if err == nil || !f.direct.Load() || !errors.Is(err, unix.EINVAL) {
-		return n, err
-	}
-	if derr := f.dropDirect(); derr != nil {
-		return n, err
-	}
-	m, err := f.File.WriteAt(p[n:], off+int64(n))
-	return n + m, err
-}
+func (f *osFile) WriteAt(p []byte, off int64) (int, error) { return f.at(f.File.WriteAt, p, off) }
 
 // ReadAt gives up O_DIRECT likewise: what was written directly may be read back
 // at any offset.
-func (f *osFile) ReadAt(p []byte, off int64) (int, error) {
-	n, err := f.File.ReadAt(p, off)
-	if err == nil || !f.direct.Load() || !errors.Is(err, unix.EINVAL) {
+func (f *osFile) ReadAt(p []byte, off int64) (int, error) { return f.at(f.File.ReadAt, p, off) }
+
+func (f *osFile) at(move func([]byte, int64) (int, error), p []byte, off int64) (int, error) {
+	n, err := move(p, off)
+	if err == nil || !f.direct.Load() || !errors.Is(err, unix.EINVAL) || f.dropDirect() != nil {
 		return n, err
 	}
-	if derr := f.dropDirect(); derr != nil {
-		return n, err
-	}
-	m, err := f.File.ReadAt(p[n:], off+int64(n))
+	m, err := move(p[n:], off+int64(n))
 	return n + m, err
 }
 

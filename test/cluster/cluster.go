@@ -25,6 +25,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 )
 
 //go:embed cluster.sh
@@ -44,8 +46,8 @@ type Cluster struct {
 	env    []string
 	id     string
 	keeper *exec.Cmd
-	hold   io.Closer // its end takes the cluster down
-	out    *log      // of the keeper
+	hold   io.Closer       // its end takes the cluster down
+	out    *testbuf.Buffer // of the keeper
 	down   sync.Once
 }
 
@@ -62,7 +64,7 @@ func Up(tb testing.TB, n int, env ...string) *Cluster {
 	if os.Getuid() != 0 {
 		tb.Skip("the Slurm test bed needs root: it makes namespaces")
 	}
-	c := &Cluster{tb: tb, script: filepath.Join(tb.TempDir(), "cluster.sh"), out: &log{}}
+	c := &Cluster{tb: tb, script: filepath.Join(tb.TempDir(), "cluster.sh"), out: &testbuf.Buffer{}}
 	c.id = fmt.Sprintf("%s%d-%d", os.Getenv("CLUSTER_ID"), os.Getpid(), count.Add(1))
 	c.env = append(append(os.Environ(), env...), "CLUSTER_ID="+c.id)
 	if err := os.WriteFile(c.script, script, 0o755); err != nil {
@@ -256,22 +258,4 @@ func (c *Cluster) Install(tb testing.TB, packages ...string) string {
 		tb.Fatalf("go build: %v\n%s", err, out)
 	}
 	return Shared + "/bin"
-}
-
-// log collects output.
-type log struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

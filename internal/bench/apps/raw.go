@@ -77,8 +77,8 @@ func (w *rawRank) measure(t *rawTimes) error {
 		runs int
 		do   func() (float64, error)
 	}{
-		{&t.Write, w.Runs, took(func() error { return bench.WriteSync(w.file, data) })},
-		{&t.Read, w.Runs, took(func() error { return bench.ReadInto(other, w.file, 0) })},
+		{&t.Write, w.Runs, bench.Timed(func() error { return bench.WriteSync(w.file, data) })},
+		{&t.Read, w.Runs, bench.Timed(func() error { return bench.ReadInto(other, w.file, 0) })},
 		{&t.Build, 1, w.build}, // before others: a restart builds in a fresh process, too
 		{&t.Upload, w.Runs, w.upload},
 	} {
@@ -128,8 +128,4 @@ func (w *rawRank) build() (float64, error) {
 		return 0, err
 	}
 	return w.onDevice(func(r *gpubench.Raw) (time.Duration, error) { return r.Build(a.sources, a.options, a.kernels) })
-}
-
-func took(do func() error) func() (float64, error) {
-	return func() (float64, error) { return bench.Seconds(do) }
 }

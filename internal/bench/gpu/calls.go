@@ -45,8 +45,8 @@ func (s *suite) recording(ctx context.Context) (err error) {
 
 	const calls = 20000
 	took, err := bench.InTurn(ctx, 2*s.Runs,
-		timed(func() error { return many(calls, func() error { return k.SetArg(1, int32(0)) }) }),
-		timed(func() error { return many(calls, func() error { return b.SetRounds(0) }) }))
+		bench.Timed(func() error { return many(calls, func() error { return k.SetArg(1, int32(0)) }) }),
+		bench.Timed(func() error { return many(calls, func() error { return b.SetRounds(0) }) }))
 	if err != nil {
 		return err
 	}
@@ -87,8 +87,8 @@ func (s *suite) kernelBound(ctx context.Context, k *gpustate.Kernel, q *gpustate
 	}
 	const launches = 50
 	took, err := bench.InTurn(ctx, 2*s.Runs,
-		timed(func() error { return errors.Join(launch(q, k, launches, items), q.Finish()) }),
-		timed(func() error { return bare(launches) }))
+		bench.Timed(func() error { return errors.Join(launch(q, k, launches, items), q.Finish()) }),
+		bench.Timed(func() error { return bare(launches) }))
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (s *suite) kernelBound(ctx context.Context, k *gpustate.Kernel, q *gpustate
 	return nil
 }
 
-// untimed is timed with something after it that does not count.
+// untimed is bench.Timed with something after it that does not count.
 func untimed(after, do func() error) func() (float64, error) {
 	return func() (float64, error) {
 		seconds, err := bench.Seconds(do)
@@ -153,7 +153,7 @@ func (s *suite) windows(ctx context.Context) (err error) {
 			if err != nil {
 				return err
 			}
-			took, err := bench.InTurn(ctx, s.Runs, timed(func() error {
+			took, err := bench.InTurn(ctx, s.Runs, bench.Timed(func() error {
 				return errors.Join(launch(q, k, c.many, c.items), q.Finish())
 			}))
 			if err != nil {

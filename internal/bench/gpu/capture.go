@@ -255,7 +255,7 @@ func (s *suite) restore(ctx context.Context, where string, size int64, record, p
 		markAll(pool[at:at+n], len(bufs))
 		bufs = append(bufs, n)
 	}
-	took, err := bench.InTurn(ctx, s.Runs, timed(func() error {
+	took, err := bench.InTurn(ctx, s.Runs, bench.Timed(func() error {
 		return d.Restore(ctx, record, func(i int, dst []byte, off int64) error {
 			copy(dst, pool[base[i]+off:])
 			return nil

@@ -99,7 +99,7 @@ func (s *suite) copies(ctx context.Context) (err error) {
 		rate   *float64
 	}{{"pinned copy to host", c.Down, &s.pinned}, {"pinned copy to device", c.Up, &s.upload},
 		{"copy within device", c.Inside, new(float64)}} {
-		took, err := bench.InTurn(ctx, s.Runs, timed(func() error { return way.copy(rounds) }))
+		took, err := bench.InTurn(ctx, s.Runs, bench.Timed(func() error { return way.copy(rounds) }))
 		if err != nil {
 			return err
 		}
@@ -123,9 +123,4 @@ func (s *suite) goal(g bench.Goal) bench.Goal {
 		return nil
 	}
 	return g
-}
-
-// timed does something and tells how many seconds it took.
-func timed(do func() error) func() (float64, error) {
-	return func() (float64, error) { return bench.Seconds(do) }
 }

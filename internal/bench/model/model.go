@@ -25,16 +25,16 @@ type Options struct {
 	Nodes    []int
 }
 
-// A Way is a way to take checkpoints on so many nodes.
-type Way struct {
+// A way is a way to take checkpoints on so many nodes.
+type way struct {
 	Name string
 	// cost is what the program waits for one, latency how much later it is durable,
 	// and read what a restart takes to get it back; in seconds.
 	cost, latency, read func(o *Options, nodes int) float64
 }
 
-// Ways are those that are compared.
-var Ways = []Way{
+// ways are those that are compared.
+var ways = []way{
 	{"Holdfast, disk and partner behind the program",
 		func(o *Options, _ int) float64 { return o.Blocked.Seconds() },
 		func(o *Options, _ int) float64 { return 2 * o.State / o.Disk }, // own shard and the partner's copy
@@ -52,7 +52,7 @@ func sharedTime(o *Options, nodes int) float64 {
 	return o.State / math.Min(o.Link, o.Shared/float64(nodes))
 }
 
-// Efficiency returns the share of the run time that is the program's own work, at
+// efficiency returns the share of the run time that is the program's own work, at
 // Daly's interval: checkpoints that block for cost, failures that come at random
 // with mean time mtbf between them, each of which loses what was done since the
 // newest durable checkpoint, and takes restart. All in seconds:
@@ -64,8 +64,8 @@ func sharedTime(o *Options, nodes int) float64 {
 // much a checkpoint is durable later than it was taken; that it is lost in every
 // failure is an upper bound, and the interval is L at least: the next checkpoint
 // waits for it. Zero when the job makes no progress worth speaking of.
-func Efficiency(cost, latency, restart, mtbf float64) float64 {
-	tau := math.Max(Interval(cost, mtbf), latency)
+func efficiency(cost, latency, restart, mtbf float64) float64 {
+	tau := math.Max(interval(cost, mtbf), latency)
 	e := tau / (mtbf * math.Exp((restart+latency)/mtbf) * math.Expm1((tau+cost)/mtbf))
 	if math.IsNaN(e) || e < 1e-3 {
 		return 0
@@ -73,25 +73,25 @@ func Efficiency(cost, latency, restart, mtbf float64) float64 {
 	return e
 }
 
-// Interval is Daly's, in seconds.
-func Interval(cost, mtbf float64) float64 {
+// interval is Daly's, in seconds.
+func interval(cost, mtbf float64) float64 {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	return job.DalyInterval(seconds(cost), seconds(mtbf)).Seconds()
 }
 
-func (w Way) efficiency(o *Options, nodes int) float64 {
+func (w way) efficiency(o *Options, nodes int) float64 {
 	m := o.NodeMTBF.Seconds() / float64(nodes)
-	return Efficiency(w.cost(o, nodes), w.latency(o, nodes), w.read(o, nodes)+o.Start.Seconds(), m)
+	return efficiency(w.cost(o, nodes), w.latency(o, nodes), w.read(o, nodes)+o.Start.Seconds(), m)
 }
 
 // Run computes the shares of all ways but the last, beside the last.
 func Run(r *bench.Runner, o *Options) {
 	r.Start("model", 0)
-	base := Ways[len(Ways)-1]
+	base := ways[len(ways)-1]
 	for _, n := range o.Nodes {
 		m := o.NodeMTBF.Seconds() / float64(n)
-		for _, w := range Ways[:len(Ways)-1] {
-			every := math.Max(Interval(w.cost(o, n), m), w.latency(o, n))
+		for _, w := range ways[:len(ways)-1] {
+			every := math.Max(interval(w.cost(o, n), m), w.latency(o, n))
 			r.Add(bench.Row{Case: fmt.Sprintf("%d node(s), MTBF %s", n, timeText(m)),
 				Metric: fmt.Sprintf("%s, every %s", w.Name, timeText(every)), Unit: "of the time"}.
 				Of(bench.Samples{w.efficiency(o, n)}, bench.Samples{base.efficiency(o, n)}, nil))
@@ -112,11 +112,11 @@ func timeText(s float64) string {
 	return fmt.Sprintf("%.0f s", s)
 }
 
-// Curves are the efficiencies by nodes.
-func (o *Options) Curves() []plot.Curve {
+// curves are the efficiencies by nodes.
+func (o *Options) curves() []plot.Curve {
 	var out []plot.Curve
 	most := o.Nodes[len(o.Nodes)-1]
-	for _, w := range Ways {
+	for _, w := range ways {
 		c := plot.Curve{Name: w.Name}
 		for x := 1.0; x <= float64(most)*1.001; x *= math.Pow(10, 0.125) {
 			n := int(math.Round(x))
@@ -129,7 +129,7 @@ func (o *Options) Curves() []plot.Curve {
 
 // Draw draws the curves in a folder and returns the files.
 func (o *Options) Draw(dir string) ([]string, error) {
-	p, err := plot.Curves("Share of the time that is the program's own work", "nodes", "", o.Curves())
+	p, err := plot.Curves("Share of the time that is the program's own work", "nodes", "", o.curves())
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 // its time that was work. A checkpoint counts once it is durable, latency after the
 // program went on; the newest durable one is gone back to.
 func simulate(rng *rand.Rand, cost, latency, restart, mtbf, work float64) float64 {
-	tau := math.Max(Interval(cost, mtbf), latency)
+	tau := math.Max(interval(cost, mtbf), latency)
 	now, done, safe, pending, pendingAt := 0.0, 0.0, 0.0, -1.0, 0.0
 	fail := rng.ExpFloat64() * mtbf
 	crash := func() {
@@ -55,7 +55,7 @@ func TestEfficiency(t *testing.T) {
 	} {
 		rng := rand.New(rand.NewPCG(1, 2))
 		got := simulate(rng, c.cost, c.latency, c.restart, c.mtbf, 8000*c.mtbf)
-		want := Efficiency(c.cost, c.latency, c.restart, c.mtbf)
+		want := efficiency(c.cost, c.latency, c.restart, c.mtbf)
 		if c.latency == 0 && math.Abs(got-want) > 0.01 || got < want-0.01 || got > want+0.03 {
 			t.Errorf("%+v: simulated %.4f, the formula gives %.4f", c, got, want)
 		}
@@ -80,10 +80,10 @@ func TestWays(t *testing.T) {
 			t.Errorf("%s: %v of the time, with fewer nodes %v", l.Case, l.Value, lines[i-2].Value)
 		}
 	}
-	if got := fmt.Sprint(len(o.Curves())); got != fmt.Sprint(len(Ways)) {
+	if got := fmt.Sprint(len(o.curves())); got != fmt.Sprint(len(ways)) {
 		t.Errorf("got %s curves", got)
 	}
-	if got := Efficiency(1000, 0, 1e6, 10); got != 0 {
+	if got := efficiency(1000, 0, 1e6, 10); got != 0 {
 		t.Errorf("a job that fails faster than it restarts: %v", got)
 	}
 }
