@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // keepTwo opens the world with Keep 2 and the local level alone.
@@ -100,7 +101,7 @@ func (w *world) wantCommitted(t *testing.T, rank int, want ...Epoch) {
 		t.Fatal(err)
 	}
 	for _, e := range epochs {
-		if have, _ := w.stores[rank].levels[0].HasManifest(e); have {
+		if have, _ := level.HasManifest(w.stores[rank].levels[0], e); have {
 			got = append(got, e)
 		}
 	}
@@ -202,7 +203,7 @@ func TestHalfCommittedBeforeRestart(t *testing.T) {
 	w.agree(t, LevelLocal)
 	w.prune(t)
 	for r := range w.stores {
-		if have, _ := w.stores[r].levels[0].HasManifest(2); !have {
+		if have, _ := level.HasManifest(w.stores[r].levels[0], 2); !have {
 			t.Errorf("rank %d has removed epoch 2, and only 4 is on all ranks beside it", r)
 		}
 	}

@@ -39,7 +39,7 @@ func (s *Store) Begun(ctx context.Context) (all Begun, err error) {
 			epochs, lerr := l.Epochs()
 			all.Untold = all.Untold || lerr == nil && len(epochs) > 0
 			if lerr == nil && (errors.Is(err, ErrCorrupt) || errors.Is(err, vfs.ErrUnsafe)) {
-				unclear = errors.Join(unclear, &DirError{Level: l.Name, Dir: l.Path, Err: err,
+				unclear = errors.Join(unclear, &DirError{Level: l.Name(), Dir: l.Path(), Err: err,
 					Remedy: "give the directories that hold the job's checkpoints, " +
 						"or remove " + format.BegunName + " there if the job never had any"})
 			}
@@ -64,14 +64,14 @@ func (s *Store) NoteBegun(ctx context.Context, e Epoch, level string) error {
 	nodes := slices.Compact(slices.Sorted(slices.Values(s.opt.Nodes)))
 	b := format.Begun{Epoch: e, Level: level, Nodes: nodes}
 	for _, l := range s.working() {
-		if l.Shared() && s.opt.Rank != 0 {
+		if l.Traits().Shared && s.opt.Rank != 0 {
 			continue
 		}
 		if ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
 		if werr := l.WriteBegun(&b); werr != nil {
-			err = errors.Join(err, l.Unusable(werr))
+			err = errors.Join(err, werr)
 		}
 	}
 	return err

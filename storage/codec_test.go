@@ -81,7 +81,7 @@ func TestNewerVersionsAreRefused(t *testing.T) {
 		if err := errors.Join(w.fs.Remove(file), level.WriteFile(w.fs, file, raise(b, 0))); err != nil {
 			t.Fatal(err)
 		}
-		d := &w.stores[0].levels[0].Dir
+		d := w.stores[0].levels[0]
 		if name == format.MarkerName {
 			_, err = d.ReadMarker()
 		} else {

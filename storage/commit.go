@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 )
 
 // Commit writes the manifest of an epoch into this rank's directory of a level;
@@ -30,10 +29,14 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 		err = ctx.Err()
 	}
 	if err == nil {
-		err = l.KeepMarked(s.markerOf(l.Name), s.opt.Rank)
+		err = l.KeepMarked(s.markerOf(l.Name()))
 	}
 	if err == nil {
-		err = l.Commit(m, s.opt.Rank)
+		origins := m.Shards[s.opt.Rank].Origins
+		if l.Traits().Shared { // one rank commits for all
+			origins = m.Origins()
+		}
+		err = l.Commit(m, origins)
 	}
 	if err != nil {
 		return s.fault("commit", e, level, err)
@@ -49,8 +52,8 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 }
 
 func (s *Store) newManifest(e Epoch, l *levelState, shards []ShardInfo) (*format.Manifest, error) {
-	m := &format.Manifest{Epoch: e, Size: s.opt.Size, Job: s.opt.Job, Level: l.Name}
-	if l.Name == LevelParity {
+	m := &format.Manifest{Epoch: e, Size: s.opt.Size, Job: s.opt.Job, Level: l.Name()}
+	if l.Traits().Rows {
 		m.Data, m.Parity = l.cfg.Data, l.cfg.Parity
 	}
 	m.Shards = slices.Clone(shards)
@@ -109,41 +112,15 @@ func (s *Store) Discard(ctx context.Context, e Epoch, level string) error {
 
 func (s *Store) discard(ctx context.Context, e Epoch, l *levelState) error {
 	err := l.Discard(e, format.ShardName(s.opt.Rank))
-	if err == nil && l.Shared() {
+	if err == nil && l.Traits().Shared {
 		err = l.Discard(e, format.PackName(s.opt.Rank))
 	}
-	for _, c := range s.outside(l) {
-		d, f := s.peerDir(ctx, c.at, l.Name)
+	for _, c := range l.outside() {
+		d, f := s.peerDir(ctx, c.at, l)
 		err = errors.Join(err, d.Discard(e, c.name), f.Close())
 	}
 	l.mu.Lock()
 	delete(l.puts, e)
 	l.mu.Unlock()
 	return err
-}
-
-// remoteFile is what this rank keeps in the directory of another one.
-type remoteFile struct {
-	at   int // rank
-	name string
-}
-
-// outside lists what this rank writes to other ranks' directories of a level.
-func (s *Store) outside(l *levelState) (out []remoteFile) {
-	switch l.Name {
-	case LevelPartner:
-		ranks, _ := redundancy.Partners(s.opt.Nodes, s.opt.Rank, l.cfg.Copies) // none: then nothing was written
-		for _, r := range ranks {
-			out = append(out, remoteFile{r, format.ShardName(s.opt.Rank)})
-		}
-	case LevelParity:
-		st, err := redundancy.StripeFor(s.opt.Nodes, l.cfg.Data, l.cfg.Parity, s.opt.Rank)
-		if err != nil {
-			return nil // likewise
-		}
-		for j := range st.M {
-			out = append(out, remoteFile{st.Group[st.Row(j)], format.RowName(s.opt.Rank, j)})
-		}
-	}
-	return out
 }

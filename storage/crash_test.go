@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -241,13 +242,13 @@ func (w *world) wholeEpochs() error {
 					continue
 				}
 				if err == nil {
-					err = l.Probe(m, r)
+					err = level.Probe(l, m, r)
 				}
 				if err == nil {
-					err = l.CheckOrigins(m.Shards[r].Origins)
+					err = level.CheckOrigins(l, m.Shards[r].Origins)
 				}
 				if err != nil {
-					return fmt.Errorf("rank %d: epoch %d has a manifest at %s: %w", r, e, l.Name, err)
+					return fmt.Errorf("rank %d: epoch %d has a manifest at %s: %w", r, e, l.Name(), err)
 				}
 			}
 		}

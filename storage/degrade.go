@@ -17,7 +17,7 @@ func (s *Store) Out() map[string]error {
 	out := map[string]error{}
 	for _, l := range s.levels {
 		if l.out != nil {
-			out[l.Name] = l.out
+			out[l.Name()] = l.out
 		}
 	}
 	return out
@@ -27,7 +27,7 @@ func (s *Store) Out() map[string]error {
 // as far as they can be. It is called once, after Open, with at least one.
 func (s *Store) Use(levels []string) {
 	for _, l := range s.levels {
-		if l.out == nil && !slices.Contains(levels, l.Name) {
+		if l.out == nil && !slices.Contains(levels, l.Name()) {
 			l.out = errNotUsed
 		}
 	}
@@ -56,7 +56,7 @@ func (s *Store) setOut(ctx context.Context, l *levelState, why error) error {
 	if err != nil {
 		return nil // nothing to be had from it, then
 	}
-	if err := l.Fits(have, s.markerOf(l.Name)); err != nil {
+	if err := level.Fits(l, have, s.markerOf(l.Name())); err != nil {
 		return err
 	}
 	if s.opt.Run == "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -50,7 +51,7 @@ func (v *View) Expected() ([]Epoch, error) {
 			return nil, err
 		}
 		for _, e := range epochs {
-			if have, err := d.HasManifest(e); have || err != nil {
+			if have, err := level.HasManifest(d, e); have || err != nil {
 				set[e] = true
 			}
 		}
@@ -88,13 +89,13 @@ func (v *View) expect(d *viewDir) error {
 		}
 	}
 	for _, l := range d.books {
-		take(l.At(d.Name))
+		take(l.At(d.Name()))
 	}
-	if d.Shared() {
+	if d.Traits().Shared {
 		for _, other := range v.dirs {
 			for _, l := range other.books {
 				if other != d {
-					take(l.At(LevelGlobal))
+					take(l.At(d.Name()))
 				}
 			}
 		}
@@ -108,7 +109,7 @@ func (v *View) expect(d *viewDir) error {
 		return err
 	}
 	for _, e := range epochs {
-		if have, err := d.HasManifest(e); err == nil && have {
+		if have, err := level.HasManifest(d, e); err == nil && have {
 			set[e] = true
 		}
 	}
@@ -151,7 +152,7 @@ func (c *check) missed(d *viewDir, have map[string]bool) {
 			f.Part = name
 		}
 		c.found = append(c.found, f)
-		c.told[placed{d.Name, name}] = true
+		c.told[placed{d.Name(), name}] = true
 	}
 }
 
@@ -160,14 +161,14 @@ type placed struct{ level, name string }
 
 // incomplete reports what is in no directory of a level although all were given.
 func (c *check) incomplete() {
-	for _, l := range []string{LevelLocal, LevelPartner, LevelGlobal} {
-		m := c.at[l]
-		if m == nil || l == LevelGlobal { // there every shard was looked for already
+	for _, l := range slices.Sorted(maps.Keys(c.at)) {
+		m, t := c.at[l], level.TraitsOf(l)
+		if t.Shared || t.Rows { // where every shard was looked for already, or there is none
 			continue
 		}
 		for r := range m.Shards {
 			copies := 1
-			if l == LevelPartner {
+			if t.Copies {
 				copies = len(m.Shards[r].Holders)
 			}
 			name := placed{l, format.ShardName(r)}
@@ -180,9 +181,9 @@ func (c *check) incomplete() {
 	if m := c.parity.manifest; m != nil {
 		for r := range m.Shards {
 			for j := range m.Parity {
-				name := placed{LevelParity, format.RowName(r, j)}
+				name := placed{m.Level, format.RowName(r, j)}
 				if c.there[name] == 0 && !c.told[name] {
-					c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.dirOf(LevelParity), Rank: r,
+					c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.dirOf(m.Level), Rank: r,
 						Part: name.name,
 						Err:  fmt.Errorf("%s %w", name.name, errMissing)})
 				}
@@ -195,7 +196,7 @@ func (c *check) incomplete() {
 // should be.
 func (c *check) dirOf(level string) DirInfo {
 	for _, d := range c.view.dirs {
-		if d.Name == level {
+		if d.Name() == level {
 			return DirInfo{Level: level, Job: d.info.Job, Size: d.info.Size}
 		}
 	}
@@ -237,7 +238,7 @@ func (v *View) manifestAt(d *viewDir, e Epoch) (*format.Manifest, error) {
 		return m, err
 	}
 	for _, o := range v.dirs {
-		if o != d && o.Name == d.Name {
+		if o != d && o.Name() == d.Name() {
 			if m, oerr := o.ReadManifest(e); oerr == nil {
 				return m, nil
 			}
@@ -255,7 +256,7 @@ func (s *viewSource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Exte
 	if err != nil {
 		return nil, err
 	}
-	return s.LocateIn(m, rank)
+	return level.LocateIn(s, m, rank)
 }
 
 // Worst is the worst kind among findings, as holdfast verify answers; "" if nothing

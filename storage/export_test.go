@@ -3,8 +3,6 @@ package storage
 import (
 	"context"
 
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
-	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -23,21 +21,9 @@ func PutFar(ctx context.Context, s *Store, e Epoch, level string, gap int64, sec
 	if err != nil {
 		return ShardInfo{}, err
 	}
-	if err := l.EnsureEpoch(e); err != nil {
-		return ShardInfo{}, err
-	}
 	spec := s.spec(e, s.opt.Rank, secs)
-	var info ShardInfo
-	var idx *format.Index
-	err = l.Create(e, spec.FileName(), func(f vfs.File) (err error) {
-		w := shard.NewWriter(ctx, f, s.pool, nil)
-		spec.Hole = gap
-		if info, idx, err = shard.Write(ctx, w, spec); err != nil {
-			w.Abort()
-			return err
-		}
-		return w.Finish()
-	})
+	spec.Hole = gap
+	info, idx, err := s.writeOut(ctx, l, spec, nil)
 	l.remember(e, idx)
 	return info, err
 }

@@ -104,7 +104,7 @@ func (sh *Shard) nextCopy(ctx context.Context, n int) (*shard.Copy, error) {
 }
 
 func (sh *Shard) fault(from shard.Source, err error) error {
-	return &ShardError{Op: "fetch", Epoch: sh.epoch, Rank: sh.rank, Level: from.LevelName(), Err: err}
+	return &ShardError{Op: "fetch", Epoch: sh.epoch, Rank: sh.rank, Level: from.Name(), Err: err}
 }
 
 // errNoMore says that all levels were tried before.
@@ -123,8 +123,11 @@ func (sh *Shard) note(err error) {
 func (sh *Shard) Level() string {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.copies[0].From.LevelName()
+	return sh.copies[0].From.Name()
 }
+
+// node is where it was put.
+func (sh *Shard) node() string { return sh.copies[0].At.Info.Node }
 
 // Epoch is the shard's epoch.
 func (sh *Shard) Epoch() Epoch { return sh.epoch }

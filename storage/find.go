@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 )
 
 // Candidate is an epoch that this rank can restore.
@@ -116,7 +115,7 @@ func (s *Store) epochsAt(l *levelState) ([]Epoch, error) {
 	for _, e := range own {
 		set[e] = true
 	}
-	for _, e := range s.known.Epochs(l.Name) {
+	for _, e := range s.known.Epochs(l.Name()) {
 		set[e] = true
 	}
 	return format.SortedEpochs(set), nil
@@ -124,42 +123,20 @@ func (s *Store) epochsAt(l *levelState) ([]Epoch, error) {
 
 // stateAt looks at one epoch of one level.
 func (s *Store) stateAt(ctx context.Context, l *levelState, e Epoch) LevelState {
-	st := LevelState{Epoch: e, Level: l.Name}
+	st := LevelState{Epoch: e, Level: l.Name()}
 	m, err := s.manifestOf(ctx, l, e)
 	switch {
 	case err != nil:
 		st.Err = err
 	case m.Size != s.opt.Size:
-		st.Err = &SizeError{Level: l.Name, Dir: l.Path, Have: m.Size, Want: s.opt.Size}
+		st.Err = &SizeError{Level: l.Name(), Dir: l.Path(), Have: m.Size, Want: s.opt.Size}
 	case m.Job != s.opt.Job:
-		st.Err = &JobError{Level: l.Name, Dir: l.Path, Have: m.Job, Want: s.opt.Job}
+		st.Err = &JobError{Level: l.Name(), Dir: l.Path(), Have: m.Job, Want: s.opt.Job}
 	default:
 		st.ID, st.Shard = m.ID(), m.Shards[s.opt.Rank]
-		st.Err = s.reachable(ctx, l, m)
+		st.Err = l.reachable(ctx, m)
 	}
 	return st
-}
-
-// reachable says why this rank's shard cannot be had from a level.
-func (s *Store) reachable(ctx context.Context, l *levelState, m *format.Manifest) error {
-	if l.Name == LevelParity {
-		return s.parityState(l, m)
-	}
-	err := l.Probe(m, s.opt.Rank)
-	id := m.ID()
-	at := func(h *redundancy.Holding) bool { return h.Id == id && h.HasShard(s.opt.Rank) }
-	if err == nil || len(s.holders(l.Name, m.Epoch, at)) > 0 {
-		return nil
-	}
-	unvoted := func(h *redundancy.Holding) bool { return h.Id == [16]byte{} && h.HasShard(s.opt.Rank) }
-	for _, r := range s.holders(l.Name, m.Epoch, unvoted) {
-		d, f := s.peerDir(ctx, r, l.Name)
-		perr := errors.Join(d.Probe(m, s.opt.Rank), f.Close())
-		if perr == nil {
-			return nil
-		}
-	}
-	return err
 }
 
 // Highest is the greatest epoch number that any level of this rank has seen,

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
-	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -23,62 +21,72 @@ import (
 // A caller who still has the sections that were put at from gives them: they are
 // taken from memory and only compared with what was committed, which spares
 // reading them back. The level parity is computed from the shards all the same.
-func (s *Store) Flush(ctx context.Context, e Epoch, from, to string, secs []Section) (ShardInfo, error) {
-	leave, err := s.enter()
-	if err != nil {
-		return ShardInfo{}, err
-	}
-	defer leave()
-	if _, err := s.at(from); err != nil {
-		return ShardInfo{}, err
-	}
-	l, err := s.at(to)
-	if err != nil {
-		return ShardInfo{}, err
-	}
-	defer s.hold(e)()
-	info, err := s.flush(ctx, e, from, l, secs)
-	return info, s.fault("flush", e, to, err)
-}
-
-func (s *Store) flush(ctx context.Context, e Epoch, from string, to *levelState, secs []Section) (info ShardInfo,
-	err error) {
-	if to.Name == LevelParity {
-		return s.flushParity(ctx, e, to)
-	}
-	rank := s.opt.Rank
-	sh, err := s.fetch(ctx, e, rank, s.sources(e, rank, from))
-	if err != nil {
-		return info, err
-	}
-	defer func() { err = errors.Join(err, sh.Close()) }()
-	if secs == nil {
-		secs = sh.asSections(ctx)
-	}
-	if to.Name == LevelPartner {
-		info, err = s.flushPartner(ctx, sh, to, secs)
-	} else {
-		info, err = s.flushDir(ctx, sh, to, secs)
-	}
-	if err == nil && info.Digest != sh.digest {
-		err = errors.Join(fmt.Errorf("copy differs from its source: %w", ErrCorrupt), s.discard(ctx, e, to))
-	}
+func (s *Store) Flush(ctx context.Context, e Epoch, from, to string, secs []Section) (info ShardInfo, err error) {
+	err = s.flushTo(e, from, to, func(l *levelState) (err error) {
+		info, err = l.flush(ctx, e, from, secs)
+		return err
+	})
 	return info, err
 }
 
-// flushDir copies the shard into this rank's own directory of a level.
-func (s *Store) flushDir(ctx context.Context, sh *Shard, to *levelState, secs []Section) (ShardInfo, error) {
-	info, idx, ok, err := s.flushed(sh, &to.Dir)
+// FlushNode copies the shards of several ranks, those of a node, to the
+// directory of a level, packed into few large files. Apart from that it is like
+// Flush; the shards come from the level from, whose directory the ranks share
+// or which is reached through the Transport. One rank of each node calls it for
+// all, or another if that one dies; packs that are complete are not written
+// again. The result is in the order of ranks.
+func (s *Store) FlushNode(ctx context.Context, e Epoch, from, to string, ranks []int) (infos []ShardInfo, err error) {
+	err = s.flushTo(e, from, to, func(l *levelState) (err error) {
+		if l.Traits().Lent {
+			return errNoPacks(to)
+		}
+		infos, err = s.copyRanks(ctx, e, from, ranks, &copying{to: l, dir: l, packed: true})
+		slices.SortFunc(infos, func(a, b ShardInfo) int {
+			return slices.Index(ranks, a.Rank) - slices.Index(ranks, b.Rank)
+		})
+		return err
+	})
+	return infos, err
+}
+
+func errNoPacks(level string) error {
+	return &OptionError{Field: "Levels", Reason: "level " + level + " takes no packs; call Flush on every rank"}
+}
+
+// flushTo is the frame of every flush of an epoch to a level.
+func (s *Store) flushTo(e Epoch, from, to string, do func(l *levelState) error) error {
+	leave, err := s.enter()
 	if err != nil {
-		return info, err
+		return err
 	}
-	if ok {
-		to.remember(sh.epoch, idx)
-		return info, nil
+	defer leave()
+	if _, err := s.at(from); err != nil {
+		return err
 	}
-	spec := s.spec(sh.epoch, sh.rank, secs)
-	spec.Wanted = sh.shape
-	return s.putShard(ctx, to, spec, s.throttle(to))
+	l, err := s.at(to)
+	if err != nil {
+		return err
+	}
+	defer s.hold(e)()
+	return s.fault("flush", e, to, do(l))
+}
+
+// copyRanks copies the shards of ranks, which it opens for c.
+func (s *Store) copyRanks(ctx context.Context, e Epoch, from string, ranks []int, c *copying) (infos []ShardInfo,
+	err error) {
+	defer func() {
+		for _, sh := range c.shards {
+			err = errors.Join(err, sh.Close())
+		}
+	}()
+	for _, r := range ranks {
+		sh, err := s.fetch(ctx, e, r, s.sources(e, r, from))
+		if err != nil {
+			return nil, fmt.Errorf("rank %d: %w", r, err)
+		}
+		c.shards = append(c.shards, sh)
+	}
+	return s.copyShards(ctx, c)
 }
 
 // asSections makes the shard's sections Sources for a copy in the background.
@@ -89,25 +97,6 @@ func (sh *Shard) asSections(ctx context.Context) []Section {
 		secs = append(secs, Section{Name: sec.Name, Size: sec.Size, Source: &sectionReader{ctx, sh, sec}})
 	}
 	return secs
-}
-
-// flushed looks for a copy that is complete already: committed, or under its
-// final name, which it got only after it was synced. idx is nil when it is
-// committed.
-func (s *Store) flushed(sh *Shard, to *level.Dir) (info ShardInfo, idx *format.Index, ok bool, err error) {
-	infos, ok, err := committedInfos(to, []*Shard{sh})
-	if err != nil {
-		return info, nil, false, err
-	}
-	if ok {
-		return infos[0], nil, true, nil
-	}
-	info, idx, err = to.Uncommitted(sh.epoch, sh.rank)
-	if err != nil || info.Digest != sh.digest {
-		return ShardInfo{}, nil, false, nil // absent, another, or damaged: write it anew
-	}
-	info.Node = s.opt.Node
-	return info, idx, true, to.SyncEpoch(sh.epoch)
 }
 
 // sectionReader reads a section of a shard as a Source.
@@ -148,22 +137,18 @@ func (s *Store) Lend(ctx context.Context, e Epoch, level string, secs []Section)
 	if err != nil {
 		return nil, err
 	}
-	over, ok := l.FS.(*peer.MemFS)
-	if !ok {
+	if l.lent == nil {
 		return nil, &OptionError{Field: "Levels", Reason: "level " + level + " is not read by other ranks"}
 	}
-	c, err := shard.Open(ctx, &l.Dir, e, s.opt.Rank)
+	c, err := shard.Open(ctx, l, e, s.opt.Rank)
 	if err != nil {
 		return nil, s.fault("fetch", e, level, err)
 	}
 	m, err := peer.NewMemShard(c.Index, secs)
-	if cerr := c.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
+	if err = errors.Join(err, c.Close()); err != nil {
 		return nil, s.fault("fetch", e, level, err)
 	}
-	return over.Lend(filepath.Join(l.EpochPath(e), format.ShardName(s.opt.Rank)), m), nil
+	return l.lent.Lend(c.At.Name, m), nil
 }
 
 // Copied is how many bytes this rank has written for copies between levels since
@@ -186,53 +171,4 @@ func (s *Store) Hold() (release func()) { return s.gate.Hold() }
 
 func (s *Store) throttle(to *levelState) *shard.Throttle {
 	return &shard.Throttle{Pace: to.pace, Gate: &s.gate, Copied: &s.copied, There: &to.copied}
-}
-
-// flushPartner copies the shard to the partners, one after the other.
-func (s *Store) flushPartner(ctx context.Context, sh *Shard, to *levelState, secs []Section) (info ShardInfo,
-	err error) {
-	ranks, err := redundancy.Partners(s.opt.Nodes, s.opt.Rank, to.cfg.Copies)
-	if err != nil {
-		return info, err
-	}
-	spec := s.spec(sh.epoch, sh.rank, secs)
-	s.prepareSpec(to, spec)
-	var holders []string
-	for i, r := range ranks {
-		one, idx, err := s.copyTo(ctx, sh, to, r, spec)
-		if err != nil {
-			return info, fmt.Errorf("copy to rank %d on node %s: %w", r, s.opt.Nodes[r], err)
-		}
-		if i > 0 && one.Index != info.Index {
-			return info, fmt.Errorf("copies at ranks %d and %d differ", ranks[0], r)
-		}
-		info = one
-		holders = append(holders, s.opt.Nodes[r])
-		to.remember(sh.epoch, idx)
-	}
-	info.Holders = holders
-	return info, nil
-}
-
-// copyTo writes the shard into the directory of another rank, unless it lies
-// there complete already.
-func (s *Store) copyTo(ctx context.Context, sh *Shard, to *levelState, rank int, spec *shard.Spec) (info ShardInfo,
-	idx *format.Index, err error) {
-	d, f := s.peerDir(ctx, rank, to.Name)
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if info, idx, ok, err := s.flushed(sh, d); ok || err != nil {
-		return info, idx, err
-	}
-	if err := d.EnsureEpoch(sh.epoch); err != nil {
-		return info, nil, d.Unusable(err)
-	}
-	if err := d.CheckSpace(spec); err != nil {
-		return info, nil, err
-	}
-	done, err := s.turn(ctx)
-	if err != nil {
-		return info, nil, err
-	}
-	defer done()
-	return s.writeOut(ctx, d, spec, s.throttle(to))
 }

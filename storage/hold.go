@@ -57,7 +57,7 @@ func (h *hosted) Served(level string) (peer.Dir, error) {
 	if err != nil {
 		return peer.Dir{}, err
 	}
-	return peer.Dir{FS: l.FS, Path: l.Path, Writable: l.Lent()}, nil
+	return l.served, nil
 }
 
 func (s *Store) held(e Epoch) bool {

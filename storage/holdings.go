@@ -22,7 +22,7 @@ func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
 	defer leave()
 	var list []redundancy.Holding
 	for _, l := range s.levels {
-		if l.Shared() {
+		if l.Traits().Shared {
 			continue
 		}
 		epochs, err := l.Epochs()
@@ -33,9 +33,9 @@ func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			h, err := holdingOf(&l.Dir, e, s.opt.Size)
+			h, err := holdingOf(l, e, s.opt.Size)
 			if err != nil {
-				s.log.Warn("epoch not offered to other ranks: it cannot be read", "epoch", e, "level", l.Name, "err",
+				s.log.Warn("epoch not offered to other ranks: it cannot be read", "epoch", e, "level", l.Name(), "err",
 					err)
 				continue
 			}
@@ -49,8 +49,8 @@ func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
 // holdingOf lists what there is. A directory without a manifest counts, and so does one
 // whose manifest is damaged: the manifest was written after all shards were durable, by
 // one rank after the other, and another rank may have it.
-func holdingOf(d *level.Dir, e Epoch, size int) (redundancy.Holding, error) {
-	h := redundancy.Holding{Level: d.Name, Epoch: e}
+func holdingOf(d level.Epochs, e Epoch, size int) (redundancy.Holding, error) {
+	h := redundancy.Holding{Level: d.Name(), Epoch: e}
 	m, err := d.ReadManifest(e)
 	switch {
 	case err == nil:
@@ -85,11 +85,11 @@ func (s *Store) Learn(from int, holdings []byte) error {
 }
 
 // holders lists the other ranks that have what match wants, of e at a level.
-func (s *Store) holders(level string, e Epoch, match func(h *redundancy.Holding) bool) []int {
+func (s *Store) holders(l *levelState, e Epoch, match func(h *redundancy.Holding) bool) []int {
 	if s.opt.Transport == nil {
 		return nil
 	}
-	return s.known.Holders(level, e, match)
+	return s.known.Holders(l.Name(), e, match)
 }
 
 // ownSource is the own directory of a level. A manifest that is missing there
@@ -100,47 +100,43 @@ type ownSource struct {
 	l *levelState
 }
 
-func (o *ownSource) LevelName() string { return o.l.Name }
+func (o *ownSource) Name() string { return o.l.Name() }
 
 func (o *ownSource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Extent, error) {
 	m, err := o.s.manifestOf(ctx, o.l, e)
 	if err != nil {
 		return nil, err
 	}
-	return o.l.LocateIn(m, rank)
+	return level.LocateIn(o.l, m, rank)
 }
 
 // peerSource is a level's directory at another rank.
 type peerSource struct {
-	s     *Store
-	level string
-	rank  int
+	s    *Store
+	l    *levelState
+	rank int
 }
 
-func (p *peerSource) LevelName() string { return p.level }
+func (p *peerSource) Name() string { return p.l.Name() }
 
 func (p *peerSource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Extent, error) {
-	x, err := p.with(ctx, func(d *level.Dir) (*shard.Extent, error) { return d.Locate(ctx, e, rank) })
+	x, err := p.with(ctx, func(d level.Epochs) (*shard.Extent, error) { return d.Locate(ctx, e, rank) })
 	if err == nil || ctx.Err() != nil {
 		return x, err
 	}
 	// The shard may be there all the same, and the manifest elsewhere.
-	l, lerr := p.s.at(p.level)
-	if lerr != nil {
-		return nil, err
-	}
-	m, merr := p.s.manifestOf(ctx, l, e)
+	m, merr := p.s.manifestOf(ctx, p.l, e)
 	if merr != nil {
 		return nil, err
 	}
-	return p.with(ctx, func(d *level.Dir) (*shard.Extent, error) { return d.LocateIn(m, rank) })
+	return p.with(ctx, func(d level.Epochs) (*shard.Extent, error) { return level.LocateIn(d, m, rank) })
 }
 
 // with uses the directory through a connection that ends with the call; files
 // that were opened keep their own.
-func (p *peerSource) with(ctx context.Context, do func(d *level.Dir) (*shard.Extent, error)) (*shard.Extent, error) {
+func (p *peerSource) with(ctx context.Context, do func(d level.Epochs) (*shard.Extent, error)) (*shard.Extent, error) {
 	// The files outlive this call, and their users pass their own contexts.
-	d, f := p.s.peerDir(context.WithoutCancel(ctx), p.rank, p.level)
+	d, f := p.s.peerDir(context.WithoutCancel(ctx), p.rank, p.l)
 	x, err := do(d)
 	if cerr := f.Close(); cerr != nil && err == nil {
 		err = errors.Join(cerr, x.Close())
@@ -157,8 +153,8 @@ func (p *peerSource) with(ctx context.Context, do func(d *level.Dir) (*shard.Ext
 func (s *Store) sources(e Epoch, rank int, first string) []shard.Source {
 	var out, front []shard.Source
 	for _, l := range s.levels {
-		list := s.sourcesAt(l, e, rank)
-		if l.Name == first {
+		list := l.sources(e, rank)
+		if l.Name() == first {
 			front = list
 		} else {
 			out = append(out, list...)
@@ -167,36 +163,23 @@ func (s *Store) sources(e Epoch, rank int, first string) []shard.Source {
 	return append(front, out...)
 }
 
-func (s *Store) sourcesAt(l *levelState, e Epoch, rank int) []shard.Source {
-	if l.Name == LevelParity {
-		return redundancy.Sources(&parityPlaces{s, l}, 2*(l.cfg.Data+l.cfg.Parity))
-	}
-	out := []shard.Source{&ownSource{s, l}}
-	if rank != s.opt.Rank && l.Name == LevelLocal && s.opt.Transport != nil {
-		out = append(out, &peerSource{s, l.Name, rank})
-	}
-	for _, r := range s.holders(l.Name, e, func(h *redundancy.Holding) bool { return h.HasShard(rank) }) {
-		out = append(out, &peerSource{s, l.Name, r})
-	}
-	return out
-}
-
 // manifestOf reads an epoch's manifest of a level from the own directory, or
 // from that of another rank which has one. That of the level parity describes the
 // shards of the level local, too.
 func (s *Store) manifestOf(ctx context.Context, l *levelState, e Epoch) (*format.Manifest, error) {
 	m, err := s.manifestAt(ctx, l, e)
-	if err == nil || l.Name != LevelLocal || ctx.Err() != nil {
+	if err == nil || !l.Traits().Data || ctx.Err() != nil {
 		return m, err
 	}
-	parity, perr := s.at(LevelParity)
+	rows := s.withTraits(func(t level.Traits) bool { return t.Rows })
+	if rows == nil {
+		return nil, err
+	}
+	m, perr := s.manifestAt(ctx, rows, e)
 	if perr != nil {
 		return nil, err
 	}
-	if m, perr = s.manifestAt(ctx, parity, e); perr != nil {
-		return nil, err
-	}
-	m.Level, m.Data, m.Parity = l.Name, 0, 0
+	m.Level, m.Data, m.Parity = l.Name(), 0, 0
 	for i := range m.Shards {
 		m.Shards[i].Holders = nil
 	}
@@ -208,8 +191,8 @@ func (s *Store) manifestAt(ctx context.Context, l *levelState, e Epoch) (*format
 	if err == nil {
 		return m, nil
 	}
-	for _, r := range s.holders(l.Name, e, func(h *redundancy.Holding) bool { return h.Id != [16]byte{} }) {
-		d, f := s.peerDir(ctx, r, l.Name)
+	for _, r := range s.holders(l, e, func(h *redundancy.Holding) bool { return h.Id != [16]byte{} }) {
+		d, f := s.peerDir(ctx, r, l)
 		m, merr := d.ReadManifest(e)
 		f.Close()
 		if merr == nil {
@@ -224,7 +207,7 @@ func (s *Store) manifestAt(ctx context.Context, l *levelState, e Epoch) (*format
 }
 
 // peerDir is a level's directory at another rank. Its close ends the connection.
-func (s *Store) peerDir(ctx context.Context, rank int, name string) (*level.Dir, *peer.FS) {
-	f := peer.NewFS(ctx, s.opt.Transport, rank, name)
-	return &level.Dir{FS: f, Name: name, Owner: rank}, f
+func (s *Store) peerDir(ctx context.Context, rank int, l *levelState) (level.Epochs, *peer.FS) {
+	f := peer.NewFS(ctx, s.opt.Transport, rank, l.Name())
+	return level.NewDir(f, l.Name(), "", rank), f
 }

@@ -3,10 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"path/filepath"
-	"strings"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -22,15 +19,15 @@ func Inspect(ctx context.Context, dirs ...string) (*View, error) {
 	v := &View{}
 	var refused error
 	for _, path := range distinct(dirs) {
-		d := &viewDir{Dir: level.Dir{FS: fsys, Path: path}}
-		err := fsys.CheckDir(path, true)
+		d := &viewDir{Level: level.DirOf(fsys, path, nil)}
+		err := d.Trusted()
 		if errors.Is(err, vfs.ErrUnsafe) {
 			refused = errors.Join(refused, d.Unusable(err))
 			v.found = append(v.found, Finding{Dir: DirInfo{Dir: path}, Rank: -1, Kind: Damaged, Err: err})
 			continue
 		}
 		var none *noMarkerError
-		if err := d.identify(); errors.As(err, &none) && none.empty {
+		if err := d.identify(fsys); errors.As(err, &none) && none.empty {
 			refused = errors.Join(refused, err)
 			v.found = append(v.found, Finding{Dir: DirInfo{Dir: path}, Rank: -1, Kind: Missing, Err: err})
 			continue
@@ -57,7 +54,7 @@ func Inspect(ctx context.Context, dirs ...string) (*View, error) {
 
 // identify finds out whose the directory is: from the job file, or else from the
 // newest manifest that can be read.
-func (d *viewDir) identify() error {
+func (d *viewDir) identify(fsys vfs.FS) error {
 	m, err := d.ReadMarker()
 	if err != nil {
 		var newer *VersionError
@@ -71,12 +68,11 @@ func (d *viewDir) identify() error {
 		}
 		d.markerErr = err
 	}
-	d.Name = m.Level
-	d.info = DirInfo{Dir: d.Path, Level: m.Level, Job: m.Job, Size: m.Size}
+	d.info = DirInfo{Dir: d.Path(), Level: m.Level, Job: m.Job, Size: m.Size}
 	if d.markerErr != nil {
-		d.info.Fault = &MarkerError{Dir: d.Path, Err: d.markerErr}
+		d.info.Fault = &MarkerError{Dir: d.Path(), Err: d.markerErr}
 	}
-	d.Of = m
+	d.Level = level.DirOf(fsys, d.Path(), m)
 	return nil
 }
 
@@ -104,31 +100,8 @@ func (v *View) look(d *viewDir) error {
 		v.found = append(v.found, Finding{Dir: d.info, Rank: -1, Part: format.MarkerName,
 			Kind: kindOf(d.markerErr, true), Err: d.markerErr})
 	}
-	list, err := d.FS.ReadDir(d.Path)
-	if err != nil {
-		return d.Unusable(err)
-	}
-	for _, f := range list {
-		switch _, epoch := format.ParseEpochName(f.Name); {
-		case epoch && !f.Dir:
-			bad(f.Name, fmt.Errorf("%s: not a directory, but it has the name of an epoch's: %w",
-				filepath.Join(d.Path, f.Name), ErrCorrupt))
-		case epoch:
-			bad(f.Name, d.FS.CheckDir(filepath.Join(d.Path, f.Name), false))
-		case strings.HasSuffix(f.Name, format.TempSuffix):
-		case strings.HasPrefix(f.Name, format.TrialsPrefix):
-			bad(f.Name, d.TryRecord(f.Name, func(file string, b []byte) error {
-				_, err := format.DecodeTrials(file, b)
-				return err
-			}))
-		case f.Name == format.BegunName:
-			bad(f.Name, d.TryRecord(f.Name, func(file string, b []byte) error {
-				_, err := format.DecodeBegun(file, b)
-				return err
-			}))
-		case f.Name == format.LockName:
-			bad(f.Name, d.TryRecord(f.Name, func(string, []byte) error { return nil })) // it may be changing now
-		}
+	if err := d.Check(bad); err != nil {
+		return err
 	}
 	books, problems, err := d.ReadLedgers()
 	if err != nil {

@@ -233,7 +233,7 @@ func (j *keepJob) check() {
 		}
 		old := 0
 		for _, e := range epochs {
-			have, _ := s.levels[0].HasManifest(e)
+			have, _ := level.HasManifest(s.levels[0], e)
 			if n := len(j.agreed); have && n >= 6 && e < j.agreed[n-6] {
 				old++
 			}

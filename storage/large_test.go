@@ -51,7 +51,7 @@ func (c *cluster) packUp(e storage.Epoch, wider int64, data sectionsFor) ([]stor
 		n.Sizes = append(n.Sizes, parts[i].Size())
 	}
 	for _, p := range parts {
-		if err := p.Write(ctx, n); err != nil {
+		if _, err := p.Write(ctx, n); err != nil {
 			return nil, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // writeLedgers brings the ledgers of this rank up to date with what is on disk, at
@@ -12,7 +13,7 @@ import (
 // no more.
 func (s *Store) writeLedgers() {
 	for _, l := range s.levels {
-		if l.newest() == 0 || l.Shared() && s.opt.Rank != 0 {
+		if l.newest() == 0 || l.Traits().Shared && s.opt.Rank != 0 {
 			continue // rank 0 writes that of the shared directory
 		}
 		book, err := s.ledgerOf(l)
@@ -20,7 +21,7 @@ func (s *Store) writeLedgers() {
 			err = l.WriteLedger(book)
 		}
 		if err != nil {
-			s.log.Debug("list of what a level should hold is not written", "level", l.Name, "err", err)
+			s.log.Debug("list of what a level should hold is not written", "level", l.Name(), "err", err)
 		}
 	}
 }
@@ -39,15 +40,15 @@ func (s *Store) ledgerOf(here *levelState) (*format.Ledger, error) {
 	}
 	book := &format.Ledger{Rank: s.opt.Rank, Node: s.opt.Node}
 	for _, l := range s.levels {
-		v := format.LedgerLevel{Name: l.Name, Keep: l.cfg.Keep, KeepEvery: l.cfg.KeepEvery}
+		v := format.LedgerLevel{Name: l.Name(), Keep: l.cfg.Keep, KeepEvery: l.cfg.KeepEvery}
 		var err error
 		switch last := l.newest(); {
 		case l == here:
 			v.Epochs, err = l.inventory()
 		case last > 0:
 			v.Epochs = []format.LedgerEpoch{{Epoch: last}}
-		case old.At(l.Name) != nil:
-			v.Epochs = old.At(l.Name).Epochs
+		case old.At(l.Name()) != nil:
+			v.Epochs = old.At(l.Name()).Epochs
 		}
 		if err != nil {
 			return nil, err
@@ -67,11 +68,11 @@ func (l *levelState) inventory() ([]format.LedgerEpoch, error) {
 	var out []format.LedgerEpoch
 	for _, e := range epochs {
 		p := format.LedgerEpoch{Epoch: e}
-		have, err := l.HasManifest(e)
+		have, err := level.HasManifest(l, e)
 		if err != nil || !have {
 			continue
 		}
-		if !l.Shared() { // there the manifest names all that there is
+		if !l.Traits().Shared { // there the manifest names all that there is
 			list, err := l.Files(e)
 			if err != nil {
 				continue // pruned by another rank meanwhile

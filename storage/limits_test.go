@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -95,7 +96,7 @@ func TestManifestThatCannotBeRead(t *testing.T) {
 		if err := w.stores[0].Commit(t.Context(), 1, LevelLocal, infos); err == nil {
 			t.Errorf("%s: the manifest was written", name)
 		}
-		if have, _ := w.stores[0].levels[0].HasManifest(1); have {
+		if have, _ := level.HasManifest(w.stores[0].levels[0], 1); have {
 			t.Fatalf("%s: a manifest is there", name)
 		}
 	}
@@ -135,7 +136,7 @@ func TestNothingIsLeftWhenTheNameIsNotDurable(t *testing.T) {
 	if err := w.stores[0].Commit(t.Context(), 1, LevelLocal, infos); !errors.Is(err, syscall.EIO) {
 		t.Fatalf("got %v", err)
 	}
-	if have, _ := w.stores[0].levels[0].HasManifest(1); have {
+	if have, _ := level.HasManifest(w.stores[0].levels[0], 1); have {
 		t.Error("a Commit that failed left its manifest")
 	}
 }

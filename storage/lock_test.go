@@ -46,7 +46,7 @@ var elsewhere = format.Process{Node: "n9", Machine: "another boot", PID: 4711, S
 // plant writes a lock as another run would.
 func plant(t *testing.T, f *crashfs.FS, l format.Lock) {
 	t.Helper()
-	d := &level.Dir{FS: f, Name: LevelLocal, Path: "/l"}
+	d := level.NewDir(f, LevelLocal, "/l", 0)
 	if err := f.Remove(lockFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestLiveRunElsewhere(t *testing.T) {
 			want bool
 		}{{"lives on", 0, false}, {"is about to end", 4, true}, {"dies", 2, true}} {
 			beats := 0
-			d := &level.Dir{FS: f, Name: LevelLocal, Path: "/l"}
+			d := level.NewDir(f, LevelLocal, "/l", 0)
 			l := &format.Lock{Run: "other", Owner: elsewhere}
 			plant(t, f, *l)
 			quit := make(chan struct{})
@@ -205,7 +205,7 @@ func TestRivalDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := lockFS()
 		plant(t, f, format.Lock{Run: "dead", Owner: elsewhere})
-		d := &level.Dir{FS: f, Path: "/l"}
+		d := level.NewDir(f, "", "/l", 0)
 		_, raw, err := d.ReadLock()
 		if err != nil {
 			t.Fatal(err)
@@ -243,7 +243,7 @@ func TestLockLost(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		if l, _, err := (&level.Dir{FS: f, Path: "/l"}).ReadLock(); err != nil || l.Run != "b" {
+		if l, _, err := level.NewDir(f, "", "/l", 0).ReadLock(); err != nil || l.Run != "b" {
 			t.Errorf("the other run's lock is gone: %v, %v", l, err)
 		}
 	})
@@ -261,7 +261,7 @@ func TestLockTidiedAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(2 * level.LockBeat)
-			if l, _, err := (&level.Dir{FS: f, Path: "/l"}).ReadLock(); err != nil || l == nil || l.Run != "a" {
+			if l, _, err := level.NewDir(f, "", "/l", 0).ReadLock(); err != nil || l == nil || l.Run != "a" {
 				t.Fatalf("byte %d: not written again: %v, %v", at, l, err)
 			}
 		}
@@ -294,7 +294,7 @@ func TestDamagedLockIsNoObstacle(t *testing.T) {
 
 func TestFlushDirsLeavesLiveRunsAlone(t *testing.T) {
 	w := unflushed(t)
-	d := &level.Dir{FS: w.fs, Name: LevelGlobal, Path: "/global"}
+	d := level.NewDir(w.fs, LevelGlobal, "/global", 0)
 	live := &format.Lock{Run: "live", Owner: level.ThisProcess()}
 	if ok, err := d.Lock(t.Context(), live, level.LockBeat); !ok || err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -23,136 +25,104 @@ import (
 //
 // The pack has a temporary name until it is sealed.
 
-// PartSize is what the other ranks of the node need to know of a Part.
-type PartSize struct {
-	Bytes int64 // of the sections
-	Room  int64 // that the shard takes in the pack
-}
-
 // NodePack says whose shards of an epoch are written together, and how long they
 // are. It is the same on all ranks of the node.
 type NodePack struct {
 	Epoch Epoch
 	From  string // level at which the epoch is committed
 	To    string
-	Ranks []int // ascending; the first is the flusher
-	Sizes []PartSize
+	Ranks []int    // ascending; the first is the flusher
+	Sizes [][]byte // of the ranks' parts, as their Size says
 }
 
 // Part is this rank's share of a NodePack. It belongs to one goroutine.
 type Part struct {
-	store  *Store
-	to     *levelState
-	spec   *shard.Spec
-	digest [16]byte
-	bytes  int64
-	stored int64
+	store *Store
+	to    *levelState
+	spec  *shard.Spec
+	info  ShardInfo // as far as it is known before the part is written
 }
 
 // NewPart prepares to write this rank's shard of an epoch that is committed at
 // from. secs are what was put there; they must not change until Write returns.
 // An epoch that is committed at to is ErrCommitted.
-func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Section) (*Part, error) {
-	leave, err := s.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	l, err := s.packedAt(to)
-	if err != nil {
-		return nil, err
-	}
-	p, err := s.newPart(ctx, e, from, l, secs)
-	return p, s.fault("flush", e, to, err)
-}
-
-func (s *Store) newPart(ctx context.Context, e Epoch, from string, to *levelState,
-	secs []Section) (p *Part, err error) {
-	if err := to.RefuseCommitted(e); err != nil {
-		return nil, err
-	}
-	sh, err := s.fetch(ctx, e, s.opt.Rank, s.sources(e, s.opt.Rank, from))
-	if err != nil {
-		return nil, err
-	}
-	p = &Part{store: s, to: to, spec: s.spec(e, s.opt.Rank, secs), digest: sh.digest, bytes: sh.shape.Bytes()}
-	p.spec.Wanted = sh.shape
-	if err := sh.Close(); err != nil {
-		return nil, err
-	}
-	s.prepareSpec(to, p.spec)
-	p.spec.Base = s.lastShard(ctx, to, s.opt.Rank, e)
-	p.spec.Room, err = p.spec.RoomNeeded()
+func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Section) (p *Part, err error) {
+	err = s.flushTo(e, from, to, func(l *levelState) error {
+		if l.Traits().Lent {
+			return errNoPacks(to)
+		}
+		if err := level.RefuseCommitted(l, e); err != nil {
+			return err
+		}
+		sh, err := s.fetch(ctx, e, s.opt.Rank, s.sources(e, s.opt.Rank, from))
+		if err != nil {
+			return err
+		}
+		p = &Part{store: s, to: l, spec: s.copySpec(ctx, l, sh, secs),
+			info: ShardInfo{Rank: sh.rank, Bytes: sh.shape.Bytes(), Digest: sh.digest}}
+		if err := sh.Close(); err != nil {
+			return err
+		}
+		p.spec.Room, err = p.spec.RoomNeeded()
+		return err
+	})
 	return p, err
 }
 
-// Size is to be told to the other ranks of the node.
-func (p *Part) Size() PartSize { return PartSize{Bytes: p.bytes, Room: p.spec.Room} }
+// Size is to be told to the other ranks of the node: how many bytes the part has and takes.
+func (p *Part) Size() []byte { return partSize(p.info.Bytes, p.spec.Room) }
 
-// Stored is how many bytes of chunks Write has written, once it has returned: less than
-// Size sets aside where they were compressed.
-func (p *Part) Stored() int64 { return p.stored }
+func partSize(bytes, room int64) []byte {
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(bytes)), uint64(room))
+}
 
 // Write writes the shard to its place in the pack, durably. A full level is a
 // *SpaceError. When ctx ends, so does the writing: the sections are free when
-// Write has returned.
-func (p *Part) Write(ctx context.Context, n NodePack) error {
-	leave, err := p.store.enter()
-	if err != nil {
+// Write has returned. The result says how long the shard is, also after an error, and
+// how many bytes of chunks were written: fewer where they were compressed.
+func (p *Part) Write(ctx context.Context, n NodePack) (ShardInfo, error) {
+	info := p.info
+	err := p.store.flushTo(n.Epoch, n.From, n.To, func(l *levelState) (err error) {
+		info.Stored, err = p.write(ctx, &n)
 		return err
-	}
-	defer leave()
-	defer p.store.hold(n.Epoch)()
-	return p.store.fault("flush", n.Epoch, n.To, p.write(ctx, &n))
+	})
+	return info, err
 }
 
-func (p *Part) write(ctx context.Context, n *NodePack) error {
+func (p *Part) write(ctx context.Context, n *NodePack) (stored int64, err error) {
 	s := p.store
 	pk, base, err := n.place(s.opt.Rank)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	done, err := s.turn(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer done()
-	if err := p.to.EnsureEpoch(n.Epoch); err != nil {
-		return p.to.Unusable(err)
-	}
-	if err := p.to.CheckRoom(p.spec.Room); err != nil {
-		return err
-	}
-	f, err := p.to.Join(n.Epoch, n.temp(pk))
-	if err != nil {
-		return p.to.Unusable(err)
-	}
 	t := s.throttle(p.to)
 	t.Share = len(n.Ranks)
-	w := shard.NewWriter(ctx, f, s.pool, t)
-	w.Off, w.End = base, base+p.spec.Room
-	info, idx, err := shard.Write(ctx, w, p.spec)
-	if err == nil && info.Digest != p.digest {
-		err = fmt.Errorf("captured memory changed since the shard was written: %w", ErrCorrupt)
-	}
+	var idx *format.Index
+	err = p.to.Join(n.Epoch, n.temp(pk), p.spec.Room, func(f vfs.File) error {
+		return s.writing(ctx, f, t, func(w *shard.Writer) error {
+			w.Off, w.End = base, base+p.spec.Room
+			info, x, err := writeCopy(ctx, w, p.spec, p.info.Digest)
+			stored, idx = info.Stored, x
+			return err
+		})
+	})
 	if err != nil {
-		w.Abort()
-	} else if err = w.Finish(); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return p.to.SpaceError(err, p.spec.Room)
+		return 0, err
 	}
 	p.to.remember(n.Epoch, idx)
-	p.stored = info.Stored
-	return nil
+	return stored, nil
 }
 
 // nodePackFile is one of the packs of a NodePack: the ranks in it and where each
 // one's shard starts.
 type nodePackFile struct {
 	ranks []int
-	sizes []PartSize
+	rooms []int64
 	base  []int64
 	end   int64
 }
@@ -166,18 +136,22 @@ func (n *NodePack) files() ([]nodePackFile, error) {
 			len(n.Sizes))
 	}
 	bytes := make([]int64, len(n.Sizes))
+	rooms := make([]int64, len(n.Sizes))
 	for i, z := range n.Sizes {
-		if z.Room < format.HeaderLen+vfs.Align || z.Room%vfs.Align != 0 || z.Bytes < 0 {
-			return nil, fmt.Errorf("rank %d reserves %d bytes, which is not a valid shard length", n.Ranks[i], z.Room)
+		if len(z) != 16 {
+			return nil, fmt.Errorf("rank %d says its size in %d bytes", n.Ranks[i], len(z))
 		}
-		bytes[i] = z.Bytes
+		bytes[i], rooms[i] = int64(binary.LittleEndian.Uint64(z)), int64(binary.LittleEndian.Uint64(z[8:]))
+		if rooms[i] < format.HeaderLen+vfs.Align || rooms[i]%vfs.Align != 0 || bytes[i] < 0 {
+			return nil, fmt.Errorf("rank %d reserves %d bytes, which is not a valid shard length", n.Ranks[i], rooms[i])
+		}
 	}
 	var out []nodePackFile
 	for _, run := range packRuns(bytes, packBytes) {
-		k := nodePackFile{ranks: n.Ranks[run.from:run.to], sizes: n.Sizes[run.from:run.to]}
-		for _, z := range k.sizes {
+		k := nodePackFile{ranks: n.Ranks[run.from:run.to], rooms: rooms[run.from:run.to]}
+		for _, room := range k.rooms {
 			k.base = append(k.base, k.end)
-			k.end += z.Room
+			k.end += room
 		}
 		out = append(out, k)
 	}
@@ -208,71 +182,44 @@ func (n *NodePack) temp(k *nodePackFile) string {
 // their parts: it checks each, adds the index, syncs and publishes. The flusher
 // calls it. The result is in the order of ranks; the shards are durable and not
 // yet committed.
-func (s *Store) SealPacks(ctx context.Context, n NodePack) ([]ShardInfo, error) {
-	leave, err := s.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	defer s.hold(n.Epoch)()
-	infos, err := s.sealPacks(ctx, &n)
-	return infos, s.fault("flush", n.Epoch, n.To, err)
-}
-
-func (s *Store) sealPacks(ctx context.Context, n *NodePack) (infos []ShardInfo, err error) {
-	from, err := s.at(n.From)
-	if err != nil {
-		return nil, err
-	}
-	to, err := s.at(n.To)
-	if err != nil {
-		return nil, err
-	}
-	m, err := s.manifestOf(ctx, from, n.Epoch)
-	if err != nil {
-		return nil, err
-	}
-	files, err := n.files()
-	if err != nil {
-		return nil, err
-	}
-	for i := range files {
-		part, err := s.sealPack(ctx, n, &files[i], m, to)
+func (s *Store) SealPacks(ctx context.Context, n NodePack) (infos []ShardInfo, err error) {
+	err = s.flushTo(n.Epoch, n.From, n.To, func(to *levelState) error {
+		from, err := s.at(n.From)
 		if err != nil {
-			return nil, to.SpaceError(err, vfs.Align)
+			return err
 		}
-		infos = append(infos, part...)
-	}
-	return infos, nil
+		m, err := s.manifestOf(ctx, from, n.Epoch)
+		if err != nil {
+			return err
+		}
+		files, err := n.files()
+		for i := 0; i < len(files) && err == nil; i++ {
+			var part []ShardInfo
+			part, err = s.sealPack(ctx, &n, &files[i], m, to)
+			infos = append(infos, part...)
+		}
+		return err
+	})
+	return infos, err
 }
 
 func (s *Store) sealPack(ctx context.Context, n *NodePack, k *nodePackFile, m *format.Manifest,
-	to *levelState) ([]ShardInfo, error) {
+	to *levelState) (infos []ShardInfo, err error) {
+	var idxs []*format.Index
 	temp := n.temp(k)
-	f, err := to.Edit(n.Epoch, temp)
+	err = to.Seal(n.Epoch, temp, format.PackName(k.first()), func(f vfs.File) (err error) {
+		if infos, idxs, err = readParts(f, temp, k, m); err != nil {
+			return err
+		}
+		return s.writing(ctx, f, s.throttle(to), func(w *shard.Writer) error {
+			w.Off = k.end
+			return endPack(w, n.Epoch, k.first(), infos)
+		})
+	})
 	if err != nil {
 		return nil, err
 	}
-	infos, idxs, err := readParts(f, temp, k, m)
-	if err == nil {
-		w := shard.NewWriter(ctx, f, s.pool, s.throttle(to))
-		w.Off = k.end
-		if err = endPack(w, n.Epoch, k.first(), infos); err != nil {
-			w.Abort()
-		} else {
-			err = w.Finish()
-		}
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, err
-	}
-	if err := to.Publish(n.Epoch, temp, format.PackName(k.first())); err != nil {
-		return nil, err
-	}
-	to.rememberAll(n.Epoch, idxs)
+	to.remember(n.Epoch, idxs...)
 	return infos, nil
 }
 
@@ -285,7 +232,7 @@ func readParts(f vfs.File, name string, k *nodePackFile, m *format.Manifest) (in
 		if err != nil {
 			return nil, nil, err
 		}
-		room := k.sizes[i].Room
+		room := k.rooms[i]
 		at := io.NewSectionReader(f, k.base[i], room)
 		foot, err := format.ReadFooter(name, at, room)
 		if err != nil {
@@ -321,7 +268,7 @@ func (s *Store) DropPacks(n NodePack) error {
 	}
 	files, err := n.files()
 	for i := range files {
-		err = errors.Join(err, to.RemoveFile(n.Epoch, n.temp(&files[i])))
+		err = errors.Join(err, to.Drop(n.Epoch, n.temp(&files[i])))
 	}
 	return s.fault("discard", n.Epoch, n.To, err)
 }

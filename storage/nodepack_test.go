@@ -28,10 +28,13 @@ func packTogether(ctx context.Context, stores []*Store, e Epoch, secs func(r int
 		}
 		n.Sizes = append(n.Sizes, parts[r].Size())
 	}
-	errs := make([]error, len(parts))
+	errs, stored := make([]error, len(parts)), make([]int64, len(parts))
 	var wg sync.WaitGroup
 	for r := range parts {
-		wg.Go(func() { errs[r] = parts[r].Write(ctx, n) })
+		wg.Go(func() {
+			info, err := parts[r].Write(ctx, n)
+			errs[r], stored[r] = err, info.Stored
+		})
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -39,7 +42,7 @@ func packTogether(ctx context.Context, stores []*Store, e Epoch, secs func(r int
 	}
 	infos, err := stores[0].SealPacks(ctx, n)
 	for r := range infos {
-		if got, want := parts[r].Stored(), infos[r].Stored; got != want {
+		if got, want := stored[r], infos[r].Stored; got != want {
 			err = errors.Join(err, fmt.Errorf("rank %d says it stored %d bytes, its shard has %d", r, got, want))
 		}
 	}
@@ -271,9 +274,9 @@ func TestPartGivesWay(t *testing.T) {
 	defer release()
 	ctx, cancel := context.WithCancel(t.Context())
 	held := make(chan error)
-	go func() { held <- parts[2].Write(ctx, n) }()
+	go func() { _, err := parts[2].Write(ctx, n); held <- err }()
 	for r := range 2 {
-		if err := parts[r].Write(t.Context(), n); err != nil {
+		if _, err := parts[r].Write(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -331,8 +334,8 @@ func TestPartRefuses(t *testing.T) {
 
 func TestNodePackFiles(t *testing.T) {
 	const room = 3 * 4096
-	n := NodePack{Ranks: []int{2, 5, 7, 9}, Sizes: []PartSize{{packBytes, room}, {packBytes / 2, room},
-		{packBytes / 2, room}, {1, room}}}
+	n := NodePack{Ranks: []int{2, 5, 7, 9}, Sizes: [][]byte{partSize(packBytes, room), partSize(packBytes/2, room),
+		partSize(packBytes/2, room), partSize(1, room)}}
 	files, err := n.files()
 	if err != nil {
 		t.Fatal(err)
@@ -345,7 +348,8 @@ func TestNodePackFiles(t *testing.T) {
 		t.Errorf("got %s", s)
 	}
 	for _, bad := range []NodePack{
-		{}, {Ranks: []int{1, 0}, Sizes: n.Sizes[:2]}, {Ranks: []int{0}, Sizes: []PartSize{{1, 100}}}, {Ranks: []int{0}},
+		{}, {Ranks: []int{1, 0}, Sizes: n.Sizes[:2]}, {Ranks: []int{0}, Sizes: [][]byte{partSize(1, 100)}}, {Ranks: []int{0}},
+		{Ranks: []int{0}, Sizes: [][]byte{partSize(1, room)[:15]}},
 	} {
 		if _, err := bad.files(); err == nil {
 			t.Errorf("%+v was accepted", bad)

@@ -167,7 +167,7 @@ func TestDivideIntoPacks(t *testing.T) {
 	}
 	var got []string
 	for _, j := range divideIntoPacks(shards, 100) {
-		got = append(got, fmt.Sprint(j.first, ":", len(j.shards)))
+		got = append(got, fmt.Sprint(j.pack, ":", len(j.shards)))
 	}
 	if s := strings.Join(got, " "); s != "0:1 1:2 3:1 4:1" {
 		t.Errorf("got packs %s", s)

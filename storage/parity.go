@@ -12,28 +12,42 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// parityPlaces is where a store has the parts of parity groups from.
-type parityPlaces struct {
+// parityRows is the scheme of levels whose files are rows computed from the shards of a group, which lie at the level
+// that has the data.
+type parityRows struct {
 	s *Store
-	l *levelState // parity
+	l *levelState
 }
 
-func (p *parityPlaces) Manifest(ctx context.Context, e Epoch) (*format.Manifest, error) {
+// data is the level of the shards.
+func (p *parityRows) data() *levelState {
+	return p.s.withTraits(func(t level.Traits) bool { return t.Data }) // validateRedundancy asks for it
+}
+
+// Manifest makes it a place of parity groups.
+func (p *parityRows) Manifest(ctx context.Context, e Epoch) (*format.Manifest, error) {
 	return p.s.manifestOf(ctx, p.l, e)
 }
 
-func (p *parityPlaces) Member(ctx context.Context, e Epoch, info ShardInfo) (*shard.Extent, error) {
-	return p.s.openMember(ctx, e, info)
+// Member opens the shard of a member of a group: here, at the rank itself, or at who is known to have it.
+func (p *parityRows) Member(ctx context.Context, e Epoch, info ShardInfo) (*shard.Extent, error) {
+	return eachDir(ctx, p.s, p.data(), e,
+		func(h *redundancy.Holding) bool { return h.HasShard(info.Rank) },
+		func(d level.Epochs) (*shard.Extent, error) { return level.OpenCommitted(d, e, info) }, info.Rank)
 }
 
 // Row opens a row of the committed stripe wherever it lies.
-func (p *parityPlaces) Row(ctx context.Context, e Epoch, id redundancy.RowID, record []byte) (*shard.Copy, error) {
-	return eachDir(ctx, p.s, p.l, e,
-		func(h *redundancy.Holding) bool { return slices.Contains(h.Rows, id) },
-		func(d *level.Dir) (*shard.Copy, error) { return openRow(d, e, id, record) })
+func (p *parityRows) Row(ctx context.Context, e Epoch, id redundancy.RowID, record []byte) (*shard.Copy, error) {
+	return p.row(ctx, e, id, record, func(h *redundancy.Holding) bool { return slices.Contains(h.Rows, id) })
 }
 
-func openRow(d *level.Dir, e Epoch, id redundancy.RowID, want []byte) (*shard.Copy, error) {
+func (p *parityRows) row(ctx context.Context, e Epoch, id redundancy.RowID, record []byte,
+	match func(h *redundancy.Holding) bool, also ...int) (*shard.Copy, error) {
+	return eachDir(ctx, p.s, p.l, e, match,
+		func(d level.Epochs) (*shard.Copy, error) { return openRow(d, e, id, record) }, also...)
+}
+
+func openRow(d level.Epochs, e Epoch, id redundancy.RowID, want []byte) (*shard.Copy, error) {
 	f, file, err := d.Open(e, format.RowName(id.Rank, id.J))
 	if err != nil {
 		return nil, err
@@ -48,54 +62,39 @@ func openRow(d *level.Dir, e Epoch, id redundancy.RowID, want []byte) (*shard.Co
 	return c, nil
 }
 
-// parityState says why this rank's shard cannot be computed: a cheap look at
-// what is there, not at whether it is good.
-func (s *Store) parityState(l *levelState, m *format.Manifest) error {
-	local, err := s.at(LevelLocal)
-	if err != nil {
-		return err
+func (p *parityRows) sources(Epoch, int) []shard.Source {
+	return redundancy.Sources(p, 2*(p.l.cfg.Data+p.l.cfg.Parity))
+}
+
+// reachable looks at what is there, not at whether it is good.
+func (p *parityRows) reachable(_ context.Context, m *format.Manifest) error {
+	there := func(l *levelState, name string, match func(h *redundancy.Holding) bool) bool {
+		_, err := l.Stat(m.Epoch, name)
+		return err == nil || len(p.s.holders(l, m.Epoch, match)) > 0
 	}
-	return redundancy.Computable(m, s.opt.Rank, func(rank int) bool {
-		return s.isThere(local, m.Epoch, format.ShardName(rank),
-			func(h *redundancy.Holding) bool { return h.HasShard(rank) })
+	return redundancy.Computable(m, p.s.opt.Rank, func(rank int) bool {
+		return there(p.data(), format.ShardName(rank), func(h *redundancy.Holding) bool { return h.HasShard(rank) })
 	}, func(id redundancy.RowID) bool {
-		return s.isThere(l, m.Epoch, format.RowName(id.Rank, id.J), func(h *redundancy.Holding) bool {
+		return there(p.l, format.RowName(id.Rank, id.J), func(h *redundancy.Holding) bool {
 			return slices.Contains(h.Rows, id)
 		})
 	})
 }
 
-// isThere looks for a file in the own directory and in what is known of others.
-func (s *Store) isThere(l *levelState, e Epoch, name string, match func(h *redundancy.Holding) bool) bool {
-	return l.Has(e, name) || len(s.holders(l.Name, e, match)) > 0
-}
-
-// openMember opens the local shard of a member of a group: here, at the rank
-// itself, or at who is known to have it.
-func (s *Store) openMember(ctx context.Context, e Epoch, info ShardInfo) (*shard.Extent, error) {
-	local, err := s.at(LevelLocal)
-	if err != nil {
-		return nil, err
-	}
-	return eachDir(ctx, s, local, e,
-		func(h *redundancy.Holding) bool { return h.HasShard(info.Rank) },
-		func(d *level.Dir) (*shard.Extent, error) { return d.OpenCommitted(e, info) }, info.Rank)
-}
-
 // eachDir tries the own directory of a level, then those of the ranks in also,
 // then those that are known to match, until one opens.
 func eachDir[T any](ctx context.Context, s *Store, l *levelState, e Epoch, match func(h *redundancy.Holding) bool,
-	open func(d *level.Dir) (T, error), also ...int) (T, error) {
-	x, err := open(&l.Dir)
+	open func(d level.Epochs) (T, error), also ...int) (T, error) {
+	x, err := open(l)
 	if err == nil || s.opt.Transport == nil {
 		return x, err
 	}
-	ranks := append(slices.Clone(also), s.holders(l.Name, e, match)...)
+	ranks := append(slices.Clone(also), s.holders(l, e, match)...)
 	for i, r := range ranks {
 		if r == s.opt.Rank || slices.Contains(ranks[:i], r) {
 			continue
 		}
-		d, f := s.peerDir(context.WithoutCancel(ctx), r, l.Name)
+		d, f := s.peerDir(context.WithoutCancel(ctx), r, l)
 		x, perr := open(d)
 		f.Close()
 		if perr == nil {
@@ -109,80 +108,123 @@ func eachDir[T any](ctx context.Context, s *Store, l *levelState, e Epoch, match
 	return x, err
 }
 
-// flushParity encodes the stripe of this rank: it reads a segment of the local
+func (p *parityRows) stripe() (redundancy.Stripe, error) {
+	return redundancy.StripeFor(p.s.opt.Nodes, p.l.cfg.Data, p.l.cfg.Parity, p.s.opt.Rank)
+}
+
+// flush encodes the stripe of this rank: it reads a segment of the local
 // shard of each data member and writes the rows to the parity members. The
 // local shards of all ranks are committed.
-func (s *Store) flushParity(ctx context.Context, e Epoch, to *levelState) (info ShardInfo, err error) {
-	local, err := s.at(LevelLocal)
+func (p *parityRows) flush(ctx context.Context, e Epoch, _ string, _ []Section) (info ShardInfo, err error) {
+	nodes, own := p.s.opt.Nodes, p.s.opt.Rank
+	m, err := p.s.manifestOf(ctx, p.data(), e)
 	if err != nil {
 		return info, err
 	}
-	m, err := s.manifestOf(ctx, local, e)
+	st, err := p.stripe()
 	if err != nil {
 		return info, err
 	}
-	st, err := redundancy.StripeFor(s.opt.Nodes, to.cfg.Data, to.cfg.Parity, s.opt.Rank)
-	if err != nil {
-		return info, err
-	}
-	g := redundancy.NewGroup(m, st)
-	all := make([]int, g.M)
+	all := make([]int, st.M)
 	for j := range all {
 		all[j] = j
 	}
-	if err := s.encodeStripe(ctx, e, g, m, to, all); err != nil {
+	if err := p.encode(ctx, redundancy.NewGroup(m, st), m, all); err != nil {
 		return info, err
 	}
-	info = m.Shards[s.opt.Rank]
-	info.Node = s.opt.Nodes[s.opt.Rank]
+	info = m.Shards[own]
+	info.Node = nodes[own]
 	info.Holders = nil
-	for _, r := range g.Group {
-		if r != s.opt.Rank {
-			info.Holders = append(info.Holders, s.opt.Nodes[r])
+	for _, r := range st.Group {
+		if r != own {
+			info.Holders = append(info.Holders, nodes[r])
 		}
 	}
 	return info, nil
 }
 
-// encodeStripe computes the rows of g and writes those called for to their
-// members.
-func (s *Store) encodeStripe(ctx context.Context, e Epoch, g *redundancy.Group, m *format.Manifest, to *levelState,
-	rows []int) error {
-	done, err := s.turn(ctx)
+// encode computes the rows of g and writes those called for to their members.
+func (p *parityRows) encode(ctx context.Context, g *redundancy.Group, m *format.Manifest, rows []int) error {
+	done, err := p.s.turn(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return redundancy.Encode(ctx, &parityPlaces{s, to}, m, g, s.opt.FlushCores, rows,
-		func(ctx context.Context, j int, secs []Section) error { return s.writeRow(ctx, e, g, j, secs, to) })
+	return redundancy.Encode(ctx, p, m, g, p.s.opt.FlushCores, rows,
+		func(ctx context.Context, j int, secs []Section) error { return p.writeRow(ctx, m.Epoch, g, j, secs) })
 }
 
 // writeRow writes row j to its member.
-func (s *Store) writeRow(ctx context.Context, e Epoch, g *redundancy.Group, j int, secs []Section,
-	to *levelState) (err error) {
-	holder := g.Group[g.Row(j)]
-	d := &to.Dir
-	if holder != s.opt.Rank {
-		remote, f := s.peerDir(ctx, holder, to.Name)
+func (p *parityRows) writeRow(ctx context.Context, e Epoch, g *redundancy.Group, j int, secs []Section) (err error) {
+	holder, own := g.Group[g.Row(j)], p.s.opt.Rank
+	var d level.Epochs = p.l
+	if holder != own {
+		remote, f := p.s.peerDir(ctx, holder, p.l)
 		defer func() { err = errors.Join(err, f.Close()) }()
 		d = remote
 	}
-	spec := s.spec(e, s.opt.Rank, secs)
-	spec.Name = format.RowName(s.opt.Rank, j)
-	if err := d.EnsureEpoch(e); err != nil {
-		return d.Unusable(err)
-	}
-	if err := d.CheckSpace(spec); err != nil {
-		return err
-	}
-	if _, _, err = s.writeOut(ctx, d, spec, s.throttle(to)); err != nil {
+	spec := p.s.spec(e, own, secs)
+	spec.Name = format.RowName(own, j)
+	if _, _, err = p.s.writeOut(ctx, d, spec, p.s.throttle(p.l)); err != nil {
 		return fmt.Errorf("parity row %d at rank %d: %w", j, holder, err)
 	}
 	return nil
 }
 
+// rebuild encodes again the rows of this rank's stripe that are not to be
+// had, in the groups of the manifest, also for the epochs that it refers to.
+func (p *parityRows) rebuild(ctx context.Context, m *format.Manifest) error {
+	for _, o := range m.Origins() {
+		om, err := p.s.manifestOf(ctx, p.l, o)
+		if err == nil {
+			err = p.rebuildStripe(ctx, om)
+		}
+		if err != nil {
+			return fmt.Errorf("epoch %d holds chunks of it: %w", o, err)
+		}
+	}
+	return p.rebuildStripe(ctx, m)
+}
+
+func (p *parityRows) rebuildStripe(ctx context.Context, m *format.Manifest) error {
+	own := p.s.opt.Rank
+	st, err := redundancy.StripeIn(m, own)
+	if err != nil {
+		return err
+	}
+	g := redundancy.NewGroup(m, st)
+	var missing []int
+	for j := range g.M {
+		c, err := p.row(ctx, m.Epoch, redundancy.RowID{Rank: own, J: j}, g.Record,
+			func(*redundancy.Holding) bool { return false }, g.Group[g.Row(j)])
+		if err != nil {
+			missing = append(missing, j)
+		} else if err := c.Close(); err != nil {
+			return err
+		}
+	}
+	if len(missing) > 0 {
+		if err := p.encode(ctx, g, m, missing); err != nil {
+			return err
+		}
+	}
+	return p.l.Commit(m, nil)
+}
+
+func (p *parityRows) outside() (out []remoteFile) {
+	st, err := p.stripe()
+	if err != nil {
+		return nil // then nothing was written
+	}
+	for j := range st.M {
+		out = append(out, remoteFile{st.Group[st.Row(j)], format.RowName(p.s.opt.Rank, j)})
+	}
+	return out
+}
+
 // verifyRow reads a whole file with a parity row.
-func verifyRow(ctx context.Context, d *level.Dir, m *format.Manifest, id redundancy.RowID) (faults []error, err error) {
+func verifyRow(ctx context.Context, d level.Epochs, m *format.Manifest, id redundancy.RowID) (faults []error,
+	err error) {
 	st, err := redundancy.StripeIn(m, id.Rank)
 	if err != nil {
 		return []error{err}, nil

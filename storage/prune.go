@@ -38,10 +38,10 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 	defer s.writeLedgers()
 	all := map[Epoch]bool{}
 	levels := s.working()
-	widest, err := levels[len(levels)-1].NewestReadable()
+	widest, err := level.NewestReadable(levels[len(levels)-1])
 	problems := []error{err} // the other levels must not fill because the last one is down
 	for _, l := range levels {
-		dead, left, err := l.Prunable(s.keepRules(l, widest))
+		dead, left, err := level.Prunable(l, s.keepRules(l, widest))
 		problems = append(problems, err)
 		for _, e := range dead {
 			if err := ctx.Err(); err != nil {
@@ -50,11 +50,11 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 			more, err := l.RemoveEpoch(e)
 			left = append(left, more...)
 			if err != nil {
-				problems = append(problems, s.fault("prune", e, l.Name, err))
+				problems = append(problems, s.fault("prune", e, l.Name(), err))
 				continue
 			}
 			all[e] = true
-			s.log.Info("epoch removed", "epoch", e, "level", l.Name, "keep", l.cfg.Keep)
+			s.log.Info("epoch removed", "epoch", e, "level", l.Name(), "keep", l.cfg.Keep)
 		}
 		s.tell(l, left)
 	}
@@ -68,7 +68,7 @@ func (s *Store) tell(l *levelState, left []Leftover) {
 	for _, x := range left {
 		if !s.told[x.Path] {
 			s.told[x.Path] = true
-			s.log.Warn("file not removed by prune", "path", x.Path, "why", x.Err, "level", l.Name)
+			s.log.Warn("file not removed by prune", "path", x.Path, "why", x.Err, "level", l.Name())
 		}
 	}
 }
@@ -77,7 +77,7 @@ func (s *Store) keepRules(l *levelState, widest Epoch) *level.KeepRules {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	agreed := l.agreed.clone()
-	nothing := s.votes.Load() && agreed.unknown() && !l.Shared()
+	nothing := s.votes.Load() && agreed.unknown() && !l.Traits().Shared
 	putting := map[Epoch]bool{}
 	for e, list := range l.puts {
 		putting[e] = len(list) > 0
@@ -98,7 +98,7 @@ func (s *Store) making(l *levelState, name string) bool {
 	if !ok || rank >= s.opt.Size {
 		return false
 	}
-	if l.Shared() || len(s.opt.Nodes) != s.opt.Size {
+	if l.Traits().Shared || len(s.opt.Nodes) != s.opt.Size {
 		return true
 	}
 	return s.opt.Nodes[rank] == s.opt.Nodes[s.opt.Rank]

@@ -67,17 +67,17 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 	whole := map[string]map[Epoch]bool{}
 	var problems []error
 	var left []Leftover
-	widest, err := v.dirs[len(v.dirs)-1].NewestReadable()
+	widest, err := level.NewestReadable(v.dirs[len(v.dirs)-1])
 	problems = append(problems, err)
 	for _, d := range v.dirs {
-		if whole[d.Name] == nil {
-			whole[d.Name] = v.wholeAt(d.Name)
+		if whole[d.Name()] == nil {
+			whole[d.Name()] = v.wholeAt(d.Name())
 		}
 	}
 	for _, d := range v.dirs {
 		no := func(Epoch) bool { return false }
-		dead, odd, err := d.Prunable(&level.KeepRules{Keep: rules.Keep, Every: rules.KeepEvery, Widest: widest,
-			Counts: func(e Epoch) bool { return whole[d.Name][e] }, Failed: no, Held: no,
+		dead, odd, err := level.Prunable(d, &level.KeepRules{Keep: rules.Keep, Every: rules.KeepEvery, Widest: widest,
+			Counts: func(e Epoch) bool { return whole[d.Name()][e] }, Failed: no, Held: no,
 			Making: func(string) bool { return false }}) // the lock is ours: nobody writes
 		problems = append(problems, err)
 		left = append(left, odd...)
@@ -89,14 +89,14 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 				more, err := d.RemoveEpoch(e)
 				left = append(left, more...)
 				if err != nil {
-					problems = append(problems, fmt.Errorf("remove epoch %d from %s: %w", e, d.Path, err))
+					problems = append(problems, fmt.Errorf("remove epoch %d from %s: %w", e, d.Path(), err))
 					continue
 				}
 			}
-			out[d.Path] = append(out[d.Path], e)
+			out[d.Path()] = append(out[d.Path()], e)
 		}
 		if !rules.DryRun {
-			problems = append(problems, d.Forget(out[d.Path]))
+			problems = append(problems, level.Forget(d, out[d.Path()]))
 		}
 	}
 	if len(left) > 0 {
@@ -107,10 +107,10 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 
 // wholeAt finds the epochs of which the directories of a level have parts of as
 // many ranks as of any.
-func (v *View) wholeAt(level string) map[Epoch]bool {
+func (v *View) wholeAt(name string) map[Epoch]bool {
 	parts := map[Epoch]map[int]bool{}
 	for _, d := range v.dirs {
-		if d.Name != level {
+		if d.Name() != name {
 			continue
 		}
 		epochs, err := d.Epochs()
@@ -118,7 +118,7 @@ func (v *View) wholeAt(level string) map[Epoch]bool {
 			continue // prunable says so
 		}
 		for _, e := range epochs {
-			ranks := d.RanksWithManifest(e)
+			ranks := level.RanksWithManifest(d, e)
 			if parts[e] == nil {
 				parts[e] = map[int]bool{}
 			}
@@ -145,7 +145,7 @@ func (v *View) wholeAt(level string) map[Epoch]bool {
 func (v *View) lock(ctx context.Context, run string, onlyRead bool) (release func() error, err error) {
 	s := &Store{opt: Options{Run: run, beat: level.LockBeat}, log: slog.New(slog.DiscardHandler)}
 	for _, d := range v.dirs {
-		l := &levelState{Dir: d.Dir} // temporary files as of rank 0, whose next start clears them away
+		l := &levelState{Level: d.Level} // temporary files as of rank 0, whose next start clears them away
 		err := s.guard(ctx, l)
 		if onlyRead && (errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)) {
 			continue

@@ -27,8 +27,52 @@ func (s *Store) Put(ctx context.Context, e Epoch, level string, secs []Section) 
 	if err != nil {
 		return ShardInfo{}, err
 	}
-	info, err := s.putShard(ctx, l, s.spec(e, s.opt.Rank, secs), nil)
+	info, err := s.put(ctx, l, s.spec(e, s.opt.Rank, secs))
 	return info, s.fault("put", e, level, err)
+}
+
+func (s *Store) put(ctx context.Context, l *levelState, spec *shard.Spec) (info ShardInfo, err error) {
+	e := spec.Head.Epoch
+	if e == 0 {
+		return info, errors.New("epoch 0 is not a valid epoch; they count from 1")
+	}
+	if err := spec.Fits(); err != nil {
+		return info, err
+	}
+	done, err := s.turn(ctx)
+	if err != nil {
+		return info, err
+	}
+	defer done()
+	defer s.hold(e)()
+	if err := level.RefuseCommitted(l, e); err != nil {
+		return info, err
+	}
+	s.prepareSpec(l, spec)
+	info, idx, err := s.writeOut(ctx, l, spec, nil)
+	if err == nil {
+		l.remember(e, idx)
+	}
+	return info, err
+}
+
+// writeOut makes the file of a shard in d, which may be at another rank.
+func (s *Store) writeOut(ctx context.Context, d level.Epochs, spec *shard.Spec, t *shard.Throttle) (info ShardInfo,
+	idx *format.Index, err error) {
+	err = d.Put(spec.Head.Epoch, spec.FileName(), level.RoomOf(spec), func(f vfs.File) error {
+		return s.writing(ctx, f, t, func(w *shard.Writer) (err error) {
+			info, idx, err = shard.Write(ctx, w, spec)
+			return err
+		})
+	})
+	return info, idx, err
+}
+
+// remember keeps the indices of shards until their epoch is committed.
+func (l *levelState) remember(e Epoch, idxs ...*format.Index) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.puts[e] = append(l.puts[e], idxs...)
 }
 
 func (s *Store) spec(e Epoch, rank int, secs []Section) *shard.Spec {
@@ -37,39 +81,6 @@ func (s *Store) spec(e Epoch, rank int, secs []Section) *shard.Spec {
 			Job: s.opt.Job, Node: s.opt.Node},
 		Sections: secs,
 	}
-}
-
-// putShard writes, syncs and publishes a shard at l.
-func (s *Store) putShard(ctx context.Context, l *levelState, spec *shard.Spec, p *shard.Throttle) (ShardInfo, error) {
-	e := spec.Head.Epoch
-	if e == 0 {
-		return ShardInfo{}, errors.New("epoch 0 is not a valid epoch; they count from 1")
-	}
-	if err := spec.Fits(); err != nil {
-		return ShardInfo{}, err
-	}
-	done, err := s.turn(ctx)
-	if err != nil {
-		return ShardInfo{}, err
-	}
-	defer done()
-	defer s.hold(e)()
-	if err := l.EnsureEpoch(e); err != nil {
-		return ShardInfo{}, l.Unusable(err)
-	}
-	if err := l.RefuseCommitted(e); err != nil {
-		return ShardInfo{}, err
-	}
-	s.prepareSpec(l, spec)
-	if err := l.CheckSpace(spec); err != nil {
-		return ShardInfo{}, err
-	}
-	info, idx, err := s.writeOut(ctx, &l.Dir, spec, p)
-	if err != nil {
-		return ShardInfo{}, err
-	}
-	l.remember(e, idx)
-	return info, nil
 }
 
 // prepareSpec sets how the level wants its shards.
@@ -91,48 +102,12 @@ func (s *Store) present(l *levelState, base *format.Index) *format.Index {
 	if base == nil {
 		return nil
 	}
-	if err := l.CheckOrigins(append(base.Origins(), base.Epoch)); err != nil {
-		s.log.Warn("epoch written in full: an earlier epoch that it would refer to is missing", "level", l.Name, "err",
-			err)
+	if err := level.CheckOrigins(l, append(base.Origins(), base.Epoch)); err != nil {
+		s.log.Warn("epoch written in full: an earlier epoch that it would refer to is missing", "level", l.Name(),
+			"err", err)
 		return nil
 	}
 	return base
-}
-
-// writeOut writes the shard under a temporary name, syncs it and publishes it
-// in d, which may be at another rank.
-func (s *Store) writeOut(ctx context.Context, d *level.Dir, spec *shard.Spec, p *shard.Throttle) (ShardInfo,
-	*format.Index, error) {
-	var info ShardInfo
-	var idx *format.Index
-	e, name := spec.Head.Epoch, spec.FileName()
-	err := d.Create(e, name, func(f vfs.File) (err error) {
-		info, idx, err = s.writeTo(ctx, f, spec, p)
-		return err
-	})
-	return info, idx, d.SpaceError(err, spec.Need())
-}
-
-// writeTo writes the shard as the whole of f.
-func (s *Store) writeTo(ctx context.Context, f vfs.File, spec *shard.Spec, p *shard.Throttle) (ShardInfo, *format.Index,
-	error) {
-	w := shard.NewWriter(ctx, f, s.pool, p)
-	info, idx, err := shard.Write(ctx, w, spec)
-	if err != nil {
-		w.Abort()
-		return info, nil, err
-	}
-	return info, idx, w.Finish()
-}
-
-// remember keeps the index of a shard until its epoch is committed.
-func (l *levelState) remember(e Epoch, idx *format.Index) {
-	if idx == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.puts[e] = append(l.puts[e], idx)
 }
 
 // lastCommitted returns the index of rank's newest committed shard before e, or
@@ -155,16 +130,14 @@ func (s *Store) lastShard(ctx context.Context, l *levelState, rank int, e Epoch)
 	if b := l.lastCommitted(rank, e); b != nil {
 		return s.present(l, b)
 	}
-	l.mu.Lock()
-	last := l.last
-	l.mu.Unlock()
-	if last == 0 || last >= e {
+	last := l.newest()
+	if last == 0 || last >= e || !l.Traits().Shared {
 		return nil
 	}
-	c, err := shard.Open(ctx, &l.Dir, last, rank)
+	c, err := shard.Open(ctx, l, last, rank)
 	if err != nil {
 		s.log.Debug("shard written in full: there is no earlier one to refer to", "epoch", last, "rank", rank, "level",
-			l.Name, "err", err)
+			l.Name(), "err", err)
 		return nil
 	}
 	if err := c.Close(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -102,17 +103,17 @@ func (s *Store) salvageShards(ctx context.Context, v *View, e Epoch) error {
 	have := map[int]bool{}
 	for _, d := range v.dirs {
 		m, err := d.ReadManifest(e)
-		if err != nil || d.Name == LevelParity {
+		if err != nil || d.Traits().Rows {
 			continue
 		}
-		ranks, err := d.RanksHere(m)
+		ranks, err := level.RanksHere(d, m)
 		if err != nil {
 			return err
 		}
 		for _, r := range ranks {
 			have[r] = true
 		}
-		from = append(from, &d.Dir)
+		from = append(from, d)
 	}
 	var problems []error
 	for r := range s.opt.Size {
@@ -131,7 +132,7 @@ func (s *Store) salvageShards(ctx context.Context, v *View, e Epoch) error {
 // manifest in the directories says they are. Nodes that come to it at once write the
 // same manifest.
 func (s *Store) commitWhole(ctx context.Context, v *View, to *levelState, e Epoch) (whole bool, err error) {
-	if have, err := to.HasManifest(e); have || err != nil {
+	if have, err := level.HasManifest(to, e); have || err != nil {
 		return have && err == nil, err
 	}
 	m := v.anyManifest(e)
@@ -140,18 +141,18 @@ func (s *Store) commitWhole(ctx context.Context, v *View, to *levelState, e Epoc
 	}
 	var infos []ShardInfo
 	for r := range s.opt.Size {
-		info, _, err := to.Uncommitted(e, r)
+		info, _, err := level.Uncommitted(to, e, r)
 		if err != nil {
 			return false, nil // another node has it, or nobody
 		}
 		if info.Digest != m.Shards[r].Digest {
 			return false, fmt.Errorf("epoch %d, rank %d: the shard at %s is not the one that was committed: %w", e, r,
-				to.Path, ErrCorrupt)
+				to.Path(), ErrCorrupt)
 		}
 		info.Node = m.Shards[r].Node
 		infos = append(infos, info)
 	}
-	err = s.Commit(ctx, e, to.Name, infos)
+	err = s.Commit(ctx, e, to.Name(), infos)
 	return err == nil, err
 }
 
@@ -174,7 +175,7 @@ func (s *Store) Pending(ctx context.Context, from, to string) ([]Epoch, error) {
 	if err != nil {
 		return nil, err
 	}
-	newest, err := l.NewestCommitted()
+	newest, err := level.NewestCommitted(l)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +230,7 @@ func (s *Store) flushDirs(ctx context.Context, v *View) (Epoch, error) {
 	for _, e := range epochs {
 		infos, err := s.flushAll(ctx, v, e)
 		if err == nil {
-			return e, s.Commit(ctx, e, to.Name, infos)
+			return e, s.Commit(ctx, e, to.Name(), infos)
 		}
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
@@ -242,7 +243,7 @@ func (s *Store) flushDirs(ctx context.Context, v *View) (Epoch, error) {
 // missingAt lists the epochs that any directory has and that are newer than the
 // newest at the level whose manifest can be read, newest first.
 func (v *View) missingAt(to *levelState) ([]Epoch, error) {
-	newest, err := to.NewestReadable()
+	newest, err := level.NewestReadable(to)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +254,7 @@ func (v *View) missingAt(to *levelState) ([]Epoch, error) {
 			return nil, err
 		}
 		for _, x := range list {
-			have, err := d.HasManifest(x)
+			have, err := level.HasManifest(d, x)
 			if err != nil {
 				return nil, err
 			}
@@ -271,8 +272,8 @@ func (v *View) missingAt(to *levelState) ([]Epoch, error) {
 func (s *Store) flushAll(ctx context.Context, v *View, e Epoch) ([]ShardInfo, error) {
 	var from []shard.Source
 	for _, d := range v.dirs {
-		if d.Name != LevelParity {
-			from = append(from, &d.Dir)
+		if !d.Traits().Rows {
+			from = append(from, d)
 		}
 	}
 	var infos []ShardInfo
@@ -293,7 +294,9 @@ func (s *Store) bring(ctx context.Context, e Epoch, rank int, from []shard.Sourc
 		return info, err
 	}
 	defer func() { err = errors.Join(err, sh.Close()) }()
-	info, err = s.flushDir(ctx, sh, s.levels[0], sh.asSections(ctx))
-	info.Node = sh.copies[0].At.Info.Node
-	return info, err
+	infos, err := s.copyShards(ctx, &copying{to: s.levels[0], dir: s.levels[0], shards: []*Shard{sh}})
+	if err != nil {
+		return info, err
+	}
+	return infos[0], nil
 }

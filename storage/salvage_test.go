@@ -79,7 +79,7 @@ func TestSalvageLeavesHalf(t *testing.T) {
 	if e, err := SalvageDirs(ctx, "salvage", []string{"/nowhere"}, "/global"); e != 0 || err == nil {
 		t.Errorf("no directory is there: got epoch %d, %v", e, err)
 	}
-	if have, _ := w.stores[0].levels[1].HasManifest(2); have {
+	if have, _ := level.HasManifest(w.stores[0].levels[1], 2); have {
 		t.Error("half an epoch was committed")
 	}
 	if err := w.check(1); err != nil {

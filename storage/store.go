@@ -66,11 +66,14 @@ type Store struct {
 
 // levelState is a level with what this rank remembers of it.
 type levelState struct {
-	level.Dir
-	cfg  LevelConfig
-	pace *shard.Pace
-	lock *format.Lock // set when this store has it; then the beating's alone
-	out  error        // why it cannot be written to; see Options.Degrade
+	level.Level
+	scheme
+	cfg    LevelConfig
+	pace   *shard.Pace
+	served peer.Dir     // what other ranks see of it
+	lent   *peer.MemFS  // serves them from memory; nil: nobody reads here
+	lock   *format.Lock // set when this store has it; then the beating's alone
+	out    error        // why it cannot be written to; see Options.Degrade
 
 	copied atomic.Int64 // bytes written here for copies from other levels
 
@@ -152,21 +155,11 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 
 // openLevel returns the level also when it fails.
 func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, error) {
-	l := &levelState{
-		Dir:    level.Dir{FS: s.opt.fs, Name: cfg.Name, Path: cfg.Dir, Owner: s.opt.Rank},
-		cfg:    cfg,
-		pace:   shard.NewPace(cfg.BytesPerSec),
-		puts:   map[Epoch][]*format.Index{},
-		base:   map[int]*format.Index{},
-		agreed: newAgreement(),
-	}
-	if cfg.Name == LevelLocal && s.opt.Transport != nil {
-		l.FS = peer.NewMemFS(s.opt.fs)
-	}
-	if err := l.Prepare(s.opt.Rank, cfg.Create); err != nil {
+	l := s.chooseLevel(cfg)
+	if err := l.Prepare(cfg.Create); err != nil {
 		return l, err
 	}
-	if err := l.Claim(s.markerOf(cfg.Name), s.opt.Rank); err != nil {
+	if err := l.Claim(s.markerOf(cfg.Name)); err != nil {
 		return l, err
 	}
 	// Before anything of an earlier run is cleared away: it may be alive.
@@ -176,7 +169,7 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, er
 	if s.opt.keepTemps {
 		return l, l.NoteNoneBegun()
 	}
-	return l, errors.Join(l.ClearTemps(s.opt.Rank), l.NoteNoneBegun())
+	return l, errors.Join(l.ClearTemps(), l.NoteNoneBegun())
 }
 
 // Close waits for operations under way, stops serving other ranks and frees the
@@ -222,7 +215,7 @@ func (s *Store) enter() (leave func(), err error) {
 // at finds a level by name.
 func (s *Store) at(name string) (*levelState, error) {
 	for _, l := range s.levels {
-		if l.Name == name {
+		if l.Name() == name {
 			return l, nil
 		}
 	}

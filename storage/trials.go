@@ -47,16 +47,10 @@ func (s *Store) RestoreBegins(ctx context.Context, e Epoch) (durable func() erro
 	for _, l := range levels {
 		durable, err := l.PlaceTrials(t, s.opt.Rank)
 		if err != nil {
-			synced <- l.Unusable(err)
+			synced <- err
 			continue
 		}
-		syncs.Go(func() {
-			err := durable()
-			if err != nil {
-				err = l.Unusable(err)
-			}
-			synced <- err
-		})
+		syncs.Go(func() { synced <- durable() })
 	}
 	go func() {
 		syncs.Wait()
@@ -119,7 +113,7 @@ func (s *Store) writeTrials(ctx context.Context, t format.Trials) (n int, err er
 			return n, errors.Join(err, ctx.Err())
 		}
 		if werr := l.WriteTrials(t, s.opt.Rank); werr != nil {
-			err = errors.Join(err, l.Unusable(werr))
+			err = errors.Join(err, werr)
 			continue
 		}
 		n++
@@ -138,7 +132,7 @@ func (s *Store) readTrials() format.Trials {
 			continue
 		}
 		if err != nil {
-			s.log.Warn("earlier restore attempts unknown: their record cannot be read", "level", l.Name, "err", err)
+			s.log.Warn("earlier restore attempts unknown: their record cannot be read", "level", l.Name(), "err", err)
 			continue
 		}
 		for e, n := range one {

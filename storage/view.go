@@ -37,7 +37,7 @@ type DirInfo struct {
 }
 
 type viewDir struct {
-	level.Dir
+	level.Level
 	info      DirInfo
 	markerErr error
 	books     []*format.Ledger
@@ -64,11 +64,11 @@ func OpenView(ctx context.Context, dirs ...string) (*View, error) {
 	fsys := filesOf(ctx)
 	v := &View{}
 	for _, path := range distinct(dirs) {
-		d := &viewDir{Dir: level.Dir{FS: fsys, Path: path}}
-		if err := fsys.CheckDir(path, true); errors.Is(err, vfs.ErrUnsafe) {
+		d := &viewDir{Level: level.DirOf(fsys, path, nil)}
+		if err := d.Trusted(); errors.Is(err, vfs.ErrUnsafe) {
 			return nil, d.Unusable(err)
 		}
-		if err := d.identify(); err != nil {
+		if err := d.identify(fsys); err != nil {
 			return nil, err
 		}
 		if err := d.markerErr; err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, fs.ErrNotExist) {
@@ -106,10 +106,10 @@ func distinct(dirs []string) (out []string) {
 // noJob says why a directory has no marker.
 func (d *viewDir) noJob(err error) error {
 	why, there := "it is not a checkpoint directory: it has no "+format.MarkerName, true
-	if _, serr := d.FS.Stat(d.Path); errors.Is(serr, fs.ErrNotExist) {
+	if _, lerr := d.Epochs(); errors.Is(lerr, fs.ErrNotExist) {
 		why, there = "it does not exist", false
 	}
-	return &DirError{Dir: d.Path, Err: &noMarkerError{why, there, err},
+	return &DirError{Dir: d.Path(), Err: &noMarkerError{why, there, err},
 		Remedy: "give a directory that was the HOLDFAST_GLOBAL or HOLDFAST_LOCAL of a job"}
 }
 
@@ -126,10 +126,10 @@ func (v *View) add(d *viewDir) error {
 	if len(v.dirs) > 0 {
 		first := v.dirs[0].info
 		if d.info.Job != first.Job {
-			return &JobError{Level: d.Name, Dir: d.Path, Have: d.info.Job, Want: first.Job}
+			return &JobError{Level: d.Name(), Dir: d.Path(), Have: d.info.Job, Want: first.Job}
 		}
 		if d.info.Size != first.Size {
-			return &SizeError{Level: d.Name, Dir: d.Path, Have: d.info.Size, Want: first.Size}
+			return &SizeError{Level: d.Name(), Dir: d.Path(), Have: d.info.Size, Want: first.Size}
 		}
 	}
 	v.dirs = append(v.dirs, d)
@@ -178,9 +178,9 @@ func (v *View) Epochs(ctx context.Context) ([]EpochInfo, error) {
 
 func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
 	info := EpochInfo{Epoch: e, Dir: d.info}
-	entry, err := d.FS.Stat(filepath.Join(d.EpochPath(e), format.ManifestName))
+	entry, err := d.Stat(e, format.ManifestName)
 	if errors.Is(err, fs.ErrNotExist) {
-		entry, err = d.FS.Stat(d.EpochPath(e))
+		entry, err = d.Stat(e, "")
 		info.Time = entry.ModTime
 		return info, err
 	}
@@ -265,12 +265,12 @@ type check struct {
 }
 
 func (c *check) dir(ctx context.Context, d *viewDir) error {
-	have, err := d.HasManifest(c.epoch)
+	have, err := level.HasManifest(d, c.epoch)
 	_, due := d.due[c.epoch]
 	if err == nil && !have && !due {
 		return nil
 	}
-	if d.Name != LevelParity {
+	if !d.Traits().Rows {
 		c.committed = append(c.committed, d.info)
 	}
 	var m *format.Manifest
@@ -285,34 +285,34 @@ func (c *check) dir(ctx context.Context, d *viewDir) error {
 		return ctx.Err()
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("manifest of epoch %d in %s: %w", c.epoch, d.Path, err)
+		return fmt.Errorf("manifest of epoch %d in %s: %w", c.epoch, d.Path(), err)
 	}
 	if err != nil {
 		c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: -1, Err: err})
 		if m, err = c.view.manifestAt(d, c.epoch); err != nil {
-			names, err := d.NamesOf(c.epoch)
+			names, err := level.NamesOf(d, c.epoch)
 			c.missed(d, names)
 			return err
 		}
 	} else {
-		c.manifests = append(c.manifests, d.Path)
+		c.manifests = append(c.manifests, d.Path())
 		c.ids[m.ID()] = append(c.ids[m.ID()], d.info)
 	}
-	c.size, c.at[d.Name] = m.Size, m
+	c.size, c.at[d.Name()] = m.Size, m
 	return c.contents(ctx, d, m)
 }
 
 // contents looks at everything that a directory holds of the epoch.
 func (c *check) contents(ctx context.Context, d *viewDir, m *format.Manifest) error {
-	names, err := d.NamesOf(c.epoch)
+	names, err := level.NamesOf(d, c.epoch)
 	if err != nil {
 		return err
 	}
 	for name := range names {
-		c.there[placed{d.Name, name}]++
+		c.there[placed{d.Name(), name}]++
 	}
 	c.missed(d, names)
-	if d.Name == LevelParity {
+	if d.Traits().Rows {
 		c.parity.manifest = m
 	} else {
 		for r := range m.Shards {
@@ -337,10 +337,10 @@ func (c *check) others(ctx context.Context, d *viewDir, m *format.Manifest) erro
 		var faults []error
 		rank, j, ok := format.ParseName(f.Name)
 		if ok && j >= 0 {
-			faults, err = verifyRow(ctx, &d.Dir, m, redundancy.RowID{Rank: rank, J: j})
+			faults, err = verifyRow(ctx, d, m, redundancy.RowID{Rank: rank, J: j})
 			c.parity.rows[redundancy.RowID{Rank: rank, J: j}] = len(faults) == 0
 		} else if rank, ok = format.ParsePackName(f.Name); ok {
-			faults = d.VerifyPack(m, f.Name)
+			faults = level.VerifyPack(d, m, f.Name)
 		}
 		if err != nil {
 			return err
@@ -354,7 +354,7 @@ func (c *check) others(ctx context.Context, d *viewDir, m *format.Manifest) erro
 
 func (c *check) shard(ctx context.Context, d *viewDir, rank int, here bool) error {
 	if !here {
-		if d.Shared() {
+		if d.Traits().Shared {
 			c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: rank,
 				Err: fmt.Errorf("shard is missing: %w", fs.ErrNotExist)})
 		}
@@ -368,20 +368,20 @@ func (c *check) shard(ctx context.Context, d *viewDir, rank int, here bool) erro
 		c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: rank, Err: f})
 	}
 	if len(faults) == 0 {
-		c.good[rank] = append(c.good[rank], d.Path)
-		if d.Name == LevelLocal {
-			c.parity.members[rank] = true
+		c.good[rank] = append(c.good[rank], d.Path())
+		if d.Traits().Data {
+			c.parity.members[rank], c.parity.data = true, d.Name()
 		}
 	}
 	return nil
 }
 
-// goodAt lists where a good copy of a rank's shard is; "parity" if the good
-// parts of its group are enough to compute it.
+// goodAt lists where a good copy of a rank's shard is; the level with the rows if the
+// good parts of its group are enough to compute it.
 func (c *check) goodAt(rank int) []string {
 	good := c.good[rank]
 	if len(good) == 0 && c.parity.computable(rank) {
-		good = []string{LevelParity}
+		good = []string{c.parity.manifest.Level}
 	}
 	return good
 }
@@ -389,7 +389,8 @@ func (c *check) goodAt(rank int) []string {
 // parityParts is what was found good of parity groups.
 type parityParts struct {
 	manifest *format.Manifest // nil: no directory of the level was given
-	members  map[int]bool
+	members  map[int]bool     // at the level data
+	data     string
 	rows     map[redundancy.RowID]bool
 }
 
@@ -409,7 +410,7 @@ func (p *parityParts) encodable(rank int) []string {
 	if err != nil || slices.ContainsFunc(st.Group, func(r int) bool { return !p.members[r] }) {
 		return nil
 	}
-	return []string{LevelLocal}
+	return []string{p.data}
 }
 
 // report says for each finding of what kind it is and where good copies are, and
@@ -445,9 +446,11 @@ func (c *check) report() []Finding {
 		}
 		return c.found
 	}
-	dir := c.dirOf(LevelParity)
+	var dir DirInfo
 	if len(c.committed) > 0 {
 		dir = c.committed[0]
+	} else {
+		dir = c.dirOf(c.parity.manifest.Level)
 	}
 	for r := range c.size {
 		if c.aged() {

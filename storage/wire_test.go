@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
 )
 
 // pipes is a Transport of two ranks in one process. It counts the bytes that go
@@ -148,19 +149,19 @@ func TestPeersStayInside(t *testing.T) {
 		{LevelPartner, "/etc", nil},
 		{LevelPartner, "a//b", nil},
 	} {
-		d, peer := stores[0].peerDir(t.Context(), 1, c.level)
-		err := d.FS.Mkdir(c.name)
+		far := peer.NewFS(t.Context(), stores[0].opt.Transport, 1, c.level)
+		err := far.Mkdir(c.name)
 		if err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("mkdir %s at %s: got %v, want it refused", c.name, c.level, err)
 		}
-		peer.Close()
+		far.Close()
 	}
-	d, peer := stores[0].peerDir(t.Context(), 1, LevelPartner)
-	defer peer.Close()
-	if err := d.FS.Mkdir("epoch-0000000001"); err != nil {
+	far := peer.NewFS(t.Context(), stores[0].opt.Transport, 1, LevelPartner)
+	defer far.Close()
+	if err := far.Mkdir("epoch-0000000001"); err != nil {
 		t.Errorf("an epoch's directory at partner: %v", err)
 	}
-	if _, err := d.FS.Open("absent"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := far.Open("absent"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an absent file: got %v, want ErrNotExist", err)
 	}
 }

@@ -2,8 +2,8 @@ package persist
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
@@ -108,13 +108,20 @@ func (p *Persister) copyTogether(ctx context.Context, e storage.Epoch, l *captur
 	done bool, err error) {
 	defer func() { err = errors.Join(err, l.End()) }()
 	part := p.newPart(ctx, e, l)
-	blobs, err := p.Allgather(e, "sizes "+storage.LevelGlobal, encodeSize(part))
+	var size []byte // none from a rank that cannot take part
+	if part != nil {
+		size = part.Size()
+	}
+	blobs, err := p.Allgather(e, "sizes "+storage.LevelGlobal, size)
 	if err != nil {
 		return nil, false, err
 	}
 	pack := storage.NodePack{Epoch: e, From: p.Levels[0], To: storage.LevelGlobal, Ranks: p.Node}
-	if !decodeSizes(blobs, &pack) {
+	if slices.ContainsFunc(blobs, func(b cut.Blob) bool { return len(b.Data) == 0 }) {
 		return nil, false, nil
+	}
+	for _, r := range pack.Ranks {
+		pack.Sizes = append(pack.Sizes, blobs[r].Data)
 	}
 	werr := p.writePart(ctx, part, pack, l)
 	err = l.End()
@@ -152,10 +159,10 @@ func (p *Persister) writePart(ctx context.Context, part *storage.Part, n storage
 	ctx, cancel := l.Within(ctx)
 	defer cancel()
 	end := p.copying(n.Epoch, n.To, p.Rank)
-	_, err := attend(ctx, p.Operations, "copy", n.To, l, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, part.Write(ctx, n)
+	info, err := attend(ctx, p.Operations, "copy", n.To, l, func(ctx context.Context) (storage.ShardInfo, error) {
+		return part.Write(ctx, n)
 	})
-	end(part.Size().Bytes, part.Stored(), err)
+	end(info.Bytes, info.Stored, err)
 	return err
 }
 
@@ -179,31 +186,4 @@ func (p *Persister) newPart(ctx context.Context, e storage.Epoch, l *capture.Lea
 		return nil
 	}
 	return part
-}
-
-// encodeSize is 16 bytes, or none for a rank that cannot take part.
-func encodeSize(p *storage.Part) []byte {
-	if p == nil {
-		return nil
-	}
-	z := p.Size()
-	b := binary.LittleEndian.AppendUint64(nil, uint64(z.Bytes))
-	return binary.LittleEndian.AppendUint64(b, uint64(z.Room))
-}
-
-// decodeSizes fills in the sizes of the pack's ranks and reports whether all
-// ranks of the job take part.
-func decodeSizes(blobs []cut.Blob, n *storage.NodePack) bool {
-	sizes := make([]storage.PartSize, len(blobs))
-	for i, b := range blobs {
-		if len(b.Data) != 16 {
-			return false
-		}
-		sizes[i] = storage.PartSize{Bytes: int64(binary.LittleEndian.Uint64(b.Data)),
-			Room: int64(binary.LittleEndian.Uint64(b.Data[8:]))}
-	}
-	for _, r := range n.Ranks {
-		n.Sizes = append(n.Sizes, sizes[r])
-	}
-	return true
 }

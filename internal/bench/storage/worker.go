@@ -22,10 +22,10 @@ import (
 // command tells a worker what to do next; all workers get it at once.
 type command struct {
 	Op    string
-	Level string             `json:",omitempty"`
-	Epoch uint64             `json:",omitempty"`
-	Infos [][]byte           `json:",omitempty"`
-	Sizes []storage.PartSize `json:",omitempty"`
+	Level string   `json:",omitempty"`
+	Epoch uint64   `json:",omitempty"`
+	Infos [][]byte `json:",omitempty"`
+	Sizes [][]byte `json:",omitempty"`
 }
 
 // reply is a worker's answer when it is done.
@@ -35,7 +35,7 @@ type reply struct {
 	Value  float64  // what the command measured itself
 	Infos  [][]byte `json:",omitempty"`
 	Stored int64    `json:",omitempty"`
-	Size   storage.PartSize
+	Size   []byte   `json:",omitempty"`
 }
 
 // Setup says what a worker is.
@@ -174,7 +174,8 @@ func (k *worker) do(ctx context.Context, c command, rep *reply) error {
 		}
 		return err
 	case "parts":
-		return k.part.Write(ctx, k.nodePack(c))
+		_, err := k.part.Write(ctx, k.nodePack(c))
+		return err
 	case "seal":
 		if k.Rank > 0 {
 			return nil

@@ -10,49 +10,39 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// Commit publishes the manifest unless the same one is there already.
-func (d *Dir) Commit(m *format.Manifest, rank int) error {
-	if err := d.EnsureEpoch(m.Epoch); err != nil {
-		return d.Unusable(err)
-	}
-	origins := m.Shards[rank].Origins
-	if d.Shared() { // one rank commits for all
-		origins = m.Origins()
-	}
-	if err := d.CheckOrigins(origins); err != nil {
+// Commit writes the manifest into the epoch's directory, unless it is there already.
+func (d *Dir) Commit(m *format.Manifest, origins []format.Epoch) error {
+	if err := d.ensureEpoch(m.Epoch); err != nil {
 		return err
 	}
-	return d.PublishManifest(m)
-}
-
-// PublishManifest writes the manifest into the epoch's directory.
-func (d *Dir) PublishManifest(m *format.Manifest) error {
+	if err := CheckOrigins(d, origins); err != nil {
+		return err
+	}
 	b, err := m.Readable()
 	if err != nil {
 		return err
 	}
-	dir := d.EpochPath(m.Epoch)
-	have, err := readRecord(d.FS, filepath.Join(dir, format.ManifestName))
+	dir := d.epochPath(m.Epoch)
+	have, err := readRecord(d.fs, filepath.Join(dir, format.ManifestName))
 	switch {
 	case err == nil && bytes.Equal(have, b):
-		return d.FS.SyncDir(dir) // its writer may not have come so far
+		return d.fs.SyncDir(dir) // its writer may not have come so far
 	case err == nil:
 		return ErrCommitted
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	temp := TempName(format.ManifestName, d.Owner)
-	if err := WriteFile(d.FS, filepath.Join(dir, temp), b); err != nil {
-		return d.SpaceError(err, int64(len(b)))
+	temp := TempName(format.ManifestName, d.owner)
+	if err := WriteFile(d.fs, filepath.Join(dir, temp), b); err != nil {
+		return d.spaceError(err, int64(len(b)))
 	}
-	return d.Publish(m.Epoch, temp, format.ManifestName)
+	return d.publish(m.Epoch, temp, format.ManifestName)
 }
 
-// CheckOrigins makes sure that the epochs which hold chunks of this rank's shard
-// are still there.
-func (d *Dir) CheckOrigins(origins []format.Epoch) error {
+// CheckOrigins makes sure that the epochs which hold chunks of a shard are still there.
+func CheckOrigins(l Epochs, origins []format.Epoch) error {
 	for _, o := range origins {
-		have, err := d.HasManifest(o)
+		have, err := HasManifest(l, o)
 		if err != nil {
 			return err
 		}
@@ -66,18 +56,41 @@ func (d *Dir) CheckOrigins(origins []format.Epoch) error {
 // Discard removes a file of an epoch that is not committed, and what its making
 // left behind.
 func (d *Dir) Discard(e format.Epoch, name string) error {
-	if err := d.RefuseCommitted(e); err != nil {
+	if err := RefuseCommitted(d, e); err != nil {
 		return err
 	}
-	dir := d.EpochPath(e)
+	dir := d.epochPath(e)
 	if err := d.clearTempsOf(dir, name); err != nil {
 		return err
 	}
-	if err := removeIfThere(d.FS, filepath.Join(dir, name)); err != nil {
+	if err := removeIfThere(d.fs, filepath.Join(dir, name)); err != nil {
 		return err
 	}
 	// The last to discard removes the directory; for the others it is not empty
 	// yet, or gone.
-	_ = d.FS.Remove(dir)
+	_ = d.fs.Remove(dir)
 	return nil
+}
+
+// fileOf is the path of a file of an epoch, for people.
+func fileOf(l Epochs, e format.Epoch, name string) string {
+	return filepath.Join(l.Path(), format.EpochName(e), name)
+}
+
+// HasManifest says whether an epoch is committed here, readable or not.
+func HasManifest(l Epochs, e format.Epoch) (bool, error) {
+	_, err := l.Stat(e, format.ManifestName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// RefuseCommitted is ErrCommitted for an epoch that is committed here.
+func RefuseCommitted(l Epochs, e format.Epoch) error {
+	have, err := HasManifest(l, e)
+	if have && err == nil {
+		err = ErrCommitted
+	}
+	return err
 }

@@ -1,6 +1,7 @@
 package level
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Dir is the directory of a level:
@@ -19,12 +21,36 @@ import (
 //	<dir>/epoch-0000000007/rank-000003.shard
 //	<dir>/epoch-0000000007/manifest         commits the epoch
 type Dir struct {
-	FS    vfs.FS
-	Name  string // of the level; empty: not known
-	Path  string
-	Of    *format.Marker // whose it is, where manifests of others are damage; nil: the caller looks
-	Owner int            // rank whose store the directory belongs to; it clears away temporary files
+	fs    vfs.FS
+	name  string // of the level; empty: not known
+	path  string
+	of    *format.Marker // whose it is, where manifests of others are damage; nil: the caller looks
+	owner int            // rank whose store the directory belongs to; it clears away temporary files
 }
+
+// NewDir is the directory of a level at path, which belongs to the store of a rank.
+func NewDir(fsys vfs.FS, name, path string, owner int) *Dir {
+	return &Dir{fs: fsys, name: name, path: path, owner: owner}
+}
+
+// DirOf is the directory at path for a reader who knows whose it is, so that manifests of others are damage there;
+// nil: it is not known.
+func DirOf(fsys vfs.FS, path string, m *format.Marker) *Dir {
+	d := &Dir{fs: fsys, path: path, of: m}
+	if m != nil {
+		d.name = m.Level
+	}
+	return d
+}
+
+// Name is that of the level; empty if it is not known.
+func (d *Dir) Name() string { return d.name }
+
+// Path is where it is.
+func (d *Dir) Path() string { return d.path }
+
+// Traits are those of the level.
+func (d *Dir) Traits() Traits { return TraitsOf(d.name) }
 
 // Unusable wraps what the system said about the directory with the remedy.
 func (d *Dir) Unusable(err error) error {
@@ -45,7 +71,7 @@ func (d *Dir) Unusable(err error) error {
 	case errors.Is(err, format.ErrCorrupt):
 		remedy = "remove " + format.MarkerName + " if this is the right directory"
 	}
-	return &DirError{Level: d.Name, Dir: d.Path, Remedy: remedy, Err: err}
+	return &DirError{Level: d.name, Dir: d.path, Remedy: remedy, Err: err}
 }
 
 // unusableIf is Unusable for an error, and nil for none.
@@ -56,49 +82,48 @@ func (d *Dir) unusableIf(err error) error {
 	return d.Unusable(err)
 }
 
-// Prepare tries whether the directory is there and can be written. create
-// makes it if only its last element is missing.
-func (d *Dir) Prepare(rank int, create bool) error {
+// Prepare tries whether the directory is there and can be written.
+func (d *Dir) Prepare(create bool) error {
 	if create {
-		if err := d.makeDir(d.Path, filepath.Dir(d.Path)); err != nil {
+		if err := d.makeDir(d.path, filepath.Dir(d.path)); err != nil {
 			return d.Unusable(err)
 		}
 	}
-	if err := d.FS.CheckDir(d.Path, true); err != nil {
-		return d.Unusable(err)
+	err := d.Trusted()
+	if err == nil {
+		probe := filepath.Join(d.path, TempName("probe", d.owner))
+		if err = WriteFile(d.fs, probe, nil); err == nil {
+			err = d.fs.Remove(probe)
+		}
 	}
-	probe := filepath.Join(d.Path, TempName("probe", rank))
-	if err := WriteFile(d.FS, probe, nil); err != nil {
-		return d.Unusable(err)
-	}
-	if err := d.FS.Remove(probe); err != nil {
-		return d.Unusable(err)
-	}
-	return nil
+	return d.unusableIf(err)
 }
+
+// Trusted says why what lies in the directory must not be believed.
+func (d *Dir) Trusted() error { return d.fs.CheckDir(d.path, true) }
 
 // makeDir makes a directory that other ranks may be making too, and makes its
 // name durable in parent. Who finds it made syncs as well: its maker may not
 // have got that far.
 func (d *Dir) makeDir(path, parent string) error {
-	err := d.FS.Mkdir(path)
+	err := d.fs.Mkdir(path)
 	if errors.Is(err, fs.ErrExist) {
-		err = d.FS.CheckDir(path, path == d.Path)
+		err = d.fs.CheckDir(path, path == d.path)
 	}
 	if err != nil {
 		return err
 	}
-	return d.FS.SyncDir(parent)
+	return d.fs.SyncDir(parent)
 }
 
-// EpochPath is the directory of an epoch.
-func (d *Dir) EpochPath(e format.Epoch) string { return filepath.Join(d.Path, format.EpochName(e)) }
+// epochPath is the directory of an epoch.
+func (d *Dir) epochPath(e format.Epoch) string { return filepath.Join(d.path, format.EpochName(e)) }
 
-// EpochFile is the path of a file of an epoch. It fails where the epoch's
+// epochFile is the path of a file of an epoch. It fails where the epoch's
 // directory is not one that this user alone can have filled.
-func (d *Dir) EpochFile(e format.Epoch, name string) (string, error) {
-	dir := d.EpochPath(e)
-	if err := d.FS.CheckDir(dir, false); err != nil {
+func (d *Dir) epochFile(e format.Epoch, name string) (string, error) {
+	dir := d.epochPath(e)
+	if err := d.fs.CheckDir(dir, false); err != nil {
 		return "", err
 	}
 	return filepath.Join(dir, name), nil
@@ -106,54 +131,32 @@ func (d *Dir) EpochFile(e format.Epoch, name string) (string, error) {
 
 // Open opens a file of an epoch for reading and says where it is.
 func (d *Dir) Open(e format.Epoch, name string) (f vfs.File, file string, err error) {
-	if file, err = d.EpochFile(e, name); err != nil {
+	if file, err = d.epochFile(e, name); err != nil {
 		return nil, "", err
 	}
-	f, err = d.FS.Open(file)
+	f, err = d.fs.Open(file)
 	return f, file, err
 }
 
-// Has says whether an epoch has a file.
-func (d *Dir) Has(e format.Epoch, name string) bool {
-	_, err := d.FS.Stat(filepath.Join(d.EpochPath(e), name))
-	return err == nil
+// Stat describes a file of an epoch, or with no name its directory.
+func (d *Dir) Stat(e format.Epoch, name string) (vfs.Entry, error) {
+	return d.fs.Stat(filepath.Join(d.epochPath(e), name))
 }
 
 // Files lists the files of an epoch.
-func (d *Dir) Files(e format.Epoch) ([]vfs.Entry, error) { return d.FS.ReadDir(d.EpochPath(e)) }
+func (d *Dir) Files(e format.Epoch) ([]vfs.Entry, error) { return d.fs.ReadDir(d.epochPath(e)) }
 
 // SyncEpoch makes the names of an epoch's files durable.
-func (d *Dir) SyncEpoch(e format.Epoch) error { return d.FS.SyncDir(d.EpochPath(e)) }
+func (d *Dir) SyncEpoch(e format.Epoch) error { return d.fs.SyncDir(d.epochPath(e)) }
 
-// Edit opens a file in the making that several ranks write to.
-func (d *Dir) Edit(e format.Epoch, temp string) (vfs.File, error) {
-	return d.FS.Edit(filepath.Join(d.EpochPath(e), temp), true)
+// ensureEpoch makes the directory of an epoch.
+func (d *Dir) ensureEpoch(e format.Epoch) error {
+	return d.unusableIf(d.makeDir(d.epochPath(e), d.path))
 }
-
-// Join is Edit for who may be the first: it makes the file.
-func (d *Dir) Join(e format.Epoch, temp string) (vfs.File, error) {
-	f, err := d.Edit(e, temp)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return f, err
-	}
-	f, err = d.FS.Create(filepath.Join(d.EpochPath(e), temp), true)
-	if errors.Is(err, fs.ErrExist) {
-		return d.Edit(e, temp)
-	}
-	return f, err
-}
-
-// RemoveFile removes a file of an epoch that may be gone.
-func (d *Dir) RemoveFile(e format.Epoch, name string) error {
-	return removeIfThere(d.FS, filepath.Join(d.EpochPath(e), name))
-}
-
-// EnsureEpoch makes the directory of an epoch.
-func (d *Dir) EnsureEpoch(e format.Epoch) error { return d.makeDir(d.EpochPath(e), d.Path) }
 
 // Epochs lists the epoch directories, newest first, committed or not.
 func (d *Dir) Epochs() ([]format.Epoch, error) {
-	list, err := d.FS.ReadDir(d.Path)
+	list, err := d.fs.ReadDir(d.path)
 	if err != nil {
 		return nil, d.Unusable(err)
 	}
@@ -170,10 +173,10 @@ func (d *Dir) Epochs() ([]format.Epoch, error) {
 
 // ReadManifest reads an epoch's manifest. An absent one is ErrNotCommitted.
 func (d *Dir) ReadManifest(e format.Epoch) (*format.Manifest, error) {
-	file, err := d.EpochFile(e, format.ManifestName)
+	file, err := d.epochFile(e, format.ManifestName)
 	var b []byte
 	if err == nil {
-		b, err = readRecord(d.FS, file)
+		b, err = readRecord(d.fs, file)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotCommitted
@@ -191,56 +194,20 @@ func (d *Dir) ReadManifest(e format.Epoch) (*format.Manifest, error) {
 	switch {
 	case m.Epoch != e:
 		return bad("manifest of epoch %d", m.Epoch)
-	case d.Name != "" && m.Level != d.Name:
-		return bad("manifest of level %s in a directory of level %s", m.Level, d.Name)
-	case d.Of != nil && m.Job != d.Of.Job:
-		return bad("manifest of job %q in a directory of job %q", m.Job, d.Of.Job)
-	case d.Of != nil && m.Size != d.Of.Size:
-		return bad("manifest of %d ranks in a directory of %d", m.Size, d.Of.Size)
+	case d.name != "" && m.Level != d.name:
+		return bad("manifest of level %s in a directory of level %s", m.Level, d.name)
+	case d.of != nil && m.Job != d.of.Job:
+		return bad("manifest of job %q in a directory of job %q", m.Job, d.of.Job)
+	case d.of != nil && m.Size != d.of.Size:
+		return bad("manifest of %d ranks in a directory of %d", m.Size, d.of.Size)
 	}
 	return m, nil
 }
 
-// HasManifest says whether an epoch is committed here, readable or not.
-func (d *Dir) HasManifest(e format.Epoch) (bool, error) {
-	_, err := d.FS.Stat(filepath.Join(d.EpochPath(e), format.ManifestName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// RefuseCommitted is ErrCommitted for an epoch that is committed here.
-func (d *Dir) RefuseCommitted(e format.Epoch) error {
-	have, err := d.HasManifest(e)
-	if have && err == nil {
-		err = ErrCommitted
-	}
-	return err
-}
-
-// Shared says whether all ranks see one directory of the level.
-func (d *Dir) Shared() bool { return d.Name == format.LevelGlobal }
-
-// Lent says whether the level's files are written by other ranks than the one whose directory it is.
-func (d *Dir) Lent() bool { return d.Name == format.LevelPartner || d.Name == format.LevelParity }
-
-// Publish gives a complete, synced temporary file its final name for good. If
-// that cannot be made durable, no name is left.
-func (d *Dir) Publish(e format.Epoch, temp, final string) error {
-	dir := d.EpochPath(e)
-	if err := d.FS.Rename(filepath.Join(dir, temp), filepath.Join(dir, final)); err != nil {
-		return err
-	}
-	if err := d.FS.SyncDir(dir); err != nil {
-		return errors.Join(err, removeIfThere(d.FS, filepath.Join(dir, final)))
-	}
-	return nil
-}
-
-// ClearTemps removes what an earlier run of this rank left unfinished.
-func (d *Dir) ClearTemps(rank int) error {
-	if err := d.clearTempsIn(d.Path, rank); err != nil {
+// ClearTemps removes what an earlier run of the owner left unfinished.
+func (d *Dir) ClearTemps() error {
+	own := func(name string) bool { return isTempOf(name, d.owner) }
+	if err := d.clear(d.path, own); err != nil {
 		return err
 	}
 	epochs, err := d.Epochs()
@@ -248,15 +215,11 @@ func (d *Dir) ClearTemps(rank int) error {
 		return err
 	}
 	for _, e := range epochs {
-		if err := d.clearTempsIn(d.EpochPath(e), rank); err != nil {
+		if err := d.clear(d.epochPath(e), own); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (d *Dir) clearTempsIn(dir string, rank int) error {
-	return d.clear(dir, func(name string) bool { return isTempOf(name, rank) })
 }
 
 // clearTempsOf removes what was to become a file.
@@ -268,7 +231,7 @@ func (d *Dir) clearTempsOf(dir, final string) error {
 
 // clear removes the files that match.
 func (d *Dir) clear(dir string, match func(name string) bool) error {
-	list, err := d.FS.ReadDir(dir)
+	list, err := d.fs.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // pruned by another rank meanwhile
 	}
@@ -279,34 +242,21 @@ func (d *Dir) clear(dir string, match func(name string) bool) error {
 		if entry.Dir || !match(entry.Name) {
 			continue
 		}
-		if err := removeIfThere(d.FS, filepath.Join(dir, entry.Name)); err != nil {
+		if err := removeIfThere(d.fs, filepath.Join(dir, entry.Name)); err != nil {
 			return d.Unusable(err)
 		}
 	}
 	return nil
 }
 
-// RanksHere lists the ranks whose shards lie in this directory.
-func (d *Dir) RanksHere(m *format.Manifest) ([]int, error) {
-	names, err := d.NamesOf(m.Epoch)
-	var out []int
-	for r := range m.Shards {
-		if names[m.Shards[r].FileName()] {
-			out = append(out, r)
-		}
-	}
-	return out, err
-}
-
-// NamesOf lists what lies in an epoch's directory; nothing if it is not there.
-func (d *Dir) NamesOf(e format.Epoch) (map[string]bool, error) {
-	list, err := d.Files(e)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+// Locate opens the file that the manifest names.
+func (d *Dir) Locate(ctx context.Context, e format.Epoch, rank int) (*shard.Extent, error) {
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	names := map[string]bool{}
-	for _, f := range list {
-		names[f.Name] = true
+	m, err := d.ReadManifest(e)
+	if err != nil {
+		return nil, err
 	}
-	return names, nil
+	return LocateIn(d, m, rank)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -93,4 +94,37 @@ func removeIfThere(fsys vfs.FS, name string) error {
 		return nil
 	}
 	return err
+}
+
+// replace gives a small file of the directory new contents in one step.
+func (d *Dir) replace(name string, b []byte) error {
+	temp := filepath.Join(d.path, TempName(name, d.owner))
+	if err := WriteFile(d.fs, temp, b); err != nil {
+		return err
+	}
+	return d.fs.Rename(temp, filepath.Join(d.path, name))
+}
+
+// replaceDurably is replace for what must survive the machine.
+func (d *Dir) replaceDurably(name string, b []byte) error {
+	if err := d.replace(name, b); err != nil {
+		return err
+	}
+	return d.fs.SyncDir(d.path)
+}
+
+// first makes a small file that others may be making too: it is linked to its name whole, so the first one stays.
+func (d *Dir) first(name string, b []byte) error {
+	temp, final := filepath.Join(d.path, TempName(name, d.owner)), filepath.Join(d.path, name)
+	if err := WriteFile(d.fs, temp, b); err != nil {
+		return err
+	}
+	err := d.fs.Link(temp, final)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return d.fs.Rename(temp, final)
+	case errors.Is(err, fs.ErrExist):
+		err = nil
+	}
+	return errors.Join(err, removeIfThere(d.fs, temp))
 }

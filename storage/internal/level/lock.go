@@ -31,7 +31,7 @@ func (d *Dir) Unused(ctx context.Context, run string, beat time.Duration) error 
 		case now.Sub(changed) >= StaleBeats*beat:
 			return nil
 		case changed.Sub(start) >= refuseBeats*beat && have != nil:
-			return &BusyError{Level: d.Name, Dir: d.Path, Node: have.Owner.Node, PID: have.Owner.PID}
+			return &BusyError{Level: d.name, Dir: d.path, Node: have.Owner.Node, PID: have.Owner.PID}
 		}
 		if err := sleep.For(ctx, beat/4); err != nil {
 			return err
@@ -49,12 +49,12 @@ const (
 )
 
 // LockPath is the lock's file.
-func (d *Dir) LockPath() string { return filepath.Join(d.Path, format.LockName) }
+func (d *Dir) LockPath() string { return filepath.Join(d.path, format.LockName) }
 
 // ReadLock returns nil without an error for a lock that is just being
 // rewritten, or damaged: who watches it sees whether it changes.
 func (d *Dir) ReadLock() (*format.Lock, []byte, error) {
-	b, err := ReadFile(d.FS, d.LockPath(), 1<<16)
+	b, err := ReadFile(d.fs, d.LockPath(), 1<<16)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -107,12 +107,12 @@ func (d *Dir) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (
 				rival = now
 			case now.Sub(rival) >= StaleBeats*beat: // it has died before it was done
 				rival = time.Time{}
-				if err := removeIfThere(d.FS, d.ClaimPath(raw)); err != nil {
+				if err := removeIfThere(d.fs, d.ClaimPath(raw)); err != nil {
 					return false, d.Unusable(err)
 				}
 			}
 		case changed.Sub(start) >= refuseBeats*beat && have != nil:
-			return false, &BusyError{Level: d.Name, Dir: d.Path, Node: have.Owner.Node, PID: have.Owner.PID}
+			return false, &BusyError{Level: d.name, Dir: d.path, Node: have.Owner.Node, PID: have.Owner.PID}
 		}
 		if err := sleep.For(ctx, beat/4); err != nil {
 			return false, err
@@ -123,43 +123,43 @@ func (d *Dir) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (
 // takeLock makes the lock if there is none. It is linked to its name whole, so
 // of runs that race one wins.
 func (d *Dir) takeLock(want *format.Lock) error {
-	if _, err := d.FS.Stat(d.LockPath()); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := d.fs.Stat(d.LockPath()); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
 			err = fs.ErrExist
 		}
 		return err
 	}
-	temp := filepath.Join(d.Path, TempName(format.LockName, d.Owner))
-	if err := WriteFile(d.FS, temp, want.Encode()); err != nil {
+	temp := filepath.Join(d.path, TempName(format.LockName, d.owner))
+	if err := WriteFile(d.fs, temp, want.Encode()); err != nil {
 		return err
 	}
-	err := d.FS.Link(temp, d.LockPath())
+	err := d.fs.Link(temp, d.LockPath())
 	if errors.Is(err, errors.ErrUnsupported) { // and so are two runs that start within a moment
-		return d.FS.Rename(temp, d.LockPath())
+		return d.fs.Rename(temp, d.LockPath())
 	}
 	if errors.Is(err, fs.ErrNotExist) { // who has the directory now cleared temp away
 		return fs.ErrExist
 	}
-	return errors.Join(err, removeIfThere(d.FS, temp))
+	return errors.Join(err, removeIfThere(d.fs, temp))
 }
 
 // ClaimPath is the file by which one of the runs that find a dead owner's lock gets
 // the right to replace it: a name for just these bytes, which only one can link.
 func (d *Dir) ClaimPath(lock []byte) string {
 	sum := sha256.Sum256(lock)
-	return filepath.Join(d.Path, format.LockName+".claim."+hex.EncodeToString(sum[:6]))
+	return filepath.Join(d.path, format.LockName+".claim."+hex.EncodeToString(sum[:6]))
 }
 
 // takeOver replaces the lock of a dead owner, in one step, if it still is what was
 // seen and no other run is doing the same.
 func (d *Dir) takeOver(seen []byte, want *format.Lock) (taken bool, err error) {
-	temp := filepath.Join(d.Path, TempName(format.LockName, d.Owner))
-	if err := WriteFile(d.FS, temp, want.Encode()); err != nil {
+	temp := filepath.Join(d.path, TempName(format.LockName, d.owner))
+	if err := WriteFile(d.fs, temp, want.Encode()); err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, removeIfThere(d.FS, temp)) }()
+	defer func() { err = errors.Join(err, removeIfThere(d.fs, temp)) }()
 	claim := d.ClaimPath(seen)
-	err = d.FS.Link(temp, claim)
+	err = d.fs.Link(temp, claim)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported): // see takeLock
 	case errors.Is(err, fs.ErrExist),
@@ -168,11 +168,11 @@ func (d *Dir) takeOver(seen []byte, want *format.Lock) (taken bool, err error) {
 	case err != nil:
 		return false, err
 	default:
-		defer func() { err = errors.Join(err, removeIfThere(d.FS, claim)) }()
+		defer func() { err = errors.Join(err, removeIfThere(d.fs, claim)) }()
 	}
 	_, got, err := d.ReadLock()
 	if err == nil && string(got) == string(seen) {
-		err = d.FS.Rename(temp, d.LockPath())
+		err = d.fs.Rename(temp, d.LockPath())
 		taken = err == nil
 	}
 	return taken, ignoreMissing(err)
@@ -192,10 +192,10 @@ func (d *Dir) Beat(l *format.Lock) error {
 		return err
 	}
 	if have != nil && (have.Run != l.Run || have.Owner != l.Owner) {
-		return &BusyError{Level: d.Name, Dir: d.Path, Node: have.Owner.Node, PID: have.Owner.PID}
+		return &BusyError{Level: d.name, Dir: d.path, Node: have.Owner.Node, PID: have.Owner.PID}
 	}
 	l.Beat++
-	f, err := d.FS.Edit(d.LockPath(), false)
+	f, err := d.fs.Edit(d.LockPath(), false)
 	if err != nil {
 		return err
 	}
@@ -211,5 +211,5 @@ func (d *Dir) Unlock(l *format.Lock) error {
 	if err != nil || have == nil || have.Run != l.Run || have.Owner != l.Owner {
 		return ignoreMissing(err)
 	}
-	return removeIfThere(d.FS, d.LockPath())
+	return removeIfThere(d.fs, d.LockPath())
 }

@@ -12,27 +12,24 @@ import (
 // Claim makes the directory this job's, or refuses it. Ranks race to be the
 // first: the marker is linked to its name whole, so the losers read the
 // winner's and compare.
-func (d *Dir) Claim(want format.Marker, rank int) error {
+func (d *Dir) Claim(want format.Marker) error {
 	have, err := d.ReadMarker()
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = d.writeMarker(want, rank); err == nil {
+		if err = d.first(format.MarkerName, want.Encode()); err == nil {
 			have, err = d.ReadMarker()
 		}
 	}
 	if errors.Is(err, format.ErrCorrupt) && d.ours(want) {
-		have, err = &want, d.replaceMarker(want, rank)
+		have, err = &want, d.replaceDurably(format.MarkerName, want.Encode())
 	}
 	if err != nil {
 		return d.Unusable(err)
 	}
-	if err := d.Fits(have, want); err != nil {
+	if err := Fits(d, have, want); err != nil {
 		return err
 	}
 	// The winner may not have synced the name yet when we saw it.
-	if err := d.FS.SyncDir(d.Path); err != nil {
-		return d.Unusable(err)
-	}
-	return nil
+	return d.unusableIf(d.fs.SyncDir(d.path))
 }
 
 // ours says whether the epochs in a directory whose marker is damaged are all of the
@@ -53,67 +50,35 @@ func (d *Dir) ours(want format.Marker) bool {
 	return err == nil && found
 }
 
-// replaceMarker puts a good marker in the place of a damaged one.
-func (d *Dir) replaceMarker(m format.Marker, rank int) error {
-	temp := filepath.Join(d.Path, TempName(format.MarkerName, rank))
-	if err := WriteFile(d.FS, temp, m.Encode()); err != nil {
-		return err
-	}
-	if err := d.FS.Rename(temp, filepath.Join(d.Path, format.MarkerName)); err != nil {
-		return err
-	}
-	return d.FS.SyncDir(d.Path)
-}
-
-// Fits says whether the directory is that of the job and level.
-func (d *Dir) Fits(have *format.Marker, want format.Marker) error {
+// Fits says whether the place is that of the job and level, by its marker.
+func Fits(l Epochs, have *format.Marker, want format.Marker) error {
 	switch {
 	case have.Job != want.Job:
-		return &JobError{Level: d.Name, Dir: d.Path, Have: have.Job, Want: want.Job}
+		return &JobError{Level: l.Name(), Dir: l.Path(), Have: have.Job, Want: want.Job}
 	case have.Size != want.Size:
-		return &SizeError{Level: d.Name, Dir: d.Path, Have: have.Size, Want: want.Size}
+		return &SizeError{Level: l.Name(), Dir: l.Path(), Have: have.Size, Want: want.Size}
 	case have.Level != want.Level:
-		return &DirError{Level: d.Name, Dir: d.Path, Err: fmt.Errorf("%w, %s", ErrOtherLevel, have.Level),
+		return &DirError{Level: l.Name(), Dir: l.Path(), Err: fmt.Errorf("%w, %s", ErrOtherLevel, have.Level),
 			Remedy: "give each level its own directory"}
 	}
 	return nil
 }
 
 // KeepMarked puts the job marker back into a directory that came back empty.
-func (d *Dir) KeepMarked(want format.Marker, rank int) error {
-	_, err := d.FS.Stat(filepath.Join(d.Path, format.MarkerName))
+func (d *Dir) KeepMarked(want format.Marker) error {
+	_, err := d.fs.Stat(filepath.Join(d.path, format.MarkerName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return d.Claim(want, rank)
+		return d.Claim(want)
 	}
 	return err
 }
 
 // ReadMarker reads whose checkpoints the directory holds.
 func (d *Dir) ReadMarker() (*format.Marker, error) {
-	file := filepath.Join(d.Path, format.MarkerName)
-	b, err := ReadFile(d.FS, file, 1<<20)
+	file := filepath.Join(d.path, format.MarkerName)
+	b, err := ReadFile(d.fs, file, 1<<20)
 	if err != nil {
 		return nil, err
 	}
 	return format.DecodeMarker(file, b)
-}
-
-func (d *Dir) writeMarker(m format.Marker, rank int) error {
-	temp := filepath.Join(d.Path, TempName(format.MarkerName, rank))
-	if err := WriteFile(d.FS, temp, m.Encode()); err != nil {
-		return err
-	}
-	final := filepath.Join(d.Path, format.MarkerName)
-	err := d.FS.Link(temp, final)
-	if errors.Is(err, errors.ErrUnsupported) {
-		err = d.FS.Rename(temp, final)
-		temp = ""
-	}
-	if errors.Is(err, fs.ErrExist) {
-		err = nil
-	}
-	if temp != "" {
-		err = errors.Join(err, d.FS.Remove(temp))
-	}
-	return err
 }

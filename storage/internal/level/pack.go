@@ -2,14 +2,13 @@ package level
 
 import (
 	"errors"
-	"path/filepath"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // ReadPack reads the index of a pack.
-func (d *Dir) ReadPack(e format.Epoch, name string) (infos []format.ShardInfo, err error) {
-	f, file, err := d.Open(e, name)
+func ReadPack(l Epochs, e format.Epoch, name string) (infos []format.ShardInfo, err error) {
+	f, file, err := l.Open(e, name)
 	if err != nil {
 		return nil, err
 	}
@@ -34,21 +33,21 @@ func (d *Dir) ReadPack(e format.Epoch, name string) (infos []format.ShardInfo, e
 }
 
 // VerifyPack checks what a pack says of itself and that nothing else is in it.
-func (d *Dir) VerifyPack(m *format.Manifest, name string) []error {
-	infos, err := d.ReadPack(m.Epoch, name)
+func VerifyPack(l Epochs, m *format.Manifest, name string) []error {
+	infos, err := ReadPack(l, m.Epoch, name)
 	if err != nil {
 		return []error{err}
 	}
-	file := filepath.Join(d.EpochPath(m.Epoch), name)
 	var end int64
 	for i := range infos {
 		entry, err := m.Shard(infos[i].Rank)
 		if err != nil || entry.Index != infos[i].Index || entry.Base != infos[i].Base || entry.FileName() != name {
-			return []error{&format.CorruptError{File: file, Reason: "pack index does not agree with the manifest"}}
+			return []error{&format.CorruptError{File: fileOf(l, m.Epoch, name),
+				Reason: "pack index does not agree with the manifest"}}
 		}
 		end = max(end, entry.Base+entry.ShardBytes)
 	}
-	x, err := d.OpenExtent(m.Epoch, name, format.ShardInfo{ShardBytes: end, Pack: 0})
+	x, err := OpenExtent(l, m.Epoch, name, format.ShardInfo{ShardBytes: end, Pack: 0})
 	if err != nil {
 		return []error{err}
 	}

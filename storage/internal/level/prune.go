@@ -3,20 +3,19 @@ package level
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // NewestCommitted is 0 when nothing is committed.
-func (d *Dir) NewestCommitted() (format.Epoch, error) {
-	epochs, err := d.Epochs()
+func NewestCommitted(l Epochs) (format.Epoch, error) {
+	epochs, err := l.Epochs()
 	if err != nil {
 		return 0, err
 	}
 	for _, e := range epochs {
-		have, err := d.HasManifest(e)
+		have, err := HasManifest(l, e)
 		if have || err != nil {
 			return e, err
 		}
@@ -26,13 +25,13 @@ func (d *Dir) NewestCommitted() (format.Epoch, error) {
 
 // NewestReadable is newestCommitted but for epochs whose manifests cannot be
 // read: what was to be copied there is not there.
-func (d *Dir) NewestReadable() (format.Epoch, error) {
-	epochs, err := d.Epochs()
+func NewestReadable(l Epochs) (format.Epoch, error) {
+	epochs, err := l.Epochs()
 	if err != nil {
 		return 0, err
 	}
 	for _, e := range epochs {
-		if _, err := d.ReadManifest(e); err == nil {
+		if _, err := l.ReadManifest(e); err == nil {
 			return e, nil
 		}
 	}
@@ -54,14 +53,14 @@ const MaxPending = 8
 
 // Prunable lists the epochs that no rule keeps, and what is odd about those that
 // stay.
-func (d *Dir) Prunable(r *KeepRules) (dead []format.Epoch, left []Leftover, err error) {
-	epochs, err := d.Epochs()
+func Prunable(l Epochs, r *KeepRules) (dead []format.Epoch, left []Leftover, err error) {
+	epochs, err := l.Epochs()
 	if err != nil {
 		return nil, nil, err
 	}
 	var committed, garbage []format.Epoch
 	for _, e := range epochs {
-		have, err := d.HasManifest(e)
+		have, err := HasManifest(l, e)
 		switch {
 		case have || err != nil: // a manifest that cannot be looked at is one
 			committed = append(committed, e)
@@ -69,14 +68,14 @@ func (d *Dir) Prunable(r *KeepRules) (dead []format.Epoch, left []Leftover, err 
 			garbage = append(garbage, e)
 		}
 	}
-	kept, left := d.keptOf(committed, r)
+	kept, left := keptOf(l, committed, r)
 	for _, e := range committed {
 		if !kept[e] {
 			dead = append(dead, e)
 		}
 	}
 	for _, e := range garbage {
-		if !kept[e] && !r.Held(e) && !d.hasTemp(e, r.Making) {
+		if !kept[e] && !r.Held(e) && !hasTemp(l, e, r.Making) {
 			dead = append(dead, e)
 		}
 	}
@@ -85,8 +84,8 @@ func (d *Dir) Prunable(r *KeepRules) (dead []format.Epoch, left []Leftover, err 
 
 // hasTemp says whether a file of the epoch is in the making. An epoch that
 // cannot be looked at has one.
-func (d *Dir) hasTemp(e format.Epoch, making func(name string) bool) bool {
-	files, err := d.Files(e)
+func hasTemp(l Epochs, e format.Epoch, making func(name string) bool) bool {
+	files, err := l.Files(e)
 	if err != nil {
 		return ignoreMissing(err) != nil
 	}
@@ -99,7 +98,7 @@ func (d *Dir) hasTemp(e format.Epoch, making func(name string) bool) bool {
 }
 
 // keptOf applies the keep rules to the committed epochs, newest first.
-func (d *Dir) keptOf(committed []format.Epoch, r *KeepRules) (kept map[format.Epoch]bool, left []Leftover) {
+func keptOf(l Epochs, committed []format.Epoch, r *KeepRules) (kept map[format.Epoch]bool, left []Leftover) {
 	kept = map[format.Epoch]bool{}
 	counted, extra := 0, 0 // epochs that count; others that are kept and older than one that does
 	failed := 0            // given up and newer than all that count
@@ -120,12 +119,12 @@ func (d *Dir) keptOf(committed []format.Epoch, r *KeepRules) (kept map[format.Ep
 				continue
 			}
 		}
-		origins, err := d.originsOf(e)
+		origins, err := originsOf(l, e)
 		if errors.Is(err, ErrNotCommitted) {
 			continue // removed by another rank meanwhile
 		}
 		if err != nil {
-			left = append(left, Leftover{Path: filepath.Join(d.EpochPath(e), format.ManifestName),
+			left = append(left, Leftover{Path: fileOf(l, e, format.ManifestName),
 				Err: fmt.Errorf("epoch %d cannot be restored and is not removed: %w", e, err)})
 		}
 		kept[e] = true
@@ -142,21 +141,21 @@ func (d *Dir) keptOf(committed []format.Epoch, r *KeepRules) (kept map[format.Ep
 // originsOf lists the epochs that an epoch here refers to. When its manifest
 // cannot be read the error says so, and they are those that the shards here
 // refer to.
-func (d *Dir) originsOf(e format.Epoch) ([]format.Epoch, error) {
-	m, err := d.ReadManifest(e)
+func originsOf(l Epochs, e format.Epoch) ([]format.Epoch, error) {
+	m, err := l.ReadManifest(e)
 	if err == nil {
 		return m.Origins(), nil
 	}
 	if errors.Is(err, ErrNotCommitted) {
 		return nil, err
 	}
-	files, rerr := d.Files(e)
+	files, rerr := l.Files(e)
 	if rerr != nil {
 		return nil, errors.Join(err, rerr)
 	}
 	set := map[format.Epoch]bool{}
 	for _, f := range files {
-		for _, o := range d.originsIn(e, f.Name) {
+		for _, o := range originsIn(l, e, f.Name) {
 			set[o] = true
 		}
 	}
@@ -164,9 +163,9 @@ func (d *Dir) originsOf(e format.Epoch) ([]format.Epoch, error) {
 }
 
 // originsIn reads them from a shard or pack; none if it cannot be read.
-func (d *Dir) originsIn(e format.Epoch, name string) (out []format.Epoch) {
+func originsIn(l Epochs, e format.Epoch, name string) (out []format.Epoch) {
 	if _, ok := format.ParsePackName(name); ok {
-		infos, err := d.ReadPack(e, name)
+		infos, err := ReadPack(l, e, name)
 		if err != nil {
 			return nil
 		}
@@ -179,7 +178,7 @@ func (d *Dir) originsIn(e format.Epoch, name string) (out []format.Epoch) {
 	if !ok || row >= 0 {
 		return nil
 	}
-	info, _, err := d.Uncommitted(e, rank)
+	info, _, err := Uncommitted(l, e, rank)
 	if err != nil {
 		return nil
 	}
@@ -188,16 +187,16 @@ func (d *Dir) originsIn(e format.Epoch, name string) (out []format.Epoch) {
 
 // RanksWithManifest lists the ranks of which shards or parity rows lie beside a
 // manifest.
-func (d *Dir) RanksWithManifest(e format.Epoch) []int {
-	m, err := d.ReadManifest(e)
+func RanksWithManifest(l Epochs, e format.Epoch) []int {
+	m, err := l.ReadManifest(e)
 	if err != nil {
 		return nil
 	}
-	ranks, err := d.RanksHere(m)
+	ranks, err := RanksHere(l, m)
 	if err != nil {
 		return nil
 	}
-	files, err := d.Files(e)
+	files, err := l.Files(e)
 	if err != nil {
 		return nil
 	}

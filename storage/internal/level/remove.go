@@ -48,16 +48,16 @@ var (
 // a crash leaves garbage and never half an epoch. What is no file of a checkpoint
 // stays, and the directory with it.
 func (d *Dir) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
-	dir := d.EpochPath(e)
-	if err := removeIfThere(d.FS, filepath.Join(dir, format.ManifestName)); err != nil {
-		if entry, serr := d.FS.Stat(filepath.Join(dir, format.ManifestName)); serr != nil || !entry.Dir {
+	dir := d.epochPath(e)
+	if err := removeIfThere(d.fs, filepath.Join(dir, format.ManifestName)); err != nil {
+		if entry, serr := d.fs.Stat(filepath.Join(dir, format.ManifestName)); serr != nil || !entry.Dir {
 			return nil, err
 		} // a folder commits nothing
 	}
-	if err := ignoreMissing(d.FS.SyncDir(dir)); err != nil {
+	if err := ignoreMissing(d.fs.SyncDir(dir)); err != nil {
 		return nil, err
 	}
-	list, err := d.FS.ReadDir(dir)
+	list, err := d.fs.ReadDir(dir)
 	if err != nil {
 		return nil, ignoreMissing(err)
 	}
@@ -67,13 +67,13 @@ func (d *Dir) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
 			left = append(left, Leftover{path, errForeign})
 			continue
 		}
-		err = errors.Join(err, removeIfThere(d.FS, path))
+		err = errors.Join(err, removeIfThere(d.fs, path))
 	}
 	if err != nil || len(left) > 0 {
 		return left, err
 	}
-	if err := removeIfThere(d.FS, dir); err != nil {
-		if list, rerr := d.FS.ReadDir(dir); rerr == nil && len(list) > 0 {
+	if err := removeIfThere(d.fs, dir); err != nil {
+		if list, rerr := d.fs.ReadDir(dir); rerr == nil && len(list) > 0 {
 			return []Leftover{{dir, errNotEmpty}}, nil
 		}
 		return nil, err

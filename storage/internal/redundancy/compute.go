@@ -39,8 +39,8 @@ func Sources(from Places, members int) []shard.Source {
 	return out
 }
 
-// LevelName makes it a source.
-func (p *paritySource) LevelName() string { return format.LevelParity }
+// Name makes it a source.
+func (p *paritySource) Name() string { return format.LevelParity }
 
 // Locate finds the group and whoever has parts of it.
 func (p *paritySource) Locate(ctx context.Context, e format.Epoch, rank int) (*shard.Extent, error) {

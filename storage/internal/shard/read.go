@@ -16,8 +16,8 @@ import (
 
 // Source is a place from which shards can be had.
 type Source interface {
-	// levelName is the level that the copies belong to.
-	LevelName() string
+	// Name is the level that the copies belong to.
+	Name() string
 	// locate opens the bytes of a committed shard. The error matches
 	// ErrNotCommitted when the epoch does not exist there.
 	Locate(ctx context.Context, e format.Epoch, rank int) (*Extent, error)

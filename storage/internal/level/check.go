@@ -1,0 +1,45 @@
+package level
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+)
+
+// Check tells bad what is wrong with each thing that lies in the directory beside the epochs, or in the place of one;
+// err may be nil. The marker and the ledgers are read by calls of their own.
+func (d *Dir) Check(bad func(name string, err error)) error {
+	list, err := d.fs.ReadDir(d.path)
+	if err != nil {
+		return d.Unusable(err)
+	}
+	for _, f := range list {
+		path := filepath.Join(d.path, f.Name)
+		switch _, epoch := format.ParseEpochName(f.Name); {
+		case epoch && !f.Dir:
+			bad(f.Name, fmt.Errorf("%s: not a directory, but it has the name of an epoch's: %w", path, format.ErrCorrupt))
+		case epoch:
+			bad(f.Name, d.fs.CheckDir(path, false))
+		case strings.HasSuffix(f.Name, format.TempSuffix):
+		case strings.HasPrefix(f.Name, format.TrialsPrefix), f.Name == format.BegunName, f.Name == format.LockName:
+			bad(f.Name, d.checkNote(path, f.Name))
+		}
+	}
+	return nil
+}
+
+// checkNote reads a small file; one that has just gone is no problem.
+func (d *Dir) checkNote(path, name string) error {
+	b, err := ReadFile(d.fs, path, format.LedgerLimit)
+	switch {
+	case err != nil:
+		return ignoreMissing(err)
+	case name == format.BegunName:
+		_, err = format.DecodeBegun(path, b)
+	case name != format.LockName: // which may be changing now
+		_, err = format.DecodeTrials(path, b)
+	}
+	return err
+}

@@ -1,0 +1,144 @@
+package level
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
+)
+
+// Level is a place to keep epochs: what their life needs, and what keeps the place for one job and one run of it.
+// Dir is the one on a POSIX file system. What can be said by these calls alone, like Prunable, is a function.
+type Level interface {
+	Epochs
+	Notes
+
+	// Prepare tries whether the place is there and can be written to. create makes it if only the last element of its
+	// path is missing.
+	Prepare(create bool) error
+	// ClearTemps removes what an earlier run of the owner left unfinished.
+	ClearTemps() error
+	// Claim makes the place this job's, or refuses it (*JobError, *SizeError, *DirError). Ranks race to be the first.
+	Claim(want format.Marker) error
+	// KeepMarked is Claim for a place that has lost its marker, and only then.
+	KeepMarked(want format.Marker) error
+	// ReadMarker reads whose checkpoints lie there.
+	ReadMarker() (*format.Marker, error)
+	// Lock makes sure that no other run uses the place: it takes the lock, or finds it with a rank of the same run.
+	// owned says that beating is up to us. An owner that is dead is replaced, a live one is a *BusyError.
+	Lock(ctx context.Context, want *format.Lock, beat time.Duration) (owned bool, err error)
+	// Unused is Lock without taking or writing anything.
+	Unused(ctx context.Context, run string, beat time.Duration) error
+	// Beat rewrites an own lock, or says that it is lost (*BusyError).
+	Beat(l *format.Lock) error
+	// Unlock removes an own lock.
+	Unlock(l *format.Lock) error
+	// Trusted says why what lies there must not be believed: vfs.ErrUnsafe where others could have written it.
+	Trusted() error
+	// Check tells bad what is wrong with each thing that lies beside the epochs, or in the place of one.
+	Check(bad func(name string, err error)) error
+}
+
+// Epochs is what an epoch's life needs of a level. Files appear whole and durable or not at all; an epoch is
+// committed by its manifest. As a shard.Source it has the shards of the epochs that are committed there.
+type Epochs interface {
+	shard.Source
+	Path() string   // where it is, for people
+	Traits() Traits // what sets it apart from other levels
+	// Unusable wraps what the system said about the place with the remedy (*DirError).
+	Unusable(err error) error
+
+	// Put makes a file of an epoch, which fill writes. After an error nothing is left; one for want of room is a
+	// *SpaceError.
+	Put(e format.Epoch, name string, room Room, fill func(f vfs.File) error) error
+	// Open opens a file of an epoch for reading and says where it is.
+	Open(e format.Epoch, name string) (f vfs.File, file string, err error)
+	// Stat describes a file of an epoch, or with no name all of it.
+	Stat(e format.Epoch, name string) (vfs.Entry, error)
+	// Files lists the files of an epoch, in the order of their names.
+	Files(e format.Epoch) ([]vfs.Entry, error)
+	// Epochs lists the epochs of which anything is there, newest first, committed or not.
+	Epochs() ([]format.Epoch, error)
+	// SyncEpoch makes the names of an epoch's files durable.
+	SyncEpoch(e format.Epoch) error
+	// Commit publishes the manifest unless the same one is there already; another one is ErrCommitted. The epochs
+	// origins must be committed there.
+	Commit(m *format.Manifest, origins []format.Epoch) error
+	// ReadManifest reads an epoch's manifest. An absent one is ErrNotCommitted.
+	ReadManifest(e format.Epoch) (*format.Manifest, error)
+	// Discard removes a file of an epoch that is not committed, and what its making left behind.
+	Discard(e format.Epoch, name string) error
+	// RemoveEpoch removes the manifest for good before anything it names. What is no file of a checkpoint is left.
+	RemoveEpoch(e format.Epoch) (left []Leftover, err error)
+
+	// Join is Put of a part of a file in the making that several ranks write to; room is that of the part.
+	Join(e format.Epoch, temp string, room int64, fill func(f vfs.File) error) error
+	// Seal ends a file in the making: fill completes it, and it gets its final name.
+	Seal(e format.Epoch, temp, name string, fill func(f vfs.File) error) error
+	// Drop removes a file in the making.
+	Drop(e format.Epoch, temp string) error
+}
+
+// Notes are the small records that ranks keep beside the epochs, each replaced in one step. Those of trials and of
+// the job's beginning are durable when their call returns.
+type Notes interface {
+	ReadBegun() (*format.Begun, error)
+	WriteBegun(b *format.Begun) error
+	// NoteNoneBegun makes a place without epochs say that there is none yet, unless it says something already.
+	NoteNoneBegun() error
+
+	ReadLedger(rank int) (*format.Ledger, error)
+	// ReadLedgers reads those of all ranks. What is wrong with one comes back beside the others.
+	ReadLedgers() (out []*format.Ledger, problems map[string]error, err error)
+	WriteLedger(l *format.Ledger) error
+
+	ReadTrials(rank int) (format.Trials, error)
+	// WriteTrials with none removes the record.
+	WriteTrials(t format.Trials, rank int) error
+	// PlaceTrials gives the first trials their name. They are durable when the function returned has returned nil; it
+	// is to be called once.
+	PlaceTrials(t format.Trials, rank int) (durable func() error, err error)
+}
+
+// Traits set levels apart.
+type Traits struct {
+	Shared bool // all ranks see one place, which has the shards of all
+	Lent   bool // its files are written by other ranks than its owner
+	Rows   bool // its files are parity rows, and its manifests describe the shards that they were computed from
+	Data   bool // its shards are what parity rows are computed from
+	Copies bool // a shard lies there as often as its entry in the manifest has holders
+}
+
+// TraitsOf are those of the level with a name.
+func TraitsOf(name string) Traits {
+	switch name {
+	case format.LevelLocal:
+		return Traits{Data: true}
+	case format.LevelPartner:
+		return Traits{Lent: true, Copies: true}
+	case format.LevelParity:
+		return Traits{Lent: true, Rows: true}
+	case format.LevelGlobal:
+		return Traits{Shared: true}
+	}
+	return Traits{}
+}
+
+// Room is what a file will take of a level, in bytes.
+type Room struct {
+	Sure int64 // without which it is not begun
+	Most int64
+}
+
+// RoomOf is what shards take. How much of one that refers to an earlier one is new shows only while it is written.
+func RoomOf(specs ...*shard.Spec) (r Room) {
+	for _, spec := range specs {
+		n := spec.Need()
+		if r.Most += n; spec.Base == nil {
+			r.Sure += n
+		}
+	}
+	return r
+}

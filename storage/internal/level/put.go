@@ -1,0 +1,116 @@
+package level
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+)
+
+// Put makes a file of an epoch: fill writes it under a temporary name, which is then synced and published.
+func (d *Dir) Put(e format.Epoch, name string, room Room, fill func(f vfs.File) error) error {
+	if err := d.makeRoom(e, room.Sure); err != nil {
+		return err
+	}
+	temp := TempName(name, d.owner)
+	path := filepath.Join(d.epochPath(e), temp)
+	f, err := d.fs.Create(path, true)
+	if err != nil {
+		return d.spaceError(d.Unusable(err), room.Most)
+	}
+	if err = complete(f, fill); err == nil {
+		err = d.publish(e, temp, name)
+	}
+	if err != nil {
+		err = errors.Join(err, removeIfThere(d.fs, path))
+	}
+	return d.spaceError(err, room.Most)
+}
+
+// makeRoom makes the directory of an epoch that is to get so many bytes, and refuses early what would not fit.
+func (d *Dir) makeRoom(e format.Epoch, need int64) error {
+	err := d.ensureEpoch(e)
+	if err != nil || need == 0 {
+		return err
+	}
+	free, err := d.fs.Free(d.path)
+	if err != nil || free >= need {
+		return nil // a file system that cannot tell is given the benefit of the doubt
+	}
+	return &SpaceError{Level: d.name, Dir: d.path, Need: need, Free: free}
+}
+
+// complete has a file filled, syncs and closes it.
+func complete(f vfs.File, fill func(f vfs.File) error) error {
+	err := fill(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Join has fill write a part of a file that others write to as well.
+func (d *Dir) Join(e format.Epoch, temp string, room int64, fill func(f vfs.File) error) error {
+	if err := d.makeRoom(e, room); err != nil {
+		return err
+	}
+	path := filepath.Join(d.epochPath(e), temp)
+	f, err := d.fs.Edit(path, true)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = d.fs.Create(path, true)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		f, err = d.fs.Edit(path, true)
+	}
+	if err != nil {
+		return d.Unusable(err)
+	}
+	return d.spaceError(complete(f, fill), room)
+}
+
+// Seal completes a file that several ranks have written to, and publishes it.
+func (d *Dir) Seal(e format.Epoch, temp, name string, fill func(f vfs.File) error) error {
+	f, err := d.fs.Edit(filepath.Join(d.epochPath(e), temp), true)
+	if err == nil {
+		err = complete(f, fill)
+	}
+	if err == nil {
+		err = d.publish(e, temp, name)
+	}
+	return d.spaceError(err, vfs.Align)
+}
+
+// Drop removes a file in the making, which may be gone.
+func (d *Dir) Drop(e format.Epoch, temp string) error {
+	return removeIfThere(d.fs, filepath.Join(d.epochPath(e), temp))
+}
+
+// publish gives a complete, synced temporary file its final name for good. If
+// that cannot be made durable, no name is left.
+func (d *Dir) publish(e format.Epoch, temp, final string) error {
+	dir := d.epochPath(e)
+	if err := d.fs.Rename(filepath.Join(dir, temp), filepath.Join(dir, final)); err != nil {
+		return err
+	}
+	if err := d.fs.SyncDir(dir); err != nil {
+		return errors.Join(err, removeIfThere(d.fs, filepath.Join(dir, final)))
+	}
+	return nil
+}
+
+// spaceError turns the system's word for a full disk into ours.
+func (d *Dir) spaceError(err error, need int64) error {
+	var known *SpaceError
+	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	if !full || errors.As(err, &known) {
+		return err
+	}
+	free, ferr := d.fs.Free(d.path)
+	if ferr != nil {
+		free = 0
+	}
+	return errors.Join(&SpaceError{Level: d.name, Dir: d.path, Need: need, Free: free}, err)
+}
