@@ -53,8 +53,7 @@ func Dims(n int, fixed []int, dimensions int) ([]int, error) {
 	free := 0
 	for _, d := range out {
 		if d < 0 || d > 0 && rest%d != 0 {
-			return nil, &Error{Call: "Dims", Peer: NoPeer, Tag: NoTag, Err: ErrLength,
-				Text: fmt.Sprintf("%d ranks cannot be spread over %v", n, out)}
+			return nil, noSpread(n, out)
 		}
 		if d > 0 {
 			rest /= d
@@ -63,8 +62,7 @@ func Dims(n int, fixed []int, dimensions int) ([]int, error) {
 		}
 	}
 	if free == 0 && rest != 1 || n <= 0 {
-		return nil, &Error{Call: "Dims", Peer: NoPeer, Tag: NoTag, Err: ErrLength,
-			Text: fmt.Sprintf("%d ranks cannot be spread over %v", n, out)}
+		return nil, noSpread(n, out)
 	}
 	parts := spread(rest, free)
 	for i, d := range out {
@@ -73,6 +71,11 @@ func Dims(n int, fixed []int, dimensions int) ([]int, error) {
 		}
 	}
 	return out, nil
+}
+
+func noSpread(n int, dims []int) error {
+	return &Error{Call: "Dims", Peer: NoPeer, Tag: NoTag, Err: ErrLength,
+		Text: fmt.Sprintf("%d ranks cannot be spread over %v", n, dims)}
 }
 
 // spread factors n into k factors as equal as can be, in descending order.

@@ -84,63 +84,53 @@ func (c *Comm) adopt(how creation, h driver.Handle, n int, refuse func(child *Co
 // children so far, the key of the child that its record has next, how this call fits
 // that child, and the place of the call.
 type intent struct {
-	call, children, claims, fit, place uint64
+	Call, Children, Claims, Fit, Place uint64
 }
 
-// Bits of intent.fit.
+// Bits of intent.Fit.
 const (
 	otherCall  = 1 << iota // the child was made by another call, or with other arguments
 	otherPlace             // the child was made elsewhere
 	mailWaits              // the record has messages for the child
 )
 
-const intentBytes = 40
-
-func (v intent) encode() []byte {
-	b := binary.LittleEndian.AppendUint64(nil, v.call)
-	b = binary.LittleEndian.AppendUint64(b, v.children)
-	b = binary.LittleEndian.AppendUint64(b, v.claims)
-	b = binary.LittleEndian.AppendUint64(b, v.fit)
-	return binary.LittleEndian.AppendUint64(b, v.place)
-}
-
-func decodeIntent(b []byte) intent {
-	u := binary.LittleEndian.Uint64
-	return intent{u(b), u(b[8:]), u(b[16:]), u(b[24:]), u(b[32:])}
-}
-
 // agree compares over c what each rank is about to make and returns the number
 // of the child. Ranks that disagree, that make their communicators in different
 // orders, or one that differs from the run before the restart, make all of them fail alike.
 func (c *Comm) agree(how creation) (int, error) {
 	next := c.nextClaim(&how)
-	mine := intent{call: hashText(how.Op), children: uint64(c.childrenSoFar()), claims: next.key(),
-		place: hashText(how.place())}
+	mine := intent{Call: hashText(how.Op), Children: uint64(c.childrenSoFar()), Claims: next.key(),
+		Place: hashText(how.place())}
 	if next.rec != nil {
 		c.st.Lock()
-		mine.fit = c.st.restored.fit(next.rec, &how)
+		mine.Fit = c.st.restored.fit(next.rec, &how)
 		c.st.Unlock()
 	}
-	in, out := mine.encode(), make([]byte, intentBytes*c.size)
-	err := c.allgather(in, out)
+	all := make([]intent, c.size)
+	in, err := binary.Append(nil, binary.LittleEndian, mine)
+	out := make([]byte, len(in)*c.size)
+	if err == nil {
+		err = c.allgather(in, out)
+	}
+	if err == nil {
+		_, err = binary.Decode(out, binary.LittleEndian, all)
+	}
 	if err != nil {
 		return 0, c.ch.Wrap(how.Op, NoPeer, NoTag, err)
 	}
-	all := make([]intent, c.size)
 	lowest := uint64(0)
-	for i := range all {
-		all[i] = decodeIntent(out[i*intentBytes:])
-		if n := all[i].claims; n > 0 && (lowest == 0 || n < lowest) {
+	for _, v := range all {
+		if n := v.Claims; n > 0 && (lowest == 0 || n < lowest) {
 			lowest = n
 		}
 	}
 	fit := uint64(0)
 	for _, v := range all {
-		if v.call != mine.call || v.children != mine.children {
+		if v.Call != mine.Call || v.Children != mine.Children {
 			return 0, c.explain(how, next)
 		}
-		if lowest > 0 && v.claims == lowest {
-			fit |= v.fit
+		if lowest > 0 && v.Claims == lowest {
+			fit |= v.Fit
 		}
 	}
 	if fit&otherCall != 0 || fit&otherPlace != 0 && fit&mailWaits != 0 || c.crossed(all) {
@@ -165,8 +155,8 @@ func (c *Comm) crossed(all []intent) bool {
 	row := make([]uint64, len(all))
 	even := true
 	for i, v := range all {
-		row[i] = v.place
-		even = even && v.place == row[0]
+		row[i] = v.Place
+		even = even && v.Place == row[0]
 	}
 	if even {
 		return false

@@ -94,22 +94,12 @@ func (w *Win[T]) UnlockAll() error {
 
 // Flush completes the caller's accesses to target inside a lock epoch: their
 // results are in place on both sides.
-func (w *Win[T]) Flush(target int) error {
-	s := &w.w
-	if err := s.locked("Flush", target); err != nil {
-		return err
-	}
-	return s.flush(driver.WinSync{Kind: driver.Flush, Rank: target})
-}
+func (w *Win[T]) Flush(target int) error { return w.w.flush("Flush", driver.Flush, target) }
 
 // FlushLocal completes accesses to target on the caller's side: its slices may be
 // used again.
 func (w *Win[T]) FlushLocal(target int) error {
-	s := &w.w
-	if err := s.locked("FlushLocal", target); err != nil {
-		return err
-	}
-	return s.flush(driver.WinSync{Kind: driver.FlushLocal, Rank: target})
+	return w.w.flush("FlushLocal", driver.FlushLocal, target)
 }
 
 // FlushAll completes the caller's accesses to all ranks it has locked.
@@ -127,10 +117,16 @@ func (w *Win[T]) FlushAll() error {
 
 // flush completes accesses to one target, at least on the caller's side: it holds
 // their buffers no longer.
-func (w *window) flush(y driver.WinSync) error {
-	err := w.sync(call.Flush, y)
+func (w *window) flush(name string, k driver.WinSyncKind, target int) error {
+	if err := w.target(name, target); err != nil {
+		return err
+	}
+	if !w.all && !w.locks[target] {
+		return w.refuse(name, target, ErrRequest, "the rank is not locked")
+	}
+	err := w.sync(call.Flush, driver.WinSync{Kind: k, Rank: target})
 	if err == nil {
-		w.unpin(y.Rank)
+		w.unpin(target)
 	}
 	return err
 }
@@ -188,16 +184,6 @@ func (w *window) target(name string, target int) error {
 	}
 	if target < 0 || target >= w.c.size {
 		return w.refuse(name, target, ErrRank, fmt.Sprintf("size is %d", w.c.size))
-	}
-	return nil
-}
-
-func (w *window) locked(name string, target int) error {
-	if err := w.target(name, target); err != nil {
-		return err
-	}
-	if !w.all && !w.locks[target] {
-		return w.refuse(name, target, ErrRequest, "the rank is not locked")
 	}
 	return nil
 }

@@ -201,19 +201,12 @@ func (cm *Comm) Size() int {
 
 // Abort ends all ranks of the job.
 func (cm *Comm) Abort() error {
-	if cm.c == nil {
-		return logged(cm.none())
-	}
-	cm.c.Abort(1)
-	return nil
+	return cm.on(func(c *mpiwrap.Comm) error { c.Abort(1); return nil })
 }
 
 // Barrier returns when every rank has called it.
 func (cm *Comm) Barrier() error {
-	if cm.c == nil {
-		return logged(cm.none())
-	}
-	return logged(cm.c.Barrier())
+	return cm.on((*mpiwrap.Comm).Barrier)
 }
 
 func (cm *Comm) none() error {

@@ -71,29 +71,30 @@ func deviceIDs(platform handle) ([]handle, error) {
 	return ids, check("clGetDeviceIDs", int32(C.hfcl_clGetDeviceIDs(platform, all, n, &ids[0], nil)))
 }
 
-func platformString(p handle, what uint32) string {
+// info asks for the length of something and then for its bytes, nil where there is none.
+func info(ask func(n C.size_t, to unsafe.Pointer, length *C.size_t) C.int32_t) []byte {
 	var n C.size_t
-	if C.hfcl_clGetPlatformInfo(p, C.uint32_t(what), 0, nil, &n) != 0 || n == 0 {
-		return ""
+	if ask(0, nil, &n) != 0 || n == 0 {
+		return nil
 	}
 	b := make([]byte, n)
-	if C.hfcl_clGetPlatformInfo(p, C.uint32_t(what), n, unsafe.Pointer(&b[0]), nil) != 0 {
-		return ""
+	if ask(n, unsafe.Pointer(&b[0]), nil) != 0 {
+		return nil
 	}
-	return cstring(b)
+	return b
+}
+
+func platformString(p handle, what uint32) string {
+	return cstring(info(func(n C.size_t, to unsafe.Pointer, length *C.size_t) C.int32_t {
+		return C.hfcl_clGetPlatformInfo(p, C.uint32_t(what), n, to, length)
+	}))
 }
 
 // deviceBytes is a device property as bytes, nil where the device lacks it.
 func deviceBytes(d handle, what uint32) []byte {
-	var n C.size_t
-	if C.hfcl_clGetDeviceInfo(d, C.uint32_t(what), 0, nil, &n) != 0 || n == 0 {
-		return nil
-	}
-	b := make([]byte, n)
-	if C.hfcl_clGetDeviceInfo(d, C.uint32_t(what), n, unsafe.Pointer(&b[0]), nil) != 0 {
-		return nil
-	}
-	return b
+	return info(func(n C.size_t, to unsafe.Pointer, length *C.size_t) C.int32_t {
+		return C.hfcl_clGetDeviceInfo(d, C.uint32_t(what), n, to, length)
+	})
 }
 
 func createContext(platform, dev handle) (handle, error) {
@@ -105,12 +106,8 @@ func releaseContext(c handle) error {
 }
 
 func createQueue(ctx, dev handle, modern bool, props uint64, priority uint32) (handle, error) {
-	m := C.int(0)
-	if modern {
-		m = 1
-	}
 	return madeBy("clCreateCommandQueue",
-		C.hfcl_queue(ctx, dev, m, C.uint64_t(props), C.uint32_t(priority)))
+		C.hfcl_queue(ctx, dev, cbool(modern), C.uint64_t(props), C.uint32_t(priority)))
 }
 
 func releaseQueue(q handle) error {
@@ -135,12 +132,8 @@ func releaseMem(m handle) error {
 }
 
 func createSampler(ctx handle, s driver.SamplerDesc) (handle, error) {
-	norm := C.uint32_t(0)
-	if s.Normalized {
-		norm = 1
-	}
 	return madeBy("clCreateSampler",
-		C.hfcl_sampler(ctx, norm, C.uint32_t(s.Addressing), C.uint32_t(s.Filter)))
+		C.hfcl_sampler(ctx, C.uint32_t(cbool(s.Normalized)), C.uint32_t(s.Addressing), C.uint32_t(s.Filter)))
 }
 
 func releaseSampler(s handle) error {
@@ -172,15 +165,9 @@ func buildProgram(p, dev handle, options string) error {
 // buildLog is the compiler's text for the last build, empty if there is none.
 func buildLog(p, dev handle) string {
 	const programBuildLog = 0x1183
-	var n C.size_t
-	if C.hfcl_clGetProgramBuildInfo(p, dev, programBuildLog, 0, nil, &n) != 0 || n == 0 {
-		return ""
-	}
-	b := make([]byte, n)
-	if C.hfcl_clGetProgramBuildInfo(p, dev, programBuildLog, n, unsafe.Pointer(&b[0]), nil) != 0 {
-		return ""
-	}
-	return cstring(b)
+	return cstring(info(func(n C.size_t, to unsafe.Pointer, length *C.size_t) C.int32_t {
+		return C.hfcl_clGetProgramBuildInfo(p, dev, programBuildLog, n, to, length)
+	}))
 }
 
 // programBinary is the built program for the one device of its context.
