@@ -53,7 +53,7 @@ func TestOverheard(t *testing.T) {
 	c := &tape{Conn: must(net.Dial("tcp", p.addr))(t)}
 	ok(t, wire.Greet(c, key, wire.ForStatus))
 	ok(t, c.Close())
-	before := p.Status().Counts.Strangers
+	before := p.status().Counts.Strangers
 	reflected := make([]byte, len(c.said)) // with the server's nonce and no proof of ours
 	copy(reflected, c.said[:5])
 	other := append([]byte(nil), c.said...)
@@ -70,7 +70,7 @@ func TestOverheard(t *testing.T) {
 			}
 		}
 	}
-	if n := p.Status().Counts.Strangers - before; n != 3 {
+	if n := p.status().Counts.Strangers - before; n != 3 {
 		t.Errorf("%d strangers counted, want 3", n)
 	}
 }
@@ -109,7 +109,7 @@ func TestAnnounced(t *testing.T) {
 			break
 		}
 	}
-	if used := p.Status().Devices[0].UsedBytes; used != 0 {
+	if used := p.status().Devices[0].UsedBytes; used != 0 {
 		t.Errorf("%d bytes are used", used)
 	}
 	ok(t, c.Close())

@@ -21,8 +21,8 @@ type Load struct {
 	Clients []ClientStatus
 }
 
-// Unfinished is the number of commands that wait or run on the device.
-func (l *Load) Unfinished() int64 { return l.Device.Unfinished }
+// unfinished is the number of commands that wait or run on the device.
+func (l *Load) unfinished() int64 { return l.Device.Unfinished }
 
 // Order is a program to move.
 type Order struct {
@@ -97,12 +97,12 @@ type proposal struct {
 func (w *Window) propose(now time.Time, loads []Load) (*proposal, string) {
 	half := int64(cmp.Or(w.N, gpustate.DefaultWindow)) / 2
 	sorted := slices.Clone(loads)
-	slices.SortStableFunc(sorted, func(a, b Load) int { return cmp.Compare(b.Unfinished(), a.Unfinished()) })
+	slices.SortStableFunc(sorted, func(a, b Load) int { return cmp.Compare(b.unfinished(), a.unfinished()) })
 	for i := range sorted {
 		from := &sorted[i]
 		for j := len(sorted) - 1; j > i; j-- {
 			to := &sorted[j]
-			diff := from.Unfinished() - to.Unfinished()
+			diff := from.unfinished() - to.unfinished()
 			if diff <= half {
 				break // the others are fuller still
 			}
@@ -112,8 +112,8 @@ func (w *Window) propose(now time.Time, loads []Load) (*proposal, string) {
 			if c := w.candidate(now, from, to, diff); c != nil {
 				return &proposal{key: c.key(), Order: Order{From: from.Server, Client: c.ID, To: to.Server,
 						Device: to.Device.Index,
-						Why: fmt.Sprintf("%d commands wait on %s, %d on %s", from.Unfinished(), from.key(),
-							to.Unfinished(), to.key())}},
+						Why: fmt.Sprintf("%d commands wait on %s, %d on %s", from.unfinished(), from.key(),
+							to.unfinished(), to.key())}},
 					from.key() + " > " + to.key() + " > " + c.key()
 			}
 		}

@@ -176,8 +176,8 @@ func TestBalancer(t *testing.T) {
 	for range list {
 		ok(t, <-ended)
 	}
-	if !moved || len(b.Status().Clients) != 1 {
-		t.Errorf("moved %v, %d programs on the second server", moved, len(b.Status().Clients))
+	if !moved || len(b.status().Clients) != 1 {
+		t.Errorf("moved %v, %d programs on the second server", moved, len(b.status().Clients))
 	}
 	for _, c := range list {
 		ok(t, c.check())
@@ -187,8 +187,8 @@ func TestBalancer(t *testing.T) {
 	if _, _, err := bal.Once(t.Context()); err == nil {
 		t.Error("no server and no error")
 	}
-	if n := len(a.Status().Devices); n != 2 || a.Status().Counts.Moved != 1 {
-		t.Errorf("status is %+v", a.Status())
+	if n := len(a.status().Devices); n != 2 || a.status().Counts.Moved != 1 {
+		t.Errorf("status is %+v", a.status())
 	}
 }
 

@@ -46,7 +46,7 @@ func TestUseKeyMovesNobody(t *testing.T) {
 	ok(t, conn.Close())
 	ok(t, c.step())
 	ok(t, c.check())
-	if st := a.Status(); st.Draining || len(st.Clients) != 1 {
+	if st := a.status(); st.Draining || len(st.Clients) != 1 {
 		t.Errorf("draining %v, %d clients; want no order obeyed", st.Draining, len(st.Clients))
 	}
 	admin := must(DialAdmin(t.Context(), a.addr, MoveKeyFile(a.sel.KeyFile)))(t)

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// WriteMetrics writes the state in the text format of Prometheus.
-func (st *Status) WriteMetrics(w io.Writer) error {
+// writeMetrics writes the state in the text format of Prometheus.
+func (st *Status) writeMetrics(w io.Writer) error {
 	var err error
 	put := func(name, kind, help string, values func(add func(labels string, v int64))) {
 		if err != nil {
@@ -47,11 +47,11 @@ func (st *Status) WriteMetrics(w io.Writer) error {
 	return err
 }
 
-// Metrics answers with WriteMetrics.
+// Metrics answers with writeMetrics.
 func (s *Server) Metrics() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		st := s.Status()
-		_ = st.WriteMetrics(w) // a reader that is gone misses nothing
+		st := s.status()
+		_ = st.writeMetrics(w) // a reader that is gone misses nothing
 	})
 }

@@ -21,10 +21,10 @@ type Moved struct {
 	Err     string          `json:"error,omitempty"`
 }
 
-// Move has a client move its device to where the selection says: "remote=ADDRESS"
+// move has a client move its device to where the selection says: "remote=ADDRESS"
 // with a device behind it, or a device of the client's own machine. It returns
 // when the client has moved or has not; the client goes on in both cases.
-func (s *Server) Move(ctx context.Context, client uint64, to string) (Moved, error) {
+func (s *Server) move(ctx context.Context, client uint64, to string) (Moved, error) {
 	s.mu.Lock()
 	cl := s.clients[client]
 	var who wire.Open
@@ -120,7 +120,7 @@ func (s *Server) Evacuate(ctx context.Context, to []string) ([]Moved, error) {
 func (s *Server) moveAway(ctx context.Context, cl *client, to []string) (m Moved) {
 	for _, place := range to {
 		var err error
-		if m, err = s.Move(ctx, cl.ID, place); err == nil {
+		if m, err = s.move(ctx, cl.ID, place); err == nil {
 			return m
 		}
 		m.Client, m.Err = cl.ID, err.Error()

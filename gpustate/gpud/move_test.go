@@ -182,7 +182,7 @@ func TestStream(t *testing.T) {
 	}
 	ok(t, q.Write(x, 0, src))
 	got := make([]byte, n)
-	written := func(p *place) int64 { return p.Status().Counts.WrittenBytes }
+	written := func(p *place) int64 { return p.status().Counts.WrittenBytes }
 	for i, to := range []*place{b, a} {
 		before := written(to)
 		m := must(d.Migrate(t.Context(), to.sel))(t)
@@ -268,10 +268,10 @@ func TestSharedOnce(t *testing.T) {
 	}
 	ok(t, q.Write(s, 0, src))
 	ok(t, q.Finish())
-	before := a.Status().Counts
+	before := a.status().Counts
 	check := func(what string, read, written int64) {
 		t.Helper()
-		after := a.Status().Counts
+		after := a.status().Counts
 		if r, w := after.ReadBytes-before.ReadBytes, after.WrittenBytes-before.WrittenBytes; r != read || w != written {
 			t.Errorf("%s: %d bytes read and %d written, want %d and %d", what, r, w, read, written)
 		}

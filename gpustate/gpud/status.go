@@ -61,8 +61,8 @@ type Counts struct {
 	Moved        int64 `json:"moved"` // clients, to other devices
 }
 
-// Status is the state of the server now.
-func (s *Server) Status() Status {
+// status is the state of the server now.
+func (s *Server) status() Status {
 	c := &s.counts
 	st := Status{Server: s.name, Addrs: s.addrs, Quota: s.quota, Devices: []DeviceStatus{}, Clients: []ClientStatus{},
 		Counts: Counts{Admitted: c.admitted.Load(), Refused: c.refused.Load(), Strangers: c.strangers.Load(),
@@ -150,12 +150,12 @@ func (s *Server) serveAdmin(conn net.Conn, moves bool) {
 func (s *Server) carryOut(ctx context.Context, o order) (any, error) {
 	switch o.Do {
 	case "status":
-		return s.Status(), nil
+		return s.status(), nil
 	case "move":
 		if len(o.To) != 1 {
 			return nil, errors.New("move: want exactly one destination")
 		}
-		return s.Move(ctx, o.Client, o.To[0])
+		return s.move(ctx, o.Client, o.To[0])
 	case "evacuate":
 		return s.Evacuate(ctx, o.To)
 	}
@@ -245,7 +245,7 @@ func (a *Admin) Status(ctx context.Context) (st Status, err error) {
 	return st, a.do(ctx, order{Do: "status"}, &st)
 }
 
-// Move has a client moved; see Server.Move.
+// Move has a client moved; to what gpustate.ParseSelect takes.
 func (a *Admin) Move(ctx context.Context, client uint64, to string) (m Moved, err error) {
 	return m, a.do(ctx, order{Do: "move", Client: client, To: []string{to}}, &m)
 }

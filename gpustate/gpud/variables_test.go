@@ -50,7 +50,7 @@ func TestVariables(t *testing.T) {
 	tick(4)
 	ok(t, d.MigrateTo(t.Context(), a.sel))
 	tick(5)
-	if used := a.Status().Devices[0].UsedBytes; used != 4 {
+	if used := a.status().Devices[0].UsedBytes; used != 4 {
 		t.Errorf("%d bytes are counted, want those of the buffer", used)
 	}
 	_, err := d.Program("h", gpustate.Sources{OpenCL: "tick hidden"}, "")

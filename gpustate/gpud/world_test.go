@@ -74,11 +74,11 @@ func serve(t testing.TB, o Options) *place {
 }
 
 // unfinished is the number of commands on the first device.
-func (p *place) unfinished() int64 { return p.Status().Devices[0].Unfinished }
+func (p *place) unfinished() int64 { return p.status().Devices[0].Unfinished }
 
 // clients is the number of clients of all devices.
 func (p *place) clients() (n int64) {
-	for _, d := range p.Status().Devices {
+	for _, d := range p.status().Devices {
 		n += d.Clients
 	}
 	return n

@@ -33,9 +33,6 @@ type Checkpoints struct {
 // lookEvery is how often Point looks whether there is news to tell.
 const lookEvery = 50 * time.Millisecond
 
-// On reports whether there are checkpoints.
-func (c *Checkpoints) On() bool { return c.ck != nil }
-
 // Protect is coordinated.Checkpointer.Protect.
 func (c *Checkpoints) Protect(name string, value any) error {
 	if c.ck == nil {

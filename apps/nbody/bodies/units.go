@@ -40,14 +40,6 @@ func (u Units) G() float64 {
 	return 1
 }
 
-// Labels returns the names of the units of mass, length and time.
-func (u Units) Labels() (mass, length, time string) {
-	if u == Solar {
-		return "solar masses", "au", "days"
-	}
-	return "units of mass", "units of length", "units of time"
-}
-
 // scale says what to multiply numbers of a file in units u with, and the units
 // the result is in.
 type scale struct {

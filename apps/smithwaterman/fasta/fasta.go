@@ -80,23 +80,3 @@ func add(all *[]Sequence, text []byte) (why string) {
 	}
 	return ""
 }
-
-// width is the length of the lines that Write makes.
-const width = 70
-
-// Write writes records.
-func Write(w io.Writer, all ...Sequence) error {
-	out := bufio.NewWriter(w)
-	for _, s := range all {
-		fmt.Fprintf(out, ">%s", s.Name)
-		if s.Description != "" {
-			fmt.Fprintf(out, " %s", s.Description)
-		}
-		out.WriteByte('\n')
-		for at := 0; at < len(s.Letters); at += width {
-			out.Write(s.Letters[at:min(at+width, len(s.Letters))])
-			out.WriteByte('\n')
-		}
-	}
-	return out.Flush()
-}

@@ -143,9 +143,6 @@ func newDevice(c net.Conn, br *bufio.Reader, addr string, w wire.Welcome, n int)
 // Info describes the device; Server is set.
 func (d *Device) Info() driver.Info { return d.info }
 
-// Addr is the address that the device was opened at.
-func (d *Device) Addr() string { return d.addr }
-
 func (d *Device) id() uint64 { return d.ids.Add(1) }
 
 // lost is the error of calls after the connection ended.

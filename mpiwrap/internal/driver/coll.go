@@ -68,7 +68,6 @@ const (
 	Bxor
 	Replace
 	NoOp
-	Ops // how many there are
 )
 
 // Coll is one rank's arguments of a collective.

@@ -141,13 +141,6 @@ func (w *World) abort(err error) {
 	}
 }
 
-// Aborted returns the reason of the abort, or nil.
-func (w *World) Aborted() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.aborted
-}
-
 // Kill makes rank i's calls fail from now on, as if its process had died: the
 // others are not told and wait for it.
 func (w *World) Kill(i int) {
