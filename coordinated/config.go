@@ -102,7 +102,7 @@ var settings = slices.Concat([]config.Row[Options]{
 	config.Key("max_failed", "never", "end the job after this many consecutive checkpoints that reached no level",
 		config.Count(func(o *Options) *int { return &o.MaxFailed })),
 	config.Key("keep", "2", "committed epochs to keep at each level",
-		config.Checked("a whole number from 2 on", setKeep)),
+		config.Checked("a whole number of 2 or more", setKeep)),
 	config.Key("keep_every", "none", "keep every n-th epoch at global, too",
 		config.Count(func(o *Options) *int { return &o.KeepEvery })),
 	config.Key("max_pool", "no limit", "memory for captures",

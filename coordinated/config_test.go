@@ -87,12 +87,12 @@ func TestConfigRefuses(t *testing.T) {
 		{"interval: 300", []string{"interval", "no unit", "a duration such as 90s"}},
 		{"interval: -5m", []string{"interval", "negative"}},
 		{"compress: maybe", []string{"compress", `"maybe"`, "true or false"}},
-		{"keep: 1", []string{"keep", "from 2 on"}},
-		{"keep: 0", []string{"keep", "from 2 on"}}, // 0 means all elsewhere
+		{"keep: 1", []string{"keep", "2 or more"}},
+		{"keep: 0", []string{"keep", "2 or more"}}, // 0 means all elsewhere
 		{"cut_timeout: 0s", []string{"cut_timeout", "more than 0"}},
 		{"control:\n  peer_timeout: 0s", []string{"control.peer_timeout", "more than 0"}},
 		{"control:\n  heartbeat: 0s", []string{"control.heartbeat", "more than 0"}},
-		{"epoch: -1", []string{"epoch", "from 0 on"}},
+		{"epoch: -1", []string{"epoch", "0 or more"}},
 		{"flush_rate: fast", []string{"flush_rate", "500M or 2GiB"}},
 		{"redundancy: mirror", []string{"redundancy", "partner:K or parity:D+P"}},
 		{"signals:\n  stop: [KILL]", []string{"signals.stop", `unknown signal "KILL"`}},
@@ -125,9 +125,9 @@ func TestStray(t *testing.T) {
 	got := ReadConfig("").Stray([]string{"HOLDFAST_INTERVALL=5m", "HOLDFAST_GLOBAL=/x", "HOLDFAST_DEVICE=pocl",
 		"HOLDFAST_GPUD_KEY=/k",
 		"HOLDFAST_XYZZY=1", "HOME=/root", "HOLDFAST_PEER_TIMEOUT=3s"})
-	want := []string{"HOLDFAST_INTERVALL is set, but is no variable of Holdfast, do you mean HOLDFAST_INTERVAL?",
-		"HOLDFAST_PEER_TIMEOUT is set, but is no variable of Holdfast, do you mean HOLDFAST_CONTROL_PEER_TIMEOUT?",
-		"HOLDFAST_XYZZY is set, but is no variable of Holdfast"}
+	want := []string{"HOLDFAST_INTERVALL is set, but Holdfast has no such variable, do you mean HOLDFAST_INTERVAL?",
+		"HOLDFAST_PEER_TIMEOUT is set, but Holdfast has no such variable, do you mean HOLDFAST_CONTROL_PEER_TIMEOUT?",
+		"HOLDFAST_XYZZY is set, but Holdfast has no such variable"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -72,7 +72,7 @@ func TestClientElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := job.DialJob(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "do this on nowhere") {
+	if _, err := job.DialJob(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "run this on nowhere") {
 		t.Errorf("got %v, want the node named", err)
 	}
 }

@@ -76,8 +76,7 @@ wait`)
 	code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--start-timeout=2m", "--", "srun", "-n2",
 		"sleep", "100"}, io.Discard, errs)
 	if code != 0 || strings.Contains(errs.String(), "MPI is the reason") ||
-		!strings.Contains(errs.String(), "ending start 1: the program on node n2 has ended before all ranks came "+
-			"to Open") {
+		!strings.Contains(errs.String(), "ending start 1: the program on node n2 ended before all ranks reached Open") {
 		t.Errorf("got code %d\n%s", code, errs)
 	}
 }

@@ -67,8 +67,8 @@ func TestRunRefusesInJob(t *testing.T) {
 		"--spares 4 -- srun -n2 ./app":              "--spares 4: the job has 4 nodes",
 		"--spares 1 -- srun -N4 ./app":              "4 nodes for the program and 1 spare",
 		"--min-nodes 5 --requeue -- srun -N4 ./app": "--min-nodes 5: the job has 4 nodes",
-		"--interface nosuch0 -- srun --ntasks-per-node 2 -n 4 -N 3 ./app": "4 ranks do not lie evenly on 3 nodes, " +
-			"and srun takes --ntasks-per-node 2 for the most that a node may get; give it -N 2, or -n 6",
+		"--interface nosuch0 -- srun --ntasks-per-node 2 -n 4 -N 3 ./app": "4 ranks do not divide evenly among 3 nodes, " +
+			"and srun takes --ntasks-per-node 2 as an upper limit; give it -N 2, or -n 6",
 		"-- srun --mpi=none -n4 ./app": "--mpi=pmix for Open MPI, --mpi=pmi2 " +
 			"for MPICH",
 		"--requeue --interface nosuch0 -- srun -n4 ./app": "submitted with --no-requeue",
@@ -128,10 +128,10 @@ exec sleep 100`
 		name, srun string
 		says       []string
 	}{
-		{"a node is dead", hangs, []string{"node n2 is not used any more: it starts nothing",
+		{"a node is dead", hangs, []string{"node n2 is no longer used: it starts nothing",
 			"ending start 1: it waits for nodes that are dead: n2",
 			"-w n1,n3 -x n2", "the program has ended"}},
-		{"a task has ended", taskFails, []string{"ending start 1: before the program came to Open, task 1: Exited " +
+		{"a task has ended", taskFails, []string{"ending start 1: before the program reached Open, task 1: Exited " +
 			"with exit code 127 (node n2)", "start 2: ", "the program has ended"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

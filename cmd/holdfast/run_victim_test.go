@@ -131,11 +131,11 @@ func TestRun(t *testing.T) {
 		{"aborts with code 0", "deny", []string{"--backoff=10ms"}, 1,
 			`(?s)start 3: .*giving up: the program aborted 3 times in a row with the same error.*: no such input`},
 		{"never comes to Open", "stuck", []string{"--start-timeout=200ms"}, 1,
-			`(?s)start 2: .*not all ranks have come to Open within 200ms.*giving up: the program ended`},
+			`(?s)start 2: .*not all ranks reached Open within 200ms.*giving up: the program ended`},
 		{"says it as JSON", "well", []string{"--json"}, 0, `"start":1,"decision":"the program has ended"`},
 		{"own code", "code", nil, 5, `launcher ended with code 5`},
 		{"is slow after its end", "slow", nil, 0, `the program has ended`},
-		{"hangs after its end", "hang", []string{"--end-timeout=300ms"}, 1, `not known whether the program ended well`},
+		{"hangs after its end", "hang", []string{"--end-timeout=300ms"}, 1, `nobody knows whether the program ended well`},
 		{"is told to stop", "wait", []string{"--stall=1h", "--max-restarts=0"}, 75,
 			`final checkpoint(?s).*stopped after the final checkpoint, epoch 4 at global`},
 	} {
@@ -167,7 +167,7 @@ func TestToldLate(t *testing.T) {
 		{"ahead", 75, "rank 0 was sent TERM",
 			`(?s)terminated: final checkpoint.*stopped after the final checkpoint, epoch \d+ at global`},
 		{"behind", 0, "",
-			`(?s)terminated: (final checkpoint|all ranks have closed, so the program is left to end by itself)` +
+			`(?s)terminated: (final checkpoint|all ranks have called Close, so the program may end by itself)` +
 				`.*the program has ended`},
 	} {
 		t.Run(c.victim, func(t *testing.T) {

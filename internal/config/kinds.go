@@ -25,7 +25,7 @@ func Checked[T any](allowed string, set func(o *T, text string) error) Kind[T] {
 
 const (
 	wantDuration = "a duration such as 90s, 10m or 24h"
-	wantCount    = "a whole number from 0 on"
+	wantCount    = "a whole number of 0 or more"
 	wantBytes    = "a number of bytes such as 500M or 2GiB"
 )
 
@@ -83,7 +83,7 @@ func duration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// Count is a whole number from 0 on.
+// Count is a whole number of 0 or more.
 func Count[T any, N ~int | ~uint64](at func(*T) *N) Kind[T] {
 	return Kind[T]{wantCount, func(o *T, s string) error {
 		n, err := strconv.ParseUint(s, 10, 64)

@@ -22,7 +22,7 @@ func (c *Config[T]) Stray(environ []string) []string {
 		if v := c.closest(strings.ToLower(key)); v != nil {
 			hint = ", do you mean " + v.Env + "?"
 		}
-		stray = append(stray, fmt.Sprintf("%s is set, but is no variable of Holdfast%s", name, hint))
+		stray = append(stray, fmt.Sprintf("%s is set, but Holdfast has no such variable%s", name, hint))
 	}
 	slices.Sort(stray)
 	return stray

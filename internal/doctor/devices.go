@@ -33,7 +33,7 @@ func lookDevices(_ context.Context, r *report) {
 	}
 	if gpus == 0 {
 		r.add("devices", "GPU", Warning, "no GPU: programs compute on the CPU",
-			"on a GPU node look for its driver; on a login node this is as it should be")
+			"on a GPU node look for its driver; on a login node this is normal")
 	}
 }
 

@@ -40,7 +40,7 @@ func lookDirectories(_ context.Context, r *report) {
 		return
 	}
 	if shared[local.kind] {
-		r.add("directories", "local", Warning, fmt.Sprintf("%s is on %s, which is not the node's own", r.Local,
+		r.add("directories", "local", Warning, fmt.Sprintf("%s is on %s, which is not a disk of the node", r.Local,
 			local.kind),
 			"set local to a directory on the node's own disk, such as one below /scratch or $TMPDIR")
 	}
@@ -68,7 +68,7 @@ func (r *report) directory(level, dir string) *probed {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		r.add("directories", level, Failed, dir+" does not exist, and a job does not make it", "mkdir -p "+dir+
+		r.add("directories", level, Failed, dir+" does not exist, and a job does not create it", "mkdir -p "+dir+
 			", on every node, before the job starts")
 		return nil
 	case err == nil && !info.IsDir():
@@ -100,7 +100,7 @@ func (r *report) directory(level, dir string) *probed {
 	r.space(level, free, float64(fs.Blocks)*float64(fs.Bsize))
 	switch {
 	case p.kind == "tmpfs" || p.kind == "ramfs":
-		r.add("directories", level, Warning, "it is in memory: checkpoints are gone when the node restarts, and take "+
+		r.add("directories", level, Warning, "it is in memory: checkpoints are lost when the node restarts, and take "+
 			"its memory",
 			"use a disk, or protect the shards on other nodes (redundancy)")
 	case direct:
@@ -115,7 +115,7 @@ func (r *report) directory(level, dir string) *probed {
 func (r *report) space(level string, free, total float64) {
 	detail := fmt.Sprintf("%.1f GB free of %.1f GB", free/1e9, total/1e9)
 	if free < 0.05*total || free < 1e9 {
-		r.add("directories", level+": space", Warning, detail, "keep three checkpoints' room at least; 'holdfast "+
+		r.add("directories", level+": space", Warning, detail, "leave room for at least three checkpoints; 'holdfast "+
 			"prune' removes old ones")
 		return
 	}

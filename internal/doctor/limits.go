@@ -113,9 +113,9 @@ func lookSlurm(ctx context.Context, r *report) {
 	defer cancel()
 	out, err := exec.CommandContext(bounded, "scontrol", "ping").CombinedOutput()
 	if err != nil {
-		s, remedy := Warning, "on a machine without a running cluster this is as it should be"
+		s, remedy := Warning, "on a machine without a running cluster this is normal"
 		if inside {
-			s, remedy = Failed, "the job cannot learn its end or be requeued; ask the administrators"
+			s, remedy = Failed, "the job cannot learn its time limit or be requeued; ask the administrators"
 		}
 		r.add("Slurm", "controller", s, "no answer: "+firstLine(string(out)), remedy)
 		return

@@ -134,7 +134,7 @@ func (r *report) tryMPI(ctx context.Context, l mpirun.Launcher) {
 func (r *report) judgeMPI(title, command string, a rankAnswer) {
 	if a.Size != 2 {
 		r.add("MPI", title, Failed, fmt.Sprintf("%s started 2 ranks, each is alone with %s", command, a.Library),
-			"launcher and library are of different MPIs: use the mpirun of this library")
+			"launcher and library belong to different MPIs: use the mpirun of this library")
 		return
 	}
 	r.add("MPI", title, OK, fmt.Sprintf("2 ranks with %s, %s", command, firstLine(a.Library)), "")

@@ -59,11 +59,11 @@ func Attend(ctx context.Context, supervisor, node string, silence time.Duration)
 	for {
 		line, err := l.next(silence)
 		if err != nil {
-			return false, fmt.Errorf("the supervisor's last word was at most %v ago: %w", silence, err)
+			return false, fmt.Errorf("the supervisor's last message came at most %v ago: %w", silence, err)
 		}
 		var b beat
 		if err := json.Unmarshal(line, &b); err != nil {
-			return false, fmt.Errorf("word of the supervisor: %w", err)
+			return false, fmt.Errorf("message of the supervisor: %w", err)
 		}
 		if b.Over {
 			return true, nil

@@ -146,7 +146,7 @@ func DialJob(ctx context.Context, dir string) (*Client, error) {
 	conn, err := control.DialClient(ctx, k.Addr, 0, k.Key)
 	if err != nil {
 		if host, herr := os.Hostname(); herr == nil && host != k.Node && strings.HasPrefix(k.Addr, "127.") {
-			err = fmt.Errorf("a job on one node can be reached there alone: do this on %s (%w)", k.Node, err)
+			err = fmt.Errorf("a job on a single node answers only there: run this on %s (%w)", k.Node, err)
 		}
 		return nil, &NotRunningError{dir, err}
 	}
@@ -176,7 +176,7 @@ func (c *Client) ask(ctx context.Context, q Query) (*Status, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, fmt.Errorf("the job hung up before it answered: %w", errors.Join(c.in.Err(), net.ErrClosed))
+		return nil, fmt.Errorf("the job disconnected before it answered: %w", errors.Join(c.in.Err(), net.ErrClosed))
 	}
 	var r Reply
 	if err := json.Unmarshal(c.in.Bytes(), &r); err != nil {

@@ -208,7 +208,8 @@ func (v *Supervision) Dial(ctx context.Context) (net.Conn, error) {
 // ParseSupervisor reads such a value.
 func ParseSupervisor(s string) (v Supervision, err error) {
 	words := strings.Fields(s)
-	bad := errors.New("coordinated: option Supervisor: it is not what holdfast run sets; unset " + config.SupervisorVar)
+	bad := errors.New("coordinated: option Supervisor: not a value that holdfast run sets; unset " +
+		"" + config.SupervisorVar)
 	if len(words) < 2 {
 		return v, bad
 	}

@@ -97,7 +97,7 @@ func (t *Trigger) Due(now time.Time) (ask, stop bool) {
 func (t *Trigger) Name(stop bool) string {
 	switch {
 	case stop && t.pause > 0:
-		return "a final checkpoint that failed"
+		return "a failed final checkpoint"
 	case stop:
 		return "the deadline"
 	case t.mtbf > 0:

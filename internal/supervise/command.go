@@ -167,7 +167,7 @@ func (c *command) noteSrun(name, value string) error {
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 {
-		return fmt.Errorf("%q is no number of 1 or more", value)
+		return fmt.Errorf("%q is not a number of 1 or more", value)
 	}
 	*to = n
 	return nil
@@ -238,7 +238,7 @@ func (c *command) parseMpirun(args []string) error {
 		case "ppn", "npernode", "N":
 			n, err := strconv.Atoi(value)
 			if err != nil {
-				return fmt.Errorf("option %s: %q is no number", a, value)
+				return fmt.Errorf("option %s: %q is not a number", a, value)
 			}
 			c.each = n
 			i++
@@ -246,7 +246,7 @@ func (c *command) parseMpirun(args []string) error {
 		case "n", "np", "c":
 			n, err := strconv.Atoi(value)
 			if err != nil || n < 1 {
-				return fmt.Errorf("option %s: %q is no number of 1 or more", a, value)
+				return fmt.Errorf("option %s: %q is not a number of 1 or more", a, value)
 			}
 			c.tasks += n // several programs: the ranks of all
 		}

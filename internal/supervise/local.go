@@ -104,7 +104,7 @@ func (s *setup) salvage(ctx context.Context, a decide.Salvage) (storage.Epoch, e
 		return newest, nil
 	}
 	if err = errors.Join(serr, err); err == nil {
-		err = fmt.Errorf("the nodes that are left do not have the shards of all ranks in %s", s.prog.Local)
+		err = fmt.Errorf("the remaining nodes do not have the shards of all ranks in %s", s.prog.Local)
 	}
 	return 0, err
 }

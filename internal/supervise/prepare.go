@@ -110,8 +110,8 @@ func (s *setup) askSlurm(ctx context.Context) error {
 	c.GraceTime, err = s.client.GraceTime(ctx, info.Partition)
 	warn(err)
 	if c.Requeue && !info.MayRequeue {
-		s.log.say("warning: --requeue: job %s was submitted with --no-requeue, or the site does not requeue; it will "+
-			"end after the final checkpoint and has to be submitted again", job.ID)
+		s.log.say("warning: --requeue: job %s was submitted with --no-requeue, or the site does not requeue; it "+
+			"ends after the final checkpoint: submit it again", job.ID)
 	}
 	if w, ok, err := s.client.ScriptWarning(ctx, job.ID); err == nil && ok {
 		c.Warning = w
@@ -169,8 +169,8 @@ func (s *setup) size() error {
 		c.Memory.Width, c.Memory.Tasks = c.Width, s.tasks
 	}
 	if each := s.cmd.each; each > 0 && !s.cmd.layout && s.tasks%c.Width != 0 {
-		s.log.say("warning: %d ranks do not lie evenly on %d nodes, and srun takes --ntasks-per-node %d for the most "+
-			"that a node may get; give it -N %d, or -n %d, where parity or equal nodes matter",
+		s.log.say("warning: %d ranks do not divide evenly among %d nodes, and srun takes --ntasks-per-node %d as an "+
+			"upper limit; give it -N %d, or -n %d, where parity or equal nodes matter",
 			s.tasks, c.Width, each, (s.tasks+each-1)/each, c.Width*each)
 	}
 	if s.cmd.plugin == "none" && s.tasks > 1 {
@@ -243,6 +243,6 @@ func (s *setup) adviseMPI(ctx context.Context) {
 			}
 		}
 	}
-	s.log.say("the program did not come to Open under srun --mpi=%s; if MPI is the reason, these pairs work on this "+
+	s.log.say("the program did not reach Open under srun --mpi=%s; if MPI is the reason, these pairs work on this "+
 		"site: %s", cmp.Or(s.cmd.plugin, os.Getenv("SLURM_MPI_TYPE"), "the site's default"), strings.Join(pairs, ", "))
 }

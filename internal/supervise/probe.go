@@ -131,7 +131,7 @@ func (s *setup) blameNone(ctx context.Context, faults map[string]string, dead []
 			return
 		}
 	}
-	s.log.say("Slurm starts nothing on any node, so none is blamed for it")
+	s.log.say("Slurm starts nothing on any node, so no node is excluded")
 	for _, n := range s.cfg.Nodes {
 		if blamed(n) && !slices.Contains(dead, n) {
 			delete(faults, n)

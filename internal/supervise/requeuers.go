@@ -65,7 +65,7 @@ func (r *run) startRequeuers() *requeuers {
 	}
 	others := slices.DeleteFunc(slices.Clone(job.Nodes), r.here)
 	if len(others) == 0 {
-		r.log.say("warning: the job has one node: if that dies, Slurm alone decides whether the job is requeued")
+		r.log.say("warning: the job has one node: if it dies, Slurm alone decides whether the job is requeued")
 		return nil
 	}
 	g := &requeuers{run: r, most: min(requeuersAtMost, len(others)), up: make(chan struct{}),
@@ -94,7 +94,7 @@ func (r *run) elsewhere(ctx context.Context) bool {
 		case <-g.up:
 			watched = true
 		case <-time.After(firstRequeuer):
-			r.log.say("warning: no guard watches yet; if this node dies now, the job has to be requeued by hand")
+			r.log.say("warning: no guard watches yet: if this node dies now, requeue the job by hand")
 		}
 	}
 	switch {
@@ -185,8 +185,8 @@ func (g *requeuers) failed(node string, p *requeuerStep, why string) {
 	}
 	if !g.told {
 		g.told = true
-		g.run.log.say("warning: no guard can be started on node %s: %s; if the node of this command dies, the job may "+
-			"have to be requeued by hand", node, strings.TrimSpace(why))
+		g.run.log.say("warning: cannot start a guard on node %s: %s; if the node of this command dies, you may have "+
+			"to requeue the job by hand", node, strings.TrimSpace(why))
 	}
 }
 
@@ -313,7 +313,7 @@ func requeueAfterDeath(ctx context.Context, o *job.Inquiry, node string, silence
 			say("holdfast run has ended: %s", why)
 			return nil
 		case job.SupervisorDead:
-			say("holdfast run is dead: %s; job %s is put back into the queue", why, o.Job)
+			say("holdfast run is dead: %s; job %s is requeued", why, o.Job)
 			err := o.Client.Requeue(ctx, o.Job)
 			if err == nil {
 				return nil

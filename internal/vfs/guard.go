@@ -28,7 +28,7 @@ type UnsafeError struct {
 func (e *UnsafeError) Error() string {
 	s := e.Path + " is refused: " + e.Why
 	if e.Foreign {
-		s += "; if you trust them all the same, set HOLDFAST_ALLOW_FOREIGN=true"
+		s += "; if you trust them nevertheless, set HOLDFAST_ALLOW_FOREIGN=true"
 	}
 	return s
 }
@@ -70,7 +70,7 @@ func notRegular(name string) string {
 	if err != nil || info.Mode().IsRegular() {
 		return ""
 	}
-	return kindText(info.Mode()) + " stands where a file should be"
+	return kindText(info.Mode()) + " is where a file should be"
 }
 
 // kindText names a kind of file.
@@ -92,7 +92,7 @@ func kindText(m fs.FileMode) string {
 
 func (o OS) checkFile(name string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return &UnsafeError{Path: name, Why: kindText(info.Mode()) + " stands where a file should be"}
+		return &UnsafeError{Path: name, Why: kindText(info.Mode()) + " is where a file should be"}
 	}
 	return o.checkOwner(name, info)
 }
@@ -110,7 +110,7 @@ func (o OS) checkOwner(name string, info fs.FileInfo) error {
 				userName(uint32(os.Geteuid())))}
 	case info.Mode().Perm()&0o022 != 0 && !sticky(info):
 		return &UnsafeError{Path: name, Foreign: true,
-			Why: fmt.Sprintf("other users may write to it (mode %04o; chmod go-w takes that away)", info.Mode().Perm())}
+			Why: fmt.Sprintf("other users may write to it (mode %04o; chmod go-w prevents that)", info.Mode().Perm())}
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (o OS) CheckDir(name string, link bool) error {
 	}
 	if info.Mode().Type() == fs.ModeSymlink {
 		if !link {
-			return &UnsafeError{Path: name, Why: "a symbolic link stands where a directory should be"}
+			return &UnsafeError{Path: name, Why: "a symbolic link is where a directory should be"}
 		}
 		if err := o.checkLink(name, info); err != nil {
 			return err

@@ -24,7 +24,7 @@ func within(t *testing.T, what string, do func() error) error {
 	}
 }
 
-// TestOnlyRegularFilesAreOpened: whatever stands where a file should be is
+// TestOnlyRegularFilesAreOpened: whatever is where a file should be is
 // refused by name, at once.
 func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	dir := t.TempDir()

@@ -27,7 +27,7 @@ func TestMpirun(t *testing.T) {
 			if code := k.wait(); code != 0 {
 				t.Fatalf("exit %d\n%s", code, k.output())
 			}
-			if !strings.Contains(k.output(), "node n2 is not used any more") || !again.MatchString(k.output()) {
+			if !strings.Contains(k.output(), "node n2 is no longer used") || !again.MatchString(k.output()) {
 				t.Errorf("no restart without n2:\n%s", k.output())
 			}
 			t.Log(again.FindString(k.output()))

@@ -222,7 +222,7 @@ func TestTemplates(t *testing.T) {
 		j.says(t, "computing again", 1)
 		j.proceed(t)
 		j.ends(t)
-		j.held(t, "node n3 is not used any more", "computing again", "level=partner")
+		j.held(t, "node n3 is no longer used", "computing again", "level=partner")
 		b.Verb(t, "revive", "n3")
 	})
 	t.Run("array", func(t *testing.T) {

@@ -343,7 +343,7 @@ func (j *job) hit(t *testing.T, tr *trial, s *cluster.Strike, die []string, star
 }
 
 func over(log string) bool {
-	return strings.Contains(log, "the program has ended") || strings.Contains(log, "all ranks closed in order, then") ||
+	return strings.Contains(log, "the program has ended") || strings.Contains(log, "all ranks called Close, then") ||
 		refused.MatchString(log)
 }
 
@@ -471,7 +471,8 @@ func (j *job) finish(t *testing.T, tr *trial) {
 	}
 }
 
-var notices = regexp.MustCompile(`holdfast run: (\S+) (?:.* is lost|node .* is not used any more|ending start)`)
+var notices = regexp.MustCompile(
+	`holdfast run: (\S+) (?:.* is lost|node .* is no longer used|a spare node replaces node|ending start)`)
 
 // noticed is how long after a death the log tells of it first; 0 if it does not.
 func noticed(log string, struck time.Time) float64 {

@@ -70,7 +70,7 @@ func (m *Machine) judge() {
 	case stopping && m.timeToGoOn(): // from then on it is not being stopped
 		m.retry()
 	case stopping:
-		m.say("ended while it was being stopped, with code %d; %s", t.code, newestOf(rep))
+		m.say("the program ended with code %d while it was being stopped; %s", t.code, newestOf(rep))
 		m.leave(ExitStopped)
 	default:
 		m.retry()
@@ -103,13 +103,13 @@ func (m *Machine) allClosed() {
 	switch {
 	case !m.knows():
 	case t.nodeDied && !m.limit.stopping:
-		m.say("all ranks had closed, but may have had work left")
+		m.say("all ranks had called Close, but may have had work left")
 		m.retry()
 	case t.killed:
-		m.say("all ranks had closed, but it is not known whether the program ended well")
+		m.say("all ranks had called Close, but nobody knows whether the program ended well")
 		m.finish(ExitBad)
 	default:
-		m.say("all ranks closed in order, then the launcher ended with code %d", t.code)
+		m.say("all ranks called Close, then the launcher ended with code %d", t.code)
 		m.finish(t.code)
 	}
 }
@@ -136,7 +136,7 @@ func (m *Machine) retry() {
 		return
 	}
 	if !t.opened && !t.nodeDied && m.hopeless() {
-		m.say("giving up: the program ended with code %d before it came to Open, and all nodes are well", t.code)
+		m.say("giving up: the program ended with code %d before it reached Open, and all nodes are well", t.code)
 		m.finish(ExitBad)
 		return
 	}
@@ -153,8 +153,8 @@ func (m *Machine) retry() {
 	unrestorable := t.last.Unrestorable
 	if unrestorable == "" || t.nodeDied {
 		if why := m.incurable(); why != "" {
-			m.say("giving up: the program aborted %d times in a row with the same error, and without a new epoch in "+
-				"between: %s", p.alike, why)
+			m.say("giving up: the program aborted %d times in a row with the same error and without a new epoch: %s",
+				p.alike, why)
 			m.finish(ExitBad)
 			return
 		}
@@ -237,7 +237,7 @@ func (m *Machine) openFailed() {
 	}
 	for _, n := range t.unfit {
 		m.nodes.unfit[n] = t.refused
-		m.say("node %s is not used any more, a spare one takes its place: %s", n, t.refused)
+		m.say("a spare node replaces node %s: %s", n, t.refused)
 	}
 	m.next()
 }
@@ -376,7 +376,7 @@ func (m *Machine) returned(back bool) {
 	case back || m.elsewhere():
 		m.next()
 	case m.now.After(m.nodes.until):
-		m.say("none of them has come back")
+		m.say("none of them has returned")
 		m.forGood()
 	default:
 		m.nodes.look()
@@ -387,8 +387,8 @@ func (m *Machine) returned(back bool) {
 func (m *Machine) forGood() {
 	why := m.try.last.Unrestorable
 	if m.mayBegin() {
-		m.say("no checkpoint of this job ever came to global, and those on its nodes cannot be read any more: "+
-			"starting from the beginning, as --begin-anew %v allows; at most %v of work are lost: %s",
+		m.say("no checkpoint of this job ever reached global, and those on its nodes can no longer be read: "+
+			"starting over, as --begin-anew %v allows; at most %v of work is lost: %s",
 			m.cfg.BeginAnew, m.work().Round(time.Second), why)
 		m.past.fresh = true
 		m.next()
@@ -396,8 +396,8 @@ func (m *Machine) forGood() {
 	}
 	m.say("giving up: %s", why)
 	if m.neverSafe() {
-		m.say("no checkpoint of this job ever came to global, and at most %v of work would be lost: HOLDFAST_FRESH=1 "+
-			"begins anew now, --begin-anew %v lets such a job do so by itself",
+		m.say("no checkpoint of this job ever reached global, and at most %v of work would be lost: "+
+			"HOLDFAST_FRESH=1 starts over now, --begin-anew %v lets such a job do so by itself",
 			m.work().Round(time.Second), m.work().Truncate(time.Hour)+time.Hour) // as a person would set it
 	}
 	m.finish(ExitBad)

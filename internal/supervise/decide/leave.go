@@ -68,7 +68,7 @@ func (m *Machine) requeue(code int, wait time.Duration, end time.Time) {
 			failed(err)
 			return
 		case err != nil && m.limit.told:
-			m.say("it is not known whether the job was cancelled, so it is not requeued: %v", err)
+			m.say("the job is not requeued, because nobody knows whether it was cancelled: %v", err)
 			exit()
 			return
 		case err != nil:
@@ -79,8 +79,8 @@ func (m *Machine) requeue(code int, wait time.Duration, end time.Time) {
 			return
 		}
 		if code == ExitStopped && m.past.workAt.IsZero() && info.Preempted.IsZero() {
-			m.say("the program did not come to compute, so the job is not requeued: it would go round for ever; give " +
-				"it a longer time limit (sbatch -t)")
+			m.say("the job is not requeued, because the program never began to compute and would not next time: " +
+				"give it a longer time limit (sbatch -t)")
 			exit()
 			return
 		}
@@ -125,7 +125,7 @@ func (m *Machine) ours(wait time.Duration, yes, no func()) {
 			m.say("%v; the time limit is over", err)
 			no()
 		default:
-			m.say("%v; nothing is started before Slurm says that the job is still this one; asking again in %v", err,
+			m.say("%v; nothing starts until Slurm confirms that the job still exists; asking again in %v", err,
 				wait)
 			m.after(wait, func() { m.ours(min(2*wait, requeueEvery), yes, no) })
 		}

@@ -57,8 +57,8 @@ func (m *Machine) beginLimit() {
 		m.compare()
 		return
 	}
-	m.say("no checkpoint of this job has been measured yet: its first one will tell whether %v before the time limit "+
-		"is soon enough", cmp.Or(l.lead, w.Lead))
+	m.say("no checkpoint of this job has been measured yet: the first one will show whether %v before the time "+
+		"limit is enough", cmp.Or(l.lead, w.Lead))
 }
 
 // measure keeps what the newest checkpoint at global took, and compares.
@@ -93,7 +93,7 @@ func (m *Machine) atDeadline() {
 	m.askJob(3*time.Second, func(info slurm.JobInfo, err error) {
 		l := &m.limit
 		if err == nil && info.End.After(l.deadline.Add(time.Second)) {
-			m.say("the time limit was moved to %s", info.End.Format(time.DateTime))
+			m.say("the time limit was changed to %s", info.End.Format(time.DateTime))
 			l.deadline = info.End
 			return
 		}
@@ -142,8 +142,8 @@ func (m *Machine) stale() bool {
 	m.mem.Stale++
 	over := m.mem.Stale >= mostVain
 	if over {
-		m.say("not requeued: %d runs of the job in a row were started again too often and took no checkpoint; look "+
-			"at what the program says", m.mem.Stale)
+		m.say("not requeued: in %d consecutive runs the program restarted too often and took no checkpoint; see its "+
+			"messages", m.mem.Stale)
 		m.mem.Stale = 0 // a person who submits it again has mended something
 	}
 	m.remember()

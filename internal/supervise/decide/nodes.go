@@ -68,7 +68,7 @@ func (m *Machine) choose() ([]string, error) {
 	}
 	picked = picked[:min(m.cfg.Width, len(picked))]
 	if m.past.starts > 0 && len(picked) < m.cfg.Width {
-		m.say("only %d of %d nodes are left: more ranks on each", len(picked), m.cfg.Width)
+		m.say("only %d of %d nodes are left: each gets more ranks", len(picked), m.cfg.Width)
 	}
 	return slices.DeleteFunc(slices.Clone(m.cfg.Nodes), func(node string) bool {
 		return !slices.Contains(picked, node)
@@ -112,7 +112,7 @@ func (m *Machine) examined(faults map[string]string) {
 		switch {
 		case why != "" && n.dead[node] == "":
 			fresh = true
-			m.say("node %s is not used any more: it %s", node, why)
+			m.say("node %s is no longer used: it %s", node, why)
 			n.dead[node] = why
 		case why == "" && n.dead[node] != "":
 			m.say("node %s is back", node)

@@ -231,11 +231,11 @@ func (m *Machine) overdue() string {
 	switch {
 	case t.last.Ended:
 		if m.cfg.EndTimeout > 0 && m.now.Sub(t.stuckAt) > m.cfg.EndTimeout {
-			return fmt.Sprintf("all ranks have closed, and the launcher still runs %v later", m.cfg.EndTimeout)
+			return fmt.Sprintf("all ranks have called Close, but the launcher still runs %v later", m.cfg.EndTimeout)
 		}
 	case !t.noticedAt.IsZero():
 		if m.now.Sub(t.noticedAt) > leaveTime {
-			return "a rank is lost and the launcher has not ended"
+			return "a rank is lost, but the launcher has not ended"
 		}
 	case !t.opened:
 		return m.starting()
@@ -271,7 +271,7 @@ func (m *Machine) starting() string {
 	t := m.try
 	if !t.failedAt.IsZero() && m.now.Sub(t.failedAt) > failTime {
 		m.died(t.failedAt, 0, t.failed.Node)
-		return "before the program came to Open, " + t.failed.Text
+		return "before the program reached Open, " + t.failed.Text
 	}
 	patience := failTime
 	if t.alive == 0 { // the launcher ends by itself when those of all nodes end at about the same time
@@ -279,16 +279,16 @@ func (m *Machine) starting() string {
 	}
 	if !t.vanishAt.IsZero() && m.now.Sub(t.vanishAt) >= patience {
 		m.died(t.vanishAt, 0, t.vanished)
-		return fmt.Sprintf("the program on node %s has ended before all ranks came to Open", t.vanished)
+		return fmt.Sprintf("the program on node %s ended before all ranks reached Open", t.vanished)
 	}
 	if node, why := m.away(); node != "" {
 		m.died(m.now, m.peekPatience(), node)
-		return fmt.Sprintf("before the program has started on it, node %s %s", node, why)
+		return fmt.Sprintf("before the program started on it, node %s %s", node, why)
 	}
 	if (m.past.starts > 1 || m.cfg.StartTimeout > 0) && m.now.Sub(t.startedAt) > m.startTimeout() {
 		m.died(m.now, 0, "")
 		t.suspects = t.nodes
-		return fmt.Sprintf("not all ranks have come to Open within %v", m.startTimeout().Round(100*time.Millisecond))
+		return fmt.Sprintf("not all ranks reached Open within %v", m.startTimeout().Round(100*time.Millisecond))
 	}
 	if m.nodes.examining != forNothing {
 		return ""

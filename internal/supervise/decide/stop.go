@@ -121,7 +121,7 @@ func (m *Machine) terminated() {
 	m.askJob(2*time.Second, func(info slurm.JobInfo, err error) { // rank 0 waits a little longer
 		within, why := m.preemption(&info)
 		if err != nil {
-			m.say("warning: it is not known whether the job is being preempted, so the ranks count on KillWait: %v",
+			m.say("warning: nobody knows whether the job is being preempted, so the ranks assume KillWait: %v",
 				err)
 			within, why = 0, ""
 		}
@@ -165,7 +165,7 @@ func (m *Machine) asked(ok bool) {
 		}
 		m.say("%s: final checkpoint%s", t.asks, text)
 	case t.last.Ended:
-		m.say("%s: all ranks have closed, so the program is left to end by itself", t.asks)
+		m.say("%s: all ranks have called Close, so the program may end by itself", t.asks)
 	default:
 		m.say("%s: the program cannot be asked for a checkpoint, so the signal is passed on", t.asks)
 		m.do(Pass{t.pass})
