@@ -34,7 +34,8 @@ type bulk struct {
 	opt       Options
 	die       error // what ends the program right after a restore; nil: nothing
 	hook      func(rank int, at string)
-	wired     bool // the ranks speak over real connections
+	wired     bool                       // the ranks speak over real connections
+	each      func(rank int, o *Options) // what is a rank's own; nil: nothing
 }
 
 func newBulk(t *testing.T, levels ...string) *bulk {
@@ -70,7 +71,11 @@ func (b *bulk) run() error {
 	}
 	return mpitest.NewWorld(len(b.stats), mpitest.Options{Seed: 1}).Run(func(world *mpiwrap.Comm) error {
 		ctx := context.Background()
-		ck, err := Open(ctx, world, b.opt)
+		opt := b.opt
+		if b.each != nil {
+			b.each(world.Rank(), &opt)
+		}
+		ck, err := Open(ctx, world, opt)
 		if err != nil {
 			return err
 		}

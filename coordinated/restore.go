@@ -73,7 +73,9 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	failed := &RestoreError{}
 	load := c.state.Load(capture.Loader{Mailbox: c.endpoint.StageMailbox, Read: c.reading.add, Over: l.until,
 		Mismatch: func(name, saved, now string) error { return &MismatchError{name, saved, now} }})
-	for i, e := range epochs {
+	for i, k := range epochs {
+		e := k.Epoch
+		c.store.Choose(e, k.ID)
 		level, bytes, err := c.tryLoad(ctx, e, load, l)
 		if err == nil {
 			load.Close(c.log)
@@ -158,7 +160,7 @@ func (c *Checkpointer) survived() {
 }
 
 // common agrees on the epochs that every rank can read, newest first.
-func (c *Checkpointer) common(ctx context.Context) ([]storage.Epoch, error) {
+func (c *Checkpointer) common(ctx context.Context) ([]vote.Candidate, error) {
 	var list []storage.Candidate
 	var unreadable []storage.Epoch
 	err := c.learn(ctx)
@@ -175,16 +177,18 @@ func (c *Checkpointer) common(ctx context.Context) ([]storage.Epoch, error) {
 	}
 	both := vote.Common(per)
 	if e := c.opt.Epoch; e != 0 {
-		if !slices.Contains(both, e) {
-			return nil, fmt.Errorf("coordinated: not all ranks can read epoch %d; all can read %v", e, both)
+		only := slices.DeleteFunc(slices.Clone(both), func(k vote.Candidate) bool { return k.Epoch != e })
+		if len(only) == 0 {
+			return nil, fmt.Errorf("coordinated: not all ranks can read epoch %d; all can read %v", e, epochsOf(both))
 		}
-		return []storage.Epoch{e}, nil
+		return only, nil
 	}
 	if len(both) == 0 && !c.opt.Fresh {
 		return nil, c.without(ctx, per, flags)
 	}
 	if len(both) > 0 && c.world.Rank() == 0 {
-		c.sayPassedOver(per, flags, both[0])
+		c.sayPassedOver(per, flags, both[0].Epoch)
+		c.sayDiffers(per, both[0])
 	}
 	return c.leaveOut(both, flags)
 }
@@ -214,25 +218,50 @@ func (c *Checkpointer) sayPassedOver(per [][]vote.Candidate, flags vote.Flags, n
 	}
 }
 
+// sayDiffers warns that directories hold something else under the number of the epoch that
+// is restored.
+func (c *Checkpointer) sayDiffers(per [][]vote.Candidate, chosen vote.Candidate) {
+	var ranks []int
+	for r, list := range per {
+		if slices.ContainsFunc(list, func(k vote.Candidate) bool {
+			return k.Epoch == chosen.Epoch && k.ID != chosen.ID
+		}) {
+			ranks = append(ranks, r)
+		}
+	}
+	if len(ranks) > 0 {
+		c.log.Warn("holdfast: directories hold a checkpoint of another run with the same name under this number: "+
+			"restoring the one that all ranks have; 'holdfast verify' shows the directories", "epoch", chosen.Epoch,
+			"ranks", vote.Ranks(ranks))
+	}
+}
+
+func epochsOf(list []vote.Candidate) (out []storage.Epoch) {
+	for _, k := range list {
+		out = append(out, k.Epoch)
+	}
+	return out
+}
+
 // leaveOut puts the epochs after whose restoring the program kept dying behind the
 // others. Where there are no others they are tried again: it may have been a person, or
 // the system, who killed it. That ends, too, lest a job is requeued for ever.
-func (c *Checkpointer) leaveOut(epochs []storage.Epoch, flags vote.Flags) ([]storage.Epoch, error) {
-	var good, bad, dead []storage.Epoch
-	for _, e := range epochs {
+func (c *Checkpointer) leaveOut(epochs []vote.Candidate, flags vote.Flags) ([]vote.Candidate, error) {
+	var good, bad, dead []vote.Candidate
+	for _, k := range epochs {
 		switch {
-		case flags[e]&vote.IsDeadly != 0:
-			dead = append(dead, e)
-		case flags[e]&vote.IsPoisoned != 0:
-			bad = append(bad, e)
+		case flags[k.Epoch]&vote.IsDeadly != 0:
+			dead = append(dead, k)
+		case flags[k.Epoch]&vote.IsPoisoned != 0:
+			bad = append(bad, k)
 		default:
-			good = append(good, e)
+			good = append(good, k)
 		}
 	}
 	if len(bad)+len(dead) == 0 {
 		return good, nil
 	}
-	err := &PoisonedError{Epochs: append(slices.Clone(bad), dead...)}
+	err := &PoisonedError{Epochs: epochsOf(append(slices.Clone(bad), dead...))}
 	slices.Sort(err.Epochs)
 	slices.Reverse(err.Epochs)
 	switch {
@@ -241,9 +270,9 @@ func (c *Checkpointer) leaveOut(epochs []storage.Epoch, flags vote.Flags) ([]sto
 	case c.world.Rank() != 0:
 	case len(good) == 0:
 		c.log.Warn("holdfast: the program crashed repeatedly after restoring, and there is no other epoch: trying "+
-			"once more", "epochs", bad, "within", survivalTime)
+			"once more", "epochs", epochsOf(bad), "within", survivalTime)
 	default:
-		c.log.Warn("holdfast: restoring an older epoch: "+err.Error(), "epoch", good[0])
+		c.log.Warn("holdfast: restoring an older epoch: "+err.Error(), "epoch", good[0].Epoch)
 	}
 	if len(good) == 0 {
 		return bad, nil

@@ -79,6 +79,11 @@ func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []
 	return list, unreadable, nil
 }
 
+// Choose tells the store what an epoch contains, by the ID of a Candidate that all ranks
+// have. From then on a directory with other contents under the number counts as damaged:
+// it is of another run with the job's name, say, and came back with its node.
+func (s *Store) Choose(e Epoch, id [16]byte) { s.contents.Set(e, id) }
+
 // Survey says how every epoch found at any level stands there, newest epoch
 // first and levels nearest first. What other ranks have counts as far as this
 // one did Learn of it.

@@ -209,5 +209,5 @@ func (s *Store) manifestAt(ctx context.Context, l *levelState, e Epoch) (*format
 // peerDir is a level's directory at another rank. Its close ends the connection.
 func (s *Store) peerDir(ctx context.Context, rank int, l *levelState) (level.Epochs, *peer.FS) {
 	f := peer.NewFS(ctx, s.opt.Transport, rank, l.Name())
-	return level.NewDir(f, l.Name(), "", rank), f
+	return level.NewDir(f, l.Name(), "", rank).Only(&s.contents), f
 }

@@ -169,8 +169,9 @@ func (v *View) anyManifest(e Epoch) *format.Manifest {
 
 // Pending lists the epochs that are committed at from, as far as this rank can
 // tell, and newer than the newest at to, oldest first: a job that died in the
-// middle of a flush left them, and the next one can Flush and Commit them.
-func (s *Store) Pending(ctx context.Context, from, to string) ([]Epoch, error) {
+// middle of a flush left them, and the next one can Flush and Commit those that all
+// ranks have with the same ID.
+func (s *Store) Pending(ctx context.Context, from, to string) (list []Candidate, err error) {
 	l, err := s.at(to)
 	if err != nil {
 		return nil, err
@@ -183,13 +184,12 @@ func (s *Store) Pending(ctx context.Context, from, to string) ([]Epoch, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := map[Epoch]bool{}
-	for _, st := range states {
+	for _, st := range slices.Backward(states) { // newest first, one of each at a level
 		if st.Level == from && st.Err == nil && st.Epoch > newest {
-			set[st.Epoch] = true
+			list = append(list, Candidate{Epoch: st.Epoch, ID: st.ID, Levels: []string{from}})
 		}
 	}
-	return format.SortedEpochs(set), nil
+	return list, nil
 }
 
 // FlushDirs copies the newest epoch that is whole in the directories from, those
@@ -268,15 +268,59 @@ func (v *View) missingAt(to *levelState) ([]Epoch, error) {
 	return out, nil
 }
 
-// flushAll copies the shards of all ranks.
-func (s *Store) flushAll(ctx context.Context, v *View, e Epoch) ([]ShardInfo, error) {
+// flushAll copies the shards of all ranks. Where directories hold different epochs under
+// the number it takes one that is there for all ranks.
+func (s *Store) flushAll(ctx context.Context, v *View, e Epoch) (infos []ShardInfo, err error) {
+	var problems []error
+	for _, id := range v.contentsOf(e) {
+		if infos, err = s.flushContents(ctx, v, e, id); err == nil || ctx.Err() != nil {
+			return infos, err
+		}
+		problems = append(problems, err)
+	}
+	return nil, errors.Join(problems...)
+}
+
+// contentsOf lists what the manifests of an epoch commit, what most of them do first.
+func (v *View) contentsOf(e Epoch) (ids [][16]byte) {
+	count := map[[16]byte]int{}
+	for _, d := range v.dirs {
+		if m, err := d.ReadManifest(e); err == nil {
+			id := m.ID()
+			if count[id]++; count[id] == 1 {
+				ids = append(ids, id)
+			}
+		}
+	}
+	slices.SortStableFunc(ids, func(a, b [16]byte) int { return count[b] - count[a] })
+	return ids
+}
+
+// contents is a directory as far as its manifest of an epoch has this ID.
+type contents struct {
+	*viewDir
+	epoch Epoch
+	id    [16]byte
+}
+
+// Locate makes it a source.
+func (c *contents) Locate(ctx context.Context, e Epoch, rank int) (*shard.Extent, error) {
+	if e == c.epoch {
+		if m, err := c.ReadManifest(e); err == nil && m.ID() != c.id {
+			return nil, ErrNotCommitted
+		}
+	}
+	return c.viewDir.Locate(ctx, e, rank)
+}
+
+// flushContents is flushAll for the directories that have the contents.
+func (s *Store) flushContents(ctx context.Context, v *View, e Epoch, id [16]byte) (infos []ShardInfo, err error) {
 	var from []shard.Source
 	for _, d := range v.dirs {
 		if !d.Traits().Rows {
-			from = append(from, d)
+			from = append(from, &contents{d, e, id})
 		}
 	}
-	var infos []ShardInfo
 	for r := range s.opt.Size {
 		info, err := s.bring(ctx, e, r, from)
 		if err != nil {

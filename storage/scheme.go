@@ -43,7 +43,7 @@ func (s *Store) chooseLevel(cfg LevelConfig) *levelState {
 		l.lent = peer.NewMemFS(fsys)
 		fsys = l.lent
 	}
-	l.Level = level.NewDir(fsys, cfg.Name, cfg.Dir, s.opt.Rank)
+	l.Level = level.NewDir(fsys, cfg.Name, cfg.Dir, s.opt.Rank).Only(&s.contents)
 	l.served = peer.Dir{FS: fsys, Path: cfg.Dir, Writable: traits.Lent}
 	switch own := (ownFiles{s, l}); {
 	case traits.Rows:

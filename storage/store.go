@@ -52,6 +52,8 @@ type Store struct {
 	votes  atomic.Bool   // the program tells what all ranks have
 	copied atomic.Int64  // bytes written for copies between levels
 
+	contents level.Contents // of epochs, by Choose
+
 	serving *peer.Server // nil without Transport
 	inbound *shard.Pool  // what other ranks' stores write and read here
 	pulse   pulse

@@ -59,11 +59,7 @@ func (p *Persister) finishCopies() error {
 		return nil
 	}
 	pending, err := p.Store.Pending(p.ctx, p.Levels[0], storage.LevelGlobal)
-	list := make([]storage.Candidate, len(pending))
-	for i, e := range pending {
-		list[i].Epoch = e
-	}
-	blobs, gerr := p.Allgather(0, "repair pending", vote.EncodeCandidates(list, nil, err))
+	blobs, gerr := p.Allgather(0, "repair pending", vote.EncodeCandidates(pending, nil, err))
 	if gerr != nil {
 		return errors.Join(err, gerr)
 	}
@@ -71,7 +67,9 @@ func (p *Persister) finishCopies() error {
 	if err != nil {
 		return err
 	}
-	for _, e := range vote.Common(per) {
+	for _, k := range vote.Common(per) {
+		e := k.Epoch
+		p.Store.Choose(e, k.ID)
 		if err := p.copyOut(p.ctx, e, storage.LevelGlobal, nil); err != nil {
 			return err
 		}

@@ -88,17 +88,17 @@ func DecodeCandidates(op string, blobs []cut.Blob, own error) ([][]Candidate, Fl
 
 // Common returns the epochs that all ranks have with the same contents, in
 // the order of the first rank: newest first.
-func Common(per [][]Candidate) []storage.Epoch {
+func Common(per [][]Candidate) []Candidate {
 	count := map[Candidate]int{}
 	for _, list := range per {
 		for _, k := range list {
 			count[k]++
 		}
 	}
-	var out []storage.Epoch
+	var out []Candidate
 	for _, k := range per[0] {
 		if count[k] == len(per) {
-			out = append(out, k.Epoch)
+			out = append(out, k)
 		}
 	}
 	return out

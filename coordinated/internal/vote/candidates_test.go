@@ -3,8 +3,6 @@ package vote
 import (
 	"reflect"
 	"testing"
-
-	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 func TestCommon(t *testing.T) {
@@ -13,7 +11,7 @@ func TestCommon(t *testing.T) {
 		{{5, id(1)}, {4, id(1)}, {2, id(1)}},
 		{{5, id(2)}, {4, id(1)}, {3, id(1)}, {2, id(1)}},
 	}
-	if got, want := Common(per), []storage.Epoch{4, 2}; !reflect.DeepEqual(got, want) {
+	if got, want := Common(per), []Candidate{{4, id(1)}, {2, id(1)}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v: epoch 5 differs in contents", got, want)
 	}
 }

@@ -26,11 +26,18 @@ type Dir struct {
 	path  string
 	of    *format.Marker // whose it is, where manifests of others are damage; nil: the caller looks
 	owner int            // rank whose store the directory belongs to; it clears away temporary files
+	only  *Contents      // of epochs; nil: whatever their manifests say
 }
 
 // NewDir is the directory of a level at path, which belongs to the store of a rank.
 func NewDir(fsys vfs.FS, name, path string, owner int) *Dir {
 	return &Dir{fs: fsys, name: name, path: path, owner: owner}
+}
+
+// Only makes manifests that commit other contents damage there.
+func (d *Dir) Only(c *Contents) *Dir {
+	d.only = c
+	return d
 }
 
 // DirOf is the directory at path for a reader who knows whose it is, so that manifests of others are damage there;
@@ -200,6 +207,8 @@ func (d *Dir) ReadManifest(e format.Epoch) (*format.Manifest, error) {
 		return bad("manifest of job %q in a directory of job %q", m.Job, d.of.Job)
 	case d.of != nil && m.Size != d.of.Size:
 		return bad("manifest of %d ranks in a directory of %d", m.Size, d.of.Size)
+	case !d.only.allows(m):
+		return nil, &OtherContentsError{File: file, Epoch: e}
 	}
 	return m, nil
 }

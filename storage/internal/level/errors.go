@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // ErrOtherLevel marks a directory that another level of the job uses.
@@ -15,6 +17,22 @@ var ErrNotCommitted = errors.New("epoch is not committed")
 
 // ErrCommitted marks an attempt to replace or discard a committed epoch.
 var ErrCommitted = errors.New("epoch is committed already")
+
+// OtherContentsError reports a manifest that commits something else under the number of an
+// epoch than what the ranks have agreed on: that of another run with the same name, say.
+// It matches ErrCorrupt.
+type OtherContentsError struct {
+	File  string
+	Epoch format.Epoch
+}
+
+func (e *OtherContentsError) Error() string {
+	return fmt.Sprintf("%s commits something else than epoch %d of this job: it is of another run with the same "+
+		"name, or of another attempt", e.File, e.Epoch)
+}
+
+// Is makes errors.Is(err, ErrCorrupt) true.
+func (e *OtherContentsError) Is(target error) bool { return target == format.ErrCorrupt }
 
 // DirError reports a level's directory that cannot be used.
 type DirError struct {
