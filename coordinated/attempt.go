@@ -83,14 +83,15 @@ const (
 	voteFallible = 1 << 1 // Apply may fail: vote again after it
 	voteMismatch = 1 << 2 // the error is that the program protects something else
 	voteSpoiled  = 1 << 3 // undo will not bring everything back: names follow
-	voteStop     = 1 << 4 // nor would an older epoch
+	voteStop     = 1 << 4 // nor would an older epoch, or there is no time for one
 )
 
 // voteLoad agrees on whether a step of a load went well on all ranks.
 // fallible says that some rank's Apply may fail.
 func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step string, a *capture.Load,
 	own error) (fallible bool, err error) {
-	blobs, gerr := c.allgather(ctx, cut.Epoch(e), stageRestore+step, ballot(a, own))
+	a.Stop = a.Stop || ctx.Err() != nil
+	blobs, gerr := c.allgather(c.ctx, cut.Epoch(e), stageRestore+step, ballot(a, own))
 	if gerr != nil {
 		return false, errors.Join(own, gerr)
 	}

@@ -33,7 +33,7 @@ func (c *Checkpointer) history(ctx context.Context) (history, error) {
 	if err != nil {
 		return history{}, err
 	}
-	blobs, err := c.allgather(ctx, 0, stageRestore+"past", b)
+	blobs, err := c.allgather(c.ctx, 0, stageRestore+"past", b)
 	if err != nil {
 		return history{}, err
 	}

@@ -34,7 +34,8 @@ import (
 // memory of the captures. Where Options.MaxPool leaves no room for it, the saved bytes
 // are verified first and read after the vote.
 //
-// Errors are the same on all ranks: *NoCommonEpochError when checkpoints exist
+// ctx bounds reading, not the waiting for other ranks: where it ends on one, Restore fails
+// on all of them. Errors are the same on all ranks: *NoCommonEpochError when checkpoints exist
 // but none for all, *LostEpochsError when there were some and none is found,
 // *PoisonedError when all were left out, *RestoreError with the
 // reasons when all of them failed to load, or the newest does not hold what the
@@ -95,7 +96,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 		}
 		failed.add(err)
 		c.failure("restore", e, err)
-		if failed.Mismatch || failed.stop || ctx.Err() != nil || c.ctx.Err() != nil {
+		if failed.Mismatch || failed.stop || c.ctx.Err() != nil {
 			break
 		}
 		if c.world.Rank() == 0 && i+1 < len(epochs) {
@@ -167,7 +168,7 @@ func (c *Checkpointer) common(ctx context.Context) ([]vote.Candidate, error) {
 	if err == nil && !c.opt.Fresh {
 		list, unreadable, err = c.store.Candidates(ctx)
 	}
-	blobs, gerr := c.allgather(ctx, 0, stageRestore+"candidates", vote.EncodeCandidates(list, unreadable, err))
+	blobs, gerr := c.allgather(c.ctx, 0, stageRestore+"candidates", vote.EncodeCandidates(list, unreadable, err))
 	if gerr != nil {
 		return nil, errors.Join(err, gerr)
 	}
@@ -288,7 +289,7 @@ func (c *Checkpointer) learn(ctx context.Context) error {
 	if err != nil {
 		mine = nil
 	}
-	blobs, gerr := c.allgather(ctx, 0, stageRestore+"holdings", mine)
+	blobs, gerr := c.allgather(c.ctx, 0, stageRestore+"holdings", mine)
 	if gerr != nil {
 		return errors.Join(err, gerr)
 	}

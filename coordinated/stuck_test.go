@@ -266,6 +266,45 @@ func TestCloseAfterFailedRestore(t *testing.T) {
 	}
 }
 
+// TestRestoreNoTime: the context of one rank's Restore has ended, before there is an epoch
+// and when there are some. All ranks have its error, and none waits for it.
+func TestRestoreNoTime(t *testing.T) {
+	opt := stuckOptions(t)
+	values := make([]int, 3)
+	for epochs := range 3 {
+		for _, ends := range []bool{true, false} {
+			lost := runStuck(t, opt, func(j job) (err error) {
+				defer j.ck.CloseOrAbort(&err)
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				if ends && j.w.Rank() == 1 {
+					cancel()
+				}
+				err = j.ck.Protect("value", &values[j.w.Rank()])
+				if err == nil {
+					_, err = j.ck.Restore(ctx)
+				}
+				if ends {
+					if err == nil || !strings.Contains(err.Error(), context.Canceled.Error()) {
+						t.Errorf("%d epochs, rank %d: got %v, want the end of rank 1's context", epochs, j.w.Rank(), err)
+					}
+					return nil
+				}
+				if err == nil && j.w.Rank() == 0 {
+					err = j.ck.Request(ctx)
+				}
+				for err == nil && len(j.ck.Stats().Epochs) == 0 {
+					err = j.ck.Point(ctx)
+				}
+				return err
+			})
+			if lost != nil {
+				t.Fatalf("%d epochs, ends %v: %v", epochs, ends, lost)
+			}
+		}
+	}
+}
+
 // TestOpenBySome: Open that not all ranks call fails on those that do, and rank 0
 // names the others.
 func TestOpenBySome(t *testing.T) {

@@ -74,7 +74,7 @@ func (l *Loader) Close(log *slog.Logger) {
 type Load struct {
 	Fallible bool     // Apply may fail: it reads, or runs the program's code
 	Spoiled  []string // names of what Undo cannot bring back
-	Stop     bool     // one of them is a device: an older epoch may not hold all its objects
+	Stop     bool     // try no older epoch: one of them is a device, of which that may not hold all objects
 
 	l      *Loader
 	sh     *storage.Shard

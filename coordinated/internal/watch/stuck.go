@@ -67,7 +67,7 @@ func (d *Doing) mayGoOn(all []Doing, goes []bool) bool {
 	case !d.Waits():
 		return true
 	case d.Restore:
-		return !slices.ContainsFunc(all, func(o Doing) bool { return o.Behind && !goes[o.Rank] })
+		return !slices.ContainsFunc(all, func(o Doing) bool { return (o.Behind || o.Gone) && !goes[o.Rank] })
 	case d.Comm != "":
 		return d.othersCome(all, goes)
 	}

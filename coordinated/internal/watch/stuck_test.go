@@ -42,6 +42,7 @@ func TestStuckRanks(t *testing.T) {
 		{"one in Finalize does not", []Doing{send(0, 1), left(1), closed(2)}, []int{0}},
 		{"all closed", []Doing{closed(0), closed(1), closed(2)}, nil},
 		{"restore", []Doing{restores(0), restores(1), behind(closed(2))}, []int{0, 1}},
+		{"restore, one has left it", []Doing{restores(0), restores(1), closed(2)}, []int{0, 1}},
 		{"restore, one computes", []Doing{restores(0), restores(1), behind(computes(2))}, nil},
 		{"restore, one reads", []Doing{restores(0), restores(1), {Rank: 2}}, nil},
 		{"restore, one waits for it", []Doing{restores(0), behind(recv(1, 0)), restores(2)}, []int{0, 1, 2}},
