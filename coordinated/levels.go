@@ -6,12 +6,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
@@ -189,6 +191,12 @@ func copiesInstead(parity storage.LevelConfig, nodes []string) storage.LevelConf
 		Dir: filepath.Join(filepath.Dir(parity.Dir), storage.LevelPartner), Copies: min(parity.Parity, len(seen)-1)}
 }
 
+// misplaced says that the error looks like a mistake in the settings and not like a
+// fault of the file system: there is no such directory, or no right to use it.
+func misplaced(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR)
+}
+
 // useLevels agrees on the levels that checkpoints go to: those that every rank can
 // write to. The others are read at a restart as far as they can be. had says that
 // the job has been here before: only then may a directory be missing, or not be this
@@ -199,7 +207,7 @@ func (c *Checkpointer) useLevels(priv *mpiwrap.Comm, had bool) error {
 	for i, level := range c.levels {
 		if err := out[level]; err != nil {
 			letters += string(rune('a' + i))
-			if storage.Misplaced(err) {
+			if misplaced(err) {
 				letters += string(rune('A' + i))
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -60,7 +61,7 @@ func TestPoisonedEpoch(t *testing.T) {
 	var last lines
 	b.opt.Logger = slog.New(slog.NewTextHandler(&last, nil))
 	b.die, b.epochs, b.opt.OnLost = died, 0, func(*LostError) {}
-	for range 2 * (storage.LastDeaths - storage.MaxDeaths) { // both, as there is no other
+	for range 2 * (vote.LastDeaths - storage.MaxDeaths) { // both, as there is no other
 		if err := b.run(); !errors.Is(err, died) {
 			t.Fatalf("got %v, want it to try once more", err)
 		}

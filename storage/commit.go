@@ -15,40 +15,30 @@ import (
 // Every rank whose directory is its own calls Commit, others may: the same
 // manifest twice is no error, another one is (ErrCommitted).
 func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []ShardInfo) error {
-	leave, err := s.enter()
-	if err != nil {
-		return err
-	}
-	defer leave()
-	l, err := s.at(level)
-	if err != nil {
-		return err
-	}
-	m, err := s.newManifest(e, l, shards)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err == nil {
-		err = l.KeepMarked(s.markerOf(l.Name()))
-	}
-	if err == nil {
+	return s.on("commit", e, level, func(l *levelState) error {
+		m, err := s.newManifest(e, l, shards)
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		if err := l.KeepMarked(s.markerOf(level)); err != nil {
+			return err
+		}
 		origins := m.Shards[s.opt.Rank].Origins
 		if l.Traits().Shared { // one rank commits for all
 			origins = m.Origins()
 		}
-		err = l.Commit(m, origins)
-	}
-	if err != nil {
-		return s.fault("commit", e, level, err)
-	}
-	l.committed(e)
-	l.mu.Lock()
-	if e > l.agreed.newest {
-		l.agreed.unsure[e] = true
-	}
-	l.mu.Unlock()
-	s.log.Debug("epoch committed", "epoch", e, "level", level)
-	return nil
+		if err := l.Commit(m, origins); err != nil {
+			return err
+		}
+		l.committed(e)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if e > l.agreed.newest {
+			l.agreed.unsure[e] = true
+		}
+		s.log.Debug("epoch committed", "epoch", e, "level", level)
+		return nil
+	})
 }
 
 func (s *Store) newManifest(e Epoch, l *levelState, shards []ShardInfo) (*format.Manifest, error) {
@@ -95,32 +85,21 @@ func (l *levelState) committed(e Epoch) {
 // (ErrCommitted); Prune removes those, and what lies at ranks that cannot be
 // reached.
 func (s *Store) Discard(ctx context.Context, e Epoch, level string) error {
-	leave, err := s.enter()
-	if err != nil {
+	return s.on("discard", e, level, func(l *levelState) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		err := l.Discard(e, format.ShardName(s.opt.Rank))
+		if err == nil && l.Traits().Shared {
+			err = l.Discard(e, format.PackName(s.opt.Rank))
+		}
+		for _, c := range l.outside() {
+			d, f := s.peerDir(ctx, c.at, l)
+			err = errors.Join(err, d.Discard(e, c.name), f.Close())
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.puts, e)
 		return err
-	}
-	defer leave()
-	l, err := s.at(level)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		return err
-	}
-	return s.fault("discard", e, level, s.discard(ctx, e, l))
-}
-
-func (s *Store) discard(ctx context.Context, e Epoch, l *levelState) error {
-	err := l.Discard(e, format.ShardName(s.opt.Rank))
-	if err == nil && l.Traits().Shared {
-		err = l.Discard(e, format.PackName(s.opt.Rank))
-	}
-	for _, c := range l.outside() {
-		d, f := s.peerDir(ctx, c.at, l)
-		err = errors.Join(err, d.Discard(e, c.name), f.Close())
-	}
-	l.mu.Lock()
-	delete(l.puts, e)
-	l.mu.Unlock()
-	return err
+	})
 }

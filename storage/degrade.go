@@ -3,9 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"slices"
-	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
@@ -34,12 +32,6 @@ func (s *Store) Use(levels []string) {
 }
 
 var errNotUsed = errors.New("other ranks cannot write to this level")
-
-// Misplaced says that the error looks like a mistake in the settings and not like a
-// fault of the file system: there is no such directory, or no right to use it.
-func Misplaced(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR)
-}
 
 // degradable says that the job can do without the directory. One that is another
 // job's, in use, or not to be trusted is refused all the same.

@@ -17,9 +17,6 @@ type CorruptError = format.CorruptError
 // VersionError reports a record of a format version that this build does not know. The remedy is a newer build.
 type VersionError = format.VersionError
 
-// LimitError reports something larger than the format can hold. Nothing was written.
-type LimitError = format.LimitError
-
 // ErrNotCommitted marks an epoch that has no manifest at the level asked for,
 // so that it does not exist there.
 var ErrNotCommitted = level.ErrNotCommitted
@@ -42,13 +39,6 @@ type SpaceError = level.SpaceError
 // BusyError reports a level's directory that another run of the job uses now:
 // the two would overwrite each other's epochs.
 type BusyError = level.BusyError
-
-// Leftover is something that was not removed, or that keeps its epoch.
-type Leftover = level.Leftover
-
-// LeftError reports what PruneDirs left where it was although its epoch was to
-// go, or could not read of an epoch that stays.
-type LeftError = level.LeftError
 
 // ErrNoSection marks a section name that the shard does not have.
 var ErrNoSection = shard.ErrNoSection
@@ -80,18 +70,3 @@ type OptionError struct {
 func (e *OptionError) Error() string {
 	return fmt.Sprintf("storage option %s: %s", e.Field, e.Reason)
 }
-
-// MarkerError says that the file which names a directory's job is damaged or
-// missing, and that the manifests there say the same of it. The next run of the
-// job writes it again.
-type MarkerError struct {
-	Dir string
-	Err error
-}
-
-func (e *MarkerError) Error() string {
-	return fmt.Sprintf("directory %s: %s cannot be used (%v); the manifests name the job, and its next run rewrites "+
-		"the file", e.Dir, format.MarkerName, e.Err)
-}
-
-func (e *MarkerError) Unwrap() error { return e.Err }

@@ -207,23 +207,27 @@ func (sh *Shard) readChunk(ctx context.Context, i int, dst []byte, mem *shard.Sc
 	}
 }
 
-// Verify reads the whole shard and throws it away. It needs the bytes right at
-// one level, like ReadAt; Damage tells of the others.
-func (sh *Shard) Verify(ctx context.Context) error {
-	return shard.Parallel(len(sh.shape.Chunks), sh.workers, func(i int, mem *shard.Scratch) error {
-		return sh.readChunk(ctx, i, mem.Whole(int(sh.shape.Chunks[i].Length)), mem)
-	})
+// Verify reads sections, or with no name the whole shard, and throws them away: that the bytes can be had, and are
+// right. It needs them so at one level, like ReadAt; Damage tells of the others.
+func (sh *Shard) Verify(ctx context.Context, names ...string) error {
+	if names == nil {
+		return sh.verifyChunks(ctx, 0, len(sh.shape.Chunks))
+	}
+	for _, name := range names {
+		sec, ok := sh.shape.Section(name)
+		if !ok {
+			return fmt.Errorf("%w: %q", ErrNoSection, name)
+		}
+		if err := sh.verifyChunks(ctx, sec.First, int(format.ChunkCount(sec.Size, sh.shape.ChunkBytes))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// Check reads a section and throws it away: that its bytes can be had, and are right.
-func (sh *Shard) Check(ctx context.Context, name string) error {
-	sec, ok := sh.shape.Section(name)
-	if !ok {
-		return fmt.Errorf("%w: %q", ErrNoSection, name)
-	}
-	n := int((sec.Size + int64(sh.shape.ChunkBytes) - 1) / int64(sh.shape.ChunkBytes))
+func (sh *Shard) verifyChunks(ctx context.Context, first, n int) error {
 	return shard.Parallel(n, sh.workers, func(i int, mem *shard.Scratch) error {
-		i += sec.First
+		i += first
 		return sh.readChunk(ctx, i, mem.Whole(int(sh.shape.Chunks[i].Length)), mem)
 	})
 }

@@ -22,7 +22,7 @@ import (
 // taken from memory and only compared with what was committed, which spares
 // reading them back. The level parity is computed from the shards all the same.
 func (s *Store) Flush(ctx context.Context, e Epoch, from, to string, secs []Section) (info ShardInfo, err error) {
-	err = s.flushTo(e, from, to, func(l *levelState) (err error) {
+	err = s.flushTo(e, from, to, func(_, l *levelState) (err error) {
 		info, err = l.flush(ctx, e, from, secs)
 		return err
 	})
@@ -36,7 +36,7 @@ func (s *Store) Flush(ctx context.Context, e Epoch, from, to string, secs []Sect
 // all, or another if that one dies; packs that are complete are not written
 // again. The result is in the order of ranks.
 func (s *Store) FlushNode(ctx context.Context, e Epoch, from, to string, ranks []int) (infos []ShardInfo, err error) {
-	err = s.flushTo(e, from, to, func(l *levelState) (err error) {
+	err = s.flushTo(e, from, to, func(_, l *levelState) (err error) {
 		if l.Traits().Lent {
 			return errNoPacks(to)
 		}
@@ -54,21 +54,15 @@ func errNoPacks(level string) error {
 }
 
 // flushTo is the frame of every flush of an epoch to a level.
-func (s *Store) flushTo(e Epoch, from, to string, do func(l *levelState) error) error {
-	leave, err := s.enter()
-	if err != nil {
-		return err
-	}
-	defer leave()
-	if _, err := s.at(from); err != nil {
-		return err
-	}
-	l, err := s.at(to)
-	if err != nil {
-		return err
-	}
-	defer s.hold(e)()
-	return s.fault("flush", e, to, do(l))
+func (s *Store) flushTo(e Epoch, from, to string, do func(from, to *levelState) error) error {
+	return s.on("flush", e, to, func(l *levelState) error {
+		first, err := s.at(from)
+		if err != nil {
+			return err
+		}
+		defer s.hold(e)()
+		return do(first, l)
+	})
 }
 
 // copyRanks copies the shards of ranks, which it opens for c.
@@ -128,34 +122,25 @@ func (r *sectionReader) KnownChunks() []format.Chunk {
 // for reads under way. What does not lie in memory as it lies on the disk is
 // read from there.
 func (s *Store) Lend(ctx context.Context, e Epoch, level string, secs []Section) (release func(), err error) {
-	leave, err := s.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	l, err := s.at(level)
-	if err != nil {
-		return nil, err
-	}
-	if l.lent == nil {
-		return nil, &OptionError{Field: "Levels", Reason: "level " + level + " is not read by other ranks"}
-	}
-	c, err := shard.Open(ctx, l, e, s.opt.Rank)
-	if err != nil {
-		return nil, s.fault("fetch", e, level, err)
-	}
-	m, err := peer.NewMemShard(c.Index, secs)
-	if err = errors.Join(err, c.Close()); err != nil {
-		return nil, s.fault("fetch", e, level, err)
-	}
-	return l.lent.Lend(c.At.Name, m), nil
+	err = s.on("fetch", e, level, func(l *levelState) error {
+		if l.lent == nil {
+			return &OptionError{Field: "Levels", Reason: "level " + level + " is not read by other ranks"}
+		}
+		c, err := shard.Open(ctx, l, e, s.opt.Rank)
+		if err != nil {
+			return err
+		}
+		m, err := peer.NewMemShard(c.Index, secs)
+		if err = errors.Join(err, c.Close()); err == nil {
+			release = l.lent.Lend(c.At.Name, m)
+		}
+		return err
+	})
+	return release, err
 }
 
-// Copied is how many bytes this rank has written for copies between levels since
-// Open: how far a Flush is that runs alone.
-func (s *Store) Copied() int64 { return s.copied.Load() }
-
-// CopiedTo is Copied for the copies to one level; 0 for one that the store has not.
+// CopiedTo is how many bytes this rank has written since Open for copies to a level: how far a Flush is that runs
+// alone. It is 0 for a level that the store has not.
 func (s *Store) CopiedTo(level string) int64 {
 	l, err := s.at(level)
 	if err != nil {
@@ -170,5 +155,5 @@ func (s *Store) CopiedTo(level string) int64 {
 func (s *Store) Hold() (release func()) { return s.gate.Hold() }
 
 func (s *Store) throttle(to *levelState) *shard.Throttle {
-	return &shard.Throttle{Pace: to.pace, Gate: &s.gate, Copied: &s.copied, There: &to.copied}
+	return &shard.Throttle{Pace: to.pace, Gate: &s.gate, Copied: &to.copied}
 }

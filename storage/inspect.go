@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -70,7 +71,7 @@ func (d *viewDir) identify(fsys vfs.FS) error {
 	}
 	d.info = DirInfo{Dir: d.Path(), Level: m.Level, Job: m.Job, Size: m.Size}
 	if d.markerErr != nil {
-		d.info.Fault = &MarkerError{Dir: d.Path(), Err: d.markerErr}
+		d.info.Fault = &markerError{Dir: d.Path(), Err: d.markerErr}
 	}
 	d.Level = level.DirOf(fsys, d.Path(), m)
 	return nil
@@ -117,3 +118,18 @@ func (v *View) look(d *viewDir) error {
 // VerifyDirs reports what is wrong with the directories themselves: job files,
 // ledgers, what stands in the place of an epoch. Epoch is 0 in these findings.
 func (v *View) VerifyDirs() []Finding { return append([]Finding(nil), v.found...) }
+
+// markerError says that the file which names a directory's job is damaged or
+// missing, and that the manifests there say the same of it. The next run of the
+// job writes it again.
+type markerError struct {
+	Dir string
+	Err error
+}
+
+func (e *markerError) Error() string {
+	return fmt.Sprintf("directory %s: %s cannot be used (%v); the manifests name the job, and its next run rewrites "+
+		"the file", e.Dir, format.MarkerName, e.Err)
+}
+
+func (e *markerError) Unwrap() error { return e.Err }

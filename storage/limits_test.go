@@ -45,7 +45,7 @@ func TestRefusesWhatCannotBeRead(t *testing.T) {
 				}
 				return nil
 			})
-			var over *LimitError
+			var over *format.LimitError
 			if _, err := w.stores[0].Put(t.Context(), 1, LevelLocal, secs); !errors.As(err, &over) ||
 				over.Have <= over.Most && name != "sum of sizes" {
 				t.Errorf("got %v, want a *LimitError", err)

@@ -47,7 +47,7 @@ type Part struct {
 // from. secs are what was put there; they must not change until Write returns.
 // An epoch that is committed at to is ErrCommitted.
 func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Section) (p *Part, err error) {
-	err = s.flushTo(e, from, to, func(l *levelState) error {
+	err = s.flushTo(e, from, to, func(_, l *levelState) error {
 		if l.Traits().Lent {
 			return errNoPacks(to)
 		}
@@ -82,7 +82,7 @@ func partSize(bytes, room int64) []byte {
 // how many bytes of chunks were written: fewer where they were compressed.
 func (p *Part) Write(ctx context.Context, n NodePack) (ShardInfo, error) {
 	info := p.info
-	err := p.store.flushTo(n.Epoch, n.From, n.To, func(l *levelState) (err error) {
+	err := p.store.flushTo(n.Epoch, n.From, n.To, func(_, _ *levelState) (err error) {
 		info.Stored, err = p.write(ctx, &n)
 		return err
 	})
@@ -183,11 +183,7 @@ func (n *NodePack) temp(k *nodePackFile) string {
 // calls it. The result is in the order of ranks; the shards are durable and not
 // yet committed.
 func (s *Store) SealPacks(ctx context.Context, n NodePack) (infos []ShardInfo, err error) {
-	err = s.flushTo(n.Epoch, n.From, n.To, func(to *levelState) error {
-		from, err := s.at(n.From)
-		if err != nil {
-			return err
-		}
+	err = s.flushTo(n.Epoch, n.From, n.To, func(from, to *levelState) error {
 		m, err := s.manifestOf(ctx, from, n.Epoch)
 		if err != nil {
 			return err
@@ -257,18 +253,11 @@ func readParts(f vfs.File, name string, k *nodePackFile, m *format.Manifest) (in
 // DropPacks removes what the ranks have written of packs that will not be
 // sealed. The flusher calls it when no rank writes any more.
 func (s *Store) DropPacks(n NodePack) error {
-	leave, err := s.enter()
-	if err != nil {
+	return s.on("discard", n.Epoch, n.To, func(to *levelState) error {
+		files, err := n.files()
+		for i := range files {
+			err = errors.Join(err, to.Drop(n.Epoch, n.temp(&files[i])))
+		}
 		return err
-	}
-	defer leave()
-	to, err := s.at(n.To)
-	if err != nil {
-		return err
-	}
-	files, err := n.files()
-	for i := range files {
-		err = errors.Join(err, to.Drop(n.Epoch, n.temp(&files[i])))
-	}
-	return s.fault("discard", n.Epoch, n.To, err)
+	})
 }

@@ -62,7 +62,7 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 }
 
 // tell logs what was left, each once.
-func (s *Store) tell(l *levelState, left []Leftover) {
+func (s *Store) tell(l *levelState, left []level.Leftover) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, x := range left {

@@ -137,7 +137,7 @@ func TestPrunePastDamagedManifests(t *testing.T) {
 	if got := fmt.Sprint(w.epochsAt(t, 0, 0)); got != "[6 5 4]" {
 		t.Errorf("local: got %s", got)
 	}
-	var left *LeftError
+	var left *level.LeftError
 	gone, err := PruneDirs(vfs.With(t.Context(), w.fs), []string{"/local0", "/local1", "/global"},
 		PruneRules{Keep: 1, KeepEvery: 3})
 	if !errors.As(err, &left) || len(left.Left) == 0 {

@@ -37,7 +37,7 @@ func (r *PruneRules) validate() error {
 // what a run that died left on some nodes only takes no epoch's place. Give the
 // directories of all nodes.
 //
-// It goes on when something cannot be removed. What it left is a *LeftError,
+// It goes on when something cannot be removed. The error says what it left,
 // beside the epochs that went.
 func PruneDirs(ctx context.Context, dirs []string, rules PruneRules) (removed map[string][]Epoch, err error) {
 	if err := rules.validate(); err != nil {
@@ -66,7 +66,7 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 	out := map[string][]Epoch{}
 	whole := map[string]map[Epoch]bool{}
 	var problems []error
-	var left []Leftover
+	var left []level.Leftover
 	widest, err := level.NewestReadable(v.dirs[len(v.dirs)-1])
 	problems = append(problems, err)
 	for _, d := range v.dirs {
@@ -100,7 +100,7 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 		}
 	}
 	if len(left) > 0 {
-		problems = append(problems, &LeftError{Left: left})
+		problems = append(problems, &level.LeftError{Left: left})
 	}
 	return out, errors.Join(problems...)
 }

@@ -16,19 +16,13 @@ import (
 // Commit. Sources must not change meanwhile. A shard that an earlier attempt
 // left uncommitted is replaced; a committed epoch is not (ErrCommitted). On any
 // error nothing of the shard is left, and older epochs are as they were. A full
-// level is a *SpaceError, a shard that could not be read back a *LimitError.
-func (s *Store) Put(ctx context.Context, e Epoch, level string, secs []Section) (ShardInfo, error) {
-	leave, err := s.enter()
-	if err != nil {
-		return ShardInfo{}, err
-	}
-	defer leave()
-	l, err := s.at(level)
-	if err != nil {
-		return ShardInfo{}, err
-	}
-	info, err := s.put(ctx, l, s.spec(e, s.opt.Rank, secs))
-	return info, s.fault("put", e, level, err)
+// level is a *SpaceError, a shard that could not be read back is refused.
+func (s *Store) Put(ctx context.Context, e Epoch, level string, secs []Section) (info ShardInfo, err error) {
+	err = s.on("put", e, level, func(l *levelState) (err error) {
+		info, err = s.put(ctx, l, s.spec(e, s.opt.Rank, secs))
+		return err
+	})
+	return info, err
 }
 
 func (s *Store) put(ctx context.Context, l *levelState, spec *shard.Spec) (info ShardInfo, err error) {

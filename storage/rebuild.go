@@ -18,21 +18,14 @@ import (
 // What is there already is left alone. At other levels there is nothing to
 // rebuild from.
 func (s *Store) Rebuild(ctx context.Context, e Epoch, level string) error {
-	leave, err := s.enter()
-	if err != nil {
-		return err
-	}
-	defer leave()
-	l, err := s.at(level)
-	if err != nil {
-		return err
-	}
-	m, err := s.manifestOf(ctx, l, e)
-	if err == nil {
+	return s.on("rebuild", e, level, func(l *levelState) error {
+		m, err := s.manifestOf(ctx, l, e)
+		if err != nil {
+			return err
+		}
 		defer s.hold(append(m.Origins(), e)...)()
-		err = l.rebuild(ctx, m)
-	}
-	return s.fault("rebuild", e, level, err)
+		return l.rebuild(ctx, m)
+	})
 }
 
 // rebuildShard puts this rank's shard, what it refers to, and the manifest into

@@ -50,7 +50,6 @@ type Store struct {
 	turns  chan struct{} // one entry per shard being written
 	gate   shard.Gate    // holds back copying while the program captures
 	votes  atomic.Bool   // the program tells what all ranks have
-	copied atomic.Int64  // bytes written for copies between levels
 
 	contents level.Contents // of epochs, by Choose
 
@@ -212,6 +211,20 @@ func (s *Store) enter() (leave func(), err error) {
 	}
 	s.users.Add(1)
 	return s.users.Done, nil
+}
+
+// on is the frame of an operation with this rank's part of an epoch at a level.
+func (s *Store) on(op string, e Epoch, level string, do func(l *levelState) error) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	l, err := s.at(level)
+	if err != nil {
+		return err
+	}
+	return s.fault(op, e, level, do(l))
 }
 
 // at finds a level by name.

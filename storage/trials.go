@@ -13,10 +13,6 @@ import (
 // before the epoch is left out.
 const MaxDeaths = 2
 
-// LastDeaths is how often it may die so of an epoch that is all there is. Signals of an
-// operator or the system are among these deaths, so two do not end a job.
-const LastDeaths = 6
-
 // RestoreBegins notes that the program is about to restore an epoch. If it dies
 // before RestoreSurvived, twice in a row, Candidates says that the epoch is
 // Poisoned: something in it may be what kills the program. One rank does this for all,

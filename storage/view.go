@@ -33,7 +33,7 @@ type DirInfo struct {
 	Level string
 	Job   string
 	Size  int   // number of ranks
-	Fault error // a *MarkerError if this is known from the manifests alone
+	Fault error // why this is known from the manifests alone; nil: the directory says it
 }
 
 type viewDir struct {

@@ -237,7 +237,7 @@ func (a *Load) toApply(name string, s *staged) {
 // verified now, and read when all ranks know theirs to be good.
 func (a *Load) postpone(ctx context.Context, name string, s *staged, e entry) error {
 	if e.inline == nil {
-		if err := a.sh.Check(ctx, sectionData+e.name); err != nil {
+		if err := a.sh.Verify(ctx, sectionData+e.name); err != nil {
 			return err
 		}
 	}
@@ -256,7 +256,7 @@ func (a *Load) device(ctx context.Context, d Device, sizes map[string]int64) err
 	if mark == nil {
 		for name := range sizes {
 			if name == sectionGPU+d.Name || strings.HasPrefix(name, sectionGPU+d.Name+"/") {
-				if err := a.sh.Check(ctx, name); err != nil {
+				if err := a.sh.Verify(ctx, name); err != nil {
 					return err
 				}
 			}

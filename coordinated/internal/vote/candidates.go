@@ -7,6 +7,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
+// LastDeaths is how often the program may die right after it restored an epoch that is all there is. Signals of an
+// operator or the system are among these deaths, so two do not end a job.
+const LastDeaths = 6
+
 // A Candidate is an epoch and what identifies its contents.
 type Candidate struct {
 	Epoch storage.Epoch
@@ -48,7 +52,7 @@ func EncodeCandidates(list []storage.Candidate, unreadable []storage.Epoch, err 
 		if c.Poisoned() {
 			flag |= IsPoisoned
 		}
-		if c.Deaths >= storage.LastDeaths {
+		if c.Deaths >= LastDeaths {
 			flag |= IsDeadly
 		}
 		b = append(b, flag)

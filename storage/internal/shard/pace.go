@@ -31,7 +31,6 @@ type Throttle struct {
 	Pace   *Pace
 	Gate   *Gate
 	Copied *atomic.Int64 // counts what goes
-	There  *atomic.Int64 // likewise, to the level
 	Share  int           // so many ranks keep the limit together; 0 and 1: this one alone
 }
 
@@ -47,7 +46,6 @@ func (t *Throttle) wait(ctx context.Context, n int) error {
 		return err
 	}
 	t.Copied.Add(int64(n))
-	t.There.Add(int64(n))
 	return nil
 }
 
