@@ -28,12 +28,6 @@ also loses the time until the newest checkpoint was durable.
 
 Exit codes: 0 computed; 2 bad arguments.`,
 	}, func(cmd *cobra.Command) error {
-		for name, v := range map[string]float64{"node-mtbf-years": years, "state-gb": state, "disk": disk,
-			"shared": shared, "link": link} {
-			if !(v > 0) {
-				return fmt.Errorf("--%s %g: want a positive number", name, v)
-			}
-		}
 		if len(o.Nodes) == 0 || o.Nodes[0] < 1 {
 			return fmt.Errorf("--nodes %v: want numbers from 1 on", o.Nodes)
 		}

@@ -6,15 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 	"github.com/holdfast-hpc/holdfast/internal/bench/plot"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // benchSuite is what the commands of all suites have in common: the runner, and
@@ -40,7 +35,7 @@ func (s *benchSuite) command(cmd *cobra.Command, run func(cmd *cobra.Command) er
 		if s.Self, err = self(); err != nil {
 			return err
 		}
-		return errors.Join(positive(cmd.Flags()), s.check())
+		return s.check()
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		note, stop := steps(cmd, "measuring")
@@ -54,31 +49,6 @@ func (s *benchSuite) command(cmd *cobra.Command, run func(cmd *cobra.Command) er
 	f.BoolVar(&s.strict, "strict", false, "end with exit code 1 when a goal is not met")
 	f.StringVar(&s.plot, "plot", "", "directory to write the results to as well: JSON lines, and plots as SVG and PNG")
 	return cmd
-}
-
-// mayBeZero are the numbers of the suites that need not be more than 0.
-var mayBeZero = []string{"windows", "start", "blocked"}
-
-// positive refuses counts, sizes and times of which nothing can be measured.
-func positive(flags *pflag.FlagSet) error {
-	var errs []error
-	flags.Visit(func(f *pflag.Flag) {
-		switch f.Value.Type() {
-		case "int", "intSlice", "float64", "float64Slice", "duration":
-		default:
-			return
-		}
-		for text := range strings.SplitSeq(strings.Trim(f.Value.String(), "[]"), ",") {
-			v, err := strconv.ParseFloat(text, 64)
-			if d, derr := time.ParseDuration(text); err != nil && derr == nil {
-				v = d.Seconds()
-			}
-			if !(v > 0) && !slices.Contains(mayBeZero, f.Name) {
-				errs = append(errs, fmt.Errorf("--%s %s: want more than 0", f.Name, text))
-			}
-		}
-	})
-	return errors.Join(errs...)
 }
 
 // check is an error before anything is measured if the results could not be kept.

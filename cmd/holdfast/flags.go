@@ -1,30 +1,48 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
+// mayBeZero are the numbers of the suites of bench that need not be more than 0.
+var mayBeZero = []string{"windows", "start", "blocked"}
+
 // checkNumbers refuses counts and times below 0, which mean nothing to any command, and
-// waits and pauses of 0 where a command needs some.
+// 0 where a command needs some: waits and pauses, and what a suite measures.
 func checkNumbers(cmd *cobra.Command) error {
-	var bad error
+	var errs []error
+	suite := cmd.HasParent() && cmd.Parent().Name() == "bench"
 	cmd.Flags().Visit(func(f *pflag.Flag) {
+		some := suite && !slices.Contains(mayBeZero, f.Name)
 		switch f.Value.Type() {
-		case "int", "int64", "float64", "duration":
+		case "int", "int64", "float64":
+		case "duration":
+			some = some || (f.Name == "every" || f.Name == "timeout") && f.DefValue != "0s"
+		case "intSlice", "float64Slice":
+			if !some {
+				return
+			}
 		default:
 			return
 		}
-		needed := (f.Name == "every" || f.Name == "timeout") && f.Value.Type() == "duration" && f.DefValue != "0s"
-		if v := f.Value.String(); strings.HasPrefix(v, "-") || needed && v == "0s" {
-			bad = fmt.Errorf("--%s %s: want more than 0; see %s --help", f.Name, v, cmd.CommandPath())
-			if f.DefValue == "0" || f.DefValue == "0s" {
-				bad = fmt.Errorf("--%s %s: want 0 or more; see %s --help", f.Name, v, cmd.CommandPath())
+		want := map[bool]string{true: "more than 0", false: "0 or more"}[some]
+		for text := range strings.SplitSeq(strings.Trim(f.Value.String(), "[]"), ",") {
+			v, err := strconv.ParseFloat(text, 64)
+			if d, derr := time.ParseDuration(text); err != nil && derr == nil {
+				v = d.Seconds()
+			}
+			if !(v >= 0) || some && v == 0 {
+				errs = append(errs, fmt.Errorf("--%s %s: want %s; see %s --help", f.Name, text, want, cmd.CommandPath()))
 			}
 		}
 	})
-	return bad
+	return errors.Join(errs...)
 }

@@ -36,9 +36,6 @@ Exit codes: 0 written; 2 there are no event logs, they are of several jobs, or t
 could not be read.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			if starts < 0 {
-				return fmt.Errorf("--starts %d: want 0 or more", starts)
-			}
 			r, err := report.Load(time.Now(), starts, dirs...)
 			if err != nil {
 				return err

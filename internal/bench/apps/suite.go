@@ -197,6 +197,26 @@ func find(name string) (app, error) {
 	return apps[i], nil
 }
 
+// Names are the applications, in order.
+func Names() []string {
+	var names []string
+	for _, a := range apps {
+		names = append(names, a.name)
+	}
+	return names
+}
+
+// Arguments are the flags that give an application so much work, see Options, and
+// what its result file is called. They may write input to dir.
+func Arguments(name string, work float64, big bool, dir string) (args []string, out string, err error) {
+	a, err := find(name)
+	if err != nil {
+		return nil, "", err
+	}
+	args, err = a.args(work, big, dir)
+	return args, a.out, err
+}
+
 // rawBaselines measures the baselines for checkpoints of so many bytes a rank.
 func (s *suite) rawBaselines(ctx context.Context, a app, bytes int64) (t *rawTimes, err error) {
 	err = s.job(nil, s.Worker("apps", Setup{App: a.name, Dir: s.dir, Device: s.o.Device,
