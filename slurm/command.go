@@ -2,9 +2,11 @@ package slurm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -50,10 +52,7 @@ const maxOutput = 64 << 20
 
 // output runs a command and returns what it wrote to standard output.
 func (c *Client) output(ctx context.Context, args ...string) (string, error) {
-	timeout := c.Timeout
-	if timeout == 0 {
-		timeout = defaultTimeout
-	}
+	timeout := cmp.Or(c.Timeout, defaultTimeout)
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	run := c.run
@@ -77,7 +76,7 @@ func execute(ctx context.Context, args []string) (stdout, stderr []byte, err err
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	out, errs := &capped{left: maxOutput}, &capped{left: 64 << 10}
 	cmd.Stdout, cmd.Stderr = out, errs
-	cmd.Env = environ()
+	cmd.Env = Environ(os.Environ())
 	cmd.WaitDelay = time.Second // a child of the command may hold the pipe
 	err = cmd.Run()
 	return out.b.Bytes(), errs.b.Bytes(), err

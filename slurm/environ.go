@@ -1,7 +1,6 @@
 package slurm
 
 import (
-	"os"
 	"slices"
 	"strings"
 )
@@ -32,6 +31,3 @@ func Environ(env []string) []string {
 	}
 	return append(out, "LC_ALL=C", "SLURM_TIME_FORMAT=standard")
 }
-
-// environ is Environ of this process.
-func environ() []string { return Environ(os.Environ()) }

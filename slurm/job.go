@@ -40,7 +40,7 @@ func (e *EnvError) Unwrap() error { return e.Err }
 // FromEnv reads the environment, os.Getenv for one. It reports false when this
 // is no Slurm job. Errors are *EnvError.
 func FromEnv(getenv func(string) string) (Job, bool, error) {
-	r := envReader{getenv: getenv}
+	r := &envReader{getenv: getenv}
 	j := Job{
 		ID:        getenv("SLURM_JOB_ID"),
 		Name:      getenv("SLURM_JOB_NAME"),
@@ -53,14 +53,14 @@ func FromEnv(getenv func(string) string) (Job, bool, error) {
 	if j.ID == "" {
 		return Job{}, false, nil
 	}
-	j.Restarts = r.number("SLURM_RESTART_COUNT")
-	j.Nodes = r.nodes("SLURM_JOB_NODELIST")
-	j.Tasks = r.number("SLURM_NTASKS")
-	j.TasksPerNode = r.counts("SLURM_TASKS_PER_NODE")
-	j.CPUsPerNode = r.counts("SLURM_JOB_CPUS_PER_NODE")
+	j.Restarts = read(r, "SLURM_RESTART_COUNT", number)
+	j.Nodes = read(r, "SLURM_JOB_NODELIST", ExpandNodes)
+	j.Tasks = read(r, "SLURM_NTASKS", number)
+	j.TasksPerNode = read(r, "SLURM_TASKS_PER_NODE", ExpandCounts)
+	j.CPUsPerNode = read(r, "SLURM_JOB_CPUS_PER_NODE", ExpandCounts)
 	if j.Step != "" {
-		j.StepNodes = r.nodes("SLURM_STEP_NODELIST")
-		j.StepTasks = r.number("SLURM_STEP_NUM_TASKS")
+		j.StepNodes = read(r, "SLURM_STEP_NODELIST", ExpandNodes)
+		j.StepTasks = read(r, "SLURM_STEP_NUM_TASKS", number)
 	}
 	return j, true, r.err
 }
@@ -71,30 +71,20 @@ type envReader struct {
 	err    error
 }
 
-func (r *envReader) fail(name string, err error) {
+// read reads a variable.
+func read[T any](r *envReader, name string, parse func(string) (T, error)) T {
+	v, err := parse(r.getenv(name))
 	if err != nil && r.err == nil {
 		r.err = &EnvError{name, r.getenv(name), err}
 	}
+	return v
 }
 
-func (r *envReader) number(name string) int {
-	s := strings.TrimSpace(r.getenv(name))
-	if s == "" {
-		return 0
+// number reads a number; none is 0.
+func number(s string) (int, error) {
+	if s = strings.TrimSpace(s); s == "" {
+		return 0, nil
 	}
 	n, err := strconv.ParseUint(s, 10, 31)
-	r.fail(name, err)
-	return int(n)
-}
-
-func (r *envReader) nodes(name string) []string {
-	list, err := ExpandNodes(r.getenv(name))
-	r.fail(name, err)
-	return list
-}
-
-func (r *envReader) counts(name string) []int {
-	list, err := ExpandCounts(r.getenv(name))
-	r.fail(name, err)
-	return list
+	return int(n), err
 }
