@@ -1,16 +1,14 @@
 package job
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -117,10 +115,7 @@ func ReadContact(dir string) (k Contact, err error) {
 }
 
 // Client talks to a running job from outside.
-type Client struct {
-	conn net.Conn
-	in   *bufio.Scanner
-}
+type Client struct{ *line }
 
 // NotRunningError says that a directory belongs to no job that can be reached.
 type NotRunningError struct {
@@ -150,9 +145,7 @@ func DialJob(ctx context.Context, dir string) (*Client, error) {
 		}
 		return nil, &NotRunningError{dir, err}
 	}
-	in := bufio.NewScanner(conn)
-	in.Buffer(nil, 64<<20)
-	return &Client{conn: conn, in: in}, nil
+	return &Client{newLine(conn)}, nil
 }
 
 // Request asks the job for a checkpoint, a final one if stop is set, and with
@@ -167,19 +160,20 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 }
 
 func (c *Client) ask(ctx context.Context, q Query) (*Status, error) {
-	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) }) // ends the read below
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // ends the read below
 	defer stop()
-	if err := json.NewEncoder(c.conn).Encode(q); err != nil {
+	if err := c.send(q); err != nil {
 		return nil, fmt.Errorf("ask the job: %w", err)
 	}
-	if !c.in.Scan() {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, fmt.Errorf("the job disconnected before it answered: %w", errors.Join(c.in.Err(), net.ErrClosed))
+	b, err := c.next(math.MaxInt64) // ctx bounds it
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, fmt.Errorf("the job disconnected before it answered: %w", err)
 	}
 	var r Reply
-	if err := json.Unmarshal(c.in.Bytes(), &r); err != nil {
+	if err := json.Unmarshal(b, &r); err != nil {
 		return nil, fmt.Errorf("answer of the job: %w", err)
 	}
 	if r.Error != "" {
@@ -187,6 +181,3 @@ func (c *Client) ask(ctx context.Context, q Query) (*Status, error) {
 	}
 	return r.Status, nil
 }
-
-// Close hangs up.
-func (c *Client) Close() error { return c.conn.Close() }
