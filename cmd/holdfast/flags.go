@@ -40,7 +40,8 @@ func checkNumbers(cmd *cobra.Command) error {
 				v = d.Seconds()
 			}
 			if !(v >= 0) || some && v == 0 {
-				errs = append(errs, fmt.Errorf("--%s %s: want %s; see %s --help", f.Name, text, want, cmd.CommandPath()))
+				errs = append(errs,
+					fmt.Errorf("--%s %s: want %s; see %s --help", f.Name, text, want, cmd.CommandPath()))
 			}
 		}
 	})
