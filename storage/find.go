@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 
@@ -146,11 +147,21 @@ func (s *Store) stateAt(ctx context.Context, l *levelState, e Epoch) LevelState 
 
 // Highest is the greatest epoch number that any level of this rank has seen,
 // committed or not; 0 when there is none. The next epoch must be greater than
-// that of every rank.
+// that of every rank. Numbers that no job counts up to are passed over: somebody made such
+// a directory by hand, and epochs that follow it would have names that are none.
 func (s *Store) Highest(ctx context.Context) (Epoch, error) {
 	states, err := s.Survey(ctx)
-	if err != nil || len(states) == 0 {
+	if err != nil {
 		return 0, err
 	}
-	return states[0].Epoch, nil
+	for _, st := range states {
+		switch {
+		case st.Epoch <= format.MaxCounted:
+			return st.Epoch, nil
+		case st.Err == nil:
+			return 0, fmt.Errorf("epoch %d at level %s leaves no numbers for new epochs: remove %s there", st.Epoch,
+				st.Level, format.EpochName(st.Epoch))
+		}
+	}
+	return 0, nil
 }

@@ -269,3 +269,31 @@ func TestFlushFromMemory(t *testing.T) {
 	}
 	wantShard(t, stores[0], 1, secs(0))
 }
+
+// TestStrayEpochNumber: a directory with a number at the end of all numbers does not make
+// the epochs that follow ones that nobody finds.
+func TestStrayEpochNumber(t *testing.T) {
+	f := newWorldFS()
+	w, err := openWorld(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	if err := w.takeEpoch(7, func(Epoch) {}); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []Epoch{1 << 61, 1<<61 + 1, 1<<62 - 1, 1 << 62} {
+		f.MkdirAll("/local0/" + format.EpochName(n))
+		want := Epoch(7)
+		if n <= format.MaxCounted {
+			want = n
+		}
+		if h, err := w.stores[0].Highest(t.Context()); err != nil || h != want {
+			t.Errorf("with epoch %d: got %d, %v, want %d", n, h, err, want)
+		}
+		if _, ok := format.ParseEpochName(format.EpochName(want + 1)); !ok {
+			t.Errorf("the epoch after %d would not be found", want)
+		}
+		f.RemoveAll("/local0/" + format.EpochName(n))
+	}
+}

@@ -41,8 +41,11 @@ const (
 // EpochName is the directory of an epoch.
 func EpochName(e Epoch) string { return fmt.Sprintf("%s%010d", epochPrefix, uint64(e)) }
 
-// maxEpoch leaves room for those that follow the greatest name in a directory.
-const maxEpoch = 1 << 62
+// MaxCounted is a number that no job counts up to, and maxEpoch the greatest that is read.
+const (
+	MaxCounted = 1 << 61
+	maxEpoch   = 1 << 62
+)
 
 // ParseEpochName reads a directory name back; names that epochName does not make
 // are not epochs.
