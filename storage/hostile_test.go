@@ -190,3 +190,51 @@ func TestNothingWaitsForAFIFO(t *testing.T) {
 		})
 	}
 }
+
+// TestNoRoomForANote: what stands where the note of a restore, or the lock of a run, should be
+// keeps nobody from an epoch that is whole.
+func TestNoRoomForANote(t *testing.T) {
+	local := filepath.Join(t.TempDir(), "local")
+	if err := os.Mkdir(local, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	here := func(o *storage.Options) {
+		o.Levels = []storage.LevelConfig{{Name: storage.LevelLocal, Dir: local}}
+		o.Run = "run"
+	}
+	open := func() *storage.Store {
+		t.Helper()
+		s, err := diskJob(t, here)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	info, err := s.Put(t.Context(), 1, storage.LevelLocal, data(0, 1))
+	if err == nil {
+		err = s.Commit(t.Context(), 1, storage.LevelLocal, []storage.ShardInfo{info})
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	lock := filepath.Join(local, "holdfast.run")
+	if err := errors.Join(os.MkdirAll(filepath.Join(local, "trials-000000", "x"), 0o700),
+		os.WriteFile(lock, nil, 0o600), os.Truncate(lock, 1<<40)); err != nil {
+		t.Fatal(err)
+	}
+	s = open() // waits for three beats of the lock
+	durable, err := s.RestoreBegins(t.Context(), 1)
+	if err == nil {
+		err = durable()
+	}
+	if err != nil {
+		t.Errorf("the note of the restore: %v", err)
+	}
+	if err := errors.Join(s.Close(), os.Mkdir(lock, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := diskJob(t, here); err == nil || !strings.Contains(err.Error(), "remove it") {
+		t.Errorf("a directory stands where the lock should be: %v", err)
+	}
+}

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"sync"
+	"syscall"
 
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
@@ -23,7 +26,7 @@ const MaxDeaths = 2
 // once durable has returned nil: call it, once, before the program computes. What
 // was noted of earlier deaths is there at any time.
 //
-// A level that cannot be written to does not matter as long as another one can.
+// A level that cannot be written to does not matter; where none can, the death does not count.
 func (s *Store) RestoreBegins(ctx context.Context, e Epoch) (durable func() error, err error) {
 	leave, err := s.enter()
 	if err != nil {
@@ -64,13 +67,24 @@ func (s *Store) RestoreBegins(ctx context.Context, e Epoch) (durable func() erro
 	}, nil
 }
 
-// enough is the error of a note that n levels took: none if one has it.
+// enough is the error of a note that n levels took: none if one has it, nor where no
+// level can have it. The epoch is well, and an older one could not be noted either.
 func (s *Store) enough(n int, err error) error {
-	if n > 0 && err != nil {
-		s.log.Warn("restore not recorded at a level", "err", err)
-		return nil
+	if err == nil || n == 0 && !takesNoNote(err) {
+		return err
 	}
-	return err
+	s.log.Warn("restore not recorded at a level", "err", err)
+	if n == 0 {
+		s.log.Warn("restore recorded nowhere: a crash after it does not count against the epoch")
+	}
+	return nil
+}
+
+// takesNoNote says that a directory does not take a file, for its state or what is there.
+func takesNoNote(err error) bool {
+	return errors.Is(err, vfs.ErrUnsafe) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrExist) ||
+		slices.ContainsFunc([]error{syscall.EISDIR, syscall.ENOTEMPTY, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS},
+			func(e error) bool { return errors.Is(err, e) })
 }
 
 // RestoreSurvived notes that the program lives: it has run for a while, has

@@ -62,6 +62,7 @@ func (d *Dir) Traits() Traits { return TraitsOf(d.name) }
 // Unusable wraps what the system said about the directory with the remedy.
 func (d *Dir) Unusable(err error) error {
 	remedy := "check that the file system is mounted and healthy"
+	var unsafe *vfs.UnsafeError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		remedy = "create it, mount it, or correct the path"
@@ -73,6 +74,8 @@ func (d *Dir) Unusable(err error) error {
 		remedy = "make room there: files of other jobs, older epochs by 'holdfast prune'; or choose another directory"
 	case errors.Is(err, syscall.ENOTDIR):
 		remedy = "name a directory, not a file"
+	case errors.As(err, &unsafe) && !unsafe.Foreign:
+		remedy = "remove it, or use another directory"
 	case errors.Is(err, vfs.ErrUnsafe):
 		remedy = "use a directory of your own that nobody else can write to"
 	case errors.Is(err, format.ErrCorrupt):

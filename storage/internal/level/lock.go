@@ -55,6 +55,9 @@ func (d *Dir) LockPath() string { return filepath.Join(d.path, format.LockName) 
 // rewritten, or damaged: who watches it sees whether it changes.
 func (d *Dir) ReadLock() (*format.Lock, []byte, error) {
 	b, err := ReadFile(d.fs, d.LockPath(), 1<<16)
+	if errors.Is(err, format.ErrCorrupt) { // too long for a lock
+		return nil, nil, nil
+	}
 	if err != nil {
 		return nil, nil, err
 	}
