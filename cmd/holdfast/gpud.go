@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/spf13/cobra"
 )
@@ -190,22 +191,13 @@ func (o *gpudFlags) complete() (err error) {
 	return nil
 }
 
-// parseSize reads bytes with a binary unit: 512MiB, 8GiB, 8G.
-func parseSize(text string) (int64, error) {
-	number := strings.TrimRight(text, "KMGTiB")
-	shift := 0
-	switch unit := strings.TrimSuffix(strings.TrimSuffix(text[len(number):], "B"), "i"); unit {
-	case "":
-	case "K", "M", "G", "T":
-		shift = 10 * (1 + strings.Index("KMGT", unit))
-	default:
-		return 0, fmt.Errorf("%q is no size: want a number with K, M, G or T", text)
+// parseSize reads bytes as the configuration does: 512MiB, 8GiB, or 8G for 8000000000.
+func parseSize(text string) (n int64, err error) {
+	err = config.Bytes(func(n *int64) *int64 { return n }).Set(&n, text)
+	if err != nil || n <= 0 {
+		return 0, fmt.Errorf("%q is no size: want a number of bytes such as 8GiB or 8G", text)
 	}
-	v, err := strconv.ParseFloat(number, 64)
-	if err != nil || v <= 0 || v*float64(int64(1)<<shift) >= 1<<62 {
-		return 0, fmt.Errorf("%q is no size: want a number with K, M, G or T", text)
-	}
-	return int64(v * float64(int64(1)<<shift)), nil
+	return n, nil
 }
 
 // serve runs the server; ctx ends with the first TERM.

@@ -113,9 +113,9 @@ func TestEvacuateVerb(t *testing.T) {
 }
 
 func TestParseSize(t *testing.T) {
-	for text, want := range map[string]int64{"1": 1, "64K": 64 << 10, "1.5MiB": 3 << 19, "8GiB": 8 << 30,
-		"2TB": 2 << 40,
-		"":    -1, "x": -1, "-1G": -1, "1Gx": -1, "1KM": -1, "1e30G": -1} {
+	for text, want := range map[string]int64{"1": 1, "64K": 64000, "1.5MiB": 3 << 19, "8GiB": 8 << 30, "8G": 8e9,
+		"2TB": 2e12, "0": -1,
+		"": -1, "x": -1, "-1G": -1, "1Gx": -1, "1KM": -1, "1e30G": -1} {
 		got, err := parseSize(text)
 		if err != nil {
 			got = -1
