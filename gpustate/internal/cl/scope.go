@@ -130,6 +130,9 @@ func (s *scanner) scope(outer bool) {
 			case !slices.Contains(statement, ")") && hasAny(statement, "struct", "union", "enum"):
 				s.skip()
 				statement = append(statement, "{}")
+			case outer && len(statement) > 1 && !slices.Contains(statement, ")") &&
+				!hasAny(statement, "namespace", "extern"): // initial values in C++: int n{3}
+				s.skip()
 			default: // a function, or a block in one
 				s.scope(false)
 				statement = nil
@@ -164,7 +167,7 @@ func (s *scanner) declaration(words []string, outer bool) {
 		words = words[:i]
 	}
 	switch {
-	case len(words) < 2 || hasAny(words, "typedef", "sampler_t", "return", "("):
+	case len(words) < 2 || hasAny(words, "typedef", "sampler_t", "return") || isFunction(words):
 		return
 	case !outer && !slices.Contains(words, "static"):
 		return
@@ -173,8 +176,12 @@ func (s *scanner) declaration(words []string, outer bool) {
 	case hasAny(words, "local", "__local"): // of a work-group, gone with it
 		return
 	}
-	if i := slices.Index(words, "["); i >= 0 {
-		words = words[:i]
+	ends := func(w string) bool { return w == "[" || w == ")" || numeral.MatchString(w) }
+	if i := slices.IndexFunc(words, ends); i >= 0 {
+		words = slices.DeleteFunc(words[:i], func(w string) bool { return w == "(" })
+	}
+	if len(words) == 0 { // no compiler takes it
+		return
 	}
 	name := words[len(words)-1]
 	if name == "{}" || len(words) >= 2 && hasAny(words[len(words)-2:len(words)-1], "struct", "union", "enum") {
@@ -183,14 +190,36 @@ func (s *scanner) declaration(words []string, outer bool) {
 	s.names = append(s.names, name)
 }
 
-// withoutAttributes leaves __attribute__((...)) out.
+// isFunction says whether a declaration is a function's, not a variable's as in
+// "int (*rows)[4]" or, in C++, "int n(3)".
+func isFunction(words []string) bool {
+	i := slices.Index(words, "(")
+	return i >= 2 && nameOf.MatchString(words[i-1]) && !typeWord.MatchString(words[i-1]) &&
+		!numeral.MatchString(words[min(i+1, len(words)-1)])
+}
+
+var (
+	nameOf   = regexp.MustCompile(`^[A-Za-z_]`)
+	numeral  = regexp.MustCompile(`^[0-9]`)
+	typeWord = regexp.MustCompile(`^(u?(char|short|int|long)|float|double|half)(2|3|4|8|16)?$|` +
+		`^(unsigned|signed|bool|size_t|volatile|static|(__)?(global|private|generic)|_Atomic|(__)?typeof(__)?|decltype)$`)
+)
+
+// What has brackets and is not the name of a function, with what is left of it.
+var bracketed = map[string]bool{"__attribute__": false, "__attribute": false, "_Alignas": false, "alignas": false,
+	"_Pragma": false, "_Static_assert": false, "static_assert": false,
+	"_Atomic": true, "typeof": true, "__typeof": true, "__typeof__": true, "decltype": true}
+
+// withoutAttributes leaves __attribute__((...)) out, and what is in the brackets of _Atomic(...).
 func withoutAttributes(words []string) (out []string) {
 	for i := 0; i < len(words); i++ {
-		if (words[i] == "__attribute__" || words[i] == "__attribute") && i+1 < len(words) && words[i+1] == "(" {
-			_, i = arguments(words, i+1)
-			continue
+		keep, known := bracketed[words[i]]
+		if !known || keep {
+			out = append(out, words[i])
 		}
-		out = append(out, words[i])
+		if known && i+1 < len(words) && words[i+1] == "(" {
+			_, i = arguments(words, i+1)
+		}
 	}
 	return out
 }

@@ -17,22 +17,33 @@ var declarations = map[string]struct {
 	source string
 	names  string
 }{
-	"global":           {"__global int counter = 7;", "counter"},
-	"default":          {"int counter;", "counter"},
-	"array":            {"float grid[4][4];", "grid"},
-	"initialised":      {"int a[2] = {1, 2}, b;", "a"},
-	"struct":           {"struct s { int n; } state;", "state"},
-	"typedef":          {"typedef struct { int n; } s; s state;", "state"},
-	"attribute":        {"int counter __attribute__((aligned(8)));", "counter"},
-	"static":           {"int next(void) { static int n; return n++; }", "n"},
-	"static in block":  {"int next(void) { if (1) { for (;;) { static uint n = 3; return n++; } } return 0; }", "n"},
-	"macro":            {"#define STATE int counter\nSTATE;", "counter"},
-	"function macro":   {"#define DECLARE(type, name) global type name\nDECLARE(int, counter);", "counter"},
-	"continued":        {"in\\\nt counter;", "counter"},
-	"pointer":          {"__constant int *place;", "place"},
-	"behind functions": {"int f(int a) { return a; }\nint counter;\n", "counter"},
-	"comment between":  {"int /* a; */ counter; // x", "counter"},
+	"global":             {"__global int counter = 7;", "counter"},
+	"default":            {"int counter;", "counter"},
+	"array":              {"float grid[4][4];", "grid"},
+	"initialised":        {"int a[2] = {1, 2}, b;", "a"},
+	"struct":             {"struct s { int n; } state;", "state"},
+	"typedef":            {"typedef struct { int n; } s; s state;", "state"},
+	"attribute":          {"int counter __attribute__((aligned(8)));", "counter"},
+	"static":             {"int next(void) { static int n; return n++; }", "n"},
+	"static in block":    {"int next(void) { if (1) { for (;;) { static uint n = 3; return n++; } } return 0; }", "n"},
+	"macro":              {"#define STATE int counter\nSTATE;", "counter"},
+	"function macro":     {"#define DECLARE(type, name) global type name\nDECLARE(int, counter);", "counter"},
+	"continued":          {"in\\\nt counter;", "counter"},
+	"pointer":            {"__constant int *place;", "place"},
+	"behind functions":   {"int f(int a) { return a; }\nint counter;\n", "counter"},
+	"comment between":    {"int /* a; */ counter; // x", "counter"},
+	"in brackets":        {"int (counter);", "counter"},
+	"to an array":        {"__global int (*rows)[4];", "rows"},
+	"typeof":             {"__typeof__(1) counter = 3;", "counter"},
+	"behind a pragma":    {"_Pragma(\"OPENCL EXTENSION cl_khr_fp64 : enable\") int counter;", "counter"},
+	"behind an assert":   {"_Static_assert(1, \"x\"); int counter;", "counter"},
+	"static in brackets": {"int next(void) { static int (n); return n++; }", "n"},
 
+	"assert":             {"_Static_assert(sizeof(int) == 4, \"x\");", ""},
+	"unsigned function":  {"unsigned int f(unsigned int);", ""},
+	"pointer function":   {"__global int *f(__global int *a);", ""},
+	"struct function":    {"struct s { int n; }; struct s f(struct s a);", ""},
+	"function attribute": {"int f(int a) __attribute__((pure));", ""},
 	"none":               {"", ""},
 	"constant":           {"__constant int table[2] = {1, 2};", ""},
 	"const":              {"const int table[2] = {1, 2};", ""},
@@ -57,6 +68,11 @@ func TestVariables(t *testing.T) {
 		}
 		if got, _ := variables(c.source+kernelText, "-cl-std=CL1.2 -D N=1"); got != nil {
 			t.Errorf("%s: OpenCL C 1.2 has %q", name, got)
+		}
+	}
+	for _, text := range []string{"_Atomic(int) counter;", "int counter(3);", "int counter{3};"} { // C++, other compilers
+		if got, _ := variables(text+kernelText, "-cl-std=CLC++"); !slices.Equal(got, []string{"counter"}) {
+			t.Errorf("%s: got %q", text, got)
 		}
 	}
 	if got, _ := variables("STATE;", "-D STATE=int -cl-std=CL3.0"); got != nil {
@@ -119,6 +135,7 @@ func FuzzVariables(f *testing.F) {
 	for _, c := range declarations {
 		f.Add(c.source)
 	}
+	f.Add("[ a;")
 	f.Add("#define A A A\n#define B A B A\nB;")
 	f.Fuzz(func(t *testing.T, source string) {
 		variables(source, "-cl-std=CL2.0")
