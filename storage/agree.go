@@ -66,9 +66,9 @@ func (a *agreement) counts(e Epoch) bool {
 	return !a.failed[e] && !(voting && a.unsure[e]) && (a.all == nil || a.all[e])
 }
 
-// Committed notes that all ranks have committed an epoch at a level. Where they
-// share the directory and one of them wrote the manifest, what this rank put of
-// it is what its later shards refer to from now on.
+// Committed records that all ranks have committed an epoch at a level. Later shards
+// of this rank then refer to its chunks, also where the ranks share the directory
+// and another rank wrote the manifest.
 func (s *Store) Committed(e Epoch, level string) error {
 	l, err := s.at(level)
 	if err != nil {

@@ -53,8 +53,8 @@ func (s *Store) Begun(ctx context.Context) (all Begun, err error) {
 	return all, unclear
 }
 
-// NoteBegun notes, at all levels, that all ranks have committed an epoch. At the global
-// level rank 0 does this for all. What one level does not take is at the others.
+// NoteBegun records, at all levels, that all ranks have committed an epoch. At the
+// global level rank 0 does this for all. It succeeds if one level takes the record.
 func (s *Store) NoteBegun(ctx context.Context, e Epoch, level string) error {
 	leave, err := s.enter()
 	if err != nil {

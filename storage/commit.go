@@ -80,10 +80,9 @@ func (l *levelState) committed(e Epoch) {
 	}
 }
 
-// Discard removes what this rank put of an epoch that was given up, also its
-// copies and parity rows at other ranks. A committed epoch is left alone
-// (ErrCommitted); Prune removes those, and what lies at ranks that cannot be
-// reached.
+// Discard removes this rank's part of an epoch that was given up, including its
+// copies and parity rows at other ranks. It refuses a committed epoch
+// (ErrCommitted). Prune removes those, and what Discard cannot reach.
 func (s *Store) Discard(ctx context.Context, e Epoch, level string) error {
 	return s.on("discard", e, level, func(l *levelState) error {
 		if ctx.Err() != nil {

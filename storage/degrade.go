@@ -10,7 +10,7 @@ import (
 )
 
 // Out says which levels this rank cannot write to, and why, with Options.Degrade.
-// What lies in them is read as far as it can be.
+// Their epochs are still read where that is possible.
 func (s *Store) Out() map[string]error {
 	out := map[string]error{}
 	for _, l := range s.levels {
@@ -21,8 +21,8 @@ func (s *Store) Out() map[string]error {
 	return out
 }
 
-// Use tells the store which levels the ranks agreed to write to; the others are read
-// as far as they can be. It is called once, after Open, with at least one.
+// Use tells the store which levels the ranks agreed to write to; the others are only
+// read. It is called once, after Open, with at least one.
 func (s *Store) Use(levels []string) {
 	for _, l := range s.levels {
 		if l.out == nil && !slices.Contains(levels, l.Name()) {

@@ -1,5 +1,5 @@
-// Package storage keeps the shards of checkpoints on levels with different
-// failure domains, commits epochs, copies them outward and brings them back.
+// Package storage keeps the shards of checkpoints on levels with different failure
+// domains: it commits epochs, flushes them to outer levels and fetches them back.
 //
 // # Terms
 //
@@ -22,20 +22,21 @@
 //
 // Nothing is handed out unverified: each chunk carries a CRC-32C of the bytes on
 // the disk and an xxh3-128 of the original ones. Compressed bytes pass the first
-// before they are unpacked, all bytes pass the second before they are used, and
-// a bad chunk is fetched from the next level. An error at one epoch leaves the
-// older epochs as they were.
+// before they are unpacked, all bytes pass the second before they are used, and a
+// bad chunk is fetched from the next level. An error at one epoch does not affect
+// older epochs.
 //
-// With Options.Run a directory serves one run of the job at a time: another one
-// is refused while the first lives, on whatever node, and goes on when it is dead.
+// With Options.Run a directory serves one run of the job at a time: Open refuses a
+// second run while the first is alive on any node, and admits it once the first is
+// dead.
 //
 // # Agreement
 //
-// A Store knows one rank. Whether all ranks have their shards durable is voted
-// by the caller between Put (or Flush) and Commit; which epoch to restore is
-// agreed upon by the caller from the Candidates of all ranks, after each has
-// told the others its Holdings. Through a Transport a Store uses the directories
-// of other ranks as files; it never decides anything with them.
+// A Store knows one rank. Between Put (or Flush) and Commit the caller has the
+// ranks vote on whether all shards are durable. To restore, it has the ranks
+// exchange their Holdings and then agree on an epoch from the Candidates of all.
+// Through a Transport a Store uses the directories of other ranks as files; it
+// never decides anything with them.
 //
 // # Resources
 //

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// Kind says in what way something is wrong.
+// Kind classifies a finding.
 type Kind string
 
 // Kinds of findings.

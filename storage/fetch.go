@@ -13,7 +13,7 @@ import (
 )
 
 // Shard is this rank's shard of a committed epoch, open for reading. Bytes come
-// from the nearest level that has them right.
+// from the nearest level where they are intact.
 type Shard struct {
 	store *Store
 	epoch Epoch
@@ -37,10 +37,10 @@ type SectionInfo struct {
 	Size int64 // bytes
 }
 
-// Fetch opens this rank's shard of an epoch at the nearest level that has it.
-// Only the index is read now; ReadAt reads the rest. The error says for each
-// level why it does not serve; it matches ErrNotCommitted when the epoch exists
-// at none. The caller closes the Shard.
+// Fetch opens this rank's shard of an epoch at the nearest level that has it. Only
+// the index is read now; ReadAt reads the rest. The error says for each level why
+// it cannot be used; it matches ErrNotCommitted when the epoch exists at none. The
+// caller closes the Shard.
 func (s *Store) Fetch(ctx context.Context, e Epoch) (*Shard, error) {
 	return s.fetch(ctx, e, s.opt.Rank, s.sources(e, s.opt.Rank, ""))
 }
@@ -132,7 +132,7 @@ func (sh *Shard) node() string { return sh.copies[0].At.Info.Node }
 // Epoch is the shard's epoch.
 func (sh *Shard) Epoch() Epoch { return sh.epoch }
 
-// Damage lists what was found bad so far and was had from a further level.
+// Damage lists the damage found so far that an outer level made good.
 func (sh *Shard) Damage() []error {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -232,7 +232,7 @@ func (sh *Shard) verifyChunks(ctx context.Context, first, n int) error {
 	})
 }
 
-// Close closes the files. It may be called again.
+// Close closes the files. Further calls do nothing.
 func (sh *Shard) Close() error {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

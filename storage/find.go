@@ -19,12 +19,12 @@ type Candidate struct {
 	Deaths int      // how often the program died right after restoring it
 }
 
-// Poisoned says whether the program died so often right after restoring the
-// epoch that something in it may be what kills it. It is left out unless it is
-// asked for.
+// Poisoned reports whether the program died at least MaxDeaths times right after
+// restoring the epoch, so that the epoch may be the cause. Such an epoch is skipped
+// unless the user asks for it.
 func (c *Candidate) Poisoned() bool { return c.Deaths >= MaxDeaths }
 
-// LevelState says how an epoch stands at one level, for one rank.
+// LevelState describes an epoch at one level, for one rank.
 type LevelState struct {
 	Epoch Epoch
 	Level string
@@ -33,14 +33,14 @@ type LevelState struct {
 	Err   error     // why the level does not serve; ErrNotCommitted: no manifest
 }
 
-// Candidates lists the epochs with a manifest from which this rank's shard can
-// be had, newest first, by cheap checks: the manifest, the length of the shard
-// and its footer. Reading may still find damage. The caller leaves out what is
-// Poisoned (RestoreBegins).
+// Candidates lists the committed epochs whose shard of this rank is readable,
+// newest first, by cheap checks: the manifest, the length of the shard and its
+// footer. Reading may still find damage. The caller skips those that are Poisoned
+// (see RestoreBegins).
 //
-// Unreadable are the epochs that some level calls committed, or whose manifest is
-// there and damaged, and that this rank can have from no level; newest first.
-// To pass over one of them is to lose work: it is not done without a word.
+// Unreadable lists, newest first, the epochs that are committed at some level, or
+// have a damaged manifest, and that this rank can read from no level. Skipping one
+// of them loses work, so the caller reports it.
 func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []Epoch, err error) {
 	states, err := s.Survey(ctx)
 	if err != nil {
@@ -85,9 +85,9 @@ func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []
 // it is of another run with the job's name, say, and came back with its node.
 func (s *Store) Choose(e Epoch, id [16]byte) { s.contents.Set(e, id) }
 
-// Survey says how every epoch found at any level stands there, newest epoch
-// first and levels nearest first. What other ranks have counts as far as this
-// one did Learn of it.
+// Survey describes every epoch found at any level, newest epoch first and levels
+// nearest first. Directories of other ranks count as far as Learn has been told of
+// them.
 func (s *Store) Survey(ctx context.Context) ([]LevelState, error) {
 	leave, err := s.enter()
 	if err != nil {

@@ -18,9 +18,10 @@ import (
 // chunk that is bad at from comes from another level. What an earlier Flush
 // completed is not copied again.
 //
-// A caller who still has the sections that were put at from gives them: they are
-// taken from memory and only compared with what was committed, which spares
-// reading them back. The level parity is computed from the shards all the same.
+// secs may be nil. A caller that still has the sections that were put at from
+// passes them: Flush then takes them from memory and compares them with what was
+// committed, instead of reading them back. Parity is computed from the shards in
+// any case.
 func (s *Store) Flush(ctx context.Context, e Epoch, from, to string, secs []Section) (info ShardInfo, err error) {
 	err = s.flushTo(e, from, to, func(_, l *levelState) (err error) {
 		info, err = l.flush(ctx, e, from, secs)
@@ -115,12 +116,11 @@ func (r *sectionReader) KnownChunks() []format.Chunk {
 	return format.ChunksIn(r.sh.shape, r.sec.Name)
 }
 
-// Lend lets reads of this rank's shard of an epoch that is committed at a level
-// be served from memory, as long as the caller has the sections that were put
-// there: the ranks that compute parity need not wait for the disk. It is the level
-// local, and the sections must not change before release returns, which waits
-// for reads under way. What does not lie in memory as it lies on the disk is
-// read from there.
+// Lend lets reads of this rank's shard of an epoch that is committed at a level be
+// served from memory, as long as the caller has the sections that were put there:
+// the ranks that compute parity need not wait for the disk. It is the level local,
+// and the sections must not change before release returns, which waits for reads
+// under way. Chunks whose stored form differs from memory are read from disk.
 func (s *Store) Lend(ctx context.Context, e Epoch, level string, secs []Section) (release func(), err error) {
 	err = s.on("fetch", e, level, func(l *levelState) error {
 		if l.lent == nil {
@@ -149,9 +149,8 @@ func (s *Store) CopiedTo(level string) int64 {
 	return l.copied.Load()
 }
 
-// Hold keeps copying between levels from starting further writes until release
-// is called: the program wants the memory and the cores for a capture. Put is
-// not held back.
+// Hold stops copying between levels from starting further writes until release is
+// called, so that a capture has the memory and the cores. It does not affect Put.
 func (s *Store) Hold() (release func()) { return s.gate.Hold() }
 
 func (s *Store) throttle(to *levelState) *shard.Throttle {

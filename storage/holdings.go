@@ -75,8 +75,8 @@ func holdingOf(d level.Epochs, e Epoch, size int) (redundancy.Holding, error) {
 	return h, nil
 }
 
-// Learn takes note of what another rank's directories have, so that Candidates
-// and Fetch can draw on them. It replaces what was known of that rank.
+// Learn takes note of what another rank's directories have, so that Candidates and
+// Fetch can use them. It replaces what was known of that rank.
 func (s *Store) Learn(from int, holdings []byte) error {
 	if from == s.opt.Rank {
 		return nil

@@ -51,8 +51,7 @@ type Options struct {
 
 	// Mapped and Unmapped, if set, hear of the memory that sources are read into:
 	// Mapped once, when it has been mapped, Unmapped once, before it goes. It is
-	// page-aligned and used again and again, so that it may pay to page-lock it
-	// for a device.
+	// page-aligned and reused, so page-locking it for a device may pay.
 	Mapped   func(b []byte)
 	Unmapped func(b []byte) error
 

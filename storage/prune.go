@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// Prune removes from every level what its keep rules do not hold, and returns
-// the epochs that went from any level. It keeps at each level
+// Prune removes from every level the epochs that its rules do not keep, and returns
+// those removed from any level. It keeps at each level
 //
 //   - the newest Keep committed epochs that all ranks have (see Agree), and
 //     every KeepEvery-th;
@@ -21,14 +21,15 @@ import (
 //   - everything newer than the newest committed epoch: it may be in the making.
 //
 // An epoch that only some ranks have, or whose manifest cannot be read, does not
-// count: it goes with the epochs older than the newest Keep. Of those newer than all
-// that count which a vote gave up, the newest Keep stay. Epochs without a
-// manifest that are older than the newest committed one are garbage and go too.
+// count: Prune removes it with the epochs older than the newest Keep. Of those newer
+// than all that count which a vote gave up, the newest Keep stay. Epochs without a
+// manifest that are older than the newest committed one are garbage; Prune removes
+// them too.
 //
-// Prune goes on when it meets something that it cannot remove or that is no file
-// of a checkpoint. It leaves that and logs it once; the error joins what failed.
-// Ranks that share a directory may all call it. Flushes of older epochs to a
-// level must have ended or been given up once a newer one is committed there.
+// Prune continues when it cannot remove something or finds a file that is not part
+// of a checkpoint. It leaves that in place and logs it once; the error joins the
+// failures. Ranks that share a directory may all call it. Flushes of older epochs
+// to a level must have ended or been given up once a newer one is committed there.
 func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 	leave, err := s.enter()
 	if err != nil {

@@ -28,14 +28,14 @@ func (r *PruneRules) validate() error {
 	return nil
 }
 
-// PruneDirs removes what the rules do not hold from each of the directories of a
-// job that is not running: a live run has them for itself (*BusyError). The last
-// directory counts as the widest level.
+// PruneDirs removes the epochs that the rules do not keep from each of the
+// directories of a job that is not running: while it runs, the error is a
+// *BusyError. The last directory counts as the widest level.
 //
-// An epoch counts at a level when the directories given of that level have as
-// many ranks' parts of it, with a manifest beside them, as of any other epoch:
-// what a run that died left on some nodes only takes no epoch's place. Give the
-// directories of all nodes.
+// An epoch counts at a level when the directories given of that level have as many
+// ranks' parts of it, with a manifest beside them, as of any other epoch: an epoch
+// that a dead run left on some nodes only does not count. Give the directories of
+// all nodes.
 //
 // It goes on when something cannot be removed. The error says what it left,
 // beside the epochs that went.

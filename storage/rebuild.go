@@ -11,12 +11,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// Rebuild makes this rank's part of a committed epoch whole again at a level,
-// after nodes were lost or ranks placed elsewhere: its shard and the manifest in
-// its own directory at local; the copies on other nodes at partner; the rows of
-// its stripe at parity. All ranks call it level by level, local before parity.
-// What is there already is left alone. At other levels there is nothing to
-// rebuild from.
+// Rebuild restores this rank's part of a committed epoch at a level, after nodes
+// were lost or ranks moved: its shard and the manifest in its own directory at
+// local; the copies on other nodes at partner; the rows of its stripe at parity.
+// All ranks call it level by level, local before parity. It does not write what is
+// there already. Other levels cannot be rebuilt.
 func (s *Store) Rebuild(ctx context.Context, e Epoch, level string) error {
 	return s.on("rebuild", e, level, func(l *levelState) error {
 		m, err := s.manifestOf(ctx, l, e)

@@ -192,11 +192,11 @@ func (s *Store) Pending(ctx context.Context, from, to string) (list []Candidate,
 	return list, nil
 }
 
-// FlushDirs copies the newest epoch that is whole in the directories from, those
-// of a job's nodes, to the global directory to and commits it there, unless to
-// has that epoch or a newer one. It is for a job that is dead: a running one
-// does this by itself, and its temporary files would be taken for left-overs.
-// The epoch is 0 when there was nothing to do.
+// FlushDirs copies the newest epoch that is whole in the directories from, those of
+// a job's nodes, to the global directory to and commits it there, unless to has
+// that epoch or a newer one. The job must be dead: a running one flushes by itself,
+// and FlushDirs would remove its temporary files as garbage. The epoch is 0 when
+// there was nothing to do.
 func FlushDirs(ctx context.Context, from []string, to string) (e Epoch, err error) {
 	v, err := OpenView(ctx, from...)
 	if err != nil {

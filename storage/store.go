@@ -174,9 +174,9 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, er
 }
 
 // Close waits for operations under way, stops serving other ranks and frees the
-// buffers. Shards that were fetched must be closed before. With a Transport,
-// ranks close only after all have ended what they do with each other. It may
-// be called again.
+// buffers. Shards that were fetched must be closed before. With a Transport, ranks
+// close only after all have ended what they do with each other. Further calls do
+// nothing.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	before := s.closed

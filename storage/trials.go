@@ -12,19 +12,18 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// MaxDeaths is how often a program may die right after it restored an epoch
-// before the epoch is left out.
+// MaxDeaths is how often a program may die right after restoring an epoch; then the
+// epoch is skipped.
 const MaxDeaths = 2
 
-// RestoreBegins notes that the program is about to restore an epoch. If it dies
-// before RestoreSurvived, twice in a row, Candidates says that the epoch is
-// Poisoned: something in it may be what kills the program. One rank does this for all,
-// the same in every run; since only epochs that all ranks are offered are
-// restored, that is enough.
+// RestoreBegins records that the program is about to restore an epoch. If the program
+// dies twice in a row before RestoreSurvived, Candidates reports the epoch as
+// Poisoned. One rank does this for all, the same in every run; since only epochs that
+// all ranks are offered are restored, that is enough.
 //
-// The death of the process counts from the return on, and that of the machine
-// once durable has returned nil: call it, once, before the program computes. What
-// was noted of earlier deaths is there at any time.
+// After RestoreBegins returns, the death of the process counts. After durable
+// returns nil, the death of the machine counts too: call it once before the program
+// computes. The record of earlier deaths is safe at any time.
 //
 // A level that cannot be written to does not matter; where none can, the death does not count.
 func (s *Store) RestoreBegins(ctx context.Context, e Epoch) (durable func() error, err error) {
@@ -87,8 +86,8 @@ func takesNoNote(err error) bool {
 			func(e error) bool { return errors.Is(err, e) })
 }
 
-// RestoreSurvived notes that the program lives: it has run for a while, has
-// committed an epoch since, or ended by itself.
+// RestoreSurvived records that the program survived its restore: it has run for a
+// while, has committed an epoch since, or ended by itself.
 func (s *Store) RestoreSurvived(ctx context.Context) error {
 	leave, err := s.enter()
 	if err != nil {
@@ -99,8 +98,9 @@ func (s *Store) RestoreSurvived(ctx context.Context) error {
 	return err
 }
 
-// RestoreTakenBack notes that a restore that began was given up: a bad copy of the
-// epoch, say, kept the program from getting it, so it cannot be what kills it.
+// RestoreTakenBack records that a restore was given up before the program had its
+// state, for example because of a damaged copy. Its end does not count against the
+// epoch.
 func (s *Store) RestoreTakenBack(ctx context.Context, e Epoch) error {
 	leave, err := s.enter()
 	if err != nil {

@@ -17,8 +17,8 @@ type Leftover struct {
 	Err  error // why
 }
 
-// LeftError reports what PruneDirs left where it was although its epoch was to
-// go, or could not read of an epoch that stays.
+// LeftError reports what PruneDirs could not remove, or could not read of an epoch
+// that it keeps.
 type LeftError struct{ Left []Leftover }
 
 func (e *LeftError) Error() string {
