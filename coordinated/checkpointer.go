@@ -85,11 +85,10 @@ type verdict struct {
 
 // Open connects the ranks of world and opens the storage. It is collective over
 // world, which must be what mpiwrap.Init returned, and succeeds or fails on all
-// ranks alike, with a *RanksError that names the ranks at fault. The signals of
-// opt are caught from now on. The caller closes the Checkpointer before
-// mpiwrap.Finalize. It waits for all ranks
-// to call it, for ten times opt.WaitTimeout at most: then it fails with a
-// *MissingError. Cost: four MPI collectives and a TCP connection to each
+// ranks alike, with a *RanksError that names the ranks at fault. The signals of opt
+// are caught from now on. Open waits for all ranks to call it; after ten times
+// opt.WaitTimeout it fails with a *MissingError. The caller closes the Checkpointer
+// before mpiwrap.Finalize. Cost: four MPI collectives and a TCP connection to each
 // neighbour in the control tree.
 func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer, error) {
 	e, priv := endpoint.Of(world), endpoint.Private(world)
@@ -199,12 +198,11 @@ func (c *Checkpointer) lastEpoch(ctx context.Context, priv *mpiwrap.Comm) (cut.E
 	return cut.Epoch(last), err
 }
 
-// Request asks for a checkpoint at the next Points of all ranks, from any
-// goroutine of any rank. It returns when the wish is on its way; requests that
-// come before the cut are merged into one. A request cannot be taken back, and ctx
-// bounds only the handing over: of requests that are merged nobody knows whose is left, and
-// one that is taken back could be the final one before the time limit. One that the
-// ranks do not come to serve is given up after Options.CutTimeout, on all of them alike.
+// Request asks for a checkpoint at the next Points of all ranks, from any goroutine of any
+// rank. It returns once the request is sent; requests before the cut are merged into one. A
+// request cannot be withdrawn, since it may have been merged with another, and ctx bounds
+// only the sending. If the ranks do not reach a cut within Options.CutTimeout, all of them
+// give the request up.
 func (c *Checkpointer) Request(ctx context.Context) error {
 	if err := c.mayAsk(); err != nil {
 		return err
@@ -212,9 +210,9 @@ func (c *Checkpointer) Request(ctx context.Context) error {
 	return c.agent.do(ctx, func() { c.agent.request(false, "the program") })
 }
 
-// RequestStop is Request for a final checkpoint: Point returns ErrStop on all
-// ranks once it is committed. None is taken after it: then
-// Request and RequestStop return an error that matches ErrStop.
+// RequestStop is Request for a final checkpoint: Point returns ErrStop on all ranks
+// once it is committed. It is the last one: afterwards Request and RequestStop
+// return an error that matches ErrStop.
 func (c *Checkpointer) RequestStop(ctx context.Context) error {
 	if err := c.mayAsk(); err != nil {
 		return err
@@ -233,11 +231,10 @@ func (c *Checkpointer) mayAsk() error {
 	return nil
 }
 
-// Wait returns when the newest epoch that was cut so far is committed at a level
-// ("local", "partner", "parity", "global"), or with the reason why it will not
-// be. For a level that cannot be written to in this run it waits for the next one
-// further out. With no epoch yet it returns at once. Local, from any goroutine but the one
-// that the next Point needs.
+// Wait returns when the newest epoch that was cut so far is committed at a level ("local",
+// "partner", "parity", "global"), or with the reason why it will not be. If this run
+// cannot write to that level, Wait waits for the next outer one. With no epoch yet it
+// returns at once. Local, from any goroutine but the one that the next Point needs.
 func (c *Checkpointer) Wait(ctx context.Context, level string) error {
 	if level = c.inUse(level); level == "" {
 		return fmt.Errorf("coordinated: neither that level nor one further out is writable; checkpoints go to %v",
@@ -267,16 +264,16 @@ func (c *Checkpointer) Wait(ctx context.Context, level string) error {
 	return nil
 }
 
-// Close takes part in checkpoints until every rank has called it, waits for the
-// last epoch to be written to all levels, and frees everything. Where Restore has
-// failed, or was never called, these checkpoints fail: there is no state to keep. A restarted
-// program that has not received a message which the checkpoint kept for one of its receives
-// gets a *NotReceivedError, once all is done, unless it has been stopped.
+// Close takes part in checkpoints until every rank has called it, waits for the last epoch to
+// be written to all levels, and frees everything. If Restore failed or was never called,
+// these checkpoints fail, because there is no state to capture. If a restarted program never
+// received a message that the checkpoint holds for one of its receives, Close returns a
+// *NotReceivedError at its end, unless the program was stopped.
 //
-// Close is collective, and waits as long as any rank computes. A rank that leaves because of
-// an error calls Abort or CloseOrAbort instead: the others may wait for messages that
-// it will not send. If they do, the job ends after Options.WaitTimeout, and Close
-// returns a *LostError that says who waits, and where. It may be called again.
+// Close is collective, and waits as long as any rank computes. On an error call Abort or
+// CloseOrAbort instead: the others may wait for messages that this rank will not send. If
+// they do, the job ends after Options.WaitTimeout, and Close returns a *LostError that says
+// which ranks wait, and where. Further calls do nothing.
 func (c *Checkpointer) Close() error {
 	if c.closed.Swap(true) {
 		return nil
@@ -302,16 +299,16 @@ func (c *Checkpointer) Close() error {
 	return errors.Join(err, c.closeParts())
 }
 
-// CloseOrAbort is Close when *err is nil or ErrStop, or after a Restore that failed, which
-// it does on all ranks alike; with any other error it is Abort. It is
-// meant for a function with a named result:
+// CloseOrAbort is Close when *err is nil or ErrStop, or after a failed Restore (which
+// fails on all ranks alike); with any other error it is Abort. It is meant for a function
+// with a named result:
 //
 //	func run() (err error) {
 //		…
 //		defer ck.CloseOrAbort(&err)
 //
 // so that a rank which returns because of an error, or panics, does not keep the others
-// waiting for it. What goes wrong in Close is joined to *err.
+// waiting. An error of Close is joined to *err.
 func (c *Checkpointer) CloseOrAbort(err *error) {
 	if p := recover(); p != nil {
 		c.Abort(fmt.Errorf("panic: %v", p))
@@ -325,8 +322,8 @@ func (c *Checkpointer) CloseOrAbort(err *error) {
 	*err = errors.Join(*err, c.Close())
 }
 
-// Abort tells all ranks that this one gives up because of why, and closes.
-// Survivors leave as they do when a rank dies. Local.
+// Abort tells all ranks that this one gives up because of why, and closes the
+// Checkpointer. The other ranks leave as they do when a rank dies. Local.
 func (c *Checkpointer) Abort(why error) {
 	if c.closed.Swap(true) {
 		return

@@ -27,10 +27,10 @@ const SupervisorVar = config.SupervisorVar
 // misspelt.
 type Config struct{ *config.Config[Options] }
 
-// FromEnv returns the options that holdfast.yaml in the working directory (or
-// the file that HOLDFAST_CONFIG names) and HOLDFAST_* variables give; variables
-// win. What cannot be read is reported by Open, so that every rank learns of
-// it. `holdfast config` lists the keys, their variables, and what is in force.
+// FromEnv returns the options that holdfast.yaml in the working directory (or the
+// file that HOLDFAST_CONFIG names) and HOLDFAST_* variables give; variables win.
+// Open reports errors in them, so that every rank learns of them. `holdfast config`
+// lists the keys, their variables, and what is in force.
 func FromEnv() Options { return ReadConfig("").Options() }
 
 // ReadConfig reads a configuration file and the environment. An empty name is
@@ -45,7 +45,7 @@ func (c *Config) Check() error {
 	return o.validate()
 }
 
-// Options returns the options. What Err says Open will say.
+// Options returns the options. Open returns the error that Err has.
 func (c *Config) Options() Options {
 	if err := c.Err(); err != nil {
 		return Options{bad: err}

@@ -1,6 +1,6 @@
 // Package coordinated takes checkpoints of an MPI program that computes on GPUs:
-// all ranks agree on one moment, each captures what the program has protected,
-// and the program goes on while the bytes are written.
+// all ranks agree on one moment, each captures what the program has protected, and
+// the program continues while the bytes are written.
 //
 // # Terms
 //
@@ -12,13 +12,13 @@
 //
 // # Promises
 //
-// An epoch is restored on all ranks or on none. A checkpoint that fails, for
-// whatever reason, costs that epoch and nothing else: older epochs stay and the
-// program goes on. Every error says the rank and what to do.
+// An epoch is restored on all ranks or on none. A failed checkpoint costs that
+// epoch and nothing else: older epochs stay and the program continues. Errors name
+// the rank and the remedy.
 //
-// Nothing is sent, polled or copied while no checkpoint is asked for, but for a
-// heartbeat between neighbours in the control tree and, every five seconds, a look
-// at the main thread and a line in the event log.
+// Between checkpoints nothing is sent, polled or copied, except a heartbeat between
+// neighbours in the control tree and, every five seconds, a look at the main thread
+// and a line in the event log.
 //
 // # Concurrency
 //
@@ -36,6 +36,6 @@
 //
 // MPI does not tell the survivors of a dead rank: their calls hang. The control
 // plane does. A rank that learns of a loss leaves the process with exit code
-// ExitRankLost through Options.OnLost, because its main thread may be inside MPI
-// for ever. A restart begins from the newest committed epoch.
+// ExitRankLost through Options.OnLost, because its main thread may hang in MPI. A
+// restart begins from the newest committed epoch.
 package coordinated

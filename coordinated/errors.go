@@ -56,8 +56,8 @@ func (e *ProtectError) Error() string {
 
 func (e *ProtectError) Unwrap() error { return e.Err }
 
-// MismatchError says that the checkpoint holds something else under a name than
-// the program protects.
+// MismatchError says that under one name the checkpoint and the program have
+// different types or sizes.
 type MismatchError struct {
 	Name  string
 	Saved string // type and size in the checkpoint, "" if it has nothing of that name
@@ -78,8 +78,8 @@ func (e *MismatchError) Error() string {
 
 // RestoreError says why no epoch was restored although there are some for all ranks.
 type RestoreError struct {
-	// Mismatch: the checkpoints are well, and the program protects something else
-	// than they hold.
+	// Mismatch: the checkpoints are intact, but the program protects different
+	// state.
 	Mismatch bool
 	// Undefined are the names of what is protected and not what it was before
 	// Restore, on any rank: the program's own decoding failed, or there was no memory
@@ -117,7 +117,8 @@ func (e *RestoreError) Error() string {
 func (e *RestoreError) Unwrap() error { return e.Err }
 
 // NoCommonEpochError says that checkpoints exist, but none that every rank can
-// read. Starting afresh would abandon them, so that must be asked for.
+// read. Starting over would abandon them, so the job does that only with
+// Options.Fresh.
 type NoCommonEpochError struct {
 	Have map[int][]storage.Epoch // by rank, newest first
 	Size int
@@ -167,9 +168,8 @@ func (e *NoCommonEpochError) text() string {
 		"that they wrote to, or start over with HOLDFAST_FRESH=1", vote.Ranks(with), vote.Ranks(without))
 }
 
-// PoisonedError says that the program died again and again right after it had
-// restored these epochs, so that they are left out. Something in them may be
-// what kills it.
+// PoisonedError says that Restore skips these epochs, because the program crashed
+// repeatedly right after restoring them. Something in them may be the cause.
 type PoisonedError struct {
 	Epochs []storage.Epoch // newest first
 }
@@ -189,19 +189,20 @@ type RanksError = vote.RanksError
 // RankFailure is what one rank reported: its Rank and a Text.
 type RankFailure = vote.RankFailure
 
-// HungError says that a level has taken nothing for Options.WriteTimeout, or until the
-// time that was left for a final checkpoint was over, although its file system has not
-// failed: a disk or a server that does not answer. Its fields are What was done, at which
-// Level, how long it Waited, and Again: it was not tried, since earlier operations hang.
+// HungError says that an operation at a level made no progress for Options.WriteTimeout,
+// or within the time left for a final checkpoint: a disk or file server does not answer.
+// Its fields are What was done, at which Level, how long it Waited, and Again if it was
+// skipped because earlier operations hang.
 type HungError = persist.HungError
 
 // GraceError says that a final checkpoint was not copied to all levels because the process
-// would have been killed before: the Epoch, the Levels at which it is committed, the Level
-// to which it was not copied, the time of Need and what is Left, whether it is Behind the
-// epoch before, which was still being copied, and Err, what went wrong where it was tried.
+// would have been killed first. Its fields are the Epoch, the Levels at which it is
+// committed, the Level that it did not reach, the time it would Need and the time Left,
+// Behind if the previous epoch was still being copied, and Err if the copy was tried and
+// failed.
 type GraceError = persist.GraceError
 
-// LostError says that another rank of the job is gone.
+// LostError says that another rank of the job has died or given up.
 type LostError struct {
 	Rank     int
 	Node     string
@@ -230,7 +231,7 @@ func (e *LostError) Error() string {
 type TimeoutError struct {
 	Epoch    storage.Epoch
 	Culprits []Culprit // in order of rank
-	Closed   []int     // ranks that have called Close, and send nothing any more
+	Closed   []int     // ranks that have called Close, and send nothing more
 }
 
 // Culprit is a rank that was not parked when an epoch was given up.

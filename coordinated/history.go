@@ -78,9 +78,9 @@ func (c *Checkpointer) ownHistory(ctx context.Context) (history, error) {
 	return p, err
 }
 
-// LostEpochsError says that the job has had checkpoints and that none of them can be
-// found: directories were emptied, or are not mounted, or lie on other nodes. It does
-// not begin anew unless it is told to.
+// LostEpochsError says that the job has had checkpoints and none of them can be
+// found: directories were emptied, or are not mounted, or lie on other nodes. The job
+// starts over only with Options.Fresh.
 type LostEpochsError struct {
 	Epoch storage.Epoch // one that all ranks had committed
 	Level string        // where
@@ -96,8 +96,9 @@ func (e *LostEpochsError) Error() string {
 	return s + "; HOLDFAST_FRESH=1 starts over"
 }
 
-// MissingNodes lists the nodes that an error of Restore asks for: where one of them comes
-// back, a restart may find what it needs. None: it is gone, damaged or not the nodes'.
+// MissingNodes lists the nodes whose disks may have what an error of Restore reports as
+// missing: if one of them returns, a restart may succeed. It is nil for other errors,
+// such as damage.
 func MissingNodes(err error) []string {
 	var lost *LostEpochsError
 	var none *NoCommonEpochError

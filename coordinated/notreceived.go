@@ -6,9 +6,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// NotReceivedError says that a restarted program has ended without posting
-// receives again that the checkpoint had pending, although their messages had come: it
-// went on without them, so its results may be wrong.
+// NotReceivedError says that a restarted program ended without posting receives again
+// that were pending at the checkpoint and whose messages had arrived. It ran without
+// them, so its results may be wrong.
 type NotReceivedError struct {
 	Rank     int
 	Receives []mpiwrap.PendingReceive

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Options say how a job is checkpointed. They must be the same on all ranks, but
+// Options say how a job is checkpointed. They must be the same on all ranks, except
 // for directories that differ by node. FromEnv fills them from a file and the
 // environment.
 type Options struct {
@@ -47,37 +47,38 @@ type Options struct {
 	// CutTimeout is how long the ranks may take to agree on a cut before the epoch
 	// is given up; 0 means 60 s.
 	CutTimeout time.Duration
-	// WaitTimeout is how long ranks may wait for what cannot come: in an MPI call, in
-	// Restore or in Close, for a rank that has closed or for each other. Then the job ends,
-	// as it does when a rank dies, with an error that says who waits for whom and where.
-	// A rank that computes keeps nobody's time: whoever waits for it may do so for
-	// ever. Where one of those that wait polls, it is ten times as long. 0 means 60 s.
+	// WaitTimeout is how long ranks may be deadlocked in an MPI call, in Restore or in
+	// Close: they wait for a rank that has closed, or for each other. Then the job ends, as
+	// it does when a rank dies, with an error that says which rank waits for which and
+	// where. Waiting for a rank that computes is no deadlock and has no limit. If one of
+	// the waiting ranks polls, the limit is ten times as long. 0 means 60 s.
 	WaitTimeout time.Duration
-	// WriteTimeout is how long a level may take nothing before what goes on there is
-	// given up with a *HungError: a disk or file server that does not answer must not keep
-	// later epochs, or a final one, from being taken. 0 means 5 min.
+	// WriteTimeout is how long operations at a level may make no progress before they are
+	// given up with a *HungError, so that a disk or file server that does not answer does
+	// not block later epochs. 0 means 5 min.
 	WriteTimeout time.Duration
-	// MaxFailed ends the job, as it does when a rank dies, after so many epochs in a row that
-	// came to no level: computing on without checkpoints may be in vain. 0 means never.
+	// MaxFailed ends the job, as when a rank dies, after this many consecutive epochs that
+	// reached no level. 0 means never.
 	MaxFailed int
-	// Interval asks for a checkpoint that long after the last one ended; 0 means
-	// never. MTBF, the mean time between failures of the whole job, asks at the
-	// interval that DalyInterval gives for it and the measured cost, and wins over
-	// Interval. Deadline is when the job will be ended; DeadlineLead before it a
-	// final checkpoint is asked for, if both are set.
+	// Interval is the time from the end of a checkpoint to the next request; 0
+	// means never. MTBF is the mean time between failures of the whole job: it sets
+	// the interval to what DalyInterval gives for it and the measured cost, and
+	// overrides Interval. Deadline is when the job will be ended. If both are set,
+	// a final checkpoint is requested DeadlineLead before it.
 	Interval, MTBF time.Duration
 	Deadline       time.Time
 	DeadlineLead   time.Duration
-	// Grace is how long after TERM the process is killed; 0 means that
-	// nobody knows. What remains of it, or of the time to Deadline, decides whether a
-	// final checkpoint is copied to Global or stays at the levels before.
+	// Grace is how long after TERM the process is killed; 0 means unknown. The rest
+	// of it, or of the time to Deadline, decides whether a final checkpoint is copied
+	// to Global.
 	Grace time.Duration
 	// Requeue puts the Slurm job back into the queue after a final checkpoint, from
 	// within Close, unless it was cancelled or Slurm does so by itself. Slurm then
-	// ends all processes of the job. Not under a Supervisor, which sees to it.
+	// ends all processes of the job. It has no effect under a Supervisor, which
+	// requeues the job itself.
 	Requeue bool
 	// Supervisor is the address and key of the program that started this one and
-	// wants to hear how it fares: the value of SupervisorVar. Empty means none.
+	// supervises it: the value of SupervisorVar. Empty means none.
 	Supervisor string
 	// Keep is how many committed epochs to keep at each level; 0 means 2, which is
 	// also the least. KeepEvery keeps every epoch at Global whose number it
@@ -85,16 +86,16 @@ type Options struct {
 	Keep, KeepEvery int
 
 	// Sharing says who besides this user may read the checkpoints: "private" (nobody;
-	// empty is the same), "group" or "world". Nobody else may ever write them.
+	// empty is the same), "group" or "world". Only this user can write them.
 	Sharing string
-	// AllowForeign uses directories and files that belong to other users or that
-	// others may write to, and links that others may have made. Whoever can write
-	// there decides what the job restores. A directory of root with the sticky bit, as
-	// /tmp has, needs no leave.
+	// AllowForeign accepts directories and files that other users own or may write to,
+	// and links that they may have made. Whoever can write there decides what the job
+	// restores. A directory of root with the sticky bit, such as /tmp, is always
+	// accepted.
 	AllowForeign bool
 
 	// MaxPool bounds the memory, in bytes, that captures are copied to; 0 means no
-	// bound. State that does not fit is written before the program goes on.
+	// bound. State that does not fit is written before the program continues.
 	MaxPool int64
 	// MaxMailbox bounds the bytes of messages that this rank receives for the program at a
 	// cut; a cut that needs more fails. 0 means half of the memory that is available then,
@@ -127,9 +128,9 @@ type Options struct {
 	MetricsDir, MetricsListen string
 
 	// OnLost is called on a goroutine of its own when another rank is lost. Nil
-	// means: log it and leave with exit code ExitRankLost. The main thread may be
-	// in MPI for ever, so there is nothing to return to. If OnLost returns, calls
-	// of this package that wait end with the *LostError.
+	// means: log it and leave with exit code ExitRankLost. The main thread may hang
+	// in MPI, so there is nothing to return to. If OnLost returns, calls of this
+	// package that wait end with the *LostError.
 	OnLost func(*LostError)
 	// Logger takes the log; nil means slog.Default.
 	Logger *slog.Logger

@@ -75,10 +75,9 @@ func (p *progress) begin(total int64) {
 // add counts bytes.
 func (p *progress) add(bytes int64) { p.read.Add(bytes) }
 
-// Restoring says how many bytes of this rank's state a Restore has read, verified
-// and, as far as they belong there, brought to the device, and of how many; zero
-// before it knows. It may be called from any goroutine while Restore is at work,
-// to show a person how far it is.
+// Restoring reports the progress of Restore: how many bytes of this rank's state it
+// has read, verified and moved to the device, and the total; zeros until it knows
+// them. It may be called from any goroutine.
 func (c *Checkpointer) Restoring() (read, total int64) {
 	return c.reading.read.Load(), c.reading.total.Load()
 }

@@ -12,20 +12,20 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 )
 
-// Point is where a checkpoint may be taken: the protected state must be whole
-// here. It may stand anywhere, more than once, and ranks need not pass it
-// equally often. Local, but while a checkpoint is asked for it waits until all
-// ranks have agreed, messages are drained and the state is copied.
+// Point is where a checkpoint may be taken: the protected state must be whole here.
+// A program may call it at several places, and ranks need not call it equally
+// often. It is local, but while a checkpoint is requested it waits until all ranks
+// have agreed, messages are drained and the state is copied.
 //
-// It returns nil, or ErrStop after a final checkpoint, or ErrNotRestored, or, first
-// after a Restore, gpustate.ErrIdentity when the program has made GPU memory without
-// names in another order than before. A
-// checkpoint that fails is logged and noted in Stats; the program goes on.
-// ctx bounds reading and copying, not the waiting for other ranks: that is what
-// Options.CutTimeout does, on all ranks together. A rank that left alone could be on its
-// way while the others, who have counted it, make the cut.
+// It returns nil, ErrStop after a final checkpoint, or ErrNotRestored. The first Point
+// after a Restore returns gpustate.ErrIdentity when the program has made unnamed GPU
+// memory in another order than before. A failed checkpoint is logged and recorded in
+// Stats, and the program continues. ctx bounds reading and copying. It does not bound
+// the wait for other ranks, which Options.CutTimeout bounds on all ranks together: a
+// rank that left alone could compute on while the others, who have counted it, make the
+// cut.
 //
-// Cost with nothing asked: an increment and a load.
+// Cost while no checkpoint is requested: an increment and a load.
 func (c *Checkpointer) Point(ctx context.Context) error {
 	c.points.add() // before the gate is read: the agent arms first and reads then, so a hint is rarely missed
 	if c.gate.Load() == 0 {

@@ -24,9 +24,9 @@ type State interface {
 //   - a State;
 //   - a *gpustate.Device, with all its objects.
 //
-// The memory is copied at a Point, and read into by Restore; in between it is
-// the program's alone. Anything else, a name used twice or a call after
-// Restore is a *ProtectError.
+// The library reads the memory in a Point and writes it in Restore, and does not
+// touch it in between. Anything else, a name used twice or a call after Restore is
+// a *ProtectError.
 func (c *Checkpointer) Protect(name string, x any) error {
 	var err error
 	switch {

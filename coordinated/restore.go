@@ -13,35 +13,32 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Restore reads the newest epoch that all ranks can read into everything
-// protected, and reports whether there was one: false means a first start. It
-// is collective, called once, after the last Protect and before the first
-// Point. An epoch after whose restoring the program died twice within a minute, before
-// it took another one, is left out while there is another epoch; without one it is tried
-// again, up to six times in all. Options.Epoch names one to try all the same. A job that
-// ended well and is started again goes on from its last epoch, as any other. Every byte is verified
-// while it is read; a shard that turns out bad makes all ranks fall back to the epoch before, and
-// the log says why; it warns too where a newer epoch was committed that some rank can have from
-// nowhere.
+// Restore reads the newest epoch that all ranks can read into everything protected, and reports
+// whether there was one: false means a first start. It is collective, called once, after the last
+// Protect and before the first Point. Restore skips an epoch after two crashes within a minute of
+// its restore. If there is no other epoch it retries it, up to six times in all. Options.Epoch
+// restores a skipped epoch nevertheless. A job that ended normally and is started again also
+// continues from its last epoch. Every byte is verified while it is read; a damaged shard makes all
+// ranks fall back to the previous epoch, and the log says why. It also warns of a newer committed
+// epoch that some rank cannot read from any level.
 //
 // The device programs of the checkpoint are built while it is read, so a program
 // that asks for its gpustate programs and kernels after Restore restarts sooner.
 //
-// An epoch comes into force when all ranks have read theirs: a try that fails leaves
+// An epoch takes effect when all ranks have read their shards: a failed attempt leaves
 // no trace in protected memory, devices, windows, requests and mailboxes, and the
-// program's own UnmarshalBinary and LoadFrom run only after it was agreed that all
-// bytes are good. What memory and used devices held before is kept for that in the
-// memory of the captures. Where Options.MaxPool leaves no room for it, the saved bytes
-// are verified first and read after the vote.
+// program's own UnmarshalBinary and LoadFrom run only after all ranks agree that all
+// bytes are intact. To be able to undo, Restore saves the previous contents in the
+// memory of the captures. If Options.MaxPool leaves no room for that, Restore verifies
+// all bytes first and reads them after the vote.
 //
-// ctx bounds reading, not the waiting for other ranks: where it ends on one, Restore fails
-// on all of them. Errors are the same on all ranks: *NoCommonEpochError when checkpoints exist
-// but none for all, *LostEpochsError when there were some and none is found,
-// *PoisonedError when all were left out, *RestoreError with the
-// reasons when all of them failed to load, or the newest does not hold what the
-// program protects (then no older one is tried: the checkpoints are well, the program
-// is another). Protected state is what it was before, unless the error names what is
-// not; the program should end.
+// ctx bounds reading, not the waiting for other ranks: where it ends on one, Restore fails on
+// all of them. Errors are the same on all ranks: *NoCommonEpochError when checkpoints exist
+// but none for all, *LostEpochsError when there were some and none is found, *PoisonedError
+// when all were left out, *RestoreError with the reasons when all of them failed to load, or
+// the newest does not hold what the program protects (then no older one is tried: the
+// checkpoints are well, the program differs). Protected state is unchanged, except for what
+// the error names; the program should end.
 func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	if c.closed.Load() {
 		return false, ErrClosed

@@ -67,8 +67,8 @@ func (o *Options) contactDir() string {
 	return o.Local
 }
 
-// RunningError says that another run of the job is alive in the same directory:
-// the two would overwrite each other's epochs.
+// RunningError says that another run of the job uses the same directory: the two
+// would overwrite each other's epochs.
 type RunningError struct {
 	Dir, Node string
 	PID       int

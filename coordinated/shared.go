@@ -19,8 +19,9 @@ import (
 // systems keep what they know of a directory for a while. A variable for tests.
 var shareWait = 30 * time.Second
 
-// NotSharedError says that nodes do not see what another one writes to the global
-// directory. Epochs there would be in pieces that no other start finds again.
+// NotSharedError says that some nodes do not see what another node writes to the
+// global directory. Epochs there would be in pieces that no later start could find
+// together.
 type NotSharedError struct {
 	Dir   string
 	Wrote string   // node of rank 0

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
-// FromSource is a device program that runs from its source, because the device did not
-// load its binary form.
+// FromSource is a device program that was built from source, because the device did
+// not load its binary.
 type FromSource struct {
 	Device string // the name that the device is protected under
 	gpustate.SourceBuild
