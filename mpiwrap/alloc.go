@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Alloc returns n zeroed values in page-aligned memory outside of Go's heap. The
-// process never gives it back, so its pages stay the same for as long as it lives: it
-// is safe with every network card and library, also for memory that a program
-// registers with a device itself. Allocate once and keep it. Local.
+// Alloc returns n zeroed values in page-aligned memory outside of Go's heap. It is
+// never freed, so its pages stay in place: it is safe with every network card and
+// library, and for memory that the program registers with a device. Allocate it once.
+// Local.
 //
-// It fails with ErrLength for a negative n, ErrTooLarge for more than can be addressed, or
-// as mmap does.
+// Errors: ErrLength for a negative n, ErrTooLarge for more than the address space, or
+// those of mmap.
 func Alloc[T Scalar](n int) ([]T, error) {
 	var zero T
 	size := int(unsafe.Sizeof(zero))

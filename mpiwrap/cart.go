@@ -43,9 +43,9 @@ func (c *Comm) Cart(dims []int, periodic []bool) (*Cart, error) {
 	return &Cart{Comm: g, dims: append([]int(nil), dims...), periodic: append([]bool(nil), periodic...)}, nil
 }
 
-// Dims spreads n ranks over a grid of the given number of dimensions, as equal as
-// n allows, longest first. Entries of fixed that are not zero are kept; nil fixes
-// none. The error matches ErrLength when n cannot be spread so.
+// Dims spreads n ranks over a grid of the given number of dimensions, as equal as n
+// allows, longest first. Entries of fixed that are not zero are kept; nil fixes
+// none. The error matches ErrLength when that is impossible.
 func Dims(n int, fixed []int, dimensions int) ([]int, error) {
 	out := make([]int, dimensions)
 	copy(out, fixed)

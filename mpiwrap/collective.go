@@ -311,7 +311,7 @@ func Iallreduce[T Scalar](c *Comm, dest, src []T, op Op) (*Request, error) {
 }
 
 // Reduce combines the src of all ranks into root's dest, which may be its src.
-// dest is not looked at on other ranks.
+// Other ranks' dest is ignored.
 func Reduce[T Scalar](c *Comm, dest, src []T, op Op, root int) error {
 	return c.runChecked(reduction(c, driver.Coll{Kind: driver.Reduce, Root: root}, dest, src, op))
 }
@@ -332,7 +332,7 @@ func Iscan[T Scalar](c *Comm, dest, src []T, op Op) (*Request, error) {
 }
 
 // Exscan combines the src of the ranks below the caller's into dest, which may be
-// src. On rank 0 dest is left as it is.
+// src. Rank 0's dest is unchanged.
 func Exscan[T Scalar](c *Comm, dest, src []T, op Op) error {
 	return c.runChecked(reduction(c, driver.Coll{Kind: driver.Exscan}, dest, src, op))
 }

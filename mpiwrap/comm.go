@@ -13,7 +13,7 @@ import (
 const (
 	AnySource = driver.AnySource // receive from whoever sends
 	AnyTag    = driver.AnyTag    // receive whatever the tag
-	ProcNull  = driver.ProcNull  // a peer that is not there: sends vanish, receives are empty
+	ProcNull  = driver.ProcNull  // no peer: sends are discarded, receives are empty
 	Undefined = driver.Undefined // color of a rank that joins no communicator
 )
 
@@ -27,18 +27,16 @@ const (
 //
 // # After a restart
 //
-// A restarted program makes its communicators again, in the same order on each
-// parent, by the same calls, at the same places of the program: those made before
-// Restore, and those made later that lived at the checkpoint. Communicators that were freed
-// before the checkpoint are not made again, unless others that live were made on
-// them. Messages that the checkpoint holds for a
-// communicator are given to none that is made elsewhere: where a call, its arguments,
-// its members or its place do not fit the one whose turn it is, and messages wait for
-// that one, creation (or Restore) fails on all ranks with ErrMismatch and names
-// both places. The place is the function and line that called this package; where the
-// executable has been built anew, it is the function alone. One for which nothing waits
-// may be made elsewhere, and counts as new. Communicators that are made
-// at one place, as in a loop, are told apart by their order.
+// A restarted program makes its communicators again, in the same order on each parent, by
+// the same calls, at the same places in the program: those made before Restore, and those
+// made later that existed at the checkpoint. Communicators that were freed before the
+// checkpoint are not made again, unless existing ones were made from them. If messages wait
+// for a communicator and the one made in its turn differs in its call, arguments, members
+// or place, creation (or Restore) fails on all ranks with ErrMismatch and names both
+// places. The place is the function and line that called this package; if the executable
+// was rebuilt, only the function counts. A communicator for which no message waits may be
+// made elsewhere, and counts as new. Communicators made at one place, as in a loop, are
+// identified by their order.
 type Comm struct {
 	st   *state
 	ch   request.Channel
@@ -80,8 +78,8 @@ func (c *Comm) Library() string { return c.st.Info.Library }
 // MaxTag returns the largest tag the library accepts.
 func (c *Comm) MaxTag() int { return c.st.Info.MaxTag }
 
-// Abort ends all ranks of the job at once. It is the one call here that does not
-// return an error.
+// Abort ends all ranks of the job at once. It is the only call without an error
+// result.
 func (c *Comm) Abort(code int) { c.st.Driver.Abort(code) }
 
 // creation says how a communicator was made, for the check at a restart.
@@ -165,9 +163,9 @@ func (c *Comm) rankList(name string, ranks []int) ([]int32, error) {
 	return list, nil
 }
 
-// Free releases c. Messages that were sent on it and not received are lost; the
-// ranks take them off the network together, since nobody could do it later. It is
-// collective over c and waits for all its ranks. The world cannot be freed.
+// Free releases c. Messages not yet received on it are lost: the ranks drain them
+// together. It is collective over c and waits for all its ranks. The world cannot
+// be freed.
 func (c *Comm) Free() error {
 	if err := c.channel().Usable("Free"); err != nil {
 		return err

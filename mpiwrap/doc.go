@@ -16,6 +16,9 @@
 // and roots are ranks of the communicator in the call; worldRank is said where
 // ranks of the world are meant.
 //
+// The functions and methods named for MPI collectives are collective over their communicator:
+// all of its ranks call them, in the same order. Every other call says so if it is collective.
+//
 // # Promises
 //
 // A receive, probe or posted receive matches as MPI prescribes, whether the
@@ -27,23 +30,22 @@
 //
 // The running program sees no difference. For a program that is restarted:
 //
-// A receive of NewRequest or RecvInit that is protected is pending or complete as it
-// was. Any other receive (Irecv, or a request that is not protected) is not pending any
-// more: the program posts it again after Restore. If its message had come by the
-// checkpoint, and Wait or Test had not said so, the receive posted again gets that
-// message, ahead of later ones; else it gets the message that comes. With wildcards and
-// several receives this holds when they are posted again in the order in which they
-// were. A wait for a request that was not started again fails with ErrRequest and names
-// the lost receive; coordinated.NotReceivedError lists those that are left.
+// A protected receive of NewRequest or RecvInit is pending or complete as it was. Any
+// other receive (Irecv, or an unprotected request) is no longer pending: the program
+// posts it again after Restore. If its message had arrived by the checkpoint, and Wait
+// or Test had not returned it, the new receive gets that message, ahead of later ones;
+// otherwise it gets the message that arrives later. With wildcards and several receives
+// this holds if they are posted in the original order. A wait for a request that was
+// not started again fails with ErrRequest and names the lost receive;
+// coordinated.NotReceivedError lists those that are left.
 //
 // A send is complete: its message is part of the checkpoint and is not sent again. A
 // message that Mprobe has matched is found by a probe again.
 //
-// A checkpoint is refused, with an error that matches ErrPending and names the
-// call, while a non-blocking collective is not waited for (ranks that restart could
-// not start it again together), while a receive that is not protected is
-// pending before a protected one that could take its message, and while a receive on a
-// freed communicator is not waited for.
+// A checkpoint is refused, with an error that matches ErrPending and names the call,
+// while a non-blocking collective is pending (restarted ranks could not start it again
+// together), while an unprotected receive is pending before a protected one that could
+// take its message, and while a receive on a freed communicator is pending.
 //
 // Arguments are checked before MPI sees them. Errors return as *Error with the
 // call, communicator, peer and tag; nothing here aborts the job. An empty slice is
@@ -55,24 +57,24 @@
 // # Memory and network cards
 //
 // Messages go to MPI from Go memory as it is. A network library that caches the
-// registration of pages would send stale ones after the Go runtime has given them
-// back, unnoticed. Init therefore switches these caches off (UCX_MEM_EVENTS=n,
-// FI_MR_CACHE_MONITOR=disabled or kdreg2, OMPI_MCA_mpi_leave_pinned=0,
-// MV2_USE_LAZY_MEM_UNREGISTER=0) unless a variable says otherwise. They stay on, and
-// large messages faster on such networks, where the process was started with
-// GODEBUG=madvdontneed=0 on Linux 5.18 or newer: the kernel then keeps pages that a
-// card uses. 'holdfast run' sets it, and 'holdfast doctor' says what is in force. A
-// program that enables a cache by a variable, without that setting, may pass only
-// memory of Alloc to MPI, and a checkpoint's drain is not safe then.
+// registration of pages would send stale data after the Go runtime has returned the
+// pages without its knowledge. Init therefore switches these caches off
+// (UCX_MEM_EVENTS=n, FI_MR_CACHE_MONITOR=disabled or kdreg2,
+// OMPI_MCA_mpi_leave_pinned=0, MV2_USE_LAZY_MEM_UNREGISTER=0) unless a variable says
+// otherwise. A process started with GODEBUG=madvdontneed=0 on Linux 5.18 or newer
+// keeps them, and sends large messages faster on such networks: the kernel then does
+// not move pages that a card uses. 'holdfast run' sets it, and 'holdfast doctor'
+// says what is in force. A program that enables a cache by a variable, without that
+// setting, may pass only memory of Alloc to MPI, and a checkpoint's drain is not
+// safe then.
 //
 // # Concurrency
 //
-// The world and everything made from it belong to one goroutine at a time, which
-// may migrate between OS threads. Two calls at once are refused with
-// ErrConcurrent.
-// With ThreadMultiple calls may overlap where the library grants it. A checkpoint is
-// taken while no other goroutine is inside MPI, and is refused, by the name of the
-// call, where one stays there; calls that come while it is taken wait for it. One
-// goroutine at a time uses the checkpointer, and what the others do must leave
-// the protected state whole at its Points.
+// The world and everything made from it belong to one goroutine at a time, which may
+// migrate between OS threads. Two calls at once are refused with ErrConcurrent. With
+// ThreadMultiple calls may overlap where the library grants it. A checkpoint is
+// taken while no other goroutine is inside MPI, and is refused with an error that
+// names the call if one stays inside; calls that begin meanwhile wait. One goroutine
+// at a time uses the checkpointer, and what the others do must leave the protected
+// state whole at its Points.
 package mpiwrap

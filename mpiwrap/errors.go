@@ -33,15 +33,16 @@ var (
 	ErrOp = request.ErrOp
 	// ErrUnsupported: the call cannot be made here.
 	ErrUnsupported = request.ErrUnsupported
-	// ErrDrainIncomplete: not all messages had come when the time for the drain ended.
+	// ErrDrainIncomplete: not all messages had arrived when the time for the drain
+	// ended.
 	ErrDrainIncomplete = request.ErrDrainIncomplete
 	// ErrMailboxFull: the messages in flight to a rank take more memory than may be used
 	// for them at a cut.
 	ErrMailboxFull = request.ErrMailboxFull
-	// ErrPending: a call of the program is under way at the checkpoint and could not
-	// be made again after a restart as it was.
+	// ErrPending: a call is pending at the checkpoint that a restarted program could
+	// not repeat.
 	ErrPending = request.ErrPending
-	// ErrMailbox: a saved mailbox cannot be read, or does not fit this world.
+	// ErrMailbox: a saved mailbox is malformed, or belongs to another world.
 	ErrMailbox = request.ErrMailbox
 	// ErrMismatch: ranks, or the run before a restart and this one, disagree
 	// about the communicator or request being made.
@@ -61,7 +62,7 @@ const (
 // Class is MPI's class of an error, the same under every library.
 type Class = driver.Class
 
-// The classes that are told apart.
+// The error classes.
 const (
 	ClassNone     = driver.ClassNone
 	ClassBuffer   = driver.ClassBuffer

@@ -13,13 +13,12 @@ import (
 // calls. It is collective over all ranks; every request must be complete. Windows that the
 // program has not freed are freed. Without Init, or a second time, it does nothing.
 //
-// It returns when all ranks have come to it, however long that takes, and MPI has
-// ended, or Options.FinalizeTimeout after the former. In that case it says so
-// through slog's default logger and returns nil: the ranks have nothing left to
-// do in MPI, and the program goes on to end with the code that is its own. A
-// launcher may dislike that and end the others at the first that is gone
-// (mpirun, mpiexec; not srun), or end with 0 whatever the others end with (mpiexec):
-// write results, and decide whether the program ends well, before Finalize.
+// It waits without limit for all ranks to call it, and then until MPI has ended, but
+// at most Options.FinalizeTimeout. After that time it logs a warning through slog's
+// default logger and returns nil, so that the program can end with its own exit
+// code. Launchers react differently: mpirun and mpiexec may kill the other ranks
+// when the first has left, and mpiexec may return 0 whatever the ranks return. So
+// write results before Finalize.
 func Finalize() error {
 	process.mu.Lock()
 	defer process.mu.Unlock()

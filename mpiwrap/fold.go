@@ -24,7 +24,7 @@ type Fold[T Scalar] func(acc, in []T)
 const foldTag = 1
 
 // ReduceFunc combines the src of all ranks with f into root's dest. dest may be
-// src, and is not looked at on other ranks.
+// src; other ranks' dest is ignored.
 func ReduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T], root int) error {
 	if err := c.checkRoot(call.Reduce, root); err != nil {
 		return err
@@ -85,7 +85,7 @@ func ScanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) error {
 }
 
 // ExscanFunc combines the src of the ranks below the caller's with f into dest,
-// which may be src. On rank 0 dest is left as it is.
+// which may be src. Rank 0's dest is unchanged.
 func ExscanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) error {
 	if len(dest) != len(src) {
 		return c.badLength(call.Exscan, "dest has %d elements, src %d", len(dest), len(src))

@@ -36,8 +36,7 @@ func gathering[T Scalar](c *Comm, k driver.Kind, dest, src []T, root int) (drive
 }
 
 // Gather collects every rank's src, all of one length, in rank order in root's
-// dest. dest is not looked at on other ranks. In place: root's src is its own part
-// of dest.
+// dest. Other ranks' dest is ignored. In place: root's src is its own part of dest.
 func Gather[T Scalar](c *Comm, dest, src []T, root int) error {
 	return c.runChecked(gathering(c, driver.Gather, dest, src, root))
 }
@@ -79,8 +78,8 @@ func scattering[T Scalar](c *Comm, dest, src []T, root int) (driver.Coll, error)
 	return a, nil
 }
 
-// Scatter deals root's src in equal parts to every rank's dest. src is not looked
-// at on other ranks. In place: root's dest is its own part of src.
+// Scatter deals root's src in equal parts to every rank's dest. Other ranks' src is
+// ignored. In place: root's dest is its own part of src.
 func Scatter[T Scalar](c *Comm, dest, src []T, root int) error {
 	return c.runChecked(scattering(c, dest, src, root))
 }

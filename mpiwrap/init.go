@@ -34,8 +34,8 @@ type Options struct {
 	FinalizeTimeout time.Duration
 }
 
-// LibraryError says that no MPI library could be opened, which ones were tried,
-// and why each was refused.
+// LibraryError says that no MPI library could be opened: which ones were tried, and
+// why each failed.
 type LibraryError = driver.LibraryError
 
 // PairingError says that the MPI library does not belong to the launcher: several
@@ -50,18 +50,17 @@ var process struct {
 	limit time.Duration // Options.FinalizeTimeout
 }
 
-// Init initialises MPI and returns the world. It may be called once per process
-// and is collective over all ranks. Signal handlers that the library installs on
-// the way are put back, so that USR1, USR2 and TERM keep reaching the program.
+// Init initialises MPI and returns the world. It may be called once per process and
+// is collective over all ranks. It restores signal handlers that the library
+// replaces, so that USR1, USR2 and TERM still reach the program.
 //
-// Errors: *LibraryError, *PairingError, ErrInitialized, or what MPI reports. An
-// MPI that a linked C library has initialised is used as it is and not
-// finalised.
+// Errors: *LibraryError, *PairingError, ErrInitialized, or what MPI reports. If a
+// linked C library has initialised MPI, Init uses it, and Finalize does not end it.
 //
-// Messages that linked C or Fortran code sends by itself are not counted, published or
-// drained: no Point may be passed on any rank while such a call, or a message of it, is
-// under way. Init warns through slog's default logger when an object that is mapped
-// by then calls MPI's communication; what is opened later is not seen.
+// Messages of linked C or Fortran code are neither counted nor drained: call Point only
+// while no rank is inside such code and none of its messages is in flight. Init warns
+// through slog's default logger of such objects that are mapped by then; it does not
+// see those opened later.
 func Init(opt Options) (*Comm, error) {
 	process.mu.Lock()
 	defer process.mu.Unlock()

@@ -32,8 +32,8 @@ func (g *Cart) Neighbors() *Neighborhood {
 }
 
 // NewNeighborhood makes one from lists of ranks of c. If a rank lists another
-// several times, the slots match in order. Nothing is communicated: that the
-// lists of all ranks fit each other is up to the program.
+// several times, the slots match in order. It is local: the program must give lists
+// that match on all ranks.
 func (c *Comm) NewNeighborhood(sources, dests []int) (*Neighborhood, error) {
 	if err := c.channel().Usable("NewNeighborhood"); err != nil {
 		return nil, err

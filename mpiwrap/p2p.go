@@ -15,7 +15,7 @@ type Status struct {
 	Cancelled bool // the receive was withdrawn by Cancel; nothing was received
 }
 
-// StatusCount returns how many T the message holds, or -1 when its length is no
+// StatusCount returns how many T the message holds, or -1 when its length is not a
 // multiple of T's size.
 func StatusCount[T Scalar](s Status) int {
 	if s.Bytes%sizeOf[T]() != 0 {
@@ -50,14 +50,14 @@ func Sendrecv[S, R Scalar](c *Comm, sbuf []S, dest, stag int, rbuf []R, source, 
 	return Status(st), err
 }
 
-// Probe waits until a message from source with tag is there and says what it is,
+// Probe waits until a message from source with tag has arrived and describes it,
 // without receiving it. The next receive that matches gets that message.
 func (c *Comm) Probe(source, tag int) (Status, error) {
 	st, err := c.channel().Probe(source, tag)
 	return Status(st), err
 }
 
-// Iprobe says whether a message from source with tag is there.
+// Iprobe reports whether a message from source with tag has arrived.
 func (c *Comm) Iprobe(source, tag int) (Status, bool, error) {
 	st, ok, err := c.channel().Iprobe(source, tag)
 	return Status(st), ok, err
@@ -76,8 +76,8 @@ func (c *Comm) Mprobe(source, tag int) (*Message, error) {
 	return (*Message)(m), err
 }
 
-// Improbe looks for a message from source with tag and matches it; nil when
-// there is none.
+// Improbe matches a message from source with tag, if there is one; otherwise it
+// returns nil.
 func (c *Comm) Improbe(source, tag int) (*Message, error) {
 	m, err := c.channel().Improbe(source, tag)
 	return (*Message)(m), err

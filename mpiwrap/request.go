@@ -9,8 +9,8 @@ import (
 )
 
 // Request is a non-blocking call under way, or a prepared one. The buffer of an
-// active request belongs to the library: it must be left alone until Wait, or a
-// successful Test, says that the request is complete. A request that a drain
+// active request belongs to the library: do not touch it until Wait, or a
+// successful Test, reports that the request is complete. A request that a drain
 // completed stays complete until then.
 type Request request.Request
 
@@ -34,10 +34,10 @@ func Issend[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
 }
 
 // Irecv starts receiving one message into buf; see Recv. It may be pending at a
-// checkpoint, and the running program sees no difference. After a restart it is not
-// pending any more: the program posts it again after Restore, and gets the message
-// that had come by the checkpoint, or the one that comes later. See the package
-// comment, and NewRequest for a receive that is pending again by itself.
+// checkpoint, and the running program sees no difference. After a restart it is no
+// longer pending: the program posts it again after Restore, and gets the message
+// that had arrived by the checkpoint, or the one that arrives later. See the
+// package comment, and NewRequest for a receive that is pending again by itself.
 func Irecv[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
 	r, err := c.channel().Irecv(bytesOf(buf), source, tag, nil)
 	return (*Request)(r), err
@@ -66,8 +66,8 @@ func (r *Request) Irecv(source, tag int) error { return r.in().Irecv(source, tag
 // Isend starts to send the buffer of an idle request of NewRequest; see Isend.
 func (r *Request) Isend(dest, tag int) error { return r.in().Isend(dest, tag) }
 
-// SendInit prepares a send that Start may start again and again. The buffer must
-// stay in place; its contents at each Start are sent.
+// SendInit prepares a send that Start may start repeatedly. The buffer must stay in
+// place; its contents at each Start are sent.
 func SendInit[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
 	r, err := c.channel().SendInit(call.Isend, driver.Standard, bytesOf(buf), dest, tag)
 	return (*Request)(r), err
@@ -79,16 +79,15 @@ func SsendInit[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
 	return (*Request)(r), err
 }
 
-// RecvInit prepares a receive that Start may start again and again.
+// RecvInit prepares a receive that Start may start repeatedly.
 func RecvInit[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
 	r, err := c.channel().RecvInit(bytesOf(buf), source, tag)
 	return (*Request)(r), err
 }
 
-// Start starts prepared requests, in order and in one call into MPI: the way to
-// keep many short messages under way at the least cost. One that is active
-// already, or was not made by SendInit or RecvInit, is an error; those before it
-// are started.
+// Start starts prepared requests, in order and in one call of MPI: the cheapest way
+// to keep many short messages in flight. A request that is active, or was not made
+// by SendInit or RecvInit, is an error; those before it are started.
 func Start(rs ...*Request) error { return request.Start(inside(rs)...) }
 
 // Wait blocks until the request is complete and returns what it received. A request
@@ -100,8 +99,8 @@ func (r *Request) Wait() (Status, error) {
 	return Status(st), err
 }
 
-// Test says whether the request is complete and if so returns what it received. Its
-// errors are those of Wait.
+// Test reports whether the request is complete and if so returns what it received.
+// Its errors are those of Wait.
 func (r *Request) Test() (Status, bool, error) {
 	st, ok, err := r.in().Test()
 	return Status(st), ok, err
@@ -143,8 +142,7 @@ func (r *Request) StageBinary(b []byte) (apply func(), err error) { return r.in(
 // was pending at a checkpoint and neither protected nor posted again after the restart
 // is an error that matches ErrRequest, as it is for Wait.
 
-// WaitAll waits for every request. All are waited for even when some fail; the
-// errors are joined.
+// WaitAll waits for every request, even when some fail, and joins the errors.
 func WaitAll(rs ...*Request) error { return request.WaitAll(inside(rs)...) }
 
 // WaitAllStatus is WaitAll that also returns each request's status, in dest when
@@ -174,8 +172,8 @@ func WaitSome(rs ...*Request) ([]int, []Status, error) {
 	return index, statuses(sts), err
 }
 
-// TestAll says whether all requests are complete. Only then they are consumed,
-// and errors of theirs are returned joined.
+// TestAll reports whether all requests are complete. Only then does it consume them
+// and return their errors, joined.
 func TestAll(rs ...*Request) (bool, error) { return request.TestAll(inside(rs)...) }
 
 // TestAny looks for a complete request and returns its index. With none active

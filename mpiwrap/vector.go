@@ -107,8 +107,8 @@ func gatheringv[T Scalar](c *Comm, k driver.Kind, dest []T, counts, displs []int
 }
 
 // Gatherv collects counts[i] elements from rank i at displs[i] of root's dest.
-// dest, counts and displs are not looked at on other ranks. In place: root's src is
-// its own part of dest.
+// Other ranks' dest, counts and displs are ignored. In place: root's src is its own
+// part of dest.
 func Gatherv[T Scalar](c *Comm, dest []T, counts, displs []int, src []T, root int) error {
 	return c.runChecked(gatheringv(c, driver.Gatherv, dest, counts, displs, src, root))
 }
@@ -155,8 +155,8 @@ func scatteringv[T Scalar](c *Comm, dest, src []T, counts, displs []int, root in
 }
 
 // Scatterv deals counts[i] elements at displs[i] of root's src to rank i's dest.
-// src, counts and displs are not looked at on other ranks. In place: root's dest is
-// its own part of src.
+// Other ranks' src, counts and displs are ignored. In place: root's dest is its own
+// part of src.
 func Scatterv[T Scalar](c *Comm, dest, src []T, counts, displs []int, root int) error {
 	return c.runChecked(scatteringv(c, dest, src, counts, displs, root))
 }

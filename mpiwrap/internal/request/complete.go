@@ -170,8 +170,8 @@ func lost(err error) bool {
 	return err != nil && !errors.As(err, &d)
 }
 
-// Test says whether the request is complete and if so returns what it received. Its
-// errors are those of Wait.
+// Test reports whether the request is complete and if so returns what it received.
+// Its errors are those of Wait.
 func (r *Request) Test() (Status, bool, error) {
 	if r == nil {
 		return emptyStatus, true, nil

@@ -16,7 +16,7 @@ func (c *Channel) SendInit(op call.Op, m driver.Mode, buf []byte, dest, tag int)
 		tag: tag}, nil
 }
 
-// RecvInit prepares a receive that Start may start again and again.
+// RecvInit prepares a receive that Start may start repeatedly.
 func (c *Channel) RecvInit(buf []byte, source, tag int) (*Request, error) {
 	if err := c.checkRecv(call.Irecv, source, tag); err != nil {
 		return nil, err
@@ -25,10 +25,9 @@ func (c *Channel) RecvInit(buf []byte, source, tag int) (*Request, error) {
 		peer: source, tag: tag}, nil
 }
 
-// Start starts prepared requests, in order and in one call into MPI: the way to
-// keep many short messages under way at the least cost. One that is active
-// already, or was not made by SendInit or RecvInit, is an error; those before it
-// are started.
+// Start starts prepared requests, in order and in one call of MPI: the cheapest way
+// to keep many short messages in flight. A request that is active, or was not made
+// by SendInit or RecvInit, is an error; those before it are started.
 func Start(rs ...*Request) error {
 	if len(rs) == 0 {
 		return nil

@@ -7,14 +7,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// Probe waits until a message from source with tag is there and says what it is,
+// Probe waits until a message from source with tag has arrived and describes it,
 // without receiving it. The next receive that matches gets that message.
 func (c *Channel) Probe(source, tag int) (Status, error) {
 	st, _, err := c.probe(call.Probe, source, tag)
 	return st, err
 }
 
-// Iprobe says whether a message from source with tag is there.
+// Iprobe reports whether a message from source with tag has arrived.
 func (c *Channel) Iprobe(source, tag int) (Status, bool, error) {
 	return c.probe(call.Iprobe, source, tag)
 }
@@ -79,8 +79,8 @@ func (m *Message) Status() Status { return m.st }
 // Mprobe waits for a message from source with tag and matches it.
 func (c *Channel) Mprobe(source, tag int) (*Message, error) { return c.match(call.Mprobe, source, tag) }
 
-// Improbe looks for a message from source with tag and matches it; nil when
-// there is none.
+// Improbe matches a message from source with tag, if there is one; otherwise it
+// returns nil.
 func (c *Channel) Improbe(source, tag int) (*Message, error) {
 	return c.match(call.Improbe, source, tag)
 }

@@ -28,8 +28,8 @@ const (
 )
 
 // Request is a non-blocking call under way, or a prepared one. The buffer of an
-// active request belongs to the library: it must be left alone until Wait, or a
-// successful Test, says that the request is complete. A request that a drain
+// active request belongs to the library: do not touch it until Wait, or a
+// successful Test, reports that the request is complete. A request that a drain
 // completed stays complete until then.
 type Request struct {
 	*work      // nil once the request is released

@@ -48,8 +48,7 @@ func publishMany(op call.Op, rs []*Request, all bool) (*Activity, error) {
 	return a, nil
 }
 
-// WaitAll waits for every request. All are waited for even when some fail; the
-// errors are joined.
+// WaitAll waits for every request, even when some fail, and joins the errors.
 func WaitAll(rs ...*Request) error {
 	a, err := publishMany(call.WaitAll, rs, true)
 	if err != nil || a == nil {
@@ -346,8 +345,8 @@ func quickMany(rs []*Request) (*Activity, error) {
 	return nil, nil
 }
 
-// TestAll says whether all requests are complete. Only then they are consumed,
-// and errors of theirs are returned joined.
+// TestAll reports whether all requests are complete. Only then does it consume them
+// and return their errors, joined.
 func TestAll(rs ...*Request) (bool, error) {
 	a, err := quickMany(rs)
 	if err != nil || a == nil {
