@@ -19,16 +19,16 @@ func (m memory) Name() string { return m.obj.Name }
 // Bytes is the object's size.
 func (m memory) Bytes() int { return int(m.obj.Mem.Bytes) }
 
-// Restored tells whether the last Restore gave the object its bytes. A program that
-// restores before it makes its objects does not fill those with their first contents.
+// Restored reports whether the last Restore gave the object its bytes. A program that
+// restores before it makes its objects checks it to skip their initialisation.
 func (m memory) Restored() bool {
 	m.dev.making.Lock()
 	defer m.dev.making.Unlock()
 	return m.known
 }
 
-// Release gives the memory back. Commands that were issued still use it.
-// Releasing again does nothing.
+// Release releases the memory once the issued commands are complete. Further calls
+// do nothing.
 func (m memory) Release() error { return m.dev.drop(m.entry) }
 
 // Buffer is linear memory of a device, or a range of it.

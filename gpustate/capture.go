@@ -56,15 +56,15 @@ func (d *Device) StateBytes() int64 {
 // Capture waits for all commands and takes the state of the device. Calls on
 // the device's objects wait meanwhile.
 //
-// Bytes go into free device memory when there is room, which takes a
-// hundredth of the time of bringing them to the host; the rest goes into host
-// memory. alloc gives that host memory: as many bytes as asked for, which are
-// the capture's until Release, or nil when it has no more; then the capture
-// takes memory of its own. Give memory that has been used before: first use
-// costs more than the copy.
+// Bytes go into free device memory when there is room, which takes a hundredth of
+// the time of copying them to the host; the rest goes into host memory. alloc gives
+// that host memory: as many bytes as asked for, which belong to the capture until
+// Release, or nil when it has no more; then the capture allocates memory. Give
+// memory that has been used before: the first use of pages costs more than the
+// copy.
 //
-// When ctx ends while commands are still running, Capture returns its cause and
-// the program goes on. When a restart could not tell the objects apart, the error
+// When ctx ends while commands are still running, Capture returns its cause and the
+// program continues. When a restart could not tell the objects apart, the error
 // matches ErrIdentity and names one of them.
 func (d *Device) Capture(ctx context.Context, alloc func(bytes int) []byte) (*Capture, error) {
 	return d.capture(ctx, alloc, (*Device).distinct)
@@ -160,8 +160,8 @@ func (c *Capture) readPart(ctx context.Context, p part, off int64, dst []byte) e
 	return l.down(ctx, p.mem, p.memOff+off, dst)
 }
 
-// Slice is the bytes of content i from off on when they lie in host memory in
-// one piece, otherwise nil. It is valid until Release and not written to.
+// Slice is the bytes of content i from off on when they lie in host memory in one
+// piece, otherwise nil. It is valid until Release and must not be written to.
 func (c *Capture) Slice(i int, off, n int64) []byte {
 	if i < 0 || i >= len(c.contents) || off < 0 || n < 0 {
 		return nil
@@ -176,9 +176,8 @@ func (c *Capture) Slice(i int, off, n int64) []byte {
 	return nil
 }
 
-// Release gives the capture's memory on the device back; host memory of alloc
-// may be used for other things. No ReadAt is in progress. Releasing again does
-// nothing.
+// Release frees the capture's device memory; host memory of alloc may be reused. No
+// ReadAt may be in progress. Further calls do nothing.
 func (c *Capture) Release() error {
 	c.dev.shadows.Lock()
 	defer c.dev.shadows.Unlock()

@@ -15,33 +15,33 @@
 //
 // # Promises
 //
-// Objects have names and are get-or-create: the line that makes a buffer on the
-// first start finds it after a restore. A name is the object's identity: a program
-// that releases a restored object gives its contents up. Objects without a name are
-// told apart by the order in which the program asks for objects of their kind (for
-// kernels: of their program, for ranges: of their buffer); those that it has released
-// count. Make them in the same order at each start. A capture fails with ErrIdentity,
-// and names the object, when a restarted program has made a nameless memory object that
-// the checkpoint did not hold instead of asking for one that it did hold, or when a
-// released object that others are made from has the name of a newer one.
+// Objects have names and are get-or-create: the line that makes a buffer on the first
+// start finds it after a restore. A name is the object's identity: a program that
+// releases a restored object discards its contents. Objects without a name are
+// identified by the order in which the program asks for objects of their kind (for
+// kernels: of their program, for ranges: of their buffer), including those that it has
+// released. Make them in the same order at each start. A capture fails with
+// ErrIdentity, and names the object, when a restarted program has made an unnamed
+// memory object that the checkpoint did not hold instead of asking for one that it did
+// hold, or when a released object that others are made from has the name of a newer
+// one.
 //
-// Kernels of a released program and ranges of a released buffer stay what they are,
-// here, in a capture, after a restore and a migration.
+// Kernels of a released program and ranges of a released buffer stay valid, in a
+// capture and after a restore or migration too.
 //
-// A call that fails, or is refused, leaves the object and what a capture says of it as
-// they were.
+// A failed call changes neither the object nor what a capture records of it.
 //
 // The API's own handles are looked up at each call. A program's *Buffer or
 // *Kernel therefore stays valid when Restore or MigrateTo replaces what is
 // behind it.
 //
-// A capture waits for the commands that were issued and then holds exactly what
-// they left. When Capture has returned, the program may overwrite, release or
-// create anything: the capture does not change.
+// A capture waits for the commands that were issued and then holds exactly their
+// results. When Capture has returned, the program may overwrite, release or create
+// anything: the capture does not change.
 //
-// Restore and MigrateTo look at every object of the record before they touch
-// the first one; what the new device cannot hold or do is an error that names
-// the object and both devices.
+// Restore and MigrateTo check every object of the record before they change the
+// first one; an object that the new device cannot hold or support is an error that
+// names it and both devices.
 //
 // Nothing here needs an SDK to build or a GPU library to start: libraries are
 // opened at the first use, and a missing one is an error that names the files
@@ -50,10 +50,10 @@
 // # Building programs
 //
 // What NVRTC compiles is kept in the user's cache directory under holdfast/nvrtc,
-// or in the directory that HOLDFAST_BUILD_CACHE names ("off": nowhere), by
-// source, options, architecture and version of the compiler; programs that
-// include files are left out. The OpenCL platforms and the CUDA driver (for PTX)
-// have caches of their own.
+// or in the directory that HOLDFAST_BUILD_CACHE names ("off": nowhere), by source,
+// options, architecture and version of the compiler; programs that include files
+// are not cached. The OpenCL platforms and the CUDA driver (for PTX) have caches of
+// their own.
 //
 // A binary form (PTX, cubin, SPIR-V) goes before the source. Where the device of a
 // restart or a move does not load it, the source is built, which may round in another
@@ -67,8 +67,8 @@
 // they are captured, restored and moved. What a program keeps elsewhere outside of
 // memory objects is refused with ErrHidden when the program is made: memory that
 // kernels allocate, and the variables of OpenCL C 2.0 at program scope, which
-// OpenCL neither reads nor writes. Such data belong in a Buffer; the option
-// Stateless says that nothing of them must be kept.
+// OpenCL neither reads nor writes. Move such data to a Buffer, or give the option
+// Stateless if checkpoints do not need it.
 //
 // # Concurrency
 //
@@ -77,7 +77,6 @@
 // turns, as do SetArgs and Launch of one kernel. Capture, Restore and MigrateTo
 // wait for the calls in progress and let later ones wait.
 //
-// A transfer that does not block uses the program's memory until its event is
-// complete; the memory is kept from moving for that time. Memory of HostMemory is
-// the fastest.
+// A non-blocking transfer uses the program's memory until its event is complete;
+// the memory is pinned for that time. Memory of HostMemory is the fastest.
 package gpustate

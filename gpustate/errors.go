@@ -37,15 +37,15 @@ var (
 
 	// ErrOutOfMemory: the device has no memory left for the object.
 	ErrOutOfMemory = driver.ErrOutOfMemory
-	// ErrDeviceLost: the device is gone; only closing it makes sense.
+	// ErrDeviceLost: the device is lost; the only useful call is Close.
 	ErrDeviceLost = driver.ErrDeviceLost
 	// ErrUnsupported: the device or its API cannot do this.
 	ErrUnsupported = driver.ErrUnsupported
 	// ErrNoSource: a program has no source for the API of the device.
 	ErrNoSource = driver.ErrNoSource
 	// ErrKernelFault: a kernel touched memory that is not its own, or needs more
-	// registers or local memory than the device has. What it computed is undefined, and
-	// on many platforms the device is of no use to this process any more.
+	// registers or local memory than the device has. Its results are undefined, and on
+	// many platforms this process can no longer use the device.
 	ErrKernelFault = driver.ErrKernelFault
 	// ErrHidden: a program keeps data outside of memory objects, where captures and
 	// moves do not reach it. See Stateless.
@@ -56,11 +56,11 @@ var (
 	// ErrQuota: the memory that a server grants one client is used up. Such an
 	// error matches ErrOutOfMemory too.
 	ErrQuota = wire.ErrQuota
-	// ErrKey: a server has another key.
+	// ErrKey: a server has a different key.
 	ErrKey = wire.ErrKey
 	// ErrRefused: a server takes no new clients: it is full or about to leave.
 	ErrRefused = wire.ErrRefused
-	// ErrNoServer: something else than a server answers at the address.
+	// ErrNoServer: the process that answers at the address is not a server.
 	ErrNoServer = wire.ErrNoServer
 )
 
@@ -81,7 +81,7 @@ type BuildError = driver.BuildError
 // CallError is the failure of one call of a GPU API, with the API's number.
 type CallError = driver.CallError
 
-// LibraryError is a GPU API whose library is not on this machine.
+// LibraryError says that the library of a GPU API is not on this machine.
 type LibraryError = driver.LibraryError
 
 // ObjectError says what failed on which object of which device.
@@ -116,8 +116,8 @@ func (e *SizeError) Error() string {
 // Is makes a SizeError match ErrConflict.
 func (e *SizeError) Is(target error) bool { return target == ErrConflict }
 
-// NoDeviceError is a selection that no device matches. It lists what there is
-// and which APIs are missing on the machine.
+// NoDeviceError is a selection that no device matches. It lists the devices found
+// and the APIs missing on the machine.
 type NoDeviceError struct {
 	Select  Select
 	Found   []Info

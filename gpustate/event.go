@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// Event is a command that was issued. It needs no release: what it holds is
-// given back when the queue learns that the command is complete. At a capture
-// all events complete; they stay valid over restore and migration.
+// Event is a command that was issued. It needs no release: its resources are freed
+// when the queue learns that the command is complete. At a capture all events
+// complete; they stay valid over restore and migration.
 type Event struct {
 	from *tracker
 
@@ -119,8 +119,8 @@ func (e *Event) poll() (bool, error) {
 	return done, err
 }
 
-// Times are the moments of the command in the device's clock. The queue was
-// made with Profiling. It waits for the command.
+// Times returns the moments of the command on the device's clock. It waits for the
+// command, and needs a queue made with Profiling.
 func (e *Event) Times() (queued, submit, start, end time.Duration, err error) {
 	d := e.from.dev
 	if err = d.enter(); err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
-// Stateless is an option of Device.Program: what the program keeps outside of
-// memory objects need not be kept, neither by captures nor by moves. Such are
-// variables at program scope (__device__ and __managed__ of CUDA, program-scope
-// and static variables of OpenCL C 2.0 and later) and memory that kernels allocate.
+// Stateless is an option of Device.Program: captures and migrations ignore what the
+// program keeps outside memory objects. Such are variables at program scope
+// (__device__ and __managed__ of CUDA, program-scope and static variables of OpenCL
+// C 2.0 and later) and memory that kernels allocate.
 //
 // Without it the variables of a CUDA program are captured, restored and moved like
 // buffers, and a program with others is refused with ErrHidden.

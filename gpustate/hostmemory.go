@@ -13,34 +13,31 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/meminfo"
 )
 
-// HostMemory gives n zeroed elements of host memory that transfers to and from
-// the device take the shortest way to: page-locked where the device gains from
-// that; on a device behind a Unix socket mapped by its server too, which moves
-// bytes between it and the device without a copy on the way. That holds for
-// transfers whose host side lies wholly in the memory; others work as with any
-// memory. Where none of it can be had (a server reached through TCP, an image, a
-// limit on locked memory, on open files or on what a server maps) transfers take
-// longer and there is no error.
+// HostMemory gives n zeroed elements of host memory that transfers to and from the
+// device reach by the shortest path: it is page-locked where the device gains from
+// that, and mapped by the server of a device behind a Unix socket, which then moves
+// bytes without an extra copy. That holds for transfers whose host side lies
+// entirely in the memory. Where it is impossible (a server reached through TCP, an
+// image, a limit on locked memory, on open files or on what a server maps)
+// transfers take longer, without an error.
 //
-// It is scratch memory: no part of captures and checkpoints, and not moved. Its
-// address stays the same and its contents are the program's alone, also over
-// Restore and when the device is migrated, lost or closed. After a migration the
-// new device is told of it, and transfers are as fast there, with one exception:
-// memory that was had on a device of this machine's own is copied on its way to
-// a server's device.
+// It is scratch memory: captures do not include it and migrations do not move it.
+// Restore, migration, loss and Close of the device change neither its address nor
+// its contents. After a migration transfers are as fast on the new device, with one
+// exception: memory made for a device of this machine is copied on its way to a
+// server's device.
 //
-// free gives the memory back. It waits for all commands of the device that were
-// issued, so that none uses the memory any more; commands of another Device the
-// program waits for itself. The slice is not used afterwards. It is
-// called before or after Close; memory that is not freed lasts as long as the
-// process. Calling it again does nothing. When the commands cannot be waited for,
-// free returns why and leaves the memory as it is; after Close it can be freed.
+// free releases the memory. It first waits for all issued commands of the device;
+// the program waits for commands of other Devices itself. The slice must not be
+// used afterwards. It is called before or after Close; memory that is not freed
+// lasts as long as the process. Calling it again does nothing. If that wait fails,
+// free returns the error and keeps the memory; it can be freed after Close.
 //
-// The call is local to the rank and meant for memory that is used many times: all
-// pages are made at once, which takes longer than a copy. The memory is not on
-// the Go heap and holds no pointers. n below 1 is an error that matches ErrRange,
-// on a closed device ErrClosed; more memory than the machine has available is one
-// that matches syscall.ENOMEM.
+// The call is local and meant for memory that is used many times: it makes all
+// pages at once, which takes longer than a copy. The memory is not on the Go heap
+// and holds no pointers. n below 1 is an error that matches ErrRange, on a closed
+// device ErrClosed; more memory than the machine has available is one that matches
+// syscall.ENOMEM.
 func HostMemory[T Scalar](d *Device, n int) (memory []T, free func() error, err error) {
 	var one T
 	size := int(unsafe.Sizeof(one))

@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
-// ErrIdentity: a restart could not tell which object is which, or has not.
+// ErrIdentity: a restart could not identify the objects, or a restarted program
+// mixed them up.
 var ErrIdentity = errors.New("a restart could not tell the objects apart")
 
 func (e *entry) key() key { return keyOf(&e.obj) }
@@ -84,10 +85,10 @@ func (d *Device) distinct() error {
 	return d.ordered("capture")
 }
 
-// Ordered says whether the program, since a Restore, has asked for memory without a name
-// in the order of before: the error matches ErrIdentity and names an object that the
-// restore brought and that was passed over, so that the program works on an undefined
-// one instead. A capture asks too.
+// Ordered checks that the program, since a Restore, has asked for unnamed memory in the
+// original order. If not, the error matches ErrIdentity and names a restored object that
+// the program skipped, so that it works on an undefined one instead. A capture checks
+// this too.
 func (d *Device) Ordered() error {
 	d.making.Lock()
 	defer d.making.Unlock()

@@ -43,8 +43,8 @@ type Image struct{ memory }
 // Sampler says how kernels read between and beyond the pixels of an image.
 type Sampler struct{ *entry }
 
-// Image gives the image of this name, or makes it. One that exists and is
-// different is an error that matches ErrConflict.
+// Image gives the image of this name, or makes it. An existing one that differs is
+// an error that matches ErrConflict.
 func (d *Device) Image(name string, i ImageDesc) (*Image, error) {
 	m, err := i.mem()
 	if err != nil {

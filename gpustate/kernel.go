@@ -51,21 +51,21 @@ func (k *Kernel) resize() {
 // Name is the name of the kernel's function.
 func (k *Kernel) Name() string { return k.obj.Kernel.Function }
 
-// Args is the number of arguments that are known.
+// Args is the number of known arguments.
 func (k *Kernel) Args() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.args)
 }
 
-// Release gives the kernel back.
+// Release releases the kernel.
 func (k *Kernel) Release() error { return k.dev.drop(k.entry) }
 
-// SetArgs sets all arguments, in order. An argument is a *Buffer, *Image,
-// *Shared or *Sampler of the same device, a Local, or a value of a fixed size
-// without pointers: a number, an array or a struct, laid out as in the kernel's
-// language. int and uint are refused: their size is the host's. When one of them
-// is refused all stay as they were.
+// SetArgs sets all arguments, in order. An argument is a *Buffer, *Image, *Shared
+// or *Sampler of the same device, a Local, or a value of a fixed size without
+// pointers: a number, an array or a struct, laid out as in the kernel's language.
+// int and uint are refused: their size is the host's. If one of them is refused,
+// all keep their values.
 func (k *Kernel) SetArgs(args ...any) error {
 	if err := k.hold(); err != nil {
 		return err
@@ -97,9 +97,8 @@ func (k *Kernel) reset(was []argument, n int) error {
 	return k.fail("set arguments of", errors.Join(errs...))
 }
 
-// SetArg sets argument i, counted from 0. A value of a type that SetArgs does
-// not take is an error that matches ErrArgType. An argument that is refused stays
-// as it was.
+// SetArg sets argument i, counted from 0. A value of a type that SetArgs does not
+// take is an error that matches ErrArgType. A refused argument keeps its value.
 func (k *Kernel) SetArg(i int, value any) error {
 	if err := k.hold(); err != nil {
 		return err
@@ -208,8 +207,8 @@ func (k *Kernel) recorded() *record.Kernel {
 	return r
 }
 
-// WorkGroup is the largest work-group that the device runs the kernel with, and
-// the number that work-groups are best a multiple of.
+// WorkGroup returns the largest work-group for the kernel on this device, and the
+// preferred multiple of work-group sizes.
 func (k *Kernel) WorkGroup() (size, multiple int, err error) {
 	err = k.ask(func(i driver.KernelInformer) (err error) {
 		size, multiple, err = i.WorkGroup(k.h)
@@ -218,7 +217,7 @@ func (k *Kernel) WorkGroup() (size, multiple int, err error) {
 	return size, multiple, err
 }
 
-// ArgName is the name of argument i in the source, where the device tells.
+// ArgName is the name of argument i in the source, if the device reports it.
 func (k *Kernel) ArgName(i int) (name string, err error) {
 	err = k.ask(func(d driver.KernelInformer) (err error) {
 		name, err = d.ArgName(k.h, i)

@@ -2,17 +2,17 @@ package gpustate
 
 import "context"
 
-// Mark is a device as it was before a Restore: Undo takes back what was restored
-// since. Release it.
+// Mark is the state of a device before a Restore: Undo takes back what was restored
+// since. The caller releases it.
 type Mark struct {
 	d      *Device
 	record []byte
 	before *Capture // nil: nothing had written to the device's memory
 }
 
-// Mark notes the state of the device. It costs little while the program has given
-// the device no command and restored nothing, as is usual before a Restore; after that
-// it is a Capture, with alloc for the memory on the host.
+// Mark records the state of the device. It is cheap as long as the program has issued
+// no command and restored nothing, as is usual before a Restore; otherwise it costs a
+// Capture, with alloc for the host memory.
 func (d *Device) Mark(ctx context.Context, alloc func(bytes int) []byte) (*Mark, error) {
 	if err := d.stop(ctx); err != nil {
 		return nil, err
@@ -54,8 +54,8 @@ func (d *Device) untouched() bool {
 	return true
 }
 
-// Undo makes the device what it was at the mark: objects that a Restore has made
-// since are gone, the others have their bytes and arguments of before. Memory that
+// Undo returns the device to the mark: it releases objects that a Restore has made
+// since, and gives the others their earlier bytes and arguments. Memory that
 // nothing had written to is zero.
 func (m *Mark) Undo(ctx context.Context) error {
 	return m.d.Restore(ctx, m.record, func(i int, dst []byte, off int64) error {
@@ -67,7 +67,7 @@ func (m *Mark) Undo(ctx context.Context) error {
 	})
 }
 
-// Release gives the mark's memory back.
+// Release frees the mark's memory.
 func (m *Mark) Release() error {
 	if m == nil || m.before == nil {
 		return nil

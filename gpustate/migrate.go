@@ -11,23 +11,22 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
-// MigrateTo moves all objects to another device while the program runs: calls
-// wait, commands that were issued complete, and every *Buffer, *Kernel and so
-// on goes on working, there. Every object is looked at before the first one is
-// made on the new device. On failure, or when ctx ends, the program goes on
-// where it was.
+// MigrateTo moves all objects to another device while the program runs: calls wait,
+// commands that were issued complete, and every *Buffer, *Kernel and so on then
+// works there. Every object is checked before the first one is made on the new
+// device. On failure, or when ctx ends, the program continues on the old device.
 //
 // A program whose binary form the new device does not load is built there from its
-// source, if it has one: Migration.FromSource and BuiltFromSource tell.
+// source, if it has one: Migration.FromSource and BuiltFromSource list it.
 //
-// A slice of Shared memory is not valid over a migration; while one is mapped,
-// MigrateTo fails with ErrMapped.
+// A migration invalidates slices of Shared memory; while one is mapped, MigrateTo
+// fails with ErrMapped.
 func (d *Device) MigrateTo(ctx context.Context, sel Select) error {
 	_, err := d.Migrate(ctx, sel)
 	return err
 }
 
-// Migrate is MigrateTo that tells how long each step took.
+// Migrate is MigrateTo; it also returns how long each step took.
 func (d *Device) Migrate(ctx context.Context, sel Select) (Migration, error) {
 	w := watch{begin: time.Now(), last: time.Now()}
 	sel.inherit(d) // a device of this machine keeps it for the way back
@@ -215,7 +214,8 @@ func (m *migration) change() error {
 	return errors.Join(append(errs, old.release())...)
 }
 
-// Migration tells what a migration took, step by step. The times add up to Total.
+// Migration reports the duration of a migration, step by step. The times add up to
+// Total.
 type Migration struct {
 	From, To string
 	Bytes    int64 // of contents

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 )
 
-// Devices lists the devices of all APIs on this machine, without the fake. The
-// error is set only when no API can be used; it says for each why not.
+// Devices lists the devices of all APIs on this machine, except the fake. It fails
+// only if no API can be used; the error has a reason for each.
 func Devices() ([]Info, error) {
 	infos, _, missing := discover()
 	if infos = withoutFake(infos); len(infos) == 0 {

@@ -10,19 +10,18 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// Pin page-locks host memory, so that captures and reads of captures into it
-// come straight from the device instead of through staging memory: it saves a
-// copy by the host's cores. b starts at a page boundary, lies outside the Go
-// heap (mmap), and is meant to be used many times: pinning takes longer than a
-// copy. It stays pinned, on whatever device the program is moved to, until
-// unpin, which the caller calls before unmapping b; it waits for reads into b.
-// Until then the driver's device stays open, even after Close.
+// Pin page-locks host memory, so that captures and reads of captures into it come
+// straight from the device instead of through staging memory: it saves a copy by
+// the host's cores. b must start at a page boundary and lie outside the Go heap
+// (mmap). Pinning takes longer than a copy, so it pays for memory that is used many
+// times. b stays pinned across migrations until unpin, which waits for reads into
+// b; the caller calls it before unmapping b. Until then the driver's device stays
+// open, even after Close.
 //
 // Where pinning gains nothing (CPU devices) Pin does nothing; for a device of a
-// server it spares one of two copies of what captures read. HostMemory gives
-// memory that a server's device reaches without any. An error, for
-// example because the process may not lock more memory (ulimit -l), leaves b as
-// usable as before.
+// server it spares one of two copies of what captures read. HostMemory gives memory
+// that a server's device reaches without any. An error, for example because the
+// process may not lock more memory (ulimit -l), leaves b usable as before.
 func (d *Device) Pin(b []byte) (unpin func() error, err error) {
 	if len(b) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))%pageBytes != 0 {
 		return nil, fmt.Errorf("pin %d bytes at %p: want memory at a page boundary: %w", len(b), unsafe.SliceData(b),

@@ -19,10 +19,9 @@ type Sources struct {
 // Program is a program that was built for the device.
 type Program struct{ *entry }
 
-// Program gives the program of this name, or builds it. options go to the
-// compiler. An error of the build is a *BuildError with the compiler's log. A
-// program of that name that was made from something else is an error that
-// matches ErrConflict.
+// Program gives the program of this name, or builds it. options go to the compiler.
+// An error of the build is a *BuildError with the compiler's log. A program of that
+// name with other sources is an error that matches ErrConflict.
 func (d *Device) Program(name string, src Sources, options string) (*Program, error) {
 	want := record.Program{OpenCL: src.OpenCL, CUDA: src.CUDA, PTX: src.PTX, IL: src.IL, Options: options}
 	return obtain[*Program](d, record.Object{Name: name, Program: &want}, nil,

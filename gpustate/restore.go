@@ -10,30 +10,26 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
-// Restore brings the objects and bytes of a capture to this device: into the
-// objects that the program has made already, and into new ones for the rest, which
-// the program gets when it asks for them. Objects are found by name or, without one,
-// by the order in which the program makes those of a kind; those that it has released
-// count. A capture of this very device finds its own objects, whatever their names
-// are now. An object that the program has released since the capture is there again for
-// the kernels that use it; the program gets it by its name, without a name it does not.
+// Restore brings the objects and bytes of a capture to this device: into the objects that the
+// program has made already, and into new ones for the rest, which the program gets when it asks
+// for them. Objects are found by name or, without one, by the order in which the program makes
+// those of a kind, including released ones. A capture of this very device finds its own objects,
+// whatever their names are now. An object that the program has released since the capture is there
+// again for the kernels that use it; the program gets it by its name, without a name it does not.
 // Objects that the capture did not hold stay as they are. Kernels get the arguments that they had.
-// A program that exists keeps its source, so that a restart may bring a corrected one. What a
-// Restore before this one made and the program has not asked for is gone first: it is of another
-// moment.
+// An existing program keeps its source, so a restart may bring a corrected one. Objects that an
+// earlier Restore made and the program has not asked for are released first.
 //
 // A program whose binary form this device does not load is built from its source, if it
-// has one: BuiltFromSource tells.
+// has one: BuiltFromSource lists it.
 //
-// rec is what Capture.Record gave. read fills dst with bytes of content i from
-// off on; it is called from several goroutines at a time and stays below 8 MiB
-// a call.
+// rec is what Capture.Record gave. read fills dst with bytes of content i from off
+// on; it is called from several goroutines at once, for less than 8 MiB per call.
 //
-// Every object of the record is looked at first: a limit of this device, a
-// program without a source for it, or an object that exists and is different
-// is an *ObjectError before anything else changes. If something fails later, objects
-// that Restore made are gone again; the bytes of those that the program made
-// are undefined.
+// Every object of the record is checked first: a limit of this device, a program
+// without a source for it, or an existing object that differs is an *ObjectError
+// before anything changes. After a later failure, objects that Restore made are
+// released, and the bytes of those that the program made are undefined.
 func (d *Device) Restore(ctx context.Context, rec []byte, read func(i int, dst []byte, off int64) error) error {
 	r, err := record.Decode(rec)
 	if err != nil {

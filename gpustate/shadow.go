@@ -18,10 +18,10 @@ const (
 	reserve  = 256 << 20 // left free for the program
 )
 
-// LimitShadow bounds the device memory that captures may use for copies; the
-// rest goes to the host while the program waits. Below 0, the default, is no
-// bound but the free memory; 0 is none. CPU devices never use any: their memory
-// is the host's.
+// LimitShadow bounds the device memory, in bytes, that captures may use for copies;
+// the rest goes to the host while the program waits. A negative value, the default,
+// allows all free memory; 0 allows none. CPU devices never use any, since their
+// memory is the host's.
 func (d *Device) LimitShadow(bytes int64) {
 	d.making.Lock()
 	defer d.making.Unlock()

@@ -73,10 +73,10 @@ func (q *Queue) Unmap(s *Shared) error {
 	return s.fail("unmap", q.dev.drv.UnmapShared(q.h, s.h))
 }
 
-// HostBuffer is host memory that is pinned for the device: transfers from and to
-// it run at full rate. Its bytes are part of a capture. They keep their address
-// over restore and migration. It is no kernel argument: not every API keeps the
-// host's view and the device's the same.
+// HostBuffer is host memory that is pinned for the device: transfers from and to it
+// run at full rate. Its bytes are part of a capture. They keep their address over
+// restore and migration. It cannot be a kernel argument, because not every API
+// keeps the host's view and the device's the same.
 type HostBuffer struct {
 	memory
 	mapping
@@ -87,12 +87,11 @@ func (d *Device) HostBuffer(name string, bytes int) (*HostBuffer, error) {
 	return obtainBytes[*HostBuffer](d, name, driver.MemHost, bytes, ReadWrite)
 }
 
-// Host is the memory of the buffer. It is not used after Release.
+// Host is the memory of the buffer. It must not be used after Release.
 func (h *HostBuffer) Host() []byte { return h.bytes }
 
 // Release unpins and unmaps the memory when the commands that were issued are
-// complete. When they cannot be waited for it returns why, and nothing is
-// released.
+// complete. If that wait fails it returns the error and releases nothing.
 func (h *HostBuffer) Release() error {
 	h.dev.making.Lock()
 	err := h.dev.idle()

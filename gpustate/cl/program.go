@@ -54,7 +54,7 @@ type Kernel struct{ k *gpustate.Kernel }
 // LocalBuffer is a kernel argument: so many bytes of local memory.
 type LocalBuffer int
 
-// Release gives the kernel back.
+// Release releases the kernel.
 func (k *Kernel) Release() { _ = k.k.Release() }
 
 // SetArgs sets the arguments from the first on.
