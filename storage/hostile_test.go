@@ -2,10 +2,12 @@ package storage_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -236,5 +238,44 @@ func TestNoRoomForANote(t *testing.T) {
 	}
 	if _, err := diskJob(t, here); err == nil || !strings.Contains(err.Error(), "remove it") {
 		t.Errorf("a directory stands where the lock should be: %v", err)
+	}
+}
+
+// TestHolesTakeNoMemory: records and indices that say they are long, and are holes, are
+// damage, and no memory is taken for them.
+func TestHolesTakeNoMemory(t *testing.T) {
+	dir := t.TempDir()
+	s, err := diskJob(t, func(o *storage.Options) {
+		o.Levels = []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir}}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.Put(t.Context(), 1, storage.LevelLocal, data(0, 1))
+	if err == nil {
+		err = s.Commit(t.Context(), 1, storage.LevelLocal, []storage.ShardInfo{info})
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	const length = 1 << 29
+	file := filepath.Join(dir, "epoch-0000000001", "manifest")
+	head := binary.LittleEndian.AppendUint32([]byte("HOLDFAST\x04\x00\x01\x00"), length-20)
+	if err := errors.Join(os.WriteFile(file, head, 0o600), os.Truncate(file, length)); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	v, err := storage.Inspect(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := v.Verify(t.Context(), 1)
+	if err != nil || storage.Worst(found) != storage.Damaged {
+		t.Errorf("got %v, %v, want damage", found, err)
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > length/4 {
+		t.Errorf("%d bytes were taken", took)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+
+	"github.com/zeebo/xxh3"
 )
 
 // A shard is a header page, the stored chunks, the index record, zeros up to a
@@ -120,11 +122,11 @@ func ReadFooterOf(magic, file string, r io.ReaderAt, n int64) (*Footer, error) {
 
 // ReadIndex reads and checks the index that the footer points at.
 func ReadIndex(file string, r io.ReaderAt, f *Footer) (*Index, error) {
-	b := make([]byte, f.IndexLen)
-	if err := ReadFull(r, b, f.IndexOff); err != nil {
+	b, err := f.ReadIndexed(r)
+	if err != nil {
 		return nil, err
 	}
-	if Hash(b) != f.IndexHash {
+	if b == nil {
 		return nil, &CorruptError{File: file, Off: f.IndexOff, Len: f.IndexLen,
 			Reason: "shard index: hash does not match"}
 	}
@@ -137,6 +139,24 @@ func ReadIndex(file string, r io.ReaderAt, f *Footer) (*Index, error) {
 			Reason: "shard index: belongs to another shard"}
 	}
 	return x, nil
+}
+
+// ReadIndexed reads what the footer points at; nil if its hash is another one. Memory for
+// what is long is taken only when the hash is right: a file with a hole may say any length.
+func (f *Footer) ReadIndexed(r io.ReaderAt) ([]byte, error) {
+	const piece = 1 << 20
+	if f.IndexLen > piece {
+		h := xxh3.New()
+		if _, err := io.CopyBuffer(h, io.NewSectionReader(r, f.IndexOff, f.IndexLen), make([]byte, piece)); err != nil ||
+			h.Sum128().Bytes() != f.IndexHash {
+			return nil, err
+		}
+	}
+	b := make([]byte, f.IndexLen)
+	if err := ReadFull(r, b, f.IndexOff); err != nil || Hash(b) != f.IndexHash {
+		return nil, err
+	}
+	return b, nil
 }
 
 // ReadFull reads all of b; a file that ends before is damage, not the end.

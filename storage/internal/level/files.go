@@ -1,6 +1,7 @@
 package level
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -51,8 +52,8 @@ func readRecord(fsys vfs.FS, name string) (b []byte, err error) {
 	return ReadFile(fsys, name, format.MaxRecordLen)
 }
 
-// checkHead compares the length of a large file with what its record says before
-// memory is taken for it.
+// checkHead compares the length and checksum of a large file with what its record says
+// before memory is taken for it: a file with a hole takes no room on the disk.
 func checkHead(f vfs.File, name string, n int64) error {
 	const small = 1 << 20
 	if n <= small {
@@ -64,6 +65,23 @@ func checkHead(f vfs.File, name string, n int64) error {
 	}
 	if want, ok := format.RecordLen(b); !ok || want != n {
 		return &format.CorruptError{File: name, Len: n, Reason: "length is not that of its record"}
+	}
+	if n > format.MaxRecordLen {
+		return nil // ReadFile says so
+	}
+	sum, piece := uint32(0), make([]byte, small)
+	for at := int64(0); at < n-4; at += int64(len(piece)) {
+		piece = piece[:min(int64(len(piece)), n-4-at)]
+		if err := format.ReadFull(f, piece, at); err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+		sum = format.UpdateCRC(sum, piece)
+	}
+	if err := format.ReadFull(f, b[:4], n-4); err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	if sum != binary.LittleEndian.Uint32(b) {
+		return &format.CorruptError{File: name, Len: n, Reason: "checksum does not match"}
 	}
 	return nil
 }

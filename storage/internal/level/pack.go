@@ -21,11 +21,11 @@ func ReadPack(l Epochs, e format.Epoch, name string) (infos []format.ShardInfo, 
 	if err != nil {
 		return nil, err
 	}
-	b := make([]byte, foot.IndexLen)
-	if err := format.ReadFull(f, b, foot.IndexOff); err != nil {
+	b, err := foot.ReadIndexed(f)
+	if err != nil {
 		return nil, err
 	}
-	if format.Hash(b) != foot.IndexHash {
+	if b == nil {
 		return nil, &format.CorruptError{File: file, Off: foot.IndexOff, Len: foot.IndexLen,
 			Reason: "pack index: hash does not match"}
 	}
