@@ -31,3 +31,14 @@ func TestTimeoutErrorNamesCycle(t *testing.T) {
 		t.Errorf("got %v", closed)
 	}
 }
+
+// TestLostInRestore: where ranks are in Restore, it is not said that the newest epoch
+// comes next: it may be the one that they died of.
+func TestLostInRestore(t *testing.T) {
+	for _, in := range []bool{false, true} {
+		e := &LostError{Rank: 1, Node: "n1", Observed: aborted(ErrClosed), InRestore: in}
+		if got := strings.Contains(e.Error(), "newest committed epoch"); got == in {
+			t.Errorf("in Restore %v: %v", in, e)
+		}
+	}
+}
