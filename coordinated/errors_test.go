@@ -22,7 +22,7 @@ func TestTimeoutErrorNamesCycle(t *testing.T) {
 		if got := e.Cycle(); !slices.Equal(got, c.cycle) {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.cycle)
 		}
-		if says := strings.Contains(e.Error(), "cycle"); says != (c.cycle != nil) {
+		if says := strings.Contains(e.Error(), "wait for each other"); says != (c.cycle != nil) {
 			t.Errorf("%s: %v", c.name, e)
 		}
 	}
