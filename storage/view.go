@@ -93,14 +93,25 @@ func filesOf(ctx context.Context) vfs.FS {
 func distinct(dirs []string) (out []string) {
 	last := map[string]int{}
 	for i, d := range dirs {
-		last[filepath.Join(d)] = i
+		last[placeOf(d)] = i
 	}
 	for i, d := range dirs {
-		if last[filepath.Join(d)] == i {
+		if last[placeOf(d)] == i {
 			out = append(out, d)
 		}
 	}
 	return out
+}
+
+// placeOf is the same for all paths to a directory, as far as the system can tell.
+func placeOf(dir string) string {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	return filepath.Clean(dir)
 }
 
 // noJob says why a directory has no marker.

@@ -230,4 +230,12 @@ func TestDirectoryGivenTwice(t *testing.T) {
 	if v, err = Inspect(vfs.With(context.Background(), w.fs), dirs...); err != nil || len(v.Dirs()) != 2 {
 		t.Errorf("inspected as %v, %v", v.Dirs(), err)
 	}
+	t.Chdir(t.TempDir())
+	wd, err := filepath.Abs(".")
+	if err = errors.Join(err, os.Mkdir("d", 0o700), os.Symlink("d", "link")); err != nil {
+		t.Fatal(err)
+	}
+	if got := distinct([]string{"d", "link", filepath.Join(wd, "d"), "e"}); len(got) != 2 || got[1] != "e" {
+		t.Errorf("paths to one directory: got %v", got)
+	}
 }
