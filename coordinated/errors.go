@@ -178,7 +178,7 @@ func (e *PoisonedError) Error() string {
 	return fmt.Sprintf("restore: epoch(s) %v skipped after at least %d crashes within a minute of restoring them; "+
 		"find out why the program crashed; HOLDFAST_EPOCH=%d restores the newest of them nevertheless, "+
 		"HOLDFAST_FRESH=1 starts over",
-		e.Epochs, storage.MaxDeaths, e.Epochs[0])
+		e.Epochs, vote.MaxDeaths, e.Epochs[0])
 }
 
 // RanksError says that an operation that all ranks take part in failed on some.

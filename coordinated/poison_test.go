@@ -41,7 +41,7 @@ func TestPoisonedEpoch(t *testing.T) {
 	dieOf := func(e storage.Epoch) {
 		t.Helper()
 		b.die, b.epochs, b.opt.OnLost = died, 0, func(*LostError) {}
-		for range storage.MaxDeaths {
+		for range vote.MaxDeaths {
 			if err := b.run(); !errors.Is(err, died) {
 				t.Fatalf("got %v, want it to restore epoch %d and die", err, e)
 			}
@@ -61,7 +61,7 @@ func TestPoisonedEpoch(t *testing.T) {
 	var last lines
 	b.opt.Logger = slog.New(slog.NewTextHandler(&last, nil))
 	b.die, b.epochs, b.opt.OnLost = died, 0, func(*LostError) {}
-	for range 2 * (vote.LastDeaths - storage.MaxDeaths) { // both, as there is no other
+	for range 2 * (vote.LastDeaths - vote.MaxDeaths) { // both, as there is no other
 		if err := b.run(); !errors.Is(err, died) {
 			t.Fatalf("got %v, want it to try once more", err)
 		}

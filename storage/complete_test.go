@@ -11,9 +11,12 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
+// maxDeaths is how many deaths the tests put up with, as the callers of a Store do.
+const maxDeaths = 2
+
 func TestPoisonRule(t *testing.T) {
 	f := newWorldFS()
-	for death := range MaxDeaths + 1 {
+	for death := range maxDeaths + 1 {
 		w, err := openWorld(f)
 		if err != nil {
 			t.Fatal(err)
@@ -26,7 +29,7 @@ func TestPoisonRule(t *testing.T) {
 			}
 		}
 		want := Epoch(2)
-		if death == MaxDeaths {
+		if death == maxDeaths {
 			want = 1 // kept because epoch 2 refers to it
 		}
 		e, err := w.newest()

@@ -135,7 +135,7 @@ func (w *world) newest() (Epoch, error) {
 			return 0, err
 		}
 		for _, c := range list {
-			if c.Poisoned() {
+			if c.Deaths >= maxDeaths {
 				continue
 			}
 			k := key{c.Epoch, c.ID}

@@ -19,11 +19,6 @@ type Candidate struct {
 	Deaths int      // how often the program died right after restoring it
 }
 
-// Poisoned reports whether the program died at least MaxDeaths times right after
-// restoring the epoch, so that the epoch may be the cause. Such an epoch is skipped
-// unless the user asks for it.
-func (c *Candidate) Poisoned() bool { return c.Deaths >= MaxDeaths }
-
 // LevelState describes an epoch at one level, for one rank.
 type LevelState struct {
 	Epoch Epoch
@@ -35,7 +30,7 @@ type LevelState struct {
 
 // Candidates lists the committed epochs whose shard of this rank is readable,
 // newest first, by cheap checks: the manifest, the length of the shard and its
-// footer. Reading may still find damage. The caller skips those that are Poisoned
+// footer. Reading may still find damage. The caller skips those with too many Deaths
 // (see RestoreBegins).
 //
 // Unreadable lists, newest first, the epochs that are committed at some level, or

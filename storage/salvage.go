@@ -37,19 +37,26 @@ func SalvageDirs(ctx context.Context, run string, from []string, to string) (don
 	if err != nil || len(v.dirs) == 0 {
 		return 0, err
 	}
-	release, err := v.lock(ctx, run, true)
+	opt := Options{Run: run, keepTemps: true, Levels: []LevelConfig{{Dir: to, Full: true}}}
+	return v.into(ctx, opt, (*Store).salvage)
+}
+
+// into has do work on the directories and a store of the global level alone, which are its own meanwhile.
+func (v *View) into(ctx context.Context, opt Options, do func(s *Store, ctx context.Context, v *View) (Epoch, error)) (
+	e Epoch, err error) {
+	release, err := v.lock(ctx, opt.Run, true)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	info := v.dirs[0].info
-	s, err := Open(ctx, Options{Job: info.Job, Size: info.Size, fs: filesOf(ctx), Run: run, keepTemps: true,
-		Levels: []LevelConfig{{Name: LevelGlobal, Dir: to, Full: true}}})
+	opt.Job, opt.Size, opt.fs = v.dirs[0].info.Job, v.dirs[0].info.Size, filesOf(ctx)
+	opt.Levels[0].Name = LevelGlobal
+	s, err := Open(ctx, opt)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	return s.salvage(ctx, v)
+	return do(s, ctx, v)
 }
 
 // openSome is OpenView for directories of which some may not be there.
@@ -205,19 +212,7 @@ func FlushDirs(ctx context.Context, from []string, to string) (e Epoch, err erro
 	if len(v.dirs) == 0 {
 		return 0, errNoDirs
 	}
-	release, err := v.lock(ctx, "flush "+rand.Text(), true)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, release()) }()
-	info := v.dirs[0].info
-	s, err := Open(ctx, Options{Job: info.Job, Size: info.Size, fs: filesOf(ctx), Run: "flush " + rand.Text(),
-		Levels: []LevelConfig{{Name: LevelGlobal, Dir: to}}})
-	if err != nil {
-		return 0, err
-	}
-	e, err = s.flushDirs(ctx, v)
-	return e, errors.Join(err, s.Close())
+	return v.into(ctx, Options{Run: "flush " + rand.Text(), Levels: []LevelConfig{{Dir: to}}}, (*Store).flushDirs)
 }
 
 func (s *Store) flushDirs(ctx context.Context, v *View) (Epoch, error) {

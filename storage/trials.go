@@ -12,13 +12,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// MaxDeaths is how often a program may die right after restoring an epoch; then the
-// epoch is skipped.
-const MaxDeaths = 2
-
 // RestoreBegins records that the program is about to restore an epoch. If the program
-// dies twice in a row before RestoreSurvived, Candidates reports the epoch as
-// Poisoned. One rank does this for all, the same in every run; since only epochs that
+// dies before RestoreSurvived, Candidates counts that among the Deaths of the epoch,
+// which may be the cause. One rank does this for all, the same in every run; since only epochs that
 // all ranks are offered are restored, that is enough.
 //
 // After RestoreBegins returns, the death of the process counts. After durable

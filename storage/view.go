@@ -209,21 +209,14 @@ func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
 		return info, nil
 	}
 	info.ID, info.Shards = m.ID(), m.Shards
-	list, err := d.Files(m.Epoch)
-	if err != nil {
-		return info, err
-	}
-	names := map[string]bool{}
+	list, err := d.Files(e)
 	for _, f := range list {
-		names[f.Name] = true
 		info.Disk += f.Size
 	}
-	for r := range m.Shards {
-		if names[m.Shards[r].FileName()] {
-			info.Here = append(info.Here, r)
-		}
+	if err == nil {
+		info.Here, err = level.RanksHere(d, m)
 	}
-	return info, nil
+	return info, err
 }
 
 // Finding is something that Verify found wrong.

@@ -7,6 +7,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
+// MaxDeaths is how often a program may die right after it restored an epoch
+// before the epoch is left out.
+const MaxDeaths = 2
+
 // LastDeaths is how often the program may die right after it restored an epoch that is all there is. Signals of an
 // operator or the system are among these deaths, so two do not end a job.
 const LastDeaths = 6
@@ -49,7 +53,7 @@ func EncodeCandidates(list []storage.Candidate, unreadable []storage.Epoch, err 
 		b = binary.LittleEndian.AppendUint64(b, uint64(c.Epoch))
 		b = append(b, c.ID[:]...)
 		flag := byte(0)
-		if c.Poisoned() {
+		if c.Deaths >= MaxDeaths {
 			flag |= IsPoisoned
 		}
 		if c.Deaths >= LastDeaths {

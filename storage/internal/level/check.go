@@ -19,27 +19,21 @@ func (d *Dir) Check(bad func(name string, err error)) error {
 		path := filepath.Join(d.path, f.Name)
 		switch _, epoch := format.ParseEpochName(f.Name); {
 		case epoch && !f.Dir:
-			bad(f.Name, fmt.Errorf("%s: not a directory, but it has the name of an epoch's: %w", path, format.ErrCorrupt))
+			bad(f.Name, fmt.Errorf("%s: not a directory, but it has the name of an epoch's: %w", path,
+				format.ErrCorrupt))
 		case epoch:
 			bad(f.Name, d.fs.CheckDir(path, false))
 		case strings.HasSuffix(f.Name, format.TempSuffix):
-		case strings.HasPrefix(f.Name, format.TrialsPrefix), f.Name == format.BegunName, f.Name == format.LockName:
-			bad(f.Name, d.checkNote(path, f.Name))
+		case strings.HasPrefix(f.Name, format.TrialsPrefix):
+			_, err := readNote(d, f.Name, format.DecodeTrials)
+			bad(f.Name, ignoreMissing(err)) // one that has just gone is no problem
+		case f.Name == format.BegunName:
+			_, err := d.ReadBegun()
+			bad(f.Name, ignoreMissing(err))
+		case f.Name == format.LockName: // it may be changing now
+			_, _, err := d.ReadLock()
+			bad(f.Name, ignoreMissing(err))
 		}
 	}
 	return nil
-}
-
-// checkNote reads a small file; one that has just gone is no problem.
-func (d *Dir) checkNote(path, name string) error {
-	b, err := ReadFile(d.fs, path, format.LedgerLimit)
-	switch {
-	case err != nil:
-		return ignoreMissing(err)
-	case name == format.BegunName:
-		_, err = format.DecodeBegun(path, b)
-	case name != format.LockName: // which may be changing now
-		_, err = format.DecodeTrials(path, b)
-	}
-	return err
 }

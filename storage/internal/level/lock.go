@@ -31,7 +31,7 @@ func (d *Dir) Unused(ctx context.Context, run string, beat time.Duration) error 
 		case now.Sub(changed) >= StaleBeats*beat:
 			return nil
 		case changed.Sub(start) >= refuseBeats*beat && have != nil:
-			return &BusyError{Level: d.name, Dir: d.path, Node: have.Owner.Node, PID: have.Owner.PID}
+			return d.busy(have)
 		}
 		if err := sleep.For(ctx, beat/4); err != nil {
 			return err
@@ -47,6 +47,10 @@ const (
 	StaleBeats  = 3
 	refuseBeats = 6
 )
+
+func (d *Dir) busy(have *format.Lock) error {
+	return &BusyError{Level: d.name, Dir: d.path, Node: have.Owner.Node, PID: have.Owner.PID}
+}
 
 // LockPath is the lock's file.
 func (d *Dir) LockPath() string { return filepath.Join(d.path, format.LockName) }
@@ -115,7 +119,7 @@ func (d *Dir) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (
 				}
 			}
 		case changed.Sub(start) >= refuseBeats*beat && have != nil:
-			return false, &BusyError{Level: d.name, Dir: d.path, Node: have.Owner.Node, PID: have.Owner.PID}
+			return false, d.busy(have)
 		}
 		if err := sleep.For(ctx, beat/4); err != nil {
 			return false, err
@@ -195,7 +199,7 @@ func (d *Dir) Beat(l *format.Lock) error {
 		return err
 	}
 	if have != nil && (have.Run != l.Run || have.Owner != l.Owner) {
-		return &BusyError{Level: d.name, Dir: d.path, Node: have.Owner.Node, PID: have.Owner.PID}
+		return d.busy(have)
 	}
 	l.Beat++
 	f, err := d.fs.Edit(d.LockPath(), false)

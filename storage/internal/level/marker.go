@@ -75,10 +75,5 @@ func (d *Dir) KeepMarked(want format.Marker) error {
 
 // ReadMarker reads whose checkpoints the directory holds.
 func (d *Dir) ReadMarker() (*format.Marker, error) {
-	file := filepath.Join(d.path, format.MarkerName)
-	b, err := ReadFile(d.fs, file, 1<<20)
-	if err != nil {
-		return nil, err
-	}
-	return format.DecodeMarker(file, b)
+	return readNote(d, format.MarkerName, format.DecodeMarker)
 }

@@ -11,12 +11,17 @@ import (
 
 // ReadBegun reads whether the job has begun.
 func (d *Dir) ReadBegun() (*format.Begun, error) {
-	file := filepath.Join(d.path, format.BegunName)
+	return readNote(d, format.BegunName, format.DecodeBegun)
+}
+
+// readNote reads a small file of the directory.
+func readNote[T any](d *Dir, name string, decode func(file string, b []byte) (T, error)) (note T, err error) {
+	file := filepath.Join(d.path, name)
 	b, err := ReadFile(d.fs, file, format.LedgerLimit)
 	if err != nil {
-		return nil, err
+		return note, err
 	}
-	return format.DecodeBegun(file, b)
+	return decode(file, b)
 }
 
 // WriteBegun notes, durably, whether the job has begun.
@@ -48,15 +53,7 @@ func (d *Dir) WriteLedger(l *format.Ledger) error {
 
 // ReadLedger reads a rank's ledger.
 func (d *Dir) ReadLedger(rank int) (*format.Ledger, error) {
-	return d.readLedger(filepath.Join(d.path, format.LedgerName(rank)))
-}
-
-func (d *Dir) readLedger(file string) (*format.Ledger, error) {
-	b, err := ReadFile(d.fs, file, format.LedgerLimit)
-	if err != nil {
-		return nil, err
-	}
-	return format.DecodeLedger(file, b)
+	return readNote(d, format.LedgerName(rank), format.DecodeLedger)
 }
 
 // ReadLedgers reads all ledgers of a directory. What is wrong with one comes back
@@ -71,10 +68,10 @@ func (d *Dir) ReadLedgers() (out []*format.Ledger, problems map[string]error, er
 		if !format.IsLedger(f.Name) {
 			continue
 		}
-		file := filepath.Join(d.path, f.Name)
-		l, err := d.readLedger(file)
+		l, err := readNote(d, f.Name, format.DecodeLedger)
 		if err == nil && (format.LedgerName(l.Rank) != f.Name || !l.IsOf(d.name)) {
-			err = &format.CorruptError{File: file, Len: f.Size, Reason: "ledger of another rank or level"}
+			err = &format.CorruptError{File: filepath.Join(d.path, f.Name), Len: f.Size,
+				Reason: "ledger of another rank or level"}
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // replaced meanwhile
@@ -120,12 +117,7 @@ func (d *Dir) WriteTrials(t format.Trials, rank int) error {
 
 // ReadTrials reads a rank's trials.
 func (d *Dir) ReadTrials(rank int) (format.Trials, error) {
-	file := filepath.Join(d.path, format.TrialsName(rank))
-	b, err := ReadFile(d.fs, file, 1<<20)
-	if err != nil {
-		return nil, err
-	}
-	return format.DecodeTrials(file, b)
+	return readNote(d, format.TrialsName(rank), format.DecodeTrials)
 }
 
 // PlaceTrials gives the first trials their name. They are durable when the function returned has returned nil; it is
