@@ -153,7 +153,8 @@ func (a *agent) run() {
 		case f := <-a.calls:
 			f()
 		case l := <-a.c.plane.Lost():
-			a.lost(l)
+			a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: l.Rank, Had: uint64(a.c.world.Rank()),
+				Stage: fmt.Sprint(l.Err)})
 		case s := <-a.signals:
 			a.signalled(s)
 		case <-a.timer.C:
@@ -197,7 +198,9 @@ func (a *agent) receive(in control.Inbound) {
 	case cut.KindPublish:
 		a.publish(msg)
 	case cut.KindLost:
-		a.relay(in.From, msg)
+		if msg.Rank >= 0 && msg.Rank < a.c.world.Size() {
+			a.leave(in.From, msg)
+		}
 	case cut.KindWaiting:
 		a.sayWaiting()
 	case cut.KindStatus:
@@ -243,7 +246,7 @@ func (a *agent) act(act cut.Action) {
 	case cut.Cut:
 		c.phase("cut")
 		c.state.Recall()
-		c.stats.agreed(storageEpoch(act.Epoch), agreement{time.Since(a.armed), int(a.machine.Round()), a.releases})
+		c.stats.agreed(storage.Epoch(act.Epoch), agreement{time.Since(a.armed), int(a.machine.Round()), a.releases})
 		c.verdicts <- verdict{cut: true, epoch: act.Epoch, stop: act.Stop}
 	case cut.GaveUp:
 		a.gaveUp(act)
@@ -351,8 +354,6 @@ func (a *agent) wait(w endpoint.Wait) cut.Wait {
 	return out
 }
 
-func storageEpoch(e cut.Epoch) storage.Epoch { return storage.Epoch(e) }
-
 // excuse is what a rank reports when an epoch was given up. Parked ranks have
 // nothing to say.
 type excuse struct {
@@ -376,12 +377,9 @@ func (a *agent) gaveUp(act cut.GaveUp) {
 	if err != nil {
 		c.log.Error("holdfast: cannot report why an epoch was given up", "error", err)
 	}
-	ch := a.contribute(stageKey{act.Epoch, "culprits"}, data)
 	c.writers.Go(func() {
-		select {
-		case blobs := <-ch:
-			c.blame(storageEpoch(act.Epoch), blobs)
-		case <-c.ctx.Done():
+		if blobs, err := c.allgather(c.ctx, act.Epoch, "culprits", data); err == nil {
+			c.blame(storage.Epoch(act.Epoch), blobs)
 		}
 	})
 }
@@ -407,19 +405,6 @@ func (c *Checkpointer) blame(e storage.Epoch, blobs []cut.Blob) {
 	if c.world.Rank() == 0 {
 		c.log.Error("holdfast: "+err.Error(), "epoch", e)
 	}
-}
-
-// lost is a neighbour that has gone.
-func (a *agent) lost(l control.Loss) {
-	a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: l.Rank, Had: uint64(a.c.world.Rank()), Stage: fmt.Sprint(l.Err)})
-}
-
-// relay passes on that a rank is lost, which somebody else has noticed.
-func (a *agent) relay(from int, msg cut.Message) {
-	if msg.Rank < 0 || msg.Rank >= a.c.world.Size() {
-		return
-	}
-	a.leave(from, msg)
 }
 
 // leave tells the neighbours why and gives the process up.

@@ -1,6 +1,7 @@
 package coordinated
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,10 @@ func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, load *captu
 		c.log.Error("holdfast: a failed restore could not be undone completely", "epoch", e, "error", uerr)
 	}
 	if c.world.Rank() == 0 {
-		c.takenBack(e)
+		if err := c.store.RestoreTakenBack(c.ctx, e); err != nil && c.ctx.Err() == nil {
+			c.log.Warn("holdfast: cannot record that a restore was given up; the end of this run may count against "+
+				"the epoch", "epoch", e, "error", err)
+		}
 	}
 	return "", 0, err
 }
@@ -65,7 +69,8 @@ func (c *Checkpointer) fetch(ctx context.Context, e storage.Epoch) (sh *storage.
 	for _, s := range sh.Sections() {
 		bytes += s.Size
 	}
-	c.reading.begin(bytes)
+	c.reading.read.Store(0)
+	c.reading.total.Store(bytes)
 	return sh, bytes, nil
 }
 
@@ -111,7 +116,7 @@ func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step strin
 			failed.Undefined = append(failed.Undefined, strings.Split(names, "\n")...)
 		}
 		if flags&voteFailed != 0 {
-			texts[i] = orUnknown(rest)
+			texts[i] = cmp.Or(rest, "unknown error")
 		}
 	}
 	failed.Err = vote.Failed(fmt.Sprintf("restore epoch %d", e), texts, own)
@@ -145,20 +150,4 @@ func ballot(a *capture.Load, own error) []byte {
 		b[0] |= voteMismatch
 	}
 	return append(b, own.Error()...)
-}
-
-func orUnknown(text string) string {
-	if text == "" {
-		return "unknown error"
-	}
-	return text
-}
-
-// takenBack notes that an epoch was not restored after all, so that the end of this
-// process is not held against it.
-func (c *Checkpointer) takenBack(e storage.Epoch) {
-	if err := c.store.RestoreTakenBack(c.ctx, e); err != nil && c.ctx.Err() == nil {
-		c.log.Warn("holdfast: cannot record that a restore was given up; the end of this run may count against the "+
-			"epoch", "epoch", e, "error", err)
-	}
 }

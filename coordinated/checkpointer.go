@@ -100,7 +100,8 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 	if err := agree(priv, "open checkpointer", bad); err != nil {
 		return nil, err
 	}
-	c := &Checkpointer{opt: opt, world: world, endpoint: e, verdicts: make(chan verdict, 1), begun: time.Now()}
+	c := &Checkpointer{opt: opt, world: world, endpoint: e, verdicts: make(chan verdict, 1), begun: time.Now(),
+		said: map[string]bool{}}
 	c.now(stateStarting)
 	c.log = opt.Logger.With("rank", world.Rank())
 	if world.Rank() == 0 {
@@ -172,7 +173,11 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control
 		err = c.serve(plane, key)
 	}
 	err = agree(priv, "publish how to reach the job", err)
-	c.events.Emit(ended(events.Event{Name: events.Open, Dur: int64(time.Since(c.begun))}, err))
+	opened := events.Event{Name: events.Open, Dur: int64(time.Since(c.begun))}
+	if err != nil {
+		opened.Text = err.Error()
+	}
+	c.events.Emit(opened)
 	return err
 }
 
@@ -286,7 +291,7 @@ func (c *Checkpointer) Close() error {
 	if err == nil {
 		end := c.events.Span(events.Event{Name: events.Sync})
 		_, err = c.allgather(c.ctx, 0, stageBye, nil)
-		end(ended(events.Event{What: "close"}, err))
+		end(events.Event{What: "close"}, err)
 		if c.world.Rank() == 0 {
 			c.survived()
 		}

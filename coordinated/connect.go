@@ -2,11 +2,12 @@ package coordinated
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"sort"
+	"slices"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
@@ -38,7 +39,7 @@ func (t *topology) nodeOf(rank int) []int {
 }
 
 func (t *topology) neighbours() []int {
-	n := append([]int(nil), t.children...)
+	n := slices.Clone(t.children)
 	if t.parent >= 0 {
 		n = append(n, t.parent)
 	}
@@ -47,7 +48,7 @@ func (t *topology) neighbours() []int {
 
 // connect builds the control plane: names of nodes, the job's key and the
 // addresses travel over MPI, everything later over TCP. Collective.
-func connect(ctx context.Context, priv *mpiwrap.Comm, opt *Options) (plane, *topology, control.Key, error) {
+func connect(ctx context.Context, priv *mpiwrap.Comm, opt *Options) (_ plane, t *topology, key control.Key, err error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -59,34 +60,37 @@ func connect(ctx context.Context, priv *mpiwrap.Comm, opt *Options) (plane, *top
 	if err != nil {
 		return nil, nil, control.Key{}, err
 	}
-	t := place(priv.Rank(), nodes, opt.Fanout)
+	t = place(priv.Rank(), nodes, opt.Fanout)
 	if opt.plane != nil {
 		return opt.plane(priv.Rank()), t, control.Key{}, nil
 	}
-	key, err := shareKey(priv)
-	if err != nil {
-		return nil, nil, control.Key{}, err
+	if key, err = shareKey(priv); err != nil {
+		return nil, nil, key, err
 	}
 	iface := opt.Interface
-	if iface == "" && sameNode(nodes) {
+	if iface == "" && len(distinct(nodes)) == 1 {
 		iface = "127.0.0.1"
 	}
 	p, err := control.Listen(control.Options{Rank: priv.Rank(), Size: priv.Size(), Key: key, Interface: iface,
 		Heartbeat: opt.Heartbeat, PeerTimeout: opt.PeerTimeout, Logger: opt.Logger})
-	if err := agree(priv, "open control plane", err); err != nil {
-		return nil, nil, key, errors.Join(err, closePlane(p))
+	if err == nil {
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, p.Close())
+			}
+		}()
+	}
+	if err = agree(priv, "open control plane", err); err != nil {
+		return nil, nil, key, err
 	}
 	addrs, err := exchange(priv, p.Addr())
 	if err != nil {
-		return nil, nil, key, errors.Join(err, closePlane(p))
+		return nil, nil, key, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	err = p.Start(ctx, addrs, t.neighbours())
-	if err := agree(priv, "connect control plane", err); err != nil {
-		return nil, nil, key, errors.Join(err, closePlane(p))
-	}
-	return p, t, key, nil
+	err = agree(priv, "connect control plane", p.Start(ctx, addrs, t.neighbours()))
+	return p, t, key, err
 }
 
 // plane is what the agent needs of the control plane.
@@ -99,21 +103,8 @@ type plane interface {
 	Close() error
 }
 
-func closePlane(p *control.Plane) error {
-	if p == nil {
-		return nil
-	}
-	return p.Close()
-}
-
-func sameNode(nodes []string) bool {
-	for _, n := range nodes {
-		if n != nodes[0] {
-			return false
-		}
-	}
-	return true
-}
+// distinct are the names in a list of nodes, sorted.
+func distinct(nodes []string) []string { return slices.Compact(slices.Sorted(slices.Values(nodes))) }
 
 // place orders the ranks by node, in order of each node's first rank, and lays
 // the tree over that order, so that most of its edges stay inside a node.
@@ -129,15 +120,9 @@ func place(rank int, nodes []string, fanout int) *topology {
 	for r := range order {
 		order[r] = r
 	}
-	sort.SliceStable(order, func(i, j int) bool { return first[nodes[order[i]]] < first[nodes[order[j]]] })
-	at := 0
-	for i, r := range order {
-		if r == rank {
-			at = i
-		}
-	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(first[nodes[a]], first[nodes[b]]) })
 	t := &topology{nodes: nodes, parent: -1}
-	parent, children := cut.Place(at, len(order), fanout)
+	parent, children := cut.Place(slices.Index(order, rank), len(order), fanout)
 	if parent >= 0 {
 		t.parent = order[parent]
 	}
@@ -171,10 +156,7 @@ func exchange(priv *mpiwrap.Comm, s string) ([]string, error) {
 func agree(priv *mpiwrap.Comm, op string, err error) error {
 	text := ""
 	if err != nil {
-		text = err.Error()
-		if text == "" {
-			text = "unknown error"
-		}
+		text = cmp.Or(err.Error(), "unknown error")
 	}
 	all, xerr := exchange(priv, text)
 	if xerr != nil {

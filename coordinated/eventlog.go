@@ -99,11 +99,3 @@ func (c *Checkpointer) lastWords() {
 	defer cancel()
 	c.events.Flush(ctx)
 }
-
-// ended puts an error into the end of a span.
-func ended(ev events.Event, err error) events.Event {
-	if err != nil {
-		ev.Text = err.Error()
-	}
-	return ev
-}

@@ -183,12 +183,9 @@ func placeLevels(levels []storage.LevelConfig, nodes []string, files vfs.FS) pla
 // copiesInstead is the level partner that survives as many nodes as the parity
 // would, or as many as there are; Copies is 0 on a single node.
 func copiesInstead(parity storage.LevelConfig, nodes []string) storage.LevelConfig {
-	seen := map[string]bool{}
-	for _, n := range nodes {
-		seen[n] = true
-	}
 	return storage.LevelConfig{Name: storage.LevelPartner, Create: true, Keep: parity.Keep,
-		Dir: filepath.Join(filepath.Dir(parity.Dir), storage.LevelPartner), Copies: min(parity.Parity, len(seen)-1)}
+		Dir:    filepath.Join(filepath.Dir(parity.Dir), storage.LevelPartner),
+		Copies: min(parity.Parity, len(distinct(nodes))-1)}
 }
 
 // misplaced says that the error looks like a mistake in the settings and not like a

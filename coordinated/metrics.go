@@ -31,10 +31,3 @@ func (c *Checkpointer) lookMetrics() metrics.Now {
 	}
 	return now
 }
-
-// countCapture counts a capture, or that there was none.
-func (c *Checkpointer) countCapture(es *EpochStats, err error) {
-	if err == nil {
-		c.metrics.Captured(es.Bytes, es.Waited, es.Drain, es.Capture, es.Blocked)
-	}
-}

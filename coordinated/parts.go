@@ -66,15 +66,6 @@ func (l *stopwatch) String() string {
 // progress counts the bytes of a shard that have been read.
 type progress struct{ read, total atomic.Int64 }
 
-// begin counts from the start of a shard of so many bytes.
-func (p *progress) begin(total int64) {
-	p.read.Store(0)
-	p.total.Store(total)
-}
-
-// add counts bytes.
-func (p *progress) add(bytes int64) { p.read.Add(bytes) }
-
 // Restoring reports the progress of Restore: how many bytes of this rank's state it
 // has read, verified and moved to the device, and the total; zeros until it knows
 // them. It may be called from any goroutine.

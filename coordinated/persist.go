@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// newPersister makes what takes this run's epochs to their levels; the rank that others
-// reach the job at writes the note of a final one that is on its way to global.
+// newPersister makes what takes the epochs of this run to their levels. If notes is set, this
+// rank writes the note of a final epoch that is still on its way to global.
 func (c *Checkpointer) newPersister(notes bool) *persist.Persister {
 	me := c.world.Rank()
 	var note *persist.Note

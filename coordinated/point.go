@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
+	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // Point is where a checkpoint may be taken: the protected state must be whole here.
@@ -136,7 +137,7 @@ func (c *Checkpointer) phase(name string) {
 
 // takeCut is the cut as the program sees it.
 func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time) error {
-	e := storageEpoch(v.epoch)
+	e := storage.Epoch(v.epoch)
 	es := EpochStats{Epoch: e, Waited: time.Since(arrived)}
 	a := c.stats.agreement(e)
 	c.events.Emit(events.Event{Name: events.Park, Epoch: uint64(e), Dur: int64(es.Waited), Rounds: a.rounds,
@@ -160,7 +161,9 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	captures <- c.awaitCaptures(&es)
 	es.Blocked = time.Since(arrived)
 	c.stats.add(es)
-	c.countCapture(&es, err)
+	if err == nil {
+		c.metrics.Captured(es.Bytes, es.Waited, es.Drain, es.Capture, es.Blocked)
+	}
 	c.events.Emit(events.Event{Name: events.Resume, Epoch: uint64(e), Dur: int64(es.Blocked), Stop: v.stop})
 	if err := c.agent.do(c.ctx, func() { c.agent.captured(v.epoch) }); err != nil {
 		return err
@@ -194,7 +197,7 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 	es.Drain, es.DrainMessages, es.DrainBytes = time.Since(start), drained.Messages, drained.Bytes
 	es.windows = drained.Windows
 	err = errors.Join(open, err)
-	end(ended(events.Event{Bytes: drained.Bytes, Messages: drained.Messages}, err))
+	end(events.Event{Bytes: drained.Bytes, Messages: drained.Messages}, err)
 	if err != nil {
 		es.unsettled = true
 		return nil, fmt.Errorf("drain messages: %w", err)
@@ -219,7 +222,7 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 	if s != nil {
 		es.Bytes = s.Bytes
 	}
-	end(ended(events.Event{Bytes: es.Bytes, What: es.Mode}, err))
+	end(events.Event{Bytes: es.Bytes, What: es.Mode}, err)
 	c.phase("captured")
 	return s, err
 }
@@ -249,7 +252,7 @@ func (c *Checkpointer) awaitCaptures(es *EpochStats) error {
 	c.now(stateHeld)
 	end := c.events.Span(events.Event{Name: events.Sync, Epoch: uint64(es.Epoch)})
 	_, err := c.allgather(ctx, key.epoch, key.name, nil)
-	end(ended(events.Event{What: "windows"}, err))
+	end(events.Event{What: "windows"}, err)
 	if err != nil {
 		return fmt.Errorf("wait for the capture of all windows: %w", err)
 	}

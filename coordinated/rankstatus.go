@@ -53,25 +53,23 @@ type work struct {
 // its end.
 func (c *Checkpointer) begin(s persist.Step) (end func(bytes, stored int64, err error)) {
 	ev, last := events.Event{Name: events.Redundancy, Epoch: uint64(s.Epoch), Level: s.Level}, events.Event{}
-	switch {
-	case s.Name == persist.VotePut || s.Name == persist.VoteCommit:
+	w := &work{Work: job.Work{Epoch: ev.Epoch, Level: s.Level, Total: s.Bytes}, began: time.Now(),
+		copied: c.store.CopiedTo(s.Level)}
+	switch s.Name {
+	case persist.Write:
+		ev.Name, w.copied = events.Write, -1
+	case persist.Copy:
+		if s.Level == storage.LevelGlobal {
+			ev.Name = events.Flush
+		}
+	case persist.Rebuild:
 		last.What = s.Name
+	default:
 		ev.Name = events.Vote
 		logged := c.events.Span(ev)
-		return func(_, _ int64, err error) { logged(ended(last, err)) }
-	case s.Name == persist.Write:
-		ev.Name = events.Write
-	case s.Level == storage.LevelGlobal:
-		ev.Name = events.Flush
+		return func(_, _ int64, err error) { logged(events.Event{What: s.Name}, err) }
 	}
-	if s.Name == persist.Rebuild {
-		last.What = s.Name
-	}
-	w := &work{Work: job.Work{What: ev.Name, Epoch: ev.Epoch, Level: s.Level, Total: s.Bytes}, began: time.Now(),
-		copied: -1}
-	if s.Name != persist.Write {
-		w.copied = c.store.CopiedTo(s.Level)
-	}
+	w.What = ev.Name
 	c.stats.mu.Lock()
 	c.stats.behind = append(c.stats.behind, w)
 	c.stats.mu.Unlock()
@@ -82,7 +80,7 @@ func (c *Checkpointer) begin(s persist.Step) (end func(bytes, stored int64, err 
 		c.stats.mu.Unlock()
 		c.metrics.Wrote(ev.Name, s.Level, stored, time.Since(w.began))
 		last.Bytes, last.Stored = bytes, stored
-		logged(ended(last, err))
+		logged(last, err)
 	}
 }
 
@@ -164,11 +162,8 @@ const stageStatus = "status "
 // statusPatience is how long rank 0 waits for the answers.
 const statusPatience = 2 * time.Second
 
-// askAll sends the question down the tree; the answers come up it. At rank 0,
-// on the agent's goroutine.
-func (a *agent) askAll() (stageKey, chan []cut.Blob) { return a.ask(stageStatus) }
-
-// ask is askAll for one kind of question.
+// ask sends a question down the tree; the answers come up it. At rank 0, on the agent's
+// goroutine.
 func (a *agent) ask(stage string) (stageKey, chan []cut.Blob) {
 	a.asked++
 	key := stageKey{0, fmt.Sprint(stage, a.asked)}
@@ -199,7 +194,7 @@ func (a *agent) answerStatus(msg cut.Message) {
 func (c *Checkpointer) rankStates() ([]job.RankStatus, error) {
 	var key stageKey
 	var ch chan []cut.Blob
-	if err := c.agent.do(c.ctx, func() { key, ch = c.agent.askAll() }); err != nil {
+	if err := c.agent.do(c.ctx, func() { key, ch = c.agent.ask(stageStatus) }); err != nil {
 		return nil, err
 	}
 	timer := time.NewTimer(statusPatience)

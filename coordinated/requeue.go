@@ -2,7 +2,6 @@ package coordinated
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/job"
@@ -54,9 +53,8 @@ func (c *Checkpointer) requeueAbandoned() {
 // where that was asked for and nobody else does. Runs when all ranks have called
 // Close: what comes now may be ended by Slurm.
 func (c *Checkpointer) requeueStopped() {
-	epochs := c.Stats().Epochs
-	stopped := len(epochs) > 0 && epochs[len(epochs)-1].Stopped
-	if !c.opt.Requeue || c.opt.Supervisor != "" || c.opt.slurm.ID == "" || c.world.Rank() != 0 || !stopped {
+	if !c.opt.Requeue || c.opt.Supervisor != "" || c.opt.slurm.ID == "" || c.world.Rank() != 0 ||
+		!c.stats.endedByStop() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), requeueTime)
@@ -79,14 +77,5 @@ func (c *Checkpointer) requeueStopped() {
 
 // speaks reports whether a rank is the first of one of the first n nodes.
 func (t *topology) speaks(rank, n int) bool {
-	var seen []string
-	for r, node := range t.nodes {
-		if slices.Contains(seen, node) {
-			continue
-		}
-		if seen = append(seen, node); r == rank {
-			return len(seen) <= n
-		}
-	}
-	return false
+	return t.nodeOf(rank)[0] == rank && len(distinct(t.nodes[:rank+1])) <= n
 }

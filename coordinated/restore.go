@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -65,11 +66,12 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 		if errors.As(err, &none) || errors.As(err, &lost) || errors.As(err, &poisoned) {
 			c.reporter.unrestorable(err)
 		}
-		end(ended(events.Event{}, err))
+		end(events.Event{}, err)
 		return false, err
 	}
 	failed := &RestoreError{}
-	load := c.state.Load(capture.Loader{Mailbox: c.endpoint.StageMailbox, Read: c.reading.add, Over: l.until,
+	load := c.state.Load(capture.Loader{Mailbox: c.endpoint.StageMailbox, Over: l.until,
+		Read:     func(n int64) { c.reading.read.Add(n) },
 		Mismatch: func(name, saved, now string) error { return &MismatchError{name, saved, now} }})
 	for i, k := range epochs {
 		e := k.Epoch
@@ -78,7 +80,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 		if err == nil {
 			load.Close(c.log)
 			fetched := time.Since(start)
-			end(events.Event{Epoch: uint64(e), Level: level, Bytes: bytes, What: l.String()})
+			end(events.Event{Epoch: uint64(e), Level: level, Bytes: bytes, What: l.String()}, nil)
 			c.gate.Or(gateFirst)
 			c.ready()
 			c.metrics.Restored(uint64(e), time.Since(start))
@@ -102,7 +104,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	}
 	load.Close(c.log)
 	if failed.Err != nil {
-		end(ended(events.Event{}, failed))
+		end(events.Event{}, failed)
 		c.reporter.unrestorable(failed)
 		return false, failed
 	}
@@ -110,7 +112,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 		c.log.Info("holdfast: no checkpoint found; this is a first start", "job", c.opt.Job)
 	}
 	c.warnUnflushed(0)
-	end(events.Event{})
+	end(events.Event{}, nil)
 	c.ready()
 	return false, nil
 }
@@ -194,14 +196,10 @@ func (c *Checkpointer) common(ctx context.Context) ([]vote.Candidate, error) {
 // sayPassedOver warns of committed epochs newer than the newest that all ranks
 // can read: what was computed up to them has to be computed again.
 func (c *Checkpointer) sayPassedOver(per [][]vote.Candidate, flags vote.Flags, newest storage.Epoch) {
-	var newer []storage.Epoch
-	for e := range flags {
-		if e > newest {
-			newer = append(newer, e)
+	for _, e := range slices.Backward(slices.Sorted(maps.Keys(flags))) {
+		if e <= newest {
+			return
 		}
-	}
-	slices.Sort(newer)
-	for _, e := range slices.Backward(newer) {
 		var without []int
 		for r, list := range per {
 			if !slices.ContainsFunc(list, func(k vote.Candidate) bool { return k.Epoch == e }) {
@@ -303,13 +301,11 @@ func (c *Checkpointer) learn(ctx context.Context) error {
 
 func noCommon(per [][]vote.Candidate, flags vote.Flags, nodes []string) error {
 	err := &NoCommonEpochError{Have: map[int][]storage.Epoch{}, Size: len(per), Nodes: nodes}
-	for e, flag := range flags {
-		if flag&vote.IsUnreadable != 0 {
+	for _, e := range slices.Backward(slices.Sorted(maps.Keys(flags))) {
+		if flags[e]&vote.IsUnreadable != 0 {
 			err.Unreadable = append(err.Unreadable, e)
 		}
 	}
-	slices.Sort(err.Unreadable)
-	slices.Reverse(err.Unreadable)
 	for r, list := range per {
 		for _, k := range list {
 			err.Have[r] = append(err.Have[r], k.Epoch)

@@ -19,9 +19,8 @@ type FromSource struct {
 func (c *Checkpointer) fromSource() (list []FromSource) {
 	for _, d := range c.state.Devices() {
 		for _, s := range d.BuiltFromSource() {
-			f := FromSource{d.Name, s}
-			list = append(list, f)
-			c.sayFromSource(f)
+			list = append(list, FromSource{d.Name, s})
+			c.sayFromSource(list[len(list)-1])
 		}
 	}
 	return list
@@ -31,9 +30,6 @@ func (c *Checkpointer) sayFromSource(f FromSource) {
 	key := f.Device + "\x00" + f.Program + "\x00" + f.Why
 	if c.said[key] {
 		return
-	}
-	if c.said == nil {
-		c.said = map[string]bool{}
 	}
 	c.said[key] = true
 	kernels := strings.Join(f.Kernels, ",")

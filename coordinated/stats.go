@@ -2,6 +2,7 @@ package coordinated
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -131,13 +132,16 @@ func (t *statistics) agreement(e storage.Epoch) agreement {
 	return t.req[e]
 }
 
+// find is the place of an epoch, -1 if it has none; t.mu is held.
+func (t *statistics) find(e storage.Epoch) int {
+	return slices.IndexFunc(t.s.Epochs, func(es EpochStats) bool { return es.Epoch == e })
+}
+
 // at returns the entry of an epoch, made when needed. Writing may finish before
 // the main thread has added what it knows.
 func (t *statistics) at(e storage.Epoch) *EpochStats {
-	for i := range t.s.Epochs {
-		if t.s.Epochs[i].Epoch == e {
-			return &t.s.Epochs[i]
-		}
+	if i := t.find(e); i >= 0 {
+		return &t.s.Epochs[i]
 	}
 	if len(t.s.Epochs) == keepStats {
 		t.s.Epochs = t.s.Epochs[1:]
@@ -163,13 +167,13 @@ func (t *statistics) add(es EpochStats) {
 func (t *statistics) epoch(e storage.Epoch) (EpochStats, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, es := range t.s.Epochs {
-		if es.Epoch == e {
-			es.Durable = maps.Clone(es.Durable)
-			return es, true
-		}
+	i := t.find(e)
+	if i < 0 {
+		return EpochStats{}, false
 	}
-	return EpochStats{}, false
+	es := t.s.Epochs[i]
+	es.Durable = maps.Clone(es.Durable)
+	return es, true
 }
 
 func (t *statistics) durable(e storage.Epoch, level string, d time.Duration) {
@@ -207,13 +211,10 @@ func (t *statistics) copyTime(e storage.Epoch, from, to string) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var bytes int64
-	for _, es := range t.s.Epochs {
-		if es.Epoch == e {
-			bytes = es.Bytes
-		}
+	if i := t.find(e); i >= 0 {
+		bytes = t.s.Epochs[i].Bytes
 	}
-	for i := len(t.s.Epochs) - 1; i >= 0; i-- {
-		es := t.s.Epochs[i]
+	for _, es := range slices.Backward(t.s.Epochs) {
 		start, ok := es.Durable[from]
 		end, also := es.Durable[to]
 		if es.Epoch >= e || !ok || !also {

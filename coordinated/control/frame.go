@@ -17,8 +17,8 @@ const (
 	frameGoodbye   = 3
 )
 
-// ErrFrame marks bytes that are no frame.
-var ErrFrame = errors.New("malformed control frame")
+// errFrame marks bytes that are no frame.
+var errFrame = errors.New("malformed control frame")
 
 func appendFrame(b []byte, kind byte, payload []byte) []byte {
 	b = append(b, kind)
@@ -33,14 +33,14 @@ func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	}
 	n := binary.LittleEndian.Uint32(h[1:])
 	if h[0] < frameData || h[0] > frameGoodbye || n > maxFrame || (h[0] != frameData && n != 0) {
-		return 0, nil, fmt.Errorf("%w: kind %d, %d bytes", ErrFrame, h[0], n)
+		return 0, nil, fmt.Errorf("%w: kind %d, %d bytes", errFrame, h[0], n)
 	}
 	if n == 0 {
 		return h[0], nil, nil
 	}
 	payload = make([]byte, n)
 	if _, err := io.ReadFull(r, payload); err != nil {
-		return 0, nil, fmt.Errorf("%w: truncated: %w", ErrFrame, err)
+		return 0, nil, fmt.Errorf("%w: truncated: %w", errFrame, err)
 	}
 	return h[0], payload, nil
 }

@@ -56,18 +56,18 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// InterfaceError says that no address to listen on was found.
-type InterfaceError struct {
+// interfaceError says that no address to listen on was found.
+type interfaceError struct {
 	Interface string
 	Have      []string
 	Err       error
 }
 
-func (e *InterfaceError) Error() string {
+func (e *interfaceError) Error() string {
 	return fmt.Sprintf("control: no address on interface %q; set control.interface to one of %v", e.Interface, e.Have)
 }
 
-func (e *InterfaceError) Unwrap() error { return e.Err }
+func (e *interfaceError) Unwrap() error { return e.Err }
 
 // listenAddress finds the IP to listen on.
 func listenAddress(name string) (net.IP, error) {
@@ -76,7 +76,7 @@ func listenAddress(name string) (net.IP, error) {
 	}
 	ifaces, err := net.Interfaces()
 	if err != nil {
-		return nil, &InterfaceError{Interface: name, Err: err}
+		return nil, &interfaceError{Interface: name, Err: err}
 	}
 	var have []string
 	for _, i := range ifaces {
@@ -91,7 +91,7 @@ func listenAddress(name string) (net.IP, error) {
 	if name == "" {
 		return net.IPv4(127, 0, 0, 1), nil
 	}
-	return nil, &InterfaceError{Interface: name, Have: have}
+	return nil, &interfaceError{Interface: name, Have: have}
 }
 
 // usable returns an address of i, IPv4 first: link-local IPv6 needs a zone that

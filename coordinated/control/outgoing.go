@@ -60,7 +60,7 @@ func (p *Plane) carry(o *outgoing, addr string) {
 	p.wg.Go(func() {
 		_, err := c.Read(make([]byte, 1))
 		if err == nil {
-			err = ErrFrame
+			err = errFrame
 		}
 		o.fail(fmt.Errorf("control: connection to rank %d: %w", o.to, err))
 		o.poke()

@@ -312,9 +312,9 @@ func TestBadOptions(t *testing.T) {
 			t.Errorf("%+v was accepted", o)
 		}
 	}
-	var ie *InterfaceError
+	var ie *interfaceError
 	if _, err := Listen(Options{Size: 1, Interface: "nosuch0"}); !errors.As(err, &ie) || len(ie.Have) == 0 {
-		t.Errorf("got %v, want an InterfaceError that lists what there is", err)
+		t.Errorf("got %v, want an interfaceError that lists what there is", err)
 	}
 }
 

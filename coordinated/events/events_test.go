@@ -46,7 +46,7 @@ func readOne(t *testing.T, opt Options) RankLog {
 func TestRoundTrip(t *testing.T) {
 	l, opt := newLog(t, nil)
 	end := l.Span(Event{Name: Write, Epoch: 7, Level: "local"})
-	end(Event{Bytes: 100, Stored: 60})
+	end(Event{Bytes: 100, Stored: 60}, nil)
 	peer := 1
 	l.Emit(Event{Name: Failure, What: "lost", Text: strings.Repeat("ü", 1000), Peer: &peer})
 	if err := l.Close(); err != nil {

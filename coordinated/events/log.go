@@ -118,17 +118,20 @@ func (l *Log) EmitAt(t time.Time, e Event) {
 
 // Span logs that something begins, and returns what logs its end: the event it
 // is given, with the name and duration and, where it has none, the epoch and level
-// of the beginning.
-func (l *Log) Span(e Event) (end func(Event)) {
+// of the beginning, and the text of what went wrong.
+func (l *Log) Span(e Event) (end func(Event, error)) {
 	if l == nil {
-		return func(Event) {}
+		return func(Event, error) {}
 	}
 	start := time.Now()
 	first := e
 	first.Begin = true
 	l.EmitAt(start, first)
-	return func(last Event) {
+	return func(last Event, err error) {
 		now := time.Now()
+		if err != nil {
+			last.Text = err.Error()
+		}
 		last.Name, last.Dur = e.Name, int64(now.Sub(start))
 		if last.Epoch == 0 {
 			last.Epoch = e.Epoch

@@ -30,9 +30,9 @@ type Lease struct {
 // ErrRecalled ends the writing from captured memory: the next capture wants it.
 var ErrRecalled = errors.New("the next capture needs the memory")
 
-// lease hands what a capture has filled to a writer, who holds it until Done. s is
+// Lease hands what a capture has filled to a writer, who holds it until Done. s is
 // nil when nothing was captured.
-func (p *pool) lease(ctx context.Context, s *Snapshot) *Lease {
+func (p *pool) Lease(ctx context.Context, s *Snapshot) *Lease {
 	l := &Lease{pool: p, back: make(chan struct{}), busy: true}
 	l.ctx, l.stop = context.WithCancelCause(ctx)
 	if s == nil {
@@ -101,7 +101,7 @@ func (l *Lease) end() {
 	}
 	for _, c := range l.kept {
 		p.mapped -= int64(len(c))
-		l.err = errors.Join(l.err, p.pinned.remove(c), unix.Munmap(c))
+		l.err = errors.Join(l.err, p.pinned.Unpin(c), unix.Munmap(c))
 	}
 	l.kept = nil
 	close(l.back)
@@ -136,8 +136,9 @@ func (l *Lease) OnRecall(f func()) (stop func() bool) { return context.AfterFunc
 // Recalled says whether the memory is wanted back.
 func (l *Lease) Recalled() bool { return l.ctx.Err() != nil }
 
-// recall asks for the memory back and does not wait for it.
-func (p *pool) recall() *Lease {
+// Recall asks for the memory of the last capture back, since the next is near, and does not
+// wait for it.
+func (p *pool) Recall() *Lease {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.out
@@ -158,7 +159,7 @@ var ClaimPatience = 100 * time.Millisecond
 // claim gets the pool ready for a capture. If the memory does not come back in
 // time, the pool goes on without it and maps other memory as far as it may.
 func (p *pool) claim() {
-	l := p.recall()
+	l := p.Recall()
 	if l != nil {
 		late := time.NewTimer(ClaimPatience)
 		defer late.Stop()

@@ -56,7 +56,7 @@ func (l *Loader) Close(log *slog.Logger) {
 	}
 	l.backup.close()
 	l.p.pool.claim()
-	l.p.pool.hasGrown()
+	l.p.pool.HasGrown()
 }
 
 // A Load is one shard on its way into the program. It goes in three steps, and the

@@ -29,8 +29,8 @@ func newPinned(log *slog.Logger, devices func() []Device) *pinned {
 	return &pinned{log: log, devices: devices, undo: map[*byte][]func() error{}}
 }
 
-// add pins page-aligned memory; memory that is pinned stays so.
-func (p *pinned) add(b []byte) {
+// Pin pins page-aligned memory; memory that is pinned stays so.
+func (p *pinned) Pin(b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	first := unsafe.SliceData(b)
@@ -56,8 +56,8 @@ func (p *pinned) add(b []byte) {
 	p.undo[first] = undo
 }
 
-// remove unpins memory that is about to be unmapped.
-func (p *pinned) remove(b []byte) error {
+// Unpin unpins memory that is about to be unmapped.
+func (p *pinned) Unpin(b []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	first := unsafe.SliceData(b)

@@ -16,8 +16,8 @@ const pageBytes = 4096
 // copy. It is filled for one epoch, leased to those who write that epoch, and
 // claimed for the next.
 type pool struct {
-	limit  int64 // bytes in all, 0 = no bound
-	pinned *pinned
+	*pinned
+	limit int64 // bytes in all, 0 = no bound
 
 	mu     sync.Mutex // guards the fields below
 	chunks [][]byte
@@ -32,10 +32,10 @@ func newPool(limit int64, pinned *pinned) *pool {
 	return &pool{limit: limit, pinned: pinned, device: map[int]bool{}}
 }
 
-// reserve makes room for n bytes ahead of time. Too little memory is not an
+// Reserve makes room for n bytes ahead of time, from any goroutine. Too little memory is not an
 // error: captures then do without the pool. One that claims it meanwhile waits,
 // and one that came before has mapped what it needs.
-func (p *pool) reserve(n int64) {
+func (p *pool) Reserve(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n > p.mapped {
@@ -75,7 +75,7 @@ func (p *pool) alloc(n int) []byte {
 	return b
 }
 
-// allocDevice is alloc for bytes that come from a device; pinUsed makes the next
+// allocDevice is alloc for bytes that come from a device; PinUsed makes the next
 // ones come faster.
 func (p *pool) allocDevice(n int) []byte {
 	p.mu.Lock()
@@ -107,8 +107,8 @@ func (p *pool) take(n int) (b []byte, chunk int) {
 	return p.chunks[last][:n:size], last
 }
 
-// pinUsed pins the chunks that devices' contents have gone to.
-func (p *pool) pinUsed() {
+// PinUsed pins the chunks that devices' contents have gone to: the next ones come faster.
+func (p *pool) PinUsed() {
 	p.mu.Lock()
 	var used [][]byte
 	for i := range p.device {
@@ -116,7 +116,7 @@ func (p *pool) pinUsed() {
 	}
 	p.mu.Unlock()
 	for _, c := range used {
-		p.pinned.add(c)
+		p.pinned.Pin(c)
 	}
 }
 
@@ -150,8 +150,9 @@ func touch(b []byte) error {
 // populate takes the page faults of some memory. A variable for tests.
 var populate = func(b []byte) error { return unix.Madvise(b, unix.MADV_POPULATE_WRITE) }
 
-// hasGrown reports whether a capture since the last call had to map memory.
-func (p *pool) hasGrown() bool {
+// HasGrown reports whether a capture since the last call had to map memory while the
+// program waited.
+func (p *pool) HasGrown() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g := p.grown
@@ -159,7 +160,8 @@ func (p *pool) hasGrown() bool {
 	return g
 }
 
-func (p *pool) close() error {
+// Close frees the memory.
+func (p *pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
@@ -167,7 +169,7 @@ func (p *pool) close() error {
 		if p.out != nil && p.out.held > 0 {
 			break // a write that hangs still reads it; it ends with the process
 		}
-		errs = append(errs, p.pinned.remove(c), unix.Munmap(c))
+		errs = append(errs, p.pinned.Unpin(c), unix.Munmap(c))
 	}
 	p.chunks, p.used, p.device, p.mapped = nil, nil, nil, 0
 	if err := errors.Join(errs...); err != nil {

@@ -19,27 +19,27 @@ import (
 func TestPool(t *testing.T) {
 	p := newPool(4<<20, newPinned(nil, func() []Device { return nil }))
 	defer func() {
-		if err := p.close(); err != nil {
+		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
-	p.reserve(1 << 20)
+	p.Reserve(1 << 20)
 	a, b := p.alloc(5000), p.alloc(100)
 	if len(a) != 5000 || len(b) != 100 || uintptr(unsafe.Pointer(&a[0]))%pageBytes != 0 ||
 		uintptr(unsafe.Pointer(&b[0]))%pageBytes != 0 {
 		t.Fatalf("got %d and %d bytes", len(a), len(b))
 	}
-	if p.hasGrown() {
+	if p.HasGrown() {
 		t.Error("grew although there was room")
 	}
-	if c := p.alloc(2 << 20); c == nil || !p.hasGrown() {
+	if c := p.alloc(2 << 20); c == nil || !p.HasGrown() {
 		t.Error("did not grow within the limit")
 	}
 	if c := p.alloc(8 << 20); c != nil {
 		t.Error("went over the limit")
 	}
 	p.claim()
-	if d := p.alloc(1 << 20); d == nil || p.hasGrown() {
+	if d := p.alloc(1 << 20); d == nil || p.HasGrown() {
 		t.Error("did not reuse what was reset")
 	}
 }
@@ -60,7 +60,7 @@ func TestPoolPinned(t *testing.T) {
 	}
 	pinned := newPinned(slog.New(slog.DiscardHandler), func() []Device { return []Device{{"d", d}} })
 	p := newPool(0, pinned)
-	p.reserve(4 << 20)
+	p.Reserve(4 << 20)
 	for range 3 {
 		c, err := d.Capture(t.Context(), p.allocDevice)
 		if err != nil {
@@ -72,13 +72,13 @@ func TestPoolPinned(t *testing.T) {
 		if err := c.Release(); err != nil {
 			t.Fatal(err)
 		}
-		p.pinUsed()
+		p.PinUsed()
 		p.claim()
 		if n := len(pinned.undo); n != 1 {
 			t.Errorf("%d pieces of the pool are pinned, want 1", n)
 		}
 	}
-	if err := p.close(); err != nil {
+	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
 	if n := len(pinned.undo); n != 0 {
@@ -93,7 +93,7 @@ func TestPoolBehind(t *testing.T) {
 	for range 50 {
 		p := newPool(0, newPinned(slog.New(slog.DiscardHandler), func() []Device { return nil }))
 		var behind sync.WaitGroup
-		behind.Go(func() { p.reserve(n) })
+		behind.Go(func() { p.Reserve(n) })
 		p.claim()
 		if b := p.alloc(n); len(b) != n {
 			t.Fatalf("got %d bytes, want %d", len(b), n)
@@ -104,7 +104,7 @@ func TestPoolBehind(t *testing.T) {
 		if p.mapped != n {
 			t.Errorf("%d bytes are mapped, want %d", p.mapped, n)
 		}
-		if err := p.close(); err != nil {
+		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,12 +131,12 @@ func TestPoolWithoutMemory(t *testing.T) {
 
 func TestLease(t *testing.T) {
 	p := newPool(0, newPinned(nil, func() []Device { return nil }))
-	defer p.close()
-	p.reserve(1 << 20)
+	defer p.Close()
+	p.Reserve(1 << 20)
 	released := 0
 	fill := func() (*Lease, []byte) {
 		mem := p.alloc(1 << 20)
-		l := p.lease(t.Context(),
+		l := p.Lease(t.Context(),
 			&Snapshot{Sections: []storage.Section{{Name: "x", Size: 1 << 20, Source: storage.Bytes(mem)}}})
 		l.release = func() error { released++; return nil }
 		return l, mem
@@ -151,7 +151,7 @@ func TestLease(t *testing.T) {
 		t.Errorf("still leased after a claim, %d releases", released)
 	}
 	l2, mem2 := fill()
-	if &mem2[0] != &mem[0] || p.hasGrown() {
+	if &mem2[0] != &mem[0] || p.HasGrown() {
 		t.Error("the memory was not used again")
 	}
 	start := time.Now()
@@ -162,7 +162,7 @@ func TestLease(t *testing.T) {
 	mem2[0] = 77
 	l3, mem3 := fill()
 	mem3[0] = 1
-	if !p.hasGrown() || mem2[0] != 77 {
+	if !p.HasGrown() || mem2[0] != 77 {
 		t.Error("two epochs share memory")
 	}
 	if err := errors.Join(l2.End(), l2.End(), l3.End()); err != nil || released != 3 {
@@ -171,7 +171,7 @@ func TestLease(t *testing.T) {
 	if p.mapped != 1<<20 {
 		t.Errorf("%d bytes stay mapped, want those of one epoch", p.mapped)
 	}
-	if l := p.lease(t.Context(), nil); l.Hold() != nil || l.End() != nil {
+	if l := p.Lease(t.Context(), nil); l.Hold() != nil || l.End() != nil {
 		t.Error("a lease of nothing")
 	}
 }

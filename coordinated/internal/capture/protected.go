@@ -14,10 +14,10 @@ import (
 // Protected is everything the program has named, in the order it did, and the memory
 // that it is captured to.
 type Protected struct {
+	*pool
 	names   map[string]bool
 	regions []namedRegion
 	devices []Device
-	pool    *pool
 	workers int // goroutines that copy
 }
 
@@ -80,30 +80,6 @@ func (p *Protected) Bytes() int64 {
 	}
 	return n
 }
-
-// Reserve maps memory for captures of n bytes ahead of time, from any goroutine.
-func (p *Protected) Reserve(n int64) { p.pool.reserve(n) }
-
-// HasGrown reports whether a capture since the last call had to map memory while the
-// program waited.
-func (p *Protected) HasGrown() bool { return p.pool.hasGrown() }
-
-// PinUsed pins the memory that contents of devices have gone to: the next ones come
-// faster. Pin and Unpin are for memory of others that devices copy to.
-func (p *Protected) PinUsed()             { p.pool.pinUsed() }
-func (p *Protected) Pin(b []byte)         { p.pool.pinned.add(b) }
-func (p *Protected) Unpin(b []byte) error { return p.pool.pinned.remove(b) }
-
-// Recall asks for the memory of the last Snapshot and does not wait for it: the next
-// capture is near.
-func (p *Protected) Recall() { p.pool.recall() }
-
-// Lease hands a Snapshot to a writer, who holds it until Done; nil is that of a capture
-// that failed.
-func (p *Protected) Lease(ctx context.Context, s *Snapshot) *Lease { return p.pool.lease(ctx, s) }
-
-// Close frees the memory.
-func (p *Protected) Close() error { return p.pool.close() }
 
 // Capture copies everything protected, and the messages that mailbox returns. Nothing
 // else happens while the program waits.

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -62,7 +63,7 @@ type Set struct {
 
 	file   string
 	server *http.Server
-	addr   net.Addr
+	addr   net.Addr // where they are served; nil if they are not
 	wake   chan struct{}
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
@@ -102,33 +103,22 @@ func fileName(job, node string) string {
 
 func (s *Set) register() {
 	own := prometheus.Labels{"job_name": s.opt.Job, "node": s.opt.Node, "rank": strconv.Itoa(s.opt.Rank)}
+	auto := promauto.With(prometheus.WrapRegistererWith(own, prometheus.WrapRegistererWithPrefix("holdfast_", s.reg)))
+	level := []string{"level"}
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "holdfast", Name: name, Help: help,
-			ConstLabels: own})
-		s.reg.MustRegister(c)
-		return c
+		return auto.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	counters := func(name, help, label string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "holdfast", Name: name, Help: help,
-			ConstLabels: own}, []string{label})
-		s.reg.MustRegister(c)
-		return c
+		return auto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 	}
 	gauges := func(name, help string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "holdfast", Name: name, Help: help,
-			ConstLabels: own}, []string{"level"})
-		s.reg.MustRegister(g)
-		return g
+		return auto.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, level)
 	}
 	gauge := func(name, help string) prometheus.Gauge {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "holdfast", Name: name, Help: help, ConstLabels: own})
-		s.reg.MustRegister(g)
-		return g
+		return auto.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	look := func(name, help string, f func(Now) float64) {
-		s.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "holdfast", Name: name, Help: help,
-			ConstLabels: own},
-			func() float64 { return f(s.opt.Now()) }))
+		auto.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return f(s.opt.Now()) })
 	}
 	s.captured = counter("epochs_captured_total", "Checkpoints captured on this rank.")
 	s.failed = counter("epochs_failed_total", "Checkpoints captured that did not reach all levels.")
@@ -138,12 +128,10 @@ func (s *Set) register() {
 	s.storedBytes = counters("stored_bytes_total", "Bytes that this rank has written to a level.", "level")
 	s.seconds = counters("step_seconds_total", "Time this rank spent in each step of its checkpoints; the program "+
 		"stands still in park, drain and capture.", "step")
-	s.blocked = prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "holdfast", Name: "blocked_seconds",
-		Help: "Time a checkpoint blocked the program on this rank.", ConstLabels: own, Buckets: secondsBuckets})
-	s.durable = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "holdfast", Name: "durable_seconds",
-		Help: "Time from the cut to the commit at a level.", ConstLabels: own, Buckets: secondsBuckets}, []string{
-		"level"})
-	s.reg.MustRegister(s.blocked, s.durable)
+	s.blocked = auto.NewHistogram(prometheus.HistogramOpts{Name: "blocked_seconds",
+		Help: "Time a checkpoint blocked the program on this rank.", Buckets: secondsBuckets})
+	s.durable = auto.NewHistogramVec(prometheus.HistogramOpts{Name: "durable_seconds",
+		Help: "Time from the cut to the commit at a level.", Buckets: secondsBuckets}, level)
 	s.lastEpoch = gauges("last_epoch", "Number of the newest checkpoint committed at a level.")
 	s.lastTime = gauges("last_commit_timestamp_seconds", "Time of the newest commit at a level.")
 	s.restoredEpoch = gauge("restored_epoch", "Number of the checkpoint that this run restored; 0 on a first start.")
@@ -281,9 +269,6 @@ func (s *Set) serve() error {
 	})
 	return nil
 }
-
-// Addr is where the metrics are served; nil if they are not.
-func (s *Set) Addr() net.Addr { return s.addr }
 
 // Close stops serving and removes the file: its figures would stand still while
 // the job is gone. It may be called again.

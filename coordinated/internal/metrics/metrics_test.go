@@ -75,7 +75,7 @@ func wantLines(t *testing.T, text string) {
 func TestHTTP(t *testing.T) {
 	s := newSet(t, Options{Listen: ":0"})
 	fill(s)
-	if ip := s.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
+	if ip := s.addr.(*net.TCPAddr).IP; !ip.IsLoopback() {
 		t.Errorf("served on %v, want the loopback address", ip)
 	}
 	wantLines(t, get(t, s, "/metrics", http.StatusOK))
@@ -85,7 +85,7 @@ func TestHTTP(t *testing.T) {
 func get(t *testing.T, s *Set, path string, code int) string {
 	t.Helper()
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	r, err := c.Get("http://" + s.Addr().String() + path)
+	r, err := c.Get("http://" + s.addr.String() + path)
 	if err != nil {
 		t.Fatal(err)
 	}

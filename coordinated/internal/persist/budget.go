@@ -2,6 +2,7 @@ package persist
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -81,8 +82,18 @@ func (e *GraceError) Unwrap() error { return e.Err }
 // copied to a level.
 type budget struct {
 	Left   time.Duration // 0 = not known, negative = too late
+	Told   bool          `json:",omitempty"` // by the supervisor, who knows best
 	Need   time.Duration // 0 = never measured
 	Behind bool          // the epoch before is still being copied
+}
+
+// budget has what is left.
+func (e *End) budget() budget {
+	left, known := e.Left()
+	if known && left <= 0 {
+		left = -1
+	}
+	return budget{Left: left}
 }
 
 // enough decides whether there is time for a copy where the time left is known,
@@ -160,15 +171,9 @@ func (x *Epoch) timeFor(i int, behind bool) (context.Context, context.CancelFunc
 		return x.turn.ctx, func() {}, nil
 	}
 	level := x.p.Levels[i]
-	left, known := x.p.End.Left()
-	b := budget{Need: x.copyTime(i), Behind: behind}
-	if known {
-		b.Left = left
-		if left <= 0 {
-			b.Left = -1
-		}
-	}
-	ranks, err := exchange(x.p, x.c.Epoch, "grace "+level, b)
+	b := x.p.End.budget()
+	b.Need, b.Behind = x.copyTime(i), behind
+	ranks, err := x.p.exchange(x.c.Epoch, "grace "+level, b)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -194,18 +199,17 @@ const askTime = 3 * time.Second
 // Slurm kills only after the partition's GraceTime. The supervisor finds out and tells rank 0.
 // Collective for final epochs.
 func (p *Persister) learnEnd(e storage.Epoch) error {
-	var mine timeLeft
-	mine.Left, mine.Known = p.End.Left()
+	mine := p.End.budget()
 	if p.Rank == 0 {
 		wait := askTime
-		if mine.Known {
+		if mine.Left != 0 {
 			wait = min(wait, mine.Left/4)
 		}
 		if end := p.ToldEnd(p.ctx, wait); !end.IsZero() {
-			mine = timeLeft{Left: time.Until(end), Known: true, Told: true}
+			mine = budget{Left: time.Until(end), Told: true}
 		}
 	}
-	ranks, err := exchange(p, e, "end", mine)
+	ranks, err := p.exchange(e, "end", mine)
 	if err != nil {
 		return err
 	}
@@ -213,17 +217,29 @@ func (p *Persister) learnEnd(e storage.Epoch) error {
 		p.End.set(ranks[0].Left)
 		return nil
 	}
-	for _, t := range ranks {
-		if t.Known {
-			p.End.By(time.Now().Add(t.Left)) // the least counts
+	for _, b := range ranks {
+		if b.Left != 0 {
+			p.End.By(time.Now().Add(b.Left)) // the least counts
 		}
 	}
 	return nil
 }
 
-// timeLeft is what each rank knows of the end of the job.
-type timeLeft struct {
-	Left  time.Duration
-	Known bool `json:",omitempty"`
-	Told  bool `json:",omitempty"` // by the supervisor, who knows best
+// exchange tells all ranks what each knows of the time.
+func (p *Persister) exchange(e storage.Epoch, stage string, mine budget) ([]budget, error) {
+	data, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	blobs, err := p.Allgather(e, stage, data)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]budget, len(blobs))
+	for i, b := range blobs {
+		if err := json.Unmarshal(b.Data, &all[i]); err != nil {
+			return nil, fmt.Errorf("time left of rank %d: %w", b.Rank, err)
+		}
+	}
+	return all, nil
 }

@@ -51,13 +51,15 @@ func (p *Persister) lendShard(ctx context.Context, e storage.Epoch, l *capture.L
 // copyShard copies this rank's shard.
 func (p *Persister) copyShard(ctx context.Context, e storage.Epoch, level string,
 	l *capture.Lease) (storage.ShardInfo, error) {
+	flush := func(ctx context.Context, l *capture.Lease, secs []storage.Section) (storage.ShardInfo, error) {
+		return attend(ctx, p.Operations, "copy", level, l, func(ctx context.Context) (storage.ShardInfo, error) {
+			return p.Store.Flush(ctx, e, p.Levels[0], level, p.Operations.counted(level, secs))
+		})
+	}
 	if level != storage.LevelParity { // which is computed from the shards of others
 		if secs := l.Hold(); secs != nil {
 			bound, cancel := l.Within(ctx)
-			from := func(ctx context.Context) (storage.ShardInfo, error) {
-				return p.Store.Flush(ctx, e, p.Levels[0], level, p.Operations.counted(level, secs))
-			}
-			info, err := attend(bound, p.Operations, "copy", level, l, from)
+			info, err := flush(bound, l, secs)
 			cancel()
 			l.Done()
 			if err == nil || !l.Recalled() {
@@ -65,9 +67,7 @@ func (p *Persister) copyShard(ctx context.Context, e storage.Epoch, level string
 			}
 		}
 	}
-	return attend(ctx, p.Operations, "copy", level, nil, func(ctx context.Context) (storage.ShardInfo, error) {
-		return p.Store.Flush(ctx, e, p.Levels[0], level, nil)
-	})
+	return flush(ctx, nil, nil)
 }
 
 // copyNode copies the shards of a node to the global level, into few large files.
@@ -178,7 +178,8 @@ func (p *Persister) newPart(ctx context.Context, e storage.Epoch, l *capture.Lea
 	defer cancel()
 	part, err := attend(ctx, p.Operations, "prepare a copy", storage.LevelGlobal, l, func(
 		ctx context.Context) (*storage.Part, error) {
-		return p.Store.NewPart(ctx, e, p.Levels[0], storage.LevelGlobal, p.Operations.counted(storage.LevelGlobal, secs))
+		return p.Store.NewPart(ctx, e, p.Levels[0], storage.LevelGlobal,
+			p.Operations.counted(storage.LevelGlobal, secs))
 	})
 	if err != nil {
 		// If it matters, the flusher will meet it as well and say so.

@@ -26,15 +26,14 @@ type Captured struct {
 
 // Epoch is an epoch on its way to the levels: what the main thread may wait for.
 type Epoch struct {
-	Put    <-chan struct{} // closed when the captured bytes are no longer needed
-	Over   <-chan struct{} // closed when the epoch is at all levels, or will not be
-	Levels []string        // at which it is committed, nearest first; read after Over
-	Err    error           // why it is not at all levels; read after Over
+	Put    chan struct{} // closed when the captured bytes are no longer needed
+	Over   chan struct{} // closed when the epoch is at all levels, or will not be
+	Levels []string      // at which it is committed, nearest first; read after Over
+	Err    error         // why it is not at all levels; read after Over
 
 	p            *Persister
 	c            Captured
 	lease        *capture.Lease
-	put          chan struct{}
 	before, turn *turn
 	start        time.Time
 }
@@ -42,12 +41,11 @@ type Epoch struct {
 // Persist takes a captured epoch on in the background. A rank whose capture failed takes
 // part in the votes with its error. It is called in the same order of epochs on all ranks.
 func (p *Persister) Persist(c Captured) *Epoch {
-	put, over := make(chan struct{}), make(chan struct{})
-	x := &Epoch{Put: put, Over: over, p: p, c: c, put: put, start: time.Now()}
+	x := &Epoch{Put: make(chan struct{}), Over: make(chan struct{}), p: p, c: c, start: time.Now()}
 	x.before, x.turn = p.nextTurn()
 	release := p.Store.Retain(p.ctx, c.Epoch) // ranks copy from and to each other's directories
 	p.Go(func() {
-		defer close(over)
+		defer close(x.Over)
 		defer x.turn.end()
 		defer release()
 		x.lease = p.State.Lease(p.ctx, c.Snapshot)
@@ -86,7 +84,7 @@ func (x *Epoch) first() (from int, failed, err error) {
 		} else {
 			x.lease.Done()
 		}
-		close(x.put)
+		close(x.Put)
 	})
 	all := sync.OnceValue(func() error { return <-x.c.All })
 	bases := []int{0} // that an epoch can come to from memory

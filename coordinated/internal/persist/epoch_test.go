@@ -32,8 +32,8 @@ func TestWay(t *testing.T) {
 			"copy global, part, " + vote("global") + ", copied, at global"},
 		{"the first fails", "/local/", nil, "write local: failed, put, put local, voted, " +
 			"write global, put, " + vote("global") + ", committed, freed, at global, failed"},
-		{"an outer one fails", "/global/", nil, "write local, put, " + vote("local") + ", committed, freed, at local, " +
-			"copy global: failed, part, copy global: failed, put global, voted, failed"},
+		{"an outer one fails", "/global/", nil, "write local, put, " + vote("local") +
+			", committed, freed, at local, copy global: failed, part, copy global: failed, put global, voted, failed"},
 		{"nothing captured", "", errors.New("no memory"), "put, put local, voted, committed, freed in vain, failed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -74,8 +74,8 @@ func alone(t *testing.T, sick string) (p *Persister, heard func() string) {
 	for _, l := range []string{"/local", "/global"} {
 		files.MkdirAll(l)
 	}
-	store, err := storage.Open(vfs.With(t.Context(), files), storage.Options{Job: "alone", Size: 1, Nodes: []string{"n"},
-		Node: "n", Logger: slog.New(slog.DiscardHandler), Levels: []storage.LevelConfig{
+	store, err := storage.Open(vfs.With(t.Context(), files), storage.Options{Job: "alone", Size: 1,
+		Nodes: []string{"n"}, Node: "n", Logger: slog.New(slog.DiscardHandler), Levels: []storage.LevelConfig{
 			{Name: storage.LevelLocal, Dir: "/local", Keep: 2}, {Name: storage.LevelGlobal, Dir: "/global", Keep: 2}}})
 	if err != nil {
 		t.Fatal(err)
@@ -95,8 +95,9 @@ func alone(t *testing.T, sick string) (p *Persister, heard func() string) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	var work sync.WaitGroup
-	p = New(t.Context(), Options{Store: store, Levels: []string{storage.LevelLocal, storage.LevelGlobal}, Node: []int{0},
-		State: capture.New(0, 1, log), Operations: NewOperations(time.Minute, store.CopiedTo), End: &End{}, Log: log,
+	p = New(t.Context(), Options{Store: store, Levels: []string{storage.LevelLocal, storage.LevelGlobal},
+		Node: []int{0}, State: capture.New(0, 1, log), Log: log,
+		Operations: NewOperations(time.Minute, store.CopiedTo), End: &End{},
 		Allgather: func(_ storage.Epoch, _ string, data []byte) ([]cut.Blob, error) {
 			return []cut.Blob{{Data: data}}, nil
 		},

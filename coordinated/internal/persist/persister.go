@@ -2,8 +2,6 @@ package persist
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -118,23 +116,4 @@ func (p *Persister) remember(infos []storage.ShardInfo) {
 		}
 	}
 	p.stored.Store(&stored)
-}
-
-// exchange gives every rank's value, which is about the time left, to all ranks.
-func exchange[T any](p *Persister, e storage.Epoch, stage string, mine T) ([]T, error) {
-	data, err := json.Marshal(mine)
-	if err != nil {
-		return nil, err
-	}
-	blobs, err := p.Allgather(e, stage, data)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]T, len(blobs))
-	for i, b := range blobs {
-		if err := json.Unmarshal(b.Data, &all[i]); err != nil {
-			return nil, fmt.Errorf("time left of rank %d: %w", b.Rank, err)
-		}
-	}
-	return all, nil
 }

@@ -72,16 +72,14 @@ func EncodeCandidates(list []storage.Candidate, unreadable []storage.Epoch, err 
 func DecodeCandidates(op string, blobs []cut.Blob, own error) ([][]Candidate, Flags, error) {
 	flags := Flags{}
 	per := make([][]Candidate, len(blobs))
-	texts := make([]string, len(blobs))
-	for i, b := range blobs {
-		if len(b.Data) == 0 || b.Data[0] != 0 {
-			texts[i] = "unknown error"
-			if len(b.Data) > 1 {
-				texts[i] = string(b.Data[1:])
-			}
-			continue
+	err := each(op, blobs, own, func(i int, b []byte) string {
+		switch {
+		case len(b) > 1 && b[0] != 0:
+			return string(b[1:])
+		case len(b) == 0 || b[0] != 0:
+			return "unknown error"
 		}
-		for d := b.Data[1:]; len(d) >= candidateBytes; d = d[candidateBytes:] {
+		for d := b[1:]; len(d) >= candidateBytes; d = d[candidateBytes:] {
 			k := Candidate{Epoch: storage.Epoch(binary.LittleEndian.Uint64(d))}
 			copy(k.ID[:], d[8:])
 			flag := d[candidateBytes-1]
@@ -90,8 +88,9 @@ func DecodeCandidates(op string, blobs []cut.Blob, own error) ([][]Candidate, Fl
 				per[i] = append(per[i], k)
 			}
 		}
-	}
-	return per, flags, Failed(op, texts, own)
+		return ""
+	})
+	return per, flags, err
 }
 
 // Common returns the epochs that all ranks have with the same contents, in

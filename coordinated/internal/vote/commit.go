@@ -43,24 +43,23 @@ func (v *Commit) Encode() []byte {
 // DecodeCommits returns the epochs that all ranks have, or why the epoch
 // failed.
 func DecodeCommits(op string, blobs []cut.Blob, own error) ([]storage.Epoch, error) {
-	texts := make([]string, len(blobs))
 	count := map[storage.Epoch]int{}
 	voters := 0
-	for i, b := range blobs {
+	if err := each(op, blobs, own, func(i int, b []byte) string {
 		switch {
-		case len(b.Data) == 1 && b.Data[0] == votesAsZero && i > 0:
-		case len(b.Data) > 1 && b.Data[0] == votesNo:
-			texts[i] = string(b.Data[1:])
-		case len(b.Data)%8 == 1 && b.Data[0] == votesYes:
+		case len(b) == 1 && b[0] == votesAsZero && i > 0:
+		case len(b) > 1 && b[0] == votesNo:
+			return string(b[1:])
+		case len(b)%8 == 1 && b[0] == votesYes:
 			voters++
-			for d := b.Data[1:]; len(d) > 0; d = d[8:] {
+			for d := b[1:]; len(d) > 0; d = d[8:] {
 				count[storage.Epoch(binary.LittleEndian.Uint64(d))]++
 			}
 		default:
-			texts[i] = fmt.Sprintf("no vote, or a malformed vote of %d bytes", len(b.Data))
+			return fmt.Sprintf("no vote, or a malformed vote of %d bytes", len(b))
 		}
-	}
-	if err := Failed(op, texts, own); err != nil {
+		return ""
+	}); err != nil {
 		return nil, err
 	}
 	var all []storage.Epoch

@@ -3,6 +3,8 @@ package vote
 import (
 	"fmt"
 	"strings"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 )
 
 // RanksError says that an operation that all ranks take part in failed on some.
@@ -65,6 +67,15 @@ func Ranks(rs []int) string {
 		fmt.Fprint(&b, r)
 	}
 	return b.String()
+}
+
+// each has every rank's vote read, by f, which says what is wrong with it.
+func each(op string, blobs []cut.Blob, own error, f func(i int, b []byte) (wrong string)) error {
+	texts := make([]string, len(blobs))
+	for i, b := range blobs {
+		texts[i] = f(i, b.Data)
+	}
+	return Failed(op, texts, own)
 }
 
 // Failed returns a *RanksError when any text is not empty.

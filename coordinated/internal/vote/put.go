@@ -53,30 +53,27 @@ func EncodePut(infos []storage.ShardInfo, err error) []byte {
 // DecodePuts returns the infos of all ranks, or why there are none.
 func DecodePuts(op string, blobs []cut.Blob, own error) ([]storage.ShardInfo, error) {
 	var infos []storage.ShardInfo
-	texts := make([]string, len(blobs))
-	for i, b := range blobs {
-		if len(b.Data) == 0 || b.Data[0] != 0 {
-			texts[i] = "no vote"
-			if len(b.Data) > 1 {
-				texts[i] = string(b.Data[1:])
-			}
-			continue
+	if err := each(op, blobs, own, func(_ int, b []byte) string {
+		switch {
+		case len(b) > 1 && b[0] != 0:
+			return string(b[1:])
+		case len(b) == 0 || b[0] != 0:
+			return "no vote"
 		}
-		for d := b.Data[1:]; len(d) > 0; {
+		for d := b[1:]; len(d) > 0; {
 			n := 0
 			if len(d) >= 4 {
 				n = int(binary.LittleEndian.Uint32(d))
 			}
 			var info storage.ShardInfo
 			if len(d) < 4 || n > len(d)-4 || info.UnmarshalBinary(d[4:4+n]) != nil {
-				texts[i] = "malformed vote"
-				break
+				return "malformed vote"
 			}
 			infos = append(infos, info)
 			d = d[4+n:]
 		}
-	}
-	if err := Failed(op, texts, own); err != nil {
+		return ""
+	}); err != nil {
 		var failed *RanksError
 		if errors.As(err, &failed) {
 			failed.uncaptured = slices.ContainsFunc(blobs, func(b cut.Blob) bool {
@@ -104,9 +101,5 @@ func EncodeError(err error) []byte {
 
 // DecodeErrors returns what the ranks voted with EncodeError.
 func DecodeErrors(op string, blobs []cut.Blob, own error) error {
-	texts := make([]string, len(blobs))
-	for i, b := range blobs {
-		texts[i] = string(b.Data)
-	}
-	return Failed(op, texts, own)
+	return each(op, blobs, own, func(_ int, b []byte) string { return string(b) })
 }

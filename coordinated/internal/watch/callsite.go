@@ -92,7 +92,8 @@ func programs(function string) bool {
 	if path == "main" || strings.Contains(first, ".") {
 		return true // paths with a dot in front are of modules, those of Go's library have none
 	}
-	return programModule(path)
+	m := module()
+	return m != "" && (path == m || strings.HasPrefix(path, m+"/"))
 }
 
 // module is the program's own, whose path may have no dot.
@@ -102,11 +103,6 @@ var module = sync.OnceValue(func() string {
 	}
 	return ""
 })
-
-func programModule(path string) bool {
-	m := module()
-	return m != "" && (path == m || strings.HasPrefix(path, m+"/"))
-}
 
 // InCall names the call that a main thread is blocked in.
 func InCall(act endpoint.Activity) string {

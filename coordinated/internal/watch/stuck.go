@@ -109,10 +109,9 @@ func (d *Doing) othersCome(all []Doing, goes []bool) bool {
 			return false
 		}
 	}
-	return members >= d.Sizes[d.Comm] || anyGoes(goes) // a member that does not list it may be creating it
+	// A member that does not list it may be creating it.
+	return members >= d.Sizes[d.Comm] || slices.Contains(goes, true)
 }
-
-func anyGoes(goes []bool) bool { return slices.Contains(goes, true) }
 
 // anyMember says whether a member of comm other than rank may go on.
 func anyMember(comm string, rank int, all []Doing, goes []bool) bool {
