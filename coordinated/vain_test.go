@@ -76,7 +76,11 @@ func takeOne(ctx context.Context, world *mpiwrap.Comm, ck *Checkpointer) error {
 		}
 	}
 	for len(ck.Stats().Epochs) == before {
-		if err := ck.Point(ctx); err != nil {
+		err := ck.Point(ctx)
+		if err == nil && ck.ctx.Err() != nil { // the job ends, and a Point that nothing is asked of does not look
+			err = context.Cause(ck.ctx)
+		}
+		if err != nil {
 			return err
 		}
 	}
