@@ -286,7 +286,8 @@ func TestRestoreNoTime(t *testing.T) {
 				}
 				if ends {
 					if err == nil || !strings.Contains(err.Error(), context.Canceled.Error()) {
-						t.Errorf("%d epochs, rank %d: got %v, want the end of rank 1's context", epochs, j.w.Rank(), err)
+						t.Errorf("%d epochs, rank %d: got %v, want the end of rank 1's context", epochs, j.w.Rank(),
+							err)
 					}
 					return nil
 				}

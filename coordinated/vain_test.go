@@ -56,7 +56,8 @@ func TestMaxFailed(t *testing.T) {
 			t.Errorf("without a limit: %v", lost)
 		case limit == 0 && failed.Load() != 7:
 			t.Errorf("%d epochs failed, want 7: the test does not try what it should", failed.Load())
-		case limit > 0 && (lost == nil || !strings.Contains(lost.Error(), "3 consecutive checkpoints reached no level")):
+		case limit > 0 && (lost == nil ||
+			!strings.Contains(lost.Error(), "3 consecutive checkpoints reached no level")):
 			t.Errorf("with a limit of %d: got %v, %v", limit, lost, err)
 		case limit > 0 && failed.Load() > int32(limit):
 			t.Errorf("the job went on for %d failed epochs, the limit is %d", failed.Load(), limit)
