@@ -349,7 +349,8 @@ func TestNodePackFiles(t *testing.T) {
 	}
 	for _, bad := range []NodePack{
 		{}, {Ranks: []int{1, 0}, Sizes: n.Sizes[:2]}, {Ranks: []int{0}},
-		{Ranks: []int{0}, Sizes: [][]byte{partSize(1, 100)}}, {Ranks: []int{0}, Sizes: [][]byte{partSize(1, room)[:15]}},
+		{Ranks: []int{0}, Sizes: [][]byte{partSize(1, 100)}},
+		{Ranks: []int{0}, Sizes: [][]byte{partSize(1, room)[:15]}},
 	} {
 		if _, err := bad.files(); err == nil {
 			t.Errorf("%+v was accepted", bad)

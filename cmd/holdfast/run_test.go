@@ -67,8 +67,8 @@ func TestRunRefusesInJob(t *testing.T) {
 		"--spares 4 -- srun -n2 ./app":              "--spares 4: the job has 4 nodes",
 		"--spares 1 -- srun -N4 ./app":              "4 nodes for the program and 1 spare",
 		"--min-nodes 5 --requeue -- srun -N4 ./app": "--min-nodes 5: the job has 4 nodes",
-		"--interface nosuch0 -- srun --ntasks-per-node 2 -n 4 -N 3 ./app": "4 ranks do not divide evenly among 3 nodes, " +
-			"and srun takes --ntasks-per-node 2 as an upper limit; give it -N 2, or -n 6",
+		"--interface nosuch0 -- srun --ntasks-per-node 2 -n 4 -N 3 ./app": "4 ranks do not divide evenly " +
+			"among 3 nodes, and srun takes --ntasks-per-node 2 as an upper limit; give it -N 2, or -n 6",
 		"-- srun --mpi=none -n4 ./app": "--mpi=pmix for Open MPI, --mpi=pmi2 " +
 			"for MPICH",
 		"--requeue --interface nosuch0 -- srun -n4 ./app": "submitted with --no-requeue",

@@ -135,7 +135,8 @@ func TestRun(t *testing.T) {
 		{"says it as JSON", "well", []string{"--json"}, 0, `"start":1,"decision":"the program has ended"`},
 		{"own code", "code", nil, 5, `launcher ended with code 5`},
 		{"is slow after its end", "slow", nil, 0, `the program has ended`},
-		{"hangs after its end", "hang", []string{"--end-timeout=300ms"}, 1, `nobody knows whether the program ended well`},
+		{"hangs after its end", "hang", []string{"--end-timeout=300ms"}, 1,
+			`nobody knows whether the program ended well`},
 		{"is told to stop", "wait", []string{"--stall=1h", "--max-restarts=0"}, 75,
 			`final checkpoint(?s).*stopped after the final checkpoint, epoch 4 at global`},
 	} {

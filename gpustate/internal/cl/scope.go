@@ -202,7 +202,8 @@ var (
 	nameOf   = regexp.MustCompile(`^[A-Za-z_]`)
 	numeral  = regexp.MustCompile(`^[0-9]`)
 	typeWord = regexp.MustCompile(`^(u?(char|short|int|long)|float|double|half)(2|3|4|8|16)?$|` +
-		`^(unsigned|signed|bool|size_t|volatile|static|(__)?(global|private|generic)|_Atomic|(__)?typeof(__)?|decltype)$`)
+		`^(unsigned|signed|bool|size_t|volatile|static|(__)?(global|private|generic)|_Atomic)$|` +
+		`^((__)?typeof(__)?|decltype)$`)
 )
 
 // What has brackets and is not the name of a function, with what is left of it.

@@ -70,7 +70,8 @@ func TestVariables(t *testing.T) {
 			t.Errorf("%s: OpenCL C 1.2 has %q", name, got)
 		}
 	}
-	for _, text := range []string{"_Atomic(int) counter;", "int counter(3);", "int counter{3};"} { // C++, other compilers
+	// C++, other compilers
+	for _, text := range []string{"_Atomic(int) counter;", "int counter(3);", "int counter{3};"} {
 		if got, _ := variables(text+kernelText, "-cl-std=CLC++"); !slices.Equal(got, []string{"counter"}) {
 			t.Errorf("%s: got %q", text, got)
 		}

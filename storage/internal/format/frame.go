@@ -147,8 +147,8 @@ func (f *Footer) ReadIndexed(r io.ReaderAt) ([]byte, error) {
 	const piece = 1 << 20
 	if f.IndexLen > piece {
 		h := xxh3.New()
-		if _, err := io.CopyBuffer(h, io.NewSectionReader(r, f.IndexOff, f.IndexLen), make([]byte, piece)); err != nil ||
-			h.Sum128().Bytes() != f.IndexHash {
+		_, err := io.CopyBuffer(h, io.NewSectionReader(r, f.IndexOff, f.IndexLen), make([]byte, piece))
+		if err != nil || h.Sum128().Bytes() != f.IndexHash {
 			return nil, err
 		}
 	}
