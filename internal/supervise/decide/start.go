@@ -323,6 +323,7 @@ func (m *Machine) lookAfter() time.Duration {
 type peek struct {
 	at     time.Time         // when the newest began
 	busy   bool              // it goes on
+	told   bool              // that nodes are late
 	faults map[string]string // what it found
 	found  bool              // a node that is away
 }
@@ -334,6 +335,9 @@ const (
 	peekLeast = 2 * time.Second
 )
 
+// lateAfter is how long the program may take to start on all nodes without a word of it.
+const lateAfter = time.Minute
+
 // peekPatience is longer where the ranks are told to bear with a network that is away.
 func (m *Machine) peekPatience() time.Duration { return max(peekLeast, m.cfg.PeerTimeout) }
 
@@ -341,10 +345,19 @@ func (m *Machine) peekPatience() time.Duration { return max(peekLeast, m.cfg.Pee
 // due. Where nobody announces the program nobody knows which nodes are late.
 func (m *Machine) away() (node, why string) {
 	t, p := m.try, &m.try.peek
-	if !m.cfg.Announced || p.busy {
+	if !m.cfg.Announced {
 		return "", ""
 	}
 	late := slices.DeleteFunc(slices.Clone(t.nodes), func(n string) bool { return slices.Contains(t.announced, n) })
+	if !p.told && len(t.announced) > 0 && len(late) > 0 && m.now.Sub(t.startedAt) > lateAfter {
+		p.told = true
+		m.say("warning: the program has started on %s, but not on %s; if it has tasks there, end "+
+			"this start with scancel, or let --start-timeout end such starts", strings.Join(t.announced, ","),
+			strings.Join(late, ","))
+	}
+	if p.busy {
+		return "", ""
+	}
 	for _, n := range late {
 		if why := p.faults[n]; why != "" {
 			p.found = true
