@@ -2,12 +2,14 @@ package gputest
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
@@ -184,7 +186,21 @@ func build(t *testing.T, b *bench) {
 // signals checks that the platform's libraries, which are loaded and have
 // compiled by now, have not taken the program's signals.
 func signals(t *testing.T, b *bench) {
-	b.ok(b.world(b.open()).begin())
+	d := b.open()
+	b.ok(b.world(d).begin())
+	src := Sources // that no cache has
+	src.OpenCL += fmt.Sprint("// ", time.Now())
+	src.CUDA += fmt.Sprint("// ", time.Now())
+	_, err := d.Program("new", src, "")
+	b.ok(err)
+	const onStack = 0x08000000
+	for s := syscall.Signal(1); s < 32; s++ {
+		var a struct{ handler, flags, restorer, mask uintptr } // the kernel's
+		_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(s), 0, uintptr(unsafe.Pointer(&a)), 8, 0, 0)
+		if errno != 0 || a.handler > 1 && a.flags&onStack == 0 {
+			t.Errorf("%v: handler %#x without SA_ONSTACK (%v): Go's runtime ends the program", s, a.handler, errno)
+		}
+	}
 	for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGHUP} {
 		got := make(chan os.Signal, 1)
 		signal.Notify(got, s)

@@ -1,11 +1,12 @@
 // Package sigguard keeps native libraries from taking the process's signals.
 //
 // MPICH, UCX, hwloc and OpenCL's LLVM install signal handlers while they are
-// loaded or initialised, some of them without an alternate signal stack. After
-// that os/signal no longer hears of those signals, and a signal that lands on a
-// goroutine stack ends the program: Go's runtime requires SA_ONSTACK. Around
-// runs such an initialisation and puts the dispositions back that were there
-// before it.
+// loaded or initialised, some of them without an alternate signal stack. NVRTC
+// takes INT, TERM and XFSZ for each compilation and puts Go's handlers back without
+// SA_ONSTACK. After that os/signal no longer hears of those signals, or a signal that
+// lands on a goroutine stack ends the program: Go's runtime requires SA_ONSTACK. Around
+// runs such a call and puts the dispositions back that were there before it. A signal
+// that comes meanwhile is the library's: NVRTC's handler ends the program.
 //
 // SIGFPE is the exception: OpenCL's PoCL relies on its handler to survive a
 // division by zero in a kernel, and Go's own one is reached through it. It
@@ -13,6 +14,6 @@
 //
 // # Concurrency
 //
-// Around may be called from any goroutine; calls take turns. It must not be
-// called from within load: that would wait for itself.
+// Around may be called from any goroutine, also from within load. Of calls at the same
+// time each puts back what was there before the first of them.
 package sigguard

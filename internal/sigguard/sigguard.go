@@ -58,10 +58,13 @@ import (
 	"syscall"
 )
 
-// guard makes calls take turns: the snapshot is process-wide.
-var guard sync.Mutex
+// guard counts the calls that share a snapshot, which is process-wide.
+var guard struct {
+	sync.Mutex
+	inside int
+}
 
-// Around runs load, which loads or initialises a native library, and afterwards
+// Around runs load, which loads, initialises or calls a native library, and afterwards
 // restores every signal disposition that load changed, also when load fails or
 // panics. It returns what load returned, joined with an error that names the
 // signal if the kernel refuses a restoration.
@@ -70,9 +73,14 @@ var guard sync.Mutex
 // while load runs may find that change undone.
 func Around(load func() error) (err error) {
 	guard.Lock()
-	defer guard.Unlock()
-	C.hf_snapshot()
+	if guard.inside++; guard.inside == 1 {
+		C.hf_snapshot()
+	}
+	guard.Unlock()
 	defer func() {
+		guard.Lock()
+		defer guard.Unlock()
+		guard.inside--
 		if s := C.hf_restore(); s != 0 {
 			err = errors.Join(err, fmt.Errorf("sigguard: restore handler of signal %d (%v): refused by the kernel",
 				int(s), syscall.Signal(s)))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -112,22 +113,44 @@ func TestLoadErrorAndPanic(t *testing.T) {
 	}
 }
 
-func TestCallsTakeTurns(t *testing.T) {
+// TestCallsAtOnce: libraries that save what they find and put it back, at the same time and
+// in any order, as compilers do that take a signal for each compilation.
+func TestCallsAtOnce(t *testing.T) {
+	const s = syscall.SIGTERM
+	want := action(t, s)
 	var wg sync.WaitGroup
-	inside := 0
 	for range 8 {
 		wg.Go(func() {
-			_ = Around(func() error {
-				inside++
-				if inside != 1 {
-					t.Errorf("%d loads at once", inside)
+			for range 200 {
+				err := Around(func() error {
+					found := action(t, s)
+					steal(t, s)
+					runtime.Gosched()
+					found.flags &^= saOnStack // signal(2) keeps the handler alone
+					setAction(t, s, found)
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
 				}
-				inside--
-				return nil
-			})
+			}
 		})
 	}
 	wg.Wait()
+	if got := action(t, s); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestCallInACall(t *testing.T) {
+	want := action(t, syscall.SIGTERM)
+	err := Around(func() error {
+		steal(t, syscall.SIGTERM)
+		return Around(func() error { steal(t, syscall.SIGTERM); return nil })
+	})
+	if got := action(t, syscall.SIGTERM); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
 }
 
 func TestNilDereferenceStillRecovers(t *testing.T) {

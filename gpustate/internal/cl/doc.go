@@ -3,7 +3,7 @@
 //
 // libOpenCL.so.1, the vendors' loader, is opened at the first use; building and
 // starting a program needs neither the library nor its headers. Opening it is
-// wrapped in sigguard.Around, as is the first build: compilers inside OpenCL
+// wrapped in sigguard.Around, as is each build: compilers inside OpenCL
 // platforms install signal handlers that would keep signals from the program.
 //
 // calls.go and the C files beside it are the only ones that know C.

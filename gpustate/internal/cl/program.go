@@ -52,28 +52,11 @@ func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
 // binaries keeps what was built in this process, by source, options and device.
 var binaries sync.Map // string -> built
 
-// guarded is whether a platform has built a program before: its compiler is
-// started by the first build and may take signal handlers then.
-var guarded sync.Map // platform handle -> *sync.Once
-
-func (d *device) Build(p driver.ProgramDesc) (driver.Handle, error) {
+func (d *device) Build(p driver.ProgramDesc) (h driver.Handle, err error) {
 	if p.OpenCL == "" && len(p.IL) == 0 {
 		return nil, fmt.Errorf("program %q for OpenCL: %w", p.Name, driver.ErrNoSource)
 	}
-	once, _ := guarded.LoadOrStore(d.platform, new(sync.Once))
-	var h driver.Handle
-	var err error
-	done := false
-	once.(*sync.Once).Do(func() {
-		done = true
-		err = sigguard.Around(func() error {
-			h, err = d.build(p)
-			return err
-		})
-	})
-	if !done {
-		h, err = d.build(p)
-	}
+	err = sigguard.Around(func() error { h, err = d.build(p); return err })
 	return h, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/internal/sigguard"
 )
 
 // binaries keeps what was compiled in this process, by source, options and
@@ -25,7 +26,12 @@ func (d *device) PassedOver(p driver.Handle) string { return p.(*program).passed
 
 // Build loads the binary form, and compiles the source where there is none or
 // this device or driver does not take it.
-func (d *device) Build(p driver.ProgramDesc) (driver.Handle, error) {
+func (d *device) Build(p driver.ProgramDesc) (h driver.Handle, err error) {
+	err = sigguard.Around(func() error { h, err = d.build(p); return err })
+	return h, err
+}
+
+func (d *device) build(p driver.ProgramDesc) (driver.Handle, error) {
 	var refused error
 	var log string
 	if len(p.PTX) > 0 {
@@ -108,7 +114,12 @@ func Cubin(source, arch string) ([]byte, error) {
 	if err := nvrtc(); err != nil {
 		return nil, err
 	}
-	image, log, err := compile(source, "program.cu", []string{"--gpu-architecture=" + arch}, true)
+	var image []byte
+	var log string
+	err := sigguard.Around(func() (err error) {
+		image, log, err = compile(source, "program.cu", []string{"--gpu-architecture=" + arch}, true)
+		return err
+	})
 	if err != nil {
 		return nil, &driver.BuildError{Program: "program.cu", Log: log, Err: err}
 	}
