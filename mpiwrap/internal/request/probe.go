@@ -10,28 +10,35 @@ import (
 // Probe waits until a message from source with tag has arrived and describes it,
 // without receiving it. The next receive that matches gets that message.
 func (c *Channel) Probe(source, tag int) (Status, error) {
-	st, _, err := c.probe(call.Probe, source, tag)
-	return st, err
+	if err := c.checkRecv(call.Probe, source, tag); err != nil {
+		return Status{}, err
+	}
+	a, err := c.Block(call.Probe, source, tag)
+	if err != nil {
+		return Status{}, err
+	}
+	defer a.Leave()
+	if source == ProcNull {
+		return emptyStatus, nil
+	}
+	if c.box.len() != 0 {
+		if m := c.peekBoxed(source, tag); m != nil {
+			return m.status(), nil
+		}
+	}
+	st, err := c.rank.Driver.Probe(source, tag, c.Handle)
+	if err != nil {
+		return Status{}, c.Wrap("Probe", source, tag, err)
+	}
+	return statusOf(st), nil
 }
 
 // Iprobe reports whether a message from source with tag has arrived.
 func (c *Channel) Iprobe(source, tag int) (Status, bool, error) {
-	return c.probe(call.Iprobe, source, tag)
-}
-
-// look begins a probe, which waits unless it is called Iprobe or Improbe.
-func (c *Channel) look(op call.Op, source, tag int) (*Activity, error) {
-	if err := c.checkRecv(op, source, tag); err != nil {
-		return nil, err
+	if err := c.checkRecv(call.Iprobe, source, tag); err != nil {
+		return Status{}, false, err
 	}
-	if op == call.Iprobe || op == call.Improbe {
-		return c.Quick(op, source, tag)
-	}
-	return c.Block(op, source, tag)
-}
-
-func (c *Channel) probe(op call.Op, source, tag int) (Status, bool, error) {
-	a, err := c.look(op, source, tag)
+	a, err := c.Quick(call.Iprobe, source, tag)
 	if err != nil {
 		return Status{}, false, err
 	}
@@ -44,16 +51,11 @@ func (c *Channel) probe(op call.Op, source, tag int) (Status, bool, error) {
 			return m.status(), true, nil
 		}
 	}
-	st, ok := driver.Status{}, true
-	if op == call.Probe {
-		st, err = c.rank.Driver.Probe(source, tag, c.Handle)
-	} else {
-		st, ok, err = c.rank.Driver.Iprobe(source, tag, c.Handle)
+	st, ok, err := c.rank.Driver.Iprobe(source, tag, c.Handle)
+	if err != nil {
+		return Status{}, false, c.Wrap("Iprobe", source, tag, err)
 	}
-	switch {
-	case err != nil:
-		return Status{}, false, c.Wrap(op.String(), source, tag, err)
-	case !ok:
+	if !ok {
 		a.polled(c, source, tag)
 		return Status{}, false, nil
 	}
@@ -77,16 +79,11 @@ type Message struct {
 func (m *Message) Status() Status { return m.st }
 
 // Mprobe waits for a message from source with tag and matches it.
-func (c *Channel) Mprobe(source, tag int) (*Message, error) { return c.match(call.Mprobe, source, tag) }
-
-// Improbe matches a message from source with tag, if there is one; otherwise it
-// returns nil.
-func (c *Channel) Improbe(source, tag int) (*Message, error) {
-	return c.match(call.Improbe, source, tag)
-}
-
-func (c *Channel) match(op call.Op, source, tag int) (*Message, error) {
-	a, err := c.look(op, source, tag)
+func (c *Channel) Mprobe(source, tag int) (*Message, error) {
+	if err := c.checkRecv(call.Mprobe, source, tag); err != nil {
+		return nil, err
+	}
+	a, err := c.Block(call.Mprobe, source, tag)
 	if err != nil {
 		return nil, err
 	}
@@ -94,21 +91,36 @@ func (c *Channel) match(op call.Op, source, tag int) (*Message, error) {
 	if m := c.matchBoxed(source, tag); m != nil {
 		return m, nil
 	}
-	var h driver.Handle
-	st, ok := driver.Status{}, true
-	if op == call.Mprobe {
-		h, st, err = c.rank.Driver.Mprobe(source, tag, c.Handle)
-	} else {
-		h, st, ok, err = c.rank.Driver.Improbe(source, tag, c.Handle)
+	h, st, err := c.rank.Driver.Mprobe(source, tag, c.Handle)
+	if err != nil {
+		return nil, c.Wrap("Mprobe", source, tag, err)
 	}
-	switch {
-	case err != nil:
-		return nil, c.Wrap(op.String(), source, tag, err)
-	case !ok:
+	return c.match(h, st, source, tag), nil
+}
+
+// Improbe matches a message from source with tag, if there is one; otherwise it
+// returns nil.
+func (c *Channel) Improbe(source, tag int) (*Message, error) {
+	if err := c.checkRecv(call.Improbe, source, tag); err != nil {
+		return nil, err
+	}
+	a, err := c.Quick(call.Improbe, source, tag)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Leave()
+	if m := c.matchBoxed(source, tag); m != nil {
+		return m, nil
+	}
+	h, st, ok, err := c.rank.Driver.Improbe(source, tag, c.Handle)
+	if err != nil {
+		return nil, c.Wrap("Improbe", source, tag, err)
+	}
+	if !ok {
 		a.polled(c, source, tag)
 		return nil, nil
 	}
-	return c.remember(&Message{c: c, h: h, st: statusOf(st), source: source, tag: tag}), nil
+	return c.match(h, st, source, tag), nil
 }
 
 // matchBoxed matches a drained message, or the empty one of ProcNull.
@@ -120,6 +132,10 @@ func (c *Channel) matchBoxed(source, tag int) *Message {
 		return c.remember(&Message{c: c, box: m, st: m.status(), source: source, tag: tag})
 	}
 	return nil
+}
+
+func (c *Channel) match(h driver.Handle, st driver.Status, source, tag int) *Message {
+	return c.remember(&Message{c: c, h: h, st: statusOf(st), source: source, tag: tag})
 }
 
 // remember puts a matched message on the list of those a checkpoint
