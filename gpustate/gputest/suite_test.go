@@ -196,7 +196,8 @@ func signals(t *testing.T, b *bench) {
 	const onStack = 0x08000000
 	for s := syscall.Signal(1); s < 32; s++ {
 		var a struct{ handler, flags, restorer, mask uintptr } // the kernel's
-		_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(s), 0, uintptr(unsafe.Pointer(&a)), 8, 0, 0)
+		_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(s), 0,
+			uintptr(unsafe.Pointer(&a)), 8, 0, 0)
 		if errno != 0 || a.handler > 1 && a.flags&onStack == 0 {
 			t.Errorf("%v: handler %#x without SA_ONSTACK (%v): Go's runtime ends the program", s, a.handler, errno)
 		}
