@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -54,7 +55,7 @@ func TestRestartWithoutALevel(t *testing.T) {
 					t.Fatal(err)
 				}
 				b.sick(level, how)
-				var log lines
+				var log testbuf.Buffer
 				b.opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
 				if err := b.run(); err != nil {
 					t.Fatalf("%v\n%s", err, &log)

@@ -16,13 +16,7 @@ import (
 
 // TestFailedOpenIsTold: the supervisor hears why Open failed.
 func TestFailedOpenIsTold(t *testing.T) {
-	s, err := job.Supervise("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	opt := testOptions(t)
-	opt.Supervisor = s.Var(false)[len(SupervisorVar)+1:]
+	s, opt := supervised(t)
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -37,7 +31,7 @@ func TestFailedOpenIsTold(t *testing.T) {
 		}
 		got <- r
 	}()
-	err = mpitest.NewWorld(2, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
+	err := mpitest.NewWorld(2, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
 		ck, err := Open(t.Context(), world, opt)
 		if err == nil {
 			return errors.Join(errors.New("it opened"), ck.Close())
@@ -63,13 +57,7 @@ func TestFailedOpenIsTold(t *testing.T) {
 // TestHeardBeforeOpenReturns: what a program reports that ends right after Open or a Restore
 // that fails is heard, because somebody listens by then.
 func TestHeardBeforeOpenReturns(t *testing.T) {
-	s, err := job.Supervise("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	opt := testOptions(t)
-	opt.Supervisor = s.Var(false)[len(SupervisorVar)+1:]
+	s, opt := supervised(t)
 	var heard atomic.Bool
 	go func() {
 		time.Sleep(200 * time.Millisecond) // a supervisor that is slow to listen
@@ -81,7 +69,7 @@ func TestHeardBeforeOpenReturns(t *testing.T) {
 		for heard.Store(true); err == nil; _, err = w.Next(time.Minute) {
 		}
 	}()
-	err = mpitest.NewWorld(2, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
+	err := mpitest.NewWorld(2, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
 		ck, err := Open(t.Context(), world, opt)
 		if err != nil {
 			return err

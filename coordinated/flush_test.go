@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -456,7 +457,7 @@ func TestPassedOver(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			var log lines
+			var log testbuf.Buffer
 			b.opt.Logger, b.epochs = slog.New(slog.NewTextHandler(&log, nil)), 0
 			if err := b.run(); err != nil {
 				t.Fatal(err)

@@ -4,30 +4,12 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
-
-// lines collects a log.
-type lines struct {
-	mu sync.Mutex
-	b  strings.Builder // guarded by mu
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // TestPoisonedEpoch lets the program die twice right after each restore. The log,
 // and in the end the error, must say so and how to have the epoch all the same.
@@ -49,7 +31,7 @@ func TestPoisonedEpoch(t *testing.T) {
 		b.die = nil
 	}
 	dieOf(2)
-	var log lines
+	var log testbuf.Buffer
 	b.opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	dieOf(1)
 	for _, want := range []string{"epoch(s) [2] skipped", "at least 2 crashes within a minute of restoring",
@@ -58,7 +40,7 @@ func TestPoisonedEpoch(t *testing.T) {
 			t.Errorf("the log does not say %q:\n%s", want, &log)
 		}
 	}
-	var last lines
+	var last testbuf.Buffer
 	b.opt.Logger = slog.New(slog.NewTextHandler(&last, nil))
 	b.die, b.epochs, b.opt.OnLost = died, 0, func(*LostError) {}
 	for range 2 * (vote.LastDeaths - vote.MaxDeaths) { // both, as there is no other

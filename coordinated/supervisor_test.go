@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -72,16 +73,23 @@ func follow(s *job.Supervisor, within time.Duration) (first, last job.Report, er
 	}
 }
 
-// TestSupervised: a job that is started by a supervisor reports to it, and does
-// what it asks.
-func TestSupervised(t *testing.T) {
+// supervised is a supervisor and the options of a job that it has started.
+func supervised(t *testing.T) (*job.Supervisor, Options) {
+	t.Helper()
 	s, err := job.Supervise("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	t.Cleanup(func() { _ = s.Close() }) // it serves no more
 	opt := testOptions(t)
 	opt.Supervisor = s.Var(false)[len(SupervisorVar)+1:]
+	return s, opt
+}
+
+// TestSupervised: a job that is started by a supervisor reports to it, and does
+// what it asks.
+func TestSupervised(t *testing.T) {
+	s, opt := supervised(t)
 	for run := range 2 {
 		var first, last job.Report
 		done := make(chan error, 1)
@@ -202,7 +210,7 @@ func TestUnflushed(t *testing.T) {
 		{"the nodes before", home, false, 2, ""}, // copies it to global
 		{"other nodes after all", t.TempDir(), false, 2, ""},
 	} {
-		var log lines
+		var log testbuf.Buffer
 		opt.Local, opt.Logger = c.local, slog.New(slog.NewTextHandler(&log, nil))
 		err := mpitest.NewWorld(2, mpitest.Options{Seed: 5}).Run(func(world *mpiwrap.Comm) error {
 			ck, _, err := openStep(t.Context(), world, opt)
@@ -257,13 +265,8 @@ func TestToldEnd(t *testing.T) {
 		global bool
 	}{{"preempted", 10 * time.Hour, true}, {"nothing better", 0, false}} {
 		t.Run(c.name, func(t *testing.T) {
-			s, err := job.Supervise("127.0.0.1")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			opt := testOptions(t)
-			opt.Supervisor, opt.Grace = s.Var(false)[len(SupervisorVar)+1:], time.Minute
+			s, opt := supervised(t)
+			opt.Grace = time.Minute
 			opt.StopSignals = []os.Signal{syscall.SIGTERM}
 			last := make(chan job.Report, 1)
 			go func() {
@@ -286,7 +289,7 @@ func TestToldEnd(t *testing.T) {
 				}
 			}()
 			var signal sync.Once
-			err = mpitest.NewWorld(3, mpitest.Options{Seed: 5}).Run(func(world *mpiwrap.Comm) error {
+			err := mpitest.NewWorld(3, mpitest.Options{Seed: 5}).Run(func(world *mpiwrap.Comm) error {
 				ck, step, err := openStep(t.Context(), world, opt)
 				if err != nil {
 					return err
@@ -368,14 +371,8 @@ func TestCopyTime(t *testing.T) {
 // TestReportsCopied: what a checkpoint took is reported while later ones, as under
 // a short interval, are still on their way to global.
 func TestReportsCopied(t *testing.T) {
-	s, err := job.Supervise("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	opt := testOptions(t)
-	opt.Supervisor = s.Var(false)[len(SupervisorVar)+1:]
-	err = mpitest.NewWorld(1, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
+	_, opt := supervised(t)
+	err := mpitest.NewWorld(1, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
 		ck, _, err := openStep(t.Context(), world, opt)
 		if err != nil {
 			return err

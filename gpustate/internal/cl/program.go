@@ -48,7 +48,6 @@ func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
 	return nil, nil
 }
 
-// kernel is a cl_kernel and the number of its arguments.
 // binaries keeps what was built in this process, by source, options and device.
 var binaries sync.Map // string -> built
 
