@@ -40,7 +40,7 @@ func (l *lane) close() error {
 func (l *lane) staging(n int64) (s [2][]byte, err error) {
 	for i := range l.stage {
 		if l.drv.Info().HostMemory && (l.stage[i] == nil || int64(len(l.stage[i].Bytes())) < n) {
-			l.stage[i] = plain(make([]byte, n))
+			l.stage[i] = driver.Plain(make([]byte, n))
 		}
 		if l.stage[i] == nil {
 			if l.stage[i], err = l.drv.AllocPinned(pieceBytes); err != nil {
@@ -210,10 +210,3 @@ func (l *lane) abandon(events []driver.Event) error {
 	}
 	return err
 }
-
-// plain memory stages for devices whose memory is the host's: nothing there
-// gains from pinning.
-type plain []byte
-
-func (p plain) Bytes() []byte { return p }
-func (p plain) Free() error   { return nil }

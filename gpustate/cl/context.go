@@ -190,13 +190,15 @@ func (ctx *Context) CreateImageSimple(flags MemFlag, width, height int, channelO
 // as intensity, others as RGBA.
 func (ctx *Context) CreateImageFromImage(flags MemFlag, img image.Image) (*MemObject, error) {
 	b := img.Bounds()
+	as := func(order ChannelOrder, pitch int, pixels []byte) (*MemObject, error) {
+		return ctx.CreateImage(flags, ImageFormat{order, ChannelDataTypeUNormInt8},
+			ImageDescription{Type: MemObjectTypeImage2D, Width: b.Dx(), Height: b.Dy(), RowPitch: pitch}, pixels)
+	}
 	switch m := img.(type) {
 	case *image.Gray:
-		return ctx.CreateImage(flags, ImageFormat{ChannelOrderIntensity, ChannelDataTypeUNormInt8},
-			ImageDescription{Type: MemObjectTypeImage2D, Width: b.Dx(), Height: b.Dy(), RowPitch: m.Stride}, m.Pix)
+		return as(ChannelOrderIntensity, m.Stride, m.Pix)
 	case *image.RGBA:
-		return ctx.CreateImage(flags, ImageFormat{ChannelOrderRGBA, ChannelDataTypeUNormInt8},
-			ImageDescription{Type: MemObjectTypeImage2D, Width: b.Dx(), Height: b.Dy(), RowPitch: m.Stride}, m.Pix)
+		return as(ChannelOrderRGBA, m.Stride, m.Pix)
 	}
 	data := make([]byte, 0, 4*b.Dx()*b.Dy())
 	for y := b.Min.Y; y < b.Max.Y; y++ {
@@ -205,7 +207,7 @@ func (ctx *Context) CreateImageFromImage(flags MemFlag, img image.Image) (*MemOb
 			data = append(data, byte(red>>8), byte(green>>8), byte(blue>>8), byte(alpha>>8))
 		}
 	}
-	return ctx.CreateImageSimple(flags, b.Dx(), b.Dy(), ChannelOrderRGBA, ChannelDataTypeUNormInt8, data)
+	return as(ChannelOrderRGBA, 0, data)
 }
 
 // CreateCommandQueue makes a queue.

@@ -36,6 +36,7 @@ type Order struct {
 // Policy decides which programs move. It is called with the load of all devices
 // again and again and keeps what it needs to remember; it moves nothing itself.
 type Policy interface {
+	// Decide gives the moves to make now.
 	Decide(now time.Time, loads []Load) []Order
 }
 

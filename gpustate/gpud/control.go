@@ -127,14 +127,7 @@ func (k *control) receive() (m message, files []*os.File, err error) {
 	if err != nil {
 		return m, nil, err
 	}
-	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
-	for i := range msgs {
-		fds, ferr := unix.ParseUnixRights(&msgs[i])
-		err = errors.Join(err, ferr)
-		for _, fd := range fds {
-			files = append(files, os.NewFile(uintptr(fd), "from the server"))
-		}
-	}
+	files, err = wire.Rights(oob[:oobn])
 	return m, files, errors.Join(err, json.Unmarshal(b[:n], &m))
 }
 

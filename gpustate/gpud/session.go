@@ -56,13 +56,7 @@ type session struct {
 
 	unchecked int64 // bytes of memory made since the server looked for room; of the reading goroutine
 
-	// of the reading goroutine: messages that are decoded again and again
-	launch   wire.Launch
-	setArg   wire.SetArg
-	direct   wire.Direct
-	transfer wire.Transfer
-	copying  wire.Copy
-	marker   wire.Marker
+	frequent [32]wire.Message // of the reading goroutine: those that are decoded again and again, by operation
 }
 
 // Objects.
@@ -99,6 +93,9 @@ func newSession(h *service, conn net.Conn, p identity, t *usage, f frontend) *se
 		building: newSemaphore(maxBuilding), pulls: newSemaphore(maxCarries), gives: newSemaphore(maxCarries),
 		sharers: newSemaphore(maxSharers), waiters: newSemaphore(maxWaiters)}
 	c.in = bufio.NewReaderSize(&c.ear, 64<<10)
+	c.frequent = [32]wire.Message{wire.OpLaunch: &wire.Launch{}, wire.OpSetArg: &wire.SetArg{},
+		wire.OpTransfer: &wire.Transfer{}, wire.OpDirect: &wire.Direct{}, wire.OpCopy: &wire.Copy{},
+		wire.OpMarker: &wire.Marker{}}
 	return c
 }
 
@@ -329,38 +326,16 @@ func (s *session) release(o any) error {
 
 // serve reads and carries out messages until the client hangs up or says
 // something impossible.
-func (s *session) serve() error {
-	var buf, body []byte
-	var op wire.Op
-	var err error
-	for {
-		if op, body, buf, err = wire.ReadFrame(s.in, buf); err != nil {
-			return err
-		}
-		if err = s.dispatch(op, body); err != nil {
-			return err
-		}
-	}
-}
+func (s *session) serve() error { return wire.ReadFrames(s.in, s.dispatch) }
 
 // dispatch carries out one message. An error ends the connection: it is one that
 // no client of ours can cause.
 func (s *session) dispatch(op wire.Op, body []byte) error {
 	var m wire.Message
-	switch op { // the frequent ones do without new memory
-	case wire.OpLaunch:
-		m = &s.launch
-	case wire.OpSetArg:
-		m = &s.setArg
-	case wire.OpTransfer:
-		m = &s.transfer
-	case wire.OpDirect:
-		m = &s.direct
-	case wire.OpCopy:
-		m = &s.copying
-	case wire.OpMarker:
-		m = &s.marker
-	default:
+	if int(op) < len(s.frequent) {
+		m = s.frequent[op]
+	}
+	if m == nil {
 		if m = wire.New(op); m == nil {
 			return fmt.Errorf("%w: operation %d", wire.ErrProtocol, op)
 		}

@@ -228,6 +228,15 @@ type Pinned interface {
 	Free() error
 }
 
+// Plain is Pinned memory for devices that gain nothing from pinning.
+type Plain []byte
+
+// Bytes is the memory.
+func (p Plain) Bytes() []byte { return p }
+
+// Free does nothing.
+func (p Plain) Free() error { return nil }
+
 // PeerCopier is implemented by devices that copy from another device of the
 // same driver without going through the host.
 type PeerCopier interface {

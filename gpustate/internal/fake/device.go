@@ -385,12 +385,6 @@ func (d *device) EventTimes(driver.Event) (driver.Times, error) {
 	return driver.Times{Start: time.Nanosecond, End: 2 * time.Nanosecond}, nil
 }
 
-// pinned memory is plain memory here.
-type pinned []byte
-
 func (d *device) AllocPinned(bytes int) (driver.Pinned, error) {
-	return pinned(make([]byte, bytes)), nil
+	return driver.Plain(make([]byte, bytes)), nil
 }
-
-func (p pinned) Bytes() []byte { return p }
-func (p pinned) Free() error   { return nil }

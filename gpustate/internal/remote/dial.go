@@ -140,8 +140,8 @@ func expect(br *bufio.Reader, m wire.Message) error {
 		var bye wire.Bye
 		return errors.Join(wire.Decode(body, &bye), errors.New(bye.Why))
 	}
-	if op != m.Op() {
-		return fmt.Errorf("%w: got operation %d, want %d", wire.ErrProtocol, op, m.Op())
+	if want := wire.OpOf(m); op != want {
+		return fmt.Errorf("%w: got operation %d, want %d", wire.ErrProtocol, op, want)
 	}
 	return wire.Decode(body, m)
 }

@@ -170,26 +170,20 @@ func (p *pinned) Free() error {
 	return wire.FreeShared(p.host)
 }
 
-// plain is memory of this process alone.
-type plain []byte
-
-func (p plain) Bytes() []byte { return p }
-func (p plain) Free() error   { return nil }
-
 // AllocPinned gives memory that the server has mapped too, where it can: not
 // through TCP, nor where a limit (on open files) is in the way. Elsewhere pinning
 // gains nothing.
 func (d *Device) AllocPinned(bytes int) (driver.Pinned, error) {
 	if d.arena == nil {
-		return plain(make([]byte, bytes)), nil
+		return driver.Plain(make([]byte, bytes)), nil
 	}
 	f, b, err := wire.NewShared(bytes)
 	if err != nil { // slower, not wrong
-		return plain(make([]byte, bytes)), nil
+		return driver.Plain(make([]byte, bytes)), nil
 	}
 	id, ok := d.share(f, b)
 	if err := f.Close(); err != nil || !ok {
-		return plain(make([]byte, bytes)), errors.Join(err, wire.FreeShared(b))
+		return driver.Plain(make([]byte, bytes)), errors.Join(err, wire.FreeShared(b))
 	}
 	return &pinned{d, id, b}, nil
 }

@@ -27,7 +27,7 @@ func (d *Device) receive() {
 	if d.ring != nil {
 		err = d.watch()
 	} else {
-		err = d.listen()
+		err = wire.ReadFrames(d.in, d.message)
 	}
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the server ended the connection")
@@ -54,21 +54,6 @@ func (d *Device) receive() {
 	d.out.Stop(d.deadErr)
 	_ = d.conn.Close()
 	close(d.dead)
-}
-
-// listen reads messages from a socket.
-func (d *Device) listen() error {
-	var buf, body []byte
-	var op wire.Op
-	var err error
-	for {
-		if op, body, buf, err = wire.ReadFrame(d.in, buf); err != nil {
-			return err
-		}
-		if err = d.message(op, body); err != nil {
-			return err
-		}
-	}
 }
 
 // watch takes messages out of the ring when nobody else does: who waits takes

@@ -11,7 +11,7 @@ import (
 // piles up for one that is stopped.
 type Beat struct{}
 
-func (*Beat) Fields(*Fields) {}
+func (*Beat) fields(*Fields) {}
 
 const (
 	// BeatEvery lies between two beats.

@@ -23,8 +23,8 @@ type SetArg struct {
 	Arg    Arg
 }
 
-// Fields passes the fields. The value lies in the body.
-func (m *SetArg) Fields(f *Fields) {
+// fields passes the fields. The value lies in the body.
+func (m *SetArg) fields(f *Fields) {
 	if f.Reading {
 		*m = SetArg{}
 	}
@@ -50,7 +50,7 @@ type Launch struct {
 	Wait                 []driver.Event
 }
 
-func (m *Launch) Fields(f *Fields) {
+func (m *Launch) fields(f *Fields) {
 	f.Uint(&m.Queue, &m.Kernel, &m.Event)
 	g := &m.Grid
 	codec.Small(f, &g.Dims, 3)
@@ -95,7 +95,7 @@ type Transfer struct {
 	Wait              []driver.Event
 }
 
-func (m *Transfer) Fields(f *Fields) {
+func (m *Transfer) fields(f *Fields) {
 	f.Uint(&m.Queue, &m.Mem, &m.Event)
 	codec.Small(f, &m.Slot, Slots-1)
 	f.Bool(&m.Write, &m.Last, &m.Inline, &m.Unawaited)
@@ -127,7 +127,7 @@ type Direct struct {
 	Wait              []driver.Event
 }
 
-func (m *Direct) Fields(f *Fields) {
+func (m *Direct) fields(f *Fields) {
 	f.Uint(&m.Queue, &m.Mem, &m.Event, &m.Region)
 	codec.Size(f, &m.At, &m.Off, &m.Bytes)
 	f.Bool(&m.Write)
@@ -137,7 +137,7 @@ func (m *Direct) Fields(f *Fields) {
 // Unshare ends the use of shared memory.
 type Unshare struct{ Region uint64 }
 
-func (m *Unshare) Fields(f *Fields) { f.Uint(&m.Region) }
+func (m *Unshare) fields(f *Fields) { f.Uint(&m.Region) }
 
 // Copies of whole images to and from buffers are of other kinds than those of
 // bytes.
@@ -156,7 +156,7 @@ type Copy struct {
 	Wait                  []driver.Event
 }
 
-func (m *Copy) Fields(f *Fields) {
+func (m *Copy) fields(f *Fields) {
 	f.Uint(&m.Queue, &m.Event)
 	codec.Small(f, &m.Kind, CopyBufferToImage)
 	f.Uint(&m.Dst, &m.Src)
@@ -170,7 +170,7 @@ type Marker struct {
 	Wait         []driver.Event
 }
 
-func (m *Marker) Fields(f *Fields) {
+func (m *Marker) fields(f *Fields) {
 	f.Uint(&m.Queue, &m.Event)
 	events(f, &m.Wait)
 }
@@ -178,18 +178,18 @@ func (m *Marker) Fields(f *Fields) {
 // Flush hands the commands of a queue to the device.
 type Flush struct{ Queue uint64 }
 
-func (m *Flush) Fields(f *Fields) { f.Uint(&m.Queue) }
+func (m *Flush) fields(f *Fields) { f.Uint(&m.Queue) }
 
 // Finish has its reply when all commands of the queue are complete: the error of
 // the first that failed since the last Finish.
 type Finish struct{ Req, Queue uint64 }
 
-func (m *Finish) Fields(f *Fields) { f.Uint(&m.Req, &m.Queue) }
+func (m *Finish) fields(f *Fields) { f.Uint(&m.Req, &m.Queue) }
 
 // Forget says that nobody will ask for an event any more.
 type Forget struct{ Event uint64 }
 
-func (m *Forget) Fields(f *Fields) { f.Uint(&m.Event) }
+func (m *Forget) fields(f *Fields) { f.Uint(&m.Event) }
 
 // Questions of Ask.
 const (
@@ -208,7 +208,7 @@ type Ask struct {
 	Index  int
 }
 
-func (m *Ask) Fields(f *Fields) {
+func (m *Ask) fields(f *Fields) {
 	f.Uint(&m.Req)
 	codec.Small(f, &m.What, AskGlobals)
 	f.Uint(&m.Object)
@@ -238,7 +238,7 @@ type Export struct {
 	Off, Bytes int64
 }
 
-func (m *Export) Fields(f *Fields) {
+func (m *Export) fields(f *Fields) {
 	f.Uint(&m.Req, &m.Mem)
 	codec.Size(f, &m.Off, &m.Bytes)
 }
@@ -252,7 +252,7 @@ type Pull struct {
 	Ticket     []byte
 }
 
-func (m *Pull) Fields(f *Fields) {
+func (m *Pull) fields(f *Fields) {
 	f.Uint(&m.Req, &m.Mem)
 	codec.Size(f, &m.Off, &m.Bytes)
 	addrs(f, &m.Addrs)
@@ -265,7 +265,7 @@ type Fetch struct {
 	Bytes  int64
 }
 
-func (m *Fetch) Fields(f *Fields) {
+func (m *Fetch) fields(f *Fields) {
 	f.Bytes(&m.Ticket)
 	codec.Size(f, &m.Bytes)
 }
@@ -276,7 +276,7 @@ type Order struct {
 	JSON []byte
 }
 
-func (m *Order) Fields(f *Fields) {
+func (m *Order) fields(f *Fields) {
 	f.Uint(&m.Req)
 	f.Bytes(&m.JSON)
 }

@@ -29,19 +29,35 @@ const (
 
 // Append appends a message as a frame.
 func Append(b []byte, m Message) []byte {
-	f := &Fields{W: Writer{B: append(b, 0, 0, 0, 0, byte(m.Op()))}}
-	m.Fields(f)
+	f := &Fields{W: Writer{B: append(b, 0, 0, 0, 0, byte(m.op()))}}
+	m.fields(f)
 	binary.LittleEndian.PutUint32(f.W.B[len(b):], uint32(len(f.W.B)-len(b)-frameHeader))
 	return f.W.B
 }
 
 // Decode reads a message from the body of a frame.
-func Decode(body []byte, m Message) error { return codec.Decode(body, m.Fields) }
+func Decode(body []byte, m Message) error { return codec.Decode(body, m.fields) }
 
 // ReadFrame reads a frame. The body is valid until the next call: it reuses buf,
 // which may be nil. Memory grows only as bytes arrive.
 func ReadFrame(r *bufio.Reader, buf []byte) (op Op, body, kept []byte, err error) {
 	return readFrame(r, buf, MaxBody)
+}
+
+// ReadFrames calls take with each frame until take or the connection fails. A body is
+// valid until take returns.
+func ReadFrames(r *bufio.Reader, take func(op Op, body []byte) error) error {
+	var buf []byte
+	for {
+		op, body, kept, err := ReadFrame(r, buf)
+		if err == nil {
+			err = take(op, body)
+		}
+		if err != nil {
+			return err
+		}
+		buf = kept
+	}
 }
 
 // ReadSmallFrame is ReadFrame for a connection whose frames have at most so many

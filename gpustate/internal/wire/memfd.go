@@ -108,7 +108,7 @@ func Accept(c *net.UnixConn) (number uint64, b []byte, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	files, err := rights(oob[:oobn])
+	files, err := Rights(oob[:oobn])
 	defer func() {
 		for _, f := range files {
 			_ = f.Close()
@@ -130,7 +130,8 @@ func Accept(c *net.UnixConn) (number uint64, b []byte, err error) {
 	return binary.LittleEndian.Uint64(msg), b, err
 }
 
-func rights(oob []byte) (files []*os.File, err error) {
+// Rights are the files that came with a message.
+func Rights(oob []byte) (files []*os.File, err error) {
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
 		return nil, err
@@ -142,7 +143,7 @@ func rights(oob []byte) (files []*os.File, err error) {
 		}
 		for _, fd := range fds {
 			unix.CloseOnExec(fd)
-			files = append(files, os.NewFile(uintptr(fd), "shared memory"))
+			files = append(files, os.NewFile(uintptr(fd), "passed file"))
 		}
 	}
 	return files, nil

@@ -15,7 +15,7 @@ type Welcome struct {
 	Quota   int64 // bytes of device memory for one client, 0 without a bound
 }
 
-func (m *Welcome) Fields(f *Fields) {
+func (m *Welcome) fields(f *Fields) {
 	f.Str(&m.Server)
 	addrs(f, &m.Addrs)
 	codec.Size(f, &m.Quota)
@@ -37,7 +37,7 @@ type Open struct {
 	Unmoved bool   // the client cannot move to another device
 }
 
-func (m *Open) Fields(f *Fields) {
+func (m *Open) fields(f *Fields) {
 	f.Uint(&m.Req)
 	codec.Size(f, &m.Index)
 	f.Str(&m.Program, &m.Host)
@@ -54,7 +54,7 @@ type CreateMem struct {
 	Name string
 }
 
-func (m *CreateMem) Fields(f *Fields) {
+func (m *CreateMem) fields(f *Fields) {
 	f.Uint(&m.Req, &m.ID)
 	f.Mem(&m.Mem)
 	f.Str(&m.Name)
@@ -66,7 +66,7 @@ type CreateSampler struct {
 	Desc    driver.SamplerDesc
 }
 
-func (m *CreateSampler) Fields(f *Fields) {
+func (m *CreateSampler) fields(f *Fields) {
 	f.Uint(&m.Req, &m.ID)
 	f.Sampler(&m.Desc)
 }
@@ -78,7 +78,7 @@ type Build struct {
 	Desc    driver.ProgramDesc
 }
 
-func (m *Build) Fields(f *Fields) {
+func (m *Build) fields(f *Fields) {
 	f.Uint(&m.Req, &m.ID)
 	f.Str(&m.Desc.Name, &m.Desc.OpenCL, &m.Desc.CUDA)
 	f.Bytes(&m.Desc.PTX, &m.Desc.IL)
@@ -92,7 +92,7 @@ type CreateKernel struct {
 	Name             string
 }
 
-func (m *CreateKernel) Fields(f *Fields) {
+func (m *CreateKernel) fields(f *Fields) {
 	f.Uint(&m.Req, &m.ID, &m.Program)
 	f.Str(&m.Name)
 }
@@ -103,7 +103,7 @@ type CreateQueue struct {
 	Desc    driver.QueueDesc
 }
 
-func (m *CreateQueue) Fields(f *Fields) {
+func (m *CreateQueue) fields(f *Fields) {
 	f.Uint(&m.Req, &m.ID)
 	f.Bool(&m.Desc.OutOfOrder, &m.Desc.Profiling, &m.Desc.Lazy)
 	codec.Int(f, &m.Desc.Priority)
@@ -112,7 +112,7 @@ func (m *CreateQueue) Fields(f *Fields) {
 // Release releases an object of any kind.
 type Release struct{ ID uint64 }
 
-func (m *Release) Fields(f *Fields) { f.Uint(&m.ID) }
+func (m *Release) fields(f *Fields) { f.Uint(&m.ID) }
 
 // Reply answers the request of that number. Body depends on the request.
 type Reply struct {
@@ -121,7 +121,7 @@ type Reply struct {
 	Body []byte
 }
 
-func (m *Reply) Fields(f *Fields) {
+func (m *Reply) fields(f *Fields) {
 	f.Uint(&m.Req)
 	failure(f, &m.Err)
 	f.Bytes(&m.Body)
@@ -136,7 +136,7 @@ type Done struct {
 	Times *driver.Times // of a command of a queue with profiling
 }
 
-func (m *Done) Fields(f *Fields) {
+func (m *Done) fields(f *Fields) {
 	f.Uint(&m.Event)
 	codec.Small(f, &m.Slot, Slots)
 	codec.Size(f, &m.Bytes)
@@ -161,7 +161,7 @@ type Move struct {
 	To    string
 }
 
-func (m *Move) Fields(f *Fields) {
+func (m *Move) fields(f *Fields) {
 	f.Uint(&m.Token)
 	f.Str(&m.To)
 }
@@ -173,7 +173,7 @@ type Moved struct {
 	Steps string
 }
 
-func (m *Moved) Fields(f *Fields) {
+func (m *Moved) fields(f *Fields) {
 	f.Uint(&m.Token)
 	f.Str(&m.Err, &m.Steps)
 }
@@ -181,4 +181,4 @@ func (m *Moved) Fields(f *Fields) {
 // Bye is the last frame of a server that ends a connection, and why.
 type Bye struct{ Why string }
 
-func (m *Bye) Fields(f *Fields) { f.Str(&m.Why) }
+func (m *Bye) fields(f *Fields) { f.Str(&m.Why) }

@@ -44,10 +44,10 @@ const (
 
 // Message is the body of a frame.
 type Message interface {
-	Op() Op
-	// Fields passes the fields, to be written or read. What is read lies in the memory
+	op() Op
+	// fields passes the fields, to be written or read. What is read lies in the memory
 	// of the body only for messages that say so, and lists keep their memory.
-	Fields(*Fields)
+	fields(*Fields)
 }
 
 // Numbers that bound what a peer can make the other side hold.
@@ -59,6 +59,9 @@ const (
 	maxAddrs  = 64
 )
 
+// OpOf is the operation of a message's frame.
+func OpOf(m Message) Op { return m.op() }
+
 // New gives an empty message for an operation, nil for an unknown one.
 func New(op Op) Message {
 	if t := known[op]; t != nil {
@@ -67,35 +70,35 @@ func New(op Op) Message {
 	return nil
 }
 
-func (*Open) Op() Op          { return OpOpen }
-func (*CreateMem) Op() Op     { return opCreateMem }
-func (*CreateSampler) Op() Op { return opCreateSampl }
-func (*Build) Op() Op         { return OpBuild }
-func (*CreateKernel) Op() Op  { return opCreateKern }
-func (*CreateQueue) Op() Op   { return opCreateQueue }
-func (*Release) Op() Op       { return opRelease }
-func (*SetArg) Op() Op        { return OpSetArg }
-func (*Launch) Op() Op        { return OpLaunch }
-func (*Transfer) Op() Op      { return OpTransfer }
-func (*Copy) Op() Op          { return OpCopy }
-func (*Marker) Op() Op        { return OpMarker }
-func (*Flush) Op() Op         { return opFlush }
-func (*Finish) Op() Op        { return opFinish }
-func (*Ask) Op() Op           { return opAsk }
-func (*Export) Op() Op        { return opExport }
-func (*Pull) Op() Op          { return opPull }
-func (*Moved) Op() Op         { return opMoved }
-func (*Forget) Op() Op        { return opForget }
-func (*Order) Op() Op         { return OpOrder }
-func (*Fetch) Op() Op         { return OpFetch }
-func (*Direct) Op() Op        { return OpDirect }
-func (*Unshare) Op() Op       { return opUnshare }
-func (*Beat) Op() Op          { return OpBeat }
-func (*Welcome) Op() Op       { return opWelcome }
-func (*Reply) Op() Op         { return OpReply }
-func (*Done) Op() Op          { return OpDone }
-func (*Move) Op() Op          { return OpMove }
-func (*Bye) Op() Op           { return OpBye }
+func (*Open) op() Op          { return OpOpen }
+func (*CreateMem) op() Op     { return opCreateMem }
+func (*CreateSampler) op() Op { return opCreateSampl }
+func (*Build) op() Op         { return OpBuild }
+func (*CreateKernel) op() Op  { return opCreateKern }
+func (*CreateQueue) op() Op   { return opCreateQueue }
+func (*Release) op() Op       { return opRelease }
+func (*SetArg) op() Op        { return OpSetArg }
+func (*Launch) op() Op        { return OpLaunch }
+func (*Transfer) op() Op      { return OpTransfer }
+func (*Copy) op() Op          { return OpCopy }
+func (*Marker) op() Op        { return OpMarker }
+func (*Flush) op() Op         { return opFlush }
+func (*Finish) op() Op        { return opFinish }
+func (*Ask) op() Op           { return opAsk }
+func (*Export) op() Op        { return opExport }
+func (*Pull) op() Op          { return opPull }
+func (*Moved) op() Op         { return opMoved }
+func (*Forget) op() Op        { return opForget }
+func (*Order) op() Op         { return OpOrder }
+func (*Fetch) op() Op         { return OpFetch }
+func (*Direct) op() Op        { return OpDirect }
+func (*Unshare) op() Op       { return opUnshare }
+func (*Beat) op() Op          { return OpBeat }
+func (*Welcome) op() Op       { return opWelcome }
+func (*Reply) op() Op         { return OpReply }
+func (*Done) op() Op          { return OpDone }
+func (*Move) op() Op          { return OpMove }
+func (*Bye) op() Op           { return OpBye }
 
 // known are the types of messages.
 var known = types(
@@ -107,7 +110,7 @@ var known = types(
 
 func types(list ...Message) (known [256]reflect.Type) {
 	for _, m := range list {
-		known[m.Op()] = reflect.TypeOf(m).Elem()
+		known[m.op()] = reflect.TypeOf(m).Elem()
 	}
 	return known
 }

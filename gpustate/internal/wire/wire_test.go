@@ -69,9 +69,9 @@ var messages = []Message{
 func TestRoundTrip(t *testing.T) {
 	seen := map[Op]bool{}
 	for _, m := range messages {
-		seen[m.Op()] = true
+		seen[m.op()] = true
 		op, body, _, err := ReadFrame(bufio.NewReader(bytes.NewReader(Append(nil, m))), nil)
-		if err != nil || op != m.Op() {
+		if err != nil || op != m.op() {
 			t.Fatalf("%T: %v", m, err)
 		}
 		got := New(op)
@@ -134,7 +134,7 @@ func TestErrors(t *testing.T) {
 // is accepted encodes and decodes to itself.
 func FuzzMessages(f *testing.F) {
 	for _, m := range messages {
-		f.Add(byte(m.Op()), Append(nil, m)[frameHeader:])
+		f.Add(byte(m.op()), Append(nil, m)[frameHeader:])
 	}
 	f.Fuzz(func(t *testing.T, op byte, body []byte) {
 		m := New(Op(op))

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
@@ -197,46 +198,37 @@ func (q *request) describe() string {
 
 // Send sends and blocks as a standard or synchronous send would.
 func (r *rank) Send(m driver.Mode, buf []byte, dest, tag int, c driver.Handle) error {
-	if err := r.enter(); err != nil {
-		r.w.mu.Unlock()
-		return err
-	}
-	defer r.w.mu.Unlock()
-	q := request{owner: r, blocking: true, comm: c, peer: dest, tag: tag, buf: buf, mode: m}
-	r.start(&q)
-	return r.await(func() bool { return q.done }, q.describe)
+	_, err := r.complete(&request{comm: c, peer: dest, tag: tag, buf: buf, mode: m})
+	return err
 }
 
 // Recv receives one message.
 func (r *rank) Recv(buf []byte, source, tag int, c driver.Handle) (driver.Status, error) {
-	if err := r.enter(); err != nil {
-		r.w.mu.Unlock()
-		return driver.Status{}, err
-	}
+	return r.complete(&request{recv: true, comm: c, peer: source, tag: tag, buf: buf})
+}
+
+// complete starts requests and returns when all are done, with what the first gave.
+func (r *rank) complete(qs ...*request) (driver.Status, error) {
+	err := r.enter()
 	defer r.w.mu.Unlock()
-	q := &request{owner: r, blocking: true, recv: true, comm: c, peer: source, tag: tag, buf: buf}
-	r.start(q)
-	if err := r.await(func() bool { return q.done }, q.describe); err != nil {
+	if err != nil {
 		return driver.Status{}, err
 	}
-	return q.st, q.err
+	for _, q := range qs {
+		q.owner, q.blocking = r, true
+		r.start(q)
+	}
+	unfinished := func(q *request) bool { return !q.done }
+	if err := r.await(func() bool { return !slices.ContainsFunc(qs, unfinished) }, qs[0].describe); err != nil {
+		return driver.Status{}, err
+	}
+	return qs[0].st, qs[0].err
 }
 
 // Sendrecv does both at once.
 func (r *rank) Sendrecv(s []byte, dest, stag int, b []byte, source, rtag int, c driver.Handle) (driver.Status, error) {
-	if err := r.enter(); err != nil {
-		r.w.mu.Unlock()
-		return driver.Status{}, err
-	}
-	defer r.w.mu.Unlock()
-	in := &request{owner: r, blocking: true, recv: true, comm: c, peer: source, tag: rtag, buf: b}
-	out := &request{owner: r, blocking: true, comm: c, peer: dest, tag: stag, buf: s}
-	r.start(in)
-	r.start(out)
-	if err := r.await(func() bool { return in.done && out.done }, in.describe); err != nil {
-		return driver.Status{}, err
-	}
-	return in.st, in.err
+	return r.complete(&request{recv: true, comm: c, peer: source, tag: rtag, buf: b},
+		&request{comm: c, peer: dest, tag: stag, buf: s})
 }
 
 func (r *rank) begin(q request) (driver.Handle, error) {
