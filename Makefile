@@ -30,7 +30,7 @@ demo: ## checkpoint, kill and restart an N-body run elsewhere; under 2 minutes
 	@exec sh scripts/demo.sh $(GO) $(BIN)
 
 wanted:
-	@sh scripts/setup.sh || echo "make: going on with what is installed; tests that need more say why they skip" >&2
+	@sh scripts/setup.sh || echo "make: continuing with what is installed; tests that need more say why they skip" >&2
 
 test: wanted lint ## install what is missing (as root), lint, all tests
 	@sh scripts/abi-tests.sh $(GO)

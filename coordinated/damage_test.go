@@ -132,7 +132,7 @@ func (s restartSite) worst(ctx context.Context) (storage.Kind, error) {
 
 // TestDamagedRestarts damages the directories of a job that was stopped and starts
 // it again: it ends with the result of a run that nothing disturbed, or says that it
-// cannot, and then verify has found damage or loss as well. It never begins anew.
+// cannot, and then verify has found damage or loss as well. It never starts over.
 func TestDamagedRestarts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away; make test runs as root")
@@ -201,11 +201,11 @@ func TestDamagedRestarts(t *testing.T) {
 		case err == nil && !slices.Equal(again.results[:], want.results[:]):
 			t.Errorf("restart %d: WRONG RESULT %v, want %v:\n\t%s", n, again.results, want.results, what)
 		case err == nil && again.restored.Load() == 0:
-			t.Errorf("restart %d began anew; verify says %q:\n\t%s", n, worst, what)
+			t.Errorf("restart %d started over; verify says %q:\n\t%s", n, worst, what)
 		case err != nil && (worst == "" || worst == storage.Thin):
 			t.Errorf("restart %d: no restart, and verify says %q:\n\t%s\n%v", n, worst, what, err)
 		case err == nil && worst == "" && again.from != [3]int{first.stop, first.stop, first.stop}:
-			t.Errorf("restart %d: unnoticed, and it went on from %v:\n\t%s", n, again.from, what)
+			t.Errorf("restart %d: unnoticed, and it continued from %v:\n\t%s", n, again.from, what)
 		case err == nil:
 			went++
 		}
@@ -217,7 +217,7 @@ func TestDamagedRestarts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d of %d went on to the right result", went, *damagedRestarts)
+	t.Logf("%d of %d continued to the right result", went, *damagedRestarts)
 }
 
 func listing(base string) (out []string) {

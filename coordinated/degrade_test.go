@@ -45,7 +45,7 @@ func (b *bulk) sick(level, how string) {
 var sicknesses = []string{"full", "read-only", "broken", "missing", "empty"}
 
 // TestRestartWithoutALevel takes an epoch, makes one level sick, and starts again: the
-// job goes on from the epoch and takes more at what is left, loudly.
+// job continues from the epoch and takes more at what is left, loudly.
 func TestRestartWithoutALevel(t *testing.T) {
 	for _, level := range []string{storage.LevelLocal, storage.LevelGlobal} {
 		for _, how := range sicknesses {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestEventLog: each rank logs what happened in a run with a checkpoint, and in
-// the run that goes on from it.
+// the run that continues from it.
 func TestEventLog(t *testing.T) {
 	const ranks = 3
 	opt := testOptions(t)

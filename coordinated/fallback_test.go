@@ -406,7 +406,7 @@ func TestRestoreCannotClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b.restored[0] == 0 || b.restored[1] != b.restored[0] {
-		t.Errorf("the ranks go on from steps %v", b.restored)
+		t.Errorf("the ranks continue from steps %v", b.restored)
 	}
 }
 

@@ -396,7 +396,7 @@ func TestNoNodeForRedundancy(t *testing.T) {
 }
 
 // TestCommittedAndGone: where every shard of what was committed is gone, or the
-// manifest is damaged, the program does not begin anew without being told to.
+// manifest is damaged, the program does not start over without being told to.
 func TestCommittedAndGone(t *testing.T) {
 	for _, name := range []string{"shards", "manifest"} {
 		t.Run(name, func(t *testing.T) {
@@ -428,14 +428,14 @@ func TestCommittedAndGone(t *testing.T) {
 			}
 			b.opt.Fresh = true
 			if err := b.run(); err != nil || b.restored[0] != 0 {
-				t.Errorf("told to begin anew: %v, restored at step %d", err, b.restored[0])
+				t.Errorf("told to start over: %v, restored at step %d", err, b.restored[0])
 			}
 		})
 	}
 }
 
 // TestPassedOver: where the newest epoch cannot be had by all ranks the program
-// goes on from the one before, and the log says which was passed over and for
+// continues from the one before, and the log says which was passed over and for
 // whom.
 func TestPassedOver(t *testing.T) {
 	for _, c := range []struct {

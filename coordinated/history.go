@@ -112,7 +112,7 @@ func MissingNodes(err error) []string {
 }
 
 // without decides what a job does that has no epoch for all ranks: nil says that it
-// begins anew. Collective.
+// starts over. Collective.
 func (c *Checkpointer) without(ctx context.Context, per [][]vote.Candidate, flags vote.Flags) error {
 	p, err := c.history(ctx)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// TestNeverAnewByItself: all epochs of a job are gone from some or all of its levels.
-// As long as one of them tells that there were some the job does not begin anew.
-func TestNeverAnewByItself(t *testing.T) {
+// TestNeverStartsOverByItself: all epochs of a job are gone from some or all of its levels.
+// As long as one of them tells that there were some the job does not start over.
+func TestNeverStartsOverByItself(t *testing.T) {
 	for _, c := range []struct {
-		gone string // what is removed: all of a level's directory, or its epochs only
-		anew bool
+		gone       string // what is removed: all of a level's directory, or its epochs only
+		startsOver bool
 	}{
 		{"local global/epochs", false},
 		{"local/epochs global", false},
@@ -40,22 +40,22 @@ func TestNeverAnewByItself(t *testing.T) {
 			b.opt.OnLost, b.restored = func(*LostError) {}, [3]int{}
 			err := b.run()
 			var lost *LostEpochsError
-			if got := err == nil; got != c.anew || !c.anew && !errors.As(err, &lost) {
-				t.Fatalf("begins anew: %v, %v", got, err)
+			if got := err == nil; got != c.startsOver || !c.startsOver && !errors.As(err, &lost) {
+				t.Fatalf("starts over: %v, %v", got, err)
 			}
-			if !c.anew && !strings.Contains(err.Error(), "committed epoch 1 at level local") {
+			if !c.startsOver && !strings.Contains(err.Error(), "committed epoch 1 at level local") {
 				t.Errorf("it does not say what there was: %v", err)
 			}
 			b.opt.Fresh = true
 			if err := b.run(); err != nil || b.restored[0] != 0 {
-				t.Errorf("told to begin anew: %v, restored at step %d", err, b.restored[0])
+				t.Errorf("told to start over: %v, restored at step %d", err, b.restored[0])
 			}
 		})
 	}
 }
 
 // TestFirstCommitCutOff: the job dies while its first epoch is committed, and a shard is
-// lost with it. It never had a checkpoint, so it begins anew; had it had one before, it
+// lost with it. It never had a checkpoint, so it starts over; had it had one before, it
 // would not.
 func TestFirstCommitCutOff(t *testing.T) {
 	for _, before := range []int{0, 1} {
@@ -84,8 +84,8 @@ func TestFirstCommitCutOff(t *testing.T) {
 			b.opt.OnLost, b.restored = func(*LostError) {}, [3]int{}
 			err := b.run()
 			var none *NoCommonEpochError
-			if anew := err == nil; anew != (before == 0) || !anew && !errors.As(err, &none) {
-				t.Errorf("begins anew: %v, %v", anew, err)
+			if startsOver := err == nil; startsOver != (before == 0) || !startsOver && !errors.As(err, &none) {
+				t.Errorf("starts over: %v, %v", startsOver, err)
 			}
 		})
 	}

@@ -32,7 +32,7 @@ func (f noManifest) Rename(from, to string) error {
 
 // TestFailedManifestKeepsTwo fails one rank's manifest at each epoch in turn, at
 // the local level and at the global one. All ranks have the same two epochs in
-// the end, and go on from the newest.
+// the end, and continue from the newest.
 func TestFailedManifestKeepsTwo(t *testing.T) {
 	const ranks, epochs = 2, 6
 	for _, where := range []string{"local", "global"} {

@@ -84,9 +84,9 @@ type jobRun struct {
 	seed uint64
 	opt  Options
 	at   int  // call at which to ask, 0 = never
-	goOn bool // ask for a checkpoint that the program goes on after, and soon for another
+	goOn bool // ask for a checkpoint that the program continues after, and soon for another
 
-	restored *atomic.Uint64 // takes the epoch that rank 0 went on from; nil: nobody asks
+	restored *atomic.Uint64 // takes the epoch that rank 0 continued from; nil: nobody asks
 
 	returnAt int // call at which its rank returns by an error, 0 = never
 
@@ -257,7 +257,7 @@ func (s *sketch) momentCut(seed uint64, at int, want []mem) (cut bool, err error
 	if same == nil {
 		same = sameStates
 	}
-	// Every other moment the program goes on after the checkpoint, so that what
+	// Every other moment the program continues after the checkpoint, so that what
 	// the ranks do behind the cut can do harm, and is restarted from it as if it
 	// had been killed later.
 	goOn := at%2 == 0
@@ -268,7 +268,7 @@ func (s *sketch) momentCut(seed uint64, at int, want []mem) (cut bool, err error
 	cut = taken
 	if goOn {
 		if err := same(states, want); err != nil {
-			return cut, fmt.Errorf("the run that went on: %w", err)
+			return cut, fmt.Errorf("the run that continued: %w", err)
 		}
 	}
 	if cut {

@@ -175,7 +175,7 @@ func (o *Options) validate() error {
 		return err
 	}
 	if o.Fresh && o.Epoch != 0 {
-		return &OptionError{Name: "Fresh, Epoch", Why: "both are set; either start anew or restore an epoch"}
+		return &OptionError{Name: "Fresh, Epoch", Why: "both are set; either start over or restore an epoch"}
 	}
 	if o.Keep == 0 {
 		o.Keep = 2

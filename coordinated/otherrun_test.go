@@ -39,7 +39,7 @@ func TestDirectoryOfAnotherRun(t *testing.T) {
 		return ours(rank)
 	})
 	if r := b.restored; r[0] == 0 || r[0] != r[1] || r[0] != r[2] {
-		t.Errorf("the ranks go on from steps %v", r)
+		t.Errorf("the ranks continue from steps %v", r)
 	}
 
 	// The epoch of the other run is committed by more directories, and not there for all ranks.

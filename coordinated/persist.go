@@ -86,7 +86,7 @@ func (c *Checkpointer) failed(e storage.Epoch, err error) {
 }
 
 // warnUnflushed warns that the final epoch of the run before is newer than from, which this
-// one goes on from because it found no newer one; 0 is a first start.
+// one continues from because it found no newer one; 0 is a first start.
 func (c *Checkpointer) warnUnflushed(from storage.Epoch) {
 	if !c.opt.Fresh && c.opt.Epoch == 0 {
 		c.persist.Note.Warn(from)

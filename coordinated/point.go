@@ -155,7 +155,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 		c.now(stateHeld)
 		<-way.Put // the bytes are the program's own memory
 		es.Blocked = time.Since(arrived)
-		es.Mode = "written before the program went on: no room in the pool"
+		es.Mode = "written before the program continued: no room in the pool"
 		c.stats.add(es)
 	}
 	captures <- c.awaitCaptures(&es)

@@ -13,7 +13,7 @@ import (
 )
 
 // TestMaxFailed: a job whose directories are gone ends after so many checkpoints in vain, and
-// without the setting it computes on; one that comes somewhere starts the count anew.
+// without the setting it computes on; one that comes somewhere starts the count again.
 func TestMaxFailed(t *testing.T) {
 	for _, limit := range []int{0, 3} {
 		opt := testOptions(t)

@@ -114,7 +114,7 @@ func TestWindowAtCut(t *testing.T) {
 }
 
 // TestWindowLockedAtCut: a lock that is held at a Point fails the epoch on all
-// ranks, with the window's name; the program goes on.
+// ranks, with the window's name; the program continues.
 func TestWindowLockedAtCut(t *testing.T) {
 	opt := testOptions(t)
 	err := mpitest.Run(2, 1, func(w *mpiwrap.Comm) error {

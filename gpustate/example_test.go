@@ -27,7 +27,7 @@ func program(d *gpustate.Device) (*gpustate.Queue, *gpustate.Buffer, *gpustate.K
 	return q, x, k, err
 }
 
-// A device is captured while the program goes on, and restored on another one.
+// A device is captured while the program continues, and restored on another one.
 // Package coordinated does both for all ranks of a job.
 func Example() {
 	ctx := context.Background()

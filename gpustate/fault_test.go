@@ -89,7 +89,7 @@ func TestRestoreFaults(t *testing.T) {
 }
 
 // TestMigrateFaults lets a migration fail at each allocation and write: the
-// program goes on where it was.
+// program continues where it was.
 func TestMigrateFaults(t *testing.T) {
 	d, _ := fakeDevice(t)
 	s := big(t, d)

@@ -193,12 +193,12 @@ func TestVariablesReleased(t *testing.T) {
 		}
 	}
 	if again := openTally(t, d, "p", tallySource); again != nil {
-		again.step() // a new program begins anew
+		again.step() // a new program starts over
 	}
 }
 
 // TestOtherVariables: a corrected program must still have the variables that the
-// record has, unless it says that they need not be kept; new ones begin anew.
+// record has, unless it says that they need not be kept; new ones start over.
 func TestOtherVariables(t *testing.T) {
 	d := tallyDevice(t, 0)
 	openTally(t, d, "p", tallySource).step()

@@ -244,7 +244,7 @@ func TestRollbackOfReleased(t *testing.T) {
 }
 
 // TestOtherOrder: a program that asks for less than before is told at its next
-// checkpoint, instead of going on with an undefined buffer.
+// checkpoint, instead of continuing with an undefined buffer.
 func TestOtherOrder(t *testing.T) {
 	d, _ := fakeDevice(t)
 	old := must(d.Buffer("", 64))(t)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# An array of independent jobs, each with checkpoints of its own: every one goes on
+# An array of independent jobs, each with checkpoints of its own: every one continues
 # by itself after its time limit, preemption or a crash.
 #
 #	sbatch --array=0-99 -N1 --ntasks-per-node=4 -t 4:00:00 slurm/array.sh ./program arguments

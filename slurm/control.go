@@ -24,9 +24,9 @@ func (e *RequeueError) Error() string {
 		return s
 	case strings.Contains(s, "presently disabled"):
 		return s + "; it was submitted with --no-requeue, or the site does not requeue: submit the script again, it " +
-			"goes on from the newest checkpoint"
+			"continues from the newest checkpoint"
 	}
-	return s + "; submit the script again: it goes on from the newest checkpoint"
+	return s + "; submit the script again: it continues from the newest checkpoint"
 }
 
 // Temporary reports whether the same request may succeed later: the controller did

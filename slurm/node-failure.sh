@@ -1,5 +1,5 @@
 #!/bin/bash
-# A program that goes on when a node dies, in the same job, with a spare node in
+# A program that continues when a node dies, in the same job, with a spare node in
 # its place. Checkpoints lie on the nodes' own disks with a copy on another node,
 # and go to the parallel file system behind the program's back.
 #

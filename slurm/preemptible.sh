@@ -1,7 +1,7 @@
 #!/bin/bash
 # A program that gives way to jobs of higher priority: when the job is preempted
 # it takes a final checkpoint inside the partition's GraceTime; Slurm requeues it
-# and it goes on when there is room again.
+# and it continues when there is room again.
 #
 #	sbatch -p PREEMPTABLE -N4 --ntasks-per-node=4 -t 24:00:00 slurm/preemptible.sh ./program arguments
 #

@@ -1,6 +1,6 @@
 #!/bin/bash
 # A program that runs longer than the time limit: before the limit it takes a
-# final checkpoint, the job goes back into the queue and goes on from there,
+# final checkpoint, the job goes back into the queue and continues from there,
 # again and again until the program ends.
 #
 #	sbatch -N4 --ntasks-per-node=4 -t 24:00:00 slurm/time-limit.sh ./program arguments

@@ -293,7 +293,7 @@ func checkCrashed(t *testing.T, g *crashfs.FS, at int, last crashfs.Op, sure Epo
 		next = max(next, h+1)
 	}
 	if err := w.takeEpoch(next, func(Epoch) {}); err != nil {
-		fail("going on with epoch %d: %v", next, err)
+		fail("continuing with epoch %d: %v", next, err)
 	}
 	if err := w.check(next); err != nil {
 		fail("restore %d after going on: %v", next, err)

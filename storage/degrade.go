@@ -40,7 +40,7 @@ func degradable(err error) bool {
 	return errors.As(err, &dir) && !errors.Is(err, level.ErrOtherLevel) && !errors.Is(err, vfs.ErrUnsafe)
 }
 
-// setOut goes on with a level that cannot be written to because of why. What lies
+// setOut continues with a level that cannot be written to because of why. What lies
 // there may be another job's, or another run of this job may be using it.
 func (s *Store) setOut(ctx context.Context, l *levelState, why error) error {
 	l.out = why

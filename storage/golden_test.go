@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 
-var golden = flag.Bool("golden", false, "write the directories of testdata that a test is about anew; only before "+
+var golden = flag.Bool("golden", false, "write the directories of testdata that a test is about again; only before "+
 	"their version is released")
 
 const goldenDir = "testdata/v1"

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// Inspect opens directories as OpenView does, and goes on where one is damaged: its
+// Inspect opens directories as OpenView does, and continues where one is damaged: its
 // job file is then read off its manifests, and a directory that is refused, empty, or
 // tells nothing of itself is left out. VerifyDirs says what was found. It fails when
 // no directory is left.

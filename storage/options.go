@@ -86,7 +86,7 @@ type LevelConfig struct {
 	// KeepEvery makes Prune leave every epoch whose number it divides; 0: none.
 	KeepEvery int
 
-	// Full writes every chunk anew instead of referring to the same bytes in
+	// Full writes every chunk again instead of referring to the same bytes in
 	// the last committed epoch.
 	Full bool
 	// Compress stores chunks by LZ4, byte-shuffled if that is smaller, while

@@ -9,7 +9,7 @@ import (
 )
 
 // packBytes is how long a pack may grow before a new one is begun. A flush that
-// a crash cut short goes on after the last whole pack.
+// a crash cut short continues after the last whole pack.
 const packBytes = 8 << 30
 
 // divideIntoPacks puts shards together in ascending order of ranks.

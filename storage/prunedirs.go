@@ -37,7 +37,7 @@ func (r *PruneRules) validate() error {
 // that a dead run left on some nodes only does not count. Give the directories of
 // all nodes.
 //
-// It goes on when something cannot be removed. The error says what it left,
+// It continues when something cannot be removed. The error says what it left,
 // beside the epochs that went.
 func PruneDirs(ctx context.Context, dirs []string, rules PruneRules) (removed map[string][]Epoch, err error) {
 	if err := rules.validate(); err != nil {
@@ -140,7 +140,7 @@ func (v *View) wholeAt(name string) map[Epoch]bool {
 
 // lock takes the directories for a tool, as a run of the job with this name would: a live run
 // is a *BusyError, and one that starts meanwhile waits, and is refused in the end.
-// onlyRead goes on without the lock where nothing can be written: there nobody
+// onlyRead continues without the lock where nothing can be written: there nobody
 // can remove anything either.
 func (v *View) lock(ctx context.Context, run string, onlyRead bool) (release func() error, err error) {
 	s := &Store{opt: Options{Run: run, beat: level.LockBeat}, log: slog.New(slog.DiscardHandler)}

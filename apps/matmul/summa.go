@@ -52,7 +52,7 @@ func multiply[T real](ctx context.Context, c *config, j *job.Job) error {
 		return err
 	}
 	if restored {
-		s.Sayf("goes on from panel %d of %d", s.next, s.steps())
+		s.Sayf("continues from panel %d of %d", s.next, s.steps())
 	} else if err := s.begin(); err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
 // Nbody integrates bodies under their mutual gravity on GPUs, one block of
-// bodies per MPI rank, and goes on from its newest checkpoint when it is started
+// bodies per MPI rank, and continues from its newest checkpoint when it is started
 // again:
 //
 //	mpirun -np 4 nbody -plummer 8192 -steps 1000 -global /scratch/run1 -out end.csv

@@ -66,7 +66,7 @@ func (s *simulation) start(ctx context.Context) error {
 		if s.step > s.steps {
 			return job.BeyondError("step", s.step, "-steps", s.steps)
 		}
-		s.Sayf("goes on from step %d of %d", s.step, s.steps)
+		s.Sayf("continues from step %d of %d", s.step, s.steps)
 		return nil
 	}
 	lo, hi := s.part.block(s.World.Rank())

@@ -13,7 +13,7 @@ import (
 // Tags of the messages between ranks.
 const (
 	tagBorder = 1 // a border record; strips in ascending order
-	tagWalk   = 2 // an alignment that goes on to the left
+	tagWalk   = 2 // an alignment that continues to the left
 )
 
 // A sweep is the state of one rank. What is protected says so.
@@ -63,7 +63,7 @@ func (c *config) align(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	if restored {
-		s.Sayf("goes on from diagonal %d of %d", s.next, e.diagonals())
+		s.Sayf("continues from diagonal %d of %d", s.next, e.diagonals())
 	} else if err := e.prepare(); err != nil {
 		return err
 	}

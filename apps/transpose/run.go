@@ -57,7 +57,7 @@ func (c *config) transpose(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	if restored {
-		t.Sayf("goes on from round %d of %d", t.round, c.rounds)
+		t.Sayf("continues from round %d of %d", t.round, c.rounds)
 	} else if err := t.fill(); err != nil {
 		return err
 	}

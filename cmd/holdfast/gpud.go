@@ -58,7 +58,7 @@ the first key.
 
 On TERM, gpud refuses new programs, moves the others to the servers of --peer, waits
 up to --grace for the rest to end, and ends. On a second TERM it ends at once. On
-USR1 it refuses new programs, moves the others away, and goes on running.
+USR1 it refuses new programs, moves the others away, and continues running.
 
   srun -N2 --ntasks-per-node=1 --overlap holdfast gpud --listen eth0:7478 &
   HOLDFAST_DEVICE=remote=node7:7478,cuda:0 ./app

@@ -26,7 +26,7 @@ func newMigrate() *cobra.Command {
 		Long: `migrate moves a program that uses a server of holdfast gpud to another device while
 it runs. gpud completes the program's commands, creates its objects at the new place
 and copies their contents from server to server. The program notices only the time
-that this takes. When the move fails, it goes on where it is.
+that this takes. When the move fails, it continues where it is.
 
 SERVER is the address of the server that the program uses. PROGRAM is its number
 there, its process ID, its label or its name, as holdfast gpud --status shows them.

@@ -26,7 +26,7 @@ rank 0.
 
 In a job of many ranks those that do the same share a line; --all lists each.
 
-With --watch, status waits for a job that has not started yet, and goes on when
+With --watch, status waits for a job that has not started yet, and continues when
 'holdfast run' restarts the job.
 
 Exit codes: 0 the job answered, and with --watch ended in order; 2 no such job, no

@@ -65,7 +65,7 @@ func watchedJob(t *testing.T, dir string) *coordinated.Checkpointer {
 	return ck
 }
 
-// TestWatch: the watch begins before the job, goes on with the run after a death, and ends
+// TestWatch: the watch begins before the job, continues with the run after a death, and ends
 // with the job. A death that nothing follows is an error.
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()

@@ -70,7 +70,7 @@ type Received struct {
 type Tick struct{ Now time.Duration }
 
 // Captured says that the main thread has captured its state after a Cut and
-// goes on with the program. Colls are its counts now: communicators that were freed
+// continues with the program. Colls are its counts now: communicators that were freed
 // before the cut are no longer among them, on any rank.
 type Captured struct {
 	Epoch Epoch
@@ -121,7 +121,7 @@ type Cut struct {
 	Stop  bool
 }
 
-// GaveUp says that the epoch was given up on all ranks; the program goes on.
+// GaveUp says that the epoch was given up on all ranks; the program continues.
 // Parked is false on the ranks that are to blame. At rank 0 Stop says that the
 // epoch was to be a final one.
 type GaveUp struct {

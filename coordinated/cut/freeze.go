@@ -46,7 +46,7 @@ func (m *Machine) passVote() {
 }
 
 // thaw ends a round that failed. What arrived meanwhile is weighed now, and
-// everybody says anew where it stands.
+// everybody says again where it stands.
 func (m *Machine) thaw(round uint64) {
 	if round < m.vote.round || (m.phase != frozen && m.phase != parking) {
 		return

@@ -22,7 +22,7 @@ const (
 	Release    = "release"    // span: as Park, but it was let go to its next Point
 	Drain      = "drain"      // span: messages in flight were received
 	Capture    = "capture"    // span: the protected state was copied
-	Resume     = "resume"     // the program goes on; dur is how long it was blocked in all
+	Resume     = "resume"     // the program continues; dur is how long it was blocked in all
 	Write      = "write"      // span: the captured state went to the first level
 	Redundancy = "redundancy" // span: copied or encoded to level partner or parity
 	Flush      = "flush"      // span: copied to level global, by one rank for its node

@@ -1,4 +1,4 @@
-// Gpu counts in a buffer on each rank's device, and goes on after a kill on this or another device.
+// Gpu counts in a buffer on each rank's device, and continues after a kill on this or another device.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Hello counts to -steps on every rank, and goes on from where it was after a kill.
+// Hello counts to -steps on every rank, and continues from where it was after a kill.
 package main
 
 import (

@@ -20,7 +20,7 @@ const (
 	confinedEnv = "HOLDFAST_GPUD_CONFINED"
 )
 
-// confine gives up what a worker does not need and starts this program anew: what a
+// confine gives up what a worker does not need and starts this program again: what a
 // thread gives up holds for its process only from the next program on. A kernel on a
 // CPU is native code, and a compiler is a large program: neither is to reach the
 // user's files, the server, or other programs' workers. See docs/REMOTE.md for what

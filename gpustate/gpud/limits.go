@@ -50,7 +50,7 @@ func (s *session) admit(queue bool) error {
 	return nil
 }
 
-// semaphore bounds what goes on at the same time.
+// semaphore bounds what runs at the same time.
 type semaphore chan struct{}
 
 func newSemaphore(n int) semaphore { return make(semaphore, n) }

@@ -23,7 +23,7 @@ type Moved struct {
 
 // move has a client move its device to where the selection says: "remote=ADDRESS"
 // with a device behind it, or a device of the client's own machine. It returns
-// when the client has moved or has not; the client goes on in both cases.
+// when the client has moved or has not; the client continues in both cases.
 func (s *Server) move(ctx context.Context, client uint64, to string) (Moved, error) {
 	s.mu.Lock()
 	cl := s.clients[client]

@@ -56,7 +56,7 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// TestMoveRefused: a program whose move fails goes on where it is.
+// TestMoveRefused: a program whose move fails continues where it is.
 func TestMoveRefused(t *testing.T) {
 	a := serve(t, Options{})
 	c := open(t, a.sel)

@@ -145,7 +145,7 @@ type Server struct {
 	conns    map[net.Conn]struct{} // all, to close them at the end
 	next     uint64
 	draining bool
-	left     chan struct{} // closed and made anew when a client has gone
+	left     chan struct{} // closed and made again when a client has gone
 	moves    map[uint64]chan wire.Moved
 
 	closed chan struct{}

@@ -22,7 +22,7 @@ const controlFile = 3
 // Options.Worker. What it has to report goes to standard error.
 //
 // It begins by giving up what a worker does not need, see Options.Unconfined: the
-// process starts its own program anew, with the same arguments. Call RunWorker before
+// process starts its own program again, with the same arguments. Call RunWorker before
 // anything else.
 //
 // Signals that ask a process to end, or gpud to evacuate, do nothing here: the

@@ -282,7 +282,7 @@ func (m *model) apply(s *saved) {
 	}
 }
 
-// restart captures, spoils the old device, and goes on on a new one with the same
+// restart captures, spoils the old device, and continues on a new one with the same
 // calls as before, some of them before the restore.
 func (m *model) restart() {
 	m.b.Helper()

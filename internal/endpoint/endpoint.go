@@ -108,7 +108,7 @@ type Endpoint interface {
 	// NoteSites makes the rank note where the program posts each receive, so that errors
 	// and warnings can say it. It costs a tenth of a microsecond for each. Persistent and
 	// reusable requests are noted when they are made, whatever is asked for here. Each
-	// SaveMailbox decides anew: it goes on where there was something to name.
+	// SaveMailbox decides again: it continues where there was something to name.
 	NoteSites()
 
 	// NotPostedAgain lists the receives that the program had pending at the checkpoint

@@ -22,7 +22,7 @@ const (
 	SupervisorLives               // it answers, or has started the program again
 	// it has ended and its node lives, or the job is over or was requeued: Slurm sees to the job
 	SupervisorEnded
-	SupervisorDead // its node is dead or frozen, and the job goes on without a script
+	SupervisorDead // its node is dead or frozen, and the job continues without a script
 )
 
 // GuardStep is the name of the steps in which guards run.

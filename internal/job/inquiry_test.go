@@ -25,14 +25,14 @@ func frozen(t *testing.T, value string) string {
 }
 
 // TestFate: a supervisor counts as dead only when it has been silent for long, Slurm
-// says that the job goes on as it was, and it is silent after that, too.
+// says that the job continues as it was, and it is silent after that, too.
 func TestFate(t *testing.T) {
 	const patience = 50 * time.Millisecond
 	for _, c := range []struct {
 		name, show, steps string
 		want              Fate
 	}{
-		{"the job goes on without it", "JobState=RUNNING Restarts=2", "7.0 app\n7.4 holdfast-guard\n7.batch batch",
+		{"the job continues without it", "JobState=RUNNING Restarts=2", "7.0 app\n7.4 holdfast-guard\n7.batch batch",
 			SupervisorDead},
 		{"it has started the program again", "JobState=RUNNING Restarts=2", "7.1 app", SupervisorLives},
 		{"somebody has requeued the job", "JobState=RUNNING Restarts=3", "", SupervisorEnded},
@@ -64,7 +64,7 @@ func TestFate(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if fate, why := o.Fate(ctx); fate != SupervisorUnknown {
-		t.Errorf("its node refuses, and the job goes on: got %d (%s)", fate, why)
+		t.Errorf("its node refuses, and the job continues: got %d (%s)", fate, why)
 	}
 	slurmSays(t, "JobState=FAILED Restarts=2", "")
 	if fate, why := o.Fate(t.Context()); fate != SupervisorEnded {

@@ -87,7 +87,7 @@ func (t *Trigger) Due(now time.Time) (ask, stop bool) {
 		return true, true
 	}
 	if !t.next.IsZero() && !now.Before(t.next) {
-		t.next = time.Time{} // planned anew when this one is over
+		t.next = time.Time{} // planned again when this one is over
 		return true, false
 	}
 	return false, false

@@ -218,7 +218,7 @@ func (r *Report) outcome(q Epoch) outcome {
 	return outcome{at + " only", "committed at " + at + "; the run ended, or has not come further yet", "partly", false}
 }
 
-// restoredText says what a start went on from.
+// restoredText says what a start continued from.
 func (run Run) restoredText() string {
 	switch {
 	case !run.began && run.Ended == "running":
@@ -230,7 +230,7 @@ func (run Run) restoredText() string {
 	case run.Restored > 0:
 		return fmt.Sprintf("epoch %d from %s", run.Restored, run.Level)
 	}
-	return "nothing: from the start"
+	return "nothing"
 }
 
 // lasted is how long a start lasted; a range if nobody saw it end.

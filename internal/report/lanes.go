@@ -136,7 +136,7 @@ func (t *tracker) fails(e *events.Event, at int64) {
 	}
 }
 
-// behind follows what is written while the program goes on.
+// behind follows what is written while the program continues.
 func (t *tracker) behind(e *events.Event, at int64, k kind) {
 	key := e.Name + "\x00" + e.Level
 	if e.Begin {

@@ -107,7 +107,7 @@ type merger struct {
 }
 
 // dedupe sorts the logs by start and rank and drops a log that was given twice, as when a directory was, and the older
-// ones of starts that have one number, as when a job began anew on other nodes.
+// ones of starts that have one number, as when a job started over on other nodes.
 func (m *merger) dedupe() {
 	slices.SortStableFunc(m.logs, func(a, b events.RankLog) int {
 		return cmp.Or(cmp.Compare(a.Header.Run, b.Header.Run), cmp.Compare(a.Rank, b.Rank),
@@ -128,7 +128,7 @@ func (m *merger) dedupe() {
 		m.note("%d log(s) of the same rank and start were found twice and are counted once", twice)
 	}
 	for _, run := range slices.Sorted(maps.Keys(others)) {
-		m.note("there are logs of two starts with number %d, as when the job began anew on other nodes: the newer is "+
+		m.note("there are logs of two starts with number %d, as when the job started over on other nodes: the newer is "+
 			"shown; give the directories of one to see it alone", run)
 	}
 }

@@ -235,7 +235,7 @@ func TestStartsInVain(t *testing.T) {
 	w.end()
 	r := merge(t, w, time.Hour)
 	if !near(r.Totals.Lost, 50, 1) || restored(r, 3) != "epoch 1 from local" ||
-		restored(r, 0) != "nothing: from the start" {
+		restored(r, 0) != "nothing" {
 		t.Errorf("after a start that came through: got %.1f s lost, want about 50; restored %q", r.Totals.Lost,
 			restored(r, 3))
 	}
@@ -358,7 +358,7 @@ func TestLostLogs(t *testing.T) {
 }
 
 // TestCompletedLater: a run is killed when all has been written and before it is
-// committed; the next one finds it whole and goes on from it.
+// committed; the next one finds it whole and continues from it.
 func TestCompletedLater(t *testing.T) {
 	w := newWorld(2, 1)
 	w.start(0)
@@ -514,7 +514,7 @@ func TestMissingAndTwice(t *testing.T) {
 }
 
 // TestSameNumber: two starts have one number, as when the directories of the nodes
-// that a job began on are given with those of the nodes that it began anew on. The
+// that a job began on are given with those of the nodes that it started over on. The
 // newer is shown, and that there is another is said.
 func TestSameNumber(t *testing.T) {
 	old, w := newWorldThatEnds(2), newWorldThatEnds(2)

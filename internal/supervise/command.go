@@ -272,7 +272,7 @@ func (c *command) skipValue(args []string, i int) bool {
 	return is(i-1, oneValue) || is(i-1, twoValues) || is(i-2, twoValues)
 }
 
-// recovers reports whether Open MPI's mpirun is told to go on without a rank that
+// recovers reports whether Open MPI's mpirun is told to continue without a rank that
 // died; it ends with code 0 then.
 func (c *command) recovers() bool {
 	told := func(s string) bool {

@@ -67,7 +67,7 @@ func TestParseMpirun(t *testing.T) {
 	}
 }
 
-// TestRecovers: Open MPI's mpirun is told to go on without a rank on its command line.
+// TestRecovers: Open MPI's mpirun is told to continue without a rank on its command line.
 func TestRecovers(t *testing.T) {
 	for line, want := range map[string]bool{
 		"mpirun.openmpi --enable-recovery -np 2 ./app":            true,

@@ -321,7 +321,7 @@ var taskEnded = regexp.MustCompile(`^srun: error: (\S+): (tasks? [\d,-]+: .+)`)
 // longestLine is of those that can be such a message.
 const longestLine = 4096
 
-// Write never fails: srun goes on when the disk of its log is full, and must not
+// Write never fails: srun continues when the disk of its log is full, and must not
 // find its pipe closed because of that.
 func (t *taskWatch) Write(b []byte) (int, error) {
 	for rest := b; !t.seen && len(rest) > 0; {

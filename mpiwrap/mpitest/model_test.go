@@ -62,7 +62,7 @@ func TestModelOnSimulatedRanks(t *testing.T) {
 	}
 }
 
-// TestModelAcrossRestarts ends the world at every drain that allows it and goes on in a
+// TestModelAcrossRestarts ends the world at every drain that allows it and continues in a
 // new one: from the mailbox, with what was pending protected or posted again.
 func TestModelAcrossRestarts(t *testing.T) {
 	seeds := uint64(300)

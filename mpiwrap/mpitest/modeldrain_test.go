@@ -28,7 +28,7 @@ func drawBroken(rng *rand.Rand, size int) broken {
 	return b
 }
 
-// drain gives a drain up. The program goes on with what it has received or not; a rank
+// drain gives a drain up. The program continues with what it has received or not; a rank
 // that was late to give up may have ended it.
 func (b broken) drain(w *mpiwrap.Comm) error {
 	if b == nil {

@@ -120,7 +120,7 @@ func NewModel(seed uint64, size, rounds int) *Model {
 	return m
 }
 
-// Run goes on to the end of the script and checks what was received. With stop it
+// Run continues to the end of the script and checks what was received. With stop it
 // saves itself at the next drain that allows it and returns false: Attach it to another
 // world and run it again.
 func (m *Model) Run(stop bool) (ended bool, err error) {

@@ -1,4 +1,4 @@
-// Demo shows one N-body run that is asked for a checkpoint, killed, and goes on
+// Demo shows one N-body run that is asked for a checkpoint, killed, and continues
 // under another MPI, with its ranks on other folders, and on another OpenCL
 // platform. It compares the results with a run that nobody disturbed and exits
 // with 1 if one is not what it should be. make demo builds and starts it.

@@ -18,7 +18,7 @@ import (
 // A stage is what one start of the program has shown, a line of the report.
 type stage struct {
 	name     string
-	fromStep int // the step a restart went on from
+	fromStep int // the step a restart continued from
 	stats    stats
 	verdict  string
 	err      error // why the verdict is bad
@@ -128,12 +128,12 @@ func (d *demo) restart(ctx context.Context, name string, m launch.MPI, device st
 		return nil, err
 	}
 	s := &stage{name: fmt.Sprintf("restart, %s, %s", m.Title, device),
-		fromStep: r.Output.LastNumber("nbody: goes on from step ")}
+		fromStep: r.Output.LastNumber("nbody: continues from step ")}
 	s.stats.read(r.Output.String())
 	if s.fromStep < 1 {
-		return nil, r.Fail(fmt.Errorf("did not go on from a checkpoint"))
+		return nil, r.Fail(fmt.Errorf("did not continue from a checkpoint"))
 	}
-	d.say("   went on from step %d to the end", s.fromStep)
+	d.say("   continued from step %d to the end", s.fromStep)
 	return s, nil
 }
 

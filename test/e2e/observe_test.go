@@ -73,7 +73,7 @@ func TestStatusMetricsReport(t *testing.T) {
 }
 
 // checkReport wants the account of a start that was killed after its first
-// checkpoint, and one that went on from it to the end.
+// checkpoint, and one that continued from it to the end.
 func checkReport(t *testing.T, dir string) {
 	t.Helper()
 	r, err := report.Load(time.Now().Add(time.Hour), 0, dir)

@@ -77,7 +77,7 @@ func (e example) killedAndRestarted(first, second launch.MPI) {
 		from = max(from, step)
 	}
 	if from == 0 {
-		e.Fatal("started anew, want it to go on")
+		e.Fatal("started over, want it to continue")
 	}
 	got := e.lines(e.start(second, from+10, "HOLDFAST_GLOBAL="+dir), "ends")
 	want := e.lines(e.start(second, from+10, "HOLDFAST_GLOBAL="+e.TempDir()), "ends")

@@ -114,7 +114,7 @@ func (l *lab) move(app *app, from, to *server, named bool) bool {
 }
 
 // TestServerKilled: a server that is killed is named by its clients at once, and
-// the job goes on from its last checkpoint on another one.
+// the job continues from its last checkpoint on another one.
 func TestServerKilled(t *testing.T) {
 	l := newLab(t)
 	want := l.wait(l.app("nbody", 3, "pocl", nil))
@@ -159,7 +159,7 @@ func TestServerKilled(t *testing.T) {
 		t.Error("the result after the restart is another one")
 	}
 	if !strings.Contains(again.log.String(), "restored") {
-		t.Errorf("it began anew:\n%s", again.log)
+		t.Errorf("it started over:\n%s", again.log)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 var restoredFrom = regexp.MustCompile(`restored" rank=(\d) epoch=(\d) level=(\w+)`)
 
-// TestDevices: a program on devices goes on under the other MPI on another kind of
+// TestDevices: a program on devices continues under the other MPI on another kind of
 // device, with its nodes in another order, on fewer nodes with more ranks each
 // and on others, and each rank takes its shard from the nearest place that has it.
 func TestDevices(t *testing.T) {

@@ -40,7 +40,7 @@ func TestMpirun(t *testing.T) {
 }
 
 // TestPlacement: without a spare node the ranks move together; a job that was
-// stopped under one MPI goes on under the other, with other nodes and more ranks
+// stopped under one MPI continues under the other, with other nodes and more ranks
 // on each.
 func TestPlacement(t *testing.T) {
 	b := newBed(t, 3)

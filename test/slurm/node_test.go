@@ -12,7 +12,7 @@ import (
 var fromPartner = regexp.MustCompile(`restored" rank=1 epoch=\d+ level=partner`)
 
 // TestLostDirectory: four nodes keep partner copies and nothing else. One of
-// them dies and comes back empty; the job goes on from the partner's copy.
+// them dies and comes back empty; the job continues from the partner's copy.
 func TestLostDirectory(t *testing.T) {
 	b := newBed(t, 4)
 	for mpi, m := range mpis {
@@ -60,7 +60,7 @@ func TestLostDirectory(t *testing.T) {
 
 // TestBatchHostDies: the node that runs the batch script and holdfast run dies.
 // Slurm would leave a job with --no-kill as it is; the ranks put it back into the
-// queue, and it goes on from its checkpoint on other nodes.
+// queue, and it continues from its checkpoint on other nodes.
 func TestBatchHostDies(t *testing.T) {
 	b := newBed(t, 4)
 	j := b.submit(t, 1, "host", []string{"-N3", "--no-kill", "--requeue", "-t", "10"}, []string{"--requeue"}, nil, held,

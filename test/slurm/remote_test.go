@@ -71,7 +71,7 @@ func TestServerDies(t *testing.T) {
 			j.ends(t)
 			m := accounts.FindStringSubmatch(j.log())
 			if m == nil || m[5] == "" || m[5] == "1" {
-				t.Errorf("it did not go on from the second epoch or a later one: %v", m)
+				t.Errorf("it did not continue from the second epoch or a later one: %v", m)
 			}
 			if m := lostServer.FindStringSubmatch(j.log()); !strings.HasPrefix(m[1], "n3:") {
 				t.Errorf("the error names %s, not the server that died", m[1])

@@ -161,7 +161,7 @@ func (j *job) decisions() string {
 }
 
 // TestDeaths lets nodes die in every way, each in another phase of a checkpoint,
-// with copies and with parity, under both MPIs. The programs go on with a spare
+// with copies and with parity, under both MPIs. The programs continue with a spare
 // node.
 func TestDeaths(t *testing.T) {
 	b := newBed(t, 7)

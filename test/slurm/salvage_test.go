@@ -7,7 +7,7 @@ import (
 )
 
 // TestSalvage: a job gives up while its only checkpoint is on the nodes' own disks. What
-// both nodes have is brought to global first, and another job goes on from it on other nodes.
+// both nodes have is brought to global first, and another job continues from it on other nodes.
 func TestSalvage(t *testing.T) {
 	b := newBed(t, 4)
 	// At one byte per second the program's own copy to global is never done.

@@ -96,7 +96,7 @@ func (j *job) resumed(t *testing.T, ranks int) {
 }
 
 // TestSignals: each way to be told to stop ends with a committed epoch at global,
-// the job goes on under its number, and its result is that of an undisturbed run.
+// the job continues under its number, and its result is that of an undisturbed run.
 // A signal that does not mean stop is a checkpoint and no more.
 func TestSignals(t *testing.T) {
 	b := newBed(t, 11, "CLUSTER_KILL_WAIT=10", "CLUSTER_GRACE=60")

@@ -365,7 +365,7 @@ func (j *job) bring(t *testing.T, kind string, nodes []string) {
 // survives the death.
 func (tr *trial) surviving(log string) int {
 	safe := newest(log, "global")
-	if tr.Batch { // it may go on on other nodes
+	if tr.Batch { // it may continue on other nodes
 		return safe
 	}
 	if tr.Kind == "procs" {

@@ -35,7 +35,7 @@ func (o *Options) Run(ctx context.Context, name string, body Body) error {
 	err = o.On(ctx, name, world, body)
 	stopped := errors.Is(err, coordinated.ErrStop)
 	if stopped && world.Rank() == 0 {
-		fmt.Fprintf(os.Stderr, "%s: stopped at a checkpoint; start the same command again to go on\n", name)
+		fmt.Fprintf(os.Stderr, "%s: stopped at a checkpoint; start the same command again to continue\n", name)
 	}
 	if err == nil || stopped {
 		return errors.Join(err, finalize())

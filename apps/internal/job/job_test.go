@@ -40,8 +40,8 @@ func stopAt(run string, number int64, began *int64) Body {
 	}
 }
 
-// TestStopAndGoOn stops a run of one rank at a checkpoint, goes on from it, and
-// refuses to go on from it as another run.
+// TestStopAndGoOn stops a run of one rank at a checkpoint, continues from it, and
+// refuses to continue from it as another run.
 func TestStopAndGoOn(t *testing.T) {
 	o := &Options{Ranks: 1, Device: "fake", Job: "test", Global: t.TempDir()}
 	start := func(run string, number int64) (int64, error) {

@@ -53,15 +53,15 @@ var settingFlags = []struct{ key, name, help string }{
 	{"mtbf", "mtbf", "mean `time` between failures of the job: chooses the interval (Daly)"},
 	{"redundancy", "redundancy", "protect the local shards on other nodes: `partner:K or parity:D+P`"},
 	{"keep", "keep", "`number` of checkpoints to keep at each level (default 2)"},
-	{"epoch", "epoch", "`number` of the checkpoint to go on from; default the newest"},
+	{"epoch", "epoch", "`number` of the checkpoint to continue from; default the newest"},
 	{"cut_timeout", "cut-timeout", "`time` that the ranks may take to agree on a checkpoint (default 60s)"},
 }
 
 // Usage is the part of an application's help that says what the flags for
 // checkpoints do.
 const Usage = `With -local or -global the run is checkpointed: USR1 to any rank takes one and
-goes on, USR2 or TERM takes one and stops. Started again with the same flags it
-goes on from the newest checkpoint, on any nodes and devices and under any MPI,
+continues, USR2 or TERM takes one and stops. Started again with the same flags it
+continues from the newest checkpoint, on any nodes and devices and under any MPI,
 with the same number of ranks. -interval and -mtbf take them by the clock. All of
 this can stand in holdfast.yaml or in HOLDFAST_ variables as well, such as
 HOLDFAST_INTERVAL=10m, and more: 'holdfast config' lists what there is. Without
@@ -86,7 +86,7 @@ func (o *Options) Register(fs *flag.FlagSet, result string) {
 			return nil
 		})
 	}
-	fs.BoolFunc("fresh", "start anew: do not go on from a checkpoint", func(text string) error {
+	fs.BoolFunc("fresh", "start over: do not continue from a checkpoint", func(text string) error {
 		o.set = append(o.set, assignment{"fresh", text, "-fresh"})
 		return nil
 	})

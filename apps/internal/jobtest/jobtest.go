@@ -219,8 +219,8 @@ func (r *restart) restarted(m launch.MPI) []byte {
 	if err := run.Wait(); err != nil {
 		r.t.Fatal(err)
 	}
-	if !strings.Contains(run.Output.String(), "goes on from ") {
-		r.t.Fatalf("did not go on from a checkpoint:\n%s", run.Output.Tail(20))
+	if !strings.Contains(run.Output.String(), "continues from ") {
+		r.t.Fatalf("did not continue from a checkpoint:\n%s", run.Output.Tail(20))
 	}
 	return r.result("restarted")
 }

@@ -21,7 +21,7 @@ type Lease struct {
 	// Guarded by pool.mu.
 	sections []storage.Section
 	busy     bool     // a writer reads the memory at this moment
-	kept     [][]byte // chunks that the pool went on without
+	kept     [][]byte // chunks that the pool continued without
 	err      error    // of giving back
 	held     int      // operations that were given up and still have the memory
 	due      bool     // it was to end meanwhile
@@ -157,7 +157,7 @@ func (p *pool) Recall() *Lease {
 var ClaimPatience = 100 * time.Millisecond
 
 // claim gets the pool ready for a capture. If the memory does not come back in
-// time, the pool goes on without it and maps other memory as far as it may.
+// time, the pool continues without it and maps other memory as far as it may.
 func (p *pool) claim() {
 	l := p.Recall()
 	if l != nil {

@@ -14,7 +14,7 @@ type Snapshot struct {
 	Sections []storage.Section
 	Bytes    int64
 	// Live says that some sections are the program's own memory because the pool
-	// had no room: they must be written before the program goes on.
+	// had no room: they must be written before the program continues.
 	Live bool
 
 	devices []*gpustate.Capture

@@ -199,7 +199,7 @@ func (s *Set) GivenUp() {
 	}
 }
 
-// Restored notes what this run went on from.
+// Restored notes what this run continued from.
 func (s *Set) Restored(epoch uint64, took time.Duration) {
 	if s != nil {
 		s.restoredEpoch.Set(float64(epoch))

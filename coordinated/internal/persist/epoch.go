@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Captured is what there is of an epoch on this rank when the program goes on.
+// Captured is what there is of an epoch on this rank when the program continues.
 type Captured struct {
 	Epoch    storage.Epoch
 	Snapshot *capture.Snapshot // nil: there is none

@@ -38,7 +38,7 @@ func (e *HungError) Error() string {
 // lateGrace is how long an operation whose time is over may take to notice.
 const lateGrace = time.Second
 
-// Operations are what goes on at levels behind the program.
+// Operations are the work at levels that is done behind the program.
 type Operations struct {
 	timeout time.Duration
 	copied  func(level string) int64

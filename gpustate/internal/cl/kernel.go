@@ -9,13 +9,13 @@ import (
 
 // kernel is a cl_kernel. NVIDIA's driver (580) has a fault that SetArg works around: an
 // argument that has once held an SVM pointer takes no buffer any more, and launches end
-// with CL_INVALID_KERNEL_ARGS. There a kernel remembers its arguments and is made anew
+// with CL_INVALID_KERNEL_ARGS. There a kernel remembers its arguments and is made again
 // when a buffer follows a pointer.
 type kernel struct {
 	h    handle
 	args int
 
-	program handle // retained, to make the kernel anew; 0 on platforms that need not
+	program handle // retained, to make the kernel again; 0 on platforms that need not
 	name    string
 	held    []held
 	old     handle // the one before h: another goroutine may still ask about it
@@ -101,7 +101,7 @@ func setArg(k handle, i int, a driver.Arg) error {
 	return setArgBytes(k, i, len(a.Value), a.Value)
 }
 
-// renew makes the kernel anew, with the arguments that it has but the one that is to be
+// renew makes the kernel again, with the arguments that it has but the one that is to be
 // set next. Those that were released are not set; neither is a launch with them possible.
 func (d *device) renew(k *kernel, but int) error {
 	h, err := createKernel(k.program, k.name)

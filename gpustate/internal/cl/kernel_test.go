@@ -10,7 +10,7 @@ import (
 
 // TestPointersStick sets arguments to buffers, shared memory, samplers and values in random
 // order on a device that is taken to be one where pointers stick, so that kernels are made
-// anew; what they compute must not show it. Objects come and go meanwhile.
+// again; what they compute must not show it. Objects come and go meanwhile.
 func TestPointersStick(t *testing.T) {
 	d, q := poclDevice(t)
 	d.pointersStick = true
@@ -85,7 +85,7 @@ __kernel void pick(__global int *out, __global const int *a, __global const int 
 		}
 	}
 	if renewed == 0 {
-		t.Error("no kernel was made anew: the test tries nothing")
+		t.Error("no kernel was made again: the test tries nothing")
 	}
 	for _, h := range at {
 		ok(d.ReleaseMem(h))

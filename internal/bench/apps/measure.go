@@ -207,7 +207,7 @@ func (m *measured) addCheckpoints(t *times) error {
 	return nil
 }
 
-// runRestart goes on from the newest checkpoint.
+// runRestart continues from the newest checkpoint.
 func (m *measured) runRestart(ctx context.Context) error {
 	if err := m.warm("taken"); err != nil {
 		return err
@@ -217,7 +217,7 @@ func (m *measured) runRestart(ctx context.Context) error {
 		return err
 	}
 	if t.RestoredEpoch == 0 {
-		return fmt.Errorf("%s: did not go on from its checkpoint", m.app.name)
+		return fmt.Errorf("%s: did not continue from its checkpoint", m.app.name)
 	}
 	m.restart = append(m.restart, t.Build+t.Restore)
 	m.addPart("build the program", t.Build)

@@ -53,7 +53,7 @@ func (m *measured) moves(ctx context.Context) error {
 			return fmt.Errorf("restart, %s: %w", place, err)
 		}
 		if t.RestoredEpoch == 0 {
-			return fmt.Errorf("%s, %s: did not go on from its checkpoint", m.app.name, place)
+			return fmt.Errorf("%s, %s: did not continue from its checkpoint", m.app.name, place)
 		}
 		apart, bound, err := m.compare(result("undisturbed"), st.out, place)
 		if err != nil {

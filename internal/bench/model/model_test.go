@@ -22,7 +22,7 @@ func simulate(rng *rand.Rand, cost, latency, restart, mtbf, work float64) float6
 			safe = pending
 		}
 		now, done, pending = fail, safe, -1
-		for { // a failure during the restart begins it anew
+		for { // a failure during the restart starts it over
 			next := rng.ExpFloat64() * mtbf
 			if next >= restart {
 				now += restart

@@ -58,7 +58,7 @@ func (s *suite) balance(ctx context.Context) error {
 	return nil
 }
 
-// halves starts the servers anew with one core each, so that they are two devices
+// halves starts the servers again with one core each, so that they are two devices
 // of which one does not slow the other down.
 func (s *suite) halves(ctx context.Context) (err error) {
 	if err := errors.Join(s.a.stop(), s.b.stop()); err != nil {

@@ -144,7 +144,7 @@ func seconds(q *gpustate.Queue, times int, do func() error) (float64, error) {
 }
 
 // launches measures short kernels a second, with the default window and arguments
-// set anew before each, and the time of one launch that is waited for.
+// set again before each, and the time of one launch that is waited for.
 func (s *suite) launches(ctx context.Context) error {
 	ways := s.ways()
 	var rate, trip []bench.Samples

@@ -242,7 +242,7 @@ func (m *Machine) openFailed() {
 	m.next()
 }
 
-// pause waits after starts without progress, before the next one; after the first it goes on at
+// pause waits after starts without progress, before the next one; after the first it continues at
 // once. A signal that means stop ends it.
 func (m *Machine) pause() {
 	n, d := m.past.fruitless, time.Duration(0)
@@ -295,7 +295,7 @@ func levelsAt(rep job.Report, e storage.Epoch) string {
 
 // unrestorable decides what follows a start that found checkpoints and could restore none. Data
 // that are on the disk of a dead node may come back with it, so it is waited for. A job that has
-// had checkpoints is begun anew only within --begin-anew, and never one that had any at global, or
+// had checkpoints is started over only within --begin-anew, and never one that had any at global, or
 // that began from something.
 func (m *Machine) unrestorable() {
 	why := m.try.last.Unrestorable
@@ -319,7 +319,7 @@ func (m *Machine) unrestorable() {
 	}
 }
 
-// mayBegin reports whether the job may begin anew without asking.
+// mayBegin reports whether the job may start over without asking.
 func (m *Machine) mayBegin() bool { return m.neverSafe() && m.work() <= m.cfg.BeginAnew }
 
 // neverSafe reports whether the job began from nothing, and nothing of it ever came to global.

@@ -178,7 +178,7 @@ func (m *Machine) report(rep job.Report) {
 		m.committed(level, e)
 	}
 	if len(rep.Committed) > 0 {
-		m.past.fresh = false // there is something to go on from
+		m.past.fresh = false // there is something to continue from
 		m.advance()
 	}
 	if rep.Committed[storage.LevelGlobal] > 0 {
@@ -208,7 +208,7 @@ func (m *Machine) computes(rep job.Report) {
 		return
 	}
 	var fetch time.Duration
-	what := "nothing to restore, from the beginning"
+	what := "nothing to restore, started over"
 	if rs != nil {
 		fetch, what = seconds(rs.Fetch), fmt.Sprintf("epoch %d from %s", rs.Epoch, rs.Level)
 	}
@@ -260,7 +260,7 @@ func (m *Machine) startTimeout() time.Duration {
 	return (5*m.past.opening + 10*time.Second) << min(m.past.unopened, 6)
 }
 
-// failTime is how long a start goes on after one of its tasks has ended with an error before
+// failTime is how long a start continues after one of its tasks has ended with an error before
 // Open: time for the launcher to end by itself.
 const failTime = 2 * time.Second
 

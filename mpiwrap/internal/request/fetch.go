@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// Fetch receives what has arrived on the channels: it goes on with every active request,
+// Fetch receives what has arrived on the channels: it continues with every active request,
 // and takes what no posted receive wants into the mailboxes. It returns how many messages
 // were received. It does not block.
 func (s *Rank) Fetch(channels iter.Seq[*Channel]) (int, error) {

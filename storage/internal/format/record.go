@@ -71,7 +71,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // CRC is the CRC-32C of b.
 func CRC(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// UpdateCRC goes on with a CRC-32C.
+// UpdateCRC continues with a CRC-32C.
 func UpdateCRC(crc uint32, b []byte) uint32 { return crc32.Update(crc, castagnoli, b) }
 
 // SealRecord wraps payload in an envelope.

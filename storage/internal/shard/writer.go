@@ -213,7 +213,7 @@ var zeros [vfs.Align]byte
 // errBeyondRoom marks a shard that became longer than it had to be.
 var errBeyondRoom = errors.New("shard is longer than the space reserved for it")
 
-// skipTo goes on at a later offset, a multiple of vfs.Align. What lies between
+// skipTo continues at a later offset, a multiple of vfs.Align. What lies between
 // reads as zeros in a new file.
 func (w *Writer) skipTo(off int64) error {
 	if w.Pos() >= off {

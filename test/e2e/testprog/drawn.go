@@ -78,7 +78,7 @@ func (s *soak) draw(round int) *drawn {
 		d.opt.Global, d.opt.Compress = filepath.Join(base, "global"), one(2)
 	}
 	if one(8) {
-		d.opt.MaxPool = 1 // no room: state is written before the program goes on
+		d.opt.MaxPool = 1 // no room: state is written before the program continues
 	}
 	if one(8) {
 		d.opt.Events = "on"
