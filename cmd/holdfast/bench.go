@@ -29,6 +29,7 @@ func newBench() *cobra.Command {
 func newBenchStorage() *cobra.Command {
 	s := &benchSuite{}
 	var quick bool
+	var simulated []int
 	o := storage.Options{Parity: true}
 	cmd := s.command(&cobra.Command{
 		Use:   "storage",
@@ -38,8 +39,16 @@ times with what the same processes need in the same run to write and fsync the s
 bytes, to read them from the page cache, and to copy them in memory.
 
 --dir is a directory on the disk to measure; it needs room for five times the data.
-Values are medians; SPREAD is the range divided by the median.` + suiteCodes,
+Values are medians; SPREAD is the range divided by the median.
+
+With --ranks it takes no times. It counts what one epoch and one restart of so many
+ranks ask of the global directory: operations by kind, bytes, the largest file. The
+ranks of two nodes (8 ranks each) are real and the others vote as they do. --dir then
+needs 500 bytes for each rank.` + suiteCodes,
 	}, func(cmd *cobra.Command) error {
+		if len(simulated) > 0 {
+			return storage.Scale(cmd.Context(), &s.Runner, o.Dir, simulated)
+		}
 		if quick {
 			o.Ranks, o.MiB, s.Runs = []int{2}, []int{64}, 3
 		}
@@ -48,7 +57,9 @@ Values are medians; SPREAD is the range divided by the median.` + suiteCodes,
 	f := cmd.Flags()
 	f.BoolVar(&quick, "quick", false, "2 ranks, 64 MiB each, 3 runs: less than a minute")
 	f.StringVar(&o.Dir, "dir", os.TempDir(), "directory to write in")
-	f.IntSliceVar(&o.Ranks, "ranks", []int{2, 4}, "numbers of processes")
+	f.IntSliceVar(&o.Ranks, "procs", []int{2, 4}, "numbers of processes")
+	f.IntSliceVar(&simulated, "ranks", nil, "count file operations of so many simulated ranks instead, such as "+
+		"1,100,10000,100000")
 	f.IntSliceVar(&o.MiB, "mib", []int{64, 256}, "MiB per process")
 	f.IntVar(&s.Runs, "runs", 5, "runs of each case after one to warm up")
 	return cmd

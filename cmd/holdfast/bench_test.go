@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 // TestBenchStorage runs the benchmark on a little data: every metric is there
 // with its baseline. How good they are is not for a test to say.
 func TestBenchStorage(t *testing.T) {
-	code, out, errs := run(t, "bench", "storage", "--json", "--ranks", "2", "--mib", "2", "--runs", "1", "--dir",
+	code, out, errs := run(t, "bench", "storage", "--json", "--procs", "2", "--mib", "2", "--runs", "1", "--dir",
 		t.TempDir())
 	if code != exitGood {
 		t.Fatalf("got exit code %d: %s", code, errs)
@@ -46,5 +46,26 @@ func TestBenchStorage(t *testing.T) {
 	}
 	if len(metrics) != 9 {
 		t.Errorf("got metrics %q, want 9", metrics)
+	}
+}
+
+// TestBenchStorageRanks: with --ranks operations are counted, and the shares of a rank are compared with those of 100.
+func TestBenchStorageRanks(t *testing.T) {
+	code, out, errs := run(t, "bench", "storage", "--json", "--ranks", "1,100,200", "--dir", t.TempDir())
+	if code != exitGood {
+		t.Fatalf("got exit code %d: %s", code, errs)
+	}
+	compared := 0
+	for l := range strings.Lines(out) {
+		var line bench.Row
+		if err := json.Unmarshal([]byte(l), &line); err != nil {
+			t.Fatalf("%v in %q", err, l)
+		}
+		if line.Case == "200 ranks" && line.Ratio != nil && line.Met != nil {
+			compared++
+		}
+	}
+	if compared < 4 {
+		t.Errorf("got %d shares of 200 ranks compared with those of 100, want at least 4:\n%s", compared, out)
 	}
 }

@@ -1,0 +1,75 @@
+package scale
+
+import (
+	"math"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// TestCounts: what a job of 24 ranks asks for is much the same whether all of them are real or
+// the ranks of two nodes are.
+func TestCounts(t *testing.T) {
+	run := func(all bool) Result {
+		res, err := Run(t.Context(), Options{Dir: t.TempDir(), Ranks: 24, PerNode: 4, all: all})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	some, all := run(false), run(true)
+	if some.Manifest != all.Manifest || some.Manifest == 0 {
+		t.Errorf("got manifests of %d bytes and of %d where all ranks are real", some.Manifest, all.Manifest)
+	}
+	for what, pair := range map[string][2]Count{"epoch": {some.Epoch, all.Epoch}} {
+		got, want := pair[0], pair[1]
+		for _, kind := range []string{Create, Rename, Sync, Write} {
+			if math.Abs(got.Ops[kind]-want.Ops[kind]) > 0.1*want.Ops[kind]+2 {
+				t.Errorf("%s: got %g of %s, and %g where all ranks are real", what, got.Ops[kind], kind, want.Ops[kind])
+			}
+		}
+		if math.Abs(got.BytesWritten-want.BytesWritten) > 0.1*want.BytesWritten+1000 {
+			t.Errorf("%s: got %g bytes written, and %g where all ranks are real", what, got.BytesWritten,
+				want.BytesWritten)
+		}
+	}
+	if n := all.Epoch.BytesWritten; n < 24*64<<10 {
+		t.Errorf("got %g bytes written of 24 ranks' 64 KiB", n)
+	}
+}
+
+// TestSmall: a job of one rank has no second node.
+func TestSmall(t *testing.T) {
+	for _, n := range []int{1, 9} {
+		res, err := Run(t.Context(), Options{Dir: t.TempDir(), Ranks: n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Epoch.Metadata() == 0 || res.Restart.Metadata() == 0 || res.Largest < 64<<10 {
+			t.Errorf("got %+v", res)
+		}
+	}
+	if _, err := Run(t.Context(), Options{Dir: t.TempDir()}); err == nil {
+		t.Error("a job without ranks was accepted")
+	}
+}
+
+// TestShift: a simulated rank votes on its own shards, and on none of ranks that do not exist.
+func TestShift(t *testing.T) {
+	h := newHall(22, 4, 8) // the last node has ranks 20 and 21
+	data := vote.EncodePut([]storage.ShardInfo{{Rank: 4, Pack: 4}, {Rank: 5, Pack: 4}, {Rank: 6, Pack: 4}}, nil)
+	b, err := h.shift(data, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r, want := range map[int]int{8: 4, 13: 5, 21: 5} {
+		if got := h.like(r); got != want {
+			t.Errorf("rank %d votes as %d, want %d", r, got, want)
+		}
+	}
+	infos, err := decodePut(b)
+	if err != nil || len(infos) != 2 || infos[1].Rank != 21 || infos[1].Pack != 20 || infos[1].Node != "node00005" {
+		t.Errorf("got %+v, %v, want shards of ranks 20 and 21 in pack 20", infos, err)
+	}
+}
