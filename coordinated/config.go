@@ -131,7 +131,7 @@ var settings = slices.Concat([]config.Row[Options]{
 		config.Text("an interface or address", func(o *Options) *string { return &o.Interface })),
 	config.Key("control.heartbeat", "250ms", "time between heartbeats of neighbouring ranks",
 		config.Positive(func(o *Options) *time.Duration { return &o.Heartbeat })),
-	config.Key("control.peer_timeout", "1.5s", "a rank is lost after this much silence",
+	config.Key("control.peer_timeout", "15s", "a rank is lost after this much silence; one whose connection breaks is lost at once",
 		config.Positive(func(o *Options) *time.Duration { return &o.PeerTimeout })),
 	config.Key("device", "the best there is", "device of the program, on this machine or of a holdfast gpud",
 		config.Checked("a selection such as cuda:0, pocl, or remote=node7:7478,cuda:0", setDevice)),

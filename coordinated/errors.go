@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -142,9 +143,9 @@ func (e *NoCommonEpochError) Error() string {
 func names(nodes []string) string {
 	const most = 8
 	if len(nodes) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(nodes[:most], ","), len(nodes)-most)
+		return fmt.Sprintf("%s and %d more", slurm.FoldNodes(nodes[:most]), len(nodes)-most)
 	}
-	return strings.Join(nodes, ",")
+	return slurm.FoldNodes(nodes)
 }
 
 func (e *NoCommonEpochError) text() string {

@@ -137,13 +137,13 @@ func (c *Client) RunOnAll(ctx context.Context, nodes []string, command ...string
 func (c *Client) OutputOfAll(ctx context.Context, nodes []string, command ...string) (string, error) {
 	n := strconv.Itoa(len(nodes))
 	args := []string{"srun", "--overlap", "--mpi=none", "--export=NONE", "-Q", "-K0", "-N" + n, "-n" + n,
-		"--ntasks-per-node=1", "-w", strings.Join(nodes, ",")}
+		"--ntasks-per-node=1", "-w", FoldNodes(nodes)}
 	return c.output(ctx, append(args, command...)...)
 }
 
 // NodeAddrs returns the addresses that Slurm uses for nodes.
 func (c *Client) NodeAddrs(ctx context.Context, nodes []string) (map[string]string, error) {
-	out, err := c.output(ctx, "scontrol", "-o", "show", "node", strings.Join(nodes, ","))
+	out, err := c.output(ctx, "scontrol", "-o", "show", "node", FoldNodes(nodes))
 	if err != nil {
 		return nil, err
 	}

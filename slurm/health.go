@@ -2,7 +2,6 @@ package slurm
 
 import (
 	"context"
-	"slices"
 	"strings"
 )
 
@@ -33,26 +32,25 @@ func (c *Client) NodeStates(ctx context.Context, nodes []string) ([]NodeState, e
 	if len(nodes) == 0 {
 		return nil, nil
 	}
-	out, err := c.output(ctx, "sinfo", "-h", "-a", "-N", "-n", strings.Join(nodes, ","), "-o", "%N|%T|%E")
+	out, err := c.output(ctx, "sinfo", "-h", "-a", "-N", "-n", FoldNodes(nodes), "-o", "%N|%T|%E")
 	if err != nil {
 		return nil, err
 	}
 	known := parseStates(out)
 	states := make([]NodeState, len(nodes))
 	for i, n := range nodes {
-		at := slices.IndexFunc(known, func(s NodeState) bool { return s.Name == n })
-		if at < 0 {
-			states[i] = NodeState{Name: n, State: "down", Reason: "Slurm does not know it"}
-			continue
+		s, ok := known[n]
+		if !ok {
+			s = NodeState{Name: n, State: "down", Reason: "Slurm does not know it"}
 		}
-		states[i] = known[at]
+		states[i] = s
 	}
 	return states, nil
 }
 
-// parseStates reads one line for each node and partition.
-func parseStates(out string) []NodeState {
-	var states []NodeState
+// parseStates reads one line for each node and partition. It returns the nodes by name.
+func parseStates(out string) map[string]NodeState {
+	states := map[string]NodeState{}
 	for line := range strings.Lines(out) {
 		part := strings.SplitN(strings.TrimSpace(line), "|", 3)
 		if len(part) < 2 || part[0] == "" {
@@ -68,8 +66,8 @@ func parseStates(out string) []NodeState {
 		if len(part) == 3 && part[2] != "none" {
 			n.Reason = part[2]
 		}
-		if !slices.ContainsFunc(states, func(s NodeState) bool { return s.Name == n.Name }) {
-			states = append(states, n)
+		if _, ok := states[n.Name]; !ok {
+			states[n.Name] = n
 		}
 	}
 	return states

@@ -176,7 +176,7 @@ func TestNodeStates(t *testing.T) {
 		for n := range want {
 			nodes = append(nodes, n)
 		}
-		c := recorded(t, map[string]string{"sinfo -h -a -N -n " + strings.Join(nodes, ",") + " -o %N|%T|%E": file})
+		c := recorded(t, map[string]string{"sinfo -h -a -N -n " + FoldNodes(nodes) + " -o %N|%T|%E": file})
 		states, err := c.NodeStates(t.Context(), nodes)
 		if err != nil || len(states) != len(nodes) {
 			t.Fatalf("%s: got %v, %v", file, states, err)
@@ -192,17 +192,17 @@ func TestNodeStates(t *testing.T) {
 		"idle*": false, "down": false, "down*": false, "idle~": false, "idle#": true, "fail": false, "failing": false,
 		"powered_down": false, "reboot": false, "unknown*": false} {
 		s := parseStates("n1|" + state + "|none\n")
-		if len(s) != 1 || s[0].Usable() != usable {
+		if len(s) != 1 || s["n1"].Usable() != usable {
 			t.Errorf("%s: got %+v, want usable %t", state, s, usable)
 		}
 	}
-	if s := parseStates("n4|drained|bad disk | replace\n"); s[0].Reason != "bad disk | replace" {
-		t.Errorf("got reason %q", s[0].Reason)
+	if s := parseStates("n4|drained|bad disk | replace\n"); s["n4"].Reason != "bad disk | replace" {
+		t.Errorf("got reason %q", s["n4"].Reason)
 	}
 }
 
 func TestNodeAddrs(t *testing.T) {
-	c := recorded(t, map[string]string{"scontrol -o show node n1,n2,n3": "nodes.txt"})
+	c := recorded(t, map[string]string{"scontrol -o show node n[1-3]": "nodes.txt"})
 	got, err := c.NodeAddrs(t.Context(), []string{"n1", "n2", "n3"})
 	want := map[string]string{"n1": "10.88.0.11", "n2": "10.88.0.12", "n3": "10.88.0.13"}
 	if err != nil || !reflect.DeepEqual(got, want) {

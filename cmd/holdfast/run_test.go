@@ -39,7 +39,7 @@ func TestNoNodeList(t *testing.T) {
 	t.Setenv("SLURM_JOB_ID", "5")
 	t.Setenv("SLURM_JOB_NODELIST", "")
 	t.Setenv("HOLDFAST_GLOBAL", t.TempDir())
-	for list, want := range map[string]string{"n[1-2]": "-w n1,n2", "": "start 2: srun -n2 ./app\n"} {
+	for list, want := range map[string]string{"n[1-2]": "-w n[1-2]", "": "start 2: srun -n2 ./app\n"} {
 		commands(t, map[string]string{
 			"scontrol": `case "$2" in config) echo "KillWait = 30 sec"; echo "SlurmdPort = 6818";; ` +
 				`*) echo "JobState=RUNNING Restarts=0 NodeList=` + list + `";; esac`,
@@ -117,7 +117,7 @@ esac`, l.Addr().(*net.TCPAddr).Port)
 	hangs := notThere + `case "$*" in
 *"-w n2 /bin/true") exit 1;;
 */bin/true) exit 0;;
-*"-w n1,n3"*) [ "$SLURM_PMIX_DIRECT_CONN $SLURM_JOB_NODELIST" = "false n1,n3" ]; exit;;
+*"-w n[1,3]"*) [ "$SLURM_PMIX_DIRECT_CONN $SLURM_JOB_NODELIST" = "false n[1,3]" ]; exit;;
 esac
 exec sleep 100`
 	taskFails := notThere + `[ $0.fell ] && [ -e $0.fell ] && exit 0
@@ -130,7 +130,7 @@ exec sleep 100`
 	}{
 		{"a node is dead", hangs, []string{"node n2 is no longer used: it starts nothing",
 			"ending start 1: it waits for nodes that are dead: n2",
-			"-w n1,n3 -x n2", "the program has ended"}},
+			"-w n[1,3] -x n2", "the program has ended"}},
 		{"a task has ended", taskFails, []string{"ending start 1: before the program reached Open, task 1: Exited " +
 			"with exit code 127 (node n2)", "start 2: ", "the program has ended"}},
 	} {

@@ -21,6 +21,10 @@ func NewKey() (Key, error) {
 	return k, nil
 }
 
+// DefaultPeerTimeout is longer than a switch takes to find another way: a job of days must not end
+// because of it.
+const DefaultPeerTimeout = 15 * time.Second
+
 // Options say who a Plane is. Rank, Size and Key are required.
 type Options struct {
 	Rank, Size int
@@ -32,7 +36,8 @@ type Options struct {
 	Interface string
 	// Heartbeat is the time between signs of life to neighbours; 0 means 250 ms.
 	Heartbeat time.Duration
-	// PeerTimeout is the silence after which a neighbour is lost; 0 means 1.5 s.
+	// PeerTimeout is the silence after which a neighbour is lost; 0 means DefaultPeerTimeout.
+	// A connection that breaks does not wait for it.
 	PeerTimeout time.Duration
 	Logger      *slog.Logger // nil discards
 }
@@ -45,7 +50,7 @@ func (o *Options) validate() error {
 		o.Heartbeat = 250 * time.Millisecond
 	}
 	if o.PeerTimeout == 0 {
-		o.PeerTimeout = 1500 * time.Millisecond
+		o.PeerTimeout = DefaultPeerTimeout
 	}
 	if o.PeerTimeout < 2*o.Heartbeat {
 		return fmt.Errorf("control: peer timeout %v is less than two heartbeats of %v", o.PeerTimeout, o.Heartbeat)

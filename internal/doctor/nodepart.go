@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
 // What a node is asked to do, and how the lines begin with which it answers: some MPI
@@ -25,7 +26,7 @@ const (
 func nodeFile(token, node string) string { return fmt.Sprintf(".holdfast-doctor-%s.%s", token, node) }
 
 // NodePart does one node's part of Nodes: it writes this node's file to a directory, or says
-// whose it sees there, or removes its own. nodes is a list with commas. What is wrong with the
+// whose it sees there, or removes its own. nodes is a list as slurm.FoldNodes writes it. What is wrong with the
 // directory is an answer, not an error.
 func NodePart(out io.Writer, node, part, dir, token, nodes string) error {
 	own := filepath.Join(dir, nodeFile(token, node))
@@ -38,7 +39,11 @@ func NodePart(out io.Writer, node, part, dir, token, nodes string) error {
 		_, err := fmt.Fprintf(out, "%s %s%s\n", partMark, node, text)
 		return err
 	case partRead:
-		for n := range strings.SplitSeq(nodes, ",") {
+		names, err := slurm.ExpandNodes(nodes)
+		if err != nil {
+			return err
+		}
+		for _, n := range names {
 			if _, err := os.Stat(filepath.Join(dir, nodeFile(token, n))); err != nil {
 				continue // another node's judgement needs no reason
 			}

@@ -53,7 +53,7 @@ const nodeTimeout = checkTimeout
 // part runs one part on every node and returns what each says.
 func (r *report) part(ctx context.Context, part, dir, token string, nodes []string) (map[string][]string, error) {
 	c := slurm.Client{Timeout: nodeTimeout}
-	lines, err := c.OutputOfAll(ctx, nodes, append(slices.Clone(r.Self), part, dir, token, strings.Join(nodes, ","))...)
+	lines, err := c.OutputOfAll(ctx, nodes, append(slices.Clone(r.Self), part, dir, token, slurm.FoldNodes(nodes))...)
 	said := map[string][]string{}
 	for line := range strings.Lines(lines) {
 		word := strings.SplitN(strings.TrimSpace(line), " ", 3)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
 // launcherKind is what starts the ranks.
@@ -179,9 +181,9 @@ func (c *command) onNodes(nodes, out []string, tasks, allocated int) []string {
 	each := (tasks + len(nodes) - 1) / len(nodes)
 	line := append([]string{c.name}, c.opts...)
 	line = append(line, "--overlap", "-N", strconv.Itoa(len(nodes)), "-n", strconv.Itoa(tasks), "-w",
-		strings.Join(nodes, ","))
+		slurm.FoldNodes(nodes))
 	if len(out) > 0 {
-		line = append(line, "-x", strings.Join(out, ","))
+		line = append(line, "-x", slurm.FoldNodes(out))
 	}
 	if !c.layout {
 		line = append(line, "--ntasks-per-node="+strconv.Itoa(each))

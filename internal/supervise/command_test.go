@@ -18,7 +18,7 @@ func TestParseSrun(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 	got := strings.Join(c.onNodes([]string{"n1", "n3"}, []string{"n2"}, 6, 4), " ")
-	want := "srun --mpi=pmix -K -vv -N3-4 -n 6 --export ALL -c2 --ntasks-per-node=2 -l --overlap -N 2 -n 6 -w n1,n3 " +
+	want := "srun --mpi=pmix -K -vv -N3-4 -n 6 --export ALL -c2 --ntasks-per-node=2 -l --overlap -N 2 -n 6 -w n[1,3] " +
 		"-x n2 --ntasks-per-node=3 --overcommit ./app -n 9 --mpi=none"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

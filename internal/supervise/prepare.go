@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
@@ -38,7 +39,7 @@ func prepare(ctx context.Context, opt Options) (*setup, error) {
 		return nil, err
 	}
 	s := &setup{opt: opt, cmd: cmd, log: &log{w: opt.Stderr, json: opt.JSON}, prog: coordinated.FromEnv()}
-	s.cfg = decide.Config{Limits: opt.Limits, Recovers: cmd.recovers(), PeerTimeout: s.prog.PeerTimeout,
+	s.cfg = decide.Config{Limits: opt.Limits, Recovers: cmd.recovers(), PeerTimeout: cmp.Or(s.prog.PeerTimeout, control.DefaultPeerTimeout),
 		StopSignals: s.prog.StopSignals, Global: s.prog.Global != ""}
 	if err := s.readJob(ctx); err != nil {
 		return nil, err

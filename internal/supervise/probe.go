@@ -20,10 +20,15 @@ import (
 // limits of a probe: of the connection, and of a step that does nothing.
 type limits struct{ connect, step time.Duration }
 
-var (
-	afterDeath = limits{3 * time.Second, 3 * time.Second} // something is wrong
-	patiently  = limits{3 * time.Second, 6 * time.Second} // it may only be slow
-)
+// limitsOf are those of all probes of a node together. Only nodes that do not answer need
+// the time; patiently, a step may also be slow to start.
+func limitsOf(c *decide.Config, patiently bool) limits {
+	all := decide.Probes * c.ProbeTime()
+	if patiently {
+		return limits{all, max(all, 6*time.Second)}
+	}
+	return limits{all, all}
+}
 
 // faultsOf runs probe for some nodes, 64 at a time, and returns what is wrong with them.
 func faultsOf(nodes []string, probe func(node string) string) map[string]string {
@@ -52,10 +57,7 @@ func (s *setup) peek(ctx context.Context, a decide.Peek) map[string]string {
 
 // examine finds out which nodes are dead, and why.
 func (s *setup) examine(ctx context.Context, a decide.Examine) map[string]string {
-	lim := afterDeath
-	if a.Patient {
-		lim = patiently
-	}
+	lim := limitsOf(&s.cfg, a.Patient)
 	known, rest := map[string]string{}, s.cfg.Nodes
 	if s.cfg.Job != nil {
 		known = s.bySlurm(ctx)
@@ -179,22 +181,20 @@ func (s *setup) probe(ctx context.Context, node string, suspect bool, lim limits
 	return ""
 }
 
-// dialTry is how long one connection is waited for: TCP itself tries again after a second,
-// then after three and seven, which a link that comes back need not wait for.
-const dialTry = time.Second
-
-// dialPatiently connects, again and again for a while: a link that is away for a moment is
-// no dead node. A machine that refuses is there.
+// dialPatiently connects, as often as a node is probed: a link that is away for a moment is
+// no dead node, and TCP itself would try again after one, three and seven seconds only. A
+// machine that refuses is there.
 func dialPatiently(ctx context.Context, addr string, patience time.Duration) (net.Conn, error) {
-	for end := time.Now().Add(patience); ; {
+	try := patience / decide.Probes
+	for end := time.Now().Add(patience - try/2); ; {
 		begin := time.Now()
-		d := net.Dialer{Timeout: dialTry}
+		d := net.Dialer{Timeout: try}
 		c, err := d.DialContext(ctx, "tcp", addr)
 		var unknown *net.DNSError
 		if err == nil || errors.As(err, &unknown) || errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(end) {
 			return c, err
 		}
-		if sleep.For(ctx, dialTry/4-time.Since(begin)) != nil { // an error that came at once
+		if sleep.For(ctx, try/4-time.Since(begin)) != nil { // an error that came at once
 			return nil, err
 		}
 	}

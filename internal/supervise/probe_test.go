@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
@@ -22,18 +23,18 @@ func TestProbe(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &setup{addrs: map[string]string{"x": "127.0.0.1"}}
-	if why := s.probe(t.Context(), "x", true, afterDeath); why != "" {
+	if why := s.probe(t.Context(), "x", true, limitsOf(&decide.Config{}, false)); why != "" {
 		t.Errorf("a machine that answers: got %q", why)
 	}
 	s.cfg.Job = &slurm.Job{}
 	s.conf.SlurmdPort = l.Addr().(*net.TCPAddr).Port
-	if why := s.probe(t.Context(), "x", false, afterDeath); why != "" {
+	if why := s.probe(t.Context(), "x", false, limitsOf(&decide.Config{}, false)); why != "" {
 		t.Errorf("a node with slurmd: got %q", why)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if why := s.probe(t.Context(), "x", false, afterDeath); why != "runs no slurmd" {
+	if why := s.probe(t.Context(), "x", false, limitsOf(&decide.Config{}, false)); why != "runs no slurmd" {
 		t.Errorf("a node without slurmd: got %q", why)
 	}
 }
@@ -69,7 +70,7 @@ func TestProbePatient(t *testing.T) {
 	defer healed.Stop()
 	s := &setup{cfg: decide.Config{Job: &slurm.Job{}}, addrs: map[string]string{"x": "127.0.0.1"}}
 	s.conf.SlurmdPort = port
-	if why := s.probe(t.Context(), "x", false, afterDeath); why != "" {
+	if why := s.probe(t.Context(), "x", false, limitsOf(&decide.Config{}, false)); why != "" {
 		t.Errorf("got %q", why)
 	}
 }
@@ -136,5 +137,22 @@ echo "down|down|broken"; echo "away|allocated*|none"`,
 		if why := got[n]; !strings.HasPrefix(why, want) || want == "" && why != "" {
 			t.Errorf("node %s: got %q, want %q", n, why, want)
 		}
+	}
+}
+
+// TestLimits: a node is tried three times, for 3 s each where nothing is set; the ranks' patience
+// with the network makes it more or less.
+func TestLimits(t *testing.T) {
+	for bear, want := range map[time.Duration]limits{
+		control.DefaultPeerTimeout: {9 * time.Second, 9 * time.Second},
+		1500 * time.Millisecond:    {3 * time.Second, 3 * time.Second},
+		time.Minute:                {36 * time.Second, 36 * time.Second},
+	} {
+		if got := limitsOf(&decide.Config{PeerTimeout: bear}, false); got != want {
+			t.Errorf("%v: got %v, want %v", bear, got, want)
+		}
+	}
+	if got := limitsOf(&decide.Config{}, true).step; got != 6*time.Second {
+		t.Errorf("patiently: got %v", got)
 	}
 }

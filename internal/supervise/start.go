@@ -137,7 +137,7 @@ func (s *start) listen() {
 		_ = w.Close()
 	}()
 	// Rank 0 may be silent a little longer than the ranks wait for each other, which know better.
-	patience := max(s.run.prog.PeerTimeout, 1500*time.Millisecond) + 250*time.Millisecond
+	patience := s.run.cfg.PeerTimeout + 250*time.Millisecond
 	for s.ctx.Err() == nil {
 		rep, err := w.Next(patience)
 		switch {
@@ -264,7 +264,7 @@ func (s *setup) pmixVars(a decide.Start) []string {
 	var vars []string
 	switch {
 	case !s.asGiven(a):
-		vars = append(vars, "SLURM_JOB_NODELIST="+strings.Join(a.Nodes, ","))
+		vars = append(vars, "SLURM_JOB_NODELIST="+slurm.FoldNodes(a.Nodes))
 	case s.cmd.picks || len(a.Nodes) != len(s.cfg.Nodes):
 		return nil // nobody knows which they will be
 	}

@@ -36,6 +36,9 @@ const yield = "OMPI_MCA_mpi_yield_when_idle=1"
 // starve each other for seconds.
 const patient = "HOLDFAST_CONTROL_PEER_TIMEOUT=20s"
 
+// hasty is for all others: deaths by silence and dead nodes are noticed soon.
+const hasty = "HOLDFAST_CONTROL_PEER_TIMEOUT=1.5s"
+
 // hard is the time after which a job counts as hung.
 const hard = 10 * time.Minute
 
@@ -49,7 +52,7 @@ const module = "github.com/holdfast-hpc/holdfast/"
 
 func newBed(t *testing.T, nodes int, env ...string) *bed {
 	t.Helper()
-	c := cluster.Up(t, nodes, env...)
+	c := cluster.Up(t, nodes, append([]string{hasty}, env...)...)
 	return &bed{c, c.Install(t, module+"test/e2e/testprog", module+"cmd/holdfast")}
 }
 

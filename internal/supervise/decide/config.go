@@ -49,6 +49,13 @@ type Config struct {
 	Memory Memory    // of earlier runs
 }
 
+// Probes is how often a node is tried before it counts as dead.
+const Probes = 3
+
+// ProbeTime is how long each of them takes at most: a share of what the ranks bear with, 3 s by
+// default, but never less than TCP takes to try again.
+func (c *Config) ProbeTime() time.Duration { return max(c.PeerTimeout/5, time.Second) }
+
 // Memory is what a run under Slurm leaves beside the checkpoints at global for the next one. All
 // of it is a hint: without it nothing is known.
 type Memory struct {

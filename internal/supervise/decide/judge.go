@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -346,7 +347,7 @@ const awaitEvery = 3 * time.Second
 // await waits until a node that may have what is missing is there for the next start.
 func (m *Machine) await(wait time.Duration, why string) {
 	m.say("waiting up to %v for %s to come back: %s", wait.Round(time.Second),
-		strings.Join(slices.Sorted(maps.Keys(m.nodes.dead)), ", "), why)
+		slurm.FoldNodes(slices.Sorted(maps.Keys(m.nodes.dead))), why)
 	m.nodes.until = m.now.Add(wait)
 	if by := m.limit.deadline.Add(-m.limit.lead); !m.limit.deadline.IsZero() && by.Before(m.nodes.until) {
 		m.nodes.until = by

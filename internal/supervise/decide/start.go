@@ -3,11 +3,11 @@ package decide
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -295,7 +295,7 @@ func (m *Machine) starting() string {
 	}
 	if len(t.missing) > 0 {
 		m.died(m.now, 0, "")
-		return "it waits for nodes that are dead: " + strings.Join(t.missing, ", ")
+		return "it waits for nodes that are dead: " + slurm.FoldNodes(t.missing)
 	}
 	if m.now.Sub(t.startedAt) > m.lookAfter()<<min(t.looks, 20) && len(m.cfg.Nodes) > 0 {
 		t.looks++
@@ -328,8 +328,8 @@ type peek struct {
 	found  bool              // a node that is away
 }
 
-// Times of a peek. Together they stay below five seconds: a node is not tried again before
-// peekEvery, and it is away when it has taken no connection for peekPatience and one more try.
+// Times of a peek: a node is not tried again before peekEvery, and it is away when it has taken no
+// connection for peekPatience.
 const (
 	peekEvery = time.Second
 	peekLeast = 2 * time.Second
@@ -339,7 +339,7 @@ const (
 const lateAfter = time.Minute
 
 // peekPatience is longer where the ranks are told to bear with a network that is away.
-func (m *Machine) peekPatience() time.Duration { return max(peekLeast, m.cfg.PeerTimeout) }
+func (m *Machine) peekPatience() time.Duration { return max(peekLeast, Probes*m.cfg.ProbeTime()) }
 
 // away names a node that takes no connection, and says why. It begins the next peek when that is
 // due. Where nobody announces the program nobody knows which nodes are late.
@@ -348,12 +348,18 @@ func (m *Machine) away() (node, why string) {
 	if !m.cfg.Announced {
 		return "", ""
 	}
-	late := slices.DeleteFunc(slices.Clone(t.nodes), func(n string) bool { return slices.Contains(t.announced, n) })
+	var begun, late []string
+	for _, n := range t.nodes {
+		if slices.Contains(t.announced, n) {
+			begun = append(begun, n)
+		} else {
+			late = append(late, n)
+		}
+	}
 	if !p.told && len(t.announced) > 0 && len(late) > 0 && m.now.Sub(t.startedAt) > lateAfter {
 		p.told = true
 		m.say("warning: the program has started on %s, but not on %s; if it has tasks there, end "+
-			"this start with scancel, or let --start-timeout end such starts", strings.Join(t.announced, ","),
-			strings.Join(late, ","))
+			"this start with scancel, or let --start-timeout end such starts", slurm.FoldNodes(begun), slurm.FoldNodes(late))
 	}
 	if p.busy {
 		return "", ""
