@@ -107,7 +107,7 @@ bench-full: build ## the same at full size, and all Go benchmarks; for a real ma
 man: build ## write the manual pages to bin/man/man1
 	$(BIN)/holdfast man $(BIN)/man/man1
 
-lint: ## gofmt, go vet, staticcheck, shellcheck
+lint: ## gofmt, go vet, staticcheck, doc comments, shellcheck
 	@sh scripts/lint.sh $(GO)
 
 clean: ## remove what the build and the demo left

@@ -44,6 +44,7 @@ type ProtectError struct {
 	Err  error
 }
 
+// Error names the state, its type and why it cannot be protected.
 func (e *ProtectError) Error() string {
 	s := fmt.Sprintf("protect %q", e.Name)
 	if e.Type != nil {
@@ -55,6 +56,7 @@ func (e *ProtectError) Error() string {
 	return s + ": " + e.Why
 }
 
+// Unwrap returns the cause.
 func (e *ProtectError) Unwrap() error { return e.Err }
 
 // MismatchError says that under one name the checkpoint and the program have
@@ -65,6 +67,7 @@ type MismatchError struct {
 	Now   string // type and size in the program, "" if it protects nothing of that name
 }
 
+// Error says what the checkpoint and the program have under the name, and what to do about it.
 func (e *MismatchError) Error() string {
 	switch {
 	case e.Saved == "":
@@ -101,6 +104,7 @@ func (e *RestoreError) add(err error) {
 	e.Err = errors.Join(e.Err, err)
 }
 
+// Error gives the reason for each epoch that was tried, and the way out.
 func (e *RestoreError) Error() string {
 	s := "coordinated: no epoch could be restored; run 'holdfast verify' on the directories, or start over with " +
 		"HOLDFAST_FRESH=1: "
@@ -115,6 +119,7 @@ func (e *RestoreError) Error() string {
 	return s
 }
 
+// Unwrap returns the cause.
 func (e *RestoreError) Unwrap() error { return e.Err }
 
 // NoCommonEpochError says that checkpoints exist, but none that every rank can
@@ -131,6 +136,7 @@ type NoCommonEpochError struct {
 	Nodes []string
 }
 
+// Error says which ranks find checkpoints and which find none, and which nodes may have the rest.
 func (e *NoCommonEpochError) Error() string {
 	s := e.text()
 	if len(e.Nodes) > 0 {
@@ -175,6 +181,7 @@ type PoisonedError struct {
 	Epochs []storage.Epoch // newest first
 }
 
+// Error names the skipped epochs, and the settings that restore one of them or start over.
 func (e *PoisonedError) Error() string {
 	return fmt.Sprintf("restore: epoch(s) %v skipped after at least %d crashes within a minute of restoring them; "+
 		"find out why the program crashed; HOLDFAST_EPOCH=%d restores the newest of them nevertheless, "+
@@ -213,6 +220,7 @@ type LostError struct {
 	InRestore bool
 }
 
+// Error names the lost rank, who noticed, and what the job continues from.
 func (e *LostError) Error() string {
 	if why, ok := strings.CutPrefix(e.Observed, abortedBy+stuckBy); ok {
 		return fmt.Sprintf("ranks are deadlocked, and the job ends: %s; on an error a rank must call Abort or "+
@@ -242,6 +250,7 @@ type Culprit struct {
 	WaitsFor []int  // world ranks whose messages it is blocked on
 }
 
+// Error names the ranks that reached no Point, what each does, and a cycle of those that wait for each other.
 func (e *TimeoutError) Error() string {
 	if len(e.Culprits) == 0 {
 		return fmt.Sprintf("epoch %d given up: all ranks were at a Point but did not agree within cut_timeout",

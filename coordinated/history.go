@@ -87,6 +87,7 @@ type LostEpochsError struct {
 	Nodes []string      // that the run was on which committed it, and this one is not on
 }
 
+// Error names the newest epoch that the job committed, and where its shards may be.
 func (e *LostEpochsError) Error() string {
 	s := fmt.Sprintf("restore: the job has committed epoch %d at level %s, but no rank finds a checkpoint at any "+
 		"level: mount or name the directories that had them", e.Epoch, e.Level)

@@ -22,6 +22,7 @@ type MissingError struct {
 	Ranks  []int // that have not, as rank 0 knows them; nil on other ranks
 }
 
+// Error names the ranks that have not called Open, as far as they are known.
 func (e *MissingError) Error() string {
 	who := "at least one has not (rank 0 says which, unless it is missing itself)"
 	if len(e.Ranks) > 0 {

@@ -14,6 +14,7 @@ type NotReceivedError struct {
 	Receives []mpiwrap.PendingReceive
 }
 
+// Error lists the messages that the restored program never received.
 func (e *NotReceivedError) Error() string {
 	s := fmt.Sprintf("coordinated: rank %d never received %d message(s) that the checkpoint holds for receives "+
 		"pending at the cut: ", e.Rank, len(e.Receives))

@@ -243,4 +243,5 @@ type OptionError struct {
 	Why  string
 }
 
+// Error names the option and what is wrong with its value.
 func (e *OptionError) Error() string { return fmt.Sprintf("coordinated: option %s: %s", e.Name, e.Why) }

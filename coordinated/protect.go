@@ -9,7 +9,9 @@ import (
 // stream and reads itself back. SaveTo runs while the program waits. LoadFrom reads all
 // that SaveTo wrote: anything left over fails the restore.
 type State interface {
+	// SaveTo writes the state. An error fails this epoch alone.
 	SaveTo(w io.Writer) error
+	// LoadFrom reads the state back, in Restore. An error fails the restore of this epoch.
 	LoadFrom(r io.Reader) error
 }
 

@@ -28,6 +28,7 @@ type NotSharedError struct {
 	Nodes []string // that do not see it
 }
 
+// Error names the directory, and the nodes that do not see it.
 func (e *NotSharedError) Error() string {
 	return fmt.Sprintf("the global directory %s is not shared: node(s) %s do not see what node %s writes there; "+
 		"name a directory of a file system that all nodes mount, or set none and use local with partner or parity",

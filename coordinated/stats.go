@@ -25,8 +25,8 @@ type EpochStats struct {
 	Rounds        int           // freezes that were tried
 	Releases      int           // times that this rank was let go from a Point to the next
 	Drain         time.Duration // exchanging counts and receiving what was in flight
-	DrainMessages int
-	DrainBytes    int64
+	DrainMessages int           // received by this rank during the drain
+	DrainBytes    int64         // in its mailbox afterwards
 	Capture       time.Duration // copying the state
 	// all that the program waited: Waited, Drain, Capture and, without a pool, writing
 	Blocked time.Duration

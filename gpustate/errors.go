@@ -94,6 +94,7 @@ type ObjectError struct {
 	Err    error
 }
 
+// Error names the operation, the object, its device, and the cause.
 func (e *ObjectError) Error() string {
 	s := fmt.Sprintf("%s %s %q on %s", e.Op, e.Kind, e.Name, e.Device)
 	if e.From != nil {
@@ -102,6 +103,7 @@ func (e *ObjectError) Error() string {
 	return s + ": " + e.Err.Error()
 }
 
+// Unwrap returns the cause.
 func (e *ObjectError) Unwrap() error { return e.Err }
 
 // SizeError is an object that exists with another size. It matches ErrConflict.
@@ -109,6 +111,7 @@ type SizeError struct {
 	Have, Want int64 // bytes
 }
 
+// Error gives both sizes.
 func (e *SizeError) Error() string {
 	return fmt.Sprintf("it has %d bytes, not %d", e.Have, e.Want)
 }
@@ -124,6 +127,7 @@ type NoDeviceError struct {
 	Missing []error
 }
 
+// Error lists the devices that there are.
 func (e *NoDeviceError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "no device matches %s; there are:", e.Select)

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
-// ErrIdentity: a restart could not identify the objects, or a restarted program
-// mixed them up.
+// ErrIdentity means that a restart could not identify the objects, or that a
+// restarted program mixed them up.
 var ErrIdentity = errors.New("a restart could not tell the objects apart")
 
 func (e *entry) key() key { return keyOf(&e.obj) }

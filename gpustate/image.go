@@ -71,7 +71,7 @@ func (i ImageDesc) mem() (*record.Mem, error) {
 	return &record.Mem{Kind: driver.MemImage, Bytes: bytes, Access: i.Access, Image: desc}, err
 }
 
-// Region is a box of an image, in pixels. A Size of 0 counts as 1.
+// Region is a box of an image, in pixels, as x, y and z. A Size of 0 counts as 1.
 type Region struct{ Origin, Size [3]int }
 
 // Whole is the region of all pixels.

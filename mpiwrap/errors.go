@@ -95,6 +95,7 @@ type Error struct {
 	Err   error  // the condition
 }
 
+// Error names the call, the communicator, the peer and the cause.
 func (e *Error) Error() string {
 	s := "mpi " + e.Call
 	if e.Comm != "" {
@@ -123,6 +124,7 @@ func (e *Error) Error() string {
 	return s
 }
 
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 func init() {

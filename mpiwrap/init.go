@@ -15,9 +15,9 @@ import (
 type ThreadLevel int
 
 const (
-	// ThreadSerialized: one call at a time, from whichever goroutine. The default.
+	// ThreadSerialized allows one call at a time, from whichever goroutine. The default.
 	ThreadSerialized ThreadLevel = iota
-	// ThreadMultiple: calls may overlap. Slower, and not all libraries grant it.
+	// ThreadMultiple allows calls to overlap. Slower, and not all libraries grant it.
 	ThreadMultiple
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// ErrEpochOpen: a window has an epoch open where none may be, at a checkpoint:
-// accesses after the last Fence, or a lock that is held.
+// ErrEpochOpen means that a window has an epoch open at a checkpoint, where none may
+// be: accesses after the last Fence, or a lock that is held.
 var ErrEpochOpen = errors.New("window has an open epoch; close it with Fence, Unlock or UnlockAll before the " +
 	"checkpoint")
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Formatting, length of lines, go vet, staticcheck and shellcheck over everything that git knows.
+# Formatting, length of lines, go vet, staticcheck, doc comments (revive) and shellcheck over everything that git knows.
 # usage: lint.sh [go command]
 set -eu
 go=${1:-go}
@@ -27,6 +27,7 @@ fi
 
 "$go" vet ./...
 "$go" tool staticcheck ./...
+"$go" tool revive -config scripts/revive.toml ./...
 
 if command -v shellcheck >/dev/null 2>&1; then
 	git ls-files -co --exclude-standard '*.sh' .ci/run | xargs -r shellcheck

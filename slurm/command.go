@@ -30,6 +30,7 @@ type CommandError struct {
 	Err    error
 }
 
+// Error gives the command line, the cause, and what the command wrote.
 func (e *CommandError) Error() string {
 	s := fmt.Sprintf("slurm: %s: %v", strings.Join(e.Args, " "), e.Err)
 	if e.Stderr != "" {
@@ -38,6 +39,7 @@ func (e *CommandError) Error() string {
 	return s
 }
 
+// Unwrap returns the cause.
 func (e *CommandError) Unwrap() error { return e.Err }
 
 // ErrNoSlurm is in the error of every command where Slurm is not installed.

@@ -17,6 +17,7 @@ type RequeueError struct {
 	Err error
 }
 
+// Error names the job and the reason, and the remedy where there is one.
 func (e *RequeueError) Error() string {
 	s := fmt.Sprintf("requeue job %s: %v", e.Job, e.Err)
 	switch {
@@ -69,6 +70,7 @@ func Unknown(err error) bool {
 	return errors.As(err, &failed) && strings.Contains(failed.Stderr, "Invalid job id")
 }
 
+// Unwrap returns the cause.
 func (e *RequeueError) Unwrap() error { return e.Err }
 
 // Requeue ends a job and puts it back into the queue under the same number. The

@@ -31,10 +31,12 @@ type EnvError struct {
 	Err         error
 }
 
+// Error names the variable and its value.
 func (e *EnvError) Error() string {
 	return fmt.Sprintf("slurm: variable %s=%q: %v", e.Name, e.Value, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *EnvError) Unwrap() error { return e.Err }
 
 // FromEnv reads the environment, os.Getenv for one. It reports false when this

@@ -18,6 +18,7 @@ type NodeListError struct {
 	Why  string
 }
 
+// Error gives the beginning of the list, and what is wrong with it.
 func (e *NodeListError) Error() string {
 	const most = 200
 	list := e.List

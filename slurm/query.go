@@ -44,10 +44,12 @@ type ParseError struct {
 	Err                   error
 }
 
+// Error names the command, the field and its value.
 func (e *ParseError) Error() string {
 	return fmt.Sprintf("slurm: output of %s: %s=%q: %v", e.Command, e.Field, e.Value, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *ParseError) Unwrap() error { return e.Err }
 
 // ShowJob asks for a job.

@@ -55,10 +55,12 @@ type ShardError struct {
 	Err   error
 }
 
+// Error names the operation, the epoch, the rank, the level and the cause.
 func (e *ShardError) Error() string {
 	return fmt.Sprintf("%s shard epoch=%d rank=%d level=%s: %v", e.Op, e.Epoch, e.Rank, e.Level, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *ShardError) Unwrap() error { return e.Err }
 
 // OptionError reports a field of Options that cannot be used.
@@ -67,6 +69,7 @@ type OptionError struct {
 	Reason string
 }
 
+// Error names the field and what is wrong with it.
 func (e *OptionError) Error() string {
 	return fmt.Sprintf("storage option %s: %s", e.Field, e.Reason)
 }

@@ -23,7 +23,7 @@ type Candidate struct {
 type LevelState struct {
 	Epoch Epoch
 	Level string
-	ID    [16]byte
+	ID    [16]byte  // identifies what was committed
 	Shard ShardInfo // valid when Err is nil
 	Err   error     // why the level does not serve; ErrNotCommitted: no manifest
 }

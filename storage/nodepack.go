@@ -29,8 +29,8 @@ import (
 // are. It is the same on all ranks of the node.
 type NodePack struct {
 	Epoch Epoch
-	From  string // level at which the epoch is committed
-	To    string
+	From  string   // level at which the epoch is committed
+	To    string   // level that gets the pack
 	Ranks []int    // ascending; the first is the flusher
 	Sizes [][]byte // of the ranks' parts, as their Size says
 }

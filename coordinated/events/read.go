@@ -134,6 +134,7 @@ func ReadDir(fsys vfs.FS, dir string, most int) (logs []RankLog, problems []erro
 // NoLogError says that a directory has no event logs.
 type NoLogError struct{ Dir string }
 
+// Error names the directory, and the directories that have event logs.
 func (e *NoLogError) Error() string {
 	return fmt.Sprintf("%s has no event logs: give the directory of a job's checkpoints (its HOLDFAST_GLOBAL or, if "+
 		"it has none, the HOLDFAST_LOCAL of every node), or the one that HOLDFAST_EVENTS named", e.Dir)

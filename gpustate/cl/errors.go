@@ -16,6 +16,7 @@ var ErrUnknown = errors.New("cl: unknown error")
 // ErrOther is an error number of OpenCL without a name here.
 type ErrOther int
 
+// Error gives the number.
 func (e ErrOther) Error() string { return fmt.Sprintf("cl: error %d", int(e)) }
 
 // ErrUnsupportedArgumentType is a value that SetArg does not take.
@@ -24,6 +25,7 @@ type ErrUnsupportedArgumentType struct {
 	Value any
 }
 
+// Error gives the argument's index and value.
 func (e ErrUnsupportedArgumentType) Error() string {
 	return fmt.Sprintf("cl: unsupported argument type for index %d: %+v", e.Index, e.Value)
 }
@@ -31,6 +33,7 @@ func (e ErrUnsupportedArgumentType) Error() string {
 // BuildError is the compiler's log of a program that did not build.
 type BuildError string
 
+// Error gives the compiler's log.
 func (e BuildError) Error() string { return fmt.Sprintf("cl: build error (%s)", string(e)) }
 
 // The errors of OpenCL.

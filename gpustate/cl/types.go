@@ -18,6 +18,7 @@ const (
 	DeviceTypeAll         DeviceType = 0xFFFFFFFF
 )
 
+// String names the types that are set, "None" if no type is.
 func (dt DeviceType) String() string {
 	s := bits(int(dt), map[int]string{2: "CPU", 4: "GPU", 8: "Accelerator", 1: "Default"})
 	if s == "" {
@@ -41,6 +42,7 @@ const (
 	FPConfigCorrectlyRoundedDivideSqrt FPConfig = 1 << 7
 )
 
+// String names the bits that are set.
 func (c FPConfig) String() string {
 	return bits(int(c), map[int]string{1: "Denorm", 2: "InfNaN", 4: "RoundToNearest", 8: "RoundToZero",
 		16: "RoundToInf", 32: "FMA", 64: "SoftFloat", 128: "CorrectlyRoundedDivideSqrt"})
@@ -72,6 +74,7 @@ const (
 	LocalMemTypeGlobal LocalMemType = 2
 )
 
+// String names the type.
 func (t LocalMemType) String() string {
 	return pick(int(t), map[int]string{0: "None", 1: "Local", 2: "Global"}, "Unknown")
 }
@@ -92,6 +95,7 @@ const (
 	ExecCapabilityNativeKernel ExecCapability = 2
 )
 
+// String names the bits that are set.
 func (ec ExecCapability) String() string {
 	return bits(int(ec), map[int]string{1: "Kernel", 2: "NativeKernel"})
 }
@@ -106,6 +110,7 @@ const (
 	MemCacheTypeReadWriteCache MemCacheType = 2
 )
 
+// String names the type, or gives its number.
 func (ct MemCacheType) String() string {
 	return pick(int(ct), map[int]string{0: "None", 1: "ReadOnly", 2: "ReadWrite"}, fmt.Sprintf("Unknown(%x)", int(ct)))
 }
@@ -177,6 +182,7 @@ var channelOrders = map[int]string{0x10B0: "R", 0x10B1: "A", 0x10B2: "RG", 0x10B
 	0x10B5: "RGBA", 0x10B6: "BGRA", 0x10B7: "ARGB", 0x10B8: "Intensity", 0x10B9: "Luminance",
 	0x10BA: "Rx", 0x10BB: "RGx", 0x10BC: "RGBx", 0x10BD: "Depth", 0x10BE: "DepthStencil"}
 
+// String names the order, or gives its number.
 func (co ChannelOrder) String() string {
 	return pick(int(co), channelOrders, fmt.Sprintf("Unknown(%x)", int(co)))
 }
@@ -209,6 +215,7 @@ var channelDataTypes = map[int]string{0x10D0: "SNormInt8", 0x10D1: "SNormInt16",
 	0x10D7: "SignedInt8", 0x10D8: "SignedInt16", 0x10D9: "SignedInt32", 0x10DA: "UnsignedInt8",
 	0x10DB: "UnsignedInt16", 0x10DC: "UnsignedInt32", 0x10DD: "HalfFloat", 0x10DE: "Float", 0x10DF: "UNormInt24"}
 
+// String names the type, or gives its number.
 func (ct ChannelDataType) String() string {
 	return pick(int(ct), channelDataTypes, fmt.Sprintf("Unknown(%x)", int(ct)))
 }

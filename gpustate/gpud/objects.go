@@ -17,6 +17,7 @@ type QuotaError struct {
 	Want, Used, Quota int64 // bytes
 }
 
+// Error gives the bytes wanted, those in use, and the quota.
 func (e *QuotaError) Error() string {
 	return fmt.Sprintf("%v: %d bytes wanted, %d of %d used", wire.ErrQuota, e.Want, e.Used, e.Quota)
 }

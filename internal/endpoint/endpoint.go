@@ -163,6 +163,7 @@ type PendingReceive struct {
 	Came        bool   `json:",omitempty"` // its message had come by the checkpoint and is still in the mailbox
 }
 
+// String names the communicator, the sender and the tag.
 func (p *PendingReceive) String() string {
 	s := fmt.Sprintf("receive on %s from %s with %s", p.Comm, OrAny("rank ", p.Source), OrAny("tag ", p.Tag))
 	if p.At != "" {

@@ -123,11 +123,13 @@ type NotRunningError struct {
 	Err error
 }
 
+// Error names the directory, and says why nobody answers.
 func (e *NotRunningError) Error() string {
 	return fmt.Sprintf("no running job answers for %s (is the job running, and is this the directory it writes to? "+
 		"use its HOLDFAST_GLOBAL): %v", e.Dir, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *NotRunningError) Unwrap() error { return e.Err }
 
 // DialJob connects to the job that runs with dir as its global directory, or as

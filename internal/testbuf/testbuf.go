@@ -12,6 +12,7 @@ type Buffer struct {
 	b  bytes.Buffer // guarded by mu
 }
 
+// Write appends p.
 func (b *Buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -25,6 +25,7 @@ type UnsafeError struct {
 	Foreign bool // OS.AllowForeign would accept it
 }
 
+// Error names the path, and why it is refused.
 func (e *UnsafeError) Error() string {
 	s := e.Path + " is refused: " + e.Why
 	if e.Foreign {

@@ -25,11 +25,13 @@ func Tile(single bool) int {
 	return 64
 }
 
-// OpenCL and CUDA are the sources.
+// OpenCL is the source for OpenCL devices.
 //
 //go:embed multiply.cl
 var OpenCL string
 
+// CUDA is the same source for CUDA devices.
+//
 //go:embed multiply.cu
 var CUDA string
 

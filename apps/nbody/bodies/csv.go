@@ -20,6 +20,7 @@ type FormatError struct {
 	Err  error
 }
 
+// Error names the line and what is wrong with it.
 func (e *FormatError) Error() string { return fmt.Sprintf("bodies: line %d: %v", e.Line, e.Err) }
 
 // Unwrap returns the cause.

@@ -43,11 +43,13 @@ const (
 // bodies was slower; so it was on CPUs.)
 const Group = 64
 
-// OpenCL and CUDA are the sources.
+// OpenCL is the source for OpenCL devices.
 //
 //go:embed nbody.cl
 var OpenCL string
 
+// CUDA is the same source for CUDA devices.
+//
 //go:embed nbody.cu
 var CUDA string
 

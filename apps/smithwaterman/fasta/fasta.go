@@ -23,6 +23,7 @@ type FormatError struct {
 	Why  string
 }
 
+// Error names the line and what is wrong with it.
 func (e *FormatError) Error() string { return fmt.Sprintf("fasta: line %d: %s", e.Line, e.Why) }
 
 // Read reads all records, from text or from what gzip has made of it. Letters become

@@ -34,11 +34,13 @@ const (
 // rows, then E of the strip's rows.
 const Border = 2*Rows + 1
 
-// OpenCL and CUDA are the sources.
+// OpenCL is the source for OpenCL devices.
 //
 //go:embed diagonal.cl
 var OpenCL string
 
+// CUDA is the same source for CUDA devices.
+//
 //go:embed diagonal.cu
 var CUDA string
 

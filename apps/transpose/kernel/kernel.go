@@ -27,11 +27,13 @@ const (
 	Lines = 8
 )
 
-// OpenCL and CUDA are the sources.
+// OpenCL is the source for OpenCL devices.
 //
 //go:embed transpose.cl
 var OpenCL string
 
+// CUDA is the same source for CUDA devices.
+//
 //go:embed transpose.cu
 var CUDA string
 

@@ -63,6 +63,7 @@ type GraceError struct {
 	Err        error
 }
 
+// Error says how long the copy takes, and how much time is left.
 func (e *GraceError) Error() string {
 	why := fmt.Sprintf("at the measured rate, copying it to %s takes %v; %v are left", e.Level,
 		e.Need.Round(time.Millisecond), e.Left.Round(time.Millisecond))
@@ -76,6 +77,7 @@ func (e *GraceError) Error() string {
 	return fmt.Sprintf("epoch %d is at %s only: %s", e.Epoch, strings.Join(e.Levels, ", "), why)
 }
 
+// Unwrap returns the cause.
 func (e *GraceError) Unwrap() error { return e.Err }
 
 // budget is what each rank contributes to the decision whether a final epoch is

@@ -25,6 +25,7 @@ type HungError struct {
 	Again  bool // it was not tried, since earlier operations still hang
 }
 
+// Error names the operation, the level, and how long nothing has moved.
 func (e *HungError) Error() string {
 	if e.Again {
 		return fmt.Sprintf("%s at level %s: skipped, because earlier operations there still hang; check the disk or "+

@@ -50,6 +50,7 @@ func (e *RanksError) Error() string {
 	return b.String()
 }
 
+// Unwrap returns the cause.
 func (e *RanksError) Unwrap() error { return e.Err }
 
 // Ranks writes a list of ranks, shortened.

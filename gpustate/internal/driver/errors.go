@@ -35,6 +35,7 @@ type CallError struct {
 	Kind error  // one of the sentinels, or nil
 }
 
+// Error names the call, and the code that it returned.
 func (e *CallError) Error() string {
 	return fmt.Sprintf("%s: %s (%d)", e.Call, e.Text, e.Code)
 }
@@ -49,8 +50,10 @@ type CommandError struct {
 	Err     error
 }
 
+// Error names the command and the cause.
 func (e *CommandError) Error() string { return e.Command + ": " + e.Err.Error() }
 
+// Unwrap returns the cause.
 func (e *CommandError) Unwrap() error { return e.Err }
 
 // Told is an error and the first line that a compiler or loader had to say to it.
@@ -71,11 +74,13 @@ type BuildError struct {
 	Err     error
 }
 
+// Error names the program, its options, and the compiler's log.
 func (e *BuildError) Error() string {
 	return fmt.Sprintf("build program %q for %s with options %q: %v\n%s",
 		e.Program, e.Device, e.Options, e.Err, e.Log)
 }
 
+// Unwrap returns the cause.
 func (e *BuildError) Unwrap() error { return e.Err }
 
 // LibraryError is an API whose library is not on this machine.
@@ -85,8 +90,10 @@ type LibraryError struct {
 	Err   error    // the loader's message for the last one
 }
 
+// Error lists the files that were tried.
 func (e *LibraryError) Error() string {
 	return fmt.Sprintf("%s is not on this machine: tried %v: %v", e.API, e.Files, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *LibraryError) Unwrap() error { return e.Err }

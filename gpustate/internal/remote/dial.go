@@ -34,6 +34,7 @@ type NoDeviceError struct {
 	Found  []driver.Info
 }
 
+// Error lists the devices that the server has.
 func (e *NoDeviceError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "GPU server %s has no such device. It has:", e.Server)

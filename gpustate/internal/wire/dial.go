@@ -24,6 +24,7 @@ type ServerError struct {
 	Err    error
 }
 
+// Error names the server and the cause.
 func (e *ServerError) Error() string {
 	if e.Lost {
 		return fmt.Sprintf("GPU server %s is lost: %v; its objects are lost too: restart from a checkpoint", e.Server,
@@ -32,6 +33,7 @@ func (e *ServerError) Error() string {
 	return fmt.Sprintf("%s GPU server %s: %v", e.Op, e.Server, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *ServerError) Unwrap() error { return e.Err }
 
 // Is makes a lost server match driver.ErrDeviceLost.

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// ErrQuota: the memory that the server grants one client is used up. Errors that
-// match it match driver.ErrOutOfMemory too.
+// ErrQuota means that the memory that the server grants one client is used up. Errors
+// that match it match driver.ErrOutOfMemory too.
 var ErrQuota = errors.New("over the server's memory quota for one client")
 
 // sentinels are the conditions that travel, by their place; new ones are

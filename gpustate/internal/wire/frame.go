@@ -14,8 +14,11 @@ var ErrProtocol = codec.ErrMalformed
 
 // What messages are written with and read from.
 type (
+	// Fields writes or reads the fields of a message, in order.
 	Fields = codec.Fields
+	// Writer appends to a body.
 	Writer = codec.Writer
+	// Reader takes a body apart.
 	Reader = codec.Reader
 )
 

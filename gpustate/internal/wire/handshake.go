@@ -28,6 +28,7 @@ var (
 // VersionError is a server that speaks another version of the protocol.
 type VersionError struct{ Server, Client uint32 }
 
+// Error gives both versions.
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("the server uses protocol version %d, this program version %d: use the same release on both "+
 		"sides",

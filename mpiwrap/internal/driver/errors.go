@@ -12,6 +12,7 @@ type LibraryError struct {
 	Reasons []string
 }
 
+// Error lists the libraries that were tried, each with the reason against it.
 func (e *LibraryError) Error() string {
 	var b strings.Builder
 	b.WriteString("no usable MPI library: install Open MPI or MPICH, or name the library's file")
@@ -29,6 +30,7 @@ type PairingError struct {
 	Says     string // the environment variable
 }
 
+// Error names the library, and the launchers that fit it.
 func (e *PairingError) Error() string {
 	srun := ""
 	if plugin := map[string]string{"Open MPI": "pmix", "MPICH": "pmi2"}[e.Library]; plugin != "" {
@@ -86,6 +88,7 @@ type Error struct {
 	Status   Status
 }
 
+// Error gives the library's text and code.
 func (e *Error) Error() string {
 	if e.Text == "" && e.Err != nil {
 		return e.Err.Error()
@@ -93,4 +96,5 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (code %d)", e.Text, e.Code)
 }
 
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }

@@ -9,7 +9,7 @@ import (
 // Site is where the program made a call: return addresses, innermost first.
 type Site [16]uintptr
 
-// noteSite notes where the call that is being made comes from.
+// NoteSite notes where the call that is being made comes from.
 func NoteSite() *Site {
 	s := new(Site)
 	runtime.Callers(2, s[:])

@@ -18,6 +18,7 @@ type CorruptError struct {
 	Reason string
 }
 
+// Error names the file and the damaged bytes.
 func (e *CorruptError) Error() string {
 	return fmt.Sprintf("%v: %s, bytes [%d,%d): %s", ErrCorrupt, e.File, e.Off, e.Off+e.Len, e.Reason)
 }
@@ -34,6 +35,7 @@ type VersionError struct {
 	Known int
 }
 
+// Error gives both versions.
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("%s: %s has format version %d, this build reads up to %d: use a newer holdfast",
 		e.File, e.What, e.Have, e.Known)
@@ -47,6 +49,7 @@ type LimitError struct {
 	Remedy     string
 }
 
+// Error gives the number, the limit and the remedy.
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("%s: %d exceeds the format's limit of %d: %s", e.What, e.Have, e.Most, e.Remedy)
 }

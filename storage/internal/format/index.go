@@ -18,6 +18,7 @@ const (
 // codec says how the stored bytes of a chunk are to be decoded.
 type codec uint8
 
+// The codecs, as FORMAT.md numbers them.
 const (
 	CodecRaw  codec = 0 // the original bytes
 	CodecZero codec = 1 // nothing is stored: all bytes are zero
@@ -27,6 +28,7 @@ const (
 // filter says what was done to the original bytes before the codec.
 type filter uint8
 
+// The filters, as FORMAT.md numbers them.
 const (
 	filterNone    filter = 0
 	FilterShuffle filter = 1 // byte planes of elements of width bytes

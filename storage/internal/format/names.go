@@ -97,7 +97,8 @@ func PackName(first int) string { return fmt.Sprintf("%s%06d%s", packPrefix, fir
 
 const (
 	ledgerPrefix = "epochs-"
-	LedgerLimit  = 16 << 20
+	// LedgerLimit bounds the bytes of a ledger's file.
+	LedgerLimit = 16 << 20
 )
 
 // LedgerName is the file of a rank's ledger.

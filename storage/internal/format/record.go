@@ -23,6 +23,7 @@ const (
 // RecordKind tells records apart. The numbers are on disk for ever.
 type RecordKind uint16
 
+// The kinds of records, as FORMAT.md lists them.
 const (
 	kindMarker      RecordKind = 1
 	kindShardHeader RecordKind = 2
@@ -36,6 +37,7 @@ const (
 	kindBegun       RecordKind = 10
 )
 
+// String names the kind, as messages about damage do.
 func (k RecordKind) String() string {
 	switch k {
 	case kindMarker:

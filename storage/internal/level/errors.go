@@ -26,6 +26,7 @@ type OtherContentsError struct {
 	Epoch format.Epoch
 }
 
+// Error names the manifest and its epoch.
 func (e *OtherContentsError) Error() string {
 	return fmt.Sprintf("%s commits something else than epoch %d of this job: it is of another run with the same "+
 		"name, or of another attempt", e.File, e.Epoch)
@@ -42,6 +43,7 @@ type DirError struct {
 	Err    error
 }
 
+// Error names the directory, the cause and the remedy.
 func (e *DirError) Error() string {
 	level := e.Level
 	if level != "" {
@@ -50,6 +52,7 @@ func (e *DirError) Error() string {
 	return fmt.Sprintf("%sdirectory %s cannot be used: %v (%s)", level, e.Dir, e.Err, e.Remedy)
 }
 
+// Unwrap returns the cause.
 func (e *DirError) Unwrap() error { return e.Err }
 
 // JobError reports a directory that holds the checkpoints of another job.
@@ -59,6 +62,7 @@ type JobError struct {
 	Have, Want string // job names: in the directory, and of this job
 }
 
+// Error names the directory and both jobs.
 func (e *JobError) Error() string {
 	return fmt.Sprintf("level %s directory %s holds checkpoints of job %q, this job is %q: "+
 		"give each job its own directory, or use that job name (HOLDFAST_JOB) to continue from it",
@@ -72,6 +76,7 @@ type SizeError struct {
 	Have, Want int // ranks: of the checkpoints, and of this job
 }
 
+// Error gives both numbers of ranks.
 func (e *SizeError) Error() string {
 	return fmt.Sprintf("level %s directory %s holds checkpoints of %d ranks, this job has %d: start it with %d "+
 		"ranks, or give it an empty directory to start over",
@@ -86,6 +91,7 @@ type SpaceError struct {
 	Free  int64 // bytes that are free
 }
 
+// Error says how many bytes are needed, and how many are missing.
 func (e *SpaceError) Error() string {
 	missing := fmt.Sprintf("%d free, %d missing", e.Free, e.Missing())
 	if e.Missing() == 0 {
@@ -112,6 +118,7 @@ type BusyError struct {
 	PID        int
 }
 
+// Error names the directory, and the process that uses it.
 func (e *BusyError) Error() string {
 	return fmt.Sprintf("level %s directory %s is in use by another run of this job: process %d on node %s; "+
 		"end that run first, or use another directory", e.Level, e.Dir, e.PID, e.Node)

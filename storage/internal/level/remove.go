@@ -21,6 +21,7 @@ type Leftover struct {
 // that it keeps.
 type LeftError struct{ Left []Leftover }
 
+// Error lists the files, each with the reason.
 func (e *LeftError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d file(s) not removed:", len(e.Left))

@@ -140,6 +140,7 @@ func (f *FS) Close() error {
 	return err
 }
 
+// Create makes a new file.
 func (f *FS) Create(name string, direct bool) (vfs.File, error) {
 	if direct {
 		return f.file(wireCreate, name, createDirect)
@@ -150,6 +151,7 @@ func (f *FS) Create(name string, direct bool) (vfs.File, error) {
 // Edit is for files that the ranks of one node share.
 func (f *FS) Edit(string, bool) (vfs.File, error) { return nil, errors.ErrUnsupported }
 
+// Open opens a file for reading.
 func (f *FS) Open(name string) (vfs.File, error) { return f.file(wireOpen, name) }
 
 func (f *FS) file(op wireOp, names ...string) (vfs.File, error) {
@@ -168,15 +170,25 @@ func (f *FS) do(op wireOp, names ...string) error {
 	return err
 }
 
-func (f *FS) Mkdir(name string) error      { return f.do(wireMkdir, name) }
+// Mkdir makes a directory on the other node.
+func (f *FS) Mkdir(name string) error { return f.do(wireMkdir, name) }
+
+// Rename renames a file.
 func (f *FS) Rename(from, to string) error { return f.do(wireRename, from, to) }
-func (f *FS) Remove(name string) error     { return f.do(wireRemove, name) }
-func (f *FS) SyncDir(name string) error    { return f.do(wireSyncDir, name) }
-func (f *FS) Link(from, to string) error   { return errors.ErrUnsupported }
+
+// Remove removes a file or an empty directory.
+func (f *FS) Remove(name string) error { return f.do(wireRemove, name) }
+
+// SyncDir makes the entries of a directory durable.
+func (f *FS) SyncDir(name string) error { return f.do(wireSyncDir, name) }
+
+// Link is not supported between nodes.
+func (f *FS) Link(from, to string) error { return errors.ErrUnsupported }
 
 // CheckDir leaves it to the rank whose directory it is.
 func (f *FS) CheckDir(string, bool) error { return nil }
 
+// ReadDir lists a directory.
 func (f *FS) ReadDir(name string) ([]vfs.Entry, error) {
 	d, err := f.call(wireReadDir, name)
 	if err != nil {
@@ -189,6 +201,7 @@ func (f *FS) ReadDir(name string) ([]vfs.Entry, error) {
 	return out, atEnd(d)
 }
 
+// Stat gives the entry of a name.
 func (f *FS) Stat(name string) (vfs.Entry, error) {
 	d, err := f.call(wireStat, name)
 	if err != nil {
@@ -197,6 +210,7 @@ func (f *FS) Stat(name string) (vfs.Entry, error) {
 	return decodeEntry(d), atEnd(d)
 }
 
+// Free is how many bytes the file system has left.
 func (f *FS) Free(name string) (int64, error) {
 	d, err := f.call(wireFree, name)
 	if err != nil {

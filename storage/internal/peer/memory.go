@@ -104,6 +104,7 @@ func (f *MemFS) Lend(path string, m *MemShard) (release func()) {
 	}
 }
 
+// Open opens a file for reading; of a lent one it reads from memory what lies there.
 func (f *MemFS) Open(name string) (vfs.File, error) {
 	file, err := f.FS.Open(name)
 	if err != nil {

@@ -13,6 +13,7 @@ type TopologyError struct {
 	Reason string
 }
 
+// Error names the level and the reason.
 func (e *TopologyError) Error() string { return fmt.Sprintf("level %s: %s", e.Level, e.Reason) }
 
 // nodeRanks is a node, the failure domain of what lies on it, and the ranks

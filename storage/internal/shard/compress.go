@@ -9,10 +9,11 @@ import (
 // compression says when chunks are compressed.
 type compression int
 
+// Whether chunks are compressed.
 const (
-	compressNever compression = iota
-	CompressIfFaster
-	CompressAlways
+	compressNever    compression = iota
+	CompressIfFaster             // while samples say that it is faster than writing the bytes
+	CompressAlways               // without samples
 )
 
 // sampleEvery is how many chunks are decided by one sample.
