@@ -126,12 +126,14 @@ var settings = slices.Concat([]config.Row[Options]{
 		config.Signals(func(o *Options) *[]os.Signal { return &o.CheckpointSignals })),
 	config.Key("signals.stop", "USR2,TERM", "signals that ask for a final checkpoint",
 		config.Signals(func(o *Options) *[]os.Signal { return &o.StopSignals })),
-	config.Key("control.interface", "the first interface that is up and not loopback",
+	config.Key("control.interface", "the fast network if all nodes have it (InfiniBand, Omni-Path, Slingshot); else the "+
+		"first interface that is up",
 		"where the control plane listens (TCP between the ranks)",
 		config.Text("an interface or address", func(o *Options) *string { return &o.Interface })),
 	config.Key("control.heartbeat", "250ms", "time between heartbeats of neighbouring ranks",
 		config.Positive(func(o *Options) *time.Duration { return &o.Heartbeat })),
-	config.Key("control.peer_timeout", "15s", "a rank is lost after this much silence; one whose connection breaks is lost at once",
+	config.Key("control.peer_timeout", "15s", "a rank is lost after this much silence; one whose "+
+		"connection breaks is lost at once",
 		config.Positive(func(o *Options) *time.Duration { return &o.PeerTimeout })),
 	config.Key("device", "the best there is", "device of the program, on this machine or of a holdfast gpud",
 		config.Checked("a selection such as cuda:0, pocl, or remote=node7:7478,cuda:0", setDevice)),

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
@@ -22,6 +23,7 @@ const connectTimeout = 60 * time.Second
 // topology is who sits where.
 type topology struct {
 	nodes    []string // node of each rank
+	network  string   // of the control plane at this rank; "" for a simulated one
 	parent   int      // rank, -1 at rank 0
 	children []int    // ranks
 }
@@ -56,9 +58,19 @@ func connect(ctx context.Context, priv *mpiwrap.Comm, opt *Options) (_ plane, t 
 	if opt.host != "" {
 		host = opt.host
 	}
-	nodes, err := exchange(priv, host)
+	found, err := control.FindNetwork(control.Fastest)
+	if err != nil {
+		found = control.Network{} // Listen says so
+	}
+	nodes, err := exchange(priv, host+"\n"+found.Kind)
 	if err != nil {
 		return nil, nil, control.Key{}, err
+	}
+	var kinds []string
+	for r, s := range nodes {
+		var kind string
+		nodes[r], kind, _ = strings.Cut(s, "\n")
+		kinds = append(kinds, kind)
 	}
 	t = place(priv.Rank(), nodes, opt.Fanout)
 	if opt.plane != nil {
@@ -68,8 +80,16 @@ func connect(ctx context.Context, priv *mpiwrap.Comm, opt *Options) (_ plane, t 
 		return nil, nil, key, err
 	}
 	iface := opt.Interface
-	if iface == "" && len(distinct(nodes)) == 1 {
+	switch {
+	case iface != "":
+	case len(distinct(nodes)) == 1:
 		iface = "127.0.0.1"
+	case len(distinct(kinds)) > 1: // a node without the fast network does not reach the others there
+		iface = control.Common
+		if priv.Rank() == 0 {
+			opt.Logger.Warn("holdfast: the nodes do not all have the same fast network, so the control plane uses the "+
+				"common one; control.interface overrides that", "networks", strings.Join(distinct(kinds), ", "))
+		}
 	}
 	p, err := control.Listen(control.Options{Rank: priv.Rank(), Size: priv.Size(), Key: key, Interface: iface,
 		Heartbeat: opt.Heartbeat, PeerTimeout: opt.PeerTimeout, Logger: opt.Logger})
@@ -82,6 +102,10 @@ func connect(ctx context.Context, priv *mpiwrap.Comm, opt *Options) (_ plane, t 
 	}
 	if err = agree(priv, "open control plane", err); err != nil {
 		return nil, nil, key, err
+	}
+	t.network = p.Network().String()
+	if priv.Rank() == 0 {
+		opt.Logger.Info("holdfast: control plane", "network", t.network, "address", p.Addr())
 	}
 	addrs, err := exchange(priv, p.Addr())
 	if err != nil {

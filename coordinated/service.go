@@ -210,7 +210,8 @@ func (s *server) request(q job.Query) error {
 
 func (s *server) status() (*job.Status, error) {
 	c := s.c
-	st := &job.Status{Job: c.opt.Job, Ranks: c.world.Size(), Nodes: c.topo.nodes, Points: c.points.load()}
+	st := &job.Status{Job: c.opt.Job, Ranks: c.world.Size(), Nodes: c.topo.nodes, Points: c.points.load(),
+		Network: c.topo.network}
 	st.Levels, st.Seconds = c.levels, time.Since(c.begun).Seconds()
 	if err := c.agent.do(c.ctx, func() {
 		st.Cut, st.Next = c.agent.machine.String(), c.agent.trigger.Status()

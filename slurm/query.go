@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ func (j *JobInfo) Settled(restarts int) string {
 		return "the job was cancelled, or Slurm requeues it by itself, so it is not requeued"
 	case strings.HasPrefix(j.State, "CANCELLED"):
 		return "the job was cancelled, so it is not requeued"
-	case j.State == "PREEMPTED" || j.State == "REQUEUED" || j.State == "PENDING" || j.Restarts > restarts:
+	case j.State == "PREEMPTED" || j.State == "EXPEDITING" || j.State == "REQUEUED" || j.State == "PENDING" || j.Restarts > restarts:
 		return "Slurm requeues the job by itself (" + j.State + ")"
 	}
 	return ""
@@ -63,7 +64,8 @@ func (c *Client) ShowJob(ctx context.Context, id string) (JobInfo, error) {
 
 func parseJob(out string) (JobInfo, error) {
 	f := fields(out)
-	j := JobInfo{State: f["JobState"], Partition: f["Partition"], MayRequeue: f["Requeue"] == "1"}
+	j := JobInfo{State: f["JobState"], Partition: f["Partition"],
+		MayRequeue: f["Requeue"] != "" && f["Requeue"] != "0"}
 	fail := func(field string, err error) (JobInfo, error) {
 		return JobInfo{}, &ParseError{"scontrol show job", field, f[field], err}
 	}
@@ -147,6 +149,10 @@ func (c *Client) Deadline(ctx context.Context, id string) (time.Time, error) {
 type Config struct {
 	KillWait   time.Duration // from TERM to KILL
 	SlurmdPort int
+	Version    string // of Slurm, "25.11.0"; "" if it does not say
+	// Expedites says that jobs may be submitted with --requeue=expedite: when a node dies they are
+	// started again first, on the nodes that they had.
+	Expedites bool
 }
 
 // Config asks for the site's configuration.
@@ -179,7 +185,25 @@ func parseConfig(out string) (Config, error) {
 		err = &ParseError{"scontrol show config", "SlurmdPort", f["SlurmdPort"], perr}
 	}
 	k.SlurmdPort = int(n)
+	k.Version = f["SLURM_VERSION"]
+	k.Expedites = atLeast(k.Version, 25, 11) && slices.ContainsFunc([]string{"SlurmctldParameters",
+		"SchedulerParameters"}, func(name string) bool {
+		return slices.Contains(strings.Split(f[name], ","), "enable_expedited_requeue")
+	})
 	return k, err
+}
+
+// atLeast compares a version of Slurm, "24.11.1".
+func atLeast(version string, year, month int) bool {
+	var y, m int
+	_, err := fmt.Sscanf(version, "%d.%d", &y, &m)
+	return err == nil && (y > year || y == year && m >= month)
+}
+
+// Expedited reports whether a job was submitted with --requeue=expedite.
+func (c *Client) Expedited(ctx context.Context, id string) (bool, error) {
+	out, err := c.output(ctx, "scontrol", "show", "job", id, "--json")
+	return strings.Contains(out, `"EXPEDITED_REQUEUE"`), err
 }
 
 // GraceTime asks how long jobs of a partition have from being preempted to their

@@ -154,7 +154,7 @@ func TestConfig(t *testing.T) {
 	c := recorded(t, map[string]string{"scontrol show config": "config.txt",
 		"scontrol show partition main": "partition.txt"})
 	got, err := c.Config(t.Context())
-	want := Config{KillWait: 5 * time.Second, SlurmdPort: 6818}
+	want := Config{KillWait: 5 * time.Second, SlurmdPort: 6818, Version: "22.05.8"}
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 	}
@@ -163,6 +163,43 @@ func TestConfig(t *testing.T) {
 	}
 	if _, err := parseConfig("KillWait = 5 sec"); err == nil {
 		t.Error("a configuration without SlurmdPort: got no error")
+	}
+}
+
+// TestExpedites: only a Slurm that has the option, at a site that allows it, offers it.
+func TestExpedites(t *testing.T) {
+	const rest = "KillWait = 5 sec\nSlurmdPort = 6818\n"
+	for text, want := range map[string]bool{
+		"SLURM_VERSION = 25.11.2\nSlurmctldParameters = a=1,enable_expedited_requeue": true,
+		"SLURM_VERSION = 26.05.0\nSchedulerParameters = enable_expedited_requeue":     true,
+		"SLURM_VERSION = 25.11.2\nSlurmctldParameters = a=1":                          false,
+		"SLURM_VERSION = 25.05.9\nSlurmctldParameters = enable_expedited_requeue":     false,
+		"SlurmctldParameters = enable_expedited_requeue":                              false,
+	} {
+		if got, err := parseConfig(rest + text); err != nil || got.Expedites != want {
+			t.Errorf("%s: got %+v, %v", text, got, err)
+		}
+	}
+	for out, want := range map[string]bool{`{"flags":["EXPEDITED_REQUEUE"]}`: true, `{"flags":[]}`: false} {
+		c := &Client{run: func(context.Context, []string) ([]byte, []byte, error) { return []byte(out), nil, nil }}
+		if got, err := c.Expedited(t.Context(), "5"); err != nil || got != want {
+			t.Errorf("%s: got %v, %v", out, got, err)
+		}
+	}
+}
+
+// TestSrunOptions reads the help of a real srun.
+func TestSrunOptions(t *testing.T) {
+	c := recorded(t, map[string]string{"srun --help": "srun-help.txt"})
+	got, err := c.SrunOptions(t.Context())
+	if err != nil || len(got) < 100 {
+		t.Fatalf("got %d options, %v", len(got), err)
+	}
+	for name, want := range map[string]bool{"n": true, "ntasks": true, "container": true, "gpu-bind": true,
+		"exact": false, "K": false, "immediate": false, "bcast": false, "compress": false, "send-libs": false} {
+		if takes, ok := got[name]; !ok || takes != want {
+			t.Errorf("%s: got %v, %v, want %v", name, takes, ok, want)
+		}
 	}
 }
 

@@ -94,7 +94,8 @@ of its ranks had closed.`,
 		"with a message that says what is missing")
 	fs.BoolVar(&opt.JSON, "json", false, "write each decision as one JSON object")
 	fs.StringVar(&opt.Interface, "interface", os.Getenv("HOLDFAST_CONTROL_INTERFACE"),
-		"network interface or address at which the ranks reach this command; empty: the first that is not loopback")
+		"network interface or address at which the ranks reach this command; empty: the first that is up, a fast "+
+			"network (InfiniBand, Slingshot) last")
 	return cmd
 }
 

@@ -31,8 +31,7 @@ type Options struct {
 	Key        Key
 
 	// Interface is a network interface ("eth0") or an address ("10.0.0.3") to
-	// listen on; empty means the first one that is up and not loopback, or
-	// loopback when there is no other.
+	// listen on, Fastest or Common.
 	Interface string
 	// Heartbeat is the time between signs of life to neighbours; 0 means 250 ms.
 	Heartbeat time.Duration
@@ -73,31 +72,6 @@ func (e *interfaceError) Error() string {
 }
 
 func (e *interfaceError) Unwrap() error { return e.Err }
-
-// listenAddress finds the IP to listen on.
-func listenAddress(name string) (net.IP, error) {
-	if ip := net.ParseIP(name); ip != nil {
-		return ip, nil
-	}
-	ifaces, err := net.Interfaces()
-	if err != nil {
-		return nil, &interfaceError{Interface: name, Err: err}
-	}
-	var have []string
-	for _, i := range ifaces {
-		have = append(have, i.Name)
-		if i.Flags&net.FlagUp == 0 || (name == "" && i.Flags&net.FlagLoopback != 0) || (name != "" && name != i.Name) {
-			continue
-		}
-		if ip := usable(i); ip != nil {
-			return ip, nil
-		}
-	}
-	if name == "" {
-		return net.IPv4(127, 0, 0, 1), nil
-	}
-	return nil, &interfaceError{Interface: name, Have: have}
-}
 
 // usable returns an address of i, IPv4 first: link-local IPv6 needs a zone that
 // means nothing on another node.

@@ -36,6 +36,7 @@ type Stats struct {
 type Plane struct {
 	opt      Options
 	listener net.Listener
+	network  Network
 	second   net.Listener // for clients of other nodes, or nil
 	ctx      context.Context
 	stop     context.CancelFunc
@@ -70,12 +71,12 @@ func Listen(opt Options) (*Plane, error) {
 	if err := opt.validate(); err != nil {
 		return nil, err
 	}
-	l, err := listen(opt.Interface)
+	l, network, err := listen(opt.Interface)
 	if err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	p := &Plane{opt: opt, listener: l, ctx: ctx, stop: stop,
+	p := &Plane{opt: opt, listener: l, network: network, ctx: ctx, stop: stop,
 		inbound: make(chan Inbound, 64), lost: make(chan Loss, opt.Size), streams: make(chan Stream),
 		clients: make(chan net.Conn),
 		out:     map[int]*outgoing{}, in: map[int]*incoming{}, conns: map[net.Conn]struct{}{}, watch: map[int]bool{},
@@ -84,26 +85,30 @@ func Listen(opt Options) (*Plane, error) {
 	return p, nil
 }
 
-func listen(iface string) (net.Listener, error) {
-	ip, err := listenAddress(iface)
+func listen(iface string) (net.Listener, Network, error) {
+	n, err := FindNetwork(iface)
 	if err != nil {
-		return nil, err
+		return nil, n, err
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(ip.String(), "0"))
+	l, err := net.Listen("tcp", net.JoinHostPort(n.IP.String(), "0"))
 	if err != nil {
-		return nil, fmt.Errorf("control: listen on %v: %w", ip, err)
+		return nil, n, fmt.Errorf("control: listen on %v: %w", n.IP, err)
 	}
-	return l, nil
+	return l, n, nil
 }
 
+// Network is the one that the plane listens on.
+func (p *Plane) Network() Network { return p.network }
+
 // ListenElsewhere returns an address at which clients on other nodes reach this rank. The
-// ranks of a job on one node may speak over its loopback device, which nobody else sees:
-// then this opens a second listener, on the first interface that is up. Call it once.
+// ranks of a job on one node may speak over its loopback device, which nobody else sees, and
+// others over a fast network that a login node may not have: then this opens a second
+// listener, on the Common network. Call it once.
 func (p *Plane) ListenElsewhere() (string, error) {
-	if a, ok := p.listener.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+	if a, ok := p.listener.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && !p.network.Fast() {
 		return p.Addr(), nil
 	}
-	l, err := listen("")
+	l, _, err := listen(Common)
 	if err != nil {
 		return "", err
 	}

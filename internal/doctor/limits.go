@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
@@ -44,9 +45,10 @@ func lookNetwork(_ context.Context, r *report) {
 		return
 	}
 	l.Close()
-	chosen := r.Interface
-	if chosen == "" && len(have) > 0 {
-		chosen = have[0]
+	chosen, err := control.FindNetwork(r.Interface)
+	if err != nil {
+		r.add("network", "control plane", Failed, err.Error(), "name an interface that is up and has an address")
+		return
 	}
 	r.add("network", "control plane", OK, fmt.Sprintf("TCP on %s; up are %s", chosen, strings.Join(have, ", ")), "")
 }
@@ -121,4 +123,14 @@ func lookSlurm(ctx context.Context, r *report) {
 		return
 	}
 	r.add("Slurm", "controller", OK, firstLine(string(out)), "")
+	var c slurm.Client
+	switch conf, err := c.Config(bounded); {
+	case err != nil:
+		r.add("Slurm", "requeue", Warning, err.Error(), "")
+	case conf.Expedites:
+		r.add("Slurm", "requeue", OK, "Slurm "+conf.Version+" starts a job first again when a node dies, if it was "+
+			"submitted with --requeue=expedite", "")
+	default:
+		r.add("Slurm", "requeue", OK, "Slurm "+conf.Version+": requeued jobs wait in the queue like others", "")
+	}
 }

@@ -43,12 +43,14 @@ type Reply struct {
 
 // Status is what a running job says of itself.
 type Status struct {
-	Job    string        `json:"job"`
-	Ranks  int           `json:"ranks"`
-	Nodes  []string      `json:"nodes"` // by rank
-	Points uint64        `json:"points"`
-	Cut    string        `json:"cut"`    // where rank 0 stands with the epoch in progress
-	Epochs []EpochStatus `json:"epochs"` // as rank 0 has seen them, oldest first
+	Job    string   `json:"job"`
+	Ranks  int      `json:"ranks"`
+	Nodes  []string `json:"nodes"` // by rank
+	Points uint64   `json:"points"`
+	// Network is the interface of rank 0 on which the control plane listens, and its kind.
+	Network string        `json:"network,omitempty"`
+	Cut     string        `json:"cut"`    // where rank 0 stands with the epoch in progress
+	Epochs  []EpochStatus `json:"epochs"` // as rank 0 has seen them, oldest first
 
 	Levels  []string     `json:"levels"` // nearest first
 	Seconds float64      `json:"up_s"`   // since Open

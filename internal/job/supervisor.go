@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -39,14 +40,15 @@ type Supervisor struct {
 // another one is hung up on.
 func (s *Supervisor) SetStart(n int) { s.start.Store(int64(n)) }
 
-// Supervise listens for jobs on an interface or address; empty means the first
-// interface that is not loopback. The caller closes the Supervisor.
+// Supervise listens for jobs on an interface or address; empty means the network that
+// all nodes have, not the fast one: it may run on a login node. The caller closes the
+// Supervisor.
 func Supervise(iface string) (*Supervisor, error) {
 	key, err := control.NewKey()
 	if err != nil {
 		return nil, err
 	}
-	p, err := control.Listen(control.Options{Rank: 0, Size: 1, Key: key, Interface: iface})
+	p, err := control.Listen(control.Options{Rank: 0, Size: 1, Key: key, Interface: cmp.Or(iface, control.Common)})
 	if err != nil {
 		return nil, err
 	}

@@ -34,12 +34,20 @@ type setup struct {
 
 // prepare reads the job, checks the options against it, and makes what it needs on the nodes.
 func prepare(ctx context.Context, opt Options) (*setup, error) {
-	cmd, err := parseCommand(opt.Command)
+	var client slurm.Client
+	cmd, err := parseCommand(opt.Command, func() map[string]bool {
+		options, err := client.SrunOptions(ctx)
+		if err != nil {
+			return nil // the program is started by it later, and says more
+		}
+		return options
+	})
 	if err != nil {
 		return nil, err
 	}
-	s := &setup{opt: opt, cmd: cmd, log: &log{w: opt.Stderr, json: opt.JSON}, prog: coordinated.FromEnv()}
-	s.cfg = decide.Config{Limits: opt.Limits, Recovers: cmd.recovers(), PeerTimeout: cmp.Or(s.prog.PeerTimeout, control.DefaultPeerTimeout),
+	s := &setup{opt: opt, cmd: cmd, client: client, log: &log{w: opt.Stderr, json: opt.JSON}, prog: coordinated.FromEnv()}
+	s.cfg = decide.Config{Limits: opt.Limits, Recovers: cmd.recovers(),
+		PeerTimeout: cmp.Or(s.prog.PeerTimeout, control.DefaultPeerTimeout),
 		StopSignals: s.prog.StopSignals, Global: s.prog.Global != ""}
 	if err := s.readJob(ctx); err != nil {
 		return nil, err
@@ -114,10 +122,22 @@ func (s *setup) askSlurm(ctx context.Context) error {
 		s.log.say("warning: --requeue: job %s was submitted with --no-requeue, or the site does not requeue; it "+
 			"ends after the final checkpoint: submit it again", job.ID)
 	}
+	s.adviseExpedite(ctx, info)
 	if w, ok, err := s.client.ScriptWarning(ctx, job.ID); err == nil && ok {
 		c.Warning = w
 	}
 	return nil
+}
+
+// adviseExpedite says how to come back first after the death of a node, where the site lets jobs do so.
+func (s *setup) adviseExpedite(ctx context.Context, info slurm.JobInfo) {
+	if !s.cfg.Requeue || !info.MayRequeue || !s.conf.Expedites {
+		return
+	}
+	if on, err := s.client.Expedited(ctx, s.cfg.Job.ID); err == nil && !on {
+		s.log.say("this site puts a job first in its queue, on the nodes that it had, when a node dies: submit it with " +
+			"sbatch --requeue=expedite")
+	}
 }
 
 // size says how many nodes and ranks the program gets.

@@ -31,7 +31,7 @@ func TestFewerNodes(t *testing.T) {
 		{"srun -N4 -n8 ./app", 1, 3, 3, 8, 0},
 		{"srun -n8 ./app", 1, 1, 1, 8, 0},
 	} {
-		cmd, err := parseCommand(strings.Fields(c.line))
+		cmd, err := parseCommand(strings.Fields(c.line), noHelp)
 		if err != nil {
 			t.Fatal(err)
 		}

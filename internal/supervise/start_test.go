@@ -71,7 +71,7 @@ func TestPmixVars(t *testing.T) {
 			if c.env != "" {
 				t.Setenv(c.env, "x")
 			}
-			cmd, err := parseCommand(strings.Fields(c.line))
+			cmd, err := parseCommand(strings.Fields(c.line), noHelp)
 			if err != nil {
 				t.Fatal(err)
 			}
