@@ -147,9 +147,7 @@ type placement struct {
 // level that cannot be had is left out of new epochs, and still read: an
 // earlier start may have had it. Ranks find the same levels to use.
 func placeLevels(levels []storage.LevelConfig, nodes []string, files vfs.FS) placement {
-	if files == nil {
-		files = vfs.OS{}
-	}
+	files = vfs.OrOS(files)
 	var p placement
 	for _, l := range levels {
 		p.open = append(p.open, l)

@@ -82,12 +82,7 @@ func OpenView(ctx context.Context, dirs ...string) (*View, error) {
 }
 
 // filesOf is what a tool works on.
-func filesOf(ctx context.Context) vfs.FS {
-	if fsys := vfs.From(ctx); fsys != nil {
-		return fsys
-	}
-	return vfs.OS{}
-}
+func filesOf(ctx context.Context) vfs.FS { return vfs.OrOS(vfs.From(ctx)) }
 
 // distinct leaves out what is given again later: a copy there would count as two.
 func distinct(dirs []string) (out []string) {

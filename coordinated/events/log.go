@@ -61,9 +61,7 @@ type Log struct {
 // Create makes the files of a new run and starts the goroutine that writes them.
 // The caller closes the Log.
 func Create(opt Options) (*Log, error) {
-	if opt.FS == nil {
-		opt.FS = vfs.OS{}
-	}
+	opt.FS = vfs.OrOS(opt.FS)
 	if opt.MaxBytes == 0 {
 		opt.MaxBytes = DefaultMaxBytes
 	}

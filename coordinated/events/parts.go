@@ -29,9 +29,7 @@ var (
 // Runs lists the runs that a directory has logs of, ascending; none when there
 // is no directory. Nil fsys is the operating system's.
 func Runs(fsys vfs.FS, dir string) ([]int, error) {
-	if fsys == nil {
-		fsys = vfs.OS{}
-	}
+	fsys = vfs.OrOS(fsys)
 	list, err := fsys.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -53,9 +51,7 @@ func Runs(fsys vfs.FS, dir string) ([]int, error) {
 // Prune removes this rank's logs of runs long past, and their directories with
 // the last of them.
 func Prune(fsys vfs.FS, dir string, run, rank int) error {
-	if fsys == nil {
-		fsys = vfs.OS{}
-	}
+	fsys = vfs.OrOS(fsys)
 	runs, err := Runs(fsys, dir)
 	if err != nil {
 		return err

@@ -93,9 +93,7 @@ func readLine(in *bufio.Reader) (line []byte, whole bool, err error) {
 // as problems. Only the newest most runs are read; 0 means all. Nil fsys is the
 // operating system's.
 func ReadDir(fsys vfs.FS, dir string, most int) (logs []RankLog, problems []error, err error) {
-	if fsys == nil {
-		fsys = vfs.OS{}
-	}
+	fsys = vfs.OrOS(fsys)
 	root, runs, err := findRuns(fsys, dir)
 	if err != nil {
 		return nil, nil, err

@@ -15,3 +15,11 @@ func From(ctx context.Context) FS {
 	files, _ := ctx.Value(filesKey{}).(FS)
 	return files
 }
+
+// OrOS is files, or the operating system's where that is nil.
+func OrOS(files FS) FS {
+	if files == nil {
+		return OS{}
+	}
+	return files
+}

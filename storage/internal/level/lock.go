@@ -13,24 +13,46 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
+// lockWatch tells from what stands in a lock, again and again, whether its owner lives.
+type lockWatch struct {
+	beat                time.Duration
+	start, now, changed time.Time
+	seen                []byte
+}
+
+func watchLock(beat time.Duration) *lockWatch {
+	now := time.Now()
+	return &lockWatch{beat: beat, start: now, now: now, changed: now}
+}
+
+// look takes in what stands in the lock now, and says whether it has changed.
+func (w *lockWatch) look(raw []byte) (changed bool) {
+	w.now = time.Now()
+	if changed = string(raw) != string(w.seen); changed {
+		w.seen, w.changed = raw, w.now
+	}
+	return changed
+}
+
+// dead says that the owner has missed too many beats.
+func (w *lockWatch) dead() bool { return w.now.Sub(w.changed) >= StaleBeats*w.beat }
+
+// alive says that the owner has been seen to beat for so long that it will not end soon.
+func (w *lockWatch) alive() bool { return w.changed.Sub(w.start) >= refuseBeats*w.beat }
+
 // Unused makes sure, without writing, that no other run uses the directory.
 func (d *Dir) Unused(ctx context.Context, run string, beat time.Duration) error {
-	var seen []byte
-	start := time.Now()
-	changed := start
+	w := watchLock(beat)
 	for {
 		have, raw, err := d.ReadLock()
 		if err != nil || have != nil && (have.Run == run || ended(&have.Owner)) {
 			return nil // no lock, ours, or one that tells nothing any more
 		}
-		now := time.Now()
-		if string(raw) != string(seen) {
-			seen, changed = raw, now
-		}
+		w.look(raw)
 		switch {
-		case now.Sub(changed) >= StaleBeats*beat:
+		case w.dead():
 			return nil
-		case changed.Sub(start) >= refuseBeats*beat && have != nil:
+		case w.alive() && have != nil:
 			return d.busy(have)
 		}
 		if err := sleep.For(ctx, beat/4); err != nil {
@@ -39,7 +61,7 @@ func (d *Dir) Unused(ctx context.Context, run string, beat time.Duration) error 
 	}
 }
 
-// lockBeat is how often a lock is rewritten. An owner that misses staleBeats
+// LockBeat is how often a lock is rewritten. An owner that misses StaleBeats
 // of them in a row is dead; one that is seen alive for refuseBeats is not about
 // to end either.
 const (
@@ -75,11 +97,9 @@ func (d *Dir) ReadLock() (*format.Lock, []byte, error) {
 // Lock makes sure that no other run uses the directory: it takes the lock, or
 // finds it with a rank of the same run. owned says that beating is up to us. An
 // owner that is dead is replaced: at once when it ran on this machine, after
-// staleBeats otherwise.
+// StaleBeats otherwise.
 func (d *Dir) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (owned bool, err error) {
-	var seen []byte
-	start := time.Now()
-	changed := start
+	w := watchLock(beat)
 	var rival time.Time // when another run was first seen to take the lock over; zero: none
 	for {
 		err := d.takeLock(want)
@@ -98,12 +118,11 @@ func (d *Dir) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (
 		case have != nil && have.Run == want.Run:
 			return false, nil
 		}
-		now := time.Now()
-		if string(raw) != string(seen) {
-			seen, changed, rival = raw, now, time.Time{}
+		if w.look(raw) {
+			rival = time.Time{}
 		}
 		switch {
-		case have != nil && ended(&have.Owner), now.Sub(changed) >= StaleBeats*beat:
+		case have != nil && ended(&have.Owner), w.dead():
 			taken, err := d.takeOver(raw, want)
 			switch {
 			case err != nil:
@@ -111,14 +130,14 @@ func (d *Dir) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (
 			case taken:
 				return true, nil
 			case rival.IsZero():
-				rival = now
-			case now.Sub(rival) >= StaleBeats*beat: // it has died before it was done
+				rival = w.now
+			case w.now.Sub(rival) >= StaleBeats*beat: // it has died before it was done
 				rival = time.Time{}
 				if err := removeIfThere(d.fs, d.ClaimPath(raw)); err != nil {
 					return false, d.Unusable(err)
 				}
 			}
-		case changed.Sub(start) >= refuseBeats*beat && have != nil:
+		case w.alive() && have != nil:
 			return false, d.busy(have)
 		}
 		if err := sleep.For(ctx, beat/4); err != nil {
