@@ -26,15 +26,15 @@ import (
 // while the main thread is inside MPI. It drives the cut machine; everything it
 // holds belongs to it alone.
 type agent struct {
-	c        *Checkpointer
-	machine  *cut.Machine
-	gather   *cut.Gather
-	waiting  map[stageKey]chan []cut.Blob
-	closing  []cut.Blob // at rank 0: all ranks have closed, and the epoch in progress is awaited
-	begin    time.Time
-	armed    time.Time // of the epoch in progress
-	releases int       // of this rank in it
-	vain     int       // at rank 0: epochs in a row that came to no level
+	c           *Checkpointer
+	machine     *cut.Machine
+	gather      *cut.Gather
+	waiting     map[stageKey]chan []cut.Blob
+	closing     []cut.Blob // at rank 0: all ranks have closed, and the epoch in progress is awaited
+	begin       time.Time
+	armed       time.Time // of the epoch in progress
+	releases    int       // of this rank in it
+	failedInRow int       // at rank 0: epochs in a row that came to no level
 
 	polls    watch.Polling
 	watchdog watchdog
@@ -354,9 +354,9 @@ func (a *agent) wait(w endpoint.Wait) cut.Wait {
 	return out
 }
 
-// excuse is what a rank reports when an epoch was given up. Parked ranks have
+// lateReport is what a rank reports when an epoch was given up. Parked ranks have
 // nothing to say.
-type excuse struct {
+type lateReport struct {
 	State    string `json:",omitempty"`
 	WaitsFor []int  `json:",omitempty"`
 	Closed   bool   `json:",omitempty"`
@@ -366,9 +366,9 @@ type excuse struct {
 func (a *agent) gaveUp(act cut.GaveUp) {
 	c := a.c
 	if act.Stop {
-		a.stopAgain()
+		a.retryStop()
 	}
-	x := excuse{Closed: c.closed.Load()}
+	x := lateReport{Closed: c.closed.Load()}
 	if !act.Parked {
 		x.State = a.mainThread()
 		x.WaitsFor = watch.Sources(c.endpoint.Activity().Waits, a.polls.Waits())
@@ -387,7 +387,7 @@ func (a *agent) gaveUp(act cut.GaveUp) {
 func (c *Checkpointer) blame(e storage.Epoch, blobs []cut.Blob) {
 	err := &TimeoutError{Epoch: e}
 	for _, b := range blobs {
-		var x excuse
+		var x lateReport
 		if jerr := json.Unmarshal(b.Data, &x); jerr != nil {
 			x.State = "unknown (malformed report): " + jerr.Error()
 		}

@@ -22,7 +22,7 @@ func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, load *captu
 	bytes int64, err error) {
 	durable := func() error { return nil }
 	if c.world.Rank() == 0 {
-		durable, err = c.store.RestoreBegins(ctx, e)
+		durable, err = c.store.NoteRestore(ctx, e)
 		l.lap(PartNote)
 	}
 	a := load.New()
@@ -53,7 +53,7 @@ func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, load *captu
 		c.log.Error("holdfast: a failed restore could not be undone completely", "epoch", e, "error", uerr)
 	}
 	if c.world.Rank() == 0 {
-		if err := c.store.RestoreTakenBack(c.ctx, e); err != nil && c.ctx.Err() == nil {
+		if err := c.store.WithdrawRestore(c.ctx, e); err != nil && c.ctx.Err() == nil {
 			c.log.Warn("holdfast: cannot record that a restore was given up; the end of this run may count against "+
 				"the epoch", "epoch", e, "error", err)
 		}
@@ -84,11 +84,11 @@ func (c *Checkpointer) closeShard(sh *storage.Shard, e storage.Epoch) {
 
 // The first byte of a vote on an attempt.
 const (
-	voteFailed   = 1 << 0 // the text of the error follows
-	voteFallible = 1 << 1 // Apply may fail: vote again after it
-	voteMismatch = 1 << 2 // the error is that the program protects something else
-	voteSpoiled  = 1 << 3 // undo will not bring everything back: names follow
-	voteStop     = 1 << 4 // nor would an older epoch, or there is no time for one
+	voteFailed    = 1 << 0 // the text of the error follows
+	voteFallible  = 1 << 1 // Apply may fail: vote again after it
+	voteMismatch  = 1 << 2 // the error is that the program protects something else
+	voteUndefined = 1 << 3 // undo will not bring everything back: names follow
+	voteStop      = 1 << 4 // nor would an older epoch, or there is no time for one
 )
 
 // voteLoad agrees on whether a step of a load went well on all ranks.
@@ -110,7 +110,7 @@ func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step strin
 		}
 		flags, rest := b.Data[0], string(b.Data[1:])
 		all |= flags
-		if flags&voteSpoiled != 0 {
+		if flags&voteUndefined != 0 {
 			var names string
 			names, rest, _ = strings.Cut(rest, "\n\n")
 			failed.Undefined = append(failed.Undefined, strings.Split(names, "\n")...)
@@ -134,9 +134,9 @@ func ballot(a *capture.Load, own error) []byte {
 	if a.Fallible {
 		b[0] |= voteFallible
 	}
-	if len(a.Spoiled) > 0 {
-		b[0] |= voteSpoiled
-		b = append(b, strings.Join(a.Spoiled, "\n")+"\n\n"...)
+	if len(a.Undefined) > 0 {
+		b[0] |= voteUndefined
+		b = append(b, strings.Join(a.Undefined, "\n")+"\n\n"...)
 	}
 	if a.Stop {
 		b[0] |= voteStop

@@ -154,7 +154,7 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control
 	if err := c.useLevels(priv, last > 0); err != nil {
 		return err
 	}
-	if err := c.proveShared(ctx, priv); err != nil {
+	if err := c.checkShared(ctx, priv); err != nil {
 		return err
 	}
 	c.agent, err = newAgent(c, last)

@@ -202,7 +202,7 @@ func TestDamagedRestarts(t *testing.T) {
 			t.Errorf("restart %d: WRONG RESULT %v, want %v:\n\t%s", n, again.results, want.results, what)
 		case err == nil && again.restored.Load() == 0:
 			t.Errorf("restart %d started over; verify says %q:\n\t%s", n, worst, what)
-		case err != nil && (worst == "" || worst == storage.Thin):
+		case err != nil && (worst == "" || worst == storage.NotRedundant):
 			t.Errorf("restart %d: no restart, and verify says %q:\n\t%s\n%v", n, worst, what, err)
 		case err == nil && worst == "" && again.from != [3]int{first.stop, first.stop, first.stop}:
 			t.Errorf("restart %d: unnoticed, and it continued from %v:\n\t%s", n, again.from, what)

@@ -199,7 +199,7 @@ type RankFailure = vote.RankFailure
 
 // HungError says that an operation at a level made no progress for Options.WriteTimeout,
 // or within the time left for a final checkpoint: a disk or file server does not answer.
-// Its fields are What was done, at which Level, how long it Waited, and Again if it was
+// Its fields are What was done, at which Level, how long it Waited, and Skipped if it was
 // skipped because earlier operations hang.
 type HungError = persist.HungError
 

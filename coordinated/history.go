@@ -13,15 +13,15 @@ import (
 
 // history is what a job without an epoch for all ranks knows of its past.
 type history struct {
-	Epoch  storage.Epoch `json:",omitempty"` // one that all ranks had committed; 0: none is known
-	Level  string        `json:",omitempty"`
-	Nodes  []string      `json:",omitempty"` // not of this run, which have or had shards of the newest epoch
-	Untold bool          `json:",omitempty"` // an older build wrote epochs and told nothing
-	Err    string        `json:",omitempty"`
+	Epoch    storage.Epoch `json:",omitempty"` // one that all ranks had committed; 0: none is known
+	Level    string        `json:",omitempty"`
+	Nodes    []string      `json:",omitempty"` // not of this run, which have or had shards of the newest epoch
+	NoRecord bool          `json:",omitempty"` // an older build wrote epochs and told nothing
+	Err      string        `json:",omitempty"`
 }
 
 // agreed says that the job may have had an epoch that all ranks had committed.
-func (p *history) agreed() bool { return p.Epoch > 0 || p.Untold }
+func (p *history) agreed() bool { return p.Epoch > 0 || p.NoRecord }
 
 // history asks all levels of all ranks. Collective.
 func (c *Checkpointer) history(ctx context.Context) (history, error) {
@@ -45,7 +45,7 @@ func (c *Checkpointer) history(ctx context.Context) (history, error) {
 			one.Err = err.Error()
 		}
 		texts[i] = one.Err
-		all.Untold = all.Untold || one.Untold
+		all.NoRecord = all.NoRecord || one.NoRecord
 		if one.Epoch > all.Epoch {
 			all.Epoch, all.Level = one.Epoch, one.Level
 		}
@@ -62,7 +62,7 @@ func (c *Checkpointer) ownHistory(ctx context.Context) (history, error) {
 	if err != nil {
 		return history{}, err
 	}
-	p := history{Epoch: b.Epoch, Level: b.Level, Untold: b.Untold}
+	p := history{Epoch: b.Epoch, Level: b.Level, NoRecord: b.NoRecord}
 	states, err := c.store.Survey(ctx)
 	homes := b.Nodes
 	for _, s := range states { // newest epoch first

@@ -35,7 +35,7 @@ func (c *Checkpointer) receivesLeft() error {
 		return nil
 	}
 	var lost []mpiwrap.PendingReceive
-	for _, p := range c.endpoint.NotPostedAgain() {
+	for _, p := range c.endpoint.UnpostedReceives() {
 		if p.Came {
 			lost = append(lost, p)
 		} else {

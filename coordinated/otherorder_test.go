@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
 
-// TestOtherOrder restarts a program that asks for nameless GPU memory in another order
+// TestOtherOrder restarts a program that asks for unnamed GPU memory in another order
 // than before: its first Point says so, before it computes with an undefined buffer.
 func TestOtherOrder(t *testing.T) {
 	opt := testOptions(t)

@@ -25,7 +25,7 @@ func (c *Checkpointer) newPersister(notes bool) *persist.Persister {
 		Allgather: func(e storage.Epoch, stage string, data []byte) ([]cut.Blob, error) {
 			return c.allgather(c.ctx, cut.Epoch(e), stage, data)
 		},
-		Go: c.writers.Go, CopyTime: c.copyTime, ToldEnd: c.reporter.toldEnd,
+		Go: c.writers.Go, CopyTime: c.copyTime, KillTime: c.reporter.killTime,
 		Begin: c.begin, Freed: c.freed, Committed: c.committed, Failed: c.failed, Phase: c.phase})
 }
 
@@ -46,22 +46,22 @@ func (c *Checkpointer) freed(e storage.Epoch, err error) {
 	}
 	es, _ := c.stats.epoch(e)
 	_ = c.agent.do(c.ctx, func() { // closed: nothing follows
-		c.agent.countVain(err)
+		c.agent.countFailed(err)
 		c.agent.step(cut.Done{Epoch: cut.Epoch(e), Failed: err != nil})
 		c.agent.replan(es.Blocked)
 	})
 }
 
-// countVain counts the epochs in a row that came to no level, at rank 0, and ends the job
+// countFailed counts the epochs in a row that came to no level, at rank 0, and ends the job
 // when there are too many.
-func (a *agent) countVain(err error) {
-	if a.vain++; err == nil {
-		a.vain = 0
+func (a *agent) countFailed(err error) {
+	if a.failedInRow++; err == nil {
+		a.failedInRow = 0
 	}
-	if limit := a.c.opt.MaxFailed; limit > 0 && a.vain >= limit && a.c.ctx.Err() == nil {
+	if limit := a.c.opt.MaxFailed; limit > 0 && a.failedInRow >= limit && a.c.ctx.Err() == nil {
 		a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: a.c.world.Rank(),
-			Stage: aborted(fmt.Errorf("%d consecutive checkpoints reached no level, and max_failed is %d: %w", a.vain,
-				limit, err))})
+			Stage: aborted(fmt.Errorf("%d consecutive checkpoints reached no level, and max_failed is %d: %w",
+				a.failedInRow, limit, err))})
 	}
 }
 

@@ -175,7 +175,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	<-way.Over
 	if len(way.Levels) == 0 {
 		c.log.Error("holdfast: the final checkpoint failed; the program continues", "epoch", e, "error", way.Err)
-		_ = c.agent.do(c.ctx, c.agent.stopAgain) // closed: nothing follows
+		_ = c.agent.do(c.ctx, c.agent.retryStop) // closed: nothing follows
 		return nil
 	}
 	c.events.Emit(events.Event{Name: events.Stop, Epoch: uint64(e), Dur: int64(time.Since(arrived))})

@@ -17,23 +17,23 @@ import (
 
 // reporter tells the supervisor at rank 0.
 type reporter struct {
-	c    *Checkpointer
-	conn net.Conn
-	now  chan chan struct{} // closed when a report has been sent
-	last chan struct{}      // closed to send the last report
-	done chan struct{}      // closed when it is sent
-	told chan struct{}      // closed when the supervisor has said how much time TERM leaves
+	c        *Checkpointer
+	conn     net.Conn
+	now      chan chan struct{} // closed when a report has been sent
+	last     chan struct{}      // closed to send the last report
+	done     chan struct{}      // closed when it is sent
+	endKnown chan struct{}      // closed when the supervisor has said how much time TERM leaves
 
-	heard chan struct{} // closed when the supervisor has taken the first report
+	acknowledged chan struct{} // closed when the supervisor has taken the first report
 
-	mu      sync.Mutex // guards the fields below
-	term    bool       // rank 0 was sent TERM
-	ends    time.Time  // as the supervisor says; zero = it does not
-	lost    *LostError
-	well    bool     // every rank has called Close
-	none    string   // why nothing can be restored
-	missing []string // nodes that may have it
-	gone    bool     // that is for want of data
+	mu        sync.Mutex // guards the fields below
+	term      bool       // rank 0 was sent TERM
+	ends      time.Time  // as the supervisor says; zero = it does not
+	lost      *LostError
+	well      bool     // every rank has called Close
+	none      string   // why nothing can be restored
+	missing   []string // nodes that may have it
+	lacksData bool     // that is for want of data
 }
 
 // reportEvery is the time between reports with no news; while a job starts, its
@@ -43,15 +43,15 @@ const (
 	startEvery  = 20 * time.Millisecond
 )
 
-// heardTime bounds how long a job waits until the supervisor hears it.
-const heardTime = 2 * time.Second
+// ackTimeout bounds how long a job waits until the supervisor answers.
+const ackTimeout = 2 * time.Second
 
-// reportTo connects to the supervisor, and returns when that hears what is reported, or after
-// heardTime. A job that cannot reach it runs all the same.
+// reportTo connects to the supervisor, and returns when that has answered the first report, or after
+// ackTimeout. A job that cannot reach it runs all the same.
 func (c *Checkpointer) reportTo(ctx context.Context) {
 	v, err := job.ParseSupervisor(c.opt.Supervisor)
 	if err == nil && v.NodeLost {
-		err = c.store.RestoreSurvived(ctx)
+		err = c.store.NoteSurvival(ctx)
 	}
 	var conn net.Conn
 	if err == nil {
@@ -62,14 +62,14 @@ func (c *Checkpointer) reportTo(ctx context.Context) {
 		return
 	}
 	r := &reporter{c: c, conn: conn, now: make(chan chan struct{}), last: make(chan struct{}),
-		done: make(chan struct{}), told: make(chan struct{}), heard: make(chan struct{})}
+		done: make(chan struct{}), endKnown: make(chan struct{}), acknowledged: make(chan struct{})}
 	c.reporter = r
 	c.writers.Go(r.listen)
 	go r.run()
-	t := time.NewTimer(heardTime)
+	t := time.NewTimer(ackTimeout)
 	defer t.Stop()
 	select {
-	case <-r.heard:
+	case <-r.acknowledged:
 	case <-r.done:
 	case <-ctx.Done():
 	case <-t.C:
@@ -82,7 +82,7 @@ func (c *Checkpointer) reportFailed(ctx context.Context, why error) {
 	if err != nil || c.reporter != nil || c.world.Rank() != 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, heardTime)
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 	conn, err := v.Dial(ctx)
 	if err != nil {
@@ -90,9 +90,9 @@ func (c *Checkpointer) reportFailed(ctx context.Context, why error) {
 	}
 	defer conn.Close()
 	rep := job.Report{Job: c.opt.Job, Nodes: c.topo.nodes, Failed: why.Error(), FailedNodes: c.topo.atFault(why)}
-	_ = conn.SetDeadline(time.Now().Add(heardTime)) // as above
+	_ = conn.SetDeadline(time.Now().Add(ackTimeout)) // as above
 	if json.NewEncoder(conn).Encode(rep) == nil {
-		_, _ = bufio.NewReader(conn).ReadString('\n') // that it is heard, or as above
+		_, _ = bufio.NewReader(conn).ReadString('\n') // its answer, or as above
 	}
 }
 
@@ -173,7 +173,7 @@ func (r *reporter) fill(rep *job.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rep.Ended, rep.Unrestorable, rep.MissingNodes, rep.Terminated = r.well, r.none, r.missing, r.term
-	rep.Missing = r.gone
+	rep.Missing = r.lacksData
 	if e := r.lost; e != nil {
 		rep.Lost = &job.LostStatus{Rank: e.Rank, Node: e.Node, Noticed: e.Noticed, Observed: e.Observed,
 			Silent: silence(e.Observed).Seconds()}
@@ -230,9 +230,9 @@ func (r *reporter) terminated() {
 // takenUp notes that the supervisor hears this run.
 func (r *reporter) takenUp() {
 	select {
-	case <-r.heard: // it has said so before
+	case <-r.acknowledged: // it has said so before
 	default:
-		close(r.heard)
+		close(r.acknowledged)
 	}
 }
 
@@ -244,15 +244,15 @@ func (r *reporter) answered(within time.Duration) {
 		r.ends = time.Now().Add(within)
 	}
 	select {
-	case <-r.told:
+	case <-r.endKnown:
 	default:
-		close(r.told)
+		close(r.endKnown)
 	}
 }
 
-// toldEnd is when the process will be killed, if it was sent TERM and the
+// killTime is when the process will be killed, if it was sent TERM and the
 // supervisor knows better than it; else zero. It waits so long for the answer.
-func (r *reporter) toldEnd(ctx context.Context, wait time.Duration) time.Time {
+func (r *reporter) killTime(ctx context.Context, wait time.Duration) time.Time {
 	if r == nil {
 		return time.Time{}
 	}
@@ -265,7 +265,7 @@ func (r *reporter) toldEnd(ctx context.Context, wait time.Duration) time.Time {
 	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
-	case <-r.told:
+	case <-r.endKnown:
 	case <-r.done:
 	case <-t.C:
 	case <-ctx.Done():
@@ -296,7 +296,7 @@ func (r *reporter) unrestorable(err error) {
 		return
 	}
 	r.mu.Lock()
-	r.none, r.gone, r.missing = err.Error(), wantsData(err), MissingNodes(err)
+	r.none, r.lacksData, r.missing = err.Error(), wantsData(err), MissingNodes(err)
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), lastReport)
 	defer cancel()

@@ -151,8 +151,8 @@ func (c *Checkpointer) surviving() {
 
 // survived notes that the program lives after a restore.
 func (c *Checkpointer) survived() {
-	if err := c.ops.Attend(c.ctx, "record that the restart survived", c.levels[0],
-		c.store.RestoreSurvived); err != nil &&
+	if err := c.ops.Run(c.ctx, "record that the restart survived", c.levels[0],
+		c.store.NoteSurvival); err != nil &&
 		c.ctx.Err() == nil {
 		c.log.Warn("holdfast: cannot record that the restart survived; its end may count against the epoch", "error",
 			err)

@@ -35,9 +35,9 @@ func (e *NotSharedError) Error() string {
 		e.Dir, names(e.Nodes), e.Wrote)
 }
 
-// proveShared makes sure that every node sees the same global directory: rank 0 writes
+// checkShared makes sure that every node sees the same global directory: rank 0 writes
 // a file of a random name, and one rank of each other node looks for it. Collective.
-func (c *Checkpointer) proveShared(ctx context.Context, priv *mpiwrap.Comm) error {
+func (c *Checkpointer) checkShared(ctx context.Context, priv *mpiwrap.Comm) error {
 	if !slices.Contains(c.levels, storage.LevelGlobal) || len(distinct(c.topo.nodes)) == 1 {
 		return nil
 	}

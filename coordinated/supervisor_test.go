@@ -256,9 +256,9 @@ func TestUnflushed(t *testing.T) {
 	}
 }
 
-// TestToldEnd: what the supervisor says about the time after a TERM counts at all
+// TestKillTime: what the supervisor says about the time after a TERM counts at all
 // ranks, not what they took it to leave.
-func TestToldEnd(t *testing.T) {
+func TestKillTime(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		within time.Duration

@@ -76,8 +76,8 @@ func (a *agent) replan(cost time.Duration) {
 	a.arm()
 }
 
-// stopAgain runs at rank 0 when a final checkpoint has failed, or was given up.
-func (a *agent) stopAgain() {
+// retryStop runs at rank 0 when a final checkpoint has failed, or was given up.
+func (a *agent) retryStop() {
 	if a.trigger == nil {
 		return
 	}

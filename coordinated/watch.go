@@ -97,7 +97,7 @@ func (a *agent) sayWaiting() {
 func (a *agent) weigh(blobs []cut.Blob) {
 	w := &a.watchdog
 	w.asked = false
-	all := make([]watch.Doing, len(blobs))
+	all := make([]watch.ThreadState, len(blobs))
 	for i, b := range blobs {
 		if err := json.Unmarshal(b.Data, &all[i]); err != nil || all[i].Rank != i {
 			a.c.log.Error("holdfast: malformed report of what a rank waits for", "rank", b.Rank, "error", err)
@@ -120,7 +120,7 @@ func (a *agent) weigh(blobs []cut.Blob) {
 			limit = pollersWait * a.c.opt.WaitTimeout
 		}
 	}
-	text := watch.Tell(all, waiting)
+	text := watch.ExplainStuck(all, waiting)
 	if !slices.Equal(keys, w.keys) {
 		w.keys, w.first = keys, time.Now()
 		a.c.log.Warn("holdfast: ranks are deadlocked: "+text, "job ends in", limit)
@@ -133,14 +133,14 @@ func (a *agent) weigh(blobs []cut.Blob) {
 }
 
 // doingNow says what the main thread does.
-func (a *agent) doingNow() watch.Doing {
+func (a *agent) doingNow() watch.ThreadState {
 	c := a.c
 	act := c.endpoint.Activity()
 	last, polls := c.endpoint.Polling()
 	points := c.points.load()
-	d := watch.Doing{Rank: c.world.Rank(), Key: fmt.Sprint(act.Seq, points), Gone: c.closed.Load(),
-		Behind:  !c.restored.Load(),
-		Entered: map[string]uint64{}, Sizes: map[string]int{}}
+	d := watch.ThreadState{Rank: c.world.Rank(), Key: fmt.Sprint(act.Seq, points), Closed: c.closed.Load(),
+		BeforeRestore: !c.restored.Load(),
+		Entered:       map[string]uint64{}, Sizes: map[string]int{}}
 	for _, k := range c.endpoint.Collectives() {
 		d.Entered[k.Comm], d.Sizes[k.Comm] = k.Entered, k.Size
 	}
@@ -148,14 +148,14 @@ func (a *agent) doingNow() watch.Doing {
 	grown := polls != a.watchdog.polls && points == a.watchdog.points && a.watchdog.points+a.watchdog.polls > 0
 	a.watchdog.polls, a.watchdog.points = polls, points
 	switch {
-	case d.Gone:
+	case d.Closed:
 		d.Text = "in Close" + c.placed()
 	case state == stateRestoring && c.meeting.Load():
-		d.Restore, d.Text = true, "in Restore"+c.placed()
+		d.InRestore, d.Text = true, "in Restore"+c.placed()
 	case state != stateRunning && state != stateStarting || c.endpoint.Concurrent():
 		d.Text = state // the library sees to it that this ends
 	case act.Blocked && act.Comm == endpoint.Private(c.world).Name():
-		d.Left, d.Text = true, "in Finalize without Close"+watch.CallSite()
+		d.InFinalize, d.Text = true, "in Finalize without Close"+watch.CallSite()
 	case act.Blocked:
 		d.Text = watch.InCall(act) + watch.CallSite()
 		if act.Collective {

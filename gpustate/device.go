@@ -147,7 +147,7 @@ func (e *entry) name() string {
 	if e.obj.Name != "" {
 		return e.obj.Name
 	}
-	return nameless(&e.obj)
+	return unnamed(&e.obj)
 }
 
 // fail makes an ObjectError about the entry, nil from nil.
@@ -316,13 +316,13 @@ func (d *Device) forget(e *entry) error {
 		return nil
 	}
 	if e.kept { // nobody has asked for it
-		d.disown(e)
+		d.unlist(e)
 	}
 	err := d.forgetVariables(e)
 	if i, ok := d.place(e.obj.ID); ok {
 		d.list = slices.Delete(d.list, i, i+1)
 	}
-	d.uncount(e)
+	d.resetCount(e)
 	err = errors.Join(err, e.fail("release", e.release()))
 	if e.parent != nil {
 		e.parent.children--

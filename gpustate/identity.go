@@ -22,9 +22,9 @@ func keyOf(o *record.Object) key {
 	return k
 }
 
-// nameless is what messages call an object without a name: by its place among those
+// unnamed is what messages call an object without a name: by its place among those
 // of its kind.
-func nameless(o *record.Object) string {
+func unnamed(o *record.Object) string {
 	if o.Ordinal == 0 { // of a record that does not tell
 		return fmt.Sprintf("object %d", o.ID)
 	}
@@ -50,8 +50,8 @@ func (d *Device) find(o *record.Object) *entry {
 	return nil
 }
 
-// disown takes an object out of what the program can ask for; making is held.
-func (d *Device) disown(e *entry) {
+// unlist takes an object out of what the program can ask for; making is held.
+func (d *Device) unlist(e *entry) {
 	e.released.Store(true)
 	if e.obj.Name == "" && !e.claimed {
 		d.spare--
@@ -62,8 +62,8 @@ func (d *Device) disown(e *entry) {
 	}
 }
 
-// uncount forgets how many objects were made from one that is gone.
-func (d *Device) uncount(e *entry) {
+// resetCount forgets how many objects were made from one that was released.
+func (d *Device) resetCount(e *entry) {
 	switch {
 	case e.obj.Program != nil:
 		delete(d.made, key{kind: "kernel", parent: e.obj.ID})

@@ -24,7 +24,7 @@ func (e *entry) check(t *testing.T, q *Queue, v byte) {
 	}
 }
 
-// TestReleasedBetween makes nameless objects of each kind, releases some, and restarts
+// TestReleasedBetween makes unnamed objects of each kind, releases some, and restarts
 // with the same sequence of calls, before and after the restore.
 func TestReleasedBetween(t *testing.T) {
 	onDevices(t, func(t *testing.T, open func() *Device) {

@@ -122,7 +122,7 @@ func (m *migration) carryOut(ctx context.Context) error {
 	}
 	for i, e := range m.d.list {
 		if k, ok := e.owner.(*Kernel); ok {
-			if err := m.argue(&m.rec.Objects[i], k); err != nil {
+			if err := m.copyArgs(&m.rec.Objects[i], k); err != nil {
 				return err
 			}
 		}
@@ -131,8 +131,8 @@ func (m *migration) carryOut(ctx context.Context) error {
 	return nil
 }
 
-// argue gives the kernel on the new device the arguments that it has here.
-func (m *migration) argue(o *record.Object, k *Kernel) error {
+// copyArgs gives the kernel on the new device the arguments that it has here.
+func (m *migration) copyArgs(o *record.Object, k *Kernel) error {
 	h := m.to[o.ID].h
 	if err := newTarget(m.s.Device).checkBuilt(k, h); err != nil {
 		return m.fail(o, err)

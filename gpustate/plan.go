@@ -30,7 +30,7 @@ type plan struct {
 func (p *plan) fail(o *record.Object, err error) error {
 	name := o.Name
 	if name == "" {
-		name = nameless(o)
+		name = unnamed(o)
 	}
 	from := p.rec.Device
 	return &ObjectError{Op: p.op, Kind: o.Kind(), Name: name, Device: p.s.Info(), From: &from, Err: err}
@@ -207,7 +207,7 @@ func (p *plan) undo() error {
 			continue // it went with the last that was made from it
 		}
 		if e.obj.ID != 0 { // it has its place already: take it out like the program would
-			p.d.disown(e)
+			p.d.unlist(e)
 			errs = append(errs, p.d.forget(e))
 		} else {
 			errs = append(errs, release(p.s, e.obj, e.h))

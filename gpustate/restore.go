@@ -102,7 +102,7 @@ func (p *restoration) finish() error {
 		if o.Kernel == nil {
 			continue
 		}
-		if err := p.argue(o.Kernel, p.to[o.ID].owner.(*Kernel)); err != nil {
+		if err := p.restoreArgs(o.Kernel, p.to[o.ID].owner.(*Kernel)); err != nil {
 			return p.fail(o, err)
 		}
 	}
@@ -129,8 +129,8 @@ func (p *restoration) enter(o *record.Object, e *entry) {
 	p.d.add(e, parent)
 }
 
-// argue gives a kernel its recorded arguments; the device is stopped.
-func (p *restoration) argue(r *record.Kernel, k *Kernel) error {
+// restoreArgs gives a kernel its recorded arguments; the device is stopped.
+func (p *restoration) restoreArgs(r *record.Kernel, k *Kernel) error {
 	n, exact := k.dev.drv.Args(k.h)
 	if err := sameArgs(r, n, exact); err != nil {
 		return err

@@ -28,7 +28,7 @@ func (d *Device) BuiltFromSource() []SourceBuild {
 
 // sourceBuilds is BuiltFromSource while making and mu are held.
 func (d *Device) sourceBuilds() []SourceBuild {
-	teller, ok := d.drv.Device.(driver.FormTeller)
+	teller, ok := d.drv.Device.(driver.FallbackReporter)
 	if !ok || d.closed.Load() {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (d *Device) sourceBuilds() []SourceBuild {
 		if e.obj.Program == nil {
 			continue
 		}
-		if why := teller.PassedOver(e.h); why != "" {
+		if why := teller.FallbackReason(e.h); why != "" {
 			list = append(list, SourceBuild{Program: e.name(), Kernels: d.functions(e), Why: why})
 		}
 	}

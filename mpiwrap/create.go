@@ -232,7 +232,7 @@ func (c *Comm) explain(how creation, next claim) error {
 	if next.rec != nil {
 		text = fmt.Sprintf("%s, but before the restart %s was made by %s",
 			how.by(), next.rec.Name, next.rec.How.by())
-		if c.st.restored.mailFor(next.rec.Name) {
+		if c.st.restored.hasMail(next.rec.Name) {
 			text += ", and messages wait for it"
 		}
 	}

@@ -263,7 +263,7 @@ func (d *drain) until(what string, done func() bool) error {
 		d.stats.Messages += n
 		d.stats.Rounds++
 		if err == nil {
-			err = d.e.hear()
+			err = d.e.receiveCounts()
 		}
 		if err != nil {
 			return err
@@ -326,39 +326,39 @@ func (d *drain) exchangeSparse(late *error) []uint64 {
 	e := d.e
 	e.prepareSparse()
 	if *late == nil {
-		*late = d.tell()
+		*late = d.announce()
 	}
 	d.collective(driver.Coll{Kind: driver.Barrier}, late, d.wait)
-	return append([]uint64(nil), e.heard...)
+	return append([]uint64(nil), e.received...)
 }
 
 func (e *rankEndpoint) prepareSparse() {
-	if e.told == nil {
-		e.told, e.heard = make([]uint64, len(e.s.Sent)), make([]uint64, len(e.s.Sent))
+	if e.announced == nil {
+		e.announced, e.received = make([]uint64, len(e.s.Sent)), make([]uint64, len(e.s.Sent))
 	}
 }
 
-// tell sends this rank's counts to those that do not know them yet, and waits
+// announce sends this rank's counts to those that do not know them yet, and waits
 // until they are received. What is not when the drain gives up stays on the list of
 // what the next one finishes.
-func (d *drain) tell() error {
+func (d *drain) announce() error {
 	e, s := d.e, d.e.s
 	var sends []*request.Request
 	defer func() { e.dangling = append(e.dangling, sends...) }()
 	for i := range s.Sent {
 		n := s.Sent[i].Load()
 		if i == s.world.rank {
-			e.heard[i] = n
+			e.received[i] = n
 			continue
 		}
-		if n == e.told[i] {
+		if n == e.announced[i] {
 			continue
 		}
 		r, err := s.private.ch.OwnSend(binary.LittleEndian.AppendUint64(nil, n), i, drainTag)
 		if err != nil {
 			return err
 		}
-		e.told[i] = n
+		e.announced[i] = n
 		sends = append(sends, r)
 	}
 	for len(sends) > 0 {
@@ -370,8 +370,8 @@ func (d *drain) tell() error {
 	return nil
 }
 
-// hear receives the counts that other ranks have sent so far.
-func (e *rankEndpoint) hear() error {
+// receiveCounts receives the counts that other ranks have sent so far.
+func (e *rankEndpoint) receiveCounts() error {
 	if !e.sparse() {
 		return nil
 	}
@@ -389,6 +389,6 @@ func (e *rankEndpoint) hear() error {
 		if _, err := e.s.Driver.Mrecv(buf[:], h); err != nil {
 			return p.ch.Wrap("Drain", int(st.Source), drainTag, err)
 		}
-		e.heard[st.Source] = max(e.heard[st.Source], binary.LittleEndian.Uint64(buf[:]))
+		e.received[st.Source] = max(e.received[st.Source], binary.LittleEndian.Uint64(buf[:]))
 	}
 }

@@ -27,7 +27,7 @@ type rankEndpoint struct {
 
 	// For a large world: how many messages each rank has been told of, and how
 	// many each has said it has sent. See exchangeSparse.
-	told, heard []uint64
+	announced, received []uint64
 }
 
 func (e *rankEndpoint) Sent(worldRank int) uint64 { return e.s.Sent[worldRank].Load() }

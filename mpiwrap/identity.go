@@ -109,15 +109,15 @@ func (r *record) fit(k *commRecord, how *creation) (bits uint64) {
 	if r.elsewhere(k, how) {
 		bits |= otherPlace
 	}
-	if r.mailFor(k.Name) {
+	if r.hasMail(k.Name) {
 		bits |= mailWaits
 	}
 	return bits
 }
 
-// mailFor says whether messages wait for a communicator or one made from it, or a
+// hasMail says whether messages wait for a communicator or one made from it, or a
 // receive was pending there.
-func (r *record) mailFor(name string) bool {
+func (r *record) hasMail(name string) bool {
 	for i := range r.Boxes {
 		if c := r.Boxes[i].Comm; c == name || strings.HasPrefix(c, name+".") {
 			return true
@@ -133,7 +133,7 @@ func (r *record) mailFor(name string) bool {
 
 // misplaced refuses a communicator that would get messages of another.
 func (r *record) misplaced(c *Comm, before *commRecord) error {
-	if !r.mailFor(before.Name) || !r.elsewhere(before, &c.how) {
+	if !r.hasMail(before.Name) || !r.elsewhere(before, &c.how) {
 		return nil
 	}
 	return c.ch.Fail(c.how.Op, NoPeer, NoTag, ErrMismatch,
@@ -147,7 +147,7 @@ func (r *record) twice() string {
 	seen := map[string]bool{}
 	for i := range r.Comms {
 		name := r.Comms[i].Name
-		if seen[name] && r.mailFor(name) {
+		if seen[name] && r.hasMail(name) {
 			return name
 		}
 		seen[name] = true

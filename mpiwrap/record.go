@@ -139,7 +139,7 @@ func (e *rankEndpoint) StageMailbox(b []byte) (apply func(), err error) {
 	}
 	return func() {
 		s.restored = r
-		s.Owe(&r.Mail)
+		s.NoteUnposted(&r.Mail)
 		for _, c := range s.communicators() {
 			s.deliverRestored(c)
 		}

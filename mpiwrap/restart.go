@@ -42,7 +42,7 @@ func (s *state) end() error {
 	return errors.Join(errs...)
 }
 
-// letGo undoes keepForEver: the library works for s no longer.
+// letGo undoes keepForever: the library works for s no longer.
 func letGo(s *state) {
 	pinned.mu.Lock()
 	defer pinned.mu.Unlock()

@@ -35,7 +35,7 @@ var pinned struct {
 	states []*state
 }
 
-func keepForEver(s *state) {
+func keepForever(s *state) {
 	pinned.mu.Lock()
 	defer pinned.mu.Unlock()
 	pinned.states = append(pinned.states, s)
@@ -49,7 +49,7 @@ func newWorld(d driver.Driver) (*Comm, error) {
 	rank, size := d.CommRank(h)
 	s.Init(d, size)
 	if s.Info.Pin {
-		keepForEver(s)
+		keepForever(s)
 	}
 	members := make([]int, size)
 	for i := range members {

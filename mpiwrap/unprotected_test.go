@@ -106,7 +106,7 @@ func TestUnprotectedReceiveIsPostedAgain(t *testing.T) {
 							}
 							return nil
 						}
-						owed := endpoint.Of(w).NotPostedAgain()
+						owed := endpoint.Of(w).UnpostedReceives()
 						if len(owed) == 0 || owed[0].Came != (when != "later") ||
 							!strings.HasPrefix(owed[0].At, "unprotected_test.go:") {
 							return fmt.Errorf("not named right: %+v", owed)
@@ -122,7 +122,7 @@ func TestUnprotectedReceiveIsPostedAgain(t *testing.T) {
 						if _, err := mpiwrap.Recv(w, buf, 0, 3); err != nil || buf[0] != 42 {
 							return fmt.Errorf("the next got %d, want 42: %w", buf[0], err)
 						}
-						for _, o := range endpoint.Of(w).NotPostedAgain() {
+						for _, o := range endpoint.Of(w).UnpostedReceives() {
 							if o.Tag != 99 {
 								return fmt.Errorf("still owed: %+v", o)
 							}
@@ -175,7 +175,7 @@ func TestUnprotectedReceivePostedBeforeRestore(t *testing.T) {
 					if _, err := mpiwrap.Recv(w, buf, 0, 3); err != nil || buf[0] != 42 {
 						return fmt.Errorf("the next got %d, want 42: %w", buf[0], err)
 					}
-					if owed := endpoint.Of(w).NotPostedAgain(); owed != nil {
+					if owed := endpoint.Of(w).UnpostedReceives(); owed != nil {
 						return fmt.Errorf("still owed: %+v", owed)
 					}
 					return nil

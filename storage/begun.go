@@ -14,9 +14,9 @@ type Begun struct {
 	Epoch Epoch    // one that all ranks had committed; 0: none yet
 	Level string   // where
 	Nodes []string // of the run that did
-	// Untold says that a directory has epochs and does not tell: an older build wrote
-	// them.
-	Untold bool
+	// NoRecord says that a directory has epochs and no record of them: an older build
+	// wrote them.
+	NoRecord bool
 }
 
 // Begun collects what the levels of this rank say. It fails where none tells of an
@@ -37,7 +37,7 @@ func (s *Store) Begun(ctx context.Context) (all Begun, err error) {
 		switch {
 		case err != nil:
 			epochs, lerr := l.Epochs()
-			all.Untold = all.Untold || lerr == nil && len(epochs) > 0
+			all.NoRecord = all.NoRecord || lerr == nil && len(epochs) > 0
 			if lerr == nil && (errors.Is(err, ErrCorrupt) || errors.Is(err, vfs.ErrUnsafe)) {
 				unclear = errors.Join(unclear, &DirError{Level: l.Name(), Dir: l.Path(), Err: err,
 					Remedy: "give the directories that hold the job's checkpoints, " +
@@ -47,7 +47,7 @@ func (s *Store) Begun(ctx context.Context) (all Begun, err error) {
 			all.Epoch, all.Level, all.Nodes = b.Epoch, b.Level, b.Nodes
 		}
 	}
-	if all.Epoch > 0 || all.Untold {
+	if all.Epoch > 0 || all.NoRecord {
 		unclear = nil
 	}
 	return all, unclear

@@ -20,7 +20,7 @@ func TestDamagedNoteIsNoBeginning(t *testing.T) {
 		return w.stores[0]
 	}
 	s := open()
-	if b, err := s.Begun(t.Context()); err != nil || b.Epoch != 0 || b.Untold {
+	if b, err := s.Begun(t.Context()); err != nil || b.Epoch != 0 || b.NoRecord {
 		t.Errorf("a new job: got %+v, %v", b, err)
 	}
 	if err := s.NoteBegun(t.Context(), 5, LevelLocal); err != nil {
@@ -38,7 +38,7 @@ func TestDamagedNoteIsNoBeginning(t *testing.T) {
 		}
 	}
 	f.MkdirAll("/local0/" + format.EpochName(4))
-	if b, err := s.Begun(t.Context()); err != nil || !b.Untold {
+	if b, err := s.Begun(t.Context()); err != nil || !b.NoRecord {
 		t.Errorf("with the directory of an epoch: got %+v, %v", b, err)
 	}
 }

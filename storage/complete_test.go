@@ -37,7 +37,7 @@ func TestPoisonRule(t *testing.T) {
 			t.Fatalf("after %d deaths: got epoch %d, %v, want %d", death, e, err, want)
 		}
 		if e != 0 {
-			if durable, err := w.stores[0].RestoreBegins(t.Context(), e); err != nil || durable() != nil {
+			if durable, err := w.stores[0].NoteRestore(t.Context(), e); err != nil || durable() != nil {
 				t.Fatal(err)
 			}
 		}
@@ -48,7 +48,7 @@ func TestPoisonRule(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.close()
-	if err := w.stores[0].RestoreSurvived(t.Context()); err != nil {
+	if err := w.stores[0].NoteSurvival(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if e, err := w.newest(); err != nil || e != 2 {

@@ -53,13 +53,13 @@ func judge(o *outcome, sorts []storagetest.Sort) string {
 		return "unnoticed"
 	case only(storagetest.Takes) && o.plain == "":
 		return "unnoticed without --complete"
-	case worst == storage.Thin && !whole:
+	case worst == storage.NotRedundant && !whole:
 		return "not redundant, says verify, and the newest epoch cannot be had"
 	case only(storagetest.Spoils) && worst != storage.Damaged:
 		return "spoilt, and verify does not say damaged"
 	case only(storagetest.Takes) && worst == storage.Damaged:
 		return "gone, and verify says damaged"
-	case only(storagetest.Takes) && worst == storage.Thin && slices.Contains(o.each, false):
+	case only(storagetest.Takes) && worst == storage.NotRedundant && slices.Contains(o.each, false):
 		return "an epoch is lost, and verify says not redundant"
 	case only(storagetest.Takes) && worst == storage.Missing && !slices.Contains(o.each, false):
 		return "every epoch can be had, and verify says missing"
@@ -148,5 +148,5 @@ func TestDamages(t *testing.T) {
 		}
 	}
 	t.Logf("damaged %d, missing %d, not redundant %d, no harm %d; %d of %d restored",
-		count[storage.Damaged], count[storage.Missing], count[storage.Thin], count[""], restored, *damages)
+		count[storage.Damaged], count[storage.Missing], count[storage.NotRedundant], count[""], restored, *damages)
 }

@@ -71,7 +71,7 @@ func TestDegrade(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Epoch != 1 {
 		t.Errorf("candidates %v, %v, want epoch 1", list, err)
 	}
-	durable, err := s.RestoreBegins(t.Context(), 1)
+	durable, err := s.NoteRestore(t.Context(), 1)
 	if err != nil || durable() != nil {
 		t.Errorf("note of a restore: %v", err)
 	}

@@ -19,10 +19,10 @@ type Kind string
 
 // Kinds of findings.
 const (
-	Damaged   Kind = "damaged"       // it is there and is not what was written, or is refused
-	Missing   Kind = "missing"       // it should be there, and no directory given has the data
-	Thin      Kind = "not redundant" // it should be there, and other directories given have the data
-	Elsewhere Kind = "elsewhere"     // no directory given has it, and it may be in another: see View.Complete
+	Damaged      Kind = "damaged"       // it is there and is not what was written, or is refused
+	Missing      Kind = "missing"       // it should be there, and no directory given has the data
+	NotRedundant Kind = "not redundant" // it should be there, and other directories given have the data
+	Elsewhere    Kind = "elsewhere"     // no directory given has it, and it may be in another: see View.Complete
 )
 
 // kindOf judges what is wrong with something whose data are had elsewhere or not.
@@ -31,7 +31,7 @@ func kindOf(err error, had bool) Kind {
 	case !level.Absent(err):
 		return Damaged
 	case had:
-		return Thin
+		return NotRedundant
 	}
 	return Missing
 }
@@ -88,12 +88,12 @@ func (v *View) expect(d *viewDir) error {
 			}
 		}
 	}
-	for _, l := range d.books {
+	for _, l := range d.ledgers {
 		take(l.At(d.Name()))
 	}
 	if d.Traits().Shared {
 		for _, other := range v.dirs {
-			for _, l := range other.books {
+			for _, l := range other.ledgers {
 				if other != d {
 					take(l.At(d.Name()))
 				}
@@ -152,7 +152,7 @@ func (c *check) missed(d *viewDir, have map[string]bool) {
 			f.Part = name
 		}
 		c.found = append(c.found, f)
-		c.told[placed{d.Name(), name}] = true
+		c.reported[placed{d.Name(), name}] = true
 	}
 }
 
@@ -172,7 +172,7 @@ func (c *check) incomplete() {
 				copies = len(m.Shards[r].Holders)
 			}
 			name := placed{l, format.ShardName(r)}
-			if c.there[name] < copies && !c.told[name] && len(c.good[r]) > 0 {
+			if c.there[name] < copies && !c.reported[name] && len(c.good[r]) > 0 {
 				c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.dirOf(l), Rank: r,
 					Err: fmt.Errorf("%d of %d at level %s: %w", c.there[name], copies, l, errMissing)})
 			}
@@ -182,7 +182,7 @@ func (c *check) incomplete() {
 		for r := range m.Shards {
 			for j := range m.Parity {
 				name := placed{m.Level, format.RowName(r, j)}
-				if c.there[name] == 0 && !c.told[name] {
+				if c.there[name] == 0 && !c.reported[name] {
 					c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.dirOf(m.Level), Rank: r,
 						Part: name.name,
 						Err:  fmt.Errorf("%s %w", name.name, errMissing)})
@@ -262,7 +262,7 @@ func (s *viewSource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Exte
 // Worst is the worst kind among findings, as holdfast verify answers; "" if nothing
 // is wrong.
 func Worst(found []Finding) Kind {
-	for _, k := range []Kind{Damaged, Missing, Thin} {
+	for _, k := range []Kind{Damaged, Missing, NotRedundant} {
 		if slices.ContainsFunc(found, func(f Finding) bool { return f.Kind == k }) {
 			return k
 		}

@@ -31,7 +31,7 @@ type LevelState struct {
 // Candidates lists the committed epochs whose shard of this rank is readable,
 // newest first, by cheap checks: the manifest, the length of the shard and its
 // footer. Reading may still find damage. The caller skips those with too many Deaths
-// (see RestoreBegins).
+// (see NoteRestore).
 //
 // Unreadable lists, newest first, the epochs that are committed at some level, or
 // have a damaged manifest, and that this rank can read from no level. Skipping one
@@ -41,7 +41,7 @@ func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []
 	if err != nil {
 		return nil, nil, err
 	}
-	deaths := s.readTrials()
+	deaths := s.readAttempts()
 	elsewhere, bad := map[Epoch]bool{}, map[Epoch]bool{}
 	for _, st := range states {
 		if st.Err != nil {

@@ -38,7 +38,7 @@ func (s *Store) Flush(ctx context.Context, e Epoch, from, to string, secs []Sect
 // again. The result is in the order of ranks.
 func (s *Store) FlushNode(ctx context.Context, e Epoch, from, to string, ranks []int) (infos []ShardInfo, err error) {
 	err = s.flushTo(e, from, to, func(_, l *levelState) (err error) {
-		if l.Traits().Lent {
+		if l.Traits().WrittenByOthers {
 			return errNoPacks(to)
 		}
 		infos, err = s.copyRanks(ctx, e, from, ranks, &copying{to: l, dir: l, packed: true})
@@ -116,14 +116,15 @@ func (r *sectionReader) KnownChunks() []format.Chunk {
 	return format.ChunksIn(r.sh.shape, r.sec.Name)
 }
 
-// Lend lets reads of this rank's shard of an epoch that is committed at a level be
+// ServeFromMemory lets reads of this rank's shard of an epoch that is committed at a level be
 // served from memory, as long as the caller has the sections that were put there:
 // the ranks that compute parity need not wait for the disk. It is the level local,
 // and the sections must not change before release returns, which waits for reads
 // under way. Chunks whose stored form differs from memory are read from disk.
-func (s *Store) Lend(ctx context.Context, e Epoch, level string, secs []Section) (release func(), err error) {
+func (s *Store) ServeFromMemory(ctx context.Context, e Epoch, level string, secs []Section) (release func(),
+	err error) {
 	err = s.on("fetch", e, level, func(l *levelState) error {
-		if l.lent == nil {
+		if l.memory == nil {
 			return &OptionError{Field: "Levels", Reason: "level " + level + " is not read by other ranks"}
 		}
 		c, err := shard.Open(ctx, l, e, s.opt.Rank)
@@ -132,7 +133,7 @@ func (s *Store) Lend(ctx context.Context, e Epoch, level string, secs []Section)
 		}
 		m, err := peer.NewMemShard(c.Index, secs)
 		if err = errors.Join(err, c.Close()); err == nil {
-			release = l.lent.Lend(c.At.Name, m)
+			release = l.memory.Serve(c.At.Name, m)
 		}
 		return err
 	})

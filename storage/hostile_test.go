@@ -226,7 +226,7 @@ func TestNoRoomForANote(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = open() // waits for three beats of the lock
-	durable, err := s.RestoreBegins(t.Context(), 1)
+	durable, err := s.NoteRestore(t.Context(), 1)
 	if err == nil {
 		err = durable()
 	}

@@ -108,7 +108,7 @@ func (v *View) look(d *viewDir) error {
 	if err != nil {
 		return err
 	}
-	d.books = books
+	d.ledgers = books
 	for name, err := range problems {
 		bad(name, err)
 	}

@@ -185,7 +185,7 @@ func wantStray(t *testing.T, f *largeFS) {
 // lendFar has rank 1 read its shard from memory while the file has other bytes.
 func (c *cluster) lendFar(f *largeFS) {
 	c.t.Helper()
-	release, err := c.stores[1].Lend(c.t.Context(), 1, storage.LevelLocal, data(1, 1))
+	release, err := c.stores[1].ServeFromMemory(c.t.Context(), 1, storage.LevelLocal, data(1, 1))
 	if err != nil {
 		c.t.Fatal(err)
 	}

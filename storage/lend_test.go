@@ -60,7 +60,7 @@ func TestLend(t *testing.T) {
 				case "other bytes": // to see that it is memory that is read
 					bytes0[7]++
 				}
-				release, err := s.Lend(t.Context(), 2, storage.LevelLocal, secs)
+				release, err := s.ServeFromMemory(t.Context(), 2, storage.LevelLocal, secs)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -105,15 +105,15 @@ func TestLendRefuses(t *testing.T) {
 	w.start(local, global)
 	w.take(1, storage.LevelLocal)
 	s := w.stores[0]
-	if _, err := s.Lend(t.Context(), 1, storage.LevelGlobal, data(0, 1)); err == nil {
+	if _, err := s.ServeFromMemory(t.Context(), 1, storage.LevelGlobal, data(0, 1)); err == nil {
 		t.Error("lent to the global level")
 	}
-	if _, err := s.Lend(t.Context(), 2, storage.LevelLocal, data(0, 2)); err == nil {
+	if _, err := s.ServeFromMemory(t.Context(), 2, storage.LevelLocal, data(0, 2)); err == nil {
 		t.Error("lent an epoch that is not there")
 	}
 	secs := data(0, 1)
 	secs[0].Size /= 10
-	if _, err := s.Lend(t.Context(), 1, storage.LevelLocal, secs); err == nil {
+	if _, err := s.ServeFromMemory(t.Context(), 1, storage.LevelLocal, secs); err == nil {
 		t.Error("lent a section of another length")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// pulse keeps the locks of a store alive.
-type pulse struct {
+// heartbeat keeps the locks of a store alive.
+type heartbeat struct {
 	stop chan struct{}
 	done sync.WaitGroup
 
@@ -34,19 +34,19 @@ func (s *Store) guard(ctx context.Context, l *levelState) error {
 
 // keepAlive starts beating for what this store owns.
 func (s *Store) keepAlive() {
-	s.pulse.stop = make(chan struct{})
+	s.heartbeat.stop = make(chan struct{})
 	for _, l := range s.levels {
 		if l.lock == nil {
 			continue
 		}
-		s.pulse.done.Go(func() {
+		s.heartbeat.done.Go(func() {
 			tick := time.NewTicker(s.opt.beat)
 			defer tick.Stop()
 			for {
 				select {
 				case <-tick.C:
-					s.pulse.note(l.Beat(l.lock))
-				case <-s.pulse.stop:
+					s.heartbeat.note(l.Beat(l.lock))
+				case <-s.heartbeat.stop:
 					return
 				}
 			}
@@ -56,7 +56,7 @@ func (s *Store) keepAlive() {
 
 // note remembers that a directory is lost. That it could not be written to will
 // be noticed by others.
-func (p *pulse) note(err error) {
+func (p *heartbeat) note(err error) {
 	var busy *BusyError
 	if !errors.As(err, &busy) {
 		return
@@ -66,7 +66,7 @@ func (p *pulse) note(err error) {
 	p.lost = err
 }
 
-func (p *pulse) err() error {
+func (p *heartbeat) err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lost
@@ -74,12 +74,12 @@ func (p *pulse) err() error {
 
 // letGo stops beating and gives the directories up.
 func (s *Store) letGo() error {
-	if s.pulse.stop == nil {
+	if s.heartbeat.stop == nil {
 		return nil
 	}
-	close(s.pulse.stop)
-	s.pulse.done.Wait()
-	s.pulse.stop = nil
+	close(s.heartbeat.stop)
+	s.heartbeat.done.Wait()
+	s.heartbeat.stop = nil
 	return s.dropLocks()
 }
 

@@ -48,7 +48,7 @@ type Part struct {
 // An epoch that is committed at to is ErrCommitted.
 func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Section) (p *Part, err error) {
 	err = s.flushTo(e, from, to, func(_, l *levelState) error {
-		if l.Traits().Lent {
+		if l.Traits().WrittenByOthers {
 			return errNoPacks(to)
 		}
 		if err := level.RefuseCommitted(l, e); err != nil {

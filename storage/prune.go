@@ -67,8 +67,8 @@ func (s *Store) tell(l *levelState, left []level.Leftover) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, x := range left {
-		if !s.told[x.Path] {
-			s.told[x.Path] = true
+		if !s.leftovers[x.Path] {
+			s.leftovers[x.Path] = true
 			s.log.Warn("file not removed by prune", "path", x.Path, "why", x.Err, "level", l.Name())
 		}
 	}

@@ -56,7 +56,7 @@ func twoEpochs(t *testing.T) *crashfs.FS {
 }
 
 // TestCrashOfRestore goes down at every operation of a start that restores: open,
-// look around, note the trial, read, note that it lives. A restart finds what was
+// look around, note the restore, read, note that it survived. A restart finds what was
 // there, and one death makes no epoch poisoned.
 func TestCrashOfRestore(t *testing.T) {
 	prepare := func() *crashfs.FS { return twoEpochs(t) }
@@ -69,14 +69,14 @@ func TestCrashOfRestore(t *testing.T) {
 		e, err := w.newest()
 		if err == nil {
 			var durable func() error
-			durable, err = w.stores[0].RestoreBegins(context.Background(), e)
+			durable, err = w.stores[0].NoteRestore(context.Background(), e)
 			err = errors.Join(err, durable())
 		}
 		if err == nil {
 			err = w.check(e)
 		}
 		if err == nil {
-			err = w.stores[0].RestoreSurvived(context.Background())
+			err = w.stores[0].NoteSurvival(context.Background())
 		}
 		return err
 	}
@@ -108,7 +108,7 @@ func TestTrialOutlives(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		durable, err = w.stores[0].RestoreBegins(t.Context(), 2)
+		durable, err = w.stores[0].NoteRestore(t.Context(), 2)
 		if err != nil && !errors.Is(err, crashfs.ErrCrashed) {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestTrialOutlives(t *testing.T) {
 		f = f.Crash(crashfs.KeepAll, 0)
 		end()
 		if got := deaths(f); got != count {
-			t.Errorf("the process died after the return of RestoreBegins %d: %d deaths counted", count, got)
+			t.Errorf("the process died after the return of NoteRestore %d: %d deaths counted", count, got)
 		}
 	}
 	f = twoEpochs(t)
@@ -162,7 +162,7 @@ func TestTrialOutlives(t *testing.T) {
 			return err
 		}
 		defer w.close()
-		durable, err := w.stores[0].RestoreBegins(t.Context(), 2)
+		durable, err := w.stores[0].NoteRestore(t.Context(), 2)
 		return errors.Join(err, durable())
 	}
 	n := crashEverywhere(t, once, again, func(f *crashfs.FS, at int) {

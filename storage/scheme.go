@@ -40,11 +40,11 @@ func (s *Store) chooseLevel(cfg LevelConfig) *levelState {
 	l := &levelState{cfg: cfg, pace: shard.NewPace(cfg.BytesPerSec), puts: map[Epoch][]*format.Index{},
 		base: map[int]*format.Index{}, agreed: newAgreement()}
 	if traits.Data && s.opt.Transport != nil {
-		l.lent = peer.NewMemFS(fsys)
-		fsys = l.lent
+		l.memory = peer.NewMemFS(fsys)
+		fsys = l.memory
 	}
 	l.Level = level.NewDir(fsys, cfg.Name, cfg.Dir, s.opt.Rank).Only(&s.contents)
-	l.served = peer.Dir{FS: fsys, Path: cfg.Dir, Writable: traits.Lent}
+	l.served = peer.Dir{FS: fsys, Path: cfg.Dir, Writable: traits.WrittenByOthers}
 	switch own := (ownFiles{s, l}); {
 	case traits.Rows:
 		l.scheme = &parityRows{s, l}
@@ -89,7 +89,7 @@ func (o *ownFiles) rebuild(ctx context.Context, m *format.Manifest) error {
 
 func (o *ownFiles) sources(e Epoch, rank int) []shard.Source {
 	out := []shard.Source{&ownSource{o.s, o.l}}
-	if t := o.l.Traits(); rank != o.s.opt.Rank && !t.Shared && !t.Lent && o.s.opt.Transport != nil {
+	if t := o.l.Traits(); rank != o.s.opt.Rank && !t.Shared && !t.WrittenByOthers && o.s.opt.Transport != nil {
 		out = append(out, &peerSource{o.s, o.l, rank})
 	}
 	for _, r := range o.s.holders(o.l, e, func(h *redundancy.Holding) bool { return h.HasShard(rank) }) {

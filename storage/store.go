@@ -53,16 +53,16 @@ type Store struct {
 
 	contents level.Contents // of epochs, by Choose
 
-	serving *peer.Server // nil without Transport
-	inbound *shard.Pool  // what other ranks' stores write and read here
-	pulse   pulse
+	serving   *peer.Server // nil without Transport
+	inbound   *shard.Pool  // what other ranks' stores write and read here
+	heartbeat heartbeat
 
-	mu     sync.Mutex
-	closed bool             // guarded by mu
-	users  sync.WaitGroup   // operations under way
-	known  redundancy.Known // what other ranks have, by Learn
-	inUse  map[Epoch]int    // guarded by mu: how often each epoch is held, by hold
-	told   map[string]bool  // guarded by mu: what Prune has said that it left
+	mu        sync.Mutex
+	closed    bool             // guarded by mu
+	users     sync.WaitGroup   // operations under way
+	known     redundancy.Known // what other ranks have, by Learn
+	inUse     map[Epoch]int    // guarded by mu: how often each epoch is held, by hold
+	leftovers map[string]bool  // guarded by mu: what Prune has said that it left
 }
 
 // levelState is a level with what this rank remembers of it.
@@ -72,7 +72,7 @@ type levelState struct {
 	cfg    LevelConfig
 	pace   *shard.Pace
 	served peer.Dir     // what other ranks see of it
-	lent   *peer.MemFS  // serves them from memory; nil: nobody reads here
+	memory *peer.MemFS  // serves them from memory; nil: nobody reads here
 	lock   *format.Lock // set when this store has it; then the beating's alone
 	out    error        // why it cannot be written to; see Options.Degrade
 
@@ -110,12 +110,12 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		opt:   opt,
-		log:   opt.Logger,
-		pool:  opt.pool,
-		turns: make(chan struct{}, maxWriters),
-		inUse: map[Epoch]int{},
-		told:  map[string]bool{},
+		opt:       opt,
+		log:       opt.Logger,
+		pool:      opt.pool,
+		turns:     make(chan struct{}, maxWriters),
+		inUse:     map[Epoch]int{},
+		leftovers: map[string]bool{},
 	}
 	if s.pool == nil {
 		s.pool = shard.NewPool(maxWriters * buffersPerJob)
@@ -206,7 +206,7 @@ func (s *Store) enter() (leave func(), err error) {
 	if s.closed {
 		return nil, ErrClosed
 	}
-	if err := s.pulse.err(); err != nil {
+	if err := s.heartbeat.err(); err != nil {
 		return nil, err
 	}
 	s.users.Add(1)

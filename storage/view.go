@@ -40,7 +40,7 @@ type viewDir struct {
 	level.Level
 	info      DirInfo
 	markerErr error
-	books     []*format.Ledger
+	ledgers   []*format.Ledger
 	due       map[Epoch][]string // epochs that should be here, with files that should; by Inspect
 }
 
@@ -237,7 +237,7 @@ type Finding struct {
 // given has it.
 func (v *View) Verify(ctx context.Context, e Epoch) ([]Finding, error) {
 	c := &check{view: v, epoch: e, good: map[int][]string{}, at: map[string]*format.Manifest{},
-		ids: map[[16]byte][]DirInfo{}, there: map[placed]int{}, told: map[placed]bool{},
+		ids: map[[16]byte][]DirInfo{}, there: map[placed]int{}, reported: map[placed]bool{},
 		parity: parityParts{members: map[int]bool{}, rows: map[redundancy.RowID]bool{}}}
 	for _, d := range v.dirs {
 		if err := c.dir(ctx, d); err != nil {
@@ -257,7 +257,7 @@ type check struct {
 	at        map[string]*format.Manifest
 	ids       map[[16]byte][]DirInfo // what the manifests commit
 	there     map[placed]int         // how often a file was found
-	told      map[placed]bool        // reported as missing from a directory
+	reported  map[placed]bool        // reported as missing from a directory
 	good      map[int][]string
 	parity    parityParts
 	found     []Finding
@@ -460,7 +460,7 @@ func (c *check) report() []Finding {
 				GoodAt: c.goodAt(r), Err: errors.New("shard is in none of the directories given")}
 			switch {
 			case c.view.Complete && len(f.GoodAt) > 0:
-				f.Kind = Thin
+				f.Kind = NotRedundant
 			case c.view.Complete:
 				f.Kind, f.Lost = Missing, true
 			}

@@ -30,8 +30,8 @@ type verifyRow struct {
 
 // Exit codes of verify, beside those of all verbs.
 const (
-	exitMissing = exitCode(3)
-	exitThin    = exitCode(4)
+	exitMissing      = exitCode(3)
+	exitNotRedundant = exitCode(4)
 )
 
 func newVerify() *cobra.Command {
@@ -191,8 +191,8 @@ func verdict(rows []verifyRow) error {
 		return errBad
 	case have[storage.Missing]:
 		return exitMissing
-	case have[storage.Thin]:
-		return exitThin
+	case have[storage.NotRedundant]:
+		return exitNotRedundant
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func (p *Plane) read(rank int, in *incoming) {
 			return
 		case kind == frameGoodbye:
 			p.mu.Lock()
-			p.gone[rank] = true
+			p.departed[rank] = true
 			p.mu.Unlock()
 		case kind == frameData:
 			p.messages.Add(1)
@@ -151,7 +151,7 @@ func (p *Plane) watched() []int {
 	defer p.mu.Unlock()
 	out := make([]int, 0, len(p.watch))
 	for n := range p.watch {
-		if !p.gone[n] {
+		if !p.departed[n] {
 			out = append(out, n)
 		}
 	}

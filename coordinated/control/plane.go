@@ -47,13 +47,13 @@ type Plane struct {
 	streams chan Stream
 	clients chan net.Conn
 
-	mu    sync.Mutex // guards the fields below
-	addrs []string
-	out   map[int]*outgoing
-	in    map[int]*incoming // from neighbours, for the watch
-	conns map[net.Conn]struct{}
-	watch map[int]bool // ranks whose silence counts
-	gone  map[int]bool // said goodbye, or were reported lost
+	mu       sync.Mutex // guards the fields below
+	addrs    []string
+	out      map[int]*outgoing
+	in       map[int]*incoming // from neighbours, for the watch
+	conns    map[net.Conn]struct{}
+	watch    map[int]bool // ranks whose silence counts
+	departed map[int]bool // said goodbye, or were reported lost
 
 	dropped, messages, bytes atomic.Uint64
 	closing                  atomic.Bool
@@ -80,7 +80,7 @@ func Listen(opt Options) (*Plane, error) {
 		inbound: make(chan Inbound, 64), lost: make(chan Loss, opt.Size), streams: make(chan Stream),
 		clients: make(chan net.Conn),
 		out:     map[int]*outgoing{}, in: map[int]*incoming{}, conns: map[net.Conn]struct{}{}, watch: map[int]bool{},
-		gone: map[int]bool{}}
+		departed: map[int]bool{}}
 	p.wg.Go(func() { p.accept(l) })
 	return p, nil
 }
@@ -247,8 +247,8 @@ func (p *Plane) forget(c net.Conn) {
 // report tells once that a watched rank is lost.
 func (p *Plane) report(rank int, err error) {
 	p.mu.Lock()
-	tell := p.watch[rank] && !p.gone[rank] && !p.closing.Load()
-	p.gone[rank] = true
+	tell := p.watch[rank] && !p.departed[rank] && !p.closing.Load()
+	p.departed[rank] = true
 	p.mu.Unlock()
 	if tell {
 		p.lost <- Loss{Rank: rank, Err: err} // has room for every rank

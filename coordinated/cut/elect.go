@@ -33,12 +33,12 @@ type question struct {
 
 // polling is an election under way in this subtree.
 type polling struct {
-	msg     Message // the question
-	top     bool    // opened here: all members are in this subtree
-	waiting int     // children that have not replied
-	heard   heard
-	found   []Candidate
-	sum     uint64 // messages the members have sent to the blocked rank
+	msg      Message // the question
+	top      bool    // opened here: all members are in this subtree
+	waiting  int     // children that have not replied
+	answered answered
+	found    []Candidate
+	sum      uint64 // messages the members have sent to the blocked rank
 }
 
 // The times between the elections of one call, in parts of patience: what is in
@@ -49,11 +49,11 @@ const (
 	rarestElection = 64 // multiplies
 )
 
-// tellAny asks for an election when its time has come.
-func (m *Machine) tellAny(w Wait) {
+// askElection asks for an election when its time has come.
+func (m *Machine) askElection(w Wait) {
 	a := m.blocked.any[w.Comm]
 	if a == nil {
-		a = &wild{next: m.now + m.cfg.Patience/firstElection}
+		a = &anyReceive{next: m.now + m.cfg.Patience/firstElection}
 		m.blocked.any[w.Comm] = a
 	}
 	a.had = w.Had
@@ -98,7 +98,7 @@ func (m *Machine) openPoll(msg Message, sent uint64, top bool) {
 	if m.polls == nil {
 		m.polls = map[question]*polling{}
 	}
-	q := &polling{msg: msg, top: top, heard: m.noneHeard()}
+	q := &polling{msg: msg, top: top, answered: m.noneAnswered()}
 	m.polls[key] = q
 	msg.Kind = KindPoll
 	for i, c := range m.cfg.Children {
@@ -129,7 +129,7 @@ func (m *Machine) memberOf(comm string) bool {
 func (m *Machine) polled(child int, msg Message) {
 	key := question{msg.Rank, msg.Round}
 	q := m.polls[key]
-	if q == nil || !q.heard.first(child) {
+	if q == nil || !q.answered.first(child) {
 		return
 	}
 	q.waiting--
@@ -183,6 +183,6 @@ func (m *Machine) outcome(msg Message) {
 		m.elections++
 	}
 	for _, c := range msg.Found {
-		m.tellSource(c.Rank, told{elected: msg.Round})
+		m.sendNeed(c.Rank, sentNeed{elected: msg.Round})
 	}
 }

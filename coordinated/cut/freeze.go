@@ -6,7 +6,7 @@ func (m *Machine) freeze(round uint64) {
 		return
 	}
 	m.sendDown(Message{Kind: KindFreeze, Round: round})
-	m.vote = voting{round: round, heard: m.noneHeard(), sum: fingerprint(m.colls)}
+	m.vote = voting{round: round, answered: m.noneAnswered(), sum: fingerprint(m.colls)}
 	m.vote.yes = m.atPoint && !m.behind() && (m.finished || !m.needs.release())
 	m.phase = parking
 	if m.vote.yes {
@@ -18,7 +18,7 @@ func (m *Machine) freeze(round uint64) {
 // childVote adds a child's subtree.
 func (m *Machine) childVote(child int, msg Message) {
 	v := &m.vote
-	if msg.Round != v.round || !v.heard.first(child) {
+	if msg.Round != v.round || !v.answered.first(child) {
 		return
 	}
 	v.yes = v.yes && msg.Yes
@@ -31,7 +31,7 @@ func (m *Machine) childVote(child int, msg Message) {
 // is right even if a raise was lost on the way.
 func (m *Machine) passVote() {
 	v := &m.vote
-	if !v.heard.all() {
+	if !v.answered.all() {
 		return
 	}
 	if m.root == nil {

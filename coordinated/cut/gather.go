@@ -16,8 +16,8 @@ type stage struct {
 }
 
 type gathering struct {
-	heard map[int]bool // by rank
-	blobs []Blob
+	answered map[int]bool // by rank
+	blobs    []Blob
 }
 
 // NewGather returns a collector for a rank with that many children in the tree.
@@ -32,15 +32,15 @@ func (g *Gather) Add(from int, epoch Epoch, name string, blobs []Blob) (Message,
 	key := stage{epoch, name}
 	q := g.open[key]
 	if q == nil {
-		q = &gathering{heard: map[int]bool{}}
+		q = &gathering{answered: map[int]bool{}}
 		g.open[key] = q
 	}
-	if q.heard[from] {
+	if q.answered[from] {
 		return Message{}, false
 	}
-	q.heard[from] = true
+	q.answered[from] = true
 	q.blobs = append(q.blobs, blobs...)
-	if len(q.heard) <= g.children {
+	if len(q.answered) <= g.children {
 		return Message{}, false
 	}
 	delete(g.open, key)

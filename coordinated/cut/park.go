@@ -24,7 +24,7 @@ func (m *Machine) park(e Epoch) {
 	m.reach = reaches{}
 	m.early = nil
 	m.boxes = make([]outbox, 1+len(m.cfg.Children))
-	m.answers = answers{heard: m.noneHeard(), min: ^uint64(0)}
+	m.answers = answers{answered: m.noneAnswered(), min: ^uint64(0)}
 	m.ready = readying{children: make([]readiness, len(m.cfg.Children))}
 	m.vote = voting{}
 	m.needs = needs{}
@@ -59,7 +59,7 @@ func (m *Machine) ownAnswer() {
 // answer adds a child's subtree.
 func (m *Machine) answer(child int, msg Message) {
 	a := &m.answers
-	if m.phase != asked || !a.heard.first(child) {
+	if m.phase != asked || !a.answered.first(child) {
 		return
 	}
 	a.min = min(a.min, msg.Min)
@@ -73,7 +73,7 @@ func (m *Machine) answer(child int, msg Message) {
 // passAnswer sends the subtree's answer up once it is complete.
 func (m *Machine) passAnswer() {
 	a := &m.answers
-	if !a.own || !a.heard.all() || m.phase != asked {
+	if !a.own || !a.answered.all() || m.phase != asked {
 		return
 	}
 	if m.root == nil {

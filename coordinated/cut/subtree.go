@@ -5,7 +5,7 @@ import "slices"
 // answers collects the subtree's replies to a park.
 type answers struct {
 	own      bool
-	heard    heard
+	answered answered
 	min, max uint64
 }
 
@@ -32,21 +32,21 @@ func (r *readying) all() bool {
 
 // voting collects the subtree's votes of one round.
 type voting struct {
-	round uint64
-	heard heard
-	yes   bool
-	sum   uint64
+	round    uint64
+	answered answered
+	yes      bool
+	sum      uint64
 }
 
-// heard remembers which children have replied, by index, so that a reply that
+// answered remembers which children have replied, by index, so that a reply that
 // comes twice counts once.
-type heard []bool
+type answered []bool
 
-func (m *Machine) noneHeard() heard { return make(heard, len(m.cfg.Children)) }
+func (m *Machine) noneAnswered() answered { return make(answered, len(m.cfg.Children)) }
 
 // first notes a reply and reports whether it is the first of its sender. Where
 // nothing has been asked there is none.
-func (h heard) first(child int) bool {
+func (h answered) first(child int) bool {
 	if child >= len(h) || h[child] {
 		return false
 	}
@@ -54,4 +54,4 @@ func (h heard) first(child int) bool {
 	return true
 }
 
-func (h heard) all() bool { return !slices.Contains(h, false) }
+func (h answered) all() bool { return !slices.Contains(h, false) }

@@ -55,7 +55,7 @@ func TestRoundTrip(t *testing.T) {
 	l.Emit(Event{Name: Alive}) // after Close: nothing happens
 	got := readOne(t, opt)
 	if got.Header.Run != 2 || got.Header.Node != "n1" || got.Header.Version != Version || got.Rank != 3 || got.Torn ||
-		got.Gone || got.Bad != 0 {
+		got.Truncated || got.Bad != 0 {
 		t.Errorf("header: got %+v", got)
 	}
 	var names []string
@@ -112,9 +112,9 @@ func TestBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := readOne(t, opt)
-	if last := got.Events[len(got.Events)-1]; !got.Gone || last.Epoch != n || got.Header.Part == 0 ||
+	if last := got.Events[len(got.Events)-1]; !got.Truncated || last.Epoch != n || got.Header.Part == 0 ||
 		len(got.Paths) != 2 {
-		t.Errorf("got parts %v, gone %v, last epoch %d, want two parts that end with %d", got.Paths, got.Gone,
+		t.Errorf("got parts %v, gone %v, last epoch %d, want two parts that end with %d", got.Paths, got.Truncated,
 			last.Epoch, n)
 	}
 	var size int64

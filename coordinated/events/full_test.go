@@ -69,7 +69,7 @@ func TestLogGoesOnWhenThereIsRoom(t *testing.T) {
 			if last != 80 {
 				t.Errorf("the last line is of epoch %d, want 80", last)
 			}
-			if !got.Gone && arms+got.Lost > uint64(total) {
+			if !got.Truncated && arms+got.Lost > uint64(total) {
 				t.Errorf("%d lines and %d missing, %d were logged", arms, got.Lost, total)
 			}
 		})

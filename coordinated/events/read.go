@@ -15,14 +15,14 @@ import (
 
 // RankLog is what one rank logged in one run, as far as it could be read.
 type RankLog struct {
-	Header Header
-	Rank   int
-	Events []Event // in the order in which they were logged; the header's line is the first
-	Bad    int     // lines that could not be used
-	Torn   bool    // the last line is not whole: the process died while it wrote it
-	Lost   uint64  // lines that the writer had no room for
-	Gone   bool    // older parts are gone: the log was longer than a log may be
-	Paths  []string
+	Header    Header
+	Rank      int
+	Events    []Event // in the order in which they were logged; the header's line is the first
+	Bad       int     // lines that could not be used
+	Torn      bool    // the last line is not whole: the process died while it wrote it
+	Lost      uint64  // lines that the writer had no room for
+	Truncated bool    // older parts were deleted: the log was longer than a log may be
+	Paths     []string
 }
 
 // ErrNoHeader marks a file that does not begin as an event log does.
@@ -154,7 +154,7 @@ const DirName = "events"
 // readParts joins the parts of one log.
 func readParts(fsys vfs.FS, dir string, rank int, parts []int) (out RankLog, problems []error) {
 	slices.Sort(parts)
-	out.Gone = parts[0] > 0
+	out.Truncated = parts[0] > 0
 	for _, p := range parts {
 		name := filepath.Join(dir, partName(rank, p))
 		l, err := readFile(fsys, name)

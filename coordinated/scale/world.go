@@ -132,7 +132,7 @@ func (r *rank) start(ctx context.Context, run string) (err error) {
 		},
 		Go:        r.work.Go,
 		CopyTime:  func(storage.Epoch, string, string) time.Duration { return 0 },
-		ToldEnd:   func(context.Context, time.Duration) time.Time { return time.Time{} },
+		KillTime:  func(context.Context, time.Duration) time.Time { return time.Time{} },
 		Begin:     func(persist.Step) func(int64, int64, error) { return func(int64, int64, error) {} },
 		Freed:     func(storage.Epoch, error) {},
 		Committed: func(storage.Epoch, string, time.Duration) {},
@@ -223,7 +223,7 @@ func (r *rank) restore(ctx context.Context, k vote.Candidate) error {
 	durable := func() error { return nil }
 	var err error
 	if r.n == 0 {
-		if durable, err = r.store.RestoreBegins(ctx, k.Epoch); err != nil {
+		if durable, err = r.store.NoteRestore(ctx, k.Epoch); err != nil {
 			return err
 		}
 	}
@@ -237,7 +237,7 @@ func (r *rank) restore(ctx context.Context, k vote.Candidate) error {
 	r.way.Repair(k.Epoch)
 	<-r.way.Over()
 	if r.n == 0 {
-		return r.store.RestoreSurvived(ctx)
+		return r.store.NoteSurvival(ctx)
 	}
 	return nil
 }

@@ -174,9 +174,9 @@ func TestSharedTooLarge(t *testing.T) {
 // no client out.
 func TestSilentStrangers(t *testing.T) {
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
-	p.unproven.mu.Lock()
-	p.unproven.most = 100 // as descriptors of this process allow
-	p.unproven.mu.Unlock()
+	p.unauthenticated.mu.Lock()
+	p.unauthenticated.most = 100 // as descriptors of this process allow
+	p.unauthenticated.mu.Unlock()
 	var strangers []net.Conn
 	for range 300 {
 		strangers = append(strangers, must(net.Dial("tcp", p.addr))(t))
@@ -207,7 +207,7 @@ func (a *addressed) Close() error         { a.closed = true; return nil }
 
 // TestLobby: the host with most connections loses its oldest one.
 func TestLobby(t *testing.T) {
-	l := newUnproven(3)
+	l := newUnauthenticated(3)
 	a, b, c, d, e := &addressed{from: "10.0.0.1"}, &addressed{from: "10.0.0.2"}, &addressed{from: "10.0.0.2"},
 		&addressed{from: "10.0.0.3"}, &addressed{from: "10.0.0.4"}
 	l.add(a)

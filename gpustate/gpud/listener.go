@@ -150,7 +150,7 @@ func (s *Server) accept(l net.Listener) {
 			}
 			continue
 		}
-		leave, dropped := s.unproven.add(c)
+		leave, dropped := s.unauthenticated.add(c)
 		if dropped { // one that has said nothing for long
 			s.counts.strangers.Add(1)
 		}
@@ -158,10 +158,10 @@ func (s *Server) accept(l net.Listener) {
 	}
 }
 
-// unproven holds the connections that have not proven a key yet. When it is full the
+// unauthenticated holds the connections that have not proven a key yet. When it is full the
 // oldest one of the host that has most there is dropped: strangers keep out
 // themselves, not clients.
-type unproven struct {
+type unauthenticated struct {
 	mu     sync.Mutex // guards what follows
 	most   int
 	order  *list.List // of *waiting, oldest first
@@ -173,13 +173,13 @@ type waiting struct {
 	host string
 }
 
-func newUnproven(most int) *unproven {
-	return &unproven{most: most, order: list.New(), byHost: map[string]int{}}
+func newUnauthenticated(most int) *unauthenticated {
+	return &unauthenticated{most: most, order: list.New(), byHost: map[string]int{}}
 }
 
 // add takes a connection in; leave is called when it has proven the key, or ended.
 // dropped says whether another one had to go.
-func (l *unproven) add(c net.Conn) (leave func(), dropped bool) {
+func (l *unauthenticated) add(c net.Conn) (leave func(), dropped bool) {
 	host := ""
 	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		host = a.IP.String()
@@ -200,7 +200,7 @@ func (l *unproven) add(c net.Conn) (leave func(), dropped bool) {
 }
 
 // drop closes the oldest connection of the host that has most; mu is held.
-func (l *unproven) drop() {
+func (l *unauthenticated) drop() {
 	var out *list.Element
 	for e := l.order.Front(); e != nil; e = e.Next() {
 		if out == nil || l.byHost[e.Value.(*waiting).host] > l.byHost[out.Value.(*waiting).host] {
@@ -212,7 +212,7 @@ func (l *unproven) drop() {
 }
 
 // remove takes a connection out, once; mu is held.
-func (l *unproven) remove(e *list.Element) {
+func (l *unauthenticated) remove(e *list.Element) {
 	w := e.Value.(*waiting)
 	if w.conn == nil {
 		return

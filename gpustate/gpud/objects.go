@@ -137,8 +137,8 @@ func (s *session) build(m *wire.Build) (passed string, err error) {
 		s.dropSource(n)
 		return "", shortLog(err)
 	}
-	if t, ok := s.drv.(driver.FormTeller); ok {
-		passed = t.PassedOver(h)
+	if t, ok := s.drv.(driver.FallbackReporter); ok {
+		passed = t.FallbackReason(h)
 	}
 	return passed[:min(len(passed), maxWhy)], s.enter(m.ID, &program{h, n})
 }

@@ -237,25 +237,25 @@ func (s *session) give(conn net.Conn, m *wire.Fetch) error {
 		return errors.Join(err, out.Now(&wire.Reply{Err: err}))
 	}
 	if err = out.Now(&wire.Reply{}); err == nil {
-		err = t.send(patient{conn, s.svc.patience}, k.mem.h, k.off, k.bytes)
+		err = t.send(deadlineConn{conn, s.svc.patience}, k.mem.h, k.off, k.bytes)
 	}
 	return errors.Join(err, t.close())
 }
 
-// patient is a connection whose other side must go on reading and writing.
-type patient struct {
+// deadlineConn is a connection whose other side must go on reading and writing.
+type deadlineConn struct {
 	net.Conn
 	patience time.Duration
 }
 
-func (p patient) Write(b []byte) (int, error) {
+func (p deadlineConn) Write(b []byte) (int, error) {
 	if err := p.SetWriteDeadline(time.Now().Add(p.patience)); err != nil {
 		return 0, err
 	}
 	return p.Conn.Write(b)
 }
 
-func (p patient) Read(b []byte) (int, error) {
+func (p deadlineConn) Read(b []byte) (int, error) {
 	if err := p.SetReadDeadline(time.Now().Add(p.patience)); err != nil {
 		return 0, err
 	}
@@ -290,7 +290,7 @@ func (s *session) fetch(m *wire.Pull, o *mem) (reached bool, err error) {
 		if err != nil {
 			continue
 		}
-		reached, err = s.fetchFrom(patient{conn, s.svc.patience}, m, o)
+		reached, err = s.fetchFrom(deadlineConn{conn, s.svc.patience}, m, o)
 		_ = conn.Close() // all has been read, or nothing is of use
 		if reached || err != nil {
 			return reached, err

@@ -85,8 +85,8 @@ type Options struct {
 // Bounds of connections: of those that have not proven a key yet, at all addresses
 // together, and of those that have and are no clients of a device.
 const (
-	maxUnproven = 1024
-	maxOthers   = 1024
+	maxUnauthenticated = 1024
+	maxOthers          = 1024
 )
 
 func (o *Options) validate() error {
@@ -128,16 +128,16 @@ func (o *Options) validate() error {
 // Server is a running server.
 type Server struct {
 	service
-	opt       Options
-	listeners []net.Listener
-	listening []string // addresses
-	counts    counts
-	keys      wire.Keys
-	starts    chan func() // of workers
-	unproven  *unproven
-	others    semaphore
-	drop      *syscall.Credential // of workers, nil: the server's
-	home      string              // of that user
+	opt             Options
+	listeners       []net.Listener
+	listening       []string // addresses
+	counts          counts
+	keys            wire.Keys
+	starts          chan func() // of workers
+	unauthenticated *unauthenticated
+	others          semaphore
+	drop            *syscall.Credential // of workers, nil: the server's
+	home            string              // of that user
 
 	mu       sync.Mutex
 	clients  map[uint64]*client
@@ -167,8 +167,9 @@ func New(opt Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{opt: opt, keys: keys, clients: map[uint64]*client{}, conns: map[net.Conn]struct{}{},
-		starts: make(chan func()), unproven: newUnproven(maxUnproven), others: newSemaphore(maxOthers),
-		left: make(chan struct{}), moves: map[uint64]chan wire.Moved{}, closed: make(chan struct{})}
+		starts: make(chan func()), unauthenticated: newUnauthenticated(maxUnauthenticated),
+		others: newSemaphore(maxOthers),
+		left:   make(chan struct{}), moves: map[uint64]chan wire.Moved{}, closed: make(chan struct{})}
 	s.service = service{name: opt.Name, quota: opt.Quota, patience: opt.Patience, frozen: opt.Frozen,
 		trusts: opt.TrustSources, key: keys.Use, log: opt.Logger}
 	if err := s.discover(); err != nil {

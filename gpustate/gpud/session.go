@@ -24,13 +24,13 @@ type session struct {
 	last   bool // the process ends with the client
 	identity
 	*usage
-	who  wire.Open
-	conn net.Conn
-	in   *bufio.Reader
-	ear  wire.Ear // behind in
-	out  *wire.Sender
-	dev  *device
-	drv  driver.Device
+	who   wire.Open
+	conn  net.Conn
+	in    *bufio.Reader
+	input wire.ActivityReader // behind in
+	out   *wire.Sender
+	dev   *device
+	drv   driver.Device
 
 	arena  []byte     // shared with the client, or nil
 	ring   *wire.Ring // conn, when it is through that memory
@@ -87,12 +87,12 @@ func newIdentity(id uint64) (p identity) {
 }
 
 func newSession(h *service, conn net.Conn, p identity, t *usage, f frontend) *session {
-	c := &session{svc: h, server: f, identity: p, usage: t, conn: conn, ear: wire.Ear{Reader: conn},
+	c := &session{svc: h, server: f, identity: p, usage: t, conn: conn, input: wire.ActivityReader{Reader: conn},
 		out: wire.NewSender(conn, h.patience), regions: map[uint64]*region{}, objects: map[uint64]any{},
 		events: map[driver.Event]*event{}, tickets: map[string]ticket{},
 		building: newSemaphore(maxBuilding), pulls: newSemaphore(maxCarries), gives: newSemaphore(maxCarries),
 		sharers: newSemaphore(maxSharers), waiters: newSemaphore(maxWaiters)}
-	c.in = bufio.NewReaderSize(&c.ear, 64<<10)
+	c.in = bufio.NewReaderSize(&c.input, 64<<10)
 	c.frequent = [32]wire.Message{wire.OpLaunch: &wire.Launch{}, wire.OpSetArg: &wire.SetArg{},
 		wire.OpTransfer: &wire.Transfer{}, wire.OpDirect: &wire.Direct{}, wire.OpCopy: &wire.Copy{},
 		wire.OpMarker: &wire.Marker{}}
@@ -143,9 +143,9 @@ func (s *session) useRing() (err error) {
 	if s.ring, err = wire.NewRing(s.conn.(*net.UnixConn), s.arena, false); err != nil {
 		return err
 	}
-	s.ear.Reader = s.ring
+	s.input.Reader = s.ring
 	s.conn, s.out = s.ring, wire.NewSender(s.ring, s.svc.patience)
-	s.in.Reset(&s.ear)
+	s.in.Reset(&s.input)
 	return nil
 }
 
@@ -444,12 +444,12 @@ const beatFor = 3 * wire.BeatEvery
 // does, and drops a client of which nothing was heard for service.frozen. A client
 // that waits for a long command is heard of; one that is stopped is not.
 func (s *session) beat(stop <-chan struct{}) {
-	var quiet wire.Quiet
+	var quiet wire.SilenceTimer
 	wire.SendBeats(s.out, stop, func() (send, over bool) {
-		if !s.ear.Listening() {
-			s.ear.Heard() // a long call holds the reader up: nothing can be heard
+		if !s.input.Waiting() {
+			s.input.NoteActivity() // a long call holds the reader up: nothing can be heard
 		}
-		silent := quiet.Look(&s.ear)
+		silent := quiet.Look(&s.input)
 		if s.svc.frozen > 0 && silent > s.svc.frozen {
 			s.svc.log.Warn("client dropped", "id", s.ID, "err", "silent for "+s.svc.frozen.String())
 			go s.dismiss(fmt.Sprintf("the program was silent for %v", s.svc.frozen))

@@ -111,9 +111,9 @@ type Endpoint interface {
 	// SaveMailbox decides again: it continues where there was something to name.
 	NoteSites()
 
-	// NotPostedAgain lists the receives that the program had pending at the checkpoint
+	// UnpostedReceives lists the receives that the program had pending at the checkpoint
 	// and should have posted again by the time it ends.
-	NotPostedAgain() []PendingReceive
+	UnpostedReceives() []PendingReceive
 }
 
 // Activity is what a rank's main thread is doing at one moment.

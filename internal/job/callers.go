@@ -54,8 +54,8 @@ type Started struct {
 	Node string
 }
 
-// Gone waits for the end of the process. The caller closes the Started.
-func (s *Started) Gone() {
+// AwaitEnd waits for the end of the process. The caller closes the Started.
+func (s *Started) AwaitEnd() {
 	var b [1]byte
 	_ = s.conn.SetReadDeadline(time.Time{})       // closed is as good
 	for n := 1; n > 0; n, _ = s.conn.Read(b[:]) { // it sends nothing; an error is its end

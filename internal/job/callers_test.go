@@ -29,7 +29,7 @@ func attending(t *testing.T, supervisor string, silence time.Duration) <-chan er
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
-		over, err := Attend(t.Context(), supervisor, "n2", silence)
+		over, err := ServeGuard(t.Context(), supervisor, "n2", silence)
 		if over != (err == nil) {
 			err = errors.New("over and an error")
 		}
@@ -115,7 +115,7 @@ func TestStarted(t *testing.T) {
 		t.Fatalf("got %+v, %v", st, err)
 	}
 	gone := make(chan struct{})
-	go func() { st.Gone(); close(gone) }()
+	go func() { st.AwaitEnd(); close(gone) }()
 	select {
 	case <-gone:
 		t.Error("a process that lives is gone")

@@ -43,10 +43,10 @@ func askSupervisor(ctx context.Context, supervisor string, within time.Duration)
 	return nil
 }
 
-// Attend is the guard's part: it listens to the supervisor and answers. It returns
+// ServeGuard is the guard's part: it listens to the supervisor and answers. It returns
 // true when the supervisor has ended in order, false when it has been silent for so
 // long, or its connection has ended; the error says which.
-func Attend(ctx context.Context, supervisor, node string, silence time.Duration) (over bool, err error) {
+func ServeGuard(ctx context.Context, supervisor, node string, silence time.Duration) (over bool, err error) {
 	dial, cancel := context.WithTimeout(ctx, silence)
 	l, err := call(dial, supervisor, callerGuard, node)
 	cancel()

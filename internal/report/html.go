@@ -225,7 +225,7 @@ func (run Run) restoredText() string {
 		return "not yet"
 	case !run.began:
 		return "did not come so far"
-	case run.gone:
+	case run.truncated:
 		return "not in the log any more"
 	case run.Restored > 0:
 		return fmt.Sprintf("epoch %d from %s", run.Restored, run.Level)

@@ -18,7 +18,7 @@ func follow(log *events.RankLog, usec func(mono int64) int64) *tracker {
 	l := &lanes{run: log.Header.Run, rank: log.Rank, size: log.Header.Size, node: log.Header.Node,
 		alive: log.Header.AliveNS / 1000}
 	t := &tracker{l: l, at: usec(log.Events[0].Mono), now: starting, open: map[string]stretch{}}
-	if log.Gone {
+	if log.Truncated {
 		t.now = computing // what was before is gone
 	}
 	l.first, l.last = t.at, t.at

@@ -128,8 +128,8 @@ func (m *merger) dedupe() {
 		m.note("%d log(s) of the same rank and start were found twice and are counted once", twice)
 	}
 	for _, run := range slices.Sorted(maps.Keys(others)) {
-		m.note("there are logs of two starts with number %d, as when the job started over on other nodes: the newer is "+
-			"shown; give the directories of one to see it alone", run)
+		m.note("there are logs of two starts with number %d, as when the job started over on other nodes: the newer "+
+			"is shown; give the directories of one to see it alone", run)
 	}
 }
 
@@ -260,7 +260,7 @@ func (m *merger) restart(run *Run) {
 		if l.Header.Run != run.Number {
 			continue
 		}
-		gone = gone || l.Gone
+		gone = gone || l.Truncated
 		for _, e := range l.Events {
 			if e.Name == events.Restore && !e.Begin && e.Text == "" {
 				run.Restored, run.began = e.Epoch, true
@@ -271,7 +271,7 @@ func (m *merger) restart(run *Run) {
 			}
 		}
 	}
-	run.gone = gone && !run.began
+	run.truncated = gone && !run.began
 	run.began = run.began || gone
 }
 
@@ -328,7 +328,7 @@ func (m *merger) describe() {
 		if l.Header.Run == last.Run {
 			nodes[l.Rank] = l.Header.Node
 		}
-		bad, lost, gone = bad+l.Bad, lost+l.Lost, gone+b2i(l.Gone)
+		bad, lost, gone = bad+l.Bad, lost+l.Lost, gone+b2i(l.Truncated)
 	}
 	for _, rank := range slices.Sorted(maps.Keys(nodes)) {
 		if !slices.Contains(r.Nodes, nodes[rank]) {

@@ -27,26 +27,26 @@ type Report struct {
 
 // Run is one start of the job.
 type Run struct {
-	Number   int     `json:"run"`
-	Begin    int64   `json:"begin_us"`
-	End      int64   `json:"end_us"`
-	Ended    string  `json:"ended"` // closed, stopped, killed, running
-	Why      string  `json:"why,omitempty"`
-	Within   float64 `json:"end_within_s"` // the end may be so much later than the last sign of life, which End is
-	Restored uint64  `json:"restored_epoch,omitempty"`
-	Level    string  `json:"restored_from,omitempty"`
-	Restore  float64 `json:"restore_s"` // the slowest rank's
-	Startup  float64 `json:"startup_s"` // from Open to the first computing, likewise
-	Dead     float64 `json:"dead_before_s"`
-	Lost     float64 `json:"lost_s"`    // computing that later runs had to do again, mean of the ranks
-	Noticed  float64 `json:"noticed_s"` // from the death of a rank until the others knew
-	Epochs   int     `json:"epochs"`    // that were committed
-	Points   uint64  `json:"points"`    // of rank 0
-	Logs     int     `json:"logs"`      // ranks that left a log
-	size     int
-	began    bool  // to compute: a rank came to the end of Restore
-	gone     bool  // is how it began: the logs have grown too long
-	death    int64 // µs, when a rank was last heard of that was lost; math.MaxInt64 if none was
+	Number    int     `json:"run"`
+	Begin     int64   `json:"begin_us"`
+	End       int64   `json:"end_us"`
+	Ended     string  `json:"ended"` // closed, stopped, killed, running
+	Why       string  `json:"why,omitempty"`
+	Within    float64 `json:"end_within_s"` // the end may be so much later than the last sign of life, which End is
+	Restored  uint64  `json:"restored_epoch,omitempty"`
+	Level     string  `json:"restored_from,omitempty"`
+	Restore   float64 `json:"restore_s"` // the slowest rank's
+	Startup   float64 `json:"startup_s"` // from Open to the first computing, likewise
+	Dead      float64 `json:"dead_before_s"`
+	Lost      float64 `json:"lost_s"`    // computing that later runs had to do again, mean of the ranks
+	Noticed   float64 `json:"noticed_s"` // from the death of a rank until the others knew
+	Epochs    int     `json:"epochs"`    // that were committed
+	Points    uint64  `json:"points"`    // of rank 0
+	Logs      int     `json:"logs"`      // ranks that left a log
+	size      int
+	began     bool  // to compute: a rank came to the end of Restore
+	truncated bool  // is how it began: the logs have grown too long
+	death     int64 // µs, when a rank was last heard of that was lost; math.MaxInt64 if none was
 }
 
 // Epoch is one checkpoint that was tried.

@@ -258,7 +258,7 @@ func TestLongLog(t *testing.T) {
 	w.end()
 	for i := range w.logs[2:] {
 		l := &w.logs[2+i]
-		l.Gone, l.Events = true, l.Events[len(l.Events)-2:]
+		l.Truncated, l.Events = true, l.Events[len(l.Events)-2:]
 	}
 	r := merge(t, w, time.Hour)
 	if got := r.Runs[1].restoredText(); !near(r.Totals.Lost, 50, 1) || got != "not in the log any more" ||

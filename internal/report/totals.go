@@ -25,7 +25,7 @@ func (m *merger) lost() {
 		switch {
 		case run.Restored > 0:
 			at, until = m.cutOf(run.Restored, at)
-		case run.gone:
+		case run.truncated:
 			m.note("the log of start %d does not go back to its beginning, which says what it restored: taken to be "+
 				"the newest checkpoint before it", run.Number)
 			if at = m.began(at - 1); at >= 0 {

@@ -303,7 +303,7 @@ func Requeuer(ctx context.Context, stderr io.Writer) error {
 func requeueAfterDeath(ctx context.Context, o *job.Inquiry, node string, silence time.Duration,
 	say func(format string, args ...any)) error {
 	for ctx.Err() == nil {
-		over, err := job.Attend(ctx, o.Supervisor, node, silence)
+		over, err := job.ServeGuard(ctx, o.Supervisor, node, silence)
 		if over || ctx.Err() != nil {
 			return nil
 		}

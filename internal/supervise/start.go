@@ -168,7 +168,7 @@ func (s *start) follow() {
 		s.hands.Go(func() {
 			stop := context.AfterFunc(s.ctx, func() { _ = p.Close() }) // ends Gone
 			defer stop()
-			p.Gone()
+			p.AwaitEnd()
 			s.run.post(s.ctx, decide.Vanished{Node: p.Node})
 			_ = p.Close()
 		})

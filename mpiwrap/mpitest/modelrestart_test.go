@@ -280,7 +280,7 @@ func (m *Model) load() error {
 			return fmt.Errorf("what was set aside is not found again: %+v %v", *p.had, err)
 		}
 	}
-	for _, o := range endpoint.Of(m.comms[0]).NotPostedAgain() {
+	for _, o := range endpoint.Of(m.comms[0]).UnpostedReceives() {
 		return fmt.Errorf("everything is posted again, and still owed: %v", o)
 	}
 	return nil

@@ -72,9 +72,9 @@ func (l *Loader) Close(log *slog.Logger) {
 //
 // Undo after a step makes everything what it was before the first.
 type Load struct {
-	Fallible bool     // Apply may fail: it reads, or runs the program's code
-	Spoiled  []string // names of what Undo cannot bring back
-	Stop     bool     // try no older epoch: one of them is a device, of which that may not hold all objects
+	Fallible  bool     // Apply may fail: it reads, or runs the program's code
+	Undefined []string // names of what Undo cannot bring back
+	Stop      bool     // try no older epoch: one of them is a device, of which that may not hold all objects
 
 	l      *Loader
 	sh     *storage.Shard
@@ -319,7 +319,7 @@ func (l *Loader) mark(ctx context.Context, d Device) (*gpustate.Mark, error) {
 func (a *Load) Apply(ctx context.Context) error {
 	for _, s := range a.steps {
 		if s.final {
-			a.Spoiled = append(a.Spoiled, s.name)
+			a.Undefined = append(a.Undefined, s.name)
 		}
 		if err := s.do(ctx); err != nil {
 			return fmt.Errorf("restore %q: %w", s.name, err)

@@ -83,10 +83,10 @@ func (e *GraceError) Unwrap() error { return e.Err }
 // budget is what each rank contributes to the decision whether a final epoch is
 // copied to a level.
 type budget struct {
-	Left   time.Duration // 0 = not known, negative = too late
-	Told   bool          `json:",omitempty"` // by the supervisor, who knows best
-	Need   time.Duration // 0 = never measured
-	Behind bool          // the epoch before is still being copied
+	Left           time.Duration // 0 = not known, negative = too late
+	FromSupervisor bool          `json:",omitempty"` // by the supervisor, who knows best
+	Need           time.Duration // 0 = never measured
+	Behind         bool          // the epoch before is still being copied
 }
 
 // budget has what is left.
@@ -101,12 +101,12 @@ func (e *End) budget() budget {
 // enough decides whether there is time for a copy where the time left is known,
 // and how much it may take. What was never measured is tried.
 func (b budget) enough() (usable time.Duration, ok bool) {
-	usable = b.Left - keepBack(b.Left)
+	usable = b.Left - reserve(b.Left)
 	return usable, !b.Behind && usable > 0 && b.Need <= usable
 }
 
-// keepBack is the part of the time left that is for closing and leaving.
-func keepBack(left time.Duration) time.Duration {
+// reserve is the part of the time left that is for closing and leaving.
+func reserve(left time.Duration) time.Duration {
 	return min(max(left/10, 300*time.Millisecond), 5*time.Second)
 }
 
@@ -141,7 +141,7 @@ func (x *Epoch) await(i int) (behind bool) {
 		return false
 	}
 	left, known := x.p.End.Left()
-	usable := left - keepBack(left)
+	usable := left - reserve(left)
 	need, measured := time.Duration(0), true
 	for k := i; k < len(x.p.Levels); k++ {
 		t := x.copyTime(k)
@@ -157,7 +157,7 @@ func (x *Epoch) await(i int) (behind bool) {
 		x.before.yield(ErrYields)
 	}
 	left, _ = x.p.End.Left()
-	return !x.before.await(i, left-keepBack(left), true)
+	return !x.before.await(i, left-reserve(left), true)
 }
 
 // copyTime is how long copying to the i-th level will take; 0 if nobody knows.
@@ -207,15 +207,15 @@ func (p *Persister) learnEnd(e storage.Epoch) error {
 		if mine.Left != 0 {
 			wait = min(wait, mine.Left/4)
 		}
-		if end := p.ToldEnd(p.ctx, wait); !end.IsZero() {
-			mine = budget{Left: time.Until(end), Told: true}
+		if end := p.KillTime(p.ctx, wait); !end.IsZero() {
+			mine = budget{Left: time.Until(end), FromSupervisor: true}
 		}
 	}
 	ranks, err := p.exchange(e, "end", mine)
 	if err != nil {
 		return err
 	}
-	if ranks[0].Told {
+	if ranks[0].FromSupervisor {
 		p.End.set(ranks[0].Left)
 		return nil
 	}

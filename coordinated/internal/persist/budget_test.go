@@ -36,7 +36,7 @@ func TestEnough(t *testing.T) {
 // way, still has time for its own copying.
 func TestPatience(t *testing.T) {
 	for _, left := range []time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour} {
-		usable := left - keepBack(left)
+		usable := left - reserve(left)
 		for _, need := range []time.Duration{usable / 10, usable / 2, usable - givingWay, usable - givingWay/2} {
 			if need <= 0 {
 				continue

@@ -23,7 +23,7 @@ func (p *Persister) commit(e storage.Epoch, level string, infos []storage.ShardI
 	infos, err = vote.DecodePuts("write epoch "+fmt.Sprint(e)+" to level "+level, blobs, own)
 	if err != nil {
 		discard := func(ctx context.Context) error { return p.Store.Discard(ctx, e, level) }
-		if derr := p.Operations.Attend(p.ctx, "discard", level, discard); derr != nil &&
+		if derr := p.Operations.Run(p.ctx, "discard", level, discard); derr != nil &&
 			!errors.Is(derr, context.Canceled) {
 			p.Log.Warn("holdfast: discard", "epoch", e, "level", level, "error", derr)
 		}
@@ -53,7 +53,7 @@ func (p *Persister) writeManifest(e storage.Epoch, level string, infos []storage
 	if level == storage.LevelGlobal && p.Rank != 0 {
 		return vote.Commit{Shared: true}
 	}
-	if v.Err = p.writeAttended(e, level, infos); v.Err != nil {
+	if v.Err = p.writeWatched(e, level, infos); v.Err != nil {
 		return v
 	}
 	have, err := p.Store.Present(p.ctx, level)
@@ -66,11 +66,11 @@ func (p *Persister) writeManifest(e storage.Epoch, level string, infos []storage
 	return v
 }
 
-// writeAttended writes the manifest, or gives that up. Then this rank votes no, so a
+// writeWatched writes the manifest, or gives that up. Then this rank votes no, so a
 // manifest that comes into being all the same is taken back, by whichever is last.
-func (p *Persister) writeAttended(e storage.Epoch, level string, infos []storage.ShardInfo) error {
+func (p *Persister) writeWatched(e storage.Epoch, level string, infos []storage.ShardInfo) error {
 	var other atomic.Bool
-	err := p.Operations.Attend(p.ctx, "commit", level, func(ctx context.Context) error {
+	err := p.Operations.Run(p.ctx, "commit", level, func(ctx context.Context) error {
 		err := p.Store.Commit(ctx, e, level, infos)
 		if other.Swap(true) && err == nil {
 			err = p.Store.Withdraw(e, level)

@@ -22,7 +22,7 @@ func (p *Persister) copyOut(ctx context.Context, e storage.Epoch, level string, 
 		return p.commit(e, level, infos, err)
 	}
 	if level == storage.LevelParity {
-		defer p.lendShard(ctx, e, l)() // until all ranks have voted, and so have read
+		defer p.serveShard(ctx, e, l)() // until all ranks have voted, and so have read
 	}
 	end := p.copying(e, level, p.Rank)
 	info, err := p.copyShard(ctx, e, level, l)
@@ -30,14 +30,14 @@ func (p *Persister) copyOut(ctx context.Context, e storage.Epoch, level string, 
 	return p.commit(e, level, []storage.ShardInfo{info}, err)
 }
 
-// lendShard serves this rank's shard to those who compute parity from memory,
+// serveShard serves this rank's shard to those who compute parity from memory,
 // until end is called or the memory is wanted back.
-func (p *Persister) lendShard(ctx context.Context, e storage.Epoch, l *capture.Lease) (end func()) {
+func (p *Persister) serveShard(ctx context.Context, e storage.Epoch, l *capture.Lease) (end func()) {
 	secs := l.Hold()
 	if secs == nil {
 		return func() {}
 	}
-	release, err := p.Store.Lend(ctx, e, p.Levels[0], secs)
+	release, err := p.Store.ServeFromMemory(ctx, e, p.Levels[0], secs)
 	if err != nil {
 		p.Log.Debug("holdfast: parity is computed from disk, not from memory", "epoch", e, "why", err)
 		l.Done()
@@ -52,7 +52,7 @@ func (p *Persister) lendShard(ctx context.Context, e storage.Epoch, l *capture.L
 func (p *Persister) copyShard(ctx context.Context, e storage.Epoch, level string,
 	l *capture.Lease) (storage.ShardInfo, error) {
 	flush := func(ctx context.Context, l *capture.Lease, secs []storage.Section) (storage.ShardInfo, error) {
-		return attend(ctx, p.Operations, "copy", level, l, func(ctx context.Context) (storage.ShardInfo, error) {
+		return runWatched(ctx, p.Operations, "copy", level, l, func(ctx context.Context) (storage.ShardInfo, error) {
 			return p.Store.Flush(ctx, e, p.Levels[0], level, p.Operations.counted(level, secs))
 		})
 	}
@@ -89,7 +89,7 @@ func (p *Persister) copyNode(ctx context.Context, e storage.Epoch, l *capture.Le
 		return nil, context.Cause(ctx)
 	}
 	end := p.copying(e, storage.LevelGlobal, ranks...)
-	infos, err := attend(ctx, p.Operations, "copy", storage.LevelGlobal, nil, func(
+	infos, err := runWatched(ctx, p.Operations, "copy", storage.LevelGlobal, nil, func(
 		ctx context.Context) ([]storage.ShardInfo, error) {
 		return p.Store.FlushNode(ctx, e, p.Levels[0], storage.LevelGlobal, ranks)
 	})
@@ -136,14 +136,14 @@ func (p *Persister) copyTogether(ctx context.Context, e storage.Epoch, l *captur
 			p.Log.Debug("holdfast: copying from the first level, not from memory", "epoch", e, "why", werr)
 		}
 		if flusher {
-			err = p.Operations.Attend(ctx, "discard", storage.LevelGlobal, func(context.Context) error {
+			err = p.Operations.Run(ctx, "discard", storage.LevelGlobal, func(context.Context) error {
 				return p.Store.DropPacks(pack)
 			})
 		}
 		return nil, false, err
 	}
 	if flusher {
-		infos, err = attend(p.ctx, p.Operations, "sync", storage.LevelGlobal, nil, func(
+		infos, err = runWatched(p.ctx, p.Operations, "sync", storage.LevelGlobal, nil, func(
 			ctx context.Context) ([]storage.ShardInfo, error) {
 			return p.Store.SealPacks(ctx, pack)
 		})
@@ -159,7 +159,7 @@ func (p *Persister) writePart(ctx context.Context, part *storage.Part, n storage
 	ctx, cancel := l.Within(ctx)
 	defer cancel()
 	end := p.copying(n.Epoch, n.To, p.Rank)
-	info, err := attend(ctx, p.Operations, "copy", n.To, l, func(ctx context.Context) (storage.ShardInfo, error) {
+	info, err := runWatched(ctx, p.Operations, "copy", n.To, l, func(ctx context.Context) (storage.ShardInfo, error) {
 		return part.Write(ctx, n)
 	})
 	end(info.Bytes, info.Stored, err)
@@ -176,7 +176,7 @@ func (p *Persister) newPart(ctx context.Context, e storage.Epoch, l *capture.Lea
 	defer l.Done()
 	ctx, cancel := l.Within(ctx)
 	defer cancel()
-	part, err := attend(ctx, p.Operations, "prepare a copy", storage.LevelGlobal, l, func(
+	part, err := runWatched(ctx, p.Operations, "prepare a copy", storage.LevelGlobal, l, func(
 		ctx context.Context) (*storage.Part, error) {
 		return p.Store.NewPart(ctx, e, p.Levels[0], storage.LevelGlobal,
 			p.Operations.counted(storage.LevelGlobal, secs))

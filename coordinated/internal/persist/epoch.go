@@ -128,7 +128,7 @@ func (x *Epoch) write(level string, own error) (info storage.ShardInfo, err erro
 	}
 	p, s := x.p, x.c.Snapshot
 	end := p.Begin(Step{Name: Write, Epoch: x.c.Epoch, Level: level, Bytes: s.Bytes})
-	info, err = attend(p.ctx, p.Operations, "write", level, x.lease, func(
+	info, err = runWatched(p.ctx, p.Operations, "write", level, x.lease, func(
 		ctx context.Context) (storage.ShardInfo, error) {
 		return p.Store.Put(ctx, x.c.Epoch, level, p.Operations.counted(level, s.Sections))
 	})
@@ -197,7 +197,7 @@ func (x *Epoch) committed(level string) {
 	if level == storage.LevelGlobal {
 		p.Note.end(x.c.Epoch)
 	}
-	removed, err := attend(p.ctx, p.Operations, "prune after the commit", level, nil, p.Store.Prune)
+	removed, err := runWatched(p.ctx, p.Operations, "prune after the commit", level, nil, p.Store.Prune)
 	if err != nil {
 		p.Log.Warn("holdfast: cannot remove old epochs", "error", err)
 	} else if len(removed) > 0 {

@@ -103,7 +103,7 @@ func alone(t *testing.T, sick string) (p *Persister, heard func() string) {
 		},
 		Go:       work.Go,
 		CopyTime: func(storage.Epoch, string, string) time.Duration { return 0 },
-		ToldEnd:  func(context.Context, time.Duration) time.Time { return time.Time{} },
+		KillTime: func(context.Context, time.Duration) time.Time { return time.Time{} },
 		Begin: func(s Step) func(int64, int64, error) {
 			return func(_, _ int64, err error) {
 				if err != nil {

@@ -19,15 +19,15 @@ import (
 // time that was left for a final checkpoint was over, although its file system has not
 // failed: a disk or a server that does not answer. The operation is left to itself.
 type HungError struct {
-	What   string // such as "write"
-	Level  string
-	Waited time.Duration
-	Again  bool // it was not tried, since earlier operations still hang
+	What    string // such as "write"
+	Level   string
+	Waited  time.Duration
+	Skipped bool // it was not tried, since earlier operations still hang
 }
 
 // Error names the operation, the level, and how long nothing has moved.
 func (e *HungError) Error() string {
-	if e.Again {
+	if e.Skipped {
 		return fmt.Sprintf("%s at level %s: skipped, because earlier operations there still hang; check the disk or "+
 			"the file server", e.What, e.Level)
 	}
@@ -54,11 +54,11 @@ func NewOperations(timeout time.Duration, copied func(level string) int64) *Oper
 	return &Operations{timeout: timeout, copied: copied}
 }
 
-// attend runs f, which works at a level behind the program, and gives it up when
+// runWatched runs f, which works at a level behind the program, and gives it up when
 // nothing has moved for the timeout, or when ctx is over and f does not end. f then
 // runs on by itself, with a ctx that is over; the memory of l, if there is one, stays as
 // it is until f has returned.
-func attend[T any](ctx context.Context, o *Operations, what, level string, l *capture.Lease,
+func runWatched[T any](ctx context.Context, o *Operations, what, level string, l *capture.Lease,
 	f func(ctx context.Context) (T, error)) (T, error) {
 	type outcome struct {
 		v   T
@@ -69,7 +69,7 @@ func attend[T any](ctx context.Context, o *Operations, what, level string, l *ca
 	hung := at(&o.hung, level)
 	if hung.Load() >= mostHung {
 		cancel(nil)
-		return none, &HungError{What: what, Level: level, Again: true}
+		return none, &HungError{What: what, Level: level, Skipped: true}
 	}
 	ended, over := make(chan outcome, 1), make(chan struct{})
 	o.running.Add(1)
@@ -124,9 +124,9 @@ func at(m *sync.Map, level string) *atomic.Int64 {
 	return n.(*atomic.Int64)
 }
 
-// Attend is attend for what returns nothing else.
-func (o *Operations) Attend(ctx context.Context, what, level string, f func(ctx context.Context) error) error {
-	_, err := attend(ctx, o, what, level, nil, func(ctx context.Context) (struct{}, error) {
+// Run is attend for what returns nothing else.
+func (o *Operations) Run(ctx context.Context, what, level string, f func(ctx context.Context) error) error {
+	_, err := runWatched(ctx, o, what, level, nil, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, f(ctx)
 	})
 	return err

@@ -32,9 +32,9 @@ type Options struct {
 	// CopyTime is how long copying an epoch from a level to the next will take; 0 if nobody
 	// knows.
 	CopyTime func(e storage.Epoch, from, to string) time.Duration
-	// ToldEnd waits so long for who knows better than a signal when the process will be
-	// killed; zero: nobody does. Asked at rank 0.
-	ToldEnd func(ctx context.Context, wait time.Duration) time.Time
+	// KillTime waits at most so long for the supervisor to say when the process will be
+	// killed; zero: it does not. Called at rank 0.
+	KillTime func(ctx context.Context, wait time.Duration) time.Time
 
 	// What follows hears of the epochs. Begin hears that a step begins, and end how it
 	// ended and what the shards hold and take at the level.

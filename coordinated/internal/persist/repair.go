@@ -33,7 +33,7 @@ func (p *Persister) rebuild(e storage.Epoch) error {
 			continue
 		}
 		end := p.Begin(Step{Name: Rebuild, Epoch: e, Level: level})
-		err := p.Operations.Attend(p.ctx, "rebuild", level, func(ctx context.Context) error {
+		err := p.Operations.Run(p.ctx, "rebuild", level, func(ctx context.Context) error {
 			return p.Store.Rebuild(ctx, e, level)
 		})
 		end(0, 0, err)

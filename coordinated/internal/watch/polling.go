@@ -19,23 +19,23 @@ import (
 // waiting comes to a Point without the message, it takes twice as long to count as
 // waiting.
 type Polling struct {
-	calls  uint64        // waits so far, to tell them apart
-	points uint64        // Points reached when this one began
-	polls  uint64        // polls without success at the last look
-	looks  int           // looks at which they had grown
-	since  time.Duration // the first of those
-	told   bool          // it counts as waiting
-	vain   int           // waits in a row that ended at a Point
-	raw    []endpoint.Wait
-	waits  []cut.Wait // of raw
+	calls     uint64        // waits so far, to tell them apart
+	points    uint64        // Points reached when this one began
+	polls     uint64        // polls without success at the last look
+	looks     int           // looks at which they had grown
+	since     time.Duration // the first of those
+	waiting   bool          // it counts as waiting
+	misjudged int           // waits in a row that ended at a Point
+	raw       []endpoint.Wait
+	waits     []cut.Wait // of raw
 }
 
 // A rank that polls counts as waiting when so many looks have found it at it, or
 // when it has done nothing else for so long.
 const (
-	pollLooks    = 4
-	pollPatience = 250 * time.Millisecond
-	mostVain     = 16 // doublings
+	pollLooks     = 4
+	pollPatience  = 250 * time.Millisecond
+	mostDoublings = 16 // doublings
 )
 
 // pollCall marks the call number of a polling rank: its own count takes the place
@@ -56,17 +56,17 @@ type View struct {
 func (p *Polling) Look(v View) *cut.Block {
 	switch {
 	case p.served(v):
-		p.vain = 0
+		p.misjudged = 0
 		p.restart(v)
 	case p.points != v.Points || p.calls == 0:
-		if p.told {
-			p.vain = min(p.vain+1, mostVain)
+		if p.waiting {
+			p.misjudged = min(p.misjudged+1, mostDoublings)
 		}
 		p.restart(v)
 	case v.Polls != p.polls:
 		p.note(v)
 	}
-	if !p.told {
+	if !p.waiting {
 		return nil
 	}
 	return &cut.Block{Call: pollCall | p.calls, Waits: slices.Clone(p.waits)}
@@ -74,7 +74,7 @@ func (p *Polling) Look(v View) *cut.Block {
 
 // restart begins another wait.
 func (p *Polling) restart(v View) {
-	*p = Polling{calls: p.calls + 1, points: v.Points, polls: v.Polls, vain: p.vain}
+	*p = Polling{calls: p.calls + 1, points: v.Points, polls: v.Polls, misjudged: p.misjudged}
 }
 
 // served says whether anything that is polled for has come.
@@ -99,8 +99,8 @@ func (p *Polling) note(v View) {
 	if !slices.ContainsFunc(p.waits, func(o cut.Wait) bool { return o.Source == w.Source && o.Comm == w.Comm }) {
 		p.raw, p.waits = append(p.raw, v.Last), append(p.waits, w)
 	}
-	if p.looks >= pollLooks<<p.vain || p.looks > 1 && v.Now-p.since >= pollPatience<<p.vain {
-		p.told = true
+	if p.looks >= pollLooks<<p.misjudged || p.looks > 1 && v.Now-p.since >= pollPatience<<p.misjudged {
+		p.waiting = true
 	}
 }
 

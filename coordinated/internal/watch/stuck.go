@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// Doing is what one rank says of its main thread, for rank 0 to find out whether
+// ThreadState is what one rank says of its main thread, for rank 0 to find out whether
 // it waits for something that cannot come.
-type Doing struct {
+type ThreadState struct {
 	Rank int
 
 	// Key is the same as long as the rank has got nowhere.
@@ -19,11 +19,11 @@ type Doing struct {
 	// Text says where it is, with the program's file and line.
 	Text string
 
-	Gone    bool `json:",omitempty"` // it has called Close: it sends nothing more, and still receives
-	Left    bool `json:",omitempty"` // it is in Finalize: it does not even receive
-	Restore bool `json:",omitempty"` // it waits in Restore for all ranks
-	Behind  bool `json:",omitempty"` // it has not called Restore
-	Polls   bool `json:",omitempty"` // it polls for what it waits for
+	Closed        bool `json:",omitempty"` // it has called Close: it sends nothing more, and still receives
+	InFinalize    bool `json:",omitempty"` // it is in Finalize: it does not even receive
+	InRestore     bool `json:",omitempty"` // it waits in Restore for all ranks
+	BeforeRestore bool `json:",omitempty"` // it has not called Restore
+	Polls         bool `json:",omitempty"` // it polls for what it waits for
 
 	Comm    string            `json:",omitempty"` // it is inside a collective on it
 	Sources []int             `json:",omitempty"` // it waits for a message of these
@@ -35,39 +35,41 @@ type Doing struct {
 }
 
 // Waits says whether the rank gets on only when another does.
-func (d *Doing) Waits() bool {
-	return d.Restore || d.Comm != "" || len(d.Sources)+len(d.Any)+len(d.Takers) > 0
+func (d *ThreadState) Waits() bool {
+	return d.InRestore || d.Comm != "" || len(d.Sources)+len(d.Any)+len(d.Takers) > 0
 }
 
 // Stuck returns the ranks that wait for ever, in order, if nothing is in flight:
 // for those that have closed, or for each other. Whatever is not known counts as
 // going to come.
-func Stuck(all []Doing) []int {
+func Stuck(all []ThreadState) []int {
 	goes := make([]bool, len(all)) // gets on, or may
 	for changed := true; changed; {
 		changed = false
 		for r := range all {
-			if d := &all[r]; !goes[r] && !d.Gone && !d.Left && d.mayGoOn(all, goes) {
+			if d := &all[r]; !goes[r] && !d.Closed && !d.InFinalize && d.mayContinue(all, goes) {
 				goes[r], changed = true, true
 			}
 		}
 	}
 	var out []int
 	for r := range all {
-		if !goes[r] && !all[r].Gone && !all[r].Left {
+		if !goes[r] && !all[r].Closed && !all[r].InFinalize {
 			out = append(out, r)
 		}
 	}
 	return out
 }
 
-// mayGoOn says whether those that go can make this rank go.
-func (d *Doing) mayGoOn(all []Doing, goes []bool) bool {
+// mayContinue says whether those that go can make this rank go.
+func (d *ThreadState) mayContinue(all []ThreadState, goes []bool) bool {
 	switch {
 	case !d.Waits():
 		return true
-	case d.Restore:
-		return !slices.ContainsFunc(all, func(o Doing) bool { return (o.Behind || o.Gone) && !goes[o.Rank] })
+	case d.InRestore:
+		return !slices.ContainsFunc(all, func(o ThreadState) bool {
+			return (o.BeforeRestore || o.Closed) && !goes[o.Rank]
+		})
 	case d.Comm != "":
 		return d.othersCome(all, goes)
 	}
@@ -79,7 +81,7 @@ func (d *Doing) mayGoOn(all []Doing, goes []bool) bool {
 		might += ways(anyMember(c, d.Rank, all, goes))
 	}
 	for _, t := range d.Takers {
-		might += ways(t >= 0 && t < len(all) && (goes[t] || all[t].Gone && !all[t].Left))
+		might += ways(t >= 0 && t < len(all) && (goes[t] || all[t].Closed && !all[t].InFinalize))
 	}
 	if d.All {
 		return might == len(d.Sources)+len(d.Any)+len(d.Takers)
@@ -97,7 +99,7 @@ func ways(yes bool) int {
 
 // othersCome says whether all members of the communicator have entered the
 // collective, or may.
-func (d *Doing) othersCome(all []Doing, goes []bool) bool {
+func (d *ThreadState) othersCome(all []ThreadState, goes []bool) bool {
 	members := 0
 	for r := range all {
 		n, member := all[r].Entered[d.Comm]
@@ -114,7 +116,7 @@ func (d *Doing) othersCome(all []Doing, goes []bool) bool {
 }
 
 // anyMember says whether a member of comm other than rank may go on.
-func anyMember(comm string, rank int, all []Doing, goes []bool) bool {
+func anyMember(comm string, rank int, all []ThreadState, goes []bool) bool {
 	for r := range all {
 		if _, member := all[r].Entered[comm]; member && r != rank && goes[r] {
 			return true
@@ -123,8 +125,8 @@ func anyMember(comm string, rank int, all []Doing, goes []bool) bool {
 	return false
 }
 
-// Tell says who waits and who is gone, and where.
-func Tell(all []Doing, waiting []int) string {
+// ExplainStuck says who waits and who is gone, and where.
+func ExplainStuck(all []ThreadState, waiting []int) string {
 	var parts []string
 	add := func(r int) { parts = append(parts, fmt.Sprintf("rank %d is %s", r, all[r].Text)) }
 	const most = 4
@@ -137,7 +139,7 @@ func Tell(all []Doing, waiting []int) string {
 	}
 	n := 0
 	for r := range all {
-		if !all[r].Gone && !all[r].Left {
+		if !all[r].Closed && !all[r].InFinalize {
 			continue
 		}
 		if n++; n <= most {
@@ -151,9 +153,9 @@ func Tell(all []Doing, waiting []int) string {
 }
 
 // Culprit is the rank to name first: one that has gone, else the first that waits.
-func Culprit(all []Doing, waiting []int) int {
+func Culprit(all []ThreadState, waiting []int) int {
 	for r := range all {
-		if all[r].Gone || all[r].Left {
+		if all[r].Closed || all[r].InFinalize {
 			return r
 		}
 	}
@@ -161,7 +163,7 @@ func Culprit(all []Doing, waiting []int) int {
 }
 
 // WaitFor enters what a call waits for.
-func (d *Doing) WaitFor(ws []endpoint.Wait) {
+func (d *ThreadState) WaitFor(ws []endpoint.Wait) {
 	for _, w := range ws {
 		switch {
 		case w.Send:

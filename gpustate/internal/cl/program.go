@@ -12,10 +12,10 @@ import (
 
 // program is a cl_program and what it was made from.
 type program struct {
-	h      handle
-	desc   driver.ProgramDesc
-	il     bool   // built from desc.IL
-	passed string // why it was not, although there is one
+	h        handle
+	desc     driver.ProgramDesc
+	il       bool   // built from desc.IL
+	fallback string // why it was not, although there is one
 }
 
 // built is a program as this process has built it before.
@@ -24,8 +24,8 @@ type built struct {
 	passed string
 }
 
-// PassedOver is what the platform said of the SPIR-V.
-func (d *device) PassedOver(p driver.Handle) string { return p.(*program).passed }
+// FallbackReason is what the platform said of the SPIR-V.
+func (d *device) FallbackReason(p driver.Handle) string { return p.(*program).fallback }
 
 // Globals refuses programs whose kernels keep variables: OpenCL neither reads nor
 // writes them. A platform may count their bytes; not all that have some do.
@@ -71,7 +71,7 @@ func (d *device) build(p driver.ProgramDesc) (driver.Handle, error) {
 		return nil, &driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options, Log: log, Err: err}
 	}
 	if bin := programBinary(made.h); bin != nil && !made.il {
-		binaries.Store(key, built{bin, made.passed})
+		binaries.Store(key, built{bin, made.fallback})
 	}
 	return made, nil
 }
@@ -88,7 +88,7 @@ func (d *device) make(p driver.ProgramDesc) (made *program, log string, err erro
 		if err == nil || p.OpenCL == "" {
 			return &program{h: h, desc: p, il: true}, log, err
 		}
-		passed = driver.Told(err, log)
+		passed = driver.WithLog(err, log)
 	}
 	h, err := programFromSource(d.ctx, p.OpenCL)
 	if err == nil {
@@ -96,7 +96,7 @@ func (d *device) make(p driver.ProgramDesc) (made *program, log string, err erro
 		words, err = d.finishBuild(h, p.Options)
 		log += words
 	}
-	return &program{h: h, desc: p, passed: passed}, log, err
+	return &program{h: h, desc: p, fallback: passed}, log, err
 }
 
 // finishBuild builds a program that was created; one that does not build is gone.
@@ -116,7 +116,7 @@ func (d *device) fromBinary(b built, p driver.ProgramDesc) (driver.Handle, error
 	if err := buildProgram(h, d.device, p.Options); err != nil {
 		return nil, errors.Join(err, releaseProgram(h))
 	}
-	return &program{h: h, desc: p, passed: b.passed}, nil
+	return &program{h: h, desc: p, fallback: b.passed}, nil
 }
 
 func (d *device) ReleaseProgram(p driver.Handle) error { return releaseProgram(p.(*program).h) }

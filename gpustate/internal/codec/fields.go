@@ -79,8 +79,8 @@ func (f *Fields) Bytes(list ...*[]byte) {
 	}
 }
 
-// Lent passes bytes. What is read is part of the body.
-func (f *Fields) Lent(v *[]byte) {
+// Alias passes bytes without a copy: what is read is part of the body.
+func (f *Fields) Alias(v *[]byte) {
 	if f.Reading {
 		*v = f.R.Bytes()
 	} else {

@@ -16,13 +16,13 @@ var binaries sync.Map // string -> []byte
 
 // program is a module and the image that it was loaded from.
 type program struct {
-	mod    handle
-	image  []byte
-	passed string // why its binary form was not loaded
+	mod      handle
+	image    []byte
+	fallback string // why its binary form was not loaded
 }
 
-// PassedOver is what the driver said of the binary form.
-func (d *device) PassedOver(p driver.Handle) string { return p.(*program).passed }
+// FallbackReason is what the driver said of the binary form.
+func (d *device) FallbackReason(p driver.Handle) string { return p.(*program).fallback }
 
 // Build loads the binary form, and compiles the source where there is none or
 // this device or driver does not take it.
@@ -45,7 +45,7 @@ func (d *device) build(p driver.ProgramDesc) (driver.Handle, error) {
 	}
 	passed := ""
 	if refused != nil {
-		passed = driver.Told(refused, log)
+		passed = driver.WithLog(refused, log)
 	}
 	image, words, err := d.compile(p)
 	log += words

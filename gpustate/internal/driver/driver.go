@@ -279,11 +279,11 @@ type Movable interface {
 	OnMove(do Mover)
 }
 
-// FormTeller is implemented by devices that take binary forms of programs.
-type FormTeller interface {
-	// PassedOver says why a program was built from its source although it has a binary
+// FallbackReporter is implemented by devices that take binary forms of programs.
+type FallbackReporter interface {
+	// FallbackReason says why a program was built from its source although it has a binary
 	// form for this API; empty when it was not.
-	PassedOver(program Handle) string
+	FallbackReason(program Handle) string
 }
 
 // ImageLister is implemented by devices that list their image formats.

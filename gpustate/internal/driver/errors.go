@@ -56,8 +56,8 @@ func (e *CommandError) Error() string { return e.Command + ": " + e.Err.Error() 
 // Unwrap returns the cause.
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// Told is an error and the first line that a compiler or loader had to say to it.
-func Told(err error, log string) string {
+// WithLog is an error and the first line that a compiler or loader had to say to it.
+func WithLog(err error, log string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(log), "\n")
 	if line = strings.TrimSpace(line); line == "" {
 		return err.Error()

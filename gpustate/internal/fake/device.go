@@ -47,7 +47,7 @@ type mem struct {
 // program has the variables that its text declares, with bytes for each instance.
 type program struct {
 	text      string
-	passed    string // why it is not of a binary form
+	fallback  string // why it is not of a binary form
 	names     []string
 	variables map[string]*mem
 	kernels   int
@@ -253,7 +253,7 @@ func (d *device) Build(p driver.ProgramDesc) (driver.Handle, error) {
 		failed.Log, failed.Err = "the source says #error", fault("build", "build failure", nil)
 		return nil, &failed
 	}
-	made := &program{text: text, passed: passed, variables: map[string]*mem{}}
+	made := &program{text: text, fallback: passed, variables: map[string]*mem{}}
 	words := strings.Fields(text)
 	for i := range len(words) - 2 {
 		if n, err := strconv.Atoi(words[i+2]); words[i] == "global" && err == nil {
@@ -283,8 +283,8 @@ func (d *device) form(p driver.ProgramDesc) (string, error) {
 	return text, nil
 }
 
-// PassedOver says why a program is of its sources.
-func (d *device) PassedOver(h driver.Handle) string { return h.(*program).passed }
+// FallbackReason says why a program is of its sources.
+func (d *device) FallbackReason(h driver.Handle) string { return h.(*program).fallback }
 
 // Globals lists the variables in the order of the text.
 func (d *device) Globals(h driver.Handle) (list []driver.Global, err error) {

@@ -11,9 +11,9 @@ import (
 // server up when nothing has come from it for longer than silence. It ends with
 // the connection.
 func (d *Device) beat(silence time.Duration) {
-	var quiet wire.Quiet
+	var quiet wire.SilenceTimer
 	wire.SendBeats(d.out, d.dead, func() (send, over bool) {
-		if quiet.Look(d.ear) > silence {
+		if quiet.Look(d.input) > silence {
 			d.abandon(fmt.Errorf("silent for %v: the server is stopped or unreachable", silence))
 			return false, true
 		}

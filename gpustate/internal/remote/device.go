@@ -21,8 +21,8 @@ type Device struct {
 	addr  string
 	addrs []string // where other servers reach this one
 	conn  net.Conn
-	in    *bufio.Reader // of the receiver alone; not used with a ring
-	ear   *wire.Ear     // hears what comes
+	in    *bufio.Reader        // of the receiver alone; not used with a ring
+	input *wire.ActivityReader // hears what comes
 	out   *wire.Sender
 	ring  *wire.Ring // conn where it is one
 	arena []byte     // that is shared; nil: data goes through the connection

@@ -70,7 +70,7 @@ func start(c net.Conn, o Options) (*Device, error) {
 	if err := c.SetDeadline(time.Now().Add(openTime)); err != nil {
 		return nil, err
 	}
-	ear := &wire.Ear{Reader: c}
+	ear := &wire.ActivityReader{Reader: c}
 	br := bufio.NewReaderSize(ear, 64<<10)
 	var welcome wire.Welcome
 	if err := expect(br, &welcome); err != nil {
@@ -84,7 +84,7 @@ func start(c net.Conn, o Options) (*Device, error) {
 		return nil, &NoDeviceError{Server: o.Addr, Found: welcome.Devices}
 	}
 	d := newDevice(c, br, o.Addr, welcome, n)
-	d.ear, d.silence = ear, max(cmp.Or(o.Silence, wire.Silence), wire.MinSilence)
+	d.input, d.silence = ear, max(cmp.Or(o.Silence, wire.Silence), wire.MinSilence)
 	if u, ok := c.(*net.UnixConn); ok {
 		f, arena, err := wire.NewShared(wire.SharedBytes)
 		if err != nil {

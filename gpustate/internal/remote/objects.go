@@ -103,8 +103,8 @@ func (d *Device) Build(p driver.ProgramDesc) (driver.Handle, error) {
 	return object(id), nil
 }
 
-// PassedOver is what the server told when the program was built.
-func (d *Device) PassedOver(h driver.Handle) string {
+// FallbackReason is what the server told when the program was built.
+func (d *Device) FallbackReason(h driver.Handle) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.passed[uint64(h.(object))]

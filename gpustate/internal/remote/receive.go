@@ -73,7 +73,7 @@ func (d *Device) watch() error {
 func (d *Device) empty() error {
 	d.taking.Lock()
 	defer d.taking.Unlock()
-	for !d.ring.Doze() {
+	for !d.ring.PrepareSleep() {
 		if _, err := d.take(); err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (d *Device) take() (n int, err error) {
 		return n, err
 	}
 	if n > 0 {
-		d.ear.Heard()
+		d.input.NoteActivity()
 	}
 	for {
 		op, body, ok, err := d.frames.Next()
@@ -152,9 +152,9 @@ func (d *Device) collect(over func() bool) bool {
 			d.abandon(err)
 			return false
 		}
-		look = n > 0 || d.help() || d.ring.Linger(patience, over)
+		look = n > 0 || d.help() || d.ring.Spin(patience, over)
 	}
-	for !d.ring.Doze() {
+	for !d.ring.PrepareSleep() {
 		if _, err := d.take(); err != nil {
 			d.abandon(err)
 			break

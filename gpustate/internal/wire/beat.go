@@ -49,38 +49,38 @@ func SendBeats(out *Sender, stop <-chan struct{}, look func() (send, over bool))
 	}
 }
 
-// Ear is a reader that knows whether it has heard something.
-type Ear struct {
+// ActivityReader is a reader that counts what comes in.
+type ActivityReader struct {
 	io.Reader
-	heard   atomic.Uint64
-	waiting atomic.Bool
+	activity atomic.Uint64
+	waiting  atomic.Bool
 }
 
 // Read notes what comes.
-func (e *Ear) Read(b []byte) (int, error) {
+func (e *ActivityReader) Read(b []byte) (int, error) {
 	e.waiting.Store(true)
 	n, err := e.Reader.Read(b)
 	e.waiting.Store(false)
-	e.Heard()
+	e.NoteActivity()
 	return n, err
 }
 
-// Heard notes that something came another way.
-func (e *Ear) Heard() { e.heard.Add(1) }
+// NoteActivity notes that something came another way.
+func (e *ActivityReader) NoteActivity() { e.activity.Add(1) }
 
-// Listening tells that somebody waits in Read.
-func (e *Ear) Listening() bool { return e.waiting.Load() }
+// Waiting tells that somebody waits in Read.
+func (e *ActivityReader) Waiting() bool { return e.waiting.Load() }
 
-// Quiet counts for how many looks, a beat apart, an Ear has heard nothing. Time
+// SilenceTimer counts for how many looks, a beat apart, an ActivityReader has read nothing. Time
 // in which this process does not run does not count.
-type Quiet struct {
+type SilenceTimer struct {
 	seen  uint64
 	beats int
 }
 
 // Look is called every BeatEvery and gives for how long nothing was heard.
-func (q *Quiet) Look(e *Ear) time.Duration {
-	if n := e.heard.Load(); n != q.seen {
+func (q *SilenceTimer) Look(e *ActivityReader) time.Duration {
+	if n := e.activity.Load(); n != q.seen {
 		q.seen, q.beats = n, 0
 	} else {
 		q.beats++

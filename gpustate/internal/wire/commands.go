@@ -37,7 +37,7 @@ func (m *SetArg) fields(f *Fields) {
 	case driver.ArgLocal:
 		codec.Size(f, &m.Arg.Local)
 	case driver.ArgValue:
-		f.Lent(&m.Arg.Value)
+		f.Alias(&m.Arg.Value)
 	default:
 		f.Check(false, "unknown argument kind")
 	}

@@ -43,8 +43,8 @@ const (
 // One goroutine at a time reads, and one writes.
 type Ring struct {
 	*net.UnixConn
-	raw   interface{ Control(func(uintptr)) error }
-	knock func(fd uintptr)
+	raw      interface{ Control(func(uintptr)) error }
+	wakePeer func(fd uintptr)
 
 	reading sync.Mutex
 	in      half
@@ -79,7 +79,7 @@ func NewRing(c *net.UnixConn, shared []byte, client bool) (*Ring, error) {
 		r.in, r.out = r.out, r.in
 	}
 	// a socket that is full of wakings needs no other one
-	r.knock = func(fd uintptr) { _ = unix.Send(int(fd), []byte{1}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) }
+	r.wakePeer = func(fd uintptr) { _ = unix.Send(int(fd), []byte{1}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) }
 	return r, nil
 }
 
@@ -113,7 +113,7 @@ func (r *Ring) Read(b []byte) (int, error) {
 		if n > 0 || err != nil {
 			return n, err
 		}
-		if r.Linger(betweenCommands, nil) || !r.Doze() {
+		if r.Spin(betweenCommands, nil) || !r.PrepareSleep() {
 			continue
 		}
 		begin := time.Now()
@@ -195,7 +195,7 @@ func (r *Ring) Write(b []byte) (n int, err error) {
 			return n, err
 		}
 		if n += k; k > 0 && r.out.asleep.Load() != 0 && r.out.asleep.Swap(0) != 0 {
-			if err := r.raw.Control(r.knock); err != nil {
+			if err := r.raw.Control(r.wakePeer); err != nil {
 				return n, err
 			}
 		}
@@ -244,8 +244,8 @@ func (r *Ring) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// awake tells that the other side looks at the ring.
-func (r *Ring) awake() bool {
+// peerAwake tells that the other side looks at the ring.
+func (r *Ring) peerAwake() bool {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	return r.out.data != nil && r.out.asleep.Load() == 0
@@ -260,8 +260,8 @@ func (r *Ring) Watch() {
 	}
 }
 
-// Doze asks to be woken. It returns false when there is something to read.
-func (r *Ring) Doze() bool {
+// PrepareSleep asks to be woken. It returns false when there is something to read.
+func (r *Ring) PrepareSleep() bool {
 	r.reading.Lock()
 	defer r.reading.Unlock()
 	if r.in.data == nil {
@@ -275,7 +275,7 @@ func (r *Ring) Doze() bool {
 	return false
 }
 
-// Sleep returns when it was woken after Doze; the error says that the other side
+// Sleep returns when it was woken after PrepareSleep; the error says that the other side
 // is gone, and why if somebody has told so in its place.
 func (r *Ring) Sleep() error {
 	var b [64]byte
@@ -313,7 +313,7 @@ const (
 	spareCores      = 4 // with fewer, staying awake takes the other side's core
 )
 
-// Waited takes in how long a wait was that outlasted Linger.
+// Waited takes in how long a wait was that outlasted Spin.
 func (r *Ring) Waited(most, d time.Duration) {
 	if n := r.short.Load(); d < 2*most {
 		r.short.Store(min(n+2, mostShort))
@@ -322,9 +322,9 @@ func (r *Ring) Waited(most, d time.Duration) {
 	}
 }
 
-// Linger stays awake, at most for so long, until there is something to read or
+// Spin stays awake, at most for so long, until there is something to read or
 // over is true.
-func (r *Ring) Linger(most time.Duration, over func() bool) bool {
+func (r *Ring) Spin(most time.Duration, over func() bool) bool {
 	if r.short.Load() == 0 || !r.spare {
 		return false
 	}

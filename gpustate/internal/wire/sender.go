@@ -57,7 +57,7 @@ func (s *Sender) Post(m Message) error {
 	}
 	s.out = Append(s.out, m)
 	kick := !s.sending && !s.kicked
-	if kick && s.ring != nil && s.ring.awake() { // it costs no system call
+	if kick && s.ring != nil && s.ring.peerAwake() { // it costs no system call
 		err := s.drain()
 		s.mu.Unlock()
 		return err

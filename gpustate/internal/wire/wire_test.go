@@ -266,14 +266,14 @@ func TestFinish(t *testing.T) {
 // TestQuiet: silence is counted in looks since something was heard, so that time
 // in which the process does not run is none.
 func TestQuiet(t *testing.T) {
-	var ear Ear
-	var q Quiet
+	var ear ActivityReader
+	var q SilenceTimer
 	for i, c := range []struct {
 		heard bool
 		want  time.Duration
 	}{{true, 0}, {false, BeatEvery}, {false, 2 * BeatEvery}, {true, 0}, {true, 0}, {false, BeatEvery}} {
 		if c.heard {
-			ear.Heard()
+			ear.NoteActivity()
 		}
 		if got := q.Look(&ear); got != c.want {
 			t.Errorf("look %d: got %v, want %v", i, got, c.want)

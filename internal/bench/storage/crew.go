@@ -56,8 +56,8 @@ type result struct {
 	replies []reply
 }
 
-// hire starts the workers as processes.
-func hire(ctx context.Context, r *bench.Runner, s Setup) (*crew, error) {
+// startWorkers starts the workers as processes.
+func startWorkers(ctx context.Context, r *bench.Runner, s Setup) (*crew, error) {
 	c := &crew{}
 	for s.Rank = range s.Size {
 		line := r.Worker("storage", s)

@@ -94,7 +94,7 @@ func (c *levels) run(ctx context.Context, r *bench.Runner) (err error) {
 		}
 	}
 	defer os.RemoveAll(c.setup.Dir)
-	if c.crew, err = hire(ctx, r, c.setup); err != nil {
+	if c.crew, err = startWorkers(ctx, r, c.setup); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()

@@ -50,7 +50,7 @@ type worker struct {
 	Setup
 	store              *storage.Store
 	part               *storage.Part
-	release            func() // what is lent
+	release            func() // ends serving from memory
 	data, pool, target []byte
 	ck                 *coordinated.Checkpointer
 	blockData          []byte
@@ -151,19 +151,19 @@ func (k *worker) do(ctx context.Context, c command, rep *reply) error {
 		return os.Remove(k.rawFile())
 	case "put":
 		info, err := k.store.Put(ctx, e, c.Level, k.sections())
-		return k.told(rep, err, info)
+		return k.report(rep, err, info)
 	case "flush":
 		info, err := k.store.Flush(ctx, e, storage.LevelLocal, c.Level, nil)
-		return k.told(rep, err, info)
+		return k.report(rep, err, info)
 	case "flush-node": // rank 0 is the flusher of the node
 		if k.Rank > 0 {
 			return nil
 		}
 		infos, err := k.store.FlushNode(ctx, e, storage.LevelLocal, c.Level, k.ranks())
-		return k.told(rep, err, infos...)
+		return k.report(rep, err, infos...)
 	case "lend":
 		var err error
-		k.release, err = k.store.Lend(ctx, e, c.Level, k.sections())
+		k.release, err = k.store.ServeFromMemory(ctx, e, c.Level, k.sections())
 		return err
 	case "release":
 		k.release()
@@ -181,7 +181,7 @@ func (k *worker) do(ctx context.Context, c command, rep *reply) error {
 			return nil
 		}
 		infos, err := k.store.SealPacks(ctx, k.nodePack(c))
-		return k.told(rep, err, infos...)
+		return k.report(rep, err, infos...)
 	case "commit":
 		return k.commit(ctx, e, c)
 	case "prune":
@@ -226,7 +226,7 @@ func (k *worker) sections() []storage.Section {
 	return []storage.Section{{Name: "data", Size: k.Bytes, Source: storage.Bytes(k.pool)}}
 }
 
-func (k *worker) told(rep *reply, err error, infos ...storage.ShardInfo) error {
+func (k *worker) report(rep *reply, err error, infos ...storage.ShardInfo) error {
 	if err != nil {
 		return err
 	}

@@ -15,20 +15,20 @@ import (
 
 // past is what the starts of a run have come to.
 type past struct {
-	starts    int
-	unopened  int                      // in a row that did not come to Open
-	fruitless int                      // in a row without a new epoch
-	aborted   string                   // what the newest of them aborted with
-	alike     int                      // how many in a row aborted with that
-	deaths    map[storage.Epoch]int    // crashes after restoring an epoch
-	at        map[string]storage.Epoch // newest committed, by level
-	opening   time.Duration            // of the first start, until rank 0 reported
-	workAt    time.Time                // when the program began to compute, the first time
-	advanced  bool                     // a start took a checkpoint
-	fresh     bool                     // starts are to restore nothing, until one has committed an epoch
-	disowned  bool                     // the job was requeued, or is over, while this command stood still
-	salvaged  bool                     // that was tried
-	death     death                    // of the newest start
+	starts       int
+	unopened     int                      // in a row that did not come to Open
+	withoutEpoch int                      // in a row without a new epoch
+	aborted      string                   // what the newest of them aborted with
+	alike        int                      // how many in a row aborted with that
+	deaths       map[storage.Epoch]int    // crashes after restoring an epoch
+	at           map[string]storage.Epoch // newest committed, by level
+	opening      time.Duration            // of the first start, until rank 0 reported
+	workAt       time.Time                // when the program began to compute, the first time
+	advanced     bool                     // a start took a checkpoint
+	fresh        bool                     // starts are to restore nothing, until one has committed an epoch
+	notOurs      bool                     // the job was requeued, or is over, while this command stood still
+	salvaged     bool                     // that was tried
+	death        death                    // of the newest start
 }
 
 // death is what ended a start.
@@ -56,14 +56,14 @@ func (m *Machine) judge() {
 	t := m.try
 	rep, stopping := t.last, m.limit.stopping
 	switch {
-	case m.past.disowned:
+	case m.past.notOurs:
 		m.exit(ExitStopped)
 	case rep.Stopped != 0:
 		m.say("stopped after the final checkpoint, epoch %d at %s", rep.Stopped, levelsAt(rep, rep.Stopped))
 		m.leave(ExitStopped)
 	case rep.Unrestorable != "" && !stopping: // whatever the program made of it
 		m.retry()
-	case t.code == 0 && !t.killed && !m.deserted():
+	case t.code == 0 && !t.killed && !m.lostRank():
 		m.say("the program has ended")
 		m.exit(ExitGood)
 	case rep.Ended:
@@ -78,9 +78,9 @@ func (m *Machine) judge() {
 	}
 }
 
-// deserted reports that a rank was lost, whatever the launcher's code: Open MPI's mpirun
+// lostRank reports that a rank was lost, whatever the launcher's code: Open MPI's mpirun
 // --enable-recovery ends with 0 then. Where that loses rank 0 nobody tells, but it has not closed.
-func (m *Machine) deserted() bool {
+func (m *Machine) lostRank() bool {
 	t := m.try
 	return t.last.Lost != nil || t.opened && !t.last.Ended && m.cfg.Recovers
 }
@@ -136,7 +136,7 @@ func (m *Machine) retry() {
 		m.openFailed()
 		return
 	}
-	if !t.opened && !t.nodeDied && m.hopeless() {
+	if !t.opened && !t.nodeDied && m.neverOpens() {
 		m.say("giving up: the program ended with code %d before it reached Open, and all nodes are well", t.code)
 		m.finish(ExitBad)
 		return
@@ -148,8 +148,8 @@ func (m *Machine) retry() {
 				p.deaths[t.restored], t.restored)
 		}
 	}
-	if p.fruitless++; advanced || t.nodeDied {
-		p.fruitless = 0
+	if p.withoutEpoch++; advanced || t.nodeDied {
+		p.withoutEpoch = 0
 	}
 	unrestorable := t.last.Unrestorable
 	if unrestorable == "" || t.nodeDied {
@@ -165,16 +165,16 @@ func (m *Machine) retry() {
 		m.tooOften()
 	case unrestorable != "" && !t.nodeDied:
 		m.unrestorable()
-	case p.fruitless > 0:
+	case p.withoutEpoch > 0:
 		m.pause()
 	default:
 		m.next()
 	}
 }
 
-// hopeless reports whether a start that did not come to Open, on nodes that are well, says that
+// neverOpens reports whether a start that did not come to Open, on nodes that are well, says that
 // none will.
-func (m *Machine) hopeless() bool {
+func (m *Machine) neverOpens() bool {
 	t, p := m.try, &m.past
 	if !t.killed || !t.failedAt.IsZero() { // else it was slow, or its nodes
 		m.do(AdviseMPI{})
@@ -206,7 +206,7 @@ const maxAlike = 3
 func (m *Machine) incurable() string {
 	p := &m.past
 	var why string
-	if l := m.try.last.Lost; l != nil && p.fruitless > 0 {
+	if l := m.try.last.Lost; l != nil && p.withoutEpoch > 0 {
 		why = l.Aborted
 	}
 	if why != p.aborted {
@@ -246,7 +246,7 @@ func (m *Machine) openFailed() {
 // pause waits after starts without progress, before the next one; after the first it continues at
 // once. A signal that means stop ends it.
 func (m *Machine) pause() {
-	n, d := m.past.fruitless, time.Duration(0)
+	n, d := m.past.withoutEpoch, time.Duration(0)
 	if n >= 2 {
 		d = min(m.cfg.Backoff<<min(n-2, 10), time.Minute)
 	}
@@ -314,7 +314,7 @@ func (m *Machine) unrestorable() {
 	case m.elsewhere():
 		m.next()
 	case len(m.nodes.dead) == 0 || wait <= 0:
-		m.forGood()
+		m.dataLost()
 	default:
 		m.await(wait, why)
 	}
@@ -378,14 +378,14 @@ func (m *Machine) returned(back bool) {
 		m.next()
 	case m.now.After(m.nodes.until):
 		m.say("none of them has returned")
-		m.forGood()
+		m.dataLost()
 	default:
 		m.nodes.look()
 	}
 }
 
-// forGood decides what follows when nobody has what is missing.
-func (m *Machine) forGood() {
+// dataLost decides what follows when nobody has what is missing.
+func (m *Machine) dataLost() {
 	why := m.try.last.Unrestorable
 	if m.mayBegin() {
 		m.say("no checkpoint of this job ever reached global, and those on its nodes can no longer be read: "+

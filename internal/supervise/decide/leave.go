@@ -34,7 +34,7 @@ func (m *Machine) leave(code int) {
 		switch {
 		case !m.cfg.Requeue || m.cfg.Job == nil:
 			m.exit(code)
-		case code == ExitStopped && m.limit.near && !m.limit.told && m.inVain():
+		case code == ExitStopped && m.limit.near && !m.limit.byTERM && m.noProgress():
 			m.exit(ExitBad)
 		default:
 			end := m.now.Add(requeueFor)
@@ -67,7 +67,7 @@ func (m *Machine) requeue(code int, wait time.Duration, end time.Time) {
 		case err != nil && slurm.Temporary(err):
 			failed(err)
 			return
-		case err != nil && m.limit.told:
+		case err != nil && m.limit.byTERM:
 			m.say("the job is not requeued, because nobody knows whether it was cancelled: %v", err)
 			exit()
 			return
@@ -162,7 +162,7 @@ func (m *Machine) salvage(follow func()) {
 	if !l.deadline.IsZero() {
 		within = min(within, l.deadline.Sub(m.now)-salvageLeast)
 	}
-	if l.told {
+	if l.byTERM {
 		within = m.cfg.Grace / 2
 	}
 	if within < salvageLeast {

@@ -18,7 +18,7 @@ type limit struct {
 	near      bool          // it is
 	stopping  bool          // a final checkpoint was asked for
 	stopAt    time.Time     // when that was
-	told      bool          // by a signal that a cancelled job gets as well
+	byTERM    bool          // by a signal that a cancelled job gets as well
 	warned    bool          // that the lead is too short
 	measured  storage.Epoch // newest
 }
@@ -102,12 +102,12 @@ func (m *Machine) atDeadline() {
 	})
 }
 
-// mostVain is how many runs in a row may bring nothing before the job is not requeued any more.
-const mostVain = 3
+// mostNoProgress is how many runs in a row may bring nothing before the job is not requeued any more.
+const mostNoProgress = 3
 
-// inVain notes, at the time limit, whether this run computed for longer than it took to start and
+// noProgress notes, at the time limit, whether this run computed for longer than it took to start and
 // to stop. It reports true when too many in a row have not: the job would go round for ever.
-func (m *Machine) inVain() bool {
+func (m *Machine) noProgress() bool {
 	l := &m.limit
 	if m.past.workAt.IsZero() || l.stopAt.IsZero() {
 		return false // said elsewhere
@@ -115,22 +115,22 @@ func (m *Machine) inVain() bool {
 	worked := max(l.stopAt.Sub(m.past.workAt), 0)
 	cost := m.past.workAt.Sub(m.cfg.Began) + m.now.Sub(l.stopAt)
 	if worked >= cost {
-		m.mem.Vain = 0
+		m.mem.NoProgress = 0
 		m.remember()
 		return false
 	}
-	m.mem.Vain++
-	n, what := m.mem.Vain, "warning"
-	if n >= mostVain {
+	m.mem.NoProgress++
+	n, what := m.mem.NoProgress, "warning"
+	if n >= mostNoProgress {
 		what = "giving up, not requeued"
-		m.mem.Vain = 0 // another limit is another try
+		m.mem.NoProgress = 0 // another limit is another try
 	}
 	m.remember()
 	least := 2*cost + cmp.Or(m.cfg.Warning.Lead, l.lead) // with it a job computes for as long as it starts and stops
 	m.say("%s: this run computed for %v and took %v to start and to stop, the %d. in a row like that; give the job a "+
 		"time limit of at least %v (sbatch -t)", what, worked.Round(time.Second), cost.Round(time.Second), n,
 		(least + time.Minute - 1).Truncate(time.Minute))
-	return n >= mostVain
+	return n >= mostNoProgress
 }
 
 // stale notes that this run was started again too often and took no checkpoint. It reports true
@@ -140,7 +140,7 @@ func (m *Machine) stale() bool {
 		return false
 	}
 	m.mem.Stale++
-	over := m.mem.Stale >= mostVain
+	over := m.mem.Stale >= mostNoProgress
 	if over {
 		m.say("not requeued: in %d consecutive runs the program restarted too often and took no checkpoint; see its "+
 			"messages", m.mem.Stale)
@@ -163,7 +163,7 @@ func (m *Machine) advance() {
 // before a time limit that leaves time for more than a start and another final checkpoint.
 func (m *Machine) timeToGoOn() bool {
 	l, t := &m.limit, m.try
-	if !l.near || l.told || t.noticedAt.IsZero() || l.deadline.IsZero() || t.last.Stopped != 0 {
+	if !l.near || l.byTERM || t.noticedAt.IsZero() || l.deadline.IsZero() || t.last.Stopped != 0 {
 		return false
 	}
 	left := l.deadline.Sub(m.now)

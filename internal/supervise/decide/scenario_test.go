@@ -181,7 +181,7 @@ func (s *scene) begin(w words) {
 		}
 		c.Warning.Signal, c.Warning.Lead = w.text("warning"), w.span("warning-lead", 0)
 	}
-	c.Memory = Memory{Seconds: w.span("checkpoint", 0).Seconds(), Vain: w.number("vain", 0), Safe: w.has("safe"),
+	c.Memory = Memory{Seconds: w.span("checkpoint", 0).Seconds(), NoProgress: w.number("vain", 0), Safe: w.has("safe"),
 		Stale: w.number("stale", 0)}
 	if w.has("begun") {
 		c.Memory.BegunAt = epoch.Add(-w.span("begun", 0))
@@ -305,7 +305,7 @@ func (s *scene) carryOut(a Action) Event {
 		return Salvaged{a.Have + 1, s.fails["salvage"]}
 	case Remember:
 		s.print("remember begun=%t safe=%t vain=%d stale=%d checkpoint=%.1fs", !a.Memory.BegunAt.IsZero(),
-			a.Memory.Safe, a.Memory.Vain, a.Memory.Stale, a.Memory.Seconds)
+			a.Memory.Safe, a.Memory.NoProgress, a.Memory.Stale, a.Memory.Seconds)
 	case Timer:
 		s.timer = a.At
 	case Exit:

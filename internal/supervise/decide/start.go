@@ -80,7 +80,7 @@ func (t *try) hear(m *Machine, ev Event) {
 func (m *Machine) watch() {
 	t := m.try
 	if stood := t.awake(m.now); stood > Silence && m.cfg.Job != nil {
-		m.ours(requeueFirst, func() {}, func() { m.past.disowned = true; m.end() })
+		m.ours(requeueFirst, func() {}, func() { m.past.notOurs = true; m.end() })
 		return
 	}
 	if !t.noticedAt.IsZero() && !t.last.Ended {
@@ -321,11 +321,11 @@ func (m *Machine) lookAfter() time.Duration {
 // before that has no connection to this command whose end would tell, and srun waits for it for a
 // long time.
 type peek struct {
-	at     time.Time         // when the newest began
-	busy   bool              // it goes on
-	told   bool              // that nodes are late
-	faults map[string]string // what it found
-	found  bool              // a node that is away
+	at           time.Time         // when the newest began
+	busy         bool              // it goes on
+	lateReported bool              // that nodes are late
+	faults       map[string]string // what it found
+	found        bool              // a node that is away
 }
 
 // Times of a peek: a node is not tried again before peekEvery, and it is away when it has taken no
@@ -356,8 +356,8 @@ func (m *Machine) away() (node, why string) {
 			late = append(late, n)
 		}
 	}
-	if !p.told && len(t.announced) > 0 && len(late) > 0 && m.now.Sub(t.startedAt) > lateAfter {
-		p.told = true
+	if !p.lateReported && len(t.announced) > 0 && len(late) > 0 && m.now.Sub(t.startedAt) > lateAfter {
+		p.lateReported = true
 		m.say("warning: the program has started on %s, but not on %s; if it has tasks there, end "+
 			"this start with scancel, or let --start-timeout end such starts", slurm.FoldNodes(begun), slurm.FoldNodes(late))
 	}

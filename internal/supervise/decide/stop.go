@@ -40,7 +40,7 @@ func (m *Machine) signalled(s os.Signal) {
 		if s == syscall.SIGTERM && m.cfg.Job != nil {
 			within = m.cfg.Grace
 		}
-		l.told = l.told || s == syscall.SIGTERM
+		l.byTERM = l.byTERM || s == syscall.SIGTERM
 		m.stop(s.String(), within, s)
 		return
 	}
@@ -125,7 +125,7 @@ func (m *Machine) terminated() {
 				err)
 			within, why = 0, ""
 		}
-		m.limit.told = m.limit.told || why == ""
+		m.limit.byTERM = m.limit.byTERM || why == ""
 		m.do(Tell{within})
 		if why != "" {
 			m.stop("terminated, "+why, within, nil)

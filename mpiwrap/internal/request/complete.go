@@ -8,7 +8,7 @@ import (
 )
 
 // fromBox completes a receive with a drained message.
-func (r *Request) fromBox(m *boxed) {
+func (r *Request) fromBox(m *mailboxMessage) {
 	if m.h != 0 {
 		r.box = m
 		r.activate()

@@ -76,7 +76,7 @@ func (c *Channel) Wrap(name string, peer, tag int, err error) error {
 
 // truncated is what a receive of a drained message returns when it is too long,
 // as MPI would.
-func (c *Channel) truncated(op call.Op, m *boxed, room int) error {
+func (c *Channel) truncated(op call.Op, m *mailboxMessage, room int) error {
 	return NewError(Error{Call: op.String(), Comm: c.Name, Peer: m.source, Tag: m.tag, Class: driver.ClassTruncate,
 		Err: ErrTruncate, Text: fmt.Sprintf("message of %d bytes, buffer of %d", len(m.data), room)})
 }

@@ -76,7 +76,7 @@ func (c *Channel) Fetch(channels iter.Seq[*Channel]) (int, error) {
 		if !ok {
 			return n, nil
 		}
-		m := &boxed{source: int(st.Source), tag: int(st.Tag), data: make([]byte, st.Bytes)}
+		m := &mailboxMessage{source: int(st.Source), tag: int(st.Tag), data: make([]byte, st.Bytes)}
 		if len(m.data) > 0 && c.rank.Info.Pin {
 			m.pin.Pin(unsafe.SliceData(m.data))
 		}
@@ -91,7 +91,7 @@ func (c *Channel) Fetch(channels iter.Seq[*Channel]) (int, error) {
 }
 
 // begun tests a transfer once: most are complete at once.
-func (c *Channel) begun(m *boxed) error {
+func (c *Channel) begun(m *mailboxMessage) error {
 	_, ok, err := c.rank.Driver.Test(m.h)
 	if lost(err) {
 		return c.Wrap("Drain", m.source, m.tag, err)
@@ -120,7 +120,7 @@ func (s *Rank) fetchProbed() error {
 			return m.c.Wrap("Drain", m.st.Source, m.st.Tag, err)
 		}
 		m.c.countReceived(int32(m.st.Source), 1)
-		m.box = &boxed{source: m.st.Source, tag: m.st.Tag, data: buf, err: err}
+		m.box = &mailboxMessage{source: m.st.Source, tag: m.st.Tag, data: buf, err: err}
 		m.h = 0
 	}
 	return nil

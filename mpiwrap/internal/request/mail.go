@@ -11,7 +11,7 @@ import (
 // Mail is the part of a checkpoint's record that holds messages.
 type Mail struct {
 	Boxes []BoxRecord
-	// Receives are those that were pending and are not protected; see owing.
+	// Receives are those that were pending and are not protected; see unpostedReceive.
 	Receives []endpoint.PendingReceive `json:",omitempty"`
 }
 
@@ -20,10 +20,10 @@ type BoxRecord struct {
 	Comm        string
 	Source, Tag int
 	Bytes       int
-	Cut         bool   `json:",omitempty"` // only the beginning of a message that was too long for its receive
-	Receive     int    `json:",omitempty"` // number in Receives of the one that had it, from 1
-	Data        []byte `json:"-"`
-	owed        *owing // that number's, after Owe
+	Cut         bool             `json:",omitempty"` // the beginning of a message that was too long for its receive
+	Receive     int              `json:",omitempty"` // number in Receives of the one that had it, from 1
+	Data        []byte           `json:"-"`
+	unposted    *unpostedReceive // that number's, after NoteUnposted
 }
 
 // Save fills the record with the messages and receives of a rank's channels. Waiting is
@@ -43,10 +43,10 @@ func (r *Mail) Save(s *Rank, channels iter.Seq[*Channel], waiting *Mail) error {
 	if waiting != nil {
 		for _, b := range waiting.Boxes {
 			r.Boxes = append(r.Boxes, BoxRecord{Comm: b.Comm, Source: b.Source, Tag: b.Tag, Cut: b.Cut,
-				Receive: r.stillOwed(b.owed), Data: b.Data})
+				Receive: r.stillUnposted(b.unposted), Data: b.Data})
 		}
 	}
-	r.addIdle(s.owed)
+	r.addIdle(s.unposted)
 	return nil
 }
 
@@ -62,7 +62,7 @@ func (r *Mail) boxes(c *Channel) (out []BoxRecord, err error) {
 				m.err.Error())
 		}
 		out = append(out, BoxRecord{Comm: c.Name, Source: m.source, Tag: m.tag, Cut: m.cut,
-			Receive: r.stillOwed(m.owed), Data: m.data})
+			Receive: r.stillUnposted(m.unposted), Data: m.data})
 	}
 	return out, nil
 }
@@ -111,10 +111,11 @@ func (r *Mail) Deliver(c *Channel) {
 		return
 	}
 	var rest []BoxRecord
-	var mine []*boxed
+	var mine []*mailboxMessage
 	for _, m := range r.Boxes {
 		if m.Comm == c.Name {
-			mine = append(mine, &boxed{source: m.Source, tag: m.Tag, data: m.Data, cut: m.Cut, owed: m.owed})
+			mine = append(mine, &mailboxMessage{source: m.Source, tag: m.Tag, data: m.Data, cut: m.Cut,
+				unposted: m.unposted})
 		} else {
 			rest = append(rest, m)
 		}

@@ -10,16 +10,16 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// boxed is one drained message. While h is not zero its bytes are still coming
+// mailboxMessage is one drained message. While h is not zero its bytes are still coming
 // in; its place in the order is fixed all the same.
-type boxed struct {
+type mailboxMessage struct {
 	source, tag int
 	data        []byte
 	h           driver.Handle
 	err         error
-	cut         bool           // the sender's message was longer than data
-	owed        *owing         // the receive that had it at the checkpoint
-	pin         runtime.Pinner // holds data in place while MPI writes to it
+	cut         bool             // the sender's message was longer than data
+	unposted    *unpostedReceive // the receive that had it at the checkpoint
+	pin         runtime.Pinner   // holds data in place while MPI writes to it
 }
 
 // mailbox holds drained messages of one communicator in the order in which they
@@ -27,15 +27,15 @@ type boxed struct {
 // sender that is still in MPI: the drain probes with wildcards, and MPI shows
 // the messages of one sender in order.
 type mailbox struct {
-	list []*boxed
+	list []*mailboxMessage
 	n    atomic.Int32 // length of list, for a look without a lock
 }
 
 func (b *mailbox) len() int { return int(b.n.Load()) }
 
-func (b *mailbox) add(m *boxed) { b.set(append(b.list, m)) }
+func (b *mailbox) add(m *mailboxMessage) { b.set(append(b.list, m)) }
 
-func (b *mailbox) set(list []*boxed) {
+func (b *mailbox) set(list []*mailboxMessage) {
 	if invariants.Enabled {
 		invariants.Check(b.len() == len(b.list), "mpiwrap: the mailbox holds %d messages but counts %d", len(b.list),
 			b.len())
@@ -45,9 +45,9 @@ func (b *mailbox) set(list []*boxed) {
 }
 
 // prepend puts older messages in front.
-func (b *mailbox) prepend(ms []*boxed) { b.set(append(ms, b.list...)) }
+func (b *mailbox) prepend(ms []*mailboxMessage) { b.set(append(ms, b.list...)) }
 
-func (m *boxed) matches(source, tag int) bool {
+func (m *mailboxMessage) matches(source, tag int) bool {
 	return (source == AnySource || source == m.source) && (tag == AnyTag || tag == m.tag)
 }
 
@@ -61,17 +61,17 @@ func (b *mailbox) find(source, tag int) int {
 	return -1
 }
 
-func (b *mailbox) remove(i int) *boxed {
+func (b *mailbox) remove(i int) *mailboxMessage {
 	m := b.list[i]
-	if m.owed != nil {
-		m.owed.taken = true
+	if m.unposted != nil {
+		m.unposted.taken = true
 	}
 	b.set(slices.Delete(b.list, i, i+1))
 	return m
 }
 
-// takeBoxed removes the first drained message that matches, or returns nil.
-func (c *Channel) takeBoxed(source, tag int) *boxed {
+// takeFromMailbox removes the first drained message that matches, or returns nil.
+func (c *Channel) takeFromMailbox(source, tag int) *mailboxMessage {
 	c.rank.Lock()
 	defer c.rank.Unlock()
 	i := c.box.find(source, tag)
@@ -81,8 +81,8 @@ func (c *Channel) takeBoxed(source, tag int) *boxed {
 	return c.box.remove(i)
 }
 
-// peekBoxed returns the first drained message that matches, or nil.
-func (c *Channel) peekBoxed(source, tag int) *boxed {
+// peekMailbox returns the first drained message that matches, or nil.
+func (c *Channel) peekMailbox(source, tag int) *mailboxMessage {
 	c.rank.Lock()
 	defer c.rank.Unlock()
 	i := c.box.find(source, tag)
@@ -92,12 +92,12 @@ func (c *Channel) peekBoxed(source, tag int) *boxed {
 	return c.box.list[i]
 }
 
-func (m *boxed) status() Status {
+func (m *mailboxMessage) status() Status {
 	return Status{Source: m.source, Tag: m.tag, Bytes: len(m.data)}
 }
 
 // arrive waits for the bytes of a message whose transfer had begun.
-func (c *Channel) arrive(m *boxed) {
+func (c *Channel) arrive(m *mailboxMessage) {
 	if m.h == 0 {
 		return
 	}
@@ -106,14 +106,14 @@ func (c *Channel) arrive(m *boxed) {
 }
 
 // transferred ends the transfer of a drained message and counts it.
-func (c *Channel) transferred(m *boxed, err error) {
+func (c *Channel) transferred(m *mailboxMessage, err error) {
 	m.h, m.err = 0, err
 	m.pin.Unpin()
 	c.countReceived(int32(m.source), 1)
 }
 
 // deliver hands a drained message to a receive.
-func (c *Channel) deliver(op call.Op, m *boxed, buf []byte) (Status, error) {
+func (c *Channel) deliver(op call.Op, m *mailboxMessage, buf []byte) (Status, error) {
 	c.arrive(m)
 	st := m.status()
 	if m.err != nil {

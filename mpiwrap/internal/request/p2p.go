@@ -83,11 +83,11 @@ func (c *Channel) Recv(buf []byte, source, tag int) (Status, error) {
 	if source == ProcNull {
 		return emptyStatus, nil
 	}
-	if c.rank.owed != nil {
+	if c.rank.unposted != nil {
 		c.postedAgain(source, tag)
 	}
 	if c.box.len() != 0 {
-		if m := c.takeBoxed(source, tag); m != nil {
+		if m := c.takeFromMailbox(source, tag); m != nil {
 			return c.deliver(call.Recv, m, buf)
 		}
 	}
@@ -132,10 +132,10 @@ func (c *Channel) Sendrecv(s []byte, dest, stag int, r []byte, source, rtag int)
 	if dest != ProcNull {
 		c.countSent(dest, 1)
 	}
-	if c.rank.owed != nil {
+	if c.rank.unposted != nil {
 		c.postedAgain(source, rtag)
 	}
-	if c.box.len() != 0 && c.peekBoxed(source, rtag) != nil {
+	if c.box.len() != 0 && c.peekMailbox(source, rtag) != nil {
 		return c.sendThenTake(a, s, dest, stag, r, source, rtag)
 	}
 	st, err := c.rank.Driver.Sendrecv(s, dest, stag, r, source, rtag, c.Handle)
@@ -156,7 +156,7 @@ func (c *Channel) sendThenTake(a *Activity, s []byte, dest, stag int, r []byte, 
 			return Status{}, c.Wrap("Sendrecv", dest, stag, err)
 		}
 	}
-	if m := c.takeBoxed(source, rtag); m != nil {
+	if m := c.takeFromMailbox(source, rtag); m != nil {
 		return c.deliver(call.Sendrecv, m, r)
 	}
 	a.only(0, source, rtag) // with ThreadMultiple: another goroutine has received it
@@ -169,11 +169,11 @@ func (c *Channel) sendThenTake(a *Activity, s []byte, dest, stag int, r []byte, 
 }
 
 // boxedFor takes a drained message, if there is one.
-func (c *Channel) boxedFor(source, tag int) *boxed {
+func (c *Channel) boxedFor(source, tag int) *mailboxMessage {
 	if c.box.len() == 0 || source == ProcNull {
 		return nil
 	}
-	return c.takeBoxed(source, tag)
+	return c.takeFromMailbox(source, tag)
 }
 
 // Overlap says whether a and b share memory.

@@ -22,7 +22,7 @@ func (c *Channel) Probe(source, tag int) (Status, error) {
 		return emptyStatus, nil
 	}
 	if c.box.len() != 0 {
-		if m := c.peekBoxed(source, tag); m != nil {
+		if m := c.peekMailbox(source, tag); m != nil {
 			return m.status(), nil
 		}
 	}
@@ -47,7 +47,7 @@ func (c *Channel) Iprobe(source, tag int) (Status, bool, error) {
 		return emptyStatus, true, nil
 	}
 	if c.box.len() != 0 {
-		if m := c.peekBoxed(source, tag); m != nil {
+		if m := c.peekMailbox(source, tag); m != nil {
 			return m.status(), true, nil
 		}
 	}
@@ -67,7 +67,7 @@ func (c *Channel) Iprobe(source, tag int) (Status, bool, error) {
 type Message struct {
 	c    *Channel
 	h    driver.Handle
-	box  *boxed
+	box  *mailboxMessage
 	st   Status
 	done bool
 

@@ -92,7 +92,7 @@ func (r *Request) MarshalBinary() ([]byte, error) {
 	if r.err != nil {
 		rec.Failure, rec.Truncated = r.err.Error(), errors.Is(r.err, ErrTruncate)
 	}
-	if r.mailed != 0 && r.mailed == r.c.rank.drains {
+	if r.messageSaved != 0 && r.messageSaved == r.c.rank.drains {
 		return nil, r.c.Fail("Protect", r.peer, r.tag, ErrPending,
 			"the saved mailbox already holds its message; save requests before the mailbox")
 	}
@@ -192,7 +192,7 @@ func wakeAny(rs []*Request) error {
 			continue
 		}
 		// All are of one rank, and waking one wakes all.
-		if err := r.wake(); err != nil || r.c.rank.owed == nil {
+		if err := r.wake(); err != nil || r.c.rank.unposted == nil {
 			return err
 		}
 		return lostAmong(rs)

@@ -53,9 +53,9 @@ type Rank struct {
 	restored []*Request            // receives to post before the next call
 	posted   uint64                // requests started so far; guarded by own
 
-	reposting bool     // postRestored is at work
-	noteSites bool     // see endpoint.Endpoint
-	owed      []*owing // receives that the checkpoint had pending and that this run has not posted again
+	reposting bool               // postRestored is at work
+	noteSites bool               // see endpoint.Endpoint
+	unposted  []*unpostedReceive // receives that the checkpoint had pending and that this run has not posted again
 
 	budget atomic.Int64 // bytes that the mailboxes may hold; 0 = no bound
 }

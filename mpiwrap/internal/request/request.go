@@ -47,23 +47,23 @@ type Request struct {
 // is used again for other requests, so that the program, which may keep a request
 // for as long as it likes, costs the garbage collector little.
 type work struct {
-	h          driver.Handle // 0 for a send that was complete at once, and until a receive is posted
-	buf        []byte
-	st         Status
-	err        error
-	order      uint64
-	slot       int32          // of a small message, 0 is none
-	pin        runtime.Pinner // holds buf in place while MPI has it
-	pinned     bool
-	listed     bool         // in a waitBatch; a list may name a request twice
-	box        *boxed       // received from the mailbox, bytes still coming
-	finish     func() error // runs when MPI is done: reductions in Go, views
-	parts      []*Request   // transfers of a neighbourhood collective
-	sites      *Site        // where the program made the call; nil when it is not noted
-	saved      uint64       // the drain, as Rank.drains counts, for which MarshalBinary has described the request
-	mailed     uint64       // the same, for which SaveMailbox has saved its message
-	pended     bool         // in Rank.pending
-	prev, next *Request     // in Rank.pending
+	h            driver.Handle // 0 for a send that was complete at once, and until a receive is posted
+	buf          []byte
+	st           Status
+	err          error
+	order        uint64
+	slot         int32          // of a small message, 0 is none
+	pin          runtime.Pinner // holds buf in place while MPI has it
+	pinned       bool
+	listed       bool            // in a waitBatch; a list may name a request twice
+	box          *mailboxMessage // received from the mailbox, bytes still coming
+	finish       func() error    // runs when MPI is done: reductions in Go, views
+	parts        []*Request      // transfers of a neighbourhood collective
+	sites        *Site           // where the program made the call; nil when it is not noted
+	saved        uint64          // the drain, as Rank.drains counts, for which MarshalBinary has described the request
+	messageSaved uint64          // the same, for which SaveMailbox has saved its message
+	pended       bool            // in Rank.pending
+	prev, next   *Request        // in Rank.pending
 }
 
 // requestList is the requests that MPI works on, and receives and collectives
@@ -168,7 +168,7 @@ func (r *Request) recycle() {
 	w, s := r.work, r.c.rank
 	r.work, r.state = nil, released
 	w.buf, w.err, w.finish, w.parts, w.h, w.sites = nil, nil, nil, nil, 0, nil
-	w.saved, w.mailed = 0, 0
+	w.saved, w.messageSaved = 0, 0
 	s.Lock()
 	s.spare = append(s.spare, w)
 	s.Unlock()
@@ -229,13 +229,13 @@ func (r *Request) startHere() bool {
 	if r.kind != recvRequest {
 		return false
 	}
-	if c.rank.owed != nil {
+	if c.rank.unposted != nil {
 		c.postedAgain(r.peer, r.tag)
 	}
 	// A protected receive that is posted again after a restart had found nothing at
 	// the cut: what the mailbox holds is for others.
 	if c.box.len() != 0 && !c.rank.reposting {
-		if m := c.takeBoxed(r.peer, r.tag); m != nil {
+		if m := c.takeFromMailbox(r.peer, r.tag); m != nil {
 			r.fromBox(m)
 			return true
 		}

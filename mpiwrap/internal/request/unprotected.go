@@ -18,10 +18,10 @@ import (
 //   - A non-blocking collective cannot be made again, as other ranks may have been
 //     told that it is complete. The checkpoint is refused.
 
-// owing is a receive that was pending at the checkpoint this run was restored from,
+// unpostedReceive is a receive that was pending at the checkpoint this run was restored from,
 // without protection. It is taken when the program has posted it again, or has
 // received its message.
-type owing struct {
+type unpostedReceive struct {
 	endpoint.PendingReceive
 	taken bool
 }
@@ -30,10 +30,10 @@ func (r *Request) describe() *endpoint.PendingReceive {
 	return &endpoint.PendingReceive{Comm: r.c.Name, Source: r.peer, Tag: r.tag, At: r.sites.String()}
 }
 
-// NotPostedAgain is that of endpoint.Endpoint.
-func (s *Rank) NotPostedAgain() []endpoint.PendingReceive {
+// UnpostedReceives is that of endpoint.Endpoint.
+func (s *Rank) UnpostedReceives() []endpoint.PendingReceive {
 	var out []endpoint.PendingReceive
-	for _, o := range s.owed {
+	for _, o := range s.unposted {
 		if !o.taken {
 			out = append(out, o.PendingReceive)
 		}
@@ -81,7 +81,7 @@ func (r *Mail) held(s *Rank) ([]heldMessage, error) {
 		r.Receives = append(r.Receives, *rec)
 		if rec.Came {
 			out = append(out, heldMessage{q.order, q.c, q.peer, q.tag, q.message(len(r.Receives))})
-			q.mailed = s.drains
+			q.messageSaved = s.drains
 		}
 	}
 	s.noteSites = found
@@ -96,7 +96,7 @@ func (r *Mail) held(s *Rank) ([]heldMessage, error) {
 		}
 		out = append(out, heldMessage{m.order, m.c, m.source, m.tag,
 			BoxRecord{Comm: m.c.Name, Source: m.box.source, Tag: m.box.tag, Cut: m.box.cut, Data: m.box.data,
-				Receive: r.stillOwed(m.box.owed)}})
+				Receive: r.stillUnposted(m.box.unposted)}})
 	}
 	slices.SortStableFunc(out, func(a, b heldMessage) int { return int(int64(a.order - b.order)) })
 	return out, errors.Join(errs...)
@@ -182,9 +182,9 @@ func insertHeld(list []BoxRecord, held []heldMessage, c *Channel) []BoxRecord {
 	return list
 }
 
-// stillOwed carries a receive that this run has not posted again into the next
+// stillUnposted carries a receive that this run has not posted again into the next
 // record and returns its number there.
-func (r *Mail) stillOwed(o *owing) int {
+func (r *Mail) stillUnposted(o *unpostedReceive) int {
 	if o == nil {
 		return 0
 	}
@@ -193,24 +193,24 @@ func (r *Mail) stillOwed(o *owing) int {
 }
 
 // addIdle carries those over that no message of the mailbox belongs to.
-func (r *Mail) addIdle(owed []*owing) {
-	for _, o := range owed {
+func (r *Mail) addIdle(unposted []*unpostedReceive) {
+	for _, o := range unposted {
 		if !o.taken && !o.Came {
 			r.Receives = append(r.Receives, o.PendingReceive)
 		}
 	}
 }
 
-// Owe ties the messages of a record that has been read to the receives that had them,
+// NoteUnposted ties the messages of a record that has been read to the receives that had them,
 // which the program is to post again.
-func (s *Rank) Owe(r *Mail) {
-	s.owed = nil
+func (s *Rank) NoteUnposted(r *Mail) {
+	s.unposted = nil
 	for _, rec := range r.Receives {
-		s.owed = append(s.owed, &owing{PendingReceive: rec})
+		s.unposted = append(s.unposted, &unpostedReceive{PendingReceive: rec})
 	}
 	for i := range r.Boxes {
 		if n := r.Boxes[i].Receive; n > 0 {
-			r.Boxes[i].owed = s.owed[n-1]
+			r.Boxes[i].unposted = s.unposted[n-1]
 		}
 	}
 }
@@ -220,7 +220,7 @@ func (s *Rank) Owe(r *Mail) {
 func (c *Channel) postedAgain(source, tag int) {
 	c.rank.Lock()
 	defer c.rank.Unlock()
-	for _, o := range c.rank.owed {
+	for _, o := range c.rank.unposted {
 		if !c.Private && !o.taken && !o.Came && o.Comm == c.Name && o.Source == source && o.Tag == tag {
 			o.taken = true
 			return
@@ -233,7 +233,7 @@ func (r *Request) lostAtRestart() string {
 	if r.kind == sendRequest {
 		return ""
 	}
-	for _, o := range r.c.rank.owed {
+	for _, o := range r.c.rank.unposted {
 		// A prepared receive is another one where it asks for other messages.
 		other := r.persistent && (o.Source != r.peer || o.Tag != r.tag)
 		if !o.taken && o.Comm == r.c.Name && !other {
@@ -292,8 +292,8 @@ func (r *Request) meet() {
 		return
 	}
 	if !r.st.Cancelled {
-		c.box.add(&boxed{source: r.st.Source, tag: r.st.Tag, data: slices.Clone(r.buf[:r.st.Bytes])})
+		c.box.add(&mailboxMessage{source: r.st.Source, tag: r.st.Tag, data: slices.Clone(r.buf[:r.st.Bytes])})
 	}
 	r.unlist()
-	r.fromBox(c.takeBoxed(r.peer, r.tag))
+	r.fromBox(c.takeFromMailbox(r.peer, r.tag))
 }

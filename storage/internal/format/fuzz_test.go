@@ -38,7 +38,7 @@ func FuzzDecoders(f *testing.F) {
 			var i ShardInfo
 			i.UnmarshalBinary(payload)
 			DecodePackIndex("f", SealRecord(kindPackIndex, payload))
-			DecodeTrials("f", SealRecord(kindTrial, payload))
+			DecodeRestoreAttempts("f", SealRecord(kindAttempts, payload))
 			if l, err := DecodeLock("f", SealRecord(kindRunLock, payload)); err == nil &&
 				!bytes.Equal(l.Encode(), SealRecord(kindRunLock, payload)) {
 				t.Error("run lock does not encode to itself")

@@ -93,11 +93,11 @@ func DecodeLock(file string, b []byte) (*Lock, error) {
 	})
 }
 
-// Trials counts, per epoch, restores that were begun and never survived.
-type Trials map[Epoch]int
+// RestoreAttempts counts, per epoch, restores that were begun and never survived.
+type RestoreAttempts map[Epoch]int
 
 // Encode returns the sealed record.
-func (t Trials) Encode() []byte {
+func (t RestoreAttempts) Encode() []byte {
 	var e Encoder
 	set := map[Epoch]bool{}
 	for epoch := range t {
@@ -108,13 +108,13 @@ func (t Trials) Encode() []byte {
 		e.U64(uint64(epoch))
 		e.U32(uint32(t[epoch]))
 	}
-	return SealRecord(kindTrial, e.B)
+	return SealRecord(kindAttempts, e.B)
 }
 
-// DecodeTrials opens what Trials.Encode made.
-func DecodeTrials(file string, b []byte) (Trials, error) {
-	t := Trials{}
-	return t, decode(file, b, kindTrial, func(d *Decoder) {
+// DecodeRestoreAttempts opens what RestoreAttempts.Encode made.
+func DecodeRestoreAttempts(file string, b []byte) (RestoreAttempts, error) {
+	t := RestoreAttempts{}
+	return t, decode(file, b, kindAttempts, func(d *Decoder) {
 		for range d.Count(12) {
 			e := Epoch(d.U64())
 			t[e] = int(d.U32())

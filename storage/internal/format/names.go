@@ -123,8 +123,8 @@ const (
 // node, sees by watching that its owner lives. No clocks are compared.
 const LockName = "holdfast.run"
 
-// TrialsPrefix begins the names that TrialsName makes.
-const TrialsPrefix = "trials-"
+// AttemptsPrefix begins the names that AttemptsName makes.
+const AttemptsPrefix = "trials-"
 
-// TrialsName is the file of a rank's trials.
-func TrialsName(rank int) string { return fmt.Sprintf("%s%06d", TrialsPrefix, rank) }
+// AttemptsName is the file of a rank's restore attempts.
+func AttemptsName(rank int) string { return fmt.Sprintf("%s%06d", AttemptsPrefix, rank) }

@@ -31,7 +31,7 @@ const (
 	KindManifest    RecordKind = 4
 	kindPackIndex   RecordKind = 5
 	kindParityGroup RecordKind = 6
-	kindTrial       RecordKind = 7
+	kindAttempts    RecordKind = 7
 	kindRunLock     RecordKind = 8
 	kindLedger      RecordKind = 9
 	kindBegun       RecordKind = 10
@@ -52,8 +52,8 @@ func (k RecordKind) String() string {
 		return "pack index"
 	case kindParityGroup:
 		return "parity group"
-	case kindTrial:
-		return "restore trials"
+	case kindAttempts:
+		return "restore attempts"
 	case kindRunLock:
 		return "run lock"
 	case kindLedger:

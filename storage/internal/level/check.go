@@ -24,8 +24,8 @@ func (d *Dir) Check(bad func(name string, err error)) error {
 		case epoch:
 			bad(f.Name, d.fs.CheckDir(path, false))
 		case strings.HasSuffix(f.Name, format.TempSuffix):
-		case strings.HasPrefix(f.Name, format.TrialsPrefix):
-			_, err := readNote(d, f.Name, format.DecodeTrials)
+		case strings.HasPrefix(f.Name, format.AttemptsPrefix):
+			_, err := readNote(d, f.Name, format.DecodeRestoreAttempts)
 			bad(f.Name, ignoreMissing(err)) // one that has just gone is no problem
 		case f.Name == format.BegunName:
 			_, err := d.ReadBegun()

@@ -81,7 +81,7 @@ type Epochs interface {
 	Drop(e format.Epoch, temp string) error
 }
 
-// Notes are the small records that ranks keep beside the epochs, each replaced in one step. Those of trials and of
+// Notes are the small records that ranks keep beside the epochs, each replaced in one step. Those of attempts and of
 // the job's beginning are durable when their call returns.
 type Notes interface {
 	ReadBegun() (*format.Begun, error)
@@ -94,21 +94,21 @@ type Notes interface {
 	ReadLedgers() (out []*format.Ledger, problems map[string]error, err error)
 	WriteLedger(l *format.Ledger) error
 
-	ReadTrials(rank int) (format.Trials, error)
-	// WriteTrials with none removes the record.
-	WriteTrials(t format.Trials, rank int) error
-	// PlaceTrials gives the first trials their name. They are durable when the function returned has returned nil; it
+	ReadAttempts(rank int) (format.RestoreAttempts, error)
+	// WriteAttempts with none removes the record.
+	WriteAttempts(t format.RestoreAttempts, rank int) error
+	// PlaceAttempts gives the first record its name. They are durable when the function returned has returned nil; it
 	// is to be called once.
-	PlaceTrials(t format.Trials, rank int) (durable func() error, err error)
+	PlaceAttempts(t format.RestoreAttempts, rank int) (durable func() error, err error)
 }
 
 // Traits set levels apart.
 type Traits struct {
-	Shared bool // all ranks see one place, which has the shards of all
-	Lent   bool // its files are written by other ranks than its owner
-	Rows   bool // its files are parity rows, and its manifests describe the shards that they were computed from
-	Data   bool // its shards are what parity rows are computed from
-	Copies bool // a shard lies there as often as its entry in the manifest has holders
+	Shared          bool // all ranks see one place, which has the shards of all
+	WrittenByOthers bool // its files are written by other ranks than its owner
+	Rows            bool // its files are parity rows; its manifests describe the shards that these were computed from
+	Data            bool // its shards are what parity rows are computed from
+	Copies          bool // a shard lies there as often as its entry in the manifest has holders
 }
 
 // TraitsOf are those of the level with a name.
@@ -117,9 +117,9 @@ func TraitsOf(name string) Traits {
 	case format.LevelLocal:
 		return Traits{Data: true}
 	case format.LevelPartner:
-		return Traits{Lent: true, Copies: true}
+		return Traits{WrittenByOthers: true, Copies: true}
 	case format.LevelParity:
-		return Traits{Lent: true, Rows: true}
+		return Traits{WrittenByOthers: true, Rows: true}
 	case format.LevelGlobal:
 		return Traits{Shared: true}
 	}

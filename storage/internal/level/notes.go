@@ -103,33 +103,33 @@ func Forget(l Level, epochs []format.Epoch) error {
 	return nil
 }
 
-// WriteTrials replaces a rank's trials, durably; none remove the file.
-func (d *Dir) WriteTrials(t format.Trials, rank int) error {
-	final := filepath.Join(d.path, format.TrialsName(rank))
+// WriteAttempts replaces the record of a rank's restore attempts, durably; none remove the file.
+func (d *Dir) WriteAttempts(t format.RestoreAttempts, rank int) error {
+	final := filepath.Join(d.path, format.AttemptsName(rank))
 	if len(t) == 0 {
 		if _, err := d.fs.Stat(final); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		return d.unusableIf(removeIfThere(d.fs, final))
 	}
-	return d.unusableIf(d.replaceDurably(format.TrialsName(rank), t.Encode()))
+	return d.unusableIf(d.replaceDurably(format.AttemptsName(rank), t.Encode()))
 }
 
-// ReadTrials reads a rank's trials.
-func (d *Dir) ReadTrials(rank int) (format.Trials, error) {
-	return readNote(d, format.TrialsName(rank), format.DecodeTrials)
+// ReadAttempts reads the record of a rank's restore attempts.
+func (d *Dir) ReadAttempts(rank int) (format.RestoreAttempts, error) {
+	return readNote(d, format.AttemptsName(rank), format.DecodeRestoreAttempts)
 }
 
-// PlaceTrials gives the first trials their name. They are durable when the function returned has returned nil; it is
+// PlaceAttempts gives the first record its name. They are durable when the function returned has returned nil; it is
 // to be called once.
-func (d *Dir) PlaceTrials(t format.Trials, rank int) (durable func() error, err error) {
-	temp := filepath.Join(d.path, TempName(format.TrialsName(rank), d.owner))
+func (d *Dir) PlaceAttempts(t format.RestoreAttempts, rank int) (durable func() error, err error) {
+	temp := filepath.Join(d.path, TempName(format.AttemptsName(rank), d.owner))
 	f, err := d.fs.Create(temp, false)
 	if err != nil {
 		return nil, d.Unusable(err)
 	}
 	if _, err = f.WriteAt(t.Encode(), 0); err == nil {
-		err = d.fs.Rename(temp, filepath.Join(d.path, format.TrialsName(rank)))
+		err = d.fs.Rename(temp, filepath.Join(d.path, format.AttemptsName(rank)))
 	}
 	if err != nil {
 		return nil, d.Unusable(errors.Join(err, f.Close(), removeIfThere(d.fs, temp)))

@@ -13,7 +13,7 @@ import (
 // MemShard is the part of a shard that lies in memory.
 type MemShard struct {
 	mu    sync.RWMutex
-	spans []memSpan // guarded by mu; ascending; nil when it is no longer lent
+	spans []memSpan // guarded by mu; ascending; nil when it is no longer served
 }
 
 // memSpan is bytes of the shard from off on.
@@ -77,25 +77,25 @@ func (m *MemShard) copyAt(p []byte, off int64) (n, gap int) {
 	return 0, gap
 }
 
-// MemFS serves reads of what is lent from memory.
+// MemFS serves reads of some files from memory.
 type MemFS struct {
 	vfs.FS
-	mu   sync.Mutex
-	lent map[string]*MemShard // guarded by mu; by path
+	mu     sync.Mutex
+	served map[string]*MemShard // guarded by mu; by path
 }
 
 // NewMemFS lends nothing yet.
-func NewMemFS(fsys vfs.FS) *MemFS { return &MemFS{FS: fsys, lent: map[string]*MemShard{}} }
+func NewMemFS(fsys vfs.FS) *MemFS { return &MemFS{FS: fsys, served: map[string]*MemShard{}} }
 
-// Lend serves reads of a file from memory until release is called, which waits for reads under way.
-func (f *MemFS) Lend(path string, m *MemShard) (release func()) {
+// Serve serves reads of a file from memory until release is called, which waits for reads under way.
+func (f *MemFS) Serve(path string, m *MemShard) (release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.lent[path] = m
+	f.served[path] = m
 	return func() {
 		f.mu.Lock()
-		if f.lent[path] == m {
-			delete(f.lent, path)
+		if f.served[path] == m {
+			delete(f.served, path)
 		}
 		f.mu.Unlock()
 		m.mu.Lock()
@@ -112,19 +112,19 @@ func (f *MemFS) Open(name string) (vfs.File, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if m := f.lent[name]; m != nil {
-		return &lentFile{file, m}, nil
+	if m := f.served[name]; m != nil {
+		return &memFile{file, m}, nil
 	}
 	return file, nil
 }
 
-// lentFile is an open file, part of which is in memory.
-type lentFile struct {
+// memFile is an open file, part of which is in memory.
+type memFile struct {
 	vfs.File
 	m *MemShard
 }
 
-func (f *lentFile) ReadAt(p []byte, off int64) (int, error) {
+func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 	done := 0
 	for done < len(p) {
 		n, gap := f.m.copyAt(p[done:], off+int64(done))
