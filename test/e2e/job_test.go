@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/test/launch"
+	"github.com/holdfast-hpc/holdfast/test/yield"
 )
 
 // launchers are those of the MPIs under test.
@@ -91,7 +92,7 @@ func (j *job) start(t *testing.T) {
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	j.cmd.Cancel = func() error { return syscall.Kill(-j.cmd.Process.Pid, syscall.SIGKILL) }
 	j.cmd.WaitDelay = 5 * time.Second
-	j.cmd.Env = append(mpirun.Environ("HOLDFAST_JOB=e2e", patient), j.env...)
+	j.cmd.Env = append(mpirun.Environ(append(yield.Env(), "HOLDFAST_JOB=e2e", patient)...), j.env...)
 	j.cmd.Stdout, j.cmd.Stderr = &j.out, &j.out
 	if err := j.cmd.Start(); err != nil {
 		t.Fatal(err)
