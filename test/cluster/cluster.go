@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -245,17 +246,39 @@ func (c *Cluster) TryCommand(args ...string) error {
 	return c.TryVerb(append([]string{"exec"}, args...)...)
 }
 
-// Install builds commands of this module into the shared directory and returns
-// the folder as the nodes see it.
+// built are the commands that Install has built, by package: the clusters of a test process
+// come one after the other, and leave nothing on the disk.
+var built = struct {
+	sync.Mutex
+	programs map[string][]byte // guarded by the mutex, also while one is built
+}{programs: map[string][]byte{}}
+
+// Install puts commands of this module into the shared directory and returns the folder as
+// the nodes see it. Each is built once in a test process.
 func (c *Cluster) Install(tb testing.TB, packages ...string) string {
 	tb.Helper()
 	bin := filepath.Join(c.PFS(), "bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		tb.Fatal(err)
 	}
-	args := append([]string{"build", "-o", bin + "/"}, packages...)
-	if out, err := exec.CommandContext(tb.Context(), "go", args...).CombinedOutput(); err != nil {
-		tb.Fatalf("go build: %v\n%s", err, out)
+	for _, p := range packages {
+		if err := install(tb.Context(), p, filepath.Join(bin, path.Base(p))); err != nil {
+			tb.Fatal(err)
+		}
 	}
 	return Shared + "/bin"
+}
+
+func install(ctx context.Context, pkg, file string) error {
+	built.Lock()
+	defer built.Unlock()
+	if program := built.programs[pkg]; program != nil {
+		return os.WriteFile(file, program, 0o755)
+	}
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", file, pkg).CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	program, err := os.ReadFile(file)
+	built.programs[pkg] = program
+	return err
 }

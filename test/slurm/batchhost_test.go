@@ -11,6 +11,7 @@ import (
 // comes back, while no rank has come to Open. Its guards put the job back into the queue, and
 // it runs once.
 func TestBatchHostEarly(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 8)
 	// The first start of a job stays before MPI_Init until its node is gone.
 	const early = "[ -n \"$SLURM_RESTART_COUNT\" ] || { echo stays before Open; exec sleep 600; }\n"
@@ -60,6 +61,7 @@ func write(t *testing.T, file, text string) {
 // TestShortCut: an ordinary node is cut off for long enough that its ranks take the others
 // for dead, and comes back while they leave. It does not requeue the job, which goes on.
 func TestShortCut(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 4)
 	j := b.submit(t, 1, "short-cut", []string{"-N4", "--no-kill", "--requeue", "-t", "10"},
 		[]string{"--requeue", "--spares=1"}, nil, held, 3)

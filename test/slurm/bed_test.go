@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/test/cluster"
+	"github.com/holdfast-hpc/holdfast/test/yield"
 )
 
 // mpis are the pairs of MPI library and srun plugin that work. With the fence that
@@ -25,12 +27,15 @@ var mpis = []struct {
 	name, plugin string
 	env          []string // of the ranks
 }{
-	{"openmpi", "pmix", []string{yield, "SLURM_PMIX_FENCE=tree"}},
-	{"mpich", "pmi2", nil},
+	{"openmpi", "pmix", []string{yields[0], "SLURM_PMIX_FENCE=tree"}},
+	{"mpich", "pmi2", yields[1:]},
 }
 
-// yield lets Open MPI's ranks give way to each other.
-const yield = "OMPI_MCA_mpi_yield_when_idle=1"
+// yields let the ranks of Open MPI and MPICH give way to each other.
+var yields = []string{yield.OpenMPI, yield.Preload(cluster.Shared + "/bin/" + yieldFile)}
+
+// yieldFile is the library for MPICH, beside the programs.
+const yieldFile = "yield.so"
 
 // patient is for jobs in which no node dies: ranks that busy-wait on few cores
 // starve each other for seconds.
@@ -41,6 +46,16 @@ const hasty = "HOLDFAST_CONTROL_PEER_TIMEOUT=1.5s"
 
 // hard is the time after which a job counts as hung.
 const hard = 10 * time.Minute
+
+// TestMain lets so many tests run at a time, each with a cluster of its own: they wait for
+// Slurm most of the time.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "3"); err != nil { // -parallel goes first
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
 
 // bed is a cluster with the programs installed.
 type bed struct {
@@ -53,7 +68,11 @@ const module = "github.com/holdfast-hpc/holdfast/"
 func newBed(t *testing.T, nodes int, env ...string) *bed {
 	t.Helper()
 	c := cluster.Up(t, nodes, append([]string{hasty}, env...)...)
-	return &bed{c, c.Install(t, module+"test/e2e/testprog", module+"cmd/holdfast")}
+	b := &bed{c, c.Install(t, module+"test/e2e/testprog", module+"cmd/holdfast")}
+	if err := yield.Build(filepath.Join(c.PFS(), "bin", yieldFile)); err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // dir makes a directory in the shared one; it returns its paths on the nodes

@@ -15,6 +15,7 @@ var restoredFrom = regexp.MustCompile(`restored" rank=(\d) epoch=(\d) level=(\w+
 // device, with its nodes in another order, on fewer nodes with more ranks each
 // and on others, and each rank takes its shard from the nearest place that has it.
 func TestDevices(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 3)
 	b.Install(t, module+"apps/transpose")
 	there, here := b.dir(t, "devices")

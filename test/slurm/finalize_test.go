@@ -20,6 +20,7 @@ const left = "MPI_Finalize hangs although all ranks have called it"
 // code, under an MPICH that hangs in MPI_Finalize when it is left to itself, and
 // under libraries that hang for good.
 func TestFinalize(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 2)
 	there, here := b.dir(t, "finalize")
 	want := b.want(t, 0, 4, short)

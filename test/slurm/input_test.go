@@ -10,6 +10,7 @@ import (
 // TestBadInput: what cannot work on a site is said with its name and the remedy,
 // before anything is started where that can be told.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 2, "CLUSTER_KILL_WAIT=30")
 	holdfast := func(args ...string) []string {
 		return append([]string{"salloc", "-Q", "-N2", "-n2", b.bin + "/holdfast", "run"}, args...)

@@ -8,6 +8,7 @@ import (
 // TestMpirun: a power cut under mpirun and mpiexec, with no Slurm around them.
 // MPICH's launcher would hang for ever.
 func TestMpirun(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 3)
 	for mpi, launcher := range []string{
 		"mpirun.openmpi --hostfile $TESTBED_OPENMPI_HOSTS --mca mpi_yield_when_idle 1 -np 2",
@@ -43,6 +44,7 @@ func TestMpirun(t *testing.T) {
 // stopped under one MPI continues under the other, with other nodes and more ranks
 // on each.
 func TestPlacement(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 3)
 	j := b.submit(t, 1, "fewer", []string{"-N3", "--ntasks-per-node=1", "--no-kill", "-t", "10"}, nil, nil, held, 3)
 	j.says(t, "level=global", 1)

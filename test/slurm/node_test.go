@@ -14,6 +14,7 @@ var fromPartner = regexp.MustCompile(`restored" rank=1 epoch=\d+ level=partner`)
 // TestLostDirectory: four nodes keep partner copies and nothing else. One of
 // them dies and comes back empty; the job continues from the partner's copy.
 func TestLostDirectory(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 4)
 	for mpi, m := range mpis {
 		t.Run(m.name, func(t *testing.T) {
@@ -62,6 +63,7 @@ func TestLostDirectory(t *testing.T) {
 // Slurm would leave a job with --no-kill as it is; the ranks put it back into the
 // queue, and it continues from its checkpoint on other nodes.
 func TestBatchHostDies(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 4)
 	j := b.submit(t, 1, "host", []string{"-N3", "--no-kill", "--requeue", "-t", "10"}, []string{"--requeue"}, nil, held,
 		3)
@@ -76,6 +78,7 @@ func TestBatchHostDies(t *testing.T) {
 // TestLauncherDies: srun is killed and the ranks live on without it. They are ended
 // before the program is started again.
 func TestLauncherDies(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 3)
 	j := b.submit(t, 0, "launcher", []string{"-N3", "--no-kill", "-t", "10"}, nil, nil, held, 3, patient)
 	j.says(t, "level=global", 2)

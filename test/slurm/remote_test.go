@@ -16,6 +16,7 @@ var lostServer = regexp.MustCompile(`GPU server (\S+) is lost`)
 // dies: they learn it at once, and holdfast run starts them again from their newest
 // epoch, on the other server.
 func TestServerDies(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 4)
 	b.Install(t, module+"apps/transpose")
 	program := []string{b.bin + "/transpose", "-size", "300x200", "-rounds", "6000"}

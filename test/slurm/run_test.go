@@ -6,28 +6,34 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/test/cluster"
 )
 
-// results of undisturbed runs, by program.
-var undisturbed = map[string]string{}
+// undisturbed are the results of undisturbed runs, by program.
+var undisturbed = struct {
+	sync.Mutex
+	results map[string]string // guarded by the mutex, also while one is made
+}{results: map[string]string{}}
 
 // want returns the result of an undisturbed run.
 func (b *bed) want(t *testing.T, mpi, n int, program []string) string {
 	t.Helper()
 	key := fmt.Sprint(n, program)
-	if undisturbed[key] == "" {
-		there, here := b.dir(t, fmt.Sprint("want-", len(undisturbed)))
+	undisturbed.Lock()
+	defer undisturbed.Unlock()
+	if undisturbed.results[key] == "" {
+		there, here := b.dir(t, fmt.Sprint("want-", len(undisturbed.results)))
 		args := append(append([]string{}, program...), "-result", there+"/result")
 		k := b.start(t, []string{patient, "HOLDFAST_GLOBAL=" + there}, b.srunLine(mpi, n, nil, args...)...)
 		if code := k.wait(); code != 0 {
 			t.Fatalf("undisturbed run: exit %d\n%s", code, k.output())
 		}
-		undisturbed[key] = read(t, here+"/result", k.output())
+		undisturbed.results[key] = read(t, here+"/result", k.output())
 	}
-	return undisturbed[key]
+	return undisturbed.results[key]
 }
 
 // job is a batch job that holdfast run supervises.
@@ -164,6 +170,7 @@ func (j *job) decisions() string {
 // with copies and with parity, under both MPIs. The programs continue with a spare
 // node.
 func TestDeaths(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 7)
 	for i, tr := range []trial{
 		{Kind: "power", Ranks: []int{2}, Aim: "redundancy", Redundancy: "parity:2+1", Spares: 1},

@@ -9,6 +9,7 @@ import (
 // TestSalvage: a job gives up while its only checkpoint is on the nodes' own disks. What
 // both nodes have is brought to global first, and another job continues from it on other nodes.
 func TestSalvage(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 4)
 	// At one byte per second the program's own copy to global is never done.
 	slow := []string{"HOLDFAST_LOCAL=" + cluster.Local, "HOLDFAST_FLUSH_RATE=1"}

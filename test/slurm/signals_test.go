@@ -99,6 +99,7 @@ func (j *job) resumed(t *testing.T, ranks int) {
 // the job continues under its number, and its result is that of an undisturbed run.
 // A signal that does not mean stop is a checkpoint and no more.
 func TestSignals(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 11, "CLUSTER_KILL_WAIT=10", "CLUSTER_GRACE=60")
 	requeue := []string{"--requeue"}
 	// Copying 16 KB of each node to global takes 16 s here; after TERM there are 10.
@@ -186,6 +187,7 @@ var told = regexp.MustCompile(`rank 0 was sent TERM|terminated: final checkpoint
 // TestTemplates runs each job script of slurm/ as a user would. Meanwhile jobs
 // on other nodes come to their time limit, announced in all ways and in none.
 func TestTemplates(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 11, "CLUSTER_KILL_WAIT=10")
 	limit := func(minutes string, flags ...string) []string { return append(flags, "--exclusive", "-t", minutes) }
 	// Slurm looks every 30 s: of two minutes, with T of 45 s, its signal comes between
