@@ -49,7 +49,7 @@ type work struct {
 	copied int64 // bytes that had been copied to the level when it began; -1: it is not copying
 }
 
-// begin notes and logs the beginning of a step behind the program, and returns what logs
+// begin notes and logs the beginning of a step in the background, and returns what logs
 // its end.
 func (c *Checkpointer) begin(s persist.Step) (end func(bytes, stored int64, err error)) {
 	ev, last := events.Event{Name: events.Redundancy, Epoch: uint64(s.Epoch), Level: s.Level}, events.Event{}
@@ -84,7 +84,7 @@ func (c *Checkpointer) begin(s persist.Step) (end func(bytes, stored int64, err 
 	}
 }
 
-// working lists what is being done behind the program.
+// working lists what is being done in the background.
 func (c *Checkpointer) working() []job.Work {
 	c.stats.mu.Lock()
 	defer c.stats.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
-// findDeadline asks Slurm, behind the program's back, when the job will be
+// findDeadline asks Slurm, without the program's help, when the job will be
 // ended, and sets the trigger. Runs at rank 0.
 func (c *Checkpointer) findDeadline(job string) {
 	c.writers.Go(func() {

@@ -23,8 +23,8 @@ the other suites measured on your machine.
 
 It assumes that nodes fail independently and that each failure ends the job; that
 the job restarts on spare nodes after --start; that failures are noticed at once;
-that work behind the program does not slow it down; and that with Holdfast a failure
-also loses the time until the newest checkpoint was durable.
+that work in the background does not slow the program down; and that with Holdfast
+a failure also loses the time until the newest checkpoint was durable.
 
 Exit codes: 0 computed; 2 bad arguments.`,
 	}, func(cmd *cobra.Command) error {

@@ -86,14 +86,14 @@ type RankStatus struct {
 	Points  uint64  `json:"points"`            // reached so far
 	Epoch   uint64  `json:"epoch,omitempty"`   // being agreed on
 	Phase   string  `json:"phase,omitempty"`   // asked, parking, frozen, cutting
-	Work    []Work  `json:"behind,omitempty"`  // what is written behind the program
+	Work    []Work  `json:"behind,omitempty"`  // what is written in the background
 	Cost    float64 `json:"blocked_s"`         // by the last checkpoint
 	Last    uint64  `json:"last_epoch"`        // the newest that was cut
 	Level   string  `json:"last_at,omitempty"` // the furthest level it has reached
 	Fault   string  `json:"fault,omitempty"`   // why it is not at all levels
 }
 
-// Work is something that a rank does behind the program.
+// Work is something that a rank does in the background.
 type Work struct {
 	What    string  `json:"what"` // write, redundancy or flush
 	Epoch   uint64  `json:"epoch"`

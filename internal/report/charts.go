@@ -76,7 +76,7 @@ func (c *chart) axes(step float64, label func(float64) string) {
 func (c *chart) done() template.HTML {
 	c.b.WriteString("</svg>")
 	if c.all > len(c.epochs) {
-		fmt.Fprintf(&c.b, `<p class="soft">the newest %d of %d</p>`, len(c.epochs), c.all)
+		fmt.Fprintf(&c.b, `<p class="soft">the newest %d of %d epochs</p>`, len(c.epochs), c.all)
 	}
 	return template.HTML(c.b.String())
 }
@@ -118,7 +118,7 @@ func (r *Report) storageChart() template.HTML {
 func (r *Report) blockedChart() template.HTML {
 	c := newChart(r.Epochs, func(q *Epoch) float64 { return q.Blocked.Max })
 	if len(c.epochs) == 0 {
-		return `<p class="soft">no checkpoint came to its cut</p>`
+		return `<p class="soft">no checkpoint reached its cut</p>`
 	}
 	c.axes(roundStep(c.top), durText)
 	for i, q := range c.epochs {

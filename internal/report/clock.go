@@ -127,8 +127,8 @@ func (m *merger) chain() {
 		m.bases[run] = m.base(run, known)
 		begins, ends := m.span(logs)
 		if first > 0 && begins < ended {
-			m.note("start %d: by its clock it would begin %s before the start before it had ended; it was moved "+
-				"behind that", run, durText(seconds(ended-begins)))
+			m.note("start %d: by its clock it began %s before the previous start ended; the report shows it "+
+				"after that end", run, durText(seconds(ended-begins)))
 			m.bases[run] -= ended - begins
 			_, ends = m.span(logs)
 		}
@@ -161,8 +161,8 @@ func (m *merger) base(run int, known map[string]int64) int64 {
 		if base < 0 {
 			side = "behind"
 		}
-		m.note("start %d: the clock of its rank 0's node is %s %s that of the first start's, as the nodes show that "+
-			"took part in both; that was taken off", run, durText(seconds(abs(base))), side)
+		m.note("start %d: the clock of rank 0's node is %s %s that of the first start, judged by nodes that took part "+
+			"in both; that was subtracted from its times", run, durText(seconds(abs(base))), side)
 	}
 	return base
 }

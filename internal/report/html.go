@@ -110,14 +110,14 @@ func (r *Report) cards() []card {
 	if blocked.Ranks > 0 {
 		out = append(out, card{durText(blocked.Median), "blocked by a checkpoint (median)"})
 	}
-	out = append(out, card{percent(t.Overhead), "of computing time spent stopped"})
+	out = append(out, card{percent(t.Overhead), "overhead: time stopped / time computing"})
 	if len(r.Runs) > 1 {
 		out = append(out, card{fmt.Sprint(len(r.Runs) - 1), plural(len(r.Runs)-1, "restart")},
-			card{durText(t.Lost), "work lost and done again"}, card{durText(t.Dead), "not running"})
+			card{durText(t.Lost), "work lost and repeated"}, card{durText(t.Dead), "not running"})
 	}
 	for i := len(r.Runs) - 1; i >= 0; i-- {
 		if run := r.Runs[i]; run.Restored > 0 {
-			out = append(out, card{durText(run.Restore), "restoring, at the last restart"})
+			out = append(out, card{durText(run.Restore), "to restore at the last restart"})
 			break
 		}
 	}
@@ -132,7 +132,7 @@ func (r *Report) parts() []part {
 		s           float64
 	}{
 		{"computing", "computing", t.Computing}, {"lost", "computed, then lost", t.Lost},
-		{"noticing", "until a death was noticed", t.Noticing}, {"stopped", "stopped by checkpoints", t.Stopped},
+		{"noticing", "before a death was noticed", t.Noticing}, {"stopped", "stopped by checkpoints", t.Stopped},
 		{"restoring", "starting and restoring", t.Starting}, {"ending", "after the last step", t.Ending},
 		{"dead", "not running", t.Dead},
 	} {
@@ -152,18 +152,18 @@ func (r *Report) parts() []part {
 func legend() []part {
 	var out []part
 	for _, p := range [][2]string{{"computing", "computing"}, {"lost", "computed, then lost"},
-		{"noticing", "dead, not yet noticed"}, {"starting", "starting"}, {"restoring", "restoring"},
+		{"noticing", "a rank died, not yet noticed"}, {"starting", "starting"}, {"restoring", "restoring"},
 		{"parked", "parked at a Point"}, {"draining", "draining messages"},
-		{"capturing", "capturing"}, {"held", "held while it is written"}, {"stopping", "final checkpoint"},
-		{"ending", "done"}, {"writing", "writing behind the program"}, {"voting", "waiting for all votes"},
-		{"redundancy", "making redundant"}, {"flushing", "flushing to global"}, {"dead", "not running"}} {
+		{"capturing", "capturing"}, {"held", "waiting for its write"}, {"stopping", "final checkpoint"},
+		{"ending", "done"}, {"writing", "writing in the background"}, {"voting", "waiting for all votes"},
+		{"redundancy", "writing copies or parity"}, {"flushing", "flushing to global"}, {"dead", "not running"}} {
 		out = append(out, part{Kind: p[0], Label: p[1]})
 	}
 	return out
 }
 
 // copiedOut is how long the slowest rank took to copy the epoch to each outer level,
-// and what is said of the others when it is pointed at.
+// and the text that it shows on hover.
 func (q Epoch) copiedOut() (c struct{ Text, Tip string }) {
 	for i, l := range slices.Sorted(maps.Keys(q.Outward)) {
 		o := q.Outward[l]
@@ -177,8 +177,8 @@ func (q Epoch) copiedOut() (c struct{ Text, Tip string }) {
 	return c
 }
 
-// written is what the epoch takes at the nearest level, and how much less that is than
-// its state.
+// written is the size of the epoch at the nearest level, and the ratio of its state to
+// that.
 func (r *Report) written(q Epoch) (w struct{ Bytes, Ratio string }) {
 	if len(r.Levels) == 0 {
 		return w
@@ -192,14 +192,14 @@ func (r *Report) written(q Epoch) (w struct{ Bytes, Ratio string }) {
 	return w
 }
 
-// outcome is what has become of an epoch: in a few words, in a sentence, and as a class
-// of the style sheet.
+// outcome is what became of an epoch: in a few words, in a sentence, and as a class of
+// the style sheet.
 type outcome struct {
-	Short, Text, Mood string
-	Failed            bool
+	Short, Text, Class string
+	Failed             bool
 }
 
-// outcome says what has become of an epoch.
+// outcome says what became of an epoch.
 func (r *Report) outcome(q Epoch) outcome {
 	at := strings.Join(slices.Sorted(maps.Keys(q.Durable)), ", ")
 	switch {
@@ -213,9 +213,9 @@ func (r *Report) outcome(q Epoch) outcome {
 	case len(q.Durable) == len(r.Levels):
 		return outcome{"committed", "committed at " + at, "good", false}
 	case at == "":
-		return outcome{"under way", "not committed anywhere yet", "partly", false}
+		return outcome{"under way", "not committed yet", "partly", false}
 	}
-	return outcome{at + " only", "committed at " + at + "; the run ended, or has not come further yet", "partly", false}
+	return outcome{at + " only", "committed at " + at + "; not yet, or never, at the other levels", "partly", false}
 }
 
 // restoredText says what a start continued from.
@@ -224,9 +224,9 @@ func (run Run) restoredText() string {
 	case !run.began && run.Ended == "running":
 		return "not yet"
 	case !run.began:
-		return "did not come so far"
+		return "did not get that far"
 	case run.truncated:
-		return "not in the log any more"
+		return "unknown: the log is truncated"
 	case run.Restored > 0:
 		return fmt.Sprintf("epoch %d from %s", run.Restored, run.Level)
 	}
@@ -251,21 +251,21 @@ func (r *Report) clockNotes() []string {
 	agree, widest := map[string]bool{}, 0.0
 	for _, c := range r.Clocks {
 		if c.SetBy != 0 {
-			out = append(out, fmt.Sprintf("start %d: the clock of %s was set by %s while the job ran; its times are "+
-				"counted by a clock that is never set", c.Run, c.Node, signed(c.SetBy)))
+			out = append(out, fmt.Sprintf("start %d: the clock of %s was changed by %s while the job ran; its times "+
+				"are from the monotonic clock", c.Run, c.Node, signed(c.SetBy)))
 		}
 		switch {
 		case c.reference:
 		case c.Events == 0:
-			out = append(out, fmt.Sprintf("start %d: %s has no event in common with the node of rank 0; its clock "+
-				"was taken as it is", c.Run, c.Node))
+			out = append(out, fmt.Sprintf("start %d: %s has no event in common with the node of rank 0; its times "+
+				"are not corrected", c.Run, c.Node))
 		case c.Drifts:
-			out = append(out, fmt.Sprintf("start %d: the clock of %s drifts: no one offset fits all %d common "+
-				"events; %s was taken off, which may be wrong by %s",
+			out = append(out, fmt.Sprintf("start %d: the clock of %s drifts: no single offset fits all %d common "+
+				"events; the mean, %s, was subtracted from its times, which may be wrong by %s",
 				c.Run, c.Node, c.Events, signed(c.Offset), durText((c.Low-c.High)/2)))
 		case c.Offset != 0:
 			out = append(out, fmt.Sprintf("start %d: the clock of %s is between %s and %s ahead of that of rank 0's "+
-				"node by %d common events; %s was taken off",
+				"node, judged by %d common events; %s was subtracted from its times",
 				c.Run, c.Node, signed(c.Low), signed(c.High), c.Events, signed(c.Offset)))
 		default:
 			agree[c.Node] = true
@@ -273,8 +273,8 @@ func (r *Report) clockNotes() []string {
 		}
 	}
 	if len(agree) > 0 {
-		out = append(out, fmt.Sprintf("the common events show no difference between the clocks of %d other node(s); "+
-			"it is less than %s", len(agree), durText(widest)))
+		out = append(out, fmt.Sprintf("the common events show no difference between the clock of rank 0's node and "+
+			"those of %d other node(s); it is less than %s", len(agree), durText(widest)))
 	}
 	if len(out) == 0 {
 		out = append(out, "all ranks of each start were on one node and share its clock")
@@ -289,12 +289,12 @@ func signed(s float64) string {
 	return durText(s)
 }
 
-// tip is what is said of a figure when it is pointed at.
+// tip is the text that a figure shows on hover.
 func tip(s Spread) string {
 	if s.Ranks == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s to %s, longest on rank %d, of %d ranks", durText(s.Min), durText(s.Max), s.Slowest, s.Ranks)
+	return fmt.Sprintf("%s to %s over %d ranks, longest on rank %d", durText(s.Min), durText(s.Max), s.Ranks, s.Slowest)
 }
 
 func durOr(s float64) string {

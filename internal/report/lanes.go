@@ -36,7 +36,7 @@ func follow(log *events.RankLog, usec func(mono int64) int64) *tracker {
 // checkpoint to the next counts to the former.
 const briefly = 1000
 
-// turn ends what the main thread was at and begins something else.
+// turn ends what the main thread did and begins something else.
 func (t *tracker) turn(at int64, next kind, epoch uint64) {
 	last := len(t.l.main) - 1
 	switch {
@@ -50,8 +50,8 @@ func (t *tracker) turn(at int64, next kind, epoch uint64) {
 	t.now, t.epoch = next, epoch
 }
 
-// took ends a stretch of the main thread whose length is known, whatever was
-// thought to have been going on.
+// took ends a stretch of the main thread whose length is known, whatever it
+// seemed to do before.
 func (t *tracker) took(e *events.Event, at int64, k, next kind) {
 	from := at - e.Dur/1000
 	t.turn(from, k, e.Epoch)

@@ -106,7 +106,7 @@ type merger struct {
 	requests []mark
 }
 
-// dedupe sorts the logs by start and rank and drops a log that was given twice, as when a directory was, and the older
+// dedupe sorts the logs by start and rank and drops a log that was given twice, and the older
 // ones of starts that have one number, as when a job started over on other nodes.
 func (m *merger) dedupe() {
 	slices.SortStableFunc(m.logs, func(a, b events.RankLog) int {
@@ -125,7 +125,7 @@ func (m *merger) dedupe() {
 		return same
 	})
 	if twice > 0 {
-		m.note("%d log(s) of the same rank and start were found twice and are counted once", twice)
+		m.note("%d log(s) were given twice and are counted once", twice)
 	}
 	for _, run := range slices.Sorted(maps.Keys(others)) {
 		m.note("there are logs of two starts with number %d, as when the job started over on other nodes: the newer "+
@@ -200,7 +200,7 @@ func (m *merger) notable(l *events.RankLog, e *events.Event, at int64) {
 	m.r.marks = append(m.r.marks, k)
 }
 
-// fault notes an error once for all ranks that say it.
+// fault notes an error once for all ranks that report it.
 func (m *merger) fault(l *events.RankLog, e *events.Event, at int64, what string) {
 	for i := range m.r.Faults {
 		f := &m.r.Faults[i]
@@ -304,8 +304,8 @@ func (m *merger) ending(run *Run, ts []*tracker) {
 	default:
 		run.Within = float64(alive) / 1e6
 		run.Ended, run.Why = "killed",
-			fmt.Sprintf("%d of %d ranks ended without a last line; the end is the last sign of life, which may be %v "+
-				"too early",
+			fmt.Sprintf("%d of %d ranks ended without a closing line in their log; the end shown is the last sign "+
+				"of life, at most %v before the real one",
 				len(ts)-closed, len(ts), time.Duration(alive)*time.Microsecond)
 	}
 }
@@ -338,8 +338,8 @@ func (m *merger) describe() {
 	r.End = r.Start.Add(time.Duration(r.Runs[len(r.Runs)-1].End) * time.Microsecond)
 	for _, run := range r.Runs {
 		if run.Logs < run.size {
-			m.note("start %d: logs of %d of %d ranks are here; those of the others are in the directories of their "+
-				"nodes, or lost with these", run.Number, run.Logs, run.size)
+			m.note("start %d: %d of %d ranks have a log here; the other logs are in the directories of their "+
+				"nodes, or lost with them", run.Number, run.Logs, run.size)
 		}
 	}
 	if bad > 0 {
@@ -349,9 +349,9 @@ func (m *merger) describe() {
 		m.note("%d event(s) were not logged because the disk was too slow", lost)
 	}
 	if gone > 0 {
-		m.note("%d log(s) were longer than a log may be; their older parts are gone", gone)
+		m.note("%d log(s) reached their size limit; their older parts were deleted", gone)
 	}
 	if len(r.Runs) > 1 {
-		m.note("the time between two starts is by the wall clocks of the nodes that rank 0 was on")
+		m.note("the time between two starts is from the wall clocks of rank 0's nodes")
 	}
 }

@@ -99,7 +99,7 @@ type RankSums struct {
 	Stopped   float64 `json:"stopped_s"`
 	Longest   float64 `json:"longest_stop_s"`
 	Starting  float64 `json:"starting_s"`
-	Writing   float64 `json:"writing_s"` // behind the program
+	Writing   float64 `json:"writing_s"` // in the background
 	Bytes     int64   `json:"bytes"`
 	LastIn    int     `json:"last_to_arrive"` // times that the others waited for it
 }

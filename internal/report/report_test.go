@@ -121,7 +121,7 @@ func TestClocksOfStarts(t *testing.T) {
 		w.end()
 	}
 	if notes := strings.Join(merge(t, w, time.Hour).clockNotes(), "\n"); !strings.Contains(notes,
-		"clocks of 1 other node(s)") {
+		"those of 1 other node(s)") {
 		t.Errorf("got %q, want one other node", notes)
 	}
 }
@@ -141,7 +141,7 @@ func TestDriftAndSet(t *testing.T) {
 		t.Errorf("got %+v, want the clock of node001 to be called set", r.Clocks)
 	}
 	notes := strings.Join(r.clockNotes(), "\n")
-	if !strings.Contains(notes, "node001 was set by") {
+	if !strings.Contains(notes, "node001 was changed by") {
 		t.Errorf("got notes %q", notes)
 	}
 }
@@ -214,7 +214,7 @@ func TestStartsInVain(t *testing.T) {
 	}
 	vain()
 	restored := func(r *Report, run int) string { return r.Runs[run].restoredText() }
-	for age, want := range map[time.Duration]string{-2 * time.Second: "not yet", time.Hour: "did not come so far"} {
+	for age, want := range map[time.Duration]string{-2 * time.Second: "not yet", time.Hour: "did not get that far"} {
 		if r := merge(t, w, age); !near(r.Totals.Lost, 50, 1) || restored(r, 1) != want {
 			t.Errorf("lost: got %.1f s, want about 50; restored: got %q, want %q", r.Totals.Lost, restored(r, 1), want)
 		}
@@ -239,7 +239,7 @@ func TestStartsInVain(t *testing.T) {
 		t.Errorf("after a start that came through: got %.1f s lost, want about 50; restored %q", r.Totals.Lost,
 			restored(r, 3))
 	}
-	if f := r.Runs[2]; f.Lost != 0 || restored(r, 2) != "did not come so far" || f.Why == "" {
+	if f := r.Runs[2]; f.Lost != 0 || restored(r, 2) != "did not get that far" || f.Why == "" {
 		t.Errorf("the start that could not restore: got %+v, %q", f, restored(r, 2))
 	}
 	w.logs = w.logs[2:] // the start that made the epoch is gone
@@ -261,8 +261,8 @@ func TestLongLog(t *testing.T) {
 		l.Truncated, l.Events = true, l.Events[len(l.Events)-2:]
 	}
 	r := merge(t, w, time.Hour)
-	if got := r.Runs[1].restoredText(); !near(r.Totals.Lost, 50, 1) || got != "not in the log any more" ||
-		!strings.Contains(strings.Join(r.Notes, "\n"), "start 2 does not go back") {
+	if got := r.Runs[1].restoredText(); !near(r.Totals.Lost, 50, 1) || got != "unknown: the log is truncated" ||
+		!strings.Contains(strings.Join(r.Notes, "\n"), "start 2: its log has lost its beginning") {
 		t.Errorf("got %.1f s lost, want about 50; restored: %q, notes %q", r.Totals.Lost, got, r.Notes)
 	}
 }
@@ -315,7 +315,7 @@ func TestSpareNode(t *testing.T) {
 	if got := r.Runs[1].Dead; !near(got, 30, 0.7) {
 		t.Errorf("not running before start 2: got %.2f s, want 30 s", got)
 	}
-	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "start 2: the clock of its rank 0's node is "+
+	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "start 2: the clock of rank 0's node is "+
 		"120 s behind") {
 		t.Errorf("nothing said of the clock of the spare: %s", notes)
 	}
@@ -325,7 +325,7 @@ func TestSpareNode(t *testing.T) {
 	})
 	r = merge(t, w, time.Hour)
 	if r.Runs[1].Begin < r.Runs[0].End-1e6 || r.Runs[1].Dead > 1 ||
-		!strings.Contains(strings.Join(r.Notes, "\n"), "was moved behind that") {
+		!strings.Contains(strings.Join(r.Notes, "\n"), "the report shows it after that end") {
 		t.Errorf("start 2 begins at %d µs, start 1 ends at %d µs, notes %q", r.Runs[1].Begin, r.Runs[0].End, r.Notes)
 	}
 }
@@ -351,7 +351,7 @@ func TestLostLogs(t *testing.T) {
 	if !near(r.Runs[0].Lost, 40, 1) || r.Runs[1].Lost != 0 {
 		t.Errorf("lost: got %.1f and %.1f s, want about 40 and 0", r.Runs[0].Lost, r.Runs[1].Lost)
 	}
-	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "start 3 restored epoch 2, and the logs of the "+
+	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "start 3 restored epoch 2, but the logs of the "+
 		"start that made it are not here") {
 		t.Errorf("notes: %s", notes)
 	}

@@ -26,8 +26,8 @@ func (m *merger) lost() {
 		case run.Restored > 0:
 			at, until = m.cutOf(run.Restored, at)
 		case run.truncated:
-			m.note("the log of start %d does not go back to its beginning, which says what it restored: taken to be "+
-				"the newest checkpoint before it", run.Number)
+			m.note("start %d: its log has lost its beginning, so what it restored is unknown; the report "+
+				"assumes the newest checkpoint before it", run.Number)
 			if at = m.began(at - 1); at >= 0 {
 				until = m.newestCut(r.Runs[at].Number, math.MaxUint64)
 			}
@@ -93,8 +93,8 @@ func (m *merger) cutOf(epoch uint64, before int) (run int, at int64) {
 	if run = m.began(before - 1); run < 0 {
 		return -1, 0
 	}
-	m.note("start %d restored epoch %d, and the logs of the start that made it are not here: what was lost before is "+
-		"not all known", m.r.Runs[before].Number, epoch)
+	m.note("start %d restored epoch %d, but the logs of the start that made it are not here: the lost work before it "+
+		"is incomplete", m.r.Runs[before].Number, epoch)
 	return run, m.newestCut(m.r.Runs[run].Number, epoch)
 }
 

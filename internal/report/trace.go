@@ -23,7 +23,7 @@ type traceEvent struct {
 // The threads of a rank in the trace.
 const (
 	traceMain   = 0
-	traceBehind = 1 // one for each kind of work behind the program, from here on
+	traceBehind = 1 // one for each kind of work in the background, from here on
 )
 
 // WriteTrace writes the lanes in Chrome trace format, for chrome://tracing and

@@ -62,7 +62,7 @@ var rules = []rule{
 	{"coordinated/internal/vote", []string{"mpiwrap", "coordinated/control", "coordinated/events", "net", "os"}, false,
 		"a vote is bytes in, a decision out"},
 	{"coordinated/internal/persist", []string{"mpiwrap", "coordinated/control", "coordinated/events"}, true,
-		"what goes on behind the program speaks to nobody"},
+		"what goes on in the background speaks to nobody"},
 	{"internal/job", []string{"mpiwrap", "gpustate", "coordinated/.", "coordinated/cut", "coordinated/internal", "cmd"},
 		true, "jobs and the tool speak through it, and it knows neither"},
 	{"internal/config", []string{"mpiwrap", "gpustate", "storage", "coordinated", "cmd"}, true,

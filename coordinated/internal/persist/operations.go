@@ -39,7 +39,7 @@ func (e *HungError) Error() string {
 // lateGrace is how long an operation whose time is over may take to notice.
 const lateGrace = time.Second
 
-// Operations are the work at levels that is done behind the program.
+// Operations are the work at levels that is done in the background.
 type Operations struct {
 	timeout time.Duration
 	copied  func(level string) int64
@@ -54,7 +54,7 @@ func NewOperations(timeout time.Duration, copied func(level string) int64) *Oper
 	return &Operations{timeout: timeout, copied: copied}
 }
 
-// runWatched runs f, which works at a level behind the program, and gives it up when
+// runWatched runs f, which works at a level in the background, and gives it up when
 // nothing has moved for the timeout, or when ctx is over and f does not end. f then
 // runs on by itself, with a ctx that is over; the memory of l, if there is one, stays as
 // it is until f has returned.

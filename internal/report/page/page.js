@@ -313,7 +313,7 @@ function line(tip, colour, text) {
   d.append(sw, t);
   tip.append(d);
 }
-const SAY = { computing: "computing", lost: "computing, lost later", noticing: "a rank was dead, not yet noticed", starting: "starting", restoring: "restoring", parked: "waiting at a Point", draining: "receiving messages in flight", capturing: "copying its state", held: "held at the Point", stopping: "waiting for the final checkpoint", ending: "done", writing: "writing", voting: "waiting for all votes", redundancy: "making redundant", flushing: "flushing" };
+const SAY = { computing: "computing", lost: "computed, then lost", noticing: "a rank died, not yet noticed", starting: "starting", restoring: "restoring", parked: "parked at a Point", draining: "draining messages", capturing: "capturing", held: "waiting for its write", stopping: "final checkpoint", ending: "done", writing: "writing in the background", voting: "waiting for all votes", redundancy: "writing copies or parity", flushing: "flushing to global" };
 function describe(s, i, texts) {
   const k = K[s.k[i]];
   let t = SAY[k] + (s.e[i] ? ", epoch " + s.e[i] : "") + ": " + dur(s.b[i] - s.a[i]);
