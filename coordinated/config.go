@@ -126,8 +126,8 @@ var settings = slices.Concat([]config.Row[Options]{
 		config.Signals(func(o *Options) *[]os.Signal { return &o.CheckpointSignals })),
 	config.Key("signals.stop", "USR2,TERM", "signals that ask for a final checkpoint",
 		config.Signals(func(o *Options) *[]os.Signal { return &o.StopSignals })),
-	config.Key("control.interface", "the fast network if all nodes have it (InfiniBand, Omni-Path, Slingshot); else the "+
-		"first interface that is up",
+	config.Key("control.interface", "the fast network if all nodes have it (InfiniBand, Omni-Path, Slingshot); else "+
+		"the first interface that is up",
 		"where the control plane listens (TCP between the ranks)",
 		config.Text("an interface or address", func(o *Options) *string { return &o.Interface })),
 	config.Key("control.heartbeat", "250ms", "time between heartbeats of neighbouring ranks",

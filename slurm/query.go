@@ -33,7 +33,8 @@ func (j *JobInfo) Settled(restarts int) string {
 		return "the job was cancelled, or Slurm requeues it by itself, so it is not requeued"
 	case strings.HasPrefix(j.State, "CANCELLED"):
 		return "the job was cancelled, so it is not requeued"
-	case j.State == "PREEMPTED" || j.State == "EXPEDITING" || j.State == "REQUEUED" || j.State == "PENDING" || j.Restarts > restarts:
+	case j.State == "PREEMPTED" || j.State == "EXPEDITING" || j.State == "REQUEUED" || j.State == "PENDING" ||
+		j.Restarts > restarts:
 		return "Slurm requeues the job by itself (" + j.State + ")"
 	}
 	return ""

@@ -54,7 +54,7 @@ func (s *Store) setOut(ctx context.Context, l *levelState, why error) error {
 	if s.opt.Run == "" {
 		return nil
 	}
-	return l.Unused(ctx, s.opt.Run, s.opt.beat)
+	return l.Unused(ctx, s.opt.Run, s.beatOf(l))
 }
 
 // working lists the levels that this rank can write to.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -25,12 +26,15 @@ func (s *Store) guard(ctx context.Context, l *levelState) error {
 		return nil
 	}
 	want := &format.Lock{Run: s.opt.Run, Owner: level.ThisProcess()}
-	owned, err := l.Lock(ctx, want, s.opt.beat)
+	owned, err := l.Lock(ctx, want, s.beatOf(l))
 	if err == nil && owned {
 		l.lock = want
 	}
 	return err
 }
+
+// beatOf is how often the lock of a level is rewritten.
+func (s *Store) beatOf(l *levelState) time.Duration { return cmp.Or(s.opt.beat, level.BeatOf(l.Level)) }
 
 // keepAlive starts beating for what this store owns.
 func (s *Store) keepAlive() {
@@ -40,7 +44,7 @@ func (s *Store) keepAlive() {
 			continue
 		}
 		s.heartbeat.done.Go(func() {
-			tick := time.NewTicker(s.opt.beat)
+			tick := time.NewTicker(s.beatOf(l))
 			defer tick.Stop()
 			for {
 				select {

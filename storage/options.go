@@ -8,7 +8,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -68,7 +67,7 @@ type Options struct {
 	fs            vfs.FS        // by vfs.With, or the operating system's, with Sharing and AllowForeign
 	pool, inbound *shard.Pool   // tests share them: mapping memory is slow
 	keepTemps     bool          // others work under this rank's name in the directories
-	beat          time.Duration // of run locks; tests do not wait so long
+	beat          time.Duration // of run locks; 0 is that of the level, tests do not wait so long
 }
 
 // LevelConfig says where a level is and how it is used.
@@ -129,9 +128,6 @@ func (o *Options) validate() error {
 	}
 	if o.FlushCores == 0 {
 		o.FlushCores = 2
-	}
-	if o.beat == 0 {
-		o.beat = level.LockBeat
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -143,7 +143,7 @@ func (v *View) wholeAt(name string) map[Epoch]bool {
 // onlyRead continues without the lock where nothing can be written: there nobody
 // can remove anything either.
 func (v *View) lock(ctx context.Context, run string, onlyRead bool) (release func() error, err error) {
-	s := &Store{opt: Options{Run: run, beat: level.LockBeat}, log: slog.New(slog.DiscardHandler)}
+	s := &Store{opt: Options{Run: run}, log: slog.New(slog.DiscardHandler)}
 	for _, d := range v.dirs {
 		l := &levelState{Level: d.Level} // temporary files as of rank 0, whose next start clears them away
 		err := s.guard(ctx, l)

@@ -74,7 +74,9 @@ func networks() ([]nic, error) {
 // choose takes the named interface, or the best of those that are up and have an address.
 func choose(have []nic, name string) (Network, error) {
 	if name != Fastest && name != Common {
-		at := slices.IndexFunc(have, func(n nic) bool { return n.Name == name && n.flags&net.FlagUp != 0 && n.IP != nil })
+		at := slices.IndexFunc(have, func(n nic) bool {
+			return n.Name == name && n.flags&net.FlagUp != 0 && n.IP != nil
+		})
 		if at < 0 {
 			e := &interfaceError{Interface: name}
 			for _, n := range have {

@@ -45,7 +45,8 @@ func prepare(ctx context.Context, opt Options) (*setup, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &setup{opt: opt, cmd: cmd, client: client, log: &log{w: opt.Stderr, json: opt.JSON}, prog: coordinated.FromEnv()}
+	s := &setup{opt: opt, cmd: cmd, client: client, log: &log{w: opt.Stderr, json: opt.JSON},
+		prog: coordinated.FromEnv()}
 	s.cfg = decide.Config{Limits: opt.Limits, Recovers: cmd.recovers(),
 		PeerTimeout: cmp.Or(s.prog.PeerTimeout, control.DefaultPeerTimeout),
 		StopSignals: s.prog.StopSignals, Global: s.prog.Global != ""}
@@ -135,8 +136,8 @@ func (s *setup) adviseExpedite(ctx context.Context, info slurm.JobInfo) {
 		return
 	}
 	if on, err := s.client.Expedited(ctx, s.cfg.Job.ID); err == nil && !on {
-		s.log.say("this site puts a job first in its queue, on the nodes that it had, when a node dies: submit it with " +
-			"sbatch --requeue=expedite")
+		s.log.say("this site puts a job first in its queue, on the nodes that it had, when a node dies: submit it " +
+			"with sbatch --requeue=expedite")
 	}
 }
 

@@ -359,7 +359,8 @@ func (m *Machine) away() (node, why string) {
 	if !p.lateReported && len(t.announced) > 0 && len(late) > 0 && m.now.Sub(t.startedAt) > lateAfter {
 		p.lateReported = true
 		m.say("warning: the program has started on %s, but not on %s; if it has tasks there, end "+
-			"this start with scancel, or let --start-timeout end such starts", slurm.FoldNodes(begun), slurm.FoldNodes(late))
+			"this start with scancel, or let --start-timeout end such starts", slurm.FoldNodes(begun),
+			slurm.FoldNodes(late))
 	}
 	if p.busy {
 		return "", ""

@@ -21,17 +21,18 @@ import (
 //	<dir>/epoch-0000000007/rank-000003.shard
 //	<dir>/epoch-0000000007/manifest         commits the epoch
 type Dir struct {
-	fs    vfs.FS
-	name  string // of the level; empty: not known
-	path  string
-	of    *format.Marker // whose it is, where manifests of others are damage; nil: the caller looks
-	owner int            // rank whose store the directory belongs to; it clears away temporary files
-	only  *Contents      // of epochs; nil: whatever their manifests say
+	fs     vfs.FS
+	name   string // of the level; empty: not known
+	path   string
+	of     *format.Marker // whose it is, where manifests of others are damage; nil: the caller looks
+	owner  int            // rank whose store the directory belongs to; it clears away temporary files
+	only   *Contents      // of epochs; nil: whatever their manifests say
+	remote func() bool    // other machines may see it
 }
 
 // NewDir is the directory of a level at path, which belongs to the store of a rank.
 func NewDir(fsys vfs.FS, name, path string, owner int) *Dir {
-	return &Dir{fs: fsys, name: name, path: path, owner: owner}
+	return &Dir{fs: fsys, name: name, path: path, owner: owner, remote: remoteAt(fsys, path)}
 }
 
 // Only makes manifests that commit other contents damage there.
@@ -43,7 +44,7 @@ func (d *Dir) Only(c *Contents) *Dir {
 // DirOf is the directory at path for a reader who knows whose it is, so that manifests of others are damage there;
 // nil: it is not known.
 func DirOf(fsys vfs.FS, path string, m *format.Marker) *Dir {
-	d := &Dir{fs: fsys, path: path, of: m}
+	d := &Dir{fs: fsys, path: path, of: m, remote: remoteAt(fsys, path)}
 	if m != nil {
 		d.name = m.Level
 	}

@@ -19,6 +19,11 @@ func ReadFile(fsys vfs.FS, name string, limit int64) (b []byte, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	return readWhole(f, name, limit)
+}
+
+// readWhole reads an open file of at most limit bytes.
+func readWhole(f vfs.File, name string, limit int64) ([]byte, error) {
 	n, err := f.Size()
 	if err != nil {
 		return nil, err
@@ -26,7 +31,7 @@ func ReadFile(fsys vfs.FS, name string, limit int64) (b []byte, err error) {
 	if n > limit {
 		return nil, &format.CorruptError{File: name, Len: n, Reason: fmt.Sprintf("longer than %d bytes", limit)}
 	}
-	b = make([]byte, n)
+	b := make([]byte, n)
 	if m, err := f.ReadAt(b, 0); m < len(b) {
 		if err == nil || err == io.EOF {
 			err = io.ErrUnexpectedEOF

@@ -6,69 +6,125 @@ import (
 	"encoding/hex"
 	"errors"
 	"io/fs"
+	"math/rand/v2"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// lockWatch tells from what stands in a lock, again and again, whether its owner lives.
-type lockWatch struct {
-	beat                time.Duration
-	start, now, changed time.Time
-	seen                []byte
-}
+// LockBeat is how often a lock is rewritten, on a disk of this machine and on a file system
+// that others see: there a write costs all of them, and may take seconds. An owner that
+// misses StaleBeats of them in a row is dead; one that is seen alive for refuseBeats, or
+// refuseLong, is not about to end either.
+const (
+	LockBeat     = time.Second
+	LockBeatSlow = 10 * time.Second
+	StaleBeats   = 3
+	refuseBeats  = 6
+	refuseLong   = 30 * time.Second
+	firstPause   = 250 * time.Millisecond // between two looks; later ones are up to a quarter of a beat
+)
 
-func watchLock(beat time.Duration) *lockWatch {
-	now := time.Now()
-	return &lockWatch{beat: beat, start: now, now: now, changed: now}
-}
-
-// look takes in what stands in the lock now, and says whether it has changed.
-func (w *lockWatch) look(raw []byte) (changed bool) {
-	w.now = time.Now()
-	if changed = string(raw) != string(w.seen); changed {
-		w.seen, w.changed = raw, w.now
+// BeatOf is how often the lock of a level is to be rewritten.
+func BeatOf(l Level) time.Duration {
+	if s, ok := l.(interface{ SlowLock() bool }); ok && s.SlowLock() {
+		return LockBeatSlow
 	}
-	return changed
+	return LockBeat
 }
 
-// dead says that the owner has missed too many beats.
-func (w *lockWatch) dead() bool { return w.now.Sub(w.changed) >= StaleBeats*w.beat }
+// SlowLock reports whether other machines may see the directory, which makes the lock one that is
+// rewritten seldom and taken over late.
+func (d *Dir) SlowLock() bool { return d.remote() }
 
-// alive says that the owner has been seen to beat for so long that it will not end soon.
-func (w *lockWatch) alive() bool { return w.changed.Sub(w.start) >= refuseBeats*w.beat }
+// remoteAt asks a file system once whether other machines may see a directory.
+func remoteAt(fsys vfs.FS, path string) func() bool {
+	return sync.OnceValue(func() bool {
+		r, ok := fsys.(interface{ Remote(dir string) bool })
+		return ok && r.Remote(path)
+	})
+}
+
+// lockWatch finds out whether the owner of a lock lives, by what is read of it.
+type lockWatch struct {
+	d     *Dir
+	beat  time.Duration
+	start time.Time
+	pause time.Duration
+
+	seen  []byte
+	same  int       // reads in a row that brought the same, each in time
+	since time.Time // the first of them
+	alive time.Time // when the lock last changed
+	last  time.Time // when the newest read was complete
+	rival time.Time // when another run was first seen to take the lock over; zero: none
+}
+
+func (d *Dir) watchLock(beat time.Duration) *lockWatch {
+	now := time.Now()
+	return &lockWatch{d: d, beat: beat, start: now, since: now, alive: now, last: now,
+		pause: min(firstPause, beat/4)}
+}
+
+// read reads the lock. A read that took longer than a beat, or came so late, says nothing of the
+// owner: whatever kept it, a file server that stood still or a process that was stopped, has kept
+// the owner too.
+func (w *lockWatch) read() (have *format.Lock, raw []byte, err error) {
+	late := time.Since(w.last) > w.beat
+	have, raw, err = w.d.ReadLock()
+	now := time.Now()
+	blocked := late || now.Sub(w.last) > w.beat+w.beat/4
+	w.last = now
+	switch {
+	case err != nil:
+	case string(raw) != string(w.seen):
+		w.seen, w.same, w.since, w.alive, w.rival = raw, 1, now, now, time.Time{}
+	case blocked:
+		w.same, w.since = 1, now
+	default:
+		w.same++
+	}
+	return have, raw, err
+}
+
+// stale reports that the owner has missed its beats while the lock could be read all the time.
+func (w *lockWatch) stale() bool {
+	return w.same > 2*StaleBeats && w.last.Sub(w.since) >= StaleBeats*w.beat
+}
+
+// lives reports that the owner has been seen to beat for long enough to be refused for.
+func (w *lockWatch) lives() bool {
+	return w.alive.Sub(w.start) >= min(refuseBeats*w.beat, max(refuseLong, StaleBeats*w.beat))
+}
+
+// wait waits until the next look.
+func (w *lockWatch) wait(ctx context.Context) error {
+	err := sleep.For(ctx, w.pause)
+	w.pause = min(2*w.pause, w.beat/4)
+	return err
+}
 
 // Unused makes sure, without writing, that no other run uses the directory.
 func (d *Dir) Unused(ctx context.Context, run string, beat time.Duration) error {
-	w := watchLock(beat)
-	for {
-		have, raw, err := d.ReadLock()
-		if err != nil || have != nil && (have.Run == run || ended(&have.Owner)) {
-			return nil // no lock, ours, or one that tells nothing any more
-		}
-		w.look(raw)
+	for w := d.watchLock(beat); ; {
+		have, _, err := w.read()
 		switch {
-		case w.dead():
+		case err != nil || have != nil && (have.Run == run || ended(&have.Owner)):
+			return nil // no lock, ours, or one that tells nothing any more
+		case w.stale():
 			return nil
-		case w.alive() && have != nil:
+		case w.lives() && have != nil:
 			return d.busy(have)
 		}
-		if err := sleep.For(ctx, beat/4); err != nil {
+		if err := w.wait(ctx); err != nil {
 			return err
 		}
 	}
 }
-
-// LockBeat is how often a lock is rewritten. An owner that misses StaleBeats
-// of them in a row is dead; one that is seen alive for refuseBeats is not about
-// to end either.
-const (
-	LockBeat    = time.Second
-	StaleBeats  = 3
-	refuseBeats = 6
-)
 
 func (d *Dir) busy(have *format.Lock) error {
 	return &BusyError{Level: d.name, Dir: d.path, Node: have.Owner.Node, PID: have.Owner.PID}
@@ -80,7 +136,20 @@ func (d *Dir) LockPath() string { return filepath.Join(d.path, format.LockName) 
 // ReadLock returns nil without an error for a lock that is just being
 // rewritten, or damaged: who watches it sees whether it changes.
 func (d *Dir) ReadLock() (*format.Lock, []byte, error) {
-	b, err := ReadFile(d.fs, d.LockPath(), 1<<16)
+	f, err := d.fs.Open(d.LockPath())
+	if err != nil {
+		return nil, nil, err
+	}
+	l, b, err := d.decodeLock(f)
+	return l, b, errors.Join(err, f.Close())
+}
+
+// maxLock bounds a lock, in bytes.
+const maxLock = 1 << 16
+
+// decodeLock reads a lock from its file.
+func (d *Dir) decodeLock(f vfs.File) (*format.Lock, []byte, error) {
+	b, err := readWhole(f, d.LockPath(), maxLock)
 	if errors.Is(err, format.ErrCorrupt) { // too long for a lock
 		return nil, nil, nil
 	}
@@ -98,10 +167,15 @@ func (d *Dir) ReadLock() (*format.Lock, []byte, error) {
 // finds it with a rank of the same run. owned says that beating is up to us. An
 // owner that is dead is replaced: at once when it ran on this machine, after
 // StaleBeats otherwise.
+//
+// A network file system may have done what it was asked for and say that it has not, because its
+// first answer was lost: what lies there under the name of the lock, to the last byte, is ours
+// then. want.Beat makes these bytes differ from those of all other stores.
 func (d *Dir) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (owned bool, err error) {
-	w := watchLock(beat)
-	var rival time.Time // when another run was first seen to take the lock over; zero: none
-	for {
+	if want.Beat == 0 {
+		want.Beat = rand.Uint64() >> 1
+	}
+	for w := d.watchLock(beat); ; {
 		err := d.takeLock(want)
 		if err == nil {
 			return true, nil
@@ -109,38 +183,35 @@ func (d *Dir) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (
 		if !errors.Is(err, fs.ErrExist) {
 			return false, d.Unusable(err)
 		}
-		have, raw, err := d.ReadLock()
+		have, raw, err := w.read()
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue // it has just been given up
 		case err != nil:
 			return false, d.Unusable(err)
 		case have != nil && have.Run == want.Run:
-			return false, nil
-		}
-		if w.look(raw) {
-			rival = time.Time{}
+			return string(raw) == string(want.Encode()), nil
 		}
 		switch {
-		case have != nil && ended(&have.Owner), w.dead():
+		case have != nil && ended(&have.Owner), w.stale():
 			taken, err := d.takeOver(raw, want)
 			switch {
 			case err != nil:
 				return false, d.Unusable(err)
 			case taken:
 				return true, nil
-			case rival.IsZero():
-				rival = w.now
-			case w.now.Sub(rival) >= StaleBeats*beat: // it has died before it was done
-				rival = time.Time{}
+			case w.rival.IsZero():
+				w.rival = time.Now()
+			case time.Since(w.rival) >= StaleBeats*beat: // it has died before it was done
+				w.rival = time.Time{}
 				if err := removeIfThere(d.fs, d.ClaimPath(raw)); err != nil {
 					return false, d.Unusable(err)
 				}
 			}
-		case w.alive() && have != nil:
+		case w.lives() && have != nil:
 			return false, d.busy(have)
 		}
-		if err := sleep.For(ctx, beat/4); err != nil {
+		if err := w.wait(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -188,6 +259,8 @@ func (d *Dir) takeOver(seen []byte, want *format.Lock) (taken bool, err error) {
 	err = d.fs.Link(temp, claim)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported): // see takeLock
+	case errors.Is(err, fs.ErrExist) && d.holds(claim, want): // done, and its answer was lost
+		defer func() { err = errors.Join(err, removeIfThere(d.fs, claim)) }()
 	case errors.Is(err, fs.ErrExist),
 		errors.Is(err, fs.ErrNotExist): // a rival is at it, or is done and has cleared temp away
 		return false, nil
@@ -201,12 +274,23 @@ func (d *Dir) takeOver(seen []byte, want *format.Lock) (taken bool, err error) {
 		err = d.fs.Rename(temp, d.LockPath())
 		taken = err == nil
 	}
-	return taken, ignoreMissing(err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return d.holds(d.LockPath(), want), nil // renamed, and the answer was lost; or cleared away
+	}
+	return taken, err
 }
 
-// Beat rewrites an own lock, or says that it is lost.
-func (d *Dir) Beat(l *format.Lock) error {
-	have, _, err := d.ReadLock()
+// holds reports whether a file is the lock that we want, to the last byte.
+func (d *Dir) holds(name string, want *format.Lock) bool {
+	b, err := ReadFile(d.fs, name, maxLock)
+	return err == nil && string(b) == string(want.Encode())
+}
+
+// Beat rewrites an own lock, or says that it is lost. It looks at the file that it then writes to:
+// one that has been replaced meanwhile is nobody's. What other machines see is synced, or they
+// would not see it.
+func (d *Dir) Beat(l *format.Lock) (err error) {
+	f, err := d.fs.Edit(d.LockPath(), false)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = d.takeLock(l) // somebody tidied up
 		if errors.Is(err, fs.ErrExist) {
@@ -217,18 +301,19 @@ func (d *Dir) Beat(l *format.Lock) error {
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	have, _, err := d.decodeLock(f)
+	if err != nil {
+		return err
+	}
 	if have != nil && (have.Run != l.Run || have.Owner != l.Owner) {
 		return d.busy(have)
 	}
 	l.Beat++
-	f, err := d.fs.Edit(d.LockPath(), false)
-	if err != nil {
-		return err
-	}
-	if _, err = f.WriteAt(l.Encode(), 0); err == nil {
+	if _, err = f.WriteAt(l.Encode(), 0); err == nil && d.remote() {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	return err
 }
 
 // Unlock removes an own lock.
