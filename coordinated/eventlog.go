@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -42,7 +43,7 @@ func (c *Checkpointer) lastRun() uint64 {
 	if dir == "" {
 		return 0
 	}
-	runs, err := events.Runs(c.opt.files, dir)
+	runs, err := events.Runs(vfs.With(context.Background(), c.opt.files), dir)
 	if err != nil {
 		c.log.Warn("holdfast: cannot list the event logs of earlier runs", "error", err)
 	}
@@ -59,7 +60,8 @@ func (c *Checkpointer) openLog(run int) {
 		return
 	}
 	rank := c.world.Rank()
-	l, err := events.Create(events.Options{Dir: dir, FS: c.opt.files, Rank: rank, Begun: c.begun, Logger: c.log,
+	ctx := vfs.With(context.Background(), c.opt.files)
+	l, err := events.Create(ctx, events.Options{Dir: dir, Rank: rank, Begun: c.begun, Logger: c.log,
 		Header: events.Header{Job: c.opt.Job, Run: run, Size: c.world.Size(), Node: c.topo.nodes[rank],
 			PID:     os.Getpid(),
 			AliveNS: int64(aliveEvery), Levels: c.levels, Program: filepath.Base(os.Args[0])}})
@@ -68,7 +70,7 @@ func (c *Checkpointer) openLog(run int) {
 		return
 	}
 	c.events = l
-	if err := events.Prune(c.opt.files, dir, run, rank); err != nil {
+	if err := events.Prune(ctx, dir, run, rank); err != nil {
 		c.log.Warn("holdfast: cannot remove event logs of old runs", "error", err)
 	}
 }

@@ -26,7 +26,7 @@ func TestEventLog(t *testing.T) {
 	if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 5}).Run(second.run(opt)); err != nil {
 		t.Fatal(err)
 	}
-	logs, problems, err := events.ReadDir(nil, opt.Global, 0)
+	logs, problems, err := events.ReadDir(t.Context(), opt.Global, 0)
 	if err != nil || len(problems) > 0 || len(logs) != 2*ranks {
 		t.Fatalf("got %d logs, problems %v, %v, want %d logs", len(logs), problems, err, 2*ranks)
 	}
@@ -104,7 +104,7 @@ func TestEventsOption(t *testing.T) {
 		if c.dir == "" {
 			continue
 		}
-		if logs, _, err := events.ReadDir(nil, c.dir, 0); err != nil || len(logs) != 2 {
+		if logs, _, err := events.ReadDir(t.Context(), c.dir, 0); err != nil || len(logs) != 2 {
 			t.Errorf("events %q: got %d logs, %v, want 2", c.events, len(logs), err)
 		}
 	}
@@ -149,7 +149,7 @@ func TestReleasesBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	logs, _, err := events.ReadDir(nil, opt.Global, 0)
+	logs, _, err := events.ReadDir(t.Context(), opt.Global, 0)
 	if err != nil || len(logs) != 2 {
 		t.Fatalf("got %d logs, %v", len(logs), err)
 	}

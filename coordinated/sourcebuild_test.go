@@ -55,7 +55,7 @@ func TestFromSource(t *testing.T) {
 		!strings.Contains(told[0].Why, "no binary") {
 		t.Errorf("Stats of the restart: got %+v, want the program flow of dev, and why", told)
 	}
-	logs, _, err := events.ReadDir(nil, opt.Global, 0)
+	logs, _, err := events.ReadDir(t.Context(), opt.Global, 0)
 	if err != nil || len(logs) != 2 {
 		t.Fatalf("event logs: got %d, %v, want those of two runs", len(logs), err)
 	}

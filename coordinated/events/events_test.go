@@ -27,7 +27,7 @@ func newLog(t *testing.T, change func(*Options)) (*Log, Options) {
 	if change != nil {
 		change(&opt)
 	}
-	l, err := Create(opt)
+	l, err := Create(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func newLog(t *testing.T, change func(*Options)) (*Log, Options) {
 
 func readOne(t *testing.T, opt Options) RankLog {
 	t.Helper()
-	logs, problems, err := ReadDir(opt.FS, opt.Dir, 0)
+	logs, problems, err := ReadDir(vfs.With(t.Context(), opt.fs), opt.Dir, 0)
 	if err != nil || len(problems) > 0 || len(logs) != 1 {
 		t.Fatalf("got %d logs, problems %v, %v, want one log", len(logs), problems, err)
 	}
@@ -133,7 +133,7 @@ func TestBounded(t *testing.T) {
 // TestSlowDisk: what does not fit into the queue is counted.
 func TestSlowDisk(t *testing.T) {
 	gate := make(chan struct{})
-	l, opt := newLog(t, func(o *Options) { o.FS = slowFS{vfs.OS{}, gate} })
+	l, opt := newLog(t, func(o *Options) { o.fs = slowFS{vfs.OS{}, gate} })
 	const n = 3 * queueLen
 	for range n {
 		l.Emit(Event{Name: Arm})
@@ -176,14 +176,14 @@ func (f slowFile) WriteAt(p []byte, off int64) (int, error) {
 // TestFullDisk: the log ends with an error that names it, and Emit goes on.
 func TestFullDisk(t *testing.T) {
 	full := errors.New("no space left")
-	l, opt := newLog(t, func(o *Options) { o.FS = fullFS{vfs.OS{}, full} })
+	l, opt := newLog(t, func(o *Options) { o.fs = fullFS{vfs.OS{}, full} })
 	l.Emit(Event{Name: Arm})
 	l.Flush(t.Context())
 	l.Emit(Event{Name: Arm})
 	if err := l.Close(); !errors.Is(err, full) {
 		t.Errorf("got %v, want %v", err, full)
 	}
-	opt.FS = nil
+	opt.fs = nil
 	if got := readOne(t, opt); len(got.Events) != 1 {
 		t.Errorf("got %d events, want the header", len(got.Events))
 	}
@@ -253,7 +253,7 @@ func TestDamaged(t *testing.T) {
 // TestInMemory: all access to files goes through the interface.
 func TestInMemory(t *testing.T) {
 	mem := crashfs.New()
-	l, opt := newLog(t, func(o *Options) { o.FS, o.Dir = mem, "/events" })
+	l, opt := newLog(t, func(o *Options) { o.fs, o.Dir = mem, "/events" })
 	l.Emit(Event{Name: Arm})
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -265,7 +265,7 @@ func TestInMemory(t *testing.T) {
 
 func TestNoLogs(t *testing.T) {
 	var no *NoLogError
-	if _, _, err := ReadDir(nil, t.TempDir(), 0); !errors.As(err, &no) {
+	if _, _, err := ReadDir(t.Context(), t.TempDir(), 0); !errors.As(err, &no) {
 		t.Errorf("got %v, want a *NoLogError", err)
 	}
 }
@@ -275,7 +275,7 @@ func TestPrune(t *testing.T) {
 	dir := t.TempDir()
 	for _, run := range []int{1, 2, 101} {
 		for rank := range 2 {
-			l, err := Create(Options{Dir: dir, Rank: rank, Begun: time.Now(), Header: Header{Run: run, Size: 2}})
+			l, err := Create(t.Context(), Options{Dir: dir, Rank: rank, Begun: time.Now(), Header: Header{Run: run, Size: 2}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -285,14 +285,14 @@ func TestPrune(t *testing.T) {
 		}
 	}
 	for rank := range 2 {
-		if err := Prune(nil, dir, 101, rank); err != nil {
+		if err := Prune(t.Context(), dir, 101, rank); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if runs, err := Runs(nil, dir); err != nil || fmt.Sprint(runs) != "[2 101]" {
+	if runs, err := Runs(t.Context(), dir); err != nil || fmt.Sprint(runs) != "[2 101]" {
 		t.Errorf("got runs %v, %v, want [2 101]", runs, err)
 	}
-	logs, _, err := ReadDir(nil, dir, 1)
+	logs, _, err := ReadDir(t.Context(), dir, 1)
 	if err != nil || len(logs) != 2 || logs[0].Header.Run != 101 {
 		t.Errorf("the newest run: got %d logs, %v, want those of run 101", len(logs), err)
 	}
@@ -345,7 +345,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 func BenchmarkEmit(b *testing.B) {
-	l, err := Create(Options{Dir: b.TempDir(), Begun: time.Now(), Header: Header{Run: 1, Size: 1}})
+	l, err := Create(b.Context(), Options{Dir: b.TempDir(), Begun: time.Now(), Header: Header{Run: 1, Size: 1}})
 	if err != nil {
 		b.Fatal(err)
 	}

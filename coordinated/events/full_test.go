@@ -22,7 +22,7 @@ func TestLogGoesOnWhenThereIsRoom(t *testing.T) {
 				mem.SetSpace(int64(r.IntN(200)))
 			}
 			l, opt := newLog(t, func(o *Options) {
-				o.FS, o.Dir = mem, "/d/events"
+				o.fs, o.Dir = mem, "/d/events"
 				if seed%3 == 0 {
 					o.MaxBytes = 4000
 				}
@@ -80,7 +80,7 @@ func TestLogGoesOnWhenThereIsRoom(t *testing.T) {
 func TestGapIsCounted(t *testing.T) {
 	mem := crashfs.New()
 	mem.MkdirAll("/d")
-	l, opt := newLog(t, func(o *Options) { o.FS, o.Dir = mem, "/d/events" })
+	l, opt := newLog(t, func(o *Options) { o.fs, o.Dir = mem, "/d/events" })
 	emit := func(n int) {
 		for range n {
 			l.Emit(Event{Name: Arm, Epoch: 1, What: strings.Repeat("x", 50)})

@@ -16,13 +16,14 @@ import (
 // Options say where a Log is written and whose it is.
 type Options struct {
 	Dir    string    // the directory that has the runs; made when it is missing
-	FS     vfs.FS    // nil: the operating system's
 	Header Header    // Part is filled in
 	Rank   int       // whose log it is
 	Begun  time.Time // when Open began; the zero of Event.Mono
 	// MaxBytes bounds the log of this run; 0 means 8 MiB.
 	MaxBytes int64
 	Logger   *slog.Logger // hears once when the log cannot be written; nil discards
+
+	fs vfs.FS
 }
 
 // DefaultMaxBytes is what a rank writes at most in one run: about three thousand
@@ -60,8 +61,10 @@ type Log struct {
 
 // Create makes the files of a new run and starts the goroutine that writes them.
 // The caller closes the Log.
-func Create(opt Options) (*Log, error) {
-	opt.FS = vfs.OrOS(opt.FS)
+func Create(ctx context.Context, opt Options) (*Log, error) {
+	if opt.fs == nil {
+		opt.fs = vfs.OrOS(vfs.From(ctx))
+	}
 	if opt.MaxBytes == 0 {
 		opt.MaxBytes = DefaultMaxBytes
 	}
@@ -83,7 +86,7 @@ func Create(opt Options) (*Log, error) {
 // begin makes the directories and the first file.
 func (l *Log) begin() error {
 	for _, d := range []string{l.opt.Dir, runDir(l.opt.Dir, l.opt.Header.Run)} {
-		if err := l.opt.FS.Mkdir(d); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := l.opt.fs.Mkdir(d); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("event log: %w", err)
 		}
 	}

@@ -2,6 +2,7 @@ package events
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,10 +28,9 @@ var (
 )
 
 // Runs lists the runs that a directory has logs of, ascending; none when there
-// is no directory. Nil fsys is the operating system's.
-func Runs(fsys vfs.FS, dir string) ([]int, error) {
-	fsys = vfs.OrOS(fsys)
-	list, err := fsys.ReadDir(dir)
+// is no directory.
+func Runs(ctx context.Context, dir string) ([]int, error) {
+	list, err := vfs.OrOS(vfs.From(ctx)).ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -50,9 +50,9 @@ func Runs(fsys vfs.FS, dir string) ([]int, error) {
 
 // Prune removes this rank's logs of runs long past, and their directories with
 // the last of them.
-func Prune(fsys vfs.FS, dir string, run, rank int) error {
-	fsys = vfs.OrOS(fsys)
-	runs, err := Runs(fsys, dir)
+func Prune(ctx context.Context, dir string, run, rank int) error {
+	fsys := vfs.OrOS(vfs.From(ctx))
+	runs, err := Runs(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -98,13 +98,13 @@ func (l *Log) openPart() error {
 		l.file = nil
 		l.part++
 		if old := l.part - 2; old >= 0 {
-			if err := l.opt.FS.Remove(filepath.Join(dir, partName(l.opt.Rank, old))); err != nil &&
+			if err := l.opt.fs.Remove(filepath.Join(dir, partName(l.opt.Rank, old))); err != nil &&
 				!errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("event log: %w", err)
 			}
 		}
 	}
-	f, err := l.opt.FS.Create(filepath.Join(dir, partName(l.opt.Rank, l.part)), false)
+	f, err := l.opt.fs.Create(filepath.Join(dir, partName(l.opt.Rank, l.part)), false)
 	if err != nil {
 		return fmt.Errorf("event log: %w", err)
 	}
@@ -122,7 +122,7 @@ func (l *Log) openPart() error {
 		err = l.append(b)
 	}
 	if err != nil { // without its first line it is no log: begin tries again
-		err = errors.Join(err, l.file.Close(), l.opt.FS.Remove(filepath.Join(dir, partName(l.opt.Rank, l.part))))
+		err = errors.Join(err, l.file.Close(), l.opt.fs.Remove(filepath.Join(dir, partName(l.opt.Rank, l.part))))
 		l.file = nil
 	}
 	return err

@@ -3,6 +3,7 @@ package events
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -90,11 +91,10 @@ func readLine(in *bufio.Reader) (line []byte, whole bool, err error) {
 
 // ReadDir reads all logs of a directory of runs, or of a checkpoint directory
 // that has one, in order of run and rank. Files that are no logs are returned
-// as problems. Only the newest most runs are read; 0 means all. Nil fsys is the
-// operating system's.
-func ReadDir(fsys vfs.FS, dir string, most int) (logs []RankLog, problems []error, err error) {
-	fsys = vfs.OrOS(fsys)
-	root, runs, err := findRuns(fsys, dir)
+// as problems. Only the newest most runs are read; 0 means all.
+func ReadDir(ctx context.Context, dir string, most int) (logs []RankLog, problems []error, err error) {
+	fsys := vfs.OrOS(vfs.From(ctx))
+	root, runs, err := findRuns(ctx, dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -138,9 +138,9 @@ func (e *NoLogError) Error() string {
 		"it has none, the HOLDFAST_LOCAL of every node), or the one that HOLDFAST_EVENTS named", e.Dir)
 }
 
-func findRuns(fsys vfs.FS, dir string) (root string, runs []int, err error) {
+func findRuns(ctx context.Context, dir string) (root string, runs []int, err error) {
 	for _, root := range []string{filepath.Join(dir, DirName), dir} {
-		runs, err := Runs(fsys, root)
+		runs, err := Runs(ctx, root)
 		if err != nil || len(runs) > 0 {
 			return root, runs, err
 		}

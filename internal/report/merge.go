@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,8 +22,9 @@ func Load(now time.Time, starts int, dirs ...string) (*Report, error) {
 	var logs []events.RankLog
 	var notes []string
 	var empty error
+	ctx := vfs.With(context.Background(), vfs.OS{AllowForeign: true}) // a report is of any user
 	for _, d := range dirs {
-		more, problems, err := events.ReadDir(vfs.OS{AllowForeign: true}, d, starts) // a report is of any user
+		more, problems, err := events.ReadDir(ctx, d, starts)
 		if none := (*events.NoLogError)(nil); errors.As(err, &none) {
 			empty = err // a node that came back with an empty disk
 			notes = append(notes, d+" has no event logs")
