@@ -236,7 +236,8 @@ func (c *Checkpointer) useLevels(priv *mpiwrap.Comm, had bool) error {
 	}
 	if !slices.Contains(use, storage.LevelLocal) { // what partners and parity are made from
 		use = slices.DeleteFunc(use, func(l string) bool {
-			return l == storage.LevelPartner || l == storage.LevelParity
+			t := storage.TraitsOf(l)
+			return t.Copies || t.Rows
 		})
 	}
 	why := errors.Join(failed...)

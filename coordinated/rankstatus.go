@@ -59,7 +59,7 @@ func (c *Checkpointer) begin(s persist.Step) (end func(bytes, stored int64, err 
 	case persist.Write:
 		ev.Name, w.copied = events.Write, -1
 	case persist.Copy:
-		if s.Level == storage.LevelGlobal {
+		if storage.TraitsOf(s.Level).Shared {
 			ev.Name = events.Flush
 		}
 	case persist.Rebuild:

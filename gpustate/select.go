@@ -180,7 +180,7 @@ func uuidDigits(s string) string {
 // class orders devices: lower is better.
 func class(i Info) int {
 	switch {
-	case i.Kind == "cuda":
+	case i.Can().Native:
 		return 0
 	case i.Type == "gpu":
 		return 1

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -19,6 +20,12 @@ const (
 	LevelParity  = format.LevelParity  // Reed-Solomon over groups of nodes: survives Parity nodes of a group
 	LevelGlobal  = format.LevelGlobal  // a directory of the parallel file system: survives the nodes
 )
+
+// Traits set levels apart: what is done at one depends on them, not on its name.
+type Traits = level.Traits
+
+// TraitsOf are those of the level with a name; none of an unknown one.
+func TraitsOf(name string) Traits { return level.TraitsOf(name) }
 
 // Options says whose checkpoints a Store keeps and where.
 type Options struct {

@@ -50,7 +50,7 @@ func (p *Persister) commit(e storage.Epoch, level string, infos []storage.ShardI
 // what lies there. A local directory belongs to its node, so every rank commits
 // there; the global one is shared, and rank 0 writes for all.
 func (p *Persister) writeManifest(e storage.Epoch, level string, infos []storage.ShardInfo) (v vote.Commit) {
-	if level == storage.LevelGlobal && p.Rank != 0 {
+	if storage.TraitsOf(level).Shared && p.Rank != 0 {
 		return vote.Commit{Shared: true}
 	}
 	if v.Err = p.writeWatched(e, level, infos); v.Err != nil {

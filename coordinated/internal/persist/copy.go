@@ -17,11 +17,12 @@ import (
 // l is nil, on all ranks, when there is none. ctx bounds the copying on this
 // rank. Collective.
 func (p *Persister) copyOut(ctx context.Context, e storage.Epoch, level string, l *capture.Lease) error {
-	if level == storage.LevelGlobal {
+	traits := storage.TraitsOf(level)
+	if traits.Shared {
 		infos, err := p.copyNode(ctx, e, l)
 		return p.commit(e, level, infos, err)
 	}
-	if level == storage.LevelParity {
+	if traits.Rows {
 		defer p.serveShard(ctx, e, l)() // until all ranks have voted, and so have read
 	}
 	end := p.copying(e, level, p.Rank)
@@ -56,7 +57,7 @@ func (p *Persister) copyShard(ctx context.Context, e storage.Epoch, level string
 			return p.Store.Flush(ctx, e, p.Levels[0], level, p.Operations.counted(level, secs))
 		})
 	}
-	if level != storage.LevelParity { // which is computed from the shards of others
+	if !storage.TraitsOf(level).Rows { // which are computed from the shards of others
 		if secs := l.Hold(); secs != nil {
 			bound, cancel := l.Within(ctx)
 			info, err := flush(bound, l, secs)

@@ -88,7 +88,7 @@ func (x *Epoch) first() (from int, failed, err error) {
 	})
 	all := sync.OnceValue(func() error { return <-x.c.All })
 	bases := []int{0} // that an epoch can come to from memory
-	if last := len(p.Levels) - 1; last > 0 && p.Levels[last] == storage.LevelGlobal {
+	if last := len(p.Levels) - 1; last > 0 && storage.TraitsOf(p.Levels[last]).Shared {
 		bases = append(bases, last)
 	}
 	for n := range bases {
@@ -194,7 +194,7 @@ func (x *Epoch) committed(level string) {
 			p.Log.Warn("holdfast: cannot record that the job has checkpoints", "error", err)
 		}
 	}
-	if level == storage.LevelGlobal {
+	if storage.TraitsOf(level).Shared {
 		p.Note.end(x.c.Epoch)
 	}
 	removed, err := runWatched(p.ctx, p.Operations, "prune after the commit", level, nil, p.Store.Prune)

@@ -29,7 +29,7 @@ func (p *Persister) Repair(e storage.Epoch) {
 // rebuild restores an epoch's presence on this rank's node and its redundancy.
 func (p *Persister) rebuild(e storage.Epoch) error {
 	for _, level := range p.Levels {
-		if level == storage.LevelGlobal {
+		if storage.TraitsOf(level).Shared {
 			continue
 		}
 		end := p.Begin(Step{Name: Rebuild, Epoch: e, Level: level})
@@ -55,10 +55,14 @@ func (p *Persister) rebuild(e storage.Epoch) error {
 // finishCopies brings the epochs to the global level that the run before had
 // committed locally and not copied any more.
 func (p *Persister) finishCopies() error {
-	if len(p.Levels) < 2 || p.Levels[len(p.Levels)-1] != storage.LevelGlobal {
+	if len(p.Levels) < 2 {
 		return nil
 	}
-	pending, err := p.Store.Pending(p.ctx, p.Levels[0], storage.LevelGlobal)
+	last := p.Levels[len(p.Levels)-1]
+	if !storage.TraitsOf(last).Shared {
+		return nil
+	}
+	pending, err := p.Store.Pending(p.ctx, p.Levels[0], last)
 	blobs, gerr := p.Allgather(0, "repair pending", vote.EncodeCandidates(pending, nil, err))
 	if gerr != nil {
 		return errors.Join(err, gerr)
@@ -70,13 +74,13 @@ func (p *Persister) finishCopies() error {
 	for _, k := range vote.Common(per) {
 		e := k.Epoch
 		p.Store.Choose(e, k.ID)
-		if err := p.copyOut(p.ctx, e, storage.LevelGlobal, nil); err != nil {
+		if err := p.copyOut(p.ctx, e, last, nil); err != nil {
 			return err
 		}
 		p.Note.end(e)
 		if p.Rank == 0 {
 			p.Log.Info("holdfast: copied an epoch that the previous run had not", "epoch", e, "level",
-				storage.LevelGlobal)
+				last)
 		}
 	}
 	return nil

@@ -42,6 +42,7 @@ type Abilities struct {
 	TakesCUDA   bool // CUDA C++, PTX and cubins, whose variables can be read and written
 	MoreLocal   bool // a kernel that asks gets more work-group memory than Info.LocalBytes
 	Pins        bool // page-locks memory that others made, for transfers at full rate
+	Native      bool // the vendor's own way to its devices: preferred where there are others
 	OnRequest   bool // chosen only by who names the kind
 }
 
@@ -51,7 +52,7 @@ func (i Info) Can() Abilities {
 	case "opencl":
 		return Abilities{TakesOpenCL: true}
 	case "cuda":
-		return Abilities{TakesCUDA: true, MoreLocal: true, Pins: !i.HostMemory}
+		return Abilities{TakesCUDA: true, MoreLocal: true, Pins: !i.HostMemory, Native: true}
 	}
 	return Abilities{TakesOpenCL: true, TakesCUDA: true, OnRequest: i.Kind == "fake"}
 }
