@@ -20,7 +20,7 @@ func Inspect(ctx context.Context, dirs ...string) (*View, error) {
 	v := &View{}
 	var refused error
 	for _, path := range distinct(dirs) {
-		d := &viewDir{Level: level.DirOf(fsys, path, nil)}
+		d := &viewDir{Level: level.Of(fsys, path, nil)}
 		err := d.Trusted()
 		if errors.Is(err, vfs.ErrUnsafe) {
 			refused = errors.Join(refused, d.Unusable(err))
@@ -73,7 +73,7 @@ func (d *viewDir) identify(fsys vfs.FS) error {
 	if d.markerErr != nil {
 		d.info.Fault = &markerError{Dir: d.Path(), Err: d.markerErr}
 	}
-	d.Level = level.DirOf(fsys, d.Path(), m)
+	d.Level = level.Of(fsys, d.Path(), m)
 	return nil
 }
 

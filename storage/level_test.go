@@ -1,11 +1,28 @@
 package storage_test
 
 import (
+	"crypto/rand"
+	"os"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
+
+// realStore names the prefix of an object store, s3://bucket/prefix, that TestRealStore runs on; the usual variables
+// say where it is.
+const realStore = "HOLDFAST_TEST_S3"
+
+// TestRealStore runs the suite on a store that is no fake. What it makes stays there.
+func TestRealStore(t *testing.T) {
+	url := os.Getenv(realStore)
+	if url == "" {
+		t.Skip(realStore + " is not set")
+	}
+	storagetest.Run(t, storagetest.Level{Config: storage.LevelConfig{Name: storage.LevelGlobal}, Nodes: nodeNames(2),
+		Shared: true, Store: func(*testing.T) string { return url + "/" + rand.Text() }})
+}
 
 func TestLevels(t *testing.T) {
 	for name, l := range map[string]storagetest.Level{
@@ -18,6 +35,8 @@ func TestLevels(t *testing.T) {
 		"global": {Config: storage.LevelConfig{Name: storage.LevelGlobal}, Nodes: nodeNames(2), Shared: true},
 		"global, compress": {Config: storage.LevelConfig{Name: storage.LevelGlobal, CompressAlways: true},
 			Nodes: nodeNames(2), Shared: true},
+		"global, object store": {Config: storage.LevelConfig{Name: storage.LevelGlobal}, Nodes: nodeNames(2),
+			Shared: true, Store: func(t *testing.T) string { return fakes3.Start(t, &fakes3.Server{Page: 3}) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

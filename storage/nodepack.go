@@ -23,7 +23,8 @@ import (
 //     FlushNode. If anyone could not, it calls DropPacks, and FlushNode does
 //     the work from the committed shards.
 //
-// The pack has a temporary name until it is sealed.
+// The pack has a temporary name until it is sealed. Where a file has one writer alone, as in an object store, each
+// part is a file of its own instead: the rank's shard.
 
 // NodePack says whose shards of an epoch are written together, and how long they
 // are. It is the same on all ranks of the node.
@@ -103,14 +104,20 @@ func (p *Part) write(ctx context.Context, n *NodePack) (stored int64, err error)
 	t := s.throttle(p.to)
 	t.Share = len(n.Ranks)
 	var idx *format.Index
-	err = p.to.Join(n.Epoch, n.temp(pk), p.spec.Room, func(f vfs.File) error {
+	fill := func(f vfs.File) error {
 		return s.writing(ctx, f, t, func(w *shard.Writer) error {
 			w.Off, w.End = base, base+p.spec.Room
 			info, x, err := writeCopy(ctx, w, p.spec, p.info.Digest)
 			stored, idx = info.Stored, x
 			return err
 		})
-	})
+	}
+	if p.to.Traits().Single { // the part is a file of its own
+		base = 0
+		err = p.to.Put(n.Epoch, p.spec.FileName(), level.Room{Most: p.spec.Room}, fill)
+	} else {
+		err = p.to.Join(n.Epoch, n.temp(pk), p.spec.Room, fill)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -191,12 +198,38 @@ func (s *Store) SealPacks(ctx context.Context, n NodePack) (infos []ShardInfo, e
 		files, err := n.files()
 		for i := 0; i < len(files) && err == nil; i++ {
 			var part []ShardInfo
-			part, err = s.sealPack(ctx, &n, &files[i], m, to)
+			if to.Traits().Single {
+				part, err = sealedParts(&files[i], m, to)
+			} else {
+				part, err = s.sealPack(ctx, &n, &files[i], m, to)
+			}
 			infos = append(infos, part...)
 		}
 		return err
 	})
 	return infos, err
+}
+
+// sealedParts is sealPack where each part is a file of its own.
+func sealedParts(k *nodePackFile, m *format.Manifest, to *levelState) (infos []ShardInfo, err error) {
+	var idxs []*format.Index
+	for i, r := range k.ranks {
+		want, err := m.Shard(r)
+		if err != nil {
+			return nil, err
+		}
+		info, idx, err := level.Uncommitted(to, m.Epoch, r)
+		if err != nil {
+			return nil, err
+		}
+		if idx.Rank != r || info.Digest != want.Digest || info.ShardBytes != k.rooms[i] {
+			return nil, fmt.Errorf("the part of rank %d is not the committed one: %w", r, ErrCorrupt)
+		}
+		info.Node = want.Node
+		infos, idxs = append(infos, info), append(idxs, idx)
+	}
+	to.remember(m.Epoch, idxs...)
+	return infos, nil
 }
 
 func (s *Store) sealPack(ctx context.Context, n *NodePack, k *nodePackFile, m *format.Manifest,
@@ -256,7 +289,13 @@ func (s *Store) DropPacks(n NodePack) error {
 	return s.on("discard", n.Epoch, n.To, func(to *levelState) error {
 		files, err := n.files()
 		for i := range files {
-			err = errors.Join(err, to.Drop(n.Epoch, n.temp(&files[i])))
+			if !to.Traits().Single {
+				err = errors.Join(err, to.Drop(n.Epoch, n.temp(&files[i])))
+				continue
+			}
+			for _, r := range files[i].ranks {
+				err = errors.Join(err, to.Discard(n.Epoch, format.ShardName(r)))
+			}
 		}
 		return err
 	})

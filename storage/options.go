@@ -82,7 +82,8 @@ type LevelConfig struct {
 	Name string // LevelLocal, LevelPartner, LevelParity or LevelGlobal
 	// Dir is where the level's files lie: at partner and parity, those that this
 	// rank keeps for others. It must exist, unless Create is set. Ranks may share it or have
-	// one each; a job has it for itself.
+	// one each; a job has it for itself. At global it may be the URL of an object
+	// store, s3://bucket/prefix.
 	Dir    string
 	Create bool // make Dir if only its last element is missing
 
@@ -209,7 +210,14 @@ func (l *LevelConfig) validate(field string, dirs map[string]string) error {
 	if l.Dir == "" {
 		return bad("Dir", "is empty")
 	}
-	l.Dir = filepath.Clean(l.Dir)
+	if err := level.CheckPath(l.Dir); err != nil {
+		return bad("Dir", "%v", err)
+	}
+	if !level.IsStore(l.Dir) {
+		l.Dir = filepath.Clean(l.Dir)
+	} else if l.Name != LevelGlobal {
+		return bad("Dir", "is an object store, %s; only the level %s can be in one", l.Dir, LevelGlobal)
+	}
 	for dir, name := range dirs {
 		if name == l.Name {
 			return bad("Name", "%q is listed twice", l.Name)

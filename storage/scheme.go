@@ -43,7 +43,7 @@ func (s *Store) chooseLevel(cfg LevelConfig) *levelState {
 		l.memory = peer.NewMemFS(fsys)
 		fsys = l.memory
 	}
-	l.Level = level.NewDir(fsys, cfg.Name, cfg.Dir, s.opt.Rank).Only(&s.contents)
+	l.Level = level.At(fsys, cfg.Name, cfg.Dir, s.opt.Rank, &s.contents)
 	l.served = peer.Dir{FS: fsys, Path: cfg.Dir, Writable: traits.WrittenByOthers}
 	switch own := (ownFiles{s, l}); {
 	case traits.Rows:
@@ -188,6 +188,9 @@ func (p *partnerCopies) outside() (out []remoteFile) {
 
 // writing has do write to f, and waits until all that it wrote is there.
 func (s *Store) writing(ctx context.Context, f vfs.File, t *shard.Throttle, do func(w *shard.Writer) error) error {
+	if u, ok := f.(interface{ Bind(ctx context.Context) }); ok { // requests to an object store
+		u.Bind(ctx)
+	}
 	w := shard.NewWriter(ctx, f, s.pool, t)
 	if err := do(w); err != nil {
 		w.Abort()

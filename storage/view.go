@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -64,7 +65,7 @@ func OpenView(ctx context.Context, dirs ...string) (*View, error) {
 	fsys := filesOf(ctx)
 	v := &View{}
 	for _, path := range distinct(dirs) {
-		d := &viewDir{Level: level.DirOf(fsys, path, nil)}
+		d := &viewDir{Level: level.Of(fsys, path, nil)}
 		if err := d.Trusted(); errors.Is(err, vfs.ErrUnsafe) {
 			return nil, d.Unusable(err)
 		}
@@ -100,6 +101,9 @@ func distinct(dirs []string) (out []string) {
 
 // placeOf is the same for all paths to a directory, as far as the system can tell.
 func placeOf(dir string) string {
+	if level.IsStore(dir) {
+		return strings.TrimRight(dir, "/")
+	}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}

@@ -21,6 +21,8 @@ type Level struct {
 	Nodes  []string            // node of each rank
 	// Shared: all ranks have one directory. Otherwise each node has its own.
 	Shared bool
+	// Store, if set, makes an object store for the test, which all ranks have, and returns its URL.
+	Store func(t *testing.T) string
 }
 
 // Run checks what every level promises: an epoch exists there when it is
@@ -39,6 +41,9 @@ func Run(t *testing.T, l Level) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &suite{T: t, level: l, dir: t.TempDir(), sections: ordinary}
+			if l.Store != nil {
+				s.url = l.Store(t)
+			}
 			s.open()
 			test(s)
 		})
@@ -51,11 +56,15 @@ type suite struct {
 	*testing.T
 	level    Level
 	dir      string
+	url      string // of the level under test, if it is an object store
 	stores   []*storage.Store
 	sections func(rank int, e storage.Epoch) []storage.Section
 }
 
 func (s *suite) dirOf(level, node string) string {
+	if level == s.level.Config.Name && s.url != "" {
+		return s.url
+	}
 	if level == s.level.Config.Name && s.level.Shared {
 		return filepath.Join(s.dir, level)
 	}
@@ -73,6 +82,9 @@ func (s *suite) open() {
 		}
 		for i := range configs {
 			configs[i].Dir = s.dirOf(configs[i].Name, node)
+			if configs[i].Dir == s.url {
+				continue
+			}
 			if err := os.MkdirAll(configs[i].Dir, 0o755); err != nil {
 				s.Fatal(err)
 			}

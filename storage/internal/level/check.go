@@ -23,17 +23,25 @@ func (d *Dir) Check(bad func(name string, err error)) error {
 				format.ErrCorrupt))
 		case epoch:
 			bad(f.Name, d.fs.CheckDir(path, false))
-		case strings.HasSuffix(f.Name, format.TempSuffix):
-		case strings.HasPrefix(f.Name, format.AttemptsPrefix):
-			_, err := readNote(d, f.Name, format.DecodeRestoreAttempts)
-			bad(f.Name, ignoreMissing(err)) // one that has just gone is no problem
-		case f.Name == format.BegunName:
-			_, err := d.ReadBegun()
-			bad(f.Name, ignoreMissing(err))
 		case f.Name == format.LockName: // it may be changing now
 			_, _, err := d.ReadLock()
 			bad(f.Name, ignoreMissing(err))
+		default:
+			checkNote(d, f.Name, bad)
 		}
 	}
 	return nil
+}
+
+// checkNote reads a small record that lies beside the epochs. One that has just gone is no problem.
+func checkNote(r noteReader, name string, bad func(name string, err error)) {
+	switch {
+	case strings.HasSuffix(name, format.TempSuffix):
+	case strings.HasPrefix(name, format.AttemptsPrefix):
+		_, err := readNote(r, name, format.DecodeRestoreAttempts)
+		bad(name, ignoreMissing(err))
+	case name == format.BegunName:
+		_, err := readNote(r, name, format.DecodeBegun)
+		bad(name, ignoreMissing(err))
+	}
 }

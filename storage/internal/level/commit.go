@@ -74,6 +74,9 @@ func (d *Dir) Discard(e format.Epoch, name string) error {
 
 // fileOf is the path of a file of an epoch, for people.
 func fileOf(l Epochs, e format.Epoch, name string) string {
+	if IsStore(l.Path()) {
+		return l.Path() + "/" + format.EpochName(e) + "/" + name
+	}
 	return filepath.Join(l.Path(), format.EpochName(e), name)
 }
 

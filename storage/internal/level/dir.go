@@ -3,7 +3,6 @@ package level
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -21,18 +20,18 @@ import (
 //	<dir>/epoch-0000000007/rank-000003.shard
 //	<dir>/epoch-0000000007/manifest         commits the epoch
 type Dir struct {
+	place
 	fs     vfs.FS
-	name   string // of the level; empty: not known
-	path   string
-	of     *format.Marker // whose it is, where manifests of others are damage; nil: the caller looks
-	owner  int            // rank whose store the directory belongs to; it clears away temporary files
-	only   *Contents      // of epochs; nil: whatever their manifests say
-	remote func() bool    // other machines may see it
+	remote func() bool // other machines may see it
 }
 
 // NewDir is the directory of a level at path, which belongs to the store of a rank.
 func NewDir(fsys vfs.FS, name, path string, owner int) *Dir {
-	return &Dir{fs: fsys, name: name, path: path, owner: owner, remote: remoteAt(fsys, path)}
+	return newDir(fsys, place{name: name, path: path, owner: owner})
+}
+
+func newDir(fsys vfs.FS, p place) *Dir {
+	return &Dir{place: p, fs: fsys, remote: remoteAt(fsys, p.path)}
 }
 
 // Only makes manifests that commit other contents damage there.
@@ -40,25 +39,6 @@ func (d *Dir) Only(c *Contents) *Dir {
 	d.only = c
 	return d
 }
-
-// DirOf is the directory at path for a reader who knows whose it is, so that manifests of others are damage there;
-// nil: it is not known.
-func DirOf(fsys vfs.FS, path string, m *format.Marker) *Dir {
-	d := &Dir{fs: fsys, path: path, of: m, remote: remoteAt(fsys, path)}
-	if m != nil {
-		d.name = m.Level
-	}
-	return d
-}
-
-// Name is that of the level; empty if it is not known.
-func (d *Dir) Name() string { return d.name }
-
-// Path is where it is.
-func (d *Dir) Path() string { return d.path }
-
-// Traits are those of the level.
-func (d *Dir) Traits() Traits { return TraitsOf(d.name) }
 
 // Unusable wraps what the system said about the directory with the remedy.
 func (d *Dir) Unusable(err error) error {
@@ -195,26 +175,7 @@ func (d *Dir) ReadManifest(e format.Epoch) (*format.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := format.DecodeManifest(file, b)
-	if err != nil {
-		return nil, err
-	}
-	bad := func(text string, args ...any) (*format.Manifest, error) {
-		return nil, &format.CorruptError{File: file, Len: int64(len(b)), Reason: fmt.Sprintf(text, args...)}
-	}
-	switch {
-	case m.Epoch != e:
-		return bad("manifest of epoch %d", m.Epoch)
-	case d.name != "" && m.Level != d.name:
-		return bad("manifest of level %s in a directory of level %s", m.Level, d.name)
-	case d.of != nil && m.Job != d.of.Job:
-		return bad("manifest of job %q in a directory of job %q", m.Job, d.of.Job)
-	case d.of != nil && m.Size != d.of.Size:
-		return bad("manifest of %d ranks in a directory of %d", m.Size, d.of.Size)
-	case !d.only.allows(m):
-		return nil, &OtherContentsError{File: file, Epoch: e}
-	}
-	return m, nil
+	return d.manifest(file, b, e)
 }
 
 // ClearTemps removes what an earlier run of the owner left unfinished.

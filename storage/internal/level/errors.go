@@ -49,11 +49,22 @@ func (e *DirError) Error() string {
 	if level != "" {
 		level = "level " + level + " "
 	}
-	return fmt.Sprintf("%sdirectory %s cannot be used: %v (%s)", level, e.Dir, e.Err, e.Remedy)
+	if e.Remedy == "" { // Err says it
+		return fmt.Sprintf("%s%s cannot be used: %v", level, kindOf(e.Dir), e.Err)
+	}
+	return fmt.Sprintf("%s%s cannot be used: %v (%s)", level, kindOf(e.Dir), e.Err, e.Remedy)
 }
 
 // Unwrap returns the cause.
 func (e *DirError) Unwrap() error { return e.Err }
+
+// kindOf names a place for messages.
+func kindOf(path string) string {
+	if IsStore(path) {
+		return "object store " + path
+	}
+	return "directory " + path
+}
 
 // JobError reports a directory that holds the checkpoints of another job.
 type JobError struct {
@@ -64,9 +75,9 @@ type JobError struct {
 
 // Error names the directory and both jobs.
 func (e *JobError) Error() string {
-	return fmt.Sprintf("level %s directory %s holds checkpoints of job %q, this job is %q: "+
+	return fmt.Sprintf("level %s %s holds checkpoints of job %q, this job is %q: "+
 		"give each job its own directory, or use that job name (HOLDFAST_JOB) to continue from it",
-		e.Level, e.Dir, e.Have, e.Want)
+		e.Level, kindOf(e.Dir), e.Have, e.Want)
 }
 
 // SizeError reports checkpoints that were written by another number of ranks.
@@ -78,9 +89,9 @@ type SizeError struct {
 
 // Error gives both numbers of ranks.
 func (e *SizeError) Error() string {
-	return fmt.Sprintf("level %s directory %s holds checkpoints of %d ranks, this job has %d: start it with %d "+
+	return fmt.Sprintf("level %s %s holds checkpoints of %d ranks, this job has %d: start it with %d "+
 		"ranks, or give it an empty directory to start over",
-		e.Level, e.Dir, e.Have, e.Want, e.Have)
+		e.Level, kindOf(e.Dir), e.Have, e.Want, e.Have)
 }
 
 // SpaceError reports a level without room. It fails one epoch and no other.
@@ -97,9 +108,9 @@ func (e *SpaceError) Error() string {
 	if e.Missing() == 0 {
 		missing = fmt.Sprintf("taken by others at the time, %d free now", e.Free)
 	}
-	return fmt.Sprintf("level %s directory %s is full: %d bytes needed, %s: make room there, or keep fewer epochs "+
+	return fmt.Sprintf("level %s %s is full: %d bytes needed, %s: make room there, or keep fewer epochs "+
 		"(HOLDFAST_KEEP)",
-		e.Level, e.Dir, e.Need, missing)
+		e.Level, kindOf(e.Dir), e.Need, missing)
 }
 
 // Missing is the number of bytes by which the level is too small.
@@ -120,6 +131,6 @@ type BusyError struct {
 
 // Error names the directory, and the process that uses it.
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("level %s directory %s is in use by another run of this job: process %d on node %s; "+
-		"end that run first, or use another directory", e.Level, e.Dir, e.PID, e.Node)
+	return fmt.Sprintf("level %s %s is in use by another run of this job: process %d on node %s; "+
+		"end that run first, or use another directory", e.Level, kindOf(e.Dir), e.PID, e.Node)
 }

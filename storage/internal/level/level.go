@@ -10,7 +10,8 @@ import (
 )
 
 // Level is a place to keep epochs: what their life needs, and what keeps the place for one job and one run of it.
-// Dir is the one on a POSIX file system. What can be said by these calls alone, like Prunable, is a function.
+// Dir is the one on a POSIX file system, Bucket the one in an object store. What can be said by these
+// calls alone, like Prunable, is a function.
 type Level interface {
 	Epochs
 	Notes
@@ -105,6 +106,7 @@ type Notes interface {
 // Traits set levels apart.
 type Traits struct {
 	Shared          bool // all ranks see one place, which has the shards of all
+	Single          bool // a file has one writer: no Join, Seal and Drop
 	WrittenByOthers bool // its files are written by other ranks than its owner
 	Rows            bool // its files are parity rows; its manifests describe the shards that these were computed from
 	Data            bool // its shards are what parity rows are computed from

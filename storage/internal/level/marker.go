@@ -19,7 +19,7 @@ func (d *Dir) Claim(want format.Marker) error {
 			have, err = d.ReadMarker()
 		}
 	}
-	if errors.Is(err, format.ErrCorrupt) && d.ours(want) {
+	if errors.Is(err, format.ErrCorrupt) && allOf(d, want) {
 		have, err = &want, d.replaceDurably(format.MarkerName, want.Encode())
 	}
 	if err != nil {
@@ -32,13 +32,12 @@ func (d *Dir) Claim(want format.Marker) error {
 	return d.unusableIf(d.fs.SyncDir(d.path))
 }
 
-// ours says whether the epochs in a directory whose marker is damaged are all of the
-// job and level, and there is one.
-func (d *Dir) ours(want format.Marker) bool {
-	epochs, err := d.Epochs()
+// allOf says whether the epochs in a place whose marker is damaged are all of the job and level, and there is one.
+func allOf(l Epochs, want format.Marker) bool {
+	epochs, err := l.Epochs()
 	found := false
 	for _, e := range epochs {
-		m, merr := d.ReadManifest(e)
+		m, merr := l.ReadManifest(e)
 		switch {
 		case Absent(merr):
 		case merr != nil || m.Job != want.Job || m.Size != want.Size || m.Level != want.Level:

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
@@ -14,10 +15,21 @@ func (d *Dir) ReadBegun() (*format.Begun, error) {
 	return readNote(d, format.BegunName, format.DecodeBegun)
 }
 
-// readNote reads a small file of the directory.
-func readNote[T any](d *Dir, name string, decode func(file string, b []byte) (T, error)) (note T, err error) {
-	file := filepath.Join(d.path, name)
-	b, err := ReadFile(d.fs, file, format.LedgerLimit)
+// noteReader is where small records lie.
+type noteReader interface {
+	// readSmall reads one and says where it is.
+	readSmall(name string) (b []byte, file string, err error)
+}
+
+func (d *Dir) readSmall(name string) (b []byte, file string, err error) {
+	file = filepath.Join(d.path, name)
+	b, err = ReadFile(d.fs, file, format.LedgerLimit)
+	return b, file, err
+}
+
+// readNote reads a small record.
+func readNote[T any](r noteReader, name string, decode func(file string, b []byte) (T, error)) (note T, err error) {
+	b, file, err := r.readSmall(name)
 	if err != nil {
 		return note, err
 	}
@@ -63,15 +75,20 @@ func (d *Dir) ReadLedgers() (out []*format.Ledger, problems map[string]error, er
 	if err != nil {
 		return nil, nil, d.Unusable(err)
 	}
+	out, problems = readLedgers(d, d.name, list)
+	return out, problems, nil
+}
+
+// readLedgers reads those among the entries of a level's place.
+func readLedgers(r noteReader, level string, list []vfs.Entry) (out []*format.Ledger, problems map[string]error) {
 	problems = map[string]error{}
 	for _, f := range list {
 		if !format.IsLedger(f.Name) {
 			continue
 		}
-		l, err := readNote(d, f.Name, format.DecodeLedger)
-		if err == nil && (format.LedgerName(l.Rank) != f.Name || !l.IsOf(d.name)) {
-			err = &format.CorruptError{File: filepath.Join(d.path, f.Name), Len: f.Size,
-				Reason: "ledger of another rank or level"}
+		l, err := readNote(r, f.Name, format.DecodeLedger)
+		if err == nil && (format.LedgerName(l.Rank) != f.Name || !l.IsOf(level)) {
+			err = &format.CorruptError{File: f.Name, Len: f.Size, Reason: "ledger of another rank or level"}
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // replaced meanwhile
@@ -81,7 +98,7 @@ func (d *Dir) ReadLedgers() (out []*format.Ledger, problems map[string]error, er
 			out = append(out, l)
 		}
 	}
-	return out, problems, nil
+	return out, problems
 }
 
 // Forget takes epochs that are removed on purpose out of the ledgers of a

@@ -1,0 +1,310 @@
+package level
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/object"
+)
+
+// Bucket is a level in an object store, reached by the S3 protocol. Objects have the names that files have in a Dir:
+//
+//	s3://<bucket>/<prefix>/holdfast.job
+//	s3://<bucket>/<prefix>/epoch-0000000007/rank-000003.shard
+//	s3://<bucket>/<prefix>/epoch-0000000007/manifest
+//
+// An object appears whole or not at all and is durable then, so nothing has a temporary name. It must be strongly
+// consistent; package object says what else is asked of it, and what becomes of requests that get lost.
+type Bucket struct {
+	place
+	b     *object.Bucket
+	meter vfs.Meter // may be nil
+	lock  bucketLock
+}
+
+func newBucket(fsys vfs.FS, p place) *Bucket {
+	p.path = strings.TrimRight(p.path, "/")
+	l := &Bucket{place: p, b: object.New(p.path)}
+	l.meter, _ = fsys.(vfs.Meter)
+	return l
+}
+
+// Traits are those of the level, but that each object has one writer.
+func (l *Bucket) Traits() Traits {
+	t := l.place.Traits()
+	t.Single = true
+	return t
+}
+
+// Unusable wraps what the store said. The error has the remedy.
+func (l *Bucket) Unusable(err error) error {
+	var e *object.Error
+	var known *DirError
+	if errors.As(err, &known) {
+		return err
+	}
+	remedy := ""
+	if errors.Is(err, format.ErrCorrupt) {
+		remedy = "remove " + format.MarkerName + " if this is the right prefix"
+	} else if !errors.As(err, &e) {
+		remedy = "check that the object store can be reached"
+	}
+	return &DirError{Level: l.name, Dir: l.path, Remedy: remedy, Err: err}
+}
+
+func (l *Bucket) unusableIf(err error) error {
+	if err == nil {
+		return nil
+	}
+	return l.Unusable(err)
+}
+
+// Prepare tries whether the store does what commits need. One rank does so for all: they have the same credentials.
+func (l *Bucket) Prepare(bool) error {
+	if l.owner != 0 {
+		return l.unusableIf(l.b.Err())
+	}
+	return l.unusableIf(l.b.Try(context.Background(), TempName("probe", l.owner)))
+}
+
+// Trusted is for the bucket's policy to say.
+func (l *Bucket) Trusted() error { return nil }
+
+// ClearTemps gives up the uploads that an earlier run has left unfinished. The owner of all of them is rank 0, which
+// opens before any rank writes.
+func (l *Bucket) ClearTemps() error {
+	if l.owner != 0 {
+		return nil
+	}
+	if err := l.unusableIf(l.b.AbortUploads(context.Background(), "")); err != nil {
+		return err
+	}
+	list, err := l.beside()
+	if err != nil {
+		return err
+	}
+	for _, f := range list {
+		if isTempOf(f.Key, l.owner) { // a probe
+			if err := l.b.Delete(context.Background(), f); err != nil && !errors.Is(err, object.ErrChanged) {
+				return l.Unusable(err)
+			}
+		}
+	}
+	return nil
+}
+
+// beside lists the objects that lie beside the epochs.
+func (l *Bucket) beside() ([]object.Info, error) {
+	list, _, err := l.b.List(context.Background(), "", true, 0)
+	return list, l.unusableIf(err)
+}
+
+// Claim makes the prefix this job's, or refuses it. Of ranks that race one puts the marker, and all read it.
+func (l *Bucket) Claim(want format.Marker) error {
+	have, err := l.ReadMarker()
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = l.b.Put(context.Background(), format.MarkerName, want.Encode(), "")
+		if errors.Is(err, object.ErrChanged) {
+			err = nil
+		}
+		if err == nil {
+			have, err = l.ReadMarker()
+		}
+	}
+	if errors.Is(err, format.ErrCorrupt) && allOf(l, want) {
+		have, err = &want, l.replace(format.MarkerName, want.Encode())
+	}
+	if err != nil {
+		return l.Unusable(err)
+	}
+	return Fits(l, have, want)
+}
+
+// KeepMarked puts the job marker back where it has gone.
+func (l *Bucket) KeepMarked(want format.Marker) error {
+	_, err := l.b.Head(context.Background(), format.MarkerName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l.Claim(want)
+	}
+	return err
+}
+
+// ReadMarker reads whose checkpoints lie there.
+func (l *Bucket) ReadMarker() (*format.Marker, error) {
+	return readNote(l, format.MarkerName, format.DecodeMarker)
+}
+
+// Check looks at what lies beside the epochs.
+func (l *Bucket) Check(bad func(name string, err error)) error {
+	list, err := l.beside()
+	if err != nil {
+		return err
+	}
+	for _, f := range list {
+		if _, epoch := format.ParseEpochName(f.Key); epoch {
+			bad(f.Key, fmt.Errorf("%s: an object has the name of an epoch: %w", l.b.URL(f.Key), format.ErrCorrupt))
+			continue
+		}
+		if f.Key == format.LockName {
+			_, _, err := l.readLock()
+			bad(f.Key, ignoreMissing(err))
+			continue
+		}
+		checkNote(l, f.Key, bad)
+	}
+	return nil
+}
+
+// smallTries is how often a small object is read that is replaced meanwhile.
+const smallTries = 8
+
+func (l *Bucket) readSmall(name string) (b []byte, file string, err error) {
+	b, _, err = l.read(name, format.LedgerLimit)
+	return b, l.b.URL(name), err
+}
+
+// read reads a small object whole, as it was at one moment.
+func (l *Bucket) read(key string, limit int64) (b []byte, info object.Info, err error) {
+	for range smallTries {
+		b, info, err = l.b.Get(context.Background(), key, limit)
+		if !errors.Is(err, object.ErrChanged) {
+			break
+		}
+	}
+	if err == nil && info.Size > limit {
+		err = &format.CorruptError{File: l.b.URL(key), Len: info.Size,
+			Reason: fmt.Sprintf("longer than %d bytes", limit)}
+	}
+	return b, info, err
+}
+
+// replace gives a small object new contents in one step, unless it has them. Another one who does the same at the same
+// time comes first or last.
+func (l *Bucket) replace(name string, b []byte) error {
+	var err error
+	for range smallTries {
+		have, info, rerr := l.b.Get(context.Background(), name, format.LedgerLimit)
+		switch {
+		case errors.Is(rerr, object.ErrChanged):
+			err = rerr
+			continue
+		case errors.Is(rerr, fs.ErrNotExist):
+			info = object.Info{}
+		case rerr != nil:
+			return rerr
+		case string(have) == string(b):
+			return nil
+		}
+		if _, err = l.b.Put(context.Background(), name, b, info.ETag); !errors.Is(err, object.ErrChanged) {
+			return err
+		}
+	}
+	return err
+}
+
+// ReadBegun reads whether the job has begun.
+func (l *Bucket) ReadBegun() (*format.Begun, error) {
+	return readNote(l, format.BegunName, format.DecodeBegun)
+}
+
+// WriteBegun notes whether the job has begun.
+func (l *Bucket) WriteBegun(b *format.Begun) error {
+	return l.unusableIf(l.replace(format.BegunName, b.Encode()))
+}
+
+// NoteNoneBegun makes a place without epochs say that there is none yet.
+func (l *Bucket) NoteNoneBegun() error {
+	if _, err := l.ReadBegun(); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if epochs, err := l.Epochs(); err != nil || len(epochs) > 0 {
+		return l.unusableIf(err)
+	}
+	_, err := l.b.Put(context.Background(), format.BegunName, (&format.Begun{}).Encode(), "")
+	if errors.Is(err, object.ErrChanged) { // by another rank
+		err = nil
+	}
+	return l.unusableIf(err)
+}
+
+// WriteLedger replaces a rank's ledger.
+func (l *Bucket) WriteLedger(b *format.Ledger) error {
+	return l.replace(format.LedgerName(b.Rank), b.Encode())
+}
+
+// ReadLedger reads a rank's ledger.
+func (l *Bucket) ReadLedger(rank int) (*format.Ledger, error) {
+	return readNote(l, format.LedgerName(rank), format.DecodeLedger)
+}
+
+// ReadLedgers reads all ledgers.
+func (l *Bucket) ReadLedgers() (out []*format.Ledger, problems map[string]error, err error) {
+	list, err := l.beside()
+	if err != nil {
+		return nil, nil, err
+	}
+	out, problems = readLedgers(l, l.name, entriesOf(list))
+	return out, problems, nil
+}
+
+// WriteAttempts replaces a rank's attempts; none remove them.
+func (l *Bucket) WriteAttempts(t format.RestoreAttempts, rank int) error {
+	name := format.AttemptsName(rank)
+	if len(t) > 0 {
+		return l.unusableIf(l.replace(name, t.Encode()))
+	}
+	info, err := l.b.Head(context.Background(), name)
+	if err == nil {
+		err = l.b.Delete(context.Background(), info)
+	}
+	return l.unusableIf(ignoreMissing(err))
+}
+
+// ReadAttempts reads a rank's attempts.
+func (l *Bucket) ReadAttempts(rank int) (format.RestoreAttempts, error) {
+	return readNote(l, format.AttemptsName(rank), format.DecodeRestoreAttempts)
+}
+
+// PlaceAttempts puts the first attempts, which are durable at once.
+func (l *Bucket) PlaceAttempts(t format.RestoreAttempts, rank int) (durable func() error, err error) {
+	return func() error { return nil }, l.unusableIf(l.replace(format.AttemptsName(rank), t.Encode()))
+}
+
+// entriesOf describes objects as what they are in a folder: by the last element of their keys.
+func entriesOf(list []object.Info) []vfs.Entry {
+	out := make([]vfs.Entry, len(list))
+	for i, o := range list {
+		out[i] = vfs.Entry{Name: o.Key[strings.LastIndexByte(o.Key, '/')+1:], Size: o.Size, ModTime: o.Modified}
+	}
+	return out
+}
+
+// bucketFile is an object of an epoch that is read.
+type bucketFile struct {
+	l    *Bucket
+	info object.Info
+}
+
+func (f *bucketFile) ReadAt(p []byte, off int64) (int, error) {
+	if off >= f.info.Size {
+		return 0, io.EOF
+	}
+	n, err := f.l.b.ReadAt(context.Background(), f.info, p, off)
+	if f.l.meter != nil {
+		f.l.meter.Moved(int64(n), 0)
+	}
+	return n, err
+}
+
+func (f *bucketFile) Size() (int64, error)               { return f.info.Size, nil }
+func (f *bucketFile) Close() error                       { return nil }
+func (f *bucketFile) Sync() error                        { return nil }
+func (f *bucketFile) Direct() bool                       { return false }
+func (f *bucketFile) WriteBehind(_, _ int64)             {}
+func (f *bucketFile) WriteAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }

@@ -1,0 +1,349 @@
+package level
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/object"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
+)
+
+// An epoch is committed in three steps:
+//
+//  1. An intent is put at the name of the manifest: a short object that no other is equal to.
+//  2. All objects that the manifest names are looked for.
+//  3. The manifest replaces the intent, and nothing else.
+//
+// Who removes objects of an epoch that is not committed replaces the intent, or puts one, before that, and takes it
+// away at the end. So a commit that was given up, or whose process is gone, and that the store carries out late, finds
+// that its intent is not there any more: an epoch is never committed after something of it was removed.
+
+// intentMagic begins an intent.
+const intentMagic = "holdfast intent "
+
+// intentLen is the length of an intent; a manifest is longer.
+const intentLen = int64(len(intentMagic) + 26)
+
+func newIntent() []byte { return []byte(intentMagic + rand.Text()[:26]) }
+
+func isIntent(key string, size int64) bool {
+	return size == intentLen && strings.HasSuffix(key, "/"+format.ManifestName)
+}
+
+func (l *Bucket) key(e format.Epoch, name string) string { return format.EpochName(e) + "/" + name }
+
+// Open opens an object of an epoch for reading.
+func (l *Bucket) Open(e format.Epoch, name string) (f vfs.File, file string, err error) {
+	info, err := l.head(e, name)
+	if err != nil {
+		return nil, "", err
+	}
+	return &bucketFile{l, info}, l.b.URL(info.Key), nil
+}
+
+// head describes an object of an epoch. An intent is no manifest.
+func (l *Bucket) head(e format.Epoch, name string) (object.Info, error) {
+	key := l.key(e, name)
+	info, err := l.b.Head(context.Background(), key)
+	if err == nil && isIntent(key, info.Size) {
+		err = fmt.Errorf("%s: %w", l.b.URL(key), fs.ErrNotExist)
+	}
+	return info, err
+}
+
+// Stat describes an object of an epoch, or with no name all of it.
+func (l *Bucket) Stat(e format.Epoch, name string) (vfs.Entry, error) {
+	if name != "" {
+		info, err := l.head(e, name)
+		return entriesOf([]object.Info{info})[0], err
+	}
+	list, _, err := l.b.List(context.Background(), l.key(e, ""), false, 1)
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("%s: %w", l.b.URL(format.EpochName(e)), fs.ErrNotExist)
+	}
+	if err != nil {
+		return vfs.Entry{}, err
+	}
+	return vfs.Entry{Name: format.EpochName(e), Dir: true, ModTime: list[0].Modified}, nil
+}
+
+// Files lists the objects of an epoch, in the order of their names.
+func (l *Bucket) Files(e format.Epoch) ([]vfs.Entry, error) {
+	list, _, err := l.b.List(context.Background(), l.key(e, ""), false, 0)
+	list = slices.DeleteFunc(list, func(o object.Info) bool { return isIntent(o.Key, o.Size) })
+	return entriesOf(list), err
+}
+
+// SyncEpoch has nothing to do: what is there is durable.
+func (l *Bucket) SyncEpoch(format.Epoch) error { return nil }
+
+// Epochs lists the epochs of which anything is there, newest first.
+func (l *Bucket) Epochs() ([]format.Epoch, error) {
+	_, dirs, err := l.b.List(context.Background(), "", true, 0)
+	if err != nil {
+		return nil, l.Unusable(err)
+	}
+	var out []format.Epoch
+	for _, d := range dirs {
+		if e, ok := format.ParseEpochName(d); ok {
+			out = append(out, e)
+		}
+	}
+	slices.Sort(out)
+	slices.Reverse(out)
+	return out, nil
+}
+
+// ReadManifest reads an epoch's manifest. An absent one is ErrNotCommitted.
+func (l *Bucket) ReadManifest(e format.Epoch) (*format.Manifest, error) {
+	key := l.key(e, format.ManifestName)
+	b, info, err := l.read(key, format.MaxRecordLen)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && isIntent(key, info.Size) {
+		return nil, ErrNotCommitted
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l.manifest(l.b.URL(key), b, e)
+}
+
+// Locate opens the object that the manifest names.
+func (l *Bucket) Locate(ctx context.Context, e format.Epoch, rank int) (*shard.Extent, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	m, err := l.ReadManifest(e)
+	if err != nil {
+		return nil, err
+	}
+	return LocateIn(l, m, rank)
+}
+
+// Put makes an object of an epoch, in several parts at once if it is large. One that an earlier attempt has left is
+// replaced, when nothing can commit that any more.
+func (l *Bucket) Put(e format.Epoch, name string, room Room, fill func(f vfs.File) error) (err error) {
+	u := &bucketUpload{l: l, Upload: l.b.NewUpload(context.Background(), l.key(e, name), room.Most)}
+	if err = fill(u); err == nil {
+		err = l.finish(e, name, u)
+	}
+	if err != nil {
+		err = errors.Join(err, u.Abort())
+	}
+	return l.spaceError(err, room.Most)
+}
+
+// finish gives an upload its name.
+func (l *Bucket) finish(e format.Epoch, name string, u *bucketUpload) error {
+	err := u.Done("")
+	for try := 0; errors.Is(err, object.ErrChanged) && try < smallTries; try++ {
+		if _, ferr := l.fence(e); ferr != nil {
+			return ferr
+		}
+		old, herr := l.b.Head(context.Background(), l.key(e, name))
+		if herr != nil && !errors.Is(herr, fs.ErrNotExist) {
+			return herr
+		}
+		err = u.Done(old.ETag)
+	}
+	return err
+}
+
+// fence makes sure that no commit which has begun can end: it replaces the intent. A committed epoch is ErrCommitted.
+func (l *Bucket) fence(e format.Epoch) (intent object.Info, err error) {
+	key := l.key(e, format.ManifestName)
+	for range smallTries {
+		have, herr := l.b.Head(context.Background(), key)
+		switch {
+		case errors.Is(herr, fs.ErrNotExist):
+			have = object.Info{}
+		case herr != nil:
+			return intent, herr
+		case !isIntent(key, have.Size):
+			return have, ErrCommitted
+		}
+		intent = object.Info{Key: key, Size: intentLen}
+		if intent.ETag, err = l.b.Put(context.Background(), key, newIntent(), have.ETag); err == nil {
+			return intent, nil
+		}
+		if !errors.Is(err, object.ErrChanged) {
+			return intent, err
+		}
+	}
+	return intent, err
+}
+
+// Commit publishes the manifest, unless it is there already.
+func (l *Bucket) Commit(m *format.Manifest, origins []format.Epoch) error {
+	if err := CheckOrigins(l, origins); err != nil {
+		return err
+	}
+	b, err := m.Readable()
+	if err != nil {
+		return err
+	}
+	for range smallTries {
+		if err = l.commit(m, b); !errors.Is(err, object.ErrChanged) {
+			break
+		} // several commit it at once, and took each other's intent
+	}
+	return l.spaceError(err, int64(len(b)))
+}
+
+// commit is one attempt to put the manifest b. ErrChanged says that another process has replaced the intent.
+func (l *Bucket) commit(m *format.Manifest, b []byte) error {
+	intent, err := l.fence(m.Epoch)
+	switch {
+	case errors.Is(err, ErrCommitted):
+		return l.sameManifest(m.Epoch, b)
+	case err != nil:
+		return err
+	}
+	if err := l.complete(m); err != nil {
+		return errors.Join(err, l.b.Delete(context.Background(), intent))
+	}
+	_, err = l.b.Put(context.Background(), intent.Key, b, intent.ETag)
+	return err
+}
+
+// sameManifest says whether what is committed is what was to be.
+func (l *Bucket) sameManifest(e format.Epoch, want []byte) error {
+	have, _, err := l.read(l.key(e, format.ManifestName), format.MaxRecordLen)
+	if err == nil && !bytes.Equal(have, want) {
+		return ErrCommitted
+	}
+	return err
+}
+
+// complete looks for all that a manifest names.
+func (l *Bucket) complete(m *format.Manifest) error {
+	list, err := l.Files(m.Epoch)
+	if err != nil {
+		return err
+	}
+	sizes := map[string]int64{}
+	for _, f := range list {
+		sizes[f.Name] = f.Size
+	}
+	for r := range m.Shards {
+		s := &m.Shards[r]
+		name := s.FileName()
+		if have, ok := sizes[name]; !ok || have < s.Base+s.ShardBytes {
+			return fmt.Errorf("%s: %d bytes are there, and the shard of rank %d ends at %d: %w",
+				fileOf(l, m.Epoch, name), have, r, s.Base+s.ShardBytes, fs.ErrNotExist)
+		}
+	}
+	return nil
+}
+
+// Discard removes an object of an epoch that is not committed.
+func (l *Bucket) Discard(e format.Epoch, name string) error {
+	if err := RefuseCommitted(l, e); err != nil {
+		return err
+	}
+	info, err := l.b.Head(context.Background(), l.key(e, name))
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	if _, err := l.fence(e); err != nil { // the intent goes with the rest of the epoch
+		return err
+	}
+	return l.b.Delete(context.Background(), info)
+}
+
+// RemoveEpoch removes the manifest for good before anything it names, or takes care that none comes into being.
+func (l *Bucket) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
+	intent, err := l.fence(e)
+	for try := 0; errors.Is(err, ErrCommitted) && try < smallTries; try++ {
+		// In its place an intent: of an epoch that is half removed nobody can say that it was committed.
+		intent.ETag, err = l.b.Put(context.Background(), intent.Key, newIntent(), intent.ETag)
+		if errors.Is(err, object.ErrChanged) {
+			intent, err = l.fence(e)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, _, err := l.b.List(context.Background(), l.key(e, ""), false, 0)
+	if err != nil {
+		return nil, err
+	}
+	prefix := l.key(e, "")
+	var dead []object.Info
+	for _, o := range list {
+		switch name := strings.TrimPrefix(o.Key, prefix); {
+		case o.Key == intent.Key:
+		case ours(name):
+			dead = append(dead, o)
+		default:
+			left = append(left, Leftover{l.b.URL(o.Key), errForeign})
+		}
+	}
+	err = object.Each(len(dead), func(i int) error { return l.b.Delete(context.Background(), dead[i]) })
+	if err != nil {
+		return left, err
+	}
+	return left, l.b.Delete(context.Background(), intent)
+}
+
+// Join is for files with several writers.
+func (l *Bucket) Join(format.Epoch, string, int64, func(f vfs.File) error) error {
+	return errors.ErrUnsupported
+}
+
+// Seal is for files with several writers.
+func (l *Bucket) Seal(format.Epoch, string, string, func(f vfs.File) error) error {
+	return errors.ErrUnsupported
+}
+
+// Drop is for files with several writers.
+func (l *Bucket) Drop(format.Epoch, string) error { return errors.ErrUnsupported }
+
+// spaceError turns the store's word for a quota into ours.
+func (l *Bucket) spaceError(err error, need int64) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return errors.Join(&SpaceError{Level: l.name, Dir: l.path, Need: need}, err)
+	}
+	return err
+}
+
+// bucketUpload is an object in the making, as the file that a shard is written to: from its start to its end.
+type bucketUpload struct {
+	*object.Upload
+	l *Bucket
+}
+
+// WriteAt appends; a gap is filled with zeros.
+func (u *bucketUpload) WriteAt(p []byte, off int64) (int, error) {
+	if off < u.Bytes() {
+		return 0, fmt.Errorf("write at %d behind %d: %w", off, u.Bytes(), errors.ErrUnsupported)
+	}
+	var zeros [1 << 16]byte
+	for gap := off - u.Bytes(); gap > 0; gap = off - u.Bytes() {
+		if _, err := u.Write(zeros[:min(gap, int64(len(zeros)))]); err != nil {
+			return 0, err
+		}
+	}
+	n, err := u.Write(p)
+	if u.l.meter != nil {
+		u.l.meter.Moved(0, int64(n))
+	}
+	return n, err
+}
+
+// ReadAt is not for what is not there yet.
+func (u *bucketUpload) ReadAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
+
+func (u *bucketUpload) Size() (int64, error)   { return u.Bytes(), nil }
+func (u *bucketUpload) Sync() error            { return nil }
+func (u *bucketUpload) Close() error           { return nil }
+func (u *bucketUpload) Direct() bool           { return false }
+func (u *bucketUpload) WriteBehind(_, _ int64) {}

@@ -1,0 +1,170 @@
+package level
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/object"
+)
+
+// An owner whose lock is the same in storeReads completed reads in a row, a beat apart, is dead; one that was seen to
+// change it storeAlive times is not about to end. No clocks are compared, and a read that takes long makes nobody look
+// dead.
+const (
+	storeReads = StaleBeats + 1
+	storeAlive = 2
+)
+
+// SlowLock has the lock rewritten seldom: each time costs a request.
+func (l *Bucket) SlowLock() bool { return true }
+
+// bucketLock is an own lock.
+type bucketLock struct {
+	mu   sync.Mutex
+	etag string // guarded by mu: of the lock as it was written last
+}
+
+// readLock returns nil without an error for a lock that is damaged: who watches it sees whether it changes.
+func (l *Bucket) readLock() (*format.Lock, object.Info, error) {
+	b, info, err := l.read(format.LockName, 1<<16)
+	if errors.Is(err, format.ErrCorrupt) { // too long for a lock
+		return nil, info, nil
+	}
+	if err != nil {
+		return nil, info, err
+	}
+	have, err := format.DecodeLock(l.b.URL(format.LockName), b)
+	if err != nil {
+		return nil, info, nil
+	}
+	return have, info, nil
+}
+
+func (l *Bucket) busy(have *format.Lock) error {
+	return &BusyError{Level: l.name, Dir: l.path, Node: have.Owner.Node, PID: have.Owner.PID}
+}
+
+// watch is what one who waits for a lock has seen of it.
+type watch struct {
+	etag    string
+	same    int // reads in a row that found it as it was
+	changes int
+}
+
+func (w *watch) saw(etag string) {
+	switch {
+	case w.etag == etag:
+		w.same++
+		return
+	case w.etag != "":
+		w.changes++
+	}
+	w.etag, w.same = etag, 1
+}
+
+// Lock takes the lock, or finds it with a rank of the same run.
+func (l *Bucket) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (owned bool, err error) {
+	var w watch
+	for {
+		have, info, err := l.readLock()
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			info.ETag = ""
+		case err != nil:
+			return false, l.Unusable(err)
+		case have != nil && have.Run == want.Run:
+			return false, nil
+		default:
+			w.saw(info.ETag)
+		}
+		if info.ETag == "" || have != nil && ended(&have.Owner) || w.same >= storeReads {
+			switch err := l.putLock(want, info.ETag); {
+			case err == nil:
+				return true, nil
+			case !errors.Is(err, object.ErrChanged):
+				return false, l.Unusable(err)
+			}
+			continue // another one was first
+		}
+		if w.changes >= storeAlive && have != nil {
+			return false, l.busy(have)
+		}
+		if err := sleep.For(ctx, beat); err != nil {
+			return false, err
+		}
+	}
+}
+
+// Unused makes sure, without writing, that no other run uses the place.
+func (l *Bucket) Unused(ctx context.Context, run string, beat time.Duration) error {
+	var w watch
+	for {
+		have, info, err := l.readLock()
+		if err != nil || have != nil && (have.Run == run || ended(&have.Owner)) {
+			return nil // no lock, ours, or one that tells nothing any more
+		}
+		switch w.saw(info.ETag); {
+		case w.same >= storeReads:
+			return nil
+		case w.changes >= storeAlive && have != nil:
+			return l.busy(have)
+		}
+		if err := sleep.For(ctx, beat); err != nil {
+			return err
+		}
+	}
+}
+
+// putLock writes the lock in place of the one with an ETag, or where there is none.
+func (l *Bucket) putLock(want *format.Lock, match string) error {
+	etag, err := l.b.Put(context.Background(), format.LockName, want.Encode(), match)
+	if err != nil {
+		return err
+	}
+	l.lock.mu.Lock()
+	defer l.lock.mu.Unlock()
+	l.lock.etag = etag
+	return nil
+}
+
+// Beat rewrites an own lock, or says that it is lost.
+func (l *Bucket) Beat(want *format.Lock) error {
+	l.lock.mu.Lock()
+	etag := l.lock.etag
+	l.lock.mu.Unlock()
+	want.Beat++
+	err := l.putLock(want, etag)
+	if !errors.Is(err, object.ErrChanged) {
+		return err
+	}
+	have, info, err := l.readLock()
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // somebody tidied up
+		info.ETag = ""
+	case err != nil:
+		return err
+	case have != nil && (have.Run != want.Run || have.Owner != want.Owner):
+		return l.busy(have)
+	} // else it is ours: an earlier beat was written late
+	if err := l.putLock(want, info.ETag); !errors.Is(err, object.ErrChanged) {
+		return err
+	}
+	return nil // the next beat tells whose it is
+}
+
+// Unlock removes an own lock.
+func (l *Bucket) Unlock(want *format.Lock) error {
+	have, info, err := l.readLock()
+	if err != nil || have == nil || have.Run != want.Run || have.Owner != want.Owner {
+		return ignoreMissing(err)
+	}
+	if err := l.b.Delete(context.Background(), info); !errors.Is(err, object.ErrChanged) {
+		return err
+	}
+	return nil
+}

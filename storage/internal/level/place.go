@@ -1,0 +1,86 @@
+package level
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/object"
+)
+
+// place is what a level knows of itself wherever it is.
+type place struct {
+	name  string // of the level; empty: not known
+	path  string
+	of    *format.Marker // whose it is, where manifests of others are damage; nil: the caller looks
+	owner int            // rank whose store the place belongs to; it clears away temporary files
+	only  *Contents      // of epochs; nil: whatever their manifests say
+}
+
+// IsStore says whether a path is the URL of an object store.
+func IsStore(path string) bool { return strings.HasPrefix(path, object.Scheme) }
+
+// At is the level at a path, a directory or the URL of a bucket, which belongs to the store of a rank. Manifests that
+// commit other contents than only says are damage there.
+func At(fsys vfs.FS, name, path string, owner int, only *Contents) Level {
+	p := place{name: name, path: path, owner: owner, only: only}
+	if IsStore(path) {
+		return newBucket(fsys, p)
+	}
+	return newDir(fsys, p)
+}
+
+// Of is the level at a path for a reader who knows whose it is, so that manifests of others are damage there; nil: it
+// is not known.
+func Of(fsys vfs.FS, path string, m *format.Marker) Level {
+	p := place{path: path, of: m}
+	if m != nil {
+		p.name = m.Level
+	}
+	if IsStore(path) {
+		return newBucket(fsys, p)
+	}
+	return newDir(fsys, p)
+}
+
+// CheckPath says why a path can be no level, before anything is asked.
+func CheckPath(path string) error {
+	if !IsStore(path) {
+		return nil
+	}
+	return object.New(path).Err()
+}
+
+// Name is that of the level; empty if it is not known.
+func (p *place) Name() string { return p.name }
+
+// Path is where it is.
+func (p *place) Path() string { return p.path }
+
+// Traits are those of the level.
+func (p *place) Traits() Traits { return TraitsOf(p.name) }
+
+// manifest decodes that of an epoch, which must be one that belongs there.
+func (p *place) manifest(file string, b []byte, e format.Epoch) (*format.Manifest, error) {
+	m, err := format.DecodeManifest(file, b)
+	if err != nil {
+		return nil, err
+	}
+	bad := func(text string, args ...any) (*format.Manifest, error) {
+		return nil, &format.CorruptError{File: file, Len: int64(len(b)), Reason: fmt.Sprintf(text, args...)}
+	}
+	switch {
+	case m.Epoch != e:
+		return bad("manifest of epoch %d", m.Epoch)
+	case p.name != "" && m.Level != p.name:
+		return bad("manifest of level %s in a directory of level %s", m.Level, p.name)
+	case p.of != nil && m.Job != p.of.Job:
+		return bad("manifest of job %q in a directory of job %q", m.Job, p.of.Job)
+	case p.of != nil && m.Size != p.of.Size:
+		return bad("manifest of %d ranks in a directory of %d", m.Size, p.of.Size)
+	case !p.only.allows(m):
+		return nil, &OtherContentsError{File: file, Epoch: e}
+	}
+	return m, nil
+}

@@ -1,0 +1,15 @@
+// Package object is the one door to object stores: a bucket that is reached by the S3 protocol.
+//
+// # Promises asked of a store
+//
+// It is strongly consistent: who has been told that an object is there, or gone, finds it so, and so does everybody
+// else. An object appears whole or not at all. A put or the end of a multipart upload with If-None-Match: * succeeds
+// only if there is no object of that name, one with If-Match only if the object is the one meant; Bucket.Try finds out.
+//
+// # Requests that get lost
+//
+// A reply may be lost although the store has done what was asked, and a request that was given up may still be done
+// later. So nothing is put without a condition: a late or repeated request finds that its condition no longer holds.
+// Every object carries a token of the put that made it, by which that put recognises its own work. The store refuses a
+// request for good 15 minutes after it was signed.
+package object
