@@ -69,7 +69,7 @@ var settings = slices.Concat([]config.Row[Options]{
 		config.Text("a name", func(o *Options) *string { return &o.Job })),
 	config.Key("local", "none", "directory on the node's own disk",
 		config.Dir(func(o *Options) *string { return &o.Local })),
-	config.Key("global", "none", "directory that all nodes see",
+	config.Key("global", "none", "directory that all nodes see, or an object store, s3://bucket/prefix",
 		config.Dir(func(o *Options) *string { return &o.Global })),
 	config.Key("redundancy", "none", "copies or parity of local shards on other nodes",
 		config.Checked("partner:K or parity:D+P", setRedundancy)),

@@ -23,7 +23,9 @@ type Options struct {
 	Job string
 	// Local is a directory on storage of the node, Global one on a file system
 	// that all nodes see. At least one is required; with both, epochs are written
-	// to Local and copied to Global in the background.
+	// to Local and copied to Global in the background. Global may also be the URL of an
+	// object store, s3://bucket/prefix, found by the usual AWS_* variables; Local is required
+	// then.
 	Local, Global string
 	// Redundancy protects the local shards against the loss of nodes, over the
 	// network: "partner:K" keeps K copies of each on other nodes, "parity:D+P"
@@ -170,6 +172,11 @@ func (o *Options) validate() error {
 	if o.Local != "" && o.Local == o.Global {
 		return &OptionError{Name: "Local, Global", Why: fmt.Sprintf("both are %s; give two directories, or only Global",
 			o.Local)}
+	}
+	if storage.IsObjectStore(o.Global) && o.Local == "" {
+		return &OptionError{Name: "Local", Why: fmt.Sprintf("is empty and Global is the object store %s; set "+
+			"HOLDFAST_LOCAL to a directory on the node's own disk: epochs are written there first, and the files by "+
+			"which tools find the job lie there", o.Global)}
 	}
 	if _, err := o.redundancy(); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // server answers clients at rank 0.
@@ -61,7 +62,7 @@ func (c *Checkpointer) clientAddr(p *control.Plane) string {
 
 // contactDir is where the contact file lies.
 func (o *Options) contactDir() string {
-	if o.Global != "" {
+	if o.Global != "" && !storage.IsObjectStore(o.Global) {
 		return o.Global
 	}
 	return o.Local

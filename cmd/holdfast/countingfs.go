@@ -34,6 +34,12 @@ func (c countingFS) file(f vfs.File, err error) (vfs.File, error) {
 	return countingFile{f, c.t}, nil
 }
 
+// Moved counts what went to and from an object store.
+func (c countingFS) Moved(read, written int64) {
+	c.t.read.Add(read)
+	c.t.written.Add(written)
+}
+
 func (c countingFS) Remove(name string) error {
 	err := c.FS.Remove(name)
 	if err == nil {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // probeBytes is how much is written to measure a directory.
@@ -28,8 +29,12 @@ var fileSystems = map[int64]string{
 // shared are file systems that several nodes see.
 var shared = map[string]bool{"nfs": true, "lustre": true, "gpfs": true, "beegfs": true, "ceph": true, "cifs": true}
 
-func lookDirectories(_ context.Context, r *report) {
+func lookDirectories(ctx context.Context, r *report) {
 	local := r.directory("local", r.Local)
+	if storage.IsObjectStore(r.Global) {
+		r.store(ctx)
+		return
+	}
 	global := r.directory("global", r.Global)
 	switch {
 	case r.Local == "" && r.Global == "":
@@ -50,6 +55,33 @@ func lookDirectories(_ context.Context, r *report) {
 			"set global to a directory on the parallel file system")
 	}
 }
+
+// storeBytes is how much is put into an object store to measure it.
+const storeBytes = 32 << 20
+
+// store looks at the object store that is the level global.
+func (r *report) store(ctx context.Context) {
+	m, err := storage.MeasureStore(ctx, r.Global, storeBytes)
+	if err != nil {
+		r.add("directories", "global", Failed, err.Error(), "see the message; the store is found by "+
+			"AWS_ENDPOINT_URL_S3, AWS_REGION and the credentials of this user")
+		return
+	}
+	r.add("directories", "global", OK, fmt.Sprintf("%s: %.3f GB/s written and %.3f GB/s read by one process, %v for a "+
+		"small request; conditional puts work", r.Global, m.Write/1e9, m.Read/1e9, m.Reply.Round(time.Microsecond)), "")
+	if m.Reply > slowReply {
+		r.add("directories", "global: replies", Warning, fmt.Sprintf("a small request takes %v",
+			m.Reply.Round(time.Millisecond)), "a restart makes some ten of them one after the other; use a store "+
+			"that is nearer")
+	}
+	if r.Local == "" {
+		r.add("directories", "local", Failed, "not set, and global is an object store", "set HOLDFAST_LOCAL: epochs "+
+			"are written there first")
+	}
+}
+
+// slowReply is more than a store in the same data centre takes.
+const slowReply = 300 * time.Millisecond
 
 // probed is what is known of a directory.
 type probed struct {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/slurm"
+	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // Nodes looks at what several nodes of a job need together: a global directory that all of
@@ -26,6 +27,10 @@ func Nodes(ctx context.Context, o Options, nodes []string) []Finding {
 	for _, level := range []struct{ name, dir string }{{"local", o.Local}, {"global", o.Global}} {
 		if level.dir == "" {
 			r.add(nodesArea, level.name, Skipped, "not set", "")
+			continue
+		}
+		if storage.IsObjectStore(level.dir) {
+			r.add(nodesArea, level.name, Skipped, "an object store; run 'holdfast doctor' on a node to try it", "")
 			continue
 		}
 		r.lookNodes(ctx, level.name, level.dir, nodes)

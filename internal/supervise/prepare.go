@@ -11,11 +11,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/slurm"
+	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // setup is what is known before the first start. It does not change after that.
@@ -222,12 +224,30 @@ func (s *setup) here(node string) bool {
 	return err == nil && name == node || s.cfg.Job != nil && node == s.cfg.Job.NodeName
 }
 
-func (s *setup) memoryFile() string { return filepath.Join(s.prog.Global, "holdfast.run.json") }
+const memoryName = "holdfast.run.json"
+
+func (s *setup) memoryFile() string { return filepath.Join(s.prog.Global, memoryName) }
+
+// memoryTime bounds what the memory may take in an object store.
+const memoryTime = 20 * time.Second
+
+// inStore is the memory where global is an object store.
+func (s *setup) inStore() storage.Beside { return storage.Beside{Dir: s.prog.Global, Name: memoryName} }
+
+// readMemory reads it.
+func (s *setup) readMemory() ([]byte, error) {
+	if !storage.IsObjectStore(s.prog.Global) {
+		return os.ReadFile(s.memoryFile())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), memoryTime)
+	defer cancel()
+	return s.inStore().Read(ctx)
+}
 
 // recall reads what an earlier run has left at global.
 func (s *setup) recall() (m decide.Memory) {
 	if s.prog.Global != "" {
-		b, err := os.ReadFile(s.memoryFile())
+		b, err := s.readMemory()
 		if err != nil || json.Unmarshal(b, &m) != nil {
 			m = decide.Memory{}
 		}
@@ -239,6 +259,12 @@ func (s *setup) recall() (m decide.Memory) {
 func (s *setup) save(m decide.Memory) {
 	b, err := json.Marshal(m)
 	if err != nil || s.prog.Global == "" || s.cfg.Job == nil {
+		return
+	}
+	if storage.IsObjectStore(s.prog.Global) {
+		ctx, cancel := context.WithTimeout(context.Background(), memoryTime)
+		defer cancel()
+		_ = s.inStore().Write(ctx, append(b, '\n')) // a hint, no more
 		return
 	}
 	tmp := s.memoryFile() + ".new"

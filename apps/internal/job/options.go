@@ -77,7 +77,8 @@ func (o *Options) Register(fs *flag.FlagSet, result string) {
 		"device, such as cuda:0, pocl or rusticl; default HOLDFAST_DEVICE, else the best there is")
 	fs.StringVar(&o.Job, "job", "", "name of the job that checkpoints belong to; default HOLDFAST_JOB")
 	fs.StringVar(&o.Local, "local", "", "node-local `folder` for checkpoints; default HOLDFAST_LOCAL")
-	fs.StringVar(&o.Global, "global", "", "shared `folder` for checkpoints; default HOLDFAST_GLOBAL")
+	fs.StringVar(&o.Global, "global", "", "shared `folder` or s3://bucket/prefix for checkpoints; default "+
+		"HOLDFAST_GLOBAL")
 	fs.StringVar(&o.Config, "config", "", "configuration `file`; default HOLDFAST_CONFIG, else holdfast.yaml if it "+
 		"is here")
 	for _, f := range settingFlags {

@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -21,8 +23,8 @@ const noteName = "holdfast.stayed"
 // maxNote bounds what is read of it.
 const maxNote = 1 << 20
 
-// Note is a file in the global directory. It tells of a final epoch that is not there yet,
-// and perhaps will never be: a run on other nodes cannot see it, and is to say what it does
+// Note is a file in the global directory, or an object in the object store. It tells of a final epoch that is
+// not there yet, and perhaps will never be: a run on other nodes cannot see it, and is to say what it does
 // without. It is a hint: nothing is lost without it. A nil Note does nothing.
 type Note struct {
 	Dir   string
@@ -46,7 +48,7 @@ func (n *Note) write(e storage.Epoch) {
 	}
 	b, err := json.Marshal(note{e, slices.Compact(slices.Sorted(slices.Values(n.Nodes)))})
 	if err == nil {
-		err = vfs.WriteWhole(filepath.Join(n.Dir, noteName), append(b, '\n'))
+		err = n.put(append(b, '\n'))
 	}
 	if err != nil {
 		n.Log.Warn("holdfast: cannot record where the final epoch is; a run on other nodes will not know of it",
@@ -62,7 +64,7 @@ func (n *Note) Warn(from storage.Epoch) {
 	if n == nil {
 		return
 	}
-	b, err := n.Files.ReadFile(filepath.Join(n.Dir, noteName), maxNote)
+	b, err := n.get()
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -88,7 +90,43 @@ func (n *Note) end(e storage.Epoch) {
 		return
 	}
 	n.epoch.Store(0)
-	if err := os.Remove(filepath.Join(n.Dir, noteName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := n.remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		n.Log.Warn("holdfast: cannot remove the record of a final epoch", "error", err)
 	}
+}
+
+// storeTime bounds what a note may take in an object store.
+const storeTime = 20 * time.Second
+
+// inStore finds the note in an object store; not ok if the level is a directory.
+func (n *Note) inStore() (at storage.Beside, ctx context.Context, cancel context.CancelFunc, ok bool) {
+	ctx, cancel = context.WithTimeout(context.Background(), storeTime)
+	return storage.Beside{Dir: n.Dir, Name: noteName}, ctx, cancel, storage.IsObjectStore(n.Dir)
+}
+
+func (n *Note) put(b []byte) error {
+	at, ctx, cancel, ok := n.inStore()
+	defer cancel()
+	if ok {
+		return at.Write(ctx, b)
+	}
+	return vfs.WriteWhole(filepath.Join(n.Dir, noteName), b)
+}
+
+func (n *Note) get() ([]byte, error) {
+	at, ctx, cancel, ok := n.inStore()
+	defer cancel()
+	if ok {
+		return at.Read(ctx)
+	}
+	return n.Files.ReadFile(filepath.Join(n.Dir, noteName), maxNote)
+}
+
+func (n *Note) remove() error {
+	at, ctx, cancel, ok := n.inStore()
+	defer cancel()
+	if ok {
+		return at.Remove(ctx)
+	}
+	return os.Remove(filepath.Join(n.Dir, noteName))
 }

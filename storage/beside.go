@@ -1,0 +1,109 @@
+package storage
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/internal/object"
+)
+
+// IsObjectStore says whether the directory of a level is the URL of an object store.
+func IsObjectStore(dir string) bool { return level.IsStore(dir) }
+
+// Beside is a small record of another package beside the epochs in an object store, where a level in a directory has
+// a file. It is replaced in one step. Its methods may be called by anybody, several at once.
+type Beside struct {
+	Dir  string // URL of the level
+	Name string
+}
+
+// besideLimit bounds such a record.
+const besideLimit = 1 << 20
+
+// Read reads the record. An absent one is fs.ErrNotExist.
+func (r Beside) Read(ctx context.Context) ([]byte, error) {
+	b, info, err := object.New(r.Dir).Get(ctx, r.Name, besideLimit)
+	if err == nil && info.Size > besideLimit {
+		err = fmt.Errorf("%s/%s is longer than %d bytes: %w", r.Dir, r.Name, besideLimit, ErrCorrupt)
+	}
+	return b, err
+}
+
+// Write replaces the record. Of several who do so at once one is the last.
+func (r Beside) Write(ctx context.Context, b []byte) error {
+	o := object.New(r.Dir)
+	err := error(object.ErrChanged)
+	for try := 0; errors.Is(err, object.ErrChanged) && try < 8; try++ {
+		have, herr := o.Head(ctx, r.Name)
+		if herr != nil && !errors.Is(herr, fs.ErrNotExist) {
+			return herr
+		}
+		_, err = o.Put(ctx, r.Name, b, have.ETag)
+	}
+	return err
+}
+
+// Remove removes the record, which may be gone.
+func (r Beside) Remove(ctx context.Context) error {
+	o := object.New(r.Dir)
+	have, err := o.Head(ctx, r.Name)
+	if err == nil {
+		err = o.Delete(ctx, have)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// StoreRates is what MeasureStore finds.
+type StoreRates struct {
+	Write, Read float64       // bytes per second, of one large object with several requests at once
+	Reply       time.Duration // of a small request
+}
+
+// MeasureStore tries whether an object store can be a level, and how fast it is, by one object of so many bytes that it
+// removes. Its error names the remedy. It leaves nothing behind.
+func MeasureStore(ctx context.Context, url string, bytes int64) (m StoreRates, err error) {
+	o := object.New(url)
+	start := time.Now()
+	if err := o.Try(ctx, "holdfast-doctor-"+rand.Text()); err != nil {
+		return m, err
+	}
+	const requests = 7 // of Try: four puts, two looks after those that fail, a delete
+	m.Reply = time.Since(start) / requests
+	key := "holdfast-doctor-" + rand.Text()
+	u := o.NewUpload(ctx, key, bytes)
+	piece := make([]byte, 1<<20)
+	_, _ = rand.Read(piece)
+	start = time.Now()
+	for u.Bytes() < bytes && err == nil {
+		_, err = u.Write(piece)
+	}
+	if err == nil {
+		err = u.Done("")
+	}
+	if err != nil {
+		return m, errors.Join(err, u.Abort())
+	}
+	m.Write = float64(u.Bytes()) / time.Since(start).Seconds()
+	info, err := o.Head(ctx, key)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, o.Delete(ctx, info)) }()
+	start = time.Now()
+	const part = 4 << 20
+	err = object.Each(int((info.Size+part-1)/part), func(i int) error {
+		off := int64(i) * part
+		_, err := o.ReadAt(ctx, info, make([]byte, min(part, info.Size-off)), off)
+		return err
+	})
+	m.Read = float64(info.Size) / time.Since(start).Seconds()
+	return m, err
+}
