@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds the demo into a folder and runs it. The first build takes a while, so it says
+# Builds the demo into a directory and runs it. The first build takes a while, so it says
 # how far it is.
-# usage: demo.sh [go command [folder]]
+# usage: demo.sh [go command [directory]]
 set -eu
 go=${1:-go}
 bin=${2:-bin}

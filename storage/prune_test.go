@@ -62,7 +62,7 @@ func (w *world) epochsAt(t *testing.T, rank, level int) []Epoch {
 // them goes, at all levels, and so do the other epochs.
 func TestPruneGoesOn(t *testing.T) {
 	w := fullWorld(t, 5)
-	w.fs.MkdirAll("/local0/epoch-0000000001/folder")
+	w.fs.MkdirAll("/local0/epoch-0000000001/directory")
 	putStray(t, w.fs, "/local0/epoch-0000000002/.nfs0000000000000001")
 	putStray(t, w.fs, "/global/epoch-0000000003/notes.txt")
 	if err := w.fs.Remove("/global/epoch-0000000002/manifest"); err != nil {
@@ -77,7 +77,7 @@ func TestPruneGoesOn(t *testing.T) {
 		t.Errorf("local of rank 1: got %s", got)
 	}
 	for dir, want := range map[string]string{
-		"/local0/epoch-0000000001": "[folder]",
+		"/local0/epoch-0000000001": "[directory]",
 		"/local0/epoch-0000000002": "[.nfs0000000000000001]",
 		"/global/epoch-0000000003": "[notes.txt]",
 		"/global/epoch-0000000002": "[manifest]",

@@ -38,7 +38,7 @@ func (c *config) simulate(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	if c.snapshotEvery > 0 && j.World.Rank() == 0 {
-		if err := job.CheckFolder(c.snapshots); err != nil {
+		if err := job.CheckDir(c.snapshots); err != nil {
 			return fmt.Errorf("snapshots: %w", err)
 		}
 	}

@@ -19,6 +19,10 @@ func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "measure what checkpoints cost on this machine",
+		Long: `Each suite prints one row for each figure. VALUE and BASELINE are in UNIT and were
+measured in the same run; RATIO is VALUE / BASELINE. GOAL is the bound for RATIO, or for
+VALUE where there is no baseline, and MET says whether it was reached. SPREAD is the
+range over the RUNS, divided by the median. The same columns are keys of --json.`,
 	}
 	cmd.AddCommand(newBenchStorage(), newBenchCut(), newBenchMPI(), newBenchGPU(), newBenchRemote(), newBenchApps(),
 		newBenchPeers(), newBenchModel(), newBenchPlot(),
@@ -39,7 +43,7 @@ times with what the same processes need in the same run to write and fsync the s
 bytes, to read them from the page cache, and to copy them in memory.
 
 --dir is a directory on the disk to measure; it needs room for five times the data.
-Values are medians; SPREAD is the range divided by the median.
+VALUE and BASELINE are medians.
 
 With --ranks it takes no times. It counts what one epoch and one restart of so many
 ranks ask of the global directory: operations by kind, bytes, the largest file. The

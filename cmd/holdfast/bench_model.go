@@ -14,7 +14,7 @@ func newBenchModel() *cobra.Command {
 	o := model.Options{Nodes: []int{1, 10, 100, 1000, 10000}}
 	cmd := s.command(&cobra.Command{
 		Use:   "model",
-		Short: "compute which share of its time a job works, by its number of nodes",
+		Short: "compute the share of its time that a job works, by number of nodes",
 		Long: `model computes, after Daly, which share of a job's time is its own work when nodes
 fail at random and checkpoints are taken at the best interval. It compares Holdfast,
 a program that waits for its node's disk and a partner's, and a program that waits
@@ -44,7 +44,7 @@ Exit codes: 0 computed; 2 bad arguments.`,
 	f.Float64Var(&state, "state-gb", 64, "GB of state on each node")
 	f.Float64Var(&disk, "disk", 2.4, "GB/s of each node's disk")
 	f.Float64Var(&shared, "shared", 1000, "GB/s of the parallel file system for all nodes")
-	f.Float64Var(&link, "link", 5, "GB/s at which one node reaches it")
+	f.Float64Var(&link, "link", 5, "GB/s between one node and the parallel file system")
 	f.DurationVar(&o.Blocked, "blocked", 100*time.Millisecond, "time that the program waits for a "+
 		"checkpoint of Holdfast")
 	f.DurationVar(&o.Start, "start", time.Minute, "time until the ranks of a restarted job run")

@@ -12,7 +12,7 @@ import (
 
 const peerStandIns = "../../internal/bench/peers/testdata"
 
-// standIn builds a library with a peer's calls and returns its folder.
+// standIn builds a library with a peer's calls and returns its directory.
 func standIn(t *testing.T, name, link string) string {
 	t.Helper()
 	l, err := mpirun.Pick("")
@@ -40,7 +40,7 @@ func standIn(t *testing.T, name, link string) string {
 	return home
 }
 
-// standInDMTCP is a folder with commands that take DMTCP's arguments.
+// standInDMTCP is a directory with commands that take DMTCP's arguments.
 func standInDMTCP(t *testing.T) string {
 	t.Helper()
 	home := t.TempDir()
@@ -95,7 +95,7 @@ func TestBenchPeers(t *testing.T) {
 	t.Setenv("DMTCP_HOME", t.TempDir())
 	t.Setenv("SCR_HOME", t.TempDir())
 	found = bench()
-	if why := found["VeloC: restore / raw read, warm"]; !strings.Contains(why, "other bytes") {
+	if why := found["VeloC: restore / raw read, warm"]; !strings.Contains(why, "differ from those written") {
 		t.Errorf("a damaged restore: %q", why)
 	}
 	for name, variable := range map[string]string{"DMTCP": "DMTCP_HOME", "SCR": "SCR_HOME"} {

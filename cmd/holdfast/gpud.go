@@ -144,23 +144,23 @@ func newGpudWorker() *cobra.Command {
 	}
 }
 
-// socketFolder is where gpud listens when nothing is said: the user's runtime
-// directory or, without one, a folder of the user's own in the temporary directory.
-func socketFolder() string {
+// socketDir is where gpud listens when nothing is said: the user's runtime
+// directory or, without one, a directory of the user's own in the temporary directory.
+func socketDir() string {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
 		return dir
 	}
 	return filepath.Join(os.TempDir(), "holdfast-"+strconv.Itoa(os.Getuid()))
 }
 
-func defaultSocket() string { return "unix:" + filepath.Join(socketFolder(), "holdfast-gpud.sock") }
+func defaultSocket() string { return "unix:" + filepath.Join(socketDir(), "holdfast-gpud.sock") }
 
 // complete fills in defaults.
 func (o *gpudFlags) complete() (err error) {
 	if len(o.opt.Listen) == 0 {
 		o.opt.Listen = []string{defaultSocket()}
 		if o.status == "" && o.evacuate == "" {
-			if err := gpud.SocketFolder(socketFolder()); err != nil {
+			if err := gpud.SocketDir(socketDir()); err != nil {
 				return err
 			}
 		}

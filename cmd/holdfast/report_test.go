@@ -88,7 +88,7 @@ func TestReport(t *testing.T) {
 }
 
 // TestReportToPipe: what is no regular file is written to, not replaced, and a
-// folder is an error.
+// directory is an error.
 func TestReportToPipe(t *testing.T) {
 	dir, pipe := eventDir(t), filepath.Join(t.TempDir(), "pipe")
 	if err := unix.Mkfifo(pipe, 0o644); err != nil {
@@ -111,6 +111,6 @@ func TestReportToPipe(t *testing.T) {
 	}
 	if code := Run(context.Background(), []string{"report", dir, "-o", filepath.Dir(pipe)}, &out,
 		&errs); code != exitNoLook {
-		t.Errorf("to a folder: exit %d", code)
+		t.Errorf("to a directory: exit %d", code)
 	}
 }

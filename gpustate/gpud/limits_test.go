@@ -253,13 +253,13 @@ type unknowing struct{ driver.Device }
 
 func (unknowing) FreeBytes() (int64, bool) { return 0, false }
 
-// TestSocketFolder: a folder that somebody else made, that is a link, or that others
+// TestSocketDir: a directory that somebody else made, that is a link, or that others
 // can enter is not taken.
-func TestSocketFolder(t *testing.T) {
+func TestSocketDir(t *testing.T) {
 	dir := t.TempDir()
 	good := filepath.Join(dir, "good")
-	ok(t, SocketFolder(good))
-	ok(t, SocketFolder(good)) // it is there
+	ok(t, SocketDir(good))
+	ok(t, SocketDir(good)) // it is there
 	if info := must(os.Stat(good))(t); info.Mode().Perm() != 0o700 {
 		t.Errorf("mode %v, want 0700", info.Mode())
 	}
@@ -269,7 +269,7 @@ func TestSocketFolder(t *testing.T) {
 	ok(t, os.Chmod(open, 0o755))
 	ok(t, os.WriteFile(file, nil, 0o600))
 	for _, bad := range []string{link, open, file} {
-		if SocketFolder(bad) == nil {
+		if SocketDir(bad) == nil {
 			t.Errorf("%s was taken", bad)
 		}
 	}
@@ -277,8 +277,8 @@ func TestSocketFolder(t *testing.T) {
 		foreign := filepath.Join(dir, "foreign")
 		ok(t, os.Mkdir(foreign, 0o700))
 		ok(t, os.Chown(foreign, 12345, 0))
-		if SocketFolder(foreign) == nil {
-			t.Error("a folder of another user was taken")
+		if SocketDir(foreign) == nil {
+			t.Error("a directory of another user was taken")
 		}
 	}
 }

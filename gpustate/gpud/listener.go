@@ -76,9 +76,9 @@ func preferred(addrs []net.Addr) (ip net.IP) {
 	return ip
 }
 
-// SocketFolder makes the folder of a socket in a place where everybody can make files,
+// SocketDir makes the directory of a socket in a place where everybody can make files,
 // or looks at one that is there: it is this user's, and nobody else can enter it.
-func SocketFolder(dir string) error {
+func SocketDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("gpud: %w", err)
 	}

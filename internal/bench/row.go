@@ -78,16 +78,16 @@ func (s Samples) Rates(n float64) Samples {
 	return out
 }
 
-// A Goal is what a ratio is judged by, or a value that has no baseline: AtMost or
-// AtLeast a number.
+// A Goal is the bound of a ratio, or of a value without a baseline: AtMost or AtLeast
+// a number.
 type Goal interface {
 	judge(v float64) (goal float64, met bool)
 }
 
-// AtMost is the goal of what is better the smaller it is.
+// AtMost is an upper bound.
 type AtMost float64
 
-// AtLeast is the goal of what is better the larger it is.
+// AtLeast is a lower bound.
 type AtLeast float64
 
 func (g AtMost) judge(v float64) (float64, bool)  { return float64(g), v <= float64(g) }
@@ -102,7 +102,7 @@ func (r Row) Of(values, baselines Samples, goal Goal) Row {
 }
 
 // Fastest is Of with the smallest values instead of the medians: what a program
-// takes when nothing else disturbs it. There is a value at least.
+// takes when nothing else disturbs it. values is not empty.
 func (r Row) Fastest(values, baselines Samples, goal Goal) Row {
 	base := 0.0
 	if len(baselines) > 0 {

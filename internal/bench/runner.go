@@ -61,12 +61,12 @@ func (r *Runner) Skip(name, metric string, why error) {
 	r.Add(Row{Case: name, Metric: metric, Skipped: text})
 }
 
-// Late says whether the time is up, and enters the case that is left out for it.
+// Late says whether the time is up, and if so enters the case as skipped.
 func (r *Runner) Late(name, metric string) bool {
 	if r.Budget == 0 || time.Since(r.begun) < r.Budget {
 		return false
 	}
-	r.Skip(name, metric, fmt.Errorf("the %v are over; give more --time", r.Budget))
+	r.Skip(name, metric, fmt.Errorf("the %v of --time are over; raise it", r.Budget))
 	return true
 }
 
@@ -104,7 +104,7 @@ func Repeat(ctx context.Context, runs int, once func(Set) error) (Set, error) {
 }
 
 // InTurn times several ways to do the same, one after the other in each run, and
-// one time before, which warms up. What disturbs one so disturbs the others.
+// once before to warm up. What disturbs one so disturbs the others.
 func InTurn(ctx context.Context, runs int, ways ...func() (float64, error)) ([]Samples, error) {
 	out := make([]Samples, len(ways))
 	for run := range runs + 1 {

@@ -60,12 +60,12 @@ func Read(in io.Reader, name string) (rows []Row, err error) {
 	return rows, s.Err()
 }
 
-// noisy is the noise of a baseline from which on it says that something else used
-// the machine.
+// noisy is the noise of a baseline above which something else must have used the
+// machine.
 const noisy = 0.25
 
-// Noise is a sentence about rows whose baselines differ much from run to run; empty
-// if there are none.
+// Noise is a warning about rows whose baselines differ much from run to run; empty if
+// there are none.
 func Noise(rows []Row) string {
 	loud := 0
 	for _, r := range rows {
@@ -76,7 +76,7 @@ func Noise(rows []Row) string {
 	if loud == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the baselines of %d of %d figures vary by more than %.0f %%: something else uses the "+
-		"machine; more --runs help",
+	return fmt.Sprintf("the baselines of %d of %d figures vary by more than %.0f %%: something else is using "+
+		"the machine; stop it, or raise --runs",
 		loud, len(rows), 100*noisy)
 }

@@ -14,7 +14,7 @@ func lookDevices(_ context.Context, r *report) {
 	if err != nil || len(infos) == 0 {
 		r.add("devices", "any", Failed, fmt.Sprintf("none: %v", err),
 			"install the GPU's driver, or PoCL (pocl-opencl-icd) to compute on the CPU; OCL_ICD_VENDORS may name a "+
-				"folder of .icd files")
+				"directory of .icd files")
 		return
 	}
 	gpus := 0

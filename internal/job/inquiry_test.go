@@ -130,7 +130,7 @@ func TestFateCutOff(t *testing.T) {
 }
 
 // slurmSays puts a scontrol and a squeue into PATH with given answers, none for "", and
-// returns their folder, in which a file "healed" is made when the job is asked for.
+// returns their directory, in which a file "healed" is made when the job is asked for.
 func slurmSays(t *testing.T, show, steps string) string {
 	t.Helper()
 	bin := t.TempDir()

@@ -253,7 +253,7 @@ var built = struct {
 	programs map[string][]byte // guarded by the mutex, also while one is built
 }{programs: map[string][]byte{}}
 
-// Install puts commands of this module into the shared directory and returns the folder as
+// Install puts commands of this module into the shared directory and returns the directory as
 // the nodes see it. Each is built once in a test process.
 func (c *Cluster) Install(tb testing.TB, packages ...string) string {
 	tb.Helper()

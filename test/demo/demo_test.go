@@ -34,7 +34,7 @@ func TestClearRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := d.clear(); err == nil {
-		t.Error("cleared a folder that is not of a demo")
+		t.Error("cleared a directory that is not of a demo")
 	}
 	if _, err := os.Stat(keep); err != nil {
 		t.Error(err)
@@ -42,7 +42,7 @@ func TestClearRefuses(t *testing.T) {
 	d.dir = filepath.Join(d.dir, "new")
 	for range 2 {
 		if err := d.clear(); err != nil {
-			t.Errorf("a folder of its own: %v", err)
+			t.Errorf("a directory of its own: %v", err)
 		}
 	}
 }

@@ -1,5 +1,5 @@
 // Demo shows one N-body run that is asked for a checkpoint, killed, and continues
-// under another MPI, with its ranks on other folders, and on another OpenCL
+// under another MPI, with its ranks on other directories, and on another OpenCL
 // platform. It compares the results with a run that nobody disturbed and exits
 // with 1 if one is not what it should be. make demo builds and starts it.
 package main
@@ -20,8 +20,8 @@ import (
 
 func main() {
 	d := demo{ranks: 4}
-	flag.StringVar(&d.bin, "bin", "bin", "`folder` with the program nbody")
-	flag.StringVar(&d.dir, "dir", "holdfast-demo", "`folder` to work in; what is in it is removed first")
+	flag.StringVar(&d.bin, "bin", "bin", "`directory` with the program nbody")
+	flag.StringVar(&d.dir, "dir", "holdfast-demo", "`directory` to work in; what is in it is removed first")
 	flag.IntVar(&d.bodies, "bodies", 4096, "number of bodies")
 	flag.IntVar(&d.steps, "steps", 60, "number of time steps")
 	flag.DurationVar(&d.timeout, "timeout", 2*time.Minute, "time limit for each of the four starts")
@@ -70,7 +70,7 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("3. restart under MPICH on PoCL, ranks in reversed order: no rank finds its own local folder")
+	d.say("3. restart under MPICH on PoCL, ranks in reversed order: no rank finds its own local directory")
 	moved, err := d.restart(ctx, "mpich", launch.MPICH, "pocl")
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (d *demo) run(ctx context.Context) error {
 	return d.report(killed, moved, other)
 }
 
-// prepare makes an empty folder and absolute paths.
+// prepare makes an empty directory and absolute paths.
 func (d *demo) prepare() (err error) {
 	d.began = time.Now()
 	if err := launch.Adopt(); err != nil {
@@ -108,7 +108,7 @@ func (d *demo) prepare() (err error) {
 	return nil
 }
 
-// clear removes what an earlier demo left. It refuses a folder that is not one
+// clear removes what an earlier demo left. It refuses a directory that is not one
 // of a demo.
 func (d *demo) clear() error {
 	marker := d.path(".demo")
@@ -129,7 +129,7 @@ func (d *demo) clear() error {
 
 func (d *demo) path(name string) string { return filepath.Join(d.dir, name) }
 
-// locals returns the folders that stand for the nodes' own disks.
+// locals returns the directories that stand for the nodes' own disks.
 func (d *demo) locals() []string {
 	dirs := make([]string, d.ranks)
 	for i := range dirs {

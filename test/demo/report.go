@@ -58,7 +58,7 @@ func dash(s string) string {
 	return s
 }
 
-// isEmpty reports whether a folder has no entries.
+// isEmpty reports whether a directory has no entries.
 func isEmpty(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	return len(entries) == 0, err

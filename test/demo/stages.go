@@ -37,8 +37,8 @@ func (d *demo) job(name string, m launch.MPI, device string) *launch.Job {
 	}
 }
 
-// withCheckpoints makes j write to and restore from the folders, one local
-// folder for each rank.
+// withCheckpoints makes j write to and restore from the directories, one local
+// directory for each rank.
 func (d *demo) withCheckpoints(j *launch.Job, locals []string) *launch.Job {
 	j.Locals = locals
 	j.Args = append(j.Args, "-job", "demo", "-global", d.path("global"))
@@ -57,7 +57,7 @@ func (d *demo) undisturbed(ctx context.Context) error {
 }
 
 // killedRun starts the run with checkpoints, asks for one when a third is done,
-// and kills a rank as soon as the checkpoint is committed in the global folder.
+// and kills a rank as soon as the checkpoint is committed in the global directory.
 func (d *demo) killedRun(ctx context.Context) (*stage, error) {
 	j := d.withCheckpoints(d.job("killed", launch.OpenMPI, "pocl"), d.locals())
 	// On a fast machine the run would be over before the epoch is committed.
@@ -80,7 +80,7 @@ func (d *demo) killedRun(ctx context.Context) (*stage, error) {
 		return nil, r.Fail(fmt.Errorf("send USR1 to rank 2: %w", err))
 	}
 	s := &stage{name: "checkpoint, then kill -9"}
-	if err := r.Until("a committed epoch in the global folder", func() (bool, error) {
+	if err := r.Until("a committed epoch in the global directory", func() (bool, error) {
 		epoch, err := d.committed(ctx)
 		d.epoch = epoch
 		return epoch > 0, err
@@ -113,7 +113,7 @@ func (d *demo) expectDeath(r *launch.Running, s *stage) error {
 	return nil
 }
 
-// restart starts the program again with the local folders dealt out in reversed
+// restart starts the program again with the local directories dealt out in reversed
 // order.
 func (d *demo) restart(ctx context.Context, name string, m launch.MPI, device string) (*stage, error) {
 	locals := d.locals()
@@ -137,7 +137,7 @@ func (d *demo) restart(ctx context.Context, name string, m launch.MPI, device st
 	return s, nil
 }
 
-// committed returns the newest committed epoch in the global folder, 0 if there is none.
+// committed returns the newest committed epoch in the global directory, 0 if there is none.
 func (d *demo) committed(ctx context.Context) (storage.Epoch, error) {
 	if empty, err := isEmpty(d.path("global")); err != nil || empty {
 		return 0, err

@@ -69,7 +69,7 @@ func TestViolations(t *testing.T) {
 			{Path: m + "gpustate", Imports: []string{m + "internal/x"}},
 			{Path: m + "internal/x", Imports: []string{m + "storage"}},
 		}, "gpustate imports " + m + "storage"},
-		{"below the folder", []pkg{
+		{"below the directory", []pkg{
 			{Path: m + "mpiwrap/mpi", Imports: []string{m + "coordinated/control"}},
 		}, "mpiwrap/mpi imports"},
 		{"in a test", []pkg{

@@ -16,10 +16,10 @@ type pkg struct {
 	TestImports []string // by its test files, inside and outside the package
 }
 
-// A rule says what the packages below a folder must not import.
+// A rule says what the packages below a directory must not import.
 type rule struct {
-	below     string   // folder in the module; "a/b" covers a/b and what lies below
-	forbidden []string // folders of the module, "a/." for the package a alone, or paths of the standard library
+	below     string   // directory in the module; "a/b" covers a/b and what lies below
+	forbidden []string // directories of the module, "a/." for the package a alone, or paths of the standard library
 	deep      bool     // also through other packages of the module
 	why       string
 }
@@ -157,9 +157,9 @@ func publicOnly(p pkg) []string {
 	return found
 }
 
-// within reports whether path is the module's folder or lies below it.
-func within(path, folder string) bool {
-	folder, alone := strings.CutSuffix(folder, "/.")
-	full := module + "/" + folder
+// within reports whether path is the module's directory or lies below it.
+func within(path, directory string) bool {
+	directory, alone := strings.CutSuffix(directory, "/.")
+	full := module + "/" + directory
 	return path == full || !alone && strings.HasPrefix(path, full+"/")
 }

@@ -28,7 +28,7 @@ type Job struct {
 	MPI     MPI
 	Program string
 	Args    []string // of every rank
-	// Locals holds each rank's own -local folder; nil starts Ranks alike.
+	// Locals holds each rank's own -local directory; nil starts Ranks alike.
 	Locals  []string
 	Ranks   int
 	Env     []string      // in addition to this process's, KEY=VALUE
@@ -36,7 +36,7 @@ type Job struct {
 	Log     string        // file for the output
 }
 
-// command returns the launcher's command line. Ranks with folders of their own
+// command returns the launcher's command line. Ranks with directories of their own
 // are one program each.
 func (j *Job) command() []string {
 	parts := []mpirun.Part{{Ranks: j.Ranks, Command: append([]string{j.Program}, j.Args...)}}
@@ -121,7 +121,7 @@ func (r *Running) PIDs() []int {
 }
 
 // RankPIDs returns the processes of the job by rank; the rank is told by the
-// place of the -local folder that a process was given.
+// place of the -local directory that a process was given.
 func (r *Running) RankPIDs() ([]int, error) {
 	pids := make([]int, len(r.Locals))
 	for _, p := range descendants(r.cmd.Process.Pid) {

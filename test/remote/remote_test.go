@@ -119,11 +119,11 @@ func TestServerKilled(t *testing.T) {
 	l := newLab(t)
 	want := l.wait(l.app("nbody", 3, "pocl", nil))
 	one, two := l.serve("one"), l.serve("two")
-	folder := filepath.Join(l.dir, "global")
-	if err := os.Mkdir(folder, 0o755); err != nil {
+	directory := filepath.Join(l.dir, "global")
+	if err := os.Mkdir(directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	more := []string{"-global", folder, "-job", "killed"}
+	more := []string{"-global", directory, "-job", "killed"}
 	a := l.app("nbody", 3, l.device(one, two), []string{"HOLDFAST_INTERVAL=50ms", "HOLDFAST_APPS_HOLD=1"}, more...)
 	l.until("a checkpoint", a, func() bool { return strings.Contains(a.log.String(), "epoch 2 taken") })
 	workers := l.workers(one)

@@ -60,7 +60,7 @@ func TestMain(m *testing.M) {
 // bed is a cluster with the programs installed.
 type bed struct {
 	*cluster.Cluster
-	bin string // folder of the programs as the nodes see it
+	bin string // directory of the programs as the nodes see it
 }
 
 const module = "github.com/holdfast-hpc/holdfast/"

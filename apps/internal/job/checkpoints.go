@@ -12,7 +12,7 @@ import (
 )
 
 // Checkpoints is a coordinated.Checkpointer that tells a person what it does, or
-// nothing at all for a run that was given no folder to write to. So an
+// nothing at all for a run that was given no directory to write to. So an
 // application has one code path, and its overhead can be measured against a run
 // without the library.
 type Checkpoints struct {

@@ -36,7 +36,7 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// TestOff: without a folder for checkpoints everything continues without them.
+// TestOff: without a directory for checkpoints everything continues without them.
 func TestOff(t *testing.T) {
 	t.Setenv("HOLDFAST_LOCAL", "")
 	t.Setenv("HOLDFAST_GLOBAL", "")

@@ -119,7 +119,7 @@ func (j *Job) Restore(ctx context.Context, run string, states ...State) (bool, e
 	restored, err := j.Checkpoints.Restore(ctx)
 	if name.saved != "" && name.saved != run {
 		return false, &refusal{fmt.Errorf("the checkpoint is of another run: it has %q, this one %q; "+
-			"give the same flags, another folder for checkpoints, or -fresh (%w)", name.saved, run, err)}
+			"give the same flags, another directory for checkpoints, or -fresh (%w)", name.saved, run, err)}
 	}
 	if err != nil {
 		return restored, &refusal{err}
@@ -158,8 +158,8 @@ func (r *refusal) Unwrap() error { return r.error }
 
 // BeyondError says that a checkpoint is further than the run is to go.
 func BeyondError(what string, at int64, flag string, last int64) error {
-	return &refusal{fmt.Errorf("the checkpoint is at %s %d, this run ends at %d: give %s %d or more, another folder "+
-		"for checkpoints, or -fresh",
+	return &refusal{fmt.Errorf("the checkpoint is at %s %d, this run ends at %d: give %s %d or more, another "+
+		"directory for checkpoints, or -fresh",
 		what, at, last, flag, at)}
 }
 

@@ -159,7 +159,7 @@ func TestNodeRank(t *testing.T) {
 }
 
 // TestFlagsWin: a flag wins over a variable, a bad one names itself, and one that
-// asks for checkpoints needs a folder.
+// asks for checkpoints needs a directory.
 func TestFlagsWin(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"HOLDFAST_LOCAL", "HOLDFAST_GLOBAL", "HOLDFAST_CONFIG"} {
@@ -196,11 +196,12 @@ func TestFlagsWin(t *testing.T) {
 		!strings.Contains(err.Error(), "no unit") {
 		t.Errorf("a bad flag: %v", err)
 	}
-	if _, err := start("-interval", "1m"); err == nil || !strings.Contains(err.Error(), "-interval without a folder") {
-		t.Errorf("no folder: %v", err)
+	if _, err := start("-interval", "1m"); err == nil ||
+		!strings.Contains(err.Error(), "-interval without a directory") {
+		t.Errorf("no directory: %v", err)
 	}
 	for text, want := range map[string]string{"device: fake": "", "keep: 3\ndevice: fake": "keep in holdfast.yaml " +
-		"without a folder"} {
+		"without a directory"} {
 		if err := os.WriteFile("holdfast.yaml", []byte(text+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -65,7 +65,7 @@ continues from the newest checkpoint, on any nodes and devices and under any MPI
 with the same number of ranks. -interval and -mtbf take them by the clock. All of
 this can stand in holdfast.yaml or in HOLDFAST_ variables as well, such as
 HOLDFAST_INTERVAL=10m, and more: 'holdfast config' lists what there is. Without
-a folder the same program runs without checkpoints.
+a directory the same program runs without checkpoints.
 `
 
 // Register adds the flags to fs; result says what -out is for.
@@ -76,8 +76,8 @@ func (o *Options) Register(fs *flag.FlagSet, result string) {
 	fs.StringVar(&o.Device, "device", "",
 		"device, such as cuda:0, pocl or rusticl; default HOLDFAST_DEVICE, else the best there is")
 	fs.StringVar(&o.Job, "job", "", "name of the job that checkpoints belong to; default HOLDFAST_JOB")
-	fs.StringVar(&o.Local, "local", "", "node-local `folder` for checkpoints; default HOLDFAST_LOCAL")
-	fs.StringVar(&o.Global, "global", "", "shared `folder` or s3://bucket/prefix for checkpoints; default "+
+	fs.StringVar(&o.Local, "local", "", "node-local `directory` for checkpoints; default HOLDFAST_LOCAL")
+	fs.StringVar(&o.Global, "global", "", "shared `directory` or s3://bucket/prefix for checkpoints; default "+
 		"HOLDFAST_GLOBAL")
 	fs.StringVar(&o.Config, "config", "", "configuration `file`; default HOLDFAST_CONFIG, else holdfast.yaml if it "+
 		"is here")
@@ -123,7 +123,7 @@ func (o *Options) World() (*mpiwrap.Comm, func() error, error) {
 }
 
 // OpenCheckpoints opens the checkpoints of the program called name; it is
-// collective over world. Without any folder for them it returns Checkpoints that
+// collective over world. Without any directory for them it returns Checkpoints that
 // do nothing. Rank 0 tells on standard error what is taken and restored.
 func (o *Options) OpenCheckpoints(ctx context.Context, name string, world *mpiwrap.Comm) (*Checkpoints, error) {
 	config, err := o.readConfig()
@@ -173,12 +173,12 @@ func (o *Options) readConfig() (*coordinated.Config, error) {
 }
 
 // without is an error if a flag or the configuration file asks for checkpoints, which
-// need a folder. Variables may be there for other programs: rank 0 says that they
+// need a directory. Variables may be there for other programs: rank 0 says that they
 // change nothing, and which are misspelt.
 func (o *Options) without(config *coordinated.Config, name string, world *mpiwrap.Comm) error {
-	const folder = "without a folder for checkpoints; give -local, -global or both"
+	const directory = "without a directory for checkpoints; give -local, -global or both"
 	if o.StopAfter > 0 {
-		return fmt.Errorf("-stop-after %s", folder)
+		return fmt.Errorf("-stop-after %s", directory)
 	}
 	var idle []string
 	for _, v := range config.Values() {
@@ -189,11 +189,11 @@ func (o *Options) without(config *coordinated.Config, name string, world *mpiwra
 		case v.Value == "" || v.Source == "default" || v.Key == "device" || strings.HasPrefix(v.Key, "gpud."):
 		case v.Key == "grace" && os.Getenv(coordinated.SupervisorVar) != "": // holdfast run has set it
 		case v.Source == v.Env:
-			idle = append(idle, v.Env+" is set "+folder)
+			idle = append(idle, v.Env+" is set "+directory)
 		case v.Source == config.File:
-			return fmt.Errorf("%s in %s %s", v.Key, v.Source, folder)
+			return fmt.Errorf("%s in %s %s", v.Key, v.Source, directory)
 		default:
-			return fmt.Errorf("%s %s", v.Source, folder)
+			return fmt.Errorf("%s %s", v.Source, directory)
 		}
 	}
 	if world.Rank() == 0 {

@@ -17,7 +17,7 @@ func target(name string) (string, os.FileInfo, error) {
 	info, err := os.Stat(name)
 	switch {
 	case err == nil && info.IsDir():
-		return name, nil, errors.New("it is a folder")
+		return name, nil, errors.New("it is a directory")
 	case err == nil && !info.Mode().IsRegular():
 		return name, info, nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
@@ -41,7 +41,7 @@ func target(name string) (string, os.FileInfo, error) {
 func CheckFile(name string) error {
 	to, info, err := target(name)
 	if err == nil && (info == nil || info.Mode().IsRegular()) {
-		err = CheckFolder(filepath.Dir(to))
+		err = CheckDir(filepath.Dir(to))
 	}
 	if err != nil {
 		return fmt.Errorf("result file %s: %w", name, err)
@@ -49,15 +49,15 @@ func CheckFile(name string) error {
 	return nil
 }
 
-// CheckFolder is an error if no file can be created in a folder.
-func CheckFolder(dir string) error {
+// CheckDir is an error if no file can be created in a directory.
+func CheckDir(dir string) error {
 	f, err := os.CreateTemp(dir, ".check.*")
 	if err != nil {
 		var at *fs.PathError
 		if errors.As(err, &at) {
 			err = at.Err // its path is that of the file that is of no interest
 		}
-		return fmt.Errorf("no file can be made in folder %s: %w", dir, err)
+		return fmt.Errorf("no file can be made in directory %s: %w", dir, err)
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
@@ -109,11 +109,11 @@ func replace(name string, write func(io.Writer) error) (err error) {
 	if err := os.Rename(f.Name(), name); err != nil {
 		return err
 	}
-	return syncFolder(dir)
+	return syncDir(dir)
 }
 
-// syncFolder makes the names in a folder durable.
-func syncFolder(dir string) error {
+// syncDir makes the names in a directory durable.
+func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

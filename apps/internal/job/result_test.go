@@ -35,7 +35,7 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
-func TestWriteFileNamesTheFolder(t *testing.T) {
+func TestWriteFileNamesTheDirectory(t *testing.T) {
 	err := WriteFile(filepath.Join(t.TempDir(), "missing", "r"), func(io.Writer) error { return nil })
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v, want ErrNotExist", err)
@@ -66,7 +66,7 @@ func TestCheckFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"new": "", "old": "", ".": "it is a folder", "none/r": "folder " + dir + "/none: no such file",
+		"new": "", "old": "", ".": "it is a directory", "none/r": "directory " + dir + "/none: no such file",
 		"old/r": "not a directory",
 	} {
 		err := CheckFile(filepath.Join(dir, name))

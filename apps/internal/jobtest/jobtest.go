@@ -41,7 +41,7 @@ func Device(t *testing.T) {
 
 // A Restart is a run that is to survive.
 type Restart struct {
-	Name  string // of the program in the test's folder
+	Name  string // of the program in the test's directory
 	Args  string // flags, without -out and those for checkpoints
 	Ranks int
 	// Step is what the program prints before the number of a step, and At the step
@@ -52,7 +52,7 @@ type Restart struct {
 
 // Run runs the program undisturbed, then with a checkpoint, kills a rank once
 // the epoch is committed, and restarts it under the other MPI with the ranks'
-// local folders in reversed order. The results must be the same bytes. It does
+// local directories in reversed order. The results must be the same bytes. It does
 // so from Open MPI to MPICH and back.
 func (c Restart) Run(t *testing.T) {
 	Device(t)
@@ -76,7 +76,7 @@ func (c Restart) Run(t *testing.T) {
 	}
 }
 
-// build builds the program in the test's folder.
+// build builds the program in the test's directory.
 func build(t *testing.T, name string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), name)
@@ -86,7 +86,7 @@ func build(t *testing.T, name string) string {
 	return program
 }
 
-// GivesUp runs a program of the test's folder with checkpoints, on ranks of which
+// GivesUp runs a program of the test's directory with checkpoints, on ranks of which
 // one comes upon an error that the others do not have. The run must end and say it.
 func GivesUp(t *testing.T, name, args, want string) {
 	Device(t)
@@ -100,7 +100,7 @@ func GivesUp(t *testing.T, name, args, want string) {
 				t.Skip(err)
 			}
 			r := restart{Restart{Name: name, Args: args, Ranks: 3}, t, program, t.TempDir()}
-			run := r.start(r.job("gives up", m, r.folders()))
+			run := r.start(r.job("gives up", m, r.directories()))
 			if err := run.Wait(); err == nil || !strings.Contains(run.Output.String(), want) {
 				t.Errorf("got %v and\n%s\nwant an error that says %q", err, run.Output.Tail(20), want)
 			}
@@ -117,7 +117,7 @@ type restart struct {
 }
 
 // job returns a start that writes NAME.out, with checkpoints if there are local
-// folders.
+// directories.
 func (r *restart) job(name string, m launch.MPI, locals []string) *launch.Job {
 	j := &launch.Job{Title: name, MPI: m, Program: r.program, Ranks: r.Ranks, Locals: locals,
 		Timeout: 10 * time.Minute, Log: filepath.Join(r.dir, name+".log"),
@@ -162,8 +162,8 @@ func (r *restart) undisturbed(m launch.MPI) []byte {
 	return r.result("undisturbed")
 }
 
-// folders makes a local folder for each rank, and the global one.
-func (r *restart) folders() []string {
+// directories makes a local directory for each rank, and the global one.
+func (r *restart) directories() []string {
 	r.t.Helper()
 	locals := make([]string, r.Ranks)
 	for i := range locals {
@@ -180,7 +180,7 @@ func (r *restart) folders() []string {
 // killed runs the program until it has a checkpoint and kills its last rank.
 func (r *restart) killed(m launch.MPI) {
 	r.t.Helper()
-	j := r.job("killed", m, r.folders())
+	j := r.job("killed", m, r.directories())
 	j.Env = append(j.Env, job.HoldEnv+"=1")
 	run := r.start(j)
 	err := run.Until(fmt.Sprint("step ", r.At), func() (bool, error) {
@@ -213,7 +213,7 @@ func (r *restart) killed(m launch.MPI) {
 // restarted starts the program again and returns its result.
 func (r *restart) restarted(m launch.MPI) []byte {
 	r.t.Helper()
-	locals := r.folders()
+	locals := r.directories()
 	slices.Reverse(locals)
 	run := r.start(r.job("restarted", m, locals))
 	if err := run.Wait(); err != nil {

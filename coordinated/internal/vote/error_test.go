@@ -7,8 +7,8 @@ import (
 
 // TestRanksErrorGroups: a reason that several ranks have is said once.
 func TestRanksErrorGroups(t *testing.T) {
-	e := &RanksError{Op: "open", Failed: []RankFailure{{0, "no room"}, {1, "no such folder"}, {2, "no room"}}}
-	const want = "open failed on 3 rank(s); ranks 0,2: no room; rank 1: no such folder"
+	e := &RanksError{Op: "open", Failed: []RankFailure{{0, "no room"}, {1, "no such directory"}, {2, "no room"}}}
+	const want = "open failed on 3 rank(s); ranks 0,2: no room; rank 1: no such directory"
 	if got := e.Error(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

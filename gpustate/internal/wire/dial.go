@@ -108,7 +108,7 @@ func Dial(ctx context.Context, addr string, k Key, p Purpose) (net.Conn, error) 
 	return c, nil
 }
 
-// trusted says whether who listens at a Unix socket is this user or root: in a folder
+// trusted says whether who listens at a Unix socket is this user or root: in a directory
 // where everybody can make files somebody else may have been quicker.
 func trusted(c net.Conn) error {
 	u, ok := c.(*net.UnixConn)

@@ -38,14 +38,14 @@ type times struct {
 
 // A start is one start of an application.
 type start struct {
-	work    float64
-	window  int    // 0: the default
-	device  string // empty: that of the options
-	folder  string // below the benchmark's, for checkpoints; empty: no library
-	fresh   bool   // empties the folder first
-	every   time.Duration
-	out     string // result file, empty for none
-	visible string // CUDA_VISIBLE_DEVICES
+	work      float64
+	window    int    // 0: the default
+	device    string // empty: that of the options
+	directory string // below the benchmark's, for checkpoints; empty: no library
+	fresh     bool   // empties the directory first
+	every     time.Duration
+	out       string // result file, empty for none
+	visible   string // CUDA_VISIBLE_DEVICES
 	// stopAfter takes a final checkpoint after so many steps; 0: none.
 	stopAfter int
 }
@@ -81,8 +81,8 @@ func (s *suite) run(ctx context.Context, a app, st start) (*times, string, error
 	if st.stopAfter > 0 {
 		args = append(args, "-stop-after", strconv.Itoa(st.stopAfter))
 	}
-	if st.folder != "" {
-		more, err := s.folders(st)
+	if st.directory != "" {
+		more, err := s.directories(st)
 		if err != nil {
 			return nil, "", err
 		}
@@ -112,9 +112,9 @@ func (s *suite) run(ctx context.Context, a app, st start) (*times, string, error
 	return &t, out, nil
 }
 
-// folders makes the folders for checkpoints and returns their flags.
-func (s *suite) folders(st start) ([]string, error) {
-	base := filepath.Join(s.dir, st.folder)
+// directories makes the directories for checkpoints and returns their flags.
+func (s *suite) directories(st start) ([]string, error) {
+	base := filepath.Join(s.dir, st.directory)
 	if st.fresh {
 		if err := os.RemoveAll(base); err != nil {
 			return nil, err

@@ -58,7 +58,7 @@ func (m *measured) addPart(name string, took float64) {
 	m.parts[i].took = append(m.parts[i].took, took)
 }
 
-// all measures everything.
+// all runs the suite for one application.
 func (m *measured) all(ctx context.Context) error {
 	m.windows, m.durable = map[int]bench.Samples{}, map[string]bench.Samples{}
 	steps := []func(context.Context) error{m.calibrate, m.rounds}
@@ -83,7 +83,7 @@ func (m *measured) all(ctx context.Context) error {
 // calibrate finds the work that takes as long as asked for. The first start also
 // fills the compilers' caches.
 func (m *measured) calibrate(ctx context.Context) error {
-	m.Step("%s: how much work takes %.1f s", m.app.name, m.o.Seconds)
+	m.Step("%s: finding the work that takes %.1f s", m.app.name, m.o.Seconds)
 	m.work = min(1, m.o.Seconds)
 	for range 2 {
 		t, _, err := m.run(ctx, m.app, start{work: m.work})
@@ -117,7 +117,7 @@ func (m *measured) rounds(ctx context.Context) error {
 		}
 		// The baselines take about a quarter of a round.
 		if next := time.Since(start) * 5 / 4; !m.until.IsZero() && time.Now().Add(next).After(m.until) {
-			m.Step("%s: no time for another round after %d", m.app.name, i+1)
+			m.Step("%s: out of time after round %d", m.app.name, i+1)
 			break
 		}
 	}
@@ -132,7 +132,7 @@ func (m *measured) round(i int) []func(context.Context) error {
 		steps = append(steps, m.loop(start{}, func(s float64) { m.without = append(m.without, s) }))
 	}
 	if m.wants(caseArmed) || m.wants(caseCheckpoint) {
-		steps = append(steps, m.loop(start{folder: "armed", fresh: true},
+		steps = append(steps, m.loop(start{directory: "armed", fresh: true},
 			func(s float64) { m.armed = append(m.armed, s) }))
 	}
 	if m.wants(caseWindows) {
@@ -178,7 +178,7 @@ func (m *measured) runCheckpoints(ctx context.Context) error {
 		m.interval = time.Duration(loop / (checkpointsPerRun + 0.5) * float64(time.Second))
 	}
 	for {
-		t, _, err := m.run(ctx, m.app, start{work: m.work, folder: "taken", fresh: true, every: m.interval})
+		t, _, err := m.run(ctx, m.app, start{work: m.work, directory: "taken", fresh: true, every: m.interval})
 		if err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (m *measured) runRestart(ctx context.Context) error {
 	if err := m.warm("taken"); err != nil {
 		return err
 	}
-	t, _, err := m.run(ctx, m.app, start{work: m.work, folder: "taken"})
+	t, _, err := m.run(ctx, m.app, start{work: m.work, directory: "taken"})
 	if err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func (m *measured) wholeInterval(ctx context.Context) error {
 		to    *bench.Samples
 		every time.Duration
 	}{{&m.wholeArmed, 0}, {&m.whole, every}} {
-		t, _, err := m.run(ctx, m.app, start{work: work, folder: "whole", fresh: true, every: way.every})
+		t, _, err := m.run(ctx, m.app, start{work: work, directory: "whole", fresh: true, every: way.every})
 		if err != nil {
 			return err
 		}

@@ -26,21 +26,21 @@ const (
 // asked for, and compares the results with that of a run that was not stopped.
 func (m *measured) moves(ctx context.Context) error {
 	result := func(name string) string { return filepath.Join(m.dir, name+"-"+m.app.out) }
-	m.Step("%s: an undisturbed run, to compare with", m.app.name)
+	m.Step("%s: uninterrupted run, for comparison", m.app.name)
 	if _, _, err := m.run(ctx, m.app, start{work: 1, out: result("undisturbed")}); err != nil {
 		return err
 	}
-	t, _, err := m.run(ctx, m.app, start{work: 1, folder: "moved", fresh: true, stopAfter: m.app.half,
+	t, _, err := m.run(ctx, m.app, start{work: 1, directory: "moved", fresh: true, stopAfter: m.app.half,
 		out: result("stopped")})
 	if err != nil {
 		return err
 	}
 	if _, err := os.Stat(result("stopped")); err == nil {
-		return fmt.Errorf("%s: ended before it could be stopped, at step %d", m.app.name, t.Last)
+		return fmt.Errorf("%s: ended before it could be stopped at step %d", m.app.name, t.Last)
 	}
 	for _, place := range m.o.Moves {
 		m.Step("%s: restart, %s", m.app.name, place)
-		st := start{work: 1, folder: "moved", out: result("moved")}
+		st := start{work: 1, directory: "moved", out: result("moved")}
 		switch place {
 		case placeSame:
 		case placeSwap:

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -80,7 +81,7 @@ func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 	if r.Budget > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, 2*r.Budget,
-			fmt.Errorf("not over after twice the %v that it was given", r.Budget))
+			fmt.Errorf("not finished after twice the %v of --time", r.Budget))
 		defer cancel()
 	}
 	chosen := o.chosen()
@@ -125,12 +126,12 @@ func prepare(o Options) (*suite, error) {
 	}
 	for _, name := range o.Cases {
 		if !slices.Contains(Cases, name) {
-			return nil, fmt.Errorf("no case is called %q; there are %v", name, Cases)
+			return nil, fmt.Errorf("unknown case %q: want some of %s", name, strings.Join(Cases, ", "))
 		}
 	}
 	for _, a := range o.chosen() {
 		if _, err := os.Stat(filepath.Join(o.BinDir, a.name)); err != nil {
-			return nil, fmt.Errorf("no application %s: %w; build them with 'make build' and give their folder with "+
+			return nil, fmt.Errorf("no application %s: %w; build them with 'make build' and give their directory with "+
 				"--bin-dir", a.name, err)
 		}
 	}
@@ -192,7 +193,7 @@ func (o *Options) steps(runs int) int {
 func find(name string) (app, error) {
 	i := slices.Index(Names(), name)
 	if i < 0 {
-		return app{}, fmt.Errorf("no application is called %q; there are %v", name, Names())
+		return app{}, fmt.Errorf("unknown application %q: want some of %s", name, strings.Join(Names(), ", "))
 	}
 	return apps[i], nil
 }
@@ -224,10 +225,10 @@ func (s *suite) rawBaselines(ctx context.Context, a app, bytes int64) (t *rawTim
 	return t, err
 }
 
-// warm reads all files below the benchmark's folder, so that reading them again
+// warm reads all files below the benchmark's directory, so that reading them again
 // finds them in the page cache, as the baseline does.
-func (s *suite) warm(folder string) error {
-	return filepath.WalkDir(filepath.Join(s.dir, folder), func(name string, d fs.DirEntry, err error) error {
+func (s *suite) warm(directory string) error {
+	return filepath.WalkDir(filepath.Join(s.dir, directory), func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}

@@ -26,7 +26,7 @@ const (
 func (s *suite) size(ctx context.Context, where string, size int64) (err error) {
 	const others = 256 << 20 // what is taken besides
 	if s.info.GlobalBytes > 0 && size+others > s.info.GlobalBytes {
-		s.Skip(where, "capture", fmt.Errorf("the device has %d bytes", s.info.GlobalBytes))
+		s.Skip(where, "capture", fmt.Errorf("too large for this device, which has %d bytes", s.info.GlobalBytes))
 		return nil
 	}
 	pool, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -128,7 +128,7 @@ func markAll(b []byte, content int) {
 func marked(b []byte, content int, off int64) error {
 	want := uint64(off)<<16 | uint64(content)<<1 | 1
 	if binary.LittleEndian.Uint64(b) != want || binary.LittleEndian.Uint64(b[len(b)-8:]) != ^want {
-		return fmt.Errorf("content %d at %d holds other bytes", content, off)
+		return fmt.Errorf("content %d at offset %d was not restored as it was captured", content, off)
 	}
 	return nil
 }

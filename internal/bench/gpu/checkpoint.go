@@ -54,7 +54,7 @@ func Work(_ context.Context, s Setup, in io.Reader, out io.Writer) error {
 func (s *suite) driverCheckpoint(ctx context.Context) error {
 	const where, bytes = "driver's own checkpoint", 4 << 30
 	if s.info.Kind != "cuda" {
-		s.Skip(where, "checkpoint", errors.New("only CUDA has one"))
+		s.Skip(where, "checkpoint", errors.New("only the CUDA driver has one"))
 		return nil
 	}
 	line := s.Worker("gpu", Setup{bytes, s.info.PCI})

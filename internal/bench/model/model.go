@@ -127,7 +127,7 @@ func (o *Options) curves() []plot.Curve {
 	return out
 }
 
-// Draw draws the curves in a folder and returns the files.
+// Draw draws the curves in a directory and returns the files.
 func (o *Options) Draw(dir string) ([]string, error) {
 	p, err := plot.Curves("Share of the time that is the program's own work", "nodes", "", o.curves())
 	if err != nil {

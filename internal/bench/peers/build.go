@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
-// find returns the folder of an installation.
+// find returns the directory of an installation.
 func (l library) find() (string, error) {
 	for _, home := range []string{os.Getenv(l.env), "/usr/local", "/usr", "/opt/" + strings.ToLower(l.name)} {
 		if home == "" {
@@ -28,7 +28,7 @@ func (l library) find() (string, error) {
 	return "", fmt.Errorf("not installed; to get it: %s", l.get)
 }
 
-// libraryDirs are the folders of an installation that may hold its libraries.
+// libraryDirs are the directories of an installation that may hold its libraries.
 func libraryDirs(home string) []string {
 	var dirs []string
 	for _, d := range []string{"lib", "lib64", "lib/x86_64-linux-gnu"} {

@@ -35,7 +35,7 @@ func (s *suite) dmtcp(ctx context.Context) error {
 	return nil
 }
 
-// findDMTCP returns the folder of DMTCP's commands.
+// findDMTCP returns the directory of DMTCP's commands.
 func findDMTCP() (string, error) {
 	if home := os.Getenv("DMTCP_HOME"); home != "" {
 		bin := filepath.Join(home, "bin")
@@ -106,7 +106,7 @@ func (d *dmtcpRun) all(ctx context.Context) (err error) {
 func (d *dmtcpRun) restart(ctx context.Context) error {
 	images, err := filepath.Glob(filepath.Join(d.dir, "ckpt_*.dmtcp"))
 	if err != nil || len(images) != 1 {
-		return fmt.Errorf("want one image of a process, there are %v", images)
+		return fmt.Errorf("expected one image of the process, found %v", images)
 	}
 	if err := os.WriteFile(filepath.Join(d.dir, "go"), nil, 0o644); err != nil {
 		return err
@@ -138,7 +138,7 @@ func await(ctx context.Context, name string, read func([]byte) error) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("the process did not get ready: %w", ctx.Err())
+			return fmt.Errorf("the process did not start computing: %w", ctx.Err())
 		}
 	}
 }

@@ -18,7 +18,7 @@ var holdSource []byte
 // A library is a peer that programs call.
 type library struct {
 	name   string
-	env    string // names the folder of the installation
+	env    string // names the directory of the installation
 	header string
 	link   string // of -l
 	define string
@@ -40,8 +40,8 @@ var libraries = []library{
 // getDMTCP is how to get DMTCP.
 const getDMTCP = "spack install dmtcp, or https://github.com/dmtcp/dmtcp; then put its bin into PATH or set DMTCP_HOME"
 
-// folders makes two folders: for what stays on the node and for what all see.
-func folders(dir string) (local, global string, err error) {
+// directories makes two directories: for what stays on the node and for what all see.
+func directories(dir string) (local, global string, err error) {
 	local, global = filepath.Join(dir, "local"), filepath.Join(dir, "global")
 	for _, d := range []string{local, global} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
@@ -52,7 +52,7 @@ func folders(dir string) (local, global string, err error) {
 }
 
 func velocConfig(dir string) (string, []string, error) {
-	local, global, err := folders(dir)
+	local, global, err := directories(dir)
 	if err != nil {
 		return "", nil, err
 	}
@@ -62,7 +62,7 @@ func velocConfig(dir string) (string, []string, error) {
 }
 
 func scrConfig(dir string) (string, []string, error) {
-	local, global, err := folders(dir)
+	local, global, err := directories(dir)
 	// By default SCR 3 bypasses its cache: everything would go to global at once.
 	return global, []string{"SCR_PREFIX=" + global, "SCR_CACHE_BASE=" + local, "SCR_CNTL_BASE=" + local,
 		"SCR_CACHE_BYPASS=0",
@@ -70,7 +70,7 @@ func scrConfig(dir string) (string, []string, error) {
 }
 
 func ftiConfig(dir string) (string, []string, error) {
-	local, global, err := folders(dir)
+	local, global, err := directories(dir)
 	if err != nil {
 		return "", nil, err
 	}

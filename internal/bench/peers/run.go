@@ -159,7 +159,7 @@ func (s *suite) library(ctx context.Context, l library) error {
 	s.Add(row(waits).Of(w.Waits, w.Raw, nil), row(durable).Of(w.Durable, w.Raw, nil))
 	back, err := start("restart")
 	if err == nil && !back.Same {
-		err = errors.New("it restored other bytes than were written")
+		err = errors.New("the restored bytes differ from those written")
 	}
 	if err != nil {
 		s.Skip(s.caseName(l.name), restart, err)

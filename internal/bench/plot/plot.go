@@ -189,16 +189,16 @@ func kindOf(l bench.Row) string {
 }
 
 func axisOf(l bench.Row) string {
-	text := "ratio to the baseline of the same run"
+	text := "ratio to the baseline in the same run"
 	if l.Ratio == nil {
 		text = l.Unit
 	}
-	return text + "   (bar: all runs, dot: value;  | goal;  blue: reached, orange: missed)"
+	return text + "   (bar: range of the runs, dot: value;  | goal;  blue: met, orange: not met)"
 }
 
 func rowOf(l bench.Row) row {
 	r := row{label: l.Metric, value: l.Value, goal: l.Goal, met: l.Met}
-	r.low, r.high = l.Value*(1-l.Spread/2), l.Value*(1+l.Spread/2) // nothing better is known of old results
+	r.low, r.high = l.Value*(1-l.Spread/2), l.Value*(1+l.Spread/2) // old results have no extremes
 	if l.Min != nil && l.Max != nil {
 		r.low, r.high = *l.Min, *l.Max
 	}

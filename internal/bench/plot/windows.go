@@ -56,7 +56,7 @@ func windows(dir string, rows []bench.Row) ([]string, error) {
 		}
 		curves = append(curves, Curve{Name: name, X: append(c.X, float64(len(bounds))), Y: append(c.Y, 1)})
 	}
-	p, err := Curves("Run time by command window", "commands that may wait on the device", "relative to no window",
+	p, err := Curves("Run time by command window", "command window: unfinished commands allowed", "ratio to no window",
 		curves)
 	if err != nil {
 		return nil, err

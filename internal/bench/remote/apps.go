@@ -133,7 +133,7 @@ func (s *suite) applications(ctx context.Context) error {
 					result = got
 				}
 				if !bytes.Equal(got, result) {
-					return fmt.Errorf("%s: the result through %s is another one", name, ways[i].name)
+					return fmt.Errorf("%s: the result through %s differs", name, ways[i].name)
 				}
 			}
 		}

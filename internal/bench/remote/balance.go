@@ -18,7 +18,7 @@ var published = map[string]float64{"matmul": 1.7, "nbody": 1.9, "smithwaterman":
 // move one of them to the other device.
 func (s *suite) balance(ctx context.Context) error {
 	if s.big && s.devices < 2 {
-		s.Skip("balance", "two instances", errors.New("there is one device only"))
+		s.Skip("balance", "two instances", errors.New("it needs two devices, and there is one"))
 		return nil
 	}
 	if !s.big {
@@ -58,7 +58,7 @@ func (s *suite) balance(ctx context.Context) error {
 	return nil
 }
 
-// halves starts the servers again with one core each, so that they are two devices
+// halves restarts the servers with one core each, so that they are two devices
 // of which one does not slow the other down.
 func (s *suite) halves(ctx context.Context) (err error) {
 	if err := errors.Join(s.a.stop(), s.b.stop()); err != nil {

@@ -172,7 +172,7 @@ func (s *suite) empty(v *server) error {
 			return err
 		}
 		if sleep.For(ctx, 2*time.Millisecond) != nil {
-			return fmt.Errorf("%s: a program that was ended is still there", v.unix)
+			return fmt.Errorf("%s: the server still lists a program that was ended", v.unix)
 		}
 	}
 }

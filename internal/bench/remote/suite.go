@@ -49,7 +49,7 @@ type suite struct {
 func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 	for _, c := range o.Cases {
 		if !slices.Contains(Cases, c) {
-			return fmt.Errorf("there is no case %q: want some of %s", c, strings.Join(Cases, ", "))
+			return fmt.Errorf("unknown case %q: want some of %s", c, strings.Join(Cases, ", "))
 		}
 	}
 	if len(o.Cases) == 0 {

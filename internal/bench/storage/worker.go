@@ -196,7 +196,7 @@ func (k *worker) do(ctx context.Context, c command, rep *reply) error {
 		return os.RemoveAll(filepath.Join(k.Dir, "local", epochDir(c.Epoch)))
 	case "compare":
 		if string(k.target) != string(k.pool) {
-			return errors.New("restored bytes differ")
+			return errors.New("restored bytes differ from those written")
 		}
 	case "block":
 		return k.block(ctx, rep)

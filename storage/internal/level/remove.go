@@ -53,7 +53,7 @@ func (d *Dir) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
 	if err := removeIfThere(d.fs, filepath.Join(dir, format.ManifestName)); err != nil {
 		if entry, serr := d.fs.Stat(filepath.Join(dir, format.ManifestName)); serr != nil || !entry.Dir {
 			return nil, err
-		} // a folder commits nothing
+		} // a directory commits nothing
 	}
 	if err := ignoreMissing(d.fs.SyncDir(dir)); err != nil {
 		return nil, err

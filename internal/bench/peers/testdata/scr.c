@@ -1,5 +1,5 @@
 /* A stand-in for SCR: files lie in SCR_CACHE_BASE, the name of the newest dataset in
- * SCR_PREFIX. As SCR does, it wants names below SCR_PREFIX, makes no folders of the
+ * SCR_PREFIX. As SCR does, it wants names below SCR_PREFIX, makes no directories of the
  * program's when it bypasses the cache, which is its default, and takes a call only
  * where it belongs. */
 #include "scr.h"

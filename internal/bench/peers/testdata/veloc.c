@@ -1,4 +1,4 @@
-/* A stand-in for VeloC: one file per rank in the folder "scratch" of its
+/* A stand-in for VeloC: one file per rank in the directory "scratch" of its
  * configuration. FLIP in the environment makes it damage what it restores. */
 #include "veloc.h"
 #include <stdio.h>
