@@ -237,7 +237,8 @@ func (c *Checkpointer) mayAsk() error {
 }
 
 // Wait returns when the newest epoch that was cut so far is committed at a level ("local",
-// "partner", "parity", "global"), or with the reason why it will not be. If this run
+// "partner", "parity", "global"), or a newer one that goes there in its place, or with the
+// reason why it will not be: ErrNotDue says that it was not due there. If this run
 // cannot write to that level, Wait waits for the next outer one. With no epoch yet it
 // returns at once. Local, from any goroutine but the one that the next Point needs.
 func (c *Checkpointer) Wait(ctx context.Context, level string) error {
@@ -257,6 +258,13 @@ func (c *Checkpointer) Wait(ctx context.Context, level string) error {
 		}
 		if es.Err != nil {
 			return fmt.Errorf("epoch %d: %w", newest, es.Err)
+		}
+		if newer, ok := es.Skipped[level]; ok {
+			if newer == 0 {
+				return fmt.Errorf("epoch %d: %w: %s takes %s", newest, ErrNotDue, level, c.opt.every()[level])
+			}
+			newest = newer
+			continue
 		}
 		select {
 		case <-changed:

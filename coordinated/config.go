@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -77,6 +78,15 @@ var settings = slices.Concat([]config.Row[Options]{
 		config.Bool(func(o *Options) *bool { return &o.Compress })),
 	config.Key("flush_rate", "no limit", "limit for copying to global, bytes per second and node",
 		config.Bytes(func(o *Options) *int64 { return &o.FlushRate })),
+	config.Key("local_every", "every epoch", "which epochs go to local; the others go straight to global, if they are "+
+		"due there alone",
+		everyKind(func(o *Options) *Every { return &o.LocalEvery })),
+	config.Key("partner_every", "every epoch", "which epochs are copied to partner",
+		everyKind(func(o *Options) *Every { return &o.PartnerEvery })),
+	config.Key("parity_every", "every epoch", "which epochs get parity",
+		everyKind(func(o *Options) *Every { return &o.ParityEvery })),
+	config.Key("global_every", "every epoch", "which epochs are copied to global; a final one always is",
+		everyKind(func(o *Options) *Every { return &o.GlobalEvery })),
 	config.Key("fresh", "false", "do not restore",
 		config.Bool(func(o *Options) *bool { return &o.Fresh })),
 	config.Key("epoch", "the newest that all ranks can read", "epoch to restore",
@@ -138,6 +148,15 @@ var settings = slices.Concat([]config.Row[Options]{
 	config.Key("device", "the best there is", "device of the program, on this machine or of a holdfast gpud",
 		config.Checked("a selection such as cuda:0, pocl, or remote=node7:7478,cuda:0", setDevice)),
 }, config.Gpud(setGpudKey))
+
+// everyKind is a count of epochs or a time between them.
+func everyKind(at func(*Options) *Every) config.Kind[Options] {
+	return config.Checked("a number of epochs such as 4, or a duration such as 10m",
+		func(o *Options, s string) (err error) {
+			*at(o), err = persist.ParseEvery(s)
+			return err
+		})
+}
 
 func setDevice(o *Options, s string) (err error) {
 	o.Device, err = gpustate.ParseSelect(s)

@@ -30,6 +30,8 @@ var (
 	ErrRestored = errors.New("protect everything before Restore")
 	// ErrClosed is returned by a Checkpointer that was closed.
 	ErrClosed = errors.New("checkpointer closed")
+	// ErrNotDue says that an epoch does not go to a level, which takes some epochs only.
+	ErrNotDue = errors.New("the epoch is not due at that level")
 )
 
 // errNoState is why a checkpoint fails that comes to a rank in Close whose Restore

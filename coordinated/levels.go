@@ -99,6 +99,9 @@ func (c *Checkpointer) openStore(ctx context.Context, key control.Key) error {
 	}
 	placed := placeLevels(levels, c.topo.nodes, c.opt.files)
 	levels, c.levels = placed.open, placed.use
+	for i := range levels {
+		levels[i].Unused = !slices.Contains(placed.use, levels[i].Name)
+	}
 	if placed.say != "" && c.world.Rank() == 0 {
 		c.log.Warn("holdfast: "+placed.say, "error", placed.why)
 	}

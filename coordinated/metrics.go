@@ -22,7 +22,8 @@ func (c *Checkpointer) lookMetrics() metrics.Now {
 	now := metrics.Now{Points: c.points.load()}
 	last := c.levels[len(c.levels)-1]
 	for _, es := range c.Stats().Epochs {
-		if _, ok := es.Durable[last]; !ok && es.Err == nil {
+		_, there := es.Durable[last]
+		if _, skipped := es.Skipped[last]; !there && !skipped && es.Err == nil {
 			now.BacklogEpochs++
 		}
 	}

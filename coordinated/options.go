@@ -37,6 +37,16 @@ type Options struct {
 	// FlushRate limits the copying to Global, in bytes a second for each node; 0
 	// means no limit.
 	FlushRate int64
+	// LocalEvery, PartnerEvery, ParityEvery and GlobalEvery say which epochs come to a
+	// level; zero: every one. The first epoch of a run and a final one come to all levels.
+	// A level that is slower than its epochs come takes the newest one when it is free and
+	// passes over those between, so its newest epoch is never older than one flush and one
+	// interval of the level. The loss of a node costs what was computed since the newest
+	// epoch at a level beyond Local. An epoch that is due at Global alone, while
+	// nothing is on its way there, is written there straight from memory; any other one
+	// comes to Local, whatever LocalEvery says. With ParityEvery, what an epoch shares with
+	// earlier ones is written to Local again unless parity has those.
+	LocalEvery, PartnerEvery, ParityEvery, GlobalEvery Every
 	// Fresh starts without looking for an epoch to restore.
 	Fresh bool
 	// Epoch restores this epoch and no other; 0 means the newest that all ranks
@@ -208,10 +218,42 @@ func (o *Options) validate() error {
 			"MaxPool, MaxMailbox, FlushRate, KeepEvery, MaxFailed, CopyWorkers, Fanout",
 			Why: "a negative value means nothing; use 0 for the default"}
 	}
+	if err := o.validateEvery(); err != nil {
+		return err
+	}
 	if _, err := vfs.ParseSharing(o.Sharing); err != nil {
 		return &OptionError{Name: "Sharing", Why: err.Error()}
 	}
 	o.defaults()
+	return nil
+}
+
+// validateEvery checks the paces of the levels.
+func (o *Options) validateEvery() error {
+	red, err := o.redundancy()
+	if err != nil {
+		return err
+	}
+	for _, l := range []struct {
+		name   string
+		every  Every
+		use    bool
+		remedy string
+	}{
+		{"LocalEvery", o.LocalEvery, o.Local != "" && o.Global != "", "both HOLDFAST_LOCAL and HOLDFAST_GLOBAL"},
+		{"PartnerEvery", o.PartnerEvery, red.level != "", "HOLDFAST_REDUNDANCY"},
+		{"ParityEvery", o.ParityEvery, red.level == storage.LevelParity, "HOLDFAST_REDUNDANCY with parity"},
+		{"GlobalEvery", o.GlobalEvery, o.Local != "" && o.Global != "", "both HOLDFAST_LOCAL and HOLDFAST_GLOBAL"},
+	} {
+		switch {
+		case l.every.Epochs < 0 || l.every.Time < 0 || l.every.Epochs > 0 && l.every.Time > 0:
+			return &OptionError{Name: l.name, Why: fmt.Sprintf("%d epochs and %v: want a count or a duration, not below 0",
+				l.every.Epochs, l.every.Time)}
+		case l.every.Thins() && !l.use:
+			return &OptionError{Name: l.name, Why: "the level is not in use, or the only one; set " + l.remedy +
+				", or leave it out"}
+		}
+	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package coordinated
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
@@ -26,7 +27,64 @@ func (c *Checkpointer) newPersister(notes bool) *persist.Persister {
 			return c.allgather(c.ctx, cut.Epoch(e), stage, data)
 		},
 		Go: c.writers.Go, CopyTime: c.copyTime, KillTime: c.reporter.killTime,
-		Begin: c.begin, Freed: c.freed, Committed: c.committed, Failed: c.failed, Phase: c.phase})
+		Every: c.opt.every(), Begin: c.begin, Freed: c.freed, Committed: c.committed, Skipped: c.skipped,
+		Failed: c.failed, Phase: c.phase})
+}
+
+// Every says how often an epoch comes to a level: every so many epochs, or when so much
+// time has passed from the cut of the last one there. Zero is every epoch; only one of
+// the two may be set.
+type Every = persist.Every
+
+// NodeLoss says for people what the loss of a node costs at most with the levels and their
+// paces; empty where there are no directories.
+func (o *Options) NodeLoss() string {
+	levels, err := o.levelConfigs()
+	if err != nil || len(levels) == 0 {
+		return ""
+	}
+	var parts []string
+	for _, l := range levels {
+		if l.Name == storage.LevelLocal {
+			continue
+		}
+		beyond := "one node"
+		switch l.Name {
+		case storage.LevelPartner:
+			beyond = fmt.Sprintf("%d node(s)", max(l.Copies, 1))
+		case storage.LevelParity:
+			beyond = fmt.Sprintf("%d node(s) of a group", l.Parity)
+		case storage.LevelGlobal:
+			beyond = "any nodes"
+		}
+		v, interval := o.every()[l.Name], "one interval between checkpoints"
+		switch {
+		case v.Time > 0:
+			interval = fmt.Sprintf("%v and one interval between checkpoints", v.Time)
+		case v.Thins():
+			interval = fmt.Sprintf("%d intervals between checkpoints", v.Epochs)
+		}
+		parts = append(parts, fmt.Sprintf("%s: up to %s and one copy to %s", beyond, interval, l.Name))
+	}
+	if parts == nil {
+		return "everything: epochs are at local only"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// every is the pace of each level that has one.
+func (o *Options) every() map[string]Every {
+	out := map[string]Every{}
+	for level, v := range map[string]Every{storage.LevelLocal: o.LocalEvery, storage.LevelPartner: o.PartnerEvery,
+		storage.LevelParity: o.ParityEvery, storage.LevelGlobal: o.GlobalEvery} {
+		if v.Thins() {
+			out[level] = v
+		}
+	}
+	if v := out[storage.LevelParity]; v.Thins() && !o.PartnerEvery.Thins() {
+		out[storage.LevelPartner] = v // copies that stand in for parity
+	}
+	return out
 }
 
 // copyTime is how long copying an epoch from a level to the next will take; 0 if nobody knows.
@@ -65,8 +123,30 @@ func (a *agent) countFailed(err error) {
 	}
 }
 
+// skipped counts and logs that an epoch does not go to a level, because newer goes in its
+// place or, if that is 0, because it was not due there.
+func (c *Checkpointer) skipped(e storage.Epoch, level string, newer storage.Epoch) {
+	c.stats.skipped(e, level, newer)
+	why := "not due"
+	if newer != 0 {
+		why = fmt.Sprint("for epoch ", newer)
+	}
+	c.metrics.Skipped(level, newer != 0)
+	c.events.Emit(events.Event{Name: events.Skip, Epoch: uint64(e), Level: level, What: why})
+	if c.world.Rank() != 0 {
+		return
+	}
+	if newer == 0 {
+		c.log.Debug("holdfast: not due at a level", "epoch", e, "level", level)
+		return
+	}
+	c.log.Info("holdfast: a level is slower than the checkpoints come: an epoch does not go there, but a newer one",
+		"epoch", e, "level", level, "newer", newer)
+}
+
 // committed counts and logs that an epoch is at a level.
-func (c *Checkpointer) committed(e storage.Epoch, level string, took time.Duration) {
+func (c *Checkpointer) committed(e storage.Epoch, level string, took, waited time.Duration) {
+	c.stats.waited(e, level, waited)
 	c.stats.durable(e, level, took)
 	c.metrics.Committed(uint64(e), level, took)
 	c.events.Emit(events.Event{Name: events.Commit, Epoch: uint64(e), Level: level, Dur: int64(took)})

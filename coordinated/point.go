@@ -138,7 +138,7 @@ func (c *Checkpointer) phase(name string) {
 // takeCut is the cut as the program sees it.
 func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time) error {
 	e := storage.Epoch(v.epoch)
-	es := EpochStats{Epoch: e, Waited: time.Since(arrived)}
+	es := EpochStats{Epoch: e, Waited: time.Since(arrived), cut: time.Now()}
 	a := c.stats.agreement(e)
 	c.events.Emit(events.Event{Name: events.Park, Epoch: uint64(e), Dur: int64(es.Waited), Rounds: a.rounds,
 		Releases: a.releases,

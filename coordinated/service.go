@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
@@ -197,7 +198,7 @@ func (s *server) request(q job.Query) error {
 			if es.Err != nil {
 				return es.Err
 			}
-			if len(es.Durable) == len(c.levels) {
+			if es.settled(len(c.levels)) {
 				return nil
 			}
 		}
@@ -219,18 +220,49 @@ func (s *server) status() (*job.Status, error) {
 	}); err != nil {
 		return nil, err
 	}
-	for _, es := range c.Stats().Epochs {
+	all := c.Stats()
+	for _, es := range all.Epochs {
 		st.Epochs = append(st.Epochs, *es.status())
 	}
+	for level, v := range c.opt.every() {
+		if slices.Contains(c.levels, level) {
+			if st.Every == nil {
+				st.Every = map[string]string{}
+			}
+			st.Every[level] = v.String()
+		}
+	}
+	st.Loss = c.nodeLoss(&all, time.Now())
 	return st, nil
+}
+
+// nodeLoss says what the loss of a node would cost now: what was computed since the newest
+// epoch that is not on one node alone.
+func (c *Checkpointer) nodeLoss(all *Stats, now time.Time) *job.LossStatus {
+	loss := &job.LossStatus{Seconds: now.Sub(c.begun).Seconds()}
+	if r := all.Restore; r.Epoch != 0 {
+		loss.Epoch, loss.Level = r.Epoch, r.Level
+	}
+	for _, es := range all.Epochs {
+		for _, level := range c.levels {
+			if _, there := es.Durable[level]; there && level != storage.LevelLocal {
+				loss.Epoch, loss.Level, loss.Seconds = es.Epoch, level, now.Sub(es.cut).Seconds()
+				break
+			}
+		}
+	}
+	return loss
 }
 
 // status is the epoch in plain data.
 func (es *EpochStats) status() *job.EpochStatus {
 	e := &job.EpochStatus{Epoch: es.Epoch, Bytes: es.Bytes, BlockedSeconds: es.Blocked.Seconds(),
-		DurableSeconds: map[string]float64{}}
+		DurableSeconds: map[string]float64{}, Skipped: map[string]uint64{}}
 	for l, d := range es.Durable {
 		e.DurableSeconds[l] = d.Seconds()
+	}
+	for l, newer := range es.Skipped {
+		e.Skipped[l] = uint64(newer)
 	}
 	if es.Err != nil {
 		e.Error = es.Err.Error()

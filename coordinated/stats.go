@@ -33,12 +33,21 @@ type EpochStats struct {
 	Bytes   int64                    // captured
 	Mode    string                   // how it was captured
 	Durable map[string]time.Duration // by level, from the cut to the commit
-	Stopped bool                     // a final checkpoint that was committed
-	Err     error                    // why it is not at all levels; nil while it is being written
+	// Skipped has the levels that it does not go to, each with the newer epoch that goes
+	// there in its place; 0: it was not due there.
+	Skipped map[string]storage.Epoch
+	Stopped bool  // a final checkpoint that was committed
+	Err     error // why it is not at all levels; nil while it is being written
 
 	windows   bool // some rank has one
 	unsettled bool // the drain failed here, so nobody knows whether any has
+
+	cut   time.Time                // when this rank had come to the cut
+	waits map[string]time.Duration // by level: how much of Durable it waited for the level
 }
+
+// settled says that the epoch is at every one of so many levels that it goes to.
+func (es *EpochStats) settled(levels int) bool { return len(es.Durable)+len(es.Skipped) == levels }
 
 // RestoreStats describes a restore on this rank.
 type RestoreStats struct {
@@ -106,6 +115,7 @@ func (c *Checkpointer) Stats() Stats {
 	out.Epochs = append([]EpochStats(nil), out.Epochs...)
 	for i := range out.Epochs {
 		out.Epochs[i].Durable = maps.Clone(out.Epochs[i].Durable)
+		out.Epochs[i].Skipped = maps.Clone(out.Epochs[i].Skipped)
 	}
 	return out
 }
@@ -146,7 +156,8 @@ func (t *statistics) at(e storage.Epoch) *EpochStats {
 	if len(t.s.Epochs) == keepStats {
 		t.s.Epochs = t.s.Epochs[1:]
 	}
-	t.s.Epochs = append(t.s.Epochs, EpochStats{Epoch: e, Durable: map[string]time.Duration{}})
+	t.s.Epochs = append(t.s.Epochs, EpochStats{Epoch: e, Durable: map[string]time.Duration{},
+		Skipped: map[string]storage.Epoch{}, waits: map[string]time.Duration{}})
 	return &t.s.Epochs[len(t.s.Epochs)-1]
 }
 
@@ -154,7 +165,7 @@ func (t *statistics) add(es EpochStats) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old := t.at(es.Epoch)
-	es.Durable = old.Durable
+	es.Durable, es.Skipped, es.waits = old.Durable, old.Skipped, old.waits
 	if es.Err == nil {
 		es.Err = old.Err
 	}
@@ -172,7 +183,7 @@ func (t *statistics) epoch(e storage.Epoch) (EpochStats, bool) {
 		return EpochStats{}, false
 	}
 	es := t.s.Epochs[i]
-	es.Durable = maps.Clone(es.Durable)
+	es.Durable, es.Skipped = maps.Clone(es.Durable), maps.Clone(es.Skipped)
 	return es, true
 }
 
@@ -181,6 +192,21 @@ func (t *statistics) durable(e storage.Epoch, level string, d time.Duration) {
 	defer t.mu.Unlock()
 	t.at(e).Durable[level] = d
 	t.tell()
+}
+
+// skipped notes that an epoch does not go to a level.
+func (t *statistics) skipped(e storage.Epoch, level string, newer storage.Epoch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.at(e).Skipped[level] = newer
+	t.tell()
+}
+
+// waited notes how long an epoch waited for a level.
+func (t *statistics) waited(e storage.Epoch, level string, d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.at(e).waits[level] = d
 }
 
 // stopped notes that an epoch was the program's last.
@@ -220,7 +246,7 @@ func (t *statistics) copyTime(e storage.Epoch, from, to string) time.Duration {
 		if es.Epoch >= e || !ok || !also {
 			continue
 		}
-		took := end - start
+		took := max(end-start-es.waits[to], 0)
 		if es.Bytes > 0 && bytes > 0 {
 			took = time.Duration(float64(took) * float64(bytes) / float64(es.Bytes))
 		}

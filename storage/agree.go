@@ -75,7 +75,7 @@ func (s *Store) Committed(e Epoch, level string) error {
 		return err
 	}
 	s.votes.Store(true)
-	l.committed(e)
+	s.committed(l, e)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.agreed.committed(e)
@@ -100,6 +100,7 @@ func (s *Store) Withdraw(e Epoch, level string) error {
 		}
 	}
 	delete(l.puts, e)
+	delete(l.bases.indices, e)
 	if l.last == e {
 		l.last = 0 // the next shard is written whole
 	}

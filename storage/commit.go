@@ -30,7 +30,7 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 		if err := l.Commit(m, origins); err != nil {
 			return err
 		}
-		l.committed(e)
+		s.committed(l, e)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if e > l.agreed.newest {
@@ -64,7 +64,8 @@ func (s *Store) markerOf(level string) format.Marker {
 }
 
 // committed makes the shard put for e the one that later ones refer to.
-func (l *levelState) committed(e Epoch) {
+func (s *Store) committed(l *levelState, e Epoch) {
+	s.keepBase(l, l.putFor(e))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = max(l.last, e)
@@ -78,6 +79,13 @@ func (l *levelState) committed(e Epoch) {
 			delete(l.puts, old)
 		}
 	}
+}
+
+// putFor lists the shards that were put for an epoch that was not committed before.
+func (l *levelState) putFor(e Epoch) []*format.Index {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.puts[e]
 }
 
 // Discard removes this rank's part of an epoch that was given up, including its

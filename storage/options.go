@@ -86,6 +86,7 @@ type LevelConfig struct {
 	// store, s3://bucket/prefix.
 	Dir    string
 	Create bool // make Dir if only its last element is missing
+	Unused bool // epochs of this run do not go there; it is read and pruned
 
 	// Keep is how many of the newest committed epochs Prune leaves; at least 1.
 	// 0 means 2.

@@ -121,6 +121,7 @@ func (p *parityRows) flush(ctx context.Context, e Epoch, _ string, _ []Section) 
 	if err != nil {
 		return info, err
 	}
+	p.s.sending(p.data(), e)
 	st, err := p.stripe()
 	if err != nil {
 		return info, err

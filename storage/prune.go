@@ -13,9 +13,6 @@ import (
 //
 //   - the newest Keep committed epochs that all ranks have (see Agree), and
 //     every KeepEvery-th;
-//   - of those newer than the newest committed at the last level, which still
-//     has to get them, the newest 8: a global file system that is down must not
-//     fill the local disks;
 //   - all that hold chunks of an epoch that is kept;
 //   - what is in use: held (see Retain), being put, read or rebuilt;
 //   - everything newer than the newest committed epoch: it may be in the making.
@@ -38,11 +35,9 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 	defer leave()
 	defer s.writeLedgers()
 	all := map[Epoch]bool{}
-	levels := s.working()
-	widest, err := level.NewestReadable(levels[len(levels)-1])
-	problems := []error{err} // the other levels must not fill because the last one is down
-	for _, l := range levels {
-		dead, left, err := level.Prunable(l, s.keepRules(l, widest))
+	var problems []error // the other levels must not fill because one is down
+	for _, l := range s.working() {
+		dead, left, err := level.Prunable(l, s.keepRules(l))
 		problems = append(problems, err)
 		for _, e := range dead {
 			if err := ctx.Err(); err != nil {
@@ -74,7 +69,9 @@ func (s *Store) tell(l *levelState, left []level.Leftover) {
 	}
 }
 
-func (s *Store) keepRules(l *levelState, widest Epoch) *level.KeepRules {
+// keepRules are those of a run. An epoch on its way to another level is held; none waits for
+// long, since a newer one goes in its place.
+func (s *Store) keepRules(l *levelState) *level.KeepRules {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	agreed := l.agreed.clone()
@@ -83,7 +80,7 @@ func (s *Store) keepRules(l *levelState, widest Epoch) *level.KeepRules {
 	for e, list := range l.puts {
 		putting[e] = len(list) > 0
 	}
-	return &level.KeepRules{Keep: l.cfg.Keep, Every: l.cfg.KeepEvery, Widest: widest,
+	return &level.KeepRules{Keep: l.cfg.Keep, Every: l.cfg.KeepEvery, Widest: format.MaxCounted,
 		Counts: func(e Epoch) bool { return !nothing && agreed.counts(e) },
 		Failed: func(e Epoch) bool { return agreed.failed[e] },
 		Held:   func(e Epoch) bool { return putting[e] || s.held(e) },

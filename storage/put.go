@@ -86,7 +86,7 @@ func (s *Store) prepareSpec(l *levelState, spec *shard.Spec) {
 		spec.Compress = shard.CompressIfFaster
 	}
 	if !l.cfg.Full {
-		spec.Base = s.present(l, l.lastCommitted(spec.Head.Rank, spec.Head.Epoch))
+		spec.Base = s.baseAt(l, spec.Head.Rank, spec.Head.Epoch)
 	}
 }
 

@@ -83,13 +83,15 @@ type levelState struct {
 	base map[int]*format.Index     // guarded by mu: last committed shard of each rank put here
 	last Epoch                     // guarded by mu: newest epoch committed here in this run
 
+	bases bases // guarded by mu: of later shards, where parity is computed from them
+
 	agreed agreement // guarded by mu: what all ranks have
 }
 
-// Each writer holds at most four buffers; with two writers there is always one
-// that can go on.
+// Each writer holds at most four buffers. There are as many writers as a rank may have to
+// do with at once: one for the epoch that is put, and one for each of two further levels.
 const (
-	maxWriters    = 2
+	maxWriters    = 3
 	buffersPerJob = 4
 	// Inbound buffers wait for the disk and for bytes that are on their way,
 	// never for another rank's buffers.

@@ -70,7 +70,7 @@ func examineHere(cmd *cobra.Command, allNodes bool) ([]doctor.Finding, error) {
 	c := coordinated.ReadConfig("")
 	o := c.Options()
 	d := doctor.Options{Self: own, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
-		Stray: c.Stray(os.Environ())}
+		Stray: c.Stray(os.Environ()), Loss: o.NodeLoss()}
 	if allNodes {
 		nodes, err := doctor.JobNodes()
 		if err != nil {

@@ -19,10 +19,10 @@ func newStatus() *cobra.Command {
 		Use:   "status DIR",
 		Short: "show what a running job and its ranks are doing",
 		Long: `status asks a running job what its last checkpoints cost, when the next one is due,
-and what each rank is doing: the call that its main thread is in, whom it waits for
-and since when, the Points it has reached, and what is being written behind it. DIR
-is the job's HOLDFAST_GLOBAL or, if it has none, its HOLDFAST_LOCAL on the node of
-rank 0.
+what the loss of a node would cost now, and what each rank is doing: the call that its
+main thread is in, whom it waits for and since when, the Points it has reached, and
+what is being written behind it. DIR is the job's HOLDFAST_GLOBAL or, if it has none,
+its HOLDFAST_LOCAL on the node of rank 0.
 
 In a job of many ranks those that do the same share a line; --all lists each.
 
@@ -108,6 +108,14 @@ func printEpochs(w io.Writer, st *job.Status) error {
 		}
 		fmt.Fprintf(w, "%s in %s, by %s\n", what, ageText(n.Seconds), n.By)
 	}
+	for _, level := range st.Levels {
+		if v := st.Every[level]; v != "" {
+			fmt.Fprintf(w, "%s takes %s\n", level, v)
+		}
+	}
+	if s := lossText(st.Loss); s != "" {
+		fmt.Fprintln(w, s)
+	}
 	if s := flushText(st.States); s != "" {
 		fmt.Fprintln(w, s)
 	}
@@ -122,12 +130,28 @@ func printEpochs(w io.Writer, st *job.Status) error {
 		for _, level := range []string{"local", "partner", "parity", "global"} {
 			if s, ok := e.DurableSeconds[level]; ok {
 				durable += fmt.Sprintf(" %s %.3f s", level, s)
+			} else if newer := e.Skipped[level]; newer > 0 {
+				durable += fmt.Sprintf(" (%s: epoch %d in its place)", level, newer)
 			}
 		}
 		out = append(out, []string{fmt.Sprint(e.Epoch), units.Bytes(e.Bytes),
 			fmt.Sprintf("%.1f ms", 1000*e.BlockedSeconds), strings.TrimSpace(durable)})
 	}
 	return table(w, out)
+}
+
+// lossText says what the loss of a node would cost now.
+func lossText(l *job.LossStatus) string {
+	switch {
+	case l == nil:
+		return ""
+	case l.Epoch == 0:
+		return fmt.Sprintf("if a node is lost now, the job starts over: %s are lost", ageText(l.Seconds))
+	case l.Level == "local":
+		return fmt.Sprintf("if a node is lost now, more than %s are lost: no newer epoch than %d is on other disks",
+			ageText(l.Seconds), l.Epoch)
+	}
+	return fmt.Sprintf("if a node is lost now, %s are lost: epoch %d is at %s", ageText(l.Seconds), l.Epoch, l.Level)
 }
 
 // flushText sums up the copying to the furthest level that is under way.

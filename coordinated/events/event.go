@@ -28,6 +28,7 @@ const (
 	Flush      = "flush"      // span: copied to level global, by one rank for its node
 	Vote       = "vote"       // span: from this rank's vote to the outcome; What is put or commit
 	Commit     = "commit"     // the epoch exists at a level; dur since the cut
+	Skip       = "skip"       // the epoch does not go to a level; What: not due, or for which newer one
 	GiveUp     = "giveup"     // no cut came about
 	Failure    = "error"      // What failed, Text says how
 	Source     = "source"     // device program What was built from source; Text has its kernels and why
@@ -40,7 +41,7 @@ const (
 // known has the names above.
 var known = map[string]bool{Open: true, Sync: true, Restore: true, Request: true, Arm: true, Park: true, Release: true,
 	Drain: true, Capture: true, Resume: true, Write: true, Redundancy: true, Flush: true, Vote: true, Commit: true,
-	GiveUp:  true,
+	GiveUp: true, Skip: true,
 	Failure: true, Source: true, Stop: true, Finish: true, Close: true, Alive: true}
 
 // Event is one line. Fields that mean nothing for a kind of event are zero and

@@ -135,7 +135,8 @@ func (r *rank) start(ctx context.Context, run string) (err error) {
 		KillTime:  func(context.Context, time.Duration) time.Time { return time.Time{} },
 		Begin:     func(persist.Step) func(int64, int64, error) { return func(int64, int64, error) {} },
 		Freed:     func(storage.Epoch, error) {},
-		Committed: func(storage.Epoch, string, time.Duration) {},
+		Committed: func(storage.Epoch, string, time.Duration, time.Duration) {},
+		Skipped:   func(storage.Epoch, string, storage.Epoch) {},
 		Failed:    func(storage.Epoch, error) {},
 		Phase:     func(string) {}})
 	return nil

@@ -34,6 +34,7 @@ type Options struct {
 	Self          []string // command that runs Rank, without its arguments
 	Local, Global string   // directories of the job; empty: none is configured
 	Config        error    // what is wrong with the configuration
+	Loss          string   // what the loss of a node costs with it; empty: there are no directories
 	Stray         []string // variables that are none of Holdfast's, though they look so
 	Interface     string   // of the control plane
 	Note          func(string)
@@ -109,4 +110,7 @@ func lookConfig(_ context.Context, r *report) {
 		return
 	}
 	r.add("configuration", "values", OK, "a job can start with it; 'holdfast config' shows it", "")
+	if r.Loss != "" {
+		r.add("configuration", "loss of a node", OK, r.Loss, "")
+	}
 }

@@ -52,10 +52,19 @@ type Status struct {
 	Cut     string        `json:"cut"`    // where rank 0 stands with the epoch in progress
 	Epochs  []EpochStatus `json:"epochs"` // as rank 0 has seen them, oldest first
 
-	Levels  []string     `json:"levels"` // nearest first
-	Seconds float64      `json:"up_s"`   // since Open
-	Next    *NextStatus  `json:"next,omitempty"`
-	States  []RankStatus `json:"rank_states,omitempty"` // of all ranks, in answer to Status
+	Levels  []string          `json:"levels"`          // nearest first
+	Seconds float64           `json:"up_s"`            // since Open
+	Every   map[string]string `json:"every,omitempty"` // by level: which epochs it takes, if not all
+	Loss    *LossStatus       `json:"node_loss,omitempty"`
+	Next    *NextStatus       `json:"next,omitempty"`
+	States  []RankStatus      `json:"rank_states,omitempty"` // of all ranks, in answer to Status
+}
+
+// LossStatus says what the loss of a node would cost now.
+type LossStatus struct {
+	Epoch   storage.Epoch `json:"epoch"`           // the job would go on from it; 0: from its start
+	Level   string        `json:"level,omitempty"` // that has it
+	Seconds float64       `json:"computed_s"`      // since its cut, or since the start
 }
 
 // NextStatus says when rank 0 will ask for a checkpoint of its own accord.
@@ -71,6 +80,7 @@ type EpochStatus struct {
 	Bytes          int64              `json:"bytes"` // of rank 0's shard
 	BlockedSeconds float64            `json:"blocked_s"`
 	DurableSeconds map[string]float64 `json:"durable_s"`
+	Skipped        map[string]uint64  `json:"skipped,omitempty"` // by level: the epoch that goes in its place; 0: not due
 	Error          string             `json:"error,omitempty"`
 }
 

@@ -56,6 +56,7 @@ type Set struct {
 
 	captured, failed, givenUp, capturedBytes prometheus.Counter
 	committed, storedBytes, seconds          *prometheus.CounterVec
+	skipped                                  *prometheus.CounterVec
 	blocked                                  prometheus.Histogram
 	durable                                  *prometheus.HistogramVec
 	lastEpoch, lastTime                      *prometheus.GaugeVec
@@ -125,6 +126,9 @@ func (s *Set) register() {
 	s.givenUp = counter("epochs_given_up_total", "Checkpoints given up because ranks did not reach a Point in time.")
 	s.capturedBytes = counter("captured_bytes_total", "Bytes of state captured on this rank.")
 	s.committed = counters("epochs_committed_total", "Checkpoints committed at a level.", "level")
+	s.skipped = auto.NewCounterVec(prometheus.CounterOpts{Name: "epochs_skipped_total",
+		Help: "Checkpoints that did not go to a level: not due, or late because a newer one went in their place."},
+		[]string{"level", "why"})
 	s.storedBytes = counters("stored_bytes_total", "Bytes that this rank has written to a level.", "level")
 	s.seconds = counters("step_seconds_total", "Time this rank spent in each step of its checkpoints; the program "+
 		"stands still in park, drain and capture.", "step")
@@ -179,6 +183,20 @@ func (s *Set) Committed(epoch uint64, level string, took time.Duration) {
 	s.durable.WithLabelValues(level).Observe(took.Seconds())
 	s.lastEpoch.WithLabelValues(level).Set(float64(epoch))
 	s.lastTime.WithLabelValues(level).SetToCurrentTime()
+	s.poke()
+}
+
+// Skipped counts a checkpoint that does not go to a level: a newer one takes the place of
+// one that is late, and else it was not due.
+func (s *Set) Skipped(level string, late bool) {
+	if s == nil {
+		return
+	}
+	why := "not due"
+	if late {
+		why = "late"
+	}
+	s.skipped.WithLabelValues(level, why).Inc()
 	s.poke()
 }
 

@@ -132,12 +132,18 @@ func worst(ranks []budget) (all budget) {
 	return all
 }
 
-// await waits until the epoch before is done with the i-th level, or with all of them
-// unless this one is final. A final epoch does not wait longer than there is time: when
-// what is left is just what its own copying takes, the one before has to give way.
-func (x *Epoch) await(i int) (behind bool) {
+// await waits until the epoch that was let through before is done with the i-th level.
+// A final epoch does not wait longer than there is time: when what is left is just what its
+// own copying takes, the one before has to give way.
+func (x *Epoch) await(i int, after storage.Epoch) (behind bool) {
+	before := x.p.turnOf(after)
+	if before == nil {
+		return false
+	}
 	if !x.c.Final {
-		<-x.before.over
+		// Who makes this one give way may mean the one before, too.
+		defer context.AfterFunc(x.turn.ctx, func() { before.yield(context.Cause(x.turn.ctx)) })()
+		<-before.passed[i]
 		return false
 	}
 	left, known := x.p.End.Left()
@@ -150,14 +156,14 @@ func (x *Epoch) await(i int) (behind bool) {
 	if !measured {
 		need = max(need, usable/2)
 	}
-	if x.before.await(i, patience(usable, need), known) {
+	if before.await(i, patience(usable, need), known) {
 		return false
 	}
 	if need <= usable {
-		x.before.yield(ErrYields)
+		before.yield(ErrYields)
 	}
 	left, _ = x.p.End.Left()
-	return !x.before.await(i, left-reserve(left), true)
+	return !before.await(i, left-reserve(left), true)
 }
 
 // copyTime is how long copying to the i-th level will take; 0 if nobody knows.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,26 +28,27 @@ type Captured struct {
 // Epoch is an epoch on its way to the levels: what the main thread may wait for.
 type Epoch struct {
 	Put    chan struct{} // closed when the captured bytes are no longer needed
-	Over   chan struct{} // closed when the epoch is at all levels, or will not be
+	Over   chan struct{} // closed when the epoch is at all levels that it goes to, or will not be
 	Levels []string      // at which it is committed, nearest first; read after Over
 	Err    error         // why it is not at all levels; read after Over
 
-	p            *Persister
-	c            Captured
-	lease        *capture.Lease
-	before, turn *turn
-	start        time.Time
+	p     *Persister
+	c     Captured
+	lease *capture.Lease
+	turn  *turn
+	start time.Time
 }
 
 // Persist takes a captured epoch on in the background. A rank whose capture failed takes
 // part in the votes with its error. It is called in the same order of epochs on all ranks.
 func (p *Persister) Persist(c Captured) *Epoch {
 	x := &Epoch{Put: make(chan struct{}), Over: make(chan struct{}), p: p, c: c, start: time.Now()}
-	x.before, x.turn = p.nextTurn()
+	var end func()
+	x.turn, end = p.begin(c.Epoch)
 	release := p.Store.Retain(p.ctx, c.Epoch) // ranks copy from and to each other's directories
 	p.Go(func() {
 		defer close(x.Over)
-		defer x.turn.end()
+		defer end()
 		defer release()
 		x.lease = p.State.Lease(p.ctx, c.Snapshot)
 		err := x.run()
@@ -78,18 +80,29 @@ func (x *Epoch) run() error {
 // none does.
 func (x *Epoch) first() (from int, failed, err error) {
 	p, s, own := x.p, x.c.Snapshot, x.c.Err
+	last := len(p.Levels) - 1
 	free := sync.OnceFunc(func() {
-		if err != nil || from == len(p.Levels)-1 || !s.InMemory() {
+		if err != nil || from == last || !s.InMemory() {
 			err = errors.Join(err, x.lease.End())
 		} else {
 			x.lease.Done()
 		}
 		close(x.Put)
 	})
+	defer free()
 	all := sync.OnceValue(func() error { return <-x.c.All })
 	bases := []int{0} // that an epoch can come to from memory
-	if last := len(p.Levels) - 1; last > 0 && storage.TraitsOf(p.Levels[last]).Shared {
+	if last > 0 && storage.TraitsOf(p.Levels[last]).Shared {
 		bases = append(bases, last)
+	}
+	straight, err := x.spares()
+	if err != nil {
+		p.Freed(x.c.Epoch, err)
+		return 0, nil, err
+	}
+	if straight.Go {
+		slices.Reverse(bases)
+		x.await(last, straight.After)
 	}
 	for n := range bases {
 		from = bases[n]
@@ -103,6 +116,9 @@ func (x *Epoch) first() (from int, failed, err error) {
 		}
 		p.Phase("put")
 		err = p.commit(x.c.Epoch, p.Levels[from], []storage.ShardInfo{info}, errors.Join(err, all()))
+		if n == 0 && straight.Go {
+			x.leave(last, err == nil)
+		}
 		if err == nil || p.ctx.Err() != nil || vote.NothingToWrite(err) {
 			break
 		}
@@ -114,7 +130,15 @@ func (x *Epoch) first() (from int, failed, err error) {
 	if err != nil {
 		return from, nil, errors.Join(failed, err)
 	}
-	x.committed(p.Levels[from])
+	if p.Rank == 0 {
+		p.pace.at(from, x.c.Epoch, x.start)
+	}
+	x.committed(p.Levels[from], 0)
+	for _, level := range p.Levels[:from] {
+		if failed == nil {
+			p.Skipped(x.c.Epoch, level, 0)
+		}
+	}
 	return from, failed, nil
 }
 
@@ -137,58 +161,74 @@ func (x *Epoch) write(level string, own error) (info storage.ShardInfo, err erro
 	return info, err
 }
 
-// outer copies the epoch to the levels beyond the one that has it. One that fails does not
+// outer copies the epoch to the levels beyond the one that has it, as far as it is due
+// there and no newer one takes its place. A level that fails does not
 // keep it from those beyond: redundancy cannot be had where too few nodes are left, and
 // then the global level is all there is against the next death. Likewise for a final one
 // that has no time for a level.
 func (x *Epoch) outer(from int) error {
-	p := x.p
 	var failed error
-	for i, level := range p.Levels {
-		x.turn.pass(max(i-1, 0))
-		if i <= from {
-			continue
-		}
-		behind := x.await(i) // epochs reach each level in order
-		ctx, cancel, err := x.timeFor(i, behind)
-		var late *GraceError
-		if errors.As(err, &late) {
-			failed = errors.Join(failed, err)
-			continue
-		}
+	for i := from + 1; i < len(x.p.Levels); i++ {
+		arrived := time.Now()
+		d, err := x.enter(i)
 		if err != nil {
 			return errors.Join(failed, err)
 		}
-		err = p.copyOut(ctx, x.c.Epoch, level, x.lease)
-		yields := x.turn.yielded()
-		end, limited := ctx.Deadline() // of a final epoch: much the same on all ranks
-		outOfTime := limited && time.Until(end) < lateGrace && p.ctx.Err() == nil && !yields
-		cancel()
-		switch {
-		case err != nil && p.ctx.Err() != nil:
-			return errors.Join(failed, err)
-		case err != nil:
-			if outOfTime { // on some ranks only: all go on, and agree on the next level
-				left, _ := p.End.Left()
-				err = &GraceError{Epoch: x.c.Epoch, Levels: x.Levels, Level: level, Left: left, Err: err}
+		if !d.Go {
+			x.turn.pass(i)
+			if x.p.ctx.Err() == nil {
+				x.p.Skipped(x.c.Epoch, x.p.Levels[i], d.For)
 			}
-			if yields { // on some ranks sooner than on others: all go on likewise
-				err = fmt.Errorf("%w: %w", ErrYields, err)
-			}
-			failed = errors.Join(failed, err)
 			continue
 		}
-		p.Phase("copied")
-		x.committed(level)
+		end, err := x.goTo(i, d.After, arrived)
+		x.leave(i, err == nil)
+		failed = errors.Join(failed, err)
+		if end {
+			return failed
+		}
 	}
 	return failed
 }
 
+// goTo copies the epoch to the i-th level, at which it has arrived, after the one before. end
+// says that it goes to no other.
+func (x *Epoch) goTo(i int, after storage.Epoch, arrived time.Time) (end bool, err error) {
+	p, level := x.p, x.p.Levels[i]
+	behind := x.await(i, after)
+	waited := time.Since(arrived)
+	ctx, cancel, err := x.timeFor(i, behind)
+	if err != nil {
+		var late *GraceError
+		return !errors.As(err, &late), err
+	}
+	err = p.copyOut(ctx, x.c.Epoch, level, x.lease)
+	yields := x.turn.yielded()
+	at, limited := ctx.Deadline() // of a final epoch: much the same on all ranks
+	outOfTime := limited && time.Until(at) < lateGrace && p.ctx.Err() == nil && !yields
+	cancel()
+	switch {
+	case err != nil && p.ctx.Err() != nil:
+		return true, err
+	case err != nil && outOfTime: // on some ranks only: all go on, and agree on the next level
+		left, _ := p.End.Left()
+		return false, &GraceError{Epoch: x.c.Epoch, Levels: x.Levels, Level: level, Left: left, Err: err}
+	case err != nil && yields: // on some ranks sooner than on others: all go on likewise
+		return false, fmt.Errorf("%w: %w", ErrYields, err)
+	case err != nil:
+		return false, err
+	}
+	p.Phase("copied")
+	x.committed(level, waited)
+	return false, nil
+}
+
 // committed says that the epoch is at a level, and removes what it makes superfluous there.
-func (x *Epoch) committed(level string) {
+// waited is how long it has waited for the level.
+func (x *Epoch) committed(level string, waited time.Duration) {
 	p := x.p
 	x.Levels = append(x.Levels, level)
-	p.Committed(x.c.Epoch, level, time.Since(x.start))
+	p.Committed(x.c.Epoch, level, time.Since(x.start), waited)
 	if !p.begun.Swap(true) {
 		if err := p.Store.NoteBegun(p.ctx, x.c.Epoch, level); err != nil {
 			p.Log.Warn("holdfast: cannot record that the job has checkpoints", "error", err)

@@ -120,7 +120,8 @@ func alone(t *testing.T, sick string) (p *Persister, heard func() string) {
 			}
 			hear("freed")
 		},
-		Committed: func(_ storage.Epoch, level string, _ time.Duration) { hear("at ", level) },
+		Committed: func(_ storage.Epoch, level string, _, _ time.Duration) { hear("at ", level) },
+		Skipped:   func(_ storage.Epoch, level string, newer storage.Epoch) { hear("not at ", level, " for ", newer) },
 		Failed:    func(storage.Epoch, error) { hear("failed") },
 		Phase:     func(name string) { hear(name) }})
 	t.Cleanup(func() {

@@ -3,6 +3,7 @@ package persist
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 // a rank's own.
 type Options struct {
 	Store      *storage.Store
-	Levels     []string // that epochs go to, nearest first
+	Levels     []string         // that epochs go to, nearest first
+	Every      map[string]Every // by level: how often; what has no entry takes every epoch
 	Rank       int
 	Node       []int              // the ranks of this one's node, ascending
 	State      *capture.Protected // whose captures are written
@@ -42,8 +44,13 @@ type Options struct {
 	// Freed hears that no rank holds captured bytes any more that it would not give back,
 	// and why the epoch came to no level.
 	Freed func(e storage.Epoch, err error)
-	// Committed hears that an epoch is at a level, so long after its cut.
-	Committed func(e storage.Epoch, level string, took time.Duration)
+	// Committed hears that an epoch is at a level, so long after its cut. Of that time it
+	// waited until the level was free.
+	Committed func(e storage.Epoch, level string, took, waited time.Duration)
+	// Skipped hears that an epoch does not go to a level: a newer one goes in its place, as
+	// the level took so long that more than one waited for it; or, where newer is 0, it was
+	// not due there.
+	Skipped func(e storage.Epoch, level string, newer storage.Epoch)
 	// Failed hears why an epoch is not at all levels.
 	Failed func(e storage.Epoch, err error)
 	// Phase hears how far this rank is, for tests.
@@ -71,28 +78,37 @@ const (
 // other ranks.
 type Persister struct {
 	Options
-	ctx    context.Context         // ends the work when the process must leave
-	newest *turn                   // main thread only
+	ctx    context.Context // ends the work when the process must leave
+	pace   *pacer          // at rank 0 alone
+	under  sync.WaitGroup  // turns that are not over; added to by the main thread
+	mu     sync.Mutex
+	turns  map[storage.Epoch]*turn // guarded by mu: those that are not over
 	stored atomic.Pointer[[]int64] // by rank: what the shards of the newest epoch take at the first level
 	begun  atomic.Bool             // this run has noted that the job has had an epoch
 }
 
 // New makes a Persister whose work ends with ctx.
 func New(ctx context.Context, opt Options) *Persister {
-	p := &Persister{Options: opt, ctx: ctx}
-	_, none := p.nextTurn()
-	none.end()
+	p := &Persister{Options: opt, ctx: ctx, turns: map[storage.Epoch]*turn{}}
+	if opt.Rank == 0 {
+		var every []Every
+		for i := range opt.Levels {
+			every = append(every, p.every(i))
+		}
+		p.pace = newPacer(every)
+	}
 	return p
 }
 
-// Over is closed when the newest epoch is at all levels, or will not be. Called, as Persist
-// and Repair are, by the main thread.
-func (p *Persister) Over() <-chan struct{} { return p.newest.over }
-
-// nextTurn makes the turn that follows the newest one, and returns both.
-func (p *Persister) nextTurn() (before, t *turn) {
-	before, p.newest = p.newest, newTurn(p.ctx, len(p.Levels))
-	return before, p.newest
+// Over is closed when every epoch is at the levels that it goes to, or will not be. Called,
+// as Persist and Repair are, by the main thread.
+func (p *Persister) Over() <-chan struct{} {
+	over := make(chan struct{})
+	go func() {
+		p.under.Wait()
+		close(over)
+	}()
+	return over
 }
 
 // copying begins the copying of the shards of ranks to a level; the last epoch that was

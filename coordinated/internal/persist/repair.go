@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -14,12 +15,16 @@ import (
 // may have died in the middle of copying. New epochs are copied to the outer levels
 // after it. Called by the main thread on all ranks.
 func (p *Persister) Repair(e storage.Epoch) {
-	before, t := p.nextTurn()
+	_, end := p.begin(e)
+	free := func() {}
+	if p.Rank == 0 {
+		free = p.pace.occupy(e)
+	}
 	release := p.Store.Retain(p.ctx, e) // new epochs are committed meanwhile
 	p.Go(func() {
-		defer t.end()
+		defer free()
+		defer end()
 		defer release()
-		<-before.over
 		if err := errors.Join(p.rebuild(e), p.finishCopies()); err != nil && p.ctx.Err() == nil {
 			p.Log.Warn("holdfast: cannot repair all levels after the restart", "epoch", e, "error", err)
 		}
@@ -52,8 +57,8 @@ func (p *Persister) rebuild(e storage.Epoch) error {
 	return nil
 }
 
-// finishCopies brings the epochs to the global level that the run before had
-// committed locally and not copied any more.
+// finishCopies brings the newest epoch to the global level that the run before had
+// committed locally and not copied any more; an older one if that cannot be had.
 func (p *Persister) finishCopies() error {
 	if len(p.Levels) < 2 {
 		return nil
@@ -71,17 +76,20 @@ func (p *Persister) finishCopies() error {
 	if err != nil {
 		return err
 	}
-	for _, k := range vote.Common(per) {
+	var failed error
+	for _, k := range slices.Backward(vote.Common(per)) {
 		e := k.Epoch
 		p.Store.Choose(e, k.ID)
 		if err := p.copyOut(p.ctx, e, last, nil); err != nil {
-			return err
+			failed = errors.Join(failed, err)
+			continue
 		}
 		p.Note.end(e)
 		if p.Rank == 0 {
 			p.Log.Info("holdfast: copied an epoch that the previous run had not", "epoch", e, "level",
 				last)
 		}
+		break
 	}
-	return nil
+	return failed
 }

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// A turn is that of one epoch at the outer levels, or of the repair after a restore. Those
-// that come later wait for it: epochs reach each level in order.
+// A turn is the way of one epoch to the outer levels, or of the repair after a restore. At
+// each level one is after the other.
 type turn struct {
 	passed []chan struct{}         // by level: closed when it is done with it, or never will be
-	over   chan struct{}           // closed at the end
 	ctx    context.Context         // of the copying
 	yield  context.CancelCauseFunc // ends it, with ErrYields in favour of a final epoch
 }
@@ -20,7 +21,7 @@ var ErrYields = errors.New("the final checkpoint goes first")
 
 // newTurn makes a turn at so many levels.
 func newTurn(ctx context.Context, levels int) *turn {
-	t := &turn{over: make(chan struct{})}
+	t := &turn{}
 	t.ctx, t.yield = context.WithCancelCause(ctx)
 	for range levels {
 		t.passed = append(t.passed, make(chan struct{}))
@@ -28,22 +29,13 @@ func newTurn(ctx context.Context, levels int) *turn {
 	return t
 }
 
-// pass notes that it is done with the levels up to the i-th.
+// pass notes that it is done with the i-th level. One goroutine calls it.
 func (t *turn) pass(i int) {
-	for _, ch := range t.passed[:i+1] {
-		select {
-		case <-ch:
-		default:
-			close(ch)
-		}
+	select {
+	case <-t.passed[i]:
+	default:
+		close(t.passed[i])
 	}
-}
-
-// end ends the turn. One goroutine calls pass and end.
-func (t *turn) end() {
-	t.pass(len(t.passed) - 1)
-	t.yield(nil)
-	close(t.over)
 }
 
 // yielded says whether the copying was ended in favour of a final epoch.
@@ -64,4 +56,30 @@ func (t *turn) await(i int, limit time.Duration, known bool) bool {
 	case <-timer.C:
 		return false
 	}
+}
+
+// begin makes the turn of an epoch, and end ends it. Called by the main thread.
+func (p *Persister) begin(e storage.Epoch) (t *turn, end func()) {
+	t = newTurn(p.ctx, len(p.Levels))
+	p.mu.Lock()
+	p.turns[e] = t
+	p.mu.Unlock()
+	p.under.Add(1)
+	return t, func() {
+		for i := range t.passed {
+			t.pass(i)
+		}
+		t.yield(nil)
+		p.mu.Lock()
+		delete(p.turns, e)
+		p.mu.Unlock()
+		p.under.Done()
+	}
+}
+
+// turnOf is the turn of an epoch that is not over; nil: it is.
+func (p *Persister) turnOf(e storage.Epoch) *turn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.turns[e]
 }

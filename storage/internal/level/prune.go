@@ -48,7 +48,7 @@ type KeepRules struct {
 	Making      func(name string) bool    // a file that will get its final name
 }
 
-// MaxPending is how many epochs wait at a level for the last one.
+// MaxPending is how many epochs are kept at a level for the last one, which does not have them.
 const MaxPending = 8
 
 // Prunable lists the epochs that no rule keeps, and what is odd about those that

@@ -1,0 +1,276 @@
+package persist
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// Every says how often an epoch comes to a level: every so many epochs, or when so much
+// time has passed from the cut of the last one there to the cut of this one. Zero: every
+// epoch. One of the two is set at most.
+type Every struct {
+	Epochs int
+	Time   time.Duration
+}
+
+// ParseEvery reads a count such as 4 or a duration such as 10m.
+func ParseEvery(s string) (Every, error) {
+	if n, err := strconv.Atoi(s); err == nil {
+		if n < 0 {
+			return Every{}, errors.New("negative")
+		}
+		return Every{Epochs: n}, nil
+	}
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		return Every{}, errors.New("not understood")
+	case d < 0:
+		return Every{}, errors.New("negative")
+	}
+	return Every{Time: d}, nil
+}
+
+// Thins says that not every epoch comes to the level.
+func (v Every) Thins() bool { return v.Epochs > 1 || v.Time > 0 }
+
+func (v Every) String() string {
+	switch {
+	case v.Time > 0:
+		return "every " + v.Time.String()
+	case v.Epochs > 1:
+		return fmt.Sprintf("every %d epochs", v.Epochs)
+	}
+	return "every epoch"
+}
+
+// pacer decides at rank 0 which epochs come to which levels, for all ranks. A level takes
+// one epoch at a time, and of those that wait for it only the newest: nothing queues. It
+// reads no clock.
+type pacer struct {
+	mu    sync.Mutex // guards all of it
+	gates []*gate    // by level
+	final storage.Epoch
+}
+
+// gate is the way to one level.
+type gate struct {
+	every   Every
+	newest  storage.Epoch // that has come to the gate and was due
+	waiting *arrival      // until the level is free
+	busy    int           // epochs on their way there: a final one does not wait for the one before
+	going   arrival       // the newest that was let through; epoch 0: none
+	last    arrival       // the newest that is there, of this run; epoch 0: none
+}
+
+// arrival is an epoch at a gate.
+type arrival struct {
+	epoch   storage.Epoch
+	cut     time.Time
+	decided chan decision
+}
+
+// decision is what becomes of an epoch at a level.
+type decision struct {
+	Go bool `json:"go,omitempty"`
+	// After is the epoch that was let through before: it has to be done with the level, or
+	// give way. 0: there is none.
+	After storage.Epoch `json:"after,omitempty"`
+	// For is the newer epoch that goes in place of one that does not; 0: that one was not
+	// due.
+	For storage.Epoch `json:"for,omitempty"`
+}
+
+func newPacer(every []Every) *pacer {
+	p := &pacer{}
+	for _, v := range every {
+		p.gates = append(p.gates, &gate{every: v})
+	}
+	return p
+}
+
+// arrive brings an epoch to the gate of the i-th level. The decision comes at once, or
+// when the level is free or a newer epoch arrives.
+func (p *pacer) arrive(i int, e storage.Epoch, cut time.Time, final bool) <-chan decision {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g, a := p.gates[i], arrival{e, cut, make(chan decision, 1)}
+	if final {
+		p.final = max(p.final, e)
+		for _, other := range p.gates { // it comes to all of them
+			other.supersede(e)
+		}
+	}
+	newest := max(g.newest, p.final)
+	switch {
+	case e < newest:
+		a.decided <- decision{For: newest}
+		return a.decided
+	case !final && !g.due(&a):
+		a.decided <- decision{}
+		return a.decided
+	}
+	g.supersede(e)
+	g.newest = e
+	if g.busy > 0 && !final {
+		g.waiting = &a
+		return a.decided
+	}
+	g.admit(a)
+	return a.decided
+}
+
+// supersede sends away who waits, for a newer epoch.
+func (g *gate) supersede(e storage.Epoch) {
+	if g.waiting != nil && g.waiting.epoch < e {
+		g.waiting.decided <- decision{For: e}
+		g.waiting = nil
+	}
+}
+
+// admit lets an epoch through.
+func (g *gate) admit(a arrival) {
+	g.busy++
+	a.decided <- decision{Go: true, After: g.going.epoch}
+	g.going = a
+}
+
+// due says whether an epoch is to come to the level, if the one on its way arrives.
+func (g *gate) due(a *arrival) bool {
+	last := g.last
+	if g.busy > 0 && g.going.epoch > last.epoch {
+		last = g.going
+	}
+	switch {
+	case last.epoch == 0:
+		return true
+	case g.every.Time > 0:
+		return a.cut.Sub(last.cut) >= g.every.Time
+	}
+	return a.epoch >= last.epoch+storage.Epoch(g.every.Epochs)
+}
+
+// over says that an epoch that was let through to the i-th level is there, or will not be.
+func (p *pacer) over(i int, e storage.Epoch, cut time.Time, there bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := p.gates[i]
+	g.busy--
+	if there {
+		g.arrived(e, cut)
+	}
+	if w := g.waiting; w != nil && g.busy == 0 {
+		g.waiting = nil
+		g.admit(*w)
+	}
+}
+
+// arrived notes that an epoch is at the level.
+func (g *gate) arrived(e storage.Epoch, cut time.Time) {
+	if e > g.last.epoch {
+		g.last = arrival{epoch: e, cut: cut}
+	}
+}
+
+// at notes that an epoch is at the i-th level, to which it came straight from memory.
+func (p *pacer) at(i int, e storage.Epoch, cut time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := p.gates[i]
+	g.arrived(e, cut)
+	g.newest = max(g.newest, e)
+	g.supersede(e)
+}
+
+// direct decides whether an epoch spares the first level and goes from memory to the last
+// one: when it is due there alone, and nothing is on its way there.
+func (p *pacer) direct(e storage.Epoch, cut time.Time) decision {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a, n := arrival{e, cut, make(chan decision, 1)}, len(p.gates)-1
+	for _, g := range p.gates[:n] {
+		if g.due(&a) {
+			return decision{}
+		}
+	}
+	g := p.gates[n]
+	if !g.due(&a) || g.busy > 0 || e < g.newest || e < p.final {
+		return decision{}
+	}
+	g.newest = e
+	g.admit(a)
+	return <-a.decided
+}
+
+// occupy keeps all levels beyond the first for a repair of an epoch, and free ends that.
+func (p *pacer) occupy(e storage.Epoch) (free func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, g := range p.gates[1:] {
+		g.busy++
+		g.going = arrival{epoch: e}
+	}
+	return func() {
+		for i := range p.gates[1:] {
+			p.over(i+1, e, time.Time{}, false)
+		}
+	}
+}
+
+// ask tells all ranks what the pacer of rank 0 decides. Collective; decide is called at
+// rank 0 alone.
+func (p *Persister) ask(e storage.Epoch, level string, decide func() decision) (d decision, err error) {
+	var mine []byte
+	if p.Rank == 0 {
+		if mine, err = json.Marshal(decide()); err != nil {
+			return d, err
+		}
+	}
+	blobs, err := p.Allgather(e, "pace "+level, mine)
+	if err != nil {
+		return d, err
+	}
+	if err := json.Unmarshal(blobs[0].Data, &d); err != nil {
+		return d, fmt.Errorf("what rank 0 decided on epoch %d at level %s: %w", e, level, err)
+	}
+	return d, nil
+}
+
+// enter waits until the epoch may go to the i-th level, or is passed over there.
+// Collective.
+func (x *Epoch) enter(i int) (decision, error) {
+	return x.p.ask(x.c.Epoch, x.p.Levels[i], func() decision {
+		select {
+		case d := <-x.p.pace.arrive(i, x.c.Epoch, x.start, x.c.Final):
+			return d
+		case <-x.p.ctx.Done():
+			return decision{}
+		}
+	})
+}
+
+// leave ends what enter began, where that let the epoch through.
+func (x *Epoch) leave(i int, there bool) {
+	x.turn.pass(i)
+	if x.p.Rank == 0 {
+		x.p.pace.over(i, x.c.Epoch, x.start, there)
+	}
+}
+
+// spares says whether the epoch goes straight to the last level. Collective.
+func (x *Epoch) spares() (d decision, err error) {
+	p, last := x.p, len(x.p.Levels)-1
+	if x.c.Final || last < 1 || !storage.TraitsOf(p.Levels[last]).Shared || !p.every(0).Thins() {
+		return d, nil
+	}
+	return p.ask(x.c.Epoch, p.Levels[0], func() decision { return p.pace.direct(x.c.Epoch, x.start) })
+}
+
+// every is how often epochs come to the i-th level.
+func (p *Persister) every(i int) Every { return p.Every[p.Levels[i]] }

@@ -1,0 +1,259 @@
+package coordinated
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/testbuf"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// TestSlowLevel runs a job whose flush takes three intervals: the level global takes the next
+// epoch only when three more have been cut. Its newest epoch is never more than one flush and
+// one interval old, which here is four epochs; nothing queues, in memory or on disk; and all
+// ranks pass over the same epochs.
+func TestSlowLevel(t *testing.T) {
+	const intervals, epochs = 3, 20
+	b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
+	b.epochs, b.opt.Keep = epochs, 2
+	var log testbuf.Buffer
+	b.opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	var mu sync.Mutex
+	moved := sync.NewCond(&mu)
+	cuts, flushing := 0, map[storage.Epoch]int{} // cuts of all ranks; by epoch, how many there were when its flush began
+	b.fs.before = func(name string) {
+		var e storage.Epoch
+		if n, _ := fmt.Sscanf(name, "/global/epoch-%010d/pack", &e); n != 1 {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if _, begun := flushing[e]; !begun {
+			flushing[e] = cuts
+		}
+		for cuts < min(flushing[e]+3*intervals, 3*epochs) {
+			moved.Wait()
+		}
+	}
+	b.hook = func(_ int, at string) {
+		if at == "captured" {
+			mu.Lock()
+			defer mu.Unlock()
+			cuts++
+			moved.Broadcast()
+		}
+	}
+	most := 0                               // epochs in the local directory
+	b.ask = func(taken []EpochStats) bool { // when the one before is at local
+		list, err := b.fs.ReadDir("/local")
+		if err != nil {
+			t.Error(err)
+		}
+		n := 0
+		for _, f := range list {
+			if strings.HasPrefix(f.Name, "epoch-") {
+				n++
+			}
+		}
+		most = max(most, n)
+		return len(taken) == 0 || taken[len(taken)-1].Durable[storage.LevelLocal] > 0
+	}
+	if err := b.run(); err != nil {
+		t.Fatal(err)
+	}
+	if most > 2+3 { // those that keep says; on the way to global, waiting for it, and being put
+		t.Errorf("%d epochs at local", most)
+	}
+	newest := storage.Epoch(0)
+	for i, es := range b.stats[0].Epochs {
+		at, over := es.Durable[storage.LevelGlobal] > 0, es.Skipped[storage.LevelGlobal]
+		switch {
+		case es.Err != nil || es.Durable[storage.LevelLocal] == 0 || at == (over > 0):
+			t.Errorf("epoch %d: %v, durable %v, skipped %v", es.Epoch, es.Err, es.Durable, es.Skipped)
+		case at:
+			if begun := storage.Epoch(flushing[es.Epoch] / 3); begun > es.Epoch+1 {
+				t.Errorf("the flush of epoch %d began when epoch %d had been cut", es.Epoch, begun)
+			}
+			newest = es.Epoch
+		case over <= es.Epoch || !strings.Contains(log.String(), fmt.Sprintf("epoch=%d level=global newer=%d", es.Epoch,
+			over)):
+			t.Errorf("epoch %d: it is not said that %d takes its place", es.Epoch, over)
+		}
+		if es.Epoch > newest+intervals+1 {
+			t.Errorf("epoch %d was cut, and epoch %d is the newest that has gone to global", es.Epoch, newest)
+		}
+		for r, s := range b.stats[1:] {
+			if got := fmt.Sprint(s.Epochs[i].Skipped); got != fmt.Sprint(es.Skipped) {
+				t.Errorf("epoch %d: rank %d passes over %s, rank 0 over %v", es.Epoch, r+1, got, es.Skipped)
+			}
+		}
+	}
+	if newest != epochs {
+		t.Errorf("epoch %d is the newest at global in the end, want %d", newest, epochs)
+	}
+	b.hook = nil
+	b.restartFromGlobal(t, epochs)
+}
+
+// TestLevelsOwnPace: each level takes the epochs that it is to, and a final one comes to all.
+func TestLevelsOwnPace(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		local, global int
+		want          string // levels of each epoch
+	}{
+		{"global every third", 0, 3, "local+global local local local+global local local local+global local+global"},
+		{"local every third", 3, 0, "local+global global global local+global global global local+global local+global"},
+		{"both", 2, 3, "local+global local local global local local global local+global"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
+			b.opt.LocalEvery, b.opt.GlobalEvery = Every{Epochs: c.local}, Every{Epochs: c.global}
+			b.opt.plane = newMemNet(3).plane
+			var mu sync.Mutex
+			at := map[storage.Epoch][]string{}
+			err := mpitest.NewWorld(3, mpitest.Options{Seed: 1}).Run(func(world *mpiwrap.Comm) (err error) {
+				ck, err := Open(t.Context(), world, b.opt)
+				if err != nil {
+					return err
+				}
+				defer ck.CloseOrAbort(&err)
+				data := make([]float64, 1000)
+				if err := ck.Protect("data", &data); err != nil {
+					return err
+				}
+				if _, err := ck.Restore(t.Context()); err != nil {
+					return err
+				}
+				for e := 1; e <= 8; e++ {
+					ask := ck.Request
+					if e == 8 {
+						ask = ck.RequestStop
+					}
+					if world.Rank() == 0 {
+						if err := ask(t.Context()); err != nil {
+							return err
+						}
+					}
+					for len(ck.Stats().Epochs) < e && err == nil {
+						err = ck.Point(t.Context())
+					}
+					if errors.Is(err, ErrStop) {
+						err = nil
+					}
+					if err != nil {
+						return err
+					}
+					for ck.Stats().Epochs[e-1].settled(2) == false { // on this rank
+						<-ck.stats.watch()
+					}
+					if err := world.Barrier(); err != nil {
+						return err
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for _, es := range ck.Stats().Epochs {
+					var levels []string
+					for _, l := range []string{storage.LevelLocal, storage.LevelGlobal} {
+						if es.Durable[l] > 0 {
+							levels = append(levels, l)
+						}
+					}
+					text := strings.Join(levels, "+")
+					if es.Err != nil {
+						text = es.Err.Error()
+					}
+					at[es.Epoch] = append(at[es.Epoch], text)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range strings.Fields(c.want) {
+				for r, got := range at[storage.Epoch(i+1)] {
+					if got != want {
+						t.Errorf("epoch %d, rank %d: got %s, want %s", i+1, r, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestWaitForSkipped: Wait says that an epoch is not due at a level.
+func TestWaitForSkipped(t *testing.T) {
+	c := &Checkpointer{levels: []string{"local", "global"}, ctx: t.Context()}
+	c.opt.GlobalEvery = Every{Epochs: 4}
+	c.stats.durable(1, "local", 1)
+	c.stats.skipped(1, "global", 0)
+	if err := c.Wait(t.Context(), "global"); !errors.Is(err, ErrNotDue) ||
+		!strings.Contains(err.Error(), "every 4 epochs") {
+		t.Errorf("not due: got %v", err)
+	}
+	c.stats.skipped(1, "global", 2)
+	c.stats.durable(2, "global", 1)
+	if err := c.Wait(t.Context(), "global"); err != nil {
+		t.Errorf("a newer one is there: got %v", err)
+	}
+}
+
+// TestEveryRefused: paces that mean nothing, or of levels that are not in use.
+func TestEveryRefused(t *testing.T) {
+	for want, o := range map[string]Options{
+		"LocalEvery":   {Local: "/l", LocalEvery: Every{Epochs: 2}},
+		"GlobalEvery":  {Local: "/l", Global: "/g", GlobalEvery: Every{Epochs: 2, Time: 1}},
+		"PartnerEvery": {Local: "/l", Global: "/g", PartnerEvery: Every{Epochs: 2}},
+		"ParityEvery":  {Local: "/l", Redundancy: "partner:1", ParityEvery: Every{Epochs: -1}},
+	} {
+		var bad *OptionError
+		if err := o.validate(); !errors.As(err, &bad) || bad.Name != want {
+			t.Errorf("%s: got %v", want, err)
+		}
+	}
+	for text, want := range map[string]string{"4": "every 4 epochs", "10m": "every 10m0s", "0": "every epoch",
+		"1": "every epoch"} {
+		t.Setenv("HOLDFAST_GLOBAL_EVERY", text)
+		c := ReadConfig("")
+		var o Options
+		c.Apply(&o)
+		if got := o.GlobalEvery.String(); got != want || c.Err() != nil {
+			t.Errorf("%s: got %s, %v", text, got, c.Err())
+		}
+	}
+	t.Setenv("HOLDFAST_GLOBAL_EVERY", "-3")
+	if err := ReadConfig("").Err(); err == nil || !strings.Contains(err.Error(), "negative") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestNodeLossText: what the loss of a node costs, by the settings and by what has happened.
+func TestNodeLossText(t *testing.T) {
+	o := Options{Local: "/l", Global: "/g", Redundancy: "partner:1", GlobalEvery: Every{Epochs: 4}}
+	if got, want := o.NodeLoss(), "1 node(s): up to one interval between checkpoints and one copy to partner; any nodes: "+
+		"up to 4 intervals between checkpoints and one copy to global"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	begun := time.Unix(100, 0)
+	c := &Checkpointer{levels: []string{"local", "partner", "global"}, begun: begun}
+	after := func(s int) time.Time { return begun.Add(time.Duration(s) * time.Second) }
+	if l := c.nodeLoss(&Stats{}, after(5)); l.Epoch != 0 || l.Seconds != 5 {
+		t.Errorf("at first: got %+v", l)
+	}
+	c.stats.add(EpochStats{Epoch: 7, cut: after(10)})
+	c.stats.durable(7, "local", 1)
+	c.stats.durable(7, "partner", 1)
+	c.stats.add(EpochStats{Epoch: 8, cut: after(20)})
+	c.stats.durable(8, "local", 1)
+	if l := c.nodeLoss(&c.stats.s, after(25)); l.Epoch != 7 || l.Level != "partner" || l.Seconds != 15 {
+		t.Errorf("8 is on one node only: got %+v", l)
+	}
+}
