@@ -19,7 +19,8 @@ func eventDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for rank := range 2 {
-		l, err := events.Create(t.Context(), events.Options{Dir: filepath.Join(dir, events.DirName), Rank: rank, Begun: time.Now(),
+		dir := filepath.Join(dir, events.DirName)
+		l, err := events.Create(t.Context(), events.Options{Dir: dir, Rank: rank, Begun: time.Now(),
 			Header: events.Header{Job: "sun", Run: 1, Size: 2, Node: "n1", AliveNS: 5e9, Levels: []string{"local"}}})
 		if err != nil {
 			t.Fatal(err)

@@ -84,7 +84,7 @@ func (m *Machine) sendNeed(source int, t sentNeed) {
 	}
 	m.blocked.sent[source] = t
 	m.version++
-	m.send(source, Message{Kind: KindNeed, Rank: m.cfg.Rank, Round: m.version, Had: t.had, Any: t.elected > 0})
+	m.send(source, Message{Kind: kindNeed, Rank: m.cfg.Rank, Round: m.version, Had: t.had, Any: t.elected > 0})
 }
 
 // retract takes back all needs that were sent: the main thread has left the call.

@@ -64,7 +64,7 @@ func (m *Machine) askElection(w Wait) {
 	a.asks++
 	m.version++
 	a.round = m.version
-	m.elect(Message{Kind: KindElect, Rank: m.cfg.Rank, Round: a.round, Comm: w.Comm, Max: m.width()}, 0)
+	m.elect(Message{Kind: kindElect, Rank: m.cfg.Rank, Round: a.round, Comm: w.Comm, Max: m.width()}, 0)
 }
 
 // width is how many members an election may release. A rank that blocks again
@@ -100,7 +100,7 @@ func (m *Machine) openPoll(msg Message, sent uint64, top bool) {
 	}
 	q := &polling{msg: msg, top: top, answered: m.noneAnswered()}
 	m.polls[key] = q
-	msg.Kind = KindPoll
+	msg.Kind = kindPoll
 	for i, c := range m.cfg.Children {
 		if m.reaches(msg.Comm, i) {
 			q.waiting++
@@ -145,14 +145,14 @@ func (m *Machine) passPoll(key question, q *polling) {
 	}
 	delete(m.polls, key)
 	q.found = furthestBehind(q.found, q.msg.Max)
-	msg := Message{Kind: KindPolled, Rank: q.msg.Rank, Round: q.msg.Round, Comm: q.msg.Comm, Sum: q.sum, Found: q.found}
+	msg := Message{Kind: kindPolled, Rank: q.msg.Rank, Round: q.msg.Round, Comm: q.msg.Comm, Sum: q.sum, Found: q.found}
 	switch {
 	case !q.top:
 		m.send(m.cfg.Parent, msg)
 	case q.msg.Rank == m.cfg.Rank:
 		m.outcome(msg)
 	default:
-		msg.Kind = KindElected
+		msg.Kind = kindElected
 		m.send(q.msg.Rank, msg)
 	}
 }

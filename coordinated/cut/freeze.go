@@ -35,7 +35,7 @@ func (m *Machine) passVote() {
 		return
 	}
 	if m.root == nil {
-		m.send(m.cfg.Parent, Message{Kind: KindVote, Round: v.round, Yes: v.yes, Sum: v.sum})
+		m.send(m.cfg.Parent, Message{Kind: kindVote, Round: v.round, Yes: v.yes, Sum: v.sum})
 		return
 	}
 	if v.yes && v.sum == 0 {
@@ -52,7 +52,7 @@ func (m *Machine) thaw(round uint64) {
 		return
 	}
 	m.vote.round = round // a freeze of this round that comes late is void
-	m.sendDown(Message{Kind: KindThaw, Round: round})
+	m.sendDown(Message{Kind: kindThaw, Round: round})
 	m.phase = parking
 	if m.root != nil {
 		m.root.backOff(m.now)
@@ -70,7 +70,7 @@ func (m *Machine) cut(round uint64, stop bool) {
 		return
 	}
 	m.phase = cutting
-	m.sendDown(Message{Kind: KindCut, Round: round, Yes: stop})
+	m.sendDown(Message{Kind: kindCut, Round: round, Yes: stop})
 	m.do(Disarm{}) // before the main thread can come to another Point
 	m.do(Cut{Epoch: m.epoch, Stop: stop})
 }
@@ -106,7 +106,7 @@ func (m *Machine) given(e Epoch) {
 	case e > m.epoch && e > m.void: // it never began here
 		m.void = e
 		for _, c := range m.cfg.Children {
-			m.do(Send{To: c, Msg: Message{Kind: KindGiveUp, Epoch: e}})
+			m.do(Send{To: c, Msg: Message{Kind: kindGiveUp, Epoch: e}})
 		}
 		m.do(GaveUp{Epoch: e})
 	}
@@ -117,7 +117,7 @@ func (m *Machine) giveUp(stop bool) {
 	if m.phase == idle || m.phase == cutting {
 		return
 	}
-	m.sendDown(Message{Kind: KindGiveUp})
+	m.sendDown(Message{Kind: kindGiveUp})
 	m.retract()
 	parked := m.atPoint
 	m.phase = idle

@@ -190,7 +190,7 @@ func (m *Machine) request(stop bool) {
 		m.ask(stop)
 		return
 	}
-	m.send(m.cfg.Parent, Message{Kind: KindAsk, Yes: stop})
+	m.send(m.cfg.Parent, Message{Kind: kindAsk, Yes: stop})
 }
 
 // receive dispatches a message. Those of another epoch are late and dropped,
@@ -198,11 +198,11 @@ func (m *Machine) request(stop bool) {
 func (m *Machine) receive(ev Received) {
 	msg := ev.Msg
 	switch {
-	case msg.Kind == KindAsk:
+	case msg.Kind == kindAsk:
 		m.request(msg.Yes)
-	case msg.Kind == KindPark:
+	case msg.Kind == kindPark:
 		m.nextEpoch(msg.Epoch)
-	case msg.Kind == KindGiveUp:
+	case msg.Kind == kindGiveUp:
 		m.given(msg.Epoch)
 	case msg.Epoch != m.epoch || m.phase == idle:
 	case ev.From == m.cfg.Parent && m.fromParent(ev):
@@ -216,17 +216,17 @@ func (m *Machine) receive(ev Received) {
 // was one.
 func (m *Machine) fromParent(ev Received) bool {
 	switch msg := ev.Msg; msg.Kind {
-	case KindHint:
+	case kindHint:
 		m.hint(msg)
-	case KindRaise:
+	case kindRaise:
 		m.raise(fromAbove, msg.Colls)
 	case KindFreeze:
 		m.freeze(msg.Round)
-	case KindThaw:
+	case kindThaw:
 		m.thaw(msg.Round)
-	case KindCut:
+	case kindCut:
 		m.cut(msg.Round, msg.Yes)
-	case KindPoll:
+	case kindPoll:
 		m.openPoll(msg, ev.Sent, false)
 	default:
 		return false
@@ -237,17 +237,17 @@ func (m *Machine) fromParent(ev Received) bool {
 // fromChild takes a message that travels up.
 func (m *Machine) fromChild(child int, ev Received) bool {
 	switch msg := ev.Msg; msg.Kind {
-	case KindAnswer:
+	case kindAnswer:
 		m.answer(child, msg)
-	case KindRaise:
+	case kindRaise:
 		m.raise(child+1, msg.Colls)
-	case KindReady:
+	case kindReady:
 		m.childReady(child, msg)
-	case KindVote:
+	case kindVote:
 		m.childVote(child, msg)
-	case KindElect:
+	case kindElect:
 		m.elect(msg, ev.Sent)
-	case KindPolled:
+	case kindPolled:
 		m.polled(child, msg)
 	default:
 		return false
@@ -258,11 +258,11 @@ func (m *Machine) fromChild(child int, ev Received) bool {
 // direct takes a message between any two ranks.
 func (m *Machine) direct(ev Received) {
 	switch msg := ev.Msg; msg.Kind {
-	case KindNeed:
+	case kindNeed:
 		m.need(msg, ev.Sent)
 	case KindRetract:
 		m.retracted(msg)
-	case KindElected:
+	case kindElected:
 		m.outcome(msg)
 	}
 }

@@ -12,26 +12,26 @@ type Kind uint8
 // The kinds, written out because they travel between ranks. The comment names
 // the direction and the fields that are used besides Epoch.
 const (
-	KindAsk    Kind = 1  // up: somebody wants a checkpoint. Yes = stop after it
-	KindPark   Kind = 2  // down: park at your next Point
-	KindAnswer Kind = 3  // up: Min, Max points passed in a subtree; Colls with members elsewhere
-	KindHint   Kind = 4  // down: Max = the Point to park at, 0 for the next one; Colls that are not level
-	KindRaise  Kind = 5  // both ways: Colls that grew
-	KindReady  Kind = 6  // up: Yes = the whole subtree is parked; Round = version
+	kindAsk    Kind = 1  // up: somebody wants a checkpoint. Yes = stop after it
+	kindPark   Kind = 2  // down: park at your next Point
+	kindAnswer Kind = 3  // up: Min, Max points passed in a subtree; Colls with members elsewhere
+	kindHint   Kind = 4  // down: Max = the Point to park at, 0 for the next one; Colls that are not level
+	kindRaise  Kind = 5  // both ways: Colls that grew
+	kindReady  Kind = 6  // up: Yes = the whole subtree is parked; Round = version
 	KindFreeze Kind = 7  // down: vote in Round
-	KindVote   Kind = 8  // up: Yes = the whole subtree is frozen; Round; Sum
-	KindThaw   Kind = 9  // down: Round failed, go on parking
-	KindCut    Kind = 10 // down: Round made the cut. Yes = stop after it
-	KindGiveUp Kind = 11 // down: no cut in time, go on
+	kindVote   Kind = 8  // up: Yes = the whole subtree is frozen; Round; Sum
+	kindThaw   Kind = 9  // down: Round failed, go on parking
+	kindCut    Kind = 10 // down: Round made the cut. Yes = stop after it
+	kindGiveUp Kind = 11 // down: no cut in time, go on
 	// direct: Rank is blocked on a message of yours and has had Had; Round = version; Any = elected
-	KindNeed    Kind = 12
+	kindNeed    Kind = 12
 	KindRetract Kind = 13 // direct: Rank no longer is; Round = version
 	// up: Rank is blocked on any member of Comm; Round = number of the question; Max = how many to
 	// name
-	KindElect   Kind = 14
-	KindPoll    Kind = 15 // down: as Elect, to all members
-	KindPolled  Kind = 16 // up: Found = parked members of a subtree; Sum = sent to Rank by all of them
-	KindElected Kind = 17 // direct, to Rank: as Polled, for all members
+	kindElect   Kind = 14
+	kindPoll    Kind = 15 // down: as Elect, to all members
+	kindPolled  Kind = 16 // up: Found = parked members of a subtree; Sum = sent to Rank by all of them
+	kindElected Kind = 17 // direct, to Rank: as Polled, for all members
 	KindGather  Kind = 18 // up: Blobs of a subtree for Stage
 	KindPublish Kind = 19 // down: the blobs of all ranks for Stage
 	KindLost    Kind = 20 // both ways: Rank has died; Had = who noticed, Stage = how

@@ -71,7 +71,7 @@ func (m *Machine) flush(i int) {
 	b := &m.boxes[i]
 	b.sent = len(b.pending) > 0
 	if b.sent {
-		m.send(m.neighbour(i), Message{Kind: KindRaise, Colls: b.pending})
+		m.send(m.neighbour(i), Message{Kind: kindRaise, Colls: b.pending})
 		b.pending = nil
 	}
 }

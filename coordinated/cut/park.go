@@ -31,7 +31,7 @@ func (m *Machine) park(e Epoch) {
 	m.blocked = blocked{}
 	m.version, m.elections = 0, 0
 	m.polls = nil
-	m.sendDown(Message{Kind: KindPark})
+	m.sendDown(Message{Kind: kindPark})
 	m.do(Arm{Epoch: e})
 	if m.finished {
 		m.ownAnswer()
@@ -77,10 +77,10 @@ func (m *Machine) passAnswer() {
 		return
 	}
 	if m.root == nil {
-		m.send(m.cfg.Parent, Message{Kind: KindAnswer, Min: a.min, Max: a.max, Colls: m.reach.above()})
+		m.send(m.cfg.Parent, Message{Kind: kindAnswer, Min: a.min, Max: a.max, Colls: m.reach.above()})
 		return
 	}
-	hint := Message{Kind: KindHint, Colls: m.reach.above()} // members missing: somebody has yet to create or to free it
+	hint := Message{Kind: kindHint, Colls: m.reach.above()} // members missing: somebody has yet to create or to free it
 	if !m.cfg.NoHint && a.min <= a.max && a.max-a.min <= m.cfg.HintSpan {
 		hint.Max = a.max + 1 // R0
 	}
@@ -97,7 +97,7 @@ func (m *Machine) hint(msg Message) {
 	m.learn(msg.Colls)
 	known := slices.Concat(msg.Colls, m.uneven())
 	for i, c := range m.cfg.Children {
-		m.send(c, Message{Kind: KindHint, Max: msg.Max, Colls: m.hintFor(i, known)})
+		m.send(c, Message{Kind: kindHint, Max: msg.Max, Colls: m.hintFor(i, known)})
 	}
 	m.spread(ownNews, m.max.raiseOwn(m.colls)) // grown since the answer
 	m.spread(ownNews, m.max.raise(m.early))
@@ -234,7 +234,7 @@ func (m *Machine) report(again bool) {
 	}
 	m.ready.said = yes
 	m.ready.version++
-	m.send(m.cfg.Parent, Message{Kind: KindReady, Yes: yes, Round: m.ready.version})
+	m.send(m.cfg.Parent, Message{Kind: kindReady, Yes: yes, Round: m.ready.version})
 }
 
 // childReady takes in a child's report; of two, the later version counts.

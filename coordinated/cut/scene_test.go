@@ -225,11 +225,11 @@ func describe(m Message) string {
 		}
 	}
 	switch m.Kind {
-	case KindReady, KindVote:
+	case kindReady, kindVote:
 		fmt.Fprintf(&b, " yes=%t", m.Yes)
-	case KindAsk, KindCut:
+	case kindAsk, kindCut:
 		b.WriteString(when(m.Yes, " stop"))
-	case KindNeed, KindElect, KindPolled, KindElected:
+	case kindNeed, kindElect, kindPolled, kindElected:
 		fmt.Fprintf(&b, " rank=%d", m.Rank)
 	}
 	b.WriteString(when(m.Any, " elected"))
@@ -239,7 +239,7 @@ func describe(m Message) string {
 		field("min", m.Min)
 	}
 	field("max", m.Max)
-	if m.Kind != KindVote {
+	if m.Kind != kindVote {
 		field("sum", m.Sum)
 	} else if m.Sum != 0 {
 		b.WriteString(" sum≠0")

@@ -84,7 +84,7 @@ func testsAndScenarios(t *testing.T) map[string]bool {
 // TestMessageTable: the document's table has a row for every kind.
 func TestMessageTable(t *testing.T) {
 	text := protocolText(t)
-	for k := KindAsk; k <= KindWaiting; k++ {
+	for k := kindAsk; k <= KindWaiting; k++ {
 		if !strings.Contains(text, "\n| "+k.String()+" | ") {
 			t.Errorf("no row for %v", k)
 		}

@@ -8,15 +8,15 @@ import (
 )
 
 var wireExamples = []Message{
-	{Kind: KindAsk, Yes: true},
-	{Kind: KindNeed, Epoch: 7, Rank: 3, Round: 1 << 40, Had: 12, Any: true},
-	{Kind: KindAnswer, Epoch: 1, Min: ^uint64(0), Max: 3, Colls: []Standing{{"world", 4, 2, 5, 6},
+	{Kind: kindAsk, Yes: true},
+	{Kind: kindNeed, Epoch: 7, Rank: 3, Round: 1 << 40, Had: 12, Any: true},
+	{Kind: kindAnswer, Epoch: 1, Min: ^uint64(0), Max: 3, Colls: []Standing{{"world", 4, 2, 5, 6},
 		{"row", 2, 1, 0, 0}}},
 	{Kind: KindGather, Epoch: 2, Stage: "local", Blobs: []Blob{{0, []byte("a")}, {9, []byte{}}}},
 	{Kind: KindPublish, Blobs: []Blob{{3, []byte{}}, {4, []byte{}}, {5, []byte("x")}, {6, []byte("x")},
 		{8, []byte("x")}}},
 	{Kind: KindStatus, Stage: "status 3"},
-	{Kind: KindPolled, Sum: 99, Found: []Candidate{{3, 1}, {70000, 1 << 50}}, Comm: "world.1[3]"},
+	{Kind: kindPolled, Sum: 99, Found: []Candidate{{3, 1}, {70000, 1 << 50}}, Comm: "world.1[3]"},
 }
 
 func TestWireRoundTrip(t *testing.T) {

@@ -227,7 +227,7 @@ func TestDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range b {
-		got, err := Decode(bytes.NewReader(b[:n]))
+		got, err := decode(bytes.NewReader(b[:n]))
 		lines := bytes.Count(b[:n], []byte("\n"))
 		switch torn := n > 0 && b[n-1] != '\n'; {
 		case lines == 0:
@@ -243,7 +243,7 @@ func TestDamaged(t *testing.T) {
 	long = append(long,
 		"\n{\"ev\":\"arm\",\"t\":1,\"m\":1,\"rank\":3,\"epoch\":99}\nnonsense\n"+
 			"{\"ev\":\"later\",\"t\":1,\"m\":1,\"rank\":3}\n"...)
-	got, err := Decode(bytes.NewReader(long))
+	got, err := decode(bytes.NewReader(long))
 	if err != nil || got.Bad != 2 || got.Events[len(got.Events)-1].Epoch != 99 {
 		t.Errorf("a line that is too long and one of nonsense: got %d bad, last %+v, %v", got.Bad,
 			got.Events[len(got.Events)-1], err)
@@ -275,7 +275,8 @@ func TestPrune(t *testing.T) {
 	dir := t.TempDir()
 	for _, run := range []int{1, 2, 101} {
 		for rank := range 2 {
-			l, err := Create(t.Context(), Options{Dir: dir, Rank: rank, Begun: time.Now(), Header: Header{Run: run, Size: 2}})
+			l, err := Create(t.Context(), Options{Dir: dir, Rank: rank, Begun: time.Now(),
+				Header: Header{Run: run, Size: 2}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -308,7 +309,7 @@ func TestFormatExample(t *testing.T) {
 	if block == nil {
 		t.Fatal("no example in docs/FORMAT.md")
 	}
-	got, err := Decode(bytes.NewReader(block[1]))
+	got, err := decode(bytes.NewReader(block[1]))
 	if err != nil || got.Bad != 0 || got.Header.Run != 2 || len(got.Events) != bytes.Count(block[1], []byte("\n")) {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -326,7 +327,7 @@ func FuzzDecode(f *testing.F) {
 			"\n" +
 			`{"ev":"write","t":9,"m":8,"rank":0,"epoch":1,"dur":7,"level":"local","bytes":5}` + "\n" + `{"ev":"al`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := Decode(bytes.NewReader(b))
+		got, err := decode(bytes.NewReader(b))
 		if err != nil {
 			return
 		}

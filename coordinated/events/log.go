@@ -26,9 +26,9 @@ type Options struct {
 	fs vfs.FS
 }
 
-// DefaultMaxBytes is what a rank writes at most in one run: about three thousand
+// defaultMaxBytes is what a rank writes at most in one run: about three thousand
 // checkpoints.
-const DefaultMaxBytes = 8 << 20
+const defaultMaxBytes = 8 << 20
 
 // queueLen is how many events may wait for a slow disk.
 const queueLen = 4096
@@ -66,7 +66,7 @@ func Create(ctx context.Context, opt Options) (*Log, error) {
 		opt.fs = vfs.OrOS(vfs.From(ctx))
 	}
 	if opt.MaxBytes == 0 {
-		opt.MaxBytes = DefaultMaxBytes
+		opt.MaxBytes = defaultMaxBytes
 	}
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)

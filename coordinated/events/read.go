@@ -32,8 +32,8 @@ var ErrNoHeader = errors.New("not an event log of this version")
 // maxEvents bounds the events of one file: a part has far fewer.
 const maxEvents = 1 << 18
 
-// Decode reads one file. An error is r's own, or matches ErrNoHeader.
-func Decode(r io.Reader) (RankLog, error) {
+// decode reads one file. An error is r's own, or matches ErrNoHeader.
+func decode(r io.Reader) (RankLog, error) {
 	in := bufio.NewReaderSize(r, maxLine)
 	var out RankLog
 	for first := true; len(out.Events) < maxEvents; first = false {
@@ -190,5 +190,5 @@ func readFile(fsys vfs.FS, name string) (RankLog, error) {
 	if err != nil {
 		return RankLog{}, err
 	}
-	return Decode(io.NewSectionReader(f, 0, n))
+	return decode(io.NewSectionReader(f, 0, n))
 }

@@ -11,8 +11,8 @@ import (
 // A shard is a header page, the stored chunks, the index record, zeros up to a
 // whole page, and a footer in the last bytes of the last page.
 const (
-	PageLen     = 4096 // the unit in which files are written
-	HeaderLen   = PageLen
+	pageLen     = 4096 // the unit in which files are written
+	HeaderLen   = pageLen
 	FooterLen   = 64
 	FooterMagic = "HFSHARD\n"
 	PackMagic   = "HFPACK\n\x00"
@@ -97,7 +97,7 @@ func ReadFooterOf(magic, file string, r io.ReaderAt, n int64) (*Footer, error) {
 		return nil, &CorruptError{File: file, Off: max(n-FooterLen, 0), Len: FooterLen, Reason: "shard footer: " +
 			reason}
 	}
-	if n < HeaderLen+PageLen || n%PageLen != 0 {
+	if n < HeaderLen+pageLen || n%pageLen != 0 {
 		return bad(fmt.Sprintf("the file is truncated: it has %d bytes", n))
 	}
 	b := make([]byte, FooterLen)
@@ -171,7 +171,7 @@ func ReadFull(r io.ReaderAt, b []byte, off int64) error {
 	return err
 }
 
-var zeroPage [PageLen]byte
+var zeroPage [pageLen]byte
 
 // NonZero returns the index of the first byte that is not zero, or -1. Long runs of
 // zeros are compared by pages: a shard in a pack may have GiB of them.
