@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
@@ -10,6 +11,8 @@ import (
 
 func newDoctor() *cobra.Command {
 	var asJSON, quiet, allNodes bool
+	var size doctor.Options
+	var bytes string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "check that this machine has what a job needs",
@@ -20,7 +23,9 @@ func newDoctor() *cobra.Command {
     library belong together, and that USR1 reaches a program that has loaded MPI
     and a device library;
   - the devices: it writes and reads a buffer;
-  - the checkpoint directories: write rate, O_DIRECT, free space;
+  - the checkpoint directories: bandwidth, files made, looked at and removed a second,
+    O_DIRECT, free space. With the number of ranks (--ranks, or the Slurm job's) it
+    warns of what will take long, with --bytes also of the writing;
   - the network, limits of memory and files, Slurm.
 
 Run it on a compute node in the way the job is started, with the same holdfast.yaml
@@ -36,7 +41,16 @@ Exit codes: 0 all is well; 1 there is a warning: a job runs, but slower or less
 safely; 2 a check failed: a job would not run.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			findings, err := examineHere(cmd, allNodes)
+			if size.Ranks < 0 || size.Nodes < 0 {
+				return fmt.Errorf("--ranks %d, --job-nodes %d: want numbers of 1 or more", size.Ranks, size.Nodes)
+			}
+			if bytes != "" {
+				var err error
+				if size.Bytes, err = parseSize(bytes); err != nil {
+					return fmt.Errorf("--bytes: %v", err)
+				}
+			}
+			findings, err := examineHere(cmd, allNodes, size)
 			if err != nil {
 				return err
 			}
@@ -56,12 +70,17 @@ safely; 2 a check failed: a job would not run.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per check")
 	cmd.Flags().BoolVar(&allNodes, "nodes", false, "check only the checkpoint directories, on all nodes of this "+
 		"Slurm job")
+	cmd.Flags().IntVar(&size.Ranks, "ranks", 0, "number of ranks of the job that is to run (default: the Slurm "+
+		"job's, else nothing is estimated)")
+	cmd.Flags().IntVar(&size.Nodes, "job-nodes", 0, "number of its nodes (default: the Slurm job's, else 1)")
+	cmd.Flags().StringVar(&bytes, "bytes", "", "what each rank protects, such as 8GiB (default: times of writing are "+
+		"not estimated)")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "write only what is not ok")
 	return cmd
 }
 
 // examineHere looks at this machine, or at the nodes of the job.
-func examineHere(cmd *cobra.Command, allNodes bool) ([]doctor.Finding, error) {
+func examineHere(cmd *cobra.Command, allNodes bool, size doctor.Options) ([]doctor.Finding, error) {
 	verb := map[bool]string{false: "doctor-rank", true: "doctor-node"}[allNodes]
 	own, err := self(verb)
 	if err != nil {
@@ -70,7 +89,8 @@ func examineHere(cmd *cobra.Command, allNodes bool) ([]doctor.Finding, error) {
 	c := coordinated.ReadConfig("")
 	o := c.Options()
 	d := doctor.Options{Self: own, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
-		Stray: c.Stray(os.Environ()), Loss: o.NodeLoss()}
+		Stray: c.Stray(os.Environ()), Loss: o.NodeLoss(), Ranks: size.Ranks, Nodes: size.Nodes, Bytes: size.Bytes}
+	d.OfJob()
 	if allNodes {
 		nodes, err := doctor.JobNodes()
 		if err != nil {

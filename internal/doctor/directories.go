@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 	"unsafe"
 
@@ -18,24 +17,13 @@ import (
 // probeBytes is how much is written to measure a directory.
 const probeBytes = 64 << 20
 
-// fileSystems are those that matter, by their number in statfs(2).
-var fileSystems = map[int64]string{
-	0xef53: "ext4", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x01021994: "tmpfs", 0x794c7630: "overlay",
-	0x6969: "nfs", 0x0bd00bd0: "lustre", 0x47504653: "gpfs", 0x19830326: "beegfs", 0x2fc12fc1: "zfs",
-	0x65735546: "fuse",
-	0x00c36400: "ceph", 0xff534d42: "cifs", 0x858458f6: "ramfs",
-}
-
-// shared are file systems that several nodes see.
-var shared = map[string]bool{"nfs": true, "lustre": true, "gpfs": true, "beegfs": true, "ceph": true, "cifs": true}
-
 func lookDirectories(ctx context.Context, r *report) {
-	local := r.directory("local", r.Local)
+	local := r.directory(ctx, "local", r.Local)
 	if storage.IsObjectStore(r.Global) {
 		r.store(ctx)
 		return
 	}
-	global := r.directory("global", r.Global)
+	global := r.directory(ctx, "global", r.Global)
 	switch {
 	case r.Local == "" && r.Global == "":
 		r.add("directories", "any", Failed, "neither local nor global is set",
@@ -44,9 +32,9 @@ func lookDirectories(ctx context.Context, r *report) {
 	case local == nil || global == nil:
 		return
 	}
-	if shared[local.kind] {
+	if local.kind.Remote {
 		r.add("directories", "local", Warning, fmt.Sprintf("%s is on %s, which is not a disk of the node", r.Local,
-			local.kind),
+			local.kind.Name),
 			"set local to a directory on the node's own disk, such as one below /scratch or $TMPDIR")
 	}
 	if local.device == global.device {
@@ -85,12 +73,12 @@ const slowReply = 300 * time.Millisecond
 
 // probed is what is known of a directory.
 type probed struct {
-	kind   string
+	kind   vfs.Kind
 	device uint64
 }
 
 // directory looks at one directory; nil if there is nothing to compare.
-func (r *report) directory(level, dir string) *probed {
+func (r *report) directory(ctx context.Context, level, dir string) *probed {
 	if dir == "" {
 		r.add("directories", level, Skipped, "not set", "")
 		return nil
@@ -117,25 +105,31 @@ func (r *report) directory(level, dir string) *probed {
 		r.add("directories", level+": owner", Failed, err.Error(), "use a directory of your own that nobody else can "+
 			"write to")
 	}
-	p := &probed{kind: fileSystems[int64(fs.Type)], device: uint64(st.Dev)}
-	if p.kind == "" {
-		p.kind = fmt.Sprintf("file system %#x", fs.Type)
+	p := &probed{device: uint64(st.Dev)}
+	if p.kind, err = vfs.KindOf(dir); err != nil {
+		r.add("directories", level, Failed, err.Error(), "name a directory of a file system that answers")
+		return nil
 	}
 	free := float64(fs.Bavail) * float64(fs.Bsize)
-	rate, direct, err := writeRate(dir)
+	if r.Note != nil {
+		r.Note("directories: the rates of " + level)
+	}
+	rate, err := measure(ctx, dir)
 	if err != nil {
 		r.add("directories", level, Failed, fmt.Sprintf("%s: %v", dir, err),
 			"the directory must be writable, with some space")
 		return nil
 	}
-	r.add("directories", level, OK, fmt.Sprintf("%s on %s: %.2f GB/s, synced", dir, p.kind, rate/1e9), "")
+	r.add("directories", level, OK, fmt.Sprintf("%s on %s: writes %.2f GB/s, synced; reads %.2f GB/s", dir, p.kind.Name,
+		rate.Write/1e9, rate.Read/1e9), "")
+	r.judgeRates(level, dir, rate)
 	r.space(level, free, float64(fs.Blocks)*float64(fs.Bsize))
 	switch {
-	case p.kind == "tmpfs" || p.kind == "ramfs":
+	case p.kind.Memory:
 		r.add("directories", level, Warning, "it is in memory: checkpoints are lost when the node restarts, and take "+
 			"its memory",
 			"use a disk, or protect the shards on other nodes (redundancy)")
-	case direct:
+	case rate.Direct:
 		r.add("directories", level+": O_DIRECT", OK, "writes bypass the page cache", "")
 	default:
 		r.add("directories", level+": O_DIRECT", Warning, "refused: writes go through the page cache, which is slower",
@@ -146,36 +140,17 @@ func (r *report) directory(level, dir string) *probed {
 
 func (r *report) space(level string, free, total float64) {
 	detail := fmt.Sprintf("%.1f GB free of %.1f GB", free/1e9, total/1e9)
+	if need := r.threeEpochs(level); need > free {
+		r.add("directories", level+": space", Warning, fmt.Sprintf("%s; three epochs of the job take up to %.1f GB",
+			detail, need/1e9), "a checkpoint that finds no room is lost: choose a larger file system, or set compress")
+		return
+	}
 	if free < 0.05*total || free < 1e9 {
 		r.add("directories", level+": space", Warning, detail, "leave room for at least three checkpoints; 'holdfast "+
 			"prune' removes old ones")
 		return
 	}
 	r.add("directories", level+": space", OK, detail, "")
-}
-
-// writeRate writes and syncs a file as storage does, and removes it.
-func writeRate(dir string) (bytesPerSec float64, direct bool, err error) {
-	name := filepath.Join(dir, fmt.Sprintf(".holdfast-doctor-%d", os.Getpid()))
-	f, err := vfs.OS{}.Create(name, true)
-	if err != nil {
-		return 0, false, err
-	}
-	defer func() { err = errors.Join(err, f.Close(), os.Remove(name)) }()
-	piece := aligned(4 << 20)
-	for i := range piece {
-		piece[i] = byte(i * 7)
-	}
-	start := time.Now()
-	for off := int64(0); off < probeBytes; off += int64(len(piece)) {
-		if _, err := f.WriteAt(piece, off); err != nil {
-			return 0, false, err
-		}
-	}
-	if err := f.Sync(); err != nil {
-		return 0, false, err
-	}
-	return probeBytes / time.Since(start).Seconds(), f.Direct(), nil
 }
 
 // aligned returns memory that direct writes take.

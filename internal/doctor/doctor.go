@@ -27,6 +27,8 @@ type Finding struct {
 	State  State  `json:"state"`
 	Detail string `json:"detail"`
 	Remedy string `json:"remedy,omitempty"`
+	// Figures are what was measured, by name with its unit.
+	Figures map[string]float64 `json:"figures,omitempty"`
 }
 
 // Options say what to look at.
@@ -37,6 +39,8 @@ type Options struct {
 	Loss          string   // what the loss of a node costs with it; empty: there are no directories
 	Stray         []string // variables that are none of Holdfast's, though they look so
 	Interface     string   // of the control plane
+	Ranks, Nodes  int      // of the job that is to run; 0: not known
+	Bytes         int64    // that each rank protects; 0: not known
 	Note          func(string)
 }
 
@@ -83,9 +87,13 @@ func Run(ctx context.Context, o Options) []Finding {
 }
 
 func (r *report) add(area, check string, s State, detail, remedy string) {
+	r.put(Finding{Area: area, Check: check, State: s, Detail: detail, Remedy: remedy})
+}
+
+func (r *report) put(f Finding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.findings = append(r.findings, Finding{area, check, s, detail, remedy})
+	r.findings = append(r.findings, f)
 }
 
 // Worst is the worst state there is.
