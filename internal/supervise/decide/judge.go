@@ -144,8 +144,8 @@ func (m *Machine) retry() {
 	advanced := len(t.last.Committed) > 0
 	if t.restored != 0 && !t.nodeDied && !advanced {
 		if p.deaths[t.restored]++; p.deaths[t.restored] >= 2 {
-			m.say("poison rule: the program died %d times after restoring epoch %d; it will restore an older one",
-				p.deaths[t.restored], t.restored)
+			m.say("skipping epoch %d: the program died %d times after restoring it; the next start restores an older "+
+				"one", t.restored, p.deaths[t.restored])
 		}
 	}
 	if p.withoutEpoch++; advanced || t.nodeDied {
