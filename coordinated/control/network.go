@@ -25,6 +25,7 @@ const (
 	KindNamed      = "as set" // by an address
 )
 
+// String is the name and the kind.
 func (n Network) String() string { return fmt.Sprintf("%s (%s)", n.Name, n.Kind) }
 
 // Fast reports whether it is a network that messages of programs use, beside which the nodes have a

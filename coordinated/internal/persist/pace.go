@@ -40,6 +40,7 @@ func ParseEvery(s string) (Every, error) {
 // Thins says that not every epoch comes to the level.
 func (v Every) Thins() bool { return v.Epochs > 1 || v.Time > 0 }
 
+// String says how often epochs come to the level.
 func (v Every) String() string {
 	switch {
 	case v.Time > 0:

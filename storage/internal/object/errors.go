@@ -39,6 +39,7 @@ type Error struct {
 	Err    error
 }
 
+// Error names the operation, the address, the cause and the remedy.
 func (e *Error) Error() string {
 	s := fmt.Sprintf("%s %s: %v", e.Op, e.URL, e.cause())
 	if e.Remedy != "" {
