@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo wanted test race soak soak-damage soak-restart soak-slurm test-model test-gpu bench bench-full man lint build clean
+.PHONY: help setup demo wanted test race soak soak-damage soak-store soak-restart soak-slurm test-model test-gpu bench bench-full man lint build clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,11 @@ soak-damage: ## DAMAGES damages to checkpoint directories, 300 restarts from dam
 	$(GO) test -count=1 -timeout 0 ./storage -run TestDamages -v -args -damages $(DAMAGES) -damage-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./storage -run TestLargeShards -v -args -large
 	$(GO) test -count=1 -timeout 0 ./coordinated -run TestDamagedRestarts -v -args -restarts 300 -restart-seed $(or $(SEED),$$(date +%s))
+
+FAULTS ?= 10000
+soak-store: ## FAULTS faults of an object store under jobs, and a kill before and after every request
+	$(GO) test -count=1 -timeout 0 ./storage -run TestStoreFaults -v -args -store-faults $(FAULTS) -store-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./storage -run TestKilledBetweenRequests -v -args -store-kills
 
 soak-restart: N = 300
 soak-restart: ## N cycles of cut, kill -9 and restart elsewhere under the other MPI, a fifth killed in the first commit

@@ -118,6 +118,8 @@ func (d *viewDir) noJob(err error) error {
 	why, there := "it is not a checkpoint directory: it has no "+format.MarkerName, true
 	if _, lerr := d.Epochs(); errors.Is(lerr, fs.ErrNotExist) {
 		why, there = "it does not exist", false
+	} else if lerr != nil && IsObjectStore(d.Path()) { // there is no bucket, say
+		return lerr
 	}
 	return &DirError{Dir: d.Path(), Err: &noMarkerError{why, there, err},
 		Remedy: "give a directory that was the HOLDFAST_GLOBAL or HOLDFAST_LOCAL of a job"}

@@ -17,6 +17,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/logging"
 	"github.com/aws/smithy-go/middleware"
 	"golang.org/x/sync/errgroup"
 )
@@ -60,7 +61,8 @@ func (l *lazyClient) of(b *Bucket) (*s3.Client, error) {
 	defer cancel()
 	// The library reads the usual variables and files: AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL,
 	// AWS_ENDPOINT_URL_S3, AWS_CA_BUNDLE, ~/.aws/config and so on.
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(connections()), config.WithRetryer(retryer))
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(connections()), config.WithRetryer(retryer),
+		config.WithLogger(logging.Nop{})) // errors say all
 	if err != nil {
 		return nil, b.fail("use", "", err)
 	}
