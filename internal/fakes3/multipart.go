@@ -13,7 +13,7 @@ import (
 
 type created struct {
 	XMLName  xml.Name `xml:"InitiateMultipartUploadResult"`
-	UploadId string   //nolint // name in the protocol
+	UploadId string   // as the protocol writes it
 }
 
 func (s *Server) create(r *http.Request, key string, _ []byte) answer {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
@@ -74,9 +75,20 @@ func TestSlowSlurm(t *testing.T) {
 }
 
 // TestMemory: what a run knows of the job's checkpoints is there after a requeue, for the
-// same job only.
+// same job only; in a directory and in an object store.
 func TestMemory(t *testing.T) {
 	dir := t.TempDir()
+	memory(t, dir, func() error { return os.WriteFile(filepath.Join(dir, memoryName), []byte("{"), 0o600) })
+	store := &fakes3.Server{}
+	memory(t, fakes3.Start(t, store), func() error {
+		store.Edit("some/prefix/"+memoryName, func([]byte) []byte { return []byte("{") })
+		return nil
+	})
+}
+
+// memory tests that of a level, which damage spoils.
+func memory(t *testing.T, dir string, damage func() error) {
+	t.Helper()
 	of := func(job string) *setup {
 		s := &setup{cfg: decide.Config{Job: &slurm.Job{ID: job}}}
 		s.prog.Global = dir
@@ -96,7 +108,7 @@ func TestMemory(t *testing.T) {
 	if m = of("5").recall(); m.BegunAt.IsZero() || !m.Safe {
 		t.Errorf("at global: got %+v", m)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "holdfast.run.json"), []byte("{"), 0o600); err != nil {
+	if err := damage(); err != nil {
 		t.Fatal(err)
 	}
 	if m = of("5").recall(); !m.BegunAt.IsZero() {

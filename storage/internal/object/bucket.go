@@ -151,15 +151,28 @@ func (b *Bucket) Head(ctx context.Context, key string) (Info, error) {
 
 // Get reads a whole object. One that is longer than limit is described and not read.
 func (b *Bucket) Get(ctx context.Context, key string, limit int64) ([]byte, Info, error) {
-	info, err := b.Head(ctx, key)
-	if err != nil || info.Size > limit {
-		return nil, info, err
+	c, err := b.client.of(b)
+	if err != nil {
+		return nil, Info{}, err
+	}
+	once, cancel := bounded(ctx)
+	defer cancel()
+	out, err := c.GetObject(once, &s3.GetObjectInput{Bucket: &b.name, Key: b.key(key)})
+	if err != nil {
+		return nil, Info{}, b.fail("get", key, err)
+	}
+	defer out.Body.Close()
+	info := Info{Key: key, Size: aws.ToInt64(out.ContentLength), ETag: aws.ToString(out.ETag),
+		Modified: aws.ToTime(out.LastModified)}
+	if info.Size > limit {
+		return nil, info, nil
 	}
 	p := make([]byte, info.Size)
-	if _, err := b.ReadAt(ctx, info, p, 0); err != nil {
-		return nil, info, err
+	n, err := io.ReadFull(out.Body, p)
+	if err != nil { // the rest
+		_, err = b.ReadAt(ctx, info, p[n:], int64(n))
 	}
-	return p, info, nil
+	return p, info, err
 }
 
 // ReadAt reads from an object that Head, or List, has described. It is ErrChanged if the object is another one now.

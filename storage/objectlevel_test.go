@@ -1,0 +1,210 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/fakes3"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+)
+
+// TestStoreLock: a live owner is left alone, a dead one is replaced, and one that was replaced hears of it.
+func TestStoreLock(t *testing.T) {
+	quickStore(t)
+	const beat = 20 * time.Millisecond
+	url := fakes3.Start(t, &fakes3.Server{})
+	at := func() level.Level { return level.At(nil, LevelGlobal, url, 0, nil) }
+	lock := func(run string) *format.Lock {
+		return &format.Lock{Run: run, Owner: format.Process{Node: "far away", PID: 7}}
+	}
+	a, b := at(), at()
+	mine := lock("a")
+	if owned, err := a.Lock(t.Context(), mine, beat); !owned || err != nil {
+		t.Fatalf("the first: got %v, %v", owned, err)
+	}
+	if owned, err := at().Lock(t.Context(), lock("a"), beat); owned || err != nil {
+		t.Errorf("another rank of the run: got %v, %v, want not owned", owned, err)
+	}
+	stop, stopped := make(chan struct{}), make(chan error)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			case <-time.After(beat / 2):
+				if err := a.Beat(mine); err != nil {
+					stopped <- err
+					return
+				}
+			}
+		}
+	}()
+	var busy *BusyError
+	if _, err := b.Lock(t.Context(), lock("b"), beat); !errors.As(err, &busy) || busy.Node != "far away" {
+		t.Errorf("a live owner: got %v, want a *BusyError", err)
+	}
+	if err := b.Unused(t.Context(), "b", beat); !errors.As(err, &busy) {
+		t.Errorf("a look at a live owner: got %v, want a *BusyError", err)
+	}
+	close(stop)
+	if err := <-stopped; err != nil {
+		t.Fatalf("beat: %v", err)
+	}
+	theirs := lock("b")
+	if owned, err := b.Lock(t.Context(), theirs, beat); !owned || err != nil {
+		t.Errorf("a dead owner: got %v, %v, want owned", owned, err)
+	}
+	if err := a.Beat(mine); !errors.As(err, &busy) {
+		t.Errorf("the owner that was replaced: got %v, want a *BusyError", err)
+	}
+	if err := errors.Join(a.Unlock(mine), b.Beat(theirs), b.Unlock(theirs)); err != nil {
+		t.Error(err)
+	}
+	if err := at().Unused(t.Context(), "c", beat); err != nil {
+		t.Errorf("no lock: %v", err)
+	}
+}
+
+// TestStorePacks copies the shards of several ranks into one object, by one rank, and restores them.
+func TestStorePacks(t *testing.T) {
+	quickStore(t)
+	server := &fakes3.Server{MinPart: 64 << 10}
+	url, local := fakes3.Start(t, server), t.TempDir()
+	var stores []*Store
+	var infos []ShardInfo
+	for r := range 3 {
+		s, err := Open(t.Context(), Options{Job: "packs", Rank: r, Size: 3, pool: testPool,
+			Levels: []LevelConfig{{Name: LevelLocal, Dir: local}, {Name: LevelGlobal, Dir: url}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		stores = append(stores, s)
+		p := make(Bytes, 150_000+r)
+		for i := range p {
+			p[i] = byte(i*r + i>>8)
+		}
+		info, err := s.Put(t.Context(), 1, LevelLocal, []Section{{Name: "p", Size: int64(len(p)), Source: p}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		infos = append(infos, info)
+	}
+	if err := stores[0].Commit(t.Context(), 1, LevelLocal, infos); err != nil {
+		t.Fatal(err)
+	}
+	packed, err := stores[0].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, []int{0, 1, 2})
+	if err == nil {
+		err = stores[0].Commit(t.Context(), 1, LevelGlobal, packed)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keys := strings.Join(server.Keys(), " "); !strings.Contains(keys, "epoch-0000000001/pack-000000.shards") ||
+		strings.Contains(keys, ".shard ") {
+		t.Errorf("got %s, want one pack", keys)
+	}
+	v, err := OpenView(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := v.Verify(t.Context(), 1); err != nil || len(found) > 0 {
+		t.Errorf("verify: %v, %+v", err, found)
+	}
+}
+
+// TestStoreHangs: a store that does not answer holds up a put no longer than its context.
+func TestStoreHangs(t *testing.T) {
+	quickStore(t)
+	server, hang := &fakes3.Server{MinPart: 64 << 10}, make(chan struct{})
+	url := fakes3.Start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, ".shard") && r.Method == http.MethodPut {
+			<-hang
+		}
+		server.ServeHTTP(w, r)
+	}))
+	s, err := Open(t.Context(), Options{Job: "hang", Size: 1, pool: testPool,
+		Levels: []LevelConfig{{Name: LevelGlobal, Dir: url}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	defer close(hang)
+	for _, n := range []int{1000, 500_000} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		p := make(Bytes, n)
+		for i := range p {
+			p[i] = byte(i>>3 + i)
+		}
+		_, err := s.Put(ctx, 1, LevelGlobal, []Section{{Name: "p", Size: int64(n), Source: p}})
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%d bytes: got %v, want DeadlineExceeded", n, err)
+		}
+	}
+}
+
+// TestStoreRefused: what a store cannot do, or does not let one do, is said at the start, with the remedy.
+func TestStoreRefused(t *testing.T) {
+	quickStore(t)
+	for text, store := range map[string]*fakes3.Server{
+		"If-None-Match is ignored": {IgnoreConditions: true},
+		"If-None-Match is refused": {RefuseConditions: true},
+		"the policy of the bucket": {Deny: true},
+	} {
+		url := fakes3.Start(t, store)
+		_, err := Open(t.Context(), Options{Job: "j", Size: 1, Levels: []LevelConfig{{Name: LevelGlobal, Dir: url}}})
+		var dir *DirError
+		if !errors.As(err, &dir) || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), url) {
+			t.Errorf("got %v, want a *DirError with %q and %s", err, text, url)
+		}
+	}
+	for _, c := range []LevelConfig{{Name: LevelLocal, Dir: "s3://b/x"}, {Name: LevelGlobal, Dir: "s3:///x"}} {
+		_, err := Open(t.Context(), Options{Job: "j", Size: 1, Levels: []LevelConfig{c}})
+		var opt *OptionError
+		if !errors.As(err, &opt) {
+			t.Errorf("%s at %s: got %v, want an *OptionError", c.Name, c.Dir, err)
+		}
+	}
+}
+
+// TestStoreRequests bounds what an epoch asks of the store.
+func TestStoreRequests(t *testing.T) {
+	server := &fakes3.Server{}
+	j := newStoreJob(t, 1)
+	j.server, j.via, j.free = server, server, true
+	if err := errors.Join(j.open(0, false), j.epoch(), j.epoch(), j.epoch()); err != nil {
+		t.Fatal(err)
+	}
+	server.Counts()
+	e := j.next
+	infos := make([]ShardInfo, storeRanks)
+	for r, s := range j.stores {
+		var err error
+		if infos[r], err = s.Put(t.Context(), e, LevelGlobal, j.sections(r, e)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put := server.Counts()
+	if err := j.stores[0].Commit(t.Context(), e, LevelGlobal, infos); err != nil {
+		t.Fatal(err)
+	}
+	commit := server.Counts()
+	t.Log(put, commit)
+	if n := put["PutObject"]; n != storeRanks {
+		t.Errorf("put: %v; want one put for each rank", put)
+	}
+	if n := commit["PutObject"]; n != 2 || commit["ListObjectsV2"] != 1 {
+		t.Errorf("commit: %v; want two puts and a list", commit)
+	}
+	if put["HeadObject"] > 3*storeRanks || commit["HeadObject"] > 4 {
+		t.Errorf("put %v, commit %v: many looks", put, commit)
+	}
+	j.close()
+}
