@@ -142,7 +142,7 @@ func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control
 	if err := agree(priv, "check for another run", err); err != nil {
 		return err
 	}
-	err = c.openStore(ctx, key)
+	err = c.openStore(ctx, priv, key)
 	if err := agree(priv, "open checkpoint directories", err); err != nil {
 		return err
 	}

@@ -159,6 +159,10 @@ func (f *slowFS) Edit(name string, direct bool) (vfs.File, error) {
 	return f.wrap(name)(f.FS.Edit(name, direct))
 }
 
+func (f *slowFS) Share(name string, direct bool) (vfs.File, error) {
+	return f.wrap(name)(f.FS.Share(name, direct))
+}
+
 func (f *slowFS) wrap(name string) func(vfs.File, error) (vfs.File, error) {
 	return func(file vfs.File, err error) (vfs.File, error) {
 		if err != nil || f.before == nil {

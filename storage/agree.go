@@ -101,8 +101,10 @@ func (s *Store) Withdraw(e Epoch, level string) error {
 	}
 	delete(l.puts, e)
 	delete(l.bases.indices, e)
-	if l.last == e {
+	// Where this rank does not look, an epoch that its shard refers to may have gone.
+	if l.last == e || s.opt.Together && l.Traits().Shared {
 		l.last = 0 // the next shard is written whole
+		clear(l.base)
 	}
 	return nil
 }

@@ -133,6 +133,9 @@ func (s *Store) writeAttempts(ctx context.Context, t format.RestoreAttempts) (n 
 func (s *Store) readAttempts() format.RestoreAttempts {
 	t := format.RestoreAttempts{}
 	for _, l := range s.working() {
+		if l.told != nil {
+			continue // rank 0 notes the attempts of all
+		}
 		one, err := l.ReadAttempts(s.opt.Rank)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

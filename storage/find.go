@@ -91,28 +91,41 @@ func (s *Store) Survey(ctx context.Context) ([]LevelState, error) {
 	defer leave()
 	var out []LevelState
 	for _, l := range s.levels {
-		epochs, err := s.epochsAt(l)
+		list, err := s.survey(ctx, l)
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range epochs {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			out = append(out, s.stateAt(ctx, l, e))
-		}
+		out = append(out, list...)
 	}
 	slices.SortStableFunc(out, func(a, b LevelState) int { return cmp.Compare(b.Epoch, a.Epoch) })
 	return out, nil
 }
 
+// survey is Survey of one level, oldest epoch first.
+func (s *Store) survey(ctx context.Context, l *levelState) (out []LevelState, err error) {
+	epochs, err := s.epochsAt(l)
+	for i := 0; i < len(epochs) && err == nil; i++ {
+		if err = ctx.Err(); err == nil {
+			out = append(out, s.stateAt(ctx, l, epochs[i]))
+		}
+	}
+	return out, err
+}
+
 // epochsAt lists the epochs of a level, here and at other ranks.
 func (s *Store) epochsAt(l *levelState) ([]Epoch, error) {
-	own, err := l.Epochs()
-	if err != nil && l.out == nil {
-		return nil, err
-	}
 	set := map[Epoch]bool{}
+	var own []Epoch
+	if l.told != nil {
+		for i := range l.told.epochs {
+			set[l.told.epochs[i].epoch] = true
+		}
+	} else {
+		var err error
+		if own, err = l.Epochs(); err != nil && l.out == nil {
+			return nil, err
+		}
+	}
 	for _, e := range own {
 		set[e] = true
 	}
@@ -124,16 +137,15 @@ func (s *Store) epochsAt(l *levelState) ([]Epoch, error) {
 
 // stateAt looks at one epoch of one level.
 func (s *Store) stateAt(ctx context.Context, l *levelState, e Epoch) LevelState {
+	if l.told != nil {
+		return s.stateTold(l, e)
+	}
 	st := LevelState{Epoch: e, Level: l.Name()}
 	m, err := s.manifestOf(ctx, l, e)
-	switch {
-	case err != nil:
-		st.Err = err
-	case m.Size != s.opt.Size:
-		st.Err = &SizeError{Level: l.Name(), Dir: l.Path(), Have: m.Size, Want: s.opt.Size}
-	case m.Job != s.opt.Job:
-		st.Err = &JobError{Level: l.Name(), Dir: l.Path(), Have: m.Job, Want: s.opt.Job}
-	default:
+	if err == nil {
+		err = s.fits(l, m)
+	}
+	if st.Err = err; err == nil {
 		st.ID, st.Shard = m.ID(), m.Shards[s.opt.Rank]
 		st.Err = l.reachable(ctx, m)
 	}
@@ -145,18 +157,25 @@ func (s *Store) stateAt(ctx context.Context, l *levelState, e Epoch) LevelState 
 // that of every rank. Numbers that no job counts up to are passed over: somebody made such
 // a directory by hand, and epochs that follow it would have names that are none.
 func (s *Store) Highest(ctx context.Context) (Epoch, error) {
-	states, err := s.Survey(ctx)
+	leave, err := s.enter()
 	if err != nil {
 		return 0, err
 	}
-	for _, st := range states {
-		switch {
-		case st.Epoch <= format.MaxCounted:
-			return st.Epoch, nil
-		case st.Err == nil:
-			return 0, fmt.Errorf("epoch %d at level %s leaves no numbers for new epochs: remove %s there", st.Epoch,
-				st.Level, format.EpochName(st.Epoch))
+	defer leave()
+	highest := Epoch(0)
+	for _, l := range s.levels {
+		epochs, err := s.epochsAt(l)
+		if err != nil {
+			return 0, err
+		}
+		for _, e := range epochs {
+			if e <= format.MaxCounted {
+				highest = max(highest, e)
+			} else if s.stateAt(ctx, l, e).Err == nil {
+				return 0, fmt.Errorf("epoch %d at level %s leaves no numbers for new epochs: remove %s there", e,
+					l.Name(), format.EpochName(e))
+			}
 		}
 	}
-	return 0, nil
+	return highest, ctx.Err()
 }

@@ -188,11 +188,15 @@ func dump(t *testing.T, c *cluster, dir string) {
 				err = os.MkdirAll(filepath.Join(dir, rel), 0o755)
 			}
 			for _, x := range list {
-				b := make([]byte, x.Size)
 				f, ferr := c.fs.Open("/" + rel + "/" + x.Name)
 				if ferr != nil {
 					t.Fatal(ferr)
 				}
+				n, ferr := f.Size()
+				if ferr != nil {
+					t.Fatal(ferr)
+				}
+				b := make([]byte, n)
 				if _, err := f.ReadAt(b, 0); err != nil {
 					t.Fatal(err)
 				}

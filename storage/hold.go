@@ -17,6 +17,9 @@ import (
 func (s *Store) Retain(ctx context.Context, e Epoch) (release func()) {
 	list := []Epoch{e}
 	for _, l := range s.levels {
+		if !s.looks(l) {
+			continue // and does not prune
+		}
 		if m, err := s.manifestOf(ctx, l, e); err == nil {
 			list = append(list, m.Origins()...)
 		}

@@ -103,6 +103,12 @@ type ownSource struct {
 func (o *ownSource) Name() string { return o.l.Name() }
 
 func (o *ownSource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Extent, error) {
+	if x := o.l.told.at(e); x != nil && x.err == nil && x.shard != nil && rank == o.s.opt.Rank {
+		if !o.s.contents.Allows(e, func() [16]byte { return x.id }) {
+			return nil, &level.OtherContentsError{File: level.FileOf(o.l, e, format.ManifestName), Epoch: e}
+		}
+		return level.OpenExtent(o.l, e, x.shard.FileName(), *x.shard)
+	}
 	m, err := o.s.manifestOf(ctx, o.l, e)
 	if err != nil {
 		return nil, err

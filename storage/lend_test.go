@@ -30,7 +30,11 @@ func rowsOf(t *testing.T, f *crashfs.FS, nodes []string, e int) map[string][]byt
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := make([]byte, entry.Size)
+			n, err := file.Size()
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := make([]byte, n)
 			if _, err := file.ReadAt(b, 0); err != nil {
 				t.Fatal(err)
 			}

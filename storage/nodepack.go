@@ -46,14 +46,17 @@ type Part struct {
 
 // NewPart prepares to write this rank's shard of an epoch that is committed at
 // from. secs are what was put there; they must not change until Write returns.
-// An epoch that is committed at to is ErrCommitted.
+// An epoch that is committed at to is ErrCommitted. With Options.Together only rank 0 looks
+// whether it is, and makes the place for all: no rank writes before rank 0 has its Part.
 func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Section) (p *Part, err error) {
 	err = s.flushTo(e, from, to, func(_, l *levelState) error {
 		if l.Traits().WrittenByOthers {
 			return errNoPacks(to)
 		}
-		if err := level.RefuseCommitted(l, e); err != nil {
-			return err
+		if s.looks(l) {
+			if err := level.RefuseCommitted(l, e); err != nil {
+				return err
+			}
 		}
 		sh, err := s.fetch(ctx, e, s.opt.Rank, s.sources(e, s.opt.Rank, from))
 		if err != nil {
@@ -64,8 +67,10 @@ func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Se
 		if err := sh.Close(); err != nil {
 			return err
 		}
-		p.spec.Room, err = p.spec.RoomNeeded()
-		return err
+		if p.spec.Room, err = p.spec.RoomNeeded(); err != nil || !s.looks(l) {
+			return err
+		}
+		return l.Begin(e, p.spec.Room)
 	})
 	return p, err
 }

@@ -46,6 +46,15 @@ type Options struct {
 	// the levels that they use.
 	Degrade bool
 
+	// Together says that the ranks open their stores together, rank 0 first, and vote on each
+	// epoch. Rank 0 then looks after the directories that all ranks share, of the level global:
+	// it clears away what dead ranks left, prunes, and says what is there (see Overview). The
+	// others get that as Told, write their shards and do not look, so what an epoch or a
+	// restart asks of the file system does not grow with the square of the number of ranks.
+	// A rank that is told nothing of a level looks for itself.
+	Together bool
+	Told     *Told
+
 	// Nodes names the node of every rank, and Transport connects their stores.
 	// Levels partner and parity need both.
 	Nodes     []string

@@ -23,6 +23,9 @@ import (
 // manifest that are older than the newest committed one are garbage; Prune removes
 // them too.
 //
+// With Options.Together rank 0 alone removes epochs from a level that all ranks share: what
+// its vote listed, all have agreed on (see Agree). The other ranks do not look there.
+//
 // Prune continues when it cannot remove something or finds a file that is not part
 // of a checkpoint. It leaves that in place and logs it once; the error joins the
 // failures. Ranks that share a directory may all call it. Flushes of older epochs
@@ -37,6 +40,9 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 	all := map[Epoch]bool{}
 	var problems []error // the other levels must not fill because one is down
 	for _, l := range s.working() {
+		if !s.looks(l) {
+			continue
+		}
 		dead, left, err := level.Prunable(l, s.keepRules(l))
 		problems = append(problems, err)
 		for _, e := range dead {
@@ -55,6 +61,12 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 		s.tell(l, left)
 	}
 	return format.SortedEpochs(all), errors.Join(problems...)
+}
+
+// looks says whether this rank looks into the level's directory at all; see
+// Options.Together.
+func (s *Store) looks(l *levelState) bool {
+	return !s.opt.Together || !l.Traits().Shared || s.opt.Rank == 0
 }
 
 // tell logs what was left, each once.

@@ -93,8 +93,8 @@ func (s *Store) prepareSpec(l *levelState, spec *shard.Spec) {
 // present returns base if all that a shard may refer to through it is still
 // there: people remove epochs by hand, and file systems come back empty.
 func (s *Store) present(l *levelState, base *format.Index) *format.Index {
-	if base == nil {
-		return nil
+	if base == nil || !s.looks(l) { // then rank 0 finds it when it commits, and Withdraw forgets base
+		return base
 	}
 	if err := level.CheckOrigins(l, append(base.Origins(), base.Epoch)); err != nil {
 		s.log.Warn("epoch written in full: an earlier epoch that it would refer to is missing", "level", l.Name(),

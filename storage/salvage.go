@@ -183,16 +183,31 @@ func (s *Store) Pending(ctx context.Context, from, to string) (list []Candidate,
 	if err != nil {
 		return nil, err
 	}
-	newest, err := level.NewestCommitted(l)
+	leave, err := s.enter()
 	if err != nil {
 		return nil, err
 	}
-	states, err := s.Survey(ctx)
+	defer leave()
+	var newest Epoch
+	if l.told == nil {
+		if newest, err = level.NewestCommitted(l); err != nil {
+			return nil, err
+		}
+	} else {
+		l.mu.Lock()
+		newest = max(l.told.newest(), l.agreed.newest)
+		l.mu.Unlock()
+	}
+	first, err := s.at(from)
 	if err != nil {
 		return nil, err
 	}
-	for _, st := range slices.Backward(states) { // newest first, one of each at a level
-		if st.Level == from && st.Err == nil && st.Epoch > newest {
+	states, err := s.survey(ctx, first)
+	if err != nil {
+		return nil, err
+	}
+	for _, st := range states { // oldest first
+		if st.Err == nil && st.Epoch > newest {
 			list = append(list, Candidate{Epoch: st.Epoch, ID: st.ID, Levels: []string{from}})
 		}
 	}

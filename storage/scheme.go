@@ -44,6 +44,9 @@ func (s *Store) chooseLevel(cfg LevelConfig) *levelState {
 		fsys = l.memory
 	}
 	l.Level = level.At(fsys, cfg.Name, cfg.Dir, s.opt.Rank, &s.contents)
+	if s.opt.Together && traits.Shared && s.opt.Rank == 0 {
+		l.Level.ForAll()
+	}
 	l.served = peer.Dir{FS: fsys, Path: cfg.Dir, Writable: traits.WrittenByOthers}
 	switch own := (ownFiles{s, l}); {
 	case traits.Rows:

@@ -75,6 +75,7 @@ type levelState struct {
 	memory *peer.MemFS  // serves them from memory; nil: nobody reads here
 	lock   *format.Lock // set when this store has it; then the beating's alone
 	out    error        // why it cannot be written to; see Options.Degrade
+	told   *toldLevel   // what rank 0 says is there; nil: this rank looks
 
 	copied atomic.Int64 // bytes written here for copies from other levels
 
@@ -103,7 +104,7 @@ const (
 // missing or not writable (*DirError), of another job (*JobError), in use by
 // another run of the job (*BusyError, if Options.Run is set), or written by
 // another number of ranks (*SizeError). It is local: ranks may open in any
-// order. The caller closes the Store.
+// order, unless Options.Together is set. The caller closes the Store.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	if opt.fs == nil {
 		opt.fs = vfs.From(ctx)
@@ -159,6 +160,15 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 // openLevel returns the level also when it fails.
 func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, error) {
 	l := s.chooseLevel(cfg)
+	if !s.looks(l) {
+		told, err := s.opt.Told.toldOf(cfg.Name)
+		if err != nil {
+			return l, err
+		}
+		if told != nil {
+			return l, s.openTold(l, told)
+		}
+	}
 	if err := l.Prepare(cfg.Create); err != nil {
 		return l, err
 	}

@@ -211,8 +211,11 @@ func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
 	}
 	info.ID, info.Shards = m.ID(), m.Shards
 	list, err := d.Files(e)
-	for _, f := range list {
-		info.Disk += f.Size
+	for i := 0; i < len(list) && err == nil; i++ {
+		entry, serr := d.Stat(e, list[i].Name)
+		if !errors.Is(serr, fs.ErrNotExist) { // removed meanwhile
+			info.Disk, err = info.Disk+entry.Size, serr
+		}
 	}
 	if err == nil {
 		info.Here, err = level.RanksHere(d, m)

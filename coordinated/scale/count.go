@@ -14,7 +14,7 @@ const (
 	Open    = "open"
 	Mkdir   = "mkdir"
 	List    = "list"
-	Stat    = "stat" // and the look at a directory's owner, and at each file of a listing that needs it
+	Stat    = "stat" // and the look at who owns a directory
 	Rename  = "rename"
 	Link    = "link"
 	Remove  = "remove"
@@ -119,6 +119,12 @@ func (f *countingFS) Edit(name string, direct bool) (vfs.File, error) {
 	return f.file(file, name, err)
 }
 
+func (f *countingFS) Share(name string, direct bool) (vfs.File, error) {
+	f.note(Open, name)
+	file, err := vfs.Share(f.FS, name, direct)
+	return f.file(file, name, err)
+}
+
 func (f *countingFS) Open(name string) (vfs.File, error) {
 	f.note(Open, name)
 	file, err := f.FS.Open(name)
@@ -130,14 +136,9 @@ func (f *countingFS) Mkdir(name string) error {
 	return f.FS.Mkdir(name)
 }
 
-// ReadDir counts the look at each file as well: vfs.OS needs it for length and time.
 func (f *countingFS) ReadDir(name string) ([]vfs.Entry, error) {
 	f.note(List, name)
-	list, err := f.FS.ReadDir(name)
-	if f.counts(name) {
-		f.m.note(Stat, len(list))
-	}
-	return list, err
+	return f.FS.ReadDir(name)
 }
 
 func (f *countingFS) Stat(name string) (vfs.Entry, error) {

@@ -22,9 +22,9 @@ func TestCounts(t *testing.T) {
 	if some.Manifest != all.Manifest || some.Manifest == 0 {
 		t.Errorf("got manifests of %d bytes and of %d where all ranks are real", some.Manifest, all.Manifest)
 	}
-	for what, pair := range map[string][2]Count{"epoch": {some.Epoch, all.Epoch}} {
+	for what, pair := range map[string][2]Count{"epoch": {some.Epoch, all.Epoch}, "restart": {some.Restart, all.Restart}} {
 		got, want := pair[0], pair[1]
-		for _, kind := range []string{Create, Rename, Sync, Write} {
+		for _, kind := range []string{Create, Open, Stat, Rename, Sync, SyncDir} {
 			if math.Abs(got.Ops[kind]-want.Ops[kind]) > 0.1*want.Ops[kind]+2 {
 				t.Errorf("%s: got %g of %s, and %g where all ranks are real", what, got.Ops[kind], kind, want.Ops[kind])
 			}
@@ -33,6 +33,9 @@ func TestCounts(t *testing.T) {
 			t.Errorf("%s: got %g bytes written, and %g where all ranks are real", what, got.BytesWritten,
 				want.BytesWritten)
 		}
+	}
+	if n := some.Epoch.Ops[Remove]; n < 6 {
+		t.Errorf("got %g files removed in an epoch, want at least one pack of each of 6 nodes", n)
 	}
 	if n := all.Epoch.BytesWritten; n < 24*64<<10 {
 		t.Errorf("got %g bytes written of 24 ranks' 64 KiB", n)

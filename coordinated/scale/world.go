@@ -102,17 +102,29 @@ func (w *world) start(ctx context.Context, run string) error {
 	for n := range w.real {
 		w.ranks = append(w.ranks, &rank{w: w, n: n, data: make([]byte, w.Bytes)})
 	}
-	return w.each(func(r *rank) error { return r.start(ctx, run) })
+	if err := w.ranks[0].start(ctx, run, nil); err != nil {
+		return err
+	}
+	common, own, err := w.ranks[0].store.Overview(ctx)
+	if err != nil {
+		return err
+	}
+	return w.each(func(r *rank) error {
+		if r.n == 0 {
+			return nil
+		}
+		return r.start(ctx, run, &storage.Told{Common: common, Own: own(r.n)})
+	})
 }
 
-func (r *rank) start(ctx context.Context, run string) (err error) {
+func (r *rank) start(ctx context.Context, run string, told *storage.Told) (err error) {
 	w, node := r.w, r.n/r.w.PerNode
 	ctx, r.ended = context.WithCancel(ctx)
 	log := slog.New(slog.DiscardHandler)
 	files := &countingFS{FS: vfs.OS{}, dir: w.global(), m: &r.m, removed: &w.removed}
 	levels := []string{storage.LevelLocal, storage.LevelGlobal}
 	r.store, err = storage.Open(vfs.With(ctx, files), storage.Options{Job: "scale", Rank: r.n, Size: w.Ranks,
-		Node: w.names[r.n], Nodes: w.names, Run: run, Logger: log, Levels: []storage.LevelConfig{
+		Node: w.names[r.n], Nodes: w.names, Run: run, Together: true, Told: told, Logger: log, Levels: []storage.LevelConfig{
 			{Name: levels[0], Dir: w.local(node)}, {Name: levels[1], Dir: w.global()}}})
 	if err != nil {
 		return err
@@ -187,8 +199,8 @@ func (w *world) epoch(e storage.Epoch) error {
 	if err != nil {
 		return err
 	}
-	for node := w.real / w.PerNode; node < w.nodes && !w.all; node++ {
-		pack := filepath.Join(w.global(), epochDir(e), fmt.Sprintf("node-%06d.pack", node*w.PerNode))
+	for node := (w.real + w.PerNode - 1) / w.PerNode; node < w.nodes; node++ {
+		pack := filepath.Join(w.global(), epochDir(e), fmt.Sprintf("pack-%06d.shards", node*w.PerNode))
 		if err := os.WriteFile(pack, nil, 0o600); err != nil {
 			return err
 		}
@@ -213,7 +225,7 @@ func (w *world) restart(ctx context.Context) error {
 		}
 		both := vote.Common(per)
 		if len(both) == 0 {
-			return errors.New("no epoch is found after the restart")
+			return fmt.Errorf("no epoch is found after the restart: %v", per)
 		}
 		return r.restore(ctx, both[0])
 	})

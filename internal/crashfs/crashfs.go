@@ -207,6 +207,18 @@ func (f *FS) tick() int64 {
 func (f *FS) Create(name string, direct bool) (vfs.File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.create(name, direct, false)
+}
+
+// Share opens a file for reading and writing, and makes it if it is not there.
+func (f *FS) Share(name string, direct bool) (vfs.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.create(name, direct, true)
+}
+
+// create is Create, or Share. mu is held.
+func (f *FS) create(name string, direct, share bool) (vfs.File, error) {
 	if err := f.begin("create", name); err != nil {
 		return nil, err
 	}
@@ -214,7 +226,9 @@ func (f *FS) Create(name string, direct bool) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.names[base] != nil {
+	if n := p.names[base]; n != nil && share {
+		return &file{fs: f, n: n, name: name, direct: direct && f.direct}, nil
+	} else if n != nil {
 		return nil, &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}
 	}
 	n := &node{dirty: map[int64]bool{}, time: f.tick()}
@@ -286,7 +300,7 @@ func (f *FS) ReadDir(name string) ([]vfs.Entry, error) {
 	}
 	var out []vfs.Entry
 	for base, n := range d.names {
-		out = append(out, n.entry(base))
+		out = append(out, vfs.Entry{Name: base, Dir: n.dir})
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 	return out, nil

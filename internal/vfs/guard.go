@@ -41,9 +41,9 @@ func (e *UnsafeError) Is(target error) bool { return target == ErrUnsafe }
 // for, and a link is not followed.
 const safeFlags = unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC
 
-// openRegular opens an existing regular file and nothing else.
+// openRegular opens a regular file and nothing else. It exists, unless flags say to make it.
 func (o OS) openRegular(name string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(name, flags|safeFlags, 0)
+	f, err := os.OpenFile(name, flags|safeFlags, o.Sharing.file())
 	if err != nil {
 		if why := notRegular(name); why != "" {
 			return nil, &UnsafeError{Path: name, Why: why}

@@ -47,9 +47,16 @@ func (o OS) Create(name string, direct bool) (File, error) {
 
 // Edit opens with O_DIRECT when asked and quietly without it where the file
 // system refuses.
-func (o OS) Edit(name string, direct bool) (File, error) {
+func (o OS) Edit(name string, direct bool) (File, error) { return o.edit(name, direct, os.O_RDWR) }
+
+// Share opens as Edit does.
+func (o OS) Share(name string, direct bool) (File, error) {
+	return o.edit(name, direct, os.O_RDWR|os.O_CREATE)
+}
+
+func (o OS) edit(name string, direct bool, flags int) (File, error) {
 	if direct {
-		f, err := o.openRegular(name, os.O_RDWR|unix.O_DIRECT)
+		f, err := o.openRegular(name, flags|unix.O_DIRECT)
 		if err == nil {
 			return newOSFile(f, true), nil
 		}
@@ -57,7 +64,7 @@ func (o OS) Edit(name string, direct bool) (File, error) {
 			return nil, err
 		}
 	}
-	f, err := o.openRegular(name, os.O_RDWR)
+	f, err := o.openRegular(name, flags)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +83,7 @@ func (o OS) Open(name string) (File, error) {
 // Mkdir makes one directory.
 func (o OS) Mkdir(name string) error { return os.Mkdir(name, o.Sharing.dir()) }
 
-// ReadDir lists a directory; names that vanish meanwhile are left out.
+// ReadDir lists a directory without a look at each file.
 func (OS) ReadDir(name string) ([]Entry, error) {
 	dir, err := openDir(name)
 	if err != nil {
@@ -89,14 +96,7 @@ func (OS) ReadDir(name string) ([]Entry, error) {
 	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	out := make([]Entry, 0, len(list))
 	for _, d := range list {
-		info, err := d.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, entryOf(info))
+		out = append(out, Entry{Name: d.Name(), Dir: d.IsDir(), Other: !d.IsDir() && !d.Type().IsRegular()})
 	}
 	return out, nil
 }

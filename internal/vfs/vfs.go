@@ -20,7 +20,9 @@
 package vfs
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"time"
 )
 
@@ -38,7 +40,8 @@ type FS interface {
 	Open(name string) (File, error)
 	// Mkdir makes one directory; its parent must exist.
 	Mkdir(name string) error
-	// ReadDir lists a directory in ascending order of names.
+	// ReadDir lists a directory in ascending order of names. Lengths and times are left out:
+	// on a parallel file system they cost a message for each file.
 	ReadDir(name string) ([]Entry, error)
 	// Stat describes what has the name: a link, not what it leads to.
 	Stat(name string) (Entry, error)
@@ -56,6 +59,27 @@ type FS interface {
 	SyncDir(name string) error
 	// Free is the number of bytes that can still be written below name.
 	Free(name string) (int64, error)
+}
+
+// A Sharer is an FS that can open a file that several write to and make it if it is not there,
+// in one step.
+type Sharer interface {
+	Share(name string, direct bool) (File, error)
+}
+
+// Share is Edit of a file, which it makes if it is not there. Others may be doing the same.
+func Share(fsys FS, name string, direct bool) (File, error) {
+	if s, ok := fsys.(Sharer); ok {
+		return s.Share(name, direct)
+	}
+	f, err := fsys.Edit(name, direct)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = fsys.Create(name, direct)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		f, err = fsys.Edit(name, direct)
+	}
+	return f, err
 }
 
 // File is an open file.

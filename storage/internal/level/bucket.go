@@ -90,7 +90,7 @@ func (l *Bucket) ClearTemps() error {
 		return err
 	}
 	for _, f := range list {
-		if isTempOf(f.Key, l.owner) { // a probe
+		if l.ownTemp(f.Key) { // a probe
 			if err := l.b.Delete(context.Background(), f); err != nil && !errors.Is(err, object.ErrChanged) {
 				return l.Unusable(err)
 			}

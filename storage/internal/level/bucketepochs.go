@@ -238,7 +238,7 @@ func (l *Bucket) complete(m *format.Manifest) error {
 		name := s.FileName()
 		if have, ok := sizes[name]; !ok || have < s.Base+s.ShardBytes {
 			return fmt.Errorf("%s: %d bytes are there, and the shard of rank %d ends at %d: %w",
-				fileOf(l, m.Epoch, name), have, r, s.Base+s.ShardBytes, fs.ErrNotExist)
+				FileOf(l, m.Epoch, name), have, r, s.Base+s.ShardBytes, fs.ErrNotExist)
 		}
 	}
 	return nil
@@ -293,6 +293,9 @@ func (l *Bucket) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
 	}
 	return left, l.b.Delete(context.Background(), intent)
 }
+
+// Begin has nothing to make: a bucket has no directories, and tells no room.
+func (l *Bucket) Begin(format.Epoch, int64) error { return nil }
 
 // Join is for files with several writers.
 func (l *Bucket) Join(format.Epoch, string, int64, func(f vfs.File) error) error {

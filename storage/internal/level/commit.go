@@ -72,8 +72,8 @@ func (d *Dir) Discard(e format.Epoch, name string) error {
 	return nil
 }
 
-// fileOf is the path of a file of an epoch, for people.
-func fileOf(l Epochs, e format.Epoch, name string) string {
+// FileOf is the path of a file of an epoch, for people.
+func FileOf(l Epochs, e format.Epoch, name string) string {
 	if IsStore(l.Path()) {
 		return l.Path() + "/" + format.EpochName(e) + "/" + name
 	}

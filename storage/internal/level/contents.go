@@ -25,11 +25,14 @@ func (c *Contents) Set(e format.Epoch, id [16]byte) {
 
 // allows says whether a manifest is of what was agreed on, if anything was.
 func (c *Contents) allows(m *format.Manifest) bool {
-	if c == nil {
-		return true
-	}
+	return c == nil || c.Allows(m.Epoch, m.ID)
+}
+
+// Allows says whether an epoch may contain what it does; is asked only where something was
+// agreed on.
+func (c *Contents) Allows(e format.Epoch, is func() [16]byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id, ok := c.ids[m.Epoch]
-	return !ok || id == m.ID()
+	id, ok := c.ids[e]
+	return !ok || id == is()
 }

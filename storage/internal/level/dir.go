@@ -180,8 +180,7 @@ func (d *Dir) ReadManifest(e format.Epoch) (*format.Manifest, error) {
 
 // ClearTemps removes what an earlier run of the owner left unfinished.
 func (d *Dir) ClearTemps() error {
-	own := func(name string) bool { return isTempOf(name, d.owner) }
-	if err := d.clear(d.path, own); err != nil {
+	if err := d.clear(d.path, d.ownTemp); err != nil {
 		return err
 	}
 	epochs, err := d.Epochs()
@@ -189,7 +188,7 @@ func (d *Dir) ClearTemps() error {
 		return err
 	}
 	for _, e := range epochs {
-		if err := d.clear(d.epochPath(e), own); err != nil {
+		if err := d.clear(d.epochPath(e), d.ownTemp); err != nil {
 			return err
 		}
 	}

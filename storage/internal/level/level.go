@@ -19,6 +19,8 @@ type Level interface {
 	// Prepare tries whether the place is there and can be written to. create makes it if only the last element of its
 	// path is missing.
 	Prepare(create bool) error
+	// ForAll makes what all ranks leave unfinished the owner's. No other rank may be writing during ClearTemps then.
+	ForAll()
 	// ClearTemps removes what an earlier run of the owner left unfinished.
 	ClearTemps() error
 	// Claim makes the place this job's, or refuses it (*JobError, *SizeError, *DirError). Ranks race to be the first.
@@ -74,7 +76,11 @@ type Epochs interface {
 	// RemoveEpoch removes the manifest for good before anything it names. What is no file of a checkpoint is left.
 	RemoveEpoch(e format.Epoch) (left []Leftover, err error)
 
-	// Join is Put of a part of a file in the making that several ranks write to; room is that of the part.
+	// Begin makes the place for the files of an epoch that is to get so many bytes, and refuses early what would not
+	// fit.
+	Begin(e format.Epoch, need int64) error
+	// Join is Put of a part of a file in the making that several ranks write to; room is that of the part. It looks for
+	// room only where the place has not begun.
 	Join(e format.Epoch, temp string, room int64, fill func(f vfs.File) error) error
 	// Seal ends a file in the making: fill completes it, and it gets its final name.
 	Seal(e format.Epoch, temp, name string, fill func(f vfs.File) error) error

@@ -42,7 +42,7 @@ func VerifyPack(l Epochs, m *format.Manifest, name string) []error {
 	for i := range infos {
 		entry, err := m.Shard(infos[i].Rank)
 		if err != nil || entry.Index != infos[i].Index || entry.Base != infos[i].Base || entry.FileName() != name {
-			return []error{&format.CorruptError{File: fileOf(l, m.Epoch, name),
+			return []error{&format.CorruptError{File: FileOf(l, m.Epoch, name),
 				Reason: "pack index does not agree with the manifest"}}
 		}
 		end = max(end, entry.Base+entry.ShardBytes)

@@ -16,6 +16,16 @@ type place struct {
 	of    *format.Marker // whose it is, where manifests of others are damage; nil: the caller looks
 	owner int            // rank whose store the place belongs to; it clears away temporary files
 	only  *Contents      // of epochs; nil: whatever their manifests say
+	all   bool           // temporary files of all ranks are the owner's to clear away
+}
+
+// ForAll makes the owner clear away the temporary files of all ranks.
+func (p *place) ForAll() { p.all = true }
+
+// ownTemp says whether a name is that of a file in the making that is the owner's to clear away.
+func (p *place) ownTemp(name string) bool {
+	_, temp := TempRank(name)
+	return p.all && temp || isTempOf(name, p.owner)
 }
 
 // IsStore says whether a path is the URL of an object store.

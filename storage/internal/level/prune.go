@@ -124,7 +124,7 @@ func keptOf(l Epochs, committed []format.Epoch, r *KeepRules) (kept map[format.E
 			continue // removed by another rank meanwhile
 		}
 		if err != nil {
-			left = append(left, Leftover{Path: fileOf(l, e, format.ManifestName),
+			left = append(left, Leftover{Path: FileOf(l, e, format.ManifestName),
 				Err: fmt.Errorf("epoch %d cannot be restored and is not removed: %w", e, err)})
 		}
 		kept[e] = true

@@ -12,7 +12,7 @@ import (
 
 // Put makes a file of an epoch: fill writes it under a temporary name, which is then synced and published.
 func (d *Dir) Put(e format.Epoch, name string, room Room, fill func(f vfs.File) error) error {
-	if err := d.makeRoom(e, room.Sure); err != nil {
+	if err := d.Begin(e, room.Sure); err != nil {
 		return err
 	}
 	temp := TempName(name, d.owner)
@@ -30,8 +30,8 @@ func (d *Dir) Put(e format.Epoch, name string, room Room, fill func(f vfs.File) 
 	return d.spaceError(err, room.Most)
 }
 
-// makeRoom makes the directory of an epoch that is to get so many bytes, and refuses early what would not fit.
-func (d *Dir) makeRoom(e format.Epoch, need int64) error {
+// Begin makes the directory of an epoch that is to get so many bytes, and refuses early what would not fit.
+func (d *Dir) Begin(e format.Epoch, need int64) error {
 	err := d.ensureEpoch(e)
 	if err != nil || need == 0 {
 		return err
@@ -54,16 +54,13 @@ func complete(f vfs.File, fill func(f vfs.File) error) error {
 
 // Join has fill write a part of a file that others write to as well.
 func (d *Dir) Join(e format.Epoch, temp string, room int64, fill func(f vfs.File) error) error {
-	if err := d.makeRoom(e, room); err != nil {
-		return err
-	}
 	path := filepath.Join(d.epochPath(e), temp)
-	f, err := d.fs.Edit(path, true)
+	f, err := vfs.Share(d.fs, path, true)
 	if errors.Is(err, fs.ErrNotExist) {
-		f, err = d.fs.Create(path, true)
-	}
-	if errors.Is(err, fs.ErrExist) {
-		f, err = d.fs.Edit(path, true)
+		if err := d.Begin(e, room); err != nil {
+			return err
+		}
+		f, err = vfs.Share(d.fs, path, true)
 	}
 	if err != nil {
 		return d.Unusable(err)

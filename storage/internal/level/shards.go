@@ -22,6 +22,16 @@ func Probe(l Epochs, m *format.Manifest, rank int) (err error) {
 	return err
 }
 
+// ProbeShard is Probe by the manifest's entry alone.
+func ProbeShard(l Epochs, e format.Epoch, info format.ShardInfo) (err error) {
+	x, err := OpenExtent(l, e, info.FileName(), info)
+	if err != nil {
+		return err
+	}
+	_, err = x.Footer(e, info.Rank)
+	return errors.Join(err, x.Close())
+}
+
 // Uncommitted describes a shard file that no manifest names yet.
 func Uncommitted(l Epochs, e format.Epoch, rank int) (info format.ShardInfo, idx *format.Index, err error) {
 	f, file, err := l.Open(e, format.ShardName(rank))
