@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/test/cluster"
 )
 
@@ -196,10 +197,15 @@ var (
 )
 
 // nodesOf are the nodes of a start, by rank.
-func (j *job) nodesOf(start int) []string {
+func (j *job) nodesOf(t *testing.T, start int) []string {
+	t.Helper()
 	for _, m := range started.FindAllStringSubmatch(j.log(), -1) {
 		if m[1] == strconv.Itoa(start) {
-			return strings.Split(m[2], ",")
+			nodes, err := slurm.ExpandNodes(m[2])
+			if err != nil {
+				t.Fatalf("%v in %s", err, m[0])
+			}
+			return nodes
 		}
 	}
 	return nil
@@ -282,7 +288,7 @@ func (j *job) logOf(tr *trial, rank int, nodes []string) *tail {
 func (j *job) strike(t *testing.T, tr *trial, start int, ranks []int, aim string) {
 	t.Helper()
 	j.says(t, fmt.Sprintf("start %d: ", start), 1)
-	nodes := j.nodesOf(start)
+	nodes := j.nodesOf(t, start)
 	var die []string
 	for _, r := range ranks {
 		die = append(die, nodes[r])
@@ -307,7 +313,7 @@ func (j *job) strike(t *testing.T, tr *trial, start int, ranks []int, aim string
 		}
 		if n := j.newestStart(); n > start { // a rank that got no core was taken for lost
 			start, seen = n, 0
-			l = j.logOf(tr, ranks[0], j.nodesOf(start))
+			l = j.logOf(tr, ranks[0], j.nodesOf(t, start))
 			l.after = l.newest()
 		}
 	}
