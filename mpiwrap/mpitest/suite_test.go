@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+	"github.com/holdfast-hpc/holdfast/test/yield"
 )
 
 // rankEnv tells the test binary that it is a rank started by mpirun.
@@ -80,7 +81,8 @@ func rankMain(what string) int {
 	return 0
 }
 
-// launch runs a rank program under one launcher.
+// launch runs a rank program under one launcher. Two ranks have the MPI as it is; more
+// yield, or they would wait for each other's cores most of the time.
 func launch(t *testing.T, l mpirun.Launcher, ranks int, what string, env ...string) string {
 	t.Helper()
 	if err := l.Available(); err != nil {
@@ -88,6 +90,9 @@ func launch(t *testing.T, l mpirun.Launcher, ranks int, what string, env ...stri
 	}
 	j := l.Job(ranks, 10*time.Minute, os.Args[0])
 	j.Env = append(env, rankEnv+"="+what)
+	if ranks > 2 {
+		j.Env = append(j.Env, yield.Env()...)
+	}
 	out, err := j.CombinedOutput(t.Context())
 	if err != nil || !strings.Contains(out, "PASSED") {
 		t.Fatalf("%s on %d ranks: %v\n%s", what, ranks, err, out)

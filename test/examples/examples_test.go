@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/test/launch"
+	"github.com/holdfast-hpc/holdfast/test/yield"
 	"golang.org/x/sys/unix"
 )
 
@@ -113,7 +114,7 @@ func (e example) start(mpi launch.MPI, steps int, env ...string) *launch.Running
 	e.Helper()
 	job := launch.Job{
 		Title: filepath.Base(e.program) + " under " + mpi.Title, MPI: mpi, Program: e.program, Ranks: 2,
-		Args: []string{"-steps", fmt.Sprint(steps)}, Env: env,
+		Args: []string{"-steps", fmt.Sprint(steps)}, Env: append(yield.Env(), env...),
 		Timeout: 3 * time.Minute, Log: filepath.Join(e.TempDir(), "log"),
 	}
 	r, err := job.Start(e.Context())

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/test/launch"
+	"github.com/holdfast-hpc/holdfast/test/yield"
 )
 
 // Device makes the test use one kind of device, the one HOLDFAST_DEVICE names or
@@ -121,7 +122,7 @@ type restart struct {
 func (r *restart) job(name string, m launch.MPI, locals []string) *launch.Job {
 	j := &launch.Job{Title: name, MPI: m, Program: r.program, Ranks: r.Ranks, Locals: locals,
 		Timeout: 10 * time.Minute, Log: filepath.Join(r.dir, name+".log"),
-		Env:  []string{"HOLDFAST_CONTROL_PEER_TIMEOUT=30s"}, // ranks that wait for a core are not lost
+		Env:  append(yield.Env(), "HOLDFAST_CONTROL_PEER_TIMEOUT=30s"), // ranks that wait for a core are not lost
 		Args: append(strings.Fields(r.Args), "-progress", "lines", "-out", filepath.Join(r.dir, name+".out"))}
 	if locals != nil {
 		j.Args = append(j.Args, "-global", filepath.Join(r.dir, "global"))
