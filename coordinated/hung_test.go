@@ -30,12 +30,13 @@ func (b *bulk) hangs(parts ...string) (free func()) {
 }
 
 // hungAfter is the WriteTimeout of these tests: longer than a busy machine takes for a few
-// small writes.
+// small writes. They wait most of the time, and do so together.
 const hungAfter = 2 * time.Second
 
 // TestHungFirstLevel: a disk that does not answer costs the epoch that is on it, with
 // the level's name, and neither the next one nor the program's end.
 func TestHungFirstLevel(t *testing.T) {
+	t.Parallel()
 	for _, pool := range []int64{0, 4096} { // in the latter the program's own memory is written
 		b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
 		defer b.hangs("/local/", "epoch-0000000001", "rank-000001")()
@@ -63,6 +64,7 @@ func TestHungFirstLevel(t *testing.T) {
 // TestHungOuterLevel: a file server that does not answer keeps nothing from the first
 // level, and the program's end neither.
 func TestHungOuterLevel(t *testing.T) {
+	t.Parallel()
 	b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
 	defer b.hangs("/global/epoch-")()
 	b.epochs, b.opt.WriteTimeout = 4, hungAfter
@@ -84,6 +86,7 @@ func TestHungOuterLevel(t *testing.T) {
 // TestHungOuterLevelUnderWay: epochs that are written to the node's disk meanwhile do not hide
 // that the file server hangs.
 func TestHungOuterLevelUnderWay(t *testing.T) {
+	t.Parallel()
 	b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
 	defer b.hangs("/global/epoch-")()
 	b.opt.WriteTimeout = hungAfter
@@ -113,6 +116,7 @@ func TestHungOuterLevelUnderWay(t *testing.T) {
 // that is slow on its way to global gives way to the final one; one that hangs does not, and
 // what the final one does not reach is said.
 func TestFinalBehindAFlush(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		hangs bool
