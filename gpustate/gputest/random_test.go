@@ -16,7 +16,8 @@ import (
 
 // How many random programs the suite runs on a device, and the seed of the first.
 var (
-	programs  = flag.Int("programs", 0, "random programs on each device; 0: 10, or 4 with -short")
+	programs = flag.Int("programs", 0, "random programs on each device; 0: 10, or 4 with -short and "+
+		"on a device that was served by another kind of connection before")
 	firstSeed = flag.Uint64("seed", 0, "seed of the first random program")
 )
 

@@ -231,13 +231,18 @@ func TestSuite(t *testing.T) {
 func TestConformance(t *testing.T) {
 	dir := t.TempDir()
 	here := present(t, dir)
+	served := map[string]bool{}
 	for _, p := range append(here, remotes(t, dir, here)...) {
+		device := p.Name[strings.LastIndexByte(p.Name, ':')+1:]
+		again := served[device] // by another kind of connection
+		served[device] = p.Serve != ""
 		t.Run(p.Name, func(t *testing.T) {
 			begin := time.Now()
 			args := []string{"-test.run=^TestSuite$", "-test.v"}
-			if testing.Short() {
+			if testing.Short() || again && *programs == 0 {
 				args = append(args, "-test.short")
 			}
+			args = append(args, fmt.Sprint("-programs=", *programs))
 			out, err := child(t, p, dir, "suite", "", args...).CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)

@@ -43,7 +43,7 @@ func TestMovedAtRandomMoments(t *testing.T) {
 	for _, name := range apps.Names() {
 		t.Run(name, func(t *testing.T) {
 			l := &lab{t, l.dir}
-			const load = 10 // long enough for most of the moves
+			load := float64(*moves) / 2 // long enough for most of the moves
 			begin := time.Now()
 			want := l.wait(l.app(name, load, "pocl", nil))
 			took := time.Since(begin)

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/bench/apps"
 )
 
-var moves = flag.Int("moves", 20, "how often each application is moved")
+var moves = flag.Int("moves", 8, "how often each application is moved; make soak takes more")
 
 // hard is the time after which something counts as hung.
 const hard = 10 * time.Minute
