@@ -96,6 +96,11 @@ type Options struct {
 	// also the least. KeepEvery keeps every epoch at Global whose number it
 	// divides as well; 0 means none.
 	Keep, KeepEvery int
+	// KeepInterval keeps at Global an epoch each time that it has passed since the last one
+	// kept so. Epochs that are kept by KeepEvery or KeepInterval stay until `holdfast keep
+	// --remove`, also those that go there in place of one whose number KeepEvery divides.
+	// Only one of the two may be set.
+	KeepInterval time.Duration
 
 	// Sharing says who besides this user may read the checkpoints: "private" (nobody;
 	// empty is the same), "group" or "world". Only this user can write them.
@@ -213,10 +218,14 @@ func (o *Options) validate() error {
 	}
 	if o.WriteTimeout < 0 || o.WaitTimeout < 0 || o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 ||
 		o.DeadlineLead < 0 || o.Grace < 0 || o.MaxPool < 0 || o.MaxMailbox < 0 || o.FlushRate < 0 || o.KeepEvery < 0 ||
+		o.KeepInterval < 0 ||
 		o.MaxFailed < 0 || o.CopyWorkers < 0 || o.Fanout < 0 {
 		return &OptionError{Name: "WriteTimeout, WaitTimeout, CutTimeout, Interval, MTBF, DeadlineLead, Grace, " +
 			"MaxPool, MaxMailbox, FlushRate, KeepEvery, MaxFailed, CopyWorkers, Fanout",
 			Why: "a negative value means nothing; use 0 for the default"}
+	}
+	if o.KeepEvery > 0 && o.KeepInterval > 0 {
+		return &OptionError{Name: "KeepEvery, KeepInterval", Why: "both are set; give a count or a duration"}
 	}
 	if err := o.validateEvery(); err != nil {
 		return err

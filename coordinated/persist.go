@@ -27,7 +27,8 @@ func (c *Checkpointer) newPersister(notes bool) *persist.Persister {
 			return c.allgather(c.ctx, cut.Epoch(e), stage, data)
 		},
 		Go: c.writers.Go, CopyTime: c.copyTime, KillTime: c.reporter.killTime,
-		Every: c.opt.every(), Begin: c.begin, Freed: c.freed, Committed: c.committed, Skipped: c.skipped,
+		Keep: Every{Epochs: c.opt.KeepEvery, Time: c.opt.KeepInterval}, Every: c.opt.every(),
+		Begin: c.begin, Freed: c.freed, Committed: c.committed, Skipped: c.skipped,
 		Failed: c.failed, Phase: c.phase})
 }
 

@@ -13,6 +13,7 @@ import (
 //
 //   - the newest Keep committed epochs that all ranks have (see Agree), and
 //     every KeepEvery-th;
+//   - at a level that all ranks share, those that are to stay (see KeepEpoch);
 //   - all that hold chunks of an epoch that is kept;
 //   - what is in use: held (see Retain), being put, read or rebuilt;
 //   - everything newer than the newest committed epoch: it may be in the making.
@@ -43,11 +44,21 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 		if !s.looks(l) {
 			continue
 		}
-		dead, left, err := level.Prunable(l, s.keepRules(l))
+		rules := s.keepRules(l)
+		var err error
+		if rules.Kept, err = level.KeptAt(l); err != nil {
+			problems = append(problems, err) // what is to stay is not known
+			continue
+		}
+		dead, left, err := level.Prunable(l, rules)
 		problems = append(problems, err)
 		for _, e := range dead {
 			if err := ctx.Err(); err != nil {
 				return format.SortedEpochs(all), err
+			}
+			if same, err := level.Unchanged(l, rules.Kept); !same {
+				problems = append(problems, err)
+				break // the next Prune decides anew
 			}
 			more, err := l.RemoveEpoch(e)
 			left = append(left, more...)

@@ -76,7 +76,13 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 	}
 	for _, d := range v.dirs {
 		no := func(Epoch) bool { return false }
+		kept, err := level.KeptAt(d)
+		if err != nil {
+			problems = append(problems, err) // what is to stay is not known
+			continue
+		}
 		dead, odd, err := level.Prunable(d, &level.KeepRules{Keep: rules.Keep, Every: rules.KeepEvery, Widest: widest,
+			Kept:   kept,
 			Counts: func(e Epoch) bool { return whole[d.Name()][e] }, Failed: no, Held: no,
 			Making: func(string) bool { return false }}) // the lock is ours: nobody writes
 		problems = append(problems, err)
@@ -84,6 +90,10 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 		for _, e := range dead {
 			if err := ctx.Err(); err != nil {
 				return out, err
+			}
+			if same, err := level.Unchanged(d, kept); !same {
+				problems = append(problems, err)
+				break // the next call decides anew
 			}
 			if !rules.DryRun {
 				more, err := d.RemoveEpoch(e)

@@ -55,6 +55,7 @@ type EpochInfo struct {
 	Shards    []ShardInfo // of all ranks, from the manifest; nil without one
 	Here      []int       // ranks whose shards lie in this directory, ascending
 	Disk      int64       // bytes of the epoch's files in this directory
+	Kept      *Kept       // that it stays here; nil: no more than the keep rules say
 	Err       error       // why the manifest cannot be read
 }
 
@@ -165,6 +166,10 @@ func (v *View) Epochs(ctx context.Context) ([]EpochInfo, error) {
 		if err != nil {
 			return nil, err
 		}
+		kept, err := level.KeptAt(d)
+		if err != nil {
+			return nil, err
+		}
 		for _, e := range epochs {
 			if err := ctx.Err(); err != nil {
 				return nil, err
@@ -172,6 +177,9 @@ func (v *View) Epochs(ctx context.Context) ([]EpochInfo, error) {
 			info, err := d.epochInfo(e)
 			if err != nil {
 				return nil, err
+			}
+			if k, ok := kept[e]; ok {
+				info.Kept = &k.Kept
 			}
 			out = append(out, info)
 		}

@@ -22,6 +22,8 @@ type lsRow struct {
 	Bytes     int64     `json:"bytes"`  // protected, of all ranks
 	Stored    int64     `json:"stored"` // in this directory
 	ID        string    `json:"id,omitempty"`
+	Kept      bool      `json:"kept,omitempty"` // it stays until somebody says otherwise
+	Name      string    `json:"name,omitempty"` // under which it is kept
 	Error     string    `json:"error,omitempty"`
 }
 
@@ -34,6 +36,7 @@ func newLs() *cobra.Command {
 one line for each directory that has something of the epoch.
 
 An epoch without a manifest is "uncommitted": it is being written, or was given up.
+One that stays until somebody says otherwise is "kept" (see holdfast keep).
 BYTES is the size of the state of all ranks. STORED is what the epoch takes in this
 directory: less than BYTES when chunks are compressed, refer to an earlier epoch, or
 lie in another directory.
@@ -65,6 +68,9 @@ func lsRows(list []storage.EpochInfo) []lsRow {
 		if e.Shards != nil {
 			r.Stored, r.ID = e.Disk, idText(e.ID)
 		}
+		if e.Kept != nil {
+			r.Kept, r.Name = true, e.Kept.Name
+		}
 		if e.Err != nil {
 			r.Error = e.Err.Error()
 		}
@@ -94,6 +100,12 @@ func lsTable(rows []lsRow) [][]string {
 			state = "committed"
 			here = fmt.Sprintf("%s of %d", ranksText(r.Ranks), r.Size)
 			bytes, stored = units.Bytes(r.Bytes), units.Bytes(r.Stored)
+		}
+		if r.Kept {
+			state += ", kept"
+		}
+		if r.Name != "" {
+			state += " as " + r.Name
 		}
 		out = append(out, []string{fmt.Sprint(r.Epoch), r.Level, state, here, bytes, stored,
 			r.Time.Format(time.DateTime), r.Dir})

@@ -26,6 +26,7 @@ func newPrune() *cobra.Command {
 each directory. It keeps
 
   - the newest epochs, as many as --keep says, and those that --every divides;
+  - at global, the epochs that 'holdfast keep' or the setting keep_every made stay;
   - the epochs that these refer to;
   - the epochs that the directory given last does not have yet.
 

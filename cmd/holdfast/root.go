@@ -87,7 +87,8 @@ func newRoot() *cobra.Command {
 
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return checkNumbers(cmd) },
 	}
-	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newPrune(), newFlush(), newRequest(), newStatus(),
+	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newPrune(), newKeep(), newFlush(), newRequest(),
+		newStatus(),
 		newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode(), newMan(), newGuard(),
 		newStartRank())
 	root.AddCommand(newGpud(), newGpudWorker(), newMigrate(), newBalance())

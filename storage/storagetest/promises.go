@@ -124,6 +124,47 @@ func (s *suite) prune() {
 	}
 }
 
+func (s *suite) kept() {
+	if !s.level.Shared || s.level.Config.Name != storage.LevelGlobal {
+		return // elsewhere nothing is kept
+	}
+	dir := s.dirOf(storage.LevelGlobal, "")
+	const epochs = 5 // Keep is 2
+	for e := storage.Epoch(1); e <= epochs; e++ {
+		s.take(e)
+		if e == 1 {
+			if err := storage.KeepEpoch(s.Context(), dir, e, "first"); err != nil {
+				s.Fatal(err)
+			}
+		}
+		for _, st := range s.stores {
+			if _, err := st.Prune(s.Context()); err != nil {
+				s.Fatal(err)
+			}
+		}
+	}
+	if list, err := storage.KeptEpochs(s.Context(), dir); err != nil || len(list) != 1 || list[0].Name != "first" {
+		s.Errorf("got %v, %v, want epoch 1 by its name", list, err)
+	}
+	if err := s.restore(1); err != nil {
+		s.Errorf("the kept epoch: %v", err)
+	}
+	if err := storage.Unkeep(s.Context(), dir, 1); err != nil {
+		s.Fatal(err)
+	}
+	for _, st := range s.stores {
+		if _, err := st.Prune(s.Context()); err != nil {
+			s.Fatal(err)
+		}
+	}
+	if err := s.learn(); err != nil {
+		s.Fatal(err)
+	}
+	if s.offers(1) {
+		s.Error("epoch 1 is kept no longer, and is still there")
+	}
+}
+
 func (s *suite) cancel() {
 	s.take(1)
 	ctx, cancel := context.WithCancel(s.Context())

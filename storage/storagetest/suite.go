@@ -36,6 +36,7 @@ func Run(t *testing.T, l Level) {
 		"committed is final":    (*suite).final,
 		"discard":               (*suite).discard,
 		"prune":                 (*suite).prune,
+		"kept epochs stay":      (*suite).kept,
 		"cancel":                (*suite).cancel,
 		"odd sizes":             (*suite).oddSizes,
 	} {

@@ -237,6 +237,14 @@ func (x *Epoch) committed(level string, waited time.Duration) {
 	if storage.TraitsOf(level).Shared {
 		p.Note.end(x.c.Epoch)
 	}
+	if p.Rank == 0 && p.Keep != (Every{}) && storage.TraitsOf(level).Shared {
+		err := p.Operations.Run(p.ctx, "keep", level, func(ctx context.Context) error {
+			return p.Store.KeepByRule(ctx, x.c.Epoch, level, p.Keep.Epochs, p.Keep.Time)
+		})
+		if err != nil {
+			p.Log.Warn("holdfast: cannot record that an epoch is to stay", "epoch", x.c.Epoch, "error", err)
+		}
+	}
 	removed, err := runWatched(p.ctx, p.Operations, "prune after the commit", level, nil, p.Store.Prune)
 	if err != nil {
 		p.Log.Warn("holdfast: cannot remove old epochs", "error", err)

@@ -18,6 +18,7 @@ type Options struct {
 	Store      *storage.Store
 	Levels     []string         // that epochs go to, nearest first
 	Every      map[string]Every // by level: how often; what has no entry takes every epoch
+	Keep       Every            // which epochs stay at a level that all ranks share; zero: none
 	Rank       int
 	Node       []int              // the ranks of this one's node, ascending
 	State      *capture.Protected // whose captures are written

@@ -16,6 +16,7 @@ func FuzzDecoders(f *testing.F) {
 	f.Add(m.Encode())
 	f.Add((&Ledger{Rank: 1, Node: "n", Levels: []LedgerLevel{{Name: LevelLocal, Keep: 2, KeepEvery: 10,
 		Epochs: []LedgerEpoch{{Epoch: 7, Files: []string{ShardName(1)}}, {Epoch: 8}}}, {Name: LevelGlobal}}}).Encode())
+	f.Add((&Kept{Epoch: 7, Name: "steady", Time: 1}).Encode())
 	f.Add((&Begun{Epoch: 7, Level: LevelLocal, Nodes: []string{"n0", "n1"}}).Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		// Sealed again, so that the fields behind the checksum are reached.
@@ -46,6 +47,10 @@ func FuzzDecoders(f *testing.F) {
 			if l, err := DecodeLedger("f", SealRecord(kindLedger, payload)); err == nil &&
 				!bytes.Equal(l.Encode(), SealRecord(kindLedger, payload)) {
 				t.Error("ledger does not encode to itself")
+			}
+			if k, err := DecodeKept("f", SealRecord(kindKept, payload)); err == nil &&
+				!bytes.Equal(k.Encode(), SealRecord(kindKept, payload)) {
+				t.Error("note that an epoch is to stay does not encode to itself")
 			}
 			if b, err := DecodeBegun("f", SealRecord(kindBegun, payload)); err == nil &&
 				!bytes.Equal(b.Encode(), SealRecord(kindBegun, payload)) {

@@ -35,6 +35,7 @@ const (
 	kindRunLock     RecordKind = 8
 	kindLedger      RecordKind = 9
 	kindBegun       RecordKind = 10
+	kindKept        RecordKind = 11
 )
 
 // String names the kind, as messages about damage do.
@@ -60,6 +61,8 @@ func (k RecordKind) String() string {
 		return "ledger"
 	case kindBegun:
 		return "note that the job has begun"
+	case kindKept:
+		return "note that an epoch is to stay"
 	}
 	return "unknown record"
 }

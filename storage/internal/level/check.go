@@ -35,8 +35,12 @@ func (d *Dir) Check(bad func(name string, err error)) error {
 
 // checkNote reads a small record that lies beside the epochs. One that has just gone is no problem.
 func checkNote(r noteReader, name string, bad func(name string, err error)) {
+	_, kept := format.ParseKeptName(name)
 	switch {
 	case strings.HasSuffix(name, format.TempSuffix):
+	case kept:
+		_, err := readNote(r, name, format.DecodeKept)
+		bad(name, ignoreMissing(err))
 	case strings.HasPrefix(name, format.AttemptsPrefix):
 		_, err := readNote(r, name, format.DecodeRestoreAttempts)
 		bad(name, ignoreMissing(err))

@@ -96,6 +96,12 @@ type Notes interface {
 	// NoteNoneBegun makes a place without epochs say that there is none yet, unless it says something already.
 	NoteNoneBegun() error
 
+	// ReadKept reads which epochs are to stay until somebody says otherwise. A record that is damaged counts.
+	ReadKept() (map[format.Epoch]KeptEpoch, error)
+	// WriteKept says, durably, that an epoch is to stay, and RemoveKept takes that back.
+	WriteKept(k *format.Kept) error
+	RemoveKept(e format.Epoch) error
+
 	ReadLedger(rank int) (*format.Ledger, error)
 	// ReadLedgers reads those of all ranks. What is wrong with one comes back beside the others.
 	ReadLedgers() (out []*format.Ledger, problems map[string]error, err error)

@@ -41,11 +41,12 @@ func NewestReadable(l Epochs) (format.Epoch, error) {
 // KeepRules is what one look at a level for epochs to remove goes by.
 type KeepRules struct {
 	Keep, Every int
-	Widest      format.Epoch              // newest epoch committed at the last level
-	Counts      func(e format.Epoch) bool // all ranks have it
-	Failed      func(e format.Epoch) bool // a vote gave it up
-	Held        func(e format.Epoch) bool // it is in use
-	Making      func(name string) bool    // a file that will get its final name
+	Kept        map[format.Epoch]KeptEpoch // that are to stay
+	Widest      format.Epoch               // newest epoch committed at the last level
+	Counts      func(e format.Epoch) bool  // all ranks have it
+	Failed      func(e format.Epoch) bool  // a vote gave it up
+	Held        func(e format.Epoch) bool  // it is in use
+	Making      func(name string) bool     // a file that will get its final name
 }
 
 // MaxPending is how many epochs are kept at a level for the last one, which does not have them.
@@ -105,7 +106,7 @@ func keptOf(l Epochs, committed []format.Epoch, r *KeepRules) (kept map[format.E
 	for _, e := range committed {
 		due := counted < r.Keep || e > r.Widest && counted < MaxPending
 		switch {
-		case r.Held(e) || r.Every > 0 && e%format.Epoch(r.Every) == 0 && !r.Failed(e):
+		case r.Held(e) || r.Kept[e].Epoch == e || r.Every > 0 && e%format.Epoch(r.Every) == 0 && !r.Failed(e):
 		case !due, r.Failed(e) && counted > 0:
 			continue
 		case r.Failed(e):

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/spf13/cobra"
+)
+
+// keepRow is one line of keep: an epoch that stays, or did until now.
+type keepRow struct {
+	Epoch   uint64    `json:"epoch"`
+	Name    string    `json:"name,omitempty"`
+	ByRule  bool      `json:"by_rule"` // keep_every made it stay
+	Time    time.Time `json:"time"`    // since when it stays
+	Dir     string    `json:"dir"`
+	Removed bool      `json:"removed,omitempty"` // it need not stay any more
+}
+
+func newKeep() *cobra.Command {
+	var asJSON, remove bool
+	var name string
+	cmd := &cobra.Command{
+		Use:   "keep DIR [EPOCH]",
+		Short: "keep an epoch until you say otherwise",
+		Long: `keep makes an epoch stay in the job's global directory: neither a running job nor
+'holdfast prune' removes it, or the epochs that it refers to. EPOCH is a number, the
+name of a kept epoch, or "newest". Without EPOCH, keep lists the epochs that stay.
+
+With --remove the epoch goes when the keep rules say so; keep itself removes no
+checkpoint. The setting keep_every makes a job keep epochs by itself; --remove takes
+those back, too.
+
+keep takes a second: it looks again whether a running job was just removing the epoch.
+Versions of Holdfast before this one do not know of kept epochs and remove them.
+
+` + exitCodeDoc,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 1 && (remove || name != ""):
+				return errors.New("give the EPOCH, too; see holdfast keep --help")
+			case remove && name != "":
+				return errors.New("--name and --remove do not go together; see holdfast keep --help")
+			case len(args) == 1:
+				return listKept(cmd, args[0], asJSON)
+			}
+			row, err := keepOne(cmd, args[0], args[1], name, remove)
+			if err != nil {
+				return err
+			}
+			return write(cmd, asJSON, []keepRow{row}, keepTable)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "write one JSON object per line")
+	f.BoolVar(&remove, "remove", false, "the epoch need not stay any more")
+	f.StringVar(&name, "name", "", "name for people, such as before-restart-with-new-mesh")
+	return cmd
+}
+
+// keepOne keeps an epoch, or takes that back.
+func keepOne(cmd *cobra.Command, dir, epoch, name string, remove bool) (row keepRow, err error) {
+	ctx := vfs.With(cmd.Context(), osFS())
+	kept, err := storage.KeptEpochs(ctx, dir)
+	if err != nil && kept == nil {
+		return row, err
+	}
+	var k storage.Kept
+	for _, one := range kept {
+		if one.Name != "" && one.Name == name && fmt.Sprint(one.Epoch) != epoch {
+			return row, fmt.Errorf("epoch %d has the name %q already; choose another one", one.Epoch, name)
+		}
+		if epoch == one.Name || epoch == fmt.Sprint(one.Epoch) {
+			k = one
+		}
+	}
+	if remove && k.Epoch == 0 {
+		return row, fmt.Errorf("%s in %s is not kept: %w", epoch, dir, fs.ErrNotExist)
+	}
+	if remove {
+		return keepRowOf(&k, dir, true), storage.Unkeep(ctx, dir, k.Epoch)
+	}
+	e := k.Epoch
+	if e == 0 {
+		list, err := inspect(cmd, []string{dir})
+		if err != nil {
+			return row, err
+		}
+		if e, err = pickEpoch(epoch, list); err != nil {
+			return row, err
+		}
+	}
+	k = storage.Kept{Epoch: e, Name: cmp.Or(name, k.Name), Time: time.Now().UnixNano()}
+	return keepRowOf(&k, dir, false), storage.KeepEpoch(ctx, dir, e, k.Name)
+}
+
+// listKept lists what stays in a directory.
+func listKept(cmd *cobra.Command, dir string, asJSON bool) error {
+	kept, err := storage.KeptEpochs(vfs.With(cmd.Context(), osFS()), dir)
+	if err != nil && kept == nil {
+		return err
+	}
+	var rows []keepRow
+	for i := range kept {
+		rows = append(rows, keepRowOf(&kept[i], dir, false))
+	}
+	if werr := write(cmd, asJSON, rows, keepTable); werr != nil || err == nil {
+		return werr
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", err)
+	return errBad
+}
+
+func keepRowOf(k *storage.Kept, dir string, removed bool) keepRow {
+	return keepRow{Epoch: uint64(k.Epoch), Name: k.Name, ByRule: k.Auto, Time: time.Unix(0, k.Time), Dir: dir,
+		Removed: removed}
+}
+
+func keepTable(rows []keepRow) [][]string {
+	out := [][]string{{"EPOCH", "STATE", "NAME", "SINCE", "DIRECTORY"}}
+	for _, r := range rows {
+		state := "stays"
+		switch {
+		case r.Removed:
+			state = "need not stay"
+		case r.ByRule:
+			state = "stays by keep_every"
+		}
+		out = append(out, []string{fmt.Sprint(r.Epoch), state, dash(r.Name), r.Time.Format(time.DateTime), r.Dir})
+	}
+	return out
+}

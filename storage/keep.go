@@ -1,0 +1,141 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+)
+
+// Kept says that an epoch stays at a level until Unkeep.
+type Kept = format.Kept
+
+// keepSettles is how long KeepEpoch waits before it looks again: a running job's Prune that had
+// decided before the record was there has begun by then to remove what it does.
+// A variable for tests.
+var keepSettles = time.Second
+
+// KeepEpoch says that an epoch stays in a directory of the level global, and with it those that
+// it refers to, until Unkeep; name is for people and may be empty. A running job sees
+// it. An epoch that is not committed there is ErrNotCommitted; so is one that the job's
+// own Prune removes at this moment, and then no record is left.
+func KeepEpoch(ctx context.Context, dir string, e Epoch, name string) error {
+	d, err := keepDir(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if err := wholeEpoch(d, e); err != nil {
+		return err
+	}
+	if err := d.WriteKept(&Kept{Epoch: e, Name: name, Time: time.Now().UnixNano()}); err != nil {
+		return err
+	}
+	timer := time.NewTimer(keepSettles)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return errors.Join(ctx.Err(), d.RemoveKept(e))
+	}
+	if err := wholeEpoch(d, e); err != nil {
+		return errors.Join(err, d.RemoveKept(e))
+	}
+	return nil
+}
+
+// wholeEpoch says why an epoch cannot be kept: it is not committed, or what it refers to is not.
+func wholeEpoch(l level.Epochs, e Epoch) error {
+	m, err := l.ReadManifest(e)
+	if err == nil {
+		err = level.CheckOrigins(l, m.Origins())
+	}
+	if err != nil {
+		return fmt.Errorf("epoch %d in %s: %w", e, l.Path(), err)
+	}
+	return nil
+}
+
+// Unkeep takes KeepEpoch back: the epoch goes when the keep rules say so. Without a record the
+// error matches fs.ErrNotExist.
+func Unkeep(ctx context.Context, dir string, e Epoch) error {
+	d, err := keepDir(ctx, dir)
+	if err != nil {
+		return err
+	}
+	kept, err := d.ReadKept()
+	if err != nil {
+		return err
+	}
+	if _, ok := kept[e]; !ok {
+		return fmt.Errorf("epoch %d in %s is not kept: %w", e, dir, fs.ErrNotExist)
+	}
+	return d.RemoveKept(e)
+}
+
+// KeptEpochs lists the records of a directory of the level global. A damaged one keeps its
+// epoch, too, and joins the error, beside the list.
+func KeptEpochs(ctx context.Context, dir string) (list []Kept, err error) {
+	d, err := keepDir(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := d.ReadKept()
+	if err != nil {
+		return nil, err
+	}
+	set := map[Epoch]bool{}
+	for e := range kept {
+		set[e] = true
+	}
+	for _, e := range format.SortedEpochs(set) {
+		list = append(list, kept[e].Kept)
+		err = errors.Join(err, kept[e].Err)
+	}
+	return list, err
+}
+
+// keepDir opens a directory whose epochs can be kept.
+func keepDir(ctx context.Context, dir string) (*viewDir, error) {
+	v, err := OpenView(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	d := v.dirs[0]
+	if !d.Traits().Shared {
+		return nil, &DirError{Level: d.Name(), Dir: dir, Err: errors.New("epochs stay at the level global only"),
+			Remedy: "give the job's HOLDFAST_GLOBAL"}
+	}
+	return d, nil
+}
+
+// KeepByRule keeps an epoch that has just been committed at a level if it is at least so many
+// epochs, or was committed so long, after the last one that was kept by the rule. A crash before it
+// makes the next epoch the kept one. One rank calls it for all.
+func (s *Store) KeepByRule(ctx context.Context, e Epoch, level string, every int, apart time.Duration) error {
+	if every <= 0 && apart <= 0 {
+		return nil
+	}
+	return s.on("keep", e, level, func(l *levelState) error {
+		kept, err := l.ReadKept()
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		var last Kept
+		for _, k := range kept {
+			if k.Auto && k.Epoch > last.Epoch {
+				last = k.Kept
+			}
+		}
+		now := time.Now()
+		due := every > 0 && e >= last.Epoch+Epoch(every) ||
+			apart > 0 && now.Sub(time.Unix(0, last.Time)) >= apart
+		if _, user := kept[e]; user || !due {
+			return nil
+		}
+		return l.WriteKept(&Kept{Epoch: e, Auto: true, Time: now.UnixNano()})
+	})
+}
