@@ -113,7 +113,8 @@ var settings = slices.Concat([]config.Row[Options]{
 		config.Count(func(o *Options) *int { return &o.MaxFailed })),
 	config.Key("keep", "2", "committed epochs to keep at each level",
 		config.Checked("a whole number of 2 or more", setKeep)),
-	config.Key("keep_every", "none", "keep an epoch at global each time that so many epochs, or so much time, have passed",
+	config.Key("keep_every", "none", "keep an epoch at global each time that so many epochs, or so much "+
+		"time, have passed",
 		config.Checked("a number of epochs such as 100, or a duration such as 6h", setKeepEvery)),
 	config.Key("max_pool", "no limit", "memory for captures",
 		config.Bytes(func(o *Options) *int64 { return &o.MaxPool })),

@@ -308,7 +308,8 @@ func TestGivesWayAtOnce(t *testing.T) {
 		grown := 0
 		for _, es := range s.Epochs {
 			newer, over := es.Skipped[storage.LevelGlobal]
-			if there := es.Durable[storage.LevelGlobal] > 0; es.Err != nil || there == over || over && newer <= es.Epoch {
+			there := es.Durable[storage.LevelGlobal] > 0
+			if es.Err != nil || there == over || over && newer <= es.Epoch {
 				t.Errorf("rank %d, epoch %d: %v, durable %v, skipped %v", r, es.Epoch, es.Err, es.Durable, es.Skipped)
 			}
 			if es.Mode != "pool" {

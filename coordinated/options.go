@@ -256,8 +256,8 @@ func (o *Options) validateEvery() error {
 	} {
 		switch {
 		case l.every.Epochs < 0 || l.every.Time < 0 || l.every.Epochs > 0 && l.every.Time > 0:
-			return &OptionError{Name: l.name, Why: fmt.Sprintf("%d epochs and %v: want a count or a duration, not below 0",
-				l.every.Epochs, l.every.Time)}
+			return &OptionError{Name: l.name, Why: fmt.Sprintf("%d epochs and %v: want a count or a duration, not "+
+				"below 0", l.every.Epochs, l.every.Time)}
 		case l.every.Thins() && !l.use:
 			return &OptionError{Name: l.name, Why: "the level is not in use, or the only one; set " + l.remedy +
 				", or leave it out"}

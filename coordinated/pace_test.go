@@ -27,7 +27,8 @@ func TestSlowLevel(t *testing.T) {
 	b.opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	var mu sync.Mutex
 	moved := sync.NewCond(&mu)
-	cuts, flushing := 0, map[storage.Epoch]int{} // cuts of all ranks; by epoch, how many there were when its flush began
+	cuts := 0                           // of all ranks
+	flushing := map[storage.Epoch]int{} // by epoch: how many cuts there were when its flush began
 	b.fs.before = func(name string) {
 		var e storage.Epoch
 		if n, _ := fmt.Sscanf(name, "/global/epoch-%010d/pack", &e); n != 1 {
@@ -238,8 +239,10 @@ func TestEveryRefused(t *testing.T) {
 // TestNodeLossText: what the loss of a node costs, by the settings and by what has happened.
 func TestNodeLossText(t *testing.T) {
 	o := Options{Local: "/l", Global: "/g", Redundancy: "partner:1", GlobalEvery: Every{Epochs: 4}}
-	if got, want := o.NodeLoss(), "1 node(s): up to one interval between checkpoints and one copy to partner; any nodes: "+
-		"up to 4 intervals between checkpoints and one copy to global"; got != want {
+	got := o.NodeLoss()
+	want := "1 node(s): up to one interval between checkpoints and one copy to partner; " +
+		"any nodes: up to 4 intervals between checkpoints and one copy to global"
+	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	begun := time.Unix(100, 0)

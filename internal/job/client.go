@@ -80,8 +80,9 @@ type EpochStatus struct {
 	Bytes          int64              `json:"bytes"` // of rank 0's shard
 	BlockedSeconds float64            `json:"blocked_s"`
 	DurableSeconds map[string]float64 `json:"durable_s"`
-	Skipped        map[string]uint64  `json:"skipped,omitempty"` // by level: the epoch that goes in its place; 0: not due
-	Error          string             `json:"error,omitempty"`
+	// Skipped has the levels that it does not go to, with the epoch that goes in its place; 0: not due.
+	Skipped map[string]uint64 `json:"skipped,omitempty"`
+	Error   string            `json:"error,omitempty"`
 }
 
 // RankStatus is what one rank says of itself.

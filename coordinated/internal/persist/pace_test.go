@@ -43,11 +43,12 @@ func TestPace(t *testing.T) {
 		{"older ones come late", Every{}, []step{{"3", "go after 0"}, {"2", "for 3"}, {"over 3", ""}, {"1", "for 3"}}},
 		{"counts", Every{Epochs: 3}, []step{{"1", "go after 0"}, {"2", "not due"}, {"over 1", ""}, {"3", "not due"},
 			{"4", "go after 1"}, {"over 4", ""}, {"6", "not due"}, {"7", "go after 4"}}},
-		{"a failed one is made up for", Every{Epochs: 3}, []step{{"1", "go after 0"}, {"over 1", ""}, {"4", "go after 1"},
-			{"failed 4", ""}, {"5", "go after 4"}}},
+		{"a failed one is made up for", Every{Epochs: 3}, []step{{"1", "go after 0"}, {"over 1", ""},
+			{"4", "go after 1"}, {"failed 4", ""}, {"5", "go after 4"}}},
 		{"times", Every{Time: 3 * time.Second}, []step{{"1", "go after 0"}, {"over 1", ""}, {"3", "not due"},
 			{"4", "go after 1"}, {"6", "not due"}, {"7", "waits"}, {"over 4", "7: go after 4"}}},
-		{"a final one", Every{Epochs: 9}, []step{{"1", "go after 0"}, {"10", "waits"}, {"11!", "go after 1, 10: for 11"},
+		{"a final one", Every{Epochs: 9}, []step{{"1", "go after 0"}, {"10", "waits"},
+			{"11!", "go after 1, 10: for 11"},
 			{"over 1", ""}, {"over 11", ""}, {"12", "not due"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
