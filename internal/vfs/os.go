@@ -175,8 +175,9 @@ func (f *osFile) WriteAt(p []byte, off int64) (int, error) { return f.at(f.File.
 func (f *osFile) ReadAt(p []byte, off int64) (int, error) { return f.at(f.File.ReadAt, p, off) }
 
 func (f *osFile) at(move func([]byte, int64) (int, error), p []byte, off int64) (int, error) {
+	direct := f.direct.Load() // another request may drop it meanwhile
 	n, err := move(p, off)
-	if err == nil || !f.direct.Load() || !errors.Is(err, unix.EINVAL) || f.dropDirect() != nil {
+	if err == nil || !direct || !errors.Is(err, unix.EINVAL) || f.dropDirect() != nil {
 		return n, err
 	}
 	m, err := move(p[n:], off+int64(n))
@@ -184,13 +185,12 @@ func (f *osFile) at(move func([]byte, int64) (int, error), p []byte, off int64) 
 }
 
 func (f *osFile) dropDirect() error {
-	f.direct.Store(false)
 	fd := f.Fd()
 	flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = unix.FcntlInt(fd, unix.F_SETFL, flags&^unix.O_DIRECT)
 	}
-	_, err = unix.FcntlInt(fd, unix.F_SETFL, flags&^unix.O_DIRECT)
+	f.direct.Store(false) // last: who reads true before a request knows why that was refused
 	return err
 }
 
@@ -209,6 +209,10 @@ func (f *osFile) WriteBehind(off, n int64) {
 	// A hint: where it is not supported fsync does all the work.
 	_ = unix.SyncFileRange(int(f.Fd()), off, n, unix.SYNC_FILE_RANGE_WRITE)
 }
+
+// Reserve takes room on the disk for a range, as far as the file system does that, and makes the file
+// that long. It is a hint: without it the same bytes come there.
+func (f *osFile) Reserve(off, n int64) { _ = unix.Fallocate(int(f.Fd()), 0, off, n) }
 
 // WriteWhole makes a small file that readers find whole or not at all. Only its
 // owner may read it.

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -31,6 +33,8 @@ const (
 	goalParity        = bench.AtMost(2.3)
 	goalRestoreLocal  = bench.AtMost(1.5)
 	goalRestoreGlobal = bench.AtMost(1.6)
+	goalDirectWrite   = bench.AtMost(1.1)  // of the best parallel direct write
+	goalDirectRead    = bench.AtMost(1.2)  // of the best parallel direct read
 	goalCPU           = bench.AtMost(0.6)  // seconds per GiB, capture to the last level
 	goalIncrement     = bench.AtMost(0.15) // of the bytes, when a tenth has changed
 )
@@ -77,6 +81,9 @@ const (
 	readBack  = "read back"
 	rawRead   = "raw read, "
 	restore   = "restore, "
+	direct    = "direct write"
+	rawPast   = "direct read, "
+	past      = "restore uncached, "
 )
 
 // levels is a case with the levels local and global.
@@ -85,6 +92,8 @@ type levels struct {
 	name    string
 	setup   Setup
 	noBlock error
+	// noDirect says why there is no direct access; nil: there is
+	noDirect error
 }
 
 func (c *levels) run(ctx context.Context, r *bench.Runner) (err error) {
@@ -131,6 +140,14 @@ func (c *levels) once(took bench.Set) error {
 	}
 	if err := c.steps("raw-clean"); err != nil {
 		return err
+	}
+	if err := c.best(took, direct, command{Op: "direct-write"}); err != nil {
+		return err
+	}
+	if c.noDirect == nil {
+		if err := c.steps("raw-clean"); err != nil {
+			return err
+		}
 	}
 	if err := c.durable(took, copied.cpu); err != nil {
 		return err
@@ -219,7 +236,53 @@ func (c *levels) restore(took bench.Set, level string) error {
 	if _, err := c.timed(took, restore+level, "fetch", level); err != nil {
 		return err
 	}
+	if err := c.steps("compare"); err != nil || c.noDirect != nil {
+		return err
+	}
+	return c.uncached(took, level)
+}
+
+// uncached reads the shards from the disk, directly and as a restore.
+func (c *levels) uncached(took bench.Set, level string) error {
+	drop := func() error { _, err := c.do(command{Op: "drop", Level: level}); return err }
+	if err := drop(); err != nil {
+		return err
+	}
+	if err := c.best(took, rawPast+level, command{Op: "direct-read", Level: level}); err != nil {
+		return err
+	}
+	if err := drop(); err != nil {
+		return err
+	}
+	if _, err := c.timed(took, past+level, "fetch", level); err != nil {
+		return err
+	}
 	return c.steps("compare")
+}
+
+// directLanes are the numbers of requests in flight of each rank of which the best is the baseline.
+var directLanes = []int{1, 4, 8}
+
+// best times a command with each number of requests in flight and adds the best time. A file system
+// without direct access has no such baseline.
+func (c *levels) best(took bench.Set, metric string, cmd command) error {
+	if c.noDirect != nil {
+		return nil
+	}
+	least := math.Inf(1)
+	for _, cmd.Lanes = range directLanes {
+		r, err := c.do(cmd)
+		if err != nil && strings.Contains(err.Error(), errors.ErrUnsupported.Error()) {
+			c.noDirect = errors.New("the file system refuses O_DIRECT")
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		least = min(least, r.wall)
+	}
+	took.Add(metric, least)
+	return nil
 }
 
 func (c *levels) rows(took bench.Set) []bench.Row {
@@ -228,8 +291,18 @@ func (c *levels) rows(took bench.Set) []bench.Row {
 	if c.noBlock != nil {
 		blocked = bench.Row{Case: c.name, Metric: blocked.Metric, Skipped: c.noBlock.Error()}
 	}
+	beside := func(metric string, value, base bench.Samples, goal bench.Goal) bench.Row {
+		if c.noDirect != nil {
+			return bench.Row{Case: c.name, Metric: metric, Skipped: c.noDirect.Error()}
+		}
+		return row(metric, "s").Of(value, base, goal)
+	}
+	l, g := storage.LevelLocal, storage.LevelGlobal
 	return []bench.Row{
 		blocked,
+		beside("durable local / parallel O_DIRECT write", took[local], took[direct], goalDirectWrite),
+		beside("restore local, uncached / parallel O_DIRECT read", took[past+l], took[rawPast+l], goalDirectRead),
+		beside("restore global, uncached / parallel O_DIRECT read", took[past+g], took[rawPast+g], goalDirectRead),
 		row("durable local / raw write+fsync", "s").Of(took[local], took[rawWrite], goalLocal),
 		row("durable local+global / raw write+fsync", "s").Of(took[both], took[rawWrite], goalGlobal),
 		row("durable local+global, read back / raw", "s").Of(took[readBack], took[rawWrite], nil),

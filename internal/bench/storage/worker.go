@@ -23,6 +23,7 @@ import (
 type command struct {
 	Op    string
 	Level string   `json:",omitempty"`
+	Lanes int      `json:",omitempty"` // direct requests at a time
 	Epoch uint64   `json:",omitempty"`
 	Infos [][]byte `json:",omitempty"`
 	Sizes [][]byte `json:",omitempty"`
@@ -147,6 +148,14 @@ func (k *worker) do(ctx context.Context, c command, rep *reply) error {
 		copy(k.pool, k.data)
 	case "raw-write":
 		return bench.WriteSync(k.rawFile(), k.pool)
+	case "direct-write":
+		return bench.WriteDirect(k.rawFile(), k.pool, c.Lanes)
+	case "drop": // what is cached of this rank's shard
+		name, _ := k.shardFile(c)
+		return bench.DropCached(name)
+	case "direct-read":
+		name, from := k.shardFile(c)
+		return bench.ReadDirect(k.target, name, from, c.Lanes)
 	case "raw-clean":
 		return os.Remove(k.rawFile())
 	case "put":

@@ -242,10 +242,11 @@ func ReadRange(x *format.Index, sec *format.Section, dst []byte, off int64, work
 // that, and little enough to be hashed while it is in the cache of the core.
 const runBytes = 1 << 20
 
-// Readers is how many goroutines read a shard that the program waits for.
+// Readers is how many goroutines read a shard that the program waits for: one for each core that has
+// chunks to hash, and enough to keep the disk busy where there are few cores.
 func Readers() int {
 	const most = 8 // more do not make a disk faster
-	return min(runtime.GOMAXPROCS(0), most)
+	return max(min(runtime.GOMAXPROCS(0), most), requestsInFlight)
 }
 
 // Parallel calls do for 0..n-1 from at most so many goroutines and returns the

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -48,6 +49,9 @@ func Write(ctx context.Context, w *Writer, spec *Spec) (format.ShardInfo, *forma
 	}
 	if err := spec.Fits(); err != nil {
 		return format.ShardInfo{}, nil, err
+	}
+	if spec.Base == nil && spec.Compress == compressNever && spec.Hole == 0 { // else it will be much shorter
+		w.reserve(cmp.Or(spec.Room, wholePages(spec.Need())))
 	}
 	if err := w.CopyIn(spec.Head.Encode()); err != nil {
 		return format.ShardInfo{}, nil, err

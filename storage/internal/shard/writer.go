@@ -16,8 +16,9 @@ import (
 const writeBehindBytes = 32 << 20
 
 // Writer turns a sequence of bytes into large aligned writes to a file,
-// done by a goroutine of its own so that the caller can hash the next block
-// meanwhile. Aligned memory is written from where it lies; the rest is copied
+// done by goroutines of its own so that the caller can hash the next block
+// meanwhile: several where writes go straight to the disk, which has more to do at a
+// time then, and one where they go to the page cache. Aligned memory is written from where it lies; the rest is copied
 // together in staging buffers. It belongs to one goroutine.
 type Writer struct {
 	ctx   context.Context
@@ -29,14 +30,23 @@ type Writer struct {
 	stage *lease    // nil: nothing is staged
 	n     int       // bytes staged
 
-	jobs    chan Block
-	stopped chan struct{}
-	written atomic.Int64 // bytes
-	busy    atomic.Int64 // nanoseconds spent in writing them
-	mu      sync.Mutex
-	err     error // guarded by mu
-	hinted  int64 // writer goroutine only
+	jobs     chan Block
+	lanes    sync.WaitGroup
+	written  atomic.Int64 // bytes
+	reserved int64        // end of what was reserved for the caller's shards, which Finish cuts off
+
+	mu    sync.Mutex    // guards the fields below
+	err   error         // the first
+	going int           // writes under way
+	since time.Time     // when the first of them began
+	busy  time.Duration // for which any write was under way, before since
+
+	hinted int64 // only lane only
 }
+
+// requestsInFlight is how many direct writes of a shard are under way at a time. A disk of a node is busy
+// with four; parallel file systems spread them over their servers.
+const requestsInFlight = 4
 
 // Block is one write. from, if set, is let go when it is done.
 type Block struct {
@@ -47,17 +57,18 @@ type Block struct {
 
 // NewWriter starts to write to f, from its start. Finish or Abort ends it.
 func NewWriter(ctx context.Context, f vfs.File, pool *Pool, p *Throttle) *Writer {
-	w := &Writer{
-		ctx: ctx, f: f, pool: pool, pace: p,
-		jobs:    make(chan Block, 1),
-		stopped: make(chan struct{}),
+	w := &Writer{ctx: ctx, f: f, pool: pool, pace: p, jobs: make(chan Block, 1)}
+	lanes := 1
+	if f.Direct() {
+		lanes = requestsInFlight
 	}
-	go w.run()
+	for range lanes {
+		w.lanes.Go(w.run)
+	}
 	return w
 }
 
 func (w *Writer) run() {
-	defer close(w.stopped)
 	for b := range w.jobs {
 		if w.failed() == nil {
 			w.fail(w.write(b))
@@ -67,11 +78,8 @@ func (w *Writer) run() {
 }
 
 func (w *Writer) write(b Block) error {
-	start := time.Now()
-	defer func() {
-		w.written.Add(int64(len(b.P)))
-		w.busy.Add(int64(time.Since(start)))
-	}()
+	w.begin()
+	defer w.done(len(b.P))
 	if err := w.pace.wait(w.ctx, len(b.P)); err != nil {
 		return err
 	}
@@ -81,6 +89,62 @@ func (w *Writer) write(b Block) error {
 	if end := b.Off + int64(len(b.P)); !w.f.Direct() && end-w.hinted >= writeBehindBytes {
 		w.f.WriteBehind(w.hinted, end-w.hinted)
 		w.hinted = end
+	}
+	return nil
+}
+
+// begin and done count the time in which anything is being written.
+func (w *Writer) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.going++; w.going == 1 {
+		w.since = time.Now()
+	}
+}
+
+func (w *Writer) done(n int) {
+	w.written.Add(int64(n))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.going--; w.going == 0 {
+		w.busy += time.Since(w.since)
+	}
+}
+
+func (w *Writer) busyFor() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.going > 0 {
+		return w.busy + time.Since(w.since)
+	}
+	return w.busy
+}
+
+// reservable is a file whose room on the disk can be taken ahead. Writes past the end of a file wait for
+// each other in most file systems, writes into room that it has do not.
+type reservable interface {
+	Reserve(off, n int64)
+	Truncate(size int64) error
+}
+
+// leastReserved is the room that is worth a request of its own.
+const leastReserved = 2 * BlockBytes
+
+// reserve takes the room of a shard that begins here, as far as the file system does that. What is too
+// much goes when the file is complete.
+func (w *Writer) reserve(n int64) {
+	f, ok := w.f.(reservable)
+	if !ok || !w.f.Direct() || n < leastReserved {
+		return
+	}
+	f.Reserve(w.Pos(), n)
+	w.reserved = max(w.reserved, w.Pos()+n)
+}
+
+// trim cuts off what was reserved for nothing.
+func (w *Writer) trim() error {
+	if f, ok := w.f.(reservable); ok && w.End == 0 && w.reserved > w.Pos() {
+		return f.Truncate(w.Pos())
 	}
 	return nil
 }
@@ -106,11 +170,11 @@ func (w *Writer) fail(err error) {
 // 0 when that is not known yet.
 func (w *Writer) rate() float64 {
 	limit := w.pace.limit()
-	busy := w.busy.Load()
-	if busy == 0 {
+	written, busy := w.written.Load(), w.busyFor()
+	if written == 0 || busy == 0 {
 		return limit
 	}
-	rate := float64(w.written.Load()) / (float64(busy) / float64(time.Second))
+	rate := float64(written) / busy.Seconds()
 	if limit > 0 {
 		rate = min(rate, limit)
 	}
@@ -234,10 +298,13 @@ func (w *Writer) skipTo(off int64) error {
 func (w *Writer) Finish() error {
 	err := w.flushStage()
 	w.Abort()
-	if err != nil {
-		return err
+	if err == nil {
+		err = w.failed()
 	}
-	return w.failed()
+	if err == nil {
+		err = w.trim()
+	}
+	return err
 }
 
 // Abort waits for the writes under way and forgets the rest.
@@ -245,5 +312,5 @@ func (w *Writer) Abort() {
 	w.stage.Drop()
 	w.stage, w.n = nil, 0
 	close(w.jobs)
-	<-w.stopped
+	w.lanes.Wait()
 }
