@@ -3,8 +3,8 @@
 GO      ?= go
 BIN     := bin
 TIMEOUT ?= 45m
-# Packages tested at the same time. Ranks busy-wait, so two MPI tests on a small
-# machine take longer together than one after the other.
+# Packages tested at the same time that start ranks or a Slurm (RANKS). They put more on a
+# small machine than it has cores.
 TEST_P  ?= 1
 
 # hwloc's OpenCL plugin would initialise every OpenCL platform inside MPI_Init;
@@ -34,24 +34,31 @@ wanted:
 
 test: wanted lint ## install what is missing (as root), lint, all tests
 	@sh scripts/abi-tests.sh $(GO)
-	$(GO) test -count=1 -p $(TEST_P) -timeout $(TIMEOUT) ./...
-	$(RACE) $(call packages,$(RACE_NOT)|$(RACE_SLOW))
+	$(TEST) $(call packages,-v,$(RANKS))
+	$(TEST) -p $(TEST_P) $(call packages,,$(RANKS))
+	$(RACE) $(call packages,-v,$(RACE_NOT)|$(RACE_SLOW))
 	$(RACE) ./storage -run '$(RACE_STORAGE)'
+
+# Packages that start no ranks are tested beside each other, as many as there are cores. lint
+# has vetted all.
+TEST = $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
+RANKS = apps/(matmul|nbody|smithwaterman|transpose)|cmd/holdfast|mpiwrap/mpi(test)?|$(RANKS_TOO)
+RANKS_TOO = test/(cluster|e2e|examples|remote|slurm|yield)
 
 # The race detector takes cgo, MPI and OpenCL as they are. It is of no use where tests
 # start programs that were built without it (RACE_NOT). Packages that take long under it
 # (RACE_SLOW) are left to make race, but for a choice of storage's tests. It would wait a
 # second at the end of each package.
-RACE = GORACE=atexit_sleep_ms=0 $(GO) test -race -tags invariants -short -count=1 -p $(TEST_P) -timeout $(TIMEOUT)
-RACE_NOT = test/(cluster|e2e|examples|remote|slurm)
+RACE = GORACE=atexit_sleep_ms=0 $(GO) test -race -tags invariants -short -count=1 -timeout $(TIMEOUT)
+RACE_NOT = test/(cluster|e2e|examples|remote|slurm|yield)
 RACE_SLOW = storage(/internal/redundancy)?|coordinated(/cut.*)?|mpiwrap/mpi.*|gpustate(/gpu.*)?|$(RACE_SLOW_TOO)
 RACE_SLOW_TOO = cmd/.*|internal/(report|bench/.*)|apps/(nbody/picture|smithwaterman(/align)?)
 RACE_STORAGE = Prune|Vote|Kept|Redundan|Lend|Pace|Lock|Flush|Salvage|Put|Fetch|Rebuild|Pack|Level|Tools|View
 MODULE = github.com/holdfast-hpc/holdfast
-packages = $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '^$(MODULE)/($(1))$$')
+packages = $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep $(1) -E '^$(MODULE)/($(2))$$')
 
 race: ## all tests that the race detector is of use for, with invariants checked; some ten minutes
-	$(RACE) $(call packages,$(RACE_NOT))
+	$(RACE) -p $(TEST_P) $(call packages,-v,$(RACE_NOT))
 
 test-model: ## check the cut protocol's model with spin; half a minute
 	@sh coordinated/cut/model/run.sh
