@@ -101,12 +101,21 @@ func (s *Store) Withdraw(e Epoch, level string) error {
 	}
 	delete(l.puts, e)
 	delete(l.bases.indices, e)
-	// Where this rank does not look, an epoch that its shard refers to may have gone.
-	if l.last == e || s.opt.Together && l.Traits().Shared {
+	if l.last == e {
 		l.last = 0 // the next shard is written whole
+	}
+	s.forgetUnseen(l)
+	return nil
+}
+
+// forgetUnseen makes the next shard whole after an epoch has failed at a level where not
+// all ranks look whether the epochs that they refer to are still there: they may have gone.
+// The caller holds l.mu.
+func (s *Store) forgetUnseen(l *levelState) {
+	if s.opt.Together && l.Traits().Shared {
+		l.last = 0
 		clear(l.base)
 	}
-	return nil
 }
 
 // Agree tells the store which epochs all ranks have at a level.

@@ -93,6 +93,9 @@ func (l *levelState) putFor(e Epoch) []*format.Index {
 // (ErrCommitted). Prune removes those, and what Discard cannot reach.
 func (s *Store) Discard(ctx context.Context, e Epoch, level string) error {
 	return s.on("discard", e, level, func(l *levelState) error {
+		l.mu.Lock()
+		s.forgetUnseen(l)
+		l.mu.Unlock()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -93,7 +93,7 @@ func (s *Store) prepareSpec(l *levelState, spec *shard.Spec) {
 // present returns base if all that a shard may refer to through it is still
 // there: people remove epochs by hand, and file systems come back empty.
 func (s *Store) present(l *levelState, base *format.Index) *format.Index {
-	if base == nil || !s.looks(l) { // then rank 0 finds it when it commits, and Withdraw forgets base
+	if base == nil || !s.looks(l) { // rank 0 finds a missing one when it commits: see forgetUnseen
 		return base
 	}
 	if err := level.CheckOrigins(l, append(base.Origins(), base.Epoch)); err != nil {

@@ -232,7 +232,8 @@ func TestToldRestores(t *testing.T) {
 
 // TestToldIsChecked: what is none of Overview's making is refused.
 func TestToldIsChecked(t *testing.T) {
-	for _, told := range []*Told{{Common: []byte("x")}, {Own: []byte("xyz")}, {Common: []byte{0, 0, 255, 255, 255, 255}}} {
+	for _, told := range []*Told{{Common: []byte("x")}, {Own: []byte("xyz")},
+		{Common: []byte{0, 0, 255, 255, 255, 255}}} {
 		_, err := Open(t.Context(), Options{Job: "j", Rank: 1, Size: 2, fs: newWorldFS(), Together: true, Told: told,
 			Levels: []LevelConfig{{Name: LevelGlobal, Dir: "/global"}}})
 		var opt *OptionError

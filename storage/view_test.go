@@ -189,7 +189,7 @@ func TestPruneAroundABadEpoch(t *testing.T) {
 }
 
 // TestBadManifestAtTheWidestLevel: epochs that the global level does not have,
-// because what it has of a newer one cannot be read, stay at local.
+// because what it has of a newer one cannot be read, stay at local when the tool prunes.
 func TestBadManifestAtTheWidestLevel(t *testing.T) {
 	w := unflushed(t) // epoch 1 at both levels, 2 at local
 	w.fs.MkdirAll("/global/" + format.EpochName(9))
@@ -207,12 +207,15 @@ func TestBadManifestAtTheWidestLevel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := w.stores[0].Prune(t.Context()); err != nil {
-		t.Fatal(err)
+	left := w.stores[0].levels[0]
+	w.close()
+	dirs := []string{"/local0", "/local1", "/global"}
+	var odd *level.LeftError
+	if _, err := PruneDirs(vfs.With(t.Context(), w.fs), dirs, PruneRules{Keep: 1}); !errors.As(err, &odd) {
+		t.Errorf("got %v, want the bad manifest to be named", err)
 	}
-	left, err := w.stores[0].levels[0].Epochs()
-	if err != nil || len(left) < 4 {
-		t.Errorf("got epochs %v, %v at local, want those that the global level lacks", left, err)
+	if epochs, err := left.Epochs(); err != nil || len(epochs) < 4 {
+		t.Errorf("got epochs %v, %v at local, want those that the global level lacks", epochs, err)
 	}
 }
 

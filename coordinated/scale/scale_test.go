@@ -22,7 +22,9 @@ func TestCounts(t *testing.T) {
 	if some.Manifest != all.Manifest || some.Manifest == 0 {
 		t.Errorf("got manifests of %d bytes and of %d where all ranks are real", some.Manifest, all.Manifest)
 	}
-	for what, pair := range map[string][2]Count{"epoch": {some.Epoch, all.Epoch}, "restart": {some.Restart, all.Restart}} {
+	for what, pair := range map[string][2]Count{
+		"epoch": {some.Epoch, all.Epoch}, "restart": {some.Restart, all.Restart},
+	} {
 		got, want := pair[0], pair[1]
 		for _, kind := range []string{Create, Open, Stat, Rename, Sync, SyncDir} {
 			if math.Abs(got.Ops[kind]-want.Ops[kind]) > 0.1*want.Ops[kind]+2 {

@@ -124,7 +124,8 @@ func (r *rank) start(ctx context.Context, run string, told *storage.Told) (err e
 	files := &countingFS{FS: vfs.OS{}, dir: w.global(), m: &r.m, removed: &w.removed}
 	levels := []string{storage.LevelLocal, storage.LevelGlobal}
 	r.store, err = storage.Open(vfs.With(ctx, files), storage.Options{Job: "scale", Rank: r.n, Size: w.Ranks,
-		Node: w.names[r.n], Nodes: w.names, Run: run, Together: true, Told: told, Logger: log, Levels: []storage.LevelConfig{
+		Node: w.names[r.n], Nodes: w.names, Run: run, Together: true, Told: told, Logger: log,
+		Levels: []storage.LevelConfig{
 			{Name: levels[0], Dir: w.local(node)}, {Name: levels[1], Dir: w.global()}}})
 	if err != nil {
 		return err

@@ -88,7 +88,8 @@ func readLedgers(r noteReader, level string, list []vfs.Entry) (out []*format.Le
 		}
 		l, err := readNote(r, f.Name, format.DecodeLedger)
 		if err == nil && (format.LedgerName(l.Rank) != f.Name || !l.IsOf(level)) {
-			err = &format.CorruptError{File: f.Name, Len: int64(len(l.Encode())), Reason: "ledger of another rank or level"}
+			err = &format.CorruptError{File: f.Name, Len: int64(len(l.Encode())),
+				Reason: "ledger of another rank or level"}
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // replaced meanwhile
