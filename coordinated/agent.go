@@ -53,8 +53,9 @@ type agent struct {
 
 	calls   chan func() // run on the agent's goroutine
 	signals chan os.Signal
-	quit    chan struct{} // closed to stop it
-	done    chan struct{} // closed when it has stopped
+	heard   <-chan os.Signal // signals, or those of a program elsewhere
+	quit    chan struct{}    // closed to stop it
+	done    chan struct{}    // closed when it has stopped
 	left    bool
 }
 
@@ -78,7 +79,7 @@ const tickEvery = 500 * time.Microsecond
 func newAgent(c *Checkpointer, last cut.Epoch) (*agent, error) {
 	m, err := cut.New(cut.Config{Rank: c.world.Rank(), Size: c.world.Size(), Parent: c.topo.parent,
 		Children: c.topo.children,
-		Timeout:  c.opt.CutTimeout, Last: last})
+		HintSpan: c.hintSpan(), Timeout: c.opt.CutTimeout, Last: last})
 	if err != nil {
 		return nil, err
 	}
@@ -86,6 +87,7 @@ func newAgent(c *Checkpointer, last cut.Epoch) (*agent, error) {
 		begin: time.Now(), calls: make(chan func()), signals: make(chan os.Signal, 8), quit: make(chan struct{}),
 		done:  make(chan struct{}),
 		timer: time.NewTimer(time.Hour), alive: time.NewTicker(aliveEvery), watchdog: newWatchdog(c.opt.WaitTimeout)}
+	a.heard = a.signals
 	a.timer.Stop()
 	if c.world.Rank() == 0 {
 		var final time.Time
@@ -99,7 +101,11 @@ func newAgent(c *Checkpointer, last cut.Epoch) (*agent, error) {
 }
 
 func (a *agent) start() {
-	if all := append(slices.Clone(a.c.opt.CheckpointSignals), a.c.opt.StopSignals...); len(all) > 0 {
+	all := append(slices.Clone(a.c.opt.CheckpointSignals), a.c.opt.StopSignals...)
+	switch {
+	case a.c.far != nil:
+		a.heard = a.c.far.Signals()
+	case len(all) > 0:
 		signal.Notify(a.signals, all...)
 	}
 	go a.run()
@@ -155,7 +161,7 @@ func (a *agent) run() {
 		case l := <-a.c.plane.Lost():
 			a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: l.Rank, Had: uint64(a.c.world.Rank()),
 				Stage: fmt.Sprint(l.Err)})
-		case s := <-a.signals:
+		case s := <-a.heard:
 			a.signalled(s)
 		case <-a.timer.C:
 			a.timeUp()
@@ -235,9 +241,9 @@ func (a *agent) act(act cut.Action) {
 		a.polls = watch.Polling{}
 		c.events.Emit(events.Event{Name: events.Arm, Epoch: uint64(act.Epoch), Points: c.points.load()})
 		c.phase("armed")
-		c.gate.Or(gateArmed)
+		c.arm(true)
 	case cut.Disarm:
-		c.gate.And(^uint32(gateArmed))
+		c.arm(false)
 	case cut.Look:
 		a.step(a.sample())
 	case cut.Release:

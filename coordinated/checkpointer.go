@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/metrics"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/internal/regcache"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -27,7 +28,9 @@ import (
 type Checkpointer struct {
 	opt      Options
 	log      *slog.Logger
-	world    *mpiwrap.Comm
+	world    ranks
+	far      program.Program // of a program in another process; nil: it is in this one
+	private  string          // name of the communicator that the program does not see
 	endpoint endpoint.Endpoint
 	plane    plane
 	topo     *topology
@@ -93,15 +96,21 @@ type verdict struct {
 func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer, error) {
 	e, priv := endpoint.Of(world), endpoint.Private(world)
 	e.NoteSites()
-	bad := opt.validate()
-	if err := meet(priv, openWait*opt.waitTimeout(), opt.Logger); err != nil {
+	c := &Checkpointer{opt: opt, world: overMPI{priv}, private: priv.Name(), endpoint: e}
+	return c.connected(ctx)
+}
+
+// connected brings the ranks together, and opens everything. Collective.
+func (c *Checkpointer) connected(ctx context.Context) (*Checkpointer, error) {
+	bad := c.opt.validate()
+	if err := c.world.meet(openWait*c.opt.waitTimeout(), c.opt.Logger); err != nil {
 		return nil, err
 	}
-	if err := agree(priv, "open checkpointer", bad); err != nil {
+	if err := agree(c.world, "open checkpointer", bad); err != nil {
 		return nil, err
 	}
-	c := &Checkpointer{opt: opt, world: world, endpoint: e, verdicts: make(chan verdict, 1), begun: time.Now(),
-		said: map[string]bool{}}
+	c.verdicts, c.begun, c.said = make(chan verdict, 1), time.Now(), map[string]bool{}
+	opt, world := &c.opt, c.world
 	c.now(stateStarting)
 	c.log = opt.Logger.With("rank", world.Rank())
 	if world.Rank() == 0 {
@@ -110,16 +119,16 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 		}
 	}
 	c.ops = persist.NewOperations(opt.WriteTimeout, func(level string) int64 { return c.store.CopiedTo(level) })
-	c.state = capture.New(opt.MaxPool, opt.CopyWorkers, c.log)
+	c.state = capture.New(opt.MaxPool, opt.CopyWorkers, c.memory(), c.log)
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.gate.Store(gateRestore)
 	var err error
 	var key control.Key
-	if c.plane, c.topo, key, err = connect(ctx, priv, &opt); err != nil {
+	if c.plane, c.topo, key, err = connect(ctx, world, opt); err != nil {
 		c.cancel(ErrClosed)
 		return nil, err
 	}
-	if err := c.open(ctx, priv, key); err != nil {
+	if err := c.open(ctx, world, key); err != nil {
 		c.reportFailed(ctx, err)
 		c.cancel(ErrClosed)
 		return nil, errors.Join(err, c.closeParts())
@@ -129,7 +138,7 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 
 // open opens the storage, finds the newest epoch number in use anywhere and
 // starts the agent.
-func (c *Checkpointer) open(ctx context.Context, priv *mpiwrap.Comm, key control.Key) error {
+func (c *Checkpointer) open(ctx context.Context, priv ranks, key control.Key) error {
 	// Before the storage is opened: that clears away what looks like the remains of
 	// a dead run.
 	var err error
@@ -194,7 +203,7 @@ func (c *Checkpointer) warnOfRegistrations(p regcache.Plan) {
 
 // lastEpoch finds the highest number any rank knows of, so that no number is
 // used twice.
-func (c *Checkpointer) lastEpoch(ctx context.Context, priv *mpiwrap.Comm) (cut.Epoch, error) {
+func (c *Checkpointer) lastEpoch(ctx context.Context, priv ranks) (cut.Epoch, error) {
 	highest, err := c.store.Highest(ctx)
 	if err := agree(priv, "look for checkpoints", err); err != nil {
 		return 0, err

@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
-	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
 // connectTimeout bounds the building of the control tree.
@@ -50,7 +49,7 @@ func (t *topology) neighbours() []int {
 
 // connect builds the control plane: names of nodes, the job's key and the
 // addresses travel over MPI, everything later over TCP. Collective.
-func connect(ctx context.Context, priv *mpiwrap.Comm, opt *Options) (_ plane, t *topology, key control.Key, err error) {
+func connect(ctx context.Context, priv ranks, opt *Options) (_ plane, t *topology, key control.Key, err error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -161,11 +160,11 @@ const fieldBytes = 256
 
 // exchange gives every rank's string to all ranks, in order of rank. Longer
 // ones are cut short.
-func exchange(priv *mpiwrap.Comm, s string) ([]string, error) {
+func exchange(priv ranks, s string) ([]string, error) {
 	mine := make([]byte, fieldBytes)
 	copy(mine[:fieldBytes-1], s)
 	all := make([]byte, fieldBytes*priv.Size())
-	if err := mpiwrap.Allgather(priv, all, mine); err != nil {
+	if err := priv.Allgather(all, mine); err != nil {
 		return nil, fmt.Errorf("coordinated: exchange between ranks: %w", err)
 	}
 	out := make([]string, priv.Size())
@@ -177,7 +176,7 @@ func exchange(priv *mpiwrap.Comm, s string) ([]string, error) {
 
 // agree makes all ranks succeed or fail together. Collective; err is this
 // rank's own outcome.
-func agree(priv *mpiwrap.Comm, op string, err error) error {
+func agree(priv ranks, op string, err error) error {
 	text := ""
 	if err != nil {
 		text = cmp.Or(err.Error(), "unknown error")
@@ -189,7 +188,7 @@ func agree(priv *mpiwrap.Comm, op string, err error) error {
 	return vote.Failed(op, all, err)
 }
 
-func shareKey(priv *mpiwrap.Comm) (control.Key, error) {
+func shareKey(priv ranks) (control.Key, error) {
 	var key control.Key
 	var err error
 	if priv.Rank() == 0 {
@@ -198,7 +197,7 @@ func shareKey(priv *mpiwrap.Comm) (control.Key, error) {
 	if err := agree(priv, "make the job's key", err); err != nil {
 		return key, err
 	}
-	if err := mpiwrap.Bcast(priv, key[:], 0); err != nil {
+	if err := broadcast(priv, key[:]); err != nil {
 		return key, fmt.Errorf("coordinated: share the job's key: %w", err)
 	}
 	return key, nil

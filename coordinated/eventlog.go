@@ -2,6 +2,7 @@ package coordinated
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
-	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -78,16 +78,21 @@ func (c *Checkpointer) openLog(run int) {
 // agreeNumbers finds the highest epoch and run that any rank knows of, so that
 // no number is used twice. Its begin and end on all ranks are what the report
 // compares their clocks by.
-func (c *Checkpointer) agreeNumbers(priv *mpiwrap.Comm, epoch, run uint64) (uint64, uint64, error) {
+func (c *Checkpointer) agreeNumbers(priv ranks, epoch, run uint64) (uint64, uint64, error) {
 	start := time.Now()
-	mine, all := []uint64{epoch, run}, []uint64{0, 0}
-	if err := mpiwrap.Allreduce(priv, all, mine, mpiwrap.Max); err != nil {
+	mine := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, epoch), run)
+	all := make([]byte, len(mine)*priv.Size())
+	if err := priv.Allgather(all, mine); err != nil {
 		return 0, 0, fmt.Errorf("coordinated: agree on the newest epoch: %w", err)
 	}
 	end := time.Now()
-	c.openLog(int(all[1]) + 1)
+	for ; len(all) > 0; all = all[16:] {
+		epoch = max(epoch, binary.LittleEndian.Uint64(all))
+		run = max(run, binary.LittleEndian.Uint64(all[8:]))
+	}
+	c.openLog(int(run) + 1)
 	c.events.EmitAt(end, events.Event{Name: events.Sync, What: "open", Dur: int64(end.Sub(start))})
-	return all[0], all[1], nil
+	return epoch, run, nil
 }
 
 // failure logs an error.

@@ -92,8 +92,10 @@ func (o *Options) levelConfigs() ([]storage.LevelConfig, error) {
 
 // openStore opens the levels, at rank 0 first, which tells the others what lies in the
 // directories that all share. Redundancy travels over the control plane's authenticated
-// streams. Collective; the error is this rank's own.
-func (c *Checkpointer) openStore(ctx context.Context, priv *mpiwrap.Comm, key control.Key) error {
+// streams. Ranks of a program elsewhere, which have no broadcast, look each for itself.
+// Collective; the error is this rank's own.
+func (c *Checkpointer) openStore(ctx context.Context, all ranks, key control.Key) error {
+	priv, together := all.(overMPI)
 	levels, err := c.opt.levelConfigs()
 	if err != nil {
 		return err
@@ -109,14 +111,18 @@ func (c *Checkpointer) openStore(ctx context.Context, priv *mpiwrap.Comm, key co
 	opt := storage.Options{Job: c.opt.Job, Rank: c.world.Rank(), Size: c.world.Size(),
 		Node:  c.topo.nodes[c.world.Rank()],
 		Nodes: c.topo.nodes, Levels: levels, Logger: c.log,
-		Degrade: true, Together: true, Mapped: c.state.Pin, Unmapped: c.state.Unpin}
+		Degrade: true, Together: together, Mapped: c.state.Pin, Unmapped: c.state.Unpin}
 	if p, ok := c.plane.(*control.Plane); ok {
 		opt.Transport = streams{p}
 		opt.Run = runName(key)
 	}
 	ctx = vfs.With(ctx, c.opt.files)
+	if !together {
+		c.store, err = storage.Open(ctx, opt)
+		return err
+	}
 	if opt.Rank > 0 {
-		if opt.Told, err = hearOverview(priv); opt.Told != nil && err == nil {
+		if opt.Told, err = hearOverview(priv.Comm); opt.Told != nil && err == nil {
 			c.store, err = storage.Open(ctx, opt)
 		}
 		return err
@@ -126,7 +132,7 @@ func (c *Checkpointer) openStore(ctx context.Context, priv *mpiwrap.Comm, key co
 	if c.store, err = storage.Open(ctx, opt); err == nil {
 		common, own, err = c.store.Overview(ctx)
 	}
-	return errors.Join(err, tellOverview(priv, err == nil, common, own))
+	return errors.Join(err, tellOverview(priv.Comm, err == nil, common, own))
 }
 
 // tellOverview gives all ranks what rank 0 has found, or that it found nothing because of an
@@ -256,7 +262,7 @@ func misplaced(err error) bool {
 // write to. The others are read at a restart as far as they can be. had says that
 // the job has been here before: only then may a directory be missing, or not be this
 // user's; on a first start that is a mistake, which is refused. Collective.
-func (c *Checkpointer) useLevels(priv *mpiwrap.Comm, had bool) error {
+func (c *Checkpointer) useLevels(priv ranks, had bool) error {
 	out := c.store.Out()
 	letters := ""
 	for i, level := range c.levels {

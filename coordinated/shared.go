@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
-	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -37,7 +36,7 @@ func (e *NotSharedError) Error() string {
 
 // checkShared makes sure that every node sees the same global directory: rank 0 writes
 // a file of a random name, and one rank of each other node looks for it. Collective.
-func (c *Checkpointer) checkShared(ctx context.Context, priv *mpiwrap.Comm) error {
+func (c *Checkpointer) checkShared(ctx context.Context, priv ranks) error {
 	if !slices.Contains(c.levels, storage.LevelGlobal) || storage.IsObjectStore(c.opt.Global) ||
 		len(distinct(c.topo.nodes)) == 1 {
 		return nil
@@ -51,7 +50,7 @@ func (c *Checkpointer) checkShared(ctx context.Context, priv *mpiwrap.Comm) erro
 	if err := agree(priv, "check the global directory", err); err != nil {
 		return err
 	}
-	if err := mpiwrap.Bcast(priv, nonce, 0); err != nil {
+	if err := broadcast(priv, nonce); err != nil {
 		return fmt.Errorf("coordinated: check the global directory: %w", err)
 	}
 	// The name is that of a file in the making: a later start clears it away.

@@ -154,7 +154,7 @@ func (a *agent) doingNow() watch.ThreadState {
 		d.InRestore, d.Text = true, "in Restore"+c.placed()
 	case state != stateRunning && state != stateStarting || c.endpoint.Concurrent():
 		d.Text = state // the library sees to it that this ends
-	case act.Blocked && act.Comm == endpoint.Private(c.world).Name():
+	case act.Blocked && act.Comm == c.private:
 		d.InFinalize, d.Text = true, "in Finalize without Close"+watch.CallSite()
 	case act.Blocked:
 		d.Text = watch.InCall(act) + watch.CallSite()

@@ -133,7 +133,7 @@ func (r *rank) start(ctx context.Context, run string, told *storage.Told) (err e
 	if _, err := r.store.Highest(ctx); err != nil {
 		return err
 	}
-	r.state = capture.New(0, 1, log)
+	r.state = capture.New(0, 1, nil, log)
 	if err := r.state.Add("data", &r.data); err != nil {
 		return err
 	}

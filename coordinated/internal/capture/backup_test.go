@@ -31,7 +31,7 @@ func TestBackup(t *testing.T) {
 		}
 		from := rng.IntN(pageBytes)
 		mem := whole[from : size-rng.IntN(pageBytes)]
-		p := newPool(0, nil)
+		p := newPool(0, nil, nil)
 		k := newBackup(p, 2)
 		back := k.save(mem)
 		want := bytes.Clone(mem)
@@ -56,7 +56,7 @@ func TestBackupLeavesFreshMemory(t *testing.T) {
 	}
 	defer func() { _ = unix.Munmap(b) }()
 	b[size/2] = 1
-	k := newBackup(newPool(0, nil), 1)
+	k := newBackup(newPool(0, nil, nil), 1)
 	defer k.close()
 	if !k.look(b) {
 		t.Skip("this system does not show a process its own pages: /proc/self/pagemap")

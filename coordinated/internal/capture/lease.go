@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/storage"
-	"golang.org/x/sys/unix"
 )
 
 // A Lease is a filled pool in the hands of those who write it, until the next capture
@@ -101,7 +100,7 @@ func (l *Lease) end() {
 	}
 	for _, c := range l.kept {
 		p.mapped -= int64(len(c))
-		l.err = errors.Join(l.err, p.pinned.Unpin(c), unix.Munmap(c))
+		l.err = errors.Join(l.err, p.pinned.Unpin(c), p.memory.Unmap(c))
 	}
 	l.kept = nil
 	close(l.back)

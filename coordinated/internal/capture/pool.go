@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/holdfast-hpc/holdfast/internal/program"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,7 +18,8 @@ const pageBytes = 4096
 // claimed for the next.
 type pool struct {
 	*pinned
-	limit int64 // bytes in all, 0 = no bound
+	limit  int64 // bytes in all, 0 = no bound
+	memory program.Memory
 
 	mu     sync.Mutex // guards the fields below
 	chunks [][]byte
@@ -28,8 +30,11 @@ type pool struct {
 	out    *Lease       // the last one, until it is over; nil: none
 }
 
-func newPool(limit int64, pinned *pinned) *pool {
-	return &pool{limit: limit, pinned: pinned, device: map[int]bool{}}
+func newPool(limit int64, memory program.Memory, pinned *pinned) *pool {
+	if memory == nil {
+		memory = private{}
+	}
+	return &pool{limit: limit, memory: memory, pinned: pinned, device: map[int]bool{}}
 }
 
 // Reserve makes room for n bytes ahead of time, from any goroutine. Too little memory is not an
@@ -52,12 +57,8 @@ func (p *pool) add(n int64) bool {
 	if p.limit > 0 && p.mapped+n > p.limit {
 		return false
 	}
-	b, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	b, err := p.memory.Map(int(n))
 	if err != nil {
-		return false
-	}
-	if err := touch(b); err != nil {
-		_ = unix.Munmap(b) // it was mapped just now
 		return false
 	}
 	p.chunks = append(p.chunks, b)
@@ -150,6 +151,23 @@ func touch(b []byte) error {
 // populate takes the page faults of some memory. A variable for tests.
 var populate = func(b []byte) error { return unix.Madvise(b, unix.MADV_POPULATE_WRITE) }
 
+// private is memory of this process alone.
+type private struct{ program.Memory }
+
+func (private) Map(n int) ([]byte, error) {
+	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, err
+	}
+	if err := touch(b); err != nil {
+		_ = unix.Munmap(b) // it was mapped just now
+		return nil, err
+	}
+	return b, nil
+}
+
+func (private) Unmap(b []byte) error { return unix.Munmap(b) }
+
 // HasGrown reports whether a capture since the last call had to map memory while the
 // program waited.
 func (p *pool) HasGrown() bool {
@@ -169,7 +187,7 @@ func (p *pool) Close() error {
 		if p.out != nil && p.out.held > 0 {
 			break // a write that hangs still reads it; it ends with the process
 		}
-		errs = append(errs, p.pinned.Unpin(c), unix.Munmap(c))
+		errs = append(errs, p.pinned.Unpin(c), p.memory.Unmap(c))
 	}
 	p.chunks, p.used, p.device, p.mapped = nil, nil, nil, 0
 	if err := errors.Join(errs...); err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 func TestPool(t *testing.T) {
-	p := newPool(4<<20, newPinned(nil, func() []Device { return nil }))
+	p := newPool(4<<20, nil, newPinned(nil, func() []Device { return nil }))
 	defer func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
@@ -59,7 +59,7 @@ func TestPoolPinned(t *testing.T) {
 		t.Fatal(err)
 	}
 	pinned := newPinned(slog.New(slog.DiscardHandler), func() []Device { return []Device{{"d", d}} })
-	p := newPool(0, pinned)
+	p := newPool(0, nil, pinned)
 	p.Reserve(4 << 20)
 	for range 3 {
 		c, err := d.Capture(t.Context(), p.allocDevice)
@@ -91,7 +91,7 @@ func TestPoolPinned(t *testing.T) {
 func TestPoolBehind(t *testing.T) {
 	const n = 12 << 20
 	for range 50 {
-		p := newPool(0, newPinned(slog.New(slog.DiscardHandler), func() []Device { return nil }))
+		p := newPool(0, nil, newPinned(slog.New(slog.DiscardHandler), func() []Device { return nil }))
 		var behind sync.WaitGroup
 		behind.Go(func() { p.Reserve(n) })
 		p.claim()
@@ -119,7 +119,7 @@ func TestPoolWithoutMemory(t *testing.T) {
 		room   bool
 	}{{unix.ENOMEM, false}, {unix.EHWPOISON, false}, {unix.EFAULT, false}, {unix.EINVAL, true}} {
 		populate = func([]byte) error { return test.answer }
-		p := newPool(0, newPinned(nil, nil))
+		p := newPool(0, nil, newPinned(nil, nil))
 		if got := p.alloc(3*pageBytes) != nil; got != test.room {
 			t.Errorf("%v: got memory: %t, want %t", test.answer, got, test.room)
 		}
@@ -130,7 +130,7 @@ func TestPoolWithoutMemory(t *testing.T) {
 }
 
 func TestLease(t *testing.T) {
-	p := newPool(0, newPinned(nil, func() []Device { return nil }))
+	p := newPool(0, nil, newPinned(nil, func() []Device { return nil }))
 	defer p.Close()
 	p.Reserve(1 << 20)
 	released := 0

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -33,10 +34,11 @@ type Device struct {
 }
 
 // New makes room for the names of one rank. Captures take up to limit bytes of memory,
-// 0 meaning no bound, and copy with so many goroutines.
-func New(limit int64, workers int, log *slog.Logger) *Protected {
+// 0 meaning no bound, and copy with so many goroutines. The memory is shared with a program in
+// another process, or, if nil, this process's own.
+func New(limit int64, workers int, memory program.Memory, log *slog.Logger) *Protected {
 	p := &Protected{names: map[string]bool{}, workers: workers}
-	p.pool = newPool(limit, newPinned(log, p.Devices))
+	p.pool = newPool(limit, memory, newPinned(log, p.Devices))
 	return p
 }
 
@@ -54,7 +56,7 @@ func (p *Protected) Add(name string, x any) error {
 		}
 		p.devices = append(p.devices, Device{name, dev})
 	} else {
-		r, err := newRegion(x)
+		r, err := p.newRegion(x)
 		if err != nil {
 			return err
 		}
@@ -71,7 +73,7 @@ func (p *Protected) Devices() []Device { return p.devices }
 func (p *Protected) Bytes() int64 {
 	var n int64
 	for _, r := range p.regions {
-		if b := r.bytes(); b >= inlineBytes {
+		if b := r.bytes(); b >= inlineBytes || r.isElsewhere() {
 			n += roundUp(b)
 		}
 	}
@@ -101,6 +103,9 @@ func (p *Protected) Capture(ctx context.Context, mailbox func() ([]byte, error))
 }
 
 func (p *Protected) captureMemory(s *Snapshot) error {
+	if err := p.saveElsewhere(); err != nil {
+		return err
+	}
 	var entries []entry
 	var jobs []copyJob
 	for _, r := range p.regions {

@@ -96,7 +96,7 @@ func alone(t *testing.T, sick string) (p *Persister, heard func() string) {
 	log := slog.New(slog.DiscardHandler)
 	var work sync.WaitGroup
 	p = New(t.Context(), Options{Store: store, Levels: []string{storage.LevelLocal, storage.LevelGlobal},
-		Node: []int{0}, State: capture.New(0, 1, log), Log: log,
+		Node: []int{0}, State: capture.New(0, 1, nil, log), Log: log,
 		Operations: NewOperations(time.Minute, store.CopiedTo), End: &End{},
 		Allgather: func(_ storage.Epoch, _ string, data []byte) ([]cut.Blob, error) {
 			return []cut.Blob{{Data: data}}, nil

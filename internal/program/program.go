@@ -1,0 +1,70 @@
+// Package program is what a checkpointer needs of a program that it is not part of: an
+// agent of the node daemon stands in for a rank whose memory and messages are those of
+// another process.
+//
+// Such a program promises that at a point no message of its own is in flight, and that
+// all its ranks come to their points equally often. So all ranks stop at the same one.
+package program
+
+import (
+	"context"
+	"os"
+)
+
+// Program is one rank of it.
+type Program interface {
+	Rank() int
+	Size() int
+
+	// Meet returns when all ranks have called it. If ctx ends first, it returns those that
+	// have not, as far as they are known.
+	Meet(ctx context.Context) (missing []int, err error)
+
+	// Allgather gives every rank's bytes to all, in order of rank. It is collective; mine
+	// has the same length on all ranks, and all is size times as long.
+	Allgather(all, mine []byte) error
+
+	// Arm makes the program's next point stop, or pass. When Arm(true) returns, Points counts
+	// every point that has passed.
+	Arm(armed bool)
+
+	// Points is how many points the rank has come to.
+	Points() uint64
+
+	// Signals are those that the program has been sent and that ask for a checkpoint.
+	Signals() <-chan os.Signal
+
+	Memory
+}
+
+// Memory is what the agent and its program share.
+type Memory interface {
+	// Map returns n bytes, touched, of a size that stays until Unmap; n is a multiple of the
+	// page size.
+	Map(n int) ([]byte, error)
+	Unmap(b []byte) error
+
+	// Save copies the program's arrays to shared memory, while the program stands at a point.
+	Save(moves []Move) error
+
+	// Load copies shared memory to the program's arrays. The program is in its call to restore,
+	// and copies before that returns.
+	Load(m Move)
+}
+
+// Array is memory of the program that is protected.
+type Array struct {
+	ID     uint32
+	Layout string // as that of a slice in Go: float64 for double
+	Elem   int    // bytes of an element
+	Count  func() int64
+}
+
+// Bytes is the present size.
+func (a *Array) Bytes() int64 { return a.Count() * int64(a.Elem) }
+
+// Move is a copy between an array and shared memory that is as long.
+type Move struct {
+	*Array
+	Shared []byte
+}
