@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo wanted test race soak soak-damage soak-store soak-restart soak-slurm test-model test-gpu bench bench-full man lint build clean
+.PHONY: help setup lib demo wanted test race soak soak-damage soak-store soak-restart soak-slurm test-model test-gpu bench bench-full man lint build clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,9 +21,28 @@ help: ## list the targets
 setup: ## install all Debian packages that demo, tests and pages need (as root)
 	@sh scripts/setup.sh all
 
-build: ## build the command-line tool and the applications into bin/
+build: lib ## build the command-line tool, the applications into bin/, and libholdfast into lib/
 	@mkdir -p $(BIN)
 	$(GO) build -o $(BIN)/ ./...
+
+LIB      ?= lib
+HF_OBJECTS = $(patsubst lib/src/%.c,$(LIB)/%.o,$(wildcard lib/src/*.c))
+CFLAGS   ?= -O2 -g
+HF_CFLAGS = -std=c11 -fPIC -fvisibility=hidden -pthread -Wall -Wextra -Wpedantic -Wconversion -Werror
+HF_LINK   = -shared -Wl,-soname,libholdfast.so.0 -Wl,--version-script,lib/libholdfast.map -Wl,-z,nodelete -Wl,-z,defs
+
+lib: $(LIB)/libholdfast.so $(LIB)/libholdfast.a ## build libholdfast, for programs in C: into LIB=lib
+
+$(LIB)/%.o: lib/src/%.c lib/src/client.h lib/src/protocol.h lib/holdfast.h
+	$(CC) $(HF_CFLAGS) $(CFLAGS) -c $< -o $@
+
+$(LIB)/libholdfast.so: $(HF_OBJECTS) lib/libholdfast.map
+	$(CC) $(CFLAGS) $(HF_LINK) $(HF_OBJECTS) -o $@.0
+	ln -sf libholdfast.so.0 $@
+
+$(LIB)/libholdfast.a: $(HF_OBJECTS)
+	rm -f $@
+	$(AR) rcs $@ $(HF_OBJECTS)
 
 demo: ## checkpoint, kill and restart an N-body run elsewhere; under 2 minutes
 	@sh scripts/setup.sh demo
@@ -43,14 +62,14 @@ test: wanted lint ## install what is missing (as root), lint, all tests
 # has vetted all.
 TEST = $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
 RANKS = apps/(matmul|nbody|smithwaterman|transpose)|cmd/holdfast|mpiwrap/mpi(test)?|$(RANKS_TOO)
-RANKS_TOO = test/(cluster|e2e|examples|remote|slurm|yield)
+RANKS_TOO = test/(cluster|e2e|examples|node|remote|slurm|yield)
 
 # The race detector takes cgo, MPI and OpenCL as they are. It is of no use where tests
 # start programs that were built without it (RACE_NOT). Packages that take long under it
 # (RACE_SLOW) are left to make race, but for a choice of storage's tests. It would wait a
 # second at the end of each package.
 RACE = GORACE=atexit_sleep_ms=0 $(GO) test -race -tags invariants -short -count=1 -timeout $(TIMEOUT)
-RACE_NOT = test/(cluster|e2e|examples|remote|slurm|yield)
+RACE_NOT = test/(cluster|e2e|examples|node|remote|slurm|yield)
 RACE_SLOW = storage(/internal/redundancy)?|coordinated(/cut.*)?|mpiwrap/mpi.*|gpustate(/gpu.*)?|$(RACE_SLOW_TOO)
 RACE_SLOW_TOO = cmd/.*|internal/(report|bench/.*)|apps/(nbody/picture|smithwaterman(/align)?)
 RACE_STORAGE = Prune|Vote|Kept|Redundan|Lend|Pace|Lock|Flush|Salvage|Put|Fetch|Rebuild|Pack|Level|Tools|View
@@ -125,5 +144,5 @@ lint: ## gofmt, go vet, staticcheck, doc comments, shellcheck
 	@sh scripts/lint.sh $(GO)
 
 clean: ## remove what the build and the demo left
-	rm -rf $(BIN) holdfast-demo $(BENCH_OUT)
+	rm -rf $(BIN) holdfast-demo $(BENCH_OUT) lib/*.o lib/*.a lib/*.so lib/*.so.0
 	$(GO) clean

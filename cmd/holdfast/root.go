@@ -90,7 +90,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newPrune(), newKeep(), newFlush(), newRequest(),
 		newStatus(),
 		newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode(), newMan(), newGuard(),
-		newStartRank())
+		newStartRank(), newNode())
 	root.AddCommand(newGpud(), newGpudWorker(), newMigrate(), newBalance())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())

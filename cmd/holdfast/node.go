@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/node"
+	"github.com/spf13/cobra"
+)
+
+func newNode() *cobra.Command {
+	var key string
+	var wait time.Duration
+	var background, tell, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "take the checkpoints of this node's ranks of a program in C or another language",
+		Long: `node is the daemon behind libholdfast: it takes the checkpoints of the ranks of one
+job on this node, and stores them as the Go library does. Its settings are those of
+holdfast.yaml and HOLDFAST_* (see holdfast config).
+
+You need not start it: the first rank on a node does, with the holdfast that
+HOLDFAST_BIN names, or that is in PATH. To start it by hand, give it and the program
+the same HOLDFAST_NODE_KEY.
+
+It ends when the last rank on the node has ended. The signals that ask for a
+checkpoint (USR1) and for a final one (USR2, TERM) may be sent to it or to any rank.
+INT ends it, and the job's checkpoints with it.
+
+Exit codes: 0 all ranks have ended, or the job has its daemon on this node;
+2 it could not begin, or no rank came.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if key == "" {
+				key = node.Key(os.Getenv)
+			}
+			if background {
+				self, err := os.Executable()
+				if err != nil {
+					return err
+				}
+				return node.Background([]string{self, "node", "--tell", "--key", key, "--wait", wait.String(),
+					"--json=" + strconv.FormatBool(asJSON)})
+			}
+			said := func(error) {}
+			if tell {
+				var once sync.Once
+				said = func(err error) { once.Do(func() { node.SayReady(err) }) }
+			}
+			opt := node.Options{Key: key, Wait: wait, Checkpoints: coordinated.FromEnv(), Ready: func() { said(nil) },
+				Logger: slog.Default()}
+			if asJSON {
+				opt.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))
+			}
+			// TERM is for the agents.
+			err := node.Run(context.WithoutCancel(cmd.Context()), opt)
+			said(err)
+			if errors.Is(err, node.ErrTaken) {
+				return nil
+			}
+			return err
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&key, "key", "", "name of the job; empty: that of "+node.KeyVar+", else of the launcher's variables")
+	fs.DurationVar(&wait, "wait", time.Minute, "how long to wait for the first rank")
+	fs.BoolVar(&background, "background", false, "return when ranks can connect, and leave the daemon running")
+	fs.BoolVar(&asJSON, "json", false, "write the log as JSON, an object a line")
+	fs.BoolVar(&tell, "tell", false, "say at descriptor 3 that ranks can connect")
+	_ = fs.MarkHidden("tell") // it is there
+	return cmd
+}

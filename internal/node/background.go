@@ -1,0 +1,59 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+)
+
+// ReadyFile is the descriptor at which a daemon in the background says that clients can
+// connect, or why not.
+const ReadyFile = 3
+
+const readyWord = "ready"
+
+// Background starts args, which is the command line of a daemon with the descriptor
+// ReadyFile, and returns when it is ready. The daemon is no child that this program's
+// parent would hear of, has a session of its own, and keeps standard error alone.
+func Background(args []string) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start the node daemon: %w", err)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stderr, cmd.ExtraFiles = os.Stderr, []*os.File{w}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = cmd.Start()
+	_ = w.Close() // the daemon has its own
+	if err != nil {
+		return fmt.Errorf("start the node daemon: %w", errors.Join(err, r.Close()))
+	}
+	said, err := io.ReadAll(io.LimitReader(r, 4096))
+	_ = r.Close() // it was read to its end
+	switch text := strings.TrimSpace(string(said)); {
+	case err != nil:
+		return fmt.Errorf("start the node daemon: %w", err)
+	case text == readyWord:
+		return cmd.Process.Release()
+	case text == "":
+		return fmt.Errorf("the node daemon ended at once: %w", cmd.Wait())
+	default:
+		return errors.New(text)
+	}
+}
+
+// SayReady tells whoever started the daemon with Background that it is ready, or why not.
+// One that finds its place taken is.
+func SayReady(err error) {
+	f := os.NewFile(ReadyFile, "ready")
+	text := readyWord
+	if err != nil && !errors.Is(err, ErrTaken) {
+		text = err.Error()
+	}
+	_, _ = io.WriteString(f, text+"\n") // whoever waits may have gone
+	_ = f.Close()                       // as above
+}

@@ -1,0 +1,121 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/holdfast-hpc/holdfast/internal/node/wire"
+	"golang.org/x/sys/unix"
+)
+
+// conn is the socket of a client of this user, and its process.
+type conn struct {
+	sock    *net.UnixConn
+	process int // pidfd; -1: the kernel has none
+	pid     int32
+	closing sync.Once
+
+	mu     sync.Mutex // guards closed
+	closed bool
+}
+
+var errForeign = errors.New("it belongs to another user")
+
+// newConn asks the kernel who is at the other end.
+func newConn(c *net.UnixConn) (*conn, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var who *unix.Ucred
+	var werr error
+	if err := raw.Control(func(fd uintptr) {
+		who, werr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil || werr != nil {
+		return nil, fmt.Errorf("ask who it is: %w", errors.Join(err, werr))
+	}
+	if int(who.Uid) != os.Geteuid() {
+		return nil, fmt.Errorf("process %d of user %d: %w", who.Pid, who.Uid, errForeign)
+	}
+	k := &conn{sock: c, pid: who.Pid, process: -1}
+	if who.Pid > 0 { // 0: it is in a process namespace that this one does not see
+		if fd, err := unix.PidfdOpen(int(who.Pid), 0); err == nil {
+			k.process = fd
+		}
+	}
+	return k, nil
+}
+
+// watch hangs up when the process ends: a child of it may hold the socket open.
+func (k *conn) watch() {
+	if k.process < 0 {
+		return
+	}
+	for {
+		const every = 500 // milliseconds; then it is looked whether the connection still is
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(k.process), Events: unix.POLLIN}}, every)
+		k.mu.Lock()
+		over := k.closed
+		k.mu.Unlock()
+		if over || n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+			k.hangUp()
+			return
+		}
+	}
+}
+
+// kill ends the process.
+func (k *conn) kill() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.process >= 0 && !k.closed {
+		_ = unix.PidfdSendSignal(k.process, syscall.SIGKILL, nil, 0) // it may have ended
+	}
+}
+
+// hangUp ends reads and writes.
+func (k *conn) hangUp() { k.closing.Do(func() { _ = k.sock.Close() }) }
+
+// close frees everything; no call is under way.
+func (k *conn) close() {
+	k.hangUp()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closed = true
+}
+
+// free closes the process's descriptor, once nobody watches.
+func (k *conn) free() {
+	if k.process >= 0 {
+		_ = unix.Close(k.process) // of no consequence
+	}
+}
+
+// read returns the next message.
+func (k *conn) read(b []byte) (wire.Message, error) {
+	n, _, flags, _, err := k.sock.ReadMsgUnix(b, nil) // descriptors, which nobody sends, are dropped
+	if err != nil {
+		return wire.Message{}, err
+	}
+	if n == 0 {
+		return wire.Message{}, errGone
+	}
+	if flags&unix.MSG_TRUNC != 0 {
+		return wire.Message{}, fmt.Errorf("%w: longer than %d bytes", wire.ErrMalformed, wire.MaxBytes)
+	}
+	return wire.Decode(b[:n])
+}
+
+// write sends a message with descriptors.
+func (k *conn) write(b []byte, fds ...int) error {
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	_, _, err := k.sock.WriteMsgUnix(b, oob, nil)
+	return err
+}

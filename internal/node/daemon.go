@@ -1,0 +1,215 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"golang.org/x/sys/unix"
+)
+
+// Options say what the daemon serves.
+type Options struct {
+	// Key names the job: clients look for it. Empty means what the environment gives.
+	Key string
+	// Checkpoints are the options of each rank's agent. Signals and OnLost are the daemon's.
+	Checkpoints coordinated.Options
+	// Wait is how long the daemon waits for its first client; 0 means a minute.
+	Wait time.Duration
+	// Ready is called when clients can connect.
+	Ready  func()
+	Logger *slog.Logger
+}
+
+// linger is how long the daemon waits for further ranks when those that came have ended.
+const linger = 500 * time.Millisecond
+
+// survivors is how long ranks that have lost another one may take to leave by themselves.
+const survivors = time.Second
+
+// daemon serves the ranks of one job on this node.
+type daemon struct {
+	opt      Options
+	log      *slog.Logger
+	listener *net.UnixListener
+	hub      hub
+	sessions sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows
+	alive  map[*session]bool
+	served bool          // a client has come
+	empty  chan struct{} // told when the last session is over
+}
+
+// ErrTaken says that a daemon of this job serves this node already.
+var ErrTaken = errors.New("another daemon serves this job on this node")
+
+// Address is the socket of a job's daemon; see NODE.md.
+func Address(key string) string {
+	clean := func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
+			return r
+		}
+		return '_'
+	}
+	b := []byte(key)
+	for i := range b {
+		b[i] = byte(clean(rune(b[i])))
+	}
+	const most = 64
+	return fmt.Sprintf("@holdfast-node-%d-%s", os.Geteuid(), b[:min(len(b), most)])
+}
+
+// Run serves clients until the last has ended, or ctx or SIGINT ends it. Other signals are for
+// the agents, as those that the ranks get. It returns ErrTaken when the job has its daemon.
+func Run(ctx context.Context, opt Options) error {
+	if opt.Wait == 0 {
+		opt.Wait = time.Minute
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.Default()
+	}
+	signal.Ignore(unix.SIGPIPE) // whoever read the log may be gone
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: Address(opt.Key), Net: "unixpacket"})
+	if errors.Is(err, unix.EADDRINUSE) {
+		return ErrTaken
+	}
+	if err != nil {
+		return fmt.Errorf("listen for the ranks of this node: %w", err)
+	}
+	d := &daemon{opt: opt, log: opt.Logger, listener: l, alive: map[*session]bool{}, empty: make(chan struct{}, 1)}
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // ends accept
+	defer stop()
+	var accepting sync.WaitGroup
+	accepting.Go(d.accept)
+	if opt.Ready != nil {
+		opt.Ready()
+	}
+	err = d.wait(ctx)
+	err = errors.Join(err, ignoreClosed(l.Close()))
+	accepting.Wait()
+	d.mu.Lock()
+	for s := range d.alive {
+		s.conn.hangUp()
+	}
+	d.mu.Unlock()
+	d.sessions.Wait()
+	return err
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// wait returns when there is nobody left to serve.
+func (d *daemon) wait(ctx context.Context) error {
+	signals := make(chan os.Signal, 8)
+	all := append(append([]os.Signal{}, signalsOf(d.opt.Checkpoints.CheckpointSignals, unix.SIGUSR1)...),
+		signalsOf(d.opt.Checkpoints.StopSignals, unix.SIGUSR2, unix.SIGTERM)...)
+	signal.Notify(signals, append(all, unix.SIGTERM, unix.SIGINT)...)
+	defer signal.Stop(signals)
+	idle := time.NewTimer(d.opt.Wait)
+	defer idle.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case s := <-signals:
+			if s == unix.SIGINT || !d.pass(s) && s == unix.SIGTERM {
+				return nil
+			}
+		case <-d.empty:
+			idle.Reset(linger)
+		case <-idle.C:
+			d.mu.Lock()
+			over, served := len(d.alive) == 0, d.served
+			d.mu.Unlock()
+			if over && !served {
+				return fmt.Errorf("no rank has connected within %v; start the program with the same HOLDFAST_NODE_KEY",
+					d.opt.Wait)
+			}
+			if over {
+				return nil
+			}
+		}
+	}
+}
+
+// signalsOf are the signals of an option, whose nil means a default.
+func signalsOf(set []os.Signal, otherwise ...os.Signal) []os.Signal {
+	if set == nil {
+		return otherwise
+	}
+	return set
+}
+
+// mask has bit s-1 for each signal s.
+func mask(set []os.Signal) (m uint64) {
+	for _, s := range set {
+		if n, ok := s.(syscall.Signal); ok && n > 0 && n <= 64 {
+			m |= 1 << (n - 1)
+		}
+	}
+	return m
+}
+
+// pass gives a signal to an agent, as if its rank had it; false when there is none.
+func (d *daemon) pass(s os.Signal) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for one := range d.alive {
+		if one.signal(s) {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *daemon) accept() {
+	for {
+		c, err := d.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // too many files: those who wait get their turn
+			d.log.Error("holdfast node: cannot accept a client", "error", err)
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		conn, err := newConn(c)
+		if err != nil {
+			d.log.Warn("holdfast node: a client is refused", "error", err)
+			_ = c.Close() // it is told by that
+			continue
+		}
+		s := newSession(d, conn)
+		d.mu.Lock()
+		d.alive[s], d.served = true, true
+		d.mu.Unlock()
+		d.sessions.Go(func() {
+			s.run()
+			d.mu.Lock()
+			delete(d.alive, s)
+			last := len(d.alive) == 0
+			d.mu.Unlock()
+			if last {
+				select {
+				case d.empty <- struct{}{}:
+				default: // it is told already
+				}
+			}
+		})
+	}
+}

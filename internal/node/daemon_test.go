@@ -1,0 +1,169 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/node/wire"
+	"github.com/holdfast-hpc/holdfast/internal/testbuf"
+)
+
+// serve runs a daemon for a test; end waits for it.
+func serve(t *testing.T) (key string, said *testbuf.Buffer, end func()) {
+	t.Helper()
+	said = &testbuf.Buffer{}
+	log := slog.New(slog.NewTextHandler(said, nil))
+	key = fmt.Sprintf("test-%d-%s", os.Getpid(), t.Name())
+	ready, done := make(chan struct{}), make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		done <- Run(ctx, Options{Key: key, Logger: log, Ready: func() { close(ready) },
+			Checkpoints: coordinated.Options{Job: "test", Local: t.TempDir(), Logger: log,
+				WaitTimeout: 200 * time.Millisecond}})
+	}()
+	select {
+	case <-ready:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	end = func() {
+		t.Helper()
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the daemon ended with %v", err)
+		}
+	}
+	return key, said, end
+}
+
+// fakeClient speaks the protocol as a test wants.
+type fakeClient struct {
+	t *testing.T
+	*net.UnixConn
+}
+
+func dial(t *testing.T, key string) fakeClient {
+	t.Helper()
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: Address(key), Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() }) // it may be closed already
+	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	return fakeClient{t, c}
+}
+
+func (c fakeClient) say(b []byte) {
+	c.t.Helper()
+	if _, err := c.Write(b); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// hear returns the type of the next message; 0 at the end.
+func (c fakeClient) hear() wire.Type {
+	b := make([]byte, wire.MaxBytes)
+	n, err := c.Read(b)
+	if err != nil || n < wire.HeaderBytes {
+		return 0
+	}
+	return wire.Type(uint16(b[6]) | uint16(b[7])<<8)
+}
+
+func (c fakeClient) hello(rank, size int32) {
+	c.t.Helper()
+	m := wire.Message{Type: wire.TypeHello, Rank: rank, Size: size, Text: "fake"}
+	c.say(m.Append(nil))
+}
+
+// TestNonsense hangs up on clients that do not speak the protocol, and serves the next.
+func TestNonsense(t *testing.T) {
+	key, said, end := serve(t)
+	defer end()
+	point := wire.Message{Type: wire.TypePoint}
+	copied := wire.Message{Type: wire.TypeCopied}
+	for name, talk := range map[string]func(fakeClient){
+		"text":            func(c fakeClient) { c.say([]byte("GET / HTTP/1.1\r\n\r\n")) },
+		"before HELLO":    func(c fakeClient) { c.say(point.Append(nil)) },
+		"longest and one": func(c fakeClient) { c.say(make([]byte, wire.MaxBytes+1)) },
+		"an answer": func(c fakeClient) {
+			c.hello(0, 1)
+			for range 2 { // WELCOME, DONE
+				c.hear()
+			}
+			c.say(copied.Append(nil))
+		},
+		"two requests": func(c fakeClient) {
+			c.hello(0, 2) // waits for rank 1
+			c.hear()
+			c.say(point.Append(nil))
+			_, _ = c.Write(point.Append(nil)) // it may be hung up on already
+		},
+	} {
+		c := dial(t, key)
+		talk(c)
+		for c.hear() != 0 { // until it is hung up on
+		}
+		if !strings.Contains(said.String(), "malformed") {
+			t.Errorf("%s: the daemon does not say why it hung up:\n%s", name, said)
+		}
+	}
+	c := dial(t, key)
+	c.hello(0, 1)
+	if a, b := c.hear(), c.hear(); a != wire.TypeWelcome || b != wire.TypeDone {
+		t.Errorf("after nonsense a client hears %d, %d, want WELCOME and DONE\n%s", a, b, said)
+	}
+}
+
+// TestMissing gives up when not all ranks come, and names them.
+func TestMissing(t *testing.T) {
+	key, said, end := serve(t)
+	defer end()
+	a, b := dial(t, key), dial(t, key)
+	a.hello(0, 3)
+	b.hello(2, 3)
+	for _, c := range []fakeClient{a, b} {
+		if w, e := c.hear(), c.hear(); w != wire.TypeWelcome || e != wire.TypeError {
+			t.Errorf("got %d, %d, want WELCOME and ERROR", w, e)
+		}
+	}
+	if !strings.Contains(said.String(), "rank(s) 1 have not") {
+		t.Errorf("the daemon does not name the missing rank:\n%s", said)
+	}
+}
+
+// TestTaken has one daemon for a job.
+func TestTaken(t *testing.T) {
+	key, _, end := serve(t)
+	defer end()
+	if err := Run(context.Background(), Options{Key: key}); !errors.Is(err, ErrTaken) {
+		t.Errorf("got %v, want %v", err, ErrTaken)
+	}
+}
+
+func TestKey(t *testing.T) {
+	env := map[string]string{"SLURM_PROCID": "3", "SLURM_JOB_ID": "17", "SLURM_STEP_ID": "2"}
+	get := func(k string) string { return env[k] }
+	if k := Key(get); k != "slurm.17.2" {
+		t.Errorf("under srun the key is %q", k)
+	}
+	env["PMIX_NAMESPACE"] = "prterun-a@1"
+	if k := Address(Key(get)); !strings.HasSuffix(k, "-prterun-a_1") || filepath.Base(k) != k {
+		t.Errorf("under PMIx the address is %q", k)
+	}
+	env[KeyVar] = "mine"
+	if k := Key(get); k != "mine" {
+		t.Errorf("the user's key is %q", k)
+	}
+}

@@ -1,0 +1,23 @@
+package node
+
+import (
+	"fmt"
+	"os"
+)
+
+// KeyVar names the job for its daemon and clients.
+const KeyVar = "HOLDFAST_NODE_KEY"
+
+// Key is that of the job which this process belongs to: see NODE.md.
+func Key(getenv func(string) string) string {
+	if k := getenv(KeyVar); k != "" {
+		return k
+	}
+	if k := getenv("PMIX_NAMESPACE"); k != "" {
+		return k
+	}
+	if getenv("SLURM_PROCID") != "" {
+		return "slurm." + getenv("SLURM_JOB_ID") + "." + getenv("SLURM_STEP_ID")
+	}
+	return fmt.Sprint("parent.", os.Getppid())
+}

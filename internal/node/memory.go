@@ -1,0 +1,142 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// segment is memory that is shared with a client and whose size nobody can change.
+type segment struct {
+	file  *os.File
+	bytes []byte
+}
+
+// newSegment maps n bytes and touches them: a node without so much memory says so now,
+// not by a signal later.
+func newSegment(name string, n int) (*segment, error) {
+	fd, err := unix.MemfdCreate("holdfast-"+name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("make shared memory: %w", err)
+	}
+	s := &segment{file: os.NewFile(uintptr(fd), name)}
+	if err := s.fill(n); err != nil {
+		return nil, errors.Join(fmt.Errorf("share %d bytes of memory: %w", n, err), s.close())
+	}
+	return s, nil
+}
+
+func (s *segment) fill(n int) (err error) {
+	fd := int(s.file.Fd())
+	if err := unix.Fallocate(fd, 0, 0, int64(n)); err != nil {
+		return err
+	}
+	const size = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, size); err != nil {
+		return err
+	}
+	s.bytes, err = unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	return err
+}
+
+// onlyHere keeps the client from writing, and everybody from other seals.
+func (s *segment) onlyHere() error {
+	_, err := unix.FcntlInt(s.file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL)
+	if err != nil {
+		return fmt.Errorf("keep the gate from being written: %w", err)
+	}
+	return nil
+}
+
+func (s *segment) close() error {
+	var err error
+	if s.bytes != nil {
+		err = unix.Munmap(s.bytes)
+		s.bytes = nil
+	}
+	return errors.Join(err, s.file.Close())
+}
+
+// pages are the words that a client and its agent share.
+type pages struct {
+	gate, points *segment
+	open         sync.Mutex // guards gone
+	gone         bool
+	last         uint64 // points at the end
+}
+
+func newPages() (*pages, error) {
+	gate, err := newSegment("gate", os.Getpagesize())
+	if err != nil {
+		return nil, err
+	}
+	points, err := newSegment("points", os.Getpagesize())
+	if err == nil {
+		err = gate.onlyHere()
+	}
+	if err != nil {
+		if points != nil {
+			err = errors.Join(err, points.close())
+		}
+		return nil, errors.Join(err, gate.close())
+	}
+	return &pages{gate: gate, points: points}, nil
+}
+
+func word(b []byte) *uint32   { return (*uint32)(unsafe.Pointer(unsafe.SliceData(b))) }
+func number(b []byte) *uint64 { return (*uint64)(unsafe.Pointer(unsafe.SliceData(b))) }
+
+// set changes bits of the gate.
+func (p *pages) set(bit uint32, on bool) {
+	p.open.Lock()
+	defer p.open.Unlock()
+	if p.gone {
+		return
+	}
+	w := word(p.gate.bytes)
+	if on {
+		atomic.OrUint32(w, bit)
+	} else {
+		atomic.AndUint32(w, ^bit)
+	}
+}
+
+func (p *pages) count() uint64 {
+	p.open.Lock()
+	defer p.open.Unlock()
+	if p.gone {
+		return p.last
+	}
+	return atomic.LoadUint64(number(p.points.bytes))
+}
+
+func (p *pages) close() error {
+	p.open.Lock()
+	defer p.open.Unlock()
+	if p.gone {
+		return nil
+	}
+	p.gone, p.last = true, atomic.LoadUint64(number(p.points.bytes))
+	return errors.Join(p.gate.close(), p.points.close())
+}
+
+// membarrier has every thread that runs a registered program pass a barrier.
+func membarrier() error {
+	const globalExpedited = 1 << 1
+	_, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, globalExpedited, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func (p *pages) armed() bool {
+	p.open.Lock()
+	defer p.open.Unlock()
+	return !p.gone && atomic.LoadUint32(word(p.gate.bytes))&1 != 0
+}

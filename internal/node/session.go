@@ -1,0 +1,418 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/node/wire"
+	"github.com/holdfast-hpc/holdfast/internal/program"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"golang.org/x/sys/unix"
+)
+
+// session serves one client. Its goroutine is the main thread of the rank.
+type session struct {
+	d      *daemon
+	log    *slog.Logger
+	conn   *conn
+	rank   *rank // after HELLO
+	ck     *coordinated.Checkpointer
+	opt    coordinated.Options
+	inbox  chan wire.Message
+	over   chan struct{} // closed when the client has gone
+	closed atomic.Bool   // it has finalized
+	lost   atomic.Bool   // another rank is lost
+	arrays map[uint32]*array
+	before storage.Epoch // newest epoch when CHECKPOINT began
+	ending sync.WaitGroup
+
+	mu  sync.Mutex // guards err, and rank until WELCOME is sent
+	err error      // the first one for which the client was given up
+}
+
+// array is what the client protects.
+type array struct {
+	program.Array
+	name  string
+	elem  uint32
+	count atomic.Int64
+}
+
+func newSession(d *daemon, c *conn) *session {
+	return &session{d: d, log: d.log, conn: c, inbox: make(chan wire.Message, 1), over: make(chan struct{}),
+		arrays: map[uint32]*array{}}
+}
+
+// signal hands a signal of the client to its agent.
+func (s *session) signal(sig os.Signal) bool {
+	select {
+	case <-s.over:
+		return false
+	default:
+	}
+	s.mu.Lock()
+	r := s.rank
+	s.mu.Unlock()
+	if r == nil {
+		return false
+	}
+	select {
+	case r.signals <- sig:
+	default: // as many wait as can matter
+	}
+	return true
+}
+
+// fail gives the client up because of err.
+func (s *session) fail(err error) {
+	s.mu.Lock()
+	s.err = cmp.Or(s.err, err)
+	s.mu.Unlock()
+	s.conn.hangUp()
+}
+
+func (s *session) why() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// run serves the client until it has gone.
+func (s *session) run() {
+	watched := make(chan struct{})
+	go func() {
+		s.conn.watch()
+		close(watched)
+	}()
+	s.ending.Go(s.read)
+	if m, err := s.receive(); err == nil {
+		if err := s.begin(m); err == nil {
+			s.serve()
+		}
+	}
+	s.conn.close()
+	s.ending.Wait()
+	if s.rank != nil {
+		if err := s.rank.close(); err != nil {
+			s.log.Warn("holdfast node: cannot free shared memory", "error", err)
+		}
+	}
+	<-watched
+	s.conn.free()
+}
+
+// read takes what the client sends. At its end the agent gives the job up, unless the client
+// has finalized.
+func (s *session) read() {
+	b := make([]byte, wire.MaxBytes)
+	for {
+		m, err := s.conn.read(b)
+		if err == nil && m.Type != wire.TypeSignal && len(s.inbox) > 0 {
+			err = fmt.Errorf("%w: type %d while another waits for its answer", wire.ErrMalformed, m.Type)
+		}
+		if err != nil {
+			if errors.Is(err, wire.ErrMalformed) {
+				s.log.Error("holdfast node: a client is hung up on", "pid", s.conn.pid, "error", err)
+			}
+			s.fail(fmt.Errorf("%w (%w)", errGone, err))
+			close(s.over)
+			return
+		}
+		if m.Type == wire.TypeSignal {
+			s.signal(syscall.Signal(m.Signal))
+			continue
+		}
+		s.inbox <- m
+	}
+}
+
+// receive waits for the next message.
+func (s *session) receive() (wire.Message, error) {
+	select {
+	case m := <-s.inbox:
+		return m, nil
+	case <-s.over:
+		return wire.Message{}, s.why()
+	}
+}
+
+// ask sends the client something to do, and waits until it has.
+func (s *session) ask(ctx context.Context, answer wire.Type, b []byte, fds ...int) (wire.Message, error) {
+	if err := s.conn.write(b, fds...); err != nil {
+		return wire.Message{}, fmt.Errorf("%w (%w)", errGone, err)
+	}
+	select {
+	case m := <-s.inbox:
+		if m.Type != answer {
+			err := fmt.Errorf("%w: type %d where %d is due", wire.ErrMalformed, m.Type, answer)
+			s.fail(err)
+			return m, err
+		}
+		return m, nil
+	case <-s.over:
+		return wire.Message{}, s.why()
+	case <-ctx.Done():
+		return wire.Message{}, ctx.Err()
+	}
+}
+
+// begin answers HELLO and opens the Checkpointer.
+func (s *session) begin(m wire.Message) (err error) {
+	defer func() {
+		if err != nil {
+			s.log.Error("holdfast node: a rank cannot begin", "pid", s.conn.pid, "error", err)
+			if s.rank != nil && s.rank.group != nil {
+				s.rank.group.leave()
+			}
+			_ = s.conn.write(wire.Error(wire.CodeFailed, err.Error())) // it may have gone
+			s.lastWord()
+		}
+	}()
+	if m.Type != wire.TypeHello {
+		return fmt.Errorf("%w: type %d before HELLO", wire.ErrMalformed, m.Type)
+	}
+	p, err := newPages()
+	if err != nil {
+		return err
+	}
+	r := &rank{s: s, rank: int(m.Rank), size: int(m.Size), gathers: m.Flags&wire.HelloGathers != 0, pages: p,
+		fence:   m.Flags&wire.HelloMembarrier == 0 || membarrier() != nil,
+		signals: make(chan os.Signal, 8), armed: make(chan struct{}, 1), arenas: map[*byte]*arena{}}
+	s.mu.Lock()
+	s.rank = r
+	s.mu.Unlock()
+	s.log = s.log.With("rank", m.Rank)
+	s.opt = s.d.opt.Checkpoints
+	check := signalsOf(s.opt.CheckpointSignals, unix.SIGUSR1)
+	stop := signalsOf(s.opt.StopSignals, unix.SIGUSR2, unix.SIGTERM)
+	s.opt.CheckpointSignals, s.opt.StopSignals = check, stop
+	if s.opt.Job == filepath.Base(os.Args[0]) {
+		s.opt.Job = cmp.Or(m.Text, s.opt.Job)
+	}
+	s.opt.OnLost = s.rankLost
+	s.opt.Logger = s.d.log
+	var flags uint32
+	if r.fence {
+		flags = wire.WelcomeFence
+	}
+	if err := s.conn.write(wire.Welcome(mask(check), mask(stop), flags), int(p.gate.file.Fd()),
+		int(p.points.file.Fd())); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-s.over:
+			cancel(s.why())
+		case <-ctx.Done():
+		}
+	}()
+	if s.ck, err = coordinated.OpenElsewhere(ctx, r, s.opt); err != nil {
+		return err
+	}
+	s.ending.Go(s.guard)
+	return s.conn.write(wire.Done(0, 0))
+}
+
+// lastWord leaves the client the time to read an error before the connection ends: it hangs
+// up by itself, or has a moment.
+func (s *session) lastWord() {
+	t := time.NewTimer(time.Second)
+	defer t.Stop()
+	select {
+	case <-s.over:
+	case <-t.C:
+	}
+}
+
+// guard gives the job up when the client has gone too soon.
+func (s *session) guard() {
+	<-s.over
+	if s.closed.Load() {
+		return
+	}
+	if !s.lost.Load() {
+		s.log.Error("holdfast node: a rank has ended", "pid", s.conn.pid, "error", s.why())
+	}
+	s.settle()
+	s.ck.Abort(s.why())
+}
+
+// settle lets the epochs that all ranks have captured become durable.
+func (s *session) settle() {
+	limit := cmp.Or(s.opt.WriteTimeout, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for _, level := range []string{storage.LevelLocal, storage.LevelPartner, storage.LevelParity, storage.LevelGlobal} {
+		if s.lost.Load() {
+			return
+		}
+		_ = s.ck.Wait(ctx, level) // one that is not in use, or has failed: the log says so
+	}
+}
+
+// rankLost runs when another rank is lost: the program may hang in MPI.
+func (s *session) rankLost(e *coordinated.LostError) {
+	s.lost.Store(true)
+	s.rank.pages.set(wire.GateOver, true)
+	if s.closed.Load() {
+		return
+	}
+	s.log.Error("holdfast node: the job is over", "error", e.Error())
+	s.ending.Go(func() {
+		t := time.NewTimer(survivors)
+		defer t.Stop()
+		select {
+		case <-s.over:
+		case <-t.C:
+			s.log.Error("holdfast node: ends a rank that is left", "pid", s.conn.pid)
+			s.conn.kill()
+		}
+	})
+}
+
+// serve answers requests until the client has gone.
+func (s *session) serve() {
+	for {
+		m, err := s.receive()
+		if err != nil {
+			return
+		}
+		code, value, err := s.answer(m)
+		switch {
+		case errors.Is(err, wire.ErrMalformed):
+			s.log.Error("holdfast node: a client is hung up on", "pid", s.conn.pid, "error", err)
+			s.fail(err)
+			return
+		case err != nil:
+			code = wire.CodeFailed
+			if s.lost.Load() {
+				code = wire.CodeLost
+			}
+			err = s.conn.write(wire.Error(code, err.Error()))
+		default:
+			err = s.conn.write(wire.Done(code, value))
+		}
+		if err != nil {
+			s.fail(fmt.Errorf("%w (%w)", errGone, err))
+			return
+		}
+	}
+}
+
+func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
+	ctx := context.Background()
+	switch m.Type {
+	case wire.TypeProtect:
+		return 0, 0, s.protect(m)
+	case wire.TypeRestore:
+		return s.restore(ctx)
+	case wire.TypePoint:
+		return s.pointed(s.ck.Point(ctx))
+	case wire.TypeCheckpoint:
+		return s.checkpoint(ctx, m.Again)
+	case wire.TypeWait:
+		return 0, 0, s.ck.Wait(ctx, m.Text)
+	case wire.TypeFinalize:
+		s.closed.Store(true)
+		return 0, 0, s.ck.Close()
+	}
+	return 0, 0, fmt.Errorf("%w: type %d is no request", wire.ErrMalformed, m.Type)
+}
+
+// protect takes a new array, or one that has moved or grown.
+func (s *session) protect(m wire.Message) error {
+	if a := s.arrays[m.Array]; a != nil {
+		if a.name != m.Text || a.elem != m.Elem {
+			return fmt.Errorf("%q has elements of another type than before; protect it under another name", m.Text)
+		}
+		a.count.Store(int64(m.Count))
+		return nil
+	}
+	a := &array{name: m.Text, elem: m.Elem}
+	a.count.Store(int64(m.Count))
+	a.Array = program.Array{ID: m.Array, Layout: wire.ElemLayout(m.Elem), Elem: wire.ElemBytes(m.Elem),
+		Count: a.count.Load}
+	if err := s.ck.Protect(m.Text, &a.Array); err != nil {
+		return err
+	}
+	s.arrays[m.Array] = a
+	return nil
+}
+
+func (s *session) restore(ctx context.Context) (code int32, value uint64, err error) {
+	restored, err := s.ck.Restore(ctx)
+	if err != nil || !restored {
+		return 0, 0, err
+	}
+	if err := s.rank.copy(true, s.rank.loads); err != nil {
+		return 0, 0, err
+	}
+	s.rank.loads = nil
+	return 1, uint64(s.ck.Stats().Restore.Epoch), nil
+}
+
+func (s *session) pointed(err error) (code int32, value uint64, _ error) {
+	if errors.Is(err, coordinated.ErrStop) {
+		return wire.CodeStop, 0, nil
+	}
+	return 0, 0, err
+}
+
+// newest is the last epoch that was cut or given up.
+func (s *session) newest() (e storage.Epoch, err error) {
+	for _, es := range s.ck.Stats().Epochs {
+		if es.Epoch >= e {
+			e, err = es.Epoch, es.Err
+		}
+	}
+	return e, err
+}
+
+// checkpoint stands at a point until a checkpoint has been taken there. The client repeats it
+// until then, and counts each time, so that its points stay those of the other ranks.
+func (s *session) checkpoint(ctx context.Context, again bool) (code int32, value uint64, err error) {
+	if !again {
+		s.before, _ = s.newest()
+		if s.rank.rank == 0 {
+			if err := s.ck.Request(ctx); err != nil {
+				return s.pointed(err)
+			}
+		}
+	}
+	for {
+		if e, err := s.newest(); e > s.before {
+			return 0, uint64(e), err
+		}
+		if s.rank.pages.armed() {
+			break
+		}
+		select {
+		case <-s.rank.armed:
+		case <-s.over:
+			return 0, 0, s.why()
+		case <-time.After(100 * time.Millisecond): // an epoch may have been given up meanwhile
+		}
+		if s.lost.Load() {
+			return 0, 0, errors.New("another rank is lost")
+		}
+	}
+	if code, value, err = s.pointed(s.ck.Point(ctx)); code != 0 || err != nil {
+		return code, value, err
+	}
+	if e, err := s.newest(); e > s.before {
+		return 0, uint64(e), err
+	}
+	return wire.CodeAgain, 0, nil
+}

@@ -1,0 +1,65 @@
+package wire
+
+import "encoding/binary"
+
+// Welcome goes with the descriptors of gate page and points page.
+func Welcome(checkpoint, stop uint64, flags uint32) []byte {
+	le := binary.LittleEndian
+	b := le.AppendUint64(le.AppendUint64(begin(nil, TypeWelcome), checkpoint), stop)
+	return end(le.AppendUint32(le.AppendUint32(b, flags), PageBytes), 0)
+}
+
+// Exchange goes with the descriptor of (size+1)*n bytes.
+func Exchange(n uint64) []byte {
+	return end(binary.LittleEndian.AppendUint64(begin(nil, TypeExchange), n), 0)
+}
+
+// Arena goes with its descriptor.
+func Arena(id uint32, bytes uint64) []byte {
+	le := binary.LittleEndian
+	return end(le.AppendUint64(le.AppendUint32(le.AppendUint32(begin(nil, TypeArena), id), 0), bytes), 0)
+}
+
+// Drop says that an arena is no longer used.
+func Drop(id uint32) []byte {
+	le := binary.LittleEndian
+	return end(le.AppendUint32(le.AppendUint32(begin(nil, TypeDrop), id), 0), 0)
+}
+
+// Item is one copy between an array of the program and an arena.
+type Item struct {
+	Array, Arena  uint32
+	Offset, Bytes uint64
+}
+
+// Copy asks for copies to arenas, or with load from them; MostItems at most.
+func Copy(load bool, items []Item) []byte {
+	le := binary.LittleEndian
+	way := uint32(0)
+	if load {
+		way = 1
+	}
+	b := le.AppendUint32(le.AppendUint32(begin(nil, TypeCopy), way), uint32(len(items)))
+	for _, i := range items {
+		b = le.AppendUint32(le.AppendUint32(b, i.Array), i.Arena)
+		b = le.AppendUint64(le.AppendUint64(b, i.Offset), i.Bytes)
+	}
+	return end(b, 0)
+}
+
+// Done ends a request.
+func Done(code int32, value uint64) []byte {
+	le := binary.LittleEndian
+	return end(le.AppendUint64(le.AppendUint32(le.AppendUint32(begin(nil, TypeDone), uint32(code)), 0), value), 0)
+}
+
+// mostText is how much of an error a client is told.
+const mostText = 4000
+
+// Error ends a request that has failed.
+func Error(code int32, text string) []byte {
+	le := binary.LittleEndian
+	text = text[:min(len(text), mostText)]
+	b := le.AppendUint32(le.AppendUint32(begin(nil, TypeError), uint32(code)), uint32(len(text)))
+	return end(append(b, text...), 0)
+}

@@ -1,0 +1,133 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+)
+
+// samples are one message of each type.
+var samples = []Message{
+	{Type: TypeHello, Rank: 2, Size: 4, Flags: HelloGathers | HelloMembarrier, Text: "heat"},
+	{Type: TypeProtect, Array: 7, Elem: 11, Count: 1 << 40, Text: "u"},
+	{Type: TypeRestore},
+	{Type: TypePoint, Count: 12345678901},
+	{Type: TypeCheckpoint, Again: true},
+	{Type: TypeCheckpoint},
+	{Type: TypeWait, Text: "global"},
+	{Type: TypeSignal, Signal: 10},
+	{Type: TypeFinalize},
+	{Type: TypeCopied},
+	{Type: TypeExchanged, Code: -5},
+}
+
+func TestRoundTrip(t *testing.T) {
+	for _, m := range samples {
+		b := m.Append(nil)
+		got, err := Decode(b)
+		if err != nil || got != m {
+			t.Errorf("got %+v, %v, want %+v", got, err, m)
+		}
+		for n := range b {
+			if _, err := Decode(b[:n]); !errors.Is(err, ErrMalformed) {
+				t.Errorf("type %d cut to %d bytes: got %v, want %v", m.Type, n, err, ErrMalformed)
+			}
+		}
+		if _, err := Decode(append(b, 0)); !errors.Is(err, ErrMalformed) {
+			t.Errorf("type %d with a byte more: got %v, want %v", m.Type, err, ErrMalformed)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	le := binary.LittleEndian
+	cases := []struct {
+		name string
+		m    Message
+		edit func(b []byte)
+	}{
+		{"magic", Message{Type: TypeRestore}, func(b []byte) { b[0]++ }},
+		{"version", Message{Type: TypeRestore}, func(b []byte) { b[4]++ }},
+		{"type of the daemon", Message{Type: TypeRestore}, func(b []byte) { b[6] = byte(TypeDone) }},
+		{"length", Message{Type: TypeRestore}, func(b []byte) { b[8]++ }},
+		{"zero", Message{Type: TypeRestore}, func(b []byte) { b[12] = 1 }},
+		{"rank is size", Message{Type: TypeHello, Rank: 3, Size: 4}, func(b []byte) { b[16] = 4 }},
+		{"negative rank", Message{Type: TypeHello, Size: 4}, func(b []byte) { b[19] = 0x80 }},
+		{"no element", Message{Type: TypeProtect, Elem: 1, Text: "u"}, func(b []byte) { b[20] = 14 }},
+		{"count overflows", Message{Type: TypeProtect, Elem: 13, Text: "u"}, func(b []byte) { le.PutUint64(b[24:], 1<<60) }},
+		{"too many arrays", Message{Type: TypeProtect, Elem: 1, Text: "u"}, func(b []byte) { b[18] = 1 }},
+		{"text longer than the rest", Message{Type: TypeWait, Text: "local"}, func(b []byte) { b[16]++ }},
+		{"text of 4 GiB", Message{Type: TypeWait, Text: "local"}, func(b []byte) { le.PutUint32(b[16:], 1<<32-1) }},
+		{"text with a zero", Message{Type: TypeWait, Text: "local"}, func(b []byte) { b[21] = 0 }},
+		{"no signal", Message{Type: TypeSignal, Signal: 1}, func(b []byte) { b[16] = 0 }},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			b := c.m.Append(nil)
+			if _, err := Decode(b); err != nil {
+				t.Fatalf("before the edit: %v", err)
+			}
+			c.edit(b)
+			if m, err := Decode(b); !errors.Is(err, ErrMalformed) {
+				t.Errorf("got %+v, %v, want %v", m, err, ErrMalformed)
+			}
+		})
+	}
+}
+
+// FuzzDecode decodes anything; what is accepted means the same when it is written again.
+func FuzzDecode(f *testing.F) {
+	for _, m := range samples {
+		f.Add(m.Append(nil))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := Decode(b)
+		if err != nil {
+			return
+		}
+		if again := m.Append(nil); !bytes.Equal(again, b) {
+			t.Errorf("%x decodes to %+v, which is %x", b, m, again)
+		}
+	})
+}
+
+// TestHeader compares the numbers with those that C has.
+func TestHeader(t *testing.T) {
+	text, err := os.ReadFile("../../../lib/src/protocol.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{"MAGIC": Magic, "VERSION": Version, "MAX_BYTES": MaxBytes, "PAGE_BYTES": PageBytes,
+		"NAME_BYTES": NameBytes, "MOST_ARRAYS": MostArrays, "HELLO": int(TypeHello), "PROTECT": int(TypeProtect),
+		"RESTORE": int(TypeRestore), "POINT": int(TypePoint), "CHECKPOINT": int(TypeCheckpoint), "WAIT": int(TypeWait),
+		"SIGNAL": int(TypeSignal), "FINALIZE": int(TypeFinalize), "COPIED": int(TypeCopied),
+		"EXCHANGED": int(TypeExchanged), "WELCOME": int(TypeWelcome), "EXCHANGE": int(TypeExchange),
+		"ARENA": int(TypeArena), "DROP": int(TypeDrop), "COPY": int(TypeCopy), "DONE": int(TypeDone),
+		"ERROR": int(TypeError), "HELLO_GATHERS": HelloGathers, "HELLO_MEMBARRIER": HelloMembarrier,
+		"WELCOME_FENCE": WelcomeFence, "GATE_ARMED": GateArmed, "GATE_OVER": GateOver, "CODE_STOP": CodeStop,
+		"CODE_AGAIN": CodeAgain}
+	for _, m := range regexp.MustCompile(`(?m)^#define HFP_(\w+) (\w+?)u?$`).FindAllStringSubmatch(string(text), -1) {
+		n, err := strconv.ParseInt(m[2], 0, 64)
+		if v, ok := want[m[1]]; err != nil || !ok || int64(v) != n {
+			t.Errorf("C has %s %s, Go has %d (%v)", m[1], m[2], v, err)
+		}
+		delete(want, m[1])
+	}
+	for name := range want {
+		t.Errorf("C has no HFP_%s", name)
+	}
+	public, err := os.ReadFile("../../../lib/holdfast.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []string{fmt.Sprintf("HF_E_LOST (%d)", CodeLost), fmt.Sprintf("HF_E_FAILED (%d)", CodeFailed)} {
+		if !bytes.Contains(public, []byte(w)) {
+			t.Errorf("the public header has no %q", w)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+/* holdfast.h - checkpoints of a program in C: protected arrays, points, restart.
+ *
+ * A program names the memory that it needs to continue, restores it, and calls hf_point where that
+ * memory is whole and none of its own messages is in flight:
+ *
+ *     MPI_Init(&argc, &argv);
+ *     hf_init_mpi(MPI_COMM_WORLD);                       // holdfast_mpi.h
+ *     hf_protect("step", &step, 1, HF_INT32);
+ *     hf_protect("u", u, cells, HF_DOUBLE);
+ *     hf_restore();                                      // a first start changes nothing
+ *     while (step < steps) {
+ *         if (hf_point() == HF_STOP)
+ *             break;                                     // the final checkpoint is durable
+ *         ...
+ *         step++;
+ *     }
+ *     hf_finalize();
+ *     MPI_Finalize();
+ *
+ * What takes the checkpoints is `holdfast node`, which the library starts: see docs/NODE.md. Settings are
+ * those of `holdfast config`: HOLDFAST_LOCAL and HOLDFAST_GLOBAL say where checkpoints go. The
+ * library needs neither MPI nor a GPU library, and is the same for every MPI.
+ *
+ * Signals. hf_init takes the signals that ask for checkpoints (USR1; USR2 and TERM for a final one, see
+ * signals.checkpoint and signals.stop) where the program has left them to their default, which
+ * would end it, or where a library has taken them (MPICH takes USR1). A handler of the
+ * program's own, and an ignored signal, stay as they are: such a handler may call hf_request, or send the signal to
+ * the daemon, or use `holdfast request`. hf_finalize gives the signals back.
+ *
+ * Errors. Calls return HF_OK or a positive result, or a negative HF_E_ code; hf_error has the text
+ * with the remedy. After HF_E_DAEMON the program may go on without checkpoints.
+ *
+ * Threads. One thread at a time may be in the library, except for hf_error, hf_stop_asked and hf_request.
+ * A child after fork must not call it: it is told so, by HF_E_ORDER.
+ */
+#ifndef HOLDFAST_H
+#define HOLDFAST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HF_VERSION_MAJOR 0
+#define HF_VERSION_MINOR 1
+
+/* Results. */
+#define HF_OK 0
+#define HF_RESTORED 1 /* hf_restore: an epoch was restored */
+#define HF_STOP 1     /* hf_point, hf_checkpoint: the final checkpoint is durable; finish */
+
+/* Errors. */
+#define HF_E_ARG (-1)      /* an argument is wrong */
+#define HF_E_ORDER (-2)    /* the call does not come in its turn */
+#define HF_E_MEMORY (-3)   /* no memory, or no address space */
+#define HF_E_DAEMON (-4)   /* the node daemon cannot be started, or has ended */
+#define HF_E_PROTOCOL (-5) /* daemon and library are of different releases */
+#define HF_E_LOST (-6)     /* another rank has ended: leave, the job is over */
+#define HF_E_FAILED (-7)   /* the operation failed; hf_error says why */
+
+/* Types of elements. A checkpoint remembers them, and restores an array into one of its type. */
+typedef enum {
+    HF_BYTE = 1,
+    HF_INT8 = 2,
+    HF_INT16 = 3,
+    HF_INT32 = 4,
+    HF_INT64 = 5,
+    HF_UINT8 = 6,
+    HF_UINT16 = 7,
+    HF_UINT32 = 8,
+    HF_UINT64 = 9,
+    HF_FLOAT = 10,
+    HF_DOUBLE = 11,
+    HF_FLOAT_COMPLEX = 12,
+    HF_DOUBLE_COMPLEX = 13
+} hf_type;
+
+/* Gathers `bytes` bytes at `mine` of every rank into `all`, in order of rank, on all ranks: MPI_Allgather
+ * of bytes. Returns 0, or any other number if it failed. hf_init calls it some ten times. */
+typedef int hf_allgather_fn(void *all, const void *mine, size_t bytes, void *arg);
+
+/* What hf_init is told. Begin with HF_CONFIG_INIT, so that fields of later releases have their default. */
+typedef struct {
+    size_t size_of;             /* sizeof(hf_config) */
+    int rank, size;             /* of this process; -1: as the launcher's environment says */
+    const char *program;        /* name of the job; NULL: that of the executable */
+    hf_allgather_fn *allgather; /* NULL: all ranks are on this node */
+    void *arg;                  /* for allgather */
+} hf_config;
+
+#define HF_CONFIG_INIT {sizeof(hf_config), -1, -1, NULL, NULL, NULL}
+
+/* Finds the node daemon, or starts it. Local. Optional: hf_init does it otherwise. Call it before MPI_Init
+ * where a process must not be started after it. */
+int hf_start(void);
+
+/* Connects this rank. Collective: returns when all ranks have called it. c may be NULL. Rank and size
+ * come from c, else from the variables of Open MPI, PMI or Slurm, else it is one process. */
+int hf_init(const hf_config *c);
+
+/* Makes count elements at ptr part of every checkpoint under name, of 1 to 200 bytes. Local. ptr stays the
+ * caller's, who keeps it allocated until hf_finalize. The same name again, with the same type, gives a
+ * new place or count: also after hf_restore. New names come before hf_restore. */
+int hf_protect(const char *name, void *ptr, size_t count, hf_type type);
+
+/* Reads the newest epoch that all ranks can read into everything protected, and returns HF_RESTORED; HF_OK on
+ * a first start. Collective, once, after hf_protect and before the first point. Nothing is written
+ * to protected memory unless all ranks have theirs, verified. */
+int hf_restore(void);
+
+/* Where a checkpoint may be taken. All ranks come here equally often. While nothing is asked it costs a
+ * store and a load. Else it waits until all ranks stand here and the state is copied; writing
+ * goes on behind the program. Returns HF_OK, HF_STOP, or an error. */
+int hf_point(void);
+
+/* Takes a checkpoint here and now. Collective; it is a point too. Returns when the state is
+ * copied; hf_wait waits until it is durable. */
+int hf_checkpoint(void);
+
+/* Asks for a checkpoint at the next point; with stop other than 0 for a final one. Local, from any thread
+ * and from signal handlers. */
+int hf_request(int stop);
+
+/* Waits until the newest checkpoint is durable at a level: "local", "partner", "parity" or "global". */
+int hf_wait(const char *level);
+
+/* 1 when hf_point or hf_checkpoint has returned HF_STOP. Any thread. */
+int hf_stop_asked(void);
+
+/* Takes part in checkpoints until all ranks are here, waits until the last is at all levels, and frees
+ * everything. Collective. A process that ends without it ends the job, as a crash does. */
+int hf_finalize(void);
+
+/* Text of this thread's last error: what failed, on what, why, what to do. Never NULL. It stays until
+ * the thread's next call. */
+const char *hf_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

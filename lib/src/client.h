@@ -1,0 +1,77 @@
+/* client.h - what the files of the library share. Nothing here is exported. */
+#ifndef HF_CLIENT_H
+#define HF_CLIENT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "../holdfast.h"
+#include "protocol.h"
+
+/* An array that is protected. */
+struct hf_array {
+    char *name;
+    void *ptr;
+    size_t count;
+    hf_type type;
+};
+
+/* Shared memory that captures go to. */
+struct hf_arena {
+    uint32_t id;
+    char *at;
+    size_t bytes;
+};
+
+enum hf_stage { HF_NEW, HF_CONNECTED, HF_READY, HF_RESTORED_STAGE, HF_FINAL };
+
+/* The one client of this process. */
+struct hf_client {
+    /* What hf_point reads and writes. */
+    _Atomic uint32_t *gate;   /* page of the daemon, or hf_shut or hf_open below */
+    _Atomic uint64_t *points; /* page for the daemon, or hf_unseen below */
+    uint64_t count;           /* of points */
+    bool fence;
+
+    enum hf_stage stage;
+    pid_t pid; /* that connected: a child is another process */
+    _Atomic int sock;
+    int rank, size;
+    hf_allgather_fn *allgather;
+    void *arg;
+    uint64_t signals; /* whose handlers are the library's */
+    uint64_t checkpoint, stop;
+    atomic_bool stopped;
+    struct hf_array *arrays;
+    size_t narrays;
+    struct hf_arena *arenas;
+    size_t narenas;
+};
+
+extern struct hf_client hf_the;
+extern _Atomic uint32_t hf_shut, hf_open;
+extern _Atomic uint64_t hf_unseen;
+
+/* Notes the text of an error and returns its code. */
+int hf_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Size of an element; 0 for a type that is none. */
+size_t hf_elem(hf_type type);
+
+/* start.c */
+int hf_connect(struct hf_client *c);
+int hf_rank_of_environment(int *rank, int *size);
+
+/* talk.c: sends a request and serves the daemon until it is answered. */
+int hf_call(struct hf_client *c, void *message, uint16_t type, size_t bytes, uint64_t *value);
+void hf_hang_up(struct hf_client *c);
+
+/* signals.c */
+void hf_take_signals(struct hf_client *c);
+void hf_give_signals_back(struct hf_client *c);
+int hf_send_signal(struct hf_client *c, int signal);
+
+#endif

@@ -1,0 +1,134 @@
+/* protocol.h - what passes between a rank and the node daemon: docs/NODE.md, version 1. The package
+ * internal/node/wire has the same for Go, and a test that compares the two. */
+#ifndef HF_PROTOCOL_H
+#define HF_PROTOCOL_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the protocol is little-endian, and this library copies structures as they are"
+#endif
+
+#define HFP_MAGIC 0x444e4648u
+#define HFP_VERSION 1
+#define HFP_MAX_BYTES 65536
+#define HFP_PAGE_BYTES 4096
+#define HFP_NAME_BYTES 200
+#define HFP_MOST_ARRAYS 65536
+
+#define HFP_HELLO 1
+#define HFP_PROTECT 2
+#define HFP_RESTORE 3
+#define HFP_POINT 4
+#define HFP_CHECKPOINT 5
+#define HFP_WAIT 6
+#define HFP_SIGNAL 7
+#define HFP_FINALIZE 8
+#define HFP_COPIED 9
+#define HFP_EXCHANGED 10
+#define HFP_WELCOME 32
+#define HFP_EXCHANGE 33
+#define HFP_ARENA 34
+#define HFP_DROP 35
+#define HFP_COPY 36
+#define HFP_DONE 37
+#define HFP_ERROR 38
+
+#define HFP_HELLO_GATHERS 1u
+#define HFP_HELLO_MEMBARRIER 2u
+#define HFP_WELCOME_FENCE 1u
+#define HFP_GATE_ARMED 1u
+#define HFP_GATE_OVER 2u
+#define HFP_CODE_STOP 1
+#define HFP_CODE_AGAIN 2
+
+struct hfp_header {
+    uint32_t magic;
+    uint16_t version, type;
+    uint32_t length, zero;
+};
+
+struct hfp_hello {
+    struct hfp_header h;
+    int32_t rank, size;
+    uint32_t flags, n;
+    char text[HFP_NAME_BYTES];
+};
+
+struct hfp_protect {
+    struct hfp_header h;
+    uint32_t array, type;
+    uint64_t count;
+    uint32_t n;
+    char text[HFP_NAME_BYTES];
+};
+
+struct hfp_text { /* WAIT */
+    struct hfp_header h;
+    uint32_t n;
+    char text[HFP_NAME_BYTES];
+};
+
+struct hfp_number { /* POINT, EXCHANGE */
+    struct hfp_header h;
+    uint64_t value;
+};
+
+struct hfp_word { /* CHECKPOINT, SIGNAL, EXCHANGED, DROP */
+    struct hfp_header h;
+    int32_t value;
+    uint32_t zero;
+};
+
+struct hfp_welcome {
+    struct hfp_header h;
+    uint64_t checkpoint, stop;
+    uint32_t flags, page;
+};
+
+struct hfp_arena {
+    struct hfp_header h;
+    uint32_t id, zero;
+    uint64_t bytes;
+};
+
+struct hfp_item {
+    uint32_t array, arena;
+    uint64_t offset, bytes;
+};
+
+struct hfp_copy {
+    struct hfp_header h;
+    uint32_t load, n;
+    struct hfp_item items[];
+};
+
+struct hfp_done {
+    struct hfp_header h;
+    int32_t code;
+    uint32_t zero;
+    uint64_t value;
+};
+
+struct hfp_error {
+    struct hfp_header h;
+    int32_t code;
+    uint32_t n;
+    char text[];
+};
+
+static_assert(sizeof(struct hfp_header) == 16, "header");
+static_assert(offsetof(struct hfp_hello, rank) == 16 && offsetof(struct hfp_hello, text) == 32, "HELLO");
+static_assert(offsetof(struct hfp_protect, count) == 24 && offsetof(struct hfp_protect, text) == 36, "PROTECT");
+static_assert(offsetof(struct hfp_text, text) == 20, "WAIT");
+static_assert(offsetof(struct hfp_number, value) == 16 && sizeof(struct hfp_number) == 24, "POINT");
+static_assert(offsetof(struct hfp_word, value) == 16 && sizeof(struct hfp_word) == 24, "SIGNAL");
+static_assert(offsetof(struct hfp_welcome, flags) == 32 && sizeof(struct hfp_welcome) == 40, "WELCOME");
+static_assert(offsetof(struct hfp_arena, bytes) == 24 && sizeof(struct hfp_arena) == 32, "ARENA");
+static_assert(sizeof(struct hfp_item) == 24 && offsetof(struct hfp_copy, items) == 24, "COPY");
+static_assert(offsetof(struct hfp_done, value) == 24 && sizeof(struct hfp_done) == 32, "DONE");
+static_assert(offsetof(struct hfp_error, text) == 24, "ERROR");
+
+#endif

@@ -1,0 +1,214 @@
+/* start.c - finds the node daemon, or starts it. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client.h"
+
+extern char **environ;
+
+/* Writes the key of the job, of at most 64 bytes: docs/NODE.md. */
+static void job_key(char key[65])
+{
+    const char *named = getenv("HOLDFAST_NODE_KEY");
+    const char *step = getenv("SLURM_STEP_ID");
+    const char *job = getenv("SLURM_JOB_ID");
+    size_t i;
+
+    if (named == NULL || *named == 0)
+        named = getenv("PMIX_NAMESPACE");
+    if (named != NULL && *named != 0)
+        snprintf(key, 65, "%s", named);
+    else if (getenv("SLURM_PROCID") != NULL && *getenv("SLURM_PROCID") != 0)
+        snprintf(key, 65, "slurm.%s.%s", job != NULL ? job : "", step != NULL ? step : "");
+    else
+        snprintf(key, 65, "parent.%ld", (long)getppid());
+    for (i = 0; key[i] != 0; i++) {
+        char k = key[i];
+        if (!((k >= 'a' && k <= 'z') || (k >= 'A' && k <= 'Z') || (k >= '0' && k <= '9') || k == '.' || k == '_' ||
+              k == '-'))
+            key[i] = '_';
+    }
+}
+
+/* Connects to the daemon; the socket, or -1 with errno. */
+static int dial(const char *key)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    struct ucred who;
+    socklen_t len = sizeof who, bytes;
+    int sock, n;
+
+    n = snprintf(addr.sun_path + 1, sizeof addr.sun_path - 1, "holdfast-node-%lu-%s", (unsigned long)geteuid(), key);
+    sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (sock < 0)
+        return -1;
+    bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    while (connect(sock, (struct sockaddr *)&addr, bytes) != 0) {
+        if (errno != EINTR) {
+            int e = errno;
+            close(sock);
+            errno = e;
+            return -1;
+        }
+    }
+    /* Any user may have taken the name. */
+    if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0 || who.uid != geteuid()) {
+        close(sock);
+        errno = EPERM;
+        return -1;
+    }
+    return sock;
+}
+
+/* Makes the started process hold none of this one's files but standard error. Those above the limit, which
+ * only tools such as valgrind have, cannot be closed in this way. */
+static int keep_stderr(posix_spawn_file_actions_t *files)
+{
+    const long most = sysconf(_SC_OPEN_MAX);
+    DIR *open_files = opendir("/proc/self/fd");
+    struct dirent *e;
+    int err = 0;
+
+    if (open_files == NULL)
+        return errno;
+    while (err == 0 && (e = readdir(open_files)) != NULL) {
+        int fd = atoi(e->d_name);
+        if (fd > 2 && (most < 0 || fd < most) && fd != dirfd(open_files))
+            err = posix_spawn_file_actions_addclose(files, fd);
+    }
+    closedir(open_files);
+    if (err == 0)
+        err = posix_spawn_file_actions_addopen(files, 0, "/dev/null", 0 /* O_RDONLY */, 0);
+    if (err == 0)
+        err = posix_spawn_file_actions_adddup2(files, 0, 1);
+    return err;
+}
+
+/* Starts the daemon and waits until clients can connect. It is a child of the process that is waited
+ * for here, so that the program hears nothing of its end. */
+static int start_daemon(const char *key)
+{
+    const char *program = getenv("HOLDFAST_BIN");
+    const char *args[] = {NULL, "node", "--background", "--key", key, NULL};
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    sigset_t none, all;
+    pid_t child;
+    int err, status;
+
+    if (program == NULL || *program == 0)
+        program = "holdfast";
+    args[0] = program;
+    if ((err = posix_spawn_file_actions_init(&files)) != 0)
+        return hf_fail(HF_E_DAEMON, "start the node daemon: %s", strerror(err));
+    if ((err = posix_spawnattr_init(&attr)) != 0) {
+        posix_spawn_file_actions_destroy(&files);
+        return hf_fail(HF_E_DAEMON, "start the node daemon: %s", strerror(err));
+    }
+    sigemptyset(&none);
+    sigfillset(&all);
+    err = keep_stderr(&files);
+    if (err == 0)
+        err = posix_spawnattr_setsigmask(&attr, &none);
+    if (err == 0)
+        err = posix_spawnattr_setsigdefault(&attr, &all);
+    if (err == 0)
+        err = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
+    if (err == 0)
+        err = posix_spawnp(&child, program, &files, &attr, (char *const *)(uintptr_t)args, environ);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&files);
+    if (err != 0)
+        return hf_fail(HF_E_DAEMON,
+                       "start the node daemon: run %s: %s; set HOLDFAST_BIN to the path of holdfast, "
+                       "or put it into PATH",
+                       program, strerror(err));
+    while (waitpid(child, &status, 0) < 0) {
+        if (errno == ECHILD) /* the program ignores SIGCHLD, or has waited for it; connecting shows */
+            return HF_OK;
+        if (errno != EINTR)
+            return hf_fail(HF_E_DAEMON, "start the node daemon: wait for %s: %s", program, strerror(errno));
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return HF_OK;
+    if (WIFEXITED(status))
+        return hf_fail(HF_E_DAEMON,
+                       "start the node daemon: %s node ended with exit code %d; standard error has the reason, a limit "
+                       "on address space (ulimit -v) may be one",
+                       program, WEXITSTATUS(status));
+    return hf_fail(HF_E_DAEMON, "start the node daemon: %s node was ended by signal %d", program, WTERMSIG(status));
+}
+
+int hf_connect(struct hf_client *c)
+{
+    char key[65];
+    int sock, code, tries;
+
+    job_key(key);
+    for (tries = 0;; tries++) {
+        sock = dial(key);
+        if (sock >= 0)
+            break;
+        if (errno == EPERM)
+            return hf_fail(HF_E_DAEMON,
+                           "the socket holdfast-node-%lu-%s belongs to another user; set HOLDFAST_NODE_KEY to another "
+                           "name on all ranks",
+                           (unsigned long)geteuid(), key);
+        if (errno != ECONNREFUSED && errno != EAGAIN)
+            return hf_fail(HF_E_DAEMON, "connect to the node daemon: %s", strerror(errno));
+        if (tries == 3) /* those that were started have ended at once */
+            return hf_fail(HF_E_DAEMON, "the node daemon cannot be reached, although it was started: %s",
+                           strerror(errno));
+        if ((code = start_daemon(key)) != HF_OK)
+            return code;
+    }
+    atomic_store(&c->sock, sock);
+    c->pid = getpid();
+    c->stage = HF_CONNECTED;
+    return HF_OK;
+}
+
+/* Reads a number of the environment; -1 if it has none. */
+static int number_of(const char *name)
+{
+    const char *s = getenv(name);
+    char *end;
+    long v;
+
+    if (s == NULL || *s == 0)
+        return -1;
+    errno = 0;
+    v = strtol(s, &end, 10);
+    return errno != 0 || *end != 0 || v < 0 || v > INT_MAX ? -1 : (int)v;
+}
+
+int hf_rank_of_environment(int *rank, int *size)
+{
+    static const char *const names[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                           {"PMI_RANK", "PMI_SIZE"},
+                                           {"SLURM_PROCID", "SLURM_NTASKS"}};
+    size_t i;
+
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        *rank = number_of(names[i][0]);
+        *size = number_of(names[i][1]);
+        if (*rank >= 0 && *size >= 1)
+            return HF_OK;
+    }
+    if (getenv("PMIX_RANK") != NULL)
+        return hf_fail(HF_E_ARG, "the launcher's environment has a rank but no size; call hf_init_mpi, or give both in "
+                                 "hf_config");
+    *rank = 0;
+    *size = 1;
+    return HF_OK;
+}

@@ -1,0 +1,308 @@
+/* talk.c - messages to and from the daemon. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "client.h"
+
+#define MOST_FDS 2
+
+/* A message as it came, with its descriptors. It is on the heap, so that bytes may be any structure. */
+struct received {
+    _Alignas(8) char bytes[HFP_MAX_BYTES];
+    int fds[MOST_FDS];
+    int nfds;
+};
+
+#define AS(name, r) ((const struct hfp_##name *)(const void *)(r)->bytes)
+
+static int gone(const char *what)
+{
+    return hf_fail(HF_E_DAEMON,
+                   "%s: the node daemon has ended; its messages on standard error say why. The program may go on "
+                   "without checkpoints, or leave and be restarted",
+                   what);
+}
+
+static int malformed(const char *what)
+{
+    return hf_fail(HF_E_PROTOCOL,
+                   "malformed message of the node daemon: %s; use holdfast and libholdfast of one release", what);
+}
+
+static int put(struct hf_client *c, void *message, uint16_t type, size_t bytes)
+{
+    struct hfp_header *h = message;
+
+    *h = (struct hfp_header){HFP_MAGIC, HFP_VERSION, type, (uint32_t)bytes, 0};
+    for (;;) {
+        ssize_t n = send(c->sock, message, bytes, MSG_NOSIGNAL);
+        if (n == (ssize_t)bytes)
+            return HF_OK;
+        if (n < 0 && errno == EINTR)
+            continue;
+        return gone("send a request");
+    }
+}
+
+static void close_fds(struct received *r)
+{
+    while (r->nfds > 0)
+        close(r->fds[--r->nfds]);
+}
+
+/* Takes the next message and checks what all have in common. */
+static int get(struct hf_client *c, struct received *r)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(MOST_FDS * sizeof(int))];
+    } control;
+    struct iovec io = {r->bytes, sizeof r->bytes};
+    struct msghdr msg = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct cmsghdr *cm;
+    ssize_t n;
+
+    r->nfds = 0;
+    do
+        n = recvmsg(c->sock, &msg, MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    if (n <= 0)
+        return gone("wait for an answer");
+    for (cm = CMSG_FIRSTHDR(&msg); cm != NULL; cm = CMSG_NXTHDR(&msg, cm)) {
+        if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
+            continue;
+        r->nfds = (int)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(r->fds, CMSG_DATA(cm), (size_t)r->nfds * sizeof(int));
+    }
+    if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+        return malformed("longer than it may be, or this process has too many files open (ulimit -n)");
+    if ((size_t)n < sizeof(struct hfp_header) || AS(header, r)->magic != HFP_MAGIC)
+        return malformed("not of this protocol");
+    if (AS(header, r)->version != HFP_VERSION)
+        return malformed("another version");
+    if (AS(header, r)->length != (size_t)n || AS(header, r)->zero != 0)
+        return malformed("wrong length");
+    return HF_OK;
+}
+
+static void *map(int fd, size_t bytes, int prot)
+{
+    void *at = mmap(NULL, bytes, prot, MAP_SHARED | MAP_POPULATE, fd, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static int no_room(size_t bytes)
+{
+    return hf_fail(HF_E_MEMORY,
+                   "map %zu bytes of shared memory: %s; raise the limit on address space (ulimit -v), or protect less",
+                   bytes, strerror(errno));
+}
+
+static int welcome(struct hf_client *c, struct received *r)
+{
+    const struct hfp_welcome *m = AS(welcome, r);
+    void *gate, *points;
+
+    if (m->h.length != sizeof *m || r->nfds != 2 || m->page != HFP_PAGE_BYTES || c->gate != &hf_shut)
+        return malformed("WELCOME");
+    gate = map(r->fds[0], HFP_PAGE_BYTES, PROT_READ);
+    points = map(r->fds[1], HFP_PAGE_BYTES, PROT_READ | PROT_WRITE);
+    if (gate == NULL || points == NULL) {
+        int code = no_room(2 * (size_t)HFP_PAGE_BYTES);
+        if (gate != NULL)
+            munmap(gate, HFP_PAGE_BYTES);
+        if (points != NULL)
+            munmap(points, HFP_PAGE_BYTES);
+        return code;
+    }
+    c->gate = gate;
+    c->points = points;
+    c->fence = (m->flags & HFP_WELCOME_FENCE) != 0;
+    c->checkpoint = m->checkpoint;
+    c->stop = m->stop;
+    return HF_OK;
+}
+
+/* Gathers for the agent. */
+static int exchange(struct hf_client *c, struct received *r)
+{
+    struct hfp_word answer = {.zero = 0};
+    size_t bytes, all;
+    char *at;
+
+    if (AS(header, r)->length != sizeof *AS(number, r) || r->nfds != 1 || c->allgather == NULL ||
+        AS(number, r)->value > SIZE_MAX / ((size_t)c->size + 1) || AS(number, r)->value == 0)
+        return malformed("EXCHANGE");
+    bytes = (size_t)AS(number, r)->value;
+    all = bytes * ((size_t)c->size + 1);
+    at = map(r->fds[0], all, PROT_READ | PROT_WRITE);
+    if (at == NULL)
+        return no_room(all);
+    answer.value = c->allgather(at + bytes, at, bytes, c->arg);
+    munmap(at, all);
+    return put(c, &answer, HFP_EXCHANGED, sizeof answer);
+}
+
+static int arena(struct hf_client *c, struct received *r)
+{
+    const struct hfp_arena *m = AS(arena, r);
+    struct hf_arena *more;
+    char *at;
+
+    if (m->h.length != sizeof *m || r->nfds != 1 || m->bytes == 0 || m->bytes > SIZE_MAX)
+        return malformed("ARENA");
+    more = realloc(c->arenas, (c->narenas + 1) * sizeof *more);
+    if (more == NULL)
+        return hf_fail(HF_E_MEMORY, "no memory for the list of arenas");
+    c->arenas = more;
+    at = map(r->fds[0], (size_t)m->bytes, PROT_READ | PROT_WRITE);
+    if (at == NULL)
+        return no_room((size_t)m->bytes);
+    (void)madvise(at, (size_t)m->bytes, MADV_DONTFORK); /* a child has no use for it */
+    c->arenas[c->narenas++] = (struct hf_arena){m->id, at, (size_t)m->bytes};
+    return HF_OK;
+}
+
+static struct hf_arena *arena_of(struct hf_client *c, uint32_t id)
+{
+    size_t i;
+
+    for (i = 0; i < c->narenas; i++)
+        if (c->arenas[i].id == id)
+            return &c->arenas[i];
+    return NULL;
+}
+
+static int drop(struct hf_client *c, struct received *r)
+{
+    struct hf_arena *a;
+
+    if (AS(header, r)->length != sizeof *AS(word, r) || (a = arena_of(c, (uint32_t)AS(word, r)->value)) == NULL)
+        return malformed("DROP");
+    munmap(a->at, a->bytes);
+    *a = c->arenas[--c->narenas];
+    return HF_OK;
+}
+
+/* Copies between the program's arrays and arenas. All of a message is checked before any byte moves. */
+static int copy(struct hf_client *c, struct received *r)
+{
+    const struct hfp_copy *m = AS(copy, r);
+    struct hfp_word answer; /* of which COPIED has the header alone */
+    int pass;
+
+    if (m->h.length < sizeof *m || (m->h.length - sizeof *m) / sizeof m->items[0] != m->n ||
+        (m->h.length - sizeof *m) % sizeof m->items[0] != 0 || m->load > 1)
+        return malformed("COPY");
+    for (pass = 0; pass < 2; pass++) {
+        uint32_t i;
+        for (i = 0; i < m->n; i++) {
+            const struct hfp_item *item = &m->items[i];
+            const struct hf_arena *a = arena_of(c, item->arena);
+            const struct hf_array *p = item->array < c->narrays ? &c->arrays[item->array] : NULL;
+            if (a == NULL || p == NULL || item->offset > a->bytes || item->bytes > a->bytes - item->offset ||
+                item->bytes != p->count * hf_elem(p->type))
+                return malformed("COPY of what is not there");
+            if (pass == 1 && m->load == 0)
+                memcpy(a->at + item->offset, p->ptr, (size_t)item->bytes);
+            if (pass == 1 && m->load == 1)
+                memcpy(p->ptr, a->at + item->offset, (size_t)item->bytes);
+        }
+    }
+    return put(c, &answer, HFP_COPIED, sizeof answer.h);
+}
+
+/* Whether the message ends the request: code and value are its result then. */
+static bool final(struct received *r, int *code, uint64_t *value)
+{
+    if (AS(header, r)->type == HFP_DONE) {
+        *code = AS(done, r)->code;
+        if (AS(header, r)->length != sizeof *AS(done, r) || *code < 0)
+            *code = malformed("DONE");
+        else if (value != NULL)
+            *value = AS(done, r)->value;
+        return true;
+    }
+    if (AS(header, r)->type != HFP_ERROR)
+        return false;
+    if (AS(header, r)->length < sizeof *AS(error, r) ||
+        AS(error, r)->n != AS(header, r)->length - sizeof *AS(error, r) || AS(error, r)->code >= 0)
+        *code = malformed("ERROR");
+    else
+        *code = hf_fail(AS(error, r)->code, "%.*s", (int)AS(error, r)->n, AS(error, r)->text);
+    return true;
+}
+
+static int serve(struct hf_client *c, struct received *r)
+{
+    switch (AS(header, r)->type) {
+    case HFP_WELCOME:
+        return welcome(c, r);
+    case HFP_EXCHANGE:
+        return exchange(c, r);
+    case HFP_ARENA:
+        return arena(c, r);
+    case HFP_DROP:
+        return drop(c, r);
+    case HFP_COPY:
+        return copy(c, r);
+    }
+    return malformed("a type that is not known");
+}
+
+int hf_call(struct hf_client *c, void *message, uint16_t type, size_t bytes, uint64_t *value)
+{
+    struct received *r;
+    int code;
+
+    if (c->pid != getpid())
+        return hf_fail(HF_E_ORDER,
+                       "this process is a child of the rank, after fork; only the rank may call the library");
+    if (c->sock < 0)
+        return gone("send a request");
+    r = malloc(sizeof *r);
+    if (r == NULL)
+        return hf_fail(HF_E_MEMORY, "no memory for a message");
+    code = put(c, message, type, bytes);
+    while (code == HF_OK) {
+        code = get(c, r);
+        if (code == HF_OK && final(r, &code, value)) {
+            close_fds(r);
+            break;
+        }
+        if (code == HF_OK)
+            code = serve(c, r);
+        close_fds(r);
+    }
+    free(r);
+    if (code == HF_E_DAEMON || code == HF_E_PROTOCOL || code == HF_E_MEMORY)
+        hf_hang_up(c);
+    return code;
+}
+
+/* Ends the connection. Points pass from now on, and calls return HF_E_DAEMON. */
+void hf_hang_up(struct hf_client *c)
+{
+    size_t i;
+    int sock = atomic_exchange(&c->sock, -1);
+
+    if (sock >= 0)
+        shutdown(sock, SHUT_RDWR); /* not closed: a signal handler of another thread may be about to use its number */
+    if (c->gate != &hf_shut && c->gate != &hf_open)
+        munmap((void *)c->gate, HFP_PAGE_BYTES);
+    if (c->points != &hf_unseen)
+        munmap((void *)c->points, HFP_PAGE_BYTES);
+    c->gate = &hf_open;
+    c->points = &hf_unseen;
+    for (i = 0; i < c->narenas; i++)
+        munmap(c->arenas[i].at, c->arenas[i].bytes);
+    free(c->arenas);
+    c->arenas = NULL;
+    c->narenas = 0;
+}

@@ -1,0 +1,498 @@
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
+	"github.com/holdfast-hpc/holdfast/internal/testbuf"
+)
+
+var (
+	kills    = flag.Int("kills", 8, "how many times TestKilledAnywhere kills a rank")
+	killSeed = flag.Uint64("kill-seed", 1, "seed of the moments")
+)
+
+// built are what the tests run, made once.
+var built struct{ dir, holdfast, lib string }
+
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "holdfast-node")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	built.dir, built.holdfast, built.lib = dir, filepath.Join(dir, "holdfast"), filepath.Join(dir, "lib")
+	for _, line := range [][]string{
+		{"mkdir", built.lib},
+		{"make", "-s", "-C", "../..", "lib", "LIB=" + built.lib},
+		{"go", "build", "-o", built.holdfast, "../../cmd/holdfast"},
+	} {
+		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%v: %v\n%s", line, err, out)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// compile builds a program in C with the library.
+func compile(t *testing.T, cc, source string, flags ...string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(source), ".c"))
+	args := append([]string{"-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I../../lib", source}, flags...)
+	if len(flags) == 0 {
+		args = append(args, "-L"+built.lib, "-lholdfast", "-Wl,-rpath,"+built.lib)
+	}
+	if text, err := exec.Command(cc, append(args, "-o", out)...).CombinedOutput(); err != nil {
+		t.Fatalf("compile %s: %v\n%s", source, err, text)
+	}
+	return out
+}
+
+// environ is that of a job: its directory for checkpoints, and its daemon.
+func environ(t *testing.T, dir string) []string {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return mpirun.Environ("HOLDFAST_BIN="+built.holdfast, "HOLDFAST_GLOBAL="+dir,
+		fmt.Sprintf("HOLDFAST_NODE_KEY=test-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", ".")),
+		"HOLDFAST_CONTROL_PEER_TIMEOUT=30s")
+}
+
+// job is one start of the ranks of walk.
+type job struct {
+	t     *testing.T
+	ranks []*exec.Cmd
+	out   *testbuf.Buffer
+	lines chan string
+	done  chan struct{}
+}
+
+const ranks = 3
+
+// launch starts the ranks, whose standard error the daemon holds too: wait waits for both.
+func launch(t *testing.T, program string, env []string, args ...string) *job {
+	t.Helper()
+	j := &job{t: t, out: &testbuf.Buffer{}, lines: make(chan string, 100), done: make(chan struct{})}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range ranks {
+		c := exec.Command(program, args...)
+		c.Env = append(slices.Clone(env), fmt.Sprint("PMI_RANK=", i), fmt.Sprint("PMI_SIZE=", ranks))
+		c.Stdout, c.Stderr = w, w
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		j.ranks = append(j.ranks, c)
+	}
+	_ = w.Close() // the ranks have it
+	go j.follow(r)
+	t.Cleanup(func() {
+		j.kill()
+		j.wait()
+	})
+	return j
+}
+
+// follow reads what the job says until nobody can say more.
+func (j *job) follow(r *os.File) {
+	defer close(j.done)
+	in := bufio.NewScanner(r)
+	for in.Scan() {
+		fmt.Fprintln(j.out, in.Text())
+		select {
+		case j.lines <- in.Text():
+		default: // nobody waits for so many
+		}
+	}
+	_ = r.Close() // at its end
+}
+
+const limit = 60 * time.Second
+
+// await waits for a line with some words.
+func (j *job) await(words string) {
+	j.t.Helper()
+	late := time.After(limit)
+	for {
+		select {
+		case line := <-j.lines:
+			if strings.Contains(line, words) {
+				return
+			}
+		case <-j.done:
+			if !strings.Contains(j.out.String(), words) {
+				j.t.Fatalf("the job ended without %q:\n%s", words, j.out)
+			}
+			return
+		case <-late:
+			j.t.Fatalf("no %q after %v:\n%s", words, limit, j.out)
+		}
+	}
+}
+
+func (j *job) kill() {
+	for _, c := range j.ranks {
+		_ = c.Process.Kill() // it may have ended
+	}
+}
+
+// wait waits for ranks and daemon, and returns the ranks' exit codes.
+func (j *job) wait() (codes []int) {
+	j.t.Helper()
+	for _, c := range j.ranks {
+		_ = c.Wait() // the code says it
+		codes = append(codes, c.ProcessState.ExitCode())
+	}
+	select {
+	case <-j.done:
+	case <-time.After(limit):
+		j.t.Fatalf("the daemon is still there %v after its ranks:\n%s", limit, j.out)
+	}
+	return codes
+}
+
+func (j *job) mustEnd() {
+	j.t.Helper()
+	if codes := j.wait(); slices.Max(codes) != 0 || slices.Min(codes) != 0 {
+		j.t.Fatalf("exit codes %v, want 0\n%s", codes, j.out)
+	}
+}
+
+// result is what the ranks of walk have written.
+func result(t *testing.T, name string) (all []byte) {
+	t.Helper()
+	for r := range ranks {
+		b, err := os.ReadFile(fmt.Sprint(name, ".", r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, b...)
+	}
+	return all
+}
+
+// uncut is the result of walk without a checkpoint.
+func uncut(t *testing.T, program string) []byte {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "want")
+	launch(t, program, environ(t, t.TempDir()), "60", name, "0").mustEnd()
+	return result(t, name)
+}
+
+// TestSignalKillRestart sends USR1 to a rank, kills all once the checkpoint is durable, and
+// restarts them.
+func TestSignalKillRestart(t *testing.T) {
+	walk := compile(t, "gcc", "testdata/walk.c")
+	want := uncut(t, walk)
+	dir := t.TempDir()
+	env, name := environ(t, filepath.Join(dir, "ckpt")), filepath.Join(dir, "got")
+	j := launch(t, walk, env, "60", name, "50")
+	j.await("begins at step 0")
+	if err := j.ranks[1].Process.Signal(syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	j.await("committed")
+	j.kill()
+	j.wait()
+	again := launch(t, walk, env, "60", name, "0")
+	again.mustEnd()
+	if strings.Contains(again.out.String(), "begins at step 0") {
+		t.Fatalf("the restart began at the beginning:\n%s", again.out)
+	}
+	if !bytes.Equal(result(t, name), want) {
+		t.Error("the restarted program computed something else")
+	}
+}
+
+// TestKilledAnywhere kills one rank at random moments, some of them within a checkpoint. The
+// daemon ends by itself, whatever it leaves restarts, and the last start ends with the right bytes.
+func TestKilledAnywhere(t *testing.T) {
+	const steps = "400"
+	walk := compile(t, "gcc", "testdata/walk.c")
+	dir := t.TempDir()
+	launch(t, walk, environ(t, t.TempDir()), steps, filepath.Join(dir, "want"), "0").mustEnd()
+	rng := rand.New(rand.NewPCG(*killSeed, 0))
+	t.Logf("seed %d", *killSeed)
+	env, name := environ(t, filepath.Join(dir, "ckpt")), filepath.Join(dir, "got")
+	env = append(env, "HOLDFAST_INTERVAL=1ms", "HOLDFAST_LOCAL="+t.TempDir())
+	for i := range *kills {
+		j := launch(t, walk, env, steps, name, "2")
+		j.await("begins at step")
+		if i == 0 {
+			j.await("committed")
+		}
+		time.Sleep(time.Duration(rng.IntN(300_000)) * time.Microsecond) // the moment itself
+		if err := j.ranks[rng.IntN(ranks)].Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		codes, said := j.wait(), j.out.String()
+		if !slices.Contains(codes, -1) && slices.Max(codes) > 0 {
+			t.Fatalf("kill %d: exit codes %v\n%s", i, codes, said)
+		}
+		if i > 0 && strings.Contains(said, "begins at step 0") {
+			t.Fatalf("kill %d: the epoch before the kill is lost:\n%s", i, said)
+		}
+		if strings.Contains(said, "panic") || strings.Contains(said, "fatal error") {
+			t.Fatalf("kill %d: the daemon crashed:\n%s", i, said)
+		}
+	}
+	launch(t, walk, env, steps, name, "0").mustEnd()
+	if !bytes.Equal(result(t, name), result(t, filepath.Join(dir, "want"))) {
+		t.Error("the restarted program computed something else")
+	}
+}
+
+// TestCheckpointStop takes a checkpoint where the program asks for it, and stops it by a
+// final one.
+func TestCheckpointStop(t *testing.T) {
+	walk := compile(t, "gcc", "testdata/walk.c")
+	want := uncut(t, walk)
+	dir := t.TempDir()
+	env, name := environ(t, filepath.Join(dir, "ckpt")), filepath.Join(dir, "got")
+	env = append(env, "HOLDFAST_LOCAL="+t.TempDir())
+	j := launch(t, walk, env, "60", name, "0", "checkpoint-at", "11")
+	j.mustEnd()
+	if n := strings.Count(j.out.String(), "is durable"); n != ranks {
+		t.Fatalf("%d ranks had a durable checkpoint, want %d:\n%s", n, ranks, j.out)
+	}
+	if !bytes.Equal(result(t, name), want) {
+		t.Error("a checkpoint changed the result")
+	}
+	j = launch(t, walk, env, "60", name, "1", "stop-at", "20")
+	j.await("begins at step 11")
+	if codes := j.wait(); !slices.Equal(codes, []int{75, 75, 75}) {
+		t.Fatalf("exit codes %v, want 75\n%s", codes, j.out)
+	}
+	j = launch(t, walk, env, "60", name, "0")
+	j.mustEnd()
+	if s := j.out.String(); strings.Contains(s, "begins at step 11") || strings.Contains(s, "begins at step 0") {
+		t.Errorf("the restart did not begin at the final checkpoint:\n%s", s)
+	}
+	if !bytes.Equal(result(t, name), want) {
+		t.Error("the restarted program computed something else")
+	}
+}
+
+// TestPrograms are those that do what a library must bear: a handler of their own, children,
+// an end without hf_finalize.
+func TestPrograms(t *testing.T) {
+	walk := compile(t, "gcc", "testdata/walk.c")
+	t.Run("own handler", func(t *testing.T) {
+		j := launch(t, walk, environ(t, t.TempDir()), "60", filepath.Join(t.TempDir(), "got"), "20", "own-handler")
+		j.await("begins at step 0")
+		if err := j.ranks[2].Process.Signal(syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		j.mustEnd()
+		if s := j.out.String(); !strings.Contains(s, "handled 1") || strings.Contains(s, "committed") {
+			t.Errorf("the program's own handler did not get its signal:\n%s", s)
+		}
+	})
+	t.Run("fork", func(t *testing.T) {
+		launch(t, walk, environ(t, t.TempDir()), "10", filepath.Join(t.TempDir(), "got"), "0", "fork").mustEnd()
+	})
+	t.Run("no finalize", func(t *testing.T) {
+		j := launch(t, walk, environ(t, t.TempDir()), "10", filepath.Join(t.TempDir(), "got"), "0", "no-finalize")
+		j.wait()
+		if s := j.out.String(); !strings.Contains(s, "without hf_finalize") {
+			t.Errorf("nobody says that the ranks did not finalize:\n%s", s)
+		}
+	})
+	t.Run("no daemon", func(t *testing.T) {
+		env := append(environ(t, t.TempDir()), "HOLDFAST_BIN=/nonexistent/holdfast")
+		j := launch(t, walk, env, "10", filepath.Join(t.TempDir(), "got"), "0")
+		if codes := j.wait(); !slices.Equal(codes, []int{3, 3, 3}) || !strings.Contains(j.out.String(), "HOLDFAST_BIN") {
+			t.Errorf("codes %v, want 3 and a remedy:\n%s", codes, j.out)
+		}
+	})
+	t.Run("no directory", func(t *testing.T) {
+		env := append(environ(t, t.TempDir()), "HOLDFAST_GLOBAL=")
+		j := launch(t, walk, env, "10", filepath.Join(t.TempDir(), "got"), "0")
+		if codes := j.wait(); !slices.Equal(codes, []int{3, 3, 3}) || !strings.Contains(j.out.String(), "HOLDFAST_LOCAL") {
+			t.Errorf("codes %v, want 3 and a remedy:\n%s", codes, j.out)
+		}
+	})
+}
+
+// TestSanitized runs the library with sanitizers and under valgrind.
+func TestSanitized(t *testing.T) {
+	sources, err := filepath.Glob("../../lib/src/*.c")
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("no sources: %v", err)
+	}
+	dir := t.TempDir()
+	run := func(t *testing.T, program, form string) {
+		env := append(environ(t, filepath.Join(dir, form)), "HOLDFAST_LOCAL="+t.TempDir())
+		j := launch(t, program, env, "20", filepath.Join(dir, "got"), "0",
+			"checkpoint-at", "7")
+		j.mustEnd()
+		if s := j.out.String(); strings.Contains(s, "Sanitizer") || strings.Contains(s, "runtime error") {
+			t.Errorf("%s", s)
+		}
+	}
+	t.Run("address, undefined", func(t *testing.T) {
+		flags := append(sources, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+		run(t, compile(t, "gcc", "testdata/walk.c", flags...), "asan")
+	})
+	t.Run("valgrind", func(t *testing.T) {
+		valgrind, err := exec.LookPath("valgrind")
+		if err != nil {
+			t.Skip("valgrind is not installed (make setup installs it)")
+		}
+		walk := compile(t, "gcc", "testdata/walk.c")
+		script := filepath.Join(dir, "walk.sh")
+		text := fmt.Sprintf("#!/bin/sh\n[ $PMI_RANK = 0 ] || exec %[2]s \"$@\"\n"+
+			"exec %[1]s -q --error-exitcode=9 --leak-check=full %[2]s \"$@\"\n", valgrind, walk)
+		if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		run(t, script, "valgrind")
+	})
+}
+
+// TestSymbols makes sure that the library needs nothing but libc, and exports what its header has.
+func TestSymbols(t *testing.T) {
+	lib := filepath.Join(built.lib, "libholdfast.so")
+	output := func(name string, args ...string) string {
+		out, err := exec.Command(name, args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out)
+		}
+		return string(out)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(output("ldd", lib)), "\n") {
+		if !strings.Contains(line, "libc.so") && !strings.Contains(line, "vdso") && !strings.Contains(line, "ld-linux") {
+			t.Errorf("the library needs %s", strings.TrimSpace(line))
+		}
+	}
+	for _, word := range []string{" MPI_", " PMPI_", " cu", " hip", " cl"} {
+		for _, line := range strings.Split(output("nm", "-D", lib), "\n") {
+			if strings.Contains(line, word) && !strings.Contains(line, " close") {
+				t.Errorf("the library has %s", line)
+			}
+		}
+	}
+	header, err := os.ReadFile("../../lib/holdfast.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(output("nm", "-D", "--defined-only", lib)), "\n") {
+		name, _, _ := strings.Cut(line[strings.LastIndexByte(line, ' ')+1:], "@")
+		if name != "HOLDFAST_0" && !strings.Contains(string(header), name+"(") {
+			t.Errorf("the library exports %s, which is not in its header", name)
+		}
+	}
+}
+
+// TestOtherMPI is the promise of the whole: a program in C under one MPI is checkpointed by a
+// signal, killed, and restarted under the other with the same bytes.
+func TestOtherMPI(t *testing.T) {
+	all := mpirun.Launchers()
+	heat := make([]string, len(all))
+	for i, l := range all {
+		if err := l.Available(); err != nil {
+			t.Skip(err)
+		}
+		heat[i] = compile(t, l.Compiler(), "../../examples/heat-c/heat.c", "-Wno-unused-function",
+			filepath.Join(built.lib, "libholdfast.a"))
+	}
+	dir := t.TempDir()
+	start := func(t *testing.T, i int, env []string, args ...string) *job {
+		t.Helper()
+		line := all[i].Yielding().Command(nil, mpirun.Part{Ranks: 4, Command: append([]string{heat[i]}, args...)})
+		return launchOne(t, env, line)
+	}
+	want := filepath.Join(dir, "want")
+	start(t, 0, environ(t, filepath.Join(dir, "uncut")), "48", "80", want).mustEnd()
+	for i := range all {
+		t.Run(all[i].Name+" first", func(t *testing.T) {
+			env, got := environ(t, filepath.Join(dir, all[i].Name)), filepath.Join(dir, all[i].Name+".got")
+			j := start(t, i, env, "48", "80", got, "20")
+			j.await("heat: begins at step 0")
+			pids := ranksOf(t, heat[i])
+			if err := syscall.Kill(pids[len(pids)-1], syscall.SIGUSR1); err != nil {
+				t.Fatal(err)
+			}
+			j.await("committed")
+			for _, pid := range pids {
+				_ = syscall.Kill(pid, syscall.SIGKILL) // the launcher ends the others
+			}
+			j.wait()
+			again := start(t, 1-i, env, "48", "80", got)
+			again.mustEnd()
+			if strings.Contains(again.out.String(), "begins at step 0") {
+				t.Fatalf("the restart began at the beginning:\n%s", again.out)
+			}
+			a, err := os.ReadFile(want)
+			b, berr := os.ReadFile(got)
+			if err != nil || berr != nil || !bytes.Equal(a, b) {
+				t.Errorf("the restarted program computed something else (%v)", errors.Join(err, berr))
+			}
+		})
+	}
+}
+
+// launchOne starts a launcher.
+func launchOne(t *testing.T, env, line []string) *job {
+	t.Helper()
+	j := &job{t: t, out: &testbuf.Buffer{}, lines: make(chan string, 100), done: make(chan struct{})}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
+	t.Cleanup(cancel)
+	c := exec.CommandContext(ctx, line[0], line[1:]...)
+	c.Env, c.Stdout, c.Stderr = env, w, w
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close() // the launcher has it
+	j.ranks = []*exec.Cmd{c}
+	go j.follow(r)
+	return j
+}
+
+// ranksOf are the processes of a program of this test.
+func ranksOf(t *testing.T, program string) (pids []int) {
+	t.Helper()
+	links, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range links {
+		var pid int
+		if to, err := os.Readlink(l); err == nil && to == program {
+			if _, err := fmt.Sscanf(l, "/proc/%d/exe", &pid); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	if len(pids) == 0 {
+		t.Fatalf("no process runs %s", program)
+	}
+	return pids
+}

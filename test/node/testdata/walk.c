@@ -1,0 +1,91 @@
+/* walk is a program without MPI for tests: ranks of the environment, all on one node, whose
+ * state depends on every step.
+ * usage: walk STEPS FILE MILLISECONDS [checkpoint-at STEP | own-handler | fork | no-finalize | stop-at STEP] */
+#define _GNU_SOURCE
+#include <holdfast.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CELLS 30000 /* more than fit the table of a shard */
+
+static uint64_t cells[CELLS];
+static volatile sig_atomic_t handled;
+
+static void count(int s) { handled += s != 0; }
+
+static int check(int code)
+{
+    if (code < 0) {
+        fprintf(stderr, "walk: code %d: %s\n", code, hf_error());
+        exit(3);
+    }
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    int32_t step = 0;
+    float few[3] = {0, 1, 2};
+    const char *mode = argc > 4 ? argv[4] : "";
+    int steps = atoi(argv[1]), rank = atoi(getenv("PMI_RANK")), code = 0, i;
+    long ms = atol(argv[3]);
+    char name[4096];
+    FILE *f;
+
+    if (strcmp(mode, "own-handler") == 0)
+        signal(SIGUSR1, count);
+    for (i = 0; i < CELLS; i++)
+        cells[i] = (uint64_t)(rank + 1) * 1000003u + (uint64_t)i;
+    check(hf_init(NULL));
+    check(hf_protect("step", &step, 1, HF_INT32));
+    check(hf_protect("cells", cells, CELLS, HF_UINT64));
+    check(hf_protect("few", few, 3, HF_FLOAT));
+    check(hf_restore());
+    printf("rank %d begins at step %d\n", rank, step);
+    fflush(stdout);
+    if (strcmp(mode, "fork") == 0) {
+        pid_t child = fork();
+        int status = 0;
+        if (child == 0)
+            _exit(hf_wait("local") == HF_E_ORDER ? 0 : 1);
+        if (waitpid(child, &status, 0) != child || status != 0 || system("true") != 0)
+            return 4;
+    }
+    for (; step < steps; step++) {
+        if ((code = check(hf_point())) == HF_STOP)
+            break;
+        if (strcmp(mode, "checkpoint-at") == 0 && step == atoi(argv[5])) {
+            check(hf_checkpoint());
+            check(hf_wait("local"));
+            printf("rank %d is durable\n", rank);
+            fflush(stdout);
+        }
+        if (strcmp(mode, "stop-at") == 0 && step == atoi(argv[5]) && rank == 0)
+            check(hf_request(1));
+        for (i = 0; i < CELLS; i++)
+            cells[i] = cells[i] * 6364136223846793005u + (uint64_t)step;
+        few[step % 3] += 0.5f;
+        if (ms > 0) {
+            struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+            while (nanosleep(&t, &t) != 0)
+                continue;
+        }
+    }
+    if (strcmp(mode, "no-finalize") == 0)
+        return 0;
+    if (code != HF_STOP) {
+        snprintf(name, sizeof name, "%s.%d", argv[2], rank);
+        f = fopen(name, "wb");
+        if (f == NULL || fwrite(cells, sizeof cells, 1, f) != 1 || fwrite(few, sizeof few, 1, f) != 1 || fclose(f) != 0)
+            return 5;
+    }
+    check(hf_finalize());
+    printf("rank %d ends at step %d, handled %d\n", rank, step, (int)handled);
+    return code == HF_STOP ? 75 : 0;
+}
