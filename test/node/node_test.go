@@ -323,14 +323,16 @@ func TestPrograms(t *testing.T) {
 	t.Run("no daemon", func(t *testing.T) {
 		env := append(environ(t, t.TempDir()), "HOLDFAST_BIN=/nonexistent/holdfast")
 		j := launch(t, walk, env, "10", filepath.Join(t.TempDir(), "got"), "0")
-		if codes := j.wait(); !slices.Equal(codes, []int{3, 3, 3}) || !strings.Contains(j.out.String(), "HOLDFAST_BIN") {
+		codes := j.wait()
+		if !slices.Equal(codes, []int{3, 3, 3}) || !strings.Contains(j.out.String(), "HOLDFAST_BIN") {
 			t.Errorf("codes %v, want 3 and a remedy:\n%s", codes, j.out)
 		}
 	})
 	t.Run("no directory", func(t *testing.T) {
 		env := append(environ(t, t.TempDir()), "HOLDFAST_GLOBAL=")
 		j := launch(t, walk, env, "10", filepath.Join(t.TempDir(), "got"), "0")
-		if codes := j.wait(); !slices.Equal(codes, []int{3, 3, 3}) || !strings.Contains(j.out.String(), "HOLDFAST_LOCAL") {
+		codes := j.wait()
+		if !slices.Equal(codes, []int{3, 3, 3}) || !strings.Contains(j.out.String(), "HOLDFAST_LOCAL") {
 			t.Errorf("codes %v, want 3 and a remedy:\n%s", codes, j.out)
 		}
 	})
@@ -383,7 +385,8 @@ func TestSymbols(t *testing.T) {
 		return string(out)
 	}
 	for _, line := range strings.Split(strings.TrimSpace(output("ldd", lib)), "\n") {
-		if !strings.Contains(line, "libc.so") && !strings.Contains(line, "vdso") && !strings.Contains(line, "ld-linux") {
+		known := func(name string) bool { return strings.Contains(line, name) }
+		if !slices.ContainsFunc([]string{"libc.so", "vdso", "ld-linux"}, known) {
 			t.Errorf("the library needs %s", strings.TrimSpace(line))
 		}
 	}

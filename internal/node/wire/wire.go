@@ -92,8 +92,8 @@ func Decode(b []byte) (m Message, err error) {
 	}
 	le := binary.LittleEndian
 	if magic, v := le.Uint32(b), le.Uint16(b[4:]); magic != Magic || v != Version {
-		return m, fmt.Errorf("%w: magic %#x, version %d; this daemon speaks version %d: use holdfast and libholdfast of "+
-			"one release", ErrMalformed, magic, v, Version)
+		return m, fmt.Errorf("%w: magic %#x, version %d; this daemon speaks version %d: use holdfast and "+
+			"libholdfast of one release", ErrMalformed, magic, v, Version)
 	}
 	m.Type = Type(le.Uint16(b[6:]))
 	if n := le.Uint32(b[8:]); int64(n) != int64(len(b)) || le.Uint32(b[12:]) != 0 {
