@@ -286,8 +286,9 @@ func (c *Checkpointer) Wait(ctx context.Context, level string) error {
 	return nil
 }
 
-// Close takes part in checkpoints until every rank has called it, waits for the last epoch to
-// be written to all levels, and frees everything. If Restore failed or was never called,
+// Close takes part in checkpoints until every rank has called it, waits for all epochs to be
+// written to their levels, though no longer than is left of the time after which the process
+// is killed, where that is known, and frees everything. If Restore failed or was never called,
 // these checkpoints fail, because there is no state to capture. If a restarted program never
 // received a message that the checkpoint holds for one of its receives, Close returns a
 // *NotReceivedError at its end, unless the program was stopped.
@@ -304,7 +305,7 @@ func (c *Checkpointer) Close() error {
 	c.gate.Or(gateClosed)
 	c.events.Emit(events.Event{Name: events.Finish, Points: c.points.load()})
 	err := c.finish()
-	<-c.persist.Over() // the last epoch is at all levels, or has failed
+	<-c.persist.Over() // all epochs are at their levels or have failed, or the time is up
 	if err == nil {
 		end := c.events.Span(events.Event{Name: events.Sync})
 		_, err = c.allgather(c.ctx, 0, stageBye, nil)

@@ -113,38 +113,39 @@ func TestHungOuterLevelUnderWay(t *testing.T) {
 }
 
 // TestFinalBehindAFlush: the time that is left is known to one rank. All go by it. An epoch
-// that is slow on its way to global gives way to the final one; one that hangs does not, and
-// what the final one does not reach is said.
+// that is slow on its way to global, or hangs, gives way to the final one, also when its
+// memory was recalled. If the server hangs for that one too, this is said, and the program ends.
 func TestFinalBehindAFlush(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
-		hangs bool
+		hangs string // below it writing hangs
+		late  bool
 		left  time.Duration
-	}{{"slow", false, 30 * time.Second}, {"hangs", true, 12 * time.Second}} {
+	}{{"slow", "", false, 30 * time.Second}, {"hangs", "/global/epoch-0000000001", false, 30 * time.Second},
+		{"the server hangs", "/global/epoch-", true, 6 * time.Second}} {
 		t.Run(c.name, func(t *testing.T) {
-			f := finalBehind{bulk: newBulk(t, storage.LevelLocal, storage.LevelGlobal), hangs: c.hangs, left: c.left,
+			f := finalBehind{bulk: newBulk(t, storage.LevelLocal, storage.LevelGlobal), late: c.late, left: c.left,
 				asked: make(chan struct{})}
 			over := make(chan struct{})
 			defer close(over)
 			f.fs.before = func(file string) {
-				if !strings.Contains(file, "/global/epoch-0000000001") {
-					return
+				if strings.Contains(file, "/global/epoch-0000000001") {
+					<-f.asked
 				}
-				<-f.asked
-				if c.hangs {
+				if c.hangs != "" && strings.Contains(file, c.hangs) {
 					<-over
 				}
 			}
-			if !c.hangs {
+			if c.hangs == "" {
 				f.opt.FlushRate = 2 << 20 // the first epoch, of 64 MB, takes longer than there is time
-				var before [2]atomic.Bool
-				f.opt.copyTime = func(rank int, left time.Duration) time.Duration {
-					if before[rank].Swap(true) {
-						return 0 // not known: it is tried
-					}
-					return left - left/10 // there is just enough time, the one before has to give way
+			}
+			var before [2]atomic.Bool
+			f.opt.copyTime = func(rank int, left time.Duration) time.Duration {
+				if before[rank].Swap(true) {
+					return 0 // not known: it is tried
 				}
+				return left - left/10 // there is just enough time, the one before has to give way
 			}
 			f.opt.plane = newMemNet(2).plane
 			if err := mpitest.NewWorld(2, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
@@ -159,7 +160,7 @@ func TestFinalBehindAFlush(t *testing.T) {
 // finalBehind is a program that is stopped while its first epoch is copied to global.
 type finalBehind struct {
 	*bulk
-	hangs bool
+	late  bool // the final epoch does not come to global either
 	left  time.Duration
 	asked chan struct{} // closed when the final checkpoint is asked for
 }
@@ -211,9 +212,9 @@ func (f *finalBehind) rank(t *testing.T, w *mpiwrap.Comm) error {
 	var late *GraceError
 	_, copied := epochs[1].Durable[storage.LevelGlobal]
 	switch {
-	case f.hangs && !errors.As(epochs[1].Err, &late):
+	case f.late && !errors.As(epochs[1].Err, &late):
 		t.Errorf("rank %d: got %v, want a *GraceError", w.Rank(), epochs[1].Err)
-	case !f.hangs && (!copied || !errors.Is(epochs[0].Err, persist.ErrYields)):
+	case !f.late && (!copied || !errors.Is(epochs[0].Err, persist.ErrYields)):
 		t.Errorf("rank %d: the final epoch is at %v (%v), and the one before ended with %v; want the one at global "+
 			"and the other given way",
 			w.Rank(), epochs[1].Durable, epochs[1].Err, epochs[0].Err)

@@ -122,8 +122,12 @@ func (l *Lease) HeldBy(over <-chan struct{}) {
 	}()
 }
 
-// Within is a context that ends with ctx, and when the memory is wanted back.
+// Within is a context that ends with ctx, and when the memory is wanted back; of no lease
+// there is none.
 func (l *Lease) Within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if l == nil {
+		return context.WithCancel(ctx)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := l.OnRecall(func() { cancel(context.Cause(l.ctx)) })
 	return ctx, func() { stop(); cancel(nil) }

@@ -13,8 +13,9 @@ import (
 
 // End is when this process will be killed, once it was asked to stop.
 type End struct {
-	mu sync.Mutex // guards at
-	at time.Time  // zero = nobody knows
+	mu    sync.Mutex // guards all of it
+	at    time.Time  // zero = nobody knows
+	leave time.Time  // what is left then is for closing and leaving
 }
 
 // Within notes that the process has so long from now; 0 means that nobody
@@ -30,7 +31,7 @@ func (e *End) By(t time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !t.IsZero() && (e.at.IsZero() || t.Before(e.at)) {
-		e.at = t
+		e.put(t)
 	}
 }
 
@@ -39,8 +40,11 @@ func (e *End) By(t time.Time) {
 func (e *End) set(d time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.at = time.Now().Add(d)
+	e.put(time.Now().Add(d))
 }
+
+// put sets the end; mu is held.
+func (e *End) put(at time.Time) { e.at, e.leave = at, at.Add(-reserve(time.Until(at))) }
 
 // Left is the time until the process is killed; false if nobody knows.
 func (e *End) Left() (time.Duration, bool) {
@@ -50,6 +54,17 @@ func (e *End) Left() (time.Duration, bool) {
 		return 0, false
 	}
 	return time.Until(e.at), true
+}
+
+// closing is the time until there is only enough left for closing and leaving; false if
+// nobody knows.
+func (e *End) closing() (time.Duration, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.at.IsZero() {
+		return 0, false
+	}
+	return time.Until(e.leave), true
 }
 
 // GraceError says that a final checkpoint was not copied to all levels because

@@ -52,23 +52,23 @@ func (p *Persister) serveShard(ctx context.Context, e storage.Epoch, l *capture.
 // copyShard copies this rank's shard.
 func (p *Persister) copyShard(ctx context.Context, e storage.Epoch, level string,
 	l *capture.Lease) (storage.ShardInfo, error) {
-	flush := func(ctx context.Context, l *capture.Lease, secs []storage.Section) (storage.ShardInfo, error) {
+	flush := func(l *capture.Lease, secs []storage.Section) (storage.ShardInfo, error) {
 		return runWatched(ctx, p.Operations, "copy", level, l, func(ctx context.Context) (storage.ShardInfo, error) {
+			ctx, cancel := l.Within(ctx)
+			defer cancel()
 			return p.Store.Flush(ctx, e, p.Levels[0], level, p.Operations.counted(level, secs))
 		})
 	}
 	if !storage.TraitsOf(level).Rows { // which are computed from the shards of others
 		if secs := l.Hold(); secs != nil {
-			bound, cancel := l.Within(ctx)
-			info, err := flush(bound, l, secs)
-			cancel()
+			info, err := flush(l, secs)
 			l.Done()
 			if err == nil || !l.Recalled() {
 				return info, err
 			}
 		}
 	}
-	return flush(ctx, nil, nil)
+	return flush(nil, nil)
 }
 
 // copyNode copies the shards of a node to the global level, into few large files.
@@ -157,10 +157,10 @@ func (p *Persister) writePart(ctx context.Context, part *storage.Part, n storage
 	if l.Hold() == nil {
 		return capture.ErrRecalled
 	}
-	ctx, cancel := l.Within(ctx)
-	defer cancel()
 	end := p.copying(n.Epoch, n.To, p.Rank)
 	info, err := runWatched(ctx, p.Operations, "copy", n.To, l, func(ctx context.Context) (storage.ShardInfo, error) {
+		ctx, cancel := l.Within(ctx)
+		defer cancel()
 		return part.Write(ctx, n)
 	})
 	end(info.Bytes, info.Stored, err)
@@ -175,10 +175,10 @@ func (p *Persister) newPart(ctx context.Context, e storage.Epoch, l *capture.Lea
 		return nil
 	}
 	defer l.Done()
-	ctx, cancel := l.Within(ctx)
-	defer cancel()
 	part, err := runWatched(ctx, p.Operations, "prepare a copy", storage.LevelGlobal, l, func(
 		ctx context.Context) (*storage.Part, error) {
+		ctx, cancel := l.Within(ctx)
+		defer cancel()
 		return p.Store.NewPart(ctx, e, p.Levels[0], storage.LevelGlobal,
 			p.Operations.counted(storage.LevelGlobal, secs))
 	})

@@ -57,7 +57,8 @@ func NewOperations(timeout time.Duration, copied func(level string) int64) *Oper
 // runWatched runs f, which works at a level in the background, and gives it up when
 // nothing has moved for the timeout, or when ctx is over and f does not end. f then
 // runs on by itself, with a ctx that is over; the memory of l, if there is one, stays as
-// it is until f has returned.
+// it is until f has returned. Recalling that memory is for f to heed: there is no hurry then,
+// and ctx may be over later.
 func runWatched[T any](ctx context.Context, o *Operations, what, level string, l *capture.Lease,
 	f func(ctx context.Context) (T, error)) (T, error) {
 	type outcome struct {
@@ -91,9 +92,6 @@ func runWatched[T any](ctx context.Context, o *Operations, what, level string, l
 			return r.v, r.err
 		case <-finish:
 			finish = nil
-			if errors.Is(context.Cause(ctx), capture.ErrRecalled) {
-				continue // there is no hurry
-			}
 			last, limit = time.Now(), min(limit, lateGrace)
 			tick.Reset(max(limit/20, time.Millisecond))
 		case <-tick.C:

@@ -2,7 +2,10 @@ package persist
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,15 +104,40 @@ func New(ctx context.Context, opt Options) *Persister {
 	return p
 }
 
-// Over is closed when every epoch is at the levels that it goes to, or will not be. Called,
-// as Persist and Repair are, by the main thread.
+// Over is closed when every epoch is at the levels that it goes to, or will not be. When it is
+// known that the process will be killed, Over is closed in time for that at the latest: copying
+// that hangs is left to itself. Called, as Persist and Repair are, by the main thread, which
+// waits for a final epoch by itself.
 func (p *Persister) Over() <-chan struct{} {
-	over := make(chan struct{})
+	over, all := make(chan struct{}), make(chan struct{})
 	go func() {
 		p.under.Wait()
-		close(over)
+		close(all)
+	}()
+	var late <-chan time.Time
+	if left, known := p.End.closing(); known {
+		late = time.After(left)
+	}
+	go func() {
+		defer close(over)
+		select {
+		case <-all:
+		case <-late:
+			p.complainLeft()
+		}
 	}()
 	return over
+}
+
+// complainLeft says at rank 0 which epochs were still being copied when the time was up.
+func (p *Persister) complainLeft() {
+	p.mu.Lock()
+	left := slices.Sorted(maps.Keys(p.turns))
+	p.mu.Unlock()
+	if p.Rank == 0 && len(left) > 0 {
+		p.Log.Warn("holdfast: the time is up; epochs that are still being copied are not waited for", "epochs",
+			fmt.Sprint(left))
+	}
 }
 
 // copying begins the copying of the shards of ranks to a level; the last epoch that was
