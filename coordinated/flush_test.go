@@ -149,6 +149,7 @@ func (b *bulk) body(ctx context.Context, world *mpiwrap.Comm, ck *Checkpointer) 
 type slowFS struct {
 	*crashfs.FS
 	before func(name string) // a write; may wait
+	first  func(name string) // the first write to an open file, before it waits; nil: nothing
 }
 
 func (f *slowFS) Create(name string, direct bool) (vfs.File, error) {
@@ -168,17 +169,22 @@ func (f *slowFS) wrap(name string) func(vfs.File, error) (vfs.File, error) {
 		if err != nil || f.before == nil {
 			return file, err
 		}
-		return &slowFile{file, name, f.before}, nil
+		return &slowFile{File: file, name: name, fs: f, before: f.before}, nil
 	}
 }
 
 type slowFile struct {
 	vfs.File
 	name   string
-	before func(name string)
+	fs     *slowFS
+	before func(name string) // that was set when the file was opened
+	begun  sync.Once
 }
 
 func (f *slowFile) WriteAt(p []byte, off int64) (int, error) {
+	if f.fs.first != nil {
+		f.begun.Do(func() { f.fs.first(f.name) })
+	}
 	f.before(f.name)
 	return f.File.WriteAt(p, off)
 }
@@ -246,8 +252,12 @@ func TestNextCaptureGetsItsMemory(t *testing.T) {
 			captured := make(chan struct{})
 			b.fs.before = func(name string) {
 				if strings.HasSuffix(name, sharedPack(1)) {
-					writing.Add(1)
 					<-captured
+				}
+			}
+			b.fs.first = func(name string) {
+				if strings.HasSuffix(name, sharedPack(1)) {
+					writing.Add(1)
 				}
 			}
 			b.hook = func(_ int, at string) {
@@ -273,7 +283,7 @@ func TestNextCaptureGetsItsMemory(t *testing.T) {
 			if strings.Contains(b.fs.String(), ".tmp") {
 				t.Errorf("left behind:\n%s", b.fs)
 			}
-			b.hook = nil
+			b.hook, b.fs.first = nil, nil
 			b.restartFromGlobal(t, 1)
 			b.restartFromGlobal(t, 2)
 		})
