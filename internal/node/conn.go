@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
+	"github.com/holdfast-hpc/holdfast/internal/peercred"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,16 +28,9 @@ var errForeign = errors.New("it belongs to another user")
 
 // newConn asks the kernel who is at the other end.
 func newConn(c *net.UnixConn) (*conn, error) {
-	raw, err := c.SyscallConn()
+	who, err := peercred.Of(c)
 	if err != nil {
 		return nil, err
-	}
-	var who *unix.Ucred
-	var werr error
-	if err := raw.Control(func(fd uintptr) {
-		who, werr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil || werr != nil {
-		return nil, fmt.Errorf("ask who it is: %w", errors.Join(err, werr))
 	}
 	if int(who.Uid) != os.Geteuid() {
 		return nil, fmt.Errorf("process %d of user %d: %w", who.Pid, who.Uid, errForeign)

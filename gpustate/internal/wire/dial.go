@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/internal/peercred"
 )
 
 // ServerError is what went wrong with a server of devices: it cannot be reached,
@@ -115,16 +116,8 @@ func trusted(c net.Conn) error {
 	if !ok || os.Geteuid() == 0 {
 		return nil
 	}
-	raw, err := u.SyscallConn()
+	who, err := peercred.Of(u)
 	if err != nil {
-		return err
-	}
-	var who *unix.Ucred
-	var failed error
-	err = raw.Control(func(fd uintptr) {
-		who, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
 	return trustedUser(int(who.Uid), os.Geteuid())

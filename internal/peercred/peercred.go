@@ -1,0 +1,28 @@
+// Package peercred asks the kernel who is at the other end of a Unix socket.
+package peercred
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// Of returns the process and the user that the other end had when it connected or began to
+// listen. The process is 0 where it is in a namespace that this one does not see.
+func Of(c *net.UnixConn) (*unix.Ucred, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var who *unix.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		who, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return nil, fmt.Errorf("ask who is at the other end of the socket: %w", err)
+	}
+	return who, nil
+}
