@@ -1,6 +1,7 @@
 package coordinated
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -23,7 +24,9 @@ func TestRestartFromObjectStore(t *testing.T) {
 		opt := testOptions(t)
 		opt.Global, opt.Compress = fakes3.Start(t, store), compress
 		first := ring{steps: steps, asker: 1, askAt: 5, stop: true}
-		if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 2}).Run(first.run(opt)); err != nil {
+		// A request that comes late is granted by Close, after the last Point: then nothing tells of a stop.
+		if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 2}).Run(first.run(opt)); err != nil &&
+			!errors.Is(err, ErrStop) {
 			t.Fatal(err)
 		}
 		if !slices.ContainsFunc(store.Keys(), func(k string) bool { return strings.HasSuffix(k, "/manifest") }) {
