@@ -82,14 +82,14 @@ func (m *Machine) judge() {
 // --enable-recovery ends with 0 then. Where that loses rank 0 nobody tells, but it has not closed.
 func (m *Machine) lostRank() bool {
 	t := m.try
-	return t.last.Lost != nil || t.opened && !t.last.Ended && m.cfg.Recovers
+	return t.last.Lost != nil || t.progress.opened && !t.last.Ended && m.cfg.Recovers
 }
 
 // knows reports whether the nodes have been examined after the start; else it is judged when they
 // have.
 func (m *Machine) knows() bool {
 	m.inquire()
-	if m.try.examined {
+	if m.try.inquiry.done {
 		m.phase = between
 		return true
 	}
@@ -103,7 +103,7 @@ func (m *Machine) allClosed() {
 	t := m.try
 	switch {
 	case !m.knows():
-	case t.nodeDied && !m.limit.stopping:
+	case t.death.node && !m.limit.stopping:
 		m.say("all ranks had called Close, but may have had work left")
 		m.retry()
 	case t.killed:
@@ -125,34 +125,34 @@ func (m *Machine) retry() {
 		return
 	}
 	t, p := m.try, &m.past
-	if t.computing || p.death.at.IsZero() { // else it is still the same interruption
-		p.death.at, p.death.noticed = t.diedAt, t.noticedAt
+	if t.progress.computing || p.death.at.IsZero() { // else it is still the same interruption
+		p.death.at, p.death.noticed = t.death.at, t.death.noticed
 	}
-	p.death.node = t.nodeDied
-	if !t.opened {
+	p.death.node = t.death.node
+	if !t.progress.opened {
 		p.unopened++
 	}
-	if t.refused != "" {
+	if t.progress.refused != "" {
 		m.openFailed()
 		return
 	}
-	if !t.opened && !t.nodeDied && m.neverOpens() {
+	if !t.progress.opened && !t.death.node && m.neverOpens() {
 		m.say("giving up: the program ended with code %d before it reached Open, and all nodes are well", t.code)
 		m.finish(ExitBad)
 		return
 	}
 	advanced := len(t.last.Committed) > 0
-	if t.restored != 0 && !t.nodeDied && !advanced {
-		if p.deaths[t.restored]++; p.deaths[t.restored] >= 2 {
+	if t.progress.restored != 0 && !t.death.node && !advanced {
+		if p.deaths[t.progress.restored]++; p.deaths[t.progress.restored] >= 2 {
 			m.say("skipping epoch %d: the program died %d times after restoring it; the next start restores an older "+
-				"one", t.restored, p.deaths[t.restored])
+				"one", t.progress.restored, p.deaths[t.progress.restored])
 		}
 	}
-	if p.withoutEpoch++; advanced || t.nodeDied {
+	if p.withoutEpoch++; advanced || t.death.node {
 		p.withoutEpoch = 0
 	}
 	unrestorable := t.last.Unrestorable
-	if unrestorable == "" || t.nodeDied {
+	if unrestorable == "" || t.death.node {
 		if why := m.incurable(); why != "" {
 			m.say("giving up: the program aborted %d times in a row with the same error and without a new epoch: %s",
 				p.alike, why)
@@ -163,7 +163,7 @@ func (m *Machine) retry() {
 	switch {
 	case p.starts > m.cfg.MaxRestarts:
 		m.tooOften()
-	case unrestorable != "" && !t.nodeDied:
+	case unrestorable != "" && !t.death.node:
 		m.unrestorable()
 	case p.withoutEpoch > 0:
 		m.pause()
@@ -176,10 +176,10 @@ func (m *Machine) retry() {
 // none will.
 func (m *Machine) neverOpens() bool {
 	t, p := m.try, &m.past
-	if !t.killed || !t.failedAt.IsZero() { // else it was slow, or its nodes
+	if !t.killed || !t.launching.failedAt.IsZero() { // else it was slow, or its nodes
 		m.do(AdviseMPI{})
 	}
-	return p.opening == 0 && (t.vanished == "" && !t.peek.found || p.unopened >= maxAlike) &&
+	return p.opening == 0 && (t.launching.vanished == "" && !t.launching.peek.found || p.unopened >= maxAlike) &&
 		(p.starts > 1 || !t.killed && t.code <= exitSignal)
 }
 
@@ -227,18 +227,18 @@ func (m *Machine) incurable() string {
 func (m *Machine) openFailed() {
 	t, left := m.try, 0
 	for _, n := range m.cfg.Nodes {
-		if m.nodes.usable(n) && !slices.Contains(t.unfit, n) {
+		if m.nodes.usable(n) && !slices.Contains(t.progress.unfit, n) {
 			left++
 		}
 	}
-	if len(t.unfit) == 0 || left < max(m.cfg.Width, 1) || m.past.starts > m.cfg.MaxRestarts {
-		m.say("giving up: %s", t.refused)
+	if len(t.progress.unfit) == 0 || left < max(m.cfg.Width, 1) || m.past.starts > m.cfg.MaxRestarts {
+		m.say("giving up: %s", t.progress.refused)
 		m.finish(ExitBad)
 		return
 	}
-	for _, n := range t.unfit {
-		m.nodes.unfit[n] = t.refused
-		m.say("a spare node replaces node %s: %s", n, t.refused)
+	for _, n := range t.progress.unfit {
+		m.nodes.unfit[n] = t.progress.refused
+		m.say("a spare node replaces node %s: %s", n, t.progress.refused)
 	}
 	m.next()
 }

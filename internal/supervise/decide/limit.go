@@ -163,7 +163,7 @@ func (m *Machine) advance() {
 // before a time limit that leaves time for more than a start and another final checkpoint.
 func (m *Machine) timeToGoOn() bool {
 	l, t := &m.limit, m.try
-	if !l.near || l.byTERM || t.noticedAt.IsZero() || l.deadline.IsZero() || t.last.Stopped != 0 {
+	if !l.near || l.byTERM || t.death.noticed.IsZero() || l.deadline.IsZero() || t.last.Stopped != 0 {
 		return false
 	}
 	left := l.deadline.Sub(m.now)

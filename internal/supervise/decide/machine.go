@@ -147,7 +147,7 @@ func (m *Machine) launch() {
 	}
 	m.past.starts++
 	m.nodes.used = nodes
-	m.try = &try{nodes: nodes, startedAt: m.now}
+	m.try = &try{nodes: nodes, clock: clock{startedAt: m.now}}
 	m.due = time.Time{}
 	m.do(Start{m.past.starts, nodes, m.excluded(), m.past.fresh, m.past.death.node})
 }

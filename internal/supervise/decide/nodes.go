@@ -88,15 +88,15 @@ func (m *Machine) examine(why purpose, ask Examine) {
 func (m *Machine) inquire() {
 	t := m.try
 	if len(m.cfg.Nodes) == 0 {
-		t.examined = true
+		t.inquiry.done = true
 	}
-	if t.examined || m.nodes.examining != forNothing {
+	if t.inquiry.done || m.nodes.examining != forNothing {
 		return
 	}
-	ask := Examine{Closely: t.suspects}
-	if silent := t.noticedAt.After(t.diedAt); silent &&
-		len(m.cfg.Nodes)-len(m.nodes.dead)-len(t.suspects) >= m.cfg.Width {
-		ask.Silent = slices.DeleteFunc(slices.Clone(t.suspects), func(n string) bool {
+	ask := Examine{Closely: t.inquiry.suspects}
+	if silent := t.death.noticed.After(t.death.at); silent &&
+		len(m.cfg.Nodes)-len(m.nodes.dead)-len(t.inquiry.suspects) >= m.cfg.Width {
+		ask.Silent = slices.DeleteFunc(slices.Clone(t.inquiry.suspects), func(n string) bool {
 			return m.nodes.dead[n] != "" || slices.Contains(m.cfg.Here, n)
 		})
 	}
@@ -127,13 +127,13 @@ func (m *Machine) examined(faults map[string]string) {
 	case why == forReturn:
 		m.returned(len(n.dead) < before)
 	case why == forDeath:
-		t.examined, t.nodeDied = true, fresh || slices.ContainsFunc(t.missing, isDead)
+		t.inquiry.done, t.death.node = true, fresh || slices.ContainsFunc(t.inquiry.missing, isDead)
 		if m.phase == judging {
 			m.judge()
 		}
 	default:
 		if fresh {
-			t.missing = slices.DeleteFunc(slices.Clone(t.nodes), func(n string) bool { return !isDead(n) })
+			t.inquiry.missing = slices.DeleteFunc(slices.Clone(t.nodes), func(n string) bool { return !isDead(n) })
 		}
 		if m.phase == ending || m.phase == judging {
 			m.inquire()

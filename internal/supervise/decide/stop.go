@@ -50,7 +50,7 @@ func (m *Machine) signalled(s os.Signal) {
 			m.say("%v: passed on to the ranks", s)
 			m.do(Pass{s.(syscall.Signal)}) // launchers pass USR1 and USR2 on
 		case why == limitNear && m.early(s, within-m.cfg.Grace):
-		case !m.try.computing:
+		case !m.try.progress.computing:
 			m.say("%v, %s: final checkpoint as soon as the program computes", s, why)
 			l.deadline, l.lead = m.now.Add(within-m.cfg.Grace), max(l.lead, within) // then it is overdue
 		default:
@@ -146,9 +146,9 @@ func (m *Machine) stop(why string, within time.Duration, s os.Signal) {
 	}
 	m.limit.stopping, m.limit.stopAt = true, m.now
 	t := m.try
-	t.asks, t.within, t.pass = why, within, syscall.SIGTERM
+	t.request.why, t.request.within, t.request.pass = why, within, syscall.SIGTERM
 	if s != nil {
-		t.pass = s.(syscall.Signal)
+		t.request.pass = s.(syscall.Signal)
 	}
 	m.do(RequestStop{within})
 }
@@ -160,14 +160,14 @@ func (m *Machine) asked(ok bool) {
 	switch {
 	case ok || t.last.Terminated || t.last.Stopped != 0:
 		text := ""
-		if t.within > 0 {
-			text = ", " + t.within.Round(100*time.Millisecond).String() + " are left"
+		if t.request.within > 0 {
+			text = ", " + t.request.within.Round(100*time.Millisecond).String() + " are left"
 		}
-		m.say("%s: final checkpoint%s", t.asks, text)
+		m.say("%s: final checkpoint%s", t.request.why, text)
 	case t.last.Ended:
-		m.say("%s: all ranks have called Close, so the program may end by itself", t.asks)
+		m.say("%s: all ranks have called Close, so the program may end by itself", t.request.why)
 	default:
-		m.say("%s: the program cannot be asked for a checkpoint, so the signal is passed on", t.asks)
-		m.do(Pass{t.pass})
+		m.say("%s: the program cannot be asked for a checkpoint, so the signal is passed on", t.request.why)
+		m.do(Pass{t.request.pass})
 	}
 }
