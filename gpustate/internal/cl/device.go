@@ -35,13 +35,18 @@ type mem struct {
 }
 
 func openDevice(f found) (driver.Device, error) {
+	alone := f.info.Platform == "Oclgrind"
+	if alone {
+		oclgrind.Lock()
+		defer oclgrind.Unlock()
+	}
 	ctx, err := createContext(f.platform, f.device)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", f.info, err)
 	}
 	d := &device{found: f, ctx: ctx, pointersStick: f.info.Platform == "NVIDIA CUDA", queues: map[handle]bool{}}
-	if f.info.Platform == "Oclgrind" {
-		return &serial{device: d}, nil
+	if alone {
+		return &serial{d}, nil
 	}
 	return d, nil
 }

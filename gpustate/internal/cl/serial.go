@@ -6,12 +6,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// serial is a device of a platform that is not thread-safe: calls take turns, those
+// serial is a device of Oclgrind, which is not thread-safe: calls take turns, those
 // that wait for commands too.
-type serial struct {
-	*device
-	mu sync.Mutex
-}
+type serial struct{ *device }
+
+// oclgrind is held for a turn. There is one for all devices: Oclgrind keeps the commands
+// of every context in the same maps, so calls on two devices, as in a migration from one
+// to the other, damage the maps as calls on one device do.
+var oclgrind sync.Mutex
 
 // Short names for a long table.
 type (
@@ -21,8 +23,8 @@ type (
 
 // turn begins a call; what it gives ends it.
 func (s *serial) turn() func() {
-	s.mu.Lock()
-	return s.mu.Unlock
+	oclgrind.Lock()
+	return oclgrind.Unlock
 }
 
 func (s *serial) Close() error { defer s.turn()(); return s.device.Close() }
