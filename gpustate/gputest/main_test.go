@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,8 +28,13 @@ const (
 	exitMissing = 3 // the machine lacks the platform
 )
 
-// childLimit ends a child that hangs. Servers end when the test lets go of them.
-const childLimit = 15 * time.Minute
+// childLimit is after how long a child that hangs shows the stacks of its goroutines,
+// which it has childStacks for. A suite takes a minute or two; each random program that
+// -programs asks for gets another one. Servers end when the test lets go of them.
+const (
+	childLimit  = 5 * time.Minute
+	childStacks = 10 * time.Second
+)
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == workerArg {
@@ -125,11 +131,15 @@ func child(t *testing.T, p Platform, dir, role, file string, args ...string) *ex
 	}
 	ctx := t.Context()
 	if role != "server" {
-		limited, cancel := context.WithTimeout(ctx, childLimit)
+		limited, cancel := context.WithTimeout(ctx, childLimit+time.Duration(*programs)*time.Minute)
 		t.Cleanup(cancel)
 		ctx = limited
 	}
 	c := exec.CommandContext(ctx, self, args...)
+	if role != "server" {
+		c.Cancel = func() error { return c.Process.Signal(syscall.SIGQUIT) }
+		c.WaitDelay = childStacks
+	}
 	c.Env = append(append(os.Environ(), p.Env...), roleEnv+"="+role, platformEnv+"="+p.Name,
 		fileEnv+"="+file, dirEnv+"="+dir)
 	return c
