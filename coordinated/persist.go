@@ -46,7 +46,7 @@ func (o *Options) NodeLoss() string {
 	}
 	var parts []string
 	for _, l := range levels {
-		if l.Name == storage.LevelLocal {
+		if !storage.TraitsOf(l.Name).SurvivesNode() {
 			continue
 		}
 		beyond := "one node"

@@ -245,7 +245,7 @@ func (c *Checkpointer) nodeLoss(all *Stats, now time.Time) *job.LossStatus {
 	}
 	for _, es := range all.Epochs {
 		for _, level := range c.levels {
-			if _, there := es.Durable[level]; there && level != storage.LevelLocal {
+			if _, there := es.Durable[level]; there && storage.TraitsOf(level).SurvivesNode() {
 				loss.Epoch, loss.Level, loss.Seconds = es.Epoch, level, now.Sub(es.cut).Seconds()
 				break
 			}

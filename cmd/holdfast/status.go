@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/units"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/spf13/cobra"
 )
 
@@ -147,7 +148,7 @@ func lossText(l *job.LossStatus) string {
 		return ""
 	case l.Epoch == 0:
 		return fmt.Sprintf("if a node is lost now, the job starts over: %s are lost", ageText(l.Seconds))
-	case l.Level == "local":
+	case !storage.TraitsOf(l.Level).SurvivesNode():
 		return fmt.Sprintf("if a node is lost now, more than %s are lost: no newer epoch than %d is on other disks",
 			ageText(l.Seconds), l.Epoch)
 	}

@@ -93,7 +93,7 @@ func (r *report) lookNodes(ctx context.Context, level, dir string, nodes []strin
 	if r.broken(level, dir, nodes, wrote) {
 		return
 	}
-	if level == "global" {
+	if storage.TraitsOf(level).Shared {
 		r.judgeGlobal(dir, nodes, saw)
 	} else {
 		r.judgeLocal(dir, nodes, saw)

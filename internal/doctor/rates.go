@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/slurm"
+	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // How a directory is measured: so many requests at a time, as a shard is written, and for so long at
@@ -210,7 +211,7 @@ func (o *Options) OfJob() {
 // is not known.
 func (r *report) threeEpochs(level string) float64 {
 	ranks := r.Ranks
-	if level != "global" {
+	if !storage.TraitsOf(level).Shared {
 		ranks = r.perNode()
 	}
 	return 3 * float64(ranks) * float64(r.Bytes)
@@ -228,7 +229,7 @@ func (r *report) filesPerEpoch(level string) (files int, who string) {
 	switch {
 	case r.Ranks <= 0:
 		return 0, ""
-	case level == "global":
+	case storage.TraitsOf(level).Shared:
 		return max(r.Nodes, 1) + 1, fmt.Sprintf("%d nodes", max(r.Nodes, 1))
 	}
 	return r.perNode() + 1, fmt.Sprintf("%d ranks of a node", r.perNode())

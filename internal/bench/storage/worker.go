@@ -267,7 +267,7 @@ func epochDir(e uint64) string { return fmt.Sprintf("epoch-%010d", e) }
 func (k *worker) shardFile(c command) (name string, off int64) {
 	const header = 4096
 	dir := filepath.Join(k.Dir, c.Level, epochDir(c.Epoch))
-	if c.Level == storage.LevelGlobal {
+	if storage.TraitsOf(c.Level).Shared {
 		return filepath.Join(dir, "pack-000000.shards"), header + int64(k.Rank)*k.Bytes
 	}
 	return filepath.Join(dir, fmt.Sprintf("rank-%06d.shard", k.Rank)), header

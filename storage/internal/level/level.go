@@ -125,6 +125,9 @@ type Traits struct {
 	Copies          bool // a shard lies there as often as its entry in the manifest has holders
 }
 
+// SurvivesNode reports whether what is at the level is still there when the node that it came from is lost.
+func (t Traits) SurvivesNode() bool { return t.Shared || t.WrittenByOthers }
+
 // TraitsOf are those of the level with a name.
 func TraitsOf(name string) Traits {
 	switch name {
