@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/source"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
@@ -124,7 +125,7 @@ func (s *session) build(m *wire.Build) (passed string, err error) {
 		return "", err
 	}
 	if !s.svc.trusts {
-		if err := checkSource(&m.Desc, s.dev.info.HostMemory); err != nil {
+		if err := source.Check(&m.Desc, s.dev.info.HostMemory); err != nil {
 			return "", err
 		}
 	}

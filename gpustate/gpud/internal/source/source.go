@@ -1,4 +1,11 @@
-package gpud
+// Package source says which programs of clients a server gives to its compilers.
+//
+// A compiler reads files where its options or the source say so, and its log shows
+// lines of them. A client sends sources and no files; so options must be of known
+// kinds, and sources include nothing but the compiler's own headers. What is looked
+// for is looked for everywhere, in comments and texts too: a search that knew what
+// is a comment could be led to take a directive for one.
+package source
 
 import (
 	"errors"
@@ -9,14 +16,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// A compiler reads files where its options or the source say so, and its log shows
-// lines of them. A client sends sources and no files; so options must be of known
-// kinds, and sources include nothing but the compiler's own headers. What is looked
-// for is looked for everywhere, in comments and texts too: a search that knew what
-// is a comment could be led to take a directive for one.
-
-// errRefusedSource is a program that a server does not give to its compiler.
-var errRefusedSource = errors.New("this server does not build such a program (holdfast gpud --trust-sources does)")
+// ErrRefused is a program that a server does not give to its compiler.
+var ErrRefused = errors.New("this server does not build such a program (holdfast gpud --trust-sources does)")
 
 // goodOptions are build options of OpenCL and NVRTC that name no files.
 var goodOptions = regexp.MustCompile(`^(` + strings.Join([]string{
@@ -53,9 +54,11 @@ var (
 			`GCC (unroll|ivdep|diagnostic)|nv_\w+|nv_diag\w*|diag_\w+)\b`)
 )
 
-// checkSource refuses what would let a compiler read files of the server. Where assembler
-// could be hidden, it makes p one in which that is an error.
-func checkSource(p *driver.ProgramDesc, cpu bool) error {
+// Check refuses what would let a compiler read files of the server: the error matches
+// ErrRefused and is a *driver.BuildError. cpu says that the device is a CPU, whose
+// compiler has an assembler that reads files. Where assembler could be hidden, Check
+// makes p one in which that is an error.
+func Check(p *driver.ProgramDesc, cpu bool) error {
 	err := checkOptions(p.Options)
 	for _, text := range []string{p.Options, p.OpenCL, p.CUDA} {
 		if err == nil {
@@ -66,7 +69,7 @@ func checkSource(p *driver.ProgramDesc, cpu bool) error {
 		err = checkJoined(p, cpu)
 	}
 	if err != nil {
-		return &driver.BuildError{Program: p.Name, Options: p.Options, Err: fmt.Errorf("%w: %w", err, errRefusedSource)}
+		return &driver.BuildError{Program: p.Name, Options: p.Options, Err: fmt.Errorf("%w: %w", err, ErrRefused)}
 	}
 	return nil
 }
