@@ -30,6 +30,7 @@ type Checkpointer struct {
 	log      *slog.Logger
 	world    ranks
 	far      program.Program // of a program in another process; nil: it is in this one
+	gathered atomic.Uint64   // times that it has by GatherElsewhere
 	private  string          // name of the communicator that the program does not see
 	endpoint endpoint.Endpoint
 	plane    plane

@@ -75,7 +75,7 @@ func (o *Options) levelConfigs() ([]storage.LevelConfig, error) {
 	}
 	var out []storage.LevelConfig
 	if o.Local != "" {
-		out = append(out, storage.LevelConfig{Name: storage.LevelLocal, Dir: o.Local, Keep: o.Keep})
+		out = append(out, storage.LevelConfig{Name: storage.LevelLocal, Dir: o.Local, Create: o.makeDirs, Keep: o.Keep})
 	}
 	if red.level != "" {
 		out = append(out, storage.LevelConfig{Name: red.level, Dir: filepath.Join(o.Local, red.level), Create: true,
@@ -83,7 +83,7 @@ func (o *Options) levelConfigs() ([]storage.LevelConfig, error) {
 			Copies: red.copies, Data: red.data, Parity: red.parity})
 	}
 	if o.Global != "" {
-		out = append(out, storage.LevelConfig{Name: storage.LevelGlobal, Dir: o.Global, Keep: o.Keep,
+		out = append(out, storage.LevelConfig{Name: storage.LevelGlobal, Dir: o.Global, Create: o.makeDirs, Keep: o.Keep,
 			KeepEvery: o.KeepEvery,
 			Compress:  o.Compress, BytesPerSec: o.FlushRate})
 	}

@@ -166,6 +166,8 @@ type Options struct {
 	// phase hears of each step of a checkpoint on each rank, before what follows.
 	phase func(rank int, name string)
 	host  string // tests name the node they play
+
+	makeDirs bool // those of the levels, below others that are there
 }
 
 // waitTimeout is WaitTimeout, or its default where that is not valid.

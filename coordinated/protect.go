@@ -34,7 +34,7 @@ func (c *Checkpointer) Protect(name string, x any) error {
 	switch {
 	case c.closed.Load():
 		err = ErrClosed
-	case c.restored.Load():
+	case c.restored.Load() && c.far == nil: // a program elsewhere says at each checkpoint what belongs to it
 		err = ErrRestored
 	default:
 		err = c.state.Add(name, x)

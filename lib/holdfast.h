@@ -38,6 +38,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,6 +51,7 @@ extern "C" {
 #define HF_OK 0
 #define HF_RESTORED 1 /* hf_restore: an epoch was restored */
 #define HF_STOP 1     /* hf_point, hf_checkpoint: the final checkpoint is durable; finish */
+#define HF_FOUND 1    /* hf_restart_test, hf_test, hf_saved: there is one, it is durable, it is held */
 
 /* Errors. */
 #define HF_E_ARG (-1)      /* an argument is wrong */
@@ -100,10 +102,28 @@ int hf_start(void);
  * come from c, else from the variables of Open MPI, PMI or Slurm, else it is one process. */
 int hf_init(const hf_config *c);
 
-/* Makes count elements at ptr part of every checkpoint under name, of 1 to 200 bytes. Local. ptr stays the
- * caller's, who keeps it allocated until hf_finalize. The same name again, with the same type, gives a
- * new place or count: also after hf_restore. New names come before hf_restore. */
+/* Makes count elements at ptr part of every checkpoint under name, of 1 to 200 bytes without '/'; names that begin
+ * with "holdfast." are the library's. Local. ptr stays the caller's, who keeps it allocated until hf_unprotect or
+ * hf_finalize. The same name again, with the same type, gives a new place or count. A restarted program protects
+ * what it had protected at the checkpoint before it calls hf_restore. */
 int hf_protect(const char *name, void *ptr, size_t count, hf_type type);
+
+/* Makes a file part of every checkpoint under name. Local. A checkpoint reads path while the program waits;
+ * a restore or recovery writes it anew, and puts it in place of one that is there when all of it is
+ * written and synced. Again with the same name: another path. A checkpoint without the file fails. */
+int hf_protect_file(const char *name, const char *path);
+
+/* Makes what is written to hf_fopen(name, "w") part of every checkpoint under name; before the first fclose that
+ * is nothing. Local. hf_fopen does it otherwise; call it before hf_restore, which needs all names. */
+int hf_protect_stream(const char *name);
+
+/* Opens the bytes that are protected under name as a stream, for a program that has a writer and a reader of its
+ * own for restart files. Mode "w" begins anew, "a" goes on, "r" reads what a restore has brought. What is written
+ * counts when fclose has returned 0. Local; the memory is the library's. NULL with an error: see hf_error. */
+FILE *hf_fopen(const char *name, const char *mode);
+
+/* Takes an array, file or stream out of later checkpoints. Local. */
+int hf_unprotect(const char *name);
 
 /* Reads the newest epoch that all ranks can read into everything protected, and returns HF_RESTORED; HF_OK on
  * a first start. Collective, once, after hf_protect and before the first point. Nothing is written
@@ -115,16 +135,55 @@ int hf_restore(void);
  * goes on behind the program. Returns HF_OK, HF_STOP, or an error. */
 int hf_point(void);
 
-/* Takes a checkpoint here and now. Collective; it is a point too. Returns when the state is
- * copied; hf_wait waits until it is durable. */
-int hf_checkpoint(void);
+/* Takes a checkpoint here and now. Collective. Returns when the state is copied; hf_wait waits until it is durable.
+ *
+ * With name NULL it is one of those that hf_point takes, and a point too; version is not used. Otherwise it has
+ * a name, of letters, digits, '.', '_', '-', and a version of 0 or more, which the program chooses. Checkpoints
+ * of each name are kept, and counted, for themselves: in the directory name.NAME of each level, which the tools
+ * take as they take any. Signals, intervals and hf_restore have nothing to do with them. They need no hf_restore. */
+int hf_checkpoint(const char *name, int64_t version);
+
+/* hf_checkpoint of the n arrays alone. With n 0: of none. Collective; ranks may give different ones. */
+int hf_checkpoint_some(const char *name, int64_t version, const char *const *arrays, size_t n);
+
+/* How many checkpoints of a name to keep, 2 at least. Local, before the name is first used; the same on all
+ * ranks. 0, which is the default: as the setting keep says. */
+int hf_keep(const char *name, int versions);
+
+/* Finds the highest version of a name that all ranks can read, and that is not above at_most; negative: any.
+ * Collective. Returns HF_FOUND and the version, or HF_OK if there is none. */
+int hf_restart_test(const char *name, int64_t at_most, int64_t *version);
+
+/* Reads a version of a name into memory of the daemon and verifies it, on all ranks or none. Collective. Of a version
+ * that was taken twice it is the later one. Nothing of the program changes. Then hf_saved and hf_recover may be
+ * called, until hf_restart_end; no checkpoint may be taken in between. */
+int hf_restart_begin(const char *name, int64_t version);
+
+/* What the checkpoint that was begun holds of an array: HF_FOUND with its count and type, HF_OK if nothing. Local.
+ * count and type may be NULL. Bytes and 8-bit numbers without sign are both HF_BYTE. */
+int hf_saved(const char *array, size_t *count, hf_type *type);
+
+/* Copies from the checkpoint that was begun. Local. With arrays NULL all that it holds, each of which must be
+ * protected, else the n arrays. One may be larger than what is saved of it, and keeps the rest; if one is smaller, or
+ * of another type, nothing is copied. */
+int hf_recover(const char *const *arrays, size_t n);
+
+/* Ends what hf_restart_begin began. Local. */
+int hf_restart_end(void);
+
+/* hf_restart_begin, hf_recover of all, hf_restart_end. Collective. Returns HF_RESTORED. */
+int hf_restart(const char *name, int64_t version);
 
 /* Asks for a checkpoint at the next point; with stop other than 0 for a final one. Local, from any thread
  * and from signal handlers. */
 int hf_request(int stop);
 
-/* Waits until the newest checkpoint is durable at a level: "local", "partner", "parity" or "global". */
+/* Waits until the newest checkpoint, and the newest of each name, is durable at a level: "local", "partner",
+ * "parity" or "global"; NULL: at all that are in use. Local. */
 int hf_wait(const char *level);
+
+/* Whether hf_wait would return at once: HF_FOUND, HF_OK if not, or why it never will. Local. */
+int hf_test(const char *level);
 
 /* 1 when hf_point or hf_checkpoint has returned HF_STOP. Any thread. */
 int hf_stop_asked(void);
@@ -132,6 +191,10 @@ int hf_stop_asked(void);
 /* Takes part in checkpoints until all ranks are here, waits until the last is at all levels, and frees
  * everything. Collective. A process that ends without it ends the job, as a crash does. */
 int hf_finalize(void);
+
+/* Rank and size as hf_init found them; -1 before. Any thread. */
+int hf_rank(void);
+int hf_size(void);
 
 /* Text of this thread's last error: what failed, on what, why, what to do. Never NULL. It stays until
  * the thread's next call. */

@@ -36,6 +36,10 @@ type session struct {
 	before storage.Epoch // newest epoch when CHECKPOINT began
 	ending sync.WaitGroup
 
+	named     []*named // checkpoints of each name, in the order of their opening
+	begun     *named   // the one that a restart was begun from
+	nextArena atomic.Uint32
+
 	mu  sync.Mutex // guards err, and rank until WELCOME is sent
 	err error      // the first one for which the client was given up
 }
@@ -45,7 +49,7 @@ type array struct {
 	program.Array
 	name  string
 	elem  uint32
-	count atomic.Int64
+	count atomic.Int64 // -1: the program has taken it out
 }
 
 func newSession(d *daemon, c *conn) *session {
@@ -102,6 +106,11 @@ func (s *session) run() {
 	}
 	s.conn.close()
 	s.ending.Wait()
+	for _, n := range s.named {
+		if err := n.arenas.close(); err != nil {
+			s.log.Warn("holdfast node: cannot free shared memory", "error", err)
+		}
+	}
 	if s.rank != nil {
 		if err := s.rank.close(); err != nil {
 			s.log.Warn("holdfast node: cannot free shared memory", "error", err)
@@ -187,7 +196,7 @@ func (s *session) begin(m wire.Message) (err error) {
 	}
 	r := &rank{s: s, rank: int(m.Rank), size: int(m.Size), gathers: m.Flags&wire.HelloGathers != 0, pages: p,
 		fence:   m.Flags&wire.HelloMembarrier == 0 || membarrier() != nil,
-		signals: make(chan os.Signal, 8), armed: make(chan struct{}, 1), arenas: map[*byte]*arena{}}
+		signals: make(chan os.Signal, 8), armed: make(chan struct{}, 1), arenas: newArenas(s)}
 	s.mu.Lock()
 	s.rank = r
 	s.mu.Unlock()
@@ -246,7 +255,9 @@ func (s *session) guard() {
 		s.log.Error("holdfast node: a rank has ended", "pid", s.conn.pid, "error", s.why())
 	}
 	s.settle()
-	s.ck.Abort(s.why())
+	for _, ck := range s.checkpointers() {
+		ck.Abort(s.why())
+	}
 }
 
 // settle lets the epochs that all ranks have captured become durable.
@@ -254,11 +265,13 @@ func (s *session) settle() {
 	limit := cmp.Or(s.opt.WriteTimeout, 5*time.Minute)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	for _, level := range []string{storage.LevelLocal, storage.LevelPartner, storage.LevelParity, storage.LevelGlobal} {
-		if s.lost.Load() {
-			return
+	for _, ck := range s.checkpointers() {
+		for _, level := range levels {
+			if s.lost.Load() {
+				return
+			}
+			_ = ck.Wait(ctx, level) // one that is not in use, or has failed: the log says so
 		}
-		_ = s.ck.Wait(ctx, level) // one that is not in use, or has failed: the log says so
 	}
 }
 
@@ -323,10 +336,29 @@ func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
 	case wire.TypeCheckpoint:
 		return s.checkpoint(ctx, m.Again)
 	case wire.TypeWait:
-		return 0, 0, s.ck.Wait(ctx, m.Text)
+		return s.wait(ctx, m.Text, m.Flags&wire.WaitLook != 0)
 	case wire.TypeFinalize:
 		s.closed.Store(true)
-		return 0, 0, s.ck.Close()
+		var errs []error
+		for _, n := range s.named {
+			errs = append(errs, n.close())
+		}
+		return 0, 0, errors.Join(append(errs, s.ck.Close())...)
+	case wire.TypeUnprotect:
+		return 0, 0, s.unprotect(m.Array)
+	case wire.TypeSave:
+		return s.save(ctx, m)
+	case wire.TypeFind:
+		return s.find(ctx, m)
+	case wire.TypeBegin:
+		return 0, 0, s.beginRestart(ctx, m)
+	case wire.TypeHeld:
+		return s.held(m.Text)
+	case wire.TypeRecover:
+		return 0, 0, s.recover(m)
+	case wire.TypeEnd:
+		s.begun = nil
+		return 0, 0, nil
 	}
 	return 0, 0, fmt.Errorf("%w: type %d is no request", wire.ErrMalformed, m.Type)
 }
@@ -340,10 +372,13 @@ func (s *session) protect(m wire.Message) error {
 		a.count.Store(int64(m.Count))
 		return nil
 	}
-	a := &array{name: m.Text, elem: m.Elem}
+	if reserved(m.Text) {
+		return fmt.Errorf("%q: names that begin with \"holdfast.\" are the library's; use another", m.Text)
+	}
+	a := &array{name: m.Text, elem: m.Elem, Array: program.Array{AnySize: m.Flags&wire.ProtectAnySize != 0}}
 	a.count.Store(int64(m.Count))
-	a.Array = program.Array{ID: m.Array, Layout: wire.ElemLayout(m.Elem), Elem: wire.ElemBytes(m.Elem),
-		Count: a.count.Load}
+	a.ID, a.Layout, a.Elem = m.Array, wire.ElemLayout(m.Elem), wire.ElemBytes(m.Elem)
+	a.Count = a.count.Load
 	if err := s.ck.Protect(m.Text, &a.Array); err != nil {
 		return err
 	}
@@ -356,10 +391,9 @@ func (s *session) restore(ctx context.Context) (code int32, value uint64, err er
 	if err != nil || !restored {
 		return 0, 0, err
 	}
-	if err := s.rank.copy(true, s.rank.loads); err != nil {
+	if err := s.rank.loaded(); err != nil {
 		return 0, 0, err
 	}
-	s.rank.loads = nil
 	return 1, uint64(s.ck.Stats().Restore.Epoch), nil
 }
 
@@ -371,8 +405,8 @@ func (s *session) pointed(err error) (code int32, value uint64, _ error) {
 }
 
 // newest is the last epoch that was cut or given up.
-func (s *session) newest() (e storage.Epoch, err error) {
-	for _, es := range s.ck.Stats().Epochs {
+func newest(ck *coordinated.Checkpointer) (e storage.Epoch, err error) {
+	for _, es := range ck.Stats().Epochs {
 		if es.Epoch >= e {
 			e, err = es.Epoch, es.Err
 		}
@@ -384,7 +418,7 @@ func (s *session) newest() (e storage.Epoch, err error) {
 // until then, and counts each time, so that its points stay those of the other ranks.
 func (s *session) checkpoint(ctx context.Context, again bool) (code int32, value uint64, err error) {
 	if !again {
-		s.before, _ = s.newest()
+		s.before, _ = newest(s.ck)
 		if s.rank.rank == 0 {
 			if err := s.ck.Request(ctx); err != nil {
 				return s.pointed(err)
@@ -392,7 +426,7 @@ func (s *session) checkpoint(ctx context.Context, again bool) (code int32, value
 		}
 	}
 	for {
-		if e, err := s.newest(); e > s.before {
+		if e, err := newest(s.ck); e > s.before {
 			return 0, uint64(e), err
 		}
 		if s.rank.pages.armed() {
@@ -411,7 +445,7 @@ func (s *session) checkpoint(ctx context.Context, again bool) (code int32, value
 	if code, value, err = s.pointed(s.ck.Point(ctx)); code != 0 || err != nil {
 		return code, value, err
 	}
-	if e, err := s.newest(); e > s.before {
+	if e, err := newest(s.ck); e > s.before {
 		return 0, uint64(e), err
 	}
 	return wire.CodeAgain, 0, nil

@@ -58,10 +58,15 @@ type Array struct {
 	Layout string // as that of a slice in Go: float64 for double
 	Elem   int    // bytes of an element
 	Count  func() int64
+	// AnySize says that the program takes what a checkpoint has, however much that is.
+	AnySize bool
 }
 
+// Absent says that the array is no part of checkpoints at present: its count is negative.
+func (a *Array) Absent() bool { return a.Count() < 0 }
+
 // Bytes is the present size.
-func (a *Array) Bytes() int64 { return a.Count() * int64(a.Elem) }
+func (a *Array) Bytes() int64 { return max(a.Count(), 0) * int64(a.Elem) }
 
 // Move is a copy between an array and shared memory that is as long.
 type Move struct {

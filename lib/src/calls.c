@@ -12,8 +12,6 @@
 
 #include "client.h"
 
-#define API __attribute__((visibility("default")))
-
 _Atomic uint32_t hf_shut = HFP_GATE_ARMED, hf_open = 0; /* gates of a client that has no page */
 _Atomic uint64_t hf_unseen;
 
@@ -39,8 +37,7 @@ size_t hf_elem(hf_type type)
     return (size_t)type < sizeof bytes / sizeof bytes[0] ? bytes[type] : 0;
 }
 
-/* Whether the connected client may make a call at this stage. */
-static int in_turn(const char *call, enum hf_stage from, enum hf_stage to, const char *remedy)
+int hf_in_turn(const char *call, enum hf_stage from, enum hf_stage to, const char *remedy)
 {
     if (hf_the.stage >= from && hf_the.stage <= to)
         return HF_OK;
@@ -70,7 +67,7 @@ API int hf_init(const hf_config *config)
                            config->size_of);
         memcpy(&d, config, config->size_of);
     }
-    if ((code = in_turn("hf_init", HF_NEW, HF_CONNECTED, "it was called before; a program connects once")) != HF_OK)
+    if ((code = hf_in_turn("hf_init", HF_NEW, HF_CONNECTED, "it was called before; a program connects once")) != HF_OK)
         return code;
     if ((d.rank < 0) != (d.size < 0) || (d.rank >= 0 && d.rank >= d.size))
         return hf_fail(HF_E_ARG, "hf_init: rank %d of %d is none; give both, or neither", d.rank, d.size);
@@ -107,68 +104,10 @@ API int hf_init(const hf_config *config)
     return HF_OK;
 }
 
-/* Finds an array by its name, or makes one. */
-static struct hf_array *array_of(struct hf_client *c, const char *name)
-{
-    struct hf_array *more;
-    size_t i;
-
-    for (i = 0; i < c->narrays; i++)
-        if (strcmp(c->arrays[i].name, name) == 0)
-            return &c->arrays[i];
-    if (c->narrays == HFP_MOST_ARRAYS) {
-        hf_fail(HF_E_ARG, "hf_protect \"%s\": there are %d arrays already; protect them as one", name, HFP_MOST_ARRAYS);
-        return NULL;
-    }
-    more = realloc(c->arrays, (c->narrays + 1) * sizeof *more);
-    if (more != NULL)
-        c->arrays = more;
-    if (more == NULL || (more[c->narrays].name = strdup(name)) == NULL) {
-        hf_fail(HF_E_MEMORY, "hf_protect \"%s\": no memory", name);
-        return NULL;
-    }
-    return &more[c->narrays];
-}
-
-API int hf_protect(const char *name, void *ptr, size_t count, hf_type type)
-{
-    struct hf_client *c = &hf_the;
-    struct hfp_protect m = {.type = (uint32_t)type, .count = count};
-    struct hf_array *a, was;
-    bool fresh;
-    size_t n;
-    int code;
-
-    if (name == NULL || (n = strnlen(name, HFP_NAME_BYTES + 1)) == 0 || n > HFP_NAME_BYTES)
-        return hf_fail(HF_E_ARG, "hf_protect: a name has 1 to %d bytes", HFP_NAME_BYTES);
-    if (hf_elem(type) == 0)
-        return hf_fail(HF_E_ARG, "hf_protect \"%s\": type %d is none; use an HF_ constant", name, (int)type);
-    if ((ptr == NULL && count > 0) || count > SIZE_MAX / 32)
-        return hf_fail(HF_E_ARG, "hf_protect \"%s\": %zu elements at %p", name, count, ptr);
-    if ((code = in_turn("hf_protect", HF_READY, HF_RESTORED_STAGE, "call it between hf_init and hf_finalize")) != HF_OK)
-        return code;
-    if ((a = array_of(c, name)) == NULL)
-        return HF_E_MEMORY;
-    fresh = a == &c->arrays[c->narrays];
-    was = *a;
-    m.array = (uint32_t)(a - c->arrays);
-    m.n = (uint32_t)n;
-    memcpy(m.text, name, n);
-    code = hf_call(c, &m, HFP_PROTECT, offsetof(struct hfp_protect, text) + n, NULL);
-    if (code < 0) {
-        if (fresh)
-            free(was.name);
-        return code;
-    }
-    *a = (struct hf_array){was.name, ptr, count, type};
-    c->narrays += fresh;
-    return HF_OK;
-}
-
 API int hf_restore(void)
 {
     struct hfp_header m;
-    int code = in_turn("hf_restore", HF_READY, HF_READY, "call it once, after hf_init and before the first point");
+    int code = hf_in_turn("hf_restore", HF_READY, HF_READY, "call it once, after hf_init and before the first point");
 
     if (code != HF_OK)
         return code;
@@ -188,7 +127,7 @@ static int stopped(int code)
 
 static int may_point(const char *call)
 {
-    return in_turn(call, HF_RESTORED_STAGE, HF_RESTORED_STAGE, "call it between hf_restore and hf_finalize");
+    return hf_in_turn(call, HF_RESTORED_STAGE, HF_RESTORED_STAGE, "call it between hf_restore and hf_finalize");
 }
 
 /* Counts a point where the daemon can see it. */
@@ -206,6 +145,8 @@ static __attribute__((noinline)) int closer_look(struct hf_client *c)
     struct hfp_number m = {.value = c->count};
     int code = may_point("hf_point");
 
+    if (code == HF_OK)
+        code = hf_refresh(c);
     return code != HF_OK ? code : stopped(hf_call(c, &m, HFP_POINT, sizeof m, NULL));
 }
 
@@ -219,13 +160,15 @@ API int hf_point(void)
     return closer_look(c);
 }
 
-API int hf_checkpoint(void)
+static int checkpoint_here(void)
 {
     struct hf_client *c = &hf_the;
     struct hfp_word m = {.value = 0};
     uint64_t entered;
     int code = may_point("hf_checkpoint");
 
+    if (code == HF_OK)
+        code = hf_refresh(c);
     if (code != HF_OK)
         return code;
     count_point(c);
@@ -240,6 +183,11 @@ API int hf_checkpoint(void)
     return stopped(code);
 }
 
+API int hf_checkpoint(const char *name, int64_t version)
+{
+    return name == NULL ? checkpoint_here() : hf_save(name, version, NULL, 0, true);
+}
+
 API int hf_request(int stop)
 {
     struct hf_client *c = &hf_the;
@@ -252,20 +200,29 @@ API int hf_request(int stop)
     return HF_E_ORDER;
 }
 
-API int hf_wait(const char *level)
+static int wait_for(const char *call, const char *level, uint32_t flags)
 {
-    struct hfp_text m;
-    size_t n;
-    int code = may_point("hf_wait");
+    struct hfp_text m = {.flags = flags};
+    size_t n = level != NULL ? strnlen(level, HFP_NAME_BYTES + 1) : 0;
+    int code = hf_in_turn(call, HF_READY, HF_RESTORED_STAGE, "call it between hf_init and hf_finalize");
 
-    if (level == NULL || (n = strnlen(level, HFP_NAME_BYTES + 1)) > HFP_NAME_BYTES)
-        return hf_fail(HF_E_ARG, "hf_wait: name a level: local, partner, parity or global");
+    if (n > HFP_NAME_BYTES || (level != NULL && n == 0))
+        return hf_fail(HF_E_ARG, "%s: name a level: local, partner, parity or global", call);
     if (code != HF_OK)
         return code;
     m.n = (uint32_t)n;
-    memcpy(m.text, level, n);
+    if (n > 0)
+        memcpy(m.text, level, n);
     return hf_call(&hf_the, &m, HFP_WAIT, offsetof(struct hfp_text, text) + n, NULL);
 }
+
+API int hf_wait(const char *level) { return wait_for("hf_wait", level, 0); }
+
+API int hf_test(const char *level) { return wait_for("hf_test", level, HFP_WAIT_LOOK); }
+
+API int hf_rank(void) { return hf_the.stage == HF_NEW || hf_the.stage == HF_CONNECTED ? -1 : hf_the.rank; }
+
+API int hf_size(void) { return hf_the.stage == HF_NEW || hf_the.stage == HF_CONNECTED ? -1 : hf_the.size; }
 
 API int hf_stop_asked(void) { return atomic_load(&hf_the.stopped); }
 
@@ -273,22 +230,19 @@ API int hf_finalize(void)
 {
     struct hf_client *c = &hf_the;
     struct hfp_header m;
-    size_t i;
-    int code = in_turn("hf_finalize", HF_READY, HF_RESTORED_STAGE, "hf_init has not been called, or has failed");
+    int code = hf_in_turn("hf_finalize", HF_READY, HF_RESTORED_STAGE, "hf_init has not been called, or has failed");
 
     if (code != HF_OK)
         return code;
-    code = hf_call(c, &m, HFP_FINALIZE, sizeof m, NULL);
+    code = hf_refresh(c); /* another rank may still have a checkpoint taken */
+    if (code == HF_OK)
+        code = hf_call(c, &m, HFP_FINALIZE, sizeof m, NULL);
     if (c->pid != getpid())
         return code;
     hf_give_signals_back(c);
     hf_hang_up(c);
     c->gate = &hf_shut;
-    for (i = 0; i < c->narrays; i++)
-        free(c->arrays[i].name);
-    free(c->arrays);
-    c->arrays = NULL;
-    c->narrays = 0;
+    hf_free_arrays(c);
     c->stage = HF_FINAL;
     return code;
 }

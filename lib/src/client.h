@@ -8,15 +8,29 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#define API __attribute__((visibility("default")))
+
 #include "../holdfast.h"
 #include "protocol.h"
 
-/* An array that is protected. */
+enum hf_kind { HF_ARRAY, HF_FILE, HF_STREAM };
+
+/* What is protected under a name. */
 struct hf_array {
     char *name;
-    void *ptr;
-    size_t count;
+    enum hf_kind kind;
+    void *ptr;    /* of a stream: the library's */
+    char *path;   /* of a file */
+    size_t count; /* of a file: as the daemon was told last */
     hf_type type;
+    bool dirty;   /* the daemon has another count */
+    bool dropped; /* by hf_unprotect */
+};
+
+/* How many checkpoints of a name to keep. */
+struct hf_kept {
+    char *name;
+    uint32_t keep;
 };
 
 /* Shared memory that captures go to. */
@@ -49,6 +63,9 @@ struct hf_client {
     size_t narrays;
     struct hf_arena *arenas;
     size_t narenas;
+    struct hf_kept *kept;
+    size_t nkept;
+    bool restarting; /* between hf_restart_begin and hf_restart_end */
 };
 
 extern struct hf_client hf_the;
@@ -60,6 +77,19 @@ int hf_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 
 
 /* Size of an element; 0 for a type that is none. */
 size_t hf_elem(hf_type type);
+
+/* Whether the client may make a call at this stage; else HF_E_ORDER with the remedy. */
+int hf_in_turn(const char *call, enum hf_stage from, enum hf_stage to, const char *remedy);
+
+/* arrays.c */
+struct hf_array *hf_array_named(struct hf_client *c, const char *name);
+int hf_refresh(struct hf_client *c);
+int hf_save_to(const struct hf_array *a, char *to, size_t bytes);
+int hf_load_from(struct hf_array *a, const char *from, size_t bytes);
+void hf_free_arrays(struct hf_client *c);
+
+/* named.c: hf_checkpoint with a name; of all arrays, or of those that are named. */
+int hf_save(const char *name, int64_t version, const char *const *arrays, size_t n, bool all);
 
 /* start.c */
 int hf_connect(struct hf_client *c);

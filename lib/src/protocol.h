@@ -17,6 +17,9 @@
 #define HFP_PAGE_BYTES 4096
 #define HFP_NAME_BYTES 200
 #define HFP_MOST_ARRAYS 65536
+#define HFP_MOST_PICKED 15000
+#define HFP_ALL 0xffffffffu
+#define HFP_NO_ARENA 0xffffffffu
 
 #define HFP_HELLO 1
 #define HFP_PROTECT 2
@@ -28,6 +31,13 @@
 #define HFP_FINALIZE 8
 #define HFP_COPIED 9
 #define HFP_EXCHANGED 10
+#define HFP_UNPROTECT 11
+#define HFP_SAVE 12
+#define HFP_FIND 13
+#define HFP_BEGIN 14
+#define HFP_HELD 15
+#define HFP_RECOVER 16
+#define HFP_END 17
 #define HFP_WELCOME 32
 #define HFP_EXCHANGE 33
 #define HFP_ARENA 34
@@ -39,6 +49,8 @@
 #define HFP_HELLO_GATHERS 1u
 #define HFP_HELLO_MEMBARRIER 2u
 #define HFP_WELCOME_FENCE 1u
+#define HFP_PROTECT_ANY_SIZE 1u
+#define HFP_WAIT_LOOK 1u
 #define HFP_GATE_ARMED 1u
 #define HFP_GATE_OVER 2u
 #define HFP_CODE_STOP 1
@@ -61,14 +73,27 @@ struct hfp_protect {
     struct hfp_header h;
     uint32_t array, type;
     uint64_t count;
-    uint32_t n;
+    uint32_t flags, n;
     char text[HFP_NAME_BYTES];
 };
 
-struct hfp_text { /* WAIT */
+struct hfp_text { /* WAIT, HELD */
     struct hfp_header h;
-    uint32_t n;
+    uint32_t flags, n;
     char text[HFP_NAME_BYTES];
+};
+
+struct hfp_named { /* SAVE, FIND, BEGIN */
+    struct hfp_header h;
+    int64_t version;
+    uint32_t keep, picked, n;
+    char text[HFP_NAME_BYTES + HFP_MOST_PICKED * 4]; /* the name, and numbers of arrays */
+};
+
+struct hfp_picked { /* RECOVER */
+    struct hfp_header h;
+    uint32_t picked, zero;
+    uint32_t array[HFP_MOST_PICKED];
 };
 
 struct hfp_number { /* POINT, EXCHANGE */
@@ -76,7 +101,7 @@ struct hfp_number { /* POINT, EXCHANGE */
     uint64_t value;
 };
 
-struct hfp_word { /* CHECKPOINT, SIGNAL, EXCHANGED, DROP */
+struct hfp_word { /* CHECKPOINT, SIGNAL, EXCHANGED, COPIED, UNPROTECT, DROP */
     struct hfp_header h;
     int32_t value;
     uint32_t zero;
@@ -121,8 +146,10 @@ struct hfp_error {
 
 static_assert(sizeof(struct hfp_header) == 16, "header");
 static_assert(offsetof(struct hfp_hello, rank) == 16 && offsetof(struct hfp_hello, text) == 32, "HELLO");
-static_assert(offsetof(struct hfp_protect, count) == 24 && offsetof(struct hfp_protect, text) == 36, "PROTECT");
-static_assert(offsetof(struct hfp_text, text) == 20, "WAIT");
+static_assert(offsetof(struct hfp_protect, count) == 24 && offsetof(struct hfp_protect, text) == 40, "PROTECT");
+static_assert(offsetof(struct hfp_text, text) == 24, "WAIT");
+static_assert(offsetof(struct hfp_named, version) == 16 && offsetof(struct hfp_named, text) == 36, "SAVE");
+static_assert(offsetof(struct hfp_picked, array) == 24 && sizeof(struct hfp_picked) <= HFP_MAX_BYTES, "RECOVER");
 static_assert(offsetof(struct hfp_number, value) == 16 && sizeof(struct hfp_number) == 24, "POINT");
 static_assert(offsetof(struct hfp_word, value) == 16 && sizeof(struct hfp_word) == 24, "SIGNAL");
 static_assert(offsetof(struct hfp_welcome, flags) == 32 && sizeof(struct hfp_welcome) == 40, "WELCOME");

@@ -190,11 +190,21 @@ static int drop(struct hf_client *c, struct received *r)
     return HF_OK;
 }
 
+/* Whether so many bytes can be copied of an array, or to it. */
+static bool fits(const struct hf_array *p, size_t bytes, bool load)
+{
+    const size_t now = p->count * hf_elem(p->type);
+
+    if (load)
+        return p->kind != HF_ARRAY || bytes <= now;
+    return bytes == now;
+}
+
 /* Copies between the program's arrays and arenas. All of a message is checked before any byte moves. */
 static int copy(struct hf_client *c, struct received *r)
 {
     const struct hfp_copy *m = AS(copy, r);
-    struct hfp_word answer; /* of which COPIED has the header alone */
+    struct hfp_word answer = {.value = 0};
     int pass;
 
     if (m->h.length < sizeof *m || (m->h.length - sizeof *m) / sizeof m->items[0] != m->n ||
@@ -205,17 +215,21 @@ static int copy(struct hf_client *c, struct received *r)
         for (i = 0; i < m->n; i++) {
             const struct hfp_item *item = &m->items[i];
             const struct hf_arena *a = arena_of(c, item->arena);
-            const struct hf_array *p = item->array < c->narrays ? &c->arrays[item->array] : NULL;
-            if (a == NULL || p == NULL || item->offset > a->bytes || item->bytes > a->bytes - item->offset ||
-                item->bytes != p->count * hf_elem(p->type))
+            struct hf_array *p = item->array < c->narrays ? &c->arrays[item->array] : NULL;
+            const size_t room = a != NULL ? a->bytes : 0;
+            char *at = a != NULL && item->offset <= room ? a->at + item->offset : NULL;
+            if ((a == NULL && (item->arena != HFP_NO_ARENA || item->bytes > 0)) || p == NULL || item->offset > room ||
+                item->bytes > room - item->offset || !fits(p, (size_t)item->bytes, m->load == 1))
                 return malformed("COPY of what is not there");
-            if (pass == 1 && m->load == 0)
-                memcpy(a->at + item->offset, p->ptr, (size_t)item->bytes);
-            if (pass == 1 && m->load == 1)
-                memcpy(p->ptr, a->at + item->offset, (size_t)item->bytes);
+            if (pass == 0 || answer.value != 0)
+                continue;
+            if (m->load == 0)
+                answer.value = hf_save_to(p, at, (size_t)item->bytes);
+            else
+                answer.value = hf_load_from(p, at, (size_t)item->bytes);
         }
     }
-    return put(c, &answer, HFP_COPIED, sizeof answer.h);
+    return put(c, &answer, HFP_COPIED, sizeof answer);
 }
 
 /* Whether the message ends the request: code and value are its result then. */

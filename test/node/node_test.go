@@ -295,6 +295,29 @@ func TestCheckpointStop(t *testing.T) {
 	}
 }
 
+// TestNamed takes checkpoints with names and versions, and restarts from them in the same
+// process and in the next, whose ranks are killed in between.
+func TestNamed(t *testing.T) {
+	named := compile(t, "gcc", "testdata/named.c")
+	dir := t.TempDir()
+	env := append(environ(t, filepath.Join(dir, "ckpt")), "HOLDFAST_LOCAL="+t.TempDir())
+	j := launch(t, named, env, "write", dir)
+	for range ranks {
+		j.await("has written")
+	}
+	j.kill()
+	j.wait()
+	if s := j.out.String(); strings.Contains(s, "named: ") {
+		t.Fatal(s)
+	}
+	j = launch(t, named, env, "read", dir)
+	j.mustEnd()
+	out, err := exec.Command(built.holdfast, "verify", filepath.Join(dir, "ckpt/name.main")).CombinedOutput()
+	if err != nil {
+		t.Errorf("verify: %v\n%s", err, out)
+	}
+}
+
 // TestPrograms are those that do what a library must bear: a handler of their own, children,
 // an end without hf_finalize.
 func TestPrograms(t *testing.T) {

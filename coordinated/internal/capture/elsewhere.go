@@ -27,12 +27,18 @@ func (r namedRegion) isElsewhere() bool {
 	return is
 }
 
+// isAbsent says that a checkpoint neither takes the region nor restores it.
+func (r namedRegion) isAbsent() bool {
+	e, is := r.region.(*elsewhere)
+	return is && e.Absent()
+}
+
 // saveElsewhere has the program copy its arrays to the pool.
 func (p *Protected) saveElsewhere() error {
 	var moves []program.Move
 	for _, r := range p.regions {
 		e, is := r.region.(*elsewhere)
-		if !is {
+		if !is || e.Absent() {
 			continue
 		}
 		n := e.bytes()
@@ -55,7 +61,7 @@ func (r *elsewhere) view() ([]byte, bool, error) { return r.shared, true, nil }
 
 // stage reads to shared memory; the program copies when all ranks have theirs.
 func (r *elsewhere) stage(n int64) (*staged, error) {
-	if n != r.bytes() {
+	if n != r.bytes() && !r.AnySize {
 		return nil, fmt.Errorf("%d bytes saved, %d now; protect as many elements as then", n, r.bytes())
 	}
 	if int64(len(r.shared)) != n || n > 0 && r.shared == nil { // unless an attempt before had it

@@ -100,7 +100,7 @@ func (a *Load) Read(ctx context.Context, sh *storage.Shard) error {
 	for _, s := range a.sh.Sections() {
 		sizes[s.Name] = s.Size
 	}
-	entries, err := a.table(ctx, sizes[sectionVars])
+	entries, err := table(ctx, a.sh, sizes[sectionVars])
 	if err != nil {
 		return err
 	}
@@ -116,6 +116,9 @@ func (a *Load) Read(ctx context.Context, sh *storage.Shard) error {
 		return fmt.Errorf("restore mailbox: %w", err)
 	}
 	for _, r := range a.l.p.regions {
+		if r.isAbsent() {
+			continue
+		}
 		if err := a.region(ctx, r, entries[r.name]); err != nil {
 			return fmt.Errorf("restore %q: %w", r.name, err)
 		}
@@ -132,9 +135,9 @@ func (a *Load) Read(ctx context.Context, sh *storage.Shard) error {
 }
 
 // table reads the table of variables.
-func (a *Load) table(ctx context.Context, size int64) (map[string]entry, error) {
+func table(ctx context.Context, sh *storage.Shard, size int64) (map[string]entry, error) {
 	b := make([]byte, size)
-	if err := a.sh.ReadAt(ctx, sectionVars, b, 0); err != nil {
+	if err := sh.ReadAt(ctx, sectionVars, b, 0); err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
 	list, err := decodeVars(b)
@@ -153,7 +156,11 @@ func (a *Load) compare(entries map[string]entry, sizes map[string]int64) error {
 	const device = "a device"
 	p, differ := a.l.p, a.l.Mismatch
 	var errs []error
+	absent := map[string]bool{}
 	for _, r := range p.regions {
+		if absent[r.name] = r.isAbsent(); absent[r.name] {
+			continue
+		}
 		if e, ok := entries[r.name]; !ok || e.kind != r.kind() {
 			errs = append(errs, differ(r.name, e.kind, r.kind()))
 		}
@@ -164,7 +171,7 @@ func (a *Load) compare(entries map[string]entry, sizes map[string]int64) error {
 		}
 	}
 	for name, e := range entries {
-		if !p.names[name] {
+		if !p.names[name] || absent[name] {
 			errs = append(errs, differ(name, e.kind, ""))
 		}
 	}

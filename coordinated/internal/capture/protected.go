@@ -109,6 +109,9 @@ func (p *Protected) captureMemory(s *Snapshot) error {
 	var entries []entry
 	var jobs []copyJob
 	for _, r := range p.regions {
+		if r.isAbsent() {
+			continue
+		}
 		b, fresh, err := r.view()
 		if err != nil {
 			return fmt.Errorf("capture %q: %w", r.name, err)

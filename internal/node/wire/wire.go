@@ -20,6 +20,9 @@ const (
 	MostArrays  = 65536
 	ItemBytes   = 24 // of a copy
 	MostItems   = 2048
+	MostPicked  = 15000     // arrays that a message can name
+	All         = 1<<32 - 1 // of them
+	NoArena     = 1<<32 - 1 // of a copy of nothing
 )
 
 // Type says what a message is.
@@ -37,6 +40,13 @@ const (
 	TypeFinalize   Type = 8
 	TypeCopied     Type = 9
 	TypeExchanged  Type = 10
+	TypeUnprotect  Type = 11
+	TypeSave       Type = 12
+	TypeFind       Type = 13
+	TypeBegin      Type = 14
+	TypeHeld       Type = 15
+	TypeRecover    Type = 16
+	TypeEnd        Type = 17
 
 	TypeWelcome  Type = 32
 	TypeExchange Type = 33
@@ -47,11 +57,13 @@ const (
 	TypeError    Type = 38
 )
 
-// Flags of HELLO and WELCOME.
+// Flags of HELLO, WELCOME, PROTECT and WAIT.
 const (
 	HelloGathers    = 1 << 0
 	HelloMembarrier = 1 << 1
 	WelcomeFence    = 1 << 0
+	ProtectAnySize  = 1 << 0
+	WaitLook        = 1 << 0
 )
 
 // Bits of the gate.
@@ -80,9 +92,13 @@ type Message struct {
 	Elem       uint32
 	Count      uint64 // of elements, or of points
 	Again      bool
+	Version    int64    // of a named checkpoint
+	Keep       uint32   // how many of its name stay; 0: as the settings say
+	Picked     []uint32 // arrays
+	All        bool     // not those of Picked, but all
 	Signal     int32
 	Code       int32
-	Text       string // name of the program, array or level
+	Text       string // name of the program, array, level or checkpoint
 }
 
 // Decode reads a message of a client. It trusts no length.
@@ -105,23 +121,38 @@ func Decode(b []byte) (m Message, err error) {
 		m.Rank, m.Size, m.Flags, m.Text = int32(d.u32()), int32(d.u32()), d.u32(), d.text()
 		d.want(m.Size >= 1 && m.Rank >= 0 && m.Rank < m.Size)
 	case TypeProtect:
-		m.Array, m.Elem, m.Count, m.Text = d.u32(), d.u32(), d.u64(), d.text()
-		d.want(m.Array < MostArrays && ElemBytes(m.Elem) > 0 && m.Count <= 1<<60/16 && m.Text != "")
+		m.Array, m.Elem, m.Count, m.Flags, m.Text = d.u32(), d.u32(), d.u64(), d.u32(), d.text()
+		d.want(m.Array < MostArrays && ElemBytes(m.Elem) > 0 && m.Count <= 1<<60/16 && m.Flags <= ProtectAnySize &&
+			m.Text != "")
+	case TypeUnprotect:
+		m.Array = d.u32()
+		d.want(m.Array < MostArrays && d.u32() == 0)
 	case TypePoint:
 		m.Count = d.u64()
 	case TypeCheckpoint:
 		again := d.u32()
 		m.Again = again == 1
 		d.want(again <= 1 && d.u32() == 0)
-	case TypeWait:
+	case TypeWait, TypeHeld:
+		m.Flags, m.Text = d.u32(), d.text()
+		d.want(m.Flags <= WaitLook && (m.Type == TypeWait || m.Flags == 0))
+	case TypeSave, TypeFind, TypeBegin:
+		m.Version, m.Keep = int64(d.u64()), d.u32()
+		n := d.u32()
 		m.Text = d.text()
+		m.Picked, m.All = d.picked(n)
+		d.want(ValidName(m.Text) && (m.Version >= 0 || m.Type == TypeFind) && (m.All || m.Type == TypeSave))
+	case TypeRecover:
+		n := d.u32()
+		d.want(d.u32() == 0)
+		m.Picked, m.All = d.picked(n)
 	case TypeSignal:
 		m.Signal = int32(d.u32())
 		d.want(m.Signal > 0 && m.Signal <= 64 && d.u32() == 0)
-	case TypeExchanged:
+	case TypeExchanged, TypeCopied:
 		m.Code = int32(d.u32())
 		d.want(d.u32() == 0)
-	case TypeRestore, TypeFinalize, TypeCopied:
+	case TypeRestore, TypeFinalize, TypeEnd:
 	default:
 		return m, fmt.Errorf("%w: type %d is none of a client", ErrMalformed, m.Type)
 	}
@@ -152,7 +183,34 @@ func (d *fields) take(n int) []byte {
 func (d *fields) u32() uint32 { return binary.LittleEndian.Uint32(d.take(4)) }
 func (d *fields) u64() uint64 { return binary.LittleEndian.Uint64(d.take(8)) }
 
-// text is a length and so many bytes, the last of the message.
+// picked are n numbers of arrays, or all.
+func (d *fields) picked(n uint32) (ids []uint32, all bool) {
+	if n == All {
+		return nil, true
+	}
+	if d.bad || n > MostPicked || int(n)*4 > len(d.b) {
+		d.bad = true
+		return nil, false
+	}
+	for range n {
+		id := d.u32()
+		d.want(id < MostArrays)
+		ids = append(ids, id)
+	}
+	return ids, false
+}
+
+// ValidName says whether checkpoints can have the name: it becomes part of a path.
+func ValidName(name string) bool {
+	for _, c := range []byte(name) {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-') {
+			return false
+		}
+	}
+	return name != "" && len(name) <= NameBytes
+}
+
+// text is a length and so many bytes.
 func (d *fields) text() string {
 	n := d.u32()
 	if d.bad || n > NameBytes || int(n) > len(d.b) {
@@ -169,12 +227,21 @@ func (m *Message) Append(b []byte) []byte {
 	start, le := len(b), binary.LittleEndian
 	b = begin(b, m.Type)
 	text := func(b []byte) []byte { return append(le.AppendUint32(b, uint32(len(m.Text))), m.Text...) }
+	picked := func(b []byte) []byte {
+		for _, id := range m.Picked {
+			b = le.AppendUint32(b, id)
+		}
+		return b
+	}
 	switch m.Type {
 	case TypeHello:
 		b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, uint32(m.Rank)), uint32(m.Size)), m.Flags)
 		b = text(b)
 	case TypeProtect:
-		b = text(le.AppendUint64(le.AppendUint32(le.AppendUint32(b, m.Array), m.Elem), m.Count))
+		b = le.AppendUint64(le.AppendUint32(le.AppendUint32(b, m.Array), m.Elem), m.Count)
+		b = text(le.AppendUint32(b, m.Flags))
+	case TypeUnprotect:
+		b = le.AppendUint32(le.AppendUint32(b, m.Array), 0)
 	case TypePoint:
 		b = le.AppendUint64(b, m.Count)
 	case TypeCheckpoint:
@@ -183,14 +250,26 @@ func (m *Message) Append(b []byte) []byte {
 			again = 1
 		}
 		b = le.AppendUint32(le.AppendUint32(b, again), 0)
-	case TypeWait:
-		b = text(b)
+	case TypeWait, TypeHeld:
+		b = text(le.AppendUint32(b, m.Flags))
+	case TypeSave, TypeFind, TypeBegin:
+		b = le.AppendUint32(le.AppendUint64(b, uint64(m.Version)), m.Keep)
+		b = picked(text(le.AppendUint32(b, m.howMany())))
+	case TypeRecover:
+		b = picked(le.AppendUint32(le.AppendUint32(b, m.howMany()), 0))
 	case TypeSignal:
 		b = le.AppendUint32(le.AppendUint32(b, uint32(m.Signal)), 0)
-	case TypeExchanged:
+	case TypeExchanged, TypeCopied:
 		b = le.AppendUint32(le.AppendUint32(b, uint32(m.Code)), 0)
 	}
 	return end(b, start)
+}
+
+func (m *Message) howMany() uint32 {
+	if m.All {
+		return All
+	}
+	return uint32(len(m.Picked))
 }
 
 func begin(b []byte, t Type) []byte {
@@ -218,6 +297,16 @@ func ElemBytes(t uint32) int {
 		return 0
 	}
 	return elems[t].bytes
+}
+
+// ElemOf is the type that Go calls so; 0 for none. Bytes come before numbers of 8 bits.
+func ElemOf(layout string) uint32 {
+	for t := range elems {
+		if t > 0 && elems[t].layout == layout {
+			return uint32(t)
+		}
+	}
+	return 0
 }
 
 // ElemLayout is what Go calls the type.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"strconv"
 	"testing"
@@ -15,14 +16,26 @@ import (
 var samples = []Message{
 	{Type: TypeHello, Rank: 2, Size: 4, Flags: HelloGathers | HelloMembarrier, Text: "heat"},
 	{Type: TypeProtect, Array: 7, Elem: 11, Count: 1 << 40, Text: "u"},
+	{Type: TypeProtect, Array: 8, Elem: 1, Count: 3, Flags: ProtectAnySize, Text: "log"},
+	{Type: TypeUnprotect, Array: 7},
+	{Type: TypeSave, Version: 1 << 40, Keep: 3, Picked: []uint32{7, 8}, Text: "heat"},
+	{Type: TypeSave, Text: "heat"},
+	{Type: TypeSave, All: true, Text: "heat"},
+	{Type: TypeFind, Version: -1, All: true, Text: "heat"},
+	{Type: TypeBegin, Version: 5, All: true, Text: "heat"},
+	{Type: TypeHeld, Text: "u"},
+	{Type: TypeRecover, Picked: []uint32{1}},
+	{Type: TypeRecover, All: true},
+	{Type: TypeEnd},
 	{Type: TypeRestore},
 	{Type: TypePoint, Count: 12345678901},
 	{Type: TypeCheckpoint, Again: true},
 	{Type: TypeCheckpoint},
 	{Type: TypeWait, Text: "global"},
+	{Type: TypeWait, Flags: WaitLook},
 	{Type: TypeSignal, Signal: 10},
 	{Type: TypeFinalize},
-	{Type: TypeCopied},
+	{Type: TypeCopied, Code: 5},
 	{Type: TypeExchanged, Code: -5},
 }
 
@@ -30,7 +43,7 @@ func TestRoundTrip(t *testing.T) {
 	for _, m := range samples {
 		b := m.Append(nil)
 		got, err := Decode(b)
-		if err != nil || got != m {
+		if err != nil || !reflect.DeepEqual(got, m) {
 			t.Errorf("got %+v, %v, want %+v", got, err, m)
 		}
 		for n := range b {
@@ -62,9 +75,13 @@ func TestRefused(t *testing.T) {
 		{"count overflows", Message{Type: TypeProtect, Elem: 13, Text: "u"},
 			func(b []byte) { le.PutUint64(b[24:], 1<<60) }},
 		{"too many arrays", Message{Type: TypeProtect, Elem: 1, Text: "u"}, func(b []byte) { b[18] = 1 }},
-		{"text longer than the rest", Message{Type: TypeWait, Text: "local"}, func(b []byte) { b[16]++ }},
-		{"text of 4 GiB", Message{Type: TypeWait, Text: "local"}, func(b []byte) { le.PutUint32(b[16:], 1<<32-1) }},
-		{"text with a zero", Message{Type: TypeWait, Text: "local"}, func(b []byte) { b[21] = 0 }},
+		{"text longer than the rest", Message{Type: TypeWait, Text: "local"}, func(b []byte) { b[20]++ }},
+		{"text of 4 GiB", Message{Type: TypeWait, Text: "local"}, func(b []byte) { le.PutUint32(b[20:], 1<<32-1) }},
+		{"name with a slash", Message{Type: TypeSave, Text: "heat"}, func(b []byte) { b[37] = '/' }},
+		{"negative version", Message{Type: TypeSave, Text: "heat"}, func(b []byte) { b[23] = 0x80 }},
+		{"more arrays than bytes", Message{Type: TypeRecover}, func(b []byte) { b[16] = 1 }},
+		{"arrays of 16 GiB", Message{Type: TypeRecover}, func(b []byte) { le.PutUint32(b[16:], 1<<32-2) }},
+		{"text with a zero", Message{Type: TypeWait, Text: "local"}, func(b []byte) { b[25] = 0 }},
 		{"no signal", Message{Type: TypeSignal, Signal: 1}, func(b []byte) { b[16] = 0 }},
 	}
 	for _, c := range cases {
@@ -107,7 +124,10 @@ func TestHeader(t *testing.T) {
 		"NAME_BYTES": NameBytes, "MOST_ARRAYS": MostArrays, "HELLO": int(TypeHello), "PROTECT": int(TypeProtect),
 		"RESTORE": int(TypeRestore), "POINT": int(TypePoint), "CHECKPOINT": int(TypeCheckpoint), "WAIT": int(TypeWait),
 		"SIGNAL": int(TypeSignal), "FINALIZE": int(TypeFinalize), "COPIED": int(TypeCopied),
-		"EXCHANGED": int(TypeExchanged), "WELCOME": int(TypeWelcome), "EXCHANGE": int(TypeExchange),
+		"EXCHANGED": int(TypeExchanged), "UNPROTECT": int(TypeUnprotect), "SAVE": int(TypeSave), "FIND": int(TypeFind),
+		"BEGIN": int(TypeBegin), "HELD": int(TypeHeld), "RECOVER": int(TypeRecover), "END": int(TypeEnd),
+		"MOST_PICKED": MostPicked, "ALL": All, "NO_ARENA": NoArena, "PROTECT_ANY_SIZE": ProtectAnySize, "WAIT_LOOK": WaitLook,
+		"WELCOME": int(TypeWelcome), "EXCHANGE": int(TypeExchange),
 		"ARENA": int(TypeArena), "DROP": int(TypeDrop), "COPY": int(TypeCopy), "DONE": int(TypeDone),
 		"ERROR": int(TypeError), "HELLO_GATHERS": HelloGathers, "HELLO_MEMBARRIER": HelloMembarrier,
 		"WELCOME_FENCE": WelcomeFence, "GATE_ARMED": GateArmed, "GATE_OVER": GateOver, "CODE_STOP": CodeStop,

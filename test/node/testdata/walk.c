@@ -61,7 +61,7 @@ int main(int argc, char **argv)
         if ((code = check(hf_point())) == HF_STOP)
             break;
         if (strcmp(mode, "checkpoint-at") == 0 && step == atoi(argv[5])) {
-            check(hf_checkpoint());
+            check(hf_checkpoint(NULL, 0));
             check(hf_wait("local"));
             printf("rank %d is durable\n", rank);
             fflush(stdout);

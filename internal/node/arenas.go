@@ -1,0 +1,154 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/internal/node/wire"
+	"github.com/holdfast-hpc/holdfast/internal/program"
+)
+
+// arenas are the memory that a Checkpointer shares with its client: program.Memory.
+type arenas struct {
+	s *session
+
+	mu    sync.Mutex // guards what follows
+	list  map[*byte]*arena
+	loads []load // of a restore, for its end
+}
+
+// arena is a segment that captures go to.
+type arena struct {
+	*segment
+	id   uint32
+	told bool // the client has it
+}
+
+// load is what a restore has read for an array.
+type load struct {
+	*program.Array
+	item wire.Item
+}
+
+func newArenas(s *session) *arenas { return &arenas{s: s, list: map[*byte]*arena{}} }
+
+// loaded has the client copy what a restore has read.
+func (r *arenas) loaded() error {
+	var items []wire.Item
+	for _, l := range r.loads {
+		items = append(items, l.item)
+	}
+	r.loads = nil
+	return r.copy(true, items)
+}
+
+// Map makes an arena.
+func (r *arenas) Map(n int) ([]byte, error) {
+	seg, err := newSegment("arena", n)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list[unsafe.SliceData(seg.bytes)] = &arena{segment: seg, id: r.s.nextArena.Add(1) - 1}
+	return seg.bytes, nil
+}
+
+// Unmap ends an arena. The client drops it when it next looks.
+func (r *arenas) Unmap(b []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := unsafe.SliceData(b)
+	a := r.list[first]
+	if a == nil {
+		return fmt.Errorf("unmap an arena that is none")
+	}
+	delete(r.list, first)
+	if a.told {
+		_ = r.s.conn.write(wire.Drop(a.id)) // a client that has gone keeps nothing
+	}
+	return a.close()
+}
+
+// item finds where shared memory lies, and tells the client of its arena.
+func (r *arenas) item(m program.Move) (wire.Item, error) {
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(m.Shared)))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for first, a := range r.list {
+		from := uintptr(unsafe.Pointer(first))
+		if at < from || at+uintptr(len(m.Shared)) > from+uintptr(len(a.bytes)) {
+			continue
+		}
+		if !a.told {
+			if err := r.s.conn.write(wire.Arena(a.id, uint64(len(a.bytes))), int(a.file.Fd())); err != nil {
+				return wire.Item{}, fmt.Errorf("%w (%w)", errGone, err)
+			}
+			a.told = true
+		}
+		return wire.Item{Array: m.ID, Arena: a.id, Offset: uint64(at - from), Bytes: uint64(len(m.Shared))}, nil
+	}
+	return wire.Item{}, fmt.Errorf("array %d: its shared memory is in no arena", m.ID)
+}
+
+// Save has the client copy its arrays.
+func (r *arenas) Save(moves []program.Move) error {
+	var items []wire.Item
+	for _, m := range moves {
+		if len(m.Shared) == 0 {
+			continue
+		}
+		i, err := r.item(m)
+		if err != nil {
+			return err
+		}
+		items = append(items, i)
+	}
+	return r.copy(false, items)
+}
+
+func (r *arenas) copy(load bool, items []wire.Item) error {
+	for some := range slices.Chunk(items, wire.MostItems) {
+		m, err := r.s.ask(context.Background(), wire.TypeCopied, wire.Copy(load, some))
+		if err != nil {
+			return err
+		}
+		if m.Code != 0 {
+			return fmt.Errorf("the program cannot copy a protected file or stream: %w", syscall.Errno(m.Code))
+		}
+	}
+	return nil
+}
+
+// Load is carried out at the end of the restore: until then nothing of the program changes.
+func (r *arenas) Load(m program.Move) {
+	if len(m.Shared) == 0 {
+		if m.AnySize { // it becomes empty
+			r.loads = append(r.loads, load{m.Array, wire.Item{Array: m.ID, Arena: wire.NoArena}})
+		}
+		return
+	}
+	i, err := r.item(m)
+	if err != nil {
+		r.s.fail(err) // the program must not go on without its state
+		return
+	}
+	r.loads = append(r.loads, load{m.Array, i})
+}
+
+// close frees what is left. The Checkpointer is closed.
+func (r *arenas) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, a := range r.list {
+		errs = append(errs, a.close())
+	}
+	clear(r.list)
+	return errors.Join(errs...)
+}

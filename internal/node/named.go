@@ -1,0 +1,500 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/node/wire"
+	"github.com/holdfast-hpc/holdfast/internal/program"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// named are the checkpoints of one name: a Checkpointer of their own, with its directories and
+// epochs. Its epochs are numbered as they come; an array of the daemon's has the version that
+// the program gave. Its only points are the program's calls for a checkpoint, so it reads the
+// program's memory in those calls and never else.
+//
+// It is used once for a restart, if at all, and then for checkpoints. A second restart opens it
+// anew.
+type named struct {
+	*arenas
+	name    string
+	r       *rank // of the program
+	ck      *coordinated.Checkpointer
+	used    bool // it has restored, or taken a checkpoint
+	version int64
+	arrays  map[string]*namedArray
+
+	points  atomic.Uint64
+	waiting atomic.Bool   // a checkpoint is asked of the program
+	armed   chan struct{} // told when waiting has changed
+	signals chan os.Signal
+	loaded  map[string]load // what a restart has read
+}
+
+// namedArray is an array as the checkpoints of a name have it: that of the program at a
+// checkpoint, that of the checkpoint at a restart.
+type namedArray struct {
+	program.Array
+	count atomic.Int64 // -1: not in this checkpoint
+}
+
+var _ program.Program = (*named)(nil)
+
+func (n *named) Rank() int                 { return n.r.rank }
+func (n *named) Size() int                 { return n.r.size }
+func (n *named) Points() uint64            { return n.points.Load() }
+func (n *named) Signals() <-chan os.Signal { return n.signals }
+
+// Arm tells the call that waits.
+func (n *named) Arm(armed bool) {
+	n.waiting.Store(armed)
+	select {
+	case n.armed <- struct{}{}:
+	default: // it is told already
+	}
+}
+
+// Meet is over the control plane of the program's points, which knows a rank that is lost.
+func (n *named) Meet(context.Context) ([]int, error) {
+	return nil, n.Allgather(make([]byte, n.r.size), []byte{0})
+}
+
+// Allgather is over the same.
+func (n *named) Allgather(all, mine []byte) error { return n.r.s.ck.GatherElsewhere(all, mine) }
+
+// versionArray holds the version. Names of the program do not begin so.
+const versionArray = "holdfast.version"
+
+// reserved says that a name is the daemon's.
+func reserved(name string) bool { return strings.HasPrefix(name, "holdfast.") }
+
+// checkpointers are all that the session has, that of the points last.
+func (s *session) checkpointers() (list []*coordinated.Checkpointer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.named {
+		if n.ck != nil {
+			list = append(list, n.ck)
+		}
+	}
+	return append(list, s.ck)
+}
+
+// ofName finds the checkpoints of a name; fresh: as if they had not been used. Collective.
+func (s *session) ofName(ctx context.Context, m wire.Message, fresh bool) (*named, error) {
+	i := slices.IndexFunc(s.named, func(n *named) bool { return n.name == m.Text })
+	if i < 0 {
+		n := &named{name: m.Text, r: s.rank}
+		s.mu.Lock()
+		s.named = append(s.named, n)
+		s.mu.Unlock()
+		i = len(s.named) - 1
+	}
+	n := s.named[i]
+	if n.ck != nil && n.used && fresh {
+		if err := n.close(); err != nil {
+			return nil, fmt.Errorf("end the checkpoints %q that are under way: %w", n.name, err)
+		}
+	}
+	if n.ck != nil {
+		return n, nil
+	}
+	return n, s.openName(ctx, n, int(m.Keep))
+}
+
+func (s *session) openName(ctx context.Context, n *named, keep int) error {
+	n.arenas, n.used, n.version, n.arrays, n.loaded = newArenas(s), false, 0, map[string]*namedArray{}, nil
+	n.armed, n.signals = make(chan struct{}, 1), make(chan os.Signal)
+	n.points.Store(0)
+	n.waiting.Store(false)
+	ck, err := coordinated.OpenElsewhere(ctx, n, s.opt.Named(n.name, keep))
+	if err == nil {
+		err = ck.Protect(versionArray, &n.version)
+	}
+	s.mu.Lock()
+	n.ck = ck
+	s.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("checkpoints %q: %w", n.name, err)
+	}
+	select {
+	case <-s.over: // the others may not have been told of this one
+		ck.Abort(errGone)
+		return errGone
+	default:
+		return nil
+	}
+}
+
+// close waits until all that was taken is durable. Collective.
+func (n *named) close() error {
+	if n.ck == nil {
+		return nil
+	}
+	err := errors.Join(n.ck.Close(), n.arenas.close())
+	n.r.s.mu.Lock()
+	n.ck = nil
+	n.r.s.mu.Unlock()
+	return err
+}
+
+// array finds an array of these checkpoints by name, or protects it.
+func (n *named) array(name, layout string, elem int) (*namedArray, error) {
+	a := n.arrays[name]
+	if a == nil {
+		a = &namedArray{Array: program.Array{Layout: layout, Elem: elem}}
+		a.Count = a.count.Load
+		if err := n.ck.Protect(name, &a.Array); err != nil {
+			return nil, err
+		}
+		n.arrays[name] = a
+	}
+	if a.Layout != layout {
+		return nil, fmt.Errorf("%q has elements of type %s, and had %s in a checkpoint before; protect it under another "+
+			"name", name, layout, a.Layout)
+	}
+	return a, nil
+}
+
+// choose makes the arrays of the program that are picked those of the next checkpoint.
+func (n *named) choose(s *session, m wire.Message) error {
+	for _, a := range n.arrays {
+		a.count.Store(-1)
+	}
+	take := func(a *array) error {
+		to, err := n.array(a.name, a.Layout, a.Elem)
+		if err == nil {
+			to.ID = a.ID
+			to.count.Store(a.count.Load())
+		}
+		return err
+	}
+	if m.All {
+		for _, a := range s.arrays {
+			if a.Absent() {
+				continue
+			}
+			if err := take(a); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, id := range m.Picked {
+		a := s.arrays[id]
+		if a == nil || a.Absent() {
+			return fmt.Errorf("%w: array %d is not protected", wire.ErrMalformed, id)
+		}
+		if err := take(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// save takes a checkpoint now.
+func (s *session) save(ctx context.Context, m wire.Message) (code int32, value uint64, err error) {
+	if s.begun != nil {
+		return 0, 0, fmt.Errorf("%w: a checkpoint within a restart", wire.ErrMalformed)
+	}
+	n, err := s.ofName(ctx, m, false)
+	if err != nil {
+		return 0, 0, err
+	}
+	err = s.together(fmt.Sprintf("choose the arrays of checkpoint %q", n.name), n.choose(s, m))
+	if err != nil {
+		return 0, 0, err
+	}
+	n.version = m.Version
+	if !n.used {
+		n.used = true
+		n.ck.Begin()
+	}
+	e, err := n.cut(ctx)
+	return 0, uint64(e), err
+}
+
+// cut comes to points until an epoch has been taken there.
+func (n *named) cut(ctx context.Context) (storage.Epoch, error) {
+	s, entered := n.r.s, n.points.Load()
+	before, _ := newest(n.ck)
+	if n.r.rank == 0 {
+		if err := n.ck.Request(ctx); err != nil {
+			return 0, err
+		}
+	}
+	for {
+		if e, err := newest(n.ck); e > before {
+			n.points.Store(entered + 1) // some ranks may have come to one more; from here they are equal again
+			return e, err
+		}
+		if n.waiting.Load() {
+			n.points.Add(1)
+			if err := n.ck.Point(ctx); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		select {
+		case <-n.armed:
+		case <-s.over:
+			return 0, s.why()
+		case <-time.After(100 * time.Millisecond): // an epoch may have been given up meanwhile
+		}
+		if s.lost.Load() {
+			return 0, errors.New("another rank is lost")
+		}
+	}
+}
+
+// together fails on all ranks if it has failed on one. Collective.
+func (s *session) together(op string, err error) error {
+	mine, all := []byte{0}, make([]byte, s.rank.size)
+	if err != nil {
+		mine[0] = 1
+	}
+	if gerr := s.ck.GatherElsewhere(all, mine); gerr != nil {
+		return errors.Join(err, gerr)
+	}
+	if r := slices.Index(all, 1); r >= 0 && err == nil {
+		return fmt.Errorf("%s: rank %d has failed, and says why", op, r)
+	}
+	return err
+}
+
+// noVersion stands for an epoch whose version cannot be read.
+const noVersion = math.MinInt64
+
+// versions finds the epochs of a name and the versions that all ranks read there.
+func (s *session) versions(ctx context.Context, n *named) (list []coordinated.SavedEpoch, versions []int64, err error) {
+	if list, err = n.ck.SavedEpochs(ctx); err != nil || len(list) == 0 {
+		return nil, nil, err
+	}
+	var mine []byte
+	for _, e := range list {
+		v := int64(noVersion)
+		if at := e.Saved[versionArray].Inline; e.Err == nil && len(at) == 8 {
+			v = int64(binary.LittleEndian.Uint64(at))
+		}
+		if e.Err != nil {
+			s.log.Warn("holdfast node: a checkpoint cannot be read", "name", n.name, "epoch", e.Epoch, "error", e.Err)
+		}
+		mine = binary.LittleEndian.AppendUint64(mine, uint64(v))
+	}
+	all := make([]byte, s.rank.size*len(mine))
+	if err := s.ck.GatherElsewhere(all, mine); err != nil {
+		return nil, nil, err
+	}
+	for i := range list {
+		v := int64(binary.LittleEndian.Uint64(all[8*i:]))
+		for r := range s.rank.size {
+			if int64(binary.LittleEndian.Uint64(all[r*len(mine)+8*i:])) != v {
+				v = noVersion
+			}
+		}
+		versions = append(versions, v)
+	}
+	return list, versions, nil
+}
+
+// find looks for the highest version that is not above a limit; a negative one is none.
+func (s *session) find(ctx context.Context, m wire.Message) (code int32, value uint64, err error) {
+	n, err := s.ofName(ctx, m, true)
+	if err != nil {
+		return 0, 0, err
+	}
+	_, versions, err := s.versions(ctx, n)
+	best := int64(-1)
+	for _, v := range versions {
+		if m.Version < 0 || v <= m.Version {
+			best = max(best, v)
+		}
+	}
+	if best < 0 || err != nil {
+		return 0, 0, err
+	}
+	return 1, uint64(best), nil
+}
+
+// beginRestart reads a version into the arenas.
+func (s *session) beginRestart(ctx context.Context, m wire.Message) error {
+	s.begun = nil
+	n, err := s.ofName(ctx, m, true)
+	if err != nil {
+		return err
+	}
+	list, versions, err := s.versions(ctx, n)
+	if err != nil {
+		return err
+	}
+	i := slices.Index(versions, m.Version) // newest first
+	if i < 0 {
+		have := slices.DeleteFunc(slices.Clone(versions), func(v int64) bool { return v == noVersion })
+		return fmt.Errorf("there is no version %d of %q that all ranks can read; there are %v", m.Version, n.name, have)
+	}
+	n.used = true
+	err = n.take(list[i])
+	if err = s.together(fmt.Sprintf("restart from %q", n.name), err); err != nil {
+		return err
+	}
+	restored, err := n.ck.RestoreEpoch(ctx, list[i].Epoch)
+	if err == nil && !restored {
+		err = fmt.Errorf("version %d of %q has gone meanwhile", m.Version, n.name)
+	}
+	if err != nil {
+		return err
+	}
+	n.loaded = map[string]load{}
+	for name, a := range n.arrays {
+		if a.count.Load() == 0 {
+			n.loaded[name] = load{Array: &a.Array}
+		}
+		for _, l := range n.loads {
+			if l.Array == &a.Array {
+				n.loaded[name] = l
+			}
+		}
+	}
+	n.loads = nil
+	s.begun = n
+	return nil
+}
+
+// take makes the arrays of a checkpoint those that are restored.
+func (n *named) take(e coordinated.SavedEpoch) error {
+	for name, a := range e.Saved {
+		if name == versionArray {
+			continue
+		}
+		elem := wire.ElemBytes(wire.ElemOf(a.Layout))
+		if elem == 0 {
+			return fmt.Errorf("%q is no array of numbers: a program in Go wrote it", name)
+		}
+		to, err := n.array(name, a.Layout, elem)
+		if err != nil {
+			return err
+		}
+		to.count.Store(a.Bytes / int64(elem))
+	}
+	return nil
+}
+
+var errNotBegun = fmt.Errorf("%w: no restart was begun", wire.ErrMalformed)
+
+// held says what the restart has of an array.
+func (s *session) held(name string) (code int32, value uint64, err error) {
+	if s.begun == nil {
+		return 0, 0, errNotBegun
+	}
+	l, ok := s.begun.loaded[name]
+	if !ok {
+		return 0, 0, nil
+	}
+	return int32(wire.ElemOf(l.Layout)), uint64(l.Count()), nil
+}
+
+// recover has the client copy from a restart. All is checked before anything is copied.
+func (s *session) recover(m wire.Message) error {
+	if s.begun == nil {
+		return errNotBegun
+	}
+	loaded := s.begun.loaded
+	var to []*array
+	for _, id := range m.Picked {
+		if s.arrays[id] == nil {
+			return fmt.Errorf("%w: array %d is not protected", wire.ErrMalformed, id)
+		}
+		to = append(to, s.arrays[id])
+	}
+	if m.All {
+		byName := map[string]*array{}
+		for _, a := range s.arrays {
+			byName[a.name] = a
+		}
+		for name := range loaded {
+			a := byName[name]
+			if a == nil || a.Absent() {
+				return fmt.Errorf("the checkpoint has %q, which is not protected; protect it, or name the arrays to be "+
+					"recovered", name)
+			}
+			to = append(to, a)
+		}
+	}
+	var items []wire.Item
+	for _, a := range to {
+		l, ok := loaded[a.name]
+		switch {
+		case !ok:
+			return fmt.Errorf("the checkpoint has no %q", a.name)
+		case l.Layout != a.Layout:
+			return fmt.Errorf("the checkpoint has %q with elements of type %s, it is protected with %s", a.name, l.Layout,
+				a.Layout)
+		case l.Bytes() > a.Bytes() && !a.AnySize:
+			return fmt.Errorf("the checkpoint has %d elements of %q, it is protected with %d; hf_saved tells the number",
+				l.Count(), a.name, a.count.Load())
+		}
+		if l.Bytes() > 0 {
+			l.item.Array = a.ID
+			items = append(items, l.item)
+		} else if a.AnySize {
+			items = append(items, wire.Item{Array: a.ID, Arena: wire.NoArena})
+		}
+	}
+	return s.begun.copy(true, items)
+}
+
+// unprotect takes an array out of later checkpoints.
+func (s *session) unprotect(id uint32) error {
+	a := s.arrays[id]
+	if a == nil {
+		return fmt.Errorf("%w: array %d is not protected", wire.ErrMalformed, id)
+	}
+	a.count.Store(-1)
+	return nil
+}
+
+// levels are those that there may be, nearest first.
+var levels = []string{storage.LevelLocal, storage.LevelPartner, storage.LevelParity, storage.LevelGlobal}
+
+// wait is for the newest epochs at a level, or at all in use; with look it only says whether it
+// would have to.
+func (s *session) wait(ctx context.Context, level string, look bool) (code int32, value uint64, err error) {
+	if look {
+		over, cancel := context.WithCancel(ctx)
+		cancel()
+		ctx = over
+	}
+	at := levels
+	if level != "" {
+		at = []string{level}
+	}
+	var errs []error
+	for _, ck := range s.checkpointers() {
+		for _, l := range at {
+			err := ck.Wait(ctx, l)
+			var unused *coordinated.OptionError
+			if level == "" && (errors.As(err, &unused) || errors.Is(err, coordinated.ErrNotDue)) {
+				continue
+			}
+			if look && errors.Is(err, context.Canceled) {
+				return 0, 0, nil
+			}
+			errs = append(errs, err)
+		}
+	}
+	code = 0
+	if look {
+		code = 1
+	}
+	return code, 0, errors.Join(errs...)
+}

@@ -1,0 +1,312 @@
+/* arrays.c - what is protected: arrays of the program, files, and streams. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client.h"
+
+#define OURS "holdfast." /* names of the library's own begin so */
+
+struct hf_array *hf_array_named(struct hf_client *c, const char *name)
+{
+    size_t i;
+
+    for (i = 0; i < c->narrays; i++)
+        if (strcmp(c->arrays[i].name, name) == 0)
+            return &c->arrays[i];
+    return NULL;
+}
+
+/* Makes room for one more array, which counts when narrays does. */
+static struct hf_array *new_array(struct hf_client *c, const char *name)
+{
+    struct hf_array *more;
+
+    if (c->narrays == HFP_MOST_ARRAYS) {
+        hf_fail(HF_E_ARG, "protect \"%s\": there are %d arrays already; protect them as one", name, HFP_MOST_ARRAYS);
+        return NULL;
+    }
+    more = realloc(c->arrays, (c->narrays + 1) * sizeof *more);
+    if (more != NULL)
+        c->arrays = more;
+    if (more == NULL) {
+        hf_fail(HF_E_MEMORY, "protect \"%s\": no memory", name);
+        return NULL;
+    }
+    more[c->narrays] = (struct hf_array){.name = strdup(name)};
+    if (more[c->narrays].name == NULL) {
+        hf_fail(HF_E_MEMORY, "protect \"%s\": no memory", name);
+        return NULL;
+    }
+    return &more[c->narrays];
+}
+
+/* Tells the daemon what an array is now. */
+static int tell(struct hf_client *c, const struct hf_array *a)
+{
+    struct hfp_protect m = {.array = (uint32_t)(a - c->arrays), .type = (uint32_t)a->type, .count = a->count};
+    const size_t n = strlen(a->name);
+
+    m.flags = a->kind == HF_ARRAY ? 0 : HFP_PROTECT_ANY_SIZE;
+    m.n = (uint32_t)n;
+    memcpy(m.text, a->name, n);
+    return hf_call(c, &m, HFP_PROTECT, offsetof(struct hfp_protect, text) + n, NULL);
+}
+
+/* Protects as the caller has it; path and ptr are the array's from then on. */
+static int protect(const char *call, const struct hf_array *as)
+{
+    struct hf_client *c = &hf_the;
+    const size_t n = as->name != NULL ? strnlen(as->name, HFP_NAME_BYTES + 1) : 0;
+    struct hf_array *a, was;
+    bool fresh;
+    int code;
+
+    if (n == 0 || n > HFP_NAME_BYTES)
+        return hf_fail(HF_E_ARG, "%s: a name has 1 to %d bytes", call, HFP_NAME_BYTES);
+    if (strncmp(as->name, OURS, sizeof OURS - 1) == 0)
+        return hf_fail(HF_E_ARG, "%s \"%s\": names that begin with " OURS " are the library's; use another", call,
+                       as->name);
+    if ((code = hf_in_turn(call, HF_READY, HF_RESTORED_STAGE, "call it between hf_init and hf_finalize")) != HF_OK)
+        return code;
+    a = hf_array_named(c, as->name);
+    fresh = a == NULL;
+    if (fresh && (a = new_array(c, as->name)) == NULL)
+        return HF_E_MEMORY;
+    if (!fresh && a->kind != as->kind)
+        return hf_fail(HF_E_ARG, "%s \"%s\": an array, a file or a stream has the name; use another", call, as->name);
+    was = *a;
+    *a = *as;
+    a->name = was.name;
+    code = tell(c, a);
+    if (code < 0) {
+        if (fresh)
+            free(was.name);
+        *a = was;
+        return code;
+    }
+    if (a->path != was.path)
+        free(was.path);
+    c->narrays += fresh;
+    return HF_OK;
+}
+
+API int hf_protect(const char *name, void *ptr, size_t count, hf_type type)
+{
+    const struct hf_array a = {
+        .name = (char *)(uintptr_t)name, .kind = HF_ARRAY, .ptr = ptr, .count = count, .type = type};
+
+    if (name != NULL && hf_elem(type) == 0)
+        return hf_fail(HF_E_ARG, "hf_protect \"%s\": type %d is none; use an HF_ constant", name, (int)type);
+    if (name != NULL && ((ptr == NULL && count > 0) || count > SIZE_MAX / 32))
+        return hf_fail(HF_E_ARG, "hf_protect \"%s\": %zu elements at %p", name, count, ptr);
+    return protect("hf_protect", &a);
+}
+
+API int hf_protect_file(const char *name, const char *path)
+{
+    struct hf_array a = {.name = (char *)(uintptr_t)name, .kind = HF_FILE, .count = 1, .type = HF_BYTE};
+    int code;
+
+    if (path == NULL || *path == 0)
+        return hf_fail(HF_E_ARG, "hf_protect_file: give the path of a file");
+    if ((a.path = strdup(path)) == NULL)
+        return hf_fail(HF_E_MEMORY, "hf_protect_file \"%s\": no memory", path);
+    code = protect("hf_protect_file", &a);
+    if (code < 0)
+        free(a.path);
+    return code;
+}
+
+API int hf_protect_stream(const char *name)
+{
+    const struct hf_array a = {.name = (char *)(uintptr_t)name, .kind = HF_STREAM, .type = HF_BYTE};
+    const struct hf_array *now = name != NULL ? hf_array_named(&hf_the, name) : NULL;
+
+    if (now != NULL && now->kind == HF_STREAM && !now->dropped)
+        return HF_OK; /* it keeps what is in it */
+    return protect("hf_protect_stream", &a);
+}
+
+API int hf_unprotect(const char *name)
+{
+    struct hf_client *c = &hf_the;
+    struct hf_array *a;
+    struct hfp_word m = {.zero = 0};
+    int code;
+
+    if ((code = hf_in_turn("hf_unprotect", HF_READY, HF_RESTORED_STAGE,
+                           "call it between hf_init and hf_finalize")) != HF_OK)
+        return code;
+    if (name == NULL || (a = hf_array_named(c, name)) == NULL || a->dropped)
+        return hf_fail(HF_E_ARG, "hf_unprotect \"%s\": nothing is protected under this name",
+                       name != NULL ? name : "NULL");
+    m.value = (int32_t)(a - c->arrays);
+    if ((code = hf_call(c, &m, HFP_UNPROTECT, sizeof m, NULL)) < 0)
+        return code;
+    if (a->kind == HF_STREAM)
+        free(a->ptr);
+    a->ptr = NULL;
+    a->count = 0;
+    a->dropped = true;
+    a->dirty = false;
+    return HF_OK;
+}
+
+/* Tells the daemon of files and streams whose size has changed. It comes before each checkpoint. */
+int hf_refresh(struct hf_client *c)
+{
+    size_t i;
+
+    for (i = 0; i < c->narrays; i++) {
+        struct hf_array *a = &c->arrays[i];
+        struct stat st;
+        int code;
+        if (a->dropped || a->kind == HF_ARRAY)
+            continue;
+        if (a->kind == HF_FILE) {
+            /* One byte of a file that cannot be read: asked for it, the client says why. */
+            const size_t now = stat(a->path, &st) == 0 && S_ISREG(st.st_mode) ? (size_t)st.st_size : 1;
+            a->dirty = a->dirty || now != a->count;
+            a->count = now;
+        }
+        if (!a->dirty)
+            continue;
+        if ((code = tell(c, a)) < 0)
+            return code;
+        a->dirty = false;
+    }
+    return HF_OK;
+}
+
+static int read_whole(int fd, char *to, size_t bytes)
+{
+    char more;
+    ssize_t n = 1;
+
+    while (bytes > 0) {
+        n = read(fd, to, bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? errno : ESTALE; /* it is shorter than it was */
+        to += n;
+        bytes -= (size_t)n;
+    }
+    do
+        n = read(fd, &more, 1);
+    while (n < 0 && errno == EINTR);
+    return n == 0 ? 0 : n < 0 ? errno : ESTALE;
+}
+
+/* Copies an array to where a capture wants it. Returns 0 or an errno. */
+int hf_save_to(const struct hf_array *a, char *to, size_t bytes)
+{
+    int fd, err;
+
+    if (a->kind != HF_FILE) {
+        memcpy(to, a->ptr, bytes);
+        return 0;
+    }
+    fd = open(a->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno;
+    err = read_whole(fd, to, bytes);
+    close(fd);
+    return err;
+}
+
+static int write_whole(int fd, const char *from, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t n = write(fd, from, bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno;
+        from += n;
+        bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+/* Replaces a file, or leaves it as it is. */
+static int replace_file(const char *path, const char *from, size_t bytes)
+{
+    const size_t n = strlen(path);
+    char *temp = malloc(n + sizeof ".holdfast");
+    int fd, err;
+
+    if (temp == NULL)
+        return ENOMEM;
+    memcpy(temp, path, n);
+    memcpy(temp + n, ".holdfast", sizeof ".holdfast");
+    fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0) {
+        err = errno;
+        free(temp);
+        return err;
+    }
+    err = write_whole(fd, from, bytes);
+    if (err == 0 && fsync(fd) != 0)
+        err = errno;
+    if (close(fd) != 0 && err == 0)
+        err = errno;
+    if (err == 0 && rename(temp, path) != 0)
+        err = errno;
+    if (err != 0)
+        unlink(temp);
+    free(temp);
+    return err;
+}
+
+/* Copies to an array what a checkpoint has of it. Returns 0 or an errno. */
+int hf_load_from(struct hf_array *a, const char *from, size_t bytes)
+{
+    void *mine;
+
+    switch (a->kind) {
+    case HF_FILE:
+        return replace_file(a->path, from, bytes);
+    case HF_STREAM:
+        if ((mine = malloc(bytes + 1)) == NULL)
+            return ENOMEM;
+        if (bytes > 0)
+            memcpy(mine, from, bytes);
+        free(a->ptr);
+        a->ptr = mine;
+        a->count = bytes;
+        a->dirty = true;
+        return 0;
+    case HF_ARRAY:
+        break;
+    }
+    if (bytes > 0)
+        memcpy(a->ptr, from, bytes);
+    return 0;
+}
+
+void hf_free_arrays(struct hf_client *c)
+{
+    size_t i;
+
+    for (i = 0; i < c->narrays; i++) {
+        if (c->arrays[i].kind == HF_STREAM)
+            free(c->arrays[i].ptr);
+        free(c->arrays[i].path);
+        free(c->arrays[i].name);
+    }
+    free(c->arrays);
+    c->arrays = NULL;
+    c->narrays = 0;
+    for (i = 0; i < c->nkept; i++)
+        free(c->kept[i].name);
+    free(c->kept);
+    c->kept = NULL;
+    c->nkept = 0;
+}
