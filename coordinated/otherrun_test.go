@@ -52,7 +52,7 @@ func TestDirectoryOfAnotherRun(t *testing.T) {
 	}
 	ctx := context.Background()
 	dirs := []string{ours(0), theirs(1), theirs(2)}
-	if e, err := storage.FlushDirs(vfs.With(ctx, b.fs), dirs, "/global"); err == nil {
+	if e, err := storage.FlushDirs(vfs.With(ctx, b.fs), dirs, "/global", 0); err == nil {
 		t.Errorf("flush has made an epoch of two: %d", e)
 	}
 }

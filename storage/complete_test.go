@@ -94,10 +94,10 @@ func TestPendingFlush(t *testing.T) {
 func TestFlushDirsCompletesADeadJob(t *testing.T) {
 	w := unflushed(t)
 	dirs := []string{"/local0", "/local1"}
-	if _, err := FlushDirs(vfs.With(t.Context(), w.fs), dirs[:1], "/global"); err == nil {
+	if _, err := FlushDirs(vfs.With(t.Context(), w.fs), dirs[:1], "/global", 0); err == nil {
 		t.Error("flushed an epoch without the directory of rank 1")
 	}
-	e, err := FlushDirs(vfs.With(t.Context(), w.fs), dirs, "/global")
+	e, err := FlushDirs(vfs.With(t.Context(), w.fs), dirs, "/global", 0)
 	if err != nil || e != 2 {
 		t.Fatalf("got epoch %d, %v, want 2", e, err)
 	}
@@ -106,7 +106,7 @@ func TestFlushDirsCompletesADeadJob(t *testing.T) {
 	if err := w.check(2); err != nil {
 		t.Error(err)
 	}
-	if e, err := FlushDirs(vfs.With(t.Context(), w.fs), dirs, "/global"); err != nil || e != 0 {
+	if e, err := FlushDirs(vfs.With(t.Context(), w.fs), dirs, "/global", 0); err != nil || e != 0 {
 		t.Errorf("again: got epoch %d, %v, want nothing to do", e, err)
 	}
 }
@@ -188,7 +188,7 @@ func TestFlushDirsPastDamage(t *testing.T) {
 	if err := w.fs.Flip("/global/"+format.EpochName(2)+"/"+format.ManifestName, 30, 1); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := FlushDirs(vfs.With(t.Context(), w.fs), []string{"/local0", "/local1"}, "/global"); e != 0 ||
+	if e, err := FlushDirs(vfs.With(t.Context(), w.fs), []string{"/local0", "/local1"}, "/global", 0); e != 0 ||
 		!errors.Is(err, ErrCorrupt) {
 		t.Errorf("got epoch %d, %v, want to be told of the damage", e, err)
 	}

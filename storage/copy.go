@@ -19,6 +19,7 @@ type copying struct {
 	shards []*Shard     // of one epoch
 	packed bool         // into few large files; else each into its own
 	secs   []Section    // of the only shard, in memory; nil: it is read
+	anew   bool         // what an earlier attempt completed is written again
 }
 
 // copyFile is one file that a copying makes.
@@ -86,7 +87,7 @@ func committedInfos(to level.Epochs, shards []*Shard) (infos []ShardInfo, ok boo
 func (s *Store) copyInto(ctx context.Context, c *copying, f *copyFile) ([]ShardInfo, error) {
 	e := f.shards[0].epoch
 	infos, idxs, err := f.existing(c.dir, e)
-	if err == nil {
+	if err == nil && !c.anew {
 		err = c.dir.SyncEpoch(e)
 	} else {
 		specs := make([]*shard.Spec, len(f.shards))

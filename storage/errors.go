@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -72,4 +73,11 @@ type OptionError struct {
 // Error names the field and what is wrong with it.
 func (e *OptionError) Error() string {
 	return fmt.Sprintf("storage option %s: %s", e.Field, e.Reason)
+}
+
+// IsDamage says whether an error comes of checkpoints that are damaged or not all there: ErrCorrupt, a shard that no
+// directory has. Otherwise it says why nothing could be looked at, or written.
+func IsDamage(err error) bool {
+	var s *ShardError
+	return errors.Is(err, ErrCorrupt) || errors.As(err, &s) && (level.Absent(err) || errors.Is(err, errNoMore))
 }

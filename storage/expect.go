@@ -231,7 +231,7 @@ type viewSource struct {
 }
 
 // manifestAt reads the manifest of an epoch from the directory or from another one
-// of its level.
+// of its level. That of the level parity describes the shards of the level local, too.
 func (v *View) manifestAt(d *viewDir, e Epoch) (*format.Manifest, error) {
 	m, err := d.ReadManifest(e)
 	if err == nil || errors.Is(err, fs.ErrPermission) {
@@ -242,6 +242,14 @@ func (v *View) manifestAt(d *viewDir, e Epoch) (*format.Manifest, error) {
 			if m, oerr := o.ReadManifest(e); oerr == nil {
 				return m, nil
 			}
+		}
+	}
+	for _, o := range v.dirs {
+		if !d.Traits().Data || !o.Traits().Rows {
+			continue
+		}
+		if m, oerr := o.ReadManifest(e); oerr == nil {
+			return describesData(m, d.Name()), nil
 		}
 	}
 	return nil, err

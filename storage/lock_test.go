@@ -315,7 +315,7 @@ func TestFlushDirsLeavesLiveRunsAlone(t *testing.T) {
 		defer close(quit)
 		var busy *BusyError
 		ctx := vfs.With(t.Context(), w.fs)
-		if _, err := FlushDirs(ctx, []string{"/local0", "/local1"}, "/global"); !errors.As(err, &busy) {
+		if _, err := FlushDirs(ctx, []string{"/local0", "/local1"}, "/global", 0); !errors.As(err, &busy) {
 			t.Errorf("got %v, want a *BusyError", err)
 		}
 	})

@@ -226,7 +226,7 @@ func TestToolsAndRuns(t *testing.T) {
 			busy.Dir != "/local0" {
 			t.Errorf("prune: got %v", err)
 		}
-		if _, err := FlushDirs(vfs.With(t.Context(), w.fs), dirs, "/global"); !errors.As(err, &busy) {
+		if _, err := FlushDirs(vfs.With(t.Context(), w.fs), dirs, "/global", 0); !errors.As(err, &busy) {
 			t.Errorf("flush: got %v", err)
 		}
 		if _, err := PruneDirs(vfs.With(t.Context(), w.fs), dirs, PruneRules{Keep: 1, DryRun: true}); err != nil {
@@ -251,7 +251,7 @@ func TestToolsWithoutDirectories(t *testing.T) {
 	if _, err := PruneDirs(vfs.With(t.Context(), f), nil, PruneRules{Keep: 1}); !errors.As(err, &bad) {
 		t.Errorf("prune: got %v", err)
 	}
-	if _, err := FlushDirs(vfs.With(t.Context(), f), nil, "/global"); !errors.As(err, &bad) {
+	if _, err := FlushDirs(vfs.With(t.Context(), f), nil, "/global", 0); !errors.As(err, &bad) {
 		t.Errorf("flush: got %v", err)
 	}
 	for _, r := range []PruneRules{{Keep: -1}, {}, {Keep: 1, KeepEvery: -2}} {

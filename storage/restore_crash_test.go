@@ -183,7 +183,7 @@ func TestCrashOfFlushDirs(t *testing.T) { synctest.Test(t, crashOfFlushDirs) }
 func crashOfFlushDirs(t *testing.T) {
 	dirs := []string{"/local0", "/local1"}
 	flush := func(f *crashfs.FS) error {
-		_, err := FlushDirs(vfs.With(context.Background(), f), dirs, "/global")
+		_, err := FlushDirs(vfs.With(context.Background(), f), dirs, "/global", 0)
 		return err
 	}
 	prepare := func() *crashfs.FS { return unflushed(t).fs }

@@ -1,10 +1,12 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -20,13 +22,14 @@ import (
 // copies, in any order; those that do not exist or hold nothing are passed over.
 //
 // run is a name that all nodes of this salvage share and no run of the job has:
-// the global directory serves it alone. It works on at most the two newest epochs
-// after the newest at to, the newest first. The result is the newest epoch that
+// the global directory serves it alone. At most jobs shards are copied at once; 0 means
+// 4. It works on at most the two newest epochs after the newest at to, the newest
+// first. The result is the newest epoch that
 // is committed at to now and that this call has brought shards of or completed;
 // 0 if there was nothing to do or shards are still missing. What is there of an
 // incomplete epoch is garbage to the next run of the job, or the start of its
 // flush.
-func SalvageDirs(ctx context.Context, run string, from []string, to string) (done Epoch, err error) {
+func SalvageDirs(ctx context.Context, run string, from []string, to string, jobs int) (done Epoch, err error) {
 	if run == "" {
 		return 0, &OptionError{Field: "Run", Reason: "is empty: give the salvage a name, the same on all nodes"}
 	}
@@ -37,7 +40,7 @@ func SalvageDirs(ctx context.Context, run string, from []string, to string) (don
 	if err != nil || len(v.dirs) == 0 {
 		return 0, err
 	}
-	opt := Options{Run: run, keepTemps: true, Levels: []LevelConfig{{Dir: to, Full: true}}}
+	opt := Options{Run: run, keepTemps: true, writers: jobs, Levels: []LevelConfig{{Dir: to, Full: true}}}
 	return v.into(ctx, opt, (*Store).salvage)
 }
 
@@ -49,14 +52,22 @@ func (v *View) into(ctx context.Context, opt Options, do func(s *Store, ctx cont
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	opt.Job, opt.Size, opt.fs = v.dirs[0].info.Job, v.dirs[0].info.Size, filesOf(ctx)
-	opt.Levels[0].Name = LevelGlobal
-	s, err := Open(ctx, opt)
+	s, err := v.openTo(ctx, opt)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	return do(s, ctx, v)
+}
+
+// defaultJobs is how many shards a tool copies at once.
+const defaultJobs = 4
+
+// openTo opens the store of the global level alone, for the job whose directories v has.
+func (v *View) openTo(ctx context.Context, opt Options) (*Store, error) {
+	opt.Job, opt.Size, opt.fs = v.dirs[0].info.Job, v.dirs[0].info.Size, filesOf(ctx)
+	opt.Levels[0].Name, opt.writers = LevelGlobal, cmp.Or(opt.writers, defaultJobs)
+	return Open(ctx, opt)
 }
 
 // openSome is OpenView for directories of which some may not be there.
@@ -122,16 +133,15 @@ func (s *Store) salvageShards(ctx context.Context, v *View, e Epoch) error {
 		}
 		from = append(from, d)
 	}
-	var problems []error
-	for r := range s.opt.Size {
-		if !have[r] || ctx.Err() != nil {
-			continue
-		}
-		_, err := s.bring(ctx, e, r, from)
+	ranks := slices.Sorted(maps.Keys(have))
+	problems := make([]error, len(ranks))
+	_ = shard.Parallel(len(ranks), cap(s.turns), func(i int, _ *shard.Scratch) error {
+		_, err := s.bring(ctx, e, ranks[i], from, false)
 		if err != nil && !errors.Is(err, ErrCommitted) {
-			problems = append(problems, fmt.Errorf("epoch %d, rank %d: %w", e, r, err))
+			problems[i] = fmt.Errorf("epoch %d, rank %d: %w", e, ranks[i], err)
 		}
-	}
+		return ctx.Err()
+	})
 	return errors.Join(problems...)
 }
 
@@ -216,10 +226,11 @@ func (s *Store) Pending(ctx context.Context, from, to string) (list []Candidate,
 
 // FlushDirs copies the newest epoch that is whole in the directories from, those of
 // a job's nodes, to the global directory to and commits it there, unless to has
-// that epoch or a newer one. The job must be dead: a running one flushes by itself,
+// that epoch or a newer one. Shards that are lost are computed, where from has the parity for it. At
+// most jobs shards are copied at once; 0 means 4. The job must be dead: a running one flushes by itself,
 // and FlushDirs would remove its temporary files as garbage. The epoch is 0 when
 // there was nothing to do.
-func FlushDirs(ctx context.Context, from []string, to string) (e Epoch, err error) {
+func FlushDirs(ctx context.Context, from []string, to string, jobs int) (e Epoch, err error) {
 	v, err := OpenView(ctx, from...)
 	if err != nil {
 		return 0, err
@@ -227,7 +238,8 @@ func FlushDirs(ctx context.Context, from []string, to string) (e Epoch, err erro
 	if len(v.dirs) == 0 {
 		return 0, errNoDirs
 	}
-	return v.into(ctx, Options{Run: "flush " + rand.Text(), Levels: []LevelConfig{{Dir: to}}}, (*Store).flushDirs)
+	opt := Options{Run: "flush " + rand.Text(), writers: jobs, Levels: []LevelConfig{{Dir: to}}}
+	return v.into(ctx, opt, (*Store).flushDirs)
 }
 
 func (s *Store) flushDirs(ctx context.Context, v *View) (Epoch, error) {
@@ -306,49 +318,28 @@ func (v *View) contentsOf(e Epoch) (ids [][16]byte) {
 	return ids
 }
 
-// contents is a directory as far as its manifest of an epoch has this ID.
-type contents struct {
-	*viewDir
-	epoch Epoch
-	id    [16]byte
+// flushContents is flushAll for one of the contents, with so many shards at once.
+func (s *Store) flushContents(ctx context.Context, v *View, e Epoch, id [16]byte) ([]ShardInfo, error) {
+	infos, from := make([]ShardInfo, s.opt.Size), v.sources(e, id)
+	err := shard.Parallel(s.opt.Size, cap(s.turns), func(r int, _ *shard.Scratch) (err error) {
+		if infos[r], err = s.bring(ctx, e, r, from, false); err != nil {
+			return fmt.Errorf("rank %d: %w", r, err)
+		}
+		return nil
+	})
+	return infos, err
 }
 
-// Locate makes it a source.
-func (c *contents) Locate(ctx context.Context, e Epoch, rank int) (*shard.Extent, error) {
-	if e == c.epoch {
-		if m, err := c.ReadManifest(e); err == nil && m.ID() != c.id {
-			return nil, ErrNotCommitted
-		}
-	}
-	return c.viewDir.Locate(ctx, e, rank)
-}
-
-// flushContents is flushAll for the directories that have the contents.
-func (s *Store) flushContents(ctx context.Context, v *View, e Epoch, id [16]byte) (infos []ShardInfo, err error) {
-	var from []shard.Source
-	for _, d := range v.dirs {
-		if !d.Traits().Rows {
-			from = append(from, &contents{d, e, id})
-		}
-	}
-	for r := range s.opt.Size {
-		info, err := s.bring(ctx, e, r, from)
-		if err != nil {
-			return nil, fmt.Errorf("rank %d: %w", r, err)
-		}
-		infos = append(infos, info)
-	}
-	return infos, nil
-}
-
-// bring copies a rank's shard from directories of the job to the level of s.
-func (s *Store) bring(ctx context.Context, e Epoch, rank int, from []shard.Source) (info ShardInfo, err error) {
+// bring copies a rank's shard from directories of the job to the level of s; anew also where an earlier attempt has
+// left a file that looks complete.
+func (s *Store) bring(ctx context.Context, e Epoch, rank int, from []shard.Source, anew bool) (info ShardInfo,
+	err error) {
 	sh, err := s.fetch(ctx, e, rank, from)
 	if err != nil {
 		return info, err
 	}
 	defer func() { err = errors.Join(err, sh.Close()) }()
-	infos, err := s.copyShards(ctx, &copying{to: s.levels[0], dir: s.levels[0], shards: []*Shard{sh}})
+	infos, err := s.copyShards(ctx, &copying{to: s.levels[0], dir: s.levels[0], shards: []*Shard{sh}, anew: anew})
 	if err != nil {
 		return info, err
 	}

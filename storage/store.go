@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,12 +117,12 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		opt:       opt,
 		log:       opt.Logger,
 		pool:      opt.pool,
-		turns:     make(chan struct{}, maxWriters),
+		turns:     make(chan struct{}, cmp.Or(opt.writers, maxWriters)),
 		inUse:     map[Epoch]int{},
 		leftovers: map[string]bool{},
 	}
 	if s.pool == nil {
-		s.pool = shard.NewPool(maxWriters * buffersPerJob)
+		s.pool = shard.NewPool(cap(s.turns) * buffersPerJob)
 	}
 	if opt.Mapped != nil {
 		s.pool.Mapped, s.pool.Unmapped = opt.Mapped, opt.Unmapped

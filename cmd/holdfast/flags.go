@@ -21,7 +21,7 @@ func checkNumbers(cmd *cobra.Command) error {
 	var errs []error
 	suite := cmd.HasParent() && cmd.Parent().Name() == "bench"
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		some := suite && !slices.Contains(mayBeZero, f.Name)
+		some := suite && !slices.Contains(mayBeZero, f.Name) || f.Name == "jobs"
 		switch f.Value.Type() {
 		case "int", "int64", "float64":
 		case "duration":

@@ -17,6 +17,7 @@ type flushRow struct {
 func newFlush() *cobra.Command {
 	var asJSON bool
 	var to, salvage string
+	var jobs int
 	cmd := &cobra.Command{
 		Use:   "flush DIR... --to GLOBAL",
 		Short: "copy the newest epoch of a dead job to its global directory",
@@ -24,7 +25,12 @@ func newFlush() *cobra.Command {
 directories to the global directory and commits it there, unless it is there
 already. Use it for a job that died before its last flush was done and that will
 not be started again soon: the next start would complete the flush, too. flush
-refuses the directories of a running job.
+refuses the directories of a running job. It copies the shards of --jobs ranks at once.
+
+Give the parity directories of the nodes, too, and flush computes the shards of nodes
+that are lost:
+
+  holdfast flush /nodes/*/ckpt /nodes/*/ckpt/parity --to /lustre/me/ckpt
 
 With --salvage NAME, run flush on every node of a job whose nodes do not see each
 other's directories. Each copies what its own directories have of the two newest
@@ -40,9 +46,9 @@ missing or damaged, not a checkpoint directory, I/O error).`,
 			stop := showBar(cmd, "copying", flushBytes(cmd, dirs), seen.written.Load, inBytes)
 			e, err := storage.Epoch(0), error(nil)
 			if cmd.Flags().Changed("salvage") {
-				e, err = storage.SalvageDirs(seen.over(cmd.Context()), salvage, dirs, to)
+				e, err = storage.SalvageDirs(seen.over(cmd.Context()), salvage, dirs, to, jobs)
 			} else {
-				e, err = storage.FlushDirs(seen.over(cmd.Context()), dirs, to)
+				e, err = storage.FlushDirs(seen.over(cmd.Context()), dirs, to, jobs)
 			}
 			stop()
 			if err != nil {
@@ -65,8 +71,14 @@ missing or damaged, not a checkpoint directory, I/O error).`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object")
 	cmd.Flags().StringVar(&to, "to", "", "the job's global directory")
 	cmd.Flags().StringVar(&salvage, "salvage", "", "name under which all nodes of the job copy what each of them has")
+	addJobs(cmd, &jobs)
 	cobra.CheckErr(cmd.MarkFlagRequired("to"))
 	return cmd
+}
+
+// addJobs adds the flag that says how many shards a command works on at once.
+func addJobs(cmd *cobra.Command, jobs *int) {
+	cmd.Flags().IntVarP(jobs, "jobs", "j", 4, "number of shards to work on at once")
 }
 
 // flushBytes is about how much flush has to copy: the newest committed epoch. It

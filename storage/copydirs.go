@@ -1,0 +1,199 @@
+package storage
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
+)
+
+// Copied is what CopyDirs did.
+type Copied struct {
+	Epoch   Epoch
+	Bytes   int64 // of the state of all ranks
+	Already bool  // it was there; nothing was written
+}
+
+// OtherEpochError reports a directory that has another epoch under the number of the one that was
+// to be copied there: of another run with the job's name, or of another attempt.
+type OtherEpochError struct {
+	Dir   string
+	Epoch Epoch
+}
+
+// Error names the directory, the epoch and the remedy.
+func (e *OtherEpochError) Error() string {
+	return fmt.Sprintf("%s has another epoch %d of this job, with other contents: copy to another directory, or "+
+		"remove that one first ('holdfast prune')", e.Dir, e.Epoch)
+}
+
+// CopyDirs copies an epoch from directories of a job, of any levels, to another directory or object store, and commits
+// it there as the level global has it: complete, and without reference to other epochs. The directory is made if only
+// the last element of its path is missing. e is 0 for the newest epoch. At most jobs shards are copied at once; 0
+// means 4.
+//
+// The shards are read from wherever from has them right, chunk by chunk, or are computed from parity. Each is read
+// back and verified before the epoch is committed. What an earlier call has left behind half done is completed. An
+// epoch that is there with the same contents is left alone; with other contents it is an *OtherEpochError, and when
+// it is damaged ErrCorrupt.
+//
+// from is not written to and not locked: files of an epoch never change. When the job prunes the epoch meanwhile,
+// the copy fails and nothing is committed (see KeepEpoch). No run of a job may use the directory to (*BusyError).
+func CopyDirs(ctx context.Context, from []string, to string, e Epoch, jobs int) (done Copied, err error) {
+	v, err := OpenView(ctx, from...)
+	if err != nil {
+		return done, err
+	}
+	if len(v.dirs) == 0 {
+		return done, errNoDirs
+	}
+	if i := slices.IndexFunc(from, func(d string) bool { return placeOf(d) == placeOf(to) }); i >= 0 {
+		return done, &OptionError{Field: "to", Reason: to + " is also a directory to copy from"}
+	}
+	if e == 0 {
+		if e, err = v.newest(); err != nil {
+			return done, err
+		}
+	}
+	if err := v.readable(e); err != nil {
+		return done, err
+	}
+	// What is copied stays until somebody removes it: verify then misses each of the copies.
+	s, err := v.openTo(ctx, Options{Run: "copy " + rand.Text(), writers: jobs,
+		Levels: []LevelConfig{{Dir: to, Create: true, Full: true, KeepEvery: 1}}})
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return s.copyEpoch(ctx, v, e)
+}
+
+// newest is the newest epoch of which a manifest can be read.
+func (v *View) newest() (Epoch, error) {
+	set := map[Epoch]bool{}
+	for _, d := range v.dirs {
+		e, err := level.NewestReadable(d)
+		if err != nil {
+			return 0, err
+		}
+		set[e] = true
+	}
+	all := format.SortedEpochs(set)
+	if e := all[len(all)-1]; e > 0 {
+		return e, nil
+	}
+	return 0, fmt.Errorf("no epoch is committed in the directories: %w", ErrNotCommitted)
+}
+
+// readable says why no directory has a manifest of an epoch that can be read.
+func (v *View) readable(e Epoch) error {
+	var problems []error
+	for _, d := range v.dirs {
+		_, err := d.ReadManifest(e)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, ErrNotCommitted) {
+			problems = append(problems, err)
+		}
+	}
+	if len(problems) == 0 {
+		problems = append(problems, ErrNotCommitted)
+	}
+	return fmt.Errorf("epoch %d in the directories: %w", e, errors.Join(problems...))
+}
+
+func (s *Store) copyEpoch(ctx context.Context, v *View, e Epoch) (done Copied, err error) {
+	to, ids := s.levels[0], v.contentsOf(e)
+	done.Epoch = e
+	have, err := to.ReadManifest(e)
+	switch {
+	case err == nil && !slices.Contains(ids, have.ID()):
+		return done, &OtherEpochError{Dir: to.Path(), Epoch: e}
+	case err == nil:
+		done.Already, done.Bytes = true, bytesOf(have.Shards)
+		return done, damagedCopy(to, e, s.probeAll(ctx, to, have))
+	case !errors.Is(err, ErrNotCommitted):
+		return done, damagedCopy(to, e, err)
+	}
+	var problems []error
+	for _, id := range ids {
+		infos, err := s.copyContents(ctx, v, e, id)
+		if err == nil {
+			if err = s.Commit(ctx, e, to.Name(), infos); err == nil {
+				err = s.NoteBegun(ctx, e, to.Name())
+			}
+			done.Bytes = bytesOf(infos)
+			return done, err
+		}
+		if ctx.Err() != nil {
+			return done, ctx.Err()
+		}
+		problems = append(problems, err)
+	}
+	return done, fmt.Errorf("epoch %d: %w", e, errors.Join(problems...))
+}
+
+func bytesOf(shards []ShardInfo) (n int64) {
+	for i := range shards {
+		n += shards[i].Bytes
+	}
+	return n
+}
+
+// damagedCopy says what to do about an epoch that was copied and is not good any more.
+func damagedCopy(to level.Epochs, e Epoch, err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("epoch %d is in %s already and is damaged there: %w (run 'holdfast repair' with both "+
+		"directories)", e, to.Path(), err)
+}
+
+// probeAll looks at the length and the footer of each shard.
+func (s *Store) probeAll(ctx context.Context, l level.Epochs, m *format.Manifest) error {
+	return shard.Parallel(m.Size, cap(s.turns), func(r int, _ *shard.Scratch) error {
+		return errors.Join(ctx.Err(), level.Probe(l, m, r))
+	})
+}
+
+// copyContents copies the shards of all ranks, and reads back each.
+func (s *Store) copyContents(ctx context.Context, v *View, e Epoch, id [16]byte) ([]ShardInfo, error) {
+	infos, from := make([]ShardInfo, s.opt.Size), v.sources(e, id)
+	to := s.levels[0]
+	err := shard.Parallel(s.opt.Size, cap(s.turns), func(r int, _ *shard.Scratch) (err error) {
+		for _, anew := range []bool{false, true} { // an earlier copy may have left a file that is damaged
+			if infos[r], err = s.bring(ctx, e, r, from, anew); err != nil {
+				break
+			}
+			if err = readBack(ctx, to, e, infos[r]); !errors.Is(err, ErrCorrupt) {
+				break
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("rank %d: %w", r, err)
+		}
+		return nil
+	})
+	return infos, err
+}
+
+// readBack verifies a whole shard that was written and is not committed yet.
+func readBack(ctx context.Context, l level.Epochs, e Epoch, info ShardInfo) error {
+	x, err := level.OpenExtent(l, e, info.FileName(), info)
+	if err != nil {
+		return err
+	}
+	idx, err := x.Index(e, info.Rank)
+	if err != nil {
+		return errors.Join(err, x.Close())
+	}
+	c := &shard.Copy{From: l, At: x, Index: idx, Other: map[Epoch]*shard.Extent{}}
+	faults, err := c.Verify(ctx)
+	return errors.Join(append(faults, err, c.Close())...)
+}

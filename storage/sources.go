@@ -1,0 +1,131 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
+)
+
+// Fetch opens the shard of any rank of an epoch that is committed in the directories, at whatever
+// level. Each chunk comes from the first directory that has it right, and what none has is
+// computed from parity where the directories have enough of it. Of different epochs under
+// the number it is the one that most manifests commit. The caller closes the Shard.
+func (v *View) Fetch(ctx context.Context, e Epoch, rank int) (*Shard, error) {
+	if err := v.readable(e); err != nil {
+		return nil, err
+	}
+	ids := v.contentsOf(e)
+	if len(ids) == 0 { // removed meanwhile
+		return nil, fmt.Errorf("epoch %d: %w", e, ErrNotCommitted)
+	}
+	if size := v.dirs[0].info.Size; rank < 0 || rank >= size {
+		return nil, fmt.Errorf("rank %d: the job has the ranks 0 to %d", rank, size-1)
+	}
+	return v.reader(1).fetch(ctx, e, rank, v.sources(e, ids[0]))
+}
+
+// reader is a store of no level, through which tools read from directories, and write to
+// so many shards at once.
+func (v *View) reader(jobs int) *Store {
+	info := v.dirs[0].info
+	return &Store{opt: Options{Job: info.Job, Size: info.Size, FlushCores: 2}, log: slog.New(slog.DiscardHandler),
+		pool: shard.NewPool(jobs * buffersPerJob), turns: make(chan struct{}, jobs), inUse: map[Epoch]int{}}
+}
+
+// sources lists where shards of the epoch with these contents may be had: the directories in the order given, then
+// what can be computed from parity.
+func (v *View) sources(e Epoch, id [16]byte) (out []shard.Source) {
+	members := 0
+	for _, d := range v.dirs {
+		if !d.Traits().Rows {
+			out = append(out, &contents{d, v, e, id})
+		} else if m, err := d.ReadManifest(e); err == nil {
+			members = max(members, 2*(m.Data+m.Parity))
+		}
+	}
+	if members > 0 {
+		out = append(out, redundancy.Sources(&viewParity{v, e, id}, members)...)
+	}
+	return out
+}
+
+// contents is a directory as a source of shards, as far as the manifest of the epoch has the ID. The manifest may be
+// had from another directory of the level.
+type contents struct {
+	*viewDir
+	v     *View
+	epoch Epoch
+	id    [16]byte
+}
+
+// Locate makes it a source.
+func (c *contents) Locate(ctx context.Context, e Epoch, rank int) (*shard.Extent, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	m, err := c.v.manifestAt(c.viewDir, e)
+	if err != nil {
+		return nil, err
+	}
+	if e == c.epoch && m.ID() != c.id {
+		return nil, ErrNotCommitted
+	}
+	return level.LocateIn(c, m, rank)
+}
+
+// viewParity is the directories as a place of parity groups.
+type viewParity struct {
+	v     *View
+	epoch Epoch
+	id    [16]byte // of epoch
+}
+
+// Manifest finds a manifest of the level with the rows.
+func (p *viewParity) Manifest(ctx context.Context, e Epoch) (*format.Manifest, error) {
+	err := error(ErrNotCommitted)
+	for _, d := range p.v.dirs {
+		if !d.Traits().Rows {
+			continue
+		}
+		m, merr := d.ReadManifest(e)
+		if merr == nil && (e != p.epoch || m.ID() == p.id) {
+			return m, ctx.Err()
+		}
+		err = errors.Join(err, merr)
+	}
+	return nil, err
+}
+
+// Member opens the shard of a member of a group.
+func (p *viewParity) Member(_ context.Context, e Epoch, info ShardInfo) (*shard.Extent, error) {
+	return eachOf(p.v, func(t Traits) bool { return t.Data },
+		func(d level.Epochs) (*shard.Extent, error) { return level.OpenCommitted(d, e, info) })
+}
+
+// Row opens a row of a group.
+func (p *viewParity) Row(_ context.Context, e Epoch, id redundancy.RowID, record []byte) (*shard.Copy, error) {
+	return eachOf(p.v, func(t Traits) bool { return t.Rows },
+		func(d level.Epochs) (*shard.Copy, error) { return openRow(d, e, id, record) })
+}
+
+// eachOf tries the directories of some levels until one opens.
+func eachOf[T any](v *View, of func(t Traits) bool, open func(d level.Epochs) (T, error)) (x T, err error) {
+	err = ErrNotCommitted
+	for _, d := range v.dirs {
+		if !of(d.Traits()) {
+			continue
+		}
+		x, oerr := open(d)
+		if oerr == nil {
+			return x, nil
+		}
+		err = errors.Join(err, oerr)
+	}
+	return x, err
+}
