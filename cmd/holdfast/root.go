@@ -88,7 +88,7 @@ func newRoot() *cobra.Command {
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return checkNumbers(cmd) },
 	}
 	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newPrune(), newKeep(), newFlush(), newCopy(),
-		newRequest(), newStatus(),
+		newExport(), newRequest(), newStatus(),
 		newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode(), newMan(), newGuard(),
 		newStartRank(), newNode())
 	root.AddCommand(newGpud(), newGpudWorker(), newMigrate(), newBalance())

@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/units"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/spf13/cobra"
+)
+
+// exportRow is one line of export: what a rank's shard holds, or a file that was written.
+type exportRow struct {
+	Epoch   uint64 `json:"epoch"`
+	Rank    int    `json:"rank"`
+	Name    string `json:"name"`
+	Type    string `json:"type,omitempty"`
+	Bytes   int64  `json:"bytes"`
+	Section string `json:"section"`
+	Offset  int64  `json:"offset"`         // in the section
+	File    string `json:"file,omitempty"` // absent: nothing was written
+}
+
+// export is what the flags of export say.
+type export struct {
+	epoch, section, out string
+	from                []string
+	rank                int
+	force, asJSON       bool
+	copied              atomic.Int64
+}
+
+// rankPattern stands for the number of the rank in the name of a file.
+const rankPattern = "{rank}"
+
+func newExport() *cobra.Command {
+	x := &export{}
+	cmd := &cobra.Command{
+		Use:   "export EPOCH [SECTION] --from DIR",
+		Short: "write a protected region of an epoch to a file",
+		Long: `export writes the bytes of one thing that a program has protected to a file, as
+they were in memory: a variable, a slice, a buffer of a device. EPOCH is a number
+or "newest". SECTION is the name that the program gave to Protect; a device's memory is
+DEVICE/NAME, or the name of its section. Without SECTION, export lists what there is,
+with types and lengths.
+
+  holdfast export newest --from /lustre/me/ckpt
+  holdfast export 120 energy --from /lustre/me/ckpt --rank 0 -o energy.f64
+  holdfast export 120 gpu/density --from /lustre/me/ckpt -o density.{rank}.raw
+
+The file has no header: numbers are in the machine's byte order, elements one after the
+other. {rank} in its name stands for the rank, and without --rank export then writes
+one file for each. "-o -" is standard output.
+
+Each chunk is verified and comes from a directory that has it right, or is computed
+from parity: repeat --from for the directories of all levels and nodes that there are.
+A file gets its name when it is complete. export does not write to the directories, so
+the job may be running.
+
+Exit codes: 0 written or listed; 1 the epoch is damaged or incomplete; 2 nothing could
+be written (bad arguments, no such section, not a checkpoint directory, I/O error).`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			x.epoch = args[0]
+			if len(args) == 2 {
+				x.section = args[1]
+			}
+			if err := x.check(cmd); err != nil {
+				return err
+			}
+			rows, err := x.run(cmd)
+			if err != nil {
+				return badIfCorrupt(cmd, err, x.asJSON)
+			}
+			if x.out == "-" { // what is on standard output is the data
+				return table(cmd.ErrOrStderr(), exportTable(rows))
+			}
+			return write(cmd, x.asJSON, rows, exportTable)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&x.asJSON, "json", false, "write one JSON object per line")
+	f.StringArrayVar(&x.from, "from", nil, "checkpoint directory of the job; may be repeated")
+	f.IntVar(&x.rank, "rank", 0, "rank whose region it is")
+	f.StringVarP(&x.out, "output", "o", "", `file to write; "-": standard output`)
+	f.BoolVar(&x.force, "force", false, "replace the file if it exists")
+	cobra.CheckErr(cmd.MarkFlagRequired("from"))
+	return cmd
+}
+
+func (x *export) check(cmd *cobra.Command) error {
+	switch {
+	case x.section == "" && x.out != "":
+		return errors.New("-o needs a SECTION; see holdfast export --help")
+	case x.section != "" && x.out == "":
+		return errors.New("give the file with -o, or -o - for standard output; see holdfast export --help")
+	case x.out == "-" && x.asJSON:
+		return errors.New("-o - and --json do not go together; see holdfast export --help")
+	case x.out == "-" && isTerminal(cmd.OutOrStdout()):
+		return errors.New("standard output is a terminal: redirect it, or give a file with -o")
+	}
+	return nil
+}
+
+func (x *export) run(cmd *cobra.Command) (rows []exportRow, err error) {
+	var seen ioCounts
+	v, err := openView(cmd, seen.over(cmd.Context()), x.from)
+	if err != nil {
+		return nil, err
+	}
+	list, err := v.Epochs(vfs.With(cmd.Context(), osFS()))
+	if err != nil {
+		return nil, err
+	}
+	e, err := pickEpoch(x.epoch, list)
+	if err != nil {
+		return nil, err
+	}
+	ranks, err := x.ranks(cmd, v.Dirs()[0].Size)
+	if err != nil {
+		return nil, err
+	}
+	defer showBar(cmd, "exporting", 0, x.copied.Load, inBytes)()
+	for _, r := range ranks {
+		more, err := x.rankOf(cmd, v, e, r)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, more...)
+	}
+	return rows, nil
+}
+
+// ranks says whose regions are meant.
+func (x *export) ranks(cmd *cobra.Command, size int) (ranks []int, err error) {
+	switch all := strings.Contains(x.out, rankPattern); {
+	case cmd.Flags().Changed("rank"):
+		if x.rank >= size {
+			return nil, fmt.Errorf("--rank %d: the job has the ranks 0 to %d", x.rank, size-1)
+		}
+		return []int{x.rank}, nil
+	case all:
+		for r := range size {
+			ranks = append(ranks, r)
+		}
+		return ranks, nil
+	case size > 1 && x.section != "":
+		return nil, fmt.Errorf("the job has %d ranks: choose one with --rank, or write a file for each with %s in the "+
+			"name after -o", size, rankPattern)
+	}
+	return []int{0}, nil
+}
+
+// rankOf lists or writes what is asked for of a rank.
+func (x *export) rankOf(cmd *cobra.Command, v *storage.View, e storage.Epoch, rank int) (rows []exportRow, err error) {
+	ctx := cmd.Context()
+	sh, err := v.Fetch(ctx, e, rank)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, sh.Close()) }()
+	items, err := coordinated.ListSaved(ctx, sh)
+	if err != nil {
+		return nil, err
+	}
+	rowOf := func(i *coordinated.Saved) exportRow {
+		return exportRow{Epoch: uint64(e), Rank: rank, Name: i.Name, Type: i.Kind, Bytes: i.Bytes, Section: i.Section,
+			Offset: i.Off}
+	}
+	if x.section == "" {
+		for i := range items {
+			rows = append(rows, rowOf(&items[i]))
+		}
+		return rows, nil
+	}
+	item, err := pickItem(x.section, sh, items)
+	if err != nil {
+		return nil, fmt.Errorf("rank %d of epoch %d %w", rank, e, err)
+	}
+	row := rowOf(item)
+	read := &itemReader{ctx, sh, item, 0, &x.copied}
+	if x.out == "-" {
+		row.File = "-"
+		_, err = io.CopyBuffer(struct{ io.Writer }{cmd.OutOrStdout()}, read, make([]byte, exportPiece))
+	} else {
+		row.File = strings.ReplaceAll(x.out, rankPattern, strconv.Itoa(rank))
+		err = writeWhole(row.File, x.force, read)
+	}
+	for _, d := range sh.Damage() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: warning: read around damage: %v\n", d)
+	}
+	return []exportRow{row}, err
+}
+
+// pickItem finds what has a name: a section of the shard, or something in one.
+func pickItem(name string, sh *storage.Shard, items []coordinated.Saved) (*coordinated.Saved, error) {
+	var found []*coordinated.Saved
+	var near []string
+	for i := range items {
+		if items[i].Name == name {
+			found = append(found, &items[i])
+		}
+		near = append(near, items[i].Name)
+	}
+	for _, s := range sh.Sections() {
+		if s.Name == name && len(found) == 0 {
+			return &coordinated.Saved{Name: name, Bytes: s.Size, Section: name}, nil
+		}
+	}
+	switch len(found) {
+	case 0:
+		slices.Sort(near)
+		if len(near) > 12 {
+			near = append(near[:12], "...")
+		}
+		return nil, fmt.Errorf("has no section %q; it has %s", name, strings.Join(near, ", "))
+	case 1:
+		return found[0], nil
+	}
+	return nil, fmt.Errorf("has %d things of the name %q; name one by its section, such as %s", len(found), name,
+		found[0].Section)
+}
+
+// exportPiece is how much is read at once, by several goroutines.
+const exportPiece = 8 << 20
+
+// itemReader reads something that a shard holds, verified.
+type itemReader struct {
+	ctx    context.Context
+	sh     *storage.Shard
+	item   *coordinated.Saved
+	at     int64
+	copied *atomic.Int64
+}
+
+func (r *itemReader) Read(p []byte) (int, error) {
+	n := min(int64(len(p)), r.item.Bytes-r.at)
+	if n == 0 {
+		return 0, io.EOF
+	}
+	if err := r.sh.ReadAt(r.ctx, r.item.Section, p[:n], r.item.Off+r.at); err != nil {
+		return 0, err
+	}
+	r.at += n
+	r.copied.Add(n)
+	return int(n), nil
+}
+
+// writeWhole makes a file that gets its name when it is complete and on the disk. One that is there is replaced only
+// by force.
+func writeWhole(name string, force bool, from io.Reader) (err error) {
+	exists := fmt.Errorf("%s exists: remove it, or use --force", name)
+	if _, serr := os.Lstat(name); serr == nil && !force {
+		return exists
+	}
+	dir, base := filepath.Split(name)
+	temp := filepath.Join(dir, fmt.Sprintf(".%s.%d.tmp", base, os.Getpid()))
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if rerr := os.Remove(temp); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+			err = errors.Join(err, rerr)
+		}
+	}()
+	if _, err = io.CopyBuffer(struct{ io.Writer }{f}, from, make([]byte, exportPiece)); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if force {
+		return os.Rename(temp, name)
+	}
+	err = os.Link(temp, name)
+	if errors.Is(err, fs.ErrExist) {
+		return exists
+	}
+	if err != nil { // a file system without links
+		return os.Rename(temp, name)
+	}
+	return nil
+}
+
+func exportTable(rows []exportRow) [][]string {
+	written := slices.ContainsFunc(rows, func(r exportRow) bool { return r.File != "" })
+	head := []string{"EPOCH", "RANK", "NAME", "TYPE", "BYTES", "SIZE", "SECTION"}
+	if written {
+		head[6] = "FILE"
+	}
+	out := [][]string{head}
+	for _, r := range rows {
+		last := r.Section
+		if written {
+			last = r.File
+		}
+		out = append(out, []string{fmt.Sprint(r.Epoch), fmt.Sprint(r.Rank), r.Name, dash(r.Type), fmt.Sprint(r.Bytes),
+			units.Bytes(r.Bytes), last})
+	}
+	return out
+}

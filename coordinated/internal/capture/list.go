@@ -1,0 +1,106 @@
+package capture
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// Item is one thing that a shard holds, and where.
+type Item struct {
+	Name    string // that the program gave it; of a device's memory, the device's and its own: "gpu/density"
+	Kind    string // "slice float64", "buffer", ...; empty: this package has not written it
+	Bytes   int64
+	Section string
+	Off     int64 // in the section
+}
+
+// List reads off a shard what it holds, without the program: first the sections that have tables, then what the tables
+// say, in the order in which the program protected it.
+func List(ctx context.Context, sh *storage.Shard) (items []Item, err error) {
+	known := map[string][]Item{}
+	for _, sec := range sh.Sections() {
+		var more []Item
+		device, isDevice := deviceName(sec.Name)
+		switch {
+		case sec.Name == sectionVars:
+			more, err = listVars(ctx, sh, sec.Size)
+		case isDevice:
+			more, err = listDevice(ctx, sh, device, sec)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("section %s: %w", sec.Name, err)
+		}
+		for _, m := range more {
+			known[m.Section] = append(known[m.Section], m)
+		}
+	}
+	for _, sec := range sh.Sections() {
+		if list := known[sec.Name]; list != nil && sec.Name != sectionVars {
+			items = append(items, list...)
+			continue
+		}
+		whole := Item{Name: sec.Name, Bytes: sec.Size, Section: sec.Name}
+		switch _, device := deviceName(sec.Name); {
+		case sec.Name == sectionVars:
+			whole.Kind = "table"
+		case sec.Name == sectionMailbox:
+			whole.Kind = "messages"
+		case device:
+			whole.Kind = "device objects"
+		}
+		items = append(append(items, whole), known[sec.Name]...)
+	}
+	return items, nil
+}
+
+// listVars lists what the table of variables has: small values in the table itself, others in sections of their own.
+func listVars(ctx context.Context, sh *storage.Shard, size int64) ([]Item, error) {
+	b := make([]byte, size)
+	if err := sh.ReadAt(ctx, sectionVars, b, 0); err != nil {
+		return nil, err
+	}
+	entries, err := decodeVars(b)
+	if err != nil {
+		return nil, err
+	}
+	at := size
+	for i := range entries {
+		at -= int64(len(entries[i].inline))
+	}
+	var items []Item
+	for _, e := range entries {
+		item := Item{Name: e.name, Kind: e.kind, Bytes: e.size, Section: sectionData + e.name}
+		if e.inline != nil {
+			item.Section, item.Off = sectionVars, at
+			at += e.size
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}
+
+// listDevice lists the memory objects of a device.
+func listDevice(ctx context.Context, sh *storage.Shard, device string, sec storage.SectionInfo) ([]Item, error) {
+	b := make([]byte, sec.Size)
+	if err := sh.ReadAt(ctx, sec.Name, b, 0); err != nil {
+		return nil, err
+	}
+	list, err := gpustate.RecordedContents(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
+	}
+	var items []Item
+	for i, c := range list {
+		section := contentSection(device, i)
+		name := section
+		if c.Name != "" && !strings.ContainsRune(c.Name, 0) {
+			name = device + "/" + c.Name
+		}
+		items = append(items, Item{Name: name, Kind: c.Kind, Bytes: c.Bytes, Section: section})
+	}
+	return items, nil
+}

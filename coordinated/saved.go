@@ -1,0 +1,16 @@
+package coordinated
+
+import (
+	"context"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// Saved is one thing that a rank's shard of an epoch holds: what the program protected under a name, one memory object
+// of a protected device, or a section of another use. Its bytes are those from Off on of the Section of the shard.
+type Saved = capture.Item
+
+// ListSaved reads off a shard what it holds, without the program that wrote it. It reads the table of variables and
+// the records of devices, and no other data. A shard that this package has not written yields its sections.
+func ListSaved(ctx context.Context, sh *storage.Shard) ([]Saved, error) { return capture.List(ctx, sh) }
