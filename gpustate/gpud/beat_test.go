@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/worker"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
@@ -25,9 +26,9 @@ func TestStopped(t *testing.T) {
 		sel.Remote, sel.Silence = addr, wire.MinSilence
 		stopped = append(stopped, open(t, sel))
 	}
-	for _, l := range p.backends() {
-		if w := l.(*worker); w.client.ID > 1 {
-			ok(t, syscall.Kill(w.cmd.Process.Pid, syscall.SIGSTOP))
+	for _, cl := range p.list() {
+		if cl.ID > 1 {
+			ok(t, syscall.Kill(cl.backend.(*worker.Worker).PID(), syscall.SIGSTOP))
 		}
 	}
 	errs := make([]chan error, len(stopped))

@@ -177,10 +177,7 @@ func TestSharedMemory(t *testing.T) {
 	far := serve(t, Options{KeyFile: a.sel.KeyFile, Listen: []string{"127.0.0.1:0"}})
 	mapped := func(p *place) (n int) {
 		for _, g := range p.list() {
-			c := g.backend.(*session)
-			c.mu.Lock()
-			n += len(c.regions)
-			c.mu.Unlock()
+			n += len(g.session.Regions())
 		}
 		return n
 	}

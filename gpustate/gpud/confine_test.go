@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/worker"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 )
 
@@ -114,7 +115,7 @@ func burgle(t *testing.T, o Options) string {
 // server; nothing is left of it. Without confinement it reaches them, so the test can
 // tell.
 func TestConfined(t *testing.T) {
-	if v := landlockVersion(); v < 6 {
+	if v := worker.LandlockVersion(); v < 6 {
 		t.Skipf("the kernel has Landlock %d, the test takes 6 (Linux 6.12)", v)
 	}
 	before := must(filepath.Glob(filepath.Join(os.TempDir(), "holdfast-worker-*")))(t)
@@ -135,7 +136,7 @@ func TestConfined(t *testing.T) {
 
 // TestWorkerDirs: a directory that is named is open.
 func TestWorkerDirs(t *testing.T) {
-	if landlockVersion() < 6 {
+	if worker.LandlockVersion() < 6 {
 		t.Skip("the kernel has no Landlock 6")
 	}
 	text := burgle(t, Options{WorkerDirs: []string{os.TempDir()}})
@@ -162,15 +163,4 @@ func TestWorkerUser(t *testing.T) {
 	}
 	ok(t, d.Close())
 	p.quiet(t)
-}
-
-// TestWorkerEnv: what drivers read stays, the rest goes.
-func TestWorkerEnv(t *testing.T) {
-	got := workerEnv([]string{"PATH=/bin", "AWS_SECRET=1", "CUDA_VISIBLE_DEVICES=0", "POCL_DEBUG=1", "SLURM_JOB_ID=7",
-		"SSH_AUTH_SOCK=/s", "LC_ALL=C",
-		"OCL_ICD_VENDORS=/v", "HOLDFAST_GPUD_KEY=/k", "LANG=C", "NOTHING"})
-	want := []string{"PATH=/bin", "CUDA_VISIBLE_DEVICES=0", "POCL_DEBUG=1", "LC_ALL=C", "OCL_ICD_VENDORS=/v", "LANG=C"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
 }

@@ -12,6 +12,9 @@
 // hands the connection over; it reads what the worker counts, the client's usage, in
 // memory that both map, and passes orders on.
 //
+// The root package is the server: who comes, who stays, who moves. What a session does
+// is in internal/session, how its process is kept apart in internal/worker.
+//
 // # Promises
 //
 // With Options.Worker no client's kernel harms another client or the server: the

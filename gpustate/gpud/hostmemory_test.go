@@ -23,14 +23,11 @@ import (
 // this process has mapped.
 func (p *place) regions(bytes int) (n int) {
 	for _, g := range p.list() {
-		c := g.backend.(*session)
-		c.mu.Lock()
-		for _, r := range c.regions {
-			if len(r.b) == bytes {
+		for _, r := range g.session.Regions() {
+			if r == bytes {
 				n++
 			}
 		}
-		c.mu.Unlock()
 	}
 	return n
 }

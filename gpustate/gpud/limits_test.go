@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/session"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
@@ -43,10 +43,10 @@ func TestTooMuch(t *testing.T) {
 	in := bufio.NewReader(c)
 	say(t, c, &wire.Open{Req: 1, Index: 0})
 	ok(t, replyTo(t, in, 1))
-	for i := range uint64(maxQueues) {
+	for i := range uint64(session.MaxQueues) {
 		say(t, c, &wire.CreateQueue{Req: 10 + i, ID: 10 + i})
 	}
-	ok(t, replyTo(t, in, 9+maxQueues))
+	ok(t, replyTo(t, in, 9+session.MaxQueues))
 	say(t, c, &wire.CreateQueue{Req: 2, ID: 2})
 	if err := replyTo(t, in, 2); err == nil || !strings.Contains(err.Error(), "queues") {
 		t.Errorf("one more queue: got %v", err)
@@ -57,7 +57,7 @@ func TestTooMuch(t *testing.T) {
 	ok(t, replyTo(t, in, 4))
 	say(t, c, &wire.CreateKernel{Req: 5, ID: 5, Program: 4, Name: "count"})
 	ok(t, replyTo(t, in, 5))
-	say(t, c, &wire.SetArg{Kernel: 5, Arg: wire.Arg{Kind: driver.ArgValue, Value: make([]byte, maxArgBytes+1)}},
+	say(t, c, &wire.SetArg{Kernel: 5, Arg: wire.Arg{Kind: driver.ArgValue, Value: make([]byte, session.MaxArgBytes+1)}},
 		&wire.Launch{Queue: 3, Kernel: 5, Grid: driver.Grid{Dims: 1, Global: [3]int{1, 1, 1}}},
 		&wire.Finish{Req: 6, Queue: 3})
 	if err := replyTo(t, in, 6); err == nil || !strings.Contains(err.Error(), "bytes of an argument") {
@@ -82,7 +82,7 @@ func TestEventsWithoutEnd(t *testing.T) {
 	ended := make(chan struct{})
 	defer close(ended)
 	go func() {
-		for i := range uint64(maxOpen + 2) {
+		for i := range uint64(session.MaxOpen + 2) {
 			m := &wire.Transfer{Queue: 3, Mem: 2, Event: 100 + i, Write: true, Inline: true, Bytes: 1}
 			select {
 			case m.Slot = <-free:
@@ -121,21 +121,6 @@ func TestEventsWithoutEnd(t *testing.T) {
 	p.quiet(t)
 }
 
-// TestSources: the sources of all programs of a client are bounded together.
-func TestSources(t *testing.T) {
-	c := &session{}
-	ok(t, c.addSource(maxSources-10))
-	if err := c.addSource(11); !errors.Is(err, errTooMany) {
-		t.Errorf("got %v, want errTooMany", err)
-	}
-	c.dropSource(1)
-	ok(t, c.addSource(11))
-	long := &driver.BuildError{Log: strings.Repeat("x", 2*maxLogBytes)}
-	if n := len(shortLog(long).(*driver.BuildError).Log); n > maxLogBytes+100 {
-		t.Errorf("a log of %d bytes is sent", n)
-	}
-}
-
 // TestSharedTooLarge: a client shares no more memory than the machine can stand: a
 // sparse file of a pebibyte costs it nothing.
 func TestSharedTooLarge(t *testing.T) {
@@ -163,7 +148,7 @@ func TestSharedTooLarge(t *testing.T) {
 		t.Error("a pebibyte was mapped")
 	}
 	ok(t, grant(1<<20))
-	if n := p.list()[0].usage.shared.Load(); n != 1<<20 {
+	if n := p.list()[0].usage.Shared.Load(); n != 1<<20 {
 		t.Errorf("%d bytes are counted, want those that were taken", n)
 	}
 	hangUp()
@@ -228,31 +213,6 @@ func TestLobby(t *testing.T) {
 	}
 }
 
-// TestAvailable: what a client of a device in the machine's memory can have is what
-// is available, and not all of it.
-func TestAvailable(t *testing.T) {
-	total, available := meminfo.Read()
-	if total == 0 || available == 0 || available > total {
-		t.Fatalf("%d of %d bytes are available", available, total)
-	}
-	info := driver.Info{Kind: "fake", HostMemory: true, GlobalBytes: 1 << 50, MaxAllocBytes: 1 << 50}
-	counts := must(newUsages(1))(t)
-	c := &session{svc: &service{usages: counts}, usage: counts.at(0), dev: &device{info: info}, drv: unknowing{}}
-	if free := c.freeBytes(); free > available || free <= 0 {
-		t.Errorf("%d bytes are free of %d that are available", free, available)
-	}
-	if err := c.roomFor(2 * available); !errors.Is(err, gpustate.ErrOutOfMemory) {
-		t.Errorf("twice what is available: got %v, want ErrOutOfMemory", err)
-	}
-	ok(t, c.roomFor(checkBytes))
-	ok(t, counts.close())
-}
-
-// unknowing is a device that does not tell its free memory.
-type unknowing struct{ driver.Device }
-
-func (unknowing) FreeBytes() (int64, bool) { return 0, false }
-
 // TestSocketDir: a directory that somebody else made, that is a link, or that others
 // can enter is not taken.
 func TestSocketDir(t *testing.T) {
@@ -305,10 +265,10 @@ func TestOutOfOrder(t *testing.T) {
 	stacks, waiting := make([]byte, 16<<20), 0
 	for p.unfinished() < n || waiting == 0 {
 		time.Sleep(time.Millisecond)
-		waiting = bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("gpud.(*queue).complete("))
+		waiting = bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("session.(*queue).complete("))
 	}
-	if waiting > maxWaiters {
-		t.Errorf("%d commands are waited for by %d threads, want at most %d", n, waiting, maxWaiters)
+	if waiting > session.MaxWaiters {
+		t.Errorf("%d commands are waited for by %d threads, want at most %d", n, waiting, session.MaxWaiters)
 	}
 	release()
 	say(t, c, &wire.Marker{Queue: 2, Event: 99})
@@ -325,18 +285,4 @@ func TestOutOfOrder(t *testing.T) {
 	}
 	say(t, c, &wire.Finish{Req: 6, Queue: 2})
 	ok(t, replyTo(t, in, 6))
-}
-
-// TestBounded: what a worker prints is passed on to its bound, and never stops it.
-func TestBounded(t *testing.T) {
-	var got bytes.Buffer
-	b := &bounded{to: &got, left: 10}
-	for range 5 {
-		if n, err := b.Write([]byte("1234")); n != 4 || err != nil {
-			t.Errorf("got %d, %v", n, err)
-		}
-	}
-	if text := got.String(); !strings.HasPrefix(text, "1234123412\n") || strings.Count(text, "dropped") != 1 {
-		t.Errorf("got %q", text)
-	}
 }

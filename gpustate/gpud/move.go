@@ -46,7 +46,7 @@ func (s *Server) move(ctx context.Context, client uint64, to string) (Moved, err
 		return Moved{}, fmt.Errorf("no client has number %d", client)
 	}
 	m := Moved{Client: client, Program: who.Program, PID: who.PID, To: to}
-	if err := l.order(&wire.Move{Token: token, To: to}); err != nil {
+	if err := l.Order(&wire.Move{Token: token, To: to}); err != nil {
 		return m, fmt.Errorf("the client disconnected (%w)", err)
 	}
 	for {

@@ -1,86 +1,22 @@
 package gpud
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/session"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/usage"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/worker"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
-
-// Options say what to serve, where and how. Listen, KeyFile and one of Worker and
-// InProcess are required.
-type Options struct {
-	// Listen are the addresses: "unix:PATH" or "HOST:PORT". Nothing else listens.
-	Listen []string
-	// KeyFile holds the key that clients prove; it is made when it is not there.
-	KeyFile string
-	// MoveKeyFile holds the key that who moves programs proves: DialAdmin. It is made
-	// when it is not there, and is another one than the clients'. Empty: MoveKeyFile
-	// of KeyFile.
-	MoveKeyFile string
-	// Worker is the command line of a program that calls RunWorker. The server
-	// starts it for each client, so that no client's kernel can harm another
-	// client or the server. `holdfast gpud` starts itself.
-	Worker []string
-	// InProcess serves all clients in this process, without workers: for tests,
-	// and where clients trust each other. A kernel that writes out of bounds then
-	// ends the server, or spoils the device for all.
-	InProcess bool
-	// Name is the server's name for people. Empty: the host's.
-	Name string
-	// Advertise are addresses by which other servers reach this one. Empty: those
-	// it listens at, if they name a host.
-	Advertise []string
-	// Offer chooses the devices. nil: all.
-	Offer func(driver.Info) bool
-	// Quota bounds the device memory of one client in bytes; 0 is no bound.
-	Quota int64
-	// MaxClients bounds the clients at a time; 0 is 256.
-	MaxClients int
-	// Patience is how long a client may not read what it is sent. 0 is 30 s.
-	Patience time.Duration
-	// Silence is how long a client's host may not acknowledge what it is sent, or
-	// asked while nothing is sent, before its connection is given up. 0 is 15 s.
-	Silence time.Duration
-	// Frozen is how long a client may say nothing although it has not hung up and
-	// its host is there: its program is stopped, perhaps by a debugger. 0 is
-	// without end. Waiting for a long command is no silence.
-	Frozen time.Duration
-	// Unconfined lets workers reach all that this user can: files, processes, sockets.
-	// Without it they reach devices, libraries and caches of compilers, as far as the
-	// kernel knows Landlock; they have no privileges, and an environment without what
-	// drivers do not read.
-	Unconfined bool
-	// WorkerDirs are directories that workers may use beyond that.
-	WorkerDirs []string
-	// User is the user that workers run as. It takes a server that root has started.
-	// Empty: the server's.
-	User string
-	// TrustSources gives programs to compilers with whatever options, and whatever
-	// files of this machine they include. Without it a client's programs are built with
-	// known options and headers of the compiler alone.
-	TrustSources bool
-	// Peers are the servers that programs move to when this one is evacuated.
-	Peers []string
-	// Logger gets what happens; nil: nothing.
-	Logger *slog.Logger
-
-	libs  []driver.Driver // nil: those of this machine
-	grace time.Duration   // that a worker has to end after its client has gone or the server is shutting down
-}
 
 // Bounds of connections: of those that have not proven a key yet, at all addresses
 // together, and of those that have and are no clients of a device.
@@ -89,55 +25,17 @@ const (
 	maxOthers          = 1024
 )
 
-func (o *Options) validate() error {
-	if len(o.Listen) == 0 {
-		return errors.New("gpud: Options.Listen is empty: want unix:PATH or HOST:PORT")
-	}
-	if o.KeyFile == "" {
-		return errors.New("gpud: Options.KeyFile is empty")
-	}
-	if o.InProcess == (len(o.Worker) > 0) {
-		return errors.New("gpud: set either Options.Worker, the command line of a worker, or Options.InProcess")
-	}
-	if o.Quota < 0 || o.MaxClients < 0 {
-		return errors.New("gpud: Options.Quota and Options.MaxClients must not be negative")
-	}
-	if o.Name == "" {
-		o.Name, _ = os.Hostname()
-	}
-	o.Name = cmp.Or(o.Name, "gpud")
-	o.MaxClients = cmp.Or(o.MaxClients, 256)
-	o.Patience = cmp.Or(o.Patience, 30*time.Second)
-	o.grace = cmp.Or(o.grace, 5*time.Second)
-	o.Silence = cmp.Or(o.Silence, wire.Silence)
-	if o.Frozen != 0 && o.Frozen < wire.MinSilence || o.Silence < wire.MinSilence {
-		return fmt.Errorf("gpud: Options.Silence and Options.Frozen must be at least %v", wire.MinSilence)
-	}
-	if o.Offer == nil {
-		o.Offer = func(driver.Info) bool { return true }
-	}
-	if o.libs == nil {
-		o.libs = drivers.All
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
-	}
-	return nil
-}
-
 // Server is a running server.
 type Server struct {
-	service
 	opt             Options
+	service         *session.Service
+	workers         *worker.Launcher // nil: clients are served in this process
 	listeners       []net.Listener
 	listening       []string // addresses
 	counts          counts
 	keys            wire.Keys
-	starts          chan func() // of workers
 	unauthenticated *unauthenticated
-	others          semaphore
-	drop            *syscall.Credential // of workers, nil: the server's
-	home            string              // of that user
+	others          *semaphore.Weighted
 
 	mu       sync.Mutex
 	clients  map[uint64]*client
@@ -167,24 +65,21 @@ func New(opt Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{opt: opt, keys: keys, clients: map[uint64]*client{}, conns: map[net.Conn]struct{}{},
-		starts: make(chan func()), unauthenticated: newUnauthenticated(maxUnauthenticated),
-		others: newSemaphore(maxOthers),
-		left:   make(chan struct{}), moves: map[uint64]chan wire.Moved{}, closed: make(chan struct{})}
-	s.service = service{name: opt.Name, quota: opt.Quota, patience: opt.Patience, frozen: opt.Frozen,
-		trusts: opt.TrustSources, key: keys.Use, log: opt.Logger}
+		unauthenticated: newUnauthenticated(maxUnauthenticated), others: semaphore.NewWeighted(maxOthers),
+		left: make(chan struct{}), moves: map[uint64]chan wire.Moved{}, closed: make(chan struct{})}
+	s.service = &session.Service{Name: opt.Name, Quota: opt.Quota, Patience: opt.Patience, Frozen: opt.Frozen,
+		Trusts: opt.TrustSources, Key: keys.Use, Log: opt.Logger}
 	if err := s.discover(); err != nil {
 		return nil, err
 	}
-	if err := s.lookUpUser(); err != nil {
-		return nil, err
+	if !opt.InProcess {
+		s.workers, err = worker.NewLauncher(s.service, worker.Options{Command: opt.Worker, Unconfined: opt.Unconfined,
+			Dirs: opt.WorkerDirs, User: opt.User, Grace: opt.grace})
+		if err != nil {
+			return nil, err
+		}
 	}
-	if !opt.InProcess && !opt.Unconfined && landlockVersion() == 0 {
-		opt.Logger.Warn("this kernel has no Landlock: workers can access all files that their user can; see --user")
-	}
-	if !opt.InProcess && !opt.Unconfined {
-		s.sweep()
-	}
-	if s.usages, err = newUsages(opt.MaxClients); err != nil {
+	if s.service.Usages, err = usage.New(opt.MaxClients); err != nil {
 		return nil, err
 	}
 	for i := range opt.MaxClients {
@@ -193,32 +88,11 @@ func New(opt Options) (*Server, error) {
 	for _, a := range opt.Listen {
 		if err := s.listen(a); err != nil {
 			s.hangUp()
-			return nil, errors.Join(err, s.usages.close())
+			return nil, errors.Join(err, s.service.Usages.Close())
 		}
 	}
-	s.addrs = s.advertised()
+	s.service.Addrs = s.advertised()
 	return s, nil
-}
-
-// MoveKeyFile is where the key for moving programs lies when nothing is said: beside
-// the key for using devices, gpud-move.key for gpud.key.
-func MoveKeyFile(keyFile string) string { return wire.MoveKeyFile(keyFile) }
-
-// ensureKeys reads the two keys, and makes those that are not there.
-func ensureKeys(opt *Options) (keys wire.Keys, err error) {
-	if keys.Use, err = wire.EnsureKey(opt.KeyFile); err != nil {
-		return keys, err
-	}
-	file := cmp.Or(opt.MoveKeyFile, MoveKeyFile(opt.KeyFile))
-	if keys.Move, err = wire.EnsureKey(file); err != nil {
-		return keys, err
-	}
-	if keys.Use == keys.Move {
-		return keys, fmt.Errorf("gpud: %s and %s hold the same key, so every client could move all others: remove "+
-			"%[2]s; gpud makes a new one",
-			opt.KeyFile, file)
-	}
-	return keys, nil
 }
 
 // discover lists the devices that are offered.
@@ -231,13 +105,13 @@ func (s *Server) discover() error {
 		}
 		for _, i := range infos {
 			if s.opt.Offer(i) {
-				d := &device{info: i, lib: lib, at: i.Index, from: from}
-				d.info.Index = len(s.devices)
-				s.devices = append(s.devices, d)
+				d := &session.Device{Info: i, Lib: lib, At: i.Index, From: from}
+				d.Info.Index = len(s.service.Devices)
+				s.service.Devices = append(s.service.Devices, d)
 			}
 		}
 	}
-	if len(s.devices) == 0 {
+	if len(s.service.Devices) == 0 {
 		return errors.Join(append([]error{errors.New("gpud: this node has no device to offer")}, missing...)...)
 	}
 	return nil
@@ -247,12 +121,14 @@ func (s *Server) discover() error {
 func (s *Server) Addrs() []string { return slices.Clone(s.listening) }
 
 // Devices describes what is offered.
-func (s *Server) Devices() []driver.Info { return s.infos() }
+func (s *Server) Devices() []driver.Info { return s.service.Infos() }
 
 // Serve answers until ctx ends and then hangs up: see Leave for a gentler end.
 func (s *Server) Serve(ctx context.Context) error {
 	var starter sync.WaitGroup
-	starter.Go(s.workerThread)
+	if s.workers != nil {
+		starter.Go(s.workers.Run)
+	}
 	for _, l := range s.listeners {
 		s.wg.Go(func() { s.accept(l) })
 	}
@@ -262,11 +138,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	s.end("the server is shutting down")
 	s.wg.Wait()
-	close(s.starts)
+	if s.workers != nil {
+		s.workers.Close()
+	}
 	starter.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.usages.close()
+	return s.service.Usages.Close()
 }
 
 // serveConn does the handshake and serves the connection to its end. proven is called
@@ -288,13 +166,13 @@ func (s *Server) serveConn(c net.Conn, proven func()) {
 				cl = s.reserve()
 				return cl == nil
 			}
-			visits = s.others.try()
+			visits = s.others.TryAcquire(1)
 			return !visits
 		})
 	}
 	proven()
 	if visits {
-		defer s.others.give()
+		defer s.others.Release(1)
 	}
 	if cl != nil {
 		defer s.remove(cl)
@@ -323,12 +201,21 @@ func (s *Server) serveConn(c net.Conn, proven func()) {
 
 // serveClient serves a client to its end, here or in a worker.
 func (s *Server) serveClient(c net.Conn, cl *client) {
-	if s.opt.InProcess {
-		cl.session = newSession(&s.service, c, cl.identity, cl.usage, cl)
-		cl.session.run()
+	if s.workers == nil {
+		cl.session = session.New(s.service, c, cl.Identity, cl.usage, cl)
+		cl.session.Run()
 		return
 	}
-	s.serveInWorker(c, cl)
+	w, err := s.workers.Start(c, worker.Client{Identity: cl.Identity, Page: cl.page, Frontend: cl})
+	if err != nil {
+		s.opt.Logger.Error("cannot start a worker for a client", "id", cl.ID, "err", err)
+		_ = wire.NewSender(c, s.opt.Patience).Now(&wire.Bye{
+			Why: "the server cannot start a process for this client: " + err.Error()})
+		return
+	}
+	_ = c.Close() // the worker has it
+	s.serveBy(cl, w)
+	w.Serve(s.closed)
 }
 
 func (s *Server) refuse(c net.Conn, err error) {
@@ -398,7 +285,7 @@ func (s *Server) end(why string) {
 	s.mu.Unlock()
 	var told sync.WaitGroup // one that does not read keeps no other from being told
 	for _, l := range s.backends() {
-		told.Go(func() { l.dismiss(why) })
+		told.Go(func() { l.Dismiss(why) })
 	}
 	told.Wait()
 	s.hangUp()

@@ -1,10 +1,8 @@
 package gpud
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -208,27 +206,6 @@ func TestLost(t *testing.T) {
 	_ = c.d.Close()
 	release()
 	p.quiet(t)
-}
-
-// pipe is a connection that ends when its reading does.
-type pipe struct{ net.Conn }
-
-func (p pipe) CloseRead() error { return p.Close() }
-
-// TestLastWord: a client that is dropped while something else is being sent to it
-// is told why.
-func TestLastWord(t *testing.T) {
-	near, far := net.Pipe() // a write waits for its reader
-	c := &session{conn: pipe{near}, out: wire.NewSender(near, 0)}
-	go func() { _ = c.out.Now(&wire.Beat{}) }()
-	var first [1]byte
-	_, err := far.Read(first[:])
-	ok(t, err) // it is being sent
-	go c.dismiss("enough")
-	got := append(first[:], must(io.ReadAll(far))(t)...)
-	if want := wire.Append(wire.Append(nil, &wire.Beat{}), &wire.Bye{Why: "enough"}); !bytes.Equal(got, want) {
-		t.Errorf("the client got % x, want % x", got, want)
-	}
 }
 
 // raw is a client that speaks the protocol by hand.

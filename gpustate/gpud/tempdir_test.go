@@ -44,7 +44,7 @@ func TestKilledServer(t *testing.T) {
 	}
 	d := open(t, gpustate.Select{Kind: "fake", Remote: "unix:" + filepath.Join(dir, "s"),
 		KeyFile: filepath.Join(dir, "key")})
-	left := must(filepath.Glob(filepath.Join(tmp, tempDirs)))(t)
+	left := must(filepath.Glob(filepath.Join(tmp, "holdfast-worker-*.d")))(t)
 	if len(left) != 1 {
 		t.Fatalf("the worker has the directories %q, want one", left)
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/worker"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
@@ -168,7 +169,7 @@ func TestWildKernelPoCL(t *testing.T) {
 // pids are the processes of workers.
 func (p *place) pids() (list []int) {
 	for _, l := range p.backends() {
-		list = append(list, l.(*worker).cmd.Process.Pid)
+		list = append(list, l.(*worker.Worker).PID())
 	}
 	return list
 }

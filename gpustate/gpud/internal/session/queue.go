@@ -1,4 +1,4 @@
-package gpud
+package session
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 
 // queue is a queue of a session. Its goroutine follows the commands to their end.
 type queue struct {
-	s    *session
+	s    *Session
 	h    driver.Handle
 	desc driver.QueueDesc
 	lazy bool // the driver gives no events for commands
@@ -50,14 +50,14 @@ type piece struct {
 	bytes int64 // to send when it is a read without shared memory
 }
 
-func (s *session) createQueue(m *wire.CreateQueue) error {
+func (s *Session) createQueue(m *wire.CreateQueue) error {
 	if err := s.admit(true); err != nil {
 		return err
 	}
 	q := &queue{s: s, desc: m.Desc, items: make(chan item, ahead), ended: make(chan struct{})}
 	d := m.Desc
-	d.OutOfOrder = d.OutOfOrder && s.dev.info.OutOfOrder
-	d.Lazy = d.Lazy && s.dev.info.Lazy
+	d.OutOfOrder = d.OutOfOrder && s.dev.Info.OutOfOrder
+	d.Lazy = d.Lazy && s.dev.Info.Lazy
 	h, err := s.drv.CreateQueue(d)
 	if err != nil {
 		return err
@@ -85,8 +85,8 @@ func (q *queue) close() error {
 // add enters a command; it waits while very many are unfinished.
 func (q *queue) add(i item) {
 	if i.finish == 0 {
-		q.s.unfinished.Add(1)
-		q.s.commands.Add(1)
+		q.s.usage.Unfinished.Add(1)
+		q.s.usage.Commands.Add(1)
 	}
 	if i.finish == 0 && i.ev == 0 && i.native == 0 && i.err == nil && i.piece == nil {
 		q.quiet++
@@ -98,7 +98,7 @@ func (q *queue) add(i item) {
 
 // over takes in that commands are complete.
 func (q *queue) over(n int64) {
-	q.s.unfinished.Add(-n)
+	q.s.usage.Unfinished.Add(-n)
 }
 
 // run follows the commands. Those of an in-order queue complete in order, so
@@ -131,9 +131,9 @@ func (q *queue) run() {
 			q.answer(i.finish-1, err)
 		case q.desc.OutOfOrder && i.ev != 0 && (i.native == 0 || i.err != nil):
 			q.complete(i)
-		case q.desc.OutOfOrder && i.ev != 0 && q.s.waiters.try():
+		case q.desc.OutOfOrder && i.ev != 0 && q.s.waiters.TryAcquire(1):
 			others.Go(func() {
-				defer q.s.waiters.give()
+				defer q.s.waiters.Release(1)
 				q.complete(i)
 			})
 		case q.desc.OutOfOrder && i.ev != 0:

@@ -1,4 +1,4 @@
-package gpud
+package session
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 // issue lets the driver do a command and has its queue follow it. An error of the
 // driver is the command's; only what no client of ours sends is returned.
-func (s *session) issue(q *queue, i item, last bool, wait []driver.Event,
+func (s *Session) issue(q *queue, i item, last bool, wait []driver.Event,
 	do func(wait []driver.Event) (driver.Event, error)) error {
 	if err := s.begin(i.ev, last, i.unawaited); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (s *session) issue(q *queue, i item, last bool, wait []driver.Event,
 	return nil
 }
 
-func (s *session) doLaunch(m *wire.Launch) error {
+func (s *Session) doLaunch(m *wire.Launch) error {
 	q, err := object[*queue](s, m.Queue, "queue")
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (s *session) doLaunch(m *wire.Launch) error {
 	})
 }
 
-func (s *session) doTransfer(m *wire.Transfer) error {
+func (s *Session) doTransfer(m *wire.Transfer) error {
 	at := m.Slot * wire.SlotBytes
 	data := s.stage[at : at+int(m.Bytes)]
 	if m.Inline {
@@ -78,9 +78,9 @@ func (s *session) doTransfer(m *wire.Transfer) error {
 	}
 	i := item{what: "read of " + word(o), ev: driver.Event(m.Event), unawaited: m.Unawaited,
 		piece: &piece{slot: m.Slot}}
-	count := &s.read
+	count := &s.usage.Read
 	if m.Write {
-		i.what, count = "write of "+word(o), &s.written
+		i.what, count = "write of "+word(o), &s.usage.Written
 	} else if s.arena == nil {
 		i.piece.bytes = m.Bytes
 	}
@@ -131,7 +131,7 @@ func (o *mem) reach(m *wire.Transfer) error {
 	return nil
 }
 
-func (s *session) doCopy(m *wire.Copy) error {
+func (s *Session) doCopy(m *wire.Copy) error {
 	q, err := object[*queue](s, m.Queue, "queue")
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func checkCopy(m *wire.Copy, dst, src *mem) error {
 	return nil
 }
 
-func (s *session) doMarker(m *wire.Marker) error {
+func (s *Session) doMarker(m *wire.Marker) error {
 	q, err := object[*queue](s, m.Queue, "queue")
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (s *session) doMarker(m *wire.Marker) error {
 	})
 }
 
-func (s *session) doFlush(m *wire.Flush) error {
+func (s *Session) doFlush(m *wire.Flush) error {
 	q, err := object[*queue](s, m.Queue, "queue")
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (s *session) doFlush(m *wire.Flush) error {
 	return nil
 }
 
-func (s *session) doFinish(m *wire.Finish) error {
+func (s *Session) doFinish(m *wire.Finish) error {
 	q, err := object[*queue](s, m.Queue, "queue")
 	if err != nil {
 		return err

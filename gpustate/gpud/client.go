@@ -9,24 +9,38 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/session"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/usage"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
 // client is a client as its server sees it; a session serves it, in this process or in a
 // worker.
 type client struct {
-	identity
+	session.Identity
 	server  *Server
 	page    int // of its usage
-	usage   *usage
+	usage   *usage.Usage
 	begun   time.Time
-	away    atomic.Bool // its program has moved away and lets this one go
-	session *session    // in this process, nil in a worker's
+	away    atomic.Bool      // its program has moved away and lets this one go
+	session *session.Session // in this process, nil in a worker's
 
 	// the server's mutex guards these
 	who     wire.Open
 	isOpen  bool    // has chosen its device
 	backend backend // nil until somebody serves it
+}
+
+// backend is how a server reaches a session: in this process, or through a worker.
+type backend interface {
+	// Dismiss tells the client why it is dropped, and drops it.
+	Dismiss(why string)
+	// Order asks the client to move.
+	Order(m *wire.Move) error
+	// Share takes memory of the client through a connection of its own.
+	Share(c *net.UnixConn)
+	// Give sends another server the bytes behind a ticket.
+	Give(c net.Conn, m *wire.Fetch) error
 }
 
 // reserve enters a client that has proven the key, nil when the server
@@ -40,7 +54,8 @@ func (s *Server) reserve() *client {
 	s.next++
 	n := s.free[len(s.free)-1]
 	s.free = s.free[:len(s.free)-1]
-	cl := &client{identity: newIdentity(s.next), server: s, page: n, usage: s.usages.at(n), begun: time.Now()}
+	cl := &client{Identity: session.NewIdentity(s.next), server: s, page: n, usage: s.service.Usages.At(n),
+		begun: time.Now()}
 	s.clients[cl.ID] = cl
 	return cl
 }
@@ -50,21 +65,21 @@ func (s *Server) remove(cl *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if cl.isOpen {
-		s.log.Info("client gone", "id", cl.ID, "commands", cl.usage.commands.Load())
+		s.opt.Logger.Info("client gone", "id", cl.ID, "commands", cl.usage.Commands.Load())
 	}
-	s.counts.commands.Add(cl.usage.commands.Load())
-	s.counts.written.Add(cl.usage.written.Load())
-	s.counts.read.Add(cl.usage.read.Load())
-	cl.usage.clear()
+	s.counts.commands.Add(cl.usage.Commands.Load())
+	s.counts.written.Add(cl.usage.Written.Load())
+	s.counts.read.Add(cl.usage.Read.Load())
+	cl.usage.Clear()
 	delete(s.clients, cl.ID)
 	s.free = append(s.free, cl.page)
 	close(s.left)
 	s.left = make(chan struct{})
 }
 
-// opened makes the client one of those that are listed, unless the server has begun to
+// Opened makes the client one of those that are listed, unless the server has begun to
 // drain since the handshake.
-func (cl *client) opened(who wire.Open) error {
+func (cl *client) Opened(who wire.Open) error {
 	s := cl.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,13 +90,13 @@ func (cl *client) opened(who wire.Open) error {
 	if cl.session != nil {
 		cl.backend = cl.session
 	}
-	s.log.Info("client", "id", cl.ID, "program", who.Program, "host", who.Host, "pid", who.PID,
-		"label", who.Label, "device", s.devices[who.Index].info.String())
+	s.opt.Logger.Info("client", "id", cl.ID, "program", who.Program, "host", who.Host, "pid", who.PID,
+		"label", who.Label, "device", s.service.Devices[who.Index].Info.String())
 	return nil
 }
 
-// moved takes in how a move went that the server asked for.
-func (cl *client) moved(m wire.Moved) {
+// Moved takes in how a move went that the server asked for.
+func (cl *client) Moved(m wire.Moved) {
 	if m.Err == "" {
 		cl.away.Store(true)
 	}
@@ -141,7 +156,7 @@ func (s *Server) serveMemory(conn net.Conn) {
 		return
 	}
 	if l := s.owner(u); l != nil {
-		l.share(u)
+		l.Share(u)
 	}
 }
 
@@ -165,4 +180,19 @@ func (s *Server) owner(u *net.UnixConn) backend {
 		}
 	}
 	return nil
+}
+
+// servePeer gives another server the bytes behind a ticket.
+func (s *Server) servePeer(conn net.Conn) {
+	m, err := session.ReadFetch(conn)
+	if err == nil {
+		if l := s.backendOf(session.TicketClient(m.Ticket)); l != nil {
+			err = l.Give(conn, m)
+		} else {
+			err = session.NoTicket(conn, s.opt.Patience)
+		}
+	}
+	if err != nil && !session.HungUp(err) {
+		s.opt.Logger.Warn("fetch by another server failed", "from", conn.RemoteAddr().String(), "err", err)
+	}
 }

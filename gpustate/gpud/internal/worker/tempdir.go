@@ -1,4 +1,4 @@
-package gpud
+package worker
 
 import (
 	"errors"
@@ -47,10 +47,10 @@ func isAt(f *os.File, path string) bool {
 
 // sweep removes directories that servers left when they were killed: empty ones of the
 // user that workers run as.
-func (s *Server) sweep() {
+func (l *Launcher) sweep() {
 	uid := uint32(os.Geteuid())
-	if s.drop != nil {
-		uid = s.drop.Uid
+	if l.drop != nil {
+		uid = l.drop.Uid
 	}
 	list, err := filepath.Glob(filepath.Join(os.TempDir(), tempDirs))
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Server) sweep() {
 	}
 	for _, path := range list {
 		if removeLeft(path, uid) {
-			s.log.Info("removed the directory of a killed server", "path", path)
+			l.svc.Log.Info("removed the directory of a killed server", "path", path)
 		}
 	}
 }

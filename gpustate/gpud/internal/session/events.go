@@ -1,4 +1,4 @@
-package gpud
+package session
 
 import (
 	"fmt"
@@ -35,7 +35,7 @@ const maxFailed = 4096
 
 // begin enters a piece of an event before it is issued; issued adds what the
 // driver gave for it.
-func (s *session) begin(id driver.Event, last, unawaited bool) error {
+func (s *Session) begin(id driver.Event, last, unawaited bool) error {
 	if id == 0 {
 		return nil
 	}
@@ -43,8 +43,8 @@ func (s *session) begin(id driver.Event, last, unawaited bool) error {
 	defer s.mu.Unlock()
 	e := s.events[id]
 	switch {
-	case e == nil && len(s.events) >= maxOpen:
-		return fmt.Errorf("%w: more than %d events are not complete", wire.ErrProtocol, maxOpen)
+	case e == nil && len(s.events) >= MaxOpen:
+		return fmt.Errorf("%w: more than %d events are not complete", wire.ErrProtocol, MaxOpen)
 	case e == nil:
 		e = &event{forgotten: unawaited}
 		s.events[id] = e
@@ -56,7 +56,7 @@ func (s *session) begin(id driver.Event, last, unawaited bool) error {
 	return nil
 }
 
-func (s *session) issued(id, native driver.Event) {
+func (s *Session) issued(id, native driver.Event) {
 	if id == 0 || native == 0 {
 		return
 	}
@@ -67,7 +67,7 @@ func (s *session) issued(id, native driver.Event) {
 }
 
 // complete takes in that a piece is complete.
-func (s *session) complete(id driver.Event, err error) {
+func (s *Session) complete(id driver.Event, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.events[id]
@@ -85,7 +85,7 @@ func (s *session) complete(id driver.Event, err error) {
 }
 
 // dropEvent lets go of what nobody needs; mu is held.
-func (s *session) dropEvent(id driver.Event, e *event) {
+func (s *Session) dropEvent(id driver.Event, e *event) {
 	if !e.over() || e.users > 0 {
 		return
 	}
@@ -95,7 +95,7 @@ func (s *session) dropEvent(id driver.Event, e *event) {
 	}
 }
 
-func (s *session) forget(id driver.Event) {
+func (s *Session) forget(id driver.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.events[id]; e != nil && !e.forgotten {
@@ -109,7 +109,7 @@ func (s *session) forget(id driver.Event) {
 
 // hold gives the driver's events behind those of the client. An event that is
 // not known is complete. unhold takes them back.
-func (s *session) hold(wait []driver.Event) (natives []driver.Event, err error) {
+func (s *Session) hold(wait []driver.Event) (natives []driver.Event, err error) {
 	if len(wait) == 0 {
 		return nil, nil
 	}
@@ -131,7 +131,7 @@ func (s *session) hold(wait []driver.Event) (natives []driver.Event, err error) 
 	return natives, err
 }
 
-func (s *session) unhold(wait []driver.Event) {
+func (s *Session) unhold(wait []driver.Event) {
 	if len(wait) == 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package gpud
+package worker
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/session"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
@@ -49,7 +50,7 @@ type start struct {
 	Frozen   time.Duration
 	Trusts   bool
 	Key      []byte
-	Client   identity
+	Client   session.Identity
 	Usage    int
 	Usages   int
 	Devices  []offer

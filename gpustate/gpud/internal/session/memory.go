@@ -1,4 +1,4 @@
-package gpud
+package session
 
 import (
 	"errors"
@@ -19,29 +19,29 @@ type region struct {
 	unshared bool // unshared: the last user frees it
 }
 
-func (s *session) freeRegion(r *region) error {
+func (s *Session) freeRegion(r *region) error {
 	var err error
-	s.usage.shared.Add(-int64(len(r.b)))
+	s.usage.Shared.Add(-int64(len(r.b)))
 	if r.pinned != nil {
 		err = s.drv.ReleaseMem(r.pinned)
 	}
 	return errors.Join(err, wire.FreeShared(r.b))
 }
 
-// share takes memory of the client through a connection of its own.
-func (s *session) share(u *net.UnixConn) {
-	out := wire.NewSender(u, s.svc.patience)
-	if !s.sharers.try() {
+// Share takes memory of the client through a connection of its own.
+func (s *Session) Share(u *net.UnixConn) {
+	out := wire.NewSender(u, s.svc.Patience)
+	if !s.sharers.TryAcquire(1) {
 		_ = out.Now(&wire.Reply{Err: tooMany(maxSharers, "connections for memory")}) // it is closed in any case
 		return
 	}
-	defer s.sharers.give()
+	defer s.sharers.Release(1)
 	for {
 		number, b, err := wire.Accept(u)
 		if err == nil {
 			err = s.take(number, b)
 		}
-		if err != nil && hungUp(err) {
+		if err != nil && HungUp(err) {
 			return
 		}
 		if out.Now(&wire.Reply{Err: err}) != nil || err != nil {
@@ -52,18 +52,18 @@ func (s *session) share(u *net.UnixConn) {
 
 // take keeps memory under its number. Pinning much memory takes seconds, in which
 // the client's commands go on.
-func (s *session) take(number uint64, b []byte) error {
+func (s *Session) take(number uint64, b []byte) error {
 	r := &region{b: b}
 	s.mu.Lock()
 	if s.tickets == nil { // it goes, and the device with it
 		s.mu.Unlock()
 		return errors.Join(net.ErrClosed, wire.FreeShared(b))
 	}
-	if err := s.sharable(int64(len(b))); err != nil {
+	if err := s.usage.AllowShared(int64(len(b))); err != nil {
 		s.mu.Unlock()
 		return errors.Join(err, wire.FreeShared(b))
 	}
-	s.usage.shared.Add(int64(len(b)))
+	s.usage.Shared.Add(int64(len(b)))
 	s.builds.Add(1)
 	defer s.builds.Done()
 	s.mu.Unlock()
@@ -79,15 +79,25 @@ func (s *session) take(number uint64, b []byte) error {
 
 // pin page-locks memory where the device gains from that and can. Unpinned memory
 // works too, at a lower rate.
-func (s *session) pin(b []byte) (h driver.Handle) {
-	if s.dev.info.Can().Pins {
+func (s *Session) pin(b []byte) (h driver.Handle) {
+	if s.dev.Info.Can().Pins {
 		h, _ = s.drv.CreateMem(driver.MemDesc{Kind: driver.MemHost, Bytes: int64(len(b)), Host: b})
 	}
 	return h
 }
 
+// Regions are the sizes, in bytes, of the pieces of its memory that the client shares.
+func (s *Session) Regions() (bytes []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.regions {
+		bytes = append(bytes, len(r.b))
+	}
+	return bytes
+}
+
 // unshare frees memory when no command uses it any more.
-func (s *session) unshare(number uint64) error {
+func (s *Session) unshare(number uint64) error {
 	s.mu.Lock()
 	r := s.regions[number]
 	delete(s.regions, number)
@@ -105,15 +115,15 @@ func (s *session) unshare(number uint64) error {
 	return nil
 }
 
-func (s *session) unmap(r *region) {
+func (s *Session) unmap(r *region) {
 	if err := s.freeRegion(r); err != nil {
-		s.svc.log.Warn("unshare", "client", s.ID, "err", err)
+		s.svc.Log.Warn("unshare", "client", s.ID, "err", err)
 	}
 }
 
 // use finds the memory that a command moves bytes from or to, nil if they do not
 // lie in it. let ends the use.
-func (s *session) use(m *wire.Direct) *region {
+func (s *Session) use(m *wire.Direct) *region {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.regions[m.Region]
@@ -124,7 +134,7 @@ func (s *session) use(m *wire.Direct) *region {
 	return r
 }
 
-func (s *session) let(r *region) {
+func (s *Session) let(r *region) {
 	s.mu.Lock()
 	r.users--
 	last := r.unshared && r.users == 0
@@ -134,7 +144,7 @@ func (s *session) let(r *region) {
 	}
 }
 
-func (s *session) unshareAll() error {
+func (s *Session) unshareAll() error {
 	s.mu.Lock()
 	all := s.regions
 	s.regions = nil
@@ -147,7 +157,7 @@ func (s *session) unshareAll() error {
 }
 
 // doDirect moves bytes between an object and the client's memory.
-func (s *session) doDirect(m *wire.Direct) error {
+func (s *Session) doDirect(m *wire.Direct) error {
 	q, err := object[*queue](s, m.Queue, "queue")
 	if err != nil {
 		return err
@@ -165,9 +175,9 @@ func (s *session) doDirect(m *wire.Direct) error {
 	i := item{what: "read of a buffer", ev: driver.Event(m.Event), region: r}
 	if m.Write {
 		i.what = "write of a buffer"
-		s.written.Add(m.Bytes)
+		s.usage.Written.Add(m.Bytes)
 	} else {
-		s.read.Add(m.Bytes)
+		s.usage.Read.Add(m.Bytes)
 	}
 	return s.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
 		if m.Write {

@@ -1,34 +1,62 @@
-package gpud
+package session
 
 import (
 	"errors"
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/source"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
-	"github.com/holdfast-hpc/holdfast/internal/meminfo"
 )
 
-// QuotaError is a memory object that the client's quota has no room for. It
-// matches ErrQuota of package gpustate and ErrOutOfMemory.
-type QuotaError struct {
-	Want, Used, Quota int64 // bytes
+// Objects.
+type (
+	mem struct {
+		h     driver.Handle
+		kind  driver.MemKind
+		bytes int64
+		image driver.ImageDesc
+		pixel int64
+	}
+	sampler struct{ h driver.Handle }
+	program struct {
+		h     driver.Handle
+		bytes int64 // of its sources
+	}
+	kernel struct {
+		h    driver.Handle
+		name string
+		bad  map[int]error // arguments that the API refused
+	}
+)
+
+// object finds an object of one type by its number.
+func object[T any](c *Session, id uint64, what string) (o T, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o, ok := c.objects[id].(T)
+	if !ok {
+		return o, fmt.Errorf("%w: there is no %s %d", wire.ErrProtocol, what, id)
+	}
+	return o, nil
 }
 
-// Error gives the bytes wanted, those in use, and the quota.
-func (e *QuotaError) Error() string {
-	return fmt.Sprintf("%v: %d bytes wanted, %d of %d used", wire.ErrQuota, e.Want, e.Used, e.Quota)
+// add enters an object under the number that the client chose.
+func (s *Session) add(id uint64, o any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id == 0 || s.objects[id] != nil {
+		return fmt.Errorf("%w: object number %d is in use", wire.ErrProtocol, id)
+	}
+	if len(s.objects) >= maxObjects { // builds end beside each other
+		return tooMany(maxObjects, "objects")
+	}
+	s.objects[id] = o
+	return nil
 }
 
-// Is makes the error match both conditions.
-func (e *QuotaError) Is(target error) bool {
-	return target == wire.ErrQuota || target == driver.ErrOutOfMemory
-}
-
-func (s *session) createMem(m *wire.CreateMem) error {
+func (s *Session) createMem(m *wire.CreateMem) error {
 	if err := s.admit(false); err != nil {
 		return err
 	}
@@ -37,15 +65,12 @@ func (s *session) createMem(m *wire.CreateMem) error {
 	if err := s.checkMem(m, o, &desc); err != nil {
 		return err
 	}
-	if most := s.dev.info.GlobalBytes; most > 0 && m.Bytes > most {
+	if most := s.dev.Info.GlobalBytes; most > 0 && m.Bytes > most {
 		return fmt.Errorf("%d bytes on a device of %d: %w", m.Bytes, most, driver.ErrOutOfMemory)
 	}
 	counted := o.counted()
-	if used := s.used.Load(); counted && s.svc.quota > 0 && m.Bytes > s.svc.quota-used {
-		return &QuotaError{Want: m.Bytes, Used: used, Quota: s.svc.quota}
-	}
 	if counted {
-		if err := s.roomFor(m.Bytes); err != nil {
+		if err := s.usage.Allow(m.Bytes); err != nil {
 			return err
 		}
 	}
@@ -55,7 +80,7 @@ func (s *session) createMem(m *wire.CreateMem) error {
 	}
 	o.h = h
 	if counted {
-		s.used.Add(m.Bytes)
+		s.usage.Used.Add(m.Bytes)
 	}
 	return s.enter(m.ID, o)
 }
@@ -64,7 +89,7 @@ func (s *session) createMem(m *wire.CreateMem) error {
 func (o *mem) counted() bool { return o.kind != driver.MemSub && o.kind != driver.MemGlobal }
 
 // enter adds an object, or releases it when the number is in use.
-func (s *session) enter(id uint64, o any) error {
+func (s *Session) enter(id uint64, o any) error {
 	err := s.add(id, o)
 	if err != nil {
 		err = errors.Join(err, s.release(o))
@@ -74,7 +99,7 @@ func (s *session) enter(id uint64, o any) error {
 
 // checkMem refuses what a driver should not see, and fills in what the server
 // knows about the object.
-func (s *session) checkMem(m *wire.CreateMem, o *mem, desc *driver.MemDesc) error {
+func (s *Session) checkMem(m *wire.CreateMem, o *mem, desc *driver.MemDesc) error {
 	if m.Bytes <= 0 || m.Access > driver.WriteOnly {
 		return fmt.Errorf("%w: memory of %d bytes, access %d", wire.ErrProtocol, m.Bytes, m.Access)
 	}
@@ -107,7 +132,7 @@ func (s *session) checkMem(m *wire.CreateMem, o *mem, desc *driver.MemDesc) erro
 	return nil
 }
 
-func (s *session) createSampler(m *wire.CreateSampler) error {
+func (s *Session) createSampler(m *wire.CreateSampler) error {
 	if err := s.admit(false); err != nil {
 		return err
 	}
@@ -120,12 +145,12 @@ func (s *session) createSampler(m *wire.CreateSampler) error {
 
 // build runs beside other messages: compilers take long. passed says why the device did
 // not load the program's binary form.
-func (s *session) build(m *wire.Build) (passed string, err error) {
+func (s *Session) build(m *wire.Build) (passed string, err error) {
 	if err := s.admit(false); err != nil {
 		return "", err
 	}
-	if !s.svc.trusts {
-		if err := source.Check(&m.Desc, s.dev.info.HostMemory); err != nil {
+	if !s.svc.Trusts {
+		if err := source.Check(&m.Desc, s.dev.Info.HostMemory); err != nil {
 			return "", err
 		}
 	}
@@ -147,7 +172,7 @@ func (s *session) build(m *wire.Build) (passed string, err error) {
 // maxWhy bounds what a compiler says of a binary form that it does not load.
 const maxWhy = 4 << 10
 
-func (s *session) createKernel(m *wire.CreateKernel) (args int, exact bool, err error) {
+func (s *Session) createKernel(m *wire.CreateKernel) (args int, exact bool, err error) {
 	p, err := object[*program](s, m.Program, "program")
 	if err != nil {
 		return 0, false, err
@@ -163,7 +188,7 @@ func (s *session) createKernel(m *wire.CreateKernel) (args int, exact bool, err 
 	return args, exact, s.enter(m.ID, &kernel{h: h, name: m.Name})
 }
 
-func (s *session) doRelease(id uint64) error {
+func (s *Session) doRelease(id uint64) error {
 	o, err := object[any](s, id, "object")
 	if err != nil {
 		return err
@@ -175,13 +200,13 @@ func (s *session) doRelease(id uint64) error {
 	}
 	s.mu.Unlock()
 	if err := s.release(o); err != nil {
-		s.svc.log.Warn("release", "client", s.ID, "err", err)
+		s.svc.Log.Warn("release", "client", s.ID, "err", err)
 	}
 	return nil
 }
 
 // doSetArg keeps what the API says about an argument for the next launch.
-func (s *session) doSetArg(m *wire.SetArg) error {
+func (s *Session) doSetArg(m *wire.SetArg) error {
 	k, err := object[*kernel](s, m.Kernel, "kernel")
 	if err != nil {
 		return err
@@ -202,8 +227,8 @@ func (s *session) doSetArg(m *wire.SetArg) error {
 		a.Handle = o.h
 	}
 	delete(k.bad, m.Index)
-	if len(a.Value) > maxArgBytes {
-		err = tooMany(maxArgBytes, "bytes of an argument")
+	if len(a.Value) > MaxArgBytes {
+		err = tooMany(MaxArgBytes, "bytes of an argument")
 	} else {
 		err = s.drv.SetArg(k.h, m.Index, a)
 	}
@@ -225,70 +250,27 @@ func (k *kernel) refused() error {
 	return nil
 }
 
-func (s *session) doAsk(m *wire.Ask) error {
-	switch m.What {
-	case wire.AskFree:
-		free := s.freeBytes()
-		return s.reply(m.Req, nil, func(f *wire.Fields) { codec.Size(f, &free) })
-	case wire.AskWorkGroup, wire.AskArgName:
-		return s.askKernel(m)
-	case wire.AskGlobals:
-		return s.askGlobals(m)
-	case wire.AskFormats:
-		l, ok := s.drv.(driver.ImageLister)
-		if !ok || m.Index < 1 || m.Index > 3 || m.Object > uint64(driver.WriteOnly) {
-			return s.reply(m.Req, driver.ErrUnsupported, nil)
+func isKernel(o any) bool  { _, ok := o.(*kernel); return ok }
+func isProgram(o any) bool { _, ok := o.(*program); return ok }
+func isRange(o any) bool   { m, ok := o.(*mem); return ok && !m.counted() }
+
+// release releases an object that is no queue.
+func (s *Session) release(o any) error {
+	switch o := o.(type) {
+	case *mem:
+		if o.counted() {
+			s.usage.Used.Add(-o.bytes)
 		}
-		list, err := l.ImageFormats(driver.Access(m.Object), m.Index)
-		return s.reply(m.Req, err, func(f *wire.Fields) { wire.Formats(f, &list) })
+		return s.drv.ReleaseMem(o.h)
+	case *sampler:
+		return s.drv.ReleaseSampler(o.h)
+	case *program:
+		s.dropSource(o.bytes)
+		return s.drv.ReleaseProgram(o.h)
+	case *kernel:
+		return s.drv.ReleaseKernel(o.h)
+	case *queue:
+		return o.close()
 	}
-	return fmt.Errorf("%w: question %d", wire.ErrProtocol, m.What)
-}
-
-func (s *session) askGlobals(m *wire.Ask) error {
-	p, err := object[*program](s, m.Object, "program")
-	if err != nil {
-		return err
-	}
-	var list []driver.Global
-	if l, ok := s.drv.(driver.GlobalLister); ok {
-		list, err = l.Globals(p.h)
-	}
-	return s.reply(m.Req, err, func(f *wire.Fields) { wire.Globals(f, &list) })
-}
-
-func (s *session) askKernel(m *wire.Ask) error {
-	k, err := object[*kernel](s, m.Object, "kernel")
-	if err != nil {
-		return err
-	}
-	i, ok := s.drv.(driver.KernelInformer)
-	if !ok {
-		return s.reply(m.Req, driver.ErrUnsupported, nil)
-	}
-	if m.What == wire.AskArgName {
-		name, err := i.ArgName(k.h, m.Index)
-		return s.reply(m.Req, err, func(f *wire.Fields) { f.Str(&name) })
-	}
-	size, multiple, err := i.WorkGroup(k.h)
-	return s.reply(m.Req, err, func(f *wire.Fields) { codec.Size(f, &size, &multiple) })
-}
-
-// freeBytes is the device memory that this client can have now.
-func (s *session) freeBytes() int64 {
-	free, ok := s.drv.FreeBytes()
-	if !ok {
-		total := s.dev.info.GlobalBytes
-		free = total - total/20 - s.svc.usages.used(s.who.Index)
-	}
-	if s.dev.info.HostMemory {
-		// the machine's memory, of which captures on the device may take a part: their
-		// copies are as large as the objects
-		total, available := meminfo.Read()
-		free = min(free, (available-hostReserve(total))/2)
-	}
-	if q := s.svc.quota; q > 0 {
-		free = min(free, q-s.used.Load())
-	}
-	return max(free, 0)
+	return nil
 }

@@ -1,4 +1,4 @@
-package gpud
+package worker
 
 import (
 	"errors"
@@ -25,8 +25,8 @@ const (
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
-// landlockVersion is that of the running kernel, 0 where there is none.
-func landlockVersion() int {
+// LandlockVersion is that of the running kernel, 0 where there is none.
+func LandlockVersion() int {
 	v, _, err := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if err != 0 {
 		return 0
@@ -39,7 +39,7 @@ func landlockVersion() int {
 // fetched from other servers. Older kernels know less of it; one that
 // knows nothing closes nothing, which the server says when it starts.
 func landlock(self string, dirs []string) error {
-	version := landlockVersion()
+	version := LandlockVersion()
 	if version == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package gpud
+package worker
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package gpud
+package worker
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/session"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/usage"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
@@ -17,17 +19,8 @@ import (
 // controlFile is where a worker finds its control socket.
 const controlFile = 3
 
-// RunWorker serves the one client that the server which started this process
-// hands over, and returns when it has gone; the process then has to end. See
-// Options.Worker. What it has to report goes to standard error.
-//
-// It begins by giving up what a worker does not need, see Options.Unconfined: the
-// process starts its own program again, with the same arguments. Call RunWorker before
-// anything else.
-//
-// Signals that ask a process to end, or gpud to evacuate, do nothing here: the
-// server decides. When the server dies the process ends at once.
-func RunWorker() error {
+// Run is gpud.RunWorker.
+func Run() error {
 	if err := confine(); err != nil {
 		return err
 	}
@@ -40,45 +33,45 @@ func RunWorker() error {
 	if err != nil || m.Start == nil || len(files) != 2 {
 		return errors.Join(errors.New("only a gpud server can start a worker"), err)
 	}
-	w := &workerProcess{ctl: ctl, admitted: make(chan bool, 1)}
+	w := &process{ctl: ctl, admitted: make(chan bool, 1)}
 	if err := w.begin(m.Start, files[0], files[1]); err != nil {
 		return err
 	}
 	go w.listen()
-	w.session.run()
+	w.session.Run()
 	return nil
 }
 
-// workerProcess is the worker's own side.
-type workerProcess struct {
+// process is the worker's own side.
+type process struct {
 	ctl      *control
-	session  *session
+	log      *slog.Logger
+	session  *session.Session
 	admitted chan bool // whether the client was refused
 	isOpen   atomic.Bool
 }
 
-func (w *workerProcess) begin(m *start, usages, conn *os.File) error {
+func (w *process) begin(m *start, usages, conn *os.File) error {
 	c, err := connection(conn)
 	if err != nil {
 		return err
 	}
-	h := &service{name: m.Name, addrs: m.Addrs, quota: m.Quota, patience: m.Patience, frozen: m.Frozen,
-		trusts: m.Trusts, log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
-	copy(h.key[:], m.Key)
+	h := &session.Service{Name: m.Name, Addrs: m.Addrs, Quota: m.Quota, Patience: m.Patience, Frozen: m.Frozen,
+		Trusts: m.Trusts, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Last: true}
+	copy(h.Key[:], m.Key)
 	for _, o := range m.Devices {
-		h.devices = append(h.devices, &device{info: o.Info, lib: drivers.All[o.From], at: o.At, from: o.From})
+		h.Devices = append(h.Devices, &session.Device{Info: o.Info, Lib: drivers.All[o.From], At: o.At, From: o.From})
 	}
-	h.usages, err = mapUsages(usages, m.Usages, m.Usage)
+	h.Usages, err = usage.Map(usages, m.Usages, m.Usage)
 	if err := errors.Join(err, usages.Close()); err != nil {
 		return err
 	}
-	w.session = newSession(h, c, m.Client, h.usages.mine(), w)
-	w.session.last = true
+	w.log, w.session = h.Log, session.New(h, c, m.Client, h.Usages.Mine(), w)
 	return nil
 }
 
 // listen carries out what the server says. Without it the process ends.
-func (w *workerProcess) listen() {
+func (w *process) listen() {
 	for {
 		m, files, err := w.ctl.receive()
 		if err != nil {
@@ -94,12 +87,12 @@ func (w *workerProcess) listen() {
 		case m.Dismiss != "" && !w.isOpen.Load():
 			os.Exit(0)
 		case m.Dismiss != "":
-			go w.session.dismiss(m.Dismiss)
+			go w.session.Dismiss(m.Dismiss)
 		case m.Move != nil:
-			go func() { _ = w.session.order(m.Move) }() // a client that is gone does not answer
+			go func() { _ = w.session.Order(m.Move) }() // a client that is gone does not answer
 		case m.Share && unix:
 			go func() {
-				w.session.share(u)
+				w.session.Share(u)
 				_ = u.Close()
 			}()
 		case m.Give != nil && conn != nil:
@@ -108,15 +101,15 @@ func (w *workerProcess) listen() {
 	}
 }
 
-func (w *workerProcess) give(conn net.Conn, m *wire.Fetch) {
-	if err := w.session.give(conn, m); err != nil && !hungUp(err) {
-		w.session.svc.log.Warn("fetch by another server failed", "id", w.session.ID, "err", err)
+func (w *process) give(conn net.Conn, m *wire.Fetch) {
+	if err := w.session.Give(conn, m); err != nil && !session.HungUp(err) {
+		w.log.Warn("fetch by another server failed", "id", w.session.ID, "err", err)
 	}
 	_ = conn.Close()
 }
 
-// opened asks the server whether the client may stay.
-func (w *workerProcess) opened(who wire.Open) error {
+// Opened asks the server whether the client may stay.
+func (w *process) Opened(who wire.Open) error {
 	if err := w.ctl.send(message{Open: &who}); err != nil {
 		return err
 	}
@@ -127,8 +120,8 @@ func (w *workerProcess) opened(who wire.Open) error {
 	return nil
 }
 
-// moved passes on how a move went.
-func (w *workerProcess) moved(m wire.Moved) {
+// Moved passes on how a move went.
+func (w *process) Moved(m wire.Moved) {
 	const most = 8 << 10 // it is for people
 	if len(m.Steps) > most {
 		m.Steps = ""

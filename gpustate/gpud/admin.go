@@ -1,0 +1,175 @@
+package gpud
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// order is an admin's question or order.
+type order struct {
+	Do     string   `json:"do"` // "status", "move" or "evacuate"
+	Client uint64   `json:"client,omitempty"`
+	To     []string `json:"to,omitempty"` // selections, see gpustate.ParseSelect
+}
+
+// maxOrder bounds the frame of an order.
+const maxOrder = 1 << 20
+
+// orderTime is how long a connection with orders may say nothing.
+const orderTime = 5 * time.Minute
+
+// serveAdmin answers one order after the other, of those who may not move programs
+// questions alone.
+func (s *Server) serveAdmin(conn net.Conn, moves bool) {
+	in, out := bufio.NewReader(conn), wire.NewSender(conn, s.opt.Patience)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { // orders end with the server
+		select {
+		case <-s.closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for {
+		if conn.SetReadDeadline(time.Now().Add(orderTime)) != nil {
+			return
+		}
+		op, body, err := wire.ReadSmallFrame(in, maxOrder)
+		if err != nil || op != wire.OpOrder {
+			return
+		}
+		var m wire.Order
+		var o order
+		if err := errors.Join(wire.Decode(body, &m), json.Unmarshal(m.JSON, &o)); err != nil {
+			return
+		}
+		var result any
+		if err = errMoveKey; moves || o.Do == "status" {
+			result, err = s.carryOut(ctx, o)
+		}
+		reply := &wire.Reply{Req: m.Req, Err: err}
+		if err == nil {
+			reply.Body, reply.Err = json.Marshal(result)
+		}
+		if out.Now(reply) != nil {
+			return
+		}
+	}
+}
+
+func (s *Server) carryOut(ctx context.Context, o order) (any, error) {
+	switch o.Do {
+	case "status":
+		return s.status(), nil
+	case "move":
+		if len(o.To) != 1 {
+			return nil, errors.New("move: want exactly one destination")
+		}
+		return s.move(ctx, o.Client, o.To[0])
+	case "evacuate":
+		return s.Evacuate(ctx, o.To)
+	}
+	return nil, fmt.Errorf("this server does not know order %q", o.Do)
+}
+
+// Admin asks and commands a server from outside.
+type Admin struct {
+	addr string
+	conn net.Conn
+	in   *bufio.Reader
+	out  *wire.Sender
+}
+
+// errMoveKey answers who knows the clients' key alone and wants programs moved.
+var errMoveKey = errors.New("moving programs needs the server's other key, gpud-move.key")
+
+// DialAdmin connects to the server at addr to ask it and to have programs moved.
+// moveKeyFile holds the key for that, see MoveKeyFile. The caller closes the Admin.
+func DialAdmin(ctx context.Context, addr, moveKeyFile string) (*Admin, error) {
+	a, err := dialAdmin(ctx, addr, moveKeyFile, wire.ForAdmin)
+	if errors.Is(err, wire.ErrKey) || errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w: moving programs needs the server's other key, which gpud makes beside the clients' "+
+			"key: gpud-move.key beside gpud.key", err)
+	}
+	return a, err
+}
+
+// DialStatus connects to the server at addr to ask for its state. The clients' key is
+// enough; the server moves no program for it.
+func DialStatus(ctx context.Context, addr, keyFile string) (*Admin, error) {
+	return dialAdmin(ctx, addr, keyFile, wire.ForStatus)
+}
+
+func dialAdmin(ctx context.Context, addr, keyFile string, p wire.Purpose) (*Admin, error) {
+	key, err := wire.ReadKey(keyFile)
+	if err != nil {
+		return nil, err
+	}
+	c, err := wire.Dial(ctx, addr, key, p)
+	if err != nil {
+		return nil, err
+	}
+	return &Admin{addr: addr, conn: c, in: bufio.NewReader(c), out: wire.NewSender(c, wire.HandshakeTime)}, nil
+}
+
+// Close ends the connection.
+func (a *Admin) Close() error { return a.conn.Close() }
+
+func (a *Admin) do(ctx context.Context, o order, result any) error {
+	stop := context.AfterFunc(ctx, func() { _ = a.conn.Close() })
+	defer stop()
+	err := a.exchange(o, result)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return &wire.ServerError{Server: a.addr, Op: o.Do + " on", Err: err}
+	}
+	return nil
+}
+
+func (a *Admin) exchange(o order, result any) error {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	if err := a.out.Now(&wire.Order{Req: 1, JSON: text}); err != nil {
+		return err
+	}
+	op, body, _, err := wire.ReadFrame(a.in, nil)
+	if err != nil {
+		return err
+	}
+	var reply wire.Reply
+	if err := wire.Decode(body, &reply); err != nil || op != wire.OpReply {
+		return errors.Join(wire.ErrProtocol, err)
+	}
+	if reply.Err != nil {
+		return reply.Err
+	}
+	return json.Unmarshal(reply.Body, result)
+}
+
+// Status asks for the server's state.
+func (a *Admin) Status(ctx context.Context) (st Status, err error) {
+	return st, a.do(ctx, order{Do: "status"}, &st)
+}
+
+// Move has a client moved; to what gpustate.ParseSelect takes.
+func (a *Admin) Move(ctx context.Context, client uint64, to string) (m Moved, err error) {
+	return m, a.do(ctx, order{Do: "move", Client: client, To: []string{to}}, &m)
+}
+
+// Evacuate has all clients moved; see Server.Evacuate.
+func (a *Admin) Evacuate(ctx context.Context, to []string) (list []Moved, err error) {
+	return list, a.do(ctx, order{Do: "evacuate", To: to}, &list)
+}

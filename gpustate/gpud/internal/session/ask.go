@@ -1,0 +1,59 @@
+package session
+
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// doAsk answers a question about an object or the device.
+func (s *Session) doAsk(m *wire.Ask) error {
+	switch m.What {
+	case wire.AskFree:
+		free := s.usage.Free(s.drv.FreeBytes())
+		return s.reply(m.Req, nil, func(f *wire.Fields) { codec.Size(f, &free) })
+	case wire.AskWorkGroup, wire.AskArgName:
+		return s.askKernel(m)
+	case wire.AskGlobals:
+		return s.askGlobals(m)
+	case wire.AskFormats:
+		l, ok := s.drv.(driver.ImageLister)
+		if !ok || m.Index < 1 || m.Index > 3 || m.Object > uint64(driver.WriteOnly) {
+			return s.reply(m.Req, driver.ErrUnsupported, nil)
+		}
+		list, err := l.ImageFormats(driver.Access(m.Object), m.Index)
+		return s.reply(m.Req, err, func(f *wire.Fields) { wire.Formats(f, &list) })
+	}
+	return fmt.Errorf("%w: question %d", wire.ErrProtocol, m.What)
+}
+
+func (s *Session) askGlobals(m *wire.Ask) error {
+	p, err := object[*program](s, m.Object, "program")
+	if err != nil {
+		return err
+	}
+	var list []driver.Global
+	if l, ok := s.drv.(driver.GlobalLister); ok {
+		list, err = l.Globals(p.h)
+	}
+	return s.reply(m.Req, err, func(f *wire.Fields) { wire.Globals(f, &list) })
+}
+
+func (s *Session) askKernel(m *wire.Ask) error {
+	k, err := object[*kernel](s, m.Object, "kernel")
+	if err != nil {
+		return err
+	}
+	i, ok := s.drv.(driver.KernelInformer)
+	if !ok {
+		return s.reply(m.Req, driver.ErrUnsupported, nil)
+	}
+	if m.What == wire.AskArgName {
+		name, err := i.ArgName(k.h, m.Index)
+		return s.reply(m.Req, err, func(f *wire.Fields) { f.Str(&name) })
+	}
+	size, multiple, err := i.WorkGroup(k.h)
+	return s.reply(m.Req, err, func(f *wire.Fields) { codec.Size(f, &size, &multiple) })
+}

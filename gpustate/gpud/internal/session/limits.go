@@ -1,0 +1,76 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// What one client can make a server hold. All clients together hold at most
+// Options.MaxClients times as much, and of shared memory and of host memory that
+// stands for a device's less: see package usage.
+const (
+	maxObjects  = 1 << 16   // memory objects, samplers, programs, kernels, queues
+	MaxQueues   = 256       // of them: each is a queue of the API, a goroutine and a window
+	maxSources  = 256 << 20 // bytes of programs
+	maxBuilding = 8         // programs that are built or wait for it
+	maxCarries  = 16        // transfers to other servers, and from them
+	MaxOpen     = 1 << 17   // events that are not complete
+	MaxArgBytes = 64 << 10  // of one value among a kernel's arguments
+	maxLogBytes = 256 << 10 // of what a compiler says
+	maxOpenBody = 64 << 10  // of the frame that chooses a device
+	maxFetch    = 1 << 20   // of the frame with another server's ticket
+	MaxWaiters  = 32        // threads that wait for commands of its out-of-order queues
+	maxSharers  = 16        // connections by which the client shares memory
+)
+
+// errTooMany is more than one client may have.
+var errTooMany = errors.New("over the server's limit for one client")
+
+func tooMany(most int, what string) error {
+	return fmt.Errorf("%w: at most %d %s", errTooMany, most, what)
+}
+
+// admit says whether the client may have one more object.
+func (s *Session) admit(queue bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(s.objects) >= maxObjects:
+		return tooMany(maxObjects, "objects")
+	case queue && s.queues >= MaxQueues:
+		return tooMany(MaxQueues, "queues")
+	}
+	return nil
+}
+
+// sourceBytes is what a program makes the server keep.
+func sourceBytes(d *driver.ProgramDesc) int64 {
+	return int64(len(d.Name) + len(d.OpenCL) + len(d.CUDA) + len(d.PTX) + len(d.IL) + len(d.Options))
+}
+
+// addSource counts a program's bytes; the sum goes down when the program goes.
+func (s *Session) addSource(n int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n > maxSources-s.sources {
+		return tooMany(maxSources, "bytes of programs")
+	}
+	s.sources += n
+	return nil
+}
+
+func (s *Session) dropSource(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sources -= n
+}
+
+// shortLog cuts what a compiler says to a length for people.
+func shortLog(err error) error {
+	if b, ok := err.(*driver.BuildError); ok && len(b.Log) > maxLogBytes {
+		b.Log = b.Log[:maxLogBytes] + "\n(truncated)"
+	}
+	return err
+}

@@ -1,0 +1,65 @@
+package session
+
+import (
+	"crypto/rand"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/usage"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// Device is one that is offered.
+type Device struct {
+	Info driver.Info // Index is the place among those that are offered
+	Lib  driver.Driver
+	At   int // index of the driver
+	From int // place of Lib in Options.libs
+}
+
+// Service is what clients are served with. A server has one; so has each worker, for
+// its only client.
+type Service struct {
+	Name     string
+	Addrs    []string // by which other servers reach the server
+	Quota    int64
+	Patience time.Duration
+	Frozen   time.Duration // a client that says nothing for so long is dropped, 0: never
+	Trusts   bool          // sources and options of programs
+	Key      wire.Key
+	Devices  []*Device
+	Usages   *usage.Table
+	Log      *slog.Logger
+	Last     bool // the process ends with its client, and frees what is there
+}
+
+// Infos describes what is offered.
+func (s *Service) Infos() []driver.Info {
+	var list []driver.Info
+	for _, d := range s.Devices {
+		list = append(list, d.Info)
+	}
+	return list
+}
+
+// Identity is what a client is known by to its server.
+type Identity struct {
+	ID    uint64
+	Token [32]byte // by which its memory finds it
+}
+
+// NewIdentity makes the identity of client id.
+func NewIdentity(id uint64) (p Identity) {
+	p.ID = id
+	_, _ = rand.Read(p.Token[:]) // never fails
+	return p
+}
+
+// Frontend is what a session tells the server.
+type Frontend interface {
+	// Opened lets a client stay that has chosen its device.
+	Opened(who wire.Open) error
+	// Moved takes in how a move went that the server asked for.
+	Moved(m wire.Moved)
+}

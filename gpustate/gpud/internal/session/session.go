@@ -1,0 +1,187 @@
+// Package session serves one client of a server: one opened device. It carries out what
+// the client says, in the server's process or in a worker, checks every number of it
+// before a driver sees it, and bounds what one client makes the server hold.
+package session
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/usage"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// Session serves one client. Its goroutine reads and carries out commands in order; each
+// queue has a goroutine that waits for them.
+type Session struct {
+	svc    *Service
+	server Frontend
+	Identity
+	usage *usage.Share
+	who   wire.Open
+	conn  net.Conn
+	in    *bufio.Reader
+	input wire.ActivityReader // behind in
+	out   *wire.Sender
+	dev   *Device
+	drv   driver.Device
+
+	arena  []byte     // shared with the client, or nil
+	ring   *wire.Ring // conn, when it is through that memory
+	stage  []byte     // the slots: the arena, or memory of the driver
+	pinned driver.Pinned
+	host   driver.Handle // the arena as the driver pinned it, or nil
+
+	mu      sync.Mutex
+	regions map[uint64]*region // nil when the client is gone
+	objects map[uint64]any
+	events  map[driver.Event]*event
+	tickets map[string]ticket
+	failed  int            // events that are kept because they failed
+	queues  int            // of objects
+	sources int64          // bytes of programs
+	builds  sync.WaitGroup // what goes on beside the reading goroutine
+
+	building *semaphore.Weighted // programs that are built, or wait for it
+	pulls    *semaphore.Weighted // fetches from other servers
+	gives    *semaphore.Weighted // fetches of other servers
+	sharers  *semaphore.Weighted // connections for memory
+	waiters  *semaphore.Weighted // threads that wait for commands out of order
+
+	frequent [32]wire.Message // of the reading goroutine: those that are decoded again and again, by operation
+}
+
+// New makes the session of a client that is to be served on conn, with its counts in own.
+// Run serves it.
+func New(h *Service, conn net.Conn, p Identity, own *usage.Usage, f Frontend) *Session {
+	s := &Session{svc: h, server: f, Identity: p, usage: usage.NewShare(h.Usages, own, h.Quota), conn: conn,
+		input: wire.ActivityReader{Reader: conn}, out: wire.NewSender(conn, h.Patience),
+		regions: map[uint64]*region{}, objects: map[uint64]any{},
+		events: map[driver.Event]*event{}, tickets: map[string]ticket{},
+		building: semaphore.NewWeighted(maxBuilding), waiters: semaphore.NewWeighted(MaxWaiters),
+		pulls: semaphore.NewWeighted(maxCarries), gives: semaphore.NewWeighted(maxCarries),
+		sharers: semaphore.NewWeighted(maxSharers)}
+	s.in = bufio.NewReaderSize(&s.input, 64<<10)
+	s.frequent = [32]wire.Message{wire.OpLaunch: &wire.Launch{}, wire.OpSetArg: &wire.SetArg{},
+		wire.OpTransfer: &wire.Transfer{}, wire.OpDirect: &wire.Direct{}, wire.OpCopy: &wire.Copy{},
+		wire.OpMarker: &wire.Marker{}}
+	return s
+}
+
+// Run serves the client from Welcome to the end.
+func (s *Session) Run() {
+	if err := s.open(); HungUp(err) {
+		return // it found nothing that it likes
+	} else if err != nil {
+		s.svc.Log.Warn("client not served", "id", s.ID, "from", s.conn.RemoteAddr().String(), "err", err)
+		return
+	}
+	welcome := s.out
+	err := s.useRing()
+	if err == nil {
+		err = s.server.Opened(s.who)
+	}
+	_ = welcome.Now(&wire.Reply{Req: s.who.Req, Err: err, Body: s.Token[:]}) // if it is gone serve finds out
+	if err == nil {
+		stop := make(chan struct{})
+		go s.beat(stop)
+		err = s.serve()
+		close(stop)
+	} else {
+		s.svc.Log.Warn("client not served", "id", s.ID, "err", err)
+	}
+	if !HungUp(err) {
+		s.Dismiss(err.Error())
+		s.svc.Log.Warn("client dropped", "id", s.ID, "err", err)
+	}
+	_ = s.conn.Close()
+	if s.svc.Last {
+		return // the process ends, and frees more surely what is there
+	}
+	if err := s.close(); err != nil {
+		s.svc.Log.Warn("client not freed completely", "id", s.ID, "err", err)
+	}
+}
+
+// HungUp is an end that the client chose, or that its own end chose for it.
+func HungUp(err error) bool {
+	return errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) // what it was sent last it has not read
+}
+
+// Dismiss tells the client why it is dropped, if it still listens, and drops it.
+func (s *Session) Dismiss(why string) {
+	_ = s.out.Now(&wire.Bye{Why: why})
+	_ = s.out.Finish() // somebody else who is sending takes it along: wait for him
+	if u, ok := s.conn.(interface{ CloseRead() error }); ok {
+		_ = u.CloseRead() // ends the reading goroutine, which closes the rest
+	}
+}
+
+// Order asks the client to move.
+func (s *Session) Order(m *wire.Move) error { return s.out.Now(m) }
+
+// close waits for the client's commands and releases all it had.
+func (s *Session) close() error {
+	s.mu.Lock()
+	s.tickets = nil
+	s.mu.Unlock()
+	s.builds.Wait()
+	s.mu.Lock()
+	all := s.objects
+	s.objects = map[uint64]any{}
+	s.mu.Unlock()
+	var errs []error
+	for _, o := range all {
+		if q, ok := o.(*queue); ok {
+			errs = append(errs, q.close())
+		}
+	}
+	s.mu.Lock()
+	for id, e := range s.events {
+		e.release(s.drv)
+		delete(s.events, id)
+	}
+	s.mu.Unlock()
+	for _, kind := range []func(o any) bool{isKernel, isRange, isProgram, func(any) bool { return true }} {
+		for id, o := range all {
+			if _, queue := o.(*queue); !queue && kind(o) {
+				errs = append(errs, s.release(o))
+				delete(all, id)
+			}
+		}
+	}
+	errs = append(errs, s.unshareAll(), s.unstage(), s.drv.Close())
+	return errors.Join(errs...)
+}
+
+// beatFor is how long a client may be unheard of and still be told that the
+// server lives.
+const beatFor = 3 * wire.BeatEvery
+
+// beat tells the client that the server lives, whatever the reading goroutine
+// does, and drops a client of which nothing was heard for Service.Frozen. A client
+// that waits for a long command is heard of; one that is stopped is not.
+func (s *Session) beat(stop <-chan struct{}) {
+	var quiet wire.SilenceTimer
+	wire.SendBeats(s.out, stop, func() (send, over bool) {
+		if !s.input.Waiting() {
+			s.input.NoteActivity() // a long call holds the reader up: nothing can be heard
+		}
+		silent := quiet.Look(&s.input)
+		if s.svc.Frozen > 0 && silent > s.svc.Frozen {
+			s.svc.Log.Warn("client dropped", "id", s.ID, "err", "silent for "+s.svc.Frozen.String())
+			go s.Dismiss(fmt.Sprintf("the program was silent for %v", s.svc.Frozen))
+			return false, true
+		}
+		return silent <= beatFor, false
+	})
+}

@@ -1,0 +1,187 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/session"
+)
+
+// Options say how workers are started, see gpud.Options.
+type Options struct {
+	Command    []string      // of a program that calls Run
+	Unconfined bool          // they reach all that the user can
+	Dirs       []string      // that they may use beyond devices, libraries and caches
+	User       string        // that they run as; empty: the server's
+	Grace      time.Duration // that one has to end after its client has gone or the server is shutting down
+}
+
+// Launcher starts workers for a server.
+type Launcher struct {
+	opt    Options
+	svc    *session.Service
+	drop   *syscall.Credential // of workers, nil: the server's
+	home   string              // of that user
+	starts chan func()
+}
+
+// NewLauncher makes a launcher of workers that serve with svc, which must not change once
+// a client has come. Run has to run for Start to work.
+func NewLauncher(svc *session.Service, opt Options) (*Launcher, error) {
+	l := &Launcher{opt: opt, svc: svc, starts: make(chan func())}
+	if err := l.lookUpUser(); err != nil {
+		return nil, err
+	}
+	if opt.Unconfined {
+		return l, nil
+	}
+	if LandlockVersion() == 0 {
+		svc.Log.Warn("this kernel has no Landlock: workers can access all files that their user can; see --user")
+	}
+	l.sweep()
+	return l, nil
+}
+
+// Run starts processes until Close. All come from one thread that stays as long as they
+// do: they die with it, and with the server.
+func (l *Launcher) Run() {
+	runtime.LockOSThread()
+	for do := range l.starts {
+		do()
+	}
+}
+
+// Close ends Run. No client is left.
+func (l *Launcher) Close() { close(l.starts) }
+
+// Client is a client as a worker needs to know it.
+type Client struct {
+	session.Identity
+	Page             int // of its usage
+	session.Frontend     // hears what the session tells the server
+}
+
+// Start starts a worker and hands the client over to it: the caller closes c, and calls
+// Serve.
+func (l *Launcher) Start(c net.Conn, cl Client) (*Worker, error) {
+	ctl, theirs, err := newControl()
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker{launcher: l, ctl: ctl, client: cl, cmd: exec.Command(l.opt.Command[0], l.opt.Command[1:]...)}
+	w.cmd.ExtraFiles = []*os.File{theirs}
+	said := &bounded{to: os.Stderr, left: maxOutput} // what kernels print, too
+	w.cmd.Stdout, w.cmd.Stderr, w.cmd.WaitDelay = said, said, time.Second
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: l.drop}
+	if err := l.setUp(w); err != nil {
+		return nil, errors.Join(err, theirs.Close(), ctl.c.Close())
+	}
+	started := make(chan error, 1)
+	l.starts <- func() { started <- w.cmd.Start() }
+	err = <-started
+	_ = theirs.Close()
+	if err != nil {
+		_ = ctl.c.Close()
+		w.cleanUp()
+		return nil, err
+	}
+	conn := c.(syscall.Conn)
+	if err = withFiles([]syscall.Conn{conn}, nil, func(fds []int) (err error) {
+		w.conn, err = unix.FcntlInt(uintptr(fds[0]), unix.F_DUPFD_CLOEXEC, 0)
+		return err
+	}); err == nil {
+		if err = ctl.send(message{Start: l.startMessage(&cl)}, l.svc.Usages.File(), conn); err == nil {
+			return w, nil
+		}
+		_ = unix.Close(w.conn)
+	}
+	_ = ctl.c.Close()
+	defer w.cleanUp()
+	if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
+		_ = w.cmd.Process.Kill()
+		_ = w.cmd.Wait()
+		return nil, err
+	}
+	if ended := w.cmd.Wait(); ended != nil { // by itself: how is what helps
+		err = fmt.Errorf("%w (%w)", ended, err)
+	}
+	return nil, err
+}
+
+// startMessage is what a worker is told about the server and its client.
+func (l *Launcher) startMessage(cl *Client) *start {
+	s := l.svc
+	m := &start{Name: s.Name, Addrs: s.Addrs, Quota: s.Quota, Patience: s.Patience, Frozen: s.Frozen, Trusts: s.Trusts,
+		Key: s.Key[:], Client: cl.Identity, Usage: cl.Page, Usages: s.Usages.Len()}
+	for _, d := range s.Devices {
+		m.Devices = append(m.Devices, offer{d.Info, d.From, d.At})
+	}
+	return m
+}
+
+// lookUpUser finds the user that workers run as.
+func (l *Launcher) lookUpUser() error {
+	if l.opt.User == "" {
+		return nil
+	}
+	u, err := user.Lookup(l.opt.User)
+	if err != nil {
+		return fmt.Errorf("gpud: %w", err)
+	}
+	groups, err := u.GroupIds()
+	if err != nil {
+		return fmt.Errorf("gpud: groups of user %s: %w", u.Username, err)
+	}
+	ids := []string{u.Uid, u.Gid}
+	var numbers []uint32
+	for _, id := range append(ids, groups...) {
+		n, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return fmt.Errorf("gpud: user %s: %w", u.Username, err)
+		}
+		numbers = append(numbers, uint32(n))
+	}
+	l.drop = &syscall.Credential{Uid: numbers[0], Gid: numbers[1], Groups: numbers[2:]}
+	l.home = u.HomeDir
+	return nil
+}
+
+// setUp gives a worker its environment, and a directory of its own for temporary
+// files.
+func (l *Launcher) setUp(w *Worker) error {
+	if l.opt.Unconfined {
+		return nil
+	}
+	tmp, lock, err := makeTempDir()
+	if err != nil {
+		return err
+	}
+	w.tmp, w.lock = tmp, lock
+	env := workerEnv(os.Environ())
+	if l.drop != nil {
+		if err := os.Chown(tmp, int(l.drop.Uid), int(l.drop.Gid)); err != nil {
+			w.cleanUp()
+			return fmt.Errorf("make a worker's directory: %w", err)
+		}
+		env = append(env, "HOME="+l.home, "USER="+l.opt.User, "LOGNAME="+l.opt.User, "XDG_CACHE_HOME="+
+			filepath.Join(l.home, ".cache"))
+	}
+	w.cmd.Env = append(env, "TMPDIR="+tmp, confineEnv+"="+strings.Join(l.opt.Dirs,
+		string(filepath.ListSeparator)))
+	if filepath.IsAbs(w.cmd.Path) {
+		w.cmd.Dir = "/" // what is named from here on is named wholly
+	}
+	return nil
+}

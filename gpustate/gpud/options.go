@@ -1,0 +1,150 @@
+package gpud
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/worker"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+)
+
+// Options say what to serve, where and how. Listen, KeyFile and one of Worker and
+// InProcess are required.
+type Options struct {
+	// Listen are the addresses: "unix:PATH" or "HOST:PORT". Nothing else listens.
+	Listen []string
+	// KeyFile holds the key that clients prove; it is made when it is not there.
+	KeyFile string
+	// MoveKeyFile holds the key that who moves programs proves: DialAdmin. It is made
+	// when it is not there, and is another one than the clients'. Empty: MoveKeyFile
+	// of KeyFile.
+	MoveKeyFile string
+	// Worker is the command line of a program that calls RunWorker. The server
+	// starts it for each client, so that no client's kernel can harm another
+	// client or the server. `holdfast gpud` starts itself.
+	Worker []string
+	// InProcess serves all clients in this process, without workers: for tests,
+	// and where clients trust each other. A kernel that writes out of bounds then
+	// ends the server, or spoils the device for all.
+	InProcess bool
+	// Name is the server's name for people. Empty: the host's.
+	Name string
+	// Advertise are addresses by which other servers reach this one. Empty: those
+	// it listens at, if they name a host.
+	Advertise []string
+	// Offer chooses the devices. nil: all.
+	Offer func(driver.Info) bool
+	// Quota bounds the device memory of one client in bytes; 0 is no bound.
+	Quota int64
+	// MaxClients bounds the clients at a time; 0 is 256.
+	MaxClients int
+	// Patience is how long a client may not read what it is sent. 0 is 30 s.
+	Patience time.Duration
+	// Silence is how long a client's host may not acknowledge what it is sent, or
+	// asked while nothing is sent, before its connection is given up. 0 is 15 s.
+	Silence time.Duration
+	// Frozen is how long a client may say nothing although it has not hung up and
+	// its host is there: its program is stopped, perhaps by a debugger. 0 is
+	// without end. Waiting for a long command is no silence.
+	Frozen time.Duration
+	// Unconfined lets workers reach all that this user can: files, processes, sockets.
+	// Without it they reach devices, libraries and caches of compilers, as far as the
+	// kernel knows Landlock; they have no privileges, and an environment without what
+	// drivers do not read.
+	Unconfined bool
+	// WorkerDirs are directories that workers may use beyond that.
+	WorkerDirs []string
+	// User is the user that workers run as. It takes a server that root has started.
+	// Empty: the server's.
+	User string
+	// TrustSources gives programs to compilers with whatever options, and whatever
+	// files of this machine they include. Without it a client's programs are built with
+	// known options and headers of the compiler alone.
+	TrustSources bool
+	// Peers are the servers that programs move to when this one is evacuated.
+	Peers []string
+	// Logger gets what happens; nil: nothing.
+	Logger *slog.Logger
+
+	libs  []driver.Driver // nil: those of this machine
+	grace time.Duration   // that a worker has to end after its client has gone or the server is shutting down
+}
+
+func (o *Options) validate() error {
+	if len(o.Listen) == 0 {
+		return errors.New("gpud: Options.Listen is empty: want unix:PATH or HOST:PORT")
+	}
+	if o.KeyFile == "" {
+		return errors.New("gpud: Options.KeyFile is empty")
+	}
+	if o.InProcess == (len(o.Worker) > 0) {
+		return errors.New("gpud: set either Options.Worker, the command line of a worker, or Options.InProcess")
+	}
+	if o.User != "" && (o.InProcess || os.Geteuid() != 0) {
+		return errors.New("gpud: Options.User needs workers and a server that root started")
+	}
+	if o.Quota < 0 || o.MaxClients < 0 {
+		return errors.New("gpud: Options.Quota and Options.MaxClients must not be negative")
+	}
+	if o.Name == "" {
+		o.Name, _ = os.Hostname()
+	}
+	o.Name = cmp.Or(o.Name, "gpud")
+	o.MaxClients = cmp.Or(o.MaxClients, 256)
+	o.Patience = cmp.Or(o.Patience, 30*time.Second)
+	o.grace = cmp.Or(o.grace, 5*time.Second)
+	o.Silence = cmp.Or(o.Silence, wire.Silence)
+	if o.Frozen != 0 && o.Frozen < wire.MinSilence || o.Silence < wire.MinSilence {
+		return fmt.Errorf("gpud: Options.Silence and Options.Frozen must be at least %v", wire.MinSilence)
+	}
+	if o.Offer == nil {
+		o.Offer = func(driver.Info) bool { return true }
+	}
+	if o.libs == nil {
+		o.libs = drivers.All
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	return nil
+}
+
+// MoveKeyFile is where the key for moving programs lies when nothing is said: beside
+// the key for using devices, gpud-move.key for gpud.key.
+func MoveKeyFile(keyFile string) string { return wire.MoveKeyFile(keyFile) }
+
+// ensureKeys reads the two keys, and makes those that are not there.
+func ensureKeys(opt *Options) (keys wire.Keys, err error) {
+	if keys.Use, err = wire.EnsureKey(opt.KeyFile); err != nil {
+		return keys, err
+	}
+	file := cmp.Or(opt.MoveKeyFile, MoveKeyFile(opt.KeyFile))
+	if keys.Move, err = wire.EnsureKey(file); err != nil {
+		return keys, err
+	}
+	if keys.Use == keys.Move {
+		return keys, fmt.Errorf("gpud: %s and %s hold the same key, so every client could move all others: remove "+
+			"%[2]s; gpud makes a new one",
+			opt.KeyFile, file)
+	}
+	return keys, nil
+}
+
+// RunWorker serves the one client that the server which started this process
+// hands over, and returns when it has gone; the process then has to end. See
+// Options.Worker. What it has to report goes to standard error.
+//
+// It begins by giving up what a worker does not need, see Options.Unconfined: the
+// process starts its own program again, with the same arguments. Call RunWorker before
+// anything else.
+//
+// Signals that ask a process to end, or gpud to evacuate, do nothing here: the
+// server decides. When the server dies the process ends at once.
+func RunWorker() error { return worker.Run() }
