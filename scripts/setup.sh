@@ -10,9 +10,10 @@ demo="
 	openmpi-bin mpich
 	ocl-icd-libopencl1 pocl-opencl-icd mesa-opencl-icd
 "
-# The tests compile C against MPI, look at its memory, and start a Slurm of their own.
+# The tests compile C, C++ and Fortran against MPI, look at its memory, and start a Slurm of their own.
 test="$demo
 	pkg-config libopenmpi-dev libmpich-dev valgrind binutils
+	g++ gfortran python3-numpy python3-mpi4py
 	ocl-icd-opencl-dev opencl-headers clinfo oclgrind
 	slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libpmi2-0
 	iproute2 util-linux procps shellcheck

@@ -9,7 +9,7 @@ import (
 // Stray names the variables of an environment that look like Holdfast's and mean
 // nothing to it, each with the one that was probably meant.
 func (c *Config[T]) Stray(environ []string) []string {
-	others := []string{FileVar, SupervisorVar, mpiVar, "HOLDFAST_BIN", "HOLDFAST_NODE_KEY"}
+	others := []string{FileVar, SupervisorVar, mpiVar, "HOLDFAST_BIN", "HOLDFAST_LIBRARY", "HOLDFAST_NODE_KEY"}
 	var stray []string
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")

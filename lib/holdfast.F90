@@ -1,0 +1,427 @@
+! holdfast.F90 - checkpoints of a program in Fortran: the calls of holdfast.h as a module.
+!
+! A program names the variables that it needs to continue, restores them, and calls hf_point where they are
+! whole and none of its own messages is in flight:
+!
+!     use holdfast
+!     use holdfast_mpi                        ! hf_init_mpi: holdfast_mpi.F90
+!     integer, target :: step                 ! what is protected is a target
+!     real(real64), allocatable, target :: u(:,:)
+!     logical :: stop_now
+!
+!     call MPI_Init()
+!     call hf_init_mpi(MPI_COMM_WORLD)
+!     call hf_protect("step", step)
+!     call hf_protect("u", u)
+!     call hf_restore()                       ! a first start changes nothing
+!     do while (step < steps)
+!       call hf_point(stop_now)
+!       if (stop_now) exit                    ! the final checkpoint is durable
+!       ...
+!       step = step + 1
+!     end do
+!     call hf_finalize()
+!     call MPI_Finalize()
+!
+! Compile this file with the program, by the same compiler, and link with -lholdfast. It needs assumed rank of Fortran
+! 2018: gfortran 10 or later. holdfast.h says what each call needs and costs, who must call it (all ranks
+! or one), and what becomes of signals.
+!
+! Errors. Each call ends with ierr, which is 0 or one of HF_E_ below, and errmsg, a character variable of any length
+! that has the text then: what failed, on what, why, what to do. Both are optional. Without ierr an error ends the
+! program by error stop with that text, as allocate does without stat. The other ranks end then, too.
+!
+! Targets. The library writes protected variables in hf_restore and reads them in hf_point, hf_checkpoint and
+! hf_finalize. Declare them target, and keep them allocated until hf_finalize: else the compiler may keep
+! them in registers. An array that was allocated anew is protected anew, by the same name.
+module holdfast
+  use, intrinsic :: iso_c_binding
+  use, intrinsic :: iso_fortran_env, only: int8, int16, int32, int64, real32, real64, error_unit
+  implicit none
+  private
+
+  public :: hf_start, hf_init, hf_protect, hf_restore, hf_point, hf_checkpoint, hf_request, hf_wait, hf_stop_asked, &
+            hf_finalize, hf_error, hf_config, hf_allgather, hf_init_by
+
+  ! Errors: holdfast.h says more.
+  integer, parameter, public :: &
+    HF_OK = 0, &
+    HF_E_ARG = -1, &      ! an argument is wrong
+    HF_E_ORDER = -2, &    ! the call does not come in its turn
+    HF_E_MEMORY = -3, &   ! no memory, or no address space
+    HF_E_DAEMON = -4, &   ! the node daemon cannot be started, or has ended
+    HF_E_PROTOCOL = -5, & ! daemon and library are of different releases
+    HF_E_LOST = -6, &     ! another rank has ended: leave, the job is over
+    HF_E_FAILED = -7      ! the operation failed; errmsg says why
+
+  ! Types of elements, for hf_protect of an address.
+  integer, parameter, public :: HF_BYTE = 1, HF_INT8 = 2, HF_INT16 = 3, HF_INT32 = 4, HF_INT64 = 5, HF_UINT8 = 6, &
+    HF_UINT16 = 7, HF_UINT32 = 8, HF_UINT64 = 9, HF_FLOAT = 10, HF_DOUBLE = 11, HF_FLOAT_COMPLEX = 12, &
+    HF_DOUBLE_COMPLEX = 13
+
+  integer, parameter :: restored_code = 1, stop_code = 1
+
+  ! hf_config of holdfast.h, for modules such as holdfast_mpi.
+  type, bind(C) :: hf_config
+    integer(c_size_t) :: size_of = 0
+    integer(c_int) :: rank = -1, size = -1
+    type(c_ptr) :: program = c_null_ptr
+    type(c_funptr) :: allgather = c_null_funptr
+    type(c_ptr) :: arg = c_null_ptr
+  end type
+
+  abstract interface
+    ! hf_allgather_fn of holdfast.h.
+    integer(c_int) function hf_allgather(all, mine, bytes, arg) bind(C)
+      import :: c_int, c_ptr, c_size_t
+      type(c_ptr), value :: all, mine, arg
+      integer(c_size_t), value :: bytes
+    end function
+  end interface
+
+  ! Makes a variable part of every checkpoint under name, of 1 to 200 bytes: a scalar or an array of any rank, of type
+  ! integer of 1, 2, 4 or 8 bytes, real or complex of 4 or 8 bytes each, default logical, or default character. A part
+  ! of an array is taken if it is contiguous. Local.
+  !
+  !     call hf_protect(name, variable, ierr, errmsg)
+  !     call hf_protect(name, address, count, type, ierr, errmsg)
+  !
+  ! The second form is for all else: count elements at a type(c_ptr), which are of an HF_ type. A derived type
+  ! without pointers and allocatable parts is so many bytes: c_loc(x), storage_size(x) / 8, HF_BYTE.
+  interface hf_protect
+    module procedure protect_int8, protect_int16, protect_int32, protect_int64, protect_real32, protect_real64, &
+      protect_complex32, protect_complex64, protect_logical32, protect_character, protect_address
+  end interface
+
+  interface
+    integer(c_int) function c_start() bind(C, name="hf_start")
+      import :: c_int
+    end function
+    integer(c_int) function c_init(config) bind(C, name="hf_init")
+      import :: c_int, hf_config
+      type(hf_config), intent(in) :: config
+    end function
+    integer(c_int) function c_protect(name, ptr, count, kind) bind(C, name="hf_protect")
+      import :: c_int, c_char, c_ptr, c_size_t
+      character(kind=c_char), intent(in) :: name(*)
+      type(c_ptr), value :: ptr
+      integer(c_size_t), value :: count
+      integer(c_int), value :: kind
+    end function
+    integer(c_int) function c_restore() bind(C, name="hf_restore")
+      import :: c_int
+    end function
+    integer(c_int) function c_point() bind(C, name="hf_point")
+      import :: c_int
+    end function
+    integer(c_int) function c_checkpoint() bind(C, name="hf_checkpoint")
+      import :: c_int
+    end function
+    integer(c_int) function c_request(stop) bind(C, name="hf_request")
+      import :: c_int
+      integer(c_int), value :: stop
+    end function
+    integer(c_int) function c_wait(level) bind(C, name="hf_wait")
+      import :: c_int, c_char
+      character(kind=c_char), intent(in) :: level(*)
+    end function
+    integer(c_int) function c_stop_asked() bind(C, name="hf_stop_asked")
+      import :: c_int
+    end function
+    integer(c_int) function c_finalize() bind(C, name="hf_finalize")
+      import :: c_int
+    end function
+    type(c_ptr) function c_error() bind(C, name="hf_error")
+      import :: c_ptr
+    end function
+    integer(c_size_t) function c_strlen(s) bind(C, name="strlen")
+      import :: c_ptr, c_size_t
+      type(c_ptr), value :: s
+    end function
+  end interface
+
+contains
+
+  ! Finds the node daemon, or starts it. Local. Optional: call it before MPI_Init where a process must not be started
+  ! after it.
+  subroutine hf_start(ierr, errmsg)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    code = c_start()
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! Connects this rank of a program without MPI, whose ranks are all on this node. Collective. Rank and size are
+  ! those of the launcher's environment, or one process, if they are absent; program is the name of the job, else that
+  ! of the executable. Programs with MPI call hf_init_mpi of holdfast_mpi.
+  subroutine hf_init(rank, size, program, ierr, errmsg)
+    integer, optional, intent(in) :: rank, size
+    character(*), optional, intent(in) :: program
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    character(kind=c_char, len=:), allocatable, target :: name
+    type(hf_config) :: c
+
+    if (present(rank)) c%rank = int(rank, c_int)
+    if (present(size)) c%size = int(size, c_int)
+    if (present(program)) then
+      name = trim(program)//c_null_char
+      c%program = c_loc(name)
+    end if
+    call hf_init_by(c, ierr, errmsg)
+  end subroutine
+
+  ! hf_init of holdfast.h, for modules such as holdfast_mpi. It sets size_of itself.
+  subroutine hf_init_by(c, ierr, errmsg)
+    type(hf_config), intent(inout) :: c
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    c%size_of = c_sizeof(c)
+    code = c_init(c)
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! Reads the newest epoch that all ranks can read into everything protected; restored is false on a first start.
+  ! Collective, once, after hf_protect and before the first point.
+  subroutine hf_restore(restored, ierr, errmsg)
+    logical, optional, intent(out) :: restored
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    code = c_restore()
+    if (present(restored)) restored = code == restored_code
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! Where a checkpoint may be taken. All ranks come here equally often. stop_now is true when the final
+  ! checkpoint is durable: finish.
+  subroutine hf_point(stop_now, ierr, errmsg)
+    logical, intent(out) :: stop_now
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    code = c_point()
+    stop_now = code == stop_code
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! Takes a checkpoint here and now. Collective; it is a point too. stop_now is as in hf_point.
+  subroutine hf_checkpoint(stop_now, ierr, errmsg)
+    logical, intent(out) :: stop_now
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    code = c_checkpoint()
+    stop_now = code == stop_code
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! Asks for a checkpoint at the next point; with stop for a final one. Local.
+  subroutine hf_request(stop, ierr, errmsg)
+    logical, optional, intent(in) :: stop
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer(c_int) :: final
+    integer :: code
+
+    final = 0
+    if (present(stop)) final = merge(1_c_int, 0_c_int, stop)
+    code = c_request(final)
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! Waits until the newest checkpoint is durable at a level: "local", "partner", "parity" or "global".
+  subroutine hf_wait(level, ierr, errmsg)
+    character(*), intent(in) :: level
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    code = c_wait(trim(level)//c_null_char)
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! True when hf_point or hf_checkpoint has said to stop.
+  logical function hf_stop_asked()
+    hf_stop_asked = c_stop_asked() /= 0
+  end function
+
+  ! Waits until the last checkpoint is at all levels, and frees everything. Collective. A program that ends without it
+  ! ends the job, as a crash does.
+  subroutine hf_finalize(ierr, errmsg)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    code = c_finalize()
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! Text of the last error.
+  function hf_error() result(text)
+    character(:), allocatable :: text
+    character(kind=c_char), pointer :: s(:)
+    type(c_ptr) :: at
+    integer :: i
+
+    at = c_error()
+    call c_f_pointer(at, s, [c_strlen(at)])
+    allocate (character(size(s)) :: text)
+    do i = 1, size(s)
+      text(i:i) = s(i)
+    end do
+  end function
+
+  subroutine protect_int8(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer(int8), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT8, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine protect_int16(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer(int16), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT16, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine protect_int32(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer(int32), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT32, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine protect_int64(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer(int64), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT64, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine protect_real32(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    real(real32), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_FLOAT, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine protect_real64(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    real(real64), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_DOUBLE, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine protect_complex32(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    complex(real32), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_FLOAT_COMPLEX, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine protect_complex64(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    complex(real64), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_DOUBLE_COMPLEX, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine protect_logical32(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    logical(int32), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT32, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine protect_character(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    character(*), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place(name, c_loc(a), size(a, kind=c_size_t) * len(a), HF_BYTE, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine protect_address(name, address, count, type, ierr, errmsg)
+    character(*), intent(in) :: name
+    type(c_ptr), intent(in) :: address
+    integer(c_size_t), intent(in) :: count
+    integer, intent(in) :: type
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place(name, address, count, type, .true., ierr, errmsg)
+  end subroutine
+
+  subroutine place(name, address, count, type, contiguous, ierr, errmsg)
+    character(*), intent(in) :: name
+    type(c_ptr), intent(in) :: address
+    integer(c_size_t), intent(in) :: count
+    integer, intent(in) :: type
+    logical, intent(in) :: contiguous
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    if (.not. contiguous) then
+      call complain(HF_E_ARG, "hf_protect """//name//""": a part of an array whose elements do not lie one behind the &
+                    &other cannot be protected; protect the whole array", ierr, errmsg)
+      return
+    end if
+    code = c_protect(trim(name)//c_null_char, address, count, int(type, c_int))
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! Gives the caller the code of a call, and ends the program where it does not want it.
+  subroutine report(code, ierr, errmsg)
+    integer, intent(in) :: code
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    if (present(ierr)) ierr = HF_OK
+    if (code < 0) call complain(code, hf_error(), ierr, errmsg)
+  end subroutine
+
+  subroutine complain(code, text, ierr, errmsg)
+    integer, intent(in) :: code
+    character(*), intent(in) :: text
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    if (present(errmsg)) errmsg = text
+    if (present(ierr)) then
+      ierr = code
+      return
+    end if
+    write (error_unit, "(2a)") "holdfast: ", text
+    flush (error_unit)
+    error stop 1
+  end subroutine
+end module

@@ -1,0 +1,318 @@
+// holdfast.hpp - holdfast.h for C++17: a session that ends by itself, arrays and containers as they are, exceptions.
+//
+//     #include <holdfast_mpi.hpp>                    // or holdfast.hpp, without MPI
+//
+//     MPI_Init(&argc, &argv);
+//     {
+//         auto hf = holdfast::open(MPI_COMM_WORLD);
+//         hf.protect("step", step);
+//         hf.protect("u", u);                        // a std::vector<double>
+//         hf.restore();                              // a first start changes nothing
+//         for (; step < steps; step++) {
+//             if (hf.point())
+//                 break;                             // the final checkpoint is durable
+//             ...
+//         }
+//     }                                              // waits until the last checkpoint is at all levels
+//     MPI_Finalize();
+//
+// Link with -lholdfast. holdfast.h says what each call needs and costs, who must call it (all ranks or one), and
+// from which threads; here a call differs from the one of that name only in what is said at it.
+//
+// Errors are thrown as holdfast::error, whose what() is hf_error(): what failed, on what, why, what to do. An error of
+// one rank does not reach the others: catch it around the session and call MPI_Abort, or let it end the process, so
+// that they end, too.
+#ifndef HOLDFAST_HPP
+#define HOLDFAST_HPP
+
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "holdfast.h"
+
+namespace holdfast {
+
+// What a call of the library returned that failed.
+class error : public std::runtime_error {
+public:
+    error(int code, const char *text) : std::runtime_error(text), code_(code) {}
+
+    // One of HF_E_ARG, HF_E_ORDER, ... of holdfast.h.
+    int code() const noexcept { return code_; }
+
+    // Another rank has ended: this one can do nothing but leave.
+    bool lost() const noexcept { return code_ == HF_E_LOST; }
+
+private:
+    int code_;
+};
+
+// Throws unless code is a result.
+inline int check(int code)
+{
+    if (code < 0)
+        throw error(code, hf_error());
+    return code;
+}
+
+// hf_start: call it before MPI_Init where no process may be started after it.
+inline void start() { check(hf_start()); }
+
+namespace detail {
+
+template <class T> struct is_complex : std::false_type {};
+template <class T> struct is_complex<std::complex<T>> : std::true_type {};
+
+template <class T, class = void> struct is_contiguous : std::false_type {};
+template <class T>
+struct is_contiguous<T, std::void_t<decltype(std::declval<T &>().data()), decltype(std::declval<T &>().size())>>
+    : std::is_pointer<decltype(std::declval<T &>().data())> {};
+
+template <class T> constexpr hf_type integer_type()
+{
+    constexpr bool is_signed = std::is_signed_v<T>;
+    switch (sizeof(T)) {
+    case 1:
+        return is_signed ? HF_INT8 : HF_UINT8;
+    case 2:
+        return is_signed ? HF_INT16 : HF_UINT16;
+    case 4:
+        return is_signed ? HF_INT32 : HF_UINT32;
+    case 8:
+        return is_signed ? HF_INT64 : HF_UINT64;
+    }
+    return HF_BYTE;
+}
+
+// The type that elements T have in a checkpoint: HF_BYTE for bool, characters and structures.
+template <class T> constexpr hf_type type_of()
+{
+    if constexpr (std::is_same_v<T, float>)
+        return HF_FLOAT;
+    else if constexpr (std::is_same_v<T, double>)
+        return HF_DOUBLE;
+    else if constexpr (std::is_same_v<T, std::complex<float>>)
+        return HF_FLOAT_COMPLEX;
+    else if constexpr (std::is_same_v<T, std::complex<double>>)
+        return HF_DOUBLE_COMPLEX;
+    else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, char>)
+        return HF_BYTE;
+    else if constexpr (std::is_enum_v<T>)
+        return integer_type<std::underlying_type_t<T>>();
+    else if constexpr (std::is_integral_v<T>)
+        return integer_type<T>();
+    else
+        return HF_BYTE;
+}
+
+// How many elements of type_of<T>() are in one T.
+template <class T> constexpr std::size_t elements_in()
+{
+    return type_of<T>() == HF_BYTE ? sizeof(T) : 1;
+}
+
+template <class T> void check_element()
+{
+    static_assert(!std::is_const_v<T>, "holdfast: a restart writes what is protected, and this is const");
+    static_assert(!std::is_pointer_v<T> && !std::is_member_pointer_v<T>,
+                  "holdfast: an address is of no use after a restart; protect what it points to: protect(name, p, n)");
+    static_assert(std::is_trivially_copyable_v<T> || is_complex<T>::value,
+                  "holdfast: this type cannot be copied as bytes; protect its parts");
+}
+
+struct result { // of an hf_init
+    int code;
+};
+
+} // namespace detail
+
+// This process's connection to the node daemon, and what it protects. A process has one, once in its life.
+//
+// What it protects has to outlive it: declare the session after that.
+class session {
+public:
+    // hf_init: rank and size are those of the launcher's environment, and all ranks are on this node.
+    session() : session(nullptr) {}
+
+    // hf_init with c, which may be null.
+    explicit session(const hf_config *c) : session(detail::result{hf_init(c)}) {}
+
+    // After a call to hf_init of one's own; see holdfast::open.
+    explicit session(detail::result r) { check(r.code); }
+
+    // hf_init by way of allgather(void *all, const void *mine, std::size_t bytes), which gathers bytes of every rank
+    // into all, in order of rank, and returns 0 if it did.
+    template <class Allgather> session(int rank, int size, Allgather &&allgather)
+        : session(detail::result{init(rank, size, allgather)})
+    {
+    }
+
+    session(const session &) = delete;
+    session &operator=(const session &) = delete;
+
+    // finalize, but that an error is not thrown; the daemon prints it. When an exception ends the block it does
+    // nothing, since other ranks may never come to it: the process has to end.
+    ~session()
+    {
+        if (final_ || std::uncaught_exceptions() > exceptions_)
+            return;
+        try {
+            finalize();
+        } catch (const error &) { // finalize is there for those who want to know
+        }
+    }
+
+    // Protects count elements at ptr.
+    template <class T> void protect(const std::string &name, T *ptr, std::size_t count)
+    {
+        place(name, ptr, count);
+        forget(name);
+    }
+
+    // Protects a variable: a number, a complex one, an enumerator, an array of such, a structure that can be copied as
+    // bytes (a checkpoint has them as they are, with the padding, and knows their number alone), or a container
+    // whose elements lie one behind the other, and are such.
+    //
+    // Of a container that can grow (std::vector, std::string) its object is remembered: it has to stay where it is
+    // until finalize, and may change its size and the place of its elements, which point and checkpoint notice. At
+    // restore it must have the size of then: keep that in a file that you read first, or in the input.
+    template <class T> void protect(const std::string &name, T &variable)
+    {
+        if constexpr (std::is_array_v<T>)
+            protect(name, reinterpret_cast<std::remove_all_extents_t<T> *>(&variable),
+                    sizeof variable / sizeof(std::remove_all_extents_t<T>));
+        else if constexpr (!detail::is_contiguous<T>::value)
+            protect(name, &variable, 1);
+        else if constexpr (std::is_trivially_copyable_v<T>) // std::array, std::span
+            protect(name, variable.data(), static_cast<std::size_t>(variable.size()));
+        else
+            follow(name, variable);
+    }
+
+    // The same for a view that is made on the spot, such as std::span(p, n).
+    template <class T, class = std::enable_if_t<!std::is_lvalue_reference_v<T>>>
+    void protect(const std::string &name, T &&view)
+    {
+        static_assert(detail::is_contiguous<T>::value && std::is_trivially_copyable_v<T>,
+                      "holdfast: what is protected must be there until finalize, and this is a temporary");
+        protect(name, view.data(), static_cast<std::size_t>(view.size()));
+    }
+
+    // hf_restore: whether an epoch was restored.
+    bool restore()
+    {
+        update();
+        return check(hf_restore()) == HF_RESTORED;
+    }
+
+    // hf_point: whether to stop, because the final checkpoint is durable.
+    [[nodiscard]] bool point()
+    {
+        update();
+        return check(hf_point()) == HF_STOP;
+    }
+
+    // hf_checkpoint: whether to stop, as point.
+    [[nodiscard]] bool checkpoint()
+    {
+        update();
+        return check(hf_checkpoint()) == HF_STOP;
+    }
+
+    void wait(const char *level)
+    {
+        update();
+        check(hf_wait(level));
+    }
+
+    void request(bool stop = false) { check(hf_request(stop)); }
+    bool stop_asked() const noexcept { return hf_stop_asked() != 0; }
+
+    // hf_finalize. The session is of no use afterwards.
+    void finalize()
+    {
+        update();
+        final_ = true;
+        followed_.clear();
+        check(hf_finalize());
+    }
+
+private:
+    // A container that may change.
+    struct followed {
+        std::string name;
+        void *container;
+        void (*now)(followed &); // protects it again if it has changed
+        const void *ptr;
+        std::size_t count;
+    };
+
+    template <class Allgather> static int init(int rank, int size, Allgather &allgather)
+    {
+        hf_config c = HF_CONFIG_INIT;
+        c.rank = rank;
+        c.size = size;
+        c.arg = const_cast<void *>(static_cast<const void *>(&allgather));
+        c.allgather = [](void *all, const void *mine, std::size_t bytes, void *arg) noexcept -> int {
+            try {
+                return (*static_cast<Allgather *>(arg))(all, mine, bytes);
+            } catch (...) {
+                return -1; // no exception may pass the library
+            }
+        };
+        return hf_init(&c);
+    }
+
+    template <class T> static void place(const std::string &name, T *ptr, std::size_t count)
+    {
+        detail::check_element<T>();
+        check(hf_protect(name.c_str(), ptr, count * detail::elements_in<T>(), detail::type_of<T>()));
+    }
+
+    template <class C> void follow(const std::string &name, C &container)
+    {
+        using T = std::remove_pointer_t<decltype(container.data())>;
+        auto now = [](followed &f) {
+            C &c = *static_cast<C *>(f.container);
+            const auto count = static_cast<std::size_t>(c.size());
+            if (c.data() == f.ptr && count == f.count)
+                return;
+            place(f.name, static_cast<T *>(c.data()), count);
+            f.ptr = c.data();
+            f.count = count;
+        };
+        const auto count = static_cast<std::size_t>(container.size());
+        protect(name, static_cast<T *>(container.data()), count);
+        followed_.push_back({name, &container, now, container.data(), count});
+    }
+
+    void forget(const std::string &name)
+    {
+        for (auto f = followed_.begin(); f != followed_.end(); ++f)
+            if (f->name == name) {
+                followed_.erase(f);
+                return;
+            }
+    }
+
+    void update()
+    {
+        for (followed &f : followed_)
+            f.now(f);
+    }
+
+    std::vector<followed> followed_;
+    const int exceptions_ = std::uncaught_exceptions();
+    bool final_ = false;
+};
+
+} // namespace holdfast
+
+#endif

@@ -1,0 +1,84 @@
+! holdfast_mpi.F90 - hf_init by way of the program's MPI, with which it is compiled.
+!
+! Where the MPI has no module mpi_f08, compile with -DHOLDFAST_NO_MPI_F08.
+module holdfast_mpi
+  use, intrinsic :: iso_c_binding
+  use mpi, only: MPI_BYTE, MPI_SUCCESS
+#ifndef HOLDFAST_NO_MPI_F08
+  use mpi_f08, only: MPI_Comm
+#endif
+  use holdfast, only: hf_config, hf_init_by, HF_E_ARG
+  implicit none
+  private
+  public :: hf_init_mpi
+
+  external :: MPI_Allgather, MPI_Comm_dup, MPI_Comm_free, MPI_Comm_rank, MPI_Comm_size
+
+  ! Connects the ranks of comm, which are all of the job. Collective. comm is an integer, or a type(MPI_Comm) of
+  ! mpi_f08. It makes a communicator of its own for as long as it runs.
+  !
+  !     call hf_init_mpi(comm, ierr, errmsg)
+  interface hf_init_mpi
+    module procedure init_integer
+#ifndef HOLDFAST_NO_MPI_F08
+    module procedure init_f08
+#endif
+  end interface
+
+contains
+
+  subroutine init_integer(comm, ierr, errmsg)
+    integer, intent(in) :: comm
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer, target :: mine
+    integer :: rank, size, code
+    type(hf_config) :: c
+
+    call MPI_Comm_dup(comm, mine, code)
+    if (code == MPI_SUCCESS) call MPI_Comm_rank(mine, rank, code)
+    if (code == MPI_SUCCESS) call MPI_Comm_size(mine, size, code)
+    if (code /= MPI_SUCCESS) then
+      if (present(errmsg)) errmsg = "hf_init_mpi: MPI cannot copy the communicator; call it after MPI_Init"
+      if (.not. present(ierr)) error stop "holdfast: hf_init_mpi: MPI cannot copy the communicator"
+      ierr = HF_E_ARG
+      return
+    end if
+    c%rank = int(rank, c_int)
+    c%size = int(size, c_int)
+    c%allgather = c_funloc(gather)
+    c%arg = c_loc(mine)
+    call hf_init_by(c, ierr, errmsg)
+    call MPI_Comm_free(mine, code)
+  end subroutine
+
+#ifndef HOLDFAST_NO_MPI_F08
+  subroutine init_f08(comm, ierr, errmsg)
+    type(MPI_Comm), intent(in) :: comm
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call init_integer(comm%MPI_VAL, ierr, errmsg)
+  end subroutine
+#endif
+
+  ! hf_allgather of module holdfast; arg is the address of the communicator.
+  integer(c_int) function gather(all, mine, bytes, arg) bind(C)
+    type(c_ptr), value :: all, mine, arg
+    integer(c_size_t), value :: bytes
+    integer(c_int8_t), pointer :: into(:), from(:)
+    integer, pointer :: comm
+    integer :: n, ranks, code
+
+    gather = 1
+    if (bytes > huge(n)) return
+    n = int(bytes)
+    call c_f_pointer(arg, comm)
+    call MPI_Comm_size(comm, ranks, code)
+    if (code /= MPI_SUCCESS) return
+    call c_f_pointer(mine, from, [bytes])
+    call c_f_pointer(all, into, [bytes * ranks])
+    call MPI_Allgather(from, n, MPI_BYTE, into, n, MPI_BYTE, comm, code)
+    if (code == MPI_SUCCESS) gather = 0
+  end function
+end module

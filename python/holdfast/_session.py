@@ -1,0 +1,264 @@
+"""The session of a process, and its steps."""
+
+import ctypes
+import sys
+import traceback
+from types import TracebackType
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Type
+
+from ._errors import ArgumentError, OrderError, Stopped
+from ._library import ALLGATHER, Config, check, load
+from ._memory import Memory, bytes_at, memory_of
+
+_RESTORED = _STOP = 1
+_INT64 = 5
+
+
+def start() -> None:
+    """Finds the node daemon, or starts it. Local.
+
+    Optional. Call it before mpi4py.MPI is imported where a process must not be started after MPI_Init.
+    """
+    check(load().hf_start())
+
+
+class Session:
+    """This process's connection to the node daemon, and what it protects.
+
+    Collective: all ranks make one, protect the same names, and come to points and checkpoints equally often. A process
+    has one session in its life. Use it by `with`: its end waits until the last checkpoint is at all levels. If an
+    exception ends the block, it does not wait; with a communicator it prints the exception and aborts MPI, so that
+    the other ranks end, too.
+
+    comm is an mpi4py communicator of all ranks of the job. Without it all ranks are on this node, and rank and
+    size are those of the launcher's environment, or given. program is the name of the job, in `holdfast status`.
+    """
+
+    def __init__(
+        self, comm: Any = None, *, rank: int = -1, size: int = -1, program: Optional[str] = None
+    ) -> None:
+        self._lib = load()
+        self._comm = comm
+        self._arrays: Dict[str, Memory] = {}
+        self._functions: Dict[str, Tuple[Callable[[], Any], Any]] = {}  # and what they returned last
+        self._finalized = False
+        self._in_step = False  # the program is in the middle of one of Steps
+        self.restored: Optional[bool] = None
+        """Whether restore has restored a checkpoint; None before it."""
+        if comm is not None and (rank, size) != (-1, -1):
+            raise ArgumentError("Session: give a communicator, or rank and size, not both")
+        if program is None:
+            program = _program_name()
+        config = Config(ctypes.sizeof(Config), rank, size, program.encode() if program else None)
+        if comm is None:
+            check(self._lib.hf_init(ctypes.byref(config)))
+        else:
+            self._init_by(comm, config)
+
+    def _init_by(self, comm: Any, config: Config) -> None:
+        own = comm.Dup()
+        failed = []
+
+        def allgather(everyone: int, mine: int, n: int, _: Any) -> int:
+            try:
+                own.Allgather(bytes_at(mine, n), bytes_at(everyone, n * own.size))
+                return 0
+            except BaseException as e:  # no exception may pass the library
+                failed.append(e)
+                return -1
+
+        config.rank, config.size = own.rank, own.size
+        config.allgather = ALLGATHER(allgather)
+        code = self._lib.hf_init(ctypes.byref(config))
+        if failed:
+            raise failed[0]
+        check(code)
+        own.Free()
+
+    def protect(self, name: str, array: Any) -> None:
+        """Makes an array part of every checkpoint under a name. Local.
+
+        array is a NumPy array, or any object with a writable buffer or array interface, whose elements lie one behind
+        the other; numbers keep their type, all else is bytes. The session holds it. At a restart it must have as many
+        elements as then.
+
+        The same name again, with elements of the same type, gives another array: after `u = u + 1`. Or array
+        is a function without arguments that returns the array of the moment, called at each point:
+        `hf.protect("u", lambda: u)`.
+
+        New names come before restore.
+        """
+        if callable(array) and not hasattr(array, "__array_interface__"):
+            now = array()
+            self._place(name, now)
+            self._functions[name] = (array, now)
+            return
+        self._place(name, array)
+        self._functions.pop(name, None)
+
+    def _place(self, name: str, array: Any) -> None:
+        m = memory_of(name, array)
+        check(self._lib.hf_protect(name.encode(), m.address, m.count, m.type))
+        self._arrays[name] = m  # what was there before is let go only now
+
+    def _update(self) -> None:
+        """Protects anew what functions return, where it is another array."""
+        for name, (function, before) in self._functions.items():
+            now = function()
+            if now is before:
+                continue
+            m, held = memory_of(name, now), self._arrays[name]
+            if m[:3] == held[:3]:  # another view of the same memory
+                self._arrays[name] = m
+            else:
+                self._place(name, now)
+            self._functions[name] = (function, now)
+
+    def restore(self) -> bool:
+        """Reads the newest checkpoint that all ranks can read into everything protected.
+
+        False on a first start, which changes nothing. Collective, once, before the first point. `steps` calls it if
+        the program has not.
+        """
+        self._update()
+        self.restored = check(self._lib.hf_restore()) == _RESTORED
+        return self.restored
+
+    def steps(self, stop: int, start: int = 0, *, every: int = 0, name: str = "step") -> "Steps":
+        """The steps from start to stop - 1, from the one of the checkpoint on after a restart.
+
+            for step in hf.steps(1000):
+                ...
+
+        Each step begins with a point, and each that is a multiple of every, if that is not 0, with a checkpoint. The
+        program's state there is that after the steps before: call neither point nor checkpoint in the loop.
+
+        The number of the step is protected under name. The loop restores, unless restore has been called; that has to
+        come after this call, which protects. After a final checkpoint it raises Stopped, which ends the program with
+        exit code 75 if nobody takes it: what follows the loop is for a program that has done all its steps.
+        """
+        if self.restored is not None:
+            raise OrderError(
+                "steps: restore has been called, and new names come before it; let the loop restore, or call "
+                "steps before restore: steps = hf.steps(n); hf.restore(); for step in steps: ..."
+            )
+        return Steps(self, start, stop, every, name)
+
+    def point(self) -> bool:
+        """Where a checkpoint may be taken. All ranks come here equally often.
+
+        True when the final checkpoint is durable: finish, with exit code 75 to be started again.
+        """
+        self._between_steps("point")
+        return self._point()
+
+    def _point(self) -> bool:
+        if self._functions:
+            self._update()
+        return check(self._lib.hf_point()) == _STOP
+
+    def checkpoint(self) -> bool:
+        """Takes a checkpoint here and now. Collective; it is a point too, and returns what point does.
+
+        It returns when the state is copied; wait waits until it is durable.
+        """
+        self._between_steps("checkpoint")
+        return self._checkpoint()
+
+    def _checkpoint(self) -> bool:
+        self._update()
+        return check(self._lib.hf_checkpoint()) == _STOP
+
+    def _between_steps(self, call: str) -> None:
+        if self._in_step:
+            raise OrderError(
+                f"{call}: a checkpoint in the middle of a step would repeat the step at a restart; the loop takes "
+                "checkpoints where steps begin: call request, or give steps an every"
+            )
+
+    def wait(self, level: str) -> None:
+        """Waits until the newest checkpoint is durable at a level: "local", "partner", "parity" or "global"."""
+        self._update()
+        check(self._lib.hf_wait(level.encode()))
+
+    def request(self, stop: bool = False) -> None:
+        """Asks for a checkpoint at the next point; with stop for a final one. Local, from any thread."""
+        check(self._lib.hf_request(int(stop)))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the final checkpoint is durable."""
+        return self._lib.hf_stop_asked() != 0
+
+    def finalize(self) -> None:
+        """Waits until the last checkpoint is at all levels, and ends the session. Collective.
+
+        The end of a `with` block calls it. A second call does nothing.
+        """
+        if self._finalized:
+            return
+        self._update()
+        self._finalized = True
+        check(self._lib.hf_finalize())
+        self._arrays.clear()
+        self._functions.clear()
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], e: Optional[BaseException], where: Optional[TracebackType]
+    ) -> None:
+        if kind is None or issubclass(kind, SystemExit):
+            self.finalize()
+        elif self._comm is not None:
+            traceback.print_exception(kind, e, where)
+            sys.stderr.flush()
+            sys.stdout.flush()
+            self._comm.Abort(1)
+
+
+class Steps:
+    """Steps of a session: what Session.steps returns. It can be iterated once."""
+
+    def __init__(self, session: Session, start: int, stop: int, every: int, name: str) -> None:
+        self._session = session
+        self._now = ctypes.c_int64(start)
+        self._stop = stop
+        self._every = every
+        self._begun = False
+        session.protect(name, self._now)
+
+    @property
+    def now(self) -> int:
+        """The step that is next, or in progress."""
+        return self._now.value
+
+    def __iter__(self) -> Iterator[int]:
+        if self._begun:
+            raise OrderError("steps: the loop has run; a program has one loop over its steps")
+        self._begun = True
+        if self._session.restored is None:
+            self._session.restore()
+        return self._run()
+
+    def _run(self) -> Iterator[int]:
+        session, first = self._session, self._now.value
+        try:
+            while self._now.value < self._stop:
+                due = self._every > 0 and self._now.value % self._every == 0 and self._now.value > first
+                if session._checkpoint() if due else session._point():
+                    raise Stopped
+                session._in_step = True
+                yield self._now.value
+                session._in_step = False
+                self._now.value += 1
+        finally:
+            session._in_step = False
+
+
+def _program_name() -> Optional[str]:
+    """Name of the job: that of the script. The library would take that of the interpreter."""
+    script = sys.argv[0] if sys.argv else ""
+    base = script.rsplit("/", 1)[-1]
+    return base[:-3] if base.endswith(".py") else base or None

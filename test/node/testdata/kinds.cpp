@@ -1,0 +1,127 @@
+// kinds protects variables of many types. The first start fills them and takes a checkpoint, the second restores them
+// and compares. Errors come as exceptions.
+#include <array>
+#include <complex>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <holdfast.hpp>
+
+namespace {
+
+void expect(bool holds, const std::string &what)
+{
+    if (holds)
+        return;
+    std::printf("kinds: wrong: %s\n", what.c_str());
+    std::exit(4);
+}
+
+template <class F> void expect_error(int code, const std::string &word, F f)
+{
+    try {
+        f();
+    } catch (const holdfast::error &e) {
+        expect(e.code() == code && std::strstr(e.what(), word.c_str()) != nullptr, e.what());
+        return;
+    }
+    expect(false, "no error of " + word);
+}
+
+enum class colour : unsigned short { red, green };
+
+struct particle {
+    double x[3];
+    int id;
+};
+
+struct view { // as std::span
+    double *at;
+    std::size_t n;
+    double *data() const { return at; }
+    std::size_t size() const { return n; }
+};
+
+struct state {
+    int i = 0;
+    bool b = false;
+    colour c = colour::red;
+    std::complex<double> z;
+    double matrix[2][3] = {};
+    std::array<std::uint64_t, 2> a{};
+    std::vector<float> v = std::vector<float>(4);
+    std::vector<double> u = std::vector<double>(3), next = std::vector<double>(3);
+    std::string s = std::string(5, '.');
+    std::vector<particle> particles = std::vector<particle>(2);
+    double behind[4] = {};
+
+    void fill()
+    {
+        i = -3;
+        b = true;
+        c = colour::green;
+        z = {1.5, -2};
+        matrix[1][2] = 6;
+        a = {1, std::uint64_t(1) << 63};
+        v.assign(4, 2.5f);
+        u = {1, 2, 3};
+        s = "hello";
+        particles[1] = {{1, 2, 3}, 7};
+        behind[3] = 4;
+    }
+
+    void compare() const
+    {
+        expect(i == -3 && b && c == colour::green && z == std::complex<double>(1.5, -2), "numbers");
+        expect(matrix[1][2] == 6 && matrix[0][0] == 0 && a[0] == 1 && a[1] == std::uint64_t(1) << 63, "arrays");
+        expect(v == std::vector<float>(4, 2.5f) && s == "hello", "containers");
+        expect(u == std::vector<double>{1, 2, 3}, "a vector that was swapped");
+        expect(particles[1].x[2] == 3 && particles[1].id == 7 && particles[0].id == 0, "structures");
+        expect(behind[3] == 4, "a view");
+    }
+};
+
+} // namespace
+
+int main()
+{
+    state st;
+    holdfast::session hf(0, 1, [](void *all, const void *mine, std::size_t bytes) {
+        std::memcpy(all, mine, bytes);
+        return 0;
+    });
+
+    hf.protect("i", st.i);
+    hf.protect("b", st.b);
+    hf.protect("c", st.c);
+    hf.protect("z", st.z);
+    hf.protect("matrix", st.matrix);
+    hf.protect("a", st.a);
+    hf.protect("v", st.v);
+    hf.protect("u", st.u);
+    hf.protect("s", st.s);
+    hf.protect("particles", st.particles);
+    hf.protect("behind", view{st.behind, 4});
+    expect_error(HF_E_ARG, "name", [&] { hf.protect("", st.i); });
+    expect_error(HF_E_FAILED, "another type", [&] { hf.protect("i", st.z); });
+    hf.protect("i", st.i);
+    if (hf.restore()) {
+        st.compare();
+        std::puts("kinds: the same");
+        return 0;
+    }
+    st.fill();
+    std::vector<float>(1000).swap(st.v); // other memory, and more of it
+    st.v.assign(4, 2.5f);
+    st.v.shrink_to_fit();
+    st.next = {1, 2, 3};
+    st.u = {9, 9, 9};
+    std::swap(st.u, st.next); // the protected vector has the other's memory now
+    expect(!hf.checkpoint(), "nobody asked to stop");
+    hf.wait("global");
+    st.u.assign(100000, 1); // the end of the session does not read what was freed
+    std::puts("kinds: saved");
+}

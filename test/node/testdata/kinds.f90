@@ -1,0 +1,121 @@
+! kinds protects a variable of each kind and of many ranks. The first start fills them and takes a checkpoint, the
+! second restores them and compares. Errors come back as ierr and errmsg.
+program kinds
+  use, intrinsic :: iso_c_binding
+  use, intrinsic :: iso_fortran_env
+  use holdfast
+  implicit none
+
+  type :: point
+    integer(int32) :: id
+    real(real64) :: x
+  end type
+
+  integer(int8), target :: i1(3)
+  integer(int16), target :: i2(2, 2)
+  integer, target :: i4
+  integer(int64), target :: i8(1, 2, 3)
+  real, target :: r4(2, 2, 2, 2)
+  real(real64), allocatable, target :: r8(:,:,:,:,:,:,:)
+  complex, target :: c4(2)
+  complex(real64), target :: c8
+  logical, target :: l(4)
+  character(5), target :: text(2)
+  type(point), target :: p(3)
+  real(real64), pointer :: view(:,:)
+  real(real64), target :: grid(4, 6)
+  logical :: restored, stop_now
+  character(1000) :: errmsg
+  integer :: ierr, i
+
+  allocate (r8(2, 1, 2, 1, 2, 1, 2), source=0.0_real64)
+  call hf_restore(restored, ierr, errmsg)
+  call expect(ierr == HF_E_ORDER .and. index(errmsg, "hf_init") > 0, "restore before init: "//trim(errmsg))
+  call hf_init(program="kinds")
+  call clear()
+  view => grid(:, 2:5)
+  call hf_protect("i1", i1)
+  call hf_protect("i2", i2)
+  call hf_protect("i4", i4)
+  call hf_protect("i8", i8)
+  call hf_protect("r4", r4)
+  call hf_protect("r8", r8)
+  call hf_protect("c4", c4)
+  call hf_protect("c8", c8)
+  call hf_protect("l", l)
+  call hf_protect("text", text)
+  call hf_protect("view", view)
+  call hf_protect("p", c_loc(p), int(size(p) * storage_size(p) / 8, c_size_t), HF_BYTE)
+  call hf_protect("part", grid(::2, :), ierr, errmsg)
+  call expect(ierr == HF_E_ARG .and. index(errmsg, "part") > 0, "a part with holes: "//trim(errmsg))
+  call hf_protect("i4", r4, ierr, errmsg)
+  call expect(ierr /= HF_OK .and. index(errmsg, "i4") > 0, "another type: "//trim(errmsg))
+  call hf_restore(restored)
+  if (restored) then
+    call expect(all(i1 == [1_int8, -2_int8, 3_int8]), "int8")
+    call expect(all(i2 == reshape([1_int16, 2_int16, 3_int16, -4_int16], [2, 2])), "int16")
+    call expect(i4 == -7, "int32")
+    call expect(all(i8 == reshape([(int(i, int64) * 5000000000_int64, i=1, 6)], [1, 2, 3])), "int64")
+    call expect(all(r4 == reshape([(real(i) / 3, i=1, 16)], [2, 2, 2, 2])), "real32")
+    call expect(all(reshape(r8, [16]) == [(real(i, real64) / 7, i=1, 16)]), "real64")
+    call expect(all(c4 == [(1.0, 2.0), (3.0, 4.0)]), "complex of real32")
+    call expect(c8 == (5.0_real64, -6.0_real64), "complex of real64")
+    call expect(all(l .eqv. [.true., .false., .false., .true.]), "logical")
+    call expect(all(text == ["hello", "world"]), "character")
+    call expect(all(view == reshape([(real(i, real64), i=1, 16)], [4, 4])), "contiguous part")
+    call expect(all(grid(:, 1) == 0) .and. all(grid(:, 6) == 0), "what is beside the part")
+    call expect(all(p%id == [1, 2, 3]) .and. all(p%x == [0.5_real64, 1.5_real64, 2.5_real64]), "derived type")
+    print "(a)", "kinds: the same"
+  else
+    call fill()
+    call hf_checkpoint(stop_now)
+    call expect(.not. stop_now, "nobody asked to stop")
+    call hf_wait("global")
+    call hf_wait("nowhere", ierr, errmsg)
+    call expect(ierr /= HF_OK .and. index(errmsg, "nowhere") > 0, "wait for no level: "//trim(errmsg))
+    print "(a)", "kinds: saved"
+  end if
+  call hf_finalize()
+
+contains
+
+  subroutine clear()
+    i1 = 0
+    i2 = 0
+    i4 = 0
+    i8 = 0
+    r4 = 0
+    r8 = 0
+    c4 = 0
+    c8 = 0
+    l = .false.
+    text = ""
+    grid = 0
+    p = point(0, 0.0_real64)
+  end subroutine
+
+  subroutine fill()
+    i1 = [1_int8, -2_int8, 3_int8]
+    i2 = reshape([1_int16, 2_int16, 3_int16, -4_int16], [2, 2])
+    i4 = -7
+    i8 = reshape([(int(i, int64) * 5000000000_int64, i=1, 6)], [1, 2, 3])
+    r4 = reshape([(real(i) / 3, i=1, 16)], [2, 2, 2, 2])
+    r8 = reshape([(real(i, real64) / 7, i=1, 16)], shape(r8))
+    c4 = [(1.0, 2.0), (3.0, 4.0)]
+    c8 = (5.0_real64, -6.0_real64)
+    l = [.true., .false., .false., .true.]
+    text = ["hello", "world"]
+    view = reshape([(real(i, real64), i=1, 16)], [4, 4])
+    grid(:, 1) = 99
+    p = [(point(i, i - 0.5_real64), i=1, 3)]
+  end subroutine
+
+  subroutine expect(holds, what)
+    logical, intent(in) :: holds
+    character(*), intent(in) :: what
+
+    if (holds) return
+    print "(2a)", "kinds: wrong: ", what
+    error stop 4
+  end subroutine
+end program

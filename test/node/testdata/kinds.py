@@ -1,0 +1,86 @@
+"""kinds protects arrays of many types. The first start fills them and takes a checkpoint, the second restores them and
+compares. Errors are exceptions."""
+
+import array
+import sys
+
+import numpy as np
+
+import holdfast
+
+
+def expect(holds, what):
+    if not holds:
+        sys.exit(f"kinds: wrong: {what}")
+
+
+def expect_error(kind, word, call, *args):
+    try:
+        call(*args)
+    except kind as e:
+        expect(word in str(e), e)
+        return
+    sys.exit(f"kinds: wrong: no {kind.__name__} for {args}")
+
+
+class OnDevice:
+    __cuda_array_interface__ = {"shape": (1,), "typestr": "<f8", "data": (4096, False), "version": 3}
+
+
+TYPES = "i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16 ?  >f8 M8[s] S3 U2 i4,f8".split()
+
+
+def filled(t):
+    return (np.arange(6) * 3 + 1).astype(t) if t != "i4,f8" else np.array([(1, 0.5), (2, 1.5)], t)
+
+
+expect_error(holdfast.ArgumentError, "not both", lambda: holdfast.Session(object(), rank=0, size=1))
+with holdfast.Session(program="kinds") as hf:
+    arrays = {t: np.zeros_like(filled(t)) for t in TYPES}
+    arrays["columns"] = np.zeros((3, 4), order="F")
+    arrays["rows"] = np.zeros((5, 4))[1:3]
+    arrays["empty"] = np.zeros((0, 3))
+    arrays["scalar"] = np.zeros(())
+    others = {"bytes": bytearray(3), "ints": array.array("i", [0, 0])}
+    now = np.zeros(4)
+    for name, a in {**arrays, **others}.items():
+        hf.protect(name, a)
+    hf.protect("now", lambda: now)
+    readonly = np.zeros(3)
+    readonly.flags.writeable = False
+    expect_error(ValueError, "no memory", hf.protect, "number", 3)
+    expect_error(ValueError, "one behind the other", hf.protect, "part", np.zeros(4)[::2])
+    expect_error(ValueError, "one behind the other", hf.protect, "part", np.zeros((4, 4))[:, :2])
+    expect_error(ValueError, "objects", hf.protect, "objects", np.array([1, "a"], object))
+    expect_error(ValueError, "objects", hf.protect, "field", np.zeros(1, [("a", "i4"), ("b", "O")]))
+    expect_error(ValueError, "read-only", hf.protect, "const", readonly)
+    expect_error(ValueError, "CUDA", hf.protect, "device", OnDevice())
+    expect_error(holdfast.FailedError, "another type", hf.protect, "f8", np.zeros(6, "f4"))
+    steps = hf.steps(10, every=4)
+    hf.restore()
+    expect_error(holdfast.OrderError, "before", hf.steps, 3)
+    if hf.restored:
+        expect(steps.now == 8, f"step {steps.now}")
+        for t in TYPES:
+            expect((arrays[t] == filled(t)).all(), t)
+        expect((arrays["columns"] == np.arange(12).reshape(3, 4)).all(), "columns")
+        expect((arrays["rows"] == np.arange(8).reshape(2, 4)).all(), "rows")
+        expect(arrays["scalar"][()] == 5, "scalar")
+        expect(others["bytes"] == b"abc" and list(others["ints"]) == [7, -8], "buffers")
+        expect((now == 8).all(), now)
+        print("kinds: the same")
+    else:
+        for t in TYPES:
+            arrays[t][...] = filled(t)
+        arrays["columns"][...] = np.arange(12).reshape(3, 4)
+        arrays["rows"][...] = np.arange(8).reshape(2, 4)
+        arrays["scalar"][...] = 5
+        others["bytes"][:] = b"abc"
+        others["ints"][0], others["ints"][1] = 7, -8
+    for step in steps:
+        now = now + 1  # another array each time
+        expect_error(holdfast.OrderError, "middle of a step", hf.checkpoint)
+    expect((now == 10).all(), now)
+    if not hf.restored:
+        hf.wait("global")
+        print("kinds: saved")
