@@ -50,17 +50,17 @@ type Checkpointer struct {
 	events   *events.Log  // nil: none
 	metrics  *metrics.Set // nil: none
 
-	doing    atomic.Pointer[doing]
-	gate     atomic.Uint32 // bits below; 0 lets Points pass
-	points   pointCount    // Points reached
-	restored atomic.Bool
-	reading  progress        // of Restore
-	said     map[string]bool // programs built from source that were logged; of the main thread
-	closed   atomic.Bool
-	stopped  atomic.Bool            // Point has returned ErrStop
-	meeting  atomic.Bool            // the main thread waits in Restore for all ranks
-	at       atomic.Pointer[string] // where the program called Restore or Close
-	verdicts chan verdict           // from the agent to the main thread at a Point
+	doing      atomic.Pointer[doing]
+	pointFlags atomic.Uint32 // bits below; 0 lets Points pass
+	points     pointCount    // Points reached
+	restored   atomic.Bool
+	reading    progress        // of Restore
+	said       map[string]bool // programs built from source that were logged; of the main thread
+	closed     atomic.Bool
+	stopped    atomic.Bool            // Point has returned ErrStop
+	meeting    atomic.Bool            // the main thread waits in Restore for all ranks
+	at         atomic.Pointer[string] // where the program called Restore or Close
+	verdicts   chan verdict           // from the agent to the main thread at a Point
 
 	// ctx ends the background work when the process must leave.
 	ctx     context.Context
@@ -68,12 +68,12 @@ type Checkpointer struct {
 	writers sync.WaitGroup
 }
 
-// The bits of the gate, each a reason for Point to look closer.
+// The bits of pointFlags, each a reason for Point to look closer.
 const (
-	gateArmed   = 1 << 0 // a checkpoint is being agreed on
-	gateRestore = 1 << 1 // Restore has not been called
-	gateClosed  = 1 << 2
-	gateFirst   = 1 << 3 // no Point has been passed since a restore
+	pointArmed   = 1 << 0 // a checkpoint is being agreed on
+	pointRestore = 1 << 1 // Restore has not been called
+	pointClosed  = 1 << 2
+	pointFirst   = 1 << 3 // no Point has been passed since a restore
 )
 
 // verdict tells a main thread that waits at a Point what to do. Zero means: go
@@ -122,7 +122,7 @@ func (c *Checkpointer) connected(ctx context.Context) (*Checkpointer, error) {
 	c.ops = persist.NewOperations(opt.WriteTimeout, func(level string) int64 { return c.store.CopiedTo(level) })
 	c.state = capture.New(opt.MaxPool, opt.CopyWorkers, c.memory(), c.log)
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	c.gate.Store(gateRestore)
+	c.pointFlags.Store(pointRestore)
 	var err error
 	var key control.Key
 	if c.plane, c.topo, key, err = connect(ctx, world, opt); err != nil {
@@ -303,7 +303,7 @@ func (c *Checkpointer) Close() error {
 		return nil
 	}
 	c.place()
-	c.gate.Or(gateClosed)
+	c.pointFlags.Or(pointClosed)
 	c.events.Emit(events.Event{Name: events.Finish, Points: c.points.load()})
 	err := c.finish()
 	<-c.persist.Over() // all epochs are at their levels or have failed, or the time is up
@@ -338,7 +338,7 @@ func (c *Checkpointer) CloseOrAbort(err *error) {
 		c.Abort(fmt.Errorf("panic: %v", p))
 		panic(p)
 	}
-	notRestored := c.restored.Load() && c.gate.Load()&gateRestore != 0
+	notRestored := c.restored.Load() && c.pointFlags.Load()&pointRestore != 0
 	if *err != nil && !errors.Is(*err, ErrStop) && !notRestored {
 		c.Abort(*err)
 		return

@@ -180,7 +180,7 @@ func TestDamagedRestarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		tighten(t, s.base)
-		v := &storagetest.Vandal{Rnd: rnd, Base: s.base, Levels: s.dirs(), Newest: newest}
+		v := &storagetest.Damager{Rnd: rnd, Base: s.base, Levels: s.dirs(), Newest: newest}
 		for v.Damage(); rnd.IntN(2) == 0; {
 			v.Damage()
 		}

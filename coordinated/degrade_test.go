@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// sick makes a level's directory fail in a way.
-func (b *bulk) sick(level, how string) {
+// fail makes a level's directory fail in a way.
+func (b *bulk) fail(level, how string) {
 	dir := "/" + level
 	b.fs.SetRule(func(op crashfs.Op) error {
 		if level != "" && op.Name != dir && !strings.HasPrefix(op.Name, dir+"/") {
@@ -42,19 +42,19 @@ func (b *bulk) sick(level, how string) {
 	}
 }
 
-var sicknesses = []string{"full", "read-only", "broken", "missing", "empty"}
+var levelFaults = []string{"full", "read-only", "broken", "missing", "empty"}
 
-// TestRestartWithoutALevel takes an epoch, makes one level sick, and starts again: the
+// TestRestartWithoutALevel takes an epoch, makes one level fail, and starts again: the
 // job continues from the epoch and takes more at what is left, loudly.
 func TestRestartWithoutALevel(t *testing.T) {
 	for _, level := range []string{storage.LevelLocal, storage.LevelGlobal} {
-		for _, how := range sicknesses {
+		for _, how := range levelFaults {
 			t.Run(level+" "+how, func(t *testing.T) {
 				b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
 				if err := b.run(); err != nil {
 					t.Fatal(err)
 				}
-				b.sick(level, how)
+				b.fail(level, how)
 				var log testbuf.Buffer
 				b.opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
 				if err := b.run(); err != nil {
@@ -81,10 +81,10 @@ func TestRestartWithoutALevel(t *testing.T) {
 // TestFirstStartWithoutALevel: a disk that is full does not keep a job from starting,
 // and a directory that is not there does: it is a slip of the pen.
 func TestFirstStartWithoutALevel(t *testing.T) {
-	for _, how := range sicknesses[:4] {
+	for _, how := range levelFaults[:4] {
 		t.Run(how, func(t *testing.T) {
 			b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
-			b.sick(storage.LevelLocal, how)
+			b.fail(storage.LevelLocal, how)
 			err := b.run()
 			if how == "missing" {
 				var failed *RanksError
@@ -107,7 +107,7 @@ func TestFirstStartWithoutALevel(t *testing.T) {
 // TestLevelFailsInARun: the first level fails while the job runs. Epochs come to the
 // other one.
 func TestLevelFailsInARun(t *testing.T) {
-	for _, how := range sicknesses[:3] {
+	for _, how := range levelFaults[:3] {
 		t.Run(how, func(t *testing.T) {
 			b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
 			b.epochs = 3
@@ -116,7 +116,7 @@ func TestLevelFailsInARun(t *testing.T) {
 					if _, ok := taken[0].Durable[storage.LevelGlobal]; !ok {
 						return false
 					}
-					b.sick(storage.LevelLocal, how)
+					b.fail(storage.LevelLocal, how)
 				}
 				return true
 			}
@@ -129,7 +129,7 @@ func TestLevelFailsInARun(t *testing.T) {
 				}
 			}
 			b.fs.SetRule(nil)
-			b.sick(storage.LevelLocal, "empty")
+			b.fail(storage.LevelLocal, "empty")
 			b.epochs = 0
 			if err := b.run(); err != nil || b.stats[0].Restore.Epoch != 3 {
 				t.Errorf("restored %d, %v", b.stats[0].Restore.Epoch, err)
@@ -138,13 +138,13 @@ func TestLevelFailsInARun(t *testing.T) {
 	}
 }
 
-// TestNoLevelAtAll: with all levels sick the start is refused with each reason.
+// TestNoLevelAtAll: with all levels failing the start is refused with each reason.
 func TestNoLevelAtAll(t *testing.T) {
 	b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
 	if err := b.run(); err != nil {
 		t.Fatal(err)
 	}
-	b.sick("", "broken")
+	b.fail("", "broken")
 	err := b.run()
 	if err == nil || !strings.Contains(err.Error(), "local") || !strings.Contains(err.Error(), "global") {
 		t.Errorf("got %v", fmt.Sprint(err))

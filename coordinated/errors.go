@@ -177,14 +177,14 @@ func (e *NoCommonEpochError) text() string {
 		"that they wrote to, or start over with HOLDFAST_FRESH=1", vote.Ranks(with), vote.Ranks(without))
 }
 
-// PoisonedError says that Restore skips these epochs, because the program crashed
+// SkippedEpochsError says that Restore skips these epochs, because the program crashed
 // repeatedly right after restoring them. Something in them may be the cause.
-type PoisonedError struct {
+type SkippedEpochsError struct {
 	Epochs []storage.Epoch // newest first
 }
 
 // Error names the skipped epochs, and the settings that restore one of them or start over.
-func (e *PoisonedError) Error() string {
+func (e *SkippedEpochsError) Error() string {
 	return fmt.Sprintf("restore: epoch(s) %v skipped after at least %d crashes within a minute of restoring them; "+
 		"find out why the program crashed; HOLDFAST_EPOCH=%d restores the newest of them nevertheless, "+
 		"HOLDFAST_FRESH=1 starts over",

@@ -28,27 +28,27 @@ import (
 //
 // Cost while no checkpoint is requested: an increment and a load.
 func (c *Checkpointer) Point(ctx context.Context) error {
-	c.points.add() // before the gate is read: the agent arms first and reads then, so a hint is rarely missed
-	if c.gate.Load() == 0 {
+	c.points.add() // before the flags are read: the agent arms first and reads then, so a hint is rarely missed
+	if c.pointFlags.Load() == 0 {
 		return nil
 	}
 	return c.point(ctx)
 }
 
 func (c *Checkpointer) point(ctx context.Context) error {
-	switch g := c.gate.Load(); {
-	case g&gateClosed != 0:
+	switch g := c.pointFlags.Load(); {
+	case g&pointClosed != 0:
 		return ErrClosed
-	case g&gateRestore != 0:
+	case g&pointRestore != 0:
 		return ErrNotRestored
-	case g&gateFirst != 0:
+	case g&pointFirst != 0:
 		if err := c.first(); err != nil {
 			return err
 		}
-		if g&gateArmed == 0 {
+		if g&pointArmed == 0 {
 			return nil
 		}
-	case g&gateArmed == 0:
+	case g&pointArmed == 0:
 		return nil
 	}
 	arrived := time.Now()
@@ -96,7 +96,7 @@ func (c *Checkpointer) first() error {
 			return fmt.Errorf("coordinated: the program did not take over the restored state of %q: %w", d.Name, err)
 		}
 	}
-	c.gate.And(^uint32(gateFirst))
+	c.pointFlags.And(^uint32(pointFirst))
 	return nil
 }
 
@@ -202,7 +202,7 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 		es.unsettled = true
 		return nil, fmt.Errorf("drain messages: %w", err)
 	}
-	if c.gate.Load()&gateRestore != 0 {
+	if c.pointFlags.Load()&pointRestore != 0 {
 		// In Close. The epoch would be the newest, and take the place of good ones.
 		return nil, errNoState
 	}

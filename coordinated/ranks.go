@@ -81,9 +81,9 @@ func (c *Checkpointer) memory() program.Memory {
 // arm lets Points pass no longer, or again.
 func (c *Checkpointer) arm(armed bool) {
 	if armed {
-		c.gate.Or(gateArmed)
+		c.pointFlags.Or(pointArmed)
 	} else {
-		c.gate.And(^uint32(gateArmed))
+		c.pointFlags.And(^uint32(pointArmed))
 	}
 	if c.far != nil {
 		c.far.Arm(armed)

@@ -152,7 +152,7 @@ func (r *reporter) fill(rep *job.Report) {
 	c := r.c
 	rep.Points = c.points.load()
 	rep.Restoring = c.restored.Load()
-	rep.Ready = c.gate.Load()&gateRestore == 0
+	rep.Ready = c.pointFlags.Load()&pointRestore == 0
 	st := c.Stats()
 	if rs := st.Restore; rs.Epoch != 0 {
 		rep.Restored = &job.RestoredStatus{Epoch: rs.Epoch, Level: rs.Level, Bytes: rs.Bytes,
@@ -318,9 +318,9 @@ func (r *reporter) unrestorable(err error) {
 // wantsData reports whether a Restore failed because data are missing or damaged where
 // it looked: other directories, or another node, may have them.
 func wantsData(err error) bool {
-	var poisoned *PoisonedError
+	var skipped *SkippedEpochsError
 	var restore *RestoreError
-	return !errors.As(err, &poisoned) && !(errors.As(err, &restore) && restore.Mismatch)
+	return !errors.As(err, &skipped) && !(errors.As(err, &restore) && restore.Mismatch)
 }
 
 // end sends the last report, which tells of a lost rank if there is one.

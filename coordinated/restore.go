@@ -35,7 +35,7 @@ import (
 //
 // ctx bounds reading, not the waiting for other ranks: where it ends on one, Restore fails on
 // all of them. Errors are the same on all ranks: *NoCommonEpochError when checkpoints exist
-// but none for all, *LostEpochsError when there were some and none is found, *PoisonedError
+// but none for all, *LostEpochsError when there were some and none is found, *SkippedEpochsError
 // when all were left out, *RestoreError with the reasons when all of them failed to load, or
 // the newest does not hold what the program protects (then no older one is tried: the
 // checkpoints are well, the program differs). Protected state is unchanged, except for what
@@ -62,8 +62,8 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	if err != nil {
 		var none *NoCommonEpochError
 		var lost *LostEpochsError
-		var poisoned *PoisonedError
-		if errors.As(err, &none) || errors.As(err, &lost) || errors.As(err, &poisoned) {
+		var skipped *SkippedEpochsError
+		if errors.As(err, &none) || errors.As(err, &lost) || errors.As(err, &skipped) {
 			c.reporter.unrestorable(err)
 		}
 		end(events.Event{}, err)
@@ -81,7 +81,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			load.Close(c.log)
 			fetched := time.Since(start)
 			end(events.Event{Epoch: uint64(e), Level: level, Bytes: bytes, What: l.String()}, nil)
-			c.gate.Or(gateFirst)
+			c.pointFlags.Or(pointFirst)
 			c.ready()
 			c.metrics.Restored(uint64(e), time.Since(start))
 			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start), Fetch: fetched,
@@ -117,17 +117,17 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// ready opens the gate, and warms the pool for what is protected now behind the
+// ready lets Points pass, and warms the pool for what is protected now behind the
 // program. A capture that comes sooner waits for the rest of it.
 func (c *Checkpointer) ready() {
 	n := c.state.Bytes()
 	c.writers.Go(func() { c.state.Reserve(n) })
 	c.now(stateRunning)
-	c.gate.And(^uint32(gateRestore))
+	c.pointFlags.And(^uint32(pointRestore))
 }
 
 // inRestore says that the program has no state yet.
-func (c *Checkpointer) inRestore() bool { return c.gate.Load()&gateRestore != 0 }
+func (c *Checkpointer) inRestore() bool { return c.pointFlags.Load()&pointRestore != 0 }
 
 // survivalTime is how long the program has to run after a restore for a later
 // death to be no fault of the epoch.
@@ -248,7 +248,7 @@ func (c *Checkpointer) leaveOut(epochs []vote.Candidate, flags vote.Flags) ([]vo
 		switch {
 		case flags[k.Epoch]&vote.IsDeadly != 0:
 			dead = append(dead, k)
-		case flags[k.Epoch]&vote.IsPoisoned != 0:
+		case flags[k.Epoch]&vote.IsSkipped != 0:
 			bad = append(bad, k)
 		default:
 			good = append(good, k)
@@ -257,7 +257,7 @@ func (c *Checkpointer) leaveOut(epochs []vote.Candidate, flags vote.Flags) ([]vo
 	if len(bad)+len(dead) == 0 {
 		return good, nil
 	}
-	err := &PoisonedError{Epochs: epochsOf(append(slices.Clone(bad), dead...))}
+	err := &SkippedEpochsError{Epochs: epochsOf(append(slices.Clone(bad), dead...))}
 	slices.Sort(err.Epochs)
 	slices.Reverse(err.Epochs)
 	switch {

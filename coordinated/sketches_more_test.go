@@ -8,22 +8,22 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// naps is a State that takes its time in a capture, on some ranks.
-type naps struct{ d time.Duration }
+// slowCapture is a State that takes its time in a capture, on some ranks.
+type slowCapture struct{ d time.Duration }
 
-func (n *naps) MarshalBinary() ([]byte, error) { time.Sleep(n.d); return []byte{1}, nil }
-func (n *naps) UnmarshalBinary([]byte) error   { return nil }
+func (n *slowCapture) MarshalBinary() ([]byte, error) { time.Sleep(n.d); return []byte{1}, nil }
+func (n *slowCapture) UnmarshalBinary([]byte) error   { return nil }
 
 // counter makes a window with a counter at rank 0, which captures slowly.
 func (p *process) counter() (err error) {
 	if p.win, err = mpiwrap.WinAllocate[int64](p.world, 1); err != nil {
 		return err
 	}
-	n := &naps{300 * time.Microsecond}
+	n := &slowCapture{300 * time.Microsecond}
 	if p.world.Rank() > 0 {
 		n.d = 0
 	}
-	return errors.Join(p.ck.Protect("naps", n), p.ck.Protect("counter", p.win))
+	return errors.Join(p.ck.Protect("slowCapture", n), p.ck.Protect("counter", p.win))
 }
 
 // draw draws numbers from a counter at rank 0 by one-sided accesses.

@@ -13,8 +13,8 @@ import (
 )
 
 func init() {
-	// out = tally + 100*other; then tally grows by 1 and other by 2
-	fake.Register("tally", 1, func(l fake.Launch) {
+	// out = launches + 100*other; then launches grows by 1 and other by 2
+	fake.Register("launches", 1, func(l fake.Launch) {
 		le := binary.LittleEndian
 		a, b := l.Globals["ticks"], l.Globals["other"]
 		v := le.Uint32(a)
@@ -27,10 +27,10 @@ func init() {
 	})
 }
 
-const tallySource = "tally global ticks 4 global other 4"
+const countingSource = "launches global ticks 4 global other 4"
 
-// tallies is a program that counts its launches in variables of its own.
-type tallies struct {
+// countingProgram is a program that counts its launches in variables of its own.
+type countingProgram struct {
 	t *testing.T
 	d *Device
 	q *Queue
@@ -39,9 +39,9 @@ type tallies struct {
 	n int // launches
 }
 
-func openTally(t *testing.T, d *Device, name, source string) *tallies {
+func openCounting(t *testing.T, d *Device, name, source string) *countingProgram {
 	t.Helper()
-	c := &tallies{t: t, d: d}
+	c := &countingProgram{t: t, d: d}
 	var err error
 	if c.q, err = d.Queue("q" + name); err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func openTally(t *testing.T, d *Device, name, source string) *tallies {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.k, err = p.Kernel("tally"); err != nil {
+	if c.k, err = p.Kernel("launches"); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.k.SetArgs(c.b); err != nil {
@@ -63,7 +63,7 @@ func openTally(t *testing.T, d *Device, name, source string) *tallies {
 }
 
 // step launches once and checks what the kernel found in the variables.
-func (c *tallies) step() {
+func (c *countingProgram) step() {
 	c.t.Helper()
 	if _, err := c.q.Launch(c.k, []int{1}, nil); err != nil {
 		c.t.Fatal(err)
@@ -115,7 +115,7 @@ func restoreFrom(t *testing.T, d *Device, c *Capture) error {
 func TestVariables(t *testing.T) {
 	for _, index := range []int{0, 1} {
 		d := tallyDevice(t, index)
-		one, two := openTally(t, d, "one", tallySource), openTally(t, d, "", tallySource)
+		one, two := openCounting(t, d, "one", countingSource), openCounting(t, d, "", countingSource)
 		for range 3 {
 			one.step()
 		}
@@ -133,7 +133,7 @@ func TestVariables(t *testing.T) {
 		two.step()
 
 		into := tallyDevice(t, index) // into programs that exist and have run
-		a, b := openTally(t, into, "one", tallySource), openTally(t, into, "", tallySource)
+		a, b := openCounting(t, into, "one", countingSource), openCounting(t, into, "", countingSource)
 		a.step()
 		if err := restoreFrom(t, into, c); err != nil {
 			t.Fatal(err)
@@ -146,7 +146,7 @@ func TestVariables(t *testing.T) {
 		if err := restoreFrom(t, blank, c); err != nil {
 			t.Fatal(err)
 		}
-		a, b = openTally(t, blank, "one", tallySource), openTally(t, blank, "", tallySource)
+		a, b = openCounting(t, blank, "one", countingSource), openCounting(t, blank, "", countingSource)
 		a.n, b.n = 3, 1
 		a.step()
 		b.step()
@@ -165,7 +165,7 @@ func TestVariables(t *testing.T) {
 		if err := restoreFrom(t, again, captured(t, blank)); err != nil {
 			t.Fatal(err)
 		}
-		x := openTally(t, again, "one", tallySource)
+		x := openCounting(t, again, "one", countingSource)
 		x.n = a.n
 		x.step()
 	}
@@ -174,9 +174,9 @@ func TestVariables(t *testing.T) {
 // TestVariablesReleased: variables go with their program, not before its kernels.
 func TestVariablesReleased(t *testing.T) {
 	d := tallyDevice(t, 0)
-	c := openTally(t, d, "p", tallySource)
+	c := openCounting(t, d, "p", countingSource)
 	c.step()
-	p, err := d.Program("p", Sources{OpenCL: tallySource}, "")
+	p, err := d.Program("p", Sources{OpenCL: countingSource}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestVariablesReleased(t *testing.T) {
 			t.Errorf("variable %q is left", e.obj.Name)
 		}
 	}
-	if again := openTally(t, d, "p", tallySource); again != nil {
+	if again := openCounting(t, d, "p", countingSource); again != nil {
 		again.step() // a new program starts over
 	}
 }
@@ -201,16 +201,16 @@ func TestVariablesReleased(t *testing.T) {
 // record has, unless it says that they need not be kept; new ones start over.
 func TestOtherVariables(t *testing.T) {
 	d := tallyDevice(t, 0)
-	openTally(t, d, "p", tallySource).step()
+	openCounting(t, d, "p", countingSource).step()
 	c := captured(t, d)
 	for name, o := range map[string]struct {
 		source, options string
 		want            error
 	}{
-		"one more":  {tallySource + " global fresh 8", "", nil},
-		"one less":  {"tally global ticks 4", "", ErrConflict},
-		"larger":    {"tally global ticks 4 global other 8", "", ErrConflict},
-		"stateless": {"tally global ticks 4", Stateless, nil},
+		"one more":  {countingSource + " global fresh 8", "", nil},
+		"one less":  {"launches global ticks 4", "", ErrConflict},
+		"larger":    {"launches global ticks 4 global other 8", "", ErrConflict},
+		"stateless": {"launches global ticks 4", Stateless, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := tallyDevice(t, 0)
@@ -232,12 +232,12 @@ func TestOtherVariables(t *testing.T) {
 // says that they need not be kept.
 func TestHidden(t *testing.T) {
 	d := tallyDevice(t, 0)
-	_, err := d.Program("p", Sources{OpenCL: "tally hidden"}, "")
+	_, err := d.Program("p", Sources{OpenCL: "launches hidden"}, "")
 	if !errors.Is(err, ErrHidden) || !strings.Contains(err.Error(), `"p"`) ||
 		!strings.Contains(err.Error(), Stateless) {
 		t.Errorf("got %v, want ErrHidden with the program's name and the option", err)
 	}
-	p, err := d.Program("p", Sources{OpenCL: "tally hidden global ticks 4"}, "-D X "+Stateless)
+	p, err := d.Program("p", Sources{OpenCL: "launches hidden global ticks 4"}, "-D X "+Stateless)
 	if err != nil {
 		t.Fatal(err)
 	}

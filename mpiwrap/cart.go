@@ -53,7 +53,7 @@ func Dims(n int, fixed []int, dimensions int) ([]int, error) {
 	free := 0
 	for _, d := range out {
 		if d < 0 || d > 0 && rest%d != 0 {
-			return nil, noSpread(n, out)
+			return nil, noFactors(n, out)
 		}
 		if d > 0 {
 			rest /= d
@@ -62,9 +62,9 @@ func Dims(n int, fixed []int, dimensions int) ([]int, error) {
 		}
 	}
 	if free == 0 && rest != 1 || n <= 0 {
-		return nil, noSpread(n, out)
+		return nil, noFactors(n, out)
 	}
-	parts := spread(rest, free)
+	parts := factors(rest, free)
 	for i, d := range out {
 		if d == 0 {
 			out[i], parts = parts[0], parts[1:]
@@ -73,13 +73,13 @@ func Dims(n int, fixed []int, dimensions int) ([]int, error) {
 	return out, nil
 }
 
-func noSpread(n int, dims []int) error {
+func noFactors(n int, dims []int) error {
 	return &Error{Call: "Dims", Peer: NoPeer, Tag: NoTag, Err: ErrLength,
 		Text: fmt.Sprintf("%d ranks cannot be spread over %v", n, dims)}
 }
 
-// spread factors n into k factors as equal as can be, in descending order.
-func spread(n, k int) []int {
+// factors splits n into k factors as equal as can be, in descending order.
+func factors(n, k int) []int {
 	parts := make([]int, 0, k)
 	for ; k > 0; k-- {
 		best := n

@@ -13,7 +13,7 @@ import (
 // maxDeaths is how many deaths the tests put up with, as the callers of a Store do.
 const maxDeaths = 2
 
-func TestPoisonRule(t *testing.T) {
+func TestSkipRule(t *testing.T) {
 	f := newWorldFS()
 	for death := range maxDeaths + 1 {
 		w, err := openWorld(f)

@@ -346,7 +346,7 @@ func TestKilledCopyToStore(t *testing.T) {
 	}
 	for at := int64(1); ; at += step {
 		store := &fakes3.Server{MinPart: 64 << 10, Page: 7}
-		gate := &storeGate{next: store, at: at, done: at%2 == 0}
+		gate := &storeProxy{next: store, at: at, done: at%2 == 0}
 		url := fakes3.Start(t, gate)
 		_, err := CopyDirs(ctx, []string{"/global"}, url, 3, 2)
 		plain := fakes3.Start(t, store)

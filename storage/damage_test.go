@@ -114,7 +114,7 @@ func TestDamages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := &storagetest.Vandal{Rnd: rnd, Base: s.base, Levels: s.dirs(), Newest: siteEpochs}
+		v := &storagetest.Damager{Rnd: rnd, Base: s.base, Levels: s.dirs(), Newest: siteEpochs}
 		sorts := []storagetest.Sort{v.Damage()}
 		for rnd.IntN(4) == 0 {
 			sorts = append(sorts, v.Damage())

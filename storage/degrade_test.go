@@ -94,8 +94,8 @@ func put(t *testing.T, s *Store, e Epoch, level string) {
 	}
 }
 
-// TestMarkerMends: a damaged marker beside epochs of the job does not keep it out.
-func TestMarkerMends(t *testing.T) {
+// TestDamagedMarkerIsReplaced: a damaged marker beside epochs of the job does not keep it out.
+func TestDamagedMarkerIsReplaced(t *testing.T) {
 	for _, size := range []int{1, 2} {
 		f := crashfs.New()
 		f.MkdirAll("/l")

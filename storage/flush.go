@@ -152,8 +152,8 @@ func (s *Store) CopiedTo(level string) int64 {
 
 // Hold stops copying between levels from starting further writes until release is
 // called, so that a capture has the memory and the cores. It does not affect Put.
-func (s *Store) Hold() (release func()) { return s.gate.Hold() }
+func (s *Store) Hold() (release func()) { return s.pause.Hold() }
 
 func (s *Store) throttle(to *levelState) *shard.Throttle {
-	return &shard.Throttle{Pace: to.pace, Gate: &s.gate, Copied: &to.copied}
+	return &shard.Throttle{Pace: to.pace, Pause: &s.pause, Copied: &to.copied}
 }

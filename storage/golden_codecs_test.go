@@ -83,7 +83,7 @@ func TestGoldenCodecs(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := &cluster{t: t, nodes: []string{"n0"}, stores: []*storage.Store{openCodecs(t, dir)}}
-		s := &stranger{t: t, kinds: map[string]int{}}
+		s := &independentReader{t: t, kinds: map[string]int{}}
 		for e := storage.Epoch(1); e <= 2; e++ {
 			if _, err := c.restoreAs(e, codecSections); err != nil {
 				t.Errorf("epoch %d: %v", e, err)
@@ -91,7 +91,7 @@ func TestGoldenCodecs(t *testing.T) {
 			got := s.sections(s.shard(dir, int(e), 0), func(o int) []byte { return s.shard(dir, o, 0) })
 			for _, want := range codecSections(0, e) {
 				if !bytes.Equal(got[want.Name], want.Source.(storage.Bytes)) {
-					t.Errorf("%s, epoch %d: section %s differs for a stranger", from, e, want.Name)
+					t.Errorf("%s, epoch %d: section %s differs for the independent reader", from, e, want.Name)
 				}
 			}
 		}
@@ -213,7 +213,7 @@ func dump(t *testing.T, c *cluster, dir string) {
 // wantRows compares the parity rows of an epoch of one group, rank i on node i.
 func wantRows(t *testing.T, dir string, nodes []string, epoch, m int) {
 	t.Helper()
-	s := &stranger{t: t, kinds: map[string]int{}}
+	s := &independentReader{t: t, kinds: map[string]int{}}
 	n := len(nodes)
 	k := n - m
 	name := fmt.Sprintf("epoch-%010d", epoch)

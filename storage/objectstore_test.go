@@ -34,8 +34,8 @@ func quickStore(t *testing.T) {
 	t.Cleanup(func() { object.MaxBackoff, object.PartBytes = backoff, part })
 }
 
-// storeGate is the way of one run of a job to the store. A run that is killed makes no requests any more.
-type storeGate struct {
+// storeProxy is the way of one run of a job to the store. A run that is killed makes no requests any more.
+type storeProxy struct {
 	next http.Handler
 	n    atomic.Int64
 	at   int64 // number of the request at which the run is killed; 0: never
@@ -43,7 +43,7 @@ type storeGate struct {
 	dead atomic.Bool
 }
 
-func (g *storeGate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *storeProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if n := g.n.Add(1); g.at > 0 && n >= g.at {
 		g.dead.Store(true)
 		if n == g.at && g.done {
@@ -66,7 +66,7 @@ type storeJob struct {
 	rnd    *rand.Rand
 	server *fakes3.Server
 	via    http.Handler // to the server
-	gate   *storeGate
+	proxy  *storeProxy
 	url    string
 	stores []*Store
 	runs   int
@@ -100,8 +100,8 @@ func (j *storeJob) fail(format string, args ...any) {
 // open begins a run, which is killed at a request.
 func (j *storeJob) open(killAt int64, done bool) error {
 	j.runs++
-	j.gate = &storeGate{next: j.via, at: killAt, done: done}
-	j.url = fakes3.Start(j.T, j.gate)
+	j.proxy = &storeProxy{next: j.via, at: killAt, done: done}
+	j.url = fakes3.Start(j.T, j.proxy)
 	j.note("run %d", j.runs)
 	j.stores = nil
 	for r := range storeRanks {
@@ -140,7 +140,7 @@ func (j *storeJob) close() {
 }
 
 func (j *storeJob) kill() {
-	j.gate.dead.Store(true)
+	j.proxy.dead.Store(true)
 	j.note("killed")
 	j.close()
 }
@@ -266,8 +266,8 @@ func (j *storeJob) restore() error {
 	return nil
 }
 
-// storm runs a job of several runs under random faults. It returns how many there were.
-func (j *storeJob) storm(strip bool) int {
+// runsWithFaults runs a job of several runs under random faults. It returns how many there were.
+func (j *storeJob) runsWithFaults(strip bool) int {
 	choose, wait := fakes3.Random(j.rnd, 0.02+0.2*j.rnd.Float64())
 	var store http.Handler = j.server
 	if strip {
@@ -287,11 +287,11 @@ func (j *storeJob) storm(strip bool) int {
 		}
 		for range 1 + j.rnd.IntN(4) {
 			if j.rnd.IntN(4) == 0 {
-				j.gate.at, j.gate.done = j.gate.n.Load()+int64(1+j.rnd.IntN(60)), j.rnd.IntN(2) == 0
+				j.proxy.at, j.proxy.done = j.proxy.n.Load()+int64(1+j.rnd.IntN(60)), j.rnd.IntN(2) == 0
 			}
 			_ = j.epoch()
 			j.check()
-			if j.gate.dead.Load() {
+			if j.proxy.dead.Load() {
 				break
 			}
 		}
@@ -332,7 +332,7 @@ func TestStoreFaults(t *testing.T) {
 	quickStore(t)
 	faults := 0
 	for seed := *storeSeed; faults < *storeFaults && !t.Failed(); seed++ {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { faults += newStoreJob(t, seed).storm(false) })
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { faults += newStoreJob(t, seed).runsWithFaults(false) })
 	}
 	t.Logf("%d faults", faults)
 }
@@ -348,7 +348,7 @@ func TestStoreFaultsAreFound(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			j.storm(true)
+			j.runsWithFaults(true)
 		}()
 		if <-done; j.broken != "" {
 			t.Logf("job %d: %s", seed, j.broken)
@@ -377,7 +377,7 @@ func TestKilledBetweenRequests(t *testing.T) {
 			if j.open(at, done) == nil {
 				_, _ = j.epoch(), j.epoch()
 			}
-			over := j.gate.n.Load() < at
+			over := j.proxy.n.Load() < at
 			j.close()
 			j.check()
 			if err := j.open(0, false); err != nil {

@@ -57,7 +57,7 @@ func twoEpochs(t *testing.T) *crashfs.FS {
 
 // TestCrashOfRestore goes down at every operation of a start that restores: open,
 // look around, note the restore, read, note that it survived. A restart finds what was
-// there, and one death makes no epoch poisoned.
+// there, and one death makes no epoch one to skip.
 func TestCrashOfRestore(t *testing.T) {
 	prepare := func() *crashfs.FS { return twoEpochs(t) }
 	restore := func(f *crashfs.FS) error {

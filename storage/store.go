@@ -49,7 +49,7 @@ type Store struct {
 	levels []*levelState
 	pool   *shard.Pool
 	turns  chan struct{} // one entry per shard being written
-	gate   shard.Gate    // holds back copying while the program captures
+	pause  shard.Pause   // while the program captures nothing is copied
 	votes  atomic.Bool   // the program tells what all ranks have
 
 	contents level.Contents // of epochs, by Choose

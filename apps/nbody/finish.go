@@ -21,10 +21,10 @@ func (s *simulation) collect() (*bodies.System, error) {
 	if err := s.engine.download(pos[:own], vel[:own]); err != nil {
 		return nil, err
 	}
-	if err := s.spread(all.Pos, pos); err != nil {
+	if err := s.gather(all.Pos, pos); err != nil {
 		return nil, err
 	}
-	if err := s.spread(all.Vel, vel); err != nil {
+	if err := s.gather(all.Vel, vel); err != nil {
 		return nil, err
 	}
 	if i := all.NotFinite(); i >= 0 {
@@ -34,8 +34,8 @@ func (s *simulation) collect() (*bodies.System, error) {
 	return all, nil
 }
 
-// spread gathers the ranks' blocks, padded to the largest, into all.
-func (s *simulation) spread(all, mine []float32) error {
+// gather collects the ranks' blocks, padded to the largest, into all.
+func (s *simulation) gather(all, mine []float32) error {
 	padded := make([]float32, len(mine)*s.World.Size())
 	if err := mpiwrap.Allgather(s.World, padded, mine); err != nil {
 		return err

@@ -29,7 +29,7 @@ func (c *config) expected(round int64, i, j int) uint32 {
 }
 
 // fill writes the rank's block at the start.
-func (t *turner) fill() error {
+func (t *transposer) fill() error {
 	lo, hi := share(t.config.rows, t.World.Rank(), t.World.Size())
 	block := t.out[:0]
 	for i := lo; i < hi; i++ {
@@ -42,7 +42,7 @@ func (t *turner) fill() error {
 
 // check compares every element of the rank's block with what must stand there,
 // and returns the block.
-func (t *turner) check() ([]uint32, error) {
+func (t *transposer) check() ([]uint32, error) {
 	rows, cols := t.config.shape(t.round)
 	lo, hi := share(rows, t.World.Rank(), t.World.Size())
 	block := t.in[:(hi-lo)*cols]
@@ -63,7 +63,7 @@ func (t *turner) check() ([]uint32, error) {
 // finish checks the matrix, hashes it, writes the result file and prints what
 // came out. It is collective; rank 0 writes. The hash is the SHA-256 of the
 // hashes of the lines, so it is the same for any number of ranks.
-func (t *turner) finish() error {
+func (t *transposer) finish() error {
 	block, err := t.check()
 	if err != nil {
 		return err

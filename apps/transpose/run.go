@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// A turner is the state of one rank. What is protected says so.
-type turner struct {
+// A transposer is the state of one rank. What is protected says so.
+type transposer struct {
 	*job.Job
 	config *config
 
@@ -41,7 +41,7 @@ func (c *config) transpose(ctx context.Context, j *job.Job) error {
 		return fmt.Errorf("matrix of %d by %d on %d ranks: want a row and a column at least per rank",
 			c.rows, c.cols, size)
 	}
-	t := &turner{Job: j, config: c}
+	t := &transposer{Job: j, config: c}
 	if err := t.prepare(); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (c *config) transpose(ctx context.Context, j *job.Job) error {
 
 // build gets or builds the kernels. It comes after the restore, which builds the
 // programs of the checkpoint while it reads the contents.
-func (t *turner) build() error {
+func (t *transposer) build() error {
 	sources := gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
 	return t.Device.Build("transpose", sources, kernel.Options, map[string]**gpustate.Kernel{
 		kernel.Transpose: &t.turn, kernel.Place: &t.place,
@@ -78,7 +78,7 @@ func (t *turner) build() error {
 
 // prepare gets or creates the memory and the queue on the device. The rank's block has at most
 // elements elements, whichever way the matrix lies.
-func (t *turner) prepare() (err error) {
+func (t *transposer) prepare() (err error) {
 	if t.queue, err = t.Device.MainQueue(); err != nil {
 		return err
 	}
@@ -102,14 +102,14 @@ func (t *turner) prepare() (err error) {
 
 // block returns the number of elements of the rank's block after a number of
 // rounds.
-func (t *turner) block(round int64) int {
+func (t *transposer) block(round int64) int {
 	rows, cols := t.config.shape(round)
 	lo, hi := share(rows, t.World.Rank(), t.World.Size())
 	return (hi - lo) * cols
 }
 
 // loop does the rounds that are left.
-func (t *turner) loop(ctx context.Context) error {
+func (t *transposer) loop(ctx context.Context) error {
 	shown, err := t.Progress(int(t.config.rounds))
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (t *turner) loop(ctx context.Context) error {
 // turnOver does one round. The rank's block, rows lo to hi of the matrix, turned
 // over has the rows that rank r is to own in one piece, as r's rows follow each
 // other; the pieces that arrive are the columns of the new block.
-func (t *turner) turnOver() error {
+func (t *transposer) turnOver() error {
 	rows, cols := t.config.shape(t.round)
 	rank, size := t.World.Rank(), t.World.Size()
 	lo, hi := share(rows, rank, size)
@@ -179,7 +179,7 @@ func (t *turner) turnOver() error {
 }
 
 // launch starts a kernel and returns at once.
-func (t *turner) launch(k *gpustate.Kernel, global, local []int, args ...any) error {
+func (t *transposer) launch(k *gpustate.Kernel, global, local []int, args ...any) error {
 	err := k.SetArgs(args...)
 	if err == nil {
 		_, err = t.queue.Launch(k, global, local)

@@ -67,23 +67,23 @@ func TestCheckFinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	body := func(_ context.Context, j *job.Job) error {
-		turner := &turner{Job: j, config: c}
-		if err := errors.Join(turner.prepare(), turner.build(), turner.fill(), turner.turnOver()); err != nil {
+		x := &transposer{Job: j, config: c}
+		if err := errors.Join(x.prepare(), x.build(), x.fill(), x.turnOver()); err != nil {
 			return err
 		}
-		turner.round = 1
-		if _, err := turner.check(); err != nil {
+		x.round = 1
+		if _, err := x.check(); err != nil {
 			return fmt.Errorf("a good matrix: %w", err)
 		}
-		turner.round = 3
-		if _, err := turner.check(); err == nil {
+		x.round = 3
+		if _, err := x.check(); err == nil {
 			return errors.New("two rounds too few were not found")
 		}
-		turner.round = 1
-		if err := turner.queue.Write(turner.matrix, 4*(3*40+9), gpustate.Bytes([]uint32{5})); err != nil {
+		x.round = 1
+		if err := x.queue.Write(x.matrix, 4*(3*40+9), gpustate.Bytes([]uint32{5})); err != nil {
 			return err
 		}
-		if _, err := turner.check(); err == nil || !strings.Contains(err.Error(), "element 3, 9 is 5") {
+		if _, err := x.check(); err == nil || !strings.Contains(err.Error(), "element 3, 9 is 5") {
 			return fmt.Errorf("got %v, want element 3, 9", err)
 		}
 		return nil

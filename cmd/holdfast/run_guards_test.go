@@ -81,9 +81,9 @@ wait`)
 	}
 }
 
-// TestDisowned: where the job was requeued while its node was frozen, the old run starts
+// TestRequeuedMeanwhile: where the job was requeued while its node was frozen, the old run starts
 // nothing more.
-func TestDisowned(t *testing.T) {
+func TestRequeuedMeanwhile(t *testing.T) {
 	inJob(t, `exit 139`)
 	commands(t, map[string]string{"scontrol": `case "$*" in
 *config*) echo "KillWait = 30 sec"; echo "SlurmdPort = 6818";;

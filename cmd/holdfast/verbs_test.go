@@ -180,8 +180,8 @@ func TestShardElsewhere(t *testing.T) {
 	}
 }
 
-// TestErrorsAreJSONToo: with --json the last line says why a verb failed.
-func TestErrorsAreJSONToo(t *testing.T) {
+// TestJSONErrors: with --json the last line says why a verb failed.
+func TestJSONErrors(t *testing.T) {
 	for _, args := range [][]string{{"verify", "--json", "/absent"}, {"ls", "--json", "/absent"},
 		{"show", "--json", t.TempDir()}} {
 		code, out, errs := run(t, args...)

@@ -154,12 +154,12 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestStrangers: connections without the key change nothing but the counter,
+// TestUnknownConnections: connections without the key change nothing but the counter,
 // while the ranks go on talking.
-func TestStrangers(t *testing.T) {
-	const strangers = 10000
+func TestUnknownConnections(t *testing.T) {
+	const connections = 10000
 	p := mesh(t, 2, nil)
-	for i := range strangers {
+	for i := range connections {
 		if i%1000 == 0 {
 			talk(t, p)
 		}
@@ -173,9 +173,9 @@ func TestStrangers(t *testing.T) {
 		_ = c.Close()
 	}
 	talk(t, p)
-	for deadline := time.Now().Add(2 * time.Minute); p[0].Stats().Dropped < strangers; {
+	for deadline := time.Now().Add(2 * time.Minute); p[0].Stats().Dropped < connections; {
 		if time.Now().After(deadline) {
-			t.Fatalf("dropped %d, want %d", p[0].Stats().Dropped, strangers)
+			t.Fatalf("dropped %d, want %d", p[0].Stats().Dropped, connections)
 		}
 		<-time.After(time.Millisecond)
 	}

@@ -27,9 +27,9 @@ const (
 	ownNews   = -1 // nobody's
 )
 
-// spread passes news on to those neighbours in the tree that have members of
+// forward passes news on to those neighbours in the tree that have members of
 // the communicators beyond them, but not back to the one that it came from.
-func (m *Machine) spread(from int, news []Standing) {
+func (m *Machine) forward(from int, news []Standing) {
 	if len(news) == 0 {
 		return
 	}

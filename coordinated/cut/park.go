@@ -99,8 +99,8 @@ func (m *Machine) hint(msg Message) {
 	for i, c := range m.cfg.Children {
 		m.send(c, Message{Kind: kindHint, Max: msg.Max, Colls: m.hintFor(i, known)})
 	}
-	m.spread(ownNews, m.max.raiseOwn(m.colls)) // grown since the answer
-	m.spread(ownNews, m.max.raise(m.early))
+	m.forward(ownNews, m.max.raiseOwn(m.colls)) // grown since the answer
+	m.forward(ownNews, m.max.raise(m.early))
 	m.evaluate()
 }
 
@@ -162,13 +162,13 @@ func (m *Machine) finish(ev Finished) {
 	m.evaluate()
 }
 
-// grow takes in this rank's own counts and spreads what nobody knew.
+// grow takes in this rank's own counts and forwards what nobody knew.
 func (m *Machine) grow(colls []Coll) {
 	m.colls = colls
 	if m.phase != parking && m.phase != frozen {
 		return // while asked they travel with the answer, or go out with the hint
 	}
-	m.spread(ownNews, m.max.raiseOwn(colls))
+	m.forward(ownNews, m.max.raiseOwn(colls))
 }
 
 // raise takes in what a neighbour in the tree knows. News that overtook the
@@ -178,7 +178,7 @@ func (m *Machine) raise(from int, ns []Standing) {
 	case asked:
 		m.early = append(m.early, ns...)
 	case parking, frozen:
-		m.spread(from, m.max.raise(ns))
+		m.forward(from, m.max.raise(ns))
 		m.evaluate()
 	}
 }

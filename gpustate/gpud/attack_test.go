@@ -15,18 +15,18 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// tape is a connection that keeps what is written to it.
-type tape struct {
+// recorded is a connection that keeps what is written to it.
+type recorded struct {
 	net.Conn
 	said []byte
 }
 
-func (c *tape) Write(b []byte) (int, error) {
+func (c *recorded) Write(b []byte) (int, error) {
 	c.said = append(c.said, b...)
 	return c.Conn.Write(b)
 }
 
-// answerTo has a stranger send bytes after the server's greeting, and gives the
+// answerTo has a client without the key send bytes after the server's greeting, and gives the
 // server's answer.
 func answerTo(t *testing.T, p *place, say []byte) []byte {
 	t.Helper()
@@ -50,10 +50,10 @@ func answerTo(t *testing.T, p *place, say []byte) []byte {
 func TestOverheard(t *testing.T) {
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
 	key := must(wire.ReadKey(p.sel.KeyFile))(t)
-	c := &tape{Conn: must(net.Dial("tcp", p.addr))(t)}
+	c := &recorded{Conn: must(net.Dial("tcp", p.addr))(t)}
 	ok(t, wire.Greet(c, key, wire.ForStatus))
 	ok(t, c.Close())
-	before := p.status().Counts.Strangers
+	before := p.status().Counts.HandshakeFailures
 	reflected := make([]byte, len(c.said)) // with the server's nonce and no proof of ours
 	copy(reflected, c.said[:5])
 	other := append([]byte(nil), c.said...)
@@ -65,13 +65,13 @@ func TestOverheard(t *testing.T) {
 		}
 		for _, b := range answer[1:] {
 			if b != 0 {
-				t.Errorf("%s: a stranger was given a proof", name)
+				t.Errorf("%s: a client without the key was given a proof", name)
 				break
 			}
 		}
 	}
-	if n := p.status().Counts.Strangers - before; n != 3 {
-		t.Errorf("%d strangers counted, want 3", n)
+	if n := p.status().Counts.HandshakeFailures - before; n != 3 {
+		t.Errorf("%d handshake failures counted, want 3", n)
 	}
 }
 

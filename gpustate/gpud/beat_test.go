@@ -57,7 +57,7 @@ func TestStopped(t *testing.T) {
 	ok(t, good.check())
 	ok(t, good.d.Close())
 	p.quiet(t) // what was stopped does not stay
-	childless(t)
+	noWorkersLeft(t)
 }
 
 // TestFrozen: a client that says nothing is dropped after Options.Frozen, and not

@@ -18,19 +18,19 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 )
 
-// burglaries are what native code of a hostile client tries in its worker; each
-// gives nil when it came through. loot is a directory of the user.
-var burglaries = map[string]func(loot string) error{
-	"read a file of the user": func(loot string) error {
-		_, err := os.ReadFile(filepath.Join(loot, "secret"))
+// attacks are what native code of a hostile client tries in its worker; each
+// gives nil when it came through. home is a directory of the user.
+var attacks = map[string]func(home string) error{
+	"read a file of the user": func(home string) error {
+		_, err := os.ReadFile(filepath.Join(home, "secret"))
 		return err
 	},
-	"list a directory of the user": func(loot string) error { _, err := os.ReadDir(loot); return err },
-	"write a file of the user": func(loot string) error {
-		return os.WriteFile(filepath.Join(loot, "planted"), nil, 0o600)
+	"list a directory of the user": func(home string) error { _, err := os.ReadDir(home); return err },
+	"write a file of the user": func(home string) error {
+		return os.WriteFile(filepath.Join(home, "planted"), nil, 0o600)
 	},
-	"remove a file of the user": func(loot string) error { return os.Remove(filepath.Join(loot, "victim")) },
-	"make a link":               func(loot string) error { return os.Symlink("x", filepath.Join(loot, "link")) },
+	"remove a file of the user": func(home string) error { return os.Remove(filepath.Join(home, "victim")) },
+	"make a link":               func(home string) error { return os.Symlink("x", filepath.Join(home, "link")) },
 	"read the passwords":        func(string) error { _, err := os.ReadFile("/etc/shadow"); return err },
 	"signal the server":         func(string) error { return syscall.Kill(os.Getppid(), syscall.SIGCONT) },
 	"read the server's memory": func(string) error {
@@ -70,12 +70,12 @@ var burglaries = map[string]func(loot string) error{
 
 func init() {
 	// the argument holds the directory, and then what came through
-	fake.Register("burgle", 1, func(l fake.Launch) {
+	fake.Register("attack", 1, func(l fake.Launch) {
 		b := l.Args[0].Bytes
-		loot, _, _ := strings.Cut(string(b), "\x00")
+		home, _, _ := strings.Cut(string(b), "\x00")
 		var through []string
-		for name, try := range burglaries {
-			if try(loot) == nil {
+		for name, try := range attacks {
+			if try(home) == nil {
 				through = append(through, name)
 			}
 		}
@@ -85,23 +85,23 @@ func init() {
 	})
 }
 
-// burgle lets a client of a server with workers try them all.
-func burgle(t *testing.T, o Options) string {
+// attackServer lets a client of a server with workers try them all.
+func attackServer(t *testing.T, o Options) string {
 	t.Helper()
 	withWorkers(t)
 	t.Setenv("HOLDFAST_TEST_PASSWORD", "secret")
-	loot := t.TempDir()
+	home := t.TempDir()
 	for _, f := range []string{"secret", "victim"} {
-		ok(t, os.WriteFile(filepath.Join(loot, f), []byte("x"), 0o644))
+		ok(t, os.WriteFile(filepath.Join(home, f), []byte("x"), 0o644))
 	}
-	ok(t, os.Chmod(loot, 0o777))
+	ok(t, os.Chmod(home, 0o777))
 	p := serve(t, o)
 	d := must(gpustate.Open(p.sel))(t)
 	q, b := must(d.Queue("q"))(t), must(d.Buffer("b", 4096))(t)
-	k := must(must(d.Program("p", gpustate.Sources{OpenCL: "burgle"}, ""))(t).Kernel("burgle"))(t)
+	k := must(must(d.Program("p", gpustate.Sources{OpenCL: "attack"}, ""))(t).Kernel("attack"))(t)
 	ok(t, k.SetArgs(b))
 	report := make([]byte, 4096)
-	copy(report, loot)
+	copy(report, home)
 	ok(t, q.Write(b, 0, report))
 	must(q.Launch(k, []int{1}, nil))(t)
 	ok(t, q.Read(b, 0, report))
@@ -119,13 +119,13 @@ func TestConfined(t *testing.T) {
 		t.Skipf("the kernel has Landlock %d, the test takes 6 (Linux 6.12)", v)
 	}
 	before := must(filepath.Glob(filepath.Join(os.TempDir(), "holdfast-worker-*")))(t)
-	if text := burgle(t, Options{}); text != "" {
+	if text := attackServer(t, Options{}); text != "" {
 		t.Errorf("a worker could %s", text)
 	}
 	if after := must(filepath.Glob(filepath.Join(os.TempDir(), "holdfast-worker-*")))(t); len(after) > len(before) {
 		t.Errorf("temporary directories are left: %q", after)
 	}
-	free := burgle(t, Options{Unconfined: true})
+	free := attackServer(t, Options{Unconfined: true})
 	for _, name := range []string{"read a file of the user", "write a file of the user", "signal the server",
 		"find a password in the environment"} {
 		if !strings.Contains(free, name) {
@@ -139,7 +139,7 @@ func TestWorkerDirs(t *testing.T) {
 	if worker.LandlockVersion() < 6 {
 		t.Skip("the kernel has no Landlock 6")
 	}
-	text := burgle(t, Options{WorkerDirs: []string{os.TempDir()}})
+	text := attackServer(t, Options{WorkerDirs: []string{os.TempDir()}})
 	if !strings.Contains(text, "read a file of the user") || strings.Contains(text, "signal the server") {
 		t.Errorf("with the directory named it could %q", text)
 	}

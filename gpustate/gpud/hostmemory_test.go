@@ -248,7 +248,7 @@ func TestWorkerKilledInDirect(t *testing.T) {
 		ok(t, freeAgain())
 		p.quiet(t)
 	}
-	childless(t)
+	noWorkersLeft(t)
 }
 
 // TestManyPieces: more memory than a server maps of one client works like any

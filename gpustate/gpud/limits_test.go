@@ -155,16 +155,16 @@ func TestSharedTooLarge(t *testing.T) {
 	p.quiet(t)
 }
 
-// TestSilentStrangers: strangers that say nothing, more than there is room for, keep
+// TestSilentConnections: connections that say nothing, more than there is room for, keep
 // no client out.
-func TestSilentStrangers(t *testing.T) {
+func TestSilentConnections(t *testing.T) {
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
 	p.unauthenticated.mu.Lock()
 	p.unauthenticated.most = 100 // as descriptors of this process allow
 	p.unauthenticated.mu.Unlock()
-	var strangers []net.Conn
+	var silent []net.Conn
 	for range 300 {
-		strangers = append(strangers, must(net.Dial("tcp", p.addr))(t))
+		silent = append(silent, must(net.Dial("tcp", p.addr))(t))
 	}
 	for range 3 {
 		begun := time.Now()
@@ -176,7 +176,7 @@ func TestSilentStrangers(t *testing.T) {
 			t.Errorf("a client had to wait for %v", d)
 		}
 	}
-	for _, s := range strangers {
+	for _, s := range silent {
 		_ = s.Close()
 	}
 }
@@ -190,8 +190,8 @@ type addressed struct {
 func (a *addressed) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(a.from)} }
 func (a *addressed) Close() error         { a.closed = true; return nil }
 
-// TestLobby: the host with most connections loses its oldest one.
-func TestLobby(t *testing.T) {
+// TestBusiestHostLosesItsOldest: the host with most connections loses its oldest one.
+func TestBusiestHostLosesItsOldest(t *testing.T) {
 	l := newUnauthenticated(3)
 	a, b, c, d, e := &addressed{from: "10.0.0.1"}, &addressed{from: "10.0.0.2"}, &addressed{from: "10.0.0.2"},
 		&addressed{from: "10.0.0.3"}, &addressed{from: "10.0.0.4"}

@@ -152,15 +152,15 @@ func (s *Server) accept(l net.Listener) {
 		}
 		leave, dropped := s.unauthenticated.add(c)
 		if dropped { // one that has said nothing for long
-			s.counts.strangers.Add(1)
+			s.counts.handshakeFailures.Add(1)
 		}
 		s.wg.Go(func() { s.serveConn(c, leave) })
 	}
 }
 
 // unauthenticated holds the connections that have not proven a key yet. When it is full the
-// oldest one of the host that has most there is dropped: strangers keep out
-// themselves, not clients.
+// oldest one of the host that has most there is dropped: connections without the key keep out
+// one another, not clients.
 type unauthenticated struct {
 	mu     sync.Mutex // guards what follows
 	most   int

@@ -39,7 +39,7 @@ func (st *Status) writeMetrics(w io.Writer) error {
 	c := st.Counts
 	total("admitted_total", "Programs admitted.", c.Admitted)
 	total("refused_total", "Programs refused because the server was full or draining.", c.Refused)
-	total("strangers_total", "Connections refused for a wrong key or protocol version.", c.Strangers)
+	total("handshake_failures_total", "Connections refused for a wrong key or protocol version.", c.HandshakeFailures)
 	total("commands_total", "Commands completed.", c.Commands)
 	total("written_bytes_total", "Bytes moved to devices.", c.WrittenBytes)
 	total("read_bytes_total", "Bytes moved from devices.", c.ReadBytes)

@@ -52,7 +52,7 @@ type Server struct {
 
 // counts are for metrics.
 type counts struct {
-	admitted, refused, strangers, commands, written, read, moved atomic.Int64
+	admitted, refused, handshakeFailures, commands, written, read, moved atomic.Int64
 }
 
 // New finds the devices and listens. Serve answers.
@@ -222,7 +222,7 @@ func (s *Server) refuse(c net.Conn, err error) {
 	if errors.Is(err, wire.ErrRefused) {
 		s.counts.refused.Add(1)
 	} else {
-		s.counts.strangers.Add(1)
+		s.counts.handshakeFailures.Add(1)
 	}
 	s.opt.Logger.Warn("connection refused", "from", c.RemoteAddr().String(), "err", err)
 }

@@ -40,13 +40,13 @@ type ClientStatus struct {
 
 // Counts are totals since the server started.
 type Counts struct {
-	Admitted     int64 `json:"admitted"`
-	Refused      int64 `json:"refused"`   // while full or draining
-	Strangers    int64 `json:"strangers"` // connections without the key, or of another version
-	Commands     int64 `json:"commands"`
-	WrittenBytes int64 `json:"written_bytes"`
-	ReadBytes    int64 `json:"read_bytes"`
-	Moved        int64 `json:"moved"` // clients, to other devices
+	Admitted          int64 `json:"admitted"`
+	Refused           int64 `json:"refused"`            // while full or draining
+	HandshakeFailures int64 `json:"handshake_failures"` // connections without the key, or of another version
+	Commands          int64 `json:"commands"`
+	WrittenBytes      int64 `json:"written_bytes"`
+	ReadBytes         int64 `json:"read_bytes"`
+	Moved             int64 `json:"moved"` // clients, to other devices
 }
 
 // status is the state of the server now.
@@ -54,8 +54,8 @@ func (s *Server) status() Status {
 	c := &s.counts
 	st := Status{Server: s.service.Name, Addrs: s.service.Addrs, Quota: s.service.Quota,
 		Devices: []DeviceStatus{}, Clients: []ClientStatus{},
-		Counts: Counts{Admitted: c.admitted.Load(), Refused: c.refused.Load(), Strangers: c.strangers.Load(),
-			Moved: c.moved.Load()}}
+		Counts: Counts{Admitted: c.admitted.Load(), Refused: c.refused.Load(),
+			HandshakeFailures: c.handshakeFailures.Load(), Moved: c.moved.Load()}}
 	for i, d := range s.service.Devices {
 		st.Devices = append(st.Devices, DeviceStatus{Index: i, Name: d.Info.Name, Kind: d.Info.Kind,
 			TotalBytes: d.Info.GlobalBytes})

@@ -108,7 +108,7 @@ func TestWildKernel(t *testing.T) {
 		ok(t, again.d.Close())
 		ok(t, good.d.Close())
 		p.quiet(t)
-		childless(t)
+		noWorkersLeft(t)
 	})
 }
 
@@ -163,7 +163,7 @@ func TestWildKernelPoCL(t *testing.T) {
 	ok(t, good.Close())
 	_ = bad.Close()
 	p.quiet(t)
-	childless(t)
+	noWorkersLeft(t)
 }
 
 // pids are the processes of workers.
@@ -174,8 +174,8 @@ func (p *place) pids() (list []int) {
 	return list
 }
 
-// childless checks that no worker is left, alive or as a zombie.
-func childless(t *testing.T) {
+// noWorkersLeft checks that no worker is left, alive or as a zombie.
+func noWorkersLeft(t *testing.T) {
 	t.Helper()
 	tasks := must(os.ReadDir("/proc/self/task"))(t)
 	for _, task := range tasks {
@@ -208,7 +208,7 @@ func TestWorkerKilled(t *testing.T) {
 	ok(t, good.check())
 	ok(t, good.d.Close())
 	p.quiet(t)
-	childless(t)
+	noWorkersLeft(t)
 }
 
 // TestWorkerStopped: a worker that is stopped does not outlive its client, nor
@@ -229,7 +229,7 @@ func TestWorkerStopped(t *testing.T) {
 	p.stop()
 	lost(t, c.q.Finish(), p, "")
 	_ = c.d.Close()
-	childless(t)
+	noWorkersLeft(t)
 }
 
 // TestNoWorker: a server that cannot start workers says so to its clients, and
@@ -245,7 +245,7 @@ func TestNoWorker(t *testing.T) {
 	if _, err = gpustate.Open(p.sel); !errors.As(err, &server) || !strings.Contains(err.Error(), "exit status 1") {
 		t.Errorf("got %v, want a ServerError that says how the worker ended", err)
 	}
-	childless(t)
+	noWorkersLeft(t)
 	if _, err := New(Options{Listen: []string{"unix:/x"}, KeyFile: p.sel.KeyFile}); err == nil ||
 		!strings.Contains(err.Error(), "InProcess") {
 		t.Errorf("got %v, want what to choose", err)

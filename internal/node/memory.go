@@ -48,7 +48,7 @@ func (s *segment) fill(n int) (err error) {
 func (s *segment) onlyHere() error {
 	_, err := unix.FcntlInt(s.file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL)
 	if err != nil {
-		return fmt.Errorf("keep the gate from being written: %w", err)
+		return fmt.Errorf("keep the flags page from being written: %w", err)
 	}
 	return nil
 }
@@ -64,41 +64,41 @@ func (s *segment) close() error {
 
 // pages are the words that a client and its agent share.
 type pages struct {
-	gate, points *segment
-	open         sync.Mutex // guards gone
-	gone         bool
-	last         uint64 // points at the end
+	flags, points *segment
+	open          sync.Mutex // guards gone
+	gone          bool
+	last          uint64 // points at the end
 }
 
 func newPages() (*pages, error) {
-	gate, err := newSegment("gate", os.Getpagesize())
+	flags, err := newSegment("flags", os.Getpagesize())
 	if err != nil {
 		return nil, err
 	}
 	points, err := newSegment("points", os.Getpagesize())
 	if err == nil {
-		err = gate.onlyHere()
+		err = flags.onlyHere()
 	}
 	if err != nil {
 		if points != nil {
 			err = errors.Join(err, points.close())
 		}
-		return nil, errors.Join(err, gate.close())
+		return nil, errors.Join(err, flags.close())
 	}
-	return &pages{gate: gate, points: points}, nil
+	return &pages{flags: flags, points: points}, nil
 }
 
 func word(b []byte) *uint32   { return (*uint32)(unsafe.Pointer(unsafe.SliceData(b))) }
 func number(b []byte) *uint64 { return (*uint64)(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// set changes bits of the gate.
+// set changes bits of the flags.
 func (p *pages) set(bit uint32, on bool) {
 	p.open.Lock()
 	defer p.open.Unlock()
 	if p.gone {
 		return
 	}
-	w := word(p.gate.bytes)
+	w := word(p.flags.bytes)
 	if on {
 		atomic.OrUint32(w, bit)
 	} else {
@@ -122,7 +122,7 @@ func (p *pages) close() error {
 		return nil
 	}
 	p.gone, p.last = true, atomic.LoadUint64(number(p.points.bytes))
-	return errors.Join(p.gate.close(), p.points.close())
+	return errors.Join(p.flags.close(), p.points.close())
 }
 
 // membarrier has every thread that runs a registered program pass a barrier.
@@ -138,5 +138,5 @@ func membarrier() error {
 func (p *pages) armed() bool {
 	p.open.Lock()
 	defer p.open.Unlock()
-	return !p.gone && atomic.LoadUint32(word(p.gate.bytes))&1 != 0
+	return !p.gone && atomic.LoadUint32(word(p.flags.bytes))&1 != 0
 }

@@ -21,7 +21,7 @@ type rank struct {
 	fence      bool   // there is no membarrier
 	pages      *pages
 	signals    chan os.Signal
-	armed      chan struct{} // told when the gate has changed
+	armed      chan struct{} // told when a flag has changed
 	*arenas
 }
 
@@ -32,9 +32,9 @@ func (r *rank) Size() int                 { return r.size }
 func (r *rank) Points() uint64            { return r.pages.count() }
 func (r *rank) Signals() <-chan os.Signal { return r.signals }
 
-// Arm stores the gate before the agent loads the points; see NODE.md.
+// Arm stores the flag before the agent loads the points; see NODE.md.
 func (r *rank) Arm(armed bool) {
-	r.pages.set(wire.GateArmed, armed)
+	r.pages.set(wire.PointArmed, armed)
 	if !r.fence {
 		if err := membarrier(); err != nil { // it worked when the client connected
 			r.s.log.Error("holdfast node: no barrier; a checkpoint may not come about", "error", err)

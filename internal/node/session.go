@@ -214,7 +214,7 @@ func (s *session) begin(m wire.Message) (err error) {
 	if r.fence {
 		flags = wire.WelcomeFence
 	}
-	if err := s.conn.write(wire.Welcome(mask(check), mask(stop), flags), int(p.gate.file.Fd()),
+	if err := s.conn.write(wire.Welcome(mask(check), mask(stop), flags), int(p.flags.file.Fd()),
 		int(p.points.file.Fd())); err != nil {
 		return err
 	}
@@ -278,7 +278,7 @@ func (s *session) settle() {
 // rankLost runs when another rank is lost: the program may hang in MPI.
 func (s *session) rankLost(e *coordinated.LostError) {
 	s.lost.Store(true)
-	s.rank.pages.set(wire.GateOver, true)
+	s.rank.pages.set(wire.PointOver, true)
 	if s.closed.Load() {
 		return
 	}

@@ -121,7 +121,7 @@ func takesBack() (bool, error) {
 }
 
 // registered fills a buffer, registers it, sends it once, and lets go of it.
-func registered(card *imitatedCard) (uintptr, error) {
+func registered(card *fakeCard) (uintptr, error) {
 	b := make([]byte, bufferBytes)
 	for i := range b {
 		b[i] = 'o'
@@ -144,7 +144,7 @@ var errNotReused = errors.New("the runtime does not hand out the address again")
 
 // reused registers a buffer, lets the runtime have it back, and returns the next one
 // that lies at the same address.
-func reused(card *imitatedCard) ([]byte, error) {
+func reused(card *fakeCard) ([]byte, error) {
 	for range 32 {
 		address, err := registered(card)
 		if err != nil {

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// imitatedCard registers memory and sends from it as a network card does: it
+// fakeCard registers memory and sends from it as a network card does: it
 // pins the pages behind an address once and uses these pages from then on. It is
 // io_uring with a registered buffer; what it sends goes to a file.
-type imitatedCard struct {
+type fakeCard struct {
 	fd      int
 	ring    []byte // both rings
 	entries []byte // of the submission queue
@@ -53,8 +53,8 @@ const (
 var errNoRing = errors.New("no io_uring")
 
 // newCard returns a card that sends to a file.
-func newCard(file string) (*imitatedCard, error) {
-	c := &imitatedCard{}
+func newCard(file string) (*fakeCard, error) {
+	c := &fakeCard{}
 	fd, _, e := unix.Syscall(unix.SYS_IO_URING_SETUP, 4, uintptr(unsafe.Pointer(&c.p)), 0)
 	if e != 0 {
 		return nil, fmt.Errorf("%w: %w", errNoRing, e)
@@ -73,7 +73,7 @@ func newCard(file string) (*imitatedCard, error) {
 }
 
 // register pins the pages of b.
-func (c *imitatedCard) register(b []byte) error {
+func (c *fakeCard) register(b []byte) error {
 	if c.registered {
 		if _, _, e := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(c.fd), ringUnregisterBuffers, 0, 0, 0,
 			0); e != 0 {
@@ -93,10 +93,10 @@ func (c *imitatedCard) register(b []byte) error {
 	return nil
 }
 
-func (c *imitatedCard) word(off uint32) *uint32 { return (*uint32)(unsafe.Pointer(&c.ring[off])) }
+func (c *fakeCard) word(off uint32) *uint32 { return (*uint32)(unsafe.Pointer(&c.ring[off])) }
 
 // send returns what leaves the card for the first n bytes at the address of b.
-func (c *imitatedCard) send(b []byte, n int) ([]byte, error) {
+func (c *fakeCard) send(b []byte, n int) ([]byte, error) {
 	e := c.entries[:entryBytes]
 	clear(e)
 	e[0] = ringWriteFixed
@@ -123,6 +123,6 @@ func (c *imitatedCard) send(b []byte, n int) ([]byte, error) {
 }
 
 // close gives the pages free.
-func (c *imitatedCard) close() error {
+func (c *fakeCard) close() error {
 	return errors.Join(unix.Munmap(c.ring), unix.Munmap(c.entries), unix.Close(c.fd), c.out.Close())
 }

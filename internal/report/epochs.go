@@ -18,11 +18,11 @@ type sample struct {
 // gathered is what the ranks needed for one thing.
 type gathered struct{ list []sample }
 
-func (g *gathered) spread() Spread {
+func (g *gathered) times() RankTimes {
 	if g == nil || len(g.list) == 0 {
-		return Spread{}
+		return RankTimes{}
 	}
-	s := Spread{Min: g.list[0].v, Max: g.list[0].v, Slowest: g.list[0].rank, Ranks: len(g.list)}
+	s := RankTimes{Min: g.list[0].v, Max: g.list[0].v, Slowest: g.list[0].rank, Ranks: len(g.list)}
 	var vs bench.Samples
 	for _, x := range g.list {
 		vs = append(vs, x.v)
@@ -59,8 +59,8 @@ func (m *merger) epochs() {
 			}
 			if q == nil {
 				q = &Epoch{Run: key.run, Epoch: key.epoch, Begin: (zero + e.Mono - e.Dur) / 1000, ByRank: -1,
-					LastIn:  -1,
-					Outward: map[string]Spread{}, Durable: map[string]float64{}, Stored: map[string]int64{},
+					LastIn: -1,
+					Flush:  map[string]RankTimes{}, Durable: map[string]float64{}, Stored: map[string]int64{},
 					ranks: map[int]bool{},
 					seen:  map[string]*gathered{}, written: map[string]int64{}, committed: map[string]int{}}
 				list[key] = q
@@ -114,7 +114,7 @@ func (q *Epoch) add(rank int, e *events.Event, at int64) {
 		q.store(e)
 	case events.Redundancy, events.Flush:
 		q.sample("to "+e.Level, rank, e.Dur)
-		q.Outward[e.Level] = Spread{}
+		q.Flush[e.Level] = RankTimes{}
 		q.store(e)
 	case events.Vote:
 		q.sample("vote "+e.Level+" "+e.What, rank, e.Dur)
@@ -138,24 +138,24 @@ func (q *Epoch) store(e *events.Event) {
 
 // settle makes the figures of an epoch from its samples.
 func (m *merger) settle(q *Epoch) {
-	q.Park, q.Drain, q.Capture = q.seen["park"].spread(), q.seen["drain"].spread(), q.seen["capture"].spread()
+	q.Park, q.Drain, q.Capture = q.seen["park"].times(), q.seen["drain"].times(), q.seen["capture"].times()
 	for level, n := range q.written {
 		if n > q.Bytes && q.Bytes > 0 { // some parts were written twice: one rank could not write its own
 			q.Stored[level] = int64(float64(q.Stored[level]) * float64(q.Bytes) / float64(n))
 		}
 	}
-	q.Blocked, q.Write = q.seen["blocked"].spread(), q.seen["write"].spread()
-	for level := range q.Outward {
-		q.Outward[level] = q.seen["to "+level].spread()
+	q.Blocked, q.Write = q.seen["blocked"].times(), q.seen["write"].times()
+	for level := range q.Flush {
+		q.Flush[level] = q.seen["to "+level].times()
 	}
 	if a := q.seen["arrival"]; a != nil && q.Park.Max > q.Park.Min {
-		q.LastIn = a.spread().Slowest
+		q.LastIn = a.times().Slowest
 	}
 	// The others wait for the slowest writer as well; the last voter waits for the
 	// vote alone.
 	for what, g := range q.seen {
 		if len(what) > 5 && what[:5] == "vote " {
-			q.Vote += g.spread().Min
+			q.Vote += g.times().Min
 		}
 	}
 	if q.Cut > 0 {

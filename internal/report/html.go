@@ -102,7 +102,7 @@ func (r *Report) cards() []card {
 			all.list = append(all.list, sample{0, e.Blocked.Median})
 		}
 	}
-	blocked := all.spread()
+	blocked := all.times()
 	out := []card{{fmt.Sprint(t.Committed), plural(t.Committed, "checkpoint") + " committed"}}
 	if t.Failed > 0 {
 		out = append(out, card{fmt.Sprint(t.Failed), plural(t.Failed, "checkpoint") + " failed"})
@@ -165,8 +165,8 @@ func legend() []part {
 // copiedOut is how long the slowest rank took to copy the epoch to each outer level,
 // and the text that it shows on hover.
 func (q Epoch) copiedOut() (c struct{ Text, Tip string }) {
-	for i, l := range slices.Sorted(maps.Keys(q.Outward)) {
-		o := q.Outward[l]
+	for i, l := range slices.Sorted(maps.Keys(q.Flush)) {
+		o := q.Flush[l]
 		if i > 0 {
 			c.Text += " + "
 			c.Tip += "; "
@@ -290,7 +290,7 @@ func signed(s float64) string {
 }
 
 // tip is the text that a figure shows on hover.
-func tip(s Spread) string {
+func tip(s RankTimes) string {
 	if s.Ranks == 0 {
 		return ""
 	}

@@ -60,13 +60,13 @@ type Epoch struct {
 	Cut       int64                `json:"cut_us"`   // the last rank's cut
 	Over      int64                `json:"over_us"`  // the last thing that happened
 	ToCut     float64              `json:"request_to_cut_s"`
-	Park      Spread               `json:"park_s"`
-	Drain     Spread               `json:"drain_s"`
-	Capture   Spread               `json:"capture_s"`
-	Blocked   Spread               `json:"blocked_s"`
-	Write     Spread               `json:"write_s"`
+	Park      RankTimes            `json:"park_s"`
+	Drain     RankTimes            `json:"drain_s"`
+	Capture   RankTimes            `json:"capture_s"`
+	Blocked   RankTimes            `json:"blocked_s"`
+	Write     RankTimes            `json:"write_s"`
 	Vote      float64              `json:"vote_s"` // of the last voter
-	Outward   map[string]Spread    `json:"outward_s"`
+	Flush     map[string]RankTimes `json:"flush_s"`
 	Durable   map[string]float64   `json:"durable_s"` // by level, from the cut to the commit
 	Bytes     int64                `json:"bytes"`     // protected, all ranks
 	Stored    map[string]int64     `json:"stored"`    // by level, all ranks
@@ -82,8 +82,8 @@ type Epoch struct {
 	committed map[string]int       // by level, ranks that saw it
 }
 
-// Spread is what the ranks needed.
-type Spread struct {
+// RankTimes sums up what the ranks needed, in seconds.
+type RankTimes struct {
 	Min     float64 `json:"min"`
 	Median  float64 `json:"median"`
 	Max     float64 `json:"max"`

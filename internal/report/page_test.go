@@ -71,7 +71,7 @@ func TestPage(t *testing.T) {
 		{"thousand", 1000, 8, 12, 125, "1400,2100", "light"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := story(c.ranks, c.perNode, c.epochs)
+			w := fullJob(c.ranks, c.perNode, c.epochs)
 			r, err := mergeLogs(worldStart.Add(w.now+time.Hour), w.logs, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -142,7 +142,7 @@ const acts = `<script>
 // TestPageActs uses the page: pointing shows what a rank does, a row of the table
 // and the wheel zoom, and every button works.
 func TestPageActs(t *testing.T) {
-	w := story(8, 2, 4)
+	w := fullJob(8, 2, 4)
 	r, err := mergeLogs(worldStart.Add(w.now+time.Hour), w.logs, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -228,6 +228,6 @@ func TestPageShares(t *testing.T) {
 		}
 	}
 	if stopped > 10 || stopped == 0 {
-		t.Errorf("the story stops %.1f %% of the time, the test wants little", stopped)
+		t.Errorf("the job stops %.1f %% of the time, the test wants little", stopped)
 	}
 }

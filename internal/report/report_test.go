@@ -28,10 +28,10 @@ func merge(t *testing.T, w *world, age time.Duration) *Report {
 
 func near(got, want, tolerance float64) bool { return math.Abs(got-want) <= tolerance }
 
-// TestStory: the account of a job that was killed once, gave an epoch up, was
+// TestFullJob: the account of a job that was killed once, gave an epoch up, was
 // stopped and finished.
-func TestStory(t *testing.T) {
-	w := story(8, 2, 6)
+func TestFullJob(t *testing.T) {
+	w := fullJob(8, 2, 6)
 	r := merge(t, w, time.Hour)
 	if r.Job != "ocean" || r.Size != 8 || len(r.Nodes) != 4 || r.Running || len(r.Ranks) != 8 {
 		t.Errorf("the job: got %s, %d ranks, nodes %v, running %v", r.Job, r.Size, r.Nodes, r.Running)
@@ -91,7 +91,7 @@ func TestStory(t *testing.T) {
 // TestClocks: the offsets of nodes are found from the events that they have in
 // common, to within what these leave open.
 func TestClocks(t *testing.T) {
-	w := story(8, 2, 6)
+	w := fullJob(8, 2, 6)
 	for _, c := range merge(t, w, 0).Clocks {
 		node := int(c.Node[len(c.Node)-1] - '0')
 		want := (time.Duration(node%5) * 700 * time.Millisecond).Seconds()
@@ -489,7 +489,7 @@ func writeLogs(t *testing.T, dir string, logs []events.RankLog, more []byte) {
 }
 
 func TestTwoJobs(t *testing.T) {
-	w := story(2, 1, 1)
+	w := fullJob(2, 1, 1)
 	w.logs[0].Header.Job = "lake"
 	var two *jobsError
 	if _, err := mergeLogs(time.Now(), w.logs, nil); !errors.As(err, &two) {
@@ -503,7 +503,7 @@ func TestTwoJobs(t *testing.T) {
 // TestMissingAndTwice: logs of a node that was not given are missed, logs given
 // twice count once.
 func TestMissingAndTwice(t *testing.T) {
-	w := story(4, 2, 2)
+	w := fullJob(4, 2, 2)
 	w.logs = append(w.logs, w.logs[0])
 	w.logs = append(w.logs[:1:1], w.logs[2:]...) // without rank 1 of the first start
 	r := merge(t, w, 0)
@@ -534,7 +534,7 @@ func TestSameNumber(t *testing.T) {
 
 // TestTrace: the trace is JSON of the format, with every rank and epoch.
 func TestTrace(t *testing.T) {
-	r := merge(t, story(4, 2, 3), 0)
+	r := merge(t, fullJob(4, 2, 3), 0)
 	var b bytes.Buffer
 	if err := r.WriteTrace(&b); err != nil {
 		t.Fatal(err)
@@ -575,7 +575,7 @@ func TestTrace(t *testing.T) {
 
 // TestPageIsSafe: names in the logs cannot become markup.
 func TestPageIsSafe(t *testing.T) {
-	w := story(2, 1, 1)
+	w := fullJob(2, 1, 1)
 	const evil = `</script><script>alert(1)</script><img src=x onerror=alert(2)>`
 	for i := range w.logs {
 		w.logs[i].Header.Job, w.logs[i].Header.Node, w.logs[i].Header.Levels = evil, evil+w.logs[i].Header.Node,
@@ -602,7 +602,7 @@ func TestPageIsSafe(t *testing.T) {
 // TestTooMuch: a page draws no more than it can hold, the ranks that others
 // waited for among it.
 func TestTooMuch(t *testing.T) {
-	r := merge(t, story(40, 8, 4), 0)
+	r := merge(t, fullJob(40, 8, 4), 0)
 	show := r.choose(300)
 	if len(show) >= 40 || !show[0] || !show[3] {
 		t.Errorf("got %d of 40 ranks, %v", len(show), show)
@@ -618,7 +618,7 @@ func TestChartsHoldTheNewest(t *testing.T) {
 	r := &Report{Levels: []string{"local"}}
 	for i := range mostBars + 5 {
 		q := Epoch{Epoch: uint64(i + 1), Bytes: 1 << 20, Stored: map[string]int64{"local": 1 << 20},
-			Blocked: Spread{Max: 0.001, Ranks: 1}}
+			Blocked: RankTimes{Max: 0.001, Ranks: 1}}
 		if i == 0 { // left out
 			q.Bytes, q.Blocked.Max = 1<<40, 1000
 		}

@@ -185,9 +185,9 @@ func (w *world) keep() {
 // pause is time in which the job does not run.
 func (w *world) pause(d time.Duration) { w.now += d }
 
-// story is a job with everything: checkpoints, one given up, a killed run, a
+// fullJob is a job with everything: checkpoints, one given up, a killed run, a
 // final checkpoint, clocks that differ.
-func story(ranks, perNode, epochs int) *world {
+func fullJob(ranks, perNode, epochs int) *world {
 	w := newWorld(ranks, perNode)
 	w.skew = func(node int) time.Duration { return time.Duration(node%5) * 700 * time.Millisecond }
 	w.start(0)

@@ -59,9 +59,9 @@ func TestNodeLocal(t *testing.T) {
 	}
 }
 
-// TestSquatted: somebody who has seen the name on one node and takes it on another does not
+// TestNameTakenElsewhere: somebody who has seen the name on one node and takes it on another does not
 // stop the job. A directory that the user has named is not exchanged for another.
-func TestSquatted(t *testing.T) {
+func TestNameTakenElsewhere(t *testing.T) {
 	commands(t, map[string]string{"srun": onEach})
 	base, global := t.TempDir(), t.TempDir()
 	first, _ := localRun(t, "5", base, global)

@@ -12,10 +12,10 @@
 
 #include "client.h"
 
-_Atomic uint32_t hf_shut = HFP_GATE_ARMED, hf_open = 0; /* gates of a client that has no page */
+_Atomic uint32_t hf_armed = HFP_POINT_ARMED, hf_idle = 0; /* flags of a client that has no page */
 _Atomic uint64_t hf_unseen;
 
-struct hf_client hf_the = {.gate = &hf_shut, .points = &hf_unseen, .sock = -1};
+struct hf_client hf_the = {.flags = &hf_armed, .points = &hf_unseen, .sock = -1};
 
 static _Thread_local char text[4096] = "no error";
 
@@ -89,13 +89,13 @@ API int hf_init(const hf_config *config)
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0)
         hello.flags |= HFP_HELLO_MEMBARRIER;
     code = hf_call(c, &hello, HFP_HELLO, offsetof(struct hfp_hello, text) + hello.n, NULL);
-    if (code == HF_OK && c->gate == &hf_shut)
+    if (code == HF_OK && c->flags == &hf_armed)
         code = hf_fail(HF_E_PROTOCOL,
                        "hf_init: the node daemon sent no pages; use holdfast and libholdfast of one release");
     c->allgather = NULL; /* what it needs may be the caller's alone */
     if (code < 0) {
         hf_hang_up(c);
-        c->gate = &hf_shut;
+        c->flags = &hf_armed;
         c->stage = HF_FINAL;
         return code;
     }
@@ -155,7 +155,7 @@ API int hf_point(void)
     struct hf_client *c = &hf_the;
 
     count_point(c);
-    if (__builtin_expect(atomic_load_explicit(c->gate, memory_order_relaxed) == 0, 1))
+    if (__builtin_expect(atomic_load_explicit(c->flags, memory_order_relaxed) == 0, 1))
         return HF_OK;
     return closer_look(c);
 }
@@ -241,7 +241,7 @@ API int hf_finalize(void)
         return code;
     hf_give_signals_back(c);
     hf_hang_up(c);
-    c->gate = &hf_shut;
+    c->flags = &hf_armed;
     hf_free_arrays(c);
     c->stage = HF_FINAL;
     return code;

@@ -45,7 +45,7 @@ enum hf_stage { HF_NEW, HF_CONNECTED, HF_READY, HF_RESTORED_STAGE, HF_FINAL };
 /* The one client of this process. */
 struct hf_client {
     /* What hf_point reads and writes. */
-    _Atomic uint32_t *gate;   /* page of the daemon, or hf_shut or hf_open below */
+    _Atomic uint32_t *flags;  /* page of the daemon, or hf_armed or hf_idle below */
     _Atomic uint64_t *points; /* page for the daemon, or hf_unseen below */
     uint64_t count;           /* of points */
     bool fence;
@@ -69,7 +69,7 @@ struct hf_client {
 };
 
 extern struct hf_client hf_the;
-extern _Atomic uint32_t hf_shut, hf_open;
+extern _Atomic uint32_t hf_armed, hf_idle;
 extern _Atomic uint64_t hf_unseen;
 
 /* Notes the text of an error and returns its code. */

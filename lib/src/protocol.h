@@ -51,8 +51,8 @@
 #define HFP_WELCOME_FENCE 1u
 #define HFP_PROTECT_ANY_SIZE 1u
 #define HFP_WAIT_LOOK 1u
-#define HFP_GATE_ARMED 1u
-#define HFP_GATE_OVER 2u
+#define HFP_POINT_ARMED 1u
+#define HFP_POINT_OVER 2u
 #define HFP_CODE_STOP 1
 #define HFP_CODE_AGAIN 2
 

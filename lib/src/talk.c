@@ -107,21 +107,21 @@ static int no_room(size_t bytes)
 static int welcome(struct hf_client *c, struct received *r)
 {
     const struct hfp_welcome *m = AS(welcome, r);
-    void *gate, *points;
+    void *flags, *points;
 
-    if (m->h.length != sizeof *m || r->nfds != 2 || m->page != HFP_PAGE_BYTES || c->gate != &hf_shut)
+    if (m->h.length != sizeof *m || r->nfds != 2 || m->page != HFP_PAGE_BYTES || c->flags != &hf_armed)
         return malformed("WELCOME");
-    gate = map(r->fds[0], HFP_PAGE_BYTES, PROT_READ);
+    flags = map(r->fds[0], HFP_PAGE_BYTES, PROT_READ);
     points = map(r->fds[1], HFP_PAGE_BYTES, PROT_READ | PROT_WRITE);
-    if (gate == NULL || points == NULL) {
+    if (flags == NULL || points == NULL) {
         int code = no_room(2 * (size_t)HFP_PAGE_BYTES);
-        if (gate != NULL)
-            munmap(gate, HFP_PAGE_BYTES);
+        if (flags != NULL)
+            munmap(flags, HFP_PAGE_BYTES);
         if (points != NULL)
             munmap(points, HFP_PAGE_BYTES);
         return code;
     }
-    c->gate = gate;
+    c->flags = flags;
     c->points = points;
     c->fence = (m->flags & HFP_WELCOME_FENCE) != 0;
     c->checkpoint = m->checkpoint;
@@ -308,11 +308,11 @@ void hf_hang_up(struct hf_client *c)
 
     if (sock >= 0)
         shutdown(sock, SHUT_RDWR); /* not closed: a signal handler of another thread may be about to use its number */
-    if (c->gate != &hf_shut && c->gate != &hf_open)
-        munmap((void *)c->gate, HFP_PAGE_BYTES);
+    if (c->flags != &hf_armed && c->flags != &hf_idle)
+        munmap((void *)c->flags, HFP_PAGE_BYTES);
     if (c->points != &hf_unseen)
         munmap((void *)c->points, HFP_PAGE_BYTES);
-    c->gate = &hf_open;
+    c->flags = &hf_idle;
     c->points = &hf_unseen;
     for (i = 0; i < c->narenas; i++)
         munmap(c->arenas[i].at, c->arenas[i].bytes);

@@ -15,16 +15,16 @@ import (
 type act struct {
 	name string
 	sort Sort
-	do   func(v *Vandal, path string) error
+	do   func(v *Damager, path string) error
 }
 
 var errSame = errors.New("changes nothing")
 
 var fileActs = []act{
-	{"flip a bit", Spoils, func(v *Vandal, p string) error {
+	{"flip a bit", Spoils, func(v *Damager, p string) error {
 		return v.edit(p, func(b []byte) []byte { b[v.Rnd.IntN(len(b))] ^= 1 << v.Rnd.IntN(8); return b })
 	}},
-	{"flip many bits", Spoils, func(v *Vandal, p string) error {
+	{"flip many bits", Spoils, func(v *Damager, p string) error {
 		return v.edit(p, func(b []byte) []byte {
 			for range 50 {
 				b[v.Rnd.IntN(len(b))] ^= 1 << v.Rnd.IntN(8)
@@ -32,51 +32,51 @@ var fileActs = []act{
 			return b
 		})
 	}},
-	{"cut short", Spoils, func(v *Vandal, p string) error {
+	{"cut short", Spoils, func(v *Damager, p string) error {
 		return v.edit(p, func(b []byte) []byte { return b[:v.Rnd.IntN(len(b))] })
 	}},
-	{"cut to whole pages", Spoils, func(v *Vandal, p string) error {
+	{"cut to whole pages", Spoils, func(v *Damager, p string) error {
 		return v.edit(p, func(b []byte) []byte { return b[:v.Rnd.IntN(len(b)+1)&^4095] })
 	}},
-	{"empty", Spoils, func(v *Vandal, p string) error { return os.Truncate(p, 0) }},
-	{"grow by zeros", Spoils, func(v *Vandal, p string) error {
+	{"empty", Spoils, func(v *Damager, p string) error { return os.Truncate(p, 0) }},
+	{"grow by zeros", Spoils, func(v *Damager, p string) error {
 		return v.edit(p, func(b []byte) []byte { return append(b, make([]byte, 1+v.Rnd.IntN(9000))...) })
 	}},
-	{"grow by junk", Spoils, func(v *Vandal, p string) error {
+	{"grow by junk", Spoils, func(v *Damager, p string) error {
 		return v.edit(p, func(b []byte) []byte { return append(b, v.junk(1+v.Rnd.IntN(9000))...) })
 	}},
-	{"grow to gigabytes", Spoils, func(v *Vandal, p string) error { return os.Truncate(p, 1<<(30+v.Rnd.IntN(8))) }},
-	{"zero a page", Spoils, func(v *Vandal, p string) error {
+	{"grow to gigabytes", Spoils, func(v *Damager, p string) error { return os.Truncate(p, 1<<(30+v.Rnd.IntN(8))) }},
+	{"zero a page", Spoils, func(v *Damager, p string) error {
 		return v.edit(p, func(b []byte) []byte { clear(v.page(b)); return b })
 	}},
-	{"junk in a page", Spoils, func(v *Vandal, p string) error {
+	{"junk in a page", Spoils, func(v *Damager, p string) error {
 		return v.edit(p, func(b []byte) []byte { q := v.page(b); copy(q, v.junk(len(q))); return b })
 	}},
-	{"foreign bytes", Spoils, func(v *Vandal, p string) error {
+	{"foreign bytes", Spoils, func(v *Damager, p string) error {
 		return v.edit(p, func(b []byte) []byte { return v.junk(len(b)) })
 	}},
-	{"foreign text", Spoils, func(v *Vandal, p string) error {
+	{"foreign text", Spoils, func(v *Damager, p string) error {
 		return os.WriteFile(p, []byte("hello world\n"), 0o600)
 	}},
-	{"delete", Takes, func(_ *Vandal, p string) error { return os.Remove(p) }},
-	{"FIFO", Spoils, func(_ *Vandal, p string) error { return errors.Join(os.Remove(p), syscall.Mkfifo(p, 0o600)) }},
-	{"socket", Spoils, func(_ *Vandal, p string) error {
+	{"delete", Takes, func(_ *Damager, p string) error { return os.Remove(p) }},
+	{"FIFO", Spoils, func(_ *Damager, p string) error { return errors.Join(os.Remove(p), syscall.Mkfifo(p, 0o600)) }},
+	{"socket", Spoils, func(_ *Damager, p string) error {
 		return errors.Join(os.Remove(p), syscall.Mknod(p, syscall.S_IFSOCK|0o600, 0))
 	}},
-	{"directory", Spoils, func(_ *Vandal, p string) error { return errors.Join(os.Remove(p), os.Mkdir(p, 0o700)) }},
-	{"link to itself elsewhere", Spoils, func(_ *Vandal, p string) error {
+	{"directory", Spoils, func(_ *Damager, p string) error { return errors.Join(os.Remove(p), os.Mkdir(p, 0o700)) }},
+	{"link to itself elsewhere", Spoils, func(_ *Damager, p string) error {
 		return errors.Join(os.Rename(p, p+".orig"), os.Symlink(filepath.Base(p)+".orig", p))
 	}},
-	{"dangling link", Spoils, func(_ *Vandal, p string) error {
+	{"dangling link", Spoils, func(_ *Damager, p string) error {
 		return errors.Join(os.Remove(p), os.Symlink("nowhere", p))
 	}},
-	{"link to /dev/zero", Spoils, func(_ *Vandal, p string) error {
+	{"link to /dev/zero", Spoils, func(_ *Damager, p string) error {
 		return errors.Join(os.Remove(p), os.Symlink("/dev/zero", p))
 	}},
-	{"another owner", Spoils, func(_ *Vandal, p string) error { return os.Chown(p, 12345, 12345) }},
-	{"writable by others", Spoils, func(_ *Vandal, p string) error { return os.Chmod(p, 0o666) }},
-	{"readable by others", Harmless, func(_ *Vandal, p string) error { return os.Chmod(p, 0o644) }},
-	{"replace by another", Spoils, func(v *Vandal, p string) error {
+	{"another owner", Spoils, func(_ *Damager, p string) error { return os.Chown(p, 12345, 12345) }},
+	{"writable by others", Spoils, func(_ *Damager, p string) error { return os.Chmod(p, 0o666) }},
+	{"readable by others", Harmless, func(_ *Damager, p string) error { return os.Chmod(p, 0o644) }},
+	{"replace by another", Spoils, func(v *Damager, p string) error {
 		other, err := v.another(p, false)
 		if err != nil || copies(p, other) {
 			return errSame
@@ -87,7 +87,7 @@ var fileActs = []act{
 		}
 		return v.edit(p, func([]byte) []byte { return b })
 	}},
-	{"swap with another", Spoils, func(v *Vandal, p string) error {
+	{"swap with another", Spoils, func(v *Damager, p string) error {
 		other, err := v.another(p, false)
 		if err != nil || copies(p, other) {
 			return errSame
@@ -102,26 +102,28 @@ var fileActs = []act{
 }
 
 var dirActs = []act{
-	{"delete", Takes, func(_ *Vandal, p string) error { return os.RemoveAll(p) }},
-	{"empty", Takes, func(_ *Vandal, p string) error { return errors.Join(os.RemoveAll(p), os.Mkdir(p, 0o700)) }},
-	{"another owner", Spoils, func(_ *Vandal, p string) error { return os.Chown(p, 12345, 12345) }},
-	{"writable by others", Spoils, func(_ *Vandal, p string) error { return os.Chmod(p, 0o777) }},
-	{"readable by others", Harmless, func(_ *Vandal, p string) error { return os.Chmod(p, 0o755) }},
-	{"file", Spoils, func(_ *Vandal, p string) error {
+	{"delete", Takes, func(_ *Damager, p string) error { return os.RemoveAll(p) }},
+	{"empty", Takes, func(_ *Damager, p string) error { return errors.Join(os.RemoveAll(p), os.Mkdir(p, 0o700)) }},
+	{"another owner", Spoils, func(_ *Damager, p string) error { return os.Chown(p, 12345, 12345) }},
+	{"writable by others", Spoils, func(_ *Damager, p string) error { return os.Chmod(p, 0o777) }},
+	{"readable by others", Harmless, func(_ *Damager, p string) error { return os.Chmod(p, 0o755) }},
+	{"file", Spoils, func(_ *Damager, p string) error {
 		return errors.Join(os.RemoveAll(p), os.WriteFile(p, nil, 0o600))
 	}},
-	{"FIFO", Spoils, func(_ *Vandal, p string) error { return errors.Join(os.RemoveAll(p), syscall.Mkfifo(p, 0o600)) }},
-	{"link to itself elsewhere", Spoils, func(_ *Vandal, p string) error {
+	{"FIFO", Spoils, func(_ *Damager, p string) error {
+		return errors.Join(os.RemoveAll(p), syscall.Mkfifo(p, 0o600))
+	}},
+	{"link to itself elsewhere", Spoils, func(_ *Damager, p string) error {
 		return errors.Join(os.Rename(p, p+".orig"), os.Symlink(filepath.Base(p)+".orig", p))
 	}},
-	{"swap with another", Mixes, func(v *Vandal, p string) error {
+	{"swap with another", Mixes, func(v *Damager, p string) error {
 		other, err := v.another(p, true)
 		if err != nil {
 			return err
 		}
 		return errors.Join(os.Rename(p, p+".x"), os.Rename(other, p), os.Rename(p+".x", other))
 	}},
-	{"replace by another", Mixes, func(v *Vandal, p string) error {
+	{"replace by another", Mixes, func(v *Damager, p string) error {
 		other, err := v.another(p, true)
 		if err != nil {
 			return err
@@ -130,7 +132,7 @@ var dirActs = []act{
 		_ = os.CopyFS(p, os.DirFS(other)) // it stops at what an earlier damage left
 		return err
 	}},
-	{"another number", Mixes, func(v *Vandal, p string) error {
+	{"another number", Mixes, func(v *Damager, p string) error {
 		err := os.Rename(p, filepath.Join(filepath.Dir(p), fmt.Sprintf("epoch-%010d", 1+v.Rnd.IntN(3))))
 		if errors.Is(err, syscall.ENOTDIR) { // an earlier damage made that name a file
 			return errSame
@@ -141,14 +143,14 @@ var dirActs = []act{
 
 // levelActs are for the directory of a level, which holds others at times.
 var levelActs = []act{
-	{"no epochs", Takes, func(_ *Vandal, p string) error {
+	{"no epochs", Takes, func(_ *Damager, p string) error {
 		list, err := filepath.Glob(filepath.Join(p, "epoch-*"))
 		for _, d := range list {
 			err = errors.Join(err, os.RemoveAll(d))
 		}
 		return err
 	}},
-	{"nothing in it", Mixes, func(_ *Vandal, p string) error {
+	{"nothing in it", Mixes, func(_ *Damager, p string) error {
 		list, err := os.ReadDir(p)
 		for _, d := range list {
 			if name := d.Name(); name != "partner" && name != "parity" {
@@ -157,17 +159,17 @@ var levelActs = []act{
 		}
 		return err
 	}},
-	{"another owner", Spoils, func(_ *Vandal, p string) error { return os.Chown(p, 12345, 12345) }},
-	{"writable by others", Spoils, func(_ *Vandal, p string) error { return os.Chmod(p, 0o770) }},
-	{"readable by others", Harmless, func(_ *Vandal, p string) error { return os.Chmod(p, 0o755) }},
-	{"own link", Harmless, func(_ *Vandal, p string) error {
+	{"another owner", Spoils, func(_ *Damager, p string) error { return os.Chown(p, 12345, 12345) }},
+	{"writable by others", Spoils, func(_ *Damager, p string) error { return os.Chmod(p, 0o770) }},
+	{"readable by others", Harmless, func(_ *Damager, p string) error { return os.Chmod(p, 0o755) }},
+	{"own link", Harmless, func(_ *Damager, p string) error {
 		return errors.Join(os.Rename(p, p+".orig"), os.Symlink(filepath.Base(p)+".orig", p))
 	}},
-	{"foreign link", Spoils, func(_ *Vandal, p string) error {
+	{"foreign link", Spoils, func(_ *Damager, p string) error {
 		return errors.Join(os.Rename(p, p+".orig"), os.Symlink(filepath.Base(p)+".orig", p), os.Lchown(p, 12345, 12345))
 	}},
 	// with all that is in it: the nodes have other names
-	{"swap with another", AnySort, func(v *Vandal, p string) error {
+	{"swap with another", AnySort, func(v *Damager, p string) error {
 		other := v.Levels[v.Rnd.IntN(len(v.Levels))]
 		// "", "global", "partner", "parity"
 		nested := func(p string) string { return strings.TrimLeft(strings.TrimPrefix(p, v.Base), "/n012") }

@@ -55,7 +55,7 @@ func TestRestartsInProcess(t *testing.T) {
 		b.run(t, total)
 		took := time.Since(begun).Seconds()
 		t.Logf("%d of %d moments, %.1f a second: %v", total["moments"], *soakMoments, float64(total["moments"])/took,
-			tally(total))
+			lines(total))
 	}
 	if err := os.RemoveAll(base); err != nil {
 		t.Error(err)
@@ -98,7 +98,7 @@ func (b *batch) run(t *testing.T, total map[string]int) {
 	}
 }
 
-func tally(total map[string]int) (out []string) {
+func lines(total map[string]int) (out []string) {
 	for _, k := range slices.Sorted(maps.Keys(total)) {
 		if k != "moments" {
 			out = append(out, fmt.Sprint(k, " ", total[k]))

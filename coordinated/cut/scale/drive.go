@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 )
 
-// parcel is a control message under way.
-type parcel struct {
+// controlMessage is a control message under way.
+type controlMessage struct {
 	from  int32
 	bytes int64
 	msg   cut.Message
@@ -57,7 +57,7 @@ func (w *world) tick(r *rank) {
 }
 
 func (w *world) send(r *rank, s cut.Send) {
-	p := parcel{from: r.id, bytes: int64(len(s.Msg.Append(nil))), msg: s.Msg}
+	p := controlMessage{from: r.id, bytes: int64(len(s.Msg.Append(nil))), msg: s.Msg}
 	r.traffic.sent++
 	r.traffic.sentBytes += p.bytes
 	if s.Msg.Kind == cut.KindFreeze && r.id == 0 && int(s.Msg.Round) > w.rounds {
@@ -75,7 +75,7 @@ func (w *world) send(r *rank, s cut.Send) {
 
 func (w *world) handle(r *rank, n int32) {
 	p := w.control[n]
-	w.control[n] = parcel{}
+	w.control[n] = controlMessage{}
 	w.unused = append(w.unused, n)
 	r.traffic.received++
 	r.traffic.receivedBytes += p.bytes

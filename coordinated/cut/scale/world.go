@@ -23,8 +23,8 @@ type world struct {
 	queue     queue
 	now       int64
 
-	control []parcel // control messages under way, by number
-	unused  []int32  // numbers free for new ones
+	control []controlMessage // control messages under way, by number
+	unused  []int32          // numbers free for new ones
 
 	asked    int64 // time of the request
 	cutAt    int64 // of the last Cut
@@ -233,7 +233,7 @@ func (w *world) enterCollective(r *rank, c *comm) {
 	}
 	if all || (r.op.kind == opBcast && r.id == c.members[0]) {
 		for _, p := range c.members {
-			w.at(w.now+spread(len(c.members)), evAdvance, p, 0)
+			w.at(w.now+collective(len(c.members)), evAdvance, p, 0)
 		}
 	}
 }

@@ -55,22 +55,22 @@ func (v Every) String() string {
 // one epoch at a time, and of those that wait for it only the newest: nothing queues. It
 // reads no clock.
 type pacer struct {
-	mu    sync.Mutex // guards all of it
-	gates []*gate    // by level
-	final storage.Epoch
+	mu     sync.Mutex // guards all of it
+	levels []*levelPace
+	final  storage.Epoch
 }
 
-// gate is the way to one level.
-type gate struct {
+// levelPace is what goes to one level.
+type levelPace struct {
 	every   Every
-	newest  storage.Epoch // that has come to the gate and was due
+	newest  storage.Epoch // that was due
 	waiting *arrival      // until the level is free
 	busy    int           // epochs on their way there: a final one does not wait for the one before
 	going   arrival       // the newest that was let through; epoch 0: none
 	last    arrival       // the newest that is there, of this run; epoch 0: none
 }
 
-// arrival is an epoch at a gate.
+// arrival is an epoch that wants to come to a level.
 type arrival struct {
 	epoch   storage.Epoch
 	cut     time.Time
@@ -91,91 +91,91 @@ type decision struct {
 func newPacer(every []Every) *pacer {
 	p := &pacer{}
 	for _, v := range every {
-		p.gates = append(p.gates, &gate{every: v})
+		p.levels = append(p.levels, &levelPace{every: v})
 	}
 	return p
 }
 
-// arrive brings an epoch to the gate of the i-th level. The decision comes at once, or
+// arrive asks whether an epoch comes to the i-th level. The decision comes at once, or
 // when the level is free or a newer epoch arrives.
 func (p *pacer) arrive(i int, e storage.Epoch, cut time.Time, final bool) <-chan decision {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	g, a := p.gates[i], arrival{e, cut, make(chan decision, 1)}
+	l, a := p.levels[i], arrival{e, cut, make(chan decision, 1)}
 	if final {
 		p.final = max(p.final, e)
-		for _, other := range p.gates { // it comes to all of them
+		for _, other := range p.levels { // it comes to all of them
 			other.supersede(e)
 		}
 	}
-	newest := max(g.newest, p.final)
+	newest := max(l.newest, p.final)
 	switch {
 	case e < newest:
 		a.decided <- decision{For: newest}
 		return a.decided
-	case !final && !g.due(&a):
+	case !final && !l.due(&a):
 		a.decided <- decision{}
 		return a.decided
 	}
-	g.supersede(e)
-	g.newest = e
-	if g.busy > 0 && !final {
-		g.waiting = &a
+	l.supersede(e)
+	l.newest = e
+	if l.busy > 0 && !final {
+		l.waiting = &a
 		return a.decided
 	}
-	g.admit(a)
+	l.admit(a)
 	return a.decided
 }
 
 // supersede sends away who waits, for a newer epoch.
-func (g *gate) supersede(e storage.Epoch) {
-	if g.waiting != nil && g.waiting.epoch < e {
-		g.waiting.decided <- decision{For: e}
-		g.waiting = nil
+func (l *levelPace) supersede(e storage.Epoch) {
+	if l.waiting != nil && l.waiting.epoch < e {
+		l.waiting.decided <- decision{For: e}
+		l.waiting = nil
 	}
 }
 
 // admit lets an epoch through.
-func (g *gate) admit(a arrival) {
-	g.busy++
-	a.decided <- decision{Go: true, After: g.going.epoch}
-	g.going = a
+func (l *levelPace) admit(a arrival) {
+	l.busy++
+	a.decided <- decision{Go: true, After: l.going.epoch}
+	l.going = a
 }
 
 // due says whether an epoch is to come to the level, if the one on its way arrives.
-func (g *gate) due(a *arrival) bool {
-	last := g.last
-	if g.busy > 0 && g.going.epoch > last.epoch {
-		last = g.going
+func (l *levelPace) due(a *arrival) bool {
+	last := l.last
+	if l.busy > 0 && l.going.epoch > last.epoch {
+		last = l.going
 	}
 	switch {
 	case last.epoch == 0:
 		return true
-	case g.every.Time > 0:
-		return a.cut.Sub(last.cut) >= g.every.Time
+	case l.every.Time > 0:
+		return a.cut.Sub(last.cut) >= l.every.Time
 	}
-	return a.epoch >= last.epoch+storage.Epoch(g.every.Epochs)
+	return a.epoch >= last.epoch+storage.Epoch(l.every.Epochs)
 }
 
 // over says that an epoch that was let through to the i-th level is there, or will not be.
 func (p *pacer) over(i int, e storage.Epoch, cut time.Time, there bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	g := p.gates[i]
-	g.busy--
+	l := p.levels[i]
+	l.busy--
 	if there {
-		g.arrived(e, cut)
+		l.arrived(e, cut)
 	}
-	if w := g.waiting; w != nil && g.busy == 0 {
-		g.waiting = nil
-		g.admit(*w)
+	if w := l.waiting; w != nil && l.busy == 0 {
+		l.waiting = nil
+		l.admit(*w)
 	}
 }
 
 // arrived notes that an epoch is at the level.
-func (g *gate) arrived(e storage.Epoch, cut time.Time) {
-	if e > g.last.epoch {
-		g.last = arrival{epoch: e, cut: cut}
+func (l *levelPace) arrived(e storage.Epoch, cut time.Time) {
+	if e > l.last.epoch {
+		l.last = arrival{epoch: e, cut: cut}
 	}
 }
 
@@ -183,10 +183,10 @@ func (g *gate) arrived(e storage.Epoch, cut time.Time) {
 func (p *pacer) at(i int, e storage.Epoch, cut time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	g := p.gates[i]
-	g.arrived(e, cut)
-	g.newest = max(g.newest, e)
-	g.supersede(e)
+	l := p.levels[i]
+	l.arrived(e, cut)
+	l.newest = max(l.newest, e)
+	l.supersede(e)
 }
 
 // direct decides whether an epoch spares the first level and goes from memory to the last
@@ -194,18 +194,18 @@ func (p *pacer) at(i int, e storage.Epoch, cut time.Time) {
 func (p *pacer) direct(e storage.Epoch, cut time.Time) decision {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	a, n := arrival{e, cut, make(chan decision, 1)}, len(p.gates)-1
-	for _, g := range p.gates[:n] {
-		if g.due(&a) {
+	a, n := arrival{e, cut, make(chan decision, 1)}, len(p.levels)-1
+	for _, l := range p.levels[:n] {
+		if l.due(&a) {
 			return decision{}
 		}
 	}
-	g := p.gates[n]
-	if !g.due(&a) || g.busy > 0 || e < g.newest || e < p.final {
+	l := p.levels[n]
+	if !l.due(&a) || l.busy > 0 || e < l.newest || e < p.final {
 		return decision{}
 	}
-	g.newest = e
-	g.admit(a)
+	l.newest = e
+	l.admit(a)
 	return <-a.decided
 }
 
@@ -213,12 +213,12 @@ func (p *pacer) direct(e storage.Epoch, cut time.Time) decision {
 func (p *pacer) occupy(e storage.Epoch) (free func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, g := range p.gates[1:] {
-		g.busy++
-		g.going = arrival{epoch: e}
+	for _, l := range p.levels[1:] {
+		l.busy++
+		l.going = arrival{epoch: e}
 	}
 	return func() {
-		for i := range p.gates[1:] {
+		for i := range p.levels[1:] {
 			p.over(i+1, e, time.Time{}, false)
 		}
 	}

@@ -26,7 +26,7 @@ func told(ch <-chan decision) string {
 	}
 }
 
-// TestPace plays epochs at the gate of a level.
+// TestPace plays epochs that come to the levels.
 func TestPace(t *testing.T) {
 	type step struct {
 		do   string // "3": epoch 3 arrives; "3!": a final one; "over 3", "failed 3"
@@ -97,7 +97,7 @@ func TestNothingQueues(t *testing.T) {
 		p := newPacer([]Every{{}, {}, {}})
 		type walk struct {
 			e       storage.Epoch
-			level   int // at whose gate it is, or on the way to
+			level   int // that it waits for, or is on the way to
 			ch      <-chan decision
 			through bool
 		}

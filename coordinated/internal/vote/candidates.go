@@ -25,9 +25,9 @@ const candidateBytes = 8 + 16 + 1 // the last has the flags
 
 // Flags of an epoch.
 const (
-	IsPoisoned   = 1
+	IsSkipped    = 1
 	IsUnreadable = 2 // the rank cannot have it, and it was committed
-	IsDeadly     = 4 // poisoned, and tried again too often
+	IsDeadly     = 4 // skipped, and tried again too often
 )
 
 // Flags has what any rank says of an epoch.
@@ -54,7 +54,7 @@ func EncodeCandidates(list []storage.Candidate, unreadable []storage.Epoch, err 
 		b = append(b, c.ID[:]...)
 		flag := byte(0)
 		if c.Deaths >= MaxDeaths {
-			flag |= IsPoisoned
+			flag |= IsSkipped
 		}
 		if c.Deaths >= LastDeaths {
 			flag |= IsDeadly

@@ -47,8 +47,8 @@ type node struct {
 func (n node) do(c command, rep *reply) error { return n.worker.do(n.ctx, c, rep) }
 
 // nodes opens the workers, each on a node of its own.
-func nodes(ctx context.Context, dir string, bytes int64) (*crew, error) {
-	c, net := &crew{}, storagetest.NewLoopback(parityNodes)
+func nodes(ctx context.Context, dir string, bytes int64) (*workers, error) {
+	c, net := &workers{}, storagetest.NewLoopback(parityNodes)
 	var names []string
 	for r := range parityNodes {
 		names = append(names, fmt.Sprintf("n%d", r))
@@ -80,7 +80,7 @@ func nodes(ctx context.Context, dir string, bytes int64) (*crew, error) {
 }
 
 // parity is one run: a raw write, then a checkpoint at local and with parity.
-func (c *crew) parity(took bench.Set) error {
+func (c *workers) parity(took bench.Set) error {
 	c.epoch++
 	if err := c.steps("touch"); err != nil {
 		return err

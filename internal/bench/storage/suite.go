@@ -88,7 +88,7 @@ const (
 
 // levels is a case with the levels local and global.
 type levels struct {
-	*crew
+	*workers
 	name    string
 	setup   Setup
 	noBlock error
@@ -103,7 +103,7 @@ func (c *levels) run(ctx context.Context, r *bench.Runner) (err error) {
 		}
 	}
 	defer os.RemoveAll(c.setup.Dir)
-	if c.crew, err = startWorkers(ctx, r, c.setup); err != nil {
+	if c.workers, err = startWorkers(ctx, r, c.setup); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()

@@ -2,7 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// Welcome goes with the descriptors of gate page and points page.
+// Welcome goes with the descriptors of flags page and points page.
 func Welcome(checkpoint, stop uint64, flags uint32) []byte {
 	le := binary.LittleEndian
 	b := le.AppendUint64(le.AppendUint64(begin(nil, TypeWelcome), checkpoint), stop)

@@ -66,10 +66,10 @@ const (
 	WaitLook        = 1 << 0
 )
 
-// Bits of the gate.
+// Bits that a client looks at when it passes a point.
 const (
-	GateArmed = 1 << 0
-	GateOver  = 1 << 1
+	PointArmed = 1 << 0
+	PointOver  = 1 << 1
 )
 
 // Codes of DONE and ERROR.

@@ -126,11 +126,12 @@ func TestHeader(t *testing.T) {
 		"SIGNAL": int(TypeSignal), "FINALIZE": int(TypeFinalize), "COPIED": int(TypeCopied),
 		"EXCHANGED": int(TypeExchanged), "UNPROTECT": int(TypeUnprotect), "SAVE": int(TypeSave), "FIND": int(TypeFind),
 		"BEGIN": int(TypeBegin), "HELD": int(TypeHeld), "RECOVER": int(TypeRecover), "END": int(TypeEnd),
-		"MOST_PICKED": MostPicked, "ALL": All, "NO_ARENA": NoArena, "PROTECT_ANY_SIZE": ProtectAnySize, "WAIT_LOOK": WaitLook,
-		"WELCOME": int(TypeWelcome), "EXCHANGE": int(TypeExchange),
+		"MOST_PICKED": MostPicked, "ALL": All, "NO_ARENA": NoArena,
+		"PROTECT_ANY_SIZE": ProtectAnySize, "WAIT_LOOK": WaitLook, "WELCOME": int(TypeWelcome), "EXCHANGE": int(TypeExchange),
 		"ARENA": int(TypeArena), "DROP": int(TypeDrop), "COPY": int(TypeCopy), "DONE": int(TypeDone),
 		"ERROR": int(TypeError), "HELLO_GATHERS": HelloGathers, "HELLO_MEMBARRIER": HelloMembarrier,
-		"WELCOME_FENCE": WelcomeFence, "GATE_ARMED": GateArmed, "GATE_OVER": GateOver, "CODE_STOP": CodeStop,
+		"WELCOME_FENCE": WelcomeFence, "POINT_ARMED": PointArmed, "POINT_OVER": PointOver,
+		"CODE_STOP":  CodeStop,
 		"CODE_AGAIN": CodeAgain}
 	for _, m := range regexp.MustCompile(`(?m)^#define HFP_(\w+) (\w+?)u?$`).FindAllStringSubmatch(string(text), -1) {
 		n, err := strconv.ParseInt(m[2], 0, 64)

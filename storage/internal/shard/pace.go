@@ -29,7 +29,7 @@ func NewPace(bytesPerSec int64) *Pace {
 // hold back.
 type Throttle struct {
 	Pace   *Pace
-	Gate   *Gate
+	Pause  *Pause
 	Copied *atomic.Int64 // counts what goes
 	Share  int           // so many ranks keep the limit together; 0 and 1: this one alone
 }
@@ -39,7 +39,7 @@ func (t *Throttle) wait(ctx context.Context, n int) error {
 	if t == nil {
 		return ctx.Err()
 	}
-	if err := t.Gate.wait(ctx); err != nil {
+	if err := t.Pause.wait(ctx); err != nil {
 		return err
 	}
 	if err := t.Pace.wait(ctx, n*max(t.Share, 1)); err != nil {
@@ -57,40 +57,40 @@ func (t *Throttle) limit() float64 {
 	return t.Pace.bytesPerSec / float64(max(t.Share, 1))
 }
 
-// Gate can be held shut by any number of holders. Its zero value is open.
-type Gate struct {
+// Pause holds copying back as long as anybody asks for it. Its zero value holds nothing back.
+type Pause struct {
 	mu    sync.Mutex
 	holds int           // guarded by mu
-	open  chan struct{} // guarded by mu: closed when the last holder lets go; nil when open
+	over  chan struct{} // guarded by mu: closed when the last holder lets go; nil while there is none
 }
 
-// Hold shuts the gate until release is called.
-func (g *Gate) Hold() (release func()) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.holds == 0 {
-		g.open = make(chan struct{})
+// Hold begins a pause, which lasts until release is called.
+func (p *Pause) Hold() (release func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.holds == 0 {
+		p.over = make(chan struct{})
 	}
-	g.holds++
+	p.holds++
 	return sync.OnceFunc(func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if g.holds--; g.holds == 0 {
-			close(g.open)
-			g.open = nil
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.holds--; p.holds == 0 {
+			close(p.over)
+			p.over = nil
 		}
 	})
 }
 
-func (g *Gate) wait(ctx context.Context) error {
-	g.mu.Lock()
-	open := g.open
-	g.mu.Unlock()
-	if open == nil {
+func (p *Pause) wait(ctx context.Context) error {
+	p.mu.Lock()
+	over := p.over
+	p.mu.Unlock()
+	if over == nil {
 		return ctx.Err()
 	}
 	select {
-	case <-open:
+	case <-over:
 		return ctx.Err()
 	case <-ctx.Done():
 		return ctx.Err()

@@ -115,9 +115,9 @@ func (q *queue) run() {
 		clear(eventless)
 		eventless = eventless[:0]
 	}
-	var crowd []item // out of order, beyond those that a thread waits for
+	var untimed []item // out of order, beyond those that a thread waits for
 	for {
-		i, more := q.next(&crowd)
+		i, more := q.next(&untimed)
 		if !more {
 			break
 		}
@@ -126,7 +126,7 @@ func (q *queue) run() {
 			err := q.s.drv.Finish(q.h)
 			q.over(i.before)
 			completeEventless()
-			crowd = q.completeAll(crowd)
+			untimed = q.completeAll(untimed)
 			others.Wait()
 			q.answer(i.finish-1, err)
 		case q.desc.OutOfOrder && i.ev != 0 && (i.native == 0 || i.err != nil):
@@ -137,7 +137,7 @@ func (q *queue) run() {
 				q.complete(i)
 			})
 		case q.desc.OutOfOrder && i.ev != 0:
-			crowd = append(crowd, i)
+			untimed = append(untimed, i)
 			_ = q.s.drv.Flush(q.h) // to ask for an event's end does not; what fails here fails its command
 		case i.ev == 0 && i.piece == nil && len(eventless) < most:
 			eventless = append(eventless, i)
@@ -150,25 +150,25 @@ func (q *queue) run() {
 		}
 	}
 	completeEventless()
-	q.completeAll(crowd)
+	q.completeAll(untimed)
 	others.Wait()
 }
 
 // next gives the next command. While there are commands out of order that no thread
 // waits for, it asks for their end again and again; when there are very many no more
 // commands are taken.
-func (q *queue) next(crowd *[]item) (i item, more bool) {
+func (q *queue) next(untimed *[]item) (i item, more bool) {
 	const shortest, longest = 20 * time.Microsecond, time.Millisecond
 	for pause := shortest; ; pause = min(2*pause, longest) {
 		in := q.items
 		switch {
-		case len(*crowd) == 0:
+		case len(*untimed) == 0:
 			i, more = <-in
 			return i, more
-		case len(*crowd) >= ahead:
+		case len(*untimed) >= ahead:
 			in = nil
 		}
-		if q.sweep(crowd) {
+		if q.sweep(untimed) {
 			pause = shortest
 			continue
 		}
@@ -181,9 +181,9 @@ func (q *queue) next(crowd *[]item) (i item, more bool) {
 }
 
 // sweep completes the commands that are complete and says whether there were any.
-func (q *queue) sweep(crowd *[]item) bool {
-	left := (*crowd)[:0]
-	for _, i := range *crowd {
+func (q *queue) sweep(untimed *[]item) bool {
+	left := (*untimed)[:0]
+	for _, i := range *untimed {
 		done, err := q.s.drv.EventDone(i.native)
 		if !done && err == nil {
 			left = append(left, i)
@@ -192,18 +192,18 @@ func (q *queue) sweep(crowd *[]item) bool {
 		i.err, i.waited = err, true
 		q.complete(i)
 	}
-	some := len(left) < len(*crowd)
-	clear((*crowd)[len(left):])
-	*crowd = left
+	some := len(left) < len(*untimed)
+	clear((*untimed)[len(left):])
+	*untimed = left
 	return some
 }
 
-func (q *queue) completeAll(crowd []item) []item {
-	for _, i := range crowd {
+func (q *queue) completeAll(untimed []item) []item {
+	for _, i := range untimed {
 		q.complete(i)
 	}
-	clear(crowd)
-	return crowd[:0]
+	clear(untimed)
+	return untimed[:0]
 }
 
 // complete takes in the end of one command.

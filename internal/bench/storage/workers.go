@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 )
 
-// crew is the workers of one case.
-type crew struct {
+// workers are the processes of one case, or those that stand for them in this process.
+type workers struct {
 	members []member
 	epoch   uint64
 }
@@ -57,8 +57,8 @@ type result struct {
 }
 
 // startWorkers starts the workers as processes.
-func startWorkers(ctx context.Context, r *bench.Runner, s Setup) (*crew, error) {
-	c := &crew{}
+func startWorkers(ctx context.Context, r *bench.Runner, s Setup) (*workers, error) {
+	c := &workers{}
 	for s.Rank = range s.Size {
 		line := r.Worker("storage", s)
 		cmd := exec.CommandContext(ctx, line[0], line[1:]...)
@@ -81,7 +81,7 @@ func startWorkers(ctx context.Context, r *bench.Runner, s Setup) (*crew, error) 
 }
 
 // close ends the workers and waits for them.
-func (c *crew) close() error {
+func (c *workers) close() error {
 	var err error
 	for _, m := range c.members {
 		err = errors.Join(err, m.close())
@@ -90,7 +90,7 @@ func (c *crew) close() error {
 }
 
 // do gives all workers a command and waits for them.
-func (c *crew) do(cmd command) (result, error) {
+func (c *workers) do(cmd command) (result, error) {
 	cmd.Epoch = c.epoch
 	res := result{replies: make([]reply, len(c.members))}
 	errs := make([]error, len(c.members))
@@ -113,7 +113,7 @@ func (c *crew) do(cmd command) (result, error) {
 }
 
 // together writes a pack by all workers and commits it, and adds up the costs.
-func (c *crew) together(level string) (result, error) {
+func (c *workers) together(level string) (result, error) {
 	sum, err := c.do(command{Op: "sizes", Level: level})
 	if err != nil {
 		return sum, err
@@ -138,7 +138,7 @@ func (c *crew) together(level string) (result, error) {
 }
 
 // store runs put or flush and the commit that follows, and adds up their costs.
-func (c *crew) store(op, level string) (result, error) {
+func (c *workers) store(op, level string) (result, error) {
 	put, err := c.do(command{Op: op, Level: level})
 	if err != nil {
 		return put, err
@@ -154,7 +154,7 @@ func (c *crew) store(op, level string) (result, error) {
 }
 
 // steps runs commands one after the other that are not measured.
-func (c *crew) steps(ops ...string) error {
+func (c *workers) steps(ops ...string) error {
 	for _, op := range ops {
 		if _, err := c.do(command{Op: op}); err != nil {
 			return err

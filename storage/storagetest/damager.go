@@ -25,9 +25,9 @@ const (
 	Harmless             // verify has nothing to say
 )
 
-// Vandal damages directories of checkpoints as disks, people and other users do. It
+// Damager damages directories of checkpoints as disks, people and other users do. It
 // is for tests, runs as root, and does the same for the same random numbers.
-type Vandal struct {
+type Damager struct {
 	Rnd    *rand.Rand
 	Base   string        // all directories of the job lie below it
 	Levels []string      // the directories of levels
@@ -35,7 +35,7 @@ type Vandal struct {
 	Done   []string      // what was done, in words
 }
 
-func (v *Vandal) junk(n int) []byte {
+func (v *Damager) junk(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(v.Rnd.Uint32())
@@ -43,7 +43,7 @@ func (v *Vandal) junk(n int) []byte {
 	return b
 }
 
-func (v *Vandal) page(b []byte) []byte {
+func (v *Damager) page(b []byte) []byte {
 	at := v.Rnd.IntN(len(b)) &^ 4095
 	return b[at:min(len(b), at+4096)]
 }
@@ -57,7 +57,7 @@ func read(p string) ([]byte, error) {
 }
 
 // edit rewrites a file, which must change it.
-func (v *Vandal) edit(p string, change func(b []byte) []byte) error {
+func (v *Damager) edit(p string, change func(b []byte) []byte) error {
 	b, err := read(p)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (v *Vandal) edit(p string, change func(b []byte) []byte) error {
 }
 
 // another chooses a file or directory of the same sort in another place.
-func (v *Vandal) another(p string, dir bool) (string, error) {
+func (v *Damager) another(p string, dir bool) (string, error) {
 	var list []string
 	for _, q := range v.all() {
 		info, err := os.Lstat(q)
@@ -116,13 +116,13 @@ func part(p string) string {
 
 // kept says whether retention keeps the epoch that a file belongs to for itself,
 // not for what later ones refer to.
-func (v *Vandal) kept(p string) bool {
+func (v *Damager) kept(p string) bool {
 	return strings.Contains(p, fmt.Sprintf("epoch-%010d", v.Newest)) ||
 		strings.Contains(p, fmt.Sprintf("epoch-%010d", v.Newest-1))
 }
 
 // all lists the files and the directories of epochs.
-func (v *Vandal) all() (out []string) {
+func (v *Damager) all() (out []string) {
 	filepath.WalkDir(v.Base, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && (!d.IsDir() || part(p) == "epoch") {
 			out = append(out, p)
@@ -133,7 +133,7 @@ func (v *Vandal) all() (out []string) {
 }
 
 // Damage does one thing and says of what sort it was.
-func (v *Vandal) Damage() Sort {
+func (v *Damager) Damage() Sort {
 	for {
 		list, acts := v.all(), fileActs
 		level := v.Rnd.IntN(20) == 0

@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// TestPoisonedEpoch lets the program die twice right after each restore. The log,
+// TestSkippedEpoch lets the program die twice right after each restore. The log,
 // and in the end the error, must say so and how to have the epoch all the same.
-func TestPoisonedEpoch(t *testing.T) {
+func TestSkippedEpoch(t *testing.T) {
 	b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
 	b.epochs = 2
 	if err := b.run(); err != nil {
@@ -52,10 +52,10 @@ func TestPoisonedEpoch(t *testing.T) {
 		t.Errorf("the log does not say that it tries once more:\n%s", &last)
 	}
 	b.die = nil
-	var bad *PoisonedError
+	var bad *SkippedEpochsError
 	err := b.run()
 	if !errors.As(err, &bad) || len(bad.Epochs) != 2 || !strings.Contains(err.Error(), "HOLDFAST_FRESH=1") {
-		t.Errorf("all epochs are poisoned: got %v, want a *PoisonedError that names both", err)
+		t.Errorf("all epochs are skipped: got %v, want a *SkippedEpochsError that names both", err)
 	}
 	b.opt.Epoch = 2
 	if err := b.run(); err != nil || b.stats[0].Restore.Epoch != 2 {

@@ -13,21 +13,21 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// stranger reads checkpoints by docs/FORMAT.md alone: it uses nothing of package
+// independentReader reads checkpoints by docs/FORMAT.md alone: it uses nothing of package
 // storage, so that the document and the code check each other.
-type stranger struct {
+type independentReader struct {
 	t     *testing.T
 	kinds map[string]int // chunks read, by codec, filter and whether they are of an earlier epoch
 }
 
-func (s *stranger) must(ok bool, format string, args ...any) {
+func (s *independentReader) must(ok bool, format string, args ...any) {
 	s.t.Helper()
 	if !ok {
-		s.t.Fatalf("a stranger's reader: "+format, args...)
+		s.t.Fatalf("the independent reader: "+format, args...)
 	}
 }
 
-func (s *stranger) file(elem ...string) []byte {
+func (s *independentReader) file(elem ...string) []byte {
 	b, err := os.ReadFile(filepath.Join(elem...))
 	s.must(err == nil, "%v", err)
 	return b
@@ -36,7 +36,7 @@ func (s *stranger) file(elem ...string) []byte {
 var castagnoliTable = crc32.MakeTable(crc32.Castagnoli)
 
 // record opens a record that fills b.
-func (s *stranger) record(b []byte, kind uint16) *fields {
+func (s *independentReader) record(b []byte, kind uint16) *fields {
 	s.must(string(b[:8]) == "HOLDFAST" && binary.LittleEndian.Uint16(b[8:]) == kind, "no record of kind %d", kind)
 	n := int(binary.LittleEndian.Uint32(b[12:]))
 	s.must(n+20 == len(b) && crc32.Checksum(b[:16+n], castagnoliTable) == binary.LittleEndian.Uint32(b[16+n:]),
@@ -61,7 +61,7 @@ type entryOf struct {
 	pack          uint32
 }
 
-func (s *stranger) manifest(dir string, epoch int) (k, m int, out []entryOf) {
+func (s *independentReader) manifest(dir string, epoch int) (k, m int, out []entryOf) {
 	f := s.record(s.file(dir, fmt.Sprintf("epoch-%010d", epoch), "manifest"), 4)
 	s.must(f.u64() == epoch, "manifest of another epoch")
 	size := f.u32()
@@ -88,7 +88,7 @@ func (s *stranger) manifest(dir string, epoch int) (k, m int, out []entryOf) {
 }
 
 // shard yields the bytes of a committed shard as they lie.
-func (s *stranger) shard(dir string, epoch, rank int) []byte {
+func (s *independentReader) shard(dir string, epoch, rank int) []byte {
 	_, _, entries := s.manifest(dir, epoch)
 	e := entries[rank]
 	name := fmt.Sprintf("rank-%06d.shard", rank)
@@ -100,7 +100,7 @@ func (s *stranger) shard(dir string, epoch, rank int) []byte {
 
 // sections reads a file in the form of a shard. origin yields the shard of an
 // earlier epoch.
-func (s *stranger) sections(shard []byte, origin func(epoch int) []byte) map[string][]byte {
+func (s *independentReader) sections(shard []byte, origin func(epoch int) []byte) map[string][]byte {
 	foot := shard[len(shard)-64:]
 	s.must(string(foot[:8]) == "HFSHARD\n" &&
 		crc32.Checksum(foot[:60], castagnoliTable) == binary.LittleEndian.Uint32(foot[60:]), "footer")
@@ -134,7 +134,7 @@ func (s *stranger) sections(shard []byte, origin func(epoch int) []byte) map[str
 	return out
 }
 
-func (s *stranger) chunk(f *fields, shard []byte, epoch int, origin func(epoch int) []byte) []byte {
+func (s *independentReader) chunk(f *fields, shard []byte, epoch int, origin func(epoch int) []byte) []byte {
 	from, off, stored, length := f.u64(), f.u64(), f.u32(), f.u32()
 	codec, filter, width := f.u8(), f.u8(), f.u8()
 	f.u8()
