@@ -23,10 +23,17 @@ const SupervisorVar = config.SupervisorVar
 
 // A Config is the configuration of a job: for each key what is in force and
 // where that comes from. A program's flag wins over a variable, a variable over
-// the file, the file over the default. Set sets a key as a flag does, Values lists
-// what is in force, Err says what is wrong with it, Stray which variables are
-// misspelt.
-type Config struct{ *config.Config[Options] }
+// the file, the file over the default.
+type Config struct {
+	File string // that was read, empty if there is none
+
+	keys *config.Config[Options]
+}
+
+// A ConfigValue is what is in force for a key: the Key, its variable, Env, the Value as
+// written, empty for the default, the Source, which is "default", a file, a variable or a
+// flag, the Default and what is Allowed in words, a Help text, and what is wrong, Error.
+type ConfigValue = config.Value
 
 // FromEnv returns the options that holdfast.yaml in the working directory (or the
 // file that HOLDFAST_CONFIG names) and HOLDFAST_* variables give; variables win.
@@ -37,7 +44,26 @@ func FromEnv() Options { return ReadConfig("").Options() }
 // ReadConfig reads a configuration file and the environment. An empty name is
 // that of HOLDFAST_CONFIG, else holdfast.yaml, which may be missing. Errors are
 // kept for Err and Options.
-func ReadConfig(file string) *Config { return &Config{config.Read(settings, file)} }
+func ReadConfig(file string) *Config {
+	keys := config.Read(settings, file)
+	return &Config{File: keys.File, keys: keys}
+}
+
+// Set sets a key to a text as a file has it; source is what people call its origin, such
+// as the name of a flag. An unknown key is an error now, a value that is not allowed is
+// one of Err.
+func (c *Config) Set(key, text, source string) error { return c.keys.Set(key, text, source) }
+
+// Values returns what is in force, for every key.
+func (c *Config) Values() []ConfigValue { return c.keys.Values() }
+
+// Err returns what is wrong: a file that cannot be read, unknown keys, values that are not
+// allowed. Each error names the key and what it may be.
+func (c *Config) Err() error { return c.keys.Err() }
+
+// Stray names the variables of an environment that look like Holdfast's and mean nothing
+// to it, each with the one that was probably meant.
+func (c *Config) Stray(environ []string) []string { return c.keys.Stray(environ) }
 
 // Check returns what Open would find wrong before it touches any directory: Err,
 // and values that do not go together.
@@ -52,7 +78,7 @@ func (c *Config) Options() Options {
 		return Options{bad: err}
 	}
 	var o Options
-	c.Apply(&o)
+	c.keys.Apply(&o)
 	o.stray = c.Stray(os.Environ())
 	o.askSlurm, o.Supervisor = true, os.Getenv(SupervisorVar)
 	if end, err := strconv.ParseInt(os.Getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil {

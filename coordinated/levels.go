@@ -221,7 +221,7 @@ func placeLevels(levels []storage.LevelConfig, nodes []string, files vfs.FS) pla
 		if err == nil {
 			p.use = append(p.use, l.Name)
 		}
-		if l.Name == storage.LevelParity {
+		if storage.TraitsOf(l.Name).Rows {
 			copies := copiesInstead(l, nodes)
 			_, found := files.Stat(copies.Dir)
 			stands := err != nil && copies.Copies > 0
@@ -300,7 +300,8 @@ func (c *Checkpointer) useLevels(priv ranks, had bool) error {
 		failed = append(failed, vote.Failed("open level "+level, texts, out[level]))
 		refuse = refuse || !had && strings.ContainsRune(any, rune('A'+i))
 	}
-	if !slices.Contains(use, storage.LevelLocal) { // what partners and parity are made from
+	data := func(l string) bool { return storage.TraitsOf(l).Data }
+	if !slices.ContainsFunc(use, data) { // what partners and parity are made from
 		use = slices.DeleteFunc(use, func(l string) bool {
 			t := storage.TraitsOf(l)
 			return t.Copies || t.Rows

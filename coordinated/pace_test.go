@@ -225,7 +225,7 @@ func TestEveryRefused(t *testing.T) {
 		t.Setenv("HOLDFAST_GLOBAL_EVERY", text)
 		c := ReadConfig("")
 		var o Options
-		c.Apply(&o)
+		c.keys.Apply(&o)
 		if got := o.GlobalEvery.String(); got != want || c.Err() != nil {
 			t.Errorf("%s: got %s, %v", text, got, c.Err())
 		}

@@ -46,16 +46,15 @@ func (o *Options) NodeLoss() string {
 	}
 	var parts []string
 	for _, l := range levels {
-		if !storage.TraitsOf(l.Name).SurvivesNode() {
-			continue
-		}
 		beyond := "one node"
-		switch l.Name {
-		case storage.LevelPartner:
+		switch t := storage.TraitsOf(l.Name); {
+		case !t.SurvivesNode():
+			continue
+		case t.Copies:
 			beyond = fmt.Sprintf("%d node(s)", max(l.Copies, 1))
-		case storage.LevelParity:
+		case t.Rows:
 			beyond = fmt.Sprintf("%d node(s) of a group", l.Parity)
-		case storage.LevelGlobal:
+		case t.Shared:
 			beyond = "any nodes"
 		}
 		v, interval := o.every()[l.Name], "one interval between checkpoints"

@@ -37,7 +37,8 @@ func (e *NotSharedError) Error() string {
 // checkShared makes sure that every node sees the same global directory: rank 0 writes
 // a file of a random name, and one rank of each other node looks for it. Collective.
 func (c *Checkpointer) checkShared(ctx context.Context, priv ranks) error {
-	if !slices.Contains(c.levels, storage.LevelGlobal) || storage.IsObjectStore(c.opt.Global) ||
+	shared := func(l string) bool { return storage.TraitsOf(l).Shared }
+	if !slices.ContainsFunc(c.levels, shared) || storage.IsObjectStore(c.opt.Global) ||
 		len(distinct(c.topo.nodes)) == 1 {
 		return nil
 	}
