@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -21,8 +22,8 @@ import (
 func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, load *capture.Loader, l *stopwatch) (level string,
 	bytes int64, err error) {
 	durable := func() error { return nil }
-	if c.world.Rank() == 0 {
-		durable, err = c.store.NoteRestore(ctx, e)
+	if c.topo.Rank == 0 {
+		durable, err = c.levels.store.NoteRestore(ctx, e)
 		l.lap(PartNote)
 	}
 	a := load.New()
@@ -52,8 +53,8 @@ func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, load *captu
 	if uerr := a.Undo(); uerr != nil {
 		c.log.Error("holdfast: a failed restore could not be undone completely", "epoch", e, "error", uerr)
 	}
-	if c.world.Rank() == 0 {
-		if err := c.store.WithdrawRestore(c.ctx, e); err != nil && c.ctx.Err() == nil {
+	if c.topo.Rank == 0 {
+		if err := c.levels.store.WithdrawRestore(c.life.ctx, e); err != nil && c.life.ctx.Err() == nil {
 			c.log.Warn("holdfast: cannot record that a restore was given up; the end of this run may count against "+
 				"the epoch", "epoch", e, "error", err)
 		}
@@ -63,7 +64,7 @@ func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, load *captu
 
 // fetch opens this rank's shard and says how many bytes it holds.
 func (c *Checkpointer) fetch(ctx context.Context, e storage.Epoch) (sh *storage.Shard, bytes int64, err error) {
-	if sh, err = c.store.Fetch(ctx, e); err != nil {
+	if sh, err = c.levels.store.Fetch(ctx, e); err != nil {
 		return nil, 0, err
 	}
 	for _, s := range sh.Sections() {
@@ -96,7 +97,7 @@ const (
 func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step string, a *capture.Load,
 	own error) (fallible bool, err error) {
 	a.Stop = a.Stop || ctx.Err() != nil
-	blobs, gerr := c.allgather(c.ctx, cut.Epoch(e), stageRestore+step, ballot(a, own))
+	blobs, gerr := c.agent.Allgather(c.life.ctx, cut.Epoch(e), agent.StageRestore+step, ballot(a, own))
 	if gerr != nil {
 		return false, errors.Join(own, gerr)
 	}

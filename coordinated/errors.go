@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/slurm"
@@ -29,7 +31,7 @@ var (
 	// would be missing from the state that was just restored.
 	ErrRestored = errors.New("protect everything before Restore")
 	// ErrClosed is returned by a Checkpointer that was closed.
-	ErrClosed = errors.New("checkpointer closed")
+	ErrClosed = agent.ErrClosed
 	// ErrNotDue says that an epoch does not go to a level, which takes some epochs only.
 	ErrNotDue = errors.New("the epoch is not due at that level")
 )
@@ -224,7 +226,7 @@ type LostError struct {
 
 // Error names the lost rank, who noticed, and what the job continues from.
 func (e *LostError) Error() string {
-	if why, ok := strings.CutPrefix(e.Observed, abortedBy+stuckBy); ok {
+	if why, ok := agent.Deadlocked(e.Observed); ok {
 		return fmt.Sprintf("ranks are deadlocked, and the job ends: %s; on an error a rank must call Abort or "+
 			"CloseOrAbort, not Close", why)
 	}
@@ -315,3 +317,7 @@ func (e *TimeoutError) Cycle() []int {
 	}
 	return nil
 }
+
+// MissingError says that not all ranks have called Open in time. Its fields are how long
+// this rank Waited and the Ranks that have not, as rank 0 knows them; nil on other ranks.
+type MissingError = connect.MissingError

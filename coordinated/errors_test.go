@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 )
 
 func TestTimeoutErrorNamesCycle(t *testing.T) {
@@ -36,7 +38,7 @@ func TestTimeoutErrorNamesCycle(t *testing.T) {
 // comes next: it may be the one that they died of.
 func TestLostInRestore(t *testing.T) {
 	for _, in := range []bool{false, true} {
-		e := &LostError{Rank: 1, Node: "n1", Observed: aborted(ErrClosed), InRestore: in}
+		e := &LostError{Rank: 1, Node: "n1", Observed: agent.Aborted(ErrClosed), InRestore: in}
 		if got := strings.Contains(e.Error(), "newest committed epoch"); got == in {
 			t.Errorf("in Restore %v: %v", in, e)
 		}

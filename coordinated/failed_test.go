@@ -44,14 +44,6 @@ func TestFailedOpenIsTold(t *testing.T) {
 	if r := <-got; !strings.Contains(r.Failed, "not a directory") || len(r.Nodes) != 2 || r.FailedNodes != nil {
 		t.Errorf("got %+v", r)
 	}
-	top := &topology{nodes: []string{"a", "b", "b"}}
-	for want, err := range map[string]error{
-		"b": &RanksError{Failed: []RankFailure{{Rank: 1, Text: "x"}, {Rank: 2, Text: "x"}}},
-		"":  &RanksError{Failed: []RankFailure{{Rank: 0, Text: "x"}, {Rank: 1, Text: "x"}}}} {
-		if got := strings.Join(top.atFault(err), " "); got != want {
-			t.Errorf("%v: got %q, want %q", err, got, want)
-		}
-	}
 }
 
 // TestHeardBeforeOpenReturns: what a program reports that ends right after Open or a Restore

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
@@ -213,7 +214,7 @@ func newFallback(t *testing.T) *fallback {
 		PeerTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler), OnLost: func(e *LostError) {
 			t.Errorf("%v", e)
 		}}
-	f.opt.plane = newMemNet(2).plane
+	f.opt.plane = connecttest.NewNet(2).Plane
 	err := mpitest.NewWorld(2, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
 		ctx := context.Background()
 		p, err := newEverything(w, f.opt, false)
@@ -258,7 +259,7 @@ func newFallback(t *testing.T) *fallback {
 // restart starts the program up to the end of Restore.
 func (f *fallback) restart(epoch storage.Epoch) (o outcome) {
 	opt := f.opt
-	opt.Epoch, opt.plane = epoch, newMemNet(2).plane
+	opt.Epoch, opt.plane = epoch, connecttest.NewNet(2).Plane
 	var errs [2]error
 	err := mpitest.NewWorld(2, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
 		r := w.Rank()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -68,7 +69,7 @@ const bulkLen = 40_000
 
 func (b *bulk) run() error {
 	if !b.wired {
-		b.opt.plane = newMemNet(len(b.stats)).plane
+		b.opt.plane = connecttest.NewNet(len(b.stats)).Plane
 	}
 	return mpitest.NewWorld(len(b.stats), mpitest.Options{Seed: 1}).Run(func(world *mpiwrap.Comm) error {
 		ctx := context.Background()
@@ -516,7 +517,7 @@ func TestManyVariables(t *testing.T) {
 	b := newBulk(t, storage.LevelLocal)
 	const n = 10_000
 	for run := range 2 {
-		b.opt.plane = newMemNet(1).plane
+		b.opt.plane = connecttest.NewNet(1).Plane
 		err := mpitest.NewWorld(1, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
 			ck, err := Open(t.Context(), world, b.opt)
 			if err != nil {

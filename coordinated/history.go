@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -33,7 +34,7 @@ func (c *Checkpointer) history(ctx context.Context) (history, error) {
 	if err != nil {
 		return history{}, err
 	}
-	blobs, err := c.allgather(c.ctx, 0, stageRestore+"past", b)
+	blobs, err := c.agent.Allgather(c.life.ctx, 0, agent.StageRestore+"past", b)
 	if err != nil {
 		return history{}, err
 	}
@@ -58,12 +59,12 @@ func (c *Checkpointer) history(ctx context.Context) (history, error) {
 
 // ownHistory is what this rank's levels know.
 func (c *Checkpointer) ownHistory(ctx context.Context) (history, error) {
-	b, err := c.store.Begun(ctx)
+	b, err := c.levels.store.Begun(ctx)
 	if err != nil {
 		return history{}, err
 	}
 	p := history{Epoch: b.Epoch, Level: b.Level, NoRecord: b.NoRecord}
-	states, err := c.store.Survey(ctx)
+	states, err := c.levels.store.Survey(ctx)
 	homes := b.Nodes
 	for _, s := range states { // newest epoch first
 		if s.Shard.Node != "" && s.Err != nil && s.Epoch == states[0].Epoch {
@@ -71,7 +72,7 @@ func (c *Checkpointer) ownHistory(ctx context.Context) (history, error) {
 		}
 	}
 	for _, n := range homes {
-		if n != "" && !slices.Contains(c.topo.nodes, n) {
+		if n != "" && !slices.Contains(c.topo.Nodes, n) {
 			p.Nodes = append(p.Nodes, n)
 		}
 	}
@@ -126,7 +127,7 @@ func (c *Checkpointer) without(ctx context.Context, per [][]vote.Candidate, flag
 	case !found:
 		return &LostEpochsError{Epoch: p.Epoch, Level: p.Level, Nodes: p.Nodes}
 	case !p.agreed():
-		if c.world.Rank() == 0 {
+		if c.topo.Rank == 0 {
 			c.log.Warn("holdfast: starting over: the commit of the first epoch was interrupted, and not all ranks "+
 				"can read it", "why", noCommon(per, flags, p.Nodes))
 		}

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -105,5 +106,13 @@ func TestOldBuildTellsNothing(t *testing.T) {
 	var none *NoCommonEpochError
 	if err := b.run(); !errors.As(err, &none) {
 		t.Errorf("got %v, want a *NoCommonEpochError", err)
+	}
+}
+
+func TestNoCommon(t *testing.T) {
+	var nc *NoCommonEpochError
+	if err := noCommon([][]vote.Candidate{{{Epoch: 5}}, nil}, nil, nil); !errors.As(err, &nc) ||
+		!strings.Contains(err.Error(), "rank(s) 1 find none") {
+		t.Errorf("got %v", err)
 	}
 }

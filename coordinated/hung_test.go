@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -147,7 +148,7 @@ func TestFinalBehindAFlush(t *testing.T) {
 				}
 				return left - left/10 // there is just enough time, the one before has to give way
 			}
-			f.opt.plane = newMemNet(2).plane
+			f.opt.plane = connecttest.NewNet(2).Plane
 			if err := mpitest.NewWorld(2, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
 				return f.rank(t, w)
 			}); err != nil {
@@ -196,7 +197,7 @@ func (f *finalBehind) rank(t *testing.T, w *mpiwrap.Comm) error {
 	}
 	data = data[:1000] // the final one is small, and so not slow
 	if w.Rank() == 1 { // not rank 0
-		ck.end.Within(f.left)
+		ck.life.end.Within(f.left)
 		if err := ck.RequestStop(ctx); err != nil {
 			return err
 		}

@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -83,34 +85,50 @@ func (o *Options) levelConfigs() ([]storage.LevelConfig, error) {
 			Copies: red.copies, Data: red.data, Parity: red.parity})
 	}
 	if o.Global != "" {
-		out = append(out, storage.LevelConfig{Name: storage.LevelGlobal, Dir: o.Global, Create: o.makeDirs, Keep: o.Keep,
-			KeepEvery: o.KeepEvery,
-			Compress:  o.Compress, BytesPerSec: o.FlushRate})
+		out = append(out, storage.LevelConfig{Name: storage.LevelGlobal, Dir: o.Global, Create: o.makeDirs,
+			Keep: o.Keep, KeepEvery: o.KeepEvery,
+			Compress: o.Compress, BytesPerSec: o.FlushRate})
 	}
 	return out, nil
+}
+
+// levels are where epochs go.
+type levels struct {
+	store *storage.Store
+	use   []string            // nearest first
+	asked []string            // those of the settings, if levels are fewer
+	ops   *persist.Operations // that may hang
+}
+
+// contactDir is where the contact file lies.
+func (o *Options) contactDir() string {
+	if o.Global != "" && !storage.IsObjectStore(o.Global) {
+		return o.Global
+	}
+	return o.Local
 }
 
 // openStore opens the levels, at rank 0 first, which tells the others what lies in the
 // directories that all share. Redundancy travels over the control plane's authenticated
 // streams. Ranks of a program elsewhere, which have no broadcast, look each for itself.
 // Collective; the error is this rank's own.
-func (c *Checkpointer) openStore(ctx context.Context, all ranks, key control.Key) error {
-	priv, together := all.(overMPI)
+func (c *Checkpointer) openStore(ctx context.Context, all connect.Ranks, key control.Key) error {
+	priv, together := all.(connect.OverMPI)
 	levels, err := c.opt.levelConfigs()
 	if err != nil {
 		return err
 	}
-	placed := placeLevels(levels, c.topo.nodes, c.opt.files)
-	levels, c.levels = placed.open, placed.use
+	placed := placeLevels(levels, c.topo.Nodes, c.opt.files)
+	levels, c.levels.use = placed.open, placed.use
 	for i := range levels {
 		levels[i].Unused = !slices.Contains(placed.use, levels[i].Name)
 	}
-	if placed.say != "" && c.world.Rank() == 0 {
+	if placed.say != "" && c.topo.Rank == 0 {
 		c.log.Warn("holdfast: "+placed.say, "error", placed.why)
 	}
-	opt := storage.Options{Job: c.opt.Job, Rank: c.world.Rank(), Size: c.world.Size(),
-		Node:  c.topo.nodes[c.world.Rank()],
-		Nodes: c.topo.nodes, Levels: levels, Logger: c.log,
+	opt := storage.Options{Job: c.opt.Job, Rank: c.topo.Rank, Size: c.topo.Size(),
+		Node:  c.topo.Nodes[c.topo.Rank],
+		Nodes: c.topo.Nodes, Levels: levels, Logger: c.log,
 		Degrade: true, Together: together, Mapped: c.state.Pin, Unmapped: c.state.Unpin}
 	if p, ok := c.plane.(*control.Plane); ok {
 		opt.Transport = streams{p}
@@ -118,19 +136,19 @@ func (c *Checkpointer) openStore(ctx context.Context, all ranks, key control.Key
 	}
 	ctx = vfs.With(ctx, c.opt.files)
 	if !together {
-		c.store, err = storage.Open(ctx, opt)
+		c.levels.store, err = storage.Open(ctx, opt)
 		return err
 	}
 	if opt.Rank > 0 {
 		if opt.Told, err = hearOverview(priv.Comm); opt.Told != nil && err == nil {
-			c.store, err = storage.Open(ctx, opt)
+			c.levels.store, err = storage.Open(ctx, opt)
 		}
 		return err
 	}
 	var common []byte
 	var own func(rank int) []byte
-	if c.store, err = storage.Open(ctx, opt); err == nil {
-		common, own, err = c.store.Overview(ctx)
+	if c.levels.store, err = storage.Open(ctx, opt); err == nil {
+		common, own, err = c.levels.store.Overview(ctx)
 	}
 	return errors.Join(err, tellOverview(priv.Comm, err == nil, common, own))
 }
@@ -249,7 +267,7 @@ func placeLevels(levels []storage.LevelConfig, nodes []string, files vfs.FS) pla
 func copiesInstead(parity storage.LevelConfig, nodes []string) storage.LevelConfig {
 	return storage.LevelConfig{Name: storage.LevelPartner, Create: true, Keep: parity.Keep,
 		Dir:    filepath.Join(filepath.Dir(parity.Dir), storage.LevelPartner),
-		Copies: min(parity.Parity, len(distinct(nodes))-1)}
+		Copies: min(parity.Parity, len(connect.Distinct(nodes))-1)}
 }
 
 // misplaced says that the error looks like a mistake in the settings and not like a
@@ -262,10 +280,10 @@ func misplaced(err error) bool {
 // write to. The others are read at a restart as far as they can be. had says that
 // the job has been here before: only then may a directory be missing, or not be this
 // user's; on a first start that is a mistake, which is refused. Collective.
-func (c *Checkpointer) useLevels(priv ranks, had bool) error {
-	out := c.store.Out()
+func (c *Checkpointer) useLevels(priv connect.Ranks, had bool) error {
+	out := c.levels.store.Out()
 	letters := ""
-	for i, level := range c.levels {
+	for i, level := range c.levels.use {
 		if err := out[level]; err != nil {
 			letters += string(rune('a' + i))
 			if misplaced(err) {
@@ -273,7 +291,7 @@ func (c *Checkpointer) useLevels(priv ranks, had bool) error {
 			}
 		}
 	}
-	all, err := exchange(priv, letters)
+	all, err := connect.Exchange(priv, letters)
 	if err != nil {
 		return err
 	}
@@ -284,7 +302,7 @@ func (c *Checkpointer) useLevels(priv ranks, had bool) error {
 	var use []string
 	var failed []error
 	refuse := false
-	for i, level := range c.levels {
+	for i, level := range c.levels.use {
 		if !strings.ContainsRune(any, rune('a'+i)) {
 			use = append(use, level)
 			continue
@@ -293,7 +311,7 @@ func (c *Checkpointer) useLevels(priv ranks, had bool) error {
 		if out[level] != nil {
 			text = out[level].Error()
 		}
-		texts, err := exchange(priv, text)
+		texts, err := connect.Exchange(priv, text)
 		if err != nil {
 			return err
 		}
@@ -311,24 +329,24 @@ func (c *Checkpointer) useLevels(priv ranks, had bool) error {
 	if refuse || len(use) == 0 {
 		return fmt.Errorf("coordinated: checkpoint directories: %w", why)
 	}
-	if c.world.Rank() == 0 {
+	if c.topo.Rank == 0 {
 		c.log.Error("holdfast: some checkpoint levels are unusable; checkpoints go to the others only", "levels", use,
 			"error", why)
 	}
-	c.asked, c.levels = c.levels, use
-	c.store.Use(use)
+	c.levels.asked, c.levels.use = c.levels.use, use
+	c.levels.store.Use(use)
 	return nil
 }
 
 // inUse is the level that stands for one that was asked for: itself, or the next one
 // further out that is in use; "" when there is none.
 func (c *Checkpointer) inUse(level string) string {
-	i := slices.Index(c.asked, level)
-	if slices.Contains(c.levels, level) || i < 0 {
+	i := slices.Index(c.levels.asked, level)
+	if slices.Contains(c.levels.use, level) || i < 0 {
 		return level
 	}
-	for _, l := range c.asked[i:] {
-		if slices.Contains(c.levels, l) {
+	for _, l := range c.levels.asked[i:] {
+		if slices.Contains(c.levels.use, l) {
 			return l
 		}
 	}

@@ -39,8 +39,8 @@ func TestMetrics(t *testing.T) {
 		if err == nil && world.Rank() == 0 {
 			err = watchMetrics(opt.MetricsDir)
 		}
-		if err == nil && (ck.metrics != nil) != (world.Rank() == 0) {
-			err = fmt.Errorf("rank %d: metrics %v", world.Rank(), ck.metrics != nil)
+		if err == nil && (ck.record.metrics != nil) != (world.Rank() == 0) {
+			err = fmt.Errorf("rank %d: metrics %v", world.Rank(), ck.record.metrics != nil)
 		}
 		return errors.Join(err, ck.Close())
 	})

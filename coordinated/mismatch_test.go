@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -24,7 +25,7 @@ func TestOtherProgram(t *testing.T) {
 	opt := b.opt
 	opt.Logger = slog.New(slog.DiscardHandler)
 	for range vote.LastDeaths + 1 {
-		opt.plane = newMemNet(3).plane
+		opt.plane = connecttest.NewNet(3).Plane
 		err := mpitest.NewWorld(3, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
 			ck, err := Open(context.Background(), w, opt)
 			if err != nil {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -102,8 +103,8 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 	states = make([]mem, s.ranks)
 	checkpointers := make([]atomic.Pointer[Checkpointer], s.ranks)
 	var last atomic.Int64
-	net := newMemNet(s.ranks)
-	j.opt.plane = net.plane
+	net := connecttest.NewNet(s.ranks)
+	j.opt.plane = net.Plane
 	var w *mpitest.World
 	if j.returnAt > 0 {
 		j.opt.OnLost = func(e *LostError) { w.Abort(e) }
@@ -114,9 +115,9 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 			if rank == j.killRank && name == j.killAt {
 				once.Do(func() {
 					j.killed.Store(true)
-					net.kill(rank)
+					net.Kill(rank)
 					w.Kill(rank)
-					checkpointers[rank].Load().cancel(errKilled)
+					checkpointers[rank].Load().life.cancel(errKilled)
 				})
 			}
 		}
@@ -177,8 +178,8 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 		}
 		return err
 	})
-	for r := range net.retracted {
-		if n := net.retracted[r].Load(); s.mostRetracted > 0 && n > s.mostRetracted {
+	for r := range net.Retracted {
+		if n := net.Retracted[r].Load(); s.mostRetracted > 0 && n > s.mostRetracted {
 			err = errors.Join(err, fmt.Errorf("rank %d has taken %d needs back, at most %d can have ended", r, n,
 				s.mostRetracted))
 		}

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/slurm"
@@ -74,7 +75,7 @@ type Options struct {
 	MaxFailed int
 	// Interval is the time from the end of a checkpoint to the next request; 0
 	// means never. MTBF is the mean time between failures of the whole job: it sets
-	// the interval to what DalyInterval gives for it and the measured cost, and
+	// the interval to what Daly's formula gives for it and the measured cost, and
 	// overrides Interval. Deadline is when the job will be ended. If both are set,
 	// a final checkpoint is requested DeadlineLead before it.
 	Interval, MTBF time.Duration
@@ -158,7 +159,7 @@ type Options struct {
 	slurm    slurm.Job // ID is "" outside a job
 
 	// Replaced by tests: how to reach the other ranks, and the file system.
-	plane func(rank int) plane
+	plane func(rank int) connect.Plane
 	files vfs.FS
 	// copyTime is how long a copy of an epoch from one level to the next will take, by what
 	// this rank knows to be left; nil means as measured.
@@ -295,6 +296,12 @@ func (o *Options) defaults() {
 			os.Exit(ExitRankLost)
 		}
 	}
+}
+
+// connect is how the ranks are brought together.
+func (o *Options) connect() connect.Options {
+	return connect.Options{Interface: o.Interface, Heartbeat: o.Heartbeat, PeerTimeout: o.PeerTimeout,
+		Fanout: o.Fanout, Logger: o.Logger, Host: o.host, Plane: o.plane}
 }
 
 // OptionError names a bad option.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
 	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -117,7 +118,7 @@ func TestLevelsOwnPace(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
 			b.opt.LocalEvery, b.opt.GlobalEvery = Every{Epochs: c.local}, Every{Epochs: c.global}
-			b.opt.plane = newMemNet(3).plane
+			b.opt.plane = connecttest.NewNet(3).Plane
 			var mu sync.Mutex
 			at := map[storage.Epoch][]string{}
 			err := mpitest.NewWorld(3, mpitest.Options{Seed: 1}).Run(func(world *mpiwrap.Comm) (err error) {
@@ -152,8 +153,12 @@ func TestLevelsOwnPace(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					for ck.Stats().Epochs[e-1].settled(2) == false { // on this rank
-						<-ck.stats.watch()
+					for { // until it is settled on this rank
+						changed := ck.stats.watch()
+						if es := ck.Stats().Epochs[e-1]; es.settled(2) {
+							break
+						}
+						<-changed
 					}
 					if err := world.Barrier(); err != nil {
 						return err
@@ -192,7 +197,7 @@ func TestLevelsOwnPace(t *testing.T) {
 
 // TestWaitForSkipped: Wait says that an epoch is not due at a level.
 func TestWaitForSkipped(t *testing.T) {
-	c := &Checkpointer{levels: []string{"local", "global"}, ctx: t.Context()}
+	c := &Checkpointer{levels: levels{use: []string{"local", "global"}}, life: life{ctx: t.Context()}}
 	c.opt.GlobalEvery = Every{Epochs: 4}
 	c.stats.durable(1, "local", 1)
 	c.stats.skipped(1, "global", 0)
@@ -246,7 +251,7 @@ func TestNodeLossText(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	begun := time.Unix(100, 0)
-	c := &Checkpointer{levels: []string{"local", "partner", "global"}, begun: begun}
+	c := &Checkpointer{levels: levels{use: []string{"local", "partner", "global"}}, begun: begun}
 	after := func(s int) time.Time { return begun.Add(time.Duration(s) * time.Second) }
 	if l := c.nodeLoss(&Stats{}, after(5)); l.Epoch != 0 || l.Seconds != 5 {
 		t.Errorf("at first: got %+v", l)

@@ -8,8 +8,10 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -28,15 +30,15 @@ import (
 //
 // Cost while no checkpoint is requested: an increment and a load.
 func (c *Checkpointer) Point(ctx context.Context) error {
-	c.points.add() // before the flags are read: the agent arms first and reads then, so a hint is rarely missed
-	if c.pointFlags.Load() == 0 {
+	c.main.Points.Add() // before the flags are read: the agent arms first and reads then, so a hint is rarely missed
+	if c.main.pointFlags.Load() == 0 {
 		return nil
 	}
 	return c.point(ctx)
 }
 
 func (c *Checkpointer) point(ctx context.Context) error {
-	switch g := c.pointFlags.Load(); {
+	switch g := c.main.pointFlags.Load(); {
 	case g&pointClosed != 0:
 		return ErrClosed
 	case g&pointRestore != 0:
@@ -54,18 +56,19 @@ func (c *Checkpointer) point(ctx context.Context) error {
 	arrived := time.Now()
 	c.limitMailbox()
 	c.phase("arrived")
-	c.now(stateParked)
-	defer c.now(stateRunning)
-	if err := c.agent.do(c.ctx, c.agent.arrive); err != nil {
+	c.main.Now(watch.StateParked)
+	defer c.main.Now(watch.StateRunning)
+	if err := c.agent.Arrive(c.life.ctx); err != nil {
 		return err
 	}
 	v, err := c.park()
 	if err != nil {
 		return err
 	}
-	if !v.cut {
-		if v.logged {
-			c.events.Emit(events.Event{Name: events.Release, Epoch: uint64(v.epoch), Dur: int64(time.Since(arrived))})
+	if !v.Cut {
+		if v.Logged {
+			c.record.events.Emit(events.Event{Name: events.Release, Epoch: uint64(v.Epoch),
+				Dur: int64(time.Since(arrived))})
 		}
 		return nil
 	}
@@ -83,9 +86,9 @@ func (c *Checkpointer) limitMailbox() {
 		if !known {
 			return
 		}
-		limit = max(free/2/int64(len(c.topo.nodeOf(c.world.Rank()))), leastMailbox)
+		limit = max(free/2/int64(len(c.topo.Mates())), leastMailbox)
 	}
-	c.endpoint.LimitMailbox(limit)
+	c.main.endpoint.LimitMailbox(limit)
 }
 
 // first is the first Point after a restore: a program that did not ask for what it
@@ -96,20 +99,20 @@ func (c *Checkpointer) first() error {
 			return fmt.Errorf("coordinated: the program did not take over the restored state of %q: %w", d.Name, err)
 		}
 	}
-	c.pointFlags.And(^uint32(pointFirst))
+	c.main.pointFlags.And(^uint32(pointFirst))
 	return nil
 }
 
 // park waits for the agent's verdict and meanwhile receives whatever comes, so
 // that no sender is blocked on this rank.
-func (c *Checkpointer) park() (verdict, error) {
+func (c *Checkpointer) park() (agent.Verdict, error) {
 	const shortest, longest = 20 * time.Microsecond, 500 * time.Microsecond
 	pause := shortest
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	complained := false
 	for {
-		n, err := c.endpoint.DrainSome()
+		n, err := c.main.endpoint.DrainSome()
 		if err != nil && !complained {
 			complained = true
 			c.log.Error("holdfast: cannot receive messages while parked", "error", err)
@@ -119,10 +122,10 @@ func (c *Checkpointer) park() (verdict, error) {
 		}
 		timer.Reset(pause)
 		select {
-		case v := <-c.verdicts:
+		case v := <-c.agent.Verdicts():
 			return v, nil
-		case <-c.ctx.Done():
-			return verdict{}, context.Cause(c.ctx)
+		case <-c.life.ctx.Done():
+			return agent.Verdict{}, context.Cause(c.life.ctx)
 		case <-timer.C:
 		}
 	}
@@ -131,28 +134,28 @@ func (c *Checkpointer) park() (verdict, error) {
 // phase tells a test where this rank is.
 func (c *Checkpointer) phase(name string) {
 	if c.opt.phase != nil {
-		c.opt.phase(c.world.Rank(), name)
+		c.opt.phase(c.topo.Rank, name)
 	}
 }
 
 // takeCut is the cut as the program sees it.
-func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time) error {
-	e := storage.Epoch(v.epoch)
+func (c *Checkpointer) takeCut(ctx context.Context, v agent.Verdict, arrived time.Time) error {
+	e := storage.Epoch(v.Epoch)
 	es := EpochStats{Epoch: e, Waited: time.Since(arrived), cut: time.Now()}
-	a := c.stats.agreement(e)
-	c.events.Emit(events.Event{Name: events.Park, Epoch: uint64(e), Dur: int64(es.Waited), Rounds: a.rounds,
-		Releases: a.releases,
-		Points:   c.points.load(), Stop: v.stop})
+	how := c.stats.agreement(e)
+	c.record.events.Emit(events.Event{Name: events.Park, Epoch: uint64(e), Dur: int64(es.Waited), Rounds: how.Rounds,
+		Releases: how.Releases,
+		Points:   c.main.Points.Load(), Stop: v.Stop})
 	s, err := c.drainAndCapture(ctx, &es)
 	es.Blocked = time.Since(arrived)
 	c.stats.add(es)
-	if v.stop {
-		c.end.By(c.opt.Deadline)
+	if v.Stop {
+		c.life.end.By(c.opt.Deadline)
 	}
 	captures := make(chan error, 1)
-	way := c.persist.Persist(persist.Captured{Epoch: e, Snapshot: s, Err: err, Final: v.stop, All: captures})
+	way := c.persist.Persist(persist.Captured{Epoch: e, Snapshot: s, Err: err, Final: v.Stop, All: captures})
 	if s != nil && s.Live {
-		c.now(stateHeld)
+		c.main.Now(watch.StateHeld)
 		<-way.Put // the bytes are the program's own memory
 		es.Blocked = time.Since(arrived)
 		es.Mode = "written before the program continued: no room in the pool"
@@ -162,25 +165,25 @@ func (c *Checkpointer) takeCut(ctx context.Context, v verdict, arrived time.Time
 	es.Blocked = time.Since(arrived)
 	c.stats.add(es)
 	if err == nil {
-		c.metrics.Captured(es.Bytes, es.Waited, es.Drain, es.Capture, es.Blocked)
+		c.record.metrics.Captured(es.Bytes, es.Waited, es.Drain, es.Capture, es.Blocked)
 	}
-	c.events.Emit(events.Event{Name: events.Resume, Epoch: uint64(e), Dur: int64(es.Blocked), Stop: v.stop})
-	if err := c.agent.do(c.ctx, func() { c.agent.captured(v.epoch) }); err != nil {
+	c.record.events.Emit(events.Event{Name: events.Resume, Epoch: uint64(e), Dur: int64(es.Blocked), Stop: v.Stop})
+	if err := c.agent.Captured(c.life.ctx, v.Epoch); err != nil {
 		return err
 	}
-	if !v.stop {
+	if !v.Stop {
 		return nil
 	}
-	c.now(stateStopping)
+	c.main.Now(watch.StateStopping)
 	<-way.Over
 	if len(way.Levels) == 0 {
 		c.log.Error("holdfast: the final checkpoint failed; the program continues", "epoch", e, "error", way.Err)
-		_ = c.agent.do(c.ctx, c.agent.retryStop) // closed: nothing follows
+		_ = c.agent.Again(c.life.ctx) // closed: nothing follows
 		return nil
 	}
-	c.events.Emit(events.Event{Name: events.Stop, Epoch: uint64(e), Dur: int64(time.Since(arrived))})
+	c.record.events.Emit(events.Event{Name: events.Stop, Epoch: uint64(e), Dur: int64(time.Since(arrived))})
 	c.stats.stopped(e)
-	c.stopped.Store(true)
+	c.main.Stopped.Store(true)
 	return fmt.Errorf("%w: epoch %d", ErrStop, e)
 }
 
@@ -189,11 +192,11 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 	start := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, c.opt.CutTimeout)
 	defer cancel()
-	defer c.endpoint.Hold()()
-	open := c.endpoint.OpenEpochs()
-	c.now(stateDraining)
-	end := c.events.Span(events.Event{Name: events.Drain, Epoch: uint64(es.Epoch)})
-	drained, err := c.endpoint.Drain(bounded)
+	defer c.main.endpoint.Hold()()
+	open := c.main.endpoint.OpenEpochs()
+	c.main.Now(watch.StateDraining)
+	end := c.record.events.Span(events.Event{Name: events.Drain, Epoch: uint64(es.Epoch)})
+	drained, err := c.main.endpoint.Drain(bounded)
 	es.Drain, es.DrainMessages, es.DrainBytes = time.Since(start), drained.Messages, drained.Bytes
 	es.windows = drained.Windows
 	err = errors.Join(open, err)
@@ -202,17 +205,17 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 		es.unsettled = true
 		return nil, fmt.Errorf("drain messages: %w", err)
 	}
-	if c.pointFlags.Load()&pointRestore != 0 {
+	if c.main.pointFlags.Load()&pointRestore != 0 {
 		// In Close. The epoch would be the newest, and take the place of good ones.
 		return nil, errNoState
 	}
 	c.phase("drained")
 	start = time.Now()
-	c.now(stateCapturing)
-	end = c.events.Span(events.Event{Name: events.Capture, Epoch: uint64(es.Epoch)})
-	release := c.store.Hold() // the memory and the cores are the program's now
-	c.fromSource()            // programs that were made, and devices that were moved, since the last time
-	s, err := c.state.Capture(ctx, c.endpoint.SaveMailbox)
+	c.main.Now(watch.StateCapturing)
+	end = c.record.events.Span(events.Event{Name: events.Capture, Epoch: uint64(es.Epoch)})
+	release := c.levels.store.Hold() // the memory and the cores are the program's now
+	c.fromSource()                   // programs that were made, and devices that were moved, since the last time
+	s, err := c.state.Capture(ctx, c.main.endpoint.SaveMailbox)
 	release()
 	es.Capture = time.Since(start)
 	es.Mode = "pool"
@@ -240,18 +243,17 @@ var errCaptures = errors.New("not all ranks captured their state in time")
 // A rank whose drain has failed does not know whether the others wait. It does not
 // wait itself, since the epoch has failed, but lets them go.
 func (c *Checkpointer) awaitCaptures(es *EpochStats) error {
-	key := stageKey{cut.Epoch(es.Epoch), stageCaptured}
 	switch {
 	case es.unsettled:
-		return c.agent.do(c.ctx, func() { c.agent.contribute(key, nil) })
+		return c.agent.Contribute(c.life.ctx, cut.Epoch(es.Epoch), stageCaptured, nil)
 	case !es.windows:
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(c.ctx, c.opt.CutTimeout+2*c.opt.WriteTimeout, errCaptures)
+	ctx, cancel := context.WithTimeoutCause(c.life.ctx, c.opt.CutTimeout+2*c.opt.WriteTimeout, errCaptures)
 	defer cancel()
-	c.now(stateHeld)
-	end := c.events.Span(events.Event{Name: events.Sync, Epoch: uint64(es.Epoch)})
-	_, err := c.allgather(ctx, key.epoch, key.name, nil)
+	c.main.Now(watch.StateHeld)
+	end := c.record.events.Span(events.Event{Name: events.Sync, Epoch: uint64(es.Epoch)})
+	_, err := c.agent.Allgather(ctx, cut.Epoch(es.Epoch), stageCaptured, nil)
 	end(events.Event{What: "windows"}, err)
 	if err != nil {
 		return fmt.Errorf("wait for the capture of all windows: %w", err)
@@ -265,7 +267,7 @@ const closePatience = 30 * time.Second
 // finish is the main thread in Close: it counts as parked for good, and still
 // takes part in cuts, until all ranks are here.
 func (c *Checkpointer) finish() error {
-	if err := c.agent.do(c.ctx, c.agent.finish); err != nil {
+	if err := c.agent.Finish(c.life.ctx); err != nil {
 		return err
 	}
 	patience := time.AfterFunc(closePatience, func() {
@@ -274,16 +276,16 @@ func (c *Checkpointer) finish() error {
 	})
 	defer patience.Stop()
 	for {
-		c.now(stateClosed)
+		c.main.Now(watch.StateClosed)
 		arrived := time.Now()
 		v, err := c.park()
 		switch {
 		case err != nil:
 			return err
-		case v.ended:
+		case v.Ended:
 			return nil
-		case v.cut:
-			if err := c.takeCut(c.ctx, v, arrived); err != nil && !errors.Is(err, ErrStop) {
+		case v.Cut:
+			if err := c.takeCut(c.life.ctx, v, arrived); err != nil && !errors.Is(err, ErrStop) {
 				return err
 			}
 		}

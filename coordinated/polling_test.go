@@ -60,7 +60,7 @@ func pollBetween(t *testing.T, w *mpiwrap.Comm, opt Options, source int, d time.
 			return err
 		}
 	case 1:
-		for ck.pointFlags.Load()&pointArmed == 0 { // the request is on its way
+		for ck.main.pointFlags.Load()&pointArmed == 0 { // the request is on its way
 			runtime.Gosched()
 		}
 		if err := ck.Point(ctx); err != nil {

@@ -32,9 +32,9 @@ type State interface {
 func (c *Checkpointer) Protect(name string, x any) error {
 	var err error
 	switch {
-	case c.closed.Load():
+	case c.main.Closed.Load():
 		err = ErrClosed
-	case c.restored.Load() && c.far == nil: // a program elsewhere says at each checkpoint what belongs to it
+	case c.main.Restored.Load() && c.main.far == nil: // a program elsewhere says at each checkpoint what belongs to it
 		err = ErrRestored
 	default:
 		err = c.state.Add(name, x)

@@ -2,7 +2,6 @@ package coordinated
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,30 +10,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
-
-// TestWhoRequeues: the first rank of each of the first nodes, however the ranks are
-// placed.
-func TestWhoRequeues(t *testing.T) {
-	for _, c := range []struct {
-		nodes []string
-		n     int
-		want  string
-	}{
-		{[]string{"a", "a", "b", "b", "c"}, 2, "[0 2]"},
-		{[]string{"a", "b", "a", "b", "c"}, 9, "[0 1 4]"},
-		{[]string{"a"}, 1, "[0]"},
-	} {
-		var got []int
-		for r := range c.nodes {
-			if top := (&topology{nodes: c.nodes}); top.speaks(r, c.n) {
-				got = append(got, r)
-			}
-		}
-		if fmt.Sprint(got) != c.want {
-			t.Errorf("%v, %d nodes: got ranks %v, want %s", c.nodes, c.n, got, c.want)
-		}
-	}
-}
 
 // TestRequeueStopped: after a final checkpoint, and only then, the job is put back
 // into the queue, once, unless somebody else sees to it.

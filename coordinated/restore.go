@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/supervisor"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -41,21 +44,21 @@ import (
 // checkpoints are well, the program differs). Protected state is unchanged, except for what
 // the error names; the program should end.
 func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
-	if c.closed.Load() {
+	if c.main.Closed.Load() {
 		return false, ErrClosed
 	}
-	if c.restored.Swap(true) {
+	if c.main.Restored.Swap(true) {
 		return false, fmt.Errorf("coordinated: Restore was called twice; a program restores once")
 	}
 	start := time.Now()
-	c.place()
-	_ = c.agent.do(c.ctx, func() { c.agent.entersLibrary(start) }) // closed: the rest says so
-	c.now(stateRestoring)
+	c.main.Place()
+	_ = c.agent.Library(c.life.ctx, start) // closed: the rest says so
+	c.main.Now(watch.StateRestoring)
 	defer func() {
-		c.now(stateRunning)
-		_ = c.agent.do(c.ctx, func() { c.agent.entersLibrary(time.Time{}) })
+		c.main.Now(watch.StateRunning)
+		_ = c.agent.Library(c.life.ctx, time.Time{})
 	}()
-	end := c.events.Span(events.Event{Name: events.Restore})
+	end := c.record.events.Span(events.Event{Name: events.Restore})
 	l := newStopwatch(start)
 	epochs, err := c.common(ctx)
 	l.lap(PartAgree)
@@ -64,26 +67,26 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 		var lost *LostEpochsError
 		var skipped *SkippedEpochsError
 		if errors.As(err, &none) || errors.As(err, &lost) || errors.As(err, &skipped) {
-			c.reporter.unrestorable(err)
+			c.unrestorable(err)
 		}
 		end(events.Event{}, err)
 		return false, err
 	}
 	failed := &RestoreError{}
-	load := c.state.Load(capture.Loader{Mailbox: c.endpoint.StageMailbox, Over: l.until,
+	load := c.state.Load(capture.Loader{Mailbox: c.main.endpoint.StageMailbox, Over: l.until,
 		Read:     func(n int64) { c.reading.read.Add(n) },
 		Mismatch: func(name, saved, now string) error { return &MismatchError{name, saved, now} }})
 	for i, k := range epochs {
 		e := k.Epoch
-		c.store.Choose(e, k.ID)
+		c.levels.store.Choose(e, k.ID)
 		level, bytes, err := c.tryLoad(ctx, e, load, l)
 		if err == nil {
 			load.Close(c.log)
 			fetched := time.Since(start)
 			end(events.Event{Epoch: uint64(e), Level: level, Bytes: bytes, What: l.String()}, nil)
-			c.pointFlags.Or(pointFirst)
+			c.main.pointFlags.Or(pointFirst)
 			c.ready()
-			c.metrics.Restored(uint64(e), time.Since(start))
+			c.record.metrics.Restored(uint64(e), time.Since(start))
 			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start), Fetch: fetched,
 				Parts: l.parts, FromSource: c.fromSource()})
 			c.log.Info("holdfast: restored", "epoch", e, "level", level, "bytes", bytes, "took",
@@ -95,20 +98,20 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 		}
 		failed.add(err)
 		c.failure("restore", e, err)
-		if failed.Mismatch || failed.stop || c.ctx.Err() != nil {
+		if failed.Mismatch || failed.stop || c.life.ctx.Err() != nil {
 			break
 		}
-		if c.world.Rank() == 0 && i+1 < len(epochs) {
+		if c.topo.Rank == 0 && i+1 < len(epochs) {
 			c.log.Error("holdfast: epoch not restored; trying an older one", "epoch", e, "error", err)
 		}
 	}
 	load.Close(c.log)
 	if failed.Err != nil {
 		end(events.Event{}, failed)
-		c.reporter.unrestorable(failed)
+		c.unrestorable(failed)
 		return false, failed
 	}
-	if c.world.Rank() == 0 {
+	if c.topo.Rank == 0 {
 		c.log.Info("holdfast: no checkpoint found; this is a first start", "job", c.opt.Job)
 	}
 	c.warnUnflushed(0)
@@ -121,13 +124,13 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 // program. A capture that comes sooner waits for the rest of it.
 func (c *Checkpointer) ready() {
 	n := c.state.Bytes()
-	c.writers.Go(func() { c.state.Reserve(n) })
-	c.now(stateRunning)
-	c.pointFlags.And(^uint32(pointRestore))
+	c.life.writers.Go(func() { c.state.Reserve(n) })
+	c.main.Now(watch.StateRunning)
+	c.main.pointFlags.And(^uint32(pointRestore))
 }
 
 // inRestore says that the program has no state yet.
-func (c *Checkpointer) inRestore() bool { return c.pointFlags.Load()&pointRestore != 0 }
+func (c *Checkpointer) inRestore() bool { return c.main.pointFlags.Load()&pointRestore != 0 }
 
 // survivalTime is how long the program has to run after a restore for a later
 // death to be no fault of the epoch.
@@ -135,25 +138,25 @@ const survivalTime = time.Minute
 
 // surviving clears the epoch of suspicion when the program has run for a while.
 func (c *Checkpointer) surviving() {
-	if c.world.Rank() != 0 {
+	if c.topo.Rank != 0 {
 		return
 	}
-	c.writers.Go(func() {
+	c.life.writers.Go(func() {
 		t := time.NewTimer(survivalTime)
 		defer t.Stop()
 		select {
 		case <-t.C:
 			c.survived()
-		case <-c.ctx.Done():
+		case <-c.life.ctx.Done():
 		}
 	})
 }
 
 // survived notes that the program lives after a restore.
 func (c *Checkpointer) survived() {
-	if err := c.ops.Run(c.ctx, "record that the restart survived", c.levels[0],
-		c.store.NoteSurvival); err != nil &&
-		c.ctx.Err() == nil {
+	if err := c.levels.ops.Run(c.life.ctx, "record that the restart survived", c.levels.use[0],
+		c.levels.store.NoteSurvival); err != nil &&
+		c.life.ctx.Err() == nil {
 		c.log.Warn("holdfast: cannot record that the restart survived; its end may count against the epoch", "error",
 			err)
 	}
@@ -165,9 +168,10 @@ func (c *Checkpointer) common(ctx context.Context) ([]vote.Candidate, error) {
 	var unreadable []storage.Epoch
 	err := c.learn(ctx)
 	if err == nil && !c.opt.Fresh {
-		list, unreadable, err = c.store.Candidates(ctx)
+		list, unreadable, err = c.levels.store.Candidates(ctx)
 	}
-	blobs, gerr := c.allgather(c.ctx, 0, stageRestore+"candidates", vote.EncodeCandidates(list, unreadable, err))
+	blobs, gerr := c.agent.Allgather(c.life.ctx, 0, agent.StageRestore+"candidates",
+		vote.EncodeCandidates(list, unreadable, err))
 	if gerr != nil {
 		return nil, errors.Join(err, gerr)
 	}
@@ -186,7 +190,7 @@ func (c *Checkpointer) common(ctx context.Context) ([]vote.Candidate, error) {
 	if len(both) == 0 && !c.opt.Fresh {
 		return nil, c.without(ctx, per, flags)
 	}
-	if len(both) > 0 && c.world.Rank() == 0 {
+	if len(both) > 0 && c.topo.Rank == 0 {
 		c.sayPassedOver(per, flags, both[0].Epoch)
 		c.sayDiffers(per, both[0])
 	}
@@ -263,7 +267,7 @@ func (c *Checkpointer) leaveOut(epochs []vote.Candidate, flags vote.Flags) ([]vo
 	switch {
 	case len(good) == 0 && len(bad) == 0:
 		return nil, err
-	case c.world.Rank() != 0:
+	case c.topo.Rank != 0:
 	case len(good) == 0:
 		c.log.Warn("holdfast: the program crashed repeatedly after restoring, and there is no other epoch: trying "+
 			"once more", "epochs", epochsOf(bad), "within", survivalTime)
@@ -280,23 +284,42 @@ func (c *Checkpointer) leaveOut(epochs []vote.Candidate, flags vote.Flags) ([]vo
 // had from another node's disk. Collective; a rank that cannot say has nothing
 // to offer.
 func (c *Checkpointer) learn(ctx context.Context) error {
-	mine, err := c.store.Holdings(ctx)
+	mine, err := c.levels.store.Holdings(ctx)
 	if err != nil {
 		mine = nil
 	}
-	blobs, gerr := c.allgather(c.ctx, 0, stageRestore+"holdings", mine)
+	blobs, gerr := c.agent.Allgather(c.life.ctx, 0, agent.StageRestore+"holdings", mine)
 	if gerr != nil {
 		return errors.Join(err, gerr)
 	}
 	for _, b := range blobs {
-		if b.Rank == c.world.Rank() || len(b.Data) == 0 {
+		if b.Rank == c.topo.Rank || len(b.Data) == 0 {
 			continue
 		}
-		if lerr := c.store.Learn(b.Rank, b.Data); lerr != nil {
+		if lerr := c.levels.store.Learn(b.Rank, b.Data); lerr != nil {
 			return errors.Join(err, fmt.Errorf("checkpoints of rank %d: %w", b.Rank, lerr))
 		}
 	}
 	return err
+}
+
+// unrestorable tells the supervisor why no epoch was restored, if nothing but the checkpoints
+// is to blame.
+func (c *Checkpointer) unrestorable(err error) {
+	var lost *LostError
+	if errors.As(err, &lost) || errors.Is(err, context.Canceled) {
+		return
+	}
+	c.outside.reporter.Unrestorable(supervisor.Unrestorable{Why: err.Error(), Nodes: MissingNodes(err),
+		Missing: wantsData(err)})
+}
+
+// wantsData reports whether a Restore failed because data are missing or damaged where
+// it looked: other directories, or another node, may have them.
+func wantsData(err error) bool {
+	var skipped *SkippedEpochsError
+	var restore *RestoreError
+	return !errors.As(err, &skipped) && !(errors.As(err, &restore) && restore.Mismatch)
 }
 
 func noCommon(per [][]vote.Candidate, flags vote.Flags, nodes []string) error {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/service"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -94,7 +95,7 @@ func askThenStop(dir string) error {
 		}
 	}
 	var running *RunningError
-	if err := answering(ctx, dir); !errors.As(err, &running) || running.PID != os.Getpid() {
+	if err := service.Answering(ctx, dir); !errors.As(err, &running) || running.PID != os.Getpid() {
 		return fmt.Errorf("a second run in the directory: got %v, want a *RunningError", err)
 	}
 	if _, err := wrongKey(ctx, dir); !errors.Is(err, control.ErrUnauthenticated) && err == nil {

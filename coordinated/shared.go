@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -36,22 +37,22 @@ func (e *NotSharedError) Error() string {
 
 // checkShared makes sure that every node sees the same global directory: rank 0 writes
 // a file of a random name, and one rank of each other node looks for it. Collective.
-func (c *Checkpointer) checkShared(ctx context.Context, priv ranks) error {
+func (c *Checkpointer) checkShared(ctx context.Context, priv connect.Ranks) error {
 	shared := func(l string) bool { return storage.TraitsOf(l).Shared }
-	if !slices.ContainsFunc(c.levels, shared) || storage.IsObjectStore(c.opt.Global) ||
-		len(distinct(c.topo.nodes)) == 1 {
+	if !slices.ContainsFunc(c.levels.use, shared) || storage.IsObjectStore(c.opt.Global) ||
+		len(connect.Distinct(c.topo.Nodes)) == 1 {
 		return nil
 	}
-	me := c.world.Rank()
+	me := c.topo.Rank
 	nonce := make([]byte, 6)
 	var err error
 	if me == 0 {
 		_, err = rand.Read(nonce)
 	}
-	if err := agree(priv, "check the global directory", err); err != nil {
+	if err := connect.Agree(priv, "check the global directory", err); err != nil {
 		return err
 	}
-	if err := broadcast(priv, nonce); err != nil {
+	if err := connect.Broadcast(priv, nonce); err != nil {
 		return fmt.Errorf("coordinated: check the global directory: %w", err)
 	}
 	// The name is that of a file in the making: a later start clears it away.
@@ -59,14 +60,14 @@ func (c *Checkpointer) checkShared(ctx context.Context, priv ranks) error {
 	if me == 0 {
 		err = touchFile(c.opt.files, file)
 	}
-	if err := agree(priv, "write to the global directory", err); err != nil {
+	if err := connect.Agree(priv, "write to the global directory", err); err != nil {
 		return err
 	}
 	blind := ""
-	if c.topo.nodeOf(me)[0] == me && !c.sees(ctx, file) {
-		blind = c.topo.nodes[me]
+	if c.topo.First() && !c.sees(ctx, file) {
+		blind = c.topo.Nodes[me]
 	}
-	all, err := exchange(priv, blind)
+	all, err := connect.Exchange(priv, blind)
 	if me == 0 {
 		if rerr := c.opt.files.Remove(file); rerr != nil {
 			c.log.Warn("holdfast: cannot remove the test file from the global directory", "error", rerr)
@@ -79,7 +80,7 @@ func (c *Checkpointer) checkShared(ctx context.Context, priv ranks) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return &NotSharedError{Dir: c.opt.Global, Wrote: c.topo.nodes[0], Nodes: all}
+	return &NotSharedError{Dir: c.opt.Global, Wrote: c.topo.Nodes[0], Nodes: all}
 }
 
 // sees looks for a file until it is there.

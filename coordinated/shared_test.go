@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
@@ -22,7 +23,7 @@ func TestNotShared(t *testing.T) {
 	for _, alone := range []int{-1, 2} { // node with a directory of its own
 		t.Run(fmt.Sprint("alone ", alone), func(t *testing.T) {
 			base := testOptions(t)
-			base.Logger, base.plane = slog.New(slog.DiscardHandler), newMemNet(6).plane
+			base.Logger, base.plane = slog.New(slog.DiscardHandler), connecttest.NewNet(6).Plane
 			own := filepath.Join(filepath.Dir(base.Global), "own")
 			if err := os.Mkdir(own, 0o700); err != nil {
 				t.Fatal(err)

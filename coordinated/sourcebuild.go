@@ -28,13 +28,13 @@ func (c *Checkpointer) fromSource() (list []FromSource) {
 
 func (c *Checkpointer) sayFromSource(f FromSource) {
 	key := f.Device + "\x00" + f.Program + "\x00" + f.Why
-	if c.said[key] {
+	if c.main.said[key] {
 		return
 	}
-	c.said[key] = true
+	c.main.said[key] = true
 	kernels := strings.Join(f.Kernels, ",")
 	c.log.Warn("holdfast: a device program was built from source, because its binary did not load",
 		"device", f.Device, "program", f.Program, "kernels", kernels, "why", f.Why)
-	c.events.Emit(events.Event{Name: events.Source, What: f.Device + "/" + f.Program, Text: "kernels " + kernels +
-		": " + f.Why})
+	c.record.events.Emit(events.Event{Name: events.Source, What: f.Device + "/" + f.Program, Text: "kernels " +
+		kernels + ": " + f.Why})
 }

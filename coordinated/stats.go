@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -70,7 +71,7 @@ const keepStats = 64
 type statistics struct {
 	mu  sync.Mutex // guards the fields below
 	s   Stats
-	req map[storage.Epoch]agreement // of the newest epochs
+	req map[storage.Epoch]agent.Agreement // of the newest epochs
 
 	behind []*work // under way, oldest first
 
@@ -120,23 +121,18 @@ func (c *Checkpointer) Stats() Stats {
 	return out
 }
 
-// agreement is what the agent knows of how a cut came about.
-type agreement struct {
-	toCut            time.Duration
-	rounds, releases int
-}
-
-func (t *statistics) agreed(e storage.Epoch, a agreement) {
+// agreed notes how the cut of an epoch came about.
+func (t *statistics) agreed(e storage.Epoch, a agent.Agreement) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.req == nil || len(t.req) > 2*keepStats {
-		t.req = map[storage.Epoch]agreement{}
+		t.req = map[storage.Epoch]agent.Agreement{}
 	}
 	t.req[e] = a
 }
 
 // agreement returns what agreed was told of an epoch.
-func (t *statistics) agreement(e storage.Epoch) agreement {
+func (t *statistics) agreement(e storage.Epoch) agent.Agreement {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.req[e]
@@ -170,7 +166,7 @@ func (t *statistics) add(es EpochStats) {
 		es.Err = old.Err
 	}
 	a := t.req[es.Epoch]
-	es.RequestToCut, es.Rounds, es.Releases = a.toCut, a.rounds, a.releases
+	es.RequestToCut, es.Rounds, es.Releases = a.ToCut, a.Rounds, a.Releases
 	*old = es
 	t.tell()
 }
@@ -253,4 +249,12 @@ func (t *statistics) copyTime(e storage.Epoch, from, to string) time.Duration {
 		return took
 	}
 	return 0
+}
+
+// endedByStop says whether the newest epoch was the program's last.
+func (t *statistics) endedByStop() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := len(t.s.Epochs)
+	return n > 0 && t.s.Epochs[n-1].Stopped
 }

@@ -140,7 +140,7 @@ func TestGrace(t *testing.T) {
 					return err
 				}
 				if world.Rank() == 2 {
-					ck.end.Within(opt.Grace) // as its signal does
+					ck.life.end.Within(opt.Grace) // as its signal does
 					if err := ck.RequestStop(t.Context()); err != nil {
 						return err
 					}
@@ -231,7 +231,7 @@ func TestUnflushed(t *testing.T) {
 					err = ck.Wait(t.Context(), storage.LevelGlobal)
 				}
 				if err == nil && world.Rank() == 0 {
-					ck.end.Within(time.Nanosecond)
+					ck.life.end.Within(time.Nanosecond)
 					err = ck.RequestStop(t.Context())
 				}
 				for err == nil {
@@ -300,12 +300,12 @@ func TestKillTime(t *testing.T) {
 				for err == nil {
 					if err = world.Barrier(); err == nil && world.Rank() == 0 {
 						signal.Do(func() {
-							_ = ck.agent.do(t.Context(), func() {
-								ck.agent.signalled(syscall.SIGTERM)
+							_ = ck.agent.Do(t.Context(), func() {
+								ck.agent.Signalled(syscall.SIGTERM)
 							})
 						})
 					} else if err == nil && *step == 0 {
-						ck.end.Within(opt.Grace)
+						ck.life.end.Within(opt.Grace)
 					}
 					*step++
 					if err == nil {
@@ -326,22 +326,6 @@ func TestKillTime(t *testing.T) {
 				t.Errorf("last report %+v, want the final epoch at global: %t", rep, c.global)
 			}
 		})
-	}
-}
-
-// TestReporterEndsOnce: a rank that is lost, an abort and a Close may end the reports at one
-// moment.
-func TestReporterEndsOnce(t *testing.T) {
-	for range 100_000 {
-		r := &reporter{last: make(chan struct{}), done: make(chan struct{})}
-		close(r.done)
-		start := make(chan struct{})
-		var enders sync.WaitGroup
-		for range 4 {
-			enders.Go(func() { <-start; r.end(nil) })
-		}
-		close(start)
-		enders.Wait()
 	}
 }
 
@@ -384,7 +368,7 @@ func TestReportsCopied(t *testing.T) {
 		ck.stats.durable(1, storage.LevelGlobal, 2*time.Second)
 		ck.stats.durable(2, storage.LevelGlobal, 3*time.Second)
 		var rep job.Report
-		if ck.reporter.fill(&rep); rep.Newest == nil || rep.Newest.Epoch != 2 ||
+		if ck.report(&rep); rep.Newest == nil || rep.Newest.Epoch != 2 ||
 			rep.Newest.DurableSeconds[storage.LevelGlobal] != 3 {
 			t.Errorf("got %+v, want epoch 2 after 3 s", rep.Newest)
 		}

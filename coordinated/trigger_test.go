@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -23,7 +24,7 @@ func TestIntervalAndDeadline(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		opt.plane = newMemNet(2).plane
+		opt.plane = connecttest.NewNet(2).Plane
 		opt.Keep = 100
 		opt.Interval = 10 * time.Second
 		opt.Deadline, opt.DeadlineLead = time.Now().Add(100*time.Second), 30*time.Second
@@ -76,7 +77,7 @@ func TestFinalAgain(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				opt.plane = newMemNet(2).plane
+				opt.plane = connecttest.NewNet(2).Plane
 				opt.CutTimeout = 20 * time.Second
 				begin := time.Now()
 				opt.files.(*crashfs.FS).SetRule(func(op crashfs.Op) error {

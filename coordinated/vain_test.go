@@ -78,8 +78,8 @@ func takeOne(ctx context.Context, world *mpiwrap.Comm, ck *Checkpointer) error {
 	}
 	for len(ck.Stats().Epochs) == before {
 		err := ck.Point(ctx)
-		if err == nil && ck.ctx.Err() != nil { // the job ends, and a Point that nothing is asked of does not look
-			err = context.Cause(ck.ctx)
+		if err == nil && ck.life.ctx.Err() != nil { // the job ends, and a Point that nothing is asked of does not look
+			err = context.Cause(ck.life.ctx)
 		}
 		if err != nil {
 			return err

@@ -1,8 +1,7 @@
 // Package job is what is said between a job that takes checkpoints and those outside: the
 // supervisor that starts it and hears its reports (holdfast run), the guards that watch
 // over the supervisor from other nodes, and clients that ask for a checkpoint or for the
-// state of every rank (holdfast request, status). It also says when a job asks for a
-// checkpoint of its own accord.
+// state of every rank (holdfast request, status).
 //
 // Whoever connects proves a key; then both sides send JSON, a line each.
 package job

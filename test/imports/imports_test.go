@@ -90,6 +90,9 @@ func TestViolations(t *testing.T) {
 		{"a room uses another", []pkg{
 			{Path: m + "coordinated/internal/x", Imports: []string{m + "coordinated/control"}},
 		}, ""},
+		{"a trigger asks the ranks itself", []pkg{
+			{Path: m + "coordinated/internal/trigger", Imports: []string{m + "coordinated/internal/agent"}},
+		}, "tells whoever holds it"},
 		{"measured from inside", []pkg{
 			{Path: m + "storage", TestImports: []string{m + "internal/bench/storage"}},
 		}, "storage imports " + m + "internal/bench"},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/bench"
-	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/daly"
 )
 
 // noWindow is the window that has no bound, as the applications' flag has it.
@@ -243,7 +243,7 @@ func (m *measured) extra() float64 {
 
 // daly is the interval for the time between failures that was given.
 func (m *measured) daly() time.Duration {
-	return job.DalyInterval(time.Duration(m.blocked.Median()*float64(time.Second)), m.o.MTBF)
+	return daly.Interval(time.Duration(m.blocked.Median()*float64(time.Second)), m.o.MTBF)
 }
 
 // wholeInterval runs for a Daly interval and a half, with a checkpoint in it and

@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 	"github.com/holdfast-hpc/holdfast/internal/bench/plot"
-	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/daly"
 )
 
 // Options are the assumptions. Rates are in bytes a second.
@@ -76,7 +76,7 @@ func efficiency(cost, latency, restart, mtbf float64) float64 {
 // interval is Daly's, in seconds.
 func interval(cost, mtbf float64) float64 {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	return job.DalyInterval(seconds(cost), seconds(mtbf)).Seconds()
+	return daly.Interval(seconds(cost), seconds(mtbf)).Seconds()
 }
 
 func (w way) efficiency(o *Options, nodes int) float64 {

@@ -1,0 +1,282 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/trigger"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/internal/job"
+)
+
+// ErrClosed is returned by an agent that was stopped.
+var ErrClosed = errors.New("checkpointer closed")
+
+// AliveEvery is how often a rank looks at its main thread and logs a sign of
+// life.
+const AliveEvery = 5 * time.Second
+
+// MostReleases is how many times in one epoch a rank logs that it was let go from
+// a Point to the next: where it runs many iterations behind the others there may
+// be thousands.
+const MostReleases = 16
+
+// tickEvery is how often a main thread is looked at while a cut is being agreed
+// on. Otherwise there is only the sign of life, every few seconds.
+const tickEvery = 500 * time.Microsecond
+
+// Options are what an Agent works with.
+type Options struct {
+	Topology *connect.Topology
+	Plane    connect.Plane
+	Endpoint endpoint.Endpoint
+	Private  string // name of the communicator that the program does not see
+	Thread   *watch.Thread
+	Triggers *trigger.Triggers
+	Events   *events.Log // nil: none
+	Log      *slog.Logger
+	Go       func(func()) // runs f on a goroutine that is waited for at the end
+
+	Last        cut.Epoch     // the highest number in use
+	HintSpan    uint64        // as in cut.Config
+	CutTimeout  time.Duration // as in Options of coordinated, like what follows
+	WaitTimeout time.Duration
+	MaxFailed   int
+
+	// What follows hears of the job, on the agent's goroutine if nothing else is said, and
+	// must not wait. Arm hears whether Points are to stop.
+	Arm func(armed bool)
+	// Phase hears how far this rank is, for tests.
+	Phase func(name string)
+	// Cut hears that all ranks stand at a Point, before the main thread does.
+	Cut func(e cut.Epoch, how Agreement)
+	// GaveUp hears who did not come to a Point, on a goroutine of its own.
+	GaveUp func(e cut.Epoch, late []Late)
+	// Terminated hears that this process was sent TERM.
+	Terminated func()
+	// Lost hears once that the job cannot go on; the neighbours know.
+	Lost func(l Loss)
+	// Status is what status shows of this rank but for its main thread and the cut.
+	Status func() job.RankStatus
+}
+
+// Agreement is how a cut came about.
+type Agreement struct {
+	ToCut            time.Duration // from the request's arrival at this rank
+	Rounds, Releases int
+}
+
+// Verdict tells a main thread that waits at a Point what to do. Zero means: go
+// on.
+type Verdict struct {
+	Cut   bool
+	Epoch cut.Epoch
+	Stop  bool
+	Ended bool // all ranks have closed
+	// Logged says that the release that this is goes to the event log.
+	Logged bool
+}
+
+// Agent is one rank's.
+type Agent struct {
+	Options
+	ctx         context.Context // ends what waits for other ranks
+	machine     *cut.Machine
+	gather      *cut.Gather
+	waiting     map[stageKey]chan []cut.Blob
+	closing     []cut.Blob // at rank 0: all ranks have closed, and the epoch in progress is awaited
+	begin       time.Time
+	armed       time.Time // of the epoch in progress
+	releases    int       // of this rank in it
+	failedInRow int       // at rank 0: epochs in a row that came to no level
+
+	polls    watch.Polling
+	watchdog watchdog
+
+	callSeq   uint64    // the call that the main thread was last seen blocked in
+	callSince time.Time // since when
+
+	// At the last sign of life, for status.
+	idlePolls, idlePoints uint64
+	idleSince             time.Time
+	asked                 uint64 // at rank 0: times that all ranks were asked
+
+	alive    *time.Ticker
+	verdicts chan Verdict // to the main thread at a Point
+	calls    chan func()  // run on the agent's goroutine
+	quit     chan struct{}
+	done     chan struct{} // closed when it has stopped
+	left     bool
+}
+
+// New makes an agent whose waiting for other ranks ends with ctx. The caller starts it,
+// and stops it then.
+func New(ctx context.Context, opt Options) (*Agent, error) {
+	t := opt.Topology
+	m, err := cut.New(cut.Config{Rank: t.Rank, Size: t.Size(), Parent: t.Parent, Children: t.Children,
+		HintSpan: opt.HintSpan, Timeout: opt.CutTimeout, Last: opt.Last})
+	if err != nil {
+		return nil, err
+	}
+	return &Agent{Options: opt, ctx: ctx, machine: m, gather: cut.NewGather(len(t.Children)),
+		waiting: map[stageKey]chan []cut.Blob{}, begin: time.Now(), verdicts: make(chan Verdict, 1),
+		calls: make(chan func()), quit: make(chan struct{}), done: make(chan struct{}),
+		alive: time.NewTicker(AliveEvery), watchdog: newWatchdog(opt.WaitTimeout)}, nil
+}
+
+// Start begins to listen, to other ranks and to signals.
+func (a *Agent) Start() {
+	a.Triggers.Catch()
+	go a.run()
+}
+
+// Stop ends an agent that was started, and waits until it has.
+func (a *Agent) Stop() {
+	a.Triggers.Release()
+	select {
+	case <-a.done:
+	default:
+		close(a.quit)
+		<-a.done
+	}
+}
+
+// Do runs f on the agent's goroutine and waits until it has. The error is ErrClosed, or why
+// ctx ended.
+func (a *Agent) Do(ctx context.Context, f func()) error {
+	ran := make(chan struct{})
+	select {
+	case a.calls <- func() { f(); close(ran) }:
+	case <-a.done:
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	<-ran
+	return nil
+}
+
+func (a *Agent) run() {
+	defer close(a.done)
+	defer a.alive.Stop()
+	defer a.watchdog.tick.Stop()
+	tick := time.NewTicker(tickEvery)
+	tick.Stop()
+	ticking := false
+	for {
+		if want := a.machine.Watching(); want != ticking {
+			ticking = want
+			if want {
+				tick.Reset(tickEvery)
+			} else {
+				tick.Stop()
+			}
+		}
+		select {
+		case <-a.quit:
+			return
+		case in := <-a.Plane.Messages():
+			a.receive(in)
+		case f := <-a.calls:
+			f()
+		case l := <-a.Plane.Lost():
+			a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: l.Rank, Had: uint64(a.Topology.Rank),
+				Stage: fmt.Sprint(l.Err)})
+		case s := <-a.Triggers.Signals():
+			a.Signalled(s)
+		case <-a.Triggers.Timer():
+			if w, due := a.Triggers.Due(); due {
+				a.request(w)
+			}
+		case <-a.alive.C:
+			a.signOfLife()
+		case <-a.watchdog.tick.C:
+			a.lookForWaits()
+		case <-tick.C:
+			a.tick()
+		}
+	}
+}
+
+// Signalled does what a signal asks for; on the agent's goroutine.
+func (a *Agent) Signalled(s os.Signal) {
+	w := a.Triggers.Signalled(s)
+	if s == syscall.SIGTERM { // no other signal says that the end is near
+		a.Terminated()
+	}
+	a.request(w)
+}
+
+// Request asks all ranks for a checkpoint.
+func (a *Agent) Request(ctx context.Context, w trigger.Wish) error {
+	return a.Do(ctx, func() { a.request(w) })
+}
+
+// request asks for a checkpoint and notes on whose behalf.
+func (a *Agent) request(w trigger.Wish) {
+	a.Events.Emit(events.Event{Name: events.Request, What: w.By, Stop: w.Stop})
+	a.step(cut.Request{Stop: w.Stop})
+}
+
+// Final sets when to ask for a final checkpoint; at rank 0.
+func (a *Agent) Final(ctx context.Context, at time.Time) error {
+	return a.Do(ctx, func() { a.Triggers.Final(at) })
+}
+
+// Again asks again later for a final checkpoint that has failed.
+func (a *Agent) Again(ctx context.Context) error { return a.Do(ctx, a.Triggers.Again) }
+
+// Arrive tells that the main thread has come to a Point, where it waits for a verdict. The
+// epoch may be over by then; the machine releases it in that case.
+func (a *Agent) Arrive(ctx context.Context) error { return a.Do(ctx, a.arrive) }
+
+// Verdicts tell the main thread at a Point what to do, and in Close.
+func (a *Agent) Verdicts() <-chan Verdict { return a.verdicts }
+
+// Captured tells that the main thread goes on behind a cut.
+func (a *Agent) Captured(ctx context.Context, e cut.Epoch) error {
+	return a.Do(ctx, func() { a.step(cut.Captured{Epoch: e, Colls: a.colls()}) })
+}
+
+// Finish tells that the main thread is in Close, where it takes part in cuts until a verdict
+// says that all ranks have closed.
+func (a *Agent) Finish(ctx context.Context) error { return a.Do(ctx, a.finish) }
+
+// Library notes that the main thread waits in the library from since on; a zero time that it
+// no longer does.
+func (a *Agent) Library(ctx context.Context, since time.Time) error {
+	return a.Do(ctx, func() { a.watchdog.since = since })
+}
+
+// Freed lets rank 0 begin the next epoch: no rank holds captured bytes of this one any more
+// that it would not give back. It has blocked the program for cost; err is why it came to no
+// level.
+func (a *Agent) Freed(ctx context.Context, e cut.Epoch, cost time.Duration, err error) error {
+	return a.Do(ctx, func() {
+		a.countFailed(err)
+		a.step(cut.Done{Epoch: e, Failed: err != nil})
+		a.Triggers.Over(cost)
+	})
+}
+
+// countFailed counts the epochs in a row that came to no level, at rank 0, and ends the job
+// when there are too many.
+func (a *Agent) countFailed(err error) {
+	if a.failedInRow++; err == nil {
+		a.failedInRow = 0
+	}
+	if a.MaxFailed > 0 && a.failedInRow >= a.MaxFailed && a.ctx.Err() == nil {
+		a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: a.Topology.Rank,
+			Stage: Aborted(fmt.Errorf("%d consecutive checkpoints reached no level, and max_failed is %d: %w",
+				a.failedInRow, a.MaxFailed, err))})
+	}
+}

@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+)
+
+// sample looks at what the main thread is doing.
+func (a *Agent) sample() cut.Sampled {
+	e := a.Endpoint
+	act := e.Activity()
+	s := cut.Sampled{Now: time.Since(a.begin), Points: a.Thread.Points.Load(), Colls: a.colls()}
+	if act.Blocked && act.Seq != a.callSeq {
+		a.callSeq, a.callSince = act.Seq, time.Now()
+	}
+	last, polls := e.Polling()
+	s.Block = a.polls.Look(watch.View{Now: s.Now, Points: s.Points, Polls: polls, Last: last, Wait: a.wait})
+	if !act.Blocked {
+		return s
+	}
+	var waits []cut.Wait
+	for _, w := range act.Waits {
+		if w.Send {
+			continue // parked ranks receive whatever comes
+		}
+		waits = append(waits, a.wait(w))
+	}
+	// A collective or a send between two polls changes nothing about what it polls for.
+	if s.Block == nil || len(waits) > 0 {
+		s.Block = &cut.Block{Call: act.Seq, Waits: waits}
+	}
+	return s
+}
+
+// signOfLife notes now and then what the main thread is at, so that status can
+// say how long a call has lasted and the report when a run has ended.
+func (a *Agent) signOfLife() {
+	if act := a.Endpoint.Activity(); act.Seq != a.callSeq {
+		a.callSeq, a.callSince = act.Seq, time.Now()
+	}
+	a.lookIdle()
+	a.Events.Emit(events.Event{Name: events.Alive, Points: a.Thread.Points.Load()})
+}
+
+func (a *Agent) wait(w endpoint.Wait) cut.Wait {
+	if w.Source != mpiwrap.AnySource {
+		return cut.Wait{Source: w.Source, Had: a.Endpoint.Received(w.Source)}
+	}
+	out := cut.Wait{Source: cut.AnySource, Comm: w.Comm}
+	for _, r := range w.Members {
+		if r != a.Topology.Rank {
+			out.Had += a.Endpoint.Received(r)
+		}
+	}
+	return out
+}
+
+// mainThread says what it is doing, for the one who has
+// to find out why a checkpoint did not come about.
+func (a *Agent) mainThread() string {
+	act := a.Endpoint.Activity()
+	where := watch.CallSite()
+	if !act.Blocked {
+		what := "computing"
+		if len(a.polls.Waits()) > 0 {
+			what = "polling"
+		}
+		return fmt.Sprintf("%s, %d Points passed%s", what, a.Thread.Points.Load(), where)
+	}
+	since := ""
+	if act.Seq == a.callSeq {
+		since = fmt.Sprintf(" for at least %v", time.Since(a.callSince).Round(time.Millisecond))
+	}
+	return watch.InCall(act) + since + where
+}

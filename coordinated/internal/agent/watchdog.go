@@ -1,0 +1,172 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+)
+
+// A rank whose main thread has waited for a while tells rank 0: in an MPI call, in
+// Restore, or in Close. Rank 0 then asks all ranks what they do. If some wait for
+// what cannot come, because of a rank that has closed or in a circle, it says who
+// waits for whom, and where; if nothing has moved for Options.WaitTimeout, it ends
+// the job. Ranks that compute, or that wait for one that does, may take for ever.
+
+// stageWaits begins the stages of these questions.
+const stageWaits = stageStatus + "waits "
+
+// pollersWait is how many times longer ranks may wait where one of them polls: it may
+// compute between the polls.
+const pollersWait = 10
+
+// watchdog is the agent's part in this.
+type watchdog struct {
+	tick  *time.Ticker
+	every time.Duration
+
+	since  time.Time // the main thread is in the library for good, or in Restore
+	said   time.Time // the parent, or rank 0, was last told
+	polls  uint64    // at the last question
+	points uint64
+
+	// At rank 0.
+	asked bool // a question is under way
+	next  time.Time
+	pause time.Duration
+	keys  []string // of the ranks that wait, at the first question that found them
+	first time.Time
+}
+
+func newWatchdog(timeout time.Duration) watchdog {
+	every := min(max(timeout/8, 10*time.Millisecond), 10*time.Second)
+	return watchdog{every: every, pause: every, tick: time.NewTicker(every)}
+}
+
+// lookForWaits runs at each tick.
+func (a *Agent) lookForWaits() {
+	now := time.Now()
+	since := a.watchdog.since
+	if act := a.Endpoint.Activity(); since.IsZero() && act.Blocked {
+		if act.Seq != a.callSeq {
+			a.callSeq, a.callSince = act.Seq, now
+		}
+		since = a.callSince
+	}
+	if !since.IsZero() && now.Sub(since) >= a.WaitTimeout/4 {
+		a.sayWaiting()
+	}
+}
+
+// sayWaiting tells rank 0 that somebody waits, not more often than it matters.
+func (a *Agent) sayWaiting() {
+	now := time.Now()
+	if now.Sub(a.watchdog.said) < a.watchdog.every/2 {
+		return
+	}
+	a.watchdog.said = now
+	if a.Topology.Parent >= 0 {
+		a.send(a.Topology.Parent, cut.Message{Kind: cut.KindWaiting})
+		return
+	}
+	w := &a.watchdog
+	if w.asked || now.Before(w.next) || a.left {
+		return
+	}
+	w.asked = true
+	_, ch := a.ask(stageWaits)
+	a.Go(func() {
+		select {
+		case blobs := <-ch:
+			_ = a.Do(a.ctx, func() { a.weigh(blobs) }) // closed: nobody waits
+		case <-a.ctx.Done():
+		case <-a.done:
+		}
+	})
+}
+
+// weigh judges what all ranks have said.
+func (a *Agent) weigh(blobs []cut.Blob) {
+	w := &a.watchdog
+	w.asked = false
+	all := make([]watch.ThreadState, len(blobs))
+	for i, b := range blobs {
+		if err := json.Unmarshal(b.Data, &all[i]); err != nil || all[i].Rank != i {
+			a.Log.Error("holdfast: malformed report of what a rank waits for", "rank", b.Rank, "error", err)
+			return
+		}
+	}
+	waiting := watch.Stuck(all)
+	if len(waiting) == 0 { // somebody computes: ask again, ever more seldom
+		w.keys = nil
+		w.pause = min(2*w.pause, 5*time.Minute)
+		w.next = time.Now().Add(w.pause)
+		return
+	}
+	w.pause = w.every
+	w.next = time.Now().Add(w.every)
+	limit, keys := a.WaitTimeout, make([]string, 0, len(waiting))
+	for _, r := range waiting {
+		keys = append(keys, fmt.Sprint(r, ": ", all[r].Key)) // ranks that compute alike have equal ones
+		if all[r].Polls {
+			limit = pollersWait * a.WaitTimeout
+		}
+	}
+	text := watch.ExplainStuck(all, waiting)
+	if !slices.Equal(keys, w.keys) {
+		w.keys, w.first = keys, time.Now()
+		a.Log.Warn("holdfast: ranks are deadlocked: "+text, "job ends in", limit)
+		return
+	}
+	if time.Since(w.first) >= limit {
+		a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: watch.Culprit(all, waiting),
+			Stage: abortedBy + stuckBy + text})
+	}
+}
+
+// doingNow says what the main thread does.
+func (a *Agent) doingNow() watch.ThreadState {
+	act := a.Endpoint.Activity()
+	last, polls := a.Endpoint.Polling()
+	points := a.Thread.Points.Load()
+	d := watch.ThreadState{Rank: a.Topology.Rank, Key: fmt.Sprint(act.Seq, points), Closed: a.Thread.Closed.Load(),
+		BeforeRestore: !a.Thread.Restored.Load(),
+		Entered:       map[string]uint64{}, Sizes: map[string]int{}}
+	for _, k := range a.Endpoint.Collectives() {
+		d.Entered[k.Comm], d.Sizes[k.Comm] = k.Entered, k.Size
+	}
+	state, _ := a.Thread.Doing()
+	grown := polls != a.watchdog.polls && points == a.watchdog.points && a.watchdog.points+a.watchdog.polls > 0
+	a.watchdog.polls, a.watchdog.points = polls, points
+	switch {
+	case d.Closed:
+		d.Text = "in Close" + a.Thread.Placed()
+	case state == watch.StateRestoring && a.Thread.Meeting.Load():
+		d.InRestore, d.Text = true, "in Restore"+a.Thread.Placed()
+	case state != watch.StateRunning && state != watch.StateStarting || a.Endpoint.Concurrent():
+		d.Text = state // the library sees to it that this ends
+	case act.Blocked && act.Comm == a.Private:
+		d.InFinalize, d.Text = true, "in Finalize without Close"+watch.CallSite()
+	case act.Blocked:
+		d.Text = watch.InCall(act) + watch.CallSite()
+		if act.Collective {
+			d.Comm = act.Comm
+			break
+		}
+		d.All = act.All
+		d.WaitFor(act.Waits)
+		if !d.Waits() { // a lock of a window: any member may hold it
+			d.Any = []string{act.Comm}
+		}
+	case grown:
+		d.Polls, d.Text = true, "polling"+watch.Describe([]endpoint.Wait{last})+watch.CallSite()
+		d.WaitFor([]endpoint.Wait{last})
+	default:
+		d.Text = "computing"
+	}
+	return d
+}

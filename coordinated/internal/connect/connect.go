@@ -1,0 +1,157 @@
+package connect
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+)
+
+// connectTimeout bounds the building of the control tree.
+const connectTimeout = 60 * time.Second
+
+// Options say how the control plane is built.
+type Options struct {
+	Interface              string // where it listens; empty: chosen by the nodes' networks
+	Heartbeat, PeerTimeout time.Duration
+	Fanout                 int // children in the tree
+	Logger                 *slog.Logger
+
+	Host  string               // of tests: the node that this rank plays; empty: the real one
+	Plane func(rank int) Plane // of tests: the plane, in place of one over TCP
+}
+
+// Connect builds the control plane: names of nodes, the job's key and the
+// addresses travel over MPI, everything later over TCP. Collective.
+func Connect(ctx context.Context, priv Ranks, opt Options) (_ Plane, t *Topology, key control.Key, err error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	if opt.Host != "" {
+		host = opt.Host
+	}
+	found, err := control.FindNetwork(control.Fastest)
+	if err != nil {
+		found = control.Network{} // Listen says so
+	}
+	nodes, err := Exchange(priv, host+"\n"+found.Kind)
+	if err != nil {
+		return nil, nil, control.Key{}, err
+	}
+	var kinds []string
+	for r, s := range nodes {
+		var kind string
+		nodes[r], kind, _ = strings.Cut(s, "\n")
+		kinds = append(kinds, kind)
+	}
+	t = Place(priv.Rank(), nodes, opt.Fanout)
+	if opt.Plane != nil {
+		return opt.Plane(priv.Rank()), t, control.Key{}, nil
+	}
+	if key, err = shareKey(priv); err != nil {
+		return nil, nil, key, err
+	}
+	iface := opt.Interface
+	switch {
+	case iface != "":
+	case len(Distinct(nodes)) == 1:
+		iface = "127.0.0.1"
+	case len(Distinct(kinds)) > 1: // a node without the fast network does not reach the others there
+		iface = control.Common
+		if priv.Rank() == 0 {
+			opt.Logger.Warn("holdfast: the nodes do not all have the same fast network, so the control plane uses the "+
+				"common one; control.interface overrides that", "networks", strings.Join(Distinct(kinds), ", "))
+		}
+	}
+	p, err := control.Listen(control.Options{Rank: priv.Rank(), Size: priv.Size(), Key: key, Interface: iface,
+		Heartbeat: opt.Heartbeat, PeerTimeout: opt.PeerTimeout, Logger: opt.Logger})
+	if err == nil {
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, p.Close())
+			}
+		}()
+	}
+	if err = Agree(priv, "open control plane", err); err != nil {
+		return nil, nil, key, err
+	}
+	t.Network = p.Network().String()
+	if priv.Rank() == 0 {
+		opt.Logger.Info("holdfast: control plane", "network", t.Network, "address", p.Addr())
+	}
+	addrs, err := Exchange(priv, p.Addr())
+	if err != nil {
+		return nil, nil, key, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	err = Agree(priv, "connect control plane", p.Start(ctx, addrs, t.Neighbours()))
+	return p, t, key, err
+}
+
+// Plane is what the agent needs of the control plane.
+type Plane interface {
+	Send(to int, payload []byte) error
+	Messages() <-chan control.Inbound
+	Lost() <-chan control.Loss
+	Flush(ctx context.Context)
+	Stats() control.Stats
+	Close() error
+}
+
+// fieldBytes is the length of a string in an exchange.
+const fieldBytes = 256
+
+// Exchange gives every rank's string to all ranks, in order of rank. Longer
+// ones are cut short.
+func Exchange(priv Ranks, s string) ([]string, error) {
+	mine := make([]byte, fieldBytes)
+	copy(mine[:fieldBytes-1], s)
+	all := make([]byte, fieldBytes*priv.Size())
+	if err := priv.Allgather(all, mine); err != nil {
+		return nil, fmt.Errorf("coordinated: exchange between ranks: %w", err)
+	}
+	out := make([]string, priv.Size())
+	for r := range out {
+		out[r] = string(bytes.TrimRight(all[r*fieldBytes:(r+1)*fieldBytes], "\x00"))
+	}
+	return out, nil
+}
+
+// Agree makes all ranks succeed or fail together. Collective; err is this
+// rank's own outcome.
+func Agree(priv Ranks, op string, err error) error {
+	text := ""
+	if err != nil {
+		text = cmp.Or(err.Error(), "unknown error")
+	}
+	all, xerr := Exchange(priv, text)
+	if xerr != nil {
+		return errors.Join(err, xerr)
+	}
+	return vote.Failed(op, all, err)
+}
+
+func shareKey(priv Ranks) (control.Key, error) {
+	var key control.Key
+	var err error
+	if priv.Rank() == 0 {
+		key, err = control.NewKey()
+	}
+	if err := Agree(priv, "make the job's key", err); err != nil {
+		return key, err
+	}
+	if err := Broadcast(priv, key[:]); err != nil {
+		return key, fmt.Errorf("coordinated: share the job's key: %w", err)
+	}
+	return key, nil
+}

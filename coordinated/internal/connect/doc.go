@@ -1,0 +1,5 @@
+// Package connect brings the ranks of a job together: they meet in Open, learn who is on
+// which node, share the job's key, and build the control plane. Until then it is MPI, or a
+// program elsewhere, that carries what they say, and each step succeeds or fails on all
+// ranks alike.
+package connect

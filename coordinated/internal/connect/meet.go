@@ -1,0 +1,108 @@
+package connect
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+)
+
+// OpenWait is how many times wait_timeout all ranks may take to come to Open: a program
+// may read its input before.
+const OpenWait = 10
+
+// hereTag marks the words of the ranks that wait in Open for the others.
+const hereTag = 7
+
+// MissingError says that not all ranks have called Open in time.
+type MissingError struct {
+	Waited time.Duration
+	Ranks  []int // that have not, as rank 0 knows them; nil on other ranks
+}
+
+// Error names the ranks that have not called Open, as far as they are known.
+func (e *MissingError) Error() string {
+	who := "at least one has not (rank 0 says which, unless it is missing itself)"
+	if len(e.Ranks) > 0 {
+		who = "rank(s) " + vote.Ranks(e.Ranks) + " have not"
+	}
+	return fmt.Sprintf("open checkpointer: every rank must call Open, but after %v %s; see what they do, or raise "+
+		"wait_timeout (Open waits %d times as long)", e.Waited, who, OpenWait)
+}
+
+// meet waits until all ranks have come to Open, in bounded time. Before they have there
+// is no control plane; those that wait tell rank 0 that they are here, and it says who
+// is missing.
+func meet(priv *mpiwrap.Comm, limit time.Duration, log *slog.Logger) error {
+	all, err := priv.Ibarrier()
+	if err != nil {
+		return fmt.Errorf("coordinated: wait for all ranks in Open: %w", err)
+	}
+	begun := time.Now()
+	here := make([]bool, priv.Size())
+	here[priv.Rank()] = true
+	said, pause := false, 20*time.Microsecond
+	for {
+		if _, done, err := all.Test(); done || err != nil {
+			return err
+		}
+		waited := time.Since(begun)
+		if waited > limit/(4*OpenWait) {
+			if err := gatherHere(priv, here, said); err != nil {
+				return err
+			}
+			said = true
+		}
+		if waited > limit/OpenWait && priv.Rank() == 0 && log != nil {
+			log.Warn("holdfast: Open waits for other ranks", "missing", vote.Ranks(missing(here)), "waited",
+				waited.Round(time.Second), "ends after", limit)
+			log = nil
+		}
+		if waited > limit {
+			e := &MissingError{Waited: limit}
+			if priv.Rank() == 0 {
+				e.Ranks = missing(here)
+			}
+			return e
+		}
+		time.Sleep(pause)
+		pause = min(2*pause, 5*time.Millisecond)
+	}
+}
+
+// gatherHere says once that this rank is here; rank 0 listens.
+func gatherHere(priv *mpiwrap.Comm, here []bool, said bool) error {
+	if priv.Rank() > 0 {
+		if said {
+			return nil
+		}
+		r, err := mpiwrap.Isend(priv, []byte{1}, 0, hereTag)
+		if err == nil {
+			_, _, err = r.Test() // it is short: MPI has taken it
+		}
+		return err
+	}
+	for {
+		st, there, err := priv.Iprobe(mpiwrap.AnySource, hereTag)
+		if err != nil || !there {
+			return err
+		}
+		if _, err := mpiwrap.Recv(priv, []byte{0}, st.Source, hereTag); err != nil {
+			return err
+		}
+		here[st.Source] = true
+	}
+}
+
+// missing lists the ranks that are not here.
+func missing(here []bool) []int {
+	var out []int
+	for r, h := range here {
+		if !h {
+			out = append(out, r)
+		}
+	}
+	return out
+}

@@ -1,0 +1,65 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/program"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+)
+
+// Ranks are those of the job as Open finds them: how they reach each other before there
+// is a control plane.
+type Ranks interface {
+	Rank() int
+	Size() int
+	// Meet returns when all ranks have called it, or a *MissingError.
+	Meet(limit time.Duration, log *slog.Logger) error
+	// Allgather gives every rank's bytes to all, in order of rank. Collective; each gives
+	// equally many.
+	Allgather(all, mine []byte) error
+}
+
+// OverMPI are ranks that are here with their MPI.
+type OverMPI struct{ *mpiwrap.Comm }
+
+// Meet tells rank 0, in messages, who is here.
+func (r OverMPI) Meet(limit time.Duration, log *slog.Logger) error { return meet(r.Comm, limit, log) }
+
+// Allgather is that of MPI.
+func (r OverMPI) Allgather(all, mine []byte) error { return mpiwrap.Allgather(r.Comm, all, mine) }
+
+// Elsewhere are ranks of a program in other processes.
+type Elsewhere struct{ Program program.Program }
+
+// Rank is the program's.
+func (r Elsewhere) Rank() int { return r.Program.Rank() }
+
+// Size is the program's.
+func (r Elsewhere) Size() int { return r.Program.Size() }
+
+// Meet has the program's processes meet.
+func (r Elsewhere) Meet(limit time.Duration, _ *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	missing, err := r.Program.Meet(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &MissingError{Waited: limit, Ranks: missing}
+	}
+	return err
+}
+
+// Allgather is the program's.
+func (r Elsewhere) Allgather(all, mine []byte) error { return r.Program.Allgather(all, mine) }
+
+// Broadcast gives the bytes of rank 0 to all.
+func Broadcast(r Ranks, b []byte) error {
+	all := make([]byte, len(b)*r.Size())
+	if err := r.Allgather(all, b); err != nil {
+		return err
+	}
+	copy(b, all)
+	return nil
+}

@@ -1,0 +1,62 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/internal/job"
+)
+
+// RunningError says that another run of the job uses the same directory: the two
+// would overwrite each other's epochs.
+type RunningError struct {
+	Dir, Node string
+	PID       int
+}
+
+// Error names the directory, and the process that uses it.
+func (e *RunningError) Error() string {
+	return fmt.Sprintf("coordinated: another run of this job uses %s: its rank 0 is process %d on node %s; end that "+
+		"run first, or use another directory", e.Dir, e.PID, e.Node)
+}
+
+// lingering is how long the ranks of a run that is about to end may still answer.
+const lingering = 5 * time.Second
+
+// RefuseSecond looks for a run that answers, and goes on answering: survivors of
+// a dead rank take a moment to leave. A contact file that a dead run left behind
+// is no obstacle.
+func RefuseSecond(ctx context.Context, dir string) error {
+	tick := time.NewTicker(lingering / 10)
+	defer tick.Stop()
+	for end := time.Now().Add(lingering); ; {
+		err := Answering(ctx, dir)
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// Answering returns a *RunningError when the run that published the contact file
+// is alive.
+func Answering(ctx context.Context, dir string) error {
+	k, err := job.ReadContact(dir)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	conn, err := control.DialClient(ctx, k.Addr, 0, k.Key)
+	if err != nil {
+		return nil // it is gone, or the port is somebody else's by now
+	}
+	_ = conn.Close() // it has answered the proof, which is all there was to ask
+	return &RunningError{Dir: dir, Node: k.Node, PID: k.PID}
+}

@@ -1,0 +1,102 @@
+package service
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/internal/job"
+)
+
+// served is the plane of a job of one rank.
+func served(t *testing.T) (*control.Plane, control.Key) {
+	t.Helper()
+	key, err := control.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := control.Listen(control.Options{Size: 1, Key: key, Interface: "127.0.0.1",
+		Logger: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		err = p.Start(t.Context(), []string{p.Addr()}, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, key
+}
+
+// TestServe: a client asks, hears why a request came to nothing, and finds nobody when the
+// job is over; a second run in the directory is refused for as long.
+func TestServe(t *testing.T) {
+	p, key := served(t)
+	dir := t.TempDir()
+	var background sync.WaitGroup
+	full := errors.New("disk full")
+	s, err := Serve(t.Context(), Options{Plane: p, Dir: dir, Job: "j", Node: "n0", Key: key,
+		Log: slog.New(slog.DiscardHandler), Go: background.Go,
+		Request: func(stop, wait bool) error {
+			if stop && wait {
+				return full
+			}
+			return nil
+		},
+		Status: func() (*job.Status, error) { return &job.Status{Job: "j"}, nil },
+		Ranks:  func() ([]job.RankStatus, error) { return []job.RankStatus{{State: "running"}}, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl, err := job.DialJob(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err := cl.Status(t.Context()); err != nil || st.Job != "j" || len(st.States) != 1 {
+		t.Errorf("status: got %+v, %v", st, err)
+	}
+	if st, err := cl.Request(t.Context(), false, true); err != nil || st.Job != "j" || st.States != nil {
+		t.Errorf("a request: got %+v, %v", st, err)
+	}
+	if _, err := cl.Request(t.Context(), true, true); err == nil || err.Error() != full.Error() {
+		t.Errorf("a request in vain: got %v", err)
+	}
+	var running *RunningError
+	if err := Answering(t.Context(), dir); !errors.As(err, &running) || running.PID != os.Getpid() ||
+		running.Node != "n0" {
+		t.Errorf("a second run: got %v, want a *RunningError", err)
+	}
+	cl.Close()
+	s.Close()
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	background.Wait()
+	if err := RefuseSecond(t.Context(), dir); err != nil {
+		t.Errorf("after the job: got %v", err)
+	}
+	s = nil
+	s.Close() // there is none
+}
+
+// TestServeWithoutDirectory: a contact file that cannot be written is an error only where the
+// job cannot do without its directory.
+func TestServeWithoutDirectory(t *testing.T) {
+	p, key := served(t)
+	var background sync.WaitGroup
+	opt := Options{Plane: p, Dir: filepath.Join(t.TempDir(), "none"), Key: key, Log: slog.New(slog.DiscardHandler),
+		Go: background.Go}
+	if s, err := Serve(t.Context(), opt); err == nil || s != nil {
+		t.Errorf("got %v, want an error", err)
+	}
+	opt.Optional = true
+	if _, err := Serve(t.Context(), opt); err != nil {
+		t.Errorf("got %v, want none", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	background.Wait()
+}

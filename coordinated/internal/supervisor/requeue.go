@@ -1,0 +1,70 @@
+package supervisor
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/slurm"
+)
+
+// Requeuers is how many nodes try to put an orphaned job back into the queue: so
+// many do not die together, and the controller is not asked by all.
+const Requeuers = 8
+
+// How a rank that leaves finds out whether the supervisor is dead, too. It can take
+// its time: a supervisor that lives ends it at once.
+const (
+	abandonedPatience = 8 * time.Second
+	requeueTime       = 15 * time.Second
+)
+
+// RequeueAbandoned puts the Slurm job back into the queue when the supervisor is dead as
+// well as a rank: the node that ran the batch script has died, and Slurm starts a job
+// with --no-kill again only when it is told to. The supervisor's guards do the same;
+// this is for a job without any left. The first ranks of Requeuers nodes call it.
+func RequeueAbandoned(supervisor string, in slurm.Job, log *slog.Logger) {
+	v, err := job.ParseSupervisor(supervisor)
+	if err != nil || v.Requeue == "" {
+		return
+	}
+	o := job.Inquiry{Supervisor: supervisor, Job: v.Requeue, Restarts: in.Restarts, Step: in.Step,
+		Patience: abandonedPatience}
+	ctx, cancel := context.WithTimeout(context.Background(), abandonedPatience+requeueTime)
+	defer cancel()
+	fate, why := o.Fate(ctx)
+	if fate != job.SupervisorDead {
+		if fate != job.SupervisorLives {
+			log.Warn("holdfast: holdfast run does not answer; the job is not requeued", "job", v.Requeue, "why", why)
+		}
+		return
+	}
+	if err := o.Client.Requeue(ctx, v.Requeue); err != nil {
+		log.Error("holdfast: holdfast run is dead and the job could not be requeued; requeue it by hand", "error",
+			err)
+		return
+	}
+	log.Warn("holdfast: the node of holdfast run is dead; the job is requeued", "job", v.Requeue)
+}
+
+// RequeueStopped puts the Slurm job back into the queue after a final checkpoint. Called
+// when all ranks have called Close: what comes now may be ended by Slurm.
+func RequeueStopped(in slurm.Job, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), requeueTime)
+	defer cancel()
+	var client slurm.Client
+	info, err := client.ShowJob(ctx, in.ID)
+	if err == nil {
+		if why := info.Settled(in.Restarts); why != "" {
+			log.Info("holdfast: after the final checkpoint: " + why)
+			return
+		}
+		err = client.Requeue(ctx, in.ID)
+	}
+	if err != nil {
+		log.Error("holdfast: the job could not be requeued after the final checkpoint", "error", err)
+		return
+	}
+	log.Info("holdfast: after the final checkpoint: the job is requeued", "job", in.ID)
+}

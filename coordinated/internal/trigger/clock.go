@@ -1,0 +1,117 @@
+package trigger
+
+import (
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/daly"
+	"github.com/holdfast-hpc/holdfast/internal/job"
+)
+
+// A clock says when to ask for checkpoints by the clock, at rank 0: every interval, at the
+// interval that loses the least time for the measured cost and a given time
+// between failures, and once, finally, before a deadline. A final one that fails
+// is asked for again and again: who wanted it still does.
+type clock struct {
+	interval time.Duration // 0 = none
+	mtbf     time.Duration // 0 = none; wins over interval
+	final    time.Time     // zero = none; when to ask for the final one
+
+	next  time.Time     // when to ask; zero = never
+	asked bool          // for the final one
+	retry time.Time     // of a final one that failed; zero = none
+	pause time.Duration // before it; 0 = none has failed
+}
+
+// The pause before a final checkpoint is asked for again, doubled each time.
+const (
+	firstRetry = 5 * time.Second
+	lastRetry  = time.Minute
+)
+
+// firstCost is the cost that is assumed until a checkpoint has been measured.
+const firstCost = time.Second
+
+// newClock makes one that asks after interval, or at the interval for mtbf, and
+// finally at final. Zero means never for each.
+func newClock(interval, mtbf time.Duration, final, now time.Time) *clock {
+	t := &clock{interval: interval, mtbf: mtbf, final: final}
+	t.plan(now, firstCost)
+	return t
+}
+
+// plan sets the next time from the end of a checkpoint that blocked the program
+// for cost.
+func (t *clock) plan(now time.Time, cost time.Duration) {
+	switch {
+	case t.mtbf > 0:
+		t.next = now.Add(daly.Interval(cost, t.mtbf))
+	case t.interval > 0:
+		t.next = now.Add(t.interval)
+	}
+}
+
+// wait returns how long until something is due; false if nothing ever is.
+func (t *clock) wait(now time.Time) (time.Duration, bool) {
+	at := t.next
+	if stop := t.stopAt(); !stop.IsZero() && (at.IsZero() || stop.Before(at)) {
+		at = stop
+	}
+	if at.IsZero() {
+		return 0, false
+	}
+	return max(at.Sub(now), 0), true
+}
+
+// stopAt is when to ask for a final checkpoint; zero = never.
+func (t *clock) stopAt() time.Time {
+	if !t.asked && !t.final.IsZero() && (t.retry.IsZero() || t.final.Before(t.retry)) {
+		return t.final
+	}
+	return t.retry
+}
+
+// failed plans to ask again for a final checkpoint that came to nothing, and
+// returns when.
+func (t *clock) failed(now time.Time) time.Duration {
+	t.pause = min(max(2*t.pause, firstRetry), lastRetry)
+	t.retry = now.Add(t.pause)
+	return t.pause
+}
+
+// due reports what to ask for now.
+func (t *clock) due(now time.Time) (ask, stop bool) {
+	if at := t.stopAt(); !at.IsZero() && !now.Before(at) {
+		t.asked = t.asked || at.Equal(t.final)
+		t.retry, t.next = time.Time{}, time.Time{}
+		return true, true
+	}
+	if !t.next.IsZero() && !now.Before(t.next) {
+		t.next = time.Time{} // planned again when this one is over
+		return true, false
+	}
+	return false, false
+}
+
+// name says what asks.
+func (t *clock) name(stop bool) string {
+	switch {
+	case stop && t.pause > 0:
+		return "a failed final checkpoint"
+	case stop:
+		return "the deadline"
+	case t.mtbf > 0:
+		return "Daly's interval"
+	}
+	return "the interval"
+}
+
+// status says what is due next; nil if nothing is.
+func (t *clock) status() *job.NextStatus {
+	d, ok := t.wait(time.Now())
+	if !ok {
+		return nil
+	}
+	at := t.stopAt()
+	final := !at.IsZero() && (t.next.IsZero() || at.Before(t.next))
+	return &job.NextStatus{By: t.name(final), Seconds: d.Seconds(), Final: final}
+}

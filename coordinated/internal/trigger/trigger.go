@@ -1,0 +1,135 @@
+package trigger
+
+import (
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/job"
+)
+
+// Wish is a checkpoint that is wanted.
+type Wish struct {
+	Stop bool   // a final one
+	By   string // whose it is
+}
+
+// Options are what asks for checkpoints.
+type Options struct {
+	// Checkpoint are signals that ask for one, Stop those that ask for a final one.
+	Checkpoint, Stop []os.Signal
+	// Elsewhere are the signals of a program in another process; nil: those of this one.
+	Elsewhere <-chan os.Signal
+
+	// At rank 0; elsewhere they are left out. Interval and MTBF are as in Options of
+	// coordinated. Final is when to ask for the final one; zero: nobody knows.
+	Clock          bool
+	Interval, MTBF time.Duration
+	Final          time.Time
+
+	Log *slog.Logger
+}
+
+// Triggers are those of one rank. All but Signals and Timer, whose channels stay the same
+// after Catch, belongs to one goroutine.
+type Triggers struct {
+	opt    Options
+	clock  *clock // nil where nothing is asked for by the clock
+	timer  *time.Timer
+	caught chan os.Signal
+	heard  <-chan os.Signal // caught, or those of a program elsewhere
+}
+
+// New makes the triggers of a rank. The clock runs from now on.
+func New(opt Options) *Triggers {
+	t := &Triggers{opt: opt, timer: time.NewTimer(time.Hour), caught: make(chan os.Signal, 8)}
+	t.heard = t.caught
+	t.timer.Stop()
+	if opt.Clock {
+		t.clock = newClock(opt.Interval, opt.MTBF, opt.Final, time.Now())
+		t.arm()
+	}
+	return t
+}
+
+// Catch catches the signals from now on, until Release.
+func (t *Triggers) Catch() {
+	all := append(slices.Clone(t.opt.Checkpoint), t.opt.Stop...)
+	switch {
+	case t.opt.Elsewhere != nil:
+		t.heard = t.opt.Elsewhere
+	case len(all) > 0:
+		signal.Notify(t.caught, all...)
+	}
+}
+
+// Release leaves the signals to the program.
+func (t *Triggers) Release() { signal.Stop(t.caught) }
+
+// Signals delivers those that were caught, for Signalled.
+func (t *Triggers) Signals() <-chan os.Signal { return t.heard }
+
+// Signalled says what a signal asks for.
+func (t *Triggers) Signalled(s os.Signal) Wish {
+	stop := slices.Contains(t.opt.Stop, s)
+	t.opt.Log.Info("holdfast: signal", "signal", s.String(), "stop", stop)
+	return Wish{Stop: stop, By: "signal " + s.String()}
+}
+
+// Timer says that something may be due, for Due.
+func (t *Triggers) Timer() <-chan time.Time { return t.timer.C }
+
+// Due says what is due by the clock, if anything is.
+func (t *Triggers) Due() (w Wish, ok bool) {
+	defer t.arm()
+	ask, stop := t.clock.due(time.Now())
+	if !ask {
+		return Wish{}, false
+	}
+	t.opt.Log.Debug("holdfast: checkpoint due", "stop", stop)
+	return Wish{Stop: stop, By: t.clock.name(stop)}, true
+}
+
+// arm sets the timer for whatever is due next.
+func (t *Triggers) arm() {
+	if t.clock == nil {
+		return
+	}
+	t.timer.Stop()
+	if d, ok := t.clock.wait(time.Now()); ok {
+		t.timer.Reset(d)
+	}
+}
+
+// Over plans the next checkpoint when one is over that blocked the program for cost,
+// committed or not.
+func (t *Triggers) Over(cost time.Duration) {
+	if t.clock == nil {
+		return
+	}
+	t.clock.plan(time.Now(), cost)
+	t.arm()
+}
+
+// GivenUp is Over for one that was given up, whose cost nobody knows.
+func (t *Triggers) GivenUp() { t.Over(firstCost) }
+
+// Again asks again later for a final checkpoint that has failed, or was given up.
+func (t *Triggers) Again() {
+	if t.clock == nil {
+		return
+	}
+	t.opt.Log.Warn("holdfast: the final checkpoint will be retried", "in", t.clock.failed(time.Now()))
+	t.arm()
+}
+
+// Final sets when to ask for the final one; at the rank with the clock.
+func (t *Triggers) Final(at time.Time) {
+	t.clock.final = at
+	t.arm()
+}
+
+// Status says what is due next by the clock; nil if nothing is.
+func (t *Triggers) Status() *job.NextStatus { return t.clock.status() }

@@ -1,0 +1,86 @@
+package trigger
+
+import (
+	"log/slog"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestDueOnTheClock: each wish comes at its time and says what it is for, and a final
+// checkpoint that fails is wanted again.
+func TestDueOnTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		tr := New(Options{Clock: true, Interval: 10 * time.Second, Final: begin.Add(25 * time.Second),
+			Log: slog.New(slog.DiscardHandler)})
+		for _, want := range []struct {
+			at   time.Duration
+			wish Wish
+			then func()
+		}{
+			{10 * time.Second, Wish{By: "the interval"}, func() { tr.Over(0) }},
+			{20 * time.Second, Wish{By: "the interval"}, tr.GivenUp},
+			{25 * time.Second, Wish{Stop: true, By: "the deadline"}, tr.Again},
+			{30 * time.Second, Wish{Stop: true, By: "a failed final checkpoint"}, tr.Again},
+			{40 * time.Second, Wish{Stop: true, By: "a failed final checkpoint"}, func() {}},
+		} {
+			<-tr.Timer()
+			w, ok := tr.Due()
+			if d := time.Since(begin); !ok || w != want.wish || d != want.at {
+				t.Errorf("after %v: got %+v, %t, want %+v after %v", d, w, ok, want.wish, want.at)
+			}
+			want.then()
+		}
+		if s := tr.Status(); s != nil {
+			t.Errorf("got %+v, want nothing due any more", s)
+		}
+	})
+}
+
+// TestFinalAt: the deadline may become known later, and counts from then on.
+func TestFinalAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		tr := New(Options{Clock: true, Log: slog.New(slog.DiscardHandler)})
+		if s := tr.Status(); s != nil {
+			t.Errorf("got %+v, want nothing due", s)
+		}
+		tr.Final(begin.Add(time.Minute))
+		if s := tr.Status(); s == nil || !s.Final || s.Seconds != 60 {
+			t.Errorf("got %+v, want a final one in a minute", s)
+		}
+		<-tr.Timer()
+		if w, ok := tr.Due(); !ok || !w.Stop || time.Since(begin) != time.Minute {
+			t.Errorf("got %+v, %t after %v", w, ok, time.Since(begin))
+		}
+	})
+}
+
+// TestSignalled: the signals of the process, or those of a program elsewhere; the ones for a
+// final checkpoint are told apart.
+func TestSignalled(t *testing.T) {
+	far := make(chan os.Signal, 2)
+	tr := New(Options{Checkpoint: []os.Signal{syscall.SIGUSR1}, Stop: []os.Signal{syscall.SIGUSR2},
+		Elsewhere: far, Log: slog.New(slog.DiscardHandler)})
+	tr.Catch()
+	defer tr.Release()
+	far <- syscall.SIGUSR1
+	far <- syscall.SIGUSR2
+	for _, stop := range []bool{false, true} {
+		if w := tr.Signalled(<-tr.Signals()); w.Stop != stop || w.By == "" {
+			t.Errorf("got %+v, want stop %t and a name", w, stop)
+		}
+	}
+	own := New(Options{Checkpoint: []os.Signal{syscall.SIGUSR1}, Log: slog.New(slog.DiscardHandler)})
+	own.Catch()
+	defer own.Release()
+	if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	if w := own.Signalled(<-own.Signals()); w.Stop {
+		t.Errorf("got %+v, want no final one", w)
+	}
+}

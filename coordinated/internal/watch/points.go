@@ -1,0 +1,27 @@
+//go:build !race
+
+package watch
+
+import "sync/atomic"
+
+// PointCount counts the Points that the main thread reaches, for others to read. A locked add would be
+// most of the cost of a Point, so the only writer adds without one: readers may
+// see the count a moment late, and whoever needs it exact reads it after the
+// writer has told it something through a channel. The race detector is right
+// to object; under it the add is atomic.
+type PointCount struct {
+	n uint64
+
+	Far func() uint64 // of a program elsewhere, which counts by itself; nil: none
+}
+
+// Add counts a Point; on the main thread alone.
+func (t *PointCount) Add() { t.n++ }
+
+// Load returns the Points so far, from any goroutine.
+func (t *PointCount) Load() uint64 {
+	if t.Far != nil {
+		return t.Far()
+	}
+	return atomic.LoadUint64(&t.n)
+}

@@ -1,0 +1,66 @@
+package watch
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// The states of a main thread, as holdfast status shows them. While the library
+// leaves it alone it is running, blocked in an MPI call, or polling.
+const (
+	StateStarting  = "starting"
+	StateRestoring = "restoring"
+	StateRunning   = "running"
+	StateBlocked   = "blocked"
+	StatePolling   = "polling"
+	StateParked    = "parked"
+	StateDraining  = "draining"
+	StateCapturing = "capturing"
+	StateHeld      = "held" // captured, and not let go yet: no room in the pool
+	StateStopping  = "stopping"
+	StateClosed    = "closed" // in Close, or beyond
+	StateSilent    = "silent" // did not answer
+)
+
+// Thread is what the library knows of the program's main thread without a look at it: how
+// far it has come, and what it does in the library. The main thread writes it, any
+// goroutine may read it.
+type Thread struct {
+	Points   PointCount  // that it has reached
+	Restored atomic.Bool // it has called Restore
+	Meeting  atomic.Bool // it waits in Restore for all ranks
+	Stopped  atomic.Bool // Point has returned ErrStop
+	Closed   atomic.Bool // it has called Close or Abort
+
+	doing atomic.Pointer[doing]
+	at    atomic.Pointer[string] // where the program called Restore or Close
+}
+
+// doing is what the library has the main thread do.
+type doing struct {
+	state string
+	since time.Time
+}
+
+// Now notes what the main thread does from now on.
+func (t *Thread) Now(state string) { t.doing.Store(&doing{state, time.Now()}) }
+
+// Doing is what Now was told last, and when.
+func (t *Thread) Doing() (state string, since time.Time) {
+	d := t.doing.Load()
+	return d.state, d.since
+}
+
+// Place notes from where in the program the library was called.
+func (t *Thread) Place() {
+	at := Here()
+	t.at.Store(&at)
+}
+
+// Placed is what Place noted; it begins with " at ", and is empty before.
+func (t *Thread) Placed() string {
+	if at := t.at.Load(); at != nil {
+		return *at
+	}
+	return ""
+}

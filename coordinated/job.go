@@ -1,0 +1,201 @@
+package coordinated
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/service"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/supervisor"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/trigger"
+	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// newAgent makes what speaks for this rank, and asks for checkpoints that are due.
+func (c *Checkpointer) newAgent(last cut.Epoch) (*agent.Agent, error) {
+	o := &c.opt
+	asks := trigger.Options{Checkpoint: o.CheckpointSignals, Stop: o.StopSignals, Clock: c.topo.Rank == 0,
+		Interval: o.Interval, MTBF: o.MTBF, Log: c.log}
+	if !o.Deadline.IsZero() && o.DeadlineLead > 0 {
+		asks.Final = o.Deadline.Add(-o.DeadlineLead)
+	}
+	opt := agent.Options{Topology: c.topo, Plane: c.plane, Endpoint: c.main.endpoint, Private: c.main.private,
+		Thread: &c.main.Thread, Events: c.record.events, Log: c.log, Go: c.life.writers.Go, Last: last,
+		CutTimeout: o.CutTimeout, WaitTimeout: o.WaitTimeout, MaxFailed: o.MaxFailed,
+		Arm: c.arm, Phase: c.phase, Cut: c.agreed, GaveUp: c.gaveUp, Terminated: c.terminated, Lost: c.leave,
+		Status: c.rankStatus}
+	if c.main.far != nil {
+		asks.Elsewhere = c.main.far.Signals()
+		// Ranks whose messages nobody knows are always stopped at one Point: one that stopped
+		// sooner might keep another from its Point.
+		opt.HintSpan = math.MaxUint64
+	}
+	opt.Triggers = trigger.New(asks)
+	return agent.New(c.life.ctx, opt)
+}
+
+// arm lets Points pass no longer, or again.
+func (c *Checkpointer) arm(armed bool) {
+	if armed {
+		c.main.pointFlags.Or(pointArmed)
+	} else {
+		c.main.pointFlags.And(^uint32(pointArmed))
+	}
+	if c.main.far != nil {
+		c.main.far.Arm(armed)
+	}
+}
+
+// agreed notes that all ranks stand at a Point: captured memory is needed again.
+func (c *Checkpointer) agreed(e cut.Epoch, how agent.Agreement) {
+	c.state.Recall()
+	c.stats.agreed(storage.Epoch(e), how)
+}
+
+// gaveUp says who did not come to a Point.
+func (c *Checkpointer) gaveUp(e cut.Epoch, late []agent.Late) {
+	err := &TimeoutError{Epoch: storage.Epoch(e)}
+	for _, x := range late {
+		if x.Closed {
+			err.Closed = append(err.Closed, x.Rank)
+		}
+		if x.State != "" {
+			err.Culprits = append(err.Culprits, Culprit{Rank: x.Rank, State: x.State, WaitsFor: x.WaitsFor})
+		}
+	}
+	c.record.metrics.GivenUp()
+	c.record.events.Emit(events.Event{Name: events.GiveUp, Epoch: uint64(e), Text: err.Error()})
+	c.stats.add(EpochStats{Epoch: err.Epoch, Err: err})
+	if c.topo.Rank == 0 {
+		c.log.Error("holdfast: "+err.Error(), "epoch", e)
+	}
+}
+
+// terminated notes that the process will be killed soon.
+func (c *Checkpointer) terminated() {
+	c.life.end.Within(c.opt.Grace)
+	c.outside.reporter.Terminated()
+}
+
+// slurmJob is the job whose deadline is to be looked up, "" for none.
+func (o *Options) slurmJob() string {
+	if !o.askSlurm || o.DeadlineLead == 0 || !o.Deadline.IsZero() {
+		return ""
+	}
+	return o.slurm.ID
+}
+
+// findDeadline looks up when the job will be ended, and has a final checkpoint taken before.
+// Runs at rank 0.
+func (c *Checkpointer) findDeadline(job string) {
+	c.life.writers.Go(func() {
+		if end := trigger.Deadline(c.life.ctx, job, c.log); !end.IsZero() {
+			c.deadline(end)
+		}
+	})
+}
+
+// deadline sets when the job will be ended.
+func (c *Checkpointer) deadline(end time.Time) {
+	at := end.Add(-c.opt.DeadlineLead)
+	c.log.Info("holdfast: final checkpoint scheduled before the deadline", "at", at.Format(time.DateTime), "deadline",
+		end.Format(time.DateTime))
+	c.life.end.By(end)
+	_ = c.agent.Final(context.Background(), at) // closed: nothing follows
+}
+
+// lost is a loss as the program hears of it.
+func (c *Checkpointer) lost(l agent.Loss) *LostError {
+	return &LostError{Rank: l.Rank, Node: c.topo.Nodes[l.Rank], Noticed: l.Noticed, Observed: l.Observed,
+		InRestore: c.inRestore()}
+}
+
+// status is the loss for the supervisor.
+func (e *LostError) status() *job.LostStatus {
+	s := &job.LostStatus{Rank: e.Rank, Node: e.Node, Noticed: e.Noticed, Observed: e.Observed,
+		Silent: agent.Silence(e.Observed).Seconds()}
+	s.Aborted, _ = agent.Abortion(e.Observed)
+	return s
+}
+
+// leave gives the process up, because the job cannot go on.
+func (c *Checkpointer) leave(l agent.Loss) {
+	err := c.lost(l)
+	c.record.events.Emit(events.Event{Name: events.Failure, What: "lost", Peer: &err.Rank, Text: err.Error(),
+		Dur: int64(agent.Silence(err.Observed)), Points: c.main.Points.Load()})
+	go func() {
+		c.outside.reporter.End(err.status())
+		c.lastWords()
+		if c.topo.Speaks(supervisor.Requeuers) {
+			supervisor.RequeueAbandoned(c.opt.Supervisor, c.opt.slurm, c.log)
+		}
+		if _, stuck := agent.Deadlocked(err.Observed); stuck {
+			c.endStuck(err)
+		}
+		c.opt.OnLost(err)
+		c.life.cancel(err)
+	}()
+}
+
+// The time that a job which is ended because it is stuck has for its last words: ranks
+// in Close or Restore return the error to the program, which may say more.
+const (
+	closersTime = 10 * time.Second
+	othersTime  = 2 * time.Second
+)
+
+// endStuck lets a main thread that is in the library have the error first.
+func (c *Checkpointer) endStuck(err *LostError) {
+	wait := othersTime
+	if c.main.Closed.Load() || c.main.Meeting.Load() {
+		c.life.cancel(err)
+		wait = closersTime
+	}
+	time.Sleep(min(wait, c.opt.WaitTimeout))
+}
+
+// requeueStopped puts the Slurm job back into the queue after a final checkpoint,
+// where that was asked for and nobody else does. Runs when all ranks have called Close.
+func (c *Checkpointer) requeueStopped() {
+	if c.opt.Requeue && c.opt.Supervisor == "" && c.opt.slurm.ID != "" && c.topo.Rank == 0 &&
+		c.stats.endedByStop() {
+		supervisor.RequeueStopped(c.opt.slurm, c.log)
+	}
+}
+
+// reportTo lets the supervisor hear of the run, and ask for checkpoints.
+func (c *Checkpointer) reportTo(ctx context.Context) {
+	c.outside.reporter = supervisor.Start(ctx, supervisor.Options{Supervisor: c.opt.Supervisor,
+		First: &job.Report{Job: c.opt.Job, Step: c.opt.slurm.Step, Nodes: c.topo.Nodes}, Log: c.log,
+		Go: c.life.writers.Go, Fill: c.report, Changed: c.stats.watch, NodeLost: c.levels.store.NoteSurvival,
+		Ends: c.life.end.Within, Request: func(stop bool) {
+			_ = c.agent.Request(c.life.ctx, trigger.Wish{Stop: stop, By: "holdfast run"}) // closed: nothing follows
+		}})
+}
+
+// reportFailed tells the supervisor why Open failed.
+func (c *Checkpointer) reportFailed(ctx context.Context, why error) {
+	if c.outside.reporter == nil && c.topo.Rank == 0 {
+		supervisor.Failed(ctx, c.opt.Supervisor, job.Report{Job: c.opt.Job, Nodes: c.topo.Nodes, Failed: why.Error(),
+			FailedNodes: c.topo.AtFault(why)})
+	}
+}
+
+// serve lets clients ask how the job is, and for checkpoints.
+func (c *Checkpointer) serve(p *control.Plane, key control.Key) (err error) {
+	c.outside.clients, err = service.Serve(c.life.ctx, service.Options{Plane: p, Dir: c.opt.contactDir(),
+		Job: c.opt.Job, Node: c.topo.Node(), Key: key, Listen: c.opt.Interface == "",
+		Optional: len(c.levels.asked) > 0, Log: c.log, Go: c.life.writers.Go,
+		Request: c.request, Status: c.status, Ranks: c.agent.Ranks})
+	return err
+}
+
+// RunningError says that another run of the job uses the same directory: the two would
+// overwrite each other's epochs. It names the Dir, and the Node and PID of the other run's
+// rank 0.
+type RunningError = service.RunningError

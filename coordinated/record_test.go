@@ -1,0 +1,164 @@
+package coordinated
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+)
+
+// TestEventLog: each rank logs what happened in a run with a checkpoint, and in
+// the run that continues from it.
+func TestEventLog(t *testing.T) {
+	const ranks = 3
+	opt := testOptions(t)
+	first := ring{steps: 12, asker: 1, askAt: 5, stop: true}
+	if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 4}).Run(first.run(opt)); err != nil &&
+		!errors.Is(err, ErrStop) {
+		t.Fatal(err)
+	}
+	second := ring{steps: 12, asker: -1}
+	if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 5}).Run(second.run(opt)); err != nil {
+		t.Fatal(err)
+	}
+	logs, problems, err := events.ReadDir(t.Context(), opt.Global, 0)
+	if err != nil || len(problems) > 0 || len(logs) != 2*ranks {
+		t.Fatalf("got %d logs, problems %v, %v, want %d logs", len(logs), problems, err, 2*ranks)
+	}
+	for _, l := range logs {
+		want := []string{events.Open, events.Sync, events.Restore, events.Arm, events.Park, events.Drain,
+			events.Capture, events.Resume,
+			events.Write, events.Vote, events.Commit, events.Stop, events.Finish, events.Close}
+		if l.Header.Run == 2 {
+			want = []string{events.Open, events.Sync, events.Restore, events.Finish, events.Close}
+		}
+		checkLog(t, l, want)
+		asked, flushed := count(l, events.Request), count(l, events.Flush)
+		if want := map[bool]int{true: 1}[l.Header.Run == 1 && l.Rank == 1]; asked != want {
+			t.Errorf("run %d, rank %d: %d requests, want %d", l.Header.Run, l.Rank, asked, want)
+		}
+		if want := map[bool]int{true: 1}[l.Header.Run == 1]; flushed != want {
+			t.Errorf("run %d, rank %d: %d flushes, want %d: each rank writes its part of the node's pack", l.Header.Run,
+				l.Rank, flushed, want)
+		}
+	}
+}
+
+// checkLog wants certain events, and times that make sense.
+func checkLog(t *testing.T, l events.RankLog, want []string) {
+	t.Helper()
+	if l.Bad != 0 || l.Torn || l.Lost != 0 || l.Events[len(l.Events)-1].Name != events.Close {
+		t.Errorf("run %d, rank %d: the log is not whole", l.Header.Run, l.Rank)
+	}
+	for _, name := range want {
+		if count(l, name) == 0 {
+			t.Errorf("run %d, rank %d: no event %q", l.Header.Run, l.Rank, name)
+		}
+	}
+	for _, e := range l.Events {
+		if e.Mono < e.Dur || e.Wall < 1e18 || e.Text != "" {
+			t.Errorf("run %d, rank %d: %+v", l.Header.Run, l.Rank, e)
+		}
+		switch e.Name {
+		case events.Capture, events.Write, events.Flush:
+			if !e.Begin && (e.Bytes == 0 || e.Epoch != 1) {
+				t.Errorf("run %d, rank %d: no bytes or epoch in %+v", l.Header.Run, l.Rank, e)
+			}
+		case events.Restore:
+			if want := uint64(l.Header.Run - 1); !e.Begin && e.Epoch != want {
+				t.Errorf("run %d, rank %d: restored epoch %d, want %d", l.Header.Run, l.Rank, e.Epoch, want)
+			}
+		}
+	}
+}
+
+// count counts ends and instants.
+func count(l events.RankLog, name string) int {
+	n := 0
+	for _, e := range l.Events {
+		if e.Name == name && !e.Begin {
+			n++
+		}
+	}
+	return n
+}
+
+// TestEventsOption: the log goes where it is told to, or nowhere.
+func TestEventsOption(t *testing.T) {
+	elsewhere := t.TempDir()
+	for _, c := range []struct{ events, dir string }{{"off", ""}, {elsewhere, elsewhere}, {"/dev/null/nowhere", ""}} {
+		opt := testOptions(t)
+		opt.Events = c.events
+		p := ring{steps: 2, asker: -1}
+		if err := mpitest.NewWorld(2, mpitest.Options{Seed: 1}).Run(p.run(opt)); err != nil {
+			t.Fatalf("events %q: %v", c.events, err)
+		}
+		if _, err := os.Stat(filepath.Join(opt.Global, events.DirName)); err == nil {
+			t.Errorf("events %q: there is a log beside the checkpoints", c.events)
+		}
+		if c.dir == "" {
+			continue
+		}
+		if logs, _, err := events.ReadDir(t.Context(), c.dir, 0); err != nil || len(logs) != 2 {
+			t.Errorf("events %q: got %d logs, %v, want 2", c.events, len(logs), err)
+		}
+	}
+}
+
+// TestReleasesBounded: however often a rank is let go from Point to Point, its log
+// says so a few times only, and counts the rest.
+func TestReleasesBounded(t *testing.T) {
+	opt := testOptions(t)
+	const steps = 300
+	armed := make(chan struct{})
+	opt.phase = func(rank int, name string) {
+		if rank == 1 && name == "armed" {
+			close(armed)
+		}
+	}
+	err := mpitest.NewWorld(2, mpitest.Options{Seed: 2}).Run(func(world *mpiwrap.Comm) error {
+		ctx := context.Background()
+		ck, err := Open(ctx, world, opt)
+		if err != nil {
+			return err
+		}
+		if _, err := ck.Restore(ctx); err != nil {
+			return err
+		}
+		if world.Rank() == 0 { // needs all that rank 1 sends, and has no Point before
+			err = ck.Request(ctx)
+			<-armed
+			for i := 0; i < steps && err == nil; i++ {
+				_, err = mpiwrap.Recv(world, []float64{0}, 1, i)
+			}
+			err = errors.Join(err, ck.Point(ctx))
+		} else {
+			for i := 0; i < steps && err == nil; i++ {
+				if err = ck.Point(ctx); err == nil {
+					err = mpiwrap.Ssend(world, []float64{1}, 0, i)
+				}
+			}
+		}
+		return errors.Join(err, ck.Close())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs, _, err := events.ReadDir(t.Context(), opt.Global, 0)
+	if err != nil || len(logs) != 2 {
+		t.Fatalf("got %d logs, %v", len(logs), err)
+	}
+	told := 0
+	for _, e := range logs[1].Events {
+		told += e.Releases
+	}
+	if n := count(logs[1], events.Release); n != agent.MostReleases || told < 2*agent.MostReleases {
+		t.Errorf("got %d releases logged and %d counted, want %d and many", n, told, agent.MostReleases)
+	}
+}
