@@ -41,7 +41,8 @@ module holdfast
   private
 
   public :: hf_start, hf_init, hf_protect, hf_restore, hf_point, hf_checkpoint, hf_request, hf_wait, hf_stop_asked, &
-            hf_finalize, hf_error, hf_config, hf_allgather, hf_init_by
+            hf_finalize, hf_error, hf_config, hf_allgather, hf_init_by, hf_protect_file, hf_unprotect, hf_test, &
+            hf_keep, hf_restart_test, hf_restart, hf_restart_begin, hf_saved, hf_recover, hf_restart_end
 
   ! Errors: holdfast.h says more.
   integer, parameter, public :: &
@@ -59,7 +60,7 @@ module holdfast
     HF_UINT16 = 7, HF_UINT32 = 8, HF_UINT64 = 9, HF_FLOAT = 10, HF_DOUBLE = 11, HF_FLOAT_COMPLEX = 12, &
     HF_DOUBLE_COMPLEX = 13
 
-  integer, parameter :: restored_code = 1, stop_code = 1
+  integer, parameter :: restored_code = 1, stop_code = 1, found_code = 1
 
   ! hf_config of holdfast.h, for modules such as holdfast_mpi.
   type, bind(C) :: hf_config
@@ -93,6 +94,17 @@ module holdfast
       protect_complex32, protect_complex64, protect_logical32, protect_character, protect_address
   end interface
 
+  ! Takes a checkpoint here and now. Collective.
+  !
+  !     call hf_checkpoint(stop_now, ierr, errmsg)
+  !     call hf_checkpoint(name, version, ierr, errmsg)
+  !
+  ! The first form takes one of those that hf_point takes, and is a point too; stop_now is as there. The second gives it
+  ! a name, and a version of the program's own, for hf_restart: see hf_checkpoint in holdfast.h.
+  interface hf_checkpoint
+    module procedure checkpoint_here, checkpoint_named
+  end interface
+
   interface
     integer(c_int) function c_start() bind(C, name="hf_start")
       import :: c_int
@@ -114,7 +126,52 @@ module holdfast
     integer(c_int) function c_point() bind(C, name="hf_point")
       import :: c_int
     end function
-    integer(c_int) function c_checkpoint() bind(C, name="hf_checkpoint")
+    integer(c_int) function c_checkpoint(name, version) bind(C, name="hf_checkpoint")
+      import :: c_int, c_ptr, c_int64_t
+      type(c_ptr), value :: name
+      integer(c_int64_t), value :: version
+    end function
+    integer(c_int) function c_protect_file(name, path) bind(C, name="hf_protect_file")
+      import :: c_int, c_char
+      character(kind=c_char), intent(in) :: name(*), path(*)
+    end function
+    integer(c_int) function c_unprotect(name) bind(C, name="hf_unprotect")
+      import :: c_int, c_char
+      character(kind=c_char), intent(in) :: name(*)
+    end function
+    integer(c_int) function c_keep(name, versions) bind(C, name="hf_keep")
+      import :: c_int, c_char
+      character(kind=c_char), intent(in) :: name(*)
+      integer(c_int), value :: versions
+    end function
+    integer(c_int) function c_restart_test(name, at_most, version) bind(C, name="hf_restart_test")
+      import :: c_int, c_char, c_int64_t
+      character(kind=c_char), intent(in) :: name(*)
+      integer(c_int64_t), value :: at_most
+      integer(c_int64_t), intent(inout) :: version
+    end function
+    integer(c_int) function c_restart(name, version) bind(C, name="hf_restart")
+      import :: c_int, c_char, c_int64_t
+      character(kind=c_char), intent(in) :: name(*)
+      integer(c_int64_t), value :: version
+    end function
+    integer(c_int) function c_restart_begin(name, version) bind(C, name="hf_restart_begin")
+      import :: c_int, c_char, c_int64_t
+      character(kind=c_char), intent(in) :: name(*)
+      integer(c_int64_t), value :: version
+    end function
+    integer(c_int) function c_saved(array, count, kind) bind(C, name="hf_saved")
+      import :: c_int, c_char, c_ptr, c_size_t
+      character(kind=c_char), intent(in) :: array(*)
+      integer(c_size_t), intent(inout) :: count
+      type(c_ptr), value :: kind
+    end function
+    integer(c_int) function c_recover(arrays, n) bind(C, name="hf_recover")
+      import :: c_int, c_ptr, c_size_t
+      type(c_ptr), value :: arrays
+      integer(c_size_t), value :: n
+    end function
+    integer(c_int) function c_restart_end() bind(C, name="hf_restart_end")
       import :: c_int
     end function
     integer(c_int) function c_request(stop) bind(C, name="hf_request")
@@ -122,8 +179,12 @@ module holdfast
       integer(c_int), value :: stop
     end function
     integer(c_int) function c_wait(level) bind(C, name="hf_wait")
-      import :: c_int, c_char
-      character(kind=c_char), intent(in) :: level(*)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: level
+    end function
+    integer(c_int) function c_test(level) bind(C, name="hf_test")
+      import :: c_int, c_ptr
+      type(c_ptr), value :: level
     end function
     integer(c_int) function c_stop_asked() bind(C, name="hf_stop_asked")
       import :: c_int
@@ -211,15 +272,153 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Takes a checkpoint here and now. Collective; it is a point too. stop_now is as in hf_point.
-  subroutine hf_checkpoint(stop_now, ierr, errmsg)
+  subroutine checkpoint_here(stop_now, ierr, errmsg)
     logical, intent(out) :: stop_now
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
     integer :: code
 
-    code = c_checkpoint()
+    code = c_checkpoint(c_null_ptr, 0_c_int64_t)
     stop_now = code == stop_code
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  subroutine checkpoint_named(name, version, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer, intent(in) :: version
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+    character(kind=c_char, len=:), allocatable, target :: text
+
+    text = trim(name)//c_null_char
+    code = c_checkpoint(c_loc(text), int(version, c_int64_t))
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! How many checkpoints of a name to keep, 2 at least. Local, before the name is first used.
+  subroutine hf_keep(name, versions, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer, intent(in) :: versions
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    code = c_keep(trim(name)//c_null_char, int(versions, c_int))
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! Finds the highest version of a name that all ranks can read; with at_most, that is not above it. version is
+  ! -1 if there is none. Collective.
+  subroutine hf_restart_test(name, version, at_most, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer, intent(out) :: version
+    integer, optional, intent(in) :: at_most
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+    integer(c_int64_t) :: most, found
+
+    most = -1
+    if (present(at_most)) most = at_most
+    found = -1
+    version = -1
+    code = c_restart_test(trim(name)//c_null_char, most, found)
+    if (code == found_code .and. found > huge(version)) then
+      call complain(HF_E_FAILED, "hf_restart_test """//name//""": a version does not fit an integer", ierr, errmsg)
+      return
+    end if
+    if (code == found_code) version = int(found)
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! Goes back to a version of a name. Collective.
+  subroutine hf_restart(name, version, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer, intent(in) :: version
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    code = c_restart(trim(name)//c_null_char, int(version, c_int64_t))
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! Reads a version of a name, for hf_saved and hf_recover, until hf_restart_end. Collective.
+  subroutine hf_restart_begin(name, version, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer, intent(in) :: version
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    code = c_restart_begin(trim(name)//c_null_char, int(version, c_int64_t))
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! How many elements the checkpoint that was begun holds of an array; -1 if it does not have it. Local.
+  subroutine hf_saved(array, count, ierr, errmsg)
+    character(*), intent(in) :: array
+    integer(int64), intent(out) :: count
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+    integer(c_size_t) :: n
+
+    n = 0
+    code = c_saved(trim(array)//c_null_char, n, c_null_ptr)
+    count = merge(int(n, int64), -1_int64, code == found_code)
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! Copies from the checkpoint that was begun: one array, or, without a name, all that it holds. Local.
+  subroutine hf_recover(array, ierr, errmsg)
+    character(*), optional, intent(in) :: array
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+    character(kind=c_char, len=:), allocatable, target :: text
+    type(c_ptr), target :: at(1)
+
+    if (present(array)) then
+      text = trim(array)//c_null_char
+      at(1) = c_loc(text)
+      code = c_recover(c_loc(at), 1_c_size_t)
+    else
+      code = c_recover(c_null_ptr, 0_c_size_t)
+    end if
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! Ends what hf_restart_begin began. Local.
+  subroutine hf_restart_end(ierr, errmsg)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    code = c_restart_end()
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! Makes a file part of every checkpoint under name. Local.
+  subroutine hf_protect_file(name, path, ierr, errmsg)
+    character(*), intent(in) :: name, path
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    code = c_protect_file(trim(name)//c_null_char, trim(path)//c_null_char)
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! Takes something out of later checkpoints. Local.
+  subroutine hf_unprotect(name, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    code = c_unprotect(trim(name)//c_null_char)
     call report(code, ierr, errmsg)
   end subroutine
 
@@ -237,14 +436,40 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Waits until the newest checkpoint is durable at a level: "local", "partner", "parity" or "global".
+  ! Waits until the newest checkpoints are durable at a level: "local", "partner", "parity" or "global"; without one
+  ! at all that are in use. Local.
   subroutine hf_wait(level, ierr, errmsg)
-    character(*), intent(in) :: level
+    character(*), optional, intent(in) :: level
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
     integer :: code
+    character(kind=c_char, len=:), allocatable, target :: text
 
-    code = c_wait(trim(level)//c_null_char)
+    if (present(level)) then
+      text = trim(level)//c_null_char
+      code = c_wait(c_loc(text))
+    else
+      code = c_wait(c_null_ptr)
+    end if
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! Whether hf_wait would return at once. Local.
+  subroutine hf_test(durable, level, ierr, errmsg)
+    logical, intent(out) :: durable
+    character(*), optional, intent(in) :: level
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+    character(kind=c_char, len=:), allocatable, target :: text
+
+    if (present(level)) then
+      text = trim(level)//c_null_char
+      code = c_test(c_loc(text))
+    else
+      code = c_test(c_null_ptr)
+    end if
+    durable = code == found_code
     call report(code, ierr, errmsg)
   end subroutine
 

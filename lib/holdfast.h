@@ -125,6 +125,13 @@ FILE *hf_fopen(const char *name, const char *mode);
 /* Takes an array, file or stream out of later checkpoints. Local. */
 int hf_unprotect(const char *name);
 
+/* Has fn(arg) called wherever a checkpoint may now be taken, before it is: in hf_point when one is asked for, in
+ * hf_checkpoint and in hf_finalize. For what costs something to bring into protected memory, such as a stream. Local;
+ * NULL for none. fn may protect, and write streams. If it returns anything but 0, the call fails and takes no
+ * checkpoint. */
+typedef int hf_before_fn(void *arg);
+int hf_before(hf_before_fn *fn, void *arg);
+
 /* Reads the newest epoch that all ranks can read into everything protected, and returns HF_RESTORED; HF_OK on
  * a first start. Collective, once, after hf_protect and before the first point. Nothing is written
  * to protected memory unless all ranks have theirs, verified. */

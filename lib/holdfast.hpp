@@ -25,11 +25,18 @@
 #ifndef HOLDFAST_HPP
 #define HOLDFAST_HPP
 
+#include <algorithm>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
+#include <functional>
+#include <istream>
+#include <optional>
+#include <ostream>
 #include <stdexcept>
+#include <streambuf>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -127,11 +134,65 @@ template <class T> void check_element()
                   "holdfast: this type cannot be copied as bytes; protect its parts");
 }
 
+// The stream of hf_fopen.
+class file : public std::streambuf {
+public:
+    file(const std::string &name, const char *mode) : f_(hf_fopen(name.c_str(), mode))
+    {
+        if (f_ == nullptr)
+            throw error(HF_E_FAILED, hf_error());
+    }
+
+    file(const file &) = delete;
+    file &operator=(const file &) = delete;
+
+    ~file() override
+    {
+        if (f_ != nullptr)
+            std::fclose(f_);
+    }
+
+    // What is written counts from here on.
+    void close()
+    {
+        if (std::fclose(std::exchange(f_, nullptr)) != 0)
+            throw error(HF_E_MEMORY, "a protected stream cannot be closed: no memory for what was written to it");
+    }
+
+protected:
+    int_type overflow(int_type c) override
+    {
+        if (traits_type::eq_int_type(c, traits_type::eof()))
+            return traits_type::not_eof(c);
+        return std::fputc(c, f_) == EOF ? traits_type::eof() : c;
+    }
+
+    std::streamsize xsputn(const char *s, std::streamsize n) override
+    {
+        return static_cast<std::streamsize>(std::fwrite(s, 1, static_cast<std::size_t>(n), f_));
+    }
+
+    int_type underflow() override
+    {
+        const std::size_t n = std::fread(read_, 1, sizeof read_, f_);
+        if (n == 0)
+            return traits_type::eof();
+        setg(read_, read_, read_ + n);
+        return traits_type::to_int_type(read_[0]);
+    }
+
+private:
+    std::FILE *f_;
+    char read_[4096];
+};
+
 struct result { // of an hf_init
     int code;
 };
 
 } // namespace detail
+
+class recovery;
 
 // This process's connection to the node daemon, and what it protects. A process has one, once in its life.
 //
@@ -165,7 +226,7 @@ public:
             return;
         try {
             finalize();
-        } catch (const error &) { // finalize is there for those who want to know
+        } catch (...) { // finalize is there for those who want to know
         }
     }
 
@@ -181,8 +242,8 @@ public:
     // whose elements lie one behind the other, and are such.
     //
     // Of a container that can grow (std::vector, std::string) its object is remembered: it has to stay where it is
-    // until finalize, and may change its size and the place of its elements, which point and checkpoint notice. At
-    // restore it must have the size of then: keep that in a file that you read first, or in the input.
+    // until finalize, and may change its size and the place of its elements. At restore it must have the size of
+    // then; if the program cannot know that, give functions, below.
     template <class T> void protect(const std::string &name, T &variable)
     {
         if constexpr (std::is_array_v<T>)
@@ -205,46 +266,100 @@ public:
         protect(name, view.data(), static_cast<std::size_t>(view.size()));
     }
 
+    // Protects what save writes to a std::ostream, and load reads from a std::istream: objects of any kind and size.
+    //
+    //     hf.protect("list", [&](std::ostream &to) { to << list; }, [&](std::istream &from) { from >> list; });
+    //
+    // save is called before a checkpoint is taken, at no other point; load in restore, or in recover, when there is
+    // one. What they refer to has to outlive the session. An exception of theirs passes through the call that they were
+    // called in, and that rank takes no checkpoint.
+    template <class Save, class Load,
+              class = std::enable_if_t<std::is_invocable_v<Save &, std::ostream &> &&
+                                       std::is_invocable_v<Load &, std::istream &>>>
+    void protect(const std::string &name, Save save, Load load)
+    {
+        check(hf_protect_stream(name.c_str()));
+        check(hf_before(before, this));
+        forget(name);
+        serialised_.push_back({name, std::move(save), std::move(load)});
+    }
+
+    // hf_protect_file, hf_unprotect.
+    void protect_file(const std::string &name, const std::string &path)
+    {
+        check(hf_protect_file(name.c_str(), path.c_str()));
+    }
+
+    void unprotect(const std::string &name)
+    {
+        check(hf_unprotect(name.c_str()));
+        forget(name);
+    }
+
     // hf_restore: whether an epoch was restored.
     bool restore()
     {
-        update();
-        return check(hf_restore()) == HF_RESTORED;
+        update_places();
+        if (check(hf_restore()) != HF_RESTORED)
+            return false;
+        for (serialised &s : serialised_)
+            s.read();
+        return true;
     }
 
     // hf_point: whether to stop, because the final checkpoint is durable.
-    [[nodiscard]] bool point()
+    [[nodiscard]] bool point() { return done(hf_point()) == HF_STOP; }
+
+    // hf_checkpoint of the job: whether to stop, as point.
+    [[nodiscard]] bool checkpoint() { return done(hf_checkpoint(nullptr, 0)) == HF_STOP; }
+
+    // hf_checkpoint with a name and version, of everything protected or of some.
+    void checkpoint(const std::string &name, std::int64_t version) { done(hf_checkpoint(name.c_str(), version)); }
+
+    void checkpoint(const std::string &name, std::int64_t version, const std::vector<std::string> &some)
     {
-        update();
-        return check(hf_point()) == HF_STOP;
+        const auto names = pointers(some);
+        done(hf_checkpoint_some(name.c_str(), version, names.data(), names.size()));
     }
 
-    // hf_checkpoint: whether to stop, as point.
-    [[nodiscard]] bool checkpoint()
+    void keep(const std::string &name, int versions) { check(hf_keep(name.c_str(), versions)); }
+
+    // hf_restart_test: the highest version of a name that is not above at_most, if there is one.
+    std::optional<std::int64_t> find(const std::string &name, std::int64_t at_most = -1)
     {
-        update();
-        return check(hf_checkpoint()) == HF_STOP;
+        std::int64_t version = 0;
+        if (check(hf_restart_test(name.c_str(), at_most, &version)) != HF_FOUND)
+            return std::nullopt;
+        return version;
     }
 
-    void wait(const char *level)
-    {
-        update();
-        check(hf_wait(level));
-    }
+    // hf_restart_begin: what is returned can be asked what the checkpoint holds, and recovers it. Its end ends the
+    // restart.
+    recovery begin_restart(const std::string &name, std::int64_t version);
+
+    // hf_restart: back to a version of a name.
+    void restart(const std::string &name, std::int64_t version);
+
+    // hf_wait and hf_test: until, or whether, the newest checkpoints are durable at a level, or at all that are in use.
+    void wait(const char *level = nullptr) { check(hf_wait(level)); }
+    bool durable(const char *level = nullptr) { return check(hf_test(level)) == HF_FOUND; }
 
     void request(bool stop = false) { check(hf_request(stop)); }
     bool stop_asked() const noexcept { return hf_stop_asked() != 0; }
+    int rank() const noexcept { return hf_rank(); }
+    int size() const noexcept { return hf_size(); }
 
     // hf_finalize. The session is of no use afterwards.
     void finalize()
     {
-        update();
+        const int code = hf_finalize();
         final_ = true;
-        followed_.clear();
-        check(hf_finalize());
+        done(code);
     }
 
 private:
+    friend class recovery;
+
     // A container that may change.
     struct followed {
         std::string name;
@@ -252,6 +367,31 @@ private:
         void (*now)(followed &); // protects it again if it has changed
         const void *ptr;
         std::size_t count;
+    };
+
+    // What functions write and read.
+    struct serialised {
+        std::string name;
+        std::function<void(std::ostream &)> save;
+        std::function<void(std::istream &)> load;
+
+        void write() const
+        {
+            detail::file f(name, "w");
+            std::ostream to(&f);
+            save(to);
+            if (!to)
+                throw error(HF_E_FAILED, ("protect \"" + name + "\": save has left its stream failed").c_str());
+            f.close();
+        }
+
+        void read() const
+        {
+            detail::file f(name, "r");
+            std::istream from(&f);
+            load(from);
+            f.close();
+        }
     };
 
     template <class Allgather> static int init(int rank, int size, Allgather &allgather)
@@ -290,28 +430,113 @@ private:
         };
         const auto count = static_cast<std::size_t>(container.size());
         protect(name, static_cast<T *>(container.data()), count);
+        check(hf_before(before, this));
         followed_.push_back({name, &container, now, container.data(), count});
     }
 
     void forget(const std::string &name)
     {
-        for (auto f = followed_.begin(); f != followed_.end(); ++f)
-            if (f->name == name) {
-                followed_.erase(f);
-                return;
-            }
+        const auto named = [&](const auto &x) { return x.name == name; };
+        followed_.erase(std::remove_if(followed_.begin(), followed_.end(), named), followed_.end());
+        serialised_.erase(std::remove_if(serialised_.begin(), serialised_.end(), named), serialised_.end());
     }
 
-    void update()
+    // hf_before_fn: brings everything into what is protected.
+    static int before(void *arg) noexcept
+    {
+        session &s = *static_cast<session *>(arg);
+        try {
+            s.update_places();
+            for (serialised &x : s.serialised_)
+                x.write();
+            return 0;
+        } catch (...) {
+            s.thrown_ = std::current_exception(); // no exception may pass the library
+            return -1;
+        }
+    }
+
+    void update_places()
     {
         for (followed &f : followed_)
             f.now(f);
     }
 
+    // check, after a call that may have called before.
+    int done(int code)
+    {
+        if (thrown_)
+            std::rethrow_exception(std::exchange(thrown_, nullptr));
+        return check(code);
+    }
+
+    static std::vector<const char *> pointers(const std::vector<std::string> &names)
+    {
+        std::vector<const char *> p;
+        for (const std::string &name : names)
+            p.push_back(name.c_str());
+        return p;
+    }
+
     std::vector<followed> followed_;
+    std::vector<serialised> serialised_;
+    std::exception_ptr thrown_;
     const int exceptions_ = std::uncaught_exceptions();
     bool final_ = false;
 };
+
+// A checkpoint with a name that is being restarted from: session::begin_restart. No checkpoint may be taken until its
+// end, hf_restart_end.
+class recovery {
+public:
+    recovery(session &s, const std::string &name, std::int64_t version) : session_(s)
+    {
+        check(hf_restart_begin(name.c_str(), version));
+    }
+
+    recovery(const recovery &) = delete;
+    recovery &operator=(const recovery &) = delete;
+    ~recovery() { (void)hf_restart_end(); }
+
+    // hf_saved: how many elements it holds of what is protected under a name, if any; of a structure, bytes.
+    std::optional<std::size_t> count(const std::string &name) const
+    {
+        std::size_t n = 0;
+        if (check(hf_saved(name.c_str(), &n, nullptr)) != HF_FOUND)
+            return std::nullopt;
+        return n;
+    }
+
+    // hf_recover of all that it holds, or of some.
+    void recover()
+    {
+        session_.update_places();
+        check(hf_recover(nullptr, 0));
+        for (const auto &s : session_.serialised_)
+            if (count(s.name))
+                s.read();
+    }
+
+    void recover(const std::vector<std::string> &some)
+    {
+        const auto names = session::pointers(some);
+        session_.update_places();
+        check(hf_recover(names.data(), names.size()));
+        for (const auto &s : session_.serialised_)
+            if (std::find(some.begin(), some.end(), s.name) != some.end())
+                s.read();
+    }
+
+private:
+    session &session_;
+};
+
+inline recovery session::begin_restart(const std::string &name, std::int64_t version)
+{
+    return recovery(*this, name, version);
+}
+
+inline void session::restart(const std::string &name, std::int64_t version) { begin_restart(name, version).recover(); }
 
 } // namespace holdfast
 

@@ -158,11 +158,17 @@ API int hf_unprotect(const char *name)
     return HF_OK;
 }
 
-/* Tells the daemon of files and streams whose size has changed. It comes before each checkpoint. */
+/* Lets the program bring its state into what is protected, and tells the daemon of files and streams whose size has
+ * changed. It comes before each checkpoint. */
 int hf_refresh(struct hf_client *c)
 {
     size_t i;
 
+    if (c->before != NULL && c->pid == getpid()) {
+        const int failed = c->before(c->before_arg);
+        if (failed != 0)
+            return hf_fail(HF_E_FAILED, "no checkpoint: the function of hf_before returned %d", failed);
+    }
     for (i = 0; i < c->narrays; i++) {
         struct hf_array *a = &c->arrays[i];
         struct stat st;

@@ -188,6 +188,17 @@ API int hf_checkpoint(const char *name, int64_t version)
     return name == NULL ? checkpoint_here() : hf_save(name, version, NULL, 0, true);
 }
 
+API int hf_before(hf_before_fn *fn, void *arg)
+{
+    int code = hf_in_turn("hf_before", HF_READY, HF_RESTORED_STAGE, "call it between hf_init and hf_finalize");
+
+    if (code != HF_OK)
+        return code;
+    hf_the.before = fn;
+    hf_the.before_arg = arg;
+    return HF_OK;
+}
+
 API int hf_request(int stop)
 {
     struct hf_client *c = &hf_the;

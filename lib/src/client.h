@@ -56,6 +56,8 @@ struct hf_client {
     int rank, size;
     hf_allgather_fn *allgather;
     void *arg;
+    hf_before_fn *before; /* called by hf_refresh */
+    void *before_arg;
     uint64_t signals; /* whose handlers are the library's */
     uint64_t checkpoint, stop;
     atomic_bool stopped;

@@ -22,7 +22,8 @@ HOLDFAST_LOCAL and HOLDFAST_GLOBAL say where checkpoints go. `holdfast node`, wh
 docs/NODE.md has more.
 
 An array is protected where it lies. `u = u + 1` makes another array, which is not protected: write `u += 1`, or
-`u[:] = ...`, or protect a function that says which array it is now: `hf.protect("u", lambda: u)`.
+`u[:] = ...`, or protect a function that says which array it is now: `hf.protect("u", lambda: u)`. What is no array goes
+by `protect_state`.
 """
 
 from ._errors import (
@@ -36,9 +37,9 @@ from ._errors import (
     ProtocolError,
     Stopped,
 )
-from ._session import Session, Steps, start
+from ._session import Recovery, Session, Steps, start
 
-for _c in (Error, *Error.__subclasses__(), Stopped, Session, Steps):
+for _c in (Error, *Error.__subclasses__(), Stopped, Session, Steps, Recovery):
     _c.__module__ = __name__  # where programs find them
 del _c
 
@@ -53,6 +54,7 @@ __all__ = [
     "NoMemoryError",
     "OrderError",
     "ProtocolError",
+    "Recovery",
     "Session",
     "Steps",
     "Stopped",

@@ -4,13 +4,14 @@ import ctypes
 import functools
 import os
 import pathlib
-from typing import Iterator
+from typing import Iterable, Iterator
 
-from ._errors import ProtocolError, error_of
+from ._errors import FailedError, NoMemoryError, ProtocolError, error_of
 
 NAME = "libholdfast.so.0"
 
 ALLGATHER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+BEFORE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class Config(ctypes.Structure):
@@ -32,7 +33,19 @@ _calls = {
     "hf_protect": [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int],
     "hf_restore": [],
     "hf_point": [],
-    "hf_checkpoint": [],
+    "hf_before": [BEFORE, ctypes.c_void_p],
+    "hf_checkpoint": [ctypes.c_char_p, ctypes.c_int64],
+    "hf_checkpoint_some": [ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t],
+    "hf_keep": [ctypes.c_char_p, ctypes.c_int],
+    "hf_protect_file": [ctypes.c_char_p, ctypes.c_char_p],
+    "hf_protect_stream": [ctypes.c_char_p],
+    "hf_unprotect": [ctypes.c_char_p],
+    "hf_restart_test": [ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64)],
+    "hf_restart_begin": [ctypes.c_char_p, ctypes.c_int64],
+    "hf_saved": [ctypes.c_char_p, ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_int)],
+    "hf_recover": [ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t],
+    "hf_restart_end": [],
+    "hf_test": [ctypes.c_char_p],
     "hf_request": [ctypes.c_int],
     "hf_wait": [ctypes.c_char_p],
     "hf_stop_asked": [],
@@ -63,6 +76,7 @@ def load() -> ctypes.CDLL:
             for name, args in _calls.items():
                 call = getattr(lib, name)
                 call.argtypes, call.restype = args, ctypes.c_int
+            lib.hf_fopen.argtypes, lib.hf_fopen.restype = [ctypes.c_char_p, ctypes.c_char_p], ctypes.c_void_p
             lib.hf_error.argtypes, lib.hf_error.restype = [], ctypes.c_char_p
             return lib
         except (OSError, AttributeError) as e:
@@ -70,6 +84,47 @@ def load() -> ctypes.CDLL:
     raise ProtocolError(
         f"open {NAME}: {'; '.join(reasons)}; set HOLDFAST_LIBRARY to its path, or LD_LIBRARY_PATH to its folder"
     )
+
+
+def strings(names: Iterable[str]) -> "ctypes.Array[ctypes.c_char_p]":
+    """Names as C has them."""
+    encoded = [n.encode() for n in names]
+    return (ctypes.c_char_p * len(encoded))(*encoded)
+
+
+@functools.lru_cache(maxsize=None)
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None)
+    for name in ("fread", "fwrite"):
+        call = getattr(libc, name)
+        call.argtypes, call.restype = [ctypes.c_char_p, *[ctypes.c_size_t] * 2, ctypes.c_void_p], ctypes.c_size_t
+    libc.fclose.argtypes, libc.fclose.restype = [ctypes.c_void_p], ctypes.c_int
+    return libc
+
+
+def write_stream(name: str, data: bytes) -> None:
+    """Makes data what is protected as a stream."""
+    f = load().hf_fopen(name.encode(), b"w")
+    if not f:
+        raise FailedError(load().hf_error().decode(errors="replace"))
+    written = _libc().fwrite(data, 1, len(data), f)
+    if _libc().fclose(f) != 0 or written != len(data):
+        raise NoMemoryError(f'protect "{name}": no memory for {len(data)} bytes')
+
+
+def read_stream(name: str) -> bytes:
+    """What is protected as a stream."""
+    f = load().hf_fopen(name.encode(), b"r")
+    if not f:
+        raise FailedError(load().hf_error().decode(errors="replace"))
+    parts, room = [], ctypes.create_string_buffer(1 << 16)
+    while True:
+        n = _libc().fread(room, 1, len(room), f)
+        if n == 0:
+            break
+        parts.append(room.raw[:n])
+    _libc().fclose(f)
+    return b"".join(parts)
 
 
 def check(code: int) -> int:

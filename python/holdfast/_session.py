@@ -1,16 +1,18 @@
 """The session of a process, and its steps."""
 
 import ctypes
+import os
+import pickle
 import sys
 import traceback
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Tuple, Type
 
 from ._errors import ArgumentError, OrderError, Stopped
-from ._library import ALLGATHER, Config, check, load
+from ._library import ALLGATHER, BEFORE, Config, check, load, read_stream, strings, write_stream
 from ._memory import Memory, bytes_at, memory_of
 
-_RESTORED = _STOP = 1
+_RESTORED = _STOP = _FOUND = 1
 _INT64 = 5
 
 
@@ -41,6 +43,9 @@ class Session:
         self._comm = comm
         self._arrays: Dict[str, Memory] = {}
         self._functions: Dict[str, Tuple[Callable[[], Any], Any]] = {}  # and what they returned last
+        self._states: Dict[str, Tuple[Callable[[], Any], Callable[[Any], None]]] = {}
+        self._before = BEFORE(self._refresh)  # the library has its address
+        self._raised: Optional[BaseException] = None  # by what _refresh has called
         self._finalized = False
         self._in_step = False  # the program is in the middle of one of Steps
         self.restored: Optional[bool] = None
@@ -54,6 +59,7 @@ class Session:
             check(self._lib.hf_init(ctypes.byref(config)))
         else:
             self._init_by(comm, config)
+        check(self._lib.hf_before(self._before, None))
 
     def _init_by(self, comm: Any, config: Config) -> None:
         own = comm.Dup()
@@ -83,10 +89,10 @@ class Session:
         elements as then.
 
         The same name again, with elements of the same type, gives another array: after `u = u + 1`. Or array
-        is a function without arguments that returns the array of the moment, called at each point:
+        is a function without arguments that returns the array of the moment, called before each checkpoint:
         `hf.protect("u", lambda: u)`.
 
-        New names come before restore.
+        A restarted program protects what it had protected at the checkpoint before it calls restore.
         """
         if callable(array) and not hasattr(array, "__array_interface__"):
             now = array()
@@ -95,6 +101,30 @@ class Session:
             return
         self._place(name, array)
         self._functions.pop(name, None)
+
+    def protect_state(self, name: str, get: Callable[[], Any], set: Callable[[Any], None]) -> None:
+        """Makes an object of any kind part of every checkpoint under a name. Local.
+
+        get returns it, as something that pickle takes; it is called before a checkpoint is taken. set is called in
+        restore, or in recover, with what a checkpoint has:
+
+            hf.protect_state("random", rng.bit_generator.__getstate__, rng.bit_generator.__setstate__)
+        """
+        check(self._lib.hf_protect_stream(name.encode()))
+        self._states[name] = get, set
+
+    def protect_file(self, name: str, path: str) -> None:
+        """Makes a file part of every checkpoint under a name. Local.
+
+        A checkpoint reads it, a restore puts it in place anew. A checkpoint without the file fails.
+        """
+        check(self._lib.hf_protect_file(name.encode(), os.fsencode(path)))
+
+    def unprotect(self, name: str) -> None:
+        """Takes something out of later checkpoints. Local."""
+        check(self._lib.hf_unprotect(name.encode()))
+        for what in (self._arrays, self._functions, self._states):
+            what.pop(name, None)
 
     def _place(self, name: str, array: Any) -> None:
         m = memory_of(name, array)
@@ -114,6 +144,29 @@ class Session:
                 self._place(name, now)
             self._functions[name] = (function, now)
 
+    def _refresh(self, _: Any) -> int:
+        """hf_before_fn: brings everything into what is protected."""
+        try:
+            self._update()
+            for name, (get, _set) in self._states.items():
+                write_stream(name, pickle.dumps(get()))
+            return 0
+        except BaseException as e:  # no exception may pass the library
+            self._raised = e
+            return -1
+
+    def _done(self, code: int) -> int:
+        """check, after a call that may have called _refresh."""
+        raised, self._raised = self._raised, None
+        if raised is not None:
+            raise raised
+        return check(code)
+
+    def _set(self, names: Iterable[str]) -> None:
+        """Gives functions of protect_state what was restored."""
+        for name in names:
+            self._states[name][1](pickle.loads(read_stream(name)))
+
     def restore(self) -> bool:
         """Reads the newest checkpoint that all ranks can read into everything protected.
 
@@ -122,6 +175,8 @@ class Session:
         """
         self._update()
         self.restored = check(self._lib.hf_restore()) == _RESTORED
+        if self.restored:
+            self._set(self._states)
         return self.restored
 
     def steps(self, stop: int, start: int = 0, *, every: int = 0, name: str = "step") -> "Steps":
@@ -153,21 +208,48 @@ class Session:
         return self._point()
 
     def _point(self) -> bool:
-        if self._functions:
-            self._update()
-        return check(self._lib.hf_point()) == _STOP
+        return self._done(self._lib.hf_point()) == _STOP
 
-    def checkpoint(self) -> bool:
-        """Takes a checkpoint here and now. Collective; it is a point too, and returns what point does.
+    def checkpoint(
+        self, name: Optional[str] = None, version: int = 0, arrays: Optional[Iterable[str]] = None
+    ) -> bool:
+        """Takes a checkpoint here and now. Collective.
 
-        It returns when the state is copied; wait waits until it is durable.
+        It returns when the state is copied; wait waits until it is durable. Without a name it is a point too, and
+        returns what point does. With a name it has a version of the program's own, for restart, and holds all that
+        is protected, or the arrays that are named.
         """
         self._between_steps("checkpoint")
-        return self._checkpoint()
+        if name is None:
+            return self._checkpoint()
+        if arrays is None:
+            self._done(self._lib.hf_checkpoint(name.encode(), version))
+        else:
+            some = strings(arrays)
+            self._done(self._lib.hf_checkpoint_some(name.encode(), version, some, len(some)))
+        return False
 
     def _checkpoint(self) -> bool:
-        self._update()
-        return check(self._lib.hf_checkpoint()) == _STOP
+        return self._done(self._lib.hf_checkpoint(None, 0)) == _STOP
+
+    def keep(self, name: str, versions: int) -> None:
+        """How many checkpoints of a name to keep, 2 at least. Local, before the name is first used."""
+        check(self._lib.hf_keep(name.encode(), versions))
+
+    def find(self, name: str, at_most: int = -1) -> Optional[int]:
+        """The highest version of a name that all ranks can read, and that is not above at_most. Collective."""
+        version = ctypes.c_int64(0)
+        found = check(self._lib.hf_restart_test(name.encode(), at_most, ctypes.byref(version))) == _FOUND
+        return version.value if found else None
+
+    def restart(self, name: str, version: int, arrays: Optional[Iterable[str]] = None) -> None:
+        """Goes back to a version of a name: all that it holds, or the arrays that are named. Collective."""
+        with Recovery(self, name, version) as r:
+            r.recover(arrays)
+
+    def begin_restart(self, name: str, version: int) -> "Recovery":
+        """Reads a version of a name, which can then be asked what it holds. Collective. Use it by `with`."""
+        return Recovery(self, name, version)
 
     def _between_steps(self, call: str) -> None:
         if self._in_step:
@@ -176,10 +258,16 @@ class Session:
                 "checkpoints where steps begin: call request, or give steps an every"
             )
 
-    def wait(self, level: str) -> None:
-        """Waits until the newest checkpoint is durable at a level: "local", "partner", "parity" or "global"."""
-        self._update()
-        check(self._lib.hf_wait(level.encode()))
+    def wait(self, level: Optional[str] = None) -> None:
+        """Waits until the newest checkpoints are durable at a level. Local.
+
+        Levels are "local", "partner", "parity" and "global"; None is all that are in use.
+        """
+        check(self._lib.hf_wait(level.encode() if level is not None else None))
+
+    def durable(self, level: Optional[str] = None) -> bool:
+        """Whether wait would return at once. Local."""
+        return check(self._lib.hf_test(level.encode() if level is not None else None)) == _FOUND
 
     def request(self, stop: bool = False) -> None:
         """Asks for a checkpoint at the next point; with stop for a final one. Local, from any thread."""
@@ -197,11 +285,11 @@ class Session:
         """
         if self._finalized:
             return
-        self._update()
         self._finalized = True
-        check(self._lib.hf_finalize())
+        self._done(self._lib.hf_finalize())
         self._arrays.clear()
         self._functions.clear()
+        self._states.clear()
 
     def __enter__(self) -> "Session":
         return self
@@ -216,6 +304,42 @@ class Session:
             sys.stderr.flush()
             sys.stdout.flush()
             self._comm.Abort(1)
+
+
+class Recovery:
+    """A checkpoint with a name that is being restarted from: what Session.begin_restart returns.
+
+    No checkpoint may be taken until its end, that of the `with` block.
+    """
+
+    def __init__(self, session: Session, name: str, version: int) -> None:
+        self._session = session
+        check(session._lib.hf_restart_begin(name.encode(), version))
+
+    def count(self, name: str) -> Optional[int]:
+        """How many elements it holds of what is protected under a name, if any; of what is no number, bytes."""
+        n = ctypes.c_size_t(0)
+        found = check(self._session._lib.hf_saved(name.encode(), ctypes.byref(n), None)) == _FOUND
+        return n.value if found else None
+
+    def recover(self, arrays: Optional[Iterable[str]] = None) -> None:
+        """Copies all that it holds, or what is named, to what is protected. Local."""
+        s = self._session
+        s._update()
+        if arrays is None:
+            check(s._lib.hf_recover(None, 0))
+            s._set([name for name in s._states if self.count(name) is not None])
+            return
+        names = list(arrays)
+        some = strings(names)
+        check(s._lib.hf_recover(some, len(some)))
+        s._set([name for name in names if name in s._states])
+
+    def __enter__(self) -> "Recovery":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        check(self._session._lib.hf_restart_end())
 
 
 class Steps:

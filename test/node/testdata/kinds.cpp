@@ -5,6 +5,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <list>
+#include <ostream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -84,11 +87,59 @@ struct state {
     }
 };
 
+struct list { // of any length
+    std::list<int> items;
+    int saved = 0;
+
+    void save(std::ostream &to)
+    {
+        saved++;
+        for (int i : items)
+            to << i << ' ';
+    }
+
+    void load(std::istream &from)
+    {
+        items.clear();
+        for (int i; from >> i;)
+            items.push_back(i);
+    }
+};
+
+// Goes back to checkpoints with a name in the same process.
+void go_back(holdfast::session &hf, state &st, list &l)
+{
+    st.i = 5;
+    st.v.assign(4, 1);
+    hf.checkpoint("main", 5);
+    st.i = 6;
+    st.v.assign(6, 2);
+    hf.checkpoint("main", 6, {"i", "v"});
+    hf.wait();
+    expect(hf.durable() && hf.find("main") == 6 && hf.find("main", 5) == 5 && !hf.find("other"), "versions");
+    st.i = 0;
+    st.v.resize(1);
+    l.items.clear();
+    {
+        auto old = hf.begin_restart("main", 6);
+        expect(old.count("v") == 6u && old.count("i") == 1u && !old.count("u"), "what version 6 holds");
+        st.v.resize(*old.count("v"));
+        old.recover({"v"});
+    }
+    expect(st.i == 0 && st.v == std::vector<float>(6, 2), "a part of version 6");
+    expect_error(HF_E_FAILED, "main", [&] { hf.restart("main", 7); });
+    st.v.resize(4);
+    hf.restart("main", 5);
+    expect(st.i == 5 && st.v == std::vector<float>(4, 1) && l.items.size() == 3, "version 5");
+}
+
 } // namespace
 
 int main()
 {
     state st;
+    list l;
+    bool bad = false;
     holdfast::session hf(0, 1, [](void *all, const void *mine, std::size_t bytes) {
         std::memcpy(all, mine, bytes);
         return 0;
@@ -105,11 +156,14 @@ int main()
     hf.protect("s", st.s);
     hf.protect("particles", st.particles);
     hf.protect("behind", view{st.behind, 4});
+    hf.protect("list", [&](std::ostream &to) { bad ? throw std::logic_error("bad") : l.save(to); },
+               [&](std::istream &from) { l.load(from); });
     expect_error(HF_E_ARG, "name", [&] { hf.protect("", st.i); });
     expect_error(HF_E_FAILED, "another type", [&] { hf.protect("i", st.z); });
     hf.protect("i", st.i);
     if (hf.restore()) {
         st.compare();
+        expect(l.items == std::list<int>{3, 1, 4}, "a list by functions");
         std::puts("kinds: the same");
         return 0;
     }
@@ -120,8 +174,22 @@ int main()
     st.next = {1, 2, 3};
     st.u = {9, 9, 9};
     std::swap(st.u, st.next); // the protected vector has the other's memory now
+    l.items = {3, 1, 4};
+    for (int i = 0; i < 100; i++)
+        expect(!hf.point(), "nobody asked to stop");
+    expect(l.saved == 0, "points without a checkpoint do not save");
+    bad = true;
+    try {
+        expect(!hf.checkpoint(), "nobody asked to stop");
+        expect(false, "an exception of save is lost");
+    } catch (const std::logic_error &) {
+        bad = false;
+    }
     expect(!hf.checkpoint(), "nobody asked to stop");
     hf.wait("global");
+    go_back(hf, st, l);
+    st.fill();
+    l.items = {3, 1, 4};
     st.u.assign(100000, 1); // the end of the session does not read what was freed
     std::puts("kinds: saved");
 }

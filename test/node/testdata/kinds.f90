@@ -73,6 +73,7 @@ program kinds
     call hf_wait("global")
     call hf_wait("nowhere", ierr, errmsg)
     call expect(ierr /= HF_OK .and. index(errmsg, "nowhere") > 0, "wait for no level: "//trim(errmsg))
+    call go_back()
     print "(a)", "kinds: saved"
   end if
   call hf_finalize()
@@ -108,6 +109,57 @@ contains
     view = reshape([(real(i, real64), i=1, 16)], [4, 4])
     grid(:, 1) = 99
     p = [(point(i, i - 0.5_real64), i=1, 3)]
+  end subroutine
+
+  ! Goes back to checkpoints with a name in the same process.
+  subroutine go_back()
+    integer :: version, unit
+    character(1000) :: path
+    integer(int64) :: count
+    logical :: durable
+    character(32) :: line
+
+    call get_environment_variable("HOLDFAST_GLOBAL", path)
+    path = trim(path)//".log" ! beside the directory
+    open (newunit=unit, file=path, status="replace", action="write")
+    write (unit, "(a)") "five"
+    close (unit)
+    call hf_protect_file("log", path)
+    i4 = 5
+    call hf_keep("main", 3)
+    call hf_checkpoint("main", 5)
+    i4 = 6
+    call hf_checkpoint("main", 6)
+    call hf_wait()
+    call hf_test(durable, "global")
+    call expect(durable, "durable")
+    call hf_restart_test("main", version)
+    call expect(version == 6, "newest version")
+    call hf_restart_test("main", version, at_most=5)
+    call expect(version == 5, "version 5")
+    call hf_restart_test("other", version)
+    call expect(version == -1, "no version")
+    i1 = 0
+    i4 = 0
+    call hf_restart_begin("main", 5)
+    call hf_saved("i8", count)
+    call expect(count == 6, "saved of i8")
+    call hf_saved("none", count)
+    call expect(count == -1, "saved of nothing")
+    call hf_recover("i4")
+    call hf_restart_end()
+    call expect(i4 == 5 .and. all(i1 == 0), "one array of version 5")
+    open (newunit=unit, file=path, status="replace", action="write")
+    close (unit)
+    call hf_restart("main", 6)
+    call expect(i4 == 6 .and. all(i1 == [1_int8, -2_int8, 3_int8]), "version 6")
+    open (newunit=unit, file=path, status="old", action="read")
+    read (unit, "(a)") line
+    close (unit, status="delete")
+    call expect(line == "five", "a file")
+    call hf_unprotect("log")
+    call hf_restart("main", 7, ierr, errmsg)
+    call expect(ierr == HF_E_FAILED .and. index(errmsg, "main") > 0, "no version 7: "//trim(errmsg))
   end subroutine
 
   subroutine expect(holds, what)

@@ -34,6 +34,31 @@ def filled(t):
     return (np.arange(6) * 3 + 1).astype(t) if t != "i4,f8" else np.array([(1, 0.5), (2, 1.5)], t)
 
 
+def go_back(hf):
+    """Goes back to checkpoints with a name in the same process."""
+    global now
+    before = diary[:]
+    now = np.full(3, 5.0)
+    hf.checkpoint("main", 5)
+    now = np.full(4, 6.0)
+    hf.checkpoint("main", 6, ["now", "i4"])
+    hf.wait()
+    expect(hf.durable() and (hf.find("main"), hf.find("main", 5), hf.find("other")) == (6, 5, None), "versions")
+    diary[:] = []
+    with hf.begin_restart("main", 6) as r:
+        expect((r.count("now"), r.count("i4"), r.count("i8")) == (4, 6, None), "what version 6 holds")
+        now = np.zeros(r.count("now"))
+        r.recover(["now"])
+    expect((now == 6).all() and diary == [], "a part of version 6")
+    expect_error(holdfast.FailedError, "main", hf.restart, "main", 7)
+    now = np.zeros(3)
+    hf.restart("main", 5)
+    expect((now == 5).all() and diary == before, "version 5")
+    diary[:] = ["bad"]
+    expect_error(ZeroDivisionError, "bad", hf.checkpoint)
+    diary[:] = before
+
+
 expect_error(holdfast.ArgumentError, "not both", lambda: holdfast.Session(object(), rank=0, size=1))
 with holdfast.Session(program="kinds") as hf:
     arrays = {t: np.zeros_like(filled(t)) for t in TYPES}
@@ -46,6 +71,15 @@ with holdfast.Session(program="kinds") as hf:
     for name, a in {**arrays, **others}.items():
         hf.protect(name, a)
     hf.protect("now", lambda: now)
+    diary, saves = ["nothing"], []
+
+    def get():
+        saves.append(1)
+        if diary == ["bad"]:
+            raise ZeroDivisionError("bad")
+        return diary
+
+    hf.protect_state("diary", get, lambda d: diary.__setitem__(slice(None), d))
     readonly = np.zeros(3)
     readonly.flags.writeable = False
     expect_error(ValueError, "no memory", hf.protect, "number", 3)
@@ -68,6 +102,7 @@ with holdfast.Session(program="kinds") as hf:
         expect(arrays["scalar"][()] == 5, "scalar")
         expect(others["bytes"] == b"abc" and list(others["ints"]) == [7, -8], "buffers")
         expect((now == 8).all(), now)
+        expect(diary == ["a", {"b": 2}] * 3, diary)
         print("kinds: the same")
     else:
         for t in TYPES:
@@ -77,10 +112,13 @@ with holdfast.Session(program="kinds") as hf:
         arrays["scalar"][...] = 5
         others["bytes"][:] = b"abc"
         others["ints"][0], others["ints"][1] = 7, -8
+        diary[:] = ["a", {"b": 2}] * 3
     for step in steps:
         now = now + 1  # another array each time
         expect_error(holdfast.OrderError, "middle of a step", hf.checkpoint)
     expect((now == 10).all(), now)
     if not hf.restored:
+        expect(len(saves) == 2, f"{len(saves)} saves for two checkpoints")
         hf.wait("global")
+        go_back(hf)
         print("kinds: saved")
