@@ -62,20 +62,14 @@ func (s *session) serve(ctx context.Context, work <-chan job) error {
 // downloads are the jobs that bring len(dst) bytes of an object from off on to
 // the host.
 func downloads(e *entry, off int64, dst []byte) []job {
-	var host []byte // where they are already
 	switch owner := e.owner.(type) {
-	case *HostBuffer:
-		host = owner.bytes
-	case *Shared:
-		host = owner.mapped
-	case *Image:
-		return imageDownloads(e, dst)
-	}
-	if host != nil {
+	case *HostBuffer: // the bytes are here already
 		return []job{func(context.Context, *lane) error {
-			copy(dst, host[off:])
+			copy(dst, owner.bytes[off:])
 			return nil
 		}}
+	case *Image:
+		return imageDownloads(e, dst)
 	}
 	var jobs []job
 	for len(dst) > 0 {

@@ -157,7 +157,7 @@ func (m *migration) copies(_ int, o *record.Object, there *entry) []job {
 	m.watch.m.Bytes += o.Mem.Bytes
 	through := there.uploads(m.source(e), false)
 	peer, ok := m.s.Device.(driver.PeerCopier)
-	if !ok || o.Mem.Kind != driver.MemBuffer {
+	if !ok || o.Mem.Kind != driver.MemBuffer { // shared memory, too: Read and Write alone reach it everywhere
 		return through
 	}
 	return []job{func(ctx context.Context, l *lane) error {

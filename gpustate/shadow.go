@@ -101,7 +101,9 @@ func (a *arena) next(n int64, whole bool) (h driver.Handle, off, got int64) {
 	return nil, 0, 0
 }
 
-// place divides an object between the arena and host memory.
+// place divides an object between the arena and host memory. Shared memory goes to the
+// host whole: no command of OpenCL copies SVM, so a shadow of it would come to the host
+// and go back while the program waits; managed memory may not be on the device at all.
 func (c *Capture) place(e *entry, a *arena, alloc func(int) []byte) []part {
 	n := e.obj.Mem.Bytes
 	var parts []part

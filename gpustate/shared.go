@@ -24,9 +24,10 @@ func (d *Device) Shared(name string, bytes int) (*Shared, error) {
 	return obtainBytes[*Shared](d, name, driver.MemShared, bytes, ReadWrite)
 }
 
-// Map waits for the queue and gives the host the bytes of s. Until Unmap no
-// command may use s; the slice is not used after it. A capture is possible
-// meanwhile, a restore or a migration is not (ErrMapped).
+// Map waits for the queue and gives the host the bytes of s. Until Unmap no kernel and
+// no copy may use s; Read and Write move the bytes of the slice. The slice is not used
+// after Unmap. A capture is possible meanwhile, a restore or a migration is not
+// (ErrMapped).
 func (q *Queue) Map(s *Shared) ([]byte, error) {
 	if err := q.begin(); err != nil {
 		return nil, err

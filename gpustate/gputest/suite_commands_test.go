@@ -184,8 +184,14 @@ func shared(t *testing.T, b *bench) {
 	b.want(err, gpustate.ErrMapped)
 	c, err := d.Capture(context.Background(), nil) // while it is mapped
 	b.ok(err)
-	b.ok(q.Unmap(s))
 	got := make([]byte, 10000)
+	b.ok(q.Write(s, 9000, []byte{77})) // the bytes are the host's meanwhile
+	b.ok(q.Read(s, 0, got))
+	if m[9000] != 77 || got[9000] != 77 || got[6] != pattern(7)[6] {
+		t.Errorf("while it is mapped the host has %d, the queue reads %d after %v; want 77", m[9000], got[9000], got[:8])
+	}
+	copy(m[9000:], pattern(10000)[9000:])
+	b.ok(q.Unmap(s))
 	b.ok(c.ReadAt(context.Background(), 0, got, 0))
 	b.ok(same("captured while mapped", got, pattern(10000)))
 	b.ok(c.Release())

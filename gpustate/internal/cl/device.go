@@ -26,6 +26,7 @@ type device struct {
 type mem struct {
 	h        handle
 	svm      bool
+	shared   bool // SVM, or a buffer that the host maps
 	bytes    int64
 	image    driver.ImageDesc
 	released atomic.Bool // released
@@ -92,6 +93,7 @@ func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 	case driver.MemImage:
 		o.h, err = createImage(d.ctx, flags(m.Access), imageKinds[m.Image.Dims], m.Image)
 	case driver.MemShared:
+		o.shared = true
 		err = d.createShared(o)
 	case driver.MemHost:
 		o.h, err = createBuffer(d.ctx, memReadWrite|memUseHost, m.Bytes, unsafe.Pointer(&m.Host[0]))

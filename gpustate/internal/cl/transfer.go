@@ -9,7 +9,7 @@ import (
 func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event,
 	error) {
 	m := h.(*mem)
-	if m.svm {
+	if m.needsMap() {
 		return d.throughMap(q, m, off, len(src), wait, func(b []byte) error { return copyAll(b, src) })
 	}
 	return writeBuffer(q.(queue).h, m.h, off, src, blocking, wait)
@@ -18,15 +18,26 @@ func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool,
 func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event,
 	error) {
 	m := h.(*mem)
-	if m.svm {
+	if m.needsMap() {
 		return d.throughMap(q, m, off, len(dst), wait, func(b []byte) error { return copyAll(dst, b) })
 	}
 	return readBuffer(q.(queue).h, m.h, off, dst, blocking, wait)
 }
 
-// throughMap lets the host touch n bytes of an SVM object from off on, which no read or
-// write command reaches, and is complete when it returns. Transfers of one object take
-// turns: the end of one mapping would end the other's.
+// needsMap says whether no read or write command reaches the object: one of SVM, and one
+// that the program has mapped, whose bytes are the host's.
+func (m *mem) needsMap() bool {
+	if m.svm || !m.shared {
+		return m.svm
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mapped != 0
+}
+
+// throughMap lets the host touch n bytes of a shared object from off on and is complete
+// when it returns. Transfers of one object take turns: the end of one mapping would end
+// the other's.
 func (d *device) throughMap(q driver.Handle, m *mem, off int64, n int, wait []driver.Event,
 	do func([]byte) error) (driver.Event, error) {
 	if n == 0 || off < 0 || int64(n) > m.bytes-off {
@@ -45,6 +56,13 @@ func (d *device) throughMap(q driver.Handle, m *mem, off int64, n int, wait []dr
 	defer m.mu.Unlock()
 	if m.mapped != 0 { // the program has it mapped: these are the bytes
 		return 0, do(memory(m.mapped, m.bytes)[off : off+int64(n)])
+	}
+	if !m.svm { // it was mapped a moment ago
+		b, err := m.mapFor(q)
+		if err != nil {
+			return 0, err
+		}
+		return 0, firstError(do(b[off:off+int64(n)]), m.unmapFor(q))
 	}
 	at := m.h + handle(off)
 	if err := svmMap(q.(queue).h, at, int64(n)); err != nil {

@@ -190,9 +190,11 @@ type Device interface {
 
 	Launch(q, kernel Handle, g Grid, wait []Event) (Event, error)
 	// Write and Read move bytes between host memory and a buffer, sub-buffer or
-	// shared object. A blocking call returns event 0 and has completed; a write may
-	// return earlier, when src has been read, if all commands issued after it, on
-	// any queue, come after it.
+	// shared object; of a shared object that is mapped, the bytes that MapShared
+	// gave. Captures, restores and migrations reach shared objects by these two alone.
+	// A blocking call returns event 0 and has completed; a write may return earlier,
+	// when src has been read, if all commands issued after it, on any queue, come
+	// after it.
 	Write(q, mem Handle, off int64, src []byte, blocking bool, wait []Event) (Event, error)
 	Read(q, mem Handle, off int64, dst []byte, blocking bool, wait []Event) (Event, error)
 	Copy(q, dst Handle, dstOff int64, src Handle, srcOff, n int64, wait []Event) (Event, error)

@@ -41,7 +41,7 @@ type mem struct {
 	mu      sync.Mutex // held by commands that run
 	ranges  int        // that live; guarded by the device, as all below
 	pending int        // commands that use it
-	mapped  []byte
+	mapped  []byte     // by the host; written with mu held, too
 }
 
 // program has the variables that its text declares, with bytes for each instance.

@@ -163,22 +163,35 @@ func (d *device) transfer(q driver.Handle, what string, blocking bool, wait []dr
 	return d.maybeBlocking(q, blocking, ev, err)
 }
 
+// transferBytes is transfer of a linear object's bytes, those of the host when it is
+// mapped.
+func (d *device) transferBytes(q driver.Handle, what string, blocking bool, wait []driver.Event, m *mem,
+	do func(bytes []byte) error) (driver.Event, error) {
+	c := &command{what: what, uses: []*mem{m}, host: true}
+	c.do = func() error {
+		if m.mapped != nil {
+			return do(m.mapped)
+		}
+		return do(m.bytes)
+	}
+	ev, err := d.enqueue(q, wait, c)
+	return d.maybeBlocking(q, blocking, ev, err)
+}
+
 func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event,
 	error) {
-	m := h.(*mem)
-	return d.transfer(q, "write", blocking, wait, func() error {
-		copy(m.bytes[off:off+int64(len(src))], src)
+	return d.transferBytes(q, "write", blocking, wait, h.(*mem), func(bytes []byte) error {
+		copy(bytes[off:off+int64(len(src))], src)
 		return d.faults.hit("write", &d.faults.writes, nil)
-	}, m)
+	})
 }
 
 func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event,
 	error) {
-	m := h.(*mem)
-	return d.transfer(q, "read", blocking, wait, func() error {
-		copy(dst, m.bytes[off:off+int64(len(dst))])
+	return d.transferBytes(q, "read", blocking, wait, h.(*mem), func(bytes []byte) error {
+		copy(dst, bytes[off:off+int64(len(dst))])
 		return d.faults.hit("read", &d.faults.reads, nil)
-	}, m)
+	})
 }
 
 func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64,

@@ -60,6 +60,7 @@ type command struct {
 	wait    []*event
 	uses    []*mem
 	kernel  bool
+	host    bool // it moves the host's bytes of an object that is mapped
 	running bool
 }
 
@@ -222,7 +223,7 @@ func (d *device) enqueue(h driver.Handle, wait []driver.Event, c *command) (driv
 	var uses []*mem
 	for _, m := range c.uses {
 		m.check(c.what)
-		if m.base.mapped != nil {
+		if m.base.mapped != nil && !c.host {
 			return 0, fault(c.what, "the object is mapped", nil)
 		}
 	}

@@ -23,6 +23,9 @@ func pieceBytes(n int) int {
 // server has it mapped.
 func (d *Device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event,
 	error) {
+	if b := d.mappedBytes(h, off, len(src)); b != nil {
+		return 0, d.afterAll(wait, func() { copy(b, src) })
+	}
 	m := wire.Direct{Mem: h.(*mem).id, Off: off, Write: true, Wait: wait}
 	if ev, ok, err := d.direct(q.(*queue), m, src, blocking); ok {
 		return ev, err
@@ -33,11 +36,36 @@ func (d *Device) Write(q, h driver.Handle, off int64, src []byte, blocking bool,
 // Read asks the server for bytes.
 func (d *Device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event,
 	error) {
+	if b := d.mappedBytes(h, off, len(dst)); b != nil {
+		return 0, d.afterAll(wait, func() { copy(dst, b) })
+	}
 	m := wire.Direct{Mem: h.(*mem).id, Off: off, Wait: wait}
 	if ev, ok, err := d.direct(q.(*queue), m, dst, blocking); ok {
 		return ev, err
 	}
 	return d.transfer(q, h, linear(off, dst), false, blocking, wait)
+}
+
+// mappedBytes are n bytes of an object that the program has mapped, from off on: the
+// server has others. nil when it is not mapped.
+func (d *Device) mappedBytes(h driver.Handle, off int64, n int) []byte {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if b := h.(*mem).mapped; b != nil {
+		return b[off : off+int64(n)]
+	}
+	return nil
+}
+
+// afterAll calls do when the commands in wait are complete.
+func (d *Device) afterAll(wait []driver.Event, do func()) error {
+	for _, e := range wait {
+		if err := d.WaitEvent(e); err != nil {
+			return err
+		}
+	}
+	do()
+	return nil
 }
 
 // WriteImage sends a region.
