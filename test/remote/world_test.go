@@ -168,7 +168,7 @@ type app struct {
 
 func (l *lab) app(name string, load float64, device string, env []string, more ...string) *app {
 	l.Helper()
-	args, _, err := apps.Arguments(name, load, false, l.dir)
+	args, err := apps.Arguments(name, load, false, l.dir)
 	if err != nil {
 		l.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package apps
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,8 +15,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
-// times is what an application writes for -times.
-type times struct {
+// Times is what an application writes for -times: seconds, beside steps and bytes.
+type Times struct {
 	Device        string
 	Build         float64
 	Restore       float64
@@ -36,7 +37,75 @@ type times struct {
 	}
 }
 
-// A start is one start of an application.
+// Launch is one start of an application. It uses no configuration and no checkpoint directories but those in
+// Args and Env.
+type Launch struct {
+	App    string
+	BinDir string
+	Work   float64 // see Arguments
+	Big    bool
+	Dir    string // for its input and its times; starts at the same time need one each
+
+	Launcher *mpirun.Launcher // nil: one rank without MPI
+	Ranks    int              // 0: 1
+	Device   string           // empty: the application's default
+	Out      string           // its result file; empty: none
+	Args     []string         // further ones; they override those that Work stands for
+	Env      []string
+	Limit    time.Duration // when a start that hangs is ended; 0: 5 minutes
+}
+
+// Run runs the application and returns where its time went, and what it printed.
+func (l *Launch) Run(ctx context.Context) (*Times, string, error) {
+	args, err := Arguments(l.App, l.Work, l.Big, l.Dir)
+	if err != nil {
+		return nil, "", err
+	}
+	file := filepath.Join(l.Dir, l.App+"-times.json")
+	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, "", err
+	}
+	args = append(args, "-progress", "off", "-times", file)
+	if l.Launcher == nil {
+		args = append(args, "-ranks", "1")
+	}
+	if l.Device != "" {
+		args = append(args, "-device", l.Device)
+	}
+	if l.Out != "" {
+		args = append(args, "-out", l.Out)
+	}
+	command := append(append([]string{filepath.Join(l.BinDir, l.App)}, args...), l.Args...)
+	env := append([]string{"HOLDFAST_INTERVAL=0s", "HOLDFAST_MTBF=0s", "HOLDFAST_LOCAL=", "HOLDFAST_GLOBAL=",
+		"HOLDFAST_CONFIG="}, l.Env...)
+	out, err := jobOf(l.Launcher, max(l.Ranks, 1), l.Dir, l.Limit, env, command).Output(ctx)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", l.App, err)
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, "", err
+	}
+	var t Times
+	if err := json.Unmarshal(raw, &t); err != nil {
+		return nil, "", fmt.Errorf("%s: %w", file, err)
+	}
+	return &t, out, nil
+}
+
+// jobOf is a command on all ranks. They run in a directory without a holdfast.yaml and share the cores.
+func jobOf(l *mpirun.Launcher, ranks int, dir string, limit time.Duration, env, command []string) mpirun.Job {
+	if l != nil {
+		command = l.Command(nil, mpirun.Part{Ranks: ranks, Command: command})
+	}
+	if limit == 0 {
+		limit = 5 * time.Minute
+	}
+	return mpirun.Job{Line: command, Dir: dir, Limit: limit,
+		Env: append(env, fmt.Sprintf("POCL_MAX_PTHREAD_COUNT=%d", max(1, runtime.NumCPU()/ranks)))}
+}
+
+// A start is a Launch in terms of the suite.
 type start struct {
 	work      float64
 	window    int    // 0: the default
@@ -46,70 +115,33 @@ type start struct {
 	every     time.Duration
 	out       string // result file, empty for none
 	visible   string // CUDA_VISIBLE_DEVICES
-	// stopAfter takes a final checkpoint after so many steps; 0: none.
-	stopAfter int
+	stopAfter int    // steps after which a final checkpoint ends the run; 0: none
 }
 
-// jobLimit bounds a start: a rank that is lost makes the others hang.
-const jobLimit = 5 * time.Minute
-
 // run runs an application and returns where its time went, and what it printed.
-func (s *suite) run(ctx context.Context, a app, st start) (*times, string, error) {
-	args, err := a.args(st.work, s.big, s.dir)
-	if err != nil {
-		return nil, "", err
-	}
-	file := filepath.Join(s.dir, "times.json")
-	args = append(args, "-progress", "off", "-times", file)
-	if s.launcher == nil {
-		args = append(args, "-ranks", "1")
-	}
-	env := []string{"HOLDFAST_INTERVAL=0s", "HOLDFAST_MTBF=0s", "HOLDFAST_LOCAL=", "HOLDFAST_GLOBAL=",
-		"HOLDFAST_CONFIG="}
-	if d := st.device; d != "" || s.o.Device != "" {
-		if d == "" {
-			d = s.o.Device
-		}
-		args = append(args, "-device", d)
-	}
+func (s *suite) run(ctx context.Context, a app, st start) (*Times, string, error) {
+	l := Launch{App: a.name, BinDir: s.o.BinDir, Work: st.work, Big: s.big, Dir: s.dir, Launcher: s.launcher,
+		Ranks: s.o.Ranks, Device: cmp.Or(st.device, s.o.Device), Out: st.out}
 	if st.window != 0 {
-		args = append(args, "-window", strconv.Itoa(st.window))
-	}
-	if st.out != "" {
-		args = append(args, "-out", st.out)
+		l.Args = append(l.Args, "-window", strconv.Itoa(st.window))
 	}
 	if st.stopAfter > 0 {
-		args = append(args, "-stop-after", strconv.Itoa(st.stopAfter))
+		l.Args = append(l.Args, "-stop-after", strconv.Itoa(st.stopAfter))
 	}
 	if st.directory != "" {
 		more, err := s.directories(st)
 		if err != nil {
 			return nil, "", err
 		}
-		args = append(append(args, "-job", "bench-"+a.name), more...)
+		l.Args = append(append(l.Args, "-job", "bench-"+a.name), more...)
 	}
 	if st.every > 0 {
-		env = append(env, "HOLDFAST_INTERVAL="+st.every.String())
+		l.Env = append(l.Env, "HOLDFAST_INTERVAL="+st.every.String())
 	}
 	if st.visible != "" {
-		env = append(env, "CUDA_VISIBLE_DEVICES="+st.visible)
+		l.Env = append(l.Env, "CUDA_VISIBLE_DEVICES="+st.visible)
 	}
-	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, "", err
-	}
-	out, err := s.job(env, append([]string{filepath.Join(s.o.BinDir, a.name)}, args...)).Output(ctx)
-	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", a.name, err)
-	}
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return nil, "", err
-	}
-	var t times
-	if err := json.Unmarshal(raw, &t); err != nil {
-		return nil, "", fmt.Errorf("%s: %w", file, err)
-	}
-	return &t, out, nil
+	return l.Run(ctx)
 }
 
 // directories makes the directories for checkpoints and returns their flags.
@@ -129,14 +161,4 @@ func (s *suite) directories(st start) ([]string, error) {
 		args = append(args, "-"+level, dir)
 	}
 	return args, nil
-}
-
-// job is a command on all ranks.
-func (s *suite) job(env, command []string) mpirun.Job {
-	if s.launcher != nil {
-		command = s.launcher.Command(nil, mpirun.Part{Ranks: s.o.Ranks, Command: command})
-	}
-	// no holdfast.yaml is in the directory
-	return mpirun.Job{Line: command, Dir: s.dir, Limit: jobLimit,
-		Env: append(env, fmt.Sprintf("POCL_MAX_PTHREAD_COUNT=%d", max(1, runtime.NumCPU()/s.o.Ranks)))}
 }

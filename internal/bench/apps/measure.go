@@ -192,7 +192,7 @@ func (m *measured) runCheckpoints(ctx context.Context) error {
 	}
 }
 
-func (m *measured) addCheckpoints(t *times) error {
+func (m *measured) addCheckpoints(t *Times) error {
 	for _, e := range t.Epochs {
 		if e.Error != "" {
 			return fmt.Errorf("%s: checkpoint failed: %s", m.app.name, e.Error)

@@ -73,7 +73,7 @@ func reversed(n int) string {
 	return strings.Join(all, ",")
 }
 
-func (m *measured) movedRows(place string, t *times, apart, bound float64) []bench.Row {
+func (m *measured) movedRows(place string, t *Times, apart, bound float64) []bench.Row {
 	took := bench.Row{Case: m.caseName(), Metric: fmt.Sprintf("restart, %s (%s): build+restore", place, t.Device),
 		Unit: "s"}
 	result := bench.Row{Case: m.caseName(), Metric: fmt.Sprintf("restart, %s: result apart from an undisturbed one",

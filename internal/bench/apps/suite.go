@@ -207,21 +207,27 @@ func Names() []string {
 	return names
 }
 
-// Arguments are the flags that give an application so much work, see Options, and
-// what its result file is called. They may write input to dir.
-func Arguments(name string, work float64, big bool, dir string) (args []string, out string, err error) {
+// Arguments are the flags that give an application so much work: 1 takes some tenths of a second on a CPU of two
+// cores, or on a big GPU where big is set. They may write input to dir.
+func Arguments(name string, work float64, big bool, dir string) ([]string, error) {
 	a, err := find(name)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	args, err = a.args(work, big, dir)
-	return args, a.out, err
+	return a.args(work, big, dir)
+}
+
+// ResultFile is what the result file of an application is called, with the suffix that it wants.
+func ResultFile(name string) string {
+	a, _ := find(name) // no name of an unknown one, which Arguments refuses
+	return a.out
 }
 
 // rawBaselines measures the baselines for checkpoints of so many bytes a rank.
 func (s *suite) rawBaselines(ctx context.Context, a app, bytes int64) (t *rawTimes, err error) {
-	err = s.job(nil, s.Worker("apps", Setup{App: a.name, Dir: s.dir, Device: s.o.Device,
-		Bytes: bytes, Runs: max(3, s.Runs), MPI: s.launcher != nil})).Decode(ctx, &t)
+	worker := s.Worker("apps", Setup{App: a.name, Dir: s.dir, Device: s.o.Device, Bytes: bytes, Runs: max(3, s.Runs),
+		MPI: s.launcher != nil})
+	err = jobOf(s.launcher, s.o.Ranks, s.dir, 0, nil, worker).Decode(ctx, &t)
 	return t, err
 }
 

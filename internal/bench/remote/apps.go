@@ -3,10 +3,8 @@ package remote
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 
@@ -30,51 +28,27 @@ func (s *suite) apps(what string) []string {
 	return list
 }
 
-// run is one run of an application on one rank, without MPI.
-type run struct {
-	cmd   *exec.Cmd
-	out   bytes.Buffer
-	times string
-	file  string // the result
-}
-
-func (s *suite) launch(ctx context.Context, name string, load float64, device string, n int, more ...string) (*run,
-	error) {
-	dir := filepath.Join(s.dir, fmt.Sprint(n)) // of this instance: there may be two at a time
+// launch is one start of an application on one rank, without MPI, on a device. n tells apart those at the same time.
+func (s *suite) launch(name string, load float64, device string, n int, more ...string) (*apps.Launch, error) {
+	dir := filepath.Join(s.dir, fmt.Sprint(n))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	args, result, err := apps.Arguments(name, load, s.big, dir)
-	if err != nil {
-		return nil, err
-	}
-	r := &run{times: filepath.Join(dir, name+"-times.json"), file: filepath.Join(dir, name+"-"+result)}
-	args = append(args, "-ranks", "1", "-progress", "off", "-device", device, "-times", r.times, "-out", r.file)
-	r.cmd = exec.CommandContext(ctx, filepath.Join(s.o.BinDir, name), append(args, more...)...)
-	r.cmd.Env = append(os.Environ(), "HOLDFAST_LOCAL=", "HOLDFAST_GLOBAL=", "HOLDFAST_CONFIG=")
-	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.out
-	return r, r.cmd.Start()
+	return &apps.Launch{App: name, BinDir: s.o.BinDir, Work: load, Big: s.big, Dir: dir, Device: device,
+		Out: filepath.Join(dir, name+"-"+apps.ResultFile(name)), Args: more}, nil
 }
 
-// wait gives the seconds of the steps.
-func (r *run) wait() (float64, error) {
-	if err := r.cmd.Wait(); err != nil {
-		return 0, fmt.Errorf("%s: %w\n%s", filepath.Base(r.cmd.Path), err, r.out.String())
-	}
-	raw, err := os.ReadFile(r.times)
-	if err != nil {
-		return 0, err
-	}
-	var t struct{ Loop float64 }
-	return t.Loop, json.Unmarshal(raw, &t)
-}
-
+// timed gives the seconds of the steps.
 func (s *suite) timed(ctx context.Context, name string, load float64, device string, more ...string) (float64, error) {
-	r, err := s.launch(ctx, name, load, device, 0, more...)
+	l, err := s.launch(name, load, device, 0, more...)
 	if err != nil {
 		return 0, err
 	}
-	return r.wait()
+	t, _, err := l.Run(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return t.Loop, nil
 }
 
 // load finds the work that keeps an application busy for about so long.
@@ -116,16 +90,16 @@ func (s *suite) applications(ctx context.Context) error {
 		for n := range s.Runs {
 			for i := range ways {
 				i = (i + n) % len(ways)
-				r, err := s.launch(ctx, name, load, ways[i].text, i)
+				l, err := s.launch(name, load, ways[i].text, i)
 				if err != nil {
 					return err
 				}
-				t, err := r.wait()
+				t, _, err := l.Run(ctx)
 				if err != nil {
 					return err
 				}
-				values[i] = append(values[i], t)
-				got, err := os.ReadFile(r.file)
+				values[i] = append(values[i], t.Loop)
+				got, err := os.ReadFile(l.Out)
 				if err != nil {
 					return err
 				}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
 	"github.com/holdfast-hpc/holdfast/internal/bench"
+	"github.com/holdfast-hpc/holdfast/internal/bench/apps"
+	"golang.org/x/sync/errgroup"
 )
 
 // published are the speed-ups of VOCL (Xiao et al., CCGrid 2012, Figure 10).
@@ -79,17 +81,17 @@ func (s *suite) pair(ctx context.Context, name string, load float64, with bool) 
 	defer cancel()
 	var balancing sync.WaitGroup
 	defer balancing.Wait()
-	var runs []*run
+	var launches []*apps.Launch
 	for n := range 2 {
-		r, err := s.launch(ctx, name, load, s.at(s.a, s.a.unix), n)
+		l, err := s.launch(name, load, s.at(s.a, s.a.unix), n)
 		if err != nil {
 			return 0, false, err
 		}
-		runs = append(runs, r)
+		launches = append(launches, l)
 	}
 	over := make(chan struct{})
 	if with {
-		b := &gpud.Balancer{Servers: []string{s.a.unix, s.b.unix}, KeyFile: s.a.key,
+		b := &gpud.Balancer{Servers: []string{s.a.unix, s.b.unix}, KeyFile: gpud.MoveKeyFile(s.a.key),
 			Policy: &gpud.Window{N: 10}, Pause: 5 * time.Millisecond}
 		balancing.Go(func() {
 			for {
@@ -108,11 +110,19 @@ func (s *suite) pair(ctx context.Context, name string, load float64, with bool) 
 			}
 		})
 	}
-	for _, r := range runs {
-		steps, werr := r.wait()
-		err, t = errors.Join(err, werr), max(t, steps)
+	var steps [2]float64
+	var running errgroup.Group
+	for n, l := range launches {
+		running.Go(func() error {
+			took, _, err := l.Run(ctx)
+			if err == nil {
+				steps[n] = took.Loop
+			}
+			return err
+		})
 	}
+	err = running.Wait()
 	close(over)
 	balancing.Wait()
-	return t, moved, err
+	return max(steps[0], steps[1]), moved, err
 }

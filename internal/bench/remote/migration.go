@@ -88,13 +88,14 @@ func (s *suite) problems(name string) (list []problem) {
 func (s *suite) moved(ctx context.Context, name string, size problem) ([]gpustate.Migration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r, err := s.launch(ctx, name, size.work, s.at(s.a, s.a.unix), 0, size.more...)
+	l, err := s.launch(name, size.work, s.at(s.a, s.a.unix), 0, size.more...)
 	if err != nil {
 		return nil, err
 	}
+	l.Limit = time.Hour // it computes until it has been moved often enough
 	ended := make(chan error, 1)
 	go func() {
-		_, err := r.wait()
+		_, _, err := l.Run(ctx)
 		ended <- err
 	}()
 	moves, err := s.ping(ctx, ended, 2*s.Runs)
@@ -131,7 +132,7 @@ func (s *suite) ping(ctx context.Context, ended chan error, most int) (list []gp
 // commands beyond those that brought its input. It returns false when the program
 // has ended.
 func (s *suite) await(ctx context.Context, v *server, ended chan error) (bool, error) {
-	admin, err := gpud.DialAdmin(ctx, v.unix, v.key)
+	admin, err := gpud.DialAdmin(ctx, v.unix, gpud.MoveKeyFile(v.key))
 	if err != nil {
 		return false, err
 	}
@@ -161,7 +162,7 @@ func (s *suite) await(ctx context.Context, v *server, ended chan error) (bool, e
 func (s *suite) empty(v *server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	admin, err := gpud.DialAdmin(ctx, v.unix, v.key)
+	admin, err := gpud.DialAdmin(ctx, v.unix, gpud.MoveKeyFile(v.key))
 	if err != nil {
 		return err
 	}
@@ -179,7 +180,7 @@ func (s *suite) empty(v *server) error {
 
 // move moves the first program of a server; false when there is none any more.
 func (s *suite) move(ctx context.Context, from, to *server) (m gpustate.Migration, moved bool, err error) {
-	admin, err := gpud.DialAdmin(ctx, from.unix, from.key)
+	admin, err := gpud.DialAdmin(ctx, from.unix, gpud.MoveKeyFile(from.key))
 	if err != nil {
 		return m, false, err
 	}
