@@ -300,11 +300,14 @@ func (f *fallback) offsets(t *testing.T, name string) (list []int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	step := max(st.Size/24, 1)
+	step, fine := max(st.Size/24, 1), int64(97)
+	if testing.Short() {
+		step, fine = 4*step, 4*fine
+	}
 	for at := int64(3); at < st.Size; at += step {
 		list = append(list, at)
 	}
-	for at := max(st.Size-1500, 0); at < st.Size; at += 97 { // the small sections and the index
+	for at := max(st.Size-1500, 0); at < st.Size; at += fine { // the small sections and the index
 		list = append(list, at)
 	}
 	return list
@@ -365,7 +368,11 @@ func (f *fallback) damages(t *testing.T, rank int, want [3]outcome) {
 		}
 		flip(2, at)
 	}
-	if fell < 20 {
+	least := 20
+	if testing.Short() {
+		least = 5
+	}
+	if fell < least {
 		t.Errorf("only %d damages made the restart go back", fell)
 	}
 }

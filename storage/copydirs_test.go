@@ -346,11 +346,11 @@ func TestKilledCopyToStore(t *testing.T) {
 	}
 	for at := int64(1); ; at += step {
 		store := &fakes3.Server{MinPart: 64 << 10, Page: 7}
-		gate := &storeProxy{next: store, at: at, done: at%2 == 0}
-		url := fakes3.Start(t, gate)
+		proxy := newStoreProxy(store, at, at%2 == 0)
+		url := fakes3.Start(t, proxy)
 		_, err := CopyDirs(ctx, []string{"/global"}, url, 3, 2)
 		plain := fakes3.Start(t, store)
-		if err == nil && !gate.dead.Load() {
+		if err == nil && !proxy.dead.Load() {
 			if at < 12 {
 				t.Errorf("only %d requests", at)
 			}

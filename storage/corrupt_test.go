@@ -94,11 +94,14 @@ func findings(t *testing.T, f *crashfs.FS, dirs ...string) int {
 func TestEveryByteFlippedAlone(t *testing.T) {
 	w := flipWorld(t)
 	w.fs.RemoveAll("/global/epoch-0000000001")
-	refused := 0
+	refused, step := 0, int64(1)
+	if testing.Short() {
+		step = 7
+	}
 	for _, file := range []string{
 		"/local0/epoch-0000000001/rank-000000.shard", "/local0/epoch-0000000001/manifest",
 	} {
-		for at := range fileSize(t, w.fs, file) {
+		for at := int64(0); at < fileSize(t, w.fs, file); at += step {
 			w.fs.Flip(file, at, 1)
 			err := w.check(1)
 			if err != nil && !errors.Is(err, ErrCorrupt) {
@@ -110,8 +113,8 @@ func TestEveryByteFlippedAlone(t *testing.T) {
 			w.fs.Flip(file, at, 1)
 		}
 	}
-	if refused < 8400 {
-		t.Errorf("only %d flips were refused; the data alone has 8000 bytes", refused)
+	if refused < 8400/int(step) {
+		t.Errorf("only %d flips of every %d. byte were refused; the data alone has 8000 bytes", refused, step)
 	}
 }
 

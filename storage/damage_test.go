@@ -99,6 +99,9 @@ func TestDamages(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
+	if testing.Short() {
+		*damages = min(*damages, 100)
+	}
 	t.Logf("%d damages, seed %d", *damages, seed)
 	base := fastDir(t)
 	var sites []*site

@@ -38,24 +38,37 @@ func quickStore(t *testing.T) {
 type storeProxy struct {
 	next http.Handler
 	n    atomic.Int64
-	at   int64 // number of the request at which the run is killed; 0: never
-	done bool  // that one is done before
+	at   atomic.Int64 // number of the request at which the run is killed; 0: never
+	done atomic.Bool  // that one is done before
 	dead atomic.Bool
 }
 
-func (g *storeProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if n := g.n.Add(1); g.at > 0 && n >= g.at {
-		g.dead.Store(true)
-		if n == g.at && g.done {
+// newStoreProxy kills the run at a request; at 0 never.
+func newStoreProxy(next http.Handler, at int64, done bool) *storeProxy {
+	p := &storeProxy{next: next}
+	p.killAt(at, done)
+	return p
+}
+
+func (p *storeProxy) killAt(at int64, done bool) {
+	p.done.Store(done)
+	p.at.Store(at)
+}
+
+func (p *storeProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	n := p.n.Add(1)
+	if at := p.at.Load(); at > 0 && n >= at {
+		p.dead.Store(true)
+		if n == at && p.done.Load() {
 			b, _ := io.ReadAll(r.Body)
 			r.Body = io.NopCloser(strings.NewReader(string(b)))
-			g.next.ServeHTTP(httptest.NewRecorder(), r)
+			p.next.ServeHTTP(httptest.NewRecorder(), r)
 		}
 	}
-	if g.dead.Load() {
+	if p.dead.Load() {
 		panic(http.ErrAbortHandler)
 	}
-	g.next.ServeHTTP(w, r)
+	p.next.ServeHTTP(w, r)
 }
 
 const storeRanks = 2
@@ -100,7 +113,7 @@ func (j *storeJob) fail(format string, args ...any) {
 // open begins a run, which is killed at a request.
 func (j *storeJob) open(killAt int64, done bool) error {
 	j.runs++
-	j.proxy = &storeProxy{next: j.via, at: killAt, done: done}
+	j.proxy = newStoreProxy(j.via, killAt, done)
 	j.url = fakes3.Start(j.T, j.proxy)
 	j.note("run %d", j.runs)
 	j.stores = nil
@@ -268,7 +281,7 @@ func (j *storeJob) restore() error {
 
 // runsWithFaults runs a job of several runs under random faults. It returns how many there were.
 func (j *storeJob) runsWithFaults(strip bool) int {
-	choose, wait := fakes3.Random(j.rnd, 0.02+0.2*j.rnd.Float64())
+	choose, wait := fakes3.Random(rand.New(rand.NewPCG(j.rnd.Uint64(), 4)), 0.02+0.2*j.rnd.Float64())
 	var store http.Handler = j.server
 	if strip {
 		store = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -287,7 +300,7 @@ func (j *storeJob) runsWithFaults(strip bool) int {
 		}
 		for range 1 + j.rnd.IntN(4) {
 			if j.rnd.IntN(4) == 0 {
-				j.proxy.at, j.proxy.done = j.proxy.n.Load()+int64(1+j.rnd.IntN(60)), j.rnd.IntN(2) == 0
+				j.proxy.killAt(j.proxy.n.Load()+int64(1+j.rnd.IntN(60)), j.rnd.IntN(2) == 0)
 			}
 			_ = j.epoch()
 			j.check()
@@ -341,7 +354,7 @@ func TestStoreFaults(t *testing.T) {
 // harm, and the checks of TestStoreFaults must see it.
 func TestStoreFaultsAreFound(t *testing.T) {
 	quickStore(t)
-	const first, jobs = 7, 60 // the first finds it by itself
+	const first, jobs = 11, 60 // the first finds it by itself
 	for seed := uint64(first); seed < first+jobs; seed++ {
 		j := newStoreJob(t, seed)
 		j.bear = true
@@ -364,8 +377,11 @@ func TestStoreFaultsAreFound(t *testing.T) {
 func TestKilledBetweenRequests(t *testing.T) {
 	quickStore(t)
 	step := int64(13)
-	if *storeKills {
+	switch {
+	case *storeKills:
 		step = 1
+	case testing.Short():
+		step = 97
 	}
 	for _, done := range []bool{false, true} {
 		for at := int64(1) + int64(*storeSeed)%step; ; at += step {

@@ -102,7 +102,7 @@ func TestManyEpochs(t *testing.T) {
 	for _, sh := range shapes {
 		t.Run(sh.name, func(t *testing.T) {
 			cut, gave := 0, 0
-			for seed := range uint64(60) {
+			for seed := range someSeeds(60) {
 				w := start(sh.name, seed, 2+int(seed%5), func(c *Config) {
 					c.Timeout = time.Duration(1+seed%8) * time.Millisecond
 				})

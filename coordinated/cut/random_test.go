@@ -247,8 +247,8 @@ func TestRandomMoments(t *testing.T) {
 func TestNoisyControl(t *testing.T) {
 	for _, sh := range shapes {
 		t.Run(sh.name, func(t *testing.T) {
-			cuts, seeds := 0, uint64(150)
-			for seed := range seeds {
+			cuts, n := 0, someSeeds(150)
+			for seed := range n {
 				w := start(sh.name, seed, 2+int(seed%7))
 				w.noise = true
 				if err := w.run(time.Hour); err == nil {
@@ -257,8 +257,8 @@ func TestNoisyControl(t *testing.T) {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
 			}
-			if cuts < int(seeds)*9/10 {
-				t.Errorf("%d of %d cut", cuts, seeds)
+			if cuts < int(n)*9/10 {
+				t.Errorf("%d of %d cut", cuts, n)
 			}
 		})
 	}
@@ -271,7 +271,7 @@ func TestLossyControl(t *testing.T) {
 	for _, sh := range shapes {
 		t.Run(sh.name, func(t *testing.T) {
 			cuts := 0
-			for seed := range uint64(60) {
+			for seed := range someSeeds(60) {
 				w := start(sh.name, seed, 2+int(seed%7), func(c *Config) { c.Timeout = 200 * time.Millisecond })
 				w.noise, w.loss = true, true
 				_ = w.run(400 * time.Millisecond) // without a cut for some, or given up: both are fine
@@ -285,6 +285,14 @@ func TestLossyControl(t *testing.T) {
 			}
 		})
 	}
+}
+
+// someSeeds is how many random programs of a shape a test runs: a quarter of them in short tests.
+func someSeeds(n uint64) uint64 {
+	if testing.Short() {
+		return n / 4
+	}
+	return n
 }
 
 func start(shape string, seed uint64, n int, options ...func(*Config)) *model {

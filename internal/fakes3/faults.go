@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -74,7 +75,7 @@ func Random(rnd *rand.Rand, share float64) (choose func(int, *http.Request) Faul
 func (p *Proxy) Counts() map[Fault]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.counts
+	return maps.Clone(p.counts)
 }
 
 // Settle has all late requests done.

@@ -130,8 +130,12 @@ func TestSuiteOnSimulatedRanks(t *testing.T) {
 }
 
 func suiteOnSimulatedRanks(t *testing.T) {
+	seeds := uint64(8)
+	if testing.Short() {
+		seeds = 2
+	}
 	for _, n := range []int{1, 2, 3, 5} {
-		for seed := range uint64(8) {
+		for seed := range seeds {
 			err := mpitest.Run(n, seed, func(w *mpiwrap.Comm) error {
 				err := mpitest.Check(w, mpitest.Suite())
 				if err != nil {
