@@ -52,6 +52,17 @@ func (c *Checkpointer) GatherElsewhere(all, mine []byte) error {
 	return nil
 }
 
+// OfStart are the options for a program that another process has started than this one: what
+// HOLDFAST_SUPERVISOR tells it, its step of Slurm, and whether it starts over.
+func (o Options) OfStart(supervisor, step string, fresh bool) Options {
+	o.Supervisor, o.Fresh = supervisor, o.Fresh || fresh
+	if o.Fresh {
+		o.Epoch = 0
+	}
+	o.slurm.Step = step
+	return o
+}
+
 // Named are the options of the checkpoints that a program takes under a name of its own,
 // beside those of its points: their directories are below those of the job, and nothing
 // but the program asks for them. keep is how many stay; 0 means as many as of the others.

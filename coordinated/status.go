@@ -1,6 +1,7 @@
 package coordinated
 
 import (
+	"os"
 	"slices"
 	"time"
 
@@ -72,6 +73,9 @@ func (c *Checkpointer) working() []job.Work {
 // rankStatus is what status shows of this rank's background work and epochs.
 func (c *Checkpointer) rankStatus() job.RankStatus {
 	st := job.RankStatus{Work: c.working()}
+	if c.main.far != nil {
+		st.Daemon = os.Getpid()
+	}
 	for _, es := range c.Stats().Epochs {
 		st.Last, st.Cost, st.Level, st.Fault = uint64(es.Epoch), es.Blocked.Seconds(), "", ""
 		for _, l := range c.levels.use {

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strconv"
@@ -14,10 +16,22 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// sayReady tells whoever started the daemon that it is ready.
+func sayReady(w io.Writer, err error) {
+	if err != nil {
+		return
+	}
+	host, herr := os.Hostname()
+	if herr != nil {
+		host = "unknown"
+	}
+	fmt.Fprintf(w, "%s%s, process %d\n", node.ReadyLine, host, os.Getpid())
+}
+
 func newNode() *cobra.Command {
 	var key string
 	var wait time.Duration
-	var background, tell, asJSON bool
+	var background, tell, stay, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "take the checkpoints of this node's ranks of a program in C or another language",
@@ -26,10 +40,12 @@ job on this node, and stores them as the Go library does. Its settings are those
 holdfast.yaml and HOLDFAST_* (see holdfast config).
 
 You need not start it: the first rank on a node does, with the holdfast that
-HOLDFAST_BIN names, or that is in PATH. To start it by hand, give it and the program
-the same HOLDFAST_NODE_KEY.
+HOLDFAST_BIN names, or that is in PATH. 'holdfast run --daemons' starts it on each node,
+in a step of its own. To start it by hand, give it and the program the same
+HOLDFAST_NODE_KEY. A job has one daemon on a node: a second one says so and ends.
 
-It ends when the last rank on the node has ended. The signals that ask for a
+It ends when the last rank on the node has ended, with --stay not before its standard
+input ends. The signals that ask for a
 checkpoint (USR1) and for a final one (USR2, TERM) may be sent to it or to any rank.
 INT ends it, and the job's checkpoints with it.
 
@@ -49,20 +65,35 @@ Exit codes: 0 all ranks have ended, or the job has its daemon on this node;
 					"--json=" + strconv.FormatBool(asJSON)})
 			}
 			said := func(error) {}
+			var until chan struct{}
 			if tell {
 				var once sync.Once
 				said = func(err error) { once.Do(func() { node.SayReady(err) }) }
 			}
+			if stay {
+				until = make(chan struct{})
+				go func() {
+					_, _ = io.Copy(io.Discard, cmd.InOrStdin()) // its end is what counts
+					close(until)
+				}()
+				said = func(err error) { sayReady(cmd.OutOrStdout(), err) }
+			}
 			opt := node.Options{Key: key, Wait: wait, Checkpoints: coordinated.FromEnv(), Ready: func() { said(nil) },
-				Logger: slog.Default()}
+				Logger: slog.Default(), Until: until}
 			if asJSON {
 				opt.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))
 			}
 			// TERM is for the agents.
 			err := node.Run(context.WithoutCancel(cmd.Context()), opt)
-			said(err)
 			if errors.Is(err, node.ErrTaken) {
+				if !tell {
+					opt.Logger.Warn("holdfast node: "+err.Error()+"; this one ends", "key", key)
+				}
+				said(err)
 				return nil
+			}
+			if tell && err != nil {
+				said(err)
 			}
 			return err
 		},
@@ -72,6 +103,7 @@ Exit codes: 0 all ranks have ended, or the job has its daemon on this node;
 	fs.DurationVar(&wait, "wait", time.Minute, "how long to wait for the first rank")
 	fs.BoolVar(&background, "background", false, "return when ranks can connect, and leave the daemon running")
 	fs.BoolVar(&asJSON, "json", false, "write the log as JSON, an object a line")
+	fs.BoolVar(&stay, "stay", false, "serve one start of the program after the other, until standard input ends")
 	fs.BoolVar(&tell, "tell", false, "say at descriptor 3 that ranks can connect")
 	_ = fs.MarkHidden("tell") // it is there
 	return cmd

@@ -102,6 +102,9 @@ func printEpochs(w io.Writer, st *job.Status) error {
 	if st.Network != "" {
 		fmt.Fprintf(w, "control plane on %s\n", st.Network)
 	}
+	if s := daemonText(st.States); s != "" {
+		fmt.Fprintln(w, s)
+	}
 	if n := st.Next; n != nil {
 		what := "next checkpoint"
 		if n.Final {
@@ -139,6 +142,26 @@ func printEpochs(w io.Writer, st *job.Status) error {
 			fmt.Sprintf("%.1f ms", 1000*e.BlockedSeconds), strings.TrimSpace(durable)})
 	}
 	return table(w, out)
+}
+
+// daemonText names the node daemons of a program that is not in Go.
+func daemonText(ranks []job.RankStatus) string {
+	var all []string
+	for _, r := range ranks {
+		s := fmt.Sprintf("%d on %s", r.Daemon, r.Node)
+		if r.Daemon != 0 && !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	const most = 8
+	switch {
+	case len(all) == 0:
+		return ""
+	case len(all) > most:
+		return fmt.Sprintf("holdfast node: process %s and %d more; --json has all", strings.Join(all[:most], ", "),
+			len(all)-most)
+	}
+	return "holdfast node: process " + strings.Join(all, ", ")
 }
 
 // lossText says what the loss of a node would cost now.

@@ -102,6 +102,7 @@ type RankStatus struct {
 	Last    uint64  `json:"last_epoch"`        // the newest that was cut
 	Level   string  `json:"last_at,omitempty"` // the furthest level it has reached
 	Fault   string  `json:"fault,omitempty"`   // why it is not at all levels
+	Daemon  int     `json:"daemon,omitempty"`  // process of holdfast node that takes its checkpoints
 }
 
 // Work is something that a rank does in the background.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/peercred"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,6 +26,9 @@ type Options struct {
 	Checkpoints coordinated.Options
 	// Wait is how long the daemon waits for its first client; 0 means a minute.
 	Wait time.Duration
+	// Until, if not nil, keeps the daemon for one start of the program after the other until
+	// it is closed, and until the ranks that are there then have ended.
+	Until <-chan struct{}
 	// Ready is called when clients can connect.
 	Ready  func()
 	Logger *slog.Logger
@@ -46,7 +50,7 @@ type daemon struct {
 
 	mu     sync.Mutex // guards what follows
 	alive  map[*session]bool
-	served bool          // a client has come
+	served bool          // a rank has come
 	empty  chan struct{} // told when the last session is over
 }
 
@@ -81,7 +85,7 @@ func Run(ctx context.Context, opt Options) error {
 	signal.Ignore(unix.SIGPIPE) // whoever read the log may be gone
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: Address(opt.Key), Net: "unixpacket"})
 	if errors.Is(err, unix.EADDRINUSE) {
-		return ErrTaken
+		return fmt.Errorf("%w: %s has the key %s", ErrTaken, owner(opt.Key), opt.Key)
 	}
 	if err != nil {
 		return fmt.Errorf("listen for the ranks of this node: %w", err)
@@ -106,6 +110,20 @@ func Run(ctx context.Context, opt Options) error {
 	return err
 }
 
+// owner says which process serves a job.
+func owner(key string) string {
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: Address(key), Net: "unixpacket"})
+	if err != nil {
+		return "a process that does not answer"
+	}
+	defer c.Close()
+	who, err := peercred.Of(c)
+	if err != nil {
+		return "a process that does not answer"
+	}
+	return fmt.Sprintf("process %d of user %d", who.Pid, who.Uid)
+}
+
 func ignoreClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil
@@ -122,8 +140,18 @@ func (d *daemon) wait(ctx context.Context) error {
 	defer signal.Stop(signals)
 	idle := time.NewTimer(d.opt.Wait)
 	defer idle.Stop()
+	until := d.opt.Until
+	if until != nil {
+		idle.Stop()
+	}
 	for {
 		select {
+		case <-until:
+			until = nil
+			d.mu.Lock()
+			d.served = true // or need not be any more
+			d.mu.Unlock()
+			idle.Reset(linger)
 		case <-ctx.Done():
 			return nil
 		case s := <-signals:
@@ -131,7 +159,9 @@ func (d *daemon) wait(ctx context.Context) error {
 				return nil
 			}
 		case <-d.empty:
-			idle.Reset(linger)
+			if until == nil {
+				idle.Reset(linger)
+			}
 		case <-idle.C:
 			d.mu.Lock()
 			over, served := len(d.alive) == 0, d.served
@@ -177,6 +207,29 @@ func (d *daemon) pass(s os.Signal) bool {
 	return false
 }
 
+// awaitEnding returns when the ranks of an earlier start that have gone have left nothing to be
+// done: their epochs are on their way to the directories that the new ones open.
+func (d *daemon) awaitEnding(s *session) error {
+	d.mu.Lock()
+	var ending []*session
+	for one := range d.alive {
+		select {
+		case <-one.over:
+			ending = append(ending, one)
+		default:
+		}
+	}
+	d.mu.Unlock()
+	for _, one := range ending {
+		select {
+		case <-one.ended:
+		case <-s.over:
+			return s.why()
+		}
+	}
+	return nil
+}
+
 func (d *daemon) accept() {
 	for {
 		c, err := d.listener.AcceptUnix()
@@ -196,13 +249,14 @@ func (d *daemon) accept() {
 		}
 		s := newSession(d, conn)
 		d.mu.Lock()
-		d.alive[s], d.served = true, true
+		d.alive[s] = true
 		d.mu.Unlock()
 		d.sessions.Go(func() {
 			s.run()
+			close(s.ended)
 			d.mu.Lock()
 			delete(d.alive, s)
-			last := len(d.alive) == 0
+			last := len(d.alive) == 0 && d.served
 			d.mu.Unlock()
 			if last {
 				select {

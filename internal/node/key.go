@@ -8,6 +8,10 @@ import (
 // KeyVar names the job for its daemon and clients.
 const KeyVar = "HOLDFAST_NODE_KEY"
 
+// ReadyLine begins the line that a daemon with --stay writes when ranks can connect; the name of
+// its host and its process id follow.
+const ReadyLine = "holdfast node ready: "
+
 // Key is that of the job which this process belongs to: see NODE.md.
 func Key(getenv func(string) string) string {
 	if k := getenv(KeyVar); k != "" {

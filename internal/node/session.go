@@ -30,6 +30,7 @@ type session struct {
 	opt    coordinated.Options
 	inbox  chan wire.Message
 	over   chan struct{} // closed when the client has gone
+	ended  chan struct{} // closed when all that it left is done
 	closed atomic.Bool   // it has finalized
 	lost   atomic.Bool   // another rank is lost
 	arrays map[uint32]*array
@@ -54,7 +55,7 @@ type array struct {
 
 func newSession(d *daemon, c *conn) *session {
 	return &session{d: d, log: d.log, conn: c, inbox: make(chan wire.Message, 1), over: make(chan struct{}),
-		arrays: map[uint32]*array{}}
+		ended: make(chan struct{}), arrays: map[uint32]*array{}}
 }
 
 // signal hands a signal of the client to its agent.
@@ -177,6 +178,9 @@ func (s *session) ask(ctx context.Context, answer wire.Type, b []byte, fds ...in
 
 // begin answers HELLO and opens the Checkpointer.
 func (s *session) begin(m wire.Message) (err error) {
+	if err := s.d.awaitEnding(s); err != nil {
+		return err
+	}
 	defer func() {
 		if err != nil {
 			s.log.Error("holdfast node: a rank cannot begin", "pid", s.conn.pid, "error", err)
@@ -190,6 +194,9 @@ func (s *session) begin(m wire.Message) (err error) {
 	if m.Type != wire.TypeHello {
 		return fmt.Errorf("%w: type %d before HELLO", wire.ErrMalformed, m.Type)
 	}
+	s.d.mu.Lock()
+	s.d.served = true
+	s.d.mu.Unlock()
 	p, err := newPages()
 	if err != nil {
 		return err
@@ -201,7 +208,7 @@ func (s *session) begin(m wire.Message) (err error) {
 	s.rank = r
 	s.mu.Unlock()
 	s.log = s.log.With("rank", m.Rank)
-	s.opt = s.d.opt.Checkpoints
+	s.opt = s.d.opt.Checkpoints.OfStart(m.Supervisor, m.Step, m.Flags&wire.HelloFresh != 0)
 	check := signalsOf(s.opt.CheckpointSignals, unix.SIGUSR1)
 	stop := signalsOf(s.opt.StopSignals, unix.SIGUSR2, unix.SIGTERM)
 	s.opt.CheckpointSignals, s.opt.StopSignals = check, stop

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,6 +30,7 @@ type Options struct {
 	Spares             int
 	Grace              time.Duration
 	JSON               bool
+	Daemons            bool // start holdfast node on each node
 	Interface, LocalIn string
 }
 
@@ -75,6 +77,11 @@ func Run(ctx context.Context, opt Options) (code int, err error) {
 	if r.elsewhere(ctx) {
 		s.cmd.before = []string{opt.Self, "start-rank"} // without it a death before Open is noticed later
 	}
+	daemons, err := r.startDaemons(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { daemons.stop(cmp.Or(s.prog.WriteTimeout, 5*time.Minute) + 10*time.Second) }()
 	s.cfg.Began, s.cfg.Announced, s.cfg.Watched = began, s.cmd.before != nil, r.requeuers != nil
 	r.machine = decide.New(s.cfg)
 	return r.drive(ctx, signals)

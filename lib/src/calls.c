@@ -51,12 +51,28 @@ API int hf_start(void)
     return hf_the.stage == HF_NEW ? hf_connect(&hf_the) : HF_OK;
 }
 
+/* Adds a text with its length; of one that is NULL or too long, nothing. */
+static char *add_text(char *to, const char *text, size_t most)
+{
+    size_t n = text != NULL ? strnlen(text, most + 1) : 0;
+    uint32_t length;
+
+    if (n > most)
+        n = 0;
+    length = (uint32_t)n;
+    memcpy(to, &length, sizeof length);
+    if (n > 0)
+        memcpy(to + sizeof length, text, n);
+    return to + sizeof length + n;
+}
+
 API int hf_init(const hf_config *config)
 {
     struct hf_client *c = &hf_the;
     struct hfp_hello hello = {.flags = 0};
     hf_config d = HF_CONFIG_INIT;
     const char *program;
+    char *at;
     int code;
 
     if (config != NULL) {
@@ -82,13 +98,16 @@ API int hf_init(const hf_config *config)
     program = d.program != NULL ? d.program : program_invocation_short_name;
     hello.rank = d.rank;
     hello.size = d.size;
-    hello.n = (uint32_t)strnlen(program, HFP_NAME_BYTES);
-    memcpy(hello.text, program, hello.n);
+    at = add_text(hello.text, program, HFP_NAME_BYTES);
+    at = add_text(at, getenv("HOLDFAST_SUPERVISOR"), HFP_VALUE_BYTES);
+    at = add_text(at, getenv("SLURM_STEP_ID"), HFP_NAME_BYTES);
+    if (getenv("HOLDFAST_FRESH") != NULL && strcmp(getenv("HOLDFAST_FRESH"), "1") == 0)
+        hello.flags |= HFP_HELLO_FRESH;
     if (d.allgather != NULL)
         hello.flags |= HFP_HELLO_GATHERS;
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0)
         hello.flags |= HFP_HELLO_MEMBARRIER;
-    code = hf_call(c, &hello, HFP_HELLO, offsetof(struct hfp_hello, text) + hello.n, NULL);
+    code = hf_call(c, &hello, HFP_HELLO, (size_t)(at - (char *)&hello), NULL);
     if (code == HF_OK && c->flags == &hf_armed)
         code = hf_fail(HF_E_PROTOCOL,
                        "hf_init: the node daemon sent no pages; use holdfast and libholdfast of one release");

@@ -16,6 +16,7 @@
 #define HFP_MAX_BYTES 65536
 #define HFP_PAGE_BYTES 4096
 #define HFP_NAME_BYTES 200
+#define HFP_VALUE_BYTES 512
 #define HFP_MOST_ARRAYS 65536
 #define HFP_MOST_PICKED 15000
 #define HFP_ALL 0xffffffffu
@@ -48,6 +49,7 @@
 
 #define HFP_HELLO_GATHERS 1u
 #define HFP_HELLO_MEMBARRIER 2u
+#define HFP_HELLO_FRESH 4u
 #define HFP_WELCOME_FENCE 1u
 #define HFP_PROTECT_ANY_SIZE 1u
 #define HFP_WAIT_LOOK 1u
@@ -65,8 +67,8 @@ struct hfp_header {
 struct hfp_hello {
     struct hfp_header h;
     int32_t rank, size;
-    uint32_t flags, n;
-    char text[HFP_NAME_BYTES];
+    uint32_t flags;
+    char text[3 * (4 + HFP_VALUE_BYTES)];
 };
 
 struct hfp_protect {
@@ -145,7 +147,7 @@ struct hfp_error {
 };
 
 static_assert(sizeof(struct hfp_header) == 16, "header");
-static_assert(offsetof(struct hfp_hello, rank) == 16 && offsetof(struct hfp_hello, text) == 32, "HELLO");
+static_assert(offsetof(struct hfp_hello, rank) == 16 && offsetof(struct hfp_hello, text) == 28, "HELLO");
 static_assert(offsetof(struct hfp_protect, count) == 24 && offsetof(struct hfp_protect, text) == 40, "PROTECT");
 static_assert(offsetof(struct hfp_text, text) == 24, "WAIT");
 static_assert(offsetof(struct hfp_named, version) == 16 && offsetof(struct hfp_named, text) == 36, "SAVE");

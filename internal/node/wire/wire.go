@@ -17,6 +17,7 @@ const (
 	MaxBytes    = 65536
 	PageBytes   = 4096
 	NameBytes   = 200 // most of a name
+	ValueBytes  = 512 // most of a variable
 	MostArrays  = 65536
 	ItemBytes   = 24 // of a copy
 	MostItems   = 2048
@@ -61,6 +62,7 @@ const (
 const (
 	HelloGathers    = 1 << 0
 	HelloMembarrier = 1 << 1
+	HelloFresh      = 1 << 2
 	WelcomeFence    = 1 << 0
 	ProtectAnySize  = 1 << 0
 	WaitLook        = 1 << 0
@@ -97,6 +99,8 @@ type Message struct {
 	Picked     []uint32 // arrays
 	All        bool     // not those of Picked, but all
 	Signal     int32
+	Supervisor string // as the program's environment has it
+	Step       string // of Slurm, that the program is
 	Code       int32
 	Text       string // name of the program, array, level or checkpoint
 }
@@ -119,6 +123,7 @@ func Decode(b []byte) (m Message, err error) {
 	switch m.Type {
 	case TypeHello:
 		m.Rank, m.Size, m.Flags, m.Text = int32(d.u32()), int32(d.u32()), d.u32(), d.text()
+		m.Supervisor, m.Step = d.value(ValueBytes), d.text()
 		d.want(m.Size >= 1 && m.Rank >= 0 && m.Rank < m.Size)
 	case TypeProtect:
 		m.Array, m.Elem, m.Count, m.Flags, m.Text = d.u32(), d.u32(), d.u64(), d.u32(), d.text()
@@ -211,9 +216,11 @@ func ValidName(name string) bool {
 }
 
 // text is a length and so many bytes.
-func (d *fields) text() string {
+func (d *fields) text() string { return d.value(NameBytes) }
+
+func (d *fields) value(most uint32) string {
 	n := d.u32()
-	if d.bad || n > NameBytes || int(n) > len(d.b) {
+	if d.bad || n > most || int(n) > len(d.b) {
 		d.bad = true
 		return ""
 	}
@@ -226,7 +233,8 @@ func (d *fields) text() string {
 func (m *Message) Append(b []byte) []byte {
 	start, le := len(b), binary.LittleEndian
 	b = begin(b, m.Type)
-	text := func(b []byte) []byte { return append(le.AppendUint32(b, uint32(len(m.Text))), m.Text...) }
+	value := func(b []byte, s string) []byte { return append(le.AppendUint32(b, uint32(len(s))), s...) }
+	text := func(b []byte) []byte { return value(b, m.Text) }
 	picked := func(b []byte) []byte {
 		for _, id := range m.Picked {
 			b = le.AppendUint32(b, id)
@@ -236,7 +244,7 @@ func (m *Message) Append(b []byte) []byte {
 	switch m.Type {
 	case TypeHello:
 		b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, uint32(m.Rank)), uint32(m.Size)), m.Flags)
-		b = text(b)
+		b = value(value(text(b), m.Supervisor), m.Step)
 	case TypeProtect:
 		b = le.AppendUint64(le.AppendUint32(le.AppendUint32(b, m.Array), m.Elem), m.Count)
 		b = text(le.AppendUint32(b, m.Flags))

@@ -14,7 +14,8 @@ import (
 
 // samples are one message of each type.
 var samples = []Message{
-	{Type: TypeHello, Rank: 2, Size: 4, Flags: HelloGathers | HelloMembarrier, Text: "heat"},
+	{Type: TypeHello, Rank: 2, Size: 4, Flags: HelloGathers | HelloMembarrier | HelloFresh, Text: "heat",
+		Supervisor: "10.0.0.1:4711 00ff start=2", Step: "3"},
 	{Type: TypeProtect, Array: 7, Elem: 11, Count: 1 << 40, Text: "u"},
 	{Type: TypeProtect, Array: 8, Elem: 1, Count: 3, Flags: ProtectAnySize, Text: "log"},
 	{Type: TypeUnprotect, Array: 7},
@@ -129,9 +130,9 @@ func TestHeader(t *testing.T) {
 		"MOST_PICKED": MostPicked, "ALL": All, "NO_ARENA": NoArena,
 		"PROTECT_ANY_SIZE": ProtectAnySize, "WAIT_LOOK": WaitLook, "WELCOME": int(TypeWelcome), "EXCHANGE": int(TypeExchange),
 		"ARENA": int(TypeArena), "DROP": int(TypeDrop), "COPY": int(TypeCopy), "DONE": int(TypeDone),
-		"ERROR": int(TypeError), "HELLO_GATHERS": HelloGathers, "HELLO_MEMBARRIER": HelloMembarrier,
-		"WELCOME_FENCE": WelcomeFence, "POINT_ARMED": PointArmed, "POINT_OVER": PointOver,
-		"CODE_STOP":  CodeStop,
+		"ERROR": int(TypeError), "HELLO_GATHERS": HelloGathers, "HELLO_FRESH": HelloFresh,
+		"HELLO_MEMBARRIER": HelloMembarrier, "VALUE_BYTES": ValueBytes,
+		"WELCOME_FENCE": WelcomeFence, "POINT_ARMED": PointArmed, "POINT_OVER": PointOver, "CODE_STOP": CodeStop,
 		"CODE_AGAIN": CodeAgain}
 	for _, m := range regexp.MustCompile(`(?m)^#define HFP_(\w+) (\w+?)u?$`).FindAllStringSubmatch(string(text), -1) {
 		n, err := strconv.ParseInt(m[2], 0, 64)

@@ -1,0 +1,141 @@
+package supervise
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/config"
+	"github.com/holdfast-hpc/holdfast/internal/node"
+	"github.com/holdfast-hpc/holdfast/slurm"
+)
+
+// daemons are those of the nodes, for a program that uses libholdfast: one step of the job, or one
+// process of this machine, that the starts of the program have in common. They live as long as
+// this process holds their standard input open, and the ranks that are there then.
+type daemons struct {
+	proc   *exec.Cmd
+	hold   io.Closer
+	ended  chan struct{}
+	logger *log
+}
+
+// daemonsReady bounds how long the first start waits for them. Where one is not there by then
+// the first rank on its node starts one.
+const daemonsReady = 15 * time.Second
+
+// startDaemons starts them; nil without --daemons, or where they cannot be started.
+func (r *run) startDaemons(ctx context.Context) (*daemons, error) {
+	if !r.opt.Daemons {
+		return nil, nil
+	}
+	if os.Getenv(node.KeyVar) == "" {
+		if err := os.Setenv(node.KeyVar, r.daemonKey()); err != nil {
+			return nil, err
+		}
+	}
+	daemon := []string{r.opt.Self, "node", "--stay", "--json=" + strconv.FormatBool(r.opt.JSON)}
+	nodes, line := 1, daemon
+	switch {
+	case r.cfg.Job != nil && r.cmd.kind != launchPlain && len(r.cfg.Nodes) > 0:
+		nodes = len(r.cfg.Nodes)
+		n := strconv.Itoa(nodes)
+		line = append([]string{"srun", "--overlap", "--mpi=none", "-Q", "-K0", "--no-kill", "-N" + n, "-n" + n,
+			"--ntasks-per-node=1", "-w", slurm.FoldNodes(r.cfg.Nodes)}, daemon...)
+	case slices.ContainsFunc(r.cfg.Nodes, func(n string) bool { return !r.here(n) }):
+		r.log.say("warning: --daemons: this is no Slurm job, so the first rank on each node starts its daemon")
+		return nil, nil
+	}
+	d := &daemons{proc: exec.Command(line[0], line[1:]...), ended: make(chan struct{}), logger: r.log}
+	d.proc.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, config.SupervisorVar+"=")
+	})
+	d.proc.Stderr = r.opt.Stderr
+	d.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's signals are for this process
+	hold, err := d.proc.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	said, err := d.proc.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.proc.Start(); err != nil {
+		return nil, fmt.Errorf("start the node daemons: %w", err)
+	}
+	d.hold = hold
+	ready := make(chan string, nodes)
+	go func() {
+		defer close(d.ended)
+		for in := bufio.NewScanner(said); in.Scan(); {
+			if host, ok := strings.CutPrefix(in.Text(), node.ReadyLine); ok && len(ready) < nodes {
+				ready <- host
+			}
+		}
+		_ = d.proc.Wait() // they have said why
+	}()
+	d.await(ctx, ready, nodes)
+	return d, nil
+}
+
+// daemonKey is a name that no other run has.
+func (r *run) daemonKey() string {
+	b := make([]byte, 8)
+	_, _ = rand.Read(b) // it never fails
+	if r.cfg.Job != nil {
+		return "job." + r.cfg.Job.ID + "." + hex.EncodeToString(b)
+	}
+	return "run." + hex.EncodeToString(b)
+}
+
+// await waits until all are ready, for a while.
+func (d *daemons) await(ctx context.Context, ready <-chan string, nodes int) {
+	late := time.After(daemonsReady)
+	var hosts []string
+	for len(hosts) < nodes {
+		select {
+		case host := <-ready:
+			hosts = append(hosts, host)
+			continue
+		case <-d.ended:
+		case <-late:
+		case <-ctx.Done():
+		}
+		d.logger.say("warning: %d of %d node daemons are ready; on the other nodes the first rank starts one", len(hosts),
+			nodes)
+		return
+	}
+	slices.Sort(hosts)
+	const most = 8
+	more := ""
+	if len(hosts) > most {
+		hosts, more = hosts[:most], fmt.Sprintf(" and %d more", nodes-most)
+	}
+	d.logger.say("node daemons are ready: %s%s", strings.Join(hosts, ", "), more)
+}
+
+// stop lets them end, and waits until what they hold is written; limit bounds that.
+func (d *daemons) stop(limit time.Duration) {
+	if d == nil {
+		return
+	}
+	_ = d.hold.Close() // they may have ended
+	select {
+	case <-d.ended:
+		return
+	case <-time.After(limit):
+	}
+	d.logger.say("warning: the node daemons have not ended within %v, and are killed", limit)
+	_ = syscall.Kill(-d.proc.Process.Pid, syscall.SIGKILL) // as above
+	<-d.ended
+}
