@@ -188,7 +188,8 @@ func shared(t *testing.T, b *bench) {
 	b.ok(q.Write(s, 9000, []byte{77})) // the bytes are the host's meanwhile
 	b.ok(q.Read(s, 0, got))
 	if m[9000] != 77 || got[9000] != 77 || got[6] != pattern(7)[6] {
-		t.Errorf("while it is mapped the host has %d, the queue reads %d after %v; want 77", m[9000], got[9000], got[:8])
+		t.Errorf("while it is mapped the host has %d, the queue reads %d after %v; want 77", m[9000], got[9000],
+			got[:8])
 	}
 	copy(m[9000:], pattern(10000)[9000:])
 	b.ok(q.Unmap(s))
