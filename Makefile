@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lib demo wanted test race soak soak-damage soak-store soak-restart soak-slurm test-model test-gpu bench bench-full man lint build clean
+.PHONY: help setup lib demo wanted test race soak soak-damage soak-store soak-restart soak-slurm test-model test-gpu bench bench-full man lint build install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,29 @@ $(LIB)/libholdfast.so: $(HF_OBJECTS) lib/libholdfast.map
 $(LIB)/libholdfast.a: $(HF_OBJECTS)
 	rm -f $@
 	$(AR) rcs $@ $(HF_OBJECTS)
+
+# The module for Fortran, for programs of this compiler; others compile the source.
+FC := $(if $(filter default undefined,$(origin FC)),$(shell command -v gfortran),$(FC))
+FFLAGS ?= -O2 -g
+
+$(LIB)/libholdfast_fortran.a: lib/holdfast.F90
+	$(FC) $(FFLAGS) -fPIC -J$(LIB) -c $< -o $(LIB)/holdfast_fortran.o
+	rm -f $@
+	$(AR) rcs $@ $(LIB)/holdfast_fortran.o
+
+PREFIX     ?= /usr/local
+BINDIR     ?= $(PREFIX)/bin
+LIBDIR     ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+DATADIR    ?= $(PREFIX)/share
+MANDIR     ?= $(DATADIR)/man
+PYTHONDIR  ?= $(LIBDIR)/holdfast/python
+
+install: lib $(if $(FC),$(LIB)/libholdfast_fortran.a) ## install command, libraries, pages and modules below PREFIX=/usr/local; DESTDIR= for packages
+	@mkdir -p $(BIN)
+	$(GO) build -o $(BIN)/ ./cmd/holdfast
+	PREFIX='$(PREFIX)' BINDIR='$(BINDIR)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' DATADIR='$(DATADIR)' \
+		MANDIR='$(MANDIR)' PYTHONDIR='$(PYTHONDIR)' DESTDIR='$(DESTDIR)' sh scripts/install.sh $(BIN) $(LIB)
 
 demo: ## checkpoint, kill and restart an N-body run elsewhere; under 2 minutes
 	@sh scripts/setup.sh demo
@@ -144,5 +167,5 @@ lint: ## gofmt, go vet, staticcheck, doc comments, shellcheck
 	@sh scripts/lint.sh $(GO)
 
 clean: ## remove what the build and the demo left
-	rm -rf $(BIN) holdfast-demo $(BENCH_OUT) lib/*.o lib/*.a lib/*.so lib/*.so.0
+	rm -rf $(BIN) holdfast-demo $(BENCH_OUT) lib/*.o lib/*.a lib/*.so lib/*.so.0 lib/*.mod
 	$(GO) clean

@@ -13,7 +13,8 @@ demo="
 # The tests compile C, C++ and Fortran against MPI, look at its memory, and start a Slurm of their own.
 test="$demo
 	pkg-config libopenmpi-dev libmpich-dev valgrind binutils
-	g++ gfortran python3-numpy python3-mpi4py
+	g++ gfortran cmake groff-base man-db environment-modules
+	python3-numpy python3-mpi4py python3-pip python3-setuptools python3-wheel
 	ocl-icd-opencl-dev opencl-headers clinfo oclgrind
 	slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libpmi2-0
 	iproute2 util-linux procps shellcheck

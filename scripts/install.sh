@@ -1,0 +1,78 @@
+#!/bin/sh
+# Installs what `make install` has built: the command, libholdfast and its headers, Fortran modules, the package for
+# Python, files for CMake and pkg-config, manual pages, and a module file.
+#
+# Directories come from the environment, as from `make install`: PREFIX, and BINDIR, LIBDIR, INCLUDEDIR, DATADIR,
+# MANDIR, PYTHONDIR below it. DESTDIR is put before each, and remembered nowhere: for packages.
+#
+# usage: install.sh BIN LIB, the folders that the command and the library were built in
+set -eu
+[ $# -eq 2 ] || { echo "usage: install.sh BIN LIB; see make install" >&2; exit 2; }
+bin=$1
+lib=$2
+cd "$(dirname "$0")/.."
+
+for d in "$PREFIX" "$BINDIR" "$LIBDIR" "$INCLUDEDIR" "$DATADIR" "$MANDIR" "$PYTHONDIR"; do
+	case $d in
+	/*) ;;
+	*) echo "install: \"$d\" is not an absolute path; give PREFIX and the other directories as such" >&2; exit 2 ;;
+	esac
+done
+
+number() { sed -n "s/^#define HF_VERSION_$1 \\([0-9]*\\)\$/\\1/p" lib/holdfast.h; }
+major=$(number MAJOR)
+version=$major.$(number MINOR)
+fortran=$LIBDIR/holdfast/fortran
+sources=$DATADIR/holdfast/fortran
+cmake=$LIBDIR/cmake/holdfast
+
+# put MODE DIRECTORY FILE...
+put() {
+	mode=$1
+	to=$DESTDIR$2
+	shift 2
+	install -d "$to"
+	install -m "$mode" "$@" "$to/"
+}
+
+# fill FILE DIRECTORY [NAME] writes a template. Files there find the others from where they lie themselves, so that
+# the whole tree can be moved.
+fill() {
+	install -d "$DESTDIR$2"
+	sed -e "s|@VERSION@|$version|g" -e "s|@MAJOR@|$major|g" \
+		-e "s|@PREFIX@|$(from "$2" "$PREFIX")|g" -e "s|@BINDIR@|$(from "$2" "$BINDIR")|g" \
+		-e "s|@LIBDIR@|$(from "$2" "$LIBDIR")|g" -e "s|@INCLUDEDIR@|$(from "$2" "$INCLUDEDIR")|g" \
+		-e "s|@SOURCES@|$(from "$2" "$sources")|g" -e "s|@FORTRAN@|$(from "$2" "$fortran")|g" \
+		-e "s|@MANDIR@|$(from "$2" "$MANDIR")|g" -e "s|@PYTHONDIR@|$(from "$2" "$PYTHONDIR")|g" \
+		"$1" >"$DESTDIR$2/${3:-$(basename "$1" .in)}"
+}
+from() { realpath -m --relative-to="$1" "$2"; }
+
+put 755 "$BINDIR" "$bin/holdfast"
+put 644 "$INCLUDEDIR" lib/holdfast.h lib/holdfast_mpi.h lib/holdfast.hpp lib/holdfast_mpi.hpp
+put 644 "$LIBDIR" "$lib/libholdfast.a"
+install -m 755 "$lib/libholdfast.so.$major" "$DESTDIR$LIBDIR/libholdfast.so.$version"
+ln -sf "libholdfast.so.$version" "$DESTDIR$LIBDIR/libholdfast.so.$major"
+ln -sf "libholdfast.so.$major" "$DESTDIR$LIBDIR/libholdfast.so"
+
+put 644 "$sources" lib/holdfast.F90 lib/holdfast_mpi.F90
+if [ -f "$lib/libholdfast_fortran.a" ]; then
+	put 644 "$fortran" "$lib/holdfast.mod"
+	put 644 "$LIBDIR" "$lib/libholdfast_fortran.a"
+	fill lib/pkgconfig/holdfast-fortran.pc.in "$LIBDIR/pkgconfig"
+fi
+put 644 "$PYTHONDIR/holdfast" python/holdfast/*.py python/holdfast/py.typed
+
+fill lib/pkgconfig/holdfast.pc.in "$LIBDIR/pkgconfig"
+fill lib/cmake/holdfast-config.cmake.in "$cmake"
+fill lib/cmake/holdfast-config-version.cmake.in "$cmake"
+fill packaging/modulefiles/holdfast.tcl.in "$DATADIR/modulefiles/holdfast" "$version"
+
+put 644 "$MANDIR/man3" man/*.3
+# Each page has the names of its calls; man finds a page by any of them.
+for page in man/*.3; do
+	sed -n 's/^\.Nm \([a-z_]*\)\( ,\)\{0,1\}$/\1/p' "$page" | sort -u | while read -r name; do
+		[ "$name.3" = "$(basename "$page")" ] || ln -sf "$(basename "$page")" "$DESTDIR$MANDIR/man3/$name.3"
+	done
+done
+"$DESTDIR$BINDIR/holdfast" man "$DESTDIR$MANDIR/man1" >/dev/null

@@ -1,0 +1,224 @@
+package node
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
+)
+
+// installed is a tree that `make install` has made for another place: nothing in it may know where
+// it was made.
+type installed struct{ prefix string }
+
+func install(t *testing.T) installed {
+	t.Helper()
+	dest := filepath.Join(t.TempDir(), "dest")
+	must(t, "make", "-s", "-C", "../..", "install", "BIN="+built.dir, "LIB="+built.lib, "PREFIX=/opt/holdfast",
+		"DESTDIR="+dest)
+	prefix := filepath.Join(t.TempDir(), "moved")
+	if err := os.Rename(filepath.Join(dest, "opt/holdfast"), prefix); err != nil {
+		t.Fatal(err)
+	}
+	return installed{prefix}
+}
+
+func (i installed) path(elem ...string) string {
+	return filepath.Join(append([]string{i.prefix}, elem...)...)
+}
+
+// environ is that of a job with the installed command.
+func (i installed) environ(t *testing.T) []string {
+	return append(environ(t, t.TempDir()), "HOLDFAST_BIN="+i.path("bin/holdfast"))
+}
+
+// flags are what pkg-config has for a module.
+func (i installed) flags(t *testing.T, args ...string) []string {
+	t.Helper()
+	c := exec.Command("pkg-config", args...)
+	c.Env = append(os.Environ(), "PKG_CONFIG_PATH="+i.path("lib/pkgconfig"))
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("pkg-config %v: %v\n%s", args, err, out)
+	}
+	return strings.Fields(string(out))
+}
+
+// compile compiles sources in a folder of their own.
+func (i installed) compile(t *testing.T, compiler string, module string, sources ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	out := filepath.Join(dir, "program")
+	args := append(sources, i.flags(t, "--cflags", "--libs", module)...)
+	c := exec.Command(compiler, append(args, "-Wl,-rpath,"+i.path("lib"), "-o", out)...)
+	c.Dir = dir
+	if text, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", compiler, err, text)
+	}
+	return out
+}
+
+// TestInstall builds programs with what was installed, in each way that there is, and runs them.
+func TestInstall(t *testing.T) {
+	i := install(t)
+	want := heatInC(t)
+	t.Run("library", func(t *testing.T) { checkSoname(t, i) })
+	t.Run("pages", func(t *testing.T) { checkPages(t, i) })
+	t.Run("cmake", func(t *testing.T) { buildWithCMake(t, i, want) })
+	t.Run("pkg-config", func(t *testing.T) { buildWithPkgConfig(t, i, want) })
+	t.Run("module", func(t *testing.T) { loadModule(t, i) })
+	t.Run("wheel", func(t *testing.T) { makeWheel(t, i) })
+	t.Run("LANGUAGES.md", func(t *testing.T) { buildThePage(t, i) })
+}
+
+func checkSoname(t *testing.T, i installed) {
+	if out := must(t, "readelf", "-d", i.path("lib/libholdfast.so")); !strings.Contains(out, "[libholdfast.so.0]") {
+		t.Errorf("another soname than libholdfast.so.0:\n%s", out)
+	}
+	err := filepath.WalkDir(i.prefix, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(path, "bin/holdfast") {
+			return err
+		}
+		b, err := os.ReadFile(path) // a broken link fails here
+		if bytes.Contains(b, []byte("@PREFIX@")) || bytes.Contains(b, []byte("/opt/holdfast")) {
+			t.Errorf("%s has a path of its place, or one that was not filled in", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// checkPages wants a page for each call, and none that groff complains about.
+func checkPages(t *testing.T, i installed) {
+	header, err := os.ReadFile("../../lib/holdfast.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := regexp.MustCompile(`(?m)^(?:int|const char \*|FILE \*) ?(hf_\w+)\(`).FindAllSubmatch(header, -1)
+	if len(calls) < 11 {
+		t.Fatalf("%d calls in holdfast.h", len(calls))
+	}
+	for _, c := range calls {
+		if _, err := os.Stat(i.path("share/man/man3", string(c[1])+".3")); err != nil {
+			t.Errorf("%s has no manual page: add it to one in man/ (%v)", c[1], err)
+		}
+	}
+	pages, err := filepath.Glob(i.path("share/man/man*/*"))
+	if err != nil || len(pages) < len(calls)+20 {
+		t.Fatalf("%d pages (%v)", len(pages), err)
+	}
+	// One run for all: groff names the file of a warning.
+	out, err := exec.Command("groff", append([]string{"-ww", "-mandoc", "-Tutf8", "-z"}, pages...)...).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("groff (%v):\n%s", err, out)
+	}
+}
+
+// sameAs runs a solver on one rank.
+func sameAs(t *testing.T, i installed, program string, want []byte) {
+	t.Helper()
+	got := filepath.Join(t.TempDir(), "got")
+	launchOne(t, i.environ(t), []string{program, "48", "80", got}).mustEnd()
+	if b, err := os.ReadFile(got); err != nil || !bytes.Equal(b, want) {
+		t.Errorf("%s computed something else (%v)", program, err)
+	}
+}
+
+func buildWithCMake(t *testing.T, i installed, want []byte) {
+	dir := t.TempDir()
+	must(t, "cmake", "-S", "testdata/cmake", "-B", dir, "-DEXAMPLES="+absolute("../../examples"),
+		"-DCMAKE_PREFIX_PATH="+i.prefix, "-DMPI_C_COMPILER=mpicc.mpich", "-DMPI_CXX_COMPILER=mpicxx.mpich",
+		"-DMPI_Fortran_COMPILER=mpifort.mpich")
+	must(t, "cmake", "--build", dir, "--parallel", "2")
+	sameAs(t, i, filepath.Join(dir, "heat-c"), want)
+	sameAs(t, i, filepath.Join(dir, "heat-fortran"), want)
+	launchOne(t, i.environ(t), []string{filepath.Join(dir, "walk-cxx"), "100", "10"}).mustEnd()
+	launchOne(t, i.environ(t), []string{filepath.Join(dir, "hello-cxx"), "2"}).mustEnd()
+	if out := must(t, "ldd", filepath.Join(dir, "hello-cxx")); strings.Contains(out, "holdfast") {
+		t.Errorf("holdfast::static links the shared library:\n%s", out)
+	}
+}
+
+func buildWithPkgConfig(t *testing.T, i installed, want []byte) {
+	mpi := mpirun.MPICH.Name
+	sources := i.flags(t, "--variable=fortrandir", "holdfast")[0]
+	sameAs(t, i, i.compile(t, "mpicc."+mpi, "holdfast", absolute("../../examples/heat-c/heat.c")), want)
+	sameAs(t, i, i.compile(t, "mpifort."+mpi, "holdfast-fortran", filepath.Join(sources, "holdfast_mpi.F90"),
+		absolute("../../examples/heat-fortran/heat.f90")), want)
+	hello := i.compile(t, "g++", "holdfast", "-std=c++17", absolute("../../examples/hello-cxx/hello.cpp"))
+	launchOne(t, i.environ(t), []string{hello, "2"}).mustEnd()
+}
+
+// loadModule loads the module file, and runs what is in the paths then.
+func loadModule(t *testing.T, i installed) {
+	const modules = "/usr/lib/x86_64-linux-gnu/modulecmd.tcl"
+	load := exec.Command("tclsh", modules, "bash", "load", "holdfast")
+	load.Env = append(os.Environ(), "MODULEPATH="+i.path("share/modulefiles"))
+	text, err := load.Output()
+	if err != nil {
+		t.Fatalf("%s: %v (make setup installs it)", modules, err)
+	}
+	env := environ(t, t.TempDir())
+	script := string(text) + "\n" +
+		`[ "$HOLDFAST_BIN" = "$(command -v holdfast)" ] && pkg-config --exists holdfast && man -w hf_keep && ` +
+		`exec "$1" testdata/kinds.py`
+	j := launchOne(t, env, []string{"bash", "-c", script, "bash", python(t)})
+	j.mustEnd()
+	if s := j.out.String(); !strings.Contains(s, "kinds: saved") || !strings.Contains(s, i.path("share/man")) {
+		t.Errorf("the module is not in force:\n%s", s)
+	}
+}
+
+func makeWheel(t *testing.T, i installed) {
+	dir, p := t.TempDir(), python(t)
+	must(t, "cp", "-r", "../../python", dir) // a build leaves files there
+	must(t, p, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation",
+		"--wheel-dir", dir, filepath.Join(dir, "python"))
+	wheels, err := filepath.Glob(filepath.Join(dir, "holdfast-*-py3-none-any.whl"))
+	if err != nil || len(wheels) != 1 {
+		t.Fatalf("wheels: %v (%v)", wheels, err)
+	}
+	env := append(i.environ(t), "PYTHONPATH="+wheels[0], "LD_LIBRARY_PATH="+i.path("lib"))
+	launchOne(t, env, []string{p, "testdata/kinds.py"}).mustEnd()
+}
+
+// buildThePage compiles and runs the programs that docs/LANGUAGES.md shows.
+func buildThePage(t *testing.T, i installed) {
+	page, err := os.ReadFile("../../docs/LANGUAGES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, mpi := t.TempDir(), mpirun.MPICH.Name
+	write := func(language, name string) string {
+		_, program, found := strings.Cut(string(page), "```"+language+"\n")
+		program, _, closed := strings.Cut(program, "```")
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(program), 0o644); err != nil || !found || !closed {
+			t.Fatalf("no program in %s: %v", language, err)
+		}
+		return path
+	}
+	sources := i.flags(t, "--variable=fortrandir", "holdfast")[0]
+	for _, command := range [][]string{
+		{i.compile(t, "mpicc."+mpi, "holdfast", "-Wall", "-Werror", write("c", "program.c"))},
+		{i.compile(t, "mpicxx."+mpi, "holdfast", "-Wall", "-Werror", "-std=c++17", write("cpp", "program.cpp"))},
+		{i.compile(t, "mpifort."+mpi, "holdfast", filepath.Join(sources, "holdfast.F90"),
+			filepath.Join(sources, "holdfast_mpi.F90"), "-Wall", "-Werror", write("fortran", "program.f90"))},
+		{python(t), write("python", "program.py")},
+	} {
+		env := append(i.environ(t), "PYTHONPATH="+i.path("lib/holdfast/python"))
+		j := launchOne(t, env, command)
+		j.mustEnd()
+		if s := j.out.String(); !strings.Contains(s, "first start") {
+			t.Error(errors.New("the program took no part in checkpoints:\n" + s))
+		}
+	}
+}
