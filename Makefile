@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lib demo wanted test race soak soak-damage soak-store soak-restart soak-slurm test-model test-gpu bench bench-full man lint build install clean
+.PHONY: help setup lib veloc demo wanted test race soak soak-damage soak-store soak-restart soak-slurm test-model test-gpu bench bench-full man lint build install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,7 +21,7 @@ help: ## list the targets
 setup: ## install all Debian packages that demo, tests and pages need (as root)
 	@sh scripts/setup.sh all
 
-build: lib ## build the command-line tool, the applications into bin/, and libholdfast into lib/
+build: lib $(if $(shell command -v $(CXX)),veloc) ## build tool and applications into bin/, libholdfast and libveloc-client into lib/
 	@mkdir -p $(BIN)
 	$(GO) build -o $(BIN)/ ./...
 
@@ -67,6 +67,25 @@ install: lib $(if $(FC),$(LIB)/libholdfast_fortran.a) ## install command, librar
 	PREFIX='$(PREFIX)' BINDIR='$(BINDIR)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' DATADIR='$(DATADIR)' \
 		MANDIR='$(MANDIR)' PYTHONDIR='$(PYTHONDIR)' DESTDIR='$(DESTDIR)' sh scripts/install.sh $(BIN) $(LIB)
 
+VELOC_OBJECTS = $(patsubst lib/veloc/src/%.cpp,$(LIB)/veloc-%.o,$(wildcard lib/veloc/src/*.cpp))
+CXXFLAGS ?= -O2 -g
+VELOC_CXXFLAGS = -std=c++17 -fPIC -pthread -Wall -Wextra -Wpedantic -Wconversion -Werror -DVELOC_WITHOUT_MPI \
+	-Ilib -Ilib/veloc/include
+VELOC_LINK = -shared -Wl,-soname,libveloc-client.so.0 -Wl,--version-script,lib/veloc/libveloc.map -Wl,-z,nodelete \
+	-Wl,-z,defs -Wl,-rpath,'$$ORIGIN'
+
+veloc: $(LIB)/libveloc-client.so $(LIB)/veloc-backend ## build libveloc-client, for programs that are written for VeloC
+
+$(LIB)/veloc-%.o: lib/veloc/src/%.cpp $(wildcard lib/veloc/src/*.hpp lib/veloc/include/*.h* lib/veloc/include/veloc/*.h) lib/holdfast.h
+	$(CXX) $(VELOC_CXXFLAGS) $(CXXFLAGS) -c $< -o $@
+
+$(LIB)/libveloc-client.so: $(VELOC_OBJECTS) lib/veloc/libveloc.map $(LIB)/libholdfast.so
+	$(CXX) $(CXXFLAGS) $(VELOC_LINK) $(VELOC_OBJECTS) -L$(LIB) -lholdfast -o $@.0
+	ln -sf libveloc-client.so.0 $@
+
+$(LIB)/veloc-backend: lib/veloc/backend.cpp $(LIB)/veloc-config.o
+	$(CXX) $(VELOC_CXXFLAGS) $(CXXFLAGS) $^ -o $@
+
 demo: ## checkpoint, kill and restart an N-body run elsewhere; under 2 minutes
 	@sh scripts/setup.sh demo
 	@exec sh scripts/demo.sh $(GO) $(BIN)
@@ -85,14 +104,14 @@ test: wanted lint ## install what is missing (as root), lint, all tests
 # has vetted all.
 TEST = $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
 RANKS = apps/(matmul|nbody|smithwaterman|transpose)|cmd/holdfast|mpiwrap/mpi(test)?|$(RANKS_TOO)
-RANKS_TOO = test/(cluster|e2e|examples|node|remote|slurm|yield)
+RANKS_TOO = test/(cluster|e2e|examples|node|remote|slurm|veloc|yield)
 
 # The race detector takes cgo, MPI and OpenCL as they are. It is of no use where tests
 # start programs that were built without it (RACE_NOT). Packages that take long under it
 # (RACE_SLOW) are left to make race, but for a choice of storage's tests. It would wait a
 # second at the end of each package.
 RACE = GORACE=atexit_sleep_ms=0 $(GO) test -race -tags invariants -short -count=1 -timeout $(TIMEOUT)
-RACE_NOT = test/(cluster|e2e|examples|node|remote|slurm|yield)
+RACE_NOT = test/(cluster|e2e|examples|node|remote|slurm|veloc|yield)
 RACE_SLOW = storage(/internal/redundancy)?|coordinated(/cut.*)?|mpiwrap/mpi.*|gpustate(/gpu.*)?|$(RACE_SLOW_TOO)
 RACE_SLOW_TOO = cmd/.*|internal/(report|bench/.*)|apps/(nbody/picture|smithwaterman(/align)?)
 RACE_STORAGE = Prune|Vote|Kept|Redundan|Lend|Pace|Lock|Flush|Salvage|Put|Fetch|Rebuild|Pack|Level|Tools|View
@@ -167,5 +186,5 @@ lint: ## gofmt, go vet, staticcheck, doc comments, shellcheck
 	@sh scripts/lint.sh $(GO)
 
 clean: ## remove what the build and the demo left
-	rm -rf $(BIN) holdfast-demo $(BENCH_OUT) lib/*.o lib/*.a lib/*.so lib/*.so.0 lib/*.mod
+	rm -rf $(BIN) holdfast-demo $(BENCH_OUT) lib/*.o lib/*.a lib/*.so lib/*.so.0 lib/*.mod lib/veloc-backend
 	$(GO) clean

@@ -16,7 +16,7 @@ fi
 
 # A tab is four columns; of a character of several bytes the first counts.
 # shellcheck disable=SC2016 # awk's $0
-long=$({ printf '%s\n' "$sources"; git ls-files -co --exclude-standard '*.sh' 'lib/*.[ch]' 'lib/*.hpp' 'lib/*.F90' \
+long=$({ printf '%s\n' "$sources"; git ls-files -co --exclude-standard '*.sh' 'lib/*.[ch]' 'lib/*.[ch]pp' 'lib/*.F90' \
 	'examples/*.c' 'examples/*.cpp' 'examples/*.f90' '*.py' .ci/run; } |
 	LC_ALL=C xargs awk '{
 		line = $0; gsub(/\t/, "    ", line); gsub(/[\200-\277]/, "", line)

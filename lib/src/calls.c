@@ -91,6 +91,8 @@ API int hf_init(const hf_config *config)
         return code;
     if ((code = hf_start()) != HF_OK)
         return code;
+    c->count = 0;
+    c->restarting = false;
     c->rank = d.rank;
     c->size = d.size;
     c->allgather = d.allgather;
@@ -273,6 +275,6 @@ API int hf_finalize(void)
     hf_hang_up(c);
     c->flags = &hf_armed;
     hf_free_arrays(c);
-    c->stage = HF_FINAL;
+    c->stage = HF_NEW; /* libveloc-client connects again, to a daemon with another key */
     return code;
 }

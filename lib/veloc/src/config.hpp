@@ -1,0 +1,33 @@
+// config.hpp - VeloC's configuration: a file of lines "key = value" and the variables VELOC_<KEY>, which come first.
+#ifndef VELOC_CONFIG_HPP
+#define VELOC_CONFIG_HPP
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace veloc {
+
+struct config {
+    std::string scratch, persistent; // directories, which exist; persistent may be empty
+    bool sync = false;
+    int max_versions = 0; // of each name that stay; 0: all
+    // Seconds between the checkpoints that go there; 0: all, negative: none.
+    int ec_interval = 0, persistent_interval = 0;
+    std::string log_prefix;         // directory for the log; empty: standard error
+    std::vector<std::string> notes; // what has no effect here, and what Holdfast does instead
+};
+
+// Reads the file, if it has a name, and the environment, and makes the directories. Throws std::runtime_error: it names
+// the key, and what to do.
+config read_config(const std::string &file);
+
+// Moves a configuration to directories of a name below its own, which it makes.
+void add_directory(config &c, const std::string &name);
+
+// The settings of the node daemon that the configuration asks for, as variables. An empty value unsets one.
+std::map<std::string, std::string> settings_of(const config &c);
+
+} // namespace veloc
+
+#endif

@@ -1,0 +1,274 @@
+// engine.cpp - named checkpoints by libholdfast.
+#include "engine.hpp"
+
+#include <holdfast.h>
+
+#include <csignal>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <set>
+#include <stdexcept>
+#include <unistd.h>
+
+namespace veloc {
+
+namespace {
+
+engine *alive = nullptr; // for a program that leaves without VELOC_Finalize
+int connections = 0;     // that this process has had
+
+// Throws what libholdfast has to say about a failure.
+int check(int code)
+{
+    if (code < 0)
+        throw std::runtime_error(hf_error());
+    return code;
+}
+
+std::string variable(const char *name)
+{
+    const char *v = getenv(name);
+    return v != nullptr ? v : "";
+}
+
+// What the ranks' daemon is called: docs/NODE.md has what holdfast takes. A job of ours alone has a daemon of its own.
+std::string key_of(const veloc_comm &comm)
+{
+    std::string key = variable("HOLDFAST_NODE_KEY");
+    if (key.empty())
+        key = variable("PMIX_NAMESPACE");
+    if (key.empty() && !variable("SLURM_PROCID").empty())
+        key = "slurm." + variable("SLURM_JOB_ID") + "." + variable("SLURM_STEP_ID");
+    if (key.empty())
+        key = "parent." + std::to_string(getppid());
+    std::string own; // first, since only so many bytes of a key count
+    if (comm.allgather == nullptr)
+        own = "p" + std::to_string(getpid()) + ".";
+    else if (comm.size != comm.world)
+        own = "c" + std::to_string(comm.first) + ".";
+    if (connections > 0)
+        own = "n" + std::to_string(connections) + "." + own;
+    return own + key;
+}
+
+// The tool: HOLDFAST_BIN, else beside VeloC's or this library's, else the one in PATH.
+std::string tool()
+{
+    if (!variable("HOLDFAST_BIN").empty())
+        return "";
+    std::vector<std::string> places;
+    if (!variable("VELOC_BIN").empty())
+        places.push_back(variable("VELOC_BIN") + "/holdfast");
+    Dl_info self;
+    if (dladdr(reinterpret_cast<void *>(&tool), &self) != 0 && self.dli_fname != nullptr) {
+        std::string library = self.dli_fname;
+        size_t at = library.rfind('/');
+        if (at != std::string::npos)
+            places.push_back(library.substr(0, at) + "/../bin/holdfast");
+    }
+    for (const std::string &p : places)
+        if (access(p.c_str(), X_OK) == 0)
+            return p;
+    return "";
+}
+
+// Variables that hold for as long as it lives: the daemon takes its settings from them.
+class environment {
+  public:
+    void set(const std::string &name, const std::string &value)
+    {
+        const char *v = getenv(name.c_str());
+        before.push_back({name, v != nullptr, v != nullptr ? v : ""});
+        if (value.empty())
+            unsetenv(name.c_str());
+        else
+            setenv(name.c_str(), value.c_str(), 1);
+    }
+    ~environment()
+    {
+        for (auto b = before.rbegin(); b != before.rend(); ++b) {
+            if (b->there)
+                setenv(b->name.c_str(), b->value.c_str(), 1);
+            else
+                unsetenv(b->name.c_str());
+        }
+    }
+
+  private:
+    struct entry {
+        std::string name;
+        bool there;
+        std::string value;
+    };
+    std::vector<entry> before;
+};
+
+// Signal handlers, put back when it ends: a program that is written for VeloC has no points, so that nothing can come
+// of a signal that asks for a checkpoint, and TERM must end it.
+class handlers {
+  public:
+    handlers()
+    {
+        for (int s = 1; s < NSIG; s++)
+            there[s] = sigaction(s, nullptr, &was[s]) == 0;
+    }
+    ~handlers()
+    {
+        for (int s = 1; s < NSIG; s++) {
+            struct sigaction is;
+            if (there[s] && sigaction(s, nullptr, &is) == 0 &&
+                (is.sa_flags != was[s].sa_flags || is.sa_handler != was[s].sa_handler))
+                sigaction(s, &was[s], nullptr);
+        }
+    }
+
+  private:
+    struct sigaction was[NSIG];
+    bool there[NSIG] = {};
+};
+
+// A program that ends well without VELOC_Finalize has not crashed: its other ranks go on, and what it has saved is
+// finished. One that ends with an error has.
+void at_exit(int status, void *)
+{
+    engine *e = alive;
+    if (status != 0)
+        alive = nullptr; // a destructor that runs later must not wait for the other ranks
+    if (status != 0 || e == nullptr)
+        return;
+    try {
+        e->finish();
+    } catch (const std::exception &) {
+        // the process ends; the daemon's log has it
+    }
+}
+
+std::vector<const char *> names_of(const std::vector<piece> &pieces)
+{
+    std::vector<const char *> names;
+    for (const piece &p : pieces)
+        names.push_back(p.name.c_str());
+    return names;
+}
+
+} // namespace
+
+std::string job_of(const veloc_comm &comm)
+{
+    if (comm.allgather == nullptr)
+        return "single-" + std::to_string(static_cast<unsigned>(comm.first));
+    return comm.size == comm.world ? whole_job : "from-" + std::to_string(comm.first);
+}
+
+engine::engine(const veloc_comm &comm, const config &c)
+    : keep(c.max_versions == 0 ? INT_MAX : c.max_versions < 2 ? 2 : c.max_versions)
+{
+    if (alive != nullptr)
+        throw std::runtime_error("this process has a client already; finalize or delete it first");
+    hf_config h = HF_CONFIG_INIT;
+    std::string job = job_of(comm);
+    h.rank = comm.rank;
+    h.size = comm.size;
+    h.program = job.c_str();
+    h.allgather = comm.allgather;
+    h.arg = comm.arg;
+    handlers put_back;
+    environment e;
+    for (const auto &[name, value] : settings_of(c))
+        e.set(name, value);
+    e.set("HOLDFAST_NODE_KEY", key_of(comm));
+    if (variable("HOLDFAST_JOB").empty())
+        e.set("HOLDFAST_JOB", job);
+    if (std::string t = tool(); !t.empty())
+        e.set("HOLDFAST_BIN", t);
+    check(hf_init(&h));
+    if (connections++ == 0)
+        on_exit(at_exit, nullptr);
+    alive = this;
+}
+
+void engine::finish()
+{
+    if (alive != this)
+        return;
+    shut();
+    alive = nullptr;
+    check(hf_finalize());
+}
+
+engine::~engine()
+{
+    if (alive == this)
+        alive = nullptr;
+}
+
+// Prepares a call about checkpoints of a name: what is open is shut, and as many stay as the configuration says.
+void engine::use(const std::string &name)
+{
+    shut();
+    check(hf_keep(name.c_str(), keep));
+}
+
+void engine::protect(const std::vector<piece> &pieces)
+{
+    for (const piece &p : pieces) {
+        if (!p.path.empty())
+            check(hf_protect_file(p.name.c_str(), p.path.c_str()));
+        else
+            check(hf_protect(p.name.c_str(), p.at, p.bytes, HF_BYTE));
+    }
+}
+
+void engine::save(const std::string &name, int version, const std::vector<piece> &pieces)
+{
+    use(name);
+    protect(pieces);
+    std::vector<const char *> names = names_of(pieces);
+    check(hf_checkpoint_some(name.c_str(), version, names.data(), names.size()));
+}
+
+void engine::wait() { check(hf_wait(nullptr)); }
+
+bool engine::finished() { return check(hf_test(nullptr)) == HF_FOUND; }
+
+int engine::newest(const std::string &name, int most)
+{
+    int64_t version = -1;
+    use(name);
+    return check(hf_restart_test(name.c_str(), most, &version)) == HF_FOUND && version <= INT_MAX
+               ? static_cast<int>(version)
+               : -1;
+}
+
+void engine::open(const std::string &name, int version)
+{
+    use(name);
+    check(hf_restart_begin(name.c_str(), version));
+    opened = true;
+}
+
+long long engine::held(const std::string &piece)
+{
+    size_t bytes;
+    return check(hf_saved(piece.c_str(), &bytes, nullptr)) == HF_FOUND ? static_cast<long long>(bytes) : -1;
+}
+
+void engine::load(const std::vector<piece> &pieces)
+{
+    protect(pieces);
+    std::vector<const char *> names = names_of(pieces);
+    if (!names.empty())
+        check(hf_recover(names.data(), names.size()));
+}
+
+void engine::shut()
+{
+    if (opened) {
+        opened = false;
+        check(hf_restart_end());
+    }
+}
+
+} // namespace veloc

@@ -1,0 +1,75 @@
+// engine.hpp - what client.cpp needs of libholdfast: the ranks' connection to their daemon, and named checkpoints.
+#ifndef VELOC_ENGINE_HPP
+#define VELOC_ENGINE_HPP
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "config.hpp"
+#include "veloc/comm.h"
+
+namespace veloc {
+
+// What is saved or restored under a name: memory, or the file at path.
+struct piece {
+    std::string name;
+    void *at = nullptr;
+    size_t bytes = 0;
+    std::string path;
+};
+
+// The job that holds the checkpoints of these ranks: one for all programs that use the same directories, as with VeloC,
+// and another for each process by itself and for each communicator that is not of all ranks.
+std::string job_of(const veloc_comm &comm);
+inline const char *const whole_job = "veloc"; // of all ranks
+
+// The connection of this process, of which there is one. Functions throw std::runtime_error with the cause and the
+// remedy. Those that are collective throw on all ranks or on none, unless a rank is lost.
+class engine {
+  public:
+    // Connects. Collective over comm.
+    engine(const veloc_comm &comm, const config &c);
+    ~engine();
+    engine(const engine &) = delete;
+    engine &operator=(const engine &) = delete;
+
+    // Ends: waits until checkpoints are durable at all levels. Collective.
+    void finish();
+
+    // Takes a checkpoint of the pieces, as they are now. Collective.
+    void save(const std::string &name, int version, const std::vector<piece> &pieces);
+
+    // Waits until the newest checkpoint is durable. Local.
+    void wait();
+
+    // Whether wait would not wait. Local.
+    bool finished();
+
+    // The newest version of a name up to `most`, negative for any; -1 if there is none. Collective.
+    int newest(const std::string &name, int most);
+
+    // Reads a checkpoint and verifies it on all ranks. Collective.
+    void open(const std::string &name, int version);
+
+    // Bytes that the open checkpoint holds of a piece that is memory; -1 for none. Local.
+    long long held(const std::string &piece);
+
+    // Copies pieces from the open checkpoint to memory that is as large as what was saved, or larger, and to
+    // files. Local. Changes nothing if it fails.
+    void load(const std::vector<piece> &pieces);
+
+    // Forgets the open checkpoint, if there is one. Local.
+    void shut();
+
+  private:
+    void use(const std::string &name);
+    void protect(const std::vector<piece> &pieces);
+
+    int keep;
+    bool opened = false;
+};
+
+} // namespace veloc
+
+#endif

@@ -1,0 +1,394 @@
+package veloc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
+)
+
+// built are what the tests run, made once.
+var built struct{ dir, holdfast, lib string }
+
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "holdfast-veloc")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	built.dir, built.holdfast, built.lib = dir, filepath.Join(dir, "bin", "holdfast"), filepath.Join(dir, "lib")
+	for _, line := range [][]string{
+		{"mkdir", built.lib},
+		{"make", "-s", "-C", "../..", "veloc", "LIB=" + built.lib},
+		{"go", "build", "-o", built.holdfast, "../../cmd/holdfast"},
+	} {
+		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%v: %v\n%s", line, err, out)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// compile builds a program for an MPI as a user does, or for none.
+func compile(t *testing.T, mpi, source string) string {
+	t.Helper()
+	cc := []string{"gcc"}
+	if strings.HasSuffix(source, ".cpp") {
+		cc = []string{"mpicxx." + mpi, "-std=c++17"}
+	} else if mpi != "" {
+		cc = []string{"mpicc." + mpi}
+	}
+	out := filepath.Join(built.dir, mpi+"-"+strings.TrimSuffix(source, filepath.Ext(source)))
+	if _, err := os.Stat(out); err == nil {
+		return out
+	}
+	args := append(cc, "-O1", "-Wall", "-I../../lib/veloc/include", "testdata/"+source, "-o", out,
+		"-L"+built.lib, "-lveloc-client", "-Wl,-rpath,"+built.lib)
+	if text, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("compile %s: %v\n%s", source, err, text)
+	}
+	return out
+}
+
+// place is where a program's checkpoints go, and its configuration.
+type place struct{ scratch, persistent, config string }
+
+func newPlace(t *testing.T, lines ...string) place {
+	t.Helper()
+	dir := t.TempDir()
+	p := place{filepath.Join(dir, "scratch"), filepath.Join(dir, "persistent"), filepath.Join(dir, "veloc.cfg")}
+	all := append([]string{"# made by a test", "scratch = " + p.scratch, "persistent = " + p.persistent}, lines...)
+	if err := os.WriteFile(p.config, []byte(strings.Join(all, "\n")+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+const (
+	ranks = 3
+	limit = time.Minute
+)
+
+// run runs a program on ranks of an MPI, or by itself, and waits until nobody holds its output.
+func run(t *testing.T, mpi string, n int, command ...string) (out string, code int) {
+	t.Helper()
+	for _, l := range mpirun.Launchers() {
+		if l.Name == mpi {
+			if err := l.Available(); err != nil {
+				t.Skip(err)
+			}
+			command = l.Yielding().Command(nil, mpirun.Part{Ranks: n, Command: command})
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	c := exec.CommandContext(ctx, command[0], command[1:]...)
+	c.Env = mpirun.Environ("HOLDFAST_BIN=" + built.holdfast)
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	c.WaitDelay = 10 * time.Second
+	text, err := c.CombinedOutput()
+	if ctx.Err() != nil || errors.Is(err, exec.ErrWaitDelay) {
+		t.Fatalf("%v: does not end (%v)\n%s", command, err, text)
+	}
+	return string(text), c.ProcessState.ExitCode()
+}
+
+// mustRun runs a program that ends well.
+func mustRun(t *testing.T, mpi string, n int, command ...string) string {
+	t.Helper()
+	out, code := run(t, mpi, n, command...)
+	if code != 0 {
+		t.Fatalf("%v: exit code %d\n%s", command, code, out)
+	}
+	return out
+}
+
+func mustSay(t *testing.T, out, words string) {
+	t.Helper()
+	if !strings.Contains(out, words) {
+		t.Fatalf("nobody says %q:\n%s", words, out)
+	}
+}
+
+// heat returns the command of a run of heat, and a function that reads its result.
+func heat(t *testing.T, mpi string, p place, form string, option ...string) (command []string, result func() []byte) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "result")
+	command = append([]string{compile(t, mpi, "heat.c"), p.config, form, "100", name}, option...)
+	return command, func() (all []byte) {
+		for r := range ranks {
+			b, err := os.ReadFile(fmt.Sprint(name, ".", r))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, b...)
+		}
+		return all
+	}
+}
+
+// uncut is what heat computes without being stopped.
+func uncut(t *testing.T) []byte {
+	t.Helper()
+	whole.Do(func() { whole.result = runUncut(t) })
+	return whole.result
+}
+
+var whole struct {
+	sync.Once
+	result []byte
+}
+
+func runUncut(t *testing.T) []byte {
+	t.Helper()
+	command, result := heat(t, "openmpi", newPlace(t, "mode = async"), "mem")
+	mustSay(t, mustRun(t, "openmpi", ranks, command...), "heat: begins at step 0")
+	return result()
+}
+
+// TestHeat ends a program in the middle, takes the scratch directory away in half of the cases, and restarts
+// it under the other MPI.
+func TestHeat(t *testing.T) {
+	want := uncut(t)
+	cases := []struct {
+		form, mode, first, second, end, last string
+		lose                                 bool
+	}{
+		{"mem", "async", "openmpi", "mpich", "abort-at", "drain", true},
+		{"mem", "sync", "mpich", "openmpi", "kill-at", "", false},
+		{"begin", "async", "mpich", "mpich", "abort-at", "leave", false},
+		{"file", "async", "openmpi", "mpich", "abort-at", "", true},
+		{"file", "sync", "mpich", "openmpi", "kill-at", "leave", false},
+	}
+	for _, c := range cases {
+		t.Run(c.form+" "+c.mode+" "+c.end, func(t *testing.T) {
+			p := newPlace(t, "mode = "+c.mode, "max_versions = 3")
+			command, _ := heat(t, c.first, p, c.form, c.end, "55")
+			if out, code := run(t, c.first, ranks, command...); code == 0 {
+				t.Fatalf("the program was not ended:\n%s", out)
+			}
+			if c.lose {
+				if err := os.RemoveAll(p.scratch); err != nil {
+					t.Fatal(err)
+				}
+			}
+			command, result := heat(t, c.second, p, c.form, c.last)
+			out := mustRun(t, c.second, ranks, command...)
+			if !regexp.MustCompile(`heat: begins at step (40|50)\b`).MatchString(out) ||
+				c.mode == "sync" && !strings.Contains(out, "step 50") {
+				t.Errorf("it began elsewhere:\n%s", out)
+			}
+			if strings.Contains(out, "ERROR") {
+				t.Errorf("an error is said of a run without one:\n%s", out)
+			}
+			if !bytes.Equal(result(), want) {
+				t.Error("the restarted program computed something else")
+			}
+		})
+	}
+}
+
+// flip changes a byte in the middle of every shard of the newest epoch below each directory.
+func flip(t *testing.T, dirs ...string) {
+	t.Helper()
+	for _, dir := range dirs {
+		epochs, err := filepath.Glob(dir + "/name.heat/epoch-*")
+		if err != nil || len(epochs) == 0 {
+			t.Fatalf("no epoch below %s (%v)", dir, err)
+		}
+		shards, err := filepath.Glob(epochs[len(epochs)-1] + "/*.shard*")
+		if err != nil || len(shards) == 0 {
+			t.Fatalf("no shard in %s (%v)", epochs[len(epochs)-1], err)
+		}
+		for _, name := range shards {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b[len(b)/2] ^= 0x40
+			if err := os.WriteFile(name, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestDamage flips bytes of the newest checkpoint. One that is whole elsewhere comes from there. Else the restart
+// fails, with nothing handed out, and the test for one finds the version before.
+func TestDamage(t *testing.T) {
+	begin := func(t *testing.T) place {
+		p := newPlace(t, "mode = sync")
+		command, _ := heat(t, "mpich", p, "mem", "abort-at", "55")
+		if out, code := run(t, "mpich", ranks, command...); code == 0 {
+			t.Fatalf("the program was not ended:\n%s", out)
+		}
+		return p
+	}
+	t.Run("scratch", func(t *testing.T) {
+		p := begin(t)
+		flip(t, p.scratch)
+		command, result := heat(t, "mpich", p, "mem")
+		out := mustRun(t, "mpich", ranks, command...)
+		mustSay(t, out, "heat: begins at step 50")
+		if !bytes.Equal(result(), uncut(t)) {
+			t.Error("the restarted program computed something else")
+		}
+	})
+	t.Run("everywhere", func(t *testing.T) {
+		p := begin(t)
+		flip(t, p.scratch, p.persistent)
+		command, _ := heat(t, "mpich", p, "mem", "restart-at", "50")
+		out, code := run(t, "mpich", ranks, command...)
+		if code == 0 || strings.Contains(out, "heat: begins") {
+			t.Fatalf("exit code %d: it went on from a damaged checkpoint:\n%s", code, out)
+		}
+		mustSay(t, out, "veloc: rank 0: restart_begin:")
+		mustSay(t, out, "hash of the original bytes does not match")
+		mustSay(t, out, "heat: restart test says 40")
+		command, result := heat(t, "mpich", p, "mem")
+		mustSay(t, mustRun(t, "mpich", ranks, command...), "heat: begins at step 40")
+		if !bytes.Equal(result(), uncut(t)) {
+			t.Error("the program that went back computed something else")
+		}
+	})
+}
+
+// TestCalls makes calls in the orders that programs use, right and wrong.
+func TestCalls(t *testing.T) {
+	for i, mpi := range []string{"openmpi", "mpich"} {
+		t.Run(mpi, func(t *testing.T) {
+			p := newPlace(t, "mode = "+[]string{"async", "sync"}[i])
+			mustSay(t, mustRun(t, mpi, 2+i, compile(t, mpi, "calls.c"), p.config), "calls: all as they should be")
+		})
+	}
+	t.Run("by itself", func(t *testing.T) {
+		p := newPlace(t, "mode = async", "persistent_interval = -1", "ec_interval = -1")
+		mustSay(t, mustRun(t, "", 1, compile(t, "mpich", "calls.c"), p.config), "calls: all as they should be")
+		if names, err := os.ReadDir(p.persistent); err != nil || len(names) > 0 {
+			t.Errorf("persistent has %v, %v; want nothing", names, err)
+		}
+	})
+}
+
+// TestClient uses the C++ class, and restores under the other MPI what it has saved.
+func TestClient(t *testing.T) {
+	p := newPlace(t, "mode = async")
+	mustSay(t, mustRun(t, "openmpi", ranks, compile(t, "openmpi", "client.cpp"), p.config, "write"), "as it should be")
+	mustSay(t, mustRun(t, "mpich", ranks, compile(t, "mpich", "client.cpp"), p.config, "read"), "as it should be")
+}
+
+// TestHalves has two communicators with checkpoints of the same name.
+func TestHalves(t *testing.T) {
+	p := newPlace(t, "mode = sync")
+	mustRun(t, "mpich", 4, compile(t, "mpich", "halves.c"), p.config, "write")
+	mustRun(t, "openmpi", 4, compile(t, "openmpi", "halves.c"), p.config, "read")
+}
+
+// TestSingle runs processes without MPI that share directories.
+func TestSingle(t *testing.T) {
+	p := newPlace(t, "mode = async")
+	program := compile(t, "", "single.c")
+	for i, want := range []string{"version 0, sum 5", "version 1, sum 10", "version 2, sum 15"} {
+		mustSay(t, mustRun(t, "", 1, program, p.config, "3", "5", "1"), want)
+		if i == 1 {
+			mustSay(t, mustRun(t, "", 1, program, p.config, "4", "1", "1"), "single 4: version 0, sum 1")
+		}
+	}
+}
+
+// TestVersions: max_versions bounds what each name keeps, beside the first checkpoint of a run.
+func TestVersions(t *testing.T) {
+	for _, c := range []struct{ most, want int }{{0, 6}, {3, 3}, {1, 2}} {
+		p := newPlace(t, "mode = sync", fmt.Sprint("max_versions = ", c.most))
+		mustRun(t, "", 1, compile(t, "", "single.c"), p.config, "1", "1", "6")
+		found, err := filepath.Glob(p.persistent + "/single-1/name.sum/epoch-*/manifest")
+		if err != nil || len(found) < c.want || len(found) > c.want+1 {
+			t.Errorf("max_versions %d: %d epochs at persistent, want %d (%v)", c.most, len(found), c.want, err)
+		}
+	}
+}
+
+// TestConfig checks configurations by veloc-backend.
+func TestConfig(t *testing.T) {
+	dir := t.TempDir()
+	good := "scratch=" + dir + "/s\nmode=async\n"
+	cases := []struct {
+		name, text, env, want string
+		code                  int
+	}{
+		{"good", good + "persistent = " + dir + "/a/b ; made\n# x\n; y\n\nMax_Versions: 3\n", "", "", 0},
+		{"misspelt", good + "max_version = 3\n", "", "cfg:3: max_version is no key; did you mean max_versions?", 2},
+		{"unknown", good + "colour = red\n", "", "colour is no key; remove it", 2},
+		{"no number", good + "ec_interval = often\n", "", `ec_interval: "often" is no whole number`, 2},
+		{"negative", good + "max_versions = -1\n", "", "max_versions is negative", 2},
+		{"no mode", "scratch=" + dir + "\n", "", "has no mode; set it to sync or async", 2},
+		{"other mode", "scratch=" + dir + "\nmode=fast\n", "", "mode is fast; set it to sync or async", 2},
+		{"no scratch", "mode=sync\n", "", "has no scratch", 2},
+		{"scratch is a file", "mode=sync\nscratch=" + dir + "/veloc.cfg\n", "", "is no directory", 2},
+		{"section", "[veloc]\n" + good, "", "the keys are in no section", 2},
+		{"no value", good + "chksum\n", "", `"chksum" has no value`, 2},
+		{"no boolean", good + "chksum = maybe\n", "", `"maybe" is neither true nor false`, 2},
+		{"daos", good + "daos_pool = x\n", "", "does not store in DAOS", 2},
+		{"no effect", good + "axl_type = AXL_XFER_SYNC\nchksum = true\n", "", "axl_type has no effect", 0},
+		{"variable", "mode=sync\n", "VELOC_SCRATCH=" + dir + "/v", "", 0},
+		{"variable comes first", good, "VELOC_MODE=slow", "mode is slow", 2},
+		{"misspelt variable", good, "VELOC_SCRATC=x", "VELOC_SCRATC: scratc is no key; did you mean scratch?", 2},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			file := filepath.Join(dir, "veloc.cfg")
+			if err := os.WriteFile(file, []byte(c.text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(filepath.Join(built.lib, "veloc-backend"), file, "--disable-ec")
+			cmd.Env = append(os.Environ(), "VELOC_BIN=/opt/veloc/bin", c.env)
+			out, err := cmd.CombinedOutput()
+			if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.want) ||
+				c.want == "" && len(out) > 0 {
+				t.Errorf("exit code %d, %q (%v); want %d, %q", code, out, err, c.code, c.want)
+			}
+		})
+	}
+}
+
+// TestSymbols makes sure that the library has no MPI in it, and exports what its headers have.
+func TestSymbols(t *testing.T) {
+	out, err := exec.Command("nm", "-D", "-C", filepath.Join(built.lib, "libveloc-client.so")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("nm: %v\n%s", err, out)
+	}
+	header, err := os.ReadFile("../../lib/veloc/include/veloc.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		name := strings.TrimSpace(line[min(len(line), 19):])
+		name, _, _ = strings.Cut(name, "@")
+		switch kind := line[17]; {
+		case regexp.MustCompile(`^P?MPI_`).MatchString(name):
+			t.Errorf("the library has %s", name)
+		case kind == 'T' && !strings.HasPrefix(name, "veloc::") && !strings.Contains(string(header), name+"("):
+			t.Errorf("the library exports %s, which is not in its header", name)
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^int (VELOC_\w+)\(`).FindAllStringSubmatch(string(header), -1) {
+		if !strings.Contains(string(out), "T "+m[1]+"@") {
+			t.Errorf("the library has no %s", m[1])
+		}
+	}
+}
