@@ -24,22 +24,22 @@ const usage = `matmul multiplies two dense matrices on GPUs, C = A B.
 
 The matrices come from files (-a, -b: NumPy's .npy or Matrix Market, rounded to
 -type) or are made from a seed (-size MxKxN: A is M by K, B is K by N, numbers from
--1 to 1). The ranks form a grid, each owns a block of A, B and C. Panels of A go
-round the rows of the grid and panels of B round its columns, by non-blocking
-broadcasts, while the devices multiply the panels before. Start it with mpirun or
-srun, or alone with -ranks 1:
+-1 to 1). The ranks form a grid, and each owns a block of A, B and C. Non-blocking
+broadcasts bring panels of A to the ranks of a row and panels of B to the ranks of a
+column, while the devices multiply the panels before. Start it with mpirun or srun,
+or alone with -ranks 1:
 
   mpirun -np 4 matmul -size 4096x4096x4096 -out c.npy
   matmul -ranks 1 -type float64 -a left.mtx -b right.npy -out c.npy
 
-At the end the product is checked on vectors of random signs (Freivalds), within
-what rounding allows; a product that fails is an error.
+At the end matmul checks the product on vectors of random signs (Freivalds). A
+residual beyond the bound of rounding is an error.
 
 ` + job.Usage + `
 A fixed number of ranks and -panel on one kind of device gives the same bytes
 anywhere. Other kinds, numbers of ranks or panels differ by at most twice the
 bound of the check: (K + panels + 2) unit roundoffs times |A| |B|.
-The SHA-256 of the result file is beside it, NAME.sha256.
+matmul writes the SHA-256 of the result file to NAME.sha256.
 
 Flags:
 `

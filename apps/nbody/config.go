@@ -29,18 +29,18 @@ type config struct {
 const usage = `nbody integrates bodies under their mutual gravity on GPUs.
 
 The bodies come from a file (-in) or are a Plummer sphere (-plummer). Every MPI
-rank owns a block of them on its device; the blocks go round a ring of ranks while
+rank owns a block of them on its device and passes it round a ring of ranks, while
 the devices compute. Start it with mpirun or srun, or alone with -ranks 1:
 
   mpirun -np 4 nbody -plummer 8192 -steps 1000 -out end.csv
   nbody -ranks 1 -in apps/nbody/input/solar-j2000.csv -eps 0 -dt 0.5 -steps 731 -out year.csv
 
 ` + job.Usage + `
-The result file is CSV in the form of the input file; the SHA-256 of the bodies is
-printed, that of the file is beside it, NAME.sha256. A fixed number of ranks on one
+The result file is CSV in the form of the input file. nbody prints the SHA-256 of
+the bodies and writes that of the file to NAME.sha256. A fixed number of ranks on one
 kind of device gives the same bytes anywhere. Another kind of device rounds
-differently: bodies may then be apart by as much as is printed, for up to 10,000
-bodies and while that is below 1.
+differently: for up to 10,000 bodies nbody prints how far they may then be apart, as
+long as that is below 1.
 
 Flags:
 `

@@ -40,7 +40,7 @@ func TestHelp(t *testing.T) {
 	if _, err := parse([]string{"-help"}, &out); !errors.Is(err, flag.ErrHelp) {
 		t.Fatalf("got %v, want ErrHelp", err)
 	}
-	for _, want := range []string{"mpirun -np 4 nbody", "checkpointed", "-plummer", "-global directory", "USR1"} {
+	for _, want := range []string{"mpirun -np 4 nbody", "takes checkpoints", "-plummer", "-global directory", "USR1"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("help does not mention %q:\n%s", want, out.String())
 		}

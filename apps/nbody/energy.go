@@ -44,7 +44,7 @@ func (s *simulation) recordEnergy() error {
 	return nil
 }
 
-// manyPairs is where the host takes some seconds for the potential energy.
+// manyPairs is the number of pairs from which the host takes some seconds for the potential energy.
 const manyPairs = 1 << 32
 
 // potential returns the share of bodies lo to hi-1 in the potential energy. The device

@@ -72,8 +72,8 @@ func (s *simulation) finish() error {
 	return nil
 }
 
-// toleranceLimit is the number of bodies up to which the tolerance is printed: it
-// takes all pairs on the host, minutes for ten times as many.
+// toleranceLimit is the number of bodies up to which the tolerance is printed: it takes all pairs
+// on the host, which is minutes for ten times as many.
 const toleranceLimit = 10000
 
 // print writes the summary to standard output.

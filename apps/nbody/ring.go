@@ -5,8 +5,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// A ring passes the blocks of all ranks round, so that every rank's bodies meet
-// all others, in the order own block, block of the rank to the left, and so on.
+// A ring passes the blocks of all ranks round, so that the bodies of every rank meet all others:
+// first its own block, then that of the rank to the left, and so on.
 type ring struct {
 	world *mpiwrap.Comm
 	part  partition

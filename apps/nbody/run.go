@@ -50,7 +50,7 @@ func (c *config) simulate(ctx context.Context, j *job.Job) error {
 	return s.loop(ctx)
 }
 
-// start restores the state, or makes it on a first start.
+// start restores the state, or initialises it on a first start.
 func (s *simulation) start(ctx context.Context) error {
 	// The number of steps is not part of the run: it may be made longer.
 	run := fmt.Sprintf("bodies %.16s units %s dt %g eps %g", s.initial.Digest(), s.initial.Units, s.dt, s.eps)

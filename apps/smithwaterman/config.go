@@ -25,22 +25,22 @@ type config struct {
 
 const usage = `smithwaterman aligns two sequences locally on GPUs (Smith and Waterman, with
 affine gaps after Gotoh): it finds the pair of parts, one of each sequence, with
-the best score, and writes it out letter by letter.
+the best score, and writes their alignment letter by letter.
 
-The columns of the matrix are dealt out to the MPI ranks. Every rank computes
+Every MPI rank owns a range of columns of the matrix. It computes
 tiles of cells on its device and streams the right edge of its columns to the
-next rank, so messages are on their way at any moment. Start it with mpirun or
+next rank, so there are always messages in flight. Start it with mpirun or
 srun, or alone with -ranks 1:
 
   mpirun -np 4 smithwaterman -a input/lambda.fa:1-6000 -b input/lambda.fa:30001-37000
   smithwaterman -ranks 1 -matrix blosum62 -a input/hba.fa -b input/hbb.fa
 
 ` + job.Usage + `
-All arithmetic is in whole numbers: the result is the same, to the byte, on every
-device and for any number of ranks. Memory on the devices: about 0.02 bytes for
-each cell of the matrix; with -score only the score is computed, in memory that
-grows with the lengths.
-The SHA-256 of the result file is beside it, NAME.sha256.
+All arithmetic is in integers: the result is the same, to the byte, on every device
+and for any number of ranks. The devices need about 0.02 bytes for each cell of the
+matrix. With -score smithwaterman computes the score alone, in memory that grows with
+the lengths of the sequences.
+It writes the SHA-256 of the result file to NAME.sha256.
 
 Flags:
 `
@@ -103,7 +103,7 @@ func (p *problem) places(c align.Best) (i, j int) {
 	return p.a.Before + c.Row + 1, p.b.Before + c.Col + 1
 }
 
-// identity says which problem a checkpoint is of.
+// identity names the problem that a checkpoint belongs to.
 func (p *problem) identity(scoreOnly bool) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %d\n%s %d\n", p.a.Name, p.a.Before, p.b.Name, p.b.Before)

@@ -92,7 +92,7 @@ func (s *sweep) trace(best align.Best) (*align.Walk, error) {
 	return s.passOn(&align.Walk{Row: best.Row, Col: best.Col})
 }
 
-// passOn follows the walk through this rank's columns and sends it to the left.
+// passOn follows the walk through the columns of this rank and sends it to the left.
 func (s *sweep) passOn(w *align.Walk) (*align.Walk, error) {
 	if err := s.engine.back(w); err != nil {
 		return nil, err

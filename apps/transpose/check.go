@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// element returns what stood at a place at the start: a mix of the seed and the
-// place, so that no two places are likely to look alike.
+// element returns the initial value of an element: a mix of the seed and the place, so that no two
+// places are likely to be equal.
 func (c *config) element(i, j int) uint32 {
 	z := c.seed + (uint64(i)*uint64(c.cols)+uint64(j))*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -20,7 +20,7 @@ func (c *config) element(i, j int) uint32 {
 	return uint32((z ^ z>>31) >> 32)
 }
 
-// expected returns what must stand at a place after a number of rounds.
+// expected returns the value of an element after a number of rounds.
 func (c *config) expected(round int64, i, j int) uint32 {
 	if round%2 == 1 {
 		i, j = j, i
@@ -40,8 +40,7 @@ func (t *transposer) fill() error {
 	return t.queue.Write(t.matrix, 0, gpustate.Bytes(block))
 }
 
-// check compares every element of the rank's block with what must stand there,
-// and returns the block.
+// check compares every element of the block with the expected value and returns the block.
 func (t *transposer) check() ([]uint32, error) {
 	rows, cols := t.config.shape(t.round)
 	lo, hi := share(rows, t.World.Rank(), t.World.Size())

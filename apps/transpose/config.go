@@ -18,23 +18,22 @@ type config struct {
 	seed       uint64
 }
 
-const usage = `transpose turns a matrix over, again and again, and checks every element.
+const usage = `transpose transposes a matrix again and again and checks every element.
 
-The rows of the matrix are dealt out to the MPI ranks. In a round every rank turns
-its block over on its device, tile by tile, adding one to every element; the ranks
-exchange the pieces (Alltoallv), and every device puts its pieces together. So
-after any number of rounds it is known what stands where, and a round that was
-lost or done twice shows. Start it with mpirun or srun, or alone with -ranks 1:
+Every MPI rank owns a block of rows. In a round it transposes its block on its
+device, tile by tile, and adds one to every element; the ranks exchange the pieces
+(Alltoallv), and every device puts its pieces together. The value of every element
+after any number of rounds is known, so a round that is lost or done twice shows.
+Start it with mpirun or srun, or alone with -ranks 1:
 
   mpirun -np 4 transpose -size 8192x4096 -rounds 100
   transpose -ranks 1 -size 1000x777 -rounds 7 -check 1
 
 ` + job.Usage + `
-All arithmetic is in whole numbers: the result is the same on every device and for
-any number of ranks. An element that is wrong ends the run with an error that
-names it.
-The result file says the size, the rounds and the SHA-256 of the matrix; its own is
-beside it, NAME.sha256.
+All arithmetic is in integers: the result is the same on every device and for any
+number of ranks. A wrong element ends the run with an error that names it.
+The result file has the size, the rounds and the SHA-256 of the matrix; transpose
+writes the SHA-256 of the file itself to NAME.sha256.
 
 Flags:
 `

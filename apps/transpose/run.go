@@ -137,9 +137,9 @@ func (t *transposer) loop(ctx context.Context) error {
 	return t.Hold(ctx)
 }
 
-// turnOver does one round. The rank's block, rows lo to hi of the matrix, turned
-// over has the rows that rank r is to own in one piece, as r's rows follow each
-// other; the pieces that arrive are the columns of the new block.
+// turnOver does one round. The block of the rank, rows lo to hi of the matrix, is transposed; then
+// the rows that rank r is to own lie in one piece, because the rows of r follow each other. The
+// pieces that arrive are the columns of the new block.
 func (t *transposer) turnOver() error {
 	rows, cols := t.config.shape(t.round)
 	rank, size := t.World.Rank(), t.World.Size()

@@ -13,8 +13,8 @@ import (
 // directBlock is the length of one direct request.
 const directBlock = 4 << 20
 
-// WriteDirect is the fastest way to make data durable in a file: its room is reserved, and so many direct
-// writes are under way at a time. data begins on a page and is whole pages. Where the file system
+// WriteDirect makes data durable in a file in the fastest way: into reserved space, with several
+// direct writes in flight. data begins on a page boundary and is whole pages. Where the file system
 // refuses O_DIRECT, the error matches errors.ErrUnsupported.
 func WriteDirect(name string, data []byte, lanes int) error {
 	f, err := openDirect(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
@@ -29,8 +29,8 @@ func WriteDirect(name string, data []byte, lanes int) error {
 	return errors.Join(err, f.Close())
 }
 
-// ReadDirect is the fastest way to get bytes from a disk that are not in memory. memory begins on a
-// page and is whole pages, and so is from.
+// ReadDirect reads bytes that are not in the page cache in the fastest way. memory begins on a page
+// boundary and is whole pages, and so is from.
 func ReadDirect(memory []byte, name string, from int64, lanes int) error {
 	f, err := openDirect(name, os.O_RDONLY)
 	if err != nil {
@@ -40,7 +40,7 @@ func ReadDirect(memory []byte, name string, from int64, lanes int) error {
 	return errors.Join(err, f.Close())
 }
 
-// DropCached makes the system forget what it has in memory of a file that is on the disk.
+// DropCached evicts a file from the page cache, once it is on the disk.
 func DropCached(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -57,7 +57,7 @@ func openDirect(name string, flags int) (*os.File, error) {
 	return f, err
 }
 
-// inLanes moves memory block by block, so many at a time.
+// inLanes moves memory block by block, with this many blocks in flight.
 func inLanes(memory []byte, lanes int, move func(p []byte, off int64) error) error {
 	if uintptr(unsafe.Pointer(unsafe.SliceData(memory)))%4096 != 0 || len(memory)%4096 != 0 {
 		return errors.New("memory for direct requests is not whole pages")

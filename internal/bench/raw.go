@@ -8,7 +8,7 @@ import (
 // rawBlock is what WriteSync and ReadInto move in one call.
 const rawBlock = 4 << 20
 
-// WriteSync is what bytes on a disk cost at least: write and fsync.
+// WriteSync writes a file and calls fsync: the least that durable bytes cost without O_DIRECT.
 func WriteSync(name string, data []byte) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -25,8 +25,7 @@ func WriteSync(name string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// ReadInto is what getting them back costs at least: it fills memory from a file,
-// from an offset on.
+// ReadInto fills memory from a file, from an offset on: the least that reading costs.
 func ReadInto(memory []byte, name string, from int64) error {
 	f, err := os.Open(name)
 	if err != nil {

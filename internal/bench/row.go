@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// Row is one result. Pointers are nil where there is nothing to say: no
-// baseline, no goal.
+// Row is one result. A pointer is nil where there is no such value: no baseline, no goal.
 type Row struct {
 	Suite    string   `json:"suite"`
 	Case     string   `json:"case"`
@@ -49,8 +48,8 @@ func (s Samples) Spread() float64 {
 	return (slices.Max(s) - slices.Min(s)) / math.Abs(m)
 }
 
-// Noise is the range between the quartiles over the median: a few samples that
-// went wrong among many do not count.
+// Noise is the interquartile range over the median, which ignores a few outliers among many
+// samples.
 func (s Samples) Noise() float64 {
 	t := slices.Sorted(slices.Values(s))
 	n := len(t)
@@ -93,16 +92,16 @@ type AtLeast float64
 func (g AtMost) judge(v float64) (float64, bool)  { return float64(g), v <= float64(g) }
 func (g AtLeast) judge(v float64) (float64, bool) { return float64(g), v >= float64(g) }
 
-// Of fills in the median of values, its ratio to that of the baselines, unless
-// there are none, and whether the goal is met; nil is no goal. Values and baselines
-// are measured in turn, so that what disturbs one disturbs the other.
+// Of fills in the median of values, its ratio to the median of the baselines, and whether the goal
+// is met; nil is no goal, and without baselines there is no ratio. Measure values and baselines in
+// turn, so that a disturbance affects both.
 func (r Row) Of(values, baselines Samples, goal Goal) Row {
 	r.noise = baselines.Noise()
 	return r.fill(values, values.Median(), baselines.Median(), goal)
 }
 
-// Fastest is Of with the smallest values instead of the medians: what a program
-// takes when nothing else disturbs it. values is not empty.
+// Fastest is Of with the smallest values instead of the medians: the time without disturbance.
+// values must not be empty.
 func (r Row) Fastest(values, baselines Samples, goal Goal) Row {
 	base := 0.0
 	if len(baselines) > 0 {
@@ -130,7 +129,7 @@ func (r Row) fill(values Samples, value, baseline float64, goal Goal) Row {
 	return r
 }
 
-// AllMet says whether every goal that is set was reached.
+// AllMet reports whether every goal that is set was met.
 func AllMet(rows []Row) bool {
 	return !slices.ContainsFunc(rows, func(r Row) bool { return r.Met != nil && !*r.Met })
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// A Runner runs one suite. It belongs to one goroutine.
+// A Runner collects the results of one suite. It belongs to one goroutine.
 type Runner struct {
 	Self   []string                     // command line of holdfast
 	Runs   int                          // of each figure
@@ -30,12 +30,12 @@ type Runner struct {
 	begun time.Time
 }
 
-// Start begins a suite of about so many steps; 0 if nobody knows how many.
+// Start begins a suite of about this many steps; 0 if the number is not known.
 func (r *Runner) Start(suite string, steps int) {
 	r.suite, r.steps, r.begun = suite, steps, time.Now()
 }
 
-// Step says that the next step begins; any goroutine may.
+// Step reports that the next step begins. Any goroutine may call it.
 func (r *Runner) Step(format string, args ...any) {
 	if r.Note == nil {
 		return
@@ -47,7 +47,7 @@ func (r *Runner) Step(format string, args ...any) {
 	r.Note(step, r.steps)
 }
 
-// Add enters results.
+// Add adds results.
 func (r *Runner) Add(rows ...Row) {
 	for _, row := range rows {
 		row.Suite = r.suite
@@ -55,13 +55,13 @@ func (r *Runner) Add(rows ...Row) {
 	}
 }
 
-// Skip enters a case that cannot run here, with the first line of why.
+// Skip records that a case cannot run here, with the first line of the reason.
 func (r *Runner) Skip(name, metric string, why error) {
 	text, _, _ := strings.Cut(why.Error(), "\n")
 	r.Add(Row{Case: name, Metric: metric, Skipped: text})
 }
 
-// Late says whether the time is up, and if so enters the case as skipped.
+// Late reports whether the time of the budget is over, and if so records the case as skipped.
 func (r *Runner) Late(name, metric string) bool {
 	if r.Budget == 0 || time.Since(r.begun) < r.Budget {
 		return false
@@ -70,7 +70,7 @@ func (r *Runner) Late(name, metric string) bool {
 	return true
 }
 
-// Until is when this part of so many that are left should be over; zero without a
+// Until is the time by which this part should be over when so many parts are left; zero without a
 // budget.
 func (r *Runner) Until(left int) time.Time {
 	if r.Budget == 0 {
@@ -85,8 +85,8 @@ type Set map[string]Samples
 // Add adds a sample.
 func (s Set) Add(name string, v float64) { s[name] = append(s[name], v) }
 
-// Repeat calls once for each run and one time before, which warms up and is not
-// counted, and returns what it added.
+// Repeat calls once for each run and returns the samples that it added. One more call before them
+// warms up and does not count.
 func Repeat(ctx context.Context, runs int, once func(Set) error) (Set, error) {
 	var all Set
 	for i := range runs + 1 {
@@ -103,8 +103,8 @@ func Repeat(ctx context.Context, runs int, once func(Set) error) (Set, error) {
 	return all, nil
 }
 
-// InTurn times several ways to do the same, one after the other in each run, and
-// once before to warm up. What disturbs one so disturbs the others.
+// InTurn times several ways to do the same thing, one after the other in each run, so that a
+// disturbance affects all of them. One more round before the first warms up.
 func InTurn(ctx context.Context, runs int, ways ...func() (float64, error)) ([]Samples, error) {
 	out := make([]Samples, len(ways))
 	for run := range runs + 1 {
@@ -124,20 +124,20 @@ func InTurn(ctx context.Context, runs int, ways ...func() (float64, error)) ([]S
 	return out, nil
 }
 
-// Seconds says how long something takes.
+// Seconds is the time that do takes.
 func Seconds(do func() error) (float64, error) {
 	begin := time.Now()
 	err := do()
 	return time.Since(begin).Seconds(), err
 }
 
-// Timed is a way for InTurn: it says how long do takes.
+// Timed makes do a way for InTurn, measured by the time that it takes.
 func Timed(do func() error) func() (float64, error) {
 	return func() (float64, error) { return Seconds(do) }
 }
 
-// Worker is the command line of a process that a suite measures in: its Work gets
-// the setup.
+// Worker is the command line of a process that a suite measures in. The Work of the suite gets the
+// setup.
 func (r *Runner) Worker(suite string, setup any) []string {
 	text, err := json.Marshal(setup)
 	if err != nil {

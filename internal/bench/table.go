@@ -60,12 +60,10 @@ func Read(in io.Reader, name string) (rows []Row, err error) {
 	return rows, s.Err()
 }
 
-// noisy is the noise of a baseline above which something else must have used the
-// machine.
+// noisy is the noise of a baseline above which something else must have used the machine.
 const noisy = 0.25
 
-// Noise is a warning about rows whose baselines differ much from run to run; empty if
-// there are none.
+// Noise warns of rows whose baselines differ much from run to run; it is empty if there are none.
 func Noise(rows []Row) string {
 	loud := 0
 	for _, r := range rows {

@@ -11,10 +11,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Checkpoints is a coordinated.Checkpointer that tells a person what it does, or
-// nothing at all for a run that was given no directory to write to. So an
-// application has one code path, and its overhead can be measured against a run
-// without the library.
+// Checkpoints is a coordinated.Checkpointer that reports on standard error what it does. Without a
+// directory for checkpoints its methods do nothing: an application has one code path, and a run
+// without the library is the baseline for its overhead.
 type Checkpoints struct {
 	ck     *coordinated.Checkpointer
 	levels int // at which an epoch is to become durable
@@ -30,7 +29,7 @@ type Checkpoints struct {
 	stopAfter int  // Points of rank 0 until a final checkpoint; 0 = none
 }
 
-// lookEvery is how often Point looks whether there is news to tell.
+// lookEvery is how often Point checks for epochs to report.
 const lookEvery = 50 * time.Millisecond
 
 // Protect is coordinated.Checkpointer.Protect.
@@ -60,8 +59,8 @@ func (c *Checkpoints) Restore(ctx context.Context) (bool, error) {
 // showEvery is how often the bar of a restore is drawn.
 const showEvery = 200 * time.Millisecond
 
-// showRestoring shows, on a terminal, how far a restore is that takes longer than
-// a moment, until the function it returns is called.
+// showRestoring draws a progress bar of a restore on a terminal, once the restore has taken longer
+// than a moment, until the returned function is called.
 func (c *Checkpoints) showRestoring() (done func()) {
 	if c.w == nil || !c.bar {
 		return func() {}
@@ -94,8 +93,8 @@ func (c *Checkpoints) showRestoring() (done func()) {
 	}
 }
 
-// restoreBar says how far a restore is, and how long the rest takes at the rate so
-// far.
+// restoreBar is the text of the progress bar: the share that is read, and the time that is left at
+// the rate so far.
 func restoreBar(name string, read, total int64, elapsed time.Duration) string {
 	eta := ""
 	if read > 0 && read < total {
@@ -134,9 +133,9 @@ func (c *Checkpoints) Stats() coordinated.Stats {
 	return c.ck.Stats()
 }
 
-// end ends the checkpoints of a program that ends with why. A rank alone with an
-// error gives up at once, and the others learn of it; otherwise all wait until the
-// epochs under way are written.
+// end ends the checkpoints of a program that ends for the reason why, nil if in order. A rank that
+// fails alone gives up at once and tells the others; otherwise all ranks wait until the epochs under
+// way are written.
 func (c *Checkpoints) end(why error) error {
 	if c.ck == nil {
 		return nil
@@ -153,7 +152,7 @@ func (c *Checkpoints) end(why error) error {
 	return err
 }
 
-// tell writes a line for each epoch that is settled and not yet told of.
+// tell writes a line for each epoch that has been committed or has failed since the last call.
 func (c *Checkpoints) tell(epochs []coordinated.EpochStats) {
 	for _, e := range epochs {
 		if e.Epoch <= c.last || e.Err == nil && len(e.Durable) < c.levels {

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// A Device is the device of a rank, with what -window asks for. It takes the time
-// of building programs.
+// A Device is the device of a rank. Its queue has the window of -window, and it counts the time
+// that building programs takes.
 type Device struct {
 	*gpustate.Device
 	Window int // of MainQueue, as gpustate.QueueOptions has it
@@ -59,9 +59,9 @@ func (o *Options) OpenDevice(world *mpiwrap.Comm) (*Device, error) {
 	return &Device{Device: dev, Window: o.Window}, nil
 }
 
-// nodeRank returns this rank's number on its node as the launcher tells it, or
-// the rank itself when it does not: then nodes with the same number of ranks and
-// devices still share them out evenly.
+// nodeRank returns the number of this rank on its node, as the launcher sets it in the environment.
+// Without such a variable it returns the rank itself, which still shares out the devices evenly
+// where all nodes have the same number of ranks and devices.
 func nodeRank(rank int) int {
 	for _, name := range []string{"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"} {
 		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n >= 0 {

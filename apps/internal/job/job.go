@@ -22,8 +22,8 @@ type Job struct {
 	times       Times
 }
 
-// A Body is an application's own part. It protects and restores its state,
-// computes, and returns coordinated.ErrStop when a Point did.
+// A Body is the part of an application that differs from the others. It protects and restores its
+// state, computes, and returns coordinated.ErrStop when a Point did.
 type Body func(context.Context, *Job) error
 
 // Run initialises MPI and runs body on this rank.
@@ -70,7 +70,8 @@ func (o *Options) On(ctx context.Context, name string, world *mpiwrap.Comm, body
 	return body(ctx, j)
 }
 
-// check finds out before anything is computed what would be an error at the end.
+// check reports before anything is computed what would otherwise fail at the end, such as a result
+// file that cannot be written.
 func (o *Options) check(rank int) error {
 	if _, err := NewProgress("", o.Progress, 0); err != nil || rank != 0 {
 		return err
@@ -86,8 +87,8 @@ func (o *Options) check(rank int) error {
 	return nil
 }
 
-// writeTimes writes the file of -times, at rank 0. The checkpoints are closed, so
-// what they cost is known.
+// writeTimes writes the file of -times at rank 0. It comes after the checkpoints are closed, so
+// that the costs of all of them are known.
 func (j *Job) writeTimes() error {
 	if j.options.Times == "" || j.World.Rank() != 0 {
 		return nil
@@ -105,9 +106,9 @@ type State struct {
 	Value any
 }
 
-// Restore protects the device and the states, restores the newest checkpoint,
-// and reports whether there was one. The run text says what distinguishes this
-// run from others; a checkpoint of another one is an error that shows both.
+// Restore protects the device and the states, restores the newest checkpoint, and reports whether
+// there was one. run identifies this run by its parameters; a checkpoint of a run with others is an
+// error that shows both.
 func (j *Job) Restore(ctx context.Context, run string, states ...State) (bool, error) {
 	name := &runName{now: run}
 	all := append([]State{{"gpu", j.Device.Device}, {"run", name}}, states...)
@@ -127,14 +128,14 @@ func (j *Job) Restore(ctx context.Context, run string, states ...State) (bool, e
 	return restored, nil
 }
 
-// runName says of which run a checkpoint is. One of another run is refused before
-// anything of it is restored.
+// runName identifies the run that a checkpoint belongs to. It is restored first, so that a
+// checkpoint of another run is refused before any state changes.
 type runName struct{ now, saved string }
 
 // MarshalBinary is the name of this run.
 func (r *runName) MarshalBinary() ([]byte, error) { return []byte(r.now), nil }
 
-// StageBinary looks at the name in a checkpoint.
+// StageBinary refuses a checkpoint of another run.
 func (r *runName) StageBinary(b []byte) (apply func(), err error) {
 	r.saved = string(b)
 	if r.saved != r.now {
@@ -150,26 +151,26 @@ func (r *runName) UnmarshalBinary(b []byte) error {
 	return err
 }
 
-// A refusal is an error that all ranks come upon at the same place: none of them
-// waits for another, and the checkpoints are as good as before.
+// A refusal is an error that all ranks meet at the same place, such as a checkpoint of another run.
+// No rank waits for another then, and the checkpoints stay as they were.
 type refusal struct{ error }
 
 func (r *refusal) Unwrap() error { return r.error }
 
-// BeyondError says that a checkpoint is further than the run is to go.
+// BeyondError is the error of a run whose checkpoint is already past its last step.
 func BeyondError(what string, at int64, flag string, last int64) error {
 	return &refusal{fmt.Errorf("the checkpoint is at %s %d, this run ends at %d: give %s %d or more, another "+
 		"directory for checkpoints, or -fresh",
 		what, at, last, flag, at)}
 }
 
-// HoldEnv is the environment variable that makes Hold stay. It is for tests that
-// kill a run: however fast the machine, the run does not end before.
+// HoldEnv is the environment variable that makes Hold wait. Tests that kill a run set it, so that
+// the run does not end before they do, however fast the machine is.
 const HoldEnv = "HOLDFAST_APPS_HOLD"
 
-// Hold does nothing, unless HoldEnv is set: then it goes from Point to Point until
-// the process is killed, a Point returns an error, or the device is lost. An application
-// calls it after its last step, when the other ranks need nothing more from this one.
+// Hold does nothing unless HoldEnv is set. Then it passes one Point after another until the process
+// is killed, a Point returns an error, or the device is lost. An application calls it after its
+// last step, when the other ranks need nothing more from this one.
 func (j *Job) Hold(ctx context.Context) error {
 	if os.Getenv(HoldEnv) == "" {
 		return nil
@@ -192,9 +193,8 @@ func (j *Job) Hold(ctx context.Context) error {
 	}
 }
 
-// Progress returns the display of a run of total steps. It shows nothing on all
-// ranks but 0, which also takes the time of the steps: what step 0 has started on
-// the device must be complete when the last one is reported.
+// Progress returns the display of a run of total steps. Only rank 0 shows anything. Rank 0 also
+// times the steps, so all commands on the device must be complete when the last step is reported.
 func (j *Job) Progress(total int) (*Progress, error) {
 	if j.World.Rank() != 0 {
 		return nil, nil

@@ -57,18 +57,17 @@ var settingFlags = []struct{ key, name, help string }{
 	{"cut_timeout", "cut-timeout", "`time` that the ranks may take to agree on a checkpoint (default 60s)"},
 }
 
-// Usage is the part of an application's help that says what the flags for
-// checkpoints do.
-const Usage = `With -local or -global the run is checkpointed: USR1 to any rank takes one and
-continues, USR2 or TERM takes one and stops. Started again with the same flags it
-continues from the newest checkpoint, on any nodes and devices and under any MPI,
-with the same number of ranks. -interval and -mtbf take them by the clock. All of
-this can stand in holdfast.yaml or in HOLDFAST_ variables as well, such as
-HOLDFAST_INTERVAL=10m, and more: 'holdfast config' lists what there is. Without
-a directory the same program runs without checkpoints.
+// Usage is the part of the help of an application on checkpoints.
+const Usage = `With -local or -global the program takes checkpoints. USR1 to any rank takes one,
+and the program continues; USR2 or TERM takes one, and the program stops. Start it
+again with the same flags, and it continues from the newest checkpoint: on any nodes
+and devices, under any MPI, with the same number of ranks. -interval and -mtbf take
+checkpoints by the clock. The file holdfast.yaml and variables such as
+HOLDFAST_INTERVAL=10m can set all of this and more; 'holdfast config' lists the keys.
+Without a directory the same program runs without checkpoints.
 `
 
-// Register adds the flags to fs; result says what -out is for.
+// Register adds the flags to fs; result is the help of -out.
 func (o *Options) Register(fs *flag.FlagSet, result string) {
 	fs.StringVar(&o.Out, "out", "", result)
 	fs.IntVar(&o.Ranks, "ranks", 0,
@@ -92,10 +91,10 @@ func (o *Options) Register(fs *flag.FlagSet, result string) {
 		return nil
 	})
 	fs.IntVar(&o.Window, "window", 0,
-		fmt.Sprintf("commands that may wait on the device; bounds how long a checkpoint waits for it; 0 is %d, -1 "+
-			"no bound",
+		fmt.Sprintf("unfinished commands that the device may have, which bounds how long a checkpoint waits; 0: %d, "+
+			"-1: no bound",
 			gpustate.DefaultWindow))
-	fs.StringVar(&o.Times, "times", "", "`file` for where the time went, JSON: build, restore, steps, checkpoints")
+	fs.StringVar(&o.Times, "times", "", "JSON `file` for the times of build, restore, steps and checkpoints")
 	fs.IntVar(&o.StopAfter, "stop-after", 0,
 		"take a checkpoint after so many steps of this start, and stop: to try a restart")
 	fs.StringVar(&o.Progress, "progress", "auto", "bar, lines, off, or auto: a bar on a terminal, also that of "+
@@ -103,8 +102,8 @@ func (o *Options) Register(fs *flag.FlagSet, result string) {
 	fs.BoolVar(&o.Verbose, "v", false, "log what the checkpoint library does")
 }
 
-// World returns the communicator of all ranks, and what ends it. A run with
-// Ranks 1 has a world of one simulated rank and needs no MPI.
+// World returns the communicator of all ranks and a function that ends it. With Ranks 1 it is a
+// world of one simulated rank, which needs no MPI.
 func (o *Options) World() (*mpiwrap.Comm, func() error, error) {
 	switch o.Ranks {
 	case 0:
@@ -122,9 +121,9 @@ func (o *Options) World() (*mpiwrap.Comm, func() error, error) {
 	return nil, nil, fmt.Errorf("-ranks %d: want 0 or 1; start more ranks with mpirun -np %d", o.Ranks, o.Ranks)
 }
 
-// OpenCheckpoints opens the checkpoints of the program called name; it is
-// collective over world. Without any directory for them it returns Checkpoints that
-// do nothing. Rank 0 tells on standard error what is taken and restored.
+// OpenCheckpoints opens the checkpoints of the program called name. It is collective over world.
+// Without a directory it returns Checkpoints that do nothing. Rank 0 reports on standard error each
+// checkpoint that is taken or restored.
 func (o *Options) OpenCheckpoints(ctx context.Context, name string, world *mpiwrap.Comm) (*Checkpoints, error) {
 	config, err := o.readConfig()
 	if err != nil {
@@ -172,9 +171,9 @@ func (o *Options) readConfig() (*coordinated.Config, error) {
 	return c, nil
 }
 
-// without is an error if a flag or the configuration file asks for checkpoints, which
-// need a directory. Variables may be there for other programs: rank 0 says that they
-// change nothing, and which are misspelt.
+// without refuses a flag or a key of the configuration file that asks for checkpoints when there is
+// no directory for them. Environment variables may be meant for other programs: for these rank 0
+// only prints that they have no effect, and which are misspelt.
 func (o *Options) without(config *coordinated.Config, name string, world *mpiwrap.Comm) error {
 	const directory = "without a directory for checkpoints; give -local, -global or both"
 	if o.StopAfter > 0 {

@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Progress tells a person how far a run is: a bar that is redrawn on a
-// terminal, or a line now and then. Only one rank should own one. It is not safe
-// for concurrent use.
+// A Progress shows how far a run is: a bar that is redrawn on a terminal, or a line now and then.
+// One rank should have one. It is not safe for concurrent use.
 type Progress struct {
 	w     io.Writer
 	name  string
@@ -53,8 +52,8 @@ func NewProgress(name, mode string, total int) (*Progress, error) {
 	return p, nil
 }
 
-// onTerminal says whether a person sees what is written to stderr as it comes: it
-// is a terminal, or a pipe to an MPI launcher whose own is one.
+// onTerminal reports whether stderr reaches a terminal: it is one, or it is a pipe to an MPI
+// launcher whose own stderr is one.
 func onTerminal() bool {
 	if _, err := unix.IoctlGetTermios(int(os.Stderr.Fd()), unix.TCGETS); err == nil {
 		return true
@@ -62,8 +61,8 @@ func onTerminal() bool {
 	return launcherOnTerminal("/proc", os.Getpid())
 }
 
-// launcherOnTerminal looks among the processes that have started process pid for an
-// MPI launcher, and whether its stderr is a terminal.
+// launcherOnTerminal searches the ancestors of process pid for an MPI launcher and reports whether
+// the stderr of that launcher is a terminal.
 func launcherOnTerminal(proc string, pid int) bool {
 	for range 4 {
 		raw, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "stat"))
@@ -93,8 +92,8 @@ func launcherOnTerminal(proc string, pid int) bool {
 	return false
 }
 
-// Step reports that step done of the total has been reached. The first call
-// marks where this start of the program began, which after a restart is not 0.
+// Step reports that step done of the total is complete. The first call marks where this start
+// began, which is not 0 after a restart.
 func (p *Progress) Step(done int) {
 	if p == nil {
 		return
@@ -139,7 +138,7 @@ func bar(done, total int64) string {
 	return "[" + strings.Repeat("=", filled) + strings.Repeat(" ", width-filled) + "]"
 }
 
-// eta says how long the rest takes at the rate since the start.
+// eta is the time that the remaining steps take at the rate since the start.
 func (p *Progress) eta(done int, elapsed time.Duration) string {
 	if done <= p.startStep || done >= p.total {
 		return ""
@@ -148,7 +147,7 @@ func (p *Progress) eta(done int, elapsed time.Duration) string {
 	return "ETA " + rest.Round(time.Second).String()
 }
 
-// Done ends the line of a bar, so that what follows starts on its own.
+// Done ends the line of a bar, so that the next output begins on a line of its own.
 func (p *Progress) Done() {
 	if p != nil && p.drawn {
 		fmt.Fprintln(p.w)

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 )
 
-// target returns what is to be written for a name: what a symbolic link names, and
-// info of what is there, nil if there is nothing.
+// target follows symbolic links and returns the file to write and its info; the info is nil if
+// there is no such file.
 func target(name string) (string, os.FileInfo, error) {
 	info, err := os.Stat(name)
 	switch {
@@ -36,8 +36,8 @@ func target(name string) (string, os.FileInfo, error) {
 	return name, info, nil
 }
 
-// CheckFile is an error if WriteFile could not write a file of this name now. It
-// leaves everything as it was. A run that takes long asks before it computes.
+// CheckFile returns an error if WriteFile could not write a file of this name now. It changes
+// nothing. A long run calls it before it computes.
 func CheckFile(name string) error {
 	to, info, err := target(name)
 	if err == nil && (info == nil || info.Mode().IsRegular()) {
@@ -49,7 +49,7 @@ func CheckFile(name string) error {
 	return nil
 }
 
-// CheckDir is an error if no file can be created in a directory.
+// CheckDir returns an error if no file can be created in a directory.
 func CheckDir(dir string) error {
 	f, err := os.CreateTemp(dir, ".check.*")
 	if err != nil {
@@ -62,10 +62,9 @@ func CheckDir(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// WriteFile writes a result file: write gets a buffered writer, and the file
-// appears under its name only when all of it is on disk. An error names the
-// file; what stood under the name before is then still there. A symbolic link is
-// followed; a device or a pipe is written to as it is.
+// WriteFile writes a result file. The file appears under its name only when all of it is on disk;
+// after an error, which names the file, the old contents are still there. write gets a buffered
+// writer. A symbolic link is followed; a device or a pipe is written to directly.
 func WriteFile(name string, write func(io.Writer) error) error {
 	to, info, err := target(name)
 	switch {
@@ -81,7 +80,7 @@ func WriteFile(name string, write func(io.Writer) error) error {
 	return nil
 }
 
-// replace writes a new file and puts it in the place of name.
+// replace writes a new file and renames it to name.
 func replace(name string, write func(io.Writer) error) (err error) {
 	dir := filepath.Dir(name)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(name)+".*")
@@ -112,7 +111,7 @@ func replace(name string, write func(io.Writer) error) (err error) {
 	return syncDir(dir)
 }
 
-// syncDir makes the names in a directory durable.
+// syncDir makes the entries of a directory durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -121,7 +120,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// fill writes to what is no regular file.
+// fill writes to a device or a pipe.
 func fill(name string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
@@ -138,8 +137,8 @@ func buffered(f io.Writer, write func(io.Writer) error) error {
 	return w.Flush()
 }
 
-// WriteResult is WriteFile, and writes a file's SHA-256 beside it, as NAME.sha256
-// in the form that sha256sum -c checks.
+// WriteResult is WriteFile, and writes the SHA-256 of the file to NAME.sha256, in the format of
+// sha256sum -c.
 func WriteResult(name string, write func(io.Writer) error) error {
 	sum := sha256.New()
 	if err := WriteFile(name, func(w io.Writer) error { return write(io.MultiWriter(w, sum)) }); err != nil {

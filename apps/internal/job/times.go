@@ -7,8 +7,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated"
 )
 
-// Times is what -times writes: where the time of a run went, as rank 0 saw it.
-// Times are in seconds.
+// Times is what -times writes: where the time of a run went, in seconds, as rank 0 measured it.
 type Times struct {
 	Program string  `json:"program"`
 	Ranks   int     `json:"ranks"`

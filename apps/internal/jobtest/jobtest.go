@@ -22,8 +22,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/test/yield"
 )
 
-// Device makes the test use one kind of device, the one HOLDFAST_DEVICE names or
-// PoCL, and switches checkpoints off. It skips the test where there is none.
+// Device makes the test use one kind of device, that of HOLDFAST_DEVICE or PoCL, and switches
+// checkpoints off. It skips the test where there is no such device.
 func Device(t *testing.T) {
 	t.Helper()
 	if os.Getenv(gpustate.DeviceEnv) == "" {
@@ -40,7 +40,7 @@ func Device(t *testing.T) {
 	t.Setenv("HOLDFAST_GLOBAL", "")
 }
 
-// A Restart is a run that is to survive.
+// A Restart is a test of a run that is killed and restarted.
 type Restart struct {
 	Name  string // of the program in the test's directory
 	Args  string // flags, without -out and those for checkpoints
@@ -51,10 +51,9 @@ type Restart struct {
 	At   int
 }
 
-// Run runs the program undisturbed, then with a checkpoint, kills a rank once
-// the epoch is committed, and restarts it under the other MPI with the ranks'
-// local directories in reversed order. The results must be the same bytes. It does
-// so from Open MPI to MPICH and back.
+// Run runs the program undisturbed. Then it runs it with checkpoints, kills a rank once an epoch is
+// committed, and restarts it under the other MPI with the local directories of the ranks in
+// reversed order. The results must be the same bytes. It does this from Open MPI to MPICH and back.
 func (c Restart) Run(t *testing.T) {
 	Device(t)
 	if launch.OpenMPI.Available() != nil || launch.MPICH.Available() != nil {
@@ -87,8 +86,8 @@ func build(t *testing.T, name string) string {
 	return program
 }
 
-// GivesUp runs a program of the test's directory with checkpoints, on ranks of which
-// one comes upon an error that the others do not have. The run must end and say it.
+// GivesUp runs a program with checkpoints on several ranks, of which one meets an error that the
+// others do not have. The run must end and report it.
 func GivesUp(t *testing.T, name, args, want string) {
 	Device(t)
 	if testing.Short() {
@@ -109,7 +108,7 @@ func GivesUp(t *testing.T, name, args, want string) {
 	}
 }
 
-// restart is one way through.
+// restart is a restart under one pair of MPIs.
 type restart struct {
 	Restart
 	t       *testing.T

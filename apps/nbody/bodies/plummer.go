@@ -6,9 +6,8 @@ import (
 	"math/rand/v2"
 )
 
-// maxRadius cuts off the sphere, in units of its scale length: the model reaches
-// to infinity, and one body far outside would say nothing but fill the picture.
-// 1.5 % of the mass lies beyond.
+// maxRadius cuts off the sphere, in units of its scale length. The model reaches to infinity, and
+// one body far outside would only shrink the others in a picture. 1.5 % of the mass lies beyond.
 const maxRadius = 10
 
 // Plummer returns a Plummer sphere of n equal masses in virial equilibrium, in

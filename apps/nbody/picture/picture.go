@@ -16,7 +16,7 @@ import (
 // Size is the side of a picture in pixels.
 const Size = 800
 
-// few is up to how many bodies are drawn as discs, with this radius in pixels.
+// few is the number of bodies up to which they are drawn as discs, with this radius in pixels.
 const (
 	few        = 200
 	discRadius = 3

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
-// An app is an application and how to give it work.
+// An app is an application, and the flags that give it work.
 type app struct {
 	name string
 	// args returns the flags for so much work: 1 takes some tenths of a second on a
@@ -24,8 +24,8 @@ type app struct {
 	out  string // what the result file is called, with the suffix that the program wants
 
 	half int // about half of the steps for work 1
-	// apart compares two results for work 1 of different kinds of devices: how far
-	// they are apart and how far they may be. nil: not at all.
+	// apart compares the results of two kinds of devices for work 1: how far they are apart and how
+	// far they may be. nil: they are not compared.
 	apart func(a, b string, big bool) (apart, bound float64, err error)
 
 	sources gpustate.Sources
@@ -108,8 +108,8 @@ func stepCount(base int, work float64) int {
 
 func count(base int, work float64) string { return fmt.Sprint(stepCount(base, work)) }
 
-// maxKept bounds the sequences whose alignment is traced back: what is kept for
-// it grows with the square, to some 3 GB here.
+// maxKept bounds the length of sequences whose alignment is traced back: the memory for it grows
+// with the square, to some 3 GB here.
 const maxKept = 400_000
 
 // sequences writes two random sequences of so many letters with a piece in

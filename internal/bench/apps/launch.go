@@ -20,7 +20,7 @@ type Times struct {
 	Device        string
 	Build         float64
 	Restore       float64
-	First, Last   int
+	Last          int
 	Loop          float64
 	RestoredEpoch uint64 `json:"restored_epoch"`
 	RestoredBytes int64  `json:"restored_bytes"`

@@ -80,8 +80,8 @@ func (m *measured) all(ctx context.Context) error {
 	return nil
 }
 
-// calibrate finds the work that takes as long as asked for. The first start also
-// fills the compilers' caches.
+// calibrate finds the work that takes the time of Options.Seconds. Its first start also fills the
+// caches of the compilers.
 func (m *measured) calibrate(ctx context.Context) error {
 	m.Step("%s: finding the work that takes %.1f s", m.app.name, m.o.Seconds)
 	m.work = min(1, m.o.Seconds)
@@ -99,13 +99,13 @@ func (m *measured) calibrate(ctx context.Context) error {
 	return nil
 }
 
-// wants says whether a case is asked for.
+// wants reports whether a case is to be measured.
 func (m *measured) wants(name string) bool {
 	return m.o.Cases == nil || slices.Contains(m.o.Cases, name)
 }
 
-// rounds measures all ways to run the program in turn, so that what disturbs one
-// disturbs the others. There are fewer of them where the time is up before.
+// rounds measures all ways to run the program in turn, so that a disturbance affects all of them.
+// It stops early when the time is over.
 func (m *measured) rounds(ctx context.Context) error {
 	for i := range m.Runs {
 		m.Step("%s: round %d of %d", m.app.name, i+1, m.Runs)
@@ -124,8 +124,8 @@ func (m *measured) rounds(ctx context.Context) error {
 	return nil
 }
 
-// round lists what to run in a round: the ways that are compared in one order
-// and, the next time, in the other.
+// round lists the runs of a round: the ways that are compared in one order and, the next time, in
+// the other.
 func (m *measured) round(i int) []func(context.Context) error {
 	var steps []func(context.Context) error
 	if m.wants(caseArmed) {
@@ -167,8 +167,8 @@ func (m *measured) loop(st start, add func(float64)) func(context.Context) error
 	}
 }
 
-// runCheckpoints takes some checkpoints in a run. The first interval is chosen by
-// what the steps took so far; it is halved while a run is over before it is.
+// runCheckpoints takes some checkpoints in a run. The first interval follows from the time of the
+// steps so far; it is halved while a run ends before its first checkpoint.
 func (m *measured) runCheckpoints(ctx context.Context) error {
 	if m.interval == 0 {
 		loop := m.o.Seconds
@@ -234,20 +234,19 @@ func (m *measured) baselines(ctx context.Context) (err error) {
 	return err
 }
 
-// extra is by how many seconds a run gets longer for each checkpoint in it, and
-// at least what the program waits for it.
+// extra is the seconds that a checkpoint adds to a run; at least the time that the program waits
+// for it.
 func (m *measured) extra() float64 {
 	longer := slices.Min(m.checkpointed) - slices.Min(m.armed)
 	return max(longer/float64(m.taken), m.blocked.Median())
 }
 
-// daly is the interval for the time between failures that was given.
+// daly is the interval for the given mean time between failures.
 func (m *measured) daly() time.Duration {
 	return daly.Interval(time.Duration(m.blocked.Median()*float64(time.Second)), m.o.MTBF)
 }
 
-// wholeInterval runs for a Daly interval and a half, with a checkpoint in it and
-// without.
+// wholeInterval runs for one and a half Daly intervals, with one checkpoint and without.
 func (m *measured) wholeInterval(ctx context.Context) error {
 	every := m.daly()
 	m.Step("%s: a whole Daly interval, %v", m.app.name, every.Round(time.Second))
@@ -318,9 +317,9 @@ func (m *measured) checkpointRows() []bench.Row {
 	return out
 }
 
-// armedRow judges what arming costs by pairs of runs, one with the library and
-// one without, each right after the other: the goal is met, or not, if the whole
-// interval that has the median of all such pairs says so.
+// armedRow compares pairs of runs, one with the library and one without, each right after the
+// other. The goal is met, or missed, if the whole confidence interval of the median of the ratios
+// says so.
 func (m *measured) armedRow() bench.Row {
 	p := pairs(m.armed, m.without)
 	how := "from"
@@ -337,8 +336,7 @@ func (m *measured) armedRow() bench.Row {
 	return r
 }
 
-// restartRows compare a restart with what it cannot do without, and say what both
-// are made of.
+// restartRows compare a restart with what every restart needs, and list the parts of both.
 func (m *measured) restartRows() []bench.Row {
 	raw := []part{{"read", m.raw.Read}, {"upload", m.raw.Upload}, {"build", m.raw.Build}}
 	sum := 0.0
@@ -371,7 +369,7 @@ func (m *measured) caseName() string {
 	return fmt.Sprintf("%s, %d ranks, %s", m.app.name, m.o.Ranks, with)
 }
 
-// short is a duration for people, with two digits or so.
+// short is a duration with about two digits.
 func short(d time.Duration) string {
 	switch {
 	case d >= 10*time.Hour:

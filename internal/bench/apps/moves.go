@@ -22,8 +22,8 @@ const (
 	placeSwap = "swap" // the GPUs in reversed order
 )
 
-// moves stops the program at a checkpoint, restarts it at every place that was
-// asked for, and compares the results with that of a run that was not stopped.
+// moves stops the program at a checkpoint, restarts it at every place of Options.Moves, and
+// compares the results with that of an uninterrupted run.
 func (m *measured) moves(ctx context.Context) error {
 	result := func(name string) string { return filepath.Join(m.dir, name+"-"+m.app.out) }
 	m.Step("%s: uninterrupted run, for comparison", m.app.name)
@@ -82,8 +82,8 @@ func (m *measured) movedRows(place string, t *Times, apart, bound float64) []ben
 		bench.AtMost(bound))}
 }
 
-// compare returns how far two results are apart and how far they may be: not at
-// all, unless another kind of device has computed numbers with a fraction.
+// compare returns how far two results are apart and how far they may be: not at all, unless another
+// kind of device has computed in floating point.
 func (m *measured) compare(a, b, place string) (apart, bound float64, err error) {
 	x, err := os.ReadFile(a)
 	if err != nil {

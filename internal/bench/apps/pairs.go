@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 )
 
-// paired says how two ways to run differ that were run in turn.
+// paired compares two ways to run that were measured in turn.
 type paired struct {
 	ratio float64 // median of the ratios of the pairs
 	// low and high have that median between them: with a confidence of 95 % at
@@ -16,9 +16,9 @@ type paired struct {
 	sure      bool
 }
 
-// pairs compares values with the baselines that were measured beside each. The
-// interval is that of the sign test, from one of the sorted ratios to another, and
-// supposes nothing about how the noise is distributed.
+// pairs compares values with the baselines that were measured beside each. The interval is that of
+// the sign test, between two of the sorted ratios; it assumes nothing about the distribution of the
+// noise.
 func pairs(values, baselines bench.Samples) paired {
 	n := min(len(values), len(baselines))
 	ratios := make(bench.Samples, n)

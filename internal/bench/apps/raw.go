@@ -33,9 +33,9 @@ type rawTimes struct {
 	Build  bench.Samples // an application's program
 }
 
-// Work is one rank of the program that does without the library what a checkpoint
-// and a restart of an application must do: as many bytes, by as many ranks, at
-// the same place. Rank 0 writes the times to out.
+// Work is one rank of a program that does without the library what a checkpoint and a restart of an
+// application must do: as many bytes, by as many ranks, at the same place. Rank 0 writes the times
+// to out.
 func Work(_ context.Context, o Setup, _ io.Reader, out io.Writer) (err error) {
 	world := mpiwrap.Single()
 	if o.MPI {
@@ -93,8 +93,7 @@ func (w *rawRank) measure(t *rawTimes) error {
 	return os.Remove(w.file)
 }
 
-// together does something on all ranks at once and returns the time of the
-// slowest.
+// together runs something on all ranks at once and returns the time of the slowest.
 func (w *rawRank) together(do func() (float64, error)) (float64, error) {
 	if err := w.world.Barrier(); err != nil {
 		return 0, err

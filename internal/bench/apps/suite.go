@@ -69,8 +69,8 @@ type suite struct {
 	launcher *mpirun.Launcher // nil: one rank without MPI
 }
 
-// Run measures the applications. For the runner's budget rounds end early, and
-// applications are left out; past twice as much it is an error.
+// Run measures the applications. As the budget of the runner runs out, it ends rounds early and
+// skips applications; after twice the budget it returns an error.
 func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 	s, err := prepare(o)
 	if err != nil {
@@ -116,7 +116,7 @@ func (o *Options) chosen() []app {
 	return out
 }
 
-// prepare looks whether all that is needed is there.
+// prepare checks that everything that is needed exists.
 func prepare(o Options) (*suite, error) {
 	s := &suite{o: o}
 	for _, name := range o.Apps {
@@ -156,7 +156,7 @@ func prepare(o Options) (*suite, error) {
 	return s, err
 }
 
-// isBig says which sizes suit the device.
+// isBig chooses the sizes that suit the device.
 func (o *Options) isBig() (bool, error) {
 	switch o.Size {
 	case "small", "big":
@@ -179,7 +179,7 @@ func (o *Options) isBig() (bool, error) {
 	return !dev.Info().HostMemory && dev.Info().Kind != "fake", dev.Close()
 }
 
-// steps is how many an application has.
+// steps is the number of steps of an application.
 func (o *Options) steps(runs int) int {
 	if len(o.Moves) > 0 {
 		return 1 + len(o.Moves)
@@ -231,8 +231,7 @@ func (s *suite) rawBaselines(ctx context.Context, a app, bytes int64) (t *rawTim
 	return t, err
 }
 
-// warm reads all files below the benchmark's directory, so that reading them again
-// finds them in the page cache, as the baseline does.
+// warm reads all files of a directory into the page cache, where the baseline has its files, too.
 func (s *suite) warm(directory string) error {
 	return filepath.WalkDir(filepath.Join(s.dir, directory), func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

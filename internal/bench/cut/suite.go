@@ -71,8 +71,7 @@ func (o Options) launch(ctx context.Context, r *bench.Runner, l mpirun.Launcher,
 	return &res, nil
 }
 
-// rows compare with the program's own iteration: a request waits for the end of
-// one at least.
+// rows compare with an iteration of the program: a request waits for the end of at least one.
 func (r *result) rows(name string) []bench.Row {
 	iteration := r.Iteration.Times(1000)
 	beyond := r.ToCut.Times(1000)

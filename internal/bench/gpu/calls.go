@@ -14,9 +14,8 @@ import (
 // Size of the index space of the kernel.
 const items = 1 << 16
 
-// recording measures what gpustate adds to the driver's calls: to setting an
-// argument and to launching a short kernel, and to a program that is bound by
-// its kernels.
+// recording measures what gpustate adds to the calls of the driver: to setting an argument, to
+// launching a short kernel, and to a program that is bound by its kernels.
 func (s *suite) recording(ctx context.Context) (err error) {
 	d, err := gpustate.Open(s.Select)
 	if err != nil {
@@ -96,7 +95,7 @@ func (s *suite) kernelBound(ctx context.Context, k *gpustate.Kernel, q *gpustate
 	return nil
 }
 
-// untimed is bench.Timed with something after it that does not count.
+// untimed is bench.Timed with a call afterwards that is not timed.
 func untimed(after, do func() error) func() (float64, error) {
 	return func() (float64, error) {
 		seconds, err := bench.Seconds(do)
@@ -104,7 +103,7 @@ func untimed(after, do func() error) func() (float64, error) {
 	}
 }
 
-// added reports nanoseconds per call beyond the driver's own.
+// added reports the nanoseconds per call beyond those of the driver.
 func (s *suite) added(call string, took []bench.Samples, calls int) {
 	ours, theirs := took[0].Times(1e9/float64(calls)), took[1].Times(1e9/float64(calls))
 	for i := range ours {
@@ -114,7 +113,7 @@ func (s *suite) added(call string, took []bench.Samples, calls int) {
 		row("recording", "added to "+call, "ns").Of(ours, nil, bench.AtMost(50)))
 }
 
-// launch starts a kernel so often.
+// launch starts a kernel n times.
 func launch(q *gpustate.Queue, k *gpustate.Kernel, times, items int) error {
 	return many(times, func() error {
 		_, err := q.Launch(k, []int{items}, []int{64})
@@ -131,8 +130,8 @@ func many(n int, do func() error) error {
 	return nil
 }
 
-// windows measures what bounding the number of unfinished commands costs, for a
-// program of long kernels and for one of many short ones.
+// windows measures the cost of bounding the number of unfinished commands, for a program of long
+// kernels and for one of many short ones.
 func (s *suite) windows(ctx context.Context) (err error) {
 	d, err := gpustate.Open(s.Select)
 	if err != nil {

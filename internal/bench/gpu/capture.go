@@ -70,8 +70,8 @@ func (s *suite) size(ctx context.Context, where string, size int64) (err error) 
 	return s.restore(ctx, where, size, record, pool)
 }
 
-// pin pins what captures and readers use, as package coordinated does, and
-// reports what that costs once.
+// pin pins the memory of captures and readers, as package coordinated does, and reports the cost,
+// which is paid once.
 func (s *suite) pin(d *gpustate.Device, where string, pool []byte) (unpin func() error, err error) {
 	s.chunks, err = unix.Mmap(-1, 0, readers*chunkBytes, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
@@ -116,7 +116,7 @@ func largest(i gpustate.Info) int64 {
 	return bufferBytes
 }
 
-// markAll writes into each chunk of a content what tells it from the others.
+// markAll writes a different mark into each chunk of a content.
 func markAll(b []byte, content int) {
 	for off := 0; off < len(b); off += chunkBytes {
 		c, word := b[off:min(off+chunkBytes, len(b))], uint64(off)<<16|uint64(content)<<1|1
@@ -155,8 +155,8 @@ func fill(d *gpustate.Device, size int64, scratch []byte) ([]*gpustate.Buffer, e
 	return bufs, nil
 }
 
-// capture measures how long the program waits and how long it takes until all
-// bytes have been read in chunks, as storage does. The bytes are checked.
+// capture measures how long the program waits, and how long it takes to read all bytes in chunks,
+// as storage does. The bytes are checked.
 func (s *suite) capture(ctx context.Context, d *gpustate.Device, where string, sh shadow, size int64,
 	pool []byte) (record []byte, err error) {
 	took, err := bench.Repeat(ctx, s.Runs, func(took bench.Set) error {
@@ -198,9 +198,8 @@ type shadow struct {
 	bytes int64 // of the state
 }
 
-// waiting reports a capture's times beside that of a pinned copy of everything.
-// The program is to wait a tenth of the copy of what the shadow takes, and a
-// ninth more than the copy of the rest.
+// waiting reports the times of a capture beside that of a pinned copy of everything. The goal is a
+// tenth of the copy of the shadowed part, and ten ninths of the copy of the rest.
 func (s *suite) waiting(where string, sh shadow, size int64, took bench.Set) {
 	copying := bench.Samples{float64(size) / s.pinned}
 	part := float64(sh.bytes) / float64(size)
@@ -239,7 +238,7 @@ func (s *suite) drain(ctx context.Context, c *gpustate.Capture) error {
 	return g.Wait()
 }
 
-// restore measures a restore from host memory into a device that has nothing.
+// restore measures a restore from host memory into an empty device.
 func (s *suite) restore(ctx context.Context, where string, size int64, record, pool []byte) error {
 	d, err := gpustate.Open(s.Select)
 	if err != nil {

@@ -49,7 +49,7 @@ func Work(_ context.Context, s Setup, in io.Reader, out io.Writer) error {
 	return err
 }
 
-// driverCheckpoint lets the CUDA driver checkpoint and restore a process that
+// driverCheckpoint measures the checkpoint and restore of the CUDA driver itself, of a process that
 // holds 4 GiB, for comparison.
 func (s *suite) driverCheckpoint(ctx context.Context) error {
 	const where, bytes = "driver's own checkpoint", 4 << 30

@@ -110,7 +110,7 @@ func (s *suite) copies(ctx context.Context) (err error) {
 	return nil
 }
 
-// simple reports a device whose copies mean little: host memory, or none.
+// simple reports whether the device has no memory of its own, so that copies mean little.
 func (s *suite) simple() bool { return s.info.HostMemory || s.info.Kind == "fake" }
 
 func row(where, metric, unit string) bench.Row {

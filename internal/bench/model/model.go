@@ -33,7 +33,7 @@ type way struct {
 	cost, latency, read func(o *Options, nodes int) float64
 }
 
-// ways are those that are compared.
+// ways are the ways to take checkpoints that are compared.
 var ways = []way{
 	{"Holdfast, disk and partner behind the program",
 		func(o *Options, _ int) float64 { return o.Blocked.Seconds() },
@@ -112,7 +112,7 @@ func timeText(s float64) string {
 	return fmt.Sprintf("%.0f s", s)
 }
 
-// curves are the efficiencies by nodes.
+// curves are the efficiencies by number of nodes.
 func (o *Options) curves() []plot.Curve {
 	var out []plot.Curve
 	most := o.Nodes[len(o.Nodes)-1]

@@ -29,10 +29,9 @@ const (
 	goalMallocs = bench.AtMost(0.01) // per call: the Go runtime itself makes some now and then
 )
 
-// Run measures under every MPI that is installed. The two programs take turns,
-// so that what disturbs one disturbs the other, and a figure is that of the best
-// round of all runs: what disturbs a message can only make it slower. The spread
-// is that of the runs' best rounds.
+// Run measures under every MPI that is installed. The Go and the C program take turns, so that a
+// disturbance affects both. A figure is the best round of all runs, because a disturbance can only
+// make a message slower; the spread is that of the best rounds of the runs.
 func Run(ctx context.Context, r *bench.Runner) error {
 	r.Start("mpi", len(mpirun.Launchers())*r.Runs)
 	dir, err := os.MkdirTemp("", "holdfast-mpi")

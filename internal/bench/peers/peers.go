@@ -23,8 +23,8 @@ type library struct {
 	link   string // of -l
 	define string
 	get    string // how to get it
-	// config writes what the library wants to know, and returns the driver's last
-	// argument and its environment.
+	// config writes the configuration file of the library, and returns the last argument and the
+	// environment of the driver.
 	config func(dir string) (arg string, env []string, err error)
 }
 
@@ -40,7 +40,8 @@ var libraries = []library{
 // getDMTCP is how to get DMTCP.
 const getDMTCP = "spack install dmtcp, or https://github.com/dmtcp/dmtcp; then put its bin into PATH or set DMTCP_HOME"
 
-// directories makes two directories: for what stays on the node and for what all see.
+// directories makes two directories: one for data that stays on the node and one that all nodes
+// see.
 func directories(dir string) (local, global string, err error) {
 	local, global = filepath.Join(dir, "local"), filepath.Join(dir, "global")
 	for _, d := range []string{local, global} {

@@ -23,7 +23,7 @@ type Options struct {
 	MiB   int
 }
 
-// jobLimit bounds a start: a library that hangs is a result, too.
+// jobLimit bounds a start: that a library hangs is a result.
 const jobLimit = 3 * time.Minute
 
 // suite is one run.
@@ -33,8 +33,8 @@ type suite struct {
 	dir string // own, below Options.Dir
 }
 
-// Run measures every peer that is installed, and Holdfast's storage in the same
-// way. A peer that is not there, or fails, is a row that says why.
+// Run measures every peer that is installed, and the storage of Holdfast in the same way. For a
+// peer that is missing or fails there is a row with the reason.
 func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 	r.Start("peers", 2+len(libraries))
 	if o.MPI != "" { // else each library takes what is installed
@@ -75,7 +75,7 @@ const (
 	restart = "restore / raw read, warm"
 )
 
-// holdfast takes Holdfast's figures from its own suite, with the same sizes.
+// holdfast takes the figures of Holdfast from its own suite, with the same sizes.
 func (s *suite) holdfast(ctx context.Context) error {
 	own := &bench.Runner{Self: s.Self, Runs: s.Runs}
 	if err := storage.Run(ctx, own, storage.Options{Dir: s.dir, Ranks: []int{s.Ranks}, MiB: []int{s.MiB}}); err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 )
 
-// Colours that can be told apart in print and with any eyes (Okabe and Ito).
+// Colours that can be told apart in print and by colour-blind readers (Okabe and Ito).
 var (
 	colourGood = color.RGBA{R: 0, G: 114, B: 178, A: 255}
 	colourBad  = color.RGBA{R: 213, G: 94, B: 0, A: 255}
@@ -33,13 +33,13 @@ var (
 		color.RGBA{R: 204, G: 121, B: 167, A: 255}, color.RGBA{R: 230, G: 159, B: 0, A: 255}}
 )
 
-// mostRows is how many results a figure holds before there is one for each case.
+// mostRows is the number of results up to which they share a figure; with more, each case has a
+// figure.
 const mostRows = 34
 
-// Write draws rows as figures in dir, which is there, and returns the files. There
-// is one figure of ratios and one for each unit of values without a baseline,
-// unless these get too long; then there is one for each case. Run times by command
-// window get curves besides.
+// Write draws rows as figures in the existing directory dir and returns the files. There is one
+// figure of ratios and one for each unit of values without a baseline, or one for each case if
+// these get too long. Run times by command window become curves.
 func Write(dir string, rows []bench.Row) ([]string, error) {
 	var files []string
 	for _, f := range figures(rows) {
@@ -113,8 +113,8 @@ func write(name string, c io.WriterTo) error {
 var svgText = regexp.MustCompile(
 	`style="font-family:Liberation Serif;([^"]*font-size:([0-9.]+)px[^"]*)">([^<]*)</text>`)
 
-// holdWidths has the texts of an SVG take the room that they were given, in
-// whatever font the reader has instead of the one that they were measured in.
+// holdWidths fixes the width of the texts of an SVG, so that they fit in whatever font the reader
+// has.
 func holdWidths(svg []byte) []byte {
 	return svgText.ReplaceAllFunc(svg, func(text []byte) []byte {
 		m := svgText.FindSubmatch(text)

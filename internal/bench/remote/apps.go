@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/bench/apps"
 )
 
-// apps are the applications that are here; the others are skipped with a line.
+// apps are the applications that are installed; each other one is skipped with a row.
 func (s *suite) apps(what string) []string {
 	var list []string
 	for _, name := range apps.Names() {
@@ -28,7 +28,8 @@ func (s *suite) apps(what string) []string {
 	return list
 }
 
-// launch is one start of an application on one rank, without MPI, on a device. n tells apart those at the same time.
+// launch prepares a start of an application on one rank, without MPI, on a device. n tells apart
+// starts at the same time.
 func (s *suite) launch(name string, load float64, device string, n int, more ...string) (*apps.Launch, error) {
 	dir := filepath.Join(s.dir, fmt.Sprint(n))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -38,7 +39,7 @@ func (s *suite) launch(name string, load float64, device string, n int, more ...
 		Out: filepath.Join(dir, name+"-"+apps.ResultFile(name)), Args: more}, nil
 }
 
-// timed gives the seconds of the steps.
+// timed is the seconds of the steps.
 func (s *suite) timed(ctx context.Context, name string, load float64, device string, more ...string) (float64, error) {
 	l, err := s.launch(name, load, device, 0, more...)
 	if err != nil {
@@ -51,7 +52,7 @@ func (s *suite) timed(ctx context.Context, name string, load float64, device str
 	return t.Loop, nil
 }
 
-// load finds the work that keeps an application busy for about so long.
+// load finds the work that takes about this many seconds.
 func (s *suite) load(ctx context.Context, name string, want float64) (float64, error) {
 	if per := s.perLoad[name]; per > 0 {
 		return want / per, nil
@@ -74,7 +75,7 @@ func (s *suite) load(ctx context.Context, name string, want float64) (float64, e
 // goals of applications: times as much as with the device of the own process.
 var goals = map[string]bench.Goal{"matmul": bench.AtMost(1.02), "nbody": bench.AtMost(1.02)}
 
-// applications compares whole runs, and their results.
+// applications compares the times and the results of whole runs.
 func (s *suite) applications(ctx context.Context) error {
 	for _, name := range s.apps("steps") {
 		if s.Late(name, "steps") {
@@ -120,7 +121,7 @@ func (s *suite) applications(ctx context.Context) error {
 	return nil
 }
 
-// windows shows what a bound of unfinished commands costs a remote program.
+// windows measures what a bound of unfinished commands costs a remote program.
 func (s *suite) windows(ctx context.Context) error {
 	for _, name := range s.apps("windows") {
 		if s.Late(name, "windows") {

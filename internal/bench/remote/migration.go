@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
-// migration moves running applications of three sizes to and fro and shows each
-// step, and moves states of several sizes.
+// migration moves running applications of three sizes back and forth and reports each step, and
+// moves states of several sizes.
 func (s *suite) migration(ctx context.Context) error {
 	for _, name := range s.apps("migration") {
 		for _, size := range s.problems(name) {
@@ -52,8 +52,8 @@ type problem struct {
 	more []string
 }
 
-// extents are small, middling and large problems: of the matrices, the number of
-// bodies, and the work that sequences are made for, on a CPU and on a big GPU.
+// extents are the sizes of small, medium and large problems, on a CPU and on a big GPU: of the
+// matrices, the number of bodies, and for smithwaterman the work.
 var extents = map[string][2][3]int{
 	"matmul":        {{128, 256, 512}, {2048, 4096, 8192}},
 	"nbody":         {{1024, 2048, 4096}, {16384, 65536, 131072}},
@@ -84,7 +84,7 @@ func (s *suite) problems(name string) (list []problem) {
 	return list
 }
 
-// moved moves a program to and fro, and ends it.
+// moved moves a program back and forth between the servers, then ends it.
 func (s *suite) moved(ctx context.Context, name string, size problem) ([]gpustate.Migration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -109,8 +109,8 @@ func (s *suite) moved(ctx context.Context, name string, size problem) ([]gpustat
 	return moves, errors.Join(err, s.empty(s.a), s.empty(s.b))
 }
 
-// ping moves the only program of the servers between them, once it computes, until
-// it ends or has moved so often.
+// ping moves the only program of the servers back and forth, once it computes, until it ends or has
+// moved this many times.
 func (s *suite) ping(ctx context.Context, ended chan error, most int) (list []gpustate.Migration, err error) {
 	from, to := s.a, s.b
 	for len(list) < most {
@@ -178,7 +178,7 @@ func (s *suite) empty(v *server) error {
 	}
 }
 
-// move moves the first program of a server; false when there is none any more.
+// move moves the first program of a server; false when it has none.
 func (s *suite) move(ctx context.Context, from, to *server) (m gpustate.Migration, moved bool, err error) {
 	admin, err := gpud.DialAdmin(ctx, from.unix, gpud.MoveKeyFile(from.key))
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *suite) move(ctx context.Context, from, to *server) (m gpustate.Migratio
 	return m, true, json.Unmarshal(got.Steps, &m)
 }
 
-// steps enters the times of migrations.
+// steps adds the times of migrations.
 func (s *suite) steps(what string, list []gpustate.Migration) {
 	if len(list) == 0 {
 		s.Skip("migration", what, errors.New("the program ended before it was moved"))

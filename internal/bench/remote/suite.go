@@ -45,7 +45,7 @@ type suite struct {
 	perLoad map[string]float64 // seconds that work 1 of an application takes
 }
 
-// Run measures. No application is begun once the runner's budget is spent.
+// Run measures. It starts no application once the budget of the runner is spent.
 func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 	for _, c := range o.Cases {
 		if !slices.Contains(Cases, c) {
@@ -116,7 +116,7 @@ func (s *suite) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// word is the device as the servers know it.
+// word is the selection of the device, as the servers know it.
 func (s *suite) word() string {
 	switch {
 	case s.info.Kind == "cuda":
@@ -182,7 +182,7 @@ func (v *server) stop() error {
 	return err
 }
 
-// at is the text of a selection of the server's device.
+// at is the selection of the device of a server.
 func (s *suite) at(v *server, addr string) string {
 	return "remote=" + addr + ",key=" + v.key + "," + s.word()
 }

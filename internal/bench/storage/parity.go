@@ -46,7 +46,7 @@ type node struct {
 
 func (n node) do(c command, rep *reply) error { return n.worker.do(n.ctx, c, rep) }
 
-// nodes opens the workers, each on a node of its own.
+// nodes opens the workers, one on each emulated node.
 func nodes(ctx context.Context, dir string, bytes int64) (*workers, error) {
 	c, net := &workers{}, storagetest.NewLoopback(parityNodes)
 	var names []string

@@ -48,8 +48,8 @@ func scaleOne(ctx context.Context, dir string, ranks int) (_ scale.Result, err e
 	return scale.Run(ctx, scale.Options{Dir: tmp, Ranks: ranks})
 }
 
-// scaleRows is what there is to say of one number of ranks; base is the result that shares of a
-// rank must not grow beyond, nil where there is none yet.
+// scaleRows are the rows of one number of ranks. base is the result that the share of a rank must
+// not grow beyond, nil for the first.
 func scaleRows(res, base *scale.Result) (rows []bench.Row) {
 	row := func(metric, unit string) bench.Row {
 		return bench.Row{Case: fmt.Sprintf("%d ranks", res.Ranks), Metric: metric, Unit: unit}

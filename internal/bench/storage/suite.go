@@ -69,7 +69,7 @@ func Run(ctx context.Context, r *bench.Runner, o Options) error {
 	return nil
 }
 
-// Metrics that are taken in each run.
+// Metrics of each run.
 const (
 	rawWrite  = "raw write"
 	memcpy    = "memcpy"
@@ -188,7 +188,7 @@ func (c *levels) durable(took bench.Set, copyCPU float64) error {
 	return nil
 }
 
-// changed takes a further epoch after a tenth of the data has changed.
+// changed takes another epoch after a tenth of the data has changed.
 func (c *levels) changed(took bench.Set) error {
 	c.epoch++
 	if err := c.steps("touch-tenth", "memcpy"); err != nil {

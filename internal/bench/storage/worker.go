@@ -262,8 +262,8 @@ func (k *worker) commit(ctx context.Context, e storage.Epoch, c command) error {
 
 func epochDir(e uint64) string { return fmt.Sprintf("epoch-%010d", e) }
 
-// shardFile is where this rank's shard lies, and from where on there are as many
-// bytes as it has.
+// shardFile is the file with the shard of this rank, and the offset from which it has that many
+// bytes.
 func (k *worker) shardFile(c command) (name string, off int64) {
 	const header = 4096
 	dir := filepath.Join(k.Dir, c.Level, epochDir(c.Epoch))
@@ -284,8 +284,7 @@ func (k *worker) fetch(ctx context.Context, e storage.Epoch) (err error) {
 	return sh.ReadAt(ctx, "data", k.target, 0)
 }
 
-// block takes a real checkpoint of one rank and says how long the program
-// stood still.
+// block takes a real checkpoint of one rank and reports how long the program stood still.
 func (k *worker) block(ctx context.Context, rep *reply) error {
 	if k.ck == nil {
 		if err := k.openCheckpointer(ctx); err != nil {
@@ -307,8 +306,8 @@ func (k *worker) block(ctx context.Context, rep *reply) error {
 	return last.Err
 }
 
-// blockEnd waits until that checkpoint is on the disk, which must not go on
-// beside what is measured next.
+// blockEnd waits until that checkpoint is on the disk, so that it does not disturb the next
+// measurement.
 func (k *worker) blockEnd(ctx context.Context) error {
 	const poll = time.Millisecond
 	for {

@@ -46,8 +46,8 @@ func (p *process) do(c command, rep *reply) error {
 
 func (p *process) close() error { return errors.Join(p.in.Close(), p.cmd.Wait()) }
 
-// result is what one command came to: the time from giving it to all until the
-// last was done, and each reply.
+// result is what one command cost: the time from giving it to all workers until the last was done,
+// and each reply.
 type result struct {
 	wall    float64
 	cpu     float64 // sum
@@ -112,7 +112,7 @@ func (c *workers) do(cmd command) (result, error) {
 	return res, errors.Join(errs...)
 }
 
-// together writes a pack by all workers and commits it, and adds up the costs.
+// together has all workers write a pack and commit it, and adds up the costs.
 func (c *workers) together(level string) (result, error) {
 	sum, err := c.do(command{Op: "sizes", Level: level})
 	if err != nil {
@@ -153,7 +153,7 @@ func (c *workers) store(op, level string) (result, error) {
 	return put, err
 }
 
-// steps runs commands one after the other that are not measured.
+// steps runs commands that are not measured, one after the other.
 func (c *workers) steps(ops ...string) error {
 	for _, op := range ops {
 		if _, err := c.do(command{Op: op}); err != nil {
