@@ -13,6 +13,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
+// migrate is Device.Migrate to a device that is open.
+func (d *Device) migrate(ctx context.Context, drv driver.Device) error {
+	return d.watched(ctx, drv, &watch{})
+}
+
 // big makes state that a shadow is taken for.
 func big(t *testing.T, d *Device) *setup {
 	t.Helper()

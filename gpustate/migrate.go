@@ -42,10 +42,6 @@ func (d *Device) Migrate(ctx context.Context, sel Select) (Migration, error) {
 	return w.m, err
 }
 
-func (d *Device) migrate(ctx context.Context, drv driver.Device) error {
-	return d.watched(ctx, drv, &watch{})
-}
-
 func (d *Device) watched(ctx context.Context, drv driver.Device, w *watch) error {
 	to := newSession(drv)
 	if err := d.stop(ctx); err != nil {

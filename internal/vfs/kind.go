@@ -55,9 +55,6 @@ func kindOf(magic int64) Kind {
 	return Kind{Name: fmt.Sprintf("file system %#x", magic), Remote: true}
 }
 
-// Lustre reports whether its files can be striped by lfs.
-func (k Kind) Lustre() bool { return k.Name == remoteKinds[lustreMagic] }
-
 // Remote is that of the Kind of a directory; true also where it cannot be told.
 func (OS) Remote(dir string) bool {
 	k, err := KindOf(dir)

@@ -14,9 +14,6 @@ func TestKind(t *testing.T) {
 			t.Errorf("%#x: got %+v, want %+v", magic, got, want)
 		}
 	}
-	if k := kindOf(lustreMagic); !k.Lustre() {
-		t.Errorf("got %+v", k)
-	}
 	if _, err := KindOf(t.TempDir()); err != nil {
 		t.Error(err)
 	}

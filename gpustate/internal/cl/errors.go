@@ -45,7 +45,6 @@ var codes = map[int]string{
 
 const (
 	platformNotFound = -1001
-	buildFailure     = -11
 	invalidValue     = -30
 	outOfResources   = -5
 )

@@ -168,7 +168,6 @@ func (d *device) ReleaseEvent(e driver.Event) {
 
 // pinned is host memory that the platform allocated and keeps mapped.
 type pinned struct {
-	dev    *device
 	q, buf handle
 	p      handle
 	bytes  int
@@ -179,7 +178,7 @@ func (d *device) AllocPinned(bytes int) (driver.Pinned, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pinned{dev: d, q: q, bytes: bytes}
+	p := &pinned{q: q, bytes: bytes}
 	if p.buf, err = createBuffer(d.ctx, memReadWrite|memAllocHost, int64(bytes), nil); err != nil {
 		return nil, firstError(err, releaseQueue(q))
 	}
