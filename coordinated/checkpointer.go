@@ -152,7 +152,7 @@ func (c *Checkpointer) open(ctx context.Context, priv connect.Ranks, key control
 		return err
 	}
 	c.openMetrics()
-	last, err := c.lastEpoch(ctx, priv)
+	last, err := c.lastEpoch(ctx, priv, key)
 	if err != nil {
 		return err
 	}
@@ -199,11 +199,11 @@ func (c *Checkpointer) warnOfRegistrations(p regcache.Plan) {
 
 // lastEpoch finds the highest number any rank knows of, so that no number is
 // used twice.
-func (c *Checkpointer) lastEpoch(ctx context.Context, priv connect.Ranks) (cut.Epoch, error) {
+func (c *Checkpointer) lastEpoch(ctx context.Context, priv connect.Ranks, key control.Key) (cut.Epoch, error) {
 	highest, err := c.levels.store.Highest(ctx)
 	if err := connect.Agree(priv, "look for checkpoints", err); err != nil {
 		return 0, err
 	}
-	last, _, err := c.agreeNumbers(priv, uint64(highest), c.lastRun())
+	last, _, err := c.agreeNumbers(priv, key, uint64(highest), c.lastRun(key))
 	return cut.Epoch(last), err
 }

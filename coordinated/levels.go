@@ -199,8 +199,11 @@ func hearOverview(priv *mpiwrap.Comm) (*storage.Told, error) {
 }
 
 // runName is a name for this run that does not give the key away.
-func runName(key control.Key) string {
-	sum := sha256.Sum256(key[:])
+func runName(key control.Key) string { return digest("", key) }
+
+// digest tells uses of the key apart, and does not give it away.
+func digest(use string, key control.Key) string {
+	sum := sha256.Sum256(append([]byte(use), key[:]...))
 	return hex.EncodeToString(sum[:8])
 }
 

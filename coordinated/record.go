@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
@@ -36,11 +37,11 @@ func (o *Options) eventsDir() string {
 	return o.Events
 }
 
-// lastRun is the number of the newest run in the event logs that this rank
-// sees.
-func (c *Checkpointer) lastRun() uint64 {
+// lastRun is the number of the newest run in the event logs that this rank sees. Where the
+// ranks of a node share a log, the first of them looks.
+func (c *Checkpointer) lastRun(key control.Key) uint64 {
 	dir := c.opt.eventsDir()
-	if dir == "" {
+	if n := c.logNode(key); dir == "" || n != nil && n.First != c.topo.Rank {
 		return 0
 	}
 	runs, err := events.Runs(vfs.With(context.Background(), c.opt.files), dir)
@@ -53,15 +54,26 @@ func (c *Checkpointer) lastRun() uint64 {
 	return uint64(runs[len(runs)-1])
 }
 
+// logNode has the ranks of a node share an event log where its directory may be on a file
+// system of all nodes: there are fewer files then. Nil: this rank has its own.
+func (c *Checkpointer) logNode(key control.Key) *events.Node {
+	mates := c.topo.Mates()
+	if _, real := c.plane.(*control.Plane); !real || len(mates) == 1 ||
+		c.opt.eventsDir() == filepath.Join(c.opt.Local, events.DirName) {
+		return nil
+	}
+	return &events.Node{First: mates[0], Ranks: len(mates), Secret: digest("events", key)}
+}
+
 // openLog starts the event log of this run. Without one the job runs as well.
-func (c *Checkpointer) openLog(run int) {
+func (c *Checkpointer) openLog(run int, key control.Key) {
 	dir := c.opt.eventsDir()
 	if dir == "" {
 		return
 	}
-	rank := c.topo.Rank
+	rank, node := c.topo.Rank, c.logNode(key)
 	ctx := vfs.With(context.Background(), c.opt.files)
-	l, err := events.Create(ctx, events.Options{Dir: dir, Rank: rank, Begun: c.begun, Logger: c.log,
+	l, err := events.Create(ctx, events.Options{Dir: dir, Rank: rank, Begun: c.begun, Logger: c.log, Node: node,
 		Header: events.Header{Job: c.opt.Job, Run: run, Size: c.topo.Size(), Node: c.topo.Nodes[rank],
 			PID:     os.Getpid(),
 			AliveNS: int64(agent.AliveEvery), Levels: c.levels.use, Program: filepath.Base(os.Args[0])}})
@@ -70,7 +82,15 @@ func (c *Checkpointer) openLog(run int) {
 		return
 	}
 	c.record.events = l
-	if err := events.Prune(ctx, dir, run, rank); err != nil {
+	old := []int{rank}
+	switch {
+	case node == nil:
+	case node.First == rank:
+		old = c.topo.Mates()
+	default:
+		return
+	}
+	if err := events.Prune(ctx, dir, run, old...); err != nil {
 		c.log.Warn("holdfast: cannot remove event logs of old runs", "error", err)
 	}
 }
@@ -78,7 +98,7 @@ func (c *Checkpointer) openLog(run int) {
 // agreeNumbers finds the highest epoch and run that any rank knows of, so that
 // no number is used twice. Its begin and end on all ranks are what the report
 // compares their clocks by.
-func (c *Checkpointer) agreeNumbers(priv connect.Ranks, epoch, run uint64) (uint64, uint64, error) {
+func (c *Checkpointer) agreeNumbers(priv connect.Ranks, key control.Key, epoch, run uint64) (uint64, uint64, error) {
 	start := time.Now()
 	mine := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, epoch), run)
 	all := make([]byte, len(mine)*priv.Size())
@@ -90,7 +110,7 @@ func (c *Checkpointer) agreeNumbers(priv connect.Ranks, epoch, run uint64) (uint
 		epoch = max(epoch, binary.LittleEndian.Uint64(all))
 		run = max(run, binary.LittleEndian.Uint64(all[8:]))
 	}
-	c.openLog(int(run) + 1)
+	c.openLog(int(run)+1, key)
 	c.record.events.EmitAt(end, events.Event{Name: events.Sync, What: "open", Dur: int64(end.Sub(start))})
 	return epoch, run, nil
 }

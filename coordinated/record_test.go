@@ -3,6 +3,7 @@ package coordinated
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -46,6 +47,59 @@ func TestEventLog(t *testing.T) {
 		if want := map[bool]int{true: 1}[l.Header.Run == 1]; flushed != want {
 			t.Errorf("run %d, rank %d: %d flushes, want %d: each rank writes its part of the node's pack", l.Header.Run,
 				l.Rank, flushed, want)
+		}
+	}
+}
+
+// TestEventLogOfNodes: on a shared file system the number of log files is that of the nodes, and
+// each rank's events are there.
+func TestEventLogOfNodes(t *testing.T) {
+	const ranks, nodes = 6, 2
+	opt := testOptions(t)
+	opt.Local = ""
+	for run := range 2 {
+		err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 4}).Run(func(world *mpiwrap.Comm) error {
+			ctx, own := t.Context(), opt
+			own.host = fmt.Sprint("n", world.Rank()%nodes)
+			ck, step, err := openStep(ctx, world, own)
+			if err != nil {
+				return err
+			}
+			if world.Rank() == 5 {
+				err = ck.Request(ctx)
+			}
+			for err == nil && len(ck.Stats().Epochs) == 0 {
+				*step++
+				if err = world.Barrier(); err == nil {
+					err = ck.Point(ctx)
+				}
+			}
+			return errors.Join(err, ck.Close())
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := os.ReadDir(filepath.Join(opt.Global, events.DirName, fmt.Sprintf("run-%06d", run+1)))
+		if err != nil || len(files) != nodes {
+			t.Errorf("run %d: got %d files, %v, want %d", run+1, len(files), err, nodes)
+		}
+	}
+	logs, problems, err := events.ReadDir(t.Context(), opt.Global, 0)
+	if err != nil || len(problems) > 0 || len(logs) != 2*ranks {
+		t.Fatalf("got %d logs, problems %v, %v, want %d logs", len(logs), problems, err, 2*ranks)
+	}
+	for i, l := range logs {
+		if l.Rank != i%ranks || l.Header.Node != fmt.Sprint("n", l.Rank%nodes) {
+			t.Errorf("log %d is of rank %d on %s", i, l.Rank, l.Header.Node)
+		}
+		if l.Bad != 0 || l.Torn || l.Lost != 0 || l.Events[len(l.Events)-1].Name != events.Close {
+			t.Errorf("run %d, rank %d: the log is not whole", l.Header.Run, l.Rank)
+		}
+		for _, name := range []string{events.Open, events.Sync, events.Restore, events.Park, events.Capture,
+			events.Resume, events.Commit, events.Finish} {
+			if count(l, name) == 0 {
+				t.Errorf("run %d, rank %d: no %s", l.Header.Run, l.Rank, name)
+			}
 		}
 	}
 }

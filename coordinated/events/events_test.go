@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -212,6 +213,15 @@ func (f fullFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
+// decodeOne decodes a file of one rank.
+func decodeOne(r io.Reader) (RankLog, error) {
+	logs, err := decode(r)
+	if len(logs) == 0 {
+		return RankLog{}, err
+	}
+	return *logs[0], err
+}
+
 // TestDamaged cuts a log at every byte and turns bytes of it: what is whole is
 // read, and nothing else.
 func TestDamaged(t *testing.T) {
@@ -227,7 +237,7 @@ func TestDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range b {
-		got, err := decode(bytes.NewReader(b[:n]))
+		got, err := decodeOne(bytes.NewReader(b[:n]))
 		lines := bytes.Count(b[:n], []byte("\n"))
 		switch torn := n > 0 && b[n-1] != '\n'; {
 		case lines == 0:
@@ -243,7 +253,7 @@ func TestDamaged(t *testing.T) {
 	long = append(long,
 		"\n{\"ev\":\"arm\",\"t\":1,\"m\":1,\"rank\":3,\"epoch\":99}\nnonsense\n"+
 			"{\"ev\":\"later\",\"t\":1,\"m\":1,\"rank\":3}\n"...)
-	got, err := decode(bytes.NewReader(long))
+	got, err := decodeOne(bytes.NewReader(long))
 	if err != nil || got.Bad != 2 || got.Events[len(got.Events)-1].Epoch != 99 {
 		t.Errorf("a line that is too long and one of nonsense: got %d bad, last %+v, %v", got.Bad,
 			got.Events[len(got.Events)-1], err)
@@ -309,7 +319,7 @@ func TestFormatExample(t *testing.T) {
 	if block == nil {
 		t.Fatal("no example in docs/FORMAT.md")
 	}
-	got, err := decode(bytes.NewReader(block[1]))
+	got, err := decodeOne(bytes.NewReader(block[1]))
 	if err != nil || got.Bad != 0 || got.Header.Run != 2 || len(got.Events) != bytes.Count(block[1], []byte("\n")) {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -327,7 +337,7 @@ func FuzzDecode(f *testing.F) {
 			"\n" +
 			`{"ev":"write","t":9,"m":8,"rank":0,"epoch":1,"dur":7,"level":"local","bytes":5}` + "\n" + `{"ev":"al`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := decode(bytes.NewReader(b))
+		got, err := decodeOne(bytes.NewReader(b))
 		if err != nil {
 			return
 		}

@@ -3,8 +3,6 @@ package events
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
 	"sync"
 	"syscall"
@@ -19,9 +17,12 @@ type Options struct {
 	Header Header    // Part is filled in
 	Rank   int       // whose log it is
 	Begun  time.Time // when Open began; the zero of Event.Mono
-	// MaxBytes bounds the log of this run; 0 means 8 MiB.
+	// MaxBytes bounds the log of this run, of a node that of each of its ranks; 0 means
+	// 8 MiB.
 	MaxBytes int64
-	Logger   *slog.Logger // hears once when the log cannot be written; nil discards
+	// Node makes the ranks of a node write to one file; nil: this one has files of its own.
+	Node   *Node
+	Logger *slog.Logger // hears once when the log cannot be written; nil discards
 
 	fs vfs.FS
 }
@@ -49,18 +50,23 @@ type Log struct {
 	done chan struct{}
 
 	// The writer's own.
-	file  vfs.File
-	at    int64 // where the next line goes
-	part  int
-	alive bool // the line before at is a sign of life
-	width int64
-	err   error  // why the last lines were not written; nil: they were
-	gap   uint64 // lines that could not be written since
-	dirty int64  // the file may have bytes up to here, behind at
+	out sink
+	err error  // why the last lines were not written; nil: they were
+	gap uint64 // lines that could not be written since
 }
 
-// Create makes the files of a new run and starts the goroutine that writes them.
-// The caller closes the Log.
+// sink is where a Log goes.
+type sink interface {
+	// open makes it ready, if it can be by now.
+	open() error
+	// write appends events of this rank and says how many of them are written.
+	write(batch []Event) (written int, err error)
+	// close ends it, when all that was written is synced.
+	close() error
+}
+
+// Create makes the files of a new run and starts the goroutine that writes them, with
+// Options.Node at the first rank of the node alone. The caller closes the Log.
 func Create(ctx context.Context, opt Options) (*Log, error) {
 	if opt.fs == nil {
 		opt.fs = vfs.OrOS(vfs.From(ctx))
@@ -73,24 +79,22 @@ func Create(ctx context.Context, opt Options) (*Log, error) {
 	}
 	opt.Header.Version = Version
 	l := &Log{opt: opt, moved: make(chan struct{}), wake: make(chan struct{}, 1), done: make(chan struct{})}
-	if err := l.begin(); err != nil {
+	switch {
+	case opt.Node == nil:
+		l.out = newFile(opt, partName)
+	case opt.Node.First == opt.Rank:
+		l.out = newCollector(opt)
+	default:
+		l.out = &member{opt: opt}
+	}
+	if err := l.out.open(); err != nil {
 		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
-			return nil, err
+			return nil, errors.Join(err, l.out.close())
 		}
 		l.fail(0, err)
 	}
 	go l.run()
 	return l, nil
-}
-
-// begin makes the directories and the first file.
-func (l *Log) begin() error {
-	for _, d := range []string{l.opt.Dir, runDir(l.opt.Dir, l.opt.Header.Run)} {
-		if err := l.opt.fs.Mkdir(d); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("event log: %w", err)
-		}
-	}
-	return l.openPart()
 }
 
 // Emit logs what happens now.
@@ -191,13 +195,7 @@ func (l *Log) tryWrite(batch []Event) {
 		return
 	}
 	batch[0].Lost += l.gap
-	n, err := 0, error(nil)
-	if l.file == nil {
-		err = l.begin()
-	}
-	if err == nil {
-		n, err = l.write(batch)
-	}
+	n, err := l.out.write(batch)
 	if n > 0 {
 		l.gap = 0 // the first line says it
 	}
@@ -237,7 +235,5 @@ func (l *Log) run() {
 		l.moved = make(chan struct{})
 		l.mu.Unlock()
 	}
-	if l.file != nil {
-		l.err = errors.Join(l.err, l.file.Sync(), l.file.Close())
-	}
+	l.err = errors.Join(l.err, l.out.close())
 }

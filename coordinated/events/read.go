@@ -3,11 +3,13 @@ package events
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -29,47 +31,52 @@ type RankLog struct {
 // ErrNoHeader marks a file that does not begin as an event log does.
 var ErrNoHeader = errors.New("not an event log of this version")
 
-// maxEvents bounds the events of one file: a part has far fewer.
-const maxEvents = 1 << 18
+// maxEvents bounds the lines of one file: a part has far fewer.
+const maxEvents = 1 << 22
 
-// decode reads one file. An error is r's own, or matches ErrNoHeader.
-func decode(r io.Reader) (RankLog, error) {
+// decode reads one file, which is of one rank or, in order of their headers, of several. An
+// error is r's own, or matches ErrNoHeader.
+func decode(r io.Reader) (logs []*RankLog, err error) {
 	in := bufio.NewReaderSize(r, maxLine)
-	var out RankLog
-	for first := true; len(out.Events) < maxEvents; first = false {
+	of := map[int]*RankLog{}
+	for n := 0; n < maxEvents; n++ {
 		line, whole, err := readLine(in)
 		if err != nil && err != io.EOF {
-			return out, err
+			return logs, err
 		}
 		if err == io.EOF && len(line) == 0 && whole {
 			break
 		}
 		if err == io.EOF {
-			out.Torn = true // without a line feed it is not whole, whatever it says
+			if len(logs) > 0 {
+				logs[0].Torn = true // without a line feed it is not whole, whatever it says
+			}
 			break
 		}
 		e, ok := Event{}, false
 		if whole {
 			e, ok = parse(line)
 		}
-		if first {
-			if !ok || e.Header == nil || e.Name != Open || e.Header.Version != Version {
-				return out, ErrNoHeader
-			}
-			out.Header, out.Rank = *e.Header, e.Rank
+		if ok && e.Header != nil && e.Name == Open && e.Header.Version == Version && of[e.Rank] == nil {
+			of[e.Rank] = &RankLog{Header: *e.Header, Rank: e.Rank}
+			logs = append(logs, of[e.Rank])
+		} else if len(logs) == 0 {
+			return nil, ErrNoHeader
+		} else if e.Header != nil {
+			ok = false
 		}
-		switch {
-		case !ok || e.Rank != out.Rank || (!first && e.Header != nil):
-			out.Bad++
+		switch out := of[e.Rank]; {
+		case !ok || out == nil:
+			logs[0].Bad++
 		case known[e.Name]: // a later writer may know more
 			out.Lost += e.Lost
 			out.Events = append(out.Events, e)
 		}
 	}
-	if len(out.Events) == 0 {
-		return out, fmt.Errorf("%w: it has no complete line; the node may have died early", ErrNoHeader)
+	if len(logs) == 0 {
+		return nil, fmt.Errorf("%w: it has no complete line; the node may have died early", ErrNoHeader)
 	}
-	return out, nil
+	return logs, nil
 }
 
 // readLine returns the next line without its line feed. Of one that is too long
@@ -107,24 +114,8 @@ func ReadDir(ctx context.Context, dir string, most int) (logs []RankLog, problem
 		if err != nil {
 			return nil, nil, fmt.Errorf("event log: %w", err)
 		}
-		parts := map[int][]int{} // by rank
-		for _, f := range list {
-			if rank, part, ok := parsePart(f.Name); ok {
-				parts[rank] = append(parts[rank], part)
-			}
-		}
-		ranks := make([]int, 0, len(parts))
-		for r := range parts {
-			ranks = append(ranks, r)
-		}
-		slices.Sort(ranks)
-		for _, r := range ranks {
-			l, errs := readParts(fsys, d, r, parts[r])
-			problems = append(problems, errs...)
-			if len(l.Events) > 0 {
-				logs = append(logs, l)
-			}
-		}
+		more, errs := readRun(fsys, d, list)
+		logs, problems = append(logs, more...), append(problems, errs...)
 	}
 	return logs, problems, nil
 }
@@ -151,44 +142,113 @@ func findRuns(ctx context.Context, dir string) (root string, runs []int, err err
 // DirName is the directory of the runs in a checkpoint directory.
 const DirName = "events"
 
-// readParts joins the parts of one log.
-func readParts(fsys vfs.FS, dir string, rank int, parts []int) (out RankLog, problems []error) {
+// source is whose files there are in a run: of the ranks of a node, or of one rank.
+type source struct {
+	node bool
+	rank int
+}
+
+// readRun reads the logs of a run, in order of rank. Those of nodes come first: a rank goes on
+// in files of its own when the first of its node is gone.
+func readRun(fsys vfs.FS, dir string, list []vfs.Entry) (logs []RankLog, problems []error) {
+	parts := map[source][]int{}
+	for _, f := range list {
+		if node, rank, part, ok := parsePart(f.Name); ok {
+			parts[source{node, rank}] = append(parts[source{node, rank}], part)
+		}
+	}
+	all := map[int]*RankLog{}
+	for _, s := range slices.SortedFunc(maps.Keys(parts), func(a, b source) int {
+		if a.node != b.node {
+			return map[bool]int{true: -1, false: 1}[a.node]
+		}
+		return cmp.Compare(a.rank, b.rank)
+	}) {
+		more, errs := readParts(fsys, dir, s, parts[s])
+		problems = append(problems, errs...)
+		for _, l := range more {
+			if all[l.Rank] == nil {
+				all[l.Rank] = l
+			} else {
+				all[l.Rank].join(l)
+			}
+		}
+	}
+	for _, r := range slices.Sorted(maps.Keys(all)) {
+		logs = append(logs, *all[r])
+	}
+	return logs, problems
+}
+
+// join adds what a rank logged later, of which the first lines may be the last of l.
+func (l *RankLog) join(later *RankLog) {
+	type key struct {
+		mono  int64
+		name  string
+		epoch uint64
+		begin bool
+	}
+	of := func(e *Event) key { return key{e.Mono, e.Name, e.Epoch, e.Begin} }
+	there := map[key]bool{}
+	for i := range l.Events {
+		there[of(&l.Events[i])] = true
+	}
+	for i := range later.Events {
+		if !there[of(&later.Events[i])] {
+			l.Events = append(l.Events, later.Events[i])
+		}
+	}
+	l.Bad, l.Lost, l.Torn = l.Bad+later.Bad, l.Lost+later.Lost, later.Torn
+	l.Truncated = l.Truncated || later.Truncated
+	l.Paths = append(l.Paths, later.Paths...)
+}
+
+// readParts joins the parts of the logs that have the same files.
+func readParts(fsys vfs.FS, dir string, s source, parts []int) (logs []*RankLog, problems []error) {
 	slices.Sort(parts)
-	out.Truncated = parts[0] > 0
+	name := partName
+	if s.node {
+		name = nodeName
+	}
 	for _, p := range parts {
-		name := filepath.Join(dir, partName(rank, p))
-		l, err := readFile(fsys, name)
+		path := filepath.Join(dir, name(s.rank, p))
+		more, err := readFile(fsys, path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // a running job has removed it meanwhile
 		}
-		if err == nil && (l.Rank != rank || l.Header.Part != p) {
-			err = fmt.Errorf("its header says part %d of rank %d", l.Header.Part, l.Rank)
+		if err == nil && (more[0].Rank != s.rank || more[0].Header.Part != p || len(more) > 1 && !s.node) {
+			err = fmt.Errorf("its header says part %d of rank %d", more[0].Header.Part, more[0].Rank)
 		}
 		if err != nil {
-			problems = append(problems, fmt.Errorf("event log %s: %w", name, err))
+			problems = append(problems, fmt.Errorf("event log %s: %w", path, err))
 			continue
 		}
-		if len(out.Events) == 0 {
-			out.Header, out.Rank = l.Header, l.Rank
+		for _, l := range more {
+			l.Paths = []string{path}
+			k := slices.IndexFunc(logs, func(o *RankLog) bool { return o.Rank == l.Rank })
+			if k < 0 {
+				l.Truncated = parts[0] > 0 && !l.Events[0].Begin
+				logs = append(logs, l)
+				continue
+			}
+			o := logs[k]
+			o.Events = append(o.Events, l.Events...)
+			o.Bad, o.Lost, o.Torn = o.Bad+l.Bad, o.Lost+l.Lost, l.Torn
+			o.Paths = append(o.Paths, path)
 		}
-		out.Events = append(out.Events, l.Events...)
-		out.Bad += l.Bad
-		out.Lost += l.Lost
-		out.Torn = l.Torn
-		out.Paths = append(out.Paths, name)
 	}
-	return out, problems
+	return logs, problems
 }
 
-func readFile(fsys vfs.FS, name string) (RankLog, error) {
+func readFile(fsys vfs.FS, name string) ([]*RankLog, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
-		return RankLog{}, err
+		return nil, err
 	}
 	defer f.Close()
 	n, err := f.Size()
 	if err != nil {
-		return RankLog{}, err
+		return nil, err
 	}
 	return decode(io.NewSectionReader(f, 0, n))
 }

@@ -116,12 +116,21 @@ type tail struct {
 
 // newest is the number of the newest run of which the rank has a log, 0 without any.
 func (l *tail) newest() (run int) {
-	files, _ := filepath.Glob(fmt.Sprintf("%s/run-*/rank-%06d.0.jsonl", l.dir, l.rank)) // the pattern is right
-	for _, f := range files {
+	for _, f := range l.files("run-*") {
 		n, _ := strconv.Atoi(strings.TrimPrefix(filepath.Base(filepath.Dir(f)), "run-")) // digits by the pattern
 		run = max(run, n)
 	}
 	return run
+}
+
+// files lists the first parts of the logs in runs that have the rank: of its own, or of its node.
+func (l *tail) files(runs string) []string {
+	own, _ := filepath.Glob(fmt.Sprintf("%s/%s/rank-%06d.0.jsonl", l.dir, runs, l.rank)) // the pattern is right
+	nodes, _ := filepath.Glob(fmt.Sprintf("%s/%s/node-*.0.jsonl", l.dir, runs))
+	return append(own, slices.DeleteFunc(nodes, func(f string) bool {
+		b, _ := os.ReadFile(f) // what cannot be read has nothing yet
+		return !bytes.Contains(b, fmt.Appendf(nil, `"rank":%d,"begin":true`, l.rank))
+	})...)
 }
 
 // more returns the events that have come since the last time.
@@ -132,7 +141,11 @@ func (l *tail) more() []events.Event {
 			return nil
 		}
 	}
-	f, err := os.Open(fmt.Sprintf("%s/run-%06d/rank-%06d.0.jsonl", l.dir, l.run, l.rank))
+	files := l.files(fmt.Sprintf("run-%06d", l.run))
+	if len(files) == 0 {
+		return nil // not yet
+	}
+	f, err := os.Open(files[len(files)-1])
 	if err != nil {
 		return nil // not yet
 	}
@@ -146,7 +159,7 @@ func (l *tail) more() []events.Event {
 	from := len(l.all)
 	for line := range bytes.Lines(whole) {
 		var e events.Event
-		if json.Unmarshal(line, &e) == nil {
+		if json.Unmarshal(line, &e) == nil && e.Rank == l.rank {
 			l.all = append(l.all, e)
 		}
 	}
