@@ -87,7 +87,7 @@ func newRoot() *cobra.Command {
 
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return checkNumbers(cmd) },
 	}
-	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newPrune(), newKeep(), newFlush(), newCopy(),
+	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newRepair(), newPrune(), newKeep(), newFlush(), newCopy(),
 		newExport(), newRequest(), newStatus(),
 		newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode(), newMan(), newGuard(),
 		newStartRank(), newNode())

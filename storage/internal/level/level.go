@@ -15,6 +15,7 @@ import (
 type Level interface {
 	Epochs
 	Notes
+	Repairs
 
 	// Prepare tries whether the place is there and can be written to. create makes it if only the last element of its
 	// path is missing.

@@ -20,13 +20,19 @@ func (c *Copy) VerifyOwn(ctx context.Context) error {
 	})
 }
 
-// Verify reads every byte of a shard and returns all that is wrong with it, or
-// the context's error. Padding is looked at as well: a flipped bit there does
-// no harm, but a disk that flips bits does.
-func (s *Copy) Verify(ctx context.Context) (faults []error, err error) {
+// VerifyAlone is Verify without the chunks that other shards hold.
+func (c *Copy) VerifyAlone(ctx context.Context) error {
+	if err := c.VerifyOwn(ctx); err != nil {
+		return err
+	}
+	return errors.Join(append(c.verifyHeader(), c.verifyGaps()...)...)
+}
+
+// verifyHeader reads the header.
+func (s *Copy) verifyHeader() (faults []error) {
 	head := make([]byte, format.HeaderLen)
 	if err := format.ReadFull(s.At, head, 0); err != nil {
-		return []error{err}, nil
+		return []error{err}
 	}
 	h, err := format.DecodeHeader(s.At.Name, head)
 	switch {
@@ -36,6 +42,14 @@ func (s *Copy) Verify(ctx context.Context) (faults []error, err error) {
 		faults = append(faults, &format.CorruptError{File: s.At.Name, Off: s.At.Base, Len: format.HeaderLen,
 			Reason: "header belongs to another shard"})
 	}
+	return faults
+}
+
+// Verify reads every byte of a shard and returns all that is wrong with it, or
+// the context's error. Padding is looked at as well: a flipped bit there does
+// no harm, but a disk that flips bits does.
+func (s *Copy) Verify(ctx context.Context) (faults []error, err error) {
+	faults = s.verifyHeader()
 	mem := Scratch{strict: true}
 	for i := range s.Index.Chunks {
 		if err := ctx.Err(); err != nil {

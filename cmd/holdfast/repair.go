@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/spf13/cobra"
+)
+
+// repairRow is one line of repair: something that was wrong.
+type repairRow struct {
+	Epoch    uint64       `json:"epoch,omitempty"` // absent: the directory itself
+	Level    string       `json:"level,omitempty"`
+	Dir      string       `json:"dir,omitempty"`
+	Rank     *int         `json:"rank,omitempty"` // absent: the manifest, or File
+	File     string       `json:"file,omitempty"` // if it is not the rank's shard or the manifest
+	Kind     storage.Kind `json:"kind"`
+	Fault    string       `json:"fault"`
+	GoodAt   []string     `json:"good_at,omitempty"` // directories, or levels
+	Repaired bool         `json:"repaired"`
+	Can      bool         `json:"can_be_repaired"` // by --dry-run
+	Why      string       `json:"why_not,omitempty"`
+}
+
+func newRepair() *cobra.Command {
+	var asJSON bool
+	var epoch string
+	var rules storage.RepairRules
+	cmd := &cobra.Command{
+		Use:   "repair DIR...",
+		Short: "rewrite what verify finds damaged or missing",
+		Long: `repair rewrites shards, parity, manifests and other records that 'holdfast verify'
+finds damaged or missing, from whatever directory has the data: another node, a
+partner's copy, parity, or global. Give the directories of all levels and nodes
+together:
+
+  holdfast repair --dry-run /nodes/*/ckpt /nodes/*/ckpt/partner /lustre/me/ckpt
+  holdfast repair /nodes/*/ckpt /nodes/*/ckpt/partner /lustre/me/ckpt
+
+repair verifies each epoch before and after, and writes nothing that was not
+committed. What is damaged stays in place until the new file is on the disk; after an
+interruption, run it again. A directory where a file should be, or one that is refused,
+is set aside under a name with .damaged. in it.
+
+It cannot repair what no directory has, and names it. Of a directory that has lost
+everything, nothing says what belongs there: the next start of the job restores it. A
+damaged record of a kept epoch loses its name; damaged lists (epochs-NNNNNN) and notes
+of restore attempts go, and the job writes them again.
+
+repair refuses the directories of a running job and names the job's process.
+
+Exit codes: 0 all is well, or is now, or could be by --dry-run; 1 something could not be
+repaired; 2 nothing could be read (bad arguments, not a checkpoint directory, directories
+of a running job, I/O error).`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			list, err := repairDirs(cmd, dirs, epoch, &rules)
+			if err != nil && list == nil {
+				return err
+			}
+			if werr := printRepairs(cmd, list, rules.DryRun, asJSON); werr != nil || err == nil {
+				return werr
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
+	f.BoolVarP(&rules.DryRun, "dry-run", "n", false, "write nothing, only say what could be repaired")
+	f.BoolVar(&rules.Complete, "complete", false, "the directories given are all that the job has")
+	f.StringVarP(&epoch, "epoch", "e", "", `number of one epoch, or "newest" (default: all)`)
+	addJobs(cmd, &rules.Jobs)
+	return cmd
+}
+
+func repairDirs(cmd *cobra.Command, dirs []string, epoch string, rules *storage.RepairRules) ([]storage.Repair, error) {
+	var seen ioCounts
+	ctx := seen.over(cmd.Context())
+	v, err := storage.Inspect(ctx, dirs...)
+	if err != nil {
+		return nil, err
+	}
+	list, err := v.Epochs(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	expected, err := v.Expected()
+	if err != nil {
+		return nil, err
+	}
+	if epoch != "" {
+		if rules.Epoch, err = pickExpected(epoch, list, expected); err != nil {
+			return nil, err
+		}
+	}
+	var total int64
+	for _, info := range list {
+		if rules.Epoch == 0 || info.Epoch == rules.Epoch {
+			total += hereBytes(info)
+		}
+	}
+	stop := showBar(cmd, "repairing", total, seen.read.Load, inBytes)
+	defer stop()
+	out, err := storage.RepairDirs(ctx, dirs, *rules)
+	stop()
+	aside, aerr := storage.SetAside(vfs.With(cmd.Context(), osFS()), dirs...)
+	for _, path := range aside {
+		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: %s was set aside by a repair; remove it when you have looked at it\n",
+			path)
+	}
+	if err == nil {
+		err = aerr
+	}
+	return out, err
+}
+
+func printRepairs(cmd *cobra.Command, list []storage.Repair, dry, asJSON bool) error {
+	rows := make([]repairRow, 0, len(list))
+	for i := range list {
+		rows = append(rows, repairRowOf(&list[i], dry))
+	}
+	if len(rows) == 0 && !asJSON {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing is damaged or missing")
+		return err
+	}
+	if err := write(cmd, asJSON, rows, repairTable); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(rows, func(r repairRow) bool { return r.Why != "" }) {
+		return errBad
+	}
+	return nil
+}
+
+func repairRowOf(r *storage.Repair, dry bool) repairRow {
+	row := repairRow{Epoch: uint64(r.Epoch), Level: r.Dir.Level, Dir: r.Dir.Dir, File: r.Part, Kind: r.Kind,
+		Fault: r.Finding.Err.Error(), GoodAt: r.GoodAt, Repaired: r.Done, Can: dry && r.Err == nil}
+	if r.Rank >= 0 {
+		row.Rank = &r.Rank
+	}
+	if r.Err != nil {
+		row.Why = r.Err.Error()
+	}
+	return row
+}
+
+func repairTable(rows []repairRow) [][]string {
+	out := [][]string{{"EPOCH", "LEVEL", "WHAT", "WAS", "NOW", "DIRECTORY", "FAULT"}}
+	for _, r := range rows {
+		what, epoch, state, fault := "manifest", "-", "repaired", r.Fault
+		switch {
+		case r.File != "":
+			what = r.File
+		case r.Rank != nil:
+			what = "rank " + strconv.Itoa(*r.Rank)
+		case r.Epoch == 0:
+			what = "directory"
+		}
+		if r.Epoch > 0 {
+			epoch = fmt.Sprint(r.Epoch)
+		}
+		switch {
+		case r.Why != "":
+			state, fault = "not repaired", strings.ReplaceAll(r.Why, "\n", "; ")
+		case r.Can:
+			state = "could be repaired"
+		}
+		out = append(out, []string{epoch, dash(r.Level), what, string(r.Kind), state, dash(r.Dir), fault})
+	}
+	return out
+}

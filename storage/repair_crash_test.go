@@ -1,0 +1,372 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/fakes3"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+)
+
+var repairKills = flag.Bool("repair-kills", false, "TestCrashOfRepair goes down at every operation, not at every 11th")
+
+var repairWorldDirs = []string{"/local0", "/local1", "/global"}
+
+// repairWorld is a disk with the epochs 1 to 4 at both levels. At global, epoch 3 is in packs, and the shard of rank 1 of
+// epoch 2, to which later ones refer, has a layout that no second writing gives it.
+func repairWorld(t *testing.T) *crashfs.FS {
+	t.Helper()
+	ctx := context.Background()
+	f := newWorldFS()
+	w, err := openWorld(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	for _, s := range w.stores {
+		for _, l := range s.levels {
+			l.cfg.Keep = 10
+		}
+	}
+	for e := Epoch(1); e <= 4; e++ {
+		infos, err := w.each(func(s *Store) (ShardInfo, error) {
+			return s.Put(ctx, e, LevelLocal, smallSections(s.opt.Rank, e/2))
+		})
+		if err == nil {
+			err = w.commit(e, LevelLocal, infos)
+		}
+		if err == nil {
+			infos, err = w.each(func(s *Store) (ShardInfo, error) {
+				switch {
+				case e == 2 && s.opt.Rank == 1:
+					return PutFar(ctx, s, e, LevelGlobal, 8192, smallSections(1, e/2))
+				case e == 3:
+					packed, err := s.FlushNode(ctx, e, LevelLocal, LevelGlobal, []int{s.opt.Rank})
+					return append(packed, ShardInfo{})[0], err
+				}
+				return s.Flush(ctx, e, LevelLocal, LevelGlobal, nil)
+			})
+		}
+		if err == nil {
+			err = w.commit(e, LevelGlobal, infos)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+// checkRepairWorld compares the epochs of a repairWorld, as the directories have them.
+func checkRepairWorld(ctx context.Context, dirs ...string) error {
+	v, err := OpenView(ctx, dirs...)
+	if err != nil {
+		return err
+	}
+	for e := Epoch(1); e <= 4; e++ {
+		for r := range worldSize {
+			sh, err := v.Fetch(ctx, e, r)
+			if err != nil {
+				return fmt.Errorf("epoch %d: %w", e, err)
+			}
+			for _, want := range smallSections(r, e/2) {
+				got := make([]byte, want.Size)
+				if err = sh.ReadAt(ctx, want.Name, got, 0); err == nil && string(got) != string(want.Source.(Bytes)) {
+					err = fmt.Errorf("epoch %d, rank %d: section %s differs", e, r, want.Name)
+				}
+				if err != nil {
+					return errors.Join(err, sh.Close())
+				}
+			}
+			if err := sh.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// wornOut are damages to a repairWorld, each of which can be repaired.
+var wornOut = map[string]func(f *crashfs.FS) error{
+	"a bit in a local shard": func(f *crashfs.FS) error {
+		return f.Flip("/local0/"+format.EpochName(4)+"/"+format.ShardName(0), 4200, 2)
+	},
+	"a local shard to which others refer": func(f *crashfs.FS) error {
+		return f.Truncate("/local1/"+format.EpochName(2)+"/"+format.ShardName(1), 4096)
+	},
+	"a local epoch is gone": func(f *crashfs.FS) error {
+		f.RemoveAll("/local1/" + format.EpochName(4))
+		return nil
+	},
+	"a pack is cut": func(f *crashfs.FS) error {
+		return f.Truncate("/global/"+format.EpochName(3)+"/"+format.PackName(0), 4500)
+	},
+	"the index of a pack": func(f *crashfs.FS) error {
+		name := "/global/" + format.EpochName(3) + "/" + format.PackName(0)
+		info, err := f.Stat(name)
+		return errors.Join(err, f.Flip(name, info.Size-format.FooterLen+3, 1))
+	},
+	"a shard at global that refers to others": func(f *crashfs.FS) error {
+		return f.Truncate("/global/"+format.EpochName(4)+"/"+format.ShardName(0), 100)
+	},
+	"a shard at global with another layout, to which others refer": func(f *crashfs.FS) error {
+		f.RemoveAll("/local1/" + format.EpochName(3)) // which global alone has then
+		f.RemoveAll("/local1/" + format.EpochName(4))
+		return f.Flip("/global/"+format.EpochName(2)+"/"+format.ShardName(1), 200, 1)
+	},
+	"the manifest at global": func(f *crashfs.FS) error {
+		return f.Flip("/global/"+format.EpochName(4)+"/manifest", 30, 1)
+	},
+	"the manifest of a pack at global, and a local shard": func(f *crashfs.FS) error {
+		return errors.Join(f.Truncate("/global/"+format.EpochName(3)+"/manifest", 30),
+			f.Flip("/local0/"+format.EpochName(3)+"/"+format.ShardName(0), 4200, 2))
+	},
+	"one copy in one place, the other in another": func(f *crashfs.FS) error {
+		return errors.Join(f.Flip("/local0/"+format.EpochName(1)+"/"+format.ShardName(0), 4100, 2),
+			f.Flip("/global/"+format.EpochName(1)+"/"+format.ShardName(0), 8000, 2))
+	},
+	"a manifest and a shard at a node": func(f *crashfs.FS) error {
+		return errors.Join(f.Truncate("/local0/"+format.EpochName(4)+"/manifest", 0),
+			f.Truncate("/local0/"+format.EpochName(4)+"/"+format.ShardName(0), 0))
+	},
+}
+
+// TestCrashOfRepair goes down at every 11th operation of a repair, or by -repair-kills at each: what could be had from the directories together can be
+// had of what is left, and a second repair ends the work, at each level.
+func TestCrashOfRepair(t *testing.T) {
+	master := repairWorld(t)
+	for name, harm := range wornOut {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { crashOfRepair(t, master, harm) }) })
+	}
+}
+
+func crashOfRepair(t *testing.T, master *crashfs.FS, harm func(f *crashfs.FS) error) {
+	damaged := copyWorldOf(master)
+	if err := harm(damaged); err != nil {
+		t.Fatal(err)
+	}
+	repair := func(f *crashfs.FS) ([]Repair, error) {
+		return RepairDirs(vfs.With(context.Background(), f), repairWorldDirs, RepairRules{Jobs: 1})
+	}
+	check := func(f *crashfs.FS) error {
+		ctx := vfs.With(context.Background(), f)
+		err := checkRepairWorld(ctx, repairWorldDirs...)
+		for e := Epoch(1); e <= 4 && err == nil; e++ {
+			err = intact(ctx, e, repairWorldDirs...)
+		}
+		if err == nil {
+			err = checkRepairWorld(ctx, "/local0", "/local1")
+		}
+		if err == nil {
+			err = checkRepairWorld(ctx, "/global")
+		}
+		return err
+	}
+	readable := checkRepairWorld(vfs.With(context.Background(), damaged), repairWorldDirs...) == nil
+	if check(damaged) == nil {
+		t.Fatal("there is no damage")
+	}
+	at, step := 1, 11
+	switch {
+	case *repairKills:
+		step = 1
+	case testing.Short():
+		step = 41
+	}
+	for ; ; at += step {
+		f := copyWorldOf(damaged)
+		f.SetRule(func(op crashfs.Op) error {
+			if op.N == at {
+				return crashfs.ErrCrashed
+			}
+			return nil
+		})
+		if _, err := repair(f); err == nil && f.Ops() <= at {
+			break
+		} else if err != nil && !errors.Is(err, crashfs.ErrCrashed) {
+			t.Fatalf("op %d: %v", at, err)
+		}
+		f = f.Crash(crashfs.Survival(at%3), uint64(at))
+		err := checkRepairWorld(vfs.With(context.Background(), f), repairWorldDirs...)
+		if err != nil && readable {
+			t.Fatalf("op %d: something is lost: %v\n%s", at, err, f)
+		}
+		list, err := repair(f)
+		for _, r := range list {
+			if !r.Done {
+				t.Errorf("op %d: again: %+v", at, r)
+			}
+		}
+		if err == nil {
+			err = check(f)
+		}
+		if err != nil {
+			t.Fatalf("op %d: %v, after %+v\n%s", at, err, list, f)
+		}
+	}
+	if at < 100 {
+		t.Errorf("only %d operations", at)
+	}
+}
+
+// TestRepairKeepsWhatLaterEpochsNeed: a shard whose bytes cannot be made again lies elsewhere after its repair, and the
+// epochs that refer to it are whole before that.
+func TestRepairKeepsWhatLaterEpochsNeed(t *testing.T) {
+	f := repairWorld(t)
+	ctx := vfs.With(t.Context(), f)
+	d := level.NewDir(f, LevelGlobal, "/global", 0)
+	before, err := d.ReadManifest(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(before.Shards[1].Origins) != "[2]" {
+		t.Fatalf("epoch 3 refers to %v, want 2", before.Shards[1].Origins)
+	}
+	if err := wornOut["a shard at global with another layout, to which others refer"](f); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RepairDirs(ctx, repairWorldDirs, RepairRules{}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := d.ReadManifest(2)
+	if err != nil || m.ID() == [16]byte{} || m.Shards[1].Pack != 1 {
+		t.Errorf("the shard is in pack %d, %v", m.Shards[1].Pack, err)
+	}
+	after, err := d.ReadManifest(3)
+	if err != nil || after == nil || len(after.Shards[1].Origins) > 0 || after.ID() != before.ID() {
+		t.Errorf("epoch 3 refers to %v, %v, and its contents are the same: %v", after.Shards[1].Origins, err,
+			after.ID() == before.ID())
+	}
+	if err := checkRepairWorld(ctx, "/global"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRepairNamesWhatIsLost: what no directory has stays as it is and is named; the rest is repaired.
+func TestRepairNamesWhatIsLost(t *testing.T) {
+	f := repairWorld(t)
+	ctx := vfs.With(t.Context(), f)
+	lost := []string{"/local0/" + format.EpochName(4) + "/" + format.ShardName(0),
+		"/global/" + format.EpochName(4) + "/" + format.ShardName(0)}
+	for _, name := range append(lost, "/local1/"+format.EpochName(4)+"/"+format.ShardName(1)) {
+		if err := f.Flip(name, 4200, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	was, err := level.ReadFile(f, lost[0], 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dry := range []bool{true, false} {
+		list, err := RepairDirs(ctx, repairWorldDirs, RepairRules{DryRun: dry})
+		if err != nil || len(list) != 3 {
+			t.Fatalf("got %+v, %v", list, err)
+		}
+		for _, r := range list {
+			if could := r.Rank == 1; could != (r.Err == nil) || r.Done != (could && !dry) {
+				t.Errorf("dry run %v: rank %d in %s: done %v, %v", dry, r.Rank, r.Dir.Dir, r.Done, r.Err)
+			}
+		}
+	}
+	if b, err := level.ReadFile(f, lost[0], 1<<20); err != nil || string(b) != string(was) {
+		t.Errorf("what cannot be repaired was changed: %v", err)
+	}
+}
+
+// TestRepairAndRuns: a running job keeps repair away, and repair keeps prune away.
+func TestRepairAndRuns(t *testing.T) { synctest.Test(t, repairAndRuns) }
+
+func repairAndRuns(t *testing.T) {
+	f := repairWorld(t)
+	ctx := vfs.With(context.Background(), f)
+	v, err := OpenView(ctx, repairWorldDirs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, err := v.lock(ctx, "a run of the job", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var busy *BusyError
+	if _, err := RepairDirs(ctx, repairWorldDirs, RepairRules{}); !errors.As(err, &busy) {
+		t.Errorf("beside a run: got %v", err)
+	}
+	if _, err := RepairDirs(ctx, repairWorldDirs, RepairRules{DryRun: true}); err != nil {
+		t.Errorf("to look beside a run: got %v", err)
+	}
+	if _, err := CopyDirs(ctx, []string{"/local0", "/local1"}, "/global", 4, 0); !errors.As(err, &busy) {
+		t.Errorf("copy into it: got %v", err)
+	}
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := RepairDirs(ctx, repairWorldDirs, RepairRules{}); err != nil || len(list) > 0 {
+		t.Errorf("after it: got %v, %v", list, err)
+	}
+}
+
+// TestRepairInStore damages an epoch in an object store, in each way that objects are, and stops its repair at every
+// 23rd request, or by -repair-kills at each: then, too, all can be had, and the next repair ends the work.
+func TestRepairInStore(t *testing.T) {
+	quickStore(t)
+	f := copyWorld(t)
+	ctx := vfs.With(t.Context(), f)
+	prefix := "some/prefix/" + format.EpochName(3) + "/"
+	gone := func([]byte) []byte { return nil }
+	flip := func(b []byte) []byte { b[len(b)/2] ^= 1; return b }
+	for name, harm := range map[string]func(s *fakes3.Server){
+		"a bit of a shard":         func(s *fakes3.Server) { s.Edit(prefix+format.ShardName(1), flip) },
+		"a shard is gone":          func(s *fakes3.Server) { s.Edit(prefix+format.ShardName(0), gone) },
+		"a bit of the manifest":    func(s *fakes3.Server) { s.Edit(prefix+"manifest", flip) },
+		"the manifest and a shard": func(s *fakes3.Server) { s.Edit(prefix+"manifest", flip); s.Edit(prefix+format.ShardName(1), flip) },
+		"the marker and the record": func(s *fakes3.Server) {
+			s.Edit("some/prefix/holdfast.job", flip)
+			s.Edit("some/prefix/holdfast.begun", flip)
+		},
+	} {
+		step := int64(23)
+		switch {
+		case *repairKills:
+			step = 1
+		case testing.Short():
+			step = 61
+		}
+		for at := int64(2); ; at += step {
+			store := &fakes3.Server{MinPart: 64 << 10, Page: 7}
+			plain := fakes3.Start(t, store)
+			if _, err := CopyDirs(ctx, []string{"/global"}, plain, 3, 2); err != nil {
+				t.Fatal(err)
+			}
+			harm(store)
+			proxy := newStoreProxy(store, at, at%2 == 0)
+			url := fakes3.Start(t, proxy)
+			_, err := RepairDirs(ctx, []string{"/local0", "/local1", url}, RepairRules{Epoch: 3})
+			ended := err == nil && !proxy.dead.Load()
+			for _, lock := range []string{"/local0/", "/local1/"} { // of this process, which lives
+				f.RemoveAll(lock + format.LockName)
+			}
+			store.Edit("some/prefix/"+format.LockName, gone)
+			if err := epochIn(ctx, 3, "/local0", "/local1"); err != nil {
+				t.Fatalf("%s, request %d: the good copy is damaged: %v", name, at, err)
+			}
+			if !ended {
+				if _, err := RepairDirs(ctx, []string{"/local0", "/local1", plain}, RepairRules{Epoch: 3}); err != nil {
+					t.Fatalf("%s, request %d: again: %v", name, at, err)
+				}
+			}
+			if err := errors.Join(epochIn(ctx, 3, plain), intact(ctx, 3, plain)); err != nil {
+				t.Fatalf("%s, request %d: %v, of %v", name, at, err, store.Keys())
+			}
+			if ended {
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// TestCrashOfRepairOfRedundancy damages a shard, a partner's copy and a row of parity, takes the machines down at every
+// few operations of their repair, repairs again, and then loses a node that could not have been lost before.
+func TestCrashOfRepairOfRedundancy(t *testing.T) {
+	c := newCluster(t, nodeNames(3)...)
+	if _, err := redundantJob(c); err != nil {
+		t.Fatal(err)
+	}
+	c.stop()
+	var dirs []string
+	for _, n := range nodeNames(3) {
+		for _, l := range []string{storage.LevelLocal, storage.LevelPartner, storage.LevelParity} {
+			dirs = append(dirs, "/"+n+"/"+l)
+		}
+	}
+	const e = "/epoch-0000000002/"
+	master := c.fs
+	damaged := master.Crash(crashfs.KeepAll, 0)
+	if err := errors.Join(damaged.Truncate("/n0/local"+e+"rank-000000.shard", 4096),
+		damaged.Truncate("/n1/partner"+e+"rank-000000.shard", 500),
+		damaged.Flip("/n2/parity"+e+"rank-000002.parity-0", 4300, 8),
+		damaged.Flip("/n1/local"+e+"manifest", 40, 1)); err != nil {
+		t.Fatal(err)
+	}
+	repair := func(f *crashfs.FS) ([]storage.Repair, error) {
+		for _, d := range dirs { // a process that has died in the test lives, and so does its lock
+			f.RemoveAll(d + "/holdfast.run")
+		}
+		return storage.RepairDirs(vfs.With(context.Background(), f), dirs, storage.RepairRules{Complete: true, Jobs: 1})
+	}
+	step := crashStep(13)
+	for at := 0; ; at += step {
+		f := damaged.Crash(crashfs.KeepAll, 0)
+		f.SetRule(func(op crashfs.Op) error {
+			if op.N == at {
+				return crashfs.ErrCrashed
+			}
+			return nil
+		})
+		_, err := repair(f)
+		ended := err == nil && f.Ops() <= at
+		c.fs = f.Crash(crashfs.Survival(at%3), uint64(at))
+		list, err := repair(c.fs)
+		for _, r := range list {
+			if !r.Done {
+				t.Fatalf("op %d: not repaired: %+v", at, r)
+			}
+		}
+		if err != nil || ended && len(list) > 0 {
+			t.Fatalf("op %d: again: %v, %v", at, list, err)
+		}
+		c.loseNode([]string{"n1", "n2"}[at%2])
+		c.start(smallLocal, smallCopies, smallParity)
+		if _, err := c.restoreAs(2, little); err != nil {
+			t.Fatalf("op %d: %v\n%s", at, err, c.fs)
+		}
+		c.stop()
+		if ended {
+			if at < 100 {
+				t.Errorf("only %d operations", at)
+			}
+			return
+		}
+	}
+}
