@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
@@ -14,15 +15,16 @@ import (
 // Kept says that an epoch stays at a level until Unkeep.
 type Kept = format.Kept
 
-// keepSettles is how long KeepEpoch waits before it looks again: a running job's Prune that had
-// decided before the record was there has begun by then to remove what it does.
-// A variable for tests.
-var keepSettles = time.Second
+// KeepEpoch waits keepWaits, and looks every keepLooks, for a Prune that is about to remove the epoch.
+const (
+	keepWaits = 10 * time.Second
+	keepLooks = 50 * time.Millisecond
+)
 
 // KeepEpoch says that an epoch stays in a directory of the level global, and with it those that
 // it refers to, until Unkeep; name is for people and may be empty. A running job sees
-// it. An epoch that is not committed there is ErrNotCommitted; so is one that the job's
-// own Prune removes at this moment, and then no record is left.
+// it: its Prune either sees the record before it removes anything, or is waited for. An epoch that is not committed
+// there is ErrNotCommitted; so is one that Prune was removing already, and then no record is left.
 func KeepEpoch(ctx context.Context, dir string, e Epoch, name string) error {
 	d, err := keepDir(ctx, dir)
 	if err != nil {
@@ -34,17 +36,34 @@ func KeepEpoch(ctx context.Context, dir string, e Epoch, name string) error {
 	if err := d.WriteKept(&Kept{Epoch: e, Name: name, Time: time.Now().UnixNano()}); err != nil {
 		return err
 	}
-	timer := time.NewTimer(keepSettles)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return errors.Join(ctx.Err(), d.RemoveKept(e))
-	}
-	if err := wholeEpoch(d, e); err != nil {
+	if err := staysWhole(ctx, d, e); err != nil {
 		return errors.Join(err, d.RemoveKept(e))
 	}
 	return nil
+}
+
+// staysWhole waits until nobody is about to remove an epoch that is to stay, or what it refers to, and looks whether
+// all of it is there.
+func staysWhole(ctx context.Context, d *viewDir, e Epoch) error {
+	for begun := time.Now(); ; {
+		m, err := d.ReadManifest(e)
+		if err != nil {
+			return fmt.Errorf("epoch %d in %s: %w", e, d.Path(), err)
+		}
+		removing, err := level.Announced(d, append(m.Origins(), e)...)
+		switch {
+		case err != nil:
+			return err
+		case !removing:
+			return wholeEpoch(d, e)
+		case time.Since(begun) >= keepWaits:
+			return fmt.Errorf("epoch %d in %s is about to be removed, and is not kept: try again; if whoever was to "+
+				"remove it has died, the next start of the job or 'holdfast prune' clears its note away", e, d.Path())
+		}
+		if err := sleep.For(ctx, keepLooks); err != nil {
+			return err
+		}
+	}
 }
 
 // wholeEpoch says why an epoch cannot be kept: it is not committed, or what it refers to is not.

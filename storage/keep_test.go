@@ -6,7 +6,10 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
@@ -14,13 +17,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
-
-// impatient lets KeepEpoch not wait.
-func impatient(t *testing.T) {
-	before := keepSettles
-	keepSettles = 0
-	t.Cleanup(func() { keepSettles = before })
-}
 
 // keepingJob takes epochs, has one kept, and takes that back. It says which epochs must be at global
 // for sure, and which are kept.
@@ -61,7 +57,6 @@ func keepingJob(f *crashfs.FS) (kept []Epoch, err error) {
 // TestKeptThroughCrashes takes the machine down at operations of a job that keeps epochs, and
 // starts again: what was kept is there, whole, after further epochs and prunes.
 func TestKeptThroughCrashes(t *testing.T) {
-	impatient(t)
 	f := newWorldFS()
 	if _, err := keepingJob(f); err != nil {
 		t.Fatal(err)
@@ -116,7 +111,6 @@ func TestKeptThroughCrashes(t *testing.T) {
 // TestKeepSparesOrigins: PruneDirs and Prune leave what is kept and what that refers to, and take
 // both when it is kept no longer; a damaged record keeps its epoch, too.
 func TestKeepSparesOrigins(t *testing.T) {
-	impatient(t)
 	w := fullWorld(t, 4) // epochs 3 and 4 share chunks
 	ctx := vfs.With(t.Context(), w.fs)
 	global := w.stores[0].levels[1]
@@ -178,7 +172,6 @@ func TestKeepSparesOrigins(t *testing.T) {
 // TestKeepWhilePruning: a record that appears after prune has decided stops it, so that an epoch
 // that the kept one refers to does not go.
 func TestKeepWhilePruning(t *testing.T) {
-	impatient(t)
 	w := fullWorld(t, 6)
 	defer w.close()
 	global := w.stores[0].levels[1]
@@ -194,6 +187,145 @@ func TestKeepWhilePruning(t *testing.T) {
 	}
 	if same, err := level.Unchanged(global, kept); err != nil || same {
 		t.Errorf("a record was added: got %v, %v", same, err)
+	}
+}
+
+// pausing is a file system whose user stops before its operation number at until it is let go on.
+type pausing struct {
+	vfs.FS
+	n       atomic.Int64
+	at      int64
+	reached chan struct{} // closed then
+	resume  chan struct{}
+}
+
+func (p *pausing) step() {
+	if p.n.Add(1) == p.at {
+		close(p.reached)
+		<-p.resume
+	}
+}
+
+func (p *pausing) Create(name string, direct bool) (vfs.File, error) {
+	p.step()
+	return p.FS.Create(name, direct)
+}
+
+func (p *pausing) Open(name string) (vfs.File, error) {
+	p.step()
+	return p.FS.Open(name)
+}
+
+func (p *pausing) ReadDir(name string) ([]vfs.Entry, error) {
+	p.step()
+	return p.FS.ReadDir(name)
+}
+
+func (p *pausing) Stat(name string) (vfs.Entry, error) {
+	p.step()
+	return p.FS.Stat(name)
+}
+
+func (p *pausing) Rename(from, to string) error {
+	p.step()
+	return p.FS.Rename(from, to)
+}
+
+func (p *pausing) Remove(name string) error {
+	p.step()
+	return p.FS.Remove(name)
+}
+
+func (p *pausing) SyncDir(name string) error {
+	p.step()
+	return p.FS.SyncDir(name)
+}
+
+// TestKeepAgainstPrune stops who prunes before each of its operations while another one keeps an epoch that is to go,
+// and then the other way round: the epoch stays whole, or keep fails and leaves no record.
+func TestKeepAgainstPrune(t *testing.T) { synctest.Test(t, keepAgainstPrune) }
+
+func keepAgainstPrune(t *testing.T) {
+	master := copyWorld(t) // of 3 epochs
+	dirs := []string{"/global"}
+	for _, first := range []string{"prune", "keep"} {
+		stayed, gone := 0, 0
+		for at := int64(1); ; at++ {
+			f := copyWorldOf(master)
+			p := &pausing{FS: f, at: at, reached: make(chan struct{}), resume: make(chan struct{})}
+			var kerr error
+			prune := func(fsys vfs.FS) {
+				if _, err := PruneDirs(vfs.With(context.Background(), fsys), dirs, PruneRules{Keep: 1}); err != nil {
+					t.Errorf("%s stopped at %d: prune: %v", first, at, err)
+				}
+			}
+			keep := func(fsys vfs.FS) { kerr = KeepEpoch(vfs.With(context.Background(), fsys), "/global", 1, "x") }
+			one, two := prune, keep
+			if first == "keep" {
+				one, two = keep, prune
+			}
+			var both sync.WaitGroup
+			ended := make(chan struct{})
+			both.Go(func() { one(p); close(ended) })
+			over := false
+			select {
+			case <-p.reached:
+			case <-ended:
+				over = true
+			}
+			both.Go(func() { two(f) })
+			synctest.Wait() // the other has ended, or waits for this one
+			close(p.resume)
+			both.Wait()
+			d := level.NewDir(f, LevelGlobal, "/global", 0)
+			kept, err := d.ReadKept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole := wholeEpoch(d, 1)
+			switch {
+			case kerr == nil && whole == nil && kept[1].Epoch == 1:
+				stayed++
+			case kerr != nil && len(kept) == 0:
+				gone++
+			default:
+				t.Fatalf("%s stopped at %d: keep says %v, the epoch is %v, kept %v\n%s", first, at, kerr, whole, kept, f)
+			}
+			if left, err := level.Announced(level.Of(f, "/global", &format.Marker{Level: LevelGlobal}), 1, 2, 3); left {
+				t.Fatalf("%s stopped at %d: an announcement is left: %v", first, at, err)
+			}
+			if over {
+				break
+			}
+		}
+		if first == "prune" && (stayed < 3 || gone < 3) || stayed+gone < 10 {
+			t.Errorf("%s first: the epoch stayed %d times, and went %d times", first, stayed, gone)
+		}
+		t.Logf("%s first: stayed %d, went %d", first, stayed, gone)
+	}
+}
+
+// TestKeepAfterADeadPrune: an announcement of a process that has died makes keep fail, and goes with the next prune.
+func TestKeepAfterADeadPrune(t *testing.T) { synctest.Test(t, keepAfterADeadPrune) }
+
+func keepAfterADeadPrune(t *testing.T) {
+	f := copyWorldOf(copyWorld(t))
+	ctx := vfs.With(context.Background(), f)
+	l := level.Of(f, "/global", &format.Marker{Job: "crash", Size: worldSize, Level: LevelGlobal})
+	if _, err := level.Announce(l, []Epoch{1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := KeepEpoch(ctx, "/global", 3, ""); err != nil { // which does not refer to 1 any more
+		t.Errorf("another epoch: %v", err)
+	}
+	if err := KeepEpoch(ctx, "/global", 1, ""); err == nil || !strings.Contains(err.Error(), "holdfast prune") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := PruneDirs(ctx, []string{"/global"}, PruneRules{Keep: 9}); err != nil {
+		t.Fatal(err)
+	}
+	if err := KeepEpoch(ctx, "/global", 1, ""); err != nil {
+		t.Errorf("after prune: %v", err)
 	}
 }
 

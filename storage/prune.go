@@ -52,9 +52,14 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 		}
 		dead, left, err := level.Prunable(l, rules)
 		problems = append(problems, err)
+		announced, err := level.Announce(l, dead) // before it is asked again what is to stay
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
 		for _, e := range dead {
 			if err := ctx.Err(); err != nil {
-				return format.SortedEpochs(all), err
+				return format.SortedEpochs(all), errors.Join(err, announced())
 			}
 			if same, err := level.Unchanged(l, rules.Kept); !same {
 				problems = append(problems, err)
@@ -69,6 +74,7 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 			all[e] = true
 			s.log.Info("epoch removed", "epoch", e, "level", l.Name(), "keep", l.cfg.Keep)
 		}
+		problems = append(problems, announced())
 		s.tell(l, left)
 	}
 	return format.SortedEpochs(all), errors.Join(problems...)

@@ -87,9 +87,17 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 			Making: func(string) bool { return false }}) // the lock is ours: nobody writes
 		problems = append(problems, err)
 		left = append(left, odd...)
+		announced := func() error { return nil }
+		if !rules.DryRun {
+			problems = append(problems, level.DropAnnouncements(d))
+			if announced, err = level.Announce(d, dead); err != nil {
+				problems = append(problems, err)
+				continue
+			}
+		}
 		for _, e := range dead {
 			if err := ctx.Err(); err != nil {
-				return out, err
+				return out, errors.Join(err, announced())
 			}
 			if same, err := level.Unchanged(d, kept); !same {
 				problems = append(problems, err)
@@ -106,7 +114,7 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 			out[d.Path()] = append(out[d.Path()], e)
 		}
 		if !rules.DryRun {
-			problems = append(problems, level.Forget(d, out[d.Path()]))
+			problems = append(problems, announced(), level.Forget(d, out[d.Path()]))
 		}
 	}
 	if len(left) > 0 {

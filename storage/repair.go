@@ -286,8 +286,8 @@ func (r *repairer) manifest(ctx context.Context, e Epoch, f *Finding) error {
 	return d.Recommit(m)
 }
 
-var errOtherAttempt = errors.New("it is good and commits something else than the other directories do: it is of another " +
-	"run or attempt, and repair cannot tell which is wanted; remove the epoch where it is not")
+var errOtherAttempt = errors.New("it is good and commits something else than the other directories do: it is of " +
+	"another run or attempt, and repair cannot tell which is wanted; remove the epoch where it is not")
 
 // fromShards makes a manifest of a level again, of which all are damaged, from the shards that lie there: they must be
 // those that the manifest of another level names.
@@ -297,8 +297,8 @@ func (r *repairer) fromShards(ctx context.Context, name string, e Epoch) (*forma
 		return nil, fmt.Errorf("no directory has a manifest of epoch %d that can be read", e)
 	}
 	if t := level.TraitsOf(name); t.Copies || t.Rows {
-		return nil, fmt.Errorf("no directory of the level %s has its manifest of epoch %d: start the job, which copies "+
-			"the newest epoch there again", name, e)
+		return nil, fmt.Errorf("no directory of the level %s has its manifest of epoch %d: start the job, which "+
+			"copies the newest epoch there again", name, e)
 	}
 	ref := r.v.manifestWith(e, ids[0])
 	m := &format.Manifest{Epoch: e, Size: ref.Size, Job: ref.Job, Level: name}

@@ -19,8 +19,8 @@ var repairKills = flag.Bool("repair-kills", false, "TestCrashOfRepair goes down 
 
 var repairWorldDirs = []string{"/local0", "/local1", "/global"}
 
-// repairWorld is a disk with the epochs 1 to 4 at both levels. At global, epoch 3 is in packs, and the shard of rank 1 of
-// epoch 2, to which later ones refer, has a layout that no second writing gives it.
+// repairWorld is a disk with the epochs 1 to 4 at both levels. At global, epoch 3 is in packs, and the shard of rank 1
+// of epoch 2, to which later ones refer, has a layout that no second writing gives it.
 func repairWorld(t *testing.T) *crashfs.FS {
 	t.Helper()
 	ctx := context.Background()
@@ -138,8 +138,8 @@ var wornOut = map[string]func(f *crashfs.FS) error{
 	},
 }
 
-// TestCrashOfRepair goes down at every 11th operation of a repair, or by -repair-kills at each: what could be had from the directories together can be
-// had of what is left, and a second repair ends the work, at each level.
+// TestCrashOfRepair goes down at every 11th operation of a repair, or by -repair-kills at each: what could be had from
+// the directories together can be had of what is left, and a second repair ends the work, at each level.
 func TestCrashOfRepair(t *testing.T) {
 	master := repairWorld(t)
 	for name, harm := range wornOut {
@@ -322,10 +322,13 @@ func TestRepairInStore(t *testing.T) {
 	gone := func([]byte) []byte { return nil }
 	flip := func(b []byte) []byte { b[len(b)/2] ^= 1; return b }
 	for name, harm := range map[string]func(s *fakes3.Server){
-		"a bit of a shard":         func(s *fakes3.Server) { s.Edit(prefix+format.ShardName(1), flip) },
-		"a shard is gone":          func(s *fakes3.Server) { s.Edit(prefix+format.ShardName(0), gone) },
-		"a bit of the manifest":    func(s *fakes3.Server) { s.Edit(prefix+"manifest", flip) },
-		"the manifest and a shard": func(s *fakes3.Server) { s.Edit(prefix+"manifest", flip); s.Edit(prefix+format.ShardName(1), flip) },
+		"a bit of a shard":      func(s *fakes3.Server) { s.Edit(prefix+format.ShardName(1), flip) },
+		"a shard is gone":       func(s *fakes3.Server) { s.Edit(prefix+format.ShardName(0), gone) },
+		"a bit of the manifest": func(s *fakes3.Server) { s.Edit(prefix+"manifest", flip) },
+		"the manifest and a shard": func(s *fakes3.Server) {
+			s.Edit(prefix+"manifest", flip)
+			s.Edit(prefix+format.ShardName(1), flip)
+		},
 		"the marker and the record": func(s *fakes3.Server) {
 			s.Edit("some/prefix/holdfast.job", flip)
 			s.Edit("some/prefix/holdfast.begun", flip)

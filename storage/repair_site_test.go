@@ -42,8 +42,8 @@ func (s *site) held(ctx context.Context) (each []bool, err error) {
 func describe(list []storage.Repair) string {
 	var b strings.Builder
 	for _, r := range list {
-		fmt.Fprintf(&b, "\n\tepoch %d %s rank %d %s %s (%v, good at %v): done %v, %v", r.Epoch, r.Dir.Dir, r.Rank, r.Part,
-			r.Kind, r.Finding.Err, r.GoodAt, r.Done, r.Err)
+		fmt.Fprintf(&b, "\n\tepoch %d %s rank %d %s %s (%v, good at %v): done %v, %v", r.Epoch, r.Dir.Dir, r.Rank,
+			r.Part, r.Kind, r.Finding.Err, r.GoodAt, r.Done, r.Err)
 	}
 	return b.String()
 }

@@ -58,8 +58,8 @@ func (r *repairer) note(f *Finding) error {
 	var b []byte
 	switch {
 	case d == nil:
-		return fmt.Errorf("nothing says what belongs into this directory, or it is refused: %w; make it yours, or start "+
-			"the job, which restores it from the others", f.Err)
+		return fmt.Errorf("nothing says what belongs into this directory, or it is refused: %w; make it yours, or "+
+			"start the job, which restores it from the others", f.Err)
 	case isEpoch:
 		return fmt.Errorf("%w; remove it if nobody needs it", f.Err)
 	case f.Part == format.MarkerName:

@@ -131,8 +131,8 @@ func verifyFile(ctx context.Context, name string, f vfs.File, want *ShardInfo) e
 	return back.VerifyAlone(ctx)
 }
 
-var errStoredDifferently = errors.New("the good copies are stored in another way than this one was, and the bytes of this " +
-	"one cannot be made again; the epoch can be restored from the good copies")
+var errStoredDifferently = errors.New("the good copies are stored in another way than this one was, and the bytes of " +
+	"this one cannot be made again; the epoch can be restored from the good copies")
 
 // writeAgain writes the contents of a shard again, in all ways that may have been used, until the bytes are those that
 // were committed.
@@ -150,7 +150,8 @@ func (r *repairer) writeAgain(ctx context.Context, d *viewDir, m *format.Manifes
 		for _, compress := range []bool{false, true} {
 			spec := r.spec(ctx, sh, want.Node, compress)
 			spec.Base, spec.Room = base, want.ShardBytes
-			err := d.Replace(m.Epoch, format.ShardName(rank), level.Room{Most: want.ShardBytes}, func(f vfs.File) error {
+			room := level.Room{Most: want.ShardBytes}
+			err := d.Replace(m.Epoch, format.ShardName(rank), room, func(f vfs.File) error {
 				err := r.s.writing(ctx, f, nil, func(w *shard.Writer) error {
 					info, _, err := shard.Write(ctx, w, spec)
 					if err == nil && info.Index != want.Index {

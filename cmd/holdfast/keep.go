@@ -36,7 +36,7 @@ With --remove the epoch goes when the keep rules say so; keep itself removes no
 checkpoint. The setting keep_every makes a job keep epochs by itself; --remove takes
 those back, too.
 
-keep takes a second: it looks again whether a running job was just removing the epoch.
+keep fails if the running job is removing the epoch at that moment.
 Versions of Holdfast before this one do not know of kept epochs and remove them.
 
 ` + exitCodeDoc,

@@ -87,8 +87,8 @@ func newRoot() *cobra.Command {
 
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return checkNumbers(cmd) },
 	}
-	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newRepair(), newPrune(), newKeep(), newFlush(), newCopy(),
-		newExport(), newRequest(), newStatus(),
+	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newRepair(), newPrune(), newKeep(), newFlush(),
+		newCopy(), newExport(), newRequest(), newStatus(),
 		newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode(), newMan(), newGuard(),
 		newStartRank(), newNode())
 	root.AddCommand(newGpud(), newGpudWorker(), newMigrate(), newBalance())

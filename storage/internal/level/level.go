@@ -16,6 +16,7 @@ type Level interface {
 	Epochs
 	Notes
 	Repairs
+	announcer
 
 	// Prepare tries whether the place is there and can be written to. create makes it if only the last element of its
 	// path is missing.
