@@ -157,6 +157,7 @@ soak-slurm: ## N random deaths of Slurm nodes in all phases of a checkpoint, and
 test-gpu: ## the GPU packages' tests on this machine's GPU (HOLDFAST_DEVICE, default cuda:0)
 	HOLDFAST_DEVICE=$${HOLDFAST_DEVICE:-cuda:0} HOLDFAST_TEST_GPU=1 \
 		$(GO) test -count=1 -p 1 -timeout $(TIMEOUT) ./gpustate/... ./apps/...
+	HOLDFAST_TEST_GPU=1 $(GO) test -count=1 -timeout $(TIMEOUT) ./test/node -run TestCUDA
 
 # Where make bench keeps its results: JSON lines and plots.
 BENCH_OUT ?= holdfast-bench

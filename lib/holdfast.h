@@ -105,7 +105,10 @@ int hf_init(const hf_config *c);
 /* Makes count elements at ptr part of every checkpoint under name, of 1 to 200 bytes without '/'; names that begin
  * with "holdfast." are the library's. Local. ptr stays the caller's, who keeps it allocated until hf_unprotect or
  * hf_finalize. The same name again, with the same type, gives a new place or count. A restarted program protects
- * what it had protected at the checkpoint before it calls hf_restore. */
+ * what it had protected at the checkpoint before it calls hf_restore.
+ *
+ * ptr may be memory of a CUDA or HIP device, which the library finds out by asking the driver that the program has
+ * loaded. A checkpoint waits for what the program has asked that device to do, and then copies from it. */
 int hf_protect(const char *name, void *ptr, size_t count, hf_type type);
 
 /* Makes a file part of every checkpoint under name. Local. A checkpoint reads path while the program waits;

@@ -119,7 +119,8 @@ func (r *arenas) copy(load bool, items []wire.Item) error {
 			return err
 		}
 		if m.Code != 0 {
-			return fmt.Errorf("the program cannot copy a protected file or stream: %w", syscall.Errno(m.Code))
+			return fmt.Errorf("the program cannot copy a protected file, stream or device memory: %w",
+				syscall.Errno(m.Code))
 		}
 	}
 	return nil

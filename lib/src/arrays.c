@@ -98,13 +98,15 @@ static int protect(const char *call, const struct hf_array *as)
 
 API int hf_protect(const char *name, void *ptr, size_t count, hf_type type)
 {
-    const struct hf_array a = {
-        .name = (char *)(uintptr_t)name, .kind = HF_ARRAY, .ptr = ptr, .count = count, .type = type};
+    struct hf_array a = {.name = (char *)(uintptr_t)name, .kind = HF_ARRAY, .ptr = ptr, .count = count, .type = type};
+    int code;
 
     if (name != NULL && hf_elem(type) == 0)
         return hf_fail(HF_E_ARG, "hf_protect \"%s\": type %d is none; use an HF_ constant", name, (int)type);
     if (name != NULL && ((ptr == NULL && count > 0) || count > SIZE_MAX / 32))
         return hf_fail(HF_E_ARG, "hf_protect \"%s\": %zu elements at %p", name, count, ptr);
+    if (name != NULL && (code = hf_place_of(name, ptr, &a.place)) != HF_OK)
+        return code;
     return protect("hf_protect", &a);
 }
 
@@ -215,6 +217,8 @@ int hf_save_to(const struct hf_array *a, char *to, size_t bytes)
 {
     int fd, err;
 
+    if (a->place.device != NULL)
+        return hf_copy_from_device(&a->place, a->ptr, to, bytes);
     if (a->kind != HF_FILE) {
         memcpy(to, a->ptr, bytes);
         return 0;
@@ -292,6 +296,8 @@ int hf_load_from(struct hf_array *a, const char *from, size_t bytes)
     case HF_ARRAY:
         break;
     }
+    if (a->place.device != NULL)
+        return hf_copy_to_device(&a->place, a->ptr, from, bytes);
     if (bytes > 0)
         memcpy(a->ptr, from, bytes);
     return 0;

@@ -15,11 +15,19 @@
 
 enum hf_kind { HF_ARRAY, HF_FILE, HF_STREAM };
 
+/* Where memory lies: at a GPU if device is not NULL. */
+struct hf_place {
+    const struct hf_device *device;
+    void *context; /* CUDA */
+    int ordinal;   /* HIP */
+};
+
 /* What is protected under a name. */
 struct hf_array {
     char *name;
     enum hf_kind kind;
     void *ptr;    /* of a stream: the library's */
+    struct hf_place place;
     char *path;   /* of a file */
     size_t count; /* of a file: as the daemon was told last */
     hf_type type;
@@ -38,6 +46,8 @@ struct hf_arena {
     uint32_t id;
     char *at;
     size_t bytes;
+    bool tried; /* to lock it */
+    const struct hf_device *locked;
 };
 
 enum hf_stage { HF_NEW, HF_CONNECTED, HF_READY, HF_RESTORED_STAGE, HF_FINAL };
@@ -100,6 +110,13 @@ int hf_rank_of_environment(int *rank, int *size);
 /* talk.c: sends a request and serves the daemon until it is answered. */
 int hf_call(struct hf_client *c, void *message, uint16_t type, size_t bytes, uint64_t *value);
 void hf_hang_up(struct hf_client *c);
+
+/* device.c. Copies return 0 or an errno. */
+int hf_place_of(const char *name, const void *ptr, struct hf_place *to);
+int hf_copy_from_device(const struct hf_place *p, const void *device, char *host, size_t bytes);
+int hf_copy_to_device(const struct hf_place *p, void *device, const char *host, size_t bytes);
+const struct hf_device *hf_lock_memory(const struct hf_place *p, void *at, size_t bytes);
+void hf_unlock_memory(const struct hf_device *d, void *at);
 
 /* signals.c */
 void hf_take_signals(struct hf_client *c);

@@ -165,7 +165,7 @@ static int arena(struct hf_client *c, struct received *r)
     if (at == NULL)
         return no_room((size_t)m->bytes);
     (void)madvise(at, (size_t)m->bytes, MADV_DONTFORK); /* a child has no use for it */
-    c->arenas[c->narenas++] = (struct hf_arena){m->id, at, (size_t)m->bytes};
+    c->arenas[c->narenas++] = (struct hf_arena){.id = m->id, .at = at, .bytes = (size_t)m->bytes};
     return HF_OK;
 }
 
@@ -185,6 +185,7 @@ static int drop(struct hf_client *c, struct received *r)
 
     if (AS(header, r)->length != sizeof *AS(word, r) || (a = arena_of(c, (uint32_t)AS(word, r)->value)) == NULL)
         return malformed("DROP");
+    hf_unlock_memory(a->locked, a->at);
     munmap(a->at, a->bytes);
     *a = c->arenas[--c->narenas];
     return HF_OK;
@@ -214,7 +215,7 @@ static int copy(struct hf_client *c, struct received *r)
         uint32_t i;
         for (i = 0; i < m->n; i++) {
             const struct hfp_item *item = &m->items[i];
-            const struct hf_arena *a = arena_of(c, item->arena);
+            struct hf_arena *a = arena_of(c, item->arena);
             struct hf_array *p = item->array < c->narrays ? &c->arrays[item->array] : NULL;
             const size_t room = a != NULL ? a->bytes : 0;
             char *at = a != NULL && item->offset <= room ? a->at + item->offset : NULL;
@@ -223,6 +224,10 @@ static int copy(struct hf_client *c, struct received *r)
                 return malformed("COPY of what is not there");
             if (pass == 0 || answer.value != 0)
                 continue;
+            if (a != NULL && p->place.device != NULL && !a->tried) {
+                a->tried = true;
+                a->locked = hf_lock_memory(&p->place, a->at, a->bytes);
+            }
             if (m->load == 0)
                 answer.value = hf_save_to(p, at, (size_t)item->bytes);
             else
@@ -314,8 +319,10 @@ void hf_hang_up(struct hf_client *c)
         munmap((void *)c->points, HFP_PAGE_BYTES);
     c->flags = &hf_idle;
     c->points = &hf_unseen;
-    for (i = 0; i < c->narenas; i++)
+    for (i = 0; i < c->narenas; i++) {
+        hf_unlock_memory(c->arenas[i].locked, c->arenas[i].at);
         munmap(c->arenas[i].at, c->arenas[i].bytes);
+    }
     free(c->arenas);
     c->arenas = NULL;
     c->narenas = 0;

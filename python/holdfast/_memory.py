@@ -1,6 +1,7 @@
 """Where the bytes of an object lie that is to be protected."""
 
 import ctypes
+import os
 from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 from ._errors import ArgumentError
@@ -45,13 +46,15 @@ def bytes_at(address: int, n: int) -> memoryview:
 
 
 def memory_of(name: str, x: Any) -> Memory:
-    """The memory of x: an array of NumPy, any object with a writable buffer, or one with an array interface."""
+    """The memory of x: an array of NumPy or of a device, or any object with a writable buffer."""
     device = getattr(x, "__cuda_array_interface__", None)
     if device is not None:
-        raise ArgumentError(
-            f'protect "{name}": memory of a CUDA device cannot be protected yet; copy it to a NumPy array before '
-            "each point"
-        )
+        if not _has_driver():
+            raise ArgumentError(
+                f'protect "{name}": it is said to be memory of a CUDA device, but this process has loaded no driver '
+                "(libcuda.so.1, libamdhip64.so)"
+            )
+        return _of_interface(name, device, x)
     host = getattr(x, "__array_interface__", None)
     if isinstance(host, dict) and host.get("data") is not None:
         return _of_interface(name, host, x)
@@ -63,6 +66,17 @@ def memory_of(name: str, x: Any) -> Memory:
             "array, of one element for a number"
         ) from None
     return _of_view(name, view)
+
+
+def _has_driver() -> bool:
+    """Whether the process has a GPU's driver: a program with device memory has, and the library asks it."""
+    for name in ("libcuda.so.1", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"):
+        try:
+            ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+            return True
+        except OSError:
+            continue
+    return False
 
 
 def _of_interface(name: str, d: dict, x: Any) -> Memory:

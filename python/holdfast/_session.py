@@ -84,9 +84,9 @@ class Session:
     def protect(self, name: str, array: Any) -> None:
         """Makes an array part of every checkpoint under a name. Local.
 
-        array is a NumPy array, or any object with a writable buffer or array interface, whose elements lie one behind
-        the other; numbers keep their type, all else is bytes. The session holds it. At a restart it must have as many
-        elements as then.
+        array is a NumPy array, one of a device (CuPy, Numba, PyTorch: what has __cuda_array_interface__), or any
+        object with a writable buffer, whose elements lie one behind the other; numbers keep their type, all else is
+        bytes. The session holds it. At a restart it must have as many elements as then.
 
         The same name again, with elements of the same type, gives another array: after `u = u + 1`. Or array
         is a function without arguments that returns the array of the moment, called before each checkpoint:
