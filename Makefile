@@ -61,7 +61,7 @@ DATADIR    ?= $(PREFIX)/share
 MANDIR     ?= $(DATADIR)/man
 PYTHONDIR  ?= $(LIBDIR)/holdfast/python
 
-install: lib $(if $(FC),$(LIB)/libholdfast_fortran.a) ## install command, libraries, pages and modules below PREFIX=/usr/local; DESTDIR= for packages
+install: lib $(if $(shell command -v $(CXX)),veloc) $(if $(FC),$(LIB)/libholdfast_fortran.a) ## install command, libraries, pages and modules below PREFIX=/usr/local; DESTDIR= for packages
 	@mkdir -p $(BIN)
 	$(GO) build -o $(BIN)/ ./cmd/holdfast
 	PREFIX='$(PREFIX)' BINDIR='$(BINDIR)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' DATADIR='$(DATADIR)' \

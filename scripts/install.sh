@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what `make install` has built: the command, libholdfast and its headers, Fortran modules, the package for
-# Python, files for CMake and pkg-config, manual pages, and a module file.
+# Installs what `make install` has built: the command, libholdfast and its headers, libveloc-client, Fortran modules,
+# the package for Python, files for CMake and pkg-config, manual pages, and a module file.
 #
 # Directories come from the environment, as from `make install`: PREFIX, and BINDIR, LIBDIR, INCLUDEDIR, DATADIR,
 # MANDIR, PYTHONDIR below it. DESTDIR is put before each, and remembered nowhere: for packages.
@@ -66,6 +66,16 @@ put 644 "$PYTHONDIR/holdfast" python/holdfast/*.py python/holdfast/py.typed
 fill lib/pkgconfig/holdfast.pc.in "$LIBDIR/pkgconfig"
 fill lib/cmake/holdfast-config.cmake.in "$cmake"
 fill lib/cmake/holdfast-config-version.cmake.in "$cmake"
+if [ -f "$lib/libveloc-client.so.$major" ]; then
+	put 755 "$BINDIR" "$lib/veloc-backend"
+	put 755 "$LIBDIR" "$lib/libveloc-client.so.$major"
+	ln -sf "libveloc-client.so.$major" "$DESTDIR$LIBDIR/libveloc-client.so"
+	put 644 "$INCLUDEDIR" lib/veloc/include/*.h lib/veloc/include/*.hpp
+	put 644 "$INCLUDEDIR/veloc" lib/veloc/include/veloc/*
+	fill lib/cmake/veloc-config.cmake.in "$LIBDIR/cmake/veloc"
+	fill lib/pkgconfig/veloc.pc.in "$LIBDIR/pkgconfig"
+fi
+
 fill packaging/modulefiles/holdfast.tcl.in "$DATADIR/modulefiles/holdfast" "$version"
 
 put 644 "$MANDIR/man3" man/*.3

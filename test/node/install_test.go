@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -135,11 +136,18 @@ func sameAs(t *testing.T, i installed, program string, want []byte) {
 func buildWithCMake(t *testing.T, i installed, want []byte) {
 	dir := t.TempDir()
 	must(t, "cmake", "-S", "testdata/cmake", "-B", dir, "-DEXAMPLES="+absolute("../../examples"),
-		"-DCMAKE_PREFIX_PATH="+i.prefix, "-DMPI_C_COMPILER=mpicc.mpich", "-DMPI_CXX_COMPILER=mpicxx.mpich",
-		"-DMPI_Fortran_COMPILER=mpifort.mpich")
+		"-DVELOC="+absolute("../veloc/testdata"), "-DCMAKE_PREFIX_PATH="+i.prefix,
+		"-DMPI_C_COMPILER=mpicc.mpich", "-DMPI_CXX_COMPILER=mpicxx.mpich", "-DMPI_Fortran_COMPILER=mpifort.mpich")
 	must(t, "cmake", "--build", dir, "--parallel", "2")
 	sameAs(t, i, filepath.Join(dir, "heat-c"), want)
 	sameAs(t, i, filepath.Join(dir, "heat-fortran"), want)
+	config := filepath.Join(dir, "veloc.cfg")
+	keys := fmt.Appendf(nil, "scratch = %[1]s/scratch\npersistent = %[1]s/persistent\nmode = sync\n", dir)
+	if err := os.WriteFile(config, keys, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	launchOne(t, i.environ(t), []string{filepath.Join(dir, "heat-veloc"), config, "mem", "20",
+		filepath.Join(dir, "veloc")}).mustEnd()
 	launchOne(t, i.environ(t), []string{filepath.Join(dir, "walk-cxx"), "100", "10"}).mustEnd()
 	launchOne(t, i.environ(t), []string{filepath.Join(dir, "hello-cxx"), "2"}).mustEnd()
 	if out := must(t, "ldd", filepath.Join(dir, "hello-cxx")); strings.Contains(out, "holdfast") {
