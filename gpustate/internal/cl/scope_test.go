@@ -93,6 +93,9 @@ func TestVariablesOfPoCL(t *testing.T) {
 	d, _ := poclDevice(t)
 	for name, c := range declarations {
 		p, err := d.Build(driver.ProgramDesc{Name: name, OpenCL: c.source + kernelText, Options: "-cl-std=CL2.0"})
+		if err != nil && strings.Contains(err.Error(), "doesn't support that OpenCL C version") {
+			t.Skip("this PoCL has no OpenCL C 2.0, in which programs can have variables")
+		}
 		if err != nil {
 			t.Errorf("%s does not build: %v", name, err)
 			continue
