@@ -286,7 +286,7 @@ func TestCopyToStoreAndBack(t *testing.T) {
 	place := func() (string, *fakes3.Server) {
 		store := &fakes3.Server{MinPart: 64 << 10, Page: 7}
 		p := &fakes3.Proxy{Store: store}
-		p.Choose, p.Wait = fakes3.Random(rnd, 0.25)
+		p.Choose, p.Wait = fakes3.Random(rnd.Uint64(), 0.25)
 		ways = append(ways, p)
 		return fakes3.Start(t, p), store
 	}

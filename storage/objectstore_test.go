@@ -281,7 +281,7 @@ func (j *storeJob) restore() error {
 
 // runsWithFaults runs a job of several runs under random faults. It returns how many there were.
 func (j *storeJob) runsWithFaults(strip bool) int {
-	choose, wait := fakes3.Random(rand.New(rand.NewPCG(j.rnd.Uint64(), 4)), 0.02+0.2*j.rnd.Float64())
+	choose, wait := fakes3.Random(j.rnd.Uint64(), 0.02+0.2*j.rnd.Float64())
 	var store http.Handler = j.server
 	if strip {
 		store = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

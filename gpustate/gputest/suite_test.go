@@ -237,6 +237,9 @@ func TestConformance(t *testing.T) {
 		again := served[device] // by another kind of connection
 		served[device] = p.Serve != ""
 		t.Run(p.Name, func(t *testing.T) {
+			if again && testing.Short() {
+				t.Skip("the device was served by another kind of connection")
+			}
 			begin := time.Now()
 			args := []string{"-test.run=^TestSuite$", "-test.v"}
 			n := *programs

@@ -52,9 +52,10 @@ type lateRequest struct {
 	body []byte
 }
 
-// Random chooses faults for a share of the requests.
-func Random(rnd *rand.Rand, share float64) (choose func(int, *http.Request) Fault, wait func() int) {
+// Random chooses faults for a share of the requests, by random numbers of its own.
+func Random(seed uint64, share float64) (choose func(int, *http.Request) Fault, wait func() int) {
 	var mu sync.Mutex
+	rnd := rand.New(rand.NewPCG(seed, 4))
 	choose = func(int, *http.Request) Fault {
 		mu.Lock()
 		defer mu.Unlock()

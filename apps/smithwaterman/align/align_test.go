@@ -118,6 +118,9 @@ func TestWater(t *testing.T) {
 		score        int32
 	}{{10, 1, 3519}, {6, 3, 4531}} {
 		t.Run(fmt.Sprintf("lambda %d %d", c.open, c.extend), func(t *testing.T) {
+			if testing.Short() && c.open == 6 {
+				t.Skip("fills 42 million cells")
+			}
 			s := matrix(t, "dna", c.open, c.extend)
 			all := read(t, s, "lambda.fa").Codes
 			a, b := all[:6000], all[30000:37000]
