@@ -92,8 +92,8 @@ of its ranks had closed.`,
 	fs.DurationVar(&opt.BeginAnew, "begin-anew", 0, "start over when the checkpoints were lost with "+
 		"their nodes, none ever reached global, and the job has computed for no longer than this; 0: never, end "+
 		"with a message that says what is missing")
-	fs.BoolVar(&opt.Daemons, "daemons", false, "start holdfast node on each node of the job, in a step of its own, for a "+
-		"program that uses libholdfast: the daemons outlive a crash of the program, and end with this command")
+	fs.BoolVar(&opt.Daemons, "daemons", false, "start holdfast node on each node of the job, in a step of its own, "+
+		"for a program that uses libholdfast: the daemons outlive a crash of the program, and end with this command")
 	fs.BoolVar(&opt.JSON, "json", false, "write each decision as one JSON object")
 	fs.StringVar(&opt.Interface, "interface", os.Getenv("HOLDFAST_CONTROL_INTERFACE"),
 		"network interface or address at which the ranks reach this command; empty: the first that is up, a fast "+

@@ -1,5 +1,5 @@
-/* heat is a bar that cools from its ends, as a program for VeloC: it includes veloc.h, links libveloc-client, and says in
- * heat.cfg where its checkpoints go. Kill it, start it again, also under another MPI: it goes on.
+/* heat is a bar that cools from its ends, as a program for VeloC: it includes veloc.h, links libveloc-client, and says
+ * in heat.cfg where its checkpoints go. Kill it, start it again, also under another MPI: it goes on.
  *
  *     usage: heat CONFIG STEPS
  */

@@ -160,8 +160,8 @@ func (n *named) array(name, layout string, elem int) (*namedArray, error) {
 		n.arrays[name] = a
 	}
 	if a.Layout != layout {
-		return nil, fmt.Errorf("%q has elements of type %s, and had %s in a checkpoint before; protect it under another "+
-			"name", name, layout, a.Layout)
+		return nil, fmt.Errorf("%q has elements of type %s, and had %s in a checkpoint before; protect it under "+
+			"another name", name, layout, a.Layout)
 	}
 	return a, nil
 }
@@ -424,8 +424,8 @@ func (s *session) recover(m wire.Message) error {
 		for name := range loaded {
 			a := byName[name]
 			if a == nil || a.Absent() {
-				return fmt.Errorf("the checkpoint has %q, which is not protected; protect it, or name the arrays to be "+
-					"recovered", name)
+				return fmt.Errorf("the checkpoint has %q, which is not protected; protect it, or name the arrays "+
+					"to be recovered", name)
 			}
 			to = append(to, a)
 		}
@@ -437,11 +437,11 @@ func (s *session) recover(m wire.Message) error {
 		case !ok:
 			return fmt.Errorf("the checkpoint has no %q", a.name)
 		case l.Layout != a.Layout:
-			return fmt.Errorf("the checkpoint has %q with elements of type %s, it is protected with %s", a.name, l.Layout,
-				a.Layout)
+			return fmt.Errorf("the checkpoint has %q with elements of type %s, it is protected with %s", a.name,
+				l.Layout, a.Layout)
 		case l.Bytes() > a.Bytes() && !a.AnySize:
-			return fmt.Errorf("the checkpoint has %d elements of %q, it is protected with %d; hf_saved tells the number",
-				l.Count(), a.name, a.count.Load())
+			return fmt.Errorf("the checkpoint has %d elements of %q, it is protected with %d; hf_saved tells "+
+				"the number", l.Count(), a.name, a.count.Load())
 		}
 		if l.Bytes() > 0 {
 			l.item.Array = a.ID

@@ -111,8 +111,8 @@ func (d *daemons) await(ctx context.Context, ready <-chan string, nodes int) {
 		case <-late:
 		case <-ctx.Done():
 		}
-		d.logger.say("warning: %d of %d node daemons are ready; on the other nodes the first rank starts one", len(hosts),
-			nodes)
+		d.logger.say("warning: %d of %d node daemons are ready; on the other nodes the first rank starts one",
+			len(hosts), nodes)
 		return
 	}
 	slices.Sort(hosts)
