@@ -289,7 +289,8 @@ func keepAgainstPrune(t *testing.T) {
 			case kerr != nil && len(kept) == 0:
 				gone++
 			default:
-				t.Fatalf("%s stopped at %d: keep says %v, the epoch is %v, kept %v\n%s", first, at, kerr, whole, kept, f)
+				t.Fatalf("%s stopped at %d: keep says %v, the epoch is %v, kept %v\n%s", first, at, kerr, whole, kept,
+					f)
 			}
 			if left, err := level.Announced(level.Of(f, "/global", &format.Marker{Level: LevelGlobal}), 1, 2, 3); left {
 				t.Fatalf("%s stopped at %d: an announcement is left: %v", first, at, err)

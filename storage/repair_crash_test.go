@@ -373,3 +373,25 @@ func TestRepairInStore(t *testing.T) {
 		}
 	}
 }
+
+// TestDryRunSeesWhatRepairDoes: a dry run says of each damage that it can be repaired, also where one repair needs
+// another one first.
+func TestDryRunSeesWhatRepairDoes(t *testing.T) {
+	master := repairWorld(t)
+	for name, harm := range wornOut {
+		f := copyWorldOf(master)
+		if err := harm(f); err != nil {
+			t.Fatal(err)
+		}
+		before := f.String()
+		list, err := RepairDirs(vfs.With(t.Context(), f), repairWorldDirs, RepairRules{DryRun: true})
+		if err != nil || len(list) == 0 || f.String() != before {
+			t.Errorf("%s: got %+v, %v", name, list, err)
+		}
+		for _, r := range list {
+			if r.Err != nil || r.Done {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+	}
+}

@@ -50,13 +50,26 @@ func (r *repairer) shard(ctx context.Context, e Epoch, f *Finding) error {
 	return r.restoreFile(ctx, d, m, f.Rank)
 }
 
-// canRead says why a rank's shard cannot be read from all directories together.
+// canRead says why a rank's shard cannot be read from all directories together, and will not be either when the
+// manifests are repaired.
 func (r *repairer) canRead(ctx context.Context, e Epoch, rank int, id [16]byte) error {
 	sh, err := r.s.fetch(ctx, e, rank, r.v.sources(e, id))
-	if err != nil {
+	if err == nil {
+		err = errors.Join(sh.Verify(ctx), sh.Close())
+	}
+	m := r.v.manifestWith(e, id)
+	if err == nil || m == nil {
 		return err
 	}
-	return errors.Join(sh.Verify(ctx), sh.Close())
+	for _, d := range r.v.dirs {
+		if _, merr := d.ReadManifest(e); merr == nil || d.Traits().Rows {
+			continue
+		}
+		if _, lerr := r.lying(ctx, d.Name(), e, &m.Shards[rank]); lerr == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // restoreFile writes the shard of a rank that the manifest names, unless it is there and good: a copy of the same

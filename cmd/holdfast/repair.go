@@ -127,7 +127,8 @@ func printRepairs(cmd *cobra.Command, list []storage.Repair, dry, asJSON bool) e
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing is damaged or missing")
 		return err
 	}
-	if err := write(cmd, asJSON, rows, repairTable); err != nil {
+	cells := func(rows []repairRow) [][]string { return repairTable(rows, dry) }
+	if err := write(cmd, asJSON, rows, cells); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(rows, func(r repairRow) bool { return r.Why != "" }) {
@@ -148,7 +149,7 @@ func repairRowOf(r *storage.Repair, dry bool) repairRow {
 	return row
 }
 
-func repairTable(rows []repairRow) [][]string {
+func repairTable(rows []repairRow, dry bool) [][]string {
 	out := [][]string{{"EPOCH", "LEVEL", "WHAT", "WAS", "NOW", "DIRECTORY", "FAULT"}}
 	for _, r := range rows {
 		what, epoch, state, fault := "manifest", "-", "repaired", r.Fault
@@ -166,8 +167,11 @@ func repairTable(rows []repairRow) [][]string {
 		switch {
 		case r.Why != "":
 			state, fault = "not repaired", strings.ReplaceAll(r.Why, "\n", "; ")
-		case r.Can:
-			state = "could be repaired"
+			if dry {
+				state = "cannot be repaired"
+			}
+		case dry:
+			state = "can be repaired"
 		}
 		out = append(out, []string{epoch, dash(r.Level), what, string(r.Kind), state, dash(r.Dir), fault})
 	}

@@ -30,7 +30,7 @@ func TestRepairVerb(t *testing.T) {
 		code int
 		want string
 	}{
-		{"repair -n", exitGood, "could be repaired"},
+		{"repair -n", exitGood, "can be repaired"},
 		{"repair --dry-run --json", exitGood, `"repaired":false,"can_be_repaired":true`},
 		{"verify", exitBad, "damaged"},
 	} {
