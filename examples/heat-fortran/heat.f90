@@ -13,7 +13,7 @@
 !
 ! FILE takes the grid, row by row, as doubles; MILLISECONDS is the least time of a step, to watch it run.
 !
-! hf_ marks what a checkpoint needs.
+! hf_ marks what a checkpoint needs. docs/LANGUAGES.md says how to build it.
 program heat
   use, intrinsic :: iso_fortran_env, only: real64, int64, output_unit, error_unit
   use mpi_f08

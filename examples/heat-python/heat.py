@@ -12,6 +12,12 @@ with Holdfast: kill it, start it again, also under another MPI, and the result i
     usage: heat.py N STEPS [FILE [MILLISECONDS]]
 
 FILE takes the grid, row by row, as doubles; MILLISECONDS is the least time of a step, to watch it run.
+
+    export HOLDFAST_GLOBAL=$(mktemp -d)
+    mpirun -n 4 python3 heat.py 200 1000 result 20 &
+    sleep 5; holdfast request --wait $HOLDFAST_GLOBAL       # takes a checkpoint
+    kill -9 $!                                              # the crash
+    mpirun -n 4 python3 heat.py 200 1000 result             # continues
 """
 
 import sys

@@ -1,6 +1,7 @@
 // hello counts to 100, ten steps a second, and continues from its last checkpoint. It has no MPI: start one, or several
 // under any launcher on one node.
 //
+//     g++ -std=c++17 hello.cpp -lholdfast -o hello # with the module loaded: docs/LANGUAGES.md
 //     export HOLDFAST_GLOBAL=$(mktemp -d)
 //     ./hello & sleep 3; kill -USR1 $!; sleep 1    # takes a checkpoint
 //     kill -9 $!                                   # the crash

@@ -7,6 +7,7 @@
 //     usage: walk WALKERS STEPS [FILE [MILLISECONDS]]
 //
 // FILE takes <r^2> after each step, as doubles; MILLISECONDS is the least time of a step, to watch it run.
+// docs/LANGUAGES.md says how to build it.
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
