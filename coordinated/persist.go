@@ -122,7 +122,7 @@ func (c *Checkpointer) skipped(e storage.Epoch, level string, newer storage.Epoc
 		c.log.Debug("holdfast: not due at a level", "epoch", e, "level", level)
 		return
 	}
-	c.log.Info("holdfast: a level is slower than the checkpoints come: an epoch does not go there, but a newer one",
+	c.log.Info("holdfast: a level cannot keep up with the checkpoints: it skips an epoch and takes a newer one",
 		"epoch", e, "level", level, "newer", newer)
 }
 

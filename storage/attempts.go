@@ -68,7 +68,7 @@ func (s *Store) enough(n int, err error) error {
 	if err == nil || n == 0 && !refusesFiles(err) {
 		return err
 	}
-	s.log.Warn("restore not recorded at a level", "err", err)
+	s.log.Warn("cannot record the restore at a level", "err", err)
 	if n == 0 {
 		s.log.Warn("restore recorded nowhere: a crash after it does not count against the epoch")
 	}

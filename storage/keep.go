@@ -125,7 +125,7 @@ func keepDir(ctx context.Context, dir string) (*viewDir, error) {
 	}
 	d := v.dirs[0]
 	if !d.Traits().Shared {
-		return nil, &DirError{Level: d.Name(), Dir: dir, Err: errors.New("epochs stay at the level global only"),
+		return nil, &DirError{Level: d.Name(), Dir: dir, Err: errors.New("only level global keeps epochs"),
 			Remedy: "give the job's HOLDFAST_GLOBAL"}
 	}
 	return d, nil

@@ -21,7 +21,7 @@ func (s *Store) writeLedgers() {
 			err = l.WriteLedger(book)
 		}
 		if err != nil {
-			s.log.Debug("list of what a level should hold is not written", "level", l.Name(), "err", err)
+			s.log.Debug("cannot write the list of what a level should hold", "level", l.Name(), "err", err)
 		}
 	}
 }

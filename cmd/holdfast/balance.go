@@ -49,7 +49,7 @@ Exit codes: 0 the devices were compared and all moves succeeded; 1 a move failed
 	f.StringVar(&keyFile, "key", "", keyHelp)
 	f.StringVar(&moveKey, "move-key", "", moveKeyHelp)
 	f.BoolVar(&asJSON, "json", false, "write one JSON object per move")
-	f.DurationVar(&every, "every", 0, "repeat, with this much time between (default: once)")
+	f.DurationVar(&every, "every", 0, "repeat, with this much time between rounds (default: once)")
 	f.IntVar(&p.N, "window", gpustate.DefaultWindow, "the command window N: move beyond a difference of N/2")
 	f.IntVar(&p.Confirm, "confirm", 2, "comparisons in a row that must agree, with --every")
 	f.DurationVar(&p.Settle, "settle", 10*time.Second, "how long a program that was moved stays where it is")

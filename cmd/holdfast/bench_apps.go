@@ -59,8 +59,8 @@ take.` + suiteCodes,
 	f.StringVar(&o.Device, "device", os.Getenv(gpustate.DeviceEnv), "device, such as cuda:0 or pocl (default: the "+
 		"best there is)")
 	f.StringVar(&o.MPI, "mpi", "", "openmpi or mpich (default: the first that is installed)")
-	f.IntVar(&o.Ranks, "ranks", o.Ranks, "number of ranks; they share out the devices")
-	f.IntVar(&s.Runs, "runs", 2, "rounds; each runs every case once")
+	f.IntVar(&o.Ranks, "ranks", o.Ranks, "number of ranks; they share the devices")
+	f.IntVar(&s.Runs, "runs", 2, "number of rounds; each runs every case once")
 	f.Float64Var(&o.Seconds, "seconds", 0.5, "about how long the steps of a run take")
 	f.StringVar(&o.Size, "size", "", "small or big (default: as the device is)")
 	f.IntSliceVar(&o.Windows, "windows", o.Windows, fmt.Sprintf("command windows besides the default, %d, and none",

@@ -29,7 +29,7 @@ a failure also loses the time until the newest checkpoint was durable.
 Exit codes: 0 computed; 2 bad arguments.`,
 	}, func(cmd *cobra.Command) error {
 		if len(o.Nodes) == 0 || o.Nodes[0] < 1 {
-			return fmt.Errorf("--nodes %v: want numbers from 1 on", o.Nodes)
+			return fmt.Errorf("--nodes %v: want numbers of 1 or more", o.Nodes)
 		}
 		o.NodeMTBF = time.Duration(years * 365.25 * 24 * float64(time.Hour))
 		o.State, o.Disk, o.Shared, o.Link = state*1e9, disk*1e9, shared*1e9, link*1e9

@@ -88,7 +88,7 @@ func TestMistakes(t *testing.T) {
 		{"verify nosuchdirectory", "directory nosuchdirectory cannot be used: it does not exist"},
 		{"ls .", "it is not a checkpoint directory"},
 		{"prune nosuchdirectory", "does not exist"},
-		{"doctor now", "holdfast doctor cannot do with 1 argument(s)"},
+		{"doctor now", "holdfast doctor does not take 1 argument(s)"},
 		{"man", "usage: holdfast man DIR"},
 		{"bench cut --ranks 1", "--ranks 1: want numbers from 2 on"},
 		{"bench mpi --runs 0", "--runs 0: want more than 0"},

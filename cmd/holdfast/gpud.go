@@ -99,7 +99,7 @@ all programs; 2 gpud could not serve, or there is no such server.`,
 		")")
 	f.StringVar(&o.opt.KeyFile, "key", "", keyHelp)
 	f.StringVar(&o.opt.MoveKeyFile, "move-key", "", moveKeyHelp)
-	f.StringVar(&o.opt.Name, "name", "", "name of the server for people (default: the host's)")
+	f.StringVar(&o.opt.Name, "name", "", "name of the server to show (default: the host's)")
 	f.StringArrayVar(&o.opt.Advertise, "advertise", nil, "address by which other servers reach this one, may be "+
 		"repeated")
 	f.StringArrayVar(&o.devices, "device", nil, "device to offer, such as cuda or pocl, may be repeated (default: all)")
@@ -195,7 +195,7 @@ func (o *gpudFlags) complete() (err error) {
 func parseSize(text string) (n int64, err error) {
 	err = config.Bytes(func(n *int64) *int64 { return n }).Set(&n, text)
 	if err != nil || n <= 0 {
-		return 0, fmt.Errorf("%q is no size: want a number of bytes such as 8GiB or 8G", text)
+		return 0, fmt.Errorf("%q is not a size: want a number of bytes such as 8GiB or 8G", text)
 	}
 	return n, nil
 }

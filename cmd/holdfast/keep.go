@@ -19,7 +19,7 @@ type keepRow struct {
 	ByRule  bool      `json:"by_rule"` // keep_every made it stay
 	Time    time.Time `json:"time"`    // since when it stays
 	Dir     string    `json:"dir"`
-	Removed bool      `json:"removed,omitempty"` // it need not stay any more
+	Removed bool      `json:"removed,omitempty"` // it is no longer kept
 }
 
 func newKeep() *cobra.Command {
@@ -59,8 +59,8 @@ Versions of Holdfast before this one do not know of kept epochs and remove them.
 	}
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "write one JSON object per line")
-	f.BoolVar(&remove, "remove", false, "the epoch need not stay any more")
-	f.StringVar(&name, "name", "", "name for people, such as before-restart-with-new-mesh")
+	f.BoolVar(&remove, "remove", false, "stop keeping the epoch")
+	f.StringVar(&name, "name", "", "name to show, such as before-restart-with-new-mesh")
 	return cmd
 }
 
@@ -125,12 +125,12 @@ func keepRowOf(k *storage.Kept, dir string, removed bool) keepRow {
 func keepTable(rows []keepRow) [][]string {
 	out := [][]string{{"EPOCH", "STATE", "NAME", "SINCE", "DIRECTORY"}}
 	for _, r := range rows {
-		state := "stays"
+		state := "kept"
 		switch {
 		case r.Removed:
-			state = "need not stay"
+			state = "no longer kept"
 		case r.ByRule:
-			state = "stays by keep_every"
+			state = "kept by keep_every"
 		}
 		out = append(out, []string{fmt.Sprint(r.Epoch), state, dash(r.Name), r.Time.Format(time.DateTime), r.Dir})
 	}

@@ -23,7 +23,7 @@ func TestKeepVerb(t *testing.T) {
 		{[]string{"ls", global}, exitGood, "committed, kept as steady"},
 		{[]string{"ls", "--json", global}, exitGood, `"kept":true`},
 		{[]string{"verify", "--complete", local, global}, exitGood, ""},
-		{[]string{"keep", global, "steady", "--remove"}, exitGood, "need not stay"},
+		{[]string{"keep", global, "steady", "--remove"}, exitGood, "no longer kept"},
 		{[]string{"keep", "--json", global}, exitGood, ""},
 	} {
 		code, out, errs := run(t, c.args...)

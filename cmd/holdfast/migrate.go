@@ -98,7 +98,7 @@ func findProgram(list []gpud.ClientStatus, text string) (gpud.ClientStatus, erro
 		}
 		if len(found) > 1 {
 			return gpud.ClientStatus{},
-				fmt.Errorf("%d programs are %q: say which by its number, see holdfast gpud --status", len(found), text)
+				fmt.Errorf("%d programs match %q: give the number of one, see holdfast gpud --status", len(found), text)
 		}
 		if len(found) == 1 {
 			return found[0], nil

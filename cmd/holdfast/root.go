@@ -125,7 +125,7 @@ func checkArgs(c *cobra.Command) {
 			if takes(c, args) == nil {
 				return nil
 			}
-			return fmt.Errorf("%s cannot do with %d argument(s); usage: %s", c.CommandPath(), len(args), c.UseLine())
+			return fmt.Errorf("%s does not take %d argument(s); usage: %s", c.CommandPath(), len(args), c.UseLine())
 		}
 	}
 }

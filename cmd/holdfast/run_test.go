@@ -17,7 +17,7 @@ import (
 func TestRunRefuses(t *testing.T) {
 	t.Setenv("SLURM_JOB_ID", "")
 	for line, want := range map[string]string{
-		"--requeue -- ./app":  "no Slurm job",
+		"--requeue -- ./app":  "not a Slurm job",
 		"--spares 1 -- ./app": "no nodes to keep",
 		"--spares 2 -- mpirun.openmpi --host a,b -np 2 ./app": "the job has 2 nodes",
 		"--spares 1 -- srun -n2 ./app":                        "inside sbatch or salloc",

@@ -204,7 +204,7 @@ func (l *Log) tryWrite(batch []Event) {
 		return
 	}
 	if l.err != nil {
-		l.opt.Logger.Info("holdfast: the event log is written again; it says how many lines are missing")
+		l.opt.Logger.Info("holdfast: the event log can be written again; it says how many lines are missing")
 	}
 	l.err = nil
 }

@@ -58,7 +58,7 @@ func tryDevice(i gpustate.Info) (err error) {
 		return err
 	}
 	if !bytes.Equal(got, want) {
-		return errors.New("a buffer reads back other bytes than were written")
+		return errors.New("a buffer reads back bytes other than those written")
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func lookMemory(r *report) {
 	thp, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
 	switch {
 	case err != nil:
-		r.add("limits", "huge pages", Skipped, "the kernel does not say", "")
+		r.add("limits", "huge pages", Skipped, "the kernel does not report it", "")
 	case strings.Contains(string(thp), "[never]"):
 		r.add("limits", "huge pages", Warning, "transparent huge pages are off: warming the memory for captures "+
 			"takes longer",

@@ -66,7 +66,7 @@ func (r *arenas) Unmap(b []byte) error {
 	first := unsafe.SliceData(b)
 	a := r.list[first]
 	if a == nil {
-		return fmt.Errorf("unmap an arena that is none")
+		return fmt.Errorf("unmap an arena that was never mapped")
 	}
 	delete(r.list, first)
 	if a.told {
@@ -93,7 +93,7 @@ func (r *arenas) item(m program.Move) (wire.Item, error) {
 		}
 		return wire.Item{Array: m.ID, Arena: a.id, Offset: uint64(at - from), Bytes: uint64(len(m.Shared))}, nil
 	}
-	return wire.Item{}, fmt.Errorf("array %d: its shared memory is in no arena", m.ID)
+	return wire.Item{}, fmt.Errorf("array %d: its shared memory lies outside every arena", m.ID)
 }
 
 // Save has the client copy its arrays.

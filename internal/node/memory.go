@@ -48,7 +48,7 @@ func (s *segment) fill(n int) (err error) {
 func (s *segment) onlyHere() error {
 	_, err := unix.FcntlInt(s.file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL)
 	if err != nil {
-		return fmt.Errorf("keep the flags page from being written: %w", err)
+		return fmt.Errorf("make the flags page read-only: %w", err)
 	}
 	return nil
 }

@@ -205,7 +205,7 @@ func (n *named) choose(s *session, m wire.Message) error {
 // save takes a checkpoint now.
 func (s *session) save(ctx context.Context, m wire.Message) (code int32, value uint64, err error) {
 	if s.begun != nil {
-		return 0, 0, fmt.Errorf("%w: a checkpoint within a restart", wire.ErrMalformed)
+		return 0, 0, fmt.Errorf("%w: a checkpoint was begun before hf_restart_end", wire.ErrMalformed)
 	}
 	n, err := s.ofName(ctx, m, false)
 	if err != nil {
@@ -349,7 +349,7 @@ func (s *session) beginRestart(ctx context.Context, m wire.Message) error {
 	}
 	restored, err := n.ck.RestoreEpoch(ctx, list[i].Epoch)
 	if err == nil && !restored {
-		err = fmt.Errorf("version %d of %q has gone meanwhile", m.Version, n.name)
+		err = fmt.Errorf("version %d of %q was removed meanwhile", m.Version, n.name)
 	}
 	if err != nil {
 		return err
@@ -378,7 +378,7 @@ func (n *named) take(e coordinated.SavedEpoch) error {
 		}
 		elem := wire.ElemBytes(wire.ElemOf(a.Layout))
 		if elem == 0 {
-			return fmt.Errorf("%q is no array of numbers: a program in Go wrote it", name)
+			return fmt.Errorf("%q is not an array of numbers: a program in Go wrote it", name)
 		}
 		to, err := n.array(name, a.Layout, elem)
 		if err != nil {
@@ -389,7 +389,7 @@ func (n *named) take(e coordinated.SavedEpoch) error {
 	return nil
 }
 
-var errNotBegun = fmt.Errorf("%w: no restart was begun", wire.ErrMalformed)
+var errNotBegun = fmt.Errorf("%w: hf_restart_begin was not called", wire.ErrMalformed)
 
 // held says what the restart has of an array.
 func (s *session) held(name string) (code int32, value uint64, err error) {

@@ -37,7 +37,7 @@ func (r *rank) Arm(armed bool) {
 	r.pages.set(wire.PointArmed, armed)
 	if !r.fence {
 		if err := membarrier(); err != nil { // it worked when the client connected
-			r.s.log.Error("holdfast node: no barrier; a checkpoint may not come about", "error", err)
+			r.s.log.Error("holdfast node: the memory barrier failed; the next checkpoint may be given up", "error", err)
 		}
 	}
 	select {

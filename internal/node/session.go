@@ -128,11 +128,11 @@ func (s *session) read() {
 	for {
 		m, err := s.conn.read(b)
 		if err == nil && m.Type != wire.TypeSignal && len(s.inbox) > 0 {
-			err = fmt.Errorf("%w: type %d while another waits for its answer", wire.ErrMalformed, m.Type)
+			err = fmt.Errorf("%w: type %d before the previous request was answered", wire.ErrMalformed, m.Type)
 		}
 		if err != nil {
 			if errors.Is(err, wire.ErrMalformed) {
-				s.log.Error("holdfast node: a client is hung up on", "pid", s.conn.pid, "error", err)
+				s.log.Error("holdfast node: disconnecting a client", "pid", s.conn.pid, "error", err)
 			}
 			s.fail(fmt.Errorf("%w (%w)", errGone, err))
 			close(s.over)
@@ -183,7 +183,7 @@ func (s *session) begin(m wire.Message) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			s.log.Error("holdfast node: a rank cannot begin", "pid", s.conn.pid, "error", err)
+			s.log.Error("holdfast node: cannot open the checkpoints of a rank", "pid", s.conn.pid, "error", err)
 			if s.rank != nil && s.rank.group != nil {
 				s.rank.group.leave()
 			}
@@ -289,14 +289,14 @@ func (s *session) rankLost(e *coordinated.LostError) {
 	if s.closed.Load() {
 		return
 	}
-	s.log.Error("holdfast node: the job is over", "error", e.Error())
+	s.log.Error("holdfast node: another rank is lost; this one has time to end", "error", e.Error())
 	s.ending.Go(func() {
 		t := time.NewTimer(survivors)
 		defer t.Stop()
 		select {
 		case <-s.over:
 		case <-t.C:
-			s.log.Error("holdfast node: ends a rank that is left", "pid", s.conn.pid)
+			s.log.Error("holdfast node: killing a rank that survived the loss of another", "pid", s.conn.pid)
 			s.conn.kill()
 		}
 	})
@@ -312,7 +312,7 @@ func (s *session) serve() {
 		code, value, err := s.answer(m)
 		switch {
 		case errors.Is(err, wire.ErrMalformed):
-			s.log.Error("holdfast node: a client is hung up on", "pid", s.conn.pid, "error", err)
+			s.log.Error("holdfast node: disconnecting a client", "pid", s.conn.pid, "error", err)
 			s.fail(err)
 			return
 		case err != nil:
@@ -367,7 +367,7 @@ func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
 		s.begun = nil
 		return 0, 0, nil
 	}
-	return 0, 0, fmt.Errorf("%w: type %d is no request", wire.ErrMalformed, m.Type)
+	return 0, 0, fmt.Errorf("%w: type %d is not a request", wire.ErrMalformed, m.Type)
 }
 
 // protect takes a new array, or one that has moved or grown.

@@ -53,7 +53,7 @@ func (r *run) startDaemons(ctx context.Context) (*daemons, error) {
 		line = append([]string{"srun", "--overlap", "--mpi=none", "-Q", "-K0", "--no-kill", "-N" + n, "-n" + n,
 			"--ntasks-per-node=1", "-w", slurm.FoldNodes(r.cfg.Nodes)}, daemon...)
 	case slices.ContainsFunc(r.cfg.Nodes, func(n string) bool { return !r.here(n) }):
-		r.log.say("warning: --daemons: this is no Slurm job, so the first rank on each node starts its daemon")
+		r.log.say("warning: --daemons: this is not a Slurm job, so the first rank on each node starts its daemon")
 		return nil, nil
 	}
 	d := &daemons{proc: exec.Command(line[0], line[1:]...), ended: make(chan struct{}), logger: r.log}

@@ -41,7 +41,7 @@ func (s *setup) nodeLocal(ctx context.Context) error {
 		return nil
 	}
 	if s.cfg.Job == nil {
-		return fmt.Errorf("--local-in: this is no Slurm job; set HOLDFAST_LOCAL to a directory on each machine's " +
+		return fmt.Errorf("--local-in: this is not a Slurm job; set HOLDFAST_LOCAL to a directory on each machine's " +
 			"own disk")
 	}
 	given, prefix := s.prog.Local, filepath.Join(s.opt.LocalIn, "holdfast-"+s.cfg.Job.ID+"-")
@@ -69,7 +69,7 @@ func (s *setup) nodeLocal(ctx context.Context) error {
 		if given != "" || try == localNames || !strings.Contains(err.Error(), foreign) {
 			break
 		}
-		s.log.say("another name is taken; what this job left in %s on other nodes is not used", name)
+		s.log.say("taking another name; what this job left in %s on other nodes is not used", name)
 	}
 	s.save(s.cfg.Memory)
 	return nil

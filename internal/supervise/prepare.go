@@ -79,7 +79,7 @@ func (s *setup) readJob(ctx context.Context) error {
 			return err
 		}
 	case s.opt.Requeue:
-		return fmt.Errorf("--requeue: this is no Slurm job; start it from a batch script, or leave the flag out")
+		return fmt.Errorf("--requeue: this is not a Slurm job; start it from a batch script, or leave the flag out")
 	case s.cmd.kind == launchSrun && s.opt.Spares > 0:
 		return fmt.Errorf("--spares: srun outside a job gets nodes of its own; use it inside sbatch or salloc")
 	}

@@ -25,7 +25,7 @@ func TestBadInput(t *testing.T) {
 		says string
 	}{
 		{"no Slurm job", []string{b.bin + "/holdfast", "run", "--requeue", "--", "srun", "-n2", program}, 2,
-			"this is no Slurm job"},
+			"this is not a Slurm job"},
 		{"no Slurm commands", []string{"salloc", "-Q", "-N1", "/usr/bin/env", "PATH=/nosuch", b.bin + "/holdfast",
 			"run", "--", "srun", "-n2", program}, 2, "no Slurm commands in PATH"},
 		{"spares", holdfast("--spares", "2", "--", "srun", "-n2", program), 2, "--spares 2: the job has 2 nodes"},

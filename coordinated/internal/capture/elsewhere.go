@@ -62,7 +62,8 @@ func (r *elsewhere) view() ([]byte, bool, error) { return r.shared, true, nil }
 // stage reads to shared memory; the program copies when all ranks have theirs.
 func (r *elsewhere) stage(n int64) (*staged, error) {
 	if n != r.bytes() && !r.AnySize {
-		return nil, fmt.Errorf("%d bytes saved, %d now; protect as many elements as then", n, r.bytes())
+		return nil, fmt.Errorf("the checkpoint has %d bytes, the program %d; protect as many elements as the "+
+			"checkpoint has", n, r.bytes())
 	}
 	if int64(len(r.shared)) != n || n > 0 && r.shared == nil { // unless an attempt before had it
 		if r.shared = r.pool.alloc(int(n)); r.shared == nil {

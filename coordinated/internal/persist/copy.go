@@ -184,7 +184,7 @@ func (p *Persister) newPart(ctx context.Context, e storage.Epoch, l *capture.Lea
 	})
 	if err != nil {
 		// If it matters, the flusher will meet it as well and say so.
-		p.Log.Debug("holdfast: this rank does not copy from memory", "epoch", e, "why", err)
+		p.Log.Debug("holdfast: this rank cannot copy from memory", "epoch", e, "why", err)
 		return nil
 	}
 	return part

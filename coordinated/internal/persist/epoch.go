@@ -242,7 +242,7 @@ func (x *Epoch) committed(level string, waited time.Duration) {
 			return p.Store.KeepByRule(ctx, x.c.Epoch, level, p.Keep.Epochs, p.Keep.Time)
 		})
 		if err != nil {
-			p.Log.Warn("holdfast: cannot record that an epoch is to stay", "epoch", x.c.Epoch, "error", err)
+			p.Log.Warn("holdfast: cannot mark an epoch for keep_every", "epoch", x.c.Epoch, "error", err)
 		}
 	}
 	removed, err := runWatched(p.ctx, p.Operations, "prune after the commit", level, nil, p.Store.Prune)

@@ -135,7 +135,7 @@ func (p *Persister) complainLeft() {
 	left := slices.Sorted(maps.Keys(p.turns))
 	p.mu.Unlock()
 	if p.Rank == 0 && len(left) > 0 {
-		p.Log.Warn("holdfast: the time is up; epochs that are still being copied are not waited for", "epochs",
+		p.Log.Warn("holdfast: the time is up; not waiting for epochs that are still being copied", "epochs",
 			fmt.Sprint(left))
 	}
 }

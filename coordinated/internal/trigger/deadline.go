@@ -14,7 +14,8 @@ func Deadline(ctx context.Context, job string, log *slog.Logger) time.Time {
 	end, err := (&slurm.Client{}).Deadline(ctx, job)
 	if err != nil {
 		if ctx.Err() == nil {
-			log.Warn("holdfast: no final checkpoint before the deadline, because Slurm does not tell it", "error", err)
+			log.Warn("holdfast: no final checkpoint before the deadline, because Slurm does not report it",
+				"error", err)
 		}
 		return time.Time{}
 	}

@@ -32,7 +32,7 @@ type result struct {
 func Run(ctx context.Context, r *bench.Runner, o Options) error {
 	for _, n := range o.Ranks {
 		if n < 2 {
-			return fmt.Errorf("--ranks %d: want numbers from 2 on", n)
+			return fmt.Errorf("--ranks %d: want numbers of 2 or more", n)
 		}
 	}
 	r.Start("cut", len(mpirun.Launchers())*len(o.Ranks))

@@ -159,7 +159,7 @@ func Decode(b []byte) (m Message, err error) {
 		d.want(d.u32() == 0)
 	case TypeRestore, TypeFinalize, TypeEnd:
 	default:
-		return m, fmt.Errorf("%w: type %d is none of a client", ErrMalformed, m.Type)
+		return m, fmt.Errorf("%w: type %d is not for clients to send", ErrMalformed, m.Type)
 	}
 	if d.bad || len(d.b) > 0 {
 		return m, fmt.Errorf("%w: type %d of %d bytes", ErrMalformed, m.Type, len(b))

@@ -127,8 +127,8 @@ func (m *Machine) noProgress() bool {
 	}
 	m.remember()
 	least := 2*cost + cmp.Or(m.cfg.Warning.Lead, l.lead) // with it a job computes for as long as it starts and stops
-	m.say("%s: this run computed for %v and took %v to start and to stop, the %d. in a row like that; give the job a "+
-		"time limit of at least %v (sbatch -t)", what, worked.Round(time.Second), cost.Round(time.Second), n,
+	m.say("%s: this run computed for %v and took %v to start and to stop, run %d in a row of this kind; give the job "+
+		"a time limit of at least %v (sbatch -t)", what, worked.Round(time.Second), cost.Round(time.Second), n,
 		(least + time.Minute - 1).Truncate(time.Minute))
 	return n >= mostNoProgress
 }

@@ -28,7 +28,7 @@ type OtherContentsError struct {
 
 // Error names the manifest and its epoch.
 func (e *OtherContentsError) Error() string {
-	return fmt.Sprintf("%s commits something else than epoch %d of this job: it is of another run with the same "+
+	return fmt.Sprintf("%s commits something other than epoch %d of this job: it is of another run with the same "+
 		"name, or of another attempt", e.File, e.Epoch)
 }
 
