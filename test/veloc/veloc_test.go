@@ -366,6 +366,55 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+// TestInstalled builds programs with CMake and with what was installed, and runs the example in two parts. The command
+// is found beside the library.
+func TestInstalled(t *testing.T) {
+	for _, tool := range []string{"cmake", "mpicxx.mpich"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%v (make setup installs it)", err)
+		}
+	}
+	dest, build := t.TempDir(), t.TempDir()
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefix := filepath.Join(dest, "opt", "holdfast")
+	for _, line := range [][]string{
+		{"make", "-s", "-C", "../..", "install", "BIN=" + filepath.Dir(built.holdfast), "LIB=" + built.lib,
+			"PREFIX=/opt/holdfast", "DESTDIR=" + dest},
+		{"cmake", "-S", "testdata/cmake", "-B", build, "-DEXAMPLES=" + examples, "-DCMAKE_PREFIX_PATH=" + prefix,
+			"-DMPI_C_COMPILER=mpicc.mpich", "-DMPI_CXX_COMPILER=mpicxx.mpich"},
+		{"cmake", "--build", build},
+	} {
+		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", line, err, out)
+		}
+	}
+	p := newPlace(t, "mode = async")
+	for _, want := range []string{"heat: begins at step 0\n", "heat: begins at step 200\n"} {
+		c := exec.Command(filepath.Join(build, "heat"), p.config, "250")
+		c.Env = append(mpirun.Environ("HOLDFAST_BIN="), "PATH=/usr/bin:/bin")
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		mustSay(t, string(out), want)
+		mustSay(t, string(out), "heat: ends at step 250, heat 99")
+	}
+}
+
+// TestRanks starts another number of ranks than the checkpoints have: it is told, and nobody hangs.
+func TestRanks(t *testing.T) {
+	p := newPlace(t, "mode = sync")
+	command, _ := heat(t, "mpich", p, "mem")
+	mustRun(t, "mpich", ranks, command...)
+	out, code := run(t, "mpich", ranks-1, command...)
+	if code == 0 || strings.Contains(out, "heat: begins") || !strings.Contains(out, "veloc: rank") {
+		t.Errorf("exit code %d, want an error that says why:\n%s", code, out)
+	}
+}
+
 // TestSymbols makes sure that the library has no MPI in it, and exports what its headers have.
 func TestSymbols(t *testing.T) {
 	out, err := exec.Command("nm", "-D", "-C", filepath.Join(built.lib, "libveloc-client.so")).CombinedOutput()

@@ -27,8 +27,11 @@ template <typename F> int with(const char *call, F f)
 int init(const veloc_comm &comm, const char *cfg_file)
 {
     try {
-        if (the != nullptr)
+        if (the != nullptr) {
+            if (comm.release != nullptr)
+                comm.release(comm.arg);
             throw std::runtime_error("it was called before; call VELOC_Finalize first");
+        }
         the = new veloc::client(comm, cfg_file != nullptr ? cfg_file : "");
         return VELOC_SUCCESS;
     } catch (const std::exception &e) {

@@ -262,6 +262,9 @@ config read_config(const std::string &file)
     c.max_versions = number(all, "max_versions");
     if (c.max_versions < 0)
         fail(all["max_versions"].from + ": max_versions is negative; 0 keeps all");
+    if (c.max_versions == 1)
+        c.notes.push_back(all["max_versions"].from + ": max_versions is 1, and 2 stay: the one before the newest is "
+                                                     "what is left when a job dies while it writes");
     c.ec_interval = number(all, "ec_interval");
     c.persistent_interval = number(all, "persistent_interval");
     make_directory("scratch", c.scratch);
@@ -293,6 +296,9 @@ std::map<std::string, std::string> settings_of(const config &c)
         all["HOLDFAST_GLOBAL_EVERY"] = std::to_string(c.persistent_interval) + "s";
     if (c.ec_interval < 0)
         all["HOLDFAST_REDUNDANCY"] = "";
+    // Checkpoints are taken when the program says so; it has no points at which another could be.
+    for (const char *name : {"HOLDFAST_INTERVAL", "HOLDFAST_MTBF", "HOLDFAST_DEADLINE_LEAD"})
+        all[name] = "";
     if (c.ec_interval > 0) {
         all["HOLDFAST_PARTNER_EVERY"] = std::to_string(c.ec_interval) + "s";
         all["HOLDFAST_PARITY_EVERY"] = std::to_string(c.ec_interval) + "s";
