@@ -227,6 +227,9 @@ func (sh *Shard) Verify(ctx context.Context, names ...string) error {
 
 func (sh *Shard) verifyChunks(ctx context.Context, first, n int) error {
 	return shard.Parallel(n, sh.workers, func(i int, mem *shard.Scratch) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		i += first
 		return sh.readChunk(ctx, i, mem.Whole(int(sh.shape.Chunks[i].Length)), mem)
 	})

@@ -249,6 +249,9 @@ func (r *itemReader) Read(p []byte) (int, error) {
 	if n == 0 {
 		return 0, io.EOF
 	}
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
 	if err := r.sh.ReadAt(r.ctx, r.item.Section, p[:n], r.item.Off+r.at); err != nil {
 		return 0, err
 	}

@@ -13,8 +13,8 @@ import (
 // VerifyOwn reads the chunks that the shard holds itself.
 func (c *Copy) VerifyOwn(ctx context.Context) error {
 	return Parallel(len(c.Index.Chunks), Readers(), func(i int, mem *Scratch) error {
-		if c.Index.Chunks[i].Origin != c.Index.Epoch {
-			return nil
+		if c.Index.Chunks[i].Origin != c.Index.Epoch || ctx.Err() != nil {
+			return ctx.Err()
 		}
 		return c.ReadChunk(ctx, i, mem.Whole(int(c.Index.Chunks[i].Length)), mem)
 	})
