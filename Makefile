@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lib veloc demo wanted test race soak soak-damage soak-store soak-restart soak-slurm test-model test-gpu bench bench-full man lint build install clean
+.PHONY: help setup lib veloc demo wanted test race soak soak-damage soak-store soak-restart soak-slurm soak-node test-model test-gpu bench bench-full man lint build install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -149,6 +149,12 @@ soak-restart: N = 300
 soak-restart: ## N cycles of cut, kill -9 and restart elsewhere under the other MPI, a fifth killed in the first commit
 	$(GO) test -count=1 -timeout 0 ./storage -run TestSimulatedCycles -args -cycles $$(( $(N) * 10 )) -cycles-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./test/e2e -run TestRestartCycles -v -args -cycles $(N) -cycles-seed $(or $(SEED),$$(date +%s))
+
+KILLS ?= 200
+soak-node: ## KILLS deaths of a rank of a C program before random instructions of a restore, put or flush, and at as many moments
+	$(GO) test -count=1 -timeout 0 ./test/node -run 'TestKilledA' -v -args -instructions $(KILLS) -kills $(KILLS) -kill-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./internal/node -run TestAnyClient -v -args -clients $$(( $(KILLS) * 5 )) -client-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./internal/node/wire -run '^$$' -fuzz FuzzDecode -fuzztime 1m
 
 N ?= 50
 soak-slurm: ## N random deaths of Slurm nodes in all phases of a checkpoint, and a table of them (as root)

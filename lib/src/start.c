@@ -146,7 +146,10 @@ static int start_daemon(const char *key)
                        "start the node daemon: %s node ended with exit code %d; standard error has the reason, a limit "
                        "on address space (ulimit -v) may be one",
                        program, WEXITSTATUS(status));
-    return hf_fail(HF_E_DAEMON, "start the node daemon: %s node was ended by signal %d", program, WTERMSIG(status));
+    return hf_fail(HF_E_DAEMON,
+                   "start the node daemon: %s node was ended by signal %d; a limit on memory or address space (ulimit "
+                   "-v) may be the reason: raise it",
+                   program, WTERMSIG(status));
 }
 
 int hf_connect(struct hf_client *c)

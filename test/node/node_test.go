@@ -25,6 +25,8 @@ import (
 var (
 	kills    = flag.Int("kills", 8, "how many times TestKilledAnywhere kills a rank")
 	killSeed = flag.Uint64("kill-seed", 1, "seed of the moments")
+
+	instructions = flag.Int("instructions", 6, "before how many of them TestKilledAtInstruction kills a rank")
 )
 
 // built are what the tests run, made once.
@@ -62,7 +64,7 @@ func compile(t *testing.T, cc, source string, flags ...string) string {
 	if len(flags) == 0 {
 		args = append(args, "-L"+built.lib, "-lholdfast", "-Wl,-rpath,"+built.lib)
 	}
-	if text, err := exec.Command(cc, append(args, "-o", out)...).CombinedOutput(); err != nil {
+	if text, err := exec.Command(cc, append(args, "-lm", "-o", out)...).CombinedOutput(); err != nil {
 		t.Fatalf("compile %s: %v\n%s", source, err, text)
 	}
 	return out
@@ -265,6 +267,67 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
+// TestKilledAtInstruction kills one rank before a random instruction of those that it executes in hf_restore, in
+// hf_checkpoint, or in hf_wait until the epoch is at global: restore, put, flush. The daemon ends by itself, the
+// epoch before is there, and the last start ends with the right bytes. Of a system call that waits, such as that
+// in hf_wait, the rank is killed before or after it.
+func TestKilledAtInstruction(t *testing.T) {
+	const total = "3000"
+	walk, stepkill := compile(t, "gcc", "testdata/walk.c"), compile(t, "gcc", "testdata/stepkill.c")
+	dir := t.TempDir()
+	few := "CELLS=2000" // to be copied in few instructions
+	env, name := environ(t, filepath.Join(dir, "ckpt")), filepath.Join(dir, "got")
+	env = append(env, "HOLDFAST_LOCAL="+t.TempDir(), few)
+	launch(t, walk, append(environ(t, t.TempDir()), few), total, filepath.Join(dir, "want"), "0").mustEnd()
+
+	script := filepath.Join(dir, "last.sh") // the last rank runs under stepkill
+	text := fmt.Sprintf("#!/bin/sh\n[ $PMI_RANK = %d ] || exec %[2]s \"$@\"\nTRAP=1 exec %[3]s $STEPS %[2]s \"$@\"\n",
+		ranks-1, walk, stepkill)
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	last := 0 // where the newest start began
+	start := func(phase string, before int) (said string) {
+		j := launch(t, script, append(env, fmt.Sprint("STEPS=", before)), total, name, "0", phase, "2")
+		j.wait()
+		said = j.out.String()
+		if strings.Contains(said, "panic") || strings.Contains(said, "fatal error") {
+			t.Fatalf("%s, before instruction %d: the daemon crashed:\n%s", phase, before, said)
+		}
+		_, rest, ok := strings.Cut(said, "begins at step ")
+		if at := 0; ok { // else it was killed in hf_restore
+			if _, err := fmt.Sscan(rest, &at); err != nil || at < last {
+				t.Fatalf("%s, before instruction %d: begins at step %d, the start before it at %d:\n%s", phase, before, at,
+					last, said)
+			}
+			last = at
+		}
+		return said
+	}
+	phases, length := []string{"trap-checkpoint", "trap-wait", "trap-restore"}, map[string]int{}
+	for _, phase := range phases {
+		_, rest, _ := strings.Cut(start(phase, 1<<30), "stepkill: ")
+		var n int
+		if _, err := fmt.Sscan(rest, &n); err != nil || n == 0 {
+			t.Fatalf("stepkill does not say how many instructions %s has: %q", phase, rest)
+		}
+		length[phase] = n
+	}
+	t.Logf("seed %d, instructions %v", *killSeed, length)
+	if last == 0 {
+		t.Fatal("no start has left an epoch")
+	}
+	rng := rand.New(rand.NewPCG(*killSeed, 1))
+	for range *instructions {
+		phase := phases[rng.IntN(len(phases))]
+		start(phase, rng.IntN(length[phase]))
+	}
+	launch(t, walk, env, total, name, "0").mustEnd()
+	if !bytes.Equal(result(t, name), result(t, filepath.Join(dir, "want"))) {
+		t.Error("the restarted program computed something else")
+	}
+}
+
 // TestCheckpointStop takes a checkpoint where the program asks for it, and stops it by a
 // final one.
 func TestCheckpointStop(t *testing.T) {
@@ -427,6 +490,31 @@ func TestPrograms(t *testing.T) {
 	})
 	t.Run("fork", func(t *testing.T) {
 		launch(t, walk, environ(t, t.TempDir()), "10", filepath.Join(t.TempDir(), "got"), "0", "fork").mustEnd()
+	})
+	t.Run("traps SIGFPE", func(t *testing.T) {
+		env := append(environ(t, t.TempDir()), "HOLDFAST_LOCAL="+t.TempDir())
+		launch(t, walk, env, "30", filepath.Join(t.TempDir(), "got"), "0", "trap-fpe", "5").mustEnd()
+	})
+	t.Run("address space", func(t *testing.T) {
+		// Too little for the daemon, which the program starts: the library says so.
+		script := filepath.Join(t.TempDir(), "limited.sh")
+		text := fmt.Sprintf("#!/bin/sh\nulimit -v 60000\nexec %s \"$@\"\n", walk)
+		if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		j := launch(t, script, environ(t, t.TempDir()), "10", filepath.Join(t.TempDir(), "got"), "0")
+		if codes := j.wait(); !slices.Equal(codes, []int{3, 3, 3}) || !strings.Contains(j.out.String(), "ulimit -v") {
+			t.Errorf("codes %v, want 3 and the limit named:\n%s", codes, j.out)
+		}
+	})
+	t.Run("dlclose", func(t *testing.T) {
+		loads := compile(t, "gcc", "testdata/loads.c", "-ldl")
+		env := append(environ(t, t.TempDir()), "HOLDFAST_LOCAL="+t.TempDir())
+		j := launch(t, loads, env, filepath.Join(built.lib, "libholdfast.so"))
+		j.mustEnd()
+		if n := strings.Count(j.out.String(), "computes on"); n != ranks {
+			t.Errorf("%d ranks went on after dlclose, want %d:\n%s", n, ranks, j.out)
+		}
 	})
 	t.Run("no finalize", func(t *testing.T) {
 		j := launch(t, walk, environ(t, t.TempDir()), "10", filepath.Join(t.TempDir(), "got"), "0", "no-finalize")

@@ -1,7 +1,12 @@
 /* walk is a program without MPI for tests: ranks of the environment, all on one node, whose
  * state depends on every step.
- * usage: walk STEPS FILE MILLISECONDS [checkpoint-at STEP | own-handler | fork | no-finalize | stop-at STEP] */
+ * usage: walk STEPS FILE MILLISECONDS [checkpoint-at STEP | own-handler | fork | no-finalize | stop-at STEP |
+ *             trap-restore STEP | trap-checkpoint STEP | trap-wait STEP | trap-fpe STEP]
+ * trap-... takes a checkpoint STEP steps after it has begun, and every ten steps after that, and ends after the third.
+ * If TRAP is in the environment it raises SIGTRAP before and after the restore, or the first checkpoint or
+ * wait. CELLS is how many cells are protected. */
 #define _GNU_SOURCE
+#include <fenv.h>
 #include <holdfast.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -17,7 +22,21 @@
 static uint64_t cells[CELLS];
 static volatile sig_atomic_t handled;
 
+static void fpe(int s)
+{
+    (void)s;
+    _exit(6);
+}
+
 static void count(int s) { handled += s != 0; }
+
+static int traps;
+
+static void trap(int now)
+{
+    if (now && traps)
+        raise(SIGTRAP);
+}
 
 static int check(int code)
 {
@@ -33,20 +52,30 @@ int main(int argc, char **argv)
     int32_t step = 0;
     float few[3] = {0, 1, 2};
     const char *mode = argc > 4 ? argv[4] : "";
-    int steps = atoi(argv[1]), rank = atoi(getenv("PMI_RANK")), code = 0, i;
+    int steps = atoi(argv[1]), rank = atoi(getenv("PMI_RANK")), code = 0, begin, cells_used = CELLS, i;
     long ms = atol(argv[3]);
     char name[4096];
     FILE *f;
 
+    traps = getenv("TRAP") != NULL;
+    if (strcmp(mode, "trap-fpe") == 0) {
+        feenableexcept(FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW);
+        signal(SIGFPE, fpe);
+    }
     if (strcmp(mode, "own-handler") == 0)
         signal(SIGUSR1, count);
     for (i = 0; i < CELLS; i++)
         cells[i] = (uint64_t)(rank + 1) * 1000003u + (uint64_t)i;
     check(hf_init(NULL));
     check(hf_protect("step", &step, 1, HF_INT32));
-    check(hf_protect("cells", cells, CELLS, HF_UINT64));
+    if (getenv("CELLS") != NULL)
+        cells_used = atoi(getenv("CELLS"));
+    check(hf_protect("cells", cells, (size_t)cells_used, HF_UINT64));
     check(hf_protect("few", few, 3, HF_FLOAT));
+    trap(strcmp(mode, "trap-restore") == 0);
     check(hf_restore());
+    trap(strcmp(mode, "trap-restore") == 0);
+    begin = step;
     printf("rank %d begins at step %d\n", rank, step);
     fflush(stdout);
     if (strcmp(mode, "fork") == 0) {
@@ -66,9 +95,21 @@ int main(int argc, char **argv)
             printf("rank %d is durable\n", rank);
             fflush(stdout);
         }
+        if (strncmp(mode, "trap-", 5) == 0 && argc > 5 && step >= begin + atoi(argv[5]) &&
+            (step - begin - atoi(argv[5])) % 10 == 0) {
+            int first = step == begin + atoi(argv[5]);
+            if (step > begin + atoi(argv[5]) + 20)
+                break;
+            trap(first && strcmp(mode, "trap-checkpoint") == 0);
+            check(hf_checkpoint(NULL, 0));
+            trap(first && strcmp(mode, "trap-checkpoint") == 0);
+            trap(first && strcmp(mode, "trap-wait") == 0);
+            check(hf_wait("global"));
+            trap(first && strcmp(mode, "trap-wait") == 0);
+        }
         if (strcmp(mode, "stop-at") == 0 && step == atoi(argv[5]) && rank == 0)
             check(hf_request(1));
-        for (i = 0; i < CELLS; i++)
+        for (i = 0; i < cells_used; i++)
             cells[i] = cells[i] * 6364136223846793005u + (uint64_t)step;
         few[step % 3] += 0.5f;
         if (ms > 0) {

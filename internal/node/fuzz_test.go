@@ -1,0 +1,171 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"flag"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/node/wire"
+)
+
+// script writes messages one after the other, each with its length before it: what FuzzClient
+// sends as datagrams.
+func script(list ...wire.Message) (b []byte) {
+	for _, m := range list {
+		one := m.Append(nil)
+		b = append(binary.LittleEndian.AppendUint16(b, uint16(len(one))), one...)
+	}
+	return b
+}
+
+// clientScripts are what clients say, in order or not.
+func clientScripts() [][]byte {
+	hello := wire.Message{Type: wire.TypeHello, Size: 1, Text: "fuzz"}
+	u := wire.Message{Type: wire.TypeProtect, Array: 1, Elem: 11, Count: 100, Text: "u"}
+	copied, point := wire.Message{Type: wire.TypeCopied}, wire.Message{Type: wire.TypePoint, Count: 1}
+	restore, finalize := wire.Message{Type: wire.TypeRestore}, wire.Message{Type: wire.TypeFinalize}
+	save := wire.Message{Type: wire.TypeSave, Version: 3, All: true, Text: "heat"}
+	find := wire.Message{Type: wire.TypeFind, Version: -1, All: true, Text: "heat"}
+	begin := wire.Message{Type: wire.TypeBegin, Version: 3, All: true, Text: "heat"}
+	some := wire.Message{Type: wire.TypeSave, Version: 4, Picked: []uint32{1}, Text: "heat"}
+	return [][]byte{
+		script(hello, u, restore, wire.Message{Type: wire.TypeCheckpoint}, copied, point, finalize),
+		script(hello, u, save, copied, find, begin, wire.Message{Type: wire.TypeHeld, Text: "u"},
+			wire.Message{Type: wire.TypeRecover, All: true}, copied, wire.Message{Type: wire.TypeEnd}, some, copied, finalize),
+		script(hello, u, wire.Message{Type: wire.TypeUnprotect, Array: 1}, save, finalize),
+		script(hello, restore, restore, wire.Message{Type: wire.TypeRecover, Picked: []uint32{7}}),
+		script(hello, u, wire.Message{Type: wire.TypeRecover, All: true}),
+		script(hello, hello),
+		script(wire.Message{Type: wire.TypeHello, Rank: 1, Size: 2, Flags: wire.HelloGathers, Text: "fuzz"},
+			wire.Message{Type: wire.TypeExchanged}),
+		script(hello, u, wire.Message{Type: wire.TypeSignal, Signal: 12}, wire.Message{Type: wire.TypeWait}),
+	}
+}
+
+// serveFuzz runs a daemon whose checkpoints give up soon.
+func serveFuzz(tb testing.TB) (key string) {
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	dir := tb.TempDir() // removed after the daemon has ended
+	key = "fuzz-" + strconv.Itoa(os.Getpid())
+	ready := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	done, until := make(chan error, 1), make(chan struct{})
+	go func() {
+		done <- Run(ctx, Options{Key: key, Logger: quiet, Ready: func() { close(ready) }, Until: until,
+			Checkpoints: coordinated.Options{Job: "fuzz", Local: dir, Logger: quiet, Fresh: true,
+				WaitTimeout: 50 * time.Millisecond, CutTimeout: 100 * time.Millisecond}})
+	}()
+	tb.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	select {
+	case <-ready:
+	case err := <-done:
+		tb.Fatal(err)
+	}
+	return key
+}
+
+// survives has a client talk, and then another one be served.
+func survives(t *testing.T, key string, b []byte) {
+	t.Helper()
+	talk(t, key, b)
+	c := dial(t, key)
+	c.hello(0, 1)
+	if a := c.hear(); a != wire.TypeWelcome {
+		t.Errorf("after %x a client hears %d, want WELCOME", b, a)
+	}
+	_ = c.Close() // the daemon sees it
+}
+
+// FuzzClient has a client say anything to a daemon, and answer what it is asked with what comes
+// next. The daemon must survive it, and serve the next client.
+func FuzzClient(f *testing.F) {
+	for _, b := range clientScripts() {
+		f.Add(b)
+	}
+	key := serveFuzz(f)
+	f.Fuzz(func(t *testing.T, b []byte) { survives(t, key, b) })
+}
+
+var (
+	clients    = flag.Int("clients", 4, "how many clients TestAnyClient has say something")
+	clientSeed = flag.Uint64("client-seed", 1, "seed of what they say")
+)
+
+// TestAnyClient is FuzzClient with messages that are mostly right: some are left out, repeated, in
+// another order, or have a byte that is another.
+func TestAnyClient(t *testing.T) {
+	key, scripts := serveFuzz(t), clientScripts()
+	rng := rand.New(rand.NewPCG(*clientSeed, 0))
+	t.Logf("seed %d", *clientSeed)
+	for range *clients {
+		survives(t, key, disturbed(rng, scripts))
+	}
+}
+
+// disturbed makes a script of the messages of others.
+func disturbed(rng *rand.Rand, scripts [][]byte) (out []byte) {
+	var all [][]byte
+	for _, b := range scripts {
+		for len(b) >= 2 {
+			n := 2 + int(binary.LittleEndian.Uint16(b))
+			all = append(all, b[:n])
+			b = b[n:]
+		}
+	}
+	out = append(out, scripts[0][:2+int(binary.LittleEndian.Uint16(scripts[0]))]...) // HELLO, or nothing else counts
+	for range 1 + rng.IntN(8) {
+		one := slices.Clone(all[rng.IntN(len(all))])
+		if rng.IntN(4) == 0 && len(one) > 2+wire.HeaderBytes {
+			at := 2 + wire.HeaderBytes + rng.IntN(len(one)-2-wire.HeaderBytes)
+			one[at] = []byte{0, 1, 0x7f, 0x80, 0xff, one[at] + 1}[rng.IntN(6)]
+		}
+		out = append(out, one...)
+	}
+	return out
+}
+
+// talk says what a script has, and reads for a moment after each message.
+func talk(t *testing.T, key string, b []byte) {
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: Address(key), Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	answer := make([]byte, wire.MaxBytes)
+	const most = 20 // messages
+	for n := 0; len(b) >= 2 && n < most; n++ {
+		size := min(int(binary.LittleEndian.Uint16(b)), len(b)-2)
+		if size > 0 {
+			if _, err := c.Write(b[2 : 2+size]); err != nil {
+				return // it is hung up on
+			}
+		}
+		b = b[2+size:]
+		for {
+			if err := c.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+				return
+			}
+			got, err := c.Read(answer)
+			if err != nil || got < wire.HeaderBytes {
+				break
+			}
+			if typ := wire.Type(binary.LittleEndian.Uint16(answer[6:])); typ == wire.TypeDone || typ == wire.TypeError ||
+				typ == wire.TypeCopy || typ == wire.TypeExchange {
+				break
+			}
+		}
+	}
+}
