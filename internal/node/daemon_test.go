@@ -143,6 +143,43 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// TestGoneInOpen has a client leave after each of the exchanges of Open in turn. The daemon ends what it
+// had begun, and serves the next.
+func TestGoneInOpen(t *testing.T) {
+	key, said, end := serve(t)
+	defer end()
+	exchanged := wire.Message{Type: wire.TypeExchanged}
+	for answers, opened := 0, false; !opened; answers++ {
+		c := dial(t, key)
+		m := wire.Message{Type: wire.TypeHello, Size: 1, Flags: wire.HelloGathers, Text: "fake"}
+		c.say(m.Append(nil))
+		for n := 0; n <= answers && !opened; {
+			switch c.hear() {
+			case wire.TypeWelcome:
+			case wire.TypeExchange:
+				if n++; n <= answers {
+					c.say(exchanged.Append(nil))
+				}
+			case wire.TypeDone:
+				opened = true
+			default:
+				t.Fatalf("after %d exchanges the client is not served\n%s", n, said)
+			}
+		}
+		_ = c.Close() // the daemon sees it
+		next := dial(t, key)
+		next.hello(0, 1)
+		if a, b := next.hear(), next.hear(); a != wire.TypeWelcome || b != wire.TypeDone {
+			t.Fatalf("after one that left in exchange %d a client hears %d, %d, want WELCOME and DONE\n%s", answers+1, a, b,
+				said)
+		}
+		_ = next.Close() // as above
+		if opened && answers < 4 {
+			t.Errorf("Open had only %d exchanges", answers)
+		}
+	}
+}
+
 // TestTaken has one daemon for a job.
 func TestTaken(t *testing.T) {
 	key, _, end := serve(t)

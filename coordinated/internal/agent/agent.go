@@ -116,6 +116,7 @@ type Agent struct {
 	quit     chan struct{}
 	done     chan struct{} // closed when it has stopped
 	left     bool
+	started  bool
 }
 
 // New makes an agent whose waiting for other ranks ends with ctx. The caller starts it,
@@ -136,12 +137,16 @@ func New(ctx context.Context, opt Options) (*Agent, error) {
 // Start begins to listen, to other ranks and to signals.
 func (a *Agent) Start() {
 	a.Triggers.Catch()
+	a.started = true
 	go a.run()
 }
 
-// Stop ends an agent that was started, and waits until it has.
+// Stop ends an agent, if it was started, and waits until it has.
 func (a *Agent) Stop() {
 	a.Triggers.Release()
+	if !a.started { // Open has failed before
+		return
+	}
 	select {
 	case <-a.done:
 	default:
