@@ -296,7 +296,9 @@ func TestKilledAtInstruction(t *testing.T) {
 		}
 		_, rest, ok := strings.Cut(said, "begins at step ")
 		if at := 0; ok { // else it was killed in hf_restore
-			if _, err := fmt.Sscan(rest, &at); err != nil || at < last {
+			// After two crashes that follow its restore, an epoch is skipped.
+			_, err := fmt.Sscan(rest, &at)
+			if err != nil || at < last && (at == 0 || !strings.Contains(said, "skipped after at least 2 crashes")) {
 				t.Fatalf("%s, before instruction %d: begins at step %d, the start before it at %d:\n%s", phase, before, at,
 					last, said)
 			}
