@@ -112,7 +112,7 @@ func checkMem(m *record.Mem, i Info) error {
 	case driver.MemHost:
 		return nil
 	case driver.MemGlobal:
-		if !i.Can().TakesCUDA {
+		if !driver.Can(i).TakesCUDA {
 			return fmt.Errorf("a variable of the program's CUDA form has no counterpart in OpenCL: move it to a "+
 				"Buffer: %w", ErrHidden)
 		}
@@ -151,7 +151,7 @@ func checkLocal(k *record.Kernel, i Info) error {
 	for _, a := range k.Args {
 		sum += a.Local
 	}
-	if i.LocalBytes > 0 && sum > i.LocalBytes && !i.Can().MoreLocal {
+	if i.LocalBytes > 0 && sum > i.LocalBytes && !driver.Can(i).MoreLocal {
 		return fmt.Errorf("its arguments need %d bytes of local memory, the device has %d: %w", sum, i.LocalBytes,
 			ErrLimit)
 	}
@@ -159,7 +159,7 @@ func checkLocal(k *record.Kernel, i Info) error {
 }
 
 func checkProgram(p *record.Program, i Info) error {
-	switch can := i.Can(); {
+	switch can := driver.Can(i); {
 	case !can.TakesCUDA && p.OpenCL == "" && len(p.IL) == 0:
 		return fmt.Errorf("it has CUDA forms only: give Sources.OpenCL: %w", ErrNoSource)
 	case !can.TakesCUDA && p.OpenCL == "" && i.IL == "":

@@ -21,7 +21,7 @@ func Devices() ([]Info, error) {
 
 // withoutFake is infos without the devices that tests bring.
 func withoutFake(infos []Info) []Info {
-	return slices.DeleteFunc(infos, func(i Info) bool { return i.Can().OnRequest })
+	return slices.DeleteFunc(infos, func(i Info) bool { return driver.Can(i).OnRequest })
 }
 
 // discover lists all devices with their drivers.

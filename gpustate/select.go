@@ -168,7 +168,7 @@ func (s Select) matches(i Info) bool {
 			return false
 		}
 	}
-	return s.Kind == "" && !i.Can().OnRequest || strings.EqualFold(s.Kind, i.Kind)
+	return s.Kind == "" && !driver.Can(i).OnRequest || strings.EqualFold(s.Kind, i.Kind)
 }
 
 // uuidDigits drops what people write around the digits: "GPU-" and dashes.
@@ -180,7 +180,7 @@ func uuidDigits(s string) string {
 // class orders devices: lower is better.
 func class(i Info) int {
 	switch {
-	case i.Can().Native:
+	case driver.Can(i).Native:
 		return 0
 	case i.Type == "gpu":
 		return 1

@@ -21,6 +21,9 @@ const (
 	LevelGlobal  = format.LevelGlobal  // a directory of the parallel file system: survives the nodes
 )
 
+// LevelNames are those of all levels, nearest first.
+func LevelNames() []string { return []string{LevelLocal, LevelPartner, LevelParity, LevelGlobal} }
+
 // Traits set levels apart: what is done at one depends on them, not on its name.
 type Traits = level.Traits
 

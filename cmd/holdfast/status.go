@@ -131,7 +131,7 @@ func printEpochs(w io.Writer, st *job.Status) error {
 	const most = 8
 	for _, e := range st.Epochs[max(0, len(st.Epochs)-most):] {
 		durable := e.Error
-		for _, level := range []string{"local", "partner", "parity", "global"} {
+		for _, level := range storage.LevelNames() {
 			if s, ok := e.DurableSeconds[level]; ok {
 				durable += fmt.Sprintf(" %s %.3f s", level, s)
 			} else if newer := e.Skipped[level]; newer > 0 {

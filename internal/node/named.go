@@ -463,9 +463,6 @@ func (s *session) unprotect(id uint32) error {
 	return nil
 }
 
-// levels are those that there may be, nearest first.
-var levels = []string{storage.LevelLocal, storage.LevelPartner, storage.LevelParity, storage.LevelGlobal}
-
 // wait is for the newest epochs at a level, or at all in use; with look it only says whether it
 // would have to.
 func (s *session) wait(ctx context.Context, level string, look bool) (code int32, value uint64, err error) {
@@ -474,7 +471,7 @@ func (s *session) wait(ctx context.Context, level string, look bool) (code int32
 		cancel()
 		ctx = over
 	}
-	at := levels
+	at := storage.LevelNames()
 	if level != "" {
 		at = []string{level}
 	}

@@ -273,7 +273,7 @@ func (s *session) settle() {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	for _, ck := range s.checkpointers() {
-		for _, level := range levels {
+		for _, level := range storage.LevelNames() {
 			if s.lost.Load() {
 				return
 			}

@@ -19,7 +19,7 @@ import (
 func (p *Persister) copyOut(ctx context.Context, e storage.Epoch, level string, l *capture.Lease) error {
 	traits := storage.TraitsOf(level)
 	if traits.Shared {
-		infos, err := p.copyNode(ctx, e, l)
+		infos, err := p.copyNode(ctx, e, level, l)
 		return p.commit(e, level, infos, err)
 	}
 	if traits.Rows {
@@ -71,13 +71,14 @@ func (p *Persister) copyShard(ctx context.Context, e storage.Epoch, level string
 	return flush(nil, nil)
 }
 
-// copyNode copies the shards of a node to the global level, into few large files.
+// copyNode copies the shards of a node to a shared level, into few large files.
 // The first rank of the node is its flusher: it makes the files, and the others
 // write to their places in them from captured memory. When any rank has none,
 // the flusher copies for all of them from the first level.
-func (p *Persister) copyNode(ctx context.Context, e storage.Epoch, l *capture.Lease) ([]storage.ShardInfo, error) {
+func (p *Persister) copyNode(ctx context.Context, e storage.Epoch, level string,
+	l *capture.Lease) ([]storage.ShardInfo, error) {
 	if l != nil {
-		infos, done, err := p.copyTogether(ctx, e, l)
+		infos, done, err := p.copyTogether(ctx, e, level, l)
 		if done || err != nil {
 			return infos, err
 		}
@@ -89,10 +90,10 @@ func (p *Persister) copyNode(ctx context.Context, e storage.Epoch, l *capture.Le
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	end := p.copying(e, storage.LevelGlobal, ranks...)
-	infos, err := runWatched(ctx, p.Operations, "copy", storage.LevelGlobal, nil, func(
+	end := p.copying(e, level, ranks...)
+	infos, err := runWatched(ctx, p.Operations, "copy", level, nil, func(
 		ctx context.Context) ([]storage.ShardInfo, error) {
-		return p.Store.FlushNode(ctx, e, p.Levels[0], storage.LevelGlobal, ranks)
+		return p.Store.FlushNode(ctx, e, p.Levels[0], level, ranks)
 	})
 	var bytes, stored int64
 	for i := range infos {
@@ -105,19 +106,19 @@ func (p *Persister) copyNode(ctx context.Context, e storage.Epoch, l *capture.Le
 // copyTogether is copyNode from captured memory. It is done when all ranks have
 // written their parts, and then says what came of sealing them; an error
 // otherwise is one of the control plane. Collective.
-func (p *Persister) copyTogether(ctx context.Context, e storage.Epoch, l *capture.Lease) (infos []storage.ShardInfo,
-	done bool, err error) {
+func (p *Persister) copyTogether(ctx context.Context, e storage.Epoch, level string,
+	l *capture.Lease) (infos []storage.ShardInfo, done bool, err error) {
 	defer func() { err = errors.Join(err, l.End()) }()
-	part := p.newPart(ctx, e, l)
+	part := p.newPart(ctx, e, level, l)
 	var size []byte // none from a rank that cannot take part
 	if part != nil {
 		size = part.Size()
 	}
-	blobs, err := p.Allgather(e, "sizes "+storage.LevelGlobal, size)
+	blobs, err := p.Allgather(e, "sizes "+level, size)
 	if err != nil {
 		return nil, false, err
 	}
-	pack := storage.NodePack{Epoch: e, From: p.Levels[0], To: storage.LevelGlobal, Ranks: p.Node}
+	pack := storage.NodePack{Epoch: e, From: p.Levels[0], To: level, Ranks: p.Node}
 	if slices.ContainsFunc(blobs, func(b cut.Blob) bool { return len(b.Data) == 0 }) {
 		return nil, false, nil
 	}
@@ -127,7 +128,7 @@ func (p *Persister) copyTogether(ctx context.Context, e storage.Epoch, l *captur
 	werr := p.writePart(ctx, part, pack, l)
 	err = l.End()
 	p.Phase("part")
-	blobs, gerr := p.Allgather(e, "parts "+storage.LevelGlobal, vote.EncodeError(werr))
+	blobs, gerr := p.Allgather(e, "parts "+level, vote.EncodeError(werr))
 	if err := errors.Join(err, gerr); err != nil {
 		return nil, false, err
 	}
@@ -137,14 +138,14 @@ func (p *Persister) copyTogether(ctx context.Context, e storage.Epoch, l *captur
 			p.Log.Debug("holdfast: copying from the first level, not from memory", "epoch", e, "why", werr)
 		}
 		if flusher {
-			err = p.Operations.Run(ctx, "discard", storage.LevelGlobal, func(context.Context) error {
+			err = p.Operations.Run(ctx, "discard", level, func(context.Context) error {
 				return p.Store.DropPacks(pack)
 			})
 		}
 		return nil, false, err
 	}
 	if flusher {
-		infos, err = runWatched(p.ctx, p.Operations, "sync", storage.LevelGlobal, nil, func(
+		infos, err = runWatched(p.ctx, p.Operations, "sync", level, nil, func(
 			ctx context.Context) ([]storage.ShardInfo, error) {
 			return p.Store.SealPacks(ctx, pack)
 		})
@@ -169,18 +170,18 @@ func (p *Persister) writePart(ctx context.Context, part *storage.Part, n storage
 
 // newPart prepares this rank's part of its node's packs; nil if it has none to
 // give.
-func (p *Persister) newPart(ctx context.Context, e storage.Epoch, l *capture.Lease) *storage.Part {
+func (p *Persister) newPart(ctx context.Context, e storage.Epoch, level string, l *capture.Lease) *storage.Part {
 	secs := l.Hold()
 	if secs == nil {
 		return nil
 	}
 	defer l.Done()
-	part, err := runWatched(ctx, p.Operations, "prepare a copy", storage.LevelGlobal, l, func(
+	part, err := runWatched(ctx, p.Operations, "prepare a copy", level, l, func(
 		ctx context.Context) (*storage.Part, error) {
 		ctx, cancel := l.Within(ctx)
 		defer cancel()
-		return p.Store.NewPart(ctx, e, p.Levels[0], storage.LevelGlobal,
-			p.Operations.counted(storage.LevelGlobal, secs))
+		return p.Store.NewPart(ctx, e, p.Levels[0], level,
+			p.Operations.counted(level, secs))
 	})
 	if err != nil {
 		// If it matters, the flusher will meet it as well and say so.

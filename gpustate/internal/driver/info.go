@@ -46,8 +46,8 @@ type Abilities struct {
 	OnRequest   bool // chosen only by who names the kind
 }
 
-// Can is what the device does by its kind.
-func (i Info) Can() Abilities {
+// Can is what a device does by its kind.
+func Can(i Info) Abilities {
 	switch i.Kind {
 	case "opencl":
 		return Abilities{TakesOpenCL: true}

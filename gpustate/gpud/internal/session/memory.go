@@ -80,7 +80,7 @@ func (s *Session) take(number uint64, b []byte) error {
 // pin page-locks memory where the device gains from that and can. Unpinned memory
 // works too, at a lower rate.
 func (s *Session) pin(b []byte) (h driver.Handle) {
-	if s.dev.Info.Can().Pins {
+	if driver.Can(s.dev.Info).Pins {
 		h, _ = s.drv.CreateMem(driver.MemDesc{Kind: driver.MemHost, Bytes: int64(len(b)), Host: b})
 	}
 	return h
