@@ -170,8 +170,8 @@ func TestGoneInOpen(t *testing.T) {
 		next := dial(t, key)
 		next.hello(0, 1)
 		if a, b := next.hear(), next.hear(); a != wire.TypeWelcome || b != wire.TypeDone {
-			t.Fatalf("after one that left in exchange %d a client hears %d, %d, want WELCOME and DONE\n%s", answers+1, a, b,
-				said)
+			t.Fatalf("after one that left in exchange %d a client hears %d, %d, want WELCOME and DONE\n%s",
+				answers+1, a, b, said)
 		}
 		_ = next.Close() // as above
 		if opened && answers < 4 {

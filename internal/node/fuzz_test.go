@@ -41,7 +41,8 @@ func clientScripts() [][]byte {
 	return [][]byte{
 		script(hello, u, restore, wire.Message{Type: wire.TypeCheckpoint}, copied, point, finalize),
 		script(hello, u, save, copied, find, begin, wire.Message{Type: wire.TypeHeld, Text: "u"},
-			wire.Message{Type: wire.TypeRecover, All: true}, copied, wire.Message{Type: wire.TypeEnd}, some, copied, finalize),
+			wire.Message{Type: wire.TypeRecover, All: true}, copied,
+			wire.Message{Type: wire.TypeEnd}, some, copied, finalize),
 		script(hello, u, wire.Message{Type: wire.TypeUnprotect, Array: 1}, save, finalize),
 		script(hello, restore, restore, wire.Message{Type: wire.TypeRecover, Picked: []uint32{7}}),
 		script(hello, u, wire.Message{Type: wire.TypeRecover, All: true}),
@@ -162,7 +163,8 @@ func talk(t *testing.T, key string, b []byte) {
 			if err != nil || got < wire.HeaderBytes {
 				break
 			}
-			if typ := wire.Type(binary.LittleEndian.Uint16(answer[6:])); typ == wire.TypeDone || typ == wire.TypeError ||
+			if typ := wire.Type(binary.LittleEndian.Uint16(answer[6:])); typ == wire.TypeDone ||
+				typ == wire.TypeError ||
 				typ == wire.TypeCopy || typ == wire.TypeExchange {
 				break
 			}

@@ -299,8 +299,8 @@ func TestKilledAtInstruction(t *testing.T) {
 			// After two crashes that follow its restore, an epoch is skipped.
 			_, err := fmt.Sscan(rest, &at)
 			if err != nil || at < last && (at == 0 || !strings.Contains(said, "skipped after at least 2 crashes")) {
-				t.Fatalf("%s, before instruction %d: begins at step %d, the start before it at %d:\n%s", phase, before, at,
-					last, said)
+				t.Fatalf("%s, before instruction %d: begins at step %d, the start before it at %d:\n%s",
+					phase, before, at, last, said)
 			}
 			last = at
 		}
