@@ -131,7 +131,7 @@ func TestKeepSparesOrigins(t *testing.T) {
 	if err := KeepEpoch(ctx, "/global", 77, ""); !errors.Is(err, ErrNotCommitted) {
 		t.Errorf("no such epoch: got %v", err)
 	}
-	if err := KeepEpoch(ctx, "/local0", oldest, ""); err == nil || !strings.Contains(err.Error(), "global only") {
+	if err := KeepEpoch(ctx, "/local0", oldest, ""); err == nil || !strings.Contains(err.Error(), "only level global") {
 		t.Errorf("a local directory: got %v", err)
 	}
 	w.close()
