@@ -97,29 +97,26 @@ test: wanted lint ## install what is missing (as root), lint, all tests
 	@sh scripts/abi-tests.sh $(GO)
 	$(TEST) $(call packages,-v,$(RANKS))
 	$(TEST) -p $(TEST_P) $(call packages,,$(RANKS))
-	$(RACE) $(call packages,-v,$(RACE_NOT)|$(RACE_SLOW))
-	$(RACE) ./storage -run '$(RACE_STORAGE)'
+	@$(MAKE) --no-print-directory race
 
 # Packages that start no ranks are tested beside each other, as many as there are cores. lint
 # has vetted all.
 TEST = $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
-RANKS = apps/(matmul|nbody|smithwaterman|transpose)|cmd/holdfast|mpiwrap/mpi(test)?|$(RANKS_TOO)
-RANKS_TOO = test/(cluster|e2e|examples|node|remote|slurm|veloc|yield)
+RANKS = $(RACE_RANKS)|$(RACE_NOT)
+RACE_RANKS = apps/(matmul|nbody|smithwaterman|transpose)|cmd/holdfast|mpiwrap/mpi(test)?
 
-# The race detector takes cgo, MPI and OpenCL as they are. It is of no use where tests
-# start programs that were built without it (RACE_NOT). Packages that take long under it
-# (RACE_SLOW) are left to make race, but for a choice of storage's tests. It would wait a
-# second at the end of each package.
-RACE = GORACE=atexit_sleep_ms=0 $(GO) test -race -tags invariants -short -count=1 -timeout $(TIMEOUT)
+# The race detector takes cgo, MPI and OpenCL as they are, and sees all packages, with -short:
+# what takes long under it takes a part of its seeds then. It is of no use where tests start
+# programs that were built without it (RACE_NOT). It would wait a second at the end of each
+# package.
+RACE = GORACE=atexit_sleep_ms=0 $(GO) test -race -tags invariants -short -count=1 -vet=off -timeout $(TIMEOUT)
 RACE_NOT = test/(cluster|e2e|examples|node|remote|slurm|veloc|yield)
-RACE_SLOW = storage(/internal/redundancy)?|coordinated(/cut.*)?|mpiwrap/mpi.*|gpustate(/gpu.*)?|$(RACE_SLOW_TOO)
-RACE_SLOW_TOO = cmd/.*|internal/(report|bench/.*)|apps/(nbody/picture|smithwaterman(/align)?)
-RACE_STORAGE = Prune|Vote|Kept|Redundan|Lend|Pace|Lock|Flush|Salvage|Put|Fetch|Rebuild|Pack|Level|Tools|View
 MODULE = github.com/holdfast-hpc/holdfast
 packages = $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep $(1) -E '^$(MODULE)/($(2))$$')
 
-race: ## all tests that the race detector is of use for, with invariants checked; some ten minutes
-	$(RACE) -p $(TEST_P) $(call packages,-v,$(RACE_NOT))
+race: ## all tests that the race detector is of use for, short ones, with invariants checked
+	$(RACE) $(call packages,-v,$(RANKS))
+	$(RACE) -p $(TEST_P) $(call packages,,$(RACE_RANKS))
 
 test-model: ## check the cut protocol's model with spin; half a minute
 	@sh coordinated/cut/model/run.sh
