@@ -228,8 +228,8 @@ func TestCopiedFromMemory(t *testing.T) {
 			read++
 		}
 	}
-	if writers != 3+1 { // and the flusher, who seals it
-		t.Errorf("%d syncs of the pack, want one by each rank and one by the flusher", writers)
+	if writers != 2+1 { // the file system in memory has no files to hand over; the flusher syncs when it seals
+		t.Errorf("%d syncs of the pack, want one by each rank", writers)
 	}
 	if most := int64(3 * 2); read > most { // footer and index
 		t.Errorf("%d reads of the local shards, want at most %d: they are in memory", read, most)

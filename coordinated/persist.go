@@ -22,10 +22,8 @@ func (c *Checkpointer) newPersister(notes bool) *persist.Persister {
 	}
 	return persist.New(c.life.ctx, persist.Options{Store: c.levels.store, Levels: c.levels.use, Rank: c.topo.Rank,
 		Node: c.topo.Mates(), State: c.state, Operations: c.levels.ops, End: &c.life.end, Note: note, Log: c.log,
-		Allgather: func(e storage.Epoch, stage string, data []byte) ([]cut.Blob, error) {
-			return c.agent.Allgather(c.life.ctx, cut.Epoch(e), stage, data)
-		},
-		Go: c.life.writers.Go, CopyTime: c.copyTime, KillTime: c.outside.reporter.KillTime,
+		Meet: func(m cut.Meeting) ([]cut.Blob, error) { return c.agent.Meet(c.life.ctx, m) },
+		Go:   c.life.writers.Go, CopyTime: c.copyTime, KillTime: c.outside.reporter.KillTime,
 		Keep: Every{Epochs: c.opt.KeepEvery, Time: c.opt.KeepInterval}, Every: c.opt.every(),
 		Begin: c.begin, Freed: c.freed, Committed: c.committed, Skipped: c.skipped,
 		Failed: c.failed, Phase: c.phase})

@@ -146,6 +146,7 @@ func (s *Store) Present(ctx context.Context, name string) ([]Epoch, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.forgetManifests()
 	epochs, err := l.Epochs()
 	if err != nil {
 		return nil, err

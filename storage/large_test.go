@@ -45,6 +45,7 @@ func (c *cluster) packUp(e storage.Epoch, wider int64, data sectionsFor) ([]stor
 		if parts[i], err = c.stores[r].NewPart(ctx, e, n.From, n.To, data(r, e)); err != nil {
 			return nil, err
 		}
+		defer parts[i].Close()
 		if i == 0 {
 			parts[i].Widen(wider)
 		}
@@ -55,7 +56,7 @@ func (c *cluster) packUp(e storage.Epoch, wider int64, data sectionsFor) ([]stor
 			return nil, err
 		}
 	}
-	infos, err := c.stores[0].SealPacks(ctx, n)
+	infos, err := parts[0].Seal(ctx, n)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/handover"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -17,14 +18,16 @@ import (
 // The ranks of a node can write its packs together, each from what it still has
 // in memory, which spares reading the shards back:
 //
-//  1. Each rank makes a Part and tells the others its Size.
+//  1. Each rank makes a Part and tells the others its Size; the flusher calls Lead before.
 //  2. Each rank writes its Part to its place in the pack.
-//  3. When all have, the flusher calls SealPacks, and the shards are as after
+//  3. When all have, the flusher calls Seal, and the shards are as after
 //     FlushNode. If anyone could not, it calls DropPacks, and FlushNode does
 //     the work from the committed shards.
+//  4. Each rank closes its Part.
 //
-// The pack has a temporary name until it is sealed. Where a file has one writer alone, as in an object store, each
-// part is a file of its own instead: the rank's shard.
+// The flusher opens the pack and hands it to the others over a Unix socket (see Lead), so the metadata server
+// hears of each pack once and not from every rank. The pack has a temporary name until it is sealed. Where a file has
+// one writer alone, as in an object store, each part is a file of its own instead: the rank's shard.
 
 // NodePack says whose shards of an epoch are written together, and how long they
 // are. It is the same on all ranks of the node.
@@ -36,12 +39,14 @@ type NodePack struct {
 	Sizes [][]byte // of the ranks' parts, as their Size says
 }
 
-// Part is this rank's share of a NodePack. It belongs to one goroutine.
+// Part is this rank's share of a NodePack. It belongs to one goroutine; Close may be called by another.
 type Part struct {
 	store *Store
 	to    *levelState
+	epoch Epoch
 	spec  *shard.Spec
 	info  ShardInfo // as far as it is known before the part is written
+	packs openPacks // of the flusher
 }
 
 // NewPart prepares to write this rank's shard of an epoch that is committed at
@@ -62,7 +67,7 @@ func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Se
 		if err != nil {
 			return err
 		}
-		p = &Part{store: s, to: l, spec: s.copySpec(ctx, l, sh, secs),
+		p = &Part{store: s, to: l, epoch: e, spec: s.copySpec(ctx, l, sh, secs),
 			info: ShardInfo{Rank: sh.rank, Bytes: sh.shape.Bytes(), Digest: sh.digest}}
 		if err := sh.Close(); err != nil {
 			return err
@@ -75,8 +80,13 @@ func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Se
 	return p, err
 }
 
-// Size is to be told to the other ranks of the node: how many bytes the part has and takes.
-func (p *Part) Size() []byte { return partSize(p.info.Bytes, p.spec.Room) }
+// Size is to be told to the other ranks of the node: how many bytes the part has and takes, and after Lead
+// where the packs are handed over.
+func (p *Part) Size() []byte {
+	return append(partSize(p.info.Bytes, p.spec.Room), p.packs.address()...)
+}
+
+const sizeBytes = 16
 
 func partSize(bytes, room int64) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(bytes)), uint64(room))
@@ -121,7 +131,7 @@ func (p *Part) write(ctx context.Context, n *NodePack) (stored int64, err error)
 		base = 0
 		err = p.to.Put(n.Epoch, p.spec.FileName(), level.Room{Most: p.spec.Room}, fill)
 	} else {
-		err = p.to.Join(n.Epoch, n.temp(pk), p.spec.Room, fill)
+		err = p.to.Full(p.writeInto(ctx, n, pk, fill), p.spec.Room)
 	}
 	if err != nil {
 		return 0, err
@@ -150,7 +160,7 @@ func (n *NodePack) files() ([]nodePackFile, error) {
 	bytes := make([]int64, len(n.Sizes))
 	rooms := make([]int64, len(n.Sizes))
 	for i, z := range n.Sizes {
-		if len(z) != 16 {
+		if len(z) < sizeBytes || len(z) > sizeBytes+handover.MaxAddress {
 			return nil, fmt.Errorf("rank %d says its size in %d bytes", n.Ranks[i], len(z))
 		}
 		bytes[i], rooms[i] = int64(binary.LittleEndian.Uint64(z)), int64(binary.LittleEndian.Uint64(z[8:]))
@@ -186,15 +196,18 @@ func (n *NodePack) place(rank int) (*nodePackFile, int64, error) {
 
 // temp is the name of a pack while it is written. All ranks of the node find it;
 // the flusher's next start clears it away.
-func (n *NodePack) temp(k *nodePackFile) string {
-	return fmt.Sprintf("%s.r%06d.%012x%s", format.PackName(k.first()), n.Ranks[0], uint64(n.Epoch), format.TempSuffix)
+func (n *NodePack) temp(k *nodePackFile) string { return packTemp(n.Epoch, n.Ranks[0], k.first()) }
+
+func packTemp(e Epoch, flusher, first int) string {
+	return fmt.Sprintf("%s.r%06d.%012x%s", format.PackName(first), flusher, uint64(e), format.TempSuffix)
 }
 
-// SealPacks completes the packs of a node when all of its ranks have written
+// Seal completes the packs of a node when all of its ranks have written
 // their parts: it checks each, adds the index, syncs and publishes. The flusher
 // calls it. The result is in the order of ranks; the shards are durable and not
 // yet committed.
-func (s *Store) SealPacks(ctx context.Context, n NodePack) (infos []ShardInfo, err error) {
+func (p *Part) Seal(ctx context.Context, n NodePack) (infos []ShardInfo, err error) {
+	s := p.store
 	err = s.flushTo(n.Epoch, n.From, n.To, func(from, to *levelState) error {
 		m, err := s.manifestOf(ctx, from, n.Epoch)
 		if err != nil {
@@ -206,7 +219,7 @@ func (s *Store) SealPacks(ctx context.Context, n NodePack) (infos []ShardInfo, e
 			if to.Traits().Single {
 				part, err = sealedParts(&files[i], m, to)
 			} else {
-				part, err = s.sealPack(ctx, &n, &files[i], m, to)
+				part, err = p.sealPack(ctx, &n, &files[i], m)
 			}
 			infos = append(infos, part...)
 		}
@@ -237,11 +250,16 @@ func sealedParts(k *nodePackFile, m *format.Manifest, to *levelState) (infos []S
 	return infos, nil
 }
 
-func (s *Store) sealPack(ctx context.Context, n *NodePack, k *nodePackFile, m *format.Manifest,
-	to *levelState) (infos []ShardInfo, err error) {
+func (p *Part) sealPack(ctx context.Context, n *NodePack, k *nodePackFile,
+	m *format.Manifest) (infos []ShardInfo, err error) {
+	s, to, temp := p.store, p.to, n.temp(k)
 	var idxs []*format.Index
-	temp := n.temp(k)
-	err = to.Seal(n.Epoch, temp, format.PackName(k.first()), func(f vfs.File) (err error) {
+	f, err := p.open(k.first())
+	if err != nil {
+		return nil, err
+	}
+	defer p.packs.forget(k.first())
+	err = to.Seal(n.Epoch, f, temp, format.PackName(k.first()), func(f vfs.File) (err error) {
 		if infos, idxs, err = readParts(f, temp, k, m); err != nil {
 			return err
 		}

@@ -26,6 +26,7 @@ func packTogether(ctx context.Context, stores []*Store, e Epoch, secs func(r int
 		if parts[r], err = s.NewPart(ctx, e, LevelLocal, LevelGlobal, secs(r)); err != nil {
 			return nil, n, err
 		}
+		defer parts[r].Close()
 		n.Sizes = append(n.Sizes, parts[r].Size())
 	}
 	errs, stored := make([]error, len(parts)), make([]int64, len(parts))
@@ -40,7 +41,7 @@ func packTogether(ctx context.Context, stores []*Store, e Epoch, secs func(r int
 	if err := errors.Join(errs...); err != nil {
 		return nil, n, errors.Join(err, stores[0].DropPacks(n))
 	}
-	infos, err := stores[0].SealPacks(ctx, n)
+	infos, err := parts[0].Seal(ctx, n)
 	for r := range infos {
 		if got, want := stored[r], infos[r].Stored; got != want {
 			err = errors.Join(err, fmt.Errorf("rank %d says it stored %d bytes, its shard has %d", r, got, want))
@@ -268,6 +269,7 @@ func TestPartGivesWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer p.Close()
 		parts, n.Sizes = append(parts, p), append(n.Sizes, p.Size())
 	}
 	release := stores[2].Hold()
@@ -284,7 +286,7 @@ func TestPartGivesWay(t *testing.T) {
 	if err := <-held; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want that it gave way", err)
 	}
-	if _, err := stores[0].SealPacks(t.Context(), n); err == nil {
+	if _, err := parts[0].Seal(t.Context(), n); err == nil {
 		t.Error("sealed a pack without the part of rank 2")
 	}
 	if err := stores[0].DropPacks(n); err != nil || strings.Contains(f.String(), format.TempSuffix) {

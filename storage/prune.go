@@ -44,6 +44,7 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 		if !s.looks(l) {
 			continue
 		}
+		l.forgetManifests()
 		rules := s.keepRules(l)
 		var err error
 		if rules.Kept, err = level.KeptAt(l); err != nil {
@@ -84,6 +85,13 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 // Options.Together.
 func (s *Store) looks(l *levelState) bool {
 	return !s.opt.Together || !l.Traits().Shared || s.opt.Rank == 0
+}
+
+// forgetManifests makes sure that the manifests are read anew, once: one that has rotted must not count.
+func (l *levelState) forgetManifests() {
+	if d, ok := l.Level.(interface{ ForgetManifests() }); ok {
+		d.ForgetManifests()
+	}
 }
 
 // tell logs what was left, each once.

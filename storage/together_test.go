@@ -62,11 +62,12 @@ func (w *world) takeTogether(e Epoch, done func(e Epoch)) error {
 		if err != nil {
 			return err
 		}
+		defer p.Close()
 		n := NodePack{Epoch: e, From: LevelLocal, To: LevelGlobal, Ranks: []int{r}, Sizes: [][]byte{p.Size()}}
 		if _, err := p.Write(ctx, n); err != nil {
 			return err
 		}
-		part, err := s.SealPacks(ctx, n)
+		part, err := p.Seal(ctx, n)
 		if err != nil {
 			return err
 		}

@@ -76,3 +76,14 @@ type Blob struct {
 	Rank int
 	Data []byte
 }
+
+// Meeting is what ranks tell each other at a stage of an epoch, which comes once.
+type Meeting struct {
+	Epoch Epoch
+	Stage string
+	Data  []byte // of this rank
+	Node  bool   // the ranks of a node meet, not all
+	// Brief is what the others but rank 0 hear of a rank's data; nil: they hear all of it. With 100,000 ranks that
+	// is a hundred thousand times as much as a rank says.
+	Brief func(data []byte) []byte
+}

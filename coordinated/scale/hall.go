@@ -20,17 +20,18 @@ type hall struct {
 
 	mu     sync.Mutex
 	stages map[stage]*meeting // guarded by mu
-	heard  int64              // guarded by mu: bytes that the real ranks were told
+	heard  map[bool]int64     // guarded by mu: bytes that the real ranks were told, of votes at global or not
 }
 
 type stage struct {
 	epoch storage.Epoch
 	name  string
+	node  int // that meets; -1: all
 }
 
 // meeting is one stage.
 type meeting struct {
-	votes [][]byte // of the real ranks
+	votes [][]byte // of the real ranks that meet, in order of rank
 	here  int
 	over  chan struct{} // closed when blobs and err are there
 	blobs []cut.Blob
@@ -38,46 +39,72 @@ type meeting struct {
 }
 
 func newHall(size, perNode, real int) *hall {
-	return &hall{size: size, perNode: perNode, real: real, stages: map[stage]*meeting{}}
+	return &hall{size: size, perNode: perNode, real: real, stages: map[stage]*meeting{}, heard: map[bool]int64{}}
 }
 
-// allgather is that of the control plane, for a real rank.
-func (h *hall) allgather(rank int, e storage.Epoch, name string, data []byte) ([]cut.Blob, error) {
-	key := stage{e, name}
+// meet is that of the control plane, for a real rank.
+func (h *hall) meet(rank int, with cut.Meeting) ([]cut.Blob, error) {
+	key, first, n := stage{storage.Epoch(with.Epoch), with.Stage, -1}, 0, h.real
+	if with.Node {
+		key.node = rank / h.perNode
+		first = key.node * h.perNode
+		n = min(h.perNode, h.size-first)
+	}
 	h.mu.Lock()
 	m := h.stages[key]
 	if m == nil {
-		m = &meeting{votes: make([][]byte, h.real), over: make(chan struct{})}
+		m = &meeting{votes: make([][]byte, n), over: make(chan struct{})}
 		h.stages[key] = m
 	}
-	m.votes[rank] = data
+	m.votes[rank-first] = with.Data
 	m.here++
-	last := m.here == h.real
+	last := m.here == n
 	if last {
 		delete(h.stages, key)
 	}
 	h.mu.Unlock()
 	if last {
-		m.blobs, m.err = h.count(name, m.votes)
+		if with.Node {
+			for i, v := range m.votes {
+				m.blobs = append(m.blobs, cut.Blob{Rank: first + i, Data: v})
+			}
+		} else {
+			m.blobs, m.err = h.count(with.Stage, m.votes)
+		}
 		close(m.over)
 	}
 	<-m.over
-	n := int64(0)
-	for i := range m.blobs {
-		n += int64(len(m.blobs[i].Data))
+	blobs := m.blobs
+	if with.Brief != nil && rank > 0 {
+		blobs = make([]cut.Blob, len(m.blobs))
+		for i, b := range m.blobs {
+			blobs[i] = cut.Blob{Rank: b.Rank, Data: with.Brief(b.Data)}
+		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.heard += n
-	return m.blobs, m.err
+	h.hear(rank, with.Stage, blobs)
+	return blobs, m.err
 }
 
-// take says how many bytes real ranks were told in votes since the last call.
-func (h *hall) take() (bytes int64) {
+// hear counts what a rank is told, in the length that it has on the wire: neighbours that say the same share it.
+func (h *hall) hear(rank int, name string, blobs []cut.Blob) {
+	msg := cut.Message{Kind: cut.KindPublish, Stage: name, Blobs: blobs}
+	n := int64(len(msg.Append(nil)))
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	bytes, h.heard = h.heard, 0
-	return bytes
+	if rank == 0 { // tells and is not told
+		return
+	}
+	h.heard[strings.HasSuffix(name, " "+storage.LevelGlobal)] += n
+}
+
+// take says how many bytes one rank was told in votes since the last call.
+func (h *hall) take() (local, global float64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ranks := float64(max(h.real-1, 1))
+	local, global = float64(h.heard[false])/ranks, float64(h.heard[true])/ranks
+	clear(h.heard)
+	return local, global
 }
 
 // count has the votes of all ranks.

@@ -22,12 +22,14 @@ type Options struct {
 
 // Result is what the global directory was asked for.
 type Result struct {
-	Ranks, Nodes  int
-	Epoch         Count   // one epoch, of all ranks together
-	Restart       Count   // from Open until the restored epoch is repaired
-	Manifest      int64   // bytes of one manifest
-	Largest       int64   // bytes of the largest file
-	VotesPerEpoch float64 // bytes of votes that one rank is told
+	Ranks, Nodes int
+	Epoch        Count   // one epoch, of all ranks together
+	Restart      Count   // from Open until the restored epoch is repaired
+	Manifest     int64   // bytes of one manifest
+	Manifests    int64   // bytes of all that are there before the restart
+	Largest      int64   // bytes of the largest file
+	LocalVotes   float64 // bytes that one rank is told in an epoch to agree on it at local
+	GlobalVotes  float64 // and at global, where rank 0 writes the manifest
 }
 
 const (
@@ -66,9 +68,10 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		}
 	}
 	res.Epoch.add(1.0/measured, w.take())
-	res.VotesPerEpoch = float64(w.hall.take()) / measured / float64(w.real)
+	local, global := w.hall.take()
+	res.LocalVotes, res.GlobalVotes = local/measured, global/measured
 	var err error
-	if res.Manifest, res.Largest, err = w.lengths(warmUp + measured); err != nil {
+	if err = w.lengths(warmUp+measured, &res); err != nil {
 		return res, errors.Join(err, w.end())
 	}
 	if err := errors.Join(w.end(), w.forgetLocal()); err != nil {
@@ -82,9 +85,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	return res, errors.Join(err, w.end())
 }
 
-// lengths is how long the manifest of an epoch at global is, and the longest file there.
-func (w *world) lengths(e storage.Epoch) (manifest, largest int64, err error) {
-	err = filepath.WalkDir(w.global(), func(path string, d os.DirEntry, err error) error {
+// lengths notes how long the manifest of an epoch at global is, all manifests there, and the longest file.
+func (w *world) lengths(e storage.Epoch, res *Result) error {
+	return filepath.WalkDir(w.global(), func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -92,13 +95,15 @@ func (w *world) lengths(e storage.Epoch) (manifest, largest int64, err error) {
 		if err != nil {
 			return err
 		}
-		largest = max(largest, info.Size())
+		res.Largest = max(res.Largest, info.Size())
+		if filepath.Base(path) == "manifest" {
+			res.Manifests += info.Size()
+		}
 		if path == filepath.Join(w.global(), epochDir(e), "manifest") {
-			manifest = info.Size()
+			res.Manifest = info.Size()
 		}
 		return nil
 	})
-	return manifest, largest, err
 }
 
 func epochDir(e storage.Epoch) string { return fmt.Sprintf("epoch-%010d", e) }

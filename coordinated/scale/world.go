@@ -140,9 +140,7 @@ func (r *rank) start(ctx context.Context, run string, told *storage.Told) (err e
 	ops := persist.NewOperations(10*time.Minute, r.store.CopiedTo)
 	r.way = persist.New(ctx, persist.Options{Store: r.store, Levels: levels, Rank: r.n, Node: w.members(node),
 		State: r.state, Operations: ops, End: &persist.End{}, Log: log,
-		Allgather: func(e storage.Epoch, stage string, data []byte) ([]cut.Blob, error) {
-			return w.hall.allgather(r.n, e, stage, data)
-		},
+		Meet:      func(m cut.Meeting) ([]cut.Blob, error) { return w.hall.meet(r.n, m) },
 		Go:        r.work.Go,
 		CopyTime:  func(storage.Epoch, string, string) time.Duration { return 0 },
 		KillTime:  func(context.Context, time.Duration) time.Time { return time.Time{} },
@@ -171,16 +169,22 @@ func (w *world) end() error {
 
 // take is what all ranks together have asked for since the last call.
 func (w *world) take() (c Count) {
-	others := float64(max(w.Ranks-w.PerNode, 0)) / float64(max(w.real-w.PerNode, 1))
 	for _, r := range w.ranks {
-		times := 1.0
-		if r.n >= w.PerNode {
-			times = others
-		}
-		c.add(times, r.m.take())
+		c.add(w.standsFor(r.n), r.m.take())
 	}
 	c.add(1, w.removed.take())
 	return c
+}
+
+// standsFor is how many ranks a real one counts for: those at its place on all nodes but the first.
+func (w *world) standsFor(rank int) float64 {
+	if rank < w.PerNode {
+		return 1
+	}
+	have := func(size int) int { // ranks at that place on further nodes
+		return (size - rank%w.PerNode - 1) / w.PerNode
+	}
+	return float64(have(w.Ranks)) / float64(have(w.real))
 }
 
 // epoch takes one and waits until it is at global.
@@ -216,7 +220,8 @@ func (w *world) restart(ctx context.Context) error {
 			return err
 		}
 		list, unreadable, err := r.store.Candidates(ctx)
-		blobs, gerr := w.hall.allgather(r.n, 0, "candidates", vote.EncodeCandidates(list, unreadable, err))
+		blobs, gerr := w.hall.meet(r.n, cut.Meeting{Stage: "candidates",
+			Data: vote.EncodeCandidates(list, unreadable, err)})
 		if gerr != nil {
 			return errors.Join(err, gerr)
 		}

@@ -80,6 +80,21 @@ func (o OS) Open(name string) (File, error) {
 	return &readFile{osFile: newOSFile(f, false)}, nil
 }
 
+// Adopt takes over a regular file; whether it is direct is what its opener has asked for.
+func (o OS) Adopt(f *os.File, name string) (File, error) {
+	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
+	if err == nil {
+		var info fs.FileInfo
+		if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
+			err = &UnsafeError{Path: name, Why: "it is not a regular file"}
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return newOSFile(f, flags&unix.O_DIRECT != 0), nil
+}
+
 // Mkdir makes one directory.
 func (o OS) Mkdir(name string) error { return os.Mkdir(name, o.Sharing.dir()) }
 

@@ -140,3 +140,43 @@ func TestDirectFileReadBack(t *testing.T) {
 		t.Errorf("got %d bytes, %v, beginning with %d", n, err, got[0])
 	}
 }
+
+// TestAdopt takes over what another has opened, with what that has asked for.
+func TestAdopt(t *testing.T) {
+	dir := t.TempDir()
+	f, err := OS{}.Create(filepath.Join(dir, "f"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	dup := func(f *os.File) *os.File {
+		fd, err := unix.Dup(int(f.Fd()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return os.NewFile(uintptr(fd), "dup")
+	}
+	got, err := Adopt(OS{}, dup(f.(*osFile).File), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Direct() != f.Direct() {
+		t.Errorf("direct is %v, want %v", got.Direct(), f.Direct())
+	}
+	if err := got.Close(); err != nil {
+		t.Error(err)
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Adopt(OS{}, dup(d), "d"); !errors.Is(err, ErrUnsafe) {
+		t.Errorf("a directory: got %v, want ErrUnsafe", err)
+	}
+	if _, err := Adopt(struct{ FS }{OS{}}, d, "d"); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("another file system: got %v, want ErrUnsupported", err)
+	}
+	if err := d.Close(); err == nil {
+		t.Error("what was not taken over is still open")
+	}
+}

@@ -23,6 +23,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"time"
 )
 
@@ -82,7 +83,23 @@ func Share(fsys FS, name string, direct bool) (File, error) {
 	return f, err
 }
 
-// File is an open file.
+// An Adopter is an FS that can take over a file that another process has opened.
+type Adopter interface {
+	// Adopt makes a File of an open file, whose name there is for messages. The File closes it; after an error
+	// it is closed.
+	Adopt(f *os.File, name string) (File, error)
+}
+
+// Adopt takes over an open file; where the file system cannot do that it is closed, and the error
+// errors.ErrUnsupported.
+func Adopt(fsys FS, f *os.File, name string) (File, error) {
+	if a, ok := fsys.(Adopter); ok {
+		return a.Adopt(f, name)
+	}
+	return nil, errors.Join(errors.ErrUnsupported, f.Close())
+}
+
+// File is an open file. One that is also a syscall.Conn can be handed to another process, which adopts it.
 type File interface {
 	io.ReaderAt
 	io.WriterAt

@@ -92,7 +92,9 @@ type Agent struct {
 	ctx         context.Context // ends what waits for other ranks
 	machine     *cut.Machine
 	gather      *cut.Gather
-	waiting     map[stageKey]chan []cut.Blob
+	mates       []int       // ranks of this one's node
+	nodeGather  *cut.Gather // of what they alone tell each other
+	waiting     map[stageKey]waiter
 	closing     []cut.Blob // at rank 0: all ranks have closed, and the epoch in progress is awaited
 	begin       time.Time
 	armed       time.Time // of the epoch in progress
@@ -128,9 +130,15 @@ func New(ctx context.Context, opt Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	mates := t.Mates()
+	below := 0
+	if mates[0] == t.Rank {
+		below = len(mates) - 1
+	}
 	return &Agent{Options: opt, ctx: ctx, machine: m, gather: cut.NewGather(len(t.Children)),
-		waiting: map[stageKey]chan []cut.Blob{}, begin: time.Now(), verdicts: make(chan Verdict, 1),
-		calls: make(chan func()), quit: make(chan struct{}), done: make(chan struct{}),
+		mates: mates, nodeGather: cut.NewGather(below), waiting: map[stageKey]waiter{}, begin: time.Now(),
+		verdicts: make(chan Verdict, 1),
+		calls:    make(chan func()), quit: make(chan struct{}), done: make(chan struct{}),
 		alive: time.NewTicker(AliveEvery), watchdog: newWatchdog(opt.WaitTimeout)}, nil
 }
 

@@ -28,8 +28,20 @@ func (a *Agent) Allgather(ctx context.Context, e cut.Epoch, name string, data []
 		a.Thread.Meeting.Store(true)
 		defer a.Thread.Meeting.Store(false)
 	}
+	return a.Meet(ctx, cut.Meeting{Epoch: e, Stage: name, Data: data})
+}
+
+// stageNode begins the names of stages at which the ranks of a node meet.
+const stageNode = "node "
+
+// Meet is Allgather of those who meet, and of what they are to hear.
+func (a *Agent) Meet(ctx context.Context, m cut.Meeting) ([]cut.Blob, error) {
+	key := stageKey{m.Epoch, m.Stage}
+	if m.Node {
+		key.name = stageNode + m.Stage
+	}
 	var ch chan []cut.Blob
-	if err := a.Do(ctx, func() { ch = a.contribute(stageKey{e, name}, data) }); err != nil {
+	if err := a.Do(ctx, func() { ch = a.contribute(key, m.Data, m.Brief) }); err != nil {
 		return nil, err
 	}
 	select {
@@ -46,13 +58,14 @@ func (a *Agent) Allgather(ctx context.Context, e cut.Epoch, name string, data []
 
 // Contribute is Allgather for a rank that does not wait for the outcome.
 func (a *Agent) Contribute(ctx context.Context, e cut.Epoch, name string, data []byte) error {
-	return a.Do(ctx, func() { a.contribute(stageKey{e, name}, data) })
+	return a.Do(ctx, func() { a.contribute(stageKey{e, name}, data, nil) })
 }
 
-// contribute adds this rank's blob; the channel delivers all ranks' blobs once.
-func (a *Agent) contribute(key stageKey, data []byte) chan []cut.Blob {
+// contribute adds this rank's blob; the channel delivers the blobs of all who meet once. brief is what rank 0 tells
+// the others of each; nil: all of it.
+func (a *Agent) contribute(key stageKey, data []byte, brief func([]byte) []byte) chan []cut.Blob {
 	ch := make(chan []cut.Blob, 1)
-	a.waiting[key] = ch
+	a.waiting[key] = waiter{ch, brief}
 	rank := a.Topology.Rank
 	a.collect(rank, cut.Message{Epoch: key.epoch, Stage: key.name, Blobs: []cut.Blob{{Rank: rank, Data: data}}})
 	return ch
@@ -60,19 +73,20 @@ func (a *Agent) contribute(key stageKey, data []byte) chan []cut.Blob {
 
 // collect takes in blobs of this rank or of a child's subtree.
 func (a *Agent) collect(from int, msg cut.Message) {
-	up, complete := a.gather.Add(from, msg.Epoch, msg.Stage, msg.Blobs)
+	gather, parent, _ := a.way(msg.Stage)
+	up, complete := gather.Add(from, msg.Epoch, msg.Stage, msg.Blobs)
 	switch {
 	case !complete:
-	case a.Topology.Parent >= 0:
-		a.send(a.Topology.Parent, up)
+	case parent >= 0:
+		a.send(parent, up)
 	case msg.Stage == stageClose:
 		a.closing = append(up.Blobs, cut.Blob{}) // not nil
 		a.tryEnd()
 	case strings.HasPrefix(msg.Stage, stageStatus): // nobody else asked
 		key := stageKey{up.Epoch, up.Stage}
-		if ch := a.waiting[key]; ch != nil {
+		if w, ok := a.waiting[key]; ok {
 			delete(a.waiting, key)
-			ch <- up.Blobs
+			w.ch <- up.Blobs
 		}
 	default:
 		up.Kind = cut.KindPublish
@@ -80,19 +94,45 @@ func (a *Agent) collect(from int, msg cut.Message) {
 	}
 }
 
+// waiter is who waits for the outcome of a stage.
+type waiter struct {
+	ch    chan []cut.Blob
+	brief func([]byte) []byte // what the others hear of each blob; nil: all of it
+}
+
+// way is how those who meet at a stage reach each other: all ranks by the tree, those of a node by its first.
+func (a *Agent) way(stage string) (g *cut.Gather, parent int, children []int) {
+	switch {
+	case !strings.HasPrefix(stage, stageNode):
+		return a.gather, a.Topology.Parent, a.Topology.Children
+	case a.mates[0] != a.Topology.Rank:
+		return a.nodeGather, a.mates[0], nil
+	}
+	return a.nodeGather, -1, a.mates[1:]
+}
+
 // publish hands the outcome to this rank and the ranks below.
 func (a *Agent) publish(msg cut.Message) {
-	for _, n := range a.Topology.Children {
-		a.send(n, msg)
+	key := stageKey{msg.Epoch, msg.Stage}
+	w, waits := a.waiting[key]
+	delete(a.waiting, key)
+	down := msg
+	if w.brief != nil && a.Topology.Parent < 0 {
+		down.Blobs = make([]cut.Blob, len(msg.Blobs))
+		for i, b := range msg.Blobs {
+			down.Blobs[i] = cut.Blob{Rank: b.Rank, Data: w.brief(b.Data)}
+		}
+	}
+	_, _, children := a.way(msg.Stage)
+	for _, n := range children {
+		a.send(n, down)
 	}
 	if msg.Stage == stageClose {
 		a.verdicts <- Verdict{Ended: true}
 		return
 	}
-	key := stageKey{msg.Epoch, msg.Stage}
-	if ch := a.waiting[key]; ch != nil {
-		delete(a.waiting, key)
-		ch <- msg.Blobs
+	if waits {
+		w.ch <- msg.Blobs
 	}
 }
 

@@ -75,7 +75,7 @@ func (a *Agent) ask(stage string) (stageKey, chan []cut.Blob) {
 	a.asked++
 	key := stageKey{0, fmt.Sprint(stage, a.asked)}
 	ch := make(chan []cut.Blob, 1)
-	a.waiting[key] = ch
+	a.waiting[key] = waiter{ch: ch}
 	a.answerStatus(cut.Message{Kind: cut.KindStatus, Stage: key.name})
 	return key, ch
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -14,12 +15,17 @@ import (
 // writes the manifest and votes on that. Collective.
 func (p *Persister) commit(e storage.Epoch, level string, infos []storage.ShardInfo, own error) error {
 	end := p.Begin(Step{Name: VotePut, Epoch: e, Level: level})
-	blobs, err := p.Allgather(e, "put "+level, vote.EncodePut(infos, own))
+	put := cut.Meeting{Epoch: cut.Epoch(e), Stage: "put " + level, Data: vote.EncodePut(infos, own)}
+	if storage.TraitsOf(level).Shared { // rank 0 writes the manifest for all
+		put.Brief = vote.BriefPut
+	}
+	blobs, err := p.Meet(put)
 	end(0, 0, err)
 	if err != nil {
 		return errors.Join(own, err)
 	}
 	p.Phase("voted")
+	mine, ranks := infos, len(blobs)
 	infos, err = vote.DecodePuts("write epoch "+fmt.Sprint(e)+" to level "+level, blobs, own)
 	if err != nil {
 		discard := func(ctx context.Context) error { return p.Store.Discard(ctx, e, level) }
@@ -30,16 +36,16 @@ func (p *Persister) commit(e storage.Epoch, level string, infos []storage.ShardI
 		return err
 	}
 	if level == p.Levels[0] {
-		p.remember(infos)
+		p.remember(append(mine, infos...), ranks)
 	}
-	mine := p.writeManifest(e, level, infos)
+	written := p.writeManifest(e, level, infos)
 	end = p.Begin(Step{Name: VoteCommit, Epoch: e, Level: level})
-	blobs, err = p.Allgather(e, "commit "+level, mine.Encode())
+	blobs, err = p.Allgather(e, "commit "+level, written.Encode())
 	end(0, 0, err)
 	if err != nil {
-		return errors.Join(mine.Err, err)
+		return errors.Join(written.Err, err)
 	}
-	all, err := vote.DecodeCommits("commit epoch "+fmt.Sprint(e)+" at level "+level, blobs, mine.Err)
+	all, err := vote.DecodeCommits("commit epoch "+fmt.Sprint(e)+" at level "+level, blobs, written.Err)
 	if err != nil {
 		return errors.Join(err, p.Store.Withdraw(e, level))
 	}

@@ -111,10 +111,12 @@ func (p *Persister) copyTogether(ctx context.Context, e storage.Epoch, level str
 	defer func() { err = errors.Join(err, l.End()) }()
 	part := p.newPart(ctx, e, level, l)
 	var size []byte // none from a rank that cannot take part
+	var can []byte
 	if part != nil {
-		size = part.Size()
+		defer func() { err = errors.Join(err, part.Close()) }()
+		size, can = part.Size(), []byte{1}
 	}
-	blobs, err := p.Allgather(e, "sizes "+level, size)
+	blobs, err := p.Allgather(e, "can "+level, can)
 	if err != nil {
 		return nil, false, err
 	}
@@ -122,8 +124,12 @@ func (p *Persister) copyTogether(ctx context.Context, e storage.Epoch, level str
 	if slices.ContainsFunc(blobs, func(b cut.Blob) bool { return len(b.Data) == 0 }) {
 		return nil, false, nil
 	}
-	for _, r := range pack.Ranks {
-		pack.Sizes = append(pack.Sizes, blobs[r].Data)
+	blobs, err = p.Meet(cut.Meeting{Epoch: cut.Epoch(e), Stage: "sizes " + level, Data: size, Node: true})
+	if err != nil {
+		return nil, false, err
+	}
+	for i := range blobs {
+		pack.Sizes = append(pack.Sizes, blobs[i].Data)
 	}
 	werr := p.writePart(ctx, part, pack, l)
 	err = l.End()
@@ -147,7 +153,7 @@ func (p *Persister) copyTogether(ctx context.Context, e storage.Epoch, level str
 	if flusher {
 		infos, err = runWatched(p.ctx, p.Operations, "sync", level, nil, func(
 			ctx context.Context) ([]storage.ShardInfo, error) {
-			return p.Store.SealPacks(ctx, pack)
+			return part.Seal(ctx, pack)
 		})
 	}
 	return infos, true, err
@@ -187,6 +193,11 @@ func (p *Persister) newPart(ctx context.Context, e storage.Epoch, level string, 
 		// If it matters, the flusher will meet it as well and say so.
 		p.Log.Debug("holdfast: this rank cannot copy from memory", "epoch", e, "why", err)
 		return nil
+	}
+	if p.Node[0] == p.Rank && len(p.Node) > 1 {
+		if err := part.Lead(); err != nil {
+			p.Log.Debug("holdfast: each rank of the node opens the pack by itself", "epoch", e, "why", err)
+		}
 	}
 	return part
 }

@@ -98,9 +98,7 @@ func alone(t *testing.T, sick string) (p *Persister, heard func() string) {
 	p = New(t.Context(), Options{Store: store, Levels: []string{storage.LevelLocal, storage.LevelGlobal},
 		Node: []int{0}, State: capture.New(0, 1, nil, log), Log: log,
 		Operations: NewOperations(time.Minute, store.CopiedTo), End: &End{},
-		Allgather: func(_ storage.Epoch, _ string, data []byte) ([]cut.Blob, error) {
-			return []cut.Blob{{Data: data}}, nil
-		},
+		Meet:     func(m cut.Meeting) ([]cut.Blob, error) { return []cut.Blob{{Data: m.Data}}, nil },
 		Go:       work.Go,
 		CopyTime: func(storage.Epoch, string, string) time.Duration { return 0 },
 		KillTime: func(context.Context, time.Duration) time.Time { return time.Time{} },

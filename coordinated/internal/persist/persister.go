@@ -30,9 +30,8 @@ type Options struct {
 	Note       *Note // at the rank that writes it; nil elsewhere
 	Log        *slog.Logger
 
-	// Allgather gives every rank's data to all ranks, in order of rank. It is collective;
-	// a stage of an epoch comes once.
-	Allgather func(e storage.Epoch, stage string, data []byte) ([]cut.Blob, error)
+	// Meet gives the data of the ranks that meet to all of them, in order of rank. It is collective.
+	Meet func(m cut.Meeting) ([]cut.Blob, error)
 	// Go runs f on a goroutine that is waited for at the end.
 	Go func(f func())
 	// CopyTime is how long copying an epoch from a level to the next will take; 0 if nobody
@@ -59,6 +58,11 @@ type Options struct {
 	Failed func(e storage.Epoch, err error)
 	// Phase hears how far this rank is, for tests.
 	Phase func(name string)
+}
+
+// Allgather gives every rank's data to all ranks.
+func (p *Persister) Allgather(e storage.Epoch, stage string, data []byte) ([]cut.Blob, error) {
+	return p.Meet(cut.Meeting{Epoch: cut.Epoch(e), Stage: stage, Data: data})
 }
 
 // Step is a part of an epoch's way that takes time.
@@ -152,9 +156,9 @@ func (p *Persister) copying(e storage.Epoch, level string, ranks ...int) (end fu
 	return p.Begin(s)
 }
 
-// remember notes what the shards of an epoch, one of each rank, take at the first level.
-func (p *Persister) remember(infos []storage.ShardInfo) {
-	stored := make([]int64, len(infos))
+// remember notes what the shards of an epoch, as far as they are known, take at the first level.
+func (p *Persister) remember(infos []storage.ShardInfo, ranks int) {
+	stored := make([]int64, ranks)
 	for i := range infos {
 		if r := infos[i].Rank; r < len(stored) {
 			stored[r] = infos[i].Stored

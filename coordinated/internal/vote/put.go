@@ -3,7 +3,6 @@ package vote
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -50,29 +49,53 @@ func EncodePut(infos []storage.ShardInfo, err error) []byte {
 	return out
 }
 
-// DecodePuts returns the infos of all ranks, or why there are none.
+// decodePut reads the vote of one rank; wrong says why it is no yes.
+func decodePut(b []byte) (infos []storage.ShardInfo, wrong string) {
+	switch {
+	case len(b) > 1 && b[0] != 0:
+		return nil, string(b[1:])
+	case len(b) == 0 || b[0] != 0:
+		return nil, "no vote"
+	}
+	for d := b[1:]; len(d) > 0; {
+		n := 0
+		if len(d) >= 4 {
+			n = int(binary.LittleEndian.Uint32(d))
+		}
+		var info storage.ShardInfo
+		if len(d) < 4 || n > len(d)-4 || info.UnmarshalBinary(d[4:4+n]) != nil {
+			return nil, "malformed vote"
+		}
+		infos = append(infos, info)
+		d = d[4+n:]
+	}
+	return infos, ""
+}
+
+// mostReason bounds what ranks that write no manifest hear of a reason.
+const mostReason = 1000
+
+// BriefPut is what ranks that write no manifest hear of a vote on what was written: yes without the infos, which are
+// the most of it, or why not.
+func BriefPut(b []byte) []byte {
+	_, wrong := decodePut(b)
+	switch {
+	case wrong == "":
+		return []byte{0}
+	case len(b) > 1 && b[0] != 0:
+		return b[:min(len(b), mostReason)]
+	}
+	return append([]byte{1}, wrong...)
+}
+
+// DecodePuts returns the infos of all ranks, none of those of whom BriefPut was heard; or why the epoch was not
+// written.
 func DecodePuts(op string, blobs []cut.Blob, own error) ([]storage.ShardInfo, error) {
 	var infos []storage.ShardInfo
 	if err := each(op, blobs, own, func(_ int, b []byte) string {
-		switch {
-		case len(b) > 1 && b[0] != 0:
-			return string(b[1:])
-		case len(b) == 0 || b[0] != 0:
-			return "no vote"
-		}
-		for d := b[1:]; len(d) > 0; {
-			n := 0
-			if len(d) >= 4 {
-				n = int(binary.LittleEndian.Uint32(d))
-			}
-			var info storage.ShardInfo
-			if len(d) < 4 || n > len(d)-4 || info.UnmarshalBinary(d[4:4+n]) != nil {
-				return "malformed vote"
-			}
-			infos = append(infos, info)
-			d = d[4+n:]
-		}
-		return ""
+		more, wrong := decodePut(b)
+		infos = append(infos, more...)
+		return wrong
 	}); err != nil {
 		var failed *RanksError
 		if errors.As(err, &failed) {
@@ -84,9 +107,6 @@ func DecodePuts(op string, blobs []cut.Blob, own error) ([]storage.ShardInfo, er
 			}
 		}
 		return nil, err
-	}
-	if len(infos) != len(blobs) {
-		return nil, fmt.Errorf("%s: %d shards from %d ranks", op, len(infos), len(blobs))
 	}
 	return infos, nil
 }

@@ -12,9 +12,10 @@ import (
 
 // Goals of what the global directory is asked for.
 const (
-	goalGrowth    = bench.AtMost(1.1) // of a rank's share, beside that of scaleBase ranks
-	goalPerNode   = bench.AtMost(4)   // metadata operations of an epoch
-	goalManifests = bench.AtMost(1)   // copies of a manifest read at a restart
+	goalGrowth    = bench.AtMost(1.1)  // of a rank's share, beside that of scaleBase ranks
+	goalPerNode   = bench.AtMost(4)    // metadata operations of an epoch
+	goalManifests = bench.AtMost(1)    // how often each manifest is read at a restart
+	goalVotes     = bench.AtMost(1024) // bytes that a rank is told
 	scaleBase     = 100
 )
 
@@ -66,8 +67,11 @@ func scaleRows(res, base *scale.Result) (rows []bench.Row) {
 		}
 	}
 	nodes := float64(res.Nodes)
-	rows = append(rows,
-		row("epoch: metadata operations / node", "ops").Of(one(res.Epoch.Metadata()/nodes), nil, goalPerNode))
+	if base != nil && base != res {
+		more := (res.Epoch.Metadata() - base.Epoch.Metadata()) / (nodes - float64(base.Nodes))
+		rows = append(rows, row("epoch: metadata operations / further node", "ops").Of(one(more), nil, goalPerNode))
+	}
+	rows = append(rows, row("epoch: metadata operations / node", "ops").Of(one(res.Epoch.Metadata()/nodes), nil, nil))
 	growth("epoch: metadata operations / rank", "ops", func(x *scale.Result) float64 { return x.Epoch.Metadata() })
 	for _, kind := range scale.Kinds {
 		if n := res.Epoch.Ops[kind]; n > 0 {
@@ -77,7 +81,8 @@ func scaleRows(res, base *scale.Result) (rows []bench.Row) {
 	growth("epoch: bytes written / rank", "B", func(x *scale.Result) float64 { return x.Epoch.BytesWritten })
 	growth("epoch: bytes read / rank", "B", func(x *scale.Result) float64 { return x.Epoch.BytesRead })
 	rows = append(rows,
-		row("epoch: votes told / rank", "B").Of(one(res.VotesPerEpoch), nil, nil),
+		row("epoch: votes told / rank, global", "B").Of(one(res.GlobalVotes), nil, goalVotes),
+		row("epoch: votes told / rank, local", "B").Of(one(res.LocalVotes), nil, nil),
 		row("largest file", "B").Of(one(float64(res.Largest)), nil, nil))
 	growth("restart: metadata operations / rank", "ops", func(x *scale.Result) float64 { return x.Restart.Metadata() })
 	for _, kind := range scale.Kinds {
@@ -85,7 +90,7 @@ func scaleRows(res, base *scale.Result) (rows []bench.Row) {
 			rows = append(rows, row("restart: "+kind+" / node", "ops").Of(one(n/nodes), nil, nil))
 		}
 	}
-	copies := res.Restart.ManifestRead / float64(res.Manifest) / nodes
+	copies := res.Restart.ManifestRead / float64(res.Manifests) / nodes
 	growth("restart: bytes read / rank", "B", func(x *scale.Result) float64 { return x.Restart.BytesRead })
 	return append(rows, row("restart: manifests read / node", "copies").Of(one(copies), nil, goalManifests))
 }

@@ -178,19 +178,23 @@ func (k *worker) do(ctx context.Context, c command, rep *reply) error {
 		k.release()
 	case "sizes":
 		var err error
-		if k.part, err = k.store.NewPart(ctx, e, storage.LevelLocal, c.Level, k.sections()); err == nil {
-			rep.Size = k.part.Size()
+		if k.part, err = k.store.NewPart(ctx, e, storage.LevelLocal, c.Level, k.sections()); err != nil {
+			return err
 		}
+		if k.Rank == 0 {
+			err = k.part.Lead()
+		}
+		rep.Size = k.part.Size()
 		return err
 	case "parts":
 		_, err := k.part.Write(ctx, k.nodePack(c))
 		return err
 	case "seal":
 		if k.Rank > 0 {
-			return nil
+			return k.part.Close()
 		}
-		infos, err := k.store.SealPacks(ctx, k.nodePack(c))
-		return k.report(rep, err, infos...)
+		infos, err := k.part.Seal(ctx, k.nodePack(c))
+		return k.report(rep, errors.Join(err, k.part.Close()), infos...)
 	case "commit":
 		return k.commit(ctx, e, c)
 	case "prune":

@@ -138,7 +138,7 @@ func (l *Bucket) Put(e format.Epoch, name string, room Room, fill func(f vfs.Fil
 	if err != nil {
 		err = errors.Join(err, u.Abort())
 	}
-	return l.spaceError(err, room.Most)
+	return l.Full(err, room.Most)
 }
 
 // finish gives an upload its name.
@@ -195,7 +195,7 @@ func (l *Bucket) Commit(m *format.Manifest, origins []format.Epoch) error {
 			break
 		} // several commit it at once, and took each other's intent
 	}
-	return l.spaceError(err, int64(len(b)))
+	return l.Full(err, int64(len(b)))
 }
 
 // commit is one attempt to put the manifest b. ErrChanged says that another process has replaced the intent.
@@ -298,20 +298,20 @@ func (l *Bucket) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
 func (l *Bucket) Begin(format.Epoch, int64) error { return nil }
 
 // Join is for files with several writers.
-func (l *Bucket) Join(format.Epoch, string, int64, func(f vfs.File) error) error {
-	return errors.ErrUnsupported
+func (l *Bucket) Join(format.Epoch, string, int64) (vfs.File, error) {
+	return nil, errors.ErrUnsupported
 }
 
 // Seal is for files with several writers.
-func (l *Bucket) Seal(format.Epoch, string, string, func(f vfs.File) error) error {
+func (l *Bucket) Seal(format.Epoch, vfs.File, string, string, func(f vfs.File) error) error {
 	return errors.ErrUnsupported
 }
 
 // Drop is for files with several writers.
 func (l *Bucket) Drop(format.Epoch, string) error { return errors.ErrUnsupported }
 
-// spaceError turns the store's word for a quota into ours.
-func (l *Bucket) spaceError(err error, need int64) error {
+// Full turns the store's word for a quota into ours.
+func (l *Bucket) Full(err error, need int64) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return errors.Join(&SpaceError{Level: l.name, Dir: l.path, Need: need}, err)
 	}

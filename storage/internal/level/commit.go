@@ -34,7 +34,7 @@ func (d *Dir) Commit(m *format.Manifest, origins []format.Epoch) error {
 	}
 	temp := TempName(format.ManifestName, d.owner)
 	if err := WriteFile(d.fs, filepath.Join(dir, temp), b); err != nil {
-		return d.spaceError(err, int64(len(b)))
+		return d.Full(err, int64(len(b)))
 	}
 	return d.publish(m.Epoch, temp, format.ManifestName)
 }

@@ -23,6 +23,7 @@ type Dir struct {
 	place
 	fs     vfs.FS
 	remote func() bool // other machines may see it
+	kept   manifests   // where all ranks have one directory, and the manifests are the largest
 }
 
 // NewDir is the directory of a level at path, which belongs to the store of a rank.
@@ -162,9 +163,12 @@ func (d *Dir) Epochs() ([]format.Epoch, error) {
 	return out, nil
 }
 
-// ReadManifest reads an epoch's manifest. An absent one is ErrNotCommitted.
+// ReadManifest reads an epoch's manifest. An absent one is ErrNotCommitted. The caller must not change it.
 func (d *Dir) ReadManifest(e format.Epoch) (*format.Manifest, error) {
 	file, err := d.epochFile(e, format.ManifestName)
+	if err == nil && d.Traits().Shared {
+		return d.kept.read(d, file, e)
+	}
 	var b []byte
 	if err == nil {
 		b, err = readRecord(d.fs, file)

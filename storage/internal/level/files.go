@@ -47,23 +47,24 @@ func readRecord(fsys vfs.FS, name string) (b []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, f.Close()) }()
 	n, err := f.Size()
-	if err == nil {
+	if err == nil && n > trusted {
 		err = checkHead(f, name, n)
 	}
-	if err := errors.Join(err, f.Close()); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	return ReadFile(fsys, name, format.MaxRecordLen)
+	return readWhole(f, name, format.MaxRecordLen)
 }
+
+// trusted is the length up to which memory is taken for a file before anything in it was looked at: the manifest of
+// half a million ranks is not read twice.
+const trusted = 64 << 20
 
 // checkHead compares the length and checksum of a large file with what its record says
 // before memory is taken for it: a file with a hole takes no room on the disk.
 func checkHead(f vfs.File, name string, n int64) error {
-	const small = 1 << 20
-	if n <= small {
-		return nil
-	}
 	b := make([]byte, format.RecordHead)
 	if err := format.ReadFull(f, b, 0); err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
@@ -74,7 +75,7 @@ func checkHead(f vfs.File, name string, n int64) error {
 	if n > format.MaxRecordLen {
 		return nil // ReadFile says so
 	}
-	sum, piece := uint32(0), make([]byte, small)
+	sum, piece := uint32(0), make([]byte, 1<<20)
 	for at := int64(0); at < n-4; at += int64(len(piece)) {
 		piece = piece[:min(int64(len(piece)), n-4-at)]
 		if err := format.ReadFull(f, piece, at); err != nil {

@@ -54,6 +54,9 @@ type Epochs interface {
 	Traits() Traits // what sets it apart from other levels
 	// Unusable wraps what the system said about the place with the remedy (*DirError).
 	Unusable(err error) error
+	// Full makes an error that says that there is no room a *SpaceError, and leaves others; need is what was to be
+	// written.
+	Full(err error, need int64) error
 
 	// Put makes a file of an epoch, which fill writes. After an error nothing is left; one for want of room is a
 	// *SpaceError.
@@ -81,11 +84,12 @@ type Epochs interface {
 	// Begin makes the place for the files of an epoch that is to get so many bytes, and refuses early what would not
 	// fit.
 	Begin(e format.Epoch, need int64) error
-	// Join is Put of a part of a file in the making that several ranks write to; room is that of the part. It looks for
-	// room only where the place has not begun.
-	Join(e format.Epoch, temp string, room int64, fill func(f vfs.File) error) error
-	// Seal ends a file in the making: fill completes it, and it gets its final name.
-	Seal(e format.Epoch, temp, name string, fill func(f vfs.File) error) error
+	// Join opens a file in the making that several ranks write parts of; room is that of a part. It looks for
+	// room only where the place has not begun. The caller syncs and closes the file, or has Seal do it.
+	Join(e format.Epoch, temp string, room int64) (vfs.File, error)
+	// Seal ends a file in the making that Join has opened: fill completes it, and it is synced, closed and gets its
+	// final name.
+	Seal(e format.Epoch, f vfs.File, temp, name string, fill func(f vfs.File) error) error
 	// Drop removes a file in the making.
 	Drop(e format.Epoch, temp string) error
 }

@@ -77,8 +77,13 @@ func (p *place) manifest(file string, b []byte, e format.Epoch) (*format.Manifes
 	if err != nil {
 		return nil, err
 	}
+	return p.belongs(file, m, int64(len(b)), e)
+}
+
+// belongs makes sure that a manifest of n bytes is that of an epoch there.
+func (p *place) belongs(file string, m *format.Manifest, n int64, e format.Epoch) (*format.Manifest, error) {
 	bad := func(text string, args ...any) (*format.Manifest, error) {
-		return nil, &format.CorruptError{File: file, Len: int64(len(b)), Reason: fmt.Sprintf(text, args...)}
+		return nil, &format.CorruptError{File: file, Len: n, Reason: fmt.Sprintf(text, args...)}
 	}
 	switch {
 	case m.Epoch != e:

@@ -19,7 +19,7 @@ func (d *Dir) Put(e format.Epoch, name string, room Room, fill func(f vfs.File) 
 	path := filepath.Join(d.epochPath(e), temp)
 	f, err := d.fs.Create(path, true)
 	if err != nil {
-		return d.spaceError(d.Unusable(err), room.Most)
+		return d.Full(d.Unusable(err), room.Most)
 	}
 	if err = complete(f, fill); err == nil {
 		err = d.publish(e, temp, name)
@@ -27,7 +27,7 @@ func (d *Dir) Put(e format.Epoch, name string, room Room, fill func(f vfs.File) 
 	if err != nil {
 		err = errors.Join(err, removeIfThere(d.fs, path))
 	}
-	return d.spaceError(err, room.Most)
+	return d.Full(err, room.Most)
 }
 
 // Begin makes the directory of an epoch that is to get so many bytes, and refuses early what would not fit.
@@ -52,32 +52,29 @@ func complete(f vfs.File, fill func(f vfs.File) error) error {
 	return errors.Join(err, f.Close())
 }
 
-// Join has fill write a part of a file that others write to as well.
-func (d *Dir) Join(e format.Epoch, temp string, room int64, fill func(f vfs.File) error) error {
+// Join opens a file that others write to as well.
+func (d *Dir) Join(e format.Epoch, temp string, room int64) (vfs.File, error) {
 	path := filepath.Join(d.epochPath(e), temp)
 	f, err := vfs.Share(d.fs, path, true)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := d.Begin(e, room); err != nil {
-			return err
+			return nil, err
 		}
 		f, err = vfs.Share(d.fs, path, true)
 	}
 	if err != nil {
-		return d.Unusable(err)
+		return nil, d.Full(d.Unusable(err), room)
 	}
-	return d.spaceError(complete(f, fill), room)
+	return f, nil
 }
 
 // Seal completes a file that several ranks have written to, and publishes it.
-func (d *Dir) Seal(e format.Epoch, temp, name string, fill func(f vfs.File) error) error {
-	f, err := d.fs.Edit(filepath.Join(d.epochPath(e), temp), true)
-	if err == nil {
-		err = complete(f, fill)
-	}
+func (d *Dir) Seal(e format.Epoch, f vfs.File, temp, name string, fill func(f vfs.File) error) error {
+	err := complete(f, fill)
 	if err == nil {
 		err = d.publish(e, temp, name)
 	}
-	return d.spaceError(err, vfs.Align)
+	return d.Full(err, vfs.Align)
 }
 
 // Drop removes a file in the making, which may be gone.
@@ -98,8 +95,8 @@ func (d *Dir) publish(e format.Epoch, temp, final string) error {
 	return nil
 }
 
-// spaceError turns the system's word for a full disk into ours.
-func (d *Dir) spaceError(err error, need int64) error {
+// Full turns the system's word for a full disk into ours.
+func (d *Dir) Full(err error, need int64) error {
 	var known *SpaceError
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 	if !full || errors.As(err, &known) {

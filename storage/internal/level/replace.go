@@ -47,7 +47,7 @@ func (d *Dir) Replace(e format.Epoch, name string, room Room, fill func(f vfs.Fi
 	temp := filepath.Join(d.epochPath(e), TempName(name, d.owner))
 	f, err := d.fs.Create(temp, true)
 	if err != nil {
-		return d.spaceError(d.Unusable(err), room.Most)
+		return d.Full(d.Unusable(err), room.Most)
 	}
 	if err = complete(f, fill); err == nil {
 		err = d.supersede(temp, filepath.Join(d.epochPath(e), name))
@@ -55,7 +55,7 @@ func (d *Dir) Replace(e format.Epoch, name string, room Room, fill func(f vfs.Fi
 	if err != nil {
 		err = errors.Join(err, removeIfThere(d.fs, temp))
 	}
-	return d.spaceError(err, room.Most)
+	return d.Full(err, room.Most)
 }
 
 // placeFor sets aside what stands in the place of an epoch's directory, or a directory that is refused.
@@ -109,7 +109,7 @@ func (d *Dir) Recommit(m *format.Manifest) error {
 	dir := d.epochPath(m.Epoch)
 	temp := filepath.Join(dir, TempName(format.ManifestName, d.owner))
 	if err := WriteFile(d.fs, temp, b); err != nil {
-		return d.spaceError(err, int64(len(b)))
+		return d.Full(err, int64(len(b)))
 	}
 	if err := d.supersede(temp, filepath.Join(dir, format.ManifestName)); err != nil {
 		return errors.Join(err, removeIfThere(d.fs, temp))
@@ -175,7 +175,7 @@ func (l *Bucket) Replace(e format.Epoch, name string, room Room, fill func(f vfs
 	if err != nil {
 		err = errors.Join(err, u.Abort())
 	}
-	return l.spaceError(err, room.Most)
+	return l.Full(err, room.Most)
 }
 
 // over has put replace what has a key, or make it.

@@ -1,0 +1,186 @@
+// Package handover passes open files between the processes of a node, over a Unix socket without
+// a name in any directory: a file that one of them has opened costs the others no look at its file system.
+// Both ends make sure that the other one belongs to the same user.
+package handover
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-hpc/holdfast/internal/peercred"
+)
+
+// MaxAddress bounds the length of an address.
+const MaxAddress = 64
+
+// granted is the byte that comes with a file.
+const granted = 1
+
+// Server gives files to who asks for them.
+type Server struct {
+	l    *net.UnixListener
+	open func(key uint32) (syscall.Conn, error)
+
+	mu     sync.Mutex
+	closed bool                   // guarded by mu
+	conns  map[*net.UnixConn]bool // guarded by mu
+}
+
+// Serve starts to give away what open returns for a key. open is called for every
+// question, by several goroutines; the file stays its own. The caller closes the Server.
+func Serve(open func(key uint32) (syscall.Conn, error)) (*Server, error) {
+	var name [16]byte
+	if _, err := rand.Read(name[:]); err != nil {
+		return nil, err
+	}
+	addr := &net.UnixAddr{Net: "unix", Name: "@holdfast-" + hex.EncodeToString(name[:])}
+	l, err := net.ListenUnix("unix", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the processes of the node: %w", err)
+	}
+	s := &Server{l: l, open: open, conns: map[*net.UnixConn]bool{}}
+	go s.accept()
+	return s, nil
+}
+
+// Address is what Ask wants to know, at most MaxAddress bytes.
+func (s *Server) Address() string { return s.l.Addr().String() }
+
+func (s *Server) accept() {
+	for {
+		c, err := s.l.AcceptUnix()
+		if err != nil {
+			return // Close
+		}
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			_ = c.Close() // nothing was sent
+			return
+		}
+		s.conns[c] = true
+		s.mu.Unlock()
+		go s.answer(c)
+	}
+}
+
+// answer gives one file away, or closes the connection without a word.
+func (s *Server) answer(c *net.UnixConn) {
+	defer func() {
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+		_ = c.Close() // the other end has what it needs, or sees that it has not
+	}()
+	var key [4]byte
+	if sameUser(c) != nil {
+		return
+	}
+	if n, err := c.Read(key[:]); n != len(key) || err != nil {
+		return
+	}
+	f, err := s.open(binary.LittleEndian.Uint32(key[:]))
+	if err != nil {
+		return
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) { // an error of either is one that the other end sees
+		_, _, _ = c.WriteMsgUnix([]byte{granted}, unix.UnixRights(int(fd)), nil)
+	})
+}
+
+// Close ends all conversations. It does not wait for open, which may hang on a file system; its result goes nowhere
+// then. Further calls do nothing.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	err := s.l.Close()
+	for c := range s.conns {
+		_ = c.Close() // answer may have done so
+	}
+	return err
+}
+
+// ErrRefused says that the other process has no such file to give, or has ended.
+var ErrRefused = errors.New("the first process of the node does not hand the file over")
+
+// Ask gets the file with a key from the Server at the address, and waits until it is open there. The caller
+// closes it.
+func Ask(ctx context.Context, address string, key uint32) (f *os.File, err error) {
+	var d net.Dialer
+	any, err := d.DialContext(ctx, "unix", address)
+	if err != nil {
+		return nil, err
+	}
+	c := any.(*net.UnixConn)
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer func() {
+		stop()
+		_ = c.Close() // all has been read
+		if ctx.Err() != nil && err != nil {
+			err = context.Cause(ctx)
+		}
+	}()
+	if err := sameUser(c); err != nil {
+		return nil, err
+	}
+	if _, err := c.Write(binary.LittleEndian.AppendUint32(nil, key)); err != nil {
+		return nil, err
+	}
+	b, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := c.ReadMsgUnix(b, oob)
+	fds, perr := rights(oob[:oobn])
+	switch {
+	case len(fds) == 1 && err == nil && n == 1 && b[0] == granted:
+		return os.NewFile(uintptr(fds[0]), fmt.Sprint("handed over: ", key)), nil
+	case err == nil || errors.Is(err, io.EOF):
+		err = ErrRefused
+	}
+	for _, fd := range fds {
+		_ = unix.Close(fd) // never used
+	}
+	return nil, errors.Join(err, perr)
+}
+
+// rights lists the files that came with a message.
+func rights(oob []byte) (fds []int, err error) {
+	list, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		more, err := unix.ParseUnixRights(&list[i])
+		if err != nil {
+			return fds, err
+		}
+		fds = append(fds, more...)
+	}
+	return fds, nil
+}
+
+// sameUser says why a connection must not be used.
+func sameUser(c *net.UnixConn) error {
+	who, err := peercred.Of(c)
+	if err == nil && int(who.Uid) != os.Geteuid() {
+		err = fmt.Errorf("the other end belongs to user %d", who.Uid)
+	}
+	return err
+}

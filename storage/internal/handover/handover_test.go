@@ -1,0 +1,85 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+func serve(t *testing.T, open func(key uint32) (syscall.Conn, error)) *Server {
+	t.Helper()
+	s, err := Serve(open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	if n := len(s.Address()); n > MaxAddress {
+		t.Fatalf("the address has %d bytes", n)
+	}
+	return s
+}
+
+// TestAsk writes by the descriptor that was handed over, after the name has gone.
+func TestAsk(t *testing.T) {
+	mine, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mine.Close()
+	s := serve(t, func(key uint32) (syscall.Conn, error) {
+		if key != 7 {
+			return nil, errors.New("no such file")
+		}
+		return mine, nil
+	})
+	f, err := Ask(t.Context(), s.Address(), 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(mine.Name()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("abc"), 4); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 3)
+	if _, err := mine.ReadAt(got, 4); err != nil || string(got) != "abc" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if _, err := Ask(t.Context(), s.Address(), 8); !errors.Is(err, ErrRefused) {
+		t.Errorf("another file: got %v, want ErrRefused", err)
+	}
+	if err := errors.Join(s.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := Ask(t.Context(), s.Address(), 7); err == nil {
+		t.Error("a closed server gave a file")
+	}
+}
+
+// TestHung gives up a question whose answer does not come: by its context, and when the server goes.
+func TestHung(t *testing.T) {
+	asked, release := make(chan struct{}, 2), make(chan struct{})
+	defer close(release)
+	s := serve(t, func(uint32) (syscall.Conn, error) {
+		asked <- struct{}{}
+		<-release
+		return nil, errors.New("released")
+	})
+	why := errors.New("out of time")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() { <-asked; cancel(why) }()
+	if _, err := Ask(ctx, s.Address(), 1); !errors.Is(err, why) {
+		t.Errorf("got %v, want the cause", err)
+	}
+	go func() { <-asked; s.Close() }()
+	if _, err := Ask(t.Context(), s.Address(), 1); !errors.Is(err, ErrRefused) && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("got %v, want ErrRefused", err)
+	}
+}

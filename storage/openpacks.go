@@ -1,0 +1,170 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/handover"
+)
+
+// openPacks are the packs in the making that a flusher has open, for itself and for the other ranks of its node.
+type openPacks struct {
+	mu     sync.Mutex
+	server *handover.Server  // guarded by mu; nil: nobody can ask
+	files  map[int]*openPack // guarded by mu: by the first rank in the pack
+	closed bool              // guarded by mu
+}
+
+// openPack is one of them.
+type openPack struct {
+	ready chan struct{} // closed when file and err are there
+	file  vfs.File
+	err   error
+}
+
+// Lead makes this rank the one that opens the packs for all ranks of its node; the others find it by its Size.
+// Without it, or after an error, each opens them by itself, which takes longer on a parallel file system and is
+// right as well.
+func (p *Part) Lead() error {
+	if p.to.Traits().Single {
+		return nil // no pack has two writers
+	}
+	server, err := handover.Serve(func(first uint32) (syscall.Conn, error) {
+		f, err := p.open(int(first))
+		if err != nil {
+			return nil, err
+		}
+		c, ok := f.(syscall.Conn)
+		if !ok {
+			return nil, errors.ErrUnsupported
+		}
+		return c, nil
+	})
+	if err != nil {
+		return err
+	}
+	p.packs.mu.Lock()
+	defer p.packs.mu.Unlock()
+	p.packs.server = server
+	return nil
+}
+
+// address is where other ranks ask for the packs; empty: nowhere.
+func (o *openPacks) address() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.server == nil {
+		return ""
+	}
+	return o.server.Address()
+}
+
+// open opens the pack of which first is the first rank, once.
+func (p *Part) open(first int) (vfs.File, error) {
+	o := &p.packs
+	o.mu.Lock()
+	if o.closed {
+		o.mu.Unlock()
+		return nil, ErrClosed
+	}
+	x, found := o.files[first]
+	if !found {
+		x = &openPack{ready: make(chan struct{})}
+		if o.files == nil {
+			o.files = map[int]*openPack{}
+		}
+		o.files[first] = x
+	}
+	o.mu.Unlock()
+	if found {
+		<-x.ready
+		return x.file, x.err
+	}
+	x.file, x.err = p.to.Join(p.epoch, packTemp(p.epoch, p.store.opt.Rank, first), p.spec.Room)
+	close(x.ready)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed && x.err == nil { // the file system was so slow that Close did not wait
+		return nil, errors.Join(ErrClosed, x.file.Close())
+	}
+	return x.file, x.err
+}
+
+// forget lets go of a pack that has been closed.
+func (o *openPacks) forget(first int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.files, first)
+}
+
+// Close ends the part: no rank of the node writes or seals the packs any more. It waits for no file system.
+// Further calls do nothing.
+func (p *Part) Close() error {
+	o := &p.packs
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return nil
+	}
+	o.closed = true
+	var err error
+	if o.server != nil {
+		err = o.server.Close()
+	}
+	for _, x := range o.files {
+		select {
+		case <-x.ready:
+			if x.err == nil {
+				err = errors.Join(err, x.file.Close())
+			}
+		default: // open closes it
+		}
+	}
+	return err
+}
+
+// writeInto has fill write this rank's place in a pack, durably unless the flusher makes it so: direct writes to
+// its file, which is one for all, are synced by Seal.
+func (p *Part) writeInto(ctx context.Context, n *NodePack, k *nodePackFile, fill func(f vfs.File) error) error {
+	f, shared, err := p.packFile(ctx, n, k)
+	if err != nil {
+		return err
+	}
+	err = fill(f)
+	if err == nil && !(shared && f.Direct()) {
+		err = f.Sync()
+	}
+	if n.Ranks[0] == p.store.opt.Rank {
+		return err // Seal goes on with the file
+	}
+	return errors.Join(err, f.Close())
+}
+
+// packFile opens a pack. shared says that the flusher has the same file open.
+func (p *Part) packFile(ctx context.Context, n *NodePack, k *nodePackFile) (f vfs.File, shared bool, err error) {
+	if n.Ranks[0] == p.store.opt.Rank {
+		f, err = p.open(k.first())
+		return f, true, err
+	}
+	temp := n.temp(k)
+	if address := string(n.Sizes[0][sizeBytes:]); address != "" {
+		file, err := handover.Ask(ctx, address, uint32(k.first()))
+		if err == nil {
+			f, err = vfs.Adopt(p.store.opt.fs, file, filepath.Join(p.to.Path(), format.EpochName(n.Epoch), temp))
+		}
+		if err == nil {
+			return f, true, nil
+		}
+		if ctx.Err() != nil {
+			return nil, false, err
+		}
+		p.store.log.Debug("this rank opens its node's pack by itself", "epoch", n.Epoch, "why", err)
+	}
+	f, err = p.to.Join(n.Epoch, temp, p.spec.Room)
+	return f, false, err
+}
