@@ -104,6 +104,10 @@ var settings = slices.Concat([]config.Row[Options]{
 		config.Bool(func(o *Options) *bool { return &o.Compress })),
 	config.Key("flush_rate", "no limit", "limit for copying to global, bytes per second and node",
 		config.Bytes(func(o *Options) *int64 { return &o.FlushRate })),
+	config.Key("pack_size", "8GiB", "how long the files at global may grow before a node begins another",
+		config.Bytes(func(o *Options) *int64 { return &o.PackSize })),
+	config.Key("stripes", "as the directory has it", "how many storage targets of Lustre large files at global are "+
+		"spread over", config.Checked("a number of targets, or all", setStripes)),
 	config.Key("local_every", "every epoch", "which epochs go to local; the others go straight to global, if they are "+
 		"due there alone",
 		everyKind(func(o *Options) *Every { return &o.LocalEvery })),
@@ -175,6 +179,20 @@ var settings = slices.Concat([]config.Row[Options]{
 	config.Key("device", "the best there is", "device of the program, on this machine or of a holdfast gpud",
 		config.Checked("a selection such as cuda:0, pocl, or remote=node7:7478,cuda:0", setDevice)),
 }, config.Gpud(setGpudKey))
+
+// setStripes reads a number of storage targets, or all.
+func setStripes(o *Options, text string) (err error) {
+	if text == "all" {
+		o.Stripes = -1
+		return nil
+	}
+	n, err := strconv.Atoi(text)
+	if err == nil && n < 1 {
+		err = errors.New("less than one")
+	}
+	o.Stripes = n
+	return err
+}
 
 // everyKind is a count of epochs or a time between them.
 func everyKind(at func(*Options) *Every) config.Kind[Options] {

@@ -87,7 +87,7 @@ func (o *Options) levelConfigs() ([]storage.LevelConfig, error) {
 	if o.Global != "" {
 		out = append(out, storage.LevelConfig{Name: storage.LevelGlobal, Dir: o.Global, Create: o.makeDirs,
 			Keep: o.Keep, KeepEvery: o.KeepEvery,
-			Compress: o.Compress, BytesPerSec: o.FlushRate})
+			Compress: o.Compress, BytesPerSec: o.FlushRate, PackBytes: o.PackSize, Stripes: o.Stripes})
 	}
 	return out, nil
 }

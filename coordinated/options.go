@@ -38,6 +38,11 @@ type Options struct {
 	// FlushRate limits the copying to Global, in bytes a second for each node; 0
 	// means no limit.
 	FlushRate int64
+	// PackSize is how long the packs at Global may grow, in bytes, before the shards of further ranks of a node go to a
+	// new one; 0 means 8 GiB. Stripes is over how many storage targets Lustre spreads each; -1: all; 0: as the
+	// directory says.
+	PackSize int64
+	Stripes  int
 	// LocalEvery, PartnerEvery, ParityEvery and GlobalEvery say which epochs come to a
 	// level; zero: every one. The first epoch of a run and a final one come to all levels.
 	// A level that is slower than its epochs come takes the newest one when it is free and
@@ -221,10 +226,11 @@ func (o *Options) validate() error {
 	}
 	if o.WriteTimeout < 0 || o.WaitTimeout < 0 || o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 ||
 		o.DeadlineLead < 0 || o.Grace < 0 || o.MaxPool < 0 || o.MaxMailbox < 0 || o.FlushRate < 0 || o.KeepEvery < 0 ||
+		o.PackSize < 0 ||
 		o.KeepInterval < 0 ||
 		o.MaxFailed < 0 || o.CopyWorkers < 0 || o.Fanout < 0 {
 		return &OptionError{Name: "WriteTimeout, WaitTimeout, CutTimeout, Interval, MTBF, DeadlineLead, Grace, " +
-			"MaxPool, MaxMailbox, FlushRate, KeepEvery, MaxFailed, CopyWorkers, Fanout",
+			"MaxPool, MaxMailbox, FlushRate, PackSize, KeepEvery, MaxFailed, CopyWorkers, Fanout",
 			Why: "a negative value means nothing; use 0 for the default"}
 	}
 	if o.KeepEvery > 0 && o.KeepInterval > 0 {

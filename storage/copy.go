@@ -42,7 +42,7 @@ func (s *Store) copyShards(ctx context.Context, c *copying) (infos []ShardInfo, 
 	defer done()
 	files := []copyFile{}
 	if c.packed {
-		files = divideIntoPacks(c.shards, packBytes)
+		files = divideIntoPacks(c.shards, c.to.cfg.PackBytes)
 	} else {
 		for _, sh := range c.shards {
 			files = append(files, copyFile{format.ShardName(sh.rank), format.NoPack, []*Shard{sh}})

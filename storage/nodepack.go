@@ -107,7 +107,7 @@ func (p *Part) Write(ctx context.Context, n NodePack) (ShardInfo, error) {
 
 func (p *Part) write(ctx context.Context, n *NodePack) (stored int64, err error) {
 	s := p.store
-	pk, base, err := n.place(s.opt.Rank)
+	pk, base, err := n.place(s.opt.Rank, p.to.cfg.PackBytes)
 	if err != nil {
 		return 0, err
 	}
@@ -151,8 +151,8 @@ type nodePackFile struct {
 
 func (k *nodePackFile) first() int { return k.ranks[0] }
 
-// files divides the ranks among packs.
-func (n *NodePack) files() ([]nodePackFile, error) {
+// files divides the ranks among packs of at most so many bytes.
+func (n *NodePack) files(most int64) ([]nodePackFile, error) {
 	if len(n.Ranks) == 0 || len(n.Sizes) != len(n.Ranks) || !slices.IsSorted(n.Ranks) {
 		return nil, fmt.Errorf("node pack: got ranks %v and %d sizes, want sorted ranks and a size for each", n.Ranks,
 			len(n.Sizes))
@@ -169,7 +169,7 @@ func (n *NodePack) files() ([]nodePackFile, error) {
 		}
 	}
 	var out []nodePackFile
-	for _, run := range packRuns(bytes, packBytes) {
+	for _, run := range packRuns(bytes, most) {
 		k := nodePackFile{ranks: n.Ranks[run.from:run.to], rooms: rooms[run.from:run.to]}
 		for _, room := range k.rooms {
 			k.base = append(k.base, k.end)
@@ -181,8 +181,8 @@ func (n *NodePack) files() ([]nodePackFile, error) {
 }
 
 // place finds the pack of a rank and where its shard starts there.
-func (n *NodePack) place(rank int) (*nodePackFile, int64, error) {
-	files, err := n.files()
+func (n *NodePack) place(rank int, most int64) (*nodePackFile, int64, error) {
+	files, err := n.files(most)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -213,7 +213,7 @@ func (p *Part) Seal(ctx context.Context, n NodePack) (infos []ShardInfo, err err
 		if err != nil {
 			return err
 		}
-		files, err := n.files()
+		files, err := n.files(to.cfg.PackBytes)
 		for i := 0; i < len(files) && err == nil; i++ {
 			var part []ShardInfo
 			if to.Traits().Single {
@@ -310,7 +310,7 @@ func readParts(f vfs.File, name string, k *nodePackFile, m *format.Manifest) (in
 // sealed. The flusher calls it when no rank writes any more.
 func (s *Store) DropPacks(n NodePack) error {
 	return s.on("discard", n.Epoch, n.To, func(to *levelState) error {
-		files, err := n.files()
+		files, err := n.files(to.cfg.PackBytes)
 		for i := range files {
 			if !to.Traits().Single {
 				err = errors.Join(err, to.Drop(n.Epoch, n.temp(&files[i])))

@@ -336,9 +336,9 @@ func TestPartRefuses(t *testing.T) {
 
 func TestNodePackFiles(t *testing.T) {
 	const room = 3 * 4096
-	n := NodePack{Ranks: []int{2, 5, 7, 9}, Sizes: [][]byte{partSize(packBytes, room), partSize(packBytes/2, room),
-		partSize(packBytes/2, room), partSize(1, room)}}
-	files, err := n.files()
+	n := NodePack{Ranks: []int{2, 5, 7, 9}, Sizes: [][]byte{partSize(800, room), partSize(400, room), partSize(400, room),
+		partSize(1, room)}}
+	files, err := n.files(800)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +354,7 @@ func TestNodePackFiles(t *testing.T) {
 		{Ranks: []int{0}, Sizes: [][]byte{partSize(1, 100)}},
 		{Ranks: []int{0}, Sizes: [][]byte{partSize(1, room)[:15]}},
 	} {
-		if _, err := bad.files(); err == nil {
+		if _, err := bad.files(800); err == nil {
 			t.Errorf("%+v was accepted", bad)
 		}
 	}

@@ -8,11 +8,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// packBytes is how long a pack may grow before a new one is begun. A flush that
-// a crash cut short continues after the last whole pack.
-const packBytes = 8 << 30
-
-// divideIntoPacks puts shards together in ascending order of ranks.
+// divideIntoPacks puts shards together in ascending order of ranks. A flush that a crash cut short continues after
+// the last whole pack.
 func divideIntoPacks(shards []*Shard, limit int64) []copyFile {
 	sorted := slices.Clone(shards)
 	slices.SortFunc(sorted, func(a, b *Shard) int { return a.rank - b.rank })

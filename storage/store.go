@@ -180,10 +180,24 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, er
 	if err := s.guard(ctx, l); err != nil {
 		return l, err
 	}
+	s.stripe(ctx, l)
 	if s.opt.keepTemps {
 		return l, l.NoteNoneBegun()
 	}
 	return l, errors.Join(l.ClearTemps(), l.NoteNoneBegun())
+}
+
+// stripe has the level's file system spread its files, if that is asked for. Without it they are slower and as good.
+func (s *Store) stripe(ctx context.Context, l *levelState) {
+	d, ok := l.Level.(interface {
+		Stripe(ctx context.Context, stripes int) error
+	})
+	if !ok || !l.Traits().Shared || l.cfg.Stripes == 0 || l.cfg.Unused {
+		return
+	}
+	if err := d.Stripe(ctx, l.cfg.Stripes); err != nil {
+		s.log.Warn("the directory's files are not striped as asked for", "level", l.Name(), "dir", l.Path(), "err", err)
+	}
 }
 
 // Close waits for operations under way, stops serving other ranks and frees the
