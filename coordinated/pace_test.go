@@ -111,7 +111,8 @@ func TestSlowLevel(t *testing.T) {
 				t.Errorf("epoch %d was %d/3 intervals old when its flush began, want at most 2", es.Epoch, age)
 			}
 			if age := arrived[es.Epoch] - 3*int(es.Epoch); age > (2+intervals)*3 {
-				t.Errorf("epoch %d was %d/3 intervals old when it was at global, want at most %d", es.Epoch, age, 2+intervals)
+				t.Errorf("epoch %d was %d/3 intervals old when it was at global, want at most %d", es.Epoch, age,
+					2+intervals)
 			}
 			newest = es.Epoch
 		case over <= es.Epoch || !strings.Contains(log.String(), fmt.Sprintf("epoch=%d level=global newer=%d", es.Epoch,

@@ -336,8 +336,8 @@ func TestPartRefuses(t *testing.T) {
 
 func TestNodePackFiles(t *testing.T) {
 	const room = 3 * 4096
-	n := NodePack{Ranks: []int{2, 5, 7, 9}, Sizes: [][]byte{partSize(800, room), partSize(400, room), partSize(400, room),
-		partSize(1, room)}}
+	n := NodePack{Ranks: []int{2, 5, 7, 9}, Sizes: [][]byte{partSize(800, room), partSize(400, room),
+		partSize(400, room), partSize(1, room)}}
 	files, err := n.files(800)
 	if err != nil {
 		t.Fatal(err)

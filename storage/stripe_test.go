@@ -52,11 +52,12 @@ func TestStripes(t *testing.T) {
 		script         string
 		want, warns    string
 	}{
-		"asked for":        {stripes: 8, lustre: true, want: "setstripe -E 64M -c 1 -E -1 -c 8 DIR\n"},
-		"over all":         {stripes: -1, lustre: true, want: "setstripe -E 64M -c 1 -E -1 -c -1 DIR\n"},
-		"not asked for":    {lustre: true},
-		"no Lustre":        {stripes: 8},
-		"refused":          {stripes: 8, lustre: true, script: "echo no quota; exit 5", want: "setstripe", warns: "no quota"},
+		"asked for":     {stripes: 8, lustre: true, want: "setstripe -E 64M -c 1 -E -1 -c 8 DIR\n"},
+		"over all":      {stripes: -1, lustre: true, want: "setstripe -E 64M -c 1 -E -1 -c -1 DIR\n"},
+		"not asked for": {lustre: true},
+		"no Lustre":     {stripes: 8},
+		"refused": {stripes: 8, lustre: true, script: "echo no quota; exit 5", want: "setstripe",
+			warns: "no quota"},
 		"without the tool": {stripes: 8, lustre: true, noTool: true, warns: "lfs of Lustre is not on PATH"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,8 +77,9 @@ func TestStripes(t *testing.T) {
 			var log testbuf.Buffer
 			var told *Told
 			for r := range 2 {
-				s, err := Open(context.Background(), Options{Job: "j", Rank: r, Size: 2, fs: f, pool: testPool, Together: true,
-					Told: told, Nodes: []string{"a", "b"}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				s, err := Open(context.Background(), Options{Job: "j", Rank: r, Size: 2, fs: f, pool: testPool,
+					Together: true, Told: told, Nodes: []string{"a", "b"},
+					Logger: slog.New(slog.NewTextHandler(&log, nil)),
 					Levels: []LevelConfig{{Name: LevelGlobal, Dir: global, Stripes: c.stripes}}})
 				if err != nil {
 					t.Fatal(err)
@@ -95,7 +97,8 @@ func TestStripes(t *testing.T) {
 			if got != c.want && !(c.script != "" && strings.HasPrefix(got, c.want)) {
 				t.Errorf("lfs was called as %q, want %q", got, c.want)
 			}
-			if said := log.String(); strings.Contains(said, "striped") != (c.warns != "") || !strings.Contains(said, c.warns) {
+			said := log.String()
+			if strings.Contains(said, "striped") != (c.warns != "") || !strings.Contains(said, c.warns) {
 				t.Errorf("the log has %q, want %q", said, c.warns)
 			}
 		})

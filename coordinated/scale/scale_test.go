@@ -40,7 +40,8 @@ func TestCounts(t *testing.T) {
 		t.Errorf("got %g files removed in an epoch, want at least one pack of each of 6 nodes", n)
 	}
 	if n := all.Epoch.Ops[Open]; n > 6+18 { // 24 ranks would open 24
-		t.Errorf("got %g files opened in an epoch, want one for each of 6 nodes, and manifests and records by rank 0", n)
+		t.Errorf("got %g files opened in an epoch, want one for each of 6 nodes, and manifests and "+
+			"records by rank 0", n)
 	}
 	if n := all.Epoch.BytesWritten; n < 24*64<<10 {
 		t.Errorf("got %g bytes written of 24 ranks' 64 KiB", n)
