@@ -90,7 +90,7 @@ func TestMistakes(t *testing.T) {
 		{"prune nosuchdirectory", "does not exist"},
 		{"doctor now", "holdfast doctor does not take 1 argument(s)"},
 		{"man", "usage: holdfast man DIR"},
-		{"bench cut --ranks 1", "--ranks 1: want numbers from 2 on"},
+		{"bench cut --ranks 1", "--ranks 1: want numbers of 2 or more"},
 		{"bench mpi --runs 0", "--runs 0: want more than 0"},
 		{"bench peers --mpi lam", `MPI "lam" is not known`},
 		{"bench storage --dir nosuchdirectory", "nosuchdirectory"},
