@@ -70,7 +70,7 @@ func (n *named) Meet(context.Context) ([]int, error) {
 }
 
 // Allgather is over the same.
-func (n *named) Allgather(all, mine []byte) error { return n.r.s.ck.GatherElsewhere(all, mine) }
+func (n *named) Allgather(all, mine []byte) error { return program.Of(n.r.s.ck).Gather(all, mine) }
 
 // versionArray holds the version. Names of the program do not begin so.
 const versionArray = "holdfast.version"
@@ -117,7 +117,7 @@ func (s *session) openName(ctx context.Context, n *named, keep int) error {
 	n.armed, n.signals = make(chan struct{}, 1), make(chan os.Signal)
 	n.points.Store(0)
 	n.waiting.Store(false)
-	ck, err := coordinated.OpenElsewhere(ctx, n, s.opt.Named(n.name, keep))
+	ck, err := program.Open[coordinated.Checkpointer](ctx, n, program.Named(s.opt, n.name, keep))
 	if err == nil {
 		err = ck.Protect(versionArray, &n.version)
 	}
@@ -218,7 +218,7 @@ func (s *session) save(ctx context.Context, m wire.Message) (code int32, value u
 	n.version = m.Version
 	if !n.used {
 		n.used = true
-		n.ck.Begin()
+		program.Of(n.ck).Begin()
 	}
 	e, err := n.cut(ctx)
 	return 0, uint64(e), err
@@ -263,7 +263,7 @@ func (s *session) together(op string, err error) error {
 	if err != nil {
 		mine[0] = 1
 	}
-	if gerr := s.ck.GatherElsewhere(all, mine); gerr != nil {
+	if gerr := program.Of(s.ck).Gather(all, mine); gerr != nil {
 		return errors.Join(err, gerr)
 	}
 	if r := slices.Index(all, 1); r >= 0 && err == nil {
@@ -276,8 +276,8 @@ func (s *session) together(op string, err error) error {
 const noVersion = math.MinInt64
 
 // versions finds the epochs of a name and the versions that all ranks read there.
-func (s *session) versions(ctx context.Context, n *named) (list []coordinated.SavedEpoch, versions []int64, err error) {
-	if list, err = n.ck.SavedEpochs(ctx); err != nil || len(list) == 0 {
+func (s *session) versions(ctx context.Context, n *named) (list []program.SavedEpoch, versions []int64, err error) {
+	if list, err = program.Of(n.ck).SavedEpochs(ctx); err != nil || len(list) == 0 {
 		return nil, nil, err
 	}
 	var mine []byte
@@ -292,7 +292,7 @@ func (s *session) versions(ctx context.Context, n *named) (list []coordinated.Sa
 		mine = binary.LittleEndian.AppendUint64(mine, uint64(v))
 	}
 	all := make([]byte, s.rank.size*len(mine))
-	if err := s.ck.GatherElsewhere(all, mine); err != nil {
+	if err := program.Of(s.ck).Gather(all, mine); err != nil {
 		return nil, nil, err
 	}
 	for i := range list {
@@ -347,7 +347,7 @@ func (s *session) beginRestart(ctx context.Context, m wire.Message) error {
 	if err = s.together(fmt.Sprintf("restart from %q", n.name), err); err != nil {
 		return err
 	}
-	restored, err := n.ck.RestoreEpoch(ctx, list[i].Epoch)
+	restored, err := program.Of(n.ck).RestoreEpoch(ctx, list[i].Epoch)
 	if err == nil && !restored {
 		err = fmt.Errorf("version %d of %q was removed meanwhile", m.Version, n.name)
 	}
@@ -371,7 +371,7 @@ func (s *session) beginRestart(ctx context.Context, m wire.Message) error {
 }
 
 // take makes the arrays of a checkpoint those that are restored.
-func (n *named) take(e coordinated.SavedEpoch) error {
+func (n *named) take(e program.SavedEpoch) error {
 	for name, a := range e.Saved {
 		if name == versionArray {
 			continue

@@ -208,7 +208,7 @@ func (s *session) begin(m wire.Message) (err error) {
 	s.rank = r
 	s.mu.Unlock()
 	s.log = s.log.With("rank", m.Rank)
-	s.opt = s.d.opt.Checkpoints.OfStart(m.Supervisor, m.Step, m.Flags&wire.HelloFresh != 0)
+	s.opt = program.OfStart(s.d.opt.Checkpoints, m.Supervisor, m.Step, m.Flags&wire.HelloFresh != 0)
 	check := signalsOf(s.opt.CheckpointSignals, unix.SIGUSR1)
 	stop := signalsOf(s.opt.StopSignals, unix.SIGUSR2, unix.SIGTERM)
 	s.opt.CheckpointSignals, s.opt.StopSignals = check, stop
@@ -234,7 +234,7 @@ func (s *session) begin(m wire.Message) (err error) {
 		case <-ctx.Done():
 		}
 	}()
-	if s.ck, err = coordinated.OpenElsewhere(ctx, r, s.opt); err != nil {
+	if s.ck, err = program.Open[coordinated.Checkpointer](ctx, r, s.opt); err != nil {
 		return err
 	}
 	s.ending.Go(s.guard)

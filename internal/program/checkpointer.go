@@ -1,0 +1,83 @@
+package program
+
+import (
+	"context"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// Checkpointer is what a *coordinated.Checkpointer does for a program in another process, beside
+// what programs in Go call.
+type Checkpointer interface {
+	// Gather gives every rank's bytes to all, in order of rank, over the control plane. It is
+	// collective, in the same order on all ranks; mine has the same length everywhere, and all
+	// is Size times as long.
+	Gather(all, mine []byte) error
+
+	// Begin lets the first Point pass without a Restore: the program has its state, or gets it
+	// in another way. Local, in the place of Restore.
+	Begin()
+
+	// RestoreEpoch is Restore of one epoch.
+	RestoreEpoch(ctx context.Context, e storage.Epoch) (bool, error)
+
+	// SavedEpochs lists the epochs that all ranks have, newest first. Collective, before Restore.
+	// It reads a table of each.
+	SavedEpochs(ctx context.Context) ([]SavedEpoch, error)
+}
+
+// SavedEpoch is what this rank saved in an epoch, by name.
+type SavedEpoch struct {
+	Epoch storage.Epoch
+	Saved map[string]SavedArray
+	Err   error // why it cannot be read
+}
+
+// SavedArray is what an epoch has of one array.
+type SavedArray struct {
+	Layout string // of an element, as in Array; empty: it is something else
+	Bytes  int64
+	Inline []byte // if they are few
+}
+
+// Hooks is what package coordinated, which stands above this one, hands in when it starts.
+// Options are coordinated.Options there, and a checkpointer is a *coordinated.Checkpointer.
+type Hooks struct {
+	Open    func(ctx context.Context, p Program, opt any) (any, error)
+	Of      func(checkpointer any) Checkpointer
+	OfStart func(opt any, supervisor, step string, fresh bool) any
+	Named   func(opt any, name string, keep int) any
+}
+
+var hooks Hooks
+
+// Register is for package coordinated.
+func Register(h Hooks) { hooks = h }
+
+// Open is coordinated.Open for a rank of a program that the caller speaks with; holdfast node
+// does. It gives the caller a *coordinated.Checkpointer to call in the program's place, with
+// these differences: what is protected is an *Array, signals come from p, and all ranks stop at
+// the same point, which they come to equally often.
+func Open[C, Options any](ctx context.Context, p Program, opt Options) (*C, error) {
+	c, err := hooks.Open(ctx, p, opt)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*C), nil
+}
+
+// Of returns the side of a checkpointer of Open that programs do not see.
+func Of[C any](c *C) Checkpointer { return hooks.Of(c) }
+
+// OfStart returns the options for a program that another process has started than this one: what
+// HOLDFAST_SUPERVISOR tells it, its step of Slurm, and whether it starts over.
+func OfStart[Options any](o Options, supervisor, step string, fresh bool) Options {
+	return hooks.OfStart(o, supervisor, step, fresh).(Options)
+}
+
+// Named returns the options of the checkpoints that a program takes under a name of its own,
+// beside those of its points: their directories are below those of the job, and nothing
+// but the program asks for them. keep is how many stay; 0 means as many as of the others.
+func Named[Options any](o Options, name string, keep int) Options {
+	return hooks.Named(o, name, keep).(Options)
+}
