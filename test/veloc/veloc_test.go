@@ -404,12 +404,13 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
-// TestRanks starts another number of ranks than the checkpoints have: it is told, and nobody hangs.
+// TestRanks starts another number of ranks than the checkpoints have: it is told, and nobody hangs. MPICH's launcher
+// may drop what ranks write before they abort.
 func TestRanks(t *testing.T) {
 	p := newPlace(t, "mode = sync")
-	command, _ := heat(t, "mpich", p, "mem")
-	mustRun(t, "mpich", ranks, command...)
-	out, code := run(t, "mpich", ranks-1, command...)
+	command, _ := heat(t, "openmpi", p, "mem")
+	mustRun(t, "openmpi", ranks, command...)
+	out, code := run(t, "openmpi", ranks-1, command...)
 	if code == 0 || strings.Contains(out, "heat: begins") || !strings.Contains(out, "veloc: rank") {
 		t.Errorf("exit code %d, want an error that says why:\n%s", code, out)
 	}
