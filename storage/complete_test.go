@@ -113,16 +113,8 @@ func TestFlushDirsCompletesADeadJob(t *testing.T) {
 
 func TestPruneDirs(t *testing.T) {
 	f := newWorldFS()
-	w, err := openWorld(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := openKeeping(t, f)
 	defer w.close()
-	for _, s := range w.stores {
-		for _, l := range s.levels {
-			l.cfg.Keep = 10
-		}
-	}
 	for e := Epoch(1); e <= 6; e++ {
 		if err := w.takeEpoch(e, func(Epoch) {}); err != nil {
 			t.Fatal(err)

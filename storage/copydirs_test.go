@@ -67,16 +67,8 @@ func intact(ctx context.Context, e Epoch, dirs ...string) error {
 func copyWorld(t *testing.T) *crashfs.FS {
 	t.Helper()
 	f := newWorldFS()
-	w, err := openWorld(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := openKeeping(t, f)
 	defer w.close()
-	for _, s := range w.stores {
-		for _, l := range s.levels {
-			l.cfg.Keep = 10
-		}
-	}
 	for e := Epoch(1); e <= 3; e++ {
 		if err := w.takeEpoch(e, func(Epoch) {}); err != nil {
 			t.Fatal(err)

@@ -50,6 +50,21 @@ func openWorld(f *crashfs.FS) (*world, error) {
 	return w, nil
 }
 
+// openKeeping is openWorld where no level prunes any of the few epochs of a test.
+func openKeeping(t *testing.T, f *crashfs.FS) *world {
+	t.Helper()
+	w, err := openWorld(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range w.stores {
+		for _, l := range s.levels {
+			l.cfg.Keep = 10
+		}
+	}
+	return w
+}
+
 func (w *world) close() {
 	for _, s := range w.stores {
 		s.Close()

@@ -87,28 +87,33 @@ func (s *site) outcome(ctx context.Context) *outcome {
 	return o
 }
 
+// damagedSites builds the sites that a campaign damages copies of, one for each of siteLevels. It
+// plays count damages, or short of them with -short.
+func damagedSites(t *testing.T, count *int, short int) (base string, sites []*site, seed uint64) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away; make test runs as root")
+	}
+	if seed = *damageSeed; seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	if testing.Short() {
+		*count = min(*count, short)
+	}
+	t.Logf("%d damages, seed %d", *count, seed)
+	base = fastDir(t)
+	for i, levels := range siteLevels {
+		sites = append(sites, buildSite(t, filepath.Join(base, fmt.Sprint("site", i)), levels...))
+	}
+	return base, sites, seed
+}
+
 // TestDamages does to directories of real jobs what disks, people and other users
 // do, and compares what verify says, what a restart gives, and what was written:
 // every damage is noticed, with the right answer, or does no harm; wrong bytes are
 // never restored; nothing crashes and nothing waits.
 func TestDamages(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give files away; make test runs as root")
-	}
-	seed := *damageSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	if testing.Short() {
-		*damages = min(*damages, 100)
-	}
-	t.Logf("%d damages, seed %d", *damages, seed)
-	base := fastDir(t)
-	var sites []*site
-	for i, levels := range [][]string{{"partner", "global"}, {"parity", "global"}, {"partner"}, {"parity"}, {"global"},
-		{}} {
-		sites = append(sites, buildSite(t, filepath.Join(base, fmt.Sprint("site", i)), levels...))
-	}
+	base, sites, seed := damagedSites(t, damages, 100)
 	count := map[storage.Kind]int{}
 	restored, failed := 0, 0
 	for n := range *damages {

@@ -25,16 +25,8 @@ func repairWorld(t *testing.T) *crashfs.FS {
 	t.Helper()
 	ctx := context.Background()
 	f := newWorldFS()
-	w, err := openWorld(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := openKeeping(t, f)
 	defer w.close()
-	for _, s := range w.stores {
-		for _, l := range s.levels {
-			l.cfg.Keep = 10
-		}
-	}
 	for e := Epoch(1); e <= 4; e++ {
 		infos, err := w.each(func(s *Store) (ShardInfo, error) {
 			return s.Put(ctx, e, LevelLocal, smallSections(s.opt.Rank, e/2))

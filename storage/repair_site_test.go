@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
@@ -225,22 +224,7 @@ func TestRepairedRedundancyCarries(t *testing.T) {
 // could be restored before can be restored after it, with the right bytes; what repair says it has done, verify finds
 // good; and what verify finds wrong after it, repair has named.
 func TestRepairDamages(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give files away; make test runs as root")
-	}
-	seed := *damageSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	if testing.Short() {
-		*repairs = min(*repairs, 15)
-	}
-	t.Logf("%d damages, seed %d", *repairs, seed)
-	base := fastDir(t)
-	var sites []*site
-	for i, levels := range siteLevels {
-		sites = append(sites, buildSite(t, filepath.Join(base, fmt.Sprint("site", i)), levels...))
-	}
+	base, sites, seed := damagedSites(t, repairs, 15)
 	whole, named, failed := 0, 0, 0
 	for n := range *repairs {
 		rnd := rand.New(rand.NewPCG(seed, uint64(n)))

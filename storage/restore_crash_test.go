@@ -220,16 +220,8 @@ func TestCrashOfPrune(t *testing.T) { synctest.Test(t, crashOfPrune) }
 func crashOfPrune(t *testing.T) {
 	prepare := func() *crashfs.FS {
 		f := newWorldFS()
-		w, err := openWorld(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := openKeeping(t, f)
 		defer w.close()
-		for _, s := range w.stores {
-			for _, l := range s.levels {
-				l.cfg.Keep = 10
-			}
-		}
 		for e := Epoch(1); e <= 5; e++ {
 			if err := w.takeEpoch(e, func(Epoch) {}); err != nil {
 				t.Fatal(err)
