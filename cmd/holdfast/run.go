@@ -71,6 +71,9 @@ of its ranks had closed.`,
 	fs.IntVar(&opt.Spares, "spares", 0, "nodes of the allocation to keep idle until others die")
 	fs.IntVar(&opt.MinNodes, "min-nodes", 1, "fewest nodes to start the program on; with fewer left, give up or, with "+
 		"--requeue, requeue the job")
+	fs.IntVar(&opt.MinRanks, "min-ranks", 0, "fewest ranks to run the program on: with too few nodes left, each "+
+		"keeps its number of ranks and the program gets fewer, down to this; all of them again when nodes are back or "+
+		"after a requeue; the program must protect its arrays with their layouts; 0: always the same number of ranks")
 	fs.IntVar(&opt.MaxRestarts, "max-restarts", 10, "number of restarts after which to give up")
 	fs.DurationVar(&opt.Backoff, "backoff", time.Second, "pause before a restart after two starts in a row without a "+
 		"new checkpoint, doubled after each further one, up to 1m")

@@ -69,6 +69,10 @@ func TestRunRefusesInJob(t *testing.T) {
 		"--min-nodes 5 --requeue -- srun -N4 ./app": "--min-nodes 5: the job has 4 nodes",
 		"--interface nosuch0 -- srun --ntasks-per-node 2 -n 4 -N 3 ./app": "4 ranks do not divide evenly " +
 			"among 3 nodes, and srun takes --ntasks-per-node 2 as an upper limit; give it -N 2, or -n 6",
+		"--min-ranks 5 -- srun -n4 ./app":           "--min-ranks 5: the program has 4 ranks",
+		"--min-ranks -1 -- srun -n4 ./app":          "want 0 or more",
+		"--min-ranks 2 -- srun --multi-prog a.conf": "starts several programs",
+		"--min-ranks 2 -- mpirun.openmpi ./app":     "the number of ranks is not known; give mpirun.openmpi -n",
 		"-- srun --mpi=none -n4 ./app": "--mpi=pmix for Open MPI, --mpi=pmi2 " +
 			"for MPICH",
 		"--requeue --interface nosuch0 -- srun -n4 ./app": "submitted with --no-requeue",

@@ -38,9 +38,11 @@ type command struct {
 	picks  bool     // the nodes or their order are the user's
 	// what stands before the program is not to be changed: it is copied to the nodes, or a list of
 	// programs
-	bound  bool
-	before []string // that stands before the program: start-rank
-	hosts  []string // of mpirun
+	bound   bool
+	before  []string // that stands before the program: start-rank
+	hosts   []string // of mpirun
+	count   int      // where prog has the value of mpirun's -n; 0 = nowhere
+	several bool     // programs in one command
 	// asks srun which of its options take a value; nil, and nil answers, are for the list below
 	help func() map[string]bool
 }
@@ -180,6 +182,7 @@ func (c *command) noteSrun(name, value string) error {
 		}
 	case "multi-prog", "bcast", "container", "container-image":
 		c.bound = true
+		c.several = c.several || name == "multi-prog"
 	case "w", "nodelist", "x", "exclude", "r", "relative", "F", "nodefile":
 		c.picks = true
 	}
@@ -270,9 +273,11 @@ func (c *command) parseMpirun(args []string) error {
 				return fmt.Errorf("option %s: %q is not a number of 1 or more", a, value)
 			}
 			c.tasks += n // several programs: the ranks of all
+			c.count = len(c.prog) + 1
 		}
 		c.prog = append(c.prog, a)
 	}
+	c.several = slices.Contains(c.prog, ":")
 	return nil
 }
 
@@ -320,9 +325,19 @@ func readHosts(file string) ([]string, error) {
 }
 
 // onHosts is the mpirun command line for ranks on given machines, each taking an
-// equal part. Open MPI gives remote ranks only the variables that it is told of.
-func (c *command) onHosts(nodes, vars []string) []string {
-	line := []string{c.name}
+// equal part; 0 ranks are as many as the user's command has. Open MPI gives remote ranks only the variables
+// that it is told of.
+func (c *command) onHosts(nodes, vars []string, ranks int) []string {
+	line, prog, tasks := []string{c.name}, c.prog, c.tasks
+	if ranks > 0 {
+		tasks = ranks
+		if c.count > 0 {
+			prog = slices.Clone(c.prog)
+			prog[c.count] = strconv.Itoa(ranks)
+		} else {
+			prog = append([]string{"-n", strconv.Itoa(ranks)}, c.prog...)
+		}
+	}
 	if c.kind == launchOpenMPI {
 		for _, v := range vars {
 			if !slices.Contains(c.prog, v) {
@@ -332,8 +347,8 @@ func (c *command) onHosts(nodes, vars []string) []string {
 	}
 	if len(nodes) > 0 {
 		each := c.each
-		if c.tasks > 0 {
-			each = max(each, (c.tasks+len(nodes)-1)/len(nodes))
+		if tasks > 0 {
+			each = max(each, (tasks+len(nodes)-1)/len(nodes))
 		}
 		each = max(each, 1)
 		names := make([]string, len(nodes))
@@ -349,5 +364,5 @@ func (c *command) onHosts(nodes, vars []string) []string {
 		line = append(line, map[launcherKind]string{launchOpenMPI: "-N", launchMPICH: "-ppn"}[c.kind],
 			strconv.Itoa(c.each))
 	}
-	return append(line, c.prog...)
+	return append(line, prog...)
 }

@@ -84,8 +84,21 @@ func TestParseMpirun(t *testing.T) {
 			t.Errorf("%s: %v", c.line, err)
 			continue
 		}
-		if got := strings.Join(cmd.onHosts(strings.Fields(c.nodes), []string{"A", "HOLDFAST_B"}), " "); got != c.want {
+		got := strings.Join(cmd.onHosts(strings.Fields(c.nodes), []string{"A", "HOLDFAST_B"}, 0), " ")
+		if got != c.want {
 			t.Errorf("%s\ngot  %s\nwant %s", c.line, got, c.want)
+		}
+	}
+	for line, want := range map[string]string{ // on one node of two, with half the ranks
+		"mpirun.openmpi --host n1,n2 -np 4 ./app -n 9": "mpirun.openmpi --host n1:2 --oversubscribe -np 2 ./app -n 9",
+		"mpiexec.mpich -hosts n1,n2 -ppn 2 ./app":      "mpiexec.mpich -hosts n1:2 -n 2 ./app",
+	} {
+		cmd, err := parseCommand(strings.Fields(line), noHelp)
+		if err != nil {
+			t.Fatal(line, err)
+		}
+		if got := strings.Join(cmd.onHosts([]string{"n1"}, nil, 2), " "); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", line, got, want)
 		}
 	}
 	for _, bad := range []string{"mpirun.openmpi -np x ./app", "mpirun.openmpi --hostfile /nosuch ./app",

@@ -29,7 +29,7 @@ type setup struct {
 	conf   slurm.Config
 	prog   coordinated.Options // as the program will read them
 	addrs  map[string]string   // of nodes
-	tasks  int                 // ranks, for srun
+	tasks  int                 // ranks with all nodes; 0 where only mpirun knows
 	fewer  bool                // nodes than the job had before it was requeued
 	cfg    decide.Config
 }
@@ -170,29 +170,17 @@ func (s *setup) size() error {
 		}
 		c.Width = min(n, c.Width)
 	}
-	if s.cmd.kind != launchSrun {
-		return nil
-	}
-	each := s.cmd.each
-	if each == 0 {
-		each, _ = strconv.Atoi(os.Getenv("SLURM_NTASKS_PER_NODE")) // none is 0
-	}
-	switch {
-	case s.cmd.tasks > 0:
-		s.tasks = s.cmd.tasks
-	case s.fewer && c.Memory.Tasks > 0:
-		s.tasks = c.Memory.Tasks // a checkpoint is restored on as many ranks as took it
-	case each > 0:
-		s.tasks = each * c.Width
-	case c.Job != nil && c.Job.Tasks > 0 && s.cmd.nodes == 0 && spares == 0:
-		s.tasks = c.Job.Tasks
-	default:
-		s.tasks = c.Width
-	}
+	s.tasks = s.ranks()
 	if !s.fewer {
 		c.Memory.Width, c.Memory.Tasks = c.Width, s.tasks
 	}
-	if each := s.cmd.each; each > 0 && !s.cmd.layout && s.tasks%c.Width != 0 {
+	if err := s.full(); err != nil {
+		return err
+	}
+	if s.cmd.kind != launchSrun {
+		return nil
+	}
+	if each := s.cmd.each; each > 0 && !s.cmd.layout && s.tasks%c.Width != 0 && c.Full.On(c.Width) == 0 {
 		s.log.say("warning: %d ranks do not divide evenly among %d nodes, and srun takes --ntasks-per-node %d as an "+
 			"upper limit; give it -N %d, or -n %d, where parity or equal nodes matter",
 			s.tasks, c.Width, each, (s.tasks+each-1)/each, c.Width*each)
@@ -200,6 +188,48 @@ func (s *setup) size() error {
 	if s.cmd.plugin == "none" && s.tasks > 1 {
 		return fmt.Errorf("srun --mpi=none starts no MPI: every rank would be alone; use --mpi=pmix for Open MPI, " +
 			"--mpi=pmi2 for MPICH")
+	}
+	return nil
+}
+
+// ranks is how many the program has with all of its nodes; 0 where only the launcher knows. It does not
+// change with the nodes: without layouts a checkpoint is restored on as many ranks as took it.
+func (s *setup) ranks() int {
+	c, each := &s.cfg, s.cmd.each
+	srun := s.cmd.kind == launchSrun
+	if each == 0 && srun {
+		each, _ = strconv.Atoi(os.Getenv("SLURM_NTASKS_PER_NODE")) // none is 0
+	}
+	switch {
+	case s.cmd.tasks > 0:
+		return s.cmd.tasks
+	case s.fewer && c.Memory.Tasks > 0:
+		return c.Memory.Tasks
+	case each > 0 || !srun:
+		return each * c.Width
+	case c.Job != nil && c.Job.Tasks > 0 && s.cmd.nodes == 0 && s.opt.Spares == 0:
+		return c.Job.Tasks
+	}
+	return c.Width
+}
+
+// full notes the size of the program when nothing is missing, and checks --min-ranks against it.
+func (s *setup) full() error {
+	c, least := &s.cfg, s.opt.MinRanks
+	if least == 0 {
+		return nil
+	}
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("--min-ranks %d: %s", least, fmt.Sprintf(format, args...))
+	}
+	c.Full = decide.Full{Nodes: max(c.Memory.Width, c.Width), Ranks: s.tasks}
+	switch {
+	case s.cmd.several:
+		return refuse("the command starts several programs, whose ranks cannot be counted anew; leave the flag out")
+	case s.tasks == 0:
+		return refuse("the number of ranks is not known; give %s -n", s.cmd.name)
+	case least > s.tasks:
+		return refuse("the program has %d ranks; give that many or fewer", s.tasks)
 	}
 	return nil
 }

@@ -57,6 +57,36 @@ func TestFewerNodes(t *testing.T) {
 	}
 }
 
+// TestFewerNodesMinRanks: with --min-ranks such a job starts with the ranks that fit, and knows how many
+// it had.
+func TestFewerNodesMinRanks(t *testing.T) {
+	for _, c := range []struct {
+		line       string
+		have, want int
+	}{
+		{"srun -n16 ./app", 4, 16},
+		{"srun -n16 ./app", 3, 12},
+		{"srun -n15 ./app", 3, 12},
+		{"srun -n15 ./app", 1, 4},
+		{"mpiexec.mpich -n 6 ./app", 2, 4},
+		{"mpiexec.mpich -ppn 4 ./app", 3, 12},
+	} {
+		cmd, err := parseCommand(strings.Fields(c.line), noHelp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &setup{cmd: cmd, log: &log{w: io.Discard}, opt: Options{Limits: decide.Limits{MinRanks: 1}},
+			cfg: decide.Config{Job: &slurm.Job{ID: "5", Restarts: 1}}}
+		s.cfg.Memory = decide.Memory{Width: 4, Tasks: cmd.tasks + 4*cmd.each}
+		for i := range c.have {
+			s.cfg.Nodes = append(s.cfg.Nodes, fmt.Sprint("n", i))
+		}
+		if err := s.size(); err != nil || s.cfg.Full.On(c.have) != c.want || s.cfg.Memory.Tasks != s.cfg.Full.Ranks {
+			t.Errorf("%+v: got %d of %+v, memory %+v, %v", c, s.cfg.Full.On(c.have), s.cfg.Full, s.cfg.Memory, err)
+		}
+	}
+}
+
 // TestSlowSlurm: the time limit is known from the environment when Slurm does not
 // answer at the start.
 func TestSlowSlurm(t *testing.T) {

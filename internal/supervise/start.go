@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -289,7 +290,7 @@ func (s *setup) line(a decide.Start, env []string) []string {
 		if each := s.cfg.Job.CPUsPerNode; len(each) > 0 {
 			cpus = slices.Min(each)
 		}
-		return s.cmd.onNodes(a.Nodes, a.Out, s.tasks, cpus)
+		return s.cmd.onNodes(a.Nodes, a.Out, cmp.Or(a.Ranks, s.tasks), cpus)
 	case s.cmd.kind == launchSrun, s.cmd.kind == launchPlain:
 		return append(append([]string{s.cmd.name}, s.cmd.opts...), s.cmd.prog...)
 	}
@@ -303,7 +304,7 @@ func (s *setup) line(a decide.Start, env []string) []string {
 	if s.asGiven(a) && len(s.cmd.hosts) == 0 {
 		a.Nodes = nil
 	}
-	return s.cmd.onHosts(a.Nodes, vars)
+	return s.cmd.onHosts(a.Nodes, vars, a.Ranks)
 }
 
 // taskWatch passes on what srun writes to standard error and calls failed for the first task

@@ -18,6 +18,7 @@ const (
 // Limits are what the user has a say in: flags of holdfast run, which document them.
 type Limits struct {
 	MinNodes, MaxRestarts       int
+	MinRanks                    int // 0: the number of ranks never changes
 	Requeue                     bool
 	Lead, Backoff               time.Duration
 	StartTimeout, EndTimeout    time.Duration
@@ -30,6 +31,7 @@ type Config struct {
 	Nodes []string // of the allocation, or of mpirun; none: nobody knows where the program runs
 	Here  []string // those on which this command runs
 	Width int      // nodes that the program is to have
+	Full  Full     // what the program has when nothing is missing
 
 	Recovers    bool          // the launcher ends with 0 although a rank has died
 	Announced   bool          // each node announces that the program starts on it
@@ -47,6 +49,17 @@ type Config struct {
 
 	Began  time.Time // when this command did
 	Memory Memory    // of earlier runs
+}
+
+// Full is the size of a program that has all the nodes it was submitted for. Both are 0 where nobody knows.
+type Full struct{ Nodes, Ranks int }
+
+// On returns how many ranks fit on some nodes when each takes as many as it does at the full size.
+func (f Full) On(nodes int) int {
+	if f.Nodes == 0 {
+		return 0
+	}
+	return min(f.Ranks, nodes*((f.Ranks+f.Nodes-1)/f.Nodes))
 }
 
 // Probes is how often a node is tried before it counts as dead.

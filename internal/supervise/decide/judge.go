@@ -231,14 +231,22 @@ func (m *Machine) openFailed() {
 			left++
 		}
 	}
-	if len(t.progress.unfit) == 0 || left < max(m.cfg.Width, 1) || m.past.starts > m.cfg.MaxRestarts {
+	least := max(m.cfg.Width, 1)
+	if m.cfg.MinRanks > 0 {
+		least = 1 // choose knows how few ranks that is
+	}
+	if len(t.progress.unfit) == 0 || left < least || m.past.starts > m.cfg.MaxRestarts {
 		m.say("giving up: %s", t.progress.refused)
 		m.finish(ExitBad)
 		return
 	}
 	for _, n := range t.progress.unfit {
 		m.nodes.unfit[n] = t.progress.refused
-		m.say("a spare node replaces node %s: %s", n, t.progress.refused)
+		if left < m.cfg.Width {
+			m.say("node %s is no longer used: %s", n, t.progress.refused)
+		} else {
+			m.say("a spare node replaces node %s: %s", n, t.progress.refused)
+		}
 	}
 	m.next()
 }

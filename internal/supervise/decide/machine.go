@@ -139,7 +139,7 @@ func (m *Machine) late() bool { return m.cfg.Watched && m.now.Sub(m.cfg.Began) >
 const Silence = 5 * time.Second
 
 func (m *Machine) launch() {
-	nodes, err := m.choose()
+	nodes, ranks, err := m.choose()
 	if err != nil {
 		m.say("giving up: %v", err)
 		m.leave(ExitBad)
@@ -149,7 +149,8 @@ func (m *Machine) launch() {
 	m.nodes.used = nodes
 	m.try = &try{nodes: nodes, clock: clock{startedAt: m.now}}
 	m.due = time.Time{}
-	m.do(Start{m.past.starts, nodes, m.excluded(), m.past.fresh, m.past.death.node})
+	m.do(Start{Number: m.past.starts, Nodes: nodes, Out: m.excluded(), Ranks: ranks, Fresh: m.past.fresh,
+		NodeLost: m.past.death.node})
 }
 
 func (m *Machine) started(ev Started) {

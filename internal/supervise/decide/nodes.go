@@ -12,6 +12,7 @@ import (
 type nodes struct {
 	used      []string          // by the newest start
 	homes     []string          // of the newest start that computed: their disks hold its checkpoints
+	ranks     int               // of the newest start, if --min-ranks lets them change
 	lacks     bool              // the newest start missed what is on the disks of others
 	dead      map[string]string // node -> why it is not used
 	unfit     map[string]string // node -> why Open failed on it
@@ -37,10 +38,11 @@ func (m *Machine) excluded() []string {
 }
 
 // choose picks the nodes of the next start: those of the last one that are alive, whose disks hold
-// shards, then spare ones; in the order of the allocation.
-func (m *Machine) choose() ([]string, error) {
+// shards, then spare ones; in the order of the allocation. It also says how many ranks these get: 0
+// leaves that to the command line.
+func (m *Machine) choose() ([]string, int, error) {
 	if len(m.cfg.Nodes) == 0 {
-		return nil, nil
+		return nil, 0, nil
 	}
 	n := &m.nodes
 	first := n.used
@@ -59,20 +61,53 @@ func (m *Machine) choose() ([]string, error) {
 	}
 	picked = append(picked, spare...)
 	if len(picked) < max(m.cfg.MinNodes, 1) {
-		var why []string
-		for _, node := range slices.Sorted(maps.Keys(n.dead)) {
-			why = append(why, node+" "+n.dead[node])
-		}
-		return nil, fmt.Errorf("%d nodes are left, --min-nodes is %d (%s)", len(picked), m.cfg.MinNodes,
-			strings.Join(why, "; "))
+		return nil, 0, fmt.Errorf("%d nodes are left, --min-nodes is %d%s", len(picked), m.cfg.MinNodes, n.whyDead())
 	}
 	picked = picked[:min(m.cfg.Width, len(picked))]
-	if m.past.starts > 0 && len(picked) < m.cfg.Width {
-		m.say("only %d of %d nodes are left: each gets more ranks", len(picked), m.cfg.Width)
+	ranks, err := m.ranksOn(len(picked))
+	if err != nil {
+		return nil, 0, err
 	}
 	return slices.DeleteFunc(slices.Clone(m.cfg.Nodes), func(node string) bool {
 		return !slices.Contains(picked, node)
-	}), nil
+	}), ranks, nil
+}
+
+// ranksOn says how many ranks a start on some nodes has; 0 leaves that to the command line. Without
+// --min-ranks their number stays, whatever the nodes.
+func (m *Machine) ranksOn(nodes int) (int, error) {
+	full, before := m.cfg.Full, m.nodes.ranks
+	if m.cfg.MinRanks == 0 || full.Nodes == 0 {
+		if m.past.starts > 0 && nodes < m.cfg.Width {
+			m.say("only %d of %d nodes are left: each gets more ranks", nodes, m.cfg.Width)
+		}
+		return 0, nil
+	}
+	ranks := full.On(nodes)
+	switch {
+	case ranks < m.cfg.MinRanks:
+		return 0, fmt.Errorf("%d nodes are left, which is room for %d ranks of %d, and --min-ranks is %d%s", nodes,
+			ranks, full.Ranks, m.cfg.MinRanks, m.nodes.whyDead())
+	case ranks < full.Ranks && ranks != before:
+		m.say("only %d of %d nodes are left: the program continues on %d of %d ranks", nodes, full.Nodes, ranks,
+			full.Ranks)
+	case ranks == full.Ranks && before != 0 && ranks != before:
+		m.say("%d nodes are there again: the program continues on all %d ranks", nodes, ranks)
+	}
+	m.nodes.ranks = ranks
+	return ranks, nil
+}
+
+// whyDead lists the nodes that are not used, in parentheses; "" if there are none.
+func (n *nodes) whyDead() string {
+	var why []string
+	for _, node := range slices.Sorted(maps.Keys(n.dead)) {
+		why = append(why, node+" "+n.dead[node])
+	}
+	if len(why) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(why, "; ") + ")"
 }
 
 // examine asks which nodes are dead. Those that were must show that they are well.

@@ -164,7 +164,7 @@ func (s *scene) wait(end time.Time, frozen bool) {
 }
 
 func (s *scene) begin(w words) {
-	limits := Limits{MinNodes: w.number("min-nodes", 1),
+	limits := Limits{MinNodes: w.number("min-nodes", 1), MinRanks: w.number("min-ranks", 0),
 		MaxRestarts: w.number("max-restarts", 10), Backoff: w.span("backoff", time.Second),
 		StartTimeout: w.span("start-timeout", 0), EndTimeout: w.span("end-timeout", 10*time.Minute),
 		Stall: w.span("stall", 0), WaitNodes: w.span("wait-nodes", 10*time.Minute),
@@ -173,6 +173,7 @@ func (s *scene) begin(w words) {
 	c := Config{Limits: limits, Nodes: w.list("nodes"), Here: w.list("here"), Recovers: w.has("recovers"),
 		Announced: w.has("announced"), Watched: w.has("watched"), Local: w.has("local"), Global: w.has("global")}
 	c.Width, c.Began = w.number("width", len(c.Nodes)), epoch.Add(-w.span("began", 0))
+	c.Full = Full{Nodes: w.number("full", c.Width), Ranks: w.number("ranks", c.Width)}
 	if w.has("job") {
 		c.Job = &slurm.Job{ID: "5", Restarts: w.number("restarts", 0)}
 		c.Grace, c.GraceTime = w.span("grace", 30*time.Second), w.span("grace-time", 0)
@@ -263,7 +264,11 @@ func (s *scene) carryOut(a Action) Event {
 	case Say:
 		s.print("%q", a.Text)
 	case Start:
-		s.print("start %s%s%s%s", list("on", a.Nodes), list("without", a.Out), flag("fresh", a.Fresh),
+		ranks := ""
+		if a.Ranks != 0 {
+			ranks = fmt.Sprintf("ranks=%d ", a.Ranks)
+		}
+		s.print("start %s%s%s%s%s", list("on", a.Nodes), list("without", a.Out), ranks, flag("fresh", a.Fresh),
 			flag("node-lost", a.NodeLost))
 		return Started{"srun ./app", s.fails["start"]}
 	case End:
