@@ -14,7 +14,13 @@ import (
 
 // Device is an open device and the objects a program made on it.
 type Device struct {
-	// Lock order: making, mu, Kernel.mu, Queue.mu, entry.use, Queue.alive, Event.mu.
+	// Lock order: lending, making, mu, Kernel.mu, Queue.mu, entry.use, Queue.alive, Event.mu.
+
+	// lending is held for reading while foreign code has handles, for writing by what stops the
+	// device.
+	lending    sync.RWMutex
+	lent       atomic.Bool   // foreign code has had handles
+	generation atomic.Uint64 // grows when handles become others
 
 	// making serialises what changes the set of objects.
 	making  sync.Mutex
@@ -64,11 +70,12 @@ type entry struct {
 	h        driver.Handle // guarded by dev.mu
 	released atomic.Bool
 	argument atomic.Bool  // it has been an argument of a kernel
+	adopted  uintptr      // memory of other code; guarded by dev.making
 	use      sync.RWMutex // held for reading by transfers, before Event.mu
 
 	// guarded by dev.making
 	parent    *entry   // a sub-buffer's buffer, a kernel's program
-	children  int      // live objects whose parent this is
+	children  int      // live objects whose parent this is, and times it is lent to foreign code
 	variables []*entry // of a program
 	claimed   bool     // handed out to the program
 	kept      bool     // restored for its children's sake: the program had released it
@@ -101,6 +108,8 @@ func (d *Device) show() {
 // Close waits for the commands that were issued and releases all objects; memory
 // of HostMemory stays until it is freed. Calling it again does nothing.
 func (d *Device) Close() error {
+	d.lending.Lock()
+	defer d.lending.Unlock()
 	d.making.Lock()
 	defer d.making.Unlock()
 	d.mu.Lock()

@@ -70,6 +70,13 @@
 // OpenCL neither reads nor writes. Move such data to a Buffer, or give the option
 // Stateless if checkpoints do not need it.
 //
+// # Other code on the device
+//
+// Libraries such as cuBLAS and cgo of the program work on the same memory with the API's
+// own pointers, contexts and streams, which Device.Foreign lends for the time of a call;
+// captures and moves wait for that call and for what it enqueued. Adopt makes a Buffer of
+// memory that such code has allocated.
+//
 // # Concurrency
 //
 // All methods may be called from several goroutines, Release included: a call that

@@ -35,7 +35,7 @@ func (d *Device) Mark(ctx context.Context, alloc func(bytes int) []byte) (*Mark,
 // given to it, nothing was restored, and nothing that might have had a command was
 // released. The device is stopped.
 func (d *Device) untouched() bool {
-	if d.filled || int(d.nextID) != len(d.list) {
+	if d.filled || d.lent.Load() || int(d.nextID) != len(d.list) {
 		return false
 	}
 	for _, e := range d.list {
@@ -47,7 +47,7 @@ func (d *Device) untouched() bool {
 		case *HostBuffer, *Shared: // the host writes to them without a command
 			return false
 		}
-		if isVariable(&e.obj) { // it may begin with another value than zero
+		if isVariable(&e.obj) || e.adopted != 0 { // it may begin with another value than zero
 			return false
 		}
 	}

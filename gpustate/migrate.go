@@ -92,6 +92,9 @@ func (m *migration) check() error {
 		if s, ok := e.owner.(*Shared); ok && s.mapped != nil {
 			return m.fail(o, ErrMapped)
 		}
+		if e.adopted != 0 {
+			return m.fail(o, ErrAdopted)
+		}
 		if o.Mem != nil {
 			mems = append(mems, o)
 		}
@@ -198,6 +201,7 @@ func (m *migration) change() error {
 		r.OnMove(nil) // what it has to say concerns us no more
 	}
 	m.d.drv = m.s
+	m.d.generation.Add(1)
 	m.d.show()
 	for p := range m.d.pinned {
 		errs = append(errs, p.move(m.s))

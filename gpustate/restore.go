@@ -51,6 +51,7 @@ func (d *Device) restore(ctx context.Context, r *record.Record, read func(i int,
 		return err
 	}
 	d.filled = true
+	d.generation.Add(1)
 	err := p.carryOut(ctx)
 	if err == nil {
 		err = p.finish()

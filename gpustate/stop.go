@@ -3,14 +3,18 @@ package gpustate
 import (
 	"context"
 	"errors"
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// stop waits for the calls in progress and for all commands, and keeps new calls
+// stop waits for foreign code, for the calls in progress and for all commands, and keeps new calls
 // out until start. When ctx ends first nothing is held; the device then starts
 // again by itself as soon as the commands are complete.
 func (d *Device) stop(ctx context.Context) error {
 	stopped := make(chan error, 1)
 	go func() {
+		d.lending.Lock()
 		d.making.Lock()
 		d.mu.Lock()
 		if d.closed.Load() {
@@ -39,6 +43,7 @@ func (d *Device) start() {
 	d.letAll()
 	d.mu.Unlock()
 	d.making.Unlock()
+	d.lending.Unlock()
 }
 
 // holdAll waits for the calls that go without mu and keeps new ones out; making
@@ -68,9 +73,14 @@ func (d *Device) letAll() {
 
 // finishQueues completes all commands of the program; the device is locked. A
 // command that failed is reported to the program by its own event and by
-// Finish, not here.
+// Finish, not here. What foreign code enqueued elsewhere is waited for where the API can.
 func (d *Device) finishQueues() error {
 	var errs []error
+	if l, ok := d.drv.Device.(driver.Lender); ok && d.lent.Load() {
+		if err := l.Settle(); err != nil {
+			errs = append(errs, fmt.Errorf("wait for foreign commands on %s: %w", d.Info(), err))
+		}
+	}
 	for _, e := range d.list {
 		if q, ok := e.owner.(*Queue); ok {
 			errs = append(errs, e.fail("finish", q.commands.drain()))

@@ -26,7 +26,8 @@ func Suite(t *testing.T, sel gpustate.Select) {
 		{"images", images}, {"shared", shared}, {"limits", limits},
 		{"build", build}, {"variables", variables}, {"sizes", sizes}, {"capture", captureGoesOn}, {"shadow", shadows},
 		{"pinned", pinned}, {"scratch", scratch},
-		{"restore", restores}, {"migrate", migrations}, {"signals", signals}, {"random", random},
+		{"restore", restores}, {"migrate", migrations}, {"foreign", lending}, {"adopt", adoption},
+		{"signals", signals}, {"random", random},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, &bench{T: t, sel: sel}) })
 	}

@@ -8,6 +8,7 @@ package cl
 import "C"
 
 import (
+	"encoding/binary"
 	"errors"
 	"time"
 	"unsafe"
@@ -129,6 +130,18 @@ func createImage(ctx handle, flags uint64, kind uint32, i driver.ImageDesc) (han
 
 func releaseMem(m handle) error {
 	return check("clReleaseMemObject", int32(C.hfcl_clReleaseMemObject(m)))
+}
+
+func retainMem(m handle) error {
+	return check("clRetainMemObject", int32(C.hfcl_clRetainMemObject(m)))
+}
+
+// memInfo is a property of a memory object that has the size of a word.
+func memInfo(m handle, what uint32) (uint64, error) {
+	var v [8]byte
+	err := check("clGetMemObjectInfo", int32(C.hfcl_clGetMemObjectInfo(m, C.uint32_t(what), C.size_t(len(v)),
+		unsafe.Pointer(&v[0]), nil)))
+	return binary.NativeEndian.Uint64(v[:]), err
 }
 
 func createSampler(ctx handle, s driver.SamplerDesc) (handle, error) {

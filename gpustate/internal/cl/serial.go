@@ -43,6 +43,11 @@ func (s *serial) MapShared(q, h object) ([]byte, error) {
 
 func (s *serial) UnmapShared(q, h object) error { defer s.turn()(); return s.device.UnmapShared(q, h) }
 
+func (s *serial) Adopt(pointer uintptr, bytes int64) (object, error) {
+	defer s.turn()()
+	return s.device.Adopt(pointer, bytes)
+}
+
 func (s *serial) CreateSampler(d driver.SamplerDesc) (object, error) {
 	defer s.turn()()
 	return s.device.CreateSampler(d)

@@ -33,6 +33,10 @@ typedef struct {
 	X(clReleaseContext, (hnd c), (c))                                          \
 	X(clReleaseCommandQueue, (hnd q), (q))                                     \
 	X(clReleaseMemObject, (hnd m), (m))                                        \
+	X(clRetainMemObject, (hnd m), (m))                                         \
+	X(clGetMemObjectInfo,                                                      \
+	  (hnd m, uint32_t what, size_t n, void *v, size_t *got),                  \
+	  (m, what, n, v, got))                                                    \
 	X(clReleaseSampler, (hnd s), (s))                                          \
 	X(clReleaseProgram, (hnd p), (p))                                          \
 	X(clReleaseKernel, (hnd k), (k))                                           \

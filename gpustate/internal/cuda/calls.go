@@ -136,6 +136,17 @@ func freeBytes(ctx handle) (int64, error) {
 	return int64(n), err
 }
 
+func makeCurrent(ctx handle) error { return check("cuCtxSetCurrent", int32(C.hfcu_current(ctx))) }
+
+func settle(ctx handle) error { return check("cuCtxSynchronize", int32(C.hfcu_settle(ctx))) }
+
+// rangeOf is how many bytes of an allocation are left from p on, and the device that holds it.
+func rangeOf(ctx handle, p address) (left int64, device int, err error) {
+	dev := C.int(-1)
+	n, err := madeBy("cuMemGetAddressRange", C.hfcu_range(ctx, p, &dev))
+	return int64(n), int(dev), err
+}
+
 func alloc(ctx handle, n int64) (address, error) {
 	p, err := madeBy("cuMemAlloc", C.hfcu_alloc(ctx, C.size_t(n)))
 	return address(p), err

@@ -25,6 +25,7 @@ type device struct {
 // reach it by.
 type mem struct {
 	kind     driver.MemKind
+	adopted  bool // the memory is not ours to free
 	access   driver.Access
 	bytes    int64
 	p        address
@@ -172,6 +173,9 @@ func (d *device) createManaged(o *mem) error {
 
 func (d *device) ReleaseMem(h driver.Handle) error {
 	m := h.(*mem)
+	if m.adopted {
+		return nil
+	}
 	switch m.kind {
 	case driver.MemSub, driver.MemGlobal:
 		return nil

@@ -54,6 +54,27 @@ made hfcu_free_bytes(hnd ctx)
 	return m;
 }
 
+int32_t hfcu_current(hnd ctx) { return hfcu_cuCtxSetCurrent(ctx); }
+
+int32_t hfcu_settle(hnd ctx)
+{
+	ENTER(ctx);
+	return hfcu_cuCtxSynchronize();
+}
+
+made hfcu_range(hnd ctx, dptr p, int *device)
+{
+	dptr   base = 0;
+	size_t n = 0;
+	ENTER_MADE(ctx, m)
+	m.rc = hfcu_cuMemGetAddressRange_v2(&base, &n, p);
+	if (m.rc)
+		return m;
+	m.rc = hfcu_cuPointerGetAttribute(device, 9 /* DEVICE_ORDINAL */, p);
+	m.v = base + n - p;
+	return m;
+}
+
 made hfcu_alloc(hnd ctx, size_t n)
 {
 	ENTER_MADE(ctx, m)

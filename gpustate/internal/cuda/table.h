@@ -35,6 +35,9 @@ typedef struct {
 	X(cuDevicePrimaryCtxRetain, (hnd *ctx, int dev), (ctx, dev))               \
 	X(cuDevicePrimaryCtxRelease_v2, (int dev), (dev))                          \
 	X(cuCtxSetCurrent, (hnd ctx), (ctx))                                       \
+	X(cuCtxSynchronize, (void), ())                                            \
+	X(cuMemGetAddressRange_v2, (dptr *base, size_t *n, dptr p), (base, n, p))  \
+	X(cuPointerGetAttribute, (void *v, int what, dptr p), (v, what, p))        \
 	X(cuCtxGetStreamPriorityRange, (int *least, int *greatest), (least, greatest)) \
 	X(cuMemGetInfo_v2, (size_t *left, size_t *total), (left, total))           \
 	X(cuMemAlloc_v2, (dptr *p, size_t n), (p, n))                              \
@@ -141,6 +144,12 @@ RTC_CALLS(X)
 // The calls below make ctx current first.
 
 made hfcu_free_bytes(hnd ctx);
+int32_t hfcu_current(hnd ctx);
+int32_t hfcu_settle(hnd ctx);
+
+// hfcu_range gives in v how many bytes of an allocation are left from p on; device is that which
+// holds it.
+made hfcu_range(hnd ctx, dptr p, int *device);
 made hfcu_alloc(hnd ctx, size_t n);
 made hfcu_alloc_managed(hnd ctx, size_t n);
 int32_t hfcu_free(hnd ctx, dptr p);

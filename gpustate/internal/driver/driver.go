@@ -288,6 +288,22 @@ type FallbackReporter interface {
 	FallbackReason(program Handle) string
 }
 
+// Lender is implemented by devices whose handles other code of this process can use.
+type Lender interface {
+	// MakeCurrent prepares the calling OS thread for that code.
+	MakeCurrent() error
+	// NativeContext is the API's context and its device.
+	NativeContext() (ctx, device uintptr)
+	NativeQueue(q Handle) uintptr
+	// NativeMem is what foreign code reaches linear memory by.
+	NativeMem(mem Handle) uintptr
+	// Adopt makes a memory object like a MemBuffer of memory that other code has allocated on
+	// the device. ReleaseMem leaves that memory alone.
+	Adopt(pointer uintptr, bytes int64) (Handle, error)
+	// Settle waits for what anybody has enqueued in the context, where the API can.
+	Settle() error
+}
+
 // ImageLister is implemented by devices that list their image formats.
 type ImageLister interface {
 	// ImageFormats lists order and type of the formats for images of so many

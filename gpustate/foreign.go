@@ -1,0 +1,167 @@
+package gpustate
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// ErrNotForeign: a pointer or handle was asked for outside of Device.Foreign, or after the call
+// that lent it had returned.
+var ErrNotForeign = errors.New("device handles are lent only while Device.Foreign runs")
+
+// ForeignError is a device whose handles mean nothing in this process: it belongs to a server. It
+// matches ErrUnsupported.
+type ForeignError struct{ Device Info }
+
+// Error names the device and the remedy.
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("handles of %s are valid only in its server's process: open a device of this machine "+
+		"(Select without Remote), or do this work with kernels of this package", e.Device)
+}
+
+// Is makes a ForeignError match ErrUnsupported.
+func (e *ForeignError) Is(target error) bool { return target == ErrUnsupported }
+
+// Foreign lends the handles of a device to code that this package does not know: cuBLAS,
+// cuFFT, NCCL, cgo of the program. It is valid until the function that got it returns.
+type Foreign struct {
+	d      *Device
+	lender driver.Lender
+
+	mu   sync.Mutex // after Device.making
+	over bool
+	lent []*entry
+}
+
+// Foreign calls do with the device's handles. Captures, restores, moves and Close wait until do
+// returns. Commands that do enqueued need not be complete then: whatever stops the device waits for
+// the queues that Queue.Native gave and, with CUDA, for all other streams of the context. Other
+// OpenCL queues are waited for by do itself. Commands of this package that must come after those
+// of do go to the same queue, or do waits for its commands.
+//
+// do runs on an OS thread of its own, on which a CUDA context is current. It may use all objects
+// of the device; what it releases stays until do has returned. It must not call Foreign, Adopt,
+// Capture, Restore, MigrateTo or Close of the same device, nor a Point that takes checkpoints:
+// these wait for do.
+//
+// Pointers and handles change when the device moves or is restored: ask for them in each call, and
+// make what depends on a context (a cuBLAS handle, an NCCL communicator) again when Generation has
+// changed. A device of a server refuses with a *ForeignError. The call is local.
+func (d *Device) Foreign(do func(f *Foreign) error) error {
+	d.lending.RLock()
+	defer d.lending.RUnlock()
+	if d.closed.Load() {
+		return ErrClosed
+	}
+	lender, ok := d.drv.Device.(driver.Lender)
+	if !ok {
+		return &ForeignError{Device: d.Info()}
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := lender.MakeCurrent(); err != nil {
+		return fmt.Errorf("lend handles of %s: %w", d.Info(), err)
+	}
+	d.lent.Store(true)
+	f := &Foreign{d: d, lender: lender}
+	defer f.end()
+	return do(f)
+}
+
+// end takes back what was lent; what the program has released meanwhile goes now.
+func (f *Foreign) end() {
+	f.d.making.Lock()
+	defer f.d.making.Unlock()
+	f.mu.Lock()
+	f.over = true
+	lent := f.lent
+	f.lent = nil
+	f.mu.Unlock()
+	for _, e := range lent {
+		e.children--
+		_ = f.d.forget(e) // the program's Release has returned: nobody is left to tell
+	}
+}
+
+// lend keeps an object until the end.
+func (f *Foreign) lend(e *entry) error {
+	if f == nil {
+		return e.fail("lend", ErrNotForeign)
+	}
+	f.d.making.Lock()
+	defer f.d.making.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over {
+		return e.fail("lend", ErrNotForeign)
+	}
+	if err := e.usable(f.d); err != nil {
+		return e.fail("lend", err)
+	}
+	e.children++
+	f.lent = append(f.lent, e)
+	return nil
+}
+
+// Generation grows whenever pointers and handles become others: with each move and restore of the
+// device. It begins at 1.
+func (f *Foreign) Generation() uint64 { return f.d.generation.Load() + 1 }
+
+// Pointer is the memory of the buffer for foreign code: a CUdeviceptr, a cl_mem, on a fake device a
+// host address. Outside of Foreign it is an error that matches ErrNotForeign.
+func (b *Buffer) Pointer(f *Foreign) (uintptr, error) { return f.pointer(b.entry) }
+
+// Pointer is Buffer.Pointer; of SVM it is the address.
+func (s *Shared) Pointer(f *Foreign) (uintptr, error) { return f.pointer(s.entry) }
+
+func (f *Foreign) pointer(e *entry) (uintptr, error) {
+	if err := f.lend(e); err != nil {
+		return 0, err
+	}
+	return f.lender.NativeMem(e.h), nil
+}
+
+// Native is the queue for foreign code: a CUstream or a cl_command_queue. What is enqueued there
+// comes after the commands that the queue has, and before those that it gets later; the queue's
+// window does not count it. Outside of Foreign it is an error that matches ErrNotForeign.
+func (q *Queue) Native(f *Foreign) (uintptr, error) {
+	if err := f.lend(q.entry); err != nil {
+		return 0, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.commands.used = true
+	return f.lender.NativeQueue(q.h), nil
+}
+
+// Native is a device for foreign code.
+type Native struct {
+	Kind    string  // "cuda", "opencl" or "fake"
+	Context uintptr // CUcontext, the device's primary one, or cl_context
+	Device  uintptr // CUdevice or cl_device_id
+	// Generation is that of the Foreign.
+	Generation uint64
+}
+
+// Native is the device for foreign code. Outside of Foreign it is an error that matches
+// ErrNotForeign.
+func (d *Device) Native(f *Foreign) (Native, error) {
+	if f == nil {
+		return Native{}, fmt.Errorf("lend %s: %w", d.Info(), ErrNotForeign)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.over:
+		return Native{}, fmt.Errorf("lend %s: %w", d.Info(), ErrNotForeign)
+	case f.d != d:
+		return Native{}, fmt.Errorf("lend %s: %w", d.Info(), ErrOtherDevice)
+	}
+	n := Native{Kind: d.Info().Kind, Generation: f.Generation()}
+	n.Context, n.Device = f.lender.NativeContext()
+	return n, nil
+}
