@@ -147,7 +147,7 @@ func (c *Checkpointer) open(ctx context.Context, priv connect.Ranks, key control
 	if err := connect.Agree(priv, "check for another run", err); err != nil {
 		return err
 	}
-	err = c.openStore(ctx, priv, key)
+	err = c.openStore(ctx, key)
 	if err := connect.Agree(priv, "open checkpoint directories", err); err != nil {
 		return err
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
-	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -110,14 +109,9 @@ func (o *Options) contactDir() string {
 
 // openStore opens the levels, at rank 0 first, which tells the others what lies in the
 // directories that all share. Redundancy travels over the control plane's authenticated
-// streams. Ranks of a program elsewhere, which have no broadcast, look each for itself.
-// Collective; the error is this rank's own.
-func (c *Checkpointer) openStore(ctx context.Context, all connect.Ranks, key control.Key) error {
-	priv, together := all.(connect.OverMPI)
-	levels, err := c.opt.levelConfigs()
-	if err != nil {
-		return err
-	}
+// streams. Collective; the error is this rank's own.
+func (c *Checkpointer) openStore(ctx context.Context, key control.Key) error {
+	levels, err := c.opt.levelConfigs() // nil with an error
 	placed := placeLevels(levels, c.topo.Nodes, c.opt.files)
 	levels, c.levels.use = placed.open, placed.use
 	for i := range levels {
@@ -129,73 +123,12 @@ func (c *Checkpointer) openStore(ctx context.Context, all connect.Ranks, key con
 	opt := storage.Options{Job: c.opt.Job, Rank: c.topo.Rank, Size: c.topo.Size(),
 		Node:  c.topo.Nodes[c.topo.Rank],
 		Nodes: c.topo.Nodes, Levels: levels, Logger: c.log,
-		Degrade: true, Together: together, Mapped: c.state.Pin, Unmapped: c.state.Unpin}
+		Degrade: true, Together: true, Mapped: c.state.Pin, Unmapped: c.state.Unpin}
 	if p, ok := c.plane.(*control.Plane); ok {
 		opt.Transport = streams{p}
 		opt.Run = runName(key)
 	}
-	ctx = vfs.With(ctx, c.opt.files)
-	if !together {
-		c.levels.store, err = storage.Open(ctx, opt)
-		return err
-	}
-	if opt.Rank > 0 {
-		if opt.Told, err = hearOverview(priv.Comm); opt.Told != nil && err == nil {
-			c.levels.store, err = storage.Open(ctx, opt)
-		}
-		return err
-	}
-	var common []byte
-	var own func(rank int) []byte
-	if c.levels.store, err = storage.Open(ctx, opt); err == nil {
-		common, own, err = c.levels.store.Overview(ctx)
-	}
-	return errors.Join(err, tellOverview(priv.Comm, err == nil, common, own))
-}
-
-// tellOverview gives all ranks what rank 0 has found, or that it found nothing because of an
-// error. Rank 0 calls it, the others hearOverview.
-func tellOverview(priv *mpiwrap.Comm, found bool, common []byte, own func(rank int) []byte) error {
-	head := []uint64{0, uint64(len(common))}
-	if found {
-		head[0] = 1
-	}
-	err := mpiwrap.Bcast(priv, head, 0)
-	if err != nil || !found {
-		return err
-	}
-	var all []byte
-	counts, displs := make([]int, priv.Size()), make([]int, priv.Size())
-	lengths := make([]uint64, priv.Size())
-	for r := range counts {
-		b := own(r)
-		counts[r], displs[r], lengths[r] = len(b), len(all), uint64(len(b))
-		all = append(all, b...)
-	}
-	if err := mpiwrap.Bcast(priv, common, 0); err != nil {
-		return err
-	}
-	if err := mpiwrap.Scatter(priv, make([]uint64, 1), lengths, 0); err != nil {
-		return err
-	}
-	return mpiwrap.Scatterv(priv, make([]byte, counts[0]), all, counts, displs, 0)
-}
-
-// hearOverview is nil without an error where rank 0 has found nothing.
-func hearOverview(priv *mpiwrap.Comm) (*storage.Told, error) {
-	head, length := make([]uint64, 2), make([]uint64, 1)
-	if err := mpiwrap.Bcast(priv, head, 0); err != nil || head[0] == 0 {
-		return nil, err
-	}
-	told := &storage.Told{Common: make([]byte, head[1])}
-	if err := mpiwrap.Bcast(priv, told.Common, 0); err != nil {
-		return nil, err
-	}
-	if err := mpiwrap.Scatter(priv, length, nil, 0); err != nil {
-		return nil, err
-	}
-	told.Own = make([]byte, length[0])
-	return told, mpiwrap.Scatterv(priv, told.Own, nil, nil, nil, 0)
+	return c.openTogether(vfs.With(ctx, c.opt.files), opt, err)
 }
 
 // runName is a name for this run that does not give the key away.

@@ -16,6 +16,9 @@ type Topology struct {
 	Network  string   // of the control plane at this rank; "" for a simulated one
 	Parent   int      // rank, -1 at rank 0
 	Children []int    // ranks
+
+	order  []int // ranks by their place in the tree
+	fanout int
 }
 
 // Place orders the ranks by node, in order of each node's first rank, and lays
@@ -33,7 +36,7 @@ func Place(rank int, nodes []string, fanout int) *Topology {
 		order[r] = r
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(first[nodes[a]], first[nodes[b]]) })
-	t := &Topology{Rank: rank, Nodes: nodes, Parent: -1}
+	t := &Topology{Rank: rank, Nodes: nodes, Parent: -1, order: order, fanout: fanout}
 	parent, children := cut.Place(slices.Index(order, rank), len(order), fanout)
 	if parent >= 0 {
 		t.Parent = order[parent]
@@ -42,6 +45,19 @@ func Place(rank int, nodes []string, fanout int) *Topology {
 		t.Children = append(t.Children, order[c])
 	}
 	return t
+}
+
+// Below lists a rank and all that the tree has below it. Its cost is one look at all ranks and as
+// many steps as there are below.
+func (t *Topology) Below(rank int) []int {
+	places := []int{slices.Index(t.order, rank)}
+	var out []int
+	for i := 0; i < len(places); i++ {
+		out = append(out, t.order[places[i]])
+		_, children := cut.Place(places[i], len(t.order), t.fanout)
+		places = append(places, children...)
+	}
+	return out
 }
 
 // Size is the number of ranks.

@@ -2,6 +2,7 @@ package connect
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +26,26 @@ func TestPlace(t *testing.T) {
 	}
 	if len(seen) != len(nodes)-1 {
 		t.Errorf("%d ranks have a parent, want %d", len(seen), len(nodes)-1)
+	}
+}
+
+// TestBelow: rank 0 and what is below its children are all ranks, each once; so at every rank.
+func TestBelow(t *testing.T) {
+	nodes := []string{"a", "b", "a", "b", "c", "a", "c", "b", "a", "d", "d"}
+	for _, fanout := range []int{1, 2, 3, 20} {
+		for r := range nodes {
+			top := Place(r, nodes, fanout)
+			got := []int{r}
+			for _, c := range top.Children {
+				got = append(got, Place(c, nodes, fanout).Below(c)...)
+			}
+			want := top.Below(r)
+			slices.Sort(got)
+			slices.Sort(want)
+			if !slices.Equal(got, want) || r == 0 && len(want) != len(nodes) {
+				t.Errorf("fanout %d: below rank %d are %v, its children have %v", fanout, r, want, got)
+			}
+		}
 	}
 }
 
