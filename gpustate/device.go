@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/chunkhash"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
@@ -34,6 +35,9 @@ type Device struct {
 	spare   int    // restored objects without a name that nobody has taken yet
 	filled  bool   // a Restore has written to memory
 	pinned  map[*pin]struct{}
+
+	keyOnce sync.Once
+	key     *chunkhash.Key // of captures' hashes
 
 	// shadows is taken after all others but Capture.mu.
 	shadows  sync.Mutex

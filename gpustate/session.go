@@ -20,6 +20,7 @@ type session struct {
 	reads pool // of captures and migrations away: a job of run may wait for one
 
 	pinned pinnedMemory
+	hasher hasher
 }
 
 // pool is lanes that take turns.
@@ -49,7 +50,7 @@ func (s *session) release() error {
 	if s.users--; s.users > 0 {
 		return nil
 	}
-	var errs []error
+	errs := []error{s.hasher.close(s.Device)}
 	for _, l := range append(s.jobs.made, s.reads.made...) {
 		errs = append(errs, l.close())
 	}

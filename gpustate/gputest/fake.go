@@ -1,6 +1,17 @@
 package gputest
 
-import "github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
+import (
+	"encoding/binary"
 
-// What packages outside of gpustate run on the fake, where it does nothing.
-func init() { fake.Register("busy", 2, func(fake.Launch) {}) }
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/chunkhash"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
+)
+
+func init() {
+	// what packages outside of gpustate run on the fake, where it does nothing
+	fake.Register("busy", 2, func(fake.Launch) {})
+	fake.Register(chunkhash.Kernel, 6, func(l fake.Launch) {
+		number := func(i int) uint64 { return binary.NativeEndian.Uint64(l.Args[i].Bytes) }
+		chunkhash.Run(l.Args[0].Bytes, number(1), number(2), l.Args[3].Bytes, l.Args[4].Bytes, number(5))
+	})
+}

@@ -24,8 +24,8 @@ func Suite(t *testing.T, sel gpustate.Select) {
 		{"names", names}, {"arguments", arguments}, {"transfers", transfers},
 		{"events", events}, {"window", window}, {"ranges", ranges},
 		{"images", images}, {"shared", shared}, {"limits", limits},
-		{"build", build}, {"variables", variables}, {"sizes", sizes}, {"capture", captureGoesOn}, {"shadow", shadows},
-		{"pinned", pinned}, {"scratch", scratch},
+		{"build", build}, {"variables", variables}, {"sizes", sizes}, {"capture", captureGoesOn},
+		{"shadow", shadows}, {"hashes", hashes}, {"pinned", pinned}, {"scratch", scratch},
 		{"restore", restores}, {"migrate", migrations}, {"foreign", lending}, {"adopt", adoption},
 		{"signals", signals}, {"random", random},
 	} {

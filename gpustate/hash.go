@@ -1,0 +1,227 @@
+package gpustate
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/chunkhash"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/internal/invariants"
+)
+
+// HashBytes is how much of a content one Hash is of; the last one of a content may be of less.
+const HashBytes = chunkhash.Bytes
+
+// Hash is 128 bits of a chunk of a content. Two chunks of one length and with equal hashes of one
+// Device in one process have the same bytes: another result has a probability below 2^-126 for each
+// comparison, whatever the bytes are. The zero Hash is that of no chunk: nothing is known.
+type Hash = chunkhash.Sum
+
+// Hashes computes, for each content in order, the hashes of its chunks, where the bytes are in
+// device memory, and there: they do not cross the bus. Chunks that lie in host memory, or on two
+// pieces of device memory, have the zero Hash. The program may run meanwhile; its kernels share
+// the device with that of the hashes, which reads the captured bytes once. A device that cannot
+// run it gives an error that matches ErrUnsupported. The call is local.
+func (c *Capture) Hashes(ctx context.Context) ([][]Hash, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.drv == nil {
+		return nil, fmt.Errorf("hash a capture: %w", ErrReleased)
+	}
+	hashes := make([][]Hash, len(c.contents))
+	var pieces []piece
+	var chunks int64
+	for i := range hashes {
+		n := c.contents[i].Bytes
+		hashes[i] = make([]Hash, (n+HashBytes-1)/HashBytes)
+		for _, p := range c.parts[i] {
+			if x, ok := whole(p, n); ok {
+				x.to, x.at = hashes[i][x.first:x.first+x.chunks], chunks
+				pieces = append(pieces, x)
+				chunks += x.chunks
+			}
+		}
+	}
+	if len(pieces) == 0 {
+		return hashes, nil
+	}
+	raw, err := c.drv.hashPieces(ctx, c.dev.hashKey(), pieces, chunks)
+	if err != nil {
+		return nil, fmt.Errorf("hash a capture on %s: %w", c.drv.Info(), err)
+	}
+	sums := chunkhash.Sums(raw)
+	for _, p := range pieces {
+		copy(p.to, sums[p.at:])
+	}
+	if invariants.Enabled {
+		return hashes, c.checkHashes(ctx, pieces)
+	}
+	return hashes, nil
+}
+
+// piece is a range of device memory that whole chunks of a content follow each other in.
+type piece struct {
+	mem           driver.Handle
+	off, bytes    int64 // in the memory
+	first, chunks int64 // of the content
+	at            int64 // of all chunks
+	to            []Hash
+}
+
+// whole finds the chunks of a content of n bytes that lie in a part of it from end to end.
+func whole(p part, n int64) (piece, bool) {
+	first := (p.off + HashBytes - 1) / HashBytes
+	end := p.off + p.bytes
+	if end < n {
+		end = end / HashBytes * HashBytes
+	}
+	x := piece{mem: p.mem, first: first, off: p.memOff + first*HashBytes - p.off, bytes: end - first*HashBytes}
+	x.chunks = (x.bytes + HashBytes - 1) / HashBytes
+	return x, p.host == nil && x.bytes > 0 && x.off%16 == 0
+}
+
+// checkHashes computes the hashes on the host.
+func (c *Capture) checkHashes(ctx context.Context, pieces []piece) error {
+	key := c.dev.hashKey()
+	buf := make([]byte, HashBytes)
+	for _, p := range pieces {
+		for i := range p.chunks {
+			b := buf[:min(HashBytes, p.bytes-i*HashBytes)]
+			if err := c.readPart(ctx, part{mem: p.mem, memOff: p.off + i*HashBytes}, 0, b); err != nil {
+				return err
+			}
+			invariants.Check(p.to[i] == key.Of(b), "chunk %d: the device and the host hash different bytes", p.first+i)
+		}
+	}
+	return nil
+}
+
+// hashKey is the key of all hashes of this Device.
+func (d *Device) hashKey() *chunkhash.Key {
+	d.keyOnce.Do(func() {
+		var seed [32]byte
+		_, _ = rand.Read(seed[:]) // it never fails
+		d.key = chunkhash.NewKey(seed)
+	})
+	return d.key
+}
+
+// hasher is the kernel of the hashes on one device, made at its first use.
+type hasher struct {
+	mu      sync.Mutex
+	program driver.Handle
+	kernel  driver.Handle
+	key     driver.Handle
+	failed  error // why there is none; it is not tried again
+}
+
+// ready makes the kernel; mu is held.
+func (h *hasher) ready(l *lane, key *chunkhash.Key) (err error) {
+	if h.failed != nil || h.kernel != nil {
+		return h.failed
+	}
+	if g := l.drv.Info().MaxGroup; g < chunkhash.Lanes {
+		h.failed = fmt.Errorf("its work-groups have at most %d items, %d are needed: %w", g, chunkhash.Lanes,
+			ErrUnsupported)
+		return h.failed
+	}
+	if err = h.build(l, key); err != nil {
+		err = errors.Join(err, h.close(l.drv))
+		if !errors.Is(err, ErrOutOfMemory) && !errors.Is(err, ErrDeviceLost) {
+			h.failed = errors.Join(ErrUnsupported, err)
+			err = h.failed
+		}
+	}
+	return err
+}
+
+func (h *hasher) build(l *lane, key *chunkhash.Key) (err error) {
+	if h.program, err = l.drv.Build(driver.ProgramDesc{Name: chunkhash.Kernel, OpenCL: chunkhash.OpenCL,
+		CUDA: chunkhash.CUDA}); err != nil {
+		return err
+	}
+	b := key.Encode()
+	if h.key, err = l.drv.CreateMem(driver.MemDesc{Kind: driver.MemBuffer, Bytes: int64(len(b))}); err != nil {
+		return err
+	}
+	if _, err = l.drv.Write(l.q, h.key, 0, b, true, nil); err != nil {
+		return err
+	}
+	h.kernel, err = l.drv.CreateKernel(h.program, chunkhash.Kernel)
+	return err
+}
+
+// close releases what ready made.
+func (h *hasher) close(drv driver.Device) error {
+	var errs []error
+	if h.kernel != nil {
+		errs = append(errs, drv.ReleaseKernel(h.kernel))
+	}
+	if h.key != nil {
+		errs = append(errs, drv.ReleaseMem(h.key))
+	}
+	if h.program != nil {
+		errs = append(errs, drv.ReleaseProgram(h.program))
+	}
+	h.kernel, h.key, h.program = nil, nil, nil
+	return errors.Join(errs...)
+}
+
+// hashPieces gives the kernel's results for all chunks.
+func (s *session) hashPieces(ctx context.Context, key *chunkhash.Key, pieces []piece, chunks int64) (raw []byte,
+	err error) {
+	l, err := s.take(&s.reads)
+	if err != nil {
+		return nil, err
+	}
+	defer s.reads.give(l)
+	h := &s.hasher
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.ready(l, key); err != nil {
+		return nil, err
+	}
+	raw = make([]byte, chunks*chunkhash.RawBytes)
+	results, err := l.drv.CreateMem(driver.MemDesc{Kind: driver.MemBuffer, Bytes: int64(len(raw))})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pieces {
+		if err = context.Cause(ctx); err == nil {
+			err = h.launch(l, p, results)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if err = errors.Join(err, l.drv.Finish(l.q)); err == nil {
+		_, err = l.drv.Read(l.q, results, 0, raw, true, nil)
+	}
+	return raw, errors.Join(err, l.drv.ReleaseMem(results))
+}
+
+// launch hashes one piece.
+func (h *hasher) launch(l *lane, p piece, results driver.Handle) error {
+	value := func(v int64) driver.Arg {
+		return driver.Arg{Kind: driver.ArgValue, Value: binary.NativeEndian.AppendUint64(nil, uint64(v))}
+	}
+	memory := func(m driver.Handle) driver.Arg { return driver.Arg{Kind: driver.ArgMem, Handle: m} }
+	for i, a := range []driver.Arg{memory(p.mem), value(p.off), value(p.bytes), memory(h.key), memory(results),
+		value(p.at)} {
+		if err := l.drv.SetArg(h.kernel, i, a); err != nil {
+			return err
+		}
+	}
+	g := driver.Grid{Dims: 1, Global: [3]int{int(p.chunks) * chunkhash.Lanes, 1, 1},
+		Local: [3]int{chunkhash.Lanes, 1, 1}}
+	ev, err := l.drv.Launch(l.q, h.kernel, g, nil)
+	if err != nil {
+		return err
+	}
+	l.drv.ReleaseEvent(ev)
+	return nil
+}

@@ -1,0 +1,169 @@
+// Package chunkhash tells whether a chunk of device memory has the bytes that it had before: by a
+// hash of 128 bits that a device computes at the speed of its memory, and the host too, so that
+// either can check the other.
+//
+// # The function
+//
+// It is the NH of UMAC (Black, Halevi, Krawczyk, Krovetz, Rogaway, CRYPTO '99; RFC 4418), on two
+// floors. A chunk is cut into units of 16 bytes, and unit u belongs to lane u mod 256, row u div
+// 256. Each lane adds up, modulo 2^64, for the words m0 to m3 of its unit in row r,
+//
+//	(m0 + k[4r+2p]) (m1 + k[4r+2p+1]) + (m2 + k[4r+2p+2]) (m3 + k[4r+2p+3])
+//
+// where the sums in brackets are modulo 2^32, and does so for p = 0 to 3 with the key moved by two
+// words. The 8 words of the 256 lanes, in order, are hashed the same way with another key: four
+// numbers of 64 bits. The host folds those to 128 bits with xxh3. The end of a chunk is filled with
+// zeros to a whole row: only hashes of chunks of one length are compared.
+//
+// # Why it is good enough
+//
+// The key is random and drawn anew in each process, so the bytes of a program do not depend on it.
+// Whatever two different chunks of one length hold, a floor gives both the same numbers with
+// probability 2^-128 at most (2^-32 for each p: the paper's theorem on keys that are moved, after
+// Toeplitz); no pattern in the data, such as nearly constant chunks or single flipped bits, makes
+// that worse. With the second floor and the fold that is below 2^-126. A job that compares a million
+// chunks a second for a year takes two for the same with a probability below 2^-81.
+package chunkhash
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+
+	"github.com/zeebo/xxh3"
+)
+
+// Bytes is the length of a chunk; a shorter one is hashed as well.
+const Bytes = 256 << 10
+
+// The kernel: one work-group of Lanes items for each chunk.
+const (
+	Kernel = "holdfast_chunk_hash"
+	Lanes  = 256
+
+	unit  = 16
+	row   = Lanes * unit
+	rows  = Bytes / row
+	first = 4*rows + 8 // words of the first floor's key; two are there to keep what follows aligned
+	words = 8 * Lanes  // of the second floor's message
+	again = words + 6  // words of its key
+	all   = first + again
+	out   = 4
+)
+
+// RawBytes is what the kernel writes for each chunk.
+const RawBytes = 8 * out
+
+// Sum is the hash of a chunk. The zero Sum belongs to none: it says that nothing is known.
+type Sum [16]byte
+
+// Key makes the hash of a process differ from that of others.
+type Key [all]uint32
+
+// NewKey draws a key.
+func NewKey(seed [32]byte) *Key {
+	r := rand.NewChaCha8(seed)
+	var k Key
+	for i := range k {
+		k[i] = uint32(r.Uint64())
+	}
+	return &k
+}
+
+// Encode is the key as the kernel takes it.
+func (k *Key) Encode() []byte {
+	b := make([]byte, 4*len(k))
+	for i, w := range k {
+		binary.NativeEndian.PutUint32(b[4*i:], w)
+	}
+	return b
+}
+
+// DecodeKey reads what Encode wrote.
+func DecodeKey(b []byte) *Key {
+	var k Key
+	for i := range k {
+		k[i] = binary.NativeEndian.Uint32(b[4*i:])
+	}
+	return &k
+}
+
+// Raw is what the kernel writes for a chunk of at most Bytes bytes.
+func (k *Key) Raw(p []byte) (h [out]uint64) {
+	var lanes [words]uint32
+	for t := range Lanes {
+		var s [out]uint64
+		for r := 0; r*row < len(p); r++ {
+			var m [4]uint32
+			read(&m, p, r*row+t*unit)
+			addUp(&s, &m, k[4*r:])
+		}
+		for p, v := range s {
+			lanes[8*t+2*p], lanes[8*t+2*p+1] = uint32(v), uint32(v>>32)
+		}
+	}
+	for i := 0; i < words; i += 4 {
+		addUp(&h, (*[4]uint32)(lanes[i:]), k[first+i:])
+	}
+	return h
+}
+
+// addUp adds what four words of a message give with their part of a key.
+func addUp(s *[out]uint64, m *[4]uint32, k []uint32) {
+	k = k[:10]
+	for p := range s {
+		s[p] += uint64(m[0]+k[2*p])*uint64(m[1]+k[2*p+1]) + uint64(m[2]+k[2*p+2])*uint64(m[3]+k[2*p+3])
+	}
+}
+
+// read gives the four words at an offset, zeros beyond the end.
+func read(m *[4]uint32, p []byte, at int) {
+	var b [unit]byte
+	if at < len(p) {
+		copy(b[:], p[at:])
+	}
+	for i := range m {
+		m[i] = binary.LittleEndian.Uint32(b[4*i:])
+	}
+}
+
+// Fold makes a Sum of what the kernel wrote. It is never zero.
+func Fold(raw [out]uint64) Sum {
+	var b [RawBytes]byte
+	for i, v := range raw {
+		binary.LittleEndian.PutUint64(b[8*i:], v)
+	}
+	h := xxh3.Hash128(b[:])
+	if h.Hi|h.Lo == 0 {
+		h.Lo = 1
+	}
+	return h.Bytes()
+}
+
+// Of is the hash of a chunk of at most Bytes bytes, by the host.
+func (k *Key) Of(p []byte) Sum { return Fold(k.Raw(p)) }
+
+// Sums are those of chunks that follow each other, from what the kernel wrote.
+func Sums(raw []byte) []Sum {
+	sums := make([]Sum, len(raw)/RawBytes)
+	for i := range sums {
+		var r [out]uint64
+		for j := range r {
+			r[j] = binary.NativeEndian.Uint64(raw[RawBytes*i+8*j:])
+		}
+		sums[i] = Fold(r)
+	}
+	return sums
+}
+
+// Run is the kernel on the host, for fake devices: it hashes bytes of src from off on, chunk by
+// chunk, and writes the results to dst from number at on.
+func Run(src []byte, off, bytes uint64, key, dst []byte, at uint64) {
+	k := DecodeKey(key)
+	for p := src[off : off+bytes]; len(p) > 0; at++ {
+		n := min(len(p), Bytes)
+		for j, v := range k.Raw(p[:n]) {
+			binary.NativeEndian.PutUint64(dst[RawBytes*int(at)+8*j:], v)
+		}
+		p = p[n:]
+	}
+}
