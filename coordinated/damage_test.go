@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 
@@ -109,25 +110,25 @@ func (s restartSite) options() Options {
 }
 
 // worst is what holdfast verify --complete finds.
-func (s restartSite) worst(ctx context.Context) (storage.Kind, error) {
-	v, err := storage.Inspect(context.Background(), s.dirs()...)
+func (s restartSite) worst(ctx context.Context) (checkpoints.Kind, error) {
+	v, err := checkpoints.Inspect(context.Background(), s.dirs()...)
 	if err != nil {
-		return storage.Damaged, nil // it could not look, and says so
+		return checkpoints.Damaged, nil // it could not look, and says so
 	}
 	v.Complete = true
 	found := v.VerifyDirs()
 	epochs, err := v.Expected()
 	for _, e := range epochs {
 		if err == nil {
-			var more []storage.Finding
+			var more []checkpoints.Finding
 			more, err = v.Verify(ctx, e)
 			found = append(found, more...)
 		}
 	}
 	if len(epochs) == 0 {
-		return storage.Missing, err
+		return checkpoints.Missing, err
 	}
-	return storage.Worst(found), err
+	return checkpoints.Worst(found), err
 }
 
 // TestDamagedRestarts damages the directories of a job that was stopped and starts
@@ -202,7 +203,7 @@ func TestDamagedRestarts(t *testing.T) {
 			t.Errorf("restart %d: WRONG RESULT %v, want %v:\n\t%s", n, again.results, want.results, what)
 		case err == nil && again.restored.Load() == 0:
 			t.Errorf("restart %d started over; verify says %q:\n\t%s", n, worst, what)
-		case err != nil && (worst == "" || worst == storage.NotRedundant):
+		case err != nil && (worst == "" || worst == checkpoints.NotRedundant):
 			t.Errorf("restart %d: no restart, and verify says %q:\n\t%s\n%v", n, worst, what, err)
 		case err == nil && worst == "" && again.from != [3]int{first.stop, first.stop, first.stop}:
 			t.Errorf("restart %d: unnoticed, and it continued from %v:\n\t%s", n, again.from, what)
@@ -231,7 +232,7 @@ func listing(base string) (out []string) {
 // newestOf is the number of the newest epoch that a job has.
 func newestOf(t *testing.T, s restartSite) storage.Epoch {
 	t.Helper()
-	v, err := storage.Inspect(context.Background(), s.dirs()...)
+	v, err := checkpoints.Inspect(context.Background(), s.dirs()...)
 	if err != nil {
 		t.Fatal(err)
 	}

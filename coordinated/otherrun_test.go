@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
 // TestDirectoryOfAnotherRun: the local directory of rank 1 is that of another run of the
@@ -52,7 +53,7 @@ func TestDirectoryOfAnotherRun(t *testing.T) {
 	}
 	ctx := context.Background()
 	dirs := []string{ours(0), theirs(1), theirs(2)}
-	if e, err := storage.FlushDirs(vfs.With(ctx, b.fs), dirs, "/global", 0); err == nil {
+	if e, err := checkpoints.Flush(vfs.With(ctx, b.fs), dirs, "/global", 0); err == nil {
 		t.Errorf("flush has made an epoch of two: %d", e)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
@@ -228,7 +229,8 @@ func TestPruneDirsCountsWholeEpochs(t *testing.T) {
 	w.halfCommit(t, 3, 0)
 	w.commitLocal(t, 4)
 	w.halfCommit(t, 5, 1)
-	if _, err := PruneDirs(vfs.With(t.Context(), f), []string{"/local0", "/local1"}, PruneRules{Keep: 2}); err != nil {
+	if _, err := checkpoints.Prune(vfs.With(t.Context(), f), []string{"/local0", "/local1"},
+		checkpoints.PruneRules{Keep: 2}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantCommitted(t, 0, 4, 3, 2)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
 // stepping is a shard of eight chunks of which each epoch changes one, so that the newest
@@ -94,7 +95,7 @@ func TestBaseHasRows(t *testing.T) {
 				if err := w.tryTake(e, stepping, levels...); err != nil {
 					t.Fatal(err)
 				}
-				m, err := storage.OpenView(vfs.With(t.Context(), w.fs), "/n0/local")
+				m, err := checkpoints.Open(vfs.With(t.Context(), w.fs), "/n0/local")
 				if err != nil {
 					t.Fatal(err)
 				}

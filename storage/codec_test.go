@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
@@ -41,7 +42,7 @@ func TestCompressedShard(t *testing.T) {
 		t.Errorf("stored %d of %d bytes", infos[0].Stored, infos[0].Bytes)
 	}
 	sh := wantShard(t, s, 1, secs)
-	if c := sh.shape.Chunks[0]; c.Filter != format.FilterShuffle || c.Width != 8 {
+	if c := fetch.IndexOf(sh).Chunks[0]; c.Filter != format.FilterShuffle || c.Width != 8 {
 		t.Errorf("chunk 0 is %+v, want it in planes of 8", c)
 	}
 	file := "/d/" + format.EpochName(1) + "/" + format.ShardName(0)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
@@ -94,10 +95,10 @@ func TestPendingFlush(t *testing.T) {
 func TestFlushDirsCompletesADeadJob(t *testing.T) {
 	w := unflushed(t)
 	dirs := []string{"/local0", "/local1"}
-	if _, err := FlushDirs(vfs.With(t.Context(), w.fs), dirs[:1], "/global", 0); err == nil {
+	if _, err := checkpoints.Flush(vfs.With(t.Context(), w.fs), dirs[:1], "/global", 0); err == nil {
 		t.Error("flushed an epoch without the directory of rank 1")
 	}
-	e, err := FlushDirs(vfs.With(t.Context(), w.fs), dirs, "/global", 0)
+	e, err := checkpoints.Flush(vfs.With(t.Context(), w.fs), dirs, "/global", 0)
 	if err != nil || e != 2 {
 		t.Fatalf("got epoch %d, %v, want 2", e, err)
 	}
@@ -106,7 +107,7 @@ func TestFlushDirsCompletesADeadJob(t *testing.T) {
 	if err := w.check(2); err != nil {
 		t.Error(err)
 	}
-	if e, err := FlushDirs(vfs.With(t.Context(), w.fs), dirs, "/global", 0); err != nil || e != 0 {
+	if e, err := checkpoints.Flush(vfs.With(t.Context(), w.fs), dirs, "/global", 0); err != nil || e != 0 {
 		t.Errorf("again: got epoch %d, %v, want nothing to do", e, err)
 	}
 }
@@ -120,14 +121,15 @@ func TestPruneDirs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dry, err := PruneDirs(vfs.With(t.Context(), f), []string{"/local0", "/global"},
-		PruneRules{Keep: 1, KeepEvery: 2, DryRun: true})
+	dry, err := checkpoints.Prune(vfs.With(t.Context(), f), []string{"/local0", "/global"},
+		checkpoints.PruneRules{Keep: 1, KeepEvery: 2, DryRun: true})
 	// Epoch 3 holds chunks of epochs 4 and 5; nothing of 5 is needed by 6.
 	if err != nil || fmt.Sprint(dry["/local0"]) != fmt.Sprint(dry["/global"]) {
 		t.Errorf("got %v, %v", dry, err)
 	}
 	before := f.String()
-	got, err := PruneDirs(vfs.With(t.Context(), f), []string{"/local0", "/global"}, PruneRules{Keep: 1, KeepEvery: 2})
+	got, err := checkpoints.Prune(vfs.With(t.Context(), f), []string{"/local0", "/global"},
+		checkpoints.PruneRules{Keep: 1, KeepEvery: 2})
 	if err != nil || fmt.Sprint(got) != fmt.Sprint(dry) || f.String() == before {
 		t.Errorf("got %v, %v, want what the dry run said: %v", got, err, dry)
 	}
@@ -137,7 +139,8 @@ func TestPruneDirs(t *testing.T) {
 		}
 	}
 	var bad *OptionError
-	if _, err := PruneDirs(vfs.With(t.Context(), f), []string{"/global"}, PruneRules{}); !errors.As(err, &bad) {
+	if _, err := checkpoints.Prune(vfs.With(t.Context(), f), []string{"/global"},
+		checkpoints.PruneRules{}); !errors.As(err, &bad) {
 		t.Errorf("keep 0: got %v", err)
 	}
 }
@@ -180,7 +183,7 @@ func TestFlushDirsPastDamage(t *testing.T) {
 	if err := w.fs.Flip("/global/"+format.EpochName(2)+"/"+format.ManifestName, 30, 1); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := FlushDirs(vfs.With(t.Context(), w.fs), []string{"/local0", "/local1"}, "/global", 0); e != 0 ||
+	if e, err := checkpoints.Flush(vfs.With(t.Context(), w.fs), []string{"/local0", "/local1"}, "/global", 0); e != 0 ||
 		!errors.Is(err, ErrCorrupt) {
 		t.Errorf("got epoch %d, %v, want to be told of the damage", e, err)
 	}

@@ -3,9 +3,10 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -19,7 +20,6 @@ type copying struct {
 	shards []*Shard     // of one epoch
 	packed bool         // into few large files; else each into its own
 	secs   []Section    // of the only shard, in memory; nil: it is read
-	anew   bool         // what an earlier attempt completed is written again
 }
 
 // copyFile is one file that a copying makes.
@@ -45,7 +45,7 @@ func (s *Store) copyShards(ctx context.Context, c *copying) (infos []ShardInfo, 
 		files = divideIntoPacks(c.shards, c.to.cfg.PackBytes)
 	} else {
 		for _, sh := range c.shards {
-			files = append(files, copyFile{format.ShardName(sh.rank), format.NoPack, []*Shard{sh}})
+			files = append(files, copyFile{format.ShardName(fetch.RankOf(sh)), format.NoPack, []*Shard{sh}})
 		}
 	}
 	for i := range files {
@@ -63,7 +63,7 @@ func committedInfos(to level.Epochs, shards []*Shard) (infos []ShardInfo, ok boo
 	if len(shards) == 0 {
 		return nil, true, nil
 	}
-	m, err := to.ReadManifest(shards[0].epoch)
+	m, err := to.ReadManifest(shards[0].Epoch())
 	if errors.Is(err, ErrNotCommitted) {
 		return nil, false, nil
 	}
@@ -71,11 +71,11 @@ func committedInfos(to level.Epochs, shards []*Shard) (infos []ShardInfo, ok boo
 		return nil, false, err
 	}
 	for _, sh := range shards {
-		info, err := m.Shard(sh.rank)
+		info, err := m.Shard(fetch.RankOf(sh))
 		if err != nil {
 			return nil, false, err
 		}
-		if info.Digest != sh.digest {
+		if info.Digest != fetch.DigestOf(sh) {
 			return nil, false, ErrCommitted
 		}
 		infos = append(infos, info)
@@ -85,21 +85,21 @@ func committedInfos(to level.Epochs, shards []*Shard) (infos []ShardInfo, ok boo
 
 // copyInto makes one file, unless it is there complete: under its final name, which it got after it was synced.
 func (s *Store) copyInto(ctx context.Context, c *copying, f *copyFile) ([]ShardInfo, error) {
-	e := f.shards[0].epoch
+	e := f.shards[0].Epoch()
 	infos, idxs, err := f.existing(c.dir, e)
-	if err == nil && !c.anew {
+	if err == nil {
 		err = c.dir.SyncEpoch(e)
 	} else {
 		specs := make([]*shard.Spec, len(f.shards))
 		for i, sh := range f.shards {
 			secs := c.secs
 			if secs == nil {
-				secs = sh.asSections(ctx)
+				secs = fetch.Sections(ctx, sh, s.opt.FlushCores)
 			}
 			specs[i] = s.copySpec(ctx, c.to, sh, secs)
 		}
 		err = c.dir.Put(e, f.name, level.RoomOf(specs...), func(to vfs.File) error {
-			return s.writing(ctx, to, s.throttle(c.to), func(w *shard.Writer) (err error) {
+			return shard.WriteTo(ctx, to, s.pool, s.throttle(c.to), func(w *shard.Writer) (err error) {
 				infos, idxs, err = f.write(ctx, w, specs)
 				return err
 			})
@@ -114,11 +114,11 @@ func (s *Store) copyInto(ctx context.Context, c *copying, f *copyFile) ([]ShardI
 
 // copySpec is how a copy of a shard is to be written at a level.
 func (s *Store) copySpec(ctx context.Context, to *levelState, sh *Shard, secs []Section) *shard.Spec {
-	spec := s.spec(sh.epoch, sh.rank, secs)
-	spec.Head.Node = sh.node()
-	spec.Wanted = sh.shape
+	spec := s.spec(sh.Epoch(), fetch.RankOf(sh), secs)
+	spec.Head.Node = fetch.CopyOf(sh).At.Info.Node
+	spec.Wanted = fetch.IndexOf(sh)
 	s.prepareSpec(to, spec)
-	spec.Base = s.lastShard(ctx, to, sh.rank, sh.epoch)
+	spec.Base = s.lastShard(ctx, to, fetch.RankOf(sh), sh.Epoch())
 	return spec
 }
 
@@ -127,7 +127,7 @@ func (f *copyFile) write(ctx context.Context, w *shard.Writer, specs []*shard.Sp
 	idxs []*format.Index, err error) {
 	for i, spec := range specs {
 		base := w.Pos()
-		info, idx, err := writeCopy(ctx, w, spec, f.shards[i].digest)
+		info, idx, err := shard.WriteCopy(ctx, w, spec, fetch.DigestOf(f.shards[i]))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -137,19 +137,9 @@ func (f *copyFile) write(ctx context.Context, w *shard.Writer, specs []*shard.Sp
 		infos, idxs = append(infos, info), append(idxs, idx)
 	}
 	if f.pack != format.NoPack {
-		err = endPack(w, specs[0].Head.Epoch, f.pack, infos)
+		err = shard.EndPack(w, specs[0].Head.Epoch, f.pack, infos)
 	}
 	return infos, idxs, err
-}
-
-// writeCopy writes a shard that must be the one with the digest.
-func writeCopy(ctx context.Context, w *shard.Writer, spec *shard.Spec, digest [16]byte) (ShardInfo, *format.Index,
-	error) {
-	info, idx, err := shard.Write(ctx, w, spec)
-	if err == nil && info.Digest != digest {
-		err = fmt.Errorf("the copy of rank %d's shard is not the committed one: %w", info.Rank, ErrCorrupt)
-	}
-	return info, idx, err
 }
 
 // existing describes a file that is complete, if it holds what would be written.
@@ -157,11 +147,11 @@ func (f *copyFile) existing(d level.Epochs, e Epoch) ([]ShardInfo, []*format.Ind
 	if f.pack != format.NoPack {
 		return f.openPack(d, e)
 	}
-	info, idx, err := level.Uncommitted(d, e, f.shards[0].rank)
-	if err == nil && info.Digest != f.shards[0].digest {
+	info, idx, err := level.Uncommitted(d, e, fetch.RankOf(f.shards[0]))
+	if err == nil && info.Digest != fetch.DigestOf(f.shards[0]) {
 		err = errOtherShards
 	}
-	info.Node = f.shards[0].node()
+	info.Node = fetch.CopyOf(f.shards[0]).At.Info.Node
 	return []ShardInfo{info}, []*format.Index{idx}, err
 }
 
@@ -177,18 +167,54 @@ func (f *copyFile) openPack(d level.Epochs, e Epoch) (infos []ShardInfo, idxs []
 		return nil, nil, errOtherShards
 	}
 	for i, sh := range f.shards {
-		if infos[i].Rank != sh.rank || infos[i].Digest != sh.digest || infos[i].Pack != f.pack {
+		if infos[i].Rank != fetch.RankOf(sh) || infos[i].Digest != fetch.DigestOf(sh) || infos[i].Pack != f.pack {
 			return nil, nil, errOtherShards
 		}
 		x, err := level.OpenExtent(d, e, f.name, infos[i])
 		if err != nil {
 			return nil, nil, err
 		}
-		idx, err := x.Index(e, sh.rank)
+		idx, err := x.Index(e, fetch.RankOf(sh))
 		if err := errors.Join(err, x.Close()); err != nil {
 			return nil, nil, err
 		}
 		idxs = append(idxs, idx)
 	}
 	return infos, idxs, nil
+}
+
+// divideIntoPacks puts shards together in ascending order of ranks. A flush that a crash cut short continues after
+// the last whole pack.
+func divideIntoPacks(shards []*Shard, limit int64) []copyFile {
+	sorted := slices.Clone(shards)
+	slices.SortFunc(sorted, func(a, b *Shard) int { return fetch.RankOf(a) - fetch.RankOf(b) })
+	bytes := make([]int64, len(sorted))
+	for i, sh := range sorted {
+		bytes[i] = fetch.IndexOf(sh).Bytes()
+	}
+	var files []copyFile
+	for _, p := range packRuns(bytes, limit) {
+		first := fetch.RankOf(sorted[p.from])
+		files = append(files, copyFile{format.PackName(first), first, sorted[p.from:p.to]})
+	}
+	return files
+}
+
+// packRun is a run of shards, given by place, that go into one pack.
+type packRun struct{ from, to int }
+
+// packRuns divides shards of so many bytes each. The result depends on nothing
+// else: all ranks of a node find the same.
+func packRuns(bytes []int64, limit int64) []packRun {
+	var runs []packRun
+	var room int64
+	for i, n := range bytes {
+		if len(runs) == 0 || n > room {
+			runs = append(runs, packRun{i, i})
+			room = limit
+		}
+		runs[len(runs)-1].to = i + 1
+		room -= n
+	}
+	return runs
 }

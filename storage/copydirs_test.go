@@ -12,13 +12,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // epochIn compares an epoch of two ranks, as directories have it, with what was put.
 func epochIn(ctx context.Context, e Epoch, dirs ...string) error {
-	v, err := OpenView(ctx, dirs...)
+	v, err := checkpoints.Open(ctx, dirs...)
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func clean(damage []error) error {
 
 // intact says whether verify finds nothing wrong with an epoch in the directories.
 func intact(ctx context.Context, e Epoch, dirs ...string) error {
-	v, err := Inspect(ctx, dirs...)
+	v, err := checkpoints.Inspect(ctx, dirs...)
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func TestCopyDirs(t *testing.T) {
 		{[]string{"/local1", "/local0"}, 2, 2, false},
 		{[]string{"/global"}, 2, 2, true},
 	} {
-		done, err := CopyDirs(ctx, c.from, "/site/new", c.epoch, 0)
+		done, err := checkpoints.Copy(ctx, c.from, "/site/new", c.epoch, 0)
 		if err != nil || done.Epoch != c.want || done.Already != c.already || done.Bytes != 2*8700 {
 			t.Fatalf("copy of %d from %v: got %+v, %v", c.epoch, c.from, done, err)
 		}
@@ -116,7 +117,7 @@ func TestCopyDirs(t *testing.T) {
 func TestCopyRefuses(t *testing.T) {
 	f := copyWorld(t)
 	ctx := vfs.With(t.Context(), f)
-	if _, err := CopyDirs(ctx, []string{"/global"}, "/site/new", 3, 0); err != nil {
+	if _, err := checkpoints.Copy(ctx, []string{"/global"}, "/site/new", 3, 0); err != nil {
 		t.Fatal(err)
 	}
 	other := newWorldFS()
@@ -140,19 +141,19 @@ func TestCopyRefuses(t *testing.T) {
 	copyTree(t, other, f, "/global/"+format.EpochName(3), "/site/other/"+format.EpochName(3))
 	copyTree(t, other, f, "/global", "/site/other")
 	before := f.String()
-	var different *OtherEpochError
-	if _, err := CopyDirs(ctx, []string{"/global"}, "/site/other", 3, 0); !errors.As(err, &different) {
+	var different *checkpoints.OtherEpochError
+	if _, err := checkpoints.Copy(ctx, []string{"/global"}, "/site/other", 3, 0); !errors.As(err, &different) {
 		t.Errorf("another epoch 3 is there: got %v", err)
 	}
 	var option *OptionError
-	if _, err := CopyDirs(ctx, []string{"/global"}, "/global/.", 3, 0); !errors.As(err, &option) {
+	if _, err := checkpoints.Copy(ctx, []string{"/global"}, "/global/.", 3, 0); !errors.As(err, &option) {
 		t.Errorf("onto itself: got %v", err)
 	}
 	var dir *DirError
-	if _, err := CopyDirs(ctx, []string{"/global"}, "/local0", 3, 0); !errors.As(err, &dir) {
+	if _, err := checkpoints.Copy(ctx, []string{"/global"}, "/local0", 3, 0); !errors.As(err, &dir) {
 		t.Errorf("to the directory of another level: got %v", err)
 	}
-	if _, err := CopyDirs(ctx, []string{"/global"}, "/site/new", 9, 0); !errors.Is(err, ErrNotCommitted) {
+	if _, err := checkpoints.Copy(ctx, []string{"/global"}, "/site/new", 9, 0); !errors.Is(err, ErrNotCommitted) {
 		t.Errorf("an epoch that is not there: got %v", err)
 	}
 	if f.String() != before {
@@ -162,20 +163,21 @@ func TestCopyRefuses(t *testing.T) {
 	if err := f.Truncate(shard, 100); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := CopyDirs(ctx, []string{"/global"}, "/site/new", 3, 0); !errors.Is(err, ErrCorrupt) {
+	if _, err := checkpoints.Copy(ctx, []string{"/global"}, "/site/new", 3, 0); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("what was copied is damaged: got %v", err)
 	}
 	if err := f.Flip("/local0/"+format.EpochName(3)+"/"+format.ShardName(0), 5000, 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := CopyDirs(ctx, []string{"/local0", "/local1"}, "/site/third", 3, 0); !errors.Is(err, ErrCorrupt) {
+	if _, err := checkpoints.Copy(ctx, []string{"/local0", "/local1"},
+		"/site/third", 3, 0); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("from damaged shards: got %v", err)
 	}
 	if err := epochIn(ctx, 3, "/site/third"); !errors.Is(err, ErrNotCommitted) {
 		t.Errorf("a damaged epoch was committed: %v", err)
 	}
 	// Together the directories have every chunk right.
-	if _, err := CopyDirs(ctx, []string{"/local0", "/local1", "/global"}, "/site/third", 3, 0); err != nil {
+	if _, err := checkpoints.Copy(ctx, []string{"/local0", "/local1", "/global"}, "/site/third", 3, 0); err != nil {
 		t.Error(err)
 	}
 	if err := epochIn(ctx, 3, "/site/third"); err != nil {
@@ -215,14 +217,14 @@ func TestCopyCompletesADamagedHalf(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := CopyDirs(ctx, []string{"/global"}, "/site/new", 3, 0); err == nil {
+	if _, err := checkpoints.Copy(ctx, []string{"/global"}, "/site/new", 3, 0); err == nil {
 		t.Fatal("the copy was not interrupted")
 	}
 	f.SetRule(nil)
 	if err := f.Flip("/site/new/"+format.EpochName(3)+"/"+format.ShardName(1), 4200, 8); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := CopyDirs(ctx, []string{"/global"}, "/site/new", 3, 0); err != nil {
+	if _, err := checkpoints.Copy(ctx, []string{"/global"}, "/site/new", 3, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(epochIn(ctx, 3, "/site/new"), intact(ctx, 3, "/site/new")); err != nil {
@@ -238,7 +240,7 @@ func crashOfCopy(t *testing.T) {
 	master := copyWorld(t)
 	prepare := func() *crashfs.FS { return copyWorldOf(master) }
 	copyIt := func(f *crashfs.FS) error {
-		_, err := CopyDirs(vfs.With(context.Background(), f), []string{"/global"}, "/site/new", 3, 1)
+		_, err := checkpoints.Copy(vfs.With(context.Background(), f), []string{"/global"}, "/site/new", 3, 1)
 		return err
 	}
 	n := crashEverywhere(t, prepare, copyIt, func(f *crashfs.FS, at int) {
@@ -290,7 +292,7 @@ func TestCopyToStoreAndBack(t *testing.T) {
 	}{{[]string{"/local0", "/local1"}, one}, {[]string{one}, two}, {[]string{two}, "/site/back"}}
 	for _, s := range steps {
 		for try := 0; ; try++ {
-			done, err := CopyDirs(ctx, s.from, s.to, 3, 3)
+			done, err := checkpoints.Copy(ctx, s.from, s.to, 3, 3)
 			if err == nil && done.Epoch == 3 {
 				break
 			}
@@ -340,7 +342,7 @@ func TestKilledCopyToStore(t *testing.T) {
 		store := &fakes3.Server{MinPart: 64 << 10, Page: 7}
 		proxy := newStoreProxy(store, at, at%2 == 0)
 		url := fakes3.Start(t, proxy)
-		_, err := CopyDirs(ctx, []string{"/global"}, url, 3, 2)
+		_, err := checkpoints.Copy(ctx, []string{"/global"}, url, 3, 2)
 		plain := fakes3.Start(t, store)
 		if err == nil && !proxy.dead.Load() {
 			if at < 12 {
@@ -355,7 +357,7 @@ func TestKilledCopyToStore(t *testing.T) {
 		}
 		// The lock's owner is this process, and lives.
 		store.Edit("some/prefix/"+format.LockName, func([]byte) []byte { return nil })
-		if _, err := CopyDirs(ctx, []string{"/global"}, plain, 3, 2); err != nil {
+		if _, err := checkpoints.Copy(ctx, []string{"/global"}, plain, 3, 2); err != nil {
 			t.Fatalf("request %d: again: %v", at, err)
 		}
 		if err := errors.Join(epochIn(ctx, 3, plain), intact(ctx, 3, plain)); err != nil {

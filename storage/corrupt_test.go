@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
@@ -71,7 +72,7 @@ func TestEveryByteFlipped(t *testing.T) {
 
 func findings(t *testing.T, f *crashfs.FS, dirs ...string) int {
 	t.Helper()
-	v, err := OpenView(vfs.With(context.Background(), f), dirs...)
+	v, err := checkpoints.Open(vfs.With(context.Background(), f), dirs...)
 	if err != nil {
 		t.Fatal(err)
 	}

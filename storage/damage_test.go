@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 
@@ -24,9 +25,9 @@ var (
 
 // outcome is what verify and a restart made of a damage.
 type outcome struct {
-	found  []storage.Finding
-	plain  storage.Kind // the worst, without --complete
-	could  error        // verify could not look
+	found  []checkpoints.Finding
+	plain  checkpoints.Kind // the worst, without --complete
+	could  error            // verify could not look
 	epoch  storage.Epoch
 	around bool
 	err    error  // no restart
@@ -38,7 +39,7 @@ func judge(o *outcome, sorts []storagetest.Sort) string {
 	only := func(s storagetest.Sort) bool {
 		return !slices.ContainsFunc(sorts, func(x storagetest.Sort) bool { return x != s })
 	}
-	worst := storage.Worst(o.found)
+	worst := checkpoints.Worst(o.found)
 	whole := o.err == nil && o.epoch == siteEpochs
 	switch {
 	case errors.Is(o.err, errWrongBytes):
@@ -53,15 +54,15 @@ func judge(o *outcome, sorts []storagetest.Sort) string {
 		return "unnoticed"
 	case only(storagetest.Takes) && o.plain == "":
 		return "unnoticed without --complete"
-	case worst == storage.NotRedundant && !whole:
+	case worst == checkpoints.NotRedundant && !whole:
 		return "not redundant, says verify, and the newest epoch cannot be had"
-	case only(storagetest.Spoils) && worst != storage.Damaged:
+	case only(storagetest.Spoils) && worst != checkpoints.Damaged:
 		return "spoilt, and verify does not say damaged"
-	case only(storagetest.Takes) && worst == storage.Damaged:
+	case only(storagetest.Takes) && worst == checkpoints.Damaged:
 		return "gone, and verify says damaged"
-	case only(storagetest.Takes) && worst == storage.NotRedundant && slices.Contains(o.each, false):
+	case only(storagetest.Takes) && worst == checkpoints.NotRedundant && slices.Contains(o.each, false):
 		return "an epoch is lost, and verify says not redundant"
-	case only(storagetest.Takes) && worst == storage.Missing && !slices.Contains(o.each, false):
+	case only(storagetest.Takes) && worst == checkpoints.Missing && !slices.Contains(o.each, false):
 		return "every epoch can be had, and verify says missing"
 	}
 	return ""
@@ -71,7 +72,7 @@ func (s *site) outcome(ctx context.Context) *outcome {
 	o := &outcome{}
 	o.found, o.could = s.verify(ctx, true, s.dirs()...)
 	if found, err := s.verify(ctx, false, s.dirs()...); err == nil {
-		o.plain = storage.Worst(found)
+		o.plain = checkpoints.Worst(found)
 	}
 	o.epoch, o.around, o.err = s.restore(ctx)
 	if s.open(ctx) == nil {
@@ -114,7 +115,7 @@ func damagedSites(t *testing.T, count *int, short int) (base string, sites []*si
 // never restored; nothing crashes and nothing waits.
 func TestDamages(t *testing.T) {
 	base, sites, seed := damagedSites(t, damages, 100)
-	count := map[storage.Kind]int{}
+	count := map[checkpoints.Kind]int{}
 	restored, failed := 0, 0
 	for n := range *damages {
 		rnd := rand.New(rand.NewPCG(seed, uint64(n)))
@@ -131,7 +132,7 @@ func TestDamages(t *testing.T) {
 		go func() { done <- s.outcome(t.Context()) }()
 		select {
 		case o := <-done:
-			count[storage.Worst(o.found)]++
+			count[checkpoints.Worst(o.found)]++
 			if o.err == nil {
 				restored++
 			}
@@ -156,5 +157,6 @@ func TestDamages(t *testing.T) {
 		}
 	}
 	t.Logf("damaged %d, missing %d, not redundant %d, no harm %d; %d of %d restored",
-		count[storage.Damaged], count[storage.Missing], count[storage.NotRedundant], count[""], restored, *damages)
+		count[checkpoints.Damaged], count[checkpoints.Missing], count[checkpoints.NotRedundant], count[""], restored,
+		*damages)
 }

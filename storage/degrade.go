@@ -51,10 +51,7 @@ func (s *Store) setOut(ctx context.Context, l *levelState, why error) error {
 	if err := level.Fits(l, have, s.markerOf(l.Name())); err != nil {
 		return err
 	}
-	if s.opt.Run == "" {
-		return nil
-	}
-	return l.Unused(ctx, s.opt.Run, s.beatOf(l))
+	return s.guard.Unused(ctx, l)
 }
 
 // working lists the levels that this rank can write to.

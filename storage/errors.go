@@ -2,8 +2,8 @@ package storage
 
 import (
 	"errors"
-	"fmt"
 
+	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -47,37 +47,16 @@ var ErrNoSection = shard.ErrNoSection
 // ErrClosed marks the use of a Store or Shard after Close.
 var ErrClosed = shard.ErrClosed
 
-// ShardError reports what failed on which shard.
-type ShardError struct {
-	Op    string // "put", "commit", "fetch", "flush", "discard" or "verify"
-	Epoch Epoch
-	Rank  int
-	Level string
-	Err   error
-}
+// ShardError reports what failed on which shard: Op ("put", "commit", "fetch", "flush", "discard" or "verify"), Epoch,
+// Rank, Level, and Err, the cause.
+type ShardError = fetch.ShardError
 
-// Error names the operation, the epoch, the rank, the level and the cause.
-func (e *ShardError) Error() string {
-	return fmt.Sprintf("%s shard epoch=%d rank=%d level=%s: %v", e.Op, e.Epoch, e.Rank, e.Level, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *ShardError) Unwrap() error { return e.Err }
-
-// OptionError reports a field of Options that cannot be used.
-type OptionError struct {
-	Field  string
-	Reason string
-}
-
-// Error names the field and what is wrong with it.
-func (e *OptionError) Error() string {
-	return fmt.Sprintf("storage option %s: %s", e.Field, e.Reason)
-}
+// OptionError reports a field of Options that cannot be used: Field, and the Reason.
+type OptionError = level.OptionError
 
 // IsDamage says whether an error comes of checkpoints that are damaged or not all there: ErrCorrupt, a shard that no
 // directory has. Otherwise it says why nothing could be looked at, or written.
 func IsDamage(err error) bool {
 	var s *ShardError
-	return errors.Is(err, ErrCorrupt) || errors.As(err, &s) && (level.Absent(err) || errors.Is(err, errNoMore))
+	return errors.Is(err, ErrCorrupt) || errors.As(err, &s) && (level.Absent(err) || errors.Is(err, fetch.ErrNoMore))
 }

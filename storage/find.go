@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // Candidate is an epoch that this rank can restore.
@@ -110,6 +111,46 @@ func (s *Store) survey(ctx context.Context, l *levelState) (out []LevelState, er
 		}
 	}
 	return out, err
+}
+
+// Pending lists the epochs that are committed at from, as far as this rank can
+// tell, and newer than the newest at to, oldest first: a job that died in the
+// middle of a flush left them, and the next one can Flush and Commit those that all
+// ranks have with the same ID.
+func (s *Store) Pending(ctx context.Context, from, to string) (list []Candidate, err error) {
+	l, err := s.at(to)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	var newest Epoch
+	if l.told == nil {
+		if newest, err = level.NewestCommitted(l); err != nil {
+			return nil, err
+		}
+	} else {
+		l.mu.Lock()
+		newest = max(l.told.newest(), l.agreed.newest)
+		l.mu.Unlock()
+	}
+	first, err := s.at(from)
+	if err != nil {
+		return nil, err
+	}
+	states, err := s.survey(ctx, first)
+	if err != nil {
+		return nil, err
+	}
+	for _, st := range states { // oldest first
+		if st.Err == nil && st.Epoch > newest {
+			list = append(list, Candidate{Epoch: st.Epoch, ID: st.ID, Levels: []string{from}})
+		}
+	}
+	return list, nil
 }
 
 // epochsAt lists the epochs of a level, here and at other ranks.

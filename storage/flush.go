@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
-	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -82,38 +80,6 @@ func (s *Store) copyRanks(ctx context.Context, e Epoch, from string, ranks []int
 		c.shards = append(c.shards, sh)
 	}
 	return s.copyShards(ctx, c)
-}
-
-// asSections makes the shard's sections Sources for a copy in the background.
-func (sh *Shard) asSections(ctx context.Context) []Section {
-	sh.workers = sh.store.opt.FlushCores
-	var secs []Section
-	for _, sec := range sh.Sections() {
-		secs = append(secs, Section{Name: sec.Name, Size: sec.Size, Source: &sectionReader{ctx, sh, sec}})
-	}
-	return secs
-}
-
-// sectionReader reads a section of a shard as a Source.
-type sectionReader struct {
-	ctx context.Context
-	sh  *Shard
-	sec SectionInfo
-}
-
-func (r *sectionReader) ReadAt(p []byte, off int64) (int, error) {
-	if off+int64(len(p)) > r.sec.Size {
-		return 0, io.ErrUnexpectedEOF
-	}
-	if err := r.sh.ReadAt(r.ctx, r.sec.Name, p, off); err != nil {
-		return 0, err
-	}
-	return len(p), nil
-}
-
-// KnownChunks makes sectionReader a chunkSource.
-func (r *sectionReader) KnownChunks() []format.Chunk {
-	return format.ChunksIn(r.sh.shape, r.sec.Name)
 }
 
 // ServeFromMemory lets reads of this rank's shard of an epoch that is committed at a level be

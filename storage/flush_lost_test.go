@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
 // TestFlushComputesWhatIsLost flushes the newest epoch of a dead job, from which a node has gone, from the rest and its
@@ -23,10 +24,10 @@ func TestFlushComputesWhatIsLost(t *testing.T) {
 			local = append(local, s.dir(storage.LevelLocal, n))
 			all = append(all, s.dir(storage.LevelLocal, n), s.dir(storage.LevelParity, n))
 		}
-		if e, err := storage.FlushDirs(t.Context(), local, global, jobs); e != 0 || !storage.IsDamage(err) {
+		if e, err := checkpoints.Flush(t.Context(), local, global, jobs); e != 0 || !storage.IsDamage(err) {
 			t.Errorf("without parity: got epoch %d, %v", e, err)
 		}
-		if e, err := storage.FlushDirs(t.Context(), all, global, jobs); e != siteEpochs || err != nil {
+		if e, err := checkpoints.Flush(t.Context(), all, global, jobs); e != siteEpochs || err != nil {
 			t.Fatalf("got epoch %d, %v", e, err)
 		}
 		for _, n := range []string{"n0", "n2"} {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 
@@ -154,7 +155,7 @@ func TestGoldenVerifies(t *testing.T) {
 			dirs = append(dirs, filepath.Join(goldenDir, n, l))
 		}
 	}
-	v, err := storage.OpenView(context.Background(), dirs...)
+	v, err := checkpoints.Open(context.Background(), dirs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +200,7 @@ func TestVerifySaysWhereGoodCopiesAre(t *testing.T) {
 		for _, d := range c.dirs {
 			dirs = append(dirs, filepath.Join(dir, d))
 		}
-		v, err := storage.OpenView(context.Background(), dirs...)
+		v, err := checkpoints.Open(context.Background(), dirs...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +208,7 @@ func TestVerifySaysWhereGoodCopiesAre(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(found, func(f storage.Finding) bool {
+		i := slices.IndexFunc(found, func(f checkpoints.Finding) bool {
 			return f.Rank == 1 && f.Dir.Level == storage.LevelLocal
 		})
 		if i < 0 {

@@ -185,16 +185,7 @@ func (s *Store) manifestOf(ctx context.Context, l *levelState, e Epoch) (*format
 	if perr != nil {
 		return nil, err
 	}
-	return describesData(m, l.Name()), nil
-}
-
-// describesData makes the manifest of a level with rows that of the level from whose shards these were computed.
-func describesData(m *format.Manifest, level string) *format.Manifest {
-	m.Level, m.Data, m.Parity = level, 0, 0
-	for i := range m.Shards {
-		m.Shards[i].Holders = nil
-	}
-	return m
+	return m.OfData(l.Name()), nil
 }
 
 func (s *Store) manifestAt(ctx context.Context, l *levelState, e Epoch) (*format.Manifest, error) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
 // diskJob is one rank's job on the disk, with an epoch at local and global.
@@ -89,7 +90,7 @@ func TestPlantedCheckpointIsRefused(t *testing.T) {
 				!strings.Contains(err.Error(), local) {
 				t.Errorf("got %v, %v, want a refusal that names %s", s, err, local)
 			}
-			if _, err := storage.OpenView(context.Background(), local); !errors.Is(err, vfs.ErrUnsafe) {
+			if _, err := checkpoints.Open(context.Background(), local); !errors.Is(err, vfs.ErrUnsafe) {
 				t.Errorf("a view: got %v, want a refusal", err)
 			}
 			s, err = diskJob(t, set(true))
@@ -178,7 +179,7 @@ func TestNothingWaitsForAFIFO(t *testing.T) {
 						}
 						s.Prune(t.Context())
 					}
-					if v, err := storage.OpenView(context.Background(), local, global); err == nil {
+					if v, err := checkpoints.Open(context.Background(), local, global); err == nil {
 						v.Epochs(t.Context())
 						v.Verify(t.Context(), 1)
 					}
@@ -266,12 +267,12 @@ func TestHolesTakeNoMemory(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	v, err := storage.Inspect(t.Context(), dir)
+	v, err := checkpoints.Inspect(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	found, err := v.Verify(t.Context(), 1)
-	if err != nil || storage.Worst(found) != storage.Damaged {
+	if err != nil || checkpoints.Worst(found) != checkpoints.Damaged {
 		t.Errorf("got %v, %v, want damage", found, err)
 	}
 	runtime.ReadMemStats(&after)

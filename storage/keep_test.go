@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
@@ -35,7 +36,7 @@ func keepingJob(f *crashfs.FS) (kept []Epoch, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = KeepEpoch(ctx, "/global", 2, "good"); err != nil {
+	if err = checkpoints.Keep(ctx, "/global", 2, "good"); err != nil {
 		return nil, err
 	}
 	kept = []Epoch{2}
@@ -48,10 +49,19 @@ func keepingJob(f *crashfs.FS) (kept []Epoch, err error) {
 	take(5)
 	if err == nil {
 		kept = []Epoch{4}
-		err = Unkeep(ctx, "/global", 2)
+		err = checkpoints.Unkeep(ctx, "/global", 2)
 	}
 	take(6)
 	return kept, err
+}
+
+// wholeEpoch says why an epoch is not all there.
+func wholeEpoch(l level.Epochs, e Epoch) error {
+	m, err := l.ReadManifest(e)
+	if err != nil {
+		return err
+	}
+	return level.CheckOrigins(l, m.Origins())
 }
 
 // TestKeptThroughCrashes takes the machine down at operations of a job that keeps epochs, and
@@ -108,7 +118,7 @@ func TestKeptThroughCrashes(t *testing.T) {
 	}
 }
 
-// TestKeepSparesOrigins: PruneDirs and Prune leave what is kept and what that refers to, and take
+// TestKeepSparesOrigins: checkpoints.Prune and Prune leave what is kept and what that refers to, and take
 // both when it is kept no longer; a damaged record keeps its epoch, too.
 func TestKeepSparesOrigins(t *testing.T) {
 	w := fullWorld(t, 4) // epochs 3 and 4 share chunks
@@ -125,17 +135,18 @@ func TestKeepSparesOrigins(t *testing.T) {
 	}
 	before := have()
 	oldest := before[0]
-	if err := KeepEpoch(ctx, "/global", oldest, "first"); err != nil {
+	if err := checkpoints.Keep(ctx, "/global", oldest, "first"); err != nil {
 		t.Fatal(err)
 	}
-	if err := KeepEpoch(ctx, "/global", 77, ""); !errors.Is(err, ErrNotCommitted) {
+	if err := checkpoints.Keep(ctx, "/global", 77, ""); !errors.Is(err, ErrNotCommitted) {
 		t.Errorf("no such epoch: got %v", err)
 	}
-	if err := KeepEpoch(ctx, "/local0", oldest, ""); err == nil || !strings.Contains(err.Error(), "only level global") {
+	err := checkpoints.Keep(ctx, "/local0", oldest, "")
+	if err == nil || !strings.Contains(err.Error(), "only level global") {
 		t.Errorf("a local directory: got %v", err)
 	}
 	w.close()
-	if _, err := PruneDirs(ctx, []string{"/global"}, PruneRules{Keep: 1}); err != nil {
+	if _, err := checkpoints.Prune(ctx, []string{"/global"}, checkpoints.PruneRules{Keep: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if got := have(); got[0] != oldest || wholeEpoch(global, oldest) != nil {
@@ -145,23 +156,23 @@ func TestKeepSparesOrigins(t *testing.T) {
 	if err := w.fs.Flip(name, 30, 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := PruneDirs(ctx, []string{"/global"}, PruneRules{Keep: 1}); err != nil {
+	if _, err := checkpoints.Prune(ctx, []string{"/global"}, checkpoints.PruneRules{Keep: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if got := have(); got[0] != oldest {
 		t.Errorf("with a damaged record: %v", got)
 	}
-	list, err := KeptEpochs(ctx, "/global")
+	list, err := checkpoints.KeptEpochs(ctx, "/global")
 	if !errors.Is(err, ErrCorrupt) || len(list) != 1 || list[0].Epoch != oldest {
 		t.Errorf("got %v, %v, want the epoch and what is wrong with its record", list, err)
 	}
-	if err := Unkeep(ctx, "/global", oldest); err != nil {
+	if err := checkpoints.Unkeep(ctx, "/global", oldest); err != nil {
 		t.Fatal(err)
 	}
-	if err := Unkeep(ctx, "/global", oldest); !errors.Is(err, fs.ErrNotExist) {
+	if err := checkpoints.Unkeep(ctx, "/global", oldest); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("again: got %v", err)
 	}
-	if _, err := PruneDirs(ctx, []string{"/global"}, PruneRules{Keep: 1}); err != nil {
+	if _, err := checkpoints.Prune(ctx, []string{"/global"}, checkpoints.PruneRules{Keep: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if got := have(); slices.Contains(got, oldest) && len(got) == len(before) {
@@ -182,7 +193,7 @@ func TestKeepWhilePruning(t *testing.T) {
 	if same, err := level.Unchanged(global, kept); err != nil || !same {
 		t.Errorf("nothing changed: got %v, %v", same, err)
 	}
-	if err := global.WriteKept(&Kept{Epoch: 6, Name: "x"}); err != nil {
+	if err := global.WriteKept(&checkpoints.Kept{Epoch: 6, Name: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	if same, err := level.Unchanged(global, kept); err != nil || same {
@@ -255,11 +266,14 @@ func keepAgainstPrune(t *testing.T) {
 			p := &pausing{FS: f, at: at, reached: make(chan struct{}), resume: make(chan struct{})}
 			var kerr error
 			prune := func(fsys vfs.FS) {
-				if _, err := PruneDirs(vfs.With(context.Background(), fsys), dirs, PruneRules{Keep: 1}); err != nil {
+				_, err := checkpoints.Prune(vfs.With(context.Background(), fsys), dirs, checkpoints.PruneRules{Keep: 1})
+				if err != nil {
 					t.Errorf("%s stopped at %d: prune: %v", first, at, err)
 				}
 			}
-			keep := func(fsys vfs.FS) { kerr = KeepEpoch(vfs.With(context.Background(), fsys), "/global", 1, "x") }
+			keep := func(fsys vfs.FS) {
+				kerr = checkpoints.Keep(vfs.With(context.Background(), fsys), "/global", 1, "x")
+			}
 			one, two := prune, keep
 			if first == "keep" {
 				one, two = keep, prune
@@ -316,16 +330,16 @@ func keepAfterADeadPrune(t *testing.T) {
 	if _, err := level.Announce(l, []Epoch{1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := KeepEpoch(ctx, "/global", 3, ""); err != nil { // which does not refer to 1 any more
+	if err := checkpoints.Keep(ctx, "/global", 3, ""); err != nil { // which does not refer to 1 any more
 		t.Errorf("another epoch: %v", err)
 	}
-	if err := KeepEpoch(ctx, "/global", 1, ""); err == nil || !strings.Contains(err.Error(), "holdfast prune") {
+	if err := checkpoints.Keep(ctx, "/global", 1, ""); err == nil || !strings.Contains(err.Error(), "holdfast prune") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := PruneDirs(ctx, []string{"/global"}, PruneRules{Keep: 9}); err != nil {
+	if _, err := checkpoints.Prune(ctx, []string{"/global"}, checkpoints.PruneRules{Keep: 9}); err != nil {
 		t.Fatal(err)
 	}
-	if err := KeepEpoch(ctx, "/global", 1, ""); err != nil {
+	if err := checkpoints.Keep(ctx, "/global", 1, ""); err != nil {
 		t.Errorf("after prune: %v", err)
 	}
 }

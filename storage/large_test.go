@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
 var largeShards = flag.Bool("large", false, "TestLargeShards takes every level and not global alone")
@@ -87,7 +88,7 @@ func (c *cluster) settle(e storage.Epoch, infos []storage.ShardInfo) error {
 // wantGood verifies an epoch in all directories given.
 func wantGood(t *testing.T, f *largeFS, e storage.Epoch, dirs ...string) {
 	t.Helper()
-	v, err := storage.OpenView(vfs.With(context.Background(), f), dirs...)
+	v, err := checkpoints.Open(vfs.With(context.Background(), f), dirs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +168,7 @@ func wantStray(t *testing.T, f *largeFS) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := storage.OpenView(vfs.With(context.Background(), f), "/b/local")
+	v, err := checkpoints.Open(vfs.With(context.Background(), f), "/b/local")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +177,7 @@ func wantStray(t *testing.T, f *largeFS) {
 			t.Fatal(err)
 		}
 		found, err := v.Verify(t.Context(), 1)
-		bad := storage.Worst(found) == storage.Damaged
+		bad := checkpoints.Worst(found) == checkpoints.Damaged
 		if err != nil || bad != (stray != 0) {
 			t.Errorf("with byte %d at %d: %v, %v", stray, far-4095, found, err)
 		}

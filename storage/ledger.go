@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"slices"
-
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
@@ -44,7 +42,7 @@ func (s *Store) ledgerOf(here *levelState) (*format.Ledger, error) {
 		var err error
 		switch last := l.newest(); {
 		case l == here:
-			v.Epochs, err = l.inventory()
+			v.Epochs, err = level.Inventory(l)
 		case last > 0:
 			v.Epochs = []format.LedgerEpoch{{Epoch: last}}
 		case old.At(l.Name()) != nil:
@@ -56,34 +54,4 @@ func (s *Store) ledgerOf(here *levelState) (*format.Ledger, error) {
 		book.Levels = append(book.Levels, v)
 	}
 	return book, nil
-}
-
-// inventory lists what is committed in the directory.
-func (l *levelState) inventory() ([]format.LedgerEpoch, error) {
-	epochs, err := l.Epochs()
-	if err != nil {
-		return nil, err
-	}
-	slices.Reverse(epochs)
-	var out []format.LedgerEpoch
-	for _, e := range epochs {
-		p := format.LedgerEpoch{Epoch: e}
-		have, err := level.HasManifest(l, e)
-		if err != nil || !have {
-			continue
-		}
-		if !l.Traits().Shared { // there the manifest names all that there is
-			list, err := l.Files(e)
-			if err != nil {
-				continue // pruned by another rank meanwhile
-			}
-			for _, f := range list {
-				if _, _, ok := format.ParseName(f.Name); ok {
-					p.Files = append(p.Files, f.Name)
-				}
-			}
-		}
-		out = append(out, p)
-	}
-	return out, nil
 }

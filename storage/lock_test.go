@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
@@ -315,7 +316,7 @@ func TestFlushDirsLeavesLiveRunsAlone(t *testing.T) {
 		defer close(quit)
 		var busy *BusyError
 		ctx := vfs.With(t.Context(), w.fs)
-		if _, err := FlushDirs(ctx, []string{"/local0", "/local1"}, "/global", 0); !errors.As(err, &busy) {
+		if _, err := checkpoints.Flush(ctx, []string{"/local0", "/local1"}, "/global", 0); !errors.As(err, &busy) {
 			t.Errorf("got %v, want a *BusyError", err)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/handover"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
@@ -68,7 +69,7 @@ func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Se
 			return err
 		}
 		p = &Part{store: s, to: l, epoch: e, spec: s.copySpec(ctx, l, sh, secs),
-			info: ShardInfo{Rank: sh.rank, Bytes: sh.shape.Bytes(), Digest: sh.digest}}
+			info: ShardInfo{Rank: fetch.RankOf(sh), Bytes: fetch.IndexOf(sh).Bytes(), Digest: fetch.DigestOf(sh)}}
 		if err := sh.Close(); err != nil {
 			return err
 		}
@@ -120,9 +121,9 @@ func (p *Part) write(ctx context.Context, n *NodePack) (stored int64, err error)
 	t.Share = len(n.Ranks)
 	var idx *format.Index
 	fill := func(f vfs.File) error {
-		return s.writing(ctx, f, t, func(w *shard.Writer) error {
+		return shard.WriteTo(ctx, f, s.pool, t, func(w *shard.Writer) error {
 			w.Off, w.End = base, base+p.spec.Room
-			info, x, err := writeCopy(ctx, w, p.spec, p.info.Digest)
+			info, x, err := shard.WriteCopy(ctx, w, p.spec, p.info.Digest)
 			stored, idx = info.Stored, x
 			return err
 		})
@@ -263,9 +264,9 @@ func (p *Part) sealPack(ctx context.Context, n *NodePack, k *nodePackFile,
 		if infos, idxs, err = readParts(f, temp, k, m); err != nil {
 			return err
 		}
-		return s.writing(ctx, f, s.throttle(to), func(w *shard.Writer) error {
+		return shard.WriteTo(ctx, f, s.pool, s.throttle(to), func(w *shard.Writer) error {
 			w.Off = k.end
-			return endPack(w, n.Epoch, k.first(), infos)
+			return shard.EndPack(w, n.Epoch, k.first(), infos)
 		})
 	})
 	if err != nil {

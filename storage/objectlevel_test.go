@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
@@ -110,7 +111,7 @@ func TestStorePacks(t *testing.T) {
 		strings.Contains(keys, ".shard ") {
 		t.Errorf("got %s, want one pack", keys)
 	}
-	v, err := OpenView(t.Context(), url)
+	v, err := checkpoints.Open(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}

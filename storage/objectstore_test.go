@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/object"
 )
 
@@ -214,7 +215,7 @@ func (j *storeJob) epoch() error {
 // whose commit was reported is there, unless two newer ones are.
 func (j *storeJob) check() {
 	j.Helper()
-	v, err := OpenView(context.Background(), fakes3.Start(j.T, j.server))
+	v, err := checkpoints.Open(context.Background(), fakes3.Start(j.T, j.server))
 	if err != nil {
 		if len(j.safe) > 0 {
 			j.fail("%v", err)

@@ -85,8 +85,6 @@ type Options struct {
 
 	fs            vfs.FS        // by vfs.With, or the operating system's, with Sharing and AllowForeign
 	pool, inbound *shard.Pool   // tests share them: mapping memory is slow
-	writers       int           // shards written at once; 0: maxWriters
-	keepTemps     bool          // others work under this rank's name in the directories
 	beat          time.Duration // of run locks; 0 is that of the level, tests do not wait so long
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -63,7 +64,7 @@ func TestFlushNodePacks(t *testing.T) {
 	for r, s := range stores {
 		wantShard(t, s, 3, smallSections(r, 3))
 	}
-	v, err := OpenView(vfs.With(context.Background(), f), "/g")
+	v, err := checkpoints.Open(vfs.With(context.Background(), f), "/g")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestEveryByteOfAPackFlipped(t *testing.T) {
 	}
 	commitAll(t, stores, 1, LevelGlobal, infos)
 	file := "/g/" + format.EpochName(1) + "/" + format.PackName(0)
-	v, err := OpenView(vfs.With(context.Background(), f), "/g")
+	v, err := checkpoints.Open(vfs.With(context.Background(), f), "/g")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,13 +162,9 @@ func TestFlushNodeResumes(t *testing.T) {
 }
 
 func TestDivideIntoPacks(t *testing.T) {
-	var shards []*Shard
-	for r, n := range []int64{50, 60, 10, 200, 5} {
-		shards = append(shards, &Shard{rank: r, shape: &format.Index{Sections: []format.Section{{Size: n}}}})
-	}
 	var got []string
-	for _, j := range divideIntoPacks(shards, 100) {
-		got = append(got, fmt.Sprint(j.pack, ":", len(j.shards)))
+	for _, run := range packRuns([]int64{50, 60, 10, 200, 5}, 100) {
+		got = append(got, fmt.Sprint(run.from, ":", run.to-run.from))
 	}
 	if s := strings.Join(got, " "); s != "0:1 1:2 3:1 4:1" {
 		t.Errorf("got packs %s", s)

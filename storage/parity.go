@@ -44,22 +44,7 @@ func (p *parityRows) Row(ctx context.Context, e Epoch, id redundancy.RowID, reco
 func (p *parityRows) row(ctx context.Context, e Epoch, id redundancy.RowID, record []byte,
 	match func(h *redundancy.Holding) bool, also ...int) (*shard.Copy, error) {
 	return eachDir(ctx, p.s, p.l, e, match,
-		func(d level.Epochs) (*shard.Copy, error) { return openRow(d, e, id, record) }, also...)
-}
-
-func openRow(d level.Epochs, e Epoch, id redundancy.RowID, want []byte) (*shard.Copy, error) {
-	f, file, err := d.Open(e, format.RowName(id.Rank, id.J))
-	if err != nil {
-		return nil, err
-	}
-	c, err := shard.OpenFile(file, f)
-	if err == nil {
-		err = redundancy.IsRow(c, want)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return c, nil
+		func(d level.Epochs) (*shard.Copy, error) { return redundancy.OpenRow(d, e, id, record) }, also...)
 }
 
 func (p *parityRows) sources(Epoch, int) []shard.Source {
@@ -221,19 +206,4 @@ func (p *parityRows) outside() (out []remoteFile) {
 		out = append(out, remoteFile{st.Group[st.Row(j)], format.RowName(p.s.opt.Rank, j)})
 	}
 	return out
-}
-
-// verifyRow reads a whole file with a parity row.
-func verifyRow(ctx context.Context, d level.Epochs, m *format.Manifest, id redundancy.RowID) (faults []error,
-	err error) {
-	st, err := redundancy.StripeIn(m, id.Rank)
-	if err != nil {
-		return []error{err}, nil
-	}
-	c, err := openRow(d, m.Epoch, id, redundancy.NewGroup(m, st).Record)
-	if err != nil {
-		return []error{err}, ctx.Err()
-	}
-	faults, err = c.Verify(ctx)
-	return faults, errors.Join(err, c.Close())
 }

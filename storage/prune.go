@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
@@ -13,7 +14,7 @@ import (
 //
 //   - the newest Keep committed epochs that all ranks have (see Agree), and
 //     every KeepEvery-th;
-//   - at a level that all ranks share, those that are to stay (see KeepEpoch);
+//   - at a level that all ranks share, those that are to stay (see checkpoints.Keep);
 //   - all that hold chunks of an epoch that is kept;
 //   - what is in use: held (see Retain), being put, read or rebuilt;
 //   - everything newer than the newest committed epoch: it may be in the making.
@@ -137,4 +138,32 @@ func (s *Store) making(l *levelState, name string) bool {
 		return true
 	}
 	return s.opt.Nodes[rank] == s.opt.Nodes[s.opt.Rank]
+}
+
+// KeepByRule keeps an epoch that has just been committed at a level if it is at least so many
+// epochs, or was committed so long, after the last one that was kept by the rule. A crash before it
+// makes the next epoch the kept one. One rank calls it for all.
+func (s *Store) KeepByRule(ctx context.Context, e Epoch, level string, every int, apart time.Duration) error {
+	if every <= 0 && apart <= 0 {
+		return nil
+	}
+	return s.on("keep", e, level, func(l *levelState) error {
+		kept, err := l.ReadKept()
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		var last format.Kept
+		for _, k := range kept {
+			if k.Auto && k.Epoch > last.Epoch {
+				last = k.Kept
+			}
+		}
+		now := time.Now()
+		due := every > 0 && e >= last.Epoch+Epoch(every) ||
+			apart > 0 && now.Sub(time.Unix(0, last.Time)) >= apart
+		if _, user := kept[e]; user || !due {
+			return nil
+		}
+		return l.WriteKept(&format.Kept{Epoch: e, Auto: true, Time: now.UnixNano()})
+	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
@@ -138,8 +139,8 @@ func TestPrunePastDamagedManifests(t *testing.T) {
 		t.Errorf("local: got %s", got)
 	}
 	var left *level.LeftError
-	gone, err := PruneDirs(vfs.With(t.Context(), w.fs), []string{"/local0", "/local1", "/global"},
-		PruneRules{Keep: 1, KeepEvery: 3})
+	gone, err := checkpoints.Prune(vfs.With(t.Context(), w.fs), []string{"/local0", "/local1", "/global"},
+		checkpoints.PruneRules{Keep: 1, KeepEvery: 3})
 	if !errors.As(err, &left) || len(left.Left) == 0 {
 		t.Errorf("got %v, want what was left", err)
 	}
@@ -222,20 +223,23 @@ func TestToolsAndRuns(t *testing.T) {
 		}
 		var busy *BusyError
 		dirs := []string{"/local0", "/local1"}
-		if _, err := PruneDirs(vfs.With(t.Context(), w.fs), dirs, PruneRules{Keep: 1}); !errors.As(err, &busy) ||
+		if _, err := checkpoints.Prune(vfs.With(t.Context(), w.fs), dirs,
+			checkpoints.PruneRules{Keep: 1}); !errors.As(err, &busy) ||
 			busy.Dir != "/local0" {
 			t.Errorf("prune: got %v", err)
 		}
-		if _, err := FlushDirs(vfs.With(t.Context(), w.fs), dirs, "/global", 0); !errors.As(err, &busy) {
+		if _, err := checkpoints.Flush(vfs.With(t.Context(), w.fs), dirs, "/global", 0); !errors.As(err, &busy) {
 			t.Errorf("flush: got %v", err)
 		}
-		if _, err := PruneDirs(vfs.With(t.Context(), w.fs), dirs, PruneRules{Keep: 1, DryRun: true}); err != nil {
+		if _, err := checkpoints.Prune(vfs.With(t.Context(), w.fs), dirs,
+			checkpoints.PruneRules{Keep: 1, DryRun: true}); err != nil {
 			t.Errorf("a look: got %v", err)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if gone, err := PruneDirs(vfs.With(t.Context(), w.fs), dirs, PruneRules{Keep: 1}); err != nil ||
+		if gone, err := checkpoints.Prune(vfs.With(t.Context(), w.fs), dirs,
+			checkpoints.PruneRules{Keep: 1}); err != nil ||
 			len(gone["/local0"]) != 2 {
 			t.Errorf("got %v, %v", gone, err)
 		}
@@ -248,14 +252,15 @@ func TestToolsAndRuns(t *testing.T) {
 func TestToolsWithoutDirectories(t *testing.T) {
 	f := newWorldFS()
 	var bad *OptionError
-	if _, err := PruneDirs(vfs.With(t.Context(), f), nil, PruneRules{Keep: 1}); !errors.As(err, &bad) {
+	if _, err := checkpoints.Prune(vfs.With(t.Context(), f), nil,
+		checkpoints.PruneRules{Keep: 1}); !errors.As(err, &bad) {
 		t.Errorf("prune: got %v", err)
 	}
-	if _, err := FlushDirs(vfs.With(t.Context(), f), nil, "/global", 0); !errors.As(err, &bad) {
+	if _, err := checkpoints.Flush(vfs.With(t.Context(), f), nil, "/global", 0); !errors.As(err, &bad) {
 		t.Errorf("flush: got %v", err)
 	}
-	for _, r := range []PruneRules{{Keep: -1}, {}, {Keep: 1, KeepEvery: -2}} {
-		if _, err := PruneDirs(vfs.With(t.Context(), f), []string{"/global"}, r); !errors.As(err, &bad) {
+	for _, r := range []checkpoints.PruneRules{{Keep: -1}, {}, {Keep: 1, KeepEvery: -2}} {
+		if _, err := checkpoints.Prune(vfs.With(t.Context(), f), []string{"/global"}, r); !errors.As(err, &bad) {
 			t.Errorf("%+v: got %v", r, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -68,7 +69,7 @@ func (s *Store) rebuildOne(ctx context.Context, m *format.Manifest, d level.Epoc
 // the same bytes can be had.
 func (s *Store) copyBack(ctx context.Context, m *format.Manifest, d level.Epochs, l *levelState) error {
 	want := m.Shards[s.opt.Rank]
-	err := errNoMore
+	err := fetch.ErrNoMore
 	for _, from := range s.sources(m.Epoch, want.Rank, l.Name()) {
 		c, oerr := shard.Open(ctx, from, m.Epoch, want.Rank)
 		if oerr == nil && c.At.Info.Index != want.Index {
@@ -94,7 +95,7 @@ func (s *Store) copyBytes(ctx context.Context, c *shard.Copy, d level.Epochs, t 
 	}
 	defer done()
 	return d.Put(c.Index.Epoch, format.ShardName(c.Index.Rank), level.Room{Most: c.At.N}, func(f vfs.File) error {
-		if err := s.writing(ctx, f, t, func(w *shard.Writer) error { return s.copyBlocks(ctx, c.At, w) }); err != nil {
+		if err := shard.CopyTo(ctx, f, s.pool, t, c.At); err != nil {
 			return err
 		}
 		back, err := shard.OpenFile(c.At.Name+" (copy)", f)
@@ -103,22 +104,4 @@ func (s *Store) copyBytes(ctx context.Context, c *shard.Copy, d level.Epochs, t 
 		}
 		return back.VerifyOwn(ctx)
 	})
-}
-
-func (s *Store) copyBlocks(ctx context.Context, x *shard.Extent, w *shard.Writer) error {
-	for off := int64(0); off < x.N; off += shard.BlockBytes {
-		l, err := s.pool.Lease(ctx)
-		if err != nil {
-			return err
-		}
-		p := l.Buf[:min(shard.BlockBytes, x.N-off)]
-		if err = format.ReadFull(x, p, off); err == nil {
-			err = w.Append(p, l)
-		}
-		l.Drop()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
@@ -58,7 +59,7 @@ func repairWorld(t *testing.T) *crashfs.FS {
 
 // checkRepairWorld compares the epochs of a repairWorld, as the directories have them.
 func checkRepairWorld(ctx context.Context, dirs ...string) error {
-	v, err := OpenView(ctx, dirs...)
+	v, err := checkpoints.Open(ctx, dirs...)
 	if err != nil {
 		return err
 	}
@@ -144,8 +145,8 @@ func crashOfRepair(t *testing.T, master *crashfs.FS, harm func(f *crashfs.FS) er
 	if err := harm(damaged); err != nil {
 		t.Fatal(err)
 	}
-	repair := func(f *crashfs.FS) ([]Repair, error) {
-		return RepairDirs(vfs.With(context.Background(), f), repairWorldDirs, RepairRules{Jobs: 1})
+	repair := func(f *crashfs.FS) ([]checkpoints.Repaired, error) {
+		return checkpoints.Repair(vfs.With(context.Background(), f), repairWorldDirs, checkpoints.RepairRules{Jobs: 1})
 	}
 	check := func(f *crashfs.FS) error {
 		ctx := vfs.With(context.Background(), f)
@@ -224,7 +225,7 @@ func TestRepairKeepsWhatLaterEpochsNeed(t *testing.T) {
 	if err := wornOut["a shard at global with another layout, to which others refer"](f); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := RepairDirs(ctx, repairWorldDirs, RepairRules{}); err != nil {
+	if _, err := checkpoints.Repair(ctx, repairWorldDirs, checkpoints.RepairRules{}); err != nil {
 		t.Fatal(err)
 	}
 	m, err := d.ReadManifest(2)
@@ -257,7 +258,7 @@ func TestRepairNamesWhatIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dry := range []bool{true, false} {
-		list, err := RepairDirs(ctx, repairWorldDirs, RepairRules{DryRun: dry})
+		list, err := checkpoints.Repair(ctx, repairWorldDirs, checkpoints.RepairRules{DryRun: dry})
 		if err != nil || len(list) != 3 {
 			t.Fatalf("got %+v, %v", list, err)
 		}
@@ -278,28 +279,27 @@ func TestRepairAndRuns(t *testing.T) { synctest.Test(t, repairAndRuns) }
 func repairAndRuns(t *testing.T) {
 	f := repairWorld(t)
 	ctx := vfs.With(context.Background(), f)
-	v, err := OpenView(ctx, repairWorldDirs...)
-	if err != nil {
-		t.Fatal(err)
+	run := level.NewGuard("a run of the job", 0)
+	for _, d := range repairWorldDirs {
+		if err := run.Take(ctx, level.Of(f, d, nil)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	release, err := v.lock(ctx, "a run of the job", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	run.KeepAlive()
 	var busy *BusyError
-	if _, err := RepairDirs(ctx, repairWorldDirs, RepairRules{}); !errors.As(err, &busy) {
+	if _, err := checkpoints.Repair(ctx, repairWorldDirs, checkpoints.RepairRules{}); !errors.As(err, &busy) {
 		t.Errorf("beside a run: got %v", err)
 	}
-	if _, err := RepairDirs(ctx, repairWorldDirs, RepairRules{DryRun: true}); err != nil {
+	if _, err := checkpoints.Repair(ctx, repairWorldDirs, checkpoints.RepairRules{DryRun: true}); err != nil {
 		t.Errorf("to look beside a run: got %v", err)
 	}
-	if _, err := CopyDirs(ctx, []string{"/local0", "/local1"}, "/global", 4, 0); !errors.As(err, &busy) {
+	if _, err := checkpoints.Copy(ctx, []string{"/local0", "/local1"}, "/global", 4, 0); !errors.As(err, &busy) {
 		t.Errorf("copy into it: got %v", err)
 	}
-	if err := release(); err != nil {
+	if err := run.Release(); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := RepairDirs(ctx, repairWorldDirs, RepairRules{}); err != nil || len(list) > 0 {
+	if list, err := checkpoints.Repair(ctx, repairWorldDirs, checkpoints.RepairRules{}); err != nil || len(list) > 0 {
 		t.Errorf("after it: got %v, %v", list, err)
 	}
 }
@@ -336,13 +336,13 @@ func TestRepairInStore(t *testing.T) {
 		for at := int64(2); ; at += step {
 			store := &fakes3.Server{MinPart: 64 << 10, Page: 7}
 			plain := fakes3.Start(t, store)
-			if _, err := CopyDirs(ctx, []string{"/global"}, plain, 3, 2); err != nil {
+			if _, err := checkpoints.Copy(ctx, []string{"/global"}, plain, 3, 2); err != nil {
 				t.Fatal(err)
 			}
 			harm(store)
 			proxy := newStoreProxy(store, at, at%2 == 0)
 			url := fakes3.Start(t, proxy)
-			_, err := RepairDirs(ctx, []string{"/local0", "/local1", url}, RepairRules{Epoch: 3})
+			_, err := checkpoints.Repair(ctx, []string{"/local0", "/local1", url}, checkpoints.RepairRules{Epoch: 3})
 			ended := err == nil && !proxy.dead.Load()
 			for _, lock := range []string{"/local0/", "/local1/"} { // of this process, which lives
 				f.RemoveAll(lock + format.LockName)
@@ -352,7 +352,8 @@ func TestRepairInStore(t *testing.T) {
 				t.Fatalf("%s, request %d: the good copy is damaged: %v", name, at, err)
 			}
 			if !ended {
-				if _, err := RepairDirs(ctx, []string{"/local0", "/local1", plain}, RepairRules{Epoch: 3}); err != nil {
+				dirs := []string{"/local0", "/local1", plain}
+				if _, err := checkpoints.Repair(ctx, dirs, checkpoints.RepairRules{Epoch: 3}); err != nil {
 					t.Fatalf("%s, request %d: again: %v", name, at, err)
 				}
 			}
@@ -376,7 +377,8 @@ func TestDryRunSeesWhatRepairDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := f.String()
-		list, err := RepairDirs(vfs.With(t.Context(), f), repairWorldDirs, RepairRules{DryRun: true})
+		list, err := checkpoints.Repair(vfs.With(t.Context(), f), repairWorldDirs,
+			checkpoints.RepairRules{DryRun: true})
 		if err != nil || len(list) == 0 || f.String() != before {
 			t.Errorf("%s: got %+v, %v", name, list, err)
 		}

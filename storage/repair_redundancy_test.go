@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
 // TestCrashOfRepairOfRedundancy damages a shard, a partner's copy and a row of parity, takes the machines down at every
@@ -33,11 +34,12 @@ func TestCrashOfRepairOfRedundancy(t *testing.T) {
 		damaged.Flip("/n1/local"+e+"manifest", 40, 1)); err != nil {
 		t.Fatal(err)
 	}
-	repair := func(f *crashfs.FS) ([]storage.Repair, error) {
+	repair := func(f *crashfs.FS) ([]checkpoints.Repaired, error) {
 		for _, d := range dirs { // a process that has died in the test lives, and so does its lock
 			f.RemoveAll(d + "/holdfast.run")
 		}
-		return storage.RepairDirs(vfs.With(context.Background(), f), dirs, storage.RepairRules{Complete: true, Jobs: 1})
+		return checkpoints.Repair(vfs.With(context.Background(), f), dirs,
+			checkpoints.RepairRules{Complete: true, Jobs: 1})
 	}
 	step := crashStep(13)
 	for at := 0; ; at += step {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 
@@ -38,7 +39,7 @@ func (s *site) held(ctx context.Context) (each []bool, err error) {
 	return each, nil
 }
 
-func describe(list []storage.Repair) string {
+func describe(list []checkpoints.Repaired) string {
 	var b strings.Builder
 	for _, r := range list {
 		fmt.Fprintf(&b, "\n\tepoch %d %s rank %d %s %s (%v, good at %v): done %v, %v", r.Epoch, r.Dir.Dir, r.Rank,
@@ -109,23 +110,23 @@ func TestRepairEachLevel(t *testing.T) {
 			}
 			name := c.file + " " + how
 			before, err := s.verify(t.Context(), true, s.dirs()...)
-			if err != nil || storage.Worst(before) == "" && !strings.Contains(c.file, "holdfast.begun") {
+			if err != nil || checkpoints.Worst(before) == "" && !strings.Contains(c.file, "holdfast.begun") {
 				t.Errorf("%s: the damage does none: %v, %v", name, before, err)
 			}
-			rules := storage.RepairRules{Complete: true}
+			rules := checkpoints.RepairRules{Complete: true}
 			rules.DryRun = true
-			dry, err := storage.RepairDirs(t.Context(), s.dirs(), rules)
+			dry, err := checkpoints.Repair(t.Context(), s.dirs(), rules)
 			if again, _ := s.verify(t.Context(), true, s.dirs()...); err != nil || len(again) != len(before) {
 				t.Errorf("%s: a dry run changes what verify finds: %v, %v, was %v", name, err, again, before)
 			}
 			rules.DryRun = false
-			list, err := storage.RepairDirs(t.Context(), s.dirs(), rules)
+			list, err := checkpoints.Repair(t.Context(), s.dirs(), rules)
 			after, verr := s.verify(t.Context(), true, s.dirs()...)
-			if err != nil || verr != nil || storage.Worst(after) != "" {
+			if err != nil || verr != nil || checkpoints.Worst(after) != "" {
 				t.Errorf("%s: got %v, %v, %v:%s", name, err, verr, after, describe(list))
 			}
-			if slices.ContainsFunc(list, func(r storage.Repair) bool { return !r.Done || r.Err != nil }) ||
-				slices.ContainsFunc(dry, func(r storage.Repair) bool { return r.Done || r.Err != nil }) {
+			if slices.ContainsFunc(list, func(r checkpoints.Repaired) bool { return !r.Done || r.Err != nil }) ||
+				slices.ContainsFunc(dry, func(r checkpoints.Repaired) bool { return r.Done || r.Err != nil }) {
 				t.Errorf("%s: a dry run says%s\nand then%s", name, describe(dry), describe(list))
 			}
 			each, err := s.held(t.Context())
@@ -166,7 +167,7 @@ func (s *site) onlyFrom(ctx context.Context, file string) error {
 			dirs = append(dirs, d)
 		}
 	}
-	v, err := storage.OpenView(ctx, dirs...)
+	v, err := checkpoints.Open(ctx, dirs...)
 	if err != nil {
 		return err
 	}
@@ -207,7 +208,7 @@ func TestRepairedRedundancyCarries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if list, err := storage.RepairDirs(t.Context(), s.dirs(), storage.RepairRules{}); err != nil || len(list) != 3 {
+	if list, err := checkpoints.Repair(t.Context(), s.dirs(), checkpoints.RepairRules{}); err != nil || len(list) != 3 {
 		t.Fatalf("got %v, %v", describe(list), err)
 	}
 	for _, f := range []string{"n1/epoch-0000000003", "n1/epoch-0000000004"} {
@@ -272,7 +273,7 @@ func (s *site) repaired(ctx context.Context) (why string, clean bool) {
 	if errors.Is(cerr, errWrongBytes) {
 		return cerr.Error(), false
 	}
-	list, err := storage.RepairDirs(ctx, s.dirs(), storage.RepairRules{Complete: true})
+	list, err := checkpoints.Repair(ctx, s.dirs(), checkpoints.RepairRules{Complete: true})
 	if err != nil {
 		return "", false // it could not look, and said so
 	}
@@ -280,11 +281,11 @@ func (s *site) repaired(ctx context.Context) (why string, clean bool) {
 	if err != nil {
 		return "repair leaves what verify cannot look at: " + err.Error(), false
 	}
-	undone := slices.ContainsFunc(list, func(r storage.Repair) bool { return !r.Done })
-	if slices.ContainsFunc(list, func(r storage.Repair) bool { return r.Done == (r.Err != nil) }) {
+	undone := slices.ContainsFunc(list, func(r checkpoints.Repaired) bool { return !r.Done })
+	if slices.ContainsFunc(list, func(r checkpoints.Repaired) bool { return r.Done == (r.Err != nil) }) {
 		return "neither done nor with a reason:" + describe(list), false
 	}
-	if worst := storage.Worst(found); worst != "" && !undone {
+	if worst := checkpoints.Worst(found); worst != "" && !undone {
 		return fmt.Sprintf("repair says that all is done, and verify finds %v:%s", found, describe(list)), false
 	}
 	can, err := s.held(ctx)
@@ -296,7 +297,7 @@ func (s *site) repaired(ctx context.Context) (why string, clean bool) {
 			return fmt.Sprintf("epoch %d could be restored before the repair:%s", i+1, describe(list)), false
 		}
 	}
-	return "", len(found) == 0 || storage.Worst(found) == ""
+	return "", len(found) == 0 || checkpoints.Worst(found) == ""
 }
 
 // asIs copies the site with links, owners and all.
@@ -331,7 +332,7 @@ func TestRepairDoesNotEncodeDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dry := range []bool{true, false} {
-		list, err := storage.RepairDirs(t.Context(), s.dirs(), storage.RepairRules{Epoch: siteEpochs, DryRun: dry})
+		list, err := checkpoints.Repair(t.Context(), s.dirs(), checkpoints.RepairRules{Epoch: siteEpochs, DryRun: dry})
 		if err != nil || len(list) != 2 || list[0].Err == nil || list[1].Err == nil {
 			t.Errorf("dry run %v: got %v:%s", dry, err, describe(list))
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
@@ -187,7 +188,7 @@ func TestCrashOfFlushDirs(t *testing.T) { synctest.Test(t, crashOfFlushDirs) }
 func crashOfFlushDirs(t *testing.T) {
 	dirs := []string{"/local0", "/local1"}
 	flush := func(f *crashfs.FS) error {
-		_, err := FlushDirs(vfs.With(context.Background(), f), dirs, "/global", 0)
+		_, err := checkpoints.Flush(vfs.With(context.Background(), f), dirs, "/global", 0)
 		return err
 	}
 	prepare := func() *crashfs.FS { return unflushed(t).fs }
@@ -230,8 +231,8 @@ func crashOfPrune(t *testing.T) {
 		return f
 	}
 	prune := func(f *crashfs.FS) error {
-		_, err := PruneDirs(vfs.With(context.Background(), f), []string{"/local0", "/local1", "/global"},
-			PruneRules{Keep: 2})
+		_, err := checkpoints.Prune(vfs.With(context.Background(), f), []string{"/local0", "/local1", "/global"},
+			checkpoints.PruneRules{Keep: 2})
 		return err
 	}
 	n := crashEverywhere(t, prepare, prune, func(f *crashfs.FS, at int) {

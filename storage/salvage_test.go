@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
@@ -17,7 +18,7 @@ import (
 func TestSalvage(t *testing.T) {
 	one := func(w *world, dir string) (Epoch, error) {
 		ctx := vfs.With(context.Background(), w.fs)
-		return SalvageDirs(ctx, "salvage 1", []string{dir, dir + "/partner"}, "/global", 0)
+		return checkpoints.Salvage(ctx, "salvage 1", []string{dir, dir + "/partner"}, "/global", 0)
 	}
 	for name, do := range map[string]func(t *testing.T, w *world){
 		"0 1": func(t *testing.T, w *world) {
@@ -72,11 +73,11 @@ func TestSalvageLeavesHalf(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := vfs.With(t.Context(), w.fs)
-	if e, err := SalvageDirs(ctx, "salvage", []string{"/nowhere", "/local1"}, "/global", 0); e != 0 ||
+	if e, err := checkpoints.Salvage(ctx, "salvage", []string{"/nowhere", "/local1"}, "/global", 0); e != 0 ||
 		err != nil {
 		t.Errorf("got epoch %d, %v", e, err)
 	}
-	if e, err := SalvageDirs(ctx, "salvage", []string{"/nowhere"}, "/global", 0); e != 0 || err == nil {
+	if e, err := checkpoints.Salvage(ctx, "salvage", []string{"/nowhere"}, "/global", 0); e != 0 || err == nil {
 		t.Errorf("no directory is there: got epoch %d, %v", e, err)
 	}
 	if have, _ := level.HasManifest(w.stores[0].levels[1], 2); have {
@@ -102,11 +103,11 @@ func TestSalvageOfAnotherAttempt(t *testing.T) {
 	if err := errors.Join(w.fs.Remove(file), level.WriteFile(w.fs, file, b)); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := SalvageDirs(vfs.With(t.Context(), w.fs), "s", []string{"/local1"}, "/global", 0); e != 0 ||
+	if e, err := checkpoints.Salvage(vfs.With(t.Context(), w.fs), "s", []string{"/local1"}, "/global", 0); e != 0 ||
 		!errors.Is(err, ErrCorrupt) {
 		t.Errorf("got epoch %d, %v", e, err)
 	}
-	e, err := SalvageDirs(vfs.With(t.Context(), w.fs), "s", []string{"/local0"}, "/global", 0)
+	e, err := checkpoints.Salvage(vfs.With(t.Context(), w.fs), "s", []string{"/local0"}, "/global", 0)
 	if e != 2 || err != nil {
 		t.Errorf("from the rank that has it: got epoch %d, %v", e, err)
 	}
@@ -120,7 +121,8 @@ func TestSalvageOfAnotherAttempt(t *testing.T) {
 func TestCrashOfSalvage(t *testing.T) {
 	both := func(f *crashfs.FS, run string) (err error) {
 		for _, d := range []string{"/local0", "/local1"} {
-			if _, err = SalvageDirs(vfs.With(context.Background(), f), run, []string{d}, "/global", 0); err != nil {
+			ctx := vfs.With(context.Background(), f)
+			if _, err = checkpoints.Salvage(ctx, run, []string{d}, "/global", 0); err != nil {
 				return err
 			}
 		}

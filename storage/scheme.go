@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
@@ -187,17 +186,4 @@ func (p *partnerCopies) outside() (out []remoteFile) {
 		out = append(out, remoteFile{r, format.ShardName(p.s.opt.Rank)})
 	}
 	return out
-}
-
-// writing has do write to f, and waits until all that it wrote is there.
-func (s *Store) writing(ctx context.Context, f vfs.File, t *shard.Throttle, do func(w *shard.Writer) error) error {
-	if u, ok := f.(interface{ Bind(ctx context.Context) }); ok { // requests to an object store
-		u.Bind(ctx)
-	}
-	w := shard.NewWriter(ctx, f, s.pool, t)
-	if err := do(w); err != nil {
-		w.Abort()
-		return err
-	}
-	return w.Finish()
 }

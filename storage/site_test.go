@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 
@@ -207,8 +208,8 @@ func (s *site) copyTo(base string) (*site, error) {
 
 // verify looks at directories as holdfast verify does, or with --complete. could is
 // false if it could not look.
-func (s *site) verify(ctx context.Context, complete bool, dirs ...string) (found []storage.Finding, could error) {
-	v, err := storage.Inspect(context.Background(), dirs...)
+func (s *site) verify(ctx context.Context, complete bool, dirs ...string) (found []checkpoints.Finding, could error) {
+	v, err := checkpoints.Inspect(context.Background(), dirs...)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +227,7 @@ func (s *site) verify(ctx context.Context, complete bool, dirs ...string) (found
 		found = append(found, more...)
 	}
 	if len(epochs) == 0 {
-		found = append(found, storage.Finding{Kind: storage.Missing, Err: errors.New("no epoch")})
+		found = append(found, checkpoints.Finding{Kind: checkpoints.Missing, Err: errors.New("no epoch")})
 	}
 	return found, nil
 }
@@ -328,45 +329,46 @@ func TestVerifyKnowsWhatShouldBeThere(t *testing.T) {
 	for name, c := range map[string]struct {
 		of   *site
 		do   func(base string)
-		want storage.Kind
+		want checkpoints.Kind
 		only []string // give these directories alone
 	}{
-		"nothing":                       {partner, func(string) {}, "", nil},
-		"nothing, with parity":          {parity, func(string) {}, "", nil},
-		"nothing, of two levels":        {alone, func(string) {}, "", nil},
-		"all parity rows of the newest": {parity, gone("n*/parity/" + newest + "/*parity*"), storage.NotRedundant, nil},
+		"nothing":                {partner, func(string) {}, "", nil},
+		"nothing, with parity":   {parity, func(string) {}, "", nil},
+		"nothing, of two levels": {alone, func(string) {}, "", nil},
+		"all parity rows of the newest": {parity, gone("n*/parity/" + newest + "/*parity*"),
+			checkpoints.NotRedundant, nil},
 		"one parity row": {parity, gone("n*/parity/" + newest + "/rank-000001.parity-0"),
-			storage.NotRedundant, nil},
-		"the newest at parity":  {parity, gone("n*/parity/" + newest), storage.NotRedundant, nil},
-		"a local shard":         {partner, gone("n1/" + newest + "/rank-000002.shard"), storage.NotRedundant, nil},
-		"a partner's shard":     {partner, gone("n1/partner/" + newest + "/*.shard"), storage.NotRedundant, nil},
-		"a partner's directory": {partner, gone("n1/partner/" + newest), storage.NotRedundant, nil},
-		"a local directory":     {partner, gone("n2/" + newest), storage.NotRedundant, nil},
-		"a pack": {partner, gone("global/" + newest + "/pack-000002.shards"), storage.NotRedundant,
+			checkpoints.NotRedundant, nil},
+		"the newest at parity":  {parity, gone("n*/parity/" + newest), checkpoints.NotRedundant, nil},
+		"a local shard":         {partner, gone("n1/" + newest + "/rank-000002.shard"), checkpoints.NotRedundant, nil},
+		"a partner's shard":     {partner, gone("n1/partner/" + newest + "/*.shard"), checkpoints.NotRedundant, nil},
+		"a partner's directory": {partner, gone("n1/partner/" + newest), checkpoints.NotRedundant, nil},
+		"a local directory":     {partner, gone("n2/" + newest), checkpoints.NotRedundant, nil},
+		"a pack": {partner, gone("global/" + newest + "/pack-000002.shards"), checkpoints.NotRedundant,
 			nil},
-		"global's epochs":               {partner, gone("global/epoch-*"), storage.NotRedundant, nil},
-		"global's epochs and list":      {partner, gone("global/epoch*"), storage.NotRedundant, nil},
-		"global's epochs, global alone": {partner, gone("global/epoch-*"), storage.Missing, []string{"global"}},
-		"all of global, global alone":   {partner, gone("global/epoch*"), storage.Missing, []string{"global"}},
+		"global's epochs":               {partner, gone("global/epoch-*"), checkpoints.NotRedundant, nil},
+		"global's epochs and list":      {partner, gone("global/epoch*"), checkpoints.NotRedundant, nil},
+		"global's epochs, global alone": {partner, gone("global/epoch-*"), checkpoints.Missing, []string{"global"}},
+		"all of global, global alone":   {partner, gone("global/epoch*"), checkpoints.Missing, []string{"global"}},
 		"all manifests of the newest": {partner, gone("*/"+newest+"/manifest", "*/partner/"+newest+"/manifest"),
-			storage.Missing, nil},
+			checkpoints.Missing, nil},
 		"all manifests": {partner, gone("*/epoch-*/manifest", "*/partner/epoch-*/manifest"),
-			storage.Missing, nil},
+			checkpoints.Missing, nil},
 		"a shard of which there is no copy": {alone, gone("n1/"+newest+"/rank-000002.shard", "n2/partner/"+newest+
-			"/rank-000002.shard"), storage.Missing, nil},
+			"/rank-000002.shard"), checkpoints.Missing, nil},
 		"all shards: manifests that dangle": {partner, gone("*/"+newest+"/rank*", "*/"+newest+"/pack*", "*/partner/"+
-			newest+"/rank*"), storage.Missing, nil},
-		"a shard, its directory alone": {partner, gone("n1/" + newest + "/rank-000002.shard"), storage.Missing,
+			newest+"/rank*"), checkpoints.Missing, nil},
+		"a shard, its directory alone": {partner, gone("n1/" + newest + "/rank-000002.shard"), checkpoints.Missing,
 			[]string{"n1"}},
-		"the first manifest of a node": {partner, gone("n0/" + newest + "/manifest"), storage.NotRedundant, nil},
+		"the first manifest of a node": {partner, gone("n0/" + newest + "/manifest"), checkpoints.NotRedundant, nil},
 		"the origin that the newest refers": {alone, gone("*/epoch-0000000001", "*/partner/epoch-0000000001"),
-			storage.Missing, nil},
+			checkpoints.Missing, nil},
 		"lists of what should be there": {partner, gone("*/epochs-*", "*/partner/epochs-*"), "", nil},
 		"lists, and a copy": {partner, gone("*/epochs-*", "*/partner/epochs-*", "n1/partner/"+newest+
-			"/rank-000001.shard"), storage.NotRedundant, nil},
+			"/rank-000001.shard"), checkpoints.NotRedundant, nil},
 		"lists, and parity rows": {parity, gone("*/epochs-*", "*/parity/epochs-*", "*/parity/"+newest+
-			"/*parity*"), storage.NotRedundant, nil},
-		"the job file of a node": {partner, gone("n1/holdfast.job"), storage.NotRedundant, nil},
+			"/*parity*"), checkpoints.NotRedundant, nil},
+		"the job file of a node": {partner, gone("n1/holdfast.job"), checkpoints.NotRedundant, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := c.of.copyTo(filepath.Join(base, "copy"))
@@ -386,7 +388,7 @@ func TestVerifyKnowsWhatShouldBeThere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := storage.Worst(found); got != c.want {
+			if got := checkpoints.Worst(found); got != c.want {
 				t.Errorf("got %q, want %q:", got, c.want)
 				for _, f := range found {
 					t.Logf("epoch %d %s rank %d %s: %s: %v, good at %v", f.Epoch, f.Dir.Dir, f.Rank, f.Part, f.Kind,

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,9 +53,9 @@ type Store struct {
 
 	contents level.Contents // of epochs, by Choose
 
-	serving   *peer.Server // nil without Transport
-	inbound   *shard.Pool  // what other ranks' stores write and read here
-	heartbeat heartbeat
+	serving *peer.Server // nil without Transport
+	inbound *shard.Pool  // what other ranks' stores write and read here
+	guard   *level.Guard
 
 	mu        sync.Mutex
 	closed    bool             // guarded by mu
@@ -72,11 +71,10 @@ type levelState struct {
 	scheme
 	cfg    LevelConfig
 	pace   *shard.Pace
-	served peer.Dir     // what other ranks see of it
-	memory *peer.MemFS  // serves them from memory; nil: nobody reads here
-	lock   *format.Lock // set when this store has it; then the beating's alone
-	out    error        // why it cannot be written to; see Options.Degrade
-	told   *toldLevel   // what rank 0 says is there; nil: this rank looks
+	served peer.Dir    // what other ranks see of it
+	memory *peer.MemFS // serves them from memory; nil: nobody reads here
+	out    error       // why it cannot be written to; see Options.Degrade
+	told   *toldLevel  // what rank 0 says is there; nil: this rank looks
 
 	copied atomic.Int64 // bytes written here for copies from other levels
 
@@ -90,11 +88,10 @@ type levelState struct {
 	agreed agreement // guarded by mu: what all ranks have
 }
 
-// Each writer holds at most four buffers. There are as many writers as a rank may have to
-// do with at once: one for the epoch that is put, and one for each of two further levels.
+// There are as many writers as a rank may have to do with at once: one for the epoch that is put, and one for each of
+// two further levels.
 const (
-	maxWriters    = 3
-	buffersPerJob = 4
+	maxWriters = 3
 	// Inbound buffers wait for the disk and for bytes that are on their way,
 	// never for another rank's buffers.
 	inboundBuffers = 8
@@ -117,12 +114,13 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		opt:       opt,
 		log:       opt.Logger,
 		pool:      opt.pool,
-		turns:     make(chan struct{}, cmp.Or(opt.writers, maxWriters)),
+		guard:     level.NewGuard(opt.Run, opt.beat),
+		turns:     make(chan struct{}, maxWriters),
 		inUse:     map[Epoch]int{},
 		leftovers: map[string]bool{},
 	}
 	if s.pool == nil {
-		s.pool = shard.NewPool(cap(s.turns) * buffersPerJob)
+		s.pool = shard.NewPool(maxWriters * shard.WriterBuffers)
 	}
 	if opt.Mapped != nil {
 		s.pool.Mapped, s.pool.Unmapped = opt.Mapped, opt.Unmapped
@@ -137,7 +135,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 			err = s.setOut(ctx, l, err)
 		}
 		if err != nil {
-			return nil, errors.Join(err, s.dropLocks())
+			return nil, errors.Join(err, s.guard.Release())
 		}
 	}
 	if len(s.working()) == 0 {
@@ -145,9 +143,9 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		for _, l := range s.levels {
 			err = errors.Join(err, l.out)
 		}
-		return nil, errors.Join(err, s.dropLocks())
+		return nil, errors.Join(err, s.guard.Release())
 	}
-	s.keepAlive()
+	s.guard.KeepAlive()
 	if opt.Transport != nil {
 		s.inbound = opt.inbound
 		if s.inbound == nil {
@@ -177,13 +175,10 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, er
 		return l, err
 	}
 	// Before anything of an earlier run is cleared away: it may be alive.
-	if err := s.guard(ctx, l); err != nil {
+	if err := s.guard.Take(ctx, l); err != nil {
 		return l, err
 	}
 	s.stripe(ctx, l)
-	if s.opt.keepTemps {
-		return l, l.NoteNoneBegun()
-	}
 	return l, errors.Join(l.ClearTemps(), l.NoteNoneBegun())
 }
 
@@ -223,7 +218,7 @@ func (s *Store) Close() error {
 	if s.opt.pool == nil {
 		err = errors.Join(err, s.pool.Close())
 	}
-	return errors.Join(err, s.letGo())
+	return errors.Join(err, s.guard.Release())
 }
 
 // enter is the start of every operation; its result ends the operation.
@@ -233,7 +228,7 @@ func (s *Store) enter() (leave func(), err error) {
 	if s.closed {
 		return nil, ErrClosed
 	}
-	if err := s.heartbeat.err(); err != nil {
+	if err := s.guard.Err(); err != nil {
 		return nil, err
 	}
 	s.users.Add(1)

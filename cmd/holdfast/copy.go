@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
 )
 
@@ -53,7 +54,7 @@ another epoch of the same number, a running job in PLACE, I/O error).`,
 			}
 			var seen ioCounts
 			stop := showBar(cmd, "copying", bytes, seen.written.Load, inBytes)
-			done, err := storage.CopyDirs(seen.over(cmd.Context()), dirs, to, e, jobs)
+			done, err := checkpoints.Copy(seen.over(cmd.Context()), dirs, to, e, jobs)
 			stop()
 			if err != nil {
 				return badIfCorrupt(cmd, err, asJSON)

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
-	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
 )
 
@@ -20,21 +20,21 @@ func osFS() vfs.OS {
 
 // openView opens checkpoint directories and warns of those whose job is known
 // from their manifests alone.
-func openView(cmd *cobra.Command, ctx context.Context, dirs []string) (*storage.View, error) {
-	v, err := storage.OpenView(ctx, dirs...)
+func openView(cmd *cobra.Command, ctx context.Context, dirs []string) (*checkpoints.View, error) {
+	v, err := checkpoints.Open(ctx, dirs...)
 	return v, warnOfMarkers(cmd, v, err)
 }
 
 // inspect is openView for directories of any state, and lists their epochs.
-func inspect(cmd *cobra.Command, dirs []string) ([]storage.EpochInfo, error) {
-	v, err := storage.Inspect(vfs.With(cmd.Context(), osFS()), dirs...)
+func inspect(cmd *cobra.Command, dirs []string) ([]checkpoints.EpochInfo, error) {
+	v, err := checkpoints.Inspect(vfs.With(cmd.Context(), osFS()), dirs...)
 	if err := warnOfMarkers(cmd, v, err); err != nil {
 		return nil, err
 	}
 	return v.Epochs(cmd.Context())
 }
 
-func warnOfMarkers(cmd *cobra.Command, v *storage.View, err error) error {
+func warnOfMarkers(cmd *cobra.Command, v *checkpoints.View, err error) error {
 	if err != nil {
 		return err
 	}

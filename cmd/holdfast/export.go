@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
 )
 
@@ -163,7 +164,8 @@ func (x *export) ranks(cmd *cobra.Command, size int) (ranks []int, err error) {
 }
 
 // rankOf lists or writes what is asked for of a rank.
-func (x *export) rankOf(cmd *cobra.Command, v *storage.View, e storage.Epoch, rank int) (rows []exportRow, err error) {
+func (x *export) rankOf(cmd *cobra.Command, v *checkpoints.View, e storage.Epoch, rank int) (rows []exportRow,
+	err error) {
 	ctx := cmd.Context()
 	sh, err := v.Fetch(ctx, e, rank)
 	if err != nil {

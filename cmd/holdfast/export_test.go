@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
 // stateDir has epoch 3 of two ranks as a program with a step, an array and a device leaves it; the bytes are those
@@ -193,7 +194,7 @@ func TestExportRefuses(t *testing.T) {
 // TestExportInterrupted: a signal between two pieces leaves no file.
 func TestExportInterrupted(t *testing.T) {
 	dir, _, _ := stateDir(t)
-	v, err := storage.OpenView(t.Context(), dir)
+	v, err := checkpoints.Open(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
 )
 
@@ -46,9 +47,9 @@ missing or damaged, not a checkpoint directory, I/O error).`,
 			stop := showBar(cmd, "copying", flushBytes(cmd, dirs), seen.written.Load, inBytes)
 			e, err := storage.Epoch(0), error(nil)
 			if cmd.Flags().Changed("salvage") {
-				e, err = storage.SalvageDirs(seen.over(cmd.Context()), salvage, dirs, to, jobs)
+				e, err = checkpoints.Salvage(seen.over(cmd.Context()), salvage, dirs, to, jobs)
 			} else {
-				e, err = storage.FlushDirs(seen.over(cmd.Context()), dirs, to, jobs)
+				e, err = checkpoints.Flush(seen.over(cmd.Context()), dirs, to, jobs)
 			}
 			stop()
 			if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
-	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
 )
 
@@ -67,11 +67,11 @@ Versions of Holdfast before this one do not know of kept epochs and remove them.
 // keepOne keeps an epoch, or takes that back.
 func keepOne(cmd *cobra.Command, dir, epoch, name string, remove bool) (row keepRow, err error) {
 	ctx := vfs.With(cmd.Context(), osFS())
-	kept, err := storage.KeptEpochs(ctx, dir)
+	kept, err := checkpoints.KeptEpochs(ctx, dir)
 	if err != nil && kept == nil {
 		return row, err
 	}
-	var k storage.Kept
+	var k checkpoints.Kept
 	for _, one := range kept {
 		if one.Name != "" && one.Name == name && fmt.Sprint(one.Epoch) != epoch {
 			return row, fmt.Errorf("epoch %d has the name %q already; choose another one", one.Epoch, name)
@@ -84,7 +84,7 @@ func keepOne(cmd *cobra.Command, dir, epoch, name string, remove bool) (row keep
 		return row, fmt.Errorf("%s in %s is not kept: %w", epoch, dir, fs.ErrNotExist)
 	}
 	if remove {
-		return keepRowOf(&k, dir, true), storage.Unkeep(ctx, dir, k.Epoch)
+		return keepRowOf(&k, dir, true), checkpoints.Unkeep(ctx, dir, k.Epoch)
 	}
 	e := k.Epoch
 	if e == 0 {
@@ -96,13 +96,13 @@ func keepOne(cmd *cobra.Command, dir, epoch, name string, remove bool) (row keep
 			return row, err
 		}
 	}
-	k = storage.Kept{Epoch: e, Name: cmp.Or(name, k.Name), Time: time.Now().UnixNano()}
-	return keepRowOf(&k, dir, false), storage.KeepEpoch(ctx, dir, e, k.Name)
+	k = checkpoints.Kept{Epoch: e, Name: cmp.Or(name, k.Name), Time: time.Now().UnixNano()}
+	return keepRowOf(&k, dir, false), checkpoints.Keep(ctx, dir, e, k.Name)
 }
 
 // listKept lists what stays in a directory.
 func listKept(cmd *cobra.Command, dir string, asJSON bool) error {
-	kept, err := storage.KeptEpochs(vfs.With(cmd.Context(), osFS()), dir)
+	kept, err := checkpoints.KeptEpochs(vfs.With(cmd.Context(), osFS()), dir)
 	if err != nil && kept == nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func listKept(cmd *cobra.Command, dir string, asJSON bool) error {
 	return errBad
 }
 
-func keepRowOf(k *storage.Kept, dir string, removed bool) keepRow {
+func keepRowOf(k *checkpoints.Kept, dir string, removed bool) keepRow {
 	return keepRow{Epoch: uint64(k.Epoch), Name: k.Name, ByRule: k.Auto, Time: time.Unix(0, k.Time), Dir: dir,
 		Removed: removed}
 }

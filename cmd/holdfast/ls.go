@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/units"
-	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
 )
 
@@ -55,7 +55,7 @@ lie in another directory.
 	return cmd
 }
 
-func lsRows(list []storage.EpochInfo) []lsRow {
+func lsRows(list []checkpoints.EpochInfo) []lsRow {
 	rows := make([]lsRow, 0, len(list))
 	for _, e := range list {
 		r := lsRow{

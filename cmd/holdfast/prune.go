@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
 )
 
@@ -18,7 +18,7 @@ type pruneRow struct {
 
 func newPrune() *cobra.Command {
 	var asJSON bool
-	var rules storage.PruneRules
+	var rules checkpoints.PruneRules
 	cmd := &cobra.Command{
 		Use:   "prune DIR...",
 		Short: "remove old epochs",
@@ -43,8 +43,8 @@ directory, directories of a running job, I/O error).`,
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			var seen ioCounts
 			stop := showBar(cmd, "removing", 0, seen.removed.Load, inFiles)
-			_, _ = openView(cmd, seen.over(cmd.Context()), dirs) // PruneDirs says what is wrong
-			gone, err := storage.PruneDirs(seen.over(cmd.Context()), dirs, rules)
+			_, _ = openView(cmd, seen.over(cmd.Context()), dirs) // Prune says what is wrong
+			gone, err := checkpoints.Prune(seen.over(cmd.Context()), dirs, rules)
 			stop()
 			var rows []pruneRow
 			for _, dir := range dirs {

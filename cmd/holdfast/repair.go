@@ -7,29 +7,22 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
-	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
 )
 
 // repairRow is one line of repair: something that was wrong.
 type repairRow struct {
-	Epoch    uint64       `json:"epoch,omitempty"` // absent: the directory itself
-	Level    string       `json:"level,omitempty"`
-	Dir      string       `json:"dir,omitempty"`
-	Rank     *int         `json:"rank,omitempty"` // absent: the manifest, or File
-	File     string       `json:"file,omitempty"` // if it is not the rank's shard or the manifest
-	Kind     storage.Kind `json:"kind"`
-	Fault    string       `json:"fault"`
-	GoodAt   []string     `json:"good_at,omitempty"` // directories, or levels
-	Repaired bool         `json:"repaired"`
-	Can      bool         `json:"can_be_repaired"` // by --dry-run
-	Why      string       `json:"why_not,omitempty"`
+	faultRow
+	Repaired bool   `json:"repaired"`
+	Can      bool   `json:"can_be_repaired"` // by --dry-run
+	Why      string `json:"why_not,omitempty"`
 }
 
 func newRepair() *cobra.Command {
 	var asJSON bool
 	var epoch string
-	var rules storage.RepairRules
+	var rules checkpoints.RepairRules
 	cmd := &cobra.Command{
 		Use:   "repair DIR...",
 		Short: "rewrite what verify finds damaged or missing",
@@ -77,10 +70,11 @@ of a running job, I/O error).`,
 	return cmd
 }
 
-func repairDirs(cmd *cobra.Command, dirs []string, epoch string, rules *storage.RepairRules) ([]storage.Repair, error) {
+func repairDirs(cmd *cobra.Command, dirs []string, epoch string, rules *checkpoints.RepairRules) (
+	[]checkpoints.Repaired, error) {
 	var seen ioCounts
 	ctx := seen.over(cmd.Context())
-	v, err := storage.Inspect(ctx, dirs...)
+	v, err := checkpoints.Inspect(ctx, dirs...)
 	if err != nil {
 		return nil, err
 	}
@@ -105,9 +99,9 @@ func repairDirs(cmd *cobra.Command, dirs []string, epoch string, rules *storage.
 	}
 	stop := showBar(cmd, "repairing", total, seen.read.Load, inBytes)
 	defer stop()
-	out, err := storage.RepairDirs(ctx, dirs, *rules)
+	out, err := checkpoints.Repair(ctx, dirs, *rules)
 	stop()
-	aside, aerr := storage.SetAside(vfs.With(cmd.Context(), osFS()), dirs...)
+	aside, aerr := checkpoints.SetAside(vfs.With(cmd.Context(), osFS()), dirs...)
 	for _, path := range aside {
 		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: %s was set aside by a repair; remove it when you have looked at it\n",
 			path)
@@ -118,7 +112,7 @@ func repairDirs(cmd *cobra.Command, dirs []string, epoch string, rules *storage.
 	return out, err
 }
 
-func printRepairs(cmd *cobra.Command, list []storage.Repair, dry, asJSON bool) error {
+func printRepairs(cmd *cobra.Command, list []checkpoints.Repaired, dry, asJSON bool) error {
 	rows := make([]repairRow, 0, len(list))
 	for i := range list {
 		rows = append(rows, repairRowOf(&list[i], dry))
@@ -137,12 +131,8 @@ func printRepairs(cmd *cobra.Command, list []storage.Repair, dry, asJSON bool) e
 	return nil
 }
 
-func repairRowOf(r *storage.Repair, dry bool) repairRow {
-	row := repairRow{Epoch: uint64(r.Epoch), Level: r.Dir.Level, Dir: r.Dir.Dir, File: r.Part, Kind: r.Kind,
-		Fault: r.Finding.Err.Error(), GoodAt: r.GoodAt, Repaired: r.Done, Can: dry && r.Err == nil}
-	if r.Rank >= 0 {
-		row.Rank = &r.Rank
-	}
+func repairRowOf(r *checkpoints.Repaired, dry bool) repairRow {
+	row := repairRow{faultRow: faultRowOf(&r.Finding), Repaired: r.Done, Can: dry && r.Err == nil}
 	if r.Err != nil {
 		row.Why = r.Err.Error()
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
-	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
 // localEpoch leaves a checkpoint of a job of one rank in a local directory.
@@ -64,7 +64,7 @@ exec "$@"`)
 		t.Fatalf("got code %d\n%s", code, errs)
 	}
 	global := os.Getenv("HOLDFAST_GLOBAL")
-	v, err := storage.OpenView(context.Background(), global)
+	v, err := checkpoints.Open(context.Background(), global)
 	if err != nil {
 		t.Fatal(err)
 	}

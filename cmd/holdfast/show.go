@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
 )
 
@@ -60,7 +61,7 @@ long as they are needed.
 	return cmd
 }
 
-func printShow(cmd *cobra.Command, e storage.Epoch, list []storage.EpochInfo, asJSON bool) error {
+func printShow(cmd *cobra.Command, e storage.Epoch, list []checkpoints.EpochInfo, asJSON bool) error {
 	var rows []showRow
 	bad := false
 	for _, info := range list {
@@ -84,7 +85,7 @@ func printShow(cmd *cobra.Command, e storage.Epoch, list []storage.EpochInfo, as
 	return errBad
 }
 
-func showRows(info storage.EpochInfo) []showRow {
+func showRows(info checkpoints.EpochInfo) []showRow {
 	var rows []showRow
 	for _, s := range info.Shards {
 		r := showRow{

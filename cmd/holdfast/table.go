@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
 )
 
@@ -67,9 +68,9 @@ func idText(id [16]byte) string { return hex.EncodeToString(id[:]) }
 
 // pickEpoch parses an epoch argument: a number, or "newest" for the newest
 // committed one.
-func pickEpoch(arg string, list []storage.EpochInfo) (storage.Epoch, error) {
+func pickEpoch(arg string, list []checkpoints.EpochInfo) (storage.Epoch, error) {
 	if arg == "newest" {
-		i := slices.IndexFunc(list, func(e storage.EpochInfo) bool { return e.Committed })
+		i := slices.IndexFunc(list, func(e checkpoints.EpochInfo) bool { return e.Committed })
 		if i < 0 {
 			return 0, fmt.Errorf("no epoch is committed")
 		}
@@ -80,7 +81,7 @@ func pickEpoch(arg string, list []storage.EpochInfo) (storage.Epoch, error) {
 		return 0, fmt.Errorf("epoch %q is neither a number nor \"newest\"", arg)
 	}
 	e := storage.Epoch(n)
-	if !slices.ContainsFunc(list, func(i storage.EpochInfo) bool { return i.Epoch == e }) {
+	if !slices.ContainsFunc(list, func(i checkpoints.EpochInfo) bool { return i.Epoch == e }) {
 		return 0, fmt.Errorf("there is no epoch %d in these directories", e)
 	}
 	return e, nil

@@ -8,24 +8,39 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
 )
+
+// faultRow is something that is wrong, as verify and repair print it.
+type faultRow struct {
+	Epoch  uint64           `json:"epoch,omitempty"` // absent: the directory itself
+	Level  string           `json:"level,omitempty"`
+	Dir    string           `json:"dir,omitempty"`
+	Rank   *int             `json:"rank,omitempty"` // absent: the manifest, or File
+	File   string           `json:"file,omitempty"` // if it is not the rank's shard or the manifest
+	Kind   checkpoints.Kind `json:"kind,omitempty"`
+	Fault  string           `json:"fault,omitempty"`
+	GoodAt []string         `json:"good_at,omitempty"` // directories, or levels
+}
+
+func faultRowOf(f *checkpoints.Finding) faultRow {
+	row := faultRow{Epoch: uint64(f.Epoch), Level: f.Dir.Level, Dir: f.Dir.Dir, File: f.Part, Kind: f.Kind,
+		Fault: f.Err.Error(), GoodAt: f.GoodAt}
+	if f.Rank >= 0 {
+		row.Rank = &f.Rank
+	}
+	return row
+}
 
 // verifyRow is one line of verify: something that is wrong, or one epoch that
 // is good (Kind and Fault are empty then).
 type verifyRow struct {
-	Epoch  uint64       `json:"epoch,omitempty"` // absent: the directory itself
-	Level  string       `json:"level,omitempty"`
-	Dir    string       `json:"dir,omitempty"`
-	Rank   *int         `json:"rank,omitempty"` // absent: the manifest, or File
-	File   string       `json:"file,omitempty"` // if it is not the rank's shard or the manifest
-	Kind   storage.Kind `json:"kind,omitempty"`
-	Fault  string       `json:"fault,omitempty"`
-	GoodAt []string     `json:"good_at,omitempty"` // directories, or levels
-	Levels []string     `json:"good_levels,omitempty"`
-	Lost   bool         `json:"lost,omitempty"`
-	Absent bool         `json:"absent,omitempty"` // may be in a directory that was not given
-	Good   bool         `json:"good"`
+	faultRow
+	Levels []string `json:"good_levels,omitempty"`
+	Lost   bool     `json:"lost,omitempty"`
+	Absent bool     `json:"absent,omitempty"` // may be in a directory that was not given
+	Good   bool     `json:"good"`
 }
 
 // Exit codes of verify, beside those of all verbs.
@@ -82,7 +97,7 @@ but something is missing; 4 nothing is lost, but something is not redundant.`,
 
 func verifyDirs(cmd *cobra.Command, dirs []string, epoch string, complete bool) ([]verifyRow, error) {
 	var seen ioCounts
-	v, err := storage.Inspect(seen.over(cmd.Context()), dirs...)
+	v, err := checkpoints.Inspect(seen.over(cmd.Context()), dirs...)
 	if err != nil {
 		return nil, err
 	}
@@ -125,14 +140,14 @@ func verifyDirs(cmd *cobra.Command, dirs []string, epoch string, complete bool) 
 		rows = append(rows, verifyRows(e, found, levels)...)
 	}
 	if len(expected) == 0 {
-		rows = append(rows, verifyRow{Kind: storage.Missing, Lost: true,
-			Fault: "no epoch is committed in these directories"})
+		rows = append(rows, verifyRow{Lost: true,
+			faultRow: faultRow{Kind: checkpoints.Missing, Fault: "no epoch is committed in these directories"}})
 	}
 	return rows, nil
 }
 
 // pickExpected is pickEpoch for an epoch that may be gone.
-func pickExpected(arg string, list []storage.EpochInfo, expected []storage.Epoch) (storage.Epoch, error) {
+func pickExpected(arg string, list []checkpoints.EpochInfo, expected []storage.Epoch) (storage.Epoch, error) {
 	if arg == "newest" && len(expected) > 0 {
 		return expected[0], nil
 	}
@@ -143,7 +158,7 @@ func pickExpected(arg string, list []storage.EpochInfo, expected []storage.Epoch
 }
 
 // hereBytes is how long the shards of an epoch are in one directory.
-func hereBytes(info storage.EpochInfo) int64 {
+func hereBytes(info checkpoints.EpochInfo) int64 {
 	var n int64
 	for _, r := range info.Here {
 		if r < len(info.Shards) {
@@ -154,17 +169,14 @@ func hereBytes(info storage.EpochInfo) int64 {
 }
 
 // verifyRows makes rows; levels are those of the directories.
-func verifyRows(e storage.Epoch, found []storage.Finding, levels map[string]string) []verifyRow {
+func verifyRows(e storage.Epoch, found []checkpoints.Finding, levels map[string]string) []verifyRow {
 	if len(found) == 0 {
-		return []verifyRow{{Epoch: uint64(e), Good: true}}
+		return []verifyRow{{faultRow: faultRow{Epoch: uint64(e)}, Good: true}}
 	}
 	var rows []verifyRow
-	for _, f := range found {
-		r := verifyRow{Epoch: uint64(e), Level: f.Dir.Level, Dir: f.Dir.Dir, File: f.Part, Kind: f.Kind,
-			Fault: f.Err.Error(), GoodAt: f.GoodAt, Lost: f.Lost, Absent: f.Absent}
-		if f.Rank >= 0 {
-			r.Rank = &f.Rank
-		}
+	for i := range found {
+		f := &found[i]
+		r := verifyRow{faultRow: faultRowOf(f), Lost: f.Lost, Absent: f.Absent}
 		for _, at := range f.GoodAt {
 			r.Levels = append(r.Levels, cmp.Or(levels[at], at))
 		}
@@ -182,16 +194,16 @@ func printVerify(cmd *cobra.Command, rows []verifyRow, asJSON bool) error {
 
 // verdict is the exit code of what was found, the worst first.
 func verdict(rows []verifyRow) error {
-	have := map[storage.Kind]bool{}
+	have := map[checkpoints.Kind]bool{}
 	for _, r := range rows {
 		have[r.Kind] = true
 	}
 	switch {
-	case have[storage.Damaged]:
+	case have[checkpoints.Damaged]:
 		return errBad
-	case have[storage.Missing]:
+	case have[checkpoints.Missing]:
 		return exitMissing
-	case have[storage.NotRedundant]:
+	case have[checkpoints.NotRedundant]:
 		return exitNotRedundant
 	}
 	return nil

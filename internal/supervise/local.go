@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
 // foreign is what makeLocal writes where a name is taken by somebody else.
@@ -111,7 +112,7 @@ func (s *setup) salvage(ctx context.Context, a decide.Salvage) (storage.Epoch, e
 
 // newestAt is the newest epoch that is committed in a directory.
 func newestAt(ctx context.Context, dir string) (newest storage.Epoch, err error) {
-	v, err := storage.OpenView(context.Background(), dir)
+	v, err := checkpoints.Open(context.Background(), dir)
 	if err != nil {
 		return 0, err
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
 func (s *suite) commit() {
@@ -133,7 +134,7 @@ func (s *suite) kept() {
 	for e := storage.Epoch(1); e <= epochs; e++ {
 		s.take(e)
 		if e == 1 {
-			if err := storage.KeepEpoch(s.Context(), dir, e, "first"); err != nil {
+			if err := checkpoints.Keep(s.Context(), dir, e, "first"); err != nil {
 				s.Fatal(err)
 			}
 		}
@@ -143,13 +144,13 @@ func (s *suite) kept() {
 			}
 		}
 	}
-	if list, err := storage.KeptEpochs(s.Context(), dir); err != nil || len(list) != 1 || list[0].Name != "first" {
+	if list, err := checkpoints.KeptEpochs(s.Context(), dir); err != nil || len(list) != 1 || list[0].Name != "first" {
 		s.Errorf("got %v, %v, want epoch 1 by its name", list, err)
 	}
 	if err := s.restore(1); err != nil {
 		s.Errorf("the kept epoch: %v", err)
 	}
-	if err := storage.Unkeep(s.Context(), dir, 1); err != nil {
+	if err := checkpoints.Unkeep(s.Context(), dir, 1); err != nil {
 		s.Fatal(err)
 	}
 	for _, st := range s.stores {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/apps/nbody/gravity"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/test/launch"
 	"golang.org/x/sys/unix"
 )
@@ -142,7 +143,7 @@ func (d *demo) committed(ctx context.Context) (storage.Epoch, error) {
 	if empty, err := isEmpty(d.path("global")); err != nil || empty {
 		return 0, err
 	}
-	v, err := storage.Inspect(context.Background(), d.path("global"))
+	v, err := checkpoints.Inspect(context.Background(), d.path("global"))
 	if err != nil {
 		return 0, err
 	}

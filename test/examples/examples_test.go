@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/test/launch"
 	"github.com/holdfast-hpc/holdfast/test/yield"
 	"golang.org/x/sys/unix"
@@ -91,7 +91,7 @@ func (e example) killedAndRestarted(first, second launch.MPI) {
 func (e example) kill(r *launch.Running, dir string) {
 	e.Helper()
 	if err := r.Until("three epochs", func() (bool, error) {
-		v, err := storage.Inspect(context.Background(), dir)
+		v, err := checkpoints.Inspect(context.Background(), dir)
 		if err != nil {
 			return false, nil // nothing is there yet
 		}

@@ -126,3 +126,12 @@ func (m *Manifest) Readable() ([]byte, error) {
 	}
 	return b, nil
 }
+
+// OfData makes the manifest of a level with rows that of the level from whose shards these were computed.
+func (m *Manifest) OfData(level string) *Manifest {
+	m.Level, m.Data, m.Parity = level, 0, 0
+	for i := range m.Shards {
+		m.Shards[i].Holders = nil
+	}
+	return m
+}

@@ -134,3 +134,14 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("level %s %s is in use by another run of this job: process %d on node %s; "+
 		"end that run first, or use another directory", e.Level, kindOf(e.Dir), e.PID, e.Node)
 }
+
+// OptionError reports a field of Options that cannot be used.
+type OptionError struct {
+	Field  string
+	Reason string
+}
+
+// Error names the field and what is wrong with it.
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("storage option %s: %s", e.Field, e.Reason)
+}

@@ -17,7 +17,7 @@ type Leftover struct {
 	Err  error // why
 }
 
-// LeftError reports what PruneDirs could not remove, or could not read of an epoch
+// LeftError reports what checkpoints.Prune could not remove, or could not read of an epoch
 // that it keeps.
 type LeftError struct{ Left []Leftover }
 

@@ -26,6 +26,9 @@ type Pool struct {
 	Unmapped func([]byte) error // and, if set, of each before it goes
 }
 
+// WriterBuffers is how many buffers of a pool one Writer holds at most.
+const WriterBuffers = 4
+
 // NewPool returns a pool of at most so many buffers.
 func NewPool(limit int) *Pool {
 	return &Pool{free: make(chan []byte, limit), left: limit}

@@ -55,6 +55,19 @@ type Block struct {
 	From *lease
 }
 
+// WriteTo has do write to f through buffers of the pool, and waits until all that it wrote is there. t may be nil.
+func WriteTo(ctx context.Context, f vfs.File, pool *Pool, t *Throttle, do func(w *Writer) error) error {
+	if u, ok := f.(interface{ Bind(ctx context.Context) }); ok { // requests to an object store
+		u.Bind(ctx)
+	}
+	w := NewWriter(ctx, f, pool, t)
+	if err := do(w); err != nil {
+		w.Abort()
+		return err
+	}
+	return w.Finish()
+}
+
 // NewWriter starts to write to f, from its start. Finish or Abort ends it.
 func NewWriter(ctx context.Context, f vfs.File, pool *Pool, p *Throttle) *Writer {
 	w := &Writer{ctx: ctx, f: f, pool: pool, pace: p, jobs: make(chan Block, 1)}

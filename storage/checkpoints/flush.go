@@ -1,7 +1,6 @@
-package storage
+package checkpoints
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -14,7 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// SalvageDirs is FlushDirs for nodes that do not see each other's directories: on
+// Salvage is Flush for nodes that do not see each other's directories: on
 // each node of a job that gives up, it copies all shards that the directories from
 // have of the newest epochs to the global directory to, and commits an epoch
 // there when the shards of all ranks have come together, whichever node brings
@@ -29,9 +28,9 @@ import (
 // 0 if there was nothing to do or shards are still missing. What is there of an
 // incomplete epoch is garbage to the next run of the job, or the start of its
 // flush.
-func SalvageDirs(ctx context.Context, run string, from []string, to string, jobs int) (done Epoch, err error) {
+func Salvage(ctx context.Context, run string, from []string, to string, jobs int) (done Epoch, err error) {
 	if run == "" {
-		return 0, &OptionError{Field: "Run", Reason: "is empty: give the salvage a name, the same on all nodes"}
+		return 0, &level.OptionError{Field: "Run", Reason: "is empty: give the salvage a name, the same on all nodes"}
 	}
 	if len(from) == 0 {
 		return 0, errNoDirs
@@ -40,42 +39,31 @@ func SalvageDirs(ctx context.Context, run string, from []string, to string, jobs
 	if err != nil || len(v.dirs) == 0 {
 		return 0, err
 	}
-	opt := Options{Run: run, keepTemps: true, writers: jobs, Levels: []LevelConfig{{Dir: to, Full: true}}}
-	return v.into(ctx, opt, (*Store).salvage)
+	return v.into(ctx, to, target{run: run, jobs: jobs, shared: true}, (*target).salvage)
 }
 
-// into has do work on the directories and a store of the global level alone, which are its own meanwhile.
-func (v *View) into(ctx context.Context, opt Options, do func(s *Store, ctx context.Context, v *View) (Epoch, error)) (
-	e Epoch, err error) {
-	release, err := v.lock(ctx, opt.Run, true)
+// into has do work on the directories and the one to copy to, which are its own meanwhile.
+func (v *View) into(ctx context.Context, to string, how target, do func(t *target, ctx context.Context, v *View) (Epoch,
+	error)) (e Epoch, err error) {
+	release, err := v.lock(ctx, how.run, true)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	s, err := v.openTo(ctx, opt)
+	t, err := v.openTarget(ctx, to, how)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	return do(s, ctx, v)
+	defer func() { err = errors.Join(err, t.close()) }()
+	return do(t, ctx, v)
 }
 
-// defaultJobs is how many shards a tool copies at once.
-const defaultJobs = 4
-
-// openTo opens the store of the global level alone, for the job whose directories v has.
-func (v *View) openTo(ctx context.Context, opt Options) (*Store, error) {
-	opt.Job, opt.Size, opt.fs = v.dirs[0].info.Job, v.dirs[0].info.Size, filesOf(ctx)
-	opt.Levels[0].Name, opt.writers = LevelGlobal, cmp.Or(opt.writers, defaultJobs)
-	return Open(ctx, opt)
-}
-
-// openSome is OpenView for directories of which some may not be there.
+// openSome is Open for directories of which some may not be there.
 func openSome(ctx context.Context, dirs []string) (*View, error) {
 	var good []string
 	var problems []error
 	for _, d := range dirs {
-		if _, err := OpenView(ctx, d); err != nil {
+		if _, err := Open(ctx, d); err != nil {
 			problems = append(problems, err)
 			continue
 		}
@@ -84,28 +72,27 @@ func openSome(ctx context.Context, dirs []string) (*View, error) {
 	if len(good) == 0 {
 		return nil, errors.Join(problems...)
 	}
-	return OpenView(ctx, good...)
+	return Open(ctx, good...)
 }
 
 // salvageEpochs is how many epochs are tried: the newest may have died with a
 // node, and the one before it be newer than what is at the global level.
 const salvageEpochs = 2
 
-func (s *Store) salvage(ctx context.Context, v *View) (Epoch, error) {
-	to := s.levels[0]
-	epochs, err := v.missingAt(to)
+func (t *target) salvage(ctx context.Context, v *View) (Epoch, error) {
+	epochs, err := v.missingAt(t)
 	if err != nil {
 		return 0, err
 	}
 	var problems []error
 	for _, e := range epochs[:min(len(epochs), salvageEpochs)] {
-		if err := s.salvageShards(ctx, v, e); err != nil {
+		if err := t.salvageShards(ctx, v, e); err != nil {
 			problems = append(problems, err)
 		}
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
-		whole, err := s.commitWhole(ctx, v, to, e)
+		whole, err := t.commitWhole(ctx, v, e)
 		if whole {
 			return e, nil
 		}
@@ -116,7 +103,7 @@ func (s *Store) salvage(ctx context.Context, v *View) (Epoch, error) {
 
 // salvageShards copies what the directories have of an epoch. One shard that
 // cannot be read does not keep the others.
-func (s *Store) salvageShards(ctx context.Context, v *View, e Epoch) error {
+func (t *target) salvageShards(ctx context.Context, v *View, e Epoch) error {
 	var from []shard.Source
 	have := map[int]bool{}
 	for _, d := range v.dirs {
@@ -135,9 +122,9 @@ func (s *Store) salvageShards(ctx context.Context, v *View, e Epoch) error {
 	}
 	ranks := slices.Sorted(maps.Keys(have))
 	problems := make([]error, len(ranks))
-	_ = shard.Parallel(len(ranks), cap(s.turns), func(i int, _ *shard.Scratch) error {
-		_, err := s.bring(ctx, e, ranks[i], from, false)
-		if err != nil && !errors.Is(err, ErrCommitted) {
+	_ = shard.Parallel(len(ranks), t.jobs, func(i int, _ *shard.Scratch) error {
+		_, err := t.bring(ctx, e, ranks[i], from, false)
+		if err != nil && !errors.Is(err, level.ErrCommitted) {
 			problems[i] = fmt.Errorf("epoch %d, rank %d: %w", e, ranks[i], err)
 		}
 		return ctx.Err()
@@ -148,8 +135,8 @@ func (s *Store) salvageShards(ctx context.Context, v *View, e Epoch) error {
 // commitWhole commits an epoch of which the shards of all ranks are there, as a
 // manifest in the directories says they are. Nodes that come to it at once write the
 // same manifest.
-func (s *Store) commitWhole(ctx context.Context, v *View, to *levelState, e Epoch) (whole bool, err error) {
-	if have, err := level.HasManifest(to, e); have || err != nil {
+func (t *target) commitWhole(ctx context.Context, v *View, e Epoch) (whole bool, err error) {
+	if have, err := level.HasManifest(t, e); have || err != nil {
 		return have && err == nil, err
 	}
 	m := v.anyManifest(e)
@@ -157,19 +144,19 @@ func (s *Store) commitWhole(ctx context.Context, v *View, to *levelState, e Epoc
 		return false, nil // nobody knows here whose shards those are
 	}
 	var infos []ShardInfo
-	for r := range s.opt.Size {
-		info, _, err := level.Uncommitted(to, e, r)
+	for r := range t.info.Size {
+		info, _, err := level.Uncommitted(t, e, r)
 		if err != nil {
 			return false, nil // another node has it, or nobody
 		}
 		if info.Digest != m.Shards[r].Digest {
 			return false, fmt.Errorf("epoch %d, rank %d: the shard at %s is not the one that was committed: %w", e, r,
-				to.Path(), ErrCorrupt)
+				t.Path(), format.ErrCorrupt)
 		}
 		info.Node = m.Shards[r].Node
 		infos = append(infos, info)
 	}
-	err = s.Commit(ctx, e, to.Name(), infos)
+	err = t.commit(ctx, e, infos)
 	return err == nil, err
 }
 
@@ -184,75 +171,33 @@ func (v *View) anyManifest(e Epoch) *format.Manifest {
 	return nil
 }
 
-// Pending lists the epochs that are committed at from, as far as this rank can
-// tell, and newer than the newest at to, oldest first: a job that died in the
-// middle of a flush left them, and the next one can Flush and Commit those that all
-// ranks have with the same ID.
-func (s *Store) Pending(ctx context.Context, from, to string) (list []Candidate, err error) {
-	l, err := s.at(to)
-	if err != nil {
-		return nil, err
-	}
-	leave, err := s.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	var newest Epoch
-	if l.told == nil {
-		if newest, err = level.NewestCommitted(l); err != nil {
-			return nil, err
-		}
-	} else {
-		l.mu.Lock()
-		newest = max(l.told.newest(), l.agreed.newest)
-		l.mu.Unlock()
-	}
-	first, err := s.at(from)
-	if err != nil {
-		return nil, err
-	}
-	states, err := s.survey(ctx, first)
-	if err != nil {
-		return nil, err
-	}
-	for _, st := range states { // oldest first
-		if st.Err == nil && st.Epoch > newest {
-			list = append(list, Candidate{Epoch: st.Epoch, ID: st.ID, Levels: []string{from}})
-		}
-	}
-	return list, nil
-}
-
-// FlushDirs copies the newest epoch that is whole in the directories from, those of
+// Flush copies the newest epoch that is whole in the directories from, those of
 // a job's nodes, to the global directory to and commits it there, unless to has
 // that epoch or a newer one. Shards that are lost are computed, where from has the parity for it. At
 // most jobs shards are copied at once; 0 means 4. The job must be dead: a running one flushes by itself,
-// and FlushDirs would remove its temporary files as garbage. The epoch is 0 when
+// and Flush would remove its temporary files as garbage. The epoch is 0 when
 // there was nothing to do.
-func FlushDirs(ctx context.Context, from []string, to string, jobs int) (e Epoch, err error) {
-	v, err := OpenView(ctx, from...)
+func Flush(ctx context.Context, from []string, to string, jobs int) (e Epoch, err error) {
+	v, err := Open(ctx, from...)
 	if err != nil {
 		return 0, err
 	}
 	if len(v.dirs) == 0 {
 		return 0, errNoDirs
 	}
-	opt := Options{Run: "flush " + rand.Text(), writers: jobs, Levels: []LevelConfig{{Dir: to}}}
-	return v.into(ctx, opt, (*Store).flushDirs)
+	return v.into(ctx, to, target{run: "flush " + rand.Text(), jobs: jobs}, (*target).flush)
 }
 
-func (s *Store) flushDirs(ctx context.Context, v *View) (Epoch, error) {
-	to := s.levels[0]
-	epochs, err := v.missingAt(to)
+func (t *target) flush(ctx context.Context, v *View) (Epoch, error) {
+	epochs, err := v.missingAt(t)
 	if err != nil {
 		return 0, err
 	}
 	var problems []error
 	for _, e := range epochs {
-		infos, err := s.flushAll(ctx, v, e)
+		infos, err := t.flushAll(ctx, v, e)
 		if err == nil {
-			return e, s.Commit(ctx, e, to.Name(), infos)
+			return e, t.commit(ctx, e, infos)
 		}
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
@@ -264,7 +209,7 @@ func (s *Store) flushDirs(ctx context.Context, v *View) (Epoch, error) {
 
 // missingAt lists the epochs that any directory has and that are newer than the
 // newest at the level whose manifest can be read, newest first.
-func (v *View) missingAt(to *levelState) ([]Epoch, error) {
+func (v *View) missingAt(to level.Epochs) ([]Epoch, error) {
 	newest, err := level.NewestReadable(to)
 	if err != nil {
 		return nil, err
@@ -292,10 +237,10 @@ func (v *View) missingAt(to *levelState) ([]Epoch, error) {
 
 // flushAll copies the shards of all ranks. Where directories hold different epochs under
 // the number it takes one that is there for all ranks.
-func (s *Store) flushAll(ctx context.Context, v *View, e Epoch) (infos []ShardInfo, err error) {
+func (t *target) flushAll(ctx context.Context, v *View, e Epoch) (infos []ShardInfo, err error) {
 	var problems []error
 	for _, id := range v.contentsOf(e) {
-		if infos, err = s.flushContents(ctx, v, e, id); err == nil || ctx.Err() != nil {
+		if infos, err = t.flushContents(ctx, v, e, id); err == nil || ctx.Err() != nil {
 			return infos, err
 		}
 		problems = append(problems, err)
@@ -319,29 +264,13 @@ func (v *View) contentsOf(e Epoch) (ids [][16]byte) {
 }
 
 // flushContents is flushAll for one of the contents, with so many shards at once.
-func (s *Store) flushContents(ctx context.Context, v *View, e Epoch, id [16]byte) ([]ShardInfo, error) {
-	infos, from := make([]ShardInfo, s.opt.Size), v.sources(e, id)
-	err := shard.Parallel(s.opt.Size, cap(s.turns), func(r int, _ *shard.Scratch) (err error) {
-		if infos[r], err = s.bring(ctx, e, r, from, false); err != nil {
+func (t *target) flushContents(ctx context.Context, v *View, e Epoch, id [16]byte) ([]ShardInfo, error) {
+	infos, from := make([]ShardInfo, t.info.Size), v.sources(e, id)
+	err := shard.Parallel(t.info.Size, t.jobs, func(r int, _ *shard.Scratch) (err error) {
+		if infos[r], err = t.bring(ctx, e, r, from, false); err != nil {
 			return fmt.Errorf("rank %d: %w", r, err)
 		}
 		return nil
 	})
 	return infos, err
-}
-
-// bring copies a rank's shard from directories of the job to the level of s; anew also where an earlier attempt has
-// left a file that looks complete.
-func (s *Store) bring(ctx context.Context, e Epoch, rank int, from []shard.Source, anew bool) (info ShardInfo,
-	err error) {
-	sh, err := s.fetch(ctx, e, rank, from)
-	if err != nil {
-		return info, err
-	}
-	defer func() { err = errors.Join(err, sh.Close()) }()
-	infos, err := s.copyShards(ctx, &copying{to: s.levels[0], dir: s.levels[0], shards: []*Shard{sh}, anew: anew})
-	if err != nil {
-		return info, err
-	}
-	return infos[0], nil
 }

@@ -1,4 +1,4 @@
-package storage
+package checkpoints
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // notes repairs what lies beside the epochs, after these: what stood in the place of an epoch may have been set aside.
-func (r *repairer) notes(ctx context.Context) (out []Repair, err error) {
+func (r *repairer) notes(ctx context.Context) (out []Repaired, err error) {
 	before := r.v.VerifyDirs()
 	if len(before) == 0 {
 		return nil, ctx.Err()
@@ -37,7 +37,7 @@ func (r *repairer) notes(ctx context.Context) (out []Repair, err error) {
 	}
 	for _, f := range before {
 		p := placeOfFinding(&f)
-		x := Repair{Finding: f, Err: tried[p]}
+		x := Repaired{Finding: f, Err: tried[p]}
 		switch {
 		case r.dry:
 		case r.v.dir(f.Dir.Dir) != nil && !left[p]:

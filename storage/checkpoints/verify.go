@@ -1,235 +1,18 @@
-package storage
+package checkpoints
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
-	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
-
-// View looks at checkpoint directories from outside the job. It never writes.
-type View struct {
-	// Complete says that the directories are all that the job has: Verify then
-	// reports what is in none of them.
-	Complete bool
-
-	dirs  []*viewDir
-	found []Finding // by Inspect
-}
-
-// DirInfo says whose checkpoints a directory holds.
-type DirInfo struct {
-	Dir   string
-	Level string
-	Job   string
-	Size  int   // number of ranks
-	Fault error // why this is known from the manifests alone; nil: the directory says it
-}
-
-type viewDir struct {
-	level.Level
-	info      DirInfo
-	markerErr error
-	ledgers   []*format.Ledger
-	due       map[Epoch][]string // epochs that should be here, with files that should; by Inspect
-}
-
-// EpochInfo says what one directory holds of an epoch.
-type EpochInfo struct {
-	Epoch     Epoch
-	Dir       DirInfo
-	Committed bool
-	Time      time.Time   // when the manifest was written, or the directory changed
-	ID        [16]byte    // identifies what was committed
-	Shards    []ShardInfo // of all ranks, from the manifest; nil without one
-	Here      []int       // ranks whose shards lie in this directory, ascending
-	Disk      int64       // bytes of the epoch's files in this directory
-	Kept      *Kept       // that it stays here; nil: no more than the keep rules say
-	Err       error       // why the manifest cannot be read
-}
-
-// OpenView opens the directories of one job: its global one, the local ones of
-// its nodes, or both. Directories of different jobs are refused (*JobError,
-// *SizeError).
-func OpenView(ctx context.Context, dirs ...string) (*View, error) {
-	fsys := filesOf(ctx)
-	v := &View{}
-	for _, path := range distinct(dirs) {
-		d := &viewDir{Level: level.Of(fsys, path, nil)}
-		if err := d.Trusted(); errors.Is(err, vfs.ErrUnsafe) {
-			return nil, d.Unusable(err)
-		}
-		if err := d.identify(fsys); err != nil {
-			return nil, err
-		}
-		if err := d.markerErr; err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, fs.ErrNotExist) {
-			return nil, d.Unusable(err) // it may not be looked at
-		}
-		if err := v.add(d); err != nil {
-			return nil, err
-		}
-	}
-	return v, nil
-}
-
-// filesOf is what a tool works on.
-func filesOf(ctx context.Context) vfs.FS { return vfs.OrOS(vfs.From(ctx)) }
-
-// distinct leaves out what is given again later: a copy there would count as two.
-func distinct(dirs []string) (out []string) {
-	last := map[string]int{}
-	for i, d := range dirs {
-		last[placeOf(d)] = i
-	}
-	for i, d := range dirs {
-		if last[placeOf(d)] == i {
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
-// placeOf is the same for all paths to a directory, as far as the system can tell.
-func placeOf(dir string) string {
-	if level.IsStore(dir) {
-		return strings.TrimRight(dir, "/")
-	}
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
-	}
-	if abs, err := filepath.Abs(dir); err == nil {
-		dir = abs
-	}
-	return filepath.Clean(dir)
-}
-
-// noJob says why a directory has no marker.
-func (d *viewDir) noJob(err error) error {
-	why, there := "it is not a checkpoint directory: it has no "+format.MarkerName, true
-	if _, lerr := d.Epochs(); errors.Is(lerr, fs.ErrNotExist) {
-		why, there = "it does not exist", false
-	} else if lerr != nil && IsObjectStore(d.Path()) { // there is no bucket, say
-		return lerr
-	}
-	return &DirError{Dir: d.Path(), Err: &noMarkerError{why, there, err},
-		Remedy: "give a directory that was the HOLDFAST_GLOBAL or HOLDFAST_LOCAL of a job"}
-}
-
-type noMarkerError struct {
-	why   string
-	empty bool // the directory is there
-	err   error
-}
-
-func (e *noMarkerError) Error() string { return e.why }
-func (e *noMarkerError) Unwrap() error { return e.err }
-
-func (v *View) add(d *viewDir) error {
-	if len(v.dirs) > 0 {
-		first := v.dirs[0].info
-		if d.info.Job != first.Job {
-			return &JobError{Level: d.Name(), Dir: d.Path(), Have: d.info.Job, Want: first.Job}
-		}
-		if d.info.Size != first.Size {
-			return &SizeError{Level: d.Name(), Dir: d.Path(), Have: d.info.Size, Want: first.Size}
-		}
-	}
-	v.dirs = append(v.dirs, d)
-	return nil
-}
-
-// Dirs describes the directories in the order given.
-func (v *View) Dirs() []DirInfo {
-	var out []DirInfo
-	for _, d := range v.dirs {
-		out = append(out, d.info)
-	}
-	return out
-}
-
-// Epochs lists what each directory holds of each epoch, newest epoch first.
-func (v *View) Epochs(ctx context.Context) ([]EpochInfo, error) {
-	var out []EpochInfo
-	for _, d := range v.dirs {
-		epochs, err := d.Epochs()
-		if err != nil {
-			return nil, err
-		}
-		kept, err := level.KeptAt(d)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range epochs {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			info, err := d.epochInfo(e)
-			if err != nil {
-				return nil, err
-			}
-			if k, ok := kept[e]; ok {
-				info.Kept = &k.Kept
-			}
-			out = append(out, info)
-		}
-	}
-	slices.SortStableFunc(out, func(a, b EpochInfo) int {
-		switch {
-		case a.Epoch > b.Epoch:
-			return -1
-		case a.Epoch < b.Epoch:
-			return 1
-		}
-		return 0
-	})
-	return out, nil
-}
-
-func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
-	info := EpochInfo{Epoch: e, Dir: d.info}
-	entry, err := d.Stat(e, format.ManifestName)
-	if errors.Is(err, fs.ErrNotExist) {
-		entry, err = d.Stat(e, "")
-		info.Time = entry.ModTime
-		return info, err
-	}
-	if err != nil && !errors.Is(err, fs.ErrPermission) {
-		info.Committed, info.Err = true, err // something is there
-		return info, nil
-	}
-	if err != nil {
-		return info, err
-	}
-	info.Time, info.Committed = entry.ModTime, true
-	m, err := d.ReadManifest(e)
-	if err != nil {
-		info.Err = err
-		return info, nil
-	}
-	info.ID, info.Shards = m.ID(), m.Shards
-	list, err := d.Files(e)
-	for i := 0; i < len(list) && err == nil; i++ {
-		entry, serr := d.Stat(e, list[i].Name)
-		if !errors.Is(serr, fs.ErrNotExist) { // removed meanwhile
-			info.Disk, err = info.Disk+entry.Size, serr
-		}
-	}
-	if err == nil {
-		info.Here, err = level.RanksHere(d, m)
-	}
-	return info, err
-}
 
 // Finding is something that Verify found wrong.
 type Finding struct {
@@ -353,7 +136,7 @@ func (c *check) others(ctx context.Context, d *viewDir, m *format.Manifest) erro
 		var faults []error
 		rank, j, ok := format.ParseName(f.Name)
 		if ok && j >= 0 {
-			faults, err = verifyRow(ctx, d, m, redundancy.RowID{Rank: rank, J: j})
+			faults, err = redundancy.VerifyRow(ctx, d, m, redundancy.RowID{Rank: rank, J: j})
 			c.parity.rows[redundancy.RowID{Rank: rank, J: j}] = len(faults) == 0
 		} else if rank, ok = format.ParsePackName(f.Name); ok {
 			faults = level.VerifyPack(d, m, f.Name)
@@ -457,7 +240,7 @@ func (c *check) report() []Finding {
 	}
 	if len(c.committed) == 0 && c.parity.manifest == nil {
 		if len(c.found) == 0 {
-			c.found = append(c.found, Finding{Epoch: c.epoch, Rank: -1, Kind: Missing, Err: ErrNotCommitted,
+			c.found = append(c.found, Finding{Epoch: c.epoch, Rank: -1, Kind: Missing, Err: level.ErrNotCommitted,
 				Lost: true})
 		}
 		return c.found

@@ -1,4 +1,4 @@
-package storage
+package checkpoints
 
 import (
 	"context"
@@ -216,7 +216,8 @@ func (c *check) attempts() {
 		for _, d := range dirs {
 			if id != most {
 				c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d, Rank: -1,
-					Err: &CorruptError{File: filepath.Join(d.Dir, format.EpochName(c.epoch), format.ManifestName),
+					Err: &format.CorruptError{
+						File:   filepath.Join(d.Dir, format.EpochName(c.epoch), format.ManifestName),
 						Reason: "differs from the manifests in the other directories"}})
 			}
 		}
@@ -249,7 +250,7 @@ func (v *View) manifestAt(d *viewDir, e Epoch) (*format.Manifest, error) {
 			continue
 		}
 		if m, oerr := o.ReadManifest(e); oerr == nil {
-			return describesData(m, d.Name()), nil
+			return m.OfData(d.Name()), nil
 		}
 	}
 	return nil, err

@@ -1,4 +1,4 @@
-package storage
+package checkpoints
 
 import (
 	"cmp"
@@ -10,9 +10,10 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// RepairRules say what RepairDirs looks at.
+// RepairRules say what Repair looks at.
 type RepairRules struct {
 	Epoch    Epoch // 0: all that should be there
 	Complete bool  // as of View
@@ -20,14 +21,14 @@ type RepairRules struct {
 	Jobs     int   // shards read and written at once; 0 means 4
 }
 
-// Repair is something that was wrong, and what became of it.
-type Repair struct {
+// Repaired is something that was wrong, and what became of it.
+type Repaired struct {
 	Finding
 	Err  error // why it was not repaired; nil: it was, or by DryRun could be
 	Done bool  // it is good now
 }
 
-// RepairDirs rewrites what Verify finds wrong in the directories of a job that is not running: while it runs, the
+// Repair rewrites what Verify finds wrong in the directories of a job that is not running: while it runs, the
 // error is a *BusyError. It takes shards from whatever directory has them right, chunk by chunk, or computes them from
 // parity; rows from shards; a manifest from another directory of its level, or from the shards that it names and a
 // manifest of another level.
@@ -39,7 +40,7 @@ type Repair struct {
 //
 // Each epoch is verified before and after. The result lists everything that was wrong, oldest epoch first after the
 // directories themselves. What verify calls elsewhere is not among it.
-func RepairDirs(ctx context.Context, dirs []string, rules RepairRules) (out []Repair, err error) {
+func Repair(ctx context.Context, dirs []string, rules RepairRules) (out []Repaired, err error) {
 	v, err := Inspect(ctx, dirs...)
 	if err != nil {
 		return nil, err
@@ -58,21 +59,21 @@ func RepairDirs(ctx context.Context, dirs []string, rules RepairRules) (out []Re
 		}
 	}
 	v.Complete = rules.Complete
-	r := &repairer{v: v, s: v.reader(cmp.Or(rules.Jobs, defaultJobs)), dry: rules.DryRun}
-	defer func() { err = errors.Join(err, r.s.pool.Close()) }()
+	r := &repairer{v: v, pool: poolFor(rules.Jobs), dry: rules.DryRun}
+	defer func() { err = errors.Join(err, r.pool.Close()) }()
 	epochs, err := v.Expected()
 	if err != nil {
 		return nil, err
 	}
 	if rules.Epoch != 0 {
 		if !slices.Contains(epochs, rules.Epoch) {
-			return nil, fmt.Errorf("epoch %d: %w", rules.Epoch, ErrNotCommitted)
+			return nil, fmt.Errorf("epoch %d: %w", rules.Epoch, level.ErrNotCommitted)
 		}
 		epochs = []Epoch{rules.Epoch}
 	}
 	if len(epochs) == 0 {
 		none := errors.New("no epoch is committed in these directories")
-		out = append(out, Repair{Finding: Finding{Rank: -1, Kind: Missing, Err: none, Lost: true}, Err: none})
+		out = append(out, Repaired{Finding: Finding{Rank: -1, Kind: Missing, Err: none, Lost: true}, Err: none})
 	}
 	slices.Reverse(epochs) // later epochs refer to earlier ones
 	for _, e := range epochs {
@@ -85,11 +86,11 @@ func RepairDirs(ctx context.Context, dirs []string, rules RepairRules) (out []Re
 	return append(notes, out...), err
 }
 
-// repairer is one RepairDirs under way.
+// repairer is one Repair under way.
 type repairer struct {
-	v   *View
-	s   *Store
-	dry bool
+	v    *View
+	pool *shard.Pool
+	dry  bool
 }
 
 // place tells findings apart that are of different files.
@@ -108,9 +109,9 @@ func placeOfFinding(f *Finding) place {
 const rounds = 4
 
 // epoch repairs what is wrong with an epoch.
-func (r *repairer) epoch(ctx context.Context, e Epoch) (out []Repair, err error) {
+func (r *repairer) epoch(ctx context.Context, e Epoch) (out []Repaired, err error) {
 	var order []place
-	all := map[place]*Repair{}
+	all := map[place]*Repaired{}
 	failed := map[place]error{}
 	before := 0
 	for range rounds {
@@ -127,7 +128,7 @@ func (r *repairer) epoch(ctx context.Context, e Epoch) (out []Repair, err error)
 		for _, f := range found {
 			p := placeOfFinding(&f)
 			if all[p] == nil {
-				all[p], order = &Repair{Finding: f}, append(order, p)
+				all[p], order = &Repaired{Finding: f}, append(order, p)
 			}
 			all[p].Done = false
 			fresh = fresh || failed[p] == nil

@@ -1,4 +1,4 @@
-package storage
+package checkpoints
 
 import (
 	"context"
@@ -15,17 +15,17 @@ import (
 // Kept says that an epoch stays at a level until Unkeep.
 type Kept = format.Kept
 
-// KeepEpoch waits keepWaits, and looks every keepLooks, for a Prune that is about to remove the epoch.
+// Keep waits keepWaits, and looks every keepLooks, for a Prune that is about to remove the epoch.
 const (
 	keepWaits = 10 * time.Second
 	keepLooks = 50 * time.Millisecond
 )
 
-// KeepEpoch says that an epoch stays in a directory of the level global, and with it those that
+// Keep says that an epoch stays in a directory of the level global, and with it those that
 // it refers to, until Unkeep; name is for people and may be empty. A running job sees
 // it: its Prune either sees the record before it removes anything, or is waited for. An epoch that is not committed
 // there is ErrNotCommitted; so is one that Prune was removing already, and then no record is left.
-func KeepEpoch(ctx context.Context, dir string, e Epoch, name string) error {
+func Keep(ctx context.Context, dir string, e Epoch, name string) error {
 	d, err := keepDir(ctx, dir)
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func KeepEpoch(ctx context.Context, dir string, e Epoch, name string) error {
 	if err := wholeEpoch(d, e); err != nil {
 		return err
 	}
-	if err := d.WriteKept(&Kept{Epoch: e, Name: name, Time: time.Now().UnixNano()}); err != nil {
+	if err := d.WriteKept(&format.Kept{Epoch: e, Name: name, Time: time.Now().UnixNano()}); err != nil {
 		return err
 	}
 	if err := staysWhole(ctx, d, e); err != nil {
@@ -78,7 +78,7 @@ func wholeEpoch(l level.Epochs, e Epoch) error {
 	return nil
 }
 
-// Unkeep takes KeepEpoch back: the epoch goes when the keep rules say so. Without a record the
+// Unkeep takes Keep back: the epoch goes when the keep rules say so. Without a record the
 // error matches fs.ErrNotExist.
 func Unkeep(ctx context.Context, dir string, e Epoch) error {
 	d, err := keepDir(ctx, dir)
@@ -119,42 +119,14 @@ func KeptEpochs(ctx context.Context, dir string) (list []Kept, err error) {
 
 // keepDir opens a directory whose epochs can be kept.
 func keepDir(ctx context.Context, dir string) (*viewDir, error) {
-	v, err := OpenView(ctx, dir)
+	v, err := Open(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	d := v.dirs[0]
 	if !d.Traits().Shared {
-		return nil, &DirError{Level: d.Name(), Dir: dir, Err: errors.New("only level global keeps epochs"),
+		return nil, &level.DirError{Level: d.Name(), Dir: dir, Err: errors.New("only level global keeps epochs"),
 			Remedy: "give the job's HOLDFAST_GLOBAL"}
 	}
 	return d, nil
-}
-
-// KeepByRule keeps an epoch that has just been committed at a level if it is at least so many
-// epochs, or was committed so long, after the last one that was kept by the rule. A crash before it
-// makes the next epoch the kept one. One rank calls it for all.
-func (s *Store) KeepByRule(ctx context.Context, e Epoch, level string, every int, apart time.Duration) error {
-	if every <= 0 && apart <= 0 {
-		return nil
-	}
-	return s.on("keep", e, level, func(l *levelState) error {
-		kept, err := l.ReadKept()
-		if err := errors.Join(err, ctx.Err()); err != nil {
-			return err
-		}
-		var last Kept
-		for _, k := range kept {
-			if k.Auto && k.Epoch > last.Epoch {
-				last = k.Kept
-			}
-		}
-		now := time.Now()
-		due := every > 0 && e >= last.Epoch+Epoch(every) ||
-			apart > 0 && now.Sub(time.Unix(0, last.Time)) >= apart
-		if _, user := kept[e]; user || !due {
-			return nil
-		}
-		return l.WriteKept(&Kept{Epoch: e, Auto: true, Time: now.UnixNano()})
-	})
 }

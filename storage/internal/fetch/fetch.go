@@ -1,9 +1,10 @@
-package storage
+package fetch
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -12,11 +13,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// Shard is this rank's shard of a committed epoch, open for reading. Bytes come
-// from the nearest level where they are intact.
+// Shard is a rank's shard of a committed epoch, open for reading. Bytes come from the nearest place where they are
+// intact. It is the Shard of programs, too: what only this library asks of one is a function.
 type Shard struct {
-	store *Store
-	epoch Epoch
+	log   *slog.Logger
+	epoch format.Epoch
 	rank  int
 
 	workers int // goroutines that read
@@ -28,7 +29,7 @@ type Shard struct {
 	digest  [16]byte
 	closed  bool
 	shape   *format.Index // of the first copy: names, sizes, hashes
-	leaving func()
+	leaving func()        // by Close; may be nil
 }
 
 // SectionInfo describes a section of a shard.
@@ -37,30 +38,19 @@ type SectionInfo struct {
 	Size int64 // bytes
 }
 
-// Fetch opens this rank's shard of an epoch at the nearest level that has it. Only
-// the index is read now; ReadAt reads the rest. The error says for each level why
-// it cannot be used; it matches ErrNotCommitted when the epoch exists at none. The
-// caller closes the Shard.
-func (s *Store) Fetch(ctx context.Context, e Epoch) (*Shard, error) {
-	return s.fetch(ctx, e, s.opt.Rank, s.sources(e, s.opt.Rank, ""))
-}
-
-func (s *Store) fetch(ctx context.Context, e Epoch, rank int, from []shard.Source) (*Shard, error) {
-	leave, err := s.enter()
-	if err != nil {
-		return nil, err
-	}
-	release := s.hold(e)
-	sh := &Shard{store: s, epoch: e, rank: rank, workers: shard.Readers(), left: from}
+// Open opens the shard of a rank of an epoch at the first of the places that has it, and reads its index. log hears of
+// damage. The error is a *ShardError.
+func Open(ctx context.Context, log *slog.Logger, e format.Epoch, rank int, from []shard.Source) (*Shard, error) {
+	sh := &Shard{log: log, epoch: e, rank: rank, workers: shard.Readers(), left: from}
 	c, err := sh.nextCopy(ctx, 0)
 	if err != nil {
-		release()
-		leave()
-		return nil, s.fault("fetch", e, "any", err)
+		var done *ShardError
+		if !errors.As(err, &done) {
+			err = &ShardError{Op: "fetch", Epoch: e, Rank: rank, Level: "any", Err: err}
+		}
+		return nil, err
 	}
 	sh.shape = c.Index
-	origins := s.hold(c.Index.Origins()...)
-	sh.leaving = func() { release(); origins(); leave() }
 	return sh, nil
 }
 
@@ -69,7 +59,7 @@ func (sh *Shard) nextCopy(ctx context.Context, n int) (*shard.Copy, error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.closed {
-		return nil, ErrClosed
+		return nil, shard.ErrClosed
 	}
 	var tried []error
 	for len(sh.copies) <= n && len(sh.left) > 0 {
@@ -98,7 +88,7 @@ func (sh *Shard) nextCopy(ctx context.Context, n int) (*shard.Copy, error) {
 		return sh.copies[n], nil
 	}
 	if len(tried) == 0 {
-		return nil, errNoMore
+		return nil, ErrNoMore
 	}
 	return nil, errors.Join(tried...)
 }
@@ -107,8 +97,8 @@ func (sh *Shard) fault(from shard.Source, err error) error {
 	return &ShardError{Op: "fetch", Epoch: sh.epoch, Rank: sh.rank, Level: from.Name(), Err: err}
 }
 
-// errNoMore says that all levels were tried before.
-var errNoMore = errors.New("no other level has an intact copy")
+// ErrNoMore says that all places were tried before.
+var ErrNoMore = errors.New("no other level has an intact copy")
 
 // note remembers damage; absence is not damage. mu is held.
 func (sh *Shard) note(err error) {
@@ -116,7 +106,7 @@ func (sh *Shard) note(err error) {
 		return
 	}
 	sh.damage = append(sh.damage, err)
-	sh.store.log.Warn("damaged copy of a shard; trying the next one", "epoch", sh.epoch, "err", err)
+	sh.log.Warn("damaged copy of a shard; trying the next one", "epoch", sh.epoch, "err", err)
 }
 
 // Level is the level from which the shard is read first.
@@ -126,11 +116,8 @@ func (sh *Shard) Level() string {
 	return sh.copies[0].From.Name()
 }
 
-// node is where it was put.
-func (sh *Shard) node() string { return sh.copies[0].At.Info.Node }
-
 // Epoch is the shard's epoch.
-func (sh *Shard) Epoch() Epoch { return sh.epoch }
+func (sh *Shard) Epoch() format.Epoch { return sh.epoch }
 
 // Damage lists the damage found so far that an outer level made good.
 func (sh *Shard) Damage() []error {
@@ -155,7 +142,7 @@ func (sh *Shard) Sections() []SectionInfo {
 func (sh *Shard) ReadAt(ctx context.Context, name string, dst []byte, off int64) error {
 	sec, ok := sh.shape.Section(name)
 	if !ok {
-		return fmt.Errorf("%w: %q", ErrNoSection, name)
+		return fmt.Errorf("%w: %q", shard.ErrNoSection, name)
 	}
 	return shard.ReadRange(sh.shape, sec, dst, off, sh.workers, func(i, n int, dst []byte, mem *shard.Scratch) error {
 		return sh.readRun(ctx, i, n, dst, mem)
@@ -186,7 +173,7 @@ func (sh *Shard) readChunk(ctx context.Context, i int, dst []byte, mem *shard.Sc
 	var failed []error
 	for n := 0; ; n++ {
 		c, err := sh.nextCopy(ctx, n)
-		if err == errNoMore && len(failed) > 0 {
+		if err == ErrNoMore && len(failed) > 0 {
 			return errors.Join(failed...)
 		}
 		if err != nil {
@@ -216,7 +203,7 @@ func (sh *Shard) Verify(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		sec, ok := sh.shape.Section(name)
 		if !ok {
-			return fmt.Errorf("%w: %q", ErrNoSection, name)
+			return fmt.Errorf("%w: %q", shard.ErrNoSection, name)
 		}
 		if err := sh.verifyChunks(ctx, sec.First, int(format.ChunkCount(sec.Size, sh.shape.ChunkBytes))); err != nil {
 			return err
@@ -243,7 +230,9 @@ func (sh *Shard) Close() error {
 		return nil
 	}
 	sh.closed = true
-	defer sh.leaving()
+	if sh.leaving != nil {
+		defer sh.leaving()
+	}
 	var err error
 	for _, c := range sh.copies {
 		err = errors.Join(err, c.Close())

@@ -1,4 +1,4 @@
-package storage
+package checkpoints
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// Inspect opens directories as OpenView does, and continues where one is damaged: its
+// Inspect opens directories as Open does, and continues where one is damaged: its
 // job file is then read off its manifests, and a directory that is refused, empty, or
 // tells nothing of itself is left out. VerifyDirs says what was found. It fails when
 // no directory is left.
@@ -32,7 +32,7 @@ func Inspect(ctx context.Context, dirs ...string) (*View, error) {
 			refused = errors.Join(refused, err)
 			v.found = append(v.found, Finding{Dir: DirInfo{Dir: path}, Rank: -1, Kind: Missing, Err: err})
 			continue
-		} else if errors.Is(err, ErrCorrupt) || errors.Is(err, vfs.ErrUnsafe) {
+		} else if errors.Is(err, format.ErrCorrupt) || errors.Is(err, vfs.ErrUnsafe) {
 			refused = errors.Join(refused, err)
 			v.found = append(v.found, Finding{Dir: DirInfo{Dir: path}, Rank: -1, Part: format.MarkerName, Kind: Damaged,
 				Err: err})
@@ -58,7 +58,7 @@ func Inspect(ctx context.Context, dirs ...string) (*View, error) {
 func (d *viewDir) identify(fsys vfs.FS) error {
 	m, err := d.ReadMarker()
 	if err != nil {
-		var newer *VersionError
+		var newer *format.VersionError
 		if errors.Is(err, fs.ErrPermission) || errors.As(err, &newer) {
 			return d.Unusable(err)
 		}

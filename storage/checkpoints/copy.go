@@ -1,4 +1,4 @@
-package storage
+package checkpoints
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// Copied is what CopyDirs did.
+// Copied is what Copy did.
 type Copied struct {
 	Epoch   Epoch
 	Bytes   int64 // of the state of all ranks
@@ -32,7 +32,7 @@ func (e *OtherEpochError) Error() string {
 		"remove that one first ('holdfast prune')", e.Dir, e.Epoch)
 }
 
-// CopyDirs copies an epoch from directories of a job, of any levels, to another directory or object store, and commits
+// Copy copies an epoch from directories of a job, of any levels, to another directory or object store, and commits
 // it there as the level global has it: complete, and without reference to other epochs. The directory is made if only
 // the last element of its path is missing. e is 0 for the newest epoch. At most jobs shards are copied at once; 0
 // means 4.
@@ -43,9 +43,9 @@ func (e *OtherEpochError) Error() string {
 // it is damaged ErrCorrupt.
 //
 // from is not written to and not locked: files of an epoch never change. When the job prunes the epoch meanwhile,
-// the copy fails and nothing is committed (see KeepEpoch). No run of a job may use the directory to (*BusyError).
-func CopyDirs(ctx context.Context, from []string, to string, e Epoch, jobs int) (done Copied, err error) {
-	v, err := OpenView(ctx, from...)
+// the copy fails and nothing is committed (see Keep). No run of a job may use the directory to (*BusyError).
+func Copy(ctx context.Context, from []string, to string, e Epoch, jobs int) (done Copied, err error) {
+	v, err := Open(ctx, from...)
 	if err != nil {
 		return done, err
 	}
@@ -53,7 +53,7 @@ func CopyDirs(ctx context.Context, from []string, to string, e Epoch, jobs int) 
 		return done, errNoDirs
 	}
 	if i := slices.IndexFunc(from, func(d string) bool { return placeOf(d) == placeOf(to) }); i >= 0 {
-		return done, &OptionError{Field: "to", Reason: to + " is also a directory to copy from"}
+		return done, &level.OptionError{Field: "to", Reason: to + " is also a directory to copy from"}
 	}
 	if e == 0 {
 		if e, err = v.newest(); err != nil {
@@ -64,13 +64,12 @@ func CopyDirs(ctx context.Context, from []string, to string, e Epoch, jobs int) 
 		return done, err
 	}
 	// What is copied stays until somebody removes it: verify then misses each of the copies.
-	s, err := v.openTo(ctx, Options{Run: "copy " + rand.Text(), writers: jobs,
-		Levels: []LevelConfig{{Dir: to, Create: true, Full: true, KeepEvery: 1}}})
+	t, err := v.openTarget(ctx, to, target{run: "copy " + rand.Text(), jobs: jobs, create: true, keepEvery: 1})
 	if err != nil {
 		return done, err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	return s.copyEpoch(ctx, v, e)
+	defer func() { err = errors.Join(err, t.close()) }()
+	return t.copyEpoch(ctx, v, e)
 }
 
 // newest is the newest epoch of which a manifest can be read.
@@ -87,7 +86,7 @@ func (v *View) newest() (Epoch, error) {
 	if e := all[len(all)-1]; e > 0 {
 		return e, nil
 	}
-	return 0, fmt.Errorf("no epoch is committed in the directories: %w", ErrNotCommitted)
+	return 0, fmt.Errorf("no epoch is committed in the directories: %w", level.ErrNotCommitted)
 }
 
 // readable says why no directory has a manifest of an epoch that can be read.
@@ -98,35 +97,35 @@ func (v *View) readable(e Epoch) error {
 		if err == nil {
 			return nil
 		}
-		if !errors.Is(err, ErrNotCommitted) {
+		if !errors.Is(err, level.ErrNotCommitted) {
 			problems = append(problems, err)
 		}
 	}
 	if len(problems) == 0 {
-		problems = append(problems, ErrNotCommitted)
+		problems = append(problems, level.ErrNotCommitted)
 	}
 	return fmt.Errorf("epoch %d in the directories: %w", e, errors.Join(problems...))
 }
 
-func (s *Store) copyEpoch(ctx context.Context, v *View, e Epoch) (done Copied, err error) {
-	to, ids := s.levels[0], v.contentsOf(e)
+func (t *target) copyEpoch(ctx context.Context, v *View, e Epoch) (done Copied, err error) {
+	ids := v.contentsOf(e)
 	done.Epoch = e
-	have, err := to.ReadManifest(e)
+	have, err := t.ReadManifest(e)
 	switch {
 	case err == nil && !slices.Contains(ids, have.ID()):
-		return done, &OtherEpochError{Dir: to.Path(), Epoch: e}
+		return done, &OtherEpochError{Dir: t.Path(), Epoch: e}
 	case err == nil:
 		done.Already, done.Bytes = true, bytesOf(have.Shards)
-		return done, damagedCopy(to, e, s.probeAll(ctx, to, have))
-	case !errors.Is(err, ErrNotCommitted):
-		return done, damagedCopy(to, e, err)
+		return done, damagedCopy(t, e, t.probeAll(ctx, have))
+	case !errors.Is(err, level.ErrNotCommitted):
+		return done, damagedCopy(t, e, err)
 	}
 	var problems []error
 	for _, id := range ids {
-		infos, err := s.copyContents(ctx, v, e, id)
+		infos, err := t.copyContents(ctx, v, e, id)
 		if err == nil {
-			if err = s.Commit(ctx, e, to.Name(), infos); err == nil {
-				err = s.NoteBegun(ctx, e, to.Name())
+			if err = t.commit(ctx, e, infos); err == nil {
+				err = t.noteBegun(ctx, e)
 			}
 			done.Bytes = bytesOf(infos)
 			return done, err
@@ -156,22 +155,21 @@ func damagedCopy(to level.Epochs, e Epoch, err error) error {
 }
 
 // probeAll looks at the length and the footer of each shard.
-func (s *Store) probeAll(ctx context.Context, l level.Epochs, m *format.Manifest) error {
-	return shard.Parallel(m.Size, cap(s.turns), func(r int, _ *shard.Scratch) error {
-		return errors.Join(ctx.Err(), level.Probe(l, m, r))
+func (t *target) probeAll(ctx context.Context, m *format.Manifest) error {
+	return shard.Parallel(m.Size, t.jobs, func(r int, _ *shard.Scratch) error {
+		return errors.Join(ctx.Err(), level.Probe(t, m, r))
 	})
 }
 
 // copyContents copies the shards of all ranks, and reads back each.
-func (s *Store) copyContents(ctx context.Context, v *View, e Epoch, id [16]byte) ([]ShardInfo, error) {
-	infos, from := make([]ShardInfo, s.opt.Size), v.sources(e, id)
-	to := s.levels[0]
-	err := shard.Parallel(s.opt.Size, cap(s.turns), func(r int, _ *shard.Scratch) (err error) {
+func (t *target) copyContents(ctx context.Context, v *View, e Epoch, id [16]byte) ([]ShardInfo, error) {
+	infos, from := make([]ShardInfo, t.info.Size), v.sources(e, id)
+	err := shard.Parallel(t.info.Size, t.jobs, func(r int, _ *shard.Scratch) (err error) {
 		for _, anew := range []bool{false, true} { // an earlier copy may have left a file that is damaged
-			if infos[r], err = s.bring(ctx, e, r, from, anew); err != nil {
+			if infos[r], err = t.bring(ctx, e, r, from, anew); err != nil {
 				break
 			}
-			if err = readBack(ctx, to, e, infos[r]); !errors.Is(err, ErrCorrupt) {
+			if err = readBack(ctx, t, e, infos[r]); !errors.Is(err, format.ErrCorrupt) {
 				break
 			}
 		}

@@ -1,4 +1,4 @@
-package storage
+package checkpoints
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
@@ -22,21 +23,16 @@ func (v *View) Fetch(ctx context.Context, e Epoch, rank int) (*Shard, error) {
 	}
 	ids := v.contentsOf(e)
 	if len(ids) == 0 { // removed meanwhile
-		return nil, fmt.Errorf("epoch %d: %w", e, ErrNotCommitted)
+		return nil, fmt.Errorf("epoch %d: %w", e, level.ErrNotCommitted)
 	}
 	if size := v.dirs[0].info.Size; rank < 0 || rank >= size {
 		return nil, fmt.Errorf("rank %d: the job has the ranks 0 to %d", rank, size-1)
 	}
-	return v.reader(1).fetch(ctx, e, rank, v.sources(e, ids[0]))
+	return fetch.Open(ctx, quiet, e, rank, v.sources(e, ids[0]))
 }
 
-// reader is a store of no level, through which tools read from directories, and write to
-// so many shards at once.
-func (v *View) reader(jobs int) *Store {
-	info := v.dirs[0].info
-	return &Store{opt: Options{Job: info.Job, Size: info.Size, FlushCores: 2}, log: slog.New(slog.DiscardHandler),
-		pool: shard.NewPool(jobs * buffersPerJob), turns: make(chan struct{}, jobs), inUse: map[Epoch]int{}}
-}
+// quiet is the log of tools: what they find is what they return.
+var quiet = slog.New(slog.DiscardHandler)
 
 // sources lists where shards of the epoch with these contents may be had: the directories in the order given, then
 // what can be computed from parity.
@@ -74,7 +70,7 @@ func (c *contents) Locate(ctx context.Context, e Epoch, rank int) (*shard.Extent
 		return nil, err
 	}
 	if e == c.epoch && m.ID() != c.id {
-		return nil, ErrNotCommitted
+		return nil, level.ErrNotCommitted
 	}
 	return level.LocateIn(c, m, rank)
 }
@@ -88,7 +84,7 @@ type viewParity struct {
 
 // Manifest finds a manifest of the level with the rows.
 func (p *viewParity) Manifest(ctx context.Context, e Epoch) (*format.Manifest, error) {
-	err := error(ErrNotCommitted)
+	err := error(level.ErrNotCommitted)
 	for _, d := range p.v.dirs {
 		if !d.Traits().Rows {
 			continue
@@ -104,19 +100,19 @@ func (p *viewParity) Manifest(ctx context.Context, e Epoch) (*format.Manifest, e
 
 // Member opens the shard of a member of a group.
 func (p *viewParity) Member(_ context.Context, e Epoch, info ShardInfo) (*shard.Extent, error) {
-	return eachOf(p.v, func(t Traits) bool { return t.Data },
+	return eachOf(p.v, func(t level.Traits) bool { return t.Data },
 		func(d level.Epochs) (*shard.Extent, error) { return level.OpenCommitted(d, e, info) })
 }
 
 // Row opens a row of a group.
 func (p *viewParity) Row(_ context.Context, e Epoch, id redundancy.RowID, record []byte) (*shard.Copy, error) {
-	return eachOf(p.v, func(t Traits) bool { return t.Rows },
-		func(d level.Epochs) (*shard.Copy, error) { return openRow(d, e, id, record) })
+	return eachOf(p.v, func(t level.Traits) bool { return t.Rows },
+		func(d level.Epochs) (*shard.Copy, error) { return redundancy.OpenRow(d, e, id, record) })
 }
 
 // eachOf tries the directories of some levels until one opens.
-func eachOf[T any](v *View, of func(t Traits) bool, open func(d level.Epochs) (T, error)) (x T, err error) {
-	err = ErrNotCommitted
+func eachOf[T any](v *View, of func(t level.Traits) bool, open func(d level.Epochs) (T, error)) (x T, err error) {
+	err = level.ErrNotCommitted
 	for _, d := range v.dirs {
 		if !of(d.Traits()) {
 			continue

@@ -1,4 +1,4 @@
-package storage
+package checkpoints
 
 import (
 	"context"
@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// PruneRules are the keep rules of PruneDirs; see LevelConfig.
+// PruneRules are the keep rules of Prune; see LevelConfig.
 type PruneRules struct {
 	Keep, KeepEvery int
 	DryRun          bool // only say what would go
@@ -21,14 +20,14 @@ type PruneRules struct {
 func (r *PruneRules) validate() error {
 	switch {
 	case r.Keep < 1:
-		return &OptionError{Field: "Keep", Reason: fmt.Sprintf("is %d, want at least 1 epoch", r.Keep)}
+		return &level.OptionError{Field: "Keep", Reason: fmt.Sprintf("is %d, want at least 1 epoch", r.Keep)}
 	case r.KeepEvery < 0:
-		return &OptionError{Field: "KeepEvery", Reason: fmt.Sprintf("is %d; 0 means none", r.KeepEvery)}
+		return &level.OptionError{Field: "KeepEvery", Reason: fmt.Sprintf("is %d; 0 means none", r.KeepEvery)}
 	}
 	return nil
 }
 
-// PruneDirs removes the epochs that the rules do not keep from each of the
+// Prune removes the epochs that the rules do not keep from each of the
 // directories of a job that is not running: while it runs, the error is a
 // *BusyError. The last directory counts as the widest level.
 //
@@ -39,11 +38,11 @@ func (r *PruneRules) validate() error {
 //
 // It continues when something cannot be removed. The error says what it left,
 // beside the epochs that went.
-func PruneDirs(ctx context.Context, dirs []string, rules PruneRules) (removed map[string][]Epoch, err error) {
+func Prune(ctx context.Context, dirs []string, rules PruneRules) (removed map[string][]Epoch, err error) {
 	if err := rules.validate(); err != nil {
 		return nil, err
 	}
-	v, err := OpenView(ctx, dirs...)
+	v, err := Open(ctx, dirs...)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +59,7 @@ func PruneDirs(ctx context.Context, dirs []string, rules PruneRules) (removed ma
 	return v.prune(ctx, rules)
 }
 
-var errNoDirs = &OptionError{Field: "Levels", Reason: "no directory given"}
+var errNoDirs = &level.OptionError{Field: "Levels", Reason: "no directory given"}
 
 func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch, error) {
 	out := map[string][]Epoch{}
@@ -161,18 +160,16 @@ func (v *View) wholeAt(name string) map[Epoch]bool {
 // onlyRead continues without the lock where nothing can be written: there nobody
 // can remove anything either.
 func (v *View) lock(ctx context.Context, run string, onlyRead bool) (release func() error, err error) {
-	s := &Store{opt: Options{Run: run}, log: slog.New(slog.DiscardHandler)}
+	g := level.NewGuard(run, 0)
 	for _, d := range v.dirs {
-		l := &levelState{Level: d.Level} // temporary files as of rank 0, whose next start clears them away
-		err := s.guard(ctx, l)
+		err := g.Take(ctx, d.Level) // temporary files as of rank 0, whose next start clears them away
 		if onlyRead && (errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)) {
 			continue
 		}
 		if err != nil {
-			return nil, errors.Join(err, s.dropLocks())
+			return nil, errors.Join(err, g.Release())
 		}
-		s.levels = append(s.levels, l)
 	}
-	s.keepAlive()
-	return s.letGo, nil
+	g.KeepAlive()
+	return g.Release, nil
 }

@@ -1,0 +1,182 @@
+package checkpoints
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
+)
+
+// target is a directory or object store of the level global that a tool copies epochs to, its own meanwhile.
+type target struct {
+	run       string // of the lock: others with the name may work there, too
+	jobs      int    // shards copied at once; 0: defaultJobs
+	create    bool   // if only the last element of the path is missing
+	shared    bool   // others work there, too, under the name of the same rank
+	keepEvery int    // what verify is told of the epochs there
+
+	level.Level
+	info  DirInfo // whose epochs they are
+	guard *level.Guard
+	pool  *shard.Pool
+	last  Epoch // committed by this call
+}
+
+const (
+	defaultJobs = 4 // shards that a tool copies at once
+	readers     = 2 // goroutines that read one of them
+	keepTold    = 2 // epochs that verify expects of those there, as if a job had written them
+)
+
+// poolFor is the memory for so many jobs; 0 means defaultJobs.
+func poolFor(jobs int) *shard.Pool {
+	return shard.NewPool(cmp.Or(jobs, defaultJobs) * shard.WriterBuffers)
+}
+
+// specOf is how a rank's part of an epoch is written.
+func specOf(of *DirInfo, e Epoch, rank int, node string, secs []shard.Section) *shard.Spec {
+	return &shard.Spec{
+		Head: format.Header{Epoch: e, Rank: rank, Size: of.Size, Created: time.Now().UnixNano(), Job: of.Job,
+			Node: node},
+		Sections: secs,
+	}
+}
+
+// openTarget claims the directory at a path for the job whose directories v has. The caller closes it.
+func (v *View) openTarget(ctx context.Context, path string, how target) (*target, error) {
+	bad := func(reason string) error { return &level.OptionError{Field: "to", Reason: reason} }
+	if path == "" {
+		return nil, bad("is empty")
+	}
+	if err := level.CheckPath(path); err != nil {
+		return nil, bad(err.Error())
+	}
+	if !level.IsStore(path) {
+		path = filepath.Clean(path)
+	}
+	t := &how
+	t.info, t.jobs = v.dirs[0].info, cmp.Or(how.jobs, defaultJobs)
+	t.Level = level.At(filesOf(ctx), format.LevelGlobal, path, 0, nil)
+	t.guard = level.NewGuard(t.run, 0)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := t.claim(ctx); err != nil {
+		return nil, errors.Join(err, t.guard.Release())
+	}
+	t.guard.KeepAlive()
+	t.pool = poolFor(t.jobs)
+	return t, nil
+}
+
+func (t *target) claim(ctx context.Context) error {
+	if err := t.Prepare(t.create); err != nil {
+		return err
+	}
+	if err := t.Claim(t.marker()); err != nil {
+		return err
+	}
+	// Before anything of an earlier run is cleared away: it may be alive.
+	if err := t.guard.Take(ctx, t.Level); err != nil {
+		return err
+	}
+	if t.shared {
+		return t.NoteNoneBegun()
+	}
+	return errors.Join(t.ClearTemps(), t.NoteNoneBegun())
+}
+
+func (t *target) marker() format.Marker {
+	return format.Marker{Job: t.info.Job, Size: t.info.Size, Level: t.Name()}
+}
+
+// close gives the directory up. The ledger there is a hint: that it cannot be written is no error.
+func (t *target) close() error {
+	if t.last > 0 {
+		if epochs, err := level.Inventory(t); err == nil {
+			_ = t.WriteLedger(&format.Ledger{Levels: []format.LedgerLevel{{Name: t.Name(), Keep: keepTold,
+				KeepEvery: t.keepEvery, Epochs: epochs}}})
+		}
+	}
+	return errors.Join(t.pool.Close(), t.guard.Release())
+}
+
+// commit publishes an epoch of which the shards of all ranks are there.
+func (t *target) commit(ctx context.Context, e Epoch, shards []ShardInfo) error {
+	if err := t.guard.Err(); err != nil {
+		return err
+	}
+	m := &format.Manifest{Epoch: e, Size: t.info.Size, Job: t.info.Job, Level: t.Name(), Shards: slices.Clone(shards)}
+	err := ctx.Err()
+	if err == nil {
+		err = t.KeepMarked(t.marker())
+	}
+	if err == nil {
+		err = t.Commit(m, m.Origins())
+	}
+	if err != nil {
+		return &fetch.ShardError{Op: "commit", Epoch: e, Level: t.Name(), Err: err}
+	}
+	t.last = max(t.last, e)
+	return nil
+}
+
+// noteBegun records that the job has an epoch there.
+func (t *target) noteBegun(ctx context.Context, e Epoch) error {
+	if err := errors.Join(t.guard.Err(), ctx.Err()); err != nil {
+		return err
+	}
+	return t.WriteBegun(&format.Begun{Epoch: e, Level: t.Name()})
+}
+
+// bring copies a rank's shard from directories of the job; anew also where an earlier attempt has left a file that
+// looks complete.
+func (t *target) bring(ctx context.Context, e Epoch, rank int, from []shard.Source, anew bool) (info ShardInfo,
+	err error) {
+	if err := t.guard.Err(); err != nil {
+		return info, err
+	}
+	sh, err := fetch.Open(ctx, quiet, e, rank, from)
+	if err != nil {
+		return info, err
+	}
+	defer func() { err = errors.Join(err, sh.Close()) }()
+	return t.take(ctx, sh, anew)
+}
+
+// take makes a shard durable, and not yet committed. What is committed is left alone.
+func (t *target) take(ctx context.Context, sh *Shard, anew bool) (info ShardInfo, err error) {
+	e, rank, of := sh.Epoch(), fetch.RankOf(sh), fetch.CopyOf(sh).At.Info
+	m, err := t.ReadManifest(e)
+	if err == nil {
+		if info, err = m.Shard(rank); err == nil && info.Digest != of.Digest {
+			err = level.ErrCommitted
+		}
+		return info, err
+	}
+	if !errors.Is(err, level.ErrNotCommitted) {
+		return info, err
+	}
+	info, _, err = level.Uncommitted(t, e, rank)
+	if err == nil && info.Digest == of.Digest && !anew {
+		info.Node = of.Node
+		return info, t.SyncEpoch(e)
+	}
+	spec := specOf(&t.info, e, rank, of.Node, fetch.Sections(ctx, sh, readers))
+	spec.Wanted = fetch.IndexOf(sh)
+	err = t.Put(e, spec.FileName(), level.RoomOf(spec), func(f vfs.File) error {
+		return shard.WriteTo(ctx, f, t.pool, nil, func(w *shard.Writer) (err error) {
+			info, _, err = shard.WriteCopy(ctx, w, spec, of.Digest)
+			return err
+		})
+	})
+	return info, err
+}

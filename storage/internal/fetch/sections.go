@@ -1,0 +1,60 @@
+package fetch
+
+import (
+	"context"
+	"io"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
+)
+
+// RankOf is the rank whose shard it is.
+func RankOf(sh *Shard) int { return sh.rank }
+
+// DigestOf is that of the contents, as they were committed.
+func DigestOf(sh *Shard) [16]byte { return CopyOf(sh).At.Info.Digest }
+
+// IndexOf is the index of the copy that was opened first: names, sizes, hashes.
+func IndexOf(sh *Shard) *format.Index { return sh.shape }
+
+// CopyOf is the copy that was opened first.
+func CopyOf(sh *Shard) *shard.Copy {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.copies[0]
+}
+
+// OnClose has Close call f, once.
+func OnClose(sh *Shard, f func()) { sh.leaving = f }
+
+// Sections makes the sections of a shard Sources for a copy in the background, read by so many goroutines.
+func Sections(ctx context.Context, sh *Shard, workers int) []shard.Section {
+	sh.workers = workers
+	var secs []shard.Section
+	for _, sec := range sh.Sections() {
+		secs = append(secs, shard.Section{Name: sec.Name, Size: sec.Size, Source: &sectionReader{ctx, sh, sec}})
+	}
+	return secs
+}
+
+// sectionReader reads a section of a shard as a Source.
+type sectionReader struct {
+	ctx context.Context
+	sh  *Shard
+	sec SectionInfo
+}
+
+func (r *sectionReader) ReadAt(p []byte, off int64) (int, error) {
+	if off+int64(len(p)) > r.sec.Size {
+		return 0, io.ErrUnexpectedEOF
+	}
+	if err := r.sh.ReadAt(r.ctx, r.sec.Name, p, off); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// KnownChunks makes sectionReader a chunkSource.
+func (r *sectionReader) KnownChunks() []format.Chunk {
+	return format.ChunksIn(r.sh.shape, r.sec.Name)
+}
