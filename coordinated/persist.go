@@ -32,6 +32,11 @@ func (c *Checkpointer) newPersister(notes bool) *persist.Persister {
 // Every says how often an epoch comes to a level: every so many epochs, or when so much
 // time has passed from the cut of the last one there. Zero is every epoch; only one of
 // the two may be set.
+//
+//	Epochs int
+//	Time   time.Duration
+//
+//	func Thins() bool
 type Every = persist.Every
 
 // NodeLoss says for people what the loss of a node costs at most with the levels and their

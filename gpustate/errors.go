@@ -66,22 +66,47 @@ var (
 
 // ServerError is what went wrong with a server of devices; it names the server. A
 // server that was lost matches ErrDeviceLost.
+//
+//	Server string // its address
+//	Op     string // "connect to", "open a device of", "lost"
+//	Lost   bool
+//	Err    error
 type ServerError = wire.ServerError
 
 // VersionError is a server of another version of the protocol.
+//
+//	Server, Client uint32 // the versions that the two sides speak
 type VersionError = wire.VersionError
 
 // CommandError is a command that failed after the call that issued it had
 // returned; it names the command.
+//
+//	Command string // "launch of kernel \"step\""
+//	Err     error
 type CommandError = driver.CommandError
 
 // BuildError is a program that did not build; it carries the compiler's log.
+//
+//	Program string // the program's name in the user's code
+//	Device  Info
+//	Options string
+//	Log     string // the compiler's own words
+//	Err     error
 type BuildError = driver.BuildError
 
 // CallError is the failure of one call of a GPU API, with the API's number.
+//
+//	Call string // the API's name for the call
+//	Code int    // the API's number
+//	Text string // the API's name for the number
+//	Kind error  // one of the sentinels, or nil
 type CallError = driver.CallError
 
 // LibraryError says that the library of a GPU API is not on this machine.
+//
+//	API   string   // "OpenCL" or "CUDA"
+//	Files []string // what was tried
+//	Err   error    // the loader's message for the last one
 type LibraryError = driver.LibraryError
 
 // ObjectError says what failed on which object of which device.

@@ -12,6 +12,36 @@ import (
 )
 
 // Info describes a device.
+//
+//	Kind     string // "opencl", "cuda" or "fake"
+//	Platform string // OpenCL platform name; "CUDA" for CUDA
+//	Vendor   string
+//	Name     string
+//	Version  string // version of the device's driver
+//	Type     string // "gpu", "cpu" or "accelerator"
+//	Index    int    // position among the devices of its kind
+//	UUID     string // 32 hexadecimal digits with dashes, empty where unknown
+//	PCI      string // domain:bus:device.function, empty where unknown
+//	Arch     string // what binaries are built for: "sm_90", driver version for OpenCL
+//	Server   string // address of the server that offers it, empty for a device of this process
+//
+//	GlobalBytes   int64 // device memory
+//	MaxAllocBytes int64 // largest single buffer
+//	LocalBytes    int64 // work-group memory
+//	SubAlign      int   // alignment of sub-buffer offsets in bytes
+//	MaxGroup      int   // work items in a work-group
+//
+//	IL         string // versions of SPIR-V that OpenCL takes, empty if none
+//	FP64       bool
+//	Images     bool
+//	Shared     bool // SVM or managed memory
+//	OutOfOrder bool
+//	HostMemory bool // device memory is host memory: CPU devices
+//	Lazy       bool // queues can do without an event for each command
+//
+//	MaxImage1D int
+//	MaxImage2D [2]int
+//	MaxImage3D [3]int
 type Info = driver.Info
 
 // Select says which device to open. Texts match without regard to case and

@@ -36,10 +36,17 @@ type Options struct {
 
 // LibraryError says that no MPI library could be opened: which ones were tried, and
 // why each failed.
+//
+//	Tried   []string
+//	Reasons []string
 type LibraryError = driver.LibraryError
 
 // PairingError says that the MPI library does not belong to the launcher: several
 // ranks were started and each of them is alone.
+//
+//	Library  string // "Open MPI" or "MPICH"
+//	Launched int    // ranks, according to the environment
+//	Says     string // the environment variable
 type PairingError = driver.PairingError
 
 // process is the one real world there can be.

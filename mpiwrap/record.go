@@ -17,6 +17,11 @@ const recordVersion = 2
 // PendingReceive is a receive that was pending at the checkpoint this run was
 // restored from, was not protected, and has not been posted again:
 // coordinated.NotReceivedError lists them.
+//
+//	Comm        string
+//	Source, Tag int    // as it was posted: wildcards stay
+//	At          string // file:line of the program; "" if that was not noted
+//	Came        bool   // its message had come by the checkpoint and is still in the mailbox
 type PendingReceive = endpoint.PendingReceive
 
 // record is what a checkpoint keeps of a rank's message layer.

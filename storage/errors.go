@@ -13,9 +13,19 @@ import (
 var ErrCorrupt = format.ErrCorrupt
 
 // CorruptError says where such bytes were found. It matches ErrCorrupt.
+//
+//	File   string // path, as opened
+//	Off    int64  // first byte of what was checked
+//	Len    int64  // its length; 0 when unknown
+//	Reason string
 type CorruptError = format.CorruptError
 
 // VersionError reports a record of a format version that this build does not know. The remedy is a newer build.
+//
+//	File  string
+//	What  string // "shard", "manifest", ...
+//	Have  int
+//	Known int
 type VersionError = format.VersionError
 
 // ErrNotCommitted marks an epoch that has no manifest at the level asked for,
@@ -26,19 +36,43 @@ var ErrNotCommitted = level.ErrNotCommitted
 var ErrCommitted = level.ErrCommitted
 
 // DirError reports a level's directory that cannot be used.
+//
+//	Level  string // empty if it is not known
+//	Dir    string
+//	Remedy string
+//	Err    error
 type DirError = level.DirError
 
 // JobError reports a directory that holds the checkpoints of another job.
+//
+//	Level      string
+//	Dir        string
+//	Have, Want string // job names: in the directory, and of this job
 type JobError = level.JobError
 
 // SizeError reports checkpoints that were written by another number of ranks.
+//
+//	Level      string
+//	Dir        string
+//	Have, Want int // ranks: of the checkpoints, and of this job
 type SizeError = level.SizeError
 
 // SpaceError reports a level without room. It fails one epoch and no other.
+//
+//	Level string
+//	Dir   string
+//	Need  int64 // bytes that were still to be written
+//	Free  int64 // bytes that are free
+//
+//	func Missing() int64
 type SpaceError = level.SpaceError
 
 // BusyError reports a level's directory that another run of the job uses now:
 // the two would overwrite each other's epochs.
+//
+//	Level, Dir string
+//	Node       string // where the other run's owner of the directory is
+//	PID        int
 type BusyError = level.BusyError
 
 // ErrNoSection marks a section name that the shard does not have.

@@ -25,6 +25,15 @@ const (
 func LevelNames() []string { return []string{LevelLocal, LevelPartner, LevelParity, LevelGlobal} }
 
 // Traits set levels apart: what is done at one depends on them, not on its name.
+//
+//	Shared          bool // all ranks see one place, which has the shards of all
+//	Single          bool // a file has one writer
+//	WrittenByOthers bool // its files are written by other ranks than its owner
+//	Rows            bool // its files are parity rows; its manifests describe the shards that these were computed from
+//	Data            bool // its shards are what parity rows are computed from
+//	Copies          bool // a shard lies there as often as its entry in the manifest has holders
+//
+//	func SurvivesNode() bool
 type Traits = level.Traits
 
 // TraitsOf are those of the level with a name; none of an unknown one.

@@ -8,8 +8,21 @@ import (
 )
 
 // Shard is a rank's shard of a committed epoch, open for reading. Bytes come from the nearest level where they are
-// intact. Epoch, Level and Sections describe it; ReadAt reads verified bytes of a section; Verify reads and compares
-// all of it; Damage lists what another level made good; Close closes the files.
+// intact.
+//
+//	func Epoch() Epoch
+//	func Level() string           // from which it is read first
+//	func Sections() []SectionInfo // in the order in which they were put
+//
+//	// ReadAt fills dst with verified bytes of a section from off on. A chunk that is bad at one level comes
+//	// from the next; the error matches ErrCorrupt when none has it. dst is undefined after an error.
+//	func ReadAt(ctx context.Context, name string, dst []byte, off int64) error
+//	// Verify reads sections, or with no name the whole shard, and throws them away.
+//	func Verify(ctx context.Context, names ...string) error
+//	// Damage lists the damage found so far that an outer level made good.
+//	func Damage() []error
+//	// Close closes the files. Further calls do nothing.
+//	func Close() error
 type Shard = fetch.Shard
 
 // SectionInfo describes a section of a shard: its Name, and its Size in bytes.

@@ -21,24 +21,61 @@ import (
 type Epoch = format.Epoch
 
 // ShardInfo is what the manifest says about one rank's shard at one level.
+//
+//	Rank       int
+//	Node       string   // node whose rank wrote it
+//	Bytes      int64    // sum of the section sizes
+//	Stored     int64    // bytes of chunks in this shard: less when compressed or referenced
+//	ShardBytes int64    // length of the shard, header to footer
+//	Digest     [16]byte // xxh3-128 of what it says; the same at every level
+//	Holders    []string // nodes that keep a copy, at levels with copies
+//
+//	Index   [16]byte // xxh3-128 of the index record
+//	Origins []Epoch  // earlier epochs that hold some of its chunks
+//	Pack    int      // number of the pack file; -1: it is in none
+//	Base    int64    // where it starts in the pack file
+//
+//	func MarshalBinary() ([]byte, error)
+//	func UnmarshalBinary(b []byte) error
+//	func FileName() string
 type ShardInfo = format.ShardInfo
 
 // Section is a named run of bytes to be put into a shard.
+//
+//	Name   string
+//	Size   int64       // bytes; Source yields exactly as many
+//	Source io.ReaderAt // may also be a Slicer
 type Section = shard.Section
 
 // Slicer is a Source of a Section whose bytes lie in memory already. They are then written
 // from where they are; with page-aligned memory nothing is copied.
+//
+//	// Slice returns n bytes at off, which must stay as they are until Put
+//	// returns. Nil means that this range has to be read.
+//	Slice(off int64, n int) []byte
 type Slicer = shard.Slicer
 
 // Bytes is a Source over memory of the caller.
+//
+//	func ReadAt(p []byte, off int64) (int, error)
+//	func Slice(off int64, n int) []byte
 type Bytes = shard.Bytes
 
 // Transport carries bytes between the stores of a job's ranks, for the levels
 // that keep redundancy on other nodes. Its connections are authenticated: who
 // comes through is a rank of this job.
+//
+//	// Dial opens a connection to the store of a rank. The caller closes it.
+//	Dial(ctx context.Context, rank int) (net.Conn, error)
+//	// Accept waits for a connection that another rank's store dialled. The
+//	// caller closes it. An error ends the accepting.
+//	Accept(ctx context.Context) (conn net.Conn, from int, err error)
 type Transport = peer.Transport
 
 // TopologyError reports a job whose nodes cannot carry a level.
+//
+//	Level  string
+//	Reason string
 type TopologyError = redundancy.TopologyError
 
 // Store keeps one rank's shards on all levels of a job.

@@ -13,6 +13,11 @@ import (
 )
 
 // Kept says that an epoch stays at a level until Unkeep.
+//
+//	Epoch Epoch
+//	Name  string // given by the user; may be empty
+//	Auto  bool   // made by the rule of a job, not by a user
+//	Time  int64  // when it was made, in nanoseconds since 1970 UTC
 type Kept = format.Kept
 
 // Keep waits keepWaits, and looks every keepLooks, for a Prune that is about to remove the epoch.

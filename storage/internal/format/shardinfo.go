@@ -19,7 +19,7 @@ type ShardInfo struct {
 
 	Index   [16]byte // xxh3-128 of the index record
 	Origins []Epoch  // earlier epochs that hold some of its chunks
-	Pack    int      // number of the pack file, or noPack
+	Pack    int      // number of the pack file, or NoPack
 	Base    int64    // where it starts in the pack file
 }
 
