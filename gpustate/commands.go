@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
@@ -141,34 +142,55 @@ func (q *Queue) ReadAsync(b Linear, off int, dst []byte, after ...*Event) (*Even
 
 func (q *Queue) transfer(op string, b Linear, off int, host []byte, read, block bool, after []*Event) (*Event, error) {
 	e := b.linear()
+	return q.move(op, e, host, block, after, func() error { return e.reach(q.dev, off, len(host)) },
+		func(wait []driver.Event) (driver.Event, error) {
+			switch {
+			case len(host) == 0:
+				return q.marker(wait)
+			case read:
+				return q.dev.drv.Read(q.h, e.h, int64(off), host, block, wait)
+			}
+			return q.dev.drv.Write(q.h, e.h, int64(off), host, block, wait)
+		})
+}
+
+// move issues a transfer between an object and the program's memory, which stays where it
+// is until the command is complete.
+func (q *Queue) move(op string, e *entry, host []byte, block bool, after []*Event, check func() error,
+	do func(wait []driver.Event) (driver.Event, error)) (*Event, error) {
+	var pin *runtime.Pinner
+	if !block && len(host) > 0 {
+		pin = new(runtime.Pinner)
+		pin.Pin(&host[0])
+	}
+	ev, err := q.command(op, []*entry{e}, block && len(host) > 0, after, check, do, pin)
+	if err != nil && pin != nil {
+		pin.Unpin()
+	}
+	return ev, err
+}
+
+// command issues a command on objects that check finds fit for it; what pin holds it holds
+// until it is complete.
+func (q *Queue) command(op string, uses []*entry, block bool, after []*Event, check func() error,
+	do func(wait []driver.Event) (driver.Event, error), pin *runtime.Pinner) (*Event, error) {
 	if err := q.begin(); err != nil {
 		return nil, err
 	}
 	defer q.end()
-	e.use.RLock()
-	defer e.use.RUnlock()
-	if err := e.reach(q.dev, off, len(host)); err != nil {
-		return nil, e.fail(op, err)
-	}
-	if len(host) == 0 {
-		return q.issue(false, after, q.marker)
-	}
-	var pin *runtime.Pinner
-	if !block {
-		pin = new(runtime.Pinner)
-		pin.Pin(&host[0])
-	}
-	ev, err := q.issue(block, after, func(wait []driver.Event) (driver.Event, error) {
-		if read {
-			return q.dev.drv.Read(q.h, e.h, int64(off), host, block, wait)
+	for i, e := range uses {
+		if i == 0 || e != uses[0] {
+			e.use.RLock()
+			defer e.use.RUnlock()
 		}
-		return q.dev.drv.Write(q.h, e.h, int64(off), host, block, wait)
-	})
+	}
+	err := check()
+	var ev *Event
+	if err == nil {
+		ev, err = q.issue(block, after, do)
+	}
 	if err != nil {
-		if pin != nil {
-			pin.Unpin()
-		}
-		return nil, e.fail(op, err)
+		return nil, uses[0].fail(op, err)
 	}
 	if pin != nil {
 		ev.keep(pin)
@@ -186,7 +208,7 @@ func (e *entry) reach(d *Device, off, n int) error {
 	if err := e.usable(d); err != nil {
 		return err
 	}
-	if size := e.obj.Mem.Bytes; off < 0 || int64(off) > size || int64(n) > size-int64(off) {
+	if size := e.obj.Mem.Bytes; off < 0 || n < 0 || int64(off) > size || int64(n) > size-int64(off) {
 		return fmt.Errorf("bytes %d+%d of %d: %w", off, n, size, ErrRange)
 	}
 	return nil
@@ -196,32 +218,40 @@ func (e *entry) reach(d *Device, off, n int) error {
 // srcOff. The ranges do not overlap.
 func (q *Queue) Copy(dst Linear, dstOff int, src Linear, srcOff, n int, after ...*Event) (*Event, error) {
 	to, from := dst.linear(), src.linear()
-	if err := q.begin(); err != nil {
-		return nil, err
+	check := func() error {
+		if err := to.reach(q.dev, dstOff, n); err != nil {
+			return err
+		}
+		return from.fail("copy from", from.reach(q.dev, srcOff, n))
 	}
-	defer q.end()
-	to.use.RLock()
-	defer to.use.RUnlock()
-	if from != to {
-		from.use.RLock()
-		defer from.use.RUnlock()
+	return q.command("copy to", []*entry{to, from}, false, after, check,
+		func(wait []driver.Event) (driver.Event, error) {
+			if n == 0 {
+				return q.marker(wait)
+			}
+			return q.dev.drv.Copy(q.h, to.h, int64(dstOff), from.h, int64(srcOff), int64(n), wait)
+		}, nil)
+}
+
+// Fill writes a pattern over n bytes of b from off on, again and again. The pattern has 1,
+// 2, 4, 8, 16, 32, 64 or 128 bytes; off and n are multiples of its length.
+func (q *Queue) Fill(b Linear, off, n int, pattern []byte, after ...*Event) (*Event, error) {
+	e := b.linear()
+	pattern = slices.Clone(pattern)
+	check := func() error {
+		k := len(pattern)
+		if k < 1 || k > driver.MaxPattern || k&(k-1) != 0 || off%k != 0 || n%k != 0 {
+			return fmt.Errorf("a pattern of %d bytes for bytes %d+%d: want a power of two up to %d that divides both: %w",
+				k, off, n, driver.MaxPattern, ErrRange)
+		}
+		return e.reach(q.dev, off, n)
 	}
-	if err := to.reach(q.dev, dstOff, n); err != nil {
-		return nil, to.fail("copy to", err)
-	}
-	if err := from.reach(q.dev, srcOff, n); err != nil {
-		return nil, from.fail("copy from", err)
-	}
-	if n == 0 {
-		return q.issue(false, after, q.marker)
-	}
-	ev, err := q.issue(false, after, func(wait []driver.Event) (driver.Event, error) {
-		return q.dev.drv.Copy(q.h, to.h, int64(dstOff), from.h, int64(srcOff), int64(n), wait)
-	})
-	if err != nil {
-		return nil, to.fail("copy to", err)
-	}
-	return ev, nil
+	return q.command("fill", []*entry{e}, false, after, check, func(wait []driver.Event) (driver.Event, error) {
+		if n == 0 {
+			return q.marker(wait)
+		}
+		return q.dev.drv.Fill(q.h, e.h, int64(off), int64(n), pattern, wait)
+	}, nil)
 }
 
 // Marker gives an event that completes after those in after, or, without any,
@@ -234,6 +264,22 @@ func (q *Queue) Marker(after ...*Event) (*Event, error) {
 	ev, err := q.issue(false, after, q.marker)
 	if err != nil {
 		return nil, q.fail("mark", err)
+	}
+	return ev, nil
+}
+
+// Barrier is Marker; what is issued to the queue after it also waits until its event is
+// complete. Between commands of an in-order queue it changes nothing.
+func (q *Queue) Barrier(after ...*Event) (*Event, error) {
+	if err := q.begin(); err != nil {
+		return nil, err
+	}
+	defer q.end()
+	ev, err := q.issue(false, after, func(wait []driver.Event) (driver.Event, error) {
+		return q.dev.drv.Barrier(q.h, wait)
+	})
+	if err != nil {
+		return nil, q.fail("order", err)
 	}
 	return ev, nil
 }

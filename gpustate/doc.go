@@ -47,6 +47,15 @@
 // opened at the first use, and a missing one is an error that names the files
 // that were tried.
 //
+// # Commands
+//
+// A Queue takes kernels (Launch), transfers with the host (Write, Read and their Async
+// forms), copies within the device (Copy), patterns (Fill), boxes of bytes whose rows and
+// slices lie apart (WriteRect, ReadRect, CopyRect), and for images WriteImage, ReadImage,
+// CopyImage, CopyFromImage, CopyToImage and FillImage. Marker tells when commands are
+// complete; Barrier also keeps back those behind it. Each takes the events that it waits
+// for and, unless it blocks, gives its own.
+//
 // # Building programs
 //
 // What NVRTC compiles is kept in the user's cache directory under holdfast/nvrtc,

@@ -86,50 +86,6 @@ func (i *Image) PixelBytes() int {
 	return int(n)
 }
 
-// WriteImage copies packed pixels to a region and returns when that is done.
-func (q *Queue) WriteImage(i *Image, r Region, src []byte) error {
-	return q.imageTransfer("write", i, r, src, func(r driver.Region) (driver.Event, error) {
-		return q.dev.drv.WriteImage(q.h, i.h, r, src, true, nil)
-	})
-}
-
-// ReadImage copies a region to packed pixels and returns when that is done.
-func (q *Queue) ReadImage(i *Image, r Region, dst []byte) error {
-	return q.imageTransfer("read", i, r, dst, func(r driver.Region) (driver.Event, error) {
-		return q.dev.drv.ReadImage(q.h, i.h, r, dst, true, nil)
-	})
-}
-
-func (q *Queue) imageTransfer(op string, i *Image, r Region, host []byte, do func(driver.Region) (driver.Event,
-	error)) error {
-	if err := q.begin(); err != nil {
-		return err
-	}
-	defer q.end()
-	i.use.RLock()
-	defer i.use.RUnlock()
-	if err := i.usable(q.dev); err != nil {
-		return i.fail(op, err)
-	}
-	m := i.obj.Mem.Image
-	want := i.PixelBytes()
-	for d, n := range [3]int{m.Width, m.Height, m.Depth} {
-		r.Size[d] = max(r.Size[d], 1)
-		if r.Origin[d] < 0 || r.Origin[d] > n || r.Size[d] > n-r.Origin[d] {
-			return i.fail(op, fmt.Errorf("region %v of %d x %d x %d: %w", r, m.Width, m.Height, m.Depth, ErrRange))
-		}
-		want *= r.Size[d]
-	}
-	if len(host) != want {
-		return i.fail(op, fmt.Errorf("got %d bytes for a region of %d: %w", len(host), want, ErrRange))
-	}
-	q.commands.used = true
-	return i.fail(op, q.dev.withRoom(func() error {
-		_, err := do(driver.Region(r))
-		return err
-	}))
-}
-
 // Addressing and filter modes of samplers, by the numbers of OpenCL.
 const (
 	AddressNone   uint32 = 0x1130

@@ -145,7 +145,8 @@ func (l *lane) duplicate(e *entry, p part) error {
 	var ev driver.Event
 	var err error
 	if e.obj.Mem.Kind == driver.MemImage {
-		ev, err = l.drv.CopyImageToBuffer(l.q, p.mem, p.memOff, e.h, nil)
+		ev, err = l.drv.CopyImageToBuffer(l.q, p.mem, p.memOff, e.h,
+			driver.Region{Size: e.obj.Mem.Image.Extents()}, nil)
 	} else {
 		ev, err = l.drv.Copy(l.q, p.mem, p.memOff, e.h, p.off, p.bytes, nil)
 	}

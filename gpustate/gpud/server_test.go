@@ -316,7 +316,7 @@ func TestImpossible(t *testing.T) {
 			Local: [3]int{1}}},
 		"transfer beyond the end":  &wire.Transfer{Queue: 2, Mem: 1, Event: 7, Last: true, Bytes: 64, Off: 4090},
 		"transfer without event":   &wire.Transfer{Queue: 2, Mem: 1, Last: true, Bytes: 64},
-		"image transfer of buffer": &wire.Transfer{Queue: 2, Mem: 1, Event: 7, Last: true, Bytes: 64, Image: true},
+		"image transfer of buffer": &wire.Transfer{Queue: 2, Mem: 1, Event: 7, Last: true, Bytes: 64, Form: wire.FormImage},
 		"copy beyond the end":      &wire.Copy{Queue: 2, Dst: 1, Src: 1, SrcOff: 4000, Bytes: 100},
 		"release of nothing":       &wire.Release{ID: 9},
 		"marker without event":     &wire.Marker{Queue: 2},

@@ -14,7 +14,7 @@ func (m *model) anyQueue(of ...*memory) (*queue, []*gpustate.Event) {
 	q := pick(m, find[*queue](m))
 	var after []*gpustate.Event
 	for _, x := range of {
-		if b := x.base(); b.last != nil && (b.lastQ != q || q.opt.OutOfOrder) {
+		if b := x.base(); b.last != nil && (b.lastQ != q || q.opt.OutOfOrder && !b.fenced) {
 			after = append(after, b.last)
 		}
 	}
@@ -24,7 +24,7 @@ func (m *model) anyQueue(of ...*memory) (*queue, []*gpustate.Event) {
 // issued notes the last command of objects.
 func issued(q *queue, e *gpustate.Event, of ...*memory) {
 	for _, x := range of {
-		x.base().last, x.base().lastQ = e, q
+		x.base().last, x.base().lastQ, x.base().fenced = e, q, false
 	}
 }
 
@@ -65,8 +65,11 @@ func (m *model) put(x *memory, off int, src []byte) {
 		copy(x.host.Host()[off:], src)
 		return
 	case x.image != nil:
+		q, after := m.anyQueue(x)
 		copy(x.want[off:], src)
-		m.b.ok(m.q.q.WriteImage(x.image, x.image.Whole(), x.want))
+		e, err := q.q.WriteImageAsync(x.image, x.image.Whole(), bytes.Clone(x.want), after...)
+		m.b.ok(err)
+		issued(q, e, x)
 		return
 	}
 	q, after := m.anyQueue(x)

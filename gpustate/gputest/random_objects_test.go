@@ -16,6 +16,7 @@ type memory struct {
 	want   []byte // a range's are its parent's
 	last   *gpustate.Event
 	lastQ  *queue
+	fenced bool // a barrier of lastQ came after last
 
 	linear gpustate.Linear // all but host buffers and images
 	host   *gpustate.HostBuffer

@@ -123,7 +123,7 @@ func (m *model) step() {
 	m.b.Helper()
 	m.tick()
 	m.stamp()
-	switch k := m.r.IntN(40); {
+	switch k := m.r.IntN(48); {
 	case k < 7:
 		m.create(m.r.IntN(10))
 	case k < 11:
@@ -146,8 +146,16 @@ func (m *model) step() {
 		m.restart()
 	case k < 38:
 		m.migrate()
-	default:
+	case k < 40:
 		m.wait()
+	case k < 42:
+		m.fillRange()
+	case k < 45:
+		m.box()
+	case k < 47:
+		m.imageCommand()
+	default:
+		m.barrier()
 	}
 }
 

@@ -23,6 +23,7 @@ func Suite(t *testing.T, sel gpustate.Select) {
 	}{
 		{"names", names}, {"arguments", arguments}, {"transfers", transfers},
 		{"events", events}, {"window", window}, {"ranges", ranges},
+		{"fills", fills}, {"boxes", boxes}, {"barriers", barriers}, {"image commands", imageCommands},
 		{"images", images}, {"shared", shared}, {"limits", limits},
 		{"build", build}, {"variables", variables}, {"sizes", sizes}, {"capture", captureGoesOn},
 		{"shadow", shadows}, {"hashes", hashes}, {"pinned", pinned}, {"scratch", scratch},

@@ -28,7 +28,9 @@ type mem struct {
 	svm      bool
 	shared   bool // SVM, or a buffer that the host maps
 	bytes    int64
-	image    driver.ImageDesc
+	pixel    int         // bytes of one of an image
+	parent   handle      // of a range: the buffer
+	off      int64       // of a range: where in it
 	released atomic.Bool // released
 
 	mu     sync.Mutex // held by a transfer while it maps an SVM object
@@ -82,15 +84,17 @@ func flags(a driver.Access) uint64 {
 var imageKinds = [4]uint32{0, 0x10F4, 0x10F1, 0x10F2}
 
 func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
-	o := &mem{bytes: m.Bytes, image: m.Image}
+	o := &mem{bytes: m.Bytes}
 	var err error
 	switch m.Kind {
 	case driver.MemBuffer:
 		o.h, err = createBuffer(d.ctx, flags(m.Access), m.Bytes, nil)
 	case driver.MemSub:
 		parent := m.Parent.(*mem)
+		o.parent, o.off = parent.h, m.Offset
 		o.h, err = createSub(parent.h, flags(m.Access), m.Offset, m.Bytes)
 	case driver.MemImage:
+		o.pixel = int(m.Bytes) / driver.Region{Size: m.Image.Extents()}.Pixels()
 		o.h, err = createImage(d.ctx, flags(m.Access), imageKinds[m.Image.Dims], m.Image)
 	case driver.MemShared:
 		o.shared = true

@@ -151,7 +151,8 @@ func describe(p, d handle) found {
 	i := &f.info
 	i.Arch = strings.Join([]string{i.Platform, i.Name, i.Version, text(d, deviceVersion)}, "/")
 	i.Shared = version >= 20 && property(d, deviceSVM)&1 != 0
-	i.OutOfOrder = property(d, deviceQueueProps)&1 != 0
+	// Commands of Oclgrind's out-of-order queues overtake barriers.
+	i.OutOfOrder = property(d, deviceQueueProps)&1 != 0 && i.Platform != "Oclgrind"
 	switch t := property(d, deviceType); {
 	case t&4 != 0 && t&2 == 0:
 		i.Type = "gpu"

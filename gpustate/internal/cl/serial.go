@@ -115,14 +115,51 @@ func (s *serial) ReadImage(q, h object, r driver.Region, dst []byte, block bool,
 	return s.device.ReadImage(q, h, r, dst, block, wait)
 }
 
-func (s *serial) CopyImageToBuffer(q, dst object, dstOff int64, image object, wait []event) (event, error) {
+func (s *serial) Fill(q, h object, off, n int64, pattern []byte, wait []event) (event, error) {
 	defer s.turn()()
-	return s.device.CopyImageToBuffer(q, dst, dstOff, image, wait)
+	return s.device.Fill(q, h, off, n, pattern, wait)
 }
 
-func (s *serial) CopyBufferToImage(q, image, src object, srcOff int64, wait []event) (event, error) {
+func (s *serial) WriteRect(q, h object, r driver.Rect, src []byte, block bool, wait []event) (event, error) {
 	defer s.turn()()
-	return s.device.CopyBufferToImage(q, image, src, srcOff, wait)
+	return s.device.WriteRect(q, h, r, src, block, wait)
+}
+
+func (s *serial) ReadRect(q, h object, r driver.Rect, dst []byte, block bool, wait []event) (event, error) {
+	defer s.turn()()
+	return s.device.ReadRect(q, h, r, dst, block, wait)
+}
+
+func (s *serial) CopyRect(q, dst, src object, r driver.Rect, wait []event) (event, error) {
+	defer s.turn()()
+	return s.device.CopyRect(q, dst, src, r, wait)
+}
+
+func (s *serial) CopyImageToBuffer(q, dst object, off int64, image object, r driver.Region, wait []event) (event,
+	error) {
+	defer s.turn()()
+	return s.device.CopyImageToBuffer(q, dst, off, image, r, wait)
+}
+
+func (s *serial) CopyBufferToImage(q, image object, r driver.Region, src object, off int64, wait []event) (event,
+	error) {
+	defer s.turn()()
+	return s.device.CopyBufferToImage(q, image, r, src, off, wait)
+}
+
+func (s *serial) CopyImage(q, dst object, to [3]int, src object, r driver.Region, wait []event) (event, error) {
+	defer s.turn()()
+	return s.device.CopyImage(q, dst, to, src, r, wait)
+}
+
+func (s *serial) FillImage(q, image object, r driver.Region, c driver.Color, wait []event) (event, error) {
+	defer s.turn()()
+	return s.device.FillImage(q, image, r, c, wait)
+}
+
+func (s *serial) Barrier(q object, wait []event) (event, error) {
+	defer s.turn()()
+	return s.device.Barrier(q, wait)
 }
 
 func (s *serial) Marker(q object, wait []event) (event, error) {

@@ -219,6 +219,62 @@ made hfcl_buffer_to_image(hnd q, hnd buf, size_t off, hnd img, hfcl_box b, uint3
 	return m;
 }
 
+made hfcl_fill(hnd q, hnd b, const uint8_t *pattern, size_t size, size_t off, size_t len, uint32_t n,
+             const hnd *wait)
+{
+	made m = {0, 0};
+	m.rc = hfcl_clEnqueueFillBuffer(q, b, pattern, size, off, len, n, wait, &m.h);
+	return m;
+}
+
+made hfcl_read_rect(hnd q, hnd b, int block, hfcl_rect r, uint8_t *p, uint32_t n, const hnd *wait)
+{
+	made m = {0, 0};
+	m.rc = hfcl_clEnqueueReadBufferRect(q, b, block, r.from, r.to, r.size, r.fromrow, r.fromslice,
+	                                  r.torow, r.toslice, p, n, wait, block ? NULL : &m.h);
+	return m;
+}
+
+made hfcl_write_rect(hnd q, hnd b, int block, hfcl_rect r, const uint8_t *p, uint32_t n,
+                   const hnd *wait)
+{
+	made m = {0, 0};
+	m.rc = hfcl_clEnqueueWriteBufferRect(q, b, block, r.to, r.from, r.size, r.torow, r.toslice,
+	                                   r.fromrow, r.fromslice, p, n, wait, block ? NULL : &m.h);
+	return m;
+}
+
+made hfcl_copy_rect(hnd q, hnd dst, hnd src, hfcl_rect r, uint32_t n, const hnd *wait)
+{
+	made m = {0, 0};
+	m.rc = hfcl_clEnqueueCopyBufferRect(q, src, dst, r.from, r.to, r.size, r.fromrow, r.fromslice,
+	                                  r.torow, r.toslice, n, wait, &m.h);
+	return m;
+}
+
+made hfcl_fill_image(hnd q, hnd img, const uint8_t *color, hfcl_box b, uint32_t n, const hnd *wait)
+{
+	uint32_t c[4]; // aligned as the platform may expect
+	made     m = {0, 0};
+	memcpy(c, color, sizeof c);
+	m.rc = hfcl_clEnqueueFillImage(q, img, c, b.o, b.r, n, wait, &m.h);
+	return m;
+}
+
+made hfcl_copy_image(hnd q, hnd dst, hfcl_box to, hnd src, hfcl_box b, uint32_t n, const hnd *wait)
+{
+	made m = {0, 0};
+	m.rc = hfcl_clEnqueueCopyImage(q, src, dst, b.o, to.o, b.r, n, wait, &m.h);
+	return m;
+}
+
+made hfcl_barrier(hnd q, uint32_t n, const hnd *wait)
+{
+	made m = {0, 0};
+	m.rc = hfcl_clEnqueueBarrierWithWaitList(q, n, wait, &m.h);
+	return m;
+}
+
 made hfcl_marker(hnd q, uint32_t n, const hnd *wait)
 {
 	made m = {0, 0};

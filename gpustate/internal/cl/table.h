@@ -82,6 +82,33 @@ typedef struct {
 	  (hnd q, hnd src, hnd dst, size_t so, size_t d, size_t len, uint32_t n,   \
 	   const hnd *wait, hnd *ev),                                              \
 	  (q, src, dst, so, d, len, n, wait, ev))                                  \
+	X(clEnqueueFillBuffer,                                                     \
+	  (hnd q, hnd m, const void *pattern, size_t size, size_t off, size_t len, \
+	   uint32_t n, const hnd *wait, hnd *ev),                                  \
+	  (q, m, pattern, size, off, len, n, wait, ev))                            \
+	X(clEnqueueReadBufferRect,                                                 \
+	  (hnd q, hnd m, uint32_t block, const size_t *bo, const size_t *ho,       \
+	   const size_t *reg, size_t brow, size_t bslice, size_t hrow,             \
+	   size_t hslice, void *p, uint32_t n, const hnd *wait, hnd *ev),          \
+	  (q, m, block, bo, ho, reg, brow, bslice, hrow, hslice, p, n, wait, ev))  \
+	X(clEnqueueWriteBufferRect,                                                \
+	  (hnd q, hnd m, uint32_t block, const size_t *bo, const size_t *ho,       \
+	   const size_t *reg, size_t brow, size_t bslice, size_t hrow,             \
+	   size_t hslice, const void *p, uint32_t n, const hnd *wait, hnd *ev),    \
+	  (q, m, block, bo, ho, reg, brow, bslice, hrow, hslice, p, n, wait, ev))  \
+	X(clEnqueueCopyBufferRect,                                                 \
+	  (hnd q, hnd src, hnd dst, const size_t *so, const size_t *d,             \
+	   const size_t *reg, size_t srow, size_t sslice, size_t drow,             \
+	   size_t dslice, uint32_t n, const hnd *wait, hnd *ev),                   \
+	  (q, src, dst, so, d, reg, srow, sslice, drow, dslice, n, wait, ev))      \
+	X(clEnqueueFillImage,                                                      \
+	  (hnd q, hnd m, const void *color, const size_t *org, const size_t *reg,  \
+	   uint32_t n, const hnd *wait, hnd *ev),                                  \
+	  (q, m, color, org, reg, n, wait, ev))                                    \
+	X(clEnqueueCopyImage,                                                      \
+	  (hnd q, hnd src, hnd dst, const size_t *so, const size_t *d,             \
+	   const size_t *reg, uint32_t n, const hnd *wait, hnd *ev),               \
+	  (q, src, dst, so, d, reg, n, wait, ev))                                  \
 	X(clEnqueueReadImage,                                                      \
 	  (hnd q, hnd m, uint32_t block, const size_t *org, const size_t *reg,     \
 	   size_t row, size_t slice, void *p, uint32_t n, const hnd *wait, hnd *ev), \
@@ -110,6 +137,8 @@ typedef struct {
 	  (hnd q, void *p, uint32_t n, const hnd *wait, hnd *ev),                  \
 	  (q, p, n, wait, ev))                                                     \
 	X(clEnqueueMarkerWithWaitList,                                             \
+	  (hnd q, uint32_t n, const hnd *wait, hnd *ev), (q, n, wait, ev))         \
+	X(clEnqueueBarrierWithWaitList,                                            \
 	  (hnd q, uint32_t n, const hnd *wait, hnd *ev), (q, n, wait, ev))         \
 	X(clFlush, (hnd q), (q))                                                   \
 	X(clFinish, (hnd q), (q))                                                  \
@@ -207,6 +236,12 @@ typedef struct {
 	size_t o[3], r[3];
 } hfcl_box;
 
+// a box that is copied: where it begins on each side, in bytes of the row, rows and
+// slices, its size, and how many bytes rows and slices are apart
+typedef struct {
+	size_t to[3], from[3], size[3], torow, toslice, fromrow, fromslice;
+} hfcl_rect;
+
 // index space of a launch; local[0] == 0 leaves the work-group to OpenCL
 typedef struct {
 	uint32_t dims;
@@ -243,6 +278,16 @@ made hfcl_image_to_buffer(hnd q, hnd img, hnd buf, hfcl_box b, size_t off, uint3
                         const hnd *wait);
 made hfcl_buffer_to_image(hnd q, hnd buf, size_t off, hnd img, hfcl_box b, uint32_t n,
                         const hnd *wait);
+made hfcl_fill(hnd q, hnd m, const uint8_t *pattern, size_t size, size_t off, size_t len, uint32_t n,
+             const hnd *wait);
+made hfcl_read_rect(hnd q, hnd m, int block, hfcl_rect r, uint8_t *p, uint32_t n, const hnd *wait);
+made hfcl_write_rect(hnd q, hnd m, int block, hfcl_rect r, const uint8_t *p, uint32_t n,
+                   const hnd *wait);
+made hfcl_copy_rect(hnd q, hnd dst, hnd src, hfcl_rect r, uint32_t n, const hnd *wait);
+made hfcl_fill_image(hnd q, hnd img, const uint8_t *color, hfcl_box b, uint32_t n, const hnd *wait);
+// b.o is where the region begins in src, to where in dst
+made hfcl_copy_image(hnd q, hnd dst, hfcl_box to, hnd src, hfcl_box b, uint32_t n, const hnd *wait);
+made hfcl_barrier(hnd q, uint32_t n, const hnd *wait);
 made hfcl_marker(hnd q, uint32_t n, const hnd *wait);
 int32_t hfcl_wait(hnd ev);
 made hfcl_event_status(hnd ev);

@@ -113,20 +113,107 @@ func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, bloc
 	return readImage(q.(queue).h, h.(*mem).h, r, dst, blocking, wait)
 }
 
-func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle,
+func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle, r driver.Region,
 	wait []driver.Event) (driver.Event, error) {
-	m := image.(*mem)
-	return imageToBuffer(q.(queue).h, m.h, dst.(*mem).h, whole(m.image), dstOff, wait)
+	to := dst.(*mem)
+	if to.svm {
+		return d.imageToHost(q, image, r, wait, func(b []byte) (driver.Event, error) {
+			return d.Write(q, dst, dstOff, b, true, nil)
+		})
+	}
+	h, off := to.whole(dstOff)
+	return imageToBuffer(q.(queue).h, image.(*mem).h, h, r, off, wait)
 }
 
-func (d *device) CopyBufferToImage(q, image, src driver.Handle, srcOff int64, wait []driver.Event) (driver.Event,
-	error) {
-	m := image.(*mem)
-	return bufferToImage(q.(queue).h, src.(*mem).h, srcOff, m.h, whole(m.image), wait)
+// whole is the buffer of a range, and where an offset in the range is in it: PoCL 3.1 ends
+// the program when a range is copied to an image, or by boxes.
+func (m *mem) whole(off int64) (handle, int64) {
+	if m.parent != 0 {
+		return m.parent, m.off + off
+	}
+	return m.h, off
 }
 
-func whole(i driver.ImageDesc) driver.Region {
-	return driver.Region{Size: [3]int{i.Width, i.Height, i.Depth}}
+// imageToHost reads a region and hands its pixels on. No command copies between images
+// and SVM.
+func (d *device) imageToHost(q, image driver.Handle, r driver.Region, wait []driver.Event,
+	then func([]byte) (driver.Event, error)) (driver.Event, error) {
+	b := make([]byte, r.Pixels()*image.(*mem).pixel)
+	if _, err := d.ReadImage(q, image, r, b, true, wait); err != nil {
+		return 0, err
+	}
+	return then(b)
+}
+
+func (d *device) CopyBufferToImage(q, image driver.Handle, r driver.Region, src driver.Handle, srcOff int64,
+	wait []driver.Event) (driver.Event, error) {
+	from, to := src.(*mem), image.(*mem)
+	if from.svm {
+		n := r.Pixels() * to.pixel
+		return d.throughMap(q, from, srcOff, n, wait, func(b []byte) error {
+			_, err := d.WriteImage(q, image, r, b, true, nil)
+			return err
+		})
+	}
+	h, off := from.whole(srcOff)
+	return bufferToImage(q.(queue).h, h, off, to.h, r, wait)
+}
+
+func (d *device) CopyImage(q, dst driver.Handle, to [3]int, src driver.Handle, r driver.Region,
+	wait []driver.Event) (driver.Event, error) {
+	return copyImage(q.(queue).h, dst.(*mem).h, to, src.(*mem).h, r, wait)
+}
+
+func (d *device) FillImage(q, image driver.Handle, r driver.Region, c driver.Color,
+	wait []driver.Event) (driver.Event, error) {
+	return fillImage(q.(queue).h, image.(*mem).h, r, c, wait)
+}
+
+func (d *device) Fill(q, h driver.Handle, off, n int64, pattern []byte, wait []driver.Event) (driver.Event, error) {
+	m := h.(*mem)
+	if m.needsMap() {
+		return d.throughMap(q, m, off, int(n), wait, func(b []byte) error { driver.Repeat(b, pattern); return nil })
+	}
+	return fillBuffer(q.(queue).h, m.h, off, n, pattern, wait)
+}
+
+func (d *device) WriteRect(q, h driver.Handle, r driver.Rect, src []byte, blocking bool,
+	wait []driver.Event) (driver.Event, error) {
+	m := h.(*mem)
+	if m.needsMap() {
+		return d.throughMap(q, m, 0, int(m.bytes), wait, func(b []byte) error { r.CopyRows(b, src); return nil })
+	}
+	return writeRect(q.(queue).h, m.h, r, src, blocking, wait)
+}
+
+func (d *device) ReadRect(q, h driver.Handle, r driver.Rect, dst []byte, blocking bool,
+	wait []driver.Event) (driver.Event, error) {
+	m := h.(*mem)
+	if m.needsMap() {
+		return d.throughMap(q, m, 0, int(m.bytes), wait, func(b []byte) error { r.CopyRows(dst, b); return nil })
+	}
+	return readRect(q.(queue).h, m.h, r, dst, blocking, wait)
+}
+
+// CopyRect packs the box on its way from or to SVM: one object is mapped at a time.
+func (d *device) CopyRect(q, dst, src driver.Handle, r driver.Rect, wait []driver.Event) (driver.Event, error) {
+	to, from := dst.(*mem), src.(*mem)
+	if !to.svm && !from.svm {
+		t, tOff := to.whole(r.To.Off)
+		f, fOff := from.whole(r.From.Off)
+		r.To.Off, r.From.Off = tOff, fOff
+		return copyRect(q.(queue).h, t, f, r, wait)
+	}
+	b := make([]byte, r.Size.Bytes())
+	if _, err := d.ReadRect(q, src, driver.Rect{Size: r.Size, To: r.Size.Packed(), From: r.From}, b, true,
+		wait); err != nil {
+		return 0, err
+	}
+	return d.WriteRect(q, dst, driver.Rect{Size: r.Size, To: r.To, From: r.Size.Packed()}, b, true, nil)
+}
+
+func (d *device) Barrier(q driver.Handle, wait []driver.Event) (driver.Event, error) {
+	return barrier(q.(queue).h, wait)
 }
 
 func (d *device) Marker(q driver.Handle, wait []driver.Event) (driver.Event, error) {

@@ -336,6 +336,50 @@ int32_t hfcu_mark(hfcu_cmd c)
 	COMMAND(c, 0);
 }
 
+// shortest gives the length of the shortest pattern that makes the same bytes.
+static size_t shortest(const uint8_t *pattern, size_t size)
+{
+	while (size > 1 && !memcmp(pattern, pattern + size / 2, size / 2))
+		size /= 2;
+	return size;
+}
+
+// fill enqueues the work of hfcu_fill. Patterns that no memset has are written word by
+// word into the first bytes, which are then copied on, twice as many each time.
+static int32_t fill(const hfcu_cmd *c, dptr d, size_t n, const uint8_t *pattern, size_t size)
+{
+	uint16_t half;
+	uint32_t word;
+	size_t   done, k;
+	int32_t  rc = 0;
+	size = shortest(pattern, size);
+	if (size == 1)
+		return hfcu_cuMemsetD8Async(d, *pattern, n, c->stream);
+	if (size == 2) {
+		memcpy(&half, pattern, sizeof half);
+		return hfcu_cuMemsetD16Async(d, half, n / 2, c->stream);
+	}
+	if (size == 4) {
+		memcpy(&word, pattern, sizeof word);
+		return hfcu_cuMemsetD32Async(d, word, n / 4, c->stream);
+	}
+	done = n < (64 << 10) ? n : (64 << 10); // a multiple of size
+	for (k = 0; k < size && !rc; k += sizeof word) {
+		memcpy(&word, pattern + k, sizeof word);
+		rc = hfcu_cuMemsetD2D32Async(d + k, size, word, 1, done / size, c->stream);
+	}
+	for (; done < n && !rc; done += k) {
+		k = done < n - done ? done : n - done;
+		rc = hfcu_cuMemcpyDtoDAsync_v2(d + done, d, k, c->stream);
+	}
+	return rc;
+}
+
+int32_t hfcu_fill(hfcu_cmd c, dptr d, size_t n, const uint8_t *pattern, size_t size)
+{
+	COMMAND(c, fill(&c, d, n, pattern, size));
+}
+
 // CUDA_MEMCPY3D
 struct side {
 	size_t x, y, z, lod;
@@ -402,6 +446,41 @@ int32_t hfcu_image_to_buffer(hfcu_cmd c, dptr d, hnd a, hfcu_box b)
 int32_t hfcu_buffer_to_image(hfcu_cmd c, hnd a, dptr d, hfcu_box b)
 {
 	return image_copy(c, array(a, b), linear(DEVICE, NULL, d, b), b);
+}
+
+int32_t hfcu_copy_image(hfcu_cmd c, hnd dst, hfcu_box to, hnd src, hfcu_box from)
+{
+	return image_copy(c, array(dst, to), array(src, from), from);
+}
+
+static struct side pitched(int type, void *p, dptr d, size_t pitch, size_t height)
+{
+	hfcu_box b = {0, 0, 0, pitch, height, 1};
+	return linear(type, p, d, b);
+}
+
+static int32_t rect_copy(hfcu_cmd c, struct side dst, struct side src, hfcu_rect r)
+{
+	hfcu_box b = {0, 0, 0, r.w, r.h, r.d};
+	return image_copy(c, dst, src, b);
+}
+
+int32_t hfcu_read_rect(hfcu_cmd c, uint8_t *p, dptr d, hfcu_rect r)
+{
+	return rect_copy(c, pitched(HOST, p, 0, r.topitch, r.toheight),
+	                 pitched(DEVICE, NULL, d, r.frompitch, r.fromheight), r);
+}
+
+int32_t hfcu_write_rect(hfcu_cmd c, dptr d, const uint8_t *p, hfcu_rect r)
+{
+	return rect_copy(c, pitched(DEVICE, NULL, d, r.topitch, r.toheight),
+	                 pitched(HOST, (void *)p, 0, r.frompitch, r.fromheight), r);
+}
+
+int32_t hfcu_copy_rect(hfcu_cmd c, dptr d, dptr from, hfcu_rect r)
+{
+	return rect_copy(c, pitched(DEVICE, NULL, d, r.topitch, r.toheight),
+	                 pitched(DEVICE, NULL, from, r.frompitch, r.fromheight), r);
 }
 
 made hfcu_module(hnd ctx, const void *image, char *log, unsigned logbytes)

@@ -54,6 +54,12 @@ typedef struct {
 	X(cuMemcpyPeerAsync, (dptr d, hnd dc, dptr f, hnd fc, size_t n, hnd s),    \
 	  (d, dc, f, fc, n, s))                                                    \
 	X(cuMemcpy3DAsync_v2, (const void *copy, hnd s), (copy, s))                \
+	X(cuMemsetD8Async, (dptr d, unsigned char v, size_t n, hnd s), (d, v, n, s)) \
+	X(cuMemsetD16Async, (dptr d, unsigned short v, size_t n, hnd s), (d, v, n, s)) \
+	X(cuMemsetD32Async, (dptr d, unsigned v, size_t n, hnd s), (d, v, n, s))   \
+	X(cuMemsetD2D32Async,                                                      \
+	  (dptr d, size_t pitch, unsigned v, size_t width, size_t height, hnd s),  \
+	  (d, pitch, v, width, height, s))                                         \
 	X(cuArray3DCreate_v2, (hnd *a, const void *desc), (a, desc))               \
 	X(cuArrayDestroy, (hnd a), (a))                                            \
 	X(cuSurfObjectCreate, (dptr *o, const void *res), (o, res))                \
@@ -198,6 +204,19 @@ int32_t hfcu_copy(hfcu_cmd c, dptr d, dptr from, size_t n);
 int32_t hfcu_copy_peer(hfcu_cmd c, dptr d, dptr from, hnd fromctx, size_t n);
 int32_t hfcu_mark(hfcu_cmd c);
 
+// hfcu_fill writes a pattern of size bytes, a power of two up to 128, over n bytes, a
+// multiple of them.
+int32_t hfcu_fill(hfcu_cmd c, dptr d, size_t n, const uint8_t *pattern, size_t size);
+
+// a box in linear memory: bytes between rows, rows between slices; its size
+typedef struct {
+	size_t topitch, toheight, frompitch, fromheight;
+	size_t w, h, d; // w in bytes
+} hfcu_rect;
+int32_t hfcu_read_rect(hfcu_cmd c, uint8_t *p, dptr d, hfcu_rect r);
+int32_t hfcu_write_rect(hfcu_cmd c, dptr d, const uint8_t *p, hfcu_rect r);
+int32_t hfcu_copy_rect(hfcu_cmd c, dptr d, dptr from, hfcu_rect r);
+
 // one side of an image copy: host memory, device memory or an array
 typedef struct {
 	size_t x, y, z; // in the array; x in bytes
@@ -207,6 +226,8 @@ int32_t hfcu_image_read(hfcu_cmd c, uint8_t *p, hnd array, hfcu_box b);
 int32_t hfcu_image_write(hfcu_cmd c, hnd array, const uint8_t *p, hfcu_box b);
 int32_t hfcu_image_to_buffer(hfcu_cmd c, dptr d, hnd array, hfcu_box b);
 int32_t hfcu_buffer_to_image(hfcu_cmd c, hnd array, dptr d, hfcu_box b);
+// from has the extent; to is where it goes
+int32_t hfcu_copy_image(hfcu_cmd c, hnd dst, hfcu_box to, hnd src, hfcu_box from);
 
 made hfcu_module(hnd ctx, const void *image, char *log, unsigned logbytes);
 int32_t hfcu_module_free(hnd ctx, hnd m);

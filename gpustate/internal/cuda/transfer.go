@@ -160,24 +160,72 @@ func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, bloc
 	return d.issue(q, blocking, wait, func(c *command) error { return c.readImage(dst, m.array, r, m.pixel) })
 }
 
-func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle,
+func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle, r driver.Region,
 	wait []driver.Event) (driver.Event, error) {
 	m := image.(*mem)
 	return d.issue(q, false, wait, func(c *command) error {
-		return c.imageToBuffer(dst.(*mem).p+address(dstOff), m.array, whole(m.image), m.pixel)
+		return c.imageToBuffer(dst.(*mem).p+address(dstOff), m.array, r, m.pixel)
 	})
 }
 
-func (d *device) CopyBufferToImage(q, image, src driver.Handle, srcOff int64, wait []driver.Event) (driver.Event,
-	error) {
+func (d *device) CopyBufferToImage(q, image driver.Handle, r driver.Region, src driver.Handle, srcOff int64,
+	wait []driver.Event) (driver.Event, error) {
 	m := image.(*mem)
 	return d.issue(q, false, wait, func(c *command) error {
-		return c.bufferToImage(m.array, src.(*mem).p+address(srcOff), whole(m.image), m.pixel)
+		return c.bufferToImage(m.array, src.(*mem).p+address(srcOff), r, m.pixel)
 	})
 }
 
-func whole(i driver.ImageDesc) driver.Region {
-	return driver.Region{Size: [3]int{i.Width, i.Height, i.Depth}}
+func (d *device) CopyImage(q, dst driver.Handle, to [3]int, src driver.Handle, r driver.Region,
+	wait []driver.Event) (driver.Event, error) {
+	m := src.(*mem)
+	return d.issue(q, false, wait, func(c *command) error {
+		return c.copyImage(dst.(*mem).array, to, m.array, r, m.pixel)
+	})
+}
+
+// FillImage copies rows of pixels from the host, which the driver takes over before the
+// call returns: an image has no memset.
+func (d *device) FillImage(q, image driver.Handle, r driver.Region, color driver.Color,
+	wait []driver.Event) (driver.Event, error) {
+	m := image.(*mem)
+	pixel, err := color.Pixel(m.image.Order, m.image.Type)
+	if err != nil {
+		return 0, err
+	}
+	row := make([]byte, r.Size[0]*r.Size[1]*len(pixel))
+	driver.Repeat(row, pixel)
+	for z := range r.Size[2] {
+		slice := driver.Region{Origin: r.Origin, Size: [3]int{r.Size[0], r.Size[1], 1}}
+		slice.Origin[2] += z
+		if _, err := d.WriteImage(q, image, slice, row, true, wait); err != nil {
+			return 0, err
+		}
+	}
+	return d.issue(q, false, nil, func(c *command) error { return c.mark() })
+}
+
+func (d *device) Fill(q, h driver.Handle, off, n int64, pattern []byte, wait []driver.Event) (driver.Event, error) {
+	return d.issue(q, false, wait, func(c *command) error { return c.fill(h.(*mem).p+address(off), n, pattern) })
+}
+
+func (d *device) WriteRect(q, h driver.Handle, r driver.Rect, src []byte, blocking bool,
+	wait []driver.Event) (driver.Event, error) {
+	return d.issue(q, blocking, wait, func(c *command) error { return c.writeRect(h.(*mem).p, src, r) })
+}
+
+func (d *device) ReadRect(q, h driver.Handle, r driver.Rect, dst []byte, blocking bool,
+	wait []driver.Event) (driver.Event, error) {
+	return d.issue(q, blocking, wait, func(c *command) error { return c.readRect(dst, h.(*mem).p, r) })
+}
+
+func (d *device) CopyRect(q, dst, src driver.Handle, r driver.Rect, wait []driver.Event) (driver.Event, error) {
+	return d.issue(q, false, wait, func(c *command) error { return c.copyRect(dst.(*mem).p, src.(*mem).p, r) })
+}
+
+// Barrier is Marker: the commands of a stream run in order.
+func (d *device) Barrier(q driver.Handle, wait []driver.Event) (driver.Event, error) {
+	return d.Marker(q, wait)
 }
 
 func (d *device) Marker(q driver.Handle, wait []driver.Event) (driver.Event, error) {

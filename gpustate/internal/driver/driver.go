@@ -198,15 +198,32 @@ type Device interface {
 	Write(q, mem Handle, off int64, src []byte, blocking bool, wait []Event) (Event, error)
 	Read(q, mem Handle, off int64, dst []byte, blocking bool, wait []Event) (Event, error)
 	Copy(q, dst Handle, dstOff int64, src Handle, srcOff, n int64, wait []Event) (Event, error)
+	// Fill writes a pattern over and over. The pattern has a power of two of bytes, at
+	// most MaxPattern, of which off and n are multiples.
+	Fill(q, mem Handle, off, n int64, pattern []byte, wait []Event) (Event, error)
+	// WriteRect and ReadRect are Write and Read of a box; CopyRect copies one within the
+	// device. Within one object, or ranges of one, the boxes do not overlap and have the
+	// same pitches.
+	WriteRect(q, mem Handle, r Rect, src []byte, blocking bool, wait []Event) (Event, error)
+	ReadRect(q, mem Handle, r Rect, dst []byte, blocking bool, wait []Event) (Event, error)
+	CopyRect(q, dst, src Handle, r Rect, wait []Event) (Event, error)
 	// WriteImage and ReadImage move a region, tightly packed in host memory.
 	WriteImage(q, mem Handle, r Region, src []byte, blocking bool, wait []Event) (Event, error)
 	ReadImage(q, mem Handle, r Region, dst []byte, blocking bool, wait []Event) (Event, error)
-	// CopyImageToBuffer and CopyBufferToImage move a whole image.
-	CopyImageToBuffer(q, dst Handle, dstOff int64, image Handle, wait []Event) (Event, error)
-	CopyBufferToImage(q, image, src Handle, srcOff int64, wait []Event) (Event, error)
+	// CopyImageToBuffer and CopyBufferToImage move a region, tightly packed in the buffer.
+	CopyImageToBuffer(q, dst Handle, dstOff int64, image Handle, r Region, wait []Event) (Event, error)
+	CopyBufferToImage(q, image Handle, r Region, src Handle, srcOff int64, wait []Event) (Event, error)
+	// CopyImage copies a region of src to the place of the same size in dst that begins
+	// at to. The images have the same format and, if they are one, the regions do not
+	// overlap.
+	CopyImage(q, dst Handle, to [3]int, src Handle, r Region, wait []Event) (Event, error)
+	// FillImage gives all pixels of a region one color.
+	FillImage(q, image Handle, r Region, c Color, wait []Event) (Event, error)
 	// Marker gives an event that completes after those in wait, or after all
 	// commands before it when wait is empty.
 	Marker(q Handle, wait []Event) (Event, error)
+	// Barrier is Marker that commands of the queue behind it come after, too.
+	Barrier(q Handle, wait []Event) (Event, error)
 
 	WaitEvent(Event) error
 	// EventDone reports whether the command is complete; the error is the
@@ -219,10 +236,29 @@ type Device interface {
 	AllocPinned(bytes int) (Pinned, error)
 }
 
+// Extents are the sizes of the image: what Region.Size is for all of it.
+func (i ImageDesc) Extents() [3]int { return [3]int{i.Width, i.Height, i.Depth} }
+
 // Region is a box of an image in pixels. Unused extents are 1.
 type Region struct {
 	Origin, Size [3]int
 }
+
+// Pixels is how many pixels the region has.
+func (r Region) Pixels() int { return r.Size[0] * r.Size[1] * r.Size[2] }
+
+// Within says whether the region has pixels and lies in an image of these extents.
+func (r Region) Within(extents [3]int) bool {
+	for d, n := range extents {
+		if r.Size[d] < 1 || r.Origin[d] < 0 || r.Origin[d] > n || r.Size[d] > n-r.Origin[d] {
+			return false
+		}
+	}
+	return true
+}
+
+// MaxPattern is the most bytes of a pattern of Fill.
+const MaxPattern = 128
 
 // Pinned is host memory of the driver, good for transfers at full rate.
 type Pinned interface {

@@ -61,6 +61,7 @@ type command struct {
 	uses    []*mem
 	kernel  bool
 	host    bool // it moves the host's bytes of an object that is mapped
+	barrier bool // the commands of its queue behind it come after it
 	running bool
 }
 
@@ -98,7 +99,7 @@ func (d *device) pick() (*queue, *command) {
 					q, c = of, candidate
 				}
 			}
-			if !of.outOfOrder {
+			if !of.outOfOrder || candidate.barrier {
 				break
 			}
 		}

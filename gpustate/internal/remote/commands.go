@@ -56,18 +56,30 @@ func (d *Device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, src
 		Src: src.(*mem).id, SrcOff: srcOff, Bytes: n, Wait: wait})
 }
 
-// CopyImageToBuffer copies a whole image.
-func (d *Device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle,
+// CopyImageToBuffer copies a region.
+func (d *Device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle, r driver.Region,
 	wait []driver.Event) (driver.Event, error) {
 	return d.copy(q, wire.Copy{Kind: wire.CopyImageToBuffer, Dst: dst.(*mem).id, DstOff: dstOff,
-		Src: image.(*mem).id, Bytes: image.(*mem).bytes, Wait: wait})
+		Src: image.(*mem).id, Region: r, Wait: wait})
 }
 
-// CopyBufferToImage copies a whole image.
-func (d *Device) CopyBufferToImage(q, image, src driver.Handle, srcOff int64, wait []driver.Event) (driver.Event,
-	error) {
-	return d.copy(q, wire.Copy{Kind: wire.CopyBufferToImage, Dst: image.(*mem).id,
-		Src: src.(*mem).id, SrcOff: srcOff, Bytes: image.(*mem).bytes, Wait: wait})
+// CopyBufferToImage copies a region.
+func (d *Device) CopyBufferToImage(q, image driver.Handle, r driver.Region, src driver.Handle, srcOff int64,
+	wait []driver.Event) (driver.Event, error) {
+	return d.copy(q, wire.Copy{Kind: wire.CopyBufferToImage, Dst: image.(*mem).id, Region: r,
+		Src: src.(*mem).id, SrcOff: srcOff, Wait: wait})
+}
+
+// CopyImage copies a region of one image to another.
+func (d *Device) CopyImage(q, dst driver.Handle, to [3]int, src driver.Handle, r driver.Region,
+	wait []driver.Event) (driver.Event, error) {
+	return d.copy(q, wire.Copy{Kind: wire.CopyImage, Dst: dst.(*mem).id, To: to, Src: src.(*mem).id, Region: r,
+		Wait: wait})
+}
+
+// CopyRect copies a box within the device.
+func (d *Device) CopyRect(q, dst, src driver.Handle, r driver.Rect, wait []driver.Event) (driver.Event, error) {
+	return d.copy(q, wire.Copy{Kind: wire.CopyRect, Dst: dst.(*mem).id, Src: src.(*mem).id, Rect: r, Wait: wait})
 }
 
 func (d *Device) copy(qh driver.Handle, m wire.Copy) (driver.Event, error) {
@@ -78,6 +90,41 @@ func (d *Device) copy(qh driver.Handle, m wire.Copy) (driver.Event, error) {
 	}
 	m.Queue = q.id
 	return d.issue(q, false, &m.Event, &m)
+}
+
+// Fill fills a range of a buffer. Of an object that the program has mapped it fills the
+// bytes here.
+func (d *Device) Fill(q, h driver.Handle, off, n int64, pattern []byte, wait []driver.Event) (driver.Event, error) {
+	if b := d.mappedBytes(h, off, int(n)); b != nil {
+		return 0, d.afterAll(wait, func() { driver.Repeat(b, pattern) })
+	}
+	return d.fill(q, wire.Fill{Mem: h.(*mem).id, Off: off, Bytes: n, Pattern: pattern, Wait: wait})
+}
+
+// FillImage fills a region of an image.
+func (d *Device) FillImage(q, image driver.Handle, r driver.Region, c driver.Color,
+	wait []driver.Event) (driver.Event, error) {
+	return d.fill(q, wire.Fill{Mem: image.(*mem).id, Image: true, Region: r, Pattern: c[:], Wait: wait})
+}
+
+func (d *Device) fill(qh driver.Handle, m wire.Fill) (driver.Event, error) {
+	q := qh.(*queue)
+	var err error
+	if m.Wait, err = d.after(q, m.Wait); err != nil {
+		return 0, err
+	}
+	m.Queue = q.id
+	return d.issue(q, false, &m.Event, &m)
+}
+
+// Barrier is Marker that later commands of the queue come after.
+func (d *Device) Barrier(qh driver.Handle, wait []driver.Event) (driver.Event, error) {
+	q := qh.(*queue)
+	if err := bounded(wait); err != nil {
+		return 0, err
+	}
+	m := &wire.Barrier{Queue: q.id, Wait: wait}
+	return d.issue(q, true, &m.Event, m)
 }
 
 // Marker gives an event that completes after those in wait, or after all

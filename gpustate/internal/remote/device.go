@@ -93,7 +93,7 @@ type pending struct {
 // slot is what a slot is used for.
 type slot struct {
 	busy bool
-	dst  []byte // where a read goes
+	into piece // where a read goes; without bytes for a write
 }
 
 // Handles. A host buffer has none: it is memory of this process alone.

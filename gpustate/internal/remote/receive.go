@@ -270,20 +270,38 @@ func (d *Device) complete(m *wire.Done) error {
 	p := d.events[driver.Event(m.Event)]
 	last := p == nil || p.left == 1
 	d.mu.Unlock()
+	want := int64(0) // bytes of a read
+	if len(s.into.host) > 0 {
+		want = s.into.bytes()
+	}
 	switch {
-	case !s.busy, m.Bytes > 0 && (d.arena != nil || int(m.Bytes) != len(s.dst)):
+	case !s.busy, m.Bytes > 0 && (d.arena != nil || m.Bytes != want):
 		return fmt.Errorf("%w: slot %d is not in use for this", wire.ErrProtocol, n)
 	case m.Bytes > 0:
-		if _, err := io.ReadFull(d.in, s.dst); err != nil {
+		if err := d.readPiece(&s.into); err != nil {
 			return err
 		}
-	case m.Err == nil && len(s.dst) > 0 && d.arena == nil:
+	case m.Err == nil && want > 0 && d.arena == nil:
 		return fmt.Errorf("%w: a read without bytes", wire.ErrProtocol)
-	case m.Err == nil && len(s.dst) > 0 && d.emptied != nil && !last:
+	case m.Err == nil && want > 0 && d.emptied != nil && !last:
 		d.emptied <- *m // who waits helps with it
 		return nil
 	}
 	d.finish(m)
+	return nil
+}
+
+// readPiece takes the bytes of a read out of the connection.
+func (d *Device) readPiece(p *piece) error {
+	if p.form != wire.FormRect {
+		_, err := io.ReadFull(d.in, p.host)
+		return err
+	}
+	b := make([]byte, p.bytes())
+	if _, err := io.ReadFull(d.in, b); err != nil {
+		return err
+	}
+	p.unpack(b)
 	return nil
 }
 
@@ -294,8 +312,8 @@ func (d *Device) finish(m *wire.Done) {
 		d.mu.Lock()
 		s := d.into[n]
 		d.mu.Unlock()
-		if m.Err == nil && d.arena != nil {
-			copy(s.dst, d.arena[n*wire.SlotBytes:])
+		if m.Err == nil && d.arena != nil && len(s.into.host) > 0 {
+			s.into.unpack(d.arena[n*wire.SlotBytes:])
 		}
 		d.mu.Lock()
 		d.into[n] = slot{}

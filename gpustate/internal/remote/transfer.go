@@ -68,6 +68,24 @@ func (d *Device) afterAll(wait []driver.Event, do func()) error {
 	return nil
 }
 
+// WriteRect sends a box. Of an object that the program has mapped it writes the bytes here.
+func (d *Device) WriteRect(q, h driver.Handle, r driver.Rect, src []byte, blocking bool,
+	wait []driver.Event) (driver.Event, error) {
+	if b := d.mappedBytes(h, 0, int(h.(*mem).bytes)); b != nil {
+		return 0, d.afterAll(wait, func() { r.CopyRows(b, src) })
+	}
+	return d.transfer(q, h, rects(r.Size, r.To, src, r.From), true, blocking, wait)
+}
+
+// ReadRect asks for a box.
+func (d *Device) ReadRect(q, h driver.Handle, r driver.Rect, dst []byte, blocking bool,
+	wait []driver.Event) (driver.Event, error) {
+	if b := d.mappedBytes(h, 0, int(h.(*mem).bytes)); b != nil {
+		return 0, d.afterAll(wait, func() { r.CopyRows(dst, b) })
+	}
+	return d.transfer(q, h, rects(r.Size, r.From, dst, r.To), false, blocking, wait)
+}
+
 // WriteImage sends a region.
 func (d *Device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool,
 	wait []driver.Event) (driver.Event, error) {
@@ -78,62 +96,6 @@ func (d *Device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blo
 func (d *Device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool,
 	wait []driver.Event) (driver.Event, error) {
 	return d.transfer(q, h, boxes(r, h.(*mem).pixel, dst), false, blocking, wait)
-}
-
-// piece is one message's part of a transfer.
-type piece struct {
-	image  bool
-	off    int64
-	region driver.Region
-	host   []byte
-}
-
-func linear(off int64, host []byte) (list []piece) {
-	step := pieceBytes(len(host))
-	for len(host) > 0 {
-		n := min(len(host), step)
-		list = append(list, piece{off: off, host: host[:n]})
-		off, host = off+int64(n), host[n:]
-	}
-	return list
-}
-
-// boxes divides a region into parts that are one range of the packed bytes each:
-// slices, rows, or pieces of a row.
-func boxes(r driver.Region, pixel int, host []byte) (list []piece) {
-	limit := pieceBytes(len(host))
-	row := pixel * r.Size[0]
-	slice := row * r.Size[1]
-	add := func(x, y, z, w, h, d int) {
-		n := w * h * d * pixel
-		list = append(list, piece{image: true, host: host[:n], region: driver.Region{
-			Origin: [3]int{r.Origin[0] + x, r.Origin[1] + y, r.Origin[2] + z}, Size: [3]int{w, h, d}}})
-		host = host[n:]
-	}
-	for z := 0; z < r.Size[2]; {
-		if slice <= limit {
-			d := min(limit/slice, r.Size[2]-z)
-			add(0, 0, z, r.Size[0], r.Size[1], d)
-			z += d
-			continue
-		}
-		for y := 0; y < r.Size[1]; {
-			if row <= limit {
-				h := min(limit/row, r.Size[1]-y)
-				add(0, y, z, r.Size[0], h, 1)
-				y += h
-				continue
-			}
-			for x := 0; x < r.Size[0]; {
-				w := min(limit/pixel, r.Size[0]-x)
-				add(x, y, z, w, 1, 1)
-				x += w
-			}
-			y++
-		}
-		z++
-	}
-	return list
 }
 
 // transfer sends the pieces, each when a slot is free. A write that blocks returns
@@ -207,12 +169,12 @@ func (d *Device) sendPiece(m wire.Transfer, p piece) (err error) {
 	if m.Slot, err = d.takeSlot(p, m.Write); err != nil {
 		return err
 	}
-	m.Image, m.Off, m.Region, m.Bytes = p.image, p.off, p.region, int64(len(p.host))
+	m.Form, m.Off, m.Region, m.Size, m.At, m.Bytes = p.form, p.off, p.region, p.size, p.at, p.bytes()
 	if m.Inline {
-		return d.failing(d.out.Bulk(&m, p.host))
+		return d.failing(d.out.Bulk(&m, p.packed()))
 	}
 	if m.Write {
-		copy(d.arena[m.Slot*wire.SlotBytes:], p.host)
+		p.pack(d.arena[m.Slot*wire.SlotBytes:])
 	}
 	return d.failing(d.out.Now(&m))
 }
@@ -236,7 +198,7 @@ func (d *Device) takeSlot(p piece, write bool) (int, error) {
 	}
 	s := slot{busy: true}
 	if !write {
-		s.dst = p.host
+		s.into = p
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

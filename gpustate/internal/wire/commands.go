@@ -87,34 +87,53 @@ type Transfer struct {
 	Queue, Mem, Event uint64
 	Slot              int
 	Write, Last       bool
-	Image             bool
+	Form              int           // one of the forms below
 	Off, Bytes        int64         // Bytes at most SlotBytes
-	Region            driver.Region // with Image, instead of Off
+	Region            driver.Region // of FormImage, instead of Off
+	Size              driver.Box    // of FormRect, instead of Off; packed in the slot
+	At                driver.Layout // of FormRect: where the box is in the object
 	Inline            bool          // the bytes of a write follow the frame
 	Unawaited         bool          // nobody waits for the event: a failure is told to who waits next
 	Wait              []driver.Event
 }
+
+// Forms of what a transfer moves.
+const (
+	FormLinear = 0
+	FormImage  = 1
+	FormRect   = 2
+)
 
 func (m *Transfer) fields(f *Fields) {
 	f.Uint(&m.Queue, &m.Mem, &m.Event)
 	codec.Small(f, &m.Slot, Slots-1)
 	f.Bool(&m.Write, &m.Last, &m.Inline, &m.Unawaited)
 	codec.Size(f, &m.Bytes)
-	f.Bool(&m.Image)
+	codec.Small(f, &m.Form, FormRect)
 	if f.Reading {
-		m.Off, m.Region = 0, driver.Region{}
+		m.Off, m.Region, m.Size, m.At = 0, driver.Region{}, driver.Box{}, driver.Layout{}
 	}
 	f.Check(m.Bytes > 0 && m.Bytes <= SlotBytes && (m.Write || !m.Inline && !m.Unawaited),
 		"invalid transfer length")
-	if m.Image {
-		for i := range 3 {
-			codec.Size(f, &m.Region.Origin[i], &m.Region.Size[i])
-		}
-	} else {
+	switch m.Form {
+	case FormImage:
+		region(f, &m.Region)
+	case FormRect:
+		codec.Size(f, &m.Size[0], &m.Size[1], &m.Size[2])
+		layout(f, &m.At)
+	default:
 		codec.Size(f, &m.Off)
 	}
 	events(f, &m.Wait)
 }
+
+func region(f *Fields, r *driver.Region) {
+	for i := range 3 {
+		codec.Size(f, &r.Origin[i], &r.Size[i])
+	}
+}
+
+func layout(f *Fields, l *driver.Layout) { codec.Size(f, &l.Off, &l.Row, &l.Slice) }
 
 // Direct moves bytes between a memory object and memory that the client shares, in
 // one command.
@@ -139,12 +158,13 @@ type Unshare struct{ Region uint64 }
 
 func (m *Unshare) fields(f *Fields) { f.Uint(&m.Region) }
 
-// Copies of whole images to and from buffers are of other kinds than those of
-// bytes.
+// Kinds of copies.
 const (
 	CopyBytes         = 0
 	CopyImageToBuffer = 1
 	CopyBufferToImage = 2
+	CopyRect          = 3
+	CopyImage         = 4
 )
 
 // Copy copies within the device.
@@ -152,15 +172,65 @@ type Copy struct {
 	Queue, Event          uint64
 	Kind                  int
 	Dst, Src              uint64
-	DstOff, SrcOff, Bytes int64
+	DstOff, SrcOff, Bytes int64         // of CopyBytes; the offsets also beside an image
+	Region                driver.Region // of the image; of CopyImage: in Src
+	To                    [3]int        // of CopyImage: where in Dst
+	Rect                  driver.Rect   // of CopyRect
 	Wait                  []driver.Event
 }
 
 func (m *Copy) fields(f *Fields) {
+	if f.Reading {
+		*m = Copy{Wait: m.Wait}
+	}
 	f.Uint(&m.Queue, &m.Event)
-	codec.Small(f, &m.Kind, CopyBufferToImage)
+	codec.Small(f, &m.Kind, CopyImage)
 	f.Uint(&m.Dst, &m.Src)
-	codec.Size(f, &m.DstOff, &m.SrcOff, &m.Bytes)
+	switch m.Kind {
+	case CopyBytes:
+		codec.Size(f, &m.DstOff, &m.SrcOff, &m.Bytes)
+	case CopyImageToBuffer:
+		codec.Size(f, &m.DstOff)
+	case CopyBufferToImage:
+		codec.Size(f, &m.SrcOff)
+	case CopyRect:
+		codec.Size(f, &m.Rect.Size[0], &m.Rect.Size[1], &m.Rect.Size[2])
+		layout(f, &m.Rect.To)
+		layout(f, &m.Rect.From)
+	case CopyImage:
+		codec.Size(f, &m.To[0], &m.To[1], &m.To[2])
+	}
+	if m.Kind == CopyImageToBuffer || m.Kind == CopyBufferToImage || m.Kind == CopyImage {
+		region(f, &m.Region)
+	}
+	events(f, &m.Wait)
+}
+
+// Fill writes a pattern over a range of a buffer, or a color over a region of an image.
+type Fill struct {
+	Queue, Mem, Event uint64
+	Image             bool
+	Off, Bytes        int64
+	Region            driver.Region // with Image, instead of Off and Bytes
+	Pattern           []byte        // with Image: a color
+	Wait              []driver.Event
+}
+
+func (m *Fill) fields(f *Fields) {
+	if f.Reading {
+		*m = Fill{Wait: m.Wait}
+	}
+	f.Uint(&m.Queue, &m.Mem, &m.Event)
+	f.Bool(&m.Image)
+	if m.Image {
+		region(f, &m.Region)
+	} else {
+		codec.Size(f, &m.Off, &m.Bytes)
+	}
+	f.Bytes(&m.Pattern)
+	n := len(m.Pattern)
+	f.Check(n > 0 && n <= driver.MaxPattern && n&(n-1) == 0 && (!m.Image || n == len(driver.Color{})),
+		"invalid pattern")
 	events(f, &m.Wait)
 }
 
@@ -171,6 +241,17 @@ type Marker struct {
 }
 
 func (m *Marker) fields(f *Fields) {
+	f.Uint(&m.Queue, &m.Event)
+	events(f, &m.Wait)
+}
+
+// Barrier is a Marker that the commands of its queue behind it come after.
+type Barrier struct {
+	Queue, Event uint64
+	Wait         []driver.Event
+}
+
+func (m *Barrier) fields(f *Fields) {
 	f.Uint(&m.Queue, &m.Event)
 	events(f, &m.Wait)
 }

@@ -31,6 +31,8 @@ const (
 	OpDirect      Op = 22
 	opUnshare     Op = 23
 	OpBeat        Op = 24 // from the server, too
+	OpFill        Op = 25
+	OpBarrier     Op = 26
 )
 
 // What a server sends.
@@ -94,6 +96,8 @@ func (*Fetch) op() Op         { return OpFetch }
 func (*Direct) op() Op        { return OpDirect }
 func (*Unshare) op() Op       { return opUnshare }
 func (*Beat) op() Op          { return OpBeat }
+func (*Fill) op() Op          { return OpFill }
+func (*Barrier) op() Op       { return OpBarrier }
 func (*Welcome) op() Op       { return opWelcome }
 func (*Reply) op() Op         { return OpReply }
 func (*Done) op() Op          { return OpDone }
@@ -104,8 +108,8 @@ func (*Bye) op() Op           { return OpBye }
 var known = types(
 	&Open{}, &CreateMem{}, &CreateSampler{}, &Build{}, &CreateKernel{}, &CreateQueue{}, &Release{}, &SetArg{},
 	&Launch{}, &Transfer{}, &Copy{}, &Marker{}, &Flush{}, &Finish{}, &Ask{}, &Export{}, &Pull{}, &Moved{},
-	&Forget{}, &Order{}, &Fetch{}, &Direct{}, &Unshare{}, &Beat{}, &Welcome{}, &Reply{}, &Done{}, &Move{},
-	&Bye{},
+	&Forget{}, &Order{}, &Fetch{}, &Direct{}, &Unshare{}, &Beat{}, &Fill{}, &Barrier{},
+	&Welcome{}, &Reply{}, &Done{}, &Move{}, &Bye{},
 )
 
 func types(list ...Message) (known [256]reflect.Type) {

@@ -86,120 +86,57 @@ func (s *Session) doTransfer(m *wire.Transfer) error {
 	}
 	count.Add(m.Bytes)
 	return s.issue(q, i, m.Last, m.Wait, func(wait []driver.Event) (driver.Event, error) {
-		switch {
-		case m.Image && m.Write:
-			return s.drv.WriteImage(q.h, o.h, m.Region, data, false, wait)
-		case m.Image:
-			return s.drv.ReadImage(q.h, o.h, m.Region, data, false, wait)
-		case m.Write:
-			return s.drv.Write(q.h, o.h, m.Off, data, false, wait)
-		}
-		return s.drv.Read(q.h, o.h, m.Off, data, false, wait)
+		return s.move(q, o, m, data, wait)
 	})
 }
 
+// move gives the driver one piece of a transfer.
+func (s *Session) move(q *queue, o *mem, m *wire.Transfer, data []byte, wait []driver.Event) (driver.Event, error) {
+	switch {
+	case m.Form == wire.FormImage && m.Write:
+		return s.drv.WriteImage(q.h, o.h, m.Region, data, false, wait)
+	case m.Form == wire.FormImage:
+		return s.drv.ReadImage(q.h, o.h, m.Region, data, false, wait)
+	case m.Form == wire.FormRect && m.Write:
+		return s.drv.WriteRect(q.h, o.h, driver.Rect{Size: m.Size, To: m.At, From: m.Size.Packed()}, data, false, wait)
+	case m.Form == wire.FormRect:
+		return s.drv.ReadRect(q.h, o.h, driver.Rect{Size: m.Size, To: m.Size.Packed(), From: m.At}, data, false, wait)
+	case m.Write:
+		return s.drv.Write(q.h, o.h, m.Off, data, false, wait)
+	}
+	return s.drv.Read(q.h, o.h, m.Off, data, false, wait)
+}
+
 func word(o *mem) string {
-	if o.kind == driver.MemImage {
+	if o.isImage() {
 		return "an image"
 	}
 	return "a buffer"
 }
 
+func (o *mem) isImage() bool { return o.kind == driver.MemImage }
+
+// has says whether a region lies within the image.
+func (o *mem) has(r driver.Region) bool { return o.isImage() && r.Within(o.image.Extents()) }
+
+// holds says whether n bytes from off on lie within the buffer.
+func (o *mem) holds(off, n int64) bool {
+	return !o.isImage() && off >= 0 && off <= o.bytes && n <= o.bytes-off
+}
+
 // reach says whether a piece lies within the object.
 func (o *mem) reach(m *wire.Transfer) error {
-	bad := fmt.Errorf("%w: a piece outside of its object", wire.ErrProtocol)
-	if m.Image != (o.kind == driver.MemImage) {
-		return bad
+	ok := false
+	switch m.Form {
+	case wire.FormImage:
+		ok = o.has(m.Region) && int64(m.Region.Pixels())*o.pixel == m.Bytes
+	case wire.FormRect:
+		ok = !o.isImage() && m.At.Fits(m.Size, o.bytes) && m.Size.Bytes() == m.Bytes
+	default:
+		ok = o.holds(m.Off, m.Bytes)
 	}
-	if !m.Image {
-		if m.Off > o.bytes || m.Bytes > o.bytes-m.Off {
-			return bad
-		}
-		return nil
+	if !ok {
+		return fmt.Errorf("%w: a piece outside of its object", wire.ErrProtocol)
 	}
-	n := o.pixel
-	for d, extent := range [3]int{o.image.Width, o.image.Height, o.image.Depth} {
-		origin, size := m.Region.Origin[d], m.Region.Size[d]
-		if size < 1 || origin > extent || size > extent-origin {
-			return bad
-		}
-		n *= int64(size)
-	}
-	if n != m.Bytes {
-		return bad
-	}
-	return nil
-}
-
-func (s *Session) doCopy(m *wire.Copy) error {
-	q, err := object[*queue](s, m.Queue, "queue")
-	if err != nil {
-		return err
-	}
-	dst, err := object[*mem](s, m.Dst, "memory object")
-	if err != nil {
-		return err
-	}
-	src, err := object[*mem](s, m.Src, "memory object")
-	if err != nil {
-		return err
-	}
-	if err := checkCopy(m, dst, src); err != nil {
-		return err
-	}
-	i := item{what: "copy", ev: driver.Event(m.Event)}
-	return s.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
-		switch m.Kind {
-		case wire.CopyImageToBuffer:
-			return s.drv.CopyImageToBuffer(q.h, dst.h, m.DstOff, src.h, wait)
-		case wire.CopyBufferToImage:
-			return s.drv.CopyBufferToImage(q.h, dst.h, src.h, m.SrcOff, wait)
-		}
-		return s.drv.Copy(q.h, dst.h, m.DstOff, src.h, m.SrcOff, m.Bytes, wait)
-	})
-}
-
-func checkCopy(m *wire.Copy, dst, src *mem) error {
-	fits := func(o *mem, off int64) bool { return off <= o.bytes && m.Bytes <= o.bytes-off }
-	image := func(o *mem) bool { return o.kind == driver.MemImage }
-	if image(src) != (m.Kind == wire.CopyImageToBuffer) || image(dst) != (m.Kind == wire.CopyBufferToImage) ||
-		image(src) && m.Bytes != src.bytes || image(dst) && m.Bytes != dst.bytes ||
-		m.Bytes == 0 || !fits(dst, m.DstOff) || !fits(src, m.SrcOff) {
-		return fmt.Errorf("%w: a copy outside of its objects", wire.ErrProtocol)
-	}
-	return nil
-}
-
-func (s *Session) doMarker(m *wire.Marker) error {
-	q, err := object[*queue](s, m.Queue, "queue")
-	if err != nil {
-		return err
-	}
-	if m.Event == 0 {
-		return fmt.Errorf("%w: a marker without an event", wire.ErrProtocol)
-	}
-	i := item{what: "marker", ev: driver.Event(m.Event), marker: true}
-	return s.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
-		return s.drv.Marker(q.h, wait)
-	})
-}
-
-func (s *Session) doFlush(m *wire.Flush) error {
-	q, err := object[*queue](s, m.Queue, "queue")
-	if err != nil {
-		return err
-	}
-	if err := s.drv.Flush(q.h); err != nil {
-		q.note(&driver.CommandError{Command: "flush", Err: err})
-	}
-	return nil
-}
-
-func (s *Session) doFinish(m *wire.Finish) error {
-	q, err := object[*queue](s, m.Queue, "queue")
-	if err != nil {
-		return err
-	}
-	q.add(item{finish: m.Req + 1})
 	return nil
 }

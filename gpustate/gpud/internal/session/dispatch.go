@@ -41,6 +41,10 @@ func (s *Session) dispatch(op wire.Op, body []byte) error {
 		return s.doCopy(m)
 	case *wire.Marker:
 		return s.doMarker(m)
+	case *wire.Fill:
+		return s.doFill(m)
+	case *wire.Barrier:
+		return s.doBarrier(m)
 	case *wire.CreateMem:
 		return s.reply(m.Req, s.createMem(m), nil)
 	case *wire.CreateSampler:
