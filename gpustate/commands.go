@@ -241,8 +241,8 @@ func (q *Queue) Fill(b Linear, off, n int, pattern []byte, after ...*Event) (*Ev
 	check := func() error {
 		k := len(pattern)
 		if k < 1 || k > driver.MaxPattern || k&(k-1) != 0 || off%k != 0 || n%k != 0 {
-			return fmt.Errorf("a pattern of %d bytes for bytes %d+%d: want a power of two up to %d that divides both: %w",
-				k, off, n, driver.MaxPattern, ErrRange)
+			return fmt.Errorf("a pattern of %d bytes for bytes %d+%d: want a power of two up to %d that divides both: "+
+				"%w", k, off, n, driver.MaxPattern, ErrRange)
 		}
 		return e.reach(q.dev, off, n)
 	}
